@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestParse(t *testing.T) {
+	want := Default()
+	want.Datapath = DatapathNetdev
+	want.MTU = 1400
+	want.SNAT.ExcludeCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	want.CNI.BinDir = "/usr/lib/cni"
+	got, err := Parse([]byte(`
+datapath: netdev
+mtu: 1400
+snat:
+  excludeCIDRs: [10.0.0.0/8, "fd00::/8"]
+cni: {binDir: /usr/lib/cni}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+func TestEmptyFileIsDefault(t *testing.T) {
+	for _, text := range []string{"", "{}", "# nothing\n"} {
+		got, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if diff := cmp.Diff(Default(), got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestWrongSettings(t *testing.T) {
+	long := "/" + strings.Repeat("x", 120)
+	for _, tc := range []struct{ name, text, want string }{
+		{"not YAML", "a: [", "yaml"},
+		{"unknown field", "datapth: netdev", `unknown field "datapth"`},
+		{"unknown nested field", "snat: {exclude: []}", `unknown field "snat.exclude"`},
+		{"wrong case", "MTU: 1400", `unknown field "MTU"`},
+		{"repeated field", "mtu: 1400\nmtu: 1500", `"mtu" already set`},
+		{"wrong type", "mtu: large", "mtu"},
+		{"datapath", "datapath: dpdk", `datapath: "dpdk" is not one of auto, system, netdev`},
+		{"encapsulation", "encapsulation: gre", `encapsulation: "gre" is not one of vxlan, geneve, noEncap`},
+		{"mtu too small", "mtu: 1279", "mtu: 1279"},
+		{"mtu too large", "mtu: 65536", "mtu: 65536"},
+		{"mtu negative", "mtu: -1", "mtu: -1"},
+		{"bridge empty", `bridge: ""`, "bridge: must not be empty"},
+		{"bridge too long", "bridge: abcdefghijklmnop", `bridge: "abcdefghijklmnop" is longer than 15`},
+		{"bridge with slash", "bridge: a/b", `bridge: "a/b" is not an interface name`},
+		{"gateway too long", "gatewayInterface: abcdefghijklmnop", "gatewayInterface: "},
+		{"gateway is bridge", "gatewayInterface: br-int", "gatewayInterface: \"br-int\" is also the bridge"},
+		{"relative directory", "ovsRunDir: run", `ovsRunDir: "run" is not an absolute path`},
+		{"CIDR without length", "snat: {excludeCIDRs: [10.0.0.0]}", "10.0.0.0"},
+		{"empty CIDR", `snat: {excludeCIDRs: [""]}`, "snat.excludeCIDRs[0]: must not be empty"},
+		{"CIDR with host bits", "snat: {excludeCIDRs: [10.0.0.1/8]}", "snat.excludeCIDRs[0]: 10.0.0.1/8 has bits set"},
+		{"mapped CIDR", `snat: {excludeCIDRs: ["::ffff:10.0.0.0/104"]}`, "snat.excludeCIDRs[0]: write the IPv4 prefix"},
+		{"overlapping CIDRs", "snat: {excludeCIDRs: [10.0.0.0/8, 10.1.0.0/16]}",
+			"snat.excludeCIDRs[1]: 10.1.0.0/16 overlaps [0] 10.0.0.0/8"},
+		{"excludes without SNAT", "snat: {enabled: false, excludeCIDRs: [10.0.0.0/8]}", "snat.excludeCIDRs: has no effect"},
+		{"bind address without port", "metricsBindAddress: localhost", "metricsBindAddress: "},
+		{"bind address with name", "metricsBindAddress: localhost:80", `metricsBindAddress: "localhost" is not an address`},
+		{"bind port too large", "metricsBindAddress: ':70000'", `metricsBindAddress: port "70000"`},
+		{"log level", "logLevel: loud", `logLevel: "loud"`},
+		{"sockets equal", "agentSocket: /run/coelan//cni.sock", "is also cni.socket"},
+		{"directories equal", "cni: {binDir: /x, confDir: /x/}", "cni.confDir: \"/x/\" is also cni.binDir"},
+		{"socket too long", "cni: {socket: " + long + "}", "cni.socket: "},
+		{"socket relative", "agentSocket: a.sock", "agentSocket: "},
+		{"state directory", "stateDir: ''", "stateDir: must not be empty"},
+		{"kubeconfig relative", "kubeconfig: admin.conf", "kubeconfig: "},
+		{"binary relative", "cni: {binary: coelan-cni}", "cni.binary: "},
+		{"sysctls relative", "sysctlDir: proc", "sysctlDir: "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := Parse([]byte(tc.text))
+			if err == nil {
+				t.Fatalf("accepted:\n%s", tc.text)
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %q does not contain %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestAllFindingsAtOnce(t *testing.T) {
+	_, err := Parse([]byte("mtu: 1\nlogLevel: loud\n"))
+	for _, field := range []string{"mtu: ", "logLevel: "} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("error %v does not name %q", err, field)
+		}
+	}
+}
+
+func TestLoadNamesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.yaml")
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("missing file: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("mtu: 1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("wrong file: %v", err)
+	}
+}
+
+// TestEverySettingIsDocumented keeps docs/configuration.md complete.
+func TestEverySettingIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range settings("", reflect.TypeFor[Config]()) {
+		if !strings.Contains(string(doc), "`"+name+"`") {
+			t.Errorf("docs/configuration.md does not mention `%s`", name)
+		}
+	}
+}
+
+func settings(prefix string, t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := prefix + f.Tag.Get("json")
+		if f.Type.Kind() == reflect.Struct {
+			names = append(names, settings(name+".", f.Type)...)
+			continue
+		}
+		names = append(names, name)
+	}
+	return names
+}
