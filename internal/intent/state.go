@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package intent
+
+import (
+	"iter"
+	"net/netip"
+)
+
+// State is one snapshot of all that is known. It never changes.
+type State struct {
+	revision uint64
+	replaced chan struct{}
+	tables
+}
+
+// tables are the parts of a State that Tx may change.
+type tables struct {
+	local    Local
+	routers  Table[Router]
+	networks Table[Network]
+	nodes    Table[Node]
+	ports    Table[Port]
+}
+
+// The indexes of the ports, by position.
+const (
+	portsByNetwork = iota
+	portsByName
+	portsByAddress
+)
+
+func newState() *State {
+	s := &State{replaced: make(chan struct{})}
+	s.ports.indexes = []index[Port]{
+		portsByNetwork: {values: func(p Port) []string { return []string{p.Network} }},
+		portsByName:    {values: func(p Port) []string { return []string{p.Name()} }},
+		portsByAddress: {values: func(p Port) []string {
+			values := make([]string, len(p.Addresses))
+			for i, a := range p.Addresses {
+				values[i] = a.String()
+			}
+			return values
+		}},
+	}
+	return s
+}
+
+// Revision grows with every change of a Store. It starts at 0 and means nothing
+// outside the process.
+func (s *State) Revision() uint64 { return s.revision }
+
+// Replaced is closed as soon as the Store holds a newer State.
+func (s *State) Replaced() <-chan struct{} { return s.replaced }
+
+// Local is the node that the agent runs on.
+func (s *State) Local() Local { return s.local }
+
+// Routers are all routers by name.
+func (s *State) Routers() Table[Router] { return s.routers }
+
+// Networks are all networks by name.
+func (s *State) Networks() Table[Network] { return s.networks }
+
+// Nodes are all nodes by name, this one among them.
+func (s *State) Nodes() Table[Node] { return s.nodes }
+
+// Ports are the known ports by id.
+func (s *State) Ports() Table[Port] { return s.ports }
+
+// LocalNode is the Node of this node; false before it is known.
+func (s *State) LocalNode() (Node, bool) { return s.nodes.Get(s.local.Node) }
+
+// PortsOf yields the ports on the network of that name, by id.
+func (s *State) PortsOf(network string) iter.Seq[Port] { return s.ports.by(portsByNetwork, network) }
+
+// PortsNamed yields the ports with the name namespace/pod/interface, by id.
+func (s *State) PortsNamed(name string) iter.Seq[Port] { return s.ports.by(portsByName, name) }
+
+// PortsWith yields the ports that have the address, in any network, by id.
+func (s *State) PortsWith(address netip.Addr) iter.Seq[Port] {
+	return s.ports.by(portsByAddress, address.String())
+}
+
+// Delta names the objects that were added, changed or removed between two
+// States, by key, sorted.
+type Delta struct {
+	Local    bool // Local is another one
+	Routers  []string
+	Networks []string
+	Nodes    []string
+	Ports    []string
+}
+
+// Empty says whether nothing differs.
+func (d Delta) Empty() bool {
+	return !d.Local && len(d.Routers)+len(d.Networks)+len(d.Nodes)+len(d.Ports) == 0
+}
+
+// Diff compares two States of one Store. A nil State has no objects.
+func Diff(from, to *State) Delta {
+	if from == nil {
+		from = newState()
+	}
+	if to == nil {
+		to = newState()
+	}
+	return Delta{
+		Local:    from.local != to.local,
+		Routers:  changes(from.routers, to.routers),
+		Networks: changes(from.networks, to.networks),
+		Nodes:    changes(from.nodes, to.nodes),
+		Ports:    changes(from.ports, to.ports),
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package intent
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Store holds the newest State. Its methods may be called by many goroutines.
+type Store struct {
+	writing sync.Mutex // one Update at a time
+	current atomic.Pointer[State]
+}
+
+// NewStore makes a Store with an empty State of revision 0.
+func NewStore() *Store {
+	s := &Store{}
+	s.current.Store(newState())
+	return s
+}
+
+// State is the newest State.
+func (s *Store) State() *State { return s.current.Load() }
+
+// Update runs change on the newest State and publishes the outcome as the next
+// one. If change leaves everything equal, or returns an error, the State remains.
+// It returns the State after the call and the error of change.
+func (s *Store) Update(change func(*Tx) error) (*State, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	old := s.current.Load()
+	tx := &Tx{tables: old.tables}
+	if err := change(tx); err != nil {
+		return old, err
+	}
+	next := &State{revision: old.revision + 1, replaced: make(chan struct{}), tables: tx.tables}
+	if Diff(old, next).Empty() {
+		return old, nil
+	}
+	s.current.Store(next)
+	close(old.replaced)
+	return next, nil
+}
+
+// Tx is a State being changed. It is valid until the function that received it
+// returns, and reads its own writes.
+type Tx struct{ tables }
+
+// SetLocal replaces what is known of this node.
+func (tx *Tx) SetLocal(l Local) { tx.local = l }
+
+// SetRouter adds or replaces the router of that name.
+func (tx *Tx) SetRouter(r Router) { tx.routers = tx.routers.set(r) }
+
+// SetNetwork adds or replaces the network of that name.
+func (tx *Tx) SetNetwork(n Network) { tx.networks = tx.networks.set(n) }
+
+// SetNode adds or replaces the node of that name.
+func (tx *Tx) SetNode(n Node) { tx.nodes = tx.nodes.set(n) }
+
+// SetPort adds or replaces the port of that ID.
+func (tx *Tx) SetPort(p Port) { tx.ports = tx.ports.set(p) }
+
+// DeleteRouter removes a router; one that is not there is fine.
+func (tx *Tx) DeleteRouter(name string) { tx.routers = tx.routers.delete(name) }
+
+// DeleteNetwork removes a network; one that is not there is fine.
+func (tx *Tx) DeleteNetwork(name string) { tx.networks = tx.networks.delete(name) }
+
+// DeleteNode removes a node; one that is not there is fine.
+func (tx *Tx) DeleteNode(name string) { tx.nodes = tx.nodes.delete(name) }
+
+// DeletePort removes a port; one that is not there is fine.
+func (tx *Tx) DeletePort(id string) { tx.ports = tx.ports.delete(id) }
+
+// Objects is a whole State as lists, in any order.
+type Objects struct {
+	Local    Local
+	Routers  []Router
+	Networks []Network
+	Nodes    []Node
+	Ports    []Port
+}
+
+// Replace makes the State hold exactly these objects. Objects that are equal to
+// what was there do not count as changed.
+func (tx *Tx) Replace(o Objects) {
+	tx.local = o.Local
+	tx.routers = replace(tx.routers, o.Routers)
+	tx.networks = replace(tx.networks, o.Networks)
+	tx.nodes = replace(tx.nodes, o.Nodes)
+	tx.ports = replace(tx.ports, o.Ports)
+}
+
+// ReplaceNodes makes these the only nodes, and leaves everything else.
+func (tx *Tx) ReplaceNodes(nodes []Node) { tx.nodes = replace(tx.nodes, nodes) }
+
+// ReplacePorts makes these the only ports, and leaves everything else.
+func (tx *Tx) ReplacePorts(ports []Port) { tx.ports = replace(tx.ports, ports) }
+
+func replace[T object[T]](t Table[T], with []T) Table[T] {
+	keep := make(map[string]bool, len(with))
+	for _, obj := range with {
+		keep[obj.key()] = true
+		t = t.set(obj)
+	}
+	var gone []string
+	for obj := range t.All() {
+		if !keep[obj.key()] {
+			gone = append(gone, obj.key())
+		}
+	}
+	for _, key := range gone {
+		t = t.delete(key)
+	}
+	return t
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package intent
+
+import (
+	"iter"
+	"strings"
+)
+
+// object is what a Table can hold.
+type object[T any] interface {
+	key() string
+	equal(T) bool
+	clone() T
+}
+
+// Table is an immutable map from key to object, sorted by key, with indexes.
+// Slices inside the objects that it returns must not be written to.
+type Table[T object[T]] struct {
+	rows    tree[T]
+	indexes []index[T]
+}
+
+// index finds objects by something else than their key. An entry's key is the
+// indexed value, a zero byte and the object's key.
+type index[T any] struct {
+	values  func(T) []string
+	entries tree[T]
+}
+
+// Get returns the object of a key.
+func (t Table[T]) Get(key string) (T, bool) {
+	if row := t.rows.get(key); row != nil {
+		return *row, true
+	}
+	var none T
+	return none, false
+}
+
+// Len is the number of objects.
+func (t Table[T]) Len() int { return t.rows.size }
+
+// All yields the objects in the order of their keys.
+func (t Table[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		t.rows.root.walk("", func(_ string, row *T) bool { return yield(*row) })
+	}
+}
+
+// by yields the objects that the index number i files under value.
+func (t Table[T]) by(i int, value string) iter.Seq[T] {
+	prefix := value + "\x00"
+	return func(yield func(T) bool) {
+		t.indexes[i].entries.root.walk(prefix, func(key string, row *T) bool {
+			return strings.HasPrefix(key, prefix) && yield(*row)
+		})
+	}
+}
+
+// set returns the table with the object added or replaced. An equal object
+// leaves the table as it is.
+func (t Table[T]) set(obj T) Table[T] {
+	key := obj.key()
+	old := t.rows.get(key)
+	if old != nil && (*old).equal(obj) {
+		return t
+	}
+	row := obj.clone()
+	t = t.unindex(key, old)
+	t.rows = t.rows.put(key, &row)
+	for i, x := range t.indexes {
+		for _, v := range x.values(row) {
+			t.indexes[i].entries = t.indexes[i].entries.put(v+"\x00"+key, &row)
+		}
+	}
+	return t
+}
+
+func (t Table[T]) delete(key string) Table[T] {
+	old := t.rows.get(key)
+	if old == nil {
+		return t
+	}
+	t = t.unindex(key, old)
+	t.rows = t.rows.remove(key)
+	return t
+}
+
+// unindex returns a table whose indexes are its own to write and do not hold old.
+func (t Table[T]) unindex(key string, old *T) Table[T] {
+	t.indexes = append([]index[T](nil), t.indexes...)
+	if old == nil {
+		return t
+	}
+	for i, x := range t.indexes {
+		for _, v := range x.values(*old) {
+			t.indexes[i].entries = t.indexes[i].entries.remove(v + "\x00" + key)
+		}
+	}
+	return t
+}
+
+// changes lists the keys in which two tables differ, sorted.
+func changes[T object[T]](a, b Table[T]) []string {
+	var keys []string
+	diff(a.rows.root, b.rows.root, func(key string, _, _ *T) { keys = append(keys, key) })
+	return keys
+}

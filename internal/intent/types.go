@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package intent
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Network is one L2 domain.
+type Network struct {
+	Name   string // the key
+	ID     NetworkID
+	VNI    uint32 // on the wire; 24 bits
+	Router string // name of the Router that joins it
+}
+
+// Router is one L3 domain (VRF): the Networks that name it, and their routes.
+type Router struct {
+	Name string // the key
+	ID   RouterID
+}
+
+// Subnet is a prefix of a Network that one node hands out addresses from.
+type Subnet struct {
+	Network string       // name
+	Prefix  netip.Prefix // masked
+	Gateway netip.Addr   // the address that answers as the pods' router
+}
+
+// Node is a member of the cluster.
+type Node struct {
+	Name      string       // the key
+	Addresses []netip.Addr // InternalIPs, in the order given
+	Subnets   []Subnet     // what the node hands out, at most one of each family in the default network
+}
+
+// Port is one attachment of a pod (or, later, of a virtual machine or a host) to
+// a Network.
+type Port struct {
+	ID        string // the key, unique and never used again: container id/interface
+	Namespace string
+	Pod       string
+	Interface string // inside the pod, such as eth0
+	UID       string // the pod's
+
+	Network   string // name
+	Node      string // name of the node that the port is on
+	MAC       MAC
+	Addresses []netip.Addr // primary first, at least one
+	OFPort    uint32       // on the integration bridge of Node
+}
+
+// Local is the node that the agent runs on.
+type Local struct {
+	Node          string // name; the Node of that name holds addresses and subnets
+	Datapath      Datapath
+	Encapsulation Encapsulation
+	TunnelIP      netip.Addr // the underlay address that tunnels start from; not valid with NoEncap
+	MTU           int        // of pods and of the gateway interface, in bytes
+}
+
+// Datapath is the datapath_type of the integration bridge.
+type Datapath string
+
+// The datapaths.
+const (
+	DatapathSystem Datapath = "system" // in the kernel
+	DatapathNetdev Datapath = "netdev" // in ovs-vswitchd
+)
+
+// Encapsulation says how packets cross from node to node.
+type Encapsulation string
+
+// The encapsulations.
+const (
+	VXLAN   Encapsulation = "vxlan"
+	Geneve  Encapsulation = "geneve"
+	NoEncap Encapsulation = "noEncap" // plain packets that the hosts route
+)
+
+// Tunnelled says whether packets to other nodes are encapsulated.
+func (e Encapsulation) Tunnelled() bool { return e == VXLAN || e == Geneve }
+
+// Name is how people name the port: namespace/pod/interface. Two ports may have
+// the same name while a pod is replaced by another of the same name.
+func (p Port) Name() string { return p.Namespace + "/" + p.Pod + "/" + p.Interface }
+
+// AddressIn is the node's first address of the family of like, which is what
+// tunnels and routes from a node with that address lead to; the zero Addr if
+// there is none.
+func (n Node) AddressIn(like netip.Addr) netip.Addr {
+	for _, a := range n.Addresses {
+		if a.Is4() == like.Is4() {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// equal reports equality of two objects; all have slices of comparable values only.
+func (n Node) equal(o Node) bool {
+	return n.Name == o.Name && slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.Subnets, o.Subnets)
+}
+
+func (p Port) equal(o Port) bool {
+	addresses := slices.Equal(p.Addresses, o.Addresses)
+	return addresses && p.ID == o.ID && p.Namespace == o.Namespace && p.Pod == o.Pod &&
+		p.Interface == o.Interface && p.UID == o.UID && p.Network == o.Network &&
+		p.Node == o.Node && p.MAC == o.MAC && p.OFPort == o.OFPort
+}
+
+func (n Network) equal(o Network) bool { return n == o }
+func (r Router) equal(o Router) bool   { return r == o }
+
+// clone protects a stored object from later writes to the slices it came with.
+func (n Node) clone() Node {
+	n.Addresses = slices.Clone(n.Addresses)
+	n.Subnets = slices.Clone(n.Subnets)
+	return n
+}
+
+func (p Port) clone() Port {
+	p.Addresses = slices.Clone(p.Addresses)
+	return p
+}
+
+func (n Network) clone() Network { return n }
+func (r Router) clone() Router   { return r }
+
+func (n Network) key() string { return n.Name }
+func (r Router) key() string  { return r.Name }
+func (n Node) key() string    { return n.Name }
+func (p Port) key() string    { return p.ID }
