@@ -103,6 +103,10 @@ func (t Table[T]) unindex(key string, old *T) Table[T] {
 // changes lists the keys in which two tables differ, sorted.
 func changes[T object[T]](a, b Table[T]) []string {
 	var keys []string
-	diff(a.rows.root, b.rows.root, func(key string, _, _ *T) { keys = append(keys, key) })
+	diff(a.rows.root, b.rows.root, func(key string, old, now *T) {
+		if old == nil || now == nil || !(*old).equal(*now) {
+			keys = append(keys, key)
+		}
+	})
 	return keys
 }
