@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovstest
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// namespace is a thread that stays in one network namespace. Processes that
+// start from it inherit the namespace, and are killed when it ends: their
+// parent-death signal follows the thread, not the whole test.
+type namespace struct {
+	path  string
+	calls chan func()
+	ended chan struct{}
+}
+
+// newNamespace enters the namespace at path, or a new one if path is empty.
+func newNamespace(path string) (*namespace, error) {
+	ns := &namespace{calls: make(chan func()), ended: make(chan struct{})}
+	entered := make(chan error)
+	go func() {
+		defer close(ns.ended)
+		// Never unlocked: the thread must not serve other goroutines, and must
+		// end with this one.
+		runtime.LockOSThread()
+		err := enter(path)
+		ns.path = fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
+		entered <- err
+		if err != nil {
+			return
+		}
+		for fn := range ns.calls {
+			fn()
+		}
+	}()
+	if err := <-entered; err != nil {
+		return nil, err
+	}
+	return ns, nil
+}
+
+func enter(path string) error {
+	if path == "" {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("new network namespace (root is needed): %w", err)
+		}
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return fmt.Errorf("new network namespace: %w", err)
+		}
+		return netlink.LinkSetUp(lo)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", path, err)
+	}
+	return nil
+}
+
+// do runs fn on the thread and returns its error.
+func (ns *namespace) do(fn func() error) error {
+	errc := make(chan error, 1)
+	ns.calls <- func() { errc <- fn() }
+	return <-errc
+}
+
+func (ns *namespace) close() {
+	close(ns.calls)
+	<-ns.ended
+}
