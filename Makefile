@@ -34,6 +34,12 @@ build: $(COMMANDS:%=bin/%) ## static binaries in bin/
 $(COMMANDS:%=bin/%): bin/%:
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
+IMAGE := coelan.io/coelan:$(RELEASE)
+
+.PHONY: images
+images: build ## the image's archive, bin/images/coelan.tar
+	go run ./hack/images -tag $(IMAGE) -bin bin -o bin/images/coelan.tar
+
 .PHONY: generate
 generate: ## write what is generated from other files
 
