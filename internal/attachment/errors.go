@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrExists says that an attachment of the same key is there already.
+var ErrExists = errors.New("is attached already")
+
+// ErrNoPort says that all OpenFlow port numbers for pods are taken.
+var ErrNoPort = errors.New("all OpenFlow port numbers of the integration bridge are in use")
+
+// ErrLocked says that another process has the state file open.
+var ErrLocked = errors.New("another coelan-agent of this node has it open")
+
+// CorruptError says that the state file cannot be believed.
+type CorruptError struct {
+	Path string
+	Err  error
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("state file %s is damaged: %v; drain the node, move the file away and start the agent again", e.Path, e.Err)
+}
+
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// WriteError says that a change could not be made durable, and so was not made.
+type WriteError struct {
+	Path string
+	Err  error // such as ENOSPC or EROFS
+}
+
+func (e *WriteError) Error() string { return fmt.Sprintf("write state file %s: %v", e.Path, e.Err) }
+
+func (e *WriteError) Unwrap() error { return e.Err }
