@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovsdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/ovn-kubernetes/libovsdb/model"
+	db "github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"coelan.io/coelan/internal/unixctl"
+)
+
+// MinVersion is the oldest Open vSwitch that is good enough: the first whose
+// OpenFlow 1.5 has everything that is used.
+var MinVersion = Version{2, 17, 0}
+
+// ErrTooOld is wrapped by the error of CheckVersion for an Open vSwitch below
+// MinVersion.
+var ErrTooOld = errors.New("too old")
+
+// Version is that of an Open vSwitch: major, minor, patch.
+type Version [3]int
+
+func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
+
+// Less compares versions.
+func (v Version) Less(w Version) bool { return slices.Compare(v[:], w[:]) < 0 }
+
+// Info is what an Open vSwitch says of itself.
+type Info struct {
+	Version       Version  // of the running ovs-vswitchd
+	DatapathTypes []string // "netdev", and "system" where it can be used
+	IfaceTypes    []string
+	OtherConfig   map[string]string
+}
+
+// Info asks the running Open vSwitch. Its error wraps unixctl.ErrNotRunning or
+// ErrNotConnected if a daemon does not run, ErrTooOld if it cannot be used.
+func (c *Client) Info(ctx context.Context) (Info, error) {
+	var info Info
+	err := c.with(ctx, func(ctx context.Context, s *session) error {
+		// The database's ovs_version is that of the last start script that
+		// wrote it, if any did: ask the daemon.
+		text, err := unixctl.Vswitchd(filepath.Dir(c.opts.Socket)).Call(ctx, "version")
+		if err != nil {
+			return err
+		}
+		if info.Version, err = parseVersion(text); err != nil {
+			return err
+		}
+		root, err := s.root()
+		if err != nil {
+			return err
+		}
+		info.DatapathTypes, info.IfaceTypes, info.OtherConfig = root.DatapathTypes, root.IfaceTypes, root.OtherConfig
+		return nil
+	})
+	if err != nil {
+		return Info{}, fmt.Errorf("Open vSwitch: %w", err)
+	}
+	if info.Version.Less(MinVersion) {
+		return info, fmt.Errorf("Open vSwitch %s is %w: %s or later is needed", info.Version, ErrTooOld, MinVersion)
+	}
+	return info, nil
+}
+
+var versionText = regexp.MustCompile(`\(Open vSwitch\) (\d+)\.(\d+)\.(\d+)`)
+
+// parseVersion reads what "ovs-vswitchd --version" prints.
+func parseVersion(text string) (v Version, err error) {
+	m := versionText.FindStringSubmatch(text)
+	if m == nil {
+		return v, fmt.Errorf("ovs-vswitchd says no version: %.60q", text)
+	}
+	for i := range v {
+		if v[i], err = strconv.Atoi(m[i+1]); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// SetOtherConfig sets keys of Open_vSwitch other_config; an empty value removes
+// the key. It waits until ovs-vswitchd has seen it.
+func (c *Client) SetOtherConfig(ctx context.Context, config map[string]string) error {
+	return c.with(ctx, func(ctx context.Context, s *session) error {
+		ops, err := s.setOtherConfig(config)
+		if err != nil {
+			return err
+		}
+		cfg, err := s.configure(ctx, ops)
+		if err != nil {
+			return err
+		}
+		return c.applied(ctx, s, cfg)
+	})
+}
+
+const flowRestoreWait = "flow-restore-wait"
+
+// ReleaseFlowRestore tells an ovs-vswitchd that has started with
+// flow-restore-wait that its flows are in place, and waits until it has seen
+// it. It then sets the flag again if arm is true: a running ovs-vswitchd does
+// not look at it any more (ovs: bridge_run in vswitchd/bridge.c), the next one
+// that starts does, and keeps the datapath's old flows until the next release.
+func (c *Client) ReleaseFlowRestore(ctx context.Context, arm bool) error {
+	if err := c.SetOtherConfig(ctx, map[string]string{flowRestoreWait: ""}); err != nil {
+		return fmt.Errorf("release %s: %w", flowRestoreWait, err)
+	}
+	if !arm {
+		return nil
+	}
+	err := c.with(ctx, func(ctx context.Context, s *session) error {
+		ops, err := s.setOtherConfig(map[string]string{flowRestoreWait: "true"})
+		if err != nil {
+			return err
+		}
+		_, err = s.transact(ctx, ops)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("set %s for the next start: %w", flowRestoreWait, err)
+	}
+	return nil
+}
+
+func (s *session) setOtherConfig(config map[string]string) ([]db.Operation, error) {
+	root, err := s.root()
+	if err != nil {
+		return nil, err
+	}
+	keys, set := make([]string, 0, len(config)), map[string]string{}
+	for k, v := range config {
+		keys = append(keys, k)
+		if v != "" {
+			set[k] = v
+		}
+	}
+	// Insert does not replace a value: delete the key first.
+	return s.cli.Where(root).Mutate(root,
+		model.Mutation{Field: &root.OtherConfig, Mutator: db.MutateOperationDelete, Value: keys},
+		model.Mutation{Field: &root.OtherConfig, Mutator: db.MutateOperationInsert, Value: set})
+}
