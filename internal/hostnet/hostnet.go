@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hostnet keeps the node's own kernel in the state that Coelan needs: the gateway interface with its addresses
+// and settings, routes to the other nodes' pods, masquerading, and for the userspace datapath the addresses of the
+// uplink's bridge and the neighbours of the tunnels.
+//
+// Everything is compared first and written only where it differs, so a restart that finds nothing changed writes
+// nothing. Events of the kernel start a comparison; nothing is polled. All of it works on the network namespace of the
+// process and talks netlink; no program is run.
+package hostnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Desired is what the host's kernel holds for Coelan.
+type Desired struct {
+	// Gateway is the port between the host and the pods.
+	Gateway Gateway
+	// Routes are all routes that carry Coelan's protocol number, the gateway's own prefixes included.
+	Routes []Route
+	// SNAT is the masquerading of pods' packets.
+	SNAT SNAT
+	// Uplink is the interface with the node's address; its router advertisements keep working when the node forwards.
+	Uplink string
+}
+
+// Status is the outcome of the newest comparison.
+type Status struct {
+	// Synced says that the kernel held all that was desired.
+	Synced bool `json:"synced"`
+	// Changes counts what has been written since the start.
+	Changes int `json:"changes"`
+	// Error is what failed last; empty when Synced.
+	Error string `json:"error,omitempty"`
+}
+
+// Host applies a Desired and keeps it.
+type Host struct {
+	log     *slog.Logger
+	nl      *netlink.Handle
+	sysctls sysctls
+
+	wake chan struct{}
+	// applying serialises whole comparisons.
+	applying sync.Mutex
+
+	mu      sync.Mutex
+	desired *Desired
+	status  Status
+	version int
+	changed chan struct{}
+}
+
+// New opens the sockets. sysctlDir is usually /proc/sys.
+func New(log *slog.Logger, sysctlDir string) (*Host, error) {
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("netlink socket: %w", err)
+	}
+	// With strict checks the kernel filters a dump itself; old kernels know none of it and send everything.
+	_ = nl.SetStrictCheck(true)
+	return &Host{
+		log:     log,
+		nl:      nl,
+		sysctls: sysctls{dir: sysctlDir},
+		wake:    make(chan struct{}, 1),
+		changed: make(chan struct{}),
+	}, nil
+}
+
+// Close releases the sockets; the kernel's state stays.
+func (h *Host) Close() { h.nl.Close() }
+
+// Set replaces what is desired; Run applies it.
+func (h *Host) Set(d Desired) {
+	h.mu.Lock()
+	h.desired = &d
+	h.version++
+	h.mu.Unlock()
+	h.kick()
+}
+
+func (h *Host) kick() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Status returns the newest outcome.
+func (h *Host) Status() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.status
+}
+
+// Backoff between comparisons that failed or that found something to write each time, as when two programs disagree.
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 10 * time.Second
+	// calm is how many comparisons in a row may write before the backoff starts.
+	calm = 5
+)
+
+// Run compares and applies after every Set and every event of the kernel that may concern it, until ctx ends.
+func (h *Host) Run(ctx context.Context) error {
+	events := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { events <- watch(ctx, hostGroups, h.relevant, h.kick) }()
+	backoff, writes := minBackoff, 0
+	for {
+		select {
+		case <-ctx.Done():
+			return errors.Join(<-events)
+		case err := <-events:
+			return err
+		case <-h.wake:
+		}
+		n, err := h.apply()
+		if n > 0 {
+			writes++
+		} else {
+			writes = 0
+		}
+		if err == nil && writes <= calm {
+			backoff = minBackoff
+			continue
+		}
+		timer := time.AfterFunc(backoff, h.kick)
+		defer timer.Stop()
+		backoff = min(2*backoff, maxBackoff)
+		if err == nil {
+			h.log.Warn("something else keeps changing the host's network", "writes", writes)
+			h.wait(ctx, backoff)
+		}
+	}
+}
+
+func (h *Host) wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// Apply compares and writes d once, and makes it what Run keeps. It returns the number of writes.
+func (h *Host) Apply(d Desired) (int, error) {
+	h.mu.Lock()
+	h.desired = &d
+	h.version++
+	h.mu.Unlock()
+	return h.apply()
+}
+
+func (h *Host) apply() (int, error) {
+	h.applying.Lock()
+	defer h.applying.Unlock()
+	h.mu.Lock()
+	d := h.desired
+	h.mu.Unlock()
+	if d == nil {
+		return 0, nil
+	}
+	n, err := h.applyAll(*d)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	failed := h.status.Error
+	h.status = Status{Synced: err == nil, Changes: h.status.Changes + n}
+	if err != nil {
+		h.status.Error = err.Error()
+	}
+	close(h.changed)
+	h.changed = make(chan struct{})
+	switch {
+	case err != nil && h.status.Error != failed:
+		h.log.Error("host network incomplete", "err", err, "writes", n)
+	case err == nil && n > 0:
+		h.log.Info("host network written", "writes", n)
+	}
+	return n, err
+}
+
+// applyAll goes through all parts even if one fails: a wrong route must not keep the masquerading away.
+func (h *Host) applyAll(d Desired) (int, error) {
+	var total int
+	var errs []error
+	for _, part := range []func(Desired) (int, error){h.applyForwarding, h.applyGateway, h.applyRoutes, h.applySNAT} {
+		n, err := part(d)
+		total += n
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return total, errors.Join(errs...)
+}
+
+// Wait blocks until the kernel holds what is desired, or ctx ends; the error says what is missing.
+func (h *Host) Wait(ctx context.Context) error {
+	for {
+		h.mu.Lock()
+		status, changed := h.status, h.changed
+		h.mu.Unlock()
+		if status.Synced {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("host network: %s: %w", status.Error, ctx.Err())
+		case <-changed:
+		}
+	}
+}
+
+// families are the address families that the gateway uses.
+func (d Desired) families() (v4, v6 bool) {
+	for _, p := range d.Gateway.Addresses {
+		v4 = v4 || p.Addr().Is4()
+		v6 = v6 || p.Addr().Is6()
+	}
+	return v4, v6
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnet
+
+import (
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// linkName is the interface's name in a link message (struct ifinfomsg, then attributes).
+func linkName(m netlink.Message) string {
+	return stringAttribute(m, unix.SizeofIfInfomsg, unix.IFLA_IFNAME)
+}
+
+// concernsTable says whether a message of nftables (struct nfgenmsg, then attributes) is about the table called name.
+// Every object carries its table as attribute 1; the message that ends a batch carries the generation there.
+func concernsTable(m netlink.Message, name string) bool {
+	if uint16(m.Header.Type)>>8 != unix.NFNL_SUBSYS_NFTABLES || uint16(m.Header.Type)&0xff == unix.NFT_MSG_NEWGEN {
+		return false
+	}
+	const nfgenmsg = 4
+	return stringAttribute(m, nfgenmsg, unix.NFTA_TABLE_NAME) == name
+}
+
+func stringAttribute(m netlink.Message, header int, typ uint16) string {
+	if len(m.Data) < header {
+		return ""
+	}
+	ad, err := netlink.NewAttributeDecoder(m.Data[header:])
+	if err != nil {
+		return ""
+	}
+	for ad.Next() {
+		if ad.Type() == typ {
+			return ad.String()
+		}
+	}
+	return ""
+}
+
+// routeProtocol is rtm_protocol of a route message (struct rtmsg).
+func routeProtocol(m netlink.Message) uint8 {
+	const offset = 5
+	if len(m.Data) < unix.SizeofRtMsg {
+		return 0
+	}
+	return m.Data[offset]
+}
