@@ -11,18 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace is a thread that stays in one network namespace. Processes that
+// Namespace is a thread that stays in one network namespace. Processes that
 // start from it inherit the namespace, and are killed when it ends: their
 // parent-death signal follows the thread, not the whole test.
-type namespace struct {
+type Namespace struct {
 	path  string
 	calls chan func()
 	ended chan struct{}
 }
 
-// newNamespace enters the namespace at path, or a new one if path is empty.
-func newNamespace(path string) (*namespace, error) {
-	ns := &namespace{calls: make(chan func()), ended: make(chan struct{})}
+// NewNamespace enters the namespace at path, or a new one with a loopback
+// interface if path is empty. The caller must Close it.
+func NewNamespace(path string) (*Namespace, error) {
+	ns := &Namespace{calls: make(chan func()), ended: make(chan struct{})}
 	entered := make(chan error)
 	go func() {
 		defer close(ns.ended)
@@ -67,14 +68,18 @@ func enter(path string) error {
 	return nil
 }
 
-// do runs fn on the thread and returns its error.
-func (ns *namespace) do(fn func() error) error {
+// Path is a name of the namespace that is valid until Close.
+func (ns *Namespace) Path() string { return ns.path }
+
+// Do runs fn on the thread and returns its error. Calls run one after the other.
+func (ns *Namespace) Do(fn func() error) error {
 	errc := make(chan error, 1)
 	ns.calls <- func() { errc <- fn() }
 	return <-errc
 }
 
-func (ns *namespace) close() {
+// Close ends the thread, with the processes that were started on it.
+func (ns *Namespace) Close() {
 	close(ns.calls)
 	<-ns.ended
 }

@@ -52,7 +52,7 @@ type OVS struct {
 	Datapath string
 
 	ownDir   bool
-	ns       *namespace
+	ns       *Namespace
 	db       *process
 	vswitchd *process
 	starts   int
@@ -95,7 +95,7 @@ func New(ctx context.Context, opts Options) (*OVS, error) {
 	} else if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	ns, err := newNamespace(opts.Netns)
+	ns, err := NewNamespace(opts.Netns)
 	if err != nil {
 		o.Stop()
 		return nil, err
@@ -117,7 +117,7 @@ func (o *OVS) Stop() {
 	o.KillVswitchd()
 	o.KillDB()
 	if o.ns != nil {
-		o.ns.close()
+		o.ns.Close()
 		o.ns = nil
 	}
 	if o.ownDir {
@@ -132,11 +132,11 @@ func (o *OVS) DBSocket() string { return filepath.Join(o.Dir, "db.sock") }
 func (o *OVS) MgmtSocket(bridge string) string { return filepath.Join(o.Dir, bridge+".mgmt") }
 
 // Netns is the path of the network namespace that the daemons run in.
-func (o *OVS) Netns() string { return o.ns.path }
+func (o *OVS) Netns() string { return o.ns.Path() }
 
 // Do runs fn on a thread that is in the network namespace of the daemons.
 // Calls run one after the other.
-func (o *OVS) Do(fn func() error) error { return o.ns.do(fn) }
+func (o *OVS) Do(fn func() error) error { return o.ns.Do(fn) }
 
 // AddBridge makes a bridge of the test's datapath type, in secure fail mode,
 // with OpenFlow 1.5.

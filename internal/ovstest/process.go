@@ -121,7 +121,7 @@ func (o *OVS) daemon(name string, args ...string) (*process, error) {
 		"--pidfile="+filepath.Join(o.Dir, name+".pid"),
 		"--log-file="+filepath.Join(o.Dir, name+".log"), "-vconsole:off")...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := o.ns.do(cmd.Start); err != nil {
+	if err := o.ns.Do(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	p := &process{cmd: cmd, exited: make(chan struct{})}
