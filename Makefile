@@ -41,7 +41,9 @@ images: build ## the image's archive, bin/images/coelan.tar
 	go run ./hack/images -tag $(IMAGE) -bin bin -o bin/images/coelan.tar
 
 .PHONY: generate
-generate: ## write what is generated from other files
+generate: ## write what is generated from other files: deploy/coelan.yaml from the chart
+	go -C build/helm run . ../../deploy/helm/coelan > bin/coelan.yaml
+	mv bin/coelan.yaml deploy/coelan.yaml
 
 ##@ Test
 .PHONY: test
@@ -50,6 +52,7 @@ test: deps lint unit integration ## everything that a change must pass
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
 	$(GOLANGCI) run ./...
+	cd build/helm && ../../$(GOLANGCI) run ./...
 
 $(GOLANGCI):
 	@mkdir -p $(@D)
@@ -58,6 +61,7 @@ $(GOLANGCI):
 
 .PHONY: unit
 unit: ## tests that need neither root nor Open vSwitch, with the race detector
+	go -C build/helm test ./...
 	go test -race -timeout 10m ./...
 
 .PHONY: integration

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+)
+
+const chartDir = "../../deploy/helm/coelan"
+
+func TestManifestIsTheChart(t *testing.T) {
+	want, err := manifest(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../deploy/coelan.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("deploy/coelan.yaml is not what the chart gives: run `make generate`")
+	}
+}
+
+func TestLint(t *testing.T) {
+	dir, err := filepath.Abs(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range lint.RunAll(dir, nil, "coelan-system").Messages {
+		if !strings.Contains(m.Err.Error(), "icon is recommended") {
+			t.Error(m)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	config := func(key string, value any) map[string]any {
+		return map[string]any{"config": map[string]any{key: value}}
+	}
+	tests := map[string]struct {
+		values map[string]any
+		want   []string // in the objects
+		absent []string
+		err    string
+	}{
+		"a folder moves in the settings, the pod and the host": {
+			values: config("cni", map[string]any{"binDir": "/usr/libexec/cni"}),
+			want:   []string{"binDir: /usr/libexec/cni", "mountPath: /usr/libexec/cni", "path: /usr/libexec/cni"},
+			absent: []string{"/opt/cni/bin"},
+		},
+		"health is asked where it is served": {
+			values: config("metricsBindAddress", "[fd00::1]:9999"),
+			want:   []string{`metricsBindAddress: "[fd00::1]:9999"`, `host: "fd00::1"`, "port: 9999"},
+		},
+		"no probes where nothing answers": {
+			values: config("metricsBindAddress", "0"),
+			absent: []string{"Probe", "prometheus.io"},
+		},
+		"another socket folder is mounted": {
+			values: config("agentSocket", "/run/other/agent.sock"),
+			want:   []string{"mountPath: /run/other\n", "path: /run/other\n", "path: /run/coelan\n"},
+		},
+		"lists are lists": {
+			values: config("snat", map[string]any{"excludeCIDRs": []any{"10.0.0.0/8", "fd00::/8"}}),
+			want:   []string{`excludeCIDRs: ["10.0.0.0/8","fd00::/8"]`},
+		},
+		"an image of one's own": {
+			values: map[string]any{"image": map[string]any{"repository": "example.org/c", "tag": "x"}},
+			want:   []string{"image: example.org/c:x\n"},
+		},
+		"no namespace unless asked": {absent: []string{"kind: Namespace"}},
+		"an unknown setting":        {values: config("encapsulaton", "vxlan"), err: "encapsulaton"},
+		"a value out of range":      {values: config("datapath", "dpdk"), err: "datapath"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := render(chartDir, tc.values)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Fatalf("error %v, want one that names %s", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(got, w) {
+					t.Errorf("%q is missing in\n%s", w, got)
+				}
+			}
+			for _, a := range tc.absent {
+				if strings.Contains(got, a) {
+					t.Errorf("%q is in\n%s", a, got)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deploy checks the manifests against the code that they start.
+package deploy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"coelan.io/coelan/internal/config"
+)
+
+// objects decodes the manifest strictly: an unknown field of any object is an error.
+func objects(t *testing.T) []runtime.Object {
+	t.Helper()
+	f, err := os.Open("coelan.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	var list []runtime.Object
+	for documents := yamlstream.NewDocumentDecoder(f); ; {
+		buf := make([]byte, 1<<16)
+		n, err := documents.Read(buf)
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(buf[:n], []byte("apiVersion")) {
+			continue
+		}
+		o, _, err := decoder.Decode(buf[:n], nil, nil)
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, buf[:n])
+		}
+		list = append(list, o)
+	}
+}
+
+// only returns the one object of its type.
+func only[T runtime.Object](t *testing.T) T {
+	t.Helper()
+	var found []T
+	for _, o := range objects(t) {
+		if o, ok := o.(T); ok {
+			found = append(found, o)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d objects of type %T, want 1", len(found), *new(T))
+	}
+	return found[0]
+}
+
+func settings(t *testing.T) string {
+	t.Helper()
+	return only[*corev1.ConfigMap](t).Data["agent.yaml"]
+}
+
+func TestSettingsAreTheDefaults(t *testing.T) {
+	got, err := config.Parse([]byte(settings(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.SysctlDir = "/host/proc/sys"
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("settings (-default +manifest):\n%s", diff)
+	}
+}
+
+// Every setting that the agent knows is in the ConfigMap, below a comment of its own or of its group.
+func TestEverySettingIsThere(t *testing.T) {
+	var got map[string]any
+	if err := yaml.Unmarshal([]byte(settings(t)), &got); err != nil {
+		t.Fatal(err)
+	}
+	missing(t, "", reflect.TypeFor[config.Config](), got)
+}
+
+func missing(t *testing.T, prefix string, typ reflect.Type, got map[string]any) {
+	t.Helper()
+	for field := range typ.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		value, ok := got[name]
+		if !ok {
+			t.Errorf("the ConfigMap lacks %s%s", prefix, name)
+			continue
+		}
+		if nested, ok := value.(map[string]any); ok {
+			missing(t, prefix+name+".", field.Type, nested)
+		}
+	}
+}
+
+// The agent's files are the node's: whatever path a setting names is mounted from the same path of the node.
+func TestPathsAreMounted(t *testing.T) {
+	pod := only[*appsv1.DaemonSet](t).Spec.Template.Spec
+	host := map[string]string{}
+	for _, v := range pod.Volumes {
+		if v.HostPath != nil {
+			host[v.Name] = v.HostPath.Path
+		}
+	}
+	mounted := map[string]string{}
+	for _, m := range pod.Containers[0].VolumeMounts {
+		mounted[m.MountPath] = host[m.Name]
+	}
+	c := config.Default()
+	for _, dir := range []string{
+		c.OVSRunDir, c.StateDir, c.CNI.BinDir, c.CNI.ConfDir, filepath.Dir(c.CNI.Socket), filepath.Dir(c.AgentSocket),
+	} {
+		if mounted[dir] != dir {
+			t.Errorf("%s of the node is not mounted there", dir)
+		}
+	}
+}
+
+func TestRights(t *testing.T) {
+	read := []string{"get", "list", "watch"}
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	}
+	if diff := cmp.Diff(want, only[*rbacv1.ClusterRole](t).Rules); diff != "" {
+		t.Errorf("what the agent may do in the API (-want +got):\n%s", diff)
+	}
+	context := only[*appsv1.DaemonSet](t).Spec.Template.Spec.Containers[0].SecurityContext
+	capabilities := &corev1.Capabilities{
+		Drop: []corev1.Capability{"ALL"},
+		Add:  []corev1.Capability{"NET_ADMIN", "SYS_ADMIN"},
+	}
+	if diff := cmp.Diff(capabilities, context.Capabilities); diff != "" {
+		t.Errorf("what the agent may do on the node (-want +got):\n%s", diff)
+	}
+	if context.Privileged != nil {
+		t.Error("the agent's container is privileged")
+	}
+}
