@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bridge makes the flows, groups and meters of an OpenFlow switch what
+// they should be: desired minus actual, applied as one bundle. The same code
+// serves the first start, a reconnection and a normal change.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"coelan.io/coelan/openflow"
+)
+
+// Switch is one connection to an OpenFlow switch. *openflow.Conn is one, and
+// Fake.
+type Switch interface {
+	// Flows, Groups and Meters dump all of them.
+	Flows(ctx context.Context) ([]openflow.FlowDesc, error)
+	Groups(ctx context.Context) ([]openflow.Group, error)
+	Meters(ctx context.Context) ([]openflow.Meter, error)
+	// Bundle applies all messages, in order, or none. The error of a message
+	// that the switch refuses is an *openflow.MessageError.
+	Bundle(ctx context.Context, msgs []openflow.Message) error
+	// Do sends messages in order and waits until all are processed. Errors are
+	// as in Bundle, but the other messages have been applied.
+	Do(ctx context.Context, msgs []openflow.Message) error
+}
+
+// Options of a Bridge.
+type Options struct {
+	// Connect returns the present connection, and waits for one if there is
+	// none. A connection other than the last one makes Sync dump the switch.
+	Connect func(ctx context.Context) (Switch, error)
+	// Foreign says which flows of the switch are none of Sync's business, for
+	// example those that learn actions make. Nil: none, unknown flows go.
+	Foreign func(*openflow.Flow) bool
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Bridge keeps one switch in the desired state. It is safe for concurrent use.
+type Bridge struct {
+	opts Options
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	sw     Switch // the connection that actual is known on; nil: must be dumped
+	actual *state
+	synced map[string]*Rules // what actual was made from; nil if not by owner
+}
+
+// New returns a Bridge. Nothing happens before the first Sync.
+func New(opts Options) *Bridge {
+	b := &Bridge{opts: opts, log: opts.Logger}
+	if b.log == nil {
+		b.log = slog.Default()
+	}
+	return b
+}
+
+// Result is what a Sync did.
+type Result struct {
+	Dumped                  bool // the switch was dumped first
+	Added, Changed, Deleted int  // rules of all kinds
+	Flows, Groups, Meters   int  // on the switch now
+	Duration                time.Duration
+	// Conflicts are rules that were left out; see Desired.
+	Conflicts []Conflict
+}
+
+// Conflict is a rule that two owners want.
+type Conflict struct {
+	Winner, Loser string
+	Rule          string // the loser's
+}
+
+// Refused is the error of a Sync whose bundle the switch refused. Nothing of it
+// was applied.
+type Refused struct {
+	Owner string
+	Rule  string // as ovs-ofctl prints it
+	Err   error
+}
+
+func (e *Refused) Error() string {
+	return fmt.Sprintf("%s: rule refused: %v: %s", e.Owner, e.Err, e.Rule)
+}
+func (e *Refused) Unwrap() error { return e.Err }
+
+// Sync makes the switch what d says, in one atomic bundle; meters, which cannot
+// be in a bundle, come before it or go after it. A rule that only changes is
+// replaced in place, so no packet misses it. If nothing differs, nothing is
+// sent. After an error the next Sync starts from a dump.
+func (b *Bridge) Sync(ctx context.Context, d *Desired) (Result, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	start := time.Now()
+	res, err := b.sync(ctx, d)
+	res.Duration = time.Since(start)
+	if err != nil {
+		b.sw, b.actual, b.synced = nil, nil, nil
+		return res, fmt.Errorf("sync bridge: %w", err)
+	}
+	return res, nil
+}
+
+// Diff dumps the switch and reports how it differs from d, one line for each
+// rule: "+" is missing, "-" is too many, "~" is not as it should be. Nothing is
+// changed.
+func (b *Bridge) Diff(ctx context.Context, d *Desired) ([]string, error) {
+	sw, err := b.opts.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	actual, err := dump(ctx, sw, b.opts.Foreign)
+	if err != nil {
+		return nil, err
+	}
+	want, _ := d.state()
+	return diff(actual, want).lines(), nil
+}
+
+func (b *Bridge) sync(ctx context.Context, d *Desired) (res Result, err error) {
+	sw, err := b.opts.Connect(ctx)
+	if err != nil {
+		return res, err
+	}
+	if sw != b.sw {
+		res.Dumped = true
+		b.sw, b.synced = sw, nil
+		if b.actual, err = dump(ctx, sw, b.opts.Foreign); err != nil {
+			return res, err
+		}
+	}
+	p, ok := b.incremental(d)
+	var want *state
+	if !ok {
+		want, res.Conflicts = d.state()
+		p = diff(b.actual, want)
+	}
+	res.Added, res.Changed, res.Deleted = p.counts()
+	if err := p.apply(ctx, sw); err != nil {
+		return res, err
+	}
+	if want != nil {
+		b.actual = want
+	} else {
+		b.actual.update(p)
+	}
+	b.synced = d.Clone().owners
+	if len(res.Conflicts) > 0 {
+		b.synced = nil // the losers may win next time
+	}
+	res.Flows, res.Groups, res.Meters = len(b.actual.flows), len(b.actual.groups), len(b.actual.meters)
+	for _, c := range res.Conflicts {
+		b.log.Error("Two owners want the same rule", "winner", c.Winner, "loser", c.Loser, "rule", c.Rule)
+	}
+	return res, nil
+}
+
+// apply sends what the plan says.
+func (p *plan) apply(ctx context.Context, sw Switch) error {
+	before, bundle, after := p.messages()
+	for _, step := range []struct {
+		send func(context.Context, []openflow.Message) error
+		ops  []op
+	}{{sw.Do, before}, {sw.Bundle, bundle}, {sw.Do, after}} {
+		if len(step.ops) == 0 {
+			continue
+		}
+		msgs := make([]openflow.Message, len(step.ops))
+		for i := range step.ops {
+			msgs[i] = step.ops[i].msg
+		}
+		if err := step.send(ctx, msgs); err != nil {
+			return explain(err, step.ops)
+		}
+	}
+	return nil
+}
+
+// explain finds the rule that an error is about.
+func explain(err error, ops []op) error {
+	var refused *openflow.MessageError
+	if !errors.As(err, &refused) || refused.Index < 0 || refused.Index >= len(ops) {
+		return err
+	}
+	o := ops[refused.Index]
+	return &Refused{Owner: o.owner, Rule: strings.TrimSpace(o.text()), Err: refused}
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openflow
+
+import "fmt"
+
+// MessageError says which of several messages a switch refused.
+type MessageError struct {
+	Index   int // of the message in what was sent
+	Message Message
+	Err     *Error
+}
+
+func (e *MessageError) Error() string { return fmt.Sprintf("message %d refused: %v", e.Index, e.Err) }
