@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+)
+
+// Recorder writes Events. It keeps them back while the API server is away, joins equal ones, and limits how many one
+// object gets; client-go does all of that.
+type Recorder struct {
+	broadcaster record.EventBroadcaster
+	recorder    record.EventRecorder
+}
+
+// NewRecorder starts a Recorder; Close ends it.
+func (c *Client) NewRecorder(ctx context.Context) *Recorder {
+	b := record.NewBroadcaster(record.WithContext(ctx))
+	b.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: c.api.CoreV1().Events("")})
+	source := corev1.EventSource{Component: "coelan-agent", Host: c.node}
+	return &Recorder{broadcaster: b, recorder: b.NewRecorder(scheme.Scheme, source)}
+}
+
+// Close ends the Recorder; Events that were not written yet are lost.
+func (r *Recorder) Close() { r.broadcaster.Shutdown() }
+
+// PodWarning writes an Event of type Warning about a pod. It does not block.
+func (r *Recorder) PodWarning(namespace, name, uid, reason, message string) {
+	r.warn(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: types.UID(uid),
+	}, reason, message)
+}
+
+// NodeWarning writes an Event of type Warning about a node. It does not block.
+func (r *Recorder) NodeWarning(name, uid, reason, message string) {
+	r.warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(uid)}, reason, message)
+}
+
+// maxMessage is what the API server takes at most.
+const maxMessage = 1024
+
+func (r *Recorder) warn(about *corev1.ObjectReference, reason, message string) {
+	if len(message) > maxMessage {
+		message = message[:maxMessage-3] + "..."
+	}
+	r.recorder.Event(about, corev1.EventTypeWarning, reason, message)
+}
+
+// LogRecorder writes what would be Events to the log, where there is no API server.
+type LogRecorder struct{ Log *slog.Logger }
+
+// PodWarning logs a warning about a pod.
+func (l LogRecorder) PodWarning(namespace, name, uid, reason, message string) {
+	l.Log.Warn("pod event", "pod", namespace+"/"+name, "uid", uid, "reason", reason, "message", message)
+}
+
+// NodeWarning logs a warning about a node.
+func (l LogRecorder) NodeWarning(name, _, reason, message string) {
+	l.Log.Warn("node event", "node", name, "reason", reason, "message", message)
+}

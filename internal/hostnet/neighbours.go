@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	nl "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// NeighbourSetter writes one entry of ovs-vswitchd's table of tunnel neighbours (tnl/neigh/set).
+type NeighbourSetter interface {
+	SetNeighbour(ctx context.Context, bridge string, ip netip.Addr, mac net.HardwareAddr) error
+}
+
+// Neighbours keeps the MAC addresses of the next hops to other nodes in ovs-vswitchd's own table. The userspace datapath
+// drops the packet that finds no entry there, so the entries come before the packets: the kernel resolves the next
+// hops, and each event that changes one is passed on.
+type Neighbours struct {
+	log    *slog.Logger
+	setter NeighbourSetter
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	bridge string
+	peers  []netip.Addr
+	// written is what ovs-vswitchd was told since it started.
+	written map[netip.Addr]string
+}
+
+// renewal is well below the 15 minutes after which ovs-vswitchd forgets an entry (ovs: lib/tnl-neigh-cache.c).
+const renewal = 4 * time.Minute
+
+// NewNeighbours makes a Neighbours that knows no peers yet.
+func NewNeighbours(log *slog.Logger, setter NeighbourSetter) *Neighbours {
+	return &Neighbours{log: log, setter: setter, wake: make(chan struct{}, 1), written: map[netip.Addr]string{}}
+}
+
+// Set names the bridge that carries the node's address and the tunnel addresses of all other nodes.
+func (n *Neighbours) Set(bridge string, peers []netip.Addr) {
+	n.mu.Lock()
+	n.bridge, n.peers = bridge, peers
+	n.mu.Unlock()
+	n.kick()
+}
+
+// Renew writes all entries again, as a restarted ovs-vswitchd needs.
+func (n *Neighbours) Renew() {
+	n.mu.Lock()
+	clear(n.written)
+	n.mu.Unlock()
+	n.kick()
+}
+
+func (n *Neighbours) kick() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run passes entries on until ctx ends.
+func (n *Neighbours) Run(ctx context.Context) error {
+	events := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { events <- watch(ctx, neighbourGroups, relevantNeighbour, n.kick) }()
+	timer := time.NewTicker(renewal)
+	defer timer.Stop()
+	for {
+		select {
+		case err := <-events:
+			return err
+		case <-timer.C:
+			n.Renew()
+		case <-n.wake:
+			if err := n.step(ctx); err != nil && ctx.Err() == nil {
+				n.log.Warn("tunnel neighbours", "err", err)
+			}
+		}
+	}
+}
+
+func relevantNeighbour(_ int, m netlink.Message) bool {
+	if uint16(m.Header.Type) == unix.RTM_NEWNEIGH {
+		return true
+	}
+	return uint16(m.Header.Type) != unix.RTM_DELNEIGH
+}
+
+// known are the states in which an entry's address can be used.
+const known = unix.NUD_REACHABLE | unix.NUD_STALE | unix.NUD_DELAY | unix.NUD_PROBE | unix.NUD_PERMANENT | unix.NUD_NOARP
+
+func (n *Neighbours) step(ctx context.Context) error {
+	n.mu.Lock()
+	bridge, peers := n.bridge, n.peers
+	n.mu.Unlock()
+	if bridge == "" || len(peers) == 0 {
+		return nil
+	}
+	link, err := nl.LinkByName(bridge)
+	if err != nil {
+		// It is not there while ovs-vswitchd is down; its return is an event.
+		return nil
+	}
+	entries, err := entriesOf(link)
+	if err != nil {
+		return fmt.Errorf("neighbours of %s: %w", bridge, err)
+	}
+	for _, hop := range nextHops(link, peers) {
+		mac, ok := entries[hop]
+		if !ok {
+			if err := resolve(link, hop); err != nil {
+				return fmt.Errorf("neighbour %s on %s: %w", hop, bridge, err)
+			}
+			continue
+		}
+		if err := n.write(ctx, bridge, hop, mac); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Neighbours) write(ctx context.Context, bridge string, hop netip.Addr, mac net.HardwareAddr) error {
+	n.mu.Lock()
+	same := n.written[hop] == mac.String()
+	n.mu.Unlock()
+	if same {
+		return nil
+	}
+	if err := n.setter.SetNeighbour(ctx, bridge, hop, mac); err != nil {
+		return fmt.Errorf("neighbour %s on %s: %w", hop, bridge, err)
+	}
+	n.mu.Lock()
+	n.written[hop] = mac.String()
+	n.mu.Unlock()
+	return nil
+}
+
+func entriesOf(link nl.Link) (map[netip.Addr]net.HardwareAddr, error) {
+	entries := map[netip.Addr]net.HardwareAddr{}
+	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
+		list, err := nl.NeighList(link.Attrs().Index, f)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range list {
+			if e.State&known != 0 && len(e.HardwareAddr) == 6 {
+				entries[addr(e.IP)] = e.HardwareAddr
+			}
+		}
+	}
+	return entries, nil
+}
+
+// nextHops are the neighbours on link through which peers are reached. Peers that are reached by another interface, or
+// not at all now, have none.
+func nextHops(link nl.Link, peers []netip.Addr) []netip.Addr {
+	var hops []netip.Addr
+	seen := map[netip.Addr]bool{}
+	for _, p := range peers {
+		routes, err := nl.RouteGet(p.AsSlice())
+		if err != nil || len(routes) == 0 || routes[0].LinkIndex != link.Attrs().Index {
+			continue
+		}
+		hop := p
+		if routes[0].Gw != nil {
+			hop = addr(routes[0].Gw)
+		}
+		if !seen[hop] {
+			seen[hop] = true
+			hops = append(hops, hop)
+		}
+	}
+	return hops
+}
+
+// resolve asks the kernel to find the address; the answer comes as an event.
+func resolve(link nl.Link, hop netip.Addr) error {
+	return nl.NeighSet(&nl.Neigh{
+		LinkIndex: link.Attrs().Index, Family: family(hop), IP: hop.AsSlice(), State: unix.NUD_NONE, Flags: nl.NTF_USE,
+	})
+}
