@@ -68,6 +68,17 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(if $(call packages-with,integration),go test -race -tags integration -count=1 -p 1 -timeout 15m $(call packages-with,integration))
 
+##@ Outside suites
+KUBERNETES := $(shell sed -n 's/^require k8s.io\/kubernetes //p' build/kubernetes/go.mod)
+kube-version = -X k8s.io/component-base/version.$(1)
+E2E_LDFLAGS := -s -w $(call kube-version,gitVersion=$(KUBERNETES)) $(call kube-version,gitMajor=1) \
+  $(call kube-version,gitMinor=$(word 2,$(subst ., ,$(KUBERNETES))))
+E2E_TEST := bin/kubernetes/$(KUBERNETES)/e2e.test
+
+$(E2E_TEST): build/kubernetes/go.mod
+	@mkdir -p $(@D)
+	CGO_ENABLED=0 go test -C build/kubernetes -c -trimpath -ldflags '$(E2E_LDFLAGS)' -o $(CURDIR)/$@ k8s.io/kubernetes/test/e2e
+
 ##@ Other
 .PHONY: clean
 clean: ## remove what was built
