@@ -138,7 +138,7 @@ func (s *session) createBridge(b Bridge) ([]db.Operation, error) {
 		UUID: "bridge", Name: b.Name, DatapathType: b.Datapath, FailMode: &secure, Protocols: protocols,
 		Ports: []string{port.UUID}, ExternalIDs: owned(b.ExternalIDs), OtherConfig: b.otherConfig(),
 	}
-	ops, err := s.cli.Create(iface, port, bridge)
+	ops, err := s.create(iface, port, bridge)
 	if err != nil {
 		return nil, err
 	}

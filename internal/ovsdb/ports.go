@@ -140,7 +140,7 @@ func (s *session) createPort(bridge *rowBridge, p Port, n int) ([]db.Operation, 
 	iface := p.row()
 	iface.UUID = "iface" + strconv.Itoa(n)
 	port := &rowPort{UUID: "port" + strconv.Itoa(n), Name: p.Name, Interfaces: []string{iface.UUID}}
-	ops, err := s.cli.Create(iface, port)
+	ops, err := s.create(iface, port)
 	if err != nil {
 		return nil, err
 	}

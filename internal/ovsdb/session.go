@@ -143,6 +143,18 @@ func (s *session) rows(table string) map[string]model.Model {
 	return c.Table(table).RowsShallow()
 }
 
+// create returns the operations that insert rows, of any tables.
+func (s *session) create(rows ...model.Model) (ops []db.Operation, err error) {
+	for _, row := range rows {
+		op, err := s.cli.Create(row)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, op...)
+	}
+	return ops, nil
+}
+
 // configure commits ops and asks ovs-vswitchd to say when it has applied them.
 // It returns the number that cur_cfg reaches then.
 func (s *session) configure(ctx context.Context, ops []db.Operation) (int, error) {

@@ -68,6 +68,7 @@ func Start(t testing.TB, opts Options) *OVS {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
+			_, _ = o.Appctl(context.Background(), "vlog/reopen") // it flushes the log
 			t.Logf("ovs-vswitchd.log ends:\n%s", o.LogTail("ovs-vswitchd"))
 			t.Logf("ovsdb-server.log ends:\n%s", o.LogTail("ovsdb-server"))
 		}
