@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"sigs.k8s.io/yaml"
+
+	"coelan.io/coelan/internal/config"
+)
+
+// agent is one running coelan-agent.
+type agent struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it is gone; err is set then
+	err    error
+}
+
+func (n *Node) runDir() string   { return filepath.Join(n.dir, "run") }
+func (n *Node) confDir() string  { return filepath.Join(n.dir, "net.d") }
+func (n *Node) binDir() string   { return filepath.Join(n.dir, "bin") }
+func (n *Node) agentLog() string { return filepath.Join(n.dir, "agent.log") }
+
+// Config is the configuration of the node's agent. What is the same path on
+// every real node lies in a directory of the node's own.
+func (n *Node) Config() config.Config {
+	c := config.Default()
+	c.Datapath = n.lab.options.Datapath
+	c.Encapsulation = n.lab.options.Encapsulation
+	c.OVSRunDir = n.ovsDir()
+	c.CNI = config.CNI{
+		BinDir: n.binDir(), ConfDir: n.confDir(), Socket: filepath.Join(n.runDir(), "cni.sock"),
+		Binary: filepath.Join(binaries, "coelan-cni"),
+	}
+	c.AgentSocket = filepath.Join(n.runDir(), "agent.sock")
+	c.StateDir = filepath.Join(n.dir, "state")
+	c.Kubeconfig = filepath.Join(n.dir, "kubeconfig")
+	if n.lab.options.Configure != nil {
+		n.lab.options.Configure(&c)
+	}
+	return c
+}
+
+// StartAgent starts the node's agent and waits until it can plug pods.
+func (n *Node) StartAgent(ctx context.Context) error {
+	if err := n.SpawnAgent(); err != nil {
+		return err
+	}
+	return n.WaitAgent(ctx)
+}
+
+// SpawnAgent starts the node's agent and waits for nothing.
+func (n *Node) SpawnAgent() error {
+	path, err := n.writeConfig()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(n.agentLog(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	a := &agent{exited: make(chan struct{})}
+	a.cmd = exec.Command(filepath.Join(binaries, "coelan-agent"), "--config", path, "--node-name", n.Name)
+	a.cmd.Stdout, a.cmd.Stderr = log, log
+	if err := n.Start(a.cmd); err != nil {
+		return fmt.Errorf("agent of %s: %w", n.Name, err)
+	}
+	n.agent = a
+	go func() {
+		a.err = a.cmd.Wait()
+		close(a.exited)
+	}()
+	return nil
+}
+
+func (n *Node) writeConfig() (string, error) {
+	c := n.Config()
+	for _, d := range []string{n.runDir(), n.confDir(), n.binDir(), c.StateDir} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return "", err
+		}
+	}
+	if err := os.WriteFile(c.Kubeconfig, []byte(kubeconfig()), 0o600); err != nil {
+		return "", err
+	}
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(n.dir, "agent.yaml")
+	return path, os.WriteFile(path, text, 0o644)
+}
+
+// KillAgent kills the agent as kill -9 does and waits until it is gone.
+func (n *Node) KillAgent() { n.endAgent(syscall.SIGKILL) }
+
+// StopAgent asks the agent to end, as a rolling update does, and waits until it has.
+func (n *Node) StopAgent() { n.endAgent(syscall.SIGTERM) }
+
+func (n *Node) endAgent(sig syscall.Signal) {
+	if n.agent == nil {
+		return
+	}
+	_ = n.agent.cmd.Process.Signal(sig) // fails only if it is gone already
+	<-n.agent.exited
+	n.agent = nil
+}
+
+// AgentLogTail is the end of the agent's log, at most 8 kB.
+func (n *Node) AgentLogTail() string {
+	log, err := os.ReadFile(n.agentLog())
+	if err != nil {
+		return err.Error()
+	}
+	return string(log[max(0, len(log)-8192):])
+}
+
+// WaitAgent waits until the agent can plug pods.
+func (n *Node) WaitAgent(ctx context.Context) error {
+	return errors.New("TODO")
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// BinariesEnv names the environment variable with the directory that holds
+// coelan-agent and coelan-cni. Without it, Main builds them.
+const BinariesEnv = "COELAN_LAB_BIN"
+
+// binaries is the directory of the programs under test.
+var binaries = os.Getenv(BinariesEnv)
+
+// Main runs the tests of a package that uses labs: its TestMain calls it and
+// nothing else.
+func Main(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	if binaries != "" {
+		return m.Run(), nil
+	}
+	dir, err := os.MkdirTemp("", "labbin")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	if err := Build(dir, raceEnabled); err != nil {
+		return 0, err
+	}
+	binaries = dir
+	return m.Run(), nil
+}
+
+// Build builds the programs under test into dir, with the race detector if asked.
+func Build(dir string, race bool) error {
+	args := []string{"build", "-buildvcs=false", "-o", dir}
+	if race {
+		args = append(args, "-race")
+	}
+	args = append(args, "coelan.io/coelan/cmd/coelan-agent", "coelan.io/coelan/cmd/coelan-cni")
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go %v: %w: %s", args, err, out)
+	}
+	return nil
+}

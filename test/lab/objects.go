@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// setNode publishes a node as kubelet and the controller manager would.
+func (a *API) setNode(n *Node) {
+	o := &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID("uid-" + n.Name)},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}}},
+	}
+	for _, p := range n.PodCIDRs {
+		o.Spec.PodCIDRs = append(o.Spec.PodCIDRs, p.String())
+	}
+	o.Spec.PodCIDR = o.Spec.PodCIDRs[0]
+	for _, p := range n.Addresses {
+		o.Status.Addresses = append(o.Status.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: p.Addr().String()})
+	}
+	a.set("nodes", n.Name, o)
+}
+
+// RemoveNode deletes the Node object of that name.
+func (a *API) RemoveNode(name string) { a.remove("nodes", name) }
+
+// kubeconfig is how a node's agent finds the API server.
+func kubeconfig() string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: lab, cluster: {server: "http://%s"}}]
+users: [{name: agent, user: {}}]
+contexts: [{name: lab, context: {cluster: lab, user: agent}}]
+current-context: lab
+`, apiAddress)
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/containernetworking/cni/libcni"
+	current "github.com/containernetworking/cni/pkg/types/100"
+)
+
+// Pod is a network namespace that the node's CNI plugins have plugged in.
+type Pod struct {
+	*Host
+	Node        *Node
+	Namespace   string
+	UID         string
+	ContainerID string
+	// MAC is that of the pod's eth0.
+	MAC net.HardwareAddr
+	// Result is what ADD returned.
+	Result *current.Result
+
+	ports []PortMapping
+}
+
+// PortMapping is one hostPort.
+type PortMapping struct {
+	HostPort      int    `json:"hostPort"`
+	ContainerPort int    `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+}
+
+// pluginDirs are where a node looks for plugins that are not Coelan's.
+var pluginDirs = []string{"/usr/lib/cni", "/opt/cni/bin"}
+
+// AddPod makes a pod of that name on the node and plugs it in.
+func (n *Node) AddPod(ctx context.Context, name string, ports ...PortMapping) (*Pod, error) {
+	p, err := n.NewPod(name, ports...)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Add(ctx); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+// NewPod makes a pod's namespace and plugs nothing in.
+func (n *Node) NewPod(name string, ports ...PortMapping) (*Pod, error) {
+	h, err := newHost(name, nil)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pod{Host: h, Node: n, Namespace: "lab", UID: "uid-" + name, ContainerID: randomID(), ports: ports}
+	n.mu.Lock()
+	n.pods[p] = struct{}{}
+	n.mu.Unlock()
+	return p, nil
+}
+
+// Add calls ADD for the pod, and takes its addresses from the result.
+func (p *Pod) Add(ctx context.Context) error {
+	network, err := p.Node.network()
+	if err != nil {
+		return err
+	}
+	result, err := p.Node.cni().AddNetworkList(ctx, network, p.runtime())
+	if err != nil {
+		return fmt.Errorf("pod %s: ADD: %w", p.Name, err)
+	}
+	if p.Result, err = current.GetResult(result); err != nil {
+		return err
+	}
+	p.Addresses = nil
+	for _, ip := range p.Result.IPs {
+		addr, _ := netip.AddrFromSlice(ip.Address.IP)
+		bits, _ := ip.Address.Mask.Size()
+		p.Addresses = append(p.Addresses, netip.PrefixFrom(addr.Unmap(), bits))
+	}
+	for _, i := range p.Result.Interfaces {
+		if i.Sandbox != "" && i.Name == "eth0" {
+			p.MAC, err = net.ParseMAC(i.Mac)
+		}
+	}
+	return err
+}
+
+// Del calls DEL for the pod. The namespace stays.
+func (p *Pod) Del(ctx context.Context) error {
+	network, err := p.Node.network()
+	if err != nil {
+		return err
+	}
+	if err := p.Node.cni().DelNetworkList(ctx, network, p.runtime()); err != nil {
+		return fmt.Errorf("pod %s: DEL: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Check calls CHECK for the pod.
+func (p *Pod) Check(ctx context.Context) error {
+	network, err := p.Node.network()
+	if err != nil {
+		return err
+	}
+	if err := p.Node.cni().CheckNetworkList(ctx, network, p.runtime()); err != nil {
+		return fmt.Errorf("pod %s: CHECK: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Delete unplugs the pod and ends its namespace.
+func (p *Pod) Delete(ctx context.Context) error {
+	defer p.kill()
+	return p.Del(ctx)
+}
+
+// kill ends the pod's namespace without unplugging it.
+func (p *Pod) kill() {
+	p.Node.mu.Lock()
+	delete(p.Node.pods, p)
+	p.Node.mu.Unlock()
+	p.close()
+}
+
+func (p *Pod) runtime() *libcni.RuntimeConf {
+	r := &libcni.RuntimeConf{
+		ContainerID: p.ContainerID, NetNS: p.Netns(), IfName: "eth0",
+		Args: [][2]string{
+			{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", p.Namespace}, {"K8S_POD_NAME", p.Name},
+			{"K8S_POD_INFRA_CONTAINER_ID", p.ContainerID}, {"K8S_POD_UID", p.UID},
+		},
+	}
+	if len(p.ports) > 0 {
+		r.CapabilityArgs = map[string]any{"portMappings": p.ports}
+	}
+	return r
+}
+
+// network is the configuration that the agent installed.
+func (n *Node) network() (*libcni.NetworkConfigList, error) {
+	files, err := filepath.Glob(filepath.Join(n.confDir(), "*.conflist"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("node %s: no CNI configuration in %s", n.Name, n.confDir())
+	}
+	return libcni.NetworkConfFromFile(files[0])
+}
+
+func (n *Node) cni() *libcni.CNIConfig {
+	return libcni.NewCNIConfigWithCacheDir(append([]string{n.binDir()}, pluginDirs...),
+		filepath.Join(n.dir, "cache"), &nodeExec{node: n})
+}
+
+func randomID() string {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b)
+	return hex.EncodeToString(b)
+}

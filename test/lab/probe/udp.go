@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// UDPStream sends a numbered packet every interval, which the other end sends
+// back. It runs until Stop.
+type UDPStream struct {
+	client, server *net.UDPConn
+	interval       time.Duration
+	stop           chan struct{}
+	news           chan struct{} // an echo came
+	wg             sync.WaitGroup
+
+	mu      sync.Mutex
+	sent    []time.Time
+	arrived []int       // how often each packet came to the server
+	echoed  []time.Time // when its echo came back; zero if not
+	back    int         // how many echoes came back
+	errs    []error
+}
+
+// UDPReport is the outcome of a UDPStream.
+type UDPReport struct {
+	Sent       int
+	Lost       []int // numbers of packets whose echo never came
+	LostThere  int   // of these, how many did not reach the server
+	Duplicated int
+	// Gap is the longest time between the sending of two successive packets
+	// that came back, less the interval: how long the path was interrupted.
+	Gap time.Duration
+	// Late is the longest time between a packet's sending and its echo.
+	Late   time.Duration
+	Errors []error // of the sockets, such as "network is unreachable"
+}
+
+// String is the report in one line.
+func (r UDPReport) String() string {
+	return fmt.Sprintf("sent %d, lost %d (%d on the way there), duplicated %d, longest gap %s, latest %s, errors %v",
+		r.Sent, len(r.Lost), r.LostThere, r.Duplicated, r.Gap.Round(time.Millisecond), r.Late.Round(time.Millisecond), r.Errors)
+}
+
+// StartUDP starts a stream to the address dst, behind which the server answers
+// on the port of at. They differ when something translates addresses.
+func StartUDP(client, server Netns, dst netip.AddrPort, at netip.AddrPort, interval time.Duration) (*UDPStream, error) {
+	s := &UDPStream{interval: interval, stop: make(chan struct{}), news: make(chan struct{}, 1)}
+	err := server.Do(func() (err error) {
+		s.server, err = net.ListenUDP(network("udp", at.Addr()), net.UDPAddrFromAddrPort(at))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("UDP stream to %s: %w", dst, err)
+	}
+	err = client.Do(func() (err error) {
+		s.client, err = net.DialUDP(network("udp", dst.Addr()), nil, net.UDPAddrFromAddrPort(dst))
+		return err
+	})
+	if err != nil {
+		s.server.Close()
+		return nil, fmt.Errorf("UDP stream to %s: %w", dst, err)
+	}
+	s.wg.Go(s.serve)
+	s.wg.Go(s.collect)
+	s.wg.Go(s.send)
+	return s, nil
+}
+
+// Wait returns when n more echoes have come back.
+func (s *UDPStream) Wait(ctx context.Context, n int) error {
+	s.mu.Lock()
+	want := s.back + n
+	s.mu.Unlock()
+	for {
+		s.mu.Lock()
+		missing := want - s.back
+		s.mu.Unlock()
+		if missing <= 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("UDP stream to %s: %d of %d echoes did not come back: %w", s.client.RemoteAddr(), missing, n, ctx.Err())
+		case <-s.news:
+		}
+	}
+}
+
+// Stop ends the stream, waits for late echoes and reports.
+func (s *UDPStream) Stop() UDPReport {
+	close(s.stop)
+	late := time.NewTimer(answerTimeout)
+	defer late.Stop()
+	for waiting := true; waiting && !s.complete(); {
+		select {
+		case <-s.news:
+		case <-late.C:
+			waiting = false
+		}
+	}
+	s.client.Close()
+	s.server.Close()
+	s.wg.Wait()
+	return s.report()
+}
+
+func (s *UDPStream) complete() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.back == len(s.sent)
+}
+
+func (s *UDPStream) send() {
+	tick := time.NewTicker(s.interval)
+	defer tick.Stop()
+	for {
+		s.mu.Lock()
+		n := len(s.sent)
+		s.sent, s.arrived, s.echoed = append(s.sent, time.Now()), append(s.arrived, 0), append(s.echoed, time.Time{})
+		s.mu.Unlock()
+		if _, err := s.client.Write(binary.BigEndian.AppendUint64(nil, uint64(n))); err != nil {
+			s.fail(err)
+		}
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *UDPStream) serve() {
+	buf := make([]byte, 64)
+	for {
+		n, from, err := s.server.ReadFromUDPAddrPort(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.fail(err)
+			continue
+		}
+		if n != 8 {
+			continue
+		}
+		s.mu.Lock()
+		if i := int(binary.BigEndian.Uint64(buf)); i < len(s.arrived) {
+			s.arrived[i]++
+		}
+		s.mu.Unlock()
+		if _, err := s.server.WriteToUDPAddrPort(buf[:n], from); err != nil && !errors.Is(err, net.ErrClosed) {
+			s.fail(err)
+		}
+	}
+}
+
+func (s *UDPStream) collect() {
+	buf := make([]byte, 64)
+	for {
+		n, err := s.client.Read(buf)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			s.fail(err)
+		case n == 8:
+			s.mu.Lock()
+			if i := int(binary.BigEndian.Uint64(buf)); i < len(s.echoed) && s.echoed[i].IsZero() {
+				s.echoed[i] = time.Now()
+				s.back++
+			}
+			s.mu.Unlock()
+			select {
+			case s.news <- struct{}{}:
+			default: // Wait and Stop look at everything that came
+			}
+		}
+	}
+}
+
+// fail notes an error of a socket; the stream goes on.
+func (s *UDPStream) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.errs) < 10 {
+		s.errs = append(s.errs, err)
+	}
+}
+
+func (s *UDPStream) report() UDPReport {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := UDPReport{Sent: len(s.sent), Errors: s.errs}
+	var last time.Time
+	for i, sent := range s.sent {
+		r.Duplicated += max(0, s.arrived[i]-1)
+		if s.echoed[i].IsZero() {
+			r.Lost = append(r.Lost, i)
+			if s.arrived[i] == 0 {
+				r.LostThere++
+			}
+			continue
+		}
+		if !last.IsZero() {
+			r.Gap = max(r.Gap, sent.Sub(last)-s.interval)
+		}
+		last = sent
+		r.Late = max(r.Late, s.echoed[i].Sub(sent))
+	}
+	if !last.IsZero() && len(s.sent) > 0 {
+		r.Gap = max(r.Gap, s.sent[len(s.sent)-1].Sub(last))
+	}
+	return r
+}
