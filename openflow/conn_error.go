@@ -11,4 +11,8 @@ type MessageError struct {
 	Err     *Error
 }
 
-func (e *MessageError) Error() string { return fmt.Sprintf("message %d refused: %v", e.Index, e.Err) }
+func (e *MessageError) Error() string {
+	return fmt.Sprintf("openflow: message %d refused: %v", e.Index, e.Err)
+}
+
+func (e *MessageError) Unwrap() error { return e.Err }
