@@ -4,12 +4,15 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -123,7 +126,56 @@ func (n *Node) AgentLogTail() string {
 	return string(log[max(0, len(log)-8192):])
 }
 
+// readyInterval is the time between two looks at an agent that is starting.
+const readyInterval = 20 * time.Millisecond
+
 // WaitAgent waits until the agent can plug pods.
 func (n *Node) WaitAgent(ctx context.Context) error {
-	return errors.New("TODO")
+	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
+	defer cancel()
+	tick := time.NewTicker(readyInterval)
+	defer tick.Stop()
+	for {
+		err := n.ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-n.agent.exited:
+			return fmt.Errorf("agent of %s ended: %w; its log ends:\n%s", n.Name, n.agent.err, n.AgentLogTail())
+		case <-ctx.Done():
+			return fmt.Errorf("agent of %s is not ready: %w; its log ends:\n%s", n.Name, err, n.AgentLogTail())
+		}
+	}
+}
+
+// ready asks the agent as kubelet's probe does, and looks for the network's
+// configuration as the container runtime does.
+func (n *Node) ready(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10360/readyz", nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
+			err = n.Do(func() error {
+				c, err = (&net.Dialer{}).DialContext(ctx, network, address)
+				return err
+			})
+			return c, err
+		},
+	}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	_, err = n.network()
+	return err
 }

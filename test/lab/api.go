@@ -21,7 +21,7 @@ import (
 type API struct {
 	mu       sync.Mutex
 	revision int
-	objects  map[string]map[string]any // resource → key → object
+	objects  map[string]map[string]any // resource → name → object
 	watchers map[*watcher]struct{}
 	servers  []*http.Server
 	events   []corev1.Event
@@ -30,6 +30,7 @@ type API struct {
 // watcher is one open watch.
 type watcher struct {
 	resource string
+	selector string
 	queue    chan watchEvent
 }
 
@@ -112,7 +113,7 @@ func (a *API) remove(resource, key string) {
 
 func (a *API) tell(resource string, e watchEvent) {
 	for w := range a.watchers {
-		if w.resource == resource {
+		if w.resource == resource && selected(e.Object, w.selector) {
 			w.queue <- e
 		}
 	}
@@ -129,7 +130,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case name != "":
 		a.get(w, resource, name)
 	case r.URL.Query().Get("watch") == "":
-		a.list(w, resource)
+		a.list(w, resource, r.URL.Query().Get("fieldSelector"))
 	case r.URL.Query().Get("sendInitialEvents") != "":
 		status(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is not known here")
 	default:
@@ -160,12 +161,14 @@ func (a *API) get(w http.ResponseWriter, resource, name string) {
 	answer(w, http.StatusOK, o)
 }
 
-func (a *API) list(w http.ResponseWriter, resource string) {
+func (a *API) list(w http.ResponseWriter, resource, selector string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	items := []any{}
 	for _, o := range a.objects[resource] {
-		items = append(items, o)
+		if selected(o, selector) {
+			items = append(items, o)
+		}
 	}
 	answer(w, http.StatusOK, map[string]any{
 		"kind": map[string]string{"nodes": "NodeList", "pods": "PodList"}[resource], "apiVersion": "v1",
@@ -176,7 +179,7 @@ func (a *API) list(w http.ResponseWriter, resource string) {
 // watch streams what changes from now on, after what changed since the list.
 func (a *API) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
-	watch := &watcher{resource: resource, queue: make(chan watchEvent, 1000)}
+	watch := &watcher{resource, r.URL.Query().Get("fieldSelector"), make(chan watchEvent, 1000)}
 	a.mu.Lock()
 	if since < a.revision && since > 0 {
 		// No history is kept: the client must list again.
@@ -205,6 +208,14 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	}
 }
 
+// selected says whether an object is one of those that a field selector asks
+// for. The only one known is that of a node's pods.
+func selected(o any, selector string) bool {
+	node, ok := strings.CutPrefix(selector, "spec.nodeName=")
+	pod, isPod := o.(*corev1.Pod)
+	return !ok || !isPod || pod.Spec.NodeName == node
+}
+
 func (a *API) postEvent(w http.ResponseWriter, r *http.Request) {
 	var e corev1.Event
 	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
@@ -229,5 +240,3 @@ func answer(w http.ResponseWriter, code int, o any) {
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(o) // the client is gone: nobody to tell
 }
-
-func (a *API) close() { a.Stop() }

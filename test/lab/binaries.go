@@ -16,10 +16,13 @@ const BinariesEnv = "COELAN_LAB_BIN"
 // binaries is the directory of the programs under test.
 var binaries = os.Getenv(BinariesEnv)
 
-// Main runs the tests of a package that uses labs: its TestMain calls it and
-// nothing else.
-func Main(m *testing.M) {
+// Main runs the tests of a package that uses labs and exits: its TestMain calls
+// it. After the tests it calls done, in order.
+func Main(m *testing.M, done ...func()) {
 	code, err := run(m)
+	for _, fn := range done {
+		fn()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lab:", err)
 		code = 1

@@ -26,7 +26,8 @@ type Host struct {
 	// most one of each family, IPv4 first.
 	Addresses []netip.Prefix
 
-	ns *ovstest.Namespace
+	ns    *ovstest.Namespace
+	netns string
 }
 
 func newHost(name string, addresses []netip.Prefix) (*Host, error) {
@@ -34,11 +35,12 @@ func newHost(name string, addresses []netip.Prefix) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("host %s: %w", name, err)
 	}
-	return &Host{Name: name, Addresses: addresses, ns: ns}, nil
+	return &Host{Name: name, Addresses: addresses, ns: ns, netns: ns.Path()}, nil
 }
 
-// Netns is the path of the host's network namespace.
-func (h *Host) Netns() string { return h.ns.Path() }
+// Netns is the path of the host's network namespace. After the host's end
+// nothing is there.
+func (h *Host) Netns() string { return h.netns }
 
 // Address is the host's address of a family; invalid if it has none.
 func (h *Host) Address(f Family) netip.Addr {

@@ -44,6 +44,18 @@ type Lab struct {
 // when every agent can plug pods.
 func New(t testing.TB, o Options) *Lab {
 	t.Helper()
+	l, err := Start(t.Context(), o)
+	t.Cleanup(l.Close)
+	l.ReportOn(t)
+	if err != nil {
+		t.Fatalf("build the lab: %v", err)
+	}
+	return l
+}
+
+// Start builds a cluster that lasts until Close, which must be called also
+// after an error.
+func Start(ctx context.Context, o Options) (*Lab, error) {
 	if o.Nodes == 0 {
 		o.Nodes = 2
 	}
@@ -51,27 +63,23 @@ func New(t testing.TB, o Options) *Lab {
 		o.Families = Dual
 	}
 	if o.Datapath == "" {
-		o.Datapath = config.Datapath(os.Getenv(ovstest.DatapathEnv))
-	}
-	if o.Datapath == "" {
-		o.Datapath = config.DatapathNetdev
+		o.Datapath = Datapath()
 	}
 	if o.Encapsulation == "" {
 		o.Encapsulation = config.VXLAN
 	}
 	l := &Lab{options: o}
-	t.Cleanup(func() {
-		if t.Failed() {
-			l.report(t)
-		}
-		l.close()
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(o.Nodes)*buildTimeout)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(o.Nodes)*buildTimeout)
 	defer cancel()
-	if err := l.build(ctx); err != nil {
-		t.Fatalf("build the lab: %v", err)
+	return l, l.build(ctx)
+}
+
+// Datapath is the datapath that tests are to use.
+func Datapath() config.Datapath {
+	if d := os.Getenv(ovstest.DatapathEnv); d != "" {
+		return config.Datapath(d)
 	}
-	return l
+	return config.DatapathNetdev
 }
 
 func (l *Lab) build(ctx context.Context) (err error) {
@@ -94,22 +102,28 @@ func (l *Lab) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// report writes the ends of the nodes' logs to the test's output.
-func (l *Lab) report(t testing.TB) {
-	for _, n := range l.Nodes {
-		t.Logf("node %s: agent log ends:\n%s", n.Name, n.AgentLogTail())
-		if n.OVS != nil {
-			t.Logf("node %s: ovs-vswitchd.log ends:\n%s", n.Name, n.OVS.LogTail("ovs-vswitchd"))
+// ReportOn has the ends of all logs written to the test's output if it fails.
+func (l *Lab) ReportOn(t testing.TB) {
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
 		}
-	}
+		for _, n := range l.Nodes {
+			t.Logf("node n%d: agent log ends:\n%s", n.index, n.AgentLogTail())
+			if n.OVS != nil {
+				t.Logf("node n%d: ovs-vswitchd.log ends:\n%s", n.index, n.OVS.LogTail("ovs-vswitchd"))
+			}
+		}
+	})
 }
 
-func (l *Lab) close() {
+// Close ends everything and removes what is on disk.
+func (l *Lab) Close() {
 	for _, n := range l.Nodes {
 		n.stop()
 	}
 	if l.API != nil {
-		l.API.close()
+		l.API.Stop()
 	}
 	if l.Outside != nil {
 		l.Outside.close()

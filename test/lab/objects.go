@@ -28,6 +28,16 @@ func (a *API) setNode(n *Node) {
 	a.set("nodes", n.Name, o)
 }
 
+// setPod publishes a pod that is bound to its node.
+func (a *API) setPod(p *Pod) {
+	a.set("pods", p.Name, &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: types.UID(p.UID)},
+		Spec:       corev1.PodSpec{NodeName: p.Node.Name},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	})
+}
+
 // RemoveNode deletes the Node object of that name.
 func (a *API) RemoveNode(name string) { a.remove("nodes", name) }
 

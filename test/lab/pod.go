@@ -59,11 +59,18 @@ func (n *Node) NewPod(name string, ports ...PortMapping) (*Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pod{Host: h, Node: n, Namespace: "lab", UID: "uid-" + name, ContainerID: randomID(), ports: ports}
-	n.mu.Lock()
-	n.pods[p] = struct{}{}
-	n.mu.Unlock()
+	id := randomID()
+	p := &Pod{Host: h, Node: n, Namespace: "lab", UID: "uid-" + id[:8], ContainerID: id, ports: ports}
+	n.adopt(p)
+	n.lab.API.setPod(p)
 	return p, nil
+}
+
+// adopt has the pod end with the node.
+func (n *Node) adopt(p *Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pods[p] = struct{}{}
 }
 
 // Add calls ADD for the pod, and takes its addresses from the result.
@@ -120,7 +127,24 @@ func (p *Pod) Check(ctx context.Context) error {
 // Delete unplugs the pod and ends its namespace.
 func (p *Pod) Delete(ctx context.Context) error {
 	defer p.kill()
+	defer p.Node.lab.API.remove("pods", p.Name)
 	return p.Del(ctx)
+}
+
+// Restart does what a node does for a pod whose sandbox has ended, after a
+// reboot for instance: DEL for the old one, ADD for another.
+func (p *Pod) Restart(ctx context.Context) error {
+	p.kill()
+	if err := p.Del(ctx); err != nil {
+		return err
+	}
+	h, err := newHost(p.Name, nil)
+	if err != nil {
+		return err
+	}
+	p.Host, p.ContainerID = h, randomID()
+	p.Node.adopt(p)
+	return p.Add(ctx)
 }
 
 // kill ends the pod's namespace without unplugging it.
