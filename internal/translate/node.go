@@ -5,7 +5,6 @@ package translate
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -21,41 +20,49 @@ const minHostBits = 2
 // default network, with the first address as gateway, and InternalIPs its
 // addresses. The nodes come sorted by name.
 //
-// Of two nodes that claim overlapping podCIDRs or the same address, the older
-// object has it, so that every agent decides alike and a newcomer takes nothing
-// away from running pods. A node of which something cannot be used is there with
-// the rest.
+// Where the podCIDRs or addresses of two nodes overlap, the older object has
+// them, so that every agent decides alike and a newcomer takes nothing away from
+// running pods. A node of which something cannot be used is there with the rest.
 func Nodes(objects []*corev1.Node) ([]intent.Node, []Problem) {
 	objects = slices.Clone(objects)
 	slices.SortFunc(objects, func(a, b *corev1.Node) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	c := claims{addresses: map[netip.Addr]string{}}
+	var c claims
 	nodes := make([]intent.Node, len(objects))
-	// All addresses come before all subnets: no subnet may hold a node's address.
 	for i, o := range objects {
-		nodes[i] = intent.Node{Name: o.Name, Addresses: c.nodeAddresses(o)}
-	}
-	c.sorted = slices.SortedFunc(maps.Keys(c.addresses), netip.Addr.Compare)
-	for i, o := range objects {
-		nodes[i].Subnets = c.nodeSubnets(o)
+		nodes[i] = intent.Node{Name: o.Name, Addresses: c.nodeAddresses(o), Subnets: c.nodeSubnets(o)}
 	}
 	slices.SortFunc(nodes, func(a, b intent.Node) int { return cmp.Compare(a.Name, b.Name) })
 	sortProblems(c.problems)
 	return nodes, c.problems
 }
 
-// claims is what the nodes that were looked at so far have.
+// claims is what the nodes that were looked at so far have: both lists disjoint
+// and sorted.
 type claims struct {
-	addresses map[netip.Addr]string // to node
-	sorted    []netip.Addr          // the addresses, once all are known
-	subnets   []claim               // disjoint, sorted
+	addresses []claim
+	subnets   []claim
 	problems  []Problem
 }
 
 type claim struct {
 	prefix netip.Prefix
 	node   string
+}
+
+// overlapping finds the claim that overlaps prefix, and where prefix would go in
+// the list. Of disjoint prefixes, only its neighbours can overlap it.
+func overlapping(list []claim, prefix netip.Prefix) (at int, c claim, found bool) {
+	at, _ = slices.BinarySearchFunc(list, prefix, func(c claim, p netip.Prefix) int {
+		return c.prefix.Addr().Compare(p.Addr())
+	})
+	for _, i := range []int{at, at - 1} {
+		if i >= 0 && i < len(list) && list[i].prefix.Overlaps(prefix) {
+			return at, list[i], true
+		}
+	}
+	return at, claim{}, false
 }
 
 func (c *claims) nodeAddresses(o *corev1.Node) (addresses []netip.Addr) {
@@ -67,15 +74,13 @@ func (c *claims) nodeAddresses(o *corev1.Node) (addresses []netip.Addr) {
 		internal = true
 		p := Problem{Object: "node " + o.Name, Field: fmt.Sprintf("status.addresses[%d]", i), Value: a.Address}
 		ip, err := netip.ParseAddr(a.Address)
-		switch owner := c.addresses[ip]; {
+		switch {
+		case slices.Contains(addresses, ip):
 		case err != nil || ip.Is4In6():
 			c.malformed(p, "is not an IP address")
 		case !ip.IsGlobalUnicast() || ip.Zone() != "":
 			c.malformed(p, "cannot be reached from other nodes")
-		case owner != "":
-			c.overlap(p, "is the address of node "+owner+" already")
-		default:
-			c.addresses[ip] = o.Name
+		case c.claimAddress(p, ip, o.Name):
 			addresses = append(addresses, ip)
 		}
 	}
@@ -114,7 +119,7 @@ func (c *claims) nodeSubnets(o *corev1.Node) (subnets []intent.Subnet) {
 			c.malformed(p, "is not a range of unicast addresses")
 		case twice:
 			c.malformed(p, "is the second of its family; a node has at most one of each")
-		case c.claim(p, prefix, o.Name):
+		case c.claimSubnet(p, prefix, o.Name):
 			subnets = append(subnets, intent.Subnet{
 				Network: intent.DefaultNetworkName, Prefix: prefix, Gateway: prefix.Addr().Next(),
 			})
@@ -123,23 +128,32 @@ func (c *claims) nodeSubnets(o *corev1.Node) (subnets []intent.Subnet) {
 	return subnets
 }
 
-// claim gives a prefix to a node unless it overlaps what another object has.
-func (c *claims) claim(p Problem, prefix netip.Prefix, node string) bool {
-	first, _ := slices.BinarySearchFunc(c.sorted, prefix.Addr(), netip.Addr.Compare)
-	if first < len(c.sorted) && prefix.Contains(c.sorted[first]) {
-		ip := c.sorted[first]
-		c.overlap(p, fmt.Sprintf("holds the address %s of node %s", ip, c.addresses[ip]))
+// claimAddress gives an address to a node unless an older one has it.
+func (c *claims) claimAddress(p Problem, ip netip.Addr, node string) bool {
+	prefix := netip.PrefixFrom(ip, ip.BitLen())
+	if _, other, found := overlapping(c.subnets, prefix); found {
+		c.overlap(p, fmt.Sprintf("is in the podCIDR %s of node %s", other.prefix, other.node))
 		return false
 	}
-	at, _ := slices.BinarySearchFunc(c.subnets, prefix, func(c claim, p netip.Prefix) int {
-		return c.prefix.Addr().Compare(p.Addr())
-	})
-	// Of disjoint prefixes, only the neighbours in the order can overlap a new one.
-	for _, i := range []int{at - 1, at} {
-		if i >= 0 && i < len(c.subnets) && c.subnets[i].prefix.Overlaps(prefix) {
-			c.overlap(p, fmt.Sprintf("overlaps %s of node %s", c.subnets[i].prefix, c.subnets[i].node))
-			return false
-		}
+	at, other, found := overlapping(c.addresses, prefix)
+	if found {
+		c.overlap(p, fmt.Sprintf("is the address of node %s already", other.node))
+		return false
+	}
+	c.addresses = slices.Insert(c.addresses, at, claim{prefix, node})
+	return true
+}
+
+// claimSubnet gives a prefix to a node unless it overlaps what an older one has.
+func (c *claims) claimSubnet(p Problem, prefix netip.Prefix, node string) bool {
+	if _, other, found := overlapping(c.addresses, prefix); found {
+		c.overlap(p, fmt.Sprintf("holds the address %s of node %s", other.prefix.Addr(), other.node))
+		return false
+	}
+	at, other, found := overlapping(c.subnets, prefix)
+	if found {
+		c.overlap(p, fmt.Sprintf("overlaps %s of node %s", other.prefix, other.node))
+		return false
 	}
 	c.subnets = slices.Insert(c.subnets, at, claim{prefix, node})
 	return true
