@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// classifyFeature loads what is known of a packet from its input port. All later
+// tables match these registers and not the port.
+var classifyFeature = &feature{
+	number: 1,
+	name:   "classify",
+	tables: []Table{classify},
+	local: func(r *rules) {
+		// Matches of Ethernet types look behind a tag, so it must be refused first.
+		r.on(classify, 200, openflow.AnyVLAN()).drop("VLAN tags are not allowed")
+		if n, rt, ok := r.network(intent.DefaultNetworkName); ok {
+			r.on(classify, 100, openflow.InPort(intent.GatewayPort)).
+				set(from(fromGateway), inNetwork(n), inRouter(rt)).
+				goTo(spoofguard)
+		}
+	},
+	port: func(r *rules, p intent.Port) {
+		if n, rt, ok := r.network(p.Network); ok {
+			r.on(classify, 100, openflow.InPort(p.OFPort)).
+				set(from(fromPod), inNetwork(n), inRouter(rt)).
+				goTo(spoofguard)
+		}
+	},
+}

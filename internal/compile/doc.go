@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compile turns intent into the flows of the integration bridge.
+//
+// The pipeline is a list of features (see features in feature.go). A feature
+// owns tables, and says for each kind of object which flows that object needs.
+// What is compiled for one object depends on that object and on those that it
+// looks up, never on when it came, so compiling a change gives the same flows as
+// compiling everything anew.
+//
+// Every flow's cookie leads back to the feature and the object that made it, and
+// of a flow that drops, to the reason; see Compiler.Explain.
+//
+// docs/datapath.md draws the pipeline.
+package compile

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// neighbourFeature answers ARP requests and neighbour solicitations, so that
+// nothing has to be flooded. One flow per address knows the MAC; the tables
+// after it make any question into its answer.
+var neighbourFeature = &feature{
+	number: 4,
+	name:   "neighbour",
+	tables: []Table{neighbour, answer, advertisement},
+	local:  answers,
+	node: func(r *rules, n intent.Node) {
+		// Pods ask for their node's gateway, which the virtual router is. The host
+		// asks for those of other nodes, its next hops to their pods.
+		asker := fromGateway
+		if n.Name == r.local.Node {
+			asker = fromPod
+		} else if !tunnelled(r.local) {
+			return
+		}
+		for _, s := range n.Subnets {
+			if network, _, ok := r.network(s.Network); ok {
+				r.knows(s.Gateway, intent.RouterMAC, openflow.NDRouter, inNetwork(network), from(asker))
+			}
+		}
+	},
+	port: func(r *rules, p intent.Port) {
+		network, _, ok := r.network(p.Network)
+		if !ok {
+			return
+		}
+		for _, a := range addresses(p) {
+			r.knows(a, p.MAC, 0, inNetwork(network))
+			if a.Is4() {
+				r.on(neighbour, 200, openflow.InPort(p.OFPort), openflow.ARPTPA(a)).
+					drop("a port that announces its own address needs no answer")
+			}
+		}
+	},
+}
+
+// knows makes mac the answer to who has address, asked in the given circumstances.
+func (r *rules) knows(address netip.Addr, mac intent.MAC, flags uint64, when ...openflow.FieldValue) {
+	number := uint64(0)
+	for _, b := range mac {
+		number = number<<8 | uint64(b)
+	}
+	set := []openflow.FieldValue{openflow.XReg(2).Value(number)}
+	if address.Is4() {
+		when = append(when, openflow.ARPOp(openflow.ARPRequest), openflow.ARPTPA(address))
+	} else {
+		when = append(when, openflow.NDTarget(address), openflow.ICMPv6Type(icmp6Solicit), openflow.IPTTL(hopLimitND))
+		set = append(set, openflow.Reg(6).Value(flags|ndSolicitedFlag))
+	}
+	r.on(neighbour, 100, when...).set(set...).goTo(answer)
+}
+
+// answers emits the tables that make a question into its answer, with the MAC and
+// flags that the registers hold.
+func answers(r *rules) {
+	if n, _, ok := r.network(intent.DefaultNetworkName); ok {
+		r.knows(intent.GatewayMAC.LinkLocal(), intent.GatewayMAC, openflow.NDRouter, inNetwork(n), from(fromPod))
+	}
+	back := []openflow.Action{
+		openflow.Move(openflow.FieldEthSrc.All(), openflow.FieldEthDst.All()),
+		openflow.Move(regMAC, openflow.FieldEthSrc.All()),
+	}
+	r.on(answer, 100, openflow.ARPOp(openflow.ARPRequest)).
+		do(back...).
+		set(openflow.ARPOp(openflow.ARPReply)).
+		do(
+			openflow.Move(openflow.FieldARPSHA.All(), openflow.FieldARPTHA.All()),
+			openflow.Move(openflow.FieldARPSPA.All(), regSpare),
+			openflow.Move(openflow.FieldARPTPA.All(), openflow.FieldARPSPA.All()),
+			openflow.Move(regSpare, openflow.FieldARPTPA.All()),
+			openflow.Move(regMAC, openflow.FieldARPSHA.All()),
+			openflow.OutputInPort(),
+		).end()
+
+	back = append(back,
+		openflow.Move(openflow.FieldIPv6Src.All(), openflow.FieldIPv6Dst.All()),
+		openflow.Move(openflow.FieldNDTarget.All(), openflow.FieldIPv6Src.All()),
+		openflow.SetField(openflow.ICMPv6Type(icmp6Advertise)),
+		openflow.Move(regFlags, openflow.FieldNDReserved.All()),
+	)
+	solicit, noSLL := openflow.ICMPv6Type(icmp6Solicit), openflow.NDSLL(openflow.MAC{})
+	r.on(answer, 120, solicit, noSLL, openflow.IPDst(netip.MustParsePrefix("ff00::/8"))).
+		drop("a multicast neighbour solicitation must tell the asker's MAC")
+	// Without an option in the question there is none to write the MAC into. A
+	// unicast answer may lack it (RFC 4861, 7.2.4), since the asker knew the MAC.
+	r.on(answer, 110, solicit, noSLL).do(back...).do(openflow.OutputInPort()).end()
+	r.on(answer, 100, solicit).do(back...).goTo(advertisement)
+	// A table of its own, because nd_tll may be set only where the match says that
+	// the packet is an advertisement.
+	r.on(advertisement, 100, openflow.ICMPv6Type(icmp6Advertise)).
+		set(openflow.NDOptionsType(2)). // target link-layer address
+		do(openflow.Move(regMAC, openflow.FieldNDTLL.All()), openflow.OutputInPort()).
+		end()
+}

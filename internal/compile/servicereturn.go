@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// serviceReturnFeature leads replies back to the host that translated the
+// request's address (kube-proxy). The endpoint sees the client's own address and
+// would answer it directly, from an address that the client never asked. So a
+// connection that comes from the gateway port is marked when it is committed, and
+// replies in a marked connection go to the gateway port. Packets to the gateway
+// port need no conntrack.
+var serviceReturnFeature = &feature{
+	number: 8,
+	name:   "service-return",
+	tables: []Table{serviceReturn, serviceReply},
+	local: func(r *rules) {
+		r.on(serviceReturn, 200, toPort(intent.GatewayPort)).goTo(output)
+		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
+			ip := openflow.EthType(ethType)
+			// Without a table the packet is not recirculated.
+			r.on(serviceReturn, 100, ip, from(fromGateway)).
+				do(openflow.CT{Commit: true, ZoneFrom: regZone, Exec: []openflow.Action{openflow.SetField(ctFromGateway)}}).
+				goTo(output)
+			r.on(serviceReturn, 50, ip).
+				do(openflow.CT{ZoneFrom: regZone, Table: openflow.Table(serviceReply.ID)}).
+				end()
+			r.on(serviceReply, 100, ip, openflow.CTState(openflow.CTTrk|openflow.CTRpl, 0), ctFromGateway).
+				set(viaGateway()...).
+				goTo(output)
+		}
+		r.on(serviceReply, 0).goTo(output)
+	},
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import "coelan.io/coelan/openflow"
+
+// ttlFeature counts the sending node as the one router between two nodes' pods.
+// What comes from the host has been counted by its kernel, or begins there.
+var ttlFeature = &feature{
+	number: 7,
+	name:   "ttl",
+	tables: []Table{ttl},
+	needed: tunnelled,
+	local: func(r *rules) {
+		r.on(ttl, 200, from(fromGateway)).goTo(delivery)
+		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
+			ip := openflow.EthType(ethType)
+			for _, last := range []uint8{0, 1} {
+				// The host's kernel, which would have to forward it as well, answers
+				// that the time is exceeded.
+				r.on(ttl, 100, ip, openflow.IPTTL(last)).set(viaGateway()...).goTo(delivery)
+			}
+			r.on(ttl, 50, ip).do(openflow.DecTTL()).goTo(delivery)
+		}
+	},
+}

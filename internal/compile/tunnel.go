@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// tunnelFeature takes packets from other nodes. Only the addresses of nodes may
+// send, and the tunnel's key (VNI) is the network. The sender has checked who
+// the packet is from.
+var tunnelFeature = &feature{
+	number: 2,
+	name:   "tunnel",
+	tables: []Table{tunnel},
+	needed: tunnelled,
+	local: func(r *rules) {
+		r.on(classify, 50, openflow.InPort(intent.TunnelPort)).
+			drop("the outer source address is not a node's")
+	},
+	node: func(r *rules, n intent.Node) {
+		if n.Name == r.local.Node {
+			return
+		}
+		for _, a := range n.Addresses {
+			if a.Is4() == r.local.TunnelIP.Is4() {
+				r.on(classify, 100, openflow.InPort(intent.TunnelPort), openflow.TunSrc(a)).
+					set(from(fromTunnel)).
+					goTo(tunnel)
+			}
+		}
+	},
+	network: func(r *rules, n intent.Network) {
+		if n, rt, ok := r.network(n.Name); ok {
+			r.on(tunnel, 100, openflow.TunnelID(uint64(n.VNI))).
+				set(inNetwork(n), inRouter(rt)).
+				goTo(forwarding)
+		}
+	},
+}
