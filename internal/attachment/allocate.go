@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
 )
@@ -29,16 +27,11 @@ type Request struct {
 // Errors: ErrExists, *ipam.ExhaustedError, ErrNoPort, *WriteError; nothing is
 // allocated then.
 func (s *Store) Allocate(r Request) (Attachment, error) {
-	a, at, err := s.choose(r)
+	a, err := s.choose(r)
 	if err != nil {
 		return Attachment{}, fmt.Errorf("attachment %s: %w", r.Key, err)
 	}
-	err = s.commit(func(tx *bolt.Tx) error {
-		if err := put(tx, attachmentsBucket, a.Key.String(), a); err != nil {
-			return err
-		}
-		return put(tx, metaBucket, string(cursorsKey), at)
-	})
+	err = s.commit(change{Put: &a})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pending, a.Key)
@@ -46,16 +39,15 @@ func (s *Store) Allocate(r Request) (Attachment, error) {
 		s.free(a)
 		return Attachment{}, err
 	}
-	s.byKey[a.Key] = a
 	return a.clone(), nil
 }
 
 // choose picks what the attachment gets and keeps others from it.
-func (s *Store) choose(r Request) (Attachment, cursors, error) {
+func (s *Store) choose(r Request) (Attachment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.byKey[r.Key]; ok || s.pending[r.Key] {
-		return Attachment{}, cursors{}, ErrExists
+		return Attachment{}, ErrExists
 	}
 	a := Attachment{
 		Key: r.Key, Network: r.Network,
@@ -73,7 +65,7 @@ func (s *Store) choose(r Request) (Attachment, cursors, error) {
 			return taken
 		})
 		if err != nil {
-			return Attachment{}, cursors{}, err
+			return Attachment{}, err
 		}
 		a.Addresses = append(a.Addresses, rng.WithLength(addr))
 		a.Gateways = append(a.Gateways, rng.Gateway())
@@ -81,10 +73,13 @@ func (s *Store) choose(r Request) (Attachment, cursors, error) {
 	a.MAC = intent.PodMAC(a.Addresses[0].Addr())
 	port, err := s.nextPort()
 	if err != nil {
-		return Attachment{}, cursors{}, err
+		return Attachment{}, err
 	}
 	a.OFPort = port
-	return a, s.advance(a), nil
+	s.pending[a.Key] = true
+	s.reserve(a)
+	s.moveCursors(a)
+	return a, nil
 }
 
 // nextPort is the first free port number after the last one handed out.
@@ -104,49 +99,21 @@ func (s *Store) nextPort() (uint32, error) {
 	}
 }
 
-// advance reserves what the attachment got and returns the cursors to record. The
-// cursors of podCIDRs that the node no longer has are forgotten.
-func (s *Store) advance(a Attachment) cursors {
-	s.pending[a.Key] = true
-	s.reserve(a)
-	next := cursors{Addresses: make(map[netip.Prefix]netip.Addr, len(a.Addresses)), Port: a.OFPort}
-	for _, p := range a.Addresses {
-		next.Addresses[p.Masked()] = p.Addr()
-	}
-	s.cursors = next
-	return next
-}
-
 // Release forgets an attachment and frees what it had. It returns false if there
 // is none of that key, or one that is being released by another call. On a
 // *WriteError it is still there.
 func (s *Store) Release(k Key) (bool, error) {
 	s.mu.Lock()
-	a, ok := s.byKey[k]
-	if !ok || s.pending[k] {
+	if _, ok := s.byKey[k]; !ok || s.pending[k] {
 		s.mu.Unlock()
 		return false, nil
 	}
 	s.pending[k] = true
 	s.mu.Unlock()
 
-	err := s.commit(func(tx *bolt.Tx) error {
-		return tx.Bucket(attachmentsBucket).Delete([]byte(k.String()))
-	})
+	err := s.commit(change{Delete: &k})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pending, k)
-	if err != nil {
-		return true, err
-	}
-	s.free(a)
-	return true, nil
-}
-
-func put(tx *bolt.Tx, bucket []byte, key string, v any) error {
-	data, err := record(v)
-	if err != nil {
-		return err
-	}
-	return tx.Bucket(bucket).Put([]byte(key), data)
+	return true, err
 }

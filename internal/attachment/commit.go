@@ -3,23 +3,25 @@
 package attachment
 
 import (
-	"fmt"
-	"runtime/debug"
-
-	bolt "go.etcd.io/bbolt"
+	"iter"
+	"maps"
 )
 
-// write is one change that waits for a commit.
+// replaceAbove is the size of the file in bytes above which it is replaced when it
+// is more than twice what it was after the last time.
+const replaceAbove = 256 << 10
+
+// write is a list of changes that waits for a commit.
 type write struct {
-	apply func(*bolt.Tx) error
-	done  chan error // buffered
+	changes []change
+	done    chan error // buffered
 }
 
-// commit makes one change durable. Changes that arrive while another commit is
-// waiting for the disk share the next one, so that eight pods that start together
-// wait for two commits and not for eight.
-func (s *Store) commit(apply func(*bolt.Tx) error) error {
-	w := &write{apply: apply, done: make(chan error, 1)}
+// commit makes changes durable and then applies them in memory: all of them, or none
+// and a *WriteError. Writes that arrive while another commit waits for the disk share
+// the next one, so that eight pods that start together wait for two commits, not eight.
+func (s *Store) commit(changes ...change) error {
+	w := &write{changes: changes, done: make(chan error, 1)}
 	s.queueMu.Lock()
 	s.queue = append(s.queue, w)
 	if !s.committing {
@@ -41,42 +43,76 @@ func (s *Store) commitQueue() {
 		if len(batch) == 0 {
 			return
 		}
-		err := s.update(batch)
+		err := s.commitBatch(batch)
 		for _, w := range batch {
 			w.done <- err
 		}
 	}
 }
 
-// update applies a batch in one transaction: all of it or nothing.
-func (s *Store) update(batch []*write) (err error) {
-	defer guard(&err)
-	err = s.db.Update(func(tx *bolt.Tx) error {
-		for _, w := range batch {
-			if err := w.apply(tx); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+func (s *Store) commitBatch(batch []*write) error {
+	s.diskMu.Lock()
+	defer s.diskMu.Unlock()
+	if s.journal == nil {
+		return &WriteError{Path: s.path, Err: errClosed}
+	}
+	var changes []change
+	for _, w := range batch {
+		changes = append(changes, w.changes...)
+	}
+	if err := s.toDisk(changes); err != nil {
 		return &WriteError{Path: s.path, Err: err}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range changes {
+		if err := s.apply(c); err != nil {
+			return err // not reached: what is committed was reserved before
+		}
 	}
 	return nil
 }
 
-// guard turns what the database does on damaged pages, a panic or a fault in its
-// memory map, into an error.
-func guard(err *error) {
-	if r := recover(); r != nil {
-		*err = fmt.Errorf("%v", r)
+// toDisk appends the changes, or replaces the file if that is due. A replacement that
+// fails does no harm, unless the file is not to be trusted.
+func (s *Store) toDisk(changes []change) error {
+	if s.journal.unsure || s.journal.size > max(replaceAbove, 2*s.compactSize) {
+		if err := s.journal.replace(append(s.content(), changes)); err != nil && s.journal.unsure {
+			return err
+		} else if err == nil {
+			s.compactSize = s.journal.size
+			return nil
+		}
 	}
+	return s.journal.append(changes)
 }
 
-// view reads with the same protection. Its error is what fn returned, or what is
-// wrong with the file.
-func (s *Store) view(fn func(*bolt.Tx) error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer guard(&err)
-	return s.db.View(fn)
+// content is what a new file begins with: what is true before the commit under way.
+func (s *Store) content() [][]change {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	lines := [][]change{{{Format: formatVersion}}}
+	for c := range s.held() {
+		lines = append(lines, []change{c})
+	}
+	return lines
+}
+
+// held lists the changes that make what the store holds.
+func (s *Store) held() iter.Seq[change] {
+	return func(yield func(change) bool) {
+		for _, a := range s.byKey {
+			if !yield(change{Put: &a}) {
+				return
+			}
+		}
+		for name, data := range maps.All(s.nodes) {
+			if !yield(change{Save: &node{Name: name, Data: data}}) {
+				return
+			}
+		}
+		// Last: each Put moves the cursors.
+		at := s.cursors.clone()
+		yield(change{Cursors: &at})
+	}
 }

@@ -16,14 +16,18 @@ var ErrNoPort = errors.New("all OpenFlow port numbers of the integration bridge 
 // ErrLocked says that another process has the state file open.
 var ErrLocked = errors.New("another coelan-agent of this node has it open")
 
+var errClosed = errors.New("it is closed")
+
 // CorruptError says that the state file cannot be believed.
 type CorruptError struct {
 	Path string
+	Line int
 	Err  error
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("state file %s is damaged: %v; drain the node, move the file away and start the agent again", e.Path, e.Err)
+	return fmt.Sprintf("state file %s is damaged in line %d: %v; drain the node, move the file away and start the agent again",
+		e.Path, e.Line, e.Err)
 }
 
 func (e *CorruptError) Unwrap() error { return e.Err }

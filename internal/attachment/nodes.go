@@ -4,60 +4,40 @@ package attachment
 
 import (
 	"bytes"
-	"errors"
+	"maps"
 	"slices"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // The nodes of the cluster as the agent saw them last, so that it can start while
 // the API server is away. What is in them is the agent's business.
 
 // SaveNodes makes the saved nodes equal to those given, by name; others are
-// forgotten. It writes only if something differs.
+// forgotten. It writes only what differs. The error is a *WriteError.
 func (s *Store) SaveNodes(nodes map[string][]byte) error {
 	saved, err := s.Nodes()
 	if err != nil {
 		return err
 	}
-	var changes []func(*bolt.Bucket) error
+	var changes []change
 	for name, data := range nodes {
 		if old, ok := saved[name]; !ok || !bytes.Equal(old, data) {
-			data = slices.Clone(data)
-			changes = append(changes, func(b *bolt.Bucket) error { return b.Put([]byte(name), seal(data)) })
+			changes = append(changes, change{Save: &node{Name: name, Data: slices.Clone(data)}})
 		}
 	}
 	for name := range saved {
 		if _, keep := nodes[name]; !keep {
-			changes = append(changes, func(b *bolt.Bucket) error { return b.Delete([]byte(name)) })
+			changes = append(changes, change{Forget: name})
 		}
 	}
 	if len(changes) == 0 {
 		return nil
 	}
-	return s.commit(func(tx *bolt.Tx) error {
-		var errs []error
-		for _, change := range changes {
-			errs = append(errs, change(tx.Bucket(nodesBucket)))
-		}
-		return errors.Join(errs...)
-	})
+	return s.commit(changes...)
 }
 
-// Nodes returns the saved nodes by name. The error is a *CorruptError.
+// Nodes returns the saved nodes by name. Their bytes must not be changed.
 func (s *Store) Nodes() (map[string][]byte, error) {
-	nodes := map[string][]byte{}
-	err := s.view(func(tx *bolt.Tx) error {
-		return tx.Bucket(nodesBucket).ForEach(func(name, value []byte) error {
-			data, err := unseal(value)
-			if err == nil {
-				nodes[string(name)] = slices.Clone(data)
-			}
-			return err
-		})
-	})
-	if err != nil {
-		return nil, &CorruptError{Path: s.path, Err: err}
-	}
-	return nodes, nil
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return maps.Clone(s.nodes), nil
 }
