@@ -4,6 +4,7 @@ package openflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -37,6 +38,10 @@ func (c *Conn) fillBundle(ctx context.Context, id uint32, msgs []Message) (*call
 		all = append(all, &BundleAdd{BundleID: id, Flags: bundleFlags, Message: m})
 	}
 	k, err := c.begin(ctx, append(all, &BarrierRequest{}))
+	var tooLong *MessageError
+	if errors.As(err, &tooLong) && tooLong.Index > 0 && tooLong.Index <= len(msgs) {
+		return nil, &MessageError{Index: tooLong.Index - 1, Message: msgs[tooLong.Index-1], Err: tooLong.Err}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,11 +4,12 @@ package openflow
 
 import "fmt"
 
-// MessageError says which of several messages a switch refused.
+// MessageError says which of several messages a switch refused, or could not be
+// sent to it.
 type MessageError struct {
-	Index   int // of the message in what was sent
+	Index   int // of the message among those to send
 	Message Message
-	Err     *Error
+	Err     error // *Error if the switch refused it
 }
 
 func (e *MessageError) Error() string {

@@ -39,7 +39,7 @@ func (c *Conn) write(ctx context.Context, first uint32, msgs ...Message) error {
 		var err error
 		buf, err = AppendMessage(buf, first+uint32(i), m)
 		if err != nil {
-			return fmt.Errorf("openflow: message %d: %w", i, err)
+			return &MessageError{Index: i, Message: m, Err: err}
 		}
 		if len(buf) >= chunkLen || i == len(msgs)-1 {
 			if err := c.writeBytes(ctx, buf); err != nil {
