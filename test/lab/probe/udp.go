@@ -221,3 +221,41 @@ func (s *UDPStream) report() UDPReport {
 	}
 	return r
 }
+
+// AskUDP sends one datagram to dst, behind which a server at the address at
+// sends it back, and returns what came back.
+func AskUDP(ctx context.Context, client, server Netns, dst, at netip.AddrPort, text string) (string, error) {
+	var listener, conn *net.UDPConn
+	err := server.Do(func() (err error) {
+		listener, err = net.ListenUDP(network("udp", at.Addr()), net.UDPAddrFromAddrPort(at))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer listener.Close()
+	wg.Go(func() {
+		buf := make([]byte, 1<<16)
+		if n, from, err := listener.ReadFromUDPAddrPort(buf); err == nil {
+			_, _ = listener.WriteToUDPAddrPort(buf[:n], from) // a lost answer is seen by the client
+		}
+	})
+	err = client.Do(func() (err error) {
+		conn, err = net.DialUDP(network("udp", dst.Addr()), nil, net.UDPAddrFromAddrPort(dst))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if _, err := conn.Write([]byte(text)); err != nil {
+		return "", err
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(answerTimeout))
+	buf := make([]byte, 1<<16)
+	n, err := conn.Read(buf)
+	return string(buf[:n]), err
+}

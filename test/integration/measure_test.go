@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package integration
+
+import (
+	"time"
+
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/test/lab"
+)
+
+// emulated says that the tests run in an emulated machine, an order of magnitude
+// slower than a real one: they do less of the same there.
+var emulated = lab.Datapath() == config.DatapathSystem
+
+// vswitchdGap bounds the interruption by a restart of ovs-vswitchd.
+const vswitchdGap = 2 * time.Second
+
+var (
+	bulkBytes   = map[bool]int{false: 32 << 20, true: 8 << 20}[emulated]
+	bulkTimeout = map[bool]time.Duration{false: 15 * time.Second, true: time.Minute}[emulated]
+	churnPods   = map[bool]int{false: 500, true: 60}[emulated]
+)
