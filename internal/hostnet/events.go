@@ -30,6 +30,10 @@ var (
 	linkGroups = []groups{{unix.NETLINK_ROUTE, []uint32{
 		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
 	}}}
+	// addressGroups tell of interfaces and their addresses.
+	addressGroups = []groups{{unix.NETLINK_ROUTE, []uint32{
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+	}}}
 	// neighbourGroups tell of resolved next hops and of the ways to them.
 	neighbourGroups = []groups{{unix.NETLINK_ROUTE, []uint32{
 		unix.RTNLGRP_NEIGH, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,

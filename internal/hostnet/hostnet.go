@@ -36,7 +36,7 @@ type Desired struct {
 
 // Status is the outcome of the newest comparison.
 type Status struct {
-	// Synced says that the kernel held all that was desired.
+	// Synced says that the kernel holds all that is desired.
 	Synced bool `json:"synced"`
 	// Changes counts what has been written since the start.
 	Changes int `json:"changes"`
@@ -207,18 +207,16 @@ func (h *Host) applyAll(d Desired) (int, error) {
 	return total, errors.Join(errs...)
 }
 
-// Wait blocks until the kernel holds what is desired, or ctx ends; the error says what is missing.
-func (h *Host) Wait(ctx context.Context) error {
+// Watch calls update with the newest outcome, now and after each comparison, until ctx ends.
+func (h *Host) Watch(ctx context.Context, update func(Status)) error {
 	for {
 		h.mu.Lock()
 		status, changed := h.status, h.changed
 		h.mu.Unlock()
-		if status.Synced {
-			return nil
-		}
+		update(status)
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("host network: %s: %w", status.Error, ctx.Err())
+			return nil
 		case <-changed:
 		}
 	}

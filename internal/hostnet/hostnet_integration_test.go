@@ -232,9 +232,16 @@ func TestRunPutsBack(t *testing.T) {
 	h.Set(overlay("gw0"))
 	go func() { done <- h.Run(ctx) }()
 	defer func() { cancel(); must(t, <-done) }()
-	waitCtx, stop := context.WithTimeout(ctx, 5*time.Second)
+	synced, stop := context.WithTimeout(ctx, 5*time.Second)
 	defer stop()
-	must(t, h.Wait(waitCtx))
+	must(t, h.Watch(synced, func(s Status) {
+		if s.Synced {
+			stop()
+		}
+	}))
+	if s := h.Status(); !s.Synced {
+		t.Fatalf("not synchronised: %+v", s)
+	}
 	for _, tc := range []struct {
 		name   string
 		damage func()

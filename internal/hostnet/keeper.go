@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"reflect"
+	"sync"
 
 	"github.com/mdlayher/netlink"
 	nl "github.com/vishvananda/netlink"
@@ -25,36 +28,64 @@ import (
 type Keeper struct {
 	log  *slog.Logger
 	path string
+	boot string
+	wake chan struct{}
+
+	mu   sync.Mutex
 	link string
 	node netip.Addr
-	boot string
 }
 
-// NewKeeper makes a Keeper of the interface link. It counts as whole while it is up and has the address node; path is
-// the file, on a disk that survives the agent.
-func NewKeeper(log *slog.Logger, path, link string, node netip.Addr) *Keeper {
-	return &Keeper{log: log.With("interface", link), path: path, link: link, node: node, boot: bootID()}
+// NewKeeper makes a Keeper that remembers in the file path, on a disk that survives the agent. It starts with the
+// interface that the file names, which may be waiting for its addresses already.
+func NewKeeper(log *slog.Logger, path string) *Keeper {
+	k := &Keeper{log: log, path: path, boot: bootID(), wake: make(chan struct{}, 1)}
+	saved, err := load(path)
+	if err != nil {
+		log.Error("the uplink's addresses are forgotten", "err", err)
+	}
+	if saved != nil {
+		k.link, k.node = saved.Link, saved.Node
+	}
+	return k
+}
+
+// Set names the interface, which counts as whole while it is up and has the address node. An empty name forgets it.
+func (k *Keeper) Set(link string, node netip.Addr) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.link == link && k.node == node {
+		return nil
+	}
+	k.link, k.node = link, node
+	k.kick()
+	if link != "" {
+		return nil
+	}
+	if err := os.Remove(k.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (k *Keeper) kick() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Run remembers and restores until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	wake := make(chan struct{}, 1)
 	events := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		events <- watch(ctx, linkGroups, k.relevant, func() {
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		})
-	}()
+	go func() { events <- watch(ctx, linkGroups, k.relevant, k.kick) }()
 	for {
 		select {
 		case err := <-events:
 			return err
-		case <-wake:
+		case <-k.wake:
 			if err := k.step(); err != nil {
 				k.log.Error("addresses of the uplink", "err", err)
 			}
@@ -65,6 +96,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 func (k *Keeper) relevant(_ int, m netlink.Message) bool {
 	switch uint16(m.Header.Type) {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		k.mu.Lock()
+		defer k.mu.Unlock()
 		return linkName(m) == k.link
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		return routeProtocol(m) != uint8(Protocol)
@@ -74,6 +107,11 @@ func (k *Keeper) relevant(_ int, m netlink.Message) bool {
 
 // step compares the interface with the file once.
 func (k *Keeper) step() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.link == "" {
+		return nil
+	}
 	link, err := nl.LinkByName(k.link)
 	if errors.As(err, new(nl.LinkNotFoundError)) {
 		return nil
@@ -85,7 +123,7 @@ func (k *Keeper) step() error {
 	if err != nil {
 		return err
 	}
-	if saved != nil && saved.Boot == k.boot && saved.Index != link.Attrs().Index {
+	if saved != nil && saved.Boot == k.boot && saved.Link == k.link && saved.Index != link.Attrs().Index {
 		if err := k.restore(link, saved); err != nil {
 			return err
 		}
@@ -99,7 +137,7 @@ func (k *Keeper) step() error {
 
 // look reads what the interface has. The flags are read last: a vanishing interface goes down before it loses routes.
 func (k *Keeper) look(link nl.Link) (now *memory, whole bool, err error) {
-	now = &memory{Boot: k.boot, Index: link.Attrs().Index}
+	now = &memory{Boot: k.boot, Link: k.link, Node: k.node, Index: link.Attrs().Index}
 	if now.Addresses, err = addressesOf(link); err != nil {
 		return nil, false, fmt.Errorf("interface %s: %w", k.link, err)
 	}
@@ -134,6 +172,6 @@ func (k *Keeper) restore(link nl.Link, saved *memory) error {
 	if len(errs) > 0 {
 		return fmt.Errorf("interface %s: restore: %w", k.link, errors.Join(errs...))
 	}
-	k.log.Info("uplink restored", "addresses", len(saved.Addresses), "routes", len(saved.Routes))
+	k.log.Info("uplink restored", "interface", k.link, "addresses", len(saved.Addresses), "routes", len(saved.Routes))
 	return nil
 }

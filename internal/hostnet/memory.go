@@ -20,7 +20,10 @@ import (
 // memory is what an interface had when it was whole.
 type memory struct {
 	// Boot identifies the run of the kernel that Index belongs to.
-	Boot      string         `json:"boot"`
+	Boot string `json:"boot"`
+	// Link is the interface's name, Node the address without which it is not whole.
+	Link      string         `json:"link"`
+	Node      netip.Addr     `json:"node"`
 	Index     int            `json:"index"`
 	Addresses []savedAddress `json:"addresses"`
 	Routes    []savedRoute   `json:"routes"`

@@ -77,6 +77,21 @@ func (h *Host) applyRoutes(d Desired) (int, error) {
 	return n, errors.Join(errs...)
 }
 
+// RemoveRoutes deletes all routes that carry Protocol.
+func (h *Host) RemoveRoutes() error {
+	have, err := h.ownRoutes()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for k, r := range have {
+		if err := h.nl.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, fmt.Errorf("route %s: delete: %w", k.dst, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // writeRoute adds r. Only a route of our own is ever replaced: another program's route to the same prefix is an error.
 func (h *Host) writeRoute(r netlink.Route, replace bool) error {
 	if replace {

@@ -3,10 +3,13 @@
 package hostnet
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
+	events "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Uplink is the interface that carries the node's address.
@@ -37,6 +40,17 @@ func FindUplink(node netip.Addr) (Uplink, error) {
 		}
 	}
 	return Uplink{}, fmt.Errorf("no interface of this host has the node's address %s", node)
+}
+
+// WatchUplink calls changed whenever an address comes or goes, or the interface called name changes, until ctx ends.
+func WatchUplink(ctx context.Context, name func() string, changed func()) error {
+	return watch(ctx, addressGroups, func(_ int, m events.Message) bool {
+		switch uint16(m.Header.Type) {
+		case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+			return linkName(m) == name()
+		}
+		return true
+	}, changed)
 }
 
 // Bytes that a tunnel adds to a packet: Ethernet (14), VXLAN or Geneve without options (8), UDP (8) and the outer IP

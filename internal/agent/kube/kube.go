@@ -43,7 +43,9 @@ func Connect(log *slog.Logger, path, node string) (*Client, error) {
 		return nil, err
 	}
 	config.UserAgent = "coelan-agent"
-	config.ContentType = runtime.ContentTypeProtobuf
+	// Lists of nodes are large; what is written, Events, is not.
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeJSON
 	// The agent waits for watches, never for a call of its own.
 	config.Timeout = 0
 	api, err := kubernetes.NewForConfig(config)

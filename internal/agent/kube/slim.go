@@ -35,7 +35,10 @@ func Slim(n *corev1.Node) *corev1.Node {
 }
 
 func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion}
+	return metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp,
+	}
 }
 
 // nodeRelevant leaves out the heartbeats: each node changes every few seconds in what the agent does not read.

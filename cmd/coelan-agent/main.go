@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command coelan-agent runs on every node. It turns what the Kubernetes API and the container runtime ask for into
+// ports and flows of the node's Open vSwitch.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/version"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "coelan-agent:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	var path, node string
+	cmd := &cobra.Command{
+		Use:           "coelan-agent",
+		Short:         "Connect this node's pods",
+		Version:       version.String(),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), path, node) },
+	}
+	cmd.PersistentFlags().StringVar(&path, "config", "/etc/coelan/agent.yaml", "configuration file")
+	cmd.Flags().StringVar(&node, "node-name", os.Getenv("NODE_NAME"), "name of this node's Node object")
+	cmd.AddCommand(queryCommand(&path), uninstallCommand(&path))
+	return cmd
+}
+
+func run(ctx context.Context, path, node string) error {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.Level()}))
+	cluster, err := kube.Connect(log, cfg.Kubeconfig, node)
+	if err != nil {
+		return err
+	}
+	events := cluster.NewRecorder(ctx)
+	defer events.Close()
+	a, err := agent.New(agent.Options{Config: cfg, NodeName: node, Cluster: cluster, Events: events, Log: log})
+	if err != nil {
+		return err
+	}
+	log.Info("coelan-agent starts", "version", version.String(), "node", node)
+	if err := a.Run(ctx); err != nil {
+		return err
+	}
+	log.Info("coelan-agent ends; ports and flows stay")
+	return nil
+}

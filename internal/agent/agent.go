@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is one node's part of Coelan: it turns Kubernetes objects and the node's own attachments into intent,
+// and keeps Open vSwitch and the host's kernel in the state that the intent asks for.
+//
+// Everything is level-triggered. Whatever restarts, the agent compares what is with what should be and writes the
+// difference: after its own restart with nothing changed, it writes nothing.
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/hostnet"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ovsdb"
+	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/unixctl"
+	"coelan.io/coelan/openflow"
+)
+
+// Files of the state directory.
+const (
+	// stateFile holds attachments and nodes.
+	stateFile = "state.db"
+	// uplinkFile holds the addresses and routes of the uplink's bridge.
+	uplinkFile = "uplink.json"
+)
+
+// Agent is the whole of a node's agent. New makes it, Run lets it work.
+type Agent struct {
+	opts  Options
+	cfg   config.Config
+	log   *slog.Logger
+	since time.Time
+
+	store      *attachment.Store
+	intent     *intent.Store
+	db         *ovsdb.Client
+	vswitchd   *unixctl.Client
+	flows      *flows
+	sw         *openflow.Client
+	host       *hostnet.Host
+	keeper     *hostnet.Keeper
+	neighbours *hostnet.Neighbours
+	conditions *conditions
+	metrics    *metrics
+
+	// names are the interfaces that somebody is working on.
+	names *keyed
+	// wake starts a reconciliation.
+	wake chan struct{}
+	// checked says that Open vSwitch was asked what it is since the switch was connected or lost.
+	checked atomic.Bool
+	// bridgeAsked says that the bridge was asked for since the database was connected.
+	bridgeAsked atomic.Bool
+
+	mu          sync.Mutex
+	info        ovsdb.Info
+	uplink      string
+	uplinkOnOVS bool
+	nodeUID     string
+	warned      string
+	problems    []translate.Problem
+}
+
+// New checks the options. It opens nothing.
+func New(opts Options) (*Agent, error) {
+	if opts.NodeName == "" {
+		return nil, fmt.Errorf("the node's name is not set")
+	}
+	if err := opts.Config.Validate(); err != nil {
+		return nil, err
+	}
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	a := &Agent{
+		opts: opts, cfg: opts.Config, log: opts.Log, since: time.Now(),
+		intent: intent.NewStore(), names: newKeyed(), wake: make(chan struct{}, 1),
+		conditions: newConditions(opts.Log), vswitchd: unixctl.Vswitchd(opts.Config.OVSRunDir),
+	}
+	a.metrics = newMetrics(a)
+	return a, nil
+}
+
+// Run works until ctx ends, or until something fails that a restart may mend. It leaves ports, flows and the host's
+// state as they are.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	if a.store, err = attachment.Open(a.cfg.StateFile(stateFile)); err != nil {
+		return err
+	}
+	defer func() { _ = a.store.Close() }()
+	if err := a.collect(); err != nil {
+		return err
+	}
+	if err := a.load(); err != nil {
+		return err
+	}
+	if a.host, err = hostnet.New(a.log, a.cfg.SysctlDir); err != nil {
+		return err
+	}
+	defer a.host.Close()
+	a.keeper = hostnet.NewKeeper(a.log, a.cfg.StateFile(uplinkFile))
+	a.neighbours = hostnet.NewNeighbours(a.log, neighbourSetter{a.vswitchd})
+	a.connect()
+	defer a.sw.Close()
+	defer a.db.Close()
+	return a.work(ctx)
+}
+
+// connect starts the connections to Open vSwitch; they come back by themselves.
+func (a *Agent) connect() {
+	a.flows = newFlows(a)
+	a.db = ovsdb.Open(ovsdb.Options{
+		Socket: filepath.Join(a.cfg.OVSRunDir, "db.sock"), Logger: a.log,
+		OnConnect: a.dbConnected, OnDisconnect: a.dbLost,
+	})
+	a.sw = openflow.NewClient(openflow.ClientOptions{
+		Address:   "unix:" + filepath.Join(a.cfg.OVSRunDir, a.cfg.Bridge+".mgmt"),
+		Conn:      openflow.ConnOptions{Logger: a.log},
+		OnConnect: func(*openflow.Conn) { a.switchConnected() }, OnDisconnect: a.switchLost,
+	})
+}
+
+// work runs all parts; the first that fails ends the others.
+func (a *Agent) work(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, part := range []func(context.Context) error{
+		a.flows.run, a.reconcileLoop, a.host.Run, a.keeper.Run, a.neighbours.Run, a.watchHost, a.watchUplink,
+		a.watchNodes, a.watchPods, a.serveCNI, a.serveHealth, a.serveDiagnostics, a.installCNI,
+	} {
+		g.Go(func() error { return part(ctx) })
+	}
+	return g.Wait()
+}
+
+// load makes intent of what the agent knew when it ran last. Only together is it enough for a first comparison with the
+// switch: nodes or ports that came later would lose their flows in between.
+func (a *Agent) load() error {
+	nodes, err := loadNodes(a.store)
+	if err != nil {
+		return err
+	}
+	_, err = a.intent.Update(func(tx *intent.Tx) error {
+		network, router := translate.Default()
+		tx.SetNetwork(network)
+		tx.SetRouter(router)
+		tx.ReplaceNodes(a.translate(nodes))
+		for _, at := range a.store.List() {
+			tx.SetPort(translate.Port(at, a.opts.NodeName))
+		}
+		return nil
+	})
+	return err
+}

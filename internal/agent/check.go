@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/ovsdb"
+)
+
+// Check is the answer to GET /v1/check.
+type Check struct {
+	// OK says that there are no findings.
+	OK bool `json:"ok"`
+	// Attachments, Ports, Interfaces and Flows are how many were looked at.
+	Attachments int       `json:"attachments"`
+	Ports       int       `json:"ports"`
+	Interfaces  int       `json:"interfaces"`
+	Findings    []Finding `json:"findings"`
+}
+
+// Finding is one thing that is there and should not be, or the other way round.
+type Finding struct {
+	// Kind is port, interface, attachment, address, flow or condition.
+	Kind string `json:"kind"`
+	// Object is its name: a port, an interface, namespace/pod/interface, an address, a flow as ovs-ofctl prints it.
+	Object string `json:"object"`
+	// Problem says what is wrong.
+	Problem string `json:"problem"`
+}
+
+// check compares attachments, host interfaces, ports and flows with each other. Pods that are being started or stopped
+// right now are left out.
+func (a *Agent) check(ctx context.Context) (Check, error) {
+	ports, err := a.db.Ports(ctx)
+	if err != nil {
+		return Check{}, err
+	}
+	links, err := hostLinks()
+	if err != nil {
+		return Check{}, err
+	}
+	c := &checker{agent: a, ports: map[string]ovsdb.PortState{}, links: links, attachments: map[string]attachment.Attachment{}}
+	for _, p := range ports {
+		if p.Bridge == a.cfg.Bridge {
+			c.ports[p.Name] = p
+		}
+	}
+	for _, at := range a.store.List() {
+		c.attachments[at.HostInterface] = at
+	}
+	c.compareAttachments()
+	c.comparePorts()
+	c.compareLinks()
+	if err := c.compareFlows(ctx); err != nil {
+		return Check{}, err
+	}
+	if err, _ := a.conditions.unmet(); err != nil {
+		c.find("condition", a.opts.NodeName, "%v", err)
+	}
+	return Check{
+		OK: len(c.findings) == 0, Attachments: len(c.attachments), Ports: len(c.ports), Interfaces: len(links),
+		Findings: append([]Finding{}, c.findings...),
+	}, nil
+}
+
+type checker struct {
+	agent       *Agent
+	ports       map[string]ovsdb.PortState
+	links       map[string]bool
+	attachments map[string]attachment.Attachment
+	findings    []Finding
+}
+
+func (c *checker) find(kind, object, format string, args ...any) {
+	c.findings = append(c.findings, Finding{kind, object, fmt.Sprintf(format, args...)})
+}
+
+// busy says that somebody is working on the interface, so that a difference means nothing.
+func (c *checker) busy(name string) bool {
+	if !c.agent.names.try(name) {
+		return true
+	}
+	c.agent.names.unlock(name)
+	return false
+}
+
+func (c *checker) compareAttachments() {
+	state := c.agent.intent.State()
+	owner := map[netip.Addr]string{}
+	for name, at := range c.attachments {
+		for _, p := range at.Addresses {
+			if other, taken := owner[p.Addr()]; taken {
+				c.find("address", p.Addr().String(), "belongs to %s and to %s", at.PodRef(), other)
+			}
+			owner[p.Addr()] = at.PodRef()
+		}
+		if c.busy(name) {
+			continue
+		}
+		if _, err := os.Stat(at.Netns); err != nil {
+			c.find("attachment", at.PodRef(), "its network namespace %s is gone, its addresses are taken by nobody", at.Netns)
+		}
+		if _, ok := state.Ports().Get(at.Key.String()); !ok {
+			c.find("attachment", at.PodRef(), "has addresses but was never attached: a request for it is under way, or was left")
+		}
+		switch p, ok := c.ports[name]; {
+		case !c.links[name]:
+			c.find("interface", name, "of %s is missing", at.PodRef())
+		case !ok:
+			c.find("port", name, "of %s is missing on bridge %s", at.PodRef(), c.agent.cfg.Bridge)
+		case !p.Ready():
+			c.find("port", name, "of %s has OpenFlow port %d instead of %d: %s", at.PodRef(), p.Actual, at.OFPort, p.Error)
+		}
+	}
+}
+
+func (c *checker) comparePorts() {
+	known := map[string]bool{}
+	for _, p := range infrastructure(c.agent.cfg, c.agent.intent.State().Local()) {
+		known[p.Name] = true
+		if st, ok := c.ports[p.Name]; !ok || !st.Ready() {
+			c.find("port", p.Name, "is missing on bridge %s or does not work: %s", c.agent.cfg.Bridge, st.Error)
+		}
+	}
+	for name, p := range c.ports {
+		if _, ok := c.attachments[name]; !ok && !known[name] && !c.busy(name) {
+			c.find("port", name, "belongs to no pod; it was of %s", p.ExternalIDs[idInterface])
+		}
+	}
+}
+
+func (c *checker) compareLinks() {
+	for name := range c.links {
+		if _, ok := c.attachments[name]; !ok && !c.busy(name) {
+			c.find("interface", name, "belongs to no pod")
+		}
+	}
+}
+
+func (c *checker) compareFlows(ctx context.Context) error {
+	lines, err := c.agent.flows.diff(ctx)
+	if err != nil {
+		return err
+	}
+	problems := map[byte]string{'+': "is missing", '-': "belongs to nothing", '~': "is not as it should be"}
+	for _, line := range lines {
+		c.find("flow", line[2:], "%s", problems[line[0]])
+	}
+	return nil
+}
+
+// hostLinks are the names of all interfaces with the name and kind of a pod's host end.
+func hostLinks() (map[string]bool, error) {
+	links, err := strayLinks(func(string) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]bool, len(links))
+	for _, l := range links {
+		names[l.Attrs().Name] = true
+	}
+	return names, nil
+}

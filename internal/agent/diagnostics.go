@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/ovsdb"
+)
+
+// diagnostics are the answers on the agent's socket.
+func (a *Agent) diagnostics() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.status()) })
+	mux.HandleFunc("GET /v1/ports", func(w http.ResponseWriter, r *http.Request) { reply(w)(a.ports(r.Context())) })
+	mux.HandleFunc("GET /v1/check", func(w http.ResponseWriter, r *http.Request) { reply(w)(a.check(r.Context())) })
+	mux.HandleFunc("POST /v1/trace", a.handleTrace)
+	return mux
+}
+
+// maxRequest bounds the body of a question.
+const maxRequest = 1 << 16
+
+func (a *Agent) handleTrace(w http.ResponseWriter, r *http.Request) {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
+	d.DisallowUnknownFields()
+	var req TraceRequest
+	if err := d.Decode(&req); err != nil {
+		http.Error(w, "packet: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	reply(w)(a.trace(r.Context(), req))
+}
+
+// PortInfo is an element of the answer to GET /v1/ports.
+type PortInfo struct {
+	attachment.Attachment
+	// Ready says that packets can pass; Actual and Error are what Open vSwitch says of the port.
+	Ready  bool   `json:"ready"`
+	Actual int    `json:"actualOFPort"`
+	Error  string `json:"error,omitempty"`
+}
+
+func (a *Agent) ports(ctx context.Context) ([]PortInfo, error) {
+	have, err := a.db.Ports(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[string]ovsdb.PortState, len(have))
+	for _, p := range have {
+		states[p.Name] = p
+	}
+	infos := []PortInfo{}
+	for _, at := range a.store.List() {
+		st, ok := states[at.HostInterface]
+		info := PortInfo{Attachment: at, Ready: st.Ready(), Actual: st.Actual, Error: st.Error}
+		if !ok {
+			info.Error = "not in the database"
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// reply returns what writes an answer or its error.
+func reply(w http.ResponseWriter) func(v any, err error) {
+	return func(v any, err error) {
+		switch {
+		case errors.As(err, new(badRequest)):
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		default:
+			answer(w, v)
+		}
+	}
+}
+
+// answer writes v as indented JSON: people read it too.
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	// An error here is a client that has gone.
+	_ = e.Encode(v)
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net/netip"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ovsdb"
+)
+
+// tunnelPort is the name of the port to all other nodes.
+const tunnelPort = "coelan-tun0"
+
+// The external_ids of a pod's port, beside the owner's mark. iface-id and attached-mac are what other OVS tools read.
+const (
+	idInterface = "iface-id"
+	idMAC       = "attached-mac"
+	idContainer = "coelan-container-id"
+	idIfName    = "coelan-interface"
+	idPodUID    = "coelan-pod-uid"
+)
+
+// infrastructure are the ports of the bridge that are there without any pod.
+func infrastructure(c config.Config, l intent.Local) []ovsdb.Port {
+	ports := []ovsdb.Port{ovsdb.Internal(c.GatewayInterface, int(intent.GatewayPort), intent.GatewayMAC.HardwareAddr(), l.MTU)}
+	if l.Encapsulation.Tunnelled() {
+		ports = append(ports, ovsdb.Tunnel(tunnelPort, string(l.Encapsulation), int(intent.TunnelPort), netip.Addr{}, 0))
+	}
+	return ports
+}
+
+// podPort is the port of an attachment.
+func podPort(at attachment.Attachment) ovsdb.Port {
+	return ovsdb.Port{
+		Name:   at.HostInterface,
+		OFPort: int(at.OFPort),
+		ExternalIDs: map[string]string{
+			idInterface: at.PodRef(),
+			idMAC:       at.MAC.String(),
+			idContainer: at.ContainerID,
+			idIfName:    at.IfName,
+			idPodUID:    at.PodUID,
+		},
+	}
+}

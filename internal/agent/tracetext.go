@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"coelan.io/coelan/internal/compile"
+	"coelan.io/coelan/internal/intent"
+)
+
+// What ofproto/trace prints (ovs: ofproto/ofproto-dpif-trace.c).
+var (
+	// stepLine is " 5. ip,in_port=16, priority 100, cookie 0xc0e0…"; a table without a match says "No match."
+	stepLine   = regexp.MustCompile(`^\s*(\d+)\. (.*?)(?:, priority (\d+))?(?:, cookie (0x[0-9a-f]+))?$`)
+	outputLine = regexp.MustCompile(`^\s*(?:output:(\d+)|(?i:(IN_PORT)))$`)
+	tunnelDst  = regexp.MustCompile(`set_field:([0-9a-f.:]+)->tun(?:_ipv6)?_dst`)
+	tunnelKey  = regexp.MustCompile(`set_field:(0x[0-9a-f]+|\d+)->tun_id`)
+)
+
+// explainTrace turns ofproto/trace's answer into steps and an outcome.
+func (a *Agent) explainTrace(packet, text string) Trace {
+	t := Trace{Node: a.opts.NodeName, Packet: packet, Text: text, Steps: []TraceStep{}}
+	var out string
+	for _, line := range strings.Split(text, "\n") {
+		trimmed := strings.TrimSpace(line)
+		if m := stepLine.FindStringSubmatch(line); m != nil {
+			t.Steps = append(t.Steps, a.step(m))
+			continue
+		}
+		if len(t.Steps) == 0 || trimmed == "" || !strings.HasPrefix(line, "    ") {
+			continue
+		}
+		last := &t.Steps[len(t.Steps)-1]
+		last.Actions = append(last.Actions, trimmed)
+		if m := outputLine.FindStringSubmatch(line); m != nil {
+			out = m[1] + m[2]
+		}
+	}
+	t.Outcome = a.outcome(out, t.Steps, text)
+	return t
+}
+
+func (a *Agent) step(m []string) TraceStep {
+	table, _ := strconv.Atoi(m[1])
+	s := TraceStep{Table: table, Flow: m[2], Actions: []string{}}
+	s.TableName = compile.TableName(uint8(table)) //nolint:gosec // OpenFlow has 255 tables
+	cookie, err := strconv.ParseUint(m[4], 0, 64)
+	if err != nil {
+		return s
+	}
+	if meaning, ok := a.flows.explain(cookie); ok {
+		s.Feature, s.Owner, s.Reason = meaning.Feature, meaning.Owner, meaning.Reason
+	}
+	return s
+}
+
+// outcome says where a packet goes that was sent out of the port last, if any.
+func (a *Agent) outcome(out string, steps []TraceStep, text string) Outcome {
+	port, err := strconv.ParseUint(out, 10, 32)
+	switch {
+	case strings.EqualFold(out, "IN_PORT"):
+		return Outcome{Kind: "answer"}
+	case err != nil || port == 0:
+		return Outcome{Kind: "drop", Reason: dropReason(steps)}
+	case uint32(port) == intent.GatewayPort:
+		return Outcome{Kind: "gateway"}
+	case uint32(port) == intent.TunnelPort:
+		return a.throughTunnel(text)
+	}
+	for p := range a.intent.State().Ports().All() {
+		if p.OFPort == uint32(port) {
+			return Outcome{Kind: "pod", Pod: p.Name()}
+		}
+	}
+	return Outcome{Kind: "drop", Reason: "OpenFlow port " + out + " belongs to no pod"}
+}
+
+// throughTunnel finds the other end in the actions that chose it.
+func (a *Agent) throughTunnel(text string) Outcome {
+	o := Outcome{Kind: "tunnel"}
+	if m := lastMatch(tunnelKey, text); m != "" {
+		vni, _ := strconv.ParseUint(m, 0, 24)
+		o.VNI = uint32(vni)
+	}
+	o.TunnelIP = lastMatch(tunnelDst, text)
+	ip, err := netip.ParseAddr(o.TunnelIP)
+	if err != nil {
+		return o
+	}
+	for n := range a.intent.State().Nodes().All() {
+		if n.AddressIn(ip) == ip {
+			o.Node = n.Name
+		}
+	}
+	return o
+}
+
+func lastMatch(re *regexp.Regexp, text string) string {
+	all := re.FindAllStringSubmatch(text, -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[len(all)-1][1]
+}
+
+// dropReason is that of the last flow, or that there was none.
+func dropReason(steps []TraceStep) string {
+	if len(steps) == 0 {
+		return "no flow was reached"
+	}
+	last := steps[len(steps)-1]
+	switch {
+	case last.Reason != "":
+		return last.Reason
+	case last.Feature == "":
+		return "no flow of table " + strconv.Itoa(last.Table) + " matches"
+	}
+	return "the flow of " + last.Feature + " for " + last.Owner + " does not send it on"
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/hostnet"
+	"coelan.io/coelan/internal/ovsdb"
+)
+
+// Uninstall removes everything that Coelan has put on this node, and says what it removed. The agent must not be running.
+// While pods are attached it refuses, unless force is set: they lose their network. Every part is tried; the errors are
+// joined.
+func Uninstall(ctx context.Context, c config.Config, force bool) (done []string, err error) {
+	store, err := attachment.Open(c.StateFile(stateFile))
+	if err != nil {
+		return nil, err
+	}
+	attached := store.List()
+	if err := store.Close(); err != nil {
+		return nil, err
+	}
+	if len(attached) > 0 && !force {
+		return nil, fmt.Errorf("%d pods are attached, the first is %s: drain the node, or use --force to cut them off",
+			len(attached), attached[0].PodRef())
+	}
+	for _, part := range []struct {
+		what string
+		do   func() error
+	}{
+		{"CNI configuration and plugin", func() error { return uninstallCNI(c) }},
+		{"bridge " + c.Bridge, func() error { return removeBridge(ctx, c) }},
+		{"pods' interfaces", removeLinks},
+		{"routes", removeRoutes},
+		{"nftables table coelan", hostnet.RemoveSNAT},
+		{"state in " + c.StateDir, func() error { return removeState(c) }},
+	} {
+		if e := part.do(); e != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", part.what, e))
+			continue
+		}
+		done = append(done, "removed "+part.what)
+	}
+	return done, err
+}
+
+// removeBridge also takes back flow-restore-wait: nobody would let go after the next start of Open vSwitch.
+func removeBridge(ctx context.Context, c config.Config) error {
+	db := ovsdb.Open(ovsdb.Options{Socket: filepath.Join(c.OVSRunDir, "db.sock"), Logger: slog.New(slog.DiscardHandler)})
+	defer db.Close()
+	return errors.Join(db.ReleaseFlowRestore(ctx, false), db.DelBridge(ctx, c.Bridge))
+}
+
+func removeLinks() error {
+	links, err := strayLinks(func(string) bool { return false })
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range links {
+		errs = append(errs, netlink.LinkDel(l))
+	}
+	return errors.Join(errs...)
+}
+
+// removeRoutes leaves none of our routes. Those through the gateway interface have gone with it.
+func removeRoutes() error {
+	h, err := hostnet.New(slog.New(slog.DiscardHandler), "")
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return h.RemoveRoutes()
+}
+
+// removeState removes the files of the state directory by name: the directory may be shared.
+func removeState(c config.Config) error {
+	var errs []error
+	for _, name := range []string{stateFile, stateFile + ".lock", uplinkFile} {
+		if err := os.Remove(c.StateFile(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

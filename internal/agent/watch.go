@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/hostnet"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/unixctl"
+)
+
+// watchNodes makes intent of the nodes and remembers them.
+func (a *Agent) watchNodes(ctx context.Context) error {
+	return a.opts.Cluster.WatchNodes(ctx, func(nodes []*corev1.Node) {
+		translated := a.translate(nodes)
+		_, err := a.intent.Update(func(tx *intent.Tx) error { tx.ReplaceNodes(translated); return nil })
+		if err != nil {
+			a.log.Error("nodes", "err", err)
+			return
+		}
+		a.kick()
+		a.checkRanges()
+		if err := saveNodes(a.store, nodes); err != nil {
+			// The agent works on; only a start without the API server would miss this change.
+			a.log.Error("nodes are not remembered", "err", err)
+		}
+	})
+}
+
+// watchPods frees what belongs to pods that are gone and whose DEL got lost. A pod whose interface is still there is left
+// to its DEL.
+func (a *Agent) watchPods(ctx context.Context) error {
+	return a.opts.Cluster.WatchPods(ctx, func(pods []*corev1.Pod) {
+		alive := make(map[string]bool, len(pods))
+		for _, p := range pods {
+			alive[string(p.UID)] = true
+		}
+		for _, at := range a.store.List() {
+			if at.PodUID != "" && !alive[at.PodUID] && !linkExists(at.HostInterface) {
+				a.release(ctx, at)
+			}
+		}
+	})
+}
+
+// release frees an attachment that has lost its interface.
+func (a *Agent) release(ctx context.Context, at attachment.Attachment) {
+	// A request for the same container may be under way; it comes first.
+	if err := (dataplane{a}).Detach(ctx, at); err != nil {
+		a.log.Warn("port of a pod that is gone remains", "pod", at.PodRef(), "err", err)
+		return
+	}
+	switch ok, err := a.store.Release(at.Key); {
+	case err != nil:
+		a.log.Warn("addresses of a pod that is gone remain taken", "pod", at.PodRef(), "err", err)
+	case ok:
+		a.log.Info("released the addresses of a pod that is gone", "pod", at.PodRef(), "container", at.ContainerID)
+		a.metrics.swept("attachment")
+	}
+}
+
+// watchHost follows the condition of the host's kernel.
+func (a *Agent) watchHost(ctx context.Context) error {
+	return a.host.Watch(ctx, func(s hostnet.Status) {
+		var err error
+		if !s.Synced {
+			err = errors.New(s.Error)
+		}
+		a.conditions.set(condHost, err)
+	})
+}
+
+// dbConnected and dbLost follow the connection to the database.
+func (a *Agent) dbConnected() {
+	a.metrics.connected("database")
+	a.bridgeAsked.Store(false)
+	a.checked.Store(false)
+	a.kick()
+}
+
+func (a *Agent) dbLost(err error) {
+	a.checked.Store(false)
+	a.conditions.set(condOVS, err)
+	a.kick()
+}
+
+// switchConnected and switchLost follow the connection to the bridge. A new one means that ovs-vswitchd has restarted:
+// its flows are gone, and so may be interfaces that it made.
+func (a *Agent) switchConnected() {
+	a.metrics.connected("switch")
+	a.checked.Store(false)
+	a.flows.kick()
+	a.kick()
+}
+
+func (a *Agent) switchLost(err error) {
+	a.checked.Store(false)
+	a.flows.lost(err)
+	a.conditions.set(condFlows, fmt.Errorf("bridge %s does not answer: %w", a.cfg.Bridge, err))
+	a.kick()
+}
+
+// translate makes intent of nodes, and tells once about what cannot be used.
+func (a *Agent) translate(objects []*corev1.Node) []intent.Node {
+	nodes, problems := translate.Nodes(objects)
+	a.mu.Lock()
+	old := a.problems
+	a.problems = problems
+	for _, o := range objects {
+		if o.Name == a.opts.NodeName {
+			a.nodeUID = string(o.UID)
+		}
+	}
+	a.mu.Unlock()
+	for _, p := range problems {
+		if !slices.Contains(old, p) {
+			a.log.Warn("a value of a Node object is left out", "err", p)
+		}
+	}
+	return nodes
+}
+
+// ownProblem is what is wrong with this node's own object.
+func (a *Agent) ownProblem() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.problems {
+		if p.Object == "node "+a.opts.NodeName {
+			return p
+		}
+	}
+	return nil
+}
+
+// checkRanges tells when pods have addresses from ranges that their node no longer has: other nodes have lost the way.
+func (a *Agent) checkRanges() {
+	node, ok := a.intent.State().Nodes().Get(a.opts.NodeName)
+	if !ok || len(node.Subnets) == 0 {
+		return
+	}
+	var strangers []string
+	for _, at := range a.store.List() {
+		if slices.ContainsFunc(at.Addresses, func(p netip.Prefix) bool { return !slices.Contains(podCIDRs(node), p.Masked()) }) {
+			strangers = append(strangers, at.PodRef())
+		}
+	}
+	if len(strangers) == 0 {
+		return
+	}
+	err := fmt.Errorf("%d pods have addresses outside of the node's podCIDRs %v, which were changed: delete these pods, so"+
+		" that they start anew; the first is %s", len(strangers), podCIDRs(node), strangers[0])
+	a.log.Error("podCIDRs were changed", "err", err)
+	a.nodeEvent("PodCIDRChanged", err)
+}
+
+// nodeEvent tells by an Event what is wrong with this node; the same only once. Before the node's object was seen there
+// is nothing to attach an Event to.
+func (a *Agent) nodeEvent(reason string, err error) {
+	a.mu.Lock()
+	uid, again := a.nodeUID, a.warned == err.Error()
+	if uid != "" {
+		a.warned = err.Error()
+	}
+	a.mu.Unlock()
+	if uid != "" && !again {
+		a.opts.Events.NodeWarning(a.opts.NodeName, uid, reason, err.Error())
+	}
+}
+
+// neighbourSetter writes ovs-vswitchd's tunnel neighbours.
+type neighbourSetter struct{ vswitchd *unixctl.Client }
+
+// SetNeighbour implements hostnet.NeighbourSetter.
+func (s neighbourSetter) SetNeighbour(ctx context.Context, bridge string, ip netip.Addr, mac net.HardwareAddr) error {
+	_, err := s.vswitchd.Call(ctx, "tnl/neigh/set", bridge, ip.String(), mac.String())
+	if errors.Is(err, unixctl.ErrNotRunning) {
+		// All entries are written again when it is back.
+		return nil
+	}
+	return err
+}
