@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package hostnet
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// tap makes an interface as ovs-vswitchd does; closing it as its death does.
+func tap(t *testing.T, name string) netlink.Link {
+	t.Helper()
+	must(t, netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP}))
+	link, err := netlink.LinkByName(name)
+	must(t, err)
+	must(t, netlink.LinkSetUp(link))
+	t.Cleanup(func() {
+		if link, err := netlink.LinkByName(name); err == nil {
+			_ = netlink.LinkDel(link)
+		}
+	})
+	return link
+}
+
+func runKeeper(t *testing.T, path string) *Keeper {
+	t.Helper()
+	k := NewKeeper(quiet, path)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	t.Cleanup(func() { cancel(); must(t, <-done) })
+	return k
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(3 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// configure gives an interface what a node's uplink has.
+func configure(t *testing.T) {
+	t.Helper()
+	for _, c := range []string{
+		"addr add 192.168.50.1/24 brd + dev phy0", "addr add 192.168.51.1/32 dev phy0", "addr add fd50::1/64 nodad dev phy0",
+		"route add default via 192.168.50.254 proto static metric 50", "route add 10.99.0.0/16 via 192.168.50.9 src 192.168.51.1 mtu 1400",
+		"route add 172.31.0.1 dev phy0 scope link", "route add 172.31.1.0/24 via 172.31.0.1 dev phy0",
+		"route add 10.98.0.0/16 via 192.168.50.9 table 77", "-6 route add default via fd50::fe metric 99",
+	} {
+		run(t, "ip", strings.Fields(c)...)
+	}
+}
+
+func shown(t *testing.T) string {
+	t.Helper()
+	out := run(t, "ip", "-4", "-br", "addr", "show", "dev", "phy0") + run(t, "ip", "-6", "addr", "show", "dev", "phy0", "scope", "global") +
+		run(t, "ip", "route", "show", "table", "all", "dev", "phy0") + run(t, "ip", "-6", "route", "show", "dev", "phy0")
+	var kept []string
+	for _, l := range strings.Split(out, "\n") {
+		// Its number and flags of state are another one's.
+		if l = strings.Join(strings.Fields(l), " "); !strings.Contains(l, "phy0: <") && !strings.Contains(l, "fe80::") {
+			kept = append(kept, strings.NewReplacer(" linkdown", "", "DOWN", "", "UNKNOWN", "").Replace(l))
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+func TestKeeperRestores(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "uplink.json")
+	link := tap(t, "phy0")
+	configure(t)
+	before := shown(t)
+	k := runKeeper(t, path)
+	must(t, k.Set("phy0", netip.MustParseAddr("192.168.50.1")))
+	remembered := func() bool {
+		m, err := load(path)
+		return err == nil && m != nil && len(m.Routes) == 6
+	}
+	eventually(t, "the uplink is remembered", remembered)
+	for range 3 {
+		must(t, netlink.LinkDel(link))
+		link = tap(t, "phy0")
+		eventually(t, "addresses and routes return", func() bool { return shown(t) == before })
+	}
+}
+
+func TestKeeperRestoresWhatWentWhileTheAgentWasAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "uplink.json")
+	link := tap(t, "phy0")
+	configure(t)
+	before := shown(t)
+	k := NewKeeper(quiet, path)
+	must(t, k.Set("phy0", netip.MustParseAddr("192.168.50.1")))
+	must(t, k.step())
+	must(t, netlink.LinkDel(link))
+	tap(t, "phy0")
+	runKeeper(t, path)
+	eventually(t, "addresses and routes return", func() bool { return shown(t) == before })
+}
+
+func TestKeeperLeavesTheAdministratorAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "uplink.json")
+	tap(t, "phy0")
+	configure(t)
+	k := NewKeeper(quiet, path)
+	must(t, k.Set("phy0", netip.MustParseAddr("192.168.50.1")))
+	must(t, k.step())
+	run(t, "ip", "addr", "del", "192.168.50.1/24", "dev", "phy0")
+	run(t, "ip", "addr", "add", "192.168.50.7/24", "dev", "phy0")
+	after := shown(t)
+	must(t, k.step())
+	if diff := cmp.Diff(after, shown(t)); diff != "" {
+		t.Errorf("a change by hand was undone (-hand +now):\n%s", diff)
+	}
+	must(t, k.Set("", netip.Addr{}))
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the file is still there: %v", err)
+	}
+}
+
+func TestKeeperDamagedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "uplink.json")
+	must(t, os.WriteFile(path, []byte("{"), 0o600))
+	tap(t, "phy0")
+	configure(t)
+	k := NewKeeper(quiet, path)
+	must(t, k.Set("phy0", netip.MustParseAddr("192.168.50.1")))
+	must(t, k.step())
+	if m, err := load(path); err != nil || m == nil || m.Link != "phy0" {
+		t.Errorf("not written again: %+v, %v", m, err)
+	}
+}
+
+// table records what a switch was told.
+type table struct {
+	entries chan string
+}
+
+func (s *table) SetNeighbour(_ context.Context, bridge string, ip netip.Addr, mac net.HardwareAddr) error {
+	s.entries <- bridge + " " + ip.String() + " " + mac.String()
+	return nil
+}
+
+func (s *table) expect(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-s.entries:
+		if got != want {
+			t.Errorf("got entry %q, want %q", got, want)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatalf("entry %q never came", want)
+	}
+}
+
+// TestNeighbours has the kernel find a neighbour in another namespace.
+func TestNeighbours(t *testing.T) {
+	link := veth(t, "phy0", "192.168.50.1/24")
+	run(t, "ip", "netns", "add", "hnpeer")
+	t.Cleanup(func() { run(t, "ip", "netns", "del", "hnpeer") })
+	const mac = "0a:00:00:00:00:99"
+	for _, c := range []string{
+		"link set pphy0 netns hnpeer", "-n hnpeer link set pphy0 address " + mac, "-n hnpeer addr add 192.168.50.2/24 dev pphy0",
+		"-n hnpeer addr add 192.168.50.9/24 dev pphy0", "-n hnpeer link set pphy0 up", "route add 192.168.60.0/24 via 192.168.50.9",
+	} {
+		run(t, "ip", strings.Fields(c)...)
+	}
+	s := &table{entries: make(chan string, 16)}
+	n := NewNeighbours(quiet, s)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	defer func() { cancel(); must(t, <-done) }()
+	n.Set("phy0", []netip.Addr{netip.MustParseAddr("192.168.50.2")})
+	s.expect(t, "phy0 192.168.50.2 "+mac)
+	n.Renew()
+	s.expect(t, "phy0 192.168.50.2 "+mac)
+	// Behind a router, the router is the neighbour.
+	n.Set("phy0", []netip.Addr{netip.MustParseAddr("192.168.50.2"), netip.MustParseAddr("192.168.60.5")})
+	s.expect(t, "phy0 192.168.50.9 "+mac)
+	// Another network card.
+	must(t, netlink.NeighSet(&netlink.Neigh{
+		LinkIndex: link.Attrs().Index, IP: net.IPv4(192, 168, 50, 2), State: netlink.NUD_REACHABLE,
+		HardwareAddr: net.HardwareAddr{0x0a, 0, 0, 0, 0, 0x77},
+	}))
+	s.expect(t, "phy0 192.168.50.2 0a:00:00:00:00:77")
+	select {
+	case e := <-s.entries:
+		t.Errorf("entry %q was written for no reason", e)
+	default:
+	}
+}
