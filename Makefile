@@ -79,6 +79,14 @@ $(E2E_TEST): build/kubernetes/go.mod
 	@mkdir -p $(@D)
 	CGO_ENABLED=0 go test -C build/kubernetes -c -trimpath -ldflags '$(E2E_LDFLAGS)' -o $(CURDIR)/$@ k8s.io/kubernetes/test/e2e
 
+.PHONY: test-kernel
+test-kernel: ## the integration tests on the kernel's datapath, in an emulated machine with Debian's kernel
+	@mkdir -p bin/kernel
+	CGO_ENABLED=0 go build -o bin/kernel/ ./test/kernel ./cmd/coelan-agent ./cmd/coelan-cni
+	CGO_ENABLED=0 go test -tags integration -c -o bin/kernel/integration.test ./test/integration
+	bin/kernel/kernel -out bin/kernel/out -timeout 20m -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel \
+	  bin/kernel/integration.test -test.v -test.timeout 18m $(if $(RUN),-test.run '$(RUN)')
+
 ##@ Other
 .PHONY: clean
 clean: ## remove what was built
