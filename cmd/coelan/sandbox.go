@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"coelan.io/coelan/internal/sandbox"
+)
+
+func newSandboxCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "sandbox",
+		Short: "Run a real Kubernetes cluster on this machine",
+		Long: "Run a real Kubernetes cluster on this machine: each node is a set of namespaces with its own containerd,\n" +
+			"kubelet, kube-proxy and Open vSwitch. The machines are cp (the control plane), worker1, worker2 and so on,\n" +
+			"and fabric, the network that joins them. Needs root.",
+	}
+	name := c.PersistentFlags().String("name", sandbox.DefaultName, "the sandbox's name; several can run side by side")
+	c.AddCommand(
+		newUpCommand(name), newDownCommand(name), newPrepareCommand(),
+		newKubectlCommand(name), newExecCommand(name), newKubeconfigCommand(name),
+		newLoadCommand(name),
+	)
+	return c
+}
+
+func newUpCommand(name *string) *cobra.Command {
+	var spec sandbox.Spec
+	var install sandbox.Install
+	var prepareOnly bool
+	var family, cni string
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Bring a sandbox up, or what of it does not run",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.ErrOrStderr()
+			if prepareOnly {
+				return sandbox.Prepare(cmd.Context(), out)
+			}
+			spec.Name, spec.Family, spec.CNI = *name, sandbox.Family(family), sandbox.CNI(cni)
+			began := time.Now()
+			s, err := sandbox.Up(cmd.Context(), spec, install, out)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "sandbox %s is up after %.1f s: export KUBECONFIG=%s\n",
+				s.Name, time.Since(began).Seconds(), s.Kubeconfig())
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&spec.Workers, "workers", 2, "number of nodes besides the control plane's")
+	f.StringVar(&family, "ip-family", string(sandbox.Dual), "dual, ipv4 or ipv6")
+	f.StringVar(&cni, "cni", string(sandbox.Coelan), "pod network: coelan, bridge (the reference plugins) or none")
+	f.StringVar(&spec.Datapath, "ovs-datapath", "auto", "Open vSwitch's datapath: system (the kernel's), netdev (userspace) or auto")
+	f.StringVar(&install.Manifest, "manifest", "deploy/coelan.yaml", "what installs Coelan")
+	f.StringArrayVar(&install.Archives, "image", []string{"bin/images/coelan.tar"}, "image archive that the manifest needs; may be repeated")
+	f.BoolVar(&prepareOnly, "prepare-only", false, "only make what is cached: binaries and images")
+	return c
+}
+
+func newPrepareCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "prepare",
+		Short: "Check the needed programs and make what is cached: binaries and images",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return sandbox.Prepare(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+}
+
+func newDownCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "End a sandbox and remove all of it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return sandbox.Down(cmd.Context(), *name, cmd.ErrOrStderr())
+		},
+	}
+}
+
+func newKubectlCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubectl -- ARGS…",
+		Short: "Run kubectl with the administrator's rights",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := sandbox.Open(*name)
+			if err != nil {
+				return err
+			}
+			return attach(s.KubectlCommand(context.WithoutCancel(cmd.Context()), args...))
+		},
+	}
+}
+
+func newExecCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "exec MACHINE -- COMMAND…",
+		Short: "Run a command on a node or on the fabric",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := sandbox.Open(*name)
+			if err != nil {
+				return err
+			}
+			command, err := s.Command(context.WithoutCancel(cmd.Context()), args[0], args[1:]...)
+			if err != nil {
+				return err
+			}
+			return attach(command)
+		},
+	}
+}
+
+// attach runs a command in the place of this one. The terminal sends it the signals that it sends this one, so that
+// it ends by itself.
+func attach(cmd *exec.Cmd) error {
+	cmd.SysProcAttr, cmd.Cancel = nil, nil
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+func newKubeconfigCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubeconfig",
+		Short: "Print the path of a kubeconfig file with the administrator's rights",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := sandbox.Open(*name)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), s.Kubeconfig())
+			return err
+		},
+	}
+}
+
+func newLoadCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "load ARCHIVE…",
+		Short: "Import image archives into every node",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := sandbox.Open(*name)
+			if err != nil {
+				return err
+			}
+			for i, a := range args {
+				if args[i], err = filepath.Abs(a); err != nil {
+					return err
+				}
+			}
+			return s.Load(cmd.Context(), args...)
+		},
+	}
+}
+

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package artifact
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+)
+
+// module is a Go module below build/ whose commands the sandbox runs.
+type module struct {
+	name, version string
+	ldflags       string
+	packages      []string
+	output        string // the binary's name if it is not that of the package's directory
+}
+
+var modules = []module{
+	{
+		name: "kubernetes", version: KubernetesVersion,
+		ldflags: kubernetesVersionFlags(KubernetesVersion),
+		packages: []string{
+			"k8s.io/kubernetes/cmd/kube-apiserver",
+			"k8s.io/kubernetes/cmd/kube-controller-manager",
+			"k8s.io/kubernetes/cmd/kube-scheduler",
+			"k8s.io/kubernetes/cmd/kube-proxy",
+			"k8s.io/kubernetes/cmd/kubelet",
+			"k8s.io/kubernetes/cmd/kubectl",
+			"k8s.io/kubernetes/test/images/agnhost",
+		},
+	},
+	{name: "etcd", version: EtcdVersion, packages: []string{"go.etcd.io/etcd/server/v3"}, output: "etcd"},
+	{name: "coredns", version: CoreDNSVersion, packages: []string{"github.com/coredns/coredns"}, output: "coredns"},
+}
+
+// kubernetesVersionFlags make the binaries report the version; without it they call themselves v0.0.0 and kubectl
+// refuses to talk to the server.
+func kubernetesVersionFlags(version string) string {
+	numbers := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	const component = "-X k8s.io/component-base/version."
+	return strings.Join([]string{
+		"", component + "gitVersion=" + version, component + "gitMajor=" + numbers[0], component + "gitMinor=" + numbers[1],
+		"-X k8s.io/client-go/pkg/version.gitVersion=" + version,
+	}, " ")
+}
+
+func (c Cache) build(ctx context.Context, m module) error {
+	return c.make(versioned(m.name, m.version), "build "+m.name+" "+m.version, func(dir string) error {
+		source, err := c.source()
+		if err != nil {
+			return err
+		}
+		output := dir + "/"
+		if m.output != "" {
+			output = filepath.Join(dir, m.output)
+		}
+		args := append([]string{
+			"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w" + m.ldflags, "-o", output,
+		}, m.packages...)
+		return run(ctx, filepath.Join(source, "build", m.name), []string{"CGO_ENABLED=0"}, args...)
+	})
+}
+
+// Binary is the path of a program: kubelet, kubectl, etcd, coredns, agnhost and so on.
+func (c Cache) Binary(name string) string {
+	for _, m := range modules {
+		if m.output == name {
+			return filepath.Join(c.Dir, versioned(m.name, m.version), name)
+		}
+	}
+	return filepath.Join(c.Dir, versioned("kubernetes", KubernetesVersion), name)
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+func machineID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+func (s *Sandbox) waitAPI(ctx context.Context) error {
+	for _, component := range []string{etcd, apiServer, controllerManager, scheduler} {
+		if err := s.WaitComponent(ctx, ControlPlaneName, component, apiTimeout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitRegistered returns when every node has registered itself and has got its pod subnets.
+func (s *Sandbox) waitRegistered(ctx context.Context) error {
+	if err := each(ctx, s.Nodes(), func(ctx context.Context, node string) error {
+		return s.WaitComponent(ctx, node, kubelet, apiTimeout)
+	}); err != nil {
+		return err
+	}
+	_, err := s.waitNodes(ctx, "register and get their pod subnets", func(n *corev1.Node) bool {
+		return len(n.Spec.PodCIDRs) == len(of(s.Family, podNets))
+	})
+	if err != nil {
+		return err
+	}
+	return s.labelRoles(ctx)
+}
+
+// labelRoles gives the nodes the role labels that kubelet may not give itself.
+func (s *Sandbox) labelRoles(ctx context.Context) error {
+	client, err := s.Clientset()
+	if err != nil {
+		return err
+	}
+	for _, node := range s.Nodes() {
+		role := "worker"
+		if node == ControlPlaneName {
+			role = "control-plane"
+		}
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"node-role.kubernetes.io/%s":""}}}`, role)
+		_, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			return fmt.Errorf("label node %s: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// waitReady returns when every node is Ready.
+func (s *Sandbox) waitReady(ctx context.Context) error {
+	_, err := s.waitNodes(ctx, "become Ready", nodeReady)
+	return err
+}
+
+func nodeReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// waitNodes watches the nodes until all of the sandbox's satisfy done.
+func (s *Sandbox) waitNodes(ctx context.Context, what string, done func(*corev1.Node) bool) (map[string]*corev1.Node, error) {
+	nodes := map[string]*corev1.Node{}
+	missing := func() []string {
+		return slices.DeleteFunc(s.Nodes(), func(name string) bool { return nodes[name] != nil && done(nodes[name]) })
+	}
+	err := s.watch(ctx, "nodes", "", "", &corev1.Node{}, func(object runtime.Object) bool {
+		if n, ok := object.(*corev1.Node); ok {
+			nodes[n.Name] = n
+		}
+		return len(missing()) == 0
+	})
+	if err != nil {
+		names := missing()
+		var logs []string
+		for _, name := range names {
+			logs = append(logs, s.Log(name, kubelet))
+		}
+		return nil, fmt.Errorf("%s did not %s: %w; see %s", strings.Join(names, ", "), what, err, strings.Join(logs, ", "))
+	}
+	return nodes, nil
+}
+
+// waitCoreDNS returns when at least one replica serves and all are there.
+func (s *Sandbox) waitCoreDNS(ctx context.Context) error {
+	var last appsv1.DeploymentStatus
+	err := s.watch(ctx, "deployments", "kube-system", "coredns", &appsv1.Deployment{}, func(object runtime.Object) bool {
+		d, ok := object.(*appsv1.Deployment)
+		if !ok {
+			return false
+		}
+		last = d.Status
+		return d.Status.ObservedGeneration >= d.Generation && d.Status.ReadyReplicas == *d.Spec.Replicas
+	})
+	if err != nil {
+		return fmt.Errorf("%d of %d replicas are ready: %w; see `coelan sandbox kubectl --name %s -- -n kube-system "+
+			"describe pods -l k8s-app=kube-dns`", last.ReadyReplicas, last.Replicas, err, s.Name)
+	}
+	return nil
+}
+
+// watch lists and watches a resource, one object of it if named, until done accepts an object or clusterTimeout.
+func (s *Sandbox) watch(
+	ctx context.Context, resource, namespace, name string, kind runtime.Object, done func(runtime.Object) bool,
+) error {
+	client, err := s.Clientset()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	var getter rest.Interface = client.CoreV1().RESTClient()
+	if resource == "deployments" || resource == "daemonsets" {
+		getter = client.AppsV1().RESTClient()
+	}
+	selector := fields.Everything()
+	if name != "" {
+		selector = fields.OneTermEqualSelector("metadata.name", name)
+	}
+	list := cache.NewListWatchFromClient(getter, resource, namespace, selector)
+	_, err = watchtools.UntilWithSync(ctx, list, kind, nil, func(e watch.Event) (bool, error) {
+		return e.Type != watch.Deleted && done(e.Object), nil
+	})
+	return err
+}
+
+func (s *Sandbox) applyCoreDNS(ctx context.Context) error {
+	manifest, err := s.render("coredns.yaml", ControlPlaneName)
+	if err != nil {
+		return err
+	}
+	return s.Apply(ctx, manifest)
+}
+
+// install applies Coelan's manifest.
+func (s *Sandbox) install(ctx context.Context, manifest string) error {
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		return fmt.Errorf("Coelan's manifest: %w", err)
+	}
+	return s.Apply(ctx, string(text))
+}

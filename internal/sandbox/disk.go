@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"coelan.io/coelan/internal/sandbox/artifact"
+)
+
+// foreign are the parts of this machine's /etc that are another's business or the sandbox's own.
+var foreign = []string{
+	"cni", "containerd", "coredns", "kubernetes", "openvswitch", "rancher", "coelan", "machine-id", "hosts", "resolv.conf",
+}
+
+// plant makes dir by way of a temporary one, unless it is there.
+func plant(dir string, fill func(tmp string) error) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	tmp := dir + ".new"
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := fill(tmp); err != nil {
+		return err
+	}
+	return os.Rename(tmp, dir)
+}
+
+// plantEtc makes a machine's /etc: a copy of this one's, without what does not belong there.
+func plantEtc(ctx context.Context, dir string) error {
+	return plant(dir, func(tmp string) error {
+		if err := copyTree(ctx, "/etc", tmp); err != nil {
+			return err
+		}
+		for _, name := range foreign {
+			if err := os.RemoveAll(filepath.Join(tmp, name)); err != nil {
+				return err
+			}
+		}
+		return os.WriteFile(filepath.Join(tmp, "machine-id"), []byte(machineID()+"\n"), 0o444)
+	})
+}
+
+// plantPlugins gives a node copies of the reference plugins, as their package on a real node does. Installers of
+// other plugins write beside them.
+func plantPlugins(ctx context.Context, dir string) error {
+	return plant(dir, func(tmp string) error { return copyTree(ctx, artifact.PluginDir, tmp) })
+}
+
+func copyTree(ctx context.Context, from, to string) error {
+	out, err := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", from, to).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("copy %s: %w: %s", from, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"coelan.io/coelan/internal/sandbox/machine"
+)
+
+// The address plan. Sandboxes may all use the same: their fabrics are not connected.
+const (
+	fabricHost  = 1  // 192.168.33.1, fd00:192:168:33::1
+	controlHost = 11 // 192.168.33.11, fd00:192:168:33::11; the workers follow
+	dnsHost     = 10 // 10.96.0.10, fd00:10:96::a
+
+	apiPort = 6443
+)
+
+// families is a value of each family, as far as a cluster has them.
+type families[T any] struct{ v4, v6 T }
+
+var (
+	nodeNets    = families[netip.Prefix]{netip.MustParsePrefix("192.168.33.0/24"), netip.MustParsePrefix("fd00:192:168:33::/64")}
+	podNets     = families[netip.Prefix]{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/56")}
+	serviceNets = families[netip.Prefix]{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")}
+	dnsServices = families[netip.Addr]{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")}
+	firstServes = families[netip.Addr]{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00:10:96::1")}
+	// outside is beyond the gateway: addresses of documentation networks, where a web server and a name server answer.
+	outside = families[netip.Addr]{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8:cafe::1")}
+)
+
+// outsideName resolves to the outside addresses.
+const outsideName = "outside.test"
+
+// of lists the values of the families that the cluster has; the first is the primary family's.
+func of[T any](f Family, values families[T]) []T {
+	switch f {
+	case IPv4:
+		return []T{values.v4}
+	case IPv6:
+		return []T{values.v6}
+	}
+	return []T{values.v4, values.v6}
+}
+
+// host is the n-th address of the nodes' networks. The decimal digits of n are its last IPv6 group, so that the two
+// addresses of a node look alike.
+func host(n int) families[netip.Addr] {
+	v4 := nodeNets.v4.Addr().As4()
+	v4[3] = byte(n)
+	return families[netip.Addr]{netip.AddrFrom4(v4), netip.MustParseAddr(fmt.Sprintf("%s%d", nodeNets.v6.Addr(), n))}
+}
+
+// hostPrefixes are the n-th addresses with the length of their network.
+func hostPrefixes(f Family, n int) []netip.Prefix {
+	a := host(n)
+	return of(f, families[netip.Prefix]{
+		netip.PrefixFrom(a.v4, nodeNets.v4.Bits()), netip.PrefixFrom(a.v6, nodeNets.v6.Bits()),
+	})
+}
+
+// hostMAC is locally administered and tells its host's number.
+func hostMAC(n int) machine.HardwareAddr {
+	return machine.HardwareAddr{0x02, 0xc0, 0xe1, 0, 0, byte(n)}
+}
+
+// The names of the machines that every sandbox has.
+const (
+	FabricName       = "fabric"
+	ControlPlaneName = "cp"
+)
+
+// Nodes are the machines that are nodes of the cluster, the control plane's first.
+func (s Spec) Nodes() []string {
+	return append([]string{ControlPlaneName}, s.WorkerNames()...)
+}
+
+// WorkerNames are the nodes but for the control plane's: worker1, worker2 and so on.
+func (s Spec) WorkerNames() []string {
+	var list []string
+	for i := range s.Workers {
+		list = append(list, fmt.Sprintf("worker%d", i+1))
+	}
+	return list
+}
+
+// Machines are the fabric and the nodes.
+func (s Spec) Machines() []string { return append([]string{FabricName}, s.Nodes()...) }
+
+// hostNumber is the place of a node in the nodes' networks.
+func (s Spec) hostNumber(node string) int { return controlHost + slices.Index(s.Nodes(), node) }
+
+// apiEndpoint is where the API server serves the cluster.
+func (s Spec) apiEndpoint() netip.AddrPort {
+	return netip.AddrPortFrom(of(s.Family, host(controlHost))[0], apiPort)
+}
+
+// addresses are a node's, the primary family's first.
+func (s Spec) addresses(node string) []netip.Addr { return of(s.Family, host(s.hostNumber(node))) }

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sandbox runs a real Kubernetes cluster on one machine, without containers around it: each node is a set of
+// namespaces with its own containerd, kubelet, kube-proxy and Open vSwitch, and all are joined by a bridge in a
+// namespace of its own, the fabric, which also plays the world outside.
+//
+// A sandbox is a directory below the state directory. Everything else of it hangs on the first processes of its
+// machines and is gone with them, but for their cgroups.
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Family says which IP families a cluster has.
+type Family string
+
+// The families.
+const (
+	Dual Family = "dual"
+	IPv4 Family = "ipv4"
+	IPv6 Family = "ipv6"
+)
+
+// CNI says what connects the pods.
+type CNI string
+
+// The pod networks: Coelan itself; Debian's bridge, host-local and portmap plugins with static routes between the
+// nodes, as a reference; or none, to bring one's own.
+const (
+	Coelan   CNI = "coelan"
+	Bridge   CNI = "bridge"
+	NoCNI    CNI = "none"
+	auto         = "auto"
+	system       = "system"
+	userland     = "netdev"
+)
+
+// Spec is what a sandbox should be. The zero value of a field is its default.
+type Spec struct {
+	// Name tells sandboxes apart: at most 20 lower case letters, digits and dashes; "coelan".
+	Name string
+	// Workers is the number of nodes besides the control plane's; 2.
+	Workers int
+	// Family is dual unless said otherwise.
+	Family Family
+	// CNI is Coelan unless said otherwise.
+	CNI CNI
+	// Datapath of Open vSwitch: "system" (the kernel's), "netdev" (userspace) or "auto", which takes the kernel's if
+	// it has one.
+	Datapath string
+}
+
+// DefaultName is the sandbox that is meant when none is named.
+const DefaultName = "coelan"
+
+const maxWorkers = 80
+
+var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`)
+
+// complete fills in the defaults and checks the rest.
+func (s Spec) complete() (Spec, error) {
+	setDefault(&s.Name, DefaultName)
+	setDefault(&s.Family, Dual)
+	setDefault(&s.CNI, Coelan)
+	setDefault(&s.Datapath, auto)
+	if s.Workers == 0 {
+		s.Workers = 2
+	}
+	var errs []error
+	if !validName.MatchString(s.Name) {
+		errs = append(errs, fmt.Errorf("name %q: want 1 to 20 lower case letters, digits and inner dashes", s.Name))
+	}
+	if s.Workers < 1 || s.Workers > maxWorkers {
+		errs = append(errs, fmt.Errorf("workers %d: want 1 to %d", s.Workers, maxWorkers))
+	}
+	switch s.Family {
+	case Dual, IPv4, IPv6:
+	default:
+		errs = append(errs, fmt.Errorf("IP family %q: want dual, ipv4 or ipv6", s.Family))
+	}
+	switch s.CNI {
+	case Coelan, Bridge, NoCNI:
+	default:
+		errs = append(errs, fmt.Errorf("CNI %q: want coelan, bridge or none", s.CNI))
+	}
+	switch s.Datapath {
+	case auto, system, userland:
+	default:
+		errs = append(errs, fmt.Errorf("datapath %q: want auto, netdev or system", s.Datapath))
+	}
+	return s, errors.Join(errs...)
+}
+
+func setDefault[T ~string](field *T, value T) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+// kernelDatapath reports whether the kernel has Open vSwitch, loading its module if it is one.
+func kernelDatapath() bool {
+	_ = exec.Command("modprobe", "-q", "openvswitch").Run()
+	_, err := netlink.GenlFamilyGet("ovs_datapath")
+	return err == nil
+}
+
+const specFile = "spec.json"
+
+// StateDir is where sandboxes are: $COELAN_SANDBOX_DIR or /var/lib/coelan-sandbox.
+func StateDir() string {
+	if d := os.Getenv("COELAN_SANDBOX_DIR"); d != "" {
+		return d
+	}
+	return "/var/lib/coelan-sandbox"
+}
+
+func readSpec(dir string) (Spec, error) {
+	var s Spec
+	data, err := os.ReadFile(filepath.Join(dir, specFile))
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", filepath.Join(dir, specFile), err)
+	}
+	return s, nil
+}
+
+func (s Spec) write(dir string) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, specFile)
+	if err := os.WriteFile(path+".new", data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// merge is the spec that an existing sandbox gets when want is asked for: workers may be added, nothing else changes.
+func merge(dir string, want Spec) (Spec, error) {
+	have, err := readSpec(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if want.Datapath == auto {
+			want.Datapath = userland
+			if kernelDatapath() {
+				want.Datapath = system
+			}
+		}
+		return want, nil
+	}
+	if err != nil {
+		return have, err
+	}
+	for _, field := range []struct {
+		name       string
+		have, want any
+	}{
+		{"IP family", have.Family, want.Family},
+		{"CNI", have.CNI, want.CNI},
+		{"datapath", have.Datapath, want.Datapath},
+	} {
+		if field.have != field.want && field.want != auto {
+			return have, fmt.Errorf("sandbox %s exists with %s %v, not %v: take it down first, or use another name",
+				want.Name, field.name, field.have, field.want)
+		}
+	}
+	if want.Workers < have.Workers {
+		return have, fmt.Errorf("sandbox %s exists with %d workers: take it down to have fewer", want.Name, have.Workers)
+	}
+	have.Workers = want.Workers
+	return have, nil
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"coelan.io/coelan/internal/sandbox/artifact"
+	"coelan.io/coelan/internal/sandbox/machine"
+	"coelan.io/coelan/internal/sandbox/pki"
+)
+
+// Bounds of the waits of up. A loaded machine needs many times what an idle one does.
+const (
+	bootTimeout    = 30 * time.Second
+	apiTimeout     = 2 * time.Minute
+	clusterTimeout = 4 * time.Minute
+)
+
+// Install says how to install Coelan.
+type Install struct {
+	// Manifest is applied to the cluster; Archives are loaded into every node first.
+	Manifest string
+	Archives []string
+}
+
+// Prepare makes everything that sandboxes are built from and that the cache lacks.
+func Prepare(ctx context.Context, output io.Writer) error {
+	if err := artifact.CheckTools(); err != nil {
+		return err
+	}
+	return newSandbox(Spec{}, output).cache.Prepare(ctx)
+}
+
+// Up brings up the sandbox of the spec, or whatever of it does not run yet. It returns when all nodes are Ready and
+// the cluster's DNS is available; without a pod network, when all nodes are registered.
+func Up(ctx context.Context, spec Spec, install Install, output io.Writer) (*Sandbox, error) {
+	spec, err := spec.complete()
+	if err != nil {
+		return nil, err
+	}
+	if err := Prepare(ctx, output); err != nil {
+		return nil, err
+	}
+	s := newSandbox(spec, output)
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if s.Spec, err = merge(s.dir, spec); err != nil {
+		return nil, err
+	}
+	if err := s.Spec.write(s.dir); err != nil {
+		return nil, err
+	}
+	return s, s.up(ctx, install)
+}
+
+func (s *Sandbox) up(ctx context.Context, install Install) error {
+	steps := []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"disks of " + strings.Join(s.Machines(), ", "), s.makeDisks},
+		{"boot " + strings.Join(s.Machines(), ", "), s.bootAll},
+		{"API server", s.waitAPI},
+		{"nodes registered", s.waitRegistered},
+	}
+	add := func(name string, run func(context.Context) error) {
+		steps = append(steps, struct {
+			name string
+			run  func(context.Context) error
+		}{name, run})
+	}
+	switch s.CNI {
+	case Coelan:
+		add("load Coelan's images", func(ctx context.Context) error { return s.Load(ctx, install.Archives...) })
+		add("install Coelan", func(ctx context.Context) error { return s.install(ctx, install.Manifest) })
+	case Bridge:
+		add("bridge network and routes", s.bridgeNetwork)
+	}
+	add("apply CoreDNS", s.applyCoreDNS)
+	if s.CNI != NoCNI {
+		add("nodes Ready", s.waitReady)
+		add("CoreDNS available", s.waitCoreDNS)
+	}
+	for _, step := range steps {
+		if err := s.progress.Step(step.name, func() error { return step.run(ctx) }); err != nil {
+			return fmt.Errorf("sandbox %s: %s: %w", s.Name, step.name, err)
+		}
+	}
+	return nil
+}
+
+// each runs do for all names at once and joins the errors, each with its name.
+func each(ctx context.Context, names []string, do func(context.Context, string) error) error {
+	var group errgroup.Group
+	errs := make([]error, len(names))
+	for i, name := range names {
+		group.Go(func() error {
+			if err := do(ctx, name); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return errors.Join(errs...)
+}
+
+// makeDisks writes what the machines find when they boot.
+func (s *Sandbox) makeDisks(ctx context.Context) error {
+	for _, name := range s.Machines() { // the first one to need a credential makes it
+		if err := s.makeDisk(ctx, name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Sandbox) makeDisk(ctx context.Context, name string) error {
+	dir := s.machineDir(name)
+	if err := plantEtc(ctx, filepath.Join(dir, "etc")); err != nil {
+		return err
+	}
+	config := s.fabricMachine()
+	if name != FabricName {
+		config = s.nodeMachine(name)
+		if err := s.cache.PlantStore(ctx, filepath.Join(dir, "var/lib/containerd")); err != nil {
+			return err
+		}
+		if err := plantPlugins(ctx, filepath.Join(dir, "opt/cni/bin")); err != nil {
+			return err
+		}
+		// Routes to other nodes' pods are known only once those have been registered.
+		if old, err := machine.Read(dir); err == nil && old.Uplink != nil {
+			config.Uplink.Routes = old.Uplink.Routes
+		}
+	}
+	if err := config.Write(dir); err != nil {
+		return err
+	}
+	return s.writeFiles(name)
+}
+
+// bootAll boots the machines that do not run: the fabric first, since the others plug into it.
+func (s *Sandbox) bootAll(ctx context.Context) error {
+	if err := s.boot(ctx, FabricName); err != nil {
+		return fmt.Errorf("%s: %w", FabricName, err)
+	}
+	return each(ctx, s.Nodes(), s.boot)
+}
+
+func (s *Sandbox) boot(ctx context.Context, name string) error {
+	if s.Running(name) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	inherited, err := s.inherited(name)
+	if err != nil {
+		return err
+	}
+	defer inherited.Close()
+	return machine.Boot(ctx, s.machineDir(name), inherited)
+}
+
+// inherited is what the machine gets from outside: the fabric a listener on this machine's loopback, for clients of
+// the API server; a node the fabric's network namespace, to plug itself in.
+func (s *Sandbox) inherited(name string) (*os.File, error) {
+	if name != FabricName {
+		return machine.Network(s.machineDir(FabricName))
+	}
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	if err := s.writeKubeconfig(listener.Addr()); err != nil {
+		return nil, err
+	}
+	return listener.(*net.TCPListener).File()
+}
+
+func (s *Sandbox) writeKubeconfig(address net.Addr) error {
+	ca, err := pki.Store{Dir: filepath.Join(s.dir, "pki")}.Authority("ca")
+	if err != nil {
+		return err
+	}
+	admin, err := ca.Issue(ControlPlaneName+"/admin.conf", pki.Subject{Name: "kubernetes-admin", Organization: "system:masters"})
+	if err != nil {
+		return err
+	}
+	text := kubeconfig("https://"+address.String(), "coelan-sandbox-"+s.Name, ca.Cert, admin)
+	path := s.Kubeconfig()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// WaitComponent returns when a component of a machine is ready. Its error names the component's log and how it ends.
+func (s *Sandbox) WaitComponent(ctx context.Context, machineName, component string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := s.client(machineName).WaitReady(ctx, component)
+	if err == nil {
+		return nil
+	}
+	log := s.Log(machineName, component)
+	return fmt.Errorf("%s on %s is not ready after %s: %w; see %s, which ends:\n%s",
+		component, machineName, timeout, err, log, lastLines(log, 5))
+}
+
+func lastLines(path string, n int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
