@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podnet
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Check returns all differences between an interface and what it should be. It changes
+// nothing. A *NetnsError or *MissingError is among them if it applies.
+func (p *Plumber) Check(i Interface) error {
+	host, err := p.host.LinkByName(i.HostName)
+	if isNotFound(err) {
+		return &MissingError{Name: i.HostName, Netns: "the host"}
+	}
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", i.HostName, err)
+	}
+	var problems []error
+	if host.Attrs().Flags&net.FlagUp == 0 {
+		problems = append(problems, fmt.Errorf("interface %s is down", i.HostName))
+	}
+	err = p.visit(i.Netns, func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		return checkPod(h, host, i)
+	})
+	return errors.Join(append(problems, err)...)
+}
+
+func checkPod(h *netlink.Handle, host netlink.Link, i Interface) error {
+	link, err := h.LinkByName(i.Name)
+	if isNotFound(err) {
+		return &MissingError{Name: i.Name, Netns: i.Netns}
+	}
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", i.Name, err)
+	}
+	return errors.Join(
+		checkLink(link, host, i),
+		checkAddresses(h, link, i),
+		checkRoutes(h, link, i),
+	)
+}
+
+func checkLink(link, host netlink.Link, i Interface) error {
+	var problems []error
+	differs := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("interface "+i.Name+" "+format, args...))
+	}
+	attrs := link.Attrs()
+	if link.Type() != "veth" || attrs.ParentIndex != host.Attrs().Index || host.Attrs().ParentIndex != attrs.Index {
+		differs("is not the other end of %s", i.HostName)
+	}
+	if attrs.Flags&net.FlagUp == 0 {
+		differs("is down")
+	}
+	if got := attrs.HardwareAddr.String(); got != i.MAC.String() {
+		differs("has MAC %s, not %s", got, i.MAC)
+	}
+	if attrs.MTU != i.MTU {
+		differs("has MTU %d, not %d", attrs.MTU, i.MTU)
+	}
+	if !i.TXOffload {
+		if on, err := txChecksum(i.Name, unix.ETHTOOL_GTXCSUM, 0); err != nil || on {
+			differs("has TX checksum offload on, which this datapath cannot do (%v)", err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func checkAddresses(h *netlink.Handle, link netlink.Link, i Interface) error {
+	list, err := h.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("addresses of %s: %w", i.Name, err)
+	}
+	var have []netip.Prefix
+	for _, a := range list {
+		if ip, ok := netip.AddrFromSlice(a.IP); ok {
+			ones, _ := a.Mask.Size()
+			have = append(have, netip.PrefixFrom(ip.Unmap(), ones))
+		}
+	}
+	var problems []error
+	for _, want := range i.Addresses {
+		if !slices.Contains(have, want) {
+			problems = append(problems, fmt.Errorf("interface %s lacks address %s, has %v", i.Name, want, have))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func checkRoutes(h *netlink.Handle, link netlink.Link, i Interface) error {
+	var problems []error
+	for _, gw := range i.Gateways {
+		family := netlink.FAMILY_V4
+		if gw.Is6() {
+			family = netlink.FAMILY_V6
+		}
+		routes, err := h.RouteListFiltered(family, defaultRoute(link, gw),
+			netlink.RT_FILTER_OIF|netlink.RT_FILTER_GW|netlink.RT_FILTER_DST)
+		if err == nil && len(routes) == 0 {
+			err = fmt.Errorf("interface %s lacks the default route via %s", i.Name, gw)
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}

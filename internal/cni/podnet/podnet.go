@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podnet makes, checks and removes the interface of a pod: a veth pair whose
+// one end is made in the pod's network namespace and whose other end stays with the
+// agent. It talks to the kernel by netlink and ioctl and runs no other program.
+package podnet
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// Group marks the host's ends as made by this package (`ip link show group 49377`), so
+// that no other interface is ever removed.
+const Group = 0xc0e1
+
+// Interface is what a pod's interface should be.
+type Interface struct {
+	Netns    string // path of the pod's network namespace
+	Name     string // in the pod
+	HostName string // of the other end
+
+	MAC       intent.MAC
+	Addresses []netip.Prefix
+	Gateways  []netip.Addr // a default route through each
+	MTU       int
+	// TXOffload leaves checksums to the datapath. Without it, the pod's kernel computes
+	// them before a packet leaves.
+	TXOffload bool
+}
+
+// Plumber works between the network namespace that it was made in and those of pods.
+// Its methods are safe for concurrent use.
+type Plumber struct {
+	host      *netlink.Handle
+	hostNS    fileID
+	sysctlDir string
+}
+
+// New returns a Plumber for the network namespace of the calling thread. The kernel's
+// settings are written below sysctlDir: /proc/sys, or where a container has it writable.
+func New(sysctlDir string) (*Plumber, error) {
+	id, err := identify("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("own network namespace: %w", err)
+	}
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("netlink socket: %w", err)
+	}
+	return &Plumber{host: h, hostNS: id, sysctlDir: sysctlDir}, nil
+}
+
+// Close ends the use of the Plumber.
+func (p *Plumber) Close() { p.host.Close() }
+
+// Create makes the pair, and sets the host's end up. On an error nothing was made.
+// Errors: *NetnsError; *TakenError if one of the names is taken by another interface. A
+// pair that an earlier call left under the same host name is replaced.
+func (p *Plumber) Create(i Interface) error {
+	pod, err := p.open(i.Netns)
+	if err != nil {
+		return err
+	}
+	defer pod.Close()
+	err = p.addPair(i, int(pod.Fd()))
+	if errors.Is(err, unix.EEXIST) {
+		// The kernel does not say which of the two names it means.
+		if err := p.Remove(i.HostName); err != nil {
+			return err
+		}
+		if err = p.addPair(i, int(pod.Fd())); errors.Is(err, unix.EEXIST) {
+			return &TakenError{Name: i.Name, Where: "network namespace " + i.Netns}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make interfaces %s and %s: %w", i.HostName, i.Name, err)
+	}
+	return nil
+}
+
+func (p *Plumber) addPair(i Interface, podFD int) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.Group = i.HostName, i.MTU, Group
+	// One queue each: a veth would get one for every CPU, which takes longer to make.
+	attrs.NumTxQueues, attrs.NumRxQueues = 1, 1
+	pair := &netlink.Veth{
+		LinkAttrs: attrs,
+		PeerName:  i.Name, PeerHardwareAddr: i.MAC.HardwareAddr(),
+		PeerMTU: uint32(i.MTU), PeerTxQLen: -1, PeerNamespace: netlink.NsFd(podFD),
+	}
+	if err := p.host.LinkAdd(pair); err != nil {
+		return err
+	}
+	// The host has no business on this wire: without a link-local address its kernel
+	// sends no neighbour or router solicitations to the pod.
+	err := p.host.LinkSetIP6AddrGenMode(pair, nl6AddrGenNone)
+	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
+		err = nil // a kernel without IPv6
+	}
+	if err == nil {
+		err = p.host.LinkSetUp(pair)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("set %s up: %w", i.HostName, err), p.host.LinkDel(pair))
+	}
+	return nil
+}
+
+// nl6AddrGenNone is IN6_ADDR_GEN_MODE_NONE of linux/if_link.h.
+const nl6AddrGenNone = 1
+
+// Remove deletes a pair by its host's end; that it is not there is no error. A
+// *TakenError says that an interface of the name is not one that Create made.
+func (p *Plumber) Remove(hostName string) error {
+	link, err := p.host.LinkByName(hostName)
+	if isNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", hostName, err)
+	}
+	if link.Type() != "veth" || link.Attrs().Group != Group {
+		return &TakenError{Name: hostName, Where: "the host's network namespace"}
+	}
+	if err := p.host.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("delete interface %s: %w", hostName, err)
+	}
+	return nil
+}
+
+// Existing lists the host's ends that are there.
+func (p *Plumber) Existing() (map[string]bool, error) {
+	links, err := p.host.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	names := map[string]bool{}
+	for _, link := range links {
+		if link.Type() == "veth" && link.Attrs().Group == Group {
+			names[link.Attrs().Name] = true
+		}
+	}
+	return names, nil
+}
+
+func isNotFound(err error) bool {
+	var notFound netlink.LinkNotFoundError
+	return errors.As(err, &notFound)
+}
+
+// fileID identifies what a path leads to, such as a namespace.
+type fileID struct{ dev, ino uint64 }
+
+func identify(path string) (fileID, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return fileID{}, err
+	}
+	defer f.Close()
+	return idOf(f.Fd())
+}
+
+func idOf(fd uintptr) (fileID, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(fd), &st); err != nil {
+		return fileID{}, err
+	}
+	return fileID{st.Dev, st.Ino}, nil
+}
