@@ -17,8 +17,8 @@ import (
 var versionNames = [...]string{1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
 
 const (
-	typeHello          = 0
-	typeError          = 1
+	helloMsg           = 0
+	errorMsg           = 1
 	helloVersionBitmap = 1
 )
 
@@ -32,7 +32,7 @@ func handshake(ctx context.Context, nc net.Conn) error {
 	defer context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })()
 
 	ours := []byte{
-		Version, typeHello, 0, 16, 0, 0, 0, 1,
+		Version, helloMsg, 0, 16, 0, 0, 0, 1,
 		0, helloVersionBitmap, 0, 8, 0, 0, 0, 1 << Version,
 	}
 	if _, err := nc.Write(ours); err != nil {
@@ -51,9 +51,9 @@ func handshake(ctx context.Context, nc net.Conn) error {
 		return fmt.Errorf("handshake: %w", err)
 	}
 	switch head[1] {
-	case typeHello:
+	case helloMsg:
 		return checkVersion(helloVersions(head[0], body))
-	case typeError:
+	case errorMsg:
 		text := "no reason given"
 		if len(body) > 4 {
 			text = string(body[4:])

@@ -161,15 +161,42 @@ type Subfield struct {
 
 // Value returns the assignment of v to the bits of s, for a match or SetField.
 func (s Subfield) Value(v uint64) FieldValue {
-	m := uint128{0, v}.shl(uint(s.Ofs))
-	return FieldValue{field: s.Field, value: m, mask: ones(uint(s.N)).shl(uint(s.Ofs)), masked: true}
+	bits := ones(uint(s.N))
+	value := uint128{0, v}
+	if value.and(bits) != value {
+		value = bits.not() // too large: an assignment that is refused
+	}
+	fv := FieldValue{field: s.Field, value: value.shl(uint(s.Ofs)), mask: bits.shl(uint(s.Ofs)), masked: true}
+	return fv.sized(int(s.Ofs + s.N))
 }
+
+// Set reports whether s names bits of a field.
+func (s Subfield) Set() bool { return s.Field != fieldNone }
 
 // All returns all bits of f.
 func (f Field) All() Subfield { return Subfield{f, 0, uint16(f.Width())} }
 
-// Width returns the number of bits of f.
-func (f Field) Width() int { return 32 }
+// Width returns the number of bits of f; of a tunnel option, the most that it can have.
+func (f Field) Width() int { return int(f.info().bits) }
 
-// String returns the name of f as ovs-ofctl prints it in matches, such as "nw_dst".
-func (f Field) String() string { return "" }
+// Maskable reports whether a match or SetField can take a part of the bits of f.
+func (f Field) Maskable() bool { return f.info().maskable }
+
+// String returns the name of f as ovs-ofctl prints it in actions, such as "ip_dst".
+func (f Field) String() string {
+	if !f.valid() {
+		return "none"
+	}
+	return f.info().name
+}
+
+// info describes f; an f out of range counts as no field.
+func (f Field) info() *fieldInfo {
+	if f >= numFields {
+		f = fieldNone
+	}
+	return &fieldTable[f]
+}
+
+func (f Field) valid() bool         { return f > fieldNone && f < numFields }
+func (f Field) isTunMetadata() bool { return f >= FieldTunMetadata0 && f < FieldTunMetadata0+64 }

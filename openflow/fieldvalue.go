@@ -5,6 +5,7 @@ package openflow
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"net"
 	"net/netip"
 )
@@ -21,27 +22,62 @@ type FieldValue struct {
 	size uint8
 }
 
-// Value returns the whole field f with value v, which must fit into the field.
+// Value returns the whole field f with value v, which must fit into the field. Of a
+// tunnel option it makes 4 bytes, or 8 if v needs them; for other lengths see Bytes.
 func (f Field) Value(v uint64) FieldValue {
-	return FieldValue{field: f, value: uint128{0, v}}
+	return FieldValue{field: f, value: uint128{0, v}}.sized(bits.Len64(v))
 }
 
 // Masked returns the bits of f that are set in mask, with their value taken from v.
 func (f Field) Masked(v, mask uint64) FieldValue {
-	return FieldValue{field: f, value: uint128{0, v & mask}, mask: uint128{0, mask}, masked: true}
+	return FieldValue{field: f, value: uint128{0, v & mask}, mask: uint128{0, mask}, masked: true}.sized(bits.Len64(mask))
 }
 
 // Value128 returns the whole field f with the 128-bit value hi·2⁶⁴+lo.
 func (f Field) Value128(hi, lo uint64) FieldValue {
-	return FieldValue{field: f, value: uint128{hi, lo}}
+	return FieldValue{field: f, value: uint128{hi, lo}}.sized(128)
 }
 
 // Masked128 returns the bits of f that are set in mask, with their value taken from v.
 // Each number is given as its upper and lower half.
 func (f Field) Masked128(v, mask [2]uint64) FieldValue {
 	m := uint128{mask[0], mask[1]}
-	return FieldValue{field: f, value: uint128{v[0], v[1]}.and(m), mask: m, masked: true}
+	return FieldValue{field: f, value: uint128{v[0], v[1]}.and(m), mask: m, masked: true}.sized(128)
 }
+
+// Bytes returns field f, a tunnel option, with a value and, unless it is nil, a mask of the same length,
+// at most 124 bytes. Without a value it stands for "the option is present".
+func (f Field) Bytes(value, mask []byte) FieldValue {
+	v := FieldValue{field: f, size: uint8(len(value)), masked: mask != nil || len(value) == 0}
+	if !f.isTunMetadata() || len(value) > maxTunMetadata || mask != nil && len(mask) != len(value) {
+		return FieldValue{}
+	}
+	if len(value) > 16 {
+		v.long = string(value) + string(mask)
+		return v
+	}
+	v.value, v.mask = uintOf(value), uintOf(mask)
+	return v
+}
+
+// sized returns v with its size set if it is a tunnel option: what n bits need, in words of 4 bytes.
+func (v FieldValue) sized(n int) FieldValue {
+	if v.field.isTunMetadata() {
+		v.size = uint8(min(max((n+31)/32*4, 4), 16))
+	}
+	return v
+}
+
+// normal returns v without a mask that covers the whole field.
+func (v FieldValue) normal() FieldValue {
+	if v.masked && v.long == "" && v.size+uint8(v.width()) > 0 && v.mask == ones(v.width()) {
+		v.masked, v.mask = false, uint128{}
+	}
+	return v
+}
+
+// Num returns the value and the mask, which is all ones of the field's width if there is none, cut to 64 bits.
+func (v FieldValue) Num() (value, mask uint64) { return v.value.lo, v.fullMask().lo }
 
 // Field returns the field.
 func (v FieldValue) Field() Field { return v.field }
@@ -58,15 +94,17 @@ type Address interface{ netip.Addr | netip.Prefix }
 
 // ipValue returns the address in field v4 or v6, as its family asks.
 func ipValue[A Address](v4, v6 Field, a A) FieldValue {
-	addr, bits, whole := netip.Addr{}, 0, false
+	addr, n, whole := netip.Addr{}, 0, false
 	switch a := any(a).(type) {
 	case netip.Addr:
-		addr, whole = a, true
+		addr, whole = a.Unmap(), true
 	case netip.Prefix:
-		addr, bits = a.Addr(), a.Bits()
-		whole = bits == addr.BitLen()
+		addr, n = a.Addr(), a.Bits()
+		whole = n == addr.BitLen()
 	}
-	addr = addr.Unmap()
+	if !addr.IsValid() {
+		return FieldValue{}
+	}
 	fv := FieldValue{field: v4}
 	width := uint(32)
 	if addr.Is4() {
@@ -79,7 +117,7 @@ func ipValue[A Address](v4, v6 Field, a A) FieldValue {
 	}
 	if !whole {
 		fv.masked = true
-		fv.mask = ones(uint(bits)).shl(width - uint(bits))
+		fv.mask = ones(uint(n)).shl(width - uint(n))
 		fv.value = fv.value.and(fv.mask)
 	}
 	return fv

@@ -2,7 +2,19 @@
 
 package openflow
 
-// Flow is a flow of a table: which packets, and what is done with them.
+import (
+	"bytes"
+	"strings"
+)
+
+// DefaultPriority is the priority of a flow whose text names none.
+const DefaultPriority = 0x8000
+
+// TableAll is the table number that stands for all tables in a delete or a request.
+const TableAll = 0xff
+
+// Flow is a flow of a table: which packets, and what is done with them. Without actions,
+// Goto and so on it drops them.
 type Flow struct {
 	Table    uint8
 	Priority uint16
@@ -30,12 +42,15 @@ type FlowFlags uint16
 
 // Flags.
 const (
-	FlowSendFlowRem  FlowFlags = 1 << iota // send FlowRemoved when the flow goes
-	FlowCheckOverlap                       // refuse to add a flow that overlaps one of the same priority
-	FlowResetCounts
-	FlowNoPacketCounts
-	FlowNoByteCounts
+	FlowSendFlowRem    FlowFlags = 1 << iota // send FlowRemoved when the flow goes
+	FlowCheckOverlap                         // refuse to add a flow that overlaps one of the same priority
+	FlowResetCounts                          // of a FlowModify: set the counters to 0
+	FlowNoPacketCounts                       // packets need not be counted
+	FlowNoByteCounts                         // bytes need not be counted
 )
+
+// lastingFlags are the flags that a flow keeps.
+const lastingFlags = FlowSendFlowRem | FlowNoPacketCounts | FlowNoByteCounts
 
 // FlowKey identifies a flow on a switch: there is one at most of each. It is comparable.
 type FlowKey struct {
@@ -47,16 +62,93 @@ type FlowKey struct {
 // Key returns what identifies f on a switch.
 func (f *Flow) Key() FlowKey { return FlowKey{f.Table, f.Priority, f.Match} }
 
-// Equal reports whether f and g are the same flow with the same effect: what a switch
-// dumps is Equal to what was sent. Flags that only tell the switch how to add a flow
-// (check overlap, reset counts) do not count.
-func (f *Flow) Equal(g *Flow) bool { return false }
+// Equal reports whether f and g are the same flow with the same effect and cookie: what a
+// switch dumps is Equal to what was sent. Flags that only tell the switch how to add a
+// flow (check overlap, reset counts) do not count.
+func (f *Flow) Equal(g *Flow) bool {
+	if f.Table != g.Table || f.Priority != g.Priority || f.Cookie != g.Cookie || f.Match != g.Match ||
+		f.IdleTimeout != g.IdleTimeout || f.HardTimeout != g.HardTimeout || f.Importance != g.Importance ||
+		f.Flags&lastingFlags != g.Flags&lastingFlags {
+		return false
+	}
+	return f.SameInstructions(g)
+}
 
-// Validate reports what a switch would refuse. The error names the flow.
-func (f *Flow) Validate() error { return nil }
+// SameInstructions reports whether f and g do the same with a packet.
+func (f *Flow) SameInstructions(g *Flow) bool {
+	var stack [512]byte
+	b := f.appendInstructions(stack[:0])
+	n := len(b)
+	b = g.appendInstructions(b)
+	return bytes.Equal(b[:n], b[n:])
+}
 
 // String prints f as "ovs-ofctl --no-names --no-stats dump-flows" does.
-func (f *Flow) String() string { return "" }
+func (f *Flow) String() string {
+	var s strings.Builder
+	if f.Cookie != 0 {
+		s.WriteString("cookie=" + hexOf(uint128{0, f.Cookie}) + ", ")
+	}
+	if f.Table != 0 {
+		s.WriteString("table=" + utoa(f.Table) + ", ")
+	}
+	if f.IdleTimeout != 0 {
+		s.WriteString("idle_timeout=" + utoa(f.IdleTimeout) + ", ")
+	}
+	if f.HardTimeout != 0 {
+		s.WriteString("hard_timeout=" + utoa(f.HardTimeout) + ", ")
+	}
+	if f.Flags != 0 {
+		s.WriteString(f.Flags.String() + " ")
+	}
+	if f.Importance != 0 {
+		s.WriteString("importance=" + utoa(f.Importance) + ", ")
+	}
+	match := f.Match.String()
+	if f.Priority != DefaultPriority {
+		match = strings.TrimSuffix("priority="+utoa(f.Priority)+","+match, ",")
+	}
+	if match != "" {
+		s.WriteString(match + " ")
+	}
+	s.WriteString("actions=" + f.instructionsString())
+	return s.String()
+}
 
-// ParseFlow reads a flow as ovs-ofctl prints it or as its add-flow takes it.
-func ParseFlow(s string) (Flow, error) { return Flow{}, nil }
+var flowFlagNames = []string{"send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts"}
+
+// String prints the flags with spaces between.
+func (f FlowFlags) String() string {
+	if f == 0 {
+		return ""
+	}
+	return strings.ReplaceAll(joinFlags(uint64(f), flowFlagNames), "|", " ")
+}
+
+// instructionsString prints what f does with a packet.
+func (f *Flow) instructionsString() string {
+	var s []string
+	if len(f.Actions) > 0 {
+		s = append(s, ActionsString(f.Actions))
+	}
+	if f.ClearActions {
+		s = append(s, "clear_actions")
+	}
+	if len(f.WriteActions) > 0 {
+		s = append(s, "write_actions("+ActionsString(f.WriteActions)+")")
+	}
+	if f.MetadataMask != 0 {
+		text := "write_metadata:" + sharp(f.Metadata&f.MetadataMask)
+		if f.MetadataMask != 1<<64-1 {
+			text += "/" + sharp(f.MetadataMask)
+		}
+		s = append(s, text)
+	}
+	if f.Goto != 0 {
+		s = append(s, "goto_table:"+utoa(f.Goto))
+	}
+	if len(s) == 0 {
+		return "drop"
+	}
+	return strings.Join(s, ",")
+}

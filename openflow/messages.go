@@ -2,26 +2,63 @@
 
 package openflow
 
-import "time"
-
-// Hello opens a connection. Versions are those offered, by their number on the wire; nil means up to Version.
+// Hello opens a connection. Versions are those offered, by their number on the wire; nil
+// means Version alone.
 type Hello struct{ Versions []uint8 }
 
-// Error is what a switch answers to a message that it refuses; its XID is that of the message.
-type Error struct {
-	Type, Code   uint16
-	Experimenter uint32 // of Type 0xffff
-	Data         []byte // the beginning of the message
+// helloBitmap is the element of a Hello that lists versions.
+const helloBitmap = 1
+
+func (*Hello) msgType() uint8 { return typeHello }
+
+func (m *Hello) appendBody(b []byte) []byte {
+	var bitmap uint32
+	for _, v := range m.Versions {
+		bitmap |= 1 << v
+	}
+	if len(m.Versions) == 0 {
+		bitmap = 1 << Version
+	}
+	return appendProp32(b, helloBitmap, bitmap)
+}
+
+func decodeHello(r *reader) Message {
+	m := &Hello{}
+	for r.left() > 0 {
+		p := r.prop()
+		if p.typ != helloBitmap {
+			continue
+		}
+		bitmap, err := p.uint32()
+		if err != nil {
+			r.fail("hello: %w", err)
+		}
+		for v := range uint8(32) {
+			if bitmap>>v&1 != 0 {
+				m.Versions = append(m.Versions, v)
+			}
+		}
+	}
+	return m
 }
 
 // EchoRequest asks for an EchoReply with the same data.
 type EchoRequest struct{ Data []byte }
 
+func (*EchoRequest) msgType() uint8               { return typeEchoRequest }
+func (m *EchoRequest) appendBody(b []byte) []byte { return append(b, m.Data...) }
+
 // EchoReply answers an EchoRequest.
 type EchoReply struct{ Data []byte }
 
+func (*EchoReply) msgType() uint8               { return typeEchoReply }
+func (m *EchoReply) appendBody(b []byte) []byte { return append(b, m.Data...) }
+
 // FeaturesRequest asks for Features.
 type FeaturesRequest struct{}
+
+func (*FeaturesRequest) msgType() uint8             { return typeFeaturesRequest }
+func (*FeaturesRequest) appendBody(b []byte) []byte { return b }
 
 // Features describes the switch.
 type Features struct {
@@ -32,106 +69,66 @@ type Features struct {
 	Capabilities uint32
 }
 
+func (*Features) msgType() uint8 { return typeFeatures }
+
+func (m *Features) appendBody(b []byte) []byte {
+	b = be.AppendUint64(b, m.DatapathID)
+	b = be.AppendUint32(b, m.NBuffers)
+	b = append(b, m.NTables, m.AuxiliaryID, 0, 0)
+	return appendZeros(be.AppendUint32(b, m.Capabilities), 4)
+}
+
+func decodeFeatures(r *reader) Message {
+	m := &Features{DatapathID: r.uint64(), NBuffers: r.uint32(), NTables: r.uint8(), AuxiliaryID: r.uint8()}
+	r.skip(2)
+	m.Capabilities = r.uint32()
+	return m
+}
+
 // GetConfigRequest asks for a GetConfigReply.
 type GetConfigRequest struct{}
+
+func (*GetConfigRequest) msgType() uint8             { return typeGetConfigRequest }
+func (*GetConfigRequest) appendBody(b []byte) []byte { return b }
 
 // GetConfigReply is the switch's configuration.
 type GetConfigReply struct{ Config SwitchConfig }
 
+func (*GetConfigReply) msgType() uint8               { return typeGetConfigReply }
+func (m *GetConfigReply) appendBody(b []byte) []byte { return m.Config.appendTo(b) }
+
 // SetConfig sets the switch's configuration for this connection.
 type SetConfig struct{ Config SwitchConfig }
+
+func (*SetConfig) msgType() uint8               { return typeSetConfig }
+func (m *SetConfig) appendBody(b []byte) []byte { return m.Config.appendTo(b) }
 
 // SwitchConfig is the configuration of a switch.
 type SwitchConfig struct {
 	Flags       uint16
-	MissSendLen uint16
+	MissSendLen uint16 // bytes of a packet sent to the controller by default
+}
+
+func (c SwitchConfig) appendTo(b []byte) []byte {
+	return be.AppendUint16(be.AppendUint16(b, c.Flags), c.MissSendLen)
 }
 
 // BarrierRequest is answered when all earlier messages have been processed.
 type BarrierRequest struct{}
 
+func (*BarrierRequest) msgType() uint8             { return typeBarrierRequest }
+func (*BarrierRequest) appendBody(b []byte) []byte { return b }
+
 // BarrierReply answers a BarrierRequest.
 type BarrierReply struct{}
 
-// PacketIn2 is a packet that the switch sends to the controller (NXT_PACKET_IN2).
-type PacketIn2 struct {
-	Packet       []byte
-	FullLen      uint32
-	BufferID     uint32
-	Table        uint8
-	Cookie       uint64
-	Reason       PacketInReason
-	Metadata     Match // in_port, registers, tunnel, conntrack
-	Userdata     []byte
-	Continuation []byte // of a paused pipeline: give it back with Resume
-}
-
-// Resume lets a paused pipeline go on. Change Packet and Metadata of the PacketIn2 first, if wanted.
-type Resume struct{ PacketIn PacketIn2 }
-
-// PacketOut makes the switch process a packet.
-type PacketOut struct {
-	InPort  uint32 // PortController for none
-	Match   Match  // further metadata: registers, tunnel
-	Actions []Action
-	Packet  []byte
-}
-
-// FlowRemoved says that a flow with FlowSendFlowRem has gone.
-type FlowRemoved struct {
-	Flow   Flow // Table, Priority, Cookie, Match and timeouts
-	Reason FlowRemovedReason
-	Stats  FlowStats
-}
-
-// FlowRemovedReason says why a flow has gone.
-type FlowRemovedReason uint8
-
-// Reasons.
-const (
-	RemovedIdleTimeout FlowRemovedReason = iota
-	RemovedHardTimeout
-	RemovedDelete
-	RemovedGroupDelete
-	RemovedMeterDelete
-	RemovedEviction
-)
-
-// FlowStats are the counters of a flow.
-type FlowStats struct {
-	Duration, IdleAge time.Duration
-	Packets, Bytes    uint64
-}
-
-// PortStatus says that a port came, went or changed.
-type PortStatus struct {
-	Reason PortReason
-	Port   Port
-}
-
-// PortReason says what happened to a port.
-type PortReason uint8
-
-// Reasons.
-const (
-	PortAdded PortReason = iota
-	PortDeleted
-	PortModified
-)
-
-// Port describes a port.
-type Port struct {
-	No     uint32
-	MAC    MAC
-	Name   string
-	Config uint32 // bit 0: administratively down
-	State  uint32 // bit 0: link down; bit 2: live
-}
+func (*BarrierReply) msgType() uint8             { return typeBarrierReply }
+func (*BarrierReply) appendBody(b []byte) []byte { return b }
 
 // RoleRequest asks for a role on this connection.
 type RoleRequest struct {
 	Role         Role
-	ShortID      uint16 // 0xffff: none
+	ShortID      uint16
 	GenerationID uint64
 }
 
@@ -149,121 +146,68 @@ const (
 	RoleSecondary
 )
 
+func (*RoleRequest) msgType() uint8 { return typeRoleRequest }
+
+func (m *RoleRequest) appendBody(b []byte) []byte {
+	b = be.AppendUint32(b, uint32(m.Role))
+	b = append(be.AppendUint16(b, m.ShortID), 0, 0)
+	return be.AppendUint64(b, m.GenerationID)
+}
+
+func (*RoleReply) msgType() uint8               { return typeRoleReply }
+func (m *RoleReply) appendBody(b []byte) []byte { return (*RoleRequest)(m).appendBody(b) }
+
+func decodeRole(r *reader) RoleRequest {
+	m := RoleRequest{Role: Role(r.uint32()), ShortID: r.uint16()}
+	r.skip(2)
+	m.GenerationID = r.uint64()
+	return m
+}
+
 // SetAsync chooses which messages come unasked on this connection.
 type SetAsync struct{ Masks []AsyncMask }
 
-// AsyncMask says which reasons of one kind of message are wanted, in both roles or as secondary.
+// AsyncMask says which reasons of one kind of message are wanted.
 type AsyncMask struct {
-	Property uint16 // Async…
-	Mask     uint32 // bit n: reason n
+	Kind AsyncKind
+	Mask uint32 // bit n: reason n, by its number on the wire
 }
 
-// Properties of SetAsync; add 1 to each for the primary and equal roles.
+// AsyncKind is a kind of message, for a secondary controller; add AsyncPrimary for one in
+// the equal or primary role.
+type AsyncKind uint16
+
+// Kinds.
 const (
-	AsyncPacketIn       = 0
-	AsyncPortStatus     = 2
-	AsyncFlowRemoved    = 4
-	AsyncRoleStatus     = 6
-	AsyncTableStatus    = 8
-	AsyncRequestFowards = 10
+	AsyncPacketIn       AsyncKind = 0
+	AsyncPortStatus     AsyncKind = 2
+	AsyncFlowRemoved    AsyncKind = 4
+	AsyncRoleStatus     AsyncKind = 6
+	AsyncTableStatus    AsyncKind = 8
+	AsyncRequestForward AsyncKind = 10
+	AsyncPrimary        AsyncKind = 1
 )
 
-// BundleControl opens, closes, commits or discards a bundle; a switch answers with one of Reply type.
-type BundleControl struct {
-	BundleID uint32
-	Type     BundleControlType
-	Flags    BundleFlags
+func (*SetAsync) msgType() uint8 { return typeSetAsync }
+
+func (m *SetAsync) appendBody(b []byte) []byte {
+	for _, a := range m.Masks {
+		b = appendProp32(b, uint16(a.Kind), a.Mask)
+	}
+	return b
 }
 
-// BundleControlType is a request for or an answer to a bundle.
-type BundleControlType uint16
-
-// Types.
-const (
-	BundleOpenRequest BundleControlType = iota
-	BundleOpenReply
-	BundleCloseRequest
-	BundleCloseReply
-	BundleCommitRequest
-	BundleCommitReply
-	BundleDiscardRequest
-	BundleDiscardReply
-)
-
-// BundleFlags are properties of a bundle, the same in all of its messages.
-type BundleFlags uint16
-
-// Flags.
-const (
-	BundleAtomic BundleFlags = 1 << iota
-	BundleOrdered
-)
-
-// BundleAdd adds a message to a bundle. The message carries the same transaction id as the BundleAdd.
-type BundleAdd struct {
-	BundleID uint32
-	Flags    BundleFlags
-	Message  Message
-}
-
-// SetPacketInFormat chooses the form of packet-in messages; this package reads PacketInNXT2.
-type SetPacketInFormat struct{ Format uint32 }
-
-// PacketInNXT2 is the format that carries userdata and continuations.
-const PacketInNXT2 = 2
-
-// SetControllerID gives this connection the id that Controller actions name.
-type SetControllerID struct{ ID uint16 }
-
-// TLVTableMod changes the table that maps tunnel options to tun_metadata fields.
-type TLVTableMod struct {
-	Command  TLVTableCommand
-	Mappings []TLVMapping
-}
-
-// TLVTableCommand says what a TLVTableMod does.
-type TLVTableCommand uint16
-
-// Commands.
-const (
-	TLVAdd TLVTableCommand = iota
-	TLVDelete
-	TLVClear
-)
-
-// TLVMapping maps a Geneve option to field tun_metadata<Index>.
-type TLVMapping struct {
-	Class  uint16
-	Type   uint8
-	Length uint8 // bytes, a multiple of 4 up to 124
-	Index  uint16
-}
-
-// TLVTableRequest asks for a TLVTableReply.
-type TLVTableRequest struct{}
-
-// TLVTableReply is the table of tunnel options.
-type TLVTableReply struct {
-	MaxSpace  uint32 // bytes of all options together
-	MaxFields uint16
-	Mappings  []TLVMapping
-}
-
-// CTFlushZone forgets all connections of a zone.
-type CTFlushZone struct{ Zone uint16 }
-
-// CTFlush forgets the connections that match.
-type CTFlush struct {
-	Zone  *uint16 // nil: any
-	Proto uint8   // 0: any
-	Orig  CTTuple // direction in which the connection began
-	Reply CTTuple
-}
-
-// Experimenter is a message of an experimenter that this package does not know.
-type Experimenter struct {
-	Experimenter, Subtype uint32
-	Data                  []byte
+func decodeSetAsync(r *reader) Message {
+	m := &SetAsync{}
+	for r.left() > 0 {
+		p := r.prop()
+		mask, err := p.uint32()
+		if err != nil {
+			r.fail("set async: %w", err)
+		}
+		m.Masks = append(m.Masks, AsyncMask{AsyncKind(p.typ), mask})
+	}
+	return m
 }
 
 // Unknown is a message that this package does not know.
@@ -271,3 +215,6 @@ type Unknown struct {
 	Type uint8
 	Body []byte
 }
+
+func (m *Unknown) msgType() uint8             { return m.Type }
+func (m *Unknown) appendBody(b []byte) []byte { return append(b, m.Body...) }

@@ -2,18 +2,22 @@
 
 package openflow
 
-import "time"
+import "fmt"
 
-// MultipartRequest asks for statistics or descriptions; the answer comes as MultipartReply messages, of which all but the last have More.
+// MultipartRequest asks for statistics or descriptions; the answer comes as MultipartReply
+// messages with the same transaction id, of which all but the last have More.
 type MultipartRequest struct {
-	// Body is one of DescRequest, FlowDescRequest, TableStatsRequest, PortStatsRequest, GroupStatsRequest,
-	// GroupDescRequest, MeterStatsRequest, MeterConfigRequest, PortDescRequest, FlowMonitorRequest.
+	// Body is one of DescRequest, FlowDescRequest, TableStatsRequest, PortStatsRequest,
+	// GroupStatsRequest, GroupDescRequest, MeterStatsRequest, MeterConfigRequest,
+	// PortDescRequest, FlowMonitorRequest.
 	Body MultipartBody
 	More bool
 }
 
-// MultipartReply is an answer or a part of one.
+// MultipartReply is an answer or a part of one. The parts of a list are lists of their own.
 type MultipartReply struct {
+	// Body is one of *Desc, FlowDescs, TableStats, PortStats, GroupStats, GroupDescs,
+	// MeterStats, MeterConfigs, PortDescs, FlowUpdates.
 	Body MultipartBody
 	More bool // further replies with the same transaction id follow
 }
@@ -24,172 +28,137 @@ type MultipartBody interface {
 	appendBody(b []byte) []byte
 }
 
-// DescRequest asks for Desc.
-type DescRequest struct{}
-
-// Desc describes the switch in words.
-type Desc struct{ Manufacturer, Hardware, Software, Serial, Datapath string }
-
-// FlowDescRequest asks for the flows that match; the zero value for none: see AllFlows.
-type FlowDescRequest struct {
-	Table              uint8  // TableAll: all
-	OutPort, OutGroup  uint32 // 0: any
-	Cookie, CookieMask uint64
-	Match              Match // flows that this match includes
-}
-
-// AllFlows asks for all flows of all tables.
-func AllFlows() *MultipartRequest {
-	return &MultipartRequest{Body: &FlowDescRequest{Table: TableAll}}
-}
-
-// FlowDescs are flows with their counters.
-type FlowDescs []FlowDesc
-
-// FlowDesc is a flow with its counters.
-type FlowDesc struct {
-	Flow  Flow
-	Stats FlowStats
-}
-
-// TableStatsRequest asks for TableStats.
-type TableStatsRequest struct{}
-
-// TableStats are the counters of all tables.
-type TableStats []TableStat
-
-// TableStat is the counters of a table.
-type TableStat struct {
-	Table            uint8
-	Active           uint32
-	Lookups, Matched uint64
-}
-
-// PortStatsRequest asks for PortStats.
-type PortStatsRequest struct{ Port uint32 } // PortAny: all
-
-// PortStats are the counters of ports.
-type PortStats []PortStat
-
-// PortStat is the counters of a port. A counter that the switch lacks is 2⁶⁴−1.
-type PortStat struct {
-	Port                 uint32
-	Duration             time.Duration
-	RxPackets, TxPackets uint64
-	RxBytes, TxBytes     uint64
-	RxDropped, TxDropped uint64
-	RxErrors, TxErrors   uint64
-}
-
-// GroupStatsRequest asks for GroupStats.
-type GroupStatsRequest struct{ Group uint32 } // GroupAllGroups: all
-
-// GroupStats are the counters of groups.
-type GroupStats []GroupStat
-
-// GroupStat is the counters of a group.
-type GroupStat struct {
-	Group          uint32
-	RefCount       uint32
-	Packets, Bytes uint64
-	Duration       time.Duration
-	Buckets        []BucketStat
-}
-
-// BucketStat is the counters of a bucket.
-type BucketStat struct{ Packets, Bytes uint64 }
-
-// GroupDescRequest asks for GroupDescs.
-type GroupDescRequest struct{ Group uint32 } // GroupAllGroups: all
-
-// GroupDescs are groups.
-type GroupDescs []Group
-
-// MeterStatsRequest asks for MeterStats.
-type MeterStatsRequest struct{ Meter uint32 } // MeterAll: all
-
-// MeterStats are the counters of meters.
-type MeterStats []MeterStat
-
-// MeterStat is the counters of a meter.
-type MeterStat struct {
-	Meter          uint32
-	FlowCount      uint32
-	Packets, Bytes uint64
-	Duration       time.Duration
-	Bands          []BandStat
-}
-
-// BandStat is the counters of a band: what was above its rate.
-type BandStat struct{ Packets, Bytes uint64 }
-
-// MeterConfigRequest asks for MeterConfigs.
-type MeterConfigRequest struct{ Meter uint32 } // MeterAll: all
-
-// MeterConfigs are meters.
-type MeterConfigs []Meter
-
-// PortDescRequest asks for PortDescs.
-type PortDescRequest struct{ Port uint32 } // PortAny: all
-
-// PortDescs are ports.
-type PortDescs []Port
-
-// FlowMonitorRequest asks for the changes of flows from now on.
-type FlowMonitorRequest struct {
-	ID                uint32
-	Command           FlowMonitorCommand
-	Table             uint8
-	OutPort, OutGroup uint32
-	Flags             FlowMonitorFlags
-	Match             Match
-}
-
-// FlowMonitorCommand says what a FlowMonitorRequest does.
-type FlowMonitorCommand uint8
-
-// Commands.
+// Types of multipart messages, OpenFlow 1.5.1 section 7.3.5.
 const (
-	FlowMonitorAdd FlowMonitorCommand = iota
-	FlowMonitorModify
-	FlowMonitorDelete
+	mpDesc        = 0
+	mpFlowDesc    = 1
+	mpTable       = 3
+	mpPortStats   = 4
+	mpGroup       = 6
+	mpGroupDesc   = 7
+	mpMeter       = 9
+	mpMeterConfig = 10
+	mpPortDesc    = 13
+	mpFlowMonitor = 16
 )
 
-// FlowMonitorFlags choose what a monitor reports.
-type FlowMonitorFlags uint16
+// mpMore is the flag of messages that others follow.
+const mpMore = 1
 
-// Flags.
-const (
-	MonitorInitial FlowMonitorFlags = 1 << iota // the flows that are there at first
-	MonitorAdd
-	MonitorRemoved
-	MonitorModify
-	MonitorInstructions // with instructions
-	MonitorNoAbbrev     // own changes in full
-	MonitorOnlyOwn
-)
+func (*MultipartRequest) msgType() uint8               { return typeMultipartRequest }
+func (m *MultipartRequest) appendBody(b []byte) []byte { return appendMultipart(b, m.Body, m.More) }
+func (*MultipartReply) msgType() uint8                 { return typeMultipartReply }
+func (m *MultipartReply) appendBody(b []byte) []byte   { return appendMultipart(b, m.Body, m.More) }
 
-// FlowUpdates are changes of flows.
-type FlowUpdates []FlowUpdate
-
-// FlowUpdate is a change of a flow.
-type FlowUpdate struct {
-	Event  FlowUpdateEvent
-	Reason FlowRemovedReason // of FlowEventRemoved
-	XID    uint32            // of FlowEventAbbrev: the own message that made the change
-	Flow   Flow
+func appendMultipart(b []byte, body MultipartBody, more bool) []byte {
+	b = append(be.AppendUint16(b, body.multipartType()), 0, 0, 0, 0, 0, 0)
+	if more {
+		b[len(b)-5] = mpMore
+	}
+	return body.appendBody(b)
 }
 
-// FlowUpdateEvent is what happened to a flow.
-type FlowUpdateEvent uint16
+func decodeMultipartRequest(r *reader) Message {
+	m := &MultipartRequest{}
+	typ := r.uint16()
+	m.More = r.uint16()&mpMore != 0
+	r.skip(4)
+	m.Body = r.multipartRequest(typ)
+	return m
+}
 
-// Events.
-const (
-	FlowEventInitial FlowUpdateEvent = iota
-	FlowEventAdded
-	FlowEventRemoved
-	FlowEventModified
-	FlowEventAbbrev
-	FlowEventPaused
-	FlowEventResumed
-)
+func (r *reader) multipartRequest(typ uint16) MultipartBody {
+	switch typ {
+	case mpDesc:
+		return &DescRequest{}
+	case mpFlowDesc:
+		return decodeFlowDescRequest(r)
+	case mpTable:
+		return &TableStatsRequest{}
+	case mpPortStats:
+		return &PortStatsRequest{r.uint32()}
+	case mpGroup:
+		return &GroupStatsRequest{r.uint32()}
+	case mpGroupDesc:
+		return &GroupDescRequest{r.uint32()}
+	case mpMeter:
+		return &MeterStatsRequest{r.uint32()}
+	case mpMeterConfig:
+		return &MeterConfigRequest{r.uint32()}
+	case mpPortDesc:
+		return &PortDescRequest{r.uint32()}
+	case mpFlowMonitor:
+		return decodeFlowMonitorRequest(r)
+	}
+	return &UnknownMultipart{typ, r.rest()}
+}
+
+func decodeMultipartReply(r *reader) Message {
+	m := &MultipartReply{}
+	typ := r.uint16()
+	m.More = r.uint16()&mpMore != 0
+	r.skip(4)
+	m.Body = r.multipartReply(typ)
+	return m
+}
+
+func (r *reader) multipartReply(typ uint16) MultipartBody {
+	switch typ {
+	case mpDesc:
+		return decodeDesc(r)
+	case mpFlowDesc:
+		return FlowDescs(entries(r, (*reader).flowDesc))
+	case mpTable:
+		return TableStats(entries(r, (*reader).tableStat))
+	case mpPortStats:
+		return PortStats(entries(r, (*reader).portStat))
+	case mpGroup:
+		return GroupStats(entries(r, (*reader).groupStat))
+	case mpGroupDesc:
+		return GroupDescs(entries(r, (*reader).groupDesc))
+	case mpMeter:
+		return MeterStats(entries(r, (*reader).meterStat))
+	case mpMeterConfig:
+		return MeterConfigs(entries(r, (*reader).meterConfig))
+	case mpPortDesc:
+		return PortDescs(entries(r, (*reader).port))
+	case mpFlowMonitor:
+		return FlowUpdates(entries(r, (*reader).flowUpdate))
+	}
+	return &UnknownMultipart{typ, r.rest()}
+}
+
+// entries reads entries up to the end of r.
+func entries[T any](r *reader, read func(*reader) T) (list []T) {
+	for r.left() > 0 {
+		e := read(r)
+		if r.err == nil {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// entry returns a reader of an entry of n bytes, of which head have been read. What is wrong
+// in it is put into r by end.
+func (r *reader) entry(what string, n, head int) reader {
+	if n < head && r.err == nil {
+		r.fail("%s of %d bytes", what, n)
+	}
+	return r.sub(n - head)
+}
+
+func (r *reader) end(what string, entry *reader) {
+	if entry.err != nil && r.err == nil {
+		r.err = fmt.Errorf("%s: %w", what, entry.err)
+	}
+}
+
+// UnknownMultipart is a multipart body that this package does not know.
+type UnknownMultipart struct {
+	Type uint16
+	Data []byte
+}
+
+func (m *UnknownMultipart) multipartType() uint16      { return m.Type }
+func (m *UnknownMultipart) appendBody(b []byte) []byte { return append(b, m.Data...) }
