@@ -41,9 +41,8 @@ images: build ## the image's archive, bin/images/coelan.tar
 	go run ./hack/images -tag $(IMAGE) -bin bin -o bin/images/coelan.tar
 
 .PHONY: generate
-generate: ## write what is generated from other files: deploy/coelan.yaml from the chart
-	go -C build/helm run . ../../deploy/helm/coelan > bin/coelan.yaml
-	mv bin/coelan.yaml deploy/coelan.yaml
+generate: ## write what is generated from other files: deploy/*.yaml from the chart
+	go -C build/helm run . ../../deploy/helm/coelan ../../deploy
 
 ##@ Test
 .PHONY: test

@@ -27,10 +27,10 @@ import (
 	"coelan.io/coelan/internal/config"
 )
 
-// objects decodes the manifest strictly: an unknown field of any object is an error.
-func objects(t *testing.T) []runtime.Object {
+// objects decodes a manifest strictly: an unknown field of any object is an error.
+func objects(t *testing.T, file string) []runtime.Object {
 	t.Helper()
-	f, err := os.Open("coelan.yaml")
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,11 +57,11 @@ func objects(t *testing.T) []runtime.Object {
 	}
 }
 
-// only returns the one object of its type.
+// only returns the one object of its type in coelan.yaml.
 func only[T runtime.Object](t *testing.T) T {
 	t.Helper()
 	var found []T
-	for _, o := range objects(t) {
+	for _, o := range objects(t, "coelan.yaml") {
 		if o, ok := o.(T); ok {
 			found = append(found, o)
 		}
@@ -75,6 +75,22 @@ func only[T runtime.Object](t *testing.T) T {
 func settings(t *testing.T) string {
 	t.Helper()
 	return only[*corev1.ConfigMap](t).Data["agent.yaml"]
+}
+
+// The removal takes the place of the agents: it is the same DaemonSet, with other containers.
+func TestUninstall(t *testing.T) {
+	list := objects(t, "uninstall.yaml")
+	if len(list) != 1 {
+		t.Fatalf("%d objects, want the DaemonSet alone", len(list))
+	}
+	got, want := list[0].(*appsv1.DaemonSet), only[*appsv1.DaemonSet](t)
+	for _, d := range []*appsv1.DaemonSet{got, want} {
+		d.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{}
+		d.Spec.Template.Spec.InitContainers, d.Spec.Template.Spec.Containers = nil, nil
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("but for the containers (-agent +removal):\n%s", diff)
+	}
 }
 
 func TestSettingsAreTheDefaults(t *testing.T) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Helm renders Coelan's chart into the one file that `kubectl apply` takes, with Helm's own engine.
+// Helm renders Coelan's chart into the files that `kubectl apply` takes, with Helm's own engine.
 //
-//	helm CHART > coelan.yaml
+//	helm CHART DIR
 //
 // It is a module of its own so that Helm stays out of the product's dependencies.
 package main
@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/common"
@@ -24,28 +26,53 @@ const header = `# SPDX-License-Identifier: Apache-2.0
 # Generated from deploy/helm/coelan by ` + "`make generate`" + `: change it there.
 `
 
+// manifests are the files, each with the values that make it.
+var manifests = []struct {
+	file, about string
+	values      map[string]any
+	kinds       []string // of the objects in it; nil: all
+}{
+	{
+		file:   "coelan.yaml",
+		values: map[string]any{"createNamespace": true},
+	},
+	{
+		file: "uninstall.yaml",
+		about: `# Puts in the agents' place what removes all that they have put on the nodes; docs/install.md says how to use it.
+`,
+		values: map[string]any{"uninstall": true},
+		kinds:  []string{"DaemonSet"},
+	},
+}
+
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: helm CHART")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: helm CHART DIR")
 		os.Exit(2)
 	}
-	text, err := manifest(os.Args[1])
-	if err != nil {
+	if err := generate(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "helm:", err)
 		os.Exit(1)
 	}
-	fmt.Print(text)
 }
 
-// manifest is the file that `kubectl apply` takes: the chart's defaults, with the namespace.
-func manifest(chartDir string) (string, error) {
-	text, err := render(chartDir, map[string]any{"createNamespace": true})
-	return header + text, err
+func generate(chartDir, dir string) error {
+	for _, m := range manifests {
+		text, err := render(chartDir, m.values, m.kinds...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.file, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, m.file), []byte(header+m.about+text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// render is the chart's objects in the order in which they are to be applied, as one YAML stream.
-func render(dir string, values map[string]any) (string, error) {
-	chart, err := loader.Load(dir)
+// render is the chart's objects in the order in which they are to be applied, as one YAML stream; with kinds, only
+// those of these kinds.
+func render(chartDir string, values map[string]any, kinds ...string) (string, error) {
+	chart, err := loader.Load(chartDir)
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +96,9 @@ func render(dir string, values map[string]any) (string, error) {
 	}
 	var b strings.Builder
 	for _, o := range objects {
-		b.WriteString("---\n" + strings.TrimSpace(o.Content) + "\n")
+		if len(kinds) == 0 || slices.Contains(kinds, o.Head.Kind) {
+			b.WriteString("---\n" + strings.TrimSpace(o.Content) + "\n")
+		}
 	}
 	return b.String(), nil
 }

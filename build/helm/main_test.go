@@ -13,17 +13,23 @@ import (
 
 const chartDir = "../../deploy/helm/coelan"
 
-func TestManifestIsTheChart(t *testing.T) {
-	want, err := manifest(chartDir)
-	if err != nil {
+func TestManifestsAreTheChart(t *testing.T) {
+	dir := t.TempDir()
+	if err := generate(chartDir, dir); err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../../deploy/coelan.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Error("deploy/coelan.yaml is not what the chart gives: run `make generate`")
+	for _, m := range manifests {
+		want, err := os.ReadFile(filepath.Join(dir, m.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join("../../deploy", m.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("deploy/%s is not what the chart gives: run `make generate`", m.file)
+		}
 	}
 }
 

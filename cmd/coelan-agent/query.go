@@ -52,7 +52,7 @@ func agentSocket(cmd *cobra.Command, path string) (string, error) {
 
 // uninstallCommand removes what the agent has put on the node.
 func uninstallCommand(path *string) *cobra.Command {
-	var force bool
+	var force, stay bool
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Coelan's bridge, interfaces, routes, rules and CNI files from this node",
@@ -66,9 +66,13 @@ func uninstallCommand(path *string) *cobra.Command {
 			for _, line := range done {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}
+			if err == nil && stay {
+				<-cmd.Context().Done()
+			}
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also while pods are attached: they lose their network")
+	cmd.Flags().BoolVar(&stay, "stay", false, "stay until stopped, as the pods of a DaemonSet have to")
 	return cmd
 }

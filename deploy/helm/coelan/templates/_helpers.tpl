@@ -13,3 +13,44 @@ app.kubernetes.io/component: agent
 {{- define "coelan.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default (printf "v%s" .Chart.AppVersion) }}
 {{- end -}}
+
+{{/* Image, rights and mounts: the same for the agent and for its removal. */}}
+{{- define "coelan.container" -}}
+{{- $config := .Values.config -}}
+image: {{ include "coelan.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+    add:
+      - NET_ADMIN # interfaces, routes, nftables, conntrack
+      - SYS_ADMIN # enter the pods' network namespaces
+volumeMounts:
+  - name: config
+    mountPath: /etc/coelan
+    readOnly: true
+  - name: ovs
+    mountPath: {{ $config.ovsRunDir }}
+  - name: run
+    mountPath: {{ dir $config.cni.socket }}
+  {{- if ne (dir $config.agentSocket) (dir $config.cni.socket) }}
+  - name: run-agent
+    mountPath: {{ dir $config.agentSocket }}
+  {{- end }}
+  - name: state
+    mountPath: {{ $config.stateDir }}
+  - name: cni-bin
+    mountPath: {{ $config.cni.binDir }}
+  - name: cni-conf
+    mountPath: {{ $config.cni.confDir }}
+  # The runtime mounts a file here for every pod it starts; it may name either path.
+  - name: netns
+    mountPath: /run/netns
+    mountPropagation: HostToContainer
+  - name: netns
+    mountPath: /var/run/netns
+    mountPropagation: HostToContainer
+  - name: sysctl-net
+    mountPath: /host/proc/sys/net
+{{- end -}}
