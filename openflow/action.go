@@ -79,13 +79,13 @@ func appendActions(b []byte, actions []Action) []byte {
 // appendHeader appends the header that names s's field in Nicira's actions.
 func (s Subfield) appendHeader(b []byte) []byte {
 	info := s.Field.info()
-	return info.nxmID.append(b, false, wireSize(info.bits))
+	return info.nxmID.append(b, false, info.size())
 }
 
 // appendOXMHeader appends the header that names s's field in OpenFlow's actions.
 func (s Subfield) appendOXMHeader(b []byte) []byte {
 	info := s.Field.info()
-	return info.id.append(b, false, wireSize(info.bits))
+	return info.id.append(b, false, info.size())
 }
 
 // ofsBits packs s's offset and width into 16 bits, as Nicira's actions have it.

@@ -119,7 +119,7 @@ func (r *reader) nxAction(subtype uint16) Action {
 	case nxStackPush, nxStackPop:
 		return r.stack(subtype)
 	case nxCheckPktLarger:
-		n, f, ofs := r.uint16(), r.field(), r.uint16()
+		n, ofs, f := r.uint16(), r.uint16(), r.field()
 		if f == fieldNone {
 			return nil
 		}

@@ -121,7 +121,8 @@ func (a DeleteFieldAction) String() string { return "delete_field:" + a.Field.St
 
 func (a DeleteFieldAction) appendTo(b []byte) []byte {
 	start := len(b)
-	return endAction(appendZeros(a.Field.All().appendHeader(nxAction(b, nxDeleteField)), 2), start)
+	b = a.Field.All().appendHeader(nxAction(b, nxDeleteField))
+	return endAction(appendZeros(b, 8), start)
 }
 
 // CheckPktLargerAction sets a bit if the packet is longer than Len bytes.
@@ -141,7 +142,6 @@ func (a CheckPktLargerAction) String() string {
 func (a CheckPktLargerAction) appendTo(b []byte) []byte {
 	start := len(b)
 	b = be.AppendUint16(nxAction(b, nxCheckPktLarger), a.Len)
-	b = a.Dest.appendHeader(b)
 	b = be.AppendUint16(b, a.Dest.Ofs)
-	return endAction(b, start)
+	return endAction(a.Dest.appendHeader(b), start)
 }

@@ -58,9 +58,11 @@ type fieldInfo struct {
 	prereq   prereq
 }
 
-// wireSize returns in how many bytes a number of significant bits travels.
-func wireSize(bits uint16) int {
-	switch {
+// size returns in how many bytes a value travels; of a tunnel option, the most that it can take.
+func (i *fieldInfo) size() int {
+	switch bits := i.bits; {
+	case i.format == fmtTunFlags:
+		return 2
 	case bits <= 8:
 		return 1
 	case bits <= 16:
@@ -121,7 +123,7 @@ var fieldTable = withSeries([numFields]fieldInfo{
 	FieldIPv6Dst:       {"ipv6_dst", "", "NXM_NX_IPV6_DST", basic(27), nxm1(20), 128, fmtIPv6, masked, needIPv6},
 	FieldIPFrag:        {"ip_frag", "nw_frag", "NXM_NX_IP_FRAG", nxm1(26), nxm1(26), 2, fmtFrag, masked, needIP},
 	FieldIPTOS:         {"nw_tos", "", "NXM_OF_IP_TOS", nxm0(5), nxm0(5), 8, fmtDec, exact, needIP},
-	FieldIPDSCP:        {"ip_dscp", "", "OXM_OF_IP_DSCP", basic(8), basic(8), 6, fmtDec, exact, needIP},
+	FieldIPDSCP:        {"ip_dscp", "nw_tos", "OXM_OF_IP_DSCP", basic(8), basic(8), 6, fmtDec, exact, needIP},
 	FieldIPECN:         {"nw_ecn", "", "NXM_NX_IP_ECN", basic(9), nxm1(28), 2, fmtDec, exact, needIP},
 	FieldIPTTL:         {"nw_ttl", "", "NXM_NX_IP_TTL", nxm1(29), nxm1(29), 8, fmtDec, exact, needIP},
 	FieldIPv6Label:     {"ipv6_label", "", "NXM_NX_IPV6_LABEL", basic(28), nxm1(27), 20, fmtHex, masked, needIPv6},

@@ -116,6 +116,8 @@ func (v *FieldValue) matchText() string {
 		return strconv.FormatUint(v.value.lo, 10)
 	case FieldIPv6Label:
 		return maskedNum(v.value.lo, v.fullMask().lo, ones(v.width()).lo, "0x%05x", "0x%05x")
+	case FieldTunERSPANVer, FieldTunERSPANDir, FieldTunGTPUMsgType:
+		return strconv.FormatUint(v.value.lo, 10)
 	case FieldTunGBPFlags, FieldTunERSPANIdx, FieldTunERSPANHWID, FieldTunGTPUFlags:
 		return sharp(v.value.lo)
 	case FieldTCPSrc, FieldTCPDst, FieldUDPSrc, FieldUDPDst, FieldSCTPSrc, FieldSCTPDst, FieldCTTPSrc, FieldCTTPDst,

@@ -49,7 +49,7 @@ func (v *FieldValue) wireSize() int {
 	if v.field.isTunMetadata() {
 		return int(v.size)
 	}
-	return wireSize(v.field.info().bits)
+	return v.field.info().size()
 }
 
 // appendUint appends the size lowest bytes of v.
@@ -141,7 +141,7 @@ func parseOXM[T string | []byte](b T) (v FieldValue, rest T, err error) {
 			v.long = string(payload)
 			return v, rest, nil
 		}
-	} else if want := wireSize(h.field.info().bits); size != want || h.hasMask && h.length != 2*want {
+	} else if want := h.field.info().size(); size != want || h.hasMask && h.length != 2*want {
 		return v, rest, fmt.Errorf("%s with %d bytes, not %d", h.field, h.length, want)
 	}
 	v.value = uintOf(payload[:size])
