@@ -61,8 +61,6 @@ type fieldInfo struct {
 // size returns in how many bytes a value travels; of a tunnel option, the most that it can take.
 func (i *fieldInfo) size() int {
 	switch bits := i.bits; {
-	case i.format == fmtTunFlags:
-		return 2
 	case bits <= 8:
 		return 1
 	case bits <= 16:
@@ -150,7 +148,7 @@ var fieldTable = withSeries([numFields]fieldInfo{
 	FieldARPSHA:        {"arp_sha", "", "NXM_NX_ARP_SHA", basic(24), nxm1(17), 48, fmtMAC, masked, needARP},
 	FieldARPTHA:        {"arp_tha", "", "NXM_NX_ARP_THA", basic(25), nxm1(18), 48, fmtMAC, masked, needARP},
 	FieldTunnelID:      {"tun_id", "", "NXM_NX_TUN_ID", basic(38), nxm1(16), 64, fmtHex, masked, 0},
-	FieldTunFlags:      {"tun_flags", "", "NXM_NX_TUN_FLAGS", nxm1(104), nxm1(104), 1, fmtTunFlags, masked, 0},
+	FieldTunFlags:      {"tun_flags", "", "NXM_NX_TUN_FLAGS", nxm1(104), nxm1(104), 16, fmtTunFlags, masked, 0},
 	FieldTunSrc:        {"tun_src", "", "NXM_NX_TUN_IPV4_SRC", nxm1(31), nxm1(31), 32, fmtIPv4, masked, 0},
 	FieldTunDst:        {"tun_dst", "", "NXM_NX_TUN_IPV4_DST", nxm1(32), nxm1(32), 32, fmtIPv4, masked, 0},
 	FieldTunIPv6Src:    {"tun_ipv6_src", "", "NXM_NX_TUN_IPV6_SRC", nxm1(109), nxm1(109), 128, fmtIPv6, masked, 0},

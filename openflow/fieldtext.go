@@ -167,7 +167,7 @@ var (
 
 // flagsText prints "+set-unset", or "set|set" if the mask is all.
 func flagsText(v, mask, all uint64, names []string) string {
-	if mask == all {
+	if mask&all == all && (mask == all || mask&(mask+1) == 0) {
 		return joinFlags(v, names)
 	}
 	if mask == 0 {
