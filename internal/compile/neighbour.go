@@ -99,9 +99,16 @@ func answers(r *rules) {
 	r.on(answer, 110, solicit, noSLL).do(back...).do(openflow.OutputInPort()).end()
 	r.on(answer, 100, solicit).do(back...).goTo(advertisement)
 	// A table of its own, because nd_tll may be set only where the match says that
-	// the packet is an advertisement.
+	// the packet is an advertisement. The type of the option, and above the flags,
+	// are moved from registers because Open vSwitch refuses to set these two fields
+	// on the kernel datapath, which cannot change them; moved, it changes them in
+	// the slow path, as it does with most of ARP and ND on both datapaths.
+	const targetLinkLayerAddress = 2
 	r.on(advertisement, 100, openflow.ICMPv6Type(icmp6Advertise)).
-		set(openflow.NDOptionsType(2)). // target link-layer address
-		do(openflow.Move(regMAC, openflow.FieldNDTLL.All()), openflow.OutputInPort()).
-		end()
+		set(openflow.Reg(7).Value(targetLinkLayerAddress)).
+		do(
+			openflow.Move(openflow.Reg(7).Bits(0, 7), openflow.FieldNDOptionsType.All()),
+			openflow.Move(regMAC, openflow.FieldNDTLL.All()),
+			openflow.OutputInPort(),
+		).end()
 }
