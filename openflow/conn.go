@@ -183,17 +183,23 @@ func (c *Conn) fail(err error) {
 func (c *Conn) keepAlive() {
 	tick := time.NewTicker(c.opts.EchoInterval)
 	defer tick.Stop()
+	patience := echoMisses * c.opts.EchoInterval
+	send := func(m Message) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = c.Send(ctx, m) // what fails is seen below
+	}
 	for {
 		select {
 		case data := <-c.echoes:
-			c.write(context.Background(), c.newXID(1), &EchoReply{Data: data})
+			send(&EchoReply{Data: data})
 		case now := <-tick.C:
 			silence := now.Sub(time.Unix(0, c.read.Load()))
-			if silence > echoMisses*c.opts.EchoInterval {
+			if silence > patience {
 				c.fail(fmt.Errorf("the switch has been silent for %v", silence.Round(time.Millisecond)))
 			}
 			if silence > c.opts.EchoInterval/2 && len(c.writing) == 0 {
-				c.write(context.Background(), c.newXID(1), &EchoRequest{})
+				send(&EchoRequest{})
 			}
 		case <-c.done:
 			return

@@ -4,7 +4,6 @@ package openflow
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"time"
 )
@@ -45,9 +44,6 @@ func (c *Conn) readAll() {
 			return
 		}
 		h, err := ParseHeader(buf[:HeaderLen])
-		if err == nil && h.Length < HeaderLen {
-			err = fmt.Errorf("message of %d bytes", h.Length)
-		}
 		if err != nil {
 			c.fail(err)
 			return

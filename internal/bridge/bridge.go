@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -40,14 +39,22 @@ type Options struct {
 	// Foreign says which flows of the switch are none of Sync's business, for
 	// example those that learn actions make. Nil: none, unknown flows go.
 	Foreign func(*openflow.Flow) bool
-	// Logger defaults to slog.Default.
-	Logger *slog.Logger
+}
+
+// Via returns a Connect for the connections of a client.
+func Via(client *openflow.Client) func(context.Context) (Switch, error) {
+	return func(ctx context.Context) (Switch, error) {
+		conn, err := client.Conn(ctx)
+		if err != nil {
+			return nil, err // not a nil *Conn in an interface
+		}
+		return conn, nil
+	}
 }
 
 // Bridge keeps one switch in the desired state. It is safe for concurrent use.
 type Bridge struct {
 	opts Options
-	log  *slog.Logger
 
 	mu     sync.Mutex
 	sw     Switch // the connection that actual is known on; nil: must be dumped
@@ -56,13 +63,7 @@ type Bridge struct {
 }
 
 // New returns a Bridge. Nothing happens before the first Sync.
-func New(opts Options) *Bridge {
-	b := &Bridge{opts: opts, log: opts.Logger}
-	if b.log == nil {
-		b.log = slog.Default()
-	}
-	return b
-}
+func New(opts Options) *Bridge { return &Bridge{opts: opts} }
 
 // Result is what a Sync did.
 type Result struct {
@@ -158,9 +159,6 @@ func (b *Bridge) sync(ctx context.Context, d *Desired) (res Result, err error) {
 		b.synced = nil // the losers may win next time
 	}
 	res.Flows, res.Groups, res.Meters = len(b.actual.flows), len(b.actual.groups), len(b.actual.meters)
-	for _, c := range res.Conflicts {
-		b.log.Error("Two owners want the same rule", "winner", c.Winner, "loser", c.Loser, "rule", c.Rule)
-	}
 	return res, nil
 }
 

@@ -47,6 +47,9 @@ func (f *Fake) groupMod(r fakeRules, m *openflow.GroupMod) error {
 	_, exists := r.groups[g.ID]
 	switch m.Command {
 	case openflow.GroupDelete:
+		if g.SelectionMethod != "" || len(g.Buckets) > 0 {
+			return errors.New("a group to delete is named by its number alone")
+		}
 		for id := range r.groups {
 			if id == g.ID || g.ID == openflow.GroupAllGroups {
 				delete(r.groups, id)

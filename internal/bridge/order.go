@@ -27,6 +27,9 @@ func (p *plan) messages() (before, bundle, after []op) {
 	}
 	group := func(sign string, cmd openflow.GroupModCommand, rules []rule[openflow.Group]) []op {
 		return ops(sign, rules, (*openflow.Group).String, func(g *openflow.Group) openflow.Message {
+			if cmd == openflow.GroupDelete {
+				return &openflow.GroupMod{Command: cmd, Group: openflow.Group{ID: g.ID}}
+			}
 			return &openflow.GroupMod{Command: cmd, Group: *g}
 		})
 	}

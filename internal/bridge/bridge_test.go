@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"coelan.io/coelan/openflow"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// text is what a switch should hold after a Sync of d, by the simplest code
+// that can be: owners in order, the first one wins.
+func text(d *Desired) []string {
+	keys := map[any]bool{}
+	var meters, groups, flows []string
+	for _, owner := range slices.Sorted(maps.Keys(d.owners)) {
+		r := d.Get(owner)
+		for _, m := range r.Meters {
+			if k := fmt.Sprint("meter", m.ID); !keys[k] {
+				keys[k], meters = true, append(meters, m.String())
+			}
+		}
+		for _, g := range r.Groups {
+			if k := fmt.Sprint("group", g.ID); !keys[k] {
+				keys[k], groups = true, append(groups, g.String())
+			}
+		}
+		for _, f := range r.Flows {
+			if k := f.Key(); !keys[k] {
+				keys[k], flows = true, append(flows, f.String())
+			}
+		}
+	}
+	all := slices.Concat(meters, groups, flows)
+	slices.Sort(all)
+	return all
+}
+
+func sorted(s []string) []string {
+	s = slices.Clone(s)
+	slices.Sort(s)
+	return s
+}
+
+// Whatever sequence of desired states a switch went through, it ends as the
+// last one says, by one bundle each, and by nothing if nothing differs.
+func TestAnySequence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		fake := NewFake(tables...)
+		b := New(Options{Connect: fake.Connect})
+		d := NewDesired()
+		for range rapid.IntRange(1, 6).Draw(t, "syncs") {
+			for range rapid.IntRange(1, 3).Draw(t, "changes") {
+				owner := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "owner")
+				if rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
+					d.Remove(owner)
+				} else {
+					d.Set(owner, genRules(t))
+				}
+			}
+			if rapid.IntRange(0, 4).Draw(t, "new agent") == 0 {
+				b = New(Options{Connect: fake.Connect})
+			}
+			res, err := b.Sync(t.Context(), d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(text(d), sorted(fake.Text())); diff != "" {
+				t.Fatalf("switch (-want +got):\n%s", diff)
+			}
+			if got := res.Flows + res.Groups + res.Meters; got != len(fake.Text()) {
+				t.Fatalf("result counts %d rules: %+v", got, res)
+			}
+			if n := len(bundles(fake.Sent())); n > 1 || n == 0 && res.Added+res.Changed+res.Deleted > 3 {
+				t.Fatalf("%d bundles for %+v", n, res)
+			}
+			if _, err := b.Sync(t.Context(), d.Clone()); err != nil || len(fake.Sent()) > 0 {
+				t.Fatalf("the same again was sent, %v", err)
+			}
+			if lines, err := b.Diff(t.Context(), d); err != nil || len(lines) > 0 {
+				t.Fatalf("Diff = %v, %v", lines, err)
+			}
+		}
+	})
+}
+
+// bundles leaves out what are meter mods.
+func bundles(sent [][]openflow.Message) (out [][]openflow.Message) {
+	for _, msgs := range sent {
+		if _, meter := msgs[0].(*openflow.MeterMod); !meter {
+			out = append(out, msgs)
+		}
+	}
+	return out
+}
+
+func flow(table uint8, port uint32, actions ...openflow.Action) openflow.Flow {
+	return openflow.Flow{Table: table, Priority: 1, Match: openflow.NewMatch(openflow.InPort(port)), Actions: actions}
+}
+
+func desired(rules map[string]*Rules) *Desired {
+	d := NewDesired()
+	for owner, r := range rules {
+		d.Set(owner, r)
+	}
+	return d
+}
+
+func TestDiffOfChanges(t *testing.T) {
+	before := desired(map[string]*Rules{
+		"a": {Flows: []openflow.Flow{flow(0, 1, openflow.Output(2)), flow(0, 2)}},
+		"b": {Flows: []openflow.Flow{flow(1, 3)}},
+	})
+	after := desired(map[string]*Rules{
+		"a": {Flows: []openflow.Flow{flow(0, 1, openflow.Output(3)), flow(0, 4)}},
+		"b": {Flows: []openflow.Flow{flow(1, 3)}},
+	})
+	fake := NewFake()
+	b := New(Options{Connect: fake.Connect})
+	if _, err := b.Sync(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := b.Diff(t.Context(), after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f1, f2, f4 := flow(0, 1, openflow.Output(3)), flow(0, 2), flow(0, 4)
+	want := sorted([]string{"~ " + f1.String(), "- " + f2.String(), "+ " + f4.String()})
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Error(diff)
+	}
+	fake.Sent()
+	res, err := b.Sync(t.Context(), after)
+	if err != nil || res.Added != 1 || res.Changed != 1 || res.Deleted != 1 || res.Dumped {
+		t.Errorf("%+v, %v", res, err)
+	}
+	for _, m := range bundles(fake.Sent())[0] {
+		if mod := m.(*openflow.FlowMod); mod.Command != openflow.FlowAdd && mod.Flow.Match == f1.Match {
+			t.Error("a changed flow was deleted first")
+		}
+	}
+}
+
+// A rule that two owners want goes to the first by name, and to the other when
+// the first lets it go.
+func TestConflict(t *testing.T) {
+	mine, theirs := flow(0, 1, openflow.Output(1)), flow(0, 1, openflow.Output(2))
+	fake := NewFake()
+	b := New(Options{Connect: fake.Connect})
+	d := desired(map[string]*Rules{"b": {Flows: []openflow.Flow{theirs}}})
+	steps := []struct {
+		name      string
+		change    func()
+		want      openflow.Flow
+		conflicts []Conflict
+	}{
+		{"alone", func() {}, theirs, nil},
+		{"taken over", func() { d.Set("a", &Rules{Flows: []openflow.Flow{mine}}) }, mine, []Conflict{{"a", "b", theirs.String()}}},
+		{"unrelated change", func() { d.Set("c", &Rules{Groups: []openflow.Group{{ID: 1}}}) }, mine, []Conflict{{"a", "b", theirs.String()}}},
+		{"given back", func() { d.Remove("a"); d.Remove("c") }, theirs, nil},
+	}
+	for _, s := range steps {
+		s.change()
+		res, err := b.Sync(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flows, _ := fake.Flows(t.Context())
+		if len(flows) != 1 || !flows[0].Flow.Equal(&s.want) {
+			t.Errorf("%s: %v", s.name, fake.Text())
+		}
+		if diff := cmp.Diff(s.conflicts, res.Conflicts); diff != "" {
+			t.Errorf("%s: %s", s.name, diff)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	fake := NewFake()
+	b := New(Options{Connect: fake.Connect})
+	good := flow(0, 1)
+	d := desired(map[string]*Rules{"port/default/web-0": {Flows: []openflow.Flow{good}}})
+	if _, err := b.Sync(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	bad := flow(0, 2, openflow.ToGroup(7))
+	d.Set("service/default/db", &Rules{Flows: []openflow.Flow{flow(0, 3), bad}})
+	_, err := b.Sync(t.Context(), d)
+	var refused *Refused
+	if !errors.As(err, &refused) || refused.Owner != "service/default/db" || refused.Rule != strings.TrimSpace(bad.String()) {
+		t.Fatalf("error %v", err)
+	}
+	if diff := cmp.Diff([]string{good.String()}, fake.Text()); diff != "" {
+		t.Errorf("after the refusal: %s", diff)
+	}
+	d.Set("service/default/db", &Rules{Flows: []openflow.Flow{bad}, Groups: []openflow.Group{{ID: 7}}})
+	res, err := b.Sync(t.Context(), d)
+	if err != nil || !res.Dumped || res.Added != 2 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// Flows that were not made by Sync go, but for those that are foreign.
+func TestForeign(t *testing.T) {
+	fake := NewFake()
+	learned := openflow.Flow{Table: 9, Cookie: 0xfff, Priority: 1}
+	unknown := flow(9, 1)
+	if err := fake.Do(t.Context(), []openflow.Message{openflow.AddFlow(learned), openflow.AddFlow(unknown)}); err != nil {
+		t.Fatal(err)
+	}
+	b := New(Options{
+		Connect: fake.Connect,
+		Foreign: func(f *openflow.Flow) bool { return f.Cookie == 0xfff },
+	})
+	if _, err := b.Sync(t.Context(), NewDesired()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{learned.String()}, fake.Text()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// lossy is a connection that breaks at the nth call.
+type lossy struct {
+	*Fake
+	calls *int
+}
+
+func (l lossy) Bundle(ctx context.Context, msgs []openflow.Message) error {
+	if *l.calls--; *l.calls == 0 {
+		return openflow.ErrDisconnected
+	}
+	return l.Fake.Bundle(ctx, msgs)
+}
+
+func TestLostConnection(t *testing.T) {
+	for breaksAt := 1; breaksAt <= 4; breaksAt++ {
+		fake, calls := NewFake(), breaksAt
+		b := New(Options{Connect: func(context.Context) (Switch, error) { return lossy{fake, &calls}, nil }})
+		d := NewDesired()
+		for i := range uint32(5) {
+			d.Set(fmt.Sprint(i), &Rules{Flows: []openflow.Flow{flow(0, i)}})
+			if _, err := b.Sync(t.Context(), d); err != nil {
+				if !errors.Is(err, openflow.ErrDisconnected) {
+					t.Fatal(err)
+				}
+				fake.rules.flows = map[openflow.FlowKey]openflow.Flow{} // it restarted
+				if res, err := b.Sync(t.Context(), d); err != nil || !res.Dumped {
+					t.Fatalf("%+v, %v", res, err)
+				}
+			}
+		}
+		if diff := cmp.Diff(text(d), sorted(fake.Text())); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

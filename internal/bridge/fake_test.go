@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"coelan.io/coelan/openflow"
+)
+
+func TestFakeRefuses(t *testing.T) {
+	add := func(f openflow.Flow) openflow.Message { return openflow.AddFlow(f) }
+	group := func(cmd openflow.GroupModCommand, g openflow.Group) openflow.Message {
+		return &openflow.GroupMod{Command: cmd, Group: g}
+	}
+	tests := []struct {
+		name string
+		msg  openflow.Message
+		want string // of the error, empty: accepted
+	}{
+		{"flow", add(flow(0, 1, openflow.Output(2))), ""},
+		{"replacement", add(flow(5, 9, openflow.Output(2))), ""},
+		{"unknown table", add(flow(1, 1)), "table 1 does not exist"},
+		{"goto unknown table", add(openflow.Flow{Goto: 6}), "table 6 does not exist"},
+		{"goto back", add(openflow.Flow{Table: 10, Goto: 5}), "does not lead forward"},
+		{"resubmit to unknown table", add(flow(0, 1, openflow.Resubmit(6))), "table 6 does not exist"},
+		{"resubmit to the same", add(flow(0, 1, openflow.Resubmit(255))), ""},
+		{"ct to unknown table", add(openflow.Flow{
+			Match:   openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4)),
+			Actions: []openflow.Action{openflow.CT{Table: openflow.Table(6)}}}), "table 6 does not exist"},
+		{"nested reference", add(flow(0, 1, openflow.Clone(openflow.ToGroup(8)))), "group 8 does not exist"},
+		{"group", add(flow(0, 1, openflow.ToGroup(7))), ""},
+		{"missing group", add(flow(0, 1, openflow.ToGroup(8))), "group 8 does not exist"},
+		{"missing meter", add(flow(0, 1, openflow.ToMeter(8))), "meter 8 does not exist"},
+		{"meter of controller", add(flow(0, 1, openflow.Controller{Meter: 8})), "meter 8 does not exist"},
+		{"bad prerequisite", add(openflow.Flow{
+			Match: openflow.NewMatch(openflow.EthType(openflow.EthTypeARP), openflow.L4Dst(openflow.IPProtoTCP, 1))}), "needs eth_type"},
+		{"action without prerequisite", add(flow(0, 1, openflow.DecTTL())), "dec_ttl"},
+		{"overlap", add(openflow.Flow{
+			Table: 5, Priority: 1, Flags: openflow.FlowCheckOverlap,
+			Match: openflow.NewMatch(openflow.IPDst(netip.MustParseAddr("10.0.0.1")))}), "overlaps"},
+		{"no overlap", add(openflow.Flow{
+			Table: 5, Priority: 2, Flags: openflow.FlowCheckOverlap,
+			Match: openflow.NewMatch(openflow.IPDst(netip.MustParseAddr("10.0.0.1")))}), ""},
+		{"group exists", group(openflow.GroupAdd, openflow.Group{ID: 7}), "group 7 exists"},
+		{"no group to modify", group(openflow.GroupModify, openflow.Group{ID: 8}), "group 8 does not exist"},
+		{"delete of no group", group(openflow.GroupDelete, openflow.Group{ID: 8}), ""},
+		{"delete with more than a number", group(openflow.GroupDelete, openflow.Group{ID: 7, SelectionMethod: "hash"}), "by its number alone"},
+		{"bucket to itself", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{
+			{Actions: []openflow.Action{openflow.ToGroup(8)}}}}), "refers to itself"},
+		{"bucket to missing group", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{
+			{Actions: []openflow.Action{openflow.ToGroup(9)}}}}), "group 9 does not exist"},
+		{"bucket with dead actions", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{
+			{Actions: []openflow.Action{openflow.CT{Commit: true}, openflow.Output(1)}}}}), "only one"},
+		{"bucket number twice", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{{ID: 1}, {ID: 1}}}), "given twice"},
+		{"weight in group all", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{{Weight: 1}}}), "weights"},
+		{"meter in bundle", &openflow.MeterMod{Meter: openflow.Meter{ID: 1, Bands: make([]openflow.MeterBand, 1)}}, "cannot be in a bundle"},
+		{"other message", &openflow.BarrierRequest{}, "not known"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			fake := NewFake(0, 5, 10)
+			if err := fake.Bundle(t.Context(), []openflow.Message{
+				group(openflow.GroupAdd, openflow.Group{ID: 7}), add(flow(5, 9)),
+			}); err != nil {
+				t.Fatal(err)
+			}
+			before := strings.Join(fake.Text(), "\n")
+			extra := flow(10, 3)
+			err := fake.Bundle(t.Context(), []openflow.Message{add(extra), tt.msg})
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if after := strings.Join(fake.Text(), "\n"); (after != before) != (err == nil) {
+				t.Errorf("after %v:\n%s", err, after)
+			}
+		})
+	}
+}
+
+func TestFakeDeletes(t *testing.T) {
+	tests := []struct {
+		name string
+		mod  openflow.Message
+		left int
+	}{
+		{"all", openflow.DeleteAllFlows(), 0},
+		{"table", &openflow.FlowMod{Command: openflow.FlowDelete, Flow: openflow.Flow{Table: 1}}, 2},
+		{"by match", &openflow.FlowMod{Command: openflow.FlowDelete, Flow: openflow.Flow{
+			Table: openflow.TableAll, Match: openflow.NewMatch(openflow.InPort(1))}}, 2},
+		{"strict", openflow.DeleteFlow(flow(0, 1)), 3},
+		{"strict, nothing", openflow.DeleteFlow(flow(2, 1)), 4},
+		{"by cookie", &openflow.FlowMod{Command: openflow.FlowDelete, CookieMask: ^uint64(0),
+			Flow: openflow.Flow{Table: openflow.TableAll, Cookie: 5}}, 3},
+		{"group and what uses it", &openflow.GroupMod{Command: openflow.GroupDelete, Group: openflow.Group{ID: 7}}, 3},
+		{"all groups", &openflow.GroupMod{Command: openflow.GroupDelete, Group: openflow.Group{ID: openflow.GroupAllGroups}}, 3},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			fake := NewFake()
+			cookie := flow(1, 2)
+			cookie.Cookie = 5
+			err := fake.Bundle(t.Context(), []openflow.Message{
+				&openflow.GroupMod{Command: openflow.GroupAdd, Group: openflow.Group{ID: 7}},
+				openflow.AddFlow(flow(0, 1)), openflow.AddFlow(flow(0, 2, openflow.ToGroup(7))),
+				openflow.AddFlow(flow(1, 1)), openflow.AddFlow(cookie), tt.mod,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if flows, _ := fake.Flows(t.Context()); len(flows) != tt.left {
+				t.Errorf("%d flows left, want %d", len(flows), tt.left)
+			}
+		})
+	}
+}
+
+func TestFakeOverlaps(t *testing.T) {
+	ip := func(s string, actions ...openflow.Action) openflow.Flow {
+		return openflow.Flow{Priority: 5, Match: openflow.NewMatch(openflow.IPDst(netip.MustParsePrefix(s))), Actions: actions}
+	}
+	other := ip("10.0.0.0/8", openflow.Output(1))
+	other.Priority = 6
+	tests := []struct {
+		name string
+		a, b openflow.Flow
+		want int
+	}{
+		{"nested", ip("10.0.0.0/8", openflow.Output(1)), ip("10.1.0.0/16"), 1},
+		{"apart", ip("10.0.0.0/16", openflow.Output(1)), ip("10.1.0.0/16"), 0},
+		{"same effect", ip("10.0.0.0/8"), ip("10.1.0.0/16"), 0},
+		{"other priority", other, ip("10.1.0.0/16"), 0},
+		{"other family", ip("10.0.0.0/8", openflow.Output(1)), ip("fd00::/8"), 0},
+		{"conjunctions", ip("10.0.0.0/8", openflow.Conjunction(1, 1, 2)), ip("10.1.0.0/16", openflow.Conjunction(2, 1, 2)), 0},
+	}
+	for _, tt := range tests {
+		fake := NewFake()
+		if err := fake.Bundle(t.Context(), []openflow.Message{openflow.AddFlow(tt.a), openflow.AddFlow(tt.b)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := fake.Overlaps(); len(got) != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}

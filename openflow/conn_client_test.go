@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openflow
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestClientReconnects(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	connected, lost := make(chan *Conn, 10), make(chan error, 10)
+	client := NewClient(ClientOptions{
+		Address:      "unix:" + path,
+		OnConnect:    func(c *Conn) { connected <- c },
+		OnDisconnect: func(err error) { lost <- err },
+	})
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	if _, err := client.Conn(ctx); !errors.Is(err, ErrDisconnected) || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("without a switch: %v", err)
+	}
+	var last *Conn
+	for range 3 {
+		sw := &fakeSwitch{}
+		sw.listen(t, path)
+		c, err := client.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c == last {
+			t.Error("got the old connection")
+		}
+		if noted := <-connected; noted != c {
+			t.Error("OnConnect got another connection")
+		}
+		if err := c.Barrier(t.Context()); err != nil {
+			t.Error(err)
+		}
+		sw.stop()
+		if err := <-lost; !errors.Is(err, ErrDisconnected) {
+			t.Errorf("OnDisconnect got %v", err)
+		}
+		last = c
+	}
+	client.Close()
+	if _, err := client.Conn(t.Context()); !errors.Is(err, ErrDisconnected) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// A switch that accepts and hangs up is not asked a thousand times a second.
+func TestClientBacksOff(t *testing.T) {
+	sw := &fakeSwitch{}
+	sw.answer = func(c *fakeConn, _ uint8, _ uint32, _ []byte) bool { c.Close(); return true }
+	attempts := make(chan struct{}, 1000)
+	client := NewClient(ClientOptions{
+		Address: startFake(t, sw),
+		OnConnect: func(c *Conn) {
+			attempts <- struct{}{}
+			_ = c.Send(t.Context(), &BarrierRequest{})
+		},
+	})
+	time.Sleep(500 * time.Millisecond)
+	client.Close()
+	if n := len(attempts); n < 3 || n > 10 {
+		t.Errorf("%d connections in half a second", n)
+	}
+}
