@@ -52,7 +52,7 @@ func TestChurn(t *testing.T) {
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("what is on the node (-before +after):\n%s", diff)
 	}
-	if err := w.n1.CheckLeaks(ctx); err != nil {
+	if err := w.n1.Check(ctx); err != nil {
 		t.Error(err)
 	}
 	for f := range lab.Dual.Each {

@@ -164,7 +164,7 @@ func TestRestarts(t *testing.T) {
 func healthy(ctx context.Context, t *testing.T, w *world) {
 	t.Helper()
 	for _, n := range w.Nodes {
-		if err := n.CheckLeaks(ctx); err != nil {
+		if err := n.Check(ctx); err != nil {
 			t.Error(err)
 		}
 		ports, err := n.OVS.Vsctl(ctx, "--columns=name,ofport", "--format=csv", "--no-headings", "find", "interface", "ofport=-1")

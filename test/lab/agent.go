@@ -19,8 +19,8 @@ import (
 	"coelan.io/coelan/internal/config"
 )
 
-// agent is one running coelan-agent.
-type agent struct {
+// process is one running coelan-agent.
+type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when it is gone; err is set then
 	err    error
@@ -70,7 +70,7 @@ func (n *Node) SpawnAgent() error {
 		return err
 	}
 	defer log.Close()
-	a := &agent{exited: make(chan struct{})}
+	a := &process{exited: make(chan struct{})}
 	a.cmd = exec.Command(filepath.Join(binaries, "coelan-agent"), "--config", path, "--node-name", n.Name)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
 	if err := n.Start(a.cmd); err != nil {
@@ -117,6 +117,14 @@ func (n *Node) endAgent(sig syscall.Signal) {
 	n.agent = nil
 }
 
+// AgentPID is the process id of the agent, 0 if it does not run.
+func (n *Node) AgentPID() int {
+	if n.agent == nil {
+		return 0
+	}
+	return n.agent.cmd.Process.Pid
+}
+
 // AgentLogTail is the end of the agent's log, at most 8 kB.
 func (n *Node) AgentLogTail() string {
 	log, err := os.ReadFile(n.agentLog())
@@ -127,7 +135,7 @@ func (n *Node) AgentLogTail() string {
 }
 
 // readyInterval is the time between two looks at an agent that is starting.
-const readyInterval = 20 * time.Millisecond
+const readyInterval = 5 * time.Millisecond
 
 // WaitAgent waits until the agent can plug pods.
 func (n *Node) WaitAgent(ctx context.Context) error {
@@ -176,6 +184,6 @@ func (n *Node) ready(ctx context.Context) error {
 		text, _ := io.ReadAll(resp.Body)
 		return fmt.Errorf("%s: %s", resp.Status, text)
 	}
-	_, err = n.network()
+	_, err = n.Network()
 	return err
 }

@@ -42,11 +42,11 @@ func run(m *testing.M) (int, error) {
 	if err := Build(dir, raceEnabled); err != nil {
 		return 0, err
 	}
-	binaries = dir
 	return m.Run(), nil
 }
 
-// Build builds the programs under test into dir, with the race detector if asked.
+// Build builds the programs under test into dir, with the race detector if
+// asked, for labs that are started from now on.
 func Build(dir string, race bool) error {
 	args := []string{"build", "-buildvcs=false", "-o", dir}
 	if race {
@@ -56,5 +56,6 @@ func Build(dir string, race bool) error {
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %v: %w: %s", args, err, out)
 	}
+	binaries = dir
 	return nil
 }

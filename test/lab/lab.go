@@ -23,6 +23,8 @@ type Options struct {
 	Families      Family               // 0: Dual
 	Datapath      config.Datapath      // empty: ovstest.DatapathEnv, else netdev
 	Encapsulation config.Encapsulation // empty: VXLAN
+	// PodCIDRs are those of node n1, n2, …; nil: 10.244.1.0/24 and fd00:10:244:1::/64, …
+	PodCIDRs func(node int) []string
 	// Configure changes the agents' configuration before they start.
 	Configure func(*config.Config)
 	// NoAgents leaves the nodes with Open vSwitch alone.

@@ -28,7 +28,7 @@ type Node struct {
 	lab   *Lab
 	index int    // 1, 2, …
 	dir   string // its disk
-	agent *agent
+	agent *process
 
 	mu    sync.Mutex
 	pods  map[*Pod]struct{}
@@ -40,7 +40,11 @@ func (l *Lab) AddNode(ctx context.Context) (*Node, error) {
 	i := len(l.Nodes) + 1
 	n := &Node{
 		lab: l, index: i, dir: filepath.Join(l.dir, fmt.Sprintf("n%d", i)), pods: map[*Pod]struct{}{},
-		PodCIDRs: l.options.Families.pick(fmt.Sprintf("10.244.%d.0/24", i), fmt.Sprintf("fd00:10:244:%d::/64", i)),
+	}
+	if l.options.PodCIDRs == nil {
+		n.PodCIDRs = l.options.Families.pick(fmt.Sprintf("10.244.%d.0/24", i), fmt.Sprintf("fd00:10:244:%d::/64", i))
+	} else {
+		n.PodCIDRs = l.options.Families.pick(l.options.PodCIDRs(i)...)
 	}
 	l.Nodes = append(l.Nodes, n)
 	if err := n.boot(ctx); err != nil {
@@ -87,6 +91,9 @@ func (n *Node) boot(ctx context.Context) error {
 	}
 	return n.lab.API.listen(n)
 }
+
+// Dir is the node's disk: what it holds outlives a reboot.
+func (n *Node) Dir() string { return n.dir }
 
 func (n *Node) ovsDir() string { return filepath.Join(n.dir, "ovs") }
 
@@ -176,7 +183,7 @@ func (n *Node) onStop(fn func()) {
 // stop ends everything that runs on the node.
 func (n *Node) stop() {
 	for p := range maps.Clone(n.pods) {
-		p.kill()
+		p.End()
 	}
 	for _, fn := range n.stops {
 		fn()

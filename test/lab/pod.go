@@ -47,7 +47,7 @@ func (n *Node) AddPod(ctx context.Context, name string, ports ...PortMapping) (*
 		return nil, err
 	}
 	if err := p.Add(ctx); err != nil {
-		p.kill()
+		p.End()
 		return nil, err
 	}
 	return p, nil
@@ -75,11 +75,11 @@ func (n *Node) adopt(p *Pod) {
 
 // Add calls ADD for the pod, and takes its addresses from the result.
 func (p *Pod) Add(ctx context.Context) error {
-	network, err := p.Node.network()
+	network, err := p.Node.Network()
 	if err != nil {
 		return err
 	}
-	result, err := p.Node.cni().AddNetworkList(ctx, network, p.runtime())
+	result, err := p.Node.CNI().AddNetworkList(ctx, network, p.Runtime())
 	if err != nil {
 		return fmt.Errorf("pod %s: ADD: %w", p.Name, err)
 	}
@@ -102,11 +102,11 @@ func (p *Pod) Add(ctx context.Context) error {
 
 // Del calls DEL for the pod. The namespace stays.
 func (p *Pod) Del(ctx context.Context) error {
-	network, err := p.Node.network()
+	network, err := p.Node.Network()
 	if err != nil {
 		return err
 	}
-	if err := p.Node.cni().DelNetworkList(ctx, network, p.runtime()); err != nil {
+	if err := p.Node.CNI().DelNetworkList(ctx, network, p.Runtime()); err != nil {
 		return fmt.Errorf("pod %s: DEL: %w", p.Name, err)
 	}
 	return nil
@@ -114,11 +114,11 @@ func (p *Pod) Del(ctx context.Context) error {
 
 // Check calls CHECK for the pod.
 func (p *Pod) Check(ctx context.Context) error {
-	network, err := p.Node.network()
+	network, err := p.Node.Network()
 	if err != nil {
 		return err
 	}
-	if err := p.Node.cni().CheckNetworkList(ctx, network, p.runtime()); err != nil {
+	if err := p.Node.CNI().CheckNetworkList(ctx, network, p.Runtime()); err != nil {
 		return fmt.Errorf("pod %s: CHECK: %w", p.Name, err)
 	}
 	return nil
@@ -126,7 +126,7 @@ func (p *Pod) Check(ctx context.Context) error {
 
 // Delete unplugs the pod and ends its namespace.
 func (p *Pod) Delete(ctx context.Context) error {
-	defer p.kill()
+	defer p.End()
 	defer p.Node.lab.API.remove("pods", p.Name)
 	return p.Del(ctx)
 }
@@ -134,7 +134,7 @@ func (p *Pod) Delete(ctx context.Context) error {
 // Restart does what a node does for a pod whose sandbox has ended, after a
 // reboot for instance: DEL for the old one, ADD for another.
 func (p *Pod) Restart(ctx context.Context) error {
-	p.kill()
+	p.End()
 	if err := p.Del(ctx); err != nil {
 		return err
 	}
@@ -147,15 +147,16 @@ func (p *Pod) Restart(ctx context.Context) error {
 	return p.Add(ctx)
 }
 
-// kill ends the pod's namespace without unplugging it.
-func (p *Pod) kill() {
+// End ends the pod's namespace without unplugging it.
+func (p *Pod) End() {
 	p.Node.mu.Lock()
 	delete(p.Node.pods, p)
 	p.Node.mu.Unlock()
 	p.close()
 }
 
-func (p *Pod) runtime() *libcni.RuntimeConf {
+// Runtime is what the container runtime tells plugins about the pod.
+func (p *Pod) Runtime() *libcni.RuntimeConf {
 	r := &libcni.RuntimeConf{
 		ContainerID: p.ContainerID, NetNS: p.Netns(), IfName: "eth0",
 		Args: [][2]string{
@@ -169,8 +170,8 @@ func (p *Pod) runtime() *libcni.RuntimeConf {
 	return r
 }
 
-// network is the configuration that the agent installed.
-func (n *Node) network() (*libcni.NetworkConfigList, error) {
+// Network is the configuration that the agent installed.
+func (n *Node) Network() (*libcni.NetworkConfigList, error) {
 	files, err := filepath.Glob(filepath.Join(n.confDir(), "*.conflist"))
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("node %s: no CNI configuration in %s", n.Name, n.confDir())
@@ -178,7 +179,8 @@ func (n *Node) network() (*libcni.NetworkConfigList, error) {
 	return libcni.NetworkConfFromFile(files[0])
 }
 
-func (n *Node) cni() *libcni.CNIConfig {
+// CNI runs plugins on the node.
+func (n *Node) CNI() *libcni.CNIConfig {
 	return libcni.NewCNIConfigWithCacheDir(append([]string{n.binDir()}, pluginDirs...),
 		filepath.Join(n.dir, "cache"), &nodeExec{node: n})
 }

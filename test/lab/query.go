@@ -3,52 +3,32 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
+
+	"coelan.io/coelan/internal/agent"
 )
 
 // Query asks the agent's socket, as the command line does, and decodes the answer.
 func (n *Node) Query(ctx context.Context, path string, into any) error {
-	socket := n.Config().AgentSocket
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
-	if err != nil {
-		return err
+	var out bytes.Buffer
+	if err := agent.Query(ctx, n.Config().AgentSocket, path, nil, &out); err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("agent of %s: %w", n.Name, err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return fmt.Errorf("agent of %s: %s: %w", n.Name, path, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("agent of %s: %s: %s: %s", n.Name, path, resp.Status, text)
-	}
-	return json.Unmarshal(text, into)
+	return json.Unmarshal(out.Bytes(), into)
 }
 
-// CheckLeaks has the agent look for what is too much or missing on the node.
-func (n *Node) CheckLeaks(ctx context.Context) error {
-	var got struct {
-		Problems []json.RawMessage `json:"problems"`
-	}
-	if err := n.Query(ctx, "/v1/check", &got); err != nil {
+// Check has the agent look for what is too much or missing on the node, as
+// `coelan check` does; findings are an error.
+func (n *Node) Check(ctx context.Context) error {
+	var c agent.Check
+	if err := n.Query(ctx, "/v1/check", &c); err != nil {
 		return err
 	}
-	if len(got.Problems) > 0 {
-		return fmt.Errorf("check of %s: %s", n.Name, got.Problems)
+	if !c.OK {
+		return fmt.Errorf("node %s: check: %v", n.Name, c.Findings)
 	}
 	return nil
 }

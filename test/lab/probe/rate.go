@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// Stream writes to a Discard server over one connection for a time and returns
+// the rate in bytes per second, as the receiver had them.
+func Stream(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (float64, error) {
+	c, err := Dial(ctx, from, dst)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(d + 10*answerTimeout))
+	block := make([]byte, 1<<17)
+	start, sent := time.Now(), 0
+	for time.Since(start) < d {
+		n, err := c.Write(block)
+		if err != nil {
+			return 0, err
+		}
+		sent += n
+	}
+	if err := c.CloseWrite(); err != nil {
+		return 0, err
+	}
+	// The server closes when it has read everything.
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		return 0, err
+	}
+	return float64(sent) / time.Since(start).Seconds(), nil
+}
+
+// RequestResponse sends one byte to an Echo server and waits for it, over one
+// connection, for a time, and returns the transactions per second (TCP_RR).
+func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (float64, error) {
+	c, err := Dial(ctx, from, dst)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(d + 10*answerTimeout))
+	start, n, one := time.Now(), 0, []byte{1}
+	for time.Since(start) < d {
+		if _, err := c.Write(one); err != nil {
+			return 0, err
+		}
+		if _, err := io.ReadFull(c, one); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return float64(n) / time.Since(start).Seconds(), nil
+}
+
+// ConnectRequestResponse opens a connection to an Answer server for each byte
+// that it sends, and returns the transactions per second (TCP_CRR).
+func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (rate float64, err error) {
+	err = from.Do(func() error {
+		start, n, one := time.Now(), 0, []byte{1}
+		dialer := net.Dialer{Timeout: answerTimeout, KeepAlive: -1}
+		for time.Since(start) < d {
+			c, err := dialer.DialContext(ctx, network("tcp", dst.Addr()), dst.String())
+			if err != nil {
+				return err
+			}
+			_, err = c.Write(one)
+			if err == nil {
+				_, err = io.ReadAll(c)
+			}
+			c.Close()
+			if err != nil {
+				return err
+			}
+			n++
+		}
+		rate = float64(n) / time.Since(start).Seconds()
+		return nil
+	})
+	return rate, err
+}
+
+// Answer reads one byte, sends it back and closes: the server's end waits for
+// late packets, so the client does not run out of ports.
+func Answer(c net.Conn) {
+	one := make([]byte, 1)
+	if _, err := io.ReadFull(c, one); err == nil {
+		_, _ = c.Write(one) // the client sees it if this fails
+	}
+}
