@@ -27,8 +27,9 @@ func newSandboxCommand() *cobra.Command {
 	c.AddCommand(
 		newUpCommand(name), newDownCommand(name), newPrepareCommand(),
 		newKubectlCommand(name), newExecCommand(name), newKubeconfigCommand(name),
-		newLoadCommand(name),
+		newLoadCommand(name), newStatusCommand(name), newLogsCommand(name),
 	)
+	c.AddCommand(newLifecycleCommands(name)...)
 	return c
 }
 

@@ -17,10 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 )
 
 func machineID() string {
@@ -92,7 +90,7 @@ func (s *Sandbox) waitNodes(ctx context.Context, what string, done func(*corev1.
 	missing := func() []string {
 		return slices.DeleteFunc(s.Nodes(), func(name string) bool { return nodes[name] != nil && done(nodes[name]) })
 	}
-	err := s.watch(ctx, "nodes", "", "", &corev1.Node{}, func(object runtime.Object) bool {
+	err := s.watch(ctx, "nodes", "", "", func(object runtime.Object) bool {
 		if n, ok := object.(*corev1.Node); ok {
 			nodes[n.Name] = n
 		}
@@ -112,7 +110,7 @@ func (s *Sandbox) waitNodes(ctx context.Context, what string, done func(*corev1.
 // waitCoreDNS returns when at least one replica serves and all are there.
 func (s *Sandbox) waitCoreDNS(ctx context.Context) error {
 	var last appsv1.DeploymentStatus
-	err := s.watch(ctx, "deployments", "kube-system", "coredns", &appsv1.Deployment{}, func(object runtime.Object) bool {
+	err := s.watch(ctx, "deployments", "kube-system", "coredns", func(object runtime.Object) bool {
 		d, ok := object.(*appsv1.Deployment)
 		if !ok {
 			return false
@@ -127,9 +125,9 @@ func (s *Sandbox) waitCoreDNS(ctx context.Context) error {
 	return nil
 }
 
-// watch lists and watches a resource, one object of it if named, until done accepts an object or clusterTimeout.
+// watch follows a resource, one object of it if named, until done accepts an object or clusterTimeout.
 func (s *Sandbox) watch(
-	ctx context.Context, resource, namespace, name string, kind runtime.Object, done func(runtime.Object) bool,
+	ctx context.Context, resource, namespace, name string, done func(runtime.Object) bool,
 ) error {
 	client, err := s.Clientset()
 	if err != nil {
@@ -145,11 +143,7 @@ func (s *Sandbox) watch(
 	if name != "" {
 		selector = fields.OneTermEqualSelector("metadata.name", name)
 	}
-	list := cache.NewListWatchFromClient(getter, resource, namespace, selector)
-	_, err = watchtools.UntilWithSync(ctx, list, kind, nil, func(e watch.Event) (bool, error) {
-		return e.Type != watch.Deleted && done(e.Object), nil
-	})
-	return err
+	return follow(ctx, cache.NewListWatchFromClient(getter, resource, namespace, selector), done)
 }
 
 func (s *Sandbox) applyCoreDNS(ctx context.Context) error {
@@ -160,11 +154,30 @@ func (s *Sandbox) applyCoreDNS(ctx context.Context) error {
 	return s.Apply(ctx, manifest)
 }
 
-// install applies Coelan's manifest.
+// install applies Coelan's manifest and waits for its agents.
 func (s *Sandbox) install(ctx context.Context, manifest string) error {
 	text, err := os.ReadFile(manifest)
 	if err != nil {
 		return fmt.Errorf("Coelan's manifest: %w", err)
 	}
 	return s.Apply(ctx, string(text))
+}
+
+// waitAgents returns when every node's agent is ready and of the newest revision.
+func (s *Sandbox) waitAgents(ctx context.Context) error {
+	var last appsv1.DaemonSetStatus
+	err := s.watch(ctx, "daemonsets", agentNamespace, agentName, func(object runtime.Object) bool {
+		d, ok := object.(*appsv1.DaemonSet)
+		if !ok {
+			return false
+		}
+		last = d.Status
+		return last.ObservedGeneration >= d.Generation && last.DesiredNumberScheduled > 0 &&
+			last.UpdatedNumberScheduled == last.DesiredNumberScheduled && last.NumberReady == last.DesiredNumberScheduled
+	})
+	if err != nil {
+		return fmt.Errorf("%d of %d agents are ready: %w; see `coelan sandbox logs --name %s %s agent`",
+			last.NumberReady, last.DesiredNumberScheduled, err, s.Name, ControlPlaneName)
+	}
+	return nil
 }

@@ -208,3 +208,19 @@ func (s *Sandbox) Clientset() (*kubernetes.Clientset, error) {
 func (s *Sandbox) Log(machineName, component string) string {
 	return machine.Log(s.machineDir(machineName), component)
 }
+
+// Logs are the paths of the logs that a component's name stands for. They must be there.
+func (s *Sandbox) Logs(machineName, component string) ([]string, error) {
+	if err := s.checkMachine(machineName); err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, part := range parts(component) {
+		path := s.Log(machineName, part)
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("%s has no log of a component %q; `coelan sandbox status` lists them", machineName, part)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}

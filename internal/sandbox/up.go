@@ -93,6 +93,9 @@ func (s *Sandbox) up(ctx context.Context, install Install) error {
 	add("apply CoreDNS", s.applyCoreDNS)
 	if s.CNI != NoCNI {
 		add("nodes Ready", s.waitReady)
+		if s.CNI == Coelan {
+			add("agents ready", s.waitAgents)
+		}
 		add("CoreDNS available", s.waitCoreDNS)
 	}
 	for _, step := range steps {

@@ -124,7 +124,7 @@ func mountRun() error {
 }
 
 func mountTunables(dir string) error {
-	values := map[string]string{"kernel/random/boot_id": bootID()}
+	values := map[string]string{"kernel/random/boot_id": newBootID()}
 	for name, value := range tunables {
 		values[name] = value
 	}
@@ -140,12 +140,18 @@ func mountTunables(dir string) error {
 	return nil
 }
 
-// bootID is a random UUID: kubelet tells a reboot by it.
-func bootID() string {
+// newBootID is a random UUID: kubelet tells a reboot by it.
+func newBootID() string {
 	var b [16]byte
 	rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// BootID is what the kernel calls the last boot of the machine in dir; kubelet reports it in its Node.
+func BootID(dir string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, kernelDir, "boot_id"))
+	return strings.TrimSpace(string(data)), err
 }
 
 // mountDisk comes last but one: it hides dir itself, which lies below /var/lib.

@@ -22,6 +22,15 @@ type uplink struct {
 	configured bool
 }
 
+// deaf keeps the kernel from taking what arrives on eth1 for itself: the userspace datapath reads it there, too, and
+// with both at work every routed packet would travel twice.
+const deaf = `table netdev coelan-sandbox {
+  chain uplink {
+    type filter hook ingress device "eth1" priority 0; policy drop;
+  }
+}
+`
+
 // setup plugs the wire in. With a bridge the rest waits for the switch.
 func (u *uplink) setup(machine string) error {
 	eth1, err := plug(machine, u.MAC)
@@ -31,6 +40,9 @@ func (u *uplink) setup(machine string) error {
 	if u.Bridge != "" {
 		// The addresses live on the bridge; the port must not answer for itself.
 		if err := sysctl("net/ipv6/conf/eth1/disable_ipv6", "1"); err != nil {
+			return err
+		}
+		if err := applyRules(deaf); err != nil {
 			return err
 		}
 		return netlink.LinkSetUp(eth1)
