@@ -33,7 +33,7 @@ func (v FieldValue) text() string {
 	case fmtTCPFlags:
 		return flagsText(v.value.lo, v.fullMask().lo, 0xfff, tcpFlagNames[:])
 	case fmtTunFlags:
-		return flagsText(v.value.lo, v.fullMask().lo, 1, tunFlagNames[:])
+		return flagsText(v.value.lo, v.fullMask().lo, 0xffff, tunFlagNames[:])
 	case fmtPacketType:
 		return fmt.Sprintf("(%d,%#x)", v.value.lo>>16, v.value.lo&0xffff)
 	case fmtPort, fmtPort16:
@@ -167,7 +167,7 @@ var (
 
 // flagsText prints "+set-unset", or "set|set" if the mask is all.
 func flagsText(v, mask, all uint64, names []string) string {
-	if mask&all == all && (mask == all || mask&(mask+1) == 0) {
+	if mask&all == all {
 		return joinFlags(v, names)
 	}
 	if mask == 0 {
