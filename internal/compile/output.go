@@ -2,16 +2,29 @@
 
 package compile
 
-import "coelan.io/coelan/openflow"
+import (
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
 
-// outputFeature sends a packet out of the port that reg3 holds. Open vSwitch
-// never sends one back out of the port on which it came in.
+// outputFeature sends a packet out of the port that reg3 holds, unless it came in
+// there. Open vSwitch would not send it either, but would not tell.
 var outputFeature = &feature{
 	number: 9,
 	name:   "output",
 	tables: []Table{output},
 	local: func(r *rules) {
 		r.on(output, 100, toPort(0)).drop("no output port was chosen")
+		r.notBack(intent.GatewayPort)
+		if tunnelled(r.local) {
+			r.notBack(intent.TunnelPort)
+		}
 		r.on(output, 0).do(openflow.OutputField(regOutput)).end()
 	},
+	port: func(r *rules, p intent.Port) { r.notBack(p.OFPort) },
+}
+
+func (r *rules) notBack(port uint32) {
+	r.on(output, 100, openflow.InPort(port), toPort(port)).
+		drop("a packet does not leave by the port that it came in by")
 }

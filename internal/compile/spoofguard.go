@@ -45,6 +45,10 @@ var spoofguardFeature = &feature{
 		const probe = "duplicate address detection needs no answer"
 		r.on(spoofguard, 300, openflow.ARPSPA(netip.IPv4Unspecified())).drop(probe)
 		r.on(spoofguard, 300, openflow.ICMPv6Type(icmp6Solicit), openflow.IPSrc(netip.IPv6Unspecified())).drop(probe)
+		// Every kernel sends such packets when an interface comes up; they are no attack.
+		const unspecified = "a packet without a source address goes nowhere"
+		r.on(spoofguard, 290, openflow.IPSrc(netip.IPv6Unspecified())).drop(unspecified)
+		r.on(spoofguard, 290, openflow.IPSrc(netip.IPv4Unspecified())).drop(unspecified)
 
 		r.on(spoofguard, 250, from(fromGateway), openflow.EthType(openflow.EthTypeARP)).goTo(neighbour)
 		r.on(spoofguard, 250, from(fromGateway), openflow.ICMPv6Type(icmp6Solicit)).goTo(neighbour)
