@@ -28,7 +28,9 @@ func TestClientReconnects(t *testing.T) {
 	var last *Conn
 	for range 3 {
 		sw := &fakeSwitch{}
-		sw.listen(t, path)
+		if err := sw.listen(path); err != nil {
+			t.Fatal(err)
+		}
 		c, err := client.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -50,16 +51,17 @@ const (
 func startFake(t testing.TB, sw *fakeSwitch) (address string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
-	sw.listen(t, path)
+	if err := sw.listen(path); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(sw.stop)
 	return "unix:" + path
 }
 
-func (sw *fakeSwitch) listen(t testing.TB, path string) {
-	t.Helper()
+func (sw *fakeSwitch) listen(path string) error {
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	sw.listener = l
 	go func() {
@@ -71,6 +73,20 @@ func (sw *fakeSwitch) listen(t testing.TB, path string) {
 			go sw.serve(nc)
 		}
 	}()
+	return nil
+}
+
+// SwitchForExamples is a switch for the examples.
+func SwitchForExamples() (address string, stop func()) {
+	dir, err := os.MkdirTemp("", "openflow")
+	if err != nil {
+		panic(err)
+	}
+	sw := &fakeSwitch{}
+	if err := sw.listen(filepath.Join(dir, "s")); err != nil {
+		panic(err)
+	}
+	return "unix:" + filepath.Join(dir, "s"), func() { sw.stop(); os.RemoveAll(dir) }
 }
 
 // stop closes the socket and all connections.
@@ -94,7 +110,7 @@ func (sw *fakeSwitch) serve(nc net.Conn) {
 	if hello == nil {
 		hello = hello15
 	}
-	go c.Write(hello)
+	go func() { _, _ = c.Write(hello) }()
 	for {
 		typ, xid, body, err := readFake(nc)
 		if err != nil {
@@ -143,7 +159,7 @@ func (c *fakeConn) send(typ uint8, xid uint32, body ...byte) {
 	b = binary.BigEndian.AppendUint32(b, xid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.Write(append(b, body...))
+	_, _ = c.Write(append(b, body...))
 }
 
 // refuse sends an error about message xid.

@@ -16,23 +16,23 @@ import (
 // versionNames are the OpenFlow versions by their number on the wire.
 var versionNames = [...]string{1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
 
-const (
-	helloMsg           = 0
-	errorMsg           = 1
-	helloVersionBitmap = 1
-)
+// helloVersionBitmap is the type of the only element of a Hello.
+const helloVersionBitmap = 1
 
 // handshake exchanges Hello messages (OpenFlow 1.5.1, section 6.3.1). It ends
 // in an error that names the switch's versions if 1.5 is not among them.
 func handshake(ctx context.Context, nc net.Conn) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		nc.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	err := exchangeHellos(nc)
+	if !stop() {
+		return fmt.Errorf("handshake: the switch does not answer: %w", ctx.Err())
 	}
-	defer nc.SetDeadline(time.Time{})
-	defer context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })()
+	return err
+}
 
+func exchangeHellos(nc net.Conn) error {
 	ours := []byte{
-		Version, helloMsg, 0, 16, 0, 0, 0, 1,
+		Version, typeHello, 0, 16, 0, 0, 0, 1,
 		0, helloVersionBitmap, 0, 8, 0, 0, 0, 1 << Version,
 	}
 	if _, err := nc.Write(ours); err != nil {
@@ -51,9 +51,9 @@ func handshake(ctx context.Context, nc net.Conn) error {
 		return fmt.Errorf("handshake: %w", err)
 	}
 	switch head[1] {
-	case helloMsg:
+	case typeHello:
 		return checkVersion(helloVersions(head[0], body))
-	case errorMsg:
+	case typeError:
 		text := "no reason given"
 		if len(body) > 4 {
 			text = string(body[4:])

@@ -391,7 +391,7 @@ func TestAnswerThatCannotBeRead(t *testing.T) {
 
 func TestBrokenFraming(t *testing.T) {
 	sw := &fakeSwitch{answer: func(c *fakeConn, _ uint8, _ uint32, _ []byte) bool {
-		c.Write([]byte{6, 0, 0, 3, 0, 0, 0, 1})
+		_, _ = c.Write([]byte{6, 0, 0, 3, 0, 0, 0, 1})
 		return true
 	}}
 	c := dialFake(t, sw, ConnOptions{})

@@ -66,13 +66,13 @@ func (c *Conn) writeBytes(ctx context.Context, b []byte) error {
 
 	cut := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		c.nc.SetWriteDeadline(time.Unix(1, 0))
+		_ = c.nc.SetWriteDeadline(time.Unix(1, 0))
 		close(cut)
 	})
 	n, err := c.nc.Write(b)
 	if !stop() {
 		<-cut
-		c.nc.SetWriteDeadline(time.Time{})
+		_ = c.nc.SetWriteDeadline(time.Time{})
 	}
 	switch {
 	case err == nil:

@@ -80,7 +80,7 @@ func (c *Client) Call(ctx context.Context, method string, args ...string) (strin
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s is %w: %v", c.daemon, ErrNotRunning, err)
+		return "", fmt.Errorf("%s is %w: %w", c.daemon, ErrNotRunning, err)
 	}
 	if err != nil {
 		return "", err
