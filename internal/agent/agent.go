@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/bridge"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/hostnet"
 	"coelan.io/coelan/internal/intent"
@@ -71,6 +72,8 @@ type Agent struct {
 	nodeUID     string
 	warned      string
 	problems    []translate.Problem
+	// vanished says that this node's object is gone or useless, and what was known of it is used on.
+	vanished bool
 }
 
 // New checks the options. It opens nothing.
@@ -130,6 +133,7 @@ func (a *Agent) connect() {
 		Conn:      openflow.ConnOptions{Logger: a.log},
 		OnConnect: func(*openflow.Conn) { a.switchConnected() }, OnDisconnect: a.switchLost,
 	})
+	a.flows.bridge = bridge.New(bridge.Options{Connect: bridge.Via(a.sw)})
 }
 
 // work runs all parts; the first that fails ends the others.

@@ -40,16 +40,12 @@ type flows struct {
 	changed  chan struct{}
 }
 
+// newFlows makes flows that have no bridge yet.
 func newFlows(a *Agent) *flows {
-	f := &flows{
+	return &flows{
 		log: a.log, store: a.intent, metrics: a.metrics, conditions: a.conditions, synced: a.synced,
 		compiler: compile.New(), wake: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
-	f.bridge = bridge.New(bridge.Options{
-		Connect: func(ctx context.Context) (bridge.Switch, error) { return a.sw.Conn(ctx) },
-		Logger:  a.log,
-	})
-	return f
 }
 
 // syncStatus is the outcome of the newest Sync.
@@ -119,6 +115,9 @@ func (f *flows) sync(ctx context.Context, state *intent.State) error {
 		f.fresh = true
 		f.log.Info("flows synchronised with the switch", "flows", res.Flows, "added", res.Added, "changed", res.Changed,
 			"deleted", res.Deleted, "duration", res.Duration)
+	}
+	for _, c := range res.Conflicts {
+		f.log.Error("two objects want the same flow", "winner", c.Winner, "loser", c.Loser, "flow", c.Rule)
 	}
 	if err == nil && f.fresh {
 		err = f.synced(ctx)

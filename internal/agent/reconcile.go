@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,12 +72,13 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	node, err := ownNode(a.intent.State(), a.opts.NodeName)
-	if err != nil {
-		err = cmp.Or(a.ownProblem(), err)
+	if problem := a.ownProblem(); problem != nil {
+		a.nodeEvent("NodeNotUsable", problem)
+		a.conditions.set(condNode, problem)
+	} else {
+		a.conditions.set(condNode, err)
 	}
-	a.conditions.set(condNode, err)
 	if err != nil {
-		a.nodeEvent("NodeNotUsable", err)
 		// Nothing to try again: the next change of the nodes comes by itself.
 		return nil
 	}

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ import (
 // watchNodes makes intent of the nodes and remembers them.
 func (a *Agent) watchNodes(ctx context.Context) error {
 	return a.opts.Cluster.WatchNodes(ctx, func(nodes []*corev1.Node) {
-		translated := a.translate(nodes)
+		translated := a.keepOwn(a.translate(nodes))
 		_, err := a.intent.Update(func(tx *intent.Tx) error { tx.ReplaceNodes(translated); return nil })
 		if err != nil {
 			a.log.Error("nodes", "err", err)
@@ -35,6 +36,30 @@ func (a *Agent) watchNodes(ctx context.Context) error {
 			a.log.Error("nodes are not remembered", "err", err)
 		}
 	})
+}
+
+// keepOwn adds what was known of this node when its object has vanished or has become useless: the pods that run here
+// still need their gateway. New pods are refused, see ownProblem.
+func (a *Agent) keepOwn(nodes []intent.Node) []intent.Node {
+	last, ok := a.intent.State().Nodes().Get(a.opts.NodeName)
+	i := slices.IndexFunc(nodes, func(n intent.Node) bool { return n.Name == a.opts.NodeName })
+	vanished := i < 0 || len(nodes[i].Addresses) == 0 || len(nodes[i].Subnets) == 0
+	a.mu.Lock()
+	a.vanished = ok && vanished
+	a.mu.Unlock()
+	switch {
+	case !ok || !vanished:
+		return nodes
+	case i < 0:
+		return append(nodes, last)
+	}
+	if len(nodes[i].Addresses) == 0 {
+		nodes[i].Addresses = last.Addresses
+	}
+	if len(nodes[i].Subnets) == 0 {
+		nodes[i].Subnets = last.Subnets
+	}
+	return nodes
 }
 
 // watchPods frees what belongs to pods that are gone and whose DEL got lost. A pod whose interface is still there is left
@@ -74,7 +99,7 @@ func (a *Agent) watchHost(ctx context.Context) error {
 	return a.host.Watch(ctx, func(s hostnet.Status) {
 		var err error
 		if !s.Synced {
-			err = errors.New(s.Error)
+			err = errors.New(cmp.Or(s.Error, "not configured yet"))
 		}
 		a.conditions.set(condHost, err)
 	})
@@ -138,6 +163,9 @@ func (a *Agent) ownProblem() error {
 		if p.Object == "node "+a.opts.NodeName {
 			return p
 		}
+	}
+	if a.vanished {
+		return fmt.Errorf("node %s has vanished from the API; its pods stay connected, new ones are refused", a.opts.NodeName)
 	}
 	return nil
 }

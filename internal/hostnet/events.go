@@ -120,8 +120,11 @@ func (h *Host) relevant(family int, m netlink.Message) bool {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		name := linkName(m)
 		return name == d.Gateway.Name || name == d.Uplink
-	case unix.RTM_NEWADDR, unix.RTM_DELADDR, unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF:
-		return true
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return !addressOfPod(m)
+	case unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF:
+		i := netconfIndex(m)
+		return i < 0 || i == int(h.gateway.Load())
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		return routeProtocol(m) == uint8(Protocol)
 	}

@@ -28,6 +28,7 @@ func (h *Host) applyGateway(d Desired) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("gateway interface %s: %w; Open vSwitch has not made it", d.Gateway.Name, err)
 	}
+	h.gateway.Store(int64(link.Attrs().Index))
 	// Duplicate address detection would keep the link-local address unusable for a second: settings come before "up".
 	n, err := h.applyGatewaySysctls(d)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -51,6 +52,8 @@ type Host struct {
 	sysctls sysctls
 
 	wake chan struct{}
+	// gateway is the index of the gateway interface, as it was seen last.
+	gateway atomic.Int64
 	// applying serialises whole comparisons.
 	applying sync.Mutex
 

@@ -100,9 +100,10 @@ func (k *Keeper) relevant(_ int, m netlink.Message) bool {
 		defer k.mu.Unlock()
 		return linkName(m) == k.link
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		return routeProtocol(m) != uint8(Protocol)
+		p := routeProtocol(m)
+		return p != uint8(Protocol) && p != unix.RTPROT_KERNEL
 	}
-	return true
+	return !addressOfPod(m)
 }
 
 // step compares the interface with the file once.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,11 +90,19 @@ func (n *Neighbours) Run(ctx context.Context) error {
 	}
 }
 
+// relevantNeighbour leaves out what a pod's interface brings with it.
 func relevantNeighbour(_ int, m netlink.Message) bool {
-	if uint16(m.Header.Type) == unix.RTM_NEWNEIGH {
-		return true
+	switch uint16(m.Header.Type) {
+	case unix.RTM_DELNEIGH:
+		return false
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return !addressOfPod(m)
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		return routeProtocol(m) != unix.RTPROT_KERNEL
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		return !strings.HasPrefix(linkName(m), "co")
 	}
-	return uint16(m.Header.Type) != unix.RTM_DELNEIGH
+	return true
 }
 
 // known are the states in which an entry's address can be used.

@@ -46,3 +46,32 @@ func routeProtocol(m netlink.Message) uint8 {
 	}
 	return m.Data[offset]
 }
+
+// addressOfPod says that an address message (struct ifaddrmsg) is about a link-local address: every interface of a pod
+// gets one, and nothing here depends on them.
+func addressOfPod(m netlink.Message) bool {
+	const scope = 3
+	return len(m.Data) >= unix.SizeofIfAddrmsg && m.Data[scope] == unix.RT_SCOPE_LINK
+}
+
+// netconfIndex is the interface that a message about settings (struct netconfmsg, then attributes) is for. Negative
+// numbers stand for "all" and "default".
+func netconfIndex(m netlink.Message) int {
+	const (
+		header        = 4 // netconfmsg is one byte, padded
+		netconfaIndex = 1
+	)
+	if len(m.Data) < header {
+		return 0
+	}
+	ad, err := netlink.NewAttributeDecoder(m.Data[header:])
+	if err != nil {
+		return 0
+	}
+	for ad.Next() {
+		if ad.Type() == netconfaIndex {
+			return int(ad.Int32())
+		}
+	}
+	return 0
+}

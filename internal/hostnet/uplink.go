@@ -49,7 +49,7 @@ func WatchUplink(ctx context.Context, name func() string, changed func()) error 
 		case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 			return linkName(m) == name()
 		}
-		return true
+		return !addressOfPod(m)
 	}, changed)
 }
 

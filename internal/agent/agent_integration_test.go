@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"go.uber.org/goleak"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
+	"coelan.io/coelan/internal/ovstest"
+)
+
+const inNamespace = "COELAN_AGENT_TEST_NAMESPACE"
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// isolate runs the calling test again as a process of its own in a network namespace of its own, because an agent
+// configures that of its process, and Open vSwitch leaves interfaces behind. It returns true where the test is to go on.
+func isolate(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inNamespace) != "" {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inNamespace+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+	return false
+}
+
+const (
+	bound    = 20 * time.Second
+	thisNode = "n1"
+)
+
+// world is a node: an Open vSwitch, an uplink, and an agent that can be stopped and started.
+type world struct {
+	t       *testing.T
+	ovs     *ovstest.OVS
+	cfg     config.Config
+	cluster *Static
+	events  *recorder
+
+	agent *Agent
+	stop  func() error
+	log   *logBuffer
+}
+
+// logBuffer holds the agent's log for a test that fails.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// recorder keeps Events.
+type recorder struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (r *recorder) PodWarning(namespace, name, _, reason, message string) {
+	r.add("pod " + namespace + "/" + name + ": " + reason + ": " + message)
+}
+
+func (r *recorder) NodeWarning(name, _, reason, message string) {
+	r.add("node " + name + ": " + reason + ": " + message)
+}
+
+func (r *recorder) add(e string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+func (r *recorder) all() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.events, "\n")
+}
+
+// newWorld makes a node with an uplink called eth0; on the userspace datapath it is in the bridge br-phy, which has the
+// address then.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{
+		t: t, ovs: ovstest.Start(t, ovstest.Options{Netns: "/proc/self/ns/net"}), events: &recorder{}, log: &logBuffer{},
+		cluster: NewStatic(
+			node(thisNode, []string{"192.168.33.11", "fd33::11"}, []string{"10.244.1.0/24", "fd44:1::/64"}),
+			node("n2", []string{"192.168.33.12", "fd33::12"}, []string{"10.244.2.0/24", "fd44:2::/64"})),
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the agent's log:\n%s", w.log)
+		}
+	})
+	dir := t.TempDir()
+	w.cfg = config.Default()
+	w.cfg.Datapath = config.Datapath(w.ovs.Datapath)
+	w.cfg.OVSRunDir = w.ovs.Dir
+	w.cfg.StateDir = filepath.Join(dir, "state")
+	w.cfg.AgentSocket, w.cfg.CNI.Socket = filepath.Join(w.ovs.Dir, "agent.sock"), filepath.Join(w.ovs.Dir, "cni.sock")
+	w.cfg.CNI.BinDir, w.cfg.CNI.ConfDir = filepath.Join(dir, "bin"), filepath.Join(dir, "net.d")
+	w.cfg.MetricsBindAddress = "127.0.0.1:10360"
+	w.uplink()
+	return w
+}
+
+func (w *world) uplink() {
+	w.t.Helper()
+	w.ip("link set lo up")
+	w.ip("link add eth0 type veth peer name fabric0")
+	w.t.Cleanup(func() { w.ip("link del eth0") })
+	w.ip("link set eth0 up")
+	w.ip("link set fabric0 up")
+	carrier := "eth0"
+	if w.ovs.Datapath == "netdev" {
+		w.must(w.ovs.AddBridge(w.t.Context(), "br-phy"))
+		_, err := w.ovs.Vsctl(w.t.Context(), "set-fail-mode", "br-phy", "standalone", "--", "add-port", "br-phy", "eth0")
+		w.must(err)
+		carrier = "br-phy"
+	}
+	w.ip("link set " + carrier + " up")
+	w.ip("addr add 192.168.33.11/24 dev " + carrier)
+	w.ip("addr add fd33::11/64 nodad dev " + carrier)
+	w.ip("route add default via 192.168.33.1")
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) ip(args string) string {
+	w.t.Helper()
+	out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("ip %s: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// start runs an agent and does not wait for it.
+func (w *world) start() {
+	w.t.Helper()
+	w.startWith(w.cluster)
+}
+
+func (w *world) startWith(c Cluster) {
+	w.t.Helper()
+	a, err := New(Options{
+		Config: w.cfg, NodeName: thisNode, Cluster: c, Events: w.events,
+		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	w.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	var once sync.Once
+	var result error
+	w.agent, w.stop = a, func() error {
+		once.Do(func() {
+			cancel()
+			select {
+			case result = <-done:
+			case <-time.After(bound):
+				result = fmt.Errorf("the agent did not end")
+			}
+		})
+		return result
+	}
+	w.t.Cleanup(func() { w.must(w.stop()) })
+}
+
+// ready waits until the agent's conditions are met.
+func (w *world) ready() {
+	w.t.Helper()
+	w.condition("")
+}
+
+// condition waits until the first condition that is not met has this text in its reason; "" if all are met.
+func (w *world) condition(text string) {
+	w.t.Helper()
+	deadline := time.After(bound)
+	for {
+		err, changed := w.agent.conditions.unmet()
+		if text == "" && err == nil || text != "" && err != nil && strings.Contains(err.Error(), text) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			w.t.Fatalf("unmet condition is %v, want %q", err, text)
+		}
+	}
+}
+
+// plug makes a pod's interface and attaches it as the CNI server does.
+func (w *world) plug(id string) attachment.Attachment {
+	w.t.Helper()
+	ranges, err := ipam.Parse(prefixes("10.244.1.0/24", "fd44:1::/64"))
+	w.must(err)
+	at, err := w.agent.store.Allocate(attachment.Request{
+		Key: attachment.Key{ContainerID: id, IfName: "eth0"}, Network: "coelan", PodUID: "uid-" + id, PodNamespace: "default",
+		PodName: id, Netns: "/proc/self/ns/net", NetworkID: intent.DefaultNetwork, MTU: 1450, Ranges: ranges,
+	})
+	w.must(err)
+	w.veth(at.HostInterface)
+	ctx, cancel := context.WithTimeout(w.t.Context(), bound)
+	defer cancel()
+	w.must(dataplane{w.agent}.Attach(ctx, at))
+	return at
+}
+
+func (w *world) veth(name string) {
+	w.t.Helper()
+	w.ip("link add " + name + " group 0xc0e1 type veth peer name p" + name)
+	w.ip("link set " + name + " up")
+	w.t.Cleanup(func() {
+		if l, err := netlink.LinkByName(name); err == nil {
+			_ = netlink.LinkDel(l)
+		}
+	})
+}
+
+func (w *world) vsctl(args ...string) string {
+	w.t.Helper()
+	out, err := w.ovs.Vsctl(w.t.Context(), args...)
+	w.must(err)
+	return strings.TrimSpace(out)
+}
+
+// flows are the flows on the bridge with their age, so that a flow that was written again is another one.
+func (w *world) flows() []string {
+	w.t.Helper()
+	out, err := w.ovs.Ofctl(w.t.Context(), "--no-stats", "--no-names", "dump-flows", "br-int")
+	w.must(err)
+	return strings.Split(strings.TrimSpace(out), "\n")
+}
+
+// query asks the agent over its socket.
+func query[T any](w *world, path, body string) T {
+	w.t.Helper()
+	var out bytes.Buffer
+	var err error
+	if body == "" {
+		err = Query(w.t.Context(), w.cfg.AgentSocket, path, nil, &out)
+	} else {
+		err = Query(w.t.Context(), w.cfg.AgentSocket, path, strings.NewReader(body), &out)
+	}
+	w.must(err)
+	var v T
+	w.must(json.Unmarshal(out.Bytes(), &v))
+	return v
+}
+
+// whole fails the test if the agent's own check has findings.
+func (w *world) whole() {
+	w.t.Helper()
+	if c := query[Check](w, "/v1/check", ""); !c.OK {
+		w.t.Errorf("check: %+v", c.Findings)
+	}
+}
+
+func TestStartMakesEverything(t *testing.T) {
+	if !isolate(t) {
+		return
+	}
+	w := newWorld(t)
+	w.start()
+	w.ready()
+	at := w.plug("a")
+	if got := w.vsctl("get", "interface", at.HostInterface, "ofport"); got != fmt.Sprint(at.OFPort) {
+		t.Errorf("OpenFlow port is %s, want %d", got, at.OFPort)
+	}
+	for _, tc := range []struct{ command, want string }{
+		{"addr show dev coelan-gw0", "10.244.1.1/24"},
+		{"addr show dev coelan-gw0", "fd44:1::1/64"},
+		{"link show dev coelan-gw0", intent.GatewayMAC.String()},
+		{"link show dev coelan-gw0", "mtu 1450"},
+		{"route", "10.244.2.0/24 via 10.244.2.1 dev coelan-gw0"},
+		{"-6 route", "fd44:2::/64 via fd44:2::1 dev coelan-gw0"},
+	} {
+		if out := w.ip(tc.command); !strings.Contains(out, tc.want) {
+			t.Errorf("ip %s: no %q in\n%s", tc.command, tc.want, out)
+		}
+	}
+	if n := len(w.flows()); n < 20 {
+		t.Errorf("only %d flows", n)
+	}
+	w.whole()
+	s := query[Status](w, "/v1/status", "")
+	if !s.Ready || s.Ports != 1 || s.TunnelIP != "192.168.33.11" || len(s.Peers) != 1 || !s.OVS.Connected {
+		t.Errorf("status: %+v", s)
+	}
+	w.must(dataplane{w.agent}.Check(t.Context(), at))
+	w.must(dataplane{w.agent}.Detach(t.Context(), at))
+	w.must(dataplane{w.agent}.Detach(t.Context(), at))
+	if err := (dataplane{w.agent}).Check(t.Context(), at); err == nil {
+		t.Error("a detached port passes the check")
+	}
+}
