@@ -40,9 +40,17 @@ IMAGE := coelan.io/coelan:$(RELEASE)
 images: build ## the image's archive, bin/images/coelan.tar
 	go run ./hack/images -tag $(IMAGE) -bin bin -o bin/images/coelan.tar
 
+.PHONY: sandbox-assets
+sandbox-assets: bin/coelan ## what sandboxes are made of, once: Kubernetes, etcd, CoreDNS, test images
+	bin/coelan sandbox prepare
+
 .PHONY: generate
 generate: ## write what is generated from other files: deploy/*.yaml from the chart
 	go -C build/helm run . ../../deploy/helm/coelan ../../deploy
+
+.PHONY: demo
+demo: deps images sandbox-assets ## a cluster on this machine whose pods talk through Coelan
+	@hack/demo/demo.sh
 
 ##@ Test
 .PHONY: test
@@ -67,17 +75,6 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(if $(call packages-with,integration),go test -race -tags integration -count=1 -p 1 -timeout 15m $(call packages-with,integration))
 
-##@ Outside suites
-KUBERNETES := $(shell sed -n 's/^require k8s.io\/kubernetes //p' build/kubernetes/go.mod)
-kube-version = -X k8s.io/component-base/version.$(1)
-E2E_LDFLAGS := -s -w $(call kube-version,gitVersion=$(KUBERNETES)) $(call kube-version,gitMajor=1) \
-  $(call kube-version,gitMinor=$(word 2,$(subst ., ,$(KUBERNETES))))
-E2E_TEST := bin/kubernetes/$(KUBERNETES)/e2e.test
-
-$(E2E_TEST): build/kubernetes/go.mod
-	@mkdir -p $(@D)
-	CGO_ENABLED=0 go test -C build/kubernetes -c -trimpath -ldflags '$(E2E_LDFLAGS)' -o $(CURDIR)/$@ k8s.io/kubernetes/test/e2e
-
 .PHONY: test-kernel
 test-kernel: ## the integration tests on the kernel's datapath, in an emulated machine with Debian's kernel
 	@mkdir -p bin/kernel
@@ -85,6 +82,21 @@ test-kernel: ## the integration tests on the kernel's datapath, in an emulated m
 	CGO_ENABLED=0 go test -tags integration -c -o bin/kernel/integration.test ./test/integration
 	bin/kernel/kernel -out bin/kernel/out -timeout 20m -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel \
 	  bin/kernel/integration.test -test.v -test.timeout 18m $(if $(RUN),-test.run '$(RUN)')
+
+##@ Outside suites
+# The same directories as `coelan sandbox prepare` uses.
+CACHE := $(or $(COELAN_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME)/coelan,/var/cache/coelan))
+KUBERNETES := $(shell sed -n 's/^require k8s.io\/kubernetes //p' build/kubernetes/go.mod)
+KUBERNETES_BIN := $(CACHE)/kubernetes-$(KUBERNETES)-$(shell go env GOARCH)
+E2E_TEST := $(KUBERNETES_BIN)/e2e.test
+E2E_VERSION := k8s.io/component-base/version.gitVersion=$(KUBERNETES)
+
+.PHONY: conformance
+conformance: deps images sandbox-assets ## upstream's end-to-end tests: FOCUS='regexp' [SKIP='regexp'], docs/conformance.md
+	@$(if $(FOCUS),,echo "conformance: set FOCUS='regexp', such as '\[sig-network\].*\[Conformance\]'" >&2; exit 2)
+	test -x $(E2E_TEST) || CGO_ENABLED=0 go test -C build/kubernetes -c -trimpath \
+	  -ldflags '-s -w -X $(E2E_VERSION)' -o $(E2E_TEST) k8s.io/kubernetes/test/e2e
+	test/conformance/run.sh $(KUBERNETES_BIN) '$(value FOCUS)' '$(value SKIP)'
 
 ##@ Other
 .PHONY: clean
