@@ -153,7 +153,7 @@ func TestApplyIsIdempotent(t *testing.T) {
 
 func TestApplyChanges(t *testing.T) {
 	link := veth(t, "gw0")
-	veth(t, "up0", "192.168.50.1/24")
+	veth(t, "up0", "192.168.50.1/24", "fd50::1/64")
 	h := newHost(t)
 	_, err := h.Apply(overlay("gw0"))
 	must(t, err)
@@ -168,6 +168,7 @@ func TestApplyChanges(t *testing.T) {
 	d.Routes = []Route{
 		{Destination: pfx("10.244.7.0/24")[0], Gateway: true, Source: a("10.244.7.1")},
 		{Destination: pfx("10.244.2.0/24")[0], Via: a("192.168.50.2")},
+		{Destination: pfx("fd00:2::/64")[0], Via: a("fd50::2")},
 	}
 	d.SNAT.Pods = pfx("10.244.7.0/24")
 	_, err = h.Apply(d)
@@ -177,6 +178,9 @@ func TestApplyChanges(t *testing.T) {
 `
 	if diff := cmp.Diff(want, run(t, "ip", "route", "show", "proto", "206")); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+	if out := run(t, "ip", "-6", "route", "show", "proto", "206"); !strings.HasPrefix(out, "fd00:2::/64 via fd50::2 dev up0 ") || strings.Count(out, "\n") != 1 {
+		t.Errorf("IPv6 routes:\n%s", out)
 	}
 	if out := run(t, "ip", "addr", "show", "dev", "gw0"); strings.Contains(out, "10.9.9.9") || strings.Contains(out, "fd00:1::1") {
 		t.Errorf("a foreign address remained:\n%s", out)

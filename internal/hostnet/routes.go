@@ -151,7 +151,7 @@ func (h *Host) resolveRoutes(d Desired) (map[routeKey]netlink.Route, []error) {
 		device := gateway
 		if !r.Gateway {
 			var err error
-			if device, err = h.onLink(r.Via); err != nil {
+			if device, err = onLink(r.Via); err != nil {
 				errs = append(errs, fmt.Errorf("route %s: %w", r.Destination, err))
 				continue
 			}
@@ -191,8 +191,9 @@ func (r Route) netlink(device int) netlink.Route {
 }
 
 // onLink finds the interface whose prefix holds via.
-func (h *Host) onLink(via netip.Addr) (int, error) {
-	routes, err := h.nl.RouteGet(via.AsSlice())
+func onLink(via netip.Addr) (int, error) {
+	// Not by h.nl: the request of this library does not pass strict checks for IPv6.
+	routes, err := netlink.RouteGet(via.AsSlice())
 	if err != nil || len(routes) == 0 {
 		return 0, fmt.Errorf("next hop %s: no way there: %w", via, err)
 	}
