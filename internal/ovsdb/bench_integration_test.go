@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"coelan.io/coelan/openflow"
 )
 
 // BenchmarkAddPort adds and removes a port of a bridge that has 100, by a
@@ -25,6 +27,15 @@ func BenchmarkAddPort(b *testing.B) {
 	if err := c.EnsurePorts(ctx, "br0", ports...); err != nil {
 		b.Fatal(err)
 	}
+	notices, err := openflow.Dial(ctx, "unix:"+ovs.MgmtSocket("br0"), openflow.ConnOptions{Async: true, Handler: func(m openflow.Message) {
+		if p, ok := m.(*openflow.PortStatus); ok && p.Reason == openflow.PortAdded {
+			c.PortAdded(p.Port.Name, int(p.Port.No))
+		}
+	}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer notices.Close()
 	var ours, theirs, eight []time.Duration
 	// removed waits until ovs-vswitchd, too, has removed what DelPorts did.
 	removed := func(names ...string) {

@@ -24,7 +24,7 @@ const (
 
 const (
 	minBackoff     = 10 * time.Millisecond
-	maxBackoff     = time.Second
+	maxBackoff     = 250 * time.Millisecond
 	connectTimeout = 5 * time.Second
 	// DefaultTimeout bounds a call whose context has no deadline.
 	DefaultTimeout = 10 * time.Second
@@ -62,14 +62,19 @@ type Client struct {
 	session *session      // nil while there is no connection
 	lastErr error         // why not
 	changed chan struct{} // closed and replaced whenever the view changes
+	// awaited are ports that a call waits for, with the OpenFlow number that the
+	// switch gave meanwhile (PortAdded), and how many calls wait.
+	awaited map[string]*awaited
 }
+
+type awaited struct{ calls, ofport int }
 
 // Open starts a client. It does not wait for a connection: WaitConnected does.
 func Open(opts Options) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Client{
 		opts: opts, log: opts.Logger, cancel: cancel,
-		ended: make(chan struct{}), changed: make(chan struct{}),
+		ended: make(chan struct{}), changed: make(chan struct{}), awaited: map[string]*awaited{},
 	}
 	if c.log == nil {
 		c.log = slog.Default()

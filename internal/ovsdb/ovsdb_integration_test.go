@@ -236,6 +236,33 @@ func TestPortIsTriedAgain(t *testing.T) {
 	}
 }
 
+// What the switch reports of a port ends the wait before the database does.
+func TestPortAdded(t *testing.T) {
+	ovs, c, ctx := open(t)
+	ovs.KillVswitchd() // so that only the report can end it
+	changes, stop := c.Watch()
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- c.EnsurePorts(ctx, "br0", Port{Name: "p1", Type: "internal", OFPort: 20}) }()
+	for ports, err := c.Ports(ctx); len(ports) == 0; ports, err = c.Ports(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-changes
+	}
+	c.PortAdded("p2", 20)
+	c.PortAdded("p1", 21)
+	select {
+	case err := <-done:
+		t.Fatalf("ended by another port's report: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	c.PortAdded("p1", 20)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestVswitchdStopped(t *testing.T) {
 	ovs, c, ctx := open(t)
 	veths(t, ovs, "v", 1)

@@ -4,7 +4,6 @@ package ovsdb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -45,6 +44,7 @@ func (c *Client) EnsurePorts(ctx context.Context, bridge string, ports ...Port) 
 		if len(pending) == 0 {
 			return nil
 		}
+		defer c.expect(pending)()
 		cfg, err := s.configure(ctx, ops)
 		if err != nil {
 			return err
@@ -168,38 +168,6 @@ func (s *session) ours(bridge *rowBridge, port *rowPort) error {
 func (s *session) portReady(name string) bool {
 	row := s.iface(name)
 	return row != nil && portState("", row).Ready()
-}
-
-// awaitPort waits until ovs-vswitchd has opened the port, or could not, which
-// is known when it has applied configuration cfg.
-func (c *Client) awaitPort(ctx context.Context, s *session, p Port, cfg int) error {
-	err := c.until(ctx, s, func() (bool, error) {
-		applied, err := s.hasApplied(cfg)
-		if err != nil {
-			return false, err
-		}
-		row := s.iface(p.Name)
-		if row == nil {
-			return false, errors.New("was removed by somebody else")
-		}
-		st := portState("", row)
-		if !applied {
-			return false, nil
-		}
-		switch {
-		case st.Ready():
-			return true, nil
-		case st.Error != "":
-			return false, fmt.Errorf("ovs-vswitchd: %s", st.Error)
-		case st.Actual > 0:
-			return false, fmt.Errorf("OpenFlow port %d was asked for but ovs-vswitchd gave %d: another port has it", p.OFPort, st.Actual)
-		}
-		return false, errors.New("ovs-vswitchd gave it no OpenFlow port and no reason: see its log")
-	})
-	if ctx.Err() != nil {
-		return fmt.Errorf("ovs-vswitchd did not open it: is it running? %w", err)
-	}
-	return err
 }
 
 func portError(name string, err error) error { return fmt.Errorf("port %s: %w", name, err) }
