@@ -18,6 +18,7 @@ import (
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/translate"
 	"coelan.io/coelan/internal/unixctl"
+	"coelan.io/coelan/openflow"
 )
 
 // watchNodes makes intent of the nodes and remembers them.
@@ -117,6 +118,13 @@ func (a *Agent) dbLost(err error) {
 	a.checked.Store(false)
 	a.conditions.set(condOVS, err)
 	a.kick()
+}
+
+// switchReports takes what the switch says unasked: a port is open some time before the database says so.
+func (a *Agent) switchReports(m openflow.Message) {
+	if p, ok := m.(*openflow.PortStatus); ok && p.Reason == openflow.PortAdded {
+		a.db.PortAdded(p.Port.Name, int(p.Port.No))
+	}
 }
 
 // switchConnected and switchLost follow the connection to the bridge. A new one means that ovs-vswitchd has restarted:
