@@ -66,8 +66,14 @@ func parseState(t testing.TB, text []byte) *intent.State {
 	return stateOf(t, o)
 }
 
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+}
+
 // stateOf makes a State of objects, the default network and router.
-func stateOf(t testing.TB, o intent.Objects) *intent.State {
+func stateOf(t fataler, o intent.Objects) *intent.State {
 	t.Helper()
 	o.Networks = append(o.Networks, intent.Network{Name: "default", ID: 1, VNI: 1, Router: "default"})
 	o.Routers = append(o.Routers, intent.Router{Name: "default", ID: 1})
