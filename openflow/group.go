@@ -259,7 +259,11 @@ func (g *Group) selectionFieldsText() string {
 
 func (k *Bucket) text(t GroupType) string {
 	s := []string{"bucket_id:" + utoa(k.ID)}
-	if k.Weight != 0 && !(t != GroupSelect && k.Weight == 0) && !(t == GroupSelect && k.Weight == 1) {
+	usual := uint16(0)
+	if t == GroupSelect {
+		usual = 1
+	}
+	if k.Weight != usual {
 		s = append(s, "weight:"+utoa(k.Weight))
 	}
 	if k.WatchPort != 0 {

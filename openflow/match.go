@@ -212,6 +212,9 @@ func (b *matchBuilder) addParsed(v *FieldValue) {
 
 // addImplied adds the prerequisites that leave no choice.
 func (b *matchBuilder) addImplied() {
+	if find(b.fields, FieldPacketType) != nil {
+		return // not an Ethernet packet: eth_type does not come into it
+	}
 	for i := 0; i < len(b.fields); i++ {
 		p := b.fields[i].field.info().prereq
 		if p == needNothing {
