@@ -10,11 +10,16 @@ package cni
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni/podnet"
+	"coelan.io/coelan/internal/cni/wire"
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -64,13 +69,33 @@ type Recorder interface {
 	PodWarning(namespace, name, uid, reason, message string)
 }
 
-// Options are what a Server works with. Store, Dataplane and Node are needed.
+// Interfaces makes the pods' interfaces; *podnet.Plumber is the kernel's.
+type Interfaces interface {
+	// Verify returns a *podnet.NetnsError if a path is not a pod's network namespace.
+	Verify(netns string) error
+	// Gone says whether a path is surely not a namespace any more.
+	Gone(netns string) bool
+	// Create makes both ends; on an error it leaves nothing.
+	Create(i podnet.Interface) error
+	// Configure makes the pod's end what it should be, if it is there.
+	Configure(i podnet.Interface) error
+	// Check returns what is not as it should be; a *podnet.MissingError if an end is
+	// not there.
+	Check(i podnet.Interface) error
+	// Remove deletes both ends, if they are there.
+	Remove(hostName string) error
+	// Existing lists the names of all host ends.
+	Existing() (map[string]bool, error)
+}
+
+// Options are what a Server works with. Store, Dataplane, Node and Interfaces are needed.
 type Options struct {
-	Store     *attachment.Store
-	Dataplane Dataplane
-	Node      NodeSource
-	// Bridge is the integration bridge's name, for messages about configurations
-	// that ask for another.
+	Store      *attachment.Store
+	Dataplane  Dataplane
+	Node       NodeSource
+	Interfaces Interfaces
+	// Bridge is the integration bridge's name, for warnings about configurations that
+	// ask for another.
 	Bridge string
 
 	Recorder Recorder     // nil: no Events
@@ -80,4 +105,93 @@ type Options struct {
 	Observe func(command string, code uint, took time.Duration)
 	// Timeout bounds one request, also if the caller would wait longer; 0: 60 s.
 	Timeout time.Duration
+}
+
+// Server answers CNI requests. Its methods are safe for concurrent use.
+type Server struct {
+	opts  Options
+	log   *slog.Logger
+	locks locks // by container id
+	// warned remembers which warnings about configurations were logged.
+	warned sync.Map
+}
+
+// New returns a server.
+func New(opts Options) *Server {
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = 60 * time.Second
+	}
+	return &Server{opts: opts, log: opts.Logger}
+}
+
+// Handle answers one request. The result is what the plugin prints; GC, DEL, CHECK and
+// STATUS have none.
+func (s *Server) Handle(ctx context.Context, r wire.Request) ([]byte, *wire.Error) {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, s.timeout(r))
+	defer cancel()
+	c, warnings, err := s.parse(r)
+	s.warn(warnings)
+	var result []byte
+	if err == nil {
+		result, err = s.dispatch(ctx, c)
+	}
+	took := time.Since(start)
+	if err == nil {
+		s.observe(r.Command, 0, took)
+		return result, nil
+	}
+	cniErr := asCNI(err, fmt.Sprintf("%s of %s failed", r.Command, c.subject()))
+	if slices.Contains(wire.Versions, c.conf.CNIVersion) {
+		cniErr.CNIVersion = c.conf.CNIVersion
+	}
+	s.observe(r.Command, cniErr.Code, took)
+	s.log.Error("CNI request failed", "command", r.Command, "container", r.ContainerID, "interface", r.IfName,
+		"pod", c.pod.String(), "code", cniErr.Code, "error", cniErr.Error(), "took", took)
+	if s.opts.Recorder != nil && r.Command == cmdAdd && c.pod.complete() {
+		s.opts.Recorder.PodWarning(c.pod.namespace, c.pod.name, c.pod.uid, "NetworkSetupFailed", cniErr.Error())
+	}
+	return nil, cniErr
+}
+
+// timeout leaves a part of the time that the plugin waits for undoing what was done.
+func (s *Server) timeout(r wire.Request) time.Duration {
+	asked := time.Duration(r.TimeoutMillis) * time.Millisecond * 4 / 5
+	if asked <= 0 {
+		return s.opts.Timeout
+	}
+	return min(asked, s.opts.Timeout)
+}
+
+func (s *Server) dispatch(ctx context.Context, c call) ([]byte, error) {
+	switch c.command {
+	case cmdAdd:
+		return s.add(ctx, c)
+	case cmdDel:
+		return nil, s.del(ctx, c)
+	case cmdCheck:
+		return nil, s.check(ctx, c)
+	case cmdGC:
+		return nil, s.gc(ctx, c)
+	default:
+		return nil, s.status(ctx)
+	}
+}
+
+func (s *Server) observe(command string, code uint, took time.Duration) {
+	if s.opts.Observe != nil {
+		s.opts.Observe(command, code, took)
+	}
+}
+
+// warn logs each warning once: every pod comes with the same configuration.
+func (s *Server) warn(warnings []string) {
+	for _, w := range warnings {
+		if _, logged := s.warned.LoadOrStore(w, true); !logged {
+			s.log.Warn("network configuration has a key without effect", "problem", w)
+		}
+	}
 }

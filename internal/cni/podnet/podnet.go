@@ -36,6 +36,13 @@ type Interface struct {
 	TXOffload bool
 }
 
+// HostMAC is the address of the host's end, which nothing uses. It is set because
+// some hosts give another to an interface that the kernel has chosen one for.
+func HostMAC(pod intent.MAC) intent.MAC {
+	pod[1] ^= 1
+	return pod
+}
+
 // Plumber works between the network namespace that it was made in and those of pods.
 // Its methods are safe for concurrent use.
 type Plumber struct {
@@ -89,6 +96,7 @@ func (p *Plumber) Create(i Interface) error {
 func (p *Plumber) addPair(i Interface, podFD int) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.Group = i.HostName, i.MTU, Group
+	attrs.HardwareAddr = HostMAC(i.MAC).HardwareAddr()
 	// One queue each: a veth would get one for every CPU, which takes longer to make.
 	attrs.NumTxQueues, attrs.NumRxQueues = 1, 1
 	pair := &netlink.Veth{

@@ -76,7 +76,7 @@ func TestInterfaceAsTheKernelShowsIt(t *testing.T) {
 		"tx-checksumming: off", "tx-tcp-segmentation: off")
 	wantLines(t, "pod's accept_ra", pod.Command(t, "cat", "/proc/sys/net/ipv6/conf/eth0/accept_ra"), "0")
 	host := node.Command(t, "ip", "-d", "link", "show", i.HostName) + node.Command(t, "ip", "addr", "show", i.HostName)
-	wantLines(t, "host's link", host, "mtu 1450", "state UP", "group 49377", "addrgenmode none")
+	wantLines(t, "host's link", host, "mtu 1450", "state UP", "group 49377", "addrgenmode none", "link/ether 0a:cf:0a:00:00:05")
 	if strings.Contains(host, "inet") {
 		t.Errorf("the host's end has an address:\n%s", host)
 	}

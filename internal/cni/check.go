@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni/wire"
+)
+
+// check returns an error that names every difference between what ADD made and what is
+// there now.
+func (s *Server) check(ctx context.Context, c call) error {
+	unlock, err := s.locks.lock(ctx, c.key.ContainerID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	a, exists := s.opts.Store.Get(c.key)
+	if !exists || c.pod.uid != "" && c.pod.uid != a.PodUID {
+		return newError(wire.CodeUnknownContainer, c.subject()+" is not attached", "")
+	}
+	if err := s.opts.Interfaces.Verify(c.netns); err != nil {
+		return err
+	}
+	node, err := s.node()
+	if err != nil {
+		return err
+	}
+	if err := checkPrevResult(a, c.conf); err != nil {
+		return err
+	}
+	err = errors.Join(s.opts.Interfaces.Check(interfaceOf(a, node)), s.opts.Dataplane.Check(ctx, a))
+	if err != nil {
+		return newError(wire.CodeCheck, fmt.Sprintf("%s is not as ADD left it", c.subject()), err.Error())
+	}
+	return nil
+}
+
+// checkPrevResult compares the result that the runtime has kept with the attachment. It
+// may say more: plugins that came after this one add to it.
+func checkPrevResult(a attachment.Attachment, conf netConf) error {
+	if conf.PrevResult == nil {
+		return newError(wire.CodeInvalidConfig, "network configuration lacks the key prevResult, which CHECK needs", "")
+	}
+	prev, err := decodeResult(conf)
+	if err != nil {
+		return newError(wire.CodeInvalidConfig, "prevResult in the network configuration", err.Error())
+	}
+	for _, want := range a.Addresses {
+		if !slices.ContainsFunc(prev.IPs, func(ip *types100.IPConfig) bool { return ip.Address.String() == want.String() }) {
+			return newError(wire.CodeCheck, fmt.Sprintf("prevResult lacks the address %s of %s", want, a.PodRef()), "")
+		}
+	}
+	if !slices.ContainsFunc(prev.Interfaces, func(i *types100.Interface) bool {
+		return i.Name == a.IfName && i.Sandbox != "" && i.Mac == a.MAC.String()
+	}) {
+		return newError(wire.CodeCheck, fmt.Sprintf("prevResult lacks the interface %s with MAC %s of %s", a.IfName, a.MAC, a.PodRef()), "")
+	}
+	return nil
+}
+
+// decodeResult reads prevResult, which is in the version of the configuration.
+func decodeResult(conf netConf) (*types100.Result, error) {
+	conf.PrevResult["cniVersion"] = conf.CNIVersion
+	data, err := json.Marshal(conf.PrevResult)
+	if err != nil {
+		return nil, err
+	}
+	result, err := version.NewResult(conf.CNIVersion, data)
+	if err != nil {
+		return nil, err
+	}
+	return types100.NewResultFromResult(result)
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"coelan.io/coelan/internal/attachment"
+)
+
+// del detaches a pod's interface. One that is not attached, or is attached for another
+// pod, is none of its business, and no error.
+func (s *Server) del(ctx context.Context, c call) error {
+	unlock, err := s.locks.lock(ctx, c.key.ContainerID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	a, exists := s.opts.Store.Get(c.key)
+	if !exists {
+		return nil
+	}
+	if c.pod.uid != "" && c.pod.uid != a.PodUID {
+		s.log.Warn("DEL with another pod's UID is ignored", "container", a.ContainerID, "pod", a.PodRef(), "uid", a.PodUID, "asked", c.pod.uid)
+		return nil
+	}
+	return s.detach(ctx, a)
+}
+
+// detach undoes an attachment. The addresses are free only when nothing else is left, so
+// that it can be repeated after any failure. It goes on when the caller is gone.
+func (s *Server) detach(ctx context.Context, a attachment.Attachment) error {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Timeout)
+	defer cancel()
+	if err := s.opts.Dataplane.Detach(ctx, a); err != nil {
+		return err
+	}
+	if err := s.opts.Interfaces.Remove(a.HostInterface); err != nil {
+		return err
+	}
+	if _, err := s.opts.Store.Release(a.Key); err != nil {
+		return fmt.Errorf("release the addresses of %s: %w", a.PodRef(), err)
+	}
+	s.log.Info("pod detached", "pod", a.PodRef(), "container", a.ContainerID, "addresses", a.Addresses, "took", time.Since(start))
+	return nil
+}

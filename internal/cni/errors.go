@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni/podnet"
+	"coelan.io/coelan/internal/cni/wire"
+	"coelan.io/coelan/internal/ipam"
+)
+
+func newError(code uint, msg, details string) *wire.Error {
+	return &wire.Error{CNIVersion: wire.LatestVersion, Code: code, Msg: msg, Details: details}
+}
+
+// asCNI gives an error its CNI code. What names the request that failed stays in msg,
+// why it failed is in details.
+func asCNI(err error, msg string) *wire.Error {
+	var cniErr *wire.Error
+	if errors.As(err, &cniErr) {
+		return cniErr
+	}
+	return newError(codeOf(err), msg, err.Error())
+}
+
+func codeOf(err error) uint {
+	var (
+		netns     *podnet.NetnsError
+		taken     *podnet.TakenError
+		exhausted *ipam.ExhaustedError
+		cidr      *ipam.CIDRError
+		write     *attachment.WriteError
+	)
+	switch {
+	case errors.As(err, &netns):
+		return wire.CodeInvalidNetns
+	case errors.As(err, &taken):
+		return wire.CodeInvalidEnvironment
+	case errors.As(err, &exhausted), errors.Is(err, attachment.ErrNoPort):
+		return wire.CodeExhausted
+	case errors.As(err, &cidr), errors.Is(err, ipam.ErrNoCIDR):
+		return wire.CodeInvalidConfig
+	case errors.As(err, &write):
+		return wire.CodeIO
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return wire.CodeTryAgainLater
+	default:
+		return wire.CodeFailed
+	}
+}
+
+// A NotReadyError says that the node cannot take pods yet, and why.
+type NotReadyError struct{ Err error }
+
+func (e *NotReadyError) Error() string {
+	return fmt.Sprintf("the node is not ready for pods: %v", e.Err)
+}
+
+func (e *NotReadyError) Unwrap() error { return e.Err }

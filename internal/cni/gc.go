@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni/wire"
+)
+
+// gc detaches what the runtime does not list as valid, of the configuration's network
+// only. It goes on after an error.
+func (s *Server) gc(ctx context.Context, c call) error {
+	if !c.conf.validGiven {
+		// An empty list says that nothing is valid; without a list, nobody said so.
+		return newError(wire.CodeInvalidConfig, "network configuration lacks the key cni.dev/valid-attachments, which GC needs", "")
+	}
+	valid := map[attachment.Key]bool{}
+	for _, a := range c.conf.ValidAttachments {
+		valid[attachment.Key{ContainerID: a.ContainerID, IfName: a.IfName}] = true
+	}
+	var errs []error
+	for _, a := range s.opts.Store.List() {
+		if a.Network != c.conf.Name || valid[a.Key] {
+			continue
+		}
+		if err := s.ifStill(ctx, a, s.detach); err != nil {
+			errs = append(errs, fmt.Errorf("container %s: %w", a.Key, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ifStill calls fn with the container locked, unless the attachment was released before
+// the lock was had.
+func (s *Server) ifStill(ctx context.Context, a attachment.Attachment, fn func(context.Context, attachment.Attachment) error) error {
+	unlock, err := s.locks.lock(ctx, a.ContainerID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	now, exists := s.opts.Store.Get(a.Key)
+	if !exists {
+		return nil
+	}
+	return fn(ctx, now)
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"coelan.io/coelan/internal/attachment"
+)
+
+// Report is what Reconcile did.
+type Report struct {
+	Released []attachment.Attachment // their containers are gone
+	Repaired []attachment.Attachment // a part of their interface was missing
+	Removed  []string                // host interfaces of no attachment
+}
+
+// Reconcile makes attachments and the kernel's interfaces agree, after a restart of the
+// agent or of the node, or whenever it is called:
+//   - An attachment whose network namespace and host interface are both gone is released.
+//     One sign is not enough: a namespace that the agent cannot see, because a mount is
+//     missing in its container, may be alive.
+//   - An attachment whose namespace is there is repaired: the agent may have died in the
+//     middle of ADD. If that ADD failed for the runtime, it will send a DEL.
+//   - A host interface of no attachment is removed.
+//
+// It goes on after an error. Calls of the runtime can go on at the same time.
+func (s *Server) Reconcile(ctx context.Context) (Report, error) {
+	var report Report
+	links, err := s.opts.Interfaces.Existing()
+	if err != nil {
+		return report, err
+	}
+	var errs []error
+	for _, a := range s.opts.Store.List() {
+		err := s.ifStill(ctx, a, func(ctx context.Context, a attachment.Attachment) error {
+			return s.reconcileOne(ctx, a, &report)
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s (container %s): %w", a.PodRef(), a.ContainerID, err))
+		}
+	}
+	for name := range links {
+		if s.inUse(name) {
+			continue
+		}
+		if err := s.opts.Interfaces.Remove(name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.log.Warn("removed a host interface of no pod", "interface", name)
+		report.Removed = append(report.Removed, name)
+	}
+	return report, errors.Join(errs...)
+}
+
+func (s *Server) reconcileOne(ctx context.Context, a attachment.Attachment, report *Report) error {
+	links, err := s.opts.Interfaces.Existing()
+	if err != nil {
+		return err
+	}
+	switch gone, linked := s.opts.Interfaces.Gone(a.Netns), links[a.HostInterface]; {
+	case gone && linked:
+		return fmt.Errorf("network namespace %s cannot be seen, but the pod's interface is alive: "+
+			"is its directory mounted into the agent's container with HostToContainer propagation?", a.Netns)
+	case gone:
+		report.Released = append(report.Released, a)
+		return s.detach(ctx, a)
+	case linked:
+		return nil
+	}
+	node, err := s.node()
+	if err != nil {
+		return err
+	}
+	report.Repaired = append(report.Repaired, a)
+	return s.repair(ctx, a, node)
+}
+
+// inUse says whether an attachment has the host interface. One that an ADD is making now
+// was recorded before its interface was made.
+func (s *Server) inUse(hostInterface string) bool {
+	for _, a := range s.opts.Store.List() {
+		if a.HostInterface == hostInterface {
+			return true
+		}
+	}
+	return false
+}
