@@ -83,13 +83,20 @@ func (a Controller) String() string {
 	if a.Meter != 0 {
 		s = append(s, "meter_id="+utoa(a.Meter))
 	}
-	if a == (Controller{MaxLen: a.MaxLen, NoPacket: a.NoPacket}) {
+	if a.plain() {
 		return "CONTROLLER:" + utoa(a.maxLen())
 	}
 	return "controller(" + strings.Join(s, ",") + ")"
 }
 
+// plain reports whether a is nothing but an output to PortController. It is sent as that,
+// as Open vSwitch does.
+func (a Controller) plain() bool { return a == Controller{MaxLen: a.MaxLen, NoPacket: a.NoPacket} }
+
 func (a Controller) appendTo(b []byte) []byte {
+	if a.plain() {
+		return OutputAction{PortController, a.maxLen()}.appendTo(b)
+	}
 	start := len(b)
 	if a.Userdata == "" && !a.Pause && a.Meter == 0 {
 		b = be.AppendUint16(nxAction(b, nxController), a.maxLen())

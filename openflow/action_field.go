@@ -23,7 +23,7 @@ func (a SetFieldAction) appendTo(b []byte) []byte {
 	if a.FieldValue.problem() != "" {
 		return endAction(append(b, invalidOXM(&a.FieldValue)...), start)
 	}
-	v := a.FieldValue.normal()
+	v := a.FieldValue.trimmed()
 	return endAction(appendOXM(b, &v), start)
 }
 

@@ -64,6 +64,9 @@ func learnConst(k LearnKind, v FieldValue) LearnSpec {
 	if v.problem() != "" || v.long != "" {
 		return LearnSpec{Kind: k}
 	}
+	if v.field == FieldVLANVID {
+		v.masked, v.mask, v.field = true, v.fullMask(), FieldVLANTCI // which has room for the bit of a tag
+	}
 	m := v.fullMask()
 	ofs := uint(bits.TrailingZeros64(m.lo))
 	if m.lo == 0 {

@@ -52,8 +52,10 @@ func (a OutputAction) String() string {
 func (a OutputAction) appendTo(b []byte) []byte {
 	b = append(b, 0, actOutput, 0, 16)
 	b = be.AppendUint32(b, a.Port)
-	b = be.AppendUint16(b, a.MaxLen)
-	return appendZeros(b, 6)
+	if a.Port != PortController {
+		a.MaxLen = 0
+	}
+	return appendZeros(be.AppendUint16(b, a.MaxLen), 6)
 }
 
 // OutputFieldAction sends the packet out of the port that a field holds.

@@ -182,6 +182,19 @@ func (f Field) Width() int { return int(f.info().bits) }
 // Maskable reports whether a match or SetField can take a part of the bits of f.
 func (f Field) Maskable() bool { return f.info().maskable }
 
+// Writable reports whether SetField and Move can change f. Of the fields of conntrack,
+// ct_mark and ct_label are writable, but only within CT.
+func (f Field) Writable() bool { return f.valid() && !readOnly[f] }
+
+// readOnly are the fields that no action changes.
+var readOnly = map[Field]bool{
+	FieldPacketType: true, FieldDPHash: true, FieldRecircID: true, FieldConjID: true, FieldActsetOutput: true,
+	FieldEthType: true, FieldMPLSBOS: true, FieldIPProto: true, FieldIPFrag: true, FieldTCPFlags: true,
+	FieldTunGTPUFlags: true, FieldTunGTPUMsgType: true, FieldNSHMDType: true, FieldNSHNP: true, FieldCTState: true,
+	FieldCTZone: true, FieldCTNWSrc: true, FieldCTNWDst: true, FieldCTIPv6Src: true, FieldCTIPv6Dst: true,
+	FieldCTNWProto: true, FieldCTTPSrc: true, FieldCTTPDst: true,
+}
+
 // String returns the name of f as ovs-ofctl prints it in actions, such as "ip_dst".
 func (f Field) String() string {
 	if !f.valid() {

@@ -108,7 +108,7 @@ var fieldTable = withSeries([numFields]fieldInfo{
 	FieldEthSrc:        {"eth_src", "dl_src", "NXM_OF_ETH_SRC", basic(4), nxm0(2), 48, fmtMAC, masked, 0},
 	FieldEthDst:        {"eth_dst", "dl_dst", "NXM_OF_ETH_DST", basic(3), nxm0(1), 48, fmtMAC, masked, 0},
 	FieldEthType:       {"eth_type", "dl_type", "NXM_OF_ETH_TYPE", basic(5), nxm0(3), 16, fmtHex, exact, 0},
-	FieldVLANVID:       {"vlan_vid", "", "OXM_OF_VLAN_VID", basic(6), basic(6), 13, fmtDec, masked, 0},
+	FieldVLANVID:       {"vlan_vid", "", "OXM_OF_VLAN_VID", basic(6), basic(6), 12, fmtDec, masked, 0},
 	FieldVLANPCP:       {"vlan_pcp", "dl_vlan_pcp", "OXM_OF_VLAN_PCP", basic(7), basic(7), 3, fmtDec, exact, needVLAN},
 	FieldVLANTCI:       {"vlan_tci", "", "NXM_OF_VLAN_TCI", nxm0(4), nxm0(4), 16, fmtHex, masked, 0},
 	FieldMPLSTC:        {"mpls_tc", "", "OXM_OF_MPLS_TC", basic(35), basic(35), 3, fmtDec, exact, needMPLS},

@@ -79,7 +79,7 @@ func macText(v uint128) string {
 
 // tunMetadataText prints a tunnel option's value, "" if only its presence counts.
 func (v FieldValue) tunMetadataText() string {
-	if v.size == 0 {
+	if v.size == 0 && v.masked {
 		return ""
 	}
 	if v.long == "" {

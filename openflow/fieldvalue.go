@@ -46,9 +46,9 @@ func (f Field) Masked128(v, mask [2]uint64) FieldValue {
 }
 
 // Bytes returns field f, a tunnel option, with a value and, unless it is nil, a mask of the same length,
-// at most 124 bytes. Without a value it stands for "the option is present".
+// at most 124 bytes. With a nil value it stands for "the option is present".
 func (f Field) Bytes(value, mask []byte) FieldValue {
-	v := FieldValue{field: f, size: uint8(len(value)), masked: mask != nil || len(value) == 0}
+	v := FieldValue{field: f, size: uint8(len(value)), masked: mask != nil || value == nil}
 	if !f.isTunMetadata() || len(value) > maxTunMetadata || mask != nil && len(mask) != len(value) {
 		return FieldValue{}
 	}
@@ -68,10 +68,38 @@ func (v FieldValue) sized(n int) FieldValue {
 	return v
 }
 
-// normal returns v without a mask that covers the whole field.
+// normal returns v without a mask that covers the whole field; a tunnel option with a mask of
+// no bits as "the option is present".
 func (v FieldValue) normal() FieldValue {
-	if v.masked && v.long == "" && v.size+uint8(v.width()) > 0 && v.mask == ones(v.width()) {
+	switch {
+	case !v.masked || v.long != "":
+	case v.field.isTunMetadata():
+		// Only the switch knows how long the option is, and so whether the mask covers it.
+		if v.mask.isZero() {
+			return v.field.Bytes(nil, nil)
+		}
+	case v.mask == ones(v.width()):
 		v.masked, v.mask = false, uint128{}
+	}
+	return v
+}
+
+// trimmed returns v as SetField sends it: normal, and a tunnel option without leading zeros.
+func (v FieldValue) trimmed() FieldValue {
+	v = v.normal()
+	switch {
+	case !v.field.isTunMetadata():
+	case v.long == "":
+		v.size = uint8((v.value.or(v.mask).len() + 7) / 8)
+	default:
+		value, mask := []byte(v.long[:v.size]), []byte(v.long[v.size:])
+		for len(value) > 0 && value[0] == 0 && (len(mask) == 0 || mask[0] == 0) {
+			value, mask = value[1:], mask[min(1, len(mask)):]
+		}
+		if !v.masked {
+			mask = nil
+		}
+		return v.field.Bytes(value, mask)
 	}
 	return v
 }

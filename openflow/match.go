@@ -108,10 +108,14 @@ func (v *FieldValue) fullMask() uint128 {
 	return ones(v.width())
 }
 
-// width is the number of bits of v's field, of a tunnel option that of the value.
+// width is the number of bits of v's field, of a tunnel option that of the value, and of
+// vlan_vid 13: a subfield of it has 12, but a match has the bit for "a tag is present" too.
 func (v *FieldValue) width() uint {
-	if v.field.isTunMetadata() {
+	switch {
+	case v.field.isTunMetadata():
 		return 8 * uint(v.size)
+	case v.field == FieldVLANVID:
+		return 13
 	}
 	return uint(v.field.info().bits)
 }
@@ -325,7 +329,7 @@ func (v *FieldValue) problem() string {
 	switch {
 	case !v.field.valid():
 		return "a value without a field (a port of a protocol that has none, or an address of the wrong family)"
-	case v.long != "" || v.field.isTunMetadata() && v.size == 0:
+	case v.long != "" || v.field.isTunMetadata() && v.size == 0 && v.value.isZero():
 		return ""
 	case v.value.and(ones(v.width()).not()) != uint128{}:
 		return fmt.Sprintf("%s does not fit into the %d bits of %s", hexOf(v.value), v.width(), v.field)

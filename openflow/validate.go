@@ -2,5 +2,345 @@
 
 package openflow
 
-// Validate reports what a switch would refuse. The error names the flow.
-func (f *Flow) Validate() error { return f.Match.Validate() }
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Validate reports what a switch would refuse: a match that is incomplete, an action that
+// does not fit the packets that the match selects or that has impossible arguments. The
+// error names the flow. What only the switch knows (whether a group exists) stays open.
+func (f *Flow) Validate() error {
+	if err := f.Match.Validate(); err != nil {
+		return fmt.Errorf("flow %s: %w", f, err)
+	}
+	if err := f.validate(); err != nil {
+		return fmt.Errorf("flow %s: %w", f, err)
+	}
+	return nil
+}
+
+// tableMax is the greatest number of a table; 254 is the switch's own.
+const tableMax = 253
+
+func (f *Flow) validate() error {
+	c := checker{match: f.Match.Fields()}
+	switch {
+	case f.Table > tableMax:
+		return fmt.Errorf("table %d: the last one is %d", f.Table, tableMax)
+	case f.Goto != 0 && f.Goto <= f.Table:
+		return fmt.Errorf("goto_table:%d does not lead forward", f.Goto)
+	case find(c.match, FieldDPHash) != nil || find(c.match, FieldRecircID) != nil:
+		return errors.New("dp_hash and recirc_id are for the switch's own flows")
+	}
+	if err := c.actions(f.Actions); err != nil {
+		return err
+	}
+	if len(f.Actions) > 0 && (f.Goto != 0 || len(f.WriteActions) > 0 || f.ClearActions || f.MetadataMask != 0) {
+		if _, ok := f.Actions[0].(ConjunctionAction); ok {
+			return errors.New("a conjunction stands with other instructions")
+		}
+	}
+	return c.actions(f.WriteActions)
+}
+
+// Validate reports what a switch would refuse in a group's buckets.
+func (g *Group) Validate() error {
+	if g.ID > GroupMax {
+		return fmt.Errorf("group %d: the greatest number is %d", g.ID, GroupMax)
+	}
+	for i := range g.Buckets {
+		// Buckets do not know what packets come, so that prerequisites stay open.
+		c := checker{anyPacket: true}
+		if err := c.actions(g.Buckets[i].Actions); err != nil {
+			return fmt.Errorf("group %d: bucket %d: %w", g.ID, i, err)
+		}
+	}
+	return nil
+}
+
+// checker checks actions against the packets that a match selects.
+type checker struct {
+	match     []FieldValue
+	anyPacket bool // the match is not known
+	inCT      bool
+}
+
+func (c *checker) actions(actions []Action) error {
+	conjunctions, others := 0, 0
+	for _, a := range actions {
+		switch a.(type) {
+		case ConjunctionAction:
+			conjunctions++
+		case NoteAction:
+		default:
+			others++
+		}
+		if err := c.action(a); err != nil {
+			return fmt.Errorf("%s: %w", a, err)
+		}
+	}
+	if conjunctions > 0 && others > 0 {
+		return errors.New("a conjunction stands with other actions")
+	}
+	return nil
+}
+
+func (c *checker) action(a Action) error {
+	switch a := a.(type) {
+	case OutputAction:
+		return checkPort(a.Port)
+	case OutputTruncAction:
+		if a.MaxLen < 14 {
+			return errors.New("max_len is less than an Ethernet header")
+		}
+		return checkPort(a.Port)
+	case OutputFieldAction:
+		return c.readable(a.Source, 64)
+	case GroupAction:
+		if a.Group > GroupMax {
+			return fmt.Errorf("the greatest group is %d", GroupMax)
+		}
+	case MeterAction:
+		if a.Meter == 0 {
+			return errors.New("meters count from 1")
+		}
+	case SetFieldAction:
+		return c.setField(a.FieldValue)
+	case MoveAction:
+		if a.From.N != a.To.N {
+			return fmt.Errorf("%d bits into %d", a.From.N, a.To.N)
+		}
+		return errors.Join(c.readable(a.From, 1024), c.writable(a.To))
+	case PushAction:
+		return c.readable(a.Source, 1024)
+	case PopAction:
+		return c.writable(a.Dest)
+	case CheckPktLargerAction:
+		return c.bits(a.Dest, 1)
+	case MultipathAction:
+		if a.Links == 0 || a.Dest.N < 16 && int(a.Links) > 1<<a.Dest.N {
+			return fmt.Errorf("%d links do not fit into %d bits", a.Links, a.Dest.N)
+		}
+		return c.writable(a.Dest)
+	case ResubmitAction:
+		return c.resubmit(a)
+	case CloneAction:
+		return c.actions(a.Actions)
+	case simpleAction:
+		return c.simple(a)
+	case PushVLANAction:
+		c.set(FieldVLANVID, vlanPresent)
+	case PushMPLSAction:
+		c.set(FieldEthType, uint64(a.EtherType))
+	case PopMPLSAction:
+		if err := c.prereq(needMPLS); err != nil {
+			return err
+		}
+		c.set(FieldEthType, uint64(a.EtherType))
+	case ConjunctionAction:
+		return a.validate()
+	case CT:
+		return c.ct(&a)
+	case Learn:
+		return c.learn(&a)
+	}
+	return nil
+}
+
+// checkPort reports whether packets can be sent to port.
+func checkPort(port uint32) error {
+	switch {
+	case port >= PortInPort && port <= PortLocal:
+		return nil
+	case port >= 0xff00 || port == 0:
+		return fmt.Errorf("port %d: Open vSwitch has ports 1 to %d", port, 0xfeff)
+	}
+	return nil
+}
+
+// prereq reports whether the packets are such that p holds.
+func (c *checker) prereq(p prereq) error {
+	if c.anyPacket || find(c.match, FieldPacketType) != nil {
+		return nil
+	}
+	return p.check(c.match)
+}
+
+// set notes that an action gave a field a value, on which prerequisites of later ones depend.
+func (c *checker) set(f Field, v uint64) {
+	match := make([]FieldValue, 0, len(c.match)+1)
+	for _, m := range c.match {
+		if m.field != f {
+			match = append(match, m)
+		}
+	}
+	c.match = append(match, f.Value(v))
+}
+
+func (c *checker) readable(s Subfield, most int) error {
+	if !s.Field.valid() {
+		return errors.New("no field")
+	}
+	if s.N == 0 || int(s.N) > most || int(s.Ofs)+int(s.N) > s.Field.Width() {
+		return fmt.Errorf("%s: not bits of a field of %d", s, s.Field.Width())
+	}
+	if err := c.prereq(s.Field.info().prereq); err != nil {
+		return fmt.Errorf("%s %w", s.Field, err)
+	}
+	return nil
+}
+
+func (c *checker) writable(s Subfield) error {
+	if err := c.readable(s, 1024); err != nil {
+		return err
+	}
+	if !s.Field.Writable() {
+		return fmt.Errorf("%s cannot be changed", s.Field)
+	}
+	if isCT := s.Field == FieldCTMark || s.Field == FieldCTLabel; isCT != c.inCT {
+		if isCT {
+			return fmt.Errorf("%s can only be changed within ct", s.Field)
+		}
+		return fmt.Errorf("%s cannot be changed within ct", s.Field)
+	}
+	return nil
+}
+
+// bits checks a writable subfield of n bits.
+func (c *checker) bits(s Subfield, n uint16) error {
+	if s.N != n {
+		return fmt.Errorf("%d bits, not %d", s.N, n)
+	}
+	return c.writable(s)
+}
+
+func (c *checker) setField(v FieldValue) error {
+	if p := v.problem(); p != "" {
+		return errors.New(p)
+	}
+	if v.masked && !v.field.Maskable() {
+		return fmt.Errorf("%s takes no mask", v.field)
+	}
+	return c.writable(v.field.All())
+}
+
+func (c *checker) resubmit(a ResubmitAction) error {
+	if a.CT {
+		return errors.Join(c.prereq(needIP), c.prereq(needCT))
+	}
+	return nil
+}
+
+func (c *checker) simple(a simpleAction) error {
+	switch a {
+	case actDecTTL:
+		return c.prereq(needIP)
+	case actDecMPLSTTL:
+		return c.prereq(needMPLS)
+	case actPopVLAN:
+		if err := c.prereq(needVLAN); err != nil {
+			return err
+		}
+		c.set(FieldVLANVID, 0)
+	}
+	return nil
+}
+
+func (a ConjunctionAction) validate() error {
+	if a.NClauses < 2 || a.NClauses > 64 || a.Clause < 1 || a.Clause > a.NClauses {
+		return errors.New("a conjunction has 2 to 64 clauses, counted from 1")
+	}
+	return nil
+}
+
+func (c *checker) ct(a *CT) error {
+	if err := c.prereq(needIP); err != nil {
+		return err
+	}
+	if v := find(c.match, FieldCTState); v != nil && a.Commit && CTStateFlags(v.value.lo)&CTInv != 0 {
+		return errors.New("an invalid packet cannot be committed")
+	}
+	if !a.Commit && (a.Force || len(a.Exec) > 0) {
+		return errors.New("force and exec need commit")
+	}
+	if a.ZoneFrom.Set() {
+		if a.ZoneFrom.N != 16 {
+			return fmt.Errorf("a zone has 16 bits, %s has %d", a.ZoneFrom, a.ZoneFrom.N)
+		}
+		if err := c.readable(a.ZoneFrom, 16); err != nil {
+			return err
+		}
+	}
+	if a.NAT != nil {
+		if err := c.nat(a.NAT); err != nil {
+			return err
+		}
+	}
+	inner := checker{match: c.match, anyPacket: c.anyPacket, inCT: true}
+	for _, e := range a.Exec {
+		switch e.(type) {
+		case SetFieldAction, MoveAction:
+		default:
+			return fmt.Errorf("exec(%s): only set_field and move", e)
+		}
+		if err := inner.action(e); err != nil {
+			return fmt.Errorf("exec: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c *checker) nat(n *NAT) error {
+	if n.SNAT && n.DNAT {
+		return errors.New("nat of both source and destination")
+	}
+	if !n.SNAT && !n.DNAT && *n != (NAT{}) {
+		return errors.New("nat without source or destination takes no range and no flags")
+	}
+	if !n.AddrMin.IsValid() {
+		if n.PortMin != 0 || n.PortMax != 0 || n.AddrMax != (netip.Addr{}) {
+			return errors.New("nat of ports needs an address")
+		}
+		return nil
+	}
+	family := needIPv6
+	if n.AddrMin.Is4() {
+		family = needIPv4
+	}
+	switch {
+	case n.AddrMax.IsValid() && n.AddrMax.Is4() != n.AddrMin.Is4(), n.AddrMax.IsValid() && n.AddrMax.Less(n.AddrMin):
+		return fmt.Errorf("nat: %s to %s is no range", n.AddrMin, n.AddrMax)
+	case n.PortMax != 0 && n.PortMax < n.PortMin, n.PortMax != 0 && n.PortMin == 0:
+		return fmt.Errorf("nat: ports %d to %d are no range", n.PortMin, n.PortMax)
+	case n.Hash && n.Random:
+		return errors.New("nat: hash and random exclude each other")
+	}
+	return c.prereq(family)
+}
+
+func (c *checker) learn(a *Learn) error {
+	if a.Table > tableMax {
+		return fmt.Errorf("table %d: the last one is %d", a.Table, tableMax)
+	}
+	if a.ResultDst.Set() {
+		if err := c.bits(a.ResultDst, 1); err != nil {
+			return err
+		}
+	}
+	for i := range a.Specs {
+		s := &a.Specs[i]
+		switch {
+		case s.Kind != LearnOutput && !s.Dst.Set():
+			return fmt.Errorf("spec %d sets no field: a value with gaps in its mask, or without a field", i)
+		case s.Src.Set() && s.Kind != LearnOutput && s.Src.N != s.Dst.N:
+			return fmt.Errorf("%s: %d bits into %d", s, s.Src.N, s.Dst.N)
+		case s.Src.Set():
+			if err := c.readable(s.Src, 1024); err != nil {
+				return fmt.Errorf("%s: %w", s, err)
+			}
+		}
+	}
+	return nil
+}

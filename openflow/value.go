@@ -2,6 +2,8 @@
 
 package openflow
 
+import "math/bits"
+
 // uint128 is an unsigned number of 128 bits.
 type uint128 struct{ hi, lo uint64 }
 
@@ -33,6 +35,14 @@ func (a uint128) and(b uint128) uint128 { return uint128{a.hi & b.hi, a.lo & b.l
 func (a uint128) or(b uint128) uint128  { return uint128{a.hi | b.hi, a.lo | b.lo} }
 func (a uint128) not() uint128          { return uint128{^a.hi, ^a.lo} }
 func (a uint128) isZero() bool          { return a.hi|a.lo == 0 }
+
+// len is the number of bits that a needs.
+func (a uint128) len() int {
+	if a.hi != 0 {
+		return 64 + bits.Len64(a.hi)
+	}
+	return bits.Len64(a.lo)
+}
 
 // ones returns the number whose n lowest bits are set.
 func ones(n uint) uint128 {
