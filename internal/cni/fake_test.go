@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"path/filepath"
@@ -87,7 +88,7 @@ func (k *kernel) Configure(i podnet.Interface) error {
 		return err
 	}
 	if k.pods[i.Netns][i.Name].HostName != i.HostName {
-		return &podnet.MissingError{Name: i.Name, Netns: i.Netns}
+		return &podnet.MissingError{Name: i.Name, Where: i.Netns}
 	}
 	k.pods[i.Netns][i.Name] = i
 	return nil
@@ -100,11 +101,11 @@ func (k *kernel) Check(i podnet.Interface) error {
 		return err
 	}
 	if _, ok := k.host[i.HostName]; !ok {
-		return &podnet.MissingError{Name: i.HostName, Netns: "the host"}
+		return &podnet.MissingError{Name: i.HostName, Where: "the host"}
 	}
 	have, ok := k.pods[i.Netns][i.Name]
 	if !ok {
-		return &podnet.MissingError{Name: i.Name, Netns: i.Netns}
+		return &podnet.MissingError{Name: i.Name, Where: i.Netns}
 	}
 	if fmt.Sprint(have) != fmt.Sprint(i) {
 		return fmt.Errorf("interface %s differs", i.Name)
@@ -257,6 +258,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.Server = New(Options{
 		Store: store, Dataplane: w.bridge, Node: w.node, Interfaces: k, Bridge: "br-int", Recorder: w.events,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	return w
 }

@@ -18,7 +18,7 @@ import (
 func (p *Plumber) Check(i Interface) error {
 	host, err := p.host.LinkByName(i.HostName)
 	if isNotFound(err) {
-		return &MissingError{Name: i.HostName, Netns: "the host"}
+		return &MissingError{Name: i.HostName, Where: hostNamespace}
 	}
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", i.HostName, err)
@@ -41,7 +41,7 @@ func (p *Plumber) Check(i Interface) error {
 func checkPod(h *netlink.Handle, host netlink.Link, i Interface) error {
 	link, err := h.LinkByName(i.Name)
 	if isNotFound(err) {
-		return &MissingError{Name: i.Name, Netns: i.Netns}
+		return &MissingError{Name: i.Name, Where: "network namespace " + i.Netns}
 	}
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", i.Name, err)

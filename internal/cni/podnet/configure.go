@@ -35,7 +35,7 @@ func (p *Plumber) Configure(i Interface) error {
 func (p *Plumber) configure(h *netlink.Handle, i Interface) error {
 	link, err := h.LinkByName(i.Name)
 	if isNotFound(err) {
-		return &MissingError{Name: i.Name, Netns: i.Netns}
+		return &MissingError{Name: i.Name, Where: "network namespace " + i.Netns}
 	}
 	if err != nil {
 		return err
@@ -148,11 +148,12 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// MissingError says that the pod's end of a pair is not in its namespace.
+// MissingError says that an end of a pair is not where it should be.
 type MissingError struct {
-	Name, Netns string
+	Name  string
+	Where string
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("interface %q is not in network namespace %s", e.Name, e.Netns)
+	return fmt.Sprintf("interface %q is missing in %s", e.Name, e.Where)
 }

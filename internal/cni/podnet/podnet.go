@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -20,6 +21,9 @@ import (
 // Group marks the host's ends as made by this package (`ip link show group 49377`), so
 // that no other interface is ever removed.
 const Group = 0xc0e1
+
+// hostNamespace is what errors call the namespace of the host's ends.
+const hostNamespace = "the host's network namespace"
 
 // Interface is what a pod's interface should be.
 type Interface struct {
@@ -114,6 +118,11 @@ func (p *Plumber) addPair(i Interface, podFD int) error {
 		err = nil // a kernel without IPv6
 	}
 	if err == nil {
+		// Beside a userspace datapath the host's kernel hears the pod, too, and would
+		// answer ARP requests for the gateway with the MAC of this end.
+		err = os.WriteFile(filepath.Join(p.sysctlDir, "net/ipv4/conf", i.HostName, "arp_ignore"), []byte("8"), 0)
+	}
+	if err == nil {
 		err = p.host.LinkSetUp(pair)
 	}
 	if err != nil {
@@ -136,7 +145,7 @@ func (p *Plumber) Remove(hostName string) error {
 		return fmt.Errorf("interface %s: %w", hostName, err)
 	}
 	if link.Type() != "veth" || link.Attrs().Group != Group {
-		return &TakenError{Name: hostName, Where: "the host's network namespace"}
+		return &TakenError{Name: hostName, Where: hostNamespace}
 	}
 	if err := p.host.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("delete interface %s: %w", hostName, err)
