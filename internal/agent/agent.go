@@ -20,6 +20,8 @@ import (
 
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/bridge"
+	"coelan.io/coelan/internal/cni"
+	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/hostnet"
 	"coelan.io/coelan/internal/intent"
@@ -53,6 +55,8 @@ type Agent struct {
 	host       *hostnet.Host
 	keeper     *hostnet.Keeper
 	neighbours *hostnet.Neighbours
+	plumber    *podnet.Plumber
+	cni        *cni.Server
 	conditions *conditions
 	metrics    *metrics
 
@@ -60,6 +64,8 @@ type Agent struct {
 	names *keyed
 	// wake starts a reconciliation.
 	wake chan struct{}
+	// collect starts a comparison of attachments and interfaces.
+	collect chan struct{}
 	// checked says that Open vSwitch was asked what it is since the switch was connected or lost.
 	checked atomic.Bool
 	// bridgeAsked says that the bridge was asked for since the database was connected.
@@ -89,7 +95,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, cfg: opts.Config, log: opts.Log, since: time.Now(),
-		intent: intent.NewStore(), names: newKeyed(), wake: make(chan struct{}, 1),
+		intent: intent.NewStore(), names: newKeyed(), wake: make(chan struct{}, 1), collect: make(chan struct{}, 1),
 		conditions: newConditions(opts.Log), vswitchd: unixctl.Vswitchd(opts.Config.OVSRunDir),
 	}
 	a.metrics = newMetrics(a)
@@ -103,9 +109,6 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = a.store.Close() }()
-	if err := a.collect(); err != nil {
-		return err
-	}
 	if err := a.load(); err != nil {
 		return err
 	}
@@ -115,6 +118,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	defer a.host.Close()
 	a.keeper = hostnet.NewKeeper(a.log, a.cfg.StateFile(uplinkFile))
 	a.neighbours = hostnet.NewNeighbours(a.log, neighbourSetter{a.vswitchd})
+	if a.plumber, err = podnet.New(a.cfg.SysctlDir); err != nil {
+		return err
+	}
+	defer a.plumber.Close()
+	a.cni = a.newCNI()
 	a.connect()
 	defer a.sw.Close()
 	defer a.db.Close()
@@ -141,7 +149,7 @@ func (a *Agent) work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		a.flows.run, a.reconcileLoop, a.host.Run, a.keeper.Run, a.neighbours.Run, a.watchHost, a.watchUplink,
-		a.watchNodes, a.watchPods, a.serveCNI, a.serveHealth, a.serveDiagnostics, a.installCNI,
+		a.watchNodes, a.watchPods, a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
 	} {
 		g.Go(func() error { return part(ctx) })
 	}

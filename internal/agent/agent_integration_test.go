@@ -137,9 +137,21 @@ func newWorld(t *testing.T) *world {
 	w.cfg.StateDir = filepath.Join(dir, "state")
 	w.cfg.AgentSocket, w.cfg.CNI.Socket = filepath.Join(w.ovs.Dir, "agent.sock"), filepath.Join(w.ovs.Dir, "cni.sock")
 	w.cfg.CNI.BinDir, w.cfg.CNI.ConfDir = filepath.Join(dir, "bin"), filepath.Join(dir, "net.d")
+	w.cfg.CNI.Binary = plugin(t)
 	w.cfg.MetricsBindAddress = "127.0.0.1:10360"
 	w.uplink()
 	return w
+}
+
+// plugin builds coelan-cni.
+func plugin(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "coelan-cni")
+	out, err := exec.Command("go", "build", "-o", path, "coelan.io/coelan/cmd/coelan-cni").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build the plugin: %v: %s", err, out)
+	}
+	return path
 }
 
 func (w *world) uplink() {
@@ -221,7 +233,7 @@ func (w *world) condition(text string) {
 	w.t.Helper()
 	deadline := time.After(bound)
 	for {
-		err, changed := w.agent.conditions.unmet()
+		err, changed := w.agent.conditions.notReady()
 		if text == "" && err == nil || text != "" && err != nil && strings.Contains(err.Error(), text) {
 			return
 		}
@@ -236,11 +248,16 @@ func (w *world) condition(text string) {
 // plug makes a pod's interface and attaches it as the CNI server does.
 func (w *world) plug(id string) attachment.Attachment {
 	w.t.Helper()
+	return w.plugIn(id, "/proc/self/ns/net")
+}
+
+func (w *world) plugIn(id, netns string) attachment.Attachment {
+	w.t.Helper()
 	ranges, err := ipam.Parse(prefixes("10.244.1.0/24", "fd44:1::/64"))
 	w.must(err)
 	at, err := w.agent.store.Allocate(attachment.Request{
 		Key: attachment.Key{ContainerID: id, IfName: "eth0"}, Network: "coelan", PodUID: "uid-" + id, PodNamespace: "default",
-		PodName: id, Netns: "/proc/self/ns/net", NetworkID: intent.DefaultNetwork, MTU: 1450, Ranges: ranges,
+		PodName: id, Netns: netns, NetworkID: intent.DefaultNetwork, MTU: 1450, Ranges: ranges,
 	})
 	w.must(err)
 	w.veth(at.HostInterface)

@@ -40,7 +40,7 @@ func (a *Agent) check(ctx context.Context) (Check, error) {
 	if err != nil {
 		return Check{}, err
 	}
-	links, err := hostLinks()
+	links, err := a.plumber.Existing()
 	if err != nil {
 		return Check{}, err
 	}
@@ -59,7 +59,7 @@ func (a *Agent) check(ctx context.Context) (Check, error) {
 	if err := c.compareFlows(ctx); err != nil {
 		return Check{}, err
 	}
-	if err, _ := a.conditions.unmet(); err != nil {
+	if err, _ := a.conditions.notReady(); err != nil {
 		c.find("condition", a.opts.NodeName, "%v", err)
 	}
 	return Check{
@@ -113,11 +113,14 @@ func (c *checker) compareAttachments() {
 			c.find("interface", name, "of %s is missing", at.PodRef())
 		case !ok:
 			c.find("port", name, "of %s is missing on bridge %s", at.PodRef(), c.agent.cfg.Bridge)
-		case !p.Ready():
+		case broken(p):
 			c.find("port", name, "of %s has OpenFlow port %d instead of %d: %s", at.PodRef(), p.Actual, at.OFPort, p.Error)
 		}
 	}
 }
+
+// broken says that a port does not work. One that has just been made is not: the database learns its number late.
+func broken(p ovsdb.PortState) bool { return !p.Ready() && p.Actual != 0 }
 
 func (c *checker) comparePorts() {
 	known := map[string]bool{}
@@ -152,17 +155,4 @@ func (c *checker) compareFlows(ctx context.Context) error {
 		c.find("flow", line[2:], "%s", problems[line[0]])
 	}
 	return nil
-}
-
-// hostLinks are the names of all interfaces with the name and kind of a pod's host end.
-func hostLinks() (map[string]bool, error) {
-	links, err := strayLinks(func(string) bool { return false })
-	if err != nil {
-		return nil, err
-	}
-	names := make(map[string]bool, len(links))
-	for _, l := range links {
-		names[l.Attrs().Name] = true
-	}
-	return names, nil
 }

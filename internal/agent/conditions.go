@@ -19,9 +19,10 @@ const (
 	condBridge condition = "bridge" // bridge, tunnel and gateway exist
 	condFlows  condition = "flows"  // the flows on the bridge are those of the newest intent
 	condHost   condition = "host"   // the host's kernel is configured
+	condCNI    condition = "cni"    // the container runtime knows the network; needs all others
 )
 
-var allConditions = []condition{condNode, condOVS, condBridge, condFlows, condHost}
+var allConditions = []condition{condNode, condOVS, condBridge, condFlows, condHost, condCNI}
 
 // limiting are the conditions without which also running pods may be cut off.
 var limiting = map[condition]bool{condOVS: true, condBridge: true, condFlows: true, condHost: true}
@@ -65,12 +66,22 @@ func (c *conditions) set(k condition, err error) {
 	c.changed = make(chan struct{})
 }
 
-// unmet returns the first condition that does not hold, nil if all do, and a channel that closes with the next change.
+// unmet returns the first condition for attaching pods that does not hold, nil if all do, and a channel that closes with
+// the next change.
 func (c *conditions) unmet() (error, <-chan struct{}) {
+	return c.first(func(k condition) bool { return k != condCNI })
+}
+
+// notReady is unmet for all conditions.
+func (c *conditions) notReady() (error, <-chan struct{}) {
+	return c.first(func(condition) bool { return true })
+}
+
+func (c *conditions) first(counts func(condition) bool) (error, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range allConditions {
-		if err := c.errs[k]; err != nil {
+		if err := c.errs[k]; err != nil && counts(k) {
 			return &unmetError{k, err}, c.changed
 		}
 	}

@@ -110,7 +110,7 @@ func (d dataplane) Check(ctx context.Context, at attachment.Attachment) error {
 	switch {
 	case i < 0:
 		return fmt.Errorf("port %s of %s is missing on bridge %s", at.HostInterface, at.PodRef(), d.cfg.Bridge)
-	case !ports[i].Ready():
+	case broken(ports[i]):
 		return fmt.Errorf("port %s of %s has OpenFlow port %d instead of %d: %s",
 			at.HostInterface, at.PodRef(), ports[i].Actual, at.OFPort, ports[i].Error)
 	}

@@ -13,12 +13,13 @@ import (
 )
 
 // hostState is what the host's kernel must hold for a State. It is a pure function of its arguments.
-func hostState(c config.Config, s *intent.State, uplink string) hostnet.Desired {
+func hostState(c config.Config, s *intent.State, uplink string, cards []string) hostnet.Desired {
 	local := s.Local()
 	d := hostnet.Desired{
 		Gateway: hostnet.Gateway{Name: c.GatewayInterface, MTU: local.MTU},
 		SNAT:    hostnet.SNAT{Enabled: c.SNAT.Enabled, Direct: slices.Clone(c.SNAT.ExcludeCIDRs)},
 		Uplink:  uplink,
+		Cards:   cards,
 	}
 	own, _ := s.LocalNode()
 	for _, sn := range own.Subnets {

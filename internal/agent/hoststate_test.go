@@ -93,8 +93,8 @@ func TestHostState(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := config.Default()
 			c.SNAT.ExcludeCIDRs = prefixes("172.16.0.0/12")
-			got := hostState(c, cluster(t, tc.local), "eth0")
-			want := hostnet.Desired{Gateway: gateway, Routes: tc.want, SNAT: snat, Uplink: "eth0"}
+			got := hostState(c, cluster(t, tc.local), "br-phy", []string{"eth0"})
+			want := hostnet.Desired{Gateway: gateway, Routes: tc.want, SNAT: snat, Uplink: "br-phy", Cards: []string{"eth0"}}
 			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -69,20 +69,22 @@ func (a *Agent) local(node intent.Node, datapath intent.Datapath) (intent.Local,
 // minIPv6MTU is what every IPv6 link must carry (RFC 8200, section 5).
 const minIPv6MTU = 1280
 
-// uplinkOnBridge says whether the node's address is on a bridge of the userspace datapath, which is where that datapath
-// can reach it from. Tunnels without it would lose every packet.
-func (a *Agent) uplinkOnBridge(ctx context.Context, l intent.Local, uplink hostnet.Uplink) (bool, error) {
+// uplinkBridge returns the bridge whose local port has the node's address; nil if it is on an ordinary interface. The
+// userspace datapath can send tunnel packets from such a port only.
+func (a *Agent) uplinkBridge(ctx context.Context, l intent.Local, uplink hostnet.Uplink) (*ovsdb.BridgeState, error) {
 	bridges, err := a.db.Bridges(ctx)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	onBridge := slices.ContainsFunc(bridges, func(b ovsdb.BridgeState) bool { return b.Name == uplink.Name })
-	if !onBridge && l.Datapath == intent.DatapathNetdev && l.Encapsulation.Tunnelled() {
-		return false, fmt.Errorf("node address %s is on interface %s, which is no Open vSwitch bridge: with datapath netdev and"+
+	if i := slices.IndexFunc(bridges, func(b ovsdb.BridgeState) bool { return b.Name == uplink.Name }); i >= 0 {
+		return &bridges[i], nil
+	}
+	if l.Datapath == intent.DatapathNetdev && l.Encapsulation.Tunnelled() {
+		return nil, fmt.Errorf("node address %s is on interface %s, which is no Open vSwitch bridge: with datapath netdev and"+
 			" encapsulation %s it has to be on the local port of a bridge with datapath_type=netdev that holds the network card",
 			l.TunnelIP, uplink.Name, l.Encapsulation)
 	}
-	return onBridge, nil
+	return nil, nil
 }
 
 // ownNode returns this node's intent, or why it cannot be used yet.

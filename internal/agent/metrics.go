@@ -103,9 +103,9 @@ func (m *metrics) sync(compile time.Duration, res bridge.Result, err error) {
 	m.flows.Set(float64(res.Flows))
 }
 
-func (m *metrics) repaired()             { m.repairs.Inc() }
-func (m *metrics) swept(kind string)     { m.sweeps.WithLabelValues(kind).Inc() }
-func (m *metrics) connected(kind string) { m.reconnects.WithLabelValues(kind).Inc() }
+func (m *metrics) repaired(n int)           { m.repairs.Add(float64(n)) }
+func (m *metrics) swept(kind string, n int) { m.sweeps.WithLabelValues(kind).Add(float64(n)) }
+func (m *metrics) connected(kind string)    { m.reconnects.WithLabelValues(kind).Inc() }
 
 // conditionCollector shows each condition as 1 (met) or 0.
 type conditionCollector struct{ conditions *conditions }

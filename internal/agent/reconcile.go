@@ -87,7 +87,7 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state, uplink, err := a.setLocal(ctx, node, datapath)
+	state, host, err := a.setLocal(ctx, node, datapath)
 	if err == nil {
 		err = a.ensureBridge(ctx, state.Local())
 	}
@@ -95,7 +95,7 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.host.Set(hostState(a.cfg, state, uplink.Name))
+	a.host.Set(host)
 	return errors.Join(a.ensurePodPorts(ctx), a.sweep(ctx))
 }
 
@@ -151,27 +151,29 @@ func (a *Agent) checkHandlers(ctx context.Context) error {
 // ovsTimeout bounds the questions to Open vSwitch that it answers at once if it runs.
 const ovsTimeout = 5 * time.Second
 
-// setLocal works out this node's part and makes it intent, and keeps what the userspace datapath needs of the uplink.
-func (a *Agent) setLocal(ctx context.Context, node intent.Node, datapath intent.Datapath) (*intent.State, hostnet.Uplink, error) {
+// setLocal works out this node's part and makes it intent. It returns what the host's kernel must hold for it.
+func (a *Agent) setLocal(ctx context.Context, node intent.Node, datapath intent.Datapath) (*intent.State, hostnet.Desired, error) {
+	none := hostnet.Desired{}
 	local, uplink, err := a.local(node, datapath)
 	if err != nil {
-		return nil, uplink, err
+		return nil, none, err
 	}
-	onBridge, err := a.uplinkOnBridge(ctx, local, uplink)
+	bridge, err := a.uplinkBridge(ctx, local, uplink)
 	if err != nil {
-		return nil, uplink, err
+		return nil, none, err
 	}
-	if err := a.setUplink(onBridge, local, uplink); err != nil {
-		return nil, uplink, err
+	cards, err := a.setUplink(bridge, local, uplink)
+	if err != nil {
+		return nil, none, err
 	}
 	state, err := a.intent.Update(func(tx *intent.Tx) error { tx.SetLocal(local); return nil })
 	if err != nil {
-		return nil, uplink, err
+		return nil, none, err
 	}
-	if onBridge && datapath == intent.DatapathNetdev {
+	if bridge != nil && datapath == intent.DatapathNetdev {
 		a.neighbours.Set(uplink.Name, tunnelPeers(state))
 	}
-	return state, uplink, nil
+	return state, hostState(a.cfg, state, uplink.Name, cards), nil
 }
 
 // ensureBridge makes the bridge and the ports that are there without any pod. The bridge is asked for once after each

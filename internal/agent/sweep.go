@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/vishvananda/netlink"
 
@@ -33,7 +32,7 @@ func (a *Agent) ensurePodPorts(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		if st, ok := state[at.HostInterface]; !ok || !st.Ready() || st.Bridge != a.cfg.Bridge {
+		if st, ok := state[at.HostInterface]; !ok || broken(st) || st.Bridge != a.cfg.Bridge {
 			errs = append(errs, a.repair(ctx, at, ok && st.Actual < 0))
 		}
 	}
@@ -46,7 +45,11 @@ func (a *Agent) repair(ctx context.Context, at attachment.Attachment, failed boo
 		return nil
 	}
 	defer a.names.unlock(at.HostInterface)
-	if _, ok := a.intent.State().Ports().Get(at.Key.String()); !ok || !linkExists(at.HostInterface) {
+	if _, ok := a.intent.State().Ports().Get(at.Key.String()); !ok {
+		return nil
+	}
+	if !linkExists(at.HostInterface) {
+		a.kickCollect()
 		return nil
 	}
 	if failed {
@@ -58,7 +61,7 @@ func (a *Agent) repair(ctx context.Context, at attachment.Attachment, failed boo
 		return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
 	}
 	a.log.Info("port repaired", "port", at.HostInterface, "pod", at.PodRef(), "ofport", at.OFPort)
-	a.metrics.repaired()
+	a.metrics.repaired(1)
 	return nil
 }
 
@@ -100,7 +103,7 @@ func (a *Agent) sweepPort(ctx context.Context, p ovsdb.PortState) error {
 		return fmt.Errorf("remove port %s that belongs to no pod: %w", p.Name, err)
 	}
 	a.log.Info("removed a port that belongs to no pod", "port", p.Name, "was", p.ExternalIDs[idInterface])
-	a.metrics.swept("port")
+	a.metrics.swept("port", 1)
 	return nil
 }
 
@@ -112,55 +115,6 @@ func (a *Agent) owned(name string) bool {
 		}
 	}
 	return false
-}
-
-// collect is done once, before any pod can be attached: attachments whose interface is gone are those of containers that
-// have ended while the agent was away, and interfaces without an attachment were left by a crash in the middle of an ADD
-// or DEL.
-func (a *Agent) collect() error {
-	var errs []error
-	for _, at := range a.store.List() {
-		if linkExists(at.HostInterface) {
-			continue
-		}
-		if _, err := a.store.Release(at.Key); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		a.log.Info("released the addresses of a container that is gone", "pod", at.PodRef(), "container", at.ContainerID)
-		a.metrics.swept("attachment")
-	}
-	links, err := strayLinks(a.owned)
-	if err != nil {
-		return errors.Join(append(errs, err)...)
-	}
-	for _, l := range links {
-		if err := netlink.LinkDel(l); err != nil {
-			errs = append(errs, fmt.Errorf("remove interface %s that belongs to no pod: %w", l.Attrs().Name, err))
-			continue
-		}
-		a.log.Info("removed an interface that belongs to no pod", "interface", l.Attrs().Name)
-		a.metrics.swept("interface")
-	}
-	return errors.Join(errs...)
-}
-
-// hostInterface is the form of names that attachment.HostInterface makes.
-var hostInterface = regexp.MustCompile(`^co[0-9a-f]{12}$`)
-
-// strayLinks are the interfaces with the name and kind of a pod's host end that owned does not know.
-func strayLinks(owned func(string) bool) ([]netlink.Link, error) {
-	links, err := netlink.LinkList()
-	if err != nil {
-		return nil, fmt.Errorf("list interfaces: %w", err)
-	}
-	var stray []netlink.Link
-	for _, l := range links {
-		if name := l.Attrs().Name; l.Type() == "veth" && hostInterface.MatchString(name) && !owned(name) {
-			stray = append(stray, l)
-		}
-	}
-	return stray, nil
 }
 
 func linkExists(name string) bool {

@@ -198,19 +198,17 @@ func networkHeader(r TraceRequest) ([]string, error) {
 	if r.Source.Is6() {
 		src, dst, suffix = "ipv6_src", "ipv6_dst", "6"
 	}
-	ports := func(src, dst uint16) []string {
-		return []string{fmt.Sprintf("tp_src=%d", src), fmt.Sprintf("tp_dst=%d", dst)}
-	}
 	var f []string
 	switch r.Protocol {
 	case "", "icmp":
-		echo := "icmp_type=8"
+		f = []string{"icmp", "icmp_type=8", "icmp_code=0"}
 		if r.Source.Is6() {
-			echo = "icmp_type=128"
+			f = []string{"icmp6", "icmpv6_type=128", "icmpv6_code=0"}
 		}
-		f = []string{"icmp" + suffix, echo, "icmp_code=0"}
 	case "tcp", "udp", "sctp":
-		f = append([]string{r.Protocol + suffix}, ports(r.SourcePort, r.DestinationPort)...)
+		f = []string{
+			r.Protocol + suffix, fmt.Sprintf("%s_src=%d", r.Protocol, r.SourcePort), fmt.Sprintf("%s_dst=%d", r.Protocol, r.DestinationPort),
+		}
 	default:
 		return nil, bad("protocol: %q is not one of tcp, udp, sctp, icmp", r.Protocol)
 	}

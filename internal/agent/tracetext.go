@@ -15,8 +15,9 @@ import (
 // What ofproto/trace prints (ovs: ofproto/ofproto-dpif-trace.c).
 var (
 	// stepLine is " 5. ip,in_port=16, priority 100, cookie 0xc0e0…"; a table without a match says "No match."
-	stepLine   = regexp.MustCompile(`^\s*(\d+)\. (.*?)(?:, priority (\d+))?(?:, cookie (0x[0-9a-f]+))?$`)
-	outputLine = regexp.MustCompile(`^\s*(?:output:(\d+)|(?i:(IN_PORT)))$`)
+	stepLine = regexp.MustCompile(`^\s*(\d+)\. (.*?)(?:, priority (\d+))?(?:, cookie (0x[0-9a-f]+))?$`)
+	// outputLine is "output:17", or "-> output port is 17" where a register names the port; "IN_PORT" goes back.
+	outputLine = regexp.MustCompile(`^\s*(?:output:|-> output port is )?(\d+|(?i:IN_PORT))$`)
 	tunnelDst  = regexp.MustCompile(`set_field:([0-9a-f.:]+)->tun(?:_ipv6)?_dst`)
 	tunnelKey  = regexp.MustCompile(`set_field:(0x[0-9a-f]+|\d+)->tun_id`)
 )
@@ -37,7 +38,7 @@ func (a *Agent) explainTrace(packet, text string) Trace {
 		last := &t.Steps[len(t.Steps)-1]
 		last.Actions = append(last.Actions, trimmed)
 		if m := outputLine.FindStringSubmatch(line); m != nil {
-			out = m[1] + m[2]
+			out = m[1]
 		}
 	}
 	t.Outcome = a.outcome(out, t.Steps, text)

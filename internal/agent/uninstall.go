@@ -10,9 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/vishvananda/netlink"
-
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/hostnet"
 	"coelan.io/coelan/internal/ovsdb"
@@ -40,7 +39,7 @@ func Uninstall(ctx context.Context, c config.Config, force bool) (done []string,
 	}{
 		{"CNI configuration and plugin", func() error { return uninstallCNI(c) }},
 		{"bridge " + c.Bridge, func() error { return removeBridge(ctx, c) }},
-		{"pods' interfaces", removeLinks},
+		{"pods' interfaces", func() error { return removeLinks(c) }},
 		{"routes", removeRoutes},
 		{"nftables table coelan", hostnet.RemoveSNAT},
 		{"state in " + c.StateDir, func() error { return removeState(c) }},
@@ -61,14 +60,19 @@ func removeBridge(ctx context.Context, c config.Config) error {
 	return errors.Join(db.ReleaseFlowRestore(ctx, false), db.DelBridge(ctx, c.Bridge))
 }
 
-func removeLinks() error {
-	links, err := strayLinks(func(string) bool { return false })
+func removeLinks(c config.Config) error {
+	p, err := podnet.New(c.SysctlDir)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	links, err := p.Existing()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, l := range links {
-		errs = append(errs, netlink.LinkDel(l))
+	for name := range links {
+		errs = append(errs, p.Remove(name))
 	}
 	return errors.Join(errs...)
 }

@@ -5,21 +5,25 @@ package agent
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"coelan.io/coelan/internal/hostnet"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ovsdb"
 )
 
 // setUplink notes which interface has the node's address, and whether it is an Open vSwitch bridge's. On the userspace
-// datapath such an interface vanishes with ovs-vswitchd, so what it has is remembered.
-func (a *Agent) setUplink(onBridge bool, l intent.Local, uplink hostnet.Uplink) error {
+// datapath such an interface vanishes with ovs-vswitchd, so what it has is remembered. It returns the network cards of
+// such a bridge.
+func (a *Agent) setUplink(bridge *ovsdb.BridgeState, l intent.Local, uplink hostnet.Uplink) ([]string, error) {
 	a.mu.Lock()
-	a.uplink, a.uplinkOnOVS = uplink.Name, onBridge
+	a.uplink, a.uplinkOnOVS = uplink.Name, bridge != nil
 	a.mu.Unlock()
-	if onBridge && l.Datapath == intent.DatapathNetdev {
-		return a.keeper.Set(uplink.Name, uplink.Address.Addr())
+	if bridge == nil || l.Datapath != intent.DatapathNetdev {
+		return nil, a.keeper.Set("", netip.Addr{})
 	}
-	return a.keeper.Set("", netip.Addr{})
+	cards := slices.DeleteFunc(slices.Clone(bridge.Ports), func(p string) bool { return p == bridge.Name })
+	return cards, a.keeper.Set(uplink.Name, uplink.Address.Addr())
 }
 
 // watchUplink reconciles when the node's address or the MTU of its interface changes.

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/hostnet"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/translate"
@@ -61,38 +60,6 @@ func (a *Agent) keepOwn(nodes []intent.Node) []intent.Node {
 		nodes[i].Subnets = last.Subnets
 	}
 	return nodes
-}
-
-// watchPods frees what belongs to pods that are gone and whose DEL got lost. A pod whose interface is still there is left
-// to its DEL.
-func (a *Agent) watchPods(ctx context.Context) error {
-	return a.opts.Cluster.WatchPods(ctx, func(pods []*corev1.Pod) {
-		alive := make(map[string]bool, len(pods))
-		for _, p := range pods {
-			alive[string(p.UID)] = true
-		}
-		for _, at := range a.store.List() {
-			if at.PodUID != "" && !alive[at.PodUID] && !linkExists(at.HostInterface) {
-				a.release(ctx, at)
-			}
-		}
-	})
-}
-
-// release frees an attachment that has lost its interface.
-func (a *Agent) release(ctx context.Context, at attachment.Attachment) {
-	// A request for the same container may be under way; it comes first.
-	if err := (dataplane{a}).Detach(ctx, at); err != nil {
-		a.log.Warn("port of a pod that is gone remains", "pod", at.PodRef(), "err", err)
-		return
-	}
-	switch ok, err := a.store.Release(at.Key); {
-	case err != nil:
-		a.log.Warn("addresses of a pod that is gone remain taken", "pod", at.PodRef(), "err", err)
-	case ok:
-		a.log.Info("released the addresses of a pod that is gone", "pod", at.PodRef(), "container", at.ContainerID)
-		a.metrics.swept("attachment")
-	}
 }
 
 // watchHost follows the condition of the host's kernel.

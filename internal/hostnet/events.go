@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -119,7 +120,7 @@ func (h *Host) relevant(family int, m netlink.Message) bool {
 	switch uint16(m.Header.Type) {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		name := linkName(m)
-		return name == d.Gateway.Name || name == d.Uplink
+		return name == d.Gateway.Name || name == d.Uplink || slices.Contains(d.Cards, name)
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		return !addressOfPod(m)
 	case unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF:

@@ -33,6 +33,8 @@ type Desired struct {
 	SNAT SNAT
 	// Uplink is the interface with the node's address; its router advertisements keep working when the node forwards.
 	Uplink string
+	// Cards are the network cards behind an uplink that is a bridge of the userspace datapath.
+	Cards []string
 }
 
 // Status is the outcome of the newest comparison.
@@ -200,7 +202,9 @@ func (h *Host) apply() (int, error) {
 func (h *Host) applyAll(d Desired) (int, error) {
 	var total int
 	var errs []error
-	for _, part := range []func(Desired) (int, error){h.applyForwarding, h.applyGateway, h.applyRoutes, h.applySNAT} {
+	for _, part := range []func(Desired) (int, error){
+		h.applyForwarding, h.applyCards, h.applyGateway, h.applyRoutes, h.applySNAT,
+	} {
 		n, err := part(d)
 		total += n
 		if err != nil {

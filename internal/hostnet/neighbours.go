@@ -33,7 +33,7 @@ type Neighbours struct {
 	mu     sync.Mutex
 	bridge string
 	peers  []netip.Addr
-	// written is what ovs-vswitchd was told since it started.
+	// written is what ovs-vswitchd was told since it started, or since the last renewal.
 	written map[netip.Addr]string
 }
 
@@ -126,10 +126,16 @@ func (n *Neighbours) step(ctx context.Context) error {
 	}
 	for _, hop := range nextHops(link, peers) {
 		mac, ok := entries[hop]
-		if !ok {
+		n.mu.Lock()
+		old, again := n.written[hop]
+		n.mu.Unlock()
+		// What the kernel knows may be old: it is asked once to look whether it still holds.
+		if !ok || !again {
 			if err := resolve(link, hop); err != nil {
 				return fmt.Errorf("neighbour %s on %s: %w", hop, bridge, err)
 			}
+		}
+		if !ok || old == mac.String() {
 			continue
 		}
 		if err := n.write(ctx, bridge, hop, mac); err != nil {
@@ -140,12 +146,6 @@ func (n *Neighbours) step(ctx context.Context) error {
 }
 
 func (n *Neighbours) write(ctx context.Context, bridge string, hop netip.Addr, mac net.HardwareAddr) error {
-	n.mu.Lock()
-	same := n.written[hop] == mac.String()
-	n.mu.Unlock()
-	if same {
-		return nil
-	}
 	if err := n.setter.SetNeighbour(ctx, bridge, hop, mac); err != nil {
 		return fmt.Errorf("neighbour %s on %s: %w", hop, bridge, err)
 	}

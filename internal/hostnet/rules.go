@@ -3,9 +3,14 @@
 package hostnet
 
 import (
+	"fmt"
+
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/cni/podnet"
 )
 
 // chain is a base chain with its rules.
@@ -33,8 +38,11 @@ const (
 	icmpv6Redirect = 137
 )
 
-// chains are the table's chains: masquerading, and redirects that must not reach pods. A redirect leaves when a packet
-// goes out where it came in, as one from a pod to a Service does; the kernel has no setting against it for IPv6.
+// chains are the table's chains: masquerading, redirects that must not reach pods, and pods' packets that the kernel must
+// not take. A redirect leaves when a packet goes out where it came in, as one from a pod to a Service does; the kernel has
+// no setting against it for IPv6. The userspace datapath reads the host's end of a pod's interface beside the kernel, not
+// instead of it: what a pod sends to that end's MAC, or to all, would reach the host, and by its routes everybody, past
+// every flow.
 func (s SNAT) chains(table *nftables.Table, gateway string) []chain {
 	post := chain{Chain: &nftables.Chain{
 		Name: "postrouting", Table: table, Type: nftables.ChainTypeNAT,
@@ -56,7 +64,26 @@ func (s SNAT) chains(table *nftables.Table, gateway string) []chain {
 			dropICMP("icmpv6", gateway, unix.IPPROTO_ICMPV6, icmpv6Redirect),
 		},
 	}
-	return []chain{post, out}
+	pre := chain{
+		Chain: &nftables.Chain{
+			Name: "prerouting", Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
+		},
+		rules: []rule{dropGroup(podnet.Group)},
+	}
+	return []chain{post, out, pre}
+}
+
+// dropGroup keeps the kernel from looking at what comes from the interfaces of a group.
+func dropGroup(group uint32) rule {
+	return rule{
+		text: fmt.Sprintf("iifgroup %d drop", group),
+		exprs: []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyIIFGROUP, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(group)},
+			&expr.Verdict{Kind: expr.VerdictDrop},
+		},
+	}
 }
 
 // masquerade hides pods behind the node for every destination outside of direct. Ports are taken at random, because

@@ -71,6 +71,24 @@ func (h *Host) forwardIPv6(uplink string) (int, error) {
 	return n + k, err
 }
 
+// applyCards keeps network cards from answering for addresses that are on the bridge above them. The userspace datapath
+// reads a card beside the kernel, not instead of it: the kernel would tell others the card's MAC for the node's address,
+// and tunnel packets with that MAC reach nobody.
+func (h *Host) applyCards(d Desired) (int, error) {
+	var n int
+	var errs []error
+	for _, card := range d.Cards {
+		v, err := h.sysctls.get("net", "ipv4", "conf", card, "arp_ignore")
+		if errors.Is(err, fs.ErrNotExist) || err == nil && v != "0" {
+			// It is no interface of this kernel, or somebody chose a stricter value.
+			continue
+		}
+		k, err := h.sysctls.ensure("1", "net", "ipv4", "conf", card, "arp_ignore")
+		n, errs = n+k, append(errs, err)
+	}
+	return n, errors.Join(errs...)
+}
+
 // gatewaySysctls are the settings of the gateway interface. rp_filter is loose because replies of connections that the
 // host forwards may leave by another interface; redirects would tell pods to bypass their router.
 var gatewaySysctls = []struct{ family, name, value string }{

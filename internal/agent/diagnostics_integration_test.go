@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTrace(t *testing.T) {
+	if !isolate(t) {
+		return
+	}
+	w := newWorld(t)
+	w.start()
+	w.ready()
+	a, b := w.plug("a"), w.plug("b")
+	for _, tc := range []struct {
+		name string
+		req  TraceRequest
+		want Outcome
+	}{
+		{"pod to pod", TraceRequest{From: "default/a", Destination: b.Addresses[0].Addr(), Protocol: "tcp", DestinationPort: 80}, Outcome{Kind: "pod", Pod: "default/b/eth0"}},
+		{"pod to pod over IPv6", TraceRequest{From: "default/a/eth0", Destination: b.Addresses[1].Addr()}, Outcome{Kind: "pod", Pod: "default/b/eth0"}},
+		{"pod to another node", TraceRequest{From: "default/a", Destination: addr("10.244.2.7"), Protocol: "udp", DestinationPort: 53},
+			Outcome{Kind: "tunnel", Node: "n2", TunnelIP: "192.168.33.12", VNI: 1}},
+		{"pod to another node over IPv6", TraceRequest{From: "default/a", Destination: addr("fd44:2::7")},
+			Outcome{Kind: "tunnel", Node: "n2", TunnelIP: "192.168.33.12", VNI: 1}},
+		{"pod to outside", TraceRequest{From: "default/a", Destination: addr("192.0.2.1")}, Outcome{Kind: "gateway"}},
+		{"pod to its node", TraceRequest{From: "default/a", Destination: addr("10.244.1.1")}, Outcome{Kind: "gateway"}},
+		{"stolen address", TraceRequest{From: "default/a", Source: b.Addresses[0].Addr(), Destination: addr("192.0.2.1")},
+			Outcome{Kind: "drop"}},
+		{"host to pod", TraceRequest{From: "gateway", Source: addr("10.244.1.1"), Destination: a.Addresses[0].Addr()},
+			Outcome{Kind: "pod", Pod: "default/a/eth0"}},
+		{"from another node", TraceRequest{From: "tunnel", VNI: 1, TunnelSource: addr("192.168.33.12"), Source: addr("10.244.2.7"), Destination: a.Addresses[0].Addr()},
+			Outcome{Kind: "pod", Pod: "default/a/eth0"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			body, err := json.Marshal(tc.req)
+			w.must(err)
+			trace := query[Trace](w, "/v1/trace", string(body))
+			got := trace.Outcome
+			if tc.want.Kind == "drop" && got.Reason != "" {
+				got.Reason = ""
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s\n%s", diff, trace.Text)
+			}
+			for _, s := range trace.Steps {
+				if s.Feature == "" || s.Owner == "" || s.TableName == "" {
+					t.Errorf("step without a name: %+v", s)
+				}
+			}
+			if last := trace.Steps[len(trace.Steps)-1]; tc.want.Kind == "drop" && last.Reason == "" {
+				t.Errorf("no reason for the drop: %+v", last)
+			}
+		})
+	}
+	for _, tc := range []struct{ body, want string }{
+		{`{`, "packet: "},
+		{`{"form":"x"}`, `unknown field "form"`},
+		{`{"from":"default/a"}`, "destination: is missing"},
+		{`{"destination":"10.0.0.1"}`, "from: is missing"},
+		{`{"from":"default/c","destination":"10.0.0.1"}`, "from: node n1 has no pod default/c"},
+		{`{"from":"gateway","destination":"10.0.0.1"}`, "source: is missing"},
+		{`{"from":"gateway","source":"fd00::1","destination":"10.0.0.1"}`, "different families"},
+		{`{"from":"default/a","destination":"10.0.0.1","protocol":"gre"}`, `protocol: "gre"`},
+		{`{"from":"tunnel","destination":"10.0.0.1"}`, "tunnelSource and vni: are needed"},
+	} {
+		err := Query(t.Context(), w.cfg.AgentSocket, "/v1/trace", strings.NewReader(tc.body), io.Discard)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.body, err, tc.want)
+		}
+	}
+}
+
+// TestCheckFinds damages one thing of each kind.
+func TestCheckFinds(t *testing.T) {
+	if !isolate(t) {
+		return
+	}
+	w := newWorld(t)
+	w.start()
+	w.ready()
+	at := w.plug("a")
+	w.whole()
+	if _, err := w.ovs.Ofctl(t.Context(), "-OOpenFlow15", "del-flows", "br-int", "table=0,in_port=16"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.ovs.Ofctl(t.Context(), "add-flow", "br-int", "table=99,actions=drop"); err != nil {
+		t.Fatal(err)
+	}
+	w.veth("co0123456789ab")
+	w.ip("link del " + at.HostInterface)
+	got := map[string]string{}
+	for _, f := range query[Check](w, "/v1/check", "").Findings {
+		got[f.Kind+" "+f.Problem] = f.Object
+	}
+	for _, want := range []string{
+		"flow is missing", "flow belongs to nothing", "interface belongs to no pod", "interface of default/a/eth0 is missing",
+	} {
+		if got[want] == "" {
+			t.Errorf("no finding %q in %v", want, got)
+		}
+	}
+}
+
+func TestHealthAndMetrics(t *testing.T) {
+	if !isolate(t) {
+		return
+	}
+	w := newWorld(t)
+	w.ovs.KillVswitchd()
+	w.start()
+	w.condition("ovs-vswitchd is not running")
+	get := func(path string) (int, string) {
+		resp, err := http.Get("http://127.0.0.1:10360" + path)
+		w.must(err)
+		defer resp.Body.Close()
+		defer http.DefaultClient.CloseIdleConnections()
+		text, err := io.ReadAll(resp.Body)
+		w.must(err)
+		return resp.StatusCode, string(text)
+	}
+	if code, text := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "ovs-vswitchd is not running") {
+		t.Errorf("/readyz without Open vSwitch: %d %s", code, text)
+	}
+	if code, text := get("/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz without Open vSwitch: %d %s", code, text)
+	}
+	w.must(w.ovs.SpawnVswitchd())
+	w.ready()
+	w.plug("a")
+	if code, text := get("/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz: %d %s", code, text)
+	}
+	_, text := get("/metrics")
+	for _, want := range []string{
+		"coelan_ports 1\n", "coelan_nodes 2\n", "coelan_tunnels 1\n", `coelan_condition{condition="ovs"} 1`,
+		`coelan_info{datapath="` + w.ovs.Datapath + `",encapsulation="vxlan",node="n1"`, "coelan_flow_changes_total{operation=\"add\"}",
+		`coelan_flow_sync_duration_seconds_count{step="write"}`, "coelan_host_writes_total", `coelan_ovs_connections_total{kind="switch"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no metric %q", want)
+		}
+	}
+}
+
+func TestQueryWithoutAgent(t *testing.T) {
+	var out bytes.Buffer
+	err := Query(t.Context(), t.TempDir()+"/agent.sock", "/v1/status", nil, &out)
+	if err == nil || !strings.Contains(err.Error(), "is it running?") {
+		t.Errorf("no agent: %v", err)
+	}
+}
+
+func TestUninstallLeavesNothing(t *testing.T) {
+	if !isolate(t) {
+		return
+	}
+	w := newWorld(t)
+	before := w.ip("route") + w.ip("-br link")
+	w.start()
+	w.ready()
+	at := w.plug("a")
+	w.must(w.stop())
+	if _, err := Uninstall(t.Context(), w.cfg, false); err == nil || !strings.Contains(err.Error(), "1 pods are attached, the first is default/a/eth0") {
+		t.Errorf("uninstalled under a pod: %v", err)
+	}
+	if !linkExists(at.HostInterface) {
+		t.Error("a refused uninstall removed something")
+	}
+	if _, err := Uninstall(t.Context(), w.cfg, true); err != nil {
+		t.Fatal(err)
+	}
+	if after := w.ip("route") + w.ip("-br link"); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	if out := w.vsctl("list-br"); strings.Contains(out, "br-int") {
+		t.Errorf("bridges: %s", out)
+	}
+	if _, err := Uninstall(t.Context(), w.cfg, false); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
