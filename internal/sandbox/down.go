@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"coelan.io/coelan/internal/sandbox/machine"
 )
 
@@ -55,30 +53,13 @@ func (s *Sandbox) down(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := retryBusy(ctx, func() error { return machine.RemoveCgroups("coelan-sandbox-" + s.Name) }); err != nil {
+	if err := machine.RemoveCgroups(ctx, s.cgroup("")); err != nil {
 		return err
 	}
 	if err := s.checkMounts(); err != nil {
 		return err
 	}
 	return os.RemoveAll(s.dir)
-}
-
-// retryBusy tries again while the kernel is still sweeping up after the last process.
-func retryBusy(ctx context.Context, try func() error) error {
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := try()
-		if !errors.Is(err, unix.EBUSY) {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return err
-		}
-	}
 }
 
 // checkMounts refuses to remove a directory in which something is mounted: it would empty that, too.

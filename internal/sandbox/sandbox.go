@@ -84,10 +84,13 @@ func newSandbox(spec Spec, output io.Writer) *Sandbox {
 func (s *Sandbox) ReportTo(w io.Writer) { s.progress.w = w }
 
 func (s *Sandbox) machineDir(name string) string { return filepath.Join(s.dir, "machines", name) }
-func (s *Sandbox) cgroup(machine string) string  { return "coelan-sandbox-" + s.Name + "/" + machine }
-func (s *Sandbox) client(name string) machine.Client {
-	return machine.Dial(s.machineDir(name))
+
+// cgroup is the name of a machine's cgroup, or of the one that holds those of all.
+func (s *Sandbox) cgroup(machine string) string {
+	return filepath.Join("coelan-sandbox-"+s.Name, machine)
 }
+
+func (s *Sandbox) client(name string) machine.Client { return machine.Dial(s.machineDir(name)) }
 
 // lock keeps two processes from changing the sandbox at a time. The kernel frees it if the process dies.
 func (s *Sandbox) lock() (unlock func(), err error) {

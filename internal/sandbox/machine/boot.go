@@ -23,6 +23,14 @@ import (
 // Boot starts the machine whose configuration is on the disk in dir and returns once its manager answers. It
 // outlives this process. The machine inherits extra: see controlFD and fabricFD.
 func Boot(ctx context.Context, dir string, extra *os.File) error {
+	c, err := Read(dir)
+	if err != nil {
+		return err
+	}
+	// Those of the machine's last life: a kernel starts with none.
+	if err := RemoveCgroups(ctx, c.Cgroup); err != nil {
+		return err
+	}
 	socket := filepath.Join(dir, socketFile)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -5,6 +5,7 @@ package machine
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -179,17 +180,27 @@ func leaveRoot(root string) error {
 	return nil
 }
 
-// RemoveCgroups removes the cgroup name with all below it from every hierarchy. Its processes must be gone.
-func RemoveCgroups(name string) error {
+// RemoveCgroups removes the cgroup name with all below it from every hierarchy. Its processes must have ended; while
+// the kernel is still sweeping up after them it tries again.
+func RemoveCgroups(ctx context.Context, name string) error {
 	hierarchies, err := cgroupHierarchies("/proc/self/mountinfo")
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for _, h := range hierarchies {
-		errs = append(errs, removeTree(filepath.Join(h.path, name)))
+		dir := filepath.Join(h.path, name)
+		var last error
+		err := retry(ctx, func() error {
+			if last = removeTree(dir); errors.Is(last, unix.EBUSY) {
+				return last
+			}
+			return nil
+		})
+		if err != nil || last != nil {
+			return fmt.Errorf("remove cgroup %s: %w", dir, errors.Join(last, err))
+		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func removeTree(dir string) error {

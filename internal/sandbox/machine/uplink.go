@@ -66,11 +66,35 @@ func (u *uplink) configure(ctx context.Context) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%v: %w: %s", cmd.Args, err, out)
 	}
-	link, err := netlink.LinkByName(u.Bridge)
+	// If the database has all of this from before, ovs-vsctl does not wait for the switch.
+	link, err := waitLink(ctx, u.Bridge)
 	if err != nil {
-		return fmt.Errorf("%s: %w", u.Bridge, err)
+		return err
 	}
 	return u.address(link)
+}
+
+// waitLink returns the link once there is one of that name.
+func waitLink(ctx context.Context, name string) (netlink.Link, error) {
+	updates, done := make(chan netlink.LinkUpdate), make(chan struct{})
+	defer close(done)
+	err := netlink.LinkSubscribeWithOptions(updates, done, netlink.LinkSubscribeOptions{ListExisting: true})
+	if err != nil {
+		return nil, fmt.Errorf("watch links: %w", err)
+	}
+	for {
+		select {
+		case update, ok := <-updates:
+			if !ok {
+				return nil, fmt.Errorf("%s: the watch of links ended", name)
+			}
+			if update.Header.Type == unix.RTM_NEWLINK && update.Attrs().Name == name {
+				return update.Link, nil
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s does not appear: %w", name, ctx.Err())
+		}
+	}
 }
 
 // address sets the link up with the node's addresses and routes.
