@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"coelan.io/coelan/internal/intent"
@@ -51,6 +51,7 @@ func HostMAC(pod intent.MAC) intent.MAC {
 // Its methods are safe for concurrent use.
 type Plumber struct {
 	host      *netlink.Handle
+	raw       map[int]*nl.SocketHandle
 	hostNS    fileID
 	sysctlDir string
 }
@@ -66,11 +67,21 @@ func New(sysctlDir string) (*Plumber, error) {
 	if err != nil {
 		return nil, fmt.Errorf("netlink socket: %w", err)
 	}
-	return &Plumber{host: h, hostNS: id, sysctlDir: sysctlDir}, nil
+	raw, err := rawSocket()
+	if err != nil {
+		h.Close()
+		return nil, fmt.Errorf("netlink socket: %w", err)
+	}
+	return &Plumber{host: h, raw: raw, hostNS: id, sysctlDir: sysctlDir}, nil
 }
 
 // Close ends the use of the Plumber.
-func (p *Plumber) Close() { p.host.Close() }
+func (p *Plumber) Close() {
+	p.host.Close()
+	for _, s := range p.raw {
+		s.Close()
+	}
+}
 
 // Create makes the pair, and sets the host's end up. On an error nothing was made.
 // Errors: *NetnsError; *TakenError if one of the names is taken by another interface. A
@@ -111,17 +122,7 @@ func (p *Plumber) addPair(i Interface, podFD int) error {
 	if err := p.host.LinkAdd(pair); err != nil {
 		return err
 	}
-	// The host has no business on this wire: without a link-local address its kernel
-	// sends no neighbour or router solicitations to the pod.
-	err := p.host.LinkSetIP6AddrGenMode(pair, nl6AddrGenNone)
-	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-		err = nil // a kernel without IPv6
-	}
-	if err == nil {
-		// Beside a userspace datapath the host's kernel hears the pod, too, and would
-		// answer ARP requests for the gateway with the MAC of this end.
-		err = os.WriteFile(filepath.Join(p.sysctlDir, "net/ipv4/conf", i.HostName, "arp_ignore"), []byte("8"), 0)
-	}
+	err := p.silence(pair.Attrs().Index)
 	if err == nil {
 		err = p.host.LinkSetUp(pair)
 	}
@@ -130,9 +131,6 @@ func (p *Plumber) addPair(i Interface, podFD int) error {
 	}
 	return nil
 }
-
-// nl6AddrGenNone is IN6_ADDR_GEN_MODE_NONE of linux/if_link.h.
-const nl6AddrGenNone = 1
 
 // Remove deletes a pair by its host's end; that it is not there is no error. A
 // *TakenError says that an interface of the name is not one that Create made.

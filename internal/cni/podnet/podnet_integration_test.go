@@ -80,6 +80,7 @@ func TestInterfaceAsTheKernelShowsIt(t *testing.T) {
 	if strings.Contains(host, "inet") {
 		t.Errorf("the host's end has an address:\n%s", host)
 	}
+	wantLines(t, "host's arp_ignore", node.Command(t, "cat", "/proc/sys/net/ipv4/conf/"+i.HostName+"/arp_ignore"), "8")
 	if err := p.Check(i); err != nil {
 		t.Errorf("Check: %v", err)
 	}
