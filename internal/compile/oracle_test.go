@@ -43,6 +43,21 @@ type outcome struct {
 
 var dropped = outcome{Drop: true}
 
+// end names the kind of outcome.
+func (o outcome) end() string {
+	switch {
+	case o.Drop:
+		return "dropped"
+	case o.Answer != intent.MAC{}:
+		return "answered"
+	case o.Port == intent.GatewayPort:
+		return "host"
+	case o.Port == intent.TunnelPort:
+		return "tunnel"
+	}
+	return "port"
+}
+
 // oracle says, from the words of docs/datapath.md and not from flows, what should
 // happen to a packet.
 type oracle struct{ *intent.State }

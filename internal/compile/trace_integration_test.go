@@ -182,7 +182,7 @@ func finalFields(text string) map[string]string {
 // it should, or is dropped by a flow that tells why.
 func TestTraceAgainstOracle(t *testing.T) {
 	tr := newTracer(t)
-	packets := 0
+	ends := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -191,9 +191,9 @@ func TestTraceAgainstOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 40 {
-			packets++
 			p := drawPacket(t, state)
 			want := oracle{state}.expect(p)
+			ends[want.end()]++
 			got, text, err := tr.trace(ctx, p)
 			if err != nil {
 				t.Fatalf("%s: %v\n%s", traceFlow(p), err, text)
@@ -203,7 +203,12 @@ func TestTraceAgainstOracle(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d packets", packets)
+	t.Logf("packets by end: %v", ends)
+	for _, end := range []string{"dropped", "answered", "port", "host", "tunnel"} {
+		if ends[end] == 0 {
+			t.Errorf("no packet was %s: the cases say nothing", end)
+		}
+	}
 }
 
 // drawState has this node and up to three others, and up to four ports here on
