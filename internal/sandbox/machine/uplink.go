@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -62,39 +63,18 @@ func (u *uplink) configure(ctx context.Context) error {
 		"--", "--may-exist", "add-br", u.Bridge,
 		"--", "set", "Bridge", u.Bridge, "datapath_type=netdev", "fail_mode=standalone",
 		fmt.Sprintf(`other_config:hwaddr="%s"`, u.MAC),
+		// Without any change ovs-vsctl would not wait for the switch, which takes the interface down once more to
+		// give it its MAC, so that addresses and routes that were there too early would be lost.
+		"external_ids:configured="+time.Now().Format(time.RFC3339Nano),
 		"--", "--may-exist", "add-port", u.Bridge, "eth1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%v: %w: %s", cmd.Args, err, out)
 	}
-	// If the database has all of this from before, ovs-vsctl does not wait for the switch.
-	link, err := waitLink(ctx, u.Bridge)
+	link, err := netlink.LinkByName(u.Bridge)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", u.Bridge, err)
 	}
 	return u.address(link)
-}
-
-// waitLink returns the link once there is one of that name.
-func waitLink(ctx context.Context, name string) (netlink.Link, error) {
-	updates, done := make(chan netlink.LinkUpdate), make(chan struct{})
-	defer close(done)
-	err := netlink.LinkSubscribeWithOptions(updates, done, netlink.LinkSubscribeOptions{ListExisting: true})
-	if err != nil {
-		return nil, fmt.Errorf("watch links: %w", err)
-	}
-	for {
-		select {
-		case update, ok := <-updates:
-			if !ok {
-				return nil, fmt.Errorf("%s: the watch of links ended", name)
-			}
-			if update.Header.Type == unix.RTM_NEWLINK && update.Attrs().Name == name {
-				return update.Link, nil
-			}
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%s does not appear: %w", name, ctx.Err())
-		}
-	}
 }
 
 // address sets the link up with the node's addresses and routes.
