@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// odlConfig is the configuration of the COE CNI specification for one worker, with the
+// key that its later recipes added.
+const odlConfig = `{
+	"cniVersion":"0.3.0",
+	"name":"odl-cni",
+	"type":"odlovs-cni",
+	"mgrPort":6640,
+	"mgrActive":true,
+	"manager":"192.168.33.1",
+	"ovsBridge":"ovsbrk8s",
+	"ctlrPort":6653,
+	"ctlrActive":true,
+	"controller":"192.168.33.1",
+	"externalIntf":"eth2",
+	"externalIp":"192.168.50.13",
+	"clusterId":"00000000-0000-0000-0000-000000000001",
+	"ipam":{
+		"type":"host-local",
+		"subnet":"10.11.1.0/24",
+		"routes":[{"dst":"0.0.0.0/0"}],
+		"gateway":"10.11.1.1"
+	}
+}`
+
+func TestConfigurationOfOdlovsCNI(t *testing.T) {
+	ignored := []string{
+		"clusterId is ignored: ports are named by namespace, pod and interface",
+		"controller is ignored: the agent is the bridge's only controller",
+		"ctlrActive is ignored: the agent is the bridge's only controller",
+		"ctlrPort is ignored: the agent is the bridge's only controller",
+		"externalIntf is ignored: the uplink is the interface that carries the node's address",
+		"externalIp is ignored: the node's address is that of its Node object",
+		"manager is ignored: the agent reaches Open vSwitch by its unix sockets and sets no manager",
+		"mgrActive is ignored: the agent reaches Open vSwitch by its unix sockets and sets no manager",
+		"mgrPort is ignored: the agent reaches Open vSwitch by its unix sockets and sets no manager",
+	}
+	for _, tt := range []struct {
+		name, bridge, podCIDR string
+		more                  []string
+	}{
+		{"all fits", "ovsbrk8s", "10.11.1.0/24", nil},
+		{"other bridge and podCIDR", "br-int", "10.244.1.0/24", []string{
+			"ovsBridge ovsbrk8s is ignored: the agent's bridge is br-int",
+			"ipam is ignored: addresses are from the node's podCIDRs [10.244.1.0/24], the gateway is the first of each",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.opts.Bridge, w.node.node.PodCIDRs = tt.bridge, prefixes(tt.podCIDR)
+			conf, warnings, err := w.parseConfig([]byte(odlConfig), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(append(ignored[:len(ignored):len(ignored)], tt.more...), warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			if conf.Name != "odl-cni" || conf.CNIVersion != "0.3.0" {
+				t.Errorf("name %q, version %q", conf.Name, conf.CNIVersion)
+			}
+			r := addRequest("a")
+			r.Config = []byte(odlConfig)
+			w.must(r)
+		})
+	}
+}
+
+// What runtimes and the library put into a configuration is not an unknown key.
+func TestKeysOfRuntimes(t *testing.T) {
+	w := newWorld(t)
+	_, warnings, err := w.parseConfig([]byte(`{"cniVersion":"1.1.0","name":"coelan","type":"coelan-cni",
+		"capabilities":{"portMappings":true},"runtimeConfig":{"portMappings":[{"hostPort":80}]},"args":{"cni":{}},
+		"prevResult":{"ips":[]},"dns":{"search":["cluster.local"]},"socket":"/run/x.sock","timeout":1.5,
+		"cni.dev/valid-attachments":[],"cni.dev/something-new":1,"ipam":{}}`), true)
+	if err != nil || len(warnings) != 0 {
+		t.Errorf("warnings %q, error %v", warnings, err)
+	}
+}
