@@ -4,6 +4,7 @@ package hostnet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -35,6 +36,8 @@ type Neighbours struct {
 	peers  []netip.Addr
 	// written is what ovs-vswitchd was told since it started, or since the last renewal.
 	written map[netip.Addr]string
+	// last is what was known of a neighbour at any time.
+	last map[netip.Addr]net.HardwareAddr
 }
 
 // renewal is well below the 15 minutes after which ovs-vswitchd forgets an entry (ovs: lib/tnl-neigh-cache.c).
@@ -42,7 +45,10 @@ const renewal = 4 * time.Minute
 
 // NewNeighbours makes a Neighbours that knows no peers yet.
 func NewNeighbours(log *slog.Logger, setter NeighbourSetter) *Neighbours {
-	return &Neighbours{log: log, setter: setter, wake: make(chan struct{}, 1), written: map[netip.Addr]string{}}
+	return &Neighbours{
+		log: log, setter: setter, wake: make(chan struct{}, 1),
+		written: map[netip.Addr]string{}, last: map[netip.Addr]net.HardwareAddr{},
+	}
 }
 
 // Set names the bridge that carries the node's address and the tunnel addresses of all other nodes.
@@ -125,33 +131,42 @@ func (n *Neighbours) step(ctx context.Context) error {
 		return fmt.Errorf("neighbours of %s: %w", bridge, err)
 	}
 	for _, hop := range nextHops(link, peers) {
-		mac, ok := entries[hop]
-		n.mu.Lock()
-		old, again := n.written[hop]
-		n.mu.Unlock()
-		// What the kernel knows may be old: it is asked once to look whether it still holds.
-		if !ok || !again {
-			if err := resolve(link, hop); err != nil {
-				return fmt.Errorf("neighbour %s on %s: %w", hop, bridge, err)
-			}
-		}
-		if !ok || old == mac.String() {
-			continue
-		}
-		if err := n.write(ctx, bridge, hop, mac); err != nil {
-			return err
+		if err := n.tell(ctx, link, hop, entries[hop.addr]); err != nil {
+			return fmt.Errorf("neighbour %s on %s: %w", hop.addr, bridge, err)
 		}
 	}
 	return nil
 }
 
+// tell passes on what the kernel knows of a neighbour. What it knows may be old, and it may have forgotten what
+// ovs-vswitchd needs again: so it is asked to look once after each renewal, and what was known last does until then.
+func (n *Neighbours) tell(ctx context.Context, link nl.Link, h hop, mac net.HardwareAddr) error {
+	n.mu.Lock()
+	old, again := n.written[h.addr]
+	last := n.last[h.addr]
+	n.mu.Unlock()
+	if mac == nil || !again {
+		if err := resolve(link, h); err != nil {
+			return err
+		}
+	}
+	if mac == nil && !again {
+		mac = last
+	}
+	if mac == nil || old == mac.String() {
+		return nil
+	}
+	return n.write(ctx, link.Attrs().Name, h.addr, mac)
+}
+
 func (n *Neighbours) write(ctx context.Context, bridge string, hop netip.Addr, mac net.HardwareAddr) error {
 	if err := n.setter.SetNeighbour(ctx, bridge, hop, mac); err != nil {
-		return fmt.Errorf("neighbour %s on %s: %w", hop, bridge, err)
+		return err
 	}
+	n.log.Debug("tunnel neighbour", "bridge", bridge, "neighbour", hop, "mac", mac.String())
 	n.mu.Lock()
-	n.written[hop] = mac.String()
-	n.mu.Unlock()
+	defer n.mu.Unlock()
+	n.written[hop], n.last[hop] = mac.String(), mac
 	return nil
 }
 
@@ -171,31 +186,54 @@ func entriesOf(link nl.Link) (map[netip.Addr]net.HardwareAddr, error) {
 	return entries, nil
 }
 
+// hop is a neighbour through which a peer is reached.
+type hop struct{ addr, peer netip.Addr }
+
 // nextHops are the neighbours on link through which peers are reached. Peers that are reached by another interface, or
 // not at all now, have none.
-func nextHops(link nl.Link, peers []netip.Addr) []netip.Addr {
-	var hops []netip.Addr
+func nextHops(link nl.Link, peers []netip.Addr) []hop {
+	var hops []hop
 	seen := map[netip.Addr]bool{}
 	for _, p := range peers {
 		routes, err := nl.RouteGet(p.AsSlice())
 		if err != nil || len(routes) == 0 || routes[0].LinkIndex != link.Attrs().Index {
 			continue
 		}
-		hop := p
+		h := hop{p, p}
 		if routes[0].Gw != nil {
-			hop = addr(routes[0].Gw)
+			h.addr = addr(routes[0].Gw)
 		}
-		if !seen[hop] {
-			seen[hop] = true
-			hops = append(hops, hop)
+		if !seen[h.addr] {
+			seen[h.addr] = true
+			hops = append(hops, h)
 		}
 	}
 	return hops
 }
 
 // resolve asks the kernel to find the address; the answer comes as an event.
-func resolve(link nl.Link, hop netip.Addr) error {
+func resolve(link nl.Link, h hop) error {
+	if h.addr.Is6() {
+		// Asked without a packet, the kernel asks from the interface's link-local address, and not at all while that is
+		// being checked for duplicates: for seconds after the interface came up.
+		return knock(h.peer)
+	}
 	return nl.NeighSet(&nl.Neigh{
-		LinkIndex: link.Attrs().Index, Family: family(hop), IP: hop.AsSlice(), State: unix.NUD_NONE, Flags: nl.NTF_USE,
+		LinkIndex: link.Attrs().Index, Family: family(h.addr), IP: h.addr.AsSlice(), State: unix.NUD_NONE, Flags: nl.NTF_USE,
 	})
+}
+
+// knock sends an empty datagram to the discard service (RFC 863), which nobody needs to run.
+func knock(peer netip.Addr) error {
+	const discard = 9
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer, discard)))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	_, err = c.Write(nil)
+	if errors.Is(err, unix.ECONNREFUSED) {
+		err = nil
+	}
+	return err
 }

@@ -62,6 +62,8 @@ func (s SNAT) chains(table *nftables.Table, gateway string) []chain {
 		rules: []rule{
 			dropICMP("icmp", gateway, unix.IPPROTO_ICMP, icmpRedirect),
 			dropICMP("icmpv6", gateway, unix.IPPROTO_ICMPV6, icmpv6Redirect),
+			// Multicast listener reports, the last thing that the kernel says on these wires.
+			dropGroup("oifgroup", expr.MetaKeyOIFGROUP, podnet.Group),
 		},
 	}
 	pre := chain{
@@ -69,17 +71,17 @@ func (s SNAT) chains(table *nftables.Table, gateway string) []chain {
 			Name: "prerouting", Table: table, Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
 		},
-		rules: []rule{dropGroup(podnet.Group)},
+		rules: []rule{dropGroup("iifgroup", expr.MetaKeyIIFGROUP, podnet.Group)},
 	}
 	return []chain{post, out, pre}
 }
 
-// dropGroup keeps the kernel from looking at what comes from the interfaces of a group.
-func dropGroup(group uint32) rule {
+// dropGroup drops what comes from, or goes to, the interfaces of a group.
+func dropGroup(name string, key expr.MetaKey, group uint32) rule {
 	return rule{
-		text: fmt.Sprintf("iifgroup %d drop", group),
+		text: fmt.Sprintf("%s %d drop", name, group),
 		exprs: []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyIIFGROUP, Register: 1},
+			&expr.Meta{Key: key, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(group)},
 			&expr.Verdict{Kind: expr.VerdictDrop},
 		},
