@@ -85,13 +85,20 @@ func routeToPods(t *testing.T, w *world, f lab.Family) {
 	}
 }
 
-// TestFragments sends what takes three packets, as a datagram and as an echo request.
+// TestFragments sends what takes three packets, as an echo request and as a
+// datagram. The first echo request may be lost where the answer comes in
+// fragments larger than the pods' MTU: no router cuts those of IPv6 again, so
+// their sender has to be told (RFC 8200, section 5).
 func TestFragments(t *testing.T) {
 	w := sharedWorld(t)
 	eachFamily(t, func(t *testing.T, f lab.Family) {
 		for _, p := range paths(w, true) {
-			if r := ping(t, p.from, probe.Ping{Dst: p.dst(f), Size: 4000, MayFragment: true}); r.Lost() > 0 {
-				t.Errorf("%s: ICMP: errors %v, %v", p.name, r.Errors, r.SendError)
+			mayLose := 0
+			if f == lab.IPv6 {
+				mayLose = 1
+			}
+			if r := ping(t, p.from, probe.Ping{Dst: p.dst(f), Count: 2, Size: 4000, MayFragment: true}); r.Lost() > mayLose {
+				t.Errorf("%s: ICMP: lost %d, errors %v, %v", p.name, r.Lost(), r.Errors, r.SendError)
 			}
 			at := netip.AddrPortFrom(p.dst(f), 8081)
 			text := strings.Repeat("fragment", 500)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
@@ -85,6 +86,25 @@ func deliver(t *testing.T, from, to *lab.Host, at netip.AddrPort, frame probe.Fr
 	_ = socket.SetReadDeadline(time.Now().Add(quiet))
 	_, err = socket.Read(make([]byte, 100))
 	return err
+}
+
+// TestHostIsDeaf sends to the host by ways other than the gateway: to the MAC of
+// the host's end of the pod's wire, and to everybody. The kernel listens there
+// beside the userspace datapath, and must not take it.
+func TestHostIsDeaf(t *testing.T) {
+	w := sharedWorld(t)
+	own := podnet.HostMAC(intent.MAC(w.a.MAC)).HardwareAddr()
+	eachFamily(t, func(t *testing.T, f lab.Family) {
+		for name, mac := range map[string]net.HardwareAddr{"host's end": own, "broadcast": probe.Broadcast} {
+			for target, to := range map[*lab.Host]netip.Addr{w.n1.Host: w.n1.Address(f), w.c.Host: w.c.Address(f), w.Outside: lab.Internet(f)} {
+				at := netip.AddrPortFrom(to, 8091)
+				packet := probe.UDP(netip.AddrPortFrom(w.a.Address(f), 1000), at, []byte(name))
+				if err := deliver(t, w.a.Host, target, at, probe.Ethernet(w.a.MAC, mac, etherType[f], packet)); err == nil {
+					t.Errorf("a datagram to the MAC of %s arrived on %s", name, target.Name)
+				}
+			}
+		}
+	})
 }
 
 // TestNeighbourSpoofing claims, from pod a, to be others by ARP and ND. Nobody

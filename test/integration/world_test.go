@@ -128,10 +128,10 @@ func serve(t *testing.T, h probe.Netns, at netip.AddrPort, handle func(net.Conn)
 	t.Cleanup(s.Close)
 }
 
-// run runs a program on a host.
+// run runs a program on a host, also while the test cleans up.
 func run(t *testing.T, h *lab.Host, name string, args ...string) string {
 	t.Helper()
-	out, err := h.Run(t.Context(), name, args...)
+	out, err := h.Run(context.WithoutCancel(t.Context()), name, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,11 +143,7 @@ func iptables(t *testing.T, h *lab.Host, f lab.Family, rule ...string) {
 	t.Helper()
 	tool := map[lab.Family]string{lab.IPv4: "iptables", lab.IPv6: "ip6tables"}[f]
 	run(t, h, tool, append([]string{"-w", "-t", "nat", "-A"}, rule...)...)
-	t.Cleanup(func() {
-		if _, err := h.Run(context.Background(), tool, append([]string{"-w", "-t", "nat", "-D"}, rule...)...); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { run(t, h, tool, append([]string{"-w", "-t", "nat", "-D"}, rule...)...) })
 }
 
 // within bounds a step of a test.

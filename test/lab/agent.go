@@ -143,17 +143,20 @@ func (n *Node) WaitAgent(ctx context.Context) error {
 	defer cancel()
 	tick := time.NewTicker(readyInterval)
 	defer tick.Stop()
-	for {
+	for reason := error(nil); ; {
 		err := n.ready(ctx)
 		if err == nil {
 			return nil
+		}
+		if ctx.Err() == nil {
+			reason = err
 		}
 		select {
 		case <-tick.C:
 		case <-n.agent.exited:
 			return fmt.Errorf("agent of %s ended: %w; its log ends:\n%s", n.Name, n.agent.err, n.AgentLogTail())
 		case <-ctx.Done():
-			return fmt.Errorf("agent of %s is not ready: %w; its log ends:\n%s", n.Name, err, n.AgentLogTail())
+			return fmt.Errorf("agent of %s is not ready: %w; its log ends:\n%s", n.Name, reason, n.AgentLogTail())
 		}
 	}
 }

@@ -5,6 +5,7 @@ package lab
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,10 +114,21 @@ func (l *Lab) ReportOn(t testing.TB) {
 		for _, n := range l.Nodes {
 			t.Logf("node n%d: agent log ends:\n%s", n.index, n.AgentLogTail())
 			if n.OVS != nil {
-				t.Logf("node n%d: ovs-vswitchd.log ends:\n%s", n.index, n.OVS.LogTail("ovs-vswitchd"))
+				t.Logf("node n%d: warnings at the end of ovs-vswitchd.log:\n%s", n.index, warnings(n.OVS.LogTail("ovs-vswitchd")))
 			}
 		}
 	})
+}
+
+// warnings are the lines of an Open vSwitch log that are not mere information.
+func warnings(log string) string {
+	var out []string
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, "|INFO|") && !strings.Contains(line, "|DBG|") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
 }
 
 // Close ends everything and removes what is on disk.

@@ -70,7 +70,7 @@ func (n *Node) boot(ctx context.Context) error {
 	if err := n.lab.fabric.attach(n.Host); err != nil {
 		return err
 	}
-	if err := n.setMAC("eth0"); err != nil {
+	if err := n.withLink("eth0", func(l netlink.Link) error { return netlink.LinkSetHardwareAddr(l, n.mac()) }); err != nil {
 		return err
 	}
 	n.OVS, err = ovstest.New(ctx, ovstest.Options{
@@ -97,21 +97,26 @@ func (n *Node) Dir() string { return n.dir }
 
 func (n *Node) ovsDir() string { return filepath.Join(n.dir, "ovs") }
 
-// setMAC gives an interface an address that stays the same over reboots, as
-// that of a real network card does.
-func (n *Node) setMAC(link string) error {
-	return n.withLink(link, func(l netlink.Link) error {
-		return netlink.LinkSetHardwareAddr(l, net.HardwareAddr{0x0a, 0xfa, 0xb0, 0, 0, byte(n.index)})
-	})
-}
+// mac is the address of the node's network card, the same after a reboot.
+func (n *Node) mac() net.HardwareAddr { return net.HardwareAddr{0x0a, 0xfa, 0xb0, 0, 0, byte(n.index)} }
 
 // physicalBridge holds the uplink of a node on the userspace datapath, whose
 // tunnels look for the node's address on one of its own ports.
 const physicalBridge = "br-phy"
 
+// deaf keeps the kernel from taking what arrives at the uplink for itself: the
+// userspace datapath reads it there, too, and hands it to the bridge.
+const deaf = `table netdev lab { chain uplink { type filter hook ingress device "eth0" priority 0; policy drop; }; }`
+
 func (n *Node) addPhysicalBridge(ctx context.Context) error {
+	if err := n.Sysctl("net/ipv6/conf/eth0/disable_ipv6", "1"); err != nil {
+		return err
+	}
+	if _, err := n.Run(ctx, "nft", deaf); err != nil {
+		return err
+	}
 	_, err := n.OVS.Vsctl(ctx, "--may-exist", "add-br", physicalBridge, "--",
-		"set", "bridge", physicalBridge, "datapath_type=netdev", "--",
+		"set", "bridge", physicalBridge, "datapath_type=netdev", fmt.Sprintf(`other_config:hwaddr="%s"`, n.mac()), "--",
 		"--may-exist", "add-port", physicalBridge, "eth0")
 	return err
 }

@@ -6,9 +6,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 
 	"github.com/containernetworking/cni/libcni"
@@ -170,13 +172,27 @@ func (p *Pod) Runtime() *libcni.RuntimeConf {
 	return r
 }
 
-// Network is the configuration that the agent installed.
+// Network is the configuration that the agent installed, in the version that
+// Debian's containerd reads: newer runtimes choose from cniVersions, but Debian's
+// portmap plugin does not know all of these.
 func (n *Node) Network() (*libcni.NetworkConfigList, error) {
 	files, err := filepath.Glob(filepath.Join(n.confDir(), "*.conflist"))
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("node %s: no CNI configuration in %s", n.Name, n.confDir())
 	}
-	return libcni.NetworkConfFromFile(files[0])
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		return nil, err
+	}
+	var list map[string]any
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", files[0], err)
+	}
+	delete(list, "cniVersions")
+	if text, err = json.Marshal(list); err != nil {
+		return nil, err
+	}
+	return libcni.NetworkConfFromBytes(text)
 }
 
 // CNI runs plugins on the node.

@@ -19,6 +19,7 @@ type UDPStream struct {
 	client, server *net.UDPConn
 	interval       time.Duration
 	stop           chan struct{}
+	stopped        chan struct{} // nothing more is sent
 	news           chan struct{} // an echo came
 	wg             sync.WaitGroup
 
@@ -53,7 +54,7 @@ func (r UDPReport) String() string {
 // StartUDP starts a stream to the address dst, behind which the server answers
 // on the port of at. They differ when something translates addresses.
 func StartUDP(client, server Netns, dst netip.AddrPort, at netip.AddrPort, interval time.Duration) (*UDPStream, error) {
-	s := &UDPStream{interval: interval, stop: make(chan struct{}), news: make(chan struct{}, 1)}
+	s := &UDPStream{interval: interval, stop: make(chan struct{}), stopped: make(chan struct{}), news: make(chan struct{}, 1)}
 	err := server.Do(func() (err error) {
 		s.server, err = net.ListenUDP(network("udp", at.Addr()), net.UDPAddrFromAddrPort(at))
 		return err
@@ -98,6 +99,7 @@ func (s *UDPStream) Wait(ctx context.Context, n int) error {
 // Stop ends the stream, waits for late echoes and reports.
 func (s *UDPStream) Stop() UDPReport {
 	close(s.stop)
+	<-s.stopped
 	late := time.NewTimer(answerTimeout)
 	defer late.Stop()
 	for waiting := true; waiting && !s.complete(); {
@@ -120,6 +122,7 @@ func (s *UDPStream) complete() bool {
 }
 
 func (s *UDPStream) send() {
+	defer close(s.stopped)
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
 	for {
