@@ -17,7 +17,6 @@ import (
 //	reg6        flags of a neighbour advertisement
 //	reg7        scratch
 var (
-	regSource = openflow.Reg(0).Bits(0, 3)
 	regZone   = openflow.Reg(2).Bits(0, 15)
 	regOutput = openflow.Reg(3).All()
 	regMAC    = openflow.XReg(2).Bits(0, 47)

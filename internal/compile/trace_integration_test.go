@@ -222,7 +222,7 @@ func drawState(t *rapid.T) *intent.State {
 		Networks: []intent.Network{{Name: "blue", ID: 7, VNI: 77, Router: "red"}},
 		Routers:  []intent.Router{{Name: "red", ID: 9}},
 	}
-	for n := range rapid.IntRange(1, 4).Draw(t, "nodes") {
+	for n := range rapid.SampledFrom([]int{3, 2, 4, 1}).Draw(t, "nodes") {
 		node := intent.Node{Name: fmt.Sprint("n", n)}
 		if v4 {
 			node.Addresses = append(node.Addresses, netip.AddrFrom4([4]byte{192, 168, 33, byte(n + 1)}))
@@ -239,7 +239,7 @@ func drawState(t *rapid.T) *intent.State {
 	if encapsulation.Tunnelled() {
 		o.Local.TunnelIP = o.Nodes[0].Addresses[rapid.IntRange(0, len(o.Nodes[0].Addresses)-1).Draw(t, "underlay")]
 	}
-	for i := range rapid.IntRange(0, 4).Draw(t, "ports") {
+	for i := range rapid.SampledFrom([]int{4, 3, 2, 0}).Draw(t, "ports") {
 		p := intent.Port{
 			ID: fmt.Sprint(i, "/eth0"), Namespace: "default", Pod: fmt.Sprint("web-", i), Interface: "eth0",
 			Node: "n0", Network: "default", OFPort: intent.FirstPodPort + uint32(i),
@@ -280,23 +280,30 @@ func drawPacket(t *rapid.T, s *intent.State) packet {
 		addresses = append(addresses, p.Addresses...)
 		addresses = append(addresses, p.MAC.LinkLocal())
 	}
+	in := []uint32{1, 1, 2, 2, 19}
+	for _, p := range ports {
+		in = append(in, p.OFPort, p.OFPort)
+	}
 	p := packet{
-		inPort: rapid.SampledFrom([]uint32{1, 2, 16, 16, 17, 17, 18, 19}).Draw(t, "in"),
-		tagged: rapid.IntRange(0, 15).Draw(t, "tag") == 0,
+		inPort: rapid.SampledFrom(in).Draw(t, "in"),
+		tagged: rapid.IntRange(0, 30).Draw(t, "tag") == 7,
 		ethSrc: rapid.SampledFrom(macs).Draw(t, "eth src"), ethDst: rapid.SampledFrom(macs).Draw(t, "eth dst"),
-		kind:   rapid.SampledFrom([]string{"ip", "ip", "ip", "ip", "arp-request", "arp-request", "solicit", "solicit", "arp-reply", "advertise"}).Draw(t, "kind"),
+		kind:   rapid.SampledFrom([]string{"ip", "ip", "ip", "ip", "arp-request", "solicit", "ip", "arp-reply", "advertise"}).Draw(t, "kind"),
 		src:    rapid.SampledFrom(addresses).Draw(t, "src"),
 		target: rapid.SampledFrom(family(addresses, false)).Draw(t, "target"),
 		link:   rapid.SampledFrom(append(macs, intent.MAC{})).Draw(t, "link"),
 		ttl:    rapid.SampledFrom([]uint8{64, 64, 64, 255, 1, 0}).Draw(t, "ttl"),
 		reply:  rapid.Bool().Draw(t, "reply"), marked: rapid.Bool().Draw(t, "marked"),
 	}
-	// Most packets are what their port may send, or all would end in spoofguard.
-	if i := slices.IndexFunc(ports, func(o intent.Port) bool { return o.OFPort == p.inPort }); i >= 0 && rapid.IntRange(0, 4).Draw(t, "genuine") > 0 {
+	// Most packets are what their port may send and for the router, or nearly all would be dropped.
+	if p.kind == "ip" && rapid.IntRange(0, 4).Draw(t, "routed") < 4 {
+		p.ethDst = intent.RouterMAC
+	}
+	if i := slices.IndexFunc(ports, func(o intent.Port) bool { return o.OFPort == p.inPort }); i >= 0 && rapid.IntRange(0, 4).Draw(t, "genuine") < 4 {
 		p.ethSrc, p.link = ports[i].MAC, ports[i].MAC
 		p.src = rapid.SampledFrom(append(slices.Clone(ports[i].Addresses), ports[i].Addresses...)).Draw(t, "own")
 	}
-	if p.kind == "solicit" && rapid.IntRange(0, 4).Draw(t, "near") > 0 {
+	if p.kind == "solicit" && rapid.IntRange(0, 4).Draw(t, "near") < 4 {
 		p.ttl = 255
 	}
 	is4 := p.kind == "arp-request" || p.kind == "arp-reply" || p.kind == "ip" && p.src.Is4()
@@ -306,8 +313,8 @@ func drawPacket(t *rapid.T, s *intent.State) packet {
 	p.dst = rapid.SampledFrom(family(addresses, is4)).Draw(t, "dst")
 	if p.inPort == intent.TunnelPort {
 		p.tunSrc = rapid.SampledFrom(addresses[4:]).Draw(t, "tunnel src")
-		if n, ok := s.Nodes().Get("n1"); ok && rapid.Bool().Draw(t, "from n1") {
-			p.tunSrc = n.Addresses[0]
+		if n, ok := s.Nodes().Get("n1"); ok && rapid.IntRange(0, 4).Draw(t, "from n1") < 4 {
+			p.tunSrc = rapid.SampledFrom(n.Addresses).Draw(t, "node's")
 		}
 		p.vni = rapid.SampledFrom([]uint32{1, 1, 77, 5}).Draw(t, "vni")
 	}
