@@ -16,7 +16,7 @@ func (r *reader) actions() []Action {
 		r.fail("actions within actions more than %d deep", maxActionDepth)
 	}
 	defer func() { r.depth-- }()
-	var list []Action
+	list := make([]Action, 0, r.countActions())
 	for r.left() > 0 {
 		if len(r.b) < 8 {
 			r.fail("action: %w", errShort)
@@ -40,7 +40,25 @@ func (r *reader) actions() []Action {
 		}
 		list = append(list, a)
 	}
+	if len(list) == 0 {
+		return nil
+	}
 	return list
+}
+
+// countActions returns the number of actions that follow, as their lengths say.
+func (r *reader) countActions() (n int) {
+	if r.err != nil {
+		return 0
+	}
+	for b := r.b; len(b) >= 8; n++ {
+		length := int(be.Uint16(b[2:]))
+		if length < 8 || length > len(b) {
+			break
+		}
+		b = b[length:]
+	}
+	return n
 }
 
 // action reads an action after its type and length. It returns nil for one that this

@@ -175,7 +175,7 @@ func (a Learn) String() string {
 		s = append(s, "delete_learned")
 	}
 	if a.Cookie != 0 {
-		s = append(s, "cookie="+sharp(a.Cookie))
+		s = append(s, "cookie="+hexText(uint128{0, a.Cookie}))
 	}
 	num("limit", uint64(a.Limit), 0)
 	if a.ResultDst.Set() {

@@ -62,10 +62,10 @@ func withMask(v FieldValue, text func(uint128) string) string {
 	return text(v.value) + "/" + text(v.mask)
 }
 
-// hexText prints v in hexadecimal, 0 as 0x0.
+// hexText prints v in hexadecimal, 0 without 0x.
 func hexText(v uint128) string {
 	if v.isZero() {
-		return "0x0"
+		return "0"
 	}
 	return hexOf(v)
 }
@@ -95,7 +95,7 @@ func (v FieldValue) tunMetadataText() string {
 func longHex(s string) string {
 	digits := strings.TrimLeft(hex.EncodeToString([]byte(s)), "0")
 	if digits == "" {
-		digits = "0"
+		return "0"
 	}
 	return "0x" + digits
 }

@@ -87,7 +87,7 @@ func (f *Flow) SameInstructions(g *Flow) bool {
 func (f *Flow) String() string {
 	var s strings.Builder
 	if f.Cookie != 0 {
-		s.WriteString("cookie=" + hexOf(uint128{0, f.Cookie}) + ", ")
+		s.WriteString("cookie=" + hexText(uint128{0, f.Cookie}) + ", ")
 	}
 	if f.Table != 0 {
 		s.WriteString("table=" + utoa(f.Table) + ", ")
@@ -138,9 +138,9 @@ func (f *Flow) instructionsString() string {
 		s = append(s, "write_actions("+ActionsString(f.WriteActions)+")")
 	}
 	if f.MetadataMask != 0 {
-		text := "write_metadata:" + sharp(f.Metadata&f.MetadataMask)
+		text := "write_metadata:" + hexText(uint128{0, f.Metadata&f.MetadataMask})
 		if f.MetadataMask != 1<<64-1 {
-			text += "/" + sharp(f.MetadataMask)
+			text += "/" + hexText(uint128{0, f.MetadataMask})
 		}
 		s = append(s, text)
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 // appendTo appends s as OXS statistics with header and padding.
-func (s *FlowStats) appendTo(b []byte) []byte {
+func (s *FlowStats) appendTo(b []byte, withIdle bool) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
 	put := func(field byte, v uint64) {
@@ -31,7 +31,9 @@ func (s *FlowStats) appendTo(b []byte) []byte {
 		b = be.AppendUint64(b, v)
 	}
 	put(oxsDuration, durationWords(s.Duration))
-	put(oxsIdleTime, durationWords(s.IdleAge))
+	if withIdle {
+		put(oxsIdleTime, durationWords(s.IdleAge))
+	}
 	put(oxsPackets, s.Packets)
 	put(oxsBytes, s.Bytes)
 	n := len(b) - start
@@ -117,7 +119,7 @@ func (m *FlowRemoved) appendBody(b []byte) []byte {
 	b = be.AppendUint16(b, f.IdleTimeout)
 	b = be.AppendUint16(b, f.HardTimeout)
 	b = be.AppendUint64(b, f.Cookie)
-	return m.Stats.appendTo(f.Match.appendTo(b))
+	return m.Stats.appendTo(f.Match.appendTo(b), false)
 }
 
 func decodeFlowRemoved(r *reader) Message {

@@ -72,6 +72,9 @@ func genFieldValue(t *rapid.T, f Field, masks bool) FieldValue {
 		return uint128{rapid.Uint64().Draw(t, label), rapid.Uint64().Draw(t, label)}.and(bits)
 	}
 	v.value = draw("value")
+	if f.info().format == fmtIPv6 {
+		v.value.hi |= 1 << 63 // the C library prints ::1:2 as ::0.1.0.2
+	}
 	switch f {
 	case FieldARPOp: // Open vSwitch keeps 8 bits of it
 		v.value.lo &= 0xff
@@ -82,6 +85,9 @@ func genFieldValue(t *rapid.T, f Field, masks bool) FieldValue {
 		v.masked, v.mask = true, draw("mask")
 		if v.mask.isZero() {
 			v.mask = bits
+		}
+		if f.info().format == fmtIPv6 {
+			v.mask.hi |= 1 << 63
 		}
 		v.value = v.value.and(v.mask)
 		v.masked = v.mask != bits // of a tunnel option, only the switch knows that it is the same

@@ -153,7 +153,7 @@ func ofpPrint(t *testing.T, b []byte) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "ovs-ofctl", "--no-names", "ofp-print", hex.EncodeToString(b)).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "ovs-ofctl", "--no-names", "ofp-print", hex.EncodeToString(b)).Output()
 	if err != nil {
 		t.Fatalf("ovs-ofctl ofp-print: %v: %s", err, out)
 	}

@@ -96,6 +96,8 @@ func TestLiveGeneratedFlows(t *testing.T) {
 	for i := range 3000 {
 		f := gen.Example(i)
 		f.Priority = uint16(i + 1)
+		f.IdleTimeout |= 0x4000 // not to expire during the test
+		f.HardTimeout |= 0x4000
 		if err := c.Do(ctx, []Message{AddFlow(f)}); err != nil {
 			t.Errorf("%v: %s", err, f.String())
 			continue

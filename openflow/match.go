@@ -276,6 +276,9 @@ func (m Match) Validate() error {
 
 // decodeMatch reads the OXMs of a match, without its header and padding.
 func decodeMatch(b []byte) (Match, error) {
+	if isCanonical(b) {
+		return Match{string(b)}, nil
+	}
 	var build matchBuilder
 	for len(b) > 0 {
 		v, rest, err := parseOXM(b)
@@ -286,6 +289,32 @@ func decodeMatch(b []byte) (Match, error) {
 		b = rest
 	}
 	return build.match(), nil
+}
+
+// isCanonical reports whether b is what matchBuilder would make of it, as is most of what Open
+// vSwitch sends. When in doubt it says no.
+func isCanonical(b []byte) bool {
+	last := fieldNone
+	for len(b) > 0 {
+		v, rest, err := parseOXM(b)
+		if err != nil || v.field <= last || !v.isCanonical() {
+			return false
+		}
+		last, b = v.field, rest
+	}
+	return true
+}
+
+func (v *FieldValue) isCanonical() bool {
+	f := v.field
+	switch {
+	case f >= FieldReg0 && f <= FieldReg15, f >= FieldXXReg0 && f <= FieldXXReg3, f.isTunMetadata(),
+		f == FieldInPort16, f == FieldIPTOS, f == FieldVLANTCI, f == FieldPacketType:
+		return false
+	case v.masked && (v.mask.isZero() || v.mask == ones(v.width())):
+		return false
+	}
+	return v.fits()
 }
 
 // pullMatch reads an ofp_match with header and padding at the start of b.
@@ -324,13 +353,28 @@ func appendZeros(b []byte, n int) []byte {
 	return append(b, zeros[:n]...)
 }
 
+// fits reports whether v can be encoded.
+func (v *FieldValue) fits() bool {
+	if !v.field.valid() {
+		return false
+	}
+	if v.long != "" {
+		return true
+	}
+	outside := ones(v.width()).not()
+	if v.masked {
+		return v.value.and(v.mask.not()) == uint128{} && v.mask.and(outside) == uint128{}
+	}
+	return v.value.and(outside) == uint128{}
+}
+
 // problem says in words why v cannot be encoded, "" if it can.
 func (v *FieldValue) problem() string {
 	switch {
+	case v.fits():
+		return ""
 	case !v.field.valid():
 		return "a value without a field (a port of a protocol that has none, or an address of the wrong family)"
-	case v.long != "" || v.field.isTunMetadata() && v.size == 0 && v.value.isZero():
-		return ""
 	case v.value.and(ones(v.width()).not()) != uint128{}:
 		return fmt.Sprintf("%s does not fit into the %d bits of %s", hexOf(v.value), v.width(), v.field)
 	case v.masked && v.mask.and(ones(v.width()).not()) != uint128{}:

@@ -109,7 +109,7 @@ func (v *FieldValue) matchText() string {
 	}
 	switch v.field {
 	case FieldPktMark, FieldDPHash, FieldRecircID, FieldCTMark, FieldTunnelID, FieldMetadata:
-		return withMask(v.normal(), func(v uint128) string { return sharp(v.lo) })
+		return withMask(v.normal(), hexText)
 	case FieldIPDSCP:
 		return strconv.FormatUint(v.value.lo<<2, 10)
 	case FieldCTZone:
@@ -119,7 +119,7 @@ func (v *FieldValue) matchText() string {
 	case FieldTunERSPANVer, FieldTunERSPANDir, FieldTunGTPUMsgType:
 		return strconv.FormatUint(v.value.lo, 10)
 	case FieldTunGBPFlags, FieldTunERSPANIdx, FieldTunERSPANHWID, FieldTunGTPUFlags:
-		return sharp(v.value.lo)
+		return hexText(v.value)
 	case FieldTCPSrc, FieldTCPDst, FieldUDPSrc, FieldUDPDst, FieldSCTPSrc, FieldSCTPDst, FieldCTTPSrc, FieldCTTPDst,
 		FieldTunGBPID:
 		return maskedNum(v.value.lo, v.fullMask().lo, 0xffff, "%d", "%#x")
@@ -133,14 +133,6 @@ func maskedNum(v, mask, all uint64, whole, part string) string {
 		return fmt.Sprintf(whole, v)
 	}
 	return fmt.Sprintf(part+"/"+part, v, mask)
-}
-
-// sharp prints v as C's %#x does: 0 has no 0x.
-func sharp(v uint64) string {
-	if v == 0 {
-		return "0"
-	}
-	return fmt.Sprintf("%#x", v)
 }
 
 // kindNames are the words that stand for Ethernet types.
@@ -197,7 +189,7 @@ func (p *matchPrinter) register(n int, v, mask uint32) {
 	if mask == 0 {
 		return
 	}
-	fmt.Fprintf(p, "reg%d=%s", n, sharp(uint64(v)))
+	fmt.Fprintf(p, "reg%d=%s", n, hexText(uint128{0, uint64(v)}))
 	if mask != 1<<32-1 {
 		fmt.Fprintf(p, "/%#x", mask)
 	}

@@ -104,7 +104,9 @@ func Decode(b []byte) (xid uint32, m Message, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if h.Version != Version {
+	// A Hello comes in the greatest version that the switch has. Open vSwitch sends some
+	// errors, such as that of a flow monitor, in version 1; their form is the same.
+	if h.Version != Version && h.Type != typeHello && h.Type != typeError {
 		return h.XID, nil, fmt.Errorf("openflow: message of version %d, not %d", h.Version, Version)
 	}
 	if int(h.Length) != len(b) {

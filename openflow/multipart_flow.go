@@ -59,7 +59,7 @@ func (l FlowDescs) appendBody(b []byte) []byte {
 		b = be.AppendUint16(b, uint16(f.Flags))
 		b = be.AppendUint16(b, f.Importance)
 		b = be.AppendUint64(b, f.Cookie)
-		b = l[i].Stats.appendTo(f.Match.appendTo(b))
+		b = l[i].Stats.appendTo(f.Match.appendTo(b), true)
 		b = f.appendInstructions(b)
 		be.PutUint16(b[start:], uint16(len(b)-start))
 	}
@@ -112,7 +112,7 @@ const (
 	MonitorRemoved                                   // flows that go
 	MonitorModify                                    // flows that change
 	MonitorInstructions                              // flows come with their instructions
-	MonitorNoAbbrev                                  // own changes come in full
+	MonitorNoAbbrev                                  // own changes come in full; refused by Open vSwitch up to 3.7 at least
 	MonitorOnlyOwn                                   // nothing of other controllers
 )
 

@@ -11,12 +11,15 @@ type PacketIn2 struct {
 	Packet       []byte
 	FullLen      uint32 // length of the packet, which may have been cut
 	Table        uint8
-	Cookie       uint64 // of the flow whose action sent it
+	Cookie       uint64 // of the flow whose action sent it; NoCookie if none is known, as for a paused pipeline
 	Reason       PacketInReason
 	Metadata     Match // in_port, registers, tunnel, conntrack
 	Userdata     []byte
 	Continuation []byte // of a paused pipeline: give it back with Resume
 }
+
+// NoCookie is the cookie of a packet that no known flow sent.
+const NoCookie = 1<<64 - 1
 
 // Properties of NXT_PACKET_IN2 and NXT_RESUME, from nicira-ext.h.
 const (
@@ -49,21 +52,24 @@ func (m *PacketIn2) appendProps(b []byte) []byte {
 		b = appendProp32(b, pinFullLen, m.FullLen)
 	}
 	b = appendProp(b, pinTable, []byte{m.Table})
-	b = appendProp(b, pinCookie, be.AppendUint64([]byte{0, 0, 0, 0}, m.Cookie))
+	if m.Cookie != NoCookie {
+		b = appendProp(b, pinCookie, be.AppendUint64([]byte{0, 0, 0, 0}, m.Cookie))
+	}
 	b = appendProp(b, pinReason, []byte{m.Reason.wire()})
 	b = appendProp(b, pinMetadata, []byte(m.Metadata.oxm))
-	if len(m.Userdata) > 0 {
-		b = appendProp(b, pinUserdata, m.Userdata)
-	}
 	if len(m.Continuation) > 0 {
 		start := len(b)
 		b = append(beginProp(b, pinContinuation), 0, 0, 0, 0)
 		b = endProp(append(b, m.Continuation...), start)
 	}
+	if len(m.Userdata) > 0 {
+		b = appendProp(b, pinUserdata, m.Userdata)
+	}
 	return b
 }
 
 func (m *PacketIn2) decodeProps(r *reader) {
+	m.Cookie = NoCookie
 	for r.left() > 0 {
 		if err := m.decodeProp(r.prop()); err != nil {
 			r.fail("packet-in: %w", err)
