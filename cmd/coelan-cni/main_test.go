@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,11 +53,9 @@ func readRequest(conn net.Conn) []byte {
 		n, err := conn.Read(buf)
 		all = append(all, buf[:n]...)
 		head, body, ok := bytes.Cut(all, []byte("\r\n\r\n"))
-		var length int
-		if i := bytes.Index(head, []byte("Content-Length: ")); i >= 0 {
-			fmt.Sscanf(string(head[i:]), "Content-Length: %d", &length)
-		}
-		if err != nil || ok && len(body) == length {
+		_, length, _ := bytes.Cut(head, []byte("Content-Length: "))
+		want, _ := strconv.Atoi(string(length)) // the last header
+		if err != nil || ok && len(body) == want {
 			return all
 		}
 	}
@@ -75,12 +74,7 @@ func runPlugin(t *testing.T, env map[string]string, stdin string) (code int, std
 
 func socketPath(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cni") // t.TempDir's path is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return filepath.Join(dir, "cni.sock")
+	return filepath.Join(t.TempDir(), "cni.sock")
 }
 
 var addEnv = map[string]string{
@@ -149,7 +143,7 @@ func TestAgentsThatDoNotAnswer(t *testing.T) {
 		}
 	}
 	text := func(answer string) func(*testing.T, string) {
-		return serve(func(conn net.Conn) { io.WriteString(conn, answer) })
+		return serve(func(conn net.Conn) { fmt.Fprint(conn, answer) })
 	}
 	header := "HTTP/1.0 200 OK\r\n" + wire.Header + ": " + wire.Version + "\r\n"
 	for _, tt := range []struct {
@@ -182,7 +176,7 @@ func TestAgentsThatDoNotAnswer(t *testing.T) {
 		}, 11, 50, "did not answer on "},
 		{"hangs in the middle", func(t *testing.T, path string) {
 			release := make(chan struct{})
-			answerWith(t, path, func(_ []byte, conn net.Conn) { io.WriteString(conn, header); <-release })
+			answerWith(t, path, func(_ []byte, conn net.Conn) { fmt.Fprint(conn, header); <-release })
 			t.Cleanup(func() { close(release) })
 		}, 11, 50, "did not answer on "},
 		{"ends", serve(func(net.Conn) {}), 11, 50, "ended while it was asked"},

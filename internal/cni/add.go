@@ -26,6 +26,9 @@ func (s *Server) add(ctx context.Context, c call) ([]byte, error) {
 		return nil, err
 	}
 	defer unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("the runtime gave up before its turn came: %w", err)
+	}
 	if err := s.opts.Interfaces.Verify(c.netns); err != nil {
 		return nil, err
 	}

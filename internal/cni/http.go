@@ -63,11 +63,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	err := server.Shutdown(drain)
-	<-served
 	if err != nil {
-		return errors.Join(fmt.Errorf("CNI requests were still under way: %w", err), server.Close())
+		err = errors.Join(fmt.Errorf("CNI requests were still under way: %w", err), server.Close())
 	}
-	return nil
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	return err
 }
 
 // ServeHTTP answers one request.

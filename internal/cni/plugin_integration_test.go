@@ -296,7 +296,11 @@ func TestFullDisk(t *testing.T) {
 	if err := unix.Mount("coelan-test", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
 	n := newNode(t, dir)
 	full := filepath.Join(dir, "others")
 	n.must(os.WriteFile(full, nil, 0o600))
@@ -338,7 +342,9 @@ func TestKilledPlugin(t *testing.T) {
 	n.must(cmd.Start())
 	await(t, func() bool { links, _ := n.plumber.Existing(); return len(links) == 1 })
 	n.must(cmd.Process.Kill())
-	cmd.Wait()
+	if err := cmd.Wait(); err == nil {
+		t.Error("the plugin succeeded")
+	}
 	await(t, func() bool { return len(n.store.List()) == 0 })
 	n.wantNothing()
 }

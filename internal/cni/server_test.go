@@ -404,7 +404,9 @@ func TestManyAtOnce(t *testing.T) {
 				if n%5 == 4 {
 					cancel() // killed before, or half way
 				}
-				w.Handle(ctx, addRequest(name))
+				if _, err := w.Handle(ctx, addRequest(name)); (err != nil) != (n%5 == 4) {
+					t.Errorf("ADD: %v", err)
+				}
 				cancel()
 				for range n % 3 {
 					w.must(as("DEL", addRequest(name)))

@@ -135,7 +135,11 @@ func TestCheckNamesAndConfigureRepairs(t *testing.T) {
 			pod := nstest.New(t)
 			i := podInterface(pod)
 			mustAdd(t, p, i)
-			defer p.Remove(i.HostName)
+			t.Cleanup(func() {
+				if err := p.Remove(i.HostName); err != nil {
+					t.Error(err)
+				}
+			})
 			pod.Command(t, "sh", "-ec", tt.change)
 			err := p.Check(i)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
