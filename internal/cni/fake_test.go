@@ -178,10 +178,10 @@ func (b *bridge) Attach(ctx context.Context, a attachment.Attachment) error {
 	return b.fails["Attach"]
 }
 
-func (b *bridge) Detach(_ context.Context, a attachment.Attachment) error {
+func (b *bridge) Detach(ctx context.Context, a attachment.Attachment) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.fails["Detach"]; err != nil {
+	if err := errors.Join(b.fails["Detach"], ctx.Err()); err != nil {
 		return err
 	}
 	delete(b.ports, a.HostInterface)

@@ -455,6 +455,19 @@ func TestADDThatTakesTooLong(t *testing.T) {
 	}
 }
 
+// The agent gives up before the plugin does, so that the plugin hears why.
+func TestTimeLeftForUndoing(t *testing.T) {
+	w := newWorld(t)
+	for _, tt := range []struct {
+		millis int64
+		want   time.Duration
+	}{{0, 60 * time.Second}, {10_000, 8 * time.Second}, {3600_000, 60 * time.Second}} {
+		if got := w.timeout(wire.Request{TimeoutMillis: tt.millis}); got != tt.want {
+			t.Errorf("of a plugin that waits %d ms: %v, want %v", tt.millis, got, tt.want)
+		}
+	}
+}
+
 func TestReconcile(t *testing.T) {
 	w := newWorld(t)
 	names := []string{"a", "b", "c", "d"}
