@@ -297,6 +297,10 @@ func TestInfo(t *testing.T) {
 	if !slices.Contains(info.DatapathTypes, ovs.Datapath) || !slices.Contains(info.IfaceTypes, "vxlan") {
 		t.Errorf("%+v", info)
 	}
+	_, err = ovs.Appctl(ctx, "dpctl/add-dp", "system@probe")
+	if works := err == nil; works != slices.Contains(info.DatapathTypes, "system") {
+		t.Errorf("datapaths %v, but the kernel's one can be made: %v (%v)", info.DatapathTypes, works, err)
+	}
 }
 
 // Everything goes on by itself after the database was restarted, and calls made

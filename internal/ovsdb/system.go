@@ -13,6 +13,8 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/model"
 	db "github.com/ovn-kubernetes/libovsdb/ovsdb"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"coelan.io/coelan/internal/unixctl"
 )
@@ -59,8 +61,9 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		if err != nil {
 			return err
 		}
-		info.DatapathTypes, info.IfaceTypes, info.OtherConfig = root.DatapathTypes, root.IfaceTypes, root.OtherConfig
-		return nil
+		info.IfaceTypes, info.OtherConfig = root.IfaceTypes, root.OtherConfig
+		info.DatapathTypes, err = usable(root.DatapathTypes)
+		return err
 	})
 	if err != nil {
 		return Info{}, fmt.Errorf("Open vSwitch: %w", err)
@@ -69,6 +72,19 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		return info, fmt.Errorf("Open vSwitch %s is %w: %s or later is needed", info.Version, ErrTooOld, MinVersion)
 	}
 	return info, nil
+}
+
+// usable leaves out the kernel's datapath where the kernel has none: the database
+// lists what Open vSwitch was built with. Asking for it loads its module.
+func usable(datapaths []string) ([]string, error) {
+	_, err := netlink.GenlFamilyGet("ovs_datapath")
+	if errors.Is(err, unix.ENOENT) {
+		return slices.DeleteFunc(slices.Clone(datapaths), func(d string) bool { return d == "system" }), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the kernel for its datapath: %w", err)
+	}
+	return datapaths, nil
 }
 
 var versionText = regexp.MustCompile(`\(Open vSwitch\) (\d+)\.(\d+)\.(\d+)`)
