@@ -8,6 +8,7 @@ import (
 
 	"coelan.io/coelan/internal/bridge"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
 )
 
 // Compiler compiles one State after another and does only what changed. It is
@@ -43,6 +44,9 @@ const (
 	kindNode
 	kindPort
 )
+
+// usual is how many flows an object comes to, about.
+var usual = [...]int{kindLocal: 64, kindRouter: 2, kindNetwork: 1, kindNode: 6, kindPort: 20}
 
 type counted struct {
 	meaning Meaning
@@ -115,7 +119,7 @@ func (c *Compiler) affected(delta intent.Delta) map[unitKey]bool {
 // compile replaces what an object came to; one that is gone comes to nothing.
 func (c *Compiler) compile(key unitKey) {
 	c.forget(key)
-	r := &rules{state: c.last, local: c.last.Local()}
+	r := &rules{state: c.last, local: c.last.Local(), flows: make([]openflow.Flow, 0, usual[key.kind])}
 	owner, ok := r.compile(key)
 	if !ok {
 		return

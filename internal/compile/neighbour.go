@@ -91,20 +91,21 @@ func answers(r *rules) {
 		openflow.SetField(openflow.ICMPv6Type(icmp6Advertise)),
 		openflow.Move(regFlags, openflow.FieldNDReserved.All()),
 	)
-	solicit, noSLL := openflow.ICMPv6Type(icmp6Solicit), openflow.NDSLL(openflow.MAC{})
+	solicit, code := openflow.ICMPv6Type(icmp6Solicit), openflow.ICMPv6Code(0)
+	noSLL := openflow.NDSLL(openflow.MAC{})
 	r.on(answer, 120, solicit, noSLL, openflow.IPDst(netip.MustParsePrefix("ff00::/8"))).
 		drop("a multicast neighbour solicitation must tell the asker's MAC")
 	// Without an option in the question there is none to write the MAC into. A
 	// unicast answer may lack it (RFC 4861, 7.2.4), since the asker knew the MAC.
 	r.on(answer, 110, solicit, noSLL).do(back...).do(openflow.OutputInPort()).end()
-	r.on(answer, 100, solicit).do(back...).goTo(advertisement)
+	r.on(answer, 100, solicit, code).do(back...).goTo(advertisement)
 	// A table of its own, because nd_tll may be set only where the match says that
 	// the packet is an advertisement. The type of the option, and above the flags,
 	// are moved from registers because Open vSwitch refuses to set these two fields
 	// on the kernel datapath, which cannot change them; moved, it changes them in
 	// the slow path, as it does with most of ARP and ND on both datapaths.
 	const targetLinkLayerAddress = 2
-	r.on(advertisement, 100, openflow.ICMPv6Type(icmp6Advertise)).
+	r.on(advertisement, 100, openflow.ICMPv6Type(icmp6Advertise), code).
 		set(openflow.Reg(7).Value(targetLinkLayerAddress)).
 		do(
 			openflow.Move(openflow.Reg(7).Bits(0, 7), openflow.FieldNDOptionsType.All()),

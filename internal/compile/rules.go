@@ -4,6 +4,7 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/openflow"
@@ -96,6 +97,7 @@ func (r *rules) on(t Table, priority uint16, fields ...openflow.FieldValue) flow
 
 // set assigns fields, in order.
 func (w flow) set(fields ...openflow.FieldValue) flow {
+	w.f.Actions = slices.Grow(w.f.Actions, len(fields))
 	for _, v := range fields {
 		w.f.Actions = append(w.f.Actions, openflow.SetField(v))
 	}
