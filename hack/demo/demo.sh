@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-sandbox() { bin/coelan sandbox "$@"; }
+name=${SANDBOX:-coelan}
+sandbox() { bin/coelan sandbox --name "$name" "$@"; }
 kubectl() { sandbox kubectl -- "$@"; }
 in_client() { kubectl -n demo exec client -- "$@"; }
 
