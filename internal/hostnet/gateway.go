@@ -82,7 +82,7 @@ func (h *Host) applyAddresses(link netlink.Link, want []netip.Prefix) (int, erro
 }
 
 func (h *Host) addAddresses(link netlink.Link, want []netip.Prefix) (int, error) {
-	have, err := h.nl.AddrList(link, netlink.FAMILY_ALL)
+	have, err := dump(func() ([]netlink.Addr, error) { return h.nl.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return 0, fmt.Errorf("addresses: %w", err)
 	}
@@ -113,7 +113,7 @@ func (h *Host) addAddresses(link netlink.Link, want []netip.Prefix) (int, error)
 }
 
 func (h *Host) removeAddresses(link netlink.Link, want []netip.Prefix) (int, error) {
-	have, err := h.nl.AddrList(link, netlink.FAMILY_ALL)
+	have, err := dump(func() ([]netlink.Addr, error) { return h.nl.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return 0, fmt.Errorf("addresses: %w", err)
 	}

@@ -90,7 +90,7 @@ func (m *memory) save(path string) error {
 const keptFlags = unix.IFA_F_NOPREFIXROUTE | unix.IFA_F_NODAD | unix.IFA_F_HOMEADDRESS
 
 func addressesOf(link netlink.Link) ([]savedAddress, error) {
-	list, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	list, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,9 @@ func routesOf(link netlink.Link) ([]savedRoute, error) {
 	var saved []savedRoute
 	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
 		filter := &netlink.Route{LinkIndex: link.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
-		list, err := netlink.RouteListFiltered(f, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+		list, err := dump(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(f, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+		})
 		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
 			return nil, err
 		}

@@ -173,7 +173,7 @@ func (n *Neighbours) write(ctx context.Context, bridge string, hop netip.Addr, m
 func entriesOf(link nl.Link) (map[netip.Addr]net.HardwareAddr, error) {
 	entries := map[netip.Addr]net.HardwareAddr{}
 	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
-		list, err := nl.NeighList(link.Attrs().Index, f)
+		list, err := dump(func() ([]nl.Neigh, error) { return nl.NeighList(link.Attrs().Index, f) })
 		if err != nil {
 			return nil, err
 		}

@@ -119,7 +119,9 @@ func (h *Host) ownRoutes() (map[routeKey]netlink.Route, error) {
 	own := map[routeKey]netlink.Route{}
 	filter := &netlink.Route{Protocol: Protocol, Table: unix.RT_TABLE_MAIN}
 	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
-		list, err := h.nl.RouteListFiltered(f, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+		list, err := dump(func() ([]netlink.Route, error) {
+			return h.nl.RouteListFiltered(f, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+		})
 		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	events "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
@@ -24,22 +25,19 @@ type Uplink struct {
 
 // FindUplink returns the interface with the address node.
 func FindUplink(node netip.Addr) (Uplink, error) {
-	links, err := netlink.LinkList()
+	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family(node)) })
 	if err != nil {
-		return Uplink{}, fmt.Errorf("list interfaces: %w", err)
+		return Uplink{}, fmt.Errorf("list addresses: %w", err)
 	}
-	for _, l := range links {
-		addrs, err := netlink.AddrList(l, family(node))
-		if err != nil {
-			return Uplink{}, fmt.Errorf("addresses of %s: %w", l.Attrs().Name, err)
-		}
-		for _, a := range addrs {
-			if p := prefix(a.IPNet); p.Addr() == node {
-				return Uplink{Name: l.Attrs().Name, Index: l.Attrs().Index, MTU: l.Attrs().MTU, Address: p}, nil
-			}
-		}
+	i := slices.IndexFunc(addrs, func(a netlink.Addr) bool { return prefix(a.IPNet).Addr() == node })
+	if i < 0 {
+		return Uplink{}, fmt.Errorf("no interface of this host has the node's address %s", node)
 	}
-	return Uplink{}, fmt.Errorf("no interface of this host has the node's address %s", node)
+	l, err := netlink.LinkByIndex(addrs[i].LinkIndex)
+	if err != nil {
+		return Uplink{}, fmt.Errorf("interface with address %s: %w", node, err)
+	}
+	return Uplink{Name: l.Attrs().Name, Index: l.Attrs().Index, MTU: l.Attrs().MTU, Address: prefix(addrs[i].IPNet)}, nil
 }
 
 // WatchUplink calls changed whenever an address comes or goes, or the interface called name changes, until ctx ends.
