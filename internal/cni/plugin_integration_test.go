@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
@@ -137,7 +138,9 @@ func (n *node) install(socket string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		n.t.Fatalf("build the plugin: %v: %s", err, out)
 	}
-	n.runtime = libcni.NewCNIConfigWithCacheDir([]string{dir}, filepath.Join(dir, "cache"), nil)
+	n.runtime = libcni.NewCNIConfigWithCacheDir([]string{dir}, filepath.Join(dir, "cache"), &invoke.DefaultExec{
+		RawExec: &invoke.RawExec{Stderr: os.Stderr}, // made by the library when it is first used, it would be a race
+	})
 	var err error
 	n.list, err = libcni.ConfListFromBytes(fmt.Appendf(nil,
 		`{"cniVersion":"1.1.0","name":"coelan","plugins":[{"type":"coelan-cni","socket":%q}]}`, socket))

@@ -33,7 +33,7 @@ func (e *TakenError) Error() string {
 
 // Verify returns a *NetnsError if the path is not a network namespace of a pod.
 func (p *Plumber) Verify(path string) error {
-	pod, err := p.open(path)
+	pod, err := p.openPod(path)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (p *Plumber) Gone(path string) bool {
 	return errors.As(err, new(ns.NSPathNotExistErr)) || errors.As(err, new(ns.NSPathNotNSErr))
 }
 
-func (p *Plumber) open(path string) (ns.NetNS, error) {
+func (p *Plumber) openPod(path string) (ns.NetNS, error) {
 	pod, err := ns.GetNS(path)
 	switch {
 	case errors.As(err, new(ns.NSPathNotExistErr)), errors.Is(err, fs.ErrNotExist):
@@ -62,7 +62,7 @@ func (p *Plumber) open(path string) (ns.NetNS, error) {
 		return nil, &NetnsError{Path: path, Problem: "it is a namespace, but not of the network"}
 	}
 	id, err := idOf(pod.Fd())
-	if err == nil && id == p.hostNS {
+	if err == nil && id == p.hostID {
 		err = errors.New("it is the node's own")
 	}
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Plumber) open(path string) (ns.NetNS, error) {
 
 // visit runs fn on a thread that is in the namespace.
 func (p *Plumber) visit(path string, fn func() error) error {
-	pod, err := p.open(path)
+	pod, err := p.openPod(path)
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"coelan.io/coelan/internal/intent"
@@ -50,36 +51,60 @@ func HostMAC(pod intent.MAC) intent.MAC {
 // Plumber works between the network namespace that it was made in and those of pods.
 // Its methods are safe for concurrent use.
 type Plumber struct {
+	hostNS    netns.NsHandle
+	hostID    fileID
 	host      *netlink.Handle
 	raw       map[int]*nl.SocketHandle
-	hostNS    fileID
+	deletions *deletions
 	sysctlDir string
+
+	background sync.WaitGroup
 }
 
 // New returns a Plumber for the network namespace of the calling thread. The kernel's
 // settings are written below sysctlDir: /proc/sys, or where a container has it writable.
 func New(sysctlDir string) (*Plumber, error) {
-	id, err := identify("/proc/thread-self/ns/net")
-	if err != nil {
-		return nil, fmt.Errorf("own network namespace: %w", err)
+	p := &Plumber{hostNS: netns.None(), sysctlDir: sysctlDir}
+	if err := p.open(); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("pods' interfaces: %w", err)
 	}
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("netlink socket: %w", err)
+	return p, nil
+}
+
+func (p *Plumber) open() (err error) {
+	if p.hostNS, err = netns.Get(); err != nil {
+		return fmt.Errorf("own network namespace: %w", err)
 	}
-	raw, err := rawSocket()
-	if err != nil {
-		h.Close()
-		return nil, fmt.Errorf("netlink socket: %w", err)
+	if p.hostID, err = idOf(uintptr(p.hostNS)); err != nil {
+		return fmt.Errorf("own network namespace: %w", err)
 	}
-	return &Plumber{host: h, raw: raw, hostNS: id, sysctlDir: sysctlDir}, nil
+	if p.host, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("netlink socket: %w", err)
+	}
+	if p.raw, err = rawSocket(); err != nil {
+		return fmt.Errorf("netlink socket: %w", err)
+	}
+	if p.deletions, err = hearDeletions(); err != nil {
+		return fmt.Errorf("netlink subscription: %w", err)
+	}
+	return nil
 }
 
 // Close ends the use of the Plumber.
 func (p *Plumber) Close() {
-	p.host.Close()
+	p.background.Wait()
+	if p.deletions != nil {
+		p.deletions.close()
+	}
 	for _, s := range p.raw {
 		s.Close()
+	}
+	if p.host != nil {
+		p.host.Close()
+	}
+	if p.hostNS.IsOpen() {
+		_ = p.hostNS.Close() // only its number is given back
 	}
 }
 
@@ -87,7 +112,7 @@ func (p *Plumber) Close() {
 // Errors: *NetnsError; *TakenError if one of the names is taken by another interface. A
 // pair that an earlier call left under the same host name is replaced.
 func (p *Plumber) Create(i Interface) error {
-	pod, err := p.open(i.Netns)
+	pod, err := p.openPod(i.Netns)
 	if err != nil {
 		return err
 	}
@@ -132,25 +157,6 @@ func (p *Plumber) addPair(i Interface, podFD int) error {
 	return nil
 }
 
-// Remove deletes a pair by its host's end; that it is not there is no error. A
-// *TakenError says that an interface of the name is not one that Create made.
-func (p *Plumber) Remove(hostName string) error {
-	link, err := p.host.LinkByName(hostName)
-	if isNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("interface %s: %w", hostName, err)
-	}
-	if link.Type() != "veth" || link.Attrs().Group != Group {
-		return &TakenError{Name: hostName, Where: hostNamespace}
-	}
-	if err := p.host.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("delete interface %s: %w", hostName, err)
-	}
-	return nil
-}
-
 // Existing lists the host's ends that are there.
 func (p *Plumber) Existing() (map[string]bool, error) {
 	links, err := p.host.LinkList()
@@ -171,17 +177,8 @@ func isNotFound(err error) bool {
 	return errors.As(err, &notFound)
 }
 
-// fileID identifies what a path leads to, such as a namespace.
+// fileID identifies what a file is, such as a namespace.
 type fileID struct{ dev, ino uint64 }
-
-func identify(path string) (fileID, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return fileID{}, err
-	}
-	defer f.Close()
-	return idOf(f.Fd())
-}
 
 func idOf(fd uintptr) (fileID, error) {
 	var st unix.Stat_t

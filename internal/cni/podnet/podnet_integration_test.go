@@ -14,11 +14,14 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"coelan.io/coelan/internal/cni/nstest"
 	"coelan.io/coelan/internal/intent"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newPlumber(t testing.TB, node *nstest.NS) *Plumber {
 	t.Helper()
@@ -307,6 +310,21 @@ func TestNamespaceEnds(t *testing.T) {
 	}
 	if err := p.Remove(i.HostName); err != nil {
 		t.Errorf("Remove: %v", err)
+	}
+}
+
+// Without the kernel's messages Remove is only slower.
+func TestRemoveWithoutMessages(t *testing.T) {
+	node, pod := nstest.New(t), nstest.New(t)
+	p := newPlumber(t, node)
+	i := podInterface(pod)
+	mustAdd(t, p, i)
+	p.deletions.close()
+	if err := p.Remove(i.HostName); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := p.Existing(); err != nil || len(names) != 0 {
+		t.Errorf("Existing = %v, %v", names, err)
 	}
 }
 
