@@ -55,7 +55,6 @@ type OVS struct {
 	ns       *Namespace
 	db       *process
 	vswitchd *process
-	starts   int
 }
 
 // Start runs an Open vSwitch until the test ends. If the test failed, the end

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -52,8 +53,9 @@ func (o *OVS) StartVswitchd(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}(o.vswitchd)
-	// Any change of the database makes ovs-vsctl wait for ovs-vswitchd.
-	if _, err := o.Vsctl(ctx, "set", "open_vswitch", ".", fmt.Sprintf("external_ids:ovstest=%d", o.starts)); err != nil {
+	// A change of the database makes ovs-vsctl wait for ovs-vswitchd. It must be one also for a database that an earlier
+	// Open vSwitch of the test has left.
+	if _, err := o.Vsctl(ctx, "set", "open_vswitch", ".", fmt.Sprintf("external_ids:ovstest=%d", time.Now().UnixNano())); err != nil {
 		return fmt.Errorf("ovs-vswitchd did not configure itself: %w; log ends:\n%s", err, o.LogTail("ovs-vswitchd"))
 	}
 	return nil
@@ -61,7 +63,6 @@ func (o *OVS) StartVswitchd(ctx context.Context) error {
 
 // SpawnVswitchd starts ovs-vswitchd and waits for nothing.
 func (o *OVS) SpawnVswitchd() error {
-	o.starts++
 	p, err := o.daemon("ovs-vswitchd", "unix:"+o.DBSocket())
 	if err != nil {
 		return err
