@@ -182,8 +182,11 @@ func (n *NAT) addrText(a netip.Addr) string {
 	return a.String()
 }
 
-func (n *NAT) hasAddrMax() bool { return n.AddrMax.IsValid() && n.AddrMax != n.AddrMin }
-func (n *NAT) hasPortMax() bool { return n.PortMax != 0 && n.PortMax != n.PortMin }
+func (n *NAT) hasAddrMax() bool {
+	return n.AddrMin.IsValid() && n.AddrMax.IsValid() && n.AddrMax != n.AddrMin
+}
+
+func (n *NAT) hasPortMax() bool { return n.PortMin != 0 && n.PortMax != 0 && n.PortMax != n.PortMin }
 
 func (n *NAT) appendTo(b []byte) []byte {
 	start := len(b)

@@ -320,6 +320,13 @@ func (r *reader) nat() Action {
 		*f = flags>>i&1 != 0
 	}
 	present := r.uint16()
+	for _, bad := range [...]struct{ has, hasNot uint16 }{
+		{natV4Min | natV6Min, 0}, {natV4Max, natV4Min}, {natV6Max, natV6Min}, {natPortMax, natPortMin},
+	} {
+		if present&bad.has == bad.has && (bad.hasNot == 0 || present&bad.hasNot == 0) {
+			r.fail("nat range %#x", present)
+		}
+	}
 	for _, part := range []struct {
 		bit  uint16
 		read func()

@@ -138,7 +138,7 @@ func (f *Flow) instructionsString() string {
 		s = append(s, "write_actions("+ActionsString(f.WriteActions)+")")
 	}
 	if f.MetadataMask != 0 {
-		text := "write_metadata:" + hexText(uint128{0, f.Metadata&f.MetadataMask})
+		text := "write_metadata:" + hexText(uint128{0, f.Metadata & f.MetadataMask})
 		if f.MetadataMask != 1<<64-1 {
 			text += "/" + hexText(uint128{0, f.MetadataMask})
 		}
