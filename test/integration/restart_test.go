@@ -8,6 +8,7 @@ import (
 	"context"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,9 +78,16 @@ type outcome struct {
 // stop ends the traffic. TCP must have lived through everything.
 func (tr *traffic) stop(t *testing.T) map[string]outcome {
 	t.Helper()
+	var wg sync.WaitGroup
+	outcomes := make([]outcome, len(tr.names))
+	for i := range tr.names {
+		wg.Go(func() { outcomes[i].UDPReport = tr.udp[i].Stop() })
+		wg.Go(func() { outcomes[i].TCP = tr.tcp[i].Stop() })
+	}
+	wg.Wait()
 	out := map[string]outcome{}
 	for i, name := range tr.names {
-		o := outcome{tr.udp[i].Stop(), tr.tcp[i].Stop()}
+		o := outcomes[i]
 		out[name] = o
 		t.Logf("%-18s UDP %s", name, o.UDPReport)
 		t.Logf("%-18s TCP %s", name, o.TCP)
@@ -115,7 +123,9 @@ var restarts = []restart{
 		n.OVS.StopVswitchd()
 		return n.OVS.StartVswitchd(ctx)
 	}},
-	{name: "ovsdb-server killed and started", do: func(ctx context.Context, n *lab.Node) error {
+	// While the database is away, ovs-vswitchd's main thread does not run the
+	// userspace datapath (ovs: bridge_run in vswitchd/bridge.c).
+	{name: "ovsdb-server killed and started", gap: vswitchdGap, do: func(ctx context.Context, n *lab.Node) error {
 		n.OVS.KillDB()
 		return n.OVS.StartDB(ctx)
 	}},

@@ -25,8 +25,8 @@ func (n *Node) Inventory(ctx context.Context) (Inventory, error) {
 		{"groups", func() (string, error) { return n.OVS.Ofctl(ctx, "dump-groups", bridge) }},
 		{"interfaces", func() (string, error) { return n.Run(ctx, "ip", "-brief", "link", "show") }},
 		{"addresses", func() (string, error) { return n.Run(ctx, "ip", "-brief", "address", "show", "scope", "global") }},
-		{"IPv4 routes", func() (string, error) { return n.Run(ctx, "ip", "-4", "route", "show", "table", "all") }},
-		{"IPv6 routes", func() (string, error) { return n.Run(ctx, "ip", "-6", "route", "show", "table", "all") }},
+		{"IPv4 routes", func() (string, error) { return n.Run(ctx, "ip", "-4", "route", "show") }},
+		{"IPv6 routes", func() (string, error) { return n.Run(ctx, "ip", "-6", "route", "show") }},
 		{"rules", func() (string, error) { return n.Run(ctx, "nft", "list", "ruleset") }},
 	} {
 		text, err := kind.list()
