@@ -115,6 +115,8 @@ func (b *Bridge) Sync(ctx context.Context, d *Desired) (Result, error) {
 // rule: "+" is missing, "-" is too many, "~" is not as it should be. Nothing is
 // changed.
 func (b *Bridge) Diff(ctx context.Context, d *Desired) ([]string, error) {
+	b.mu.Lock() // else a Sync under way is taken for a difference
+	defer b.mu.Unlock()
 	sw, err := b.opts.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -140,20 +142,20 @@ func (b *Bridge) sync(ctx context.Context, d *Desired) (res Result, err error) {
 		}
 	}
 	p, ok := b.incremental(d)
-	var want *state
 	if !ok {
+		var want *state
 		want, res.Conflicts = d.state()
 		p = diff(b.actual, want)
 	}
 	res.Added, res.Changed, res.Deleted = p.counts()
+	change := b.actual.usesAfter(p)
+	if err := b.actual.dangling(p, change); err != nil {
+		return res, err
+	}
 	if err := p.apply(ctx, sw); err != nil {
 		return res, err
 	}
-	if want != nil {
-		b.actual = want
-	} else {
-		b.actual.update(p)
-	}
+	b.actual.update(p, change)
 	b.synced = d.Clone().owners
 	if len(res.Conflicts) > 0 {
 		b.synced = nil // the losers may win next time

@@ -212,6 +212,51 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// A rule that uses what goes is an error, and stays: the switch would delete it
+// without a word.
+func TestDanglingReference(t *testing.T) {
+	meter := openflow.Meter{ID: 7, Flags: openflow.MeterKbps, Bands: []openflow.MeterBand{{Type: openflow.MeterDrop, Rate: 1, Burst: 1}}}
+	bucket := openflow.Bucket{Actions: []openflow.Action{openflow.ToGroup(7)}}
+	tests := []struct {
+		name string
+		user Rules
+		used Rules
+	}{
+		{"flow to group", Rules{Flows: []openflow.Flow{flow(0, 1, openflow.ToGroup(7))}}, Rules{Groups: []openflow.Group{{ID: 7}}}},
+		{"flow in clone", Rules{Flows: []openflow.Flow{flow(0, 1, openflow.Clone(openflow.ToGroup(7)))}}, Rules{Groups: []openflow.Group{{ID: 7}}}},
+		{"bucket to group", Rules{Groups: []openflow.Group{{ID: 8, Buckets: []openflow.Bucket{bucket}}}}, Rules{Groups: []openflow.Group{{ID: 7}}}},
+		{"flow to meter", Rules{Flows: []openflow.Flow{flow(0, 1, openflow.ToMeter(7))}}, Rules{Meters: []openflow.Meter{meter}}},
+	}
+	for _, tt := range tests {
+		for _, fresh := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, new bridge %v", tt.name, fresh), func(t *testing.T) {
+				fake := NewFake()
+				b := New(Options{Connect: fake.Connect})
+				d := desired(map[string]*Rules{"user": &tt.user, "used": &tt.used})
+				if _, err := b.Sync(t.Context(), d); err != nil {
+					t.Fatal(err)
+				}
+				before := fake.Text()
+				if fresh {
+					b = New(Options{Connect: fake.Connect})
+				}
+				d.Remove("used")
+				var refused *Refused
+				if _, err := b.Sync(t.Context(), d); !errors.As(err, &refused) || refused.Owner != "user" || refused.Rule == "" {
+					t.Errorf("error %v", err)
+				}
+				if diff := cmp.Diff(before, fake.Text()); diff != "" {
+					t.Error(diff)
+				}
+				d.Remove("user")
+				if _, err := b.Sync(t.Context(), d); err != nil || len(fake.Text()) != 0 {
+					t.Errorf("%v, left %v", err, fake.Text())
+				}
+			})
+		}
+	}
+}
+
 // Flows that were not made by Sync go, but for those that are foreign.
 func TestForeign(t *testing.T) {
 	fake := NewFake()

@@ -82,16 +82,32 @@ func (f *Fake) Bundle(_ context.Context, msgs []openflow.Message) error {
 	defer f.mu.Unlock()
 	rules := fakeRules{maps.Clone(f.rules.flows), maps.Clone(f.rules.groups), maps.Clone(f.rules.meters)}
 	for i, m := range msgs {
-		err := f.apply(rules, m)
-		if _, meter := m.(*openflow.MeterMod); meter {
-			err = errors.New("a meter mod cannot be in a bundle")
-		}
-		if err != nil {
+		if err := errors.Join(rules.bundlable(m), f.apply(rules, m)); err != nil {
 			return &openflow.MessageError{Index: i, Message: m, Err: err}
 		}
 	}
 	f.rules = rules
 	f.sent = append(f.sent, slices.Clone(msgs))
+	return nil
+}
+
+// bundlable refuses what must not be in a bundle.
+func (r fakeRules) bundlable(m openflow.Message) error {
+	switch m := m.(type) {
+	case *openflow.MeterMod:
+		return errors.New("a meter mod cannot be in a bundle")
+	case *openflow.GroupMod:
+		if m.Command != openflow.GroupDelete {
+			return nil
+		}
+		for _, flow := range r.flows {
+			for ref := range references(&flow) {
+				if ref.kind == groupRef && (ref.id == m.Group.ID || m.Group.ID == openflow.GroupAllGroups) {
+					return fmt.Errorf("group %d: %w", ref.id, errInUse)
+				}
+			}
+		}
+	}
 	return nil
 }
 

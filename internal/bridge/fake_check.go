@@ -5,7 +5,6 @@ package bridge
 import (
 	"errors"
 	"fmt"
-	"iter"
 
 	"coelan.io/coelan/openflow"
 )
@@ -13,31 +12,41 @@ import (
 // maxTable is the last table; Open vSwitch keeps 254 for itself.
 const maxTable = 253
 
-func (f *Fake) checkFlow(r fakeRules, flow *openflow.Flow) error {
+// checkAlone checks what depends on no other rule.
+func (f *Fake) checkAlone(flow *openflow.Flow) error {
 	if err := f.checkTable(flow.Table); err != nil {
 		return err
 	}
 	if err := flow.Validate(); err != nil {
 		return err
 	}
-	if flow.Goto != 0 {
-		if flow.Goto <= flow.Table {
-			return fmt.Errorf("goto_table:%d does not lead forward from table %d", flow.Goto, flow.Table)
-		}
-		if err := f.checkTable(flow.Goto); err != nil {
-			return err
-		}
+	if flow.Goto == 0 {
+		return nil
 	}
+	if flow.Goto <= flow.Table {
+		return fmt.Errorf("goto_table:%d does not lead forward from table %d", flow.Goto, flow.Table)
+	}
+	return f.checkTable(flow.Goto)
+}
+
+// checkReferences finds actions that refer to what is not there.
+func (f *Fake) checkReferences(r fakeRules, flow *openflow.Flow) error {
 	for a := range actionsOf(flow) {
 		if err := f.checkAction(r, a); err != nil {
 			return err
 		}
 	}
-	if flow.Flags&openflow.FlowCheckOverlap != 0 {
-		for _, have := range r.flows {
-			if have.Table == flow.Table && have.Priority == flow.Priority && overlap(have.Match, flow.Match) {
-				return fmt.Errorf("overlaps %s", &have)
-			}
+	return nil
+}
+
+func (r fakeRules) checkOverlap(flow *openflow.Flow) error {
+	if flow.Flags&openflow.FlowCheckOverlap == 0 {
+		return nil
+	}
+	for _, have := range r.flows {
+		if have.Table == flow.Table && have.Priority == flow.Priority &&
+			have.Match != flow.Match && overlap(have.Match, flow.Match) {
+			return fmt.Errorf("overlaps %s", &have)
 		}
 	}
 	return nil
@@ -50,7 +59,6 @@ func (f *Fake) checkTable(t uint8) error {
 	return nil
 }
 
-// checkAction finds references to what is not there.
 func (f *Fake) checkAction(r fakeRules, a openflow.Action) error {
 	switch a := a.(type) {
 	case openflow.GroupAction:
@@ -129,40 +137,4 @@ func (f *Fake) checkBucket(r fakeRules, g *openflow.Group, b openflow.Bucket) er
 		return errors.New("only one of its ct, resubmit, output and group actions would run")
 	}
 	return nil
-}
-
-// actionsOf yields all actions of a flow, nested ones included.
-func actionsOf(f *openflow.Flow) iter.Seq[openflow.Action] {
-	return func(yield func(openflow.Action) bool) {
-		for _, list := range [][]openflow.Action{f.Actions, f.WriteActions} {
-			for a := range nested(list) {
-				if !yield(a) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// nested yields actions and those inside of them.
-func nested(actions []openflow.Action) iter.Seq[openflow.Action] {
-	return func(yield func(openflow.Action) bool) {
-		for _, a := range actions {
-			if !yield(a) {
-				return
-			}
-			var inner []openflow.Action
-			switch a := a.(type) {
-			case openflow.CloneAction:
-				inner = a.Actions
-			case openflow.CT:
-				inner = a.Exec
-			}
-			for i := range nested(inner) {
-				if !yield(i) {
-					return
-				}
-			}
-		}
-	}
 }

@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -51,11 +52,12 @@ func TestFakeRefuses(t *testing.T) {
 		{"bucket to itself", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{
 			{Actions: []openflow.Action{openflow.ToGroup(8)}}}}), "refers to itself"},
 		{"bucket to missing group", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{
-			{Actions: []openflow.Action{openflow.ToGroup(9)}}}}), "group 9 does not exist"},
+			{Actions: []openflow.Action{openflow.ToGroup(6)}}}}), "group 6 does not exist"},
 		{"bucket with dead actions", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{
 			{Actions: []openflow.Action{openflow.CT{Commit: true}, openflow.Output(1)}}}}), "only one"},
 		{"bucket number twice", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{{ID: 1}, {ID: 1}}}), "given twice"},
 		{"weight in group all", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{{Weight: 1}}}), "weights"},
+		{"deletion of a group in use", group(openflow.GroupDelete, openflow.Group{ID: 9}), "flows still use it"},
 		{"meter in bundle", &openflow.MeterMod{Meter: openflow.Meter{ID: 1, Bands: make([]openflow.MeterBand, 1)}}, "cannot be in a bundle"},
 		{"other message", &openflow.BarrierRequest{}, "not known"},
 	}
@@ -64,6 +66,7 @@ func TestFakeRefuses(t *testing.T) {
 			fake := NewFake(0, 5, 10)
 			if err := fake.Bundle(t.Context(), []openflow.Message{
 				group(openflow.GroupAdd, openflow.Group{ID: 7}), add(flow(5, 9)),
+				group(openflow.GroupAdd, openflow.Group{ID: 9}), add(flow(5, 10, openflow.ToGroup(9))),
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -105,8 +108,9 @@ func TestFakeDeletes(t *testing.T) {
 			err := fake.Bundle(t.Context(), []openflow.Message{
 				&openflow.GroupMod{Command: openflow.GroupAdd, Group: openflow.Group{ID: 7}},
 				openflow.AddFlow(flow(0, 1)), openflow.AddFlow(flow(0, 2, openflow.ToGroup(7))),
-				openflow.AddFlow(flow(1, 1)), openflow.AddFlow(cookie), tt.mod,
+				openflow.AddFlow(flow(1, 1)), openflow.AddFlow(cookie),
 			})
+			err = errors.Join(err, fake.Do(t.Context(), []openflow.Message{tt.mod}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,6 +21,7 @@ type state struct {
 	flows  map[openflow.FlowKey]rule[openflow.Flow]
 	groups map[uint32]rule[openflow.Group]
 	meters map[uint32]rule[openflow.Meter]
+	uses   uses
 }
 
 func newState(flows, groups, meters int) *state {
@@ -28,6 +29,7 @@ func newState(flows, groups, meters int) *state {
 		flows:  make(map[openflow.FlowKey]rule[openflow.Flow], flows),
 		groups: make(map[uint32]rule[openflow.Group], groups),
 		meters: make(map[uint32]rule[openflow.Meter], meters),
+		uses:   uses{},
 	}
 }
 
@@ -54,10 +56,12 @@ func dump(ctx context.Context, sw Switch, foreign func(*openflow.Flow) bool) (*s
 	for i := range flows {
 		if f := &flows[i].Flow; foreign == nil || !foreign(f) {
 			s.flows[f.Key()] = rule[openflow.Flow]{spec: f}
+			s.uses.add(references(f), 1)
 		}
 	}
 	for i := range groups {
 		s.groups[groups[i].ID] = rule[openflow.Group]{spec: &groups[i]}
+		s.uses.add(bucketReferences(&groups[i]), 1)
 	}
 	for i := range meters {
 		s.meters[meters[i].ID] = rule[openflow.Meter]{spec: &meters[i]}
@@ -102,8 +106,13 @@ func addAll[K comparable, T any](to map[K]rule[T], owner string, specs []T, key 
 	return conflicts
 }
 
-// update makes s what it is after p.
-func (s *state) update(p *plan) {
+// update makes s what it is after p; change is usesAfter(p).
+func (s *state) update(p *plan, change uses) {
+	for r, n := range change {
+		if s.uses[r] += n; s.uses[r] == 0 {
+			delete(s.uses, r)
+		}
+	}
 	update(s.flows, p.flows, flowKey)
 	update(s.groups, p.groups, groupKey)
 	update(s.meters, p.meters, meterKey)

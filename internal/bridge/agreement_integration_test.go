@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package bridge
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"coelan.io/coelan/openflow"
+)
+
+// genMessage makes messages of which some are refused: by what they are, or by
+// what is there.
+func genMessage(t *rapid.T) openflow.Message {
+	group := openflow.Group{ID: uint32(rapid.IntRange(1, 3).Draw(t, "group")), Buckets: []openflow.Bucket{
+		{Actions: []openflow.Action{openflow.Resubmit(20)}},
+	}}
+	switch rapid.IntRange(0, 9).Draw(t, "message") {
+	case 0:
+		return &openflow.GroupMod{Command: openflow.GroupAdd, Group: group}
+	case 1:
+		group.Type = openflow.GroupIndirect
+		return &openflow.GroupMod{Command: openflow.GroupModify, Group: group}
+	case 2:
+		return &openflow.GroupMod{Command: openflow.GroupDelete, Group: openflow.Group{ID: group.ID}}
+	case 3:
+		return openflow.DeleteFlow(genRefusable(t))
+	case 4:
+		f := genRefusable(t)
+		return &openflow.FlowMod{Command: openflow.FlowDelete, Flow: openflow.Flow{Table: f.Table, Match: f.Match}}
+	case 5:
+		return &openflow.FlowMod{Command: openflow.FlowModify, Flow: genRefusable(t)}
+	}
+	return openflow.AddFlow(genRefusable(t))
+}
+
+func genRefusable(t *rapid.T) openflow.Flow {
+	f := genFlow(t, []openflow.Group{{ID: uint32(rapid.IntRange(1, 3).Draw(t, "of"))}}, nil)
+	any4 := netip.MustParseAddr("10.0.0.1")
+	switch rapid.IntRange(0, 15).Draw(t, "twist") {
+	case 0:
+		f.Goto = f.Table
+	case 1:
+		f.Actions = append(f.Actions, openflow.DecTTL())
+	case 2:
+		f.Actions = append(f.Actions, openflow.SetField(openflow.IPSrc(any4)))
+	case 3:
+		f.Actions = append(f.Actions, openflow.SetField(openflow.L4Dst(openflow.IPProtoTCP, 80)))
+	case 4:
+		f.Actions = append(f.Actions, openflow.CT{Commit: true, NAT: &openflow.NAT{DNAT: true, AddrMin: any4}})
+	case 5:
+		f.Actions = append(f.Actions, openflow.SetField(openflow.ARPOp(2)))
+	case 6:
+		f.Actions = append(f.Actions, openflow.ResubmitCT(20))
+	case 8:
+		f.Match = openflow.NewMatch(openflow.L4Dst(openflow.IPProtoUDP, 53))
+	case 9:
+		f.Match = f.Match.With(openflow.CTState(openflow.CTTrk|openflow.CTEst, openflow.CTNew))
+	case 10:
+		f.Actions = []openflow.Action{openflow.Conjunction(1, uint8(rapid.IntRange(0, 3).Draw(t, "clause")), 2)}
+	case 11:
+		f.Actions = append(f.Actions, openflow.Clone(openflow.ToGroup(uint32(rapid.IntRange(1, 3).Draw(t, "cloned")))))
+	}
+	return f
+}
+
+// The fake and Open vSwitch accept and refuse the same bundles, and hold the
+// same rules after them.
+func TestFakeAgreesWithLive(t *testing.T) {
+	_, _, client, ctx := live(t)
+	conn, err := client.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, refused := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		fake := NewFake()
+		clear := []openflow.Message{
+			openflow.DeleteAllFlows(),
+			&openflow.GroupMod{Command: openflow.GroupDelete, Group: openflow.Group{ID: openflow.GroupAllGroups}},
+		}
+		if err := conn.Bundle(ctx, clear); err != nil {
+			rt.Fatal(err)
+		}
+		for range 8 {
+			msgs := make([]openflow.Message, rapid.IntRange(1, 3).Draw(rt, "length"))
+			for i := range msgs {
+				msgs[i] = genMessage(rt)
+			}
+			// A loose change does not see all that the same bundle has added.
+			if i := slices.IndexFunc(msgs, loose); i >= 0 {
+				msgs = msgs[i : i+1]
+			}
+			fakeErr := fake.Bundle(ctx, msgs)
+			if errors.Is(fakeErr, errInUse) {
+				continue // it would put Open vSwitch at risk
+			}
+			liveErr := conn.Bundle(ctx, msgs)
+			if (fakeErr == nil) != (liveErr == nil) {
+				rt.Fatalf("bundle %v: fake says %v, Open vSwitch %v", texts(msgs), fakeErr, liveErr)
+			}
+			if fakeErr == nil {
+				accepted++
+			} else {
+				refused++
+			}
+			if diff := cmp.Diff(plus(fake.Text()), dumped(t, ctx, client), cmpopts.EquateEmpty()); diff != "" {
+				rt.Fatalf("after %v (-fake +live):\n%s", texts(msgs), diff)
+			}
+		}
+	})
+	t.Logf("%d bundles accepted, %d refused", accepted, refused)
+}
+
+// loose reports whether m is about all flows that its match includes.
+func loose(m openflow.Message) bool {
+	mod, ok := m.(*openflow.FlowMod)
+	return ok && (mod.Command == openflow.FlowModify || mod.Command == openflow.FlowDelete)
+}
+
+func texts(msgs []openflow.Message) (out []string) {
+	for _, m := range msgs {
+		switch m := m.(type) {
+		case *openflow.FlowMod:
+			out = append(out, [...]string{"add ", "modify ", "modify_strict ", "delete ", "delete_strict "}[m.Command]+m.Flow.String())
+		case *openflow.GroupMod:
+			out = append(out, [...]string{"add ", "modify ", "delete "}[m.Command]+m.Group.String())
+		}
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+
+	"coelan.io/coelan/openflow"
+)
+
+// reference names a rule that another one uses. A switch that deletes the used
+// one deletes the user, too, and says nothing.
+type reference struct {
+	kind refKind
+	id   uint32
+}
+
+type refKind string
+
+const (
+	groupRef refKind = "group"
+	meterRef refKind = "meter"
+)
+
+// references yields what a flow uses.
+func references(f *openflow.Flow) iter.Seq[reference] {
+	return func(yield func(reference) bool) {
+		for a := range actionsOf(f) {
+			if r, ok := referenceOf(a); ok && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// bucketReferences yields what a group uses.
+func bucketReferences(g *openflow.Group) iter.Seq[reference] {
+	return func(yield func(reference) bool) {
+		for i := range g.Buckets {
+			for a := range nested(g.Buckets[i].Actions) {
+				if r, ok := referenceOf(a); ok && !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func referenceOf(a openflow.Action) (reference, bool) {
+	switch a := a.(type) {
+	case openflow.GroupAction:
+		return reference{groupRef, a.Group}, true
+	case openflow.MeterAction:
+		return reference{meterRef, a.Meter}, true
+	case openflow.Controller:
+		return reference{meterRef, a.Meter}, a.Meter != 0
+	}
+	return reference{}, false
+}
+
+// actionsOf yields all actions of a flow, nested ones included.
+func actionsOf(f *openflow.Flow) iter.Seq[openflow.Action] {
+	return func(yield func(openflow.Action) bool) {
+		for _, list := range [][]openflow.Action{f.Actions, f.WriteActions} {
+			for a := range nested(list) {
+				if !yield(a) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// nested yields actions and those inside of them.
+func nested(actions []openflow.Action) iter.Seq[openflow.Action] {
+	return func(yield func(openflow.Action) bool) {
+		for _, a := range actions {
+			if !yield(a) {
+				return
+			}
+			var inner []openflow.Action
+			switch a := a.(type) {
+			case openflow.CloneAction:
+				inner = a.Actions
+			case openflow.CT:
+				inner = a.Exec
+			}
+			for i := range nested(inner) {
+				if !yield(i) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// uses counts how often each rule is used.
+type uses map[reference]int
+
+func (u uses) add(refs iter.Seq[reference], n int) {
+	for r := range refs {
+		u[r] += n
+	}
+}
+
+// usesAfter is how the uses of s change by p.
+func (s *state) usesAfter(p *plan) uses {
+	u := uses{}
+	count(u, s.flows, p.flows, flowKey, references)
+	count(u, s.groups, p.groups, groupKey, bucketReferences)
+	return u
+}
+
+func count[K comparable, T any](u uses, have map[K]rule[T], c changes[T], key func(*T) K, refs func(*T) iter.Seq[reference]) {
+	for _, r := range c.gone {
+		u.add(refs(r.spec), -1)
+	}
+	for _, r := range c.changed {
+		u.add(refs(have[key(r.spec)].spec), -1)
+		u.add(refs(r.spec), 1)
+	}
+	for _, r := range c.added {
+		u.add(refs(r.spec), 1)
+	}
+}
+
+// dangling finds a rule that uses one that p deletes. change is usesAfter(p).
+func (s *state) dangling(p *plan, change uses) error {
+	gone := map[reference]bool{}
+	note := func(r reference) { gone[r] = s.uses[r]+change[r] > 0 }
+	for _, g := range p.groups.gone {
+		note(reference{groupRef, g.spec.ID})
+	}
+	for _, m := range p.meters.gone {
+		note(reference{meterRef, m.spec.ID})
+	}
+	for r, used := range gone {
+		if used {
+			owner, text := s.user(p, r)
+			return &Refused{owner, text, fmt.Errorf("%s %d, which it uses, does not exist any more", r.kind, r.id)}
+		}
+	}
+	return nil
+}
+
+// user finds a rule that uses r after p.
+func (s *state) user(p *plan, r reference) (owner, text string) {
+	flows, groups := maps.Clone(s.flows), maps.Clone(s.groups)
+	update(flows, p.flows, flowKey)
+	update(groups, p.groups, groupKey)
+	for _, f := range flows {
+		for ref := range references(f.spec) {
+			if ref == r {
+				return f.owner, f.spec.String()
+			}
+		}
+	}
+	for _, g := range groups {
+		for ref := range bucketReferences(g.spec) {
+			if ref == r {
+				return g.owner, g.spec.String()
+			}
+		}
+	}
+	return "", ""
+}
