@@ -5,7 +5,6 @@ package cni
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni/podnet"
@@ -52,12 +51,3 @@ func codeOf(err error) uint {
 		return wire.CodeFailed
 	}
 }
-
-// A NotReadyError says that the node cannot take pods yet, and why.
-type NotReadyError struct{ Err error }
-
-func (e *NotReadyError) Error() string {
-	return fmt.Sprintf("the node is not ready for pods: %v", e.Err)
-}
-
-func (e *NotReadyError) Unwrap() error { return e.Err }
