@@ -5,7 +5,6 @@ package attachment
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -18,13 +17,10 @@ import (
 // is handed out twice, nothing that was acknowledged is lost, nothing else is there.
 func TestStoreAgainstAMap(t *testing.T) {
 	small := ranges("10.0.0.0/28", "fd00:1::/125") // 13 and 6 addresses
+	dir, runs := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp("", "attachment")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer os.RemoveAll(dir)
-		path := filepath.Join(dir, "state.db")
+		runs++
+		path := filepath.Join(dir, fmt.Sprintf("state-%d.db", runs))
 		s, err := open(path, 0)
 		if err != nil {
 			t.Fatal(err)
