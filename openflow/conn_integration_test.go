@@ -120,7 +120,7 @@ func TestLiveBundle(t *testing.T) {
 
 func TestLiveMeters(t *testing.T) {
 	c, _, ctx := dial(t, openflow.ConnOptions{})
-	meter := openflow.Meter{ID: 3, Flags: openflow.MeterPktps, Bands: []openflow.MeterBand{{Type: openflow.MeterDrop, Rate: 100, Burst: 100}}}
+	meter := openflow.Meter{ID: 3, Flags: openflow.MeterPktps, Bands: []openflow.MeterBand{{Type: openflow.MeterDrop, Rate: 100}}}
 	add := &openflow.MeterMod{Command: openflow.MeterAdd, Meter: meter}
 	if err := c.Do(ctx, []openflow.Message{add}); err != nil {
 		t.Fatal(err)

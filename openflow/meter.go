@@ -54,9 +54,16 @@ const (
 const meterBandLen = 16
 
 // Equal reports whether m and n are the same meter with the same effect. MeterCount does
-// not count, since Open vSwitch always sets it in what it dumps.
+// not count, since Open vSwitch always sets it in what it dumps, and neither do burst sizes
+// without MeterBurst, for which it dumps what it chose.
 func (m *Meter) Equal(n *Meter) bool {
-	return m.ID == n.ID && m.Flags|MeterCount == n.Flags|MeterCount && slices.Equal(m.Bands, n.Bands)
+	sameBand := func(a, b MeterBand) bool {
+		if m.Flags&MeterBurst == 0 {
+			a.Burst, b.Burst = 0, 0
+		}
+		return a == b
+	}
+	return m.ID == n.ID && m.Flags|MeterCount == n.Flags|MeterCount && slices.EqualFunc(m.Bands, n.Bands, sameBand)
 }
 
 // String prints m as "ovs-ofctl dump-meters" does.

@@ -72,7 +72,8 @@ func genRules(t *rapid.T) *Rules {
 	}
 	if rapid.Bool().Draw(t, "meter") {
 		r.Meters = append(r.Meters, openflow.Meter{
-			ID: uint32(rapid.IntRange(1, 2).Draw(t, "id")), Flags: openflow.MeterKbps,
+			ID:    uint32(rapid.IntRange(1, 2).Draw(t, "id")),
+			Flags: rapid.SampledFrom([]openflow.MeterFlags{openflow.MeterKbps, openflow.MeterPktps | openflow.MeterBurst}).Draw(t, "flags"),
 			Bands: []openflow.MeterBand{{Type: openflow.MeterDrop, Rate: uint32(rapid.IntRange(1, 2).Draw(t, "rate")), Burst: 5}},
 		})
 	}

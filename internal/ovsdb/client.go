@@ -105,11 +105,12 @@ func (c *Client) WaitConnected(ctx context.Context) error {
 func (c *Client) Watch() (changes <-chan struct{}, stop func()) {
 	out := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(context.Background())
+	changed := c.changes()
 	go func() {
 		for {
-			changed := c.changes()
 			select {
 			case <-changed:
+				changed = c.changes()
 			case <-c.ended:
 				return
 			case <-ctx.Done():

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/cache"
 	"github.com/ovn-kubernetes/libovsdb/client"
@@ -64,10 +65,15 @@ func connect(ctx context.Context, socket string, changed func()) (*session, erro
 
 func (s *session) end() { s.endOnce.Do(func() { close(s.ended) }) }
 
+// close ends the session and waits until libovsdb has stopped, which should take
+// no time.
 func (s *session) close() {
 	s.end()
 	s.cli.Close()
-	<-s.closed
+	select {
+	case <-s.closed:
+	case <-time.After(connectTimeout):
+	}
 }
 
 // transact commits all operations or none.
