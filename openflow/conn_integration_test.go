@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -116,6 +117,42 @@ func TestLiveBundle(t *testing.T) {
 			t.Errorf("%s: the refused bundle left traces: %s", tt.name, diff)
 		}
 	}
+}
+
+// Bundles, dumps and questions at once on one connection keep apart: each gets
+// its own answer and its own error.
+func TestLiveMuchAtOnce(t *testing.T) {
+	c, _, ctx := dial(t, openflow.ConnOptions{})
+	const workers, rounds, size = 8, 10, 200
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for r := range rounds {
+				msgs := make([]openflow.Message, size)
+				for i := range msgs {
+					msgs[i] = openflow.AddFlow(openflow.Flow{Table: uint8(w), Priority: uint16(i), Cookie: uint64(r)})
+				}
+				bad := -1
+				if r%2 == 1 {
+					bad = (w + 7*r) % size
+					msgs[bad] = openflow.AddFlow(openflow.Flow{Table: uint8(w), Actions: []openflow.Action{openflow.ToGroup(99)}})
+				}
+				var refused *openflow.MessageError
+				err := c.Bundle(ctx, msgs)
+				if bad < 0 && err != nil || bad >= 0 && (!errors.As(err, &refused) || refused.Index != bad) {
+					t.Errorf("worker %d round %d: error %v, want one about message %d", w, r, err, bad)
+				}
+				flows, err := c.FlowsOf(ctx, &openflow.FlowDescRequest{Table: uint8(w)})
+				if err != nil || len(flows) != size || flows[0].Flow.Cookie != uint64(r-r%2) {
+					t.Errorf("worker %d round %d: %d flows, %v", w, r, len(flows), err)
+				}
+				if f, err := c.Features(ctx); err != nil || f.NTables != 254 {
+					t.Errorf("Features = %+v, %v", f, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestLiveMeters(t *testing.T) {
