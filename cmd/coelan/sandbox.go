@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -63,8 +64,9 @@ func newUpCommand(name *string) *cobra.Command {
 	f.StringVar(&family, "ip-family", string(sandbox.Dual), "dual, ipv4 or ipv6")
 	f.StringVar(&cni, "cni", string(sandbox.Coelan), "pod network: coelan, bridge (the reference plugins) or none")
 	f.StringVar(&spec.Datapath, "ovs-datapath", "auto", "Open vSwitch's datapath: system (the kernel's), netdev (userspace) or auto")
-	f.StringVar(&install.Manifest, "manifest", "deploy/coelan.yaml", "what installs Coelan")
-	f.StringArrayVar(&install.Archives, "image", []string{"bin/images/coelan.tar"}, "image archive that the manifest needs; may be repeated")
+	f.StringVar(&install.Manifest, "manifest", "", "what installs Coelan (default deploy/coelan.yaml of the source)")
+	f.StringArrayVar(&install.Archives, "image", nil,
+		"image archive that the manifest needs, may be repeated (default bin/images/coelan.tar of the source)")
 	f.BoolVar(&prepareOnly, "prepare-only", false, "only make what is cached: binaries and images")
 	return c
 }
@@ -92,8 +94,8 @@ func newDownCommand(name *string) *cobra.Command {
 }
 
 func newKubectlCommand(name *string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "kubectl -- ARGS…",
+	c := &cobra.Command{
+		Use:   "kubectl [--] ARGS…",
 		Short: "Run kubectl with the administrator's rights",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := sandbox.Open(*name)
@@ -103,11 +105,13 @@ func newKubectlCommand(name *string) *cobra.Command {
 			return attach(s.KubectlCommand(context.WithoutCancel(cmd.Context()), args...))
 		},
 	}
+	c.Flags().SetInterspersed(false)
+	return c
 }
 
 func newExecCommand(name *string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "exec MACHINE -- COMMAND…",
+	c := &cobra.Command{
+		Use:   "exec MACHINE [--] COMMAND…",
 		Short: "Run a command on a node or on the fabric",
 		Args:  cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -115,13 +119,22 @@ func newExecCommand(name *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			command, err := s.Command(context.WithoutCancel(cmd.Context()), args[0], args[1:]...)
+			line := args[1:]
+			if line[0] == "--" { // the flags of this command ended before the machine's name
+				line = line[1:]
+			}
+			if len(line) == 0 {
+				return errors.New("exec: no command is given")
+			}
+			command, err := s.Command(context.WithoutCancel(cmd.Context()), args[0], line...)
 			if err != nil {
 				return err
 			}
 			return attach(command)
 		},
 	}
+	c.Flags().SetInterspersed(false)
+	return c
 }
 
 // attach runs a command in the place of this one. The terminal sends it the signals that it sends this one, so that
@@ -167,4 +180,3 @@ func newLoadCommand(name *string) *cobra.Command {
 		},
 	}
 }
-

@@ -4,10 +4,11 @@ package sandbox
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,12 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
-
-func machineID() string {
-	var b [16]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
 
 func (s *Sandbox) waitAPI(ctx context.Context) error {
 	for _, component := range []string{etcd, apiServer, controllerManager, scheduler} {
@@ -97,14 +92,26 @@ func (s *Sandbox) waitNodes(ctx context.Context, what string, done func(*corev1.
 		return len(missing()) == 0
 	})
 	if err != nil {
-		names := missing()
-		var logs []string
-		for _, name := range names {
-			logs = append(logs, s.Log(name, kubelet))
+		var lines []string
+		for _, name := range missing() {
+			lines = append(lines, fmt.Sprintf("%s: %s; see %s", name, notReady(nodes[name]), s.Log(name, kubelet)))
 		}
-		return nil, fmt.Errorf("%s did not %s: %w; see %s", strings.Join(names, ", "), what, err, strings.Join(logs, ", "))
+		return nil, fmt.Errorf("not all nodes %s: %w\n%s", what, err, strings.Join(lines, "\n"))
 	}
 	return nodes, nil
+}
+
+// notReady is why, in kubelet's words.
+func notReady(n *corev1.Node) string {
+	if n == nil {
+		return "has not registered"
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return "registered"
 }
 
 // waitCoreDNS returns when at least one replica serves and all are there.
@@ -154,13 +161,32 @@ func (s *Sandbox) applyCoreDNS(ctx context.Context) error {
 	return s.Apply(ctx, manifest)
 }
 
-// install applies Coelan's manifest and waits for its agents.
-func (s *Sandbox) install(ctx context.Context, manifest string) error {
-	text, err := os.ReadFile(manifest)
+// install applies Coelan's manifest. If it was installed before from other images, the agents start anew: a manifest
+// that has not changed would leave them as they are.
+func (s *Sandbox) install(ctx context.Context, install Install) error {
+	text, err := os.ReadFile(install.Manifest)
 	if err != nil {
-		return fmt.Errorf("Coelan's manifest: %w", err)
+		return err
 	}
-	return s.Apply(ctx, string(text))
+	now, err := fingerprint(install.Archives)
+	if err != nil {
+		return err
+	}
+	marker := filepath.Join(s.dir, "installed")
+	before, err := os.ReadFile(marker)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.Apply(ctx, string(text)); err != nil {
+		return err
+	}
+	if len(before) > 0 && string(before) != now {
+		_, err := s.Kubectl(ctx, "-n", agentNamespace, "rollout", "restart", "daemonset/"+agentName)
+		if err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(marker, []byte(now), 0o644)
 }
 
 // waitAgents returns when every node's agent is ready and of the newest revision.

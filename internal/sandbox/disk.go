@@ -4,12 +4,16 @@ package sandbox
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"coelan.io/coelan/internal/sandbox/artifact"
 )
@@ -66,4 +70,27 @@ func copyTree(ctx context.Context, from, to string) error {
 		return fmt.Errorf("copy %s: %w: %s", from, err, out)
 	}
 	return nil
+}
+
+func machineID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// inotifyInstances is what the kernel's limit should at least be. Its default of 128 for all of root's processes is
+// too low for two sandboxes: a cluster of three nodes takes about 75.
+const inotifyInstances = 1024
+
+// raiseInotify changes the one kernel setting of the whole computer that a sandbox needs; it stays.
+func raiseInotify() error {
+	const file = "/proc/sys/fs/inotify/max_user_instances"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && n >= inotifyInstances {
+		return nil
+	}
+	return os.WriteFile(file, []byte(strconv.Itoa(inotifyInstances)), 0o644)
 }

@@ -174,7 +174,8 @@ func (s *Sandbox) restartComponent(ctx context.Context, machineName, component s
 	return s.startComponent(ctx, machineName, component)
 }
 
-// Kill sends a component the signal and returns at once. If it ends, the machine starts it again.
+// Kill sends a component the signal. If it ends, the machine (kubelet, for the agent) starts it again. After SIGKILL
+// a component of the machine has ended when Kill returns.
 func (s *Sandbox) Kill(ctx context.Context, machineName, component string, signal syscall.Signal) error {
 	if err := s.checkMachine(machineName); err != nil {
 		return err

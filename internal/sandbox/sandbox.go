@@ -51,24 +51,6 @@ func Open(name string) (*Sandbox, error) {
 	return newSandbox(spec, nil), nil
 }
 
-// List names the sandboxes that are there.
-func List() ([]string, error) {
-	entries, err := os.ReadDir(StateDir())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if _, err := readSpec(filepath.Join(StateDir(), e.Name())); err == nil {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
-}
-
 func newSandbox(spec Spec, output io.Writer) *Sandbox {
 	if output == nil {
 		output = io.Discard

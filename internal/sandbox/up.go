@@ -29,9 +29,28 @@ const (
 
 // Install says how to install Coelan.
 type Install struct {
-	// Manifest is applied to the cluster; Archives are loaded into every node first.
+	// Manifest is applied to the cluster; deploy/coelan.yaml in Coelan's source if empty.
 	Manifest string
+	// Archives are loaded into every node first; bin/images/coelan.tar in Coelan's source if empty.
 	Archives []string
+}
+
+// complete fills in the defaults and checks that the files are there.
+func (i Install) complete(source string) (Install, error) {
+	if source == "" && (i.Manifest == "" || len(i.Archives) == 0) {
+		return i, errors.New("not in a clone of Coelan's source: say with --manifest and --image what to install, " +
+			"or take --cni bridge")
+	}
+	setDefault(&i.Manifest, filepath.Join(source, "deploy/coelan.yaml"))
+	if len(i.Archives) == 0 {
+		i.Archives = []string{filepath.Join(source, "bin/images/coelan.tar")}
+	}
+	for _, file := range append([]string{i.Manifest}, i.Archives...) {
+		if _, err := os.Stat(file); err != nil {
+			return i, fmt.Errorf("cannot install Coelan: %w (`make images` writes the archive)", err)
+		}
+	}
+	return i, nil
 }
 
 // Prepare makes everything that sandboxes are built from and that the cache lacks.
@@ -49,10 +68,15 @@ func Up(ctx context.Context, spec Spec, install Install, output io.Writer) (*San
 	if err != nil {
 		return nil, err
 	}
+	s := newSandbox(spec, output)
+	if spec.CNI == Coelan {
+		if install, err = install.complete(s.cache.Source); err != nil {
+			return nil, err
+		}
+	}
 	if err := Prepare(ctx, output); err != nil {
 		return nil, err
 	}
-	s := newSandbox(spec, output)
 	unlock, err := s.lock()
 	if err != nil {
 		return nil, err
@@ -68,35 +92,28 @@ func Up(ctx context.Context, spec Spec, install Install, output io.Writer) (*San
 }
 
 func (s *Sandbox) up(ctx context.Context, install Install) error {
-	steps := []struct {
+	type step struct {
 		name string
 		run  func(context.Context) error
-	}{
+	}
+	steps := []step{
 		{"disks of " + strings.Join(s.Machines(), ", "), s.makeDisks},
 		{"boot " + strings.Join(s.Machines(), ", "), s.bootAll},
 		{"API server", s.waitAPI},
 		{"nodes registered", s.waitRegistered},
 	}
-	add := func(name string, run func(context.Context) error) {
-		steps = append(steps, struct {
-			name string
-			run  func(context.Context) error
-		}{name, run})
-	}
 	switch s.CNI {
 	case Coelan:
-		add("load Coelan's images", func(ctx context.Context) error { return s.Load(ctx, install.Archives...) })
-		add("install Coelan", func(ctx context.Context) error { return s.install(ctx, install.Manifest) })
+		steps = append(steps,
+			step{"load Coelan's images", func(ctx context.Context) error { return s.loadChanged(ctx, install.Archives) }},
+			step{"install Coelan", func(ctx context.Context) error { return s.install(ctx, install) }},
+			step{"agents ready", s.waitAgents})
 	case Bridge:
-		add("bridge network and routes", s.bridgeNetwork)
+		steps = append(steps, step{"bridge network and routes", s.bridgeNetwork})
 	}
-	add("apply CoreDNS", s.applyCoreDNS)
+	steps = append(steps, step{"apply CoreDNS", s.applyCoreDNS})
 	if s.CNI != NoCNI {
-		add("nodes Ready", s.waitReady)
-		if s.CNI == Coelan {
-			add("agents ready", s.waitAgents)
-		}
-		add("CoreDNS available", s.waitCoreDNS)
+		steps = append(steps, step{"nodes Ready", s.waitReady}, step{"CoreDNS available", s.waitCoreDNS})
 	}
 	for _, step := range steps {
 		if err := s.progress.Step(step.name, func() error { return step.run(ctx) }); err != nil {
@@ -159,6 +176,9 @@ func (s *Sandbox) makeDisk(ctx context.Context, name string) error {
 
 // bootAll boots the machines that do not run: the fabric first, since the others plug into it.
 func (s *Sandbox) bootAll(ctx context.Context) error {
+	if err := raiseInotify(); err != nil {
+		return err
+	}
 	if err := s.boot(ctx, FabricName); err != nil {
 		return fmt.Errorf("%s: %w", FabricName, err)
 	}

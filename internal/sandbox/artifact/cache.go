@@ -133,7 +133,7 @@ func (c Cache) make(name, step string, fill func(dir string) error) error {
 
 func (c Cache) source() (string, error) {
 	if c.Source == "" {
-		return "", errors.New("Coelan's source is needed to build what the cache lacks: " +
+		return "", errors.New("the cache lacks something, and there is no source of Coelan to build it from: " +
 			"run this in a clone of it, or set COELAN_SOURCE")
 	}
 	return c.Source, nil

@@ -104,7 +104,12 @@ func Kill(ctx context.Context, dir string) error {
 	if err := waitGone(ctx, pid); err != nil {
 		return fmt.Errorf("process %d does not end: %w", pid, err)
 	}
-	return errors.Join(os.Remove(filepath.Join(dir, pidFile)), os.Remove(filepath.Join(dir, socketFile)))
+	for _, file := range []string{pidFile, socketFile} {
+		if err := os.Remove(filepath.Join(dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // waitGone returns once the process has ended. The first process of a PID namespace ends after all others in it.

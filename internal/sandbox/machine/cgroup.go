@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -180,8 +181,7 @@ func leaveRoot(root string) error {
 	return nil
 }
 
-// RemoveCgroups removes the cgroup name with all below it from every hierarchy. Its processes must have ended; while
-// the kernel is still sweeping up after them it tries again.
+// RemoveCgroups ends whatever runs in the cgroup name and removes it with all below it from every hierarchy.
 func RemoveCgroups(ctx context.Context, name string) error {
 	hierarchies, err := cgroupHierarchies("/proc/self/mountinfo")
 	if err != nil {
@@ -190,6 +190,7 @@ func RemoveCgroups(ctx context.Context, name string) error {
 	for _, h := range hierarchies {
 		dir := filepath.Join(h.path, name)
 		var last error
+		// Busy: a process still lives, or the kernel is still sweeping up after the last one.
 		err := retry(ctx, func() error {
 			if last = removeTree(dir); errors.Is(last, unix.EBUSY) {
 				return last
@@ -211,6 +212,7 @@ func removeTree(dir string) error {
 	if err != nil {
 		return err
 	}
+	killMembers(dir)
 	for _, e := range entries {
 		if e.IsDir() {
 			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
@@ -219,4 +221,15 @@ func removeTree(dir string) error {
 		}
 	}
 	return unix.Rmdir(dir)
+}
+
+// killMembers ends the processes of one cgroup: of a machine whose number was never written down, say, because
+// whoever booted it died just then.
+func killMembers(dir string) {
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	for _, line := range strings.Fields(string(data)) {
+		if pid, err := strconv.Atoi(line); err == nil && pid > 1 {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
 }

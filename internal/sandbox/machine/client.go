@@ -43,7 +43,8 @@ func (c Client) Stop(ctx context.Context, component string, signal syscall.Signa
 	return c.do(ctx, http.MethodPost, fmt.Sprintf("/components/%s/stop?signal=%d", component, signal), nil, nil)
 }
 
-// Kill sends the signal to a component that stays wanted: if it ends, it is started again.
+// Kill sends the signal to a component that stays wanted: if it ends, it is started again. After SIGKILL it returns
+// when the process has ended.
 func (c Client) Kill(ctx context.Context, component string, signal syscall.Signal) error {
 	return c.do(ctx, http.MethodPost, fmt.Sprintf("/components/%s/kill?signal=%d", component, signal), nil, nil)
 }

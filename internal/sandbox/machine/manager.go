@@ -41,8 +41,8 @@ func runManager() error {
 	if err := applyRules(c.Rules); err != nil {
 		return err
 	}
-	s := newSupervisor(c.Components, uplink)
-	s.start(context.Background())
+	s := newSupervisor("/", c.Components, uplink)
+	go s.run(context.Background())
 	return http.Serve(control, controlHandler(s, uplink))
 }
 
@@ -87,7 +87,10 @@ func controlHandler(s *supervisor, uplink *uplink) http.Handler {
 	handle("POST /components/{name}/stop", func(r *http.Request, u *unit, signal syscall.Signal) error {
 		return u.stop(r.Context(), signal)
 	})
-	handle("POST /components/{name}/kill", func(_ *http.Request, u *unit, signal syscall.Signal) error {
+	handle("POST /components/{name}/kill", func(r *http.Request, u *unit, signal syscall.Signal) error {
+		if signal == syscall.SIGKILL {
+			return u.crash(r.Context())
+		}
 		return u.kill(signal)
 	})
 	handle("GET /components/{name}/ready", func(r *http.Request, u *unit, _ syscall.Signal) error {

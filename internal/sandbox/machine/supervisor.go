@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"os/exec"
 	"slices"
 	"sync"
 	"syscall"
@@ -17,6 +15,7 @@ import (
 
 // supervisor keeps the machine's components running.
 type supervisor struct {
+	dir    string // the machine's directory, "/" inside it
 	units  []*unit
 	uplink *uplink // nil on the fabric
 }
@@ -29,12 +28,12 @@ type unit struct {
 	mu      sync.Mutex
 	wanted  bool
 	status  Status
-	process *os.Process // nil unless it runs
+	process *os.Process   // nil unless it runs
 	changed chan struct{} // closed and replaced at each change
 }
 
-func newSupervisor(components []Component, uplink *uplink) *supervisor {
-	s := &supervisor{uplink: uplink}
+func newSupervisor(dir string, components []Component, uplink *uplink) *supervisor {
+	s := &supervisor{dir: dir, uplink: uplink}
 	for _, c := range components {
 		s.units = append(s.units, &unit{
 			Component: c, supervisor: s, wanted: true, changed: make(chan struct{}),
@@ -44,10 +43,13 @@ func newSupervisor(components []Component, uplink *uplink) *supervisor {
 	return s
 }
 
-func (s *supervisor) start(ctx context.Context) {
+// run starts everything and returns when the context has ended and every process with it.
+func (s *supervisor) run(ctx context.Context) {
+	var group sync.WaitGroup
 	for _, u := range s.units {
-		go u.run(ctx)
+		group.Go(func() { u.run(ctx) })
 	}
+	group.Wait()
 }
 
 func (s *supervisor) find(name string) *unit {
@@ -82,8 +84,8 @@ func (u *unit) update(change func()) {
 	u.changed = make(chan struct{})
 }
 
-func (u *unit) setState(state State, pid int) {
-	u.update(func() { u.status.State, u.status.PID, u.status.Since = state, pid, time.Now() })
+func (u *unit) setState(state State) {
+	u.update(func() { u.status.State, u.status.PID, u.status.Since = state, 0, time.Now() })
 }
 
 func (u *unit) setWanted(wanted bool) { u.update(func() { u.wanted = wanted }) }
@@ -122,6 +124,26 @@ func (u *unit) stop(ctx context.Context, signal syscall.Signal) error {
 	return u.wait(ctx, Stopped)
 }
 
+// crash ends the running process without notice and returns when it has ended. The unit is started again.
+func (u *unit) crash(ctx context.Context) error {
+	before, _, _ := u.observe()
+	if err := u.kill(syscall.SIGKILL); err != nil {
+		return err
+	}
+	for before.PID != 0 {
+		now, _, changed := u.observe()
+		if now.PID != before.PID {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // kill signals the running process, if there is one.
 func (u *unit) kill(signal syscall.Signal) error {
 	u.mu.Lock()
@@ -133,169 +155,4 @@ func (u *unit) kill(signal syscall.Signal) error {
 		return fmt.Errorf("%s: signal: %w", u.Name, err)
 	}
 	return nil
-}
-
-// Times between an exit that nobody asked for and the next start. A component that ran for a while starts at once.
-const (
-	steady     = 10 * time.Second
-	firstDelay = 200 * time.Millisecond
-	lastDelay  = 5 * time.Second
-)
-
-// run starts the unit whenever it is wanted and does not run.
-func (u *unit) run(ctx context.Context) {
-	delay := time.Duration(0)
-	for {
-		u.waitWanted()
-		began := time.Now()
-		err := u.once(ctx)
-		_, wanted, _ := u.observe()
-		if !wanted {
-			delay = 0
-			u.setState(Stopped, 0)
-			continue
-		}
-		slog.Warn("component ended", "component", u.Name, "err", err)
-		u.update(func() {
-			u.status.Restarts++
-			u.status.Error = fmt.Sprint(err)
-			u.status.State, u.status.PID, u.status.Since = Waiting, 0, time.Now()
-		})
-		if time.Since(began) >= steady {
-			delay = 0
-		}
-		u.pause(delay)
-		delay = min(max(2*delay, firstDelay), lastDelay)
-	}
-}
-
-func (u *unit) waitWanted() {
-	for {
-		_, wanted, changed := u.observe()
-		if wanted {
-			return
-		}
-		<-changed
-	}
-}
-
-// pause waits for the delay, or until the unit is no longer wanted.
-func (u *unit) pause(delay time.Duration) {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	for {
-		_, wanted, changed := u.observe()
-		if !wanted {
-			return
-		}
-		select {
-		case <-timer.C:
-			return
-		case <-changed:
-		}
-	}
-}
-
-// once runs the component from its preconditions to its end, and tells why it ended.
-func (u *unit) once(ctx context.Context) error {
-	u.setState(Waiting, 0)
-	if err := u.preconditions(ctx); err != nil {
-		return err
-	}
-	log, err := os.OpenFile(Log("/", u.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	for _, args := range u.Before {
-		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-		cmd.Stdout, cmd.Stderr = log, log
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("%v: %w", args, err)
-		}
-	}
-	fmt.Fprintf(log, "--- %s start %v\n", time.Now().Format(time.RFC3339Nano), u.Command)
-	cmd := exec.Command(u.Command[0], u.Command[1:]...)
-	cmd.Env = append(os.Environ(), u.Env...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	u.update(func() {
-		u.process = cmd.Process
-		u.status.State, u.status.PID, u.status.Since = Starting, cmd.Process.Pid, time.Now()
-	})
-	if _, wanted, _ := u.observe(); !wanted { // a stop that came while there was nothing to signal
-		_ = u.kill(syscall.SIGTERM)
-	}
-	live, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		u.becomeReady(live)
-	}()
-	err = cmd.Wait()
-	u.update(func() { u.process = nil })
-	cancel()
-	<-done
-	if err == nil {
-		return errors.New("exit status 0")
-	}
-	return err
-}
-
-// preconditions waits for the components in After; for Reach only so long: on a real machine nothing waits for
-// another machine at all.
-func (u *unit) preconditions(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		for {
-			_, wanted, changed := u.observe()
-			if !wanted {
-				cancel()
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	for _, name := range u.After {
-		other := u.supervisor.find(name)
-		if other == nil {
-			return fmt.Errorf("no component %s", name)
-		}
-		if err := other.wait(ctx, Ready); err != nil {
-			return err
-		}
-	}
-	if u.Reach != "" {
-		reach, cancel := context.WithTimeout(ctx, bootTimeout)
-		defer cancel()
-		_ = reachable(reach, u.Reach)
-	}
-	return nil
-}
-
-// becomeReady watches a started process until it answers. One that cannot carry the uplink is ended, to try again.
-func (u *unit) becomeReady(ctx context.Context) {
-	status, _, _ := u.observe()
-	if u.Ready.wait(ctx, status.PID) != nil {
-		return
-	}
-	if u.Uplink && u.supervisor.uplink != nil {
-		if err := u.supervisor.uplink.configure(ctx); err != nil {
-			slog.Error("cannot configure the uplink", "component", u.Name, "err", err)
-			_ = u.kill(syscall.SIGTERM)
-			return
-		}
-	}
-	u.update(func() {
-		if ctx.Err() == nil {
-			u.status.State, u.status.Since = Ready, time.Now()
-		}
-	})
 }

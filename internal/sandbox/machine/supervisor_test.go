@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// supervise runs the components until the test ends.
+func supervise(t *testing.T, components ...Component) *supervisor {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "var/log"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := newSupervisor(dir, components, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return s
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestStopAndStart(t *testing.T) {
+	s := supervise(t, Component{Name: "a", Command: []string{"sleep", "60"}})
+	ctx, a := within(t), s.find("a")
+	if err := a.wait(ctx, Ready); err != nil {
+		t.Fatal(err)
+	}
+	first := s.status()[0].PID
+	if err := a.stop(ctx, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(first, 0); err != syscall.ESRCH {
+		t.Errorf("process %d after the stop: %v", first, err)
+	}
+	a.setWanted(true)
+	if err := a.wait(ctx, Ready); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.status()[0]; got.PID == first || got.Restarts != 0 {
+		t.Errorf("after a start that was asked for: %+v", got)
+	}
+}
+
+func TestCrashIsRestarted(t *testing.T) {
+	s := supervise(t, Component{Name: "a", Command: []string{"sleep", "60"}})
+	ctx, a := within(t), s.find("a")
+	if err := a.wait(ctx, Ready); err != nil {
+		t.Fatal(err)
+	}
+	first := s.status()[0].PID
+	if err := a.crash(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.wait(ctx, Ready); err != nil {
+		t.Fatal(err)
+	}
+	got := s.status()[0]
+	if got.PID == first || got.Restarts != 1 || !strings.Contains(got.Error, "killed") {
+		t.Errorf("after a crash: %+v", got)
+	}
+}
+
+// A component that cannot start must still be told apart from one that nobody wants, and can be stopped.
+func TestStopWhileFailing(t *testing.T) {
+	s := supervise(t, Component{Name: "a", Command: []string{"false"}})
+	ctx, a := within(t), s.find("a")
+	for {
+		status, _, changed := a.observe()
+		if status.Restarts > 1 {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("not restarted: %+v", status)
+		}
+	}
+	if err := a.stop(ctx, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A component starts only when those that it needs are ready, and is ready only when its probe is satisfied.
+func TestAfterAndReady(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	s := supervise(t,
+		Component{Name: "b", Command: []string{"sleep", "60"}, After: []string{"a"}},
+		Component{Name: "a", Command: []string{"sleep", "60"}, Ready: Probe{Socket: socket}},
+	)
+	ctx := within(t)
+	if err := s.find("a").wait(ctx, Starting); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.status()[0].State; got != Waiting && got != Stopped {
+		t.Errorf("b is %s before a is ready", got)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := s.find("b").wait(ctx, Ready); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.status()[1].State; got != Ready {
+		t.Errorf("a is %s when b is ready", got)
+	}
+}
+
+func TestBeforeFails(t *testing.T) {
+	s := supervise(t, Component{Name: "a", Command: []string{"sleep", "60"}, Before: [][]string{{"false"}}})
+	ctx, a := within(t), s.find("a")
+	for {
+		status, _, changed := a.observe()
+		if status.Error != "" {
+			if want := "[false]: exit status 1"; status.Error != want {
+				t.Errorf("error %q, want %q", status.Error, want)
+			}
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("no error: %+v", status)
+		}
+	}
+}

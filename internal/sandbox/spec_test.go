@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSpecComplete(t *testing.T) {
+	got, err := Spec{}.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Spec{Name: "coelan", Workers: 2, Family: Dual, CNI: Coelan, Datapath: "auto"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for field, spec := range map[string]Spec{
+		"name":      {Name: "Ab"},
+		"name ":     {Name: "a/../b"},
+		"name  ":    {Name: strings.Repeat("a", 21)},
+		"workers":   {Workers: -1},
+		"workers ":  {Workers: 1000},
+		"IP family": {Family: "ipx"},
+		"CNI":       {CNI: "flannel"},
+		"datapath":  {Datapath: "dpdk"},
+	} {
+		_, err := spec.complete()
+		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(field)) {
+			t.Errorf("%+v: error %v does not name the field %s", spec, err, field)
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	have := Spec{Name: "a", Workers: 2, Family: Dual, CNI: Bridge, Datapath: "netdev"}
+	dir := t.TempDir()
+	if err := have.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	more := have
+	more.Workers = 3
+	auto := have
+	auto.Datapath = "auto"
+	for name, test := range map[string]struct {
+		want, merged Spec
+		fault        string
+	}{
+		"same":            {want: have, merged: have},
+		"more workers":    {want: more, merged: more},
+		"any datapath":    {want: auto, merged: have},
+		"fewer workers":   {want: Spec{Name: "a", Workers: 1, Family: Dual, CNI: Bridge, Datapath: "netdev"}, fault: "workers"},
+		"another family":  {want: Spec{Name: "a", Workers: 2, Family: IPv4, CNI: Bridge, Datapath: "netdev"}, fault: "IP family"},
+		"another network": {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: NoCNI, Datapath: "netdev"}, fault: "CNI"},
+		"another switch":  {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: Bridge, Datapath: "system"}, fault: "datapath"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := merge(dir, test.want)
+			if test.fault != "" {
+				if err == nil || !strings.Contains(err.Error(), test.fault) {
+					t.Errorf("error %v does not name %s", err, test.fault)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.merged, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
