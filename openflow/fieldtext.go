@@ -226,3 +226,11 @@ var reservedPorts = map[uint32]string{
 	PortLocal:      "LOCAL",
 	PortAny:        "ANY",
 }
+
+// hexOf prints v in hexadecimal.
+func hexOf(v uint128) string {
+	if v.hi == 0 {
+		return fmt.Sprintf("%#x", v.lo)
+	}
+	return fmt.Sprintf("0x%x%016x", v.hi, v.lo)
+}

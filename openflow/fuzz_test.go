@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime/metrics"
+	"strings"
 	"testing"
 )
 
@@ -125,8 +126,8 @@ func FuzzParseFlow(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		flow, err := ParseFlow(s)
-		if err != nil || flow.Validate() != nil {
-			return
+		if err != nil || flow.Validate() != nil || strings.Contains(s, "tun_metadata") || strings.Contains(s, "TUN_METADATA") {
+			return // text does not tell the length of a tunnel option
 		}
 		again, err := ParseFlow(flow.String())
 		if err != nil || !flow.Equal(&again) {

@@ -230,6 +230,9 @@ func parseTunMetadata(f Field, s string) (FieldValue, error) {
 // hexWords reads hexadecimal digits into whole words of 4 bytes, at least size bytes.
 func hexWords(s string, size int) ([]byte, error) {
 	digits := strings.TrimPrefix(s, "0x")
+	if digits == "" {
+		return nil, fmt.Errorf("%q is not a number", s)
+	}
 	n := max((len(digits)+7)/8*8, 2*size)
 	b, err := hex.DecodeString(strings.Repeat("0", n-len(digits)) + digits)
 	if err == nil && len(b) > maxTunMetadata {
