@@ -19,6 +19,10 @@ import (
 
 // commands are the subcommands, in the order of the help text.
 var commands = []func() *cobra.Command{
+	newStatusCommand,
+	newGetCommand,
+	newTraceCommand,
+	newCheckCommand,
 	newSandboxCommand,
 }
 

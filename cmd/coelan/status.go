@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/diagnose"
+)
+
+func newStatusCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show every node's agent: Open vSwitch, ports, tunnels, last sync, errors",
+		Args:  cobra.NoArgs,
+	}
+	flags := addClusterFlags(c)
+	flags.addNodeFlag(c)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		out := cmd.OutOrStdout()
+		return flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
+			s, err := diagnose.Status(cmd.Context(), agents, node)
+			switch {
+			case err != nil:
+				return err
+			case flags.json:
+				return printJSON(out, s)
+			}
+			printStatus(out, s)
+			return nil
+		})
+	}
+	return c
+}
+
+func printStatus(w io.Writer, s agent.Status) {
+	ready := "ready"
+	if !s.Ready {
+		ready = "NOT READY"
+	}
+	fmt.Fprintf(w, "%s: %s\n", s.Node, ready)
+	connected := "connected"
+	if !s.OVS.Connected {
+		connected = "NOT CONNECTED"
+	}
+	t := newTable(w, "  agent", fmt.Sprintf("%s, since %s", s.Version, s.Since.Format(time.RFC3339)))
+	row := func(name, format string, args ...any) { fmt.Fprintf(t, "  "+name+"\t"+format+"\n", args...) }
+	row("Open vSwitch", "%s, bridge %s, datapath %s, %s", s.OVS.Version, s.OVS.Bridge, s.OVS.Datapath, connected)
+	row("pods", "%d ports, addresses from %s, MTU %d", s.Ports, join(s.PodCIDRs), s.MTU)
+	row("last sync", "%s, %.1f ms: %d flows (%d added, %d changed, %d deleted)", s.Sync.Time.Format(time.RFC3339),
+		float64(s.Sync.Duration)/float64(time.Millisecond), s.Sync.Flows, s.Sync.Added, s.Sync.Changed, s.Sync.Deleted)
+	for _, p := range s.Peers {
+		by := s.Encapsulation + " to " + p.TunnelIP
+		if p.TunnelIP == "" {
+			by = "by " + join(p.Addresses)
+		}
+		row("to "+p.Node, "%s: %s", by, join(p.PodCIDRs))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Conditions)) {
+		if reason := s.Conditions[name]; reason != "" {
+			row("ERROR", "%s: %s", name, reason)
+		}
+	}
+	for name, text := range map[string]string{"flows": s.Sync.Error, "host": s.Host.Error} {
+		if text != "" {
+			row("ERROR", "%s: %s", name, text)
+		}
+	}
+	for _, p := range s.Problems {
+		row("PROBLEM", "%s", p)
+	}
+	_ = t.Flush()
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/diagnose"
+)
+
+// clientPort is the source port of a traced packet, the first of the dynamic ones (RFC 6335).
+const clientPort = 49152
+
+func newTraceCommand() *cobra.Command {
+	var protocol string
+	var v6, verbose bool
+	var conntrack []string
+	c := &cobra.Command{
+		Use:   "trace POD POD|ADDRESS[:PORT]",
+		Short: "Show the way of a packet from a pod, over all nodes, and why it ends where it ends",
+		Example: "  coelan trace web-0 shop/db-0:5432\n" +
+			"  coelan trace web-0 [2001:db8::1]:443\n" +
+			"  coelan trace web-0 db-0 --ipv6 -v",
+		Args: cobra.ExactArgs(2),
+	}
+	flags := addClusterFlags(c)
+	fs := c.Flags()
+	fs.StringVar(&protocol, "protocol", "", "icmp, tcp, udp or sctp (default tcp with a port, else icmp)")
+	fs.BoolVar(&v6, "ipv6", false, "between the pods' IPv6 addresses")
+	fs.StringSliceVar(&conntrack, "conntrack", nil, "states of the connection on the first node, such as trk,est;"+
+		" may be repeated (default a new connection)")
+	fs.BoolVarP(&verbose, "verbose", "v", false, "also the flows that matched and what they did")
+	fs.BoolVar(&flags.json, "json", false, "print the agents' own answers as JSON")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		cluster, namespace, err := flags.connect()
+		if err != nil {
+			return err
+		}
+		packet, err := packetBetween(cmd.Context(), cluster, args, namespace, v6)
+		if err != nil {
+			return err
+		}
+		if packet.Protocol, err = chooseProtocol(protocol, packet.DestinationPort); err != nil {
+			return err
+		}
+		if packet.Protocol != "icmp" {
+			packet.SourcePort = clientPort
+		}
+		packet.Conntrack = conntrack
+		way, err := diagnose.Trace(cmd.Context(), cluster, packet)
+		if flags.json {
+			return errors.Join(printJSON(cmd.OutOrStdout(), way), err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s → %s%s\n", packet.Protocol, packet.Source, packet.Destination, portSuffix(packet))
+		for _, t := range way {
+			printTrace(cmd.OutOrStdout(), t, verbose)
+		}
+		return err
+	}
+	return c
+}
+
+func packetBetween(ctx context.Context, cluster *diagnose.Cluster, names []string, namespace string, v6 bool) (diagnose.Packet, error) {
+	ends := make([]diagnose.Endpoint, len(names))
+	for i, name := range names {
+		e, err := diagnose.ParseEndpoint(name, namespace)
+		if err != nil {
+			return diagnose.Packet{}, err
+		}
+		if ends[i], err = cluster.Resolve(ctx, e); err != nil {
+			return diagnose.Packet{}, err
+		}
+	}
+	return diagnose.NewPacket(ends[0], ends[1], v6)
+}
+
+// chooseProtocol is the asked for one, or what the presence of a port suggests.
+func chooseProtocol(asked string, port uint16) (string, error) {
+	switch {
+	case asked == "" && port != 0:
+		return "tcp", nil
+	case asked == "" || asked == "icmp" && port == 0:
+		return "icmp", nil
+	case asked == "icmp":
+		return "", errors.New("icmp has no ports")
+	case asked != "tcp" && asked != "udp" && asked != "sctp":
+		return "", fmt.Errorf("protocol %q is not one of icmp, tcp, udp, sctp", asked)
+	case port == 0:
+		return "", fmt.Errorf("%s needs a port behind the destination, such as :80", asked)
+	}
+	return asked, nil
+}
+
+func portSuffix(p diagnose.Packet) string {
+	if p.DestinationPort == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" port %d", p.DestinationPort)
+}
+
+func printTrace(w io.Writer, t agent.Trace, verbose bool) {
+	fmt.Fprintf(w, "node %s\n", t.Node)
+	for _, s := range t.Steps {
+		step := s.TableName
+		if step == "" {
+			step = fmt.Sprintf("table %d", s.Table)
+		}
+		fmt.Fprintf(w, "  %-18s %s\n", step, stepOf(s))
+		if verbose {
+			fmt.Fprintf(w, "  %-18s   match   %s\n", "", s.Flow)
+			for _, a := range s.Actions {
+				fmt.Fprintf(w, "  %-18s   action  %s\n", "", a)
+			}
+		}
+	}
+	fmt.Fprintf(w, "  ⇒ %s\n", outcomeOf(t))
+}
+
+// stepOf says which feature decided, and for which object.
+func stepOf(s agent.TraceStep) string {
+	switch {
+	case s.Feature == "":
+		return "no flow of Coelan"
+	case s.Owner == "":
+		return s.Feature
+	}
+	return s.Feature + ", " + s.Owner
+}
+
+func outcomeOf(t agent.Trace) string {
+	switch o := t.Outcome; o.Kind {
+	case "pod":
+		return "delivered to " + o.Pod
+	case "gateway":
+		return "to the kernel of node " + t.Node + ", which routes it on (Services, other networks, the node itself)"
+	case "tunnel":
+		return fmt.Sprintf("through the tunnel to node %s (%s, VNI %d)", o.Node, o.TunnelIP, o.VNI)
+	case "answer":
+		return "answered by the switch"
+	default:
+		return "DROPPED: " + o.Reason
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+// agentSelector finds the agents' pods; deploy/helm/coelan gives them these labels.
+const agentSelector = "app.kubernetes.io/name=coelan,app.kubernetes.io/component=agent"
+
+// queryTimeout bounds one question to an agent.
+const queryTimeout = 30 * time.Second
+
+// Cluster reaches the agents through the API server. It needs the right to list pods and to create pods/exec in the
+// agents' namespace.
+type Cluster struct {
+	config    *rest.Config
+	client    kubernetes.Interface
+	namespace string
+	pods      map[string]string // agent's pod by node; nil until asked for
+}
+
+// NewCluster makes the client of the agents in a namespace.
+func NewCluster(config *rest.Config, namespace string) (*Cluster, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{config: config, client: client, namespace: namespace}, nil
+}
+
+// Nodes implements Agents.
+func (c *Cluster) Nodes(ctx context.Context) ([]string, error) {
+	if err := c.find(ctx); err != nil {
+		return nil, err
+	}
+	nodes := make([]string, 0, len(c.pods))
+	for n := range c.pods {
+		nodes = append(nodes, n)
+	}
+	slices.Sort(nodes)
+	return nodes, nil
+}
+
+// find lists the agents' pods, once. Where a node has two, as during an update, the one that runs is asked.
+func (c *Cluster) find(ctx context.Context) error {
+	if c.pods != nil {
+		return nil
+	}
+	list, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
+	if err != nil {
+		return fmt.Errorf("list the agents' pods: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return fmt.Errorf("namespace %s has no pod with the labels %s: is Coelan installed there?", c.namespace, agentSelector)
+	}
+	c.pods = map[string]string{}
+	for _, p := range list.Items {
+		_, known := c.pods[p.Spec.NodeName]
+		if p.Spec.NodeName != "" && (!known || p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil) {
+			c.pods[p.Spec.NodeName] = p.Name
+		}
+	}
+	return nil
+}
+
+// Query implements Agents.
+func (c *Cluster) Query(ctx context.Context, node, path string, body, out any) error {
+	if err := c.find(ctx); err != nil {
+		return err
+	}
+	pod, ok := c.pods[node]
+	if !ok {
+		return fmt.Errorf("node %s has no agent in namespace %s", node, c.namespace)
+	}
+	command := []string{"/coelan-agent", "query", path}
+	if body != nil {
+		question, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		command = append(command, string(question))
+	}
+	answer, err := c.exec(ctx, pod, command)
+	if err != nil {
+		return fmt.Errorf("agent of node %s (pod %s/%s): %w", node, c.namespace, pod, err)
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return fmt.Errorf("agent of node %s: answer to %s: %w", node, path, err)
+	}
+	return nil
+}
+
+func (c *Cluster) exec(ctx context.Context, pod string, command []string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	req := c.client.CoreV1().RESTClient().Post().Namespace(c.namespace).Resource("pods").Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(c.config, "GET", req.URL().String())
+	if err != nil {
+		return nil, err
+	}
+	var stdout, stderr bytes.Buffer
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr})
+	if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
+		return nil, fmt.Errorf("%s", strings.TrimPrefix(text, "Error: "))
+	}
+	return stdout.Bytes(), err
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Endpoint is one end of a packet's way as a user names it.
+type Endpoint struct {
+	// Pod is namespace/name; empty for an address.
+	Pod       string
+	Addresses []netip.Addr
+	Port      uint16
+	// Node is that of the pod.
+	Node string
+	// Host says that the pod uses its node's network.
+	Host bool
+}
+
+// ParseEndpoint reads POD, NAMESPACE/POD, or an address, each with a port behind a colon if need be; an IPv6 address with
+// a port is in brackets. A pod without a namespace is in the given one.
+func ParseEndpoint(text, namespace string) (Endpoint, error) {
+	if ap, err := netip.ParseAddrPort(text); err == nil {
+		return Endpoint{Addresses: []netip.Addr{ap.Addr().Unmap()}, Port: ap.Port()}, nil
+	}
+	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		return Endpoint{Addresses: []netip.Addr{a.Unmap()}}, nil
+	}
+	name, port, hasPort := strings.Cut(text, ":")
+	var e Endpoint
+	if hasPort {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return Endpoint{}, fmt.Errorf("%q: port %q is not a number from 1 to 65535", text, port)
+		}
+		e.Port = uint16(n)
+	}
+	ns, pod, hasNamespace := strings.Cut(name, "/")
+	if !hasNamespace {
+		ns, pod = namespace, name
+	}
+	if ns == "" || pod == "" || strings.Contains(pod, "/") {
+		return Endpoint{}, fmt.Errorf("%q is neither an address nor POD, NAMESPACE/POD, with :PORT behind it if need be", text)
+	}
+	e.Pod = ns + "/" + pod
+	return e, nil
+}
+
+// Resolve fills in what the API knows of the pod.
+func (c *Cluster) Resolve(ctx context.Context, e Endpoint) (Endpoint, error) {
+	if e.Pod == "" {
+		return e, nil
+	}
+	ns, name, _ := strings.Cut(e.Pod, "/")
+	pod, err := c.client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return e, fmt.Errorf("pod %s does not exist", e.Pod)
+	}
+	if err != nil {
+		return e, fmt.Errorf("pod %s: %w", e.Pod, err)
+	}
+	return ofPod(e, pod)
+}
+
+func ofPod(e Endpoint, pod *corev1.Pod) (Endpoint, error) {
+	if len(pod.Status.PodIPs) == 0 {
+		return e, fmt.Errorf("pod %s has no address yet (phase %s); `kubectl describe pod` says why", e.Pod, pod.Status.Phase)
+	}
+	for _, ip := range pod.Status.PodIPs {
+		a, err := netip.ParseAddr(ip.IP)
+		if err != nil {
+			return e, fmt.Errorf("pod %s: address: %w", e.Pod, err)
+		}
+		e.Addresses = append(e.Addresses, a)
+	}
+	e.Node, e.Host = pod.Spec.NodeName, pod.Spec.HostNetwork
+	return e, nil
+}
+
+// errFamilies is returned where the two ends have no family in common.
+var errFamilies = errors.New("source and destination have no address of the same family")
+
+// NewPacket is the packet between two resolved ends: the first family that both have, or IPv6 if that is asked for.
+func NewPacket(from, to Endpoint, v6 bool) (Packet, error) {
+	if from.Pod == "" {
+		return Packet{}, errors.New("the source has to be a pod")
+	}
+	if from.Host {
+		return Packet{}, fmt.Errorf("pod %s uses its node's network: its packets are routed by the node's kernel first", from.Pod)
+	}
+	p := Packet{Node: from.Node, From: from.Pod, DestinationPort: to.Port}
+	for _, dst := range to.Addresses {
+		for _, src := range from.Addresses {
+			if src.Is4() == dst.Is4() && (!v6 || dst.Is6()) && !p.Source.IsValid() {
+				p.Source, p.Destination = src, dst
+			}
+		}
+	}
+	if !p.Source.IsValid() {
+		return Packet{}, errFamilies
+	}
+	return p, nil
+}

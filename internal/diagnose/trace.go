@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"coelan.io/coelan/internal/agent"
+)
+
+// Packet is what is traced.
+type Packet struct {
+	// Node is where it starts, and From the pod there as namespace/name, or "gateway" for a packet of the host.
+	Node, From string
+	// Source and Destination are of one family.
+	Source, Destination netip.Addr
+	// Protocol is icmp, tcp, udp or sctp.
+	Protocol                    string
+	SourcePort, DestinationPort uint16
+	// Conntrack is what each lookup of the connection finds on the first node, such as "trk,est".
+	Conntrack []string
+}
+
+// maxNodes bounds a packet's way: a tunnel's other end hands it to a pod or to its host.
+const maxNodes = 3
+
+// Trace follows a packet from node to node and returns what each node does with it, in order.
+func Trace(ctx context.Context, agents Agents, p Packet) ([]agent.Trace, error) {
+	request := agent.TraceRequest{
+		From: p.From, Source: p.Source, Destination: p.Destination, Protocol: p.Protocol,
+		SourcePort: p.SourcePort, DestinationPort: p.DestinationPort, Conntrack: p.Conntrack,
+	}
+	var way []agent.Trace
+	for node := p.Node; ; {
+		var t agent.Trace
+		if err := agents.Query(ctx, node, "/v1/trace", request, &t); err != nil {
+			return way, err
+		}
+		way = append(way, t)
+		if t.Outcome.Kind != "tunnel" {
+			return way, nil
+		}
+		if t.Outcome.Node == "" {
+			return way, fmt.Errorf("node %s sends the packet to %s, which is no node's address", node, t.Outcome.TunnelIP)
+		}
+		if len(way) == maxNodes {
+			return way, fmt.Errorf("the packet was not delivered after %d nodes", maxNodes)
+		}
+		sender, err := Status(ctx, agents, node)
+		if err != nil {
+			return way, err
+		}
+		if request, err = through(request, t, sender.TunnelIP); err != nil {
+			return way, err
+		}
+		node = t.Outcome.Node
+	}
+}
+
+// through is the packet as it comes out of the tunnel that t sent it into.
+func through(r agent.TraceRequest, t agent.Trace, tunnelIP string) (agent.TraceRequest, error) {
+	source, err := netip.ParseAddr(tunnelIP)
+	if err != nil {
+		return r, fmt.Errorf("tunnel address of node %s: %w", t.Node, err)
+	}
+	r.From, r.VNI, r.TunnelSource = "tunnel", t.Outcome.VNI, source
+	r.Conntrack = nil
+	return r, nil
+}
