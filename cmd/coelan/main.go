@@ -19,7 +19,7 @@ import (
 
 // commands are the subcommands, in the order of the help text.
 var commands = []func() *cobra.Command{
-	newStatusCommand,
+	newClusterStatusCommand,
 	newGetCommand,
 	newTraceCommand,
 	newCheckCommand,

@@ -15,7 +15,7 @@ import (
 	"coelan.io/coelan/internal/diagnose"
 )
 
-func newStatusCommand() *cobra.Command {
+func newClusterStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show every node's agent: Open vSwitch, ports, tunnels, last sync, errors",
@@ -33,14 +33,14 @@ func newStatusCommand() *cobra.Command {
 			case flags.json:
 				return printJSON(out, s)
 			}
-			printStatus(out, s)
+			printNodeStatus(out, s)
 			return nil
 		})
 	}
 	return c
 }
 
-func printStatus(w io.Writer, s agent.Status) {
+func printNodeStatus(w io.Writer, s agent.Status) {
 	ready := "ready"
 	if !s.Ready {
 		ready = "NOT READY"
