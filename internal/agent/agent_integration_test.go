@@ -233,7 +233,8 @@ func (w *world) condition(text string) {
 	w.t.Helper()
 	deadline := time.After(bound)
 	for {
-		err, changed := w.agent.conditions.notReady()
+		changed := w.agent.conditions.changes()
+		err := w.agent.conditions.notReady()
 		if text == "" && err == nil || text != "" && err != nil && strings.Contains(err.Error(), text) {
 			return
 		}

@@ -59,7 +59,7 @@ func (a *Agent) check(ctx context.Context) (Check, error) {
 	if err := c.compareFlows(ctx); err != nil {
 		return Check{}, err
 	}
-	if err, _ := a.conditions.notReady(); err != nil {
+	if err := a.conditions.notReady(); err != nil {
 		c.find("condition", a.opts.NodeName, "%v", err)
 	}
 	return Check{

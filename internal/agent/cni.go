@@ -67,7 +67,8 @@ func (a *Agent) collectLoop(ctx context.Context) error {
 // awaitReady waits until all conditions are met; false if ctx ends before.
 func (a *Agent) awaitReady(ctx context.Context) bool {
 	for {
-		err, changed := a.conditions.unmet()
+		changed := a.conditions.changes()
+		err := a.conditions.unmet()
 		if err == nil {
 			return true
 		}

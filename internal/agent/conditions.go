@@ -66,26 +66,28 @@ func (c *conditions) set(k condition, err error) {
 	c.changed = make(chan struct{})
 }
 
-// unmet returns the first condition for attaching pods that does not hold, nil if all do, and a channel that closes with
-// the next change.
-func (c *conditions) unmet() (error, <-chan struct{}) {
-	return c.first(func(k condition) bool { return k != condCNI })
-}
+// unmet returns the first condition for attaching pods that does not hold, nil if all do.
+func (c *conditions) unmet() error { return c.first(func(k condition) bool { return k != condCNI }) }
 
 // notReady is unmet for all conditions.
-func (c *conditions) notReady() (error, <-chan struct{}) {
-	return c.first(func(condition) bool { return true })
-}
+func (c *conditions) notReady() error { return c.first(func(condition) bool { return true }) }
 
-func (c *conditions) first(counts func(condition) bool) (error, <-chan struct{}) {
+func (c *conditions) first(counts func(condition) bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range allConditions {
 		if err := c.errs[k]; err != nil && counts(k) {
-			return &unmetError{k, err}, c.changed
+			return &unmetError{k, err}
 		}
 	}
-	return nil, c.changed
+	return nil
+}
+
+// changes returns a channel that closes with the next change. Take it before looking, so that no change is missed.
+func (c *conditions) changes() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
 }
 
 // all lists the conditions with the reason why one is not met, empty if it is.

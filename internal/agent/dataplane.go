@@ -60,7 +60,8 @@ func (d dataplane) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
-		err, changed := d.conditions.unmet()
+		changed := d.conditions.changes()
+		err := d.conditions.unmet()
 		if err == nil {
 			return nil
 		}
@@ -99,7 +100,7 @@ func (d dataplane) Detach(ctx context.Context, at attachment.Attachment) error {
 // Check looks at the database and at the intent, not at each flow: a difference between intent and switch is the
 // agent's own condition.
 func (d dataplane) Check(ctx context.Context, at attachment.Attachment) error {
-	if err, _ := d.conditions.unmet(); err != nil {
+	if err := d.conditions.unmet(); err != nil {
 		return fmt.Errorf("agent is not ready: %w", err)
 	}
 	ports, err := d.db.Ports(ctx)
@@ -122,7 +123,7 @@ func (d dataplane) Check(ctx context.Context, at attachment.Attachment) error {
 
 // Ready says why pods cannot be attached now.
 func (d dataplane) Ready(context.Context) error {
-	err, _ := d.conditions.unmet()
+	err := d.conditions.unmet()
 	var unmet *unmetError
 	if errors.As(err, &unmet) && limiting[unmet.condition] {
 		return fmt.Errorf("%w: %w", cni.ErrLimited, err)
@@ -139,7 +140,7 @@ func (d dataplane) Node() (cni.Node, error) {
 	}
 	local := s.Local()
 	if local.Node == "" {
-		err, _ := d.conditions.unmet()
+		err := d.conditions.unmet()
 		return cni.Node{}, fmt.Errorf("agent is not ready: %w", err)
 	}
 	return cni.Node{

@@ -83,9 +83,9 @@ func awaitChange(ctx context.Context, w *fsnotify.Watcher, retry <-chan time.Tim
 			return false
 		case <-retry:
 			return true
-		case <-w.Errors:
+		case _, ok := <-w.Errors:
 			// Events were lost.
-			return true
+			return ok
 		case e := <-w.Events:
 			if name := filepath.Base(e.Name); name == install.BinaryName || name == install.ConflistName {
 				return true

@@ -179,13 +179,13 @@ func (w *world) back(pods []attachment.Attachment, flows []string, uplink string
 	for _, at := range pods {
 		out, err := w.ovs.Vsctl(ctx, "--timeout=2", "get", "interface", at.HostInterface, "ofport")
 		if err != nil || strings.TrimSpace(out) != fmt.Sprint(at.OFPort) {
-			return fmt.Errorf("port of %s: %q, %v", at.PodName, out, err)
+			return fmt.Errorf("port of %s: %q, %w", at.PodName, out, err)
 		}
 	}
 	if _, err := w.ovs.Vsctl(ctx, "--timeout=2", "get", "interface", "coffffffffffff", "name"); err == nil {
 		return fmt.Errorf("the foreign port is still there")
 	}
-	if err, _ := w.agent.conditions.notReady(); err != nil {
+	if err := w.agent.conditions.notReady(); err != nil {
 		return err
 	}
 	if diff := cmp.Diff(uplink, w.uplinkShape()); diff != "" {

@@ -52,7 +52,7 @@ func (a *Agent) status() Status {
 	state := a.intent.State()
 	local := state.Local()
 	own, _ := state.Nodes().Get(a.opts.NodeName)
-	unmet, _ := a.conditions.notReady()
+	unmet := a.conditions.notReady()
 	a.mu.Lock()
 	info := a.info
 	a.mu.Unlock()

@@ -101,7 +101,7 @@ func (a *Agent) packet(r TraceRequest) (string, error) {
 	if !r.Destination.IsValid() {
 		return "", bad("destination: is missing")
 	}
-	f := []string{}
+	var f []string
 	var err error
 	switch r.From {
 	case "":

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,7 +63,6 @@ type Host struct {
 	mu      sync.Mutex
 	desired *Desired
 	status  Status
-	version int
 	changed chan struct{}
 }
 
@@ -86,12 +86,14 @@ func New(log *slog.Logger, sysctlDir string) (*Host, error) {
 // Close releases the sockets; the kernel's state stays.
 func (h *Host) Close() { h.nl.Close() }
 
-// Set replaces what is desired; Run applies it.
+// Set replaces what is desired; Run applies it. An equal value costs nothing.
 func (h *Host) Set(d Desired) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.desired != nil && reflect.DeepEqual(*h.desired, d) {
+		return
+	}
 	h.desired = &d
-	h.version++
-	h.mu.Unlock()
 	h.kick()
 }
 
@@ -165,7 +167,6 @@ func (h *Host) wait(ctx context.Context, d time.Duration) {
 func (h *Host) Apply(d Desired) (int, error) {
 	h.mu.Lock()
 	h.desired = &d
-	h.version++
 	h.mu.Unlock()
 	return h.apply()
 }

@@ -6,8 +6,6 @@ package hostnet
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -71,7 +69,7 @@ func veth(t *testing.T, name string, addrs ...string) netlink.Link {
 
 func newHost(t *testing.T) *Host {
 	t.Helper()
-	h, err := New(slog.New(slog.NewTextHandler(io.Discard, nil)), "/proc/sys")
+	h, err := New(quiet, "/proc/sys")
 	must(t, err)
 	t.Cleanup(h.Close)
 	t.Cleanup(func() { must(t, RemoveSNAT()) })
