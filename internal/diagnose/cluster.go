@@ -22,6 +22,9 @@ import (
 // agentSelector finds the agents' pods; deploy/helm/coelan gives them these labels.
 const agentSelector = "app.kubernetes.io/name=coelan,app.kubernetes.io/component=agent"
 
+// agentBinary is where the image of Coelan has the agent (hack/images).
+const agentBinary = "/usr/bin/coelan-agent"
+
 // queryTimeout bounds one question to an agent.
 const queryTimeout = 30 * time.Second
 
@@ -87,7 +90,7 @@ func (c *Cluster) Query(ctx context.Context, node, path string, body, out any) e
 	if !ok {
 		return fmt.Errorf("node %s has no agent in namespace %s", node, c.namespace)
 	}
-	command := []string{"/coelan-agent", "query", path}
+	command := []string{agentBinary, "query", path}
 	if body != nil {
 		question, err := json.Marshal(body)
 		if err != nil {
