@@ -119,15 +119,6 @@ type NAT struct {
 	Random           bool
 }
 
-// Flags of NAT on the wire.
-const (
-	natSNAT = 1 << iota
-	natDNAT
-	natPersistent
-	natHash
-	natRandom
-)
-
 // What of NAT's ranges is present on the wire.
 const (
 	natV4Min = 1 << iota
@@ -217,10 +208,15 @@ func (n *NAT) appendTo(b []byte) []byte {
 	return endAction(b, start)
 }
 
+// flagFields are n's flags in the order of their bits on the wire.
+func (n *NAT) flagFields() [5]*bool {
+	return [...]*bool{&n.SNAT, &n.DNAT, &n.Persistent, &n.Hash, &n.Random}
+}
+
 // flags returns n's flags on the wire.
 func (n *NAT) flags() (f byte) {
-	for i, set := range [...]bool{n.SNAT, n.DNAT, n.Persistent, n.Hash, n.Random} {
-		if set {
+	for i, set := range n.flagFields() {
+		if *set {
 			f |= 1 << i
 		}
 	}

@@ -41,7 +41,7 @@ func (r *reader) nat() Action {
 	n := &NAT{}
 	r.skip(2)
 	flags := r.uint16()
-	for i, f := range [...]*bool{&n.SNAT, &n.DNAT, &n.Persistent, &n.Hash, &n.Random} {
+	for i, f := range n.flagFields() {
 		*f = flags>>i&1 != 0
 	}
 	present := r.uint16()

@@ -189,16 +189,16 @@ var fieldTable = withSeries([numFields]fieldInfo{
 
 // withSeries fills in the fields that are numbered.
 func withSeries(t [numFields]fieldInfo) [numFields]fieldInfo {
-	series := func(first Field, n int, name, nxm string, id oxmID, bits uint16, f format, p prereq) {
+	series := func(first Field, n int, name, nxm string, id oxmID, bits uint16) {
 		for i := range n {
 			s := strconv.Itoa(i)
-			t[first+Field(i)] = fieldInfo{name + s, "", nxm + s, id, id, bits, f, masked, p}
+			t[first+Field(i)] = fieldInfo{name + s, "", nxm + s, id, id, bits, fmtHex, masked, needNothing}
 			id.num++
 		}
 	}
-	series(FieldReg0, 16, "reg", "NXM_NX_REG", nxm1(0), 32, fmtHex, 0)
-	series(FieldXReg0, 8, "xreg", "OXM_OF_PKT_REG", pktReg(0), 64, fmtHex, 0)
-	series(FieldXXReg0, 4, "xxreg", "NXM_NX_XXREG", nxm1(111), 128, fmtHex, 0)
-	series(FieldTunMetadata0, 64, "tun_metadata", "NXM_NX_TUN_METADATA", nxm1(40), maxTunMetadata*8, fmtHex, 0)
+	series(FieldReg0, 16, "reg", "NXM_NX_REG", nxm1(0), 32)
+	series(FieldXReg0, 8, "xreg", "OXM_OF_PKT_REG", pktReg(0), 64)
+	series(FieldXXReg0, 4, "xxreg", "NXM_NX_XXREG", nxm1(111), 128)
+	series(FieldTunMetadata0, 64, "tun_metadata", "NXM_NX_TUN_METADATA", nxm1(40), maxTunMetadata*8)
 	return t
 }

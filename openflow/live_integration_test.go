@@ -123,3 +123,89 @@ func TestLiveRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestLiveGroupsAndMeters compares what a real Open vSwitch dumps with what was sent.
+func TestLiveGroupsAndMeters(t *testing.T) {
+	c, _, ctx := liveBridge(t)
+	if err := c.Do(ctx, []Message{DeleteGroup(GroupAllGroups), &MeterMod{MeterDelete, Meter{ID: MeterAll}}}); err != nil {
+		t.Fatal(err)
+	}
+	to := func(port uint32) []Action { return []Action{Output(port)} }
+	groups := map[uint32]Group{}
+	for _, g := range []Group{
+		{Type: GroupAll, Buckets: []Bucket{{Actions: to(1)}, {Actions: to(2)}}},
+		{Type: GroupAll},
+		{Type: GroupSelect, Buckets: []Bucket{{Weight: 1, Actions: to(1)}, {Weight: 100, Actions: to(2)}, {Actions: to(3)}}},
+		{Type: GroupSelect, SelectionMethod: "dp_hash", Buckets: []Bucket{{ID: 7, Weight: 1, Actions: to(1)}}},
+		{Type: GroupSelect, SelectionMethod: "hash", SelectionParam: 5,
+			SelectionFields: HashOn(FieldTCPSrc, FieldIPv4Dst, FieldIPv4Src, FieldIPProto), Buckets: []Bucket{{Weight: 1}}},
+		{Type: GroupIndirect, Buckets: []Bucket{{Actions: []Action{SetField(FieldReg0.Value(1)), Resubmit(5)}}}},
+		{Type: GroupFastFailover, Buckets: []Bucket{{WatchPort: 1, Actions: to(1)}, {WatchGroup: 1, Actions: []Action{ToGroup(1)}}}},
+	} {
+		g.ID = uint32(len(groups) + 1)
+		groups[g.ID] = g
+		if err := c.Do(ctx, []Message{AddGroup(g)}); err != nil {
+			t.Errorf("%s: %v", g.String(), err)
+		}
+	}
+	dumped, err := c.Groups(ctx)
+	if err != nil || len(dumped) != len(groups) {
+		t.Errorf("%d groups dumped, %v", len(dumped), err)
+	}
+	for _, got := range dumped {
+		if want := groups[got.ID]; !want.Equal(&got) {
+			t.Errorf("sent   %s\ndumped %s", want.String(), got.String())
+		}
+	}
+
+	meters := map[uint32]Meter{}
+	for _, m := range []Meter{
+		{Flags: MeterKbps, Bands: []MeterBand{{Type: MeterDrop, Rate: 1000}}},
+		{Flags: MeterPktps | MeterBurst, Bands: []MeterBand{{Type: MeterDrop, Rate: 100, Burst: 50}}},
+		{Flags: MeterPktps | MeterCount, Bands: []MeterBand{{Type: MeterDrop, Rate: 100}}},
+		{Flags: MeterPktps | MeterBurst | MeterCount, Bands: []MeterBand{{Type: MeterDrop, Rate: 100, Burst: 5}}},
+	} {
+		m.ID = uint32(len(meters) + 1)
+		meters[m.ID] = m
+		if err := c.Do(ctx, []Message{&MeterMod{MeterAdd, m}}); err != nil {
+			t.Errorf("%s: %v", m.String(), err)
+		}
+	}
+	all, err := c.Meters(ctx)
+	if err != nil || len(all) != len(meters) {
+		t.Errorf("%d meters dumped, %v", len(all), err)
+	}
+	for _, got := range all {
+		if want := meters[got.ID]; !want.Equal(&got) {
+			t.Errorf("sent   %s\ndumped %s", want.String(), got.String())
+		}
+	}
+}
+
+// TestLiveAccepts sends what has no answer of its own and no effect that a dump shows.
+func TestLiveAccepts(t *testing.T) {
+	c, _, ctx := liveBridge(t)
+	bucket := func(id uint32) Group { return Group{ID: 7, Buckets: []Bucket{{ID: id, Actions: []Action{Output(id)}}}} }
+	for _, m := range []Message{
+		&SetAsync{[]AsyncMask{{AsyncPacketIn, 7}, {AsyncPacketIn | AsyncPrimary, 7}, {AsyncFlowRemoved | AsyncPrimary, 0xf},
+			{AsyncPortStatus | AsyncPrimary, 7}}},
+		&SetControllerID{5}, &SetPacketInFormat{PacketInNXT2}, &SetConfig{SwitchConfig{MissSendLen: 128}},
+		&CTFlushZone{7}, &CTFlush{Proto: IPProtoICMP, Orig: CTTuple{Src: tenOne, ICMPID: 5, ICMPType: 8}},
+		&GroupMod{Command: GroupInsertBucket, Group: bucket(9), BucketID: BucketLast},
+		&GroupMod{Command: GroupInsertBucket, Group: bucket(8), BucketID: BucketFirst},
+		&GroupMod{Command: GroupRemoveBucket, Group: Group{ID: 7}, BucketID: 9},
+		&GroupMod{Command: GroupModify, Group: bucket(3)},
+		&GroupMod{Command: GroupAddOrModify, Group: bucket(4)},
+		&MeterMod{MeterModify, Meter{5, MeterPktps, []MeterBand{{Type: MeterDrop, Rate: 7}}}},
+		AddFlow(Flow{Match: ipMatch}),
+		&FlowMod{Command: FlowModify, Flow: Flow{Match: ipMatch, Actions: []Action{Output(1)}, Cookie: 1}, CookieMask: 1},
+		&FlowMod{Command: FlowModifyStrict, Flow: Flow{Match: ipMatch, Actions: []Action{Output(1)}}},
+		&FlowMod{Command: FlowDelete, Flow: Flow{Table: TableAll}, OutPort: 1, OutGroup: 7},
+		DeleteFlow(Flow{Match: ipMatch}), DeleteAllFlows(), DeleteGroup(7),
+		&TLVTableMod{Command: TLVDelete, Mappings: []TLVMapping{{0xffff, 1, 8, 1}}}, &TLVTableMod{Command: TLVClear},
+	} {
+		if err := c.Do(ctx, []Message{m}); err != nil {
+			t.Errorf("%+v: %v", m, err)
+		}
+	}
+}

@@ -63,7 +63,7 @@ func (m *Meter) Equal(n *Meter) bool {
 		}
 		return a == b
 	}
-	return m.ID == n.ID && m.Flags|MeterCount == n.Flags|MeterCount && slices.EqualFunc(m.Bands, n.Bands, sameBand)
+	return m.ID == n.ID && m.Flags == n.Flags && slices.EqualFunc(m.Bands, n.Bands, sameBand)
 }
 
 // String prints m as "ovs-ofctl dump-meters" does.

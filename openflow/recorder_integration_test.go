@@ -73,9 +73,11 @@ func (r *recorder) take() (list [][]byte) {
 
 func (r *recorder) serve(c net.Conn) {
 	defer c.Close()
-	hello, _ := AppendMessage(nil, 1, &Hello{})
-	c.Write(hello)
-	for {
+	hello, err := AppendMessage(nil, 1, &Hello{})
+	if err == nil {
+		_, err = c.Write(hello)
+	}
+	for err == nil {
 		var head [HeaderLen]byte
 		if _, err := io.ReadFull(c, head[:]); err != nil {
 			return
@@ -94,7 +96,9 @@ func (r *recorder) serve(c net.Conn) {
 			if err != nil {
 				return
 			}
-			c.Write(reply)
+			if _, err := c.Write(reply); err != nil {
+				return
+			}
 		}
 	}
 }

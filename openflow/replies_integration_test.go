@@ -57,7 +57,9 @@ func (c *rawConn) until(t *testing.T, typ uint8) (list [][]byte) {
 		if typ == typeHello {
 			wait = 100 * time.Millisecond
 		}
-		c.SetReadDeadline(time.Now().Add(wait))
+		if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			t.Fatal(err)
+		}
 		b, err := c.receive()
 		if errors.Is(err, os.ErrDeadlineExceeded) && typ == typeHello {
 			return list
