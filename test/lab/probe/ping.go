@@ -100,7 +100,7 @@ func (p Ping) Run(ctx context.Context, from Netns) (PingResult, error) {
 	if p.Wait == 0 {
 		p.Wait = answerTimeout
 	}
-	r := &pinger{Ping: p, family: icmp4, id: int(os.Getpid()+int(lastPing.Add(1))) & 0xffff}
+	r := &pinger{Ping: p, family: icmp4, id: (os.Getpid() + int(lastPing.Add(1))) & 0xffff}
 	if p.Dst.Is6() {
 		r.family = icmp6
 	}
@@ -108,7 +108,7 @@ func (p Ping) Run(ctx context.Context, from Netns) (PingResult, error) {
 		return PingResult{}, fmt.Errorf("ping %s: %w", p.Dst, err)
 	}
 	defer r.conn.Close()
-	stop := context.AfterFunc(ctx, func() { r.conn.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = r.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := r.run(); err != nil {
 		return r.result, fmt.Errorf("ping %s: %w", p.Dst, err)
@@ -158,9 +158,9 @@ func (r *pinger) setDiscovery() error {
 func (r *pinger) rawConn() (interface{ Control(func(uintptr)) error }, error) {
 	var c net.PacketConn
 	if r.Dst.Is4() {
-		c = r.conn.IPv4PacketConn().PacketConn.(net.PacketConn)
+		c = r.conn.IPv4PacketConn().PacketConn
 	} else {
-		c = r.conn.IPv6PacketConn().PacketConn.(net.PacketConn)
+		c = r.conn.IPv6PacketConn().PacketConn
 	}
 	return c.(*net.IPConn).SyscallConn()
 }
