@@ -5,6 +5,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,12 +48,15 @@ func paths(w *world, encapsulated bool) []path {
 	}
 }
 
+// errLost is what a probe says that itself worked.
+var errLost = errors.New("packets were lost")
+
 // probePath pings, sends UDP both ways and opens a TCP connection.
 func probePath(ctx context.Context, p path, f lab.Family) error {
 	at := netip.AddrPortFrom(p.dst(f), 8080)
 	r, err := (probe.Ping{Dst: at.Addr(), Count: 2}).Run(ctx, p.from)
 	if err != nil || r.Lost() > 0 || r.SendError != nil {
-		return fmt.Errorf("ping: lost %d of %d, errors %v, %w", r.Lost(), r.Sent, r.Errors, errors.Join(r.SendError, err))
+		return fmt.Errorf("ping: lost %d of %d, errors %v: %w", r.Lost(), r.Sent, r.Errors, cmp.Or(errors.Join(r.SendError, err), errLost))
 	}
 	udp, err := probe.StartUDP(p.from, p.to, at, at, time.Millisecond)
 	if err != nil {
@@ -62,7 +66,7 @@ func probePath(ctx context.Context, p path, f lab.Family) error {
 	defer cancel()
 	err = udp.Wait(bounded, 3)
 	if report := udp.Stop(); err != nil || len(report.Lost) > 0 {
-		return fmt.Errorf("UDP: %s, %w", report, err)
+		return fmt.Errorf("UDP: %s: %w", report, cmp.Or(err, errLost))
 	}
 	server, err := probe.Serve(p.to, at, probe.WhoAmI)
 	if err != nil {
