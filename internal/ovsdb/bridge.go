@@ -4,6 +4,7 @@ package ovsdb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -38,13 +39,16 @@ var protocols = []string{"OpenFlow10", "OpenFlow13", "OpenFlow14", "OpenFlow15"}
 
 // EnsureBridge makes the bridge, or adapts it, and waits until ovs-vswitchd has
 // it. A bridge of that name with another datapath, or with ports that are not
-// Coelan's, is an error and stays as it is.
+// Coelan's, is an error and stays as it is. A datapath that ovs-vswitchd cannot
+// make is an error, too; a bridge that was new then is removed again.
 func (c *Client) EnsureBridge(ctx context.Context, b Bridge) error {
+	isNew := false
 	err := c.with(ctx, func(ctx context.Context, s *session) error {
 		row := s.bridge(b.Name)
 		var ops []db.Operation
 		var err error
 		if row == nil {
+			isNew = true
 			ops, err = s.createBridge(b)
 		} else if err = s.adoptable(row, b); err == nil {
 			ops, err = s.updateBridge(row, b)
@@ -57,13 +61,37 @@ func (c *Client) EnsureBridge(ctx context.Context, b Bridge) error {
 		if err != nil {
 			return err
 		}
-		return c.applied(ctx, s, cfg)
+		if err := c.applied(ctx, s, cfg); err != nil {
+			return err
+		}
+		return s.works(b)
 	})
+	if isNew && errors.Is(err, errCannotMake) {
+		err = errors.Join(err, c.DelBridge(ctx, b.Name))
+	}
 	if err != nil {
 		return fmt.Errorf("bridge %s: %w", b.Name, err)
 	}
 	return nil
 }
+
+// works finds a bridge that ovs-vswitchd could not make. It says so in its log
+// only, and nowhere in the database, but the LOCAL port has no number then.
+func (s *session) works(b Bridge) error {
+	if local := s.iface(b.Name); local != nil && value(local.OFPort) == portLocal {
+		return nil
+	}
+	hint := "see its log"
+	if b.Datapath == "system" {
+		hint = "is the kernel module openvswitch loaded? Its log says more"
+	}
+	return fmt.Errorf("%w with datapath %q: %s", errCannotMake, b.Datapath, hint)
+}
+
+var errCannotMake = errors.New("ovs-vswitchd cannot make it")
+
+// portLocal is the OpenFlow number of a bridge's own port in the database.
+const portLocal = 0xfffe
 
 // DelBridge removes a bridge that is Coelan's, with its ports. One that is not
 // there is no error.

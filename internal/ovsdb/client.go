@@ -213,8 +213,11 @@ func (c *Client) with(ctx context.Context, fn func(context.Context, *session) er
 			return err
 		}
 		err = fn(ctx, s)
-		if !errors.Is(err, ErrNotConnected) || ctx.Err() != nil {
+		if !s.lost(err) {
 			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: connection to %s lost (%w)", ErrNotConnected, c.opts.Socket, ctx.Err())
 		}
 		c.leave(s)
 	}

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -121,6 +122,26 @@ func TestBridgeThatExists(t *testing.T) {
 	}
 	if err := c.DelBridge(ctx, "br-used"); err == nil {
 		t.Error("removed a bridge that is not ours")
+	}
+}
+
+// Open vSwitch takes any datapath type, lists types that it cannot make, and
+// says nothing of a bridge that it could not make.
+func TestDatapathThatCannotBeMade(t *testing.T) {
+	ovs, c, ctx := open(t)
+	err := c.EnsureBridge(ctx, Bridge{Name: "br9", Datapath: "carrier-pigeon"})
+	if err == nil || !strings.Contains(err.Error(), `bridge br9: ovs-vswitchd cannot make it with datapath "carrier-pigeon"`) {
+		t.Errorf("error %v", err)
+	}
+	if got := vsctl(t, ovs, "list-br"); got != "br0" {
+		t.Errorf("bridges left: %s", got)
+	}
+	vsctl(t, ovs, "--no-wait", "add-br", "br8", "--", "set", "bridge", "br8", "datapath_type=carrier-pigeon")
+	if err := c.EnsureBridge(ctx, Bridge{Name: "br8", Datapath: "carrier-pigeon"}); err == nil {
+		t.Error("a bridge that does not work passes")
+	}
+	if got := vsctl(t, ovs, "list-br"); got != "br0\nbr8" {
+		t.Errorf("bridges left: %s", got)
 	}
 }
 
@@ -319,6 +340,27 @@ func TestDatabaseRestart(t *testing.T) {
 	if err := c.EnsureBridge(ctx, Bridge{Name: "br0", Datapath: ovs.Datapath}); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.EnsurePorts(ctx, "br0", Port{Name: "p", Type: "internal", OFPort: 19}); err != nil {
+		t.Fatal(err)
+	}
+	// Meanwhile nobody is told that there are no ports.
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		readers.Go(func() {
+			for {
+				if ports, err := c.Ports(ctx); err != nil || len(ports) == 0 {
+					t.Errorf("Ports = %+v, %v", ports, err)
+					return
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
 	for i := range 3 {
 		ovs.KillDB()
 		done := make(chan error, 1)
@@ -332,7 +374,9 @@ func TestDatabaseRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if ports, err := c.Ports(ctx); err != nil || len(ports) != 3 {
+	close(stop)
+	readers.Wait()
+	if ports, err := c.Ports(ctx); err != nil || len(ports) != 4 {
 		t.Errorf("Ports = %+v, %v", ports, err)
 	}
 	if connects.Load() != 4 || disconnects.Load() != 3 {

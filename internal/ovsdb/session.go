@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"sync"
 	"time"
 
@@ -76,22 +78,30 @@ func (s *session) close() {
 	}
 }
 
+// lost reports whether the connection was lost, so that err, or what was found
+// in the view, means nothing. libovsdb has no view any more then.
+func (s *session) lost(err error) bool {
+	if err == nil {
+		return s.cli.Cache() == nil
+	}
+	select {
+	case <-s.ended:
+		return true
+	default:
+	}
+	var broken *net.OpError
+	return s.cli.Cache() == nil || errors.Is(err, ErrNotConnected) || errors.Is(err, client.ErrNotConnected) ||
+		errors.As(err, &broken) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
 // transact commits all operations or none.
 func (s *session) transact(ctx context.Context, ops []db.Operation) ([]db.OperationResult, error) {
 	results, err := s.cli.Transact(ctx, ops...)
-	if errors.Is(err, client.ErrNotConnected) {
-		return nil, ErrNotConnected
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("the Open vSwitch database did not answer: %w", ctx.Err())
 	}
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("the Open vSwitch database did not answer: %w", ctx.Err())
-		}
-		select {
-		case <-s.ended:
-			return nil, fmt.Errorf("%w: %w", ErrNotConnected, err)
-		default:
-			return nil, err
-		}
+		return nil, err
 	}
 	refused, err := db.CheckOperationResults(results, ops)
 	for _, r := range refused {
