@@ -60,10 +60,11 @@ func newUpCommand(name *string) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&spec.Workers, "workers", 2, "number of nodes besides the control plane's")
-	f.StringVar(&family, "ip-family", string(sandbox.Dual), "dual, ipv4 or ipv6")
-	f.StringVar(&cni, "cni", string(sandbox.Coelan), "pod network: coelan, bridge (the reference plugins) or none")
-	f.StringVar(&spec.Datapath, "ovs-datapath", "auto", "Open vSwitch's datapath: system (the kernel's), netdev (userspace) or auto")
+	f.IntVar(&spec.Workers, "workers", 0, "number of nodes besides the control plane's (default 2)")
+	f.StringVar(&family, "ip-family", "", "dual, ipv4 or ipv6 (default dual)")
+	f.StringVar(&cni, "cni", "", "pod network: coelan, bridge (the reference plugins) or none (default coelan)")
+	f.StringVar(&spec.Datapath, "ovs-datapath", "",
+		"Open vSwitch's datapath: system (the kernel's), netdev (userspace) or auto (default auto)")
 	f.StringVar(&install.Manifest, "manifest", "", "what installs Coelan (default deploy/coelan.yaml of the source)")
 	f.StringArrayVar(&install.Archives, "image", nil,
 		"image archive that the manifest needs, may be repeated (default bin/images/coelan.tar of the source)")

@@ -125,11 +125,11 @@ func (s *Sandbox) labelAgent(ctx context.Context, node, value string) error {
 }
 
 func (s *Sandbox) waitAgentPod(ctx context.Context, node string, done func(*corev1.Pod) bool) error {
-	err := s.watch(ctx, "pods", agentNamespace, "", func(object runtime.Object) bool {
+	err := s.watch(ctx, "pods", agentNamespace, "", anyObject(func(object runtime.Object) bool {
 		p, ok := object.(*corev1.Pod)
 		return ok && p.Spec.NodeName == node && p.DeletionTimestamp == nil &&
 			p.Labels["app.kubernetes.io/component"] == "agent" && done(p)
-	})
+	}))
 	if err != nil {
 		return fmt.Errorf("the agent on %s is not ready: %w; see `coelan sandbox logs --name %s %s agent`",
 			node, err, s.Name, node)

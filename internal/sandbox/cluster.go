@@ -79,26 +79,48 @@ func nodeReady(n *corev1.Node) bool {
 	})
 }
 
+// nodeWait is a condition: all the named nodes are there and satisfy done.
+type nodeWait struct {
+	names []string
+	done  func(*corev1.Node) bool
+	nodes map[string]*corev1.Node
+}
+
+func (w *nodeWait) list(objects []runtime.Object) bool {
+	w.nodes = map[string]*corev1.Node{}
+	for _, o := range objects {
+		w.change(o, false)
+	}
+	return len(w.missing()) == 0
+}
+
+func (w *nodeWait) change(object runtime.Object, deleted bool) bool {
+	if n, ok := object.(*corev1.Node); ok {
+		w.nodes[n.Name] = n
+		if deleted {
+			delete(w.nodes, n.Name)
+		}
+	}
+	return len(w.missing()) == 0
+}
+
+func (w *nodeWait) missing() []string {
+	return slices.DeleteFunc(slices.Clone(w.names), func(name string) bool {
+		return w.nodes[name] != nil && w.done(w.nodes[name])
+	})
+}
+
 // waitNodes watches the nodes until all of the sandbox's satisfy done.
 func (s *Sandbox) waitNodes(ctx context.Context, what string, done func(*corev1.Node) bool) (map[string]*corev1.Node, error) {
-	nodes := map[string]*corev1.Node{}
-	missing := func() []string {
-		return slices.DeleteFunc(s.Nodes(), func(name string) bool { return nodes[name] != nil && done(nodes[name]) })
-	}
-	err := s.watch(ctx, "nodes", "", "", func(object runtime.Object) bool {
-		if n, ok := object.(*corev1.Node); ok {
-			nodes[n.Name] = n
-		}
-		return len(missing()) == 0
-	})
-	if err != nil {
+	w := &nodeWait{names: s.Nodes(), done: done}
+	if err := s.watch(ctx, "nodes", "", "", w); err != nil {
 		var lines []string
-		for _, name := range missing() {
-			lines = append(lines, fmt.Sprintf("%s: %s; see %s", name, notReady(nodes[name]), s.Log(name, kubelet)))
+		for _, name := range w.missing() {
+			lines = append(lines, fmt.Sprintf("%s: %s; see %s", name, notReady(w.nodes[name]), s.Log(name, kubelet)))
 		}
 		return nil, fmt.Errorf("not all nodes %s: %w\n%s", what, err, strings.Join(lines, "\n"))
 	}
-	return nodes, nil
+	return w.nodes, nil
 }
 
 // notReady is why, in kubelet's words.
@@ -117,14 +139,14 @@ func notReady(n *corev1.Node) string {
 // waitCoreDNS returns when at least one replica serves and all are there.
 func (s *Sandbox) waitCoreDNS(ctx context.Context) error {
 	var last appsv1.DeploymentStatus
-	err := s.watch(ctx, "deployments", "kube-system", "coredns", func(object runtime.Object) bool {
+	err := s.watch(ctx, "deployments", "kube-system", "coredns", anyObject(func(object runtime.Object) bool {
 		d, ok := object.(*appsv1.Deployment)
 		if !ok {
 			return false
 		}
 		last = d.Status
 		return d.Status.ObservedGeneration >= d.Generation && d.Status.ReadyReplicas == *d.Spec.Replicas
-	})
+	}))
 	if err != nil {
 		return fmt.Errorf("%d of %d replicas are ready: %w; see `coelan sandbox kubectl --name %s -- -n kube-system "+
 			"describe pods -l k8s-app=kube-dns`", last.ReadyReplicas, last.Replicas, err, s.Name)
@@ -132,10 +154,8 @@ func (s *Sandbox) waitCoreDNS(ctx context.Context) error {
 	return nil
 }
 
-// watch follows a resource, one object of it if named, until done accepts an object or clusterTimeout.
-func (s *Sandbox) watch(
-	ctx context.Context, resource, namespace, name string, done func(runtime.Object) bool,
-) error {
+// watch follows a resource, one object of it if named, until the condition is true, or for clusterTimeout.
+func (s *Sandbox) watch(ctx context.Context, resource, namespace, name string, c condition) error {
 	client, err := s.Clientset()
 	if err != nil {
 		return err
@@ -150,7 +170,7 @@ func (s *Sandbox) watch(
 	if name != "" {
 		selector = fields.OneTermEqualSelector("metadata.name", name)
 	}
-	return follow(ctx, cache.NewListWatchFromClient(getter, resource, namespace, selector), done)
+	return follow(ctx, cache.NewListWatchFromClient(getter, resource, namespace, selector), c)
 }
 
 func (s *Sandbox) applyCoreDNS(ctx context.Context) error {
@@ -192,7 +212,7 @@ func (s *Sandbox) install(ctx context.Context, install Install) error {
 // waitAgents returns when every node's agent is ready and of the newest revision.
 func (s *Sandbox) waitAgents(ctx context.Context) error {
 	var last appsv1.DaemonSetStatus
-	err := s.watch(ctx, "daemonsets", agentNamespace, agentName, func(object runtime.Object) bool {
+	err := s.watch(ctx, "daemonsets", agentNamespace, agentName, anyObject(func(object runtime.Object) bool {
 		d, ok := object.(*appsv1.DaemonSet)
 		if !ok {
 			return false
@@ -200,7 +220,7 @@ func (s *Sandbox) waitAgents(ctx context.Context) error {
 		last = d.Status
 		return last.ObservedGeneration >= d.Generation && last.DesiredNumberScheduled > 0 &&
 			last.UpdatedNumberScheduled == last.DesiredNumberScheduled && last.NumberReady == last.DesiredNumberScheduled
-	})
+	}))
 	if err != nil {
 		return fmt.Errorf("%d of %d agents are ready: %w; see `coelan sandbox logs --name %s %s agent`",
 			last.NumberReady, last.DesiredNumberScheduled, err, s.Name, ControlPlaneName)

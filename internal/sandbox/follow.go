@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,10 +22,26 @@ var errAgain = errors.New("the watch ended")
 // again is the time between a watch that ended, or a server that did not answer, and the next try.
 const again = 200 * time.Millisecond
 
-// follow shows done every object of a list and then every change, until done accepts one or the context ends.
-func follow(ctx context.Context, objects *cache.ListWatch, done func(runtime.Object) bool) error {
+// condition is told of a list of objects and then of each change to one, and returns whether what it waits for is
+// true. A list replaces all that it has been told before.
+type condition interface {
+	list([]runtime.Object) bool
+	change(object runtime.Object, deleted bool) bool
+}
+
+// anyObject is a condition that a single object satisfies.
+type anyObject func(runtime.Object) bool
+
+func (done anyObject) list(objects []runtime.Object) bool { return slices.ContainsFunc(objects, done) }
+
+func (done anyObject) change(object runtime.Object, deleted bool) bool {
+	return !deleted && done(object)
+}
+
+// follow returns nil when the condition is true of what the watch shows.
+func follow(ctx context.Context, objects *cache.ListWatch, c condition) error {
 	for {
-		err := followOnce(ctx, objects, done)
+		err := followOnce(ctx, objects, c)
 		if err == nil {
 			return nil
 		}
@@ -39,7 +56,7 @@ func follow(ctx context.Context, objects *cache.ListWatch, done func(runtime.Obj
 	}
 }
 
-func followOnce(ctx context.Context, objects *cache.ListWatch, done func(runtime.Object) bool) error {
+func followOnce(ctx context.Context, objects *cache.ListWatch, c condition) error {
 	list, err := objects.ListWithContext(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -48,10 +65,8 @@ func followOnce(ctx context.Context, objects *cache.ListWatch, done func(runtime
 	if err != nil {
 		return err
 	}
-	for _, item := range items {
-		if done(item) {
-			return nil
-		}
+	if c.list(items) {
+		return nil
 	}
 	accessor, err := meta.ListAccessor(list)
 	if err != nil {
@@ -68,7 +83,7 @@ func followOnce(ctx context.Context, objects *cache.ListWatch, done func(runtime
 			if !ok || e.Type == watch.Error {
 				return errAgain
 			}
-			if e.Type != watch.Deleted && done(e.Object) {
+			if c.change(e.Object, e.Type == watch.Deleted) {
 				return nil
 			}
 		case <-ctx.Done():

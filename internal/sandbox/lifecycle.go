@@ -112,7 +112,7 @@ func (s *Sandbox) waitComponents(ctx context.Context, name string) error {
 func (s *Sandbox) waitBooted(ctx context.Context, names []string) error {
 	boots := map[string]string{}
 	for _, name := range names {
-		id, err := machine.BootID(s.machineDir(name))
+		id, _, err := machine.LastBoot(s.machineDir(name))
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ const (
 	userland     = "netdev"
 )
 
-// Spec is what a sandbox should be. The zero value of a field is its default.
+// Spec is what a sandbox should be. The zero value of a field is what the sandbox has if it is there, else the default.
 type Spec struct {
 	// Name tells sandboxes apart: at most 20 lower case letters, digits and dashes; "coelan".
 	Name string
@@ -98,6 +98,12 @@ func (s Spec) complete() (Spec, error) {
 	default:
 		errs = append(errs, fmt.Errorf("datapath %q: want auto, netdev or system", s.Datapath))
 	}
+	if s.Datapath == auto {
+		s.Datapath = userland
+		if kernelDatapath() {
+			s.Datapath = system
+		}
+	}
 	return s, errors.Join(errs...)
 }
 
@@ -148,19 +154,26 @@ func (s Spec) write(dir string) error {
 	return os.Rename(path+".new", path)
 }
 
-// merge is the spec that an existing sandbox gets when want is asked for: workers may be added, nothing else changes.
+// merge is the spec that the sandbox in dir gets when want is asked for. One that exists may get more workers;
+// nothing else of it changes.
 func merge(dir string, want Spec) (Spec, error) {
 	have, err := readSpec(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		if want.Datapath == auto {
-			want.Datapath = userland
-			if kernelDatapath() {
-				want.Datapath = system
-			}
-		}
-		return want, nil
+		return want.complete()
 	}
 	if err != nil {
+		return have, err
+	}
+	setDefault(&want.Family, have.Family)
+	setDefault(&want.CNI, have.CNI)
+	setDefault(&want.Datapath, have.Datapath)
+	if want.Datapath == auto {
+		want.Datapath = have.Datapath
+	}
+	if want.Workers == 0 {
+		want.Workers = have.Workers
+	}
+	if want, err = want.complete(); err != nil {
 		return have, err
 	}
 	for _, field := range []struct {
@@ -171,7 +184,7 @@ func merge(dir string, want Spec) (Spec, error) {
 		{"CNI", have.CNI, want.CNI},
 		{"datapath", have.Datapath, want.Datapath},
 	} {
-		if field.have != field.want && field.want != auto {
+		if field.have != field.want {
 			return have, fmt.Errorf("sandbox %s exists with %s %v, not %v: take it down first, or use another name",
 				want.Name, field.name, field.have, field.want)
 		}
@@ -179,6 +192,5 @@ func merge(dir string, want Spec) (Spec, error) {
 	if want.Workers < have.Workers {
 		return have, fmt.Errorf("sandbox %s exists with %d workers: take it down to have fewer", want.Name, have.Workers)
 	}
-	have.Workers = want.Workers
-	return have, nil
+	return want, nil
 }

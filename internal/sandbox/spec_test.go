@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,11 +11,11 @@ import (
 )
 
 func TestSpecComplete(t *testing.T) {
-	got, err := Spec{}.complete()
+	got, err := Spec{Datapath: "netdev"}.complete()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Spec{Name: "coelan", Workers: 2, Family: Dual, CNI: Coelan, Datapath: "auto"}
+	want := Spec{Name: "coelan", Workers: 2, Family: Dual, CNI: Coelan, Datapath: "netdev"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -38,6 +39,9 @@ func TestSpecComplete(t *testing.T) {
 func TestMerge(t *testing.T) {
 	have := Spec{Name: "a", Workers: 2, Family: Dual, CNI: Bridge, Datapath: "netdev"}
 	dir := t.TempDir()
+	if _, err := merge(filepath.Join(dir, "none"), Spec{Name: "b", Workers: -1}); err == nil {
+		t.Error("a new sandbox with -1 workers")
+	}
 	if err := have.write(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +56,7 @@ func TestMerge(t *testing.T) {
 		"same":            {want: have, merged: have},
 		"more workers":    {want: more, merged: more},
 		"any datapath":    {want: auto, merged: have},
+		"nothing said":    {want: Spec{Name: "a"}, merged: have},
 		"fewer workers":   {want: Spec{Name: "a", Workers: 1, Family: Dual, CNI: Bridge, Datapath: "netdev"}, fault: "workers"},
 		"another family":  {want: Spec{Name: "a", Workers: 2, Family: IPv4, CNI: Bridge, Datapath: "netdev"}, fault: "IP family"},
 		"another network": {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: NoCNI, Datapath: "netdev"}, fault: "CNI"},

@@ -64,12 +64,13 @@ func Prepare(ctx context.Context, output io.Writer) error {
 // Up brings up the sandbox of the spec, or whatever of it does not run yet. It returns when all nodes are Ready and
 // the cluster's DNS is available; without a pod network, when all nodes are registered.
 func Up(ctx context.Context, spec Spec, install Install, output io.Writer) (*Sandbox, error) {
-	spec, err := spec.complete()
-	if err != nil {
+	setDefault(&spec.Name, DefaultName)
+	s := newSandbox(spec, output)
+	var err error
+	if s.Spec, err = merge(s.dir, spec); err != nil {
 		return nil, err
 	}
-	s := newSandbox(spec, output)
-	if spec.CNI == Coelan {
+	if s.CNI == Coelan {
 		if install, err = install.complete(s.cache.Source); err != nil {
 			return nil, err
 		}
@@ -82,9 +83,6 @@ func Up(ctx context.Context, spec Spec, install Install, output io.Writer) (*San
 		return nil, err
 	}
 	defer unlock()
-	if s.Spec, err = merge(s.dir, spec); err != nil {
-		return nil, err
-	}
 	if err := s.Spec.write(s.dir); err != nil {
 		return nil, err
 	}

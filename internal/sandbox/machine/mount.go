@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -148,10 +149,19 @@ func newBootID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// BootID is what the kernel calls the last boot of the machine in dir; kubelet reports it in its Node.
-func BootID(dir string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, kernelDir, "boot_id"))
-	return strings.TrimSpace(string(data)), err
+// LastBoot is what the kernel calls the last boot of the machine in dir, as kubelet reports it in its Node, and when
+// it was.
+func LastBoot(dir string) (id string, at time.Time, err error) {
+	file := filepath.Join(dir, kernelDir, "boot_id")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", at, err
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", at, err
+	}
+	return strings.TrimSpace(string(data)), info.ModTime(), nil
 }
 
 // mountDisk comes last but one: it hides dir itself, which lies below /var/lib.
