@@ -84,7 +84,7 @@ func (f *Flow) SameInstructions(g *Flow) bool {
 }
 
 // String prints f as "ovs-ofctl --no-names --no-stats dump-flows" does.
-func (f *Flow) String() string {
+func (f Flow) String() string {
 	var s strings.Builder
 	if f.Cookie != 0 {
 		s.WriteString("cookie=" + hexText(uint128{0, f.Cookie}) + ", ")

@@ -55,7 +55,11 @@ func inputs(t *testing.T, file string) (lines []string) {
 // compareGolden compares cases with a golden file, or writes it.
 func compareGolden(t *testing.T, file string, cases []golden) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Recorded from ovs-ofctl by go generate; the cases are in %s.txt.\n", file)
+	source := file + ".txt"
+	if file == "replies" {
+		source = "replies_integration_test.go"
+	}
+	fmt.Fprintf(&b, "# Recorded from Open vSwitch by go generate; the cases are in %s.\n", source)
 	for _, c := range cases {
 		fmt.Fprintf(&b, "\n> %s\n%x\n", c.input, c.wire)
 		for line := range strings.Lines(c.text) {

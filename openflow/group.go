@@ -222,7 +222,7 @@ func (g *Group) decodeProps(r *reader) {
 }
 
 // String prints g as "ovs-ofctl --no-names dump-groups" does.
-func (g *Group) String() string {
+func (g Group) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "group_id=%d,type=%s", g.ID, g.Type)
 	if g.SelectionMethod != "" {

@@ -67,7 +67,7 @@ func (m *Meter) Equal(n *Meter) bool {
 }
 
 // String prints m as "ovs-ofctl dump-meters" does.
-func (m *Meter) String() string {
+func (m Meter) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "meter=%d %s bands=", m.ID, strings.ReplaceAll(joinFlags(uint64(m.Flags), meterFlagNames), "|", " "))
 	for _, band := range m.Bands {
