@@ -104,6 +104,12 @@ func (s *Sandbox) Running(machineName string) bool {
 	return ok
 }
 
+// PID is the machine's first process as seen from outside; 0 if it does not run.
+func (s *Sandbox) PID(machineName string) int {
+	pid, _ := machine.PID(s.machineDir(machineName))
+	return pid
+}
+
 // Command is a command that runs args on a machine: a node or the fabric. On nodes, kubectl and the sandbox's other
 // programs are in its path.
 func (s *Sandbox) Command(ctx context.Context, machineName string, args ...string) (*exec.Cmd, error) {
