@@ -58,7 +58,8 @@
 //     of the option's full length (Field.Bytes), and no mask rather than one of all bits: the
 //     switch drops such a mask, and then its dump differs from what was sent.
 //   - A packet-in of a paused pipeline carries neither cookie nor table; use Userdata.
-//   - An in_port in actions (Move, Push, Learn) has 16 bits: FieldInPort16.
+//   - The input port has two fields in actions: FieldInPort with 32 bits, and FieldInPort16
+//     (NXM_OF_IN_PORT), which ovs-ofctl means by in_port. In matches they are the same.
 //   - Some errors come in OpenFlow 1.0's form, with transaction id 0: that of a FlowMonitorRequest does.
 //
 // Sources are OpenFlow 1.5.1, and of Open vSwitch nicira-ext.h, meta-flow.h, ofp-actions.c and

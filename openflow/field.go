@@ -70,7 +70,7 @@ const (
 	FieldTunMetadata0 // tun_metadata0 … tun_metadata63: use TunMetadataField
 )
 
-// FieldReg0 … and what follows continue the list behind the 64 tun_metadata fields.
+// The list goes on behind the 64 tun_metadata fields.
 const (
 	FieldTunERSPANIdx Field = FieldTunMetadata0 + 64 + iota
 	FieldTunERSPANVer
