@@ -53,9 +53,8 @@ const (
 
 const meterBandLen = 16
 
-// Equal reports whether m and n are the same meter with the same effect. MeterCount does
-// not count, since Open vSwitch always sets it in what it dumps, and neither do burst sizes
-// without MeterBurst, for which it dumps what it chose.
+// Equal reports whether m and n are the same meter with the same effect. Burst sizes do not
+// count without MeterBurst: Open vSwitch then dumps what it chose.
 func (m *Meter) Equal(n *Meter) bool {
 	sameBand := func(a, b MeterBand) bool {
 		if m.Flags&MeterBurst == 0 {
