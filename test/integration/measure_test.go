@@ -9,11 +9,18 @@ import (
 
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/test/lab"
+	"coelan.io/coelan/test/lab/probe"
 )
 
 // emulated says that the tests run in an emulated machine, an order of magnitude
 // slower than a real one: they do less of the same there.
 var emulated = lab.Datapath() == config.DatapathSystem
+
+func init() {
+	if emulated {
+		probe.AnswerTimeout *= 4
+	}
+}
 
 // vswitchdGap bounds the interruption by a restart of ovs-vswitchd.
 const vswitchdGap = 2 * time.Second

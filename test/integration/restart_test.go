@@ -47,11 +47,13 @@ func startTraffic(ctx context.Context, t *testing.T, w *world) *traffic {
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(udp.Close)
 			serve(t, p.to, at, probe.Echo)
 			tcp, err := probe.StartTCP(ctx, p.from, at, probeInterval)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("%s: %v", p.name, err)
 			}
+			t.Cleanup(tcp.Close)
 			tr.names, tr.udp, tr.tcp = append(tr.names, f.String()+" "+p.name), append(tr.udp, udp), append(tr.tcp, tcp)
 		}
 	}

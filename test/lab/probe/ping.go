@@ -98,7 +98,7 @@ type pinger struct {
 func (p Ping) Run(ctx context.Context, from Netns) (PingResult, error) {
 	p.Count, p.Size = max(p.Count, 1), max(p.Size, 8)
 	if p.Wait == 0 {
-		p.Wait = answerTimeout
+		p.Wait = AnswerTimeout
 	}
 	r := &pinger{Ping: p, family: icmp4, id: (os.Getpid() + int(lastPing.Add(1))) & 0xffff}
 	if p.Dst.Is6() {

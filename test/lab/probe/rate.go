@@ -18,7 +18,7 @@ func Stream(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration
 		return 0, err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(d + 10*answerTimeout))
+	_ = c.SetDeadline(time.Now().Add(d + 10*AnswerTimeout))
 	block := make([]byte, 1<<17)
 	start, sent := time.Now(), 0
 	for time.Since(start) < d {
@@ -46,7 +46,7 @@ func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time
 		return 0, err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(d + 10*answerTimeout))
+	_ = c.SetDeadline(time.Now().Add(d + 10*AnswerTimeout))
 	start, n, one := time.Now(), 0, []byte{1}
 	for time.Since(start) < d {
 		if _, err := c.Write(one); err != nil {
@@ -65,7 +65,7 @@ func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time
 func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (rate float64, err error) {
 	err = from.Do(func() error {
 		start, n, one := time.Now(), 0, []byte{1}
-		dialer := net.Dialer{Timeout: answerTimeout, KeepAlive: -1}
+		dialer := net.Dialer{Timeout: AnswerTimeout, KeepAlive: -1}
 		for time.Since(start) < d {
 			c, err := dialer.DialContext(ctx, network("tcp", dst.Addr()), dst.String())
 			if err != nil {

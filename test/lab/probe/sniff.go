@@ -100,7 +100,7 @@ func (w *Wire) Frames(match func(Frame) bool) []Frame {
 // Wait returns the first frame that matches; it is an error that none arrives
 // within the bound.
 func (w *Wire) Wait(ctx context.Context, match func(Frame) bool) (Frame, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	for {
 		w.mu.Lock()

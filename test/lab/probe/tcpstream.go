@@ -19,6 +19,7 @@ import (
 type TCPStream struct {
 	conn *net.TCPConn
 	done chan struct{}
+	end  sync.Once
 	wg   sync.WaitGroup
 
 	report TCPReport // of the goroutine until it has ended
@@ -77,8 +78,15 @@ func (s *TCPStream) run(interval time.Duration) error {
 // Stop ends the stream after its current round and reports. A round that does
 // not end within 20 s counts as a broken connection.
 func (s *TCPStream) Stop() TCPReport {
-	close(s.done)
-	_ = s.conn.SetDeadline(time.Now().Add(10 * answerTimeout))
+	s.end.Do(func() { close(s.done) })
+	_ = s.conn.SetDeadline(time.Now().Add(10 * AnswerTimeout))
 	s.wg.Wait()
 	return s.report
+}
+
+// Close breaks the connection, also after Stop.
+func (s *TCPStream) Close() {
+	s.end.Do(func() { close(s.done) })
+	s.conn.Close()
+	s.wg.Wait()
 }

@@ -19,6 +19,7 @@ type UDPStream struct {
 	client, server *net.UDPConn
 	interval       time.Duration
 	stop           chan struct{}
+	end            sync.Once
 	stopped        chan struct{} // nothing more is sent
 	news           chan struct{} // an echo came
 	wg             sync.WaitGroup
@@ -98,9 +99,9 @@ func (s *UDPStream) Wait(ctx context.Context, n int) error {
 
 // Stop ends the stream, waits for late echoes and reports.
 func (s *UDPStream) Stop() UDPReport {
-	close(s.stop)
+	s.end.Do(func() { close(s.stop) })
 	<-s.stopped
-	late := time.NewTimer(answerTimeout)
+	late := time.NewTimer(AnswerTimeout)
 	defer late.Stop()
 	for waiting := true; waiting && !s.complete(); {
 		select {
@@ -109,10 +110,16 @@ func (s *UDPStream) Stop() UDPReport {
 			waiting = false
 		}
 	}
+	s.Close()
+	return s.report()
+}
+
+// Close ends the stream without a report, also after Stop.
+func (s *UDPStream) Close() {
+	s.end.Do(func() { close(s.stop) })
 	s.client.Close()
 	s.server.Close()
 	s.wg.Wait()
-	return s.report()
 }
 
 func (s *UDPStream) complete() bool {
@@ -257,7 +264,7 @@ func AskUDP(ctx context.Context, client, server Netns, dst, at netip.AddrPort, t
 	if _, err := conn.Write([]byte(text)); err != nil {
 		return "", err
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(answerTimeout))
+	_ = conn.SetReadDeadline(time.Now().Add(AnswerTimeout))
 	buf := make([]byte, 1<<16)
 	n, err := conn.Read(buf)
 	return string(buf[:n]), err
