@@ -184,10 +184,6 @@ func (s *Sandbox) applyCoreDNS(ctx context.Context) error {
 // install applies Coelan's manifest. If it was installed before from other images, the agents start anew: a manifest
 // that has not changed would leave them as they are.
 func (s *Sandbox) install(ctx context.Context, install Install) error {
-	text, err := os.ReadFile(install.Manifest)
-	if err != nil {
-		return err
-	}
 	now, err := fingerprint(install.Archives)
 	if err != nil {
 		return err
@@ -197,7 +193,9 @@ func (s *Sandbox) install(ctx context.Context, install Install) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := s.Apply(ctx, string(text)); err != nil {
+	// As users do, and not on the server: else another manifest that they apply later would not take away what is only
+	// in this one.
+	if _, err := s.Kubectl(ctx, "apply", "-f", install.Manifest); err != nil {
 		return err
 	}
 	if len(before) > 0 && string(before) != now {
