@@ -54,7 +54,7 @@ demo: deps images sandbox-assets ## a cluster on this machine whose pods talk th
 
 ##@ Test
 .PHONY: test
-test: deps lint unit integration ## everything that a change must pass
+test: deps lint unit integration e2e ## everything that a change must pass
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
@@ -74,6 +74,14 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 .PHONY: integration
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(if $(call packages-with,integration),go test -race -tags integration -count=1 -p 1 -timeout 15m $(call packages-with,integration))
+
+.PHONY: bench
+bench: ## measures, as a table and in bench/results.json (root, an idle machine)
+	go run ./test/bench -o bench/results.json
+
+.PHONY: e2e
+e2e: deps images sandbox-assets ## tests of all of it, in a sandbox cluster of their own (root)
+	go test -tags e2e -count=1 -v -timeout 25m $(if $(RUN),-run '$(RUN)') ./test/e2e
 
 .PHONY: test-kernel
 test-kernel: ## the integration tests on the kernel's datapath, in an emulated machine with Debian's kernel

@@ -132,7 +132,7 @@ func manyFlows() (*bridge.Desired, error) {
 	}
 	all, cut, left := compile.Desired(state), bridge.NewDesired(), syncFlows
 	for _, p := range objects.Ports {
-		rules := all.Get("port/" + p.ID)
+		rules := all.Get("port/" + p.Name() + "#" + p.ID)
 		if rules == nil {
 			return nil, fmt.Errorf("port %s has no flows", p.ID)
 		}

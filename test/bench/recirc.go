@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/netip"
 	"regexp"
 	"strconv"
@@ -64,7 +65,7 @@ func count(ctx context.Context, l *lab.Lab, from, to *lab.Host, at netip.AddrPor
 	// The connection is established before the counting begins.
 	if err = s.Wait(ctx, recircPackets); err == nil {
 		for _, n := range l.Nodes {
-			if _, err = n.OVS.Appctl(ctx, "dpctl/del-flows"); err != nil {
+			if _, err = n.OVS.Appctl(ctx, "revalidator/purge"); err != nil {
 				break
 			}
 		}
@@ -72,29 +73,26 @@ func count(ctx context.Context, l *lab.Lab, from, to *lab.Host, at netip.AddrPor
 	if err == nil {
 		err = s.Wait(ctx, recircPackets)
 	}
-	var c counts
+	var dumps strings.Builder
 	for _, n := range l.Nodes {
 		var dump string
 		if err == nil {
 			dump, err = n.OVS.Appctl(ctx, "dpctl/dump-flows")
 		}
-		got := parseFlows(dump)
-		c.recirculations, c.actions = c.recirculations+got.recirculations, c.actions+got.actions
+		dumps.WriteString(dump + "\n")
 	}
 	s.Stop()
-	return c, err
+	return parseFlows(dumps.String()), err
 }
 
-var (
-	flowPackets = regexp.MustCompile(`packets:(\d+)`)
-	flowRecirc  = regexp.MustCompile(`recirc_id\((0x[0-9a-f]+|0)\)`)
-)
+var flowPackets = regexp.MustCompile(`packets:(\d+)`)
 
 // parseFlows reads what dpctl/dump-flows prints and weighs each flow by its
-// packets; those of few packets are not of the stream.
+// packets; those of few packets are not of the stream. As many packets go back
+// as there, so the flow with the most packets has half of them.
 func parseFlows(dump string) counts {
 	var c counts
-	var first float64
+	var most float64
 	for line := range strings.Lines(dump) {
 		m := flowPackets.FindStringSubmatch(line)
 		if m == nil {
@@ -105,17 +103,14 @@ func parseFlows(dump string) counts {
 		if packets < recircPackets/2 || !strings.Contains(match, "eth_type(0x0800)") {
 			continue
 		}
-		if id := flowRecirc.FindStringSubmatch(match); id != nil && id[1] != "0" && id[1] != "0x0" {
-			c.recirculations += packets
-		} else {
-			first += packets
-		}
+		most = max(most, packets)
+		c.recirculations += packets * float64(strings.Count(actions, "recirc("))
 		c.actions += packets * float64(actionCount(actions))
 	}
-	if first == 0 {
+	if most == 0 {
 		return counts{}
 	}
-	return counts{c.recirculations / first, c.actions / first}
+	return counts{math.Round(c.recirculations/most/2*10) / 10, math.Round(c.actions/most/2*10) / 10}
 }
 
 // actionCount counts the outermost actions of a list.
