@@ -32,7 +32,9 @@ type flows struct {
 	// wake asks for a Sync although the State is the same, because the switch may not be.
 	wake chan struct{}
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// losses counts the calls of lost: what was written before one counts for nothing.
+	losses   int
 	revision uint64
 	done     bool
 	err      error
@@ -107,6 +109,9 @@ func (f *flows) kick() {
 func (f *flows) sync(ctx context.Context, state *intent.State) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
+	f.mu.Lock()
+	losses := f.losses
+	f.mu.Unlock()
 	start := time.Now()
 	desired := f.compile(state)
 	compiled := time.Now()
@@ -123,9 +128,8 @@ func (f *flows) sync(ctx context.Context, state *intent.State) error {
 		err = f.synced(ctx)
 		f.fresh = err != nil
 	}
-	f.conditions.set(condFlows, err)
 	f.metrics.sync(compiled.Sub(start), res, err)
-	f.record(state, res, start, err)
+	f.record(state, losses, res, start, err)
 	return err
 }
 
@@ -159,9 +163,13 @@ func (f *flows) diff(ctx context.Context) ([]string, error) {
 	return f.bridge.Diff(ctx, f.compile(f.store.State()))
 }
 
-func (f *flows) record(state *intent.State, res bridge.Result, start time.Time, err error) {
+func (f *flows) record(state *intent.State, losses int, res bridge.Result, start time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err == nil && losses != f.losses {
+		return
+	}
+	f.conditions.set(condFlows, err)
 	f.err = err
 	f.last.Time, f.last.Duration, f.last.Error = start, time.Since(start), ""
 	f.last.Added, f.last.Changed, f.last.Deleted = res.Added, res.Changed, res.Deleted
@@ -207,6 +215,8 @@ func (f *flows) connected() bool {
 func (f *flows) lost(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.conditions.set(condFlows, err)
+	f.losses++
 	f.done, f.err = false, err
 	f.last.Error = err.Error()
 	close(f.changed)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"regexp"
 	"time"
 
@@ -208,6 +210,27 @@ func (a *Agent) synced(ctx context.Context) error {
 		return fmt.Errorf("let Open vSwitch forward: %w", err)
 	}
 	a.neighbours.Renew()
+	if err := a.host.Confirm(a.cfg.GatewayInterface, a.gatewayNeighbour); err != nil {
+		// The kernel finds them by itself, only later.
+		a.log.Debug("neighbours of the gateway", "err", err)
+	}
 	a.kick()
 	return nil
+}
+
+// gatewayNeighbour is what the bridge answers the host's kernel that asks for an address: a pod of this node, or the
+// router for what is behind another node.
+func (a *Agent) gatewayNeighbour(address netip.Addr) (net.HardwareAddr, bool) {
+	s := a.intent.State()
+	for p := range s.PortsWith(address) {
+		return p.MAC.HardwareAddr(), true
+	}
+	for n := range s.Nodes().All() {
+		for _, sn := range n.Subnets {
+			if n.Name != a.opts.NodeName && sn.Gateway == address {
+				return intent.RouterMAC.HardwareAddr(), true
+			}
+		}
+	}
+	return nil, false
 }

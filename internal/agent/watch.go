@@ -105,8 +105,7 @@ func (a *Agent) switchConnected() {
 
 func (a *Agent) switchLost(err error) {
 	a.checked.Store(false)
-	a.flows.lost(err)
-	a.conditions.set(condFlows, fmt.Errorf("bridge %s does not answer: %w", a.cfg.Bridge, err))
+	a.flows.lost(fmt.Errorf("bridge %s does not answer: %w", a.cfg.Bridge, err))
 	a.kick()
 }
 

@@ -223,3 +223,31 @@ func TestNeighbours(t *testing.T) {
 	default:
 	}
 }
+
+// TestConfirm has the kernel ask for a neighbour that does not answer.
+func TestConfirm(t *testing.T) {
+	link := veth(t, "gw0", "10.244.1.1/24", "fd44::1/64")
+	index := link.Attrs().Index
+	known := net.HardwareAddr{0x0a, 0, 0, 0, 0, 1}
+	want := map[string]string{}
+	for _, ip := range []string{"10.244.1.5", "10.244.1.6", "fd44::5"} {
+		must(t, knock(netip.MustParseAddr(ip)))
+		want[ip] = known.String()
+	}
+	want["10.244.1.6"] = ""
+	h := newHost(t)
+	must(t, h.Confirm("gw0", func(a netip.Addr) (net.HardwareAddr, bool) { return known, a.String() != "10.244.1.6" }))
+	got := map[string]string{}
+	for _, f := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		entries, err := netlink.NeighList(index, f)
+		must(t, err)
+		for _, e := range entries {
+			if _, asked := want[e.IP.String()]; asked {
+				got[e.IP.String()] = e.HardwareAddr.String()
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("neighbours (-want +got):\n%s", diff)
+	}
+}

@@ -36,6 +36,8 @@ type Neighbours struct {
 	peers  []netip.Addr
 	// written is what ovs-vswitchd was told since it started, or since the last renewal.
 	written map[netip.Addr]string
+	// renewals counts the calls of Renew.
+	renewals int
 	// last is what was known of a neighbour at any time.
 	last map[netip.Addr]net.HardwareAddr
 }
@@ -63,6 +65,7 @@ func (n *Neighbours) Set(bridge string, peers []netip.Addr) {
 func (n *Neighbours) Renew() {
 	n.mu.Lock()
 	clear(n.written)
+	n.renewals++
 	n.mu.Unlock()
 	n.kick()
 }
@@ -160,13 +163,20 @@ func (n *Neighbours) tell(ctx context.Context, link nl.Link, h hop, mac net.Hard
 }
 
 func (n *Neighbours) write(ctx context.Context, bridge string, hop netip.Addr, mac net.HardwareAddr) error {
+	n.mu.Lock()
+	renewals := n.renewals
+	n.mu.Unlock()
 	if err := n.setter.SetNeighbour(ctx, bridge, hop, mac); err != nil {
 		return err
 	}
 	n.log.Debug("tunnel neighbour", "bridge", bridge, "neighbour", hop, "mac", mac.String())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.written[hop], n.last[hop] = mac.String(), mac
+	n.last[hop] = mac
+	// An entry that was written before a restart of ovs-vswitchd is gone.
+	if renewals == n.renewals {
+		n.written[hop] = mac.String()
+	}
 	return nil
 }
 

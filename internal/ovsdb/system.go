@@ -47,16 +47,7 @@ type Info struct {
 // ErrNotConnected if a daemon does not run, ErrTooOld if it cannot be used.
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	var info Info
-	err := c.with(ctx, func(ctx context.Context, s *session) error {
-		// The database's ovs_version is that of the last start script that
-		// wrote it, if any did: ask the daemon.
-		text, err := unixctl.Vswitchd(filepath.Dir(c.opts.Socket)).Call(ctx, "version")
-		if err != nil {
-			return err
-		}
-		if info.Version, err = parseVersion(text); err != nil {
-			return err
-		}
+	err := c.with(ctx, func(_ context.Context, s *session) error {
 		root, err := s.root()
 		if err != nil {
 			return err
@@ -65,6 +56,9 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		info.DatapathTypes, err = usable(root.DatapathTypes)
 		return err
 	})
+	if err == nil {
+		info.Version, err = c.version(ctx)
+	}
 	if err != nil {
 		return Info{}, fmt.Errorf("Open vSwitch: %w", err)
 	}
@@ -72,6 +66,16 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		return info, fmt.Errorf("Open vSwitch %s is %w: %s or later is needed", info.Version, ErrTooOld, MinVersion)
 	}
 	return info, nil
+}
+
+// version asks the daemon: the database's ovs_version is that of the last start
+// script that wrote it, if any did.
+func (c *Client) version(ctx context.Context) (Version, error) {
+	text, err := unixctl.Vswitchd(filepath.Dir(c.opts.Socket)).Call(ctx, "version")
+	if err != nil {
+		return Version{}, err
+	}
+	return parseVersion(text)
 }
 
 // usable leaves out the kernel's datapath where the kernel has none: the database
