@@ -7,10 +7,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -65,11 +63,7 @@ func plantPlugins(ctx context.Context, dir string) error {
 }
 
 func copyTree(ctx context.Context, from, to string) error {
-	out, err := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", from, to).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("copy %s: %w: %s", from, err, out)
-	}
-	return nil
+	return artifact.Run(ctx, "/", nil, "cp", "-a", "--reflink=auto", from, to)
 }
 
 func machineID() string {

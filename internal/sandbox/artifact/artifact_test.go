@@ -70,7 +70,7 @@ func TestOwnDatabases(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := run(t.Context(), "/", nil, "cp", "-al", store, node); err != nil {
+	if err := Run(t.Context(), "/", nil, "cp", "-al", store, node); err != nil {
 		t.Fatal(err)
 	}
 	if err := ownDatabases(store, node); err != nil {

@@ -58,7 +58,7 @@ func (c Cache) build(ctx context.Context, m module) error {
 		args := append([]string{
 			"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w" + m.ldflags, "-o", output,
 		}, m.packages...)
-		return run(ctx, filepath.Join(source, "build", m.name), []string{"CGO_ENABLED=0"}, args...)
+		return Run(ctx, filepath.Join(source, "build", m.name), []string{"CGO_ENABLED=0"}, args...)
 	})
 }
 

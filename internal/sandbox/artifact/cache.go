@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -139,11 +140,16 @@ func (c Cache) source() (string, error) {
 	return c.Source, nil
 }
 
-// run runs a command whose output is of interest only if it fails.
-func run(ctx context.Context, dir string, env []string, args ...string) error {
+// Run runs a command whose output is of interest only if it fails. It does not outlive this process: a later one may
+// want to do the same work.
+func Run(ctx context.Context, dir string, env []string, args ...string) error {
+	// The kernel counts the death of the thread that started the command as this process's.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, tail(out))

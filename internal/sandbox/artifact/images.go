@@ -78,7 +78,7 @@ func (c Cache) pauseImage(ctx context.Context, dir string) error {
 	}
 	binary := filepath.Join(dir, "pause")
 	defer os.Remove(binary)
-	err = run(ctx, source, []string{"CGO_ENABLED=0"},
+	err = Run(ctx, source, []string{"CGO_ENABLED=0"},
 		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "./internal/sandbox/pause")
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c Cache) pauseImage(ctx context.Context, dir string) error {
 func (c Cache) agnhostImage(ctx context.Context, dir string) error {
 	root := filepath.Join(dir, "root.tar")
 	defer os.Remove(root)
-	err := run(ctx, "/", nil, "mmdebstrap", "--quiet", "--variant=essential", "--include="+toolsPackages,
+	err := Run(ctx, "/", nil, "mmdebstrap", "--quiet", "--variant=essential", "--include="+toolsPackages,
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*", debianRelease, root)
 	if err != nil {

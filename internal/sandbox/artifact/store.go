@@ -85,7 +85,7 @@ func (c Cache) importAll(ctx context.Context, socket string) error {
 		return err
 	}
 	ctr := func(args ...string) error {
-		return run(ctx, "/", nil, append([]string{"ctr", "-a", socket, "-n", "k8s.io", "images"}, args...)...)
+		return Run(ctx, "/", nil, append([]string{"ctr", "-a", socket, "-n", "k8s.io", "images"}, args...)...)
 	}
 	for _, archive := range c.Archives() {
 		if err := ctr("import", archive); err != nil {
@@ -132,12 +132,12 @@ func (c Cache) PlantStore(ctx context.Context, dir string) error {
 		return err
 	}
 	store := filepath.Join(c.Dir, name)
-	if err := run(ctx, "/", nil, "cp", "-al", store, tmp); err != nil {
+	if err := Run(ctx, "/", nil, "cp", "-al", store, tmp); err != nil {
 		// Another file system than the cache's.
 		if err := os.RemoveAll(tmp); err != nil {
 			return err
 		}
-		if err := run(ctx, "/", nil, "cp", "-a", "--reflink=auto", store, tmp); err != nil {
+		if err := Run(ctx, "/", nil, "cp", "-a", "--reflink=auto", store, tmp); err != nil {
 			return err
 		}
 	}
