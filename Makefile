@@ -15,6 +15,9 @@ LDFLAGS := -s -w -X coelan.io/coelan/internal/version.version=$(VERSION)
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/tools/golangci-lint-$(GOLANGCI_VERSION)
 
+# Every target uses all of the machine, and several make the same networks.
+.NOTPARALLEL:
+
 # A clone that belongs to another user makes Go's own stamping of binaries fail.
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
 
@@ -54,7 +57,7 @@ demo: deps images sandbox-assets ## a cluster on this machine whose pods talk th
 
 ##@ Test
 .PHONY: test
-test: deps lint unit integration e2e ## everything that a change must pass
+test: deps lint unit integration test-kernel e2e ## everything that a change must pass
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
@@ -81,7 +84,7 @@ bench: ## measures, as a table and in bench/results.json (root, an idle machine)
 
 .PHONY: e2e
 e2e: deps images sandbox-assets ## tests of all of it, in a sandbox cluster of their own (root)
-	go test -tags e2e -count=1 -v -timeout 25m $(if $(RUN),-run '$(RUN)') ./test/e2e
+	go test -tags e2e -count=1 -p 1 -v -timeout 25m $(if $(RUN),-run '$(RUN)') $(call packages-with,e2e)
 
 .PHONY: test-kernel
 test-kernel: ## the integration tests on the kernel's datapath, in an emulated machine with Debian's kernel
