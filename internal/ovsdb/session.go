@@ -89,9 +89,7 @@ func (s *session) lost(err error) bool {
 		return true
 	default:
 	}
-	var broken *net.OpError
-	return s.cli.Cache() == nil || errors.Is(err, ErrNotConnected) || errors.Is(err, client.ErrNotConnected) ||
-		errors.As(err, &broken) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return s.cli.Cache() == nil || errors.Is(err, ErrNotConnected)
 }
 
 // transact commits all operations or none.
@@ -99,6 +97,11 @@ func (s *session) transact(ctx context.Context, ops []db.Operation) ([]db.Operat
 	results, err := s.cli.Transact(ctx, ops...)
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("the Open vSwitch database did not answer: %w", ctx.Err())
+	}
+	var broken *net.OpError
+	if errors.Is(err, client.ErrNotConnected) || errors.As(err, &broken) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("%w: %w", ErrNotConnected, err)
 	}
 	if err != nil {
 		return nil, err
