@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// apiPause is how long the API server is away.
+const apiPause = 30 * time.Second
+
+// testWithoutAPIServer takes the API server away for half a minute. Traffic must not notice, not even that the agent of
+// its node is killed meanwhile. A pod whose sandbox dies meanwhile gets a new one from its kubelet and runs afterwards,
+// as does one that is made as soon as the API server takes it.
+func testWithoutAPIServer(t *testing.T) {
+	ctx := within(t, 4*time.Minute)
+	victim := sleeper("victim")
+	makePod(ctx, t, victim)
+	old, err := world.waitPod(ctx, "victim", ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := world.AgentPod(ctx, worker1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill := func(id string) {
+		if _, err := world.Exec(ctx, worker1, "ctr", "tasks", "kill", "--signal", strconv.Itoa(int(syscall.SIGKILL)), id); err != nil {
+			t.Error(err)
+		}
+	}
+	tr := startTraffic(ctx, t, podRoutes(ctx, t)...)
+	if err := world.Stop(ctx, "cp", "kube-apiserver", syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	back := time.NewTimer(apiPause)
+	defer back.Stop()
+	kill(strings.TrimPrefix(containerID(agent), "containerd://"))
+	out, err := world.Exec(ctx, worker1, "ctr", "containers", "list", "-q",
+		`labels."io.kubernetes.pod.uid"==`+string(old.UID)+`,labels."io.cri-containerd.kind"==sandbox`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill(strings.TrimSpace(string(out)))
+	select {
+	case <-back.C:
+	case <-ctx.Done():
+		t.Fatal(ctx.Err())
+	}
+	if err := world.Start(ctx, "cp", "kube-apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	makePod(ctx, t, sleeper("late"))
+	if err := world.waitReady(ctx, "late"); err != nil {
+		t.Error(err)
+	}
+	again, err := world.waitPod(ctx, "victim", func(p *corev1.Pod) bool { return ready(p) && containerID(p) != containerID(old) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	if started := again.Status.ContainerStatuses[0].State.Running.StartedAt; started.After(began) {
+		t.Errorf("the pod whose sandbox died started %s after the API server was back, want before", started.Sub(began))
+	}
+	for _, name := range []string{"late", "victim"} {
+		if err := ask(ctx, t, name, "web2"); err != nil {
+			t.Error(err)
+		}
+	}
+	tr.settle(ctx, t)
+	outcomes := tr.stop(t)
+	allow(t, outcomes, 0)
+	world.healthy(ctx, t)
+	measured.add(t, "API server away for 30 s, agent killed meanwhile", took, outcomes)
+	removePods(ctx, t, "late", "victim")
+}
+
+// sleeper is a pod on the first worker that does nothing.
+func sleeper(name string) *corev1.Pod {
+	second := int64(1)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: corev1.PodSpec{
+			NodeName: worker1, TerminationGracePeriodSeconds: &second,
+			Containers: []corev1.Container{{
+				Name: "agnhost", Image: "registry.k8s.io/e2e-test-images/agnhost:2.56", Args: []string{"pause"},
+			}},
+		},
+	}
+}

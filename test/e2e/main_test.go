@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"coelan.io/coelan/internal/sandbox"
+)
+
+// ownName is the sandbox that exists for one run of the tests.
+const ownName = "e2e"
+
+// upTimeout bounds everything before the first test. A machine that does other work, too, needs many times what an
+// idle one does.
+const upTimeout = 8 * time.Minute
+
+// world is the cluster of all tests. They run one after the other: some restart its nodes.
+var world *cluster
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	name := os.Getenv("COELAN_E2E_SANDBOX")
+	if name == "" {
+		name = ownName
+		defer func() {
+			if err := sandbox.Down(context.Background(), name, os.Stderr); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), upTimeout)
+	defer cancel()
+	var err error
+	if world, err = newCluster(ctx, name); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	code := m.Run()
+	measured.print(os.Stdout)
+	return code
+}
+
+// TestCoelan is all tests in their order: the later ones disturb the cluster more.
+func TestCoelan(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"reach", testReach},
+		{"names", testNames},
+		{"kubectl", testKubectl},
+		{"command", testCommand},
+		{"events", testEvents},
+		{"restarts", testRestarts},
+		{"without API server", testWithoutAPIServer},
+		{"reboots", testReboots},
+		{"uninstall", testUninstall},
+	} {
+		if !t.Run(test.name, test.run) && t.Failed() {
+			world.report(t)
+		}
+	}
+}
+
+// within bounds a test.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually tries until there is no error or the context ends. It is for what nothing announces, such as kube-proxy's
+// rules.
+func eventually(ctx context.Context, try func() error) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w; at last: %w", ctx.Err(), err)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// place is where traffic starts or ends: the network namespace of a pod or of a machine, and its addresses.
+type place struct {
+	name      string
+	netns     string
+	addresses []netip.Addr
+}
+
+// Do runs fn on a thread that is in the namespace. Sockets that fn opens stay there, whoever uses them later.
+func (p place) Do(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine.
+		runtime.LockOSThread()
+		f, err := os.Open(p.netns)
+		if err != nil {
+			done <- fmt.Errorf("%s: %w", p.name, err)
+			return
+		}
+		err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
+		f.Close()
+		if err == nil {
+			err = fn()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func (p place) address(f family) netip.Addr {
+	for _, a := range p.addresses {
+		if f.has(a) {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// machine is a node or the fabric; a node's address is in the Kubernetes API.
+func (c *cluster) machine(ctx context.Context, t *testing.T, name string) place {
+	t.Helper()
+	p := place{name: name, netns: fmt.Sprintf("/proc/%d/ns/net", c.PID(name))}
+	for _, f := range families {
+		if name == "fabric" {
+			p.addresses = append(p.addresses, outside(f))
+		} else {
+			p.addresses = append(p.addresses, c.nodeAddress(ctx, t, name, f))
+		}
+	}
+	return p
+}
+
+// pod is a pod as it is now: a reboot gives it other addresses and another namespace.
+func (c *cluster) pod(ctx context.Context, t *testing.T, name string) place {
+	t.Helper()
+	pod, err := c.api.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pod.Status.ContainerStatuses) == 0 {
+		t.Fatalf("pod %s has no container", name)
+	}
+	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
+	pid, err := c.taskPID(ctx, pod.Spec.NodeName, id)
+	if err != nil {
+		t.Fatalf("pod %s: %v", name, err)
+	}
+	// Numbers of processes are those of the node.
+	p := place{name: name, netns: fmt.Sprintf("/proc/%d/root/proc/%s/ns/net", c.PID(pod.Spec.NodeName), pid)}
+	for _, ip := range pod.Status.PodIPs {
+		p.addresses = append(p.addresses, netip.MustParseAddr(ip.IP))
+	}
+	return p
+}
+
+// taskPID is the process of a container as its node sees it.
+func (c *cluster) taskPID(ctx context.Context, node, id string) (string, error) {
+	out, err := c.Exec(ctx, node, "ctr", "tasks", "list")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == id && f[2] == "RUNNING" {
+			return f[1], nil
+		}
+	}
+	return "", fmt.Errorf("container %s does not run on %s", id, node)
+}

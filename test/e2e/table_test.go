@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"testing"
+	"time"
+)
+
+// measured is the table that docs/restarts.md shows.
+var measured table
+
+type table []row
+
+// row is what one restart cost.
+type row struct {
+	what     string
+	outcomes map[string]outcome
+	took     time.Duration // until everything was back
+}
+
+// add keeps a row and prints it in one line.
+func (tb *table) add(t *testing.T, what string, took time.Duration, outcomes map[string]outcome) {
+	r := row{what, outcomes, took}
+	*tb = append(*tb, r)
+	t.Log(r)
+}
+
+func (r row) String() string {
+	return fmt.Sprintf("| %s | %s | %s | %s | %.1f s |", r.what, r.of(sameNode), r.of(otherNode), r.of(toOutside), r.took.Seconds())
+}
+
+// of is a way's cell: what was lost, and for how long the worse family was interrupted.
+func (r row) of(way string) string {
+	var worst outcome
+	lost, sent := 0, 0
+	for _, f := range families {
+		o, ok := r.outcomes[way+" "+string(f)]
+		if !ok {
+			return "–"
+		}
+		lost, sent = lost+len(o.udp.Lost), sent+o.udp.Sent
+		worst.udp.Gap = max(worst.udp.Gap, o.udp.Gap)
+		worst.tcp.Slow = max(worst.tcp.Slow, o.tcp.Slow)
+	}
+	if lost == 0 {
+		return fmt.Sprintf("0 of %d", sent)
+	}
+	return fmt.Sprintf("%d of %d; gap %.2f s, TCP %.2f s", lost, sent, worst.udp.Gap.Seconds(), worst.tcp.Slow.Seconds())
+}
+
+func (tb table) print(w io.Writer) {
+	if len(tb) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\n| What | Same node | Other node | Outside | Back after |\n|---|---|---|---|---|")
+	for _, r := range tb {
+		fmt.Fprintln(w, r)
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"coelan.io/coelan/test/lab/probe"
+)
+
+// interval is the time between two packets of every stream.
+const interval = 10 * time.Millisecond
+
+// The ways that traffic takes, as the table names them.
+const (
+	sameNode  = "same node"
+	otherNode = "other node"
+	toOutside = "outside"
+)
+
+// traffic is what runs while something restarts: on each way and for each family a numbered UDP packet every 10 ms
+// there and back, and a TCP connection that stays open.
+type traffic struct {
+	ways    []string
+	udp     []*probe.UDPStream
+	tcp     []*probe.TCPStream
+	servers []*probe.Server
+}
+
+// route is where traffic of a way goes.
+type route struct {
+	way      string
+	from, to place
+}
+
+// podRoutes are the ways of the restart promise, seen from the first worker; and to the outside.
+func podRoutes(ctx context.Context, t *testing.T) []route {
+	t.Helper()
+	client1, web1, client2 := world.pod(ctx, t, "client1"), world.pod(ctx, t, "web1"), world.pod(ctx, t, "client2")
+	return []route{
+		{sameNode, client1, web1},
+		{otherNode, client1, client2},
+		{toOutside, client1, world.machine(ctx, t, "fabric")},
+	}
+}
+
+func startTraffic(ctx context.Context, t *testing.T, routes ...route) *traffic {
+	t.Helper()
+	tr := &traffic{}
+	for _, r := range routes {
+		for _, f := range families {
+			if err := tr.add(ctx, r, f); err != nil {
+				t.Fatalf("%s, %s: %v", r.way, f, err)
+			}
+		}
+	}
+	t.Cleanup(func() {
+		for _, s := range tr.servers {
+			s.Close()
+		}
+	})
+	tr.settle(ctx, t)
+	return tr
+}
+
+func (tr *traffic) add(ctx context.Context, r route, f family) error {
+	at := netip.AddrPortFrom(r.to.address(f), uint16(7000+len(tr.udp)))
+	server, err := probe.Serve(r.to, at, probe.Echo)
+	if err != nil {
+		return err
+	}
+	tr.servers = append(tr.servers, server)
+	tcp, err := probe.StartTCP(ctx, r.from, at, interval)
+	if err != nil {
+		return err
+	}
+	udp, err := probe.StartUDP(r.from, r.to, at, at, interval)
+	if err != nil {
+		return err
+	}
+	tr.ways, tr.udp, tr.tcp = append(tr.ways, r.way+" "+string(f)), append(tr.udp, udp), append(tr.tcp, tcp)
+	return nil
+}
+
+// settle waits until packets come back on every way.
+func (tr *traffic) settle(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for i, u := range tr.udp {
+		if err := u.Wait(ctx, 50); err != nil {
+			t.Errorf("%s: %v", tr.ways[i], err)
+		}
+	}
+}
+
+// outcome is what a way's traffic went through.
+type outcome struct {
+	udp probe.UDPReport
+	tcp probe.TCPReport
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("lost %d of %d, gap %d ms", len(o.udp.Lost), o.udp.Sent, o.udp.Gap.Milliseconds())
+}
+
+// stop ends the traffic. TCP must have lived through everything.
+func (tr *traffic) stop(t *testing.T) map[string]outcome {
+	t.Helper()
+	outcomes := make([]outcome, len(tr.ways))
+	var wg sync.WaitGroup
+	for i := range tr.ways {
+		wg.Go(func() { outcomes[i].udp = tr.udp[i].Stop() })
+		wg.Go(func() { outcomes[i].tcp = tr.tcp[i].Stop() })
+	}
+	wg.Wait()
+	byWay := map[string]outcome{}
+	for i, way := range tr.ways {
+		o := outcomes[i]
+		byWay[way] = o
+		t.Logf("%-16s UDP %s", way, o.udp)
+		t.Logf("%-16s TCP %s", way, o.tcp)
+		if o.tcp.Err != nil {
+			t.Errorf("%s: TCP connection: %v", way, o.tcp.Err)
+		}
+	}
+	return byWay
+}
+
+// allow reports ways that were interrupted for longer than the gap; with none, those that lost a packet.
+func allow(t *testing.T, outcomes map[string]outcome, gap time.Duration) {
+	t.Helper()
+	for way, o := range outcomes {
+		switch {
+		case gap == 0 && len(o.udp.Lost) > 0:
+			t.Errorf("%s: lost %d packets, want none: %s", way, len(o.udp.Lost), o.udp)
+		case gap > 0 && o.udp.Gap > gap:
+			t.Errorf("%s: interrupted for %s, want at most %s", way, o.udp.Gap, gap)
+		}
+	}
+}
