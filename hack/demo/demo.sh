@@ -11,28 +11,28 @@ in_client() { kubectl -n demo exec client -- "$@"; }
 
 title() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
-# check TEXT WANT COMMAND…: one line with what the command answered, which must match the regular expression WANT.
+# check TEXT WANT COMMAND…: one line with what of the command's answer matches the regular expression WANT.
 check() {
   local text=$1 want=$2 answer
   shift 2
   if answer=$("$@" 2>&1) && [[ $answer =~ $want ]]; then
-    printf '  \033[32m✓\033[0m %-58s %s\n' "$text" "$(tr '\n' ' ' <<<"$answer")"
+    printf '  \033[32m✓\033[0m %-54s %s\n' "$text" "$(grep -oE "$want" <<<"$answer" | xargs)"
   else
     printf '  \033[31m✗\033[0m %s\n    %s\n    answered: %s\n' "$text" "$*" "$answer"
     exit 1
   fi
 }
 
-# address POD FAMILY: the pod's address, ready for a URL.
+# of_family v4|v6: those of the addresses on standard input.
+of_family() { tr ' ' '\n' | { [ "$1" = v6 ] && grep : || grep -v :; }; }
+
+# address POD FAMILY: the pod's address, as URLs have it.
 address() {
-  local ip
-  for ip in $(kubectl -n demo get pod "$1" -o 'jsonpath={.status.podIPs[*].ip}'); do
-    case $2$ip in
-      v6*:*) echo "[$ip]" ;;
-      v4*.*) echo "$ip" ;;
-    esac
-  done
+  kubectl -n demo get pod "$1" -o 'jsonpath={.status.podIPs[*].ip}' | of_family "$2" | sed 's/.*:.*/[&]/'
 }
+
+# node NAME FAMILY: the node's address.
+node() { kubectl get node "$1" -o 'jsonpath={.status.addresses[?(@.type=="InternalIP")].address}' | of_family "$2"; }
 
 title "A cluster: one control plane, two workers, each with an Open vSwitch of its own"
 sandbox up --cni none
@@ -52,18 +52,27 @@ kubectl -n demo get pods -o 'custom-columns=POD:.metadata.name,NODE:.spec.nodeNa
 title "They reach"
 curl=(curl -sS -g --fail --max-time 5)
 for v in 4 6; do
+  [ $v = 4 ] && record=A sees='192\.168\.33\.12:[0-9]+' service='10\.96\.[0-9.]+'
+  [ $v = 6 ] && record=AAAA sees='\[fd00:192:168:33::12\]:[0-9]+' service='fd00:10:96:[0-9a-f:]+'
   check "IPv$v, same node: client to web1" '^web1$' in_client "${curl[@]}" "http://$(address web1 v$v):8080/hostname"
   check "IPv$v, another node: client to web2" '^web2$' in_client "${curl[@]}" "http://$(address web2 v$v):8080/hostname"
   check "IPv$v, node to pod: worker1 to web2" '^web2$' \
     sandbox exec worker1 -- "${curl[@]}" "http://$(address web2 v$v):8080/hostname"
+  check "IPv$v, pod to node: client to worker2" ' 0% packet loss' in_client ping -q -c 1 -W 2 "$(node worker2 v$v)"
+  check "IPv$v, DNS: client asks for web.demo" "$service" in_client dig +short +search web.demo $record
   check "IPv$v, Service: client to web.demo" '^web[12]$' in_client "${curl[@]}" -$v http://web.demo/hostname
-  check "IPv$v, outside: client to outside.test, which sees" '192\.168\.33\.12:|fd00:192:168:33::12\]:' \
-    in_client "${curl[@]}" -$v http://outside.test/clientip
+  check "IPv$v, outside: client to outside.test, which sees" "$sees" in_client "${curl[@]}" -$v http://outside.test/clientip
 done
-check "DNS: client asks for web.demo" '10\.96\..*fd00:10:96' in_client dig +short +search web.demo A web.demo AAAA
+
+title "How a packet goes from client to web2"
+export KUBECONFIG
+KUBECONFIG=$(sandbox kubeconfig)
+bin/coelan trace demo/client demo/web2
 
 title "Go on"
-cat <<'TEXT'
+cat <<TEXT
+  export KUBECONFIG=$KUBECONFIG
+  bin/coelan status
   bin/coelan sandbox kubectl -- get pods -A -o wide
   bin/coelan sandbox exec worker1 -- ovs-vsctl show
   bin/coelan sandbox down
