@@ -42,7 +42,7 @@ func Uninstall(ctx context.Context, c config.Config, force bool) (done []string,
 		{"pods' interfaces", func() error { return removeLinks(c) }},
 		{"routes", removeRoutes},
 		{"nftables table coelan", hostnet.RemoveSNAT},
-		{"state in " + c.StateDir, func() error { return removeState(c) }},
+		{"state in " + c.StateDir + " and sockets", func() error { return removeState(c) }},
 	} {
 		if e := part.do(); e != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", part.what, e))
@@ -87,11 +87,13 @@ func removeRoutes() error {
 	return h.RemoveRoutes()
 }
 
-// removeState removes the files of the state directory by name: the directory may be shared.
+// removeState removes the files by name: their directories may be shared.
 func removeState(c config.Config) error {
 	var errs []error
-	for _, name := range []string{stateFile, stateFile + ".lock", uplinkFile} {
-		if err := os.Remove(c.StateFile(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, path := range []string{
+		c.StateFile(stateFile), c.StateFile(stateFile + ".lock"), c.StateFile(uplinkFile), c.CNI.Socket, c.AgentSocket,
+	} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}

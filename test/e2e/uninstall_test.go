@@ -32,6 +32,7 @@ func testUninstall(t *testing.T) {
 			{"CNI configuration", "ls /etc/cni/net.d | grep coelan || true"},
 			{"CNI plugin", "ls /opt/cni/bin | grep coelan || true"},
 			{"state", "ls -A /var/lib/coelan || true"},
+			{"sockets", "ls -A /run/coelan || true"},
 		} {
 			out, err := world.Exec(ctx, node, "bash", "-c", left.command)
 			if err != nil || len(out) > 0 {
