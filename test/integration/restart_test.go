@@ -152,6 +152,7 @@ func TestRestarts(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			ctx := within(t, 3*time.Minute)
 			tr := startTraffic(ctx, t, w)
+			t.Logf("flows of the datapath: %d", datapathFlows(ctx, t, w.n1))
 			if err := r.do(ctx, w.n1); err != nil {
 				t.Fatal(err)
 			}
@@ -170,6 +171,17 @@ func TestRestarts(t *testing.T) {
 			healthy(ctx, t, w)
 		})
 	}
+}
+
+// datapathFlows is how many flows the traffic has brought to the datapath, which
+// is what outlives ovs-vswitchd in the kernel.
+func datapathFlows(ctx context.Context, t *testing.T, n *lab.Node) int {
+	t.Helper()
+	text, err := n.OVS.Appctl(ctx, "dpctl/dump-flows")
+	if err != nil {
+		t.Error(err)
+	}
+	return strings.Count(text, "actions:")
 }
 
 // healthy looks whether everything is as it should be.

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // UDPStream sends a numbered packet every interval, which the other end sends
@@ -38,8 +40,8 @@ type UDPReport struct {
 	Lost       []int // numbers of packets whose echo never came
 	LostThere  int   // of these, how many did not reach the server
 	Duplicated int
-	// Gap is the longest time between the sending of two successive packets
-	// that came back, less the interval: how long the path was interrupted.
+	// Gap is the longest time between the sending of two packets that came back
+	// and between which all were lost: how long the path was interrupted.
 	Gap time.Duration
 	// Late is the longest time between a packet's sending and its echo.
 	Late   time.Duration
@@ -57,24 +59,43 @@ func (r UDPReport) String() string {
 func StartUDP(client, server Netns, dst netip.AddrPort, at netip.AddrPort, interval time.Duration) (*UDPStream, error) {
 	s := &UDPStream{interval: interval, stop: make(chan struct{}), stopped: make(chan struct{}), news: make(chan struct{}, 1)}
 	err := server.Do(func() (err error) {
-		s.server, err = net.ListenUDP(network("udp", at.Addr()), net.UDPAddrFromAddrPort(at))
-		return err
+		if s.server, err = net.ListenUDP(network("udp", at.Addr()), net.UDPAddrFromAddrPort(at)); err != nil {
+			return err
+		}
+		return enlarge(s.server)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("UDP stream to %s: %w", dst, err)
+	if err == nil {
+		err = client.Do(func() (err error) {
+			if s.client, err = net.DialUDP(network("udp", dst.Addr()), nil, net.UDPAddrFromAddrPort(dst)); err != nil {
+				return err
+			}
+			return enlarge(s.client)
+		})
 	}
-	err = client.Do(func() (err error) {
-		s.client, err = net.DialUDP(network("udp", dst.Addr()), nil, net.UDPAddrFromAddrPort(dst))
-		return err
-	})
 	if err != nil {
-		s.server.Close()
+		if s.server != nil {
+			s.server.Close()
+		}
 		return nil, fmt.Errorf("UDP stream to %s: %w", dst, err)
 	}
 	s.wg.Go(s.serve)
 	s.wg.Go(s.collect)
 	s.wg.Go(s.send)
 	return s, nil
+}
+
+// enlarge lets a socket hold what comes while the test itself has to wait for a
+// processor.
+func enlarge(c *net.UDPConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var setErr error
+	err = raw.Control(func(fd uintptr) {
+		setErr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
+	})
+	return errors.Join(err, setErr)
 }
 
 // Wait returns when n more echoes have come back.
@@ -106,6 +127,7 @@ func (s *UDPStream) Stop() UDPReport {
 	for waiting := true; waiting && !s.complete(); {
 		select {
 		case <-s.news:
+			late.Reset(AnswerTimeout)
 		case <-late.C:
 			waiting = false
 		}
@@ -210,7 +232,7 @@ func (s *UDPStream) report() UDPReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := UDPReport{Sent: len(s.sent), Errors: s.errs}
-	var last time.Time
+	last := s.sent[0]
 	for i, sent := range s.sent {
 		r.Duplicated += max(0, s.arrived[i]-1)
 		if s.echoed[i].IsZero() {
@@ -218,16 +240,14 @@ func (s *UDPStream) report() UDPReport {
 			if s.arrived[i] == 0 {
 				r.LostThere++
 			}
+			r.Gap = max(r.Gap, sent.Sub(last))
 			continue
 		}
-		if !last.IsZero() {
-			r.Gap = max(r.Gap, sent.Sub(last)-s.interval)
+		if len(r.Lost) > 0 && r.Lost[len(r.Lost)-1] == i-1 {
+			r.Gap = max(r.Gap, sent.Sub(last))
 		}
 		last = sent
 		r.Late = max(r.Late, s.echoed[i].Sub(sent))
-	}
-	if !last.IsZero() && len(s.sent) > 0 {
-		r.Gap = max(r.Gap, s.sent[len(s.sent)-1].Sub(last))
 	}
 	return r
 }
