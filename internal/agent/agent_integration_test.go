@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
 
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/config"
@@ -63,7 +65,7 @@ type world struct {
 	t       *testing.T
 	ovs     *ovstest.OVS
 	cfg     config.Config
-	cluster *Static
+	cluster *fixed
 	events  *recorder
 
 	agent *Agent
@@ -115,13 +117,52 @@ func (r *recorder) all() string {
 	return strings.Join(r.events, "\n")
 }
 
+// fixed is a Cluster whose nodes are set by the test. It knows nothing about pods.
+type fixed struct {
+	mu      sync.Mutex
+	nodes   []*corev1.Node
+	changed chan struct{}
+}
+
+// newFixed makes a fixed of these nodes.
+func newFixed(nodes ...*corev1.Node) *fixed {
+	return &fixed{nodes: nodes, changed: make(chan struct{})}
+}
+
+func (s *fixed) set(nodes ...*corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodes = slices.Clone(nodes)
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *fixed) WatchNodes(ctx context.Context, update func([]*corev1.Node)) error {
+	for {
+		s.mu.Lock()
+		nodes, changed := s.nodes, s.changed
+		s.mu.Unlock()
+		update(nodes)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+func (s *fixed) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error {
+	<-ctx.Done()
+	return nil
+}
+
 // newWorld makes a node with an uplink called eth0; on the userspace datapath it is in the bridge br-phy, which has the
 // address then.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		t: t, ovs: ovstest.Start(t, ovstest.Options{Netns: "/proc/self/ns/net"}), events: &recorder{}, log: &logBuffer{},
-		cluster: NewStatic(
+		cluster: newFixed(
 			node(thisNode, []string{"192.168.33.11", "fd33::11"}, []string{"10.244.1.0/24", "fd44:1::/64"}),
 			node("n2", []string{"192.168.33.12", "fd33::12"}, []string{"10.244.2.0/24", "fd44:2::/64"})),
 	}
@@ -143,11 +184,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// plugin builds coelan-cni.
+// plugin is coelan-cni: that of the environment, or a new build.
 func plugin(t *testing.T) string {
 	t.Helper()
+	if dir := os.Getenv("COELAN_LAB_BIN"); dir != "" {
+		return filepath.Join(dir, "coelan-cni")
+	}
 	path := filepath.Join(t.TempDir(), "coelan-cni")
-	out, err := exec.Command("go", "build", "-o", path, "coelan.io/coelan/cmd/coelan-cni").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "coelan.io/coelan/cmd/coelan-cni").CombinedOutput()
 	if err != nil {
 		t.Fatalf("build the plugin: %v: %s", err, out)
 	}
@@ -156,6 +200,8 @@ func plugin(t *testing.T) string {
 
 func (w *world) uplink() {
 	w.t.Helper()
+	// Link-local addresses that are settled late would look like the agent's work.
+	w.must(os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0))
 	w.ip("link set lo up")
 	w.ip("link add eth0 type veth peer name fabric0")
 	w.t.Cleanup(func() { w.ip("link del eth0") })

@@ -5,8 +5,6 @@ package agent
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,7 +24,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Cluster is what the agent sees of Kubernetes. kube.Client is one, and Static.
+// Cluster is what the agent sees of Kubernetes. kube.Client is one.
 type Cluster interface {
 	// WatchNodes calls update with all nodes once they are known and after each change, until ctx ends.
 	WatchNodes(ctx context.Context, update func([]*corev1.Node)) error
@@ -38,46 +36,4 @@ type Cluster interface {
 type Recorder interface {
 	PodWarning(namespace, name, uid, reason, message string)
 	NodeWarning(name, uid, reason, message string)
-}
-
-// Static is a Cluster without an API server: its nodes are set by the program. It knows nothing about pods.
-type Static struct {
-	mu      sync.Mutex
-	nodes   []*corev1.Node
-	changed chan struct{}
-}
-
-// NewStatic makes a Static of these nodes.
-func NewStatic(nodes ...*corev1.Node) *Static {
-	return &Static{nodes: nodes, changed: make(chan struct{})}
-}
-
-// Set replaces the nodes.
-func (s *Static) Set(nodes ...*corev1.Node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.nodes = slices.Clone(nodes)
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// WatchNodes implements Cluster.
-func (s *Static) WatchNodes(ctx context.Context, update func([]*corev1.Node)) error {
-	for {
-		s.mu.Lock()
-		nodes, changed := s.nodes, s.changed
-		s.mu.Unlock()
-		update(nodes)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		}
-	}
-}
-
-// WatchPods implements Cluster; it never calls update.
-func (s *Static) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error {
-	<-ctx.Done()
-	return nil
 }

@@ -129,8 +129,11 @@ func (a *Agent) checkOVS(ctx context.Context) (intent.Datapath, error) {
 	return datapath, nil
 }
 
-// handlers finds the number of threads in what memory/show prints; ovs-vswitchd leaves numbers that are zero out.
-var handlers = regexp.MustCompile(`\b(handlers|revalidators):(\d+)`)
+// ovsTimeout bounds the questions to Open vSwitch that it answers at once if it runs.
+const ovsTimeout = 5 * time.Second
+
+// threads finds the numbers of threads in what memory/show prints; ovs-vswitchd leaves out numbers that are zero.
+var threads = regexp.MustCompile(`\b(handlers|revalidators):(\d+)`)
 
 // checkHandlers finds an ovs-vswitchd that was started within the first 10 seconds of its machine and counted no
 // processors: it then has no thread that answers the kernel, and every first packet of a flow is lost.
@@ -139,19 +142,21 @@ func (a *Agent) checkHandlers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	threads := map[string]bool{}
-	for _, m := range handlers.FindAllStringSubmatch(text, -1) {
-		threads[m[1]] = m[2] != "0"
-	}
-	if threads["revalidators"] && !threads["handlers"] {
+	if withoutHandlers(text) {
 		return errors.New("ovs-vswitchd runs without handler threads and drops every new flow, as it does when it is started" +
 			" in the first 10 seconds after boot: restart it (systemctl restart openvswitch-switch)")
 	}
 	return nil
 }
 
-// ovsTimeout bounds the questions to Open vSwitch that it answers at once if it runs.
-const ovsTimeout = 5 * time.Second
+// withoutHandlers says so of memory/show's answer. Before a datapath was opened there are no threads of either kind.
+func withoutHandlers(text string) bool {
+	found := map[string]bool{}
+	for _, m := range threads.FindAllStringSubmatch(text, -1) {
+		found[m[1]] = m[2] != "0"
+	}
+	return found["revalidators"] && !found["handlers"]
+}
 
 // setLocal works out this node's part and makes it intent. It returns what the host's kernel must hold for it.
 func (a *Agent) setLocal(ctx context.Context, node intent.Node, datapath intent.Datapath) (*intent.State, hostnet.Desired, error) {

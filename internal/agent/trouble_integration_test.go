@@ -43,20 +43,20 @@ func TestTrouble(t *testing.T) {
 			mend: func() { w.must(w.ovs.SpawnVswitchd()) },
 		},
 		{
-			name: "node not known", harm: func() { w.cluster.Set(good[1]) }, reason: "node: node n1 is not known",
-			mend: func() { w.cluster.Set(good...) },
+			name: "node not known", harm: func() { w.cluster.set(good[1]) }, reason: "node: node n1 is not known",
+			mend: func() { w.cluster.set(good...) },
 		},
 		{
 			name:   "no podCIDR",
-			harm:   func() { w.cluster.Set(node(thisNode, []string{"192.168.33.11"}, nil), good[1]) },
+			harm:   func() { w.cluster.set(node(thisNode, []string{"192.168.33.11"}, nil), good[1]) },
 			reason: "node n1: spec.podCIDRs: empty", event: "node n1: NodeNotUsable: node n1: spec.podCIDRs: empty",
-			mend: func() { w.cluster.Set(good...) },
+			mend: func() { w.cluster.set(good...) },
 		},
 		{
 			name:   "address of another host",
-			harm:   func() { w.cluster.Set(node(thisNode, []string{"192.168.33.99"}, []string{"10.244.1.0/24"}), good[1]) },
+			harm:   func() { w.cluster.set(node(thisNode, []string{"192.168.33.99"}, []string{"10.244.1.0/24"}), good[1]) },
 			reason: "bridge: node n1: no interface of this host has the node's address 192.168.33.99",
-			mend:   func() { w.cluster.Set(good...) },
+			mend:   func() { w.cluster.set(good...) },
 		},
 		{
 			name: "bridge with another datapath",
@@ -157,15 +157,15 @@ func TestNodeVanishesWhilePodsRun(t *testing.T) {
 	w.plug("a")
 	flows := w.flows()
 	nodes := w.cluster.nodes
-	w.cluster.Set(nodes[1])
+	w.cluster.set(nodes[1])
 	w.condition("node n1 has vanished from the API")
 	if strings.Join(flows, "\n") != strings.Join(w.flows(), "\n") {
 		t.Error("flows changed when the Node object vanished")
 	}
-	w.cluster.Set(nodes...)
+	w.cluster.set(nodes...)
 	w.ready()
 	// The range changes under a running pod.
-	w.cluster.Set(node(thisNode, []string{"192.168.33.11"}, []string{"10.244.9.0/24"}), nodes[1])
+	w.cluster.set(node(thisNode, []string{"192.168.33.11"}, []string{"10.244.9.0/24"}), nodes[1])
 	for deadline := time.Now().Add(bound); !strings.Contains(w.events.all(), "PodCIDRChanged: 1 pods have addresses outside"); {
 		if time.Now().After(deadline) {
 			t.Fatalf("no event about the change:\n%s", w.events.all())

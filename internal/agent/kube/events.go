@@ -4,7 +4,6 @@ package kube
 
 import (
 	"context"
-	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,17 +50,4 @@ func (r *Recorder) warn(about *corev1.ObjectReference, reason, message string) {
 		message = message[:maxMessage-3] + "..."
 	}
 	r.recorder.Event(about, corev1.EventTypeWarning, reason, message)
-}
-
-// LogRecorder writes what would be Events to the log, where there is no API server.
-type LogRecorder struct{ Log *slog.Logger }
-
-// PodWarning logs a warning about a pod.
-func (l LogRecorder) PodWarning(namespace, name, uid, reason, message string) {
-	l.Log.Warn("pod event", "pod", namespace+"/"+name, "uid", uid, "reason", reason, "message", message)
-}
-
-// NodeWarning logs a warning about a node.
-func (l LogRecorder) NodeWarning(name, _, reason, message string) {
-	l.Log.Warn("node event", "node", name, "reason", reason, "message", message)
 }
