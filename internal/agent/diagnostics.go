@@ -3,10 +3,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/ovsdb"
@@ -63,6 +65,7 @@ func (a *Agent) ports(ctx context.Context) ([]PortInfo, error) {
 		}
 		infos = append(infos, info)
 	}
+	slices.SortFunc(infos, func(x, y PortInfo) int { return cmp.Compare(x.PodRef(), y.PodRef()) })
 	return infos, nil
 }
 
