@@ -76,8 +76,9 @@ type Agent struct {
 	uplink      string
 	uplinkOnOVS bool
 	nodeUID     string
-	warned      string
-	problems    []translate.Problem
+	// warned is the newest Event on the node, left what of the ports is not right.
+	warned, left string
+	problems     []translate.Problem
 	// vanished says that this node's object is gone or useless, and what was known of it is used on.
 	vanished bool
 }

@@ -292,22 +292,32 @@ func (w *world) condition(text string) {
 	}
 }
 
-// plug makes a pod's interface and attaches it as the CNI server does.
+// plug makes a pod's namespace and interface, and attaches it as the CNI server does.
 func (w *world) plug(id string) attachment.Attachment {
 	w.t.Helper()
-	return w.plugIn(id, "/proc/self/ns/net")
+	ns, err := ovstest.NewNamespace("")
+	w.must(err)
+	w.t.Cleanup(ns.Close)
+	return w.plugIn(id, ns.Path())
 }
 
 func (w *world) plugIn(id, netns string) attachment.Attachment {
 	w.t.Helper()
 	ranges, err := ipam.Parse(prefixes("10.244.1.0/24", "fd44:1::/64"))
 	w.must(err)
+	node, err := dataplane{w.agent}.Node()
+	w.must(err)
 	at, err := w.agent.store.Allocate(attachment.Request{
 		Key: attachment.Key{ContainerID: id, IfName: "eth0"}, Network: "coelan", PodUID: "uid-" + id, PodNamespace: "default",
 		PodName: id, Netns: netns, NetworkID: intent.DefaultNetwork, MTU: 1450, Ranges: ranges,
 	})
 	w.must(err)
-	w.veth(at.HostInterface)
+	if w.agent.plumber.Gone(netns) {
+		w.veth(at.HostInterface)
+	} else {
+		w.must(w.agent.plumber.Create(node.Interface(at)))
+		w.must(w.agent.plumber.Configure(node.Interface(at)))
+	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), bound)
 	defer cancel()
 	w.must(dataplane{w.agent}.Attach(ctx, at))

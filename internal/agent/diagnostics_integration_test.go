@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +42,8 @@ func TestTrace(t *testing.T) {
 			Outcome{Kind: "drop"}},
 		{"host to pod", TraceRequest{From: "gateway", Source: addr("10.244.1.1"), Destination: a.Addresses[0].Addr()},
 			Outcome{Kind: "pod", Pod: "default/a/eth0"}},
+		{"reply to the host", TraceRequest{From: "default/a", Destination: b.Addresses[0].Addr(), Protocol: "tcp", Conntrack: []string{"trk,est,rpl"}},
+			Outcome{Kind: "pod", Pod: "default/b/eth0"}},
 		{"from another node", TraceRequest{From: "tunnel", VNI: 1, TunnelSource: addr("192.168.33.12"), Source: addr("10.244.2.7"), Destination: a.Addresses[0].Addr()},
 			Outcome{Kind: "pod", Pod: "default/a/eth0"}},
 	} {
@@ -90,8 +94,11 @@ func TestCheckFinds(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	w.ready()
-	at := w.plug("a")
+	at, b := w.plug("a"), w.plug("b")
 	w.whole()
+	if out, err := exec.Command("nsenter", "--net="+b.Netns, "ip", "addr", "del", b.Addresses[0].String(), "dev", "eth0").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	if _, err := w.ovs.Ofctl(t.Context(), "-OOpenFlow15", "del-flows", "br-int", "table=0,in_port=16"); err != nil {
 		t.Fatal(err)
 	}
@@ -99,16 +106,18 @@ func TestCheckFinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.veth("co0123456789ab")
-	w.ip("link del " + at.HostInterface)
-	got := map[string]string{}
+	w.ip("link set " + at.HostInterface + " name renamed0")
+	var got []string
 	for _, f := range query[Check](w, "/v1/check", "").Findings {
-		got[f.Kind+" "+f.Problem] = f.Object
+		got = append(got, f.Kind+" "+f.Object+" "+f.Problem)
 	}
 	for _, want := range []string{
-		"flow is missing", "flow belongs to nothing", "interface belongs to no pod", "interface of default/a/eth0 is missing",
+		"flow table=99, actions=drop belongs to nothing", "goto_table:10 is missing", "interface co0123456789ab belongs to no pod",
+		"interface " + at.HostInterface + " of default/a/eth0: interface \"" + at.HostInterface + "\" is missing in the host's network namespace",
+		"interface " + b.HostInterface + " of default/b/eth0: interface eth0 lacks address " + b.Addresses[0].String(),
 	} {
-		if got[want] == "" {
-			t.Errorf("no finding %q in %v", want, got)
+		if !slices.ContainsFunc(got, func(f string) bool { return strings.Contains(f, want) }) {
+			t.Errorf("no finding %q in\n%s", want, strings.Join(got, "\n"))
 		}
 	}
 }

@@ -87,6 +87,7 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	datapath, err := a.checkOVS(ctx)
 	a.conditions.set(condOVS, err)
 	if err != nil {
+		a.nodeEvent("NetworkNotReady", err)
 		return err
 	}
 	state, host, err := a.setLocal(ctx, node, datapath)
@@ -95,10 +96,13 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	}
 	a.conditions.set(condBridge, err)
 	if err != nil {
+		a.nodeEvent("NetworkNotReady", err)
 		return err
 	}
 	a.host.Set(host)
-	return errors.Join(a.ensurePodPorts(ctx), a.sweep(ctx))
+	err = errors.Join(a.ensurePodPorts(ctx), a.sweep(ctx))
+	a.setLeft(err)
+	return err
 }
 
 // checkOVS asks whether Open vSwitch runs, is new enough and forwards. It asks once for each connection to the switch:
@@ -127,6 +131,24 @@ func (a *Agent) checkOVS(ctx context.Context) (intent.Datapath, error) {
 	}
 	a.checked.Store(true)
 	return datapath, nil
+}
+
+// setLeft notes and logs what of the pods' ports could not be put right; it is tried again.
+func (a *Agent) setLeft(err error) {
+	var text string
+	if err != nil {
+		text = err.Error()
+	}
+	a.mu.Lock()
+	news := text != a.left
+	a.left = text
+	if err == nil {
+		a.warned = ""
+	}
+	a.mu.Unlock()
+	if err != nil && news {
+		a.log.Error("ports are not as they should be", "err", err)
+	}
 }
 
 // ovsTimeout bounds the questions to Open vSwitch that it answers at once if it runs.

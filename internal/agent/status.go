@@ -4,6 +4,7 @@ package agent
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 
 	"coelan.io/coelan/internal/hostnet"
@@ -54,8 +55,15 @@ func (a *Agent) status() Status {
 	own, _ := state.Nodes().Get(a.opts.NodeName)
 	unmet := a.conditions.notReady()
 	a.mu.Lock()
-	info := a.info
+	info, left, problems := a.info, a.left, []string{}
+	for _, p := range a.problems {
+		problems = append(problems, p.Error())
+	}
 	a.mu.Unlock()
+	problems = append(problems, a.flows.problems()...)
+	if left != "" {
+		problems = append(problems, strings.Split(left, "\n")...)
+	}
 	s := Status{
 		Node: a.opts.NodeName, Version: version.String(), Since: a.since,
 		Ready: unmet == nil, Conditions: a.conditions.all(),
@@ -63,7 +71,7 @@ func (a *Agent) status() Status {
 			Version: info.Version.String(), Bridge: a.cfg.Bridge, Datapath: string(local.Datapath), Connected: a.flows.connected(),
 		},
 		Encapsulation: string(a.cfg.Encapsulation), MTU: local.MTU, PodCIDRs: podCIDRs(own),
-		Peers: []Peer{}, Ports: state.Ports().Len(), Sync: a.flows.status(), Host: a.host.Status(), Problems: a.flows.problems(),
+		Peers: []Peer{}, Ports: state.Ports().Len(), Sync: a.flows.status(), Host: a.host.Status(), Problems: problems,
 	}
 	if local.TunnelIP.IsValid() {
 		s.TunnelIP = local.TunnelIP.String()

@@ -97,7 +97,7 @@ func (s *Server) attach(ctx context.Context, c call, node Node) (_ attachment.At
 	defer func() { err = undo.after(ctx, err) }()
 	undo.add(func(context.Context) error { _, err := s.opts.Store.Release(a.Key); return err })
 
-	i := interfaceOf(a, node)
+	i := node.Interface(a)
 	if err := s.opts.Interfaces.Create(i); err != nil {
 		return attachment.Attachment{}, err
 	}
@@ -128,7 +128,7 @@ func (s *Server) connect(ctx context.Context, a attachment.Attachment, i podnet.
 // repair makes everything of an attachment that is missing. It undoes nothing: what was
 // there before stays.
 func (s *Server) repair(ctx context.Context, a attachment.Attachment, node Node) error {
-	i := interfaceOf(a, node)
+	i := node.Interface(a)
 	if problem := s.opts.Interfaces.Check(i); problem != nil {
 		s.log.Warn("repairing a pod's interface", "pod", a.PodRef(), "container", a.ContainerID, "problem", problem)
 		if missing := new(podnet.MissingError); errors.As(problem, &missing) {
@@ -140,10 +140,11 @@ func (s *Server) repair(ctx context.Context, a attachment.Attachment, node Node)
 	return s.connect(ctx, a, i)
 }
 
-func interfaceOf(a attachment.Attachment, node Node) podnet.Interface {
+// Interface is what an attachment's interface should be on this node.
+func (n Node) Interface(a attachment.Attachment) podnet.Interface {
 	return podnet.Interface{
 		Netns: a.Netns, Name: a.IfName, HostName: a.HostInterface, MAC: a.MAC,
-		Addresses: a.Addresses, Gateways: a.Gateways, MTU: a.MTU, TXOffload: node.TXOffload,
+		Addresses: a.Addresses, Gateways: a.Gateways, MTU: a.MTU, TXOffload: n.TXOffload,
 	}
 }
 

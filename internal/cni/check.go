@@ -38,7 +38,7 @@ func (s *Server) check(ctx context.Context, c call) error {
 	if err := checkPrevResult(a, c.conf); err != nil {
 		return err
 	}
-	err = errors.Join(s.opts.Interfaces.Check(interfaceOf(a, node)), s.opts.Dataplane.Check(ctx, a))
+	err = errors.Join(s.opts.Interfaces.Check(node.Interface(a)), s.opts.Dataplane.Check(ctx, a))
 	if err != nil {
 		return newError(wire.CodeCheck, fmt.Sprintf("%s is not as ADD left it", c.subject()), err.Error())
 	}
