@@ -313,3 +313,38 @@ func TestForwardingKeepsRouterAdvertisements(t *testing.T) {
 		t.Errorf("accept_ra of the uplink is %s", out)
 	}
 }
+
+// TestCardsDoNotAnswer has a card under a bridge keep silent about the bridge's address.
+func TestCardsDoNotAnswer(t *testing.T) {
+	veth(t, "gw0")
+	veth(t, "card0")
+	veth(t, "card1")
+	path := "/proc/sys/net/ipv4/conf/card1/arp_ignore"
+	must(t, os.WriteFile(path, []byte("2"), 0))
+	d := overlay("gw0")
+	d.Cards = []string{"card0", "card1", "patch-port-of-the-switch"}
+	h := newHost(t)
+	_, err := h.Apply(d)
+	must(t, err)
+	for card, want := range map[string]string{"card0": "1", "card1": "2"} {
+		if out := run(t, "cat", "/proc/sys/net/ipv4/conf/"+card+"/arp_ignore"); strings.TrimSpace(out) != want {
+			t.Errorf("arp_ignore of %s is %s, want %s", card, strings.TrimSpace(out), want)
+		}
+	}
+	if n, err := h.Apply(d); n != 0 || err != nil {
+		t.Errorf("applied again: %d writes, %v", n, err)
+	}
+}
+
+func TestPodMTU(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("192.168.33.11"), netip.MustParseAddr("fd33::11")
+	for _, tc := range []struct {
+		tunnel bool
+		node   netip.Addr
+		want   int
+	}{{true, v4, 1450}, {true, v6, 1430}, {false, v4, 1500}, {false, v6, 1500}} {
+		if got := PodMTU(1500, tc.tunnel, tc.node); got != tc.want {
+			t.Errorf("PodMTU(1500, %v, %s) = %d, want %d", tc.tunnel, tc.node, got, tc.want)
+		}
+	}
+}
