@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -89,17 +90,33 @@ func loadBootModules(guestSpec) error {
 	return nil
 }
 
-// runProgram runs the program in a time namespace whose monotonic clock
-// started 100 s ago: Open vSwitch 3.1 counts the processors only when its
-// monotonic clock is past 10 s, and until then starts no upcall handler.
+// ripeAge is the uptime from which Open vSwitch 3.1 counts the processors: one
+// that starts earlier runs no upcall handler and loses every packet without a
+// flow. A time namespace in which the clock is ahead would do, but the kernel
+// tells the age of flows by its own clock: all of them would seem idle, and
+// ovs-vswitchd would throw away flows that are in use.
+const ripeAge = 10 * time.Second
+
+func awaitRipeAge() error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return err
+	}
+	<-time.After(ripeAge - time.Duration(now.Nano()))
+	return nil
+}
+
+// runProgram runs the program and returns its exit status.
 func runProgram(spec guestSpec) (int, error) {
 	out, err := openOutput()
 	if err != nil {
 		return 0, err
 	}
 	// No Close: unread output of a closed port is thrown away.
-	args := append([]string{"--time", "--monotonic", "100", "--boottime", "100", "--fork", "--kill-child"}, spec.Args...)
-	c := exec.Command("/usr/bin/unshare", args...)
+	if err := awaitRipeAge(); err != nil {
+		return 0, err
+	}
+	c := exec.Command(spec.Args[0], spec.Args[1:]...)
 	c.Dir, c.Stdout, c.Stderr = spec.Dir, out, out
 	c.Env = append([]string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "COELAN_OUT=" + outDir,
