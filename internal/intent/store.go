@@ -96,9 +96,6 @@ func (tx *Tx) Replace(o Objects) {
 // ReplaceNodes makes these the only nodes, and leaves everything else.
 func (tx *Tx) ReplaceNodes(nodes []Node) { tx.nodes = replace(tx.nodes, nodes) }
 
-// ReplacePorts makes these the only ports, and leaves everything else.
-func (tx *Tx) ReplacePorts(ports []Port) { tx.ports = replace(tx.ports, ports) }
-
 func replace[T object[T]](t Table[T], with []T) Table[T] {
 	keep := make(map[string]bool, len(with))
 	for _, obj := range with {

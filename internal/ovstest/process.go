@@ -90,14 +90,6 @@ func (o *OVS) KillDB() {
 	o.db = nil
 }
 
-// VswitchdPID is the process id of ovs-vswitchd, 0 if it is stopped.
-func (o *OVS) VswitchdPID() int {
-	if o.vswitchd == nil {
-		return 0
-	}
-	return o.vswitchd.cmd.Process.Pid
-}
-
 // Restart kills both daemons as a crash does and starts them again.
 func (o *OVS) Restart(ctx context.Context) error {
 	o.KillVswitchd()

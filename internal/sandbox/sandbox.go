@@ -62,9 +62,6 @@ func newSandbox(spec Spec, output io.Writer) *Sandbox {
 	}
 }
 
-// ReportTo makes what follows report its steps on w.
-func (s *Sandbox) ReportTo(w io.Writer) { s.progress.w = w }
-
 func (s *Sandbox) machineDir(name string) string { return filepath.Join(s.dir, "machines", name) }
 
 // cgroup is the name of a machine's cgroup, or of the one that holds those of all.

@@ -38,9 +38,6 @@ func (a *API) setPod(p *Pod) {
 	})
 }
 
-// RemoveNode deletes the Node object of that name.
-func (a *API) RemoveNode(name string) { a.remove("nodes", name) }
-
 // kubeconfig is how a node's agent finds the API server.
 func kubeconfig() string {
 	return fmt.Sprintf(`apiVersion: v1
