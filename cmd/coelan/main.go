@@ -37,7 +37,7 @@ func main() {
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "coelan",
-		Short:         "Networks for Kubernetes pods, virtual machines and services on Open vSwitch",
+		Short:         "Networks for Kubernetes pods on Open vSwitch",
 		Version:       version.String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
