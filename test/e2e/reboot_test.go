@@ -22,8 +22,8 @@ func testReboots(t *testing.T) {
 	t.Run("one node", func(t *testing.T) {
 		ctx := within(t, 4*time.Minute)
 		routes := []route{
-			{sameNode, world.pod(ctx, t, "client2"), world.pod(ctx, t, "web2")},
-			{toOutside, world.pod(ctx, t, "client2"), world.machine(ctx, t, "fabric")},
+			{way: sameNode, from: world.pod(ctx, t, "client2"), to: world.pod(ctx, t, "web2")},
+			{way: toOutside, from: world.pod(ctx, t, "client2"), to: world.machine(ctx, t, "fabric")},
 		}
 		tr := startTraffic(ctx, t, routes...)
 		took := reboot(ctx, t, worker1)

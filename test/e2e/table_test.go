@@ -31,13 +31,14 @@ func (tb *table) add(t *testing.T, what string, took time.Duration, outcomes map
 }
 
 func (r row) String() string {
-	return fmt.Sprintf("| %s | %s | %s | %s | %.1f s |", r.what, r.of(sameNode), r.of(otherNode), r.of(toOutside), r.took.Seconds())
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %.1f s |",
+		r.what, r.of(sameNode), r.of(otherNode), r.of(toService), r.of(toOutside), r.took.Seconds())
 }
 
 // of is a way's cell: what was lost, and for how long the worse family was interrupted.
 func (r row) of(way string) string {
 	var worst outcome
-	lost, sent := 0, 0
+	lost, sent, broken := 0, 0, ""
 	for _, f := range families {
 		o, ok := r.outcomes[way+" "+string(f)]
 		if !ok {
@@ -46,18 +47,21 @@ func (r row) of(way string) string {
 		lost, sent = lost+len(o.udp.Lost), sent+o.udp.Sent
 		worst.udp.Gap = max(worst.udp.Gap, o.udp.Gap)
 		worst.tcp.Slow = max(worst.tcp.Slow, o.tcp.Slow)
+		if o.tcp.Err != nil {
+			broken += fmt.Sprintf(", %s connection broken", f)
+		}
 	}
 	if lost == 0 {
-		return fmt.Sprintf("0 of %d", sent)
+		return fmt.Sprintf("0 of %d%s", sent, broken)
 	}
-	return fmt.Sprintf("%d of %d; gap %.2f s, TCP %.2f s", lost, sent, worst.udp.Gap.Seconds(), worst.tcp.Slow.Seconds())
+	return fmt.Sprintf("%d of %d; gap %.2f s, TCP %.2f s%s", lost, sent, worst.udp.Gap.Seconds(), worst.tcp.Slow.Seconds(), broken)
 }
 
 func (tb table) print(w io.Writer) {
 	if len(tb) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\n| What | Same node | Other node | Outside | Back after |\n|---|---|---|---|---|")
+	fmt.Fprintln(w, "\n| What | Same node | Other node | Service | Outside | Back after |\n|---|---|---|---|---|---|")
 	for _, r := range tb {
 		fmt.Fprintln(w, r)
 	}
