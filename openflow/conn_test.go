@@ -275,8 +275,10 @@ func TestLostConnection(t *testing.T) {
 			}
 		})
 	}
-	for len(sw.seen()) < 4 { // until all are under way
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(30 * time.Second); len(sw.seen()) < 4; time.Sleep(time.Millisecond) { // until all are under way
+		if time.Now().After(end) {
+			t.Fatalf("the switch has seen %d messages in half a minute", len(sw.seen()))
+		}
 	}
 	if c.Err() != nil {
 		t.Errorf("lost early: %v", c.Err())

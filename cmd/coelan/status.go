@@ -68,11 +68,6 @@ func printNodeStatus(w io.Writer, s agent.Status) {
 			row("ERROR", "%s: %s", name, reason)
 		}
 	}
-	for name, text := range map[string]string{"flows": s.Sync.Error, "host": s.Host.Error} {
-		if text != "" {
-			row("ERROR", "%s: %s", name, text)
-		}
-	}
 	for _, p := range s.Problems {
 		row("PROBLEM", "%s", p)
 	}
