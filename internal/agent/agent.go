@@ -68,6 +68,8 @@ type Agent struct {
 	collect chan struct{}
 	// checked says that Open vSwitch was asked what it is since the switch was connected or lost.
 	checked atomic.Bool
+	// ending says that the agent itself closes its connections.
+	ending atomic.Bool
 	// bridgeAsked says that the bridge was asked for since the database was connected.
 	bridgeAsked atomic.Bool
 
@@ -127,6 +129,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	a.connect()
 	defer a.sw.Close()
 	defer a.db.Close()
+	defer a.ending.Store(true)
 	return a.work(ctx)
 }
 

@@ -48,7 +48,7 @@ func (a *Agent) check(ctx context.Context) (Check, error) {
 		if err != nil || len(c.Findings) == 0 {
 			break
 		}
-		wait(ctx, checkPause)
+		wait(ctx, checkPause, nil)
 		var again Check
 		if again, err = a.look(ctx); err == nil {
 			again.Findings = slices.DeleteFunc(again.Findings, func(f Finding) bool { return !slices.Contains(c.Findings, f) })

@@ -106,8 +106,8 @@ func (f *flows) kick() {
 	}
 }
 
-func (f *flows) sync(ctx context.Context, state *intent.State) error {
-	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+func (f *flows) sync(running context.Context, state *intent.State) error {
+	ctx, cancel := context.WithTimeout(running, syncTimeout)
 	defer cancel()
 	f.mu.Lock()
 	losses := f.losses
@@ -127,6 +127,9 @@ func (f *flows) sync(ctx context.Context, state *intent.State) error {
 	if err == nil && f.fresh {
 		err = f.synced(ctx)
 		f.fresh = err != nil
+	}
+	if running.Err() != nil {
+		return running.Err()
 	}
 	f.metrics.sync(compiled.Sub(start), res, err)
 	f.record(state, losses, res, start, err)

@@ -82,6 +82,9 @@ func (a *Agent) dbConnected() {
 }
 
 func (a *Agent) dbLost(err error) {
+	if a.ending.Load() {
+		return
+	}
 	a.checked.Store(false)
 	a.conditions.set(condOVS, err)
 	a.kick()
@@ -104,6 +107,9 @@ func (a *Agent) switchConnected() {
 }
 
 func (a *Agent) switchLost(err error) {
+	if a.ending.Load() {
+		return
+	}
 	a.checked.Store(false)
 	a.flows.lost(fmt.Errorf("bridge %s does not answer: %w", a.cfg.Bridge, err))
 	a.kick()
