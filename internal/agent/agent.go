@@ -73,11 +73,10 @@ type Agent struct {
 	// bridgeAsked says that the bridge was asked for since the database was connected.
 	bridgeAsked atomic.Bool
 
-	mu          sync.Mutex
-	info        ovsdb.Info
-	uplink      string
-	uplinkOnOVS bool
-	nodeUID     string
+	mu      sync.Mutex
+	info    ovsdb.Info
+	uplink  string
+	nodeUID string
 	// warned is the newest Event on the node, left what of the ports is not right.
 	warned, left string
 	problems     []translate.Problem

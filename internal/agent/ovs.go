@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"slices"
 	"time"
 
 	"coelan.io/coelan/internal/intent"
@@ -93,13 +94,10 @@ func (a *Agent) ensureBridge(ctx context.Context, l intent.Local) error {
 // synced follows each Sync on a new connection: a switch that has just started may be holding its flows back, and knows
 // no tunnel neighbours.
 func (a *Agent) synced(ctx context.Context) error {
-	local := a.intent.State().Local()
-	a.mu.Lock()
-	onBridge := a.uplinkOnOVS
-	a.mu.Unlock()
-	// With the node's own address on this Open vSwitch, holding back would cut the node off from its API server at boot,
-	// where nobody lets go. The userspace datapath has no old flows to keep.
-	arm := local.Datapath == intent.DatapathSystem && !onBridge
+	arm, err := a.mayHoldBack(ctx)
+	if err != nil {
+		return err
+	}
 	if err := a.db.ReleaseFlowRestore(ctx, arm); err != nil {
 		return fmt.Errorf("let Open vSwitch forward: %w", err)
 	}
@@ -110,6 +108,20 @@ func (a *Agent) synced(ctx context.Context) error {
 	}
 	a.kick()
 	return nil
+}
+
+// mayHoldBack says whether the next ovs-vswitchd may forward by the kernel's old flows alone until the agent has given it
+// the new ones. That holds back all bridges, at boot until somebody starts the agent: not where others have bridges too,
+// one of which may be the node's own way to its API server. The userspace datapath has no old flows to keep.
+func (a *Agent) mayHoldBack(ctx context.Context) (bool, error) {
+	if a.intent.State().Local().Datapath != intent.DatapathSystem {
+		return false, nil
+	}
+	bridges, err := a.db.Bridges(ctx)
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(bridges, func(b ovsdb.BridgeState) bool { return !b.Own }), nil
 }
 
 // gatewayNeighbour is what the bridge answers the host's kernel that asks for an address: a pod of this node, or the

@@ -222,3 +222,27 @@ func TestLeftoversAreRemoved(t *testing.T) {
 		t.Errorf("leftovers remain: %+v", c)
 	}
 }
+
+// TestFlowRestoreWait has the next ovs-vswitchd hold back only where that is safe.
+func TestFlowRestoreWait(t *testing.T) {
+	if !isolate(t) {
+		return
+	}
+	w := newWorld(t)
+	flag := func() string {
+		return strings.Trim(w.vsctl("--if-exists", "get", "open_vswitch", ".", "other_config:flow-restore-wait"), "\"")
+	}
+	w.start()
+	w.ready()
+	want := map[string]string{"netdev": "", "system": "true"}[w.ovs.Datapath]
+	if got := flag(); got != want {
+		t.Errorf("flow-restore-wait is %q, want %q", got, want)
+	}
+	w.must(w.stop())
+	w.must(w.ovs.AddBridge(t.Context(), "br-other"))
+	w.start()
+	w.ready()
+	if got := flag(); got != "" {
+		t.Errorf("flow-restore-wait is %q although somebody else has a bridge", got)
+	}
+}

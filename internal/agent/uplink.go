@@ -12,12 +12,11 @@ import (
 	"coelan.io/coelan/internal/ovsdb"
 )
 
-// setUplink notes which interface has the node's address, and whether it is an Open vSwitch bridge's. On the userspace
-// datapath such an interface vanishes with ovs-vswitchd, so what it has is remembered. It returns the network cards of
-// such a bridge.
+// setUplink notes which interface has the node's address. If it is an Open vSwitch bridge's, on the userspace datapath it
+// vanishes with ovs-vswitchd, so what it has is remembered. It returns the network cards of such a bridge.
 func (a *Agent) setUplink(bridge *ovsdb.BridgeState, l intent.Local, uplink hostnet.Uplink) ([]string, error) {
 	a.mu.Lock()
-	a.uplink, a.uplinkOnOVS = uplink.Name, bridge != nil
+	a.uplink = uplink.Name
 	a.mu.Unlock()
 	if bridge == nil || l.Datapath != intent.DatapathNetdev {
 		return nil, a.keeper.Set("", netip.Addr{})
