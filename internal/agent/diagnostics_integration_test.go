@@ -106,6 +106,7 @@ func TestCheckFinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.veth("co0123456789ab")
+	w.ip("link set " + at.HostInterface + " down")
 	w.ip("link set " + at.HostInterface + " name renamed0")
 	var got []string
 	for _, f := range query[Check](w, "/v1/check", "").Findings {

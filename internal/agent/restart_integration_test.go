@@ -140,7 +140,7 @@ func TestOpenVSwitchRestarts(t *testing.T) {
 			w.must(tc.harm())
 			back := func() error { return w.back(pods, flows, uplink) }
 			var err error
-			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(bound); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 				if err = back(); err == nil {
 					t.Logf("back after %v", time.Since(start).Round(time.Millisecond))
 					return
@@ -167,7 +167,7 @@ func (w *world) uplinkShape() string {
 
 // back says what is missing compared with a node at rest.
 func (w *world) back(pods []attachment.Attachment, flows []string, uplink string) error {
-	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), bound)
 	defer cancel()
 	out, err := w.ovs.Ofctl(ctx, "--no-stats", "--no-names", "dump-flows", "br-int")
 	if err != nil {
@@ -177,12 +177,12 @@ func (w *world) back(pods []attachment.Attachment, flows []string, uplink string
 		return fmt.Errorf("flows: %s", diff)
 	}
 	for _, at := range pods {
-		out, err := w.ovs.Vsctl(ctx, "--timeout=2", "get", "interface", at.HostInterface, "ofport")
+		out, err := w.ovs.Vsctl(ctx, "get", "interface", at.HostInterface, "ofport")
 		if err != nil || strings.TrimSpace(out) != fmt.Sprint(at.OFPort) {
 			return fmt.Errorf("port of %s: %q, %w", at.PodName, out, err)
 		}
 	}
-	if _, err := w.ovs.Vsctl(ctx, "--timeout=2", "get", "interface", "coffffffffffff", "name"); err == nil {
+	if _, err := w.ovs.Vsctl(ctx, "get", "interface", "coffffffffffff", "name"); err == nil {
 		return fmt.Errorf("the foreign port is still there")
 	}
 	if err := w.agent.conditions.notReady(); err != nil {
