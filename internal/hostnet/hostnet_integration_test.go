@@ -335,16 +335,3 @@ func TestCardsDoNotAnswer(t *testing.T) {
 		t.Errorf("applied again: %d writes, %v", n, err)
 	}
 }
-
-func TestPodMTU(t *testing.T) {
-	v4, v6 := netip.MustParseAddr("192.168.33.11"), netip.MustParseAddr("fd33::11")
-	for _, tc := range []struct {
-		tunnel bool
-		node   netip.Addr
-		want   int
-	}{{true, v4, 1450}, {true, v6, 1430}, {false, v4, 1500}, {false, v6, 1500}} {
-		if got := PodMTU(1500, tc.tunnel, tc.node); got != tc.want {
-			t.Errorf("PodMTU(1500, %v, %s) = %d, want %d", tc.tunnel, tc.node, got, tc.want)
-		}
-	}
-}
