@@ -35,6 +35,9 @@ func (s *Server) Reconcile(ctx context.Context) (Report, error) {
 	}
 	var errs []error
 	for _, a := range s.opts.Store.List() {
+		if links[a.HostInterface] && !s.opts.Interfaces.Gone(a.Netns) {
+			continue // the usual case, without a closer look
+		}
 		err := s.ifStill(ctx, a, func(ctx context.Context, a attachment.Attachment) error {
 			return s.reconcileOne(ctx, a, &report)
 		})
@@ -42,8 +45,9 @@ func (s *Server) Reconcile(ctx context.Context) (Report, error) {
 			errs = append(errs, fmt.Errorf("%s (container %s): %w", a.PodRef(), a.ContainerID, err))
 		}
 	}
+	used := s.hostInterfaces()
 	for name := range links {
-		if s.inUse(name) {
+		if used[name] {
 			continue
 		}
 		if err := s.opts.Interfaces.Remove(name); err != nil {
@@ -79,13 +83,12 @@ func (s *Server) reconcileOne(ctx context.Context, a attachment.Attachment, repo
 	return s.repair(ctx, a, node)
 }
 
-// inUse says whether an attachment has the host interface. One that an ADD is making now
-// was recorded before its interface was made.
-func (s *Server) inUse(hostInterface string) bool {
+// hostInterfaces are those of all attachments. One that an ADD is making now was recorded
+// before its interface was made.
+func (s *Server) hostInterfaces() map[string]bool {
+	used := map[string]bool{}
 	for _, a := range s.opts.Store.List() {
-		if a.HostInterface == hostInterface {
-			return true
-		}
+		used[a.HostInterface] = true
 	}
-	return false
+	return used
 }
