@@ -115,7 +115,7 @@ func (h *Host) Status() Status {
 const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 10 * time.Second
-	// calm is how many comparisons in a row may write before the backoff starts.
+	// calm is how many comparisons in a row may find something to write before each next one waits.
 	calm = 5
 )
 
@@ -125,36 +125,35 @@ func (h *Host) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { events <- watch(ctx, hostGroups, h.relevant, h.kick) }()
+	var retry <-chan time.Time
 	backoff, writes := minBackoff, 0
 	for {
 		select {
-		case <-ctx.Done():
-			return errors.Join(<-events)
 		case err := <-events:
+			// It also ends with ctx.
 			return err
 		case <-h.wake:
+		case <-retry:
 		}
 		n, err := h.apply()
-		if n > 0 {
-			writes++
-		} else {
-			writes = 0
-		}
-		if err == nil && writes <= calm {
-			backoff = minBackoff
+		retry = nil
+		if err == nil && n == 0 {
+			backoff, writes = minBackoff, 0
 			continue
 		}
-		timer := time.AfterFunc(backoff, h.kick)
-		defer timer.Stop()
-		backoff = min(2*backoff, maxBackoff)
-		if err == nil {
-			h.log.Warn("something else keeps changing the host's network", "writes", writes)
-			h.wait(ctx, backoff)
+		if err != nil {
+			retry = time.After(backoff)
+			backoff = min(2*backoff, maxBackoff)
+		}
+		if writes++; n > 0 && writes > calm {
+			h.log.Warn("something else keeps changing the host's network", "comparisons", writes)
+			rest(ctx, backoff)
+			backoff = min(2*backoff, maxBackoff)
 		}
 	}
 }
 
-func (h *Host) wait(ctx context.Context, d time.Duration) {
+func rest(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

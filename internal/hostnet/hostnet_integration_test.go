@@ -335,3 +335,25 @@ func TestCardsDoNotAnswer(t *testing.T) {
 		t.Errorf("applied again: %d writes, %v", n, err)
 	}
 }
+
+// TestRunDoesNotFight has another program undo each write: the two must not keep a processor busy.
+func TestRunDoesNotFight(t *testing.T) {
+	veth(t, "gw0")
+	h := newHost(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	h.Set(overlay("gw0"))
+	go func() { done <- h.Run(ctx) }()
+	route := &netlink.Route{Dst: ipNet(pfx("10.244.2.0/24")[0]), Table: 254, Protocol: Protocol}
+	removed := 0
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
+		if netlink.RouteDel(route) == nil {
+			removed++
+		}
+	}
+	cancel()
+	must(t, <-done)
+	if removed < 5 || removed > 30 {
+		t.Errorf("the route was put back %d times in 1.5 s", removed)
+	}
+}
