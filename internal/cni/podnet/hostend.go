@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -32,8 +33,14 @@ func rawSocket() (map[int]*nl.SocketHandle, error) {
 // A userspace datapath reads what the pod sends beside the kernel, not instead of it: the
 // kernel would answer ARP requests for any address of the host with the MAC of this end.
 // And it would send neighbour and router solicitations from a link-local address. Both
-// settings are made by netlink, because /proc/sys is read-only in a container.
-func (p *Plumber) silence(index int) error {
+// settings are made by netlink, because /proc/sys may be read-only in a container.
+//
+// IPv6 is off altogether where that can be written: the kernel would make a multicast route
+// for the interface, and on every news of routes a userspace datapath forgets the routes of
+// its tunnels and reads them again, which can cost a packet to another node.
+func (p *Plumber) silence(link netlink.Link) error {
+	index := link.Attrs().Index
+	_ = p.writeSysctl(link.Attrs().Name, "disable_ipv6", "1")
 	arp := nl.NewRtAttr(devconfARPIgnore, nl.Uint32Attr(ignoreAllRequests))
 	inet := nl.NewRtAttr(unix.AF_INET, nl.NewRtAttr(inetConf, arp.Serialize()).Serialize())
 	if err := p.setFamily(index, inet); err != nil {

@@ -147,7 +147,7 @@ func (p *Plumber) addPair(i Interface, podFD int) error {
 	if err := p.host.LinkAdd(pair); err != nil {
 		return err
 	}
-	err := p.silence(pair.Attrs().Index)
+	err := p.silence(pair)
 	if err == nil {
 		err = p.host.LinkSetUp(pair)
 	}
