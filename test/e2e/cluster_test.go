@@ -33,6 +33,7 @@ var manifest string
 const (
 	namespace = "e2e"
 	agents    = "coelan-system"
+	control   = sandbox.ControlPlaneName
 	worker1   = "worker1"
 	worker2   = "worker2"
 )

@@ -48,7 +48,7 @@ func testEvents(t *testing.T) {
 				t.Fatal(err)
 			}
 			pod := strings.ReplaceAll(c.name, " ", "-")
-			makePod(ctx, t, sleeper(pod))
+			makePod(ctx, t, sleeper(pod, worker1))
 			message, err := warning(ctx, pod, c.says)
 			t.Logf("event: %s", message)
 			if repaired := c.repairs(context.WithoutCancel(ctx)); repaired != nil {
