@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
@@ -97,7 +98,7 @@ func TestFragments(t *testing.T) {
 			if f == lab.IPv6 {
 				mayLose = 1
 			}
-			if r := ping(t, p.from, probe.Ping{Dst: p.dst(f), Count: 2, Size: 4000, MayFragment: true}); r.Lost() > mayLose {
+			if r := ping(t, p.from, probe.Ping{Dst: p.dst(f), Count: 2, Size: 4000, MayFragment: true, Wait: time.Second}); r.Lost() > mayLose {
 				t.Errorf("%s: ICMP: lost %d, errors %v, %v", p.name, r.Lost(), r.Errors, r.SendError)
 			}
 			at := netip.AddrPortFrom(p.dst(f), 8081)
