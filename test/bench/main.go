@@ -60,7 +60,7 @@ func run(ctx context.Context, only, out string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := lab.Build(dir, false); err != nil {
+	if err := lab.Build(dir); err != nil {
 		return err
 	}
 	var results []Result
