@@ -110,8 +110,11 @@ func parseFlows(dump string) counts {
 	if most == 0 {
 		return counts{}
 	}
-	return counts{math.Round(c.recirculations/most/2*10) / 10, math.Round(c.actions/most/2*10) / 10}
+	return counts{roundToHalf(c.recirculations / most / 2), roundToHalf(c.actions / most / 2)}
 }
+
+// roundToHalf evens out that a flow was looked at a packet earlier than another.
+func roundToHalf(v float64) float64 { return math.Round(2*v) / 2 }
 
 // actionCount counts the outermost actions of a list.
 func actionCount(list string) int {

@@ -29,15 +29,15 @@ type traffic struct {
 
 const (
 	probeInterval = 10 * time.Millisecond
-	sameNode      = "same node"
+	otherNode     = "other node"
 )
 
 func startTraffic(ctx context.Context, t *testing.T, w *world) *traffic {
 	t.Helper()
 	tr := &traffic{}
 	for _, p := range []path{
-		{name: sameNode, from: w.a.Host, to: w.b.Host, dst: w.b.Address},
-		{name: "other node", from: w.a.Host, to: w.c.Host, dst: w.c.Address},
+		{name: "same node", from: w.a.Host, to: w.b.Host, dst: w.b.Address},
+		{name: otherNode, from: w.a.Host, to: w.c.Host, dst: w.c.Address},
 		{name: "node to pod", from: w.n1.Host, to: w.b.Host, dst: w.b.Address},
 		{name: "outside", from: w.a.Host, to: w.Outside, dst: lab.Internet},
 	} {
@@ -136,10 +136,10 @@ var restarts = []restart{
 	}},
 }
 
-// allowed is the longest interruption of a way. On the kernel's datapath the
-// flows between pods of one node outlive ovs-vswitchd; tunnels do not.
+// allowed is the longest interruption of a way. On the kernel's datapath flows
+// and connections outlive ovs-vswitchd; a tunnel's interface does not.
 func (r restart) allowed(way string) time.Duration {
-	if lab.Datapath() == config.DatapathSystem && strings.HasSuffix(way, sameNode) {
+	if lab.Datapath() == config.DatapathSystem && !strings.HasSuffix(way, otherNode) {
 		return 0
 	}
 	return r.gap
