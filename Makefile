@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make help` lists the targets. Everything that is built lands in bin/, every download in Go's own caches.
+# `make help` lists the targets. What is built of this repository lands in bin/; what a sandbox is made of, Kubernetes
+# above all, in /var/cache/coelan or $COELAN_CACHE, once for all clones.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
