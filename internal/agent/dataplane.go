@@ -76,23 +76,26 @@ func (d dataplane) awaitReady(ctx context.Context) error {
 // detachTimeout is how long a DEL waits for a database that is away.
 const detachTimeout = 3 * time.Second
 
-// Detach succeeds also while Open vSwitch is away: a port without an attachment is removed as soon as it is seen.
+// Detach returns when port and flows are gone. It succeeds also while Open vSwitch is away: what is left of a port without
+// an attachment is removed as soon as it is seen.
 func (d dataplane) Detach(ctx context.Context, at attachment.Attachment) error {
 	if err := d.names.lock(ctx, at.HostInterface); err != nil {
 		return fmt.Errorf("port %s: %w", at.HostInterface, err)
 	}
 	defer d.names.unlock(at.HostInterface)
-	if _, err := d.intent.Update(func(tx *intent.Tx) error { tx.DeletePort(at.Key.String()); return nil }); err != nil {
+	state, err := d.intent.Update(func(tx *intent.Tx) error { tx.DeletePort(at.Key.String()); return nil })
+	if err != nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, detachTimeout)
 	defer cancel()
-	err := d.db.DelPorts(bounded, d.cfg.Bridge, at.HostInterface)
-	if errors.Is(err, ovsdb.ErrNotConnected) {
-		return nil
-	}
-	if err != nil {
+	err = d.db.DelPorts(bounded, d.cfg.Bridge, at.HostInterface)
+	if err != nil && !errors.Is(err, ovsdb.ErrNotConnected) {
 		return fmt.Errorf("detach %s: %w", at.PodRef(), err)
+	}
+	if d.flows.connected() {
+		// Flows that cannot be removed now are removed by a later sync: the port is gone from the intent.
+		_ = d.flows.wait(bounded, state.Revision())
 	}
 	return nil
 }

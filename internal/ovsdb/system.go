@@ -6,14 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 
+	"github.com/mdlayher/netlink"
+	"github.com/mdlayher/netlink/nlenc"
 	"github.com/ovn-kubernetes/libovsdb/model"
 	db "github.com/ovn-kubernetes/libovsdb/ovsdb"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"coelan.io/coelan/internal/unixctl"
@@ -79,16 +81,35 @@ func (c *Client) version(ctx context.Context) (Version, error) {
 }
 
 // usable leaves out the kernel's datapath where the kernel has none: the database
-// lists what Open vSwitch was built with. Asking for it loads its module.
+// lists what Open vSwitch was built with.
 func usable(datapaths []string) ([]string, error) {
-	_, err := netlink.GenlFamilyGet("ovs_datapath")
-	if errors.Is(err, unix.ENOENT) {
+	err := askFamily("ovs_datapath")
+	if errors.Is(err, fs.ErrNotExist) {
 		return slices.DeleteFunc(slices.Clone(datapaths), func(d string) bool { return d == "system" }), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask the kernel for its datapath: %w", err)
 	}
 	return datapaths, nil
+}
+
+// askFamily fails with fs.ErrNotExist if the kernel has no generic netlink family
+// of that name. Asking loads the family's module (linux: genetlink.h).
+func askFamily(name string) error {
+	conn, err := netlink.Dial(unix.NETLINK_GENERIC, nil)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	family, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.CTRL_ATTR_FAMILY_NAME, Data: nlenc.Bytes(name)}})
+	if err != nil {
+		return err
+	}
+	_, err = conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.GENL_ID_CTRL, Flags: netlink.Request},
+		Data:   append([]byte{unix.CTRL_CMD_GETFAMILY, 1, 0, 0}, family...), // command, version, reserved
+	})
+	return err
 }
 
 var versionText = regexp.MustCompile(`\(Open vSwitch\) (\d+)\.(\d+)\.(\d+)`)
