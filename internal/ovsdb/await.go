@@ -54,6 +54,34 @@ func (c *Client) reported(p Port) bool {
 	return a != nil && a.ofport == p.OFPort
 }
 
+// renumberings is how often ovs-vswitchd is asked again for a port's number.
+const renumberings = 3
+
+// awaitNumber waits until ovs-vswitchd has opened the port with its number. On the
+// kernel's datapath it may give another one: the datapath's own number of an
+// interface that has just vanished goes to the next that comes, and
+// ovs-vswitchd, before it has heard of the former, takes the one for the other.
+// When it reads its configuration again, it sees that the number is wrong.
+func (c *Client) awaitNumber(ctx context.Context, s *session, p Port, cfg int) error {
+	for tries := 0; ; tries++ {
+		err := c.awaitPort(ctx, s, p, cfg)
+		var wrong *numberError
+		if !errors.As(err, &wrong) || tries == renumberings {
+			return err
+		}
+		if cfg, err = s.configure(ctx, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// numberError says that a port has another number than it asked for.
+type numberError struct{ want, got int }
+
+func (e *numberError) Error() string {
+	return fmt.Sprintf("OpenFlow port %d was asked for but ovs-vswitchd gave %d: another port has it", e.want, e.got)
+}
+
 // awaitPort waits until ovs-vswitchd has opened the port, or could not, which
 // is known at the latest when it has applied configuration cfg.
 func (c *Client) awaitPort(ctx context.Context, s *session, p Port, cfg int) error {
@@ -88,7 +116,7 @@ func (p Port) outcome(st PortState) (ready bool, err error) {
 	case st.Error != "":
 		return false, fmt.Errorf("ovs-vswitchd: %s", st.Error)
 	case st.Actual > 0:
-		return false, fmt.Errorf("OpenFlow port %d was asked for but ovs-vswitchd gave %d: another port has it", p.OFPort, st.Actual)
+		return false, &numberError{want: p.OFPort, got: st.Actual}
 	}
 	return false, errors.New("ovs-vswitchd gave it no OpenFlow port and no reason: see its log")
 }

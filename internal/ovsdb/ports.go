@@ -50,7 +50,7 @@ func (c *Client) EnsurePorts(ctx context.Context, bridge string, ports ...Port) 
 			return err
 		}
 		for _, p := range pending {
-			if err := c.awaitPort(ctx, s, p, cfg); err != nil {
+			if err := c.awaitNumber(ctx, s, p, cfg); err != nil {
 				return portError(p.Name, err)
 			}
 		}
