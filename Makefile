@@ -19,10 +19,8 @@ GOLANGCI := bin/tools/golangci-lint-$(GOLANGCI_VERSION)
 # Every target uses all of the machine, and several make the same networks.
 .NOTPARALLEL:
 
-# The same for all that is compiled, so that it is compiled once; only the race detector needs cgo. Go's own stamping of
-# binaries fails in a clone that belongs to another user.
-export CGO_ENABLED := 0
-export GOFLAGS := -trimpath -buildvcs=false $(GOFLAGS)
+# A clone that belongs to another user makes Go's own stamping of binaries fail.
+export GOFLAGS := -buildvcs=false $(GOFLAGS)
 
 COMMANDS := $(notdir $(wildcard cmd/*))
 # packages-with TAG: the folders whose test files carry that build tag.
@@ -38,7 +36,7 @@ build: $(COMMANDS:%=bin/%) ## static binaries in bin/
 
 .PHONY: $(COMMANDS:%=bin/%)
 $(COMMANDS:%=bin/%): bin/%:
-	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 IMAGE := coelan.io/coelan:$(RELEASE)
 
@@ -75,11 +73,11 @@ $(GOLANGCI):
 .PHONY: unit
 unit: ## tests that need neither root nor Open vSwitch, with the race detector
 	go -C build/helm test ./...
-	CGO_ENABLED=1 go test -race -timeout 10m ./...
+	go test -race -timeout 10m ./...
 
 .PHONY: integration
 integration: ## tests against a real Open vSwitch and real namespaces (root)
-	$(if $(call packages-with,integration),CGO_ENABLED=1 go test -race -tags integration -count=1 -p 1 -timeout 15m $(call packages-with,integration))
+	$(if $(call packages-with,integration),go test -race -tags integration -count=1 -p 1 -timeout 15m $(call packages-with,integration))
 
 .PHONY: bench
 bench: ## measures, as a table and in bench/results.json (root, an idle machine)
@@ -92,8 +90,8 @@ e2e: deps images sandbox-assets ## tests of all of it, in a sandbox cluster of t
 .PHONY: test-kernel
 test-kernel: ## the integration tests on the kernel's datapath, in an emulated machine with Debian's kernel
 	@mkdir -p bin/kernel
-	go build -o bin/kernel/ ./test/kernel ./cmd/coelan-agent ./cmd/coelan-cni
-	go test -tags integration -c -o bin/kernel/integration.test ./test/integration
+	CGO_ENABLED=0 go build -o bin/kernel/ ./test/kernel ./cmd/coelan-agent ./cmd/coelan-cni
+	CGO_ENABLED=0 go test -tags integration -c -o bin/kernel/integration.test ./test/integration
 	bin/kernel/kernel -out bin/kernel/out -timeout 20m -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel \
 	  bin/kernel/integration.test -test.v -test.timeout 18m $(if $(RUN),-test.run '$(RUN)')
 
@@ -108,7 +106,7 @@ E2E_VERSION := k8s.io/component-base/version.gitVersion=$(KUBERNETES)
 .PHONY: conformance
 conformance: deps images sandbox-assets ## upstream's end-to-end tests: FOCUS='regexp' [SKIP='regexp'], docs/conformance.md
 	@$(if $(FOCUS),,echo "conformance: set FOCUS='regexp', such as '\[sig-network\].*\[Conformance\]'" >&2; exit 2)
-	test -x $(E2E_TEST) || go test -C build/kubernetes -c \
+	test -x $(E2E_TEST) || CGO_ENABLED=0 go test -C build/kubernetes -c -trimpath \
 	  -ldflags '-s -w -X $(E2E_VERSION)' -o $(E2E_TEST) k8s.io/kubernetes/test/e2e
 	test/conformance/run.sh $(KUBERNETES_BIN) '$(value FOCUS)' '$(value SKIP)'
 
