@@ -21,6 +21,7 @@ type tables struct {
 	networks Table[Network]
 	nodes    Table[Node]
 	ports    Table[Port]
+	blocks   Table[Block]
 }
 
 // The indexes of the ports, by position.
@@ -68,6 +69,9 @@ func (s *State) Nodes() Table[Node] { return s.nodes }
 // Ports are the known ports by id.
 func (s *State) Ports() Table[Port] { return s.ports }
 
+// Blocks are the known blocks of all nodes, by network and prefix.
+func (s *State) Blocks() Table[Block] { return s.blocks }
+
 // LocalNode is the Node of this node; false before it is known.
 func (s *State) LocalNode() (Node, bool) { return s.nodes.Get(s.local.Node) }
 
@@ -90,11 +94,12 @@ type Delta struct {
 	Networks []string
 	Nodes    []string
 	Ports    []string
+	Blocks   []string
 }
 
 // Empty says whether nothing differs.
 func (d Delta) Empty() bool {
-	return !d.Local && len(d.Routers)+len(d.Networks)+len(d.Nodes)+len(d.Ports) == 0
+	return !d.Local && len(d.Routers)+len(d.Networks)+len(d.Nodes)+len(d.Ports)+len(d.Blocks) == 0
 }
 
 // Diff compares two States of one Store. A nil State has no objects.
@@ -111,5 +116,6 @@ func Diff(from, to *State) Delta {
 		Networks: changes(from.networks, to.networks),
 		Nodes:    changes(from.nodes, to.nodes),
 		Ports:    changes(from.ports, to.ports),
+		Blocks:   changes(from.blocks, to.blocks),
 	}
 }

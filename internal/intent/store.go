@@ -62,6 +62,9 @@ func (tx *Tx) SetNode(n Node) { tx.nodes = tx.nodes.set(n) }
 // SetPort adds or replaces the port of that ID.
 func (tx *Tx) SetPort(p Port) { tx.ports = tx.ports.set(p) }
 
+// SetBlock adds or replaces the block of that network and prefix.
+func (tx *Tx) SetBlock(b Block) { tx.blocks = tx.blocks.set(b) }
+
 // DeleteRouter removes a router; one that is not there is fine.
 func (tx *Tx) DeleteRouter(name string) { tx.routers = tx.routers.delete(name) }
 
@@ -81,6 +84,7 @@ type Objects struct {
 	Networks []Network
 	Nodes    []Node
 	Ports    []Port
+	Blocks   []Block
 }
 
 // Replace makes the State hold exactly these objects. Objects that are equal to
@@ -91,6 +95,15 @@ func (tx *Tx) Replace(o Objects) {
 	tx.networks = replace(tx.networks, o.Networks)
 	tx.nodes = replace(tx.nodes, o.Nodes)
 	tx.ports = replace(tx.ports, o.Ports)
+	tx.blocks = replace(tx.blocks, o.Blocks)
+}
+
+// ReplaceNetworks makes these the only routers, networks and blocks, and leaves
+// everything else.
+func (tx *Tx) ReplaceNetworks(routers []Router, networks []Network, blocks []Block) {
+	tx.routers = replace(tx.routers, routers)
+	tx.networks = replace(tx.networks, networks)
+	tx.blocks = replace(tx.blocks, blocks)
 }
 
 // ReplaceNodes makes these the only nodes, and leaves everything else.

@@ -11,14 +11,48 @@ import (
 type Network struct {
 	Name   string // the key
 	ID     NetworkID
-	VNI    uint32 // on the wire; 24 bits
+	VNI    uint32 // on the wire; 24 bits; 0 on a physical network
 	Router string // name of the Router that joins it
+	// Subnets are what interfaces have on link; none if addresses are from the nodes' own subnets (Node.Subnets).
+	Subnets []NetworkSubnet
+	// Physical is the port of the integration bridge that leads to the physical network that carries the packets in
+	// place of tunnels, one of FirstUplinkPort to LastUplinkPort; 0: an overlay.
+	Physical uint32
+	VLAN     uint16 // on the physical network; 0: untagged
+}
+
+// NetworkSubnet is a prefix of a Network.
+type NetworkSubnet struct {
+	Prefix  netip.Prefix // masked
+	Gateway netip.Addr   // the Router's address; on a physical network somebody else's
 }
 
 // Router is one L3 domain (VRF): the Networks that name it, and their routes.
 type Router struct {
 	Name string // the key
 	ID   RouterID
+	// VNI of routed packets between nodes; that of the Router default is its Network's.
+	VNI uint32
+	// Shared says that the Router exchanges routes with the Router default in both directions: their addresses are
+	// one space, known to every node's kernel.
+	Shared bool
+	// Imports are the names of the other Routers whose routes are valid here too, sorted; never that of the Router
+	// default, which Shared stands for.
+	Imports []string
+	Routes  []Route
+}
+
+// Route leads to a prefix by way of an address on one of the Router's Networks.
+type Route struct {
+	Destination netip.Prefix // masked
+	NextHop     netip.Addr
+}
+
+// Block is a part of a Network's subnet that one node hands out.
+type Block struct {
+	Network string       // name
+	Prefix  netip.Prefix // masked
+	Node    string       // name
 }
 
 // Subnet is a prefix of a Network that one node hands out addresses from.
@@ -48,7 +82,9 @@ type Port struct {
 	Node      string // name of the node that the port is on
 	MAC       MAC
 	Addresses []netip.Addr // primary first, at least one
-	OFPort    uint32       // on the integration bridge of Node
+	OFPort    uint32       // on the integration bridge of Node; 0 if that is another node
+	// NodeAddresses stand for the port in its node's subnets, if its Router is not shared: at most one of each family.
+	NodeAddresses []netip.Addr
 }
 
 // Local is the node that the agent runs on.
@@ -105,13 +141,22 @@ func (n Node) equal(o Node) bool {
 
 func (p Port) equal(o Port) bool {
 	addresses := slices.Equal(p.Addresses, o.Addresses)
-	return addresses && p.ID == o.ID && p.Namespace == o.Namespace && p.Pod == o.Pod &&
+	return addresses && slices.Equal(p.NodeAddresses, o.NodeAddresses) && p.ID == o.ID && p.Namespace == o.Namespace && p.Pod == o.Pod &&
 		p.Interface == o.Interface && p.UID == o.UID && p.Network == o.Network &&
 		p.Node == o.Node && p.MAC == o.MAC && p.OFPort == o.OFPort
 }
 
-func (n Network) equal(o Network) bool { return n == o }
-func (r Router) equal(o Router) bool   { return r == o }
+func (n Network) equal(o Network) bool {
+	return slices.Equal(n.Subnets, o.Subnets) && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
+		n.Router == o.Router && n.Physical == o.Physical && n.VLAN == o.VLAN
+}
+
+func (r Router) equal(o Router) bool {
+	return slices.Equal(r.Imports, o.Imports) && slices.Equal(r.Routes, o.Routes) && r.Name == o.Name && r.ID == o.ID &&
+		r.VNI == o.VNI && r.Shared == o.Shared
+}
+
+func (b Block) equal(o Block) bool { return b == o }
 
 // clone protects a stored object from later writes to the slices it came with.
 func (n Node) clone() Node {
@@ -122,13 +167,27 @@ func (n Node) clone() Node {
 
 func (p Port) clone() Port {
 	p.Addresses = slices.Clone(p.Addresses)
+	p.NodeAddresses = slices.Clone(p.NodeAddresses)
 	return p
 }
 
-func (n Network) clone() Network { return n }
-func (r Router) clone() Router   { return r }
+func (n Network) clone() Network {
+	n.Subnets = slices.Clone(n.Subnets)
+	return n
+}
+
+func (r Router) clone() Router {
+	r.Imports = slices.Clone(r.Imports)
+	r.Routes = slices.Clone(r.Routes)
+	return r
+}
+
+func (b Block) clone() Block { return b }
 
 func (n Network) key() string { return n.Name }
 func (r Router) key() string  { return r.Name }
 func (n Node) key() string    { return n.Name }
 func (p Port) key() string    { return p.ID }
+
+// key is unique: blocks of one Network do not overlap, but for single addresses that have been granted.
+func (b Block) key() string { return b.Network + " " + b.Prefix.String() }

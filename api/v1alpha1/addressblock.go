@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// AddressBlock is a part of a Network's subnet that one node hands out by itself. Its name follows from Network and
+// prefix, so of two nodes that claim the same one the API lets one create it. A block of a single address inside a block of
+// another node asks that node for the address: it answers by the condition Granted.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=ablock
+type AddressBlock struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   AddressBlockSpec   `json:"spec"`
+	Status AddressBlockStatus `json:"status,omitempty"`
+}
+
+// AddressBlockSpec cannot be changed.
+type AddressBlockSpec struct {
+	// Network whose subnet the block is a part of.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	Network string `json:"network"`
+	// CIDR is the block's prefix.
+	//
+	// +kubebuilder:validation:MaxLength=49
+	CIDR string `json:"cidr"`
+	// Node that hands out the addresses; empty: the controller, for users' Ports.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Node string `json:"node,omitempty"`
+	// Port is the key, namespace/name, of the Port that a block of a single address is for.
+	//
+	// +kubebuilder:validation:MaxLength=317
+	// +optional
+	Port string `json:"port,omitempty"`
+}
+
+// AddressBlockStatus is what the owner says of it.
+type AddressBlockStatus struct {
+	// Used is how many of the addresses are in use, some seconds ago.
+	Used int32 `json:"used,omitempty"`
+	// Conditions: Granted.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// AddressBlockList is a list of AddressBlocks.
+//
+// +kubebuilder:object:root=true
+type AddressBlockList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []AddressBlock `json:"items"`
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// The Network and the Router that every pod joins unless something else is asked for.
+const (
+	DefaultNetwork = "default"
+	DefaultRouter  = "default"
+)
+
+// DefaultRouteTarget is what the Router default imports and exports. A Router that does both as well shares the address
+// space of the cluster: its pods and those of the default network reach each other.
+const DefaultRouteTarget = "64512:1"
+
+// Labels, annotations and finalizers.
+const (
+	// LabelIsolated on a Namespace, with the value "true", keeps its pods from those of other namespaces (mapping by
+	// namespace).
+	LabelIsolated = "coelan.io/isolated"
+	// LabelManagedBy is on every object that Coelan makes by itself, with the value ManagedByController or
+	// ManagedByAgent.
+	LabelManagedBy = "coelan.io/managed-by"
+	// LabelNamespace and LabelNode say for which namespace and node a Network or Router was made.
+	LabelNamespace = "coelan.io/namespace"
+	LabelNode      = "coelan.io/node"
+	// LabelNetwork is the Network of an AddressBlock or Port.
+	LabelNetwork = "coelan.io/network"
+	// LabelPodPort is on Ports of pods whose addresses are from a block of their node and whose MAC follows from
+	// them: no other node needs to know them. Agents watch all Ports without it.
+	LabelPodPort = "coelan.io/pod-port"
+	// AnnotationELAN and AnnotationVPN are the names that the COE integration gives a Network and a Router:
+	// node-ip:namespace and namespace.
+	AnnotationELAN = "coelan.io/elan-instance"
+	AnnotationVPN  = "coelan.io/vpn-instance"
+	// FinalizerInUse keeps a Network or Router until nothing uses it.
+	FinalizerInUse = "coelan.io/in-use"
+
+	ManagedByController = "coelan-controller"
+	ManagedByAgent      = "coelan-agent"
+)
+
+// Condition types and reasons.
+const (
+	// ConditionReady says that an object takes effect. Its reason and message say why not.
+	ConditionReady = "Ready"
+	// ConditionDeletionBlocked says what keeps an object that is being deleted.
+	ConditionDeletionBlocked = "DeletionBlocked"
+	// ConditionGranted of an AddressBlock of a single address inside a block of another node: whether that node
+	// has given the address away.
+	ConditionGranted = "Granted"
+
+	ReasonReady           = "Ready"
+	ReasonRouterNotFound  = "RouterNotFound"
+	ReasonSubnetOverlaps  = "SubnetOverlaps"
+	ReasonVNITaken        = "VNITaken"
+	ReasonVLANTaken       = "VLANTaken"
+	ReasonIDsExhausted    = "IDsExhausted"
+	ReasonInvalid         = "Invalid"
+	ReasonInUse           = "InUse"
+	ReasonNetworkNotFound = "NetworkNotFound"
+	ReasonNetworkNotReady = "NetworkNotReady"
+	ReasonNotAllowed      = "NamespaceNotAllowed"
+	ReasonAddressOutside  = "AddressOutside"
+	ReasonAddressTaken    = "AddressTaken"
+	ReasonMACTaken        = "MACTaken"
+	ReasonExhausted       = "AddressesExhausted"
+	ReasonBoundElsewhere  = "BoundElsewhere"
+	ReasonGranted         = "Granted"
+	ReasonNotBound        = "NotBound"
+	ReasonBound           = "Bound"
+)

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Port is one attachment to a Network. Those of pods are made by Coelan, those of virtual machines and hosts by users. A
+// user's Port is bound by the OVS interface with external_ids:iface-id=<namespace>/<name>, on any node.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=vport
+type Port struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   PortSpec   `json:"spec"`
+	Status PortStatus `json:"status,omitempty"`
+}
+
+// PortSpec is what a user asks for. It cannot be changed, but for the node.
+type PortSpec struct {
+	// Network that the Port is on.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Network string `json:"network"`
+	// MAC address; empty: made from the first address.
+	//
+	// +kubebuilder:validation:MaxLength=17
+	// +optional
+	MAC string `json:"mac,omitempty"`
+	// Addresses, several of each family are possible; empty: one of each family of the Network is allocated.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=45
+	// +listType=set
+	// +optional
+	Addresses []string `json:"addresses,omitempty"`
+	// Node, if set, is the only one that may bind the Port.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Node string `json:"node,omitempty"`
+	// Pod is set in the Ports of pods.
+	//
+	// +optional
+	Pod *PortPod `json:"pod,omitempty"`
+}
+
+// PortPod is the interface of a pod that a Port is for.
+type PortPod struct {
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Interface string `json:"interface"`
+}
+
+// PortPhase says how far a Port is.
+//
+// +kubebuilder:validation:Enum=Pending;Ready;Bound;Failed
+type PortPhase string
+
+// The phases of Ports.
+const (
+	PortPending PortPhase = "Pending" // addresses are being found
+	PortReady   PortPhase = "Ready"   // addresses are known, no node has an interface for it
+	PortBound   PortPhase = "Bound"   // a node has connected it
+	PortFailed  PortPhase = "Failed"  // lastError says why
+)
+
+// PortStatus is what Coelan made of it.
+type PortStatus struct {
+	// +optional
+	Phase PortPhase `json:"phase,omitempty"`
+	// MAC and Addresses in effect.
+	MAC       string   `json:"mac,omitempty"`
+	Addresses []string `json:"addresses,omitempty"`
+	// NodeAddresses reach the Port from its own node, if its Network's addresses mean nothing there: they are of the
+	// node's podCIDRs, and status.podIPs of the pod.
+	NodeAddresses []string `json:"nodeAddresses,omitempty"`
+	// Node that has bound the Port, and when.
+	Node    string       `json:"node,omitempty"`
+	BoundAt *metav1.Time `json:"boundAt,omitempty"`
+	// LastError is why the Port does not work; empty when it does.
+	LastError string `json:"lastError,omitempty"`
+	// Conditions: Ready.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PortList is a list of Ports.
+//
+// +kubebuilder:object:root=true
+type PortList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Port `json:"items"`
+}
