@@ -52,20 +52,20 @@ func measureAgent(ctx context.Context) ([]Result, error) {
 	return append(results, absolute(fmt.Sprintf("agent-start-%d", pods), "ms", took)), n.Check(ctx)
 }
 
-// addPods plugs pods number from to number to, eight at a time.
+// addPods plugs pods number from to number to, eight at a time, and returns the last error.
 func addPods(ctx context.Context, n *lab.Node, from, to int) error {
 	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		first error
-		work  = make(chan int)
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		last error
+		work = make(chan int)
 	)
 	for range 8 {
 		wg.Go(func() {
 			for i := range work {
 				if _, err := n.AddPod(ctx, fmt.Sprintf("many-%d", i)); err != nil {
 					mu.Lock()
-					first = err
+					last = err
 					mu.Unlock()
 				}
 			}
@@ -76,7 +76,7 @@ func addPods(ctx context.Context, n *lab.Node, from, to int) error {
 	}
 	close(work)
 	wg.Wait()
-	return first
+	return last
 }
 
 // residentMiB reads how much memory a process has.

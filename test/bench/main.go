@@ -4,10 +4,11 @@
 // one run on one machine: the reference CNI plugin, ovs-ofctl, a plain switch.
 // It needs root and Open vSwitch.
 //
-//	bench [-run REGEXP] [-o results.json]
+//	bench [-run REGEXP] [-o FILE]
 //
-// It prints one table and writes the same as JSON: a list of Result. A bar that
-// is not met is reported, and is no failure of the command.
+// It prints one table. A run of all groups writes the same as JSON to
+// bench/results.json, a list of Result; one of some groups writes no file unless
+// -o names one. A bar that is not met is reported, and is no failure of the command.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,8 +41,8 @@ var measures = []measure{
 }
 
 func main() {
-	only := flag.String("run", "", "measure only the groups that match: cni, flow-sync, pod, recirc, agent")
-	out := flag.String("o", "bench/results.json", "file for the results as JSON")
+	only := flag.String("run", "", "measure only the groups that match: "+groups())
+	out := flag.String("o", "", "file for the results as JSON; default, of a run of all groups: "+resultsFile)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -50,8 +52,42 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, only, out string) error {
+// resultsFile has the results of the last run of all groups.
+const resultsFile = "bench/results.json"
+
+// groups are the names of all measures.
+func groups() string {
+	var names []string
+	for _, m := range measures {
+		names = append(names, m.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// choose returns the measures that match only, and the file for their results:
+// empty if those of a full run must not be replaced by some.
+func choose(only, out string) ([]measure, string, error) {
 	match, err := regexp.Compile(only)
+	if err != nil {
+		return nil, "", fmt.Errorf("-run %s: %w", only, err)
+	}
+	var chosen []measure
+	for _, m := range measures {
+		if match.MatchString(m.name) {
+			chosen = append(chosen, m)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, "", fmt.Errorf("-run %s: no group matches; there are %s", only, groups())
+	}
+	if out == "" && len(chosen) == len(measures) {
+		out = resultsFile
+	}
+	return chosen, out, nil
+}
+
+func run(ctx context.Context, only, out string) error {
+	chosen, out, err := choose(only, out)
 	if err != nil {
 		return err
 	}
@@ -64,10 +100,7 @@ func run(ctx context.Context, only, out string) error {
 		return err
 	}
 	var results []Result
-	for _, m := range measures {
-		if !match.MatchString(m.name) {
-			continue
-		}
+	for _, m := range chosen {
 		fmt.Fprintf(os.Stderr, "bench: %s … ", m.name)
 		start := time.Now()
 		got, err := m.take(ctx)
@@ -78,5 +111,8 @@ func run(ctx context.Context, only, out string) error {
 		results = append(results, got...)
 	}
 	printTable(os.Stdout, results)
+	if out == "" {
+		return nil
+	}
 	return writeJSON(out, results)
 }
