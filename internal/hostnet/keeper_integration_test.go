@@ -164,28 +164,6 @@ func TestKeeperDamagedFile(t *testing.T) {
 	}
 }
 
-// table records what a switch was told.
-type table struct {
-	entries chan string
-}
-
-func (s *table) SetNeighbour(_ context.Context, bridge string, ip netip.Addr, mac net.HardwareAddr) error {
-	s.entries <- bridge + " " + ip.String() + " " + mac.String()
-	return nil
-}
-
-func (s *table) expect(t *testing.T, want string) {
-	t.Helper()
-	select {
-	case got := <-s.entries:
-		if got != want {
-			t.Errorf("got entry %q, want %q", got, want)
-		}
-	case <-time.After(5 * time.Second):
-		t.Fatalf("entry %q never came", want)
-	}
-}
-
 // TestNeighbours has the kernel find a neighbour in another namespace.
 func TestNeighbours(t *testing.T) {
 	link := veth(t, "phy0", "192.168.50.1/24")
@@ -198,7 +176,7 @@ func TestNeighbours(t *testing.T) {
 	} {
 		run(t, "ip", strings.Fields(c)...)
 	}
-	s := &table{entries: make(chan string, 16)}
+	s := newTables()
 	n := NewNeighbours(quiet, s)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -222,6 +200,51 @@ func TestNeighbours(t *testing.T) {
 		t.Errorf("entry %q was written for no reason", e)
 	default:
 	}
+}
+
+// TestTunnelRoutes changes the kernel's routes to peers.
+func TestTunnelRoutes(t *testing.T) {
+	veth(t, "phy0", "192.168.50.1/24", "fd50::1/64")
+	veth(t, "other0", "192.168.70.1/24")
+	near, far := netip.MustParseAddr("192.168.50.2"), netip.MustParseAddr("192.168.60.5")
+	near6, far6 := netip.MustParseAddr("fd50::2"), netip.MustParseAddr("fd60::5")
+	via := func(dst netip.Addr, gateway string) TunnelRoute {
+		return TunnelRoute{Dst: dst, Dev: "phy0", Gateway: netip.MustParseAddr(gateway)}
+	}
+	here := func(dst netip.Addr) TunnelRoute { return TunnelRoute{Dst: dst, Dev: "phy0"} }
+	s := newTables()
+	stranger := TunnelRoute{Dst: netip.MustParseAddr("10.9.9.9"), Dev: "br9"}
+	// What an earlier run left behind, and what others made.
+	must(t, s.SetRoute(t.Context(), here(netip.MustParseAddr("192.168.50.77"))))
+	must(t, s.SetRoute(t.Context(), via(near, "192.168.50.88")))
+	must(t, s.SetRoute(t.Context(), stranger))
+	n := NewNeighbours(quiet, s)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	defer func() { cancel(); must(t, <-done) }()
+	n.Set("phy0", []netip.Addr{near, near6, far, far6})
+	s.has(t, "peers on the link", stranger, here(near), here(near6))
+	run(t, "ip", "route", "add", "192.168.60.0/24", "via", "192.168.50.9")
+	run(t, "ip", "route", "add", "fd60::/64", "via", "fd50::9")
+	s.has(t, "peers behind a router", stranger, here(near), here(near6), via(far, "192.168.50.9"), via(far6, "fd50::9"))
+	run(t, "ip", "route", "replace", "192.168.60.0/24", "via", "192.168.50.8")
+	s.has(t, "another router", stranger, here(near), here(near6), via(far, "192.168.50.8"), via(far6, "fd50::9"))
+	run(t, "ip", "route", "replace", "192.168.60.0/24", "via", "192.168.70.9")
+	run(t, "ip", "route", "replace", "blackhole", "fd60::/64")
+	s.has(t, "another interface, and none", stranger, here(near), here(near6))
+	s.clear()
+	n.Renew()
+	s.has(t, "ovs-vswitchd has restarted", here(near), here(near6))
+	run(t, "ip", "link", "set", "phy0", "down")
+	s.has(t, "the bridge is down")
+	run(t, "ip", "link", "set", "phy0", "up")
+	s.has(t, "the bridge is up", here(near)) // its IPv6 address went
+	written := s.count()
+	run(t, "ip", "addr", "add", "192.168.50.11/24", "dev", "phy0")
+	eventually(t, "routes are written again for another address", func() bool { return s.count() > written })
+	n.Set("phy0", nil)
+	s.has(t, "no peers")
 }
 
 // TestConfirm has the kernel ask for a neighbour that does not answer.

@@ -9,8 +9,10 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -18,18 +20,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeighbourSetter writes one entry of ovs-vswitchd's table of tunnel neighbours (tnl/neigh/set).
-type NeighbourSetter interface {
+// TunnelTables are ovs-vswitchd's own neighbours and routes to single hosts, by which it sends its tunnels' packets. A
+// call does nothing while ovs-vswitchd does not run.
+type TunnelTables interface {
 	SetNeighbour(ctx context.Context, bridge string, ip netip.Addr, mac net.HardwareAddr) error
+	// HostRoutes lists the routes that were added, by whomever. What ovs-vswitchd was told of addresses before the call,
+	// it knows when the next one comes.
+	HostRoutes(ctx context.Context) ([]TunnelRoute, error)
+	SetRoute(ctx context.Context, r TunnelRoute) error
+	DeleteRoute(ctx context.Context, dst netip.Addr) error
 }
 
-// Neighbours keeps the MAC addresses of the next hops to other nodes in ovs-vswitchd's own table. The userspace datapath
-// drops the packet that finds no entry there, so the entries come before the packets: the kernel resolves the next
-// hops, and each event that changes one is passed on.
+// Neighbours keeps the MAC addresses of the next hops to other nodes, and the ways to these, in ovs-vswitchd's own
+// tables. The userspace datapath drops the packet that finds no entry there, so the entries come before the packets: the
+// kernel knows the routes and resolves the next hops, and each event that changes one is passed on.
 type Neighbours struct {
 	log    *slog.Logger
-	setter NeighbourSetter
+	tables TunnelTables
 	wake   chan struct{}
+	// index is the bridge's interface, 0 before it was seen.
+	index atomic.Int32
 
 	mu     sync.Mutex
 	bridge string
@@ -40,15 +50,17 @@ type Neighbours struct {
 	renewals int
 	// last is what was known of a neighbour at any time.
 	last map[netip.Addr]net.HardwareAddr
+
+	routes tunnelRoutes // only Run uses them
 }
 
 // renewal is well below the 15 minutes after which ovs-vswitchd forgets an entry (ovs: lib/tnl-neigh-cache.c).
 const renewal = 4 * time.Minute
 
 // NewNeighbours makes a Neighbours that knows no peers yet.
-func NewNeighbours(log *slog.Logger, setter NeighbourSetter) *Neighbours {
+func NewNeighbours(log *slog.Logger, tables TunnelTables) *Neighbours {
 	return &Neighbours{
-		log: log, setter: setter, wake: make(chan struct{}, 1),
+		log: log, tables: tables, wake: make(chan struct{}, 1),
 		written: map[netip.Addr]string{}, last: map[netip.Addr]net.HardwareAddr{},
 	}
 }
@@ -82,7 +94,7 @@ func (n *Neighbours) Run(ctx context.Context) error {
 	events := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { events <- watch(ctx, neighbourGroups, relevantNeighbour, n.kick) }()
+	go func() { events <- watch(ctx, neighbourGroups, n.relevant, n.kick) }()
 	timer := time.NewTicker(renewal)
 	defer timer.Stop()
 	for {
@@ -99,15 +111,15 @@ func (n *Neighbours) Run(ctx context.Context) error {
 	}
 }
 
-// relevantNeighbour leaves out what a pod's interface brings with it.
-func relevantNeighbour(_ int, m netlink.Message) bool {
+// relevant leaves out what a pod's interface brings with it.
+func (n *Neighbours) relevant(_ int, m netlink.Message) bool {
 	switch uint16(m.Header.Type) {
 	case unix.RTM_DELNEIGH:
 		return false
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		return !addressOfPod(m)
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		return routeProtocol(m) != unix.RTPROT_KERNEL
+		return routeProtocol(m) != unix.RTPROT_KERNEL || routeInterface(m) == n.index.Load()
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		return !strings.HasPrefix(linkName(m), "co")
 	}
@@ -119,9 +131,9 @@ const known = unix.NUD_REACHABLE | unix.NUD_STALE | unix.NUD_DELAY | unix.NUD_PR
 
 func (n *Neighbours) step(ctx context.Context) error {
 	n.mu.Lock()
-	bridge, peers := n.bridge, n.peers
+	bridge, peers, renewals := n.bridge, n.peers, n.renewals
 	n.mu.Unlock()
-	if bridge == "" || len(peers) == 0 {
+	if bridge == "" {
 		return nil
 	}
 	link, err := nl.LinkByName(bridge)
@@ -129,13 +141,33 @@ func (n *Neighbours) step(ctx context.Context) error {
 		// It is not there while ovs-vswitchd is down; its return is an event.
 		return nil
 	}
+	if index := int32(link.Attrs().Index); n.index.Swap(index) != index {
+		// With a bridge ovs-vswitchd forgets its neighbours.
+		n.mu.Lock()
+		clear(n.written)
+		n.mu.Unlock()
+	}
+	hops, err := nextHops(link, peers)
+	if err != nil {
+		return fmt.Errorf("next hops on %s: %w", bridge, err)
+	}
+	return errors.Join(n.route(ctx, link, renewals, hops), n.tellAll(ctx, link, hops))
+}
+
+// tellAll passes on the neighbours through which peers are reached.
+func (n *Neighbours) tellAll(ctx context.Context, link nl.Link, hops []hop) error {
 	entries, err := entriesOf(link)
 	if err != nil {
-		return fmt.Errorf("neighbours of %s: %w", bridge, err)
+		return fmt.Errorf("neighbours of %s: %w", link.Attrs().Name, err)
 	}
-	for _, hop := range nextHops(link, peers) {
+	seen := map[netip.Addr]bool{}
+	for _, hop := range hops {
+		if seen[hop.addr] {
+			continue
+		}
+		seen[hop.addr] = true
 		if err := n.tell(ctx, link, hop, entries[hop.addr]); err != nil {
-			return fmt.Errorf("neighbour %s on %s: %w", hop.addr, bridge, err)
+			return fmt.Errorf("neighbour %s on %s: %w", hop.addr, link.Attrs().Name, err)
 		}
 	}
 	return nil
@@ -166,7 +198,7 @@ func (n *Neighbours) write(ctx context.Context, bridge string, hop netip.Addr, m
 	n.mu.Lock()
 	renewals := n.renewals
 	n.mu.Unlock()
-	if err := n.setter.SetNeighbour(ctx, bridge, hop, mac); err != nil {
+	if err := n.tables.SetNeighbour(ctx, bridge, hop, mac); err != nil {
 		return err
 	}
 	n.log.Debug("tunnel neighbour", "bridge", bridge, "neighbour", hop, "mac", mac.String())
@@ -196,30 +228,33 @@ func entriesOf(link nl.Link) (map[netip.Addr]net.HardwareAddr, error) {
 	return entries, nil
 }
 
-// hop is a neighbour through which a peer is reached.
+// hop is the neighbour through which a peer is reached.
 type hop struct{ addr, peer netip.Addr }
 
 // nextHops are the neighbours on link through which peers are reached. Peers that are reached by another interface, or
 // not at all now, have none.
-func nextHops(link nl.Link, peers []netip.Addr) []hop {
+func nextHops(link nl.Link, peers []netip.Addr) ([]hop, error) {
 	var hops []hop
-	seen := map[netip.Addr]bool{}
 	for _, p := range peers {
 		routes, err := nl.RouteGet(p.AsSlice())
-		if err != nil || len(routes) == 0 || routes[0].LinkIndex != link.Attrs().Index {
+		if err != nil && !slices.ContainsFunc(unreachable, func(e error) bool { return errors.Is(err, e) }) {
+			return nil, fmt.Errorf("route to %s: %w", p, err)
+		}
+		if len(routes) == 0 || routes[0].LinkIndex != link.Attrs().Index {
 			continue
 		}
 		h := hop{p, p}
 		if routes[0].Gw != nil {
 			h.addr = addr(routes[0].Gw)
 		}
-		if !seen[h.addr] {
-			seen[h.addr] = true
-			hops = append(hops, h)
-		}
+		hops = append(hops, h)
 	}
-	return hops
+	return hops, nil
 }
+
+// unreachable are the kernel's words for an address that no route leads to: none at all, unreachable, prohibit,
+// blackhole.
+var unreachable = []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL}
 
 // resolve asks the kernel to find the address; the answer comes as an event.
 func resolve(link nl.Link, h hop) error {

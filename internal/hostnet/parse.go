@@ -47,6 +47,23 @@ func routeProtocol(m netlink.Message) uint8 {
 	return m.Data[offset]
 }
 
+// routeInterface is the interface that a route message (struct rtmsg, then attributes) leads out of; 0: several, or none.
+func routeInterface(m netlink.Message) int32 {
+	if len(m.Data) < unix.SizeofRtMsg {
+		return 0
+	}
+	ad, err := netlink.NewAttributeDecoder(m.Data[unix.SizeofRtMsg:])
+	if err != nil {
+		return 0
+	}
+	for ad.Next() {
+		if ad.Type() == unix.RTA_OIF {
+			return ad.Int32()
+		}
+	}
+	return 0
+}
+
 // addressOfPod says that an address message (struct ifaddrmsg) is about a link-local address: every interface of a pod
 // gets one, and nothing here depends on them.
 func addressOfPod(m netlink.Message) bool {
