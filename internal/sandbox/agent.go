@@ -16,12 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Coelan's agent is not a component of the machine but a pod of a DaemonSet.
+// Coelan's agent is not a component of the machine but a pod of a DaemonSet; its controller is a Deployment.
 const (
 	agentNamespace = "coelan-system"
 	agentName      = "coelan-agent"
 	agentSelector  = "app.kubernetes.io/name=coelan,app.kubernetes.io/component=agent"
 	agentContainer = "agent"
+	controllerName = "coelan-controller"
 
 	// agentLabel with the value agentOff keeps the DaemonSet off a node.
 	agentLabel = "coelan.io/agent"

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -136,22 +137,9 @@ func notReady(n *corev1.Node) string {
 	return "registered"
 }
 
-// waitCoreDNS returns when at least one replica serves and all are there.
+// waitCoreDNS returns when every replica serves.
 func (s *Sandbox) waitCoreDNS(ctx context.Context) error {
-	var last appsv1.DeploymentStatus
-	err := s.watch(ctx, "deployments", "kube-system", "coredns", anyObject(func(object runtime.Object) bool {
-		d, ok := object.(*appsv1.Deployment)
-		if !ok {
-			return false
-		}
-		last = d.Status
-		return d.Status.ObservedGeneration >= d.Generation && d.Status.ReadyReplicas == *d.Spec.Replicas
-	}))
-	if err != nil {
-		return fmt.Errorf("%d of %d replicas are ready: %w; see `coelan sandbox kubectl --name %s -- -n kube-system "+
-			"describe pods -l k8s-app=kube-dns`", last.ReadyReplicas, last.Replicas, err, s.Name)
-	}
-	return nil
+	return s.waitDeployment(ctx, "kube-system", "coredns")
 }
 
 // watch follows a resource, one object of it if named, until the condition is true, or for clusterTimeout.
@@ -181,8 +169,8 @@ func (s *Sandbox) applyCoreDNS(ctx context.Context) error {
 	return s.Apply(ctx, manifest)
 }
 
-// install applies Coelan's manifest. If it was installed before from other images, the agents start anew: a manifest
-// that has not changed would leave them as they are.
+// install applies Coelan's manifest. If it was installed before from other images, agents and controller start anew: a
+// manifest that has not changed would leave them as they are.
 func (s *Sandbox) install(ctx context.Context, install Install) error {
 	now, err := fingerprint(install.Archives)
 	if err != nil {
@@ -199,7 +187,7 @@ func (s *Sandbox) install(ctx context.Context, install Install) error {
 		return err
 	}
 	if len(before) > 0 && string(before) != now {
-		_, err := s.Kubectl(ctx, "-n", agentNamespace, "rollout", "restart", "daemonset/"+agentName)
+		_, err := s.Kubectl(ctx, "-n", agentNamespace, "rollout", "restart", "daemonset,deployment")
 		if err != nil {
 			return err
 		}
@@ -209,8 +197,33 @@ func (s *Sandbox) install(ctx context.Context, install Install) error {
 
 // waitAgents returns when every node's agent is ready and of the newest revision.
 func (s *Sandbox) waitAgents(ctx context.Context) error {
+	if err := s.waitDaemonSet(ctx, agentNamespace, agentName); err != nil {
+		return fmt.Errorf("%w; see `coelan sandbox logs --name %s %s agent`", err, s.Name, ControlPlaneName)
+	}
+	return nil
+}
+
+// waitController returns when every replica of the controller is ready and of the newest revision; at once if what was
+// installed has none.
+func (s *Sandbox) waitController(ctx context.Context) error {
+	client, err := s.Clientset()
+	if err != nil {
+		return err
+	}
+	_, err = client.AppsV1().Deployments(agentNamespace).Get(ctx, controllerName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.waitDeployment(ctx, agentNamespace, controllerName)
+}
+
+// waitDaemonSet returns when every node's pod of the DaemonSet is ready and of the newest revision.
+func (s *Sandbox) waitDaemonSet(ctx context.Context, namespace, name string) error {
 	var last appsv1.DaemonSetStatus
-	err := s.watch(ctx, "daemonsets", agentNamespace, agentName, anyObject(func(object runtime.Object) bool {
+	err := s.watch(ctx, "daemonsets", namespace, name, anyObject(func(object runtime.Object) bool {
 		d, ok := object.(*appsv1.DaemonSet)
 		if !ok {
 			return false
@@ -220,8 +233,26 @@ func (s *Sandbox) waitAgents(ctx context.Context) error {
 			last.UpdatedNumberScheduled == last.DesiredNumberScheduled && last.NumberReady == last.DesiredNumberScheduled
 	}))
 	if err != nil {
-		return fmt.Errorf("%d of %d agents are ready: %w; see `coelan sandbox logs --name %s %s agent`",
-			last.NumberReady, last.DesiredNumberScheduled, err, s.Name, ControlPlaneName)
+		return fmt.Errorf("%d of %d pods of %s are ready: %w", last.NumberReady, last.DesiredNumberScheduled, name, err)
+	}
+	return nil
+}
+
+// waitDeployment returns when all replicas of the Deployment, and no others, are ready and of the newest revision.
+func (s *Sandbox) waitDeployment(ctx context.Context, namespace, name string) error {
+	var last appsv1.DeploymentStatus
+	err := s.watch(ctx, "deployments", namespace, name, anyObject(func(object runtime.Object) bool {
+		d, ok := object.(*appsv1.Deployment)
+		if !ok {
+			return false
+		}
+		last = d.Status
+		return last.ObservedGeneration >= d.Generation && last.UpdatedReplicas == *d.Spec.Replicas &&
+			last.ReadyReplicas == *d.Spec.Replicas && last.Replicas == *d.Spec.Replicas
+	}))
+	if err != nil {
+		return fmt.Errorf("%d of %d replicas of %s are ready: %w; see `coelan sandbox kubectl --name %s -- -n %s "+
+			"describe pods`", last.ReadyReplicas, last.Replicas, name, err, s.Name, namespace)
 	}
 	return nil
 }

@@ -113,6 +113,9 @@ func (s *Sandbox) up(ctx context.Context, install Install) error {
 	if s.CNI != NoCNI {
 		steps = append(steps, step{"nodes Ready", s.waitReady}, step{"CoreDNS available", s.waitCoreDNS})
 	}
+	if s.CNI == Coelan {
+		steps = append(steps, step{"controller ready", s.waitController})
+	}
 	for _, step := range steps {
 		if err := s.progress.Step(step.name, func() error { return step.run(ctx) }); err != nil {
 			return fmt.Errorf("sandbox %s: %s: %w", s.Name, step.name, err)

@@ -18,6 +18,7 @@ func TestVersions(t *testing.T) {
 		"kubernetes": {"k8s.io/kubernetes", KubernetesVersion},
 		"etcd":       {"go.etcd.io/etcd/server/v3", EtcdVersion},
 		"coredns":    {"github.com/coredns/coredns", CoreDNSVersion},
+		"multus":     {multusModule, MultusVersion},
 	} {
 		data, err := os.ReadFile(filepath.Join("../../../build", name, "go.mod"))
 		if err != nil {

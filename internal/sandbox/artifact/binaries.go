@@ -32,6 +32,7 @@ var modules = []module{
 	},
 	{name: "etcd", version: EtcdVersion, packages: []string{"go.etcd.io/etcd/server/v3"}, output: "etcd"},
 	{name: "coredns", version: CoreDNSVersion, packages: []string{"github.com/coredns/coredns"}, output: "coredns"},
+	{name: "multus", version: MultusVersion, packages: multusPackages},
 }
 
 // kubernetesVersionFlags make the binaries report the version; without it they call themselves v0.0.0 and kubectl

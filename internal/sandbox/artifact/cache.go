@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package artifact makes what a sandbox is built from, once: the Kubernetes, etcd and CoreDNS binaries from the Go
+// Package artifact makes what a sandbox is built from, once: the Kubernetes, etcd, CoreDNS and Multus binaries from the Go
 // module proxy, the container images that the cluster and its tests run, and a containerd store that holds them.
 package artifact
 
@@ -26,6 +26,7 @@ const (
 	KubernetesVersion = "v1.34.4"
 	EtcdVersion       = "v3.6.5"
 	CoreDNSVersion    = "v1.12.4"
+	MultusVersion     = "v4.2.3"
 )
 
 // Step runs a piece of work that may take long and reports it under the name.
@@ -87,10 +88,12 @@ func (c Cache) Prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.images(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{c.images, c.store, c.multus} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	return c.store(ctx)
+	return nil
 }
 
 // lock keeps two processes from making the same artifact. The kernel frees it if the process dies.

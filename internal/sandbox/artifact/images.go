@@ -99,7 +99,7 @@ func (c Cache) agnhostImage(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	porter, err := c.kubernetesFile(ctx, "test/images/agnhost/porter")
+	porter, err := c.moduleFile(ctx, "kubernetes", "k8s.io/kubernetes", "test/images/agnhost/porter")
 	if err != nil {
 		return err
 	}
@@ -119,17 +119,17 @@ func (c Cache) agnhostImage(ctx context.Context, dir string) error {
 	return agnhost.Write(filepath.Join(dir, "agnhost.tar"))
 }
 
-// kubernetesFile is the path of a file in the source of Kubernetes.
-func (c Cache) kubernetesFile(ctx context.Context, name string) (string, error) {
+// moduleFile is the path of a file in the source of a Go module that build/NAME requires.
+func (c Cache) moduleFile(ctx context.Context, name, module, file string) (string, error) {
 	source, err := c.source()
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
-	cmd.Dir = filepath.Join(source, "build/kubernetes")
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	cmd.Dir = filepath.Join(source, "build", name)
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("%v: %w", cmd.Args, err)
 	}
-	return filepath.Join(string(bytes.TrimSpace(out)), name), nil
+	return filepath.Join(string(bytes.TrimSpace(out)), file), nil
 }

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Multus is a form in which Multus runs.
+type Multus string
+
+// The forms: a plugin that does everything itself, and one that hands its calls to a daemon.
+const (
+	MultusThin  Multus = "thin"
+	MultusThick Multus = "thick"
+)
+
+// multusConfig is the file that Multus writes on every node, before all others in their order.
+const (
+	multusConfig    = "/etc/cni/net.d/00-multus.conf"
+	multusNamespace = "kube-system"
+	multusName      = "kube-multus-ds"
+)
+
+// DefineAttachments makes NetworkAttachmentDefinitions known to the cluster, as upstream of them does.
+func (s *Sandbox) DefineAttachments(ctx context.Context) error {
+	_, err := s.Kubectl(ctx, "apply", "-f", s.cache.MultusManifest("definitions"))
+	if err == nil {
+		_, err = s.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s",
+			"crd/network-attachment-definitions.k8s.cni.cncf.io")
+	}
+	return err
+}
+
+// InstallMultus runs Multus on every node from upstream's manifest. Its plugin takes the place of the one that each
+// node's runtime uses now, and calls that one for pods' first interfaces.
+func (s *Sandbox) InstallMultus(ctx context.Context, form Multus) error {
+	if err := s.Load(ctx, s.cache.MultusArchive()); err != nil {
+		return err
+	}
+	if _, err := s.Kubectl(ctx, "apply", "-f", s.cache.MultusManifest(string(form))); err != nil {
+		return err
+	}
+	if err := s.waitDaemonSet(ctx, multusNamespace, multusName); err != nil {
+		return err
+	}
+	return each(ctx, s.Nodes(), func(ctx context.Context, node string) error {
+		return s.waitFile(ctx, node, multusConfig)
+	})
+}
+
+// RemoveMultus undoes InstallMultus, but for the definition of NetworkAttachmentDefinitions, which goes with all of
+// them if it is deleted.
+func (s *Sandbox) RemoveMultus(ctx context.Context) error {
+	for _, object := range []string{
+		"daemonset/" + multusName, "serviceaccount/multus", "configmap/multus-cni-config", "configmap/multus-daemon-config",
+		"clusterrole/multus", "clusterrolebinding/multus",
+	} {
+		_, err := s.Kubectl(ctx, "-n", multusNamespace, "delete", object, "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
+		if err != nil {
+			return err
+		}
+	}
+	return each(ctx, s.Nodes(), func(ctx context.Context, node string) error {
+		_, err := s.Exec(ctx, node, "rm", "-rf", multusConfig, filepath.Join(filepath.Dir(multusConfig), "multus.d"))
+		return err
+	})
+}
+
+// waitFile returns when a node has the file. Its disk tells of no changes to whoever is outside, so it is looked at now
+// and then.
+func (s *Sandbox) waitFile(ctx context.Context, node, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	ticker := time.NewTicker(again)
+	defer ticker.Stop()
+	for {
+		if _, err := os.Stat(filepath.Join(s.machineDir(node), file)); err == nil {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not appear: %w", file, ctx.Err())
+		}
+	}
+}
