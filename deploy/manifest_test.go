@@ -123,7 +123,7 @@ func missing(t *testing.T, prefix string, typ reflect.Type, got map[string]any) 
 			t.Errorf("the ConfigMap lacks %s%s", prefix, name)
 			continue
 		}
-		if nested, ok := value.(map[string]any); ok {
+		if nested, ok := value.(map[string]any); ok && field.Type.Kind() == reflect.Struct {
 			missing(t, prefix+name+".", field.Type, nested)
 		}
 	}

@@ -35,6 +35,17 @@ const (
 	NoEncap Encapsulation = "noEncap"
 )
 
+// Mapping says which Network the pods of a namespace are on if no Network selects the namespace.
+type Mapping string
+
+// The mappings, the same for all agents and for the controller.
+const (
+	// MapFlat puts all pods on the Network default.
+	MapFlat Mapping = "flat"
+	// MapNamespace gives every namespace a Router, and a Network on every node with pods of it.
+	MapNamespace Mapping = "namespace"
+)
+
 // Config is the whole configuration of one agent. Default gives every field's value when the file leaves it out.
 type Config struct {
 	// Datapath of the integration bridge.
@@ -49,6 +60,12 @@ type Config struct {
 	GatewayInterface string `json:"gatewayInterface"`
 	// OVSRunDir is where Open vSwitch keeps its sockets.
 	OVSRunDir string `json:"ovsRunDir"`
+	// Mapping of namespaces to Networks.
+	Mapping Mapping `json:"mapping"`
+	// BridgeMappings gives, by the name of a physical network, the OVS bridge that leads to it on this node.
+	BridgeMappings map[string]string `json:"bridgeMappings"`
+	// ServesNetworks says who makes the interfaces that pods ask for by the annotation of the network plumbing group.
+	ServesNetworks ServesNetworks `json:"servesNetworks"`
 	// SNAT of what pods send out of the cluster.
 	SNAT SNAT `json:"snat"`
 	// CNI is the container runtime's side.
@@ -95,6 +112,8 @@ func Default() Config {
 		Bridge:           "br-int",
 		GatewayInterface: "coelan-gw0",
 		OVSRunDir:        "/run/openvswitch",
+		Mapping:          MapFlat,
+		ServesNetworks:   ServesAuto,
 		SNAT:             SNAT{Enabled: true},
 		CNI: CNI{
 			BinDir:  "/opt/cni/bin",

@@ -20,12 +20,18 @@ func TestParse(t *testing.T) {
 	want.MTU = 1400
 	want.SNAT.ExcludeCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	want.CNI.BinDir = "/usr/lib/cni"
+	want.Mapping = MapNamespace
+	want.BridgeMappings = map[string]string{"physnet1": "br-ex", "dc.2_b": "br-dc"}
+	want.ServesNetworks = ServesNever
 	got, err := Parse([]byte(`
 datapath: netdev
 mtu: 1400
 snat:
   excludeCIDRs: [10.0.0.0/8, "fd00::/8"]
 cni: {binDir: /usr/lib/cni}
+mapping: namespace
+bridgeMappings: {physnet1: br-ex, dc.2_b: br-dc}
+servesNetworks: false
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +73,21 @@ func TestWrongSettings(t *testing.T) {
 		{"gateway too long", "gatewayInterface: abcdefghijklmnop", "gatewayInterface: "},
 		{"gateway is bridge", "gatewayInterface: br-int", "gatewayInterface: \"br-int\" is also the bridge"},
 		{"relative directory", "ovsRunDir: run", `ovsRunDir: "run" is not an absolute path`},
+		{"mapping", "mapping: pod", `mapping: "pod" is not one of flat, namespace`},
+		{"mapping empty", `mapping: ""`, `mapping: "" is not one of flat, namespace`},
+		{"bridge mappings as a list", "bridgeMappings: [physnet1:br-ex]", "bridgeMappings"},
+		{"physical network with slash", "bridgeMappings: {a/b: br-ex}", `bridgeMappings: "a/b" is not the name`},
+		{"physical network empty", `bridgeMappings: {"": br-ex}`, `bridgeMappings: "" is not the name`},
+		{"physical network too long", "bridgeMappings: {" + strings.Repeat("x", 64) + ": br-ex}", "is not the name"},
+		{"physical network twice", "bridgeMappings: {a: br-ex, a: br-ey}", `"a" already set`},
+		{"mapped bridge empty", `bridgeMappings: {a: ""}`, "bridgeMappings[a]: must not be empty"},
+		{"mapped bridge null", `bridgeMappings: {a: null}`, "bridgeMappings[a]: must not be empty"},
+		{"mapped bridge too long", "bridgeMappings: {a: abcdefghijklmnop}", "bridgeMappings[a]: "},
+		{"mapped bridge is br-int", "bridgeMappings: {a: br-int}", `bridgeMappings[a]: "br-int" is the integration bridge`},
+		{"mapped bridge is the renamed one", "bridge: br-x\nbridgeMappings: {a: br-x}", `"br-x" is the integration bridge`},
+		{"bridge of two networks", "bridgeMappings: {a: br-ex, b: br-ex}", `bridgeMappings[b]: "br-ex" is also the bridge of "a"`},
+		{"serves networks", "servesNetworks: maybe", `servesNetworks: "maybe" is not one of auto, true, false`},
+		{"serves networks as a number", "servesNetworks: 1", "servesNetworks: 1 is not one of auto, true, false"},
 		{"CIDR without length", "snat: {excludeCIDRs: [10.0.0.0]}", "10.0.0.0"},
 		{"empty CIDR", `snat: {excludeCIDRs: [""]}`, "snat.excludeCIDRs[0]: must not be empty"},
 		{"CIDR with host bits", "snat: {excludeCIDRs: [10.0.0.1/8]}", "snat.excludeCIDRs[0]: 10.0.0.1/8 has bits set"},
@@ -146,4 +167,15 @@ func settings(prefix string, t reflect.Type) []string {
 		names = append(names, name)
 	}
 	return names
+}
+
+func TestServesNetworks(t *testing.T) {
+	for text, want := range map[string]ServesNetworks{
+		"auto": ServesAuto, "true": ServesAlways, "false": ServesNever, `"true"`: ServesAlways, `"false"`: ServesNever,
+	} {
+		got, err := Parse([]byte("servesNetworks: " + text))
+		if err != nil || got.ServesNetworks != want {
+			t.Errorf("%s: %q, %v; want %q", text, got.ServesNetworks, err, want)
+		}
+	}
 }
