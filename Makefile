@@ -49,7 +49,8 @@ sandbox-assets: bin/coelan ## what sandboxes are made of, once: Kubernetes, etcd
 	bin/coelan sandbox prepare
 
 .PHONY: generate
-generate: ## write what is generated from other files: deploy/*.yaml from the chart
+generate: ## write what is generated from other files: of api/ the CRDs and copies, of the chart deploy/*.yaml
+	go -C build/apigen run . ../..
 	go -C build/helm run . ../../deploy/helm/coelan ../../deploy
 
 .PHONY: demo
@@ -63,6 +64,7 @@ test: deps lint unit integration test-kernel e2e ## everything that a change mus
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
 	$(GOLANGCI) run ./...
+	cd build/apigen && ../../$(GOLANGCI) run ./...
 	cd build/helm && ../../$(GOLANGCI) run ./...
 
 $(GOLANGCI):
@@ -72,6 +74,7 @@ $(GOLANGCI):
 
 .PHONY: unit
 unit: ## tests that need neither root nor Open vSwitch, with the race detector
+	go -C build/apigen test ./...
 	go -C build/helm test ./...
 	go test -race -timeout 10m ./...
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
@@ -35,10 +37,16 @@ func objects(t *testing.T, file string) []runtime.Object {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer()
 	var list []runtime.Object
 	for documents := yamlstream.NewDocumentDecoder(f); ; {
-		buf := make([]byte, 1<<16)
+		buf := make([]byte, 1<<18)
 		n, err := documents.Read(buf)
 		if errors.Is(err, io.EOF) {
 			return list
@@ -153,9 +161,16 @@ func TestPathsAreMounted(t *testing.T) {
 }
 
 func TestRights(t *testing.T) {
-	read := []string{"get", "list", "watch"}
+	own, read, change := []string{"coelan.io"}, []string{"get", "list", "watch"}, []string{"update", "patch"}
+	all := slices.Concat(read, []string{"create"}, change, []string{"delete"})
 	want := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "namespaces"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{"k8s.cni.cncf.io"}, Resources: []string{"network-attachment-definitions"}, Verbs: read},
+		{APIGroups: own, Resources: []string{"networks", "routers"}, Verbs: read},
+		{APIGroups: own, Resources: []string{"ports"}, Verbs: all},
+		{APIGroups: own, Resources: []string{"addressblocks"}, Verbs: all},
+		{APIGroups: own, Resources: []string{"ports/status", "addressblocks/status"}, Verbs: change},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}
 	if diff := cmp.Diff(want, only[*rbacv1.ClusterRole](t).Rules); diff != "" {
