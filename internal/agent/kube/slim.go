@@ -3,24 +3,37 @@
 package kube
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"coelan.io/coelan/api/v1alpha1"
 )
 
-// slim keeps of a node or pod what the agent reads: a node's status alone is some ten kilobytes, and every agent holds
-// all nodes.
+// slim keeps of an object what the agent reads: a node's status alone is some ten kilobytes, and every agent holds all
+// nodes.
 func slim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Node:
 		return Slim(o), nil
 	case *corev1.Pod:
-		return &corev1.Pod{
-			ObjectMeta: slimMeta(o.ObjectMeta),
-			Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
-			Status:     corev1.PodStatus{Phase: o.Status.Phase},
-		}, nil
+		return slimPod(o), nil
+	case *corev1.Namespace:
+		return slimNamespace(o), nil
+	case *v1alpha1.Network:
+		// Counters change all the time.
+		o.Status.Blocks, o.Status.AddressesUsed, o.Status.AddressesFree = 0, 0, 0
+	case *v1alpha1.AddressBlock:
+		o.Status.Used = 0
+	}
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetManagedFields(nil)
+		m.SetAnnotations(nil)
 	}
 	return obj, nil
 }
@@ -32,6 +45,40 @@ func Slim(n *corev1.Node) *corev1.Node {
 		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
 	}
+}
+
+// The annotations of pods that are read or written.
+const (
+	AnnotationNetworks      = "k8s.v1.cni.cncf.io/networks"
+	AnnotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
+	AnnotationNFNNetwork    = "k8s.plugin.opnfv.org/nfn-network"
+	AnnotationOVNInterfaces = "k8s.plugin.opnfv.org/ovnInterfaces"
+	// AnnotationConfigHash of the mirror of a static pod is the UID that kubelet knows the pod by.
+	AnnotationConfigHash = "kubernetes.io/config.hash"
+)
+
+var podAnnotations = []string{
+	AnnotationNetworks, AnnotationNetworkStatus, AnnotationNFNNetwork, AnnotationOVNInterfaces, AnnotationConfigHash,
+}
+
+func slimPod(p *corev1.Pod) *corev1.Pod {
+	slim := &corev1.Pod{
+		ObjectMeta: slimMeta(p.ObjectMeta),
+		Spec:       corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork},
+		Status:     corev1.PodStatus{Phase: p.Status.Phase},
+	}
+	for _, key := range podAnnotations {
+		if value, ok := p.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&slim.ObjectMeta, key, value)
+		}
+	}
+	return slim
+}
+
+func slimNamespace(n *corev1.Namespace) *corev1.Namespace {
+	slim := &corev1.Namespace{ObjectMeta: slimMeta(n.ObjectMeta)}
+	slim.Labels = n.Labels
+	return slim
 }
 
 func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
@@ -48,8 +95,26 @@ func nodeRelevant(old, now any) bool {
 		!slices.Equal(a.Status.Addresses, b.Status.Addresses)
 }
 
-// podRelevant is true for a pod that was replaced by one of the same name, or has ended.
+// podRelevant is true for a pod that was replaced by one of the same name, has ended, or asks for something else.
 func podRelevant(old, now any) bool {
 	a, b := old.(*corev1.Pod), now.(*corev1.Pod)
-	return a.UID != b.UID || a.Status.Phase != b.Status.Phase
+	return a.UID != b.UID || a.Status.Phase != b.Status.Phase || !maps.Equal(a.Annotations, b.Annotations)
+}
+
+func namespaceRelevant(old, now any) bool {
+	a, b := old.(*corev1.Namespace), now.(*corev1.Namespace)
+	return a.UID != b.UID || !maps.Equal(a.Labels, b.Labels)
+}
+
+// changed is true if more than the version of an object is another.
+func changed(old, now any) bool {
+	return !reflect.DeepEqual(withoutVersion(old), withoutVersion(now))
+}
+
+func withoutVersion(obj any) runtime.Object {
+	o := obj.(runtime.Object).DeepCopyObject()
+	if m, err := meta.Accessor(o); err == nil {
+		m.SetResourceVersion("")
+	}
+	return o
 }

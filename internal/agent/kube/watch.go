@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"coelan.io/coelan/api/v1alpha1"
+)
+
+// Updates are called with all objects of a kind once they are known and after each change that matters to the agent.
+// Calls for one kind do not overlap, those for several may.
+type Updates struct {
+	Namespaces  func([]*corev1.Namespace)
+	Networks    func([]*v1alpha1.Network)
+	Routers     func([]*v1alpha1.Router)
+	Blocks      func([]*v1alpha1.AddressBlock)
+	Ports       func([]*v1alpha1.Port)
+	Definitions func([]*Definition)
+	// Absent is told of a kind that the API does not have, or not yet: its CustomResourceDefinition is missing.
+	Absent func(resource string)
+}
+
+// WatchNodes calls update with all nodes once they are known and after each change that matters to the agent, until ctx
+// ends. Calls do not overlap.
+func (c *Client) WatchNodes(ctx context.Context, update func([]*corev1.Node)) error {
+	return follow(ctx, c, informers.NewNodeInformer(c.api, 0, nil), nodeRelevant, update, nil)
+}
+
+// WatchPods is WatchNodes for the pods that are bound to this node.
+func (c *Client) WatchPods(ctx context.Context, update func([]*corev1.Pod)) error {
+	mine := fields.OneTermEqualSelector("spec.nodeName", c.node).String()
+	informer := informers.NewFilteredPodInformer(c.api, metav1.NamespaceAll, 0, nil,
+		func(o *metav1.ListOptions) { o.FieldSelector = mine })
+	return follow(ctx, c, informer, podRelevant, update, nil)
+}
+
+// WatchObjects watches namespaces, the kinds of coelan.io and NetworkAttachmentDefinitions until ctx ends. Of the Ports
+// it leaves out those that only their own node needs to know. A kind that the API does not have is asked for again and
+// again, ever more seldom.
+func (c *Client) WatchObjects(ctx context.Context, u Updates) error {
+	absent := func(resource string) func() { return func() { u.Absent(resource) } }
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return follow(ctx, c, informers.NewNamespaceInformer(c.api, 0, nil), namespaceRelevant, u.Namespaces, nil)
+	})
+	g.Go(func() error {
+		return follow(ctx, c, informer(c.coelan, Networks, "", &v1alpha1.Network{}), changed, u.Networks, absent(Networks))
+	})
+	g.Go(func() error {
+		return follow(ctx, c, informer(c.coelan, Routers, "", &v1alpha1.Router{}), changed, u.Routers, absent(Routers))
+	})
+	g.Go(func() error {
+		return follow(ctx, c, informer(c.coelan, Blocks, "", &v1alpha1.AddressBlock{}), changed, u.Blocks, absent(Blocks))
+	})
+	g.Go(func() error {
+		return follow(ctx, c, informer(c.coelan, Ports, "!"+v1alpha1.LabelPodPort, &v1alpha1.Port{}), changed, u.Ports, absent(Ports))
+	})
+	g.Go(func() error {
+		return follow(ctx, c, informer(c.definitions, Definitions, "", &Definition{}), changed, u.Definitions, absent(Definitions))
+	})
+	return g.Wait()
+}
+
+// informer watches the objects of a custom resource, in all namespaces.
+func informer(api rest.Interface, resource, labels string, example runtime.Object) cache.SharedIndexInformer {
+	lw := cache.NewFilteredListWatchFromClient(api, resource, metav1.NamespaceAll,
+		func(o *metav1.ListOptions) { o.LabelSelector = labels })
+	return cache.NewSharedIndexInformer(lw, example, 0, nil)
+}
+
+// follow calls update after the first synchronisation and then for each event that relevant picks. A kind with absent may
+// be unknown to the API, which absent is told once.
+func follow[T any](ctx context.Context, c *Client, informer cache.SharedIndexInformer, relevant func(old, now any) bool,
+	update func([]T), absent func(),
+) error {
+	wake := make(chan struct{}, 1)
+	kick := func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { kick() },
+		DeleteFunc: func(any) { kick() },
+		UpdateFunc: func(old, now any) {
+			if relevant(old, now) {
+				kick()
+			}
+		},
+	}
+	_, err := informer.AddEventHandler(handler)
+	err = errors.Join(err, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(c.watchError(absent)))
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { informer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil
+	}
+	// A list that is empty has no event.
+	kick()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wake:
+			update(all[T](informer.GetStore()))
+		}
+	}
+}
+
+func all[T any](store cache.Store) []T {
+	objects := store.List()
+	list := make([]T, 0, len(objects))
+	for _, o := range objects {
+		list = append(list, o.(T))
+	}
+	return list
+}
+
+// watchError logs what client-go retries by itself; that a kind is absent, once.
+func (c *Client) watchError(absent func()) cache.WatchErrorHandlerWithContext {
+	var once sync.Once
+	return func(ctx context.Context, _ *cache.Reflector, err error) {
+		switch {
+		case ctx.Err() != nil || errors.Is(err, context.Canceled):
+		case absent != nil && apierrors.IsNotFound(err):
+			once.Do(func() {
+				c.log.Info("the Kubernetes API does not have a kind of objects yet, asking again from time to time", "err", err)
+				absent()
+			})
+		default:
+			c.log.Warn("Kubernetes API cannot be watched, trying again", "err", err)
+		}
+	}
+}
