@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"coelan.io/coelan/test/debian"
 )
 
 // Exit statuses of the harness itself, apart from those of the program.
@@ -88,7 +90,7 @@ func parseFlags() options {
 func run(ctx context.Context, o options, args []string) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
 	defer cancel()
-	k, err := findKernel(ctx, filepath.Join(o.cache, "kernel"))
+	k, err := debian.FindKernel(ctx, filepath.Join(o.cache, "kernel"))
 	if err != nil {
 		return statusHarness, err
 	}
@@ -113,7 +115,7 @@ func run(ctx context.Context, o options, args []string) (int, error) {
 	}
 	spec := guestSpec{
 		Args: append([]string{program}, args[1:]...), Env: o.env, Dir: cwd,
-		ModulesDir: k.modulesDir(), Release: k.release,
+		ModulesDir: k.ModulesDir(), Release: k.Release,
 	}
 	status, err := boot(ctx, machine{kernel: k, spec: spec, dir: dir, out: o.out, memory: o.memory, cpus: o.cpus})
 	if errors.Is(context.Cause(ctx), errTimeout) {

@@ -13,11 +13,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"coelan.io/coelan/test/debian"
 )
 
 // machine is one run of the virtual machine.
 type machine struct {
-	kernel kernel
+	kernel debian.Kernel
 	spec   guestSpec
 	dir    string // of this run: initramfs, console log
 	out    string // shared with the guest for writing
@@ -92,7 +94,7 @@ func (m machine) args(initrd, console string) []string {
 	args := []string{
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-M", "q35", "-smp", strconv.Itoa(m.cpus), "-m", strconv.Itoa(m.memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", m.kernel.image(), "-initrd", initrd,
+		"-kernel", m.kernel.Image(), "-initrd", initrd,
 		"-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable",
 		"-serial", "file:" + console,
 		"-device", "virtio-rng-pci",

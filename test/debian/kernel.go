@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package debian has what tests boot in virtual machines: Debian's kernel, unpacked from its package, and the archive
+// that the kernel takes for its first root file system.
+package debian
 
 import (
 	"bufio"
@@ -18,28 +20,31 @@ import (
 // would be smaller, but it is built without 9p.
 const metaPackage = "linux-image-amd64"
 
-// kernel is an unpacked Debian kernel package.
-type kernel struct {
+// Kernel is an unpacked Debian kernel package.
+type Kernel struct {
 	dir     string // holds boot/ and lib/modules/
-	release string // what uname -r says under it
+	Release string // what uname -r says under it
 }
 
-func (k kernel) image() string      { return filepath.Join(k.dir, "boot", "vmlinuz-"+k.release) }
-func (k kernel) modulesDir() string { return filepath.Join(k.dir, "lib", "modules", k.release) }
+// Image is the path of the kernel itself.
+func (k Kernel) Image() string { return filepath.Join(k.dir, "boot", "vmlinuz-"+k.Release) }
 
-// findKernel returns the current kernel from the cache directory, downloading
+// ModulesDir is the directory of its modules and their index.
+func (k Kernel) ModulesDir() string { return filepath.Join(k.dir, "lib", "modules", k.Release) }
+
+// FindKernel returns the current kernel from the cache directory, downloading
 // and unpacking it first if it is not there. When the package index cannot be
 // read, the newest cached kernel serves.
-func findKernel(ctx context.Context, cache string) (kernel, error) {
+func FindKernel(ctx context.Context, cache string) (Kernel, error) {
 	name, err := currentPackage(ctx)
 	if err != nil {
 		if k, ok := newestCached(cache); ok {
 			return k, nil
 		}
-		return kernel{}, err
+		return Kernel{}, err
 	}
-	k := kernel{dir: filepath.Join(cache, name), release: strings.TrimPrefix(name, "linux-image-")}
-	if _, err := os.Stat(filepath.Join(k.modulesDir(), "modules.dep.bin")); err == nil {
+	k := Kernel{dir: filepath.Join(cache, name), Release: strings.TrimPrefix(name, "linux-image-")}
+	if _, err := os.Stat(filepath.Join(k.ModulesDir(), "modules.dep.bin")); err == nil {
 		return k, nil
 	}
 	return k, fetchKernel(ctx, cache, name, k)
@@ -59,19 +64,19 @@ func currentPackage(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("apt-cache depends %s names no kernel package: run apt-get update", metaPackage)
 }
 
-func newestCached(cache string) (kernel, bool) {
+func newestCached(cache string) (Kernel, bool) {
 	found, _ := filepath.Glob(filepath.Join(cache, "linux-image-*", "lib", "modules", "*", "modules.dep.bin"))
 	if len(found) == 0 {
-		return kernel{}, false
+		return Kernel{}, false
 	}
 	slices.Sort(found)
 	modules := filepath.Dir(found[len(found)-1])
-	return kernel{dir: filepath.Clean(filepath.Join(modules, "../../..")), release: filepath.Base(modules)}, true
+	return Kernel{dir: filepath.Clean(filepath.Join(modules, "../../..")), Release: filepath.Base(modules)}, true
 }
 
 // fetchKernel unpacks the package beside its place and renames it, so that
 // what is in the cache is whole, whoever else fetches it at the same time.
-func fetchKernel(ctx context.Context, cache, name string, k kernel) error {
+func fetchKernel(ctx context.Context, cache, name string, k Kernel) error {
 	fmt.Fprintln(os.Stderr, "kernel: fetching", name)
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return err
@@ -92,7 +97,7 @@ func fetchKernel(ctx context.Context, cache, name string, k kernel) error {
 	if _, err := command(ctx, tmp, "dpkg-deb", "-x", debs[0], root); err != nil {
 		return err
 	}
-	if _, err := command(ctx, tmp, "depmod", "-b", root, k.release); err != nil {
+	if _, err := command(ctx, tmp, "depmod", "-b", root, k.Release); err != nil {
 		return err
 	}
 	if err := os.Chmod(root, 0o755); err != nil {
@@ -104,10 +109,10 @@ func fetchKernel(ctx context.Context, cache, name string, k kernel) error {
 	return os.Rename(root, k.dir)
 }
 
-// modules returns the files of the named modules and all that they need, in
-// an order in which they can be loaded.
-func (k kernel) modules(names ...string) ([]string, error) {
-	data, err := os.ReadFile(filepath.Join(k.modulesDir(), "modules.dep"))
+// Modules returns the files of the named modules and all that they need, in
+// an order in which they can be loaded, relative to ModulesDir.
+func (k Kernel) Modules(names ...string) ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(k.ModulesDir(), "modules.dep"))
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +126,7 @@ func (k kernel) modules(names ...string) ([]string, error) {
 	for _, n := range names {
 		files, ok := deps[n]
 		if !ok {
-			return nil, fmt.Errorf("kernel %s has no module %s", k.release, n)
+			return nil, fmt.Errorf("kernel %s has no module %s", k.Release, n)
 		}
 		for _, f := range slices.Backward(files) {
 			if !slices.Contains(out, f) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package debian
 
 import (
 	"os"
@@ -17,14 +17,14 @@ kernel/net-9p.ko: kernel/netfs.ko
 kernel/netfs.ko:
 kernel/virtio_pci.ko: kernel/virtio_ring.ko kernel/virtio.ko
 `
-	k := kernel{dir: t.TempDir(), release: "6.1.0-1-amd64"}
-	if err := os.MkdirAll(k.modulesDir(), 0o755); err != nil {
+	k := Kernel{dir: t.TempDir(), Release: "6.1.0-1-amd64"}
+	if err := os.MkdirAll(k.ModulesDir(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(k.modulesDir(), "modules.dep"), []byte(dep), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(k.ModulesDir(), "modules.dep"), []byte(dep), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := k.modules("virtio_pci", "net_9p", "virtio_ring")
+	got, err := k.Modules("virtio_pci", "net_9p", "virtio_ring")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ kernel/virtio_pci.ko: kernel/virtio_ring.ko kernel/virtio.ko
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("order (-want +got):\n%s", d)
 	}
-	if _, err := k.modules("absent"); err == nil {
+	if _, err := k.Modules("absent"); err == nil {
 		t.Error("an unknown module is no error")
 	}
 }
@@ -43,26 +43,26 @@ func TestNewestCachedKernel(t *testing.T) {
 		t.Errorf("empty cache holds %v", k)
 	}
 	for _, release := range []string{"6.1.0-55-amd64", "6.1.0-56-amd64"} {
-		k := kernel{dir: filepath.Join(cache, "linux-image-"+release), release: release}
-		if err := os.MkdirAll(k.modulesDir(), 0o755); err != nil {
+		k := Kernel{dir: filepath.Join(cache, "linux-image-"+release), Release: release}
+		if err := os.MkdirAll(k.ModulesDir(), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(k.modulesDir(), "modules.dep.bin"), nil, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(k.ModulesDir(), "modules.dep.bin"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, ok := newestCached(cache)
 	want := filepath.Join(cache, "linux-image-6.1.0-56-amd64/boot/vmlinuz-6.1.0-56-amd64")
-	if !ok || got.image() != want {
-		t.Errorf("image %s, want %s", got.image(), want)
+	if !ok || got.Image() != want {
+		t.Errorf("image %s, want %s", got.Image(), want)
 	}
 }
 
 // TestArchiveForm compares with the archive that cpio -H newc makes of the
 // same entries, as far as the kernel looks at it.
 func TestArchiveForm(t *testing.T) {
-	var a archive
-	a.add("a", modeFile|0o644, []byte("hello"))
+	var a Archive
+	a.File("a", 0o644, []byte("hello"))
 	want := "070701" + "00000001" + "000081A4" + "00000000" + "00000000" + "00000001" + "00000000" + "00000005" +
 		"00000000" + "00000000" + "00000000" + "00000000" + "00000002" + "00000000" + "a\x00" + "hello\x00\x00\x00"
 	if d := cmp.Diff(want, a.buf.String()); d != "" {
