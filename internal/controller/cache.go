@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+)
+
+// kinds are all that the controller watches.
+func kinds() []client.Object {
+	return []client.Object{
+		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{},
+		&v1alpha1.Network{}, &v1alpha1.Router{}, &v1alpha1.Port{}, &v1alpha1.AddressBlock{},
+	}
+}
+
+// cacheOptions keep of each object what is read: every replica holds all pods of the cluster.
+func cacheOptions() cache.Options {
+	return cache.Options{DefaultTransform: slim}
+}
+
+// warm makes a replica that does not lead watch all kinds as well, so that it can take over at once.
+func warm(ctx context.Context, c cache.Cache) error {
+	for _, k := range kinds() {
+		if _, err := c.GetInformer(ctx, k, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slim is the part of an object that is read.
+func slim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return &corev1.Pod{
+			ObjectMeta: slimMeta(o.ObjectMeta),
+			Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
+			Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
+		}, nil
+	case *corev1.Node:
+		return &corev1.Node{
+			ObjectMeta: slimMeta(o.ObjectMeta),
+			Spec:       corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs},
+			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
+		}, nil
+	case *corev1.Namespace:
+		n := &corev1.Namespace{ObjectMeta: slimMeta(o.ObjectMeta)}
+		n.Labels = o.Labels
+		return n, nil
+	case metav1.Object:
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+	}
+}
