@@ -3,83 +3,221 @@
 package attachment
 
 import (
-	"fmt"
+	"crypto/sha256"
 	"net/netip"
+	"slices"
 	"time"
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
 )
 
-// Request is what an attachment needs to come into being.
-type Request struct {
-	Key
-	Network                       string // name in the CNI configuration
-	PodUID, PodNamespace, PodName string
-	Netns                         string
-	NetworkID                     intent.NetworkID
-	MTU                           int
-	Ranges                        []ipam.Range // one address from each, the first decides the MAC
-}
-
-// Allocate gives the request one free address of every range, a MAC, a port number
-// and a host interface name, and records them. When it returns, they are on disk.
-// Errors: ErrExists, *ipam.ExhaustedError, ErrNoPort, *WriteError; nothing is
-// allocated then.
+// Allocate is AllocateAll for one request.
 func (s *Store) Allocate(r Request) (Attachment, error) {
-	a, err := s.choose(r)
+	list, err := s.AllocateAll(r)
 	if err != nil {
-		return Attachment{}, fmt.Errorf("attachment %s: %w", r.Key, err)
-	}
-	err = s.commit(change{Put: &a})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.pending, a.Key)
-	if err != nil {
-		s.free(a)
 		return Attachment{}, err
 	}
-	return a.clone(), nil
+	return list[0], nil
 }
 
-// choose picks what the attachment gets and keeps others from it.
-func (s *Store) choose(r Request) (Attachment, error) {
+// AllocateAll gives each request its addresses, a MAC, a port number
+// and a host interface name, and records them: all or none. When it returns, they are on disk.
+// Errors: *RequestError, *WriteError; nothing is allocated then.
+func (s *Store) AllocateAll(requests ...Request) ([]Attachment, error) {
+	list, err := s.choose(requests)
+	if err != nil {
+		return nil, err
+	}
+	changes := make([]change, len(list))
+	for i := range list {
+		changes[i] = change{Put: &list[i]}
+	}
+	err = s.commit(changes...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for i, a := range list {
+		delete(s.pending, a.Key)
+		if err != nil {
+			s.free(a)
+		}
+		list[i] = a.clone()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// choose picks what the attachments get and keeps others from it.
+func (s *Store) choose(requests []Request) ([]Attachment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]Attachment, 0, len(requests))
+	for i, r := range requests {
+		a, err := s.chooseOne(r)
+		if err != nil {
+			for _, a := range list {
+				delete(s.pending, a.Key)
+				s.free(a)
+			}
+			return nil, &RequestError{Index: i, Key: r.Key, Err: err}
+		}
+		s.pending[a.Key] = true
+		s.reserve(a)
+		list = append(list, a)
+	}
+	for _, a := range list {
+		s.moveCursors(a)
+	}
+	return list, nil
+}
+
+func (s *Store) chooseOne(r Request) (Attachment, error) {
 	if _, ok := s.byKey[r.Key]; ok || s.pending[r.Key] {
 		return Attachment{}, ErrExists
 	}
 	a := Attachment{
-		Key: r.Key, Network: r.Network,
+		Key: r.Key, Network: r.Network, MadeWith: r.MadeWith,
 		PodUID: r.PodUID, PodNamespace: r.PodNamespace, PodName: r.PodName, Netns: r.Netns,
-		HostInterface: HostInterface(r.Key),
-		NetworkID:     r.NetworkID, MTU: r.MTU, Created: time.Now().UTC().Truncate(time.Second),
+		HostInterface: r.HostInterface, NetworkID: r.NetworkID, MTU: r.MTU,
+		Created:     time.Now().UTC().Truncate(time.Second),
+		NetworkName: r.NetworkName, BlockSpace: r.BlockSpace, Primary: r.Primary,
+		Routes: slices.Clone(r.Routes), FixedAddresses: len(r.Fixed) > 0, FixedMAC: r.MAC != nil,
+		PortName: r.PortName, NAD: r.NAD, DNS: r.DNS,
 	}
-	for i, rng := range r.Ranges {
-		addr, err := rng.Next(s.cursors.Addresses[rng.Prefix()], func(addr netip.Addr) bool {
-			_, taken := s.addresses[addr]
-			// Two IPv6 addresses can hash to one MAC: the second is passed over.
-			if _, sameMAC := s.macs[intent.PodMAC(addr)]; i == 0 && sameMAC {
-				return true
-			}
-			return taken
-		})
-		if err != nil {
-			return Attachment{}, err
-		}
-		a.Addresses = append(a.Addresses, rng.WithLength(addr))
-		a.Gateways = append(a.Gateways, rng.Gateway())
+	if a.NetworkName == "" {
+		a.NetworkName = intent.DefaultNetworkName
 	}
-	a.MAC = intent.PodMAC(a.Addresses[0].Addr())
-	port, err := s.nextPort()
-	if err != nil {
+	if a.HostInterface == "" {
+		a.HostInterface = HostInterface(r.Key)
+	}
+	if a.PortName == "" {
+		a.PortName = PortName(a.PodName, a.IfName)
+	}
+	if err := s.chooseAddresses(&a, r); err != nil {
 		return Attachment{}, err
 	}
+	if err := s.chooseMAC(&a, r.MAC); err != nil {
+		return Attachment{}, err
+	}
+	if r.DefaultRoute {
+		a.DefaultRoutes = defaultRoutes(a, r.Via)
+	}
+	port, err := s.nextPort()
 	a.OFPort = port
-	s.pending[a.Key] = true
-	s.reserve(a)
-	s.moveCursors(a)
-	return a, nil
+	return a, err
+}
+
+// chooseAddresses gives the attachment its addresses, and those in the node's podCIDRs if they are asked for.
+func (s *Store) chooseAddresses(a *Attachment, r Request) error {
+	for _, f := range r.Fixed {
+		if err := s.checkFixed(*a, f.Address.Addr()); err != nil {
+			return err
+		}
+		a.Addresses, a.Gateways = append(a.Addresses, f.Address), append(a.Gateways, f.Gateway)
+	}
+	if len(r.Fixed) == 0 {
+		for _, family := range families(r.Ranges) {
+			addr, of, err := s.next(a, family, r.MAC == nil && len(a.Addresses) == 0)
+			if err != nil {
+				return err
+			}
+			a.Addresses, a.Gateways = append(a.Addresses, of.WithLength(addr)), append(a.Gateways, of.Gateway())
+		}
+	}
+	for _, rng := range r.NodeRanges {
+		if !slices.ContainsFunc(a.Addresses, func(p netip.Prefix) bool { return p.Addr().Is4() == rng.Is4() }) {
+			continue
+		}
+		node := Attachment{} // in the space of podCIDRs
+		addr, of, err := s.next(&node, []ipam.Range{rng}, false)
+		if err != nil {
+			return err
+		}
+		a.NodeAddresses, a.NodeGateways = append(a.NodeAddresses, of.WithLength(addr)), append(a.NodeGateways, of.Gateway())
+	}
+	return nil
+}
+
+// checkFixed returns a *TakenError if another attachment, also of the same Port, has a fixed address, or it is held for
+// another Port.
+func (s *Store) checkFixed(a Attachment, addr netip.Addr) error {
+	p := place{a.space(), addr}
+	k, taken := s.addresses[p]
+	by, held := s.held[p]
+	switch {
+	case taken:
+		by = s.nameOf(k)
+	case !held || by == a.PortKey():
+		return nil
+	}
+	return &TakenError{Network: a.NetworkName, What: "address " + addr.String(), By: by}
+}
+
+// families splits ranges by family, in the order in which the families come first.
+func families(ranges []ipam.Range) [][]ipam.Range {
+	var split [][]ipam.Range
+	for _, r := range ranges {
+		i := slices.IndexFunc(split, func(f []ipam.Range) bool { return f[0].Is4() == r.Is4() })
+		if i < 0 {
+			split = append(split, nil)
+			i = len(split) - 1
+		}
+		split[i] = append(split[i], r)
+	}
+	return split
+}
+
+// next finds a free address of ranges of one family; one whose MAC is free too, if that is made from it.
+func (s *Store) next(a *Attachment, ranges []ipam.Range, decidesMAC bool) (netip.Addr, ipam.Range, error) {
+	after := s.cursors.after(a.space(), ranges[0].Subnet())
+	return ipam.Next(ranges, after, func(addr netip.Addr) bool {
+		if _, taken := s.addresses[place{a.space(), addr}]; taken {
+			return true
+		}
+		if _, held := s.held[place{a.space(), addr}]; held {
+			return true
+		}
+		// Two IPv6 addresses can hash to one MAC: the second is passed over.
+		_, sameMAC := s.macs[macPlace{a.NetworkName, intent.PodMAC(addr)}]
+		return decidesMAC && sameMAC
+	})
+}
+
+func (s *Store) chooseMAC(a *Attachment, fixed *intent.MAC) error {
+	switch {
+	case fixed != nil:
+		a.MAC = *fixed
+	case len(a.Addresses) > 0:
+		a.MAC = intent.PodMAC(a.Addresses[0].Addr())
+	case a.IsPort():
+		return nil // the Port's status has it
+	default:
+		a.MAC = macOf(a.Key)
+	}
+	if k, taken := s.macs[macPlace{a.NetworkName, a.MAC}]; taken {
+		return &TakenError{Network: a.NetworkName, What: "MAC " + a.MAC.String(), By: s.nameOf(k)}
+	}
+	return nil
+}
+
+// macOf is the MAC of an interface without an address: as intent.PodMAC makes it, but of the key's hash.
+func macOf(k Key) intent.MAC {
+	sum := sha256.Sum256([]byte(k.String()))
+	return intent.MAC{0x0a, 0xce, sum[0], sum[1], sum[2], sum[3]}
+}
+
+// defaultRoutes are the gateways of the default routes: one of each family that the attachment has an address of, if the
+// family has a gateway.
+func defaultRoutes(a Attachment, via []netip.Addr) []netip.Addr {
+	var list []netip.Addr
+	for _, gw := range slices.Concat(via, a.Gateways) {
+		if gw.IsValid() && !slices.ContainsFunc(list, func(l netip.Addr) bool { return l.Is4() == gw.Is4() }) {
+			list = append(list, gw)
+		}
+	}
+	return list
 }
 
 // nextPort is the first free port number after the last one handed out.
@@ -99,21 +237,27 @@ func (s *Store) nextPort() (uint32, error) {
 	}
 }
 
-// Release forgets an attachment and frees what it had. It returns false if there
-// is none of that key, or one that is being released by another call. On a
-// *WriteError it is still there.
-func (s *Store) Release(k Key) (bool, error) {
+// Release forgets attachments and frees what they had, all at once. It returns false if there
+// is none of these keys, or only such that are being released by another call. On a
+// *WriteError they are still there.
+func (s *Store) Release(keys ...Key) (bool, error) {
+	var changes []change
 	s.mu.Lock()
-	if _, ok := s.byKey[k]; !ok || s.pending[k] {
-		s.mu.Unlock()
+	for _, k := range keys {
+		if _, ok := s.byKey[k]; ok && !s.pending[k] {
+			s.pending[k] = true
+			changes = append(changes, change{Delete: &k})
+		}
+	}
+	s.mu.Unlock()
+	if len(changes) == 0 {
 		return false, nil
 	}
-	s.pending[k] = true
-	s.mu.Unlock()
-
-	err := s.commit(change{Delete: &k})
+	err := s.commit(changes...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.pending, k)
+	for _, c := range changes {
+		delete(s.pending, *c.Delete)
+	}
 	return true, err
 }

@@ -4,7 +4,6 @@ package attachment
 
 import (
 	"iter"
-	"maps"
 )
 
 // replaceAbove is the size of the file in bytes above which it is replaced when it
@@ -92,27 +91,31 @@ func (s *Store) content() [][]change {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	lines := [][]change{{{Format: formatVersion}}}
-	for c := range s.held() {
+	for c := range s.all() {
 		lines = append(lines, []change{c})
 	}
 	return lines
 }
 
-// held lists the changes that make what the store holds.
-func (s *Store) held() iter.Seq[change] {
+// all lists the changes that make what the store holds.
+func (s *Store) all() iter.Seq[change] {
 	return func(yield func(change) bool) {
+		spaces := map[string]bool{}
 		for _, a := range s.byKey {
+			spaces[a.space()] = true
 			if !yield(change{Put: &a}) {
 				return
 			}
 		}
-		for name, data := range maps.All(s.nodes) {
-			if !yield(change{Save: &node{Name: name, Data: data}}) {
-				return
+		for kind, objects := range s.objects {
+			for name, data := range objects {
+				if !yield(saved(object{Kind: kind, Name: name, Data: data})) {
+					return
+				}
 			}
 		}
 		// Last: each Put moves the cursors.
-		at := s.cursors.clone()
+		at := s.cursors.pruned(spaces)
 		yield(change{Cursors: &at})
 	}
 }

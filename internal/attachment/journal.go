@@ -24,13 +24,17 @@ type change struct {
 	Cursors *cursors    `json:"cursors,omitempty"` // second
 	Put     *Attachment `json:"put,omitempty"`
 	Delete  *Key        `json:"delete,omitempty"`
-	Save    *node       `json:"save,omitempty"`
+	Save    *object     `json:"save,omitempty"`   // a node
 	Forget  string      `json:"forget,omitempty"` // a node's name
+
+	SaveObject   *object `json:"saveObject,omitempty"` // of any other kind
+	ForgetObject *object `json:"forgetObject,omitempty"`
 }
 
-type node struct {
+type object struct {
+	Kind string `json:"kind,omitempty"`
 	Name string `json:"name"`
-	Data []byte `json:"data"`
+	Data []byte `json:"data,omitempty"`
 }
 
 // journal is a file to which changes are appended. Each commit is one line: the

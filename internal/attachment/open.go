@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"coelan.io/coelan/internal/intent"
 )
 
 // lockTimeout bounds the wait for an agent that is about to end.
@@ -37,11 +35,12 @@ func open(path string, reserve int64) (*Store, error) {
 		path: path, lock: lock,
 		byKey:     map[Key]Attachment{},
 		pending:   map[Key]bool{},
-		addresses: map[netip.Addr]Key{},
-		macs:      map[intent.MAC]Key{},
+		addresses: map[place]Key{},
+		macs:      map[macPlace]Key{},
 		ports:     map[uint32]Key{},
 		cursors:   cursors{Addresses: map[netip.Prefix]netip.Addr{}},
-		nodes:     map[string][]byte{},
+		held:      map[place]string{},
+		objects:   map[string]map[string][]byte{},
 	}
 	if err := s.read(reserve); err != nil {
 		s.Close()

@@ -4,7 +4,6 @@ package attachment
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -32,23 +31,24 @@ type Store struct {
 	mu        sync.RWMutex
 	byKey     map[Key]Attachment // on disk
 	pending   map[Key]bool       // on the way there, or from there
-	addresses map[netip.Addr]Key // of both
-	macs      map[intent.MAC]Key
+	addresses map[place]Key      // of both
+	macs      map[macPlace]Key
 	ports     map[uint32]Key
+	held      map[place]string // by whom; see Hold
 	cursors   cursors
-	nodes     map[string][]byte
+	objects   map[string]map[string][]byte // by kind and name
 }
 
-// cursors are what was handed out last: the next search begins after it, so that
-// what was released is handed out as late as can be.
-type cursors struct {
-	Addresses map[netip.Prefix]netip.Addr `json:"addresses"` // by podCIDR
-	Port      uint32                      `json:"port"`
+// place is an address with where it is unique: a Network, or the node's podCIDRs, which is "".
+type place struct {
+	space string
+	addr  netip.Addr
 }
 
-func (c cursors) clone() cursors {
-	c.Addresses = maps.Clone(c.Addresses)
-	return c
+// macPlace is a MAC on a Network.
+type macPlace struct {
+	network string
+	mac     intent.MAC
 }
 
 // Get returns the attachment of a key.
@@ -81,7 +81,7 @@ func (s *Store) List() []Attachment {
 func (s *Store) apply(c change) error {
 	switch {
 	case c.Put != nil:
-		a := c.Put.clone()
+		a := c.Put.clone().modernised()
 		if _, exists := s.byKey[a.Key]; exists {
 			return fmt.Errorf("attachment %s is there twice", a.Key)
 		}
@@ -100,9 +100,13 @@ func (s *Store) apply(c change) error {
 	case c.Cursors != nil:
 		s.cursors = c.Cursors.clone()
 	case c.Save != nil:
-		s.nodes[c.Save.Name] = c.Save.Data
+		s.setObject(kindNode, c.Save.Name, c.Save.Data)
 	case c.Forget != "":
-		delete(s.nodes, c.Forget)
+		delete(s.objects[kindNode], c.Forget)
+	case c.SaveObject != nil:
+		s.setObject(c.SaveObject.Kind, c.SaveObject.Name, c.SaveObject.Data)
+	case c.ForgetObject != nil:
+		delete(s.objects[c.ForgetObject.Kind], c.ForgetObject.Name)
 	case c.Format == formatVersion:
 	default:
 		return fmt.Errorf("an entry that this release does not know (its format is %d)", formatVersion)
@@ -112,42 +116,57 @@ func (s *Store) apply(c change) error {
 
 // conflict returns another attachment that has an address, the MAC or the port.
 func (s *Store) conflict(a Attachment) (Key, bool) {
-	for _, p := range a.Addresses {
-		if k, ok := s.addresses[p.Addr()]; ok && k != a.Key {
+	for _, p := range a.places() {
+		if k, ok := s.addresses[p]; ok && k != a.Key {
 			return k, true
 		}
 	}
-	if k, ok := s.macs[a.MAC]; ok && k != a.Key {
+	if k, ok := s.macs[macPlace{a.NetworkName, a.MAC}]; ok && k != a.Key {
 		return k, true
 	}
 	k, ok := s.ports[a.OFPort]
 	return k, ok && k != a.Key
 }
 
-// reserve keeps what the attachment has from others.
-func (s *Store) reserve(a Attachment) {
+// places are those that the attachment's addresses take.
+func (a Attachment) places() []place {
+	list := make([]place, 0, len(a.Addresses)+len(a.NodeAddresses))
 	for _, p := range a.Addresses {
-		s.addresses[p.Addr()] = a.Key
+		list = append(list, place{a.space(), p.Addr()})
 	}
-	s.macs[a.MAC] = a.Key
+	for _, p := range a.NodeAddresses {
+		list = append(list, place{"", p.Addr()})
+	}
+	return list
+}
+
+// reserve keeps what the attachment has from others. A user's Port without a MAC takes none.
+func (s *Store) reserve(a Attachment) {
+	for _, p := range a.places() {
+		s.addresses[p] = a.Key
+	}
+	if a.MAC != (intent.MAC{}) {
+		s.macs[macPlace{a.NetworkName, a.MAC}] = a.Key
+	}
 	s.ports[a.OFPort] = a.Key
 }
 
 // free undoes reserve and removes the attachment.
 func (s *Store) free(a Attachment) {
-	for _, p := range a.Addresses {
-		delete(s.addresses, p.Addr())
+	for _, p := range a.places() {
+		delete(s.addresses, p)
 	}
-	delete(s.macs, a.MAC)
+	if a.MAC != (intent.MAC{}) {
+		delete(s.macs, macPlace{a.NetworkName, a.MAC})
+	}
 	delete(s.ports, a.OFPort)
 	delete(s.byKey, a.Key)
 }
 
-// moveCursors lets the next search begin after what the attachment has. The cursors
-// of podCIDRs that it has no address from are forgotten: the node lost them.
-func (s *Store) moveCursors(a Attachment) {
-	s.cursors = cursors{Addresses: make(map[netip.Prefix]netip.Addr, len(a.Addresses)), Port: a.OFPort}
-	for _, p := range a.Addresses {
-		s.cursors.Addresses[p.Masked()] = p.Addr()
+// nameOf names an attachment for people.
+func (s *Store) nameOf(k Key) string {
+	if a, ok := s.byKey[k]; ok {
+		return a.PodRef()
 	}
+	return "an attachment under way (" + k.String() + ")"
 }

@@ -79,7 +79,7 @@ func TestAllocateGivesEveryFieldAndSurvivesReopening(t *testing.T) {
 		MAC:           intent.MAC{0x0a, 0xce, 10, 0, 0, 2},
 		Addresses:     []netip.Prefix{netip.MustParsePrefix("10.0.0.2/22"), netip.MustParsePrefix("fd00:1::2/64")},
 		Gateways:      []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00:1::1")},
-		OFPort:        16, NetworkID: 1, MTU: 1450,
+		OFPort:        16, NetworkID: 1, MTU: 1450, NetworkName: "default", PortName: "pod-c1.eth0",
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}),
 		cmpopts.IgnoreFields(Attachment{}, "Created")); diff != "" {
@@ -164,7 +164,7 @@ func TestMACsAreUnique(t *testing.T) {
 	r := request("c1")
 	r.Ranges = ranges("fd00:1::/64")
 	taken := netip.MustParseAddr("fd00:1::2")
-	s.macs[intent.PodMAC(taken)] = Key{"other", "eth0"}
+	s.macs[macPlace{"default", intent.PodMAC(taken)}] = Key{"other", "eth0"}
 	a, err := s.Allocate(r)
 	if err != nil {
 		t.Fatal(err)

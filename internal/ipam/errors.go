@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // ErrNoCIDR says that a node has no podCIDR at all.
@@ -19,11 +20,20 @@ type CIDRError struct {
 
 func (e *CIDRError) Error() string { return fmt.Sprintf("podCIDR %s: %s", e.CIDR, e.Problem) }
 
-// ExhaustedError says that every address of a podCIDR is taken.
+// ExhaustedError says that every address of a podCIDR, or of several blocks, is taken.
 type ExhaustedError struct {
-	CIDR netip.Prefix
+	CIDRs  []netip.Prefix
+	Blocks bool // they are blocks and not podCIDRs
 }
 
 func (e *ExhaustedError) Error() string {
-	return fmt.Sprintf("podCIDR %s: all addresses are in use by pods of this node", e.CIDR)
+	var list []string
+	for _, p := range e.CIDRs {
+		list = append(list, p.String())
+	}
+	what := "podCIDR"
+	if e.Blocks {
+		what = "blocks"
+	}
+	return fmt.Sprintf("%s %s: all addresses are in use by pods of this node", what, strings.Join(list, ", "))
 }

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ipam is the arithmetic of the ranges that a node hands out addresses
-// from: which addresses of a podCIDR are usable, and which comes next. It keeps
+// from: which addresses of a podCIDR or of a block are usable, and which comes next. It keeps
 // no state and does no I/O; package attachment remembers who has what.
 package ipam
 
-import "net/netip"
+import (
+	"math"
+	"net/netip"
+	"slices"
+)
 
-// Range is the part of one podCIDR that pods can get. Of an IPv4 prefix the
+// Range is the part of one podCIDR or block that pods can get. Of an IPv4 subnet the
 // network address, the gateway and the broadcast address are left out; of an
-// IPv6 prefix the subnet-router anycast address (RFC 4291, section 2.6.1) and
-// the gateway. The zero value is not usable; New and Parse make ranges.
+// IPv6 subnet the subnet-router anycast address (RFC 4291, section 2.6.1) and
+// the gateway. The zero value is not usable; New, Parse and Block.Range make ranges.
 type Range struct {
-	prefix      netip.Prefix // masked
-	first, last netip.Addr   // both can be handed out
+	prefix  netip.Prefix // masked: the podCIDR or the block
+	subnet  netip.Prefix // masked: that the prefix is all or a part of
+	gateway netip.Addr
+	spans   []Interval // what can be handed out: in order, disjoint
+	block   bool       // not a podCIDR
 }
 
 // New returns the range of one podCIDR. The error is a *CIDRError.
@@ -25,19 +32,12 @@ func New(cidr netip.Prefix) (Range, error) {
 		return Range{}, &CIDRError{CIDR: cidr.String(), Problem: "an IPv4-mapped IPv6 prefix"}
 	case cidr != cidr.Masked():
 		return Range{}, &CIDRError{CIDR: cidr.String(), Problem: "has host bits set, want " + cidr.Masked().String()}
-	}
-	reserved, hostBits := 2, cidr.Addr().BitLen()-cidr.Bits()
-	if cidr.Addr().Is4() {
-		reserved = 3
-	}
-	if hostBits < 2 { // at most two addresses
+	case cidr.Addr().BitLen()-cidr.Bits() < 2: // at most two addresses
 		return Range{}, &CIDRError{CIDR: cidr.String(), Problem: "too small: no address is left beside the gateway"}
 	}
-	r := Range{prefix: cidr, first: cidr.Addr().Next().Next(), last: lastOf(cidr)}
-	if reserved == 3 {
-		r.last = r.last.Prev()
-	}
-	return r, nil
+	r, err := Block{Prefix: cidr, Subnet: cidr, Gateway: cidr.Addr().Next()}.Range()
+	r.block = false
+	return r, err
 }
 
 // Parse returns the ranges of a node's podCIDRs in the order given: one or two,
@@ -53,7 +53,7 @@ func Parse(cidrs []netip.Prefix) ([]Range, error) {
 			return nil, err
 		}
 		for _, other := range ranges {
-			if other.first.Is4() == r.first.Is4() {
+			if other.Is4() == r.Is4() {
 				return nil, &CIDRError{CIDR: cidr.String(),
 					Problem: "of the same family as " + other.prefix.String() + ", want at most one of each family"}
 			}
@@ -63,20 +63,40 @@ func Parse(cidrs []netip.Prefix) ([]Range, error) {
 	return ranges, nil
 }
 
-// Prefix is the podCIDR.
+// Prefix is the podCIDR or the block.
 func (r Range) Prefix() netip.Prefix { return r.prefix }
 
-// Gateway is the first address of the podCIDR, which is the node's.
-func (r Range) Gateway() netip.Addr { return r.first.Prev() }
+// Subnet is what the prefix is all or a part of.
+func (r Range) Subnet() netip.Prefix { return r.subnet }
+
+// Gateway is the router's address in the subnet: of a podCIDR the first, which is the node's. It is not valid if there
+// is none.
+func (r Range) Gateway() netip.Addr { return r.gateway }
+
+// Is4 says whether the range is of IPv4.
+func (r Range) Is4() bool { return r.prefix.Addr().Is4() }
 
 // Contains says whether the range can hand out the address.
 func (r Range) Contains(a netip.Addr) bool {
-	return a.BitLen() == r.first.BitLen() && r.first.Compare(a) <= 0 && a.Compare(r.last) <= 0
+	return slices.ContainsFunc(r.spans, func(s Interval) bool { return s.Contains(a) })
 }
 
-// WithLength is the address with the podCIDR's prefix length, as it is set on a
+// Size is the number of addresses that the range can hand out, or the largest number if there are more.
+func (r Range) Size() uint64 {
+	var sum uint64
+	for _, s := range r.spans {
+		n := s.size()
+		if sum+n < sum {
+			return math.MaxUint64
+		}
+		sum += n
+	}
+	return sum
+}
+
+// WithLength is the address with the subnet's prefix length, as it is set on a
 // pod's interface.
-func (r Range) WithLength(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, r.prefix.Bits()) }
+func (r Range) WithLength(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, r.subnet.Bits()) }
 
 // Next returns the first address after the given one that is not taken, going
 // round at the end of the range; an address outside the range, such as the zero
@@ -84,36 +104,54 @@ func (r Range) WithLength(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a
 // once, so that an address that was just released comes last. When all are taken
 // the error is an *ExhaustedError.
 func (r Range) Next(after netip.Addr, taken func(netip.Addr) bool) (netip.Addr, error) {
-	start := r.first
-	if r.Contains(after) {
-		start = r.following(after)
-	}
-	for a := start; ; {
-		if !taken(a) {
-			return a, nil
-		}
-		if a = r.following(a); a == start {
-			return netip.Addr{}, &ExhaustedError{CIDR: r.prefix}
-		}
-	}
+	a, _, err := Next([]Range{r}, after, taken)
+	return a, err
 }
 
-func (r Range) following(a netip.Addr) netip.Addr {
-	if a == r.last {
-		return r.first
+// Next is like Range.Next for several ranges, one after the other: it goes round at the end of the last. It also returns
+// the range that has the address.
+func Next(ranges []Range, after netip.Addr, taken func(netip.Addr) bool) (netip.Addr, Range, error) {
+	for _, p := range circle(ranges, after) {
+		for a := p.From; ; a = a.Next() {
+			if !taken(a) {
+				return a, p.of, nil
+			}
+			if a == p.To {
+				break
+			}
+		}
 	}
-	return a.Next()
+	exhausted := &ExhaustedError{}
+	for _, r := range ranges {
+		exhausted.CIDRs = append(exhausted.CIDRs, r.prefix)
+		exhausted.Blocks = exhausted.Blocks || r.block
+	}
+	return netip.Addr{}, Range{}, exhausted
 }
 
-// lastOf is the highest address of a masked prefix.
-func lastOf(p netip.Prefix) netip.Addr {
-	b := p.Addr().As16()
-	for bit := 128 - p.Addr().BitLen() + p.Bits(); bit < 128; bit++ {
-		b[bit/8] |= 0x80 >> (bit % 8)
+// part is a span with its range.
+type part struct {
+	Interval
+	of Range
+}
+
+// circle lists what the ranges can hand out, in the order of a search that begins behind an address.
+func circle(ranges []Range, after netip.Addr) []part {
+	var parts []part
+	for _, r := range ranges {
+		for _, s := range r.spans {
+			parts = append(parts, part{s, r})
+		}
 	}
-	a := netip.AddrFrom16(b)
-	if p.Addr().Is4() {
-		return a.Unmap()
+	i := slices.IndexFunc(parts, func(p part) bool { return p.Contains(after) })
+	if i < 0 {
+		return parts
 	}
-	return a
+	rest, first := parts[i], parts[i]
+	rest.From, first.To = after.Next(), after
+	turned := slices.Concat(parts[i+1:], parts[:i], []part{first})
+	if after == parts[i].To {
+		return turned
+	}
+	return slices.Insert(turned, 0, rest)
 }

@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 			ranges, err := Parse(tt.cidrs)
 			var got []bounds
 			for _, r := range ranges {
-				got = append(got, bounds{r.Gateway().String(), r.first.String(), r.last.String()})
+				got = append(got, bounds{r.Gateway().String(), r.spans[0].From.String(), r.spans[0].To.String()})
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -114,7 +114,7 @@ func TestNextAgainstAList(t *testing.T) {
 				got, err := r.Next(all[at], func(a netip.Addr) bool { return taken[a] })
 				if len(taken) == len(all) {
 					var exhausted *ExhaustedError
-					if !errors.As(err, &exhausted) || exhausted.CIDR != r.Prefix() {
+					if !errors.As(err, &exhausted) || exhausted.CIDRs[0] != r.Prefix() {
 						t.Fatalf("all are taken: %v, %v", got, err)
 					}
 					return

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+)
+
+// Objects of the API as the agent saw them last, so that it can start while
+// the API server is away. What is in them is the agent's business.
+
+// kindNode is the kind that the journal wrote before there were others; its entries stay as they were.
+const kindNode = "node"
+
+// SaveObjects makes the saved objects of a kind equal to those given, by name; others are
+// forgotten. It writes only what differs. The error is a *WriteError.
+func (s *Store) SaveObjects(kind string, objects map[string][]byte) error {
+	old := s.Objects(kind)
+	var changes []change
+	for name, data := range objects {
+		if was, ok := old[name]; !ok || !bytes.Equal(was, data) {
+			changes = append(changes, saved(object{Kind: kind, Name: name, Data: slices.Clone(data)}))
+		}
+	}
+	for name := range old {
+		if _, keep := objects[name]; !keep {
+			changes = append(changes, forgotten(object{Kind: kind, Name: name}))
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return s.commit(changes...)
+}
+
+// Objects returns the saved objects of a kind by name. Their bytes must not be changed.
+func (s *Store) Objects(kind string) map[string][]byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return maps.Clone(s.objects[kind])
+}
+
+// SaveNodes is SaveObjects for the nodes of the cluster.
+func (s *Store) SaveNodes(nodes map[string][]byte) error { return s.SaveObjects(kindNode, nodes) }
+
+// Nodes returns the saved nodes by name. Their bytes must not be changed. The error is always nil.
+func (s *Store) Nodes() (map[string][]byte, error) { return s.Objects(kindNode), nil }
+
+func saved(o object) change {
+	if o.Kind == kindNode {
+		return change{Save: &object{Name: o.Name, Data: o.Data}}
+	}
+	return change{SaveObject: &o}
+}
+
+func forgotten(o object) change {
+	if o.Kind == kindNode {
+		return change{Forget: o.Name}
+	}
+	return change{ForgetObject: &o}
+}
+
+func (s *Store) setObject(kind, name string, data []byte) {
+	if s.objects[kind] == nil {
+		s.objects[kind] = map[string][]byte{}
+	}
+	s.objects[kind][name] = data
+}
