@@ -83,7 +83,7 @@ integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(if $(call packages-with,integration),go test -race -tags integration -count=1 -p 1 -timeout 15m $(call packages-with,integration))
 
 .PHONY: bench
-bench: deps ## measures, as a table and in bench/results.json (root, an idle machine)
+bench: deps images sandbox-assets ## measures, as a table and in bench/results.json (root, an idle machine)
 	go run ./test/bench -o bench/results.json
 
 .PHONY: e2e

@@ -46,6 +46,12 @@ func compared(name, unit string, ours, reference, bar, aim float64, better direc
 	}
 }
 
+// beside is a result with a reference that tells how to read it, and that need not be reached.
+func beside(name, unit string, ours, reference float64) Result {
+	ratio := ours / reference
+	return Result{Name: name, Unit: unit, Ours: ours, Reference: &reference, Ratio: &ratio, Met: true}
+}
+
 // absolute is a result that there is nothing to compare with.
 func absolute(name, unit string, ours float64) Result {
 	return Result{Name: name, Unit: unit, Ours: ours, Met: true}
