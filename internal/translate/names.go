@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// The lengths that the Kubernetes API allows.
+// Lengths that the API allows.
 const (
-	maxName  = 253 // of a cluster-scoped object: a DNS subdomain
-	maxLabel = 63  // of a label's value
+	maxName      = 63  // of a Network or Router, as their definitions say
+	maxBlockName = 253 // of an AddressBlock, as of any object: a DNS subdomain
+	maxLabel     = 63  // of a label's value
 )
 
 // hashDigits is how much of a hash tells apart names that were cut, in hexadecimal digits.
@@ -39,7 +40,7 @@ func BlockName(network string, prefix netip.Prefix) string {
 	prefix = prefix.Masked()
 	address := strings.NewReplacer(".", "-", ":", "-").Replace(prefix.Addr().StringExpanded())
 	name := fmt.Sprintf("%s-%s-%d", network, address, prefix.Bits())
-	return bounded(maxName, name, network, prefix.String())
+	return bounded(maxBlockName, name, network, prefix.String())
 }
 
 // LabelValue is s as a label's value: s itself if it is short enough, else its beginning and a hash.

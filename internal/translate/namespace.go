@@ -60,16 +60,16 @@ func OnPodNetwork(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && !p.Spec.HostNetwork && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// selected says whether a primary Network in effect selects the namespace.
+// selected says whether a primary Network selects the namespace, ready or not: PrimaryNetwork decides alike.
 func selected(ns *corev1.Namespace, networks []*v1alpha1.Network) bool {
 	return slices.ContainsFunc(networks, func(n *v1alpha1.Network) bool {
-		return n.Spec.Role == v1alpha1.Primary && n.Spec.NamespaceSelector != nil && n.Status.ID != 0 &&
-			selects(n.Spec.NamespaceSelector, ns)
+		return n.Spec.Role == v1alpha1.Primary && n.Spec.NamespaceSelector != nil &&
+			picks(n.Spec.NamespaceSelector, ns)
 	})
 }
 
-// selects says whether a selector picks the namespace; one that makes no sense picks none.
-func selects(selector *metav1.LabelSelector, ns *corev1.Namespace) bool {
+// picks says whether a selector picks the namespace; one that makes no sense picks none.
+func picks(selector *metav1.LabelSelector, ns *corev1.Namespace) bool {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	return err == nil && s.Matches(labels.Set(ns.Labels))
 }
