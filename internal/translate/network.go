@@ -3,7 +3,16 @@
 package translate
 
 import (
-	"coelan.io/coelan/internal/attachment"
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -13,17 +22,191 @@ func Default() (intent.Network, intent.Router) {
 		Name: intent.DefaultNetworkName, ID: intent.DefaultNetwork, VNI: uint32(intent.DefaultNetwork),
 		Router: intent.DefaultRouterName,
 	}
-	return network, intent.Router{Name: intent.DefaultRouterName, ID: intent.DefaultRouter}
+	router := intent.Router{
+		Name: intent.DefaultRouterName, ID: intent.DefaultRouter, VNI: uint32(intent.DefaultNetwork), Shared: true,
+	}
+	return network, router
 }
 
-// Port is the port that an attachment on the named node stands for.
-func Port(at attachment.Attachment, node string) intent.Port {
-	p := intent.Port{
-		ID: at.Key.String(), Namespace: at.PodNamespace, Pod: at.PodName, Interface: at.IfName, UID: at.PodUID,
-		Network: intent.DefaultNetworkName, Node: node, MAC: at.MAC, OFPort: at.OFPort,
+// Networks translates Routers and Networks as the controller has admitted them: what has no id or is not Ready has no
+// effect. mappings has the uplink port of each physical network that this node is connected to; Networks of others are
+// left out, as is a Network without its Router. The default Network and Router are always among the rest, which is sorted
+// by name.
+func Networks(routers []*v1alpha1.Router, networks []*v1alpha1.Network, mappings map[string]uint32) (
+	[]intent.Router, []intent.Network, []Problem,
+) {
+	t := &networkTables{routers: map[string]intent.Router{}, networks: map[string]intent.Network{}}
+	network, router := Default()
+	t.routers[router.Name], t.networks[network.Name] = router, network
+	t.addRouters(routers)
+	for _, n := range networks {
+		if n.Name != intent.DefaultNetworkName && admitted(n.Status.ID, n.Status.Conditions) {
+			t.addNetwork(n, mappings)
+		}
 	}
-	for _, a := range at.Addresses {
-		p.Addresses = append(p.Addresses, a.Addr())
+	sortProblems(t.problems)
+	return sorted(t.routers, func(r intent.Router) string { return r.Name }),
+		sorted(t.networks, func(n intent.Network) string { return n.Name }), t.problems
+}
+
+// admitted says whether the controller lets an object take effect.
+func admitted(id int32, conditions []metav1.Condition) bool {
+	return id > 0 && !meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionReady)
+}
+
+func sorted[T any](m map[string]T, name func(T) string) []T {
+	list := make([]T, 0, len(m))
+	for _, v := range m {
+		list = append(list, v)
 	}
-	return p
+	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(name(a), name(b)) })
+	return list
+}
+
+type networkTables struct {
+	routers  map[string]intent.Router
+	networks map[string]intent.Network
+	problems []Problem
+}
+
+func (t *networkTables) problem(object, field, value, text string) {
+	t.problems = append(t.problems, Problem{Object: object, Field: field, Value: value, Reason: Malformed, Text: text})
+}
+
+func (t *networkTables) addRouters(objects []*v1alpha1.Router) {
+	exports := map[string][]string{} // names of Routers by route target
+	shared := map[string]bool{}
+	for _, o := range objects {
+		if !admitted(o.Status.ID, o.Status.Conditions) && o.Name != intent.DefaultRouterName {
+			continue
+		}
+		r := intent.Router{
+			Name: o.Name, ID: intent.RouterID(o.Status.ID), VNI: uint32(o.Status.VNI), //nolint:gosec // both are positive
+			Shared: isShared(o), Routes: t.routes(o),
+		}
+		if o.Name == intent.DefaultRouterName {
+			routes := r.Routes
+			_, r = Default()
+			r.Routes = routes
+		} else {
+			for _, target := range o.Spec.ExportRouteTargets {
+				exports[target] = append(exports[target], o.Name)
+			}
+		}
+		t.routers[r.Name], shared[r.Name] = r, r.Shared
+	}
+	for _, o := range objects {
+		if r, ok := t.routers[o.Name]; ok {
+			r.Imports = imports(o, exports, shared)
+			t.routers[o.Name] = r
+		}
+	}
+}
+
+// isShared says that a Router exchanges routes with the Router default in both directions. One direction alone would be
+// of no use: there would be no way back.
+func isShared(o *v1alpha1.Router) bool {
+	return slices.Contains(o.Spec.ImportRouteTargets, v1alpha1.DefaultRouteTarget) &&
+		slices.Contains(o.Spec.ExportRouteTargets, v1alpha1.DefaultRouteTarget)
+}
+
+// imports are the Routers that export what o imports. Shared Routers meet in the Router default, and need no routes of
+// each other.
+func imports(o *v1alpha1.Router, exports map[string][]string, shared map[string]bool) []string {
+	var names []string
+	for _, target := range o.Spec.ImportRouteTargets {
+		if target == v1alpha1.DefaultRouteTarget {
+			continue
+		}
+		for _, name := range exports[target] {
+			if name != o.Name && !(shared[o.Name] && shared[name]) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (t *networkTables) routes(o *v1alpha1.Router) []intent.Route {
+	var routes []intent.Route
+	for i, r := range o.Spec.Routes {
+		field := fmt.Sprintf("spec.routes[%d]", i)
+		destination, err := parsePrefix(r.Destination)
+		if err != nil {
+			t.problem("router "+o.Name, field+".destination", r.Destination, err.Error())
+			continue
+		}
+		hop, err := netip.ParseAddr(r.NextHop)
+		if err != nil || hop.Is4In6() || hop.Is4() != destination.Addr().Is4() {
+			t.problem("router "+o.Name, field+".nextHop", r.NextHop, "is not an address of the destination's family")
+			continue
+		}
+		routes = append(routes, intent.Route{Destination: destination, NextHop: hop})
+	}
+	return routes
+}
+
+func (t *networkTables) addNetwork(o *v1alpha1.Network, mappings map[string]uint32) {
+	n := intent.Network{
+		Name: o.Name, ID: intent.NetworkID(o.Status.ID), VNI: uint32(o.Status.VNI), //nolint:gosec // both are positive
+		Subnets: t.subnets(o),
+	}
+	if o.Spec.Type == v1alpha1.VLAN || o.Spec.Type == v1alpha1.Flat {
+		n.VNI, n.Physical = 0, mappings[o.Spec.PhysicalNetwork]
+		if n.Physical == 0 {
+			return // this node is not connected
+		}
+		if o.Spec.Type == v1alpha1.VLAN && o.Spec.VLAN != nil {
+			n.VLAN = uint16(*o.Spec.VLAN) //nolint:gosec // 1 to 4094
+		}
+		t.networks[n.Name] = n
+		return
+	}
+	n.Router = cmp.Or(o.Status.Router, o.Spec.Router, o.Name)
+	if _, ok := t.routers[n.Router]; !ok {
+		t.problem("network "+o.Name, "spec.router", n.Router, "does not exist or is not ready")
+		return
+	}
+	t.networks[n.Name] = n
+}
+
+// Subnets are those of a Network whose addresses are its own; none if they are of the nodes' podCIDRs.
+func Subnets(o *v1alpha1.Network) ([]intent.NetworkSubnet, []Problem) {
+	t := &networkTables{}
+	return t.subnets(o), t.problems
+}
+
+func (t *networkTables) subnets(o *v1alpha1.Network) []intent.NetworkSubnet {
+	if o.Spec.IPAM == v1alpha1.PodCIDR {
+		return nil
+	}
+	var subnets []intent.NetworkSubnet
+	for i, s := range o.Spec.Subnets {
+		field := fmt.Sprintf("spec.subnets[%d]", i)
+		prefix, err := parsePrefix(s.CIDR)
+		if err != nil {
+			t.problem("network "+o.Name, field+".cidr", s.CIDR, err.Error())
+			continue
+		}
+		gateway := prefix.Addr().Next()
+		if s.Gateway != "" {
+			gateway, err = netip.ParseAddr(s.Gateway)
+			if err != nil || !prefix.Contains(gateway) {
+				t.problem("network "+o.Name, field+".gateway", s.Gateway, "is not an address of "+prefix.String())
+				continue
+			}
+		}
+		subnets = append(subnets, intent.NetworkSubnet{Prefix: prefix, Gateway: gateway})
+	}
+	return subnets
+}
+
+// parsePrefix reads a prefix of either family and masks it.
+func parsePrefix(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil || p.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("is not a CIDR")
+	}
+	return p.Masked(), nil
 }

@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/translate"
 )
 
 // callTimeout bounds a call whose context has no deadline.
@@ -62,7 +62,7 @@ func (c *Client) Definition(ctx context.Context, namespace, name string) (*Defin
 func (c *Client) Blocks(ctx context.Context, network string) ([]*v1alpha1.AddressBlock, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	selector := labels.SelectorFromSet(Label(labels.Set{}, v1alpha1.LabelNetwork, network))
+	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelNetwork: translate.LabelValue(network)})
 	list := &v1alpha1.AddressBlockList{}
 	err := c.coelan.Get().Resource(Blocks).Param("labelSelector", selector.String()).Do(ctx).Into(list)
 	if err != nil {
@@ -115,8 +115,9 @@ func (c *Client) Port(ctx context.Context, namespace, name string) (*v1alpha1.Po
 func (c *Client) NodePorts(ctx context.Context) ([]*v1alpha1.Port, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	set := Label(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByAgent}, v1alpha1.LabelNode, c.node)
-	selector := labels.SelectorFromSet(set)
+	selector := labels.SelectorFromSet(labels.Set{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedByAgent, v1alpha1.LabelNode: translate.LabelValue(c.node),
+	})
 	list := &v1alpha1.PortList{}
 	err := c.coelan.Get().Resource(Ports).Param("labelSelector", selector.String()).Do(ctx).Into(list)
 	if err != nil {
@@ -124,20 +125,9 @@ func (c *Client) NodePorts(ctx context.Context) ([]*v1alpha1.Port, error) {
 	}
 	var ports []*v1alpha1.Port
 	for i := range list.Items {
-		if list.Items[i].Labels[v1alpha1.LabelNode] == set[v1alpha1.LabelNode] {
-			ports = append(ports, &list.Items[i])
-		}
+		ports = append(ports, &list.Items[i])
 	}
 	return ports, nil
-}
-
-// Label adds a name as the value of a label, unless it is longer than a value may be: what is selected by it has to be
-// compared with the object's own fields anyway.
-func Label(set map[string]string, key, name string) map[string]string {
-	if len(validation.IsValidLabelValue(name)) == 0 {
-		set[key] = name
-	}
-	return set
 }
 
 // CreatePort creates a Port, without its status.

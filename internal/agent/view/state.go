@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package view holds what the agent knows of the Kubernetes API beside the nodes: the newest list of each kind, remembered
+// over restarts, so that a start without the API server knows what the last run knew.
+package view
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
+)
+
+// State is what is known at one time. Its maps and objects must not be changed.
+type State struct {
+	Pods        map[string]*corev1.Pod // of this node, by the UID that the container runtime knows
+	Namespaces  map[string]*corev1.Namespace
+	Networks    map[string]*v1alpha1.Network
+	Routers     map[string]*v1alpha1.Router
+	Blocks      map[string]*v1alpha1.AddressBlock
+	Ports       map[string]*v1alpha1.Port    // by namespace/name; not those of pods whose addresses are from blocks
+	Definitions map[string]*kube.Definition  // by namespace/name
+	listed      map[string]bool              // by kind
+	encoded     map[string]map[string][]byte // by kind and key
+}
+
+// The kinds beside those of package kube.
+const (
+	Pods       = "pods"
+	Namespaces = "namespaces"
+)
+
+// kinds are all that is remembered.
+var kinds = []string{Pods, Namespaces, kube.Networks, kube.Routers, kube.Blocks, kube.Ports, kube.Definitions}
+
+// Listed says that the API was heard about a kind since the agent has started: what is not there does not exist, or is new.
+func (s State) Listed(kind string) bool { return s.listed[kind] }
+
+// NetworkList is Networks as a list, sorted by name.
+func (s State) NetworkList() []*v1alpha1.Network { return values(s.Networks) }
+
+// RouterList is Routers as a list, sorted by name.
+func (s State) RouterList() []*v1alpha1.Router { return values(s.Routers) }
+
+// BlockList is Blocks as a list, sorted by name.
+func (s State) BlockList() []*v1alpha1.AddressBlock { return values(s.Blocks) }
+
+// PortList is Ports as a list, sorted by namespace and name.
+func (s State) PortList() []*v1alpha1.Port { return values(s.Ports) }
+
+func values[T any](m map[string]T) []T {
+	list := make([]T, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, m[key])
+	}
+	return list
+}
+
+// podUID is the UID by which the container runtime knows a pod: that of a static pod is not the one of its mirror.
+func podUID(p *corev1.Pod) string {
+	if hash := p.Annotations[kube.AnnotationConfigHash]; hash != "" {
+		return hash
+	}
+	return string(p.UID)
+}

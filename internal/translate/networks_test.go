@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"coelan.io/coelan/api/v1alpha1"
+)
+
+// tenants are the objects of one golden file.
+type tenants struct {
+	routers  []*v1alpha1.Router
+	networks []*v1alpha1.Network
+	blocks   []*v1alpha1.AddressBlock
+	ports    []*v1alpha1.Port
+}
+
+func (o *tenants) shuffle() {
+	rand.Shuffle(len(o.routers), func(i, j int) { o.routers[i], o.routers[j] = o.routers[j], o.routers[i] })
+	rand.Shuffle(len(o.networks), func(i, j int) { o.networks[i], o.networks[j] = o.networks[j], o.networks[i] })
+	rand.Shuffle(len(o.blocks), func(i, j int) { o.blocks[i], o.blocks[j] = o.blocks[j], o.blocks[i] })
+	rand.Shuffle(len(o.ports), func(i, j int) { o.ports[i], o.ports[j] = o.ports[j], o.ports[i] })
+}
+
+// translated is the tables of intent for a reader. This node is n1 and connected to the physical network dc only.
+func (o *tenants) translated() string {
+	routers, networks, problems := Networks(o.routers, o.networks, map[string]uint32{"dc": 3})
+	blocks, more := Blocks(o.blocks, networks)
+	ports, evenMore := FixedPorts(o.ports, "n1")
+	var b strings.Builder
+	table := func(head string, rows func(w *tabwriter.Writer)) {
+		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, head)
+		rows(w)
+		w.Flush()
+	}
+	table("ROUTER\tID\tVNI\tSHARED\tIMPORTS\tROUTES", func(w *tabwriter.Writer) {
+		for _, r := range routers {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%v\t%v\t%v\n", r.Name, r.ID, r.VNI, r.Shared, r.Imports, r.Routes)
+		}
+	})
+	table("NETWORK\tID\tVNI\tROUTER\tPHYSICAL\tVLAN\tSUBNETS", func(w *tabwriter.Writer) {
+		for _, n := range networks {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%v\n", n.Name, n.ID, n.VNI, n.Router, n.Physical, n.VLAN, n.Subnets)
+		}
+	})
+	table("BLOCK\tNETWORK\tNODE", func(w *tabwriter.Writer) {
+		for _, x := range blocks {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", x.Prefix, x.Network, x.Node)
+		}
+	})
+	table("PORT\tNETWORK\tNODE\tMAC\tADDRESSES", func(w *tabwriter.Writer) {
+		for _, p := range ports {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\n", p.ID, p.Network, p.Node, p.MAC, p.Addresses)
+		}
+	})
+	for _, p := range append(append(problems, more...), evenMore...) {
+		fmt.Fprintf(&b, "%s: %s\n", p.Reason, p.Error())
+	}
+	return b.String()
+}
+
+func parseTenants(t *testing.T, text []byte) *tenants {
+	t.Helper()
+	o := &tenants{}
+	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal(document, &kind); err != nil {
+			t.Fatal(err)
+		}
+		switch kind.Kind {
+		case "Router":
+			o.routers = append(o.routers, decode[v1alpha1.Router](t, document))
+		case "Network":
+			o.networks = append(o.networks, decode[v1alpha1.Network](t, document))
+		case "AddressBlock":
+			o.blocks = append(o.blocks, decode[v1alpha1.AddressBlock](t, document))
+		case "Port":
+			o.ports = append(o.ports, decode[v1alpha1.Port](t, document))
+		default:
+			t.Fatalf("kind %q in\n%s", kind.Kind, document)
+		}
+	}
+	return o
+}
+
+func decode[T any](t *testing.T, text []byte) *T {
+	t.Helper()
+	o := new(T)
+	if err := yaml.UnmarshalStrict(text, o); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return o
+}
+
+// Each file in testdata/networks holds objects of coelan.io, and the intent and the problems that are made of them. Every
+// order of the objects gives the same.
+func TestNetworksGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/networks/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects := parseTenants(t, section(archive, "objects.yaml"))
+			got := objects.translated()
+			for range 10 {
+				objects.shuffle()
+				if now := objects.translated(); now != got {
+					t.Fatalf("another order of the objects gave (-before +now):\n%s", cmp.Diff(got, now))
+				}
+			}
+			if *update {
+				archive.Files = []txtar.File{archive.Files[0], {Name: "intent", Data: []byte(got)}}
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(section(archive, "intent")), got); diff != "" {
+				t.Errorf("intent (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
