@@ -101,9 +101,7 @@ func (s *Store) chooseOne(r Request) (Attachment, error) {
 	if err := s.chooseMAC(&a, r.MAC); err != nil {
 		return Attachment{}, err
 	}
-	if r.DefaultRoute {
-		a.DefaultRoutes = defaultRoutes(a, r.Via)
-	}
+	a.DefaultRoutes = defaultRoutes(a, r)
 	port, err := s.nextPort()
 	a.OFPort = port
 	return a, err
@@ -197,7 +195,7 @@ func (s *Store) chooseMAC(a *Attachment, fixed *intent.MAC) error {
 		a.MAC = macOf(a.Key)
 	}
 	if k, taken := s.macs[macPlace{a.NetworkName, a.MAC}]; taken {
-		return &TakenError{Network: a.NetworkName, What: "MAC " + a.MAC.String(), By: s.nameOf(k)}
+		return &TakenError{Network: a.NetworkName, What: "MAC " + a.MAC.String(), MAC: true, By: s.nameOf(k)}
 	}
 	return nil
 }
@@ -208,12 +206,21 @@ func macOf(k Key) intent.MAC {
 	return intent.MAC{0x0a, 0xce, sum[0], sum[1], sum[2], sum[3]}
 }
 
-// defaultRoutes are the gateways of the default routes: one of each family that the attachment has an address of, if the
-// family has a gateway.
-func defaultRoutes(a Attachment, via []netip.Addr) []netip.Addr {
+// defaultRoutes are the gateways of the default routes that are asked for. A family that the attachment has no address of,
+// or no gateway, has none.
+func defaultRoutes(a Attachment, r Request) []netip.Addr {
 	var list []netip.Addr
-	for _, gw := range slices.Concat(via, a.Gateways) {
-		if gw.IsValid() && !slices.ContainsFunc(list, func(l netip.Addr) bool { return l.Is4() == gw.Is4() }) {
+	for i, p := range a.Addresses {
+		is4 := p.Addr().Is4()
+		same := func(gw netip.Addr) bool { return gw.IsValid() && gw.Is4() == is4 }
+		if slices.ContainsFunc(list, same) || is4 && !r.Default4 || !is4 && !r.Default6 {
+			continue
+		}
+		gw := a.Gateways[i]
+		if v := slices.IndexFunc(r.Via, same); v >= 0 {
+			gw = r.Via[v]
+		}
+		if gw.IsValid() {
 			list = append(list, gw)
 		}
 	}

@@ -56,22 +56,10 @@ func (s *Store) Used(network string, prefix netip.Prefix) int {
 
 // On lists the attachments on a Network in the order of their keys.
 func (s *Store) On(network string) []Attachment {
-	var list []Attachment
-	for _, a := range s.List() {
-		if a.NetworkName == network {
-			list = append(list, a)
-		}
-	}
-	return list
+	return s.list(func(a *Attachment) bool { return a.NetworkName == network })
 }
 
 // Of lists the attachments of a container in the order of their interfaces' names.
 func (s *Store) Of(containerID string) []Attachment {
-	var list []Attachment
-	for _, a := range s.List() {
-		if a.ContainerID == containerID {
-			list = append(list, a)
-		}
-	}
-	return list
+	return s.list(func(a *Attachment) bool { return a.ContainerID == containerID })
 }

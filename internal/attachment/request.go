@@ -36,14 +36,13 @@ type Request struct {
 	// NodeRanges are the node's podCIDRs, to take one more address from for each family of the others.
 	NodeRanges []ipam.Range
 
-	// DefaultRoute asks for a default route of each family: through a gateway of Via, or else that of the family's first
-	// address.
-	DefaultRoute bool
-	Via          []netip.Addr
-	Routes       []Route
-	PortName     string
-	NAD          string
-	DNS          *types.DNS
+	// Default4 and Default6 ask for default routes: through a gateway of Via, or else that of the family's first address.
+	Default4, Default6 bool
+	Via                []netip.Addr
+	Routes             []Route
+	PortName           string
+	NAD                string
+	DNS                *types.DNS
 }
 
 // Fixed is an address that was asked for, with its subnet's length and gateway. The gateway may be invalid: none.
@@ -67,6 +66,7 @@ func (e *RequestError) Unwrap() error { return e.Err }
 type TakenError struct {
 	Network string // Coelan Network
 	What    string // such as "address 10.0.0.5" or "MAC 0a:ce:00:00:00:01"
+	MAC     bool   // it is a MAC
 	By      string // namespace/name/interface of the pod, or namespace/name of the Port, that has it
 }
 

@@ -60,11 +60,15 @@ func (s *Store) Get(k Key) (Attachment, bool) {
 }
 
 // List returns all attachments in the order of their keys.
-func (s *Store) List() []Attachment {
+func (s *Store) List() []Attachment { return s.list(func(*Attachment) bool { return true }) }
+
+func (s *Store) list(want func(*Attachment) bool) []Attachment {
+	list := []Attachment{}
 	s.mu.RLock()
-	list := make([]Attachment, 0, len(s.byKey))
 	for _, a := range s.byKey {
-		list = append(list, a.clone())
+		if want(&a) {
+			list = append(list, a.clone())
+		}
 	}
 	s.mu.RUnlock()
 	slices.SortFunc(list, func(a, b Attachment) int {

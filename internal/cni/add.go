@@ -11,15 +11,14 @@ import (
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/cni/wire"
-	"coelan.io/coelan/internal/ipam"
 )
 
 // undoTimeout bounds the cleaning up after a call that failed, which also runs when the
 // call's own time is over.
 const undoTimeout = 10 * time.Second
 
-// add attaches a pod's interface. For one that is attached already it repairs what is
-// missing and returns the same result.
+// add attaches a pod's interface, and with the pod's first one all others that Coelan makes. For what is attached already
+// it repairs what is missing and returns the same result.
 func (s *Server) add(ctx context.Context, c call) ([]byte, error) {
 	unlock, err := s.locks.lock(ctx, c.key.ContainerID)
 	if err != nil {
@@ -36,21 +35,25 @@ func (s *Server) add(ctx context.Context, c call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, exists := s.opts.Store.Get(c.key)
-	if exists {
-		if exists, err = s.sameContainer(ctx, a, c); err != nil {
+	g := s.group(c.key)
+	if len(g) > 0 {
+		same, err := s.sameContainer(ctx, g, c)
+		if err != nil {
 			return nil, err
 		}
+		if !same {
+			g = nil
+		}
 	}
-	if exists {
-		err = s.repair(ctx, a, node)
+	if len(g) > 0 {
+		err = s.repair(ctx, g, node)
 	} else {
-		a, err = s.attach(ctx, c, node)
+		g, err = s.attach(ctx, c, node)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return encodeResult(resultOf(a, c.conf), c.conf.CNIVersion)
+	return encodeResult(resultOf(g, c.conf), c.conf.CNIVersion)
 }
 
 func (s *Server) node() (Node, error) {
@@ -61,54 +64,118 @@ func (s *Server) node() (Node, error) {
 	return node, nil
 }
 
-// sameContainer says whether an attachment is that of the call. An attachment whose
-// namespace is gone, although its container is added anew, is removed.
-func (s *Server) sameContainer(ctx context.Context, a attachment.Attachment, c call) (bool, error) {
+// sameContainer says whether attachments are those of the call. Those whose
+// namespace is gone, although its container is added anew, are removed; so are those that a DEL has left half done.
+func (s *Server) sameContainer(ctx context.Context, g group, c call) (bool, error) {
+	a := g[0]
 	if a.PodUID != c.pod.uid {
 		return false, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("K8S_POD_UID %q in CNI_ARGS", c.pod.uid),
 			fmt.Sprintf("container %s is attached for pod %s with UID %s", a.Key, a.PodRef(), a.PodUID))
 	}
-	if a.Netns == c.netns {
+	if a.Netns == c.netns && a.Key == c.key {
+		if c.network != "" && c.network != a.NetworkName {
+			return false, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_IFNAME %q", c.key.IfName),
+				fmt.Sprintf("the pod has this interface on Network %s already, not on %s", a.NetworkName, c.network))
+		}
 		return true, nil
 	}
-	if !s.opts.Interfaces.Gone(a.Netns) {
+	if a.Netns != c.netns && !s.opts.Interfaces.Gone(a.Netns) {
 		return false, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_NETNS %q", c.netns),
 			fmt.Sprintf("container %s is attached in %s", a.Key, a.Netns))
 	}
-	return false, s.detach(ctx, a)
+	return false, s.detach(ctx, g)
 }
 
-// attach makes an attachment from nothing. If a step fails, those before it are undone.
-func (s *Server) attach(ctx context.Context, c call, node Node) (_ attachment.Attachment, err error) {
-	ranges, err := ipam.Parse(node.PodCIDRs)
-	if err != nil {
-		return attachment.Attachment{}, err
-	}
+// attach makes attachments from nothing. If a step fails, those before it are undone.
+func (s *Server) attach(ctx context.Context, c call, node Node) (_ group, err error) {
 	start := time.Now()
-	a, err := s.opts.Store.Allocate(attachment.Request{
-		Key: c.key, Network: c.conf.Name,
-		PodUID: c.pod.uid, PodNamespace: c.pod.namespace, PodName: c.pod.name, Netns: c.netns,
-		NetworkID: node.NetworkID, MTU: node.MTU, Ranges: ranges,
-	})
+	plan, err := s.plan(ctx, c, node)
 	if err != nil {
-		return attachment.Attachment{}, err
+		return nil, err
+	}
+	requests, err := s.requests(ctx, c, node, plan)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.allocate(ctx, plan, requests)
+	if err != nil {
+		return nil, err
 	}
 	var undo undoList
 	defer func() { err = undo.after(ctx, err) }()
-	undo.add(func(context.Context) error { _, err := s.opts.Store.Release(a.Key); return err })
+	undo.add(func(context.Context) error { _, err := s.opts.Store.Release(group(g).keys()...); return err })
 
-	i := node.Interface(a)
-	if err := s.opts.Interfaces.Create(i); err != nil {
-		return attachment.Attachment{}, err
+	for _, a := range g {
+		if a.FixedAddresses || a.FixedMAC {
+			undo.add(func(ctx context.Context) error { s.unclaim(ctx, a); return nil })
+		}
+		if err := s.claim(ctx, a); err != nil {
+			return nil, err
+		}
 	}
-	undo.add(func(context.Context) error { return s.opts.Interfaces.Remove(a.HostInterface) })
-	undo.add(func(ctx context.Context) error { return s.opts.Dataplane.Detach(ctx, a) })
-	if err := s.connect(ctx, a, i); err != nil {
-		return attachment.Attachment{}, err
+	for _, a := range g {
+		if err := s.opts.Interfaces.Create(node.Interface(a)); err != nil {
+			return nil, err
+		}
+		undo.add(func(context.Context) error { return s.opts.Interfaces.Remove(a.HostInterface) })
 	}
-	s.log.Info("pod attached", "pod", a.PodRef(), "container", a.ContainerID, "addresses", a.Addresses,
-		"host interface", a.HostInterface, "ofport", a.OFPort, "took", time.Since(start))
-	return a, nil
+	for _, a := range g {
+		undo.add(func(ctx context.Context) error { return s.opts.Dataplane.Detach(ctx, a) })
+	}
+	if err := s.connectAll(ctx, g, node); err != nil {
+		return nil, err
+	}
+	for _, a := range g {
+		s.log.Info("pod attached", "pod", a.PodRef(), "container", a.ContainerID, "network", a.NetworkName, "addresses", a.Addresses,
+			"host interface", a.HostInterface, "ofport", a.OFPort, "took", time.Since(start))
+	}
+	s.changed(g)
+	return g, nil
+}
+
+// claim makes sure that what was asked for is this attachment's alone.
+func (s *Server) claim(ctx context.Context, a attachment.Attachment) error {
+	if !a.FixedAddresses && !a.FixedMAC {
+		return nil
+	}
+	return s.opts.Planner.Claim(ctx, a)
+}
+
+func (s *Server) unclaim(ctx context.Context, a attachment.Attachment) {
+	if !a.FixedAddresses && !a.FixedMAC {
+		return
+	}
+	if err := s.opts.Planner.Unclaim(ctx, a); err != nil {
+		s.log.Warn("a fixed address is not given back yet", "pod", a.PodRef(), "addresses", a.Addresses, "err", err)
+	}
+}
+
+// changed tells that attachments have come or gone.
+func (s *Server) changed(g group) {
+	if s.opts.Changed != nil {
+		s.opts.Changed(g)
+	}
+}
+
+// connectAll connects interfaces at the same time.
+func (s *Server) connectAll(ctx context.Context, g group, node Node) error {
+	if len(g) == 1 {
+		return s.connect(ctx, g[0], node.Interface(g[0]))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, len(g))
+	for _, a := range g {
+		go func() { results <- s.connect(ctx, a, node.Interface(a)) }()
+	}
+	var first error
+	for range g {
+		if err := <-results; err != nil && first == nil {
+			first = err
+			cancel() // what the others say after that is no news
+		}
+	}
+	return first
 }
 
 // connect does at the same time what is done in the pod and what on the bridge. It
@@ -125,11 +192,18 @@ func (s *Server) connect(ctx context.Context, a attachment.Attachment, i podnet.
 	return errors.Join(err, <-attached)
 }
 
-// repair makes everything of an attachment that is missing. It undoes nothing: what was
+// repair makes everything of attachments that is missing. It undoes nothing: what was
 // there before stays.
-func (s *Server) repair(ctx context.Context, a attachment.Attachment, node Node) error {
-	i := node.Interface(a)
-	if problem := s.opts.Interfaces.Check(i); problem != nil {
+func (s *Server) repair(ctx context.Context, g group, node Node) error {
+	for _, a := range g {
+		if err := s.claim(ctx, a); err != nil {
+			return err
+		}
+		i := node.Interface(a)
+		problem := s.opts.Interfaces.Check(i)
+		if problem == nil {
+			continue
+		}
 		s.log.Warn("repairing a pod's interface", "pod", a.PodRef(), "container", a.ContainerID, "problem", problem)
 		if missing := new(podnet.MissingError); errors.As(problem, &missing) {
 			if err := s.opts.Interfaces.Create(i); err != nil {
@@ -137,15 +211,19 @@ func (s *Server) repair(ctx context.Context, a attachment.Attachment, node Node)
 			}
 		}
 	}
-	return s.connect(ctx, a, i)
+	return s.connectAll(ctx, g, node)
 }
 
 // Interface is what an attachment's interface should be on this node.
 func (n Node) Interface(a attachment.Attachment) podnet.Interface {
-	return podnet.Interface{
+	i := podnet.Interface{
 		Netns: a.Netns, Name: a.IfName, HostName: a.HostInterface, MAC: a.MAC,
-		Addresses: a.Addresses, Gateways: a.Gateways, MTU: a.MTU, TXOffload: n.TXOffload,
+		Addresses: a.Addresses, MTU: a.MTU, TXOffload: n.TXOffload,
 	}
+	for _, r := range routesOf(a) {
+		i.Routes = append(i.Routes, podnet.Route{Destination: r.Destination, Gateway: r.NextHop})
+	}
+	return i
 }
 
 // undoList is what undoes the steps that a call has made.

@@ -24,8 +24,8 @@ func (s *Server) check(ctx context.Context, c call) error {
 		return err
 	}
 	defer unlock()
-	a, exists := s.opts.Store.Get(c.key)
-	if !exists || c.pod.uid != "" && c.pod.uid != a.PodUID {
+	g := s.group(c.key)
+	if len(g) == 0 || g[0].Key != c.key || c.pod.uid != "" && c.pod.uid != g[0].PodUID {
 		return newError(wire.CodeUnknownContainer, c.subject()+" is not attached", "")
 	}
 	if err := s.opts.Interfaces.Verify(c.netns); err != nil {
@@ -35,19 +35,21 @@ func (s *Server) check(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	if err := checkPrevResult(a, c.conf); err != nil {
+	if err := checkPrevResult(g, c.conf); err != nil {
 		return err
 	}
-	err = errors.Join(s.opts.Interfaces.Check(node.Interface(a)), s.opts.Dataplane.Check(ctx, a))
+	for _, a := range g {
+		err = errors.Join(err, s.opts.Interfaces.Check(node.Interface(a)), s.opts.Dataplane.Check(ctx, a))
+	}
 	if err != nil {
 		return newError(wire.CodeCheck, fmt.Sprintf("%s is not as ADD left it", c.subject()), err.Error())
 	}
 	return nil
 }
 
-// checkPrevResult compares the result that the runtime has kept with the attachment. It
+// checkPrevResult compares the result that the runtime has kept with the attachments. It
 // may say more: plugins that came after this one add to it.
-func checkPrevResult(a attachment.Attachment, conf netConf) error {
+func checkPrevResult(g group, conf netConf) error {
 	if conf.PrevResult == nil {
 		return newError(wire.CodeInvalidConfig, "network configuration lacks the key prevResult, which CHECK needs", "")
 	}
@@ -55,7 +57,17 @@ func checkPrevResult(a attachment.Attachment, conf netConf) error {
 	if err != nil {
 		return newError(wire.CodeInvalidConfig, "prevResult in the network configuration", err.Error())
 	}
-	for _, want := range a.Addresses {
+	for _, a := range g {
+		if err := checkKept(a, prev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkKept(a attachment.Attachment, prev *types100.Result) error {
+	addresses, _ := runtimeAddresses(a)
+	for _, want := range addresses {
 		if !slices.ContainsFunc(prev.IPs, func(ip *types100.IPConfig) bool { return ip.Address.String() == want.String() }) {
 			return newError(wire.CodeCheck, fmt.Sprintf("prevResult lacks the address %s of %s", want, a.PodRef()), "")
 		}

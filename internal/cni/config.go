@@ -28,6 +28,14 @@ type netConf struct {
 	ValidAttachments []types.GCAttachment `json:"cni.dev/valid-attachments"`
 	validGiven       bool
 
+	// Network names a Coelan Network: the configuration is that of a NetworkAttachmentDefinition. NFNNetwork is the
+	// same of OVN4NFV.
+	Network    string `json:"network"`
+	NFNNetwork string `json:"nfn-network"`
+	// RuntimeConfig and Args may ask for addresses and a MAC.
+	RuntimeConfig json.RawMessage `json:"runtimeConfig"`
+	Args          json.RawMessage `json:"args"`
+
 	// Those of odlovs-cni that are compared with what the agent does.
 	Bridge string  `json:"ovsBridge"`
 	IPAM   netIPAM `json:"ipam"`
@@ -45,6 +53,7 @@ var knownKeys = map[string]func(json.RawMessage) error{
 	"cniVersion": typed[string], "name": typed[string], "type": typed[string], "dns": typed[types.DNS],
 	"ipam": typed[map[string]any], "prevResult": typed[map[string]any],
 	"capabilities": anything, "runtimeConfig": anything, "args": anything,
+	"network": typed[string], "nfn-network": typed[string],
 	// Of the plugin itself, which has read them before.
 	"socket": typed[string], "timeout": typed[float64],
 	// Of odlovs-cni.

@@ -6,11 +6,9 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"coelan.io/coelan/internal/attachment"
 )
 
-// del detaches a pod's interface. One that is not attached, or is attached for another
+// del detaches a pod's interface, and those that were made with it. One that is not attached, or is attached for another
 // pod, is none of its business, and no error.
 func (s *Server) del(ctx context.Context, c call) error {
 	unlock, err := s.locks.lock(ctx, c.key.ContainerID)
@@ -18,32 +16,39 @@ func (s *Server) del(ctx context.Context, c call) error {
 		return err
 	}
 	defer unlock()
-	a, exists := s.opts.Store.Get(c.key)
-	if !exists {
+	g := s.group(c.key)
+	if len(g) == 0 {
 		return nil
 	}
+	a := g[0]
 	if c.pod.uid != "" && c.pod.uid != a.PodUID {
 		s.log.Warn("DEL with another pod's UID is ignored", "container", a.ContainerID, "pod", a.PodRef(), "uid", a.PodUID, "asked", c.pod.uid)
 		return nil
 	}
-	return s.detach(ctx, a)
+	return s.detach(ctx, g)
 }
 
-// detach undoes an attachment. The addresses are free only when nothing else is left, so
+// detach undoes attachments. The addresses are free only when nothing else is left, so
 // that it can be repeated after any failure. It goes on when the caller is gone.
-func (s *Server) detach(ctx context.Context, a attachment.Attachment) error {
+func (s *Server) detach(ctx context.Context, g group) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Timeout)
 	defer cancel()
-	if err := s.opts.Dataplane.Detach(ctx, a); err != nil {
-		return err
+	for _, a := range g {
+		if err := s.opts.Dataplane.Detach(ctx, a); err != nil {
+			return err
+		}
+		if err := s.opts.Interfaces.Remove(a.HostInterface); err != nil {
+			return err
+		}
+		s.unclaim(ctx, a)
 	}
-	if err := s.opts.Interfaces.Remove(a.HostInterface); err != nil {
-		return err
+	if _, err := s.opts.Store.Release(g.keys()...); err != nil {
+		return fmt.Errorf("release the addresses of %s: %w", g[0].PodRef(), err)
 	}
-	if _, err := s.opts.Store.Release(a.Key); err != nil {
-		return fmt.Errorf("release the addresses of %s: %w", a.PodRef(), err)
+	for _, a := range g {
+		s.log.Info("pod detached", "pod", a.PodRef(), "container", a.ContainerID, "addresses", a.Addresses, "took", time.Since(start))
 	}
-	s.log.Info("pod detached", "pod", a.PodRef(), "container", a.ContainerID, "addresses", a.Addresses, "took", time.Since(start))
+	s.changed(g)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/cni/wire"
@@ -28,6 +29,8 @@ func asCNI(err error, msg string) *wire.Error {
 
 func codeOf(err error) uint {
 	var (
+		plan      *PlanError
+		held      *attachment.TakenError
 		netns     *podnet.NetnsError
 		taken     *podnet.TakenError
 		exhausted *ipam.ExhaustedError
@@ -35,6 +38,12 @@ func codeOf(err error) uint {
 		write     *attachment.WriteError
 	)
 	switch {
+	case errors.As(err, &plan) && plan.Reason == v1alpha1.ReasonExhausted:
+		return wire.CodeExhausted
+	case errors.As(err, &plan) && plan.Retry:
+		return wire.CodeTryAgainLater
+	case errors.As(err, &plan), errors.As(err, &held):
+		return wire.CodeRefused
 	case errors.As(err, &netns):
 		return wire.CodeInvalidNetns
 	case errors.As(err, &taken):
@@ -49,5 +58,21 @@ func codeOf(err error) uint {
 		return wire.CodeTryAgainLater
 	default:
 		return wire.CodeFailed
+	}
+}
+
+// eventReason is the reason of the Event that tells of an error.
+func eventReason(err error) string {
+	var plan *PlanError
+	var taken *attachment.TakenError
+	switch {
+	case errors.As(err, &plan):
+		return plan.Reason
+	case errors.As(err, &taken) && taken.MAC:
+		return v1alpha1.ReasonMACTaken
+	case errors.As(err, &taken):
+		return v1alpha1.ReasonAddressTaken
+	default:
+		return "NetworkSetupFailed"
 	}
 }

@@ -24,10 +24,11 @@ func (s *Server) gc(ctx context.Context, c call) error {
 	}
 	var errs []error
 	for _, a := range s.opts.Store.List() {
-		if a.Network != c.conf.Name || valid[a.Key] {
+		if a.IsPort() || a.Network != c.conf.Name || valid[maker(a)] {
 			continue
 		}
-		if err := s.ifStill(ctx, a, s.detach); err != nil {
+		err := s.ifStill(ctx, a, func(ctx context.Context, a attachment.Attachment) error { return s.detach(ctx, group{a}) })
+		if err != nil {
 			errs = append(errs, fmt.Errorf("container %s: %w", a.Key, err))
 		}
 	}

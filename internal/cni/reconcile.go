@@ -35,8 +35,8 @@ func (s *Server) Reconcile(ctx context.Context) (Report, error) {
 	}
 	var errs []error
 	for _, a := range s.opts.Store.List() {
-		if links[a.HostInterface] && !s.opts.Interfaces.Gone(a.Netns) {
-			continue // the usual case, without a closer look
+		if a.IsPort() || links[a.HostInterface] && !s.opts.Interfaces.Gone(a.Netns) {
+			continue // the usual case, without a closer look; or somebody else's interface
 		}
 		err := s.ifStill(ctx, a, func(ctx context.Context, a attachment.Attachment) error {
 			return s.reconcileOne(ctx, a, &report)
@@ -71,7 +71,7 @@ func (s *Server) reconcileOne(ctx context.Context, a attachment.Attachment, repo
 			"is its directory mounted into the agent's container with HostToContainer propagation?", a.Netns)
 	case gone:
 		report.Released = append(report.Released, a)
-		return s.detach(ctx, a)
+		return s.detach(ctx, group{a})
 	case linked:
 		return nil
 	}
@@ -80,7 +80,7 @@ func (s *Server) reconcileOne(ctx context.Context, a attachment.Attachment, repo
 		return err
 	}
 	report.Repaired = append(report.Repaired, a)
-	return s.repair(ctx, a, node)
+	return s.repair(ctx, group{a}, node)
 }
 
 // hostInterfaces are those of all attachments. One that an ADD is making now was recorded

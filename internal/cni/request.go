@@ -33,6 +33,7 @@ type call struct {
 	netns   string         // of ADD and CHECK
 	pod     podArgs
 	conf    netConf
+	asked   // of ADD
 }
 
 // subject names what the call is about, for messages.
@@ -50,6 +51,7 @@ func (c call) subject() string {
 // podArgs are the pairs in CNI_ARGS that Kubernetes runtimes give.
 type podArgs struct {
 	namespace, name, uid string
+	asked                addressArgs // IP and MAC, which not only Kubernetes' give
 }
 
 func (p podArgs) complete() bool { return p.namespace != "" && p.name != "" && p.uid != "" }
@@ -88,7 +90,10 @@ func (s *Server) parse(r wire.Request) (call, []string, error) {
 		return c, nil, newError(wire.CodeIncompatibleVersion,
 			fmt.Sprintf("cniVersion %s in the network configuration has no %s, %s has", conf.CNIVersion, r.Command, from), "")
 	}
-	return c, warnings, nil
+	if r.Command == cmdAdd {
+		err = c.asked.read(conf, c.pod)
+	}
+	return c, warnings, err
 }
 
 // checkEnvironment checks the variables of ADD, DEL and CHECK.
@@ -136,6 +141,11 @@ func (p *podArgs) parse(r wire.Request) error {
 		case key == "K8S_POD_UID":
 			p.uid = value
 		case key == "K8S_POD_INFRA_CONTAINER_ID":
+		case key == "IP" && value != "":
+			p.asked.IPs = strings.Split(value, ",")
+		case key == "MAC":
+			p.asked.MAC = value
+		case key == "IP":
 		case key == "IgnoreUnknown":
 			ignoreUnknown = value == "1" || strings.EqualFold(value, "true")
 		default:

@@ -15,26 +15,37 @@ import (
 	"coelan.io/coelan/internal/cni/podnet"
 )
 
-// resultOf is what ADD returns for an attachment: the host's end, the pod's end with its
-// addresses, a default route for each family, and the configuration's DNS settings.
-func resultOf(a attachment.Attachment, conf netConf) *types100.Result {
-	result := &types100.Result{
-		CNIVersion: types100.ImplementedSpecVersion,
-		Interfaces: []*types100.Interface{
-			{Name: a.HostInterface, Mac: podnet.HostMAC(a.MAC).String(), Mtu: a.MTU},
-			{Name: a.IfName, Mac: a.MAC.String(), Mtu: a.MTU, Sandbox: a.Netns},
-		},
-		DNS: conf.DNS,
+// resultOf is what ADD returns: for each interface, the call's own one first, the host's end, the pod's end with its
+// addresses, and its routes; and the DNS settings of the call's Network or else of the configuration.
+func resultOf(g group, conf netConf) *types100.Result {
+	result := &types100.Result{CNIVersion: types100.ImplementedSpecVersion, DNS: conf.DNS}
+	if g[0].DNS != nil {
+		result.DNS = *g[0].DNS
 	}
-	for i, addr := range a.Addresses {
-		gateway := net.IP(a.Gateways[i].AsSlice())
-		result.IPs = append(result.IPs, &types100.IPConfig{
-			Interface: types100.Int(1), Address: ipNet(addr), Gateway: gateway,
-		})
-		everything := netip.PrefixFrom(addr.Addr(), 0).Masked()
-		result.Routes = append(result.Routes, &types.Route{Dst: ipNet(everything), GW: gateway})
+	for _, a := range g {
+		result.Interfaces = append(result.Interfaces,
+			&types100.Interface{Name: a.HostInterface, Mac: podnet.HostMAC(a.MAC).String(), Mtu: a.MTU},
+			&types100.Interface{Name: a.IfName, Mac: a.MAC.String(), Mtu: a.MTU, Sandbox: a.Netns})
+		addresses, gateways := runtimeAddresses(a)
+		for i, addr := range addresses {
+			result.IPs = append(result.IPs, &types100.IPConfig{
+				Interface: types100.Int(len(result.Interfaces) - 1), Address: ipNet(addr), Gateway: gateways[i].AsSlice(),
+			})
+		}
+		for _, r := range routesOf(a) {
+			result.Routes = append(result.Routes, &types.Route{Dst: ipNet(r.Destination), GW: r.NextHop.AsSlice()})
+		}
 	}
 	return result
+}
+
+// runtimeAddresses are the addresses that the runtime, and with it Kubernetes, knows an interface by: those of the node's
+// podCIDRs if there are some, because the others mean nothing outside of the Network's Router.
+func runtimeAddresses(a attachment.Attachment) ([]netip.Prefix, []netip.Addr) {
+	if len(a.NodeAddresses) > 0 {
+		return a.NodeAddresses, a.NodeGateways
+	}
+	return a.Addresses, a.Gateways
 }
 
 func ipNet(p netip.Prefix) net.IPNet {

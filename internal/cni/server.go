@@ -94,6 +94,11 @@ type Options struct {
 	Dataplane  Dataplane
 	Node       NodeSource
 	Interfaces Interfaces
+	// Planner says what pods get; nil: an interface on the default Network.
+	Planner Planner
+	// Changed is told about attachments that have just come or gone, after that is recorded; Store.Get tells which of
+	// the two. It must not block. nil: nobody is told.
+	Changed func([]attachment.Attachment)
 	// Bridge is the integration bridge's name, for warnings about configurations that
 	// ask for another.
 	Bridge string
@@ -120,6 +125,9 @@ type Server struct {
 func New(opts Options) *Server {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
+	}
+	if opts.Planner == nil {
+		opts.Planner = nodePlan{opts.Node}
 	}
 	if opts.Timeout == 0 {
 		opts.Timeout = 60 * time.Second
@@ -152,7 +160,7 @@ func (s *Server) Handle(ctx context.Context, r wire.Request) ([]byte, *wire.Erro
 	s.log.Error("CNI request failed", "command", r.Command, "container", r.ContainerID, "interface", r.IfName,
 		"pod", c.pod.String(), "code", cniErr.Code, "error", cniErr.Error(), "took", took)
 	if s.opts.Recorder != nil && r.Command == cmdAdd && c.pod.complete() {
-		s.opts.Recorder.PodWarning(c.pod.namespace, c.pod.name, c.pod.uid, "NetworkSetupFailed", cniErr.Error())
+		s.opts.Recorder.PodWarning(c.pod.namespace, c.pod.name, c.pod.uid, eventReason(err), cniErr.Error())
 	}
 	return nil, cniErr
 }

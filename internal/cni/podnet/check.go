@@ -102,17 +102,26 @@ func checkAddresses(h *netlink.Handle, link netlink.Link, i Interface) error {
 
 func checkRoutes(h *netlink.Handle, link netlink.Link, i Interface) error {
 	var problems []error
-	for _, gw := range i.Gateways {
+	for _, r := range i.Routes {
 		family := netlink.FAMILY_V4
-		if gw.Is6() {
+		if r.Destination.Addr().Is6() {
 			family = netlink.FAMILY_V6
 		}
-		routes, err := h.RouteListFiltered(family, defaultRoute(link, gw),
-			netlink.RT_FILTER_OIF|netlink.RT_FILTER_GW|netlink.RT_FILTER_DST)
-		if err == nil && len(routes) == 0 {
-			err = fmt.Errorf("interface %s lacks the default route via %s", i.Name, gw)
+		routes, err := h.RouteListFiltered(family, kernelRoute(link, r), netlink.RT_FILTER_DST)
+		if err == nil && !slices.ContainsFunc(routes, func(have netlink.Route) bool { return serves(have, link, r) }) {
+			err = fmt.Errorf("interface %s lacks the %s", i.Name, r)
 		}
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// serves says whether a route of the pod to the destination is as good as the wanted one. A default route through another
+// interface was moved there on purpose, by the one who made that interface.
+func serves(have netlink.Route, link netlink.Link, want Route) bool {
+	if have.LinkIndex != link.Attrs().Index {
+		return want.Destination.Bits() == 0
+	}
+	gw, _ := netip.AddrFromSlice(have.Gw)
+	return gw.Unmap() == want.Gateway
 }

@@ -40,6 +40,9 @@ func (p *Plumber) configure(h *netlink.Handle, i Interface) error {
 	if err != nil {
 		return err
 	}
+	// No router is to be believed but the one that is set here. Where the settings are
+	// read-only, the flows on the bridge drop advertisements all the same.
+	_ = p.writeSysctl(i.Name, "accept_ra", "0")
 	if err := setLink(h, link, i); err != nil {
 		return err
 	}
@@ -53,9 +56,9 @@ func (p *Plumber) configure(h *netlink.Handle, i Interface) error {
 			return fmt.Errorf("address %s: %w", a, err)
 		}
 	}
-	for _, gw := range i.Gateways {
-		if err := h.RouteReplace(defaultRoute(link, gw)); err != nil {
-			return fmt.Errorf("default route via %s: %w", gw, err)
+	for _, r := range i.Routes {
+		if err := h.RouteReplace(kernelRoute(link, r)); err != nil {
+			return fmt.Errorf("%s: %w", r, err)
 		}
 	}
 	return nil
@@ -89,9 +92,6 @@ func (p *Plumber) addAddress(h *netlink.Handle, link netlink.Link, a netip.Prefi
 	if a.Addr().Is4() {
 		return addOrMend(h, link, addr)
 	}
-	// No router is to be believed but the one that is set here. Where the settings are
-	// read-only, the flows on the bridge drop advertisements all the same.
-	_ = p.writeSysctl(link.Attrs().Name, "accept_ra", "0")
 	addr.Flags = unix.IFA_F_NODAD
 	err := addOrMend(h, link, addr)
 	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
@@ -134,14 +134,14 @@ func (p *Plumber) writeSysctl(ifName, key, value string) error {
 	return os.WriteFile(filepath.Join(p.sysctlDir, "net/ipv6/conf", ifName, key), []byte(value), 0)
 }
 
-func defaultRoute(link netlink.Link, gw netip.Addr) *netlink.Route {
-	return &netlink.Route{LinkIndex: link.Attrs().Index, Gw: gw.AsSlice(), Dst: anyOf(gw)}
-}
-
-// anyOf is 0.0.0.0/0 or ::/0.
-func anyOf(a netip.Addr) *net.IPNet {
-	size := a.BitLen()
-	return &net.IPNet{IP: make(net.IP, size/8), Mask: net.CIDRMask(0, size)}
+func kernelRoute(link netlink.Link, r Route) *netlink.Route {
+	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(r.Destination)}
+	if r.Gateway.IsValid() {
+		route.Gw = r.Gateway.AsSlice()
+	} else {
+		route.Scope = netlink.SCOPE_LINK
+	}
+	return route
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {

@@ -34,11 +34,29 @@ type Interface struct {
 
 	MAC       intent.MAC
 	Addresses []netip.Prefix
-	Gateways  []netip.Addr // a default route through each
+	Routes    []Route // beside those to the addresses' own prefixes
 	MTU       int
 	// TXOffload leaves checksums to the datapath. Without it, the pod's kernel computes
 	// them before a packet leaves.
 	TXOffload bool
+}
+
+// Route leads from a pod to a prefix.
+type Route struct {
+	Destination netip.Prefix // masked
+	Gateway     netip.Addr   // not valid: everything in the prefix is on the link
+}
+
+// String is the route as errors have it.
+func (r Route) String() string {
+	to := "default route"
+	if r.Destination.Bits() > 0 {
+		to = "route to " + r.Destination.String()
+	}
+	if !r.Gateway.IsValid() {
+		return to
+	}
+	return to + " via " + r.Gateway.String()
 }
 
 // HostMAC is the address of the host's end, which nothing uses. It is set because

@@ -39,8 +39,11 @@ func podInterface(pod *nstest.NS) Interface {
 		Netns: pod.Path(), Name: "eth0", HostName: "co0123456789ab",
 		MAC:       intent.MAC{0x0a, 0xce, 10, 0, 0, 5},
 		Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24"), netip.MustParsePrefix("fd00::5/64")},
-		Gateways:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
-		MTU:       1450,
+		Routes: []Route{
+			{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("10.0.0.1")},
+			{netip.MustParsePrefix("::/0"), netip.MustParseAddr("fd00::1")},
+		},
+		MTU: 1450,
 	}
 }
 

@@ -69,6 +69,7 @@ const (
 	CodeExhausted = 100 // no address or port number is left on the node
 	CodeFailed    = 101 // the network could not be set up; the message says where
 	CodeCheck     = 102 // CHECK found a difference
+	CodeRefused   = 103 // the pod cannot have the Network, address or interface that it asks for
 )
 
 // LatestVersion of the CNI specification that is spoken.

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
+)
+
+// nodePlan is the Planner of a node that knows the default Network only.
+type nodePlan struct{ NodeSource }
+
+func (p nodePlan) Plan(_ context.Context, ask Ask) ([]Interface, error) {
+	if ask.Network != "" && ask.Network != intent.DefaultNetworkName {
+		return nil, &PlanError{Reason: v1alpha1.ReasonNetworkNotFound, Message: fmt.Sprintf("Network %s is not known", ask.Network)}
+	}
+	return []Interface{{
+		IfName: ask.IfName, Network: intent.DefaultNetworkName, NetworkID: intent.DefaultNetwork, PodCIDR: true,
+		Primary: !ask.Delegate, DefaultRoute: !ask.Delegate, Addresses: ask.IPs, MAC: ask.MAC,
+	}}, nil
+}
+
+func (p nodePlan) Ranges(_ context.Context, network string, _ []netip.Prefix) ([]ipam.Range, error) {
+	return nil, &PlanError{Reason: v1alpha1.ReasonNetworkNotFound, Message: fmt.Sprintf("Network %s is not known", network)}
+}
+
+func (p nodePlan) Claim(context.Context, attachment.Attachment) error   { return nil }
+func (p nodePlan) Unclaim(context.Context, attachment.Attachment) error { return nil }

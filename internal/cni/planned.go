@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/utils"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
+)
+
+// plan asks the Planner, and checks what it says.
+func (s *Server) plan(ctx context.Context, c call, node Node) ([]Interface, error) {
+	list, err := s.opts.Planner.Plan(ctx, c.ask())
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(list) == 0 || list[0].IfName != c.key.IfName:
+		return nil, fmt.Errorf("no plan for the interface %s", c.key.IfName)
+	case len(list) > 1 && c.delegate():
+		return nil, fmt.Errorf("a plan of %d interfaces where just %s is meant", len(list), c.key.IfName)
+	}
+	taken := map[string]string{} // by whom
+	for _, a := range s.opts.Store.Of(c.key.ContainerID) {
+		taken[a.IfName] = "Network " + a.NetworkName
+	}
+	for n := range list {
+		i := &list[n]
+		if i.PodCIDR {
+			i.Subnets = node.subnets()
+		}
+		if i.MTU == 0 || i.MTU > node.MTU {
+			i.MTU = node.MTU
+		}
+		if err := i.check(taken); err != nil {
+			return nil, err
+		}
+		taken[i.IfName] = "Network " + i.Network
+	}
+	return list, nil
+}
+
+// subnets are the node's podCIDRs.
+func (n Node) subnets() []intent.NetworkSubnet {
+	var list []intent.NetworkSubnet
+	for _, p := range n.PodCIDRs {
+		list = append(list, intent.NetworkSubnet{Prefix: p, Gateway: p.Addr().Next()})
+	}
+	return list
+}
+
+// refused makes a *PlanError about an interface.
+func (i *Interface) refused(reason, format string, args ...any) error {
+	return &PlanError{Reason: reason,
+		Message: fmt.Sprintf("interface %s on Network %s: ", i.IfName, i.Network) + fmt.Sprintf(format, args...)}
+}
+
+// check returns a *PlanError if the kernel, or a neighbour on the Network, could not live with the interface.
+func (i *Interface) check(taken map[string]string) error {
+	if err := utils.ValidateInterfaceName(i.IfName); err != nil {
+		return i.refused(v1alpha1.ReasonInvalid, "its name cannot be used: %s %s", err.Msg, err.Details)
+	}
+	if by, twice := taken[i.IfName]; twice || i.IfName == "lo" {
+		if !twice {
+			by = "the loopback interface"
+		}
+		return i.refused(v1alpha1.ReasonInvalid, "the pod has an interface of this name already, for %s", by)
+	}
+	if i.MAC != nil {
+		if err := i.checkMAC(*i.MAC); err != nil {
+			return err
+		}
+	}
+	for n, addr := range i.Addresses {
+		if slices.Contains(i.Addresses[:n], addr) {
+			return i.refused(v1alpha1.ReasonInvalid, "address %s is asked for twice", addr)
+		}
+		if err := i.checkAddress(addr); err != nil {
+			return err
+		}
+	}
+	return i.checkRoutes()
+}
+
+func (i *Interface) checkMAC(mac intent.MAC) error {
+	switch {
+	case mac == intent.MAC{} || mac[0]&1 == 1:
+		return i.refused(v1alpha1.ReasonInvalid, "MAC %s is not the address of one interface", mac)
+	case mac == intent.RouterMAC || mac == intent.GatewayMAC:
+		return i.refused(v1alpha1.ReasonMACTaken, "MAC %s belongs to the Network's router", mac)
+	}
+	return nil
+}
+
+func (i *Interface) checkAddress(addr netip.Addr) error {
+	subnet, ok := i.subnet(addr)
+	if !ok {
+		return i.refused(v1alpha1.ReasonAddressOutside, "address %s is outside of its subnets %s", addr, i.prefixes())
+	}
+	if addr == subnet.Gateway {
+		return i.refused(v1alpha1.ReasonAddressTaken, "address %s is the gateway of %s", addr, subnet.Prefix)
+	}
+	for _, r := range ipam.Reserved(subnet.Prefix, subnet.Gateway) {
+		if r.Contains(addr) {
+			return i.refused(v1alpha1.ReasonInvalid, "address %s is no interface's address in %s", addr, subnet.Prefix)
+		}
+	}
+	return nil
+}
+
+// subnet finds the one of an address.
+func (i *Interface) subnet(addr netip.Addr) (intent.NetworkSubnet, bool) {
+	n := slices.IndexFunc(i.Subnets, func(s intent.NetworkSubnet) bool { return s.Prefix.Contains(addr) })
+	if n < 0 {
+		return intent.NetworkSubnet{}, false
+	}
+	return i.Subnets[n], true
+}
+
+func (i *Interface) prefixes() []netip.Prefix {
+	var list []netip.Prefix
+	for _, s := range i.Subnets {
+		list = append(list, s.Prefix)
+	}
+	return list
+}
+
+func (i *Interface) checkRoutes() error {
+	for _, gw := range i.Gateways {
+		if _, ok := i.subnet(gw); !ok {
+			return i.refused(v1alpha1.ReasonInvalid, "gateway %s is outside of its subnets %s", gw, i.prefixes())
+		}
+	}
+	for _, r := range i.Routes {
+		_, reached := i.subnet(r.NextHop)
+		switch {
+		case !r.Destination.IsValid():
+			return i.refused(v1alpha1.ReasonInvalid, "a route without a destination")
+		case !r.NextHop.IsValid():
+		case r.NextHop.Is4() != r.Destination.Addr().Is4():
+			return i.refused(v1alpha1.ReasonInvalid, "route to %s has the next hop %s of the other family", r.Destination, r.NextHop)
+		case !reached:
+			return i.refused(v1alpha1.ReasonInvalid, "route to %s has the next hop %s outside of its subnets %s", r.Destination, r.NextHop, i.prefixes())
+		}
+	}
+	return nil
+}
+
+// requests are what the store is asked for, one for each interface of a plan.
+func (s *Server) requests(ctx context.Context, c call, node Node, plan []Interface) ([]attachment.Request, error) {
+	podCIDRs, err := ipam.Parse(node.PodCIDRs)
+	if err != nil && slices.ContainsFunc(plan, func(i Interface) bool { return i.PodCIDR || i.NodeAddresses }) {
+		return nil, err
+	}
+	list := make([]attachment.Request, len(plan))
+	for n, i := range plan {
+		r := attachment.Request{
+			Key: attachment.Key{ContainerID: c.key.ContainerID, IfName: i.IfName}, Network: c.conf.Name,
+			PodUID: c.pod.uid, PodNamespace: c.pod.namespace, PodName: c.pod.name, Netns: c.netns,
+			NetworkName: i.Network, NetworkID: i.NetworkID, BlockSpace: !i.PodCIDR, Primary: i.Primary, MTU: i.MTU,
+			MAC: i.MAC, Via: i.Gateways, Routes: i.Routes, NAD: i.NAD,
+		}
+		if n > 0 {
+			r.MadeWith = plan[0].IfName
+		}
+		if !i.DNS.IsEmpty() {
+			r.DNS = &i.DNS
+		}
+		switch {
+		case len(i.Addresses) > 0:
+			r.Fixed = i.fixed()
+		case i.PodCIDR:
+			r.Ranges = podCIDRs
+		case len(i.Subnets) > 0:
+			if r.Ranges, err = s.opts.Planner.Ranges(ctx, i.Network, nil); err != nil {
+				return nil, err
+			}
+		}
+		if i.NodeAddresses {
+			r.NodeRanges = podCIDRs
+			if !slices.ContainsFunc(podCIDRs, func(p ipam.Range) bool { return has(r, p.Is4()) }) {
+				return nil, i.refused(v1alpha1.ReasonInvalid, "it has no address of a family of the node's podCIDRs %v, by which the node could reach it", node.PodCIDRs)
+			}
+		}
+		list[n] = r
+	}
+	for _, is4 := range []bool{true, false} {
+		giveDefault(plan, list, is4)
+	}
+	return list, nil
+}
+
+// giveDefault lets one interface have the default route of a family: the first further one that asks and has addresses of
+// it, or else the pod's first.
+func giveDefault(plan []Interface, list []attachment.Request, is4 bool) {
+	asks := func(n int) bool { return plan[n].DefaultRoute && has(list[n], is4) }
+	chosen := 0
+	for n := 1; n < len(plan); n++ {
+		if asks(n) {
+			chosen = n
+			break
+		}
+	}
+	if !asks(chosen) {
+		return
+	}
+	if is4 {
+		list[chosen].Default4 = true
+	} else {
+		list[chosen].Default6 = true
+	}
+}
+
+// has says whether a request will get an address of a family.
+func has(r attachment.Request, is4 bool) bool {
+	return slices.ContainsFunc(r.Fixed, func(f attachment.Fixed) bool { return f.Address.Addr().Is4() == is4 }) ||
+		slices.ContainsFunc(r.Ranges, func(rng ipam.Range) bool { return rng.Is4() == is4 })
+}
+
+func (i *Interface) fixed() []attachment.Fixed {
+	var list []attachment.Fixed
+	for _, addr := range i.Addresses {
+		subnet, _ := i.subnet(addr)
+		list = append(list, attachment.Fixed{Address: netip.PrefixFrom(addr, subnet.Prefix.Bits()), Gateway: subnet.Gateway})
+	}
+	return list
+}
+
+// maxClaims bounds how many blocks one ADD claims for one interface because others took the addresses of the last one.
+const maxClaims = 4
+
+// allocate records the attachments. When the ranges of a Network have no free address left, another block is asked for.
+func (s *Server) allocate(ctx context.Context, plan []Interface, requests []attachment.Request) ([]attachment.Attachment, error) {
+	claimed := make([]int, len(plan))
+	for {
+		list, err := s.opts.Store.AllocateAll(requests...)
+		var failed *attachment.RequestError
+		var exhausted *ipam.ExhaustedError
+		if !errors.As(err, &failed) || !errors.As(err, &exhausted) || !exhausted.Blocks {
+			return list, err
+		}
+		n := failed.Index
+		network := plan[n].Network
+		if claimed[n]++; claimed[n] > maxClaims {
+			return nil, &PlanError{Reason: v1alpha1.ReasonExhausted, Retry: true,
+				Message: fmt.Sprintf("Network %s has no free address left: %v, and %d more were used up", network, exhausted, maxClaims)}
+		}
+		if requests[n].Ranges, err = s.opts.Planner.Ranges(ctx, network, exhausted.CIDRs); err != nil {
+			return nil, err
+		}
+	}
+}
