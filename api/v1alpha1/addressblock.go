@@ -10,7 +10,14 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,shortName=ablock
+// +kubebuilder:resource:scope=Cluster,shortName=ablock,categories=coelan
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network`
+// +kubebuilder:printcolumn:name="CIDR",type=string,JSONPath=`.spec.cidr`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.node`
+// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.used`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Port",type=string,JSONPath=`.spec.port`,priority=1
+// +kubebuilder:printcolumn:name="Granted",type=string,JSONPath=`.status.conditions[?(@.type=="Granted")].status`,priority=1
 type AddressBlock struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -20,15 +27,15 @@ type AddressBlock struct {
 }
 
 // AddressBlockSpec cannot be changed.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an AddressBlock cannot be changed"
+// +kubebuilder:validation:XValidation:rule=`!isCIDR(self.cidr) || !has(self.port) || self.port == "" || cidr(self.cidr).prefixLength() == (cidr(self.cidr).ip().family() == 4 ? 32 : 128)`,message="a block that is for a Port is a single address: /32, or /128 for IPv6",fieldPath=".cidr"
 type AddressBlockSpec struct {
 	// Network whose subnet the block is a part of.
 	//
-	// +kubebuilder:validation:MaxLength=253
-	Network string `json:"network"`
+	Network Name `json:"network"`
 	// CIDR is the block's prefix.
-	//
-	// +kubebuilder:validation:MaxLength=49
-	CIDR string `json:"cidr"`
+	CIDR CIDR `json:"cidr"`
 	// Node that hands out the addresses; empty: the controller, for users' Ports.
 	//
 	// +kubebuilder:validation:MaxLength=253

@@ -9,7 +9,14 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,shortName=vport
+// +kubebuilder:resource:scope=Namespaced,shortName=vport,categories=coelan
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network`
+// +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.status.addresses`
+// +kubebuilder:printcolumn:name="MAC",type=string,JSONPath=`.status.mac`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.node`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="LastError",type=string,JSONPath=`.status.lastError`,priority=1
 type Port struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -19,24 +26,26 @@ type Port struct {
 }
 
 // PortSpec is what a user asks for. It cannot be changed, but for the node.
+//
+// +kubebuilder:validation:XValidation:rule="self.network == oldSelf.network",message="network cannot be changed",fieldPath=".network"
+// +kubebuilder:validation:XValidation:rule="has(self.mac) == has(oldSelf.mac) && (!has(self.mac) || self.mac == oldSelf.mac)",message="mac cannot be changed",fieldPath=".mac"
+// +kubebuilder:validation:XValidation:rule="has(self.addresses) && size(self.addresses) > 0 ? has(oldSelf.addresses) && self.addresses == oldSelf.addresses : !has(oldSelf.addresses) || size(oldSelf.addresses) == 0",message="addresses cannot be changed",fieldPath=".addresses"
+// +kubebuilder:validation:XValidation:rule="has(self.pod) == has(oldSelf.pod) && (!has(self.pod) || self.pod == oldSelf.pod)",message="pod cannot be changed",fieldPath=".pod"
 type PortSpec struct {
 	// Network that the Port is on.
 	//
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Network string `json:"network"`
-	// MAC address; empty: made from the first address.
+	Network Name `json:"network"`
+	// MAC address; left out: made from the first address.
 	//
-	// +kubebuilder:validation:MaxLength=17
 	// +optional
-	MAC string `json:"mac,omitempty"`
+	MAC MAC `json:"mac,omitempty"`
 	// Addresses, several of each family are possible; empty: one of each family of the Network is allocated.
 	//
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:items:XValidation:rule="!isIP(self) || ip(self).isGlobalUnicast()",message="must be a unicast address: not unspecified, loopback, link-local or multicast"
 	// +listType=set
 	// +optional
-	Addresses []string `json:"addresses,omitempty"`
+	Addresses []Address `json:"addresses,omitempty"`
 	// Node, if set, is the only one that may bind the Port.
 	//
 	// +kubebuilder:validation:MaxLength=253
@@ -50,8 +59,11 @@ type PortSpec struct {
 
 // PortPod is the interface of a pod that a Port is for.
 type PortPod struct {
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// +kubebuilder:validation:MaxLength=128
+	UID string `json:"uid"`
+	// +kubebuilder:validation:MaxLength=15
 	Interface string `json:"interface"`
 }
 

@@ -9,7 +9,18 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,shortName=vrf
+// +kubebuilder:resource:scope=Cluster,shortName=vrf,categories=coelan
+// +kubebuilder:printcolumn:name="ID",type=integer,JSONPath=`.status.id`
+// +kubebuilder:printcolumn:name="VNI",type=integer,JSONPath=`.status.vni`
+// +kubebuilder:printcolumn:name="RD",type=string,JSONPath=`.status.routeDistinguisher`
+// +kubebuilder:printcolumn:name="Networks",type=string,JSONPath=`.status.networks`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Imports",type=string,JSONPath=`.spec.importRouteTargets`,priority=1
+// +kubebuilder:printcolumn:name="Exports",type=string,JSONPath=`.spec.exportRouteTargets`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must not be longer than 63 characters"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'default' || has(self.spec) && has(self.spec.importRouteTargets) && '64512:1' in self.spec.importRouteTargets && has(self.spec.exportRouteTargets) && '64512:1' in self.spec.exportRouteTargets",message="the Router default imports and exports 64512:1"
 type Router struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -22,24 +33,25 @@ type Router struct {
 type RouterSpec struct {
 	// RouteDistinguisher of the routes (RFC 4364, 4.2): AS:number or IPv4:number; empty: 64512 and the Router's id.
 	//
-	// +kubebuilder:validation:MaxLength=32
 	// +optional
-	RouteDistinguisher string `json:"routeDistinguisher,omitempty"`
-	// ImportRouteTargets and ExportRouteTargets (RFC 4364, 4.3): AS:number or IPv4:number.
+	RouteDistinguisher RouteTarget `json:"routeDistinguisher,omitempty"`
+	// ImportRouteTargets (RFC 4364, 4.3): the routes that others export with one of them are the Router's as well.
 	//
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=32
 	// +listType=set
 	// +optional
-	ImportRouteTargets []string `json:"importRouteTargets,omitempty"`
+	ImportRouteTargets []RouteTarget `json:"importRouteTargets,omitempty"`
+	// ExportRouteTargets go with the Router's routes: others that import one of them have these routes as well.
+	//
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=32
 	// +listType=set
 	// +optional
-	ExportRouteTargets []string `json:"exportRouteTargets,omitempty"`
+	ExportRouteTargets []RouteTarget `json:"exportRouteTargets,omitempty"`
 	// Routes lead to prefixes behind an address on one of the Router's Networks.
 	//
 	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=destination
 	// +optional
 	Routes []Route `json:"routes,omitempty"`
 }
