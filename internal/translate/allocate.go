@@ -2,13 +2,228 @@
 
 package translate
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
 
-// Range is of numbers, both ends included.
-type Range struct{ First, Last int32 }
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// String is first-last.
-func (r Range) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
+)
 
-// DefaultVNIs leave the numbers below to users' networks.
-var DefaultVNIs = Range{First: 70000, Last: 1<<24 - 1}
+// Cluster is what Networks and Routers are judged by.
+type Cluster struct {
+	Networks []*v1alpha1.Network
+	Routers  []*v1alpha1.Router
+	Nodes    []*corev1.Node
+}
+
+// Verdict is what an object's status is to say. Without an ID it has no effect.
+type Verdict struct {
+	ID, VNI int32
+	// Reason of the condition Ready: ReasonReady, or why not, with a message for people.
+	Reason, Message string
+	// Warning, if not empty, is about an object that has effect all the same.
+	Warning string
+}
+
+// Ready says whether the object takes effect.
+func (v Verdict) Ready() bool { return v.Reason == v1alpha1.ReasonReady }
+
+// NetworkVerdict is a Network's.
+type NetworkVerdict struct {
+	Verdict
+	Router  string // that it has joined; empty if none
+	Subnets []string
+}
+
+// RouterVerdict is a Router's.
+type RouterVerdict struct {
+	Verdict
+	RouteDistinguisher string
+	Networks           []string // that have joined, sorted
+}
+
+// Allocation is the outcome of Allocate, by name.
+type Allocation struct {
+	Networks map[string]NetworkVerdict
+	Routers  map[string]RouterVerdict
+	// Next is where the next Allocate goes on.
+	Next Numbers
+}
+
+// Allocate judges all Networks and Routers and numbers those that may take effect. What has a number keeps it as long as
+// it is valid. Of two objects that want the same, the one that has effect already gets it, then the older one, then the
+// first by name. An object that is being deleted keeps what it has and gets nothing new; then it is not in the outcome.
+//
+// The ids and VNIs of the default Network and Router are theirs also while they are not there.
+func Allocate(c Cluster, numbers Numbers) Allocation {
+	a := &allocator{
+		numbers: newLedger(c, numbers), spaces: map[spaceID]*space{}, vlans: map[string]string{},
+		out: Allocation{Networks: map[string]NetworkVerdict{}, Routers: map[string]RouterVerdict{}},
+	}
+	a.routers(inOrder(c.Routers, routerID))
+	a.exchange = newExchange(a.admitted)
+	networks := inOrder(c.Networks, networkID)
+	first := slices.IndexFunc(networks, func(n *v1alpha1.Network) bool { return n.Status.ID == 0 })
+	if first < 0 {
+		first = len(networks)
+	}
+	// The nodes' prefixes are there whatever anybody decides. A Network that has effect is left in peace, with a warning.
+	a.networks(networks[:first])
+	a.nodes(c.Nodes)
+	a.warn(networks[:first])
+	a.networks(networks[first:])
+	a.join()
+	a.out.Next = a.numbers.next
+	return a.out
+}
+
+type allocator struct {
+	numbers  *ledger
+	exchange *exchange
+	admitted []*v1alpha1.Router // those that are ready
+	spaces   map[spaceID]*space
+	// nodePrefixes are the podCIDRs, nodeAddresses the InternalIPs of all nodes.
+	nodePrefixes, nodeAddresses space
+	vlans                       map[string]string // physical network and VLAN: the Network that has it
+	out                         Allocation
+}
+
+func networkID(n *v1alpha1.Network) int32 { return n.Status.ID }
+func routerID(r *v1alpha1.Router) int32   { return r.Status.ID }
+
+// inOrder is the order of claims: what has an id first, then by age, then by name.
+func inOrder[T metav1.Object](objects []T, id func(T) int32) []T {
+	objects = slices.Clone(objects)
+	slices.SortFunc(objects, func(a, b T) int {
+		return cmp.Or(cmp.Compare(min(id(b), 1), min(id(a), 1)), older(a, b))
+	})
+	return objects
+}
+
+// older compares two objects by age, then by name.
+func older[T metav1.Object](a, b T) int {
+	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	return cmp.Or(at.Compare(bt.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+}
+
+func (a *allocator) routers(list []*v1alpha1.Router) {
+	for _, r := range list {
+		if r.DeletionTimestamp != nil && r.Status.ID == 0 {
+			continue
+		}
+		v := RouterVerdict{Verdict: a.router(r)}
+		if v.Ready() {
+			v.RouteDistinguisher = cmp.Or(r.Spec.RouteDistinguisher, fmt.Sprintf("64512:%d", v.ID))
+			a.admitted = append(a.admitted, r)
+		}
+		a.out.Routers[r.Name] = v
+	}
+}
+
+func (a *allocator) router(r *v1alpha1.Router) Verdict {
+	if err := checkRouter(r); err != nil {
+		return Verdict{Reason: v1alpha1.ReasonInvalid, Message: err.Error()}
+	}
+	return a.numbers.router(r)
+}
+
+func (a *allocator) networks(list []*v1alpha1.Network) {
+	for _, n := range list {
+		if n.DeletionTimestamp != nil && n.Status.ID == 0 {
+			continue
+		}
+		a.out.Networks[n.Name] = a.network(n)
+	}
+}
+
+// network checks everything before it claims anything: what takes no effect keeps nothing from others.
+func (a *allocator) network(n *v1alpha1.Network) NetworkVerdict {
+	refuse := func(reason, message string) NetworkVerdict {
+		return NetworkVerdict{Verdict: Verdict{Reason: reason, Message: message}}
+	}
+	pools, err := checkNetwork(n)
+	if err != nil {
+		return refuse(v1alpha1.ReasonInvalid, err.Error())
+	}
+	router := EffectiveRouter(n)
+	if reason, message := a.mayJoin(n, router); reason != "" {
+		return refuse(reason, message)
+	}
+	if message := a.overlap(n, router, pools); message != "" {
+		return refuse(v1alpha1.ReasonSubnetOverlaps, message)
+	}
+	if other, taken := a.vlans[segment(n)]; taken && n.Spec.Type != v1alpha1.Overlay {
+		return refuse(v1alpha1.ReasonVLANTaken, fmt.Sprintf("%s is network %s's already", segment(n), other))
+	}
+	v := NetworkVerdict{Verdict: a.numbers.network(n), Router: router}
+	if !v.Ready() {
+		return refuse(v.Reason, v.Message)
+	}
+	for _, p := range pools {
+		a.claim(n, router, p)
+		v.Subnets = append(v.Subnets, p.Prefix.String())
+	}
+	if n.Spec.Type != v1alpha1.Overlay {
+		a.vlans[segment(n)] = n.Name
+	}
+	return v
+}
+
+// EffectiveRouter is the name of the Router that a Network is to join: its own name if it names none, and none at all on a
+// physical network.
+func EffectiveRouter(n *v1alpha1.Network) string {
+	switch {
+	case n.Name == intent.DefaultNetworkName:
+		return intent.DefaultRouterName
+	case n.Spec.Type == v1alpha1.VLAN || n.Spec.Type == v1alpha1.Flat:
+		return ""
+	}
+	return cmp.Or(n.Spec.Router, n.Name)
+}
+
+// segment is the physical segment of a Network of type vlan or flat.
+func segment(n *v1alpha1.Network) string {
+	if n.Spec.VLAN != nil {
+		return fmt.Sprintf("VLAN %d of physical network %s", *n.Spec.VLAN, n.Spec.PhysicalNetwork)
+	}
+	return "the untagged part of physical network " + n.Spec.PhysicalNetwork
+}
+
+// mayJoin is why a Network cannot join the Router, "" if it can.
+func (a *allocator) mayJoin(n *v1alpha1.Network, router string) (reason, message string) {
+	if router == "" || n.Name == intent.DefaultNetworkName {
+		return "", ""
+	}
+	v, known := a.out.Routers[router]
+	switch {
+	case !known:
+		return v1alpha1.ReasonRouterNotFound, fmt.Sprintf("router %s does not exist", router)
+	case !v.Ready():
+		return v1alpha1.ReasonInvalid, fmt.Sprintf("router %s is not ready: %s", router, v.Message)
+	case n.Status.ID == 0 && a.isDeleted(router):
+		return v1alpha1.ReasonRouterNotFound, fmt.Sprintf("router %s is being deleted", router)
+	}
+	return "", ""
+}
+
+func (a *allocator) isDeleted(router string) bool {
+	return a.admitted[a.exchange.index[router]].DeletionTimestamp != nil
+}
+
+// join lists in each Router the Networks that have joined it.
+func (a *allocator) join() {
+	for name, v := range a.out.Networks {
+		if r, known := a.out.Routers[v.Router]; known && v.Ready() {
+			r.Networks = append(r.Networks, name)
+			a.out.Routers[v.Router] = r
+		}
+	}
+	for _, r := range a.out.Routers {
+		slices.Sort(r.Networks)
+	}
+}

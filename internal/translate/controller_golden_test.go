@@ -39,7 +39,9 @@ func (w *world) shuffle() {
 	swap(w.ports)
 }
 
-func swap[T any](list []T) { rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] }) }
+func swap[T any](list []T) {
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+}
 
 func parseWorld(t *testing.T, text []byte) *world {
 	t.Helper()

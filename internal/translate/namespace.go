@@ -12,9 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/config"
 )
 
 // NamespaceObjects are the Routers and Networks that the mapping by namespace wants: a Router for each namespace with a
@@ -40,13 +40,18 @@ func NamespaceObjects(pods []*corev1.Pod, namespaces []*corev1.Namespace, nodes 
 		}
 		wanted[p.Namespace][p.Spec.NodeName] = true
 	}
+	selecting := slices.DeleteFunc(slices.Clone(networks), func(n *v1alpha1.Network) bool { return n.Spec.NamespaceSelector == nil })
 	for _, ns := range namespaces {
-		if len(wanted[ns.Name]) == 0 || selected(ns, networks) {
-			continue
-		}
-		routers = append(routers, namespaceRouter(ns))
+		own := false
 		for node := range wanted[ns.Name] {
-			segments = append(segments, namespaceNetwork(ns.Name, nodeOf[node]))
+			name, _ := PrimaryNetwork(config.MapNamespace, ns.Name, ns, node, selecting)
+			if name == NamespaceNetwork(ns.Name, node) {
+				own = true
+				segments = append(segments, namespaceNetwork(ns.Name, nodeOf[node]))
+			}
+		}
+		if own {
+			routers = append(routers, namespaceRouter(ns))
 		}
 	}
 	slices.SortFunc(routers, func(a, b *v1alpha1.Router) int { return cmp.Compare(a.Name, b.Name) })
@@ -58,20 +63,6 @@ func NamespaceObjects(pods []*corev1.Pod, namespaces []*corev1.Namespace, nodes 
 // network, and has not ended.
 func OnPodNetwork(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && !p.Spec.HostNetwork && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
-}
-
-// selected says whether a primary Network selects the namespace, ready or not: PrimaryNetwork decides alike.
-func selected(ns *corev1.Namespace, networks []*v1alpha1.Network) bool {
-	return slices.ContainsFunc(networks, func(n *v1alpha1.Network) bool {
-		return n.Spec.Role == v1alpha1.Primary && n.Spec.NamespaceSelector != nil &&
-			picks(n.Spec.NamespaceSelector, ns)
-	})
-}
-
-// picks says whether a selector picks the namespace; one that makes no sense picks none.
-func picks(selector *metav1.LabelSelector, ns *corev1.Namespace) bool {
-	s, err := metav1.LabelSelectorAsSelector(selector)
-	return err == nil && s.Matches(labels.Set(ns.Labels))
 }
 
 func namespaceRouter(ns *corev1.Namespace) *v1alpha1.Router {
