@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
@@ -78,6 +79,18 @@ func only[T runtime.Object](t *testing.T) T {
 		t.Fatalf("%d objects of type %T, want 1", len(found), *new(T))
 	}
 	return found[0]
+}
+
+// named returns the object of its type with that name in coelan.yaml.
+func named[T metav1.Object](t *testing.T, name string) T {
+	t.Helper()
+	for _, o := range objects(t, "coelan.yaml") {
+		if o, ok := o.(T); ok && o.GetName() == name {
+			return o
+		}
+	}
+	t.Fatalf("no %T with the name %s", *new(T), name)
+	panic("unreachable")
 }
 
 func settings(t *testing.T) string {
@@ -173,7 +186,7 @@ func TestRights(t *testing.T) {
 		{APIGroups: own, Resources: []string{"ports/status", "addressblocks/status"}, Verbs: change},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}
-	if diff := cmp.Diff(want, only[*rbacv1.ClusterRole](t).Rules); diff != "" {
+	if diff := cmp.Diff(want, named[*rbacv1.ClusterRole](t, "coelan-agent").Rules); diff != "" {
 		t.Errorf("what the agent may do in the API (-want +got):\n%s", diff)
 	}
 	context := only[*appsv1.DaemonSet](t).Spec.Template.Spec.Containers[0].SecurityContext

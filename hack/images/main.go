@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Images writes the archive of Coelan's one image: the agent, the CNI plugin that it installs, and the command line.
+// Images writes the archive of Coelan's one image: the agent, the CNI plugin that it installs, the controller,
+// and the command line.
 //
 //	images -tag coelan.io/coelan:v0.1.0 -bin bin -o bin/images/coelan.tar
 package main
@@ -36,7 +37,7 @@ func coelan(tag, bin string) image.Image {
 			"org.opencontainers.image.licenses": "Apache-2.0",
 		},
 	}
-	for _, name := range []string{"coelan-agent", "coelan-cni", "coelan"} {
+	for _, name := range []string{"coelan-agent", "coelan-controller", "coelan-cni", "coelan"} {
 		i.Files = append(i.Files, image.File{Path: "/usr/bin/" + name, Source: filepath.Join(bin, name)})
 	}
 	return i

@@ -10,6 +10,12 @@ app.kubernetes.io/name: coelan
 app.kubernetes.io/component: agent
 {{- end -}}
 
+{{/* What selects the controller's pods. */}}
+{{- define "coelan.controller" -}}
+app.kubernetes.io/name: coelan
+app.kubernetes.io/component: controller
+{{- end -}}
+
 {{- define "coelan.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default (printf "v%s" .Chart.AppVersion) }}
 {{- end -}}

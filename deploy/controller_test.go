@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/controller"
+)
+
+func TestControllerRights(t *testing.T) {
+	own, read, change := []string{"coelan.io"}, []string{"get", "list", "watch"}, []string{"update", "patch"}
+	all := slices.Concat(read, []string{"create"}, change, []string{"delete"})
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "namespaces"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: own, Resources: []string{"networks", "routers", "ports", "addressblocks"}, Verbs: all},
+		{APIGroups: own, Resources: []string{"networks/status", "routers/status", "ports/status", "addressblocks/status"}, Verbs: change},
+		{APIGroups: own, Resources: []string{"networks/finalizers", "routers/finalizers", "ports/finalizers"}, Verbs: []string{"update"}},
+	}
+	if diff := cmp.Diff(want, named[*rbacv1.ClusterRole](t, "coelan-controller").Rules); diff != "" {
+		t.Errorf("in all of the cluster (-want +got):\n%s", diff)
+	}
+	leases := func(names []string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: names, Verbs: verbs,
+		}
+	}
+	want = []rbacv1.PolicyRule{leases(nil, "create"), leases([]string{controller.LeaseName}, "get", "update")}
+	if diff := cmp.Diff(want, only[*rbacv1.Role](t).Rules); diff != "" {
+		t.Errorf("in its namespace (-want +got):\n%s", diff)
+	}
+}
+
+// The controller works as it would without any flag.
+func TestControllerFlagsAreTheDefaults(t *testing.T) {
+	defaults := controller.DefaultOptions()
+	want := []string{
+		"--mapping=" + string(defaults.Mapping),
+		"--vni-range=" + defaults.VNIs.String(),
+		"--metrics-bind-address=" + defaults.MetricsBindAddress,
+		"--leader-election-namespace=$(NAMESPACE)",
+		"--log-level=info",
+	}
+	if diff := cmp.Diff(want, only[*appsv1.Deployment](t).Spec.Template.Spec.Containers[0].Args); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	if agent := config.Default().Mapping; string(agent) != string(defaults.Mapping) {
+		t.Errorf("agents map namespaces %s, the controller %s", agent, defaults.Mapping)
+	}
+}
+
+func TestControllerPods(t *testing.T) {
+	deployment := only[*appsv1.Deployment](t)
+	pod := deployment.Spec.Template
+	container := pod.Spec.Containers[0]
+	if !pod.Spec.HostNetwork {
+		t.Error("the controller waits for the pods' network")
+	}
+	if len(container.Ports) != 1 || container.Ports[0].ContainerPort != container.ReadinessProbe.HTTPGet.Port.IntVal {
+		t.Errorf("ports %v, want that of the probes, so that no two replicas meet on a node", container.Ports)
+	}
+	if surge := deployment.Spec.Strategy.RollingUpdate.MaxSurge; surge == nil || surge.IntVal != 0 {
+		t.Errorf("a roll-out makes %v replicas more, for which a small cluster has no node", surge)
+	}
+	if c := container.SecurityContext; *c.AllowPrivilegeEscalation || len(c.Capabilities.Add) > 0 || c.Privileged != nil {
+		t.Errorf("the controller may do more than speak to the API: %v", c)
+	}
+	budget := only[*policyv1.PodDisruptionBudget](t).Spec.Selector
+	for name, s := range map[string]*metav1.LabelSelector{"Deployment": deployment.Spec.Selector, "budget": budget} {
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !selector.Matches(labels.Set(pod.Labels)) {
+			t.Errorf("the %s does not select the pods", name)
+		}
+		if selector.Matches(labels.Set(only[*appsv1.DaemonSet](t).Spec.Template.Labels)) {
+			t.Errorf("the %s selects agents", name)
+		}
+	}
+}
