@@ -15,7 +15,7 @@ var classifyFeature = &feature{
 	tables: []Table{classify},
 	local: func(r *rules) {
 		// Matches of Ethernet types look behind a tag, so it must be refused first.
-		r.on(classify, 200, openflow.AnyVLAN()).drop("VLAN tags are not allowed")
+		r.on(classify, 200, openflow.AnyVLAN()).drop("VLAN tags are not allowed, but from the uplinks of their networks")
 		if n, rt, ok := r.network(intent.DefaultNetworkName); ok {
 			r.on(classify, 100, openflow.InPort(intent.GatewayPort)).
 				set(from(fromGateway), inNetwork(n), inRouter(rt)).

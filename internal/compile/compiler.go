@@ -4,6 +4,7 @@ package compile
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"coelan.io/coelan/internal/bridge"
@@ -43,10 +44,12 @@ const (
 	kindNetwork
 	kindNode
 	kindPort
+	kindBlock
+	kindObjects // how many there are
 )
 
 // usual is how many flows an object comes to, about.
-var usual = [...]int{kindLocal: 64, kindRouter: 2, kindNetwork: 1, kindNode: 6, kindPort: 20}
+var usual = [...]int{kindLocal: 64, kindRouter: 2, kindNetwork: 6, kindNode: 6, kindPort: 20, kindBlock: 1}
 
 type counted struct {
 	meaning Meaning
@@ -83,34 +86,42 @@ func (c *Compiler) reset() {
 // Compile brings what is desired from the State before to state, and returns it.
 // The next Compile changes it in place; the rules that it holds never change.
 func (c *Compiler) Compile(state *intent.State) *bridge.Desired {
-	delta := intent.Diff(c.last, state)
-	if c.last == nil || delta.Local {
+	before := c.last
+	delta := intent.Diff(before, state)
+	if before == nil || delta.Local {
 		c.reset()
-		delta = intent.Diff(nil, state)
+		before, delta = nil, intent.Diff(nil, state)
 		delta.Local = true
 	}
 	c.last = state
-	for key := range c.affected(delta) {
+	for key := range c.affected(before, delta) {
 		c.compile(key)
 	}
 	return c.desired
 }
 
-// affected are the objects of delta and those that looked one of them up.
-func (c *Compiler) affected(delta intent.Delta) map[unitKey]bool {
+// affected are the objects of delta, which differ from the State before, and
+// those that looked one of them up or asked what it decides.
+func (c *Compiler) affected(before *intent.State, delta intent.Delta) map[unitKey]bool {
 	dirty := map[unitKey]bool{}
 	if delta.Local {
 		dirty[unitKey{kind: kindLocal}] = true
 	}
 	for k, keys := range map[kind][]string{
-		kindRouter: delta.Routers, kindNetwork: delta.Networks, kindNode: delta.Nodes, kindPort: delta.Ports,
+		kindRouter: delta.Routers, kindNetwork: delta.Networks, kindNode: delta.Nodes, kindPort: delta.Ports, kindBlock: delta.Blocks,
 	} {
 		for _, key := range keys {
-			u := unitKey{k, key}
-			dirty[u] = true
-			for needer := range c.needers[u] {
-				dirty[needer] = true
-			}
+			dirty[unitKey{k, key}] = true
+		}
+	}
+	if before == nil {
+		return dirty // nobody has asked yet
+	}
+	changed := answered(before, c.last, delta)
+	maps.Copy(changed, dirty)
+	for key := range changed {
+		for needer := range c.needers[key] {
+			dirty[needer] = true
 		}
 	}
 	return dirty
@@ -177,6 +188,12 @@ func (r *rules) compile(key unitKey) (owner string, ok bool) {
 			r.owner = "port/" + o.Name()
 			r.compilePort(o)
 			return r.owner + "#" + o.ID, true
+		}
+	case kindBlock:
+		if o, ok := r.state.Blocks().Get(key.key); ok {
+			r.owner = "block/" + o.Network + "/" + o.Prefix.String()
+			r.compileBlock(o)
+			return r.owner, true
 		}
 	}
 	return "", false

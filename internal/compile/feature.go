@@ -11,13 +11,15 @@ type feature struct {
 	name   string
 	tables []Table
 	// needed says whether the feature is there at all; nil: always.
-	needed func(intent.Local) bool
+	needed func(*rules) bool
 
 	local   func(*rules) // what is always there
 	router  func(*rules, intent.Router)
 	network func(*rules, intent.Network)
 	node    func(*rules, intent.Node)
 	port    func(*rules, intent.Port) // ports of this node
+	remote  func(*rules, intent.Port) // ports of other nodes
+	block   func(*rules, intent.Block)
 }
 
 // features is the pipeline, in the order of a packet's way.
@@ -30,20 +32,28 @@ func init() {
 		spoofguardFeature,
 		neighbourFeature,
 		l2Feature,
+		physicalFeature,
 		l3Feature,
+		staticRouteFeature,
+		privateFeature,
+		nodeAddressFeature,
 		ttlFeature,
 		serviceReturnFeature,
 		outputFeature,
 	}
 }
 
-// tunnelled is for features that only tunnels need.
-func tunnelled(l intent.Local) bool { return l.Encapsulation.Tunnelled() }
+// tunnelled says whether packets to other nodes are encapsulated.
+func (r *rules) tunnelled() bool { return r.local.Encapsulation.Tunnelled() }
 
 // compileLocal emits what is always there: the features' own flows and the drop
 // at the end of each of their tables.
 func (r *rules) compileLocal() {
-	r.each(func(f *feature) {
+	for _, f := range features {
+		if f.needed != nil && !f.needed(r) {
+			continue
+		}
+		r.begin(f)
 		for _, t := range f.tables {
 			if t.miss != "" {
 				r.on(t, 0).drop(t.miss)
@@ -52,50 +62,40 @@ func (r *rules) compileLocal() {
 		if f.local != nil {
 			f.local(r)
 		}
-	})
+	}
 }
 
 func (r *rules) compileRouter(o intent.Router) {
-	r.each(func(f *feature) {
-		if f.router != nil {
-			f.router(r, o)
-		}
-	})
+	compileObject(r, o, func(f *feature) func(*rules, intent.Router) { return f.router })
 }
 
 func (r *rules) compileNetwork(o intent.Network) {
-	r.each(func(f *feature) {
-		if f.network != nil {
-			f.network(r, o)
-		}
-	})
+	compileObject(r, o, func(f *feature) func(*rules, intent.Network) { return f.network })
 }
 
 func (r *rules) compileNode(o intent.Node) {
-	r.each(func(f *feature) {
-		if f.node != nil {
-			f.node(r, o)
-		}
-	})
+	compileObject(r, o, func(f *feature) func(*rules, intent.Node) { return f.node })
 }
 
 func (r *rules) compilePort(o intent.Port) {
-	if o.Node != r.local.Node {
-		return
-	}
-	r.each(func(f *feature) {
-		if f.port != nil {
-			f.port(r, o)
+	compileObject(r, o, func(f *feature) func(*rules, intent.Port) {
+		if o.Node != r.local.Node {
+			return f.remote
 		}
+		return f.port
 	})
 }
 
-// each runs emit once for every feature that is needed.
-func (r *rules) each(emit func(*feature)) {
+func (r *rules) compileBlock(o intent.Block) {
+	compileObject(r, o, func(f *feature) func(*rules, intent.Block) { return f.block })
+}
+
+// compileObject runs the function that each feature has for such an object.
+func compileObject[T any](r *rules, o T, of func(*feature) func(*rules, T)) {
 	for _, f := range features {
-		if f.needed == nil || f.needed(r.local) {
+		if emit := of(f); emit != nil && (f.needed == nil || f.needed(r)) {
 			r.begin(f)
-			emit(f)
+			emit(r, o)
 		}
 	}
 }

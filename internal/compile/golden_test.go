@@ -76,7 +76,7 @@ type fataler interface {
 func stateOf(t fataler, o intent.Objects) *intent.State {
 	t.Helper()
 	o.Networks = append(o.Networks, intent.Network{Name: "default", ID: 1, VNI: 1, Router: "default"})
-	o.Routers = append(o.Routers, intent.Router{Name: "default", ID: 1})
+	o.Routers = append(o.Routers, intent.Router{Name: "default", ID: 1, VNI: 1})
 	state, err := intent.NewStore().Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
 	if err != nil {
 		t.Fatal(err)

@@ -3,12 +3,15 @@
 package compile
 
 import (
+	"net/netip"
+
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/openflow"
 )
 
-// l2Feature sends what is addressed to a MAC of the same network on this node to
-// its port, and what is addressed to the virtual router to l3. Nothing is flooded.
+// l2Feature sends what is addressed to a MAC of the same network to its port, or
+// to the node of a port that is known everywhere, and what is addressed to the
+// virtual router to l3. Nothing is flooded.
 var l2Feature = &feature{
 	number: 5,
 	name:   "l2",
@@ -25,10 +28,33 @@ var l2Feature = &feature{
 		}
 	},
 	port: func(r *rules, p intent.Port) {
-		if n, _, ok := r.network(p.Network); ok {
+		if n, _, ok := r.network(p.Network); ok && n.Physical == 0 {
 			r.on(l2, 100, inNetwork(n), openflow.EthDst(openflow.MAC(p.MAC))).
 				set(toPort(p.OFPort)).
 				goTo(delivery)
 		}
 	},
+	remote: func(r *rules, p intent.Port) {
+		n, remote, ok := r.l2Endpoint(p)
+		if !ok {
+			return
+		}
+		r.on(l2, 100, inNetwork(n), openflow.EthDst(openflow.MAC(p.MAC))).
+			set(openflow.TunDst(remote), openflow.TunnelID(uint64(n.VNI)), toPort(intent.TunnelPort)).
+			goTo(delivery)
+	},
+}
+
+// l2Endpoint is the end of the tunnel to a port of another node, in its network;
+// false if no port of this node could use it.
+func (r *rules) l2Endpoint(p intent.Port) (n intent.Network, remote netip.Addr, ok bool) {
+	if n, _, ok = r.network(p.Network); !ok || n.Physical != 0 || !r.tunnelled() || !r.attached(p.Network) {
+		return n, remote, false
+	}
+	node, ok := r.node(p.Node)
+	if !ok || len(p.Addresses) == 0 {
+		return n, remote, false
+	}
+	remote, ok = r.endpoint(node, host(p.Addresses[0]))
+	return n, remote, ok
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // l3Feature routes by destination: to ports of this node, to this node's gateway,
-// to the nodes that other prefixes are on. Everything else of a pod goes to the
-// host, whose kernel has more routes, translates addresses and reports errors.
+// to the nodes that other prefixes are on. What else a pod of a shared router
+// sends goes to the host, whose kernel has more routes, translates addresses and
+// reports errors.
 var l3Feature = &feature{
 	number: 6,
 	name:   "l3",
@@ -22,19 +23,11 @@ var l3Feature = &feature{
 		r.on(l3, 300, openflow.IPDst(linkLocal)).drop(reason)
 		r.on(l3, 300, openflow.IPSrc(linkLocal)).drop(reason)
 	},
-	router: func(r *rules, rt intent.Router) {
-		if rt.Name != intent.DefaultRouterName {
-			return // the host behind the gateway port is in the default router only
-		}
-		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
-			r.on(l3, 10, from(fromPod), inRouter(rt), openflow.EthType(ethType)).
-				set(viaGateway()...).
-				goTo(delivery)
-		}
-	},
+	router:  beyondRoutes,
+	network: ownSubnets,
 	node: func(r *rules, n intent.Node) {
 		for _, s := range n.Subnets {
-			network, rt, ok := r.network(s.Network)
+			_, rt, ok := r.network(s.Network)
 			switch {
 			case !ok:
 			case n.Name == r.local.Node:
@@ -42,45 +35,77 @@ var l3Feature = &feature{
 				// kernel tells the sender that the address cannot be reached.
 				r.route(rt, s.Prefix).set(viaGateway()...).goTo(delivery)
 				r.route(rt, host(s.Gateway)).set(viaGateway()...).goTo(delivery)
-			case tunnelled(r.local):
-				r.routeToNode(n, s, network, rt)
+			default:
+				r.routeToNode(rt, rt, s.Prefix, n)
 			}
 		}
 	},
 	port: func(r *rules, p intent.Port) {
-		if _, rt, ok := r.network(p.Network); ok {
-			for _, a := range p.Addresses {
-				r.route(rt, host(a)).
-					set(openflow.EthSrc(routerMAC), openflow.EthDst(openflow.MAC(p.MAC)), toPort(p.OFPort)).
-					goTo(delivery)
+		if n, rt, ok := r.network(p.Network); ok && n.Physical == 0 {
+			for _, reader := range r.readers(rt) {
+				for _, a := range p.Addresses {
+					r.deliver(l3, reader, rt, host(a), p)
+				}
 			}
+		}
+	},
+	remote: func(r *rules, p intent.Port) {
+		for _, a := range p.Addresses {
+			r.prefixOfNode(p.Network, host(a), p.Node)
+		}
+	},
+	block: func(r *rules, b intent.Block) {
+		if b.Node != r.local.Node {
+			r.prefixOfNode(b.Network, b.Prefix, b.Node)
 		}
 	},
 }
 
-// route begins the flow for packets to prefix in router rt; longer prefixes win.
-func (r *rules) route(rt intent.Router, prefix netip.Prefix) flow {
-	return r.on(l3, 100+uint16(prefix.Bits()), inRouter(rt), openflow.IPDst(prefix))
-}
-
-// routeToNode sends a subnet's packets through the tunnel to its node.
-func (r *rules) routeToNode(n intent.Node, s intent.Subnet, network intent.Network, rt intent.Router) {
-	remote := n.AddressIn(r.local.TunnelIP)
-	if !remote.IsValid() {
-		r.problem("no address of the family of this node's tunnel address %s: subnet %s is out of reach", r.local.TunnelIP, s.Prefix)
+// prefixOfNode routes a part of a network to the other node that has it.
+func (r *rules) prefixOfNode(network string, prefix netip.Prefix, node string) {
+	n, rt, ok := r.network(network)
+	if !ok || n.Physical != 0 || !r.tunnelled() {
 		return
 	}
-	r.route(rt, s.Prefix).set(
-		openflow.EthSrc(routerMAC), openflow.EthDst(routerMAC),
-		openflow.TunDst(remote), openflow.TunnelID(uint64(network.VNI)),
-		toPort(intent.TunnelPort),
-	).goTo(ttl)
+	if node, ok := r.node(node); ok {
+		for _, reader := range r.readers(rt) {
+			r.routeToNode(reader, rt, prefix, node)
+		}
+	}
 }
 
-// viaGateway are the fields that send a packet to the host.
-func viaGateway() []openflow.FieldValue {
-	return []openflow.FieldValue{openflow.EthSrc(routerMAC), openflow.EthDst(gatewayMAC), toPort(intent.GatewayPort)}
+// beyondRoutes says where packets go that no route of the router is for.
+func beyondRoutes(r *rules, rt intent.Router) {
+	switch {
+	case rt.Name == intent.DefaultRouterName:
+		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
+			r.on(l3, 10, from(fromPod), inRouter(rt), openflow.EthType(ethType)).
+				set(viaGateway()...).
+				goTo(delivery)
+		}
+	case !rt.Private():
+		if whole, ok := r.defaultRouter(); ok {
+			r.on(l3, 10, inRouter(rt)).set(inRouter(whole)).do(openflow.Resubmit(l3.ID)).end()
+		}
+	case r.tunnelled():
+		r.on(l3, 10, inRouter(rt)).set(openflow.TunnelID(uint64(rt.VNI))).goTo(clusterSource)
+	default:
+		r.on(l3, 10, inRouter(rt)).goTo(clusterSource)
+	}
 }
 
-// host is the prefix of a single address.
-func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+// ownSubnets ends the way of packets to addresses of the network that nobody has.
+func ownSubnets(r *rules, n intent.Network) {
+	if n.Physical != 0 || len(n.Subnets) == 0 {
+		return
+	}
+	_, rt, ok := r.network(n.Name)
+	if !ok || !rt.Private() && !r.tunnelled() {
+		return // the host's kernel has routes to the other nodes' blocks
+	}
+	for _, reader := range r.readers(rt) {
+		for _, s := range n.Subnets {
+			r.route(reader, s.Prefix).drop("no port is known to have the address")
+		}
+	}
+}

@@ -17,13 +17,38 @@ var neighbourFeature = &feature{
 	name:   "neighbour",
 	tables: []Table{neighbour, answer, advertisement},
 	local:  answers,
+	network: func(r *rules, n intent.Network) {
+		_, rt, ok := r.lookup(n.Name)
+		if !ok || n.Name == intent.DefaultNetworkName || n.Physical != 0 {
+			return
+		}
+		if whole, _, ok := r.lookup(intent.DefaultNetworkName); ok && !rt.Private() {
+			for _, s := range n.Subnets {
+				r.knowsAll(s.Prefix, inNetwork(whole), from(fromGateway))
+			}
+		}
+		if !r.attached(n.Name) {
+			return
+		}
+		// What is on link for an interface is not all in the network: other networks and other nodes are behind the router.
+		for _, s := range n.Subnets {
+			r.knows(s.Gateway, intent.RouterMAC, openflow.NDRouter, inNetwork(n))
+			r.knowsAll(s.Prefix, inNetwork(n))
+		}
+		if n.FromNodes() {
+			for _, s := range r.localSubnets() {
+				r.knows(s.Gateway, intent.RouterMAC, openflow.NDRouter, inNetwork(n))
+				r.knowsAll(s.Prefix, inNetwork(n))
+			}
+		}
+	},
 	node: func(r *rules, n intent.Node) {
 		// Pods ask for their node's gateway, which the virtual router is. The host
 		// asks for those of other nodes, its next hops to their pods.
 		asker := fromGateway
 		if n.Name == r.local.Node {
 			asker = fromPod
-		} else if !tunnelled(r.local) {
+		} else if !r.tunnelled() {
 			return
 		}
 		for _, s := range n.Subnets {
@@ -39,28 +64,60 @@ var neighbourFeature = &feature{
 		}
 		for _, a := range addresses(p) {
 			r.knows(a, p.MAC, 0, inNetwork(network))
-			if a.Is4() {
+			if a.Is4() && network.Physical == 0 {
 				r.on(neighbour, 200, openflow.InPort(p.OFPort), openflow.ARPTPA(a)).
 					drop("a port that announces its own address needs no answer")
+			}
+		}
+		// The default network has the node's subnets on link, and the host too.
+		for _, a := range foreign(network, p) {
+			if whole, _, ok := r.network(intent.DefaultNetworkName); ok {
+				r.knows(a, intent.RouterMAC, 0, inNetwork(whole))
+			}
+		}
+	},
+	remote: func(r *rules, p intent.Port) {
+		if network, _, ok := r.l2Endpoint(p); ok {
+			for _, a := range addresses(p) {
+				r.knows(a, p.MAC, 0, inNetwork(network))
 			}
 		}
 	},
 }
 
+// foreign are the addresses of the node's subnets that a port of another network
+// than the default one has.
+func foreign(n intent.Network, p intent.Port) []netip.Addr {
+	if n.FromNodes() && n.Name != intent.DefaultNetworkName {
+		return p.Addresses
+	}
+	return p.NodeAddresses
+}
+
 // knows makes mac the answer to who has address, asked in the given circumstances.
 func (r *rules) knows(address netip.Addr, mac intent.MAC, flags uint64, when ...openflow.FieldValue) {
+	r.known(100, host(address), mac, flags, when)
+}
+
+// knowsAll makes the virtual router the answer for what in a prefix is not known
+// better.
+func (r *rules) knowsAll(prefix netip.Prefix, when ...openflow.FieldValue) {
+	r.known(50, prefix, intent.RouterMAC, 0, when)
+}
+
+func (r *rules) known(priority uint16, who netip.Prefix, mac intent.MAC, flags uint64, when []openflow.FieldValue) {
 	number := uint64(0)
 	for _, b := range mac {
 		number = number<<8 | uint64(b)
 	}
 	set := []openflow.FieldValue{openflow.XReg(2).Value(number)}
-	if address.Is4() {
-		when = append(when, openflow.ARPOp(openflow.ARPRequest), openflow.ARPTPA(address))
+	if who.Addr().Is4() {
+		when = append(when, openflow.ARPOp(openflow.ARPRequest), openflow.ARPTPA(who))
 	} else {
-		when = append(when, openflow.NDTarget(address), openflow.ICMPv6Type(icmp6Solicit), openflow.IPTTL(hopLimitND))
+		when = append(when, openflow.NDTarget(who), openflow.ICMPv6Type(icmp6Solicit), openflow.IPTTL(hopLimitND))
 		set = append(set, openflow.Reg(6).Value(flags|ndSolicitedFlag))
 	}
-	r.on(neighbour, 100, when...).set(set...).goTo(answer)
+	r.on(neighbour, priority, when...).set(set...).goTo(answer)
 }
 
 // answers emits the tables that make a question into its answer, with the MAC and

@@ -16,7 +16,7 @@ var outputFeature = &feature{
 	local: func(r *rules) {
 		r.on(output, 100, toPort(0)).drop("no output port was chosen")
 		r.notBack(intent.GatewayPort)
-		if tunnelled(r.local) {
+		if r.tunnelled() {
 			r.notBack(intent.TunnelPort)
 		}
 		r.on(output, 0).do(openflow.OutputField(regOutput)).end()

@@ -10,9 +10,10 @@ import (
 // Registers hold what is known of a packet on its way.
 //
 //	reg0[0..3]  where it came from (a source)
-//	reg1        id of its Network
-//	reg2        id of its Router (VRF), which is also its conntrack zone
-//	reg3        OpenFlow port to send it out of
+//	reg0[4]     its source address means something in its private Router only
+//	reg1        id of its Network; 0 if another node has routed it
+//	reg2        its Router (VRF); the low 16 bits are its conntrack zone
+//	reg3        OpenFlow port to send it out of, or nowhere
 //	xreg2       (reg4, reg5) MAC that answers a question
 //	reg6        flags of a neighbour advertisement
 //	reg7        scratch
@@ -31,6 +32,7 @@ const (
 	fromPod     source = 1
 	fromGateway source = 2
 	fromTunnel  source = 3
+	fromUplink  source = 4
 )
 
 // from matches or sets the source.
@@ -39,11 +41,37 @@ func from(s source) openflow.FieldValue { return openflow.Reg(0).Masked(uint64(s
 // inNetwork matches or sets the network.
 func inNetwork(n intent.Network) openflow.FieldValue { return openflow.Reg(1).Value(uint64(n.ID)) }
 
-// inRouter matches or sets the router.
-func inRouter(r intent.Router) openflow.FieldValue { return openflow.Reg(2).Value(uint64(r.ID)) }
+// tenantSource matches or sets what tells that the host's kernel could not answer.
+var tenantSource = openflow.Reg(0).Masked(1<<4, 1<<4)
+
+// inRouter matches or sets the router and its conntrack zone. Shared routers have
+// one space of addresses and hence one zone with the default router; their id is
+// in the upper half.
+func inRouter(r intent.Router) openflow.FieldValue {
+	if r.Private() || r.Name == intent.DefaultRouterName {
+		return openflow.Reg(2).Value(uint64(r.ID))
+	}
+	return openflow.Reg(2).Value(uint64(r.ID)<<16 | uint64(intent.DefaultRouter))
+}
+
+// zone is the conntrack zone of a router.
+func zone(r intent.Router) intent.RouterID {
+	if r.Private() {
+		return r.ID
+	}
+	return intent.DefaultRouter
+}
+
+// inZone sets the conntrack zone alone.
+func inZone(z intent.RouterID) openflow.FieldValue {
+	return openflow.Reg(2).Masked(uint64(z), 0xffff)
+}
 
 // toPort matches or sets the output port.
 func toPort(port uint32) openflow.FieldValue { return openflow.Reg(3).Value(uint64(port)) }
+
+// nowhere is the output port of what only conntrack may still save.
+const nowhere = 0xffff_ffff
 
 // ctFromGateway is the bit of ct_mark that says that the connection's first
 // packet came from the gateway port.

@@ -61,17 +61,27 @@ func (r *rules) problem(format string, args ...any) {
 	r.problems = append(r.problems, text)
 }
 
-// network looks up a network and its router.
+// network looks up a network and its router, which a physical one does not have.
 func (r *rules) network(name string) (n intent.Network, rt intent.Router, ok bool) {
-	r.need(unitKey{kindNetwork, name})
-	if n, ok = r.state.Networks().Get(name); !ok {
+	n, rt, ok = r.lookup(name)
+	switch {
+	case ok:
+	case n.Name == "":
 		r.problem("network %q does not exist", name)
-		return n, rt, false
-	}
-	r.need(unitKey{kindRouter, n.Router})
-	if rt, ok = r.state.Routers().Get(n.Router); !ok {
+	default:
 		r.problem("router %q of network %q does not exist", n.Router, name)
 	}
+	return n, rt, ok
+}
+
+// lookup is network for those whom it does not concern if there is none.
+func (r *rules) lookup(name string) (n intent.Network, rt intent.Router, ok bool) {
+	r.need(unitKey{kindNetwork, name})
+	if n, ok = r.state.Networks().Get(name); !ok || n.Physical != 0 {
+		return n, rt, ok
+	}
+	r.need(unitKey{kindRouter, n.Router})
+	rt, ok = r.state.Routers().Get(n.Router)
 	return n, rt, ok
 }
 

@@ -22,6 +22,9 @@ var (
 	advertisement = Table{24, "advertisement", "add the MAC to a neighbour advertisement", "the question cannot be answered"}
 	l2            = Table{40, "l2", "find the port of the destination MAC", "no port on this node has the destination MAC"}
 	l3            = Table{50, "l3", "route by destination prefix in the source's router", "no route"}
+	clusterSource = Table{52, "cluster-source", "give what leaves a private router its address in the cluster", "the sender has no address outside of its router"}
+	cluster       = Table{54, "cluster", "route in the cluster for a private router", "no route in the private router"}
+	hostAccess    = Table{56, "host-access", "let only the hosts and the outside reach a private router's port", ""}
 	ttl           = Table{60, "ttl", "decrement the TTL of a packet that leaves for another node", "not an IP packet"}
 	serviceReturn = Table{80, "service-return", "ask conntrack whether the host's kernel knows the connection", "not an IP packet"}
 	serviceReply  = Table{85, "service-reply", "send replies to the host that translated the request's address", ""}

@@ -10,8 +10,9 @@ var ttlFeature = &feature{
 	number: 7,
 	name:   "ttl",
 	tables: []Table{ttl},
-	needed: tunnelled,
+	needed: (*rules).tunnelled,
 	local: func(r *rules) {
+		private := r.anyPrivate()
 		r.on(ttl, 200, from(fromGateway)).goTo(delivery)
 		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
 			ip := openflow.EthType(ethType)
@@ -19,6 +20,10 @@ var ttlFeature = &feature{
 				// The host's kernel, which would have to forward it as well, answers
 				// that the time is exceeded.
 				r.on(ttl, 100, ip, openflow.IPTTL(last)).set(viaGateway()...).goTo(delivery)
+				// It could not answer an address that means nothing to it.
+				if private {
+					r.on(ttl, 150, ip, openflow.IPTTL(last), tenantSource).drop("the TTL is used up")
+				}
 			}
 			r.on(ttl, 50, ip).do(openflow.DecTTL()).goTo(delivery)
 		}

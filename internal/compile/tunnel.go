@@ -8,13 +8,13 @@ import (
 )
 
 // tunnelFeature takes packets from other nodes. Only the addresses of nodes may
-// send, and the tunnel's key (VNI) is the network. The sender has checked who
-// the packet is from.
+// send, and the tunnel's key (VNI) is the network or, if a private router has
+// routed the packet, that router. The sender has checked who the packet is from.
 var tunnelFeature = &feature{
 	number: 2,
 	name:   "tunnel",
 	tables: []Table{tunnel},
-	needed: tunnelled,
+	needed: (*rules).tunnelled,
 	local: func(r *rules) {
 		r.on(classify, 50, openflow.InPort(intent.TunnelPort)).
 			drop("the outer source address is not a node's")
@@ -32,10 +32,18 @@ var tunnelFeature = &feature{
 		}
 	},
 	network: func(r *rules, n intent.Network) {
+		if n.Physical != 0 || n.Name != intent.DefaultNetworkName && !r.attached(n.Name) {
+			return
+		}
 		if n, rt, ok := r.network(n.Name); ok {
 			r.on(tunnel, 100, openflow.TunnelID(uint64(n.VNI))).
 				set(inNetwork(n), inRouter(rt)).
 				goTo(forwarding)
+		}
+	},
+	router: func(r *rules, rt intent.Router) {
+		if rt.Private() {
+			r.on(tunnel, 100, openflow.TunnelID(uint64(rt.VNI))).set(inRouter(rt)).goTo(l3)
 		}
 	},
 }

@@ -27,15 +27,19 @@ type tables struct {
 // The indexes of the ports, by position.
 const (
 	portsByNetwork = iota
-	portsByName
 	portsByAddress
+)
+
+// The indexes of the routers, by position.
+const (
+	routersByImport = iota
+	routersPrivate
 )
 
 func newState() *State {
 	s := &State{replaced: make(chan struct{})}
 	s.ports.indexes = []index[Port]{
 		portsByNetwork: {values: func(p Port) []string { return []string{p.Network} }},
-		portsByName:    {values: func(p Port) []string { return []string{p.Name()} }},
 		portsByAddress: {values: func(p Port) []string {
 			values := make([]string, len(p.Addresses))
 			for i, a := range p.Addresses {
@@ -44,6 +48,17 @@ func newState() *State {
 			return values
 		}},
 	}
+	s.routers.indexes = []index[Router]{
+		routersByImport: {values: func(r Router) []string { return r.Imports }},
+		routersPrivate: {values: func(r Router) []string {
+			if r.Private() {
+				return []string{""}
+			}
+			return nil
+		}},
+	}
+	s.networks.indexes = []index[Network]{{values: func(n Network) []string { return []string{n.Router} }}}
+	s.blocks.indexes = []index[Block]{{values: func(b Block) []string { return []string{b.Network} }}}
 	return s
 }
 
@@ -78,13 +93,24 @@ func (s *State) LocalNode() (Node, bool) { return s.nodes.Get(s.local.Node) }
 // PortsOf yields the ports on the network of that name, by id.
 func (s *State) PortsOf(network string) iter.Seq[Port] { return s.ports.by(portsByNetwork, network) }
 
-// PortsNamed yields the ports with the name namespace/pod/interface, by id.
-func (s *State) PortsNamed(name string) iter.Seq[Port] { return s.ports.by(portsByName, name) }
-
 // PortsWith yields the ports that have the address, in any network, by id.
 func (s *State) PortsWith(address netip.Addr) iter.Seq[Port] {
 	return s.ports.by(portsByAddress, address.String())
 }
+
+// Importers yields the routers that import the routes of the router of that name, by name.
+func (s *State) Importers(router string) iter.Seq[Router] {
+	return s.routers.by(routersByImport, router)
+}
+
+// PrivateRouters yields the routers that are not shared, by name.
+func (s *State) PrivateRouters() iter.Seq[Router] { return s.routers.by(routersPrivate, "") }
+
+// NetworksOf yields the networks that join the router of that name, by name.
+func (s *State) NetworksOf(router string) iter.Seq[Network] { return s.networks.by(0, router) }
+
+// BlocksOf yields the blocks of the network of that name.
+func (s *State) BlocksOf(network string) iter.Seq[Block] { return s.blocks.by(0, network) }
 
 // Delta names the objects that were added, changed or removed between two
 // States, by key, sorted.

@@ -66,7 +66,6 @@ func TestUpdatePublishesNewState(t *testing.T) {
 		"all":             {state.Ports().All(), []string{"a/eth0", "b/eth0"}},
 		"network":         {state.PortsOf("default"), []string{"a/eth0", "b/eth0"}},
 		"network, prefix": {state.PortsOf("defaul"), nil},
-		"name":            {state.PortsNamed("default/web/eth0"), []string{"a/eth0", "b/eth0"}},
 		"address":         {state.PortsWith(netip.MustParseAddr("fd00::2")), []string{"a/eth0"}},
 	} {
 		if diff := cmp.Diff(tc.want, ids(tc.got)); diff != "" {

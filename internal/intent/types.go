@@ -118,6 +118,12 @@ const (
 // Tunnelled says whether packets to other nodes are encapsulated.
 func (e Encapsulation) Tunnelled() bool { return e == VXLAN || e == Geneve }
 
+// FromNodes says whether the network's addresses are from the nodes' own subnets.
+func (n Network) FromNodes() bool { return n.Physical == 0 && len(n.Subnets) == 0 }
+
+// Private says whether the router's addresses mean something on its own networks only.
+func (r Router) Private() bool { return !r.Shared && r.Name != DefaultRouterName }
+
 // Name is how people name the port: namespace/pod/interface. Two ports may have
 // the same name while a pod is replaced by another of the same name.
 func (p Port) Name() string { return p.Namespace + "/" + p.Pod + "/" + p.Interface }

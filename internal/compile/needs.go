@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// What a unit can need beside objects. These have no flows of their own: their
+// keys name a question, and whoever asked is compiled again when the answer may
+// have changed.
+const (
+	kindAttached  kind = kindObjects + iota // network: has it a port on this node?
+	kindAddress                             // address: which ports have it?
+	kindBlocksOf                            // network: which blocks has it?
+	kindJoined                              // router: which networks have joined it?
+	kindImporters                           // router: which routers import its routes?
+	kindPrivate                             // no key: is there any private router?
+)
+
+// attached says whether a port of this node is on the network. What only such
+// ports would use need not be there without one: a cluster may have many more
+// networks than a node has.
+func (r *rules) attached(network string) bool {
+	r.need(unitKey{kindAttached, network})
+	return attached(r.state, network)
+}
+
+func attached(s *intent.State, network string) bool {
+	for p := range s.PortsOf(network) {
+		if p.Node == s.Local().Node {
+			return true
+		}
+	}
+	return false
+}
+
+// anyPrivate says whether there is any private router.
+func (r *rules) anyPrivate() bool {
+	r.need(unitKey{kind: kindPrivate})
+	return anyPrivate(r.state)
+}
+
+func anyPrivate(s *intent.State) bool {
+	for range s.PrivateRouters() {
+		return true
+	}
+	return false
+}
+
+// importers are the routers that import the routes of rt, by name.
+func (r *rules) importers(rt intent.Router) (list []intent.Router) {
+	r.need(unitKey{kindImporters, rt.Name})
+	for importer := range r.state.Importers(rt.Name) {
+		r.need(unitKey{kindRouter, importer.Name})
+		list = append(list, importer)
+	}
+	return list
+}
+
+// answered lists the questions whose answers may differ between two States, of
+// which the objects in delta differ.
+func answered(from, to *intent.State, delta intent.Delta) map[unitKey]bool {
+	keys := map[unitKey]bool{}
+	if anyPrivate(from) != anyPrivate(to) {
+		keys[unitKey{kind: kindPrivate}] = true
+	}
+	for _, s := range []*intent.State{from, to} {
+		for _, name := range delta.Routers {
+			if rt, ok := s.Routers().Get(name); ok {
+				for _, imported := range rt.Imports {
+					keys[unitKey{kindImporters, imported}] = true
+				}
+			}
+		}
+		for _, name := range delta.Networks {
+			if n, ok := s.Networks().Get(name); ok {
+				keys[unitKey{kindJoined, n.Router}] = true
+			}
+		}
+		for _, key := range delta.Blocks {
+			if b, ok := s.Blocks().Get(key); ok {
+				keys[unitKey{kindBlocksOf, b.Network}] = true
+			}
+		}
+		for _, id := range delta.Ports {
+			if p, ok := s.Ports().Get(id); ok {
+				for _, a := range p.Addresses {
+					keys[addressKey(a)] = true
+				}
+				if attached(from, p.Network) != attached(to, p.Network) {
+					keys[unitKey{kindAttached, p.Network}] = true
+				}
+			}
+		}
+	}
+	return keys
+}
+
+func addressKey(a netip.Addr) unitKey { return unitKey{kindAddress, a.String()} }

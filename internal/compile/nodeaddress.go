@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// nodeAddressFeature gives the ports of private routers and physical networks
+// their addresses in the cluster. A node address stands for the port's first
+// address of its family: one is written over the other where packets leave the
+// router and where they reach the port, without any state.
+var nodeAddressFeature = &feature{
+	number: 12,
+	name:   "node-address",
+	port: func(r *rules, p intent.Port) {
+		n, rt, ok := r.lookup(p.Network)
+		if !ok || n.Physical == 0 && !rt.Private() {
+			return
+		}
+		in := openflow.InPort(p.OFPort)
+		for _, a := range p.NodeAddresses {
+			own, ok := firstOf(p.Addresses, a)
+			if !ok {
+				r.problem("node address %s stands for no address of its family", a)
+				continue
+			}
+			r.fromCluster(a, p)
+			r.on(output, 50, toPort(p.OFPort), openflow.IPDst(a)).
+				set(openflow.IPDst(own)).do(openflow.OutputField(regOutput)).end()
+			if n.Physical != 0 {
+				r.toOwnNode(p, own, a)
+				continue
+			}
+			r.fromService(a, rt)
+			r.on(clusterSource, 100, in, openflow.IPSrc(own)).set(openflow.IPSrc(a)).goTo(cluster)
+			for _, reader := range r.readers(rt) {
+				r.deliver(cluster, reader, rt, host(a), p)
+			}
+		}
+		if !n.FromNodes() {
+			return
+		}
+		for _, a := range p.Addresses {
+			r.fromCluster(a, p)
+			r.fromService(a, rt)
+			r.on(clusterSource, 100, in, openflow.IPSrc(a)).goTo(cluster)
+		}
+	},
+}
+
+// fromCluster routes an address to a port for those who may reach it: the hosts.
+func (r *rules) fromCluster(a netip.Addr, p intent.Port) {
+	if whole, ok := r.defaultRouter(); ok {
+		r.route(whole, host(a)).set(toLocal(p)...).goTo(hostAccess)
+	}
+}
+
+// fromService takes what the host's kernel sends as the port for packets of the
+// port itself, to a Service: they are in the port's router.
+func (r *rules) fromService(a netip.Addr, rt intent.Router) {
+	r.on(spoofguard, 245, from(fromGateway), openflow.IPSrc(a)).set(inRouter(rt)).goTo(forwarding)
+}
+
+// firstOf is the first address of the family of like.
+func firstOf(addresses []netip.Addr, like netip.Addr) (netip.Addr, bool) {
+	for _, a := range addresses {
+		if a.Is4() == like.Is4() {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// physicalFeature joins the ports of a network to a physical one, by the uplink:
+// what no port here is meant by goes there, with the network's VLAN tag; what
+// comes from there goes to ports of this node only. Tags stay on packets from the
+// uplink until they reach a port, so that answers have them.
+var physicalFeature = &feature{
+	number: 13,
+	name:   "physical",
+	network: func(r *rules, n intent.Network) {
+		if n.Physical == 0 || !r.attached(n.Name) {
+			return
+		}
+		in, tag := openflow.InPort(n.Physical), openflow.NoVLAN()
+		if n.VLAN != 0 {
+			tag = openflow.VLANVID(n.VLAN)
+		}
+		known := []openflow.FieldValue{from(fromUplink), inNetwork(n)}
+		// The wire is not ours to guard, but questions that we answer must not be forwarded.
+		r.on(classify, 230, in, tag, openflow.ARPOp(openflow.ARPRequest)).set(known...).goTo(neighbour)
+		r.on(classify, 230, in, tag, openflow.ICMPv6Type(icmp6Solicit)).set(known...).goTo(neighbour)
+		r.on(classify, 210, in, tag).set(known...).goTo(l2)
+
+		r.on(neighbour, 10, from(fromPod), inNetwork(n)).goTo(l2)
+		toWire := r.on(l2, 220, from(fromPod), inNetwork(n))
+		if n.VLAN != 0 {
+			toWire = toWire.do(openflow.PushVLAN(openflow.EthTypeVLAN)).set(openflow.VLANVID(n.VLAN))
+		}
+		toWire.set(toPort(n.Physical)).goTo(output)
+	},
+	port: func(r *rules, p intent.Port) {
+		n, _, ok := r.lookup(p.Network)
+		if !ok || n.Physical == 0 {
+			return
+		}
+		mac := openflow.EthDst(openflow.MAC(p.MAC))
+		r.on(l2, 230, from(fromPod), inNetwork(n), mac).set(toPort(p.OFPort)).goTo(output)
+		fromWire := r.on(l2, 230, from(fromUplink), inNetwork(n), mac)
+		if n.VLAN != 0 {
+			fromWire = r.on(l2, 230, from(fromUplink), inNetwork(n), mac, openflow.AnyVLAN()).do(openflow.PopVLAN())
+		}
+		fromWire.set(toPort(p.OFPort)).goTo(output)
+		// Switches on the way learn from it where the address is now.
+		for _, a := range p.Addresses {
+			if a.Is4() {
+				r.on(neighbour, 200, openflow.InPort(p.OFPort), openflow.ARPTPA(a)).goTo(l2)
+			}
+		}
+	},
+}
+
+// toOwnNode keeps from the wire what a port answers its own node: it comes from
+// node address a, which stands for own.
+func (r *rules) toOwnNode(p intent.Port, own, a netip.Addr) {
+	whole, ok := r.defaultRouter()
+	if !ok {
+		return
+	}
+	for _, s := range r.localSubnets() {
+		if s.Gateway.Is4() == a.Is4() {
+			r.on(l2, 240, openflow.InPort(p.OFPort), openflow.IPSrc(own), openflow.IPDst(s.Gateway)).
+				set(openflow.IPSrc(a), inRouter(whole)).set(viaGateway()...).goTo(delivery)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// isolated is why packets between private routers and the rest are dropped.
+const isolated = "the destination's router is isolated from the source's"
+
+// privateFeature lets the ports of private routers reach what is beyond their
+// routes, and be reached, with the addresses that they have in the cluster: node
+// addresses, or their own if these are from the nodes' subnets. By these they
+// reach the hosts, the outside, and each other; the ports of other routers only
+// in connections that a host has translated (Services).
+//
+// Packets of a host's kernel, which may be such a Service's, cross to another node
+// with the gateway's MAC as inner source; routed ones have the router's.
+var privateFeature = &feature{
+	number: 11,
+	name:   "private",
+	tables: []Table{clusterSource, cluster, hostAccess},
+	needed: (*rules).anyPrivate,
+	local: func(r *rules) {
+		r.on(clusterSource, 100, from(fromGateway)).goTo(cluster)
+		r.on(clusterSource, 100, from(fromTunnel)).goTo(cluster)
+
+		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
+			r.on(cluster, 10, from(fromPod), openflow.EthType(ethType)).set(viaGateway()...).goTo(delivery)
+		}
+		r.withService(r.on(cluster, 10, from(fromGateway)))
+
+		r.on(hostAccess, 10, from(fromGateway)).goTo(delivery)
+		// Nobody else may, but replies in connections that the host has translated.
+		r.on(hostAccess, 0).set(toPort(nowhere)).goTo(delivery)
+		r.on(output, 100, toPort(nowhere)).drop(isolated)
+	},
+	node: func(r *rules, n intent.Node) {
+		for _, s := range n.Subnets {
+			r.on(hostAccess, 100, from(fromGateway), openflow.IPSrc(s.Prefix)).drop(isolated)
+			r.on(hostAccess, 200, openflow.IPSrc(s.Gateway)).goTo(delivery)
+			switch {
+			case n.Name == r.local.Node:
+				r.ownPrefix(s)
+			case r.tunnelled():
+				r.prefixBeyond(n, s)
+			default:
+				// Without a tunnel nothing tells the other node the packet's router.
+				r.beyond(host(s.Gateway)).set(viaGateway()...).goTo(delivery)
+				r.beyond(s.Prefix, from(fromPod)).drop(isolated)
+			}
+		}
+	},
+	network: func(r *rules, n intent.Network) {
+		if _, rt, ok := r.lookup(n.Name); !ok || n.Physical != 0 || rt.Private() {
+			return
+		}
+		for _, s := range n.Subnets {
+			r.on(hostAccess, 100, from(fromGateway), openflow.IPSrc(s.Prefix)).drop(isolated)
+			r.beyond(s.Prefix, from(fromPod)).drop(isolated)
+		}
+	},
+}
+
+// beyond begins the flow for packets to a prefix of the cluster; longer prefixes win.
+func (r *rules) beyond(prefix netip.Prefix, when ...openflow.FieldValue) flow {
+	return r.on(cluster, 100+uint16(prefix.Bits()), append(when, openflow.IPDst(prefix))...)
+}
+
+// withService ends a flow of packets of a Service, whose kernel has found them an
+// endpoint that is not in the client's router.
+func (r *rules) withService(w flow) {
+	if whole, ok := r.defaultRouter(); ok {
+		w.set(inRouter(whole)).do(openflow.Resubmit(l3.ID)).end()
+	}
+}
+
+// ownPrefix is for this node's addresses that no port of the private router has.
+func (r *rules) ownPrefix(s intent.Subnet) {
+	r.beyond(host(s.Gateway)).set(viaGateway()...).goTo(delivery)
+	r.beyond(s.Prefix, from(fromPod)).drop(isolated)
+	r.withService(r.beyond(s.Prefix, from(fromTunnel), openflow.EthSrc(gatewayMAC)))
+}
+
+// prefixBeyond is for another node's addresses. That node knows which of them are
+// of ports in the private router, whose VNI is set.
+func (r *rules) prefixBeyond(n intent.Node, s intent.Subnet) {
+	remote, ok := r.endpoint(n, s.Prefix)
+	whole, known := r.defaultRouter()
+	if !ok || !known {
+		return
+	}
+	out := toPort(intent.TunnelPort)
+	r.beyond(host(s.Gateway)).
+		set(throughTunnel(routerMAC, remote)...).set(openflow.TunnelID(uint64(whole.VNI)), out, inRouter(whole)).goTo(ttl)
+	r.beyond(s.Prefix, from(fromPod)).set(throughTunnel(routerMAC, remote)...).set(out).goTo(ttl)
+	// The reply comes in the private router, or in the default one if it is from one of its ports: mark both.
+	mark := openflow.CT{Commit: true, Zone: uint16(zone(whole)), Exec: []openflow.Action{openflow.SetField(ctFromGateway)}}
+	r.beyond(s.Prefix, from(fromGateway)).
+		do(mark).set(throughTunnel(gatewayMAC, remote)...).set(out).goTo(ttl)
+}

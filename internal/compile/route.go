@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// defaultRouter looks up the router that all shared ones are one with.
+func (r *rules) defaultRouter() (intent.Router, bool) {
+	r.need(unitKey{kindRouter, intent.DefaultRouterName})
+	rt, ok := r.state.Routers().Get(intent.DefaultRouterName)
+	if !ok {
+		r.problem("router %q does not exist", intent.DefaultRouterName)
+	}
+	return rt, ok
+}
+
+// home is the router whose flows hold the routes of rt: those of the shared ones
+// are in the default router together.
+func (r *rules) home(rt intent.Router) (intent.Router, bool) {
+	if rt.Private() || rt.Name == intent.DefaultRouterName {
+		return rt, true
+	}
+	return r.defaultRouter()
+}
+
+// readers are the routers in whose flows the routes of rt are: its home, and
+// those that import them.
+func (r *rules) readers(rt intent.Router) []intent.Router {
+	home, ok := r.home(rt)
+	if !ok {
+		return nil
+	}
+	list := []intent.Router{home}
+	if rt.Name == intent.DefaultRouterName {
+		return list // importing from it is what being shared is
+	}
+	for _, importer := range r.importers(rt) {
+		if importer.Private() || rt.Private() { // else they share a home
+			list = append(list, importer)
+		}
+	}
+	return list
+}
+
+// route begins the flow for packets to prefix in router rt; longer prefixes win.
+func (r *rules) route(rt intent.Router, prefix netip.Prefix) flow {
+	return r.on(l3, 100+uint16(prefix.Bits()), inRouter(rt), to(prefix))
+}
+
+// to matches packets to a prefix, which may be all of a family.
+func to(prefix netip.Prefix) openflow.FieldValue {
+	if prefix.Bits() > 0 {
+		return openflow.IPDst(prefix)
+	}
+	return familyOf(prefix.Addr())
+}
+
+// familyOf matches IP packets of the family of an address.
+func familyOf(like netip.Addr) openflow.FieldValue {
+	if like.Is4() {
+		return openflow.EthType(openflow.EthTypeIPv4)
+	}
+	return openflow.EthType(openflow.EthTypeIPv6)
+}
+
+// deliver sends a prefix of router rt to a port of this node, in table t of one of
+// the readers of rt.
+func (r *rules) deliver(t Table, reader, rt intent.Router, prefix netip.Prefix, p intent.Port) {
+	priority := 100 + uint16(prefix.Bits())
+	own, reading := zone(rt), zone(reader)
+	if home, ok := r.home(rt); ok && home.Name == reader.Name {
+		r.on(t, priority, inRouter(reader), to(prefix)).set(toLocal(p)...).goTo(delivery)
+		return
+	}
+	// The zone has to be the same for both directions. Of two ports of this node it is the lower one of their
+	// routers'; with one port here, that port's.
+	r.on(t, priority, inRouter(reader), to(prefix)).set(toLocal(p)...).set(inZone(min(own, reading))).goTo(delivery)
+	if own > reading && r.tunnelled() {
+		const more = 300
+		r.on(t, more+priority, from(fromTunnel), inRouter(reader), to(prefix)).
+			set(toLocal(p)...).set(inZone(own)).goTo(delivery)
+	}
+}
+
+// toLocal are the fields that send a packet from the virtual router to a port.
+func toLocal(p intent.Port) []openflow.FieldValue {
+	return []openflow.FieldValue{openflow.EthSrc(routerMAC), openflow.EthDst(openflow.MAC(p.MAC)), toPort(p.OFPort)}
+}
+
+// routeToNode sends a prefix of router rt through the tunnel to its node, for one
+// of the readers of rt.
+func (r *rules) routeToNode(reader, rt intent.Router, prefix netip.Prefix, n intent.Node) {
+	home, ok := r.home(rt)
+	if !ok || !r.tunnelled() {
+		return
+	}
+	remote, ok := r.endpoint(n, prefix)
+	if !ok {
+		return
+	}
+	w := r.route(reader, prefix).set(throughTunnel(routerMAC, remote)...).
+		set(openflow.TunnelID(uint64(home.VNI)), toPort(intent.TunnelPort))
+	if reader.Private() {
+		w = w.set(tenantSource)
+	}
+	w.goTo(ttl)
+}
+
+// endpoint is the address of the node's end of the tunnel that leads to a prefix.
+func (r *rules) endpoint(n intent.Node, prefix netip.Prefix) (netip.Addr, bool) {
+	remote := n.AddressIn(r.local.TunnelIP)
+	if !remote.IsValid() {
+		r.problem("node %s has no address of the family of this node's tunnel address %s: %s is out of reach", n.Name, r.local.TunnelIP, prefix)
+	}
+	return remote, remote.IsValid()
+}
+
+// throughTunnel are the fields that send a packet to the virtual router of
+// another node, as one that source has routed.
+func throughTunnel(source openflow.MAC, remote netip.Addr) []openflow.FieldValue {
+	return []openflow.FieldValue{openflow.EthSrc(source), openflow.EthDst(routerMAC), openflow.TunDst(remote)}
+}
+
+// viaGateway are the fields that send a packet to the host.
+func viaGateway() []openflow.FieldValue {
+	return []openflow.FieldValue{openflow.EthSrc(routerMAC), openflow.EthDst(gatewayMAC), toPort(intent.GatewayPort)}
+}
+
+// host is the prefix of a single address.
+func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// node looks up a node.
+func (r *rules) node(name string) (intent.Node, bool) {
+	r.need(unitKey{kindNode, name})
+	n, ok := r.state.Nodes().Get(name)
+	if !ok {
+		r.problem("node %q does not exist", name)
+	}
+	return n, ok
+}
+
+// localSubnets are what this node hands out, none before it is known.
+func (r *rules) localSubnets() []intent.Subnet {
+	r.need(unitKey{kindNode, r.local.Node})
+	n, _ := r.state.LocalNode()
+	return n.Subnets
+}
