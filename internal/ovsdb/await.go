@@ -51,7 +51,7 @@ func (c *Client) reported(p Port) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.awaited[p.Name]
-	return a != nil && a.ofport == p.OFPort
+	return a != nil && a.ofport == p.OFPort && p.OFPort != 0
 }
 
 // renumberings is how often ovs-vswitchd is asked again for a port's number.

@@ -18,7 +18,7 @@ type Port struct {
 	// Type is empty for a network device of the host (a veth, a tap), or
 	// "internal", "vxlan", "geneve", "patch".
 	Type string
-	// OFPort is the OpenFlow port number, 1 to 65279.
+	// OFPort is the OpenFlow port number, 1 to 65279; 0 lets Open vSwitch choose, for patch ports on bridges of others.
 	OFPort int
 	// MAC is the address of an internal port; nil: chosen by Open vSwitch.
 	MAC net.HardwareAddr
@@ -45,7 +45,9 @@ type PortState struct {
 }
 
 // Ready reports whether packets can pass.
-func (p PortState) Ready() bool { return p.Error == "" && p.Actual > 0 && p.Actual == p.OFPort }
+func (p PortState) Ready() bool {
+	return p.Error == "" && p.Actual > 0 && (p.Actual == p.OFPort || p.OFPort == 0)
+}
 
 // Tunnel is a port of a type ("vxlan" or "geneve") whose flows choose the
 // remote address and the key. local may be zero: any; udpPort 0 is the type's
@@ -66,12 +68,18 @@ func Internal(name string, ofport int, mac net.HardwareAddr, mtu int) Port {
 	return Port{Name: name, Type: "internal", OFPort: ofport, MAC: mac, MTU: mtu}
 }
 
+// Patch is one end of a wire to another bridge, whose end is called peer.
+func Patch(name, peer string, ofport int) Port {
+	return Port{Name: name, Type: "patch", OFPort: ofport, Options: map[string]string{"peer": peer}}
+}
+
 // validate finds what the database or ovs-vswitchd would refuse, or worse,
 // accept.
 func (p Port) validate() error {
 	switch {
 	case p.Name == "" || len(p.Name) > 15 || strings.ContainsAny(p.Name, "/ "):
 		return fmt.Errorf("not the name of a network device (1 to 15 bytes, no '/', no space)")
+	case p.OFPort == 0 && p.Type == "patch":
 	case p.OFPort < 1 || p.OFPort > 65279:
 		return fmt.Errorf("OpenFlow port %d is not in 1 to 65279", p.OFPort)
 	case p.Type != "internal" && (p.MAC != nil || p.MTU != 0):
@@ -81,9 +89,9 @@ func (p Port) validate() error {
 }
 
 func (p Port) row() *rowInterface {
-	row := &rowInterface{
-		Name: p.Name, Type: p.Type, OFPortRequest: &p.OFPort,
-		Options: p.Options, ExternalIDs: owned(p.ExternalIDs),
+	row := &rowInterface{Name: p.Name, Type: p.Type, Options: p.Options, ExternalIDs: owned(p.ExternalIDs)}
+	if p.OFPort != 0 {
+		row.OFPortRequest = &p.OFPort
 	}
 	if p.MAC != nil {
 		mac := p.MAC.String()

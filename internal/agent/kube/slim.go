@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/podnets"
 )
 
 // slim keeps of an object what the agent reads: a node's status alone is some ten kilobytes, and every agent holds all
@@ -47,18 +48,13 @@ func Slim(n *corev1.Node) *corev1.Node {
 	}
 }
 
-// The annotations of pods that are read or written.
-const (
-	AnnotationNetworks      = "k8s.v1.cni.cncf.io/networks"
-	AnnotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
-	AnnotationNFNNetwork    = "k8s.plugin.opnfv.org/nfn-network"
-	AnnotationOVNInterfaces = "k8s.plugin.opnfv.org/ovnInterfaces"
-	// AnnotationConfigHash of the mirror of a static pod is the UID that kubelet knows the pod by.
-	AnnotationConfigHash = "kubernetes.io/config.hash"
-)
+// AnnotationConfigHash of the mirror of a static pod is the UID that kubelet knows the pod by.
+const AnnotationConfigHash = "kubernetes.io/config.hash"
 
+// podAnnotations are those that are read or written.
 var podAnnotations = []string{
-	AnnotationNetworks, AnnotationNetworkStatus, AnnotationNFNNetwork, AnnotationOVNInterfaces, AnnotationConfigHash,
+	podnets.AnnotationNetworks, podnets.AnnotationNetworkStatus, podnets.AnnotationNFNNetwork,
+	podnets.AnnotationOVNInterfaces, AnnotationConfigHash,
 }
 
 func slimPod(p *corev1.Pod) *corev1.Pod {

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package blocks claims the parts of Networks' subnets that this node hands addresses out of, gives back what is not used
+// any more, and answers other nodes that want single addresses of them.
+//
+// A block is claimed by creating its AddressBlock, whose name follows from Network and prefix: the API lets one node
+// create it. A fixed address is claimed in the same way, by a block of a single address. Who creates either of them lists
+// those of the Network afterwards, so of two that come at the same time at least one sees the other: the node of a block
+// honours single addresses that were there before, and says by the condition Granted whether those that come later are
+// free.
+package blocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/view"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/ipam"
+	"coelan.io/coelan/internal/translate"
+)
+
+// API is where blocks are. Its errors are those of package apierrors.
+type API interface {
+	// Blocks lists those of a Network, as they are now.
+	Blocks(ctx context.Context, network string) ([]*v1alpha1.AddressBlock, error)
+	Block(ctx context.Context, name string) (*v1alpha1.AddressBlock, error)
+	CreateBlock(ctx context.Context, b *v1alpha1.AddressBlock) (*v1alpha1.AddressBlock, error)
+	// DeleteBlock succeeds if the block of that UID is gone.
+	DeleteBlock(ctx context.Context, name string, uid types.UID) error
+	PatchBlockStatus(ctx context.Context, name string, status any) error
+}
+
+// Blocks are those of one node. Its methods are safe for concurrent use.
+type Blocks struct {
+	log   *slog.Logger
+	node  string
+	api   API
+	view  *view.View
+	store *attachment.Store
+	wake  chan struct{}
+
+	mu       sync.Mutex
+	networks map[string]*state
+	held     map[hold]bool
+	// granted are the answers that were given, by block and UID, until the view shows them.
+	granted map[string]bool
+	// used is what was written last of a block.
+	used map[string]int
+}
+
+// state is what is known of a Network beside the view.
+type state struct {
+	// claiming is held while something is claimed or given back.
+	claiming sync.Mutex
+	// made are blocks of this node that the view does not show yet.
+	made map[string]*v1alpha1.AddressBlock
+	// unlisted are new blocks whose single addresses are not known yet.
+	unlisted map[string]bool
+	// unsure are blocks that may have been given back: nobody knows whether the API has heard of it.
+	unsure map[string]bool
+	// asking is how many requests have been told of ranges and have not ended.
+	asking int
+}
+
+// hold is an address that is kept for a Port.
+type hold struct {
+	network string
+	addr    netip.Addr
+	port    string
+}
+
+// New keeps the single addresses that are known from being handed out.
+func New(log *slog.Logger, node string, api API, v *view.View, store *attachment.Store) *Blocks {
+	b := &Blocks{
+		log: log, node: node, api: api, view: v, store: store, wake: make(chan struct{}, 1),
+		networks: map[string]*state{}, held: map[hold]bool{}, granted: map[string]bool{}, used: map[string]int{},
+	}
+	b.honour(v.State().BlockList())
+	return b
+}
+
+// Kick says that attachments have come or gone.
+func (b *Blocks) Kick() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (b *Blocks) of(network string) *state {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.networks[network]
+	if s == nil {
+		s = &state{made: map[string]*v1alpha1.AddressBlock{}, unlisted: map[string]bool{}, unsure: map[string]bool{}}
+		b.networks[network] = s
+	}
+	return s
+}
+
+// ExhaustedError says that no block of a Network's subnet is left.
+type ExhaustedError struct {
+	Network string
+	Subnet  netip.Prefix
+}
+
+func (e *ExhaustedError) Error() string {
+	return fmt.Sprintf("network %s: all blocks of subnet %s are taken; delete pods that do not need their addresses, or add a subnet",
+		e.Network, e.Subnet)
+}
+
+// Ranges are what this node hands out of the first subnet of each family. A block is claimed where there is none, or all
+// are among exhausted. Until ctx ends, none is given back. Errors: *ExhaustedError, those of the API.
+func (b *Blocks) Ranges(ctx context.Context, network *v1alpha1.Network, exhausted []netip.Prefix) ([]ipam.Range, error) {
+	subnets, problems := specs(network)
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("network %s: %w", network.Name, errors.Join(problems...))
+	}
+	s := b.of(network.Name)
+	b.ask(ctx, s)
+	s.claiming.Lock()
+	defer s.claiming.Unlock()
+	var ranges []ipam.Range
+	for _, sp := range subnets {
+		own, err := b.usable(ctx, network, s, sp)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(own, func(p netip.Prefix) bool { return !slices.Contains(exhausted, p) }) {
+			p, err := b.claim(ctx, network, s, sp)
+			if err != nil {
+				return nil, err
+			}
+			own = append(own, p)
+		}
+		for _, p := range own {
+			r, err := sp.block(p)
+			if err != nil {
+				return nil, fmt.Errorf("network %s: block %s: %w", network.Name, p, err)
+			}
+			ranges = append(ranges, r)
+		}
+	}
+	return ranges, nil
+}
+
+// specs are the first subnets of each family.
+func specs(network *v1alpha1.Network) ([]spec, []error) {
+	var list []spec
+	var problems []error
+	parsed, bad := translate.Subnets(network)
+	for _, p := range bad {
+		problems = append(problems, p)
+	}
+	for _, s := range parsed {
+		if slices.ContainsFunc(list, func(sp spec) bool { return sp.subnet.Addr().Is4() == s.Prefix.Addr().Is4() }) {
+			continue
+		}
+		i := slices.IndexFunc(network.Spec.Subnets, func(o v1alpha1.Subnet) bool {
+			p, err := netip.ParsePrefix(o.CIDR)
+			return err == nil && p.Masked() == s.Prefix
+		})
+		sp, err := newSpec(network.Spec.Subnets[i], s.Prefix, s.Gateway)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		list = append(list, sp)
+	}
+	return list, problems
+}
+
+// ask keeps the Network's blocks until ctx ends.
+func (b *Blocks) ask(ctx context.Context, s *state) {
+	b.mu.Lock()
+	s.asking++
+	b.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		s.asking--
+		b.mu.Unlock()
+		b.Kick()
+	})
+}
+
+// blocksOf are the blocks of a Network that are known, with those that were just made.
+func (b *Blocks) blocksOf(network string, s *state) map[string]*v1alpha1.AddressBlock {
+	all := map[string]*v1alpha1.AddressBlock{}
+	for name, o := range b.view.State().Blocks {
+		if o.Spec.Network == network {
+			all[name] = o
+			delete(s.made, name)
+		}
+	}
+	for name, o := range s.made {
+		all[name] = o
+	}
+	return all
+}
+
+// usable are the prefixes of the node's own blocks of a subnet, in order. What is not known of one is asked for.
+func (b *Blocks) usable(ctx context.Context, network *v1alpha1.Network, s *state, sp spec) ([]netip.Prefix, error) {
+	var own []netip.Prefix
+	for name, o := range b.blocksOf(network.Name, s) {
+		p, err := netip.ParsePrefix(o.Spec.CIDR)
+		if err != nil || p.IsSingleIP() || o.Spec.Node != b.node || !sp.subnet.Contains(p.Addr()) {
+			continue
+		}
+		if s.unsure[name] {
+			now, err := b.api.Block(ctx, name)
+			if apierrors.IsNotFound(err) || err == nil && now.UID != o.UID {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("addressblock %s: %w", name, err)
+			}
+			delete(s.unsure, name)
+		}
+		if s.unlisted[name] {
+			if err := b.relist(ctx, network.Name, s, name); err != nil {
+				return nil, err
+			}
+		}
+		own = append(own, p.Masked())
+	}
+	slices.SortFunc(own, func(x, y netip.Prefix) int { return x.Addr().Compare(y.Addr()) })
+	return own, nil
+}
+
+// claim makes a block of the subnet this node's own. It begins somewhere that depends on the node's name, so that nodes
+// that start at the same time seldom want the same one.
+func (b *Blocks) claim(ctx context.Context, network *v1alpha1.Network, s *state, sp spec) (netip.Prefix, error) {
+	taken := b.taken(network.Name, s, sp)
+	for p := range sp.candidates(b.node) {
+		if slices.ContainsFunc(taken, p.Overlaps) {
+			continue
+		}
+		name := translate.BlockName(network.Name, p)
+		made, err := b.api.CreateBlock(ctx, b.object(network, p, ""))
+		if apierrors.IsAlreadyExists(err) {
+			if made, err = b.api.Block(ctx, name); apierrors.IsNotFound(err) || err == nil && made.Spec.Node != b.node {
+				continue
+			}
+		}
+		if err != nil {
+			return netip.Prefix{}, fmt.Errorf("claim block %s of network %s: %w", p, network.Name, err)
+		}
+		s.made[name], s.unlisted[name] = made, true
+		delete(s.unsure, name)
+		b.log.Info("block claimed", "network", network.Name, "block", p)
+		return p, b.relist(ctx, network.Name, s, name)
+	}
+	return netip.Prefix{}, &ExhaustedError{network.Name, sp.subnet}
+}
+
+// taken are the blocks of a subnet that are known, whoever has them.
+func (b *Blocks) taken(network string, s *state, sp spec) []netip.Prefix {
+	var list []netip.Prefix
+	for _, o := range b.blocksOf(network, s) {
+		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && !p.IsSingleIP() && sp.subnet.Overlaps(p) {
+			list = append(list, p.Masked())
+		}
+	}
+	return list
+}
+
+// relist honours the single addresses that were claimed before a new block.
+func (b *Blocks) relist(ctx context.Context, network string, s *state, name string) error {
+	all, err := b.api.Blocks(ctx, network)
+	if err != nil {
+		return fmt.Errorf("list the blocks of network %s: %w", network, err)
+	}
+	b.honour(all)
+	delete(s.unlisted, name)
+	return nil
+}
+
+// object is a block as it is created.
+func (b *Blocks) object(network *v1alpha1.Network, p netip.Prefix, port string) *v1alpha1.AddressBlock {
+	o := &v1alpha1.AddressBlock{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AddressBlock"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: translate.BlockName(network.Name, p),
+			Labels: map[string]string{
+				v1alpha1.LabelManagedBy: v1alpha1.ManagedByAgent,
+				v1alpha1.LabelNetwork:   translate.LabelValue(network.Name),
+				v1alpha1.LabelNode:      translate.LabelValue(b.node),
+			},
+		},
+		Spec: v1alpha1.AddressBlockSpec{Network: network.Name, CIDR: p.String(), Node: b.node, Port: port},
+	}
+	if network.UID != "" {
+		o.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Network", Name: network.Name, UID: network.UID,
+		}}
+	}
+	return o
+}
+
+// settle is how long changes are gathered, and retry how long what failed has to wait.
+const (
+	settle   = 200 * time.Millisecond
+	minRetry = 500 * time.Millisecond
+	maxRetry = 30 * time.Second
+)

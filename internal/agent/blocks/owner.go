@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/agent/view"
+)
+
+// Run answers for this node's blocks, says how much of them is used, and gives back those of Networks that no attachment
+// is on, until ctx ends.
+func (b *Blocks) Run(ctx context.Context) error {
+	backoff := minRetry
+	for {
+		changed := b.view.Changes()
+		err := b.tend(ctx)
+		var retry <-chan time.Time
+		if err != nil && ctx.Err() == nil {
+			b.log.Warn("blocks are not as they should be, trying again", "err", err)
+			retry = time.After(backoff)
+			backoff = min(2*backoff, maxRetry)
+		} else {
+			backoff = minRetry
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-b.wake:
+		case <-retry:
+			continue
+		}
+		t := time.NewTimer(settle)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// tend does all that is due. It goes on after an error.
+func (b *Blocks) tend(ctx context.Context) error {
+	state := b.view.State()
+	all := state.BlockList()
+	errs := []error{b.answer(ctx, b.honour(all)), b.reclaim(ctx, state)}
+	b.letGo(all)
+	for name, o := range state.Blocks {
+		p, err := netip.ParsePrefix(o.Spec.CIDR)
+		if err != nil || o.Spec.Node != b.node || p.IsSingleIP() {
+			continue
+		}
+		if len(b.store.On(o.Spec.Network)) == 0 {
+			errs = append(errs, b.giveBack(ctx, o))
+			continue
+		}
+		errs = append(errs, b.tellUsed(ctx, name, o.Spec.Network, p))
+	}
+	return errors.Join(errs...)
+}
+
+// answers are single addresses inside of this node's blocks that others have claimed, and whether they are free.
+type answers map[*v1alpha1.AddressBlock]error
+
+// honour keeps the single addresses of this node's blocks from being handed out. It returns the claims that wait for an
+// answer.
+func (b *Blocks) honour(all []*v1alpha1.AddressBlock) answers {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own := map[string][]netip.Prefix{} // by Network
+	for _, o := range all {
+		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && !p.IsSingleIP() && o.Spec.Node == b.node {
+			own[o.Spec.Network] = append(own[o.Spec.Network], p)
+		}
+	}
+	waiting := answers{}
+	for _, o := range all {
+		p, err := netip.ParsePrefix(o.Spec.CIDR)
+		if err != nil || !p.IsSingleIP() || !within(own[o.Spec.Network], p.Addr()) {
+			continue
+		}
+		refused := meta.IsStatusConditionFalse(o.Status.Conditions, v1alpha1.ConditionGranted)
+		if !refused {
+			h := hold{o.Spec.Network, p.Addr(), o.Spec.Port}
+			if err = b.store.Hold(h.network, h.addr, h.port); err == nil && !b.held[h] {
+				b.held[h] = false
+			}
+		}
+		answered := refused || meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionGranted)
+		if o.Spec.Node != b.node && !answered && !b.granted[o.Name+" "+string(o.UID)] {
+			waiting[o] = err
+		}
+	}
+	return waiting
+}
+
+// letGo lets addresses be handed out again whose claims the view has shown and does not show any more.
+func (b *Blocks) letGo(all []*v1alpha1.AddressBlock) {
+	shown := map[hold]bool{}
+	for _, o := range all {
+		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && p.IsSingleIP() {
+			shown[hold{o.Spec.Network, p.Addr(), o.Spec.Port}] = true
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for h, before := range b.held {
+		switch {
+		case shown[h]:
+			b.held[h] = true
+		case before:
+			b.store.Unhold(h.network, h.addr, h.port)
+			delete(b.held, h)
+		}
+	}
+}
+
+func within(prefixes []netip.Prefix, a netip.Addr) bool {
+	for _, p := range prefixes {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// answer writes the condition Granted.
+func (b *Blocks) answer(ctx context.Context, waiting answers) error {
+	var errs []error
+	for o, refusal := range waiting {
+		c := metav1.Condition{
+			Type: v1alpha1.ConditionGranted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGranted,
+			Message: "node " + b.node + ", which has the block, does not hand it out", LastTransitionTime: metav1.Now(),
+			ObservedGeneration: o.Generation,
+		}
+		if refusal != nil {
+			c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonAddressTaken, refusal.Error()
+		}
+		err := b.api.PatchBlockStatus(ctx, o.Name, map[string]any{"conditions": []metav1.Condition{c}})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("answer to the claim of address %s by port %s: %w", o.Spec.CIDR, o.Spec.Port, err))
+			continue
+		}
+		b.mu.Lock()
+		b.granted[o.Name+" "+string(o.UID)] = true
+		b.mu.Unlock()
+		b.log.Info("claim of a single address answered", "block", o.Name, "port", o.Spec.Port, "granted", refusal == nil)
+	}
+	return errors.Join(errs...)
+}
+
+// tellUsed writes how much of a block is used when that has changed.
+func (b *Blocks) tellUsed(ctx context.Context, name, network string, p netip.Prefix) error {
+	used := b.store.Used(network, p)
+	b.mu.Lock()
+	last, known := b.used[name]
+	b.mu.Unlock()
+	if known && last == used {
+		return nil
+	}
+	err := b.api.PatchBlockStatus(ctx, name, map[string]any{"used": used})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("status of addressblock %s: %w", name, err)
+	}
+	b.mu.Lock()
+	b.used[name] = used
+	b.mu.Unlock()
+	return nil
+}
+
+// giveBack deletes a block of a Network that no attachment is on, unless somebody is about to make one.
+func (b *Blocks) giveBack(ctx context.Context, o *v1alpha1.AddressBlock) error {
+	s := b.of(o.Spec.Network)
+	s.claiming.Lock()
+	defer s.claiming.Unlock()
+	b.mu.Lock()
+	asking := s.asking
+	b.mu.Unlock()
+	if asking > 0 || len(b.store.On(o.Spec.Network)) > 0 {
+		return nil // whoever asks kicks when he has got it
+	}
+	// From now on it is not known whose it is, until the view has lost it.
+	s.unsure[o.Name] = true
+	if err := b.api.DeleteBlock(ctx, o.Name, o.UID); err != nil {
+		return fmt.Errorf("give back addressblock %s: %w", o.Name, err)
+	}
+	delete(s.made, o.Name)
+	b.mu.Lock()
+	delete(b.used, o.Name)
+	b.mu.Unlock()
+	b.log.Info("block given back", "network", o.Spec.Network, "block", o.Spec.CIDR)
+	return nil
+}
+
+// reclaim makes blocks again that were deleted while this node has addresses of them: without one, other nodes do not find
+// the way, and may hand out the same addresses.
+func (b *Blocks) reclaim(ctx context.Context, state view.State) error {
+	if !state.Listed(kube.Blocks) {
+		return nil
+	}
+	var errs []error
+	for _, at := range b.store.List() {
+		network, ok := state.Networks[at.NetworkName]
+		if !ok || !at.BlockSpace || at.FixedAddresses {
+			continue
+		}
+		for _, a := range at.Addresses {
+			if err := b.reclaimFor(ctx, network, a.Addr()); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", at.PodRef(), err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *Blocks) reclaimFor(ctx context.Context, network *v1alpha1.Network, a netip.Addr) error {
+	s := b.of(network.Name)
+	s.claiming.Lock()
+	defer s.claiming.Unlock()
+	for _, o := range b.blocksOf(network.Name, s) {
+		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && !p.IsSingleIP() && p.Contains(a) {
+			if o.Spec.Node != b.node {
+				return fmt.Errorf("address %s of network %s is in a block of node %s", a, network.Name, o.Spec.Node)
+			}
+			return nil
+		}
+	}
+	subnets, problems := specs(network)
+	for _, sp := range subnets {
+		if !sp.subnet.Contains(a) {
+			continue
+		}
+		p := netip.PrefixFrom(a, sp.length).Masked()
+		made, err := b.api.CreateBlock(ctx, b.object(network, p, ""))
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("claim block %s of network %s again: %w", p, network.Name, err)
+		}
+		if err == nil {
+			b.log.Warn("a block with addresses in use had vanished and was claimed again", "network", network.Name, "block", p)
+			s.made[made.Name] = made
+		}
+		return nil
+	}
+	return errors.Join(problems...)
+}

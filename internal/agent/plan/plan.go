@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan says which interfaces a pod gets, on which Networks, and makes sure of fixed addresses. It is the
+// cni.Planner of an agent.
+//
+// What it has to know of the API is in the view. A pod on the default Network that asks for nothing needs nothing but
+// that; what the view lacks is waited for a little and then asked for, and while the API server is away the view, which
+// is remembered over restarts, has to do.
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/blocks"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/agent/view"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
+	"coelan.io/coelan/internal/translate"
+)
+
+// API is asked for what the view does not have. Its errors are those of package apierrors.
+type API interface {
+	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
+	Definition(ctx context.Context, namespace, name string) (*kube.Definition, error)
+}
+
+// Ports writes the Ports of pods.
+type Ports interface {
+	// Write makes the Port of an attachment known to the API before it returns.
+	Write(ctx context.Context, at attachment.Attachment) error
+	// Remove sees to it that the Port goes, and the fixed addresses with it, as soon as that can be.
+	Remove(at attachment.Attachment)
+}
+
+// Recorder tells users of pods what was left out.
+type Recorder interface {
+	PodWarning(namespace, name, uid, reason, message string)
+}
+
+// Options are what a Planner works with. All are needed.
+type Options struct {
+	Log     *slog.Logger
+	Node    string
+	Mapping config.Mapping
+	// Serves says whether the interfaces that annotations ask for are this agent's to make: nobody else does.
+	Serves func() bool
+	// Connected says why this node is not connected to a physical network.
+	Connected func(physical string) error
+	// Effective says whether the flows know a Network already.
+	Effective func(network string) bool
+
+	View   *view.View
+	API    API
+	Blocks *blocks.Blocks
+	Store  *attachment.Store
+	Ports  Ports
+	Events Recorder
+}
+
+// Planner implements cni.Planner.
+type Planner struct{ Options }
+
+var _ cni.Planner = (*Planner)(nil)
+
+// New makes a Planner.
+func New(o Options) *Planner { return &Planner{o} }
+
+// Waits: for the view to catch up with the kubelet, and for the controller to come to a new Network.
+const (
+	viewTimeout    = time.Second
+	askTimeout     = 3 * time.Second
+	networkTimeout = 15 * time.Second
+)
+
+// refused makes a *cni.PlanError.
+func refused(reason, format string, args ...any) error {
+	return &cni.PlanError{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// early makes a *cni.PlanError that says to try again.
+func early(reason, format string, args ...any) error {
+	return &cni.PlanError{Reason: reason, Message: fmt.Sprintf(format, args...), Retry: true}
+}
+
+// Plan implements cni.Planner.
+func (p *Planner) Plan(ctx context.Context, ask cni.Ask) ([]cni.Interface, error) {
+	namespace, err := p.namespace(ctx, ask.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if ask.Delegate {
+		i, err := p.delegate(ctx, ask, namespace)
+		return []cni.Interface{i}, err
+	}
+	pod, err := p.pod(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	first, err := p.primary(ctx, ask, namespace)
+	if err != nil {
+		return nil, err
+	}
+	further, err := p.requested(ctx, ask, pod, namespace, &first)
+	if err != nil {
+		return nil, err
+	}
+	if first.Network != intent.DefaultNetworkName || len(further) > 0 {
+		// The flows of a restarted agent must not lack a Network that a pod is on.
+		if err := p.View.Save(); err != nil {
+			return nil, err
+		}
+	}
+	return append([]cni.Interface{first}, further...), nil
+}
+
+// staticUID is the form of the UIDs that kubelet gives pods that it reads from files.
+var staticUID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// pod finds the pod of an ADD. It is nil if the API does not know it, or is away: it asks for nothing then, unless that is
+// remembered.
+func (p *Planner) pod(ctx context.Context, ask cni.Ask) (*corev1.Pod, error) {
+	bounded, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	s, ok := p.View.Await(bounded, func(s view.State) bool { return s.Pods[ask.UID] != nil })
+	if ok {
+		return s.Pods[ask.UID], nil
+	}
+	bounded, cancel = context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	pod, err := p.API.Pod(bounded, ask.Namespace, ask.Pod)
+	switch {
+	case err == nil && (string(pod.UID) == ask.UID || pod.Annotations[kube.AnnotationConfigHash] == ask.UID):
+		return pod, nil
+	case err == nil || apierrors.IsNotFound(err):
+		if staticUID.MatchString(ask.UID) {
+			return nil, nil // its mirror is not there yet, or never will be
+		}
+		return nil, early(v1alpha1.ReasonInvalid, "pod %s/%s with UID %s is not known to the API server", ask.Namespace, ask.Pod, ask.UID)
+	case answered(err):
+		return nil, early(v1alpha1.ReasonInvalid, "pod %s/%s: %v", ask.Namespace, ask.Pod, err)
+	}
+	p.Log.Warn("the API server is away: a pod of which nothing is remembered gets what its namespace gets",
+		"pod", ask.Namespace+"/"+ask.Pod, "err", err)
+	return nil, nil
+}
+
+// answered says whether an error is an answer of the API server, and not that there was none.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+// namespace finds the namespace of an ADD; nil if the API is away and nothing is remembered of it.
+func (p *Planner) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	if ns := p.View.State().Namespaces[name]; ns != nil {
+		return ns, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	if s, ok := p.View.Await(bounded, func(s view.State) bool { return s.Namespaces[name] != nil }); ok {
+		return s.Namespaces[name], nil
+	}
+	bounded, cancel = context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	ns, err := p.API.Namespace(bounded, name)
+	switch {
+	case err == nil:
+		return ns, nil
+	case answered(err):
+		return nil, early(v1alpha1.ReasonInvalid, "namespace %s: %v", name, err)
+	}
+	p.Log.Warn("the API server is away, and nothing is remembered of a namespace", "namespace", name, "err", err)
+	return nil, nil
+}
+
+// primary plans the first interface of a pod.
+func (p *Planner) primary(ctx context.Context, ask cni.Ask, namespace *corev1.Namespace) (cni.Interface, error) {
+	if err := p.listed(ctx); err != nil {
+		return cni.Interface{}, err
+	}
+	name, problem := translate.PrimaryNetwork(p.Mapping, ask.Namespace, namespace, p.Node, p.View.State().NetworkList())
+	if problem != nil {
+		p.Events.PodWarning(ask.Namespace, ask.Pod, ask.UID, v1alpha1.ReasonInvalid, problem.Error())
+	}
+	i := cni.Interface{IfName: ask.IfName, Primary: true, DefaultRoute: true, Addresses: ask.IPs, MAC: ask.MAC}
+	if name == intent.DefaultNetworkName {
+		return onDefault(i), nil
+	}
+	return p.on(ctx, i, name)
+}
+
+// listed waits until it is known which Networks there are. After a start while the API server is away it is what is
+// remembered.
+func (p *Planner) listed(ctx context.Context) error {
+	known := func(s view.State) bool {
+		return s.Listed(kube.Networks) || len(s.Networks) > 0
+	}
+	if known(p.View.State()) {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	if _, ok := p.View.Await(bounded, known); ok {
+		return nil
+	}
+	p.Log.Debug("which Networks there are is not known yet")
+	return ctx.Err()
+}
+
+func onDefault(i cni.Interface) cni.Interface {
+	i.Network, i.NetworkID, i.PodCIDR = intent.DefaultNetworkName, intent.DefaultNetwork, true
+	return i
+}
+
+// delegate plans an interface that somebody else asks for by a configuration.
+func (p *Planner) delegate(ctx context.Context, ask cni.Ask, namespace *corev1.Namespace) (cni.Interface, error) {
+	i := cni.Interface{IfName: ask.IfName}
+	name := ask.Network
+	if name == "" {
+		pod, err := p.pod(ctx, ask)
+		if err != nil {
+			return i, err
+		}
+		r, ok, err := p.nfnDelegate(ask, pod)
+		if err != nil {
+			return i, err
+		}
+		if name, _ = translate.PrimaryNetwork(p.Mapping, ask.Namespace, namespace, p.Node, p.View.State().NetworkList()); ok {
+			name = r.Network
+			apply(&i, r)
+		}
+	}
+	if len(ask.IPs) > 0 {
+		i.Addresses = ask.IPs
+	}
+	if ask.MAC != nil {
+		i.MAC = ask.MAC
+	}
+	return p.secondary(ctx, i, name, namespace)
+}
+
+// secondary is on for an interface that a pod asks for.
+func (p *Planner) secondary(ctx context.Context, i cni.Interface, name string, namespace *corev1.Namespace) (cni.Interface, error) {
+	if name == intent.DefaultNetworkName {
+		return onDefault(i), nil
+	}
+	i, err := p.on(ctx, i, name)
+	if err != nil {
+		return i, err
+	}
+	if n := p.View.State().Networks[name]; n != nil && !translate.MayAttach(n, namespace, p.Node) {
+		what := "its namespaceSelector does not select it"
+		if n.Spec.Node != "" && n.Spec.Node != p.Node {
+			what = "it is for node " + n.Spec.Node + " only"
+		}
+		return i, refused(v1alpha1.ReasonNotAllowed, "network %s does not take pods of this namespace on node %s: %s", name, p.Node, what)
+	}
+	return i, nil
+}
+
+// on fills in what an interface gets from its Network, for which it waits.
+func (p *Planner) on(ctx context.Context, i cni.Interface, name string) (cni.Interface, error) {
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
+	defer cancel()
+	s, ready := p.View.Await(ctx, func(s view.State) bool {
+		return p.unready(s, name) == nil && p.Effective(name) || final(p.unready(s, name))
+	})
+	if err := p.unready(s, name); err != nil {
+		return i, err
+	}
+	if !ready {
+		return i, early(v1alpha1.ReasonNetworkNotReady, "network %s: its flows are not there yet", name)
+	}
+	n := s.Networks[name]
+	subnets, _ := translate.Subnets(n)
+	i.Network, i.NetworkID, i.MTU = name, intent.NetworkID(n.Status.ID), int(n.Spec.MTU) //nolint:gosec // positive: it is ready
+	i.PodCIDR, i.Subnets, i.DNS = n.Spec.IPAM == v1alpha1.PodCIDR, subnets, dnsOf(n)
+	i.NodeAddresses = i.Primary && !i.PodCIDR && !p.shared(s, n)
+	i.Routes = append(i.Routes, routesOf(n)...)
+	return i, nil
+}
+
+// unready says why a Network cannot be used.
+func (p *Planner) unready(s view.State, name string) error {
+	n := s.Networks[name]
+	switch {
+	case n == nil && s.Listed(kube.Networks):
+		return refused(v1alpha1.ReasonNetworkNotFound, "network %s does not exist", name)
+	case n == nil:
+		return early(v1alpha1.ReasonNetworkNotFound, "network %s is not known, and the API server has not been heard of", name)
+	case n.DeletionTimestamp != nil:
+		return refused(v1alpha1.ReasonNetworkNotReady, "network %s is being deleted", name)
+	}
+	if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == "False" {
+		return refused(v1alpha1.ReasonNetworkNotReady, "network %s is not ready: %s: %s", name, c.Reason, c.Message)
+	}
+	if n.Status.ID == 0 {
+		return early(v1alpha1.ReasonNetworkNotReady, "network %s has no id yet: is coelan-controller running?", name)
+	}
+	if n.Spec.Type == v1alpha1.VLAN || n.Spec.Type == v1alpha1.Flat {
+		if err := p.Connected(n.Spec.PhysicalNetwork); err != nil {
+			return refused(v1alpha1.ReasonNetworkNotReady, "network %s: node %s: %v", name, p.Node, err)
+		}
+	}
+	return nil
+}
+
+// final says whether waiting is of no use. A Network that does not exist may be about to: that of a namespace comes with
+// the namespace's first pod.
+func final(err error) bool {
+	var e *cni.PlanError
+	return errors.As(err, &e) && !e.Retry && e.Reason != v1alpha1.ReasonNetworkNotFound
+}
+
+// shared says whether the addresses of a Network are known to the nodes' kernels.
+func (p *Planner) shared(s view.State, n *v1alpha1.Network) bool {
+	if n.Spec.Type == v1alpha1.VLAN || n.Spec.Type == v1alpha1.Flat {
+		return false
+	}
+	routers, _, _ := translate.Networks(s.RouterList(), nil, nil)
+	name := n.Status.Router
+	return slices.ContainsFunc(routers, func(r intent.Router) bool { return r.Name == name && r.Shared })
+}
+
+func dnsOf(n *v1alpha1.Network) types.DNS {
+	if n.Spec.DNS == nil {
+		return types.DNS{}
+	}
+	return types.DNS{Nameservers: n.Spec.DNS.Nameservers, Search: n.Spec.DNS.Searches, Options: n.Spec.DNS.Options}
+}
+
+// routesOf are the routes of the subnets that an interface gets addresses of: the first of each family.
+func routesOf(n *v1alpha1.Network) []attachment.Route {
+	var routes []attachment.Route
+	seen := map[bool]bool{}
+	for _, s := range n.Spec.Subnets {
+		p, err := netip.ParsePrefix(s.CIDR)
+		if err != nil || seen[p.Addr().Is4()] {
+			continue
+		}
+		seen[p.Addr().Is4()] = true
+		for _, r := range s.Routes {
+			destination, err := netip.ParsePrefix(r.Destination)
+			hop, hopErr := netip.ParseAddr(r.NextHop)
+			if err == nil && hopErr == nil {
+				routes = append(routes, attachment.Route{Destination: destination.Masked(), NextHop: hop})
+			}
+		}
+	}
+	return routes
+}
+
+// Ranges implements cni.Planner.
+func (p *Planner) Ranges(ctx context.Context, network string, exhausted []netip.Prefix) ([]ipam.Range, error) {
+	n := p.View.State().Networks[network]
+	if n == nil {
+		return nil, early(v1alpha1.ReasonNetworkNotFound, "network %s is not known any more", network)
+	}
+	ranges, err := p.Blocks.Ranges(ctx, n, exhausted)
+	var full *blocks.ExhaustedError
+	switch {
+	case errors.As(err, &full):
+		return nil, refused(v1alpha1.ReasonExhausted, "%v", err)
+	case err != nil:
+		return nil, early(v1alpha1.ReasonNetworkNotReady, "%v", err)
+	}
+	return ranges, nil
+}

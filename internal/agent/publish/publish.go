@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package publish tells the API what this node has attached: it writes and deletes the Ports of pods, and the annotations
+// in which pods are told of their interfaces. Nothing waits for it but pods with fixed addresses, which other nodes have
+// to know of; while the API server is away it keeps trying.
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/agent/view"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/translate"
+)
+
+// API is where Ports and pods are. Its errors are those of package apierrors.
+type API interface {
+	Port(ctx context.Context, namespace, name string) (*v1alpha1.Port, error)
+	// NodePorts lists the Ports that this agent has made.
+	NodePorts(ctx context.Context) ([]*v1alpha1.Port, error)
+	CreatePort(ctx context.Context, p *v1alpha1.Port) (*v1alpha1.Port, error)
+	// DeletePort succeeds if the Port of that UID is gone.
+	DeletePort(ctx context.Context, namespace, name string, uid types.UID) error
+	PatchPortStatus(ctx context.Context, namespace, name string, status any) error
+	// AnnotatePod succeeds if the pod of that UID is gone.
+	AnnotatePod(ctx context.Context, namespace, name string, uid types.UID, annotations map[string]string) error
+}
+
+// Singles are the fixed addresses that this node has claimed.
+type Singles interface {
+	Singles() []*v1alpha1.AddressBlock
+	UnclaimSingle(ctx context.Context, network string, addr netip.Addr, port string) error
+}
+
+// Options are what a Publisher works with. All are needed.
+type Options struct {
+	Log     *slog.Logger
+	Node    string
+	API     API
+	View    *view.View
+	Store   *attachment.Store
+	Singles Singles
+	// Annotations are what a pod is told of its attachments, which are all of one container; nil: nothing.
+	Annotations func(pod *corev1.Pod, attachments []attachment.Attachment) map[string]string
+}
+
+// Publisher is safe for concurrent use.
+type Publisher struct {
+	Options
+	queue workqueue.TypedRateLimitingInterface[item]
+
+	mu sync.Mutex
+	// removed are attachments that are being detached: still in the store, perhaps.
+	removed map[attachment.Key]attachment.Attachment
+}
+
+// item is one thing to bring up to date: a Port by namespace/name, or the annotations of a container's pod.
+type item struct{ port, container string }
+
+// The pauses between attempts.
+const (
+	minRetry = 200 * time.Millisecond
+	maxRetry = 30 * time.Second
+	workers  = 4
+	// itemTimeout bounds one attempt.
+	itemTimeout = 20 * time.Second
+)
+
+// New makes a Publisher that does nothing before Run, but for Write.
+func New(o Options) *Publisher {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[item](minRetry, maxRetry)
+	return &Publisher{
+		Options: o, queue: workqueue.NewTypedRateLimitingQueue(limiter), removed: map[attachment.Key]attachment.Attachment{},
+	}
+}
+
+// Changed says that attachments have come or gone. It does not block.
+func (p *Publisher) Changed(list ...attachment.Attachment) {
+	for _, at := range list {
+		if at.IsPort() {
+			continue
+		}
+		if hasPort(at) {
+			p.queue.Add(item{port: at.PortKey()})
+		}
+		p.queue.Add(item{container: at.ContainerID})
+	}
+}
+
+// Remove says that an attachment is being detached, also if it is still in the store. It does not block.
+func (p *Publisher) Remove(at attachment.Attachment) {
+	p.mu.Lock()
+	p.removed[at.Key] = at
+	p.mu.Unlock()
+	p.queue.Add(item{port: at.PortKey()})
+}
+
+// hasPort says whether an attachment has a Port object: those on the default Network are too many to be of use.
+func hasPort(at attachment.Attachment) bool {
+	return !at.IsPort() && at.NetworkName != "" && at.NetworkName != intent.DefaultNetworkName && at.PortName != ""
+}
+
+// Run works until ctx ends.
+func (p *Publisher) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for p.next(ctx) {
+			}
+		})
+	}
+	running.Go(func() { p.resync(ctx) })
+	<-ctx.Done()
+	p.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+func (p *Publisher) next(ctx context.Context) bool {
+	i, stop := p.queue.Get()
+	if stop || ctx.Err() != nil {
+		return false
+	}
+	defer p.queue.Done(i)
+	bounded, cancel := context.WithTimeout(ctx, itemTimeout)
+	defer cancel()
+	if err := p.sync(bounded, i); err != nil && ctx.Err() == nil {
+		p.Log.Warn("the API is not up to date, trying again", "port", i.port, "container", i.container, "err", err)
+		p.queue.AddRateLimited(i)
+		return true
+	}
+	p.queue.Forget(i)
+	return true
+}
+
+func (p *Publisher) sync(ctx context.Context, i item) error {
+	if i.container != "" {
+		return p.annotate(ctx, i.container)
+	}
+	if at, ok := p.attached(i.port); ok {
+		return p.Write(ctx, at)
+	}
+	return p.delete(ctx, i.port)
+}
+
+// attached finds the attachment of a Port that is not being detached.
+func (p *Publisher) attached(key string) (attachment.Attachment, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.Store.List() {
+		if _, going := p.removed[at.Key]; !going && hasPort(at) && at.PortKey() == key {
+			return at, true
+		}
+	}
+	return attachment.Attachment{}, false
+}
+
+// Write makes the Port of an attachment what it should be. A Port of the same name that a former pod has left is replaced;
+// one that a user made is an error.
+func (p *Publisher) Write(ctx context.Context, at attachment.Attachment) error {
+	p.mu.Lock()
+	delete(p.removed, at.Key)
+	p.mu.Unlock()
+	want := translate.PodPort(at, p.Node, p.uid(at))
+	have, err := p.API.CreatePort(ctx, want)
+	if apierrors.IsAlreadyExists(err) {
+		have, err = p.API.Port(ctx, want.Namespace, want.Name)
+		if err == nil && !sameSpec(have, want) {
+			if have.Spec.Pod == nil {
+				return fmt.Errorf("port %s exists and is not a pod's: rename it", at.PortKey())
+			}
+			if err := p.API.DeletePort(ctx, have.Namespace, have.Name, have.UID); err != nil {
+				return fmt.Errorf("port %s of a former pod: %w", at.PortKey(), err)
+			}
+			have, err = p.API.CreatePort(ctx, want)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("port %s: %w", at.PortKey(), err)
+	}
+	if sameStatus(have.Status, want.Status) {
+		return nil
+	}
+	if err := p.API.PatchPortStatus(ctx, want.Namespace, want.Name, want.Status); err != nil {
+		return fmt.Errorf("status of port %s: %w", at.PortKey(), err)
+	}
+	return nil
+}
+
+// uid is the pod's in the API.
+func (p *Publisher) uid(at attachment.Attachment) string {
+	if pod := p.View.State().Pods[at.PodUID]; pod != nil {
+		return string(pod.UID)
+	}
+	return at.PodUID
+}
+
+// delete removes the Port and the fixed addresses of an attachment that is gone.
+func (p *Publisher) delete(ctx context.Context, key string) error {
+	namespace, name, _ := strings.Cut(key, "/")
+	o, err := p.API.Port(ctx, namespace, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = nil
+	case err == nil && o.Spec.Pod != nil && o.Status.Node == p.Node || err == nil && o.Spec.Pod != nil && o.Spec.Node == p.Node:
+		err = p.API.DeletePort(ctx, namespace, name, o.UID)
+	}
+	if err != nil {
+		return fmt.Errorf("port %s: %w", key, err)
+	}
+	if err := p.unclaim(ctx, key); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k, at := range p.removed {
+		if at.PortKey() == key {
+			delete(p.removed, k)
+		}
+	}
+	return nil
+}
+
+// unclaim gives back the fixed addresses of a Port, those that the view shows and those of attachments just removed.
+func (p *Publisher) unclaim(ctx context.Context, key string) error {
+	claims := map[claim]bool{}
+	for _, b := range p.Singles.Singles() {
+		if a, err := netip.ParsePrefix(b.Spec.CIDR); err == nil && b.Spec.Port == key {
+			claims[claim{b.Spec.Network, a.Addr()}] = true
+		}
+	}
+	p.mu.Lock()
+	for _, at := range p.removed {
+		for _, a := range at.Addresses {
+			if at.PortKey() == key && at.FixedAddresses && at.BlockSpace {
+				claims[claim{at.NetworkName, a.Addr()}] = true
+			}
+		}
+	}
+	p.mu.Unlock()
+	var errs []error
+	for c := range claims {
+		errs = append(errs, p.Singles.UnclaimSingle(ctx, c.network, c.addr, key))
+	}
+	return errors.Join(errs...)
+}
+
+// resync puts everything into the queue once the API is heard of: this agent may have missed what came and went before it
+// started. Ports that others have to know of are put back when they vanish.
+func (p *Publisher) resync(ctx context.Context) {
+	if _, ok := p.View.Await(ctx, func(s view.State) bool { return s.Listed(kube.Ports) }); !ok {
+		return
+	}
+	p.Changed(p.Store.List()...)
+	for retry := minRetry; ; retry = min(2*retry, maxRetry) {
+		ports, err := p.API.NodePorts(ctx)
+		if apierrors.IsNotFound(err) {
+			return // there is no such kind
+		}
+		if err == nil {
+			for _, o := range ports {
+				p.queue.Add(item{port: o.Namespace + "/" + o.Name})
+			}
+			break
+		}
+		t := time.NewTimer(retry)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		}
+	}
+	for _, b := range p.Singles.Singles() {
+		p.queue.Add(item{port: b.Spec.Port})
+	}
+	p.guard(ctx)
+}
+
+// guard puts fixed Ports into the queue that the view lacks.
+func (p *Publisher) guard(ctx context.Context) {
+	for {
+		changed := p.View.Changes()
+		s := p.View.State()
+		for _, at := range p.Store.List() {
+			if translate.Fixed(at) && hasPort(at) && s.Ports[at.PortKey()] == nil {
+				p.queue.AddRateLimited(item{port: at.PortKey()})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// annotate tells a pod of its interfaces.
+func (p *Publisher) annotate(ctx context.Context, container string) error {
+	list := p.Store.Of(container)
+	if len(list) == 0 {
+		return nil
+	}
+	pod := p.View.State().Pods[list[0].PodUID]
+	if pod == nil {
+		return nil // nothing is known that it asks for
+	}
+	want := p.Annotations(pod, list)
+	for key, value := range want {
+		if pod.Annotations[key] == value {
+			delete(want, key)
+		}
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	if err := p.API.AnnotatePod(ctx, pod.Namespace, pod.Name, pod.UID, want); err != nil {
+		return fmt.Errorf("annotations of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
