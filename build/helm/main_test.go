@@ -65,8 +65,11 @@ func TestValues(t *testing.T) {
 			want:   []string{`metricsBindAddress: "[fd00::1]:9999"`, `host: "fd00::1"`, "port: 9999"},
 		},
 		"no probes where nothing answers": {
-			values: config("metricsBindAddress", "0"),
-			absent: []string{"Probe", "prometheus.io"},
+			values: map[string]any{
+				"config":     map[string]any{"metricsBindAddress": "0"},
+				"controller": map[string]any{"metricsBindAddress": "0"},
+			},
+			absent: []string{"Probe:", "prometheus.io", "containerPort"},
 		},
 		"another socket folder is mounted": {
 			values: config("agentSocket", "/run/other/agent.sock"),
@@ -76,6 +79,31 @@ func TestValues(t *testing.T) {
 			values: config("snat", map[string]any{"excludeCIDRs": []any{"10.0.0.0/8", "fd00::/8"}}),
 			want:   []string{`excludeCIDRs: ["10.0.0.0/8","fd00::/8"]`},
 		},
+		"the controller's health is asked where it is served": {
+			values: map[string]any{"controller": map[string]any{"metricsBindAddress": "[fd00::2]:9998"}},
+			want:   []string{"--metrics-bind-address=[fd00::2]:9998", `host: "fd00::2"`, "containerPort: 9998"},
+			absent: []string{"10361"},
+		},
+		"agents and controller map namespaces alike": {
+			values: config("mapping", "namespace"),
+			want:   []string{"mapping: namespace\n", "--mapping=namespace\n"},
+			absent: []string{"mapping: flat", "mapping=flat"},
+		},
+		"bridges of physical networks": {
+			values: config("bridgeMappings", map[string]any{"physnet1": "br-ex"}),
+			want:   []string{`bridgeMappings: {"physnet1":"br-ex"}`},
+		},
+		"networks by Multus":          {values: config("servesNetworks", false), want: []string{"servesNetworks: false\n"}},
+		"definitions stay by default": {want: []string{"kind: CustomResourceDefinition", "helm.sh/resource-policy: keep"}},
+		"definitions go if asked": {
+			values: map[string]any{"crds": map[string]any{"keep": false}},
+			want:   []string{"kind: CustomResourceDefinition"},
+			absent: []string{"resource-policy"},
+		},
+		"definitions by somebody else": {
+			values: map[string]any{"crds": map[string]any{"install": false}},
+			absent: []string{"kind: CustomResourceDefinition"},
+		},
 		"an image of one's own": {
 			values: map[string]any{"image": map[string]any{"repository": "example.org/c", "tag": "x"}},
 			want:   []string{"image: example.org/c:x\n"},
@@ -83,6 +111,14 @@ func TestValues(t *testing.T) {
 		"no namespace unless asked": {absent: []string{"kind: Namespace"}},
 		"an unknown setting":        {values: config("encapsulaton", "vxlan"), err: "encapsulaton"},
 		"a value out of range":      {values: config("datapath", "dpdk"), err: "datapath"},
+		"an unknown mapping":        {values: config("mapping", "pod"), err: "mapping"},
+		"a bridge without name": {
+			values: config("bridgeMappings", map[string]any{"physnet1": ""}), err: "bridgeMappings",
+		},
+		"a physical network of bad name": {
+			values: config("bridgeMappings", map[string]any{"a:b": "br-ex"}), err: "invalid propertyName 'a:b'",
+		},
+		"no controller": {values: map[string]any{"controller": map[string]any{"replicas": 0}}, err: "replicas"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,12 +134,12 @@ func TestValues(t *testing.T) {
 			}
 			for _, w := range tc.want {
 				if !strings.Contains(got, w) {
-					t.Errorf("%q is missing in\n%s", w, got)
+					t.Errorf("%q is missing", w)
 				}
 			}
 			for _, a := range tc.absent {
 				if strings.Contains(got, a) {
-					t.Errorf("%q is in\n%s", a, got)
+					t.Errorf("%q is there", a)
 				}
 			}
 		})

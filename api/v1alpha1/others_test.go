@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"strings"
+	"testing"
+)
+
+// create is an object to be refused; its name is o unless given.
+type create struct{ test, name, spec, want string }
+
+// update is a change; want is empty for one that is accepted.
+type update struct{ test, before, after, want string }
+
+func (s server) run(t *testing.T, bad []create, good []string, changes []update) {
+	t.Helper()
+	for _, tc := range bad {
+		t.Run("refused/"+tc.test, func(t *testing.T) {
+			if tc.name == "" {
+				tc.name = "o"
+			}
+			refused(t, s.create(t, tc.name, tc.spec), tc.want)
+		})
+	}
+	for _, spec := range good {
+		t.Run("accepted/"+spec, func(t *testing.T) {
+			if got := s.create(t, "o", spec); got != "" {
+				t.Error(got)
+			}
+			if got := s.update(t, "o", spec, spec); got != "" {
+				t.Errorf("unchanged: %s", got)
+			}
+		})
+	}
+	for _, tc := range changes {
+		t.Run("changed/"+tc.test, func(t *testing.T) {
+			got := s.update(t, "o", tc.before, tc.after)
+			if tc.want != "" {
+				refused(t, got, tc.want)
+			} else if got != "" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+func TestRouters(t *testing.T) {
+	routers := load(t, "routers")
+	const form = "must be AS:number or IPv4:number (RFC 4364)"
+	target := func(value string) string { return "importRouteTargets: [" + value + "]" }
+	routers.run(t, []create{
+		{"long name", strings.Repeat("r", 64), "", "metadata.name must not be longer than 63 characters"},
+		{"target without colon", "", target(`"64512"`), `spec.importRouteTargets[0]: Invalid value: "string": ` + form},
+		{"target with a letter", "", target(`"AS64512:1"`), form},
+		{"target of three parts", "", target(`"1:2:3"`), form},
+		{"target with a leading zero", "", target(`"064512:1"`), form},
+		{"AS of more than four bytes", "", target(`"4294967296:1"`), form},
+		{"number of more than four bytes", "", target(`"64512:4294967296"`), form},
+		{"eight bytes", "", target(`"65536:65536"`), form + ", such as 64512:10 or 192.0.2.1:10: six bytes, so that an AS above 65535 and an address leave numbers up to 65535, not \"65536:65536\""},
+		{"address with a large number", "", target(`"192.0.2.1:65536"`), form},
+		{"address that is none", "", target(`"192.0.2.256:1"`), form},
+		{"IPv6 address", "", target(`"fd00::1:1"`), form},
+		{"empty target", "", target(`""`), form},
+		{"target twice", "", target(`"64512:1", "64512:1"`), `spec.importRouteTargets[1]: Duplicate value: "64512:1"`},
+		{"bad export", "", `exportRouteTargets: ["64512:1", x]`, `spec.exportRouteTargets[1]: Invalid value: "string": ` + form},
+		{"65 targets", "", target(many(65, `"64512:%d"`)), "spec.importRouteTargets: Too many: 65: must have at most 64 items"},
+		{"distinguisher", "", `routeDistinguisher: x`, `spec.routeDistinguisher: Invalid value: "string": ` + form},
+		{"route with host bits", "", `routes: [{destination: 10.0.0.1/8, nextHop: 10.1.0.1}]`, `spec.routes[0].destination: Invalid value: "string": must be a prefix in canonical form`},
+		{"route by the other family", "", `routes: [{destination: 10.0.0.0/8, nextHop: "fd00::1"}]`, `spec.routes[0].nextHop: Invalid value: "object": destination and nextHop must be of one family`},
+		{"route by a prefix", "", `routes: [{destination: 10.0.0.0/8, nextHop: 10.1.0.0/16}]`, `spec.routes[0].nextHop: Invalid value: "string": must be an IPv4 or IPv6 address`},
+		{"route twice", "", `routes: [{destination: 10.0.0.0/8, nextHop: 10.1.0.1}, {destination: 10.0.0.0/8, nextHop: 10.1.0.2}]`, `spec.routes[1]: Duplicate value`},
+		{"default that imports nothing", "default", `exportRouteTargets: ["64512:1"]`, "the Router default imports and exports 64512:1"},
+		{"default that exports nothing", "default", `importRouteTargets: ["64512:1"]`, "the Router default imports and exports 64512:1"},
+		{"default of nothing", "default", ``, "the Router default imports and exports 64512:1"},
+	}, []string{
+		``,
+		`routeDistinguisher: "64512:7"`,
+		`importRouteTargets: ["0:0", "65535:4294967295", "4294967295:65535", "192.0.2.1:65535", "64512:1"], exportRouteTargets: ["64512:1"]`,
+		`routes: [{destination: 0.0.0.0/0, nextHop: 10.1.0.1}, {destination: "::/0", nextHop: "fd00::1"}]`,
+		`importRouteTargets: [` + many(64, `"64512:%d"`) + `], routes: [` + many(256, `{destination: 10.0.%d.0/24, nextHop: 10.1.0.1}`) + `]`,
+	}, []update{
+		{"targets, routes and distinguisher", ``, `routeDistinguisher: "1:1", importRouteTargets: ["1:1"], exportRouteTargets: ["1:2"], routes: [{destination: 10.0.0.0/8, nextHop: 10.1.0.1}]`, ""},
+		{"to bad targets", ``, `importRouteTargets: [x]`, form},
+	})
+	if got := routers.create(t, "default", `importRouteTargets: ["64512:1"], exportRouteTargets: ["64512:1", "64512:2"]`); got != "" {
+		t.Errorf("default: %s", got)
+	}
+}
+
+func TestPorts(t *testing.T) {
+	ports := load(t, "ports")
+	const one = `network: red`
+	ports.run(t, []create{
+		{"no network", "", ``, `spec.network: Required value`},
+		{"empty network", "", `network: ""`, `spec.network in body should be at least 1 chars long`},
+		{"MAC of five bytes", "", `network: red, mac: "02:00:00:00:05"`, `spec.mac: Invalid value: "string": must be a MAC address such as 02:00:00:00:00:05, not "02:00:00:00:05"`},
+		{"MAC with dashes", "", `network: red, mac: 02-00-00-00-00-05`, `must be a MAC address such as`},
+		{"MAC of a group", "", `network: red, mac: "01:00:5e:00:00:05"`, `must be the MAC address of one interface`},
+		{"MAC of all", "", `network: red, mac: "ff:ff:ff:ff:ff:ff"`, `must be the MAC address of one interface`},
+		{"MAC of zeros", "", `network: red, mac: "00:00:00:00:00:00"`, `must be the MAC address of one interface`},
+		{"empty MAC", "", `network: red, mac: ""`, `must be a MAC address`},
+		{"address with length", "", `network: red, addresses: [10.1.0.5/16]`, `spec.addresses[0]: Invalid value: "string": must be an IPv4 or IPv6 address in canonical form, such as 10.10.0.5 or fd00:10::5, not "10.1.0.5/16"`},
+		{"address of three bytes", "", `network: red, addresses: [10.1.5]`, `must be an IPv4 or IPv6 address`},
+		{"address with zeros", "", `network: red, addresses: ["fd00:0::5"]`, `must be an IPv4 or IPv6 address in canonical form`},
+		{"address with a zone", "", `network: red, addresses: ["fe80::1%eth0"]`, `must be an IPv4 or IPv6 address in canonical form`},
+		{"link-local address", "", `network: red, addresses: ["fe80::1"]`, `spec.addresses[0]: Invalid value: "string": must be a unicast address: not unspecified, loopback, link-local or multicast`},
+		{"multicast address", "", `network: red, addresses: [224.0.0.5]`, `must be a unicast address`},
+		{"no address at all", "", `network: red, addresses: [0.0.0.0]`, `must be a unicast address`},
+		{"address twice", "", `network: red, addresses: [10.1.0.5, 10.1.0.5]`, `spec.addresses[1]: Duplicate value: "10.1.0.5"`},
+		{"17 addresses", "", `network: red, addresses: [` + many(17, "10.1.0.%d") + `]`, `spec.addresses: Too many: 17: must have at most 16 items`},
+		{"pod without name", "", `network: red, pod: {uid: u, interface: eth0}`, `spec.pod.name: Required value`},
+		{"long interface", "", `network: red, pod: {name: p, uid: u, interface: abcdefghijklmnop}`, `spec.pod.interface: Too long: may not be more than 15 bytes`},
+	}, []string{
+		one,
+		`network: red, mac: "02:00:00:aA:00:05", addresses: [10.1.0.5, 10.1.0.6, "fd00:10::5"], node: a`,
+		`network: red, addresses: []`,
+		`network: red, pod: {name: p, uid: u, interface: net1}`,
+	}, []update{
+		{"network", one, `network: blue`, `spec.network: Invalid value: "object": network cannot be changed`},
+		{"MAC", `network: red, mac: "02:00:00:00:00:05"`, `network: red, mac: "02:00:00:00:00:06"`, `spec.mac: Invalid value: "object": mac cannot be changed`},
+		{"MAC given later", one, `network: red, mac: "02:00:00:00:00:06"`, `mac cannot be changed`},
+		{"address", `network: red, addresses: [10.1.0.5]`, `network: red, addresses: [10.1.0.6]`, `spec.addresses: Invalid value: "object": addresses cannot be changed`},
+		{"address given later", one, `network: red, addresses: [10.1.0.6]`, `addresses cannot be changed`},
+		{"address taken away", `network: red, addresses: [10.1.0.6]`, one, `addresses cannot be changed`},
+		{"pod", `network: red, pod: {name: p, uid: u, interface: net1}`, `network: red, pod: {name: p, uid: v, interface: net1}`, `spec.pod: Invalid value: "object": pod cannot be changed`},
+		{"pod given later", one, `network: red, pod: {name: p, uid: v, interface: net1}`, `pod cannot be changed`},
+
+		{"node", `network: red, node: a`, `network: red, node: b`, ""},
+		{"node given and taken away", one, `network: red, node: b`, ""},
+		{"empty list left out", `network: red, addresses: []`, one, ""},
+	})
+}
+
+func TestAddressBlocks(t *testing.T) {
+	blocks := load(t, "addressblocks")
+	const one = `network: red, cidr: 10.1.0.0/26, node: a`
+	blocks.run(t, []create{
+		{"no prefix", "", `network: red`, `spec.cidr: Required value`},
+		{"no network", "", `cidr: 10.1.0.0/26`, `spec.network: Required value`},
+		{"host bits", "", `network: red, cidr: 10.1.0.1/26`, `with no bits set after its length, not "10.1.0.1/26"`},
+		{"many addresses for a Port", "", one + `, port: ns/p`, `spec.cidr: Invalid value: "object": a block that is for a Port is a single address: /32, or /128 for IPv6`},
+		{"two addresses for a Port, IPv6", "", `network: red, cidr: "fd00::/127", port: ns/p`, `is a single address`},
+		{"32 bits of IPv6 for a Port", "", `network: red, cidr: "fd00::/32", port: ns/p`, `is a single address`},
+	}, []string{
+		one,
+		`network: red, cidr: "fd00:10::/122", node: a`,
+		`network: red, cidr: 10.1.0.5/32, node: a, port: ns/p`,
+		`network: red, cidr: "fd00:10::5/128", port: ns/p`,
+	}, []update{
+		{"node", one, `network: red, cidr: 10.1.0.0/26, node: b`, `spec: Invalid value: "object": an AddressBlock cannot be changed`},
+		{"node given later", `network: red, cidr: 10.1.0.0/26`, one, `an AddressBlock cannot be changed`},
+		{"prefix", one, `network: red, cidr: 10.1.0.64/26, node: a`, `an AddressBlock cannot be changed`},
+		{"network", one, `network: blue, cidr: 10.1.0.0/26, node: a`, `an AddressBlock cannot be changed`},
+	})
+}
