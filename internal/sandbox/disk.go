@@ -58,8 +58,8 @@ func plantEtc(ctx context.Context, dir string) error {
 
 // plantPlugins gives a node copies of the reference plugins, as their package on a real node does. Installers of
 // other plugins write beside them.
-func plantPlugins(ctx context.Context, dir string) error {
-	return plant(dir, func(tmp string) error { return copyTree(ctx, artifact.PluginDir, tmp) })
+func (s *Sandbox) plantPlugins(ctx context.Context, dir string) error {
+	return plant(dir, func(tmp string) error { return copyTree(ctx, s.cache.PluginDir(), tmp) })
 }
 
 func copyTree(ctx context.Context, from, to string) error {

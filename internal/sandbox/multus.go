@@ -5,7 +5,6 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 )
@@ -19,9 +18,9 @@ const (
 	MultusThick Multus = "thick"
 )
 
-// multusConfig is the file that Multus writes on every node, before all others in their order.
+// multusConfigs match the one file that Multus writes on every node, before all others in their order.
 const (
-	multusConfig    = "/etc/cni/net.d/00-multus.conf"
+	multusConfigs   = "/etc/cni/net.d/00-multus.conf*"
 	multusNamespace = "kube-system"
 	multusName      = "kube-multus-ds"
 )
@@ -49,7 +48,7 @@ func (s *Sandbox) InstallMultus(ctx context.Context, form Multus) error {
 		return err
 	}
 	return each(ctx, s.Nodes(), func(ctx context.Context, node string) error {
-		return s.waitFile(ctx, node, multusConfig)
+		return s.waitFile(ctx, node, multusConfigs)
 	})
 }
 
@@ -66,26 +65,27 @@ func (s *Sandbox) RemoveMultus(ctx context.Context) error {
 		}
 	}
 	return each(ctx, s.Nodes(), func(ctx context.Context, node string) error {
-		_, err := s.Exec(ctx, node, "rm", "-rf", multusConfig, filepath.Join(filepath.Dir(multusConfig), "multus.d"))
+		_, err := s.Exec(ctx, node, "sh", "-c", "rm -rf /etc/cni/net.d/multus.d "+multusConfigs)
 		return err
 	})
 }
 
-// waitFile returns when a node has the file. Its disk tells of no changes to whoever is outside, so it is looked at now
-// and then.
-func (s *Sandbox) waitFile(ctx context.Context, node, file string) error {
+// waitFile returns when a node has a file that matches the pattern. Its disk tells of no changes to whoever is outside,
+// so it is looked at now and then.
+func (s *Sandbox) waitFile(ctx context.Context, node, pattern string) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	ticker := time.NewTicker(again)
 	defer ticker.Stop()
 	for {
-		if _, err := os.Stat(filepath.Join(s.machineDir(node), file)); err == nil {
-			return nil
+		files, err := filepath.Glob(filepath.Join(s.machineDir(node), pattern))
+		if err != nil || len(files) > 0 {
+			return err
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not appear: %w", file, ctx.Err())
+			return fmt.Errorf("%s does not appear: %w", pattern, ctx.Err())
 		}
 	}
 }

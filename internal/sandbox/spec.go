@@ -34,7 +34,7 @@ const (
 // CNI says what connects the pods.
 type CNI string
 
-// The pod networks: Coelan itself; Debian's bridge, host-local and portmap plugins with static routes between the
+// The pod networks: Coelan itself; the reference plugins bridge, host-local and portmap with static routes between the
 // nodes, as a reference; or none, to bring one's own.
 const (
 	Coelan   CNI = "coelan"

@@ -161,7 +161,7 @@ func (s *Sandbox) makeDisk(ctx context.Context, name string) error {
 		if err := s.cache.PlantStore(ctx, filepath.Join(dir, "var/lib/containerd")); err != nil {
 			return err
 		}
-		if err := plantPlugins(ctx, filepath.Join(dir, "opt/cni/bin")); err != nil {
+		if err := s.plantPlugins(ctx, filepath.Join(dir, "opt/cni/bin")); err != nil {
 			return err
 		}
 		// Routes to other nodes' pods are known only once those have been registered.

@@ -19,6 +19,7 @@ func TestVersions(t *testing.T) {
 		"etcd":       {"go.etcd.io/etcd/server/v3", EtcdVersion},
 		"coredns":    {"github.com/coredns/coredns", CoreDNSVersion},
 		"multus":     {multusModule, MultusVersion},
+		"plugins":    {pluginsModule, PluginsVersion},
 	} {
 		data, err := os.ReadFile(filepath.Join("../../../build", name, "go.mod"))
 		if err != nil {

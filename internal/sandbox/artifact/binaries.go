@@ -32,8 +32,20 @@ var modules = []module{
 	},
 	{name: "etcd", version: EtcdVersion, packages: []string{"go.etcd.io/etcd/server/v3"}, output: "etcd"},
 	{name: "coredns", version: CoreDNSVersion, packages: []string{"github.com/coredns/coredns"}, output: "coredns"},
+	{name: "plugins", version: PluginsVersion, packages: []string{
+		pluginsModule + "/plugins/main/loopback", pluginsModule + "/plugins/main/bridge",
+		pluginsModule + "/plugins/main/macvlan", pluginsModule + "/plugins/main/host-device",
+		pluginsModule + "/plugins/ipam/host-local", pluginsModule + "/plugins/ipam/static",
+		pluginsModule + "/plugins/meta/portmap",
+	}},
 	{name: "multus", version: MultusVersion, packages: multusPackages},
 }
+
+const pluginsModule = "github.com/containernetworking/plugins"
+
+// PluginDir has the reference CNI plugins. Debian 12's do not know CNI 1.1, which Multus speaks with all plugins of a list
+// that offers it.
+func (c Cache) PluginDir() string { return filepath.Join(c.Dir, versioned("plugins", PluginsVersion)) }
 
 // kubernetesVersionFlags make the binaries report the version; without it they call themselves v0.0.0 and kubectl
 // refuses to talk to the server.

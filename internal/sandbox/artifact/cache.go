@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package artifact makes what a sandbox is built from, once: the Kubernetes, etcd, CoreDNS and Multus binaries from the Go
-// module proxy, the container images that the cluster and its tests run, and a containerd store that holds them.
+// Package artifact makes what a sandbox is built from, once: the binaries of Kubernetes, etcd, CoreDNS, Multus and the
+// reference CNI plugins from the Go module proxy, the container images that the cluster and its tests run, and a containerd store that holds them.
 package artifact
 
 import (
@@ -27,6 +27,7 @@ const (
 	EtcdVersion       = "v3.6.5"
 	CoreDNSVersion    = "v1.12.4"
 	MultusVersion     = "v4.2.3"
+	PluginsVersion    = "v1.9.1"
 )
 
 // Step runs a piece of work that may take long and reports it under the name.

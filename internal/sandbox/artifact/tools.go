@@ -28,9 +28,6 @@ var tools = []struct{ program, debian string }{
 	{"mmdebstrap", "mmdebstrap"},
 }
 
-// PluginDir is where Debian's containernetworking-plugins are.
-const PluginDir = "/usr/lib/cni"
-
 // CheckTools returns an error that names the missing programs and the Debian packages that have them.
 func CheckTools() error {
 	if os.Geteuid() != 0 {
@@ -47,9 +44,6 @@ func CheckTools() error {
 		if _, err := exec.LookPath(t.program); err != nil {
 			add(t.program, t.debian)
 		}
-	}
-	if _, err := os.Stat(PluginDir + "/portmap"); err != nil {
-		add(PluginDir+"/portmap", "containernetworking-plugins")
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("missing programs: %s\ninstall them with: apt-get install %s",
