@@ -267,8 +267,8 @@ func TestWithoutAPIServer(t *testing.T) {
 			t.Errorf("%s: lost %d packets", name, len(o.Lost))
 		}
 	}
-	// Not while packets are counted: on the userspace datapath each new interface makes ovs-vswitchd read its tunnels'
-	// routes again, and a packet for another node that comes meanwhile is lost (docs/restarts.md).
+	// Not while packets are counted: on the userspace datapath each new interface makes ovs-vswitchd read again where
+	// tunnels end, and a packet from another node that comes meanwhile may be lost (docs/restarts.md).
 	p, err := w.n1.AddPod(ctx, "late")
 	if err != nil {
 		t.Fatal(err)
