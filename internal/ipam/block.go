@@ -21,7 +21,7 @@ type Block struct {
 // *CIDRError.
 func (b Block) Range() (Range, error) {
 	bad := func(p netip.Prefix, problem string) (Range, error) {
-		return Range{}, &CIDRError{CIDR: p.String(), Problem: problem}
+		return Range{}, &CIDRError{CIDR: p.String(), Problem: problem, Block: true}
 	}
 	for _, p := range []netip.Prefix{b.Subnet, b.Prefix} {
 		switch {

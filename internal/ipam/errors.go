@@ -12,13 +12,20 @@ import (
 // ErrNoCIDR says that a node has no podCIDR at all.
 var ErrNoCIDR = errors.New("the node has no podCIDR: is --allocate-node-cidrs set on the controller manager?")
 
-// CIDRError says why a podCIDR cannot be used.
+// CIDRError says why a podCIDR or a block cannot be used.
 type CIDRError struct {
 	CIDR    string
 	Problem string // continues "podCIDR 10.0.0.0/31: "
+	Block   bool   // of a Network, or its subnet
 }
 
-func (e *CIDRError) Error() string { return fmt.Sprintf("podCIDR %s: %s", e.CIDR, e.Problem) }
+func (e *CIDRError) Error() string {
+	what := "podCIDR"
+	if e.Block {
+		what = "block"
+	}
+	return fmt.Sprintf("%s %s: %s", what, e.CIDR, e.Problem)
+}
 
 // ExhaustedError says that every address of a podCIDR, or of several blocks, is taken.
 type ExhaustedError struct {
