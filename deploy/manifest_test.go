@@ -98,19 +98,30 @@ func settings(t *testing.T) string {
 	return only[*corev1.ConfigMap](t).Data["agent.yaml"]
 }
 
-// The removal takes the place of the agents: it is the same DaemonSet, with other containers.
+// The removal takes the place of agents and controller: the same objects, with other containers.
 func TestUninstall(t *testing.T) {
 	list := objects(t, "uninstall.yaml")
-	if len(list) != 1 {
-		t.Fatalf("%d objects, want the DaemonSet alone", len(list))
+	if len(list) != 2 {
+		t.Fatalf("%d objects, want the DaemonSet and the Deployment", len(list))
 	}
-	got, want := list[0].(*appsv1.DaemonSet), only[*appsv1.DaemonSet](t)
-	for _, d := range []*appsv1.DaemonSet{got, want} {
+	agents, wantAgents := list[0].(*appsv1.DaemonSet), only[*appsv1.DaemonSet](t)
+	for _, d := range []*appsv1.DaemonSet{agents, wantAgents} {
 		d.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{}
 		d.Spec.Template.Spec.InitContainers, d.Spec.Template.Spec.Containers = nil, nil
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(wantAgents, agents); diff != "" {
 		t.Errorf("but for the containers (-agent +removal):\n%s", diff)
+	}
+	controller, wantController := list[1].(*appsv1.Deployment), only[*appsv1.Deployment](t)
+	if controller.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		t.Error("controllers work beside the removal")
+	}
+	for _, d := range []*appsv1.Deployment{controller, wantController} {
+		d.Spec.Strategy, d.Spec.Replicas = appsv1.DeploymentStrategy{}, nil
+		d.Spec.Template.Spec.InitContainers, d.Spec.Template.Spec.Containers = nil, nil
+	}
+	if diff := cmp.Diff(wantController, controller); diff != "" {
+		t.Errorf("but for the containers (-controller +removal):\n%s", diff)
 	}
 }
 

@@ -38,10 +38,11 @@ var manifests = []struct {
 	},
 	{
 		file: "uninstall.yaml",
-		about: `# Puts in the agents' place what removes all that they have put on the nodes; docs/install.md says how to use it.
+		about: `# Puts in the agents' place what removes all that they have put on the nodes, and in the controller's what removes all
+# that Coelan has made by itself in the API. What users have written there stays. docs/install.md says how to use it.
 `,
 		values: map[string]any{"uninstall": true},
-		kinds:  []string{"DaemonSet"},
+		kinds:  []string{"DaemonSet", "Deployment"},
 	},
 }
 

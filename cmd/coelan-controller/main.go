@@ -58,6 +58,7 @@ func command() *cobra.Command {
 	flags.StringVar(&vnis, "vni-range", options.VNIs.String(), "VNIs to allocate from, first-last")
 	flags.TextVar(&level, "log-level", level, "debug, info, warn or error")
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "file with the API server's address (default the pod's service account)")
+	cmd.AddCommand(uninstallCommand())
 	return cmd
 }
 

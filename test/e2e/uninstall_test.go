@@ -18,6 +18,7 @@ func testUninstall(t *testing.T) {
 		{"delete", "namespace", namespace, "--timeout=120s"},
 		{"apply", "-f", filepath.Join(deploy, "uninstall.yaml")},
 		{"-n", agents, "rollout", "status", "daemonset/coelan-agent", "--timeout=120s"},
+		{"-n", agents, "rollout", "status", "deployment/coelan-controller", "--timeout=120s"},
 	} {
 		if _, err := world.Kubectl(ctx, args...); err != nil {
 			t.Fatal(err)

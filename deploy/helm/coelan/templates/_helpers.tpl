@@ -60,3 +60,15 @@ volumeMounts:
   - name: sysctl-net
     mountPath: /host/proc/sys/net
 {{- end -}}
+
+{{/* Image and rights: the same for the controller and for its removal. */}}
+{{- define "coelan.controller.container" -}}
+image: {{ include "coelan.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+command: [/usr/bin/coelan-controller]
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}

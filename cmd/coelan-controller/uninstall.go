@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/controller/removal"
+)
+
+// removalTimeout is for some thousand objects.
+const removalTimeout = 5 * time.Minute
+
+// uninstallCommand is what the manifests run in the controller's place when Coelan is removed.
+func uninstallCommand() *cobra.Command {
+	var kubeconfig string
+	var stay bool
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Delete what Coelan has made by itself in the API, and let users' objects be deleted",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if stay {
+				<-cmd.Context().Done()
+				return nil
+			}
+			return uninstall(cmd.Context(), kubeconfig)
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file with the API server's address (default the pod's service account)")
+	cmd.Flags().BoolVar(&stay, "stay", false, "remove nothing, and wait for the end: what a pod does when it is done")
+	return cmd
+}
+
+func uninstall(ctx context.Context, kubeconfig string) error {
+	config, err := restConfig(kubeconfig)
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("uninstall: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
+	defer cancel()
+	return removal.Run(ctx, c, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package removal takes Coelan's part out of the API when Coelan is removed from a cluster, so that nothing is left that
+// only a controller could delete. What users have written stays.
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"coelan.io/coelan/api/v1alpha1"
+)
+
+// Run deletes all objects that Coelan has made by itself, and all AddressBlocks, which mean nothing without the nodes'
+// memory of them. It takes Coelan's finalizer from everything else. No controller may run meanwhile: it would make them
+// again. It may be repeated; without the definitions there is nothing to do. The error joins what was not done, each by
+// its object's name. The client reads from the API server, not from memory.
+func Run(ctx context.Context, c client.Client, log *slog.Logger) error {
+	var errs []error
+	for _, kind := range []struct {
+		name string
+		list client.ObjectList
+		own  func(client.Object) bool
+	}{
+		{"Port", &v1alpha1.PortList{}, made},
+		{"AddressBlock", &v1alpha1.AddressBlockList{}, func(client.Object) bool { return true }},
+		{"Network", &v1alpha1.NetworkList{}, made},
+		{"Router", &v1alpha1.RouterList{}, made},
+	} {
+		removed, released, err := remove(ctx, c, kind.list, kind.own)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%ss: %w", kind.name, err))
+		}
+		log.Info("removed from the API", "kind", kind.name, "deleted", removed, "kept", released)
+	}
+	return errors.Join(errs...)
+}
+
+// made says whether Coelan has made an object by itself.
+func made(o client.Object) bool {
+	by := o.GetLabels()[v1alpha1.LabelManagedBy]
+	return by == v1alpha1.ManagedByAgent || by == v1alpha1.ManagedByController
+}
+
+// key is namespace/name, or the name alone.
+func key(o client.Object) string {
+	return strings.TrimPrefix(client.ObjectKeyFromObject(o).String(), "/")
+}
+
+// remove returns how many objects it has deleted, and how many are left without the finalizer.
+func remove(ctx context.Context, c client.Client, list client.ObjectList, own func(client.Object) bool) (int, int, error) {
+	if err := c.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return 0, 0, nil
+	} else if err != nil {
+		return 0, 0, err
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return 0, 0, err
+	}
+	var errs []error
+	var deleted, left int
+	for _, item := range items {
+		o := item.(client.Object)
+		count := &left
+		if own(o) {
+			count = &deleted
+			if err := client.IgnoreNotFound(c.Delete(ctx, o)); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", key(o), err))
+				continue
+			}
+		}
+		if err := release(ctx, c, o); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", key(o), err))
+			continue
+		}
+		*count++
+	}
+	return deleted, left, errors.Join(errs...)
+}
+
+// release takes the finalizer from an object; that it is gone is no error.
+func release(ctx context.Context, c client.Client, o client.Object) error {
+	return client.IgnoreNotFound(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		if !controllerutil.RemoveFinalizer(o, v1alpha1.FinalizerInUse) {
+			return nil
+		}
+		return c.Update(ctx, o)
+	}))
+}
