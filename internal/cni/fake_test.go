@@ -31,6 +31,8 @@ type kernel struct {
 	host  map[string]podnet.Interface            // host name → what the other end should be
 	fails map[string]error                       // by method
 	calls []string
+	// failsFor, if set, is the only interface for which Create and Configure fail.
+	failsFor string
 }
 
 func newKernel(netns ...string) *kernel {
@@ -69,6 +71,9 @@ func (k *kernel) Gone(netns string) bool {
 func (k *kernel) Create(i podnet.Interface) error {
 	leave, err := k.enter("Create")
 	defer leave()
+	if k.failsFor != "" && k.failsFor != i.Name {
+		err = nil
+	}
 	if err := errors.Join(err, k.verify(i.Netns)); err != nil {
 		return err
 	}
@@ -84,6 +89,9 @@ func (k *kernel) Create(i podnet.Interface) error {
 func (k *kernel) Configure(i podnet.Interface) error {
 	leave, err := k.enter("Configure")
 	defer leave()
+	if k.failsFor != "" && k.failsFor != i.Name {
+		err = nil
+	}
 	if err := errors.Join(err, k.verify(i.Netns)); err != nil {
 		return err
 	}
@@ -157,6 +165,8 @@ type bridge struct {
 	block   chan struct{}                    // Attach waits for it, or for its context
 	entered chan string                      // told that Attach waits
 	kernel  *kernel
+	// failsFor, if set, is the only interface for which Attach fails.
+	failsFor string
 }
 
 func (b *bridge) Attach(ctx context.Context, a attachment.Attachment) error {
@@ -175,6 +185,9 @@ func (b *bridge) Attach(ctx context.Context, a attachment.Attachment) error {
 	defer b.mu.Unlock()
 	// Also what fails may have been done in part.
 	b.ports[a.HostInterface] = a
+	if b.failsFor != "" && b.failsFor != a.IfName {
+		return nil
+	}
 	return b.fails["Attach"]
 }
 

@@ -21,8 +21,8 @@ type Planner interface {
 	// of the pod's primary interface (not Ask.Delegate).
 	Plan(ctx context.Context, ask Ask) ([]Interface, error)
 	// Ranges are those of a Network's blocks on this node, in the order in which they are to be used; one is claimed if
-	// there is none. exhausted lists those that have no free address left, so that another one has to be claimed; it is
-	// empty at first. It is not called for a Network with addresses of the podCIDRs. Without a subnet there is no range.
+	// there is none. exhausted lists those of one family that have no free address left: if there is no other one by now,
+	// another one has to be claimed. It is empty at first. It is not called for a Network with addresses of the podCIDRs. Without a subnet there is no range.
 	Ranges(ctx context.Context, network string, exhausted []netip.Prefix) ([]ipam.Range, error)
 	// Claim makes sure that fixed addresses and a fixed MAC are this attachment's alone in the whole cluster, and known
 	// to the other nodes. The attachment is recorded and not wired. Claiming again what is claimed is no error.

@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/google/go-cmp/cmp"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni/podnet"
+	"coelan.io/coelan/internal/cni/wire"
+	"coelan.io/coelan/internal/intent"
+)
+
+func addresses(list ...string) func(*Interface) {
+	return func(i *Interface) {
+		for _, s := range list {
+			i.Addresses = append(i.Addresses, netip.MustParseAddr(s))
+		}
+	}
+}
+
+func hardware(s string) func(*Interface) {
+	return func(i *Interface) {
+		mac, err := intent.ParseMAC(s)
+		if err != nil {
+			panic(err)
+		}
+		i.MAC = &mac
+	}
+}
+
+func defaultRoute(i *Interface) { i.DefaultRoute = true }
+
+// Whatever a pod asks for that it cannot have: an error and an Event that name it, and nothing is changed.
+func TestBadPlans(t *testing.T) {
+	further := func(change func(p *planner) []Interface) func(*world, *planner) {
+		return func(_ *world, p *planner) { p.pods["pod-a"] = change(p) }
+	}
+	one := func(network, ifName string, changes ...func(*Interface)) func(*world, *planner) {
+		return further(func(p *planner) []Interface { return []Interface{p.on(network, ifName, changes...)} })
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*world, *planner)
+		code   uint
+		reason string
+		want   string
+	}{
+		{"unknown Network", func(_ *world, p *planner) {
+			p.fails["Plan"] = &PlanError{Reason: v1alpha1.ReasonNetworkNotFound, Message: "annotation x, element 2: Network green is not known"}
+		}, wire.CodeRefused, "NetworkNotFound", "annotation x, element 2: Network green is not known"},
+		{"too early", func(_ *world, p *planner) {
+			p.fails["Plan"] = &PlanError{Reason: "PodNotSeen", Message: "pod default/pod-a was not seen yet", Retry: true}
+		}, wire.CodeTryAgainLater, "PodNotSeen", "was not seen yet"},
+		{"another failure", func(_ *world, p *planner) { p.fails["Plan"] = errors.New("no idea") }, wire.CodeFailed, "NetworkSetupFailed", "no idea"},
+		{"the same interface twice", further(func(p *planner) []Interface { return []Interface{p.on("red", "net1"), p.on("blue", "net1")} }),
+			wire.CodeRefused, "Invalid", "interface net1 on Network blue: the pod has an interface of this name already, for Network red"},
+		{"eth0 again", one("red", "eth0"), wire.CodeRefused, "Invalid", "interface eth0 on Network red: the pod has an interface of this name already, for Network default"},
+		{"lo", one("red", "lo"), wire.CodeRefused, "Invalid", "for the loopback interface"},
+		{"name too long", one("red", "sixteencharacter"), wire.CodeRefused, "Invalid", "interface sixteencharacter on Network red: its name cannot be used"},
+		{"no name", one("red", ""), wire.CodeRefused, "Invalid", "its name cannot be used"},
+		{"name with a slash", one("red", "a/b"), wire.CodeRefused, "Invalid", "its name cannot be used"},
+		{"name is taken in the pod", func(w *world, p *planner) {
+			w.kernel.pods["/run/netns/a"]["net1"] = podnet.Interface{HostName: "other"}
+			p.pods["pod-a"] = []Interface{p.on("red", "net1")}
+		}, 4, "NetworkSetupFailed", `interface "net1" exists already`},
+		{"address outside", one("blue", "net1", addresses("10.8.0.5")), wire.CodeRefused, "AddressOutside",
+			"interface net1 on Network blue: address 10.8.0.5 is outside of its subnets [10.9.0.0/24]"},
+		{"address of a family that is not there", one("blue", "net1", addresses("fd09::5")), wire.CodeRefused, "AddressOutside", "address fd09::5 is outside"},
+		{"address on a Network without subnets", one("wire", "net1", addresses("10.9.0.5")), wire.CodeRefused, "AddressOutside", "outside of its subnets []"},
+		{"the gateway's address", one("blue", "net1", addresses("10.9.0.1")), wire.CodeRefused, "AddressTaken", "address 10.9.0.1 is the gateway of 10.9.0.0/24"},
+		{"the network address", one("blue", "net1", addresses("10.9.0.0")), wire.CodeRefused, "Invalid", "address 10.9.0.0 is no interface's address in 10.9.0.0/24"},
+		{"the broadcast address", one("blue", "net1", addresses("10.9.0.255")), wire.CodeRefused, "Invalid", "address 10.9.0.255 is no interface's address"},
+		{"an address twice", one("blue", "net1", addresses("10.9.0.5", "10.9.0.5")), wire.CodeRefused, "Invalid", "address 10.9.0.5 is asked for twice"},
+		{"address of another pod", func(w *world, p *planner) {
+			p.claimed["blue 10.9.0.5"] = "shop/vm"
+			p.pods["pod-a"] = []Interface{p.on("blue", "net1", addresses("10.9.0.5"))}
+		}, wire.CodeRefused, "AddressTaken", "blue 10.9.0.5 belongs to shop/vm"},
+		{"two interfaces with one address", further(func(p *planner) []Interface {
+			return []Interface{p.on("blue", "net1", addresses("10.9.0.5")), p.on("blue", "net2", addresses("10.9.0.5"))}
+		}), wire.CodeRefused, "AddressTaken", "address 10.9.0.5 on Network blue belongs to"},
+		{"MAC of another pod", func(w *world, p *planner) {
+			p.claimed["blue 02:00:00:00:00:07"] = "shop/vm"
+			p.pods["pod-a"] = []Interface{p.on("blue", "net1", hardware("02:00:00:00:00:07"))}
+		}, wire.CodeRefused, "MACTaken", "blue 02:00:00:00:00:07 belongs to shop/vm"},
+		{"two interfaces with one MAC", further(func(p *planner) []Interface {
+			return []Interface{p.on("blue", "net1", hardware("02:00:00:00:00:07")), p.on("blue", "net2", hardware("02:00:00:00:00:07"))}
+		}), wire.CodeRefused, "MACTaken", "MAC 02:00:00:00:00:07 on Network blue belongs to"},
+		{"MAC of a group", one("blue", "net1", hardware("03:00:00:00:00:07")), wire.CodeRefused, "Invalid", "MAC 03:00:00:00:00:07 is not the address of one interface"},
+		{"MAC of nobody", one("blue", "net1", hardware("00:00:00:00:00:00")), wire.CodeRefused, "Invalid", "is not the address of one interface"},
+		{"MAC of the router", one("blue", "net1", hardware(intent.RouterMAC.String())), wire.CodeRefused, "MACTaken", "belongs to the Network's router"},
+		{"gateway outside", one("blue", "net1", func(i *Interface) { i.Gateways = []netip.Addr{netip.MustParseAddr("10.8.0.1")} }),
+			wire.CodeRefused, "Invalid", "gateway 10.8.0.1 is outside of its subnets [10.9.0.0/24]"},
+		{"next hop outside", one("blue", "net1", func(i *Interface) {
+			i.Routes = []attachment.Route{{Destination: netip.MustParsePrefix("10.50.0.0/16"), NextHop: netip.MustParseAddr("10.8.0.1")}}
+		}), wire.CodeRefused, "Invalid", "route to 10.50.0.0/16 has the next hop 10.8.0.1 outside of its subnets"},
+		{"next hop of the other family", one("blue", "net1", func(i *Interface) {
+			i.Routes = []attachment.Route{{Destination: netip.MustParsePrefix("fd50::/16"), NextHop: netip.MustParseAddr("10.9.0.1")}}
+		}), wire.CodeRefused, "Invalid", "route to fd50::/16 has the next hop 10.9.0.1 of the other family"},
+		{"exhausted", func(_ *world, p *planner) {
+			p.networks["blue"].free = nil
+			p.pods["pod-a"] = []Interface{p.on("blue", "net1")}
+		}, wire.CodeExhausted, "AddressesExhausted", "Network blue has no free address left"},
+		{"no family in common with the node", func(w *world, p *planner) {
+			w.node.node.PodCIDRs = prefixes("fd00:10:244:1::/64")
+			p.primary["pod-a"] = p.on("blue", "eth0", func(i *Interface) { i.NodeAddresses = true })
+		}, wire.CodeRefused, "Invalid", "interface eth0 on Network blue: it has no address of a family of the node's podCIDRs [fd00:10:244:1::/64]"},
+		{"claim is not answered", func(_ *world, p *planner) {
+			p.fails["Claim"] = &PlanError{Reason: v1alpha1.ReasonNotBound, Message: "node n2 has not answered", Retry: true}
+			p.pods["pod-a"] = []Interface{p.on("blue", "net1", addresses("10.9.0.5"))}
+		}, wire.CodeTryAgainLater, "NotBound", "node n2 has not answered"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, p := newPlanned(t)
+			tt.change(w, p)
+			before, claimed := w.snapshot(), len(p.claimed)
+			out, err := w.Handle(t.Context(), addRequest("a"))
+			if err == nil {
+				t.Fatalf("succeeded with %s", out)
+			}
+			if err.Code != tt.code || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %d %q\nwant  %d %q", err.Code, err.Error(), tt.code, tt.want)
+			}
+			if diff := cmp.Diff(before, w.snapshot()); diff != "" {
+				t.Errorf("the state changed:\n%s", diff)
+			}
+			if len(p.claimed) != claimed {
+				t.Errorf("claimed: %v", p.claimed)
+			}
+			if want := "default/pod-a uid-a " + tt.reason + ": " + err.Error(); !slices.Equal(w.events.list, []string{want}) {
+				t.Errorf("Events %q\nwant   %q", w.events.list, want)
+			}
+		})
+	}
+}
+
+// summary is a result as people would write it down.
+func summary(t *testing.T, out []byte) []string {
+	t.Helper()
+	var r types100.Result
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, ip := range r.IPs {
+		i := r.Interfaces[*ip.Interface]
+		if i.Sandbox == "" {
+			t.Errorf("address %s is on the host's interface %s", ip.Address.String(), i.Name)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s gw %s", i.Name, i.Mac, ip.Address.String(), ip.Gateway))
+	}
+	for _, route := range r.Routes {
+		lines = append(lines, fmt.Sprintf("route %s via %s", route.Dst.String(), route.GW))
+	}
+	return append(lines, fmt.Sprintf("%d interfaces", len(r.Interfaces)))
+}
+
+func TestThreeInterfaces(t *testing.T) {
+	w, p := newPlanned(t)
+	var changes []string
+	w.opts.Changed = func(list []attachment.Attachment) {
+		changes = append(changes, fmt.Sprint(len(list), " ", len(w.store.List())))
+	}
+	p.pods["pod-a"] = []Interface{
+		p.on("red", "net1", func(i *Interface) {
+			i.MTU, i.NAD = 1300, "default/red"
+			i.Routes = []attachment.Route{
+				{Destination: netip.MustParsePrefix("10.50.0.0/16")},
+				{Destination: netip.MustParsePrefix("fd50::/16"), NextHop: netip.MustParseAddr("fd09::fe")},
+			}
+		}),
+		p.on("blue", "net2", addresses("10.9.0.7", "10.9.0.8"), hardware("02:00:00:00:00:07"), func(i *Interface) { i.MTU = 9000 }),
+		p.on("wire", "net10"),
+	}
+	out := w.must(addRequest("a"))
+	want := []string{
+		"eth0 0a:ce:0a:f4:01:02 10.244.1.2/24 gw 10.244.1.1", "eth0 0a:ce:0a:f4:01:02 fd00:10:244:1::2/64 gw fd00:10:244:1::1",
+		"net1 0a:ce:0a:09:00:10 10.9.0.16/24 gw 10.9.0.1", "net1 0a:ce:0a:09:00:10 fd09::10/64 gw fd09::1",
+		"net2 02:00:00:00:00:07 10.9.0.7/24 gw 10.9.0.1", "net2 02:00:00:00:00:07 10.9.0.8/24 gw 10.9.0.1",
+		"route 0.0.0.0/0 via 10.244.1.1", "route ::/0 via fd00:10:244:1::1",
+		"route 10.50.0.0/16 via 10.9.0.1", "route fd50::/16 via fd09::fe", "8 interfaces",
+	}
+	if diff := cmp.Diff(want, summary(t, out)); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	var list []string
+	for _, a := range w.store.List() {
+		list = append(list, fmt.Sprint(a.IfName, " ", a.NetworkName, " ", a.NetworkID, " ", a.MTU, " ", a.MadeWith, " ", a.Primary, " ", a.NAD, " ", a.PortName))
+	}
+	if diff := cmp.Diff([]string{
+		"eth0 default 1 1450  true  pod-a.eth0", "net1 red 2 1300 eth0 false default/red pod-a.net1",
+		"net10 wire 4 1450 eth0 false  pod-a.net10", "net2 blue 3 1450 eth0 false  pod-a.net2",
+	}, list); diff != "" {
+		t.Errorf("attachments (-want +got):\n%s", diff)
+	}
+	if want := map[string]string{"blue 10.9.0.7": "default/pod-a.net2", "blue 10.9.0.8": "default/pod-a.net2", "blue 02:00:00:00:00:07": "default/pod-a.net2"}; !cmp.Equal(want, p.claimed) {
+		t.Errorf("claimed: %v", p.claimed)
+	}
+	w.must(as("DEL", addRequest("a")))
+	if got := w.snapshot(); len(got) != 0 || len(p.claimed) != 0 {
+		t.Errorf("left behind: %v, %v", got, p.claimed)
+	}
+	if diff := cmp.Diff([]string{"4 4", "4 0"}, changes); diff != "" {
+		t.Errorf("told about changes (-want +got):\n%s", diff)
+	}
+}
+
+// The default route moves family by family, and the first interface keeps its way to the cluster.
+func TestDefaultRoute(t *testing.T) {
+	cluster := func(i *Interface) {
+		i.Routes = []attachment.Route{{Destination: netip.MustParsePrefix("10.244.0.0/16")}, {Destination: netip.MustParsePrefix("fd00:10::/32")}}
+	}
+	for _, tt := range []struct {
+		name    string
+		further func(p *planner) []Interface
+		want    []string
+	}{
+		{"stays", func(p *planner) []Interface { return []Interface{p.on("red", "net1")} },
+			[]string{"eth0 0.0.0.0/0 10.244.1.1", "eth0 ::/0 fd00:10:244:1::1"}},
+		{"moves", func(p *planner) []Interface {
+			return []Interface{p.on("blue", "net1"), p.on("red", "net2", defaultRoute), p.on("red", "net3", defaultRoute)}
+		}, []string{"net2 0.0.0.0/0 10.9.0.1", "net2 ::/0 fd09::1"}},
+		{"moves for one family", func(p *planner) []Interface { return []Interface{p.on("blue", "net1", defaultRoute)} },
+			[]string{"eth0 ::/0 fd00:10:244:1::1", "net1 0.0.0.0/0 10.9.0.1"}},
+		{"by another gateway", func(p *planner) []Interface {
+			return []Interface{p.on("red", "net1", defaultRoute, func(i *Interface) { i.Gateways = []netip.Addr{netip.MustParseAddr("10.9.0.99")} })}
+		}, []string{"net1 0.0.0.0/0 10.9.0.99", "net1 ::/0 fd09::1"}},
+		{"not to a Network without addresses", func(p *planner) []Interface { return []Interface{p.on("wire", "net1", defaultRoute)} },
+			[]string{"eth0 0.0.0.0/0 10.244.1.1", "eth0 ::/0 fd00:10:244:1::1"}},
+		{"fixed addresses of one family", func(p *planner) []Interface {
+			return []Interface{p.on("red", "net1", defaultRoute, addresses("fd09::77"))}
+		}, []string{"eth0 0.0.0.0/0 10.244.1.1", "net1 ::/0 fd09::1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, p := newPlanned(t)
+			p.primary["pod-a"] = Interface{Network: "default", NetworkID: 1, PodCIDR: true, Routes: nil}
+			first := p.primary["pod-a"]
+			cluster(&first)
+			p.primary["pod-a"] = first
+			p.pods["pod-a"] = tt.further(p)
+			w.must(addRequest("a"))
+			var got []string
+			for _, name := range []string{"eth0", "net1", "net2", "net3"} {
+				for _, r := range w.kernel.pods["/run/netns/a"][name].Routes {
+					got = append(got, fmt.Sprint(name, " ", r.Destination, " ", r.Gateway))
+				}
+			}
+			i := slices.IndexFunc(got, func(s string) bool { return !strings.HasPrefix(s, "eth0") })
+			if i < 0 {
+				i = len(got)
+			}
+			kept := []string{"eth0 10.244.0.0/16 10.244.1.1", "eth0 fd00:10::/32 fd00:10:244:1::1"}
+			for n := range kept {
+				at := slices.Index(got[:i], kept[n])
+				if at < 0 {
+					t.Fatalf("the way to the cluster is missing: %v", got)
+				}
+				got = slices.Delete(got, at, at+1)
+				i--
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The runtime hears the node's addresses of a tenant's pod; the pod has its own.
+func TestNodeAddresses(t *testing.T) {
+	w, p := newPlanned(t)
+	tenant := func(network string) Interface {
+		return p.on(network, "", func(i *Interface) { i.NodeAddresses = true })
+	}
+	p.primary["pod-a"], p.primary["pod-b"] = tenant("red"), tenant("blue")
+	p.networks["blue"].free = prefixes("10.9.0.16/30")
+	a, b := w.must(addRequest("a")), w.must(addRequest("b"))
+	if diff := cmp.Diff([]string{
+		"eth0 0a:ce:0a:09:00:10 10.244.1.2/24 gw 10.244.1.1", "eth0 0a:ce:0a:09:00:10 fd00:10:244:1::2/64 gw fd00:10:244:1::1",
+		"route 0.0.0.0/0 via 10.9.0.1", "route ::/0 via fd09::1", "2 interfaces",
+	}, summary(t, a)); diff != "" {
+		t.Errorf("result of red (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"eth0 0a:ce:0a:09:00:10 10.244.1.3/24 gw 10.244.1.1", "route 0.0.0.0/0 via 10.9.0.1", "2 interfaces",
+	}, summary(t, b)); diff != "" {
+		t.Errorf("result of blue (-want +got):\n%s", diff)
+	}
+	for name, want := range map[string]string{"a": "[10.9.0.16/24 fd09::10/64]", "b": "[10.9.0.16/24]"} {
+		if got := fmt.Sprint(w.kernel.pods["/run/netns/"+name]["eth0"].Addresses); got != want {
+			t.Errorf("pod-%s has %s, want %s", name, got, want)
+		}
+	}
+	check := as("CHECK", addRequest("a"))
+	check.Config = []byte(strings.Replace(config, `"type"`, `"prevResult":`+string(a)+`,"type"`, 1))
+	w.must(check)
+}
+
+// When any step of any interface fails, all of them go.
+func TestSeveralOrNone(t *testing.T) {
+	for _, method := range []string{"Create", "Configure", "Attach", "Claim", "Ranges"} {
+		t.Run(method, func(t *testing.T) {
+			w, p := newPlanned(t)
+			p.pods["pod-a"] = []Interface{p.on("red", "net1"), p.on("blue", "net2", addresses("10.9.0.7"))}
+			broken := errors.New("it is broken")
+			w.kernel.failsFor, w.bridge.failsFor = "net2", "net2"
+			w.kernel.fails[method], w.bridge.fails[method], p.fails[method] = broken, broken, broken
+			if _, err := w.Handle(t.Context(), addRequest("a")); err == nil || !strings.Contains(err.Error(), "it is broken") {
+				t.Errorf("error %v", err)
+			}
+			if got := w.snapshot(); len(got) != 0 || len(p.claimed) != 0 {
+				t.Errorf("left behind: %v, %v", got, p.claimed)
+			}
+			clear(w.kernel.fails)
+			clear(w.bridge.fails)
+			clear(p.fails)
+			w.must(addRequest("a"))
+		})
+	}
+}
+
+func TestADDOfSeveralTwice(t *testing.T) {
+	w, p := newPlanned(t)
+	p.pods["pod-a"] = []Interface{p.on("red", "net2"), p.on("blue", "net1", addresses("10.9.0.7"))}
+	first := w.must(addRequest("a"))
+	before := w.snapshot()
+	delete(w.kernel.pods["/run/netns/a"], "net1")
+	w.kernel.remove(attachment.HostInterface(attachment.Key{ContainerID: "a", IfName: "net1"}))
+	delete(w.bridge.ports, attachment.HostInterface(attachment.Key{ContainerID: "a", IfName: "net2"}))
+	p.fails["Plan"], p.fails["Ranges"] = errors.New("the API server is away"), errors.New("the API server is away")
+	second := w.must(addRequest("a"))
+	sorted := func(b []byte) []string { s := summary(t, b); slices.Sort(s); return s }
+	if diff := cmp.Diff(sorted(first), sorted(second)); diff != "" {
+		t.Errorf("results (-first +second):\n%s", diff)
+	}
+	if string(second) != string(w.must(addRequest("a"))) {
+		t.Error("the third result differs from the second")
+	}
+	if diff := cmp.Diff(before, w.snapshot()); diff != "" {
+		t.Errorf("state (-before +after):\n%s", diff)
+	}
+}
+
+func TestCHECKOfSeveral(t *testing.T) {
+	w, p := newPlanned(t)
+	p.pods["pod-a"] = []Interface{p.on("red", "net1")}
+	r := as("CHECK", addRequest("a"))
+	prev := string(w.must(addRequest("a")))
+	r.Config = []byte(strings.Replace(config, `"type"`, `"prevResult":`+prev+`,"type"`, 1))
+	w.must(r)
+	w.kernel.pods["/run/netns/a"]["net1"] = podnet.Interface{HostName: attachment.HostInterface(attachment.Key{ContainerID: "a", IfName: "net1"})}
+	if _, err := w.Handle(t.Context(), r); err == nil || err.Code != wire.CodeCheck || !strings.Contains(err.Error(), "interface net1 differs") {
+		t.Errorf("error %v, want it to name net1", err)
+	}
+	r.Config = []byte(strings.Replace(string(r.Config), "10.9.0.16/24", "10.9.0.99/24", 1))
+	if _, err := w.Handle(t.Context(), r); err == nil || !strings.Contains(err.Error(), "prevResult lacks the address 10.9.0.16/24 of default/pod-a/net1") {
+		t.Errorf("error %v, want it to name the address", err)
+	}
+}
+
+// delegate is a call of Multus for an interface on a Network.
+func delegate(name, ifName, keys string) wire.Request {
+	r := addRequest(name)
+	r.IfName = ifName
+	r.Config = []byte(`{"cniVersion":"1.0.0","name":"nad","type":"coelan-cni",` + keys + `}`)
+	return r
+}
+
+// An interface that is asked for by itself comes and goes by itself.
+func TestDelegates(t *testing.T) {
+	w, p := newPlanned(t)
+	p.pods["pod-a"] = []Interface{p.on("wire", "net9")}
+	w.must(addRequest("a"))
+	before := w.snapshot()
+	for _, keys := range []string{`"network":"red"`, `"nfn-network":"red"`, `"nfn-network":"red","network":"red"`} {
+		r := delegate("a", "net1", keys)
+		out := w.must(r)
+		if got := summary(t, out); !strings.HasPrefix(got[0], "net1 ") || got[len(got)-1] != "2 interfaces" || len(got) != 3 {
+			t.Errorf("%s: result %v", keys, got)
+		}
+		if string(out) != string(w.must(r)) {
+			t.Errorf("%s: the second result differs", keys)
+		}
+		check := as("CHECK", delegate("a", "net1", keys+`,"prevResult":`+string(out)))
+		w.must(check)
+		w.must(as("DEL", r))
+		if diff := cmp.Diff(before, w.snapshot()); diff != "" {
+			t.Errorf("%s: after DEL of net1 (-before +after):\n%s", keys, diff)
+		}
+	}
+	w.must(delegate("a", "net1", `"network":"red"`))
+	w.must(as("DEL", addRequest("a")))
+	if list := w.store.List(); len(list) != 1 || list[0].IfName != "net1" {
+		t.Errorf("after DEL of eth0: %v", list)
+	}
+	for _, tt := range []struct {
+		r    wire.Request
+		code uint
+		want string
+	}{
+		{delegate("a", "net1", `"network":"blue"`), 4, "the pod has this interface on Network red already, not on blue"},
+		{delegate("a", "net2", `"network":"green"`), wire.CodeRefused, `Network "green" is not known`},
+		{delegate("a", "net2", `"network":"red","nfn-network":"blue"`), 7, `network "red" and nfn-network "blue" in the network configuration name different Networks`},
+		{delegate("a", "net2", `"network":7`), 7, "network in the network configuration has the value 7"},
+	} {
+		if _, err := w.Handle(t.Context(), tt.r); err == nil || err.Code != tt.code || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("error %v\nwant %d %s", err, tt.code, tt.want)
+		}
+	}
+}
+
+// Where addresses and a MAC can be asked for, and which counts.
+func TestAskedAddresses(t *testing.T) {
+	runtime := `"capabilities":{"ips":true,"mac":true},"runtimeConfig":{"ips":["10.9.0.7/24","10.9.0.8"],"mac":"02:00:00:00:00:07"}`
+	general := `"args":{"cni":{"ips":["10.9.0.9"],"mac":"02:00:00:00:00:09"},"labels":1}`
+	for _, tt := range []struct{ name, keys, args, want, err string }{
+		{"nothing", ``, "", "[10.9.0.64/24] 0a:ce:0a:09:00:40", ""},
+		{"runtimeConfig", runtime, "", "[10.9.0.7/24 10.9.0.8/24] 02:00:00:00:00:07", ""},
+		{"args", general, "", "[10.9.0.9/24] 02:00:00:00:00:09", ""},
+		{"CNI_ARGS", ``, ";IP=10.9.0.10/24,10.9.0.11;MAC=02-00-00-00-00-0A", "[10.9.0.10/24 10.9.0.11/24] 02:00:00:00:00:0a", ""},
+		{"empty IP", ``, ";IP=", "[10.9.0.64/24] 0a:ce:0a:09:00:40", ""},
+		{"all", runtime + "," + general, ";IP=10.9.0.10;MAC=02:00:00:00:00:0a", "[10.9.0.7/24 10.9.0.8/24] 02:00:00:00:00:07", ""},
+		{"each from another", `"runtimeConfig":{"mac":"02:00:00:00:00:07","portMappings":[]}`, ";IP=10.9.0.10", "[10.9.0.10/24] 02:00:00:00:00:07", ""},
+		{"bad address", `"runtimeConfig":{"ips":["10.9.0"]}`, "", "", `runtimeConfig in the network configuration: address "10.9.0"`},
+		{"bad address in args", `"args":{"cni":{"ips":["x"]}}`, "", "", `args.cni in the network configuration: address "x"`},
+		{"bad address in CNI_ARGS", ``, ";IP=10.9.0.10,x", "", `CNI_ARGS: address "x"`},
+		{"bad MAC", `"runtimeConfig":{"mac":"02:00"}`, "", "", `runtimeConfig in the network configuration: MAC "02:00"`},
+		{"ips of another type", `"runtimeConfig":{"ips":"10.9.0.7"}`, "", "", `runtimeConfig in the network configuration has the value {"ips":"10.9.0.7"}`},
+		{"args of another type", `"args":[]`, "", "", `args in the network configuration has the value []`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, _ := newPlanned(t)
+			keys := `"network":"blue"`
+			if tt.keys != "" {
+				keys += "," + tt.keys
+			}
+			r := delegate("a", "net1", keys)
+			r.Args = strings.Replace(r.Args, "IgnoreUnknown=1;", "", 1) + tt.args
+			_, err := w.Handle(t.Context(), r)
+			if tt.err != "" {
+				if err == nil || err.Code != 7 || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("error %v\nwant %s", err, tt.err)
+				}
+				r.Command = "DEL"
+				w.must(r) // what never was can be deleted all the same
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := w.store.List()[0]
+			if got := fmt.Sprint(a.Addresses, " ", a.MAC); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// When the blocks of a Network are used up, others are claimed; when there are none, a pod stays without.
+func TestMoreBlocks(t *testing.T) {
+	w, p := newPlanned(t)
+	var names []string
+	for i := range 9 { // two blocks of four addresses
+		name := fmt.Sprint("c", i)
+		w.kernel.pods["/run/netns/"+name] = map[string]podnet.Interface{}
+		names = append(names, name)
+		p.pods["pod-"+name] = []Interface{p.on("red", "net1")}
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed []string
+	for _, name := range names {
+		wg.Go(func() {
+			if _, err := w.Handle(t.Context(), addRequest(name)); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, name)
+				if err.Code != wire.CodeExhausted || !strings.Contains(err.Error(), "Network red has no free address left") {
+					t.Errorf("error %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(failed) != 1 || len(w.store.On("red")) != 8 || len(p.networks["red"].blocks) != 3 {
+		t.Fatalf("failed: %v; on red: %d; blocks %v", failed, len(w.store.On("red")), p.networks["red"].blocks)
+	}
+	i := slices.IndexFunc(names, func(n string) bool { return n != failed[0] })
+	w.must(as("DEL", addRequest(names[i])))
+	w.must(addRequest(failed[0]))
+}
+
+// A Planner that claims again and again what others use up ends in an error.
+func TestClaimsAreBounded(t *testing.T) {
+	w, p := newPlanned(t)
+	n := p.networks["blue"]
+	n.free = nil
+	for i := range 20 {
+		n.free = append(n.free, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}), 32))
+		if err := w.store.Hold("blue", n.free[i].Addr(), "shop/vm"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.pods["pod-a"] = []Interface{p.on("blue", "net1")}
+	_, err := w.Handle(t.Context(), addRequest("a"))
+	if err == nil || err.Code != wire.CodeExhausted || !strings.Contains(err.Error(), "Network blue has no free address left") {
+		t.Errorf("error %v", err)
+	}
+	if len(n.blocks) != 1+maxClaims {
+		t.Errorf("%d blocks were claimed", len(n.blocks))
+	}
+}
+
+// An Unclaim that fails keeps no pod from being deleted.
+func TestUnclaimFails(t *testing.T) {
+	w, p := newPlanned(t)
+	p.pods["pod-a"] = []Interface{p.on("blue", "net1", addresses("10.9.0.7"))}
+	w.must(addRequest("a"))
+	p.fails["Unclaim"] = errors.New("the API server is away")
+	w.must(as("DEL", addRequest("a")))
+	if got := w.snapshot(); len(got) != 0 {
+		t.Errorf("left behind: %v", got)
+	}
+}
+
+func TestGCOfSeveral(t *testing.T) {
+	w, p := newPlanned(t)
+	p.pods["pod-a"] = []Interface{p.on("red", "net1")}
+	p.pods["pod-b"] = []Interface{p.on("red", "net1")}
+	w.must(addRequest("a"))
+	w.must(addRequest("b"))
+	w.must(delegate("a", "net2", `"network":"blue"`))
+	if _, err := w.store.Allocate(attachment.Request{Key: attachment.PortKey("shop", "vm"), HostInterface: "tap0"}); err != nil {
+		t.Fatal(err)
+	}
+	w.must(wire.Request{Command: "GC", Config: []byte(strings.Replace(config, `"type"`,
+		`"cni.dev/valid-attachments":[{"containerID":"a","ifname":"eth0"}],"type"`, 1))})
+	var left []string
+	for _, a := range w.store.List() {
+		left = append(left, a.Key.String())
+	}
+	if diff := cmp.Diff([]string{"a/eth0", "a/net1", "a/net2", "port:shop/vm"}, left); diff != "" {
+		t.Errorf("left after GC (-want +got):\n%s", diff)
+	}
+	w.kernel.end("/run/netns/a")
+	report, err := w.Reconcile(t.Context())
+	if err != nil || len(report.Released) != 3 {
+		t.Errorf("released %v, %v", report.Released, err)
+	}
+	if list := w.store.List(); len(list) != 1 || !list[0].IsPort() {
+		t.Errorf("left after the namespace ended: %v", list)
+	}
+}
+
+// What a DEL that did not end has left is cleaned up by the next ADD.
+func TestADDAfterHalfADEL(t *testing.T) {
+	w, p := newPlanned(t)
+	p.pods["pod-a"] = []Interface{p.on("red", "net1")}
+	w.must(addRequest("a"))
+	if _, err := w.store.Release(attachment.Key{ContainerID: "a", IfName: "eth0"}); err != nil {
+		t.Fatal(err)
+	}
+	host := attachment.HostInterface(attachment.Key{ContainerID: "a", IfName: "eth0"})
+	w.kernel.remove(host)
+	delete(w.bridge.ports, host)
+	w.must(addRequest("a"))
+	if list := w.store.List(); len(list) != 2 {
+		t.Errorf("attachments: %v", list)
+	}
+}
