@@ -18,6 +18,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"coelan.io/coelan/internal/agent/bind"
+	"coelan.io/coelan/internal/agent/blocks"
+	"coelan.io/coelan/internal/agent/publish"
+	"coelan.io/coelan/internal/agent/view"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/bridge"
 	"coelan.io/coelan/internal/cni"
@@ -57,6 +61,10 @@ type Agent struct {
 	neighbours *hostnet.Neighbours
 	plumber    *podnet.Plumber
 	cni        *cni.Server
+	view       *view.View
+	blocks     *blocks.Blocks
+	publisher  *publish.Publisher
+	binder     *bind.Binder
 	conditions *conditions
 	metrics    *metrics
 
@@ -72,6 +80,10 @@ type Agent struct {
 	ending atomic.Bool
 	// bridgeAsked says that the bridge was asked for since the database was connected.
 	bridgeAsked atomic.Bool
+	// uplinks are the OpenFlow ports that lead to physical networks, by their names. They do not change.
+	uplinks map[string]uint32
+	// translating is held while intent is made of what the view knows.
+	translating sync.Mutex
 
 	mu      sync.Mutex
 	info    ovsdb.Info
@@ -80,6 +92,10 @@ type Agent struct {
 	// warned is the newest Event on the node, left what of the ports is not right.
 	warned, left string
 	problems     []translate.Problem
+	// networkProblems are values in objects of coelan.io that were left out.
+	networkProblems []translate.Problem
+	// unconnected says why this node is not connected to a physical network, by its name.
+	unconnected map[string]error
 	// vanished says that this node's object is gone or useless, and what was known of it is used on.
 	vanished bool
 }
@@ -114,6 +130,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.load(); err != nil {
 		return err
 	}
+	a.makeParts()
 	if a.host, err = hostnet.New(a.log, a.cfg.SysctlDir); err != nil {
 		return err
 	}
@@ -152,7 +169,8 @@ func (a *Agent) work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		a.flows.run, a.reconcileLoop, a.host.Run, a.keeper.Run, a.neighbours.Run, a.watchHost, a.watchUplink,
-		a.watchNodes, a.watchPods, a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
+		a.watchNodes, a.watchPods, a.watchObjects, a.view.Run, a.blocks.Run, a.publisher.Run, a.binder.Run,
+		a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
 	} {
 		g.Go(func() error { return part(ctx) })
 	}
@@ -160,16 +178,21 @@ func (a *Agent) work(ctx context.Context) error {
 }
 
 // load makes intent of what the agent knew when it ran last. Only together is it enough for a first comparison with the
-// switch: nodes or ports that came later would lose their flows in between.
+// switch: nodes, networks or ports that came later would lose their flows in between.
 func (a *Agent) load() error {
 	nodes, err := loadNodes(a.store)
 	if err != nil {
 		return err
 	}
+	if a.view, err = view.New(a.log, a.store); err != nil {
+		return err
+	}
+	if a.uplinks, err = numberUplinks(a.store, a.cfg.BridgeMappings); err != nil {
+		return err
+	}
+	networks := a.translateNetworks(a.view.State())
 	_, err = a.intent.Update(func(tx *intent.Tx) error {
-		network, router := translate.Default()
-		tx.SetNetwork(network)
-		tx.SetRouter(router)
+		networks.apply(tx, a.intent.State(), a.opts.NodeName)
 		tx.ReplaceNodes(a.translate(nodes))
 		for _, at := range a.store.List() {
 			tx.SetPort(translate.Port(at, a.opts.NodeName))

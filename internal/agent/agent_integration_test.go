@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
@@ -106,6 +107,10 @@ func (r *recorder) NodeWarning(name, _, reason, message string) {
 	r.add("node " + name + ": " + reason + ": " + message)
 }
 
+func (r *recorder) PortWarning(namespace, name, _, reason, message string) {
+	r.add("port " + namespace + "/" + name + ": " + reason + ": " + message)
+}
+
 func (r *recorder) add(e string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,8 +123,16 @@ func (r *recorder) all() string {
 	return strings.Join(r.events, "\n")
 }
 
+// away is an API server that does not answer, as a Cluster sees it.
+type away struct{ API }
+
+func (away) WatchNodes(ctx context.Context, _ func([]*corev1.Node)) error { <-ctx.Done(); return nil }
+func (away) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error   { <-ctx.Done(); return nil }
+func (away) WatchObjects(ctx context.Context, _ kube.Updates) error       { <-ctx.Done(); return nil }
+
 // fixed is a Cluster whose nodes are set by the test. It knows nothing about pods.
 type fixed struct {
+	away
 	mu      sync.Mutex
 	nodes   []*corev1.Node
 	changed chan struct{}
@@ -150,11 +163,6 @@ func (s *fixed) WatchNodes(ctx context.Context, update func([]*corev1.Node)) err
 		case <-changed:
 		}
 	}
-}
-
-func (s *fixed) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error {
-	<-ctx.Done()
-	return nil
 }
 
 // newWorld makes a node with an uplink called eth0; on the userspace datapath it is in the bridge br-phy, which has the

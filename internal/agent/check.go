@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"coelan.io/coelan/internal/agent/bind"
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ovsdb"
 )
 
@@ -27,7 +30,7 @@ type Check struct {
 
 // Finding is one thing that is there and should not be, or the other way round.
 type Finding struct {
-	// Kind is port, interface, attachment, address, flow or condition.
+	// Kind is port, interface, attachment, address, network, flow or condition.
 	Kind string `json:"kind"`
 	// Object is its name: a port, an interface, namespace/pod/interface, an address, a flow as ovs-ofctl prints it.
 	Object string `json:"object"`
@@ -69,11 +72,21 @@ func (a *Agent) look(ctx context.Context) (Check, error) {
 	if err != nil {
 		return Check{}, err
 	}
-	c := &checker{agent: a, ports: map[string]ovsdb.PortState{}, links: links, attachments: map[string]attachment.Attachment{}}
+	c := &checker{
+		agent: a, ports: map[string]ovsdb.PortState{}, guests: map[string]ovsdb.PortState{}, links: links,
+		attachments: map[string]attachment.Attachment{},
+	}
+	guests, err := a.db.Interfaces(ctx, a.cfg.Bridge, bind.IfaceID)
+	if err != nil {
+		return Check{}, err
+	}
 	for _, p := range ports {
 		if p.Bridge == a.cfg.Bridge {
 			c.ports[p.Name] = p
 		}
+	}
+	for _, p := range guests {
+		c.guests[p.Name] = p
 	}
 	for _, at := range a.store.List() {
 		c.attachments[at.HostInterface] = at
@@ -81,6 +94,7 @@ func (a *Agent) look(ctx context.Context) (Check, error) {
 	c.compareAttachments()
 	c.comparePorts()
 	c.compareLinks()
+	c.compareNetworks()
 	c.compareFlows(ctx)
 	if err := a.conditions.notReady(); err != nil {
 		c.find("condition", a.opts.NodeName, "%v", err)
@@ -94,6 +108,7 @@ func (a *Agent) look(ctx context.Context) (Check, error) {
 type checker struct {
 	agent       *Agent
 	ports       map[string]ovsdb.PortState
+	guests      map[string]ovsdb.PortState // somebody else's, of users' Ports
 	links       map[string]bool
 	attachments map[string]attachment.Attachment
 	findings    []Finding
@@ -113,18 +128,84 @@ func (c *checker) busy(name string) bool {
 }
 
 func (c *checker) compareAttachments() {
-	owner := map[netip.Addr]string{}
+	type place struct {
+		network string // "" for the nodes' podCIDRs
+		addr    netip.Addr
+	}
+	owner := map[place]string{}
 	for name, at := range c.attachments {
-		for _, p := range at.Addresses {
-			if other, taken := owner[p.Addr()]; taken {
-				c.find("address", p.Addr().String(), "belongs to %s and to %s", at.PodRef(), other)
-			}
-			owner[p.Addr()] = at.PodRef()
+		network := ""
+		if at.BlockSpace {
+			network = at.NetworkName
 		}
-		if !c.busy(name) {
+		places := make([]place, 0, len(at.Addresses)+len(at.NodeAddresses))
+		for _, p := range at.Addresses {
+			places = append(places, place{network, p.Addr()})
+		}
+		for _, p := range at.NodeAddresses {
+			places = append(places, place{"", p.Addr()})
+		}
+		for _, p := range places {
+			if other, taken := owner[p]; taken {
+				c.find("address", p.addr.String(), "belongs to %s and to %s", at.PodRef(), other)
+			}
+			owner[p] = at.PodRef()
+		}
+		switch {
+		case c.busy(name):
+		case at.IsPort():
+			c.compareGuest(at)
+		default:
 			c.compareAttachment(at)
 		}
 	}
+}
+
+// compareGuest looks at a user's Port. Its interface is somebody else's.
+func (c *checker) compareGuest(at attachment.Attachment) {
+	if p, ok := c.guests[at.HostInterface]; !ok || p.Actual != int(at.OFPort) {
+		c.find("port", at.HostInterface, "of %s is missing on bridge %s, or has OpenFlow port %d instead of %d",
+			at.PortKey(), c.agent.cfg.Bridge, p.Actual, at.OFPort)
+	}
+	if _, ok := c.agent.intent.State().Ports().Get(at.Key.String()); !ok {
+		c.find("attachment", at.PortKey(), "is bound but has no flows")
+	}
+}
+
+// compareNetworks looks whether the Networks of attachments are in effect, whether their addresses are of blocks of this
+// node, and whether physical networks are connected.
+func (c *checker) compareNetworks() {
+	s, state := c.agent.view.State(), c.agent.intent.State()
+	for _, at := range c.attachments {
+		if at.NetworkName == "" {
+			continue // of an older release: on the default Network
+		}
+		if _, ok := state.Networks().Get(at.NetworkName); !ok {
+			c.find("network", at.NetworkName, "of %s is not in effect: it does not exist, or is not ready", at.PodRef())
+		}
+		if !at.BlockSpace || at.FixedAddresses || at.IsPort() || !s.Listed(kube.Blocks) {
+			continue
+		}
+		for _, p := range at.Addresses {
+			if !c.ownBlock(state, at.NetworkName, p.Addr()) {
+				c.find("address", p.Addr().String(), "of %s is in no block of this node: other nodes do not find it", at.PodRef())
+			}
+		}
+	}
+	for physical := range c.agent.uplinks {
+		if err := c.agent.connected(physical); err != nil {
+			c.find("network", physical, "%v", err)
+		}
+	}
+}
+
+func (c *checker) ownBlock(s *intent.State, network string, a netip.Addr) bool {
+	for b := range s.BlocksOf(network) {
+		if b.Node == c.agent.opts.NodeName && b.Prefix.Contains(a) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *checker) compareAttachment(at attachment.Attachment) {
@@ -152,7 +233,14 @@ func broken(p ovsdb.PortState) bool { return !p.Ready() && p.Actual != 0 }
 
 func (c *checker) comparePorts() {
 	known := map[string]bool{}
-	for _, p := range infrastructure(c.agent.cfg, c.agent.intent.State().Local()) {
+	ports := infrastructure(c.agent.cfg, c.agent.intent.State().Local())
+	for _, u := range c.agent.uplinkPorts() {
+		if c.agent.connected(u.physical) == nil {
+			ports = append(ports, u.inner)
+		}
+		known[u.inner.Name] = true
+	}
+	for _, p := range ports {
 		known[p.Name] = true
 		if st, ok := c.ports[p.Name]; !ok || !st.Ready() {
 			c.find("port", p.Name, "is missing on bridge %s or does not work: %s", c.agent.cfg.Bridge, st.Error)

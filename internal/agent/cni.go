@@ -16,6 +16,7 @@ func (a *Agent) newCNI() *cni.Server {
 	return cni.New(cni.Options{
 		Store: a.store, Dataplane: dataplane{a}, Node: dataplane{a}, Interfaces: a.plumber, Bridge: a.cfg.Bridge,
 		Recorder: a.opts.Events, Logger: a.log, Observe: a.metrics.request,
+		Planner: a.newPlanner(), Changed: a.attachmentsChanged,
 	})
 }
 
@@ -90,12 +91,10 @@ func (a *Agent) kickCollect() {
 // watchPods looks for attachments of pods that are gone: their DEL may have got lost.
 func (a *Agent) watchPods(ctx context.Context) error {
 	return a.opts.Cluster.WatchPods(ctx, func(pods []*corev1.Pod) {
-		alive := make(map[string]bool, len(pods))
-		for _, p := range pods {
-			alive[string(p.UID)] = true
-		}
+		a.view.SetPods(pods)
+		alive := a.view.State().Pods
 		for _, at := range a.store.List() {
-			if !alive[at.PodUID] {
+			if !at.IsPort() && alive[at.PodUID] == nil {
 				a.kickCollect()
 				return
 			}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 
+	"coelan.io/coelan/internal/agent/bind"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/ovsdb"
 )
@@ -52,14 +53,18 @@ func (a *Agent) ports(ctx context.Context) ([]PortInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	guests, err := a.db.Interfaces(ctx, a.cfg.Bridge, bind.IfaceID)
+	if err != nil {
+		return nil, err
+	}
 	states := make(map[string]ovsdb.PortState, len(have))
-	for _, p := range have {
+	for _, p := range append(have, guests...) {
 		states[p.Name] = p
 	}
 	infos := []PortInfo{}
 	for _, at := range a.store.List() {
 		st, ok := states[at.HostInterface]
-		info := PortInfo{Attachment: at, Ready: st.Ready(), Actual: st.Actual, Error: st.Error}
+		info := PortInfo{Attachment: at, Ready: st.Ready() && st.Actual == int(at.OFPort), Actual: st.Actual, Error: st.Error}
 		if !ok {
 			info.Error = "not in the database"
 		}

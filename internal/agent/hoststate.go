@@ -38,6 +38,14 @@ func hostState(c config.Config, s *intent.State, uplink string, cards []string) 
 			}
 		}
 	}
+	for n := range s.Networks().All() {
+		for _, sn := range sharedSubnets(s, n) {
+			d.SNAT.Pods, d.SNAT.Direct = append(d.SNAT.Pods, sn.Prefix), append(d.SNAT.Direct, sn.Prefix)
+			if src, ok := gatewayOf(own, sn.Prefix.Addr()); ok {
+				d.Routes = append(d.Routes, hostnet.Route{Destination: sn.Prefix, Via: sn.Gateway, Gateway: true, Source: src})
+			}
+		}
+	}
 	slices.SortFunc(d.Routes, func(a, b hostnet.Route) int {
 		return cmp.Or(a.Destination.Addr().Compare(b.Destination.Addr()), cmp.Compare(a.Destination.Bits(), b.Destination.Bits()))
 	})
@@ -51,11 +59,29 @@ func remoteRoute(local intent.Local, own, n intent.Node, sn intent.Subnet) (host
 		via := n.AddressIn(sn.Prefix.Addr())
 		return hostnet.Route{Destination: sn.Prefix, Via: via}, via.IsValid()
 	}
-	i := slices.IndexFunc(own.Subnets, func(o intent.Subnet) bool { return o.Prefix.Addr().Is4() == sn.Prefix.Addr().Is4() })
-	if i < 0 || !n.AddressIn(local.TunnelIP).IsValid() {
+	src, ok := gatewayOf(own, sn.Prefix.Addr())
+	if !ok || !n.AddressIn(local.TunnelIP).IsValid() {
 		return hostnet.Route{}, false
 	}
-	return hostnet.Route{Destination: sn.Prefix, Via: sn.Gateway, Gateway: true, Source: own.Subnets[i].Gateway}, true
+	return hostnet.Route{Destination: sn.Prefix, Via: sn.Gateway, Gateway: true, Source: src}, true
+}
+
+// gatewayOf is the node's own gateway address of a family.
+func gatewayOf(own intent.Node, like netip.Addr) (netip.Addr, bool) {
+	i := slices.IndexFunc(own.Subnets, func(o intent.Subnet) bool { return o.Prefix.Addr().Is4() == like.Is4() })
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return own.Subnets[i].Gateway, true
+}
+
+// sharedSubnets are those of a Network whose addresses all nodes know: they lead into the bridge, where the virtual router
+// answers for their gateway.
+func sharedSubnets(s *intent.State, n intent.Network) []intent.NetworkSubnet {
+	if r, ok := s.Routers().Get(n.Router); !ok || n.Physical != 0 || r.Private() {
+		return nil
+	}
+	return n.Subnets
 }
 
 // tunnelPeers are the underlay addresses of the other nodes.

@@ -72,7 +72,9 @@ func (m *metrics) registerViews(a *Agent) {
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
-	gauge("coelan_ports", "Pods' ports of this node.", func() float64 { return float64(a.intent.State().Ports().Len()) })
+	gauge("coelan_ports", "Pods' ports of this node.", func() float64 { return float64(localPorts(a.intent.State())) })
+	gauge("coelan_networks", "Networks in effect on this node, the default one included.",
+		func() float64 { return float64(a.intent.State().Networks().Len()) })
 	gauge("coelan_nodes", "Nodes of the cluster, this one included.", func() float64 { return float64(a.intent.State().Nodes().Len()) })
 	gauge("coelan_tunnels", "Nodes that are reached by a tunnel.", func() float64 { return float64(len(tunnelPeers(a.intent.State()))) })
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

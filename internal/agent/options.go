@@ -8,6 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"coelan.io/coelan/internal/agent/blocks"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/agent/plan"
+	"coelan.io/coelan/internal/agent/publish"
 	"coelan.io/coelan/internal/config"
 )
 
@@ -26,14 +30,30 @@ type Options struct {
 
 // Cluster is what the agent sees of Kubernetes. kube.Client is one.
 type Cluster interface {
+	Watcher
+	API
+}
+
+// API is what the agent asks for and writes by calls of its own.
+type API interface {
+	plan.API
+	blocks.API
+	publish.API
+}
+
+// Watcher tells of objects.
+type Watcher interface {
 	// WatchNodes calls update with all nodes once they are known and after each change, until ctx ends.
 	WatchNodes(ctx context.Context, update func([]*corev1.Node)) error
 	// WatchPods does the same for the pods that are bound to this node.
 	WatchPods(ctx context.Context, update func([]*corev1.Pod)) error
+	// WatchObjects does the same for namespaces and all that Networks are made of.
+	WatchObjects(ctx context.Context, updates kube.Updates) error
 }
 
 // Recorder tells users by Events of type Warning. Its methods do not block.
 type Recorder interface {
 	PodWarning(namespace, name, uid, reason, message string)
 	NodeWarning(name, uid, reason, message string)
+	PortWarning(namespace, name, uid, reason, message string)
 }

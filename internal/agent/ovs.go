@@ -129,11 +129,27 @@ func (a *Agent) mayHoldBack(ctx context.Context) (bool, error) {
 func (a *Agent) gatewayNeighbour(address netip.Addr) (net.HardwareAddr, bool) {
 	s := a.intent.State()
 	for p := range s.PortsWith(address) {
-		return p.MAC.HardwareAddr(), true
+		// Others are behind the router, or mean nothing to the host.
+		if p.Network == intent.DefaultNetworkName {
+			return p.MAC.HardwareAddr(), true
+		}
+	}
+	for p := range s.Ports().All() {
+		n, _ := s.Networks().Get(p.Network)
+		if slices.Contains(p.NodeAddresses, address) || n.FromNodes() && slices.Contains(p.Addresses, address) {
+			return intent.RouterMAC.HardwareAddr(), true
+		}
 	}
 	for n := range s.Nodes().All() {
 		for _, sn := range n.Subnets {
 			if n.Name != a.opts.NodeName && sn.Gateway == address {
+				return intent.RouterMAC.HardwareAddr(), true
+			}
+		}
+	}
+	for n := range s.Networks().All() {
+		for _, sn := range sharedSubnets(s, n) {
+			if sn.Gateway == address {
 				return intent.RouterMAC.HardwareAddr(), true
 			}
 		}

@@ -97,7 +97,8 @@ func (a *Agent) reconcile(ctx context.Context) error {
 		return err
 	}
 	a.host.Set(host)
-	err = errors.Join(a.ensurePodPorts(ctx), a.sweep(ctx))
+	a.binder.Kick()
+	err = errors.Join(a.ensureUplinks(ctx), a.ensurePodPorts(ctx), a.sweep(ctx))
 	a.setLeft(err)
 	return err
 }
@@ -141,7 +142,7 @@ func (a *Agent) setLocal(ctx context.Context, node intent.Node, datapath intent.
 	if err != nil {
 		return nil, none, err
 	}
-	if old := before.Local(); old.Node != "" && old.MTU != local.MTU && before.Ports().Len() > 0 {
+	if old := before.Local(); old.Node != "" && old.MTU != local.MTU && localPorts(before) > 0 {
 		a.log.Warn("the MTU has changed; pods that run keep theirs until they are made anew", "old", old.MTU, "new", local.MTU)
 	}
 	if bridge != nil && datapath == intent.DatapathNetdev {

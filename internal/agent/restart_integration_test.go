@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
-	corev1 "k8s.io/api/core/v1"
 
 	"coelan.io/coelan/internal/attachment"
 )
@@ -80,19 +79,13 @@ func TestAgentStartsWithoutAPIServer(t *testing.T) {
 	w.plug("a")
 	flows := w.flows()
 	w.must(w.stop())
-	w.startWith(silent{})
+	w.startWith(away{})
 	w.ready()
 	if diff := cmp.Diff(flows, w.flows()); diff != "" {
 		t.Errorf("flows (-before +after):\n%s", diff)
 	}
 	w.plug("b")
 }
-
-// silent is an API server that does not answer.
-type silent struct{}
-
-func (silent) WatchNodes(ctx context.Context, _ func([]*corev1.Node)) error { <-ctx.Done(); return nil }
-func (silent) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error   { <-ctx.Done(); return nil }
 
 // TestOpenVSwitchRestarts breaks Open vSwitch in every way and bounds the time until all is back.
 func TestOpenVSwitchRestarts(t *testing.T) {

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ func (a *Agent) status() Status {
 	unmet := a.conditions.notReady()
 	a.mu.Lock()
 	info, left, problems := a.info, a.left, []string{}
-	for _, p := range a.problems {
+	for _, p := range slices.Concat(a.problems, a.networkProblems) {
 		problems = append(problems, p.Error())
 	}
 	a.mu.Unlock()
@@ -71,7 +72,7 @@ func (a *Agent) status() Status {
 			Version: info.Version.String(), Bridge: a.cfg.Bridge, Datapath: string(local.Datapath), Connected: a.flows.connected(),
 		},
 		Encapsulation: string(a.cfg.Encapsulation), MTU: local.MTU, PodCIDRs: podCIDRs(own),
-		Peers: []Peer{}, Ports: state.Ports().Len(), Sync: a.flows.status(), Host: a.host.Status(), Problems: problems,
+		Peers: []Peer{}, Ports: localPorts(state), Sync: a.flows.status(), Host: a.host.Status(), Problems: problems,
 	}
 	if local.TunnelIP.IsValid() {
 		s.TunnelIP = local.TunnelIP.String()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 
@@ -29,8 +30,8 @@ func (a *Agent) ensurePodPorts(ctx context.Context) error {
 	var errs []error
 	for p := range a.intent.State().Ports().All() {
 		at, ok := a.store.Get(keyOf(p))
-		if !ok {
-			continue
+		if !ok || at.IsPort() {
+			continue // another node's, or somebody else's interface
 		}
 		if st, ok := state[at.HostInterface]; !ok || broken(st) || st.Bridge != a.cfg.Bridge {
 			errs = append(errs, a.repair(ctx, at, ok && st.Actual < 0))
@@ -66,7 +67,8 @@ func (a *Agent) repair(ctx context.Context, at attachment.Attachment, failed boo
 }
 
 func keyOf(p intent.Port) attachment.Key {
-	return attachment.Key{ContainerID: p.ID[:len(p.ID)-len(p.Interface)-1], IfName: p.Interface}
+	container, name, _ := strings.Cut(p.ID, "/")
+	return attachment.Key{ContainerID: container, IfName: name}
 }
 
 // sweep removes ports of ours that belong to nobody.
@@ -75,16 +77,19 @@ func (a *Agent) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wanted := map[string]bool{}
+	wanted := map[string]bool{} // by bridge and name
 	for _, p := range infrastructure(a.cfg, a.intent.State().Local()) {
-		wanted[p.Name] = true
+		wanted[a.cfg.Bridge+" "+p.Name] = true
+	}
+	for _, u := range a.uplinkPorts() {
+		wanted[a.cfg.Bridge+" "+u.inner.Name], wanted[u.bridge+" "+u.outer.Name] = true, true
 	}
 	for _, at := range a.store.List() {
-		wanted[at.HostInterface] = true
+		wanted[a.cfg.Bridge+" "+at.HostInterface] = true
 	}
 	var errs []error
 	for _, p := range have {
-		if p.Bridge == a.cfg.Bridge && !wanted[p.Name] {
+		if !wanted[p.Bridge+" "+p.Name] {
 			errs = append(errs, a.sweepPort(ctx, p))
 		}
 	}
@@ -99,7 +104,7 @@ func (a *Agent) sweepPort(ctx context.Context, p ovsdb.PortState) error {
 	if a.owned(p.Name) {
 		return nil
 	}
-	if err := a.db.DelPorts(ctx, a.cfg.Bridge, p.Name); err != nil {
+	if err := a.db.DelPorts(ctx, p.Bridge, p.Name); err != nil {
 		return fmt.Errorf("remove port %s that belongs to no pod: %w", p.Name, err)
 	}
 	a.log.Info("removed a port that belongs to no pod", "port", p.Name, "was", p.ExternalIDs[idInterface])

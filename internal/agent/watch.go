@@ -158,7 +158,11 @@ func (a *Agent) checkRanges() {
 	}
 	var strangers []string
 	for _, at := range a.store.List() {
-		if slices.ContainsFunc(at.Addresses, func(p netip.Prefix) bool { return !slices.Contains(podCIDRs(node), p.Masked()) }) {
+		fromNode := at.NodeAddresses
+		if !at.BlockSpace {
+			fromNode = slices.Concat(fromNode, at.Addresses)
+		}
+		if slices.ContainsFunc(fromNode, func(p netip.Prefix) bool { return !slices.Contains(podCIDRs(node), p.Masked()) }) {
 			strangers = append(strangers, at.PodRef())
 		}
 	}

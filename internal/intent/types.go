@@ -124,9 +124,15 @@ func (n Network) FromNodes() bool { return n.Physical == 0 && len(n.Subnets) == 
 // Private says whether the router's addresses mean something on its own networks only.
 func (r Router) Private() bool { return !r.Shared && r.Name != DefaultRouterName }
 
-// Name is how people name the port: namespace/pod/interface. Two ports may have
-// the same name while a pod is replaced by another of the same name.
-func (p Port) Name() string { return p.Namespace + "/" + p.Pod + "/" + p.Interface }
+// Name is how people name the port: namespace/pod/interface, or namespace/name for
+// one that is not a pod's. Two ports may have the same name while a pod is
+// replaced by another of the same name.
+func (p Port) Name() string {
+	if p.Interface == "" {
+		return p.Namespace + "/" + p.Pod
+	}
+	return p.Namespace + "/" + p.Pod + "/" + p.Interface
+}
 
 // AddressIn is the node's first address of the family of like, which is what
 // tunnels and routes from a node with that address lead to; the zero Addr if

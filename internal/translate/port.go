@@ -13,11 +13,15 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// Port is the port that an attachment on the named node stands for.
+// Port is the port that an attachment on the named node stands for. The id of a user's Port is that of RemoteID: it moves
+// from node to node.
 func Port(at attachment.Attachment, node string) intent.Port {
 	p := intent.Port{
 		ID: at.Key.String(), Namespace: at.PodNamespace, Pod: at.PodName, Interface: at.IfName, UID: at.PodUID,
 		Network: cmp.Or(at.NetworkName, intent.DefaultNetworkName), Node: node, MAC: at.MAC, OFPort: at.OFPort,
+	}
+	if at.IsPort() {
+		p.Interface = ""
 	}
 	for _, a := range at.Addresses {
 		p.Addresses = append(p.Addresses, a.Addr())

@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"coelan.io/coelan/api/v1alpha1"
 )
 
 // Recorder writes Events. It keeps them back while the API server is away, joins equal ones, and limits how many one
@@ -40,6 +42,13 @@ func (r *Recorder) PodWarning(namespace, name, uid, reason, message string) {
 // NodeWarning writes an Event of type Warning about a node. It does not block.
 func (r *Recorder) NodeWarning(name, uid, reason, message string) {
 	r.warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(uid)}, reason, message)
+}
+
+// PortWarning writes an Event of type Warning about a Port. It does not block.
+func (r *Recorder) PortWarning(namespace, name, uid, reason, message string) {
+	r.warn(&corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Port", Namespace: namespace, Name: name, UID: types.UID(uid),
+	}, reason, message)
 }
 
 // maxMessage is what the API server takes at most.

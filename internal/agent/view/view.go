@@ -83,6 +83,14 @@ func (v *View) Changes() <-chan struct{} {
 	return v.changed
 }
 
+// Touch tells those who wait that something has changed which follows from the State.
+func (v *View) Touch() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
 // Await waits until enough says that what is known is enough, or ctx ends. It returns the newest State.
 func (v *View) Await(ctx context.Context, enough func(State) bool) (State, bool) {
 	for {
