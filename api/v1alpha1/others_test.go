@@ -67,6 +67,7 @@ func TestRouters(t *testing.T) {
 		{"65 targets", "", target(many(65, `"64512:%d"`)), "spec.importRouteTargets: Too many: 65: must have at most 64 items"},
 		{"distinguisher", "", `routeDistinguisher: x`, `spec.routeDistinguisher: Invalid value: "string": ` + form},
 		{"route with host bits", "", `routes: [{destination: 10.0.0.1/8, nextHop: 10.1.0.1}]`, `spec.routes[0].destination: Invalid value: "string": must be a prefix in canonical form`},
+		{"route to a name", "", `routes: [{destination: all, nextHop: 10.1.0.1}]`, `spec.routes[0].destination: Invalid value: "string": must be an IPv4 or IPv6 prefix`},
 		{"route by the other family", "", `routes: [{destination: 10.0.0.0/8, nextHop: "fd00::1"}]`, `spec.routes[0].nextHop: Invalid value: "object": destination and nextHop must be of one family`},
 		{"route by a prefix", "", `routes: [{destination: 10.0.0.0/8, nextHop: 10.1.0.0/16}]`, `spec.routes[0].nextHop: Invalid value: "string": must be an IPv4 or IPv6 address`},
 		{"route twice", "", `routes: [{destination: 10.0.0.0/8, nextHop: 10.1.0.1}, {destination: 10.0.0.0/8, nextHop: 10.1.0.2}]`, `spec.routes[1]: Duplicate value`},
@@ -138,6 +139,7 @@ func TestAddressBlocks(t *testing.T) {
 	blocks.run(t, []create{
 		{"no prefix", "", `network: red`, `spec.cidr: Required value`},
 		{"no network", "", `cidr: 10.1.0.0/26`, `spec.network: Required value`},
+		{"address", "", `network: red, cidr: 10.1.0.1`, `spec.cidr: Invalid value: "string": must be an IPv4 or IPv6 prefix`},
 		{"host bits", "", `network: red, cidr: 10.1.0.1/26`, `with no bits set after its length, not "10.1.0.1/26"`},
 		{"many addresses for a Port", "", one + `, port: ns/p`, `spec.cidr: Invalid value: "object": a block that is for a Port is a single address: /32, or /128 for IPv6`},
 		{"two addresses for a Port, IPv6", "", `network: red, cidr: "fd00::/127", port: ns/p`, `is a single address`},
