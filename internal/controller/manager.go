@@ -80,8 +80,14 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	if err := serveHealth(m, o.MetricsBindAddress); err != nil {
 		return nil, fmt.Errorf("controller: health: %w", err)
 	}
+	if err := addIndexes(ctx, m.GetFieldIndexer()); err != nil {
+		return nil, fmt.Errorf("controller: index: %w", err)
+	}
 	if err := warm(ctx, m.GetCache()); err != nil {
 		return nil, fmt.Errorf("controller: cache: %w", err)
+	}
+	if err := addReconcilers(m, o); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
 	}
 	return m, nil
 }

@@ -5,6 +5,7 @@ package translate
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/ipam"
@@ -106,4 +107,38 @@ func (p Pool) Whole() ipam.Block { return p.Block(p.Prefix) }
 // Block is a part of the subnet, to hand addresses out of.
 func (p Pool) Block(prefix netip.Prefix) ipam.Block {
 	return ipam.Block{Prefix: prefix, Subnet: p.Prefix, Gateway: p.Gateway, Only: p.Only, Except: p.Except}
+}
+
+// LastFree is the last block of the subnet that is not taken and has an address to hand out. Nodes look for theirs from
+// elsewhere on; who starts at the end meets them last.
+func (p Pool) LastFree(taken func(netip.Prefix) bool) (netip.Prefix, bool) {
+	spans := slices.Clone(p.Only)
+	if len(spans) == 0 {
+		spans = []ipam.Interval{ipam.IntervalOf(p.Prefix)}
+	}
+	slices.SortFunc(spans, func(a, b ipam.Interval) int { return b.To.Compare(a.To) })
+	for _, s := range spans {
+		for at := s.To; s.Contains(at); {
+			block := netip.PrefixFrom(at, p.BlockBits).Masked()
+			if size, err := p.Block(block).Range(); err == nil && size.Size() > 0 && !taken(block) {
+				return block, true
+			}
+			at = p.before(block)
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// before is the highest address below a block that no exclusion that reaches into the block covers as well.
+func (p Pool) before(block netip.Prefix) netip.Addr {
+	at := block.Addr().Prev()
+	for again := true; again; {
+		again = false
+		for _, e := range p.Except {
+			if e.Contains(at) {
+				at, again = e.From.Prev(), true
+			}
+		}
+	}
+	return at
 }

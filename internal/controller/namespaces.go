@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/translate"
+)
+
+// namespaces makes and removes the Router and the Networks of each namespace, as the mapping by namespace wants them. In
+// the flat mapping it removes what another mapping has left.
+type namespaces struct {
+	*access
+	mapping Mapping
+}
+
+// Reconcile is for the namespace of that name, whether it is there or not.
+func (r *namespaces) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	name := request.Name
+	namespace, routers, networks, err := r.desired(ctx, name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	thereRouters, err := all(ctx, r, &v1alpha1.RouterList{}, client.MatchingFields{byNamespace: name})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	thereNetworks, err := all(ctx, r, &v1alpha1.NetworkList{}, client.MatchingFields{byNamespace: name})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	// A Network needs its Router, so that one comes first and goes last.
+	if err := r.ensure(ctx, namespace, objects(routers), objects(pointers(thereRouters.Items))); err != nil {
+		return retry(err)
+	}
+	if err := r.ensure(ctx, namespace, objects(networks), objects(pointers(thereNetworks.Items))); err != nil {
+		return retry(err)
+	}
+	if err := r.prune(ctx, objects(networks), objects(pointers(thereNetworks.Items))); err != nil {
+		return retry(err)
+	}
+	return retry(r.prune(ctx, objects(routers), objects(pointers(thereRouters.Items))))
+}
+
+// desired is what the namespace is to have: nothing if it is not there.
+func (r *namespaces) desired(ctx context.Context, name string) (*corev1.Namespace, []*v1alpha1.Router, []*v1alpha1.Network, error) {
+	namespace := &corev1.Namespace{}
+	there, err := r.find(ctx, "", name, namespace)
+	if err != nil || !there || r.mapping != ByNamespace {
+		return namespace, nil, nil, err
+	}
+	pods, err := all(ctx, r, &corev1.PodList{}, client.InNamespace(name))
+	if err != nil {
+		return namespace, nil, nil, err
+	}
+	nodes, err := r.nodesOf(ctx, pointers(pods.Items))
+	if err != nil {
+		return namespace, nil, nil, err
+	}
+	primaries, err := all(ctx, r, &v1alpha1.NetworkList{}, client.MatchingFields{selecting: "true"})
+	if err != nil {
+		return namespace, nil, nil, err
+	}
+	routers, networks := translate.NamespaceObjects(pointers(pods.Items), []*corev1.Namespace{namespace}, nodes, pointers(primaries.Items))
+	return namespace, routers, networks, nil
+}
+
+// nodesOf are the nodes of pods that are there.
+func (r *namespaces) nodesOf(ctx context.Context, pods []*corev1.Pod) ([]*corev1.Node, error) {
+	asked := map[string]bool{"": true}
+	var nodes []*corev1.Node
+	for _, p := range pods {
+		if asked[p.Spec.NodeName] {
+			continue
+		}
+		asked[p.Spec.NodeName] = true
+		node := &corev1.Node{}
+		there, err := r.find(ctx, "", p.Spec.NodeName, node)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes, nil
+}
+
+// objects are a list's elements without their type.
+func objects[T client.Object](list []T) []client.Object {
+	all := make([]client.Object, len(list))
+	for i, o := range list {
+		all[i] = o
+	}
+	return all
+}
+
+// ensure makes what is missing and corrects what is different.
+func (r *namespaces) ensure(ctx context.Context, namespace *corev1.Namespace, desired, there []client.Object) error {
+	byName := map[string]client.Object{}
+	for _, o := range there {
+		byName[o.GetName()] = o
+	}
+	return each(ctx, desired, func(ctx context.Context, want client.Object) error {
+		has, known := byName[want.GetName()]
+		if known {
+			return r.correct(ctx, has, want)
+		}
+		taken, err := r.taken(ctx, namespace, want)
+		if err != nil || taken {
+			return err
+		}
+		if err := r.Create(ctx, want); err != nil {
+			return fmt.Errorf("create %s: %w", want.GetName(), err)
+		}
+		return nil
+	})
+}
+
+// taken says whether the name is that of an object of somebody else's, which stays as it is.
+func (r *namespaces) taken(ctx context.Context, namespace *corev1.Namespace, want client.Object) (bool, error) {
+	has := want.DeepCopyObject().(client.Object)
+	there, err := r.find(ctx, "", want.GetName(), has)
+	if err != nil || !there || madeFor(has) == namespace.Name {
+		return false, err
+	}
+	r.events.Eventf(namespace, corev1.EventTypeWarning, reasonNameTaken,
+		"%s was not made by Coelan, but has the name of what this namespace needs: pods have no network until it is gone", want.GetName())
+	return true, nil
+}
+
+// reasonNameTaken is of the Event about an object that has the name of one that the controller makes.
+const reasonNameTaken = "NameTaken"
+
+// correct writes what may differ: what a Router imports and exports, and annotations. Everything else cannot be changed.
+func (r *namespaces) correct(ctx context.Context, has, want client.Object) error {
+	now := has.DeepCopyObject().(client.Object)
+	annotations := maps.Clone(now.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(annotations, want.GetAnnotations())
+	now.SetAnnotations(annotations)
+	if router, ok := now.(*v1alpha1.Router); ok {
+		router.Spec.ImportRouteTargets = want.(*v1alpha1.Router).Spec.ImportRouteTargets
+		router.Spec.ExportRouteTargets = want.(*v1alpha1.Router).Spec.ExportRouteTargets
+	}
+	if equality.Semantic.DeepEqual(has, now) {
+		return nil
+	}
+	if err := r.Patch(ctx, now, client.MergeFrom(has)); err != nil {
+		return fmt.Errorf("change %s: %w", want.GetName(), err)
+	}
+	return nil
+}
+
+// prune deletes what nothing wants.
+func (r *namespaces) prune(ctx context.Context, desired, there []client.Object) error {
+	wanted := map[string]bool{}
+	for _, o := range desired {
+		wanted[o.GetName()] = true
+	}
+	return each(ctx, there, func(ctx context.Context, o client.Object) error {
+		if wanted[o.GetName()] || o.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		if err := r.remove(ctx, o); err != nil {
+			return fmt.Errorf("delete %s: %w", o.GetName(), err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/translate"
+)
+
+// networkUsers are what keeps a Network from going: its Ports, those of pods as well, and the blocks that nodes have of it,
+// because a node has one before the first of its pods and returns it after the last. The default Network has neither; it is
+// used by all pods that have their first interface on no other one.
+func (r *numbering) networkUsers(ctx context.Context, n *v1alpha1.Network) ([]string, error) {
+	if n.Name == v1alpha1.DefaultNetwork {
+		return r.defaultUsers(ctx)
+	}
+	ports, err := all(ctx, r, &v1alpha1.PortList{}, client.MatchingFields{byNetwork: n.Name})
+	if err != nil {
+		return nil, err
+	}
+	blocks, err := all(ctx, r, &v1alpha1.AddressBlockList{}, client.MatchingFields{byNetwork: n.Name})
+	if err != nil {
+		return nil, err
+	}
+	var users []string
+	for _, p := range pointers(ports.Items) {
+		users = append(users, portUser(p))
+	}
+	for _, b := range pointers(blocks.Items) {
+		if b.Spec.Node != "" && b.Spec.Port == "" {
+			users = append(users, fmt.Sprintf("node %s (block %s)", b.Spec.Node, b.Spec.CIDR))
+		}
+	}
+	slices.Sort(users)
+	return users, nil
+}
+
+func portUser(p *v1alpha1.Port) string {
+	if p.Spec.Pod != nil {
+		return fmt.Sprintf("pod %s/%s", p.Namespace, p.Spec.Pod.Name)
+	}
+	return fmt.Sprintf("port %s/%s", p.Namespace, p.Name)
+}
+
+func (r *numbering) defaultUsers(ctx context.Context) ([]string, error) {
+	elsewhere, err := onOtherPrimaries(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := all(ctx, r, &corev1.PodList{})
+	if err != nil {
+		return nil, err
+	}
+	var users []string
+	for _, p := range pointers(pods.Items) {
+		if translate.OnPodNetwork(p) && !elsewhere[string(p.UID)] {
+			users = append(users, fmt.Sprintf("pod %s/%s", p.Namespace, p.Name))
+		}
+	}
+	slices.Sort(users)
+	return users, nil
+}
+
+// onOtherPrimaries are the UIDs of the pods with a Port on a primary Network; those on the default one have none.
+func onOtherPrimaries(ctx context.Context, r client.Reader) (map[string]bool, error) {
+	networks, err := all(ctx, r, &v1alpha1.NetworkList{})
+	if err != nil {
+		return nil, err
+	}
+	pods := map[string]bool{}
+	for _, n := range networks.Items {
+		if n.Spec.Role != v1alpha1.Primary || n.Name == v1alpha1.DefaultNetwork {
+			continue
+		}
+		ports, err := all(ctx, r, &v1alpha1.PortList{}, client.MatchingFields{byNetwork: n.Name})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range ports.Items {
+			if p.Spec.Pod != nil {
+				pods[p.Spec.Pod.UID] = true
+			}
+		}
+	}
+	return pods, nil
+}
+
+// routerUsers are the Networks that name a Router, whether they have joined it or not.
+func routerUsers(o *v1alpha1.Router, networks []*v1alpha1.Network) []string {
+	var users []string
+	for _, n := range networks {
+		if translate.EffectiveRouter(n) == o.Name {
+			users = append(users, "network "+n.Name)
+		}
+	}
+	slices.Sort(users)
+	return users
+}
+
+// enumerate names the first of a list, each once, and counts the rest.
+func enumerate(users []string) string {
+	users = slices.Compact(slices.Sorted(slices.Values(users)))
+	if more := len(users) - maxUsers; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(users[:maxUsers], ", "), more)
+	}
+	return strings.Join(users, ", ")
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
+)
+
+// PortVerdict is what a user's Port is to have, or why it gets nothing.
+type PortVerdict struct {
+	// Reason is why not, with a message for people; empty: nothing is wrong.
+	Reason, Message string
+	MAC             *intent.MAC  // nil: to be made from the first address
+	Fixed           []netip.Addr // as asked for, in order
+	Pools           []Pool       // without Fixed: to take one address of each
+}
+
+// CheckPort judges a user's Port by its Network and its namespace, either of which may be nil because it is not there, and
+// by the other Ports of the Network. Whether its addresses are free is not decided here: that is asked of the API, see
+// BlockName.
+func CheckPort(p *v1alpha1.Port, n *v1alpha1.Network, namespace *corev1.Namespace, others []*v1alpha1.Port) PortVerdict {
+	refuse := func(reason, format string, args ...any) PortVerdict {
+		return PortVerdict{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	has := len(p.Status.Addresses) > 0 || p.Status.MAC != ""
+	switch {
+	case n == nil:
+		return refuse(v1alpha1.ReasonNetworkNotFound, "network %s does not exist", p.Spec.Network)
+	case n.DeletionTimestamp != nil && !has:
+		return refuse(v1alpha1.ReasonNetworkNotReady, "network %s is being deleted", n.Name)
+	case !admitted(n.Status.ID, n.Status.Conditions):
+		return refuse(v1alpha1.ReasonNetworkNotReady, "network %s is not ready", n.Name)
+	case n.Spec.IPAM == v1alpha1.PodCIDR:
+		return refuse(v1alpha1.ReasonInvalid, "network %s has its addresses from the nodes' podCIDRs, for pods only: name a Network with subnets", n.Name)
+	case !MayAttach(n, namespace, p.Spec.Node):
+		return refuse(v1alpha1.ReasonNotAllowed, "network %s does not take Ports of namespace %s", n.Name, p.Namespace)
+	}
+	pools, err := Pools(n)
+	if err != nil {
+		return refuse(v1alpha1.ReasonNetworkNotReady, "network %s: %v", n.Name, err)
+	}
+	var v PortVerdict
+	if p.Spec.MAC != "" {
+		mac, err := intent.ParseMAC(p.Spec.MAC)
+		if err != nil || mac[0]&1 != 0 || mac == (intent.MAC{}) {
+			return refuse(v1alpha1.ReasonInvalid, "spec.mac: %q is not the address of an interface", p.Spec.MAC)
+		}
+		if owner := MACOwner(p, mac, others); owner != "" {
+			return refuse(v1alpha1.ReasonMACTaken, "MAC %s is that of %s", mac, owner)
+		}
+		v.MAC = &mac
+	}
+	for i, text := range p.Spec.Addresses {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Is4In6() || a.Zone() != "" {
+			return refuse(v1alpha1.ReasonInvalid, "spec.addresses[%d]: %q is not an address", i, text)
+		}
+		if reason, message := placed(a, pools); reason != "" {
+			return refuse(reason, "spec.addresses[%d]: %s %s", i, a, message)
+		}
+		v.Fixed = append(v.Fixed, a)
+	}
+	if len(v.Fixed) == 0 {
+		v.Pools = firstOfFamilies(pools)
+	}
+	return v
+}
+
+// placed says why an interface cannot have an address, "" if it can.
+func placed(a netip.Addr, pools []Pool) (reason, message string) {
+	i := slices.IndexFunc(pools, func(p Pool) bool { return p.Prefix.Contains(a) })
+	if i < 0 {
+		return v1alpha1.ReasonAddressOutside, "is in no subnet of the Network"
+	}
+	p := pools[i]
+	if a == p.Gateway {
+		return v1alpha1.ReasonAddressTaken, "is the gateway of " + p.Prefix.String()
+	}
+	if slices.ContainsFunc(ipam.Reserved(p.Prefix, p.Gateway), func(r ipam.Interval) bool { return r.Contains(a) }) {
+		return v1alpha1.ReasonAddressOutside, "is not an address of an interface in " + p.Prefix.String()
+	}
+	return "", ""
+}
+
+// firstOfFamilies are the pools that interfaces have an address of: the first of each family.
+func firstOfFamilies(pools []Pool) []Pool {
+	var first []Pool
+	for _, p := range pools {
+		if !slices.ContainsFunc(first, func(o Pool) bool { return o.Prefix.Addr().Is4() == p.Prefix.Addr().Is4() }) {
+			first = append(first, p)
+		}
+	}
+	return first
+}
+
+// MACOwner says who else on the Network has a MAC that a Port wants, "" if nobody: one that has it already, an older one
+// that asks for it, or Coelan's own interfaces.
+func MACOwner(p *v1alpha1.Port, mac intent.MAC, others []*v1alpha1.Port) string {
+	if mac == intent.RouterMAC || mac == intent.GatewayMAC {
+		return "Coelan's router"
+	}
+	is := func(text string) bool {
+		other, err := intent.ParseMAC(text)
+		return err == nil && other == mac
+	}
+	mine := is(p.Status.MAC)
+	for _, o := range others {
+		if o.UID == p.UID && o.Name == p.Name && o.Namespace == p.Namespace {
+			continue
+		}
+		first := older(o, p) < 0
+		holds := is(o.Status.MAC) && (!mine || first)
+		asks := is(o.Spec.MAC) && o.Status.MAC == "" && o.Status.Phase != v1alpha1.PortFailed && !mine && first
+		if holds || asks {
+			return fmt.Sprintf("port %s/%s", o.Namespace, o.Name)
+		}
+	}
+	return ""
+}
+
+// MACOfUID is the MAC of a Port without addresses: 0a:cf and four bytes of a hash, apart from those that are made of
+// addresses.
+func MACOfUID(uid string) intent.MAC {
+	sum := sha256.Sum256([]byte(uid))
+	return intent.MAC{0x0a, 0xcf, sum[0], sum[1], sum[2], sum[3]}
+}
