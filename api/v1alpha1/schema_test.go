@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package v1alpha1_test
 
 import (
 	"context"
@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/yaml"
+
+	"coelan.io/coelan/api/v1alpha1"
 )
 
 const definitions = "../../deploy/helm/coelan/files/crds"
@@ -43,7 +45,7 @@ type strategy interface {
 // for instance, fails the test.
 func load(t *testing.T, plural string) server {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(definitions, GroupVersion.Group+"_"+plural+".yaml"))
+	text, err := os.ReadFile(filepath.Join(definitions, v1alpha1.GroupVersion.Group+"_"+plural+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func load(t *testing.T, plural string) server {
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(external, crd, nil); err != nil {
 		t.Fatal(err)
 	}
-	crd.Status.StoredVersions = []string{GroupVersion.Version}
+	crd.Status.StoredVersions = []string{v1alpha1.GroupVersion.Version}
 	if errs := crdvalidation.ValidateCustomResourceDefinition(t.Context(), crd); len(errs) > 0 {
 		t.Fatalf("the API server would refuse %s: %v", plural, errs.ToAggregate())
 	}
@@ -72,7 +74,7 @@ func load(t *testing.T, plural string) server {
 		t.Fatal(err)
 	}
 	namespaced := crd.Spec.Scope == apiextensions.NamespaceScoped
-	kind := GroupVersion.WithKind(crd.Spec.Names.Kind)
+	kind := v1alpha1.GroupVersion.WithKind(crd.Spec.Names.Kind)
 	return server{
 		kind: kind.Kind, namespaced: namespaced, schema: schema,
 		strategy: customresource.NewStrategy(nil, namespaced, kind, validator, nil, schema,
@@ -83,7 +85,7 @@ func load(t *testing.T, plural string) server {
 // object is that of the kind with the name and the text of its spec, with the defaults.
 func (s server) object(t *testing.T, name, spec string) *unstructured.Unstructured {
 	t.Helper()
-	meta := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %q, resourceVersion: \"1\"}\n", GroupVersion, s.kind, name)
+	meta := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %q, resourceVersion: \"1\"}\n", v1alpha1.GroupVersion, s.kind, name)
 	text, err := yaml.YAMLToJSONStrict([]byte(meta + "spec: {" + spec + "}\n"))
 	if err != nil {
 		t.Fatalf("%v in %s", err, spec)
