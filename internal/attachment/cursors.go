@@ -47,6 +47,9 @@ func (s *Store) moveCursors(a Attachment) {
 }
 
 func (c *cursors) set(space string, addresses []netip.Prefix) {
+	if c.Addresses == nil {
+		c.Addresses = map[netip.Prefix]netip.Addr{}
+	}
 	at := c.Addresses
 	if space != "" {
 		if c.Networks == nil {

@@ -71,7 +71,7 @@ func TestJournalOfAnOlderRelease(t *testing.T) {
 		}
 		want := Attachment{
 			Key: Key{"c1", "eth0"}, Network: "coelan", PodUID: "uid-c1", PodNamespace: "default", PodName: "pod-c1", Netns: "/run/netns/c1",
-			HostInterface: "co7f8dc1ac7ab6", MAC: intent.MAC{0x0a, 0xce, 10, 0, 0, 3},
+			MAC: intent.MAC{0x0a, 0xce, 10, 0, 0, 3},
 			Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.3/22"), netip.MustParsePrefix("fd00:1::3/64")},
 			Gateways:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00:1::1")},
 			OFPort:    17, NetworkID: 1, MTU: 1450,
@@ -169,6 +169,36 @@ func TestNodeAddresses(t *testing.T) {
 	}
 	if len(s.addresses) != 2 {
 		t.Errorf("held after the release: %v", s.addresses)
+	}
+}
+
+// Node addresses and those of pods on the default Network are one space, of which nothing is handed out twice.
+func TestNodeAddressesRunOut(t *testing.T) {
+	s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
+	small := ranges("10.0.0.0/29") // 10.0.0.2 to .6
+	var got []string
+	var err error
+	for i := 0; err == nil && i < 10; i++ {
+		r := request(fmt.Sprint("c", i))
+		r.Ranges = small
+		if i%2 == 0 {
+			r = on(fmt.Sprint("net-", i), r.ContainerID, "eth0", blocks(t, "10.9.0.0/24", "10.9.0.0/28"))
+			r.NodeRanges = small
+		}
+		var a Attachment
+		if a, err = s.Allocate(r); err == nil && i%2 == 0 {
+			got = append(got, a.NodeAddresses[0].Addr().String())
+		} else if err == nil {
+			got = append(got, a.Addresses[0].Addr().String())
+		}
+		s.cursors = cursors{Port: s.cursors.Port} // the search begins at the first
+	}
+	if diff := cmp.Diff([]string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var exhausted *ipam.ExhaustedError
+	if !errors.As(err, &exhausted) || exhausted.Blocks {
+		t.Errorf("error %v, want that the podCIDR is exhausted", err)
 	}
 }
 

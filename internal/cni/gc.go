@@ -24,7 +24,7 @@ func (s *Server) gc(ctx context.Context, c call) error {
 	}
 	var errs []error
 	for _, a := range s.opts.Store.List() {
-		if a.IsPort() || a.Network != c.conf.Name || valid[maker(a)] {
+		if a.Network != c.conf.Name || valid[maker(a)] { // a user's Port has no such name
 			continue
 		}
 		err := s.ifStill(ctx, a, func(ctx context.Context, a attachment.Attachment) error { return s.detach(ctx, group{a}) })
