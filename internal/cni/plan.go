@@ -66,12 +66,13 @@ type Interface struct {
 	// Addresses are fixed ones; empty: one of each family from the ranges.
 	Addresses []netip.Addr
 	MAC       *intent.MAC // nil: made from the first address
-	// DefaultRoute leads through this interface, of each family that it has an address of. The first interface of a
-	// plan that has it gets it.
+	// DefaultRoute asks for the default route of each family that the interface has an address of. The first further
+	// interface that asks gets a family's, and only if there is none the pod's first interface: so that may always ask.
 	DefaultRoute bool
 	// Gateways, at most one of each family, take the place of the subnets' for the default route.
 	Gateways []netip.Addr
-	// Routes beside the default route and those to the interface's own subnets.
+	// Routes beside the default route and those to the interface's own subnets. A pod whose default route another
+	// interface takes still has to answer its node: its first interface needs routes to the cluster's ranges then.
 	Routes []attachment.Route
 	// NodeAddresses asks for an address of the podCIDRs of each family that the interface has, by which the node
 	// reaches it: those are its addresses for the runtime.
