@@ -164,11 +164,10 @@ func (t *networkTables) addNetwork(o *v1alpha1.Network, mappings map[string]uint
 		return
 	}
 	n.Router = cmp.Or(o.Status.Router, o.Spec.Router, o.Name)
-	if _, ok := t.routers[n.Router]; !ok {
-		t.problem("network "+o.Name, "spec.router", n.Router, "does not exist or is not ready")
-		return
+	// Without its Router, which may be on its way, it is of no use; the controller tells if there is none.
+	if _, ok := t.routers[n.Router]; ok {
+		t.networks[n.Name] = n
 	}
-	t.networks[n.Name] = n
 }
 
 // Subnets are those of a Network whose addresses are its own; none if they are of the nodes' podCIDRs.

@@ -52,13 +52,16 @@ func paths(w *world, encapsulated bool) []path {
 var errLost = errors.New("packets were lost")
 
 // probePath pings, sends UDP both ways and opens a TCP connection.
-func probePath(ctx context.Context, p path, f lab.Family) error {
-	at := netip.AddrPortFrom(p.dst(f), 8080)
+func probePath(ctx context.Context, p path, f lab.Family) error { return probeTo(ctx, p, f, p.dst) }
+
+// probeTo is probePath to a receiver that knows itself by another address.
+func probeTo(ctx context.Context, p path, f lab.Family, known func(lab.Family) netip.Addr) error {
+	at, listen := netip.AddrPortFrom(p.dst(f), 8080), netip.AddrPortFrom(known(f), 8080)
 	r, err := (probe.Ping{Dst: at.Addr(), Count: 2}).Run(ctx, p.from)
 	if err != nil || r.Lost() > 0 || r.SendError != nil {
 		return fmt.Errorf("ping: lost %d of %d, errors %v: %w", r.Lost(), r.Sent, r.Errors, cmp.Or(errors.Join(r.SendError, err), errLost))
 	}
-	udp, err := probe.StartUDP(p.from, p.to, at, at, time.Millisecond)
+	udp, err := probe.StartUDP(p.from, p.to, at, listen, time.Millisecond)
 	if err != nil {
 		return err
 	}
@@ -68,7 +71,7 @@ func probePath(ctx context.Context, p path, f lab.Family) error {
 	if report := udp.Stop(); err != nil || len(report.Lost) > 0 {
 		return fmt.Errorf("UDP: %s: %w", report, cmp.Or(err, errLost))
 	}
-	server, err := probe.Serve(p.to, at, probe.WhoAmI)
+	server, err := probe.Serve(p.to, listen, probe.WhoAmI)
 	if err != nil {
 		return err
 	}

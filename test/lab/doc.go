@@ -14,8 +14,9 @@
 // bridge br-phy, which carries the node's address; on the kernel's (system)
 // eth0 carries it itself.
 //
-// Agents read Nodes from an API server that the test serves on each node's
-// loopback: it knows lists, watches and events, no more.
+// Agents talk to an API server that the test serves on each node's loopback. There
+// is no controller: tests publish Networks, Routers and Ports as the controller
+// would have admitted them.
 //
 // Every process is killed and every namespace ends with the test process,
 // however that ends; nothing has a name outside of it.

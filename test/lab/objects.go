@@ -3,17 +3,113 @@
 package lab
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"coelan.io/coelan/api/v1alpha1"
 )
+
+// Resources, with their group.
+const (
+	nodes       = "nodes"
+	pods        = "pods"
+	namespaces  = "namespaces"
+	networks    = "networks.coelan.io"
+	routers     = "routers.coelan.io"
+	portObjects = "ports.coelan.io"
+	blocks      = "addressblocks.coelan.io"
+	definitions = "network-attachment-definitions.k8s.cni.cncf.io"
+)
+
+// kindOf is the kind and version of a resource.
+func kindOf(resource string) (kind, version string) {
+	coelan := v1alpha1.GroupVersion.String()
+	switch resource {
+	case nodes:
+		return "Node", "v1"
+	case pods:
+		return "Pod", "v1"
+	case namespaces:
+		return "Namespace", "v1"
+	case networks:
+		return "Network", coelan
+	case routers:
+		return "Router", coelan
+	case portObjects:
+		return "Port", coelan
+	case blocks:
+		return "AddressBlock", coelan
+	case definitions:
+		return "NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1"
+	}
+	return "", "v1"
+}
+
+// set adds or replaces an object as it is, with its status.
+func (a *API) set(resource string, o metav1.Object) {
+	data, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // it is one of the types of the API
+	}
+	var raw object
+	if err := json.Unmarshal(data, &raw); err != nil {
+		panic(err)
+	}
+	raw["kind"], raw["apiVersion"] = kindOf(resource)
+	key := objectKey(o.GetNamespace(), o.GetName())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if old, ok := a.objects[resource][key]; ok {
+		for _, field := range []string{"uid", "creationTimestamp"} {
+			raw.meta()[field] = old.meta()[field]
+		}
+	}
+	a.born(raw, resource, key)
+	a.put(resource, key, raw)
+}
+
+func (a *API) remove(resource, key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.drop(resource, key)
+}
+
+// all are the objects of a resource.
+func all[T any](a *API, resource string) []*T {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []*T
+	for _, o := range a.objects[resource] {
+		data, err := json.Marshal(o)
+		if err != nil {
+			panic(err)
+		}
+		t := new(T)
+		if err := json.Unmarshal(data, t); err != nil {
+			panic(err)
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// Blocks are all AddressBlocks.
+func (a *API) Blocks() []*v1alpha1.AddressBlock { return all[v1alpha1.AddressBlock](a, blocks) }
+
+// Ports are all Ports.
+func (a *API) Ports() []*v1alpha1.Port { return all[v1alpha1.Port](a, portObjects) }
+
+// Pods are all pods.
+func (a *API) Pods() []*corev1.Pod { return all[corev1.Pod](a, pods) }
 
 // setNode publishes a node as kubelet and the controller manager would.
 func (a *API) setNode(n *Node) {
 	o := &corev1.Node{
-		TypeMeta:   metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID("uid-" + n.Name)},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}}},
 	}
@@ -25,17 +121,111 @@ func (a *API) setNode(n *Node) {
 		o.Status.Addresses = append(o.Status.Addresses,
 			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: p.Addr().String()})
 	}
-	a.set("nodes", n.Name, o)
+	a.set(nodes, o)
 }
 
 // setPod publishes a pod that is bound to its node.
 func (a *API) setPod(p *Pod) {
-	a.set("pods", p.Name, &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: types.UID(p.UID)},
+	a.set(pods, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: types.UID(p.UID), Annotations: p.Annotations},
 		Spec:       corev1.PodSpec{NodeName: p.Node.Name},
 		Status:     corev1.PodStatus{Phase: corev1.PodPending},
 	})
+}
+
+// AddNamespace publishes a namespace.
+func (a *API) AddNamespace(name string, labels map[string]string) {
+	a.set(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+}
+
+// firstVNI is where VNIs are allocated from.
+const firstVNI = 70000
+
+// number is one that no Network or Router has.
+func (a *API) number() int32 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.numbers++
+	return int32(a.numbers)
+}
+
+// AddRouter publishes a Router as the controller admits it. Two shared Routers meet in the Router default.
+func (a *API) AddRouter(name string, spec v1alpha1.RouterSpec) {
+	n := a.number()
+	a.set(routers, &v1alpha1.Router{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
+		Status: v1alpha1.RouterStatus{ID: 1 + n, VNI: firstVNI + n, Conditions: ready()},
+	})
+}
+
+// Shared is the spec of a Router that shares the address space of the cluster.
+func Shared() v1alpha1.RouterSpec {
+	targets := []string{v1alpha1.DefaultRouteTarget}
+	return v1alpha1.RouterSpec{ImportRouteTargets: targets, ExportRouteTargets: targets}
+}
+
+// AddNetwork publishes a Network as the controller admits it, with a Router of its own if it names none.
+func (a *API) AddNetwork(name string, spec v1alpha1.NetworkSpec) {
+	spec.Type = v1alpha1.NetworkType(orElse(string(spec.Type), string(v1alpha1.Overlay)))
+	spec.Role = v1alpha1.NetworkRole(orElse(string(spec.Role), string(v1alpha1.Secondary)))
+	spec.IPAM = v1alpha1.IPAM(orElse(string(spec.IPAM), string(v1alpha1.Blocks)))
+	n := a.number()
+	o := &v1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
+		Status: v1alpha1.NetworkStatus{ID: 1 + n, Conditions: ready()},
+	}
+	if spec.Type == v1alpha1.Overlay {
+		o.Status.VNI, o.Status.Router = firstVNI+n, orElse(spec.Router, name)
+		if spec.Router == "" {
+			a.AddRouter(name, v1alpha1.RouterSpec{})
+		}
+	}
+	a.set(networks, o)
+}
+
+// RemoveNetwork deletes a Network.
+func (a *API) RemoveNetwork(name string) { a.remove(networks, name) }
+
+// AddPort publishes a user's Port as the controller admits it, with its addresses.
+func (a *API) AddPort(namespace, name, network, mac string, addresses ...string) {
+	a.set(portObjects, &v1alpha1.Port{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.PortSpec{Network: network, MAC: mac, Addresses: addresses},
+		Status:     v1alpha1.PortStatus{Phase: v1alpha1.PortReady, MAC: mac, Addresses: addresses},
+	})
+}
+
+// RemovePort deletes a Port.
+func (a *API) RemovePort(namespace, name string) { a.remove(portObjects, namespace+"/"+name) }
+
+// AddDefinition publishes a NetworkAttachmentDefinition of Coelan's for a Network; or with another configuration, if one
+// is given.
+func (a *API) AddDefinition(namespace, name, network string, config ...string) {
+	text := fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"coelan-cni","network":%q}`, name, network)
+	if len(config) > 0 {
+		text = strings.Join(config, "")
+	}
+	a.set(definitions, &definition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: map[string]string{"config": text},
+	})
+}
+
+type definition struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              map[string]string `json:"spec"`
+}
+
+func ready() []metav1.Condition {
+	return []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, LastTransitionTime: metav1.Now(),
+	}}
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
 }
 
 // kubeconfig is how a node's agent finds the API server.

@@ -12,9 +12,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
 )
 
 // Pod is a network namespace that the node's CNI plugins have plugged in.
@@ -27,10 +29,21 @@ type Pod struct {
 	// MAC is that of the pod's eth0.
 	MAC net.HardwareAddr
 	// Result is what ADD returned.
-	Result *current.Result
+	Result      *current.Result
+	Annotations map[string]string
 
 	ports []PortMapping
 }
+
+// PodSpec says what a pod is to be.
+type PodSpec struct {
+	Namespace, Name string // an empty namespace is the lab's own
+	Annotations     map[string]string
+	Ports           []PortMapping
+}
+
+// defaultNamespace is where pods are that name none.
+const defaultNamespace = "lab"
 
 // PortMapping is one hostPort.
 type PortMapping struct {
@@ -44,7 +57,12 @@ var pluginDirs = []string{"/usr/lib/cni", "/opt/cni/bin"}
 
 // AddPod makes a pod of that name on the node and plugs it in.
 func (n *Node) AddPod(ctx context.Context, name string, ports ...PortMapping) (*Pod, error) {
-	p, err := n.NewPod(name, ports...)
+	return n.AddPodAs(ctx, PodSpec{Name: name, Ports: ports})
+}
+
+// AddPodAs makes a pod on the node and plugs it in.
+func (n *Node) AddPodAs(ctx context.Context, spec PodSpec) (*Pod, error) {
+	p, err := n.NewPodAs(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -57,12 +75,20 @@ func (n *Node) AddPod(ctx context.Context, name string, ports ...PortMapping) (*
 
 // NewPod makes a pod's namespace and plugs nothing in.
 func (n *Node) NewPod(name string, ports ...PortMapping) (*Pod, error) {
-	h, err := newHost(name, nil)
+	return n.NewPodAs(PodSpec{Name: name, Ports: ports})
+}
+
+// NewPodAs is NewPod for all that can be said of a pod.
+func (n *Node) NewPodAs(spec PodSpec) (*Pod, error) {
+	h, err := newHost(spec.Name, nil)
 	if err != nil {
 		return nil, err
 	}
 	id := randomID()
-	p := &Pod{Host: h, Node: n, Namespace: "lab", UID: "uid-" + id[:8], ContainerID: id, ports: ports}
+	p := &Pod{
+		Host: h, Node: n, Namespace: orElse(spec.Namespace, defaultNamespace), UID: "uid-" + id[:8], ContainerID: id,
+		Annotations: spec.Annotations, ports: spec.Ports,
+	}
 	n.adopt(p)
 	n.lab.API.setPod(p)
 	return p, nil
@@ -102,6 +128,36 @@ func (p *Pod) Add(ctx context.Context) error {
 	return err
 }
 
+// On are the addresses of one of the pod's interfaces. Those of a pod in a private Router are not the Addresses by which
+// the runtime knows it.
+func (p *Pod) On(ifName string) ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	err := p.withLink(ifName, func(l netlink.Link) error {
+		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		for _, a := range addrs {
+			ip, _ := netip.AddrFromSlice(a.IP)
+			bits, _ := a.Mask.Size()
+			if ip = ip.Unmap(); !ip.IsLinkLocalUnicast() {
+				list = append(list, netip.PrefixFrom(ip, bits))
+			}
+		}
+		return err
+	})
+	slices.SortFunc(list, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+	return list, err
+}
+
+// Own is the address of a family of one of the pod's interfaces; invalid if it has none.
+func (p *Pod) Own(ifName string, f Family) netip.Addr {
+	list, _ := p.On(ifName) // an interface that is not there has no address
+	for _, a := range list {
+		if FamilyOf(a.Addr()) == f {
+			return a.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
 // Del calls DEL for the pod. The namespace stays.
 func (p *Pod) Del(ctx context.Context) error {
 	network, err := p.Node.Network()
@@ -129,7 +185,7 @@ func (p *Pod) Check(ctx context.Context) error {
 // Delete unplugs the pod and ends its namespace.
 func (p *Pod) Delete(ctx context.Context) error {
 	defer p.End()
-	defer p.Node.lab.API.remove("pods", p.Name)
+	defer p.Node.lab.API.remove(pods, objectKey(p.Namespace, p.Name))
 	return p.Del(ctx)
 }
 

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/test/lab"
+	"coelan.io/coelan/test/lab/probe"
+)
+
+// subnets are those of a Network.
+func subnets(cidrs ...string) []v1alpha1.Subnet {
+	var list []v1alpha1.Subnet
+	for _, c := range cidrs {
+		list = append(list, v1alpha1.Subnet{CIDR: c})
+	}
+	return list
+}
+
+// primary is the spec of a Network that the namespaces of a tenant have their pods on.
+func primary(tenant string, cidrs ...string) v1alpha1.NetworkSpec {
+	return v1alpha1.NetworkSpec{
+		Role: v1alpha1.Primary, Subnets: subnets(cidrs...),
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": tenant}},
+	}
+}
+
+// addPod makes a pod in a namespace.
+func addPod(t *testing.T, n *lab.Node, namespace, name string) *lab.Pod {
+	t.Helper()
+	return addPodAs(t, n, lab.PodSpec{Namespace: namespace, Name: name})
+}
+
+func addPodAs(t *testing.T, n *lab.Node, spec lab.PodSpec) *lab.Pod {
+	t.Helper()
+	p, err := n.AddPodAs(within(t, time.Minute), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// own is the address of a pod's eth0 as its neighbours know it.
+func own(p *lab.Pod) func(lab.Family) netip.Addr {
+	return func(f lab.Family) netip.Addr { return p.Own("eth0", f) }
+}
+
+// tenants is a cluster with the tenants red and blue, whose pods have the same subnet, and the pods of world.
+type tenants struct {
+	*world
+	red, blue [3]*lab.Pod // 0 and 1 on n1, 2 on n2
+}
+
+var tenantSubnets = []string{"10.50.0.0/24", "fd00:50::/64"}
+
+func startTenants(t *testing.T) *tenants {
+	t.Helper()
+	w := &tenants{world: start(t, lab.Options{})}
+	for _, tenant := range []string{"red", "blue"} {
+		w.API.AddNamespace(tenant, map[string]string{"tenant": tenant})
+		w.API.AddNetwork(tenant, primary(tenant, tenantSubnets...))
+	}
+	for i, n := range []*lab.Node{w.n1, w.n1, w.n2} {
+		w.red[i] = addPod(t, n, "red", []string{"r0", "r1", "r2"}[i])
+		w.blue[i] = addPod(t, n, "blue", []string{"b0", "b1", "b2"}[i])
+	}
+	return w
+}
+
+// unreachable fails the test if an address answers.
+func unreachable(t *testing.T, name string, from *lab.Host, to netip.Addr) {
+	t.Helper()
+	if r := ping(t, from, probe.Ping{Dst: to, Count: 2}); r.Lost() < r.Sent {
+		t.Errorf("%s: %s answers", name, to)
+	}
+}
+
+// TestTenantsWithTheSameSubnet has two tenants whose pods have the same addresses.
+func TestTenantsWithTheSameSubnet(t *testing.T) {
+	w := startTenants(t)
+	ctx := within(t, 5*time.Minute)
+	eachFamily(t, func(t *testing.T, f lab.Family) {
+		r0, r1, r2, b0 := w.red[0], w.red[1], w.red[2], w.blue[0]
+		for _, p := range []path{
+			{"red on its node", r0.Host, r1.Host, own(r1), own(r0)},
+			{"red to another node", r0.Host, r2.Host, own(r2), own(r0)},
+			{"red back", r2.Host, r0.Host, own(r0), own(r2)},
+			{"red to its node", r0.Host, w.n1.Host, w.n1.Address, r0.Address},
+			{"red to its node's gateway", r0.Host, w.n1.Host, w.n1.Gateway, r0.Address},
+			{"red to another node's address", r0.Host, w.n2.Host, w.n2.Address, w.n1.Address},
+			{"red to the internet", r0.Host, w.Outside, lab.Internet, w.n1.Address},
+			{"blue to the internet", w.blue[2].Host, w.Outside, lab.Internet, w.n2.Address},
+		} {
+			if err := probePath(ctx, p, f); err != nil {
+				t.Errorf("%s: %v", p.name, err)
+			}
+		}
+		for _, p := range []*lab.Pod{r0, b0} {
+			if err := probeTo(ctx, path{"", w.n1.Host, p.Host, p.Address, w.n1.Gateway}, f, own(p)); err != nil {
+				t.Errorf("node to its pod %s: %v", p.Name, err)
+			}
+		}
+		unreachable(t, "red to blue's node address", r0.Host, b0.Address(f))
+		unreachable(t, "red to blue's node address on the other node", r0.Host, w.blue[2].Address(f))
+		unreachable(t, "default to red's node address", w.a.Host, r0.Address(f))
+		unreachable(t, "default on the other node to red's node address", w.c.Host, r0.Address(f))
+		unreachable(t, "default to red's own address", w.a.Host, r0.Own("eth0", f))
+		unreachable(t, "red to default", r0.Host, w.a.Address(f))
+		unreachable(t, "red to default on the other node", r0.Host, w.c.Address(f))
+	})
+	w.whole(ctx, t)
+}
+
+// whole looks whether everything is as it should be on all nodes.
+func (w *tenants) whole(ctx context.Context, t *testing.T) {
+	t.Helper()
+	checkAll(ctx, t, w.world)
+	for _, p := range append(w.red[:], w.blue[:]...) {
+		if err := p.Check(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func checkAll(ctx context.Context, t *testing.T, w *world) {
+	t.Helper()
+	for _, n := range w.Nodes {
+		if err := n.Check(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
