@@ -273,7 +273,7 @@ func TestOnlyWhatChangedIsCompiled(t *testing.T) {
 			changed = append(changed, owner)
 		}
 	}
-	if diff := cmp.Diff([]string{"port///#o2/eth0"}, changed); diff != "" {
+	if diff := cmp.Diff([]string{"port//#o2/eth0"}, changed); diff != "" {
 		t.Errorf("compiled anew (-want +got):\n%s", diff)
 	}
 }

@@ -23,7 +23,7 @@ var l3Feature = &feature{
 		r.on(l3, 300, openflow.IPDst(linkLocal)).drop(reason)
 		r.on(l3, 300, openflow.IPSrc(linkLocal)).drop(reason)
 	},
-	router:  beyondRoutes,
+	router:  missed,
 	network: ownSubnets,
 	node: func(r *rules, n intent.Node) {
 		for _, s := range n.Subnets {
@@ -36,7 +36,7 @@ var l3Feature = &feature{
 				r.route(rt, s.Prefix).set(viaGateway()...).goTo(delivery)
 				r.route(rt, host(s.Gateway)).set(viaGateway()...).goTo(delivery)
 			default:
-				r.routeToNode(rt, rt, s.Prefix, n)
+				r.routeToNode(l3, rt, rt, s.Prefix, n)
 			}
 		}
 	},
@@ -69,13 +69,13 @@ func (r *rules) prefixOfNode(network string, prefix netip.Prefix, node string) {
 	}
 	if node, ok := r.node(node); ok {
 		for _, reader := range r.readers(rt) {
-			r.routeToNode(reader, rt, prefix, node)
+			r.routeToNode(l3, reader, rt, prefix, node)
 		}
 	}
 }
 
-// beyondRoutes says where packets go that no route of the router is for.
-func beyondRoutes(r *rules, rt intent.Router) {
+// missed says where packets go that no route of the router is for.
+func missed(r *rules, rt intent.Router) {
 	switch {
 	case rt.Name == intent.DefaultRouterName:
 		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
@@ -87,11 +87,18 @@ func beyondRoutes(r *rules, rt intent.Router) {
 		if whole, ok := r.defaultRouter(); ok {
 			r.on(l3, 10, inRouter(rt)).set(inRouter(whole)).do(openflow.Resubmit(l3.ID)).end()
 		}
-	case r.tunnelled():
-		r.on(l3, 10, inRouter(rt)).set(openflow.TunnelID(uint64(rt.VNI))).goTo(clusterSource)
 	default:
-		r.on(l3, 10, inRouter(rt)).goTo(clusterSource)
+		r.beyondRoutes(r.on(l3, 10, inRouter(rt)), rt, clusterSource)
 	}
+}
+
+// beyondRoutes ends a flow of packets that no route of the private router rt is
+// for. By its VNI other nodes will know it.
+func (r *rules) beyondRoutes(w flow, rt intent.Router, t Table) {
+	if r.tunnelled() {
+		w = w.set(openflow.TunnelID(uint64(rt.VNI)))
+	}
+	w.goTo(t)
 }
 
 // ownSubnets ends the way of packets to addresses of the network that nobody has.
@@ -100,10 +107,13 @@ func ownSubnets(r *rules, n intent.Network) {
 		return
 	}
 	_, rt, ok := r.network(n.Name)
-	if !ok || !rt.Private() && !r.tunnelled() {
-		return // the host's kernel has routes to the other nodes' blocks
+	if !ok {
+		return
 	}
 	for _, reader := range r.readers(rt) {
+		if !rt.Private() && !reader.Private() && !r.tunnelled() {
+			continue // the host's kernel has routes to the other nodes' blocks
+		}
 		for _, s := range n.Subnets {
 			r.route(reader, s.Prefix).drop("no port is known to have the address")
 		}

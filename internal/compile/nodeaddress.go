@@ -62,7 +62,7 @@ func (r *rules) fromCluster(a netip.Addr, p intent.Port) {
 // fromService takes what the host's kernel sends as the port for packets of the
 // port itself, to a Service: they are in the port's router.
 func (r *rules) fromService(a netip.Addr, rt intent.Router) {
-	r.on(spoofguard, 245, from(fromGateway), openflow.IPSrc(a)).set(inRouter(rt)).goTo(forwarding)
+	r.on(spoofguard, 245, from(fromGateway), openflow.IPSrc(a)).set(inRouter(rt), ofPrivate).goTo(forwarding)
 }
 
 // firstOf is the first address of the family of like.

@@ -11,36 +11,6 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// packet is a packet on a port, as far as the pipeline looks at it.
-type packet struct {
-	inPort         uint32
-	tunSrc         netip.Addr // of a packet from the tunnel port
-	vni            uint32
-	tagged         bool
-	ethSrc, ethDst intent.MAC
-
-	kind     string     // "ip", "arp-request", "arp-reply", "solicit", "advertise"
-	src, dst netip.Addr // addresses; of ARP the sender's and the one asked for
-	target   netip.Addr // asked for by a neighbour solicitation
-	link     intent.MAC // sha of ARP, or SLL of ND (zero: no option)
-	ttl      uint8
-
-	// What conntrack says if it is asked.
-	reply, marked bool
-}
-
-// outcome is what should happen to a packet.
-type outcome struct {
-	Drop    bool
-	Answer  intent.MAC // sent back, with this MAC as answer
-	Port    uint32
-	EthDst  intent.MAC
-	TTL     uint8
-	TunDst  netip.Addr
-	Commit  bool
-	Recircs int
-}
-
 var dropped = outcome{Drop: true}
 
 // end names the kind of outcome.
@@ -59,11 +29,11 @@ func (o outcome) end() string {
 }
 
 // oracle says, from the words of docs/datapath.md and not from flows, what should
-// happen to a packet.
+// happen to any packet, where there is the default network alone.
 type oracle struct{ *intent.State }
 
 func (o oracle) expect(p packet) outcome {
-	if p.tagged {
+	if p.vlan != 0 {
 		return dropped
 	}
 	network, ok := o.source(p)
@@ -192,15 +162,15 @@ func (o oracle) forward(p packet, network intent.Network) outcome {
 		return dropped
 	case out.Port == intent.GatewayPort:
 	case p.inPort == intent.GatewayPort:
-		out.Commit = true
+		out.Commits = []int{1}
 	default:
-		out.Recircs = 1
+		out.Lookups = []int{1}
 		if p.reply && p.marked {
 			out.Port, out.EthDst, out.TunDst = intent.GatewayPort, intent.GatewayMAC, netip.Addr{}
 		}
 	}
 	if out.Port == p.inPort {
-		return outcome{Drop: true, Recircs: out.Recircs}
+		return outcome{Drop: true, Lookups: out.Lookups}
 	}
 	return out
 }

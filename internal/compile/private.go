@@ -23,9 +23,12 @@ const isolated = "the destination's router is isolated from the source's"
 var privateFeature = &feature{
 	number: 11,
 	name:   "private",
-	tables: []Table{clusterSource, cluster, hostAccess},
+	tables: []Table{defaultRoute, clusterSource, cluster, hostAccess},
 	needed: (*rules).anyPrivate,
 	local: func(r *rules) {
+		r.on(defaultRoute, 300, from(fromGateway)).goTo(clusterSource)
+		r.on(defaultRoute, 300, from(fromTunnel), openflow.EthSrc(gatewayMAC)).goTo(clusterSource)
+
 		r.on(clusterSource, 100, from(fromGateway)).goTo(cluster)
 		r.on(clusterSource, 100, from(fromTunnel)).goTo(cluster)
 
@@ -33,6 +36,13 @@ var privateFeature = &feature{
 			r.on(cluster, 10, from(fromPod), openflow.EthType(ethType)).set(viaGateway()...).goTo(delivery)
 		}
 		r.withService(r.on(cluster, 10, from(fromGateway)))
+
+		// The endpoint's answer comes in the private router, or in the default one if the endpoint is in that: mark both.
+		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
+			r.on(serviceReturn, 110, openflow.EthType(ethType), from(fromGateway), ofPrivate).
+				do(commitMarked(openflow.CT{Zone: uint16(intent.DefaultRouter)}), commitMarked(openflow.CT{ZoneFrom: regZone})).
+				goTo(output)
+		}
 
 		r.on(hostAccess, 10, from(fromGateway)).goTo(delivery)
 		// Nobody else may, but replies in connections that the host has translated.
@@ -43,6 +53,7 @@ var privateFeature = &feature{
 		for _, s := range n.Subnets {
 			r.on(hostAccess, 100, from(fromGateway), openflow.IPSrc(s.Prefix)).drop(isolated)
 			r.on(hostAccess, 200, openflow.IPSrc(s.Gateway)).goTo(delivery)
+			r.on(defaultRoute, 200, openflow.IPDst(s.Prefix)).goTo(clusterSource)
 			switch {
 			case n.Name == r.local.Node:
 				r.ownPrefix(s)
@@ -50,7 +61,7 @@ var privateFeature = &feature{
 				r.prefixBeyond(n, s)
 			default:
 				// Without a tunnel nothing tells the other node the packet's router.
-				r.beyond(host(s.Gateway)).set(viaGateway()...).goTo(delivery)
+				r.beyond(host(s.Gateway), from(fromPod)).set(viaGateway()...).goTo(delivery)
 				r.beyond(s.Prefix, from(fromPod)).drop(isolated)
 			}
 		}
@@ -68,20 +79,20 @@ var privateFeature = &feature{
 
 // beyond begins the flow for packets to a prefix of the cluster; longer prefixes win.
 func (r *rules) beyond(prefix netip.Prefix, when ...openflow.FieldValue) flow {
-	return r.on(cluster, 100+uint16(prefix.Bits()), append(when, openflow.IPDst(prefix))...)
+	return r.on(cluster, byLength(prefix), append(when, openflow.IPDst(prefix))...)
 }
 
 // withService ends a flow of packets of a Service, whose kernel has found them an
 // endpoint that is not in the client's router.
 func (r *rules) withService(w flow) {
 	if whole, ok := r.defaultRouter(); ok {
-		w.set(inRouter(whole)).do(openflow.Resubmit(l3.ID)).end()
+		w.set(inRouter(whole), notOfPrivate).do(openflow.Resubmit(l3.ID)).end()
 	}
 }
 
 // ownPrefix is for this node's addresses that no port of the private router has.
 func (r *rules) ownPrefix(s intent.Subnet) {
-	r.beyond(host(s.Gateway)).set(viaGateway()...).goTo(delivery)
+	r.beyond(host(s.Gateway), from(fromPod)).set(viaGateway()...).goTo(delivery)
 	r.beyond(s.Prefix, from(fromPod)).drop(isolated)
 	r.withService(r.beyond(s.Prefix, from(fromTunnel), openflow.EthSrc(gatewayMAC)))
 }
@@ -95,11 +106,8 @@ func (r *rules) prefixBeyond(n intent.Node, s intent.Subnet) {
 		return
 	}
 	out := toPort(intent.TunnelPort)
-	r.beyond(host(s.Gateway)).
+	r.beyond(host(s.Gateway), from(fromPod)).
 		set(throughTunnel(routerMAC, remote)...).set(openflow.TunnelID(uint64(whole.VNI)), out, inRouter(whole)).goTo(ttl)
 	r.beyond(s.Prefix, from(fromPod)).set(throughTunnel(routerMAC, remote)...).set(out).goTo(ttl)
-	// The reply comes in the private router, or in the default one if it is from one of its ports: mark both.
-	mark := openflow.CT{Commit: true, Zone: uint16(zone(whole)), Exec: []openflow.Action{openflow.SetField(ctFromGateway)}}
-	r.beyond(s.Prefix, from(fromGateway)).
-		do(mark).set(throughTunnel(gatewayMAC, remote)...).set(out).goTo(ttl)
+	r.beyond(s.Prefix, from(fromGateway)).set(throughTunnel(gatewayMAC, remote)...).set(out).goTo(ttl)
 }

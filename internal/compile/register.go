@@ -11,6 +11,7 @@ import (
 //
 //	reg0[0..3]  where it came from (a source)
 //	reg0[4]     its source address means something in its private Router only
+//	reg0[5]     the host's kernel sends it for a port of a private Router, to a Service's endpoint
 //	reg1        id of its Network; 0 if another node has routed it
 //	reg2        its Router (VRF); the low 16 bits are its conntrack zone
 //	reg3        OpenFlow port to send it out of, or nowhere
@@ -43,6 +44,13 @@ func inNetwork(n intent.Network) openflow.FieldValue { return openflow.Reg(1).Va
 
 // tenantSource matches or sets what tells that the host's kernel could not answer.
 var tenantSource = openflow.Reg(0).Masked(1<<4, 1<<4)
+
+// ofPrivate matches or sets what tells that the kernel has translated the packet
+// for a port of a private router; notOfPrivate takes it away.
+var (
+	ofPrivate    = openflow.Reg(0).Masked(1<<5, 1<<5)
+	notOfPrivate = openflow.Reg(0).Masked(0, 1<<5)
+)
 
 // inRouter matches or sets the router and its conntrack zone. Shared routers have
 // one space of addresses and hence one zone with the default router; their id is

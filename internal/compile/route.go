@@ -48,9 +48,15 @@ func (r *rules) readers(rt intent.Router) []intent.Router {
 }
 
 // route begins the flow for packets to prefix in router rt; longer prefixes win.
-func (r *rules) route(rt intent.Router, prefix netip.Prefix) flow {
-	return r.on(l3, 100+uint16(prefix.Bits()), inRouter(rt), to(prefix))
+func (r *rules) route(rt intent.Router, prefix netip.Prefix) flow { return r.routeIn(l3, rt, prefix) }
+
+// routeIn is route in another table than l3.
+func (r *rules) routeIn(t Table, rt intent.Router, prefix netip.Prefix) flow {
+	return r.on(t, byLength(prefix), inRouter(rt), to(prefix))
 }
+
+// byLength is the priority of a route.
+func byLength(prefix netip.Prefix) uint16 { return 100 + uint16(prefix.Bits()) }
 
 // to matches packets to a prefix, which may be all of a family.
 func to(prefix netip.Prefix) openflow.FieldValue {
@@ -71,18 +77,17 @@ func familyOf(like netip.Addr) openflow.FieldValue {
 // deliver sends a prefix of router rt to a port of this node, in table t of one of
 // the readers of rt.
 func (r *rules) deliver(t Table, reader, rt intent.Router, prefix netip.Prefix, p intent.Port) {
-	priority := 100 + uint16(prefix.Bits())
 	own, reading := zone(rt), zone(reader)
 	if home, ok := r.home(rt); ok && home.Name == reader.Name {
-		r.on(t, priority, inRouter(reader), to(prefix)).set(toLocal(p)...).goTo(delivery)
+		r.routeIn(t, reader, prefix).set(toLocal(p)...).goTo(delivery)
 		return
 	}
 	// The zone has to be the same for both directions. Of two ports of this node it is the lower one of their
 	// routers'; with one port here, that port's.
-	r.on(t, priority, inRouter(reader), to(prefix)).set(toLocal(p)...).set(inZone(min(own, reading))).goTo(delivery)
+	r.routeIn(t, reader, prefix).set(toLocal(p)...).set(inZone(min(own, reading))).goTo(delivery)
 	if own > reading && r.tunnelled() {
 		const more = 300
-		r.on(t, more+priority, from(fromTunnel), inRouter(reader), to(prefix)).
+		r.on(t, more+byLength(prefix), from(fromTunnel), inRouter(reader), to(prefix)).
 			set(toLocal(p)...).set(inZone(own)).goTo(delivery)
 	}
 }
@@ -92,23 +97,24 @@ func toLocal(p intent.Port) []openflow.FieldValue {
 	return []openflow.FieldValue{openflow.EthSrc(routerMAC), openflow.EthDst(openflow.MAC(p.MAC)), toPort(p.OFPort)}
 }
 
-// routeToNode sends a prefix of router rt through the tunnel to its node, for one
-// of the readers of rt.
-func (r *rules) routeToNode(reader, rt intent.Router, prefix netip.Prefix, n intent.Node) {
+// routeToNode sends a prefix of router rt through the tunnel to its node, in table
+// t of one of the readers of rt; false if nothing leads there.
+func (r *rules) routeToNode(t Table, reader, rt intent.Router, prefix netip.Prefix, n intent.Node) bool {
 	home, ok := r.home(rt)
 	if !ok || !r.tunnelled() {
-		return
+		return false
 	}
 	remote, ok := r.endpoint(n, prefix)
 	if !ok {
-		return
+		return false
 	}
-	w := r.route(reader, prefix).set(throughTunnel(routerMAC, remote)...).
+	w := r.routeIn(t, reader, prefix).set(throughTunnel(routerMAC, remote)...).
 		set(openflow.TunnelID(uint64(home.VNI)), toPort(intent.TunnelPort))
 	if reader.Private() {
 		w = w.set(tenantSource)
 	}
 	w.goTo(ttl)
+	return true
 }
 
 // endpoint is the address of the node's end of the tunnel that leads to a prefix.

@@ -21,9 +21,8 @@ var serviceReturnFeature = &feature{
 		r.on(serviceReturn, 200, toPort(intent.GatewayPort)).goTo(output)
 		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
 			ip := openflow.EthType(ethType)
-			// Without a table the packet is not recirculated.
 			r.on(serviceReturn, 100, ip, from(fromGateway)).
-				do(openflow.CT{Commit: true, ZoneFrom: regZone, Exec: []openflow.Action{openflow.SetField(ctFromGateway)}}).
+				do(commitMarked(openflow.CT{ZoneFrom: regZone})).
 				goTo(output)
 			r.on(serviceReturn, 50, ip).
 				do(openflow.CT{ZoneFrom: regZone, Table: openflow.Table(serviceReply.ID)}).
@@ -34,4 +33,11 @@ var serviceReturnFeature = &feature{
 		}
 		r.on(serviceReply, 0).goTo(output)
 	},
+}
+
+// commitMarked marks the connection in a zone as one that came from the gateway
+// port. Without a table the packet is not recirculated.
+func commitMarked(zone openflow.CT) openflow.CT {
+	zone.Commit, zone.Exec = true, []openflow.Action{openflow.SetField(ctFromGateway)}
+	return zone
 }

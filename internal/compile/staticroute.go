@@ -21,12 +21,16 @@ var staticRouteFeature = &feature{
 				r.problem("a route to %s by way of %s has no effect: only a private router can have one", route.Destination, route.NextHop)
 				continue
 			}
-			readers := []intent.Router{rt}
-			if !all { // a default route is the router's own
-				readers = r.readers(rt)
+			if all { // it is the router's own
+				r.beyondRoutes(r.route(rt, route.Destination), rt, defaultRoute)
+				r.staticRoute(defaultRoute, rt, rt, route)
+				continue
 			}
-			for _, reader := range readers {
-				r.staticRoute(reader, rt, route)
+			for _, reader := range r.readers(rt) {
+				// A shared router has the cluster's routes, which another's must not come before.
+				if reader.Private() || !rt.Private() {
+					r.staticRoute(l3, reader, rt, route)
+				}
 			}
 		}
 	},
@@ -50,46 +54,38 @@ var staticRouteFeature = &feature{
 	},
 }
 
-func (r *rules) staticRoute(reader, rt intent.Router, route intent.Route) {
-	if p, ok := r.portWith(rt, route.NextHop); ok {
-		if p.Node == r.local.Node {
-			r.deliver(l3, reader, rt, route.Destination, p)
-		} else if n, ok := r.node(p.Node); ok {
-			r.routeToNode(reader, rt, route.Destination, n)
-		}
+// staticRoute emits a route of router rt, in table t, for one of the readers of rt.
+func (r *rules) staticRoute(t Table, reader, rt intent.Router, route intent.Route) {
+	p, node := r.nextHop(rt, route.NextHop)
+	if node == r.local.Node && p.ID != "" {
+		r.deliver(t, reader, rt, route.Destination, p)
 		return
 	}
-	if node := r.blockOwner(rt, route.NextHop); node != "" && node != r.local.Node {
-		if n, ok := r.node(node); ok {
-			r.routeToNode(reader, rt, route.Destination, n)
+	if node != "" && node != r.local.Node {
+		if n, ok := r.node(node); ok && r.routeToNode(t, reader, rt, route.Destination, n) {
+			return
 		}
-		return
 	}
-	r.route(reader, route.Destination).drop("no port is known to have the address of the route's next hop")
+	r.routeIn(t, reader, route.Destination).drop("the next hop is not known, or out of reach")
 }
 
-// portWith finds the port with an address on one of the router's networks.
-func (r *rules) portWith(rt intent.Router, a netip.Addr) (intent.Port, bool) {
+// nextHop finds the port with an address on one of the router's networks, or at
+// least the node that hands the address out.
+func (r *rules) nextHop(rt intent.Router, a netip.Addr) (p intent.Port, node string) {
 	r.need(addressKey(a))
 	for p := range r.state.PortsWith(a) {
 		if n, of, ok := r.lookup(p.Network); ok && n.Physical == 0 && of.Name == rt.Name {
-			return p, true
+			return p, p.Node
 		}
 	}
-	return intent.Port{}, false
-}
-
-// blockOwner finds the node that hands out an address on one of the router's
-// networks; empty if there is none.
-func (r *rules) blockOwner(rt intent.Router, a netip.Addr) string {
 	r.need(unitKey{kindJoined, rt.Name})
 	for n := range r.state.NetworksOf(rt.Name) {
 		r.need(unitKey{kindBlocksOf, n.Name})
 		for b := range r.state.BlocksOf(n.Name) {
 			if b.Prefix.Contains(a) {
-				return b.Node
+				return p, b.Node
 			}
 		}
 	}
-	return ""
+	return p, ""
 }

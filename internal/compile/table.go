@@ -22,6 +22,7 @@ var (
 	advertisement = Table{24, "advertisement", "add the MAC to a neighbour advertisement", "the question cannot be answered"}
 	l2            = Table{40, "l2", "find the port of the destination MAC", "no port on this node has the destination MAC"}
 	l3            = Table{50, "l3", "route by destination prefix in the source's router", "no route"}
+	defaultRoute  = Table{51, "default-route", "keep what is in the cluster from a private router's default route", "the private router has no default route"}
 	clusterSource = Table{52, "cluster-source", "give what leaves a private router its address in the cluster", "the sender has no address outside of its router"}
 	cluster       = Table{54, "cluster", "route in the cluster for a private router", "no route in the private router"}
 	hostAccess    = Table{56, "host-access", "let only the hosts and the outside reach a private router's port", ""}
