@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -148,6 +149,18 @@ func (d dataplane) Node() (cni.Node, error) {
 	}
 	return cni.Node{
 		PodCIDRs: podCIDRs(n), MTU: local.MTU, TXOffload: local.Datapath == intent.DatapathSystem,
-		NetworkID: intent.DefaultNetwork,
+		NetworkID: intent.DefaultNetwork, Cluster: func() []netip.Prefix { return clusterRanges(s) },
 	}, nil
+}
+
+// clusterRanges are the nodes' podCIDRs and addresses.
+func clusterRanges(s *intent.State) []netip.Prefix {
+	var list []netip.Prefix
+	for n := range s.Nodes().All() {
+		list = append(list, podCIDRs(n)...)
+		for _, a := range n.Addresses {
+			list = append(list, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return list
 }

@@ -270,7 +270,7 @@ func newWorld(t *testing.T) *world {
 		}},
 	}
 	w.Server = New(Options{
-		Store: store, Dataplane: w.bridge, Node: w.node, Interfaces: k, Bridge: "br-int", Recorder: w.events,
+		Store: store, Dataplane: w.bridge, Node: w.node, Interfaces: k, Planner: nodePlan{}, Bridge: "br-int", Recorder: w.events,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	return w

@@ -71,8 +71,8 @@ type Interface struct {
 	DefaultRoute bool
 	// Gateways, at most one of each family, take the place of the subnets' for the default route.
 	Gateways []netip.Addr
-	// Routes beside the default route and those to the interface's own subnets. A pod whose default route another
-	// interface takes still has to answer its node: its first interface needs routes to the cluster's ranges then.
+	// Routes beside the default route and those to the interface's own subnets. What a pod needs to answer its node when
+	// another interface takes its default route is added: see Node.Cluster.
 	Routes []attachment.Route
 	// NodeAddresses asks for an address of the podCIDRs of each family that the interface has, by which the node
 	// reaches it: those are its addresses for the runtime.

@@ -194,14 +194,31 @@ func (s *Server) requests(ctx context.Context, c call, node Node, plan []Interfa
 		list[n] = r
 	}
 	for _, is4 := range []bool{true, false} {
-		giveDefault(plan, list, is4)
+		if giveDefault(plan, list, is4) > 0 && has(list[0], is4) {
+			list[0].Routes = append(slices.Clone(list[0].Routes), node.wayToCluster(is4)...)
+		}
 	}
 	return list, nil
 }
 
+// wayToCluster are the routes that a pod's first interface needs when another one has the default route: without them the
+// pod could not answer its node.
+func (n Node) wayToCluster(is4 bool) []attachment.Route {
+	if n.Cluster == nil {
+		return nil
+	}
+	var list []attachment.Route
+	for _, p := range ipam.Merge(n.Cluster()) {
+		if p.Addr().Is4() == is4 {
+			list = append(list, attachment.Route{Destination: p})
+		}
+	}
+	return list
+}
+
 // giveDefault lets one interface have the default route of a family: the first further one that asks and has addresses of
-// it, or else the pod's first.
-func giveDefault(plan []Interface, list []attachment.Request, is4 bool) {
+// it, or else the pod's first. It returns which one, also if that does not ask.
+func giveDefault(plan []Interface, list []attachment.Request, is4 bool) int {
 	asks := func(n int) bool { return plan[n].DefaultRoute && has(list[n], is4) }
 	chosen := 0
 	for n := 1; n < len(plan); n++ {
@@ -210,14 +227,12 @@ func giveDefault(plan []Interface, list []attachment.Request, is4 bool) {
 			break
 		}
 	}
-	if !asks(chosen) {
-		return
-	}
-	if is4 {
+	if asks(chosen) && is4 {
 		list[chosen].Default4 = true
-	} else {
+	} else if asks(chosen) {
 		list[chosen].Default6 = true
 	}
+	return chosen
 }
 
 // has says whether a request will get an address of a family.

@@ -55,6 +55,9 @@ type Node struct {
 	TXOffload bool
 	// NetworkID of the default pod network.
 	NetworkID intent.NetworkID
+	// Cluster lists what a pod reaches by its first interface although its default route leads elsewhere: the nodes'
+	// podCIDRs and addresses. nil: nothing.
+	Cluster func() []netip.Prefix
 }
 
 // NodeSource knows the node. An error says what is not known yet, and that the
@@ -88,13 +91,13 @@ type Interfaces interface {
 	Existing() (map[string]bool, error)
 }
 
-// Options are what a Server works with. Store, Dataplane, Node and Interfaces are needed.
+// Options are what a Server works with. Store, Dataplane, Node, Interfaces and Planner are needed.
 type Options struct {
 	Store      *attachment.Store
 	Dataplane  Dataplane
 	Node       NodeSource
 	Interfaces Interfaces
-	// Planner says what pods get; nil: an interface on the default Network.
+	// Planner says what pods get.
 	Planner Planner
 	// Changed is told about attachments that have just come or gone, after that is recorded; Store.Get tells which of
 	// the two. It must not block. nil: nobody is told.
@@ -125,9 +128,6 @@ type Server struct {
 func New(opts Options) *Server {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
-	}
-	if opts.Planner == nil {
-		opts.Planner = nodePlan{opts.Node}
 	}
 	if opts.Timeout == 0 {
 		opts.Timeout = 60 * time.Second

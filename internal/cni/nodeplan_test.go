@@ -13,8 +13,8 @@ import (
 	"coelan.io/coelan/internal/ipam"
 )
 
-// nodePlan is the Planner of a node that knows the default Network only.
-type nodePlan struct{ NodeSource }
+// nodePlan is a Planner that knows the default Network only.
+type nodePlan struct{}
 
 func (p nodePlan) Plan(_ context.Context, ask Ask) ([]Interface, error) {
 	if ask.Network != "" && ask.Network != intent.DefaultNetworkName {
