@@ -23,6 +23,7 @@ const (
 	multusConfigs   = "/etc/cni/net.d/00-multus.conf*"
 	multusNamespace = "kube-system"
 	multusName      = "kube-multus-ds"
+	multusTimeout   = time.Minute
 )
 
 // DefineAttachments makes NetworkAttachmentDefinitions known to the cluster, as upstream of them does.
@@ -44,6 +45,8 @@ func (s *Sandbox) InstallMultus(ctx context.Context, form Multus) error {
 	if _, err := s.Kubectl(ctx, "apply", "-f", s.cache.MultusManifest(string(form))); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, multusTimeout)
+	defer cancel()
 	if err := s.waitDaemonSet(ctx, multusNamespace, multusName); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ const (
 	definitionsModule = "github.com/k8snetworkplumbingwg/network-attachment-definition-client"
 	// multusImage is the name in upstream's manifests; what they call multusImage-thick has the same content.
 	multusImage = "ghcr.io/k8snetworkplumbingwg/multus-cni:snapshot"
+	multusUsers = "root:x:0:0:root:/root:/sbin/nologin\n"
 )
 
 // multusPackages are the commands that upstream's image has, by the names of their packages.
@@ -38,7 +39,7 @@ var multusFiles = []struct{ name, module, file string }{
 }
 
 func (c Cache) multusDir() string {
-	return filepath.Join(c.Dir, "multus-files-"+key(MultusVersion, multusFiles, multusImage, multusPackages))
+	return filepath.Join(c.Dir, "multus-files-"+key(MultusVersion, multusFiles, multusImage, multusUsers, multusPackages))
 }
 
 // MultusArchive is the docker-archive file of Multus's image.
@@ -71,7 +72,11 @@ func (c Cache) multus(ctx context.Context) error {
 // multusContent is the image as upstream's Dockerfile describes it.
 func (c Cache) multusContent() image.Image {
 	built := filepath.Join(c.Dir, versioned("multus", MultusVersion))
-	i := image.Image{Tag: multusImage, Entrypoint: []string{"/thin_entrypoint"}}
+	i := image.Image{
+		Tag: multusImage, Entrypoint: []string{"/thin_entrypoint"},
+		// As in upstream's base image: the daemon asks who it is, and runtimes name network namespaces below /var/run.
+		Files: []image.File{{Path: "/etc/passwd", Content: multusUsers, Mode: 0o644}, {Path: "/var/run", Link: "../run"}},
+	}
 	for _, p := range multusPackages {
 		program := path.Base(p)
 		place := "/usr/src/multus-cni/bin/" + strings.TrimSuffix(program, "-cni")
