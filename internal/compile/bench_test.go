@@ -12,30 +12,35 @@ import (
 
 // largeState has 450 ports on this node, and 1000 nodes, all dual-stack.
 func largeState(t testing.TB) *intent.Store {
+	t.Helper()
+	o := intent.Objects{
+		Local:    intent.Local{Node: "n0", Encapsulation: intent.VXLAN, TunnelIP: netip.MustParseAddr("192.168.0.1")},
+		Routers:  []intent.Router{{Name: "default", ID: 1, VNI: 1}},
+		Networks: []intent.Network{{Name: "default", ID: 1, VNI: 1, Router: "default"}},
+	}
+	for i := range 1000 {
+		hi, lo := byte(i>>8), byte(i)
+		v4 := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, hi, lo, 0}), 24)
+		v6 := netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 6: hi, 7: lo}), 64)
+		o.Nodes = append(o.Nodes, intent.Node{
+			Name:      fmt.Sprint("n", i),
+			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 168, hi, lo})},
+			Subnets: []intent.Subnet{
+				{Network: "default", Prefix: v4, Gateway: v4.Addr().Next()},
+				{Network: "default", Prefix: v6, Gateway: v6.Addr().Next()},
+			},
+		})
+	}
+	for i := range 450 {
+		o.Ports = append(o.Ports, largePort(i))
+	}
+	return storeOf(t, o)
+}
+
+func storeOf(t testing.TB, o intent.Objects) *intent.Store {
+	t.Helper()
 	store := intent.NewStore()
-	_, err := store.Update(func(tx *intent.Tx) error {
-		tx.SetLocal(intent.Local{Node: "n0", Encapsulation: intent.VXLAN, TunnelIP: netip.MustParseAddr("192.168.0.1")})
-		tx.SetRouter(intent.Router{Name: "default", ID: 1})
-		tx.SetNetwork(intent.Network{Name: "default", ID: 1, VNI: 1, Router: "default"})
-		for i := range 1000 {
-			hi, lo := byte(i>>8), byte(i)
-			v4 := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, hi, lo, 0}), 24)
-			v6 := netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 6: hi, 7: lo}), 64)
-			tx.SetNode(intent.Node{
-				Name:      fmt.Sprint("n", i),
-				Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 168, hi, lo})},
-				Subnets: []intent.Subnet{
-					{Network: "default", Prefix: v4, Gateway: v4.Addr().Next()},
-					{Network: "default", Prefix: v6, Gateway: v6.Addr().Next()},
-				},
-			})
-		}
-		for i := range 450 {
-			tx.SetPort(largePort(i))
-		}
-		return nil
-	})
-	if err != nil {
+	if _, err := store.Update(func(tx *intent.Tx) error { tx.Replace(o); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return store

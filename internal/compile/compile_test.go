@@ -29,10 +29,34 @@ func texts(c *Compiler, d *bridge.Desired) map[string][]string {
 	return all
 }
 
-// step is one change of a State.
+// things are objects by kind and name, as what puts them into Objects.
+type things map[string]func(*intent.Objects)
+
+func (th things) update(t fataler, store *intent.Store) *intent.State {
+	t.Helper()
+	var o intent.Objects
+	for _, add := range th {
+		add(&o)
+	}
+	state, err := store.Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// step is one change of things: the one of that name is added, replaced or, if
+// there is nothing to add, removed.
 type step struct {
-	text  string
-	apply func(*intent.Tx)
+	name string
+	add  func(*intent.Objects)
+}
+
+func (s step) apply(th things) {
+	delete(th, s.name)
+	if s.add != nil {
+		th[s.name] = s.add
+	}
 }
 
 // genSteps draws changes to a handful of objects of each kind: set in one of
@@ -43,34 +67,34 @@ func genSteps(t *rapid.T) []step {
 		n := rapid.IntRange(1, 4).Draw(t, "object")
 		form := rapid.IntRange(0, 2).Draw(t, "form")
 		kind := rapid.SampledFrom([]string{"port", "port", "port", "node", "node", "network", "router", "local"}).Draw(t, "kind")
-		steps = append(steps, step{fmt.Sprint(kind, n, form), func(tx *intent.Tx) { change(tx, kind, n, form) }})
+		steps = append(steps, change(kind, n, form))
 	}
 	return steps
 }
 
-func change(tx *intent.Tx, kind string, n, form int) {
-	name := fmt.Sprint("o", n)
-	network := []string{"default", "blue"}[n%2]
-	switch {
-	case kind == "local":
-		tx.SetLocal(localForm(form))
-	case kind == "router" && form == 0:
-		tx.DeleteRouter([]string{"default", "red"}[n%2])
-	case kind == "router":
-		tx.SetRouter(intent.Router{Name: []string{"default", "red"}[n%2], ID: intent.RouterID(n%2*10 + form)})
-	case kind == "network" && form == 0:
-		tx.DeleteNetwork(network)
-	case kind == "network":
-		tx.SetNetwork(intent.Network{Name: network, ID: intent.NetworkID(n%2*10 + form), VNI: uint32(n%2*10 + form), Router: []string{"default", "red"}[n%2]})
-	case kind == "node" && form == 0:
-		tx.DeleteNode(name)
-	case kind == "node":
-		tx.SetNode(nodeForm(n, form, network))
-	case form == 0:
-		tx.DeletePort(name + "/eth0")
-	default:
-		tx.SetPort(portForm(n, form, network))
+func change(kind string, n, form int) step {
+	network, router := []string{"default", "blue"}[n%2], []string{"default", "red"}[n%2]
+	s := step{name: fmt.Sprint(kind, " ", n)}
+	switch kind {
+	case "local":
+		return step{kind, func(o *intent.Objects) { o.Local = localForm(form) }}
+	case "router":
+		s = step{kind + " " + router, func(o *intent.Objects) {
+			o.Routers = append(o.Routers, intent.Router{Name: router, ID: intent.RouterID(n%2*10 + form), VNI: uint32(n%2*20 + form)})
+		}}
+	case "network":
+		s = step{kind + " " + network, func(o *intent.Objects) {
+			o.Networks = append(o.Networks, intent.Network{Name: network, ID: intent.NetworkID(n%2*10 + form), VNI: uint32(n%2*10 + form), Router: router})
+		}}
+	case "node":
+		s.add = func(o *intent.Objects) { o.Nodes = append(o.Nodes, nodeForm(n, form, network)) }
+	case "port":
+		s.add = func(o *intent.Objects) { o.Ports = append(o.Ports, portForm(n, form, network)) }
 	}
+	if form == 0 {
+		s.add = nil
+	}
+	return s
 }
 
 func localForm(form int) intent.Local {
@@ -106,15 +130,13 @@ func portForm(n, form int, network string) intent.Port {
 // so does any other order of changes that lead to the same State.
 func TestIncrementalEqualsFull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		store := intent.NewStore()
+		store, all := intent.NewStore(), things{}
 		incremental := New()
 		var names []string
 		for _, s := range genSteps(t) {
-			names = append(names, s.text)
-			state, err := store.Update(func(tx *intent.Tx) error { s.apply(tx); return nil })
-			if err != nil {
-				t.Fatal(err)
-			}
+			names = append(names, s.name)
+			s.apply(all)
+			state := all.update(t, store)
 			full := New()
 			want := texts(full, full.Compile(state))
 			got := texts(incremental, incremental.Compile(state))
@@ -133,8 +155,10 @@ func TestIncrementalEqualsFull(t *testing.T) {
 
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		steps := genSteps(t)
-		last := stateAfter(t, steps)
+		last := stateAfter(t, genSteps(t))
+		if rapid.Bool().Draw(t, "world") {
+			last = stateFrom(t, drawWorld(t).view(0))
+		}
 		// Build the same objects anew, in another order.
 		objects := objectsOf(last)
 		perm := rapid.Permutation(objects).Draw(t, "order")
@@ -146,30 +170,69 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
-func stateAfter(t *rapid.T, steps []step) *intent.State {
-	store := intent.NewStore()
-	for _, s := range steps {
-		if _, err := store.Update(func(tx *intent.Tx) error { s.apply(tx); return nil }); err != nil {
-			t.Fatal(err)
+// On the way from one cluster to another, object by object, compiling what
+// changed gives the same as compiling everything, in States that make sense and
+// in those that do not.
+func TestIncrementalBetweenWorlds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from, to := stateFrom(t, drawWorld(t).view(0)), stateFrom(t, drawWorld(t).view(0))
+		store, all := intent.NewStore(), things{}
+		for _, s := range objectsOf(from) {
+			s.apply(all)
 		}
+		incremental := New()
+		done := []string{"first world"}
+		for _, s := range append([]step{{}}, between(t, from, to)...) {
+			done = append(done, fmt.Sprintf("%s (set: %v)", s.name, s.add != nil))
+			s.apply(all)
+			state := all.update(t, store)
+			full := New()
+			if diff := cmp.Diff(texts(full, full.Compile(state)), texts(incremental, incremental.Compile(state))); diff != "" {
+				t.Fatalf("after %v (-full +incremental):\n%s", done, diff)
+			}
+			if diff := cmp.Diff(full.Problems(), incremental.Problems()); diff != "" {
+				t.Fatalf("problems after %v (-full +incremental):\n%s", done, diff)
+			}
+		}
+	})
+}
+
+// between lists changes on the way between two States, in any order, as many as a
+// test has time for.
+func between(t *rapid.T, from, to *intent.State) []step {
+	steps := objectsOf(to)
+	for _, s := range objectsOf(from)[1:] {
+		steps = append(steps, step{name: s.name})
 	}
-	return store.State()
+	steps = rapid.Permutation(steps).Draw(t, "order")
+	return steps[:min(len(steps), 40)]
+}
+
+func stateAfter(t *rapid.T, steps []step) *intent.State {
+	all := things{}
+	for _, s := range steps {
+		s.apply(all)
+	}
+	return all.update(t, intent.NewStore())
 }
 
 // objectsOf is a step for each object of a State.
 func objectsOf(s *intent.State) []step {
-	steps := []step{{"local", func(tx *intent.Tx) { tx.SetLocal(s.Local()) }}}
-	for o := range s.Routers().All() {
-		steps = append(steps, step{o.Name, func(tx *intent.Tx) { tx.SetRouter(o) }})
+	steps := []step{{"local", func(o *intent.Objects) { o.Local = s.Local() }}}
+	for r := range s.Routers().All() {
+		steps = append(steps, step{"router " + r.Name, func(o *intent.Objects) { o.Routers = append(o.Routers, r) }})
 	}
-	for o := range s.Networks().All() {
-		steps = append(steps, step{o.Name, func(tx *intent.Tx) { tx.SetNetwork(o) }})
+	for n := range s.Networks().All() {
+		steps = append(steps, step{"network " + n.Name, func(o *intent.Objects) { o.Networks = append(o.Networks, n) }})
 	}
-	for o := range s.Nodes().All() {
-		steps = append(steps, step{o.Name, func(tx *intent.Tx) { tx.SetNode(o) }})
+	for n := range s.Nodes().All() {
+		steps = append(steps, step{"node " + n.Name, func(o *intent.Objects) { o.Nodes = append(o.Nodes, n) }})
 	}
-	for o := range s.Ports().All() {
-		steps = append(steps, step{o.ID, func(tx *intent.Tx) { tx.SetPort(o) }})
+	for p := range s.Ports().All() {
+		steps = append(steps, step{"port " + p.ID, func(o *intent.Objects) { o.Ports = append(o.Ports, p) }})
+	}
+	for b := range s.Blocks().All() {
+		steps = append(steps, step{"block " + b.Network + b.Prefix.String(), func(o *intent.Objects) { o.Blocks = append(o.Blocks, b) }})
 	}
 	return steps
 }
@@ -188,7 +251,14 @@ func TestFlowsAreSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := New()
 		owners := map[openflow.FlowKey]string{}
-		desired := c.Compile(stateAfter(t, genSteps(t)))
+		world := rapid.Bool().Draw(t, "world")
+		state := stateAfter(t, genSteps(t))
+		if world {
+			state = stateFrom(t, drawWorld(t).view(0))
+		}
+		desired := c.Compile(state)
+		whole, _ := state.Routers().Get("default")
+		inDefault := openflow.SetField(inRouter(whole)).String()
 		for owner, flows := range flowsOf(desired, c) {
 			for _, f := range flows {
 				if err := f.Validate(); err != nil {
@@ -198,6 +268,12 @@ func TestFlowsAreSound(t *testing.T) {
 					t.Errorf("%s and %s both want %s", other, owner, f.String())
 				}
 				owners[f.Key()] = owner
+				for _, a := range f.Actions {
+					// From any router to the default one, from which there is no way back.
+					if strings.HasPrefix(a.String(), "resubmit") && !strings.Contains(f.String(), inDefault) {
+						t.Errorf("%s: goes back in another router than the default one: %s", owner, f.String())
+					}
+				}
 				if f.Goto != 0 && (f.Goto <= f.Table || TableName(f.Goto) == "") {
 					t.Errorf("%s: goes to table %d: %s", owner, f.Goto, f.String())
 				}
@@ -241,13 +317,12 @@ func TestTablesAscend(t *testing.T) {
 // bridge need not look at the others.
 func TestOnlyWhatChangedIsCompiled(t *testing.T) {
 	c := New()
-	store := intent.NewStore()
-	set := func(change func(*intent.Tx)) map[string]*bridge.Rules {
-		state, err := store.Update(func(tx *intent.Tx) error { change(tx); return nil })
-		if err != nil {
-			t.Fatal(err)
+	store, all := intent.NewStore(), things{}
+	set := func(steps ...step) map[string]*bridge.Rules {
+		for _, s := range steps {
+			s.apply(all)
 		}
-		d := c.Compile(state)
+		d := c.Compile(all.update(t, store))
 		rules := map[string]*bridge.Rules{}
 		for _, u := range c.units {
 			if r := d.Get(u.owner); r != nil {
@@ -256,17 +331,10 @@ func TestOnlyWhatChangedIsCompiled(t *testing.T) {
 		}
 		return rules
 	}
-	before := set(func(tx *intent.Tx) {
-		tx.SetLocal(localForm(0))
-		change(tx, "network", 2, 1)
-		change(tx, "router", 2, 1)
-		change(tx, "node", 2, 1)
-		change(tx, "port", 2, 1)
-		change(tx, "port", 4, 1)
-	})
-	after := set(func(tx *intent.Tx) {
-		tx.SetPort(intent.Port{ID: "o2/eth0", Network: "default", Node: "o1", OFPort: 99})
-	})
+	before := set(change("local", 0, 0), change("network", 2, 1), change("router", 2, 1), change("node", 2, 1), change("port", 2, 1), change("port", 4, 1))
+	after := set(step{"port 2", func(o *intent.Objects) {
+		o.Ports = append(o.Ports, intent.Port{ID: "o2/eth0", Network: "default", Node: "o1", OFPort: 99})
+	}})
 	var changed []string
 	for _, owner := range slices.Sorted(maps.Keys(after)) {
 		if before[owner] != after[owner] {

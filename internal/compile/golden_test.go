@@ -77,6 +77,12 @@ func stateOf(t fataler, o intent.Objects) *intent.State {
 	t.Helper()
 	o.Networks = append(o.Networks, intent.Network{Name: "default", ID: 1, VNI: 1, Router: "default"})
 	o.Routers = append(o.Routers, intent.Router{Name: "default", ID: 1, VNI: 1})
+	return stateFrom(t, o)
+}
+
+// stateFrom makes a State of these objects alone.
+func stateFrom(t fataler, o intent.Objects) *intent.State {
+	t.Helper()
 	state, err := intent.NewStore().Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
 	if err != nil {
 		t.Fatal(err)

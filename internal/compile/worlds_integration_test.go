@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"coelan.io/coelan/internal/intent"
 )
 
 // Whatever the cluster, its switches together keep the promises: packets reach
@@ -52,15 +50,6 @@ func TestWorldsKeepPromises(t *testing.T) {
 			t.Errorf("no packet of kind and end %q: the cases say nothing", end)
 		}
 	}
-}
-
-func stateFrom(t fataler, o intent.Objects) *intent.State {
-	t.Helper()
-	state, err := intent.NewStore().Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state
 }
 
 // addresses are all that mean something in the cluster, and some that do not.

@@ -50,29 +50,8 @@ type Tx struct{ tables }
 // SetLocal replaces what is known of this node.
 func (tx *Tx) SetLocal(l Local) { tx.local = l }
 
-// SetRouter adds or replaces the router of that name.
-func (tx *Tx) SetRouter(r Router) { tx.routers = tx.routers.set(r) }
-
-// SetNetwork adds or replaces the network of that name.
-func (tx *Tx) SetNetwork(n Network) { tx.networks = tx.networks.set(n) }
-
-// SetNode adds or replaces the node of that name.
-func (tx *Tx) SetNode(n Node) { tx.nodes = tx.nodes.set(n) }
-
 // SetPort adds or replaces the port of that ID.
 func (tx *Tx) SetPort(p Port) { tx.ports = tx.ports.set(p) }
-
-// SetBlock adds or replaces the block of that network and prefix.
-func (tx *Tx) SetBlock(b Block) { tx.blocks = tx.blocks.set(b) }
-
-// DeleteRouter removes a router; one that is not there is fine.
-func (tx *Tx) DeleteRouter(name string) { tx.routers = tx.routers.delete(name) }
-
-// DeleteNetwork removes a network; one that is not there is fine.
-func (tx *Tx) DeleteNetwork(name string) { tx.networks = tx.networks.delete(name) }
-
-// DeleteNode removes a node; one that is not there is fine.
-func (tx *Tx) DeleteNode(name string) { tx.nodes = tx.nodes.delete(name) }
 
 // DeletePort removes a port; one that is not there is fine.
 func (tx *Tx) DeletePort(id string) { tx.ports = tx.ports.delete(id) }

@@ -45,7 +45,7 @@ func TestUpdatePublishesNewState(t *testing.T) {
 	state := mustUpdate(t, store, func(tx *Tx) {
 		tx.SetPort(port("a/eth0", "10.244.1.2", "fd00::2"))
 		tx.SetPort(port("b/eth0", "10.244.1.3"))
-		tx.SetNode(Node{Name: "worker1"})
+		tx.ReplaceNodes([]Node{{Name: "worker1"}})
 		tx.SetLocal(Local{Node: "worker1"})
 	})
 	select {
@@ -132,9 +132,11 @@ func TestReadersSeeWholeStates(t *testing.T) {
 			}
 		})
 	}
+	var nodes []Node
 	for i := range rounds {
+		nodes = append(nodes, Node{Name: fmt.Sprint(i)})
 		mustUpdate(t, store, func(tx *Tx) {
-			tx.SetNode(Node{Name: fmt.Sprint(i)})
+			tx.ReplaceNodes(nodes)
 			tx.SetPort(port(fmt.Sprint(i)))
 		})
 	}
