@@ -76,6 +76,8 @@ type Agent struct {
 	collect chan struct{}
 	// checked says that Open vSwitch was asked what it is since the switch was connected or lost.
 	checked atomic.Bool
+	// nodesHeard says that the API has told of the nodes since the start.
+	nodesHeard atomic.Bool
 	// ending says that the agent itself closes its connections.
 	ending atomic.Bool
 	// bridgeAsked says that the bridge was asked for since the database was connected.

@@ -25,6 +25,8 @@ type flows struct {
 	// compiling guards compiler.
 	compiling sync.Mutex
 	compiler  *compile.Compiler
+	// begin waits for what a first comparison with the switch has to know.
+	begin func(ctx context.Context)
 	// synced is called after the first Sync on each connection, until it succeeds.
 	synced func(ctx context.Context) error
 	fresh  bool
@@ -45,7 +47,7 @@ type flows struct {
 // newFlows makes flows that have no bridge yet.
 func newFlows(a *Agent) *flows {
 	return &flows{
-		log: a.log, store: a.intent, metrics: a.metrics, conditions: a.conditions, synced: a.synced,
+		log: a.log, store: a.intent, metrics: a.metrics, conditions: a.conditions, begin: a.catchUp, synced: a.synced,
 		compiler: compile.New(), wake: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
 }
@@ -73,6 +75,7 @@ const (
 // run syncs until ctx ends. Nothing is written before the State knows its node: a State without it has no flows, and
 // would cut off pods that are running.
 func (f *flows) run(ctx context.Context) error {
+	f.begin(ctx)
 	backoff := minSyncBackoff
 	for {
 		state := f.store.State()

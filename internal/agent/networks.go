@@ -5,8 +5,10 @@ package agent
 import (
 	"context"
 	"slices"
+	"time"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/agent/view"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/translate"
@@ -15,6 +17,21 @@ import (
 // watchObjects makes intent of Networks, Routers, blocks and Ports, and remembers them.
 func (a *Agent) watchObjects(ctx context.Context) error {
 	return a.opts.Cluster.WatchObjects(ctx, a.view.Updates(a.refreshNetworks))
+}
+
+// catchUpTimeout is how long an agent that starts waits for the API server before it goes by what it remembers.
+const catchUpTimeout = 500 * time.Millisecond
+
+// catchUp waits a little for the API to be heard. What is remembered may lack what came in the moment before the last run
+// was killed, and the first comparison with the switch would take its flows away.
+func (a *Agent) catchUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
+	defer cancel()
+	a.view.Await(ctx, func(s view.State) bool {
+		return a.nodesHeard.Load() && s.Listed(kube.Networks) && s.Listed(kube.Routers) && s.Listed(kube.Blocks) && s.Listed(kube.Ports)
+	})
+	// Whoever has told the view may not have come to this yet.
+	a.refreshNetworks()
 }
 
 // networkIntent is what the objects of coelan.io come to.

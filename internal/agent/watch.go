@@ -29,6 +29,8 @@ func (a *Agent) watchNodes(ctx context.Context) error {
 			a.log.Error("nodes", "err", err)
 			return
 		}
+		a.nodesHeard.Store(true)
+		a.view.Touch()
 		a.kick()
 		a.checkRanges()
 		if err := saveNodes(a.store, nodes); err != nil {

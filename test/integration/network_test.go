@@ -7,6 +7,7 @@ package integration
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,12 +77,26 @@ func startTenants(t *testing.T) *tenants {
 	return w
 }
 
-// unreachable fails the test if an address answers.
-func unreachable(t *testing.T, name string, from *lab.Host, to netip.Addr) {
+// attempt is a ping that must not be answered.
+type attempt struct {
+	name string
+	from *lab.Host
+	to   netip.Addr
+}
+
+// unreachable fails the test if an address answers. All are tried at the same time.
+func unreachable(t *testing.T, attempts ...attempt) {
 	t.Helper()
-	if r := ping(t, from, probe.Ping{Dst: to, Count: 2}); r.Lost() < r.Sent {
-		t.Errorf("%s: %s answers", name, to)
+	var wg sync.WaitGroup
+	for _, a := range attempts {
+		wg.Go(func() {
+			r, err := (probe.Ping{Dst: a.to, Count: 2}).Run(t.Context(), a.from)
+			if err != nil || r.Sent == 0 || r.Lost() < r.Sent {
+				t.Errorf("%s: %s answers %d of %d, %v", a.name, a.to, len(r.Replies), r.Sent, err)
+			}
+		})
 	}
+	wg.Wait()
 }
 
 // TestTenantsWithTheSameSubnet has two tenants whose pods have the same addresses.
@@ -109,14 +124,121 @@ func TestTenantsWithTheSameSubnet(t *testing.T) {
 				t.Errorf("node to its pod %s: %v", p.Name, err)
 			}
 		}
-		unreachable(t, "red to blue's node address", r0.Host, b0.Address(f))
-		unreachable(t, "red to blue's node address on the other node", r0.Host, w.blue[2].Address(f))
-		unreachable(t, "default to red's node address", w.a.Host, r0.Address(f))
-		unreachable(t, "default on the other node to red's node address", w.c.Host, r0.Address(f))
-		unreachable(t, "default to red's own address", w.a.Host, r0.Own("eth0", f))
-		unreachable(t, "red to default", r0.Host, w.a.Address(f))
-		unreachable(t, "red to default on the other node", r0.Host, w.c.Address(f))
+		unreachable(t, []attempt{
+			{"red to blue's node address", r0.Host, b0.Address(f)},
+			{"red to blue's node address on the other node", r0.Host, w.blue[2].Address(f)},
+			{"default to red's node address", w.a.Host, r0.Address(f)},
+			{"default on the other node to red's node address", w.c.Host, r0.Address(f)},
+			{"default to red's own address", w.a.Host, r0.Own("eth0", f)},
+			{"red to default", r0.Host, w.a.Address(f)},
+			{"red to default on the other node", r0.Host, w.c.Address(f)},
+		}...)
 	})
+	w.whole(ctx, t)
+}
+
+// TestTenantsAndServices has tenants reach services whose endpoints are in the default network and in their own. The
+// nodes' kernels translate the services' address, and know the tenants by their node addresses.
+func TestTenantsAndServices(t *testing.T) {
+	w := startTenants(t)
+	eachFamily(t, func(t *testing.T, f lab.Family) {
+		for _, tc := range []struct {
+			name     string
+			client   *lab.Pod
+			endpoint *lab.Pod
+			listen   netip.Addr
+		}{
+			{"endpoint in the default network", w.red[0], w.b, w.b.Address(f)},
+			{"endpoint in the default network on another node", w.red[0], w.c, w.c.Address(f)},
+			{"own endpoint", w.red[0], w.red[1], w.red[1].Own("eth0", f)},
+			{"own endpoint on another node", w.red[0], w.red[2], w.red[2].Own("eth0", f)},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				expose(t, w.n1, "tcp", netip.AddrPortFrom(tc.endpoint.Address(f), 8083))
+				serve(t, tc.endpoint, netip.AddrPortFrom(tc.listen, 8083), probe.WhoAmI)
+				got, err := probe.Seen(t.Context(), tc.client, netip.AddrPortFrom(vip[f], 80))
+				if err != nil || got.Addr() != tc.client.Address(f) {
+					t.Errorf("the endpoint sees %s, want %s; %v", got.Addr(), tc.client.Address(f), err)
+				}
+			})
+		}
+		t.Run("tenant's endpoint for the default network", func(t *testing.T) {
+			red := w.red[1]
+			expose(t, w.n1, "tcp", netip.AddrPortFrom(red.Address(f), 8083))
+			serve(t, red, netip.AddrPortFrom(red.Own("eth0", f), 8083), probe.WhoAmI)
+			if got, err := probe.Seen(t.Context(), w.a, netip.AddrPortFrom(vip[f], 80)); err == nil {
+				t.Errorf("a pod of the default network reaches the tenant as %s", got)
+			}
+		})
+	})
+}
+
+// TestTenantsOutliveRestarts restarts agents, also without the API server, while tenants talk.
+func TestTenantsOutliveRestarts(t *testing.T) {
+	w := startTenants(t)
+	ctx := within(t, 5*time.Minute)
+	restartUnder := func(name string, do func() error) {
+		t.Helper()
+		var streams []*probe.UDPStream
+		var names []string
+		for f := range lab.Dual.Each {
+			for _, s := range []struct {
+				name     string
+				from, to *lab.Host
+				dst, at  netip.Addr
+			}{
+				{"same node", w.red[0].Host, w.red[1].Host, w.red[1].Own("eth0", f), w.red[1].Own("eth0", f)},
+				{"other node", w.blue[0].Host, w.blue[2].Host, w.blue[2].Own("eth0", f), w.blue[2].Own("eth0", f)},
+				{"node to tenant", w.n1.Host, w.red[0].Host, w.red[0].Address(f), w.red[0].Own("eth0", f)},
+				{"tenant to outside", w.red[0].Host, w.Outside, lab.Internet(f), lab.Internet(f)},
+			} {
+				port := uint16(7100 + len(streams))
+				udp, err := probe.StartUDP(s.from, s.to, netip.AddrPortFrom(s.dst, port), netip.AddrPortFrom(s.at, port), probeInterval)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(udp.Close)
+				streams, names = append(streams, udp), append(names, f.String()+" "+s.name)
+			}
+		}
+		settle := func() {
+			for i, u := range streams {
+				if err := u.Wait(ctx, 30); err != nil {
+					t.Errorf("%s: %s: %v", name, names[i], err)
+				}
+			}
+		}
+		settle()
+		if err := do(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		settle()
+		for i, u := range streams {
+			if r := u.Stop(); len(r.Lost) > 0 {
+				t.Errorf("%s: %s: lost %d packets", name, names[i], len(r.Lost))
+			}
+		}
+	}
+	restartUnder("agent", func() error { w.n1.KillAgent(); return w.n1.StartAgent(ctx) })
+	w.API.Stop()
+	restartUnder("agent without API server", func() error { w.n1.KillAgent(); return w.n1.StartAgent(ctx) })
+	// The tenants' blocks exist, so another pod needs nobody.
+	late, err := w.n1.NewPodAs(lab.PodSpec{Namespace: "red", Name: "late"})
+	if err == nil {
+		err = late.Add(ctx)
+	}
+	if err != nil {
+		t.Fatalf("a pod without the API server: %v", err)
+	}
+	for f := range lab.Dual.Each {
+		if r := ping(t, late, probe.Ping{Dst: w.red[2].Own("eth0", f), Count: 3}); r.Lost() > 0 {
+			t.Errorf("%s: a pod that started without the API server: %v", f, r.Errors)
+		}
+	}
+	if err := w.API.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	restartUnder("agent with API server again", func() error { w.n1.StopAgent(); return w.n1.StartAgent(ctx) })
 	w.whole(ctx, t)
 }
 

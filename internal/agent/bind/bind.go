@@ -7,6 +7,8 @@
 //
 //	ovs-vsctl add-port br-int tap0 -- set Interface tap0 external_ids:iface-id=NAMESPACE/NAME
 //
+// The UID of the Port does as well: libvirt takes nothing but UUIDs.
+//
 // With that, the Port NAMESPACE/NAME is bound to this node: the agent gives the interface an OpenFlow port number
 // (ofport_request, the only thing that it changes of it), makes flows for the Port's addresses and MAC, and writes its
 // name into the Port's status. The guest has to use that MAC and those addresses; other packets of it are dropped.
@@ -149,7 +151,7 @@ func (b *Binder) pass(ctx context.Context) error {
 		return nil //nolint:nilerr // the database is away: what is bound stays, and its return is told
 	}
 	s := b.View.State()
-	plugged := plugged(found)
+	plugged := plugged(found, s.Ports)
 	var errs []error
 	for _, at := range b.Store.List() {
 		if at.IsPort() {
@@ -175,12 +177,21 @@ func (b *Binder) pass(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// plugged are the interfaces that can be used by the key in their iface-id. One that ovs-vswitchd could not open, such as
-// the tap of a machine that is gone, is none.
-func plugged(found []ovsdb.PortState) map[string][]ovsdb.PortState {
+// plugged are the interfaces that can be used, by the key of the Port whose key or UID is their iface-id. One that
+// ovs-vswitchd could not open, such as the tap of a machine that is gone, is none.
+func plugged(found []ovsdb.PortState, ports map[string]*v1alpha1.Port) map[string][]ovsdb.PortState {
+	byUID := map[string]string{}
+	for key, o := range ports {
+		if o.Spec.Pod == nil {
+			byUID[string(o.UID)] = key
+		}
+	}
 	m := map[string][]ovsdb.PortState{}
 	for _, i := range found {
 		key := i.ExternalIDs[IfaceID]
+		if named, ok := byUID[key]; ok {
+			key = named
+		}
 		if namespace, name, ok := strings.Cut(key, "/"); ok && namespace != "" && name != "" && i.Actual >= 0 {
 			m[key] = append(m[key], i)
 		}

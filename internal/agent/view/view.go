@@ -189,7 +189,7 @@ func set[T any](v *View, kind string, target *map[string]*T, list []*T, key func
 }
 
 // settle is how long changes are gathered before they are written.
-const settle = 200 * time.Millisecond
+const settle = 50 * time.Millisecond
 
 // Run writes what is new to the store until ctx ends.
 func (v *View) Run(ctx context.Context) error {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pollInterval is the time between two looks at what nobody tells of.
+const pollInterval = 20 * time.Millisecond
+
+// pollTimeout bounds what poll waits for.
+const pollTimeout = 30 * time.Second
+
+// poll waits until ok, or calls failed and ends the test.
+func poll(ctx context.Context, t *testing.T, ok func() bool, failed func()) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			failed()
+			t.FailNow()
+		}
+	}
+}
+
+// hasEvent looks for an Event with a text; an empty reason is any.
+func hasEvent(w *world, reason, text string) bool {
+	for _, e := range w.API.Events() {
+		if (reason == "" || e.Reason == reason) && strings.Contains(e.Message, text) {
+			return true
+		}
+	}
+	return false
+}
