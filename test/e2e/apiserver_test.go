@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // apiPause is how long the API server is away.
@@ -84,18 +83,4 @@ func testWithoutAPIServer(t *testing.T) {
 	world.healthy(ctx, t)
 	measured.add(t, "API server away for 30 s, agent killed meanwhile", took, outcomes)
 	removePods(ctx, t, "late", "victim")
-}
-
-// sleeper is a pod that does nothing.
-func sleeper(name, node string) *corev1.Pod {
-	second := int64(1)
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Spec: corev1.PodSpec{
-			NodeName: node, TerminationGracePeriodSeconds: &second,
-			Containers: []corev1.Container{{
-				Name: "agnhost", Image: "registry.k8s.io/e2e-test-images/agnhost:2.56", Args: []string{"pause"},
-			}},
-		},
-	}
 }

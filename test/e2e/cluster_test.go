@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,12 +24,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/internal/sandbox"
 )
 
-//go:embed testdata/pods.yaml
-var manifest string
+// What the cluster has from the beginning: see the files.
+var (
+	//go:embed testdata/pods.yaml
+	manifest string
+	//go:embed testdata/tenants.yaml
+	tenants string
+)
 
 const (
 	namespace = "e2e"
@@ -38,14 +45,26 @@ const (
 	worker2   = "worker2"
 )
 
-// podNames are the pods of the manifest. The digit at the end is their worker's.
-var podNames = []string{"client1", "client2", "web1", "web2", "host1"}
+// podNames are the pods of the manifests. The digit at the end is their worker's.
+var podNames = []string{
+	"client1", "client2", "web1", "web2", "host1",
+	"red/client1", "red/web1", "red/web2", "blue/shop1", "blue/shop2",
+}
 
-// cluster is a sandbox with Coelan and the pods of the manifest.
+// split returns the namespace and the name of a pod or another object, "name" or "namespace/name".
+func split(key string) (ns, name string) {
+	if ns, name, ok := strings.Cut(key, "/"); ok {
+		return ns, name
+	}
+	return namespace, key
+}
+
+// cluster is a sandbox with Coelan and the pods of the manifests.
 type cluster struct {
 	*sandbox.Sandbox
 	api     *kubernetes.Clientset
-	program string // the coelan command
+	objects client.Client // of Coelan's own kinds
+	program string        // the coelan command
 }
 
 func newCluster(ctx context.Context, name string) (*cluster, error) {
@@ -60,14 +79,20 @@ func newCluster(ctx context.Context, name string) (*cluster, error) {
 	if c.api, err = c.Clientset(); err != nil {
 		return nil, err
 	}
-	if err := c.Apply(ctx, manifest); err != nil {
+	if c.objects, err = newObjects(c.Sandbox); err != nil {
 		return nil, err
+	}
+	for _, text := range []string{manifest, tenants} {
+		if err := c.Apply(ctx, text); err != nil {
+			return nil, err
+		}
 	}
 	return c, c.waitReady(ctx, podNames...)
 }
 
 // waitPod returns the pod once done accepts it. The wait outlives the API server.
-func (c *cluster) waitPod(ctx context.Context, name string, done func(*corev1.Pod) bool) (*corev1.Pod, error) {
+func (c *cluster) waitPod(ctx context.Context, key string, done func(*corev1.Pod) bool) (*corev1.Pod, error) {
+	namespace, name := split(key)
 	pods := cache.NewListWatchFromClient(c.api.CoreV1().RESTClient(), "pods", namespace,
 		fields.OneTermEqualSelector(metav1.ObjectNameField, name))
 	last := &corev1.Pod{}
@@ -80,7 +105,7 @@ func (c *cluster) waitPod(ctx context.Context, name string, done func(*corev1.Po
 		return done(p), nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("pod %s (%s, conditions %v): %w", name, last.Status.Phase, last.Status.Conditions, err)
+		return nil, fmt.Errorf("pod %s/%s (%s, conditions %v): %w", namespace, name, last.Status.Phase, last.Status.Conditions, err)
 	}
 	return last, nil
 }
@@ -154,8 +179,9 @@ func (c *cluster) gateway(ctx context.Context, t *testing.T, node string, f fami
 }
 
 // serviceAddress is the cluster's address of a Service.
-func (c *cluster) serviceAddress(ctx context.Context, t *testing.T, name string, f family) netip.Addr {
+func (c *cluster) serviceAddress(ctx context.Context, t *testing.T, key string, f family) netip.Addr {
 	t.Helper()
+	namespace, name := split(key)
 	s, err := c.api.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

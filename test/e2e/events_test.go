@@ -69,8 +69,10 @@ func testEvents(t *testing.T) {
 	}
 }
 
-// warning waits for an Event of type Warning about a pod whose message has the text.
-func warning(ctx context.Context, pod, text string) (string, error) {
+// warning waits for an Event of type Warning about a pod, or another object of that key, whose message has the text.
+// Those about objects of no namespace are in "default".
+func warning(ctx context.Context, key, text string) (string, error) {
+	namespace, pod := split(key)
 	events := cache.NewListWatchFromClient(world.api.CoreV1().RESTClient(), "events", namespace,
 		fields.OneTermEqualSelector("involvedObject.name", pod))
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

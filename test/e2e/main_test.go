@@ -78,6 +78,7 @@ func TestCoelan(t *testing.T) {
 		{"reach", testReach},
 		{"names", testNames},
 		{"kubectl", testKubectl},
+		{"tenants", testTenants},
 		{"command", testCommand},
 		{"events", testEvents},
 		{"restarts", testRestarts},

@@ -7,6 +7,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -14,10 +15,12 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// place is where traffic starts or ends: the network namespace of a pod or of a machine, and its addresses.
+// place is where traffic starts or ends: the network namespace of a pod or of a machine, and its addresses. Without a
+// namespace it is that of the tests.
 type place struct {
 	name      string
 	netns     string
@@ -26,6 +29,9 @@ type place struct {
 
 // Do runs fn on a thread that is in the namespace. Sockets that fn opens stay there, whoever uses them later.
 func (p place) Do(fn func() error) error {
+	if p.netns == "" {
+		return fn()
+	}
 	done := make(chan error, 1)
 	go func() {
 		// Never unlocked: the thread ends with the goroutine.
@@ -68,27 +74,74 @@ func (c *cluster) machine(ctx context.Context, t *testing.T, name string) place 
 	return p
 }
 
-// pod is a pod as it is now: a reboot gives it other addresses and another namespace.
-func (c *cluster) pod(ctx context.Context, t *testing.T, name string) place {
+// pod is a pod as it is now, with the addresses that Kubernetes knows: a reboot gives it others and another namespace.
+func (c *cluster) pod(ctx context.Context, t *testing.T, key string) place {
 	t.Helper()
+	pod := c.placed(ctx, t, key)
+	p := c.container(ctx, t, pod)
+	for _, ip := range pod.Status.PodIPs {
+		p.addresses = append(p.addresses, netip.MustParseAddr(ip.IP))
+	}
+	return p
+}
+
+// tenant is a pod with the addresses of its eth0: to Kubernetes those of a private Router mean nothing.
+func (c *cluster) tenant(ctx context.Context, t *testing.T, key string) place {
+	t.Helper()
+	p := c.container(ctx, t, c.placed(ctx, t, key))
+	p.addresses = p.on(t, "eth0")
+	return p
+}
+
+// on are the addresses of an interface.
+func (p place) on(t *testing.T, ifname string) (list []netip.Addr) {
+	t.Helper()
+	err := p.Do(func() error {
+		i, err := net.InterfaceByName(ifname)
+		if err != nil {
+			return err
+		}
+		addresses, err := i.Addrs()
+		for _, a := range addresses {
+			ip, _ := netip.AddrFromSlice(a.(*net.IPNet).IP)
+			if !ip.Unmap().IsLinkLocalUnicast() {
+				list = append(list, ip.Unmap())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s, %s: %v", p.name, ifname, err)
+	}
+	return list
+}
+
+func (c *cluster) placed(ctx context.Context, t *testing.T, key string) *corev1.Pod {
+	t.Helper()
+	namespace, name := split(key)
 	pod, err := c.api.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(pod.Status.ContainerStatuses) == 0 {
-		t.Fatalf("pod %s has no container", name)
+		t.Fatalf("pod %s has no container", key)
 	}
+	return pod
+}
+
+// container is the network namespace of a pod.
+func (c *cluster) container(ctx context.Context, t *testing.T, pod *corev1.Pod) place {
+	t.Helper()
 	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
 	pid, err := c.taskPID(ctx, pod.Spec.NodeName, id)
 	if err != nil {
-		t.Fatalf("pod %s: %v", name, err)
+		t.Fatalf("pod %s/%s: %v", pod.Namespace, pod.Name, err)
 	}
 	// Numbers of processes are those of the node.
-	p := place{name: name, netns: fmt.Sprintf("/proc/%d/root/proc/%s/ns/net", c.PID(pod.Spec.NodeName), pid)}
-	for _, ip := range pod.Status.PodIPs {
-		p.addresses = append(p.addresses, netip.MustParseAddr(ip.IP))
+	return place{
+		name:  pod.Namespace + "/" + pod.Name,
+		netns: fmt.Sprintf("/proc/%d/root/proc/%s/ns/net", c.PID(pod.Spec.NodeName), pid),
 	}
-	return p
 }
 
 // taskPID is the process of a container as its node sees it.

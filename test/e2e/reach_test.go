@@ -106,6 +106,9 @@ func ways(ctx context.Context, t *testing.T, f family) []way {
 	pods := map[string]place{}
 	for _, name := range podNames {
 		pods[name] = world.pod(ctx, t, name)
+		if strings.Contains(name, "/") {
+			pods[name+" inside"] = world.tenant(ctx, t, name)
+		}
 	}
 	nodes := map[string]place{}
 	for _, name := range world.Machines() {
@@ -116,6 +119,7 @@ func ways(ctx context.Context, t *testing.T, f family) []way {
 		return netip.AddrPortFrom(world.serviceAddress(ctx, t, name, f), 80)
 	}
 	client1, client2, web1, web2, host1 := pods["client1"], pods["client2"], pods["web1"], pods["web2"], pods["host1"]
+	red := pods["red/client1 inside"]
 	return []way{
 		{name: "pod to pod, same node", from: client1, server: port(web1, 8080), seen: client1.address(f)},
 		{name: "pod to pod, other node", from: client1, server: port(web2, 8080), seen: client1.address(f)},
@@ -133,6 +137,14 @@ func ways(ctx context.Context, t *testing.T, f family) []way {
 		{name: "NodePort of another node", from: nodes["cp"], server: port(nodes[worker2], 30080), service: true},
 		{name: "NodePort from the outside", from: nodes["fabric"], server: port(nodes[worker2], 30080), service: true},
 		{name: "NodePort from a pod", from: client2, server: port(nodes[worker1], 30080), service: true},
+		{name: "tenant, same node", from: red, server: port(pods["red/web1 inside"], 8080), seen: red.address(f)},
+		{name: "tenant, other node", from: red, server: port(pods["red/web2 inside"], 8080), seen: red.address(f)},
+		{name: "other tenant, other node", from: pods["blue/shop1 inside"], server: port(pods["blue/shop2 inside"], 8080), seen: pods["blue/shop1 inside"].address(f)},
+		{name: "node to its tenant's pod", from: nodes[worker1], server: port(pods["red/web1"], 8080)},
+		{name: "tenant's pod to its node", from: red, server: port(host1, 8082), seen: pods["red/client1"].address(f)},
+		{name: "tenant's pod to the outside", from: red, server: netip.AddrPortFrom(outside(f), 80), seen: nodes[worker1].address(f)},
+		{name: "tenant's pod to a Service of all, same node", from: red, server: service("web1"), service: true},
+		{name: "tenant's pod to a Service of all, other node", from: red, server: service("web2"), service: true},
 		{name: "hostPort from another node", from: nodes[worker2], server: port(nodes[worker1], 8090), seen: nodes[worker2].address(f)},
 		{name: "hostPort from a pod of another node", from: client2, server: port(nodes[worker1], 8090), seen: nodes[worker2].address(f)},
 	}
