@@ -66,6 +66,7 @@ func run(ctx context.Context, options controller.Options, kubeconfig string) (er
 	if options.REST, err = restConfig(kubeconfig); err != nil {
 		return err
 	}
+	controller.LogTo(options.Log)
 	options.Log.Info("coelan-controller starts", "version", version.String(), "mapping", options.Mapping)
 	if err := controller.Run(ctx, options); err != nil {
 		return err

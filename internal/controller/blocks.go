@@ -42,18 +42,18 @@ func (r *blocks) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if stale {
 		return retry(r.delete(ctx, block))
 	}
-	idle, err := r.idle(ctx, block)
-	if err != nil {
+	if err := r.answer(ctx, block, network); err != nil {
 		return retry(err)
 	}
-	if idle {
-		// What the controller has made for a Port is as young as the Port.
-		if young := newBlockGrace - time.Since(block.CreationTimestamp.Time); young > 0 && (block.Spec.Node != "" || block.Spec.Port == "") {
-			return reconcile.Result{RequeueAfter: young}, nil
-		}
-		return retry(r.delete(ctx, block))
+	idle, err := r.idle(ctx, block)
+	if err != nil || !idle {
+		return retry(err)
 	}
-	return retry(r.answer(ctx, block, network))
+	// What the controller has claimed for a Port is younger than the Port.
+	if young := newBlockGrace - time.Since(block.CreationTimestamp.Time); young > 0 && (block.Spec.Node != "" || block.Spec.Port == "") {
+		return reconcile.Result{RequeueAfter: young}, nil
+	}
+	return retry(r.delete(ctx, block))
 }
 
 func (r *blocks) delete(ctx context.Context, block *v1alpha1.AddressBlock) error {

@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -40,14 +41,17 @@ const (
 
 // Run works until ctx ends, and returns an error if it stops before that, as when leadership is lost.
 func Run(ctx context.Context, o Options) error {
-	handler := o.Log.Handler()
-	ctrl.SetLogger(logr.FromSlogHandler(handler))
-	klog.SetSlogLogger(o.Log)
 	m, err := newManager(ctx, o)
 	if err != nil {
 		return err
 	}
 	return m.Start(ctx)
+}
+
+// LogTo is for the libraries, which have one logger for the whole process.
+func LogTo(log *slog.Logger) {
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	klog.SetSlogLogger(log)
 }
 
 // newManager is a manager with all reconcilers, not started.

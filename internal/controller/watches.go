@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/translate"
@@ -32,6 +34,7 @@ func addReconcilers(m manager.Manager, o Options) error {
 	w := watches{a}
 	everything := handler.EnqueueRequestsFromMapFunc(w.everything)
 	err := ctrl.NewControllerManagedBy(m).Named("numbering").WithOptions(queue(1)).
+		WatchesRawSource(source.Func(once)).
 		Watches(&v1alpha1.Network{}, everything, builder.WithPredicates(decisive())).
 		Watches(&v1alpha1.Router{}, everything).
 		Watches(&corev1.Node{}, everything, builder.WithPredicates(nodeChanged())).
@@ -86,6 +89,12 @@ func addReconcilers(m manager.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
+	return nil
+}
+
+// once asks for everything at the start: in an empty cluster nothing else does.
+func once(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	queue.Add(request("", "all")[0])
 	return nil
 }
 

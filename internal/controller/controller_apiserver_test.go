@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package controller
+
+import (
+	"testing"
+
+	"coelan.io/coelan/internal/apitest"
+)
+
+// TestController is everything that the controller does, against a real API server. One is enough for all: each test
+// leaves it empty.
+func TestController(t *testing.T) {
+	api := apitest.Start(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *apitest.API)
+	}{
+		{"the default objects", testDefaults},
+		{"numbers stay", testNumbersStay},
+		{"what is used and is deleted", testInUse},
+		{"Networks with bad input", testBadNetworks},
+		{"users' Ports", testUserPorts},
+		{"fixed addresses", testFixedPorts},
+		{"Ports with bad input", testBadPorts},
+		{"what a node leaves", testGarbage},
+		{"addresses of the controller's blocks", testGrants},
+		{"a leader is killed", testLeader},
+		{"1,000 Networks", testMany},
+		{"TC 1 and TC 4: create a pod in a namespace on a node, and delete it", testTC1AndTC4},
+		{"the last pod goes on every way", testLastPod},
+		{"leftovers", testLeftovers},
+		{"isolated namespaces", testIsolated},
+		{"namespaces that a Network selects", testSelected},
+		{"namespace deletion", testNamespaceDeletion},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, api) })
+	}
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/apitest"
+)
+
+// testTC1AndTC4 are the test cases 1, create a pod in a namespace on a node, and 4, delete it, of the COE integration: what
+// exists after each step.
+func testTC1AndTC4(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	w.start(byNamespaceMapping)
+	w.node(1)
+	w.node(2)
+	w.namespace("shop", nil)
+	w.objects("", "")
+
+	first := w.pod("shop", "web-0", "")
+	w.objects("", "") // no node yet
+	if err := w.client.SubResource("binding").Create(t.Context(), first, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "worker1"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.objects("ns-shop", "ns-shop-worker1")
+	network := w.ready("ns-shop-worker1")
+	if got := network.Annotations; got[v1alpha1.AnnotationELAN] != "192.168.33.11:shop" || got[v1alpha1.AnnotationVPN] != "shop" {
+		t.Errorf("elan-instance and vpn-instance: %v", got)
+	}
+	if network.Status.Router != "ns-shop" || network.Spec.Node != "worker1" || network.Status.VNI < 70000 {
+		t.Errorf("network: %+v %+v", network.Spec, network.Status)
+	}
+	w.get(first)
+	w.podPort(first, "ns-shop-worker1", "10.244.1.2")
+
+	second := w.pod("shop", "web-1", "worker1")
+	w.objects("ns-shop", "ns-shop-worker1")
+	third := w.pod("shop", "web-2", "worker2")
+	w.objects("ns-shop", "ns-shop-worker1 ns-shop-worker2")
+	if again := w.ready("ns-shop-worker1"); again.Status.ID != network.Status.ID || again.Status.VNI != network.Status.VNI {
+		t.Errorf("numbers changed: %+v, were %+v", again.Status, network.Status)
+	}
+	w.ready("ns-shop-worker2")
+	r := &v1alpha1.Router{ObjectMeta: metav1.ObjectMeta{Name: "ns-shop"}}
+	w.until(func() string {
+		if w.get(r); !slices.Equal(r.Status.Networks, []string{"ns-shop-worker1", "ns-shop-worker2"}) || r.Status.ID == 0 {
+			return fmt.Sprintf("router: %+v", r.Status)
+		}
+		return ""
+	})
+
+	w.delete(third)
+	w.objects("ns-shop", "ns-shop-worker1")
+	w.delete(second)
+	w.objects("ns-shop", "ns-shop-worker1")
+	w.delete(first) // by force: its agent is away, so its Port is left
+	w.objects("", "")
+	if left := w.names(&v1alpha1.PortList{}); left != "" {
+		t.Errorf("Ports left: %s", left)
+	}
+}
+
+// testLastPod ends the last pod of a namespace on every way there is.
+func testLastPod(t *testing.T, api *apitest.API) {
+	for i, way := range []struct {
+		name string
+		end  func(*world, *corev1.Node, *corev1.Pod)
+	}{
+		{"it has succeeded", func(w *world, _ *corev1.Node, p *corev1.Pod) {
+			w.status(p, func() { p.Status.Phase = corev1.PodSucceeded })
+		}},
+		{"it has failed", func(w *world, _ *corev1.Node, p *corev1.Pod) {
+			w.status(p, func() { p.Status.Phase = corev1.PodFailed })
+		}},
+		{"its node is gone", func(w *world, n *corev1.Node, _ *corev1.Pod) { w.delete(n) }},
+		{"it was deleted", func(w *world, _ *corev1.Node, p *corev1.Pod) { w.delete(p) }},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			w := newWorld(t, api)
+			w.start(byNamespaceMapping)
+			name := fmt.Sprintf("last-%d", i)
+			w.namespace(name, nil)
+			node := w.node(1)
+			pod := w.pod(name, "p", "worker1")
+			w.until(func() string { return want(w.names(&v1alpha1.NetworkList{}) != "", "no Network yet") })
+			network := w.names(&v1alpha1.NetworkList{})
+			w.podPort(pod, network, "10.244.1.2")
+			w.ready(network)
+			way.end(w, node, pod)
+			w.objects("", "")
+		})
+	}
+}
+
+func want(ok bool, text string) string {
+	if ok {
+		return ""
+	}
+	return text
+}
+
+// testLeftovers are of pods that went while no controller ran, and of another mapping.
+func testLeftovers(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	stop := w.start(byNamespaceMapping)
+	w.node(1)
+	w.node(2)
+	w.namespace("away", nil)
+	w.namespace("stays", nil)
+	gone := w.pod("away", "p", "worker1")
+	w.pod("stays", "p", "worker2")
+	w.objects("ns-away ns-stays", "ns-away-worker1 ns-stays-worker2")
+	before := w.ready("ns-stays-worker2")
+	w.podPort(gone, "ns-away-worker1", "10.244.1.2")
+	stop()
+	w.delete(gone)
+
+	stop = w.start(byNamespaceMapping)
+	w.objects("ns-stays", "ns-stays-worker2")
+	if now := w.ready("ns-stays-worker2"); now.Status.ID != before.Status.ID || now.UID != before.UID {
+		t.Errorf("the Network that is used was changed: %+v, was %+v", now, before)
+	}
+	stop()
+
+	w.start(nil)
+	w.objects("", "")
+}
+
+// testIsolated is the label of a namespace, set and taken away.
+func testIsolated(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	w.start(byNamespaceMapping)
+	w.node(1)
+	ns := w.namespace("tenant", map[string]string{v1alpha1.LabelIsolated: "true"})
+	w.pod("tenant", "p", "worker1")
+	w.objects("ns-tenant", "ns-tenant-worker1")
+	r := &v1alpha1.Router{ObjectMeta: metav1.ObjectMeta{Name: "ns-tenant"}}
+	shared := func() bool {
+		w.get(r)
+		return slices.Contains(r.Spec.ImportRouteTargets, v1alpha1.DefaultRouteTarget) && slices.Contains(r.Spec.ExportRouteTargets, v1alpha1.DefaultRouteTarget)
+	}
+	if shared() || len(r.Spec.ExportRouteTargets) != 1 {
+		t.Errorf("an isolated namespace's router: %+v", r.Spec)
+	}
+	delete(ns.Labels, v1alpha1.LabelIsolated)
+	if err := w.client.Update(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	w.until(func() string { return want(shared(), "not shared") })
+	w.ready("ns-tenant-worker1")
+}
+
+// testSelected is a namespace whose pods a primary Network has, and one whose Network's name somebody has taken.
+func testSelected(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	w.start(byNamespaceMapping)
+	w.node(1)
+	w.namespace("blue", map[string]string{"tenant": "blue"})
+	w.namespace("squat", nil)
+	n := overlay("blue", "", "10.50.0.0/16")
+	n.Spec.Role, n.Spec.NamespaceSelector = v1alpha1.Primary, &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "blue"}}
+	w.create(n, overlay("ns-squat-worker1", "", "10.51.0.0/16"))
+	w.ready("blue")
+	w.pod("blue", "p", "worker1")
+	w.pod("squat", "p", "worker1")
+	w.event("Namespace", "squat", reasonNameTaken)
+	w.objects("blue ns-squat ns-squat-worker1", "blue ns-squat-worker1")
+
+	w.delete(n)
+	w.objects("ns-blue ns-squat ns-squat-worker1", "ns-blue-worker1 ns-squat-worker1")
+}
+
+// testNamespaceDeletion is with Kubernetes' own controllers for that.
+func testNamespaceDeletion(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	w.start(byNamespaceMapping)
+	err := api.Run("kube-controller-manager", "--kubeconfig="+api.Kubeconfig, "--leader-elect=false", "--secure-port=0",
+		"--controllers=namespace-controller,garbage-collector-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.node(1)
+	ns := w.namespace("doomed", nil)
+	network := overlay("vms", "", "10.60.0.0/16")
+	w.create(network)
+	w.ready("vms")
+	pod := w.pod("doomed", "p", "worker1")
+	w.objects("ns-doomed vms", "ns-doomed-worker1 vms")
+	w.podPort(pod, "ns-doomed-worker1", "10.244.1.2")
+	w.create(userPort("doomed", "vm", "vms"))
+	w.port("doomed", "vm", isReady)
+	w.delete(network)
+	w.until(func() string {
+		w.get(network)
+		return want(meta.IsStatusConditionTrue(network.Status.Conditions, v1alpha1.ConditionDeletionBlocked), "not blocked")
+	})
+
+	w.delete(ns)
+	// Pods without a kubelet end by force.
+	w.delete(pod)
+	w.objects("", "")
+	w.until(func() string { return want(!w.get(ns), "the namespace is still there") })
+}
