@@ -41,6 +41,9 @@ type Options struct {
 	Netns string
 	// Datapath is "netdev" or "system". Empty: DatapathEnv, else "netdev".
 	Datapath string
+	// OwnRoutes has tunnels of the userspace datapath go by the routes that ovs-vswitchd is told alone, not by the
+	// kernel's.
+	OwnRoutes bool
 }
 
 // OVS is one running Open vSwitch. Its methods are not safe for concurrent
@@ -52,6 +55,7 @@ type OVS struct {
 	Datapath string
 
 	ownDir   bool
+	args     []string // of ovs-vswitchd
 	ns       *Namespace
 	db       *process
 	vswitchd *process
@@ -85,6 +89,9 @@ func New(ctx context.Context, opts Options) (*OVS, error) {
 	}
 	if o.Datapath == "" {
 		o.Datapath = "netdev"
+	}
+	if opts.OwnRoutes {
+		o.args = []string{"--disable-system-route"}
 	}
 	if o.Dir == "" {
 		dir, err := os.MkdirTemp("", "ovs")

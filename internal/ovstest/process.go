@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -63,7 +64,7 @@ func (o *OVS) StartVswitchd(ctx context.Context) error {
 
 // SpawnVswitchd starts ovs-vswitchd and waits for nothing.
 func (o *OVS) SpawnVswitchd() error {
-	p, err := o.daemon("ovs-vswitchd", "unix:"+o.DBSocket())
+	p, err := o.daemon("ovs-vswitchd", append(slices.Clone(o.args), "unix:"+o.DBSocket())...)
 	if err != nil {
 		return err
 	}

@@ -261,17 +261,15 @@ func TestWithoutAPIServer(t *testing.T) {
 	if err := w.n1.StartAgent(ctx); err != nil {
 		t.Fatal(err)
 	}
+	p, err := w.n1.AddPod(ctx, "late")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tr.settle(ctx, t)
 	for name, o := range tr.stop(t) {
 		if len(o.Lost) > 0 {
 			t.Errorf("%s: lost %d packets", name, len(o.Lost))
 		}
-	}
-	// Not while packets are counted: on the userspace datapath each new interface makes ovs-vswitchd read again where
-	// tunnels end, and a packet from another node that comes meanwhile may be lost (docs/restarts.md).
-	p, err := w.n1.AddPod(ctx, "late")
-	if err != nil {
-		t.Fatal(err)
 	}
 	if r := ping(t, p, probe.Ping{Dst: w.c.Address(lab.IPv6), Count: 3}); r.Lost() > 0 {
 		t.Errorf("a pod that started without the API server: errors %v", r.Errors)

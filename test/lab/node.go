@@ -75,6 +75,8 @@ func (n *Node) boot(ctx context.Context) error {
 	}
 	n.OVS, err = ovstest.New(ctx, ovstest.Options{
 		Dir: n.ovsDir(), Netns: n.Netns(), Datapath: string(n.lab.options.Datapath),
+		// The agent tells the routes; without one nobody does.
+		OwnRoutes: n.lab.options.Datapath == config.DatapathNetdev && !n.lab.options.NoAgents,
 	})
 	if err != nil {
 		return err
