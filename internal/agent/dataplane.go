@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/intent"
@@ -41,6 +43,22 @@ func (d dataplane) Attach(ctx context.Context, at attachment.Attachment) error {
 	flows := d.attachFlows(ctx, at)
 	if err := errors.Join(<-port, flows); err != nil {
 		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
+	}
+	if err := setUp(at.HostInterface); err != nil {
+		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
+	}
+	return nil
+}
+
+// setUp sets an interface up, again: ovs-vswitchd, when it turns promiscuous mode on or off, writes all flags as it
+// remembers them by name, and of an interface that had the name before, it may remember that it was down.
+func setUp(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("interface %s: set up: %w", name, err)
 	}
 	return nil
 }
