@@ -38,6 +38,7 @@ var measures = []measure{
 	{"pod", measurePods},
 	{"recirc", measureRecirculations},
 	{"agent", measureAgent},
+	{"networks", measureNetworks},
 	{"cluster", measureCluster},
 }
 
