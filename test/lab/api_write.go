@@ -64,6 +64,8 @@ func (a *API) patch(w http.ResponseWriter, r *http.Request, q query) {
 		return
 	}
 	switch {
+	case q.status && q.group == "":
+		delete(patch, "spec") // metadata can be changed by way of a pod's status
 	case q.status:
 		patch = object{"status": patch["status"]}
 	case q.group != "":
