@@ -219,8 +219,12 @@ func serve(t *testing.T, ns *ovstest.Namespace, address string, port int) {
 }
 
 // exchange sends the payload and expects it back, from a server that saw the
-// client's own address.
+// client's address.
 func exchange(ctx context.Context, ns *ovstest.Namespace, network, address, client string) error {
+	return exchangeData(ctx, ns, network, address, client, payload)
+}
+
+func exchangeData(ctx context.Context, ns *ovstest.Namespace, network, address, client, data string) error {
 	var conn net.Conn
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	err := ns.Do(func() (err error) {
@@ -234,10 +238,10 @@ func exchange(ctx context.Context, ns *ovstest.Namespace, network, address, clie
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(conn, payload); err != nil {
+	if _, err := io.WriteString(conn, data); err != nil {
 		return err
 	}
-	want := client + " " + payload
+	want := client + " " + data
 	got := make([]byte, len(want))
 	if network == "udp" {
 		n, err := conn.Read(got)

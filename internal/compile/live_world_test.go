@@ -30,6 +30,7 @@ type world struct {
 	outside  *ovstest.Namespace
 	nodes    []*liveNode
 	hostEnds map[*liveNode][]string // interfaces that only Open vSwitch may read
+	known    intent.Objects         // networks, routers and blocks beside the default ones
 }
 
 type liveNode struct {
@@ -89,8 +90,8 @@ func ip(v6 bool) string {
 	return "ip -4"
 }
 
-// newWorld builds everything and installs the flows.
-func newWorld(t *testing.T, encap intent.Encapsulation) *world {
+// newWorld builds everything, and what more adds to it, and installs the flows.
+func newWorld(t *testing.T, encap intent.Encapsulation, more ...func(context.Context, *world)) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -107,6 +108,9 @@ func newWorld(t *testing.T, encap intent.Encapsulation) *world {
 			// Sources of pods stay visible outside: masquerading is not what is tested.
 			w.run(w.outside, fmt.Sprintf("%s route add %s via %s", ip(v6), n.subnet(v6), n.address(v6)))
 		}
+	}
+	for _, add := range more {
+		add(ctx, w)
 	}
 	for _, n := range w.nodes {
 		w.deafen(n)
@@ -219,24 +223,33 @@ func (w *world) vsctl(ctx context.Context, n *liveNode, args string) {
 
 func (w *world) addPod(ctx context.Context, n *liveNode, i int) {
 	w.t.Helper()
-	v4, v6 := n.subnet(false).Addr().As4(), n.subnet(true).Addr().As16()
-	v4[3], v6[15] = byte(2+i), byte(2+i)
-	p := &livePod{Namespace: w.namespace(), port: intent.Port{
-		ID: fmt.Sprintf("%d%d/eth0", n.number, i), Namespace: "default", Pod: fmt.Sprintf("pod%d%d", n.number, i), Interface: "eth0",
-		Network: "default", Node: n.local.Node, OFPort: intent.FirstPodPort + uint32(i),
-		Addresses: []netip.Addr{netip.AddrFrom4(v4), netip.AddrFrom16(v6)},
-	}}
-	p.port.MAC = intent.PodMAC(p.port.Addresses[0])
+	w.plugPod(ctx, n, intent.Port{
+		Network:   "default",
+		Addresses: []netip.Addr{at(n.subnet(false), 2+i), at(n.subnet(true), 2+i)},
+	}, n.gateway(false), n.gateway(true))
+}
+
+// plugPod makes a pod on a network, whose subnets are a /24 and a /64.
+func (w *world) plugPod(ctx context.Context, n *liveNode, port intent.Port, gateways ...string) *livePod {
+	w.t.Helper()
+	i := len(n.pods)
+	port.ID, port.Namespace, port.Pod, port.Interface = fmt.Sprintf("%d-%d/eth0", n.number, i), "default", fmt.Sprintf("pod%d-%d", n.number, i), "eth0"
+	port.Node, port.OFPort = n.local.Node, intent.FirstPodPort+uint32(i)
+	port.MAC = intent.PodMAC(port.Addresses[0])
+	p := &livePod{Namespace: w.namespace(), port: port}
 	n.pods = append(n.pods, p)
 	hostEnd := fmt.Sprint("pod", i)
 	w.join(n.Namespace, hostEnd, p.Namespace, "eth0", n.local.MTU)
 	w.run(n.Namespace, "ip link set "+hostEnd+" up")
 	w.hostEnds[n] = append(w.hostEnds[n], hostEnd)
 	w.run(p.Namespace, "ip link set eth0 address "+p.port.MAC.String(), "ip link set eth0 up",
-		fmt.Sprintf("ip addr add %s/24 dev eth0", p.address(false)), fmt.Sprintf("ip addr add %s/64 dev eth0 nodad", p.address(true)),
-		"ip route add default via "+n.gateway(false), "ip -6 route add default via "+n.gateway(true))
+		fmt.Sprintf("ip addr add %s/24 dev eth0", p.address(false)), fmt.Sprintf("ip addr add %s/64 dev eth0 nodad", p.address(true)))
+	for _, via := range gateways {
+		w.run(p.Namespace, ip(strings.Contains(via, ":"))+" route add default via "+via)
+	}
 	w.hurry(p.Namespace, "eth0")
 	w.vsctl(ctx, n, fmt.Sprintf("add-port br-int %s -- set interface %s ofport_request=%d", hostEnd, hostEnd, p.port.OFPort))
+	return p
 }
 
 // deafen keeps the node's kernel from receiving what Open vSwitch's userspace
@@ -251,7 +264,8 @@ func (w *world) deafen(n *liveNode) {
 
 // state is the intent of a node.
 func (w *world) state(n *liveNode) *intent.State {
-	o := intent.Objects{Local: n.local}
+	o := w.known
+	o.Local, o.Nodes, o.Ports = n.local, nil, nil
 	for _, node := range w.nodes {
 		in := intent.Node{Name: node.local.Node}
 		for _, v6 := range []bool{false, true} {
@@ -260,7 +274,9 @@ func (w *world) state(n *liveNode) *intent.State {
 		}
 		o.Nodes = append(o.Nodes, in)
 		for _, p := range node.pods {
-			o.Ports = append(o.Ports, p.port)
+			if node == n {
+				o.Ports = append(o.Ports, p.port)
+			}
 		}
 	}
 	return stateOf(w.t, o)
