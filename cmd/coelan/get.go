@@ -3,18 +3,20 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent"
 	"coelan.io/coelan/internal/diagnose"
 )
 
 func newGetCommand() *cobra.Command {
 	c := &cobra.Command{Use: "get", Short: "List what the agents have"}
-	c.AddCommand(newGetPortsCommand())
+	c.AddCommand(newGetPortsCommand(), newGetNetworksCommand(), newGetRoutersCommand())
 	return c
 }
 
@@ -22,7 +24,7 @@ func newGetPortsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ports",
 		Aliases: []string{"port"},
-		Short:   "List the ports of all pods",
+		Short:   "List the ports of all pods and of users",
 		Args:    cobra.NoArgs,
 	}
 	flags := addClusterFlags(c)
@@ -34,7 +36,10 @@ func newGetPortsCommand() *cobra.Command {
 			ports, err := diagnose.Ports(cmd.Context(), agents, node)
 			all = append(all, ports...)
 			for _, p := range ports {
-				rows = append(rows, []any{node, p.PodRef(), join(p.Addresses), p.MAC, p.OFPort, p.HostInterface, portState(p)})
+				rows = append(rows, []any{
+					node, portName(p), cmp.Or(p.NetworkName, v1alpha1.DefaultNetwork), join(p.Addresses), join(p.NodeAddresses),
+					p.MAC, p.OFPort, p.HostInterface, portState(p),
+				})
 			}
 			return err
 		})
@@ -61,9 +66,27 @@ func portState(p agent.PortInfo) string {
 }
 
 func printPorts(w io.Writer, rows [][]any) {
-	t := newTable(w, "NODE", "PORT", "ADDRESSES", "MAC", "OFPORT", "INTERFACE", "STATE")
+	printRows(w, rows, "NODE", "PORT", "NETWORK", "ADDRESSES", "NODE ADDRESSES", "MAC", "OFPORT", "INTERFACE", "STATE")
+}
+
+// portName is namespace/pod/interface, or namespace/name of a user's Port.
+func portName(p agent.PortInfo) string {
+	if p.IsPort() {
+		return p.PortKey()
+	}
+	return p.PodRef()
+}
+
+func printRows(w io.Writer, rows [][]any, head ...string) {
+	t := newTable(w, head...)
 	for _, r := range rows {
-		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\t%v\n", r...)
+		for i, v := range r {
+			if i > 0 {
+				fmt.Fprint(t, "\t")
+			}
+			fmt.Fprint(t, v)
+		}
+		fmt.Fprintln(t)
 	}
 	_ = t.Flush()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent"
 	"coelan.io/coelan/internal/diagnose"
 )
@@ -73,7 +74,10 @@ func packetBetween(ctx context.Context, cluster *diagnose.Cluster, names []strin
 		if err != nil {
 			return diagnose.Packet{}, err
 		}
-		if ends[i], err = cluster.Resolve(ctx, e); err != nil {
+		if e, err = cluster.Resolve(ctx, e); err != nil {
+			return diagnose.Packet{}, err
+		}
+		if ends[i], err = diagnose.Locate(ctx, cluster, e); err != nil {
 			return diagnose.Packet{}, err
 		}
 	}
@@ -136,7 +140,12 @@ func stepOf(s agent.TraceStep) string {
 func outcomeOf(t agent.Trace) string {
 	switch o := t.Outcome; o.Kind {
 	case "pod":
+		if o.Network != "" && o.Network != v1alpha1.DefaultNetwork {
+			return "delivered to " + o.Pod + " on network " + o.Network
+		}
 		return "delivered to " + o.Pod
+	case "physical":
+		return "to the physical network " + o.Network
 	case "gateway":
 		return "to the kernel of node " + t.Node + ", which routes it on (Services, other networks, the node itself)"
 	case "tunnel":

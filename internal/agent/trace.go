@@ -3,10 +3,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"coelan.io/coelan/internal/attachment"
@@ -62,10 +62,12 @@ type TraceStep struct {
 
 // Outcome is the end of a packet's way through a node's bridge.
 type Outcome struct {
-	// Kind is pod, gateway, tunnel, answer (the packet was a question and goes back answered) or drop.
+	// Kind is pod, gateway, tunnel, physical, answer (the packet was a question and goes back answered) or drop.
 	Kind string `json:"kind"`
-	// Pod is namespace/name/interface of the receiver.
+	// Pod is namespace/name/interface of the receiver, or namespace/name of a user's Port.
 	Pod string `json:"pod,omitempty"`
+	// Network is the receiver's, or the physical network that the packet leaves by.
+	Network string `json:"network,omitempty"`
 	// Node, TunnelIP and VNI say where the tunnel leads.
 	Node     string `json:"node,omitempty"`
 	TunnelIP string `json:"tunnelIP,omitempty"`
@@ -160,7 +162,7 @@ func (a *Agent) fromPod(r *TraceRequest) ([]string, error) {
 		if !r.Source.IsValid() {
 			r.Source = p.Addr()
 		}
-		if peer, ok := a.portWith(r.Destination); ok && p.Contains(r.Destination) {
+		if peer, ok := a.portOn(at.NetworkName, r.Destination); ok && p.Contains(r.Destination) {
 			to = peer.MAC
 		}
 	}
@@ -170,21 +172,33 @@ func (a *Agent) fromPod(r *TraceRequest) ([]string, error) {
 	return []string{fmt.Sprintf("in_port=%d", at.OFPort), "dl_src=" + at.MAC.String(), "dl_dst=" + to.String()}, nil
 }
 
-// findPod finds the attachment of namespace/name or namespace/name/interface.
+// findPod finds the attachment of namespace/name/interface, or the first one of namespace/name. A user's Port is
+// namespace/name.
 func (a *Agent) findPod(name string) (attachment.Attachment, error) {
-	list := a.store.List()
-	i := slices.IndexFunc(list, func(at attachment.Attachment) bool {
-		return at.PodRef() == name || at.PodNamespace+"/"+at.PodName == name
-	})
-	if i < 0 {
+	var found *attachment.Attachment
+	for _, at := range a.store.List() {
+		switch {
+		case at.PodRef() == name || at.IsPort() && at.PortKey() == name:
+			return at, nil
+		case at.PodNamespace+"/"+at.PodName == name && (found == nil || first(at)):
+			found = &at
+		}
+	}
+	if found == nil {
 		return attachment.Attachment{}, bad("from: node %s has no pod %s", a.opts.NodeName, name)
 	}
-	return list[i], nil
+	return *found, nil
 }
 
-func (a *Agent) portWith(address netip.Addr) (intent.Port, bool) {
+// first says whether an attachment is its pod's first interface. What an older release recorded does not say so.
+func first(at attachment.Attachment) bool { return at.Primary || at.NetworkName == "" }
+
+// portOn finds the port on a network that has an address; an empty network is the default one.
+func (a *Agent) portOn(network string, address netip.Addr) (intent.Port, bool) {
 	for p := range a.intent.State().PortsWith(address) {
-		return p, true
+		if p.Network == cmp.Or(network, intent.DefaultNetworkName) {
+			return p, true
+		}
 	}
 	return intent.Port{}, false
 }

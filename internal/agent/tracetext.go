@@ -72,9 +72,12 @@ func (a *Agent) outcome(out string, steps []TraceStep, text string) Outcome {
 	case uint32(port) == intent.TunnelPort:
 		return a.throughTunnel(text)
 	}
-	for p := range a.intent.State().Ports().All() {
-		if p.OFPort == uint32(port) {
-			return Outcome{Kind: "pod", Pod: p.Name()}
+	if p, ok := portNumbered(a.intent.State(), uint32(port)); ok {
+		return Outcome{Kind: "pod", Pod: p.Name(), Network: p.Network}
+	}
+	for physical, uplink := range a.uplinks {
+		if uplink == uint32(port) {
+			return Outcome{Kind: "physical", Network: physical}
 		}
 	}
 	return Outcome{Kind: "drop", Reason: "OpenFlow port " + out + " belongs to no pod"}

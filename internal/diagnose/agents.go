@@ -30,6 +30,20 @@ func Ports(ctx context.Context, agents Agents, node string) ([]agent.PortInfo, e
 	return p, err
 }
 
+// Networks are those in effect on a node.
+func Networks(ctx context.Context, agents Agents, node string) ([]agent.NetworkInfo, error) {
+	var n []agent.NetworkInfo
+	err := agents.Query(ctx, node, "/v1/networks", nil, &n)
+	return n, err
+}
+
+// Routers are those in effect on a node.
+func Routers(ctx context.Context, agents Agents, node string) ([]agent.RouterInfo, error) {
+	var r []agent.RouterInfo
+	err := agents.Query(ctx, node, "/v1/routers", nil, &r)
+	return r, err
+}
+
 // Check compares what is on a node with what should be there.
 func Check(ctx context.Context, agents Agents, node string) (agent.Check, error) {
 	var c agent.Check

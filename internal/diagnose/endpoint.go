@@ -25,6 +25,9 @@ type Endpoint struct {
 	Node string
 	// Host says that the pod uses its node's network.
 	Host bool
+	// Router is that of the pod's first interface; Own are its addresses there, if the pod has others for its node.
+	Router string
+	Own    []netip.Addr
 }
 
 // ParseEndpoint reads POD, NAMESPACE/POD, or an address, each with a port behind a colon if need be; an IPv6 address with
@@ -90,6 +93,53 @@ func ofPod(e Endpoint, pod *corev1.Pod) (Endpoint, error) {
 // errFamilies is returned where the two ends have no family in common.
 var errFamilies = errors.New("source and destination have no address of the same family")
 
+// Locate fills in what the agents know of a pod's network. Pods in a private Router are known to the API by addresses that
+// stand for them on their nodes; among themselves they use their own.
+func Locate(ctx context.Context, agents Agents, e Endpoint) (Endpoint, error) {
+	if e.Pod == "" || e.Host || e.Node == "" {
+		return e, nil
+	}
+	ports, err := Ports(ctx, agents, e.Node)
+	if err != nil {
+		return e, err
+	}
+	networks, err := Networks(ctx, agents, e.Node)
+	if err != nil {
+		return e, err
+	}
+	for _, p := range ports {
+		if p.PodNamespace+"/"+p.PodName != e.Pod || !p.Primary {
+			continue
+		}
+		for _, n := range networks {
+			if n.Name == p.NetworkName {
+				e.Router = n.Router
+			}
+		}
+		if len(p.NodeAddresses) > 0 {
+			for _, a := range p.Addresses {
+				e.Own = append(e.Own, a.Addr())
+			}
+		}
+	}
+	return e, nil
+}
+
+// leaving are the addresses that packets of the end leave it with; reached are those by which another end reaches it.
+func (e Endpoint) leaving() []netip.Addr {
+	if len(e.Own) > 0 {
+		return e.Own
+	}
+	return e.Addresses
+}
+
+func (e Endpoint) reached(from Endpoint) []netip.Addr {
+	if e.Router != "" && e.Router == from.Router {
+		return e.leaving()
+	}
+	return e.Addresses
+}
+
 // NewPacket is the packet between two resolved ends: the first family that both have, or IPv6 if that is asked for.
 func NewPacket(from, to Endpoint, v6 bool) (Packet, error) {
 	if from.Pod == "" {
@@ -99,8 +149,8 @@ func NewPacket(from, to Endpoint, v6 bool) (Packet, error) {
 		return Packet{}, fmt.Errorf("pod %s uses its node's network: its packets are routed by the node's kernel first", from.Pod)
 	}
 	p := Packet{Node: from.Node, From: from.Pod, DestinationPort: to.Port}
-	for _, dst := range to.Addresses {
-		for _, src := range from.Addresses {
+	for _, dst := range to.reached(from) {
+		for _, src := range from.leaving() {
 			if src.Is4() == dst.Is4() && (!v6 || dst.Is6()) && !p.Source.IsValid() {
 				p.Source, p.Destination = src, dst
 			}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/diagnose"
+)
+
+func newGetNetworksCommand() *cobra.Command {
+	return newListCommand("networks", "network", "List the Networks that are in effect on each node", diagnose.Networks,
+		func(n agent.NetworkInfo) []any {
+			return []any{n.Name, n.ID, n.VNI, orDash(n.Router), join(n.Subnets), join(n.Blocks), n.Ports}
+		}, "NETWORK", "ID", "VNI", "ROUTER", "SUBNETS", "BLOCKS", "PORTS")
+}
+
+func newGetRoutersCommand() *cobra.Command {
+	return newListCommand("routers", "router", "List the Routers that are in effect on each node", diagnose.Routers,
+		func(r agent.RouterInfo) []any {
+			routes := make([]string, len(r.Routes))
+			for i, route := range r.Routes {
+				routes[i] = route.Destination.String() + ">" + route.NextHop.String()
+			}
+			return []any{r.Name, r.ID, r.VNI, r.Shared, join(r.Networks), join(r.Imports), join(routes)}
+		}, "ROUTER", "ID", "VNI", "SHARED", "NETWORKS", "IMPORTS", "ROUTES")
+}
+
+// newListCommand makes a command that asks each agent for a list and prints a row for each element, with the node.
+func newListCommand[T any](use, alias, short string, ask func(context.Context, diagnose.Agents, string) ([]T, error),
+	row func(T) []any, head ...string,
+) *cobra.Command {
+	c := &cobra.Command{Use: use, Aliases: []string{alias}, Short: short, Args: cobra.NoArgs}
+	flags := addClusterFlags(c)
+	flags.addNodeFlag(c)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		byNode, rows := map[string][]T{}, [][]any{}
+		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
+			list, err := ask(cmd.Context(), agents, node)
+			byNode[node] = list
+			for _, v := range list {
+				rows = append(rows, append([]any{node}, row(v)...))
+			}
+			return err
+		})
+		if flags.json {
+			if printed := printJSON(cmd.OutOrStdout(), byNode); printed != nil {
+				return printed
+			}
+			return err
+		}
+		printRows(cmd.OutOrStdout(), rows, append([]string{"NODE"}, head...)...)
+		return err
+	}
+	return c
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"testing"
+
+	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/attachment"
+)
+
+// tenants are agents whose pods are on Networks of the Routers red and blue.
+type tenants struct{}
+
+func (tenants) Nodes(context.Context) ([]string, error) { return []string{"n1"}, nil }
+
+func (tenants) Query(_ context.Context, _, path string, _, out any) error {
+	pod := func(name, network, own, node string) agent.PortInfo {
+		return agent.PortInfo{Attachment: attachment.Attachment{
+			Key: attachment.Key{IfName: "eth0"}, PodNamespace: "shop", PodName: name, NetworkName: network, Primary: true,
+			Addresses: []netip.Prefix{netip.MustParsePrefix(own)}, NodeAddresses: []netip.Prefix{netip.MustParsePrefix(node)},
+		}}
+	}
+	var answer any = []agent.PortInfo{
+		pod("r0", "red", "10.50.0.2/24", "10.244.1.5/24"), pod("r1", "red-too", "10.51.0.2/24", "10.244.1.6/24"),
+		pod("b0", "blue", "10.50.0.2/24", "10.244.1.7/24"),
+	}
+	if path == "/v1/networks" {
+		answer = []agent.NetworkInfo{{Name: "red", Router: "red"}, {Name: "red-too", Router: "red"}, {Name: "blue", Router: "blue"}}
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, out)
+}
+
+// TestPacketsOfTenants leave with the pod's own address, and are meant for the receiver's own one in the same Router only.
+func TestPacketsOfTenants(t *testing.T) {
+	located := func(pod, address string) Endpoint {
+		e, err := Locate(t.Context(), tenants{}, Endpoint{Pod: "shop/" + pod, Node: "n1", Addresses: []netip.Addr{netip.MustParseAddr(address)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	r0, r1, b0 := located("r0", "10.244.1.5"), located("r1", "10.244.1.6"), located("b0", "10.244.1.7")
+	outside := Endpoint{Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+	for name, tc := range map[string]struct {
+		to       Endpoint
+		src, dst string
+	}{
+		"same router":    {r1, "10.50.0.2", "10.51.0.2"},
+		"another router": {b0, "10.50.0.2", "10.244.1.7"},
+		"outside":        {outside, "10.50.0.2", "192.0.2.1"},
+	} {
+		p, err := NewPacket(r0, tc.to, false)
+		if err != nil || p.Source.String() != tc.src || p.Destination.String() != tc.dst {
+			t.Errorf("%s: from %s to %s, %v; want from %s to %s", name, p.Source, p.Destination, err, tc.src, tc.dst)
+		}
+	}
+}
