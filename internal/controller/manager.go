@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -39,13 +40,56 @@ const (
 	shutdownTimeout  = 5 * time.Second
 )
 
-// Run works until ctx ends, and returns an error if it stops before that, as when leadership is lost.
+// Run works until ctx ends, and returns an error if it stops before that, as when leadership is lost. It waits for the API
+// server, and for Coelan's definitions.
 func Run(ctx context.Context, o Options) error {
+	if err := await(ctx, o); err != nil {
+		return ignoreEnd(ctx, err)
+	}
 	m, err := newManager(ctx, o)
 	if err != nil {
-		return err
+		return ignoreEnd(ctx, err)
 	}
 	return m.Start(ctx)
+}
+
+// ignoreEnd is no error if ctx has ended: then it is for that reason.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// The pauses between two tries to reach the API server, and the bound of one.
+const (
+	firstPause = 200 * time.Millisecond
+	lastPause  = 5 * time.Second
+	tryTimeout = 10 * time.Second
+)
+
+// await returns when the API server knows Coelan's definitions.
+func await(ctx context.Context, o Options) error {
+	config := rest.CopyConfig(clientConfig(o.REST))
+	config.Timeout = tryTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		_, err := client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+		if err == nil {
+			return nil
+		}
+		o.Log.Warn("the Kubernetes API cannot be reached or lacks Coelan's definitions, trying again", "err", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
 }
 
 // LogTo is for the libraries, which have one logger for the whole process.
@@ -93,6 +137,7 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	if err := addReconcilers(m, o); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
+	register(m.GetCache(), o)
 	return m, nil
 }
 
@@ -118,6 +163,9 @@ func clientConfig(c *rest.Config) *rest.Config {
 	return c
 }
 
+// synced is how long memory that is filled takes at most to say so.
+const synced = 100 * time.Millisecond
+
 // serveHealth adds /healthz and /readyz to what serves the metrics.
 func serveHealth(m manager.Manager, address string) error {
 	if address == "0" {
@@ -127,8 +175,7 @@ func serveHealth(m manager.Manager, address string) error {
 		return err
 	}
 	ready := func(r *http.Request) error {
-		// What has been synced answers at once.
-		ctx, cancel := context.WithTimeout(r.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(r.Context(), synced)
 		defer cancel()
 		if !m.GetCache().WaitForCacheSync(ctx) {
 			return fmt.Errorf("the Kubernetes API's objects are not known yet")

@@ -37,7 +37,7 @@ func (m *memory[T]) merge(ctx context.Context, a *access, list []T) ([]T, error)
 		listed[uid] = true
 		known, ok := m.newest[uid]
 		switch {
-		case ok && version(known) > version(obj):
+		case ok && versionOf(known) > versionOf(obj):
 			list[i] = known
 		case ok:
 			delete(m.newest, uid)
@@ -61,8 +61,8 @@ func (m *memory[T]) merge(ctx context.Context, a *access, list []T) ([]T, error)
 	return list, nil
 }
 
-// version is an object's resource version, which grows with each write.
-func version(obj client.Object) uint64 {
+// versionOf is an object's resource version, which grows with each write.
+func versionOf(obj client.Object) uint64 {
 	v, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return 0

@@ -6,6 +6,9 @@ package controller
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +23,8 @@ import (
 // testDefaults are the objects that are there without anybody asking, and come back.
 func testDefaults(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
-	stop := w.start(nil)
+	address := freeAddress(t)
+	stop := w.start(func(o *Options) { o.MetricsBindAddress = address })
 	check := func() {
 		n := w.ready("default")
 		if n.Status.ID != 1 || n.Status.VNI != 1 || n.Status.Router != "default" {
@@ -32,6 +36,21 @@ func testDefaults(t *testing.T, api *apitest.API) {
 		})
 	}
 	check()
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		response, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Errorf("%s answers %d: %s, %v", path, response.StatusCode, text, err)
+		}
+		if path == "/metrics" && !strings.Contains(string(text), `coelan_networks{reason="Ready"} 1`) {
+			t.Errorf("the metrics lack the Networks:\n%s", text)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
 	w.delete(w.ready("default"))
 	w.until(func() string {
 		n := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -51,6 +70,16 @@ func testDefaults(t *testing.T, api *apitest.API) {
 		n := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 		return want(w.get(n) && n.DeletionTimestamp == nil, "not back")
 	})
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // blocked waits until a deletion waits and says for what.

@@ -5,7 +5,7 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -137,7 +137,8 @@ func (r *ports) write(ctx context.Context, before, now *v1alpha1.Port) error {
 	if err := r.Status().Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("status of port %s/%s: %w", now.Namespace, now.Name, err)
 	}
-	if was := before.Status.LastError; now.Status.LastError != "" && now.Status.LastError != was {
+	// What a node complains of, it has told already.
+	if now.Status.LastError != "" && now.Status.LastError != before.Status.LastError {
 		ready := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady)
 		r.events.Event(now, corev1.EventTypeWarning, ready.Reason, ready.Message)
 	}
@@ -171,25 +172,30 @@ func refused(reason, message string) outcome {
 	return o
 }
 
-// apply writes the outcome into a status; an error of the agent's stays, as long as there is none of its own.
+// apply writes the outcome into a status. What the Port's node complains of, which it writes as "Reason: text" into the
+// last error and takes away itself, stays, and is the condition of a Port that is right otherwise.
 func (o outcome) apply(p *v1alpha1.Port) {
 	s := &p.Status
+	was := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
+	complaint := s.LastError
+	if was != nil && was.Message == s.LastError {
+		complaint = "" // the controller's own
+	}
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: o.reason, Message: o.message,
 		ObservedGeneration: p.Generation,
 	}
 	switch o.state {
 	case settled:
-		s.Addresses, s.MAC = o.addresses, o.mac
-		s.Phase = v1alpha1.PortReady
+		s.Addresses, s.MAC, s.Phase, s.LastError = o.addresses, o.mac, v1alpha1.PortReady, complaint
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonNotBound
 		condition.Message = fmt.Sprintf("no interface with iface-id=%s/%s yet", p.Namespace, p.Name)
-		if s.Node != "" {
-			s.Phase = v1alpha1.PortBound
-			condition.Reason, condition.Message = v1alpha1.ReasonBound, "on node "+s.Node
-		}
-		if ours(s) {
-			s.LastError = ""
+		reason, text, complains := strings.Cut(complaint, ": ")
+		switch {
+		case s.Node != "":
+			s.Phase, condition.Reason, condition.Message = v1alpha1.PortBound, v1alpha1.ReasonBound, "on node "+s.Node
+		case complains && !strings.Contains(reason, " "):
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, text
 		}
 	case waiting:
 		s.Phase, s.LastError = v1alpha1.PortPending, o.message
@@ -197,19 +203,7 @@ func (o outcome) apply(p *v1alpha1.Port) {
 		s.Phase, s.LastError = v1alpha1.PortFailed, o.message
 		s.Addresses, s.MAC = nil, ""
 	}
-	if o.state == settled && s.LastError != "" {
-		return // the agent has something to say
-	}
 	setCondition(&s.Conditions, condition)
-}
-
-// ours says whether the last error is one that the controller has written.
-func ours(s *v1alpha1.PortStatus) bool {
-	c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
-	return c == nil || slices.Contains([]string{
-		v1alpha1.ReasonNetworkNotFound, v1alpha1.ReasonNetworkNotReady, v1alpha1.ReasonInvalid, v1alpha1.ReasonNotAllowed,
-		v1alpha1.ReasonAddressOutside, v1alpha1.ReasonAddressTaken, v1alpha1.ReasonMACTaken, v1alpha1.ReasonExhausted, reasonWaiting,
-	}, c.Reason)
 }
 
 // reasonWaiting is of a Port that waits for a node to say whether its address is free.

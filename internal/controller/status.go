@@ -62,7 +62,9 @@ func (r *numbering) writeNetwork(ctx context.Context, n *v1alpha1.Network, a tra
 		}
 		r.announce(now, a.Networks[n.Name].Verdict, before.Status.Conditions, now.Status.Conditions)
 	}
-	r.networks.keep(now)
+	if now.ResourceVersion != n.ResourceVersion {
+		r.networks.keep(now)
+	}
 	return nil
 }
 
@@ -88,7 +90,9 @@ func (r *numbering) writeRouter(ctx context.Context, o *v1alpha1.Router, network
 		}
 		r.announce(now, a.Routers[o.Name].Verdict, before.Status.Conditions, now.Status.Conditions)
 	}
-	r.routers.keep(now)
+	if now.ResourceVersion != o.ResourceVersion {
+		r.routers.keep(now)
+	}
 	return nil
 }
 
