@@ -59,7 +59,7 @@ demo: deps images sandbox-assets ## a cluster on this machine whose pods talk th
 
 ##@ Test
 .PHONY: test
-test: deps lint unit integration test-kernel e2e ## everything that a change must pass
+test: deps lint unit integration apiserver test-kernel e2e ## everything that a change must pass
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
@@ -82,6 +82,10 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 .PHONY: integration
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(if $(call packages-with,integration),go test -race -tags integration -count=1 -p 1 -timeout 15m $(call packages-with,integration))
+
+.PHONY: apiserver
+apiserver: deps sandbox-assets ## tests of the controller against a real etcd and API server
+	go test -race -tags apiserver -count=1 -p 1 -timeout 15m $(if $(RUN),-run '$(RUN)') $(call packages-with,apiserver)
 
 .PHONY: bench
 bench: deps images sandbox-assets ## measures, as a table and in bench/results.json (root, an idle machine)
