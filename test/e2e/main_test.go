@@ -101,19 +101,23 @@ func within(t *testing.T, d time.Duration) context.Context {
 }
 
 // eventually tries until there is no error or the context ends. It is for what nothing announces, such as kube-proxy's
-// rules.
+// rules. Its error has that of the last try that the context's end did not cut short.
 func eventually(ctx context.Context, try func() error) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
 		err := try()
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w; at last: %w", ctx.Err(), err)
+			return fmt.Errorf("%w; at last: %w", ctx.Err(), last)
 		}
 	}
 }

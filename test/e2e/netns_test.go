@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -49,6 +50,20 @@ func (p place) Do(fn func() error) error {
 		done <- err
 	}()
 	return <-done
+}
+
+// run runs a program in the namespace and returns what it printed.
+func (p place) run(ctx context.Context, t *testing.T, args ...string) string {
+	t.Helper()
+	var out []byte
+	err := p.Do(func() (err error) { // a child starts in the namespaces of its parent's thread
+		out, err = exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		t.Errorf("%s: %v: %v: %s", p.name, args, err, out)
+	}
+	return string(out)
 }
 
 func (p place) address(f family) netip.Addr {

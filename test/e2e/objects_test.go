@@ -77,10 +77,10 @@ func waitGone(ctx context.Context, object client.Object) error {
 	})
 }
 
-// says is an objection unless the condition has the status and the reason, and a message.
+// says is an objection unless the condition has the status and the reason, and a message if that is not good news.
 func says(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) error {
 	c := meta.FindStatusCondition(conditions, kind)
-	if c == nil || c.Status != status || c.Reason != reason || c.Message == "" {
+	if c == nil || c.Status != status || c.Reason != reason || c.Message == "" && reason != v1alpha1.ReasonReady {
 		return fmt.Errorf("condition %s is %+v, want %s, %s", kind, c, status, reason)
 	}
 	return nil

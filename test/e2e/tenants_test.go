@@ -64,17 +64,17 @@ func testIsolation(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	for _, c := range tries {
-		group.Go(func() { closed(ctx, t, c.from, c.to) })
+		group.Go(func() { closed(ctx, t, c.from, netip.AddrPortFrom(c.to, webPort)) })
 	}
 	group.Wait()
 }
 
-// closed reports it if the web server of that address answers.
-func closed(ctx context.Context, t *testing.T, from place, to netip.Addr) {
+// closed reports it if a web server answers.
+func closed(ctx context.Context, t *testing.T, from place, to netip.AddrPort) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	if got, err := get(ctx, from, netip.AddrPortFrom(to, webPort), "/hostname"); err == nil {
+	if got, err := get(ctx, from, to, "/hostname"); err == nil {
 		t.Errorf("%s reaches %s, which is %s", from.name, to, got)
 	}
 }
