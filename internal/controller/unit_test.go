@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -168,7 +169,7 @@ func TestEach(t *testing.T) {
 		}
 		return nil
 	})
-	if err != broken {
+	if !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
 	for i, d := range done {
