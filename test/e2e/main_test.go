@@ -69,12 +69,11 @@ func raiseBuffers() (restore func(), err error) {
 	}, os.WriteFile(file, []byte(want), 0o644)
 }
 
-// TestCoelan is all tests in their order: the later ones disturb the cluster more.
+// TestCoelan is the tests of pods and nodes in their order: the later ones disturb the cluster more. Those of the mapping by
+// namespace follow (mapping_test.go), those of Networks (networks_test.go) and, as the last one, the removal: Go runs
+// tests in the order of their files' names.
 func TestCoelan(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	inOrder(t, []step{
 		{"reach", testReach},
 		{"names", testNames},
 		{"kubectl", testKubectl},
@@ -84,9 +83,19 @@ func TestCoelan(t *testing.T) {
 		{"restarts", testRestarts},
 		{"without API server", testWithoutAPIServer},
 		{"reboots", testReboots},
-		{"uninstall", testUninstall},
-	} {
-		if !t.Run(test.name, test.run) && t.Failed() {
+	})
+}
+
+// step is a part of a test.
+type step struct {
+	name string
+	run  func(*testing.T)
+}
+
+// inOrder runs the steps and shows the state of the cluster after each that fails.
+func inOrder(t *testing.T, steps []step) {
+	for _, s := range steps {
+		if !t.Run(s.name, s.run) {
 			world.report(t)
 		}
 	}

@@ -16,10 +16,7 @@ func TestNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(ctx, t, attachments)
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	inOrder(t, []step{
 		{"refused", testRefused},
 		{"conflicts", testConflicts},
 		{"attachments", testAttachments},
@@ -28,9 +25,5 @@ func TestNetworks(t *testing.T) {
 		{"guests", testGuests},
 		{"leader", testLeader},
 		{"Multus", testMultus},
-	} {
-		if !t.Run(test.name, test.run) && t.Failed() {
-			world.report(t)
-		}
-	}
+	})
 }

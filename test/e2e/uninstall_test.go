@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// testUninstall removes Coelan as docs/install.md says and looks for what it left.
-func testUninstall(t *testing.T) {
+// TestUninstall removes Coelan as docs/install.md says and looks for what it left.
+func TestUninstall(t *testing.T) {
 	ctx := within(t, 4*time.Minute)
 	deploy := filepath.Join(filepath.Dir(world.program), "../deploy")
 	for _, args := range [][]string{
