@@ -64,8 +64,8 @@ type Blocks struct {
 type state struct {
 	// claiming is held while something is claimed or given back.
 	claiming sync.Mutex
-	// made are blocks of this node that the view does not show yet.
-	made map[string]*v1alpha1.AddressBlock
+	// made are blocks of this node that the view has not shown yet.
+	made map[string]made
 	// unlisted are new blocks whose single addresses are not known yet.
 	unlisted map[string]bool
 	// unsure are blocks that may have been given back: nobody knows whether the API has heard of it.
@@ -73,6 +73,15 @@ type state struct {
 	// asking is how many requests have been told of ranges and have not ended.
 	asking int
 }
+
+// made is a block and when it was made.
+type made struct {
+	*v1alpha1.AddressBlock
+	at time.Time
+}
+
+// showTimeout is how long the view may take to show a block before it is asked for: it may have gone again unseen.
+const showTimeout = time.Second
 
 // hold is an address that is kept for a Port.
 type hold struct {
@@ -104,7 +113,7 @@ func (b *Blocks) of(network string) *state {
 	defer b.mu.Unlock()
 	s := b.networks[network]
 	if s == nil {
-		s = &state{made: map[string]*v1alpha1.AddressBlock{}, unlisted: map[string]bool{}, unsure: map[string]bool{}}
+		s = &state{made: map[string]made{}, unlisted: map[string]bool{}, unsure: map[string]bool{}}
 		b.networks[network] = s
 	}
 	return s
@@ -195,7 +204,7 @@ func (b *Blocks) ask(ctx context.Context, s *state) {
 	})
 }
 
-// blocksOf are the blocks of a Network that are known, with those that were just made.
+// blocksOf are the blocks of a Network that are known, with those that were just made. The caller holds claiming.
 func (b *Blocks) blocksOf(network string, s *state) map[string]*v1alpha1.AddressBlock {
 	all := map[string]*v1alpha1.AddressBlock{}
 	for name, o := range b.view.State().Blocks {
@@ -205,7 +214,7 @@ func (b *Blocks) blocksOf(network string, s *state) map[string]*v1alpha1.Address
 		}
 	}
 	for name, o := range s.made {
-		all[name] = o
+		all[name] = o.AddressBlock
 	}
 	return all
 }
@@ -248,16 +257,16 @@ func (b *Blocks) claim(ctx context.Context, network *v1alpha1.Network, s *state,
 			continue
 		}
 		name := translate.BlockName(network.Name, p)
-		made, err := b.api.CreateBlock(ctx, b.object(network, p, ""))
+		o, err := b.api.CreateBlock(ctx, b.object(network, p, ""))
 		if apierrors.IsAlreadyExists(err) {
-			if made, err = b.api.Block(ctx, name); apierrors.IsNotFound(err) || err == nil && made.Spec.Node != b.node {
+			if o, err = b.api.Block(ctx, name); apierrors.IsNotFound(err) || err == nil && o.Spec.Node != b.node {
 				continue
 			}
 		}
 		if err != nil {
 			return netip.Prefix{}, fmt.Errorf("claim block %s of network %s: %w", p, network.Name, err)
 		}
-		s.made[name], s.unlisted[name] = made, true
+		s.made[name], s.unlisted[name] = made{o, time.Now()}, true
 		delete(s.unsure, name)
 		b.log.Info("block claimed", "network", network.Name, "block", p)
 		return p, b.relist(ctx, network.Name, s, name)

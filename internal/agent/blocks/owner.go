@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -24,13 +25,17 @@ func (b *Blocks) Run(ctx context.Context) error {
 	backoff := minRetry
 	for {
 		changed := b.view.Changes()
-		err := b.tend(ctx)
+		again, err := b.tend(ctx)
 		var retry <-chan time.Time
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err != nil && ctx.Err() == nil:
 			b.log.Warn("blocks are not as they should be, trying again", "err", err)
 			retry = time.After(backoff)
 			backoff = min(2*backoff, maxRetry)
-		} else {
+		case again:
+			retry = time.After(2 * showTimeout)
+			fallthrough
+		default:
 			backoff = minRetry
 		}
 		select {
@@ -50,11 +55,12 @@ func (b *Blocks) Run(ctx context.Context) error {
 	}
 }
 
-// tend does all that is due. It goes on after an error.
-func (b *Blocks) tend(ctx context.Context) error {
+// tend does all that is due, and says whether to look again soon. It goes on after an error.
+func (b *Blocks) tend(ctx context.Context) (again bool, err error) {
 	state := b.view.State()
 	all := state.BlockList()
-	errs := []error{b.answer(ctx, b.honour(all)), b.reclaim(ctx, state)}
+	waiting, err := b.shown(ctx, state)
+	errs := []error{err, b.answer(ctx, b.honour(all)), b.reclaim(ctx, state)}
 	b.letGo(all)
 	for name, o := range state.Blocks {
 		p, err := netip.ParsePrefix(o.Spec.CIDR)
@@ -67,7 +73,34 @@ func (b *Blocks) tend(ctx context.Context) error {
 		}
 		errs = append(errs, b.tellUsed(ctx, name, o.Spec.Network, p))
 	}
-	return errors.Join(errs...)
+	return waiting, errors.Join(errs...)
+}
+
+// shown leaves to the view what it shows. It says whether there is something that it does not show yet.
+func (b *Blocks) shown(ctx context.Context, state view.State) (waiting bool, err error) {
+	b.mu.Lock()
+	networks := maps.Clone(b.networks)
+	b.mu.Unlock()
+	for _, s := range networks {
+		s.claiming.Lock()
+		for name, o := range s.made {
+			if state.Blocks[name] == nil && time.Since(o.at) > showTimeout {
+				now, getErr := b.api.Block(ctx, name)
+				if getErr != nil && !apierrors.IsNotFound(getErr) {
+					err = fmt.Errorf("addressblock %s: %w", name, getErr)
+				} else if getErr != nil || now.UID != o.UID {
+					delete(s.made, name)
+					continue
+				}
+			}
+			if state.Blocks[name] != nil {
+				delete(s.made, name)
+			}
+		}
+		waiting = waiting || len(s.made) > 0
+		s.claiming.Unlock()
+	}
+	return waiting, err
 }
 
 // answers are single addresses inside of this node's blocks that others have claimed, and whether they are free.
@@ -245,13 +278,13 @@ func (b *Blocks) reclaimFor(ctx context.Context, network *v1alpha1.Network, a ne
 			continue
 		}
 		p := netip.PrefixFrom(a, sp.length).Masked()
-		made, err := b.api.CreateBlock(ctx, b.object(network, p, ""))
+		o, err := b.api.CreateBlock(ctx, b.object(network, p, ""))
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("claim block %s of network %s again: %w", p, network.Name, err)
 		}
 		if err == nil {
 			b.log.Warn("a block with addresses in use had vanished and was claimed again", "network", network.Name, "block", p)
-			s.made[made.Name] = made
+			s.made[o.Name] = made{o, time.Now()}
 		}
 		return nil
 	}
