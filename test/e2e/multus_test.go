@@ -24,11 +24,12 @@ var (
 	besideNet = netip.MustParsePrefix("10.98.0.0/24")
 )
 
-// bridgeFirst is a configuration that runtimes and Multus take before Coelan's.
+// bridgeFirst is a configuration that runtimes and Multus take before Coelan's. It is not a list: for lists, the DEL of
+// Multus's thick form leaves out what it does not know itself, such as the subnet.
 const (
-	bridgeFirst     = "/etc/cni/net.d/05-first.conflist"
-	bridgeFirstText = `{"cniVersion": "1.0.0", "name": "first", "plugins": [{"type": "bridge", "bridge": "first0", "isGateway": true,
-  "ipam": {"type": "host-local", "subnet": "10.99.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}]}`
+	bridgeFirst     = "/etc/cni/net.d/05-first.conf"
+	bridgeFirstText = `{"cniVersion": "1.0.0", "name": "first", "type": "bridge", "bridge": "first0", "isGateway": true,
+  "ipam": {"type": "host-local", "subnet": "10.99.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}`
 )
 
 // testMultus runs Multus in both its forms. It gives pods three interfaces: the first by the bridge plugin or by Coelan,
