@@ -26,6 +26,7 @@ var physicalFeature = &feature{
 		}
 		known := []openflow.FieldValue{from(fromUplink), inNetwork(n)}
 		// The wire is not ours to guard, but questions that we answer must not be forwarded.
+		r.on(classify, 240, in, tag, openflow.ICMPv6Type(icmp6Solicit), openflow.IPSrc(netip.IPv6Unspecified())).drop(probed)
 		r.on(classify, 230, in, tag, openflow.ARPOp(openflow.ARPRequest)).set(known...).goTo(neighbour)
 		r.on(classify, 230, in, tag, openflow.ICMPv6Type(icmp6Solicit)).set(known...).goTo(neighbour)
 		r.on(classify, 210, in, tag).set(known...).goTo(l2)

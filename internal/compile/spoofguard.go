@@ -20,6 +20,9 @@ const (
 	ndSolicitedFlag = openflow.NDSolicited | openflow.NDOverride
 )
 
+// probed is why questions of somebody who has no address yet are dropped.
+const probed = "duplicate address detection needs no answer"
+
 // spoofguardFeature lets a port send only as what it is: its MAC with its
 // addresses, the link-local one among them, in IP, ARP and ND alike. The host,
 // behind the gateway port, may send as anybody, for it forwards.
@@ -42,9 +45,8 @@ var spoofguardFeature = &feature{
 		}
 		// Addresses are unique by allocation: a question whether one is taken is
 		// best left unanswered, lest the asker finds itself.
-		const probe = "duplicate address detection needs no answer"
-		r.on(spoofguard, 300, openflow.ARPSPA(netip.IPv4Unspecified())).drop(probe)
-		r.on(spoofguard, 300, openflow.ICMPv6Type(icmp6Solicit), openflow.IPSrc(netip.IPv6Unspecified())).drop(probe)
+		r.on(spoofguard, 300, openflow.ARPSPA(netip.IPv4Unspecified())).drop(probed)
+		r.on(spoofguard, 300, openflow.ICMPv6Type(icmp6Solicit), openflow.IPSrc(netip.IPv6Unspecified())).drop(probed)
 		// Every kernel sends such packets when an interface comes up; they are no attack.
 		const unspecified = "a packet without a source address goes nowhere"
 		r.on(spoofguard, 290, openflow.IPSrc(netip.IPv6Unspecified())).drop(unspecified)
