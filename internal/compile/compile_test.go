@@ -187,8 +187,9 @@ func TestIncrementalBetweenWorlds(t *testing.T) {
 			s.apply(all)
 			state := all.update(t, store)
 			full := New()
-			if diff := cmp.Diff(texts(full, full.Compile(state)), texts(incremental, incremental.Compile(state))); diff != "" {
-				t.Fatalf("after %v (-full +incremental):\n%s", done, diff)
+			want, got := full.Compile(state), incremental.Compile(state)
+			if !sameFlows(flowsOf(want, full), flowsOf(got, incremental)) {
+				t.Fatalf("after %v (-full +incremental):\n%s", done, cmp.Diff(texts(full, want), texts(incremental, got)))
 			}
 			if diff := cmp.Diff(full.Problems(), incremental.Problems()); diff != "" {
 				t.Fatalf("problems after %v (-full +incremental):\n%s", done, diff)
@@ -205,7 +206,14 @@ func between(t *rapid.T, from, to *intent.State) []step {
 		steps = append(steps, step{name: s.name})
 	}
 	steps = rapid.Permutation(steps).Draw(t, "order")
-	return steps[:min(len(steps), 40)]
+	return steps[:min(len(steps), 15)]
+}
+
+// sameFlows is faster than comparing texts.
+func sameFlows(a, b map[string][]openflow.Flow) bool {
+	return maps.EqualFunc(a, b, func(a, b []openflow.Flow) bool {
+		return slices.EqualFunc(a, b, func(a, b openflow.Flow) bool { return a.Equal(&b) })
+	})
 }
 
 func stateAfter(t *rapid.T, steps []step) *intent.State {
