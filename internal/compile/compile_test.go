@@ -300,6 +300,24 @@ func TestFlowsAreSound(t *testing.T) {
 	})
 }
 
+// A port that has the MAC of somebody else who is on every node gets nothing.
+func TestReservedMACs(t *testing.T) {
+	for _, mac := range []string{"0a:c0:e1:00:00:01", "0a:c0:e1:00:00:02", "ff:ff:ff:ff:ff:ff", "33:33:00:00:00:01"} {
+		for _, node := range []string{"o1", "o2"} {
+			p := portForm(1, 1, "default")
+			p.Node = node
+			if err := p.MAC.UnmarshalText([]byte(mac)); err != nil {
+				t.Fatal(err)
+			}
+			c := New()
+			d := c.Compile(stateOf(t, intent.Objects{Local: localForm(0), Ports: []intent.Port{p}, Nodes: []intent.Node{nodeForm(2, 2, "default")}}))
+			if r := d.Get("port/" + p.Name() + "#" + p.ID); !r.Empty() || len(c.Problems()) != 1 {
+				t.Errorf("MAC %s on %s: flows %v, problems %v", mac, node, r, c.Problems())
+			}
+		}
+	}
+}
+
 func TestTablesAscend(t *testing.T) {
 	tables := Tables()
 	if !slices.IsSortedFunc(tables, func(a, b Table) int { return int(a.ID) - int(b.ID) }) {

@@ -78,6 +78,10 @@ func (r *rules) compileNode(o intent.Node) {
 }
 
 func (r *rules) compilePort(o intent.Port) {
+	if o.MAC == intent.RouterMAC || o.MAC == intent.GatewayMAC || o.MAC[0]&1 != 0 {
+		r.problem("MAC %s is not for ports: it is a group's, the virtual router's or the gateway's", o.MAC)
+		return
+	}
 	compileObject(r, o, func(f *feature) func(*rules, intent.Port) {
 		if o.Node != r.local.Node {
 			return f.remote
