@@ -28,7 +28,7 @@ func newSandboxCommand() *cobra.Command {
 	c.AddCommand(
 		newUpCommand(name), newDownCommand(name), newPrepareCommand(),
 		newKubectlCommand(name), newExecCommand(name), newKubeconfigCommand(name),
-		newLoadCommand(name), newStatusCommand(name), newLogsCommand(name),
+		newLoadCommand(name), newStatusCommand(name), newLogsCommand(name), newMultusCommand(name),
 	)
 	c.AddCommand(newLifecycleCommands(name)...)
 	return c

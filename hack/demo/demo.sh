@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Shows pods of a real cluster talk through Coelan: brings up a sandbox, installs Coelan into it as a user would,
-# starts pods on two workers, and tries every way a packet can take. `make demo` builds what it needs first.
+# starts pods on two workers, and tries every way a packet can take. Then two tenants with the same subnet, and a pod with
+# three interfaces. `make demo` builds what it needs first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -23,6 +24,9 @@ check() {
   fi
 }
 
+# fails COMMAND…: exits with 0 if the command does not.
+fails() { ! "$@" >/dev/null 2>&1 && echo "no answer"; }
+
 # of_family v4|v6: those of the addresses on standard input.
 of_family() { tr ' ' '\n' | { [ "$1" = v6 ] && grep : || grep -v :; }; }
 
@@ -41,6 +45,7 @@ title "Coelan"
 sandbox load bin/images/coelan.tar
 kubectl apply -f deploy/coelan.yaml
 kubectl -n coelan-system rollout status daemonset/coelan-agent --timeout=120s
+kubectl -n coelan-system rollout status deployment/coelan-controller --timeout=120s
 kubectl wait --for=condition=Ready node --all --timeout=60s
 kubectl -n kube-system rollout status deployment/coredns --timeout=120s
 
@@ -69,11 +74,46 @@ export KUBECONFIG
 KUBECONFIG=$(sandbox kubeconfig)
 bin/coelan trace demo/client demo/web2
 
+title "Two tenants with the same subnet"
+kubectl apply -f hack/demo/tenants.yaml
+for tenant in red blue; do kubectl -n $tenant wait --for=condition=Ready pod --all --timeout=120s; done
+kubectl apply -f hack/demo/store.yaml # later, so that the web servers have the first address of their blocks
+kubectl -n red wait --for=condition=Ready pod/red-store --timeout=120s
+kubectl get networks.coelan.io,routers.coelan.io
+kubectl get ports.coelan.io -A
+
+# inside NAMESPACE POD IP_FAMILY_OPTION: the pod's address on its Network, as URLs have it.
+inside() {
+  kubectl -n "$1" exec "$2" -- ip "$3" -o addr show dev eth0 scope global | awk '{ sub("/.*", "", $4); print $4 }' | sed 's/.*:.*/[&]/'
+}
+in_red() { kubectl -n red exec client -- "$@"; }
+in_blue() { kubectl -n blue exec client -- "$@"; }
+for v in 4 6; do
+  same=$(inside red red-web -$v)
+  store=$(inside red red-store -$v)
+  [ "$same" = "$(inside blue blue-web -$v)" ] || { echo "the tenants' web servers have different addresses" >&2; exit 1; }
+  check "IPv$v, red's client asks $same" '^red-web$' in_red "${curl[@]}" "http://$same:8080/hostname"
+  check "IPv$v, blue's client asks $same" '^blue-web$' in_blue "${curl[@]}" "http://$same:8080/hostname"
+  check "IPv$v, red's client asks $store" '^red-store$' in_red "${curl[@]}" "http://$store:8080/hostname"
+  check "IPv$v, blue's client asks $store" '^no answer$' fails in_blue curl -sS -g --max-time 2 "http://$store:8080/hostname"
+done
+check "DNS: red's client asks for web.demo" '10\.96\.[0-9.]+' in_red dig +short +search web.demo A
+
+title "A pod with three interfaces"
+sandbox multus definitions # NetworkAttachmentDefinitions; Multus itself is not needed
+kubectl apply -f hack/demo/interfaces.yaml
+kubectl -n demo wait --for=condition=Ready pod/three pod/disk --timeout=120s
+kubectl -n demo exec three -- ip -br addr show scope global
+in_disk() { kubectl -n demo exec disk -- "$@"; }
+check "eth0: client to three" '^three$' in_client "${curl[@]}" "http://$(address three v4):8080/hostname"
+check "storage0: disk to three" '^three$' in_disk "${curl[@]}" http://172.16.0.99:8080/hostname
+
 title "Go on"
 cat <<TEXT
   export KUBECONFIG=$KUBECONFIG
   bin/coelan status
   bin/coelan sandbox kubectl -- get pods -A -o wide
+  bin/coelan sandbox kubectl -- get networks.coelan.io,routers.coelan.io,addressblocks.coelan.io
   bin/coelan sandbox exec worker1 -- ovs-vsctl show
   bin/coelan sandbox down
 TEXT
