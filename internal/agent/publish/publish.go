@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"strings"
 	"sync"
@@ -152,10 +153,15 @@ func (p *Publisher) sync(ctx context.Context, i item) error {
 	if i.container != "" {
 		return p.annotate(ctx, i.container)
 	}
-	if at, ok := p.attached(i.port); ok {
-		return p.Write(ctx, at)
+	at, ok := p.attached(i.port)
+	if ok {
+		if err := p.Write(ctx, at); err != nil {
+			return err
+		}
+	} else if err := p.delete(ctx, i.port); err != nil {
+		return err
 	}
-	return p.delete(ctx, i.port)
+	return p.unclaim(ctx, i.port, at)
 }
 
 // attached finds the attachment of a Port that is not being detached.
@@ -210,7 +216,7 @@ func (p *Publisher) uid(at attachment.Attachment) string {
 	return at.PodUID
 }
 
-// delete removes the Port and the fixed addresses of an attachment that is gone.
+// delete removes the Port of an attachment that is gone.
 func (p *Publisher) delete(ctx context.Context, key string) error {
 	namespace, name, _ := strings.Cut(key, "/")
 	o, err := p.API.Port(ctx, namespace, name)
@@ -223,21 +229,12 @@ func (p *Publisher) delete(ctx context.Context, key string) error {
 	if err != nil {
 		return fmt.Errorf("port %s: %w", key, err)
 	}
-	if err := p.unclaim(ctx, key); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for k, at := range p.removed {
-		if at.PortKey() == key {
-			delete(p.removed, k)
-		}
-	}
 	return nil
 }
 
-// unclaim gives back the fixed addresses of a Port, those that the view shows and those of attachments just removed.
-func (p *Publisher) unclaim(ctx context.Context, key string) error {
+// unclaim gives back the fixed addresses of a Port, those that the view shows and those of attachments just removed, but
+// for those of the attachment that it has now.
+func (p *Publisher) unclaim(ctx context.Context, key string, now attachment.Attachment) error {
 	claims := map[claim]bool{}
 	for _, b := range p.Singles.Singles() {
 		if a, err := netip.ParsePrefix(b.Spec.CIDR); err == nil && b.Spec.Port == key {
@@ -252,12 +249,27 @@ func (p *Publisher) unclaim(ctx context.Context, key string) error {
 			}
 		}
 	}
+	done := maps.Clone(p.removed)
 	p.mu.Unlock()
+	for _, a := range now.Addresses {
+		delete(claims, claim{now.NetworkName, a.Addr()})
+	}
 	var errs []error
 	for c := range claims {
 		errs = append(errs, p.Singles.UnclaimSingle(ctx, c.network, c.addr, key))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k, at := range done {
+		// One that is still in the store would look like one that has to have its Port.
+		if _, there := p.Store.Get(k); at.PortKey() == key && !there {
+			delete(p.removed, k)
+		}
+	}
+	return nil
 }
 
 // resync puts everything into the queue once the API is heard of: this agent may have missed what came and went before it
@@ -298,7 +310,7 @@ func (p *Publisher) guard(ctx context.Context) {
 		changed := p.View.Changes()
 		s := p.View.State()
 		for _, at := range p.Store.List() {
-			if translate.Fixed(at) && hasPort(at) && s.Ports[at.PortKey()] == nil {
+			if _, wanted := p.attached(at.PortKey()); wanted && translate.Fixed(at) && s.Ports[at.PortKey()] == nil {
 				p.queue.AddRateLimited(item{port: at.PortKey()})
 			}
 		}
