@@ -4,6 +4,7 @@ package compile
 
 import (
 	"net/netip"
+	"slices"
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/openflow"
@@ -15,7 +16,11 @@ var staticRouteFeature = &feature{
 	number: 10,
 	name:   "static-route",
 	router: func(r *rules, rt intent.Router) {
-		for _, route := range rt.Routes {
+		routes := effective(rt.Routes)
+		if len(routes) < len(rt.Routes) {
+			r.problem("of several routes to one destination only the first has an effect")
+		}
+		for _, route := range routes {
 			all := route.Destination.Bits() == 0
 			if all && !rt.Private() {
 				r.problem("a route to %s by way of %s has no effect: only a private router can have one", route.Destination, route.NextHop)
@@ -40,7 +45,7 @@ var staticRouteFeature = &feature{
 			return
 		}
 		in, eth := openflow.InPort(p.OFPort), openflow.EthSrc(openflow.MAC(p.MAC))
-		for _, route := range rt.Routes {
+		for _, route := range effective(rt.Routes) {
 			for _, a := range p.Addresses {
 				if a == route.NextHop {
 					source := familyOf(a)
@@ -52,6 +57,16 @@ var staticRouteFeature = &feature{
 			}
 		}
 	},
+}
+
+// effective are the first routes to each destination.
+func effective(routes []intent.Route) (list []intent.Route) {
+	for _, route := range routes {
+		if !slices.ContainsFunc(list, func(o intent.Route) bool { return o.Destination == route.Destination }) {
+			list = append(list, route)
+		}
+	}
+	return list
 }
 
 // staticRoute emits a route of router rt, in table t, for one of the readers of rt.

@@ -276,6 +276,9 @@ func (w *clusterWorld) drawRoutes(t *rapid.T) {
 				}
 			}
 		}
+		if len(rt.Routes) > 0 && rapid.IntRange(0, 4).Draw(t, "twice") == 0 { // the first one counts
+			rt.Routes = append(rt.Routes, intent.Route{Destination: rt.Routes[0].Destination, NextHop: at(destination[0], 9)})
+		}
 		if len(rt.Routes) == 0 && rapid.IntRange(0, 9).Draw(t, "lost next hop") == 0 {
 			rt.Routes = []intent.Route{{Destination: destination[0], NextHop: at(destination[0], 9)}}
 		}
