@@ -63,18 +63,18 @@ func measureNetworks(ctx context.Context) ([]Result, error) {
 	if results, err = s.look(ctx, "1000", results); err != nil {
 		return nil, err
 	}
+	if results, err = s.changesBeside(ctx, few, "1000", results); err != nil {
+		return nil, err
+	}
 	if err := s.use(ctx); err != nil {
 		return nil, err
 	}
 	if results, err = s.look(ctx, "1000-200", results); err != nil {
 		return nil, err
 	}
-	many, err := s.changes(ctx)
-	if err != nil {
+	if results, err = s.changesBeside(ctx, few, "1000-200", results); err != nil {
 		return nil, err
 	}
-	results = append(results,
-		beside("networks-new-1000", "ms", many.network, few.network), beside("networks-pod-1000", "ms", many.pod, few.pod))
 	return s.restart(ctx, results)
 }
 
@@ -111,13 +111,19 @@ func (s *scale) podOn(ctx context.Context, n *lab.Node, network int) (*lab.Pod, 
 	}})
 }
 
-// use makes a pod on each of the first Networks, on both nodes.
+// use makes a pod on each of the first Networks, on both nodes. What the second node has to do is over then: its blocks and
+// Ports are in the API. It ends, so as not to share the machine with what is measured.
 func (s *scale) use(ctx context.Context) error {
-	for i := range usedNetworks {
-		for _, n := range s.Nodes {
+	other := s.Nodes[1]
+	for _, n := range []*lab.Node{other, s.node} {
+		for i := range usedNetworks {
 			if _, err := s.podOn(ctx, n, i); err != nil {
 				return err
 			}
+		}
+		if n == other {
+			n.KillAgent()
+			n.OVS.StopVswitchd()
 		}
 	}
 	return nil
@@ -152,6 +158,13 @@ func (s *scale) changes(ctx context.Context) (change, error) {
 		}
 	}
 	return change{percentile(network, 0.5), percentile(pod, 0.5)}, nil
+}
+
+// changesBeside compares changes with those of a cluster with few Networks.
+func (s *scale) changesBeside(ctx context.Context, few change, name string, results []Result) ([]Result, error) {
+	many, err := s.changes(ctx)
+	return append(results,
+		beside("networks-new-"+name, "ms", many.network, few.network), beside("networks-pod-"+name, "ms", many.pod, few.pod)), err
 }
 
 // restart starts the agent again on a switch without flows.
