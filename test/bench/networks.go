@@ -32,8 +32,13 @@ type scale struct {
 }
 
 // measureNetworks gives a cluster of two nodes very many Networks, and ports on some of them, and looks at what that costs
-// the first node: flows, memory, a change, a start. The Networks come as the controller admits them.
+// the first node: flows, memory, a change, a start. The Networks come as the controller admits them. A change is compared
+// with one in a cluster of few Networks and, with ports, with one on a node that has as many ports on a single Network.
 func measureNetworks(ctx context.Context) ([]Result, error) {
+	one, err := onOneNetwork(ctx)
+	if err != nil {
+		return nil, err
+	}
 	l, err := lab.Start(ctx, lab.Options{PodCIDRs: wide})
 	defer l.Close()
 	if err != nil {
@@ -72,7 +77,7 @@ func measureNetworks(ctx context.Context) ([]Result, error) {
 	if results, err = s.look(ctx, "1000-200", results); err != nil {
 		return nil, err
 	}
-	if results, err = s.changesBeside(ctx, few, "1000-200", results); err != nil {
+	if results, err = s.changesBeside(ctx, one, "1000-200", results); err != nil {
 		return nil, err
 	}
 	return s.restart(ctx, results)
@@ -160,7 +165,24 @@ func (s *scale) changes(ctx context.Context) (change, error) {
 	return change{percentile(network, 0.5), percentile(pod, 0.5)}, nil
 }
 
-// changesBeside compares changes with those of a cluster with few Networks.
+// onOneNetwork is how long changes take on a node with as many ports on a single Network.
+func onOneNetwork(ctx context.Context) (change, error) {
+	l, err := lab.Start(ctx, lab.Options{Nodes: 1, PodCIDRs: wide})
+	defer l.Close()
+	if err != nil {
+		return change{}, err
+	}
+	s := &scale{Lab: l, node: l.Nodes[0]}
+	s.addNetwork()
+	for range usedNetworks {
+		if _, err := s.podOn(ctx, s.node, 0); err != nil {
+			return change{}, err
+		}
+	}
+	return s.changes(ctx)
+}
+
+// changesBeside compares changes with those of another cluster.
 func (s *scale) changesBeside(ctx context.Context, few change, name string, results []Result) ([]Result, error) {
 	many, err := s.changes(ctx)
 	return append(results,
