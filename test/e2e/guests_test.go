@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/sandbox"
 	"coelan.io/coelan/internal/sandbox/artifact"
 	"coelan.io/coelan/test/debian"
 	"coelan.io/coelan/test/vm"
@@ -75,6 +77,12 @@ func testGuests(t *testing.T) {
 	}
 	// On each node: in its network, and through the Router.
 	talk(ctx, t, m, port, map[string]string{"red/g1": "net1", "red/g2": "net1", "red/web1": "eth0", "red/web2": "eth0"})
+	t.Run("agent killed", func(t *testing.T) {
+		if err := world.Restart(ctx, worker2, sandbox.Agent, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		talk(ctx, t, m, port, map[string]string{"red/g1": "net1", "red/web1": "eth0"})
+	})
 	t.Run("bound twice", func(t *testing.T) { testBoundTwice(t, m, port) })
 	t.Run("deleted in use", func(t *testing.T) { testDeletedInUse(t, m, port) })
 	t.Run("unbound", func(t *testing.T) {

@@ -19,6 +19,7 @@ func TestNetworks(t *testing.T) {
 	inOrder(t, []step{
 		{"refused", testRefused},
 		{"conflicts", testConflicts},
+		{"shared", testShared},
 		{"attachments", testAttachments},
 		{"OVN4NFV", testNFN},
 		{"pending", testPending},

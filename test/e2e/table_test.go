@@ -31,8 +31,8 @@ func (tb *table) add(t *testing.T, what string, took time.Duration, outcomes map
 }
 
 func (r row) String() string {
-	return fmt.Sprintf("| %s | %s | %s | %s | %s | %.1f s |",
-		r.what, r.of(sameNode), r.of(otherNode), r.of(toService), r.of(toOutside), r.took.Seconds())
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %.1f s |",
+		r.what, r.of(sameNode), r.of(otherNode), r.of(toService), r.of(toOutside), r.of(inTenant), r.took.Seconds())
 }
 
 // of is a way's cell: what was lost, and for how long the worse family was interrupted.
@@ -61,7 +61,7 @@ func (tb table) print(w io.Writer) {
 	if len(tb) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\n| What | Same node | Other node | Service | Outside | Back after |\n|---|---|---|---|---|---|")
+	fmt.Fprintln(w, "\n| What | Same node | Other node | Service | Outside | In a tenant | Back after |\n|---|---|---|---|---|---|---|")
 	for _, r := range tb {
 		fmt.Fprintln(w, r)
 	}

@@ -27,6 +27,7 @@ const (
 	otherNode = "other node"
 	toService = "Service"
 	toOutside = "outside"
+	inTenant  = "tenant"
 )
 
 // traffic is what runs while something restarts: on each way and for each family a numbered UDP packet every 10 ms
@@ -45,7 +46,8 @@ type route struct {
 	service  string // of which to is the endpoint, if it is asked by that name
 }
 
-// podRoutes are the ways of the restart promise, seen from the first worker; and to the outside.
+// podRoutes are the ways of the restart promise, seen from the first worker; to the outside; and between the pods of a
+// tenant, on two nodes.
 func podRoutes(ctx context.Context, t *testing.T) []route {
 	t.Helper()
 	client1, web1, client2 := world.pod(ctx, t, "client1"), world.pod(ctx, t, "web1"), world.pod(ctx, t, "client2")
@@ -54,6 +56,7 @@ func podRoutes(ctx context.Context, t *testing.T) []route {
 		{way: otherNode, from: client1, to: client2},
 		{way: toService, from: client1, to: client2, service: "probe"},
 		{way: toOutside, from: client1, to: world.machine(ctx, t, "fabric")},
+		{way: inTenant, from: world.tenant(ctx, t, "red/client1"), to: world.tenant(ctx, t, "red/web2")},
 	}
 }
 
