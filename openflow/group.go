@@ -4,6 +4,7 @@ package openflow
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ type Group struct {
 // Bucket is an action set of a group: of its output, group, resubmit and ct only one runs,
 // that of the highest class, so a ct together with an output is lost silently.
 type Bucket struct {
-	// ID tells buckets of a group apart. If all buckets have 0, they are numbered by their position.
+	// ID tells buckets of a group apart, up to BucketMax. If all have 0, they are numbered by their position.
 	ID         uint32
 	Weight     uint16 // of select groups; 0: never chosen
 	WatchPort  uint32 // of fast failover; 0: none
@@ -82,13 +83,52 @@ const (
 )
 
 // Equal reports whether g and h are the same group with the same effect: what a switch
-// dumps is Equal to what was sent.
+// dumps is Equal to what was sent. The order of buckets counts for fast failover only.
 func (g *Group) Equal(h *Group) bool {
+	if g.ID != h.ID || g.Type != h.Type || len(g.Buckets) != len(h.Buckets) {
+		return false
+	}
+	if g.sameBytes(h) || g.Type == GroupFastFailover {
+		return g.sameBytes(h)
+	}
+	x, y := g.byNumber(), h.byNumber()
+	return x.sameBytes(&y)
+}
+
+func (g *Group) sameBytes(h *Group) bool {
 	var stack [1024]byte
 	b := g.appendTo(stack[:0])
 	n := len(b)
 	b = h.appendTo(b)
-	return g.ID == h.ID && g.Type == h.Type && bytes.Equal(b[:n], b[n:])
+	return bytes.Equal(b[:n], b[n:])
+}
+
+// Numbered returns the buckets with the numbers that they have on a switch.
+func (g *Group) Numbered() []Bucket {
+	if slices.ContainsFunc(g.Buckets, func(k Bucket) bool { return k.ID != 0 }) {
+		return g.Buckets
+	}
+	buckets := slices.Clone(g.Buckets)
+	for i := range buckets {
+		buckets[i].ID = uint32(i)
+	}
+	return buckets
+}
+
+// byNumber is g with its buckets in the order of their numbers.
+func (g Group) byNumber() Group {
+	g.Buckets = slices.Clone(g.Numbered())
+	slices.SortStableFunc(g.Buckets, func(x, y Bucket) int { return cmp.Compare(x.ID, y.ID) })
+	return g
+}
+
+// Equal reports whether k and l are the same bucket of select groups.
+func (k *Bucket) Equal(l *Bucket) bool {
+	var stack [256]byte
+	b := k.appendTo(stack[:0], k.ID, GroupSelect)
+	n := len(b)
+	b = l.appendTo(b, l.ID, GroupSelect)
+	return bytes.Equal(b[:n], b[n:])
 }
 
 // appendTo appends what identifies g's effect: buckets and properties.

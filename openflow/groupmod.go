@@ -16,16 +16,21 @@ type GroupModCommand uint16
 
 // Commands.
 const (
-	GroupAdd          GroupModCommand = 0
-	GroupModify       GroupModCommand = 1
-	GroupDelete       GroupModCommand = 2
-	GroupInsertBucket GroupModCommand = 3 // a message holds some 700 buckets: insert the others
+	GroupAdd    GroupModCommand = 0
+	GroupModify GroupModCommand = 1
+	GroupDelete GroupModCommand = 2
+	// GroupInsertBucket has no SelectionMethod and the group's Type, of which depends how
+	// weights are read. Open vSwitch before 3.2.6, 3.3.5, 3.4.3, 3.5.1 and 3.6 sends no
+	// packet to the older buckets of a select group after it, unless the method is "hash".
+	// Version 3.1 hangs if there is no bucket to insert.
+	GroupInsertBucket GroupModCommand = 3
 	GroupRemoveBucket GroupModCommand = 5
 	GroupAddOrModify  GroupModCommand = 0x8000 // Open vSwitch's own
 )
 
-// Reserved bucket numbers, for GroupMod.BucketID.
+// The greatest number of a bucket, and reserved ones for GroupMod.BucketID.
 const (
+	BucketMax   uint32 = 0xffffff00
 	BucketFirst uint32 = 0xfffffffd
 	BucketLast  uint32 = 0xfffffffe
 	BucketAll   uint32 = 0xffffffff
@@ -36,6 +41,9 @@ func AddGroup(g Group) *GroupMod { return &GroupMod{Command: GroupAdd, Group: g}
 
 // DeleteGroup returns the message that deletes group id, or GroupAllGroups, and the flows that use it.
 func DeleteGroup(id uint32) *GroupMod { return &GroupMod{Command: GroupDelete, Group: Group{ID: id}} }
+
+// groupModLen is the length of a GroupMod without buckets and properties.
+const groupModLen = HeaderLen + 16
 
 func (*GroupMod) msgType() uint8 { return typeGroupMod }
 

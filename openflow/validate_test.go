@@ -144,12 +144,68 @@ func TestValidateAccepts(t *testing.T) {
 }
 
 func TestGroupValidate(t *testing.T) {
-	g := Group{ID: 1, Buckets: []Bucket{{Actions: []Action{SetField(IPDst(tenOne)), Resubmit(5)}}}}
-	if err := g.Validate(); err != nil {
-		t.Error(err)
+	buckets := func(ids ...uint32) (b []Bucket) {
+		for _, id := range ids {
+			b = append(b, Bucket{ID: id, Actions: []Action{Resubmit(1)}})
+		}
+		return b
 	}
-	g.Buckets[0].Actions = []Action{SetField(FieldIPDSCP.Value(64))}
-	if err := g.Validate(); err == nil || !strings.Contains(err.Error(), "group 1: bucket 0: set_field") {
-		t.Errorf("%v", err)
+	tests := []struct {
+		name  string
+		group Group
+		want  string // of the error
+	}{
+		{"no bucket", Group{ID: 1}, ""},
+		{"numbered by position", Group{Buckets: buckets(0, 0, 0)}, ""},
+		{"the greatest numbers", Group{ID: GroupMax, Buckets: buckets(BucketMax)}, ""},
+		{"group number", Group{ID: GroupMax + 1}, "the greatest number"},
+		{"bucket number", Group{Buckets: buckets(BucketMax + 1)}, "the greatest is"},
+		{"bucket number twice", Group{Buckets: buckets(1, 2, 1)}, "bucket 2: its number 1 is given twice"},
+		{"prerequisites stay open", Group{Buckets: []Bucket{{Actions: []Action{SetField(IPDst(tenOne)), Resubmit(5)}}}}, ""},
+		{"value", Group{ID: 1, Buckets: []Bucket{{Actions: []Action{SetField(FieldIPDSCP.Value(64))}}}}, "group 1: bucket 0: set_field"},
+		{"action", Group{Buckets: []Bucket{{Actions: []Action{ToMeter(0)}}}}, "meters count from 1"},
+		{"method", Group{Type: GroupSelect, SelectionMethod: "best"}, "neither hash nor dp_hash"},
+		{"method of group all", Group{SelectionMethod: "hash"}, "only select groups"},
+		{"fields of dp_hash", Group{Type: GroupSelect, SelectionMethod: "dp_hash", SelectionFields: HashOn(FieldIPv4Src)}, "no fields"},
+		{"long", Group{Buckets: buckets(make([]uint32, 2700)...)}, ""},
+		{"too long", Group{Buckets: buckets(make([]uint32, 2800)...)}, "its 2800 buckets are 67200 bytes"},
+	}
+	for _, tt := range tests {
+		err := tt.group.Validate()
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestGroupEqual(t *testing.T) {
+	group := func(typ GroupType, ids ...uint32) *Group {
+		g := &Group{ID: 1, Type: typ}
+		for _, id := range ids {
+			g.Buckets = append(g.Buckets, Bucket{ID: id, Weight: uint16(id), Actions: []Action{Output(id + 1)}})
+		}
+		return g
+	}
+	other := group(GroupSelect, 1, 2)
+	other.Buckets[1].Weight = 9
+	tests := []struct {
+		name string
+		a, b *Group
+		want bool
+	}{
+		{"the same", group(GroupSelect, 1, 2), group(GroupSelect, 1, 2), true},
+		{"other order", group(GroupSelect, 1, 2, 3), group(GroupSelect, 3, 1, 2), true},
+		{"other order, all", group(GroupAll, 1, 2), group(GroupAll, 2, 1), true},
+		{"other order, failover", group(GroupFastFailover, 1, 2), group(GroupFastFailover, 2, 1), false},
+		{"other bucket", group(GroupSelect, 1, 2), group(GroupSelect, 1, 3), false},
+		{"other content", group(GroupSelect, 2, 1), other, false},
+		{"fewer", group(GroupSelect, 1, 2), group(GroupSelect, 1), false},
+		{"other type", group(GroupSelect, 1, 2), group(GroupAll, 1, 2), false},
+		{"by position, other order", &Group{Buckets: []Bucket{{}, {Weight: 1}}}, &Group{Buckets: []Bucket{{Weight: 1}, {}}}, false},
+	}
+	for _, tt := range tests {
+		if got := tt.a.Equal(tt.b); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
 	}
 }
