@@ -81,8 +81,8 @@ type Conflict struct {
 	Rule          string // the loser's
 }
 
-// Refused is the error of a Sync whose bundle the switch refused. Nothing of it
-// was applied.
+// Refused is the error of a Sync whose bundle the switch refused, or would have
+// accepted to its own harm. Nothing of it was applied.
 type Refused struct {
 	Owner string
 	Rule  string // as ovs-ofctl prints it
@@ -90,7 +90,7 @@ type Refused struct {
 }
 
 func (e *Refused) Error() string {
-	return fmt.Sprintf("%s: rule refused: %v: %s", e.Owner, e.Err, e.Rule)
+	return fmt.Sprintf("%s: rule refused: %v: %.1000s", e.Owner, e.Err, e.Rule)
 }
 func (e *Refused) Unwrap() error { return e.Err }
 
@@ -148,7 +148,10 @@ func (b *Bridge) sync(ctx context.Context, d *Desired) (res Result, err error) {
 		p = diff(b.actual, want)
 	}
 	res.Added, res.Changed, res.Deleted = p.counts()
-	change := b.actual.usesAfter(p)
+	change := usesAfter(p)
+	if err := p.badGroup(); err != nil {
+		return res, err
+	}
 	if err := b.actual.dangling(p, change); err != nil {
 		return res, err
 	}

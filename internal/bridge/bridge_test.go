@@ -34,7 +34,7 @@ func text(d *Desired) []string {
 		}
 		for _, g := range r.Groups {
 			if k := fmt.Sprint("group", g.ID); !keys[k] {
-				keys[k], groups = true, append(groups, g.String())
+				keys[k], groups = true, append(groups, groupText(&g))
 			}
 		}
 		for _, f := range r.Flows {

@@ -38,6 +38,7 @@ func compare[K comparable, T any](actual, want map[K]rule[T], equal func(a, b *T
 		case equal(r.spec, have.spec):
 			c.same = append(c.same, r)
 		default:
+			r.was = have.spec
 			c.changed = append(c.changed, r)
 		}
 	}
@@ -94,5 +95,5 @@ func (p *plan) lines() []string {
 		out = append(out, o.sign+" "+strings.TrimSpace(o.text()))
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out) // a group may take several messages
 }

@@ -134,8 +134,8 @@ func (f *Fake) Sent() [][]openflow.Message {
 	return sent
 }
 
-// Text prints all rules as ovs-ofctl does, one a line: meters, groups, flows in
-// the order of Flows.
+// Text prints all rules as ovs-ofctl does, one a line: meters, groups with their
+// buckets by number, flows in the order of Flows.
 func (f *Fake) Text() []string {
 	ctx := context.Background()
 	var lines []string
@@ -145,7 +145,7 @@ func (f *Fake) Text() []string {
 	}
 	groups, _ := f.Groups(ctx)
 	for i := range groups {
-		lines = append(lines, groups[i].String())
+		lines = append(lines, groupText(&groups[i]))
 	}
 	flows, _ := f.Flows(ctx)
 	for i := range flows {

@@ -93,18 +93,13 @@ func (r fakeRules) checkMeter(id uint32) error {
 }
 
 func (f *Fake) checkGroup(r fakeRules, g *openflow.Group) error {
-	if g.ID > openflow.GroupMax {
-		return fmt.Errorf("group number %#x is reserved", g.ID)
+	if err := g.Validate(); err != nil {
+		return err
 	}
 	if g.Type == openflow.GroupIndirect && len(g.Buckets) != 1 {
 		return fmt.Errorf("indirect group %d has %d buckets", g.ID, len(g.Buckets))
 	}
-	ids := map[uint32]bool{}
 	for i, b := range g.Buckets {
-		if ids[b.ID] {
-			return fmt.Errorf("group %d: bucket number %d is given twice", g.ID, b.ID)
-		}
-		ids[b.ID] = true
 		if err := f.checkBucket(r, g, b); err != nil {
 			return fmt.Errorf("group %d: bucket %d: %w", g.ID, i, err)
 		}
@@ -117,6 +112,10 @@ func (f *Fake) checkGroup(r fakeRules, g *openflow.Group) error {
 func (f *Fake) checkBucket(r fakeRules, g *openflow.Group, b openflow.Bucket) error {
 	if b.Weight != 0 && g.Type != openflow.GroupSelect {
 		return errors.New("only buckets of select groups have weights")
+	}
+	watches := b.WatchPort != 0 || b.WatchGroup != 0
+	if failover := g.Type == openflow.GroupFastFailover; watches != failover && (failover || g.Type != openflow.GroupSelect) {
+		return errors.New("a bucket watches a port or a group if it is of fast failover")
 	}
 	ends := 0
 	for a := range nested(b.Actions) {

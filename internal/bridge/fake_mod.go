@@ -51,40 +51,6 @@ func (f *Fake) flowMod(r fakeRules, m *openflow.FlowMod) error {
 	return nil
 }
 
-func (f *Fake) groupMod(r fakeRules, m *openflow.GroupMod) error {
-	g := m.Group
-	_, exists := r.groups[g.ID]
-	switch m.Command {
-	case openflow.GroupDelete:
-		if g.SelectionMethod != "" || len(g.Buckets) > 0 {
-			return errors.New("a group to delete is named by its number alone")
-		}
-		for id := range r.groups {
-			if id == g.ID || g.ID == openflow.GroupAllGroups {
-				delete(r.groups, id)
-				r.deleteUsers(openflow.GroupAction{Group: id})
-			}
-		}
-		return nil
-	case openflow.GroupAdd:
-		if exists {
-			return fmt.Errorf("group %d exists", g.ID)
-		}
-	case openflow.GroupModify:
-		if !exists {
-			return fmt.Errorf("group %d does not exist", g.ID)
-		}
-	case openflow.GroupAddOrModify:
-	default:
-		return errors.New("changes of single buckets are not known here")
-	}
-	if err := f.checkGroup(r, &g); err != nil {
-		return err
-	}
-	r.groups[g.ID] = g
-	return nil
-}
-
 func (f *Fake) meterMod(r fakeRules, m *openflow.MeterMod) error {
 	_, exists := r.meters[m.Meter.ID]
 	switch {
@@ -102,11 +68,6 @@ func (f *Fake) meterMod(r fakeRules, m *openflow.MeterMod) error {
 	r.meters[m.Meter.ID] = m.Meter
 	return nil
 }
-
-// errInUse is why Fake refuses bundles that Open vSwitch accepts: version 3.1
-// aborts if such a bundle fails at a later message, because it puts the flows
-// back before the group (assertion in ofproto_rule_insert__).
-var errInUse = errors.New("flows still use it: delete them before it")
 
 // deleteUsers deletes the flows that use a group or meter that goes, as Open
 // vSwitch does.

@@ -16,6 +16,14 @@ func TestFakeRefuses(t *testing.T) {
 	group := func(cmd openflow.GroupModCommand, g openflow.Group) openflow.Message {
 		return &openflow.GroupMod{Command: cmd, Group: g}
 	}
+	bucket := func(cmd openflow.GroupModCommand, group, id uint32, ids ...uint32) openflow.Message {
+		m := &openflow.GroupMod{Command: cmd, Group: openflow.Group{ID: group}, BucketID: id}
+		for _, n := range ids {
+			m.Group.Buckets = append(m.Group.Buckets, openflow.Bucket{ID: n})
+		}
+		return m
+	}
+	const insert, remove = openflow.GroupInsertBucket, openflow.GroupRemoveBucket
 	tests := []struct {
 		name string
 		msg  openflow.Message
@@ -52,21 +60,48 @@ func TestFakeRefuses(t *testing.T) {
 		{"bucket to itself", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{
 			{Actions: []openflow.Action{openflow.ToGroup(8)}}}}), "refers to itself"},
 		{"bucket to missing group", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{
-			{Actions: []openflow.Action{openflow.ToGroup(6)}}}}), "group 6 does not exist"},
+			{Actions: []openflow.Action{openflow.ToGroup(3)}}}}), "group 3 does not exist"},
 		{"bucket with dead actions", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{
 			{Actions: []openflow.Action{openflow.CT{Commit: true}, openflow.Output(1)}}}}), "only one"},
 		{"bucket number twice", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{{ID: 1}, {ID: 1}}}), "given twice"},
 		{"weight in group all", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{{Weight: 1}}}), "weights"},
+		{"bucket with a reserved number", bucket(openflow.GroupAdd, 8, 0, openflow.BucketMax+1), "the greatest is"},
+		{"method of group all", group(openflow.GroupAdd, openflow.Group{ID: 8, SelectionMethod: "hash"}), "only select groups"},
+		{"unknown method", group(openflow.GroupAdd, openflow.Group{ID: 8, Type: openflow.GroupSelect, SelectionMethod: "best"}), "neither hash nor dp_hash"},
+		{"fields of dp_hash", group(openflow.GroupAdd, openflow.Group{ID: 8, Type: openflow.GroupSelect, SelectionMethod: "dp_hash",
+			SelectionFields: openflow.HashOn(openflow.FieldIPv4Src)}), "takes no fields"},
+		{"watching in group all", group(openflow.GroupAdd, openflow.Group{ID: 8, Buckets: []openflow.Bucket{{WatchPort: 1}}}), "watches"},
+		{"failover without watching", group(openflow.GroupAdd, openflow.Group{ID: 8, Type: openflow.GroupFastFailover, Buckets: []openflow.Bucket{{}}}), "watches"},
+		{"insertion at the end", bucket(insert, 6, openflow.BucketLast, 4, 5), ""},
+		{"insertion after a bucket", bucket(insert, 6, 1, 4), ""},
+		{"insertion into no group", bucket(insert, 8, openflow.BucketLast, 4), "group 8 does not exist"},
+		{"insertion after no bucket", bucket(insert, 6, 3, 4), "bucket number 3 does not exist"},
+		{"insertion after itself", bucket(insert, 6, 4, 4), "bucket number 4 does not exist"},
+		{"insertion after all", bucket(insert, 6, openflow.BucketAll, 4), "does not exist"},
+		{"insertion of a bucket that is there", bucket(insert, 6, openflow.BucketLast, 2), "bucket number 2 is there"},
+		{"insertion of one twice", bucket(insert, 6, openflow.BucketLast, 4, 4), "given twice"},
+		{"insertion with a method", &openflow.GroupMod{Command: insert, BucketID: openflow.BucketLast,
+			Group: openflow.Group{ID: 6, Type: openflow.GroupSelect, SelectionMethod: "hash"}}, "with a change of buckets"},
+		{"insertion of nothing", bucket(insert, 6, openflow.BucketLast), "an insertion of no bucket"},
+		{"insertion into dp_hash", bucket(insert, 5, openflow.BucketLast, 4), "must be written whole"},
+		{"removal", bucket(remove, 6, 2), ""},
+		{"removal of all", bucket(remove, 6, openflow.BucketAll), ""},
+		{"removal of no bucket", bucket(remove, 6, 3), "bucket number 3 does not exist"},
+		{"removal from no group", bucket(remove, 8, 1), "group 8 does not exist"},
+		{"removal with a bucket", bucket(remove, 6, 1, 1), "and gives none"},
+		{"message too long", group(openflow.GroupAdd, endpoints(8, upTo(0, 3000)...)), "longer than 65535"},
 		{"deletion of a group in use", group(openflow.GroupDelete, openflow.Group{ID: 9}), "flows still use it"},
 		{"meter in bundle", &openflow.MeterMod{Meter: openflow.Meter{ID: 1, Bands: make([]openflow.MeterBand, 1)}}, "cannot be in a bundle"},
 		{"other message", &openflow.BarrierRequest{}, "not known"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			fake := NewFake(0, 5, 10)
+			fake := NewFake(0, 5, 10, 20)
 			if err := fake.Bundle(t.Context(), []openflow.Message{
 				group(openflow.GroupAdd, openflow.Group{ID: 7}), add(flow(5, 9)),
 				group(openflow.GroupAdd, openflow.Group{ID: 9}), add(flow(5, 10, openflow.ToGroup(9))),
+				bucket(openflow.GroupAdd, 6, 0, 2, 1),
+				group(openflow.GroupAdd, openflow.Group{ID: 5, Type: openflow.GroupSelect, SelectionMethod: "dp_hash"}),
 			}); err != nil {
 				t.Fatal(err)
 			}

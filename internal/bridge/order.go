@@ -25,13 +25,20 @@ func (p *plan) messages() (before, bundle, after []op) {
 			return &openflow.MeterMod{Command: cmd, Meter: *m}
 		})
 	}
-	group := func(sign string, cmd openflow.GroupModCommand, rules []rule[openflow.Group]) []op {
-		return ops(sign, rules, (*openflow.Group).String, func(g *openflow.Group) openflow.Message {
-			if cmd == openflow.GroupDelete {
-				return &openflow.GroupMod{Command: cmd, Group: openflow.Group{ID: g.ID}}
+	group := func(sign string, mods func(rule[openflow.Group]) []*openflow.GroupMod, rules []rule[openflow.Group]) (out []op) {
+		for _, r := range rules {
+			for _, m := range mods(r) {
+				out = append(out, op{m, r.owner, sign, func() string { return groupText(r.spec) }})
 			}
-			return &openflow.GroupMod{Command: cmd, Group: *g}
-		})
+		}
+		return out
+	}
+	add := func(r rule[openflow.Group]) []*openflow.GroupMod {
+		return []*openflow.GroupMod{openflow.AddGroup(*r.spec)}
+	}
+	change := func(r rule[openflow.Group]) []*openflow.GroupMod { return changeGroup(r.was, r.spec) }
+	remove := func(r rule[openflow.Group]) []*openflow.GroupMod {
+		return []*openflow.GroupMod{openflow.DeleteGroup(r.spec.ID)}
 	}
 	flow := func(sign string, mod func(openflow.Flow) *openflow.FlowMod, rules []rule[openflow.Flow]) []op {
 		return ops(sign, rules, (*openflow.Flow).String, func(f *openflow.Flow) openflow.Message { return mod(*f) })
@@ -43,12 +50,12 @@ func (p *plan) messages() (before, bundle, after []op) {
 	gone := inOrder(p.groups.gone)
 	slices.Reverse(gone)
 	bundle = slices.Concat(
-		group("+", openflow.GroupAdd, inOrder(p.groups.added)),
-		group("~", openflow.GroupModify, inOrder(p.groups.changed)),
+		group("+", add, inOrder(p.groups.added)),
+		group("~", change, inOrder(p.groups.changed)),
 		flow("-", openflow.DeleteFlow, p.flows.gone),
 		flow("~", openflow.AddFlow, p.flows.changed),
 		flow("+", openflow.AddFlow, p.flows.added),
-		group("-", openflow.GroupDelete, gone))
+		group("-", remove, gone))
 	return before, bundle, meter("-", openflow.MeterDelete, p.meters.gone)
 }
 

@@ -105,20 +105,20 @@ func (u uses) add(refs iter.Seq[reference], n int) {
 	}
 }
 
-// usesAfter is how the uses of s change by p.
-func (s *state) usesAfter(p *plan) uses {
+// usesAfter is how the uses of a state change by p.
+func usesAfter(p *plan) uses {
 	u := uses{}
-	count(u, s.flows, p.flows, flowKey, references)
-	count(u, s.groups, p.groups, groupKey, bucketReferences)
+	count(u, p.flows, references)
+	count(u, p.groups, bucketReferences)
 	return u
 }
 
-func count[K comparable, T any](u uses, have map[K]rule[T], c changes[T], key func(*T) K, refs func(*T) iter.Seq[reference]) {
+func count[T any](u uses, c changes[T], refs func(*T) iter.Seq[reference]) {
 	for _, r := range c.gone {
 		u.add(refs(r.spec), -1)
 	}
 	for _, r := range c.changed {
-		u.add(refs(have[key(r.spec)].spec), -1)
+		u.add(refs(r.was), -1)
 		u.add(refs(r.spec), 1)
 	}
 	for _, r := range c.added {
@@ -160,7 +160,7 @@ func (s *state) user(p *plan, r reference) (owner, text string) {
 	for _, g := range groups {
 		for ref := range bucketReferences(g.spec) {
 			if ref == r {
-				return g.owner, g.spec.String()
+				return g.owner, groupText(g.spec)
 			}
 		}
 	}

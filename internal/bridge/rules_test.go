@@ -52,6 +52,28 @@ func genFlow(t *rapid.T, groups []openflow.Group, meters []openflow.Meter) openf
 	return f
 }
 
+// genGroup makes a group of any kind, with buckets in any order.
+func genGroup(t *rapid.T, id uint32) openflow.Group {
+	g := rapid.SampledFrom([]openflow.Group{
+		{Type: openflow.GroupAll}, {Type: openflow.GroupSelect}, {Type: openflow.GroupFastFailover},
+		{Type: openflow.GroupSelect, SelectionMethod: "dp_hash"},
+		{Type: openflow.GroupSelect, SelectionMethod: "hash"},
+		{Type: openflow.GroupSelect, SelectionMethod: "hash", SelectionFields: openflow.HashOn(openflow.FieldIPv4Src)},
+	}).Draw(t, "kind")
+	g.ID = id
+	for _, n := range rapid.SliceOfNDistinct(rapid.Uint32Range(0, 9), 0, 8, rapid.ID).Draw(t, "buckets") {
+		b := openflow.Bucket{ID: n, Actions: []openflow.Action{openflow.Resubmit(uint8(20 + n%3))}}
+		switch g.Type {
+		case openflow.GroupSelect:
+			b.Weight = rapid.SampledFrom([]uint16{100, 100, 100, 50}).Draw(t, "weight")
+		case openflow.GroupFastFailover:
+			b.WatchPort = 16
+		}
+		g.Buckets = append(g.Buckets, b)
+	}
+	return g
+}
+
 // genRules makes the rules of one owner: no key twice, and groups that point
 // at the next one.
 func genRules(t *rapid.T) *Rules {
@@ -60,13 +82,9 @@ func genRules(t *rapid.T) *Rules {
 		if !rapid.Bool().Draw(t, fmt.Sprintf("group %d", id)) {
 			continue
 		}
-		g := openflow.Group{ID: id, Type: openflow.GroupSelect, SelectionMethod: "dp_hash"}
-		for b := range rapid.IntRange(1, 3).Draw(t, "buckets") {
-			to := openflow.Resubmit(uint8(20 + b))
-			if n := len(r.Groups); n > 0 && b == 0 {
-				to = openflow.ToGroup(r.Groups[n-1].ID)
-			}
-			g.Buckets = append(g.Buckets, openflow.Bucket{ID: uint32(b), Weight: 100, Actions: []openflow.Action{to}})
+		g := genGroup(t, id)
+		if n := len(r.Groups); n > 0 && len(g.Buckets) > 0 {
+			g.Buckets[0].Actions = []openflow.Action{openflow.ToGroup(r.Groups[n-1].ID)}
 		}
 		r.Groups = append(r.Groups, g)
 	}

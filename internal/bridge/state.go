@@ -14,6 +14,7 @@ import (
 type rule[T any] struct {
 	owner string
 	spec  *T
+	was   *T // in changes.changed: what is there
 }
 
 // state is the rules of a switch by what identifies them there.
@@ -89,7 +90,7 @@ func (d *Desired) state() (*state, []Conflict) {
 // add puts the rules of an owner in, except those whose place is taken.
 func (s *state) add(owner string, r *Rules) []Conflict {
 	conflicts := addAll(s.flows, owner, r.Flows, flowKey, (*openflow.Flow).String)
-	conflicts = append(conflicts, addAll(s.groups, owner, r.Groups, groupKey, (*openflow.Group).String)...)
+	conflicts = append(conflicts, addAll(s.groups, owner, r.Groups, groupKey, groupText)...)
 	return append(conflicts, addAll(s.meters, owner, r.Meters, meterKey, (*openflow.Meter).String)...)
 }
 
@@ -101,7 +102,7 @@ func addAll[K comparable, T any](to map[K]rule[T], owner string, specs []T, key 
 			conflicts = append(conflicts, Conflict{have.owner, owner, text(spec)})
 			continue
 		}
-		to[k] = rule[T]{owner, spec}
+		to[k] = rule[T]{owner: owner, spec: spec}
 	}
 	return conflicts
 }
@@ -125,7 +126,7 @@ func update[K comparable, T any](m map[K]rule[T], c changes[T], key func(*T) K) 
 	// Also those that are equal to what was there, which can be let go then.
 	for _, rules := range [][]rule[T]{c.added, c.changed, c.same} {
 		for _, r := range rules {
-			m[key(r.spec)] = r
+			m[key(r.spec)] = rule[T]{owner: r.owner, spec: r.spec}
 		}
 	}
 }
