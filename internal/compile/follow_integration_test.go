@@ -222,10 +222,66 @@ func (s *simulation) fromPort(p worldPort, to netip.Addr, markedOn int, zones []
 	return s.send(s.nodeOf(p), packet{kind: "ip", inPort: p.OFPort, ethSrc: p.MAC, ethDst: mac, src: source, dst: to, ttl: 64}, markedOn, zones)
 }
 
-// fromHost sends a packet as a node's kernel would.
+// forwardedBy sends back, by the port that a static route leads to, what somebody
+// behind it answers.
+func (s *simulation) forwardedBy(p worldPort, src, to netip.Addr) (arrival, error) {
+	s.log = nil
+	own, _ := firstOf(p.Addresses, to)
+	mac, err := s.nextMAC(p, own, to)
+	if err != nil || mac == (intent.MAC{}) {
+		return arrival{end: "dropped"}, err
+	}
+	return s.send(s.nodeOf(p), packet{kind: "ip", inPort: p.OFPort, ethSrc: p.MAC, ethDst: mac, src: src, dst: to, ttl: 64}, -1, nil)
+}
+
+// fromHost sends a packet as a node's kernel would, which has the node's subnet on
+// link, and routes by way of the other gateways.
 func (s *simulation) fromHost(node int, from, to netip.Addr) (arrival, error) {
 	s.log = nil
+	mac, err := s.hostMAC(node, to)
+	if err != nil || mac == (intent.MAC{}) {
+		return arrival{end: "dropped"}, err
+	}
 	return s.send(node, packet{
-		kind: "ip", inPort: intent.GatewayPort, ethSrc: intent.GatewayMAC, ethDst: intent.RouterMAC, src: from, dst: to, ttl: 64,
+		kind: "ip", inPort: intent.GatewayPort, ethSrc: intent.GatewayMAC, ethDst: mac, src: from, dst: to, ttl: 64,
 	}, -1, nil)
+}
+
+// hostMAC is what a node's kernel learns when it asks for its next hop.
+func (s *simulation) hostMAC(node int, to netip.Addr) (intent.MAC, error) {
+	asked, own := to, netip.Addr{}
+	for n, other := range s.nodes {
+		for _, sn := range other.Subnets {
+			switch {
+			case n == node && sn.Gateway.Is4() == to.Is4():
+				own = sn.Gateway
+			case n != node && sn.Prefix.Contains(to):
+				asked = sn.Gateway
+			}
+		}
+	}
+	for _, n := range s.networks {
+		if rt := s.router(n.Router); rt != nil && rt.Shared {
+			for _, sn := range n.Subnets {
+				if sn.Prefix.Contains(to) {
+					asked = sn.Gateway
+				}
+			}
+		}
+	}
+	if asked != to && !s.encapsulation.Tunnelled() {
+		return intent.RouterMAC, nil // it has a route that does not come here, but may try
+	}
+	q := packet{kind: "arp-request", inPort: intent.GatewayPort, ethSrc: intent.GatewayMAC, link: intent.GatewayMAC, ethDst: intent.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, src: own, dst: asked, ttl: 255}
+	if to.Is6() {
+		q.kind, q.target, q.dst, q.ethDst = "solicit", asked, netip.MustParseAddr("ff02::1:ff00:1"), intent.MAC{0x33, 0x33, 0xff, 0, 0, 1}
+	}
+	o, text, err := s.tracers[node].trace(s.ctx, q)
+	if err != nil {
+		return intent.MAC{}, fmt.Errorf("%s: %w\n%s", traceFlow(q), err, text)
+	}
+	if o.Answer == (intent.MAC{}) {
+		s.log = append(s.log, traceFlow(q)+"\n"+text)
+	}
+	return o.Answer, nil
 }

@@ -45,7 +45,7 @@ func TestWorldsKeepPromises(t *testing.T) {
 		}
 	})
 	t.Logf("packets by kind and end: %v", ends)
-	for _, end := range []string{"port dropped", "port port", "port host", "port wire", "host dropped", "host port", "service answered", "service dropped"} {
+	for _, end := range []string{"port dropped", "port port", "port host", "port wire", "port forwarded", "host dropped", "host port", "service answered", "service dropped"} {
 		if ends[end] == 0 {
 			t.Errorf("no packet of kind and end %q: the cases say nothing", end)
 		}
@@ -106,14 +106,27 @@ func (s *simulation) testPort(t *rapid.T, ends map[string]int) {
 	if got.end != "port" {
 		return
 	}
-	// If the receiver reaches the sender at all, then with the address that was asked.
 	model := promise{s.clusterWorld}
+	if !got.port.hasAddress(to) { // the next hop of a static route
+		back := model.fromPort(got.port, got.src)
+		back.src = to
+		if back.end != "port" && !model.routerOf(got.port).Shared {
+			back = lost // only the port itself has an address outside of its router
+		}
+		answer, err := s.forwardedBy(got.port, to, got.src)
+		if err != nil || !answer.same(back) {
+			s.fatal(t, "answer from behind "+what, back, answer)
+		}
+		ends["port forwarded"]++
+		return
+	}
+	// If the receiver reaches the sender at all, then with the address that was asked.
 	back := model.fromPort(got.port, got.src)
 	answer, err := s.fromPort(got.port, got.src, -1, nil)
 	if err != nil || !answer.same(back) {
 		s.fatal(t, "answer to "+what, back, answer)
 	}
-	if answer.end == "port" && answer.port.ID == a.ID && got.port.hasAddress(to) && answer.src != to {
+	if answer.end == "port" && answer.port.ID == a.ID && answer.src != to {
 		s.fatal(t, "answer to "+what+" comes from another address", back, answer)
 	}
 }
