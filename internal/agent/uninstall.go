@@ -53,11 +53,19 @@ func Uninstall(ctx context.Context, c config.Config, force bool) (done []string,
 	return done, err
 }
 
-// removeBridge also takes back flow-restore-wait: nobody would let go after the next start of Open vSwitch.
+// removeBridge also takes the wires from the bridges of physical networks, and flow-restore-wait back: nobody would let go
+// after the next start of Open vSwitch.
 func removeBridge(ctx context.Context, c config.Config) error {
 	db := ovsdb.Open(ovsdb.Options{Socket: filepath.Join(c.OVSRunDir, "db.sock"), Logger: slog.New(slog.DiscardHandler)})
 	defer db.Close()
-	return errors.Join(db.ReleaseFlowRestore(ctx, false), db.DelBridge(ctx, c.Bridge))
+	ports, err := db.Ports(ctx)
+	errs := []error{err, db.ReleaseFlowRestore(ctx, false)}
+	for _, p := range ports {
+		if p.Bridge != c.Bridge {
+			errs = append(errs, db.DelPorts(ctx, p.Bridge, p.Name))
+		}
+	}
+	return errors.Join(append(errs, db.DelBridge(ctx, c.Bridge))...)
 }
 
 func removeLinks(c config.Config) error {

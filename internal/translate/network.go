@@ -82,7 +82,7 @@ func (t *networkTables) addRouters(objects []*v1alpha1.Router) {
 		}
 		r := intent.Router{
 			Name: o.Name, ID: intent.RouterID(o.Status.ID), VNI: uint32(o.Status.VNI), //nolint:gosec // both are positive
-			Shared: isShared(o), Routes: t.routes(o),
+			Shared: IsShared(o), Routes: t.routes(o),
 		}
 		if o.Name == intent.DefaultRouterName {
 			routes := r.Routes
@@ -103,9 +103,9 @@ func (t *networkTables) addRouters(objects []*v1alpha1.Router) {
 	}
 }
 
-// isShared says that a Router exchanges routes with the Router default in both directions. One direction alone would be
+// IsShared says that a Router exchanges routes with the Router default in both directions. One direction alone would be
 // of no use: there would be no way back.
-func isShared(o *v1alpha1.Router) bool {
+func IsShared(o *v1alpha1.Router) bool {
 	return slices.Contains(o.Spec.ImportRouteTargets, v1alpha1.DefaultRouteTarget) &&
 		slices.Contains(o.Spec.ExportRouteTargets, v1alpha1.DefaultRouteTarget)
 }

@@ -307,7 +307,7 @@ func (b *Binder) attachment(o *v1alpha1.Port, network intent.Network, list []ovs
 	}
 	r := attachment.Request{
 		Key: key, PodNamespace: o.Namespace, PodName: o.Name, PodUID: string(o.UID), PortName: o.Name,
-		HostInterface: list[0].Name, NetworkName: network.Name, NetworkID: network.ID, BlockSpace: true, MTU: b.MTU(),
+		HostInterface: list[0].Name, NetworkName: network.Name, NetworkID: network.ID, BlockSpace: !network.FromNodes(), MTU: b.MTU(),
 	}
 	mac, err := intent.ParseMAC(o.Status.MAC)
 	if err != nil {

@@ -62,12 +62,16 @@ func (b *Blocks) tend(ctx context.Context) (again bool, err error) {
 	waiting, err := b.shown(ctx, state)
 	errs := []error{err, b.answer(ctx, b.honour(all)), b.reclaim(ctx, state)}
 	b.letGo(all)
+	attached := map[string]bool{} // Networks
+	for _, at := range b.store.List() {
+		attached[at.NetworkName] = true
+	}
 	for name, o := range state.Blocks {
 		p, err := netip.ParsePrefix(o.Spec.CIDR)
 		if err != nil || o.Spec.Node != b.node || p.IsSingleIP() {
 			continue
 		}
-		if len(b.store.On(o.Spec.Network)) == 0 {
+		if !attached[o.Spec.Network] {
 			errs = append(errs, b.giveBack(ctx, o))
 			continue
 		}
@@ -111,13 +115,7 @@ type answers map[*v1alpha1.AddressBlock]error
 func (b *Blocks) honour(all []*v1alpha1.AddressBlock) answers {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own := map[string][]netip.Prefix{} // by Network
-	for _, o := range all {
-		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && !p.IsSingleIP() && o.Spec.Node == b.node {
-			own[o.Spec.Network] = append(own[o.Spec.Network], p)
-		}
-	}
-	waiting := answers{}
+	own, waiting := b.ownPrefixes(all), answers{}
 	for _, o := range all {
 		p, err := netip.ParsePrefix(o.Spec.CIDR)
 		if err != nil || !p.IsSingleIP() || !within(own[o.Spec.Network], p.Addr()) {
@@ -136,6 +134,17 @@ func (b *Blocks) honour(all []*v1alpha1.AddressBlock) answers {
 		}
 	}
 	return waiting
+}
+
+// ownPrefixes are this node's blocks by Network.
+func (b *Blocks) ownPrefixes(all []*v1alpha1.AddressBlock) map[string][]netip.Prefix {
+	own := map[string][]netip.Prefix{}
+	for _, o := range all {
+		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && !p.IsSingleIP() && o.Spec.Node == b.node {
+			own[o.Spec.Network] = append(own[o.Spec.Network], p)
+		}
+	}
+	return own
 }
 
 // letGo lets addresses be handed out again whose claims the view has shown and does not show any more.
@@ -245,6 +254,7 @@ func (b *Blocks) reclaim(ctx context.Context, state view.State) error {
 	if !state.Listed(kube.Blocks) {
 		return nil
 	}
+	own := b.ownPrefixes(state.BlockList())
 	var errs []error
 	for _, at := range b.store.List() {
 		network, ok := state.Networks[at.NetworkName]
@@ -252,6 +262,9 @@ func (b *Blocks) reclaim(ctx context.Context, state view.State) error {
 			continue
 		}
 		for _, a := range at.Addresses {
+			if within(own[network.Name], a.Addr()) {
+				continue
+			}
 			if err := b.reclaimFor(ctx, network, a.Addr()); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", at.PodRef(), err))
 			}

@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"regexp"
-	"slices"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -307,7 +306,8 @@ func (p *Planner) unready(s view.State, name string) error {
 	case n == nil:
 		return early(v1alpha1.ReasonNetworkNotFound, "network %s is not known, and the API server has not been heard of", name)
 	case n.DeletionTimestamp != nil:
-		return refused(v1alpha1.ReasonNetworkNotReady, "network %s is being deleted", name)
+		// That of a namespace goes with its last pod, and comes again with the next.
+		return early(v1alpha1.ReasonNetworkNotReady, "network %s is being deleted", name)
 	}
 	if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == "False" {
 		return refused(v1alpha1.ReasonNetworkNotReady, "network %s is not ready: %s: %s", name, c.Reason, c.Message)
@@ -335,9 +335,8 @@ func (p *Planner) shared(s view.State, n *v1alpha1.Network) bool {
 	if n.Spec.Type == v1alpha1.VLAN || n.Spec.Type == v1alpha1.Flat {
 		return false
 	}
-	routers, _, _ := translate.Networks(s.RouterList(), nil, nil)
-	name := n.Status.Router
-	return slices.ContainsFunc(routers, func(r intent.Router) bool { return r.Name == name && r.Shared })
+	r := s.Routers[n.Status.Router]
+	return n.Status.Router == intent.DefaultRouterName || r != nil && translate.IsShared(r)
 }
 
 func dnsOf(n *v1alpha1.Network) types.DNS {

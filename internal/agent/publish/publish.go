@@ -310,7 +310,10 @@ func (p *Publisher) guard(ctx context.Context) {
 		changed := p.View.Changes()
 		s := p.View.State()
 		for _, at := range p.Store.List() {
-			if _, wanted := p.attached(at.PortKey()); wanted && translate.Fixed(at) && s.Ports[at.PortKey()] == nil {
+			if !translate.Fixed(at) || s.Ports[at.PortKey()] != nil {
+				continue
+			}
+			if _, wanted := p.attached(at.PortKey()); wanted {
 				p.queue.AddRateLimited(item{port: at.PortKey()})
 			}
 		}
