@@ -36,6 +36,7 @@ func init() {
 		l3Feature,
 		staticRouteFeature,
 		privateFeature,
+		hostAccessFeature,
 		nodeAddressFeature,
 		ttlFeature,
 		serviceReturnFeature,

@@ -18,6 +18,7 @@ const (
 	kindJoined                              // router: which networks have joined it?
 	kindImporters                           // router: which routers import its routes?
 	kindPrivate                             // no key: is there any private router?
+	kindPhysical                            // no key: is there any physical network?
 )
 
 // attached says whether a port of this node is on the network. What only such
@@ -50,6 +51,21 @@ func anyPrivate(s *intent.State) bool {
 	return false
 }
 
+// anyGuarded says whether any port may be in the cluster for hosts only.
+func (r *rules) anyGuarded() bool {
+	r.need(unitKey{kind: kindPhysical})
+	return r.anyPrivate() || anyPhysical(r.state)
+}
+
+func anyPhysical(s *intent.State) bool {
+	for n := range s.NetworksOf("") { // no other network lacks a router
+		if n.Physical != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // importers are the routers that import the routes of rt, by name.
 func (r *rules) importers(rt intent.Router) (list []intent.Router) {
 	r.need(unitKey{kindImporters, rt.Name})
@@ -66,6 +82,9 @@ func answered(from, to *intent.State, delta intent.Delta) map[unitKey]bool {
 	keys := map[unitKey]bool{}
 	if anyPrivate(from) != anyPrivate(to) {
 		keys[unitKey{kind: kindPrivate}] = true
+	}
+	if anyPhysical(from) != anyPhysical(to) {
+		keys[unitKey{kind: kindPhysical}] = true
 	}
 	for _, s := range []*intent.State{from, to} {
 		for _, name := range delta.Routers {

@@ -9,9 +9,6 @@ import (
 	"coelan.io/coelan/openflow"
 )
 
-// isolated is why packets between private routers and the rest are dropped.
-const isolated = "the destination's router is isolated from the source's"
-
 // privateFeature lets the ports of private routers reach what is beyond their
 // routes, and be reached, with the addresses that they have in the cluster: node
 // addresses, or their own if these are from the nodes' subnets. By these they
@@ -23,7 +20,7 @@ const isolated = "the destination's router is isolated from the source's"
 var privateFeature = &feature{
 	number: 11,
 	name:   "private",
-	tables: []Table{defaultRoute, clusterSource, cluster, hostAccess},
+	tables: []Table{defaultRoute, clusterSource, cluster},
 	needed: (*rules).anyPrivate,
 	local: func(r *rules) {
 		r.on(defaultRoute, 300, from(fromGateway)).goTo(clusterSource)
@@ -43,16 +40,9 @@ var privateFeature = &feature{
 				do(commitMarked(openflow.CT{Zone: uint16(intent.DefaultRouter)}), commitMarked(openflow.CT{ZoneFrom: regZone})).
 				goTo(output)
 		}
-
-		r.on(hostAccess, 10, from(fromGateway)).goTo(delivery)
-		// Nobody else may, but replies in connections that the host has translated.
-		r.on(hostAccess, 0).set(toPort(nowhere)).goTo(delivery)
-		r.on(output, 100, toPort(nowhere)).drop(isolated)
 	},
 	node: func(r *rules, n intent.Node) {
 		for _, s := range n.Subnets {
-			r.on(hostAccess, 100, from(fromGateway), openflow.IPSrc(s.Prefix)).drop(isolated)
-			r.on(hostAccess, 200, openflow.IPSrc(s.Gateway)).goTo(delivery)
 			r.on(defaultRoute, 200, openflow.IPDst(s.Prefix)).goTo(clusterSource)
 			switch {
 			case n.Name == r.local.Node:
@@ -67,12 +57,10 @@ var privateFeature = &feature{
 		}
 	},
 	network: func(r *rules, n intent.Network) {
-		if _, rt, ok := r.lookup(n.Name); !ok || n.Physical != 0 || rt.Private() {
-			return
-		}
-		for _, s := range n.Subnets {
-			r.on(hostAccess, 100, from(fromGateway), openflow.IPSrc(s.Prefix)).drop(isolated)
-			r.beyond(s.Prefix, from(fromPod)).drop(isolated)
+		if r.inCluster(n) {
+			for _, s := range n.Subnets {
+				r.beyond(s.Prefix, from(fromPod)).drop(isolated)
+			}
 		}
 	},
 }

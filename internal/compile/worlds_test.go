@@ -154,6 +154,11 @@ func drawWorld(t *rapid.T) *clusterWorld {
 			w.drawBlocks(t, network)
 		}
 	}
+	if rapid.Bool().Draw(t, "only routers with networks") {
+		w.routers = slices.DeleteFunc(w.routers, func(rt intent.Router) bool {
+			return rt.Name != "default" && !slices.ContainsFunc(w.networks, func(n intent.Network) bool { return n.Router == rt.Name })
+		})
+	}
 	w.drawPorts(t)
 	w.drawRoutes(t)
 	return w
