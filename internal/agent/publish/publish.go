@@ -7,26 +7,20 @@ package publish
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/agent/view"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/translate"
 )
 
 // API is where Ports and pods are. Its errors are those of package apierrors.
@@ -174,155 +168,6 @@ func (p *Publisher) attached(key string) (attachment.Attachment, bool) {
 		}
 	}
 	return attachment.Attachment{}, false
-}
-
-// Write makes the Port of an attachment what it should be. A Port of the same name that a former pod has left is replaced;
-// one that a user made is an error.
-func (p *Publisher) Write(ctx context.Context, at attachment.Attachment) error {
-	p.mu.Lock()
-	delete(p.removed, at.Key)
-	p.mu.Unlock()
-	want := translate.PodPort(at, p.Node, p.uid(at))
-	have, err := p.API.CreatePort(ctx, want)
-	if apierrors.IsAlreadyExists(err) {
-		have, err = p.API.Port(ctx, want.Namespace, want.Name)
-		if err == nil && !sameSpec(have, want) {
-			if have.Spec.Pod == nil {
-				return fmt.Errorf("port %s exists and is not a pod's: rename it", at.PortKey())
-			}
-			if err := p.API.DeletePort(ctx, have.Namespace, have.Name, have.UID); err != nil {
-				return fmt.Errorf("port %s of a former pod: %w", at.PortKey(), err)
-			}
-			have, err = p.API.CreatePort(ctx, want)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("port %s: %w", at.PortKey(), err)
-	}
-	if sameStatus(have.Status, want.Status) {
-		return nil
-	}
-	if err := p.API.PatchPortStatus(ctx, want.Namespace, want.Name, want.Status); err != nil {
-		return fmt.Errorf("status of port %s: %w", at.PortKey(), err)
-	}
-	return nil
-}
-
-// uid is the pod's in the API.
-func (p *Publisher) uid(at attachment.Attachment) string {
-	if pod := p.View.State().Pods[at.PodUID]; pod != nil {
-		return string(pod.UID)
-	}
-	return at.PodUID
-}
-
-// delete removes the Port of an attachment that is gone.
-func (p *Publisher) delete(ctx context.Context, key string) error {
-	namespace, name, _ := strings.Cut(key, "/")
-	o, err := p.API.Port(ctx, namespace, name)
-	switch {
-	case apierrors.IsNotFound(err):
-		err = nil
-	case err == nil && o.Spec.Pod != nil && o.Status.Node == p.Node || err == nil && o.Spec.Pod != nil && o.Spec.Node == p.Node:
-		err = p.API.DeletePort(ctx, namespace, name, o.UID)
-	}
-	if err != nil {
-		return fmt.Errorf("port %s: %w", key, err)
-	}
-	return nil
-}
-
-// unclaim gives back the fixed addresses of a Port, those that the view shows and those of attachments just removed, but
-// for those of the attachment that it has now.
-func (p *Publisher) unclaim(ctx context.Context, key string, now attachment.Attachment) error {
-	claims := map[claim]bool{}
-	for _, b := range p.Singles.Singles() {
-		if a, err := netip.ParsePrefix(b.Spec.CIDR); err == nil && b.Spec.Port == key {
-			claims[claim{b.Spec.Network, a.Addr()}] = true
-		}
-	}
-	p.mu.Lock()
-	for _, at := range p.removed {
-		for _, a := range at.Addresses {
-			if at.PortKey() == key && at.FixedAddresses && at.BlockSpace {
-				claims[claim{at.NetworkName, a.Addr()}] = true
-			}
-		}
-	}
-	done := maps.Clone(p.removed)
-	p.mu.Unlock()
-	for _, a := range now.Addresses {
-		delete(claims, claim{now.NetworkName, a.Addr()})
-	}
-	var errs []error
-	for c := range claims {
-		errs = append(errs, p.Singles.UnclaimSingle(ctx, c.network, c.addr, key))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for k, at := range done {
-		// One that is still in the store would look like one that has to have its Port.
-		if _, there := p.Store.Get(k); at.PortKey() == key && !there {
-			delete(p.removed, k)
-		}
-	}
-	return nil
-}
-
-// resync puts everything into the queue once the API is heard of: this agent may have missed what came and went before it
-// started. Ports that others have to know of are put back when they vanish.
-func (p *Publisher) resync(ctx context.Context) {
-	if _, ok := p.View.Await(ctx, func(s view.State) bool { return s.Listed(kube.Ports) }); !ok {
-		return
-	}
-	p.Changed(p.Store.List()...)
-	for retry := minRetry; ; retry = min(2*retry, maxRetry) {
-		ports, err := p.API.NodePorts(ctx)
-		if apierrors.IsNotFound(err) {
-			return // there is no such kind
-		}
-		if err == nil {
-			for _, o := range ports {
-				p.queue.Add(item{port: o.Namespace + "/" + o.Name})
-			}
-			break
-		}
-		t := time.NewTimer(retry)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return
-		case <-t.C:
-		}
-	}
-	for _, b := range p.Singles.Singles() {
-		p.queue.Add(item{port: b.Spec.Port})
-	}
-	p.guard(ctx)
-}
-
-// guard puts fixed Ports into the queue that the view lacks.
-func (p *Publisher) guard(ctx context.Context) {
-	for {
-		changed := p.View.Changes()
-		s := p.View.State()
-		for _, at := range p.Store.List() {
-			if !translate.Fixed(at) || s.Ports[at.PortKey()] != nil {
-				continue
-			}
-			if _, wanted := p.attached(at.PortKey()); wanted {
-				p.queue.AddRateLimited(item{port: at.PortKey()})
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-	}
 }
 
 // annotate tells a pod of its interfaces.
