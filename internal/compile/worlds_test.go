@@ -131,8 +131,10 @@ func drawWorld(t *rapid.T) *clusterWorld {
 	}
 	w.drawRouters(t)
 	w.networks = []intent.Network{{Name: "default", ID: 1, VNI: 1, Router: "default"}}
+	noPrivate := rapid.IntRange(0, 5).Draw(t, "no private router") == 0
 	for i, kind := range worldNetworks {
-		if rapid.IntRange(0, 2).Draw(t, kind.name) == 0 {
+		rt := w.router(kind.router)
+		if noPrivate && rt != nil && rt.Private() || rapid.IntRange(0, 2).Draw(t, kind.name) == 0 {
 			continue
 		}
 		network := intent.Network{Name: kind.name, ID: intent.NetworkID(10 + i), VNI: uint32(70010 + i), Router: kind.router, Physical: kind.physical, VLAN: kind.vlan}
@@ -154,7 +156,7 @@ func drawWorld(t *rapid.T) *clusterWorld {
 			w.drawBlocks(t, network)
 		}
 	}
-	if rapid.Bool().Draw(t, "only routers with networks") {
+	if noPrivate || rapid.Bool().Draw(t, "only routers with networks") {
 		w.routers = slices.DeleteFunc(w.routers, func(rt intent.Router) bool {
 			return rt.Name != "default" && !slices.ContainsFunc(w.networks, func(n intent.Network) bool { return n.Router == rt.Name })
 		})
