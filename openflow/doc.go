@@ -54,6 +54,14 @@
 //   - A field of conntrack's tuple (ct_nw_dst …) and resubmit(,table,ct) need a ct_state that
 //     excludes invalid packets: +trk alone is refused, +trk-inv or +est is not.
 //   - A group's bucket is an action set: of ct, resubmit, output and group only one runs.
+//   - A group that is longer than a message can be made by insertions, but not dumped: the answer
+//     is garbled, or the switch aborts. Group.Validate knows the limit.
+//   - Versions before 3.2.6, 3.3.5, 3.4.3, 3.5.1 and 3.6 take a GroupInsertBucket for the whole of
+//     a select group when they choose a bucket, unless SelectionMethod is "hash". They hang on one
+//     without buckets (seen with 3.1).
+//   - dp_hash has 256 slots, of which a group needs as many as the sum of its weights is times the
+//     least, up to a power of 2. With more, each connection costs an upcall. A dp_hash group in a
+//     bucket of another one sees the same hash: most of its buckets are never chosen.
 //   - A tun_metadata field is refused until a TLVTableMod has mapped it to an option. Give values
 //     of the option's full length (Field.Bytes), and no mask rather than one of all bits: the
 //     switch drops such a mask, and then its dump differs from what was sent.

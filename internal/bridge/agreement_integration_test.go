@@ -99,56 +99,96 @@ func genRefusable(t *rapid.T) openflow.Flow {
 	return f
 }
 
-// The fake and Open vSwitch accept and refuse the same bundles, and hold the
-// same rules after them.
-func TestFakeAgreesWithLive(t *testing.T) {
+// pair is a fake and Open vSwitch that get the same messages.
+type pair struct {
+	fake              *Fake
+	conn              *openflow.Conn
+	accepted, refused int
+}
+
+// reset empties both.
+func (p *pair) reset(t *rapid.T) {
+	p.fake = NewFake()
+	if err := p.conn.Bundle(t.Context(), []openflow.Message{openflow.DeleteAllFlows(), openflow.DeleteGroup(openflow.GroupAllGroups)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bundle checks that both accept or refuse msgs, and hold the same rules then.
+func (p *pair) bundle(t *rapid.T, msgs ...openflow.Message) {
+	ctx := t.Context()
+	fakeErr := p.fake.Bundle(ctx, msgs)
+	if errors.As(fakeErr, new(harmful)) {
+		return // it would put Open vSwitch or packets at risk
+	}
+	liveErr := p.conn.Bundle(ctx, msgs)
+	if (fakeErr == nil) != (liveErr == nil) {
+		t.Fatalf("bundle %v: fake says %v, Open vSwitch %v", texts(msgs), fakeErr, liveErr)
+	}
+	if fakeErr == nil {
+		p.accepted++
+	} else {
+		p.refused++
+	}
+	groups, err := p.conn.Groups(ctx)
+	if have, _ := p.fake.Groups(ctx); err != nil || !sameOrder(have, groups) {
+		t.Fatalf("after %v: fake has groups %v, Open vSwitch %v, %v", texts(msgs), have, groups, err)
+	}
+	live, err := dump(ctx, p.conn, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(plus(p.fake.Text()), diff(newState(0, 0, 0), live).lines(), cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("after %v (-fake +live):\n%s", texts(msgs), diff)
+	}
+}
+
+func agreement(t *testing.T, check func(*rapid.T, *pair)) {
 	_, _, client, ctx := live(t)
 	conn, err := client.Conn(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	accepted, refused := 0, 0
-	rapid.Check(t, func(rt *rapid.T) {
-		fake := NewFake()
-		clear := []openflow.Message{
-			openflow.DeleteAllFlows(),
-			&openflow.GroupMod{Command: openflow.GroupDelete, Group: openflow.Group{ID: openflow.GroupAllGroups}},
-		}
-		if err := conn.Bundle(ctx, clear); err != nil {
-			rt.Fatal(err)
-		}
+	p := &pair{conn: conn}
+	rapid.Check(t, func(t *rapid.T) {
+		p.reset(t)
+		check(t, p)
+	})
+	t.Logf("%d bundles accepted, %d refused", p.accepted, p.refused)
+}
+
+// The fake and Open vSwitch accept and refuse the same bundles, and hold the
+// same rules after them.
+func TestFakeAgreesWithLive(t *testing.T) {
+	agreement(t, func(t *rapid.T, p *pair) {
 		for range 8 {
-			msgs := make([]openflow.Message, rapid.IntRange(1, 3).Draw(rt, "length"))
+			msgs := make([]openflow.Message, rapid.IntRange(1, 3).Draw(t, "length"))
 			for i := range msgs {
-				msgs[i] = genMessage(rt)
+				msgs[i] = genMessage(t)
 			}
 			// A loose change does not see all that the same bundle has added.
 			if i := slices.IndexFunc(msgs, loose); i >= 0 {
 				msgs = msgs[i : i+1]
 			}
-			fakeErr := fake.Bundle(ctx, msgs)
-			if errors.As(fakeErr, new(harmful)) {
-				continue // it would put Open vSwitch or packets at risk
-			}
-			liveErr := conn.Bundle(ctx, msgs)
-			if (fakeErr == nil) != (liveErr == nil) {
-				rt.Fatalf("bundle %v: fake says %v, Open vSwitch %v", texts(msgs), fakeErr, liveErr)
-			}
-			if fakeErr == nil {
-				accepted++
-			} else {
-				refused++
-			}
-			groups, err := conn.Groups(ctx)
-			if have, _ := fake.Groups(ctx); err != nil || !sameOrder(have, groups) {
-				rt.Fatalf("after %v: fake has groups %v, Open vSwitch %v, %v", texts(msgs), have, groups, err)
-			}
-			if diff := gocmp.Diff(plus(fake.Text()), dumped(t, ctx, client), cmpopts.EquateEmpty()); diff != "" {
-				rt.Fatalf("after %v (-fake +live):\n%s", texts(msgs), diff)
-			}
+			p.bundle(t, msgs...)
 		}
 	})
-	t.Logf("%d bundles accepted, %d refused", accepted, refused)
+}
+
+// They agree on the buckets of one group, too, and on their order.
+func TestFakeAgreesOnBuckets(t *testing.T) {
+	agreement(t, func(t *rapid.T, p *pair) {
+		group := rapid.Custom(func(t *rapid.T) openflow.Group { return genGroup(t, 1) }).
+			Filter(func(g openflow.Group) bool { return !tabled(&g) && len(g.Buckets) > 1 }).Draw(t, "group")
+		p.bundle(t, openflow.AddGroup(group), openflow.AddFlow(flow(0, 1, openflow.ToGroup(1))))
+		for range 6 {
+			msgs := []openflow.Message{genBucketMod(t, 1)}
+			if rapid.Bool().Draw(t, "fails later") {
+				msgs = append(msgs, openflow.AddFlow(flow(0, 2, openflow.ToGroup(uint32(rapid.IntRange(1, 2).Draw(t, "to"))))))
+			}
+			p.bundle(t, msgs...)
+		}
+	})
 }
 
 // sameOrder reports whether buckets stand in the same order.
