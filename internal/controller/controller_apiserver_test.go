@@ -32,6 +32,8 @@ func TestController(t *testing.T) {
 		{"TC 1 and TC 4: create a pod in a namespace on a node, and delete it", testTC1AndTC4},
 		{"the last pod goes on every way", testLastPod},
 		{"leftovers", testLeftovers},
+		{"the last pod goes and the next one comes", testComeAndGo},
+		{"a Network is made again", testMadeAgain},
 		{"isolated namespaces", testIsolated},
 		{"namespaces that a Network selects", testSelected},
 		{"namespace deletion", testNamespaceDeletion},

@@ -88,10 +88,15 @@ func (w watches) namespacesOnNode(ctx context.Context, o client.Object) []reconc
 	return requests
 }
 
-// namespacesOfNetwork is the one that a Network was made for, or all if it selects some.
+// namespacesOfNetwork is the one that a Network, or the Router that it is in, was made for, or all if it selects some.
 func (w watches) namespacesOfNetwork(ctx context.Context, o client.Object) []reconcile.Request {
-	if n := o.(*v1alpha1.Network); n.Spec.Role != v1alpha1.Primary || n.Spec.NamespaceSelector == nil {
-		return namespaceMadeFor(ctx, o)
+	n := o.(*v1alpha1.Network)
+	if n.Spec.Role != v1alpha1.Primary || n.Spec.NamespaceSelector == nil {
+		r := &v1alpha1.Router{}
+		if there, err := w.find(ctx, "", translate.EffectiveRouter(n), r); err == nil && there {
+			return append(namespaceMadeFor(ctx, r), namespaceMadeFor(ctx, n)...)
+		}
+		return namespaceMadeFor(ctx, n)
 	}
 	list, err := all(ctx, w, &corev1.NamespaceList{})
 	return listed(pointers(list.Items), err, nil)

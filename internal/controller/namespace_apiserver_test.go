@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -134,6 +135,60 @@ func testLeftovers(t *testing.T, api *apitest.API) {
 
 	w.start(nil)
 	w.objects("", "")
+}
+
+// testComeAndGo is a pod that goes and one that comes, again and again: whatever Ports are left, the next one has its
+// Network, which is not one that is being deleted.
+func testComeAndGo(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	w.start(byNamespaceMapping)
+	w.node(1)
+	w.node(2)
+	w.namespace("busy", nil)
+	pod := w.pod("busy", "p0", "worker1")
+	w.ready("ns-busy-worker1")
+	for i := range 10 {
+		w.podPort(pod, "ns-busy-worker1", "10.244.1.2")
+		w.delete(pod)
+		time.Sleep(time.Duration(i) * 4 * time.Millisecond) // somewhere in what the controller does
+		pod = w.pod("busy", fmt.Sprintf("p%d", i+1), "worker1")
+		w.settles(func() string {
+			n := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "ns-busy-worker1"}}
+			r := &v1alpha1.Router{ObjectMeta: metav1.ObjectMeta{Name: "ns-busy"}}
+			there := w.get(n) && w.get(r)
+			return want(there && n.Status.ID != 0 && n.DeletionTimestamp == nil && r.DeletionTimestamp == nil, fmt.Sprintf("%+v %+v", n, r))
+		})
+	}
+	elsewhere := w.pod("busy", "elsewhere", "worker2")
+	w.ready("ns-busy-worker2")
+	w.delete(elsewhere)
+
+	// A user's Network in the Router of a namespace keeps it.
+	guest := overlay("guest", "ns-busy", "10.61.0.0/16")
+	w.create(guest)
+	w.ready("guest")
+	w.delete(pod)
+	w.objects("ns-busy", "guest")
+	w.ready("guest")
+	w.pod("busy", "again", "worker1")
+	w.ready("ns-busy-worker1")
+	w.delete(guest)
+	w.objects("ns-busy", "ns-busy-worker1")
+}
+
+// testMadeAgain is a Network that is deleted and made again at once, with the Router that it has for itself.
+func testMadeAgain(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	w.start(nil)
+	for range 10 {
+		n := overlay("again", "", "10.62.0.0/16")
+		w.create(n)
+		w.delete(w.ready("again"))
+		w.until(func() string { return want(!w.get(n), "still there") })
+	}
+	w.create(overlay("again", "", "10.62.0.0/16"))
+	w.ready("again")
+	w.objects("again", "again")
 }
 
 // testIsolated is the label of a namespace, set and taken away.

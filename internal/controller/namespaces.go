@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"coelan.io/coelan/api/v1alpha1"
@@ -26,7 +27,12 @@ type namespaces struct {
 // Reconcile is for the namespace of that name, whether it is there or not.
 func (r *namespaces) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	name := request.Name
-	namespace, routers, networks, err := r.desired(ctx, name)
+	list, err := all(ctx, r, &corev1.PodList{}, client.InNamespace(name))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	pods := pointers(list.Items)
+	namespace, routers, networks, err := r.desired(ctx, name, pods)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -45,24 +51,24 @@ func (r *namespaces) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.ensure(ctx, namespace, objects(networks), objects(pointers(thereNetworks.Items))); err != nil {
 		return retry(err)
 	}
-	if err := r.prune(ctx, objects(networks), objects(pointers(thereNetworks.Items))); err != nil {
+	if err := each(ctx, unwanted(networks, pointers(thereNetworks.Items)), func(ctx context.Context, n *v1alpha1.Network) error {
+		return r.removeNetwork(ctx, n, pods)
+	}); err != nil {
 		return retry(err)
 	}
-	return retry(r.prune(ctx, objects(routers), objects(pointers(thereRouters.Items))))
+	return retry(each(ctx, unwanted(routers, pointers(thereRouters.Items)), r.removeRouter))
 }
 
 // desired is what the namespace is to have: nothing if it is not there.
-func (r *namespaces) desired(ctx context.Context, name string) (*corev1.Namespace, []*v1alpha1.Router, []*v1alpha1.Network, error) {
+func (r *namespaces) desired(ctx context.Context, name string, pods []*corev1.Pod) (*corev1.Namespace, []*v1alpha1.Router,
+	[]*v1alpha1.Network, error,
+) {
 	namespace := &corev1.Namespace{}
 	there, err := r.find(ctx, "", name, namespace)
 	if err != nil || !there || r.mapping != ByNamespace {
 		return namespace, nil, nil, err
 	}
-	pods, err := all(ctx, r, &corev1.PodList{}, client.InNamespace(name))
-	if err != nil {
-		return namespace, nil, nil, err
-	}
-	nodes, err := r.nodesOf(ctx, pointers(pods.Items))
+	nodes, err := r.nodesOf(ctx, pods)
 	if err != nil {
 		return namespace, nil, nil, err
 	}
@@ -70,7 +76,7 @@ func (r *namespaces) desired(ctx context.Context, name string) (*corev1.Namespac
 	if err != nil {
 		return namespace, nil, nil, err
 	}
-	routers, networks := translate.NamespaceObjects(pointers(pods.Items), []*corev1.Namespace{namespace}, nodes, pointers(primaries.Items))
+	routers, networks := translate.NamespaceObjects(pods, []*corev1.Namespace{namespace}, nodes, pointers(primaries.Items))
 	return namespace, routers, networks, nil
 }
 
@@ -141,7 +147,8 @@ func (r *namespaces) taken(ctx context.Context, namespace *corev1.Namespace, wan
 // reasonNameTaken is of the Event about an object that has the name of one that the controller makes.
 const reasonNameTaken = "NameTaken"
 
-// correct writes what may differ: what a Router imports and exports, and annotations. Everything else cannot be changed.
+// correct writes what may differ: what a Router imports and exports, annotations, and the finalizer. Everything else
+// cannot be changed.
 func (r *namespaces) correct(ctx context.Context, has, want client.Object) error {
 	now := has.DeepCopyObject().(client.Object)
 	annotations := maps.Clone(now.GetAnnotations())
@@ -150,6 +157,9 @@ func (r *namespaces) correct(ctx context.Context, has, want client.Object) error
 	}
 	maps.Copy(annotations, want.GetAnnotations())
 	now.SetAnnotations(annotations)
+	if now.GetDeletionTimestamp() == nil {
+		controllerutil.AddFinalizer(now, v1alpha1.FinalizerInUse)
+	}
 	if router, ok := now.(*v1alpha1.Router); ok {
 		router.Spec.ImportRouteTargets = want.(*v1alpha1.Router).Spec.ImportRouteTargets
 		router.Spec.ExportRouteTargets = want.(*v1alpha1.Router).Spec.ExportRouteTargets
@@ -157,25 +167,66 @@ func (r *namespaces) correct(ctx context.Context, has, want client.Object) error
 	if equality.Semantic.DeepEqual(has, now) {
 		return nil
 	}
-	if err := r.Patch(ctx, now, client.MergeFrom(has)); err != nil {
+	if err := r.Patch(ctx, now, client.MergeFromWithOptions(has, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("change %s: %w", want.GetName(), err)
 	}
 	return nil
 }
 
-// prune deletes what nothing wants.
-func (r *namespaces) prune(ctx context.Context, desired, there []client.Object) error {
-	wanted := map[string]bool{}
-	for _, o := range desired {
-		wanted[o.GetName()] = true
+// unwanted is what is there, is not to be, and is not being deleted yet.
+func unwanted[T client.Object](desired, there []T) []T {
+	var list []T
+	for _, o := range there {
+		if !named(desired, o.GetName()) && o.GetDeletionTimestamp() == nil {
+			list = append(list, o)
+		}
 	}
-	return each(ctx, there, func(ctx context.Context, o client.Object) error {
-		if wanted[o.GetName()] || o.GetDeletionTimestamp() != nil {
+	return list
+}
+
+// removeNetwork deletes a Network at once if no pod is left that may be on it: only Ports of pods that are gone may name it.
+// Otherwise, as when another Network selects the namespace now, its finalizer waits for the last of them.
+func (r *namespaces) removeNetwork(ctx context.Context, n *v1alpha1.Network, pods []*corev1.Pod) error {
+	for _, p := range pods {
+		if p.Spec.NodeName != n.Spec.Node || !translate.OnPodNetwork(p) {
+			continue
+		}
+		if there, err := r.find(ctx, "", n.Spec.Node, &corev1.Node{}); err != nil {
+			return err
+		} else if there {
+			return r.remove(ctx, n)
+		}
+	}
+	return r.removeNow(ctx, n)
+}
+
+// removeRouter deletes a Router that no Network is in or wants to be in; when the last one goes, this is asked again. So no
+// Router of a namespace waits for its deletion while the namespace's next pod wants it.
+func (r *namespaces) removeRouter(ctx context.Context, o *v1alpha1.Router) error {
+	networks, err := all(ctx, r, &v1alpha1.NetworkList{})
+	if err != nil {
+		return err
+	}
+	for _, n := range pointers(networks.Items) {
+		if translate.EffectiveRouter(n) == o.Name {
 			return nil
 		}
-		if err := r.remove(ctx, o); err != nil {
-			return fmt.Errorf("delete %s: %w", o.GetName(), err)
+	}
+	return r.removeNow(ctx, o)
+}
+
+// removeNow takes the finalizer off an object and deletes it, if nothing has changed it since it was looked at. It has no
+// time in which it is being deleted, and wanted again.
+func (r *namespaces) removeNow(ctx context.Context, o client.Object) error {
+	now := o.DeepCopyObject().(client.Object)
+	if controllerutil.RemoveFinalizer(now, v1alpha1.FinalizerInUse) {
+		if err := r.Patch(ctx, now, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("finalizer of %s: %w", o.GetName(), err)
 		}
-		return nil
-	})
+	}
+	uid, version := now.GetUID(), now.GetResourceVersion()
+	if err := r.Delete(ctx, now, client.Preconditions{UID: &uid, ResourceVersion: &version}); err != nil {
+		return fmt.Errorf("delete %s: %w", o.GetName(), err)
+	}
+	return nil
 }

@@ -96,12 +96,13 @@ func (r *numbering) writeRouter(ctx context.Context, o *v1alpha1.Router, network
 	return nil
 }
 
-// hold puts the finalizer on an object, or takes it off one that is being deleted and has no users; then it is gone.
+// hold puts the finalizer on an object, or takes it off one that is being deleted and has no users; then it is gone. Those
+// of namespaces are made with it, and lose it only to be deleted.
 func (r *numbering) hold(ctx context.Context, now client.Object, users []string) (gone bool, err error) {
 	before := now.DeepCopyObject().(client.Object)
 	switch {
 	case now.GetDeletionTimestamp() == nil:
-		if !controllerutil.AddFinalizer(now, v1alpha1.FinalizerInUse) {
+		if madeFor(now) != "" || !controllerutil.AddFinalizer(now, v1alpha1.FinalizerInUse) {
 			return false, nil
 		}
 	case len(users) > 0 || !controllerutil.RemoveFinalizer(now, v1alpha1.FinalizerInUse):

@@ -38,6 +38,9 @@ func (r *usage) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		r.forget(request.Name)
 		return reconcile.Result{}, nil
 	}
+	if network.Status.ID == 0 {
+		return reconcile.Result{}, nil // nobody uses it, and its number comes first
+	}
 	if wait := r.wait(request.Name); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}

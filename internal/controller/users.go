@@ -93,11 +93,12 @@ func onOtherPrimaries(ctx context.Context, r client.Reader) (map[string]bool, er
 	return pods, nil
 }
 
-// routerUsers are the Networks that name a Router, whether they have joined it or not.
+// routerUsers are the Networks that have joined a Router. One that has not may not join it any more, and must not keep it
+// from going, and from being made again.
 func routerUsers(o *v1alpha1.Router, networks []*v1alpha1.Network) []string {
 	var users []string
 	for _, n := range networks {
-		if translate.EffectiveRouter(n) == o.Name {
+		if translate.EffectiveRouter(n) == o.Name && n.Status.ID != 0 {
 			users = append(users, "network "+n.Name)
 		}
 	}

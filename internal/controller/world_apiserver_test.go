@@ -213,16 +213,19 @@ func (w *world) within(bound time.Duration, check func() string) {
 	}
 }
 
-// settles waits until a check says nothing and goes on to for some time: nothing is undone.
+// settles waits until a check says nothing, and goes on to for some time: nothing is undone.
 func (w *world) settles(check func() string) {
 	w.Helper()
-	w.until(check)
-	for range 10 {
-		time.Sleep(50 * time.Millisecond)
-		if text := check(); text != "" {
-			w.Fatalf("not for long: %s", text)
+	const long = 500 * time.Millisecond
+	since := time.Now()
+	w.until(func() string {
+		text := check()
+		if text != "" {
+			since = time.Now()
+			return text
 		}
-	}
+		return want(time.Since(since) >= long, "not for long yet")
+	})
 }
 
 // names of a list's objects, without those of the default objects.

@@ -205,7 +205,8 @@ func (a *allocator) mayJoin(n *v1alpha1.Network, router string) (reason, message
 		return v1alpha1.ReasonRouterNotFound, fmt.Sprintf("router %s does not exist", router)
 	case !v.Ready():
 		return v1alpha1.ReasonInvalid, fmt.Sprintf("router %s is not ready: %s", router, v.Message)
-	case n.Status.ID == 0 && a.isDeleted(router):
+	case n.Status.ID == 0 && a.isDeleted(router) && n.Labels[v1alpha1.LabelNamespace] == "":
+		// A namespace's next pod must not wait for the pods of others.
 		return v1alpha1.ReasonRouterNotFound, fmt.Sprintf("router %s is being deleted", router)
 	}
 	return "", ""
