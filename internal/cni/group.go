@@ -47,7 +47,8 @@ func maker(a attachment.Attachment) attachment.Key {
 }
 
 // routesOf are the routes of an attachment's interface: the default routes, and the others with the gateway that they
-// lead through. One of a family that the interface has no address of is left out.
+// lead through. One of a family that the interface has no address of is left out, and one to the interface's own subnet
+// that leads through its gateway: it would take the place of the kernel's, by which the gateway is reached.
 func routesOf(a attachment.Attachment) []attachment.Route {
 	var list []attachment.Route
 	for _, gw := range a.DefaultRoutes {
@@ -58,10 +59,13 @@ func routesOf(a attachment.Attachment) []attachment.Route {
 		if i < 0 {
 			continue
 		}
+		r.Destination = r.Destination.Masked()
 		if !r.NextHop.IsValid() {
+			if slices.ContainsFunc(a.Addresses, func(p netip.Prefix) bool { return p.Masked() == r.Destination }) {
+				continue
+			}
 			r.NextHop = a.Gateways[i]
 		}
-		r.Destination = r.Destination.Masked()
 		list = append(list, r)
 	}
 	return list

@@ -216,6 +216,21 @@ func TestThreeInterfaces(t *testing.T) {
 	}
 }
 
+// The node's own podCIDR may be one of those that cannot be merged with others'.
+func TestWayToClusterLeavesOutTheOwnSubnet(t *testing.T) {
+	w, p := newPlanned(t)
+	w.node.node.Cluster = func() []netip.Prefix { return prefixes("10.244.1.0/24", "10.244.2.0/24", "192.168.33.11/32") }
+	p.pods["pod-a"] = []Interface{p.on("blue", "net1", defaultRoute)}
+	w.must(addRequest("a"))
+	var got []string
+	for _, r := range w.kernel.pods["/run/netns/a"]["eth0"].Routes {
+		got = append(got, r.Destination.String())
+	}
+	if diff := cmp.Diff([]string{"::/0", "10.244.2.0/24", "192.168.33.11/32"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // The default route moves family by family, and where it has moved the first interface keeps its way to the cluster.
 func TestDefaultRoute(t *testing.T) {
 	const keeps4, keeps6 = "eth0 10.244.0.0/16 10.244.1.1", "eth0 fd00:10:244::/48 fd00:10:244:1::1"
