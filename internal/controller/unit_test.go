@@ -212,3 +212,20 @@ func TestRunWithoutAPI(t *testing.T) {
 		t.Fatal("it does not end")
 	}
 }
+
+// A Network that could not join a Router any more does not keep it from going: both would wait for each other.
+func TestRouterUsers(t *testing.T) {
+	network := func(name, router string, id int32) *v1alpha1.Network {
+		return &v1alpha1.Network{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       v1alpha1.NetworkSpec{Type: v1alpha1.Overlay, Router: router},
+			Status:     v1alpha1.NetworkStatus{ID: id},
+		}
+	}
+	got := routerUsers(&v1alpha1.Router{ObjectMeta: metav1.ObjectMeta{Name: "r"}}, []*v1alpha1.Network{
+		network("joined", "r", 5), network("too-late", "r", 0), network("elsewhere", "s", 6), network("r", "", 7),
+	})
+	if diff := cmp.Diff([]string{"network joined", "network r"}, got); diff != "" {
+		t.Errorf("users (-want +got):\n%s", diff)
+	}
+}
