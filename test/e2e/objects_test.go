@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -70,10 +69,10 @@ func waitGone(ctx context.Context, object client.Object) error {
 	defer cancel()
 	return eventually(ctx, func() error {
 		err := world.objects.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if apierrors.IsNotFound(err) {
-			return nil
+		if err == nil {
+			return fmt.Errorf("%T %s is there", object, client.ObjectKeyFromObject(object))
 		}
-		return fmt.Errorf("%T %s is there: %v", object, client.ObjectKeyFromObject(object), err)
+		return client.IgnoreNotFound(err)
 	})
 }
 

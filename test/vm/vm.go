@@ -100,8 +100,8 @@ func (m *Machine) start(ctx context.Context, c Config, initrd string) (err error
 	}
 	m.shell = newShell(in, r)
 	go func() {
-		err := m.cmd.Wait()
-		w.CloseWithError(fmt.Errorf("qemu ended: %v: %s", err, stderr.String()))
+		err := errors.Join(errors.New("qemu ended"), m.cmd.Wait())
+		w.CloseWithError(fmt.Errorf("%w: %s", err, stderr.String()))
 	}()
 	return nil
 }
