@@ -71,7 +71,7 @@ func TestJournalOfAnOlderRelease(t *testing.T) {
 		}
 		want := Attachment{
 			Key: Key{"c1", "eth0"}, Network: "coelan", PodUID: "uid-c1", PodNamespace: "default", PodName: "pod-c1", Netns: "/run/netns/c1",
-			MAC: intent.MAC{0x0a, 0xce, 10, 0, 0, 3},
+			MAC:       intent.MAC{0x0a, 0xce, 10, 0, 0, 3},
 			Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.3/22"), netip.MustParsePrefix("fd00:1::3/64")},
 			Gateways:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00:1::1")},
 			OFPort:    17, NetworkID: 1, MTU: 1450,
