@@ -7,12 +7,15 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -30,8 +33,8 @@ func TestTrace(t *testing.T) {
 		req  TraceRequest
 		want Outcome
 	}{
-		{"pod to pod", TraceRequest{From: "default/a", Destination: b.Addresses[0].Addr(), Protocol: "tcp", DestinationPort: 80}, Outcome{Kind: "pod", Pod: "default/b/eth0"}},
-		{"pod to pod over IPv6", TraceRequest{From: "default/a/eth0", Destination: b.Addresses[1].Addr()}, Outcome{Kind: "pod", Pod: "default/b/eth0"}},
+		{"pod to pod", TraceRequest{From: "default/a", Destination: b.Addresses[0].Addr(), Protocol: "tcp", DestinationPort: 80}, Outcome{Kind: "pod", Pod: "default/b/eth0", Network: "default"}},
+		{"pod to pod over IPv6", TraceRequest{From: "default/a/eth0", Destination: b.Addresses[1].Addr()}, Outcome{Kind: "pod", Pod: "default/b/eth0", Network: "default"}},
 		{"pod to another node", TraceRequest{From: "default/a", Destination: addr("10.244.2.7"), Protocol: "udp", DestinationPort: 53},
 			Outcome{Kind: "tunnel", Node: "n2", TunnelIP: "192.168.33.12", VNI: 1}},
 		{"pod to another node over IPv6", TraceRequest{From: "default/a", Destination: addr("fd44:2::7")},
@@ -41,11 +44,11 @@ func TestTrace(t *testing.T) {
 		{"stolen address", TraceRequest{From: "default/a", Source: b.Addresses[0].Addr(), Destination: addr("192.0.2.1")},
 			Outcome{Kind: "drop"}},
 		{"host to pod", TraceRequest{From: "gateway", Source: addr("10.244.1.1"), Destination: a.Addresses[0].Addr()},
-			Outcome{Kind: "pod", Pod: "default/a/eth0"}},
+			Outcome{Kind: "pod", Pod: "default/a/eth0", Network: "default"}},
 		{"reply to the host", TraceRequest{From: "default/a", Destination: b.Addresses[0].Addr(), Protocol: "tcp", Conntrack: []string{"trk,est,rpl"}},
-			Outcome{Kind: "pod", Pod: "default/b/eth0"}},
+			Outcome{Kind: "pod", Pod: "default/b/eth0", Network: "default"}},
 		{"from another node", TraceRequest{From: "tunnel", VNI: 1, TunnelSource: addr("192.168.33.12"), Source: addr("10.244.2.7"), Destination: a.Addresses[0].Addr()},
-			Outcome{Kind: "pod", Pod: "default/a/eth0"}},
+			Outcome{Kind: "pod", Pod: "default/a/eth0", Network: "default"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			body, err := json.Marshal(tc.req)
@@ -133,6 +136,10 @@ func TestHealthAndMetrics(t *testing.T) {
 	w.condition("ovs-vswitchd is not running")
 	get := func(path string) (int, string) {
 		resp, err := http.Get("http://127.0.0.1:10360" + path)
+		// Nothing says when the agent listens.
+		for deadline := time.Now().Add(bound); errors.Is(err, syscall.ECONNREFUSED) && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			resp, err = http.Get("http://127.0.0.1:10360" + path)
+		}
 		w.must(err)
 		defer resp.Body.Close()
 		defer http.DefaultClient.CloseIdleConnections()

@@ -116,10 +116,7 @@ func (a *Agent) ensureUplink(ctx context.Context, u uplinkPort, bridges []ovsdb.
 		return fmt.Errorf("bridge %s has datapath %q, and bridge %s has %q: there is no way between them",
 			u.bridge, bridges[i].Datapath, a.cfg.Bridge, datapath)
 	}
-	if err := a.db.EnsurePorts(ctx, a.cfg.Bridge, u.inner); err != nil {
-		return err
-	}
-	return a.db.EnsurePorts(ctx, u.bridge, u.outer)
+	return a.db.EnsureWire(ctx, a.cfg.Bridge, u.inner, u.bridge, u.outer)
 }
 
 // connected says why this node is not connected to a physical network.

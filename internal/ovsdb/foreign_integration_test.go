@@ -48,16 +48,18 @@ func TestPatchToABridgeOfOthers(t *testing.T) {
 	ovs, c, ctx := open(t)
 	vsctl(t, ovs, "add-br", "br-ext", "--", "set", "bridge", "br-ext", "datapath_type="+ovs.Datapath)
 	for range 2 {
-		if err := c.EnsurePorts(ctx, "br0", Patch("inner", "outer", 3)); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.EnsurePorts(ctx, "br-ext", Patch("outer", "inner", 0)); err != nil {
+		if err := c.EnsureWire(ctx, "br0", Patch("inner", "outer", 3), "br-ext", Patch("outer", "inner", 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ports, err := c.Ports(ctx)
 	if err != nil || len(ports) != 2 || !ports[0].Ready() || !ports[1].Ready() || ports[0].Actual != 3 || ports[1].Bridge != "br-ext" {
 		t.Errorf("ports: %+v, %v", ports, err)
+	}
+	// One end that was removed is put back.
+	vsctl(t, ovs, "del-port", "outer")
+	if err := c.EnsureWire(ctx, "br0", Patch("inner", "outer", 3), "br-ext", Patch("outer", "inner", 0)); err != nil {
+		t.Error(err)
 	}
 	if err := c.DelPorts(ctx, "br-ext", "outer"); err != nil {
 		t.Error(err)

@@ -19,26 +19,46 @@ import (
 // is tried again. A port of that name that is not Coelan's, or is on another
 // bridge, is an error, and nothing is changed then.
 func (c *Client) EnsurePorts(ctx context.Context, bridge string, ports ...Port) error {
+	all := make([]placed, len(ports))
+	for i, p := range ports {
+		all[i] = placed{bridge, p}
+	}
+	return c.ensure(ctx, all)
+}
+
+// EnsureWire is EnsurePorts for the two ends of a wire between bridges, made by Patch. Both are in one transaction: an end
+// without its peer is an error to ovs-vswitchd.
+func (c *Client) EnsureWire(ctx context.Context, bridge string, port Port, other string, peer Port) error {
+	return c.ensure(ctx, []placed{{bridge, port}, {other, peer}})
+}
+
+// placed is a port and its bridge.
+type placed struct {
+	bridge string
+	Port
+}
+
+func (c *Client) ensure(ctx context.Context, ports []placed) error {
 	for _, p := range ports {
 		if err := p.validate(); err != nil {
 			return portError(p.Name, err)
 		}
 	}
 	return c.with(ctx, func(ctx context.Context, s *session) error {
-		row := s.bridge(bridge)
-		if row == nil {
-			return fmt.Errorf("bridge %s does not exist", bridge)
-		}
 		var ops []db.Operation
 		var pending []Port
 		for i, p := range ports {
-			change, err := s.ensurePort(row, p, i)
+			row := s.bridge(p.bridge)
+			if row == nil {
+				return fmt.Errorf("bridge %s does not exist", p.bridge)
+			}
+			change, err := s.ensurePort(row, p.Port, i)
 			if err != nil {
 				return portError(p.Name, err)
 			}
 			ops = append(ops, change...)
 			if len(change) > 0 || !s.portReady(p.Name) {
-				pending = append(pending, p)
+				pending = append(pending, p.Port)
 			}
 		}
 		if len(pending) == 0 {
