@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# Process 1 of the guest: makes its network as /config says, serves HTTP, and runs what comes over the second serial port.
+# Process 1 of the guest: makes its network as /config says, serves HTTP, and runs what comes over the virtio serial port.
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/
 mount -t proc proc /proc
@@ -21,7 +21,8 @@ while read -r word value; do
   esac
 done </config
 httpd -h /www -p "[::]:80"
-exec </dev/ttyS1 >/dev/ttyS1 2>&1
-stty raw -echo
+for port in /dev/vport*p1; do break; done
+# It can be opened only once.
+exec 0<>"$port" >&0 2>&1
 . /serve.sh
 poweroff -f

@@ -36,7 +36,7 @@ func (c Config) initramfs() ([]byte, error) {
 	a.File("serve.sh", 0o644, serveScript)
 	a.File("www/cgi-bin/clientip", 0o755, clientIPScript)
 	a.File("config", 0o644, []byte(c.config()))
-	if err := a.Modules(c.Kernel, "virtio_pci", "virtio_net", "virtio_rng"); err != nil {
+	if err := a.Modules(c.Kernel, "virtio_pci", "virtio_net", "virtio_rng", "virtio_console"); err != nil {
 		return nil, err
 	}
 	return a.Bytes(), nil
