@@ -27,6 +27,7 @@ func TestSharedNetwork(t *testing.T) {
 	spec := primary("shop", "10.60.0.0/16", "fd00:60::/64")
 	spec.Router = "shop"
 	w.API.AddNetwork("shop", spec)
+	awaitNetwork(t, w, "shop")
 	s0, s1, s2 := addPod(t, w.n1, "shop", "s0"), addPod(t, w.n1, "shop", "s1"), addPod(t, w.n2, "shop", "s2")
 	eachFamily(t, func(t *testing.T, f lab.Family) {
 		if s0.Address(f) != s0.Own("eth0", f) {

@@ -7,6 +7,7 @@ package integration
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
@@ -32,6 +34,21 @@ func primary(tenant string, cidrs ...string) v1alpha1.NetworkSpec {
 	return v1alpha1.NetworkSpec{
 		Role: v1alpha1.Primary, Subnets: subnets(cidrs...),
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": tenant}},
+	}
+}
+
+// awaitNetwork waits until all agents have heard of a Network. A pod that starts before is on Network default.
+func awaitNetwork(t *testing.T, w *world, name string) {
+	t.Helper()
+	ctx := within(t, time.Minute)
+	for _, n := range w.Nodes {
+		poll(ctx, t, func() bool {
+			var known []agent.NetworkInfo
+			if err := n.Query(ctx, "/v1/networks", &known); err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(known, func(i agent.NetworkInfo) bool { return i.Name == name })
+		}, func() { t.Errorf("the agent of %s has not heard of Network %s", n.Name, name) })
 	}
 }
 
@@ -69,6 +86,7 @@ func startTenants(t *testing.T) *tenants {
 	for _, tenant := range []string{"red", "blue"} {
 		w.API.AddNamespace(tenant, map[string]string{"tenant": tenant})
 		w.API.AddNetwork(tenant, primary(tenant, tenantSubnets...))
+		awaitNetwork(t, w.world, tenant)
 	}
 	for i, n := range []*lab.Node{w.n1, w.n1, w.n2} {
 		w.red[i] = addPod(t, n, "red", []string{"r0", "r1", "r2"}[i])
