@@ -93,8 +93,11 @@ func (i *Interface) checkMAC(mac intent.MAC) error {
 	switch {
 	case mac == intent.MAC{} || mac[0]&1 == 1:
 		return i.refused(v1alpha1.ReasonInvalid, "MAC %s is not the address of one interface", mac)
-	case mac == intent.RouterMAC || mac == intent.GatewayMAC:
+	case mac.OfRouter():
 		return i.refused(v1alpha1.ReasonMACTaken, "MAC %s belongs to the Network's router", mac)
+	case mac.OfPods() && (len(i.Addresses) == 0 || mac != intent.PodMAC(i.Addresses[0])):
+		// Also if nobody has it now: whoever gets the address later gets this MAC with it.
+		return i.refused(v1alpha1.ReasonMACTaken, "MAC %s is of the range 0a:ce that pods' addresses make, and not that of its own first address", mac)
 	}
 	return nil
 }

@@ -100,6 +100,12 @@ func TestBadPlans(t *testing.T) {
 		{"MAC of a group", one("blue", "net1", hardware("03:00:00:00:00:07")), wire.CodeRefused, "Invalid", "MAC 03:00:00:00:00:07 is not the address of one interface"},
 		{"MAC of nobody", one("blue", "net1", hardware("00:00:00:00:00:00")), wire.CodeRefused, "Invalid", "is not the address of one interface"},
 		{"MAC of the router", one("blue", "net1", hardware(intent.RouterMAC.String())), wire.CodeRefused, "MACTaken", "belongs to the Network's router"},
+		{"MAC of the router's range", one("blue", "net1", hardware("0a:c0:e1:00:00:09")), wire.CodeRefused, "MACTaken", "belongs to the Network's router"},
+		{"MAC of another address", one("blue", "net1", hardware("0a:ce:0a:09:00:06")), wire.CodeRefused, "MACTaken", "MAC 0a:ce:0a:09:00:06 is of the range"},
+		{"MAC of another address than the own", one("blue", "net1", func(i *Interface) {
+			addresses("10.9.0.5")(i)
+			hardware("0a:ce:0a:09:00:06")(i)
+		}), wire.CodeRefused, "MACTaken", "MAC 0a:ce:0a:09:00:06 is of the range"},
 		{"gateway outside", one("blue", "net1", func(i *Interface) { i.Gateways = []netip.Addr{netip.MustParseAddr("10.8.0.1")} }),
 			wire.CodeRefused, "Invalid", "gateway 10.8.0.1 is outside of its subnets [10.9.0.0/24]"},
 		{"next hop outside", one("blue", "net1", func(i *Interface) {
@@ -164,6 +170,14 @@ func summary(t *testing.T, out []byte) []string {
 		lines = append(lines, fmt.Sprintf("route %s via %s", route.Dst.String(), route.GW))
 	}
 	return append(lines, fmt.Sprintf("%d interfaces", len(r.Interfaces)))
+}
+
+func TestMACOfTheOwnAddress(t *testing.T) {
+	own := netip.MustParseAddr("10.9.0.5")
+	i := Interface{IfName: "net1", Network: "blue", Addresses: []netip.Addr{own}}
+	if err := i.checkMAC(intent.PodMAC(own)); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestThreeInterfaces(t *testing.T) {

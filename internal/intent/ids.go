@@ -67,6 +67,13 @@ func PodMAC(primary netip.Addr) MAC {
 	return mac
 }
 
+// OfPods says that m is of the range of PodMAC. Whoever chose one of it would get frames of the pod that has, or will have,
+// the address it is made of.
+func (m MAC) OfPods() bool { return m[0] == 0x0a && m[1] == 0xce }
+
+// OfRouter says that m is of the range that RouterMAC and GatewayMAC are of.
+func (m MAC) OfRouter() bool { return [3]byte(m[:3]) == [3]byte(RouterMAC[:3]) }
+
 // ParseMAC reads an address such as 0a:c0:e1:00:00:01.
 func ParseMAC(s string) (MAC, error) {
 	hw, err := net.ParseMAC(s)

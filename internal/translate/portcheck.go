@@ -54,6 +54,9 @@ func CheckPort(p *v1alpha1.Port, n *v1alpha1.Network, namespace *corev1.Namespac
 		if err != nil || mac[0]&1 != 0 || mac == (intent.MAC{}) {
 			return refuse(v1alpha1.ReasonInvalid, "spec.mac: %q is not the address of an interface", p.Spec.MAC)
 		}
+		if !mayAskFor(p, mac) {
+			return refuse(v1alpha1.ReasonMACTaken, "MAC %s is of the range 0a:ce that pods' addresses make, and not that of spec.addresses[0]", mac)
+		}
 		if owner := MACOwner(p, mac, others); owner != "" {
 			return refuse(v1alpha1.ReasonMACTaken, "MAC %s is that of %s", mac, owner)
 		}
@@ -102,10 +105,23 @@ func firstOfFamilies(pools []Pool) []Pool {
 	return first
 }
 
+// mayAskFor says whether a MAC is free to be chosen. Those that are made of addresses go with their address, also while
+// nobody has that.
+func mayAskFor(p *v1alpha1.Port, mac intent.MAC) bool {
+	if !mac.OfPods() {
+		return true
+	}
+	if len(p.Spec.Addresses) == 0 {
+		return false
+	}
+	a, err := netip.ParseAddr(p.Spec.Addresses[0])
+	return err == nil && mac == intent.PodMAC(a)
+}
+
 // MACOwner says who else on the Network has a MAC that a Port wants, "" if nobody: one that has it already, an older one
 // that asks for it, or Coelan's own interfaces.
 func MACOwner(p *v1alpha1.Port, mac intent.MAC, others []*v1alpha1.Port) string {
-	if mac == intent.RouterMAC || mac == intent.GatewayMAC {
+	if mac.OfRouter() {
 		return "Coelan's router"
 	}
 	is := func(text string) bool {
@@ -119,7 +135,7 @@ func MACOwner(p *v1alpha1.Port, mac intent.MAC, others []*v1alpha1.Port) string 
 		}
 		first := older(o, p) < 0
 		holds := is(o.Status.MAC) && (!mine || first)
-		asks := is(o.Spec.MAC) && o.Status.MAC == "" && o.Status.Phase != v1alpha1.PortFailed && !mine && first
+		asks := is(o.Spec.MAC) && o.Status.MAC == "" && o.Status.Phase != v1alpha1.PortFailed && mayAskFor(o, mac) && !mine && first
 		if holds || asks {
 			return fmt.Sprintf("port %s/%s", o.Namespace, o.Name)
 		}

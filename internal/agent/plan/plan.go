@@ -99,6 +99,9 @@ func early(reason, format string, args ...any) error {
 
 // Plan implements cni.Planner.
 func (p *Planner) Plan(ctx context.Context, ask cni.Ask) ([]cni.Interface, error) {
+	if err := p.heard(ctx, ask.Namespace); err != nil {
+		return nil, err
+	}
 	namespace, err := p.namespace(ctx, ask.Namespace)
 	if err != nil {
 		return nil, err
@@ -190,9 +193,6 @@ func (p *Planner) namespace(ctx context.Context, name string) (*corev1.Namespace
 
 // primary plans the first interface of a pod.
 func (p *Planner) primary(ctx context.Context, ask cni.Ask, namespace *corev1.Namespace) (cni.Interface, error) {
-	if err := p.listed(ctx); err != nil {
-		return cni.Interface{}, err
-	}
 	name, problem := translate.PrimaryNetwork(p.Mapping, ask.Namespace, namespace, p.Node, p.View.State().NetworkList())
 	if problem != nil {
 		p.Events.PodWarning(ask.Namespace, ask.Pod, ask.UID, v1alpha1.ReasonInvalid, problem.Error())
@@ -204,22 +204,29 @@ func (p *Planner) primary(ctx context.Context, ask cni.Ask, namespace *corev1.Na
 	return p.on(ctx, i, name)
 }
 
-// listed waits until it is known which Networks there are. After a start while the API server is away it is what is
-// remembered.
-func (p *Planner) listed(ctx context.Context) error {
-	known := func(s view.State) bool {
-		return s.Listed(kube.Networks) || len(s.Networks) > 0
-	}
-	if known(p.View.State()) {
-		return nil
-	}
+// heard waits until the API was heard since the start about what decides which Network a pod is on: by what is remembered
+// a pod of a new tenant, or of a namespace with new labels, would be on the Network default for good. What is remembered
+// has to do if the API server does not answer.
+func (p *Planner) heard(ctx context.Context, namespace string) error {
 	bounded, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
-	if _, ok := p.View.Await(bounded, known); ok {
+	s, ok := p.View.Await(bounded, func(s view.State) bool { return s.Listed(kube.Networks) && s.Listed(view.Namespaces) })
+	if ok {
 		return nil
 	}
-	p.Log.Debug("which Networks there are is not known yet")
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !s.Heard() {
+		// It is away, or slow: that is another matter, because it may know what is not remembered.
+		bounded, cancel := context.WithTimeout(ctx, viewTimeout)
+		defer cancel()
+		if _, err := p.API.Namespace(bounded, namespace); err != nil && !answered(err) {
+			p.Log.Warn("the API server is away: which Network a pod is on is decided by what is remembered", "namespace", namespace, "err", err)
+			return nil
+		}
+	}
+	return early(v1alpha1.ReasonNetworkNotReady, "the API server was not heard yet about all Networks and namespaces")
 }
 
 func onDefault(i cni.Interface) cni.Interface {
@@ -251,13 +258,24 @@ func (p *Planner) delegate(ctx context.Context, ask cni.Ask, namespace *corev1.N
 	if ask.MAC != nil {
 		i.MAC = ask.MAC
 	}
-	return p.secondary(ctx, i, name, namespace)
+	return p.secondary(ctx, i, name, p.primaryOf(ask, namespace), namespace)
 }
 
-// secondary is on for an interface that a pod asks for.
-func (p *Planner) secondary(ctx context.Context, i cni.Interface, name string, namespace *corev1.Namespace) (cni.Interface, error) {
+// primaryOf is the Network of the first interface of the pod of a delegate.
+func (p *Planner) primaryOf(ask cni.Ask, namespace *corev1.Namespace) string {
+	for _, at := range p.Store.Of(ask.ContainerID) {
+		if at.Primary {
+			return at.NetworkName // the namespace may have other labels now
+		}
+	}
+	name, _ := translate.PrimaryNetwork(p.Mapping, ask.Namespace, namespace, p.Node, p.View.State().NetworkList())
+	return name
+}
+
+// secondary is on for an interface that a pod asks for whose first one is on the Network primary.
+func (p *Planner) secondary(ctx context.Context, i cni.Interface, name, primary string, namespace *corev1.Namespace) (cni.Interface, error) {
 	if name == intent.DefaultNetworkName {
-		return onDefault(i), nil
+		return onDefault(i), p.mayJoinDefault(primary)
 	}
 	i, err := p.on(ctx, i, name)
 	if err != nil {
@@ -271,6 +289,22 @@ func (p *Planner) secondary(ctx context.Context, i cni.Interface, name string, n
 		return i, refused(v1alpha1.ReasonNotAllowed, "network %s does not take pods of this namespace on node %s: %s", name, p.Node, what)
 	}
 	return i, nil
+}
+
+// mayJoinDefault refuses a leg in the cluster to pods that are isolated from it: such a pod would be the bridge.
+func (p *Planner) mayJoinDefault(primary string) error {
+	if primary == intent.DefaultNetworkName {
+		return nil
+	}
+	s := p.View.State()
+	n := s.Networks[primary]
+	switch {
+	case n == nil:
+		return early(v1alpha1.ReasonNetworkNotFound, "network %s, which the pod is on, is not known", primary)
+	case !p.shared(s, n):
+		return refused(v1alpha1.ReasonNotAllowed, "network default does not take pods whose first interface is on network %s, which is isolated from the cluster", primary)
+	}
+	return nil
 }
 
 // Ranges implements cni.Planner.

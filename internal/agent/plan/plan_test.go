@@ -88,6 +88,7 @@ func newWorld(t *testing.T, mapping config.Mapping) *world {
 	})
 	w.api.Add(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "open", Labels: map[string]string{"tenant": "open"}}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "red", Labels: map[string]string{"tenant": "red"}}},
 		router("open", 2, true), router("red", 3, false), router("lan", 4, false),
 		network("open", 2, "open", v1alpha1.NetworkSpec{Role: v1alpha1.Primary, NamespaceSelector: selects("tenant", "open"), Subnets: subnets("10.1.0.0/24")}),
@@ -96,6 +97,8 @@ func newWorld(t *testing.T, mapping config.Mapping) *world {
 		network("wire", 5, "", v1alpha1.NetworkSpec{Type: v1alpha1.VLAN, PhysicalNetwork: "dc", Subnets: subnets("10.4.0.0/24")}),
 		definition("shop", "lan", `{"type":"coelan-cni","network":"lan"}`), definition("shop", "sriov", `{"type":"sriov"}`),
 		definition("shop", "bare", `{"type":"ovn4nfvk8s-cni"}`),
+		definition("red", "cluster", `{"type":"coelan-cni","network":"default"}`),
+		definition("open", "cluster", `{"type":"coelan-cni","network":"default"}`),
 	)
 	w.hide = w.api.Show(v.Updates(func() {}), v.SetPods)
 	t.Cleanup(func() { w.hide() })
@@ -205,6 +208,25 @@ func TestPlan(t *testing.T) {
 		{
 			name: "not connected", namespace: "shop",
 			annotations: map[string]string{podnets.AnnotationNFNNetwork: `{"interface":[{"name":"wire","interface":"net0"}]}`}, err: "NetworkNotReady: physical network dc",
+		},
+		{
+			name: "a bridge to the cluster", namespace: "red", annotations: map[string]string{podnets.AnnotationNetworks: "cluster"},
+			err: "NamespaceNotAllowed: network default does not take pods whose first interface is on network red",
+		},
+		{
+			name: "a bridge to the cluster by a delegate", namespace: "red",
+			change: func(a *cni.Ask) { a.Delegate, a.Network, a.IfName = true, "default", "net1" },
+			err:    "NamespaceNotAllowed: network default does not take pods",
+		},
+		{
+			name: "the cluster for a shared Router", namespace: "open", annotations: map[string]string{podnets.AnnotationNetworks: "cluster"},
+			want: []cni.Interface{
+				{
+					IfName: "eth0", Network: "open", NetworkID: 2, Primary: true, DefaultRoute: true,
+					Subnets: []intent.NetworkSubnet{{Prefix: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1")}},
+				},
+				{IfName: "net1", Network: "default", NetworkID: 1, PodCIDR: true, NAD: "open/cluster"},
+			},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -319,6 +341,87 @@ func TestWithoutTheAPI(t *testing.T) {
 		ask.Namespace = "nowhere"
 		if list, err = w.Plan(t.Context(), ask); err != nil || list[0].Network != "default" {
 			t.Errorf("a pod of a namespace of which nothing is remembered: %+v, %v", list, err)
+		}
+	})
+}
+
+// restarted is the Planner of an agent that remembers what w knew before change, and has heard nothing yet.
+func (w *world) restarted(change func()) *Planner {
+	w.t.Helper()
+	if err := w.View.Save(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.hide()
+	change()
+	v, err := view.New(w.Log, w.Store)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	o := w.Options
+	o.View, o.Blocks = v, blocks.New(w.Log, "n1", w.api, v, w.Store)
+	return New(o)
+}
+
+// What is remembered does not decide about Networks while the API server can tell: "shop" has become a tenant's.
+func TestAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, config.MapFlat)
+		shop := w.pod("shop", "p", nil)
+		p := w.restarted(func() {
+			w.api.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"tenant": "blue"}}},
+				network("blue", 6, "red", v1alpha1.NetworkSpec{Role: v1alpha1.Primary, NamespaceSelector: selects("tenant", "blue"), Subnets: subnets("10.5.0.0/24")}))
+		})
+		_, err := p.Plan(t.Context(), shop)
+		wantPlanError(t, err, "NetworkNotReady: not heard yet")
+		var e *cni.PlanError
+		if !errors.As(err, &e) || !e.Retry {
+			t.Errorf("it is not to be tried again: %v", err)
+		}
+
+		u := p.View.Updates(func() {})
+		planned := make(chan string, 1)
+		go func() {
+			list, err := p.Plan(t.Context(), shop)
+			if err != nil {
+				planned <- err.Error()
+				return
+			}
+			planned <- list[0].Network
+		}()
+		synctest.Wait()
+		w.hide = w.api.Show(u, p.View.SetPods)
+		if got := <-planned; got != "blue" {
+			t.Errorf("planned on %s", got)
+		}
+	})
+}
+
+func TestAfterARestartWithoutTheAPI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, config.MapFlat)
+		asks := map[string]cni.Ask{"default": w.pod("shop", "p", nil), "red": w.pod("red", "q", nil)}
+		p := w.restarted(func() { w.api.SetAway(true) })
+		for want, ask := range asks {
+			began := time.Now()
+			list, err := p.Plan(t.Context(), ask)
+			if err != nil || list[0].Network != want {
+				t.Errorf("%s: %+v, %v", want, list, err)
+			}
+			if waited := time.Since(began); waited > 2*time.Second {
+				t.Errorf("waited %v", waited)
+			}
+		}
+		// It was there for a moment, and did not come to this.
+		u := p.View.Updates(func() {})
+		u.Routers(nil)
+		_, err := p.Plan(t.Context(), asks["default"])
+		wantPlanError(t, err, "NetworkNotReady: not heard yet")
+		// A cluster without the kind has no Networks.
+		u.Absent(kube.Networks)
+		u.Namespaces([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}})
+		began := time.Now()
+		if list, err := p.Plan(t.Context(), asks["default"]); err != nil || list[0].Network != "default" || time.Since(began) > 0 {
+			t.Errorf("without the kind: %+v, %v after %v", list, err, time.Since(began))
 		}
 	})
 }

@@ -44,7 +44,7 @@ func (p *Planner) requested(ctx context.Context, ask cni.Ask, pod *corev1.Pod, n
 			apply(first, r)
 			continue
 		}
-		i, ok, err := p.further(ctx, ask, r, requests, namespace)
+		i, ok, err := p.further(ctx, ask, r, requests, first.Network, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -79,9 +79,9 @@ func apply(i *cni.Interface, r podnets.Request) {
 }
 
 // further plans the interface of one request; false if it is not Coelan's to make.
-func (p *Planner) further(ctx context.Context, ask cni.Ask, r podnets.Request, all []podnets.Request, namespace *corev1.Namespace) (
-	cni.Interface, bool, error,
-) {
+func (p *Planner) further(ctx context.Context, ask cni.Ask, r podnets.Request, all []podnets.Request, primary string,
+	namespace *corev1.Namespace,
+) (cni.Interface, bool, error) {
 	i := cni.Interface{IfName: r.Interface}
 	network := r.Network
 	if r.Name != "" {
@@ -104,7 +104,7 @@ func (p *Planner) further(ctx context.Context, ask cni.Ask, r podnets.Request, a
 		network, i.NAD = config.Network, r.Namespace+"/"+r.Name
 	}
 	apply(&i, r)
-	i, err := p.secondary(ctx, i, network, namespace)
+	i, err := p.secondary(ctx, i, network, primary, namespace)
 	var plan *cni.PlanError
 	if errors.As(err, &plan) {
 		plan.Message = r.String() + ": " + plan.Message

@@ -39,6 +39,9 @@ var kinds = []string{Pods, Namespaces, kube.Networks, kube.Routers, kube.Blocks,
 // Listed says that the API was heard about a kind since the agent has started: what is not there does not exist, or is new.
 func (s State) Listed(kind string) bool { return s.listed[kind] }
 
+// Heard says that the API was heard about anything since the agent has started.
+func (s State) Heard() bool { return len(s.listed) > 0 }
+
 // NetworkList is Networks as a list, sorted by name.
 func (s State) NetworkList() []*v1alpha1.Network { return values(s.Networks) }
 
