@@ -92,6 +92,7 @@ func (a *Agent) kickCollect() {
 func (a *Agent) watchPods(ctx context.Context) error {
 	return a.opts.Cluster.WatchPods(ctx, func(pods []*corev1.Pod) {
 		a.view.SetPods(pods)
+		a.publisher.PodsChanged()
 		alive := a.view.State().Pods
 		for _, at := range a.store.List() {
 			if !at.IsPort() && alive[at.PodUID] == nil {

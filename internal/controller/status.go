@@ -21,17 +21,15 @@ import (
 
 // write brings all Networks and Routers to what was decided, Routers first: a Network's agents look for its Router.
 func (r *numbering) write(ctx context.Context, c translate.Cluster, a translate.Allocation) error {
-	err := each(ctx, c.Routers, func(ctx context.Context, o *v1alpha1.Router) error {
+	routers := each(ctx, c.Routers, func(ctx context.Context, o *v1alpha1.Router) error {
 		return r.writeRouter(ctx, o, c.Networks, a)
 	})
-	if err != nil && !isFaster(err) {
-		return err
+	// Also if one Router fails for good.
+	networks := each(ctx, c.Networks, func(ctx context.Context, n *v1alpha1.Network) error { return r.writeNetwork(ctx, n, a) })
+	if networks == nil || routers != nil && !isFaster(routers) {
+		return routers
 	}
-	rest := each(ctx, c.Networks, func(ctx context.Context, n *v1alpha1.Network) error { return r.writeNetwork(ctx, n, a) })
-	if rest != nil {
-		return rest
-	}
-	return err
+	return networks
 }
 
 func isFaster(err error) bool {

@@ -124,7 +124,7 @@ type ExhaustedError struct {
 }
 
 func (e *ExhaustedError) Error() string {
-	return fmt.Sprintf("network %s: all blocks of subnet %s are taken; delete pods that do not need their addresses, or add a subnet",
+	return fmt.Sprintf("network %s: all blocks of subnet %s are taken; delete pods that do not need their addresses, or make a larger Network",
 		e.Network, e.Subnet)
 }
 

@@ -62,6 +62,8 @@ type Publisher struct {
 	mu sync.Mutex
 	// removed are attachments that are being detached: still in the store, perhaps.
 	removed map[attachment.Key]attachment.Attachment
+	// untold are containers whose pods the API had not told of when their annotations were to be written.
+	untold map[string]bool
 }
 
 // item is one thing to bring up to date: a Port by namespace/name, or the annotations of a container's pod.
@@ -81,7 +83,18 @@ func New(o Options) *Publisher {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[item](minRetry, maxRetry)
 	return &Publisher{
 		Options: o, queue: workqueue.NewTypedRateLimitingQueue(limiter), removed: map[attachment.Key]attachment.Attachment{},
+		untold: map[string]bool{},
 	}
+}
+
+// PodsChanged says that the View has other pods than before. It does not block.
+func (p *Publisher) PodsChanged() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for container := range p.untold {
+		p.queue.Add(item{container: container})
+	}
+	clear(p.untold)
 }
 
 // Changed says that attachments have come or gone. It does not block.
@@ -170,15 +183,26 @@ func (p *Publisher) attached(key string) (attachment.Attachment, bool) {
 	return attachment.Attachment{}, false
 }
 
+// pod finds a container's pod; nil until PodsChanged brings the container back into the queue.
+func (p *Publisher) pod(container, uid string) *corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pod := p.View.State().Pods[uid]
+	if pod == nil {
+		p.untold[container] = true
+	}
+	return pod
+}
+
 // annotate tells a pod of its interfaces.
 func (p *Publisher) annotate(ctx context.Context, container string) error {
 	list := p.Store.Of(container)
 	if len(list) == 0 {
 		return nil
 	}
-	pod := p.View.State().Pods[list[0].PodUID]
+	pod := p.pod(container, list[0].PodUID)
 	if pod == nil {
-		return nil // nothing is known that it asks for
+		return nil
 	}
 	want := p.Annotations(pod, list)
 	for key, value := range want {

@@ -62,7 +62,10 @@ func (w *world) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	hide := w.api.Show(w.view.Updates(func() {}), w.view.SetPods)
+	hide := w.api.Show(w.view.Updates(func() {}), func(pods []*corev1.Pod) {
+		w.view.SetPods(pods)
+		w.PodsChanged()
+	})
 	w.t.Cleanup(func() {
 		hide()
 		cancel()
@@ -225,6 +228,19 @@ func TestAnnotations(t *testing.T) {
 	w.run()
 	eventually(t, "the pod is seen", func() bool { return w.view.State().Pods["u1"] != nil })
 	w.Changed(w.attach("p", "u1", "lan"))
+	eventually(t, "the pod is told", func() bool {
+		p := w.view.State().Pods["u1"]
+		return p != nil && p.Annotations["interfaces"] == "1"
+	})
+}
+
+// The runtime may ask for a pod's interfaces before the API has told of the pod.
+func TestAnnotationsOfAPodThatComesLater(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.Changed(w.attach("p", "u1", "lan"))
+	eventually(t, "the Port is there", func() bool { return len(w.api.AllPorts()) == 1 })
+	w.api.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: types.UID("u1")}})
 	eventually(t, "the pod is told", func() bool {
 		p := w.view.State().Pods["u1"]
 		return p != nil && p.Annotations["interfaces"] == "1"
