@@ -71,7 +71,9 @@ func (a *API) patch(w http.ResponseWriter, r *http.Request, q query) {
 	case q.group != "":
 		delete(patch, "status")
 	}
-	now, _ := merge(map[string]any(old), map[string]any(patch)).(map[string]any)
+	merged, _ := merge(map[string]any(old), map[string]any(patch)).(map[string]any)
+	// What the patch does not name is still the old object's, which watchers may be reading.
+	now := object(merged).clone()
 	a.put(q.resource, q.key(), now)
 	answer(w, http.StatusOK, now)
 }
