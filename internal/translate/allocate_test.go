@@ -25,7 +25,7 @@ func allocate(w *world) Allocation {
 }
 
 func TestAllocateGolden(t *testing.T) {
-	golden(t, "allocate", func(w *world) string {
+	golden(t, "testdata/allocate/*.txtar", "objects.yaml", "result", parseWorld, func(w *world) string {
 		shown := showAllocation(allocate(w))
 		w.copy().settle(t)
 		return shown

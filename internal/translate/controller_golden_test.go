@@ -4,14 +4,8 @@ package translate
 
 import (
 	"bytes"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -31,16 +25,12 @@ type world struct {
 
 // shuffle puts all of it into another order.
 func (w *world) shuffle() {
-	swap(w.pods)
-	swap(w.namespaces)
-	swap(w.nodes)
-	swap(w.networks)
-	swap(w.routers)
-	swap(w.ports)
-}
-
-func swap[T any](list []T) {
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	shuffled(w.pods)
+	shuffled(w.namespaces)
+	shuffled(w.nodes)
+	shuffled(w.networks)
+	shuffled(w.routers)
+	shuffled(w.ports)
 }
 
 func parseWorld(t *testing.T, text []byte) *world {
@@ -80,39 +70,4 @@ func parseWorld(t *testing.T, text []byte) *world {
 		}
 	}
 	return w
-}
-
-// golden runs show on the objects of each file of a directory, in several orders that all have to give the same text, and
-// compares that with what the file holds.
-func golden(t *testing.T, dir string, show func(*world) string) {
-	files, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := parseWorld(t, section(archive, "objects.yaml"))
-			got := show(w)
-			for range 20 {
-				w.shuffle()
-				if diff := cmp.Diff(got, show(w)); diff != "" {
-					t.Fatalf("another order of the objects (-before +now):\n%s", diff)
-				}
-			}
-			if *update {
-				archive.Files = []txtar.File{archive.Files[0], {Name: "result", Data: []byte(got)}}
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(section(archive, "result")), got); diff != "" {
-				t.Errorf("result (-want +got):\n%s", diff)
-			}
-		})
-	}
 }

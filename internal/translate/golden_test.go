@@ -23,10 +23,15 @@ import (
 
 var update = flag.Bool("update", false, "write what the tests find into the golden files")
 
-// Each file in testdata holds Node objects, and the intent and the problems that
-// are made of them. Every order of the objects gives the same.
-func TestNodesGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
+// orders is how many orders of the same objects are tried.
+const orders = 20
+
+// golden runs show on what parse makes of the section input of each file that the pattern names, in several orders that
+// all have to give the same text, and compares that with the section output.
+func golden[T interface{ shuffle() }](
+	t *testing.T, pattern, input, output string, parse func(*testing.T, []byte) T, show func(T) string,
+) {
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no golden files: %v", err)
 	}
@@ -36,30 +41,41 @@ func TestNodesGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			objects := parseNodes(t, section(archive, "nodes.yaml"))
-			var got string
-			for range 10 {
-				nodes, problems := Nodes(objects)
-				now := dump(nodes, problems)
-				if got != "" && got != now {
-					t.Fatalf("another order of the objects gave (-before +now):\n%s", cmp.Diff(got, now))
+			objects := parse(t, section(archive, input))
+			got := show(objects)
+			for range orders {
+				objects.shuffle()
+				if diff := cmp.Diff(got, show(objects)); diff != "" {
+					t.Fatalf("another order of the objects gave (-before +now):\n%s", diff)
 				}
-				got = now
-				rand.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
 			}
-			want := section(archive, "intent")
 			if *update {
-				archive.Files = []txtar.File{archive.Files[0], {Name: "intent", Data: []byte(got)}}
+				archive.Files = []txtar.File{archive.Files[0], {Name: output, Data: []byte(got)}}
 				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
 			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("intent (-want +got):\n%s", diff)
+			if diff := cmp.Diff(string(section(archive, output)), got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", output, diff)
 			}
 		})
 	}
+}
+
+// shuffled puts a list into another order.
+func shuffled[T any](list []T) {
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+}
+
+type nodes []*corev1.Node
+
+func (n nodes) shuffle() { shuffled(n) }
+
+// Each file in testdata holds Node objects, and the intent and the problems that
+// are made of them. Every order of the objects gives the same.
+func TestNodesGolden(t *testing.T) {
+	golden(t, "testdata/*.txtar", "nodes.yaml", "intent", parseNodes, func(n nodes) string { return dump(Nodes(n)) })
 }
 
 func section(a *txtar.Archive, name string) []byte {
@@ -71,16 +87,16 @@ func section(a *txtar.Archive, name string) []byte {
 	return nil
 }
 
-func parseNodes(t *testing.T, text []byte) (nodes []*corev1.Node) {
+func parseNodes(t *testing.T, text []byte) (list nodes) {
 	t.Helper()
 	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		n := &corev1.Node{}
 		if err := yaml.UnmarshalStrict(document, n); err != nil {
 			t.Fatal(err)
 		}
-		nodes = append(nodes, n)
+		list = append(list, n)
 	}
-	return nodes
+	return list
 }
 
 // dump is the table of nodes and the list of problems for a reader.

@@ -13,7 +13,7 @@ import (
 )
 
 func TestNamespaceObjectsGolden(t *testing.T) {
-	golden(t, "namespace", func(w *world) string {
+	golden(t, "testdata/namespace/*.txtar", "objects.yaml", "result", parseWorld, func(w *world) string {
 		routers, networks := NamespaceObjects(w.pods, w.namespaces, w.nodes, w.networks)
 		var b strings.Builder
 		for _, r := range routers {

@@ -5,15 +5,10 @@ package translate
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"text/tabwriter"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -29,10 +24,10 @@ type tenants struct {
 }
 
 func (o *tenants) shuffle() {
-	rand.Shuffle(len(o.routers), func(i, j int) { o.routers[i], o.routers[j] = o.routers[j], o.routers[i] })
-	rand.Shuffle(len(o.networks), func(i, j int) { o.networks[i], o.networks[j] = o.networks[j], o.networks[i] })
-	rand.Shuffle(len(o.blocks), func(i, j int) { o.blocks[i], o.blocks[j] = o.blocks[j], o.blocks[i] })
-	rand.Shuffle(len(o.ports), func(i, j int) { o.ports[i], o.ports[j] = o.ports[j], o.ports[i] })
+	shuffled(o.routers)
+	shuffled(o.networks)
+	shuffled(o.blocks)
+	shuffled(o.ports)
 }
 
 // translated is the tables of intent for a reader. This node is n1 and connected to the physical network dc only.
@@ -109,34 +104,5 @@ func decode[T any](t *testing.T, text []byte) *T {
 // Each file in testdata/networks holds objects of coelan.io, and the intent and the problems that are made of them. Every
 // order of the objects gives the same.
 func TestNetworksGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/networks/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			objects := parseTenants(t, section(archive, "objects.yaml"))
-			got := objects.translated()
-			for range 10 {
-				objects.shuffle()
-				if now := objects.translated(); now != got {
-					t.Fatalf("another order of the objects gave (-before +now):\n%s", cmp.Diff(got, now))
-				}
-			}
-			if *update {
-				archive.Files = []txtar.File{archive.Files[0], {Name: "intent", Data: []byte(got)}}
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(section(archive, "intent")), got); diff != "" {
-				t.Errorf("intent (-want +got):\n%s", diff)
-			}
-		})
-	}
+	golden(t, "testdata/networks/*.txtar", "objects.yaml", "intent", parseTenants, (*tenants).translated)
 }

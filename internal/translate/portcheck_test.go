@@ -15,7 +15,7 @@ import (
 )
 
 func TestCheckPortGolden(t *testing.T) {
-	golden(t, "ports", func(w *world) string {
+	golden(t, "testdata/ports/*.txtar", "objects.yaml", "result", parseWorld, func(w *world) string {
 		networks, namespaces := map[string]*v1alpha1.Network{}, map[string]*corev1.Namespace{}
 		for _, n := range w.networks {
 			networks[n.Name] = n
