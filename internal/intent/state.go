@@ -22,6 +22,8 @@ type tables struct {
 	nodes    Table[Node]
 	ports    Table[Port]
 	blocks   Table[Block]
+	services Table[Service]
+	ranges   Table[ServiceRange]
 }
 
 // The indexes of the ports, by position.
@@ -59,6 +61,7 @@ func newState() *State {
 	}
 	s.networks.indexes = []index[Network]{{values: func(n Network) []string { return []string{n.Router} }}}
 	s.blocks.indexes = []index[Block]{{values: func(b Block) []string { return []string{b.Network} }}}
+	s.services.indexes = []index[Service]{{values: func(v Service) []string { return []string{slotKey(v.Slot())} }}}
 	return s
 }
 
@@ -86,6 +89,15 @@ func (s *State) Ports() Table[Port] { return s.ports }
 
 // Blocks are the known blocks of all nodes, by network and prefix.
 func (s *State) Blocks() Table[Block] { return s.blocks }
+
+// Services are all Services by namespace/name.
+func (s *State) Services() Table[Service] { return s.services }
+
+// ServiceRanges are the prefixes that ClusterIPs are from.
+func (s *State) ServiceRanges() Table[ServiceRange] { return s.ranges }
+
+// ServicesIn yields the services of that Slot, by namespace/name.
+func (s *State) ServicesIn(slot uint32) iter.Seq[Service] { return s.services.by(0, slotKey(slot)) }
 
 // LocalNode is the Node of this node; false before it is known.
 func (s *State) LocalNode() (Node, bool) { return s.nodes.Get(s.local.Node) }
@@ -121,11 +133,14 @@ type Delta struct {
 	Nodes    []string
 	Ports    []string
 	Blocks   []string
+	Services []string
+	// ServiceRanges are prefixes.
+	ServiceRanges []string
 }
 
 // Empty says whether nothing differs.
 func (d Delta) Empty() bool {
-	return !d.Local && len(d.Routers)+len(d.Networks)+len(d.Nodes)+len(d.Ports)+len(d.Blocks) == 0
+	return !d.Local && len(d.Routers)+len(d.Networks)+len(d.Nodes)+len(d.Ports)+len(d.Blocks)+len(d.Services)+len(d.ServiceRanges) == 0
 }
 
 // Diff compares two States of one Store. A nil State has no objects.
@@ -143,5 +158,8 @@ func Diff(from, to *State) Delta {
 		Nodes:    changes(from.nodes, to.nodes),
 		Ports:    changes(from.ports, to.ports),
 		Blocks:   changes(from.blocks, to.blocks),
+		Services: changes(from.services, to.services),
+
+		ServiceRanges: changes(from.ranges, to.ranges),
 	}
 }

@@ -64,6 +64,9 @@ type Objects struct {
 	Nodes    []Node
 	Ports    []Port
 	Blocks   []Block
+	Services []Service
+
+	ServiceRanges []ServiceRange
 }
 
 // Replace makes the State hold exactly these objects. Objects that are equal to
@@ -75,6 +78,8 @@ func (tx *Tx) Replace(o Objects) {
 	tx.nodes = replace(tx.nodes, o.Nodes)
 	tx.ports = replace(tx.ports, o.Ports)
 	tx.blocks = replace(tx.blocks, o.Blocks)
+	tx.services = replace(tx.services, o.Services)
+	tx.ranges = replace(tx.ranges, o.ServiceRanges)
 }
 
 // ReplaceNetworks makes these the only routers, networks and blocks, and leaves
@@ -87,6 +92,18 @@ func (tx *Tx) ReplaceNetworks(routers []Router, networks []Network, blocks []Blo
 
 // ReplaceNodes makes these the only nodes, and leaves everything else.
 func (tx *Tx) ReplaceNodes(nodes []Node) { tx.nodes = replace(tx.nodes, nodes) }
+
+// SetService adds or replaces the service of that namespace and name.
+func (tx *Tx) SetService(v Service) { tx.services = tx.services.set(v) }
+
+// DeleteService removes the service of that key, namespace/name; one that is not there is fine.
+func (tx *Tx) DeleteService(key string) { tx.services = tx.services.delete(key) }
+
+// ReplaceServices makes these the only services, and leaves everything else.
+func (tx *Tx) ReplaceServices(services []Service) { tx.services = replace(tx.services, services) }
+
+// ReplaceServiceRanges makes these the only prefixes of ClusterIPs, and leaves everything else.
+func (tx *Tx) ReplaceServiceRanges(ranges []ServiceRange) { tx.ranges = replace(tx.ranges, ranges) }
 
 func replace[T object[T]](t Table[T], with []T) Table[T] {
 	keep := make(map[string]bool, len(with))

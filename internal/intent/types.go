@@ -94,6 +94,7 @@ type Local struct {
 	Encapsulation Encapsulation
 	TunnelIP      netip.Addr // the underlay address that tunnels start from; not valid with NoEncap
 	MTU           int        // of pods and of the gateway interface, in bytes
+	ServiceMode   ServiceMode
 }
 
 // Datapath is the datapath_type of the integration bridge.
