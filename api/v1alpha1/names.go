@@ -32,12 +32,22 @@ const (
 	// node-ip:namespace and namespace.
 	AnnotationELAN = "coelan.io/elan-instance"
 	AnnotationVPN  = "coelan.io/vpn-instance"
-	// FinalizerInUse keeps a Network or Router until nothing uses it.
+	// AnnotationLoadBalancerPool on a Service of type LoadBalancer is the name of the LoadBalancerPool that its
+	// addresses are of; left out: one that assigns by itself.
+	AnnotationLoadBalancerPool = "coelan.io/load-balancer-pool"
+	// AnnotationLoadBalancerIPs on a Service of type LoadBalancer are the addresses of pools that it wants, at most one
+	// of each family, with commas between them.
+	AnnotationLoadBalancerIPs = "coelan.io/load-balancer-ips"
+	// FinalizerInUse keeps a Network, Router or LoadBalancerPool until nothing uses it.
 	FinalizerInUse = "coelan.io/in-use"
 
 	ManagedByController = "coelan-controller"
 	ManagedByAgent      = "coelan-agent"
 )
+
+// LoadBalancerClass is that of Services whose addresses come from LoadBalancerPools whatever else there is. Those of
+// Services without a class do so if there is a pool.
+const LoadBalancerClass = "coelan.io/pool"
 
 // Condition types and reasons.
 const (

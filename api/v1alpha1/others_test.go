@@ -156,3 +156,60 @@ func TestAddressBlocks(t *testing.T) {
 		{"network", one, `network: blue, cidr: 10.1.0.0/26, node: a`, `an AddressBlock cannot be changed`},
 	})
 }
+
+func TestLoadBalancerPools(t *testing.T) {
+	pools := load(t, "loadbalancerpools")
+	const (
+		form    = "must be a prefix with no bits set after its length, such as 192.0.2.32/28, or a range such as 192.0.2.10-192.0.2.20, in canonical form"
+		unicast = "must be unicast addresses: not unspecified, loopback, link-local, multicast or reserved"
+		large   = "is too large: at most a /16, or a /64 for IPv6, and a range within one of these"
+	)
+	of := func(addresses string) string { return `addresses: ["` + addresses + `"]` }
+	bad := []create{
+		{"long name", strings.Repeat("p", 64), of("192.0.2.32/28"), "metadata.name must not be longer than 63 characters"},
+		{"no addresses", "", ``, `spec.addresses: Required value`},
+		{"empty list", "", `addresses: []`, `spec.addresses in body should have at least 1 items`},
+		{"33 of them", "", `addresses: [` + many(33, "10.0.%d.0/24") + `]`, `spec.addresses: Too many: 33: must have at most 32 items`},
+		{"the same twice", "", `addresses: [192.0.2.32/28, 192.0.2.32/28]`, `spec.addresses[1]: Duplicate value: "192.0.2.32/28"`},
+		{"address", "", of("192.0.2.1"), `spec.addresses[0]: Invalid value: "string": ` + form + `, not "192.0.2.1"`},
+		{"host bits", "", of("192.0.2.1/28"), form},
+		{"host bits, IPv6", "", of("2001:db8::1/120"), form},
+		{"zeros", "", of("2001:db8:0::/120"), form},
+		{"mapped", "", of("::ffff:192.0.2.0/120"), form},
+		{"empty text", "", of(""), form},
+		{"name", "", of("pool"), form},
+		{"list in one", "", of("192.0.2.0/28,192.0.2.32/28"), form},
+		{"range of three", "", of("192.0.2.1-192.0.2.2-192.0.2.3"), form},
+		{"range of one", "", of("192.0.2.1-"), form},
+		{"range of prefixes", "", of("192.0.2.0/28-192.0.2.32/28"), form},
+		{"range with blanks", "", of("192.0.2.1 - 192.0.2.9"), form},
+		{"range with zeros", "", of("2001:db8::0-2001:db8::9"), form},
+		{"range of two families", "", of("192.0.2.1-2001:db8::9"), "must be a range of one family"},
+		{"range backwards", "", of("192.0.2.10-192.0.2.9"), "must not end before it starts"},
+		{"large prefix", "", of("10.0.0.0/15"), large},
+		{"large prefix, IPv6", "", of("2001:db8::/63"), large},
+		{"large range", "", of("10.0.255.255-10.1.0.0"), large},
+		{"large range, IPv6", "", of("2001:db8::1-2001:db8:0:1::1"), large},
+		{"bad choice", "", of("192.0.2.32/28") + `, autoAssign: maybe`, `spec.autoAssign: Invalid value: "string"`},
+		{"bad selector", "", of("192.0.2.32/28") + `, nodeSelector: {matchExpressions: [{operator: In}]}`, `spec.nodeSelector.matchExpressions[0].key: Required value`},
+	}
+	for _, addresses := range []string{
+		"0.0.0.0/16", "0.1.2.3-0.1.2.4", "127.0.0.0/24", "127.0.0.2-127.0.0.3", "169.254.1.0/24", "126.255.255.250-127.0.0.1",
+		"224.0.0.0/24", "239.1.1.1-239.1.1.2", "240.0.0.0/24", "255.255.255.0/24", "255.255.255.254-255.255.255.255",
+		"::/64", "::1/128", "::1-::2", "fe80::/64", "fe80::5-fe80::6", "ff02::/64",
+	} {
+		bad = append(bad, create{addresses, "", of(addresses), unicast})
+	}
+	pools.run(t, bad, []string{
+		of("192.0.2.32/28"), of("192.0.2.1/32"), of("10.1.0.0/16"), of("2001:db8::/64"), of("fd00::5/128"),
+		of("192.0.2.10-192.0.2.20"), of("192.0.2.10-192.0.2.10"), of("10.1.0.0-10.1.255.255"), of("fd00::a-fd00::14"), of("fd00::-fd00::ffff:ffff:ffff:ffff"),
+		of("192.0.2.32/28") + `, autoAssign: false, nodeSelector: {matchLabels: {rack: a}}`,
+		`addresses: [192.0.2.32/28, 198.51.100.10-198.51.100.20, "2001:db8::/120"]`,
+		`addresses: [` + many(32, "fd00::1%d-fd00::ffff:ffff:ffff:ffff") + `]`,
+	}, []update{
+		{"more, fewer and other addresses", of("192.0.2.32/28"), `addresses: ["2001:db8::/120", 192.0.2.32/29]`, ""},
+		{"choice and nodes", of("192.0.2.32/28"), of("192.0.2.32/28") + `, autoAssign: false, nodeSelector: {}`, ""},
+		{"to bad addresses", of("192.0.2.32/28"), of("192.0.2.33/28"), form},
+		{"none left", of("192.0.2.32/28"), `addresses: []`, `should have at least 1 items`},
+	})
+}

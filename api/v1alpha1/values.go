@@ -42,3 +42,13 @@ type RouteTarget = string
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=63
 type Name = string
+
+// PoolAddresses are a prefix, or a range of addresses such as 192.0.2.10-192.0.2.20, that Services may have.
+//
+// +kubebuilder:validation:MaxLength=79
+// +kubebuilder:validation:XValidation:rule="self.contains('-') ? size(self.split('-')) == 2 && self.split('-').all(a, isIP(a) && ip.isCanonical(a)) : isCIDR(self) && string(cidr(self).masked()) == self",messageExpression=`'must be a prefix with no bits set after its length, such as 192.0.2.32/28, or a range such as 192.0.2.10-192.0.2.20, in canonical form, not "' + self + '"'`
+// +kubebuilder:validation:XValidation:rule="self.contains('-') ? size(self.split('-')) != 2 || self.split('-').all(a, !isIP(a) || ip(a).isGlobalUnicast() && (ip(a).family() == 6 || int(a.split('.')[0]) >= 1 && int(a.split('.')[0]) < 224)) : !isCIDR(self) || cidr(self).ip().isGlobalUnicast() && (cidr(self).ip().family() == 6 || int(self.split('.')[0]) >= 1 && int(self.split('.')[0]) < 224)",message="must be unicast addresses: not unspecified, loopback, link-local, multicast or reserved"
+// +kubebuilder:validation:XValidation:rule="self.contains('-') ? size(self.split('-')) != 2 || !self.split('-').all(a, isIP(a)) || ip(self.split('-')[0]).family() == ip(self.split('-')[1]).family() : true",message="must be a range of one family"
+// +kubebuilder:validation:XValidation:rule="!self.contains('-') || size(self.split('-')) != 2 || !self.split('-').all(a, isIP(a) && ip(a).family() == 4) || int(self.split('-')[0].split('.')[0]) * 16777216 + int(self.split('-')[0].split('.')[1]) * 65536 + int(self.split('-')[0].split('.')[2]) * 256 + int(self.split('-')[0].split('.')[3]) <= int(self.split('-')[1].split('.')[0]) * 16777216 + int(self.split('-')[1].split('.')[1]) * 65536 + int(self.split('-')[1].split('.')[2]) * 256 + int(self.split('-')[1].split('.')[3])",message="must not end before it starts"
+// +kubebuilder:validation:XValidation:rule="self.contains('-') ? size(self.split('-')) != 2 || !self.split('-').all(a, isIP(a)) || ip(self.split('-')[0]).family() != ip(self.split('-')[1]).family() || cidr(self.split('-')[0] + (ip(self.split('-')[0]).family() == 4 ? '/16' : '/64')).containsIP(self.split('-')[1]) : !isCIDR(self) || cidr(self).prefixLength() >= (cidr(self).ip().family() == 4 ? 16 : 64)",message="is too large: at most a /16, or a /64 for IPv6, and a range within one of these"
+type PoolAddresses = string
