@@ -217,12 +217,13 @@ func objectKey(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// selects knows the field selector of a node's pods.
+// selects knows the field selectors of a name and of a node's pods.
 func (q query) selects(o object) bool {
 	namespace, _ := o.meta()["namespace"].(string)
+	name, _ := o.meta()["name"].(string)
 	node, _ := o.part("spec")["nodeName"].(string)
 	return (q.namespace == "" || q.namespace == namespace) && q.labels.Matches(labels.Set(o.labels())) &&
-		q.fields.Matches(fields.Set{"spec.nodeName": node})
+		q.fields.Matches(fields.Set{"metadata.name": name, "spec.nodeName": node})
 }
 
 func (o object) part(name string) object {

@@ -97,6 +97,7 @@ func (l *Lab) build(ctx context.Context) (err error) {
 		return err
 	}
 	l.API = newAPI()
+	l.API.addServiceRanges(l.options.Families)
 	for range l.options.Nodes {
 		if _, err := l.AddNode(ctx); err != nil {
 			return err

@@ -24,6 +24,10 @@ const (
 	portObjects = "ports.coelan.io"
 	blocks      = "addressblocks.coelan.io"
 	definitions = "network-attachment-definitions.k8s.cni.cncf.io"
+
+	services       = "services"
+	endpointSlices = "endpointslices.discovery.k8s.io"
+	serviceCIDRs   = "servicecidrs.networking.k8s.io"
 )
 
 // kindOf is the kind and version of a resource.
@@ -46,6 +50,12 @@ func kindOf(resource string) (kind, version string) {
 		return "AddressBlock", coelan
 	case definitions:
 		return "NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1"
+	case services:
+		return "Service", "v1"
+	case endpointSlices:
+		return "EndpointSlice", "discovery.k8s.io/v1"
+	case serviceCIDRs:
+		return "ServiceCIDR", "networking.k8s.io/v1"
 	}
 	return "", "v1"
 }
