@@ -68,6 +68,10 @@ type Config struct {
 	ServesNetworks ServesNetworks `json:"servesNetworks"`
 	// SNAT of what pods send out of the cluster.
 	SNAT SNAT `json:"snat"`
+	// Services says who balances them and where.
+	Services Services `json:"services"`
+	// LoadBalancer is about the addresses of LoadBalancerPools.
+	LoadBalancer LoadBalancer `json:"loadBalancer"`
 	// CNI is the container runtime's side.
 	CNI CNI `json:"cni"`
 	// MetricsBindAddress serves /healthz, /readyz and /metrics; "0" serves none.
@@ -115,6 +119,8 @@ func Default() Config {
 		Mapping:          MapFlat,
 		ServesNetworks:   ServesAuto,
 		SNAT:             SNAT{Enabled: true},
+		Services:         Services{Mode: DefaultServiceMode, HealthzBindAddress: ":10256"},
+		LoadBalancer:     LoadBalancer{MemberlistPort: 10362},
 		CNI: CNI{
 			BinDir:  "/opt/cni/bin",
 			ConfDir: "/etc/cni/net.d",

@@ -23,6 +23,11 @@ func TestParse(t *testing.T) {
 	want.Mapping = MapNamespace
 	want.BridgeMappings = map[string]string{"physnet1": "br-ex", "dc.2_b": "br-dc"}
 	want.ServesNetworks = ServesNever
+	want.Services = Services{
+		Mode: NativeServices, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
+		NodePortAddresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, HealthzBindAddress: "0",
+	}
+	want.LoadBalancer.MemberlistPort = 7946
 	got, err := Parse([]byte(`
 datapath: netdev
 mtu: 1400
@@ -32,6 +37,12 @@ cni: {binDir: /usr/lib/cni}
 mapping: namespace
 bridgeMappings: {physnet1: br-ex, dc.2_b: br-dc}
 servesNetworks: false
+services:
+  mode: native
+  cidrs: [10.96.0.0/16, "fd00:96::/112"]
+  nodePortAddresses: [192.0.2.0/24]
+  healthzBindAddress: "0"
+loadBalancer: {memberlistPort: 7946}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +106,19 @@ func TestWrongSettings(t *testing.T) {
 		{"overlapping CIDRs", "snat: {excludeCIDRs: [10.0.0.0/8, 10.1.0.0/16]}",
 			"snat.excludeCIDRs[1]: 10.1.0.0/16 overlaps [0] 10.0.0.0/8"},
 		{"excludes without SNAT", "snat: {enabled: false, excludeCIDRs: [10.0.0.0/8]}", "snat.excludeCIDRs: has no effect"},
+		{"service mode", "services: {mode: iptables}", `services.mode: "iptables" is not one of native, kube-proxy`},
+		{"service mode empty", `services: {mode: ""}`, `services.mode: ""`},
+		{"service CIDR with host bits", "services: {cidrs: [10.96.0.1/16]}", "services.cidrs[0]: 10.96.0.1/16 has bits set"},
+		{"service CIDRs overlap", "services: {cidrs: [10.96.0.0/16, 10.96.1.0/24]}", "services.cidrs[1]: 10.96.1.0/24 overlaps"},
+		{"service CIDR of everything", "services: {cidrs: [0.0.0.0/0]}", "services.cidrs[0]: 0.0.0.0/0 is every address"},
+		{"service CIDR empty", `services: {cidrs: [""]}`, "services.cidrs[0]: must not be empty"},
+		{"node ports by name", "services: {nodePortAddresses: [primary]}", "primary"},
+		{"node ports on loopback", "services: {nodePortAddresses: [127.0.0.0/8]}", "services.nodePortAddresses[0]: 127.0.0.0/8 is on loopback"},
+		{"service healthz", "services: {healthzBindAddress: '10256'}", "services.healthzBindAddress: "},
+		{"unknown field of services", "services: {proxyMode: native}", `unknown field "services.proxyMode"`},
+		{"memberlist port", "loadBalancer: {memberlistPort: 0}", "loadBalancer.memberlistPort: 0 is not between"},
+		{"memberlist port too large", "loadBalancer: {memberlistPort: 65536}", "loadBalancer.memberlistPort: 65536"},
+		{"memberlist port of the metrics", "loadBalancer: {memberlistPort: 10360}", "is also the port of metricsBindAddress"},
 		{"bind address without port", "metricsBindAddress: localhost", "metricsBindAddress: "},
 		{"bind address with name", "metricsBindAddress: localhost:80", `metricsBindAddress: "localhost" is not an address`},
 		{"bind port too large", "metricsBindAddress: ':70000'", `metricsBindAddress: port "70000"`},

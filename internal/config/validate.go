@@ -39,6 +39,8 @@ func (c Config) Validate() error {
 		c.validateBridgeMappings(),
 		oneOf("servesNetworks", c.ServesNetworks, ServesAuto, ServesAlways, ServesNever),
 		excludes(c.SNAT),
+		c.Services.validate(),
+		c.LoadBalancer.validate(c),
 		absolute("cni.binDir", c.CNI.BinDir),
 		absolute("cni.confDir", c.CNI.ConfDir),
 		socket("cni.socket", c.CNI.Socket),
@@ -125,14 +127,20 @@ func socket(field, path string) error {
 	return absolute(field, path)
 }
 
-// excludes checks the destinations without SNAT: whole prefixes, no two of which overlap.
+// excludes checks the destinations without SNAT.
 func excludes(s SNAT) error {
 	const field = "snat.excludeCIDRs"
 	var errs []error
 	if !s.Enabled && len(s.ExcludeCIDRs) > 0 {
 		errs = append(errs, fmt.Errorf("%s: has no effect while snat.enabled is false; remove one of the two", field))
 	}
-	for i, p := range s.ExcludeCIDRs {
+	return errors.Join(append(errs, prefixes(field, s.ExcludeCIDRs))...)
+}
+
+// prefixes takes whole prefixes, no two of which overlap.
+func prefixes(field string, list []netip.Prefix) error {
+	var errs []error
+	for i, p := range list {
 		if !p.IsValid() {
 			errs = append(errs, fmt.Errorf("%s[%d]: must not be empty", field, i))
 			continue
@@ -143,7 +151,7 @@ func excludes(s SNAT) error {
 		if p.Addr().Is4In6() {
 			errs = append(errs, fmt.Errorf("%s[%d]: write the IPv4 prefix %s in IPv4 form", field, i, p))
 		}
-		for j, q := range s.ExcludeCIDRs[:i] {
+		for j, q := range list[:i] {
 			if q.IsValid() && p.Overlaps(q) {
 				errs = append(errs, fmt.Errorf("%s[%d]: %s overlaps [%d] %s", field, i, p, j, q))
 			}
