@@ -32,6 +32,8 @@ type Desired struct {
 	Routes []Route
 	// SNAT is the masquerading of pods' packets.
 	SNAT SNAT
+	// Services are led to the bridge that balances them.
+	Services Services
 	// Uplink is the interface with the node's address; its router advertisements keep working when the node forwards.
 	Uplink string
 	// Cards are the network cards behind an uplink that is a bridge of the userspace datapath.
@@ -90,7 +92,7 @@ func (h *Host) Close() { h.nl.Close() }
 func (h *Host) Set(d Desired) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.desired != nil && reflect.DeepEqual(*h.desired, d) {
+	if h.desired != nil && h.desired.equal(d) {
 		return
 	}
 	h.desired = &d
@@ -227,6 +229,13 @@ func (h *Host) Watch(ctx context.Context, update func(Status)) error {
 		case <-changed:
 		}
 	}
+}
+
+// equal compares Services apart: there may be many.
+func (d Desired) equal(o Desired) bool {
+	same := d.Services.equal(o.Services)
+	d.Services, o.Services = Services{}, Services{}
+	return same && reflect.DeepEqual(d, o)
 }
 
 // families are the address families that the gateway uses.
