@@ -104,6 +104,12 @@ func TestValues(t *testing.T) {
 			values: map[string]any{"crds": map[string]any{"install": false}},
 			absent: []string{"kind: CustomResourceDefinition"},
 		},
+		"the API server is where kubelet says": {want: []string{"name: coelan-api-server\n"}, absent: []string{"KUBERNETES_SERVICE"}},
+		"the API server is elsewhere": {
+			values: map[string]any{"apiServer": map[string]any{"host": "fd00::11"}},
+			want:   []string{`KUBERNETES_SERVICE_HOST: "fd00::11"`, `KUBERNETES_SERVICE_PORT: "6443"`},
+		},
+		"no port of the API server": {values: map[string]any{"apiServer": map[string]any{"port": 0}}, err: "port"},
 		"an image of one's own": {
 			values: map[string]any{"image": map[string]any{"repository": "example.org/c", "tag": "x"}},
 			want:   []string{"image: example.org/c:x\n"},

@@ -20,6 +20,14 @@ app.kubernetes.io/component: controller
 {{ .Values.image.repository }}:{{ .Values.image.tag | default (printf "v%s" .Chart.AppVersion) }}
 {{- end -}}
 
+{{/* Where the API server is, if somebody has said so. This outweighs what kubelet says, which is the address of a Service. */}}
+{{- define "coelan.apiserver" -}}
+envFrom:
+  - configMapRef:
+      name: coelan-api-server
+      optional: true
+{{- end -}}
+
 {{/* Image, rights and mounts: the same for the agent and for its removal. */}}
 {{- define "coelan.container" -}}
 {{- $config := .Values.config -}}
@@ -32,6 +40,7 @@ securityContext:
     add:
       - NET_ADMIN # interfaces, routes, nftables, conntrack
       - SYS_ADMIN # enter the pods' network namespaces
+{{ include "coelan.apiserver" . }}
 volumeMounts:
   - name: config
     mountPath: /etc/coelan
@@ -71,4 +80,5 @@ securityContext:
   readOnlyRootFilesystem: true
   capabilities:
     drop: [ALL]
+{{ include "coelan.apiserver" . }}
 {{- end -}}
