@@ -21,7 +21,7 @@ func newSandboxCommand() *cobra.Command {
 		Use:   "sandbox",
 		Short: "Run a real Kubernetes cluster on this machine",
 		Long: "Run a real Kubernetes cluster on this machine: each node is a set of namespaces with its own containerd,\n" +
-			"kubelet, kube-proxy and Open vSwitch. The machines are cp (the control plane), worker1, worker2 and so on,\n" +
+			"kubelet and Open vSwitch. The machines are cp (the control plane), worker1, worker2 and so on,\n" +
 			"and fabric, the network that joins them. Needs root.",
 	}
 	name := c.PersistentFlags().String("name", sandbox.DefaultName, "the sandbox's name; several can run side by side")
@@ -38,7 +38,7 @@ func newUpCommand(name *string) *cobra.Command {
 	var spec sandbox.Spec
 	var install sandbox.Install
 	var prepareOnly bool
-	var family, cni string
+	var family, cni, services, proxyMode string
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a sandbox up, or what of it does not run",
@@ -49,6 +49,7 @@ func newUpCommand(name *string) *cobra.Command {
 				return sandbox.Prepare(cmd.Context(), out)
 			}
 			spec.Name, spec.Family, spec.CNI = *name, sandbox.Family(family), sandbox.CNI(cni)
+			spec.Services, spec.ProxyMode = sandbox.Services(services), sandbox.ProxyMode(proxyMode)
 			began := time.Now()
 			s, err := sandbox.Up(cmd.Context(), spec, install, out)
 			if err != nil {
@@ -65,6 +66,10 @@ func newUpCommand(name *string) *cobra.Command {
 	f.StringVar(&cni, "cni", "", "pod network: coelan, bridge (the reference plugins) or none (default coelan)")
 	f.StringVar(&spec.Datapath, "ovs-datapath", "",
 		"Open vSwitch's datapath: system (the kernel's), netdev (userspace) or auto (default auto)")
+	f.StringVar(&services, "services", "",
+		"who balances Services: native (Coelan, without kube-proxy) or kube-proxy; a sandbox that is up changes over")
+	f.StringVar(&proxyMode, "kube-proxy-mode", "", "what kube-proxy balances with: iptables or nftables (default iptables)")
+	f.IntVar(&spec.Zones, "zones", 0, "number of zones that the nodes are spread over by their labels (default none)")
 	f.StringVar(&install.Manifest, "manifest", "", "what installs Coelan (default deploy/coelan.yaml of the source)")
 	f.StringArrayVar(&install.Archives, "image", nil,
 		"image archive that the manifest needs, may be repeated (default bin/images/coelan.tar of the source)")

@@ -82,7 +82,8 @@ func newStatusCommand(name *string) *cobra.Command {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "sandbox %s: %s, pod network %s, Open vSwitch datapath %s\n\n", s.Name, s.Family, s.CNI, s.Datapath)
+			fmt.Fprintf(out, "sandbox %s: %s, pod network %s, Services by %s, Open vSwitch datapath %s\n\n",
+				s.Name, s.Family, s.CNI, s.Balancer(), s.Datapath)
 			list := s.Status(cmd.Context())
 			if err := printStatus(out, list); err != nil {
 				return err

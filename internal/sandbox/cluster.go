@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,11 +46,11 @@ func (s *Sandbox) waitRegistered(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.labelRoles(ctx)
+	return s.labelNodes(ctx)
 }
 
-// labelRoles gives the nodes the role labels that kubelet may not give itself.
-func (s *Sandbox) labelRoles(ctx context.Context) error {
+// labelNodes gives the nodes the labels that kubelet may not give itself: their roles, and their zones if there are any.
+func (s *Sandbox) labelNodes(ctx context.Context) error {
 	client, err := s.Clientset()
 	if err != nil {
 		return err
@@ -59,8 +60,15 @@ func (s *Sandbox) labelRoles(ctx context.Context) error {
 		if node == ControlPlaneName {
 			role = "control-plane"
 		}
-		patch := fmt.Sprintf(`{"metadata":{"labels":{"node-role.kubernetes.io/%s":""}}}`, role)
-		_, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		labels := map[string]string{"node-role.kubernetes.io/" + role: ""}
+		if zone := s.zone(node); zone != "" {
+			labels[corev1.LabelTopologyZone] = zone
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+		if err != nil {
+			return err
+		}
+		_, err = client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil {
 			return fmt.Errorf("label node %s: %w", node, err)
 		}
@@ -169,10 +177,15 @@ func (s *Sandbox) applyCoreDNS(ctx context.Context) error {
 	return s.Apply(ctx, manifest)
 }
 
-// install applies Coelan's manifest. If it was installed before from other images, agents and controller start anew: a
-// manifest that has not changed would leave them as they are.
+// install applies Coelan's manifest. If it was installed before from other images or to balance Services in another way,
+// agents and controller start anew: a manifest that has not changed would leave them as they are.
 func (s *Sandbox) install(ctx context.Context, install Install) error {
 	now, err := fingerprint(install.Archives)
+	if err != nil {
+		return err
+	}
+	now += " " + string(s.Services)
+	parts, err := s.manifest(install.Manifest)
 	if err != nil {
 		return err
 	}
@@ -183,8 +196,12 @@ func (s *Sandbox) install(ctx context.Context, install Install) error {
 	}
 	// As users do, and not on the server: else another manifest that they apply later would not take away what is only
 	// in this one.
-	if _, err := s.Kubectl(ctx, "apply", "-f", install.Manifest); err != nil {
-		return err
+	for _, part := range parts {
+		cmd := s.KubectlCommand(ctx, "apply", "-f", "-")
+		cmd.Stdin = strings.NewReader(part)
+		if _, err := output(cmd, "kubectl apply "+install.Manifest); err != nil {
+			return err
+		}
 	}
 	if len(before) > 0 && string(before) != now {
 		_, err := s.Kubectl(ctx, "-n", agentNamespace, "rollout", "restart", "daemonset,deployment")

@@ -219,7 +219,7 @@ func (s *Sandbox) nodeAgents(node string) []machine.Component {
 			Ready: machine.Probe{URL: "http://127.0.0.1:10248/healthz"},
 		},
 		{
-			Name: kubeProxy, After: []string{ovsVswitchd}, Reach: api,
+			Name: kubeProxy, After: []string{ovsVswitchd}, Reach: api, Off: s.Services == NativeServices,
 			Command: []string{s.cache.Binary(kubeProxy), "--config=" + kubeDir + "/kube-proxy.yaml"},
 			Ready:   machine.Probe{URL: "http://127.0.0.1:10256/healthz"},
 		},

@@ -41,6 +41,7 @@ type values struct {
 	KubeDir      string
 	PKIDir       string
 	Containerd   string
+	ProxyMode    ProxyMode
 }
 
 type hostLine struct{ Address, Name string }
@@ -59,6 +60,7 @@ func (s *Sandbox) values(machine string) values {
 		Outside:      texts(of(s.Family, outside)),
 		OutsideName:  outsideName,
 		KubeDir:      kubeDir, PKIDir: pkiDir, Containerd: containerdSock,
+		ProxyMode: s.ProxyMode,
 	}
 	if s.Family == IPv6 {
 		v.Any = "::"

@@ -98,5 +98,13 @@ func (s Spec) apiEndpoint() netip.AddrPort {
 	return netip.AddrPortFrom(of(s.Family, host(controlHost))[0], apiPort)
 }
 
+// zone is the node's, zone1 and so on, if there are zones: the workers in turn, the control plane in the first.
+func (s Spec) zone(node string) string {
+	if s.Zones == 0 {
+		return ""
+	}
+	return fmt.Sprintf("zone%d", max(0, slices.Index(s.WorkerNames(), node))%s.Zones+1)
+}
+
 // addresses are a node's, the primary family's first.
 func (s Spec) addresses(node string) []netip.Addr { return of(s.Family, host(s.hostNumber(node))) }

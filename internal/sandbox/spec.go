@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sandbox runs a real Kubernetes cluster on one machine, without containers around it: each node is a set of
-// namespaces with its own containerd, kubelet, kube-proxy and Open vSwitch, and all are joined by a bridge in a
-// namespace of its own, the fabric, which also plays the world outside.
+// namespaces with its own containerd, kubelet and Open vSwitch, and with kube-proxy unless Coelan takes its place. All are
+// joined by a bridge in a namespace of its own, the fabric, which also plays the world outside.
 //
 // A sandbox is a directory below the state directory. Everything else of it hangs on the first processes of its
 // machines and is gone with them, but for their cgroups.
@@ -45,6 +45,27 @@ const (
 	userland     = "netdev"
 )
 
+// Services says who balances Services.
+type Services string
+
+// Either Coelan's agents do, and there is no kube-proxy; or kube-proxy does, on every node.
+const (
+	NativeServices    Services = "native"
+	KubeProxyServices Services = "kube-proxy"
+)
+
+// defaultServices is what a sandbox with Coelan has unless said otherwise.
+const defaultServices = KubeProxyServices
+
+// ProxyMode says by what kube-proxy balances.
+type ProxyMode string
+
+// The modes.
+const (
+	ProxyIPTables ProxyMode = "iptables"
+	ProxyNFTables ProxyMode = "nftables"
+)
+
 // Spec is what a sandbox should be. The zero value of a field is what the sandbox has if it is there, else the default.
 type Spec struct {
 	// Name tells sandboxes apart: at most 20 lower case letters, digits and dashes; "coelan".
@@ -58,6 +79,12 @@ type Spec struct {
 	// Datapath of Open vSwitch: "system" (the kernel's), "netdev" (userspace) or "auto", which takes the kernel's if
 	// it has one.
 	Datapath string
+	// Services are balanced by Coelan or by kube-proxy; with another pod network than Coelan, by kube-proxy.
+	Services Services
+	// ProxyMode is kube-proxy's, if there is one; iptables.
+	ProxyMode ProxyMode
+	// Zones is how many zones the nodes are spread over, by their labels; 0: they have no such label.
+	Zones int
 }
 
 // DefaultName is the sandbox that is meant when none is named.
@@ -73,6 +100,11 @@ func (s Spec) complete() (Spec, error) {
 	setDefault(&s.Family, Dual)
 	setDefault(&s.CNI, Coelan)
 	setDefault(&s.Datapath, auto)
+	setDefault(&s.ProxyMode, ProxyIPTables)
+	if s.CNI == Coelan {
+		setDefault(&s.Services, defaultServices)
+	}
+	setDefault(&s.Services, KubeProxyServices)
 	if s.Workers == 0 {
 		s.Workers = 2
 	}
@@ -93,6 +125,23 @@ func (s Spec) complete() (Spec, error) {
 	default:
 		errs = append(errs, fmt.Errorf("CNI %q: want coelan, bridge or none", s.CNI))
 	}
+	switch s.Services {
+	case KubeProxyServices:
+	case NativeServices:
+		if s.CNI != Coelan {
+			errs = append(errs, fmt.Errorf("services native: the CNI %s has none of its own; take kube-proxy, or the CNI coelan", s.CNI))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("services %q: want native or kube-proxy", s.Services))
+	}
+	switch s.ProxyMode {
+	case ProxyIPTables, ProxyNFTables:
+	default:
+		errs = append(errs, fmt.Errorf("kube-proxy mode %q: want iptables or nftables", s.ProxyMode))
+	}
+	if s.Zones < 0 || s.Zones > maxWorkers {
+		errs = append(errs, fmt.Errorf("zones %d: want 0 to %d", s.Zones, maxWorkers))
+	}
 	switch s.Datapath {
 	case auto, system, userland:
 	default:
@@ -105,6 +154,14 @@ func (s Spec) complete() (Spec, error) {
 		}
 	}
 	return s, errors.Join(errs...)
+}
+
+// Balancer is what balances Services, in words.
+func (s Spec) Balancer() string {
+	if s.Services == NativeServices {
+		return "Coelan"
+	}
+	return fmt.Sprintf("kube-proxy (%s)", s.ProxyMode)
 }
 
 func setDefault[T ~string](field *T, value T) {
@@ -154,8 +211,8 @@ func (s Spec) write(dir string) error {
 	return os.Rename(path+".new", path)
 }
 
-// merge is the spec that the sandbox in dir gets when want is asked for. One that exists may get more workers;
-// nothing else of it changes.
+// merge is the spec that the sandbox in dir gets when want is asked for. One that exists may get more workers, zones
+// and another way of balancing Services; nothing else of it changes.
 func merge(dir string, want Spec) (Spec, error) {
 	have, err := readSpec(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,6 +224,11 @@ func merge(dir string, want Spec) (Spec, error) {
 	setDefault(&want.Family, have.Family)
 	setDefault(&want.CNI, have.CNI)
 	setDefault(&want.Datapath, have.Datapath)
+	setDefault(&want.Services, have.Services)
+	setDefault(&want.ProxyMode, have.ProxyMode)
+	if want.Zones == 0 {
+		want.Zones = have.Zones
+	}
 	if want.Datapath == auto {
 		want.Datapath = have.Datapath
 	}

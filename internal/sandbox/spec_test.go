@@ -15,7 +15,7 @@ func TestSpecComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Spec{Name: "coelan", Workers: 2, Family: Dual, CNI: Coelan, Datapath: "netdev"}
+	want := Spec{Name: "coelan", Workers: 2, Family: Dual, CNI: Coelan, Datapath: "netdev", Services: defaultServices, ProxyMode: ProxyIPTables}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -28,6 +28,10 @@ func TestSpecComplete(t *testing.T) {
 		"IP family": {Family: "ipx"},
 		"CNI":       {CNI: "flannel"},
 		"datapath":  {Datapath: "dpdk"},
+		"services":  {Services: "ipvs"},
+		"services ": {Services: NativeServices, CNI: Bridge},
+		"mode":      {ProxyMode: "ipvs"},
+		"zones":     {Zones: -1},
 	} {
 		_, err := spec.complete()
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(field)) {
@@ -37,7 +41,9 @@ func TestSpecComplete(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	have := Spec{Name: "a", Workers: 2, Family: Dual, CNI: Bridge, Datapath: "netdev"}
+	have := Spec{
+		Name: "a", Workers: 2, Family: Dual, CNI: Bridge, Datapath: "netdev", Services: KubeProxyServices, ProxyMode: ProxyIPTables,
+	}
 	dir := t.TempDir()
 	if _, err := merge(filepath.Join(dir, "none"), Spec{Name: "b", Workers: -1}); err == nil {
 		t.Error("a new sandbox with -1 workers")
@@ -47,6 +53,10 @@ func TestMerge(t *testing.T) {
 	}
 	more := have
 	more.Workers = 3
+	other := have
+	other.ProxyMode = ProxyNFTables
+	zones := have
+	zones.Zones = 3
 	auto := have
 	auto.Datapath = "auto"
 	for name, test := range map[string]struct {
@@ -55,6 +65,8 @@ func TestMerge(t *testing.T) {
 	}{
 		"same":            {want: have, merged: have},
 		"more workers":    {want: more, merged: more},
+		"other services":  {want: Spec{Name: "a", ProxyMode: ProxyNFTables}, merged: other},
+		"zones":           {want: zones, merged: zones},
 		"any datapath":    {want: auto, merged: have},
 		"nothing said":    {want: Spec{Name: "a"}, merged: have},
 		"fewer workers":   {want: Spec{Name: "a", Workers: 1, Family: Dual, CNI: Bridge, Datapath: "netdev"}, fault: "workers"},

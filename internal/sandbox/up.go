@@ -102,10 +102,16 @@ func (s *Sandbox) up(ctx context.Context, install Install) error {
 	}
 	switch s.CNI {
 	case Coelan:
+		if s.Services == KubeProxyServices {
+			steps = append(steps, step{"kube-proxy ready", s.startKubeProxy})
+		}
 		steps = append(steps,
 			step{"load Coelan's images", func(ctx context.Context) error { return s.loadChanged(ctx, install.Archives) }},
 			step{"install Coelan", func(ctx context.Context) error { return s.install(ctx, install) }},
 			step{"agents ready", s.waitAgents})
+		if s.Services == NativeServices {
+			steps = append(steps, step{"no kube-proxy", s.stopKubeProxy})
+		}
 	case Bridge:
 		steps = append(steps, step{"bridge network and routes", s.bridgeNetwork})
 	}

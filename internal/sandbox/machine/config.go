@@ -89,6 +89,8 @@ type Component struct {
 	Reach string `json:",omitempty"`
 	// Ready tells when the component serves.
 	Ready Probe
+	// Off keeps the component from starting with the machine. Until somebody starts it, the machine's state leaves it out.
+	Off bool `json:",omitempty"`
 	// Uplink makes the machine's uplink anew after each start: the component is the switch that carries it.
 	Uplink bool `json:",omitempty"`
 }

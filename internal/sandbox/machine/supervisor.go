@@ -36,7 +36,7 @@ func newSupervisor(dir string, components []Component, uplink *uplink) *supervis
 	s := &supervisor{dir: dir, uplink: uplink}
 	for _, c := range components {
 		s.units = append(s.units, &unit{
-			Component: c, supervisor: s, wanted: true, changed: make(chan struct{}),
+			Component: c, supervisor: s, wanted: !c.Off, changed: make(chan struct{}),
 			status: Status{Name: c.Name, State: Stopped, Since: time.Now()},
 		})
 	}
@@ -63,8 +63,9 @@ func (s *supervisor) find(name string) *unit {
 func (s *supervisor) status() []Status {
 	list := make([]Status, 0, len(s.units))
 	for _, u := range s.units {
-		status, _, _ := u.observe()
-		list = append(list, status)
+		if status, wanted, _ := u.observe(); wanted || !u.Off || status.State != Stopped {
+			list = append(list, status)
+		}
 	}
 	return list
 }

@@ -151,3 +151,25 @@ func TestBeforeFails(t *testing.T) {
 		}
 	}
 }
+
+// A component that is off is not there until somebody starts it.
+func TestOff(t *testing.T) {
+	s := supervise(t, Component{Name: "a", Command: []string{"sleep", "60"}, Off: true})
+	ctx, a := within(t), s.find("a")
+	if got := s.status(); len(got) != 0 {
+		t.Errorf("at boot: %+v", got)
+	}
+	a.setWanted(true)
+	if err := a.wait(ctx, Ready); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.status(); len(got) != 1 {
+		t.Errorf("after a start: %+v", got)
+	}
+	if err := a.stop(ctx, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.status(); len(got) != 0 {
+		t.Errorf("after a stop: %+v", got)
+	}
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const installed = `# Coelan
+apiVersion: v1
+kind: Namespace
+metadata: {name: coelan-system}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: coelan-config, namespace: coelan-system}
+data:
+  agent.yaml: |
+    # How packets travel.
+    encapsulation: geneve
+    services:
+      mode: kube-proxy
+      other: 1
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: coelan-agent, namespace: coelan-system}
+`
+
+func TestManifest(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "coelan.yaml")
+	if err := os.WriteFile(file, []byte(installed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[Services][][]string{
+		KubeProxyServices: {{"kind: Namespace", "# How packets travel.", "mode: kube-proxy", "kind: ServiceAccount"}},
+		NativeServices: {
+			{"kind: Namespace", "KUBERNETES_SERVICE_HOST: 192.168.33.11", `KUBERNETES_SERVICE_PORT: "6443"`, "name: coelan-api-server"},
+			{"encapsulation: geneve", "mode: native", "other: 1", "kind: ServiceAccount"},
+		},
+	} {
+		s := sandboxOf(Dual)
+		s.Services = mode
+		parts, err := s.manifest(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(parts) != len(want) {
+			t.Fatalf("%s: %d parts, want %d", mode, len(parts), len(want))
+		}
+		for i, texts := range want {
+			rest := parts[i]
+			for _, text := range texts {
+				_, after, found := strings.Cut(rest, text)
+				if !found {
+					t.Fatalf("%s: %q is missing, or not where it should be, in:\n%s", mode, text, parts[i])
+				}
+				rest = after
+			}
+		}
+	}
+}
+
+// Agents that cannot be told who balances would leave the cluster without Services.
+func TestManifestWithoutSettings(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "coelan.yaml")
+	if err := os.WriteFile(file, []byte(installed[:strings.Index(installed, "---")]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := sandboxOf(Dual)
+	s.Services = NativeServices
+	if _, err := s.manifest(file); err == nil || !strings.Contains(err.Error(), "coelan-config") {
+		t.Errorf("error %v does not name the ConfigMap", err)
+	}
+}
+
+func TestZones(t *testing.T) {
+	s := Spec{Workers: 3, Zones: 2}
+	for node, want := range map[string]string{"cp": "zone1", "worker1": "zone1", "worker2": "zone2", "worker3": "zone1"} {
+		if got := s.zone(node); got != want {
+			t.Errorf("%s is in %s, want %s", node, got, want)
+		}
+	}
+	if got := (Spec{Workers: 1}).zone("worker1"); got != "" {
+		t.Errorf("without zones worker1 is in %s", got)
+	}
+}
