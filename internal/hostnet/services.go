@@ -19,6 +19,10 @@ type Services struct {
 	// NodePortAddresses hold those of the host's addresses at which node ports are served; none: at all but loopback,
 	// link-local and the gateway's own addresses.
 	NodePortAddresses []netip.Prefix
+	// Announced are the addresses of load balancers that this cluster's nodes answer for, and nobody else: the kernel leads
+	// them to the bridge whole, whatever the port, as it must to answer for them. Of all other external addresses it
+	// takes the ports of Services alone, because the rest may be anybody's: another node's, a router's, the API server's.
+	Announced []netip.Addr
 	// Ports are all ports of all Services, in any order that is the same each time.
 	Ports []ServicePort
 }
@@ -34,8 +38,7 @@ type ServicePort struct {
 	ExternalIPs     []netip.Addr
 	LoadBalancerIPs []netip.Addr
 
-	// SourceRanges are who alone may use LoadBalancerIPs from outside; none: all may. An address of the other family
-	// among them counts: then nobody of this one may.
+	// SourceRanges are who alone may use LoadBalancerIPs from outside; none of this family: all may.
 	SourceRanges []netip.Prefix
 	// ExternalLocal says that endpoints see the addresses of clients from outside.
 	ExternalLocal bool
@@ -45,6 +48,7 @@ type ServicePort struct {
 
 func (s Services) equal(o Services) bool {
 	return s.Native == o.Native && slices.Equal(s.Ranges, o.Ranges) && slices.Equal(s.NodePortAddresses, o.NodePortAddresses) &&
+		slices.Equal(s.Announced, o.Announced) &&
 		slices.EqualFunc(s.Ports, o.Ports, ServicePort.equal)
 }
 
