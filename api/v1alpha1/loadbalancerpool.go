@@ -49,6 +49,11 @@ type LoadBalancerPoolSpec struct {
 
 // LoadBalancerPoolStatus is what Coelan made of it.
 type LoadBalancerPoolStatus struct {
+	// Ranges are the addresses in effect, the only ones that nodes answer for: those of the spec unless the pool is
+	// not Ready, and one by one those that Services still have after they were taken out of the spec.
+	//
+	// +listType=atomic
+	Ranges []string `json:"ranges,omitempty"`
 	// Addresses is how many there are, as far as numbers reach (2^53).
 	Addresses int64 `json:"addresses,omitempty"`
 	// Assigned is how many of them Services have.

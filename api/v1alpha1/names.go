@@ -78,4 +78,11 @@ const (
 	ReasonGranted         = "Granted"
 	ReasonNotBound        = "NotBound"
 	ReasonBound           = "Bound"
+
+	ReasonAddressesOverlap  = "AddressesOverlap"
+	ReasonPoolNotFound      = "PoolNotFound"
+	ReasonPoolNotReady      = "PoolNotReady"
+	ReasonInvalidAnnotation = "InvalidAnnotation"
+	ReasonWrongFamily       = "WrongFamily"
+	ReasonAddressAssigned   = "AddressAssigned"
 )

@@ -107,7 +107,7 @@ func FuzzParseInterval(f *testing.F) {
 	f.Add("fd00::/120")
 	f.Fuzz(func(t *testing.T, text string) {
 		i, err := ParseInterval(text)
-		if err == nil && (!i.Contains(i.From) || !i.Contains(i.To) || i.size() == 0) {
+		if err == nil && (!i.Contains(i.From) || !i.Contains(i.To) || i.Size() == 0) {
 			t.Fatalf("%q is %v", text, i)
 		}
 	})

@@ -56,8 +56,11 @@ func (i Interval) Contains(a netip.Addr) bool {
 	return a.BitLen() == i.From.BitLen() && i.From.Compare(a) <= 0 && a.Compare(i.To) <= 0
 }
 
-// size is the number of addresses, or the largest number if there are more.
-func (i Interval) size() uint64 {
+// Overlaps says whether two intervals have an address in common.
+func (i Interval) Overlaps(o Interval) bool { return i.Contains(o.From) || o.Contains(i.From) }
+
+// Size is the number of addresses, or the largest number if there are more.
+func (i Interval) Size() uint64 {
 	from, to := i.From.As16(), i.To.As16()
 	high := binary.BigEndian.Uint64(to[:8]) - binary.BigEndian.Uint64(from[:8])
 	low := binary.BigEndian.Uint64(to[8:]) - binary.BigEndian.Uint64(from[8:])

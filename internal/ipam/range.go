@@ -85,7 +85,7 @@ func (r Range) Contains(a netip.Addr) bool {
 func (r Range) Size() uint64 {
 	var sum uint64
 	for _, s := range r.spans {
-		n := s.size()
+		n := s.Size()
 		if sum+n < sum {
 			return math.MaxUint64
 		}

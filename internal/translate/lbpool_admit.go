@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/ipam"
+)
+
+// poolState is a pool while addresses are being decided.
+type poolState struct {
+	*v1alpha1.LoadBalancerPool
+	verdict Verdict
+	spec    []ipam.Interval // to hand out of; none if the pool is refused or is being deleted
+	had     []ipam.Interval // in effect up to now
+	next    []netip.Addr    // where the search in each of spec goes on
+}
+
+// The order of claims of pools.
+const (
+	poolUnchanged = iota // all of it is in effect
+	poolChanged
+	poolNew
+)
+
+func (p *poolState) rank(spec []ipam.Interval) int {
+	switch {
+	case len(p.had) == 0:
+		return poolNew
+	case covered(spec, union(p.had)):
+		return poolUnchanged
+	}
+	return poolChanged
+}
+
+// admitPools reads all pools and refuses those that are wrong, or that overlap others or the pods of a node: of two, the one
+// that has come or grown later.
+func admitPools(pools []*v1alpha1.LoadBalancerPool, nodes []*corev1.Node) []*poolState {
+	type candidate struct {
+		*poolState
+		spec []ipam.Interval
+		rank int
+	}
+	var states []*poolState
+	var claims []candidate
+	for _, o := range pools {
+		p := &poolState{LoadBalancerPool: o, had: inEffect(o)}
+		states = append(states, p)
+		spec, err := checkPool(o)
+		switch {
+		case o.DeletionTimestamp != nil:
+			p.verdict = Verdict{Reason: v1alpha1.ReasonPoolNotReady, Message: "is being deleted"}
+		case err != nil:
+			p.verdict = Verdict{Reason: v1alpha1.ReasonInvalid, Message: err.Error()}
+		default:
+			claims = append(claims, candidate{p, spec, p.rank(spec)})
+		}
+	}
+	slices.SortFunc(claims, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), older(a.LoadBalancerPool, b.LoadBalancerPool))
+	})
+	a := &allocator{}
+	a.nodes(nodes)
+	var admitted []*poolState
+	for _, c := range claims {
+		message := overlapsPools(c.spec, admitted)
+		if message == "" && c.rank != poolUnchanged {
+			message = overlapsPods(c.spec, &a.nodePrefixes)
+		}
+		if message != "" {
+			c.verdict = Verdict{Reason: v1alpha1.ReasonAddressesOverlap, Message: message}
+			continue
+		}
+		c.verdict = Verdict{Reason: v1alpha1.ReasonReady}
+		c.poolState.spec = c.spec
+		admitted = append(admitted, c.poolState)
+	}
+	slices.SortFunc(states, func(a, b *poolState) int { return cmp.Compare(a.Name, b.Name) })
+	return states
+}
+
+func overlapsPools(spec []ipam.Interval, others []*poolState) string {
+	for _, o := range others {
+		for _, theirs := range o.spec {
+			for _, i := range spec {
+				if i.Overlaps(theirs) {
+					return fmt.Sprintf("%s overlaps %s of LoadBalancerPool %s", textOf(i), textOf(theirs), o.Name)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func overlapsPods(spec []ipam.Interval, pods *space) string {
+	for _, h := range pods.held {
+		for _, i := range spec {
+			if i.Overlaps(ipam.IntervalOf(h.prefix)) {
+				return fmt.Sprintf("%s overlaps %s", textOf(i), h)
+			}
+		}
+	}
+	return ""
+}
+
+func textOf(i ipam.Interval) string { return i.From.String() + "-" + i.To.String() }
+
+// find is the pool that an address is of: one that hands it out, else one that has done so.
+func findPool(pools []*poolState, a netip.Addr) *poolState {
+	if p := handsOut(pools, a); p != nil {
+		return p
+	}
+	for _, p := range pools {
+		if contains(p.had, a) {
+			return p
+		}
+	}
+	return nil
+}
+
+func handsOut(pools []*poolState, a netip.Addr) *poolState {
+	for _, p := range pools {
+		if contains(p.spec, a) {
+			return p
+		}
+	}
+	return nil
+}
+
+func contains(list []ipam.Interval, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(i ipam.Interval) bool { return i.Contains(a) })
+}
+
+func (p *poolState) ready() bool { return p.verdict.Ready() }
+
+// assigns says whether Services get addresses of the pool that do not name it.
+func (p *poolState) assigns() bool {
+	return p.ready() && (p.Spec.AutoAssign == nil || *p.Spec.AutoAssign)
+}
+
+func (p *poolState) has(ipv6 bool) bool {
+	return slices.ContainsFunc(p.spec, func(i ipam.Interval) bool { return i.From.Is6() == ipv6 })
+}
+
+// free is the first address of a family that is not taken. What is taken must not become free between two searches.
+func (p *poolState) free(ipv6 bool, taken func(netip.Addr) bool) (netip.Addr, bool) {
+	if p.next == nil {
+		for _, i := range p.spec {
+			p.next = append(p.next, i.From)
+		}
+	}
+	for n, i := range p.spec {
+		if i.From.Is6() != ipv6 {
+			continue
+		}
+		at := p.next[n]
+		for i.Contains(at) && taken(at) {
+			at = at.Next()
+		}
+		if p.next[n] = at; i.Contains(at) {
+			return at, true
+		}
+	}
+	return netip.Addr{}, false
+}
