@@ -59,7 +59,7 @@ demo: deps images sandbox-assets ## a cluster on this machine: pods, two tenants
 
 ##@ Test
 .PHONY: test
-test: deps lint unit integration apiserver test-kernel e2e ## everything that a change must pass
+test: deps lint unit integration apiserver test-kernel e2e conformance-network ## everything that a change must pass
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
@@ -106,17 +106,27 @@ test-kernel: ## the integration tests on the kernel's datapath, in an emulated m
 ##@ Outside suites
 # The same directories as `coelan sandbox prepare` uses.
 CACHE := $(or $(COELAN_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME)/coelan,/var/cache/coelan))
-KUBERNETES := $(shell sed -n 's/^require k8s.io\/kubernetes //p' build/kubernetes/go.mod)
+KUBERNETES := $(shell sed -n 's/^\tk8s.io\/kubernetes //p' build/kubernetes/go.mod)
 KUBERNETES_BIN := $(CACHE)/kubernetes-$(KUBERNETES)-$(shell go env GOARCH)
 E2E_TEST := $(KUBERNETES_BIN)/e2e.test
 E2E_VERSION := k8s.io/component-base/version.gitVersion=$(KUBERNETES)
 
 .PHONY: conformance
-conformance: deps images sandbox-assets ## upstream's end-to-end tests: FOCUS='regexp' [SKIP='regexp'], docs/conformance.md
-	@$(if $(FOCUS),,echo "conformance: set FOCUS='regexp', such as '\[sig-network\].*\[Conformance\]'" >&2; exit 2)
+conformance: deps images sandbox-assets conformance-assets ## upstream's end-to-end tests: FOCUS='regexp' [SKIP='regexp'], docs/conformance.md
+	@$(if $(FOCUS),,echo "conformance: set FOCUS='regexp', such as '\[sig-network\] Services'" >&2; exit 2)
+	test/conformance/run.sh $(KUBERNETES_BIN) '$(value FOCUS)' '$(value SKIP)'
+
+.PHONY: conformance-network
+conformance-network: deps images sandbox-assets conformance-assets ## upstream's network cases that every Kubernetes cluster has to pass
+	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\].*\[Conformance\]'
+
+# The suite, and the runner of its version.
+.PHONY: conformance-assets
+conformance-assets: sandbox-assets
+	test -x $(KUBERNETES_BIN)/ginkgo || CGO_ENABLED=0 go build -C build/kubernetes -trimpath \
+	  -ldflags '-s -w' -o $(KUBERNETES_BIN)/ginkgo github.com/onsi/ginkgo/v2/ginkgo
 	test -x $(E2E_TEST) || CGO_ENABLED=0 go test -C build/kubernetes -c -trimpath \
 	  -ldflags '-s -w -X $(E2E_VERSION)' -o $(E2E_TEST) k8s.io/kubernetes/test/e2e
-	test/conformance/run.sh $(KUBERNETES_BIN) '$(value FOCUS)' '$(value SKIP)'
 
 ##@ Other
 .PHONY: clean
@@ -127,4 +137,4 @@ clean: ## remove what was built
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
+	  /^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' Makefile

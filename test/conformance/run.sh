@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs cases of Kubernetes' own end-to-end suite in a sandbox, from the control plane's place in the network, where
-# nodes, pods and ports can be reached. Prints Ginkgo's summary and exits with its status.
+# nodes, pods and ports can be reached. Prints each case's outcome and Ginkgo's summary, and exits with its status.
 #
 #   run.sh DIRECTORY-OF-KUBERNETES-BINARIES FOCUS [SKIP]
 #
-# CNI=bridge runs them over the reference plugins, KEEP=1 leaves the sandbox up. All output is in bin/conformance/log.
+# The environment's variables and their meaning are in docs/conformance.md. All output is in bin/conformance/log.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 binaries=$1 focus=$2 skip=${3-}
@@ -19,7 +19,10 @@ down() {
 }
 trap down EXIT
 
-sandbox up --cni "${CNI:-coelan}"
+sandbox up --cni "${CNI-}" --services "${SERVICES-}" --kube-proxy-mode "${KUBE_PROXY_MODE-}" --workers "${WORKERS-0}" --zones "${ZONES-0}"
+if sandbox status | grep -q 'Services by Coelan'; then
+  sandbox kubectl apply -f test/conformance/pool.yaml
+fi
 rm -rf "$report" && mkdir -p "$report"
 args=(
   --kubeconfig=/etc/kubernetes/admin.conf
@@ -27,12 +30,14 @@ args=(
   --provider=local
   --dump-logs-on-failure=false
   --report-dir="$report"
-  --ginkgo.no-color
-  --ginkgo.v
-  --ginkgo.focus="$focus"
 )
-[ -z "$skip" ] || args+=(--ginkgo.skip="$skip")
+# Cases mostly wait, so that several at a time take no more than the time of the slowest. Ginkgo runs those that are
+# marked as serial by themselves, after the others.
+ginkgo=(--procs="${PROCS-4}" --no-color -v --timeout=3h --output-dir="$report" --focus="$focus")
+[ -z "$skip" ] || ginkgo+=(--skip="$skip")
 
-# The name of each case that runs, its outcome, and the summary.
-brief='/^Will run/ || /^\[sig-/ || /^• / { print; fflush() } /^Summarizing/ || /^Ran / { rest = 1 } rest'
-sandbox exec cp -- "$binaries/e2e.test" "${args[@]}" 2>&1 | tee "$report/log" | awk "$brief"
+# The outcome and the name of each case, and the summary.
+brief='/^(•|P|S) \[/ { outcome = $0; next }
+  outcome && /^\[/ { print outcome, $0; fflush() } { outcome = "" }
+  /^Summarizing/ || /^Ran / { rest = 1 } rest'
+sandbox exec cp -- "$binaries/ginkgo" "${ginkgo[@]}" "$binaries/e2e.test" -- "${args[@]}" 2>&1 | tee "$report/log" | awk "$brief"
