@@ -16,6 +16,7 @@ const (
 	Missing   Reason = "Missing"   // the field is empty
 	Malformed Reason = "Malformed" // the value cannot be read, or makes no sense
 	Overlap   Reason = "Overlap"   // the value belongs to another object already
+	InUse     Reason = "InUse"     // the value belongs to something outside of the cluster
 )
 
 // Problem is a value in a Kubernetes object that was left out.
