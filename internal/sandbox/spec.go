@@ -19,6 +19,8 @@ import (
 	"regexp"
 
 	"github.com/vishvananda/netlink"
+
+	"coelan.io/coelan/internal/config"
 )
 
 // Family says which IP families a cluster has.
@@ -54,8 +56,8 @@ const (
 	KubeProxyServices Services = "kube-proxy"
 )
 
-// defaultServices is what a sandbox with Coelan has unless said otherwise.
-const defaultServices = KubeProxyServices
+// defaultServices is what a sandbox with Coelan has unless said otherwise: what its agents do unless told otherwise.
+var defaultServices = Services(config.DefaultServiceMode)
 
 // ProxyMode says by what kube-proxy balances.
 type ProxyMode string

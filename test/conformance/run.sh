@@ -28,6 +28,7 @@ args=(
   --kubeconfig=/etc/kubernetes/admin.conf
   --kubectl-path="$binaries/kubectl"
   --provider=local
+  --num-nodes="$(sandbox kubectl get nodes -l node-role.kubernetes.io/worker= -o name | wc -l)" # else many cases find too few
   --dump-logs-on-failure=false
   --report-dir="$report"
 )
