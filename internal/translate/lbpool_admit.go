@@ -56,7 +56,7 @@ func admitPools(pools []*v1alpha1.LoadBalancerPool, nodes []*corev1.Node) []*poo
 		spec, err := checkPool(o)
 		switch {
 		case o.DeletionTimestamp != nil:
-			p.verdict = Verdict{Reason: v1alpha1.ReasonPoolNotReady, Message: "is being deleted"}
+			p.verdict = Verdict{Reason: v1alpha1.ReasonPoolNotReady, Message: "it is being deleted"}
 		case err != nil:
 			p.verdict = Verdict{Reason: v1alpha1.ReasonInvalid, Message: err.Error()}
 		default:
@@ -145,19 +145,19 @@ func (p *poolState) assigns() bool {
 	return p.ready() && (p.Spec.AutoAssign == nil || *p.Spec.AutoAssign)
 }
 
-func (p *poolState) has(ipv6 bool) bool {
-	return slices.ContainsFunc(p.spec, func(i ipam.Interval) bool { return i.From.Is6() == ipv6 })
+func (p *poolState) has(is6 bool) bool {
+	return slices.ContainsFunc(p.spec, func(i ipam.Interval) bool { return i.From.Is6() == is6 })
 }
 
 // free is the first address of a family that is not taken. What is taken must not become free between two searches.
-func (p *poolState) free(ipv6 bool, taken func(netip.Addr) bool) (netip.Addr, bool) {
+func (p *poolState) free(is6 bool, taken func(netip.Addr) bool) (netip.Addr, bool) {
 	if p.next == nil {
 		for _, i := range p.spec {
 			p.next = append(p.next, i.From)
 		}
 	}
 	for n, i := range p.spec {
-		if i.From.Is6() != ipv6 {
+		if i.From.Is6() != is6 {
 			continue
 		}
 		at := p.next[n]
