@@ -17,15 +17,19 @@ var classifyFeature = &feature{
 		// Matches of Ethernet types look behind a tag, so it must be refused first.
 		r.on(classify, 200, openflow.AnyVLAN()).drop("VLAN tags are not allowed, but from the uplinks of their networks")
 		if n, rt, ok := r.network(intent.DefaultNetworkName); ok {
-			r.on(classify, 100, openflow.InPort(intent.GatewayPort)).
-				set(from(fromGateway), inNetwork(n), inRouter(rt)).
-				goTo(spoofguard)
+			w := r.on(classify, 100, openflow.InPort(intent.GatewayPort)).
+				set(from(fromGateway), inNetwork(n), inRouter(rt))
+			if r.native() {
+				w = w.set(asked, markFromGateway)
+			}
+			w.goTo(spoofguard)
 		}
 	},
 	port: func(r *rules, p intent.Port) {
 		if n, rt, ok := r.network(p.Network); ok {
 			r.on(classify, 100, openflow.InPort(p.OFPort)).
 				set(from(fromPod), inNetwork(n), inRouter(rt)).
+				set(r.ask(n, rt)...).
 				goTo(spoofguard)
 		}
 	},

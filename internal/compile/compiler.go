@@ -45,11 +45,13 @@ const (
 	kindNode
 	kindPort
 	kindBlock
+	kindService
+	kindServiceRange
 	kindObjects // how many there are
 )
 
 // usual is how many flows an object comes to, about.
-var usual = [...]int{kindLocal: 64, kindRouter: 2, kindNetwork: 6, kindNode: 6, kindPort: 20, kindBlock: 1}
+var usual = [...]int{kindLocal: 64, kindRouter: 2, kindNetwork: 6, kindNode: 6, kindPort: 20, kindBlock: 1, kindService: 1, kindServiceRange: 2}
 
 type counted struct {
 	meaning Meaning
@@ -109,6 +111,7 @@ func (c *Compiler) affected(before *intent.State, delta intent.Delta) map[unitKe
 	}
 	for k, keys := range map[kind][]string{
 		kindRouter: delta.Routers, kindNetwork: delta.Networks, kindNode: delta.Nodes, kindPort: delta.Ports, kindBlock: delta.Blocks,
+		kindService: delta.Services, kindServiceRange: delta.ServiceRanges,
 	} {
 		for _, key := range keys {
 			dirty[unitKey{k, key}] = true
@@ -140,7 +143,7 @@ func (c *Compiler) compile(key unitKey) {
 		u.problems = append(u.problems, Problem{r.owner, text})
 	}
 	c.units[key] = u
-	c.desired.Set(owner, &bridge.Rules{Flows: r.flows})
+	c.desired.Set(owner, &bridge.Rules{Flows: r.flows, Groups: r.groups})
 	for _, need := range u.needs {
 		if need != key {
 			if c.needers[need] == nil {
@@ -193,6 +196,18 @@ func (r *rules) compile(key unitKey) (owner string, ok bool) {
 		if o, ok := r.state.Blocks().Get(key.key); ok {
 			r.owner = "block/" + o.Network + "/" + o.Prefix.String()
 			r.compileBlock(o)
+			return r.owner, true
+		}
+	case kindService:
+		if o, ok := r.state.Services().Get(key.key); ok {
+			r.owner = "service/" + key.key
+			r.compileService(o)
+			return r.owner, true
+		}
+	case kindServiceRange:
+		if o, ok := r.state.ServiceRanges().Get(key.key); ok {
+			r.owner = "service-range/" + key.key
+			r.compileServiceRange(o)
 			return r.owner, true
 		}
 	}

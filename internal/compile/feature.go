@@ -20,7 +20,13 @@ type feature struct {
 	port    func(*rules, intent.Port) // ports of this node
 	remote  func(*rules, intent.Port) // ports of other nodes
 	block   func(*rules, intent.Block)
+	service func(*rules, intent.Service)
+
+	serviceRange func(*rules, intent.ServiceRange)
 }
+
+// maxFeature is the greatest number of a feature.
+const maxFeature = 18
 
 // features is the pipeline, in the order of a packet's way.
 var features []*feature
@@ -31,6 +37,8 @@ func init() {
 		tunnelFeature,
 		spoofguardFeature,
 		neighbourFeature,
+		serviceFeature,
+		affinityFeature,
 		l2Feature,
 		physicalFeature,
 		l3Feature,
@@ -39,13 +47,18 @@ func init() {
 		hostAccessFeature,
 		nodeAddressFeature,
 		ttlFeature,
+		hairpinFeature,
 		serviceReturnFeature,
+		serviceCommitFeature,
 		outputFeature,
 	}
 }
 
 // tunnelled says whether packets to other nodes are encapsulated.
 func (r *rules) tunnelled() bool { return r.local.Encapsulation.Tunnelled() }
+
+// native says whether the bridge balances Services.
+func (r *rules) native() bool { return r.local.ServiceMode == intent.NativeServices }
 
 // compileLocal emits what is always there: the features' own flows and the drop
 // at the end of each of their tables.
@@ -93,6 +106,14 @@ func (r *rules) compilePort(o intent.Port) {
 
 func (r *rules) compileBlock(o intent.Block) {
 	compileObject(r, o, func(f *feature) func(*rules, intent.Block) { return f.block })
+}
+
+func (r *rules) compileService(o intent.Service) {
+	compileObject(r, o, func(f *feature) func(*rules, intent.Service) { return f.service })
+}
+
+func (r *rules) compileServiceRange(o intent.ServiceRange) {
+	compileObject(r, o, func(f *feature) func(*rules, intent.ServiceRange) { return f.serviceRange })
 }
 
 // compileObject runs the function that each feature has for such an object.

@@ -131,6 +131,16 @@ func pretty(t testing.TB, c *Compiler, d *bridge.Desired) string {
 			fmt.Fprintf(&b, "\n%d %s: %s\n  %s\n", table.ID, table.Name, table.Purpose, strings.Join(lines[table.ID], "\n  "))
 		}
 	}
+	var groups []openflow.Group
+	for _, u := range c.units {
+		if r := d.Get(u.owner); r != nil {
+			groups = append(groups, r.Groups...)
+		}
+	}
+	slices.SortFunc(groups, func(a, b openflow.Group) int { return cmp.Compare(a.ID, b.ID) })
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n%s\n", strings.ReplaceAll(g.String(), ",bucket=", "\n    bucket="))
+	}
 	for _, p := range c.Problems() {
 		fmt.Fprintf(&b, "\nproblem: %s\n", p.Error())
 	}

@@ -21,13 +21,18 @@ var hostAccessFeature = &feature{
 	tables: []Table{hostAccess},
 	needed: (*rules).anyGuarded,
 	local: func(r *rules) {
-		r.on(hostAccess, 10, from(fromGateway)).goTo(delivery)
-		r.on(hostAccess, 0).set(toPort(nowhere)).goTo(delivery)
+		r.on(hostAccess, 10, from(fromGateway)).deliver()
+		if r.native() {
+			r.on(hostAccess, 10, ofService, openflow.CTState(openflow.CTTrk|openflow.CTRpl, 0)).deliver()
+			r.on(hostAccess, 0).drop(isolated)
+			return
+		}
+		r.on(hostAccess, 0).set(toPort(nowhere)).deliver()
 		r.on(output, 100, toPort(nowhere)).drop(isolated)
 	},
 	node: func(r *rules, n intent.Node) {
 		for _, s := range n.Subnets {
-			r.on(hostAccess, 200, openflow.IPSrc(s.Gateway)).goTo(delivery)
+			r.on(hostAccess, 200, openflow.IPSrc(s.Gateway)).deliver()
 			r.on(hostAccess, 100, from(fromGateway), openflow.IPSrc(s.Prefix)).drop(isolated)
 		}
 	},

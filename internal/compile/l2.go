@@ -24,14 +24,14 @@ var l2Feature = &feature{
 		if n, _, ok := r.network(intent.DefaultNetworkName); ok {
 			r.on(l2, 100, from(fromPod), inNetwork(n), openflow.EthDst(gatewayMAC)).
 				set(toPort(intent.GatewayPort)).
-				goTo(delivery)
+				deliver()
 		}
 	},
 	port: func(r *rules, p intent.Port) {
 		if n, _, ok := r.network(p.Network); ok && n.Physical == 0 {
 			r.on(l2, 100, inNetwork(n), openflow.EthDst(openflow.MAC(p.MAC))).
 				set(toPort(p.OFPort)).
-				goTo(delivery)
+				deliver()
 		}
 	},
 	remote: func(r *rules, p intent.Port) {
@@ -41,7 +41,7 @@ var l2Feature = &feature{
 		}
 		r.on(l2, 100, inNetwork(n), openflow.EthDst(openflow.MAC(p.MAC))).
 			set(openflow.TunDst(remote), openflow.TunnelID(uint64(n.VNI)), toPort(intent.TunnelPort)).
-			goTo(delivery)
+			deliver()
 	},
 }
 

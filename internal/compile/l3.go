@@ -33,8 +33,8 @@ var l3Feature = &feature{
 			case n.Name == r.local.Node:
 				// An address of the subnet that no port has goes to the host too: its
 				// kernel tells the sender that the address cannot be reached.
-				r.route(rt, s.Prefix).set(viaGateway()...).goTo(delivery)
-				r.route(rt, host(s.Gateway)).set(viaGateway()...).goTo(delivery)
+				r.route(rt, s.Prefix).set(viaGateway()...).deliver()
+				r.route(rt, host(s.Gateway)).set(viaGateway()...).deliver()
 			default:
 				r.routeToNode(l3, rt, rt, s.Prefix, n)
 			}
@@ -81,7 +81,12 @@ func missed(r *rules, rt intent.Router) {
 		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
 			r.on(l3, 10, from(fromPod), inRouter(rt), openflow.EthType(ethType)).
 				set(viaGateway()...).
-				goTo(delivery)
+				deliver()
+			if r.native() { // to an endpoint of a Service
+				r.on(l3, 10, from(fromGateway), ofService, inRouter(rt), openflow.EthType(ethType)).
+					set(viaGateway()...).
+					deliver()
+			}
 		}
 	case !rt.Private():
 		if whole, ok := r.defaultRouter(); ok {

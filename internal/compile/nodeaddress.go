@@ -31,12 +31,17 @@ var nodeAddressFeature = &feature{
 			r.fromCluster(a, p)
 			r.on(output, 50, toPort(p.OFPort), openflow.IPDst(a)).
 				set(openflow.IPDst(own)).do(openflow.OutputField(regOutput)).end()
+			if r.native() {
+				// The destination was put back before the connection was committed.
+				r.on(output, 60, toPort(p.OFPort), chosen, familyOf(a)).
+					set(openflow.IPDst(own)).do(openflow.OutputField(regOutput)).end()
+			}
 			if n.Physical != 0 {
 				r.toOwnNode(p, own, a)
 				continue
 			}
 			r.fromService(a, rt)
-			r.on(clusterSource, 100, in, openflow.IPSrc(own)).set(openflow.IPSrc(a)).goTo(cluster)
+			r.toClusterAs(p, own, a)
 			for _, reader := range r.readers(rt) {
 				r.deliver(cluster, reader, rt, host(a), p)
 			}
@@ -62,7 +67,22 @@ func (r *rules) fromCluster(a netip.Addr, p intent.Port) {
 // fromService takes what the host's kernel sends as the port for packets of the
 // port itself, to a Service: they are in the port's router.
 func (r *rules) fromService(a netip.Addr, rt intent.Router) {
-	r.on(spoofguard, 245, from(fromGateway), openflow.IPSrc(a)).set(inRouter(rt), ofPrivate).goTo(forwarding)
+	if r.native() {
+		return
+	}
+	r.on(spoofguard, 245, from(fromGateway), openflow.IPSrc(a)).set(inRouter(rt), ofPrivate).forward()
+}
+
+// toClusterAs has what a port with address own sends beyond its router come from its
+// node address a. Then conntrack can be asked.
+func (r *rules) toClusterAs(p intent.Port, own, a netip.Addr) {
+	w := r.on(clusterSource, 100, openflow.InPort(p.OFPort), openflow.IPSrc(own)).set(openflow.IPSrc(a))
+	if !r.native() {
+		w.goTo(cluster)
+		return
+	}
+	w.set(asked).do(openflow.Resubmit(service.ID)).end()
+	r.on(clusterSource, 100, openflow.InPort(p.OFPort), openflow.IPSrc(a), asked).goTo(cluster)
 }
 
 // firstOf is the first address of the family of like.

@@ -68,8 +68,13 @@ func (r *rules) toOwnNode(p intent.Port, own, a netip.Addr) {
 	}
 	for _, s := range r.localSubnets() {
 		if s.Gateway.Is4() == a.Is4() {
-			r.on(l2, 240, openflow.InPort(p.OFPort), openflow.IPSrc(own), openflow.IPDst(s.Gateway)).
-				set(openflow.IPSrc(a), inRouter(whole)).set(viaGateway()...).goTo(delivery)
+			w := r.on(l2, 240, openflow.InPort(p.OFPort), openflow.IPSrc(own), openflow.IPDst(s.Gateway)).
+				set(openflow.IPSrc(a), inRouter(whole))
+			if r.native() { // it may be an endpoint's answer
+				w.set(inNoNetwork, openflow.EthDst(routerMAC), asked).do(openflow.Resubmit(service.ID)).end()
+				continue
+			}
+			w.set(viaGateway()...).deliver()
 		}
 	}
 }

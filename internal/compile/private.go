@@ -23,15 +23,17 @@ var privateFeature = &feature{
 	tables: []Table{defaultRoute, clusterSource, cluster},
 	needed: (*rules).anyPrivate,
 	local: func(r *rules) {
+		r.on(clusterSource, 100, from(fromTunnel)).goTo(cluster)
+		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
+			r.on(cluster, 10, from(fromPod), openflow.EthType(ethType)).set(viaGateway()...).deliver()
+		}
+		if r.native() {
+			r.privateServices()
+			return
+		}
 		r.on(defaultRoute, 300, from(fromGateway)).goTo(clusterSource)
 		r.on(defaultRoute, 300, from(fromTunnel), openflow.EthSrc(gatewayMAC)).goTo(clusterSource)
-
 		r.on(clusterSource, 100, from(fromGateway)).goTo(cluster)
-		r.on(clusterSource, 100, from(fromTunnel)).goTo(cluster)
-
-		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
-			r.on(cluster, 10, from(fromPod), openflow.EthType(ethType)).set(viaGateway()...).goTo(delivery)
-		}
 		r.withService(r.on(cluster, 10, from(fromGateway)))
 
 		// The endpoint's answer comes in the private router, or in the default one if the endpoint is in that: mark both.
@@ -51,7 +53,7 @@ var privateFeature = &feature{
 				r.prefixBeyond(n, s)
 			default:
 				// Without a tunnel nothing tells the other node the packet's router.
-				r.beyond(host(s.Gateway), from(fromPod)).set(viaGateway()...).goTo(delivery)
+				r.beyond(host(s.Gateway), from(fromPod)).set(viaGateway()...).deliver()
 				r.beyond(s.Prefix, from(fromPod)).drop(isolated)
 			}
 		}
@@ -63,6 +65,21 @@ var privateFeature = &feature{
 			}
 		}
 	},
+	serviceRange: func(r *rules, s intent.ServiceRange) {
+		if r.native() {
+			r.on(defaultRoute, 200, openflow.IPDst(s.Prefix)).goTo(clusterSource)
+		}
+	},
+}
+
+// privateServices keep packets of Services, known by the cluster's addresses, from a
+// private router's default route.
+func (r *rules) privateServices() {
+	r.on(defaultRoute, 300, ofService).goTo(clusterSource)
+	for _, a := range []netip.Addr{intent.ServiceSourceIPv4, intent.ServiceSourceIPv6} {
+		r.on(defaultRoute, 200, openflow.IPDst(a)).goTo(clusterSource)
+	}
+	r.on(clusterSource, 110, ofService).goTo(cluster)
 }
 
 // beyond begins the flow for packets to a prefix of the cluster; longer prefixes win.
@@ -80,8 +97,13 @@ func (r *rules) withService(w flow) {
 
 // ownPrefix is for this node's addresses that no port of the private router has.
 func (r *rules) ownPrefix(s intent.Subnet) {
-	r.beyond(host(s.Gateway), from(fromPod)).set(viaGateway()...).goTo(delivery)
+	r.beyond(host(s.Gateway), from(fromPod)).set(viaGateway()...).deliver()
 	r.beyond(s.Prefix, from(fromPod)).drop(isolated)
+	if r.native() {
+		// From another node's port of the router, which may be an endpoint that answers.
+		r.on(l3, 600, from(fromTunnel), notAsked, openflow.IPDst(s.Prefix)).set(asked).do(openflow.Resubmit(service.ID)).end()
+		return
+	}
 	r.withService(r.beyond(s.Prefix, from(fromTunnel), openflow.EthSrc(gatewayMAC)))
 }
 
@@ -97,5 +119,7 @@ func (r *rules) prefixBeyond(n intent.Node, s intent.Subnet) {
 	r.beyond(host(s.Gateway), from(fromPod)).
 		set(throughTunnel(routerMAC, remote)...).set(openflow.TunnelID(uint64(whole.VNI)), out, inRouter(whole)).goTo(ttl)
 	r.beyond(s.Prefix, from(fromPod)).set(throughTunnel(routerMAC, remote)...).set(out).goTo(ttl)
-	r.beyond(s.Prefix, from(fromGateway)).set(throughTunnel(gatewayMAC, remote)...).set(out).goTo(ttl)
+	if !r.native() {
+		r.beyond(s.Prefix, from(fromGateway)).set(throughTunnel(gatewayMAC, remote)...).set(out).goTo(ttl)
+	}
 }

@@ -12,12 +12,20 @@ import (
 //	reg0[0..3]  where it came from (a source)
 //	reg0[4]     its source address means something in its private Router only
 //	reg0[5]     the host's kernel sends it for a port of a private Router, to a Service's endpoint
+//	reg0[6..10] of Services: see registers there
+//	reg0[12..14] mark of a connection that is committed
 //	reg1        id of its Network; 0 if another node has routed it
 //	reg2        its Router (VRF); the low 16 bits are its conntrack zone
 //	reg3        OpenFlow port to send it out of, or nowhere
 //	xreg2       (reg4, reg5) MAC that answers a question
 //	reg6        flags of a neighbour advertisement
 //	reg7        scratch
+//	reg8        number of a Service's port and list of endpoints
+//	reg9        number of the endpoint among these; 0: none yet
+//	reg10       the port that the packet was sent to
+//	reg11       1: the Service is public
+//	reg12       the IPv4 address that the packet was sent to
+//	xxreg3      (reg12 to reg15) the IPv6 address that the packet was sent to
 var (
 	regZone   = openflow.Reg(2).Bits(0, 15)
 	regOutput = openflow.Reg(3).All()
@@ -41,6 +49,9 @@ func from(s source) openflow.FieldValue { return openflow.Reg(0).Masked(uint64(s
 
 // inNetwork matches or sets the network.
 func inNetwork(n intent.Network) openflow.FieldValue { return openflow.Reg(1).Value(uint64(n.ID)) }
+
+// inNoNetwork is where a packet is that has been routed.
+var inNoNetwork = openflow.Reg(1).Value(0)
 
 // tenantSource matches or sets what tells that the host's kernel could not answer.
 var tenantSource = openflow.Reg(0).Masked(1<<4, 1<<4)
@@ -81,9 +92,51 @@ func toPort(port uint32) openflow.FieldValue { return openflow.Reg(3).Value(uint
 // nowhere is the output port of what only conntrack may still save.
 const nowhere = 0xffff_ffff
 
+// What tables of Services note of a packet, in reg0.
+var (
+	asked     = openflow.Reg(0).Masked(1<<6, 1<<6)   // conntrack knows it in the cluster's zone, or will be asked next
+	notAsked  = openflow.Reg(0).Masked(0, 1<<6)      //
+	ofService = openflow.Reg(0).Masked(1<<7, 1<<7)   // of a connection of a Service
+	chosen    = openflow.Reg(0).Masked(1<<8, 1<<8)   // the first of its connection: an endpoint has been chosen
+	hairpin   = openflow.Reg(0).Masked(1<<9, 1<<9)   // leaves by the port that it came in by
+	external  = openflow.Reg(0).Masked(1<<10, 1<<10) // a client outside of the cluster keeps its address
+)
+
+// The mark that a connection will have, in reg0.
+var (
+	regMark         = openflow.Reg(0).Bits(12, 14)
+	markFromGateway = openflow.Reg(0).Masked(1<<12, 1<<12)
+	markService     = openflow.Reg(0).Masked(1<<13, 1<<13)
+	markPublic      = openflow.Reg(0).Masked(1<<14, 1<<14)
+)
+
+// Of the Service's frontend.
+var (
+	regServed    = openflow.Reg(8)
+	regEndpoint  = openflow.Reg(9)
+	regPort      = openflow.Reg(10)
+	publicServed = openflow.Reg(11).Value(1)
+	regAddress4  = openflow.Reg(12)
+	regAddress6  = openflow.XXReg(3)
+)
+
+// Conntrack zones of the cluster's address space: that of all Services, and one for the source of those packets alone that
+// leave by the port that they came in by. No router has the latter's number.
+const (
+	clusterZone = uint16(intent.DefaultRouter)
+	sourceZone  = 0xffff
+)
+
 // ctFromGateway is the bit of ct_mark that says that the connection's first
 // packet came from the gateway port.
 var ctFromGateway = openflow.CTMark(1, 1)
+
+// The other bits of ct_mark: the connection is a Service's, and the Service is public.
+var (
+	ctService = openflow.CTMark(2, 2)
+	ctPublic  = openflow.CTMark(6, 6)
+	ctMark    = openflow.FieldCTMark.Bits(0, 2)
+)
 
 var (
 	routerMAC  = openflow.MAC(intent.RouterMAC)

@@ -79,16 +79,16 @@ func familyOf(like netip.Addr) openflow.FieldValue {
 func (r *rules) deliver(t Table, reader, rt intent.Router, prefix netip.Prefix, p intent.Port) {
 	own, reading := zone(rt), zone(reader)
 	if home, ok := r.home(rt); ok && home.Name == reader.Name {
-		r.routeIn(t, reader, prefix).set(toLocal(p)...).goTo(delivery)
+		r.routeIn(t, reader, prefix).set(toLocal(p)...).deliver()
 		return
 	}
 	// The zone has to be the same for both directions. Of two ports of this node it is the lower one of their
 	// routers'; with one port here, that port's.
-	r.routeIn(t, reader, prefix).set(toLocal(p)...).set(inZone(min(own, reading))).goTo(delivery)
+	r.routeIn(t, reader, prefix).set(toLocal(p)...).set(inZone(min(own, reading))).deliver()
 	if own > reading && r.tunnelled() {
 		const more = 300
 		r.on(t, more+byLength(prefix), from(fromTunnel), inRouter(reader), to(prefix)).
-			set(toLocal(p)...).set(inZone(own)).goTo(delivery)
+			set(toLocal(p)...).set(inZone(own)).deliver()
 	}
 }
 

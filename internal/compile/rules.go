@@ -18,8 +18,9 @@ type rules struct {
 	owner string
 
 	feature  *feature
-	accept   uint64 // cookie of the feature's flows that do not drop
+	accept   [maxFeature + 1]uint64 // cookies of flows that do not drop, by feature
 	flows    []openflow.Flow
+	groups   []openflow.Group
 	meanings []meant
 	needs    []unitKey // looked up, there or not
 	problems []string
@@ -32,19 +33,26 @@ type meant struct {
 }
 
 // begin attributes the flows that follow to f.
-func (r *rules) begin(f *feature) {
-	r.feature, r.accept = f, 0
+func (r *rules) begin(f *feature) { r.feature = f }
+
+// as attributes the flows that emit adds to f.
+func (r *rules) as(f *feature, emit func()) {
+	was := r.feature
+	r.begin(f)
+	emit()
+	r.begin(was)
 }
 
 // cookie is that of the current feature's flows, all that drop for the same
 // reason having the same.
 func (r *rules) cookie(reason string) uint64 {
-	if reason == "" && r.accept != 0 {
-		return r.accept
+	accept := &r.accept[r.feature.number]
+	if reason == "" && *accept != 0 {
+		return *accept
 	}
 	c := cookie(r.feature.number, r.owner, reason)
 	if reason == "" {
-		r.accept = c
+		*accept = c
 	}
 	r.meanings = append(r.meanings, meant{c, Meaning{r.feature.name, r.owner, reason}})
 	return c

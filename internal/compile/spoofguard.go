@@ -54,13 +54,13 @@ var spoofguardFeature = &feature{
 
 		r.on(spoofguard, 250, from(fromGateway), openflow.EthType(openflow.EthTypeARP)).goTo(neighbour)
 		r.on(spoofguard, 250, from(fromGateway), openflow.ICMPv6Type(icmp6Solicit)).goTo(neighbour)
-		r.on(spoofguard, 240, from(fromGateway)).goTo(forwarding)
+		r.on(spoofguard, 240, from(fromGateway)).forward()
 	},
 	port: func(r *rules, p intent.Port) {
 		in, mac := openflow.InPort(p.OFPort), openflow.MAC(p.MAC)
 		eth := openflow.EthSrc(mac)
 		for _, a := range addresses(p) {
-			r.on(spoofguard, 100, in, eth, openflow.IPSrc(a)).goTo(forwarding)
+			r.on(spoofguard, 100, in, eth, openflow.IPSrc(a)).forward()
 			if a.Is4() {
 				r.on(spoofguard, 100, in, eth, openflow.ARPSHA(mac), openflow.ARPSPA(a)).goTo(neighbour)
 				continue

@@ -52,7 +52,7 @@ var staticRouteFeature = &feature{
 					if route.Destination.Bits() > 0 {
 						source = openflow.IPSrc(route.Destination)
 					}
-					r.on(spoofguard, 90, in, eth, source).goTo(forwarding)
+					r.on(spoofguard, 90, in, eth, source).forward()
 				}
 			}
 		}

@@ -2,6 +2,11 @@
 
 package compile
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Table is one table of the pipeline.
 type Table struct {
 	ID      uint8
@@ -12,7 +17,7 @@ type Table struct {
 }
 
 // The tables, in the order of a packet's way. Numbers leave room for features to
-// come: services between neighbour and l2, policy between ttl and serviceReturn.
+// come.
 var (
 	classify      = Table{0, "classify", "find the source's kind, network and router", "the port is not known"}
 	tunnel        = Table{5, "tunnel", "find the network of a packet from another node", "the packet's network is not known on this node"}
@@ -20,6 +25,17 @@ var (
 	neighbour     = Table{20, "neighbour", "look up the MAC that an ARP or ND question asks for", "the address that is asked for is not known on this node"}
 	answer        = Table{22, "answer", "turn the question into its answer and send it back", "the question cannot be answered"}
 	advertisement = Table{24, "advertisement", "add the MAC to a neighbour advertisement", "the question cannot be answered"}
+
+	service         = Table{30, "service", "ask conntrack for the connection, in the cluster's zone", ""}
+	serviceState    = Table{31, "service-state", "lead packets of known connections on, and new ones to the frontends", ""}
+	serviceFrontend = Table{32, "service-frontend", "find the Service of the destination address and port", ""}
+	nodePort        = Table{33, "node-port", "find the Service of the port of the node", ""}
+	affinityPin     = Table{34, "affinity-pin", "recall the client's endpoint (learned flows)", ""}
+	affinity        = Table{35, "affinity", "use the client's endpoint if there still is one", "the Service is not known any more"}
+	affinityLearn   = Table{36, "affinity-learn", "remember the client's endpoint", "the Service is not known any more"}
+	serviceSource   = Table{37, "service-source", "ask again, now that a hairpin's client is known", ""}
+	serviceRoute    = Table{38, "service-route", "go on to the endpoint, in the Service's router", ""}
+
 	l2            = Table{40, "l2", "find the port of the destination MAC", "no port on this node has the destination MAC"}
 	l3            = Table{50, "l3", "route by destination prefix in the source's router", "no route"}
 	defaultRoute  = Table{51, "default-route", "keep what is in the cluster from a private router's default route", "the private router has no default route"}
@@ -29,15 +45,34 @@ var (
 	ttl           = Table{60, "ttl", "decrement the TTL of a packet that leaves for another node", "not an IP packet"}
 	serviceReturn = Table{80, "service-return", "ask conntrack whether the host's kernel knows the connection", "not an IP packet"}
 	serviceReply  = Table{85, "service-reply", "send replies to the host that translated the request's address", ""}
-	output        = Table{100, "output", "send the packet out of the chosen port", ""}
+
+	serviceHairpin  = Table{78, "service-hairpin", "find packets of Services that leave by the port that they came in by", ""}
+	serviceCommit   = Table{90, "service-commit", "commit new connections with their mark", ""}
+	serviceEndpoint = Table{91, "service-endpoint", "commit the endpoint's address and port", "the endpoint is not known any more"}
+	hairpinCommit   = Table{92, "hairpin-commit", "have an endpoint that is its own client see another source", ""}
+	hairpinOutput   = Table{93, "hairpin-output", "let the packet leave by the port that it came in by", ""}
+
+	output = Table{100, "output", "send the packet out of the chosen port", ""}
 )
 
-// The joints of the pipeline. A feature that comes between two stages changes
-// the one it fits in.
-var (
-	forwarding = l2            // once the source is known and genuine
-	delivery   = serviceReturn // once the output port is chosen
-)
+// forward ends the flow where the source is known and genuine. Features that come
+// between source and destination change what is next here.
+func (w flow) forward() {
+	if w.rules.native() {
+		w.goTo(service)
+		return
+	}
+	w.goTo(l2)
+}
+
+// deliver ends the flow where the output port is chosen.
+func (w flow) deliver() {
+	if w.rules.native() {
+		w.goTo(serviceHairpin)
+		return
+	}
+	w.goTo(serviceReturn)
+}
 
 // Tables lists all tables in the order of a packet's way.
 func Tables() []Table {
@@ -45,6 +80,7 @@ func Tables() []Table {
 	for _, f := range features {
 		all = append(all, f.tables...)
 	}
+	slices.SortFunc(all, func(a, b Table) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 

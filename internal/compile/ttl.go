@@ -13,19 +13,19 @@ var ttlFeature = &feature{
 	needed: (*rules).tunnelled,
 	local: func(r *rules) {
 		private := r.anyPrivate()
-		r.on(ttl, 200, from(fromGateway)).goTo(delivery)
+		r.on(ttl, 200, from(fromGateway)).deliver()
 		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
 			ip := openflow.EthType(ethType)
 			for _, last := range []uint8{0, 1} {
 				// The host's kernel, which would have to forward it as well, answers
 				// that the time is exceeded.
-				r.on(ttl, 100, ip, openflow.IPTTL(last)).set(viaGateway()...).goTo(delivery)
+				r.on(ttl, 100, ip, openflow.IPTTL(last)).set(viaGateway()...).deliver()
 				// It could not answer an address that means nothing to it.
 				if private {
 					r.on(ttl, 150, ip, openflow.IPTTL(last), tenantSource).drop("the TTL is used up")
 				}
 			}
-			r.on(ttl, 50, ip).do(openflow.DecTTL()).goTo(delivery)
+			r.on(ttl, 50, ip).do(openflow.DecTTL()).deliver()
 		}
 	},
 }

@@ -38,7 +38,8 @@ var tunnelFeature = &feature{
 		if n, rt, ok := r.network(n.Name); ok {
 			r.on(tunnel, 100, openflow.TunnelID(uint64(n.VNI))).
 				set(inNetwork(n), inRouter(rt)).
-				goTo(forwarding)
+				set(r.ask(n, rt)...).
+				forward()
 		}
 	},
 	router: func(r *rules, rt intent.Router) {
