@@ -40,6 +40,8 @@ var measures = []measure{
 	{"agent", measureAgent},
 	{"networks", measureNetworks},
 	{"cluster", measureCluster},
+	{"service-traffic", measureServiceTraffic},
+	{"service-scale", measureServiceScale},
 }
 
 func main() {

@@ -85,20 +85,25 @@ func measureNetworks(ctx context.Context) ([]Result, error) {
 
 // look counts the flows and reads the memory of the node's agent.
 func (s *scale) look(ctx context.Context, name string, results []Result) ([]Result, error) {
-	out, err := s.node.OVS.Ofctl(ctx, "dump-aggregate", "br-int")
-	if err != nil {
-		return nil, err
-	}
-	m := regexp.MustCompile(`flow_count=(\d+)`).FindStringSubmatch(out)
-	if m == nil {
-		return nil, fmt.Errorf("dump-aggregate printed no flow_count: %q", out)
-	}
-	flows, err := strconv.ParseFloat(m[1], 64)
+	flows, err := flowCount(ctx, s.node)
 	if err != nil {
 		return nil, err
 	}
 	rss, err := residentMiB(s.node.AgentPID())
 	return append(results, absolute("networks-flows-"+name, "flows", flows), absolute("networks-rss-"+name, "MiB", rss)), err
+}
+
+// flowCount is how many flows a node's bridge has.
+func flowCount(ctx context.Context, n *lab.Node) (float64, error) {
+	out, err := n.OVS.Ofctl(ctx, "dump-aggregate", "br-int")
+	if err != nil {
+		return 0, err
+	}
+	m := regexp.MustCompile(`flow_count=(\d+)`).FindStringSubmatch(out)
+	if m == nil {
+		return 0, fmt.Errorf("dump-aggregate printed no flow_count: %q", out)
+	}
+	return strconv.ParseFloat(m[1], 64)
 }
 
 func networkName(i int) string { return fmt.Sprintf("tenant-%d", i) }

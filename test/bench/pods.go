@@ -29,9 +29,9 @@ type traffic struct {
 }
 
 var traffics = []traffic{
-	{"pod-stream", "Mbit/s", probe.Discard, probe.Stream, 8e-6},
-	{"pod-rr", "1/s", probe.Echo, probe.RequestResponse, 1},
-	{"pod-crr", "1/s", probe.Answer, probe.ConnectRequestResponse, 1},
+	{"stream", "Mbit/s", probe.Discard, probe.Stream, 8e-6},
+	{"rr", "1/s", probe.Echo, probe.RequestResponse, 1},
+	{"crr", "1/s", probe.Answer, probe.ConnectRequestResponse, 1},
 }
 
 // measurePods compares two pods of one node with two hosts on a plain switch of
@@ -60,25 +60,28 @@ func measurePods(ctx context.Context) ([]Result, error) {
 		var rates [2][]float64
 		for range trafficRounds {
 			for who, hosts := range [][2]*lab.Host{pods, plain} {
-				rate, err := tr.run(ctx, hosts[0], hosts[1])
+				rate, err := tr.run(ctx, hosts[0], hosts[1], netip.AddrPortFrom(hosts[1].Address(lab.IPv4), serverPort), trafficTime)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", tr.name, err)
 				}
 				rates[who] = append(rates[who], rate)
 			}
 		}
-		results = append(results, compared(tr.name, tr.unit, percentile(rates[0], 0.5), percentile(rates[1], 0.5), 0.8, 0.95, higher))
+		results = append(results, compared("pod-"+tr.name, tr.unit, percentile(rates[0], 0.5), percentile(rates[1], 0.5), 0.8, 0.95, higher))
 	}
 	return results, nil
 }
 
-func (tr traffic) run(ctx context.Context, from, to *lab.Host) (float64, error) {
-	at := netip.AddrPortFrom(to.Address(lab.IPv4), 5001)
-	server, err := probe.Serve(to, at, tr.handle)
+// serverPort is where the servers of all traffic are.
+const serverPort = 5001
+
+// run is the rate of one load from a host to a server on another one, which it knows at dst.
+func (tr traffic) run(ctx context.Context, from, to *lab.Host, dst netip.AddrPort, d time.Duration) (float64, error) {
+	server, err := probe.Serve(to, netip.AddrPortFrom(to.Address(lab.IPv4), serverPort), tr.handle)
 	if err != nil {
 		return 0, err
 	}
 	defer server.Close()
-	rate, err := tr.load(ctx, from, at, trafficTime)
+	rate, err := tr.load(ctx, from, dst, d)
 	return rate * tr.scale, err
 }

@@ -39,17 +39,42 @@ const (
 
 // compared is a result that a reference was measured for.
 func compared(name, unit string, ours, reference, bar, aim float64, better direction) Result {
-	ratio := ours / reference
-	return Result{
-		Name: name, Unit: unit, Ours: ours, Reference: &reference, Ratio: &ratio, Bar: &bar, Aim: &aim,
-		Met: ratio <= bar && better == lower || ratio >= bar && better == higher,
-	}
+	r := beside(name, unit, ours, reference)
+	return r.judged(bar, aim, better)
 }
 
 // beside is a result with a reference that tells how to read it, and that need not be reached.
 func beside(name, unit string, ours, reference float64) Result {
 	ratio := ours / reference
 	return Result{Name: name, Unit: unit, Ours: ours, Reference: &reference, Ratio: &ratio, Met: true}
+}
+
+// paired is a result of rounds in which ours and the reference took turns: the medians, and the median of the rounds' ratios,
+// which a machine that does much else at times disturbs less.
+func paired(name, unit string, ours, reference []float64) Result {
+	var ratios []float64
+	for i := range ours {
+		ratios = append(ratios, ours[i]/reference[i])
+	}
+	r := beside(name, unit, percentile(ours, 0.5), percentile(reference, 0.5))
+	r.Ratio = new(percentile(ratios, 0.5))
+	return r
+}
+
+// atLeast gives a result a bar that what is compared must reach.
+func (r Result) atLeast(bar, aim float64) Result { return r.judged(bar, aim, higher) }
+
+// atMost gives a result a bar that what is compared must stay below.
+func (r Result) atMost(bar, aim float64) Result { return r.judged(bar, aim, lower) }
+
+func (r Result) judged(bar, aim float64, better direction) Result {
+	what := r.Ours
+	if r.Ratio != nil {
+		what = *r.Ratio
+	}
+	r.Bar, r.Aim = &bar, &aim
+	r.Met = what <= bar && better == lower || what >= bar && better == higher
+	return r
 }
 
 // absolute is a result that there is nothing to compare with.

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/test/lab"
+	"coelan.io/coelan/test/lab/probe"
+)
+
+// Rounds of the traffic through Services, in which all take turns, and the time of each turn.
+const (
+	balancedRounds = 9
+	balancedTime   = time.Second
+)
+
+// serviceAddress is the Service, for all who balance.
+var serviceAddress = netip.MustParseAddrPort("10.96.0.10:80")
+
+// contender is a client and a server on a node of their own, and what balances between them.
+type contender struct {
+	name           string
+	lab            *lab.Lab
+	client, server *lab.Host
+}
+
+// measureServiceTraffic compares who can balance: Coelan's own, OVN's load balancer, and kube-proxy beside Coelan. Each
+// has a node with an Open vSwitch of its own, where all datapaths are of the same kind, and two ports of the same kind.
+func measureServiceTraffic(ctx context.Context) ([]Result, error) {
+	var all []*contender
+	defer func() {
+		for _, c := range all {
+			c.lab.Close()
+		}
+	}()
+	for _, c := range []struct {
+		name  string
+		start func(context.Context) (*contender, error)
+	}{
+		{"native", func(ctx context.Context) (*contender, error) { return coelanContender(ctx, config.NativeServices, "") }},
+		{"ovn", ovnContender},
+		{"iptables", func(ctx context.Context) (*contender, error) {
+			return coelanContender(ctx, config.KubeProxy, "iptables")
+		}},
+		{"nftables", func(ctx context.Context) (*contender, error) {
+			return coelanContender(ctx, config.KubeProxy, "nftables")
+		}},
+	} {
+		got, err := c.start(ctx)
+		if got != nil {
+			got.name = c.name
+			all = append(all, got)
+		}
+		if err == nil {
+			err = got.await(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	var results []Result
+	for _, tr := range traffics {
+		rates := make([][]float64, len(all))
+		for range balancedRounds {
+			for i, c := range all {
+				rate, err := tr.run(ctx, c.client, c.server, serviceAddress, balancedTime)
+				if err != nil {
+					return nil, fmt.Errorf("%s %s: %w", c.name, tr.name, err)
+				}
+				rates[i] = append(rates[i], rate)
+			}
+		}
+		for i, c := range all[1:] {
+			name := "service-" + tr.name + "-" + c.name
+			switch {
+			case tr.name != "crr":
+				results = append(results, paired(name, tr.unit, rates[0], rates[i+1]))
+			case c.name == "ovn":
+				results = append(results, paired(name, tr.unit, rates[0], rates[i+1]).atLeast(1.2, 1.5))
+			default:
+				results = append(results, paired(name, tr.unit, rates[0], rates[i+1]).atLeast(1, 1.2))
+			}
+		}
+	}
+	return results, nil
+}
+
+// coelanContender is Coelan in one of its modes, with kube-proxy if a mode of it is named.
+func coelanContender(ctx context.Context, mode config.ServiceMode, kubeProxy string) (*contender, error) {
+	l, err := lab.Start(ctx, lab.Options{Nodes: 1, Configure: func(c *config.Config) { c.Services.Mode = mode }})
+	c := &contender{lab: l}
+	if err != nil {
+		return c, err
+	}
+	n := l.Nodes[0]
+	var pods [2]*lab.Pod
+	for i, name := range []string{"client", "server"} {
+		if pods[i], err = n.AddPod(ctx, name); err != nil {
+			return c, err
+		}
+	}
+	c.client, c.server = pods[0].Host, pods[1].Host
+	s := service{name: "balanced", address: serviceAddress}
+	l.API.SetService(s.object())
+	l.API.SetEndpointSlice(s.slice(n.Name, c.server.Address(lab.IPv4)))
+	if kubeProxy != "" {
+		err = startKubeProxy(n, kubeProxy)
+	}
+	return c, err
+}
+
+// ovnContender is a node of OVN's alone.
+func ovnContender(ctx context.Context) (*contender, error) {
+	l, err := lab.Start(ctx, lab.Options{Nodes: 1, NoAgents: true})
+	c := &contender{lab: l}
+	if err != nil {
+		return c, err
+	}
+	o, err := startOVN(ctx, l.Nodes[0])
+	if err == nil {
+		c.client, c.server, err = o.balance(ctx)
+	}
+	return c, err
+}
+
+// balanceTimeout bounds the wait for the first answer, after which all flows or rules are there.
+const balanceTimeout = 30 * time.Second
+
+// await returns when the Service answers.
+func (c *contender) await(ctx context.Context) error {
+	server, err := probe.Serve(c.server, netip.AddrPortFrom(c.server.Address(lab.IPv4), serverPort), probe.Answer)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(ctx, balanceTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := probe.Dial(ctx, c.client, serviceAddress)
+		if err == nil {
+			return conn.Close()
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("the Service does not answer: %w", err)
+		}
+		<-tick.C
+	}
+}
