@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"strings"
@@ -16,7 +17,7 @@ import (
 )
 
 // servicePort is that of the Service for traffic, and of its endpoint.
-const servicePort = 7100
+const servicePort uint16 = 7100
 
 // interval is the time between two packets of every stream.
 const interval = 10 * time.Millisecond
@@ -44,6 +45,7 @@ type route struct {
 	way      string
 	from, to place
 	service  string // of which to is the endpoint, if it is asked by that name
+	port     uint16 // of the Service and its endpoint; servicePort
 }
 
 // podRoutes are the ways of the restart promise, seen from the first worker; to the outside; and between the pods of a
@@ -68,8 +70,9 @@ func startTraffic(ctx context.Context, t *testing.T, routes ...route) *traffic {
 			at := netip.AddrPortFrom(r.to.address(f), uint16(7000+len(tr.udp)))
 			dst := at
 			if r.service != "" {
-				at = netip.AddrPortFrom(at.Addr(), servicePort)
-				dst = netip.AddrPortFrom(world.serviceAddress(ctx, t, r.service, f), servicePort)
+				port := cmp.Or(r.port, servicePort)
+				at = netip.AddrPortFrom(at.Addr(), port)
+				dst = netip.AddrPortFrom(world.serviceAddress(ctx, t, r.service, f), port)
 			}
 			if err := tr.add(ctx, r, f, dst, at); err != nil {
 				t.Fatalf("%s, %s: %v", r.way, f, err)
