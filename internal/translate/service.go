@@ -94,7 +94,10 @@ func (t *serviceTranslator) translate(e *serviceEntry) (intent.Service, bool) {
 	if v.ExternalLocal && balancers {
 		v.EndpointNodes = endpointNodes(e.slices, r.clusterIPs)
 	}
-	return v, v.Router != ""
+	if v.Router == "" { // its problems are problems nevertheless
+		return intent.Service{}, false
+	}
+	return v, true
 }
 
 // ports are those of all families that have an address left, sorted by family, port and protocol.

@@ -133,7 +133,9 @@ func TestBadServices(t *testing.T) {
 			},
 		},
 		"external IP of a family that the Service is not of": {
-			change:   func(svc *corev1.Service, _ *discoveryv1.EndpointSlice) { svc.Spec.ExternalIPs = []string{"2001:db8::1"} },
+			change: func(svc *corev1.Service, _ *discoveryv1.EndpointSlice) {
+				svc.Spec.ExternalIPs = []string{"2001:db8::1"}
+			},
 			want:     served,
 			problems: []string{`service shop/web: spec.externalIPs[0]: "2001:db8::1" is IPv6, which the Service is not; add IPv6 to spec.ipFamilies`},
 		},
