@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ovstest"
+	"coelan.io/coelan/test/lab/probe"
 )
 
 // The flows carry real packets of real kernels, both families, on the datapath
@@ -173,7 +175,7 @@ func testService(t *testing.T, w *world, v6 bool) {
 // payload is longer than a packet, so that UDP needs fragments.
 var payload = strings.Repeat("coelan ", 700)
 
-// serve answers TCP and UDP with the peer's address and what it sent.
+// serve answers TCP, UDP, and SCTP if the kernel has it, with the peer's address and what it sent.
 func serve(t *testing.T, ns *ovstest.Namespace, address string, port int) {
 	t.Helper()
 	at := net.JoinHostPort(address, fmt.Sprint(port))
@@ -190,21 +192,14 @@ func serve(t *testing.T, ns *ovstest.Namespace, address string, port int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close(); packets.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
-				if _, err := io.WriteString(conn, host+" "); err == nil {
-					_, _ = io.CopyN(conn, conn, int64(len(payload)))
-				}
-			}()
+	if probe.HasSCTP() {
+		s, err := probe.ServeSCTP(ns, netip.MustParseAddrPort(at), serveStream)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
+		t.Cleanup(s.Close)
+	}
+	go serveStreams(listener)
 	go func() {
 		buf := make([]byte, 1<<16)
 		for {
@@ -216,6 +211,27 @@ func serve(t *testing.T, ns *ovstest.Namespace, address string, port int) {
 			_, _ = packets.WriteTo(append([]byte(host+" "), buf[:n]...), from)
 		}
 	}()
+}
+
+func serveStreams(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			serveStream(conn)
+		}()
+	}
+}
+
+// serveStream says once whom it sees.
+func serveStream(conn net.Conn) {
+	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	if _, err := io.WriteString(conn, host+" "); err == nil {
+		_, _ = io.Copy(conn, conn)
+	}
 }
 
 // exchange sends the payload and expects it back, from a server that saw the
@@ -235,7 +251,11 @@ func exchangeData(ctx context.Context, ns *ovstest.Namespace, network, address, 
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	deadline := time.Now().Add(10 * time.Second)
+	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
+		deadline = end
+	}
+	if err := conn.SetDeadline(deadline); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(conn, data); err != nil {
