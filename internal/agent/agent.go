@@ -17,11 +17,14 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"coelan.io/coelan/internal/agent/bind"
 	"coelan.io/coelan/internal/agent/blocks"
 	"coelan.io/coelan/internal/agent/publish"
+	"coelan.io/coelan/internal/agent/services"
 	"coelan.io/coelan/internal/agent/view"
+	"coelan.io/coelan/internal/announce"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/bridge"
 	"coelan.io/coelan/internal/cni"
@@ -65,8 +68,15 @@ type Agent struct {
 	blocks     *blocks.Blocks
 	publisher  *publish.Publisher
 	binder     *bind.Binder
+	services   *services.Services
 	conditions *conditions
 	metrics    *metrics
+
+	// hostServices is what the host's kernel does for Services.
+	hostServices *hostServices
+	// announcer is there once this node may answer for load balancers' addresses; announceWake has it look again.
+	announcer    atomic.Pointer[announce.Announcer]
+	announceWake chan struct{}
 
 	// names are the interfaces that somebody is working on.
 	names *keyed
@@ -91,6 +101,8 @@ type Agent struct {
 	info    ovsdb.Info
 	uplink  string
 	nodeUID string
+	// nodes are the newest Node objects.
+	nodes []*corev1.Node
 	// warned is the newest Event on the node, left what of the ports is not right.
 	warned, left string
 	problems     []translate.Problem
@@ -116,6 +128,7 @@ func New(opts Options) (*Agent, error) {
 	a := &Agent{
 		opts: opts, cfg: opts.Config, log: opts.Log, since: time.Now(),
 		intent: intent.NewStore(), names: newKeyed(), wake: make(chan struct{}, 1), collect: make(chan struct{}, 1),
+		hostServices: newHostServices(opts.Config.Services), announceWake: make(chan struct{}, 1),
 		conditions: newConditions(opts.Log), vswitchd: unixctl.Vswitchd(opts.Config.OVSRunDir),
 	}
 	a.metrics = newMetrics(a)
@@ -171,7 +184,8 @@ func (a *Agent) work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		a.flows.run, a.reconcileLoop, a.host.Run, a.keeper.Run, a.neighbours.Run, a.watchHost, a.watchUplink,
-		a.watchNodes, a.watchPods, a.watchObjects, a.view.Run, a.blocks.Run, a.publisher.Run, a.binder.Run,
+		a.watchNodes, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz, a.announceAddresses,
+		a.view.Run, a.blocks.Run, a.publisher.Run, a.binder.Run,
 		a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
 	} {
 		g.Go(func() error { return part(ctx) })
@@ -196,6 +210,7 @@ func (a *Agent) load() error {
 	_, err = a.intent.Update(func(tx *intent.Tx) error {
 		networks.apply(tx, a.intent.State(), a.opts.NodeName)
 		tx.ReplaceNodes(a.translate(nodes))
+		a.loadServices(tx)
 		for _, at := range a.store.List() {
 			tx.SetPort(translate.Port(at, a.opts.NodeName))
 		}

@@ -111,6 +111,10 @@ func (r *recorder) PortWarning(namespace, name, _, reason, message string) {
 	r.add("port " + namespace + "/" + name + ": " + reason + ": " + message)
 }
 
+func (r *recorder) ServiceWarning(namespace, name, _, reason, message string) {
+	r.add("service " + namespace + "/" + name + ": " + reason + ": " + message)
+}
+
 func (r *recorder) add(e string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,6 +132,10 @@ type away struct{ API }
 
 func (away) WatchNodes(ctx context.Context, _ func([]*corev1.Node)) error { <-ctx.Done(); return nil }
 func (away) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error   { <-ctx.Done(); return nil }
+func (away) WatchServices(ctx context.Context, _ kube.ServiceUpdates) error {
+	<-ctx.Done()
+	return nil
+}
 func (away) WatchObjects(ctx context.Context, _ kube.Updates) error       { <-ctx.Done(); return nil }
 
 // fixed is a Cluster whose nodes are set by the test. It knows nothing about pods.

@@ -171,7 +171,7 @@ func (d dataplane) Node() (cni.Node, error) {
 	}, nil
 }
 
-// clusterRanges are the nodes' podCIDRs and addresses.
+// clusterRanges are the nodes' podCIDRs and addresses, and the ClusterIPs.
 func clusterRanges(s *intent.State) []netip.Prefix {
 	var list []netip.Prefix
 	for n := range s.Nodes().All() {
@@ -179,6 +179,9 @@ func clusterRanges(s *intent.State) []netip.Prefix {
 		for _, a := range n.Addresses {
 			list = append(list, netip.PrefixFrom(a, a.BitLen()))
 		}
+	}
+	for r := range s.ServiceRanges().All() {
+		list = append(list, r.Prefix)
 	}
 	return list
 }

@@ -26,6 +26,7 @@ type metrics struct {
 	repairs     prometheus.Counter
 	sweeps      *prometheus.CounterVec
 	reconnects  *prometheus.CounterVec
+	services    prometheus.Histogram
 }
 
 // latencies are buckets from a millisecond to half a minute.
@@ -61,7 +62,11 @@ func newMetrics(a *Agent) *metrics {
 			Name: "coelan_ovs_connections_total", Help: "Connections made to Open vSwitch, by kind: database or switch.",
 		}, []string{"kind"}),
 	}
-	m.registry.MustRegister(m.requests, m.syncSeconds, m.syncErrors, m.flowChanges, m.flows, m.repairs, m.sweeps, m.reconnects,
+	m.services = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "coelan_service_sync_duration_seconds", Buckets: latencies,
+		Help: "Time from an event about a Service or its endpoints to the flows that follow from it.",
+	})
+	m.registry.MustRegister(m.services, m.requests, m.syncSeconds, m.syncErrors, m.flowChanges, m.flows, m.repairs, m.sweeps, m.reconnects,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registerViews(a)
 	return m
@@ -75,6 +80,8 @@ func (m *metrics) registerViews(a *Agent) {
 	gauge("coelan_ports", "Pods' ports of this node.", func() float64 { return float64(localPorts(a.intent.State())) })
 	gauge("coelan_networks", "Networks in effect on this node, the default one included.",
 		func() float64 { return float64(a.intent.State().Networks().Len()) })
+	gauge("coelan_services", "Services that the bridge balances.", func() float64 { return float64(a.intent.State().Services().Len()) })
+	gauge("coelan_service_endpoints", "Endpoints of all ports of these Services.", func() float64 { return float64(endpointCount(a.intent.State())) })
 	gauge("coelan_nodes", "Nodes of the cluster, this one included.", func() float64 { return float64(a.intent.State().Nodes().Len()) })
 	gauge("coelan_tunnels", "Nodes that are reached by a tunnel.", func() float64 { return float64(len(tunnelPeers(a.intent.State()))) })
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -105,9 +112,10 @@ func (m *metrics) sync(compile time.Duration, res bridge.Result, err error) {
 	m.flows.Set(float64(res.Flows))
 }
 
-func (m *metrics) repaired(n int)           { m.repairs.Add(float64(n)) }
-func (m *metrics) swept(kind string, n int) { m.sweeps.WithLabelValues(kind).Add(float64(n)) }
-func (m *metrics) connected(kind string)    { m.reconnects.WithLabelValues(kind).Inc() }
+func (m *metrics) serviceSync(took time.Duration) { m.services.Observe(took.Seconds()) }
+func (m *metrics) repaired(n int)                 { m.repairs.Add(float64(n)) }
+func (m *metrics) swept(kind string, n int)       { m.sweeps.WithLabelValues(kind).Add(float64(n)) }
+func (m *metrics) connected(kind string)          { m.reconnects.WithLabelValues(kind).Inc() }
 
 // conditionCollector shows each condition as 1 (met) or 0.
 type conditionCollector struct{ conditions *conditions }

@@ -16,7 +16,11 @@ import (
 
 // watchObjects makes intent of Networks, Routers, blocks and Ports, and remembers them.
 func (a *Agent) watchObjects(ctx context.Context) error {
-	return a.opts.Cluster.WatchObjects(ctx, a.view.Updates(a.refreshNetworks))
+	return a.opts.Cluster.WatchObjects(ctx, a.view.Updates(func() {
+		a.refreshNetworks()
+		a.services.Recheck()
+		a.hostFollows()
+	}))
 }
 
 // catchUpTimeout is how long an agent that starts waits for the API server before it goes by what it remembers.
@@ -24,14 +28,16 @@ const catchUpTimeout = 500 * time.Millisecond
 
 // catchUp waits a little for the API to be heard. What is remembered may lack what came in the moment before the last run
 // was killed, and the first comparison with the switch would take its flows away.
-func (a *Agent) catchUp(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
+func (a *Agent) catchUp(running context.Context) {
+	ctx, cancel := context.WithTimeout(running, catchUpTimeout)
 	defer cancel()
 	a.view.Await(ctx, func(s view.State) bool {
 		return a.nodesHeard.Load() && s.Listed(kube.Networks) && s.Listed(kube.Routers) && s.Listed(kube.Blocks) && s.Listed(kube.Ports)
 	})
 	// Whoever has told the view may not have come to this yet.
 	a.refreshNetworks()
+	a.services.Recheck()
+	a.awaitServices(running)
 }
 
 // networkIntent is what the objects of coelan.io come to.

@@ -47,6 +47,8 @@ type Watcher interface {
 	WatchNodes(ctx context.Context, update func([]*corev1.Node)) error
 	// WatchPods does the same for the pods that are bound to this node.
 	WatchPods(ctx context.Context, update func([]*corev1.Pod)) error
+	// WatchServices tells of Services, and of all that they lead to.
+	WatchServices(ctx context.Context, updates kube.ServiceUpdates) error
 	// WatchObjects does the same for namespaces and all that Networks are made of.
 	WatchObjects(ctx context.Context, updates kube.Updates) error
 }
@@ -56,4 +58,5 @@ type Recorder interface {
 	PodWarning(namespace, name, uid, reason, message string)
 	NodeWarning(name, uid, reason, message string)
 	PortWarning(namespace, name, uid, reason, message string)
+	ServiceWarning(namespace, name, uid, reason, message string)
 }

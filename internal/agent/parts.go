@@ -20,6 +20,8 @@ import (
 
 // makeParts makes what works on the API's objects: blocks, Ports, bindings. Store and view are there.
 func (a *Agent) makeParts() {
+	a.services = a.newServices()
+	a.tellServices()
 	a.blocks = blocks.New(a.log, a.opts.NodeName, a.opts.Cluster, a.view, a.store)
 	a.publisher = publish.New(publish.Options{
 		Log: a.log, Node: a.opts.NodeName, API: a.opts.Cluster, View: a.view, Store: a.store, Singles: a.blocks,

@@ -23,9 +23,16 @@ const (
 	idPodUID    = "coelan-pod-uid"
 )
 
+// idServiceGateway marks the port that leads to kube-proxy, while that balances Services.
+const idServiceGateway = "is-service-gateway"
+
 // infrastructure are the ports of the bridge that are there without any pod.
 func infrastructure(c config.Config, l intent.Local) []ovsdb.Port {
-	ports := []ovsdb.Port{ovsdb.Internal(c.GatewayInterface, int(intent.GatewayPort), intent.GatewayMAC.HardwareAddr(), l.MTU)}
+	gateway := ovsdb.Internal(c.GatewayInterface, int(intent.GatewayPort), intent.GatewayMAC.HardwareAddr(), l.MTU)
+	if c.Services.Mode == config.KubeProxy {
+		gateway.ExternalIDs = map[string]string{idServiceGateway: "true"}
+	}
+	ports := []ovsdb.Port{gateway}
 	if l.Encapsulation.Tunnelled() {
 		ports = append(ports, ovsdb.Tunnel(tunnelPort, string(l.Encapsulation), int(intent.TunnelPort), netip.Addr{}, 0))
 	}

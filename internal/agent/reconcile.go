@@ -148,5 +148,7 @@ func (a *Agent) setLocal(ctx context.Context, node intent.Node, datapath intent.
 	if bridge != nil && datapath == intent.DatapathNetdev {
 		a.neighbours.Set(uplink.Name, tunnelPeers(state))
 	}
-	return state, hostState(a.cfg, state, uplink.Name, cards), nil
+	host := hostState(a.cfg, state, uplink.Name, cards)
+	host.Services = a.hostServices.of(state, a.view.State().PoolList())
+	return state, host, nil
 }

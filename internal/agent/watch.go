@@ -30,6 +30,7 @@ func (a *Agent) watchNodes(ctx context.Context) error {
 			return
 		}
 		a.nodesHeard.Store(true)
+		a.tellServices()
 		a.view.Touch()
 		a.kick()
 		a.checkRanges()
@@ -122,7 +123,7 @@ func (a *Agent) translate(objects []*corev1.Node) []intent.Node {
 	nodes, problems := translate.Nodes(objects)
 	a.mu.Lock()
 	old := a.problems
-	a.problems = problems
+	a.problems, a.nodes = problems, objects
 	for _, o := range objects {
 		if o.Name == a.opts.NodeName {
 			a.nodeUID = string(o.UID)

@@ -23,6 +23,7 @@ const (
 	routers     = "routers.coelan.io"
 	portObjects = "ports.coelan.io"
 	blocks      = "addressblocks.coelan.io"
+	pools       = "loadbalancerpools.coelan.io"
 	definitions = "network-attachment-definitions.k8s.cni.cncf.io"
 
 	services       = "services"
@@ -48,6 +49,8 @@ func kindOf(resource string) (kind, version string) {
 		return "Port", coelan
 	case blocks:
 		return "AddressBlock", coelan
+	case pools:
+		return "LoadBalancerPool", coelan
 	case definitions:
 		return "NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1"
 	case services:

@@ -21,6 +21,7 @@ const (
 	Routers     = "routers"
 	Blocks      = "addressblocks"
 	Ports       = "ports"
+	Pools       = "loadbalancerpools"
 	Definitions = "network-attachment-definitions"
 )
 

@@ -131,12 +131,13 @@ func TestWatchObjects(t *testing.T) {
 			Routers:     func(l []*v1alpha1.Router) { heard <- fmt.Sprint("routers ", len(l)) },
 			Blocks:      func(l []*v1alpha1.AddressBlock) { heard <- fmt.Sprint("blocks ", len(l)) },
 			Ports:       func(l []*v1alpha1.Port) { heard <- fmt.Sprint("ports ", len(l)) },
+			Pools:       func([]*v1alpha1.LoadBalancerPool) { heard <- "pools" },
 			Definitions: func([]*Definition) { heard <- "definitions" },
 			Absent:      func(resource string) { heard <- "absent " + resource },
 		})
 	}()
 	var got []string
-	for range 6 {
+	for range 7 {
 		select {
 		case h := <-heard:
 			got = append(got, h)
@@ -145,7 +146,7 @@ func TestWatchObjects(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "ports 0", "routers 0"}
+	want := []string{"absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "ports 0", "routers 0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}

@@ -51,6 +51,13 @@ func (r *Recorder) PortWarning(namespace, name, uid, reason, message string) {
 	}, reason, message)
 }
 
+// ServiceWarning writes an Event of type Warning about a Service. It does not block.
+func (r *Recorder) ServiceWarning(namespace, name, uid, reason, message string) {
+	r.warn(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Service", Namespace: namespace, Name: name, UID: types.UID(uid),
+	}, reason, message)
+}
+
 // maxMessage is what the API server takes at most.
 const maxMessage = 1024
 

@@ -86,6 +86,21 @@ func TestWatchNodes(t *testing.T) {
 	if diff := cmp.Diff(want, next(t, updates)); diff != "" {
 		t.Errorf("first update (-want +got):\n%s", diff)
 	}
+	labelled := node("n1")
+	labelled.Labels["topology.kubernetes.io/zone"] = "a"
+	labelled.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: TaintToBeDeleted, Effect: corev1.TaintEffectNoSchedule}}
+	if _, err := nodes.Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, updates)[0]; got.Labels["topology.kubernetes.io/zone"] != "a" || !Leaving(got) {
+		t.Errorf("after a label and a taint: %+v", got)
+	}
+	if _, err := nodes.Update(t.Context(), node("n1"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, updates)[0]; Leaving(got) {
+		t.Errorf("without the taint: %+v", got)
+	}
 	// A heartbeat changes nothing that is read.
 	beat := node("n1")
 	beat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}

@@ -31,6 +31,8 @@ func slim(obj any) (any, error) {
 		o.Status.Blocks, o.Status.AddressesUsed, o.Status.AddressesFree = 0, 0, 0
 	case *v1alpha1.AddressBlock:
 		o.Status.Used = 0
+	case *v1alpha1.LoadBalancerPool:
+		o.Status.Addresses, o.Status.Assigned = 0, 0
 	}
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)
@@ -41,11 +43,27 @@ func slim(obj any) (any, error) {
 
 // Slim is the part of a node that the agent reads and remembers over its restarts.
 func Slim(n *corev1.Node) *corev1.Node {
-	return &corev1.Node{
+	slim := &corev1.Node{
 		ObjectMeta: slimMeta(n.ObjectMeta),
 		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
 	}
+	slim.Labels, slim.DeletionTimestamp = n.Labels, n.DeletionTimestamp
+	for _, t := range n.Spec.Taints {
+		if t.Key == TaintToBeDeleted {
+			slim.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
+		}
+	}
+	return slim
+}
+
+// TaintToBeDeleted is on a node that the cluster autoscaler is about to remove.
+const TaintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
+
+// Leaving says whether a node will go soon, so that load balancers should send it nothing new.
+func Leaving(n *corev1.Node) bool {
+	return n.DeletionTimestamp != nil ||
+		slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == TaintToBeDeleted })
 }
 
 // AnnotationConfigHash of the mirror of a static pod is the UID that kubelet knows the pod by.
@@ -88,7 +106,7 @@ func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 func nodeRelevant(old, now any) bool {
 	a, b := old.(*corev1.Node), now.(*corev1.Node)
 	return a.UID != b.UID || a.Spec.PodCIDR != b.Spec.PodCIDR || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) ||
-		!slices.Equal(a.Status.Addresses, b.Status.Addresses)
+		!slices.Equal(a.Status.Addresses, b.Status.Addresses) || !maps.Equal(a.Labels, b.Labels) || Leaving(a) != Leaving(b)
 }
 
 // podRelevant is true for a pod that was replaced by one of the same name, has ended, or asks for something else.

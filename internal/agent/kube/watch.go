@@ -28,6 +28,7 @@ type Updates struct {
 	Routers     func([]*v1alpha1.Router)
 	Blocks      func([]*v1alpha1.AddressBlock)
 	Ports       func([]*v1alpha1.Port)
+	Pools       func([]*v1alpha1.LoadBalancerPool)
 	Definitions func([]*Definition)
 	// Absent is told of a kind that the API does not have, or not yet: its CustomResourceDefinition is missing.
 	Absent func(resource string)
@@ -67,6 +68,9 @@ func (c *Client) WatchObjects(ctx context.Context, u Updates) error {
 	})
 	g.Go(func() error {
 		return follow(ctx, c, informer(c.coelan, Ports, "!"+v1alpha1.LabelPodPort, &v1alpha1.Port{}), changed, u.Ports, absent(Ports))
+	})
+	g.Go(func() error {
+		return follow(ctx, c, informer(c.coelan, Pools, "", &v1alpha1.LoadBalancerPool{}), changed, u.Pools, absent(Pools))
 	})
 	g.Go(func() error {
 		return follow(ctx, c, informer(c.definitions, Definitions, "", &Definition{}), changed, u.Definitions, absent(Definitions))

@@ -21,7 +21,8 @@ type State struct {
 	Networks    map[string]*v1alpha1.Network
 	Routers     map[string]*v1alpha1.Router
 	Blocks      map[string]*v1alpha1.AddressBlock
-	Ports       map[string]*v1alpha1.Port    // by namespace/name; not those of pods whose addresses are from blocks
+	Ports       map[string]*v1alpha1.Port // by namespace/name; not those of pods whose addresses are from blocks
+	Pools       map[string]*v1alpha1.LoadBalancerPool
 	Definitions map[string]*kube.Definition  // by namespace/name
 	listed      map[string]bool              // by kind
 	encoded     map[string]map[string][]byte // by kind and key
@@ -34,7 +35,7 @@ const (
 )
 
 // kinds are all that is remembered.
-var kinds = []string{Pods, Namespaces, kube.Networks, kube.Routers, kube.Blocks, kube.Ports, kube.Definitions}
+var kinds = []string{Pods, Namespaces, kube.Networks, kube.Routers, kube.Blocks, kube.Ports, kube.Pools, kube.Definitions}
 
 // Listed says that the API was heard about a kind since the agent has started: what is not there does not exist, or is new.
 func (s State) Listed(kind string) bool { return s.listed[kind] }
@@ -53,6 +54,9 @@ func (s State) BlockList() []*v1alpha1.AddressBlock { return values(s.Blocks) }
 
 // PortList is Ports as a list, sorted by namespace and name.
 func (s State) PortList() []*v1alpha1.Port { return values(s.Ports) }
+
+// PoolList is Pools as a list, sorted by name.
+func (s State) PoolList() []*v1alpha1.LoadBalancerPool { return values(s.Pools) }
 
 func values[T any](m map[string]T) []T {
 	list := make([]T, 0, len(m))

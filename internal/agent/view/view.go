@@ -53,7 +53,7 @@ func New(log *slog.Logger, store Store) (*View, error) {
 	return v, errors.Join(
 		load(v, Pods, &v.state.Pods), load(v, Namespaces, &v.state.Namespaces), load(v, kube.Networks, &v.state.Networks),
 		load(v, kube.Routers, &v.state.Routers), load(v, kube.Blocks, &v.state.Blocks), load(v, kube.Ports, &v.state.Ports),
-		load(v, kube.Definitions, &v.state.Definitions),
+		load(v, kube.Pools, &v.state.Pools), load(v, kube.Definitions, &v.state.Definitions),
 	)
 }
 
@@ -128,6 +128,10 @@ func (v *View) Updates(after func()) kube.Updates {
 		},
 		Ports: func(l []*v1alpha1.Port) {
 			set(v, kube.Ports, &v.state.Ports, l, func(o *v1alpha1.Port) string { return o.Namespace + "/" + o.Name })
+			after()
+		},
+		Pools: func(l []*v1alpha1.LoadBalancerPool) {
+			set(v, kube.Pools, &v.state.Pools, l, func(o *v1alpha1.LoadBalancerPool) string { return o.Name })
 			after()
 		},
 		Definitions: func(l []*kube.Definition) {

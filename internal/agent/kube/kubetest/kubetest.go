@@ -102,6 +102,7 @@ func (a *API) told() {
 		v.Blocks(blocks)
 		v.Ports(ports)
 		v.Definitions(definitions)
+		v.Pools(nil)
 		if v.pods != nil {
 			v.pods(pods)
 		}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/agent/services"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// servicesFile holds the intent's Services.
+const servicesFile = "services.json"
+
+func (a *Agent) newServices() *services.Services {
+	return services.New(services.Options{
+		Log: a.log, Config: a.cfg.Services, Mapping: a.cfg.Mapping, Node: a.opts.NodeName, File: a.cfg.StateFile(servicesFile),
+		Intent: a.intent, View: a.view, Events: a.opts.Events,
+		Applied:     func(ctx context.Context, revision uint64) error { return a.flows.wait(ctx, revision) },
+		Connections: connections{a}, Changed: a.servicesChanged, Observe: a.metrics.serviceSync, Healthy: a.forwards,
+	})
+}
+
+// watchServices makes intent of Services, and remembers it.
+func (a *Agent) watchServices(ctx context.Context) error {
+	return a.opts.Cluster.WatchServices(ctx, a.services.Updates())
+}
+
+// native says whether the bridge balances Services.
+func (a *Agent) native() bool { return a.cfg.Services.Mode == config.NativeServices }
+
+// serviceMode is the configuration's mode, as intent has it.
+func (a *Agent) serviceMode() intent.ServiceMode { return intent.ServiceMode(a.cfg.Services.Mode) }
+
+// loadServices makes intent of the Services that were known when the agent ran last. What cannot be read is left out: the
+// API tells of it again.
+func (a *Agent) loadServices(tx *intent.Tx) {
+	remembered, err := services.Load(a.cfg.StateFile(servicesFile))
+	if err != nil {
+		a.log.Error("not all Services are remembered", "err", err)
+	}
+	ranges := remembered.Ranges
+	for _, p := range a.cfg.Services.CIDRs {
+		ranges = append(ranges, intent.ServiceRange{Prefix: p})
+	}
+	tx.ReplaceServiceRanges(ranges)
+	if a.native() {
+		tx.ReplaceServices(remembered.Services)
+	}
+}
+
+// servicesChanged has those follow who have to know of a change: endpoints are not the host kernel's business, and only
+// addresses of load balancers have to be answered for.
+func (a *Agent) servicesChanged(before, after *intent.State) {
+	a.hostFollows()
+	for _, key := range intent.Diff(before, after).Services {
+		old, _ := before.Services().Get(key)
+		now, _ := after.Services().Get(key)
+		if balanced(old) || balanced(now) {
+			select {
+			case a.announceWake <- struct{}{}:
+			default:
+			}
+			return
+		}
+	}
+}
+
+// hostFollows has the host's kernel follow what has changed of Services or pools.
+func (a *Agent) hostFollows() {
+	if a.hostServices.follow(a.intent.State(), a.view.State().PoolList()) {
+		a.kick()
+	}
+}
+
+// balanced says whether a Service has an address of a load balancer.
+func balanced(v intent.Service) bool {
+	return slices.ContainsFunc(v.Ports, func(p intent.ServicePort) bool { return len(p.LoadBalancerIPs) > 0 })
+}
+
+// endpointCount is how many endpoints all ports of all Services have.
+func endpointCount(s *intent.State) int {
+	n := 0
+	for v := range s.Services().All() {
+		for _, p := range v.Ports {
+			n += len(p.Endpoints)
+		}
+	}
+	return n
+}
+
+// tellServices tells of this node's object.
+func (a *Agent) tellServices() {
+	for _, n := range a.nodeList() {
+		if n.Name == a.opts.NodeName {
+			a.services.SetNode(n)
+		}
+	}
+}
+
+// nodeList are the newest Node objects.
+func (a *Agent) nodeList() []*corev1.Node {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.nodes
+}
+
+// servicesTimeout is how long an agent that starts, and hears the API, waits for its lists of Services, rather than have
+// the switch follow for a moment what it remembers of them.
+const servicesTimeout = 5 * time.Second
+
+// awaitServices waits for the API's Services if it answers at all.
+func (a *Agent) awaitServices(ctx context.Context) {
+	if !a.native() || !a.nodesHeard.Load() && !a.view.State().Listed(kube.Networks) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, servicesTimeout)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+	case <-a.services.Ready():
+	}
+}
+
+// forwards says why this node does not forward packets for Services.
+func (a *Agent) forwards() error {
+	return a.conditions.first(func(k condition) bool { return limiting[k] })
+}
+
+// connections forgets what conntrack knows.
+type connections struct{ *Agent }
+
+var _ services.Connections = connections{}
+
+// ForgetBalanced implements services.Connections. Its caller has seen the flows on the switch.
+func (c connections) ForgetBalanced(ctx context.Context, which []services.Balanced) error {
+	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	conn, err := c.sw.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	zone := uint16(intent.DefaultRouter)
+	messages := make([]openflow.Message, 0, len(which))
+	for _, b := range which {
+		m := &openflow.CTFlush{Zone: &zone, Proto: uint8(intent.UDP)}
+		m.Orig.Dst, m.Orig.DstPort = b.Service.Addr(), b.Service.Port()
+		m.Reply.Src, m.Reply.SrcPort = b.Endpoint.Address, b.Endpoint.Port
+		messages = append(messages, m)
+	}
+	if err := conn.Do(ctx, messages); err != nil {
+		return fmt.Errorf("connections of UDP Services: %w", err)
+	}
+	return nil
+}
+
+// ForgetFrontends implements services.Connections.
+func (c connections) ForgetFrontends(_ context.Context, which []services.Frontend) error {
+	for _, ipv6 := range []bool{false, true} {
+		f := frontendFilter{}
+		for _, w := range which {
+			if w.IPv6 == ipv6 {
+				f[netip.AddrPortFrom(w.Address, w.Port)] = true
+			}
+		}
+		family := netlink.InetFamily(unix.AF_INET)
+		if ipv6 {
+			family = unix.AF_INET6
+		}
+		if len(f) == 0 {
+			continue
+		}
+		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, f); err != nil {
+			return fmt.Errorf("connections of UDP Services in the host's kernel: %w", err)
+		}
+	}
+	return nil
+}
+
+// frontendFilter picks the host's own UDP connections by what they were begun to; without an address, to any.
+type frontendFilter map[netip.AddrPort]bool
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (f frontendFilter) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	if flow.Zone != 0 || flow.Forward.Protocol != uint8(intent.UDP) {
+		return false
+	}
+	address, _ := netip.AddrFromSlice(flow.Forward.DstIP)
+	port := flow.Forward.DstPort
+	return f[netip.AddrPortFrom(address.Unmap(), port)] || f[netip.AddrPortFrom(netip.Addr{}, port)]
+}

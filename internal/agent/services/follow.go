@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// follower does what has to wait until flows are on the switch.
+type follower struct {
+	*Services
+	wake chan struct{}
+
+	mu        sync.Mutex
+	revision  uint64
+	since     []time.Time
+	balanced  []Balanced
+	frontends []Frontend
+}
+
+func newFollower(s *Services) *follower { return &follower{Services: s, wake: make(chan struct{}, 1)} }
+
+// add takes a change of the intent, and when the API's first event came that made it.
+func (f *follower) add(before, after *intent.State, first time.Time) {
+	var balanced []Balanced
+	var frontends []Frontend
+	for _, key := range intent.Diff(before, after).Services {
+		old, _ := before.Services().Get(key)
+		now, _ := after.Services().Get(key)
+		b, fr := stale(old, now)
+		balanced, frontends = append(balanced, b...), append(frontends, fr...)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.revision = after.Revision()
+	if !first.IsZero() {
+		f.since = append(f.since, first)
+	}
+	f.balanced, f.frontends = append(f.balanced, balanced...), append(f.frontends, frontends...)
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run works until ctx ends.
+func (f *follower) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.wake:
+		}
+		f.mu.Lock()
+		revision, since, balanced, frontends := f.revision, f.since, f.balanced, f.frontends
+		f.since, f.balanced, f.frontends = nil, nil, nil
+		f.mu.Unlock()
+		for f.Applied(ctx, revision) != nil {
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		for _, t := range since {
+			f.Observe(time.Since(t))
+		}
+		if len(balanced) > 0 {
+			if err := f.Connections.ForgetBalanced(ctx, balanced); err != nil && ctx.Err() == nil {
+				f.Log.Warn("UDP clients may go on sending to endpoints that are gone", "err", err)
+			}
+		}
+		if len(frontends) > 0 {
+			if err := f.Connections.ForgetFrontends(ctx, frontends); err != nil && ctx.Err() == nil {
+				f.Log.Warn("UDP clients that were sending already may not reach a Service", "err", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package services is the agent's part of Kubernetes Services: it makes intent of them and of their EndpointSlices,
+// remembers that over restarts, has connections forgotten whose endpoint is gone, and answers the health checks of load
+// balancers.
+//
+// What is remembered is the intent, not the API's objects: it is an agent's own outcome, a tenth of their size, and needs
+// nothing else to be put into effect. A node that starts without the API server balances as it did before; the first
+// complete lists replace it.
+package services
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/agent/view"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/translate"
+)
+
+// Kinds beside those of package kube.
+const (
+	services = "services"
+	slicesOf = "endpointslices"
+)
+
+// Options are what Services work with. All are needed.
+type Options struct {
+	Log     *slog.Logger
+	Config  config.Services
+	Mapping config.Mapping
+	Node    string
+	// File is where Services are remembered.
+	File   string
+	Intent *intent.Store
+	View   *view.View
+	Events Recorder
+	// Applied waits until the flows of that revision of the intent, or of a newer one, are on the switch.
+	Applied func(ctx context.Context, revision uint64) error
+	// Connections forgets connections whose way has changed.
+	Connections Connections
+	// Changed is called after the intent has changed. It must not block.
+	Changed func(before, after *intent.State)
+	// Observe takes the time from the first of the API's events to the flows that follow from it.
+	Observe func(time.Duration)
+	// Healthy says why this node does not forward packets for Services; nil if it does.
+	Healthy func() error
+}
+
+// Recorder tells users of Services what is not as they ask on this node.
+type Recorder interface {
+	ServiceWarning(namespace, name, uid, reason, message string)
+}
+
+// Services keeps the intent's Services and ServiceRanges. Its methods are safe for concurrent use.
+type Services struct {
+	Options
+	native bool
+	health *healthChecks
+	// applying is held while intent is made.
+	applying sync.Mutex
+
+	wake  chan struct{}
+	ready chan struct{} // closed when all that Services depend on was heard of
+
+	mu      sync.Mutex
+	set     *translate.ServiceSet
+	ports   *nodePorts
+	zone    string
+	leaving bool
+	routers map[string]string // by namespace, of those that were asked for
+	cidrs   []netip.Prefix
+	// listed are the kinds that were heard whole.
+	listed map[string]bool
+	// first is when the oldest event came that is not in the intent yet.
+	first time.Time
+	// told are the problems that there is an Event about.
+	told map[translate.ServiceProblem]bool
+	// healthzErr is why services.healthzBindAddress is not served.
+	healthzErr error
+	healthyAt  atomic.Pointer[time.Time]
+}
+
+// New makes Services that know nothing.
+func New(o Options) *Services {
+	s := &Services{
+		Options: o, native: o.Config.Mode == config.NativeServices,
+		wake: make(chan struct{}, 1), ready: make(chan struct{}),
+		ports: newNodePorts(o.Config.NodePortAddresses, listeners), routers: map[string]string{}, listed: map[string]bool{},
+		told: map[translate.ServiceProblem]bool{},
+	}
+	s.health = newHealthChecks(o.Log, o.Config.NodePortAddresses, o.Healthy)
+	s.set = translate.NewServiceSet(s.serviceView())
+	return s
+}
+
+// serviceView is what this node sees of Services. Its functions are called by the set, under mu.
+func (s *Services) serviceView() translate.ServiceView {
+	return translate.ServiceView{
+		Node: s.Node, Zone: s.zone, Router: s.router,
+		NodePortTaken: func(p intent.Protocol, port uint16) bool { return s.ports.takenBy(nodePort{p, port}) },
+	}
+}
+
+// Updates are what keeps Services up to date. While kube-proxy balances, only the prefixes of ClusterIPs matter.
+func (s *Services) Updates() kube.ServiceUpdates {
+	u := kube.ServiceUpdates{CIDRs: s.setCIDRs}
+	if !s.native {
+		return u
+	}
+	u.Services = &kube.Changes[*corev1.Service]{
+		Set:    func(o *corev1.Service) { s.heard(func() { s.set.SetService(o) }) },
+		Delete: func(n types.NamespacedName) { s.heard(func() { s.set.DeleteService(n.Namespace, n.Name) }) },
+		Listed: func(exists func(types.NamespacedName) bool) {
+			s.heard(func() {
+				for n := range s.set.Services() {
+					if !exists(n) {
+						s.set.DeleteService(n.Namespace, n.Name)
+					}
+				}
+				s.listed[services] = true
+			})
+		},
+	}
+	u.Slices = &kube.Changes[*discoveryv1.EndpointSlice]{
+		Set:    func(o *discoveryv1.EndpointSlice) { s.heard(func() { s.set.SetEndpointSlice(o) }) },
+		Delete: func(n types.NamespacedName) { s.heard(func() { s.set.DeleteEndpointSlice(n.Namespace, n.Name) }) },
+		Listed: func(exists func(types.NamespacedName) bool) {
+			s.heard(func() {
+				for n := range s.set.EndpointSlices() {
+					if !exists(n) {
+						s.set.DeleteEndpointSlice(n.Namespace, n.Name)
+					}
+				}
+				s.listed[slicesOf] = true
+			})
+		},
+	}
+	return u
+}
+
+// heard takes an event of the API.
+func (s *Services) heard(change func()) {
+	s.mu.Lock()
+	change()
+	if s.first.IsZero() {
+		s.first = time.Now()
+	}
+	s.mu.Unlock()
+	s.kick()
+}
+
+func (s *Services) kick() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// SetNode takes this node's object, whose zone is what topology hints are about.
+func (s *Services) SetNode(n *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = kube.Leaving(n)
+	if zone := n.Labels[corev1.LabelTopologyZone]; zone != s.zone {
+		s.zone = zone
+		s.set.SetView(s.serviceView())
+		s.kick()
+	}
+}
+
+// Ready is closed once the API was heard of all that Services depend on, and the intent is made of it.
+func (s *Services) Ready() <-chan struct{} { return s.ready }
+
+// Run makes intent of what changes, until ctx ends.
+func (s *Services) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer s.health.close()
+	done := newFollower(s)
+	m := newMemory(s)
+	running.Go(func() { done.run(ctx) })
+	running.Go(func() { m.run(ctx) })
+	s.health.update(s.Intent.State().Services().All())
+	for {
+		before, after, first := s.apply()
+		if before != after {
+			s.Changed(before, after)
+			m.changed()
+			done.add(before, after, first)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		case <-s.nextPorts():
+			s.recheckPorts()
+		}
+	}
+}
+
+// apply brings the intent to what is known. It returns the States before and after, and when the first event came that
+// made the difference.
+func (s *Services) apply() (before, after *intent.State, first time.Time) {
+	s.mu.Lock()
+	ranges, haveRanges, complete := s.ranges(), s.listed[kube.ServiceCIDRs], s.complete()
+	var changes translate.ServiceChanges
+	anew := false
+	if complete && s.native {
+		changes = s.set.Changes()
+		s.ports.forgetSnapshot()
+		first, s.first = s.first, time.Time{}
+		anew = !closed(s.ready)
+	}
+	s.mu.Unlock()
+
+	before = s.Intent.State()
+	after, err := s.Intent.Update(func(tx *intent.Tx) error {
+		if haveRanges {
+			tx.ReplaceServiceRanges(ranges)
+		}
+		switch {
+		case !s.native || anew:
+			tx.ReplaceServices(changes.Changed)
+		default:
+			for _, v := range changes.Changed {
+				tx.SetService(v)
+			}
+			for _, key := range changes.Gone {
+				tx.DeleteService(key)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.Log.Error("services", "err", err)
+		return before, before, first
+	}
+	s.settle(before, changes, anew)
+	if changes.Problems {
+		s.tell()
+	}
+	if complete && !closed(s.ready) {
+		close(s.ready)
+	}
+	return before, after, first
+}
+
+// settle brings to the newest Services what is kept beside the intent.
+func (s *Services) settle(before *intent.State, changes translate.ServiceChanges, anew bool) {
+	if anew {
+		s.health.update(slices.Values(changes.Changed))
+		return
+	}
+	var old []intent.Service
+	for _, key := range changes.Gone {
+		if v, ok := before.Services().Get(key); ok {
+			old = append(old, v)
+			s.health.set(intent.Service{Namespace: v.Namespace, Name: v.Name})
+		}
+	}
+	for _, v := range changes.Changed {
+		if was, ok := before.Services().Get(v.Namespace + "/" + v.Name); ok {
+			old = append(old, was)
+		}
+		s.health.set(v)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ports.release(old, changes.Changed)
+}
+
+// complete says whether everything was heard of that Services depend on. Without Networks and namespaces, Services would
+// be in no Router, and lose their flows. The caller holds mu.
+func (s *Services) complete() bool {
+	if !s.native {
+		return true
+	}
+	v := s.View.State()
+	return s.listed[services] && s.listed[slicesOf] && v.Listed(view.Namespaces) && v.Listed(kube.Networks) && v.Listed(kube.Routers)
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
