@@ -41,6 +41,7 @@ var measures = []measure{
 	{"networks", measureNetworks},
 	{"cluster", measureCluster},
 	{"service-traffic", measureServiceTraffic},
+	{"service-churn", measureServiceChurn},
 	{"service-scale", measureServiceScale},
 }
 
