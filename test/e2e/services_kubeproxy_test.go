@@ -118,7 +118,7 @@ func TestServicesOfKubeProxy(t *testing.T) {
 	s := of(dualService("written", ""), func(s *corev1.ServiceSpec) { s.Selector = nil })
 	s.Namespace = "proxied"
 	written := makeService(ctx, t, s)
-	s = of(dualService("web", "web"), func(s *corev1.ServiceSpec) {
+	s = of(dualService("proxied", "web"), func(s *corev1.ServiceSpec) {
 		nodePort(s)
 		s.Ports = s.Ports[:1]
 		s.ExternalIPs = []string{externalIPs[ipv4].String(), externalIPs[ipv6].String()}

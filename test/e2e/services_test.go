@@ -22,7 +22,7 @@ const servicesNamespace = "services"
 
 // field is where the tests of Services play: looked up once, since they run at the same time.
 type field struct {
-	echo1, echo2     place // the servers, one on each worker
+	echo1, echo2     place // the servers, one on each worker; only in TestServices
 	client1, client2 place // pods, one on each worker
 	host1, host2     place // processes of the workers
 	cp, fabric       place // of the control plane's machine, and outside of the cluster
@@ -34,7 +34,6 @@ var pitch field
 func newField(ctx context.Context, t *testing.T) field {
 	t.Helper()
 	return field{
-		echo1: world.pod(ctx, t, "services/echo1"), echo2: world.pod(ctx, t, "services/echo2"),
 		client1: world.pod(ctx, t, "client1"), client2: world.pod(ctx, t, "client2"),
 		host1: world.machine(ctx, t, worker1), host2: world.machine(ctx, t, worker2),
 		cp: world.machine(ctx, t, control), fabric: world.machine(ctx, t, "fabric"),
@@ -52,6 +51,7 @@ func TestServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	pitch = newField(ctx, t)
+	pitch.echo1, pitch.echo2 = world.pod(ctx, t, "services/echo1"), world.pod(ctx, t, "services/echo2")
 	apply(ctx, t, servicesPool)
 	t.Run("all kinds", func(t *testing.T) {
 		for _, s := range []step{

@@ -34,7 +34,7 @@ var aliases = map[string][]string{
 }
 
 // toolsPackages are what tests run in pods, besides the shell and core tools of Debian's essential packages.
-const toolsPackages = "curl,iproute2,iputils-ping,iputils-tracepath,bind9-dnsutils,netcat-openbsd,iperf3,tcpdump,ethtool"
+const toolsPackages = "curl,wget,iproute2,iputils-ping,iputils-tracepath,bind9-dnsutils,netcat-openbsd,iperf3,tcpdump,ethtool"
 
 const debianRelease = "bookworm"
 
