@@ -14,7 +14,10 @@ import (
 // serviceAddress reads an address of a Service or of an endpoint. Those that mean something on one host or link only are
 // refused, as the API server and kube-proxy refuse them.
 func serviceAddress(text string) (netip.Addr, error) {
-	ip, err := netip.ParseAddr(withoutZeros(text))
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		ip, err = netip.ParseAddr(withoutZeros(text))
+	}
 	switch {
 	case err != nil:
 		return netip.Addr{}, errors.New("is not an IP address")
@@ -36,27 +39,28 @@ func serviceAddress(text string) (netip.Addr, error) {
 	return ip, nil
 }
 
-// withoutZeros takes leading zeros off the numbers of an IPv4 address or prefix: the API server has long let them in, and
-// Kubernetes reads them as decimals.
+// withoutZeros takes leading zeros off the numbers of an IPv4 address, and off the length of a prefix: the API server has long
+// let them in, and Kubernetes reads them as decimals.
 func withoutZeros(text string) string {
-	if strings.Contains(text, ":") || !strings.HasPrefix(text, "0") && !strings.Contains(text, ".0") {
-		return text
-	}
-	address, length, found := strings.Cut(text, "/")
-	parts := strings.Split(address, ".")
-	for i, p := range parts {
-		if trimmed := strings.TrimLeft(p, "0"); trimmed != p {
-			parts[i] = trimmed
-			if trimmed == "" {
-				parts[i] = "0"
-			}
+	address, length, isPrefix := strings.Cut(text, "/")
+	if !strings.Contains(address, ":") {
+		parts := strings.Split(address, ".")
+		for i, p := range parts {
+			parts[i] = withoutZero(p)
 		}
+		address = strings.Join(parts, ".")
 	}
-	address = strings.Join(parts, ".")
-	if !found {
+	if !isPrefix {
 		return address
 	}
-	return address + "/" + length
+	return address + "/" + withoutZero(length)
+}
+
+func withoutZero(number string) string {
+	if trimmed := strings.TrimLeft(number, "0"); trimmed != "" || number == "" {
+		return trimmed
+	}
+	return "0"
 }
 
 // family is an index: 0 for IPv4, 1 for IPv6.

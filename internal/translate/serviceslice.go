@@ -92,13 +92,13 @@ func (s *sliceRecord) readPort(i int, p discoveryv1.EndpointPort, problems *slic
 	if p.Protocol != nil {
 		read.protocol, known = protocolOf(*p.Protocol)
 	}
-	switch field := fmt.Sprintf("ports[%d]", i); {
+	switch {
 	case !known:
-		problems.add(field+".protocol", string(*p.Protocol), "is not TCP, UDP or SCTP")
+		problems.add(fmt.Sprintf("ports[%d].protocol", i), string(*p.Protocol), "is not TCP, UDP or SCTP")
 	case p.Port == nil:
-		problems.add(field+".port", "", "a Service needs the number of the port; set it")
+		problems.add(fmt.Sprintf("ports[%d].port", i), "", "a Service needs the number of the port; set it")
 	case !isPort(*p.Port):
-		problems.add(field+".port", fmt.Sprint(*p.Port), "is not a port: those are 1 to 65535")
+		problems.add(fmt.Sprintf("ports[%d].port", i), fmt.Sprint(*p.Port), "is not a port: those are 1 to 65535")
 	default:
 		read.port = uint16(*p.Port)
 		s.ports = append(s.ports, read)
