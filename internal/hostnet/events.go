@@ -10,6 +10,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/intent"
 )
 
 // groups are multicast groups of one netlink family.
@@ -23,7 +25,7 @@ var (
 	hostGroups = []groups{
 		{unix.NETLINK_ROUTE, []uint32{
 			unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE,
-			unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF,
+			unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF, unix.RTNLGRP_NEIGH,
 		}},
 		{unix.NETLINK_NETFILTER, []uint32{unix.NFNLGRP_NFTABLES}},
 	}
@@ -45,8 +47,11 @@ var (
 // receiveBuffer is large enough for the events of some thousand interfaces at once; an overflow only costs a comparison.
 const receiveBuffer = 1 << 20
 
+// lost stands for messages that the kernel dropped.
+var lost = netlink.Message{Header: netlink.Header{Type: netlink.Overrun}}
+
 // watch calls changed once it listens, and for every message that relevant picks, until ctx ends. Messages that the
-// kernel dropped count as relevant. A closed socket is the only error.
+// kernel dropped count as relevant, whatever relevant says of lost. A closed socket is the only error.
 func watch(ctx context.Context, all []groups, relevant func(family int, m netlink.Message) bool, changed func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -91,16 +96,19 @@ func receive(ctx context.Context, conn *netlink.Conn, family int, relevant func(
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, unix.ENOBUFS):
+			relevant(family, lost)
 			changed()
 			continue
 		case err != nil:
 			return fmt.Errorf("netlink events: %w", err)
 		}
+		concerned := false
 		for _, m := range messages {
-			if relevant(family, m) {
-				changed()
-				break
-			}
+			// Each is shown, for relevant may remember it.
+			concerned = relevant(family, m) || concerned
+		}
+		if concerned {
+			changed()
 		}
 	}
 }
@@ -115,6 +123,11 @@ func (h *Host) relevant(family int, m netlink.Message) bool {
 		return false
 	}
 	if family == unix.NETLINK_NETFILTER {
+		// What is known of the table of Services is trusted until somebody else writes there.
+		if m.Header.Type == netlink.Overrun || concernsTable(m, servicesTable) && !h.nft.own(m) {
+			h.doubt.Store(true)
+			return true
+		}
 		return concernsTable(m, tableName)
 	}
 	switch uint16(m.Header.Type) {
@@ -128,6 +141,9 @@ func (h *Host) relevant(family int, m netlink.Message) bool {
 		return i < 0 || i == int(h.gateway.Load())
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		return routeProtocol(m) == uint8(Protocol)
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		i, a := neighbour(m)
+		return i == int(h.gateway.Load()) && (a == intent.NodePortIPv4 || a == intent.NodePortIPv6)
 	}
 	return false
 }

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,12 +56,17 @@ type Host struct {
 	log     *slog.Logger
 	nl      *netlink.Handle
 	sysctls sysctls
+	nft     nftSocket
 
 	wake chan struct{}
 	// gateway is the index of the gateway interface, as it was seen last.
 	gateway atomic.Int64
+	// doubt says that somebody else may have changed the table of Services.
+	doubt atomic.Bool
 	// applying serialises whole comparisons.
 	applying sync.Mutex
+	// services is what the kernel has, as far as it is known; it belongs to who holds applying.
+	services serviceMemory
 
 	mu      sync.Mutex
 	desired *Desired
@@ -86,7 +92,10 @@ func New(log *slog.Logger, sysctlDir string) (*Host, error) {
 }
 
 // Close releases the sockets; the kernel's state stays.
-func (h *Host) Close() { h.nl.Close() }
+func (h *Host) Close() {
+	h.nl.Close()
+	h.nft.close()
+}
 
 // Set replaces what is desired; Run applies it. An equal value costs nothing.
 func (h *Host) Set(d Desired) {
@@ -202,10 +211,16 @@ func (h *Host) apply() (int, error) {
 
 // applyAll goes through all parts even if one fails: a wrong route must not keep the masquerading away.
 func (h *Host) applyAll(d Desired) (int, error) {
+	plan, err := h.planServices(d)
+	if err != nil {
+		return 0, err
+	}
+	d.Routes = slices.Concat(d.Routes, plan.routes)
 	var total int
 	var errs []error
 	for _, part := range []func(Desired) (int, error){
 		h.applyForwarding, h.applyCards, h.applyGateway, h.applyRoutes, h.applySNAT,
+		func(d Desired) (int, error) { return h.applyServices(d, plan) },
 	} {
 		n, err := part(d)
 		total += n

@@ -3,6 +3,9 @@
 package hostnet
 
 import (
+	"encoding/binary"
+	"net/netip"
+
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -69,6 +72,24 @@ func routeInterface(m netlink.Message) int32 {
 func addressOfPod(m netlink.Message) bool {
 	const scope = 3
 	return len(m.Data) >= unix.SizeofIfAddrmsg && m.Data[scope] == unix.RT_SCOPE_LINK
+}
+
+// neighbour is the interface and the address of a message about a neighbour (struct ndmsg, then attributes).
+func neighbour(m netlink.Message) (int, netip.Addr) {
+	const index = 4
+	if len(m.Data) < unix.SizeofNdMsg {
+		return 0, netip.Addr{}
+	}
+	ad, err := netlink.NewAttributeDecoder(m.Data[unix.SizeofNdMsg:])
+	if err != nil {
+		return 0, netip.Addr{}
+	}
+	for ad.Next() {
+		if ad.Type() == unix.NDA_DST {
+			return int(binary.NativeEndian.Uint32(m.Data[index:])), addr(ad.Bytes())
+		}
+	}
+	return 0, netip.Addr{}
 }
 
 // netconfIndex is the interface that a message about settings (struct netconfmsg, then attributes) is for. Negative

@@ -45,10 +45,10 @@ func (h *Host) applyRoutes(d Desired) (int, error) {
 	}
 	want, errs := h.resolveRoutes(d)
 	var n int
-	stale := map[routeKey]netlink.Route{}
+	stale := map[netip.Prefix][]netlink.Route{}
 	for k, r := range have {
 		if _, ok := want[k]; !ok {
-			stale[k] = r
+			stale[k.dst] = append(stale[k.dst], r)
 		}
 	}
 	// A route that only changed its way goes first: with a replacement there is no moment without one.
@@ -67,12 +67,14 @@ func (h *Host) applyRoutes(d Desired) (int, error) {
 			_ = h.nl.RouteDel(&old)
 		}
 	}
-	for k, r := range stale {
-		if err := h.nl.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
-			errs = append(errs, fmt.Errorf("route %s: delete: %w", k.dst, err))
-			continue
+	for dst, routes := range stale {
+		for _, r := range routes {
+			if err := h.nl.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+				errs = append(errs, fmt.Errorf("route %s: delete: %w", dst, err))
+				continue
+			}
+			n++
 		}
-		n++
 	}
 	return n, errors.Join(errs...)
 }
@@ -104,14 +106,13 @@ func (h *Host) writeRoute(r netlink.Route, replace bool) error {
 	return err
 }
 
-func takeSame(stale map[routeKey]netlink.Route, dst netip.Prefix) (netlink.Route, bool) {
-	for k, r := range stale {
-		if k.dst == dst {
-			delete(stale, k)
-			return r, true
-		}
+func takeSame(stale map[netip.Prefix][]netlink.Route, dst netip.Prefix) (netlink.Route, bool) {
+	routes := stale[dst]
+	if len(routes) == 0 {
+		return netlink.Route{}, false
 	}
-	return netlink.Route{}, false
+	stale[dst] = routes[1:]
+	return routes[0], true
 }
 
 // ownRoutes lists the main table's routes with our protocol number.

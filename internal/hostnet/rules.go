@@ -13,12 +13,6 @@ import (
 	"coelan.io/coelan/internal/cni/podnet"
 )
 
-// chain is a base chain with its rules.
-type chain struct {
-	*nftables.Chain
-	rules []rule
-}
-
 // rule is one rule; text says the same as exprs in nft's language and identifies it.
 type rule struct {
 	text  string
@@ -43,9 +37,9 @@ const (
 // no setting against it for IPv6. The userspace datapath reads the host's end of a pod's interface beside the kernel, not
 // instead of it: what a pod sends to that end's MAC, or to all, would reach the host, and by its routes everybody, past
 // every flow.
-func (s SNAT) chains(table *nftables.Table, gateway string) []chain {
+func (s SNAT) chains(gateway string) []chain {
 	post := chain{Chain: &nftables.Chain{
-		Name: "postrouting", Table: table, Type: nftables.ChainTypeNAT,
+		Name: "postrouting", Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
 	}}
 	if s.Enabled {
@@ -56,7 +50,7 @@ func (s SNAT) chains(table *nftables.Table, gateway string) []chain {
 	}
 	out := chain{
 		Chain: &nftables.Chain{
-			Name: "output", Table: table, Type: nftables.ChainTypeFilter,
+			Name: "output", Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityFilter,
 		},
 		rules: []rule{
@@ -68,7 +62,7 @@ func (s SNAT) chains(table *nftables.Table, gateway string) []chain {
 	}
 	pre := chain{
 		Chain: &nftables.Chain{
-			Name: "prerouting", Table: table, Type: nftables.ChainTypeFilter,
+			Name: "prerouting", Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
 		},
 		rules: []rule{dropGroup("iifgroup", expr.MetaKeyIIFGROUP, podnet.Group)},

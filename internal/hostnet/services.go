@@ -17,7 +17,7 @@ type Services struct {
 	// Ranges are what ClusterIPs are from. They are led to the bridge whole.
 	Ranges []netip.Prefix
 	// NodePortAddresses hold those of the host's addresses at which node ports are served; none: at all but loopback,
-	// link-local and the gateway's own addresses.
+	// the gateway's own and, in IPv6, link-local addresses.
 	NodePortAddresses []netip.Prefix
 	// Announced are the addresses of load balancers that this cluster's nodes answer for, and nobody else: the kernel leads
 	// them to the bridge whole, whatever the port, as it must to answer for them. Of all other external addresses it

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnet
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// servicesTable is the nftables table (family inet) of Services.
+const servicesTable = "coelan-services"
+
+// servicePlan is what the kernel needs for a Desired's Services.
+type servicePlan struct {
+	of       Services
+	families []serviceFamily
+	// announced are those that are not the host's own addresses.
+	announced map[netip.Addr]bool
+
+	table  nftable
+	routes []Route
+}
+
+// serviceMemory is what the kernel is known to hold, so that one change among ten thousand Services costs no look at all
+// of them. It ends with any event of the table that is not the Host's own doing.
+type serviceMemory struct {
+	plan *servicePlan
+	// structure and sets are the table's; sets is nil while they are not known.
+	structure string
+	sets      []set
+	// absent says that there is no table.
+	absent bool
+}
+
+// planServices makes a plan, or returns the one that there is.
+func (h *Host) planServices(d Desired) (*servicePlan, error) {
+	announced, err := foreign(d.Services.Announced)
+	if err != nil {
+		return nil, err
+	}
+	families := serviceFamilies(d.Gateway)
+	same := func(a, b serviceFamily) bool { return a.gateway == b.gateway }
+	if p := h.services.plan; p != nil && p.of.equal(d.Services) && slices.EqualFunc(p.families, families, same) && equalKeys(p.announced, announced) &&
+		p.table.name != "" {
+		return p, nil
+	}
+	p := &servicePlan{of: d.Services, families: families, announced: announced, table: nftable{name: servicesTable}}
+	if d.Services.Native {
+		p.table.chains = serviceChains(d.Gateway.Name, families)
+		for _, f := range families {
+			k := servicesOf(d.Services, f, announced)
+			p.table.sets = append(p.table.sets, k.sets(d.Services.NodePortAddresses)...)
+			p.routes = append(p.routes, k.routes()...)
+		}
+	}
+	return p, nil
+}
+
+func equalKeys(a, b map[netip.Addr]bool) bool {
+	for k := range a {
+		if !b[k] {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// foreign are those that are no addresses of this host.
+func foreign(all []netip.Addr) (map[netip.Addr]bool, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	own, err := localAddresses()
+	if err != nil {
+		return nil, err
+	}
+	left := make(map[netip.Addr]bool, len(all))
+	for _, a := range all {
+		if !own[a] {
+			left[a] = true
+		}
+	}
+	return left, nil
+}
+
+func localAddresses() (map[netip.Addr]bool, error) {
+	list, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	own := make(map[netip.Addr]bool, len(list))
+	for _, a := range list {
+		own[prefix(a.IPNet).Addr()] = true
+	}
+	return own, nil
+}
+
+// routes lead to the bridge, by the one neighbour that stands for it.
+func (k *kernelServices) routes() []Route {
+	var all []Route
+	add := func(p netip.Prefix) {
+		all = append(all, Route{Destination: p, Via: k.f.hop, Gateway: true, Source: k.f.gateway})
+	}
+	for _, p := range k.prefixes {
+		add(p)
+	}
+	for a := range k.led {
+		add(netip.PrefixFrom(a, a.BitLen()))
+	}
+	return all
+}
+
+// applyServices brings neighbours and table into the state of the plan.
+func (h *Host) applyServices(d Desired, p *servicePlan) (int, error) {
+	if h.doubt.Swap(false) {
+		h.services = serviceMemory{plan: h.services.plan}
+	}
+	h.services.plan = p
+	n, err := h.applyServiceNeighbours(d, p)
+	if !p.of.Native {
+		m, e := h.removeServices(p)
+		return n + m, errors.Join(err, e)
+	}
+	m, e := h.nft.with(p.table, func(conn *nftables.Conn) (int, error) { return h.applyServiceTable(conn, p) })
+	if e != nil {
+		h.services = serviceMemory{}
+	}
+	return n + m, errors.Join(err, e)
+}
+
+// applyServiceTable looks at the kernel only if it is not known what that has.
+func (h *Host) applyServiceTable(conn *nftables.Conn, p *servicePlan) (int, error) {
+	structure := p.table.text()
+	if h.services.sets == nil || h.services.structure != structure {
+		whole, err := p.table.sameStructure(conn)
+		if err != nil {
+			return 0, err
+		}
+		if !whole {
+			if err := p.table.replace(conn); err != nil {
+				return 0, err
+			}
+			h.services = serviceMemory{plan: p, structure: structure, sets: p.table.sets}
+			return 1, nil
+		}
+		have, err := p.table.read(conn)
+		if err != nil {
+			return 0, err
+		}
+		h.services = serviceMemory{plan: p, structure: structure, sets: have}
+	}
+	n, err := p.table.exchange(conn, h.services.sets)
+	if err != nil {
+		return 0, err
+	}
+	if n > 0 {
+		h.forgetDatagrams(p, h.services.sets)
+	}
+	h.services.sets = p.table.sets
+	return n, nil
+}
+
+// text identifies all of the table but its sets' contents.
+func (t nftable) text() string {
+	var b strings.Builder
+	for _, c := range t.chains {
+		b.WriteString(c.Name + "\n")
+		for _, r := range c.rules {
+			b.WriteString(r.text + "\n")
+		}
+	}
+	return b.String()
+}
+
+func (h *Host) removeServices(p *servicePlan) (int, error) {
+	if h.services.absent {
+		return 0, nil
+	}
+	n, err := h.nft.with(p.table, func(conn *nftables.Conn) (int, error) {
+		if there, err := exists(conn, p.table.kernel()); !there || err != nil {
+			return 0, err
+		}
+		return 1, p.table.remove(conn)
+	})
+	h.services = serviceMemory{plan: p, absent: err == nil}
+	return n, err
+}
+
+// RemoveServices deletes the table of Services; one that is not there is fine.
+func RemoveServices() error { return removeTable(servicesTable) }
+
+// applyServiceNeighbours keeps the permanent neighbours that stand for the bridge: nobody needs to ask for them.
+func (h *Host) applyServiceNeighbours(d Desired, p *servicePlan) (int, error) {
+	link, err := h.nl.LinkByName(d.Gateway.Name)
+	if err != nil {
+		// It was said already that there is none.
+		return 0, nil
+	}
+	var n int
+	var errs []error
+	for _, f := range p.families {
+		k, err := applyNeighbour(link, f.hop, p.of.Native)
+		if err != nil {
+			err = fmt.Errorf("neighbour %s of %s: %w", f.hop, d.Gateway.Name, err)
+		}
+		n, errs = n+k, append(errs, err)
+	}
+	return n, errors.Join(errs...)
+}
+
+func applyNeighbour(link netlink.Link, hop netip.Addr, wanted bool) (int, error) {
+	have, err := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(link.Attrs().Index, family(hop)) })
+	if err != nil {
+		return 0, err
+	}
+	want := &netlink.Neigh{
+		LinkIndex: link.Attrs().Index, Family: family(hop), State: unix.NUD_PERMANENT, IP: hop.AsSlice(),
+		HardwareAddr: intent.RouterMAC.HardwareAddr(),
+	}
+	i := slices.IndexFunc(have, func(e netlink.Neigh) bool { return addr(e.IP) == hop })
+	switch {
+	case !wanted && i >= 0:
+		return 1, netlink.NeighDel(&have[i])
+	case !wanted, i >= 0 && have[i].State == want.State && slices.Equal(have[i].HardwareAddr, want.HardwareAddr):
+		return 0, nil
+	}
+	return 1, netlink.NeighSet(want)
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnet
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// header is where a family has its addresses, and how nftables calls it.
+type header struct {
+	name         string
+	proto        byte
+	ip           string
+	src, dst, sz uint32
+	addr         nftables.SetDatatype
+}
+
+var (
+	header4 = header{"4", unix.NFPROTO_IPV4, "ip", source4, destination4, size4, nftables.TypeIPAddr}
+	header6 = header{"6", unix.NFPROTO_IPV6, "ip6", source6, destination6, size6, nftables.TypeIP6Addr}
+)
+
+// A leftover kube-proxy has its chains at the usual priorities. The first chain that translates a connection is the last,
+// so these come before.
+var (
+	dnatPriority   = *nftables.ChainPriorityNATDest - 10
+	snatPriority   = *nftables.ChainPriorityNATSource - 10
+	filterPriority = *nftables.ChainPriorityFilter - 10
+)
+
+// serviceChains are the rules of the families.
+func serviceChains(gateway string, families []serviceFamily) []chain {
+	var dnat, snat, reject, sources []rule
+	for _, f := range families {
+		dnat = append(dnat, f.dnatRules()...)
+		snat = append(snat, f.snatRules(gateway)...)
+		reject = append(reject, f.rejectRules()...)
+		sources = append(sources, f.sourceRule(gateway))
+	}
+	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
+	return []chain{
+		baseChain("sources", filter, nftables.ChainHookPrerouting, *nftables.ChainPriorityMangle, sources),
+		baseChain("dnat-prerouting", nat, nftables.ChainHookPrerouting, dnatPriority, dnat),
+		baseChain("dnat-output", nat, nftables.ChainHookOutput, dnatPriority, dnat),
+		baseChain("snat-postrouting", nat, nftables.ChainHookPostrouting, snatPriority, snat),
+		baseChain("reject-forward", filter, nftables.ChainHookForward, filterPriority, reject),
+		baseChain("reject-output", filter, nftables.ChainHookOutput, filterPriority, reject),
+	}
+}
+
+func baseChain(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority nftables.ChainPriority, rules []rule) chain {
+	return chain{&nftables.Chain{Name: name, Type: typ, Hooknum: hook, Priority: &priority}, rules}
+}
+
+// dnatRules lead what the bridge does not know by its address to one that it does: node ports, and external addresses
+// that may be somebody else's but for the Service's port. What is led there whole is translated to itself, so that no
+// other program's rules (a leftover kube-proxy's) translate it.
+func (f serviceFamily) dnatRules() []rule {
+	itself := func(name string) rule {
+		return f.rule(fmt.Sprintf("%s daddr @%s dnat to %s daddr", f.ip, name+f.name, f.ip),
+			f.load(f.dst, 0), f.in(name), f.nat(expr.NAT{Type: expr.NATTypeDestNAT}))
+	}
+	return []rule{
+		f.rule(fmt.Sprintf("dnat to %s daddr . meta l4proto . th dport map @external%s", f.ip, f.name),
+			f.frontend(), lookup(expr.Lookup{SetName: "external" + f.name, DestRegister: register(0), IsDestRegSet: true}),
+			f.nat(expr.NAT{Type: expr.NATTypeDestNAT, RegProtoMin: register(f.words())})),
+		f.rule(fmt.Sprintf("fib daddr type local %s daddr @node%s meta l4proto . th dport @nodeports%s dnat to %s", f.ip, f.name, f.name, f.hop),
+			local(), f.load(f.dst, 0), f.in("node"), protocolAndPort(0), f.in("nodeports"),
+			immediate(f.hop), f.nat(expr.NAT{Type: expr.NATTypeDestNAT})),
+		itself("services"), itself("addresses"),
+	}
+}
+
+// snatRules give what goes to Services the gateway's address, so that answers come back here, unless the client's
+// is to be preserved; and clients that the bridge has masked that of the interface by which they leave the host.
+// It is not masquerading, which forgets all connections whenever the interface goes down, as it does with ovs-vswitchd.
+func (f serviceFamily) snatRules(gateway string) []rule {
+	mask := func(name string) rule {
+		return f.rule(fmt.Sprintf("oifname %s %s daddr @%s snat to %s fully-random", gateway, f.ip, name+f.name, f.gateway),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in(name),
+			immediate(f.gateway), f.nat(expr.NAT{Type: expr.NATTypeSourceNAT, FullyRandom: true}))
+	}
+	return []rule{
+		f.rule(fmt.Sprintf("oifname != %s %s saddr %s masquerade fully-random", gateway, f.ip, f.masked),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpNeq, gateway), f.load(f.src, 0), is(f.masked), one(&expr.Masq{FullyRandom: true})),
+		f.rule(fmt.Sprintf("oifname %s %s saddr %s return", gateway, f.ip, f.gateway),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), f.load(f.src, 0), is(f.gateway), verdict(expr.VerdictReturn)),
+		f.rule(fmt.Sprintf(`oifname %s iifname != { "", %s } %s daddr . meta l4proto . th dport @preserve%s return`, gateway, gateway, f.ip, f.name),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway),
+			device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ""), device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway),
+			f.frontend(), f.in("preserve"), verdict(expr.VerdictReturn)),
+		mask("services"), mask("addresses"),
+	}
+}
+
+// rejectRules refuse what has no endpoint anywhere. A connection that has got one keeps it; datagrams are refused in any
+// case.
+func (f serviceFamily) rejectRules() []rule {
+	reset := &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}
+	unreachable := &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}
+	at := fmt.Sprintf("%s daddr . meta l4proto . th dport @reject%s reject with", f.ip, f.name)
+	return []rule{
+		f.rule("meta l4proto tcp ct state new "+at+" tcp reset", l4proto(intent.TCP), isNew(), f.frontend(), f.in("reject"), one(reset)),
+		f.rule("meta l4proto udp "+at+" icmpx port-unreachable", l4proto(intent.UDP), f.frontend(), f.in("reject"), one(unreachable)),
+		f.rule("meta l4proto sctp ct state new "+at+" icmpx port-unreachable",
+			l4proto(intent.SCTP), isNew(), f.frontend(), f.in("reject"), one(unreachable)),
+	}
+}
+
+// sourceRule drops what others than its source ranges send to a load balancer's address. What pods send, the bridge
+// has let pass.
+func (f serviceFamily) sourceRule(gateway string) rule {
+	at := fmt.Sprintf("%s daddr . meta l4proto . th dport", f.ip)
+	return f.rule(fmt.Sprintf("iifname != %s %s @restricted%s %s . %s saddr != @allowed%s drop", gateway, at, f.name, at, f.ip, f.name),
+		device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway), f.frontend(), f.in("restricted"), f.load(f.src, f.words()+2),
+		lookup(expr.Lookup{SetName: "allowed" + f.name, Invert: true}), verdict(expr.VerdictDrop))
+}
+
+// rule is one for packets of the family.
+func (f serviceFamily) rule(text string, parts ...[]expr.Any) rule {
+	family := []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: []byte{f.proto}},
+	}
+	return rule{text: "meta nfproto " + f.ip + " " + text, exprs: append(family, slices.Concat(parts...)...)}
+}
+
+// register is the number of a register of four bytes.
+func register(word uint32) uint32 { return unix.NFT_REG32_00 + word }
+
+// words is how many registers an address fills.
+func (f serviceFamily) words() uint32 { return f.sz / 4 }
+
+// load puts an address of the header into the registers from word on.
+func (f serviceFamily) load(offset, word uint32) []expr.Any {
+	return one(&expr.Payload{DestRegister: register(word), Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: f.sz})
+}
+
+// frontend loads destination address, protocol and destination port.
+func (f serviceFamily) frontend() []expr.Any {
+	return append(f.load(f.dst, 0), protocolAndPort(f.words())...)
+}
+
+// protocolAndPort loads protocol and destination port.
+func protocolAndPort(word uint32) []expr.Any {
+	const dport = 2
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register(word)},
+		&expr.Payload{DestRegister: register(word + 1), Base: expr.PayloadBaseTransportHeader, Offset: dport, Len: 2},
+	}
+}
+
+// in says that what was loaded is in the family's set.
+func (f serviceFamily) in(name string) []expr.Any { return lookup(expr.Lookup{SetName: name + f.name}) }
+
+func lookup(l expr.Lookup) []expr.Any {
+	l.SourceRegister = register(0)
+	return one(&l)
+}
+
+// nat translates to the address that was loaded.
+func (f serviceFamily) nat(n expr.NAT) []expr.Any {
+	n.Family, n.RegAddrMin = uint32(f.proto), register(0)
+	return one(&n)
+}
+
+func immediate(a netip.Addr) []expr.Any {
+	return one(&expr.Immediate{Register: register(0), Data: a.AsSlice()})
+}
+
+func is(a netip.Addr) []expr.Any {
+	return one(&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: a.AsSlice()})
+}
+
+func device(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: key, Register: 1},
+		&expr.Cmp{Op: op, Register: 1, Data: ifname(name)},
+	}
+}
+
+// local says that the destination is the host.
+func local() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: register(0), FlagDADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+	}
+}
+
+func l4proto(p intent.Protocol) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: []byte{byte(p)}},
+	}
+}
+
+// isNew says that the packet is the first of its connection.
+func isNew() []expr.Any {
+	mask, zero := binaryutil.NativeEndian.PutUint32(expr.CtStateBitNEW), make([]byte, 4)
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: register(0)},
+		&expr.Bitwise{SourceRegister: register(0), DestRegister: register(0), Len: 4, Mask: mask, Xor: zero},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register(0), Data: zero},
+	}
+}
+
+func verdict(k expr.VerdictKind) []expr.Any { return one(&expr.Verdict{Kind: k}) }
+
+func one(e expr.Any) []expr.Any { return []expr.Any{e} }

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnet
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// serviceFamily is what differs between IPv4 and IPv6.
+type serviceFamily struct {
+	header
+	ipv6 bool
+	// gateway is the node's own address on the gateway interface.
+	gateway netip.Addr
+	// hop stands for the bridge: see intent.NodePortIPv4.
+	hop netip.Addr
+	// masked is who clients seem to be: see intent.ServiceSourceIPv4.
+	masked netip.Addr
+	// bridge is the prefix of both.
+	bridge netip.Prefix
+	// never are addresses of the host at which no node ports are.
+	never []netip.Prefix
+}
+
+// serviceFamilies are those that pods have.
+func serviceFamilies(g Gateway) []serviceFamily {
+	var all []serviceFamily
+	for _, p := range g.Addresses {
+		f := serviceFamily{
+			header: header4, gateway: p.Addr(), hop: intent.NodePortIPv4, masked: intent.ServiceSourceIPv4,
+			never: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		}
+		bits := 30
+		if p.Addr().Is6() {
+			f = serviceFamily{
+				header: header6, ipv6: true, gateway: p.Addr(), hop: intent.NodePortIPv6, masked: intent.ServiceSourceIPv6,
+				never: []netip.Prefix{netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10")},
+			}
+			bits = 126
+		}
+		f.bridge, _ = f.hop.Prefix(bits)
+		f.never = append(f.never, netip.PrefixFrom(f.gateway, f.gateway.BitLen()))
+		if !slices.ContainsFunc(all, func(o serviceFamily) bool { return o.ipv6 == f.ipv6 }) {
+			all = append(all, f)
+		}
+	}
+	slices.SortFunc(all, func(a, b serviceFamily) int { return a.gateway.Compare(b.gateway) })
+	return all
+}
+
+func (f serviceFamily) has(a netip.Addr) bool { return a.IsValid() && a.Is6() == f.ipv6 }
+
+// kernelServices are the contents of one family's sets.
+type kernelServices struct {
+	f serviceFamily
+	// led are addresses outside of all prefixes that are led to the bridge: of Services, whatever the port.
+	led map[netip.Addr]bool
+	// prefixes are led to the bridge whole.
+	prefixes []netip.Prefix
+
+	ledKeys, nodePorts, external, preserve, reject, restricted, allowed map[string]string
+}
+
+// servicesOf sorts all Services' ports into one family's sets. announced are the addresses that are led away whole: not
+// the host's own.
+func servicesOf(s Services, f serviceFamily, announced map[netip.Addr]bool) kernelServices {
+	k := kernelServices{
+		f: f, led: map[netip.Addr]bool{}, prefixes: []netip.Prefix{f.bridge}, ledKeys: map[string]string{}, nodePorts: map[string]string{},
+		external: map[string]string{}, preserve: map[string]string{}, reject: map[string]string{}, restricted: map[string]string{},
+		allowed: map[string]string{},
+	}
+	for _, p := range s.Ranges {
+		if f.has(p.Addr()) {
+			k.prefixes = append(k.prefixes, p.Masked())
+		}
+	}
+	for a := range announced {
+		if f.has(a) {
+			k.lead(a)
+		}
+	}
+	for i := range s.Ports {
+		if p := &s.Ports[i]; p.IPv6 == f.ipv6 {
+			k.port(p, announced)
+		}
+	}
+	return k
+}
+
+func (k *kernelServices) lead(a netip.Addr) {
+	if slices.ContainsFunc(k.prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return
+	}
+	k.led[a] = true
+	k.ledKeys[string(a.AsSlice())] = ""
+}
+
+func (k *kernelServices) port(p *ServicePort, announced map[netip.Addr]bool) {
+	// Where packets for external addresses go that the kernel takes the Service's port of.
+	var instead string
+	if k.f.has(p.ClusterIP) {
+		k.lead(p.ClusterIP)
+		k.frontend(p, p.ClusterIP, p.Port, false)
+		instead = endpoint(p.ClusterIP, p.Port)
+	}
+	if p.NodePort != 0 {
+		k.nodePorts[service(p.Protocol, p.NodePort)] = ""
+		k.frontend(p, k.f.hop, p.NodePort, p.ExternalLocal)
+		instead = endpoint(k.f.hop, p.NodePort)
+	}
+	k.externalAddresses(p, p.ExternalIPs, announced, instead)
+	k.externalAddresses(p, p.LoadBalancerIPs, announced, instead)
+	k.restrict(p)
+}
+
+// frontend notes what happens to packets for an address and a port that the bridge knows.
+func (k *kernelServices) frontend(p *ServicePort, a netip.Addr, port uint16, preserve bool) {
+	if p.Unserved {
+		k.reject[frontend(a, p.Protocol, port)] = ""
+	}
+	if preserve {
+		k.preserve[frontend(a, p.Protocol, port)] = ""
+	}
+}
+
+func (k *kernelServices) externalAddresses(p *ServicePort, all []netip.Addr, announced map[netip.Addr]bool, instead string) {
+	for _, a := range all {
+		switch {
+		case !k.f.has(a):
+		case announced[a]:
+			k.frontend(p, a, p.Port, p.ExternalLocal)
+		case instead != "":
+			k.external[frontend(a, p.Protocol, p.Port)] = instead
+		}
+	}
+}
+
+// restrict lets only the Service's ranges to the addresses of its load balancer.
+func (k *kernelServices) restrict(p *ServicePort) {
+	family := netip.Addr.Is4
+	if k.f.ipv6 {
+		family = netip.Addr.Is6
+	}
+	sources := ranges(p.SourceRanges, family)
+	if len(sources) == 0 {
+		return
+	}
+	for _, a := range p.LoadBalancerIPs {
+		if !k.f.has(a) {
+			continue
+		}
+		at := frontend(a, p.Protocol, p.Port)
+		k.restricted[at] = ""
+		for _, r := range sources {
+			k.allowed[at+string(r.first.AsSlice())] = at + string(r.last.AsSlice())
+		}
+	}
+}
+
+// sets are the sets that the rules ask, named for their family.
+func (k kernelServices) sets(nodePortAddresses []netip.Prefix) []set {
+	n, addr := k.f.name, k.f.addr
+	protoPort := concat(nftables.TypeInetProto, nftables.TypeInetService)
+	at := concat(addr, nftables.TypeInetProto, nftables.TypeInetService)
+	return []set{
+		{name: "services" + n, key: addr, ranges: ranges(k.prefixes, k.f.is)},
+		{name: "addresses" + n, key: addr, kind: keys, elements: k.ledKeys},
+		{name: "node" + n, key: addr, ranges: k.f.nodeRanges(nodePortAddresses)},
+		{name: "nodeports" + n, key: protoPort, kind: keys, elements: k.nodePorts},
+		{name: "external" + n, key: at, value: concat(addr, nftables.TypeInetService), kind: keys, elements: k.external},
+		{name: "preserve" + n, key: at, kind: keys, elements: k.preserve},
+		{name: "reject" + n, key: at, kind: keys, elements: k.reject},
+		{name: "restricted" + n, key: at, kind: keys, elements: k.restricted},
+		{name: "allowed" + n, key: concat(addr, nftables.TypeInetProto, nftables.TypeInetService, addr), kind: runs, elements: k.allowed},
+	}
+}
+
+func (f serviceFamily) is(a netip.Addr) bool { return a.Is6() == f.ipv6 }
+
+// nodeRanges are the addresses that have node ports if they are the host's: those chosen, or all but never.
+func (f serviceFamily) nodeRanges(chosen []netip.Prefix) []addressRange {
+	if len(chosen) > 0 {
+		return ranges(chosen, f.is)
+	}
+	next := netip.IPv4Unspecified()
+	if f.ipv6 {
+		next = netip.IPv6Unspecified()
+	}
+	var all []addressRange
+	for _, hole := range ranges(f.never, f.is) {
+		if next.Less(hole.first) {
+			all = append(all, addressRange{next, hole.first.Prev()})
+		}
+		next = hole.last.Next()
+	}
+	return append(all, addressRange{next, lastOf(netip.PrefixFrom(next, 0))})
+}
+
+// concat cannot fail with few types.
+func concat(types ...nftables.SetDatatype) nftables.SetDatatype {
+	t, _ := nftables.ConcatSetType(types...)
+	return t
+}
+
+// Keys of concatenated types: each field is padded to four bytes.
+
+func service(p intent.Protocol, port uint16) string {
+	return string(binary.BigEndian.AppendUint16([]byte{byte(p), 0, 0, 0}, port)) + "\x00\x00"
+}
+
+func frontend(a netip.Addr, p intent.Protocol, port uint16) string {
+	return string(a.AsSlice()) + service(p, port)
+}
+
+func endpoint(a netip.Addr, port uint16) string {
+	return string(binary.BigEndian.AppendUint16(a.AsSlice(), port)) + "\x00\x00"
+}
