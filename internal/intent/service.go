@@ -65,20 +65,22 @@ type Service struct {
 	// Router is the name of the Router of its namespace's Network. ClusterIPs of a private Router are for its ports and for
 	// hosts.
 	Router string
-	Ports  []ServicePort
+	Ports  []ServicePort // sorted by family, port and protocol; each has an address
 	// AffinitySeconds is for how long after its last connection a client gets the same endpoint (ClientIP); 0: no affinity.
 	AffinitySeconds int
-	// SourceRanges are the only sources that may use the load balancer's addresses; none: all may.
+	// SourceRanges are the only sources that may use the load balancer's addresses; none: all may. They are disjoint and
+	// sorted. A family of the Service that all may use is there as 0.0.0.0/0 or ::/0, one that nobody may use as 0.0.0.0/32 or ::/128.
 	SourceRanges []netip.Prefix
 	// InternalLocal and ExternalLocal are the traffic policies: ClusterIPs, or what comes from outside of the cluster,
 	// lead to endpoints of this node only.
 	InternalLocal, ExternalLocal bool
 	// HealthCheckNodePort is where the node tells load balancers whether it has an endpoint; 0: nowhere.
 	HealthCheckNodePort uint16
-	// LocalEndpoints is how many ready endpoints this node has.
+	// LocalEndpoints is how many ready endpoints this node has: addresses of the family that has more of them. Those that
+	// are terminating do not count, so that load balancers leave the node while it still answers.
 	LocalEndpoints int
-	// EndpointNodes are the names of the nodes that have an endpoint, sorted, if ExternalLocal and there is an
-	// address of a load balancer: only these may answer for it.
+	// EndpointNodes are the names of the nodes that have a ready endpoint, or one that still serves if none is ready anywhere,
+	// sorted, if ExternalLocal and there is an address of a load balancer: only these may answer for it.
 	EndpointNodes []string
 }
 
@@ -95,7 +97,8 @@ type ServicePort struct {
 	ExternalIPs     []netip.Addr // sorted
 	LoadBalancerIPs []netip.Addr // sorted
 
-	// Endpoints are for all clients but those that a policy keeps on the node, sorted.
+	// Endpoints are for all clients but those that a policy keeps on the node, sorted; empty if there are no such clients,
+	// with InternalLocal and no address but ClusterIP.
 	Endpoints []Endpoint
 	// LocalEndpoints are for clients that a policy keeps on the node, sorted; empty if neither policy is Local.
 	LocalEndpoints []Endpoint
