@@ -136,7 +136,7 @@ func (away) WatchServices(ctx context.Context, _ kube.ServiceUpdates) error {
 	<-ctx.Done()
 	return nil
 }
-func (away) WatchObjects(ctx context.Context, _ kube.Updates) error       { <-ctx.Done(); return nil }
+func (away) WatchObjects(ctx context.Context, _ kube.Updates) error { <-ctx.Done(); return nil }
 
 // fixed is a Cluster whose nodes are set by the test. It knows nothing about pods.
 type fixed struct {

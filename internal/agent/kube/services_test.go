@@ -163,4 +163,3 @@ func TestListOfOthers(t *testing.T) {
 		t.Error("Pods were taken for Services")
 	}
 }
-

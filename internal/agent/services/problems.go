@@ -3,11 +3,10 @@
 package services
 
 import (
+	"strings"
+
 	"coelan.io/coelan/internal/translate"
 )
-
-// Reasons of the Events about Services.
-const reasonNotInEffect = "NotInEffectOnNode"
 
 // tell writes an Event for each new problem that only this node has. The controller tells of all others.
 func (s *Services) tell() {
@@ -28,7 +27,8 @@ func (s *Services) tell() {
 	s.mu.Unlock()
 	for _, p := range news {
 		s.Log.Warn("a value of a Service is left out on this node", "err", p.Problem)
-		s.Events.ServiceWarning(p.Service.Namespace, p.Service.Name, string(p.UID), reasonNotInEffect, s.Node+": "+p.Text)
+		s.Events.ServiceWarning(p.Service.Namespace, p.Service.Name, string(p.UID), string(p.Reason),
+			strings.TrimPrefix(p.Problem.Error(), p.Object+": "))
 	}
 }
 

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/agent/view"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 10 * time.Second
+
+// world is a running Services of node n1, without Open vSwitch.
+type world struct {
+	*Services
+	t     *testing.T
+	dir   string
+	from  kube.ServiceUpdates
+	about kube.Updates // of the view
+
+	mu        sync.Mutex
+	listeners []listener
+	events    []string
+	balanced  []Balanced
+	frontends []Frontend
+	observed  int
+	unhealthy error
+}
+
+// newWorld starts one. An empty dir is a new one; configure may be nil.
+func newWorld(t *testing.T, dir string, configure func(*Options)) *world {
+	t.Helper()
+	w := &world{t: t, dir: dir}
+	if dir == "" {
+		w.dir = t.TempDir()
+	}
+	store, err := attachment.Open(filepath.Join(w.dir, "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := view.New(slog.New(slog.DiscardHandler), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Log: slog.New(slog.DiscardHandler), Config: config.Services{Mode: config.NativeServices, HealthzBindAddress: "0"},
+		Mapping: config.MapFlat, Node: "n1", File: filepath.Join(w.dir, "services.json"), Intent: intent.NewStore(), View: v,
+		Events: w, Applied: func(context.Context, uint64) error { return nil }, Connections: w,
+		Changed: func(*intent.State, *intent.State) {},
+		Observe: func(time.Duration) { w.mu.Lock(); w.observed++; w.mu.Unlock() },
+		Healthy: func() error { w.mu.Lock(); defer w.mu.Unlock(); return w.unhealthy },
+	}
+	if configure != nil {
+		configure(&o)
+	}
+	remembered, err := Load(o.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = o.Intent.Update(func(tx *intent.Tx) error {
+		tx.ReplaceServices(remembered.Services)
+		tx.ReplaceServiceRanges(remembered.Ranges)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Services = New(o)
+	w.ports.list = func() ([]listener, error) { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.listeners), nil }
+	w.from, w.about = w.Updates(), v.Updates(w.Recheck)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *world) ServiceWarning(namespace, name, uid, reason, message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, fmt.Sprintf("%s/%s %s %s: %s", namespace, name, uid, reason, message))
+}
+
+func (w *world) ForgetBalanced(_ context.Context, which []Balanced) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.balanced = append(w.balanced, which...)
+	return nil
+}
+
+func (w *world) ForgetFrontends(_ context.Context, which []Frontend) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.frontends = append(w.frontends, which...)
+	return nil
+}
+
+// hearNetworks has the view know that there are no Networks but the default one, and these namespaces.
+func (w *world) hearNetworks(namespaces ...string) {
+	var list []*corev1.Namespace
+	for _, n := range namespaces {
+		list = append(list, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n, Labels: map[string]string{"name": n}}})
+	}
+	w.about.Namespaces(list)
+	w.about.Networks(nil)
+	w.about.Routers(nil)
+}
+
+// listed tells that these are all Services, and all EndpointSlices.
+func (w *world) listed(names ...string) {
+	exists := func(n types.NamespacedName) bool { return slices.Contains(names, n.Name) }
+	w.from.Services.Listed(exists)
+	w.from.Slices.Listed(exists)
+}
+
+func service(name, clusterIP string, ports ...corev1.ServicePort) *corev1.Service {
+	if len(ports) == 0 {
+		ports = []corev1.ServicePort{{Port: 80}}
+	}
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: clusterIP, ClusterIPs: []string{clusterIP},
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, Ports: ports,
+		},
+	}
+}
+
+func slice(name string, addresses ...string) *discoveryv1.EndpointSlice {
+	port := int32(8080)
+	protocol := corev1.ProtocolTCP
+	ready := true
+	node := "n1"
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new(string), Port: &port, Protocol: &protocol}},
+	}
+	for _, a := range addresses {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{a}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		})
+	}
+	return s
+}
+
+// summary is the intent's Services in short: name, Router, node ports, endpoints.
+func summary(s *intent.State) []string {
+	list := []string{}
+	for v := range s.Services().All() {
+		line := v.Name + "@" + v.Router
+		for _, p := range v.Ports {
+			if p.NodePort != 0 {
+				line += fmt.Sprintf(" %d", p.NodePort)
+			}
+			for _, e := range p.Endpoints {
+				line += " " + e.Address.String()
+			}
+		}
+		list = append(list, line)
+	}
+	return list
+}
+
+// await waits until the intent has these Services.
+func (w *world) await(want ...string) {
+	w.t.Helper()
+	deadline := time.After(patience)
+	for {
+		state := w.Intent.State()
+		diff := cmp.Diff(want, summary(state), cmpopts.EquateEmpty())
+		if diff == "" {
+			return
+		}
+		select {
+		case <-state.Replaced():
+		case <-deadline:
+			w.t.Fatalf("intent (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// eventually waits until there is no difference any more.
+func eventually(t *testing.T, diff func() string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		d := diff()
+		if d == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(d)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestServicesFollowTheAPI(t *testing.T) {
+	w := newWorld(t, "", nil)
+	w.from.Services.Set(service("web", "10.96.0.10"))
+	w.from.Services.Set(service("db", "10.96.0.11"))
+	w.from.Slices.Set(slice("web", "10.244.1.2"))
+	w.hearNetworks("shop")
+	w.await() // nothing before all was heard
+	w.listed("web", "db")
+	w.await("db@default", "web@default 10.244.1.2")
+	<-w.Ready()
+	w.from.Slices.Set(slice("web", "10.244.1.2", "10.244.1.3"))
+	w.await("db@default", "web@default 10.244.1.2 10.244.1.3")
+	w.from.Slices.Delete(types.NamespacedName{Namespace: "shop", Name: "web"})
+	w.await("db@default", "web@default")
+	w.from.Services.Delete(types.NamespacedName{Namespace: "shop", Name: "db"})
+	w.await("web@default")
+	// A new list: what it does not hold is gone.
+	w.from.Services.Set(service("new", "10.96.0.12"))
+	w.listed("new")
+	w.await("new@default")
+	eventually(t, func() string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.observed == 0 {
+			return "no time was observed"
+		}
+		return ""
+	})
+}
+
+// Until all lists are there, an agent that starts goes by what it remembers; it is then replaced.
+func TestServicesAreRemembered(t *testing.T) {
+	dir := t.TempDir()
+	t.Run("before", func(t *testing.T) {
+		w := newWorld(t, dir, nil)
+		w.hearNetworks("shop")
+		w.from.CIDRs([]*networkingv1.ServiceCIDR{{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "nonsense"}}}})
+		w.from.Services.Set(service("web", "10.96.0.10"))
+		w.from.Services.Set(service("db", "10.96.0.11"))
+		w.from.Slices.Set(slice("web", "10.244.1.2"))
+		w.listed("web", "db")
+		w.await("db@default", "web@default 10.244.1.2")
+	})
+	t.Run("after", func(t *testing.T) {
+		w := newWorld(t, dir, nil)
+		w.await("db@default", "web@default 10.244.1.2")
+		if n := w.Intent.State().ServiceRanges().Len(); n != 1 {
+			t.Errorf("%d ranges are remembered, want 1", n)
+		}
+		w.from.Services.Set(service("web", "10.96.0.10"))
+		w.from.Services.Listed(func(n types.NamespacedName) bool { return n.Name == "web" })
+		w.hearNetworks("shop")
+		w.Recheck()
+		time.Sleep(20 * time.Millisecond)
+		w.await("db@default", "web@default 10.244.1.2") // EndpointSlices were not listed yet
+		w.from.Slices.Set(slice("web", "10.244.1.9"))
+		w.from.Slices.Listed(func(types.NamespacedName) bool { return true })
+		w.await("web@default 10.244.1.9")
+	})
+	t.Run("with kube-proxy", func(t *testing.T) {
+		w := newWorld(t, dir, func(o *Options) { o.Config.Mode = config.KubeProxy })
+		w.await()
+		if w.from.Services != nil || w.from.Slices != nil {
+			t.Error("Services are watched though kube-proxy balances them")
+		}
+		if n := w.Intent.State().ServiceRanges().Len(); n != 1 {
+			t.Errorf("%d ranges, want 1", n)
+		}
+	})
+}
+
+func TestDamagedMemory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "services.json")
+	if r, err := Load(path); err != nil || len(r.Services) != 0 {
+		t.Errorf("no file: %v, %v", r, err)
+	}
+	s := intent.NewStore()
+	state, err := s.Update(func(tx *intent.Tx) error {
+		for i := range 3 {
+			tx.SetService(intent.Service{
+				Namespace: "shop", Name: fmt.Sprint("s", i), Router: "default", SourceRanges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+				Ports: []intent.ServicePort{{Protocol: intent.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.1"),
+					Endpoints: []intent.Endpoint{{Address: netip.MustParseAddr("10.244.0.1"), Port: 8080}}}},
+			})
+		}
+		tx.ReplaceServiceRanges([]intent.ServiceRange{{Prefix: netip.MustParsePrefix("10.96.0.0/16")}})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := save(path, state); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := intent.NewStore().Update(func(tx *intent.Tx) error {
+		tx.ReplaceServices(r.Services)
+		tx.ReplaceServiceRanges(r.Ranges)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := intent.Diff(state, again); !d.Empty() {
+		t.Errorf("read back, this differs: %+v", d)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"cut": string(whole[:len(whole)-20]), "nonsense": "nonsense", "empty": "",
+		"another thing": strings.Replace(string(whole), `"s1"`, "7", 1),
+	} {
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Load(path)
+		if err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == "cut" && len(r.Services) != 2 {
+			t.Errorf("%s: %d Services could be read, want 2", name, len(r.Services))
+		}
+	}
+	if err := os.WriteFile(path, []byte(`{"version":99}`+"\n{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Load(path); err != nil || len(r.Services) != 0 {
+		t.Errorf("another release's: %v, %v", r, err)
+	}
+}
+
+// A Service's Router is that of its namespace's Network, also when that changes.
+func TestRouterOfServices(t *testing.T) {
+	w := newWorld(t, "", nil)
+	w.from.Services.Set(service("web", "10.96.0.10"))
+	w.hearNetworks("shop")
+	w.listed("web")
+	w.await("web@default")
+	network := func(router string) *v1alpha1.Network {
+		return &v1alpha1.Network{
+			ObjectMeta: metav1.ObjectMeta{Name: "red"},
+			Spec: v1alpha1.NetworkSpec{
+				Role: v1alpha1.Primary, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "shop"}},
+			},
+			Status: v1alpha1.NetworkStatus{Router: router},
+		}
+	}
+	w.about.Networks([]*v1alpha1.Network{network("red-router")})
+	w.await("web@red-router")
+	w.about.Networks([]*v1alpha1.Network{network("")}) // not known yet
+	w.await()
+	w.about.Networks(nil)
+	w.await("web@default")
+	w.about.Namespaces(nil)
+	w.await()
+	w.about.Namespaces([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}})
+	w.await("web@default")
+}
+
+func TestRouterOf(t *testing.T) {
+	namespace := func(labels map[string]string) map[string]*corev1.Namespace {
+		return map[string]*corev1.Namespace{"shop": {ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: labels}}}
+	}
+	routers := map[string]*v1alpha1.Router{"ns-shop": {ObjectMeta: metav1.ObjectMeta{Name: "ns-shop"}}}
+	isolated := map[string]string{v1alpha1.LabelIsolated: "true"}
+	for _, tc := range []struct {
+		name    string
+		mapping config.Mapping
+		state   view.State
+		want    string
+	}{
+		{"unknown namespace", config.MapFlat, view.State{}, ""},
+		{"flat", config.MapFlat, view.State{Namespaces: namespace(nil)}, "default"},
+		{"with pods", config.MapNamespace, view.State{Namespaces: namespace(nil), Routers: routers}, "ns-shop"},
+		{"without pods", config.MapNamespace, view.State{Namespaces: namespace(nil)}, "default"},
+		{"isolated, without pods", config.MapNamespace, view.State{Namespaces: namespace(isolated)}, "ns-shop"},
+	} {
+		if got := routerOf(tc.mapping, "shop", "n1", tc.state, nil); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestNodePortOfTheHost(t *testing.T) {
+	w := newWorld(t, "", nil)
+	w.mu.Lock()
+	w.listeners = []listener{{intent.TCP, netip.IPv6Unspecified(), 30080}}
+	w.mu.Unlock()
+	s := service("web", "10.96.0.10", corev1.ServicePort{Port: 80, NodePort: 30080}, corev1.ServicePort{Name: "b", Port: 81, NodePort: 30081})
+	s.Spec.Type = corev1.ServiceTypeNodePort
+	w.from.Services.Set(s)
+	w.hearNetworks("shop")
+	w.listed("web")
+	w.await("web@default 30081")
+	eventually(t, func() string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.events) != 1 || !strings.Contains(w.events[0], "shop/web uid-web InUse: spec.ports[0].nodePort: ") ||
+			!strings.Contains(w.events[0], "30080") || !strings.Contains(w.events[0], "n1") {
+			return fmt.Sprintf("events: %q", w.events)
+		}
+		return ""
+	})
+	if p := w.Problems(); len(p) != 1 || !strings.Contains(p[0], "30080") {
+		t.Errorf("problems: %q", p)
+	}
+	w.mu.Lock()
+	w.listeners = nil
+	w.mu.Unlock()
+	w.await("web@default 30080 30081")
+	if p := w.Problems(); len(p) != 0 {
+		t.Errorf("problems: %q", p)
+	}
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// udp is a Service with a UDP port at 10.96.0.10:53, and what change makes of it.
+func udp(change func(*intent.ServicePort), endpoints ...string) intent.Service {
+	p := intent.ServicePort{Protocol: intent.UDP, Port: 53, ClusterIP: netip.MustParseAddr("10.96.0.10")}
+	for _, e := range endpoints {
+		p.Endpoints = append(p.Endpoints, intent.Endpoint{Address: netip.MustParseAddr(e), Port: 5353})
+	}
+	if change != nil {
+		change(&p)
+	}
+	tcp := p
+	tcp.Protocol = intent.TCP
+	return intent.Service{Namespace: "kube-system", Name: "dns", Ports: []intent.ServicePort{tcp, p}}
+}
+
+func TestStale(t *testing.T) {
+	external := func(p *intent.ServicePort) {
+		p.NodePort = 30053
+		p.ExternalIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	}
+	local := udp(external, "10.244.0.1")
+	local.ExternalLocal = true
+	six := udp(func(p *intent.ServicePort) {
+		p.IPv6, p.ClusterIP, p.NodePort = true, netip.MustParseAddr("fd00::10"), 30053
+	}, "fd00:10::1")
+	for _, tc := range []struct {
+		name     string
+		old, now intent.Service
+		want     []string
+	}{
+		{"nothing changed", udp(nil, "10.244.0.1"), udp(nil, "10.244.0.1"), nil},
+		{"new", intent.Service{}, udp(nil, "10.244.0.1"), nil},
+		{"an endpoint came", udp(nil, "10.244.0.1"), udp(nil, "10.244.0.1", "10.244.0.2"), nil},
+		{"an endpoint went", udp(nil, "10.244.0.1", "10.244.0.2"), udp(nil, "10.244.0.2"), []string{"10.96.0.10:53 -> 10.244.0.1:5353"}},
+		{"all endpoints went", udp(nil, "10.244.0.1", "10.244.0.2"), udp(nil),
+			[]string{"10.96.0.10:53 -> 10.244.0.1:5353", "10.96.0.10:53 -> 10.244.0.2:5353"}},
+		{"the Service went", udp(nil, "10.244.0.1", "10.244.0.2"), intent.Service{}, []string{"10.96.0.10:53 -> any"}},
+		{"the address changed", udp(nil, "10.244.0.1"),
+			udp(func(p *intent.ServicePort) { p.ClusterIP = netip.MustParseAddr("10.96.0.11") }, "10.244.0.1"), []string{"10.96.0.10:53 -> any"}},
+		{"outside addresses came", udp(nil, "10.244.0.1"), udp(external, "10.244.0.1"), []string{"host 192.0.2.1:53", "host any:30053"}},
+		{"outside addresses went", udp(external, "10.244.0.1"), udp(nil, "10.244.0.1"),
+			[]string{"192.0.2.1:53 -> any", "any:30053 -> any", "host 192.0.2.1:53", "host any:30053"}},
+		{"an endpoint of outside addresses went", udp(external, "10.244.0.1", "10.244.0.2"), udp(external, "10.244.0.2"),
+			[]string{"10.96.0.10:53 -> 10.244.0.1:5353", "192.0.2.1:53 -> 10.244.0.1:5353", "any:30053 -> 10.244.0.1:5353"}},
+		{"clients' addresses are to be kept", udp(external, "10.244.0.1"), local, []string{"host 192.0.2.1:53", "host any:30053"}},
+		{"IPv6 came", intent.Service{}, six, []string{"host6 any:30053"}},
+		{"IPv6 went", six, intent.Service{}, []string{"[fd00::10]:53 -> any", "any6:30053 -> any", "host6 any:30053"}},
+	} {
+		balanced, frontends := stale(tc.old, tc.now)
+		var got []string
+		for _, b := range balanced {
+			at, to := b.Service.String(), "any"
+			if !b.Service.Addr().IsValid() {
+				at = fmt.Sprintf("any%s:%d", six6(b.IPv6), b.Service.Port())
+			}
+			if b.Endpoint.Address.IsValid() {
+				to = netip.AddrPortFrom(b.Endpoint.Address, b.Endpoint.Port).String()
+			}
+			got = append(got, at+" -> "+to)
+		}
+		for _, f := range frontends {
+			at := "any"
+			if f.Address.IsValid() {
+				at = f.Address.String()
+			}
+			got = append(got, fmt.Sprintf("host%s %s:%d", six6(f.IPv6), at, f.Port))
+		}
+		slices.SortFunc(got, cmp.Compare[string])
+		if diff := gocmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+func six6(ipv6 bool) string {
+	if ipv6 {
+		return "6"
+	}
+	return ""
+}
