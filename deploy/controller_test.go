@@ -22,9 +22,13 @@ func TestControllerRights(t *testing.T) {
 	all := slices.Concat(read, []string{"create"}, change, []string{"delete"})
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "namespaces"}, Verbs: read},
-		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"services/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"list", "create", "patch"}},
 		{APIGroups: own, Resources: []string{"networks", "routers", "ports", "addressblocks"}, Verbs: all},
-		{APIGroups: own, Resources: []string{"networks/status", "routers/status", "ports/status", "addressblocks/status"}, Verbs: change},
+		{APIGroups: own, Resources: []string{"networks/status", "routers/status", "ports/status", "addressblocks/status", "loadbalancerpools/status"}, Verbs: change},
+		{APIGroups: own, Resources: []string{"loadbalancerpools"}, Verbs: slices.Concat(read, change)},
 		{APIGroups: own, Resources: []string{"networks/finalizers", "routers/finalizers", "ports/finalizers"}, Verbs: []string{"update"}},
 	}
 	if diff := cmp.Diff(want, named[*rbacv1.ClusterRole](t, "coelan-controller").Rules); diff != "" {

@@ -148,7 +148,7 @@ func (a *API) StartServer(ctx context.Context) error {
 		return err
 	}
 	p, err := a.run("kube-apiserver", "--etcd-servers="+clients, "--bind-address="+host, "--secure-port="+port,
-		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC",
+		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112", "--authorization-mode=RBAC",
 		"--client-ca-file="+a.file("ca.crt"), "--tls-cert-file="+a.file("apiserver.crt"), "--tls-private-key-file="+a.file("apiserver.key"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+a.file("sa.pub"),
 		"--service-account-signing-key-file="+a.file("sa.key"), "--disable-admission-plugins=ServiceAccount",

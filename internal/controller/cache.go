@@ -4,20 +4,26 @@ package controller
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/translate"
 )
 
-// kinds are all that the controller watches.
+// kinds are all that the controller watches but EndpointSlices, which only the leader has: they are many, and read only to
+// tell people of bad ones.
 func kinds() []client.Object {
 	return []client.Object{
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{},
 		&v1alpha1.Network{}, &v1alpha1.Router{}, &v1alpha1.Port{}, &v1alpha1.AddressBlock{},
+		&corev1.Service{}, &v1alpha1.LoadBalancerPool{},
 	}
 }
 
@@ -55,10 +61,35 @@ func slim(obj any) (any, error) {
 		n := &corev1.Namespace{ObjectMeta: slimMeta(o.ObjectMeta)}
 		n.Labels = o.Labels
 		return n, nil
+	case *corev1.Service:
+		svc := &corev1.Service{ObjectMeta: slimMeta(o.ObjectMeta), Spec: o.Spec}
+		svc.Annotations = maps.Clone(o.Annotations)
+		delete(svc.Annotations, corev1.LastAppliedConfigAnnotation)
+		svc.Labels, svc.Spec.Selector = o.Labels, nil
+		svc.Status.LoadBalancer = o.Status.LoadBalancer
+		return svc, nil
+	case *discoveryv1.EndpointSlice:
+		return slimSlice(o), nil
 	case metav1.Object:
 		o.SetManagedFields(nil)
 	}
 	return obj, nil
+}
+
+// slimSlice has endpoints only if one of them may be wrong: nothing else of them is read, and there are many.
+func slimSlice(o *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: slimMeta(o.ObjectMeta), AddressType: o.AddressType, Ports: o.Ports}
+	s.Labels = o.Labels
+	sound := func(e discoveryv1.Endpoint) bool {
+		return len(e.Addresses) > 0 && !slices.ContainsFunc(e.Addresses, func(text string) bool { return !translate.IsSound(text, o.AddressType) })
+	}
+	if !slices.ContainsFunc(o.Endpoints, func(e discoveryv1.Endpoint) bool { return !sound(e) }) {
+		return s
+	}
+	for _, e := range o.Endpoints {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses})
+	}
+	return s
 }
 
 func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {

@@ -22,7 +22,7 @@ import (
 
 func fakeAccess(objects ...client.Object) *access {
 	b := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(objects...).WithStatusSubresource(
-		&v1alpha1.Port{}, &v1alpha1.AddressBlock{}, &v1alpha1.Network{}, &v1alpha1.Router{})
+		&v1alpha1.Port{}, &v1alpha1.AddressBlock{}, &v1alpha1.Network{}, &v1alpha1.Router{}, &v1alpha1.LoadBalancerPool{}, &corev1.Service{})
 	for _, i := range indexes {
 		b = b.WithIndex(i.kind, i.field, func(o client.Object) []string {
 			if v := i.value(o); v != "" {
@@ -31,6 +31,9 @@ func fakeAccess(objects ...client.Object) *access {
 			return nil
 		})
 	}
+	// The API server finds Events by these, without an index.
+	b = b.WithIndex(&corev1.Event{}, "source", func(o client.Object) []string { return []string{o.(*corev1.Event).Source.Component} }).
+		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} })
 	c := b.Build()
 	return &access{Client: c, live: c, events: record.NewFakeRecorder(100)}
 }

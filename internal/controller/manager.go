@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -77,7 +79,10 @@ func await(ctx context.Context, o Options) error {
 		return fmt.Errorf("controller: %w", err)
 	}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		_, err := client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+		list, err := client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+		if err == nil {
+			err = complete(list)
+		}
 		if err == nil {
 			return nil
 		}
@@ -90,6 +95,20 @@ func await(ctx context.Context, o Options) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// complete says which of Coelan's kinds the API server does not know: it has the definitions of an older Coelan.
+func complete(served *metav1.APIResourceList) error {
+	kinds := newScheme().KnownTypes(v1alpha1.GroupVersion)
+	for kind := range kinds {
+		if _, listed := kinds[kind+"List"]; !listed {
+			continue // a list, or of the machinery
+		}
+		if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind }) {
+			return fmt.Errorf("%s: there is no kind %s", served.GroupVersion, kind)
+		}
+	}
+	return nil
 }
 
 // LogTo is for the libraries, which have one logger for the whole process.

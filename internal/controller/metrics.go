@@ -6,12 +6,14 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/translate"
 	"coelan.io/coelan/internal/version"
 )
 
@@ -23,6 +25,10 @@ var (
 	networksDesc = prometheus.NewDesc("coelan_networks", "Networks, by the reason of their condition Ready.", []string{"reason"}, nil)
 	routersDesc  = prometheus.NewDesc("coelan_routers", "Routers, by the reason of their condition Ready.", []string{"reason"}, nil)
 	portsDesc    = prometheus.NewDesc("coelan_user_ports", "Ports that users have made, by phase.", []string{"phase"}, nil)
+	poolsDesc    = prometheus.NewDesc("coelan_load_balancer_pools", "LoadBalancerPools, by the reason of their condition Ready.", []string{"reason"}, nil)
+	poolSizeDesc = prometheus.NewDesc("coelan_load_balancer_addresses", "Addresses of a LoadBalancerPool.", []string{"pool"}, nil)
+	waitingDesc  = prometheus.NewDesc("coelan_load_balancer_services_waiting", "Services that want addresses of LoadBalancerPools and have none.", nil, nil)
+	assignedDesc = prometheus.NewDesc("coelan_load_balancer_addresses_assigned", "Addresses of a LoadBalancerPool that Services have.", []string{"pool"}, nil)
 )
 
 // register replaces what an earlier controller of this process has left.
@@ -42,6 +48,10 @@ func (counts) Describe(to chan<- *prometheus.Desc) {
 	to <- networksDesc
 	to <- routersDesc
 	to <- portsDesc
+	to <- poolsDesc
+	to <- poolSizeDesc
+	to <- assignedDesc
+	to <- waitingDesc
 }
 
 // Collect implements prometheus.Collector. Before memory is filled there is nothing to count.
@@ -66,14 +76,45 @@ func (c counts) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 	}
+	c.collectPools(ctx, to)
 	for _, m := range []struct {
 		desc   *prometheus.Desc
 		counts map[string]int
 	}{{networksDesc, networks}, {routersDesc, routers}, {portsDesc, ports}} {
-		for value, count := range m.counts {
-			to <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(count), value)
+		send(to, m.desc, m.counts)
+	}
+}
+
+func send(to chan<- prometheus.Metric, desc *prometheus.Desc, counts map[string]int) {
+	for value, count := range counts {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(count), value)
+	}
+}
+
+func (c counts) collectPools(ctx context.Context, to chan<- prometheus.Metric) {
+	pools, err := all(ctx, c, &v1alpha1.LoadBalancerPoolList{})
+	if err != nil {
+		return
+	}
+	services, err := all(ctx, c, &corev1.ServiceList{})
+	if err != nil {
+		return
+	}
+	reasons, sizes, assigned := map[string]int{}, map[string]int{}, map[string]int{}
+	for _, p := range pools.Items {
+		reasons[reasonOf(p.Status.Conditions)]++
+		sizes[p.Name], assigned[p.Name] = int(p.Status.Addresses), int(p.Status.Assigned)
+	}
+	waiting := 0
+	for _, svc := range pointers(services.Items) {
+		if len(svc.Status.LoadBalancer.Ingress) == 0 && translate.WantsPoolAddress(svc, pointers(pools.Items)) {
+			waiting++
 		}
 	}
+	send(to, poolsDesc, reasons)
+	send(to, poolSizeDesc, sizes)
+	send(to, assignedDesc, assigned)
+	to <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(waiting))
 }
 
 func reasonOf(conditions []metav1.Condition) string {

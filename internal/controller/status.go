@@ -96,7 +96,7 @@ func (r *numbering) writeRouter(ctx context.Context, o *v1alpha1.Router, network
 
 // hold puts the finalizer on an object, or takes it off one that is being deleted and has no users; then it is gone. Those
 // of namespaces are made with it, and lose it only to be deleted.
-func (r *numbering) hold(ctx context.Context, now client.Object, users []string) (gone bool, err error) {
+func (a *access) hold(ctx context.Context, now client.Object, users []string) (gone bool, err error) {
 	before := now.DeepCopyObject().(client.Object)
 	switch {
 	case now.GetDeletionTimestamp() == nil:
@@ -108,33 +108,33 @@ func (r *numbering) hold(ctx context.Context, now client.Object, users []string)
 	default:
 		gone = true
 	}
-	err = r.Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err = a.Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		return false, fmt.Errorf("finalizer of %s: %w", now.GetName(), err)
 	}
 	return gone, nil
 }
 
-func (r *numbering) writeStatus(ctx context.Context, before, now client.Object) error {
+func (a *access) writeStatus(ctx context.Context, before, now client.Object) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Status().Patch(ctx, now, patch); err != nil {
+	if err := a.Status().Patch(ctx, now, patch); err != nil {
 		return fmt.Errorf("status of %s: %w", now.GetName(), err)
 	}
 	return nil
 }
 
 // announce tells people once of what does not work, and why.
-func (r *numbering) announce(about client.Object, v translate.Verdict, before, now []metav1.Condition) {
+func (a *access) announce(about client.Object, v translate.Verdict, before, now []metav1.Condition) {
 	for _, c := range now {
 		old := meta.FindStatusCondition(before, c.Type)
 		changed := old == nil || old.Status != c.Status || old.Reason != c.Reason
 		switch {
 		case c.Type == v1alpha1.ConditionReady && v.Warning != "" && (old == nil || old.Message != c.Message):
-			r.events.Event(about, corev1.EventTypeWarning, v1alpha1.ReasonSubnetOverlaps, v.Warning)
+			a.events.Event(about, corev1.EventTypeWarning, v1alpha1.ReasonSubnetOverlaps, v.Warning)
 		case c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse && (changed || old.Message != c.Message):
-			r.events.Event(about, corev1.EventTypeWarning, c.Reason, c.Message)
+			a.events.Event(about, corev1.EventTypeWarning, c.Reason, c.Message)
 		case c.Type == v1alpha1.ConditionDeletionBlocked && changed:
-			r.events.Event(about, corev1.EventTypeWarning, c.Reason, c.Message)
+			a.events.Event(about, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -30,7 +31,7 @@ const workers = 4
 
 // addReconcilers says who looks again at what when something changes.
 func addReconcilers(m manager.Manager, o Options) error {
-	a := &access{Client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorderFor("coelan-controller")}
+	a := &access{Client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorderFor(eventSource)}
 	w := watches{a}
 	everything := handler.EnqueueRequestsFromMapFunc(w.everything)
 	err := ctrl.NewControllerManagedBy(m).Named("numbering").WithOptions(queue(1)).
@@ -89,6 +90,21 @@ func addReconcilers(m manager.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
+	err = ctrl.NewControllerManagedBy(m).Named("loadbalancers").WithOptions(queue(1)).
+		Watches(&v1alpha1.LoadBalancerPool{}, everything, builder.WithPredicates(poolChanged())).
+		Watches(&corev1.Service{}, everything, builder.WithPredicates(serviceChanged())).
+		Watches(&corev1.Node{}, everything, builder.WithPredicates(nodeChanged())).
+		Complete(&loadBalancers{access: a, interval: o.UsageInterval})
+	if err != nil {
+		return fmt.Errorf("loadbalancers: %w", err)
+	}
+	err = ctrl.NewControllerManagedBy(m).Named("services").WithOptions(queue(1)).
+		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(serviceChanged())).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(requestOfSlice), builder.WithPredicates(sliceChanged())).
+		Complete(&services{access: a})
+	if err != nil {
+		return fmt.Errorf("services: %w", err)
+	}
 	return nil
 }
 
@@ -131,6 +147,32 @@ func nodeChanged() predicate.Predicate {
 	return updated(func(a, b *corev1.Node) bool {
 		return a.Spec.PodCIDR == b.Spec.PodCIDR && slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) &&
 			slices.Equal(a.Status.Addresses, b.Status.Addresses)
+	})
+}
+
+// poolChanged leaves out that its addresses in use were counted.
+func poolChanged() predicate.Predicate {
+	return updated(func(a, b *v1alpha1.LoadBalancerPool) bool {
+		x, y := a.Status, b.Status
+		x.Assigned = y.Assigned
+		return a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+			slices.Equal(a.Finalizers, b.Finalizers) && equality.Semantic.DeepEqual(x, y)
+	})
+}
+
+// serviceChanged leaves out what is not read of a Service.
+func serviceChanged() predicate.Predicate {
+	return updated(func(a, b *corev1.Service) bool {
+		return a.DeletionTimestamp.Equal(b.DeletionTimestamp) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
+			equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec, b.Spec) && equality.Semantic.DeepEqual(a.Status, b.Status)
+	})
+}
+
+// sliceChanged leaves out that endpoints come and go.
+func sliceChanged() predicate.Predicate {
+	return updated(func(a, b *discoveryv1.EndpointSlice) bool {
+		return equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Ports, b.Ports) &&
+			equality.Semantic.DeepEqual(a.Endpoints, b.Endpoints)
 	})
 }
 

@@ -124,6 +124,7 @@ func (w *world) clear() {
 	ctx := context.Background()
 	for _, list := range []client.ObjectList{
 		&v1alpha1.PortList{}, &v1alpha1.AddressBlockList{}, &v1alpha1.NetworkList{}, &v1alpha1.RouterList{}, &corev1.PodList{}, &corev1.NodeList{},
+		&corev1.ServiceList{}, &v1alpha1.LoadBalancerPoolList{},
 	} {
 		if err := w.client.List(ctx, list); err != nil {
 			w.Fatal(err)

@@ -43,7 +43,7 @@ type LoadBalancers struct {
 // A Service without a class whose status has addresses, but none of a pool, is somebody else's.
 func AllocateLoadBalancers(pools []*v1alpha1.LoadBalancerPool, services []*corev1.Service, nodes []*corev1.Node) LoadBalancers {
 	a := &lbAllocator{
-		pools: admitPools(pools, nodes), taken: map[netip.Addr][]string{}, given: map[netip.Addr]*lbRequest{},
+		known: pools, pools: admitPools(pools, nodes), taken: map[netip.Addr][]string{}, given: map[netip.Addr]*lbRequest{},
 		out: LoadBalancers{Pools: map[string]PoolVerdict{}, Services: map[types.NamespacedName][]netip.Addr{}},
 	}
 	services = slices.Clone(services)
@@ -61,6 +61,7 @@ func AllocateLoadBalancers(pools []*v1alpha1.LoadBalancerPool, services []*corev
 }
 
 type lbAllocator struct {
+	known    []*v1alpha1.LoadBalancerPool
 	pools    []*poolState
 	requests []*lbRequest // of Services that want addresses, in the order of their claims
 	taken    map[netip.Addr][]string
@@ -93,32 +94,37 @@ func (a *lbAllocator) reportUnlessLeaving(svc *corev1.Service) func(ServiceProbl
 	return a.report
 }
 
-// concerns says whether a Service's addresses are from here.
-func (a *lbAllocator) concerns(svc *corev1.Service) bool {
+// WantsPoolAddress says whether a Service that has no address is to get one of a pool, if there is one.
+func WantsPoolAddress(svc *corev1.Service, pools []*v1alpha1.LoadBalancerPool) bool {
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return false
 	}
 	if class := svc.Spec.LoadBalancerClass; class != nil {
 		return *class == v1alpha1.LoadBalancerClass
 	}
-	if a.hasOurs(svc) {
-		return true
-	}
 	asks := svc.Spec.LoadBalancerIP != ""
 	for _, name := range []string{v1alpha1.AnnotationLoadBalancerPool, v1alpha1.AnnotationLoadBalancerIPs} {
 		_, given := svc.Annotations[name]
 		asks = asks || given
 	}
-	active := slices.ContainsFunc(a.pools, func(p *poolState) bool {
+	return slices.ContainsFunc(pools, func(p *v1alpha1.LoadBalancerPool) bool {
 		return p.DeletionTimestamp == nil && (asks || p.Spec.AutoAssign == nil || *p.Spec.AutoAssign)
 	})
-	if active && len(svc.Status.LoadBalancer.Ingress) > 0 {
+}
+
+// concerns says whether a Service's addresses are from here.
+func (a *lbAllocator) concerns(svc *corev1.Service) bool {
+	if svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil && a.hasOurs(svc) {
+		return true
+	}
+	wants := WantsPoolAddress(svc, a.known)
+	if wants && svc.Spec.LoadBalancerClass == nil && len(svc.Status.LoadBalancer.Ingress) > 0 {
 		first := svc.Status.LoadBalancer.Ingress[0]
 		a.report(serviceProblem(svc, "status.loadBalancer.ingress", cmp.Or(first.IP, first.Hostname), v1alpha1.ReasonAddressOutside,
 			"is of no LoadBalancerPool, so it is left to whoever has written it; take it out of the status to get one of a pool"))
 		return false
 	}
-	return active
+	return wants
 }
 
 func (a *lbAllocator) hasOurs(svc *corev1.Service) bool {

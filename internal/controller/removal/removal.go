@@ -35,6 +35,7 @@ func Run(ctx context.Context, c client.Client, log *slog.Logger) error {
 		{"AddressBlock", &v1alpha1.AddressBlockList{}, func(client.Object) bool { return true }},
 		{"Network", &v1alpha1.NetworkList{}, made},
 		{"Router", &v1alpha1.RouterList{}, made},
+		{"LoadBalancerPool", &v1alpha1.LoadBalancerPoolList{}, made},
 	} {
 		removed, released, err := remove(ctx, c, kind.list, kind.own)
 		if err != nil {

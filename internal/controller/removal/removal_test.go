@@ -47,6 +47,7 @@ func world(t *testing.T, calls interceptor.Funcs) client.Client {
 		&v1alpha1.Network{ObjectMeta: object("somebody", "helm")},
 		&v1alpha1.Router{ObjectMeta: object("ns-red", v1alpha1.ManagedByController)},
 		&v1alpha1.Router{ObjectMeta: object("tenants", "")},
+		&v1alpha1.LoadBalancerPool{ObjectMeta: object("outside", "")},
 		port("web-0.net1", v1alpha1.ManagedByAgent), port("vm", ""),
 		&v1alpha1.AddressBlock{ObjectMeta: metav1.ObjectMeta{Name: "red-10-1-0-0-26"}},
 	).Build()
@@ -57,7 +58,7 @@ func left(t *testing.T, c client.Client) []string {
 	t.Helper()
 	var names []string
 	for _, list := range []client.ObjectList{
-		&v1alpha1.NetworkList{}, &v1alpha1.RouterList{}, &v1alpha1.PortList{}, &v1alpha1.AddressBlockList{},
+		&v1alpha1.NetworkList{}, &v1alpha1.RouterList{}, &v1alpha1.PortList{}, &v1alpha1.AddressBlockList{}, &v1alpha1.LoadBalancerPoolList{},
 	} {
 		if err := c.List(t.Context(), list); err != nil {
 			t.Fatal(err)
@@ -82,7 +83,7 @@ func TestUsersObjectsStayWithoutTheFinalizer(t *testing.T) {
 		if err := Run(t.Context(), c, slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"others example.org/keep", "red", "somebody", "tenants", "vm"}
+		want := []string{"others example.org/keep", "outside", "red", "somebody", "tenants", "vm"}
 		if diff := cmp.Diff(want, left(t, c)); diff != "" {
 			t.Errorf("objects (-want +got):\n%s", diff)
 		}
@@ -112,7 +113,7 @@ func TestOneFailureStopsNoOther(t *testing.T) {
 	if !errors.Is(err, refused) || !strings.Contains(err.Error(), "Networks: default: ") {
 		t.Errorf("error %v does not say what was refused", err)
 	}
-	want := []string{"default coelan.io/in-use", "others example.org/keep", "red", "somebody", "tenants", "vm"}
+	want := []string{"default coelan.io/in-use", "others example.org/keep", "outside", "red", "somebody", "tenants", "vm"}
 	if diff := cmp.Diff(want, left(t, c)); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
