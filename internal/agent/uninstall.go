@@ -42,6 +42,7 @@ func Uninstall(ctx context.Context, c config.Config, force bool) (done []string,
 		{"pods' interfaces", func() error { return removeLinks(c) }},
 		{"routes", removeRoutes},
 		{"nftables table coelan", hostnet.RemoveSNAT},
+		{"nftables table coelan-services", hostnet.RemoveServices},
 		{"state in " + c.StateDir + " and sockets", func() error { return removeState(c) }},
 	} {
 		if e := part.do(); e != nil {

@@ -34,21 +34,31 @@ func (t nftable) kernel() *nftables.Table {
 	return &nftables.Table{Name: t.name, Family: nftables.TableFamilyINet}
 }
 
-// apply compares the table with what the kernel has. Other elements are exchanged inside the sets; any other difference
-// replaces the whole table. Both are one transaction of the kernel: no packet sees a half.
-func (t nftable) apply(conn *nftables.Conn) (int, error) {
-	whole, err := t.sameStructure(conn)
-	if err != nil {
-		return 0, err
+// apply compares the table with what the kernel has, and brings it there. have are the contents of the sets, if they are
+// known; otherwise it looks. It returns what was there before; nothing, if that is of no use.
+//
+// Other elements are exchanged inside the sets; any other difference replaces the whole table. Both are one transaction of
+// the kernel: no packet sees a half.
+func (t nftable) apply(conn *nftables.Conn, have []set) (before []set, n int, err error) {
+	if have == nil {
+		whole, err := t.sameStructure(conn)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !whole {
+			return nil, 1, t.replace(conn)
+		}
+		if have, err = t.read(conn); err != nil {
+			return nil, 0, err
+		}
 	}
-	if !whole {
-		return 1, t.replace(conn)
+	for i, s := range t.sets {
+		if s.costly(have[i]) {
+			return have, 1, t.replace(conn)
+		}
 	}
-	have, err := t.read(conn)
-	if err != nil {
-		return 0, err
-	}
-	return t.exchange(conn, have)
+	n, err = t.exchange(conn, have)
+	return have, n, err
 }
 
 // sameStructure says whether the table exists with exactly these chains, rules and sets, whatever the sets hold.

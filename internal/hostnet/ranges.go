@@ -50,6 +50,26 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return a
 }
 
+// prefixes are the fewest that hold r and nothing else.
+func (r addressRange) prefixes() []netip.Prefix {
+	var all []netip.Prefix
+	for first := r.first; ; {
+		bits := first.BitLen()
+		for bits > 0 {
+			p, _ := first.Prefix(bits - 1)
+			if p.Addr() != first || lastOf(p).Compare(r.last) > 0 {
+				break
+			}
+			bits--
+		}
+		p := netip.PrefixFrom(first, bits)
+		all = append(all, p)
+		if first = lastOf(p).Next(); !first.IsValid() || first.Compare(r.last) > 0 {
+			return all
+		}
+	}
+}
+
 // elements writes ranges as the kernel's interval sets want them: a start, and the first address behind the end, which
 // a range up to the family's last address does not have.
 func elements(rs []addressRange) []nftables.SetElement {

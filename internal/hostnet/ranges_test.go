@@ -57,6 +57,13 @@ func TestRangesOfElements(t *testing.T) {
 		if !slices.Equal(want, got) {
 			t.Fatalf("wrote %v, read %v", want, got)
 		}
+		var split []netip.Prefix
+		for _, r := range want {
+			split = append(split, r.prefixes()...)
+		}
+		if again := ranges(split, netip.Addr.Is4); !slices.Equal(want, again) {
+			t.Fatalf("%v became the prefixes %v", want, split)
+		}
 		for _, p := range prefixes {
 			if !slices.ContainsFunc(want, func(r addressRange) bool {
 				return r.first.Compare(p.Masked().Addr()) <= 0 && r.last.Compare(lastOf(p)) >= 0

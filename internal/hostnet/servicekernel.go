@@ -107,14 +107,10 @@ func localAddresses() (map[netip.Addr]bool, error) {
 // routes lead to the bridge, by the one neighbour that stands for it.
 func (k *kernelServices) routes() []Route {
 	var all []Route
-	add := func(p netip.Prefix) {
-		all = append(all, Route{Destination: p, Via: k.f.hop, Gateway: true, Source: k.f.gateway})
-	}
-	for _, p := range k.prefixes {
-		add(p)
-	}
-	for a := range k.led {
-		add(netip.PrefixFrom(a, a.BitLen()))
+	for _, r := range k.led {
+		for _, p := range r.prefixes() {
+			all = append(all, Route{Destination: p, Via: k.f.hop, Gateway: true, Source: k.f.gateway})
+		}
 	}
 	return all
 }
@@ -139,33 +135,18 @@ func (h *Host) applyServices(d Desired, p *servicePlan) (int, error) {
 
 // applyServiceTable looks at the kernel only if it is not known what that has.
 func (h *Host) applyServiceTable(conn *nftables.Conn, p *servicePlan) (int, error) {
-	structure := p.table.text()
-	if h.services.sets == nil || h.services.structure != structure {
-		whole, err := p.table.sameStructure(conn)
-		if err != nil {
-			return 0, err
-		}
-		if !whole {
-			if err := p.table.replace(conn); err != nil {
-				return 0, err
-			}
-			h.services = serviceMemory{plan: p, structure: structure, sets: p.table.sets}
-			return 1, nil
-		}
-		have, err := p.table.read(conn)
-		if err != nil {
-			return 0, err
-		}
-		h.services = serviceMemory{plan: p, structure: structure, sets: have}
+	known, structure := h.services.sets, p.table.text()
+	if h.services.structure != structure {
+		known = nil
 	}
-	n, err := p.table.exchange(conn, h.services.sets)
+	before, n, err := p.table.apply(conn, known)
 	if err != nil {
 		return 0, err
 	}
-	if n > 0 {
-		h.forgetDatagrams(p, h.services.sets)
+	h.services = serviceMemory{plan: p, structure: structure, sets: p.table.sets}
+	if n > 0 && before != nil {
+		h.forgetDatagrams(p, before)
 	}
-	h.services.sets = p.table.sets
 	return n, nil
 }
 

@@ -65,10 +65,6 @@ func baseChain(name string, typ nftables.ChainType, hook *nftables.ChainHook, pr
 // that may be somebody else's but for the Service's port. What is led there whole is translated to itself, so that no
 // other program's rules (a leftover kube-proxy's) translate it.
 func (f serviceFamily) dnatRules() []rule {
-	itself := func(name string) rule {
-		return f.rule(fmt.Sprintf("%s daddr @%s dnat to %s daddr", f.ip, name+f.name, f.ip),
-			f.load(f.dst, 0), f.in(name), f.nat(expr.NAT{Type: expr.NATTypeDestNAT}))
-	}
 	return []rule{
 		f.rule(fmt.Sprintf("dnat to %s daddr . meta l4proto . th dport map @external%s", f.ip, f.name),
 			f.frontend(), lookup(expr.Lookup{SetName: "external" + f.name, DestRegister: register(0), IsDestRegSet: true}),
@@ -76,7 +72,8 @@ func (f serviceFamily) dnatRules() []rule {
 		f.rule(fmt.Sprintf("fib daddr type local %s daddr @node%s meta l4proto . th dport @nodeports%s dnat to %s", f.ip, f.name, f.name, f.hop),
 			local(), f.load(f.dst, 0), f.in("node"), protocolAndPort(0), f.in("nodeports"),
 			immediate(f.hop), f.nat(expr.NAT{Type: expr.NATTypeDestNAT})),
-		itself("services"), itself("addresses"),
+		f.rule(fmt.Sprintf("%s daddr @services%s dnat to %s daddr", f.ip, f.name, f.ip),
+			f.load(f.dst, 0), f.in("services"), f.nat(expr.NAT{Type: expr.NATTypeDestNAT})),
 	}
 }
 
@@ -84,11 +81,6 @@ func (f serviceFamily) dnatRules() []rule {
 // is to be preserved; and clients that the bridge has masked that of the interface by which they leave the host.
 // It is not masquerading, which forgets all connections whenever the interface goes down, as it does with ovs-vswitchd.
 func (f serviceFamily) snatRules(gateway string) []rule {
-	mask := func(name string) rule {
-		return f.rule(fmt.Sprintf("oifname %s %s daddr @%s snat to %s fully-random", gateway, f.ip, name+f.name, f.gateway),
-			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in(name),
-			immediate(f.gateway), f.nat(expr.NAT{Type: expr.NATTypeSourceNAT, FullyRandom: true}))
-	}
 	return []rule{
 		f.rule(fmt.Sprintf("oifname != %s %s saddr %s masquerade fully-random", gateway, f.ip, f.masked),
 			device(expr.MetaKeyOIFNAME, expr.CmpOpNeq, gateway), f.load(f.src, 0), is(f.masked), one(&expr.Masq{FullyRandom: true})),
@@ -98,7 +90,9 @@ func (f serviceFamily) snatRules(gateway string) []rule {
 			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway),
 			device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ""), device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway),
 			f.frontend(), f.in("preserve"), verdict(expr.VerdictReturn)),
-		mask("services"), mask("addresses"),
+		f.rule(fmt.Sprintf("oifname %s %s daddr @services%s snat to %s fully-random", gateway, f.ip, f.name, f.gateway),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in("services"),
+			immediate(f.gateway), f.nat(expr.NAT{Type: expr.NATTypeSourceNAT, FullyRandom: true})),
 	}
 }
 

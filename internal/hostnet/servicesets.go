@@ -59,53 +59,41 @@ func (f serviceFamily) has(a netip.Addr) bool { return a.IsValid() && a.Is6() ==
 // kernelServices are the contents of one family's sets.
 type kernelServices struct {
 	f serviceFamily
-	// led are addresses outside of all prefixes that are led to the bridge: of Services, whatever the port.
-	led map[netip.Addr]bool
-	// prefixes are led to the bridge whole.
-	prefixes []netip.Prefix
+	// led is led to the bridge whole, whatever the port.
+	led []addressRange
 
-	ledKeys, nodePorts, external, preserve, reject, restricted, allowed map[string]string
+	nodePorts, external, preserve, reject, restricted, allowed map[string]string
 }
 
 // servicesOf sorts all Services' ports into one family's sets. announced are the addresses that are led away whole: not
 // the host's own.
 func servicesOf(s Services, f serviceFamily, announced map[netip.Addr]bool) kernelServices {
 	k := kernelServices{
-		f: f, led: map[netip.Addr]bool{}, prefixes: []netip.Prefix{f.bridge}, ledKeys: map[string]string{}, nodePorts: map[string]string{},
-		external: map[string]string{}, preserve: map[string]string{}, reject: map[string]string{}, restricted: map[string]string{},
-		allowed: map[string]string{},
+		f: f, nodePorts: map[string]string{}, external: map[string]string{}, preserve: map[string]string{}, reject: map[string]string{},
+		restricted: map[string]string{}, allowed: map[string]string{},
 	}
-	for _, p := range s.Ranges {
-		if f.has(p.Addr()) {
-			k.prefixes = append(k.prefixes, p.Masked())
-		}
-	}
+	led := append([]netip.Prefix{f.bridge}, s.Ranges...)
 	for a := range announced {
-		if f.has(a) {
-			k.lead(a)
-		}
+		led = append(led, netip.PrefixFrom(a, a.BitLen()))
 	}
 	for i := range s.Ports {
-		if p := &s.Ports[i]; p.IPv6 == f.ipv6 {
-			k.port(p, announced)
+		p := &s.Ports[i]
+		if p.IPv6 != f.ipv6 {
+			continue
 		}
+		if p.ClusterIP.IsValid() {
+			led = append(led, netip.PrefixFrom(p.ClusterIP, p.ClusterIP.BitLen()))
+		}
+		k.port(p, announced)
 	}
+	k.led = ranges(led, f.is)
 	return k
-}
-
-func (k *kernelServices) lead(a netip.Addr) {
-	if slices.ContainsFunc(k.prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
-		return
-	}
-	k.led[a] = true
-	k.ledKeys[string(a.AsSlice())] = ""
 }
 
 func (k *kernelServices) port(p *ServicePort, announced map[netip.Addr]bool) {
 	// Where packets for external addresses go that the kernel takes the Service's port of.
 	var instead string
 	if k.f.has(p.ClusterIP) {
-		k.lead(p.ClusterIP)
 		k.frontend(p, p.ClusterIP, p.Port, false)
 		instead = endpoint(p.ClusterIP, p.Port)
 	}
@@ -143,11 +131,7 @@ func (k *kernelServices) externalAddresses(p *ServicePort, all []netip.Addr, ann
 
 // restrict lets only the Service's ranges to the addresses of its load balancer.
 func (k *kernelServices) restrict(p *ServicePort) {
-	family := netip.Addr.Is4
-	if k.f.ipv6 {
-		family = netip.Addr.Is6
-	}
-	sources := ranges(p.SourceRanges, family)
+	sources := ranges(p.SourceRanges, k.f.is)
 	if len(sources) == 0 {
 		return
 	}
@@ -169,8 +153,7 @@ func (k kernelServices) sets(nodePortAddresses []netip.Prefix) []set {
 	protoPort := concat(nftables.TypeInetProto, nftables.TypeInetService)
 	at := concat(addr, nftables.TypeInetProto, nftables.TypeInetService)
 	return []set{
-		{name: "services" + n, key: addr, ranges: ranges(k.prefixes, k.f.is)},
-		{name: "addresses" + n, key: addr, kind: keys, elements: k.ledKeys},
+		{name: "services" + n, key: addr, ranges: k.led},
 		{name: "node" + n, key: addr, ranges: k.f.nodeRanges(nodePortAddresses)},
 		{name: "nodeports" + n, key: protoPort, kind: keys, elements: k.nodePorts},
 		{name: "external" + n, key: at, value: concat(addr, nftables.TypeInetService), kind: keys, elements: k.external},

@@ -135,6 +135,23 @@ func (s set) exchange(conn *nftables.Conn, k *nftables.Set, have set) (int, erro
 	return 1, s.add(conn, k, fresh)
 }
 
+// maxRemovals is how much the kernel may have to do to take runs out of a set: for each, it looks at all that are there.
+const maxRemovals = 100_000
+
+// costly says that a new set is made sooner than have's contents are exchanged.
+func (s set) costly(have set) bool {
+	if s.kind != runs {
+		return false
+	}
+	gone := 0
+	for key, v := range have.elements {
+		if s.elements[key] != v {
+			gone++
+		}
+	}
+	return gone*len(have.elements) > maxRemovals
+}
+
 // addressSets are the two sets, of both families, of the addresses of prefixes.
 func addressSets(name string, prefixes []netip.Prefix) []set {
 	return []set{

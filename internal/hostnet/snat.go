@@ -32,7 +32,10 @@ func (s SNAT) table(gateway string) nftable {
 
 func (h *Host) applySNAT(d Desired) (int, error) {
 	t := d.SNAT.table(d.Gateway.Name)
-	return h.nft.with(t, t.apply)
+	return h.nft.with(t, func(conn *nftables.Conn) (int, error) {
+		_, n, err := t.apply(conn, nil)
+		return n, err
+	})
 }
 
 // RemoveSNAT deletes the table; one that is not there is fine.
