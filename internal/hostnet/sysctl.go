@@ -46,6 +46,13 @@ func (h *Host) applyForwarding(d Desired) (int, error) {
 	if v4 {
 		k, err := h.sysctls.ensure("1", "net", "ipv4", "ip_forward")
 		n, errs = n+k, append(errs, err)
+		if d.Services.Native {
+			// The kernel sends pods' packets for Services back out of the gateway interface. A redirect, even if it is dropped, would use
+			// up the pod's share of ICMP errors, of which "port unreachable" is one. The setting of one interface counts only if
+			// that of all is 0; others keep their own.
+			k, err := h.sysctls.ensure("0", "net", "ipv4", "conf", "all", "send_redirects")
+			n, errs = n+k, append(errs, err)
+		}
 	}
 	if v6 {
 		k, err := h.forwardIPv6(d.Uplink)
