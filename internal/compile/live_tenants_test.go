@@ -36,7 +36,7 @@ var (
 	wire6   = netip.MustParsePrefix("fd63::/64")
 )
 
-func newTenants(t *testing.T, encap intent.Encapsulation) *tenants {
+func newTenants(t *testing.T, encap intent.Encapsulation, more ...func(context.Context, *world)) *tenants {
 	t.Helper()
 	tn := &tenants{}
 	tn.world = newWorld(t, encap, func(ctx context.Context, w *world) {
@@ -69,6 +69,9 @@ func newTenants(t *testing.T, encap intent.Encapsulation) *tenants {
 			}, n.gateway(false), n.gateway(true)))
 		}
 		tn.addWire(ctx)
+		for _, add := range more {
+			add(ctx, w)
+		}
 	})
 	return tn
 }
