@@ -50,7 +50,11 @@ func (s *Sandbox) fabricMachine() machine.Config {
 		},
 		Components: []machine.Component{
 			{Name: dnsServer, Command: []string{s.cache.Binary("coredns"), "-conf", corefile}},
-			{Name: webServer, Command: []string{s.cache.Binary("agnhost"), "netexec", "--http-port=80", "--udp-port=80"}},
+			{Name: webServer, Command: []string{
+				s.cache.Binary("agnhost"), "netexec", "--http-port=80", "--udp-port=80",
+				// Else its answers would come from the address next to the client.
+				"--udp-listen-addresses=" + joined(of(s.Family, outside)),
+			}},
 		},
 	}
 }

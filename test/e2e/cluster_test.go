@@ -73,7 +73,7 @@ func newCluster(ctx context.Context, name string) (*cluster, error) {
 		return nil, fmt.Errorf("find the module: %w", err)
 	}
 	c := &cluster{program: filepath.Join(string(bytes.TrimSpace(root)), "bin/coelan")}
-	if c.Sandbox, err = sandbox.Up(ctx, sandbox.Spec{Name: name}, sandbox.Install{}, os.Stderr); err != nil {
+	if c.Sandbox, err = sandbox.Up(ctx, sandbox.Spec{Name: name, Zones: 2}, sandbox.Install{}, os.Stderr); err != nil {
 		return nil, err
 	}
 	if c.api, err = c.Clientset(); err != nil {

@@ -49,8 +49,6 @@ func testClusterIP(t *testing.T) {
 		q := clusterIP(t, s, f, corev1.ProtocolTCP)
 		q.at = netip.AddrPortFrom(q.at.Addr(), 8000)
 		q.serves(ctx, t, pitch.client2, "echo1", "echo2")
-		q.at = netip.AddrPortFrom(q.at.Addr(), 8001)
-		q.fails(ctx, t, pitch.client2, refused) // nothing of the Service
 	}
 }
 
