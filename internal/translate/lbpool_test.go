@@ -200,8 +200,8 @@ func arbitraryLBWorld(t *rapid.T) *lbWorld {
 		if class := rapid.SampledFrom([]string{"", "", v1alpha1.LoadBalancerClass, "other"}).Draw(t, "class"); class != "" {
 			svc.Spec.LoadBalancerClass = &class
 		}
-		if wants := rapid.SliceOfN(address, 0, 2).Draw(t, "wants"); rapid.Bool().Draw(t, "asks") {
-			svc.Annotations[v1alpha1.AnnotationLoadBalancerIPs] = strings.Join(wants, ",")
+		if asks := rapid.SampledFrom([]string{"", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.1,2001:db8::1", "web", "192.0.2.99"}).Draw(t, "asks"); asks != "" {
+			svc.Annotations[v1alpha1.AnnotationLoadBalancerIPs] = asks
 		}
 		if rapid.IntRange(0, 3).Draw(t, "names") == 0 {
 			svc.Annotations[v1alpha1.AnnotationLoadBalancerPool] = rapid.SampledFrom([]string{"p0", "p1", "p2", "p9"}).Draw(t, "pool")
