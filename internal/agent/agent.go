@@ -29,6 +29,7 @@ import (
 	"coelan.io/coelan/internal/bridge"
 	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/cni/podnet"
+	"coelan.io/coelan/internal/compile"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/hostnet"
 	"coelan.io/coelan/internal/intent"
@@ -176,7 +177,7 @@ func (a *Agent) connect() {
 		Conn:      openflow.ConnOptions{Logger: a.log, Async: true, Handler: a.switchReports},
 		OnConnect: func(*openflow.Conn) { a.switchConnected() }, OnDisconnect: a.switchLost,
 	})
-	a.flows.bridge = bridge.New(bridge.Options{Connect: bridge.Via(a.sw)})
+	a.flows.bridge = bridge.New(bridge.Options{Connect: bridge.Via(a.sw), Learned: compile.Learned})
 }
 
 // work runs all parts; the first that fails ends the others.

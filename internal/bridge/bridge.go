@@ -36,9 +36,9 @@ type Options struct {
 	// Connect returns the present connection, and waits for one if there is
 	// none. A connection other than the last one makes Sync dump the switch.
 	Connect func(ctx context.Context) (Switch, error)
-	// Foreign says which flows of the switch are none of Sync's business, for
-	// example those that learn actions make. Nil: none, unknown flows go.
-	Foreign func(*openflow.Flow) bool
+	// Learned says whose tables' flows packets make, by learn actions: Sync leaves
+	// them alone, and none can be desired. Nil: no table's, unknown flows go.
+	Learned func(table uint8) bool
 }
 
 // Via returns a Connect for the connections of a client.
@@ -121,7 +121,7 @@ func (b *Bridge) Diff(ctx context.Context, d *Desired) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	actual, err := dump(ctx, sw, b.opts.Foreign)
+	actual, err := dump(ctx, sw, b.opts.Learned)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (b *Bridge) sync(ctx context.Context, d *Desired) (res Result, err error) {
 	if sw != b.sw {
 		res.Dumped = true
 		b.sw, b.synced = sw, nil
-		if b.actual, err = dump(ctx, sw, b.opts.Foreign); err != nil {
+		if b.actual, err = dump(ctx, sw, b.opts.Learned); err != nil {
 			return res, err
 		}
 	}
@@ -149,7 +149,7 @@ func (b *Bridge) sync(ctx context.Context, d *Desired) (res Result, err error) {
 	}
 	res.Added, res.Changed, res.Deleted = p.counts()
 	change := usesAfter(p)
-	if err := p.badGroup(); err != nil {
+	if err := errors.Join(p.badGroup(), p.notLearned(b.opts.Learned)); err != nil {
 		return res, err
 	}
 	if err := b.actual.dangling(p, change); err != nil {

@@ -257,23 +257,54 @@ func TestDanglingReference(t *testing.T) {
 	}
 }
 
-// Flows that were not made by Sync go, but for those that are foreign.
-func TestForeign(t *testing.T) {
+// learner learns flows of table 9.
+func learner(cookie uint64, deletes bool) openflow.Flow {
+	f := flow(0, uint32(cookie), openflow.Learn{Table: 9, Cookie: cookie, DeleteLearned: deletes})
+	f.Cookie = cookie
+	return f
+}
+
+// Flows that were not made by Sync go, but for those of a table that packets fill.
+// These go with the flow that they were learned from.
+func TestLearned(t *testing.T) {
 	fake := NewFake()
-	learned := openflow.Flow{Table: 9, Cookie: 0xfff, Priority: 1}
-	unknown := flow(9, 1)
-	if err := fake.Do(t.Context(), []openflow.Message{openflow.AddFlow(learned), openflow.AddFlow(unknown)}); err != nil {
+	if err := fake.Do(t.Context(), []openflow.Message{openflow.AddFlow(flow(8, 1))}); err != nil {
 		t.Fatal(err)
 	}
-	b := New(Options{
-		Connect: fake.Connect,
-		Foreign: func(f *openflow.Flow) bool { return f.Cookie == 0xfff },
-	})
-	if _, err := b.Sync(t.Context(), NewDesired()); err != nil {
+	table9 := func(table uint8) bool { return table == 9 }
+	b, d := New(Options{Connect: fake.Connect, Learned: table9}), NewDesired()
+	d.Set("a", &Rules{Flows: []openflow.Flow{learner(1, true), learner(2, true)}})
+	sync := func(b *Bridge) {
+		t.Helper()
+		if _, err := b.Sync(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sync(b)
+	one, two := openflow.Flow{Table: 9, Cookie: 1, Priority: 1}, openflow.Flow{Table: 9, Cookie: 2, Priority: 2}
+	if err := errors.Join(fake.Learn(one), fake.Learn(two)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{learned.String()}, fake.Text()); diff != "" {
-		t.Error(diff)
+	if err := fake.Learn(openflow.Flow{Table: 9, Cookie: 3}); err == nil {
+		t.Error("no flow learns it, but it was accepted")
+	}
+	present := func(f openflow.Flow) bool { return slices.Contains(fake.Text(), f.String()) }
+	sync(b)
+	again := New(Options{Connect: fake.Connect, Learned: table9}) // with a dump
+	sync(again)
+	if lines, err := again.Diff(t.Context(), d); err != nil || len(lines) > 0 || !present(one) || !present(two) {
+		t.Fatalf("learned flows are not left alone: %v, %v, %v", lines, err, fake.Text())
+	}
+	changed := learner(1, true) // in place, and still the same is learned
+	changed.Actions = append(changed.Actions, openflow.Output(1))
+	d.Set("a", &Rules{Flows: []openflow.Flow{changed}})
+	sync(b)
+	if !present(one) || present(two) {
+		t.Errorf("a learned flow lives as long as one that it may be from: %v", fake.Text())
+	}
+	d.Set("a", &Rules{Flows: []openflow.Flow{one}})
+	if _, err := b.Sync(t.Context(), d); err == nil || !strings.Contains(err.Error(), "a: rule refused: only packets make flows of table 9") {
+		t.Errorf("a flow of a learned table: %v", err)
 	}
 }
 

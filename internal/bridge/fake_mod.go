@@ -17,7 +17,11 @@ func (f *Fake) flowMod(r fakeRules, m *openflow.FlowMod) error {
 		if err := errors.Join(f.checkAlone(&flow), f.checkReferences(r, &flow), r.checkOverlap(&flow)); err != nil {
 			return err
 		}
+		was, replaced := r.flows[flow.Key()]
 		r.flows[flow.Key()] = flow
+		if replaced {
+			r.forget(&was)
+		}
 		return nil
 	}
 	if err := flow.Match.Validate(); err != nil {
@@ -38,6 +42,7 @@ func (f *Fake) flowMod(r fakeRules, m *openflow.FlowMod) error {
 		}
 		if !modify {
 			delete(r.flows, key)
+			r.forget(&have)
 			continue
 		}
 		changed := have
@@ -47,6 +52,7 @@ func (f *Fake) flowMod(r fakeRules, m *openflow.FlowMod) error {
 			return err
 		}
 		r.flows[key] = changed
+		r.forget(&have)
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ func flowKey(f *openflow.Flow) openflow.FlowKey { return f.Key() }
 func groupKey(g *openflow.Group) uint32         { return g.ID }
 func meterKey(m *openflow.Meter) uint32         { return m.ID }
 
-// dump reads the switch.
-func dump(ctx context.Context, sw Switch, foreign func(*openflow.Flow) bool) (*state, error) {
+// dump reads the switch, but for the flows of learned tables.
+func dump(ctx context.Context, sw Switch, learned func(table uint8) bool) (*state, error) {
 	flows, err := sw.Flows(ctx)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func dump(ctx context.Context, sw Switch, foreign func(*openflow.Flow) bool) (*s
 	}
 	s := newState(len(flows), len(groups), len(meters))
 	for i := range flows {
-		if f := &flows[i].Flow; foreign == nil || !foreign(f) {
+		if f := &flows[i].Flow; learned == nil || !learned(f.Table) {
 			s.flows[f.Key()] = rule[openflow.Flow]{spec: f}
 			s.uses.add(references(f), 1)
 		}

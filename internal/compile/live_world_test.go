@@ -289,7 +289,7 @@ func (w *world) sync(ctx context.Context, n *liveNode) {
 		w.t.Fatal(err)
 	}
 	defer conn.Close()
-	b := bridge.New(bridge.Options{Connect: func(context.Context) (bridge.Switch, error) { return conn, nil }})
+	b := bridge.New(bridge.Options{Connect: func(context.Context) (bridge.Switch, error) { return conn, nil }, Learned: Learned})
 	if _, err := b.Sync(ctx, Desired(w.state(n))); err != nil {
 		w.t.Fatal(err)
 	}

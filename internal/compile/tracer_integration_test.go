@@ -101,7 +101,7 @@ func newTracers(t *testing.T, count int) []*tracer {
 		t.Cleanup(func() { conn.Close() })
 		tracers = append(tracers, &tracer{
 			name: br, vswitchd: unixctl.Vswitchd(ovs.Dir), compiler: New(),
-			bridge: bridge.New(bridge.Options{Connect: func(context.Context) (bridge.Switch, error) { return conn, nil }}),
+			bridge: bridge.New(bridge.Options{Connect: func(context.Context) (bridge.Switch, error) { return conn, nil }, Learned: Learned}),
 		})
 	}
 	return tracers
