@@ -79,6 +79,14 @@ func TestServiceSetAgainstNewOne(t *testing.T) {
 		}
 		set := NewServiceSet(view)
 		seen := &mirror{services: map[string]intent.Service{}}
+		for _, svc := range rapid.SliceOfN(anyService, 0, 4).Draw(t, "services") {
+			services[svc.Namespace+"/"+svc.Name] = svc
+			set.SetService(svc)
+		}
+		for _, s := range rapid.SliceOfN(anySlice, 0, 4).Draw(t, "slices") {
+			objects[s.Namespace+"/"+s.Name] = s
+			set.SetEndpointSlice(s)
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"service": func(t *rapid.T) {
 				svc := anyService.Draw(t, "service")
@@ -90,13 +98,24 @@ func TestServiceSetAgainstNewOne(t *testing.T) {
 				objects[s.Namespace+"/"+s.Name] = s
 				set.SetEndpointSlice(s)
 			},
+			// The same slice of the same Service, with something else in it.
+			"slice again": func(t *rapid.T) {
+				if len(objects) == 0 {
+					t.Skip("there is none")
+				}
+				old := objects[rapid.SampledFrom(slices.Sorted(maps.Keys(objects))).Draw(t, "which")]
+				s := old.DeepCopy()
+				s.Endpoints = rapid.SliceOfN(anyEndpoint, 0, 4).Draw(t, "endpoints")
+				objects[s.Namespace+"/"+s.Name] = s
+				set.SetEndpointSlice(s)
+			},
 			"no service": func(t *rapid.T) {
 				namespace, name := anyNamespace.Draw(t, "namespace"), anyName.Draw(t, "name")
 				delete(services, namespace+"/"+name)
 				set.DeleteService(namespace, name)
 			},
 			"no slice": func(t *rapid.T) {
-				namespace, name := anyNamespace.Draw(t, "namespace"), rapid.SampledFrom([]string{"s1", "s2", "s3"}).Draw(t, "name")
+				namespace, name := anyNamespace.Draw(t, "namespace"), anySliceName.Draw(t, "name")
 				delete(objects, namespace+"/"+name)
 				set.DeleteEndpointSlice(namespace, name)
 			},
