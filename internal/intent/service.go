@@ -102,6 +102,9 @@ type ServicePort struct {
 	Endpoints []Endpoint
 	// LocalEndpoints are for clients that a policy keeps on the node, sorted; empty if neither policy is Local.
 	LocalEndpoints []Endpoint
+	// Draining are the endpoints that get no new clients because they are terminating, but still serve those that they have,
+	// sorted; none of them is in the other lists.
+	Draining []Endpoint
 	// Unserved says that there is no endpoint on any node: clients are refused. If there are some, but none
 	// that a client may get, its packets are dropped.
 	Unserved bool
@@ -154,7 +157,7 @@ func (p ServicePort) equal(o ServicePort) bool {
 	return p.Name == o.Name && p.Protocol == o.Protocol && p.IPv6 == o.IPv6 && p.Port == o.Port && p.NodePort == o.NodePort &&
 		p.ClusterIP == o.ClusterIP && p.Unserved == o.Unserved &&
 		slices.Equal(p.ExternalIPs, o.ExternalIPs) && slices.Equal(p.LoadBalancerIPs, o.LoadBalancerIPs) &&
-		slices.Equal(p.Endpoints, o.Endpoints) && slices.Equal(p.LocalEndpoints, o.LocalEndpoints)
+		slices.Equal(p.Endpoints, o.Endpoints) && slices.Equal(p.LocalEndpoints, o.LocalEndpoints) && slices.Equal(p.Draining, o.Draining)
 }
 
 func (v Service) clone() Service {
@@ -166,6 +169,7 @@ func (v Service) clone() Service {
 		v.Ports[i].LoadBalancerIPs = slices.Clone(p.LoadBalancerIPs)
 		v.Ports[i].Endpoints = slices.Clone(p.Endpoints)
 		v.Ports[i].LocalEndpoints = slices.Clone(p.LocalEndpoints)
+		v.Ports[i].Draining = slices.Clone(p.Draining)
 	}
 	return v
 }

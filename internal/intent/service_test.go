@@ -19,7 +19,7 @@ func fullService() *Service {
 		Namespace: "shop", Name: "web", SourceRanges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, EndpointNodes: []string{"n1"},
 		Ports: []ServicePort{{
 			ClusterIP: ip, ExternalIPs: []netip.Addr{ip}, LoadBalancerIPs: []netip.Addr{ip},
-			Endpoints: []Endpoint{{ip, 80}}, LocalEndpoints: []Endpoint{{ip, 80}},
+			Endpoints: []Endpoint{{ip, 80}}, LocalEndpoints: []Endpoint{{ip, 80}}, Draining: []Endpoint{{ip, 80}},
 		}},
 	}
 }

@@ -294,6 +294,7 @@ func showServicePort(p intent.ServicePort) string {
 	}
 	endpoints("->", p.Endpoints)
 	endpoints("local", p.LocalEndpoints)
+	endpoints("draining", p.Draining)
 	if p.Unserved {
 		b.WriteString(" unserved")
 	}

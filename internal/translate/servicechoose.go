@@ -83,20 +83,22 @@ func (c *chooser) look(p place, view *ServiceView) {
 // all clients and for those kept on the node each by themselves (KEP-1669).
 func (r *serviceRecord) choose(p *intent.ServicePort, list []candidate) {
 	p.Unserved = len(list) == 0
+	var draining, localDraining bool
 	external := p.NodePort != 0 || len(p.ExternalIPs) > 0 || len(p.LoadBalancerIPs) > 0
 	if !r.internalLocal || external {
 		wanted := hinted(list)
 		p.Endpoints = pick(list, func(c *candidate) bool { return c.ready && wanted(c) })
-		if len(p.Endpoints) == 0 {
+		if draining = len(p.Endpoints) == 0; draining {
 			p.Endpoints = pick(list, func(c *candidate) bool { return !c.ready })
 		}
 	}
 	if r.internalLocal || r.externalLocal && external {
 		p.LocalEndpoints = pick(list, func(c *candidate) bool { return c.ready && c.local })
-		if len(p.LocalEndpoints) == 0 {
+		if localDraining = len(p.LocalEndpoints) == 0; localDraining {
 			p.LocalEndpoints = pick(list, func(c *candidate) bool { return !c.ready && c.local })
 		}
 	}
+	p.Draining = pick(list, func(c *candidate) bool { return !c.ready && !draining && !(localDraining && c.local) })
 }
 
 // hinted says which of the ready endpoints this node is meant to use: those for the node, else those for its zone, else all. Hints

@@ -39,6 +39,7 @@ func (d serviceDigest) sum(v *intent.Service) uint64 {
 		d.addresses(p.LoadBalancerIPs...)
 		d.endpoints(p.Endpoints)
 		d.endpoints(p.LocalEndpoints)
+		d.endpoints(p.Draining)
 	}
 	return d.hash.Sum64()
 }

@@ -19,6 +19,7 @@ func TestDigestSeesEveryField(t *testing.T) {
 			Ports: []intent.ServicePort{{
 				ExternalIPs: []netip.Addr{netip.IPv6Loopback()}, LoadBalancerIPs: []netip.Addr{netip.IPv6Loopback()},
 				Endpoints: []intent.Endpoint{{Address: netip.IPv6Loopback()}}, LocalEndpoints: []intent.Endpoint{{Address: netip.IPv6Loopback()}},
+				Draining: []intent.Endpoint{{Address: netip.IPv6Loopback()}},
 			}},
 		}
 	}

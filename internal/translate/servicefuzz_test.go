@@ -79,7 +79,12 @@ func checkService(t interface{ Fatalf(string, ...any) }, v intent.Service) {
 		for _, list := range [][]netip.Addr{p.ExternalIPs, p.LoadBalancerIPs} {
 			ascending(t, list, netip.Addr.Compare)
 		}
-		for _, list := range [][]intent.Endpoint{p.Endpoints, p.LocalEndpoints} {
+		for _, e := range p.Draining {
+			if slices.Contains(p.Endpoints, e) || slices.Contains(p.LocalEndpoints, e) {
+				t.Fatalf("%v drains, and gets new clients: %+v", e, p)
+			}
+		}
+		for _, list := range [][]intent.Endpoint{p.Endpoints, p.LocalEndpoints, p.Draining} {
 			ascending(t, list, intent.Endpoint.Compare)
 			for _, e := range list {
 				if e.Address.Is6() != p.IPv6 || e.Address.Is4In6() || e.Port == 0 || e.Address.IsLoopback() || e.Address.IsLinkLocalUnicast() {
@@ -87,7 +92,7 @@ func checkService(t interface{ Fatalf(string, ...any) }, v intent.Service) {
 				}
 			}
 		}
-		if p.Unserved && len(p.Endpoints)+len(p.LocalEndpoints) > 0 {
+		if p.Unserved && len(p.Endpoints)+len(p.LocalEndpoints)+len(p.Draining) > 0 {
 			t.Fatalf("unserved, with endpoints: %+v", p)
 		}
 		external := p.NodePort != 0 || len(p.ExternalIPs)+len(p.LoadBalancerIPs) > 0
