@@ -66,7 +66,9 @@ func (b *balanced) ways(s liveServices, v6 bool) []way {
 	pod, near, far, other := n1.pods[0], n1.pods[1], n2.pods[0], n2.pods[1]
 	red, blue, iso := b.red, b.blue, b.iso
 	ways := func(of *ovstest.Namespace, seen string) func(name string, to netip.AddrPort, want ...string) way {
-		return func(name string, to netip.AddrPort, want ...string) way { return way{name: name, from: of, to: to, want: want, seen: seen} }
+		return func(name string, to netip.AddrPort, want ...string) way {
+			return way{name: name, from: of, to: to, want: want, seen: seen}
+		}
 	}
 	fromPod, fromOther := ways(pod.Namespace, pod.address(v6)), ways(other.Namespace, other.address(v6))
 	fromRed, fromBlue, fromIso := ways(red[0].Namespace, red[0].inNode(v6)), ways(blue[0].Namespace, blue[0].inNode(v6)), ways(iso[0].Namespace, iso[0].address(v6))

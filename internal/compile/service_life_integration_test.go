@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package compile
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ovstest"
+)
+
+// TestServiceLife has Services change under their clients.
+func TestServiceLife(t *testing.T) {
+	b := newBalanced(t, intent.Geneve)
+	for _, v6 := range []bool{false, true} {
+		t.Run(familyName(v6), func(t *testing.T) {
+			t.Run("Churn", func(t *testing.T) { testChurn(t, b, v6) })
+			t.Run("Affinity", func(t *testing.T) { testAffinity(t, b, v6) })
+			t.Run("Early", func(t *testing.T) { testEarly(t, b, v6) })
+			t.Run("SamePort", func(t *testing.T) { testSamePort(t, b, v6) })
+			t.Run("Fragments", func(t *testing.T) { testFragments(t, b, v6) })
+			t.Run("Mode", func(t *testing.T) { testMode(t, b, v6) })
+			t.Run("Reasons", func(t *testing.T) { testReasons(t, b, v6) })
+		})
+	}
+	for _, count := range []int{300, 1100} {
+		t.Run(fmt.Sprint(count, " endpoints"), func(t *testing.T) { testManyEndpoints(t, b, count) })
+	}
+}
+
+// open has clients call a Service until each endpoint has one that it knows.
+func (b *balanced) open(t *testing.T, from *ovstest.Namespace, network string, to netip.AddrPort, names ...string) map[string]*call {
+	t.Helper()
+	calls := map[string]*call{}
+	for range 100 {
+		c, err := called(t.Context(), from, network, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		who, _, err := c.say("coelan", talkTime)
+		if err != nil || !slices.Contains(names, who) {
+			t.Fatalf("%q answers, %v; want one of %v", who, err, names)
+		}
+		if calls[who] != nil {
+			c.Close()
+			continue
+		}
+		calls[who] = c
+		t.Cleanup(func() { c.Close() })
+		if len(calls) == len(names) {
+			return calls
+		}
+	}
+	t.Fatalf("of %v only %d answer", names, len(calls))
+	return nil
+}
+
+// still says something in each call and expects the same endpoint.
+func still(t *testing.T, calls map[string]*call, after string) {
+	t.Helper()
+	for name, c := range calls {
+		if who, _, err := c.say(after, talkTime); err != nil || who != name {
+			t.Errorf("%s: the connection with %s is answered by %q, %v", after, name, who, err)
+		}
+	}
+}
+
+// testChurn changes endpoints. Connections stay, also those with an endpoint that is no more; new ones know what
+// changed at once.
+func testChurn(t *testing.T, b *balanced, v6 bool) {
+	n1, n2 := b.nodes[0], b.nodes[1]
+	pod, near, far, farther := n1.pods[0], n1.pods[1], n2.pods[0], n2.pods[1]
+	s := &liveService{name: "churn", number: 20, endpoints: b.endpoints(near, far), outside: true}
+	others := []*liveService{{name: "other", number: 21, endpoints: b.endpoints(near)}, {name: "tenant", number: 22, router: "red", endpoints: b.endpoints(b.red[1])}}
+	set := b.set
+	for _, network := range b.networks {
+		s.endpoints = b.endpoints(near, far)
+		set(append(others, s)...)
+		names := []string{near.name(), far.name()}
+		calls := []map[string]*call{
+			b.open(t, pod.Namespace, network, s.clusterIP(v6), names...),
+			b.open(t, n1.Namespace, network, s.clusterIP(v6), names...),
+			b.open(t, b.outside, network, s.at(n1, v6), names...),
+			b.open(t, b.red[0].Namespace, network, s.clusterIP(v6), names...),
+			b.open(t, b.red[0].Namespace, network, others[1].clusterIP(v6), b.red[1].name()),
+		}
+		all := func(after string) {
+			t.Helper()
+			for _, c := range calls {
+				still(t, c, after)
+			}
+		}
+		all("nothing")
+		s.endpoints = b.endpoints(near, far, farther)
+		set(append(others, s)...)
+		all("one more")
+		b.open(t, pod.Namespace, network, s.clusterIP(v6), append(names, farther.name())...)
+		s.endpoints = b.endpoints(farther)
+		set(append(others, s)...)
+		all("theirs are gone")
+		for range 10 {
+			if who, _, err := b.ask(pod.Namespace, network, s.clusterIP(v6), talkTime); err != nil || who != farther.name() {
+				t.Errorf("%s: %q answers, %v; want the one that is left", network, who, err)
+			}
+		}
+		s.endpoints = nil
+		set(append(others, s)...)
+		if network == "udp" { // the kernel refuses datagrams, connected or not, and the agent forgets them
+			calls = calls[len(calls)-1:]
+		}
+		all("all are gone")
+		if who, _, err := b.ask(pod.Namespace, network, s.clusterIP(v6), talkTime); err == nil {
+			t.Errorf("%s: %q answers for a Service without endpoints", network, who)
+		}
+		set(others...)
+		all("the Service is gone")
+		b.agents = map[*liveNode]*liveAgent{} // as after a restart
+		set(append(others, s)...)
+		all("the agent is new")
+	}
+}
+
+// testAffinity has a client keep its endpoint, whatever else changes, until that is gone or it was silent for long.
+func testAffinity(t *testing.T, b *balanced, v6 bool) {
+	n1, n2 := b.nodes[0], b.nodes[1]
+	pods := []*livePod{n1.pods[0], n1.pods[1], n2.pods[0], n2.pods[1]}
+	const seconds = 2
+	s := &liveService{name: "affinity", number: 30, endpoints: b.endpoints(pods...), affinity: seconds, outside: true}
+	b.set(s)
+	client := b.red[0]
+	ask := func() string {
+		t.Helper()
+		who, _, err := b.ask(client.Namespace, "tcp", s.clusterIP(v6), talkTime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return who
+	}
+	first := ask()
+	same := func(when string) {
+		t.Helper()
+		for range 10 {
+			if who := ask(); who != first {
+				t.Fatalf("%s: %s answers, and before it was %s", when, who, first)
+			}
+		}
+	}
+	same("at once")
+	pause := time.NewTicker(seconds * time.Second / 4)
+	defer pause.Stop()
+	for range 10 {
+		<-pause.C
+		same("with pauses shorter than the timeout")
+	}
+	s.endpoints = slices.DeleteFunc(b.endpoints(pods...), func(e liveEndpoint) bool {
+		return e.name != first && e.name == b.endpoint(pods[0]).name || e.name == pods[1].name() && e.name != first
+	})
+	b.set(s)
+	same("others are gone")
+	b.agents = map[*liveNode]*liveAgent{}
+	b.set(s)
+	same("the agent is new")
+	s.endpoints = slices.DeleteFunc(b.endpoints(pods...), func(e liveEndpoint) bool { return e.name == first })
+	b.set(s)
+	if second := ask(); second == first {
+		t.Fatalf("%s is gone and answers", first)
+	} else {
+		first = second
+	}
+	same("after the first was gone")
+	s.endpoints = b.endpoints(pods...)
+	b.set(s)
+	same("the first is back")
+	// Whom it gets after the timeout is chance.
+	for range 8 {
+		for range 4*seconds + 4 {
+			<-pause.C // as long as ovs-vswitchd may take to notice
+		}
+		if ask() != first {
+			return
+		}
+	}
+	t.Errorf("always %s, also long after the last connection", first)
+}
+
+// testEarly sends more before the first answer, which conntrack still calls new.
+func testEarly(t *testing.T, b *balanced, v6 bool) {
+	n1, n2 := b.nodes[0], b.nodes[1]
+	var sockets []net.PacketConn
+	for _, p := range []*livePod{n1.pods[0], n1.pods[1], n2.pods[0], b.red[1]} {
+		var c net.PacketConn
+		err := p.Do(func() (err error) {
+			c, err = net.ListenPacket("udp", netip.AddrPortFrom(netip.MustParseAddr(p.address(v6)), 8090).String())
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		sockets = append(sockets, c)
+	}
+	at := func(pods ...*livePod) []liveEndpoint {
+		list := b.endpoints(pods...)
+		for i := range list {
+			list[i].port = 8090
+		}
+		return list
+	}
+	several := &liveService{name: "several", number: 40, endpoints: at(n1.pods[1], n2.pods[0])}
+	self := &liveService{name: "self", number: 41, endpoints: at(n1.pods[0])}
+	tenant := &liveService{name: "tenant", number: 42, router: "red", endpoints: at(b.red[1])}
+	b.set(several, self, tenant)
+	for _, tc := range []struct {
+		from *livePod
+		to   *liveService
+	}{{n1.pods[0], several}, {n1.pods[0], self}, {b.red[0], several}, {b.red[0], tenant}} {
+		conn, err := dial(t.Context(), tc.from.Namespace, "udp", tc.to.clusterIP(v6))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		const count = 5
+		for i := range count {
+			fmt.Fprint(conn, i)
+		}
+		// All at the same endpoint, from the same client; only then an answer.
+		var heard []string
+		buf := make([]byte, 100)
+		for _, c := range sockets {
+			for {
+				_ = c.SetReadDeadline(time.Now().Add(lostTime))
+				n, from, err := c.ReadFrom(buf)
+				if err != nil {
+					break
+				}
+				heard = append(heard, fmt.Sprint(c.LocalAddr(), " ", from))
+				who := string(buf[:n])
+				if who == fmt.Sprint(count-1) {
+					_, _ = c.WriteTo([]byte("late"), from)
+					break
+				}
+			}
+		}
+		if slices.Sort(heard); len(heard) != count || heard[0] != heard[count-1] {
+			t.Errorf("%s to %s: %d packets of %d arrived: %v", tc.from.name(), tc.to.name, len(heard), count, heard)
+			continue
+		}
+		_ = conn.SetDeadline(time.Now().Add(talkTime))
+		if n, err := conn.Read(buf); err != nil || string(buf[:n]) != "late" {
+			t.Errorf("%s to %s: %q, %v", tc.from.name(), tc.to.name, buf[:n], err)
+		}
+	}
+}
+
+// testSamePort has two tenants' ports with the same address use the same source port at the same time.
+func testSamePort(t *testing.T, b *balanced, v6 bool) {
+	s := &liveService{name: "common", number: 50, endpoints: b.endpoints(b.nodes[0].pods[1], b.nodes[1].pods[0])}
+	b.set(s)
+	if b.red[0].address(v6) != b.blue[0].address(v6) {
+		t.Fatal("the tenants' addresses differ")
+	}
+	for _, network := range []string{"tcp", "udp"} {
+		var calls []*call
+		for _, p := range []*livePod{b.red[0], b.blue[0]} {
+			local := netip.AddrPortFrom(netip.MustParseAddr(p.address(v6)), 4444)
+			d := net.Dialer{Timeout: talkTime, LocalAddr: net.UDPAddrFromAddrPort(local)}
+			if network == "tcp" {
+				d.LocalAddr = net.TCPAddrFromAddrPort(local)
+			}
+			var conn net.Conn
+			err := p.Do(func() (err error) {
+				conn, err = d.DialContext(t.Context(), network, s.clusterIP(v6).String())
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			calls = append(calls, newCall(conn))
+		}
+		for range 3 {
+			for i, p := range []*livePod{b.red[0], b.blue[0]} {
+				if who, seen, err := calls[i].say(p.name(), talkTime); err != nil || seen != p.inNode(v6) {
+					t.Errorf("%s of %s: %s sees %s, %v; want %s", network, p.name(), who, seen, err, p.inNode(v6))
+				}
+			}
+		}
+	}
+}
+
+// testFragments sends datagrams longer than a packet, there and back.
+func testFragments(t *testing.T, b *balanced, v6 bool) {
+	n1, n2 := b.nodes[0], b.nodes[1]
+	long := strings.TrimSpace(payload)
+	near := &liveService{name: "near", number: 60, endpoints: b.endpoints(n1.pods[1])}
+	far := &liveService{name: "far", number: 61, endpoints: b.endpoints(n2.pods[0])}
+	self := &liveService{name: "self", number: 62, endpoints: b.endpoints(n1.pods[0])}
+	b.set(near, far, self)
+	for _, s := range []*liveService{near, far, self} {
+		c, err := called(t.Context(), n1.pods[0].Namespace, "udp", s.clusterIP(v6))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for i, text := range []string{"short", long, "short", long} {
+			if _, _, err := c.say(text, talkTime); err != nil {
+				t.Errorf("%s, datagram %d: %v", s.name, i, err)
+			}
+		}
+		first, err := called(t.Context(), n1.pods[0].Namespace, "udp", s.clusterIP(v6))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Close()
+		// Behind conntrack, the userspace datapath's fragments but the first tell no port, so nobody knows the Service.
+		if _, _, err := first.say(long, lostTime); (err == nil) == b.netdev {
+			t.Errorf("%s, the first datagram in fragments: %v", s.name, err)
+		}
+	}
+}
+
+// testMode changes who balances Services, while pods talk to pods.
+func testMode(t *testing.T, b *balanced, v6 bool) {
+	n1, n2 := b.nodes[0], b.nodes[1]
+	s := &liveService{name: "mode", number: 70, endpoints: b.endpoints(n1.pods[1], n2.pods[0]), outside: true}
+	b.set(s)
+	at := func(p *livePod) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(p.address(v6)), answerPort) }
+	calls := map[string]*call{}
+	for _, c := range []struct {
+		from *ovstest.Namespace
+		to   *livePod
+	}{
+		{n1.pods[0].Namespace, n1.pods[1]}, {n1.pods[0].Namespace, n2.pods[0]}, {n1.Namespace, n2.pods[1]}, {b.red[0].Namespace, b.red[1]}, {b.red[0].Namespace, b.red[2]},
+	} {
+		for _, network := range b.networks {
+			conn, err := called(t.Context(), c.from, network, at(c.to))
+			if err != nil {
+				t.Fatalf("%s to %s: %v", network, c.to.name(), err)
+			}
+			defer conn.Close()
+			if who, _, err := conn.say("coelan", talkTime); err != nil || who != c.to.name() {
+				t.Fatalf("%s to %s: %s, %v", network, c.to.name(), who, err)
+			}
+			calls[network+" "+c.to.name()] = conn
+		}
+	}
+	all := func(after string) {
+		t.Helper()
+		for name, c := range calls {
+			if who, _, err := c.say(after, talkTime); err != nil || !strings.HasSuffix(name, who) {
+				t.Errorf("%s after %s: %s, %v", name, after, who, err)
+			}
+		}
+	}
+	mode := func(m intent.ServiceMode) {
+		for _, n := range b.nodes {
+			n.local.ServiceMode = m
+		}
+		b.set(s)
+	}
+	all("nothing")
+	mode(intent.KubeProxy)
+	all("the change to kube-proxy")
+	if who, _, err := b.ask(n1.pods[0].Namespace, "tcp", s.clusterIP(v6), lostTime); err == nil {
+		t.Errorf("%s answers where there is no kube-proxy", who)
+	}
+	mode(intent.NativeServices)
+	all("the change back")
+	b.check(t, way{name: "after the changes", from: n1.pods[0].Namespace, to: s.clusterIP(v6), want: []string{n1.pods[1].name(), n2.pods[0].name()}})
+}
+
+// dropped counts packets by the reasons that a node's flows give.
+func (b *balanced) dropped(ctx context.Context, n *liveNode) map[string]uint64 {
+	b.t.Helper()
+	text, err := n.ovs.Ofctl(ctx, "dump-flows", "br-int")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	reasons := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		var cookie, packets uint64
+		for _, f := range strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == ',' }) {
+			_, _ = fmt.Sscanf(f, "cookie=0x%x", &cookie)
+			_, _ = fmt.Sscanf(f, "n_packets=%d", &packets)
+		}
+		if m, ok := b.agents[n].compiler.Explain(cookie); ok && m.Drops() {
+			reasons[m.Reason] += packets
+		}
+	}
+	return reasons
+}
+
+// testReasons looks at why packets are dropped.
+func testReasons(t *testing.T, b *balanced, v6 bool) {
+	n1, n2 := b.nodes[0], b.nodes[1]
+	far := &liveService{name: "far", number: 80, endpoints: b.endpoints(n2.pods[0]), internalLocal: true}
+	red := &liveService{name: "red", number: 81, router: "red", endpoints: b.endpoints(b.red[1])}
+	few := &liveService{name: "few", number: 82, endpoints: b.endpoints(n1.pods[1]), outside: true, sourceRanges: []netip.Prefix{
+		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32"),
+	}}
+	b.set(far, red, few)
+	for _, tc := range []struct {
+		from   *livePod
+		to     netip.AddrPort
+		reason string
+	}{
+		{n1.pods[0], far.clusterIP(v6), noEndpoint},
+		{n1.pods[0], red.clusterIP(v6), isolated},
+		{b.blue[0], red.clusterIP(v6), isolated},
+		{n1.pods[0], few.loadBalancerIP(v6), "the load balancer's source ranges do not have the sender"},
+		{n1.pods[0], netip.AddrPortFrom(far.clusterIP(v6).Addr(), 81), "no Service has the address and port"},
+		{n1.pods[0], netip.AddrPortFrom(far.clusterIP(v6).Addr().Next(), 80), ""}, // red's
+	} {
+		for _, network := range []string{"tcp", "udp"} {
+			before := b.dropped(t.Context(), n1)
+			_, _, err := b.ask(tc.from.Namespace, network, tc.to, lostTime)
+			if got, err := outcomeOf("answered", err); got != lostCall {
+				t.Errorf("%s from %s to %s: %s, %v", network, tc.from.name(), tc.to, got, err)
+			}
+			after := b.dropped(t.Context(), n1)
+			if tc.reason != "" && after[tc.reason] == before[tc.reason] {
+				t.Errorf("%s from %s to %s: no packet was dropped because %q", network, tc.from.name(), tc.to, tc.reason)
+			}
+		}
+	}
+}
+
+// testManyEndpoints asks until every one of many endpoints has answered.
+func testManyEndpoints(t *testing.T, b *balanced, count int) {
+	defer func(all []string) { b.networks = all }(b.networks)
+	b.networks = []string{"udp"}
+	n1 := b.nodes[0]
+	server := n1.pods[1]
+	s := &liveService{name: "many", number: 90}
+	first := 20000 + 10*count
+	for i := range count {
+		port := uint16(first + i)
+		b.answer(server.Namespace, fmt.Sprint(port), server.address(false), port)
+		s.endpoints = append(s.endpoints, liveEndpoint{fmt.Sprint(port), n1, server.address, port})
+	}
+	b.set(s)
+	heard := map[string]int{}
+	tries := 0
+	for ; len(heard) < count && tries < 20*count; tries++ {
+		who, _, err := b.ask(n1.pods[0].Namespace, "udp", s.clusterIP(false), talkTime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard[who]++
+	}
+	most := 0
+	for _, n := range heard {
+		most = max(most, n)
+	}
+	t.Logf("%d endpoints answered in %d tries, one of them %d times", len(heard), tries, most)
+	if len(heard) < count {
+		t.Errorf("%d of %d endpoints never answered", count-len(heard), count)
+	}
+}
