@@ -5,12 +5,9 @@ package agent
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"coelan.io/coelan/internal/agent/kube"
@@ -138,13 +135,13 @@ func (a *Agent) forwards() error {
 	return a.conditions.first(func(k condition) bool { return limiting[k] })
 }
 
-// connections forgets what conntrack knows.
+// connections forgets what conntrack knows of the bridge. hostnet does it for what the host's kernel has translated.
 type connections struct{ *Agent }
 
 var _ services.Connections = connections{}
 
-// ForgetBalanced implements services.Connections. Its caller has seen the flows on the switch.
-func (c connections) ForgetBalanced(ctx context.Context, which []services.Balanced) error {
+// Forget implements services.Connections. Its caller has seen the flows on the switch.
+func (c connections) Forget(ctx context.Context, which []services.Balanced) error {
 	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
 	defer cancel()
 	conn, err := c.sw.Conn(ctx)
@@ -163,40 +160,4 @@ func (c connections) ForgetBalanced(ctx context.Context, which []services.Balanc
 		return fmt.Errorf("connections of UDP Services: %w", err)
 	}
 	return nil
-}
-
-// ForgetFrontends implements services.Connections.
-func (c connections) ForgetFrontends(_ context.Context, which []services.Frontend) error {
-	for _, ipv6 := range []bool{false, true} {
-		f := frontendFilter{}
-		for _, w := range which {
-			if w.IPv6 == ipv6 {
-				f[netip.AddrPortFrom(w.Address, w.Port)] = true
-			}
-		}
-		family := netlink.InetFamily(unix.AF_INET)
-		if ipv6 {
-			family = unix.AF_INET6
-		}
-		if len(f) == 0 {
-			continue
-		}
-		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, f); err != nil {
-			return fmt.Errorf("connections of UDP Services in the host's kernel: %w", err)
-		}
-	}
-	return nil
-}
-
-// frontendFilter picks the host's own UDP connections by what they were begun to; without an address, to any.
-type frontendFilter map[netip.AddrPort]bool
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (f frontendFilter) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	if flow.Zone != 0 || flow.Forward.Protocol != uint8(intent.UDP) {
-		return false
-	}
-	address, _ := netip.AddrFromSlice(flow.Forward.DstIP)
-	port := flow.Forward.DstPort
-	return f[netip.AddrPortFrom(address.Unmap(), port)] || f[netip.AddrPortFrom(netip.Addr{}, port)]
 }

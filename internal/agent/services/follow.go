@@ -15,24 +15,21 @@ type follower struct {
 	*Services
 	wake chan struct{}
 
-	mu        sync.Mutex
-	revision  uint64
-	since     []time.Time
-	balanced  []Balanced
-	frontends []Frontend
+	mu       sync.Mutex
+	revision uint64
+	since    []time.Time
+	stale    []Balanced
 }
 
 func newFollower(s *Services) *follower { return &follower{Services: s, wake: make(chan struct{}, 1)} }
 
 // add takes a change of the intent, and when the API's first event came that made it.
 func (f *follower) add(before, after *intent.State, first time.Time) {
-	var balanced []Balanced
-	var frontends []Frontend
+	var gone []Balanced
 	for _, key := range intent.Diff(before, after).Services {
 		old, _ := before.Services().Get(key)
 		now, _ := after.Services().Get(key)
-		b, fr := stale(old, now)
-		balanced, frontends = append(balanced, b...), append(frontends, fr...)
+		gone = append(gone, stale(old, now)...)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,7 +37,7 @@ func (f *follower) add(before, after *intent.State, first time.Time) {
 	if !first.IsZero() {
 		f.since = append(f.since, first)
 	}
-	f.balanced, f.frontends = append(f.balanced, balanced...), append(f.frontends, frontends...)
+	f.stale = append(f.stale, gone...)
 	select {
 	case f.wake <- struct{}{}:
 	default:
@@ -56,8 +53,8 @@ func (f *follower) run(ctx context.Context) {
 		case <-f.wake:
 		}
 		f.mu.Lock()
-		revision, since, balanced, frontends := f.revision, f.since, f.balanced, f.frontends
-		f.since, f.balanced, f.frontends = nil, nil, nil
+		revision, since, gone := f.revision, f.since, f.stale
+		f.since, f.stale = nil, nil
 		f.mu.Unlock()
 		for f.Applied(ctx, revision) != nil {
 			if ctx.Err() != nil {
@@ -67,14 +64,9 @@ func (f *follower) run(ctx context.Context) {
 		for _, t := range since {
 			f.Observe(time.Since(t))
 		}
-		if len(balanced) > 0 {
-			if err := f.Connections.ForgetBalanced(ctx, balanced); err != nil && ctx.Err() == nil {
+		if len(gone) > 0 {
+			if err := f.Connections.Forget(ctx, gone); err != nil && ctx.Err() == nil {
 				f.Log.Warn("UDP clients may go on sending to endpoints that are gone", "err", err)
-			}
-		}
-		if len(frontends) > 0 {
-			if err := f.Connections.ForgetFrontends(ctx, frontends); err != nil && ctx.Err() == nil {
-				f.Log.Warn("UDP clients that were sending already may not reach a Service", "err", err)
 			}
 		}
 	}

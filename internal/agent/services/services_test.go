@@ -48,8 +48,7 @@ type world struct {
 	mu        sync.Mutex
 	listeners []listener
 	events    []string
-	balanced  []Balanced
-	frontends []Frontend
+	forgotten []Balanced
 	observed  int
 	unhealthy error
 }
@@ -113,17 +112,10 @@ func (w *world) ServiceWarning(namespace, name, uid, reason, message string) {
 	w.events = append(w.events, fmt.Sprintf("%s/%s %s %s: %s", namespace, name, uid, reason, message))
 }
 
-func (w *world) ForgetBalanced(_ context.Context, which []Balanced) error {
+func (w *world) Forget(_ context.Context, which []Balanced) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.balanced = append(w.balanced, which...)
-	return nil
-}
-
-func (w *world) ForgetFrontends(_ context.Context, which []Frontend) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.frontends = append(w.frontends, which...)
+	w.forgotten = append(w.forgotten, which...)
 	return nil
 }
 

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package integration
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/test/lab"
+	"coelan.io/coelan/test/lab/probe"
+)
+
+// nativeServices has agents balance Services themselves.
+func nativeServices(c *config.Config) { c.Services.Mode = config.NativeServices }
+
+// labService is a dual-stack Service at x.x.0.n of both ranges of ClusterIPs.
+func labService(name string, n int, ports ...corev1.ServicePort) *corev1.Service {
+	four, six := fmt.Sprintf("10.96.0.%d", n), fmt.Sprintf("fd00:10:96::%d", n)
+	policy := corev1.IPFamilyPolicyRequireDualStack
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: four, ClusterIPs: []string{four, six}, IPFamilyPolicy: &policy,
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, Ports: ports,
+		},
+	}
+}
+
+// labSlice are the pods of one family that serve a Service's only port.
+func labSlice(service string, f lab.Family, protocol corev1.Protocol, port int32, pods ...*lab.Pod) *discoveryv1.EndpointSlice {
+	ready := true
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "lab", Name: strings.ToLower(service + "-" + f.String()),
+			Labels: map[string]string{discoveryv1.LabelServiceName: service},
+		},
+		AddressType: discoveryv1.AddressType(f.String()),
+		Ports:       []discoveryv1.EndpointPort{{Name: new(string), Port: &port, Protocol: &protocol}},
+	}
+	for _, p := range pods {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{p.Address(f).String()}, NodeName: &p.Node.Name, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		})
+	}
+	return s
+}
+
+// becomes waits until check finds nothing wrong.
+func becomes(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// reaches says whether a TCP connection gets an answer of WhoAmI.
+func reaches(from probe.Netns, at netip.AddrPort) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		_, err := probe.Seen(ctx, from, at)
+		return err
+	}
+}
+
+// TestAgentServices takes agents through what happens to Services and to agents.
+func TestAgentServices(t *testing.T) {
+	w := start(t, lab.Options{Configure: nativeServices})
+	ctx := t.Context()
+	tcp := corev1.ServicePort{Port: 80, Protocol: corev1.ProtocolTCP}
+	w.API.SetService(labService("web", 10, tcp))
+	for f := range lab.Dual.Each {
+		w.API.SetEndpointSlice(labSlice("web", f, corev1.ProtocolTCP, 8080, w.c))
+		serve(t, w.c, netip.AddrPortFrom(w.c.Address(f), 8080), probe.WhoAmI)
+	}
+	works := func(t *testing.T) {
+		t.Helper()
+		for f := range lab.Dual.Each {
+			becomes(t, f.String()+" from a pod", reaches(w.a, netip.AddrPortFrom(vip[f], 80)))
+			becomes(t, f.String()+" from the node", reaches(w.n1.Host, netip.AddrPortFrom(vip[f], 80)))
+		}
+	}
+	works(t)
+
+	// Without the API server, an agent that starts leaves Services as they are, and writes nothing.
+	t.Run("restart without the API server", func(t *testing.T) {
+		// What is remembered is written a moment after it came.
+		time.Sleep(2 * time.Second)
+		w.API.Stop()
+		for name, end := range map[string]func(){"stopped": w.n1.StopAgent, "killed": w.n1.KillAgent} {
+			end()
+			if err := w.n1.StartAgent(ctx); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			var s agent.Status
+			if err := w.n1.Query(ctx, "/v1/status", &s); err != nil {
+				t.Fatal(err)
+			}
+			if s.Sync.Added+s.Sync.Changed+s.Sync.Deleted > 0 {
+				t.Errorf("%s: the agent has written flows: %+v", name, s.Sync)
+			}
+			works(t)
+		}
+		if err := w.API.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.n1.Check(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+
+	// What changed while the agent was away is in effect soon after.
+	t.Run("changes while the agent is away", func(t *testing.T) {
+		w.n1.StopAgent()
+		w.API.SetService(labService("new", 11, tcp))
+		for f := range lab.Dual.Each {
+			w.API.SetEndpointSlice(labSlice("new", f, corev1.ProtocolTCP, 8080, w.c))
+		}
+		w.API.RemoveService("lab", "web")
+		if err := w.n1.StartAgent(ctx); err != nil {
+			t.Fatal(err)
+		}
+		becomes(t, "a Service that came", reaches(w.a, netip.MustParseAddrPort("10.96.0.11:80")))
+		becomes(t, "a Service that went", func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+			defer cancel()
+			if _, err := probe.Seen(ctx, w.a, netip.MustParseAddrPort("10.96.0.10:80")); err == nil {
+				return errors.New("it still answers")
+			}
+			return nil
+		})
+		w.API.SetService(labService("web", 10, tcp))
+		works(t)
+	})
+
+	// The first node port comes before the clients of the next one.
+	t.Run("node ports", func(t *testing.T) { nodePortOfProcess(t, w) })
+	t.Run("UDP", func(t *testing.T) { udpMoves(t, w) })
+	t.Run("health checks", func(t *testing.T) { healthChecks(t, w) })
+}
+
+// name answers each UDP packet with a name until the test ends.
+func nameUDP(t *testing.T, h *lab.Host, at netip.AddrPort, name string) {
+	t.Helper()
+	var c net.PacketConn
+	err := h.Do(func() (err error) { c, err = net.ListenPacket("udp", at.String()); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	go func() {
+		b := make([]byte, 100)
+		for {
+			_, from, err := c.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			_, _ = c.WriteTo([]byte(name), from)
+		}
+	}()
+}
+
+// asker sends UDP packets from one port.
+type asker struct{ net.Conn }
+
+func newAsker(t *testing.T, h *lab.Host, to netip.AddrPort) asker {
+	t.Helper()
+	var c net.Conn
+	if err := h.Do(func() (err error) { c, err = net.Dial("udp", to.String()); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return asker{c}
+}
+
+// says sends until want answers, with a pause that is too short for a connection to be forgotten by itself.
+func (a asker) says(want string) func(context.Context) error {
+	return func(context.Context) error {
+		if _, err := a.Write([]byte("?")); err != nil {
+			return err
+		}
+		_ = a.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		b := make([]byte, 100)
+		n, err := a.Read(b)
+		if err != nil || string(b[:n]) != want {
+			return fmt.Errorf("%q answers, %w", b[:n], errors.Join(err, errors.New("not "+want)))
+		}
+		return nil
+	}
+}
+
+// udpMoves has a client that never pauses get to the endpoint that is left, and to a node port that comes late.
+func udpMoves(t *testing.T, w *world) {
+	port := corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}
+	w.API.SetService(labService("dns", 20, port))
+	for f := range lab.Dual.Each {
+		nameUDP(t, w.b.Host, netip.AddrPortFrom(w.b.Address(f), 5353), "b")
+		nameUDP(t, w.c.Host, netip.AddrPortFrom(w.c.Address(f), 5353), "c")
+		at := map[lab.Family]netip.AddrPort{
+			lab.IPv4: netip.MustParseAddrPort("10.96.0.20:53"), lab.IPv6: netip.MustParseAddrPort("[fd00:10:96::20]:53"),
+		}[f]
+		w.API.SetEndpointSlice(labSlice("dns", f, corev1.ProtocolUDP, 5353, w.b))
+		pod, host := newAsker(t, w.a.Host, at), newAsker(t, w.n1.Host, at)
+		becomes(t, f.String()+" pod to b", pod.says("b"))
+		becomes(t, f.String()+" host to b", host.says("b"))
+		w.API.SetEndpointSlice(labSlice("dns", f, corev1.ProtocolUDP, 5353, w.c))
+		becomes(t, f.String()+" pod to c", pod.says("c"))
+		becomes(t, f.String()+" host to c", host.says("c"))
+		w.API.SetEndpointSlice(labSlice("dns", f, corev1.ProtocolUDP, 5353))
+		time.Sleep(200 * time.Millisecond)
+		w.API.SetEndpointSlice(labSlice("dns", f, corev1.ProtocolUDP, 5353, w.b))
+		becomes(t, f.String()+" pod to b again", pod.says("b"))
+	}
+	s := labService("dns", 20, port)
+	s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30053
+	var outside []asker
+	for f := range lab.Dual.Each {
+		a := newAsker(t, w.Outside, netip.AddrPortFrom(w.n1.Address(f), 30053))
+		for range 5 {
+			_, _ = a.Write([]byte("too early"))
+		}
+		outside = append(outside, a)
+	}
+	w.API.SetService(s)
+	for i, f := range []lab.Family{lab.IPv4, lab.IPv6} {
+		becomes(t, f.String()+" outside to b", outside[i].says("b"))
+	}
+}
+
+// nodePortOfProcess has a process of the host keep its port, until it ends.
+func nodePortOfProcess(t *testing.T, w *world) {
+	var l net.Listener
+	if err := w.n1.Do(func() (err error) { l, err = net.Listen("tcp", ":30081"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "process\n")
+			_ = c.Close()
+		}
+	}()
+	s := labService("taken", 30, corev1.ServicePort{Port: 80, Protocol: corev1.ProtocolTCP, NodePort: 30081})
+	s.Spec.Type = corev1.ServiceTypeNodePort
+	w.API.SetService(s)
+	w.API.SetEndpointSlice(labSlice("taken", lab.IPv4, corev1.ProtocolTCP, 8080, w.c))
+	line := func(n *lab.Node) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			c, err := probe.Dial(ctx, w.Outside, netip.AddrPortFrom(n.Address(lab.IPv4), 30081))
+			if err != nil {
+				return "", err
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(time.Second))
+			_ = c.CloseWrite()
+			text, err := bufio.NewReader(c).ReadString('\n')
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return text, err
+		}
+	}
+	is := func(n *lab.Node, process bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			text, err := line(n)(ctx)
+			if err == nil && (text == "process\n") != process {
+				err = fmt.Errorf("%q answers", text)
+			}
+			return err
+		}
+	}
+	becomes(t, "the other node", is(w.n2, false))
+	becomes(t, "the node with the process", is(w.n1, true))
+	becomes(t, "an Event", func(context.Context) error {
+		if !slices.ContainsFunc(w.API.Events(), func(e corev1.Event) bool {
+			return e.InvolvedObject.Kind == "Service" && e.InvolvedObject.Name == "taken" && e.Reason == "InUse" && strings.Contains(e.Message, "n1")
+		}) {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	_ = l.Close()
+	becomes(t, "the process has ended", is(w.n1, false))
+}
+
+// healthChecks asks as a load balancer does.
+func healthChecks(t *testing.T, w *world) {
+	s := labService("local", 40, corev1.ServicePort{Port: 80, Protocol: corev1.ProtocolTCP, NodePort: 30082})
+	s.Spec.Type, s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 32000
+	w.API.SetService(s)
+	w.API.SetEndpointSlice(labSlice("local", lab.IPv4, corev1.ProtocolTCP, 8080, w.c))
+	ask := func(n *lab.Node, port int, path string) (int, map[string]any, error) {
+		var resp *http.Response
+		client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, at string) (net.Conn, error) {
+				return probe.Dial(ctx, w.Outside, netip.MustParseAddrPort(at))
+			},
+		}}
+		resp, err := client.Get(fmt.Sprintf("http://%s%s", netip.AddrPortFrom(n.Address(lab.IPv4), uint16(port)), path))
+		if err != nil {
+			return 0, nil, err
+		}
+		defer resp.Body.Close()
+		var body map[string]any
+		err = json.NewDecoder(resp.Body).Decode(&body)
+		return resp.StatusCode, body, err
+	}
+	for n, endpoints := range map[*lab.Node]float64{w.n1: 0, w.n2: 1} {
+		want := map[float64]int{0: http.StatusServiceUnavailable, 1: http.StatusOK}[endpoints]
+		becomes(t, n.Name, func(context.Context) error {
+			code, body, err := ask(n, 32000, "/")
+			if err == nil && (code != want || body["localEndpoints"] != endpoints) {
+				err = fmt.Errorf("status %d, %v", code, body)
+			}
+			return err
+		})
+		if code, _, err := ask(n, 10256, "/healthz"); code != http.StatusOK || err != nil {
+			t.Errorf("%s: /healthz: %d, %v", n.Name, code, err)
+		}
+	}
+}
