@@ -137,6 +137,14 @@ func (g *Group) appendTo(b []byte) []byte {
 	return g.appendProps(be.AppendUint32(b, uint32(n)))
 }
 
+// wireLen is the length of what appendTo appends.
+func (g *Group) wireLen() int {
+	buf := wireBuffers.Get().(*[]byte)
+	defer wireBuffers.Put(buf)
+	*buf = g.appendTo((*buf)[:0])
+	return len(*buf)
+}
+
 // appendBuckets appends the buckets and returns their length.
 func (g *Group) appendBuckets(b []byte) ([]byte, int) {
 	start := len(b)

@@ -22,7 +22,9 @@ type Match struct {
 // TCP port without an IP version stays incomplete, which Validate reports. Values that
 // make no sense do not get lost: Validate reports them and a switch refuses them.
 func NewMatch(fields ...FieldValue) Match {
-	var b matchBuilder
+	b := matchBuilders.Get().(*matchBuilder)
+	defer matchBuilders.Put(b)
+	b.fields, b.others = b.buf[:0], nil
 	for i := range fields {
 		b.add(&fields[i])
 	}

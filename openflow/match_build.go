@@ -2,7 +2,10 @@
 
 package openflow
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // matchBuilder collects fields in canonical form and order. Canonical is what Open vSwitch
 // itself encodes: registers in pairs as xreg, no mask where all bits count.
@@ -11,6 +14,9 @@ type matchBuilder struct {
 	others []string     // OXMs of unknown fields, and those made by invalidOXM
 	buf    [12]FieldValue
 }
+
+// matchBuilders saves NewMatch from making one for each of very many matches.
+var matchBuilders = sync.Pool{New: func() any { return new(matchBuilder) }}
 
 // add puts v into canonical form and adds it.
 func (b *matchBuilder) add(v *FieldValue) {

@@ -59,7 +59,7 @@ func (g *Group) Validate() error {
 	if err := g.validateSelection(); err != nil {
 		return fmt.Errorf("group %d: %w", g.ID, err)
 	}
-	if n := len(g.appendTo(nil)) - 4; n > maxGroupLen {
+	if n := g.wireLen() - 4; n > maxGroupLen {
 		return fmt.Errorf("group %d: its %d buckets are %d bytes, a switch can dump %d", g.ID, len(g.Buckets), n, maxGroupLen)
 	}
 	seen := make(map[uint32]bool, len(g.Buckets))
@@ -163,6 +163,11 @@ func (c *checker) action(a Action) error {
 		return c.resubmit(a)
 	case CloneAction:
 		return c.actions(a.Actions)
+	case PackedActions:
+		if c.anyPacket && a.packed.sound {
+			return nil
+		}
+		return c.actions(a.Actions())
 	case simpleAction:
 		return c.simple(a)
 	case PushVLANAction:

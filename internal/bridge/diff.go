@@ -30,6 +30,9 @@ func diff(actual, want *state) *plan {
 }
 
 func compare[K comparable, T any](actual, want map[K]rule[T], equal func(a, b *T) bool) (c changes[T]) {
+	if len(actual) == 0 {
+		c.added = make([]rule[T], 0, len(want))
+	}
 	for key, r := range want {
 		have, exists := actual[key]
 		switch {

@@ -126,7 +126,7 @@ func (f *Fake) checkBucket(r fakeRules, g *openflow.Group, b openflow.Bucket) er
 			return err
 		}
 	}
-	for _, a := range b.Actions {
+	for _, a := range unpacked(b.Actions) {
 		switch a.(type) {
 		case openflow.GroupAction, openflow.OutputAction, openflow.ResubmitAction, openflow.CT:
 			ends++

@@ -26,6 +26,7 @@ func (p *plan) messages() (before, bundle, after []op) {
 		})
 	}
 	group := func(sign string, mods func(rule[openflow.Group]) []*openflow.GroupMod, rules []rule[openflow.Group]) (out []op) {
+		out = make([]op, 0, len(rules))
 		for _, r := range rules {
 			for _, m := range mods(r) {
 				out = append(out, op{m, r.owner, sign, func() string { return groupText(r.spec) }})
@@ -97,11 +98,9 @@ func inOrder(groups []rule[openflow.Group]) []rule[openflow.Group] {
 
 // refersTo lists the groups that the buckets of g hand packets to.
 func refersTo(g *openflow.Group) (ids []uint32) {
-	for _, b := range g.Buckets {
-		for _, a := range b.Actions {
-			if to, ok := a.(openflow.GroupAction); ok {
-				ids = append(ids, to.Group)
-			}
+	for r := range bucketReferences(g) {
+		if r.kind == groupRef {
+			ids = append(ids, r.id)
 		}
 	}
 	return ids

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 
 	"coelan.io/coelan/openflow"
 )
@@ -27,11 +28,7 @@ const (
 // references yields what a flow uses.
 func references(f *openflow.Flow) iter.Seq[reference] {
 	return func(yield func(reference) bool) {
-		for a := range actionsOf(f) {
-			if r, ok := referenceOf(a); ok && !yield(r) {
-				return
-			}
-		}
+		_ = referencesIn(f.Actions, yield) && referencesIn(f.WriteActions, yield)
 	}
 }
 
@@ -39,13 +36,27 @@ func references(f *openflow.Flow) iter.Seq[reference] {
 func bucketReferences(g *openflow.Group) iter.Seq[reference] {
 	return func(yield func(reference) bool) {
 		for i := range g.Buckets {
-			for a := range nested(g.Buckets[i].Actions) {
-				if r, ok := referenceOf(a); ok && !yield(r) {
-					return
-				}
+			if !referencesIn(g.Buckets[i].Actions, yield) {
+				return
 			}
 		}
 	}
+}
+
+// referencesIn yields what actions use, until yield says no. It does not unpack what
+// uses nothing.
+func referencesIn(actions []openflow.Action, yield func(reference) bool) bool {
+	for i, a := range actions {
+		if p, ok := a.(openflow.PackedActions); ok && !p.Refers() {
+			continue
+		}
+		for n := range nested(actions[i : i+1]) {
+			if r, ok := referenceOf(n); ok && !yield(r) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func referenceOf(a openflow.Action) (reference, bool) {
@@ -86,6 +97,8 @@ func nested(actions []openflow.Action) iter.Seq[openflow.Action] {
 				inner = a.Actions
 			case openflow.CT:
 				inner = a.Exec
+			case openflow.PackedActions:
+				inner = a.Actions()
 			}
 			for i := range nested(inner) {
 				if !yield(i) {
@@ -148,8 +161,8 @@ func (s *state) dangling(p *plan, change uses) error {
 // user finds a rule that uses r after p.
 func (s *state) user(p *plan, r reference) (owner, text string) {
 	flows, groups := maps.Clone(s.flows), maps.Clone(s.groups)
-	update(flows, p.flows, flowKey)
-	update(groups, p.groups, groupKey)
+	flows = update(flows, p.flows, flowKey)
+	groups = update(groups, p.groups, groupKey)
 	for _, f := range flows {
 		for ref := range references(f.spec) {
 			if ref == r {
@@ -165,4 +178,20 @@ func (s *state) user(p *plan, r reference) (owner, text string) {
 		}
 	}
 	return "", ""
+}
+
+// unpacked are actions with packed ones replaced by what they stand for.
+func unpacked(actions []openflow.Action) []openflow.Action {
+	if !slices.ContainsFunc(actions, func(a openflow.Action) bool { _, ok := a.(openflow.PackedActions); return ok }) {
+		return actions
+	}
+	var list []openflow.Action
+	for _, a := range actions {
+		if p, ok := a.(openflow.PackedActions); ok {
+			list = append(list, unpacked(p.Actions())...)
+		} else {
+			list = append(list, a)
+		}
+	}
+	return list
 }

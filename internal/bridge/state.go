@@ -114,12 +114,15 @@ func (s *state) update(p *plan, change uses) {
 			delete(s.uses, r)
 		}
 	}
-	update(s.flows, p.flows, flowKey)
-	update(s.groups, p.groups, groupKey)
-	update(s.meters, p.meters, meterKey)
+	s.flows = update(s.flows, p.flows, flowKey)
+	s.groups = update(s.groups, p.groups, groupKey)
+	s.meters = update(s.meters, p.meters, meterKey)
 }
 
-func update[K comparable, T any](m map[K]rule[T], c changes[T], key func(*T) K) {
+func update[K comparable, T any](m map[K]rule[T], c changes[T], key func(*T) K) map[K]rule[T] {
+	if len(m) == 0 {
+		m = make(map[K]rule[T], len(c.added))
+	}
 	for _, r := range c.gone {
 		delete(m, key(r.spec))
 	}
@@ -129,4 +132,5 @@ func update[K comparable, T any](m map[K]rule[T], c changes[T], key func(*T) K) 
 			m[key(r.spec)] = rule[T]{owner: r.owner, spec: r.spec}
 		}
 	}
+	return m
 }

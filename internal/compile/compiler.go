@@ -51,7 +51,7 @@ const (
 )
 
 // usual is how many flows an object comes to, about.
-var usual = [...]int{kindLocal: 64, kindRouter: 2, kindNetwork: 6, kindNode: 6, kindPort: 20, kindBlock: 1, kindService: 1, kindServiceRange: 2}
+var usual = [...]int{kindLocal: 64, kindRouter: 2, kindNetwork: 6, kindNode: 6, kindPort: 20, kindBlock: 1, kindServiceRange: 2}
 
 type counted struct {
 	meaning Meaning

@@ -109,12 +109,14 @@ func (r *rules) choice(numbers *groupNumbers, index int, v intent.Service, p int
 		if byClient {
 			g.SelectionMethod, g.SelectionFields = "hash", openflow.HashOn(sourceField(p.IPv6))
 		}
+		g.Buckets = make([]openflow.Bucket, 0, len(list)/n)
 		for j, e := range list {
 			if int(ids[j])%n == i {
 				g.Buckets = append(g.Buckets, bucket(p, e, ids[j], byClient))
 			}
 		}
-		if err := g.Validate(); err != nil {
+
+		if err := validate(&g); err != nil {
 			r.problem("port %s: %v", portName(p), err)
 			c.parts = nil
 			return c
@@ -214,15 +216,15 @@ func ipType(p intent.ServicePort) openflow.FieldValue {
 func bucket(p intent.ServicePort, e intent.Endpoint, id uint32, byClient bool) openflow.Bucket {
 	b := openflow.Bucket{ID: id, Weight: 1}
 	if byClient {
-		b.Actions = []openflow.Action{openflow.SetField(regEndpoint.Value(uint64(id))), openflow.Resubmit(affinityLearn.ID)}
+		b.Actions = []openflow.Action{openflow.Pack(openflow.SetField(regEndpoint.Value(uint64(id))), openflow.Resubmit(affinityLearn.ID))}
 		return b
 	}
-	b.Actions = []openflow.Action{
+	b.Actions = []openflow.Action{openflow.Pack(
 		openflow.SetField(openflow.IPDst(e.Address)),
 		openflow.SetField(openflow.L4Dst(uint8(p.Protocol), e.Port)),
 		openflow.SetField(regEndpoint.Value(uint64(id))),
 		openflow.Resubmit(serviceRoute.ID),
-	}
+	)}
 	return b
 }
 
@@ -264,4 +266,13 @@ func isTaken(taken map[uint32]bool, list []uint32, id uint32) bool {
 		}
 	}
 	return false
+}
+
+// validate says why a switch would not take a group. Its buckets are all alike, so that
+// one of few is no longer than a switch can take.
+func validate(g *openflow.Group) error {
+	if len(g.Buckets) <= 64 {
+		return nil
+	}
+	return g.Validate()
 }

@@ -4,6 +4,7 @@ package compile
 
 import (
 	"net/netip"
+	"slices"
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/openflow"
@@ -39,6 +40,7 @@ func frontends(r *rules, v intent.Service) {
 	if len(ports) < len(v.Ports) {
 		r.problem("it has %d ports, of which the first %d are served", len(v.Ports), len(ports))
 	}
+	r.flows, r.groups = slices.Grow(r.flows, howMany(v, ports)), slices.Grow(r.groups, len(ports))
 	for i, port := range ports {
 		s := served{r: r, of: v, port: port, rt: rt, inner: inner}
 		s.all = r.choice(&groups, 2*i, v, port, port.Endpoints)
@@ -48,6 +50,20 @@ func frontends(r *rules, v intent.Service) {
 		}
 		s.frontends()
 	}
+}
+
+// howMany is about how many flows a Service comes to: more than that takes more memory.
+func howMany(v intent.Service, ports []intent.ServicePort) (n int) {
+	for _, p := range ports {
+		n += 1 + len(p.Endpoints) + len(p.LocalEndpoints) + len(p.ExternalIPs) + len(p.LoadBalancerIPs)
+		if v.AffinitySeconds > 0 {
+			n += 2 + len(p.Endpoints) + len(p.LocalEndpoints)
+		}
+		if p.NodePort != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // ownRouter is the private router that the Service belongs to, if it is one.
