@@ -7,7 +7,6 @@
 package announce
 
 import (
-	"context"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -108,12 +107,6 @@ func (a *Announcer) Status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.status
-}
-
-// Run takes part until ctx ends. The kernel goes on answering after that.
-func (a *Announcer) Run(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
 }
 
 func (d Desired) equal(o Desired) bool {

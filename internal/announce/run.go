@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package announce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"coelan.io/coelan/internal/hostnet"
+)
+
+const (
+	// look is how often the kernel's entries are compared without an event: it tells nobody when one is deleted.
+	look = 30 * time.Second
+	// retry is how soon after an error.
+	retry = 3 * time.Second
+)
+
+// repeats are when an address is announced after this node has taken it over; one frame may be lost.
+var repeats = []time.Duration{0, 500 * time.Millisecond, 2 * time.Second}
+
+// series is what is left to be said of an address.
+type series struct {
+	started time.Time
+	said    int
+}
+
+// runner is what belongs to Run alone.
+type runner struct {
+	*Announcer
+	kernel *kernel
+	sender *sender
+	// members is nil while there is nothing to announce.
+	members *members
+	peers   []Peer
+	// decided says that it was decided once what this node answers for.
+	decided  bool
+	arrivals int
+	// entries are the kernel's as they should be, by address.
+	entries map[netip.Addr][]wire
+	series  map[netip.Addr]*series
+}
+
+// Run takes part until ctx ends. The kernel goes on answering after that, until an agent that starts again decides anew.
+func (a *Announcer) Run(ctx context.Context) error {
+	r := &runner{Announcer: a, series: map[netip.Addr]*series{}}
+	var err error
+	if r.kernel, err = newKernel(); err != nil {
+		return err
+	}
+	defer r.kernel.close()
+	if r.sender, err = newSender(); err != nil {
+		return err
+	}
+	defer r.sender.close()
+	defer func() {
+		if r.members != nil {
+			r.members.stop()
+		}
+	}()
+	return r.loop(ctx)
+}
+
+func (r *runner) loop(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan error, 1)
+	// An interface that is made anew gets its addresses anew.
+	go func() { events <- hostnet.WatchUplink(ctx, func() string { return "" }, r.kick) }()
+	timer := time.NewTimer(look)
+	defer timer.Stop()
+	for {
+		select {
+		case err := <-events:
+			// It also ends with ctx.
+			return err
+		case <-r.wake:
+		case <-timer.C:
+		}
+		wait := look
+		if err := r.step(); err != nil {
+			r.failed(err)
+			wait = retry
+		} else {
+			r.failed(nil)
+		}
+		if next, ok := r.speak(time.Now()); ok {
+			wait = min(wait, next)
+		}
+		timer.Reset(wait)
+	}
+}
+
+func (r *runner) failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.status.Error
+	r.status.Error = ""
+	if err != nil {
+		r.status.Error = err.Error()
+	}
+	switch {
+	case err != nil && r.status.Error != before:
+		r.log.Error("load balancers' addresses", "err", err)
+	case err == nil && before != "":
+		r.log.Info("load balancers' addresses are answered for again")
+	}
+}
+
+// step decides and brings the kernel's entries there.
+func (r *runner) step() error {
+	r.mu.Lock()
+	d := r.desired
+	r.mu.Unlock()
+	if d == nil {
+		return nil
+	}
+	if len(d.Addresses) == 0 {
+		if r.members != nil {
+			r.members.leave()
+			r.members, r.decided = nil, false
+		}
+		return r.apply(nil, nil)
+	}
+	if err := r.takePart(d.Peers); err != nil {
+		return err
+	}
+	if !r.members.isSettled() {
+		return nil
+	}
+	// Who arrives after this look makes another step.
+	arrivals := r.members.arrivals()
+	alive := r.members.alive()
+	err := r.apply(alive, r.owned(d, alive))
+	if !r.decided || arrivals != r.arrivals {
+		// Those who come may have answered for these addresses until now.
+		for a := range r.entries {
+			r.series[a] = &series{started: time.Now()}
+		}
+	}
+	r.decided, r.arrivals = true, arrivals
+	return err
+}
+
+func (r *runner) takePart(peers []Peer) error {
+	if r.members != nil {
+		if !slices.Equal(peers, r.peers) {
+			r.peers = peers
+			r.members.set(peers)
+		}
+		return nil
+	}
+	keys, err := readKeys(r.opts.KeyFile)
+	if err != nil {
+		return err
+	}
+	r.members, err = join(r.opts, r.log, peers, keys, r.kick)
+	r.peers = peers
+	return err
+}
+
+// owned are this node's addresses.
+func (r *runner) owned(d *Desired, alive []string) []netip.Addr {
+	var own []netip.Addr
+	for _, a := range d.Addresses {
+		candidates := make([]string, 0, len(a.Nodes))
+		for _, n := range a.Nodes {
+			if _, ok := slices.BinarySearch(alive, n); ok {
+				candidates = append(candidates, n)
+			}
+		}
+		if Owner(a.Addr, candidates) == r.opts.Node {
+			own = append(own, a.Addr.Unmap())
+		}
+	}
+	slices.SortFunc(own, netip.Addr.Compare)
+	return slices.Compact(own)
+}
+
+// apply makes the kernel answer for own and nothing else.
+func (r *runner) apply(alive []string, own []netip.Addr) error {
+	have, err := r.kernel.list()
+	if err != nil {
+		return err
+	}
+	all, err := wires(r.opts.Gateway)
+	if err != nil {
+		return err
+	}
+	answered := map[netip.Addr]bool{}
+	for p := range have {
+		answered[p.addr] = true
+	}
+	var errs []error
+	r.entries = map[netip.Addr][]wire{}
+	for _, a := range own {
+		if err := r.answer(a, wiresOf(all, a, r.opts.Address), have, answered[a]); err != nil {
+			errs = append(errs, fmt.Errorf("address %s: %w", a, err))
+		}
+	}
+	// What is left is nobody's any more, or on another interface now.
+	for p := range have {
+		if err := r.kernel.remove(p); err != nil {
+			errs = append(errs, fmt.Errorf("address %s: delete: %w", p.addr, err))
+			continue
+		}
+		if _, still := r.entries[p.addr]; !still && answered[p.addr] {
+			delete(answered, p.addr)
+			delete(r.series, p.addr)
+			r.log.Info("address released", "address", p.addr)
+			if r.opts.Lost != nil {
+				r.opts.Lost(p.addr)
+			}
+		}
+	}
+	r.mu.Lock()
+	r.status.Alive, r.status.Owned = alive, own
+	r.mu.Unlock()
+	return errors.Join(errs...)
+}
+
+// answer makes the entries of one address, and takes them out of have.
+func (r *runner) answer(a netip.Addr, on []wire, have map[proxy]bool, answered bool) error {
+	if len(on) == 0 {
+		return errors.New("no interface of this host has a subnet with it, nor the node's own address")
+	}
+	r.entries[a] = on
+	fresh := false
+	for _, w := range on {
+		p := proxy{w.index, a}
+		if err := prepare(r.opts.SysctlDir, w, a.Is6()); err != nil {
+			return err
+		}
+		if have[p] {
+			delete(have, p)
+			continue
+		}
+		if err := r.kernel.add(p); err != nil {
+			return fmt.Errorf("proxy entry on %s: %w", w.name, err)
+		}
+		fresh = true
+	}
+	if fresh {
+		r.series[a] = &series{started: time.Now()}
+	}
+	if fresh && !answered {
+		r.log.Info("address announced", "address", a)
+		if r.opts.Gained != nil {
+			r.opts.Gained(a)
+		}
+	}
+	return nil
+}
+
+// Frames go out in bursts that no queue is too short for.
+const (
+	burst = 50
+	pause = time.Millisecond
+)
+
+// speak announces what is due, and says when the next is.
+func (r *runner) speak(now time.Time) (next time.Duration, more bool) {
+	sent := 0
+	for a, s := range r.series {
+		if due := s.started.Add(repeats[s.said]); due.After(now) {
+			if wait := due.Sub(now); !more || wait < next {
+				next, more = wait, true
+			}
+			continue
+		}
+		for _, w := range r.entries[a] {
+			if a.Is6() && !w.local.IsValid() {
+				continue
+			}
+			for _, f := range frames(a, w.mac, w.local) {
+				if err := r.sender.send(w.index, f); err != nil {
+					// It is down, or gone, which is an event.
+					r.log.Debug("announcement", "address", a, "interface", w.name, "err", err)
+				}
+				if sent++; sent%burst == 0 {
+					time.Sleep(pause)
+				}
+			}
+		}
+		if s.said++; s.said == len(repeats) {
+			delete(r.series, a)
+			continue
+		}
+		if wait := s.started.Add(repeats[s.said]).Sub(now); !more || wait < next {
+			next, more = wait, true
+		}
+	}
+	return max(next, 0), more
+}
