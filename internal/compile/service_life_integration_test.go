@@ -333,7 +333,9 @@ func testMode(t *testing.T, b *balanced, v6 bool) {
 	n1, n2 := b.nodes[0], b.nodes[1]
 	s := &liveService{name: "mode", number: 70, endpoints: b.endpoints(n1.pods[1], n2.pods[0]), outside: true}
 	b.set(s)
-	at := func(p *livePod) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(p.address(v6)), answerPort) }
+	at := func(p *livePod) netip.AddrPort {
+		return netip.AddrPortFrom(netip.MustParseAddr(p.address(v6)), answerPort)
+	}
 	calls := map[string]*call{}
 	for _, c := range []struct {
 		from *ovstest.Namespace
