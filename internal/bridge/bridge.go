@@ -60,6 +60,8 @@ type Bridge struct {
 	sw     Switch // the connection that actual is known on; nil: must be dumped
 	actual *state
 	synced map[string]*Rules // what actual was made from; nil if not by owner
+	of     *Desired          // whose rules these are
+	change int               // the number of its first change since
 }
 
 // New returns a Bridge. Nothing happens before the first Sync.
@@ -141,7 +143,8 @@ func (b *Bridge) sync(ctx context.Context, d *Desired) (res Result, err error) {
 			return res, err
 		}
 	}
-	p, ok := b.incremental(d)
+	owners := b.changed(d)
+	p, ok := b.incremental(d, owners)
 	if !ok {
 		var want *state
 		want, res.Conflicts = d.state()
@@ -159,10 +162,7 @@ func (b *Bridge) sync(ctx context.Context, d *Desired) (res Result, err error) {
 		return res, err
 	}
 	b.actual.update(p, change)
-	b.synced = d.Clone().owners
-	if len(res.Conflicts) > 0 {
-		b.synced = nil // the losers may win next time
-	}
+	b.remember(d, owners, len(res.Conflicts) > 0)
 	res.Flows, res.Groups, res.Meters = len(b.actual.flows), len(b.actual.groups), len(b.actual.meters)
 	return res, nil
 }

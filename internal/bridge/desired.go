@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"maps"
+	"slices"
 
 	"coelan.io/coelan/openflow"
 )
@@ -28,6 +29,9 @@ func (r *Rules) Empty() bool {
 // the owner that sorts first has it, and Sync reports the other (Conflict).
 type Desired struct {
 	owners map[string]*Rules
+	// changed are the owners of the latest changes, the first of which has the number from.
+	changed []string
+	from    int
 }
 
 // NewDesired returns one that wants an empty bridge.
@@ -37,6 +41,7 @@ func NewDesired() *Desired { return &Desired{owners: map[string]*Rules{}} }
 // they must not be changed afterwards. Giving the same pointer again costs
 // nothing.
 func (d *Desired) Set(owner string, r *Rules) {
+	d.change(owner)
 	if r.Empty() {
 		delete(d.owners, owner)
 		return
@@ -45,7 +50,35 @@ func (d *Desired) Set(owner string, r *Rules) {
 }
 
 // Remove drops all rules of an owner.
-func (d *Desired) Remove(owner string) { delete(d.owners, owner) }
+func (d *Desired) Remove(owner string) {
+	d.change(owner)
+	delete(d.owners, owner)
+}
+
+// change remembers that an owner's rules are others, and forgets what is so long ago
+// that it costs no more to compare all owners.
+func (d *Desired) change(owner string) {
+	d.changed = append(d.changed, owner)
+	if half := len(d.changed) / 2; half > len(d.owners)+64 {
+		d.changed, d.from = slices.Clone(d.changed[half:]), d.from+half
+	}
+}
+
+// now is the number that the next change will have.
+func (d *Desired) now() int { return d.from + len(d.changed) }
+
+// since are the owners that changed from the change with that number on; false if that
+// is forgotten.
+func (d *Desired) since(change int) (map[string]bool, bool) {
+	if change < d.from {
+		return nil, false
+	}
+	owners := make(map[string]bool, d.now()-change)
+	for _, owner := range d.changed[change-d.from:] {
+		owners[owner] = true
+	}
+	return owners, true
+}
 
 // Get returns the rules of an owner, nil if it has none.
 func (d *Desired) Get(owner string) *Rules { return d.owners[owner] }

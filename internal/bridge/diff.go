@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,21 +60,64 @@ func (p *plan) counts() (added, changed, deleted int) {
 		len(p.flows.gone) + len(p.groups.gone) + len(p.meters.gone)
 }
 
-// incremental is diff for the owners whose rules changed since the last Sync,
-// at the cost of those only. ok is false if it cannot tell: then everything has
-// to be compared.
-func (b *Bridge) incremental(d *Desired) (p *plan, ok bool) {
+// changed are the owners whose rules may differ from those of the last Sync: of the
+// same Desired, those that changed since; all of them, if that cannot be told.
+func (b *Bridge) changed(d *Desired) map[string]bool {
+	if b.synced == nil {
+		return nil // they have to be compared one by one
+	}
+	if b.of == d {
+		if owners, ok := d.since(b.change); ok {
+			return owners
+		}
+	}
+	owners := make(map[string]bool, len(d.owners))
+	for owner := range d.owners {
+		owners[owner] = true
+	}
+	for owner := range b.synced {
+		owners[owner] = true
+	}
+	return owners
+}
+
+// remember notes that the switch is what d says. The owners are those whose rules may
+// have changed.
+func (b *Bridge) remember(d *Desired, owners map[string]bool, conflicts bool) {
+	if conflicts {
+		b.synced, b.of = nil, nil // the losers may win next time
+		return
+	}
+	if b.synced == nil {
+		b.synced, owners = make(map[string]*Rules, len(d.owners)), nil
+		maps.Copy(b.synced, d.owners)
+	}
+	for owner := range owners {
+		if r := d.owners[owner]; r != nil {
+			b.synced[owner] = r
+		} else {
+			delete(b.synced, owner)
+		}
+	}
+	b.of, b.change = d, d.now()
+}
+
+// incremental is diff for these owners, at the cost of those only. ok is false if it
+// cannot tell: then everything has to be compared.
+func (b *Bridge) incremental(d *Desired, owners map[string]bool) (p *plan, ok bool) {
 	if b.synced == nil {
 		return nil, false
 	}
 	old, now := newState(0, 0, 0), newState(0, 0, 0)
-	for owner, r := range b.synced {
-		if d.owners[owner] != r {
-			old.add(owner, r)
+	for owner := range owners {
+		was, is := b.synced[owner], d.owners[owner]
+		if was == is {
+			continue
 		}
-	}
-	for owner, r := range d.owners {
-		if b.synced[owner] != r && len(now.add(owner, r)) > 0 {
+		if was != nil {
+			old.add(owner, was)
+		}
+		if is != nil && len(now.add(owner, is)) > 0 {
 			return nil, false
 		}
 	}
