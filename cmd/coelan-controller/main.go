@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command coelan-controller writes what has to be decided once for the whole cluster: the numbers of Networks and
-// Routers, the Networks of namespaces, the addresses of users' Ports, and the removal of what nobody uses any more.
+// Routers, the Networks of namespaces, the addresses of users' Ports and of load balancers, and the removal of what nobody
+// uses any more.
 package main
 
 import (

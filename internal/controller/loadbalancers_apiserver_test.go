@@ -204,6 +204,7 @@ func testOthersLoadBalancers(t *testing.T, api *apitest.API) {
 	ours.Spec.LoadBalancerClass = &class
 	w.create(ours)
 	w.event("Service", "ours", v1alpha1.ReasonPoolNotFound)
+	w.younger(ours)
 
 	waits := pool("waits", "192.0.2.0/30")
 	no := false
@@ -219,8 +220,8 @@ func testOthersLoadBalancers(t *testing.T, api *apitest.API) {
 	other := balancer("other")
 	other.Spec.LoadBalancerClass = &others
 	w.create(other, pool("auto", "192.0.2.4/30"))
-	w.has("ours", "192.0.2.5")
-	w.has("any", "192.0.2.4")
+	w.has("ours", "192.0.2.4")
+	w.has("any", "192.0.2.5")
 	w.has("other")
 	w.has("cloud", "203.0.113.7")
 	w.event("Service", "cloud", v1alpha1.ReasonAddressOutside)
@@ -228,6 +229,14 @@ func testOthersLoadBalancers(t *testing.T, api *apitest.API) {
 	w.get(cloud)
 	w.status(cloud, func() { cloud.Status.LoadBalancer.Ingress = nil })
 	w.has("cloud", "192.0.2.6")
+}
+
+// younger waits until what is made is younger than an object: age is known to the second.
+func (w *world) younger(o client.Object) {
+	w.Helper()
+	w.until(func() string {
+		return want(time.Now().Unix() > o.GetCreationTimestamp().Unix(), "the clock stands still")
+	})
 }
 
 // testBadPools are pools and Services that are refused, each with an Event.
@@ -309,8 +318,9 @@ func testToldOnce(t *testing.T, api *apitest.API) {
 			return want(times == count, fmt.Sprintf("%s %q was told of service %s %d times, want %d", reason, text, name, times, count))
 		})
 	}
-	w.create(pool("outside", "192.0.2.0/31"), external("old", "198.51.100.1"))
-	time.Sleep(time.Second) // which of two is older is known to the second
+	old := external("old", "198.51.100.1")
+	w.create(pool("outside", "192.0.2.0/31"), old)
+	w.younger(old)
 	w.create(external("young", "198.51.100.1"), external("wrong", "2001:db8::1"))
 	bad := wanting(balancer("bad"), v1alpha1.AnnotationLoadBalancerIPs, "web")
 	w.create(bad)
