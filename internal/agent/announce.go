@@ -23,6 +23,10 @@ import (
 // answers for already it goes on with until the API was heard: before, nobody knows what has become of the addresses.
 func (a *Agent) announceAddresses(ctx context.Context) error {
 	if !a.native() {
+		// What an agent in the other mode left behind.
+		if err := announce.Remove(); err != nil {
+			a.log.Error("load balancers' addresses", "err", err)
+		}
 		return nil
 	}
 	s, ok := a.view.Await(ctx, func(s view.State) bool {
@@ -33,7 +37,7 @@ func (a *Agent) announceAddresses(ctx context.Context) error {
 	}
 	announcer := announce.New(announce.Options{
 		Node: a.opts.NodeName, Address: a.announceAddress(), Port: a.cfg.LoadBalancer.MemberlistPort,
-		Gateway: a.cfg.GatewayInterface, SysctlDir: a.cfg.SysctlDir, Log: a.log,
+		KeyFile: a.cfg.LoadBalancer.KeyFile, Gateway: a.cfg.GatewayInterface, SysctlDir: a.cfg.SysctlDir, Log: a.log,
 	})
 	a.announcer.Store(announcer)
 	go func() {

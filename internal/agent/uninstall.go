@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"coelan.io/coelan/internal/announce"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/config"
@@ -43,6 +44,7 @@ func Uninstall(ctx context.Context, c config.Config, force bool) (done []string,
 		{"routes", removeRoutes},
 		{"nftables table coelan", hostnet.RemoveSNAT},
 		{"nftables table coelan-services", hostnet.RemoveServices},
+		{"answers for load balancers' addresses", announce.Remove},
 		{"state in " + c.StateDir + " and sockets", func() error { return removeState(c) }},
 	} {
 		if e := part.do(); e != nil {

@@ -85,7 +85,7 @@ func newSender() (*sender, error) {
 	// Protocol 0: it receives nothing.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("packet socket: %w", err)
+		return nil, fmt.Errorf("packet socket, which needs CAP_NET_RAW: %w", err)
 	}
 	return &sender{fd}, nil
 }

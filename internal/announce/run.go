@@ -54,10 +54,13 @@ func (a *Announcer) Run(ctx context.Context) error {
 	}
 	defer r.kernel.close()
 	if r.sender, err = newSender(); err != nil {
-		return err
+		// Whoever asks hears of it all the same.
+		r.log.Error("neighbours are not told when addresses move", "err", err)
 	}
-	defer r.sender.close()
 	defer func() {
+		if r.sender != nil {
+			r.sender.close()
+		}
 		if r.members != nil {
 			r.members.stop()
 		}
@@ -273,7 +276,7 @@ func (r *runner) speak(now time.Time) (next time.Duration, more bool) {
 			continue
 		}
 		for _, w := range r.entries[a] {
-			if a.Is6() && !w.local.IsValid() {
+			if r.sender == nil || a.Is6() && !w.local.IsValid() {
 				continue
 			}
 			for _, f := range frames(a, w.mac, w.local) {

@@ -120,7 +120,7 @@ func Default() Config {
 		ServesNetworks:   ServesAuto,
 		SNAT:             SNAT{Enabled: true},
 		Services:         Services{Mode: DefaultServiceMode, HealthzBindAddress: ":10256"},
-		LoadBalancer:     LoadBalancer{MemberlistPort: 10362},
+		LoadBalancer:     LoadBalancer{MemberlistPort: 10362, KeyFile: "/etc/coelan-memberlist/keys"},
 		CNI: CNI{
 			BinDir:  "/opt/cni/bin",
 			ConfDir: "/etc/cni/net.d",

@@ -38,6 +38,8 @@ type Services struct {
 type LoadBalancer struct {
 	// MemberlistPort is the TCP and UDP port of the node's address by which agents notice that one is gone.
 	MemberlistPort int `json:"memberlistPort"`
+	// KeyFile holds the keys that encrypt what agents say to each other there; no file: it is said in clear.
+	KeyFile string `json:"keyFile"`
 }
 
 func (s Services) validate() error {

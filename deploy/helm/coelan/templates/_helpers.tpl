@@ -39,11 +39,15 @@ securityContext:
     drop: [ALL]
     add:
       - NET_ADMIN # interfaces, routes, nftables, conntrack
+      - NET_RAW # announce addresses of load balancers
       - SYS_ADMIN # enter the pods' network namespaces
 {{ include "coelan.apiserver" . }}
 volumeMounts:
   - name: config
     mountPath: /etc/coelan
+    readOnly: true
+  - name: memberlist
+    mountPath: {{ dir $config.loadBalancer.keyFile }}
     readOnly: true
   - name: ovs
     mountPath: {{ $config.ovsRunDir }}
