@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/agent/services"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
@@ -113,13 +112,13 @@ func (a *Agent) nodeList() []*corev1.Node {
 	return a.nodes
 }
 
-// servicesTimeout is how long an agent that starts, and hears the API, waits for its lists of Services, rather than have
-// the switch follow for a moment what it remembers of them.
-const servicesTimeout = 5 * time.Second
+// servicesTimeout is how long an agent that starts waits for the API's lists of Services, rather than have the switch
+// follow for a moment what it remembers of them. The switch goes on as before meanwhile.
+const servicesTimeout = 10 * time.Second
 
-// awaitServices waits for the API's Services if it answers at all.
+// awaitServices waits for the API's Services, unless it does not answer.
 func (a *Agent) awaitServices(ctx context.Context) {
-	if !a.native() || !a.nodesHeard.Load() && !a.view.State().Listed(kube.Networks) {
+	if !a.native() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, servicesTimeout)
@@ -127,6 +126,7 @@ func (a *Agent) awaitServices(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-a.services.Ready():
+	case <-a.services.Away():
 	}
 }
 

@@ -39,6 +39,8 @@ type Changes[T any] struct {
 	// Listed is called when all that there are have been set, once they were listed and each time that they had to be
 	// listed anew: what does not exist is gone.
 	Listed func(exists func(types.NamespacedName) bool)
+	// Failed is called each time that they cannot be listed.
+	Failed func(error)
 }
 
 // others selects, as kube-proxy does, what is not left to another proxy, and is no part of a headless Service.
@@ -89,6 +91,7 @@ func stream[T metav1.Object](ctx context.Context, c *Client, example T, changes 
 			all, err := s.list(ctx, list)
 			if err != nil {
 				failed(ctx, nil, err)
+				changes.Failed(err)
 			}
 			return all, err
 		},

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -41,6 +42,7 @@ func told(send func(string)) *Changes[*corev1.Service] {
 			}
 			send("listed " + strings.Join(there, " "))
 		},
+		Failed: func(err error) { send("failed " + err.Error()) },
 	}
 }
 
@@ -102,6 +104,20 @@ func TestWatchServiceCIDRs(t *testing.T) {
 		if a.GetResource().Resource != ServiceCIDRs {
 			t.Errorf("asked for %s", a.GetResource().Resource)
 		}
+	}
+}
+
+func TestServicesCannotBeListed(t *testing.T) {
+	refused := errors.New("connection refused")
+	run := func(c *Client, ctx context.Context, update func(string)) error {
+		c.api.(*fake.Clientset).PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, refused
+		})
+		return c.WatchServices(ctx, ServiceUpdates{Services: told(update)})
+	}
+	_, updates := watch(t, nil, run)
+	if got := next(t, updates); got != "failed connection refused" {
+		t.Errorf("heard %q", got)
 	}
 }
 

@@ -73,6 +73,7 @@ type Services struct {
 
 	wake  chan struct{}
 	ready chan struct{} // closed when all that Services depend on was heard of
+	away  chan struct{} // closed when the API did not answer once
 
 	mu      sync.Mutex
 	set     *translate.ServiceSet
@@ -96,7 +97,7 @@ type Services struct {
 func New(o Options) *Services {
 	s := &Services{
 		Options: o, native: o.Config.Mode == config.NativeServices,
-		wake: make(chan struct{}, 1), ready: make(chan struct{}),
+		wake: make(chan struct{}, 1), ready: make(chan struct{}), away: make(chan struct{}),
 		ports: newNodePorts(o.Config.NodePortAddresses, listeners), routers: map[string]string{}, listed: map[string]bool{},
 		told: map[translate.ServiceProblem]bool{},
 	}
@@ -132,6 +133,7 @@ func (s *Services) Updates() kube.ServiceUpdates {
 				s.listed[services] = true
 			})
 		},
+		Failed: s.failed,
 	}
 	u.Slices = &kube.Changes[*discoveryv1.EndpointSlice]{
 		Set:    func(o *discoveryv1.EndpointSlice) { s.heard(func() { s.set.SetEndpointSlice(o) }) },
@@ -146,6 +148,7 @@ func (s *Services) Updates() kube.ServiceUpdates {
 				s.listed[slicesOf] = true
 			})
 		},
+		Failed: s.failed,
 	}
 	return u
 }
@@ -179,6 +182,18 @@ func (s *Services) SetNode(n *corev1.Node) {
 		s.kick()
 	}
 }
+
+// failed notes that the API does not answer.
+func (s *Services) failed(error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !closed(s.away) {
+		close(s.away)
+	}
+}
+
+// Away is closed once the API has not answered when it was asked for Services.
+func (s *Services) Away() <-chan struct{} { return s.away }
 
 // Ready is closed once the API was heard of all that Services depend on, and the intent is made of it.
 func (s *Services) Ready() <-chan struct{} { return s.ready }

@@ -266,6 +266,9 @@ func TestServicesAreRemembered(t *testing.T) {
 	t.Run("after", func(t *testing.T) {
 		w := newWorld(t, dir, nil)
 		w.await("db@default", "web@default 10.244.1.2")
+		w.from.Services.Failed(errors.New("connection refused"))
+		w.from.Slices.Failed(errors.New("connection refused"))
+		<-w.Away()
 		if n := w.Intent.State().ServiceRanges().Len(); n != 1 {
 			t.Errorf("%d ranges are remembered, want 1", n)
 		}
