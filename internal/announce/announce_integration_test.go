@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -132,6 +133,7 @@ func (s *segment) attach(i int, keyFile string) {
 	run(t, "ip netns exec "+ns+" sysctl -qw net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.default.dad_transmits=0 "+
 		"net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
 	run(t, fmt.Sprintf("ip link add port%d type veth peer name up0 netns %s", i, ns))
+	t.Cleanup(func() { run(t, fmt.Sprintf("ip link del port%d", i)) })
 	run(t, fmt.Sprintf("ip link set port%d master wire up", i))
 	run(t, "ip -n "+ns+" link set lo up")
 	run(t, "ip -n "+ns+" link set up0 up")
@@ -191,6 +193,9 @@ func (n *node) start() {
 	must(n.t, err)
 	out, err := n.cmd.StdoutPipe()
 	must(n.t, err)
+	n.mu.Lock()
+	n.lines = nil
+	n.mu.Unlock()
 	must(n.t, n.cmd.Start())
 	cmd := n.cmd
 	n.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
@@ -361,4 +366,176 @@ func TestNodeLoss(t *testing.T) {
 			t.Errorf("the client knows after %v", time.Since(start))
 		}
 	}
+}
+
+// cable is the name of the wire's end of a node's cable.
+func (n *node) cable() string { return strings.Replace(n.peer.Name, "node", "port", 1) }
+
+// TestAgentRestart has the kernel go on while its agent is away, and everybody send to the right node when it is back.
+func TestAgentRestart(t *testing.T) {
+	s := newSegment(t, 3, "")
+	addresses := lbAddresses(3)
+	s.start(addresses)
+	a := addresses[0]
+	owner := s.ownerOf(a, s.cluster())
+	before := owner.answers()
+	owner.kill()
+	others := slices.DeleteFunc(slices.Clone(s.cluster()), func(n *node) bool { return n == owner })
+	s.settled(addresses, others, 5*time.Second)
+	if now := owner.answers(); now != before {
+		t.Errorf("without its agent the kernel answers for %q, before for %q", now, before)
+	}
+	eventually(t, "clients use the others", 3*time.Second, func() bool { return s.seenBy(a) == s.ownerOf(a, others).mac() })
+	owner.start()
+	owner.set(s.desired(addresses))
+	s.settled(addresses, s.cluster(), 5*time.Second)
+	for _, a := range addresses {
+		eventually(t, fmt.Sprintf("clients send to the owner of %s again", a), 5*time.Second, func() bool {
+			return s.seenBy(a) == s.ownerOf(a, s.cluster()).mac()
+		})
+	}
+	if owner.said("gained " + a.String()) {
+		t.Errorf("the agent that started again gained what it had: %v", owner.lines)
+	}
+}
+
+// TestHalves are two parts of a cluster that do not hear each other for a while.
+func TestHalves(t *testing.T) {
+	s := newSegment(t, 3, "")
+	addresses := lbAddresses(3)
+	s.start(addresses)
+	lost := s.cluster()[0]
+	run(t, "ip link set "+lost.cable()+" down")
+	s.settled(addresses, s.cluster()[1:], 5*time.Second)
+	s.settled(addresses, s.cluster()[:1], 5*time.Second)
+	run(t, "ip link set "+lost.cable()+" up")
+	took := s.settled(addresses, s.cluster(), 15*time.Second)
+	t.Logf("one cluster again after %v", took)
+	for _, a := range addresses {
+		eventually(t, "clients send to the owner again", 5*time.Second, func() bool { return s.seenBy(a) == s.ownerOf(a, s.cluster()).mac() })
+	}
+}
+
+// TestWhoMay has addresses that some, or none, of the nodes may answer for, and then no addresses at all.
+func TestWhoMay(t *testing.T) {
+	s := newSegment(t, 3, "")
+	addresses := lbAddresses(1)
+	strange := "192.168.70.250"
+	run(t, "ip -n ann1 neigh add proxy "+strange+" dev up0")
+	run(t, "ip -n ann1 neigh add proxy 192.168.70.251 dev up0 protocol 206")
+	for _, n := range s.cluster() {
+		n.start()
+		n.set(s.desired(nil))
+	}
+	// What carries Coelan's number and is no address any more goes; what does not is another program's.
+	eventually(t, "leftovers go", 3*time.Second, func() bool { return s.nodes[1].answers() == strange })
+	listening := func(n *node) bool {
+		return strings.Contains(run(t, "ip netns exec "+n.namespace()+" ss -Hlntu"), fmt.Sprint(testPort))
+	}
+	if listening(s.nodes[0]) {
+		t.Error("an agent listens although there is nothing to announce")
+	}
+	d := s.desired(addresses)
+	d.Addresses[0].Nodes, d.Addresses[1].Nodes = []string{"node2"}, []string{"somebody else"}
+	for _, n := range s.cluster() {
+		n.set(d)
+	}
+	eventually(t, "the only one that may answers", 5*time.Second, func() bool { return s.nodes[2].answers() == addresses[0].String() })
+	for i, want := range []string{"", strange, addresses[0].String()} {
+		if got := s.nodes[i].answers(); got != want {
+			t.Errorf("node%d answers for %q, want %q", i, got, want)
+		}
+	}
+	if !s.nodes[2].said("gained " + addresses[0].String()) {
+		t.Errorf("node2 said %v", s.nodes[2].lines)
+	}
+	for _, n := range s.cluster() {
+		n.set(s.desired(nil))
+	}
+	eventually(t, "nobody answers", 3*time.Second, func() bool { return s.nodes[2].answers() == "" })
+	eventually(t, "nobody listens", 3*time.Second, func() bool { return !slices.ContainsFunc(s.cluster(), listening) })
+	if !s.nodes[2].said("lost " + addresses[0].String()) {
+		t.Errorf("node2 said %v", s.nodes[2].lines)
+	}
+}
+
+// TestKeys has one node speak in clear: the others do not hear it.
+func TestKeys(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys")
+	must(t, os.WriteFile(file, []byte("AAECAwQFBgcICQoLDA0ODw==\nDw4NDAsKCQgHBgUEAwIBAA==\n"), 0o600))
+	s := newSegment(t, 3, file)
+	s.nodes[1].o.KeyFile = ""
+	addresses := lbAddresses(3)
+	for _, n := range s.cluster() {
+		n.start()
+		n.set(s.desired(addresses))
+	}
+	friends := []*node{s.nodes[0], s.nodes[2]}
+	s.settled(addresses, friends, 10*time.Second)
+	s.settled(addresses, s.nodes[1:2], 10*time.Second)
+	// Another order of the same keys is understood.
+	other := filepath.Join(t.TempDir(), "keys")
+	must(t, os.WriteFile(other, []byte("Dw4NDAsKCQgHBgUEAwIBAA==\nAAECAwQFBgcICQoLDA0ODw==\n"), 0o600))
+	s.nodes[1].kill()
+	s.nodes[1].o.KeyFile = other
+	s.nodes[1].start()
+	s.nodes[1].set(s.desired(addresses))
+	s.settled(addresses, s.cluster(), 10*time.Second)
+}
+
+// TestInterfaceMadeAnew has the kernel answer again on an interface that came back with its addresses.
+func TestInterfaceMadeAnew(t *testing.T) {
+	s := newSegment(t, 1, "")
+	addresses := lbAddresses(2)
+	s.start(addresses)
+	n := s.nodes[0]
+	run(t, "ip link del "+n.cable())
+	run(t, "ip link add "+n.cable()+" type veth peer name up0 netns "+n.namespace())
+	run(t, "ip link set "+n.cable()+" master wire up")
+	run(t, "ip -n "+n.namespace()+" link set up0 up")
+	if got := n.answers(); got != "" {
+		t.Fatalf("a new interface answers for %q", got)
+	}
+	run(t, "ip -n "+n.namespace()+" addr add "+n.peer.Addr.String()+"/24 dev up0")
+	run(t, "ip -n "+n.namespace()+" addr add fd70::1/64 dev up0 nodad")
+	s.settled(addresses, s.cluster(), 3*time.Second)
+	eventually(t, "clients hear of the new MAC", 3*time.Second, func() bool { return s.seenBy(addresses[0]) == n.mac() })
+}
+
+// TestStranger is refused, whatever it says.
+func TestStranger(t *testing.T) {
+	s := newSegment(t, 3, "")
+	addresses := lbAddresses(3)
+	// The first two do not know the third, which knows them.
+	d := s.desired(addresses)
+	known := Desired{Addresses: d.Addresses, Peers: d.Peers[:2]}
+	for i, n := range s.cluster() {
+		n.start()
+		if i < 2 {
+			n.set(known)
+		} else {
+			n.set(d)
+		}
+	}
+	s.settled(addresses, s.cluster()[:2], 10*time.Second)
+	time.Sleep(time.Second)
+	s.settled(addresses, s.cluster()[:2], time.Second)
+	for _, n := range s.cluster() {
+		n.set(d)
+	}
+	s.settled(addresses, s.cluster(), 10*time.Second)
+}
+
+func TestRemove(t *testing.T) {
+	run(t, "ip link add up0 type veth peer name x")
+	defer run(t, "ip link del up0")
+	for _, a := range []string{"192.0.2.1", "2001:db8::1"} {
+		run(t, "ip neigh add proxy "+a+" dev up0 protocol 206")
+	}
+	run(t, "ip neigh add proxy 192.0.2.2 dev up0")
+	must(t, Remove())
+	if got := strings.Fields(run(t, "ip neigh show proxy")); len(got) < 1 || got[0] != "192.0.2.2" || slices.Contains(got, "192.0.2.1") || slices.Contains(got, "2001:db8::1") {
+		t.Errorf("left: %v", got)
+	}
+	must(t, Remove())
 }

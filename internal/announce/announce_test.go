@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package announce
+
+import (
+	"encoding/hex"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFrames(t *testing.T) {
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	for _, tc := range []struct {
+		name, address string
+		want          []string
+	}{
+		{"ARP request and answer", "192.0.2.1", []string{
+			"ffffffffffff" + "020000000001" + "0806" + "0001" + "0800" + "06" + "04" + "0001" + "020000000001" + "c0000201" + "000000000000" + "c0000201",
+			"ffffffffffff" + "020000000001" + "0806" + "0001" + "0800" + "06" + "04" + "0002" + "020000000001" + "c0000201" + "ffffffffffff" + "c0000201",
+		}},
+		{"neighbour advertisement", "2001:db8::1", []string{
+			"333300000001" + "020000000001" + "86dd" + "60000000" + "0020" + "3a" + "ff" +
+				"fe80000000000000000000000000000a" + "ff020000000000000000000000000001" +
+				"88" + "00" + "a859" + "a0000000" + "20010db8000000000000000000000001" + "02" + "01" + "020000000001",
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, f := range frames(netip.MustParseAddr(tc.address), mac, netip.MustParseAddr("fe80::a")) {
+				got = append(got, hex.EncodeToString(f))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("frames (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReadKeys(t *testing.T) {
+	for _, tc := range []struct {
+		name, text string
+		want       int
+		wrong      string
+	}{
+		{"one", "AAECAwQFBgcICQoLDA0ODw==", 1, ""},
+		{"several, with empty lines", "\nAAECAwQFBgcICQoLDA0ODw==\n\n Dw4NDAsKCQgHBgUEAwIBAA==\n", 2, ""},
+		{"not base64", "AAECAwQFBgcICQoLDA0ODw==\nsecret!\n", 0, "line 2: not base64"},
+		{"too short", "AAEC", 0, "line 1: 3 bytes; a key has 16, 24 or 32"},
+		{"none", "\n", 0, "has none"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "keys")
+			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			keys, err := readKeys(path)
+			if len(keys) != tc.want || (err == nil) != (tc.wrong == "") || err != nil && !strings.Contains(err.Error(), tc.wrong) {
+				t.Errorf("%d keys, %v; want %d, %q", len(keys), err, tc.want, tc.wrong)
+			}
+		})
+	}
+	if keys, err := readKeys(filepath.Join(t.TempDir(), "no", "keys")); keys != nil || err != nil {
+		t.Errorf("no file: %v, %v", keys, err)
+	}
+}
+
+func TestWiresOf(t *testing.T) {
+	wireWith := func(name string, prefixes ...string) wire {
+		w := wire{name: name}
+		for _, p := range prefixes {
+			w.prefixes = append(w.prefixes, netip.MustParsePrefix(p))
+		}
+		return w
+	}
+	all := []wire{
+		wireWith("eth0", "192.0.2.11/24", "2001:db8::11/64"), wireWith("eth1", "198.51.100.11/24"), wireWith("bond0", "198.51.100.12/25"),
+	}
+	for address, want := range map[string][]string{
+		"192.0.2.40": {"eth0"}, "198.51.100.40": {"eth1", "bond0"}, "198.51.100.200": {"eth1"}, "2001:db8::40": {"eth0"},
+		// Somebody routes these to the node.
+		"203.0.113.1": {"eth0"}, "2001:db8:1::1": {"eth0"},
+	} {
+		var got []string
+		for _, w := range wiresOf(all, netip.MustParseAddr(address), netip.MustParseAddr("192.0.2.11")) {
+			got = append(got, w.name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", address, diff)
+		}
+	}
+}
