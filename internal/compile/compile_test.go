@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -18,11 +19,14 @@ import (
 	"coelan.io/coelan/openflow"
 )
 
-// texts lists a Desired's flows by owner as text, with cookies.
+// texts lists a Desired's groups and flows by owner as text, with cookies.
 func texts(c *Compiler, d *bridge.Desired) map[string][]string {
 	all := map[string][]string{}
-	for owner, flows := range flowsOf(d, c) {
-		for _, f := range flows {
+	for owner, r := range rulesOf(d, c) {
+		for _, g := range r.Groups {
+			all[owner] = append(all[owner], g.String())
+		}
+		for _, f := range r.Flows {
 			all[owner] = append(all[owner], f.String())
 		}
 	}
@@ -157,7 +161,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		last := stateAfter(t, genSteps(t))
 		if rapid.Bool().Draw(t, "world") {
-			last = stateFrom(t, drawWorld(t).view(0))
+			last = drawView(t)
 		}
 		// Build the same objects anew, in another order.
 		objects := objectsOf(last)
@@ -175,7 +179,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 // in those that do not.
 func TestIncrementalBetweenWorlds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		from, to := stateFrom(t, drawWorld(t).view(0)), stateFrom(t, drawWorld(t).view(0))
+		from, to := drawView(t), drawView(t)
 		store, all := intent.NewStore(), things{}
 		for _, s := range objectsOf(from) {
 			s.apply(all)
@@ -188,7 +192,7 @@ func TestIncrementalBetweenWorlds(t *testing.T) {
 			state := all.update(t, store)
 			full := New()
 			want, got := full.Compile(state), incremental.Compile(state)
-			if !sameFlows(flowsOf(want, full), flowsOf(got, incremental)) {
+			if !sameRules(rulesOf(want, full), rulesOf(got, incremental)) {
 				t.Fatalf("after %v (-full +incremental):\n%s", done, cmp.Diff(texts(full, want), texts(incremental, got)))
 			}
 			if diff := cmp.Diff(full.Problems(), incremental.Problems()); diff != "" {
@@ -209,10 +213,11 @@ func between(t *rapid.T, from, to *intent.State) []step {
 	return steps[:min(len(steps), 15)]
 }
 
-// sameFlows is faster than comparing texts.
-func sameFlows(a, b map[string][]openflow.Flow) bool {
-	return maps.EqualFunc(a, b, func(a, b []openflow.Flow) bool {
-		return slices.EqualFunc(a, b, func(a, b openflow.Flow) bool { return a.Equal(&b) })
+// sameRules is faster than comparing texts.
+func sameRules(a, b map[string]*bridge.Rules) bool {
+	return maps.EqualFunc(a, b, func(a, b *bridge.Rules) bool {
+		return slices.EqualFunc(a.Flows, b.Flows, func(a, b openflow.Flow) bool { return a.Equal(&b) }) &&
+			slices.EqualFunc(a.Groups, b.Groups, func(a, b openflow.Group) bool { return a.Equal(&b) })
 	})
 }
 
@@ -242,6 +247,12 @@ func objectsOf(s *intent.State) []step {
 	for b := range s.Blocks().All() {
 		steps = append(steps, step{"block " + b.Network + b.Prefix.String(), func(o *intent.Objects) { o.Blocks = append(o.Blocks, b) }})
 	}
+	for v := range s.Services().All() {
+		steps = append(steps, step{"service " + v.Name, func(o *intent.Objects) { o.Services = append(o.Services, v) }})
+	}
+	for p := range s.ServiceRanges().All() {
+		steps = append(steps, step{"range " + p.Prefix.String(), func(o *intent.Objects) { o.ServiceRanges = append(o.ServiceRanges, p) }})
+	}
 	return steps
 }
 
@@ -262,7 +273,7 @@ func TestFlowsAreSound(t *testing.T) {
 		world := rapid.Bool().Draw(t, "world")
 		state := stateAfter(t, genSteps(t))
 		if world {
-			state = stateFrom(t, drawWorld(t).view(0))
+			state = drawView(t)
 		}
 		desired := c.Compile(state)
 		whole, _ := state.Routers().Get("default")
@@ -277,9 +288,20 @@ func TestFlowsAreSound(t *testing.T) {
 				}
 				owners[f.Key()] = owner
 				for _, a := range f.Actions {
-					// From any router to the default one, from which there is no way back.
-					if strings.HasPrefix(a.String(), "resubmit") && !strings.Contains(f.String(), inDefault) {
-						t.Errorf("%s: goes back in another router than the default one: %s", owner, f.String())
+					to, ok := a.(openflow.ResubmitAction)
+					if !ok || to.Table > f.Table {
+						continue
+					}
+					switch {
+					case to.Table == service.ID: // once: it asks what it has not asked yet
+						ok = strings.Contains(f.String(), openflow.SetField(asked).String())
+					case to.Table == affinity.ID: // once: the endpoint is known now
+						ok = f.Table == affinityLearn.ID
+					default: // from any router to the default one, from which there is no way back
+						ok = strings.Contains(f.String(), inDefault)
+					}
+					if !ok {
+						t.Errorf("%s: may go back for ever: %s", owner, f.String())
 					}
 				}
 				if f.Goto != 0 && (f.Goto <= f.Table || TableName(f.Goto) == "") {
@@ -297,7 +319,19 @@ func TestFlowsAreSound(t *testing.T) {
 				}
 			}
 		}
+		fake := bridge.NewFake(tableNumbers()...)
+		b := bridge.New(bridge.Options{Connect: fake.Connect, Learned: Learned})
+		if res, err := b.Sync(context.Background(), desired); err != nil || len(res.Conflicts) > 0 {
+			t.Errorf("%v, %v", err, res.Conflicts)
+		}
 	})
+}
+
+func tableNumbers() (ids []uint8) {
+	for _, table := range Tables() {
+		ids = append(ids, table.ID)
+	}
+	return ids
 }
 
 // A port that has the MAC of somebody else who is on every node gets nothing.

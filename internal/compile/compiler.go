@@ -20,6 +20,8 @@ type Compiler struct {
 	units    map[unitKey]*unit
 	needers  map[unitKey]map[unitKey]bool // who looked an object up
 	meanings map[uint64]*counted
+
+	defaultRoutes bool // any private router has one
 }
 
 // unit is what was compiled for one object.
@@ -96,7 +98,17 @@ func (c *Compiler) Compile(state *intent.State) *bridge.Desired {
 		delta.Local = true
 	}
 	c.last = state
-	for key := range c.affected(before, delta) {
+	dirty := c.affected(before, delta)
+	had := c.defaultRoutes
+	if len(delta.Routers) > 0 {
+		c.defaultRoutes = anyDefaultRoute(state)
+	}
+	if c.defaultRoutes != had || c.defaultRoutes && len(delta.ServiceRanges) > 0 {
+		for v := range state.Services().All() { // of which those in ranges need not be told apart
+			dirty[unitKey{kindService, serviceKey(v)}] = true
+		}
+	}
+	for key := range dirty {
 		c.compile(key)
 	}
 	return c.desired
@@ -127,13 +139,16 @@ func (c *Compiler) affected(before *intent.State, delta intent.Delta) map[unitKe
 			dirty[needer] = true
 		}
 	}
+	for key := range servicesMoved(before, c.last, delta) {
+		dirty[unitKey{kindService, key}] = true
+	}
 	return dirty
 }
 
 // compile replaces what an object came to; one that is gone comes to nothing.
 func (c *Compiler) compile(key unitKey) {
 	c.forget(key)
-	r := &rules{state: c.last, local: c.last.Local(), flows: make([]openflow.Flow, 0, usual[key.kind])}
+	r := &rules{state: c.last, local: c.last.Local(), defaultRoutes: c.defaultRoutes, flows: make([]openflow.Flow, 0, usual[key.kind])}
 	owner, ok := r.compile(key)
 	if !ok {
 		return

@@ -49,6 +49,7 @@ func frontends(r *rules, v intent.Service) {
 			s.local = r.choice(&groups, 2*i+1, v, port, port.LocalEndpoints)
 		}
 		s.frontends()
+		s.notByDefaultRoute()
 	}
 }
 
@@ -100,6 +101,34 @@ func (s served) frontends() {
 	if s.port.NodePort != 0 {
 		s.outside(nodePort, frontend{port: s.port.NodePort})
 	}
+}
+
+// notByDefaultRoute keeps packets to the addresses from private routers' default routes,
+// as those of the ranges are kept.
+func (s served) notByDefaultRoute() {
+	if !s.r.defaultRoutes {
+		return
+	}
+	s.r.as(privateFeature, func() {
+		if a := s.port.ClusterIP; a.IsValid() && !s.r.inRanges(a) {
+			s.to(defaultRoute, 200, s.at(a)).goTo(clusterSource)
+		}
+		for _, list := range [][]netip.Addr{s.port.ExternalIPs, s.port.LoadBalancerIPs} {
+			for _, a := range list {
+				s.to(defaultRoute, 200, s.at(a)).goTo(clusterSource)
+			}
+		}
+	})
+}
+
+// inRanges says whether an address is of a range of ClusterIPs.
+func (r *rules) inRanges(a netip.Addr) bool {
+	for s := range r.state.ServiceRanges().All() {
+		if s.Prefix.Contains(a) {
+			return true
+		}
+	}
+	return false
 }
 
 // frontend is an address and a port of a Service; the address is not valid if

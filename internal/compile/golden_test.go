@@ -90,13 +90,22 @@ func stateFrom(t fataler, o intent.Objects) *intent.State {
 	return state
 }
 
+// rulesOf lists all rules of a Desired by owner.
+func rulesOf(d *bridge.Desired, c *Compiler) map[string]*bridge.Rules {
+	rules := map[string]*bridge.Rules{}
+	for _, u := range c.units {
+		if r := d.Get(u.owner); r != nil {
+			rules[u.owner] = r
+		}
+	}
+	return rules
+}
+
 // flowsOf lists all flows of a Desired by owner.
 func flowsOf(d *bridge.Desired, c *Compiler) map[string][]openflow.Flow {
 	flows := map[string][]openflow.Flow{}
-	for _, u := range c.units {
-		if r := d.Get(u.owner); r != nil {
-			flows[u.owner] = r.Flows
-		}
+	for owner, r := range rulesOf(d, c) {
+		flows[owner] = r.Flows
 	}
 	return flows
 }
@@ -132,10 +141,8 @@ func pretty(t testing.TB, c *Compiler, d *bridge.Desired) string {
 		}
 	}
 	var groups []openflow.Group
-	for _, u := range c.units {
-		if r := d.Get(u.owner); r != nil {
-			groups = append(groups, r.Groups...)
-		}
+	for _, r := range rulesOf(d, c) {
+		groups = append(groups, r.Groups...)
 	}
 	slices.SortFunc(groups, func(a, b openflow.Group) int { return cmp.Compare(a.ID, b.ID) })
 	for _, g := range groups {

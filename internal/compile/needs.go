@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"iter"
 	"net/netip"
 
 	"coelan.io/coelan/internal/intent"
@@ -116,6 +117,42 @@ func answered(from, to *intent.State, delta intent.Delta) map[unitKey]bool {
 		}
 	}
 	return keys
+}
+
+// servicesMoved yields the Services that share a Slot with one that came or went, and may
+// have another place there. There are too many to have each note that it asks.
+func servicesMoved(from, to *intent.State, delta intent.Delta) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, key := range delta.Services {
+			was, old := from.Services().Get(key)
+			is, now := to.Services().Get(key)
+			if old == now {
+				continue
+			}
+			if old {
+				is = was
+			}
+			for o := range to.ServicesIn(is.Slot()) {
+				if !yield(serviceKey(o)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func serviceKey(v intent.Service) string { return v.Namespace + "/" + v.Name }
+
+// anyDefaultRoute says whether any private router has a default route.
+func anyDefaultRoute(s *intent.State) bool {
+	for rt := range s.PrivateRouters() {
+		for _, route := range rt.Routes {
+			if route.Destination.Bits() == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func addressKey(a netip.Addr) unitKey { return unitKey{kindAddress, a.String()} }

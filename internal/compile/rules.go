@@ -15,7 +15,9 @@ import (
 type rules struct {
 	state *intent.State
 	local intent.Local
-	owner string
+	// defaultRoutes says whether any private router has one.
+	defaultRoutes bool
+	owner         string
 
 	feature  *feature
 	accept   [maxFeature + 1]uint64 // cookies of flows that do not drop, by feature

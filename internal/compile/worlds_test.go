@@ -300,3 +300,29 @@ func (w *clusterWorld) network(name string) intent.Network {
 	}
 	return intent.Network{}
 }
+
+// addresses are all that mean something in the cluster, and some that do not.
+func (w *clusterWorld) addresses() []netip.Addr {
+	list := both(w, netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("2001:db8::8"))
+	list = append(list, both(w, address4(10, 60, 0, 200), address6(60, 0, 200))...)
+	list = append(list, both(w, address4(10, 244, 0, 200), address6(244, 0, 200))...)
+	for _, n := range w.nodes {
+		list = append(list, n.Addresses...)
+		for _, s := range n.Subnets {
+			list = append(list, s.Gateway)
+		}
+	}
+	for _, rt := range w.routers {
+		for _, route := range rt.Routes {
+			if route.Destination.Bits() > 0 {
+				list = append(list, at(route.Destination, 5))
+			}
+		}
+	}
+	for _, p := range w.ports {
+		list = append(list, p.Addresses...)
+		list = append(list, p.Addresses...)
+		list = append(list, p.NodeAddresses...)
+	}
+	return list
+}
