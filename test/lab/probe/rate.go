@@ -78,6 +78,7 @@ func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort,
 			if err != nil {
 				return err
 			}
+			_ = c.SetDeadline(time.Now().Add(AnswerTimeout))
 			_, err = c.Write(one)
 			if err == nil {
 				_, err = io.ReadAll(c)
