@@ -97,7 +97,6 @@ type node struct {
 type segment struct {
 	t     *testing.T
 	nodes []*node
-	v4    bool
 }
 
 func run(t *testing.T, command string) string {

@@ -27,7 +27,7 @@ const (
 	probeTimeout   = 150 * time.Millisecond
 	suspicion      = 3
 	gossipInterval = 100 * time.Millisecond
-	streamTimeout  = 2 * time.Second
+	streamTimeout  = time.Second
 	pushPull       = 15 * time.Second
 	leaveTimeout   = time.Second
 )
@@ -114,9 +114,13 @@ func (m *members) meet(ctx context.Context) {
 	for {
 		missing := m.missing()
 		met := 0
-		if len(missing) > 0 {
-			// The error names each that did not answer; it is what "missing" says.
-			met, _ = m.list.Join(missing)
+		for _, one := range missing {
+			if ctx.Err() != nil {
+				return
+			}
+			// The error says who did not answer, which is what "missing" means.
+			n, _ := m.list.Join([]string{one})
+			met += n
 		}
 		wait := rejoin
 		switch {

@@ -76,25 +76,31 @@ func (r *runner) loop(ctx context.Context) error {
 	go func() { events <- hostnet.WatchUplink(ctx, func() string { return "" }, r.kick) }()
 	timer := time.NewTimer(look)
 	defer timer.Stop()
+	// again is when the next step is due without an event; in between there may be something to be said.
+	var again time.Time
 	for {
+		woken := false
 		select {
 		case err := <-events:
 			// It also ends with ctx.
 			return err
 		case <-r.wake:
+			woken = true
 		case <-timer.C:
 		}
-		wait := look
-		if err := r.step(); err != nil {
+		if now := time.Now(); woken || !now.Before(again) {
+			err := r.step()
 			r.failed(err)
-			wait = retry
-		} else {
-			r.failed(nil)
+			again = now.Add(look)
+			if err != nil {
+				again = now.Add(retry)
+			}
 		}
-		if next, ok := r.speak(time.Now()); ok {
+		wait := time.Until(again)
+		if next, more := r.speak(time.Now()); more {
 			wait = min(wait, next)
 		}
-		timer.Reset(wait)
+		timer.Reset(max(wait, 0))
 	}
 }
 
@@ -265,37 +271,41 @@ const (
 	pause = time.Millisecond
 )
 
-// speak announces what is due, and says when the next is.
+// speak announces what is due, as far as one burst goes, and says when the next is.
 func (r *runner) speak(now time.Time) (next time.Duration, more bool) {
+	next = look
 	sent := 0
 	for a, s := range r.series {
-		if due := s.started.Add(repeats[s.said]); due.After(now) {
-			if wait := due.Sub(now); !more || wait < next {
-				next, more = wait, true
-			}
+		if s.started.Add(repeats[s.said]).After(now) {
+			next = min(next, s.started.Add(repeats[s.said]).Sub(now))
 			continue
 		}
-		for _, w := range r.entries[a] {
-			if r.sender == nil || a.Is6() && !w.local.IsValid() {
-				continue
-			}
-			for _, f := range frames(a, w.mac, w.local) {
-				if err := r.sender.send(w.index, f); err != nil {
-					// It is down, or gone, which is an event.
-					r.log.Debug("announcement", "address", a, "interface", w.name, "err", err)
-				}
-				if sent++; sent%burst == 0 {
-					time.Sleep(pause)
-				}
-			}
+		if sent >= burst {
+			return pause, true
 		}
+		sent += r.tell(a)
 		if s.said++; s.said == len(repeats) {
 			delete(r.series, a)
 			continue
 		}
-		if wait := s.started.Add(repeats[s.said]).Sub(now); !more || wait < next {
-			next, more = wait, true
+		next = min(next, max(s.started.Add(repeats[s.said]).Sub(now), 0))
+	}
+	return next, len(r.series) > 0
+}
+
+// tell announces an address once, and returns the number of frames.
+func (r *runner) tell(a netip.Addr) (sent int) {
+	for _, w := range r.entries[a] {
+		if r.sender == nil || a.Is6() && !w.local.IsValid() {
+			continue
+		}
+		for _, f := range frames(a, w.mac, w.local) {
+			if err := r.sender.send(w.index, f); err != nil {
+				// It is down, or gone, which is an event.
+				r.log.Debug("announcement", "address", a, "interface", w.name, "err", err)
+			}
+			sent++
 		}
 	}
-	return max(next, 0), more
+	return sent
 }

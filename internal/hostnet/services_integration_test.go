@@ -6,6 +6,7 @@ package hostnet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -449,7 +450,7 @@ func TestConnectionsOutliveTheirService(t *testing.T) {
 	must(t, err)
 	must(t, c.SetDeadline(time.Now().Add(3*time.Second)))
 	// The server ends the connection when it hears something.
-	if _, err := c.Read(b); err != io.EOF {
+	if _, err := c.Read(b); !errors.Is(err, io.EOF) {
 		t.Errorf("the old connection: %v", err)
 	}
 }
