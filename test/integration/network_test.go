@@ -82,7 +82,12 @@ var tenantSubnets = []string{"10.50.0.0/24", "fd00:50::/64"}
 
 func startTenants(t *testing.T) *tenants {
 	t.Helper()
-	w := &tenants{world: start(t, lab.Options{})}
+	return startTenantsWith(t, lab.Options{})
+}
+
+func startTenantsWith(t *testing.T, o lab.Options) *tenants {
+	t.Helper()
+	w := &tenants{world: start(t, o)}
 	for _, tenant := range []string{"red", "blue"} {
 		w.API.AddNamespace(tenant, map[string]string{"tenant": tenant})
 		w.API.AddNetwork(tenant, primary(tenant, tenantSubnets...))
