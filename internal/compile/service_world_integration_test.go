@@ -152,6 +152,11 @@ func newBalanced(t *testing.T, encap intent.Encapsulation) *balanced {
 		}
 		b.answer(b.outside, "outside", outsideAddress(v6), answerPort)
 	}
+	for _, n := range b.nodes { // not in a hurry as for errors
+		for _, p := range n.pods {
+			b.run(p.Namespace, "ip ntable change name arp_cache dev eth0 retrans 1000", "ip ntable change name ndisc_cache dev eth0 retrans 1000")
+		}
+	}
 	for _, n := range b.nodes { // tunnels know their neighbours, and wires their MTU
 		_, _ = ping(n.Namespace, b.nodes[2-n.number].address(false), "")
 	}
@@ -297,7 +302,7 @@ func (b *balanced) answer(ns *ovstest.Namespace, name, address string, port uint
 	b.t.Helper()
 	at := netip.AddrPortFrom(netip.MustParseAddr(address), port)
 	stream := func(c net.Conn) {
-		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		_ = c.SetDeadline(time.Now().Add(10 * time.Minute))
 		host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
 		for in := bufio.NewReader(c); ; {
 			text, err := in.ReadString('\n')
