@@ -76,20 +76,22 @@ func slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// slimSlice has endpoints only if one of them may be wrong: nothing else of them is read, and there are many.
+// slimSlice has one endpoint in place of many if none of them is wrong: nothing else of them is read.
 func slimSlice(o *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{ObjectMeta: slimMeta(o.ObjectMeta), AddressType: o.AddressType, Ports: o.Ports}
 	s.Labels = o.Labels
-	sound := func(e discoveryv1.Endpoint) bool {
-		return len(e.Addresses) > 0 && !slices.ContainsFunc(e.Addresses, func(text string) bool { return !translate.IsSound(text, o.AddressType) })
+	kept := o.Endpoints
+	if !slices.ContainsFunc(kept, func(e discoveryv1.Endpoint) bool { return isWrong(e, o.AddressType) }) {
+		kept = kept[:min(len(kept), 1)]
 	}
-	if !slices.ContainsFunc(o.Endpoints, func(e discoveryv1.Endpoint) bool { return !sound(e) }) {
-		return s
-	}
-	for _, e := range o.Endpoints {
+	for _, e := range kept {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses})
 	}
 	return s
+}
+
+func isWrong(e discoveryv1.Endpoint, of discoveryv1.AddressType) bool {
+	return len(e.Addresses) == 0 || slices.ContainsFunc(e.Addresses, func(text string) bool { return !translate.IsSound(text, of) })
 }
 
 func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {

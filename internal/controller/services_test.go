@@ -48,9 +48,9 @@ func TestSlimServicesHaveTheSameProblems(t *testing.T) {
 		slice     *discoveryv1.EndpointSlice
 		endpoints int // that are kept
 	}{
-		{"sound", endpoints(discoveryv1.AddressTypeIPv4, "10.244.1.5", "10.244.1.6"), 0},
-		{"sound, IPv6", endpoints(discoveryv1.AddressTypeIPv6, "fd00::5"), 0},
-		{"names", endpoints(discoveryv1.AddressTypeFQDN, "example.org"), 0},
+		{"sound", endpoints(discoveryv1.AddressTypeIPv4, "10.244.1.5", "10.244.1.6"), 1},
+		{"sound, IPv6", endpoints(discoveryv1.AddressTypeIPv6, "fd00::5"), 1},
+		{"names", endpoints(discoveryv1.AddressTypeFQDN, "example.org"), 1},
 		{"empty", endpoints(discoveryv1.AddressTypeIPv4), 0},
 		{"wrong family", endpoints(discoveryv1.AddressTypeIPv4, "10.244.1.5", "fd00::5", "fd00::6"), 3},
 		{"loopback", endpoints(discoveryv1.AddressTypeIPv4, "10.244.1.5", "127.0.0.1"), 2},
