@@ -107,7 +107,9 @@ func (r *rules) choice(numbers *groupNumbers, index int, v intent.Service, p int
 	for i, id := range groups {
 		g := openflow.Group{ID: id, Type: openflow.GroupSelect, SelectionMethod: "dp_hash"}
 		if byClient {
-			g.SelectionMethod, g.SelectionFields = "hash", openflow.HashOn(sourceField(p.IPv6))
+			// With the port, or a client that was forgotten would get the same one for ever.
+			port := openflow.L4Src(uint8(p.Protocol), 0).Field()
+			g.SelectionMethod, g.SelectionFields = "hash", openflow.HashOn(sourceField(p.IPv6), port)
 		}
 		g.Buckets = make([]openflow.Bucket, 0, len(list)/n)
 		for j, e := range list {
