@@ -78,10 +78,11 @@ type part struct {
 
 func (c *choice) empty() bool { return len(c.parts) == 0 }
 
-// The most endpoints of one group: dp_hash has 256 slots, and a message holds about
-// 1,360 buckets that set a register and resubmit.
+// The most endpoints of one group: dp_hash has 256 slots, of which each shall have two
+// at least, and a message holds about 1,360 buckets that set a register and resubmit.
 const (
-	maxByConnection = 256
+	maxSlots        = 256
+	maxByConnection = maxSlots / 2
 	maxByClient     = 1300
 )
 
@@ -111,13 +112,16 @@ func (r *rules) choice(numbers *groupNumbers, index int, v intent.Service, p int
 			port := openflow.L4Src(uint8(p.Protocol), 0).Field()
 			g.SelectionMethod, g.SelectionFields = "hash", openflow.HashOn(sourceField(p.IPv6), port)
 		}
-		g.Buckets = make([]openflow.Bucket, 0, len(list)/n)
+		g.Buckets = make([]openflow.Bucket, 0, len(list)/n+1)
 		for j, e := range list {
 			if int(ids[j])%n == i {
 				g.Buckets = append(g.Buckets, bucket(p, e, ids[j], byClient))
 			}
 		}
 
+		if !byClient {
+			g.Buckets = evenly(g.Buckets)
+		}
 		if err := validate(&g); err != nil {
 			r.problem("port %s: %v", portName(p), err)
 			c.parts = nil
@@ -139,6 +143,29 @@ func (r *rules) choice(numbers *groupNumbers, index int, v intent.Service, p int
 		r.as(affinityFeature, func() { r.pinned(c, v, p, list, ids) })
 	}
 	return c
+}
+
+// evenly has Open vSwitch deal out at least four slots of dp_hash to a bucket, if there
+// are so many. It takes as many slots as the sum of weights has of the least of them, up
+// to a power of two, which for ten buckets of the same weight is 16: six would have two.
+// So the first bucket has a small part of its weight in one of its own, with the number
+// 0 that no endpoint has.
+func evenly(buckets []openflow.Bucket) []openflow.Bucket {
+	n := len(buckets)
+	if n <= 4 || n&(n-1) == 0 {
+		return buckets
+	}
+	slots := 16
+	for slots < 4*n && slots < maxSlots {
+		slots *= 2
+	}
+	weight := uint16(slots / n)
+	for i := range buckets {
+		buckets[i].Weight = weight
+	}
+	part := buckets[0]
+	buckets[0].Weight, part.ID, part.Weight = weight-1, 0, 1
+	return append(buckets, part)
 }
 
 // usable are the endpoints that a packet can be sent to.

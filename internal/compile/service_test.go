@@ -38,7 +38,7 @@ func many(n int) func(*intent.Service) {
 // every client has one group, and each endpoint can be committed.
 func TestManyEndpoints(t *testing.T) {
 	for _, seconds := range []int{0, 600} {
-		for _, n := range []int{1, 256, 257, 1000, 1300, 1301, 5000, 20000} {
+		for _, n := range []int{1, 5, 10, 100, 128, 129, 256, 257, 1000, 1300, 1301, 5000, 20000} {
 			t.Run(fmt.Sprintf("%d endpoints, affinity %d", n, seconds), func(t *testing.T) {
 				flows, groups, problems := oneService(t, func(v *intent.Service) {
 					many(n)(v)
@@ -57,11 +57,23 @@ func TestManyEndpoints(t *testing.T) {
 					if err := g.Validate(); err != nil {
 						t.Error(err)
 					}
-					if len(g.Buckets) == 0 || len(g.Buckets) > most {
-						t.Errorf("group %d has %d buckets", g.ID, len(g.Buckets))
-					}
+					weights := map[openflow.Action]int{}
 					for _, b := range g.Buckets {
-						seen[b.ID] = true
+						if b.ID != 0 { // a part of the first one
+							seen[b.ID] = true
+						}
+						weights[b.Actions[0]] += int(b.Weight)
+					}
+					if len(weights) == 0 || len(weights) > most {
+						t.Errorf("group %d has %d endpoints", g.ID, len(weights))
+					}
+					if total, n := sum(weights), len(weights); total%n != 0 || total > maxSlots && seconds == 0 {
+						t.Errorf("group %d has weights %v", g.ID, weights)
+					}
+					for _, weight := range weights {
+						if weight*len(weights) != sum(weights) {
+							t.Fatalf("group %d has weights %v", g.ID, weights)
+						}
 					}
 				}
 				if len(seen) != n || len(flows[serviceEndpoint.ID]) != n {
@@ -80,6 +92,13 @@ func TestManyEndpoints(t *testing.T) {
 			})
 		}
 	}
+}
+
+func sum(weights map[openflow.Action]int) (total int) {
+	for _, weight := range weights {
+		total += weight
+	}
+	return total
 }
 
 // More than Open vSwitch could hold is told, and the other ports are served.
@@ -115,8 +134,8 @@ func TestTooManyPorts(t *testing.T) {
 	}
 }
 
-// One endpoint more or less leaves the others' buckets and flows as they are, and other
-// ports alone, as long as it needs no other number of groups.
+// One endpoint more or less leaves the others' buckets, but for their weights, and flows as
+// they are, as long as it needs no other number of groups.
 func TestEndpointsKeepTheirNumbers(t *testing.T) {
 	before, wereGroups, _ := oneService(t, many(1000))
 	after, areGroups, _ := oneService(t, func(v *intent.Service) {
@@ -126,7 +145,7 @@ func TestEndpointsKeepTheirNumbers(t *testing.T) {
 	gone := 0
 	for i := range wereGroups {
 		for _, b := range wereGroups[i].Buckets {
-			if !slices.ContainsFunc(areGroups[i].Buckets, func(o openflow.Bucket) bool { return o.Equal(&b) }) {
+			if b.ID != 0 && !slices.ContainsFunc(areGroups[i].Buckets, func(o openflow.Bucket) bool { o.Weight = b.Weight; return o.Equal(&b) }) {
 				gone++
 			}
 		}
