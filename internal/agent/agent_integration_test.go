@@ -115,6 +115,10 @@ func (r *recorder) ServiceWarning(namespace, name, _, reason, message string) {
 	r.add("service " + namespace + "/" + name + ": " + reason + ": " + message)
 }
 
+func (r *recorder) ServiceNotice(namespace, name, uid, reason, message string) {
+	r.ServiceWarning(namespace, name, uid, reason, message)
+}
+
 func (r *recorder) add(e string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

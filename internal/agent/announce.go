@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,11 +36,14 @@ func (a *Agent) announceAddresses(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
+	gained := &addressQueue{wake: make(chan struct{}, 1)}
 	announcer := announce.New(announce.Options{
 		Node: a.opts.NodeName, Address: a.announceAddress(), Port: a.cfg.LoadBalancer.MemberlistPort,
 		KeyFile: a.cfg.LoadBalancer.KeyFile, Gateway: a.cfg.GatewayInterface, SysctlDir: a.cfg.SysctlDir, Log: a.log,
+		Gained: gained.add,
 	})
 	a.announcer.Store(announcer)
+	go gained.run(ctx, a.tellOwner)
 	go func() {
 		for {
 			changed := a.view.Changes()
@@ -54,6 +58,63 @@ func (a *Agent) announceAddresses(ctx context.Context) error {
 		}
 	}()
 	return announcer.Run(ctx)
+}
+
+// announced is what this node announces; nothing before it can.
+func (a *Agent) announced() announce.Status {
+	if announcer := a.announcer.Load(); announcer != nil {
+		return announcer.Status()
+	}
+	return announce.Status{}
+}
+
+// tellOwner says by Events of Services that this node answers for their addresses now.
+func (a *Agent) tellOwner(addresses []netip.Addr) {
+	told := map[string]bool{}
+	for v := range a.intent.State().Services().All() {
+		for _, p := range v.Ports {
+			for _, address := range p.LoadBalancerIPs {
+				if key := v.Namespace + "/" + v.Name + " " + address.String(); slices.Contains(addresses, address) && !told[key] {
+					told[key] = true
+					a.opts.Events.ServiceNotice(v.Namespace, v.Name, v.UID, "AddressAnnounced",
+						"node "+a.opts.NodeName+" answers for "+address.String())
+				}
+			}
+		}
+	}
+}
+
+// addressQueue hands addresses on, those that came meanwhile together.
+type addressQueue struct {
+	wake chan struct{}
+
+	mu      sync.Mutex
+	waiting []netip.Addr
+}
+
+func (q *addressQueue) add(address netip.Addr) {
+	q.mu.Lock()
+	q.waiting = append(q.waiting, address)
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *addressQueue) run(ctx context.Context, tell func([]netip.Addr)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.wake:
+		}
+		q.mu.Lock()
+		addresses := q.waiting
+		q.waiting = nil
+		q.mu.Unlock()
+		tell(addresses)
+	}
 }
 
 // announceAddress is the address by which the other agents know this one.

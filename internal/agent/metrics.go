@@ -84,6 +84,10 @@ func (m *metrics) registerViews(a *Agent) {
 	gauge("coelan_service_endpoints", "Endpoints of all ports of these Services.", func() float64 { return float64(endpointCount(a.intent.State())) })
 	gauge("coelan_nodes", "Nodes of the cluster, this one included.", func() float64 { return float64(a.intent.State().Nodes().Len()) })
 	gauge("coelan_tunnels", "Nodes that are reached by a tunnel.", func() float64 { return float64(len(tunnelPeers(a.intent.State()))) })
+	gauge("coelan_announced_addresses", "Load balancers' addresses that this node answers for.",
+		func() float64 { return float64(len(a.announced().Owned)) })
+	gauge("coelan_announcing_nodes", "Nodes whose agents take part in who answers for load balancers' addresses, this one included.",
+		func() float64 { return float64(len(a.announced().Alive)) })
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "coelan_host_writes_total", Help: "Writes to the host's interfaces, routes, settings and nftables.",
 	}, func() float64 {

@@ -53,10 +53,11 @@ type Watcher interface {
 	WatchObjects(ctx context.Context, updates kube.Updates) error
 }
 
-// Recorder tells users by Events of type Warning. Its methods do not block.
+// Recorder tells users by Events, all but notices of type Warning. Its methods do not block.
 type Recorder interface {
 	PodWarning(namespace, name, uid, reason, message string)
 	NodeWarning(name, uid, reason, message string)
 	PortWarning(namespace, name, uid, reason, message string)
 	ServiceWarning(namespace, name, uid, reason, message string)
+	ServiceNotice(namespace, name, uid, reason, message string)
 }

@@ -58,6 +58,13 @@ func (r *Recorder) ServiceWarning(namespace, name, uid, reason, message string) 
 	}, reason, message)
 }
 
+// ServiceNotice writes an Event of type Normal about a Service. It does not block.
+func (r *Recorder) ServiceNotice(namespace, name, uid, reason, message string) {
+	r.recorder.Event(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Service", Namespace: namespace, Name: name, UID: types.UID(uid),
+	}, corev1.EventTypeNormal, reason, message)
+}
+
 // maxMessage is what the API server takes at most.
 const maxMessage = 1024
 
