@@ -23,17 +23,20 @@ type Remembered struct {
 	Services []intent.Service
 }
 
-// header is the first line of the file; each further one is a Service.
-type header struct {
-	Version int                   `json:"version"`
-	Ranges  []intent.ServiceRange `json:"ranges"`
+// entry is a line of the file, in which later ones win: the version, which is the first; all ranges; a Service as it
+// is; or the namespace/name of one that is gone.
+type entry struct {
+	Version int                    `json:"version,omitempty"`
+	Ranges  *[]intent.ServiceRange `json:"ranges,omitempty"`
+	Service *intent.Service        `json:"service,omitempty"`
+	Gone    string                 `json:"gone,omitempty"`
 }
 
 // memoryVersion changes with the form of the lines.
 const memoryVersion = 1
 
-// Load reads what was remembered. A file that is not there, or of another release, is nothing; one that ends early, or is
-// damaged, is an error, with what could be read.
+// Load reads what was remembered. A file that is not there, or of another release, is nothing; one that is damaged, as a
+// crash may leave its end, is an error, with what could be read.
 func Load(path string) (Remembered, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,71 +55,50 @@ func Load(path string) (Remembered, error) {
 
 func read(from io.Reader) (Remembered, error) {
 	d := json.NewDecoder(bufio.NewReaderSize(from, 1<<16))
-	var h header
-	if err := d.Decode(&h); err != nil {
+	var first entry
+	if err := d.Decode(&first); err != nil {
 		return Remembered{}, err
 	}
-	if h.Version != memoryVersion {
+	if first.Version != memoryVersion {
 		return Remembered{}, nil
 	}
-	r := Remembered{Ranges: h.Ranges}
+	var r Remembered
+	services := map[string]intent.Service{}
 	for {
-		var v intent.Service
-		switch err := d.Decode(&v); {
-		case errors.Is(err, io.EOF):
-			return r, nil
-		case err != nil:
+		var e entry
+		err := d.Decode(&e)
+		if err != nil {
+			for _, v := range services {
+				r.Services = append(r.Services, v)
+			}
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
 			return r, err
 		}
-		r.Services = append(r.Services, v)
-	}
-}
-
-// save writes what is in a State. Either the old file remains, or the new one is whole.
-func save(path string, s *intent.State) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "services-*")
-	if err != nil {
-		return err
-	}
-	err = write(f, s)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
-}
-
-func write(to io.Writer, s *intent.State) error {
-	b := bufio.NewWriterSize(to, 1<<16)
-	e := json.NewEncoder(b)
-	h := header{Version: memoryVersion}
-	for r := range s.ServiceRanges().All() {
-		h.Ranges = append(h.Ranges, r)
-	}
-	if err := e.Encode(h); err != nil {
-		return err
-	}
-	for v := range s.Services().All() {
-		if err := e.Encode(v); err != nil {
-			return err
+		switch {
+		case e.Ranges != nil:
+			r.Ranges = *e.Ranges
+		case e.Service != nil:
+			services[e.Service.Namespace+"/"+e.Service.Name] = *e.Service
+		default:
+			delete(services, e.Gone)
 		}
 	}
-	return b.Flush()
 }
 
-// memory writes what Services are, a while after they have changed.
+// memory writes what Services are, a while after they have changed: what is new at the end of the file, and the whole file
+// anew when that has become long.
 type memory struct {
 	*Services
 	dirty chan struct{}
+
+	saved *intent.State // nil: the file has to be written whole
+	size  int64         // of the file when it was written whole
+	added int64         // to it since
 }
 
-func newMemory(s *Services) *memory { return &memory{s, make(chan struct{}, 1)} }
+func newMemory(s *Services) *memory { return &memory{Services: s, dirty: make(chan struct{}, 1)} }
 
 func (m *memory) changed() {
 	select {
@@ -125,15 +107,11 @@ func (m *memory) changed() {
 	}
 }
 
-// Pauses between two writes. The file is written whole, so that the time that this takes is to be a small part of all.
-const (
-	minSavePause = time.Second
-	savePart     = 50
-)
+// savePause is how long changes are gathered.
+const savePause = time.Second
 
 // run writes until ctx ends; what is new then is still written.
 func (m *memory) run(ctx context.Context) {
-	pause := minSavePause
 	for {
 		select {
 		case <-ctx.Done():
@@ -145,22 +123,113 @@ func (m *memory) run(ctx context.Context) {
 			return
 		case <-m.dirty:
 		}
-		t := time.NewTimer(pause)
+		t := time.NewTimer(savePause)
 		select {
 		case <-ctx.Done():
 		case <-t.C:
 		}
 		t.Stop()
-		pause = max(minSavePause, savePart*m.save())
+		m.save()
 	}
 }
 
-// save writes now, and says how long that took.
-func (m *memory) save() time.Duration {
-	start := time.Now()
-	if err := save(m.File, m.Intent.State()); err != nil {
+// save writes what is new.
+func (m *memory) save() {
+	if err := m.write(m.Intent.State()); err != nil {
 		// The agent works on; only a start without the API server would miss this change.
 		m.Log.Error("Services are not remembered", "err", err)
+		m.saved = nil
 	}
-	return time.Since(start)
+}
+
+// minAdded is how much is added to even a short file before it is written whole.
+const minAdded = 1 << 20
+
+func (m *memory) write(now *intent.State) (err error) {
+	if m.saved == nil || m.added > max(m.size, minAdded) {
+		if m.size, err = writeWhole(m.File, now); err == nil {
+			m.saved, m.added = now, 0
+		}
+		return err
+	}
+	delta := intent.Diff(m.saved, now)
+	if len(delta.Services)+len(delta.ServiceRanges) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(m.File, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	n, err := writeEntries(f, func(put func(entry)) {
+		if len(delta.ServiceRanges) > 0 {
+			put(rangesOf(now))
+		}
+		for _, key := range delta.Services {
+			if v, ok := now.Services().Get(key); ok {
+				put(entry{Service: &v})
+			} else {
+				put(entry{Gone: key})
+			}
+		}
+	})
+	if err == nil {
+		m.saved, m.added = now, m.added+n
+	}
+	return err
+}
+
+// writeWhole writes what is in a State, and returns how much that is. Either the old file remains, or the new one is whole.
+func writeWhole(path string, s *intent.State) (size int64, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "services-*")
+	if err != nil {
+		return 0, err
+	}
+	size, err = writeEntries(f, func(put func(entry)) {
+		put(entry{Version: memoryVersion})
+		put(rangesOf(s))
+		for v := range s.Services().All() {
+			put(entry{Service: &v})
+		}
+	})
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return size, err
+}
+
+func rangesOf(s *intent.State) entry {
+	ranges := []intent.ServiceRange{}
+	for r := range s.ServiceRanges().All() {
+		ranges = append(ranges, r)
+	}
+	return entry{Ranges: &ranges}
+}
+
+// writeEntries writes what all puts, to the disk, and closes the file.
+func writeEntries(f *os.File, all func(put func(entry))) (size int64, err error) {
+	b := bufio.NewWriterSize(f, 1<<16)
+	c := &counter{to: b}
+	e := json.NewEncoder(c)
+	all(func(x entry) { err = errors.Join(err, e.Encode(x)) })
+	err = errors.Join(err, b.Flush())
+	if err == nil {
+		err = f.Sync()
+	}
+	return c.n, errors.Join(err, f.Close())
+}
+
+// counter counts what is written.
+type counter struct {
+	to io.Writer
+	n  int64
+}
+
+// Write implements io.Writer.
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.to.Write(b)
+	c.n += int64(n)
+	return n, err
 }

@@ -314,7 +314,7 @@ func TestDamagedMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := save(path, state); err != nil {
+	if _, err := writeWhole(path, state); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Load(path)
@@ -357,6 +357,84 @@ func TestDamagedMemory(t *testing.T) {
 	if r, err := Load(path); err != nil || len(r.Services) != 0 {
 		t.Errorf("another release's: %v, %v", r, err)
 	}
+}
+
+// What changes is added to the file, which is written whole again before it gets long.
+func TestMemoryIsAddedTo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "services.json")
+	store := intent.NewStore()
+	m := newMemory(&Services{Options: Options{Log: slog.Default(), File: path, Intent: store}})
+	long := strings.Repeat("x", 10_000)
+	set := func(i int, nodePort uint16) {
+		t.Helper()
+		state, err := store.Update(func(tx *intent.Tx) error {
+			tx.SetService(intent.Service{Namespace: "shop", Name: fmt.Sprint("s", i), UID: long, Ports: []intent.ServicePort{{NodePort: nodePort}}})
+			if nodePort == 7 {
+				tx.DeleteService("shop/s1")
+				tx.ReplaceServiceRanges([]intent.ServiceRange{{Prefix: netip.MustParsePrefix("10.96.0.0/16")}})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.write(state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := func() {
+		t.Helper()
+		r, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := intent.NewStore().Update(func(tx *intent.Tx) error {
+			tx.ReplaceServices(r.Services)
+			tx.ReplaceServiceRanges(r.Ranges)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := intent.Diff(store.State(), again); !d.Empty() {
+			t.Fatalf("read back, this differs: %+v", d)
+		}
+	}
+	size := func() int64 {
+		t.Helper()
+		i, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i.Size()
+	}
+	for i := range 3 {
+		set(i, 1)
+	}
+	same()
+	whole := size()
+	set(2, 7)
+	if grown := size() - whole; grown < 10_000 || grown > 25_000 {
+		t.Errorf("one change has added %d bytes", grown)
+	}
+	same()
+	for i := range uint16(250) {
+		set(0, 100+i)
+	}
+	same()
+	if size() > 2*minAdded {
+		t.Errorf("the file has %d bytes", size())
+	}
+	// A file that has vanished, or cannot be written, is made anew when that is possible.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Update(func(tx *intent.Tx) error { tx.DeleteService("shop/s2"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	m.save()
+	m.save()
+	same()
 }
 
 // A Service's Router is that of its namespace's Network, also when that changes.
