@@ -59,17 +59,40 @@ func DialSCTP(ctx context.Context, from Netns, dst netip.AddrPort) (conn net.Con
 		}
 		f := os.NewFile(uintptr(fd), "sctp")
 		defer f.Close()
-		timeout := unix.NsecToTimeval(int64(wait))
-		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
-			return err
-		}
-		if err := unix.Connect(fd, sockaddr(dst)); err != nil {
+		if err := connectSCTP(fd, dst, wait); err != nil {
 			return fmt.Errorf("SCTP to %s: %w", dst, err)
 		}
 		conn, err = net.FileConn(f)
 		return err
 	})
 	return conn, err
+}
+
+// connectSCTP returns when there is an association, or none will be.
+func connectSCTP(fd int, dst netip.AddrPort, wait time.Duration) error {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return err
+	}
+	if err := unix.Connect(fd, sockaddr(dst)); !errors.Is(err, unix.EINPROGRESS) {
+		return err
+	}
+	for end := time.Now().Add(wait); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return os.ErrDeadlineExceeded
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(left.Milliseconds())+1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		if n > 0 {
+			errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+			if err == nil && errno != 0 {
+				err = unix.Errno(errno)
+			}
+			return err
+		}
+	}
 }
 
 func sctpSocket(of netip.Addr) (int, error) {
