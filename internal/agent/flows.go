@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -123,6 +124,8 @@ func (f *flows) sync(running context.Context, state *intent.State) error {
 		f.fresh = true
 		f.log.Info("flows synchronised with the switch", "flows", res.Flows, "added", res.Added, "changed", res.Changed,
 			"deleted", res.Deleted, "duration", res.Duration)
+		// Where there are many flows, what was read and sent is several times what is kept of it.
+		go debug.FreeOSMemory()
 	}
 	for _, c := range res.Conflicts {
 		f.log.Error("two objects want the same flow", "winner", c.Winner, "loser", c.Loser, "flow", c.Rule)
