@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ovstest"
 	"coelan.io/coelan/test/lab/probe"
 )
@@ -125,4 +128,48 @@ func TestVirtualSCTP(t *testing.T) {
 		}
 	}
 	v.dump()
+}
+
+// The flows translate associations of SCTP whatever the machine's kernel has.
+func TestServiceSCTPFlows(t *testing.T) {
+	tr := newTracers(t, 1)[0]
+	node := intent.Node{Name: "n", Addresses: []netip.Addr{netip.MustParseAddr("192.168.33.11"), netip.MustParseAddr("fd33::11")}}
+	var ports []intent.Port
+	for i := range 2 {
+		ports = append(ports, intent.Port{
+			ID: fmt.Sprint(i, "/eth0"), Namespace: "default", Pod: fmt.Sprint(i), Interface: "eth0", Network: "default", Node: node.Name,
+			OFPort: intent.FirstPodPort + uint32(i), Addresses: []netip.Addr{address4(10, 244, 1, 10+i), address6(244, 1, 10+i)},
+		})
+		ports[i].MAC = intent.PodMAC(ports[i].Addresses[0])
+	}
+	client, endpoint := ports[0], ports[1]
+	v := intent.Service{Namespace: "default", Name: "sctp", UID: "1", Router: intent.DefaultRouterName}
+	for _, a := range endpoint.Addresses {
+		s := &liveService{number: 1}
+		v.Ports = append(v.Ports, intent.ServicePort{
+			Protocol: intent.SCTP, IPv6: a.Is6(), Port: 80, ClusterIP: s.clusterIP(a.Is6()).Addr(), Endpoints: []intent.Endpoint{{Address: a, Port: 8080}},
+		})
+		p := netip.PrefixFrom(a, map[bool]int{false: 24, true: 64}[a.Is6()]).Masked()
+		node.Subnets = append(node.Subnets, intent.Subnet{Network: "default", Prefix: p, Gateway: p.Addr().Next()})
+	}
+	err := tr.load(t.Context(), stateOf(t, intent.Objects{
+		Local: intent.Local{Node: node.Name, Encapsulation: intent.NoEncap, ServiceMode: intent.NativeServices}, Nodes: []intent.Node{node}, Ports: ports,
+		Services: []intent.Service{v}, ServiceRanges: liveRanges,
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range v.Ports {
+		kind, header := "sctp", "nw_src=%s,nw_dst=%s"
+		if p.IPv6 {
+			kind, header = "sctp6", "ipv6_src=%s,ipv6_dst=%s"
+		}
+		flow := fmt.Sprintf("in_port=%d,dl_src=%s,dl_dst=%s,%s,"+header+",nw_ttl=64,sctp_src=4321,sctp_dst=80,dp_hash=1",
+			client.OFPort, client.MAC, intent.RouterMAC, kind, client.Addresses[i], p.ClusterIP)
+		text, err := tr.vswitchd.Call(t.Context(), "ofproto/trace", tr.name, flow, "--ct-next", "trk,new")
+		want := fmt.Sprintf("nat(dst=%s)", net.JoinHostPort(endpoint.Addresses[i].String(), "8080"))
+		if err != nil || !strings.Contains(text, want) || !strings.Contains(text, fmt.Sprintf("output port is %d", endpoint.OFPort)) {
+			t.Errorf("%s: no %s to port %d: %v\n%s", kind, want, endpoint.OFPort, err, text)
+		}
+	}
 }
