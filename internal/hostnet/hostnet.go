@@ -128,6 +128,8 @@ const (
 	maxBackoff = 10 * time.Second
 	// calm is how many comparisons in a row may find something to write before each next one waits.
 	calm = 5
+	// peace is how long there must be nothing to write until the row ends: a Host looks at what it wrote itself, too.
+	peace = time.Second
 )
 
 // Run compares and applies after every Set and every event of the kernel that may concern it, until ctx ends.
@@ -138,6 +140,8 @@ func (h *Host) Run(ctx context.Context) error {
 	go func() { events <- watch(ctx, hostGroups, h.relevant, h.kick) }()
 	var retry <-chan time.Time
 	backoff, writes := minBackoff, 0
+	var wrote time.Time
+	var last *Desired
 	for {
 		select {
 		case err := <-events:
@@ -146,16 +150,27 @@ func (h *Host) Run(ctx context.Context) error {
 		case <-h.wake:
 		case <-retry:
 		}
+		h.mu.Lock()
+		asked := h.desired != last
+		last = h.desired
+		h.mu.Unlock()
 		n, err := h.apply()
 		retry = nil
 		if err == nil && n == 0 {
-			backoff, writes = minBackoff, 0
+			if time.Since(wrote) > peace {
+				backoff, writes = minBackoff, 0
+			}
 			continue
 		}
 		if err != nil {
 			retry = time.After(backoff)
 			backoff = min(2*backoff, maxBackoff)
 		}
+		if asked {
+			// This Host was told to write, and by nobody's doing but ours.
+			continue
+		}
+		wrote = time.Now()
 		if writes++; n > 0 && writes > calm {
 			h.log.Warn("something else keeps changing the host's network", "comparisons", writes)
 			rest(ctx, backoff)
