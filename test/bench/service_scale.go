@@ -88,6 +88,10 @@ func measureCrowd(ctx context.Context, services int) (changes []float64, more []
 	if err != nil {
 		return nil, nil, err
 	}
+	started, err := residentMiB(c.node.AgentPID())
+	if err != nil {
+		return nil, nil, err
+	}
 	stop, err := c.serve(ctx)
 	defer stop()
 	if err != nil {
@@ -107,10 +111,14 @@ func measureCrowd(ctx context.Context, services int) (changes []float64, more []
 		}
 	}
 	again, err := c.start(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	return changes, append(more,
+		absolute(fmt.Sprintf("service-start-rss-%d", services), "MB", started*megabyte),
 		absolute(fmt.Sprintf("service-first-start-%d", services), "ms", first).atMost(startBar, startAim),
 		absolute(fmt.Sprintf("service-start-%d", services), "ms", again).atMost(startBar, startAim),
-	), err
+	), c.node.Check(ctx)
 }
 
 // fill makes the Services. Nobody is at their endpoints.
@@ -151,9 +159,9 @@ func (c *crowd) start(ctx context.Context) (float64, error) {
 		case err != nil:
 			return 0, fmt.Errorf("the agent was ready after %.0f ms, with %d groups: %w", ready, groups, err)
 		case groups >= c.services && !late:
-			return ready, c.node.Check(ctx)
+			return ready, nil
 		case groups >= c.services:
-			return milliseconds(time.Since(start)), c.node.Check(ctx)
+			return milliseconds(time.Since(start)), nil
 		}
 		<-tick.C
 	}
@@ -249,6 +257,9 @@ func ask(ctx context.Context, dialer net.Dialer) (string, error) {
 	return string(name), err
 }
 
+// megabyte is what a MiB is in MB.
+const megabyte = 1 << 20 / 1e6
+
 // look tells what the node has, and what that takes.
 func (c *crowd) look(ctx context.Context) ([]Result, error) {
 	flows, err := flowCount(ctx, c.node)
@@ -272,7 +283,6 @@ func (c *crowd) look(ctx context.Context) ([]Result, error) {
 		return nil, err
 	}
 	vswitchd, err := residentMiB(pid)
-	const megabyte = 1 << 20 / 1e6
 	size := strconv.Itoa(c.services)
 	return []Result{
 		absolute("service-rss-"+size, "MB", agent*megabyte).atMost(memoryBar, memoryAim),
