@@ -20,7 +20,7 @@ const (
 )
 
 // DefaultServiceMode is the mode of an agent whose configuration names none.
-const DefaultServiceMode = KubeProxy
+const DefaultServiceMode = NativeServices
 
 // Services configures how Services are reached.
 type Services struct {
