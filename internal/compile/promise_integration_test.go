@@ -214,8 +214,8 @@ func (w promise) byHop(a, hop worldPort, src, dst netip.Addr) arrival {
 // fromHost is where a packet with TTL 64 of a node's kernel ends, of which src is
 // the host itself, somebody outside, or a pod whose packet the kernel translated.
 func (w promise) fromHost(node int, src, to netip.Addr) arrival {
-	var client intent.Router // of a pod of a private router
-	if i := w.guarded(src); i >= 0 && w.ports[i].Node == w.nodes[node].Name && w.network(w.ports[i].Network).Physical == 0 {
+	var client intent.Router // of a pod of a private router, with a packet that kube-proxy translated
+	if i := w.guarded(src); i >= 0 && !w.native && w.ports[i].Node == w.nodes[node].Name && w.network(w.ports[i].Network).Physical == 0 {
 		client = w.routerOf(w.ports[i])
 	}
 	isHost := w.gatewayAt(src) >= 0

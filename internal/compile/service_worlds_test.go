@@ -35,7 +35,7 @@ var sharedSlot = sync.OnceValue(func() []string {
 	panic("no four names share a slot")
 })
 
-// drawServices draws the mode and, if it is native, some Services.
+// drawServices draws ranges of ClusterIPs and, if the bridges balance them, some Services.
 func (w *clusterWorld) drawServices(t *rapid.T, o *intent.Objects) {
 	ranges := both(w, netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112"))
 	for _, p := range ranges {
@@ -43,10 +43,9 @@ func (w *clusterWorld) drawServices(t *rapid.T, o *intent.Objects) {
 			o.ServiceRanges = append(o.ServiceRanges, intent.ServiceRange{Prefix: p})
 		}
 	}
-	if rapid.IntRange(0, 3).Draw(t, "kube-proxy") == 0 {
+	if !w.native {
 		return
 	}
-	o.Local.ServiceMode = intent.NativeServices
 	names := append([]string{"web", "dns", "api"}, sharedSlot()...)
 	for i, name := range names {
 		if rapid.IntRange(0, 2).Draw(t, "no service") > 0 {

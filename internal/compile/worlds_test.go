@@ -18,6 +18,7 @@ type clusterWorld struct {
 	encapsulation intent.Encapsulation
 	v4, v6        bool
 	underlayV6    bool
+	native        bool // the bridges balance Services
 	nodes         []intent.Node
 	networks      []intent.Network
 	routers       []intent.Router
@@ -46,6 +47,9 @@ func (w *clusterWorld) view(node int) intent.Objects {
 	}
 	if w.encapsulation.Tunnelled() {
 		o.Local.TunnelIP = w.endpoint(node)
+	}
+	if w.native {
+		o.Local.ServiceMode = intent.NativeServices
 	}
 	for _, p := range w.ports {
 		switch {
@@ -118,6 +122,7 @@ func drawWorld(t *rapid.T) *clusterWorld {
 		encapsulation: rapid.SampledFrom([]intent.Encapsulation{intent.VXLAN, intent.VXLAN, intent.Geneve, intent.NoEncap}).Draw(t, "encapsulation"),
 		v4:            strings.Contains(families, "4"), v6: strings.Contains(families, "6"),
 	}
+	w.native = rapid.Bool().Draw(t, "native services")
 	w.underlayV6 = !w.v4 || w.v6 && rapid.Bool().Draw(t, "underlay v6")
 	for n := range rapid.SampledFrom([]int{2, 3, 1}).Draw(t, "nodes") {
 		node := intent.Node{
