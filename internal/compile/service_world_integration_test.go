@@ -238,10 +238,14 @@ func (b *balanced) kernel(n *liveNode) hostnet.Desired {
 		d.SNAT.Pods = append(d.SNAT.Pods, own)
 		for _, other := range b.nodes {
 			d.SNAT.Direct = append(d.SNAT.Direct, other.subnet(v6))
-			if other != n {
+			switch {
+			case other == n:
+			case b.encap.Tunnelled():
 				d.Routes = append(d.Routes, hostnet.Route{
 					Destination: other.subnet(v6), Via: netip.MustParseAddr(other.gateway(v6)), Gateway: true, Source: gateway,
 				})
+			default:
+				d.Routes = append(d.Routes, hostnet.Route{Destination: other.subnet(v6), Via: netip.MustParseAddr(other.address(v6))})
 			}
 		}
 	}
