@@ -4,11 +4,9 @@ package probe
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/netip"
-	"syscall"
 	"time"
 )
 
@@ -64,19 +62,18 @@ func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time
 
 // ConnectRequestResponse opens a connection to an Answer server for each byte
 // that it sends, and returns the transactions per second (TCP_CRR). One connection
-// in a thousand may be refused, as kube-proxy's nftables rules do at times.
+// in a thousand may fail: kube-proxy's rules lose or refuse one at times.
 func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (rate float64, err error) {
 	err = from.Do(func() error {
-		start, n, refused, one := time.Now(), 0, 0, []byte{1}
+		start, n, failed, one := time.Now(), 0, 0, []byte{1}
 		dialer := net.Dialer{Timeout: AnswerTimeout, KeepAlive: -1}
 		for time.Since(start) < d {
 			c, err := dialer.DialContext(ctx, network("tcp", dst.Addr()), dst.String())
-			if errors.Is(err, syscall.ECONNREFUSED) && 1000*refused <= n {
-				refused++
-				continue
-			}
 			if err != nil {
-				return err
+				if failed++; 1000*(failed-1) > n || ctx.Err() != nil {
+					return err
+				}
+				continue
 			}
 			_ = c.SetDeadline(time.Now().Add(AnswerTimeout))
 			_, err = c.Write(one)
