@@ -26,7 +26,7 @@ import (
 )
 
 // served are the ports that somebody listens at in both namespaces.
-var served = []int{port, port + 1, port + 2, port + 3, port + 4, port + 5, nodePort, nodePort + 1, nodePort + 4, nodePort + 5, refused, 8080, 9000}
+var served = []int{port, port + 1, port + 2, port + 3, port + 4, port + 5, port + 6, nodePort, nodePort + 1, nodePort + 4, nodePort + 5, refused, 8080, 9000}
 
 // serve answers at all ports with the name of the namespace, the address that was asked and the client's.
 func serve(t *testing.T, ns string) {
@@ -162,8 +162,11 @@ func acknowledge(b []byte, answer func(port int) string) []byte {
 	return sctpPacket(to, from, 7, sctpAcknowledge, string(parameter)+text)
 }
 
+// hurry is how long clients wait that will often hear nothing.
+const hurry = 250 * time.Millisecond
+
 // patience is how long a client waits for an answer.
-const patience = 250 * time.Millisecond
+var patience = hurry
 
 // ask says what a client hears: the answer, "refused" or "silence". from may have a port, or be empty.
 func ask(ns, network, from, to string, p int) (answer string) {

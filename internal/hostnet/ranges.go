@@ -50,6 +50,10 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return a
 }
 
+func (r addressRange) has(a netip.Addr) bool {
+	return a.BitLen() == r.first.BitLen() && r.first.Compare(a) <= 0 && a.Compare(r.last) <= 0
+}
+
 // prefixes are the fewest that hold r and nothing else.
 func (r addressRange) prefixes() []netip.Prefix {
 	var all []netip.Prefix

@@ -5,6 +5,7 @@ package hostnet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -23,8 +24,8 @@ const servicesTable = "coelan-services"
 type servicePlan struct {
 	of       Services
 	families []serviceFamily
-	// announced are those that are not the host's own addresses.
-	announced map[netip.Addr]bool
+	// own are the host's addresses, if they matter.
+	own map[netip.Addr]bool
 
 	table  nftable
 	routes []Route
@@ -43,21 +44,20 @@ type serviceMemory struct {
 
 // planServices makes a plan, or returns the one that there is.
 func (h *Host) planServices(d Desired) (*servicePlan, error) {
-	announced, err := foreign(d.Services.Announced)
+	own, err := ownAddresses(d.Services)
 	if err != nil {
 		return nil, err
 	}
 	families := serviceFamilies(d.Gateway)
 	same := func(a, b serviceFamily) bool { return a.gateway == b.gateway }
-	if p := h.services.plan; p != nil && p.of.equal(d.Services) && slices.EqualFunc(p.families, families, same) && equalKeys(p.announced, announced) &&
-		p.table.name != "" {
+	if p := h.services.plan; p != nil && p.of.equal(d.Services) && slices.EqualFunc(p.families, families, same) && maps.Equal(p.own, own) {
 		return p, nil
 	}
-	p := &servicePlan{of: d.Services, families: families, announced: announced, table: nftable{name: servicesTable}}
+	p := &servicePlan{of: d.Services, families: families, own: own, table: nftable{name: servicesTable}}
 	if d.Services.Native {
 		p.table.chains = serviceChains(d.Gateway.Name, families)
 		for _, f := range families {
-			k := servicesOf(d.Services, f, announced)
+			k := servicesOf(d.Services, f, own)
 			p.table.sets = append(p.table.sets, k.sets(d.Services.NodePortAddresses)...)
 			p.routes = append(p.routes, k.routes()...)
 		}
@@ -65,33 +65,15 @@ func (h *Host) planServices(d Desired) (*servicePlan, error) {
 	return p, nil
 }
 
-func equalKeys(a, b map[netip.Addr]bool) bool {
-	for k := range a {
-		if !b[k] {
-			return false
-		}
-	}
-	return len(a) == len(b)
-}
-
-// foreign are those that are no addresses of this host.
-func foreign(all []netip.Addr) (map[netip.Addr]bool, error) {
-	if len(all) == 0 {
+// ownAddresses are the host's, if it matters to a Service which they are.
+func ownAddresses(s Services) (map[netip.Addr]bool, error) {
+	if !s.Native || len(s.Announced) == 0 && !slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return len(p.SourceRanges) > 0 }) {
 		return nil, nil
 	}
-	own, err := localAddresses()
-	if err != nil {
-		return nil, err
-	}
-	left := make(map[netip.Addr]bool, len(all))
-	for _, a := range all {
-		if !own[a] {
-			left[a] = true
-		}
-	}
-	return left, nil
+	return localAddresses()
 }
 
+// localAddresses are those of the host but loopback and link-local ones, of which each pod's interface brings one.
 func localAddresses() (map[netip.Addr]bool, error) {
 	list, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
@@ -99,7 +81,9 @@ func localAddresses() (map[netip.Addr]bool, error) {
 	}
 	own := make(map[netip.Addr]bool, len(list))
 	for _, a := range list {
-		own[prefix(a.IPNet).Addr()] = true
+		if ip := prefix(a.IPNet).Addr(); !ip.IsLoopback() && (ip.Is4() || !ip.IsLinkLocalUnicast()) {
+			own[ip] = true
+		}
 	}
 	return own, nil
 }

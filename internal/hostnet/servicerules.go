@@ -48,7 +48,8 @@ func serviceChains(gateway string, families []serviceFamily) []chain {
 	}
 	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
 	return []chain{
-		baseChain("sources", filter, nftables.ChainHookPrerouting, *nftables.ChainPriorityMangle, sources),
+		baseChain("sources-prerouting", filter, nftables.ChainHookPrerouting, *nftables.ChainPriorityMangle, sources),
+		baseChain("sources-output", filter, nftables.ChainHookOutput, *nftables.ChainPriorityMangle, sources),
 		baseChain("dnat-prerouting", nat, nftables.ChainHookPrerouting, dnatPriority, dnat),
 		baseChain("dnat-output", nat, nftables.ChainHookOutput, dnatPriority, dnat),
 		baseChain("snat-postrouting", nat, nftables.ChainHookPostrouting, snatPriority, snat),

@@ -38,7 +38,8 @@ type ServicePort struct {
 	ExternalIPs     []netip.Addr
 	LoadBalancerIPs []netip.Addr
 
-	// SourceRanges are who alone may use LoadBalancerIPs from outside; none of this family: all may.
+	// SourceRanges are who alone may use LoadBalancerIPs, of clients from outside and the host's own processes; none of this
+	// family: all may.
 	SourceRanges []netip.Prefix
 	// ExternalLocal says that endpoints see the addresses of clients from outside.
 	ExternalLocal bool

@@ -59,22 +59,28 @@ func (f serviceFamily) has(a netip.Addr) bool { return a.IsValid() && a.Is6() ==
 // kernelServices are the contents of one family's sets.
 type kernelServices struct {
 	f serviceFamily
-	// led is led to the bridge whole, whatever the port.
+	// own are the host's addresses, whole those that are led to the bridge whole whatever the port: announced ones that
+	// are not the host's.
+	own, whole map[netip.Addr]bool
+	// led are all that are led to the bridge whole.
 	led []addressRange
 
 	nodePorts, external, preserve, reject, restricted, allowed map[string]string
 }
 
-// servicesOf sorts all Services' ports into one family's sets. announced are the addresses that are led away whole: not
-// the host's own.
-func servicesOf(s Services, f serviceFamily, announced map[netip.Addr]bool) kernelServices {
+// servicesOf sorts all Services' ports into one family's sets. own are the host's addresses.
+func servicesOf(s Services, f serviceFamily, own map[netip.Addr]bool) kernelServices {
 	k := kernelServices{
-		f: f, nodePorts: map[string]string{}, external: map[string]string{}, preserve: map[string]string{}, reject: map[string]string{},
+		f: f, own: own, whole: map[netip.Addr]bool{},
+		nodePorts: map[string]string{}, external: map[string]string{}, preserve: map[string]string{}, reject: map[string]string{},
 		restricted: map[string]string{}, allowed: map[string]string{},
 	}
 	led := append([]netip.Prefix{f.bridge}, s.Ranges...)
-	for a := range announced {
-		led = append(led, netip.PrefixFrom(a, a.BitLen()))
+	for _, a := range s.Announced {
+		if !own[a] {
+			k.whole[a] = true
+			led = append(led, netip.PrefixFrom(a, a.BitLen()))
+		}
 	}
 	for i := range s.Ports {
 		p := &s.Ports[i]
@@ -84,13 +90,13 @@ func servicesOf(s Services, f serviceFamily, announced map[netip.Addr]bool) kern
 		if p.ClusterIP.IsValid() {
 			led = append(led, netip.PrefixFrom(p.ClusterIP, p.ClusterIP.BitLen()))
 		}
-		k.port(p, announced)
+		k.port(p)
 	}
 	k.led = ranges(led, f.is)
 	return k
 }
 
-func (k *kernelServices) port(p *ServicePort, announced map[netip.Addr]bool) {
+func (k *kernelServices) port(p *ServicePort) {
 	// Where packets for external addresses go that the kernel takes the Service's port of.
 	var instead string
 	if k.f.has(p.ClusterIP) {
@@ -102,8 +108,8 @@ func (k *kernelServices) port(p *ServicePort, announced map[netip.Addr]bool) {
 		k.frontend(p, k.f.hop, p.NodePort, p.ExternalLocal)
 		instead = endpoint(k.f.hop, p.NodePort)
 	}
-	k.externalAddresses(p, p.ExternalIPs, announced, instead)
-	k.externalAddresses(p, p.LoadBalancerIPs, announced, instead)
+	k.externalAddresses(p, p.ExternalIPs, instead)
+	k.externalAddresses(p, p.LoadBalancerIPs, instead)
 	k.restrict(p)
 }
 
@@ -117,11 +123,11 @@ func (k *kernelServices) frontend(p *ServicePort, a netip.Addr, port uint16, pre
 	}
 }
 
-func (k *kernelServices) externalAddresses(p *ServicePort, all []netip.Addr, announced map[netip.Addr]bool, instead string) {
+func (k *kernelServices) externalAddresses(p *ServicePort, all []netip.Addr, instead string) {
 	for _, a := range all {
 		switch {
 		case !k.f.has(a):
-		case announced[a]:
+		case k.whole[a]:
 			k.frontend(p, a, p.Port, p.ExternalLocal)
 		case instead != "":
 			k.external[frontend(a, p.Protocol, p.Port)] = instead
@@ -129,11 +135,18 @@ func (k *kernelServices) externalAddresses(p *ServicePort, all []netip.Addr, ann
 	}
 }
 
-// restrict lets only the Service's ranges to the addresses of its load balancer.
+// restrict lets only the Service's ranges to the addresses of its load balancer. The host's own processes have the
+// gateway's address there, in place of another one of the host that is in the ranges.
 func (k *kernelServices) restrict(p *ServicePort) {
 	sources := ranges(p.SourceRanges, k.f.is)
 	if len(sources) == 0 {
 		return
+	}
+	for own := range k.own {
+		if slices.ContainsFunc(sources, func(r addressRange) bool { return r.has(own) }) {
+			sources = ranges(append(slices.Clone(p.SourceRanges), netip.PrefixFrom(k.f.gateway, k.f.gateway.BitLen())), k.f.is)
+			break
+		}
 	}
 	for _, a := range p.LoadBalancerIPs {
 		if !k.f.has(a) {
