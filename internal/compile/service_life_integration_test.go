@@ -24,6 +24,7 @@ func TestServiceLife(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		t.Run(familyName(v6), func(t *testing.T) {
 			t.Run("Churn", func(t *testing.T) { testChurn(t, b, v6) })
+			t.Run("Storm", func(t *testing.T) { testStorm(t, b, v6) })
 			t.Run("Affinity", func(t *testing.T) { testAffinity(t, b, v6) })
 			t.Run("Early", func(t *testing.T) { testEarly(t, b, v6) })
 			t.Run("SamePort", func(t *testing.T) { testSamePort(t, b, v6) })
@@ -126,6 +127,49 @@ func testChurn(t *testing.T, b *balanced, v6 bool) {
 		b.agents = map[*liveNode]*liveAgent{} // as after a restart
 		set(append(others, s)...)
 		all("the agent is new")
+	}
+}
+
+// testStorm has an endpoint come and go all the time, while a client connects to those that stay.
+func testStorm(t *testing.T, b *balanced, v6 bool) {
+	n1, n2 := b.nodes[0], b.nodes[1]
+	s := &liveService{name: "storm", number: 25}
+	few, more := b.endpoints(n1.pods[1], n2.pods[0]), b.endpoints(n1.pods[1], n2.pods[0], n2.pods[1])
+	s.endpoints = few
+	b.set(s)
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	var asked, late int
+	go func() {
+		for ; ; asked++ {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			begin := time.Now()
+			if who, _, err := b.ask(n1.pods[0].Namespace, "tcp", s.clusterIP(v6), talkTime); err != nil {
+				stopped <- fmt.Errorf("connection %d: %q answers: %w", asked, who, err)
+				return
+			}
+			if time.Since(begin) > 900*time.Millisecond {
+				late++
+			}
+		}
+	}()
+	for range 40 {
+		s.endpoints = more
+		b.set(s)
+		s.endpoints = few
+		b.set(s)
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d connections, %d of them had to ask again", asked, late)
+	if asked < 40 {
+		t.Errorf("only %d connections: the case says nothing", asked)
 	}
 }
 
@@ -321,8 +365,7 @@ func testFragments(t *testing.T, b *balanced, v6 bool) {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		// Behind conntrack, the userspace datapath's fragments but the first tell no port, so nobody knows the Service.
-		if _, _, err := first.say(long, lostTime); (err == nil) == b.netdev {
+		if _, _, err := first.say(long, talkTime); err != nil {
 			t.Errorf("%s, the first datagram in fragments: %v", s.name, err)
 		}
 	}
