@@ -16,7 +16,7 @@ import (
 
 func newGetCommand() *cobra.Command {
 	c := &cobra.Command{Use: "get", Short: "List what the agents have"}
-	c.AddCommand(newGetPortsCommand(), newGetNetworksCommand(), newGetRoutersCommand())
+	c.AddCommand(newGetPortsCommand(), newGetNetworksCommand(), newGetRoutersCommand(), newGetServicesCommand())
 	return c
 }
 

@@ -27,6 +27,7 @@ func newTraceCommand() *cobra.Command {
 		Short: "Show the way of a packet from a pod, over all nodes, and why it ends where it ends",
 		Example: "  coelan trace web-0 shop/db-0:5432\n" +
 			"  coelan trace web-0 [2001:db8::1]:443\n" +
+			"  coelan trace web-0 10.96.0.10:53 --protocol udp\n" +
 			"  coelan trace web-0 db-0 --ipv6 -v",
 		Args: cobra.ExactArgs(2),
 	}
@@ -123,6 +124,11 @@ func printTrace(w io.Writer, t agent.Trace, verbose bool) {
 			}
 		}
 	}
+	if s := t.Service; s != nil && s.Endpoint.IsValid() {
+		fmt.Fprintf(w, "  Service %s: endpoint %s, one of %d\n", s.Name, s.Endpoint, s.Endpoints)
+	} else if s != nil {
+		fmt.Fprintf(w, "  Service %s\n", s.Name)
+	}
 	fmt.Fprintf(w, "  ⇒ %s\n", outcomeOf(t))
 }
 
@@ -147,6 +153,9 @@ func outcomeOf(t agent.Trace) string {
 	case "physical":
 		return "to the physical network " + o.Network
 	case "gateway":
+		if t.Service != nil && t.Service.Refused {
+			return "REFUSED by the kernel of node " + t.Node + ": the Service has no endpoints"
+		}
 		return "to the kernel of node " + t.Node + ", which routes it on (Services, other networks, the node itself)"
 	case "tunnel":
 		return fmt.Sprintf("through the tunnel to node %s (%s, VNI %d)", o.Node, o.TunnelIP, o.VNI)

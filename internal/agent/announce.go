@@ -30,8 +30,13 @@ func (a *Agent) announceAddresses(ctx context.Context) error {
 		}
 		return nil
 	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.services.Ready():
+	}
 	s, ok := a.view.Await(ctx, func(s view.State) bool {
-		return s.Listed(kube.Pools) && a.nodesHeard.Load() && isClosed(a.services.Ready()) && a.announceAddress().IsValid()
+		return s.Listed(kube.Pools) && a.nodesHeard.Load() && a.announceAddress().IsValid()
 	})
 	if !ok {
 		return nil
@@ -189,13 +194,4 @@ func nodesOf(p *v1alpha1.LoadBalancerPool, nodes []*corev1.Node) []string {
 		}
 	}
 	return names
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

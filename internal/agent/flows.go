@@ -157,14 +157,10 @@ func (f *flows) explain(cookie uint64) (compile.Meaning, bool) {
 }
 
 // problems are the objects that could not be compiled whole.
-func (f *flows) problems() []string {
+func (f *flows) problems() []compile.Problem {
 	f.compiling.Lock()
 	defer f.compiling.Unlock()
-	var texts []string
-	for _, p := range f.compiler.Problems() {
-		texts = append(texts, p.Error())
-	}
-	return texts
+	return f.compiler.Problems()
 }
 
 // diff compares the switch with the newest State, one line for each flow that differs.

@@ -61,7 +61,10 @@ func (a *Agent) status() Status {
 		problems = append(problems, p.Error())
 	}
 	a.mu.Unlock()
-	problems = append(problems, a.flows.problems()...)
+	problems = append(problems, a.services.Problems()...)
+	for _, p := range a.flows.problems() {
+		problems = append(problems, p.Error())
+	}
 	if left != "" {
 		problems = append(problems, strings.Split(left, "\n")...)
 	}

@@ -40,10 +40,22 @@ type Trace struct {
 	// Packet is the packet as ofproto/trace was asked for it.
 	Packet string      `json:"packet"`
 	Steps  []TraceStep `json:"steps"`
+	// Service is the one whose address the packet is sent to; nil: none that the bridge balances.
+	Service *TracedService `json:"service,omitempty"`
 	// Outcome is where the packet goes.
 	Outcome Outcome `json:"outcome"`
 	// Text is ofproto/trace's own answer.
 	Text string `json:"text"`
+}
+
+// TracedService is what becomes of a packet for a Service.
+type TracedService struct {
+	Name string `json:"name"` // namespace/name
+	// Endpoint is the one that this packet gets, as a new connection gets any of Endpoints; not valid: none.
+	Endpoint  netip.AddrPort `json:"endpoint,omitzero"`
+	Endpoints int            `json:"endpoints"`
+	// Refused says that there is no endpoint, and the kernel of the client's node answers so.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // TraceStep is one flow that the packet matched.
@@ -90,8 +102,13 @@ func (a *Agent) trace(ctx context.Context, r TraceRequest) (Trace, error) {
 	if err != nil {
 		return Trace{}, fmt.Errorf("ofproto/trace: %w", err)
 	}
-	return a.explainTrace(packet, text), nil
+	t := a.explainTrace(packet, text)
+	t.Service = tracedService(a.intent.State(), r, t)
+	return t, nil
 }
+
+// anyHash stands for the hash of a packet by which its endpoint is chosen, which ofproto/trace does not make.
+const anyHash = "dp_hash=1"
 
 // badRequest is an error of the one who asks.
 type badRequest struct{ error }
@@ -123,6 +140,9 @@ func (a *Agent) packet(r TraceRequest) (string, error) {
 	}
 	if r.Source.Is4() != r.Destination.Is4() {
 		return "", bad("source %s and destination %s are of different families", r.Source, r.Destination)
+	}
+	if a.native() {
+		f = append(f, anyHash)
 	}
 	header, err := networkHeader(r)
 	return strings.Join(append(f, header...), ","), err

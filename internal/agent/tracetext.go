@@ -5,6 +5,7 @@ package agent
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +20,9 @@ var (
 	// outputLine is "output:17", or "-> output port is 17" where a register names the port; "IN_PORT" goes back.
 	outputLine = regexp.MustCompile(`^\s*(?:output:|-> output port is )?(\d+|(?i:IN_PORT))$`)
 	tunnelDst  = regexp.MustCompile(`set_field:([0-9a-f.:]+)->tun(?:_ipv6)?_dst`)
-	tunnelKey  = regexp.MustCompile(`set_field:(0x[0-9a-f]+|\d+)->tun_id`)
+	// endpointNAT is the translation to an endpoint of a new connection.
+	endpointNAT = regexp.MustCompile(`\bnat\(dst=([0-9a-f.:\[\]]+)\)`)
+	tunnelKey   = regexp.MustCompile(`set_field:(0x[0-9a-f]+|\d+)->tun_id`)
 )
 
 // explainTrace turns ofproto/trace's answer into steps and an outcome.
@@ -124,4 +127,35 @@ func dropReason(steps []TraceStep) string {
 		return "no flow of table " + strconv.Itoa(last.Table) + " matches"
 	}
 	return "the flow of " + last.Feature + " for " + last.Owner + " does not send it on"
+}
+
+// tracedService is the Service whose flows a packet has matched.
+func tracedService(s *intent.State, r TraceRequest, t Trace) *TracedService {
+	var service *TracedService
+	for _, step := range t.Steps {
+		name, ok := strings.CutPrefix(step.Owner, "service/")
+		if !ok {
+			continue
+		}
+		if service == nil {
+			service = &TracedService{Name: name}
+		}
+		for _, action := range step.Actions {
+			if m := endpointNAT.FindStringSubmatch(action); m != nil {
+				service.Endpoint, _ = netip.ParseAddrPort(m[1])
+			}
+		}
+	}
+	if service == nil {
+		return nil
+	}
+	v, _ := s.Services().Get(service.Name)
+	for _, p := range v.Ports {
+		at := p.ClusterIP == r.Destination || slices.Contains(p.ExternalIPs, r.Destination) || slices.Contains(p.LoadBalancerIPs, r.Destination)
+		if p.IPv6 == r.Destination.Is6() && strings.EqualFold(p.Protocol.String(), r.Protocol) &&
+			(at && p.Port == r.DestinationPort || !at && p.NodePort == r.DestinationPort) {
+			service.Endpoints, service.Refused = len(p.Endpoints), p.Unserved
+		}
+	}
+	return service
 }

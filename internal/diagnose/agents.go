@@ -44,6 +44,13 @@ func Routers(ctx context.Context, agents Agents, node string) ([]agent.RouterInf
 	return r, err
 }
 
+// Services are what a node does for each Service.
+func Services(ctx context.Context, agents Agents, node string) ([]agent.ServiceInfo, error) {
+	var s []agent.ServiceInfo
+	err := agents.Query(ctx, node, "/v1/services", nil, &s)
+	return s, err
+}
+
 // Check compares what is on a node with what should be there.
 func Check(ctx context.Context, agents Agents, node string) (agent.Check, error) {
 	var c agent.Check

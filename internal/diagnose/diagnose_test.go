@@ -92,6 +92,7 @@ func TestNewPacketTakesACommonFamily(t *testing.T) {
 // scripted are agents that answer traces by node.
 type scripted struct {
 	outcomes map[string]agent.Outcome
+	services map[string]*agent.TracedService
 	asked    []agent.TraceRequest
 }
 
@@ -101,7 +102,7 @@ func (s *scripted) Query(_ context.Context, node, path string, body, out any) er
 	var answer any = agent.Status{TunnelIP: "192.0.2.1"}
 	if path == "/v1/trace" {
 		s.asked = append(s.asked, body.(agent.TraceRequest))
-		answer = agent.Trace{Node: node, Outcome: s.outcomes[node]}
+		answer = agent.Trace{Node: node, Outcome: s.outcomes[node], Service: s.services[node]}
 	}
 	text, err := json.Marshal(answer)
 	if err != nil {
@@ -131,6 +132,24 @@ func TestTraceFollowsTheTunnel(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, agents.asked[1], addrs); diff != "" {
 		t.Errorf("the second node was asked for another packet:\n%s", diff)
+	}
+}
+
+// Behind the tunnel a packet for a Service is one for its endpoint.
+func TestTraceFollowsTheEndpoint(t *testing.T) {
+	endpoint := netip.MustParseAddrPort("10.0.2.2:8080")
+	agents := &scripted{
+		outcomes: map[string]agent.Outcome{"one": {Kind: "tunnel", Node: "two", TunnelIP: "192.0.2.2", VNI: 7}, "two": {Kind: "pod"}},
+		services: map[string]*agent.TracedService{"one": {Name: "shop/web", Endpoint: endpoint}},
+	}
+	_, err := Trace(t.Context(), agents, Packet{
+		Node: "one", From: "a/x", Source: netip.MustParseAddr("10.0.1.2"), Destination: netip.MustParseAddr("10.96.0.1"), Protocol: "tcp", DestinationPort: 80,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := netip.AddrPortFrom(agents.asked[1].Destination, agents.asked[1].DestinationPort); got != endpoint {
+		t.Errorf("the second node was asked for a packet to %s, want %s", got, endpoint)
 	}
 }
 

@@ -67,5 +67,8 @@ func through(r agent.TraceRequest, t agent.Trace, tunnelIP string) (agent.TraceR
 	}
 	r.From, r.VNI, r.TunnelSource = "tunnel", t.Outcome.VNI, source
 	r.Conntrack = nil
+	if t.Service != nil && t.Service.Endpoint.IsValid() {
+		r.Destination, r.DestinationPort = t.Service.Endpoint.Addr(), t.Service.Endpoint.Port()
+	}
 	return r, nil
 }

@@ -6,6 +6,7 @@ package integration
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ import (
 
 	"coelan.io/coelan/internal/agent"
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/diagnose"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
@@ -111,6 +113,8 @@ func TestAgentServices(t *testing.T) {
 	}
 	works(t)
 
+	t.Run("what the agent tells", func(t *testing.T) { toldOfServices(t, w) })
+
 	// Without the API server, an agent that starts leaves Services as they are, and writes nothing.
 	t.Run("restart without the API server", func(t *testing.T) {
 		// What is remembered is written a moment after it came.
@@ -166,6 +170,84 @@ func TestAgentServices(t *testing.T) {
 	t.Run("node ports", func(t *testing.T) { nodePortOfProcess(t, w) })
 	t.Run("UDP", func(t *testing.T) { udpMoves(t, w) })
 	t.Run("health checks", func(t *testing.T) { healthChecks(t, w) })
+}
+
+// labAgents are a lab's agents, as the coelan command sees those of a cluster.
+type labAgents struct{ *lab.Lab }
+
+func (l labAgents) Nodes(context.Context) ([]string, error) { return nil, errors.New("nobody asks") }
+
+func (l labAgents) Query(ctx context.Context, node, path string, body, out any) error {
+	i := slices.IndexFunc(l.Lab.Nodes, func(n *lab.Node) bool { return n.Name == node })
+	var question io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		question = bytes.NewReader(data)
+	}
+	var answer bytes.Buffer
+	if err := agent.Query(ctx, l.Lab.Nodes[i].Config().AgentSocket, path, question, &answer); err != nil {
+		return err
+	}
+	return json.Unmarshal(answer.Bytes(), out)
+}
+
+// toldOfServices asks as `coelan get services` and `coelan trace` do.
+func toldOfServices(t *testing.T, w *world) {
+	ctx, agents := t.Context(), labAgents{w.Lab}
+	w.API.SetService(labService("empty", 12, corev1.ServicePort{Port: 80, Protocol: corev1.ProtocolTCP}))
+	s := labService("cannot", 13, corev1.ServicePort{Port: 80, Protocol: corev1.ProtocolTCP})
+	s.Spec.ExternalIPs = []string{"127.0.0.1"}
+	w.API.SetService(s)
+	var list []agent.ServiceInfo
+	find := func(name string) agent.ServiceInfo {
+		i := slices.IndexFunc(list, func(s agent.ServiceInfo) bool { return s.Namespace == "lab" && s.Name == name })
+		if i < 0 {
+			return agent.ServiceInfo{}
+		}
+		return list[i]
+	}
+	becomes(t, "get services", func(ctx context.Context) (err error) {
+		if list, err = diagnose.Services(ctx, agents, "n1"); err != nil {
+			return err
+		}
+		web, empty, cannot := find("web"), find("empty"), find("cannot")
+		endpoint := netip.AddrPortFrom(w.c.Address(lab.IPv4), 8080)
+		switch {
+		case len(web.Ports) != 2 || !slices.Equal(web.Ports[0].Endpoints, []netip.AddrPort{endpoint}) || web.Router != "default" || len(web.Problems) > 0:
+			return fmt.Errorf("web: %+v", web)
+		case len(empty.Ports) != 2 || !empty.Ports[0].Refused:
+			return fmt.Errorf("empty: %+v", empty)
+		case len(cannot.Problems) != 1 || !strings.Contains(cannot.Problems[0], "127.0.0.1"):
+			return fmt.Errorf("cannot: %+v", cannot)
+		}
+		return nil
+	})
+	for f := range lab.Dual.Each {
+		packet := diagnose.Packet{
+			Node: "n1", From: "lab/a", Source: w.a.Address(f), Destination: vip[f], Protocol: "tcp", SourcePort: 49152, DestinationPort: 80,
+		}
+		way, err := diagnose.Trace(ctx, agents, packet)
+		if err != nil || len(way) != 2 {
+			t.Fatalf("%s: %d nodes, %v", f, len(way), err)
+		}
+		want := agent.TracedService{Name: "lab/web", Endpoint: netip.AddrPortFrom(w.c.Address(f), 8080), Endpoints: 1}
+		if way[0].Service == nil || *way[0].Service != want || way[1].Service != nil {
+			t.Errorf("%s: trace names %+v, want %+v", f, way[0].Service, want)
+		}
+		if o := way[1].Outcome; o.Kind != "pod" || o.Pod != "lab/c/eth0" {
+			t.Errorf("%s: the packet ends at %+v", f, o)
+		}
+		packet.Destination = map[lab.Family]netip.Addr{
+			lab.IPv4: netip.MustParseAddr("10.96.0.12"), lab.IPv6: netip.MustParseAddr("fd00:10:96::12"),
+		}[f]
+		way, err = diagnose.Trace(ctx, agents, packet)
+		if err != nil || len(way) != 1 || way[0].Service == nil || !way[0].Service.Refused || way[0].Outcome.Kind != "gateway" {
+			t.Errorf("%s: without endpoints: %+v, %v", f, way, err)
+		}
+	}
 }
 
 // name answers each UDP packet with a name until the test ends.

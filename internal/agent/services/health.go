@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -111,17 +113,19 @@ func (h *healthChecks) close() {
 	h.running.Wait()
 }
 
-// problem says why load balancers cannot ask about a Service; nil if they can.
-func (h *healthChecks) problem(key string) error {
+// problems say why load balancers cannot ask about Services.
+func (h *healthChecks) problems() map[types.NamespacedName]error {
 	h.mu.Lock()
-	c := h.checks[key]
-	h.mu.Unlock()
-	if c == nil {
-		return nil
+	defer h.mu.Unlock()
+	all := map[types.NamespacedName]error{}
+	for _, c := range h.checks {
+		c.mu.Lock()
+		if c.err != nil {
+			all[types.NamespacedName{Namespace: c.namespace, Name: c.name}] = c.err
+		}
+		c.mu.Unlock()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
+	return all
 }
 
 // addresses are where a port is served: at every address, or at those of the host's that have node ports.

@@ -120,7 +120,7 @@ func TestHealthCheckPortInUse(t *testing.T) {
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
 	w.health.set(intent.Service{Namespace: "shop", Name: "web", ExternalLocal: true, HealthCheckNodePort: port, LocalEndpoints: 1})
 	eventually(t, func() string {
-		if w.health.problem("shop/web") == nil {
+		if len(w.health.problems()) == 0 {
 			return "a port in use is no problem"
 		}
 		return ""
@@ -130,8 +130,8 @@ func TestHealthCheckPortInUse(t *testing.T) {
 		t.Errorf("status %d", resp.StatusCode)
 	}
 	eventually(t, func() string {
-		if err := w.health.problem("shop/web"); err != nil {
-			return err.Error()
+		if p := w.ServiceProblems(); len(p) > 0 {
+			return fmt.Sprint(p)
 		}
 		return ""
 	})

@@ -3,7 +3,12 @@
 package services
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/internal/translate"
 )
@@ -32,16 +37,35 @@ func (s *Services) tell() {
 	}
 }
 
-// Problems are what is not in effect on this node, or cannot be.
-func (s *Services) Problems() []string {
+// ServiceProblems are what of each Service is not in effect on this node, if that is anything.
+func (s *Services) ServiceProblems() map[types.NamespacedName][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	texts := []string{}
+	all := map[types.NamespacedName][]string{}
 	for _, p := range s.set.Problems() {
-		texts = append(texts, p.Error())
+		all[p.Service] = append(all[p.Service], p.Problem.Error())
 	}
+	for name, err := range s.health.problems() {
+		all[name] = append(all[name], "service "+name.String()+": spec.healthCheckNodePort: load balancers cannot ask here: "+err.Error())
+	}
+	return all
+}
+
+// Problems are what is not in effect on this node, or cannot be.
+func (s *Services) Problems() []string {
+	all := s.ServiceProblems()
+	texts := []string{}
+	for _, name := range slices.SortedFunc(maps.Keys(all), compareNames) {
+		texts = append(texts, all[name]...)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.healthzErr != nil {
 		texts = append(texts, "services.healthzBindAddress: "+s.healthzErr.Error())
 	}
 	return texts
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

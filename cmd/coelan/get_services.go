@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/diagnose"
+)
+
+func newGetServicesCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "services [[NAMESPACE/]NAME]", Aliases: []string{"service", "svc"}, Args: cobra.MaximumNArgs(1),
+		Short: "List what each node does for Services: addresses, endpoints, problems",
+	}
+	flags := addClusterFlags(c)
+	flags.addNodeFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		byNode, rows := map[string][]agent.ServiceInfo{}, [][]any{}
+		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
+			list, err := diagnose.Services(cmd.Context(), agents, node)
+			if len(args) > 0 {
+				list = slices.DeleteFunc(list, func(s agent.ServiceInfo) bool { return s.Name != args[0] && s.Namespace+"/"+s.Name != args[0] })
+			}
+			byNode[node] = list
+			for _, s := range list {
+				rows = append(rows, serviceRows(node, s)...)
+			}
+			return err
+		})
+		if flags.json {
+			if printed := printJSON(cmd.OutOrStdout(), byNode); printed != nil {
+				return printed
+			}
+			return err
+		}
+		printRows(cmd.OutOrStdout(), rows, "NODE", "SERVICE", "ROUTER", "PORT", "ADDRESSES", "NODE PORT", "ENDPOINTS", "PROBLEMS")
+		return err
+	}
+	return c
+}
+
+// serviceRows are one row for each port in each family. A Service that is not in effect has one row that says why.
+func serviceRows(node string, s agent.ServiceInfo) [][]any {
+	name, problems := s.Namespace+"/"+s.Name, orDash(strings.Join(s.Problems, "; "))
+	if len(s.Ports) == 0 {
+		return [][]any{{node, name, orDash(s.Router), "-", "-", "-", "-", problems}}
+	}
+	var rows [][]any
+	for _, p := range s.Ports {
+		addresses := slices.Concat(p.ExternalIPs, p.LoadBalancerIPs)
+		if p.ClusterIP.IsValid() {
+			addresses = append([]netip.Addr{p.ClusterIP}, addresses...)
+		}
+		nodePort := "-"
+		if p.NodePort != 0 {
+			nodePort = fmt.Sprint(p.NodePort)
+		}
+		rows = append(rows, []any{
+			node, name, s.Router, fmt.Sprintf("%d/%s", p.Port, p.Protocol), orDash(join(addresses)), nodePort, endpoints(p), problems,
+		})
+		problems = "-"
+	}
+	return rows
+}
+
+// shown is how many endpoints a row has room for.
+const shown = 3
+
+func endpoints(p agent.ServicePortInfo) string {
+	switch n := len(p.Endpoints); {
+	case p.Refused:
+		return "none: clients are refused"
+	case n == 0:
+		return "none for this node"
+	case n > shown:
+		return fmt.Sprintf("%s and %d more", join(p.Endpoints[:shown]), n-shown)
+	}
+	return join(p.Endpoints)
+}
