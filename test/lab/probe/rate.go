@@ -4,6 +4,7 @@ package probe
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -66,6 +67,7 @@ func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time
 func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (rate float64, err error) {
 	err = from.Do(func() error {
 		start, n, failed, one := time.Now(), 0, 0, []byte{1}
+		var last error
 		dialer := net.Dialer{Timeout: AnswerTimeout, KeepAlive: -1}
 		for time.Since(start) < d {
 			c, err := dialer.DialContext(ctx, network("tcp", dst.Addr()), dst.String())
@@ -73,6 +75,7 @@ func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort,
 				if failed++; 1000*(failed-1) > n || ctx.Err() != nil {
 					return err
 				}
+				last = err
 				continue
 			}
 			_ = c.SetDeadline(time.Now().Add(AnswerTimeout))
@@ -85,6 +88,9 @@ func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort,
 				return err
 			}
 			n++
+		}
+		if n == 0 {
+			return fmt.Errorf("no connection in %s: %w", d, last)
 		}
 		rate = float64(n) / time.Since(start).Seconds()
 		return nil
