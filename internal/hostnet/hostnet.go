@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hostnet keeps the node's own kernel in the state that Coelan needs: the gateway interface with its addresses
-// and settings, routes to the other nodes' pods, masquerading, and for the userspace datapath the addresses of the
-// uplink's bridge and the neighbours of the tunnels.
+// and settings, routes to the other nodes' pods, masquerading, what leads Services to the bridge that balances them, and for
+// the userspace datapath the addresses of the uplink's bridge and the neighbours of the tunnels.
 //
 // Everything is compared first and written only where it differs, so a restart that finds nothing changed writes
 // nothing. Events of the kernel start a comparison; nothing is polled. All of it works on the network namespace of the
