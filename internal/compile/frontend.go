@@ -136,9 +136,11 @@ func (r *rules) inRanges(a netip.Addr) bool {
 type frontend struct {
 	address netip.Addr
 	port    uint16
+	// fragments is the IP protocol of such as are looked up without a port, which they do not tell; 0: of none.
+	fragments uint8
 }
 
-func (s served) at(a netip.Addr) frontend { return frontend{a, s.port.Port} }
+func (s served) at(a netip.Addr) frontend { return frontend{address: a, port: s.port.Port} }
 
 // Priorities of frontends, by how much of the sender they match.
 const (
@@ -151,6 +153,35 @@ const (
 // clusterIP is what only members of the Service's router and hosts use.
 func (s served) clusterIP(a netip.Addr, to *choice) {
 	at := s.at(a)
+	s.clusterFrontend(at, to)
+	if s.onlyUDP() {
+		at.fragments = openflow.IPProtoUDP
+		s.clusterFrontend(at, to)
+		if s.port.IPv6 && s.of.AffinitySeconds == 0 {
+			at.fragments = ipProtoFragment
+			s.clusterFrontend(at, to)
+		}
+	}
+}
+
+// ipProtoFragment is what Open vSwitch takes for the protocol of later fragments of IPv6.
+const ipProtoFragment = 44
+
+// onlyUDP says whether the port is the only one of UDP at its ClusterIP, so that fragments,
+// of which Open vSwitch does not see the port, are for it. The userspace datapath has
+// such behind conntrack, too: each of a datagram is translated by itself, and conntrack,
+// which waits for the last one, does with all of them as with that.
+func (s served) onlyUDP() bool {
+	n := 0
+	for _, p := range s.of.Ports {
+		if p.Protocol == intent.UDP && p.IPv6 == s.port.IPv6 {
+			n++
+		}
+	}
+	return n == 1 && s.port.Protocol == intent.UDP
+}
+
+func (s served) clusterFrontend(at frontend, to *choice) {
 	if !s.inner {
 		s.lead(serviceFrontend, toAnybody, at, to)
 		return
@@ -211,7 +242,12 @@ func within(p netip.Prefix) []openflow.FieldValue {
 // to begins the flow for packets to a frontend.
 func (s served) to(t Table, priority uint16, at frontend, when ...openflow.FieldValue) flow {
 	fields := make([]openflow.FieldValue, 0, 6)
-	fields = append(fields, ipType(s.port), openflow.L4Dst(uint8(s.port.Protocol), at.port))
+	fields = append(fields, ipType(s.port))
+	if at.fragments != 0 {
+		fields = append(fields, openflow.IPProto(at.fragments), openflow.IPFrag(openflow.IPFragAny, openflow.IPFragAny))
+	} else {
+		fields = append(fields, openflow.L4Dst(uint8(s.port.Protocol), at.port))
+	}
 	if at.address.IsValid() {
 		fields = append(fields, openflow.IPDst(at.address))
 	}
@@ -228,6 +264,8 @@ func (s served) lead(t Table, priority uint16, at frontend, to *choice, when ...
 		s.to(t, priority, at, when...).drop(noEndpoint)
 	case s.of.AffinitySeconds > 0:
 		s.keep(s.to(t, priority, at, when...), at, to).do(openflow.Resubmit(affinityPin.ID)).goTo(affinity)
+	case at.fragments != 0: // without the client's port, which tells which part is asked
+		s.keep(s.to(t, priority, at, when...), at, to).do(openflow.ToGroup(to.parts[0].group)).end()
 	default:
 		for _, one := range to.parts {
 			w := s.to(t, priority, at, append(when[:len(when):len(when)], one.when...)...)

@@ -30,6 +30,8 @@ var serviceCommitFeature = &feature{
 					goTo(serviceEndpoint)
 			}
 		}
+		r.on(serviceCommit, 200, chosen, openflow.EthType(openflow.EthTypeIPv6), openflow.IPProto(ipProtoFragment)).
+			do(openflow.Move(regAddress6.All(), openflow.FieldIPv6Dst.All())).goTo(serviceEndpoint)
 		for _, t := range ipTypes {
 			ip := openflow.EthType(t)
 			first := openflow.CTState(openflow.CTTrk|openflow.CTNew, 0)
