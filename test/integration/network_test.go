@@ -163,7 +163,7 @@ func TestTenantsWithTheSameSubnet(t *testing.T) {
 // TestTenantsAndServices has tenants reach services whose endpoints are in the default network and in their own. The
 // nodes' kernels translate the services' address, and know the tenants by their node addresses.
 func TestTenantsAndServices(t *testing.T) {
-	w := startTenants(t)
+	w := startTenantsWith(t, lab.Options{Configure: proxiedServices})
 	eachFamily(t, func(t *testing.T, f lab.Family) {
 		for _, tc := range []struct {
 			name     string

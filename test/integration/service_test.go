@@ -40,7 +40,7 @@ func expose(t *testing.T, n *lab.Node, protocol string, endpoint netip.AddrPort)
 // TestService reaches endpoints behind a service address. The endpoint sees the
 // client's own address, and its answers come back from the service's.
 func TestService(t *testing.T) {
-	w := sharedWorld(t)
+	w := proxiedWorld(t)
 	eachFamily(t, func(t *testing.T, f lab.Family) {
 		at := netip.AddrPortFrom(vip[f], 80)
 		for _, tc := range []struct {
@@ -80,7 +80,7 @@ func TestService(t *testing.T) {
 // TestServiceBulk sends much through a service, so that many packets of one
 // connection take the way there and the way back.
 func TestServiceBulk(t *testing.T) {
-	w := sharedWorld(t)
+	w := proxiedWorld(t)
 	eachFamily(t, func(t *testing.T, f lab.Family) {
 		for _, pod := range []*lab.Pod{w.b, w.c} {
 			endpoint := netip.AddrPortFrom(pod.Address(f), 8084)
@@ -100,7 +100,7 @@ func TestServiceBulk(t *testing.T) {
 // TestServiceToItself reaches the client's own pod by way of its service, for
 // which kube-proxy also translates the source.
 func TestServiceToItself(t *testing.T) {
-	w := sharedWorld(t)
+	w := proxiedWorld(t)
 	eachFamily(t, func(t *testing.T, f lab.Family) {
 		endpoint := netip.AddrPortFrom(w.a.Address(f), 8085)
 		expose(t, w.n1, "tcp", endpoint)

@@ -57,34 +57,53 @@ func start(t *testing.T, o lab.Options) *world {
 	return w
 }
 
-// shared is the world of the tests that leave it as it was.
-var shared struct {
+// sharedLab is a world of the tests that leave it as it was.
+type sharedLab struct {
 	once sync.Once
 	w    *world
 	err  error
 }
+
+// shared is the world of most tests. In proxied, Services are kube-proxy's, which tests play.
+var shared, proxied sharedLab
 
 // excluded is the outside's address that pods reach with their own addresses.
 var excluded = []netip.Prefix{netip.MustParsePrefix("203.0.113.77/32"), netip.MustParsePrefix("2001:db8:113::77/128")}
 
 func sharedWorld(t *testing.T) *world {
 	t.Helper()
-	shared.once.Do(func() {
-		shared.w, shared.err = newWorld(context.Background(), lab.Options{
-			Configure: func(c *config.Config) { c.SNAT.ExcludeCIDRs = excluded },
-		})
+	return shared.of(t, func(*config.Config) {})
+}
+
+func proxiedWorld(t *testing.T) *world {
+	t.Helper()
+	return proxied.of(t, proxiedServices)
+}
+
+// proxiedServices leaves Services to kube-proxy.
+func proxiedServices(c *config.Config) { c.Services.Mode = config.KubeProxy }
+
+func (l *sharedLab) of(t *testing.T, configure func(*config.Config)) *world {
+	t.Helper()
+	l.once.Do(func() {
+		l.w, l.err = newWorld(context.Background(), lab.Options{Configure: func(c *config.Config) {
+			c.SNAT.ExcludeCIDRs = excluded
+			configure(c)
+		}})
 	})
-	shared.w.ReportOn(t)
-	if shared.err != nil {
-		t.Fatal(shared.err)
+	l.w.ReportOn(t)
+	if l.err != nil {
+		t.Fatal(l.err)
 	}
-	return shared.w
+	return l.w
 }
 
 func TestMain(m *testing.M) {
 	lab.Main(m, func() {
-		if shared.w != nil {
-			shared.w.Close()
+		for _, l := range []*sharedLab{&shared, &proxied} {
+			if l.w != nil {
+				l.w.Close()
+			}
 		}
 	})
 }
