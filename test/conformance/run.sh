@@ -20,7 +20,8 @@ down() {
 trap down EXIT
 
 sandbox up --cni "${CNI-}" --services "${SERVICES-}" --kube-proxy-mode "${KUBE_PROXY_MODE-}" --workers "${WORKERS-0}" --zones "${ZONES-0}"
-if sandbox status | grep -q 'Services by Coelan'; then
+state=$(sandbox status) || true # of which the exit status says that not yet all is ready
+if [[ $state == *"Services by Coelan"* ]]; then
   sandbox kubectl apply -f test/conformance/pool.yaml
 fi
 rm -rf "$report" && mkdir -p "$report"
