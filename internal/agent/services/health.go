@@ -217,15 +217,14 @@ func serveHTTP(ctx context.Context, handler http.Handler, listeners ...net.Liste
 	srv := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
-	errs := make(chan error, len(listeners))
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	first := make(chan error, len(listeners))
 	for _, l := range listeners {
-		go func() { errs <- srv.Serve(l) }()
+		serving.Go(func() { first <- srv.Serve(l) })
 	}
-	err := <-errs
+	err := <-first
 	_ = srv.Close()
-	for range len(listeners) - 1 {
-		<-errs
-	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -30,28 +30,35 @@ func freePort(t *testing.T) uint16 {
 	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
+// reply is what a server has answered.
+type reply struct {
+	code   int
+	header http.Header
+	body   map[string]any
+}
+
 // get asks until somebody answers.
-func get(t *testing.T, port uint16, path string) (*http.Response, map[string]any) {
+func get(t *testing.T, port uint16, path string) reply {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	var resp *http.Response
+	var r reply
 	eventually(t, func() string {
-		var err error
-		if resp, err = client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path)); err != nil {
+		resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
+		if err != nil {
 			return err.Error()
+		}
+		defer resp.Body.Close()
+		data, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return err.Error()
+		}
+		r = reply{code: resp.StatusCode, header: resp.Header}
+		if err := json.Unmarshal(data, &r.body); err != nil {
+			t.Fatalf("%v: %s", err, data)
 		}
 		return ""
 	})
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var body map[string]any
-	if err := json.Unmarshal(data, &body); err != nil {
-		t.Fatalf("%v: %s", err, data)
-	}
-	return resp, body
+	return r
 }
 
 func TestHealthCheck(t *testing.T) {
@@ -65,21 +72,21 @@ func TestHealthCheck(t *testing.T) {
 	}
 	expect := func(code, endpoints int, healthy bool) {
 		t.Helper()
-		resp, body := get(t, port, "/")
+		r := get(t, port, "/")
 		want := map[string]any{
 			"service":        map[string]any{"namespace": "shop", "name": "web"},
 			"localEndpoints": float64(endpoints), "serviceProxyHealthy": healthy,
 		}
-		if diff := cmp.Diff(want, body); diff != "" {
+		if diff := cmp.Diff(want, r.body); diff != "" {
 			t.Errorf("body (-want +got):\n%s", diff)
 		}
-		if resp.StatusCode != code {
-			t.Errorf("status %d, want %d", resp.StatusCode, code)
+		if r.code != code {
+			t.Errorf("status %d, want %d", r.code, code)
 		}
 		for name, want := range map[string]string{
 			"Content-Type": "application/json", "X-Content-Type-Options": "nosniff", "X-Load-Balancing-Endpoint-Weight": fmt.Sprint(endpoints),
 		} {
-			if got := resp.Header.Get(name); got != want {
+			if got := r.header.Get(name); got != want {
 				t.Errorf("%s: %q, want %q", name, got, want)
 			}
 		}
@@ -126,8 +133,8 @@ func TestHealthCheckPortInUse(t *testing.T) {
 		return ""
 	})
 	_ = l.Close()
-	if resp, _ := get(t, port, "/"); resp.StatusCode != http.StatusOK {
-		t.Errorf("status %d", resp.StatusCode)
+	if r := get(t, port, "/"); r.code != http.StatusOK {
+		t.Errorf("status %d", r.code)
 	}
 	eventually(t, func() string {
 		if p := w.ServiceProblems(); len(p) > 0 {
@@ -164,12 +171,12 @@ func TestHealthz(t *testing.T) {
 		w.mu.Lock()
 		w.unhealthy = tc.err
 		w.mu.Unlock()
-		resp, body := get(t, port, "/healthz")
-		if _, ok := body["nodeEligible"].(bool); resp.StatusCode != tc.healthz || !ok || body["lastUpdated"] == nil || body["currentTime"] == nil {
-			t.Errorf("%s: /healthz says %d %v, want %d", tc.name, resp.StatusCode, body, tc.healthz)
+		r := get(t, port, "/healthz")
+		if _, ok := r.body["nodeEligible"].(bool); r.code != tc.healthz || !ok || r.body["lastUpdated"] == nil || r.body["currentTime"] == nil {
+			t.Errorf("%s: /healthz says %d %v, want %d", tc.name, r.code, r.body, tc.healthz)
 		}
-		if resp, body := get(t, port, "/livez"); resp.StatusCode != tc.livez || body["nodeEligible"] != nil {
-			t.Errorf("%s: /livez says %d %v, want %d", tc.name, resp.StatusCode, body, tc.livez)
+		if r := get(t, port, "/livez"); r.code != tc.livez || r.body["nodeEligible"] != nil {
+			t.Errorf("%s: /livez says %d %v, want %d", tc.name, r.code, r.body, tc.livez)
 		}
 	}
 }

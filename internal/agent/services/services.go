@@ -68,12 +68,9 @@ type Services struct {
 	Options
 	native bool
 	health *healthChecks
-	// applying is held while intent is made.
-	applying sync.Mutex
-
-	wake  chan struct{}
-	ready chan struct{} // closed when all that Services depend on was heard of
-	away  chan struct{} // closed when the API did not answer once
+	wake   chan struct{}
+	ready  chan struct{} // closed when all that Services depend on was heard of
+	away   chan struct{} // closed when the API did not answer once
 
 	mu      sync.Mutex
 	set     *translate.ServiceSet
