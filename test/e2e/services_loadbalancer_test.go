@@ -177,21 +177,14 @@ func testNodeLost(t *testing.T) {
 // ownerOf is the node that answers for an address, as the fabric's neighbour table has it.
 func ownerOf(ctx context.Context, t *testing.T, a netip.Addr) string {
 	t.Helper()
+	// 192.168.33.200 dev fabric lladdr 02:c0:e1:00:00:0c REACHABLE
+	neighbour := pitch.fabric.run(ctx, t, "ip", "neigh", "show", a.String())
 	for _, node := range world.Nodes() {
-		var macs [2]string
-		for i, address := range []netip.Addr{a, world.nodeAddress(ctx, t, node, map[bool]family{true: ipv4, false: ipv6}[a.Is4()])} {
-			// 192.168.33.200 dev fabric lladdr 02:c0:e1:00:00:0c REACHABLE
-			fields := strings.Fields(pitch.fabric.run(ctx, t, "ip", "neigh", "show", address.String()))
-			for j, word := range fields {
-				if word == "lladdr" && j+1 < len(fields) {
-					macs[i] = fields[j+1]
-				}
-			}
-		}
-		if macs[0] != "" && macs[0] == macs[1] {
+		mac, err := world.Exec(ctx, node, "cat", "/sys/class/net/eth1/address")
+		if err == nil && strings.Contains(neighbour, strings.TrimSpace(string(mac))) {
 			return node
 		}
 	}
-	t.Fatalf("no node answers for %s", a)
+	t.Fatalf("no node answers for %s: %s", a, neighbour)
 	return ""
 }
