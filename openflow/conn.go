@@ -36,6 +36,9 @@ type ConnOptions struct {
 	// EchoInterval is how long the connection may be silent before the switch
 	// is asked for a sign of life; after six times that it is given up. 0: 5 s.
 	EchoInterval time.Duration
+	// Pack has the flows and groups that the switch tells of come with packed
+	// actions, for those who keep very many.
+	Pack bool
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }

@@ -67,8 +67,9 @@ func dumpAll[L ~[]T, T any](ctx context.Context, c *Conn, request MultipartBody)
 		lists[i], n = list, n+len(list)
 	}
 	all := make([]T, 0, n)
-	for _, list := range lists {
+	for i, list := range lists {
 		all = append(all, list...)
+		lists[i], parts[i] = nil, nil // there may be very many
 	}
 	return all, nil
 }

@@ -5,6 +5,7 @@ package openflow
 import (
 	"bufio"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -54,7 +55,37 @@ func (c *Conn) readAll() {
 		}
 		c.read.Store(time.Now().UnixNano())
 		_, m, err := Decode(buf[:h.Length])
+		if c.opts.Pack {
+			packDumped(m)
+		}
 		c.deliver(h, m, err)
+	}
+}
+
+// packDumped packs the actions in an answer with flows or groups.
+func packDumped(m Message) {
+	reply, ok := m.(*MultipartReply)
+	if !ok {
+		return
+	}
+	pack := func(actions *[]Action) {
+		if len(*actions) > 0 {
+			*actions = []Action{Pack(*actions...)}
+		}
+	}
+	switch body := reply.Body.(type) {
+	case FlowDescs:
+		for i := range body {
+			pack(&body[i].Flow.Actions)
+			pack(&body[i].Flow.WriteActions)
+		}
+	case GroupDescs:
+		for i := range body {
+			body[i].Buckets = slices.Clip(body[i].Buckets)
+			for j := range body[i].Buckets {
+				pack(&body[i].Buckets[j].Actions)
+			}
+		}
 	}
 }
 

@@ -174,7 +174,7 @@ func (a *Agent) connect() {
 	})
 	a.sw = openflow.NewClient(openflow.ClientOptions{
 		Address:   "unix:" + filepath.Join(a.cfg.OVSRunDir, a.cfg.Bridge+".mgmt"),
-		Conn:      openflow.ConnOptions{Logger: a.log, Async: true, Handler: a.switchReports},
+		Conn:      openflow.ConnOptions{Logger: a.log, Async: true, Handler: a.switchReports, Pack: true},
 		OnConnect: func(*openflow.Conn) { a.switchConnected() }, OnDisconnect: a.switchLost,
 	})
 	a.flows.bridge = bridge.New(bridge.Options{Connect: bridge.Via(a.sw), Learned: compile.Learned})

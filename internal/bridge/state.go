@@ -55,7 +55,8 @@ func dump(ctx context.Context, sw Switch, learned func(table uint8) bool) (*stat
 	}
 	s := newState(len(flows), len(groups), len(meters))
 	for i := range flows {
-		if f := &flows[i].Flow; learned == nil || !learned(f.Table) {
+		f := new(openflow.Flow) // what is told beside it can be let go
+		if *f = flows[i].Flow; learned == nil || !learned(f.Table) {
 			s.flows[f.Key()] = rule[openflow.Flow]{spec: f}
 			s.uses.add(references(f), 1)
 		}
