@@ -74,10 +74,14 @@ func (t *serviceTranslator) translate(e *serviceEntry) (intent.Service, bool) {
 		return intent.Service{}, false
 	}
 	for _, s := range e.slices {
-		if r.clusterIPs[s.family].IsValid() {
-			for _, p := range s.problems {
+		if !r.clusterIPs[s.family].IsValid() {
+			if p, wrong := s.otherFamily(r.namespace); wrong {
 				t.report(e, p, false)
 			}
+			continue
+		}
+		for _, p := range s.problems {
+			t.report(e, p, false)
 		}
 	}
 	v := intent.Service{

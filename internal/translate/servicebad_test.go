@@ -211,6 +211,22 @@ func TestBadServices(t *testing.T) {
 				`endpointslice shop/web-1: endpoints[1].addresses[0]: "fd00:10:244::1" is not an IPv4 address, as addressType says; put it into a slice of its own family`,
 			},
 		},
+		"slice of a family that the Service has not": {
+			change: func(_ *corev1.Service, s *discoveryv1.EndpointSlice) {
+				s.AddressType, s.Endpoints = discoveryv1.AddressTypeIPv6, []discoveryv1.Endpoint{endpoint("fd00:10:244::1", "n1")}
+			},
+			want: "TCP 80 10.96.0.10 unserved",
+			problems: []string{
+				`endpointslice shop/web-1: addressType: "IPv6" is a family of which the Service has no address, so that nobody gets these endpoints; put it into spec.ipFamilies of the Service`,
+			},
+		},
+		"slice of a family that the Service has not, by Kubernetes": {
+			change: func(_ *corev1.Service, s *discoveryv1.EndpointSlice) {
+				s.AddressType, s.Endpoints = discoveryv1.AddressTypeIPv6, []discoveryv1.Endpoint{endpoint("fd00:10:244::1", "n1")}
+				s.Labels[discoveryv1.LabelManagedBy] = sliceController
+			},
+			want: "TCP 80 10.96.0.10 unserved",
+		},
 		"endpoint without address": {
 			change: func(_ *corev1.Service, s *discoveryv1.EndpointSlice) {
 				s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{})

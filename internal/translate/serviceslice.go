@@ -22,6 +22,8 @@ type sliceRecord struct {
 	ports    []slicePort
 	all      []sliceEndpoint // sorted by address; only those that may get traffic now
 	problems []Problem
+	// written is by somebody, and not by Kubernetes, which sees to the families itself.
+	written bool
 }
 
 type slicePort struct {
@@ -55,6 +57,17 @@ func has(list, name string) bool {
 	return false
 }
 
+// sliceController is who makes the slices of Services with a selector.
+const sliceController = "endpointslice-controller.k8s.io"
+
+// otherFamily is what is wrong with a slice for a Service that has no address of its family; false if nobody wrote it so.
+func (s *sliceRecord) otherFamily(namespace string) (Problem, bool) {
+	return Problem{
+		Object: "endpointslice " + namespace + "/" + s.name, Field: "addressType", Value: s.family.String(), Reason: Malformed,
+		Text: "is a family of which the Service has no address, so that nobody gets these endpoints; put it into spec.ipFamilies of the Service",
+	}, s.written && len(s.all) > 0
+}
+
 // readSlice keeps what is of use of an EndpointSlice; nil if nothing is.
 func readSlice(o *discoveryv1.EndpointSlice) *sliceRecord {
 	s := &sliceRecord{service: o.Namespace + "/" + o.Labels[discoveryv1.LabelServiceName], name: o.Name}
@@ -68,6 +81,7 @@ func readSlice(o *discoveryv1.EndpointSlice) *sliceRecord {
 	default:
 		return nil // names, which are nothing that packets can be sent to
 	}
+	s.written = o.Labels[discoveryv1.LabelManagedBy] != sliceController
 	problems := sliceProblems{object: "endpointslice " + o.Namespace + "/" + o.Name}
 	for i, p := range o.Ports {
 		s.readPort(i, p, &problems)
