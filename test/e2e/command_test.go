@@ -35,6 +35,10 @@ func testCommand(t *testing.T) {
 		}},
 		{[]string{"trace", "-n", "e2e", "client1", "web1"}, []string{"node worker1", "delivered to e2e/web1"}},
 		{[]string{"trace", "-n", "e2e", "client1", web1.address(ipv4).String() + ":8080"}, []string{"node worker1", "delivered to e2e/web1"}},
+		{[]string{"get", "services", "-n", "e2e", "--node", worker1}, []string{"SERVICE", "e2e/web1", "30080", web1.address(ipv4).String() + ":8080"}},
+		{[]string{"trace", "-n", "e2e", "client1", world.serviceAddress(ctx, t, "web2", ipv4).String() + ":80"}, []string{
+			"node worker1", "service/e2e/web2", "endpoint " + web2.address(ipv4).String() + ":8080", "node worker2", "delivered to e2e/web2",
+		}},
 		{[]string{"trace", "-n", "e2e", "client1", outside(ipv4).String()}, []string{"node worker1", "kernel of node worker1"}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
