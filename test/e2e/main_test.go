@@ -109,8 +109,8 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// eventually tries until there is no error or the context ends. It is for what nothing announces, such as kube-proxy's
-// rules. Its error has that of the last try that the context's end did not cut short.
+// eventually tries until there is no error or the context ends. It is for what nothing announces, such as that all nodes
+// know a Service. Its error has that of the last try that the context's end did not cut short.
 func eventually(ctx context.Context, try func() error) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()

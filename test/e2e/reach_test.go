@@ -66,7 +66,7 @@ type way struct {
 	from   place
 	server netip.AddrPort
 	seen   netip.Addr // invalid: whatever
-	// service says that kube-proxy is on the way, of which nothing tells when its rules are in place.
+	// service says that a Service is on the way, of which nothing tells when all nodes know it.
 	service bool
 }
 

@@ -63,7 +63,7 @@ func testShared(t *testing.T) {
 			{name: "from another node", from: node2, server: port(green1, webPort)},
 			{name: "to its node", from: green1, server: port(host1, 8082), seen: green1.address(f)},
 			{name: "to the outside", from: green1, server: netip.AddrPortFrom(outside(f), 80), seen: node1.address(f)},
-			// Whom it sees is kube-proxy's decision: a client outside of its clusterCIDR is hidden behind the node.
+			// With kube-proxy, a client outside of its clusterCIDR is hidden behind the node.
 			{name: "to a Service", from: green1, server: service, service: true},
 		} {
 			t.Run(string(f)+" "+w.name, func(t *testing.T) { w.check(ctx, t) })

@@ -95,7 +95,7 @@ func (tr *traffic) add(ctx context.Context, r route, f family, dst, at netip.Add
 		return err
 	}
 	tr.servers = append(tr.servers, server)
-	// Nothing tells when kube-proxy's rules are in place.
+	// Nothing tells when all nodes know the Service.
 	patient, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var tcp *probe.TCPStream
@@ -169,7 +169,7 @@ func allow(t *testing.T, outcomes map[string]outcome, gap time.Duration) {
 
 // mayBreak says that a restart of Open vSwitch may break the way's connections: those of Services on the userspace
 // datapath, whose connection tracking ends with ovs-vswitchd. If the endpoint's packet is the first one afterwards,
-// nothing tells that it has to go back through kube-proxy's translation, and the client refuses it.
+// nothing tells that its address has to be translated back, and the client refuses it.
 func mayBreak(way string) bool {
 	return strings.HasPrefix(way, toService) && world.Datapath == "netdev"
 }
