@@ -96,7 +96,8 @@ func reaches(from probe.Netns, at netip.AddrPort) func(context.Context) error {
 
 // TestAgentServices takes agents through what happens to Services and to agents.
 func TestAgentServices(t *testing.T) {
-	w := start(t, lab.Options{Configure: nativeServices})
+	mode := config.NativeServices
+	w := start(t, lab.Options{Configure: func(c *config.Config) { c.Services.Mode = mode }})
 	ctx := t.Context()
 	tcp := corev1.ServicePort{Port: 80, Protocol: corev1.ProtocolTCP}
 	w.API.SetService(labService("web", 10, tcp))
@@ -170,6 +171,38 @@ func TestAgentServices(t *testing.T) {
 	t.Run("node ports", func(t *testing.T) { nodePortOfProcess(t, w) })
 	t.Run("UDP", func(t *testing.T) { udpMoves(t, w) })
 	t.Run("health checks", func(t *testing.T) { healthChecks(t, w) })
+
+	// A node changes over when its agent starts anew, and connections between pods live on.
+	t.Run("change over", func(t *testing.T) {
+		at := netip.AddrPortFrom(w.c.Address(lab.IPv4), 8090)
+		serve(t, w.c, at, probe.Echo)
+		stream, err := probe.StartTCP(ctx, w.a.Host, at, probeInterval)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		for _, mode = range []config.ServiceMode{config.KubeProxy, config.NativeServices} {
+			w.n1.StopAgent()
+			if err := w.n1.StartAgent(ctx); err != nil {
+				t.Fatal(err)
+			}
+			ids, err := w.n1.OVS.Vsctl(ctx, "get", "Interface", "coelan-gw0", "external_ids")
+			if err != nil || strings.Contains(ids, `is-service-gateway="true"`) != (mode == config.KubeProxy) {
+				t.Errorf("%s: external_ids of the gateway are %s, %v", mode, ids, err)
+			}
+			var list []agent.ServiceInfo
+			if err := w.n1.Query(ctx, "/v1/services", &list); err != nil || (len(list) == 0) != (mode == config.KubeProxy) {
+				t.Errorf("%s: the agent has %d Services, %v", mode, len(list), err)
+			}
+			if err := w.n1.Check(ctx); err != nil {
+				t.Errorf("%s: %v", mode, err)
+			}
+		}
+		works(t)
+		if r := stream.Stop(); r.Err != nil {
+			t.Error(r.Err)
+		}
+	})
 }
 
 // labAgents are a lab's agents, as the coelan command sees those of a cluster.
