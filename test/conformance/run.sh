@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs cases of Kubernetes' own end-to-end suite in a sandbox, from the control plane's place in the network, where
-# nodes, pods and ports can be reached. Prints each case's outcome and Ginkgo's summary, and exits with its status.
+# Runs cases of Kubernetes' own end-to-end suite in a sandbox, from a machine of it, by default that of the control plane,
+# which reaches nodes, pods and ports. Prints each case's outcome and Ginkgo's summary, and exits with its status.
 #
 #   run.sh DIRECTORY-OF-KUBERNETES-BINARIES FOCUS [SKIP]
 #
@@ -25,8 +25,9 @@ if [[ $state == *"Services by Coelan"* ]]; then
   sandbox kubectl apply -f test/conformance/pool.yaml
 fi
 rm -rf "$report" && mkdir -p "$report"
+(umask 077 && sandbox exec cp -- cat /etc/kubernetes/admin.conf >"$report/kubeconfig")
 args=(
-  --kubeconfig=/etc/kubernetes/admin.conf
+  --kubeconfig="$report/kubeconfig"
   --kubectl-path="$binaries/kubectl"
   --provider=local
   --num-nodes="$(sandbox kubectl get nodes -l node-role.kubernetes.io/worker= -o name | wc -l)" # else many cases find too few
@@ -42,4 +43,4 @@ ginkgo=(--procs="${PROCS-4}" --no-color -v --timeout=3h --output-dir="$report" -
 brief='/^(•|P|S) \[/ { outcome = $0; next }
   outcome && /^\[/ { print outcome, $0; fflush() } { outcome = "" }
   /^Summarizing/ || /^Ran / { rest = 1 } rest'
-sandbox exec cp -- "$binaries/ginkgo" "${ginkgo[@]}" "$binaries/e2e.test" -- "${args[@]}" 2>&1 | tee "$report/log" | awk "$brief"
+sandbox exec "${FROM-cp}" -- "$binaries/ginkgo" "${ginkgo[@]}" "$binaries/e2e.test" -- "${args[@]}" 2>&1 | tee "$report/log" | awk "$brief"
