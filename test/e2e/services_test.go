@@ -86,6 +86,7 @@ func TestServices(t *testing.T) {
 	if t.Failed() {
 		world.report(t)
 	}
+	removePods(ctx, t, servicesNamespace+"/unready") // what follows waits for all pods
 	inOrder(t, []step{
 		{"agent restarted", testServicesRestart},
 		{"node lost", testNodeLost},
