@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -136,7 +137,10 @@ type away struct{ API }
 
 func (away) WatchNodes(ctx context.Context, _ func([]*corev1.Node)) error { <-ctx.Done(); return nil }
 func (away) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error   { <-ctx.Done(); return nil }
-func (away) WatchServices(ctx context.Context, _ kube.ServiceUpdates) error {
+func (away) WatchServices(ctx context.Context, u kube.ServiceUpdates) error {
+	if u.Services != nil {
+		u.Services.Failed(errors.New("the API server does not answer"))
+	}
 	<-ctx.Done()
 	return nil
 }
