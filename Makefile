@@ -59,7 +59,7 @@ demo: deps images sandbox-assets ## a cluster on this machine: pods, two tenants
 
 ##@ Test
 .PHONY: test
-test: deps lint unit integration apiserver test-kernel e2e conformance-network ## everything that a change must pass
+test: deps lint unit integration apiserver test-kernel-brief e2e conformance-network ## everything that a change must pass
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
@@ -101,7 +101,12 @@ test-kernel: ## the integration tests on the kernel's datapath, in an emulated m
 	CGO_ENABLED=0 go build -o bin/kernel/ ./test/kernel ./cmd/coelan-agent ./cmd/coelan-cni
 	CGO_ENABLED=0 go test -tags integration -c -o bin/kernel/integration.test ./test/integration
 	bin/kernel/kernel -out bin/kernel/out -timeout 20m -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel \
-	  bin/kernel/integration.test -test.v -test.timeout 18m $(if $(RUN),-test.run '$(RUN)')
+	  bin/kernel/integration.test -test.v -test.timeout 18m $(if $(RUN),-test.run '$(RUN)') $(if $(SKIP),-test.skip '$(SKIP)')
+
+.PHONY: test-kernel-brief
+# These are slow in an emulated machine, and are about what does not depend on the datapath.
+test-kernel-brief: SKIP = TestBulk|TestChurn|TestGuest|TestNamespaceMapping|TestReachOtherwise|TestTenantsOutliveRestarts|TestTenantsWithTheSameSubnet|TestWithoutAPIServer
+test-kernel-brief: test-kernel ## those of test-kernel that are a part of make test
 
 ##@ Outside suites
 # The same directories as `coelan sandbox prepare` uses.

@@ -140,10 +140,25 @@ type connections struct{ *Agent }
 
 var _ services.Connections = connections{}
 
-// Forget implements services.Connections. Its caller has seen the flows on the switch.
+// Forget implements services.Connections. Its caller has seen the flows on the switch. The datapath follows them a little
+// later: a client that is forgotten meanwhile may be sent to the same endpoint again. So it is forgotten at once, and once
+// more when the datapath's flows have been looked through: by a round that began after the call, of which the end of the
+// second round from now on tells.
 func (c connections) Forget(ctx context.Context, which []services.Balanced) error {
 	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
 	defer cancel()
+	if err := c.flush(ctx, which); err != nil {
+		return err
+	}
+	for range 2 {
+		if _, err := c.vswitchd.Call(ctx, "revalidator/wait"); err != nil {
+			return fmt.Errorf("the datapath's flows: %w", err)
+		}
+	}
+	return c.flush(ctx, which)
+}
+
+func (c connections) flush(ctx context.Context, which []services.Balanced) error {
 	conn, err := c.sw.Conn(ctx)
 	if err != nil {
 		return err

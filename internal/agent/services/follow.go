@@ -46,6 +46,8 @@ func (f *follower) add(before, after *intent.State, first time.Time) {
 
 // run works until ctx ends.
 func (f *follower) run(ctx context.Context) {
+	var forgetting sync.WaitGroup
+	defer forgetting.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -65,9 +67,11 @@ func (f *follower) run(ctx context.Context) {
 			f.Observe(time.Since(t))
 		}
 		if len(gone) > 0 {
-			if err := f.Connections.Forget(ctx, gone); err != nil && ctx.Err() == nil {
-				f.Log.Warn("UDP clients may go on sending to endpoints that are gone", "err", err)
-			}
+			forgetting.Go(func() {
+				if err := f.Connections.Forget(ctx, gone); err != nil && ctx.Err() == nil {
+					f.Log.Warn("UDP clients may go on sending to endpoints that are gone", "err", err)
+				}
+			})
 		}
 	}
 }
