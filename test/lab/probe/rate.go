@@ -63,29 +63,20 @@ func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time
 
 // ConnectRequestResponse opens a connection to an Answer server for each byte
 // that it sends, and returns the transactions per second (TCP_CRR). One connection
-// in a thousand may fail: kube-proxy's rules lose or refuse one at times.
+// in a thousand may fail: kube-proxy's rules lose or refuse one at times, and Open vSwitch's
+// conntrack in userspace one whose client's port was in use just before.
 func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (rate float64, err error) {
 	err = from.Do(func() error {
-		start, n, failed, one := time.Now(), 0, 0, []byte{1}
+		start, n, failed := time.Now(), 0, 0
 		var last error
 		dialer := net.Dialer{Timeout: AnswerTimeout, KeepAlive: -1}
 		for time.Since(start) < d {
-			c, err := dialer.DialContext(ctx, network("tcp", dst.Addr()), dst.String())
-			if err != nil {
+			if err := oneAnswer(ctx, dialer, dst); err != nil {
 				if failed++; 1000*(failed-1) > n || ctx.Err() != nil {
 					return err
 				}
 				last = err
 				continue
-			}
-			_ = c.SetDeadline(time.Now().Add(AnswerTimeout))
-			_, err = c.Write(one)
-			if err == nil {
-				_, err = io.ReadAll(c)
-			}
-			c.Close()
-			if err != nil {
-				return err
 			}
 			n++
 		}
@@ -96,6 +87,21 @@ func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort,
 		return nil
 	})
 	return rate, err
+}
+
+// oneAnswer has one byte answered over a connection of its own.
+func oneAnswer(ctx context.Context, dialer net.Dialer, dst netip.AddrPort) error {
+	c, err := dialer.DialContext(ctx, network("tcp", dst.Addr()), dst.String())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(AnswerTimeout))
+	if _, err := c.Write([]byte{1}); err != nil {
+		return err
+	}
+	_, err = io.ReadAll(c)
+	return err
 }
 
 // Answer reads one byte, sends it back and closes: the server's end waits for
