@@ -64,7 +64,7 @@ func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time
 // ConnectRequestResponse opens a connection to an Answer server for each byte
 // that it sends, and returns the transactions per second (TCP_CRR). One connection
 // in a thousand may fail: kube-proxy's rules lose or refuse one at times, and Open vSwitch's
-// conntrack in userspace one whose client's port was in use just before.
+// userspace datapath leaves one without an answer.
 func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (rate float64, err error) {
 	err = from.Do(func() error {
 		start, n, failed := time.Now(), 0, 0
