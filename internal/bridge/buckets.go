@@ -4,7 +4,6 @@ package bridge
 
 import (
 	"cmp"
-	"hash/fnv"
 	"slices"
 
 	"coelan.io/coelan/openflow"
@@ -86,29 +85,4 @@ func groupText(g *openflow.Group) string {
 		slices.SortFunc(h.Buckets, func(a, b openflow.Bucket) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	return h.String()
-}
-
-// BucketIDs numbers buckets by what they are for, such as "10.0.0.7:8080": the
-// same key has the same number in every group and after every restart, so that
-// a change of one bucket leaves the others alone, and so does a "hash" group's
-// choice. Only where numbers collide, the key that sorts later has the next
-// free one. ids[i] is the number of keys[i].
-func BucketIDs(keys []string) (ids []uint32) {
-	order := make([]int, len(keys))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
-	ids = make([]uint32, len(keys))
-	taken := make(map[uint32]bool, len(keys))
-	for _, i := range order {
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(keys[i]))
-		id := h.Sum32() % (openflow.BucketMax + 1)
-		for taken[id] {
-			id = (id + 1) % (openflow.BucketMax + 1)
-		}
-		ids[i], taken[id] = id, true
-	}
-	return ids
 }

@@ -242,30 +242,3 @@ func TestFakeRefusesLongGroups(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
-
-func TestBucketIDs(t *testing.T) {
-	// FNV-1a of 32 bits has these two collide.
-	tests := map[string][]string{
-		"none": {}, "endpoints": {"10.0.0.7:80", "10.0.0.8:80", "[fd00::7]:80"},
-		"colliding": {"liquid", "costarring"}, "the same": {"a", "a"},
-	}
-	for name, keys := range tests {
-		ids := BucketIDs(keys)
-		for i, id := range ids {
-			if id > openflow.BucketMax || slices.Contains(ids[:i], id) {
-				t.Errorf("%s: %v", name, ids)
-			}
-		}
-		slices.Reverse(keys)
-		back := BucketIDs(keys)
-		if slices.Reverse(back); name != "the same" && !slices.Equal(ids, back) {
-			t.Errorf("%s: %v, in other order %v", name, ids, back)
-		}
-	}
-	if got, first := BucketIDs([]string{"liquid", "costarring"}), BucketIDs([]string{"costarring"})[0]; got[1] != first || got[0] != first+1 {
-		t.Errorf("colliding: %v, alone %d", got, first)
-	}
-	if got := BucketIDs([]string{"10.0.0.7:8080"})[0]; got != 3005575667 { // what restarts must find again
-		t.Errorf("the numbers of keys have changed: %d", got)
-	}
-}

@@ -4,6 +4,7 @@ package compile
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -219,5 +220,41 @@ func TestKubeProxyHasNoServices(t *testing.T) {
 		if strings.HasPrefix(owner, "service") {
 			t.Errorf("%s has rules", owner)
 		}
+	}
+}
+
+// TestEndpointIDs: the numbers of endpoints are distinct, and what an endpoint alone has, it has among others.
+func TestEndpointIDs(t *testing.T) {
+	at := func(addresses ...string) (list []intent.Endpoint) {
+		for _, a := range addresses {
+			e := netip.MustParseAddrPort(a)
+			list = append(list, intent.Endpoint{Address: e.Addr(), Port: e.Port()})
+		}
+		return list
+	}
+	colliding := at("[fd00::8631:6760:df0b:dd60]:80", "[fd00::e1e4:ac5b:d9f6:cfc7]:80")
+	for name, list := range map[string][]intent.Endpoint{
+		"none": nil, "endpoints": at("10.0.0.7:80", "10.0.0.8:80", "[fd00::7]:80"), "colliding": colliding,
+	} {
+		ids := endpointIDs(list)
+		for i, id := range ids {
+			if id == 0 || id > openflow.BucketMax || slices.Contains(ids[:i], id) {
+				t.Errorf("%s: %v", name, ids)
+			}
+		}
+		if name == "colliding" {
+			continue
+		}
+		slices.Reverse(list)
+		back := endpointIDs(list)
+		if slices.Reverse(back); !slices.Equal(ids, back) {
+			t.Errorf("%s: %v, in other order %v", name, ids, back)
+		}
+	}
+	if got, alone := endpointIDs(colliding), endpointIDs(colliding[1:])[0]; got[0] != alone || got[1] != alone+1 {
+		t.Errorf("colliding: %v, alone %d", got, alone)
+	}
+	if got := endpointIDs(at("10.0.0.7:8080"))[0]; got != 3241567117 { // what restarts must find again
+		t.Errorf("the numbers of endpoints have changed: %d", got)
 	}
 }
