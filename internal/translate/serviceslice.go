@@ -153,29 +153,24 @@ func placeOf(e *discoveryv1.Endpoint) place {
 	if e.Hints == nil {
 		return p
 	}
-	switch zones := e.Hints.ForZones; len(zones) {
-	case 0:
-	case 1:
-		p.forZones = zones[0].Name
-	default:
-		names := make([]string, len(zones))
-		for i, z := range zones {
-			names[i] = z.Name
-		}
-		p.forZones = strings.Join(names, ",")
-	}
-	switch nodes := e.Hints.ForNodes; len(nodes) {
-	case 0:
-	case 1:
-		p.forNodes = nodes[0].Name
-	default:
-		names := make([]string, len(nodes))
-		for i, n := range nodes {
-			names[i] = n.Name
-		}
-		p.forNodes = strings.Join(names, ",")
-	}
+	p.forZones = joined(e.Hints.ForZones, func(z discoveryv1.ForZone) string { return z.Name })
+	p.forNodes = joined(e.Hints.ForNodes, func(n discoveryv1.ForNode) string { return n.Name })
 	return p
+}
+
+// joined is the names of a list with commas between them.
+func joined[T any](list []T, name func(T) string) string {
+	switch len(list) {
+	case 0:
+		return ""
+	case 1:
+		return name(list[0]) // what nearly all have costs nothing
+	}
+	names := make([]string, len(list))
+	for i, o := range list {
+		names[i] = name(o)
+	}
+	return strings.Join(names, ",")
 }
 
 // port is the number of the port of a name and protocol, 0 if the slice has none.
