@@ -317,21 +317,7 @@ func TestDamagedMemory(t *testing.T) {
 	if _, err := writeWhole(path, state); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := intent.NewStore().Update(func(tx *intent.Tx) error {
-		tx.ReplaceServices(r.Services)
-		tx.ReplaceServiceRanges(r.Ranges)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := intent.Diff(state, again); !d.Empty() {
-		t.Errorf("read back, this differs: %+v", d)
-	}
+	readBack(t, path, state)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -384,21 +370,7 @@ func TestMemoryIsAddedTo(t *testing.T) {
 	}
 	same := func() {
 		t.Helper()
-		r, err := Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := intent.NewStore().Update(func(tx *intent.Tx) error {
-			tx.ReplaceServices(r.Services)
-			tx.ReplaceServiceRanges(r.Ranges)
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := intent.Diff(store.State(), again); !d.Empty() {
-			t.Fatalf("read back, this differs: %+v", d)
-		}
+		readBack(t, path, store.State())
 	}
 	size := func() int64 {
 		t.Helper()
@@ -518,5 +490,25 @@ func TestNodePortOfTheHost(t *testing.T) {
 	w.await("web@default 30080 30081")
 	if p := w.Problems(); len(p) != 0 {
 		t.Errorf("problems: %q", p)
+	}
+}
+
+// readBack wants what is remembered at path to be the Services and ranges of state.
+func readBack(t *testing.T, path string, state *intent.State) {
+	t.Helper()
+	r, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := intent.NewStore().Update(func(tx *intent.Tx) error {
+		tx.ReplaceServices(r.Services)
+		tx.ReplaceServiceRanges(r.Ranges)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := intent.Diff(state, again); !d.Empty() {
+		t.Fatalf("read back, this differs: %+v", d)
 	}
 }
