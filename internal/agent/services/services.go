@@ -11,6 +11,7 @@ package services
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -19,7 +20,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/internal/agent/kube"
@@ -117,37 +117,29 @@ func (s *Services) Updates() kube.ServiceUpdates {
 	if !s.native {
 		return u
 	}
-	u.Services = &kube.Changes[*corev1.Service]{
-		Set:    func(o *corev1.Service) { s.heard(func() { s.set.SetService(o) }) },
-		Delete: func(n types.NamespacedName) { s.heard(func() { s.set.DeleteService(n.Namespace, n.Name) }) },
-		Listed: func(exists func(types.NamespacedName) bool) {
-			s.heard(func() {
-				for n := range s.set.Services() {
-					if !exists(n) {
-						s.set.DeleteService(n.Namespace, n.Name)
-					}
-				}
-				s.listed[services] = true
-			})
-		},
-		Failed: s.failed,
-	}
-	u.Slices = &kube.Changes[*discoveryv1.EndpointSlice]{
-		Set:    func(o *discoveryv1.EndpointSlice) { s.heard(func() { s.set.SetEndpointSlice(o) }) },
-		Delete: func(n types.NamespacedName) { s.heard(func() { s.set.DeleteEndpointSlice(n.Namespace, n.Name) }) },
-		Listed: func(exists func(types.NamespacedName) bool) {
-			s.heard(func() {
-				for n := range s.set.EndpointSlices() {
-					if !exists(n) {
-						s.set.DeleteEndpointSlice(n.Namespace, n.Name)
-					}
-				}
-				s.listed[slicesOf] = true
-			})
-		},
-		Failed: s.failed,
-	}
+	u.Services = changes(s, services, s.set.SetService, s.set.DeleteService, s.set.Services)
+	u.Slices = changes(s, slicesOf, s.set.SetEndpointSlice, s.set.DeleteEndpointSlice, s.set.EndpointSlices)
 	return u
+}
+
+// changes has the set follow one kind of objects.
+func changes[T any](s *Services, kind string, set func(T), remove func(namespace, name string),
+	known func() iter.Seq[types.NamespacedName]) *kube.Changes[T] {
+	return &kube.Changes[T]{
+		Set:    func(o T) { s.heard(func() { set(o) }) },
+		Delete: func(n types.NamespacedName) { s.heard(func() { remove(n.Namespace, n.Name) }) },
+		Listed: func(exists func(types.NamespacedName) bool) {
+			s.heard(func() {
+				for n := range known() {
+					if !exists(n) {
+						remove(n.Namespace, n.Name)
+					}
+				}
+				s.listed[kind] = true
+			})
+		},
+		Failed: s.failed,
+	}
 }
 
 // heard takes an event of the API.
