@@ -13,8 +13,11 @@ COMMIT := $(shell git describe --always --dirty --exclude='*' 2>/dev/null || ech
 VERSION := $(RELEASE)+$(COMMIT)
 LDFLAGS := -s -w -X coelan.io/coelan/internal/version.version=$(VERSION)
 
+# Tools, each under the name of its version.
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/tools/golangci-lint-$(GOLANGCI_VERSION)
+GOTESTSUM_VERSION := v1.13.0
+GOTESTSUM := bin/tools/gotestsum-$(GOTESTSUM_VERSION)
 
 # Every target uses all of the machine, and several make the same networks.
 .NOTPARALLEL:
@@ -67,10 +70,12 @@ lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
 	cd build/apigen && ../../$(GOLANGCI) run ./...
 	cd build/helm && ../../$(GOLANGCI) run ./...
 
-$(GOLANGCI):
+$(GOLANGCI): MODULE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+$(GOTESTSUM): MODULE := gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+$(GOLANGCI) $(GOTESTSUM):
 	@mkdir -p $(@D)
-	GOBIN=$(CURDIR)/bin/tools/new go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
-	@mv bin/tools/new/golangci-lint $@ && rmdir bin/tools/new
+	GOBIN=$(CURDIR)/bin/tools/new go install $(MODULE)
+	@mv bin/tools/new/* $@ && rmdir bin/tools/new
 
 .PHONY: unit
 unit: ## tests that need neither root nor Open vSwitch, with the race detector
@@ -92,8 +97,9 @@ bench: deps images sandbox-assets ## measures, as a table and in bench/results.j
 	go run ./test/bench -o bench/results.json
 
 .PHONY: e2e
-e2e: deps images sandbox-assets ## tests of all of it, in a sandbox cluster of their own (root)
-	go test -tags e2e -count=1 -p 1 -v -timeout 25m $(if $(RUN),-run '$(RUN)') $(call packages-with,e2e)
+# It takes long, so what fails is shown once more at the end.
+e2e: deps images sandbox-assets $(GOTESTSUM) ## tests of all of it, in a sandbox cluster of their own (root)
+	$(GOTESTSUM) --format standard-verbose --hide-summary skipped -- -tags e2e -count=1 -p 1 -timeout 25m $(if $(RUN),-run '$(RUN)') $(call packages-with,e2e)
 
 .PHONY: test-kernel
 test-kernel: ## the integration tests on the kernel's datapath, in an emulated machine with Debian's kernel

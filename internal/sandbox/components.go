@@ -198,6 +198,9 @@ func (s *Sandbox) controllerManagerCommand() []string {
 		"--allocate-node-cidrs=true", "--cluster-cidr=" + joined(of(s.Family, podNets)),
 		"--service-cluster-ip-range=" + joined(of(s.Family, serviceNets)),
 		"--kube-api-qps=500", "--kube-api-burst=1000", "--concurrent-replicaset-syncs=20",
+		// With the usual 50 s, an API server that is away for 30 s makes nodes NotReady, and Services lose their endpoints: kubelets
+		// renew leases every 10 s, and watches wait for up to a minute before they try again.
+		"--node-monitor-grace-period=2m",
 	}
 	switch s.Family {
 	case IPv4:
