@@ -24,12 +24,16 @@ type tables struct {
 	blocks   Table[Block]
 	services Table[Service]
 	ranges   Table[ServiceRange]
+	rules    Table[Rule]
+	subjects Table[Subject]
+	peers    Table[Peer]
 }
 
 // The indexes of the ports, by position.
 const (
 	portsByNetwork = iota
 	portsByAddress
+	portsBySubject
 )
 
 // The indexes of the routers, by position.
@@ -37,6 +41,18 @@ const (
 	routersByImport = iota
 	routersPrivate
 )
+
+// The indexes of the rules, by position.
+const (
+	rulesBySlot = iota
+	rulesByGroup
+)
+
+// The index of the subjects.
+const subjectsByRule = 0
+
+// The index of the peers.
+const peersByGroup = 0
 
 func newState() *State {
 	s := &State{replaced: make(chan struct{})}
@@ -49,6 +65,7 @@ func newState() *State {
 			}
 			return values
 		}},
+		portsBySubject: {values: func(p Port) []string { return []string{p.SubjectKey()} }},
 	}
 	s.routers.indexes = []index[Router]{
 		routersByImport: {values: func(r Router) []string { return r.Imports }},
@@ -62,6 +79,12 @@ func newState() *State {
 	s.networks.indexes = []index[Network]{{values: func(n Network) []string { return []string{n.Router} }}}
 	s.blocks.indexes = []index[Block]{{values: func(b Block) []string { return []string{b.Network} }}}
 	s.services.indexes = []index[Service]{{values: func(v Service) []string { return []string{slotKey(v.Slot())} }}}
+	s.rules.indexes = []index[Rule]{
+		rulesBySlot:  {values: func(r Rule) []string { return []string{ruleSlotKey(r.Slot())} }},
+		rulesByGroup: {values: func(r Rule) []string { return r.Groups }},
+	}
+	s.subjects.indexes = []index[Subject]{subjectsByRule: {values: func(v Subject) []string { return v.Rules }}}
+	s.peers.indexes = []index[Peer]{peersByGroup: {values: func(p Peer) []string { return p.Groups }}}
 	return s
 }
 
@@ -98,6 +121,32 @@ func (s *State) ServiceRanges() Table[ServiceRange] { return s.ranges }
 
 // ServicesIn yields the services of that Slot, by namespace/name.
 func (s *State) ServicesIn(slot uint32) iter.Seq[Service] { return s.services.by(0, slotKey(slot)) }
+
+// Rules are the rules that Subjects have, by ID.
+func (s *State) Rules() Table[Rule] { return s.rules }
+
+// Subjects are how this node's Ports are governed, by key.
+func (s *State) Subjects() Table[Subject] { return s.subjects }
+
+// Peers are the addresses in the groups of Rules, by space and address.
+func (s *State) Peers() Table[Peer] { return s.peers }
+
+// RulesIn yields the rules of that Slot, by ID.
+func (s *State) RulesIn(slot uint32) iter.Seq[Rule] {
+	return s.rules.by(rulesBySlot, ruleSlotKey(slot))
+}
+
+// RulesOf yields the rules that have the group, by ID.
+func (s *State) RulesOf(group string) iter.Seq[Rule] { return s.rules.by(rulesByGroup, group) }
+
+// SubjectsOf yields the subjects that have the rule of that ID, by key.
+func (s *State) SubjectsOf(rule string) iter.Seq[Subject] { return s.subjects.by(subjectsByRule, rule) }
+
+// PeersIn yields the peers in the group, by space and address.
+func (s *State) PeersIn(group string) iter.Seq[Peer] { return s.peers.by(peersByGroup, group) }
+
+// GovernedBy yields the ports whose Subject has that key, by id.
+func (s *State) GovernedBy(subject string) iter.Seq[Port] { return s.ports.by(portsBySubject, subject) }
 
 // LocalNode is the Node of this node; false before it is known.
 func (s *State) LocalNode() (Node, bool) { return s.nodes.Get(s.local.Node) }
@@ -136,11 +185,15 @@ type Delta struct {
 	Services []string
 	// ServiceRanges are prefixes.
 	ServiceRanges []string
+	Rules         []string
+	Subjects      []string
+	Peers         []string
 }
 
 // Empty says whether nothing differs.
 func (d Delta) Empty() bool {
-	return !d.Local && len(d.Routers)+len(d.Networks)+len(d.Nodes)+len(d.Ports)+len(d.Blocks)+len(d.Services)+len(d.ServiceRanges) == 0
+	return !d.Local && len(d.Routers)+len(d.Networks)+len(d.Nodes)+len(d.Ports)+len(d.Blocks)+len(d.Services)+len(d.ServiceRanges)+
+		len(d.Rules)+len(d.Subjects)+len(d.Peers) == 0
 }
 
 // Diff compares two States of one Store. A nil State has no objects.
@@ -161,5 +214,8 @@ func Diff(from, to *State) Delta {
 		Services: changes(from.services, to.services),
 
 		ServiceRanges: changes(from.ranges, to.ranges),
+		Rules:         changes(from.rules, to.rules),
+		Subjects:      changes(from.subjects, to.subjects),
+		Peers:         changes(from.peers, to.peers),
 	}
 }

@@ -67,6 +67,9 @@ type Objects struct {
 	Services []Service
 
 	ServiceRanges []ServiceRange
+	Rules         []Rule
+	Subjects      []Subject
+	Peers         []Peer
 }
 
 // Replace makes the State hold exactly these objects. Objects that are equal to
@@ -80,6 +83,7 @@ func (tx *Tx) Replace(o Objects) {
 	tx.blocks = replace(tx.blocks, o.Blocks)
 	tx.services = replace(tx.services, o.Services)
 	tx.ranges = replace(tx.ranges, o.ServiceRanges)
+	tx.ReplacePolicies(o.Rules, o.Subjects, o.Peers)
 }
 
 // ReplaceNetworks makes these the only routers, networks and blocks, and leaves
@@ -104,6 +108,31 @@ func (tx *Tx) ReplaceServices(services []Service) { tx.services = replace(tx.ser
 
 // ReplaceServiceRanges makes these the only prefixes of ClusterIPs, and leaves everything else.
 func (tx *Tx) ReplaceServiceRanges(ranges []ServiceRange) { tx.ranges = replace(tx.ranges, ranges) }
+
+// ReplacePolicies makes these the only rules, subjects and peers, and leaves everything else.
+func (tx *Tx) ReplacePolicies(rules []Rule, subjects []Subject, peers []Peer) {
+	tx.rules = replace(tx.rules, rules)
+	tx.subjects = replace(tx.subjects, subjects)
+	tx.peers = replace(tx.peers, peers)
+}
+
+// SetRule adds or replaces the rule of that ID.
+func (tx *Tx) SetRule(r Rule) { tx.rules = tx.rules.set(r) }
+
+// DeleteRule removes a rule; one that is not there is fine.
+func (tx *Tx) DeleteRule(id string) { tx.rules = tx.rules.delete(id) }
+
+// SetSubject adds or replaces the subject of that key.
+func (tx *Tx) SetSubject(s Subject) { tx.subjects = tx.subjects.set(s) }
+
+// DeleteSubject removes a subject; one that is not there is fine.
+func (tx *Tx) DeleteSubject(key string) { tx.subjects = tx.subjects.delete(key) }
+
+// SetPeer adds or replaces the peer of that space and address.
+func (tx *Tx) SetPeer(p Peer) { tx.peers = tx.peers.set(p) }
+
+// DeletePeer removes the peer of that key (PeerKey); one that is not there is fine.
+func (tx *Tx) DeletePeer(key string) { tx.peers = tx.peers.delete(key) }
 
 func replace[T object[T]](t Table[T], with []T) Table[T] {
 	keep := make(map[string]bool, len(with))

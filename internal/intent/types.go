@@ -95,6 +95,7 @@ type Local struct {
 	TunnelIP      netip.Addr // the underlay address that tunnels start from; not valid with NoEncap
 	MTU           int        // of pods and of the gateway interface, in bytes
 	ServiceMode   ServiceMode
+	PolicyMode    PolicyMode
 }
 
 // Datapath is the datapath_type of the integration bridge.

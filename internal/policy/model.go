@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policy resolves the selectors of policies: which Ports a rule is for, and which addresses its peers have. It knows the
+// whole cluster and tells what each node has to know. It does no I/O and reads no clock.
+package policy
+
+import (
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// Policy is a NetworkPolicy, a ClusterNetworkPolicy or a SecurityGroup whose values have been checked.
+type Policy struct {
+	Ref  intent.PolicyRef // the key
+	Tier intent.Tier
+	// Priority is 0 to 1000 in AdminTier and BaselineTier, else 0.
+	Priority uint16
+	// Subjects are the Ports that it is for: those of any of these. Those of a SecurityGroup are the Ports that name it.
+	Subjects []Selector
+	// Ingress and Egress say in which directions a NetworkPolicy isolates its subjects.
+	Ingress, Egress bool
+	Rules           []Rule
+}
+
+// Rule is a rule before its selectors are resolved.
+type Rule struct {
+	Direction intent.Direction
+	Number    int // in its direction's list, from 1
+	Action    intent.Action
+
+	AnyPeer bool
+	Peers   []Selector // or in any of these
+	Blocks  []netip.Prefix
+	// AnyPort, or one of Ports. A rule with neither fits nothing.
+	AnyPort bool
+	Ports   []Port
+	// Closed says that the rule cannot be understood in full, and why. It is then as closed as it can be: an Allow or a Pass fits
+	// nothing, a Deny what its other fields say, which are as wide as need be.
+	Closed string
+}
+
+// Port is a range of ports, or a named one.
+type Port struct {
+	intent.PortRange
+	// Name of the receiver's container port; then First and Last mean nothing, and the protocol only if it is not 0.
+	Name string
+}
+
+// Selector selects Ports or nodes.
+type Selector struct {
+	// Nodes, if set, selects nodes by their labels, and the other fields mean nothing.
+	Nodes labels.Selector
+	// SecurityGroup, if set, selects the Ports that name it, and the other fields mean nothing: namespace/name.
+	SecurityGroup string
+	// Namespace is the one that the Ports are in; empty: those that Namespaces selects.
+	Namespace  string
+	Namespaces labels.Selector
+	Pods       labels.Selector // of the labels of pods, or of Ports that are not pods'
+}
+
+// Namespace is what policies see of one.
+type Namespace struct {
+	Name   string // the key
+	Labels labels.Set
+}
+
+// Node is what policies see of one.
+type Node struct {
+	Name      string // the key
+	Labels    labels.Set
+	Addresses []netip.Addr // its own and those of its gateway interface: who its processes are for pods
+}
+
+// Endpoint is a pod, or a Port that is not a pod's.
+type Endpoint struct {
+	// Key is that of its Subject: intent.PodSubject or intent.PortSubject.
+	Key       string
+	Namespace string
+	Name      string
+	Labels    labels.Set
+	Node      string // on which its Subject is wanted; empty: on none yet
+	// HostNetwork says that it is its node for everybody: no selector of Ports selects it.
+	HostNetwork bool
+	Places      []Place
+	NamedPorts  []NamedPort
+	// SecurityGroups that it names, namespace/name, sorted. Those that there are not close the Port.
+	SecurityGroups []string
+}
+
+// Place is where a Port has an address, as in intent.Peer.
+type Place struct {
+	Space   string
+	Address netip.Addr
+}
+
+// NamedPort is a container port with a name.
+type NamedPort struct {
+	Name     string
+	Protocol uint8
+	Port     uint16
+}
