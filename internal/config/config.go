@@ -72,6 +72,8 @@ type Config struct {
 	Services Services `json:"services"`
 	// LoadBalancer is about the addresses of LoadBalancerPools.
 	LoadBalancer LoadBalancer `json:"loadBalancer"`
+	// Policy says whether and how policies are enforced.
+	Policy Policy `json:"policy"`
 	// CNI is the container runtime's side.
 	CNI CNI `json:"cni"`
 	// MetricsBindAddress serves /healthz, /readyz and /metrics; "0" serves none.
@@ -121,6 +123,7 @@ func Default() Config {
 		SNAT:             SNAT{Enabled: true},
 		Services:         Services{Mode: DefaultServiceMode, HealthzBindAddress: ":10256"},
 		LoadBalancer:     LoadBalancer{MemberlistPort: 10362, KeyFile: "/etc/coelan-memberlist/keys"},
+		Policy:           Policy{Mode: DefaultPolicyMode, TokenFile: "/var/run/secrets/coelan-controller/token"},
 		CNI: CNI{
 			BinDir:  "/opt/cni/bin",
 			ConfDir: "/etc/cni/net.d",

@@ -28,6 +28,7 @@ func TestParse(t *testing.T) {
 		NodePortAddresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, HealthzBindAddress: "0",
 	}
 	want.LoadBalancer.MemberlistPort = 7946
+	want.Policy = Policy{Mode: EnforcedPolicies, AuditDenied: true, TokenFile: "/token"}
 	got, err := Parse([]byte(`
 datapath: netdev
 mtu: 1400
@@ -43,6 +44,7 @@ services:
   nodePortAddresses: [192.0.2.0/24]
   healthzBindAddress: "0"
 loadBalancer: {memberlistPort: 7946}
+policy: {mode: enforced, auditDenied: true, tokenFile: /token}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +118,8 @@ func TestWrongSettings(t *testing.T) {
 		{"node ports on loopback", "services: {nodePortAddresses: [127.0.0.0/8]}", "services.nodePortAddresses[0]: 127.0.0.0/8 is on loopback"},
 		{"service healthz", "services: {healthzBindAddress: '10256'}", "services.healthzBindAddress: "},
 		{"unknown field of services", "services: {proxyMode: native}", `unknown field "services.proxyMode"`},
+		{"policy mode", "policy: {mode: audit}", `policy.mode: "audit" is not one of enforced, off`},
+		{"policy token", "policy: {tokenFile: token}", `policy.tokenFile: "token" is not an absolute path`},
 		{"memberlist port", "loadBalancer: {memberlistPort: 0}", "loadBalancer.memberlistPort: 0 is not between"},
 		{"memberlist port too large", "loadBalancer: {memberlistPort: 65536}", "loadBalancer.memberlistPort: 65536"},
 		{"memberlist port of the metrics", "loadBalancer: {memberlistPort: 10360}", "is also the port of metricsBindAddress"},

@@ -41,6 +41,7 @@ func (c Config) Validate() error {
 		excludes(c.SNAT),
 		c.Services.validate(),
 		c.LoadBalancer.validate(c),
+		c.Policy.validate(),
 		absolute("cni.binDir", c.CNI.BinDir),
 		absolute("cni.confDir", c.CNI.ConfDir),
 		socket("cni.socket", c.CNI.Socket),
