@@ -59,7 +59,23 @@ type Selector struct {
 	Namespace  string
 	Namespaces labels.Selector
 	Pods       labels.Selector // of the labels of pods, or of Ports that are not pods'
+	// Family leaves out what has no address of one family, and the addresses of the other: as a SecurityGroup's rule is of one
+	// family.
+	Family Family
 }
+
+// Family of addresses.
+type Family uint8
+
+// The families. The zero value is AnyFamily.
+const (
+	AnyFamily Family = 0
+	IPv4      Family = 4
+	IPv6      Family = 6
+)
+
+// Has says whether an address is of the family.
+func (f Family) Has(a netip.Addr) bool { return f == AnyFamily || (f == IPv4) == a.Is4() }
 
 // Namespace is what policies see of one.
 type Namespace struct {
