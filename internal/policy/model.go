@@ -18,7 +18,8 @@ type Policy struct {
 	Tier intent.Tier
 	// Priority is 0 to 1000 in AdminTier and BaselineTier, else 0.
 	Priority uint16
-	// Subjects are the Ports that it is for: those of any of these. Those of a SecurityGroup are the Ports that name it.
+	// Subjects are the Ports that it is for: those of any of these. Those of a SecurityGroup are the Ports that name it, whatever
+	// is said here.
 	Subjects []Selector
 	// Ingress and Egress say in which directions a NetworkPolicy isolates its subjects.
 	Ingress, Egress bool
@@ -49,7 +50,7 @@ type Port struct {
 	Name string
 }
 
-// Selector selects Ports or nodes.
+// Selector selects Ports or nodes. A labels.Selector that is nil selects nothing.
 type Selector struct {
 	// Nodes, if set, selects nodes by their labels, and the other fields mean nothing.
 	Nodes labels.Selector

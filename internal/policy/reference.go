@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// reference says what the Views are without any index: it looks at everything each time.
+type reference struct {
+	namespaces map[string]Namespace
+	nodes      map[string]Node
+	endpoints  map[string]Endpoint
+	policies   map[intent.PolicyRef]Policy
+}
+
+func newReference() *reference {
+	return &reference{map[string]Namespace{}, map[string]Node{}, map[string]Endpoint{}, map[intent.PolicyRef]Policy{}}
+}
+
+func (r *reference) selects(s Selector, p Endpoint) bool {
+	switch {
+	case p.HostNetwork, s.Nodes != nil:
+		return false
+	case s.SecurityGroup != "":
+		return slices.Contains(p.SecurityGroups, s.SecurityGroup)
+	case s.Pods == nil || !s.Pods.Matches(p.Labels):
+		return false
+	case s.Namespace != "":
+		return p.Namespace == s.Namespace
+	}
+	ns, known := r.namespaces[p.Namespace]
+	return known && s.Namespaces != nil && s.Namespaces.Matches(ns.Labels)
+}
+
+func (r *reference) governs(p Policy, ep Endpoint) bool {
+	return slices.ContainsFunc(p.subjects(), func(s Selector) bool { return r.selects(s, ep) })
+}
+
+// members are the addresses of a selector's Ports or nodes.
+func (r *reference) members(s Selector, port *Port, at resolved, blocks []netip.Prefix) map[Place]bool {
+	out := map[Place]bool{}
+	add := func(p Place) {
+		if blocks == nil || inBlocks(blocks, p.Address) {
+			out[p] = true
+		}
+	}
+	if s.Nodes != nil && port == nil {
+		for _, n := range r.nodes {
+			for _, a := range n.Addresses {
+				if s.Nodes.Matches(n.Labels) {
+					add(Place{intent.DefaultRouterName, a})
+				}
+			}
+		}
+	}
+	for _, ep := range r.endpoints {
+		if r.selects(s, ep) && (port == nil || slices.Contains(ep.resolve(*port), at)) {
+			for _, place := range ep.Places {
+				add(place)
+			}
+		}
+	}
+	return out
+}
+
+// resolve returns what a port's name stands for at the Endpoint, sorted.
+func (p Endpoint) resolve(port Port) []resolved {
+	var out []resolved
+	for _, n := range p.NamedPorts {
+		if n.fits(port) {
+			out = append(out, resolved{n.Protocol, n.Port})
+		}
+	}
+	slices.SortFunc(out, resolved.compare)
+	return slices.Compact(out)
+}
+
+// view computes what a node has to know.
+func (r *reference) view(node string) View {
+	var v View
+	rules := map[string]intent.Rule{}
+	groups := map[string]map[Place]bool{}
+	for _, ep := range r.endpoints {
+		if ep.Node != node || node == "" || ep.HostNetwork {
+			continue
+		}
+		s := intent.Subject{Key: ep.Key}
+		if _, ok := r.namespaces[ep.Namespace]; !ok {
+			s.Closed = unknownNamespace(ep.Namespace)
+		}
+		for _, name := range ep.SecurityGroups {
+			ref := securityGroupRef(name)
+			if _, ok := r.policies[ref]; ok {
+				s.SecurityGroups = append(s.SecurityGroups, ref)
+			} else if s.Closed == "" {
+				s.Closed = unknownSecurityGroup(name)
+			}
+		}
+		for _, p := range r.policies {
+			if !r.governs(p, ep) {
+				continue
+			}
+			if p.Tier == intent.NetworkPolicyTier && p.Ingress {
+				s.IngressIsolation = append(s.IngressIsolation, p.Ref)
+			}
+			if p.Tier == intent.NetworkPolicyTier && p.Egress {
+				s.EgressIsolation = append(s.EgressIsolation, p.Ref)
+			}
+			for _, rule := range p.Rules {
+				for _, part := range r.parts(p, rule, ep, groups) {
+					rules[part.ID] = part
+					s.Rules = append(s.Rules, part.ID)
+				}
+			}
+		}
+		slices.SortFunc(s.IngressIsolation, intent.PolicyRef.Compare)
+		slices.SortFunc(s.EgressIsolation, intent.PolicyRef.Compare)
+		slices.SortFunc(s.SecurityGroups, intent.PolicyRef.Compare)
+		slices.Sort(s.Rules)
+		v.Subjects = append(v.Subjects, s)
+	}
+	peers := map[Place]*intent.Peer{}
+	for _, g := range slices.Sorted(maps.Keys(groups)) {
+		for a := range groups[g] {
+			if peers[a] == nil {
+				peers[a] = &intent.Peer{Space: a.Space, Address: a.Address}
+			}
+			peers[a].Groups = append(peers[a].Groups, g)
+		}
+	}
+	for _, p := range peers {
+		v.Peers = append(v.Peers, *p)
+	}
+	v.Rules = slices.Collect(maps.Values(rules))
+	v.sort()
+	return v
+}
+
+// parts are the rules that one becomes for a subject, and the groups that they need.
+func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]map[Place]bool) []intent.Rule {
+	if rule.Closed != "" && rule.Action != intent.Deny {
+		return nil
+	}
+	blocks := disjoint(rule.Blocks)
+	base := intent.Rule{
+		ID: ruleID(p.Ref, rule.Direction, rule.Number), Policy: p.Ref, Number: rule.Number, Direction: rule.Direction,
+		Tier: p.Tier, Priority: p.Priority, Action: rule.Action,
+	}
+	peers := func(out intent.Rule) intent.Rule {
+		out.AnyPeer = rule.AnyPeer
+		if rule.AnyPeer {
+			return out
+		}
+		out.Blocks = blocks
+		for _, s := range rule.Peers {
+			if text := s.canonical(); text != "" {
+				id := groupID(text, "", resolved{}, nil)
+				groups[id] = r.members(s, nil, resolved{}, nil)
+				out.Groups = append(out.Groups, id)
+			}
+		}
+		slices.Sort(out.Groups)
+		out.Groups = slices.Compact(out.Groups)
+		return out
+	}
+	if !rule.AnyPeer && len(blocks) == 0 && !slices.ContainsFunc(rule.Peers, func(s Selector) bool { return s.canonical() != "" }) {
+		return nil
+	}
+	if rule.AnyPort {
+		return []intent.Rule{peers(base)}
+	}
+	var out []intent.Rule
+	numbered, named := splitPorts(rule.Ports)
+	if len(numbered) > 0 {
+		part := peers(base)
+		part.Ports = numbered
+		out = append(out, part)
+	}
+	parts := map[resolved]intent.Rule{}
+	for _, port := range named {
+		if rule.Direction == intent.Ingress {
+			for _, at := range ep.resolve(port) {
+				parts[at] = peers(base)
+			}
+			continue
+		}
+		add := func(s Selector, blocks []netip.Prefix) {
+			all := map[resolved]bool{}
+			for _, other := range r.endpoints {
+				if r.selects(s, other) {
+					for _, at := range other.resolve(port) {
+						all[at] = true
+					}
+				}
+			}
+			for at := range all {
+				id := groupID(s.canonical(), port.Name, at, blocks)
+				groups[id] = r.members(s, &port, at, blocks)
+				part, ok := parts[at]
+				if !ok {
+					part = base
+				}
+				part.Groups = append(part.Groups, id)
+				slices.Sort(part.Groups)
+				part.Groups = slices.Compact(part.Groups)
+				parts[at] = part
+			}
+		}
+		if rule.AnyPeer {
+			add(everywhere, nil)
+			continue
+		}
+		for _, s := range rule.Peers {
+			add(s, nil)
+		}
+		if len(blocks) > 0 {
+			add(everywhere, blocks)
+		}
+	}
+	for at, part := range parts {
+		part.ID += at.suffix()
+		part.Ports = []intent.PortRange{{Protocol: at.protocol, First: at.port, Last: at.port}}
+		out = append(out, part)
+	}
+	return out
+}
+
+func (r *reference) delta(old, now View) Delta {
+	var d Delta
+	d.Rules, d.RemovedRules = difference(old.Rules, now.Rules, func(r intent.Rule) string { return r.ID })
+	d.Subjects, d.RemovedSubjects = difference(old.Subjects, now.Subjects, func(s intent.Subject) string { return s.Key })
+	d.Peers, d.RemovedPeers = difference(old.Peers, now.Peers, func(p intent.Peer) string { return intent.PeerKey(p.Space, p.Address) })
+	d.sort()
+	return d
+}
+
+func difference[T any](old, now []T, key func(T) string) (set []T, removed []string) {
+	before := map[string]T{}
+	for _, o := range old {
+		before[key(o)] = o
+	}
+	for _, n := range now {
+		if o, ok := before[key(n)]; !ok || !reflect.DeepEqual(o, n) {
+			set = append(set, n)
+		}
+		delete(before, key(n))
+	}
+	return set, slices.Sorted(maps.Keys(before))
+}
