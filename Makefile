@@ -52,8 +52,9 @@ sandbox-assets: bin/coelan ## what sandboxes are made of, once: Kubernetes, etcd
 	bin/coelan sandbox prepare
 
 .PHONY: generate
-generate: ## write what is generated from other files: of api/ the CRDs and copies, of the chart deploy/*.yaml
+generate: ## write what is generated from other files: of api/ the CRDs and copies, of *.proto Go, of the chart deploy/*.yaml
 	go -C build/apigen run . ../..
+	go -C build/protogen run . ../..
 	go -C build/helm run . ../../deploy/helm/coelan ../../deploy
 
 .PHONY: demo
@@ -69,6 +70,7 @@ lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
 	$(GOLANGCI) run ./...
 	cd build/apigen && ../../$(GOLANGCI) run ./...
 	cd build/helm && ../../$(GOLANGCI) run ./...
+	cd build/protogen && ../../$(GOLANGCI) run ./...
 
 $(GOLANGCI): MODULE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 $(GOTESTSUM): MODULE := gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
@@ -82,6 +84,7 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 	# What these compare is outside of their modules, where Go's cache of results does not look.
 	go -C build/apigen test -count=1 ./...
 	go -C build/helm test -count=1 ./...
+	go -C build/protogen test -count=1 ./...
 	go test -race -timeout 10m ./...
 
 .PHONY: integration
@@ -130,6 +133,21 @@ conformance: deps images sandbox-assets conformance-assets ## upstream's end-to-
 .PHONY: conformance-network
 conformance-network: deps images sandbox-assets conformance-assets ## upstream's network cases that every Kubernetes cluster has to pass
 	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\].*\[Conformance\]'
+
+.PHONY: conformance-policy
+conformance-policy: deps images sandbox-assets conformance-assets ## upstream's cases of NetworkPolicies, but for SCTP
+	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\] Netpol' 'SCTPConnectivity'
+
+POLICIES := $(shell sed -n 's/^.*sigs.k8s.io\/network-policy-api //p' build/netpolapi/go.mod)
+CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test
+
+.PHONY: conformance-cnp
+conformance-cnp: deps images sandbox-assets $(CNP_TEST) ## upstream's suite of ClusterNetworkPolicies: [RUN='regexp'] [SKIP='regexp']
+	test/conformance/cnp.sh $(CNP_TEST) '$(value RUN)' '$(value SKIP)'
+
+$(CNP_TEST):
+	@mkdir -p $(@D)
+	CGO_ENABLED=0 go test -C build/netpolapi -c -trimpath -ldflags '-s -w' -o $@ sigs.k8s.io/network-policy-api/conformance
 
 # The suite, and the runner of its version.
 .PHONY: conformance-assets

@@ -29,6 +29,7 @@ func newSandboxCommand() *cobra.Command {
 		newUpCommand(name), newDownCommand(name), newPrepareCommand(),
 		newKubectlCommand(name), newExecCommand(name), newKubeconfigCommand(name),
 		newLoadCommand(name), newStatusCommand(name), newLogsCommand(name), newMultusCommand(name),
+		newPoliciesCommand(name),
 	)
 	c.AddCommand(newLifecycleCommands(name)...)
 	return c

@@ -4,27 +4,16 @@
 #
 #   run.sh DIRECTORY-OF-KUBERNETES-BINARIES FOCUS [SKIP]
 #
-# The environment's variables and their meaning are in docs/conformance.md. All output is in bin/conformance/log.
+# All output is in bin/conformance/log.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source "$(dirname "${BASH_SOURCE[0]}")/sandbox.sh"
 binaries=$1 focus=$2 skip=${3-}
-report=$PWD/bin/conformance
 
-sandbox() { local verb=$1; shift; bin/coelan sandbox "$verb" --name conformance "$@"; }
-
-down() {
-  local status=$?
-  [ -n "${KEEP-}" ] || sandbox down
-  exit $status
-}
-trap down EXIT
-
-sandbox up --cni "${CNI-}" --services "${SERVICES-}" --kube-proxy-mode "${KUBE_PROXY_MODE-}" --workers "${WORKERS-0}" --zones "${ZONES-0}"
+up
 state=$(sandbox status) || true # of which the exit status says that not yet all is ready
 if [[ $state == *"Services by Coelan"* ]]; then
   sandbox kubectl apply -f test/conformance/pool.yaml
 fi
-rm -rf "$report" && mkdir -p "$report"
 (umask 077 && sandbox exec cp -- cat /etc/kubernetes/admin.conf >"$report/kubeconfig")
 args=(
   --kubeconfig="$report/kubeconfig"

@@ -20,6 +20,7 @@ func TestVersions(t *testing.T) {
 		"coredns":    {"github.com/coredns/coredns", CoreDNSVersion},
 		"multus":     {multusModule, MultusVersion},
 		"plugins":    {pluginsModule, PluginsVersion},
+		"netpolapi":  {policiesModule, PoliciesVersion},
 	} {
 		data, err := os.ReadFile(filepath.Join("../../../build", name, "go.mod"))
 		if err != nil {

@@ -28,6 +28,7 @@ const (
 	CoreDNSVersion    = "v1.12.4"
 	MultusVersion     = "v4.2.3"
 	PluginsVersion    = "v1.9.1"
+	PoliciesVersion   = "v0.2.0"
 )
 
 // Step runs a piece of work that may take long and reports it under the name.
@@ -89,7 +90,7 @@ func (c Cache) Prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, step := range []func(context.Context) error{c.images, c.store, c.multus} {
+	for _, step := range []func(context.Context) error{c.images, c.store, c.multus, c.policies} {
 		if err := step(ctx); err != nil {
 			return err
 		}

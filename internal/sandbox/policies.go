@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import "context"
+
+// PolicyChannel is one of upstream's two definitions of ClusterNetworkPolicies.
+type PolicyChannel string
+
+// What is settled of them, and that with what may still change.
+const (
+	StandardPolicies     PolicyChannel = "standard"
+	ExperimentalPolicies PolicyChannel = "experimental"
+)
+
+// DefinePolicies makes ClusterNetworkPolicies known to the cluster, as upstream of them does.
+func (s *Sandbox) DefinePolicies(ctx context.Context, channel PolicyChannel) error {
+	_, err := s.Kubectl(ctx, "apply", "-f", s.cache.PolicyDefinition(string(channel)))
+	if err == nil {
+		_, err = s.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s",
+			"crd/clusternetworkpolicies.policy.networking.k8s.io")
+	}
+	return err
+}
