@@ -28,7 +28,7 @@ func TestExamplesInTheDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers := map[string]server{}
-	for _, plural := range []string{"networks", "routers", "ports", "addressblocks", "loadbalancerpools"} {
+	for _, plural := range []string{"networks", "routers", "ports", "addressblocks", "loadbalancerpools", "securitygroups"} {
 		s := load(t, plural)
 		servers[s.kind] = s
 	}
@@ -70,7 +70,7 @@ func (s server) acceptExample(t *testing.T, page string, o *unstructured.Unstruc
 	}
 	types := map[string]any{
 		"Network": &v1alpha1.Network{}, "Router": &v1alpha1.Router{}, "Port": &v1alpha1.Port{}, "AddressBlock": &v1alpha1.AddressBlock{},
-		"LoadBalancerPool": &v1alpha1.LoadBalancerPool{},
+		"LoadBalancerPool": &v1alpha1.LoadBalancerPool{}, "SecurityGroup": &v1alpha1.SecurityGroup{},
 	}
 	if err := yaml.UnmarshalStrict([]byte(document), types[s.kind]); err != nil {
 		t.Errorf("%s: %s %s: %v", page, o.GetKind(), o.GetName(), err)

@@ -38,6 +38,9 @@ const (
 	// AnnotationLoadBalancerIPs on a Service of type LoadBalancer are the addresses of pools that it wants, at most one
 	// of each family, with commas between them.
 	AnnotationLoadBalancerIPs = "coelan.io/load-balancer-ips"
+	// AnnotationSecurityGroups on a pod are the names of SecurityGroups of its namespace, with commas between them, that all of its
+	// interfaces are of.
+	AnnotationSecurityGroups = "coelan.io/security-groups"
 	// FinalizerInUse keeps a Network, Router or LoadBalancerPool until nothing uses it.
 	FinalizerInUse = "coelan.io/in-use"
 
@@ -58,6 +61,9 @@ const (
 	// ConditionGranted of an AddressBlock of a single address inside a block of another node: whether that node
 	// has given the address away.
 	ConditionGranted = "Granted"
+
+	// ConditionRealised of a policy says whether all nodes that it is for enforce it as it is now, and how many do.
+	ConditionRealised = "Realised"
 
 	ReasonReady           = "Ready"
 	ReasonRouterNotFound  = "RouterNotFound"
@@ -85,4 +91,9 @@ const (
 	ReasonInvalidAnnotation = "InvalidAnnotation"
 	ReasonWrongFamily       = "WrongFamily"
 	ReasonAddressAssigned   = "AddressAssigned"
+
+	ReasonPartlyInvalid = "PartlyInvalid"
+	ReasonRealised      = "Realised"
+	ReasonProgressing   = "Progressing"
+	ReasonGroupNotFound = "SecurityGroupNotFound"
 )

@@ -111,11 +111,16 @@ func TestPorts(t *testing.T) {
 		{"address twice", "", `network: red, addresses: [10.1.0.5, 10.1.0.5]`, `spec.addresses[1]: Duplicate value: "10.1.0.5"`},
 		{"17 addresses", "", `network: red, addresses: [` + many(17, "10.1.0.%d") + `]`, `spec.addresses: Too many: 17: must have at most 16 items`},
 		{"pod without name", "", `network: red, pod: {uid: u, interface: eth0}`, `spec.pod.name: Required value`},
+		{"SecurityGroup twice", "", `network: red, securityGroups: [a, a]`, `spec.securityGroups[1]: Duplicate value: "a"`},
+		{"SecurityGroup of another namespace", "", `network: red, securityGroups: [b/a]`, `spec.securityGroups[0]: Invalid value: "string": must be the name of a SecurityGroup, not "b/a"`},
+		{"33 SecurityGroups", "", `network: red, securityGroups: [` + many(33, "g%d") + `]`, `spec.securityGroups: Too many: 33: must have at most 32 items`},
+		{"SecurityGroups of a pod", "", `network: red, securityGroups: [a], pod: {name: p, uid: u, interface: net1}`, `spec.securityGroups: Invalid value: "object": the Ports of a pod are of the SecurityGroups that its annotation coelan.io/security-groups names`},
 		{"long interface", "", `network: red, pod: {name: p, uid: u, interface: abcdefghijklmnop}`, `spec.pod.interface: Too long: may not be more than 15 bytes`},
 	}, []string{
 		one,
 		`network: red, mac: "02:00:00:aA:00:05", addresses: [10.1.0.5, 10.1.0.6, "fd00:10::5"], node: a`,
 		`network: red, addresses: []`,
+		`network: red, securityGroups: [a, b.c-d]`,
 		`network: red, pod: {name: p, uid: u, interface: net1}`,
 	}, []update{
 		{"network", one, `network: blue`, `spec.network: Invalid value: "object": network cannot be changed`},
@@ -129,6 +134,8 @@ func TestPorts(t *testing.T) {
 
 		{"node", `network: red, node: a`, `network: red, node: b`, ""},
 		{"node given and taken away", one, `network: red, node: b`, ""},
+		{"SecurityGroups", `network: red, securityGroups: [a]`, `network: red, securityGroups: [b, c]`, ""},
+		{"SecurityGroups given and taken away", one, `network: red, securityGroups: [b]`, ""},
 		{"empty list left out", `network: red, addresses: []`, one, ""},
 	})
 }
@@ -211,5 +218,63 @@ func TestLoadBalancerPools(t *testing.T) {
 		{"choice and nodes", of("192.0.2.32/28"), of("192.0.2.32/28") + `, autoAssign: false, nodeSelector: {}`, ""},
 		{"to bad addresses", of("192.0.2.32/28"), of("192.0.2.33/28"), form},
 		{"none left", of("192.0.2.32/28"), `addresses: []`, `should have at least 1 items`},
+	})
+}
+
+func TestSecurityGroups(t *testing.T) {
+	groups := load(t, "securitygroups")
+	of := func(rule string) string { return `rules: [{` + rule + `}]` }
+	const (
+		in    = "direction: ingress"
+		ports = "the ports must be portRangeMin to portRangeMax, from 1 on"
+		icmp  = "of ICMP, portRangeMin is the type and portRangeMax the code: 0 to 255"
+	)
+	groups.run(t, []create{
+		{"long name", strings.Repeat("g", 64), "", "metadata.name must not be longer than 63 characters"},
+		{"no direction", "", of("protocol: tcp"), `spec.rules[0].direction: Required value`},
+		{"other direction", "", of("direction: both"), `spec.rules[0].direction: Unsupported value: "both": supported values: "ingress", "egress"`},
+		{"other family", "", of(in + ", etherType: IPX"), `spec.rules[0].etherType: Unsupported value: "IPX"`},
+		{"unknown protocol", "", of(in + ", protocol: quic"), `spec.rules[0].protocol: Invalid value: "string": must be a protocol such as tcp, udp, sctp, icmp or icmpv6, or a number from 0 to 255, not "quic"`},
+		{"large protocol", "", of(in + `, protocol: "256"`), "a number from 0 to 255"},
+		{"protocol with a zero", "", of(in + `, protocol: "06"`), "a number from 0 to 255"},
+		{"empty protocol", "", of(in + `, protocol: ""`), "must be a protocol"},
+		{"prefix with host bits", "", of(in + ", remoteIPPrefix: 10.0.0.1/8"), `spec.rules[0].remoteIPPrefix: Invalid value: "string": must be a prefix in canonical form`},
+		{"address", "", of(in + ", remoteIPPrefix: 10.0.0.1"), "must be an IPv4 or IPv6 prefix"},
+		{"prefix of the other family", "", of(in + `, remoteIPPrefix: "fd00::/8"`), `spec.rules[0].remoteIPPrefix: Invalid value: "object": remoteIPPrefix must be of the family of etherType`},
+		{"prefix of the other family, IPv6", "", of(in + `, etherType: IPv6, remoteIPPrefix: 10.0.0.0/8`), "must be of the family of etherType"},
+		{"prefix and group", "", of(in + ", remoteIPPrefix: 10.0.0.0/8, remoteGroup: web"), `spec.rules[0].remoteGroup: Invalid value: "object": remoteIPPrefix and remoteGroup exclude each other`},
+		{"bad group", "", of(in + ", remoteGroup: Web"), `spec.rules[0].remoteGroup: Invalid value: "string": must be the name of a SecurityGroup, or namespace/name, not "Web"`},
+		{"group of three parts", "", of(in + ", remoteGroup: a/b/c"), "must be the name of a SecurityGroup, or namespace/name"},
+		{"group of no namespace", "", of(in + ", remoteGroup: /c"), "must be the name of a SecurityGroup, or namespace/name"},
+		{"empty group", "", of(in + `, remoteGroup: ""`), "must be the name of a SecurityGroup, or namespace/name"},
+		{"ports of all protocols", "", of(in + ", portRangeMin: 80, portRangeMax: 80"), `spec.rules[0].portRangeMin: Invalid value: "object": portRangeMin is for tcp, udp, sctp, icmp and icmpv6`},
+		{"ports of GRE", "", of(in + ", protocol: gre, portRangeMin: 80, portRangeMax: 80"), "portRangeMin is for tcp"},
+		{"last port alone", "", of(in + ", protocol: tcp, portRangeMax: 80"), `spec.rules[0].portRangeMax: Invalid value: "object": portRangeMax needs portRangeMin`},
+		{"first port alone", "", of(in + ", protocol: tcp, portRangeMin: 80"), ports},
+		{"ports backwards", "", of(in + ", protocol: tcp, portRangeMin: 81, portRangeMax: 80"), ports},
+		{"ports backwards, by number", "", of(in + `, protocol: "17", portRangeMin: 81, portRangeMax: 80`), ports},
+		{"port 0", "", of(in + ", protocol: tcp, portRangeMin: 0, portRangeMax: 80"), ports},
+		{"large port", "", of(in + ", protocol: tcp, portRangeMin: 80, portRangeMax: 65536"), "spec.rules[0].portRangeMax"},
+		{"negative port", "", of(in + ", protocol: tcp, portRangeMin: -1, portRangeMax: 5"), "spec.rules[0].portRangeMin"},
+		{"large ICMP type", "", of(in + ", protocol: icmp, portRangeMin: 256"), icmp},
+		{"large ICMP code", "", of(in + ", protocol: icmp, portRangeMin: 8, portRangeMax: 256"), icmp},
+		{"ICMPv6 of IPv4", "", of(in + ", protocol: icmpv6"), `spec.rules[0].protocol: Invalid value: "object": ICMP must be that of etherType`},
+		{"ICMP of IPv6, by number", "", of(in + `, etherType: IPv6, protocol: "1"`), "ICMP must be that of etherType"},
+		{"long description", "", of(in + ", description: " + strings.Repeat("d", 256)), "spec.rules[0].description"},
+		{"257 rules", "", `rules: [` + many(257, `{direction: egress, description: "%d"}`) + `]`, "spec.rules: Too many: 257: must have at most 256 items"},
+	}, []string{
+		``,
+		`rules: []`,
+		of(in), of("direction: egress, etherType: IPv6"),
+		of(in + ", protocol: tcp, portRangeMin: 80, portRangeMax: 80, remoteIPPrefix: 10.0.0.0/8"),
+		of(in + `, protocol: "132", portRangeMin: 1, portRangeMax: 65535`),
+		of(in + ", protocol: icmp, portRangeMin: 8"), of(in + ", protocol: icmp, portRangeMin: 0, portRangeMax: 0"),
+		of(in + ", protocol: icmp"), of(in + ", etherType: IPv6, protocol: icmp, portRangeMin: 128"),
+		of(in + `, etherType: IPv6, protocol: icmpv6, remoteIPPrefix: "::/0"`),
+		of(in + `, protocol: "0", remoteGroup: web`), of(in + ", protocol: gre, remoteGroup: shop/web, description: from the shop"),
+		`rules: [` + many(256, `{direction: egress, protocol: tcp, portRangeMin: 1%d, portRangeMax: 20000, remoteIPPrefix: 10.0.0.0/8}`) + `]`,
+	}, []update{
+		{"rules", of(in), of("direction: egress, protocol: tcp"), ""},
+		{"to a bad rule", of(in), of(in + ", protocol: quic"), "must be a protocol"},
 	})
 }

@@ -25,12 +25,13 @@ type Port struct {
 	Status PortStatus `json:"status,omitempty"`
 }
 
-// PortSpec is what a user asks for. It cannot be changed, but for the node.
+// PortSpec is what a user asks for. It cannot be changed, but for the node and the SecurityGroups.
 //
 // +kubebuilder:validation:XValidation:rule="self.network == oldSelf.network",message="network cannot be changed",fieldPath=".network"
 // +kubebuilder:validation:XValidation:rule="has(self.mac) == has(oldSelf.mac) && (!has(self.mac) || self.mac == oldSelf.mac)",message="mac cannot be changed",fieldPath=".mac"
 // +kubebuilder:validation:XValidation:rule="has(self.addresses) && size(self.addresses) > 0 ? has(oldSelf.addresses) && self.addresses == oldSelf.addresses : !has(oldSelf.addresses) || size(oldSelf.addresses) == 0",message="addresses cannot be changed",fieldPath=".addresses"
 // +kubebuilder:validation:XValidation:rule="has(self.pod) == has(oldSelf.pod) && (!has(self.pod) || self.pod == oldSelf.pod)",message="pod cannot be changed",fieldPath=".pod"
+// +kubebuilder:validation:XValidation:rule="!has(self.pod) || !has(self.securityGroups) || size(self.securityGroups) == 0",message="the Ports of a pod are of the SecurityGroups that its annotation coelan.io/security-groups names",fieldPath=".securityGroups"
 type PortSpec struct {
 	// Network that the Port is on.
 	//
@@ -51,6 +52,13 @@ type PortSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Node string `json:"node,omitempty"`
+	// SecurityGroups of the Port's namespace that it is of; none: no SecurityGroup applies to it. One that does not exist closes the
+	// Port.
+	//
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=set
+	// +optional
+	SecurityGroups []GroupName `json:"securityGroups,omitempty"`
 	// Pod is set in the Ports of pods.
 	//
 	// +optional

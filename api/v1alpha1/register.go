@@ -15,7 +15,7 @@ var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&Network{}, &NetworkList{}, &Router{}, &RouterList{},
 		&Port{}, &PortList{}, &AddressBlock{}, &AddressBlockList{},
-		&LoadBalancerPool{}, &LoadBalancerPoolList{},
+		&LoadBalancerPool{}, &LoadBalancerPoolList{}, &SecurityGroup{}, &SecurityGroupList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

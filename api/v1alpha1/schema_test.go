@@ -147,8 +147,8 @@ func TestDefinitionsAreAcceptable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 5 {
-		t.Fatalf("definitions %v, want one for each of the five types", files)
+	if len(files) != 6 {
+		t.Fatalf("definitions %v, want one for each of the six types", files)
 	}
 	for _, path := range files {
 		_, name, _ := strings.Cut(filepath.Base(path), "_")

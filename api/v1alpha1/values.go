@@ -52,3 +52,21 @@ type Name = string
 // +kubebuilder:validation:XValidation:rule="!self.contains('-') || size(self.split('-')) != 2 || !self.split('-').all(a, isIP(a) && ip(a).family() == 4) || int(self.split('-')[0].split('.')[0]) * 16777216 + int(self.split('-')[0].split('.')[1]) * 65536 + int(self.split('-')[0].split('.')[2]) * 256 + int(self.split('-')[0].split('.')[3]) <= int(self.split('-')[1].split('.')[0]) * 16777216 + int(self.split('-')[1].split('.')[1]) * 65536 + int(self.split('-')[1].split('.')[2]) * 256 + int(self.split('-')[1].split('.')[3])",message="must not end before it starts"
 // +kubebuilder:validation:XValidation:rule="self.contains('-') ? size(self.split('-')) != 2 || !self.split('-').all(a, isIP(a)) || ip(self.split('-')[0]).family() != ip(self.split('-')[1]).family() || cidr(self.split('-')[0] + (ip(self.split('-')[0]).family() == 4 ? '/16' : '/64')).containsIP(self.split('-')[1]) : !isCIDR(self) || cidr(self).prefixLength() >= (cidr(self).ip().family() == 4 ? 16 : 64)",message="is too large: at most a /16, or a /64 for IPv6, and a range within one of these"
 type PoolAddresses = string
+
+// GroupName is that of a SecurityGroup.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",messageExpression=`'must be the name of a SecurityGroup, not "' + self + '"'`
+type GroupName = string
+
+// GroupReference is the name of a SecurityGroup, or namespace/name.
+//
+// +kubebuilder:validation:MaxLength=127
+// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",messageExpression=`'must be the name of a SecurityGroup, or namespace/name, not "' + self + '"'`
+type GroupReference = string
+
+// IPProtocol is a protocol's name or its number (IANA, Protocol Numbers).
+//
+// +kubebuilder:validation:MaxLength=15
+// +kubebuilder:validation:XValidation:rule="self in ['tcp', 'udp', 'sctp', 'icmp', 'icmpv6', 'ipv6-icmp', 'ah', 'dccp', 'egp', 'esp', 'gre', 'igmp', 'ipip', 'ospf', 'pgm', 'rsvp', 'udplite', 'vrrp'] || self.matches('^(0|[1-9][0-9]{0,2})$') && int(self) <= 255",messageExpression=`'must be a protocol such as tcp, udp, sctp, icmp or icmpv6, or a number from 0 to 255, not "' + self + '"'`
+type IPProtocol = string

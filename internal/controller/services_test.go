@@ -149,13 +149,13 @@ func TestProblemsAreToldOnce(t *testing.T) {
 
 func TestCompleteDefinitions(t *testing.T) {
 	served := &metav1.APIResourceList{GroupVersion: "coelan.io/v1alpha1"}
-	for _, kind := range []string{"Network", "Router", "Port", "AddressBlock"} {
+	for _, kind := range []string{"Network", "Router", "Port", "AddressBlock", "LoadBalancerPool"} {
 		served.APIResources = append(served.APIResources, metav1.APIResource{Kind: kind})
 	}
-	if err := complete(served); err == nil || fmt.Sprint(err) != "coelan.io/v1alpha1: there is no kind LoadBalancerPool" {
+	if err := complete(served); err == nil || fmt.Sprint(err) != "coelan.io/v1alpha1: there is no kind SecurityGroup" {
 		t.Errorf("error %v", err)
 	}
-	served.APIResources = append(served.APIResources, metav1.APIResource{Kind: "LoadBalancerPool"})
+	served.APIResources = append(served.APIResources, metav1.APIResource{Kind: "SecurityGroup"})
 	if err := complete(served); err != nil {
 		t.Error(err)
 	}

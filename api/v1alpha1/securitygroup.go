@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// SecurityGroup is a set of Ports, those that name it, and of rules for them, as Neutron has them. A Port of one or more
+// groups takes part in the connections that a rule of one of them allows, in the direction from which they are opened, and in
+// no others; what other policies deny stays denied. A Port names groups of its namespace in spec.securityGroups, a pod by the
+// annotation coelan.io/security-groups for all of its interfaces. One that does not exist closes the Port.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=sg,categories=coelan
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
+// +kubebuilder:printcolumn:name="Realised",type=integer,JSONPath=`.status.realisedNodes`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must not be longer than 63 characters"
+type SecurityGroup struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   SecurityGroupSpec   `json:"spec,omitempty"`
+	Status SecurityGroupStatus `json:"status,omitempty"`
+}
+
+// SecurityGroupSpec is what a user asks for.
+type SecurityGroupSpec struct {
+	// Rules say what is allowed; what no rule allows is denied, so without rules of a direction all of it is. Replies need no
+	// rule.
+	//
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +optional
+	Rules []SecurityGroupRule `json:"rules,omitempty"`
+}
+
+// SecurityGroupRule allows connections.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.remoteIPPrefix) || !has(self.remoteGroup)",message="remoteIPPrefix and remoteGroup exclude each other",fieldPath=".remoteGroup"
+// +kubebuilder:validation:XValidation:rule="!has(self.remoteIPPrefix) || !isCIDR(self.remoteIPPrefix) || cidr(self.remoteIPPrefix).ip().family() == (self.etherType == 'IPv4' ? 4 : 6)",message="remoteIPPrefix must be of the family of etherType",fieldPath=".remoteIPPrefix"
+// +kubebuilder:validation:XValidation:rule="!has(self.portRangeMax) || has(self.portRangeMin)",message="portRangeMax needs portRangeMin",fieldPath=".portRangeMax"
+// +kubebuilder:validation:XValidation:rule="!has(self.portRangeMin) || has(self.protocol) && self.protocol in ['tcp', 'udp', 'sctp', 'icmp', 'icmpv6', 'ipv6-icmp', '1', '6', '17', '58', '132']",message="portRangeMin is for tcp, udp, sctp, icmp and icmpv6",fieldPath=".portRangeMin"
+// +kubebuilder:validation:XValidation:rule="!has(self.portRangeMin) || !has(self.protocol) || !(self.protocol in ['tcp', 'udp', 'sctp', '6', '17', '132']) || self.portRangeMin >= 1 && has(self.portRangeMax) && self.portRangeMax >= self.portRangeMin",message="the ports must be portRangeMin to portRangeMax, from 1 on",fieldPath=".portRangeMin"
+// +kubebuilder:validation:XValidation:rule="!has(self.portRangeMin) || !has(self.protocol) || !(self.protocol in ['icmp', 'icmpv6', 'ipv6-icmp', '1', '58']) || self.portRangeMin <= 255 && (!has(self.portRangeMax) || self.portRangeMax <= 255)",message="of ICMP, portRangeMin is the type and portRangeMax the code: 0 to 255",fieldPath=".portRangeMin"
+// +kubebuilder:validation:XValidation:rule="!has(self.protocol) || (self.etherType == 'IPv4' ? !(self.protocol in ['icmpv6', 'ipv6-icmp', '58']) : self.protocol != '1')",message="ICMP must be that of etherType",fieldPath=".protocol"
+type SecurityGroupRule struct {
+	// Direction of the connections' first packets, seen from the Port: ingress or egress.
+	Direction RuleDirection `json:"direction"`
+	// EtherType is the family of the addresses: IPv4 or IPv6.
+	//
+	// +kubebuilder:default=IPv4
+	// +optional
+	EtherType EtherType `json:"etherType,omitempty"`
+	// Protocol by its name or its IP protocol number; left out: all.
+	//
+	// +optional
+	Protocol IPProtocol `json:"protocol,omitempty"`
+	// PortRangeMin and PortRangeMax are the first and the last port of the receiver; both left out: all. Of ICMP the first is the
+	// type, and the second the code, or left out for all codes.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	PortRangeMin *int32 `json:"portRangeMin,omitempty"`
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	PortRangeMax *int32 `json:"portRangeMax,omitempty"`
+	// RemoteIPPrefix is where the other side is.
+	//
+	// +optional
+	RemoteIPPrefix CIDR `json:"remoteIPPrefix,omitempty"`
+	// RemoteGroup is the SecurityGroup that the other side is of: its name, or namespace/name for that of another namespace.
+	//
+	// +optional
+	RemoteGroup GroupReference `json:"remoteGroup,omitempty"`
+	// Description is for people.
+	//
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Description string `json:"description,omitempty"`
+}
+
+// RuleDirection is that of a connection's first packet, seen from the Port.
+//
+// +kubebuilder:validation:Enum=ingress;egress
+type RuleDirection string
+
+// The directions.
+const (
+	RuleIngress RuleDirection = "ingress"
+	RuleEgress  RuleDirection = "egress"
+)
+
+// EtherType is a family of addresses.
+//
+// +kubebuilder:validation:Enum=IPv4;IPv6
+type EtherType string
+
+// The families.
+const (
+	EtherIPv4 EtherType = "IPv4"
+	EtherIPv6 EtherType = "IPv6"
+)
+
+// SecurityGroupStatus is what Coelan made of it.
+type SecurityGroupStatus struct {
+	// Nodes is how many have Ports of the group, and RealisedNodes how many of these enforce it as it is now.
+	Nodes         int32 `json:"nodes,omitempty"`
+	RealisedNodes int32 `json:"realisedNodes,omitempty"`
+	// Conditions: Ready, Realised.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// SecurityGroupList is a list of SecurityGroups.
+//
+// +kubebuilder:object:root=true
+type SecurityGroupList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []SecurityGroup `json:"items"`
+}
