@@ -111,6 +111,9 @@ type Endpoint struct {
 type Place struct {
 	Space   string
 	Address netip.Addr
+	// Secondary says that it is of a further interface of a pod, of which labels say nothing: only selectors of a SecurityGroup
+	// select it.
+	Secondary bool
 }
 
 // NamedPort is a container port with a name.
