@@ -26,7 +26,7 @@ type feature struct {
 }
 
 // maxFeature is the greatest number of a feature.
-const maxFeature = 18
+const maxFeature = 23
 
 // features is the pipeline, in the order of a packet's way.
 var features []*feature
@@ -49,6 +49,8 @@ func init() {
 		ttlFeature,
 		hairpinFeature,
 		serviceReturnFeature,
+		policyFeature,
+		policySubjectFeature,
 		serviceCommitFeature,
 		outputFeature,
 	}
@@ -59,6 +61,9 @@ func (r *rules) tunnelled() bool { return r.local.Encapsulation.Tunnelled() }
 
 // native says whether the bridge balances Services.
 func (r *rules) native() bool { return r.local.ServiceMode == intent.NativeServices }
+
+// policed says whether policies are enforced.
+func (r *rules) policed() bool { return r.local.PolicyMode == intent.EnforcedPolicies }
 
 // compileLocal emits what is always there: the features' own flows and the drop
 // at the end of each of their tables.

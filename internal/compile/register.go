@@ -13,9 +13,11 @@ import (
 //	reg0[4]     its source address means something in its private Router only
 //	reg0[5]     the host's kernel sends it for a port of a private Router, to a Service's endpoint
 //	reg0[6..10] of Services: see registers there
-//	reg0[12..14] mark of a connection that is committed
+//	reg0[12..14] mark of a connection that is committed, to bit 17 where policies are enforced
+//	reg0[18..]  of policies: see registers there
 //	reg1        id of its Network; 0 if another node has routed it
-//	reg2        its Router (VRF); the low 16 bits are its conntrack zone
+//	reg2        its Router (VRF); the low 16 bits are its conntrack zone, and in tables of policies also the space that its
+//	            addresses mean something in
 //	reg3        OpenFlow port to send it out of, or nowhere
 //	xreg2       (reg4, reg5) MAC that answers a question
 //	reg6        flags of a neighbour advertisement
@@ -141,4 +143,23 @@ var (
 var (
 	routerMAC  = openflow.MAC(intent.RouterMAC)
 	gatewayMAC = openflow.MAC(intent.GatewayMAC)
+)
+
+// What policies know of a packet.
+var (
+	// regSpace is the conntrack zone of the router that the packet's addresses mean something in, in tables of policies:
+	// clusterZone where they are the cluster's, PhysicalZone on physical networks.
+	regSpace = regZone
+	// toOwnNode says that a port sends the packet to its own node.
+	toOwnNode = openflow.Reg(0).Masked(1<<18, 1<<18)
+)
+
+// PhysicalZone is the conntrack zone of physical networks. No router has its number.
+const PhysicalZone uint16 = 0xfffe
+
+// The bits of ct_mark that policies set.
+const (
+	MarkDenied uint32 = 1 << 3 // the connection is not allowed any more: its replies are dropped
+	MarkHost   uint32 = 1 << 4 // a process of the node began it, which may reach every port of the node
+	MarkJudged uint32 = 1 << 5 // it was committed where policies are enforced
 )

@@ -43,14 +43,32 @@ var (
 	cluster       = Table{54, "cluster", "route in the cluster for a private router", "no route in the private router"}
 	hostAccess    = Table{56, "host-access", "let only the hosts and the outside reach a private router's port", ""}
 	ttl           = Table{60, "ttl", "decrement the TTL of a packet that leaves for another node", "not an IP packet"}
-	serviceReturn = Table{80, "service-return", "ask conntrack whether the host's kernel knows the connection", "not an IP packet"}
-	serviceReply  = Table{85, "service-reply", "send replies to the host that translated the request's address", ""}
+	serviceReturn = Table{70, "service-return", "ask conntrack whether the host's kernel knows the connection", "not an IP packet"}
+	serviceReply  = Table{72, "service-reply", "send replies to the host that translated the request's address", ""}
 
-	serviceHairpin  = Table{78, "service-hairpin", "find packets of Services that leave by the port that they came in by", ""}
-	serviceCommit   = Table{90, "service-commit", "commit new connections with their mark", ""}
-	serviceEndpoint = Table{91, "service-endpoint", "commit the endpoint's address and port", "the endpoint is not known any more"}
-	hairpinCommit   = Table{92, "hairpin-commit", "have an endpoint that is its own client see another source", ""}
-	hairpinOutput   = Table{93, "hairpin-output", "let the packet leave by the port that it came in by", ""}
+	serviceHairpin = Table{78, "service-hairpin", "find packets of Services that leave by the port that they came in by", ""}
+
+	policyState       = Table{79, "policy-state", "ask conntrack for connections that have not been looked up yet", ""}
+	policyConnection  = Table{80, "policy-connection", "let replies and what is not judged pass, and stop connections that are not allowed any more", ""}
+	egressSubject     = Table{81, "egress-subject", "find the port that sends, and how it is governed", ""}
+	egressPeer        = Table{82, "egress-peer", "find who the receiver is for policies", ""}
+	egressGroup       = Table{83, "egress-security-group", "what the sender's SecurityGroups allow goes on", ""}
+	egressAdmin       = Table{84, "egress-admin", "the sender's administrators' rules, priorities 0 to 499", ""}
+	egressAdminLater  = Table{85, "egress-admin-later", "the sender's administrators' rules, priorities from 500 on", ""}
+	egressPolicy      = Table{86, "egress-policy", "the sender's NetworkPolicies, or the baseline", ""}
+	ingressSubject    = Table{87, "ingress-subject", "find how the port that receives is governed", ""}
+	ingressPeer       = Table{88, "ingress-peer", "find who the sender is for policies", ""}
+	ingressGroup      = Table{89, "ingress-security-group", "what the receiver's SecurityGroups allow goes on", ""}
+	ingressAdmin      = Table{90, "ingress-admin", "the receiver's administrators' rules, priorities 0 to 499", ""}
+	ingressAdminLater = Table{91, "ingress-admin-later", "the receiver's administrators' rules, priorities from 500 on", ""}
+	ingressPolicy     = Table{92, "ingress-policy", "the receiver's NetworkPolicies, or the baseline", ""}
+	policyVerdict     = Table{93, "policy-verdict", "commit connections that are allowed", ""}
+	policyDenied      = Table{94, "policy-denied", "mark a known connection that is not allowed any more", ""}
+
+	serviceCommit   = Table{95, "service-commit", "commit new connections with their mark", ""}
+	serviceEndpoint = Table{96, "service-endpoint", "commit the endpoint's address and port", "the endpoint is not known any more"}
+	hairpinCommit   = Table{97, "hairpin-commit", "have an endpoint that is its own client see another source", ""}
+	hairpinOutput   = Table{98, "hairpin-output", "let the packet leave by the port that it came in by", ""}
 
 	output = Table{100, "output", "send the packet out of the chosen port", ""}
 )
