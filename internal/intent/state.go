@@ -46,13 +46,18 @@ const (
 const (
 	rulesBySlot = iota
 	rulesByGroup
+	rulesByBlock
+	rulesByMatch
 )
 
 // The index of the subjects.
 const subjectsByRule = 0
 
-// The index of the peers.
-const peersByGroup = 0
+// The indexes of the peers, by position.
+const (
+	peersByGroup = iota
+	peersByClass
+)
 
 func newState() *State {
 	s := &State{replaced: make(chan struct{})}
@@ -82,9 +87,14 @@ func newState() *State {
 	s.rules.indexes = []index[Rule]{
 		rulesBySlot:  {values: func(r Rule) []string { return []string{ruleSlotKey(r.Slot())} }},
 		rulesByGroup: {values: func(r Rule) []string { return r.Groups }},
+		rulesByBlock: {values: Rule.blockKeys},
+		rulesByMatch: {values: Rule.matchKeys},
 	}
 	s.subjects.indexes = []index[Subject]{subjectsByRule: {values: func(v Subject) []string { return v.Rules }}}
-	s.peers.indexes = []index[Peer]{peersByGroup: {values: func(p Peer) []string { return p.Groups }}}
+	s.peers.indexes = []index[Peer]{
+		peersByGroup: {values: func(p Peer) []string { return p.Groups }},
+		peersByClass: {values: func(p Peer) []string { return []string{classKey(p.Class())} }},
+	}
 	return s
 }
 
@@ -139,11 +149,24 @@ func (s *State) RulesIn(slot uint32) iter.Seq[Rule] {
 // RulesOf yields the rules that have the group, by ID.
 func (s *State) RulesOf(group string) iter.Seq[Rule] { return s.rules.by(rulesByGroup, group) }
 
+// RulesWith yields the rules that have the block, by ID.
+func (s *State) RulesWith(block netip.Prefix) iter.Seq[Rule] {
+	return s.rules.by(rulesByBlock, block.String())
+}
+
+// RulesAt yields the rules of which m is one of the PortMatches, by ID.
+func (s *State) RulesAt(m PortMatch) iter.Seq[Rule] { return s.rules.by(rulesByMatch, m.String()) }
+
 // SubjectsOf yields the subjects that have the rule of that ID, by key.
 func (s *State) SubjectsOf(rule string) iter.Seq[Subject] { return s.subjects.by(subjectsByRule, rule) }
 
 // PeersIn yields the peers in the group, by space and address.
 func (s *State) PeersIn(group string) iter.Seq[Peer] { return s.peers.by(peersByGroup, group) }
+
+// PeersOf yields the peers of the class, which have the same groups, by space and address.
+func (s *State) PeersOf(class uint64) iter.Seq[Peer] {
+	return s.peers.by(peersByClass, classKey(class))
+}
 
 // GovernedBy yields the ports whose Subject has that key, by id.
 func (s *State) GovernedBy(subject string) iter.Seq[Port] { return s.ports.by(portsBySubject, subject) }
