@@ -43,7 +43,7 @@ func (a *Agent) datapath(ctx context.Context, info ovsdb.Info) (intent.Datapath,
 func (a *Agent) local(node intent.Node, datapath intent.Datapath) (intent.Local, hostnet.Uplink, error) {
 	l := intent.Local{
 		Node: node.Name, Datapath: datapath, Encapsulation: intent.Encapsulation(a.cfg.Encapsulation), MTU: a.cfg.MTU,
-		ServiceMode: a.serviceMode(),
+		ServiceMode: a.serviceMode(), PolicyMode: intent.PolicyMode(a.cfg.Policy.Mode),
 	}
 	address := node.Addresses[0]
 	uplink, err := hostnet.FindUplink(address)
