@@ -1026,9 +1026,8 @@ func (x *RealisedReport) GetCounts() []*PolicyCount {
 type PolicyCount struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Policy *PolicyRef             `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// wanted is the number of nodes that have something to enforce of it, realised of those that do as it is now.
-	Wanted        uint32 `protobuf:"varint,2,opt,name=wanted,proto3" json:"wanted,omitempty"`
-	Realised      uint32 `protobuf:"varint,3,opt,name=realised,proto3" json:"realised,omitempty"`
+	// realised is the number of nodes that enforce it as it is now.
+	Realised      uint32 `protobuf:"varint,2,opt,name=realised,proto3" json:"realised,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1068,13 +1067,6 @@ func (x *PolicyCount) GetPolicy() *PolicyRef {
 		return x.Policy
 	}
 	return nil
-}
-
-func (x *PolicyCount) GetWanted() uint32 {
-	if x != nil {
-		return x.Wanted
-	}
-	return 0
 }
 
 func (x *PolicyCount) GetRealised() uint32 {
@@ -1154,11 +1146,10 @@ const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\x06groups\x18\x03 \x03(\tR\x06groups\"\x11\n" +
 	"\x0fRealisedRequest\"G\n" +
 	"\x0eRealisedReport\x125\n" +
-	"\x06counts\x18\x01 \x03(\v2\x1d.coelan.policy.v1.PolicyCountR\x06counts\"v\n" +
+	"\x06counts\x18\x01 \x03(\v2\x1d.coelan.policy.v1.PolicyCountR\x06counts\"^\n" +
 	"\vPolicyCount\x123\n" +
-	"\x06policy\x18\x01 \x01(\v2\x1b.coelan.policy.v1.PolicyRefR\x06policy\x12\x16\n" +
-	"\x06wanted\x18\x02 \x01(\rR\x06wanted\x12\x1a\n" +
-	"\brealised\x18\x03 \x01(\rR\brealised2\xa3\x01\n" +
+	"\x06policy\x18\x01 \x01(\v2\x1b.coelan.policy.v1.PolicyRefR\x06policy\x12\x1a\n" +
+	"\brealised\x18\x02 \x01(\rR\brealised2\xa3\x01\n" +
 	"\bPolicies\x12D\n" +
 	"\x04Sync\x12\x1e.coelan.policy.v1.AgentMessage\x1a\x18.coelan.policy.v1.Update(\x010\x01\x12Q\n" +
 	"\bRealised\x12!.coelan.policy.v1.RealisedRequest\x1a .coelan.policy.v1.RealisedReport0\x01B-Z+coelan.io/coelan/internal/policystream/wireb\x06proto3"
