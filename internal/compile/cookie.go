@@ -2,6 +2,8 @@
 
 package compile
 
+import "coelan.io/coelan/internal/intent"
+
 // A cookie is 0xc0e0 in the upper 16 bits, the feature's number in the next 8 and
 // a hash of the owner, and of the reason if the flow drops, in the lower 40.
 const (
@@ -14,6 +16,20 @@ type Meaning struct {
 	Feature string // such as "spoofguard"
 	Owner   string // such as "port/default/web-0/eth0", "node/worker1" or "local"
 	Reason  string // why the flow drops; "" if it does not
+	// Verdict is what flows decide that policies made; nil for all others.
+	Verdict *Verdict
+}
+
+// Verdict is what policies decide of a connection in one direction.
+type Verdict struct {
+	Direction intent.Direction
+	Tier      intent.Tier
+	Action    intent.Action // Pass leads on to another Verdict
+	// Policies has the one whose rule decides, or those of which no rule allows the connection, sorted; none if the Port is
+	// closed for another reason.
+	Policies []intent.PolicyRef
+	// Rule is the rule's number; 0 if no rule decides.
+	Rule int
 }
 
 // Drops says whether flows of that meaning drop packets.

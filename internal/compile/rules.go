@@ -56,7 +56,7 @@ func (r *rules) cookie(reason string) uint64 {
 	if reason == "" {
 		*accept = c
 	}
-	r.meanings = append(r.meanings, meant{c, Meaning{r.feature.name, r.owner, reason}})
+	r.meanings = append(r.meanings, meant{c, Meaning{Feature: r.feature.name, Owner: r.owner, Reason: reason}})
 	return c
 }
 
