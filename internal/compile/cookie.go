@@ -32,6 +32,12 @@ type Verdict struct {
 	Rule int
 }
 
+// PolicyCookies are those of flows whose meaning may have a Verdict: the cookies that are cookie under mask. They are of the
+// features policy-subject, 21, and policy-rule, 23.
+func PolicyCookies() (cookie, mask uint64) {
+	return CookieBase | 21<<40, CookieMask | 0xfd<<40
+}
+
 // Drops says whether flows of that meaning drop packets.
 func (m Meaning) Drops() bool { return m.Reason != "" }
 
