@@ -21,6 +21,8 @@ var classifyFeature = &feature{
 				set(from(fromGateway), inNetwork(n), inRouter(rt))
 			if r.native() {
 				w = w.set(asked, markFromGateway)
+			} else if r.policed() {
+				w = w.set(markFromGateway)
 			}
 			w.goTo(spoofguard)
 		}

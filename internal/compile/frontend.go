@@ -50,6 +50,7 @@ func frontends(r *rules, v intent.Service) {
 		}
 		s.frontends()
 		s.notByDefaultRoute()
+		s.refusals()
 	}
 }
 
@@ -121,6 +122,21 @@ func (s served) notByDefaultRoute() {
 	})
 }
 
+// refusals lets pass what the host's kernel refuses connections with, which are not known to conntrack.
+func (s served) refusals() {
+	if !s.r.policed() || !s.port.Unserved || s.port.Protocol != intent.TCP {
+		return
+	}
+	s.r.as(policyFeature, func() {
+		for _, a := range slices.Concat([]netip.Addr{s.port.ClusterIP}, s.port.ExternalIPs, s.port.LoadBalancerIPs) {
+			if a.IsValid() {
+				s.r.on(policyConnection, 780, from(fromGateway), isFirst, openflow.IPSrc(a), openflow.L4Src(openflow.IPProtoTCP, s.port.Port),
+					openflow.TCPFlags(tcpRST, tcpRST)).commit()
+			}
+		}
+	})
+}
+
 // inRanges says whether an address is of a range of ClusterIPs.
 func (r *rules) inRanges(a netip.Addr) bool {
 	for s := range r.state.ServiceRanges().All() {
@@ -136,6 +152,7 @@ func (r *rules) inRanges(a netip.Addr) bool {
 type frontend struct {
 	address netip.Addr
 	port    uint16
+	inside  bool // a ClusterIP
 	// fragments is the IP protocol of such as are looked up without a port, which they do not tell; 0: of none.
 	fragments uint8
 }
@@ -153,6 +170,7 @@ const (
 // clusterIP is what only members of the Service's router and hosts use.
 func (s served) clusterIP(a netip.Addr, to *choice) {
 	at := s.at(a)
+	at.inside = true
 	s.clusterFrontend(at, to)
 	if s.onlyUDP() {
 		at.fragments = openflow.IPProtoUDP
@@ -259,7 +277,11 @@ func (s served) lead(t Table, priority uint16, at frontend, to *choice, when ...
 	switch {
 	case to.empty() && s.port.Unserved:
 		// The host's kernel tells the client.
-		s.to(t, priority, at, when...).set(viaGateway()...).deliver()
+		w := s.to(t, priority, at, when...).set(viaGateway()...)
+		if s.r.policed() {
+			w = w.set(refused)
+		}
+		w.deliver()
 	case to.empty():
 		s.to(t, priority, at, when...).drop(noEndpoint)
 	case s.of.AffinitySeconds > 0:
@@ -280,7 +302,11 @@ func (s served) keep(w flow, at frontend, to *choice) flow {
 	if s.inner {
 		public = 0
 	}
-	w = w.set(openflow.XXReg(2).Value128(uint64(to.number)<<32, uint64(at.port)<<32|public))
+	port := uint64(at.port)
+	if s.r.policed() && at.inside {
+		port |= 1 << 16 // byClusterIP
+	}
+	w = w.set(openflow.XXReg(2).Value128(uint64(to.number)<<32, port<<32|public))
 	if at.address.IsValid() {
 		w = w.set(addressed(at.address))
 	}

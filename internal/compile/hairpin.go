@@ -19,7 +19,7 @@ var hairpinFeature = &feature{
 	needed: (*rules).native,
 	local: func(r *rules) {
 		r.hairpin(intent.GatewayPort)
-		r.on(serviceHairpin, 0).goTo(serviceCommit)
+		r.on(serviceHairpin, 0).judge()
 		for _, a := range []netip.Addr{intent.ServiceSourceIPv4, intent.ServiceSourceIPv6} {
 			r.on(hairpinCommit, 100, hairpin, familyOf(a)).
 				do(openflow.CT{Commit: true, Zone: sourceZone, NAT: &openflow.NAT{SNAT: true, AddrMin: a}}).
@@ -44,7 +44,7 @@ var noInPort = openflow.FieldInPort16.Value(0)
 
 // hairpin finds what leaves by the port that it came in by.
 func (r *rules) hairpin(port uint32) {
-	r.on(serviceHairpin, 100, openflow.InPort(port), toPort(port), ofService).set(hairpin).goTo(serviceCommit)
+	r.on(serviceHairpin, 100, openflow.InPort(port), toPort(port), ofService).set(hairpin).judge()
 }
 
 // neighbourOf makes the virtual router the host's next hop to an address.

@@ -52,7 +52,7 @@ var nodeAddressFeature = &feature{
 		for _, a := range p.Addresses {
 			r.fromCluster(a, p)
 			r.fromService(a, rt)
-			r.on(clusterSource, 100, in, openflow.IPSrc(a)).goTo(cluster)
+			r.on(clusterSource, 100, in, openflow.IPSrc(a)).toCluster()
 		}
 	},
 }
@@ -78,7 +78,7 @@ func (r *rules) fromService(a netip.Addr, rt intent.Router) {
 func (r *rules) toClusterAs(p intent.Port, own, a netip.Addr) {
 	w := r.on(clusterSource, 100, openflow.InPort(p.OFPort), openflow.IPSrc(own)).set(openflow.IPSrc(a))
 	if !r.native() {
-		w.goTo(cluster)
+		w.toCluster()
 		return
 	}
 	w.set(asked).do(openflow.Resubmit(service.ID)).end()

@@ -33,8 +33,16 @@ var physicalFeature = &feature{
 
 		r.on(neighbour, 10, from(fromPod), inNetwork(n)).goTo(l2)
 		toWire := r.on(l2, 220, from(fromPod), inNetwork(n))
+		if r.policed() {
+			toWire.set(toPort(n.Physical)).judgeOnWire()
+			toWire = r.on(output, 70, toPort(n.Physical), inNetwork(n))
+		}
 		if n.VLAN != 0 {
 			toWire = toWire.do(openflow.PushVLAN(openflow.EthTypeVLAN)).set(openflow.VLANVID(n.VLAN))
+		}
+		if r.policed() {
+			toWire.do(openflow.OutputField(regOutput)).end()
+			return
 		}
 		toWire.set(toPort(n.Physical)).goTo(output)
 	},
@@ -44,12 +52,12 @@ var physicalFeature = &feature{
 			return
 		}
 		mac := openflow.EthDst(openflow.MAC(p.MAC))
-		r.on(l2, 230, from(fromPod), inNetwork(n), mac).set(toPort(p.OFPort)).goTo(output)
+		r.on(l2, 230, from(fromPod), inNetwork(n), mac).set(toPort(p.OFPort)).judgeOnWire()
 		fromWire := r.on(l2, 230, from(fromUplink), inNetwork(n), mac)
 		if n.VLAN != 0 {
 			fromWire = r.on(l2, 230, from(fromUplink), inNetwork(n), mac, openflow.AnyVLAN()).do(openflow.PopVLAN())
 		}
-		fromWire.set(toPort(p.OFPort)).goTo(output)
+		fromWire.set(toPort(p.OFPort)).judgeOnWire()
 		// Switches on the way learn from it where the address is now.
 		for _, a := range p.Addresses {
 			if a.Is4() {
@@ -57,6 +65,16 @@ var physicalFeature = &feature{
 			}
 		}
 	},
+}
+
+// judgeOnWire ends the flow where the output port is chosen in a physical network. What its addresses mean nobody here
+// knows.
+func (w flow) judgeOnWire() {
+	if w.rules.policed() {
+		w.set(inZone(intent.RouterID(PhysicalZone))).goTo(policyState)
+		return
+	}
+	w.goTo(output)
 }
 
 // toOwnNode keeps from the wire what a port answers its own node: it comes from

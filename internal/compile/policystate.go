@@ -2,15 +2,204 @@
 
 package compile
 
-import "coelan.io/coelan/openflow"
+import (
+	"net/netip"
+	"slices"
 
-// policyFeature is the frame that policies are judged in: it finds the packet's connection, lets pass what is not
-// judged, and remembers of connections that they are allowed, or not any more.
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// policyFeature is the frame that policies are judged in. It comes when it is known where the packet goes, and its
+// destination is the endpoint. It finds the packet's connection and lets pass what is not judged: replies, and what a
+// port's own node sends. All packets of the other direction are judged, one by one, since nothing but the tables tells
+// whether a connection is allowed; so a change of policies is one of connections that there are, too.
+//
+// What is allowed is committed, always: only so the direction of a connection is known when a policy comes. What is not
+// allowed any more is marked, so that its replies end as well.
 var policyFeature = &feature{
 	number: 19,
 	name:   "policy",
 	tables: []Table{policyState, policyConnection, policyVerdict, policyDenied},
 	needed: (*rules).policed,
+	local: func(r *rules) {
+		r.lookUp()
+		r.unjudged()
+		r.committed()
+	},
+	node: func(r *rules, n intent.Node) {
+		if n.Name == r.local.Node {
+			for _, a := range ownedBy(n) {
+				r.ownNode(a)
+			}
+		}
+	},
+	serviceRange: func(r *rules, s intent.ServiceRange) {
+		if !r.native() {
+			// The host's kernel chooses an endpoint. Then the packet comes back, and is judged.
+			r.on(policyConnection, 450, from(fromPod), toPort(intent.GatewayPort), openflow.IPDst(s.Prefix)).goTo(policyVerdict)
+		}
+	},
+}
+
+// Packets as conntrack has found them. Invalid ones are never replies.
+var (
+	isReply   = openflow.CTState(openflow.CTTrk|openflow.CTRpl, openflow.CTInv)
+	isRelated = openflow.CTState(openflow.CTTrk|openflow.CTRel, openflow.CTInv)
+	isFirst   = openflow.CTState(openflow.CTTrk|openflow.CTNew, openflow.CTInv)
+	isLater   = openflow.CTState(openflow.CTTrk, openflow.CTInv|openflow.CTNew)
+)
+
+// judge ends the flow where the output port is chosen, and whether the packet leaves by the port that it came in by.
+func (w flow) judge() {
+	if w.rules.policed() {
+		w.goTo(policyState)
+		return
+	}
+	w.commit()
+}
+
+// commit ends the flow of a packet that nothing stops any more.
+func (w flow) commit() {
+	if w.rules.native() {
+		w.goTo(serviceCommit)
+		return
+	}
+	w.goTo(output)
+}
+
+// lookUp has the connection of every packet of IP be known.
+func (r *rules) lookUp() {
+	r.need(unitKey{kind: kindPhysical})
+	if anyPhysical(r.state) {
+		r.notOfWire()
+	}
+	ask := openflow.CT{ZoneFrom: regZone, Table: openflow.Table(policyConnection.ID)}
+	for _, t := range ipTypes {
+		ip := openflow.EthType(t)
+		w := r.on(policyState, 200, asked, ip).set(inZone(intent.DefaultRouter))
+		if r.native() {
+			w.goTo(policyConnection)
+		} else {
+			w.do(ask).end()
+		}
+		r.on(policyState, 100, ip).do(ask).end()
+	}
+	if r.native() {
+		r.on(policyState, 0).commit()
+	} else {
+		r.on(policyState, 0).drop("not an IP packet")
+	}
+}
+
+// notOfWire lets pass, on physical networks, what is not judged: what is not IP, groups, neighbours, and what gives
+// hosts their addresses. Elsewhere there is none of it.
+func (r *rules) notOfWire() {
+	wire, group := regZone.Value(uint64(PhysicalZone)), openflow.MAC{0x01}
+	r.on(policyState, 300, wire, openflow.EthDstMask(group, group)).goTo(output)
+	for t := uint8(icmp6RouterSolicit); t <= icmp6Redirect; t++ {
+		r.on(policyState, 300, wire, openflow.ICMPv6Type(t)).goTo(output)
+	}
+	for _, dhcp := range []struct {
+		family         openflow.FieldValue
+		client, server uint16
+	}{{openflow.EthType(openflow.EthTypeIPv4), 68, 67}, {openflow.EthType(openflow.EthTypeIPv6), 546, 547}} {
+		for _, way := range []struct {
+			from     source
+			src, dst uint16
+		}{{fromPod, dhcp.client, dhcp.server}, {fromUplink, dhcp.server, dhcp.client}} {
+			r.on(policyState, 300, wire, from(way.from), dhcp.family,
+				openflow.L4Src(openflow.IPProtoUDP, way.src), openflow.L4Dst(openflow.IPProtoUDP, way.dst)).goTo(output)
+		}
+	}
+	r.on(policyState, 50, wire).goTo(output)
+}
+
+// unjudged leads packets whose connection has been looked up: to the policies of the sender, of the receiver, or past both.
+func (r *rules) unjudged() {
+	const stopped = "the connection is not allowed any more"
+	for _, back := range []openflow.FieldValue{isReply, isRelated} {
+		r.on(policyConnection, 900, back, ctDenied).drop(stopped)
+		r.on(policyConnection, 800, back).goTo(policyVerdict)
+	}
+	// Who has the first one of these is judged by that, and without it the others are of no use.
+	r.on(policyConnection, 650, openflow.EthType(openflow.EthTypeIPv4), laterFragment).goTo(policyVerdict)
+	r.on(policyConnection, 650, openflow.EthType(openflow.EthTypeIPv6), laterFragment).goTo(policyVerdict)
+	r.on(policyConnection, 100, from(fromPod)).goTo(egressSubject)
+	r.on(policyConnection, 0).goTo(ingressSubject)
+	if r.native() {
+		r.on(policyConnection, 1000, hairpin).goTo(policyVerdict)
+		r.on(policyConnection, 780, refused).commit()
+		return
+	}
+	r.on(policyConnection, 860, from(fromGateway), isReply).goTo(policyVerdict)
+	r.on(policyConnection, 850, isReply, ctFromGateway).set(viaGateway()...).goTo(policyVerdict)
+	r.on(policyConnection, 750, toPort(nowhere)).goTo(output)
+	r.on(policyConnection, 100, from(fromGateway)).goTo(egressSubject) // what a port has sent to a Service, on its way to the endpoint
+}
+
+// laterFragment matches fragments that are not the first.
+var laterFragment = openflow.IPFrag(openflow.IPFragAny|openflow.IPFragLater, openflow.IPFragAny|openflow.IPFragLater)
+
+// ownedBy are the addresses that the node's own processes send from, and that ports reach them at.
+func ownedBy(n intent.Node) []netip.Addr {
+	list := append([]netip.Addr{intent.GatewayMAC.LinkLocal()}, n.Addresses...)
+	for _, s := range n.Subnets {
+		list = append(list, s.Gateway)
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
+// ownNode has an address be the node's own. Whoever comes in from outside to a Service may be masked with it; so of what
+// the node sends to Services, only what it sends to a ClusterIP is its own.
+func (r *rules) ownNode(a netip.Addr) {
+	r.on(policyConnection, 500, from(fromPod), toPort(intent.GatewayPort), openflow.IPDst(a)).set(toOwnNode).goTo(egressSubject)
+	own := []openflow.FieldValue{from(fromGateway), openflow.IPSrc(a)}
+	if !r.native() {
+		r.on(policyConnection, 700, own...).goTo(policyVerdict)
+		return
+	}
+	r.on(policyConnection, 700, append(own, notOfService)...).goTo(policyVerdict)
+	r.on(policyConnection, 710, append(own, chosen, byClusterIP)...).set(markHost).goTo(policyVerdict)
+	r.on(policyConnection, 720, append(own, ctHost)...).goTo(policyVerdict)
+}
+
+// committed commits what is allowed, and marks what was.
+func (r *rules) committed() {
+	zones := []openflow.CT{{ZoneFrom: regZone}}
+	for _, t := range ipTypes {
+		ip := openflow.EthType(t)
+		if r.native() {
+			// With its endpoint, in serviceEndpoint.
+			r.on(policyVerdict, 300, chosen, ip).set(markJudged).commit()
+			// The host refuses a connection. There is none, whatever conntrack thinks.
+			r.on(policyVerdict, 250, from(fromGateway), isFirst, ip, openflow.IPProto(openflow.IPProtoTCP), openflow.TCPFlags(tcpRST, tcpRST)).commit()
+		}
+		r.keep(200, ip, zones)
+	}
+	r.on(policyVerdict, 0).commit()
+	r.on(policyDenied, 0).end()
+}
+
+// keep has connections of the zones be committed, or marked, as they are judged.
+func (r *rules) keep(priority uint16, ip openflow.FieldValue, zones []openflow.CT, when ...openflow.FieldValue) {
+	when = append(when, ip)
+	in := func(exec ...openflow.Action) (actions []openflow.Action) {
+		for _, z := range zones {
+			z.Commit, z.Exec = true, exec
+			actions = append(actions, z)
+		}
+		return actions
+	}
+	with := func(more ...openflow.FieldValue) []openflow.FieldValue { return append(slices.Clip(when), more...) }
+	r.on(policyVerdict, priority, with(isFirst, ctNotJudged)...).set(markJudged).do(in(r.markOf())...).commit()
+	allowed, denied := in(openflow.SetField(ctNotDenied)), in(openflow.SetField(ctDenied))
+	r.on(policyVerdict, priority-50, with(isFirst, ctDenied)...).do(allowed...).commit()
+	r.on(policyVerdict, priority-50, with(isLater, ctDenied)...).do(allowed...).commit()
+	r.on(policyDenied, priority, with(isLater, ctNotDenied)...).do(denied...).end()
+	// It is new as long as nobody has answered.
+	r.on(policyDenied, priority, with(isFirst, ctJudgedOnly)...).do(denied...).end()
 }
 
 // deny adds the flow, which drops; cookie says why. If the packet's connection is known, it is marked, so that replies

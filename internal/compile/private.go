@@ -23,7 +23,7 @@ var privateFeature = &feature{
 	tables: []Table{defaultRoute, clusterSource, cluster},
 	needed: (*rules).anyPrivate,
 	local: func(r *rules) {
-		r.on(clusterSource, 100, from(fromTunnel)).goTo(cluster)
+		r.on(clusterSource, 100, from(fromTunnel)).toCluster()
 		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
 			r.on(cluster, 10, from(fromPod), openflow.EthType(ethType)).set(viaGateway()...).deliver()
 		}
@@ -33,11 +33,16 @@ var privateFeature = &feature{
 		}
 		r.on(defaultRoute, 300, from(fromGateway)).goTo(clusterSource)
 		r.on(defaultRoute, 300, from(fromTunnel), openflow.EthSrc(gatewayMAC)).goTo(clusterSource)
-		r.on(clusterSource, 100, from(fromGateway)).goTo(cluster)
+		r.on(clusterSource, 100, from(fromGateway)).toCluster()
 		r.withService(r.on(cluster, 10, from(fromGateway)))
 
 		// The endpoint's answer comes in the private router, or in the default one if the endpoint is in that: mark both.
 		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
+			if r.policed() {
+				both := []openflow.CT{{Zone: clusterZone}, {ZoneFrom: regZone}}
+				r.as(policyFeature, func() { r.keep(210, openflow.EthType(ethType), both, from(fromGateway), ofPrivate) })
+				continue
+			}
 			r.on(serviceReturn, 110, openflow.EthType(ethType), from(fromGateway), ofPrivate).
 				do(commitMarked(openflow.CT{Zone: uint16(intent.DefaultRouter)}), commitMarked(openflow.CT{ZoneFrom: regZone})).
 				goTo(output)
@@ -70,6 +75,14 @@ var privateFeature = &feature{
 			r.on(defaultRoute, 200, openflow.IPDst(s.Prefix)).goTo(clusterSource)
 		}
 	},
+}
+
+// toCluster ends a flow of packets whose addresses are the cluster's, and those of its connection.
+func (w flow) toCluster() {
+	if w.rules.policed() && !w.rules.native() {
+		w = w.set(asked)
+	}
+	w.goTo(cluster)
 }
 
 // privateServices keep packets of Services, known by the cluster's addresses, from a

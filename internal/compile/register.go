@@ -145,13 +145,17 @@ var (
 	gatewayMAC = openflow.MAC(intent.GatewayMAC)
 )
 
-// What policies know of a packet.
+// What policies know of a packet, in reg0 if not said otherwise.
 var (
 	// regSpace is the conntrack zone of the router that the packet's addresses mean something in, in tables of policies:
 	// clusterZone where they are the cluster's, PhysicalZone on physical networks.
-	regSpace = regZone
-	// toOwnNode says that a port sends the packet to its own node.
-	toOwnNode = openflow.Reg(0).Masked(1<<18, 1<<18)
+	regSpace  = regZone
+	toOwnNode = openflow.Reg(0).Masked(1<<18, 1<<18) // a port sends it to its own node
+	refused   = openflow.Reg(0).Masked(1<<19, 1<<19) // the host's kernel tells the sender that a Service has no endpoint
+
+	notOfService = openflow.Reg(0).Masked(0, 1<<7)
+	// byClusterIP is in the register of the port that was asked.
+	byClusterIP = openflow.Reg(10).Masked(1<<16, 1<<16)
 )
 
 // PhysicalZone is the conntrack zone of physical networks. No router has its number.
@@ -163,3 +167,23 @@ const (
 	MarkHost   uint32 = 1 << 4 // a process of the node began it, which may reach every port of the node
 	MarkJudged uint32 = 1 << 5 // it was committed where policies are enforced
 )
+
+// What they are in matches and actions, and in the mark that reg0 holds of a connection that is committed: there, denied
+// is never set.
+var (
+	markHost     = openflow.Reg(0).Masked(1<<16, 1<<16)
+	markJudged   = openflow.Reg(0).Masked(1<<17, 1<<17)
+	ctDenied     = openflow.CTMark(MarkDenied, MarkDenied)
+	ctNotDenied  = openflow.CTMark(0, MarkDenied)
+	ctHost       = openflow.CTMark(MarkHost, MarkHost)
+	ctNotJudged  = openflow.CTMark(0, MarkJudged)
+	ctJudgedOnly = openflow.CTMark(MarkJudged, MarkJudged|MarkDenied)
+)
+
+// markOf gives a connection the mark that reg0 holds.
+func (r *rules) markOf() openflow.Action {
+	if r.policed() {
+		return openflow.Move(openflow.Reg(0).Bits(12, 17), openflow.FieldCTMark.Bits(0, 5))
+	}
+	return openflow.Move(regMark, ctMark)
+}

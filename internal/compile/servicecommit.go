@@ -32,6 +32,10 @@ var serviceCommitFeature = &feature{
 		}
 		r.on(serviceCommit, 200, chosen, openflow.EthType(openflow.EthTypeIPv6), openflow.IPProto(ipProtoFragment)).
 			do(openflow.Move(regAddress6.All(), openflow.FieldIPv6Dst.All())).goTo(serviceEndpoint)
+		r.on(serviceCommit, 0).goTo(output)
+		if r.policed() {
+			return // policyFeature has committed the others
+		}
 		for _, t := range ipTypes {
 			ip := openflow.EthType(t)
 			first := openflow.CTState(openflow.CTTrk|openflow.CTNew, 0)
@@ -39,16 +43,12 @@ var serviceCommitFeature = &feature{
 			r.on(serviceCommit, 110, from(fromGateway), ip, openflow.IPProto(openflow.IPProtoTCP), openflow.TCPFlags(tcpRST, tcpRST)).goTo(output)
 			r.on(serviceCommit, 100, from(fromGateway), ip, first).do(commitMarked(openflow.CT{Zone: clusterZone})).goTo(output)
 		}
-		r.on(serviceCommit, 0).goTo(output)
 	},
 }
-
-// keepMark gives the connection the mark that reg0 holds.
-var keepMark = []openflow.Action{openflow.Move(regMark, ctMark)}
 
 // commit emits what translates to an endpoint of a list.
 func (r *rules) commitTo(list uint32, p intent.ServicePort, e intent.Endpoint, id uint32) {
 	r.on(serviceEndpoint, 100, ipType(p), regServed.Value(uint64(list)), regEndpoint.Value(uint64(id))).
-		do(openflow.Pack(openflow.CT{Commit: true, Zone: clusterZone, NAT: &openflow.NAT{DNAT: true, AddrMin: e.Address, PortMin: e.Port}, Exec: keepMark})).
+		do(openflow.Pack(openflow.CT{Commit: true, Zone: clusterZone, NAT: &openflow.NAT{DNAT: true, AddrMin: e.Address, PortMin: e.Port}, Exec: []openflow.Action{r.markOf()}})).
 		goTo(hairpinCommit)
 }

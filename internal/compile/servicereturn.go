@@ -17,7 +17,7 @@ var serviceReturnFeature = &feature{
 	number: 8,
 	name:   "service-return",
 	tables: []Table{serviceReturn, serviceReply},
-	needed: func(r *rules) bool { return !r.native() },
+	needed: func(r *rules) bool { return !r.native() && !r.policed() }, // else policyFeature asks conntrack
 	local: func(r *rules) {
 		r.on(serviceReturn, 200, toPort(intent.GatewayPort)).goTo(output)
 		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {

@@ -11,13 +11,14 @@ import (
 
 // ICMP types that the pipeline looks at.
 const (
-	icmpRedirect    = 5
-	icmp6RouterAdv  = 134
-	icmp6Solicit    = 135
-	icmp6Advertise  = 136
-	icmp6Redirect   = 137
-	hopLimitND      = 255 // proves that the packet crossed no router (RFC 4861, 7.1)
-	ndSolicitedFlag = openflow.NDSolicited | openflow.NDOverride
+	icmpRedirect       = 5
+	icmp6RouterSolicit = 133
+	icmp6RouterAdv     = 134
+	icmp6Solicit       = 135
+	icmp6Advertise     = 136
+	icmp6Redirect      = 137
+	hopLimitND         = 255 // proves that the packet crossed no router (RFC 4861, 7.1)
+	ndSolicitedFlag    = openflow.NDSolicited | openflow.NDOverride
 )
 
 // probed is why questions of somebody who has no address yet are dropped.

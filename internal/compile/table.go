@@ -89,6 +89,10 @@ func (w flow) deliver() {
 		w.goTo(serviceHairpin)
 		return
 	}
+	if w.rules.policed() {
+		w.judge()
+		return
+	}
 	w.goTo(serviceReturn)
 }
 
