@@ -65,8 +65,8 @@ type GroupName = string
 // +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",messageExpression=`'must be the name of a SecurityGroup, or namespace/name, not "' + self + '"'`
 type GroupReference = string
 
-// IPProtocol is a protocol's name or its number (IANA, Protocol Numbers).
+// IPProtocol is a protocol's name or its number (IANA, Protocol Numbers); any and 0 stand for all.
 //
 // +kubebuilder:validation:MaxLength=15
-// +kubebuilder:validation:XValidation:rule="self in ['tcp', 'udp', 'sctp', 'icmp', 'icmpv6', 'ipv6-icmp', 'ah', 'dccp', 'egp', 'esp', 'gre', 'igmp', 'ipip', 'ospf', 'pgm', 'rsvp', 'udplite', 'vrrp'] || self.matches('^(0|[1-9][0-9]{0,2})$') && int(self) <= 255",messageExpression=`'must be a protocol such as tcp, udp, sctp, icmp or icmpv6, or a number from 0 to 255, not "' + self + '"'`
+// +kubebuilder:validation:XValidation:rule="self in ['any', 'tcp', 'udp', 'sctp', 'icmp', 'icmpv6', 'ipv6-icmp', 'ah', 'dccp', 'egp', 'esp', 'gre', 'igmp', 'ipip', 'ospf', 'pgm', 'rsvp', 'udplite', 'vrrp'] || self.matches('^(0|[1-9][0-9]{0,2})$') && int(self) <= 255",messageExpression=`'must be a protocol such as tcp, udp, sctp, icmp or icmpv6, or a number from 0 to 255, not "' + self + '"'`
 type IPProtocol = string

@@ -17,6 +17,10 @@ const (
 	Malformed Reason = "Malformed" // the value cannot be read, or makes no sense
 	Overlap   Reason = "Overlap"   // the value belongs to another object already
 	InUse     Reason = "InUse"     // the value belongs to something outside of the cluster
+
+	Unsupported Reason = "Unsupported" // the value makes sense, and nobody here can do what it says
+	TooMany     Reason = "TooMany"     // there are more than can be made use of
+	NotFound    Reason = "NotFound"    // the value names something that does not exist
 )
 
 // Problem is a value in a Kubernetes object that was left out.

@@ -59,7 +59,7 @@ func sourceRanges(texts []string, of [families]bool, report func(i int, err erro
 	return ranges
 }
 
-// disjoint sorts prefixes of one family and leaves out those that others hold.
+// disjoint sorts prefixes and leaves out those that others hold.
 func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
+)
+
+// SecurityGroupRef names a SecurityGroup.
+func SecurityGroupRef(namespace, name string) intent.PolicyRef {
+	return intent.PolicyRef{Kind: intent.SecurityGroup, Namespace: namespace, Name: name}
+}
+
+// SecurityGroup translates one. The API server refuses most of what is a problem here; one with older definitions may not. A
+// rule that cannot be read allows nothing. Both directions are one list, which rules are numbered by.
+func SecurityGroup(o *v1alpha1.SecurityGroup) (policy.Policy, []Problem) {
+	t := &policyReader{object: "securitygroup " + o.Namespace + "/" + o.Name}
+	p := policy.Policy{Ref: SecurityGroupRef(o.Namespace, o.Name), Tier: intent.SecurityGroupTier}
+	for i, r := range o.Spec.Rules {
+		field := fmt.Sprintf("spec.rules[%d]", i)
+		rule := policy.Rule{Number: i + 1, Action: intent.Allow, Direction: intent.Ingress}
+		switch r.Direction {
+		case v1alpha1.RuleIngress:
+		case v1alpha1.RuleEgress:
+			rule.Direction = intent.Egress
+		default:
+			t.report(Malformed, field+".direction", string(r.Direction), "is not ingress or egress"+nothing+"; correct it")
+			continue
+		}
+		before := len(t.problems)
+		t.groupRule(field, o.Namespace, r, &rule)
+		if len(t.problems) > before {
+			rule.Closed = t.problems[before].Error()
+		}
+		p.Rules = append(p.Rules, rule)
+	}
+	return p, t.problems
+}
+
+const nothing = "; the rule allows nothing"
+
+func (t *policyReader) groupRule(field, namespace string, r v1alpha1.SecurityGroupRule, rule *policy.Rule) {
+	family, everybody := policy.IPv4, netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	switch r.EtherType {
+	case v1alpha1.EtherIPv4, "":
+	case v1alpha1.EtherIPv6:
+		family, everybody = policy.IPv6, netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	default:
+		t.report(Malformed, field+".etherType", string(r.EtherType), "is not IPv4 or IPv6"+nothing+"; correct it")
+		return
+	}
+	switch {
+	case r.RemoteIPPrefix != "" && r.RemoteGroup != "":
+		t.report(Malformed, field, "", "remoteIPPrefix and remoteGroup exclude each other"+nothing+"; make two rules of it")
+	case r.RemoteIPPrefix != "":
+		prefix, ok := parseBlock(r.RemoteIPPrefix)
+		if !ok || !family.Has(prefix.Addr()) {
+			t.report(Malformed, field+".remoteIPPrefix", r.RemoteIPPrefix, "is not a CIDR of the rule's etherType"+nothing+"; correct it")
+			return
+		}
+		rule.Blocks = []netip.Prefix{prefix}
+	case r.RemoteGroup != "":
+		group := r.RemoteGroup
+		if !strings.Contains(group, "/") {
+			group = namespace + "/" + group
+		}
+		rule.Peers = []policy.Selector{{SecurityGroup: group, Family: family}}
+	default:
+		rule.Blocks = []netip.Prefix{everybody}
+	}
+	t.groupPorts(field, family, r, rule)
+}
+
+// groupProtocols are those that have names, but for ICMP, which is another one in each family.
+var groupProtocols = map[string]uint8{
+	"tcp": uint8(intent.TCP), "udp": uint8(intent.UDP), "sctp": uint8(intent.SCTP),
+	"ah": 51, "dccp": 33, "egp": 8, "esp": 50, "gre": 47, "igmp": 2, "ipip": 4, "ospf": 89, "pgm": 113, "rsvp": 46, "udplite": 136, "vrrp": 112,
+}
+
+// The protocols that have types and codes in place of ports.
+const (
+	icmp4 = 1
+	icmp6 = 58
+)
+
+// groupProtocol is the number of a protocol in a family of addresses; 0 stands for all, as it does in Neutron.
+func groupProtocol(text string, family policy.Family) (uint8, bool) {
+	switch text {
+	case "", "any":
+		return 0, true
+	case "icmp":
+		if family == policy.IPv6 {
+			return icmp6, true
+		}
+		return icmp4, true
+	case "icmpv6", "ipv6-icmp":
+		return icmp6, family == policy.IPv6
+	}
+	if number, known := groupProtocols[text]; known {
+		return number, true
+	}
+	number, err := strconv.ParseUint(text, 10, 8)
+	foreign := family == policy.IPv4 && number == icmp6 || family == policy.IPv6 && number == icmp4
+	return uint8(number), err == nil && !foreign
+}
+
+func (t *policyReader) groupPorts(field string, family policy.Family, r v1alpha1.SecurityGroupRule, rule *policy.Rule) {
+	protocol, ok := groupProtocol(r.Protocol, family)
+	if !ok {
+		t.report(Malformed, field+".protocol", r.Protocol, "is not a protocol of the rule's etherType"+nothing+"; it is a name such as tcp, or a number up to 255")
+		return
+	}
+	ported := protocol == uint8(intent.TCP) || protocol == uint8(intent.UDP) || protocol == uint8(intent.SCTP)
+	icmp := protocol == icmp4 || protocol == icmp6
+	first, last := r.PortRangeMin, r.PortRangeMax
+	ports := allPorts(protocol)
+	switch {
+	case first == nil && last == nil:
+	case first == nil:
+		t.report(Malformed, field+".portRangeMax", fmt.Sprint(*last), "needs portRangeMin"+nothing+"; set both")
+		return
+	case ported:
+		if last == nil || !isPort(*first) || !isPort(*last) || *last < *first {
+			t.report(Malformed, field+".portRangeMin", fmt.Sprint(*first), "and portRangeMax are not the first and the last port of a range"+nothing+"; correct them")
+			return
+		}
+		ports.First, ports.Last = uint16(*first), uint16(*last) //nolint:gosec // 1 to 65535
+	case icmp:
+		if *first < 0 || *first > maxICMP || last != nil && (*last < 0 || *last > maxICMP) {
+			t.report(Malformed, field+".portRangeMin", fmt.Sprint(*first), "and portRangeMax are not a type and a code of ICMP"+nothing+"; both are 0 to 255")
+			return
+		}
+		ports.ICMP, ports.First, ports.Last = true, uint16(*first), intent.AnyICMPCode //nolint:gosec // 0 to 255
+		if last != nil {
+			ports.Last = uint16(*last) //nolint:gosec // 0 to 255
+		}
+	default:
+		t.report(Malformed, field+".portRangeMin", fmt.Sprint(*first), "is for protocols with ports, and for ICMP"+nothing+"; leave it out, or name the protocol")
+		return
+	}
+	if rule.AnyPort = protocol == 0; !rule.AnyPort {
+		rule.Ports = []policy.Port{{PortRange: ports}}
+	}
+}
+
+// maxICMP is the largest type or code.
+const maxICMP = 255
