@@ -44,7 +44,7 @@ spec:
 ---
 apiVersion: coelan.io/v1alpha1
 kind: Port
-metadata: {name: guest, namespace: red}
+metadata: {name: guest, namespace: red, labels: {app: guest}}
 spec: {network: guests, addresses: [10.51.0.77, "fd00:51::77"], mac: "52:54:00:00:51:77"}
 `
 
@@ -77,6 +77,7 @@ func testGuests(t *testing.T) {
 	}
 	// On each node: in its network, and through the Router.
 	talk(ctx, t, m, port, map[string]string{"red/g1": "net1", "red/g2": "net1", "red/web1": "eth0", "red/web2": "eth0"})
+	t.Run("policy", func(t *testing.T) { testGuestPolicies(t, m, port) })
 	t.Run("agent killed", func(t *testing.T) {
 		if err := world.Restart(ctx, worker2, sandbox.Agent, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
