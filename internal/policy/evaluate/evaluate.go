@@ -82,6 +82,11 @@ func judge(s *intent.State, p intent.Port, c Connection, d intent.Direction) Ver
 	case subject.Closed != "":
 		return Verdict{Reason: subject.Closed}
 	}
+	for _, id := range subject.Rules {
+		if _, ok := s.Rules().Get(id); !ok {
+			return Verdict{Reason: Unknown}
+		}
+	}
 	j := judgement{state: s, subject: subject, peer: peer, connection: c, direction: d}
 	if v, done := j.securityGroups(); done {
 		return v
@@ -147,8 +152,8 @@ func (j judgement) policies() Verdict {
 // ordered takes the first rule that fits; one that passes decides nothing.
 func (j judgement) ordered(t intent.Tier) (v Verdict, done bool) {
 	rules := slices.SortedFunc(j.fitting(t), func(a, b intent.Rule) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Number, b.Number), denyFirst(a, b),
-			cmp.Compare(a.Action, b.Action), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Number, b.Number),
+			cmp.Compare(strictness(a.Action), strictness(b.Action)), cmp.Compare(a.ID, b.ID))
 	})
 	if len(rules) == 0 || rules[0].Action == intent.Pass {
 		return v, false
@@ -156,17 +161,8 @@ func (j judgement) ordered(t intent.Tier) (v Verdict, done bool) {
 	return decided(rules[0]), true
 }
 
-func denyFirst(a, b intent.Rule) int {
-	switch {
-	case a.Action == b.Action:
-		return 0
-	case a.Action == intent.Deny:
-		return -1
-	case b.Action == intent.Deny:
-		return 1
-	}
-	return 0
-}
+// strictness orders actions: the stricter one wins where two policies have the same priority.
+func strictness(a intent.Action) int { return slices.Index([]intent.Action{intent.Deny, intent.Pass, intent.Allow}, a) }
 
 func decided(r intent.Rule) Verdict {
 	return Verdict{Allowed: r.Action != intent.Deny, Tier: r.Tier, Rule: r, Reason: fmt.Sprintf("%s, rule %d", r.Policy, r.Number)}

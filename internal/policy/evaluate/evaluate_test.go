@@ -174,6 +174,15 @@ func TestVerdicts(t *testing.T) {
 			rules: []intent.Rule{rule(intent.AdminTier, cnp, 1, intent.Allow), rule(intent.AdminTier, clusterPolicy("d"), 1, intent.Deny)},
 			want:  "- ClusterNetworkPolicy d, rule 1",
 		},
+		"the same priority, Pass": {
+			port: web, c: toWeb, subject: []func(*intent.Subject){isolated(np)},
+			rules: []intent.Rule{rule(intent.AdminTier, cnp, 1, intent.Allow), rule(intent.AdminTier, clusterPolicy("d"), 1, intent.Pass)},
+			want:  "- no rule of NetworkPolicy shop/web allows it",
+		},
+		"a rule that is not known": {
+			port: web, c: toWeb, subject: []func(*intent.Subject){func(s *intent.Subject) { s.Rules = []string{"gone"} }},
+			want: "- policies of the Port are not known yet",
+		},
 		"the baseline": {
 			port: web, c: toWeb, subject: []func(*intent.Subject){isolated()},
 			rules: []intent.Rule{rule(intent.BaselineTier, cnp, 3, intent.Deny)}, want: "- ClusterNetworkPolicy c, rule 3",
