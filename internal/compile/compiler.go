@@ -22,6 +22,8 @@ type Compiler struct {
 	meanings map[uint64]*counted
 
 	defaultRoutes bool // any private router has one
+	// uses are the directions in which Rules of the State ask for classes, as far as has been asked.
+	uses map[uint64]directions
 }
 
 // unit is what was compiled for one object.
@@ -49,11 +51,16 @@ const (
 	kindBlock
 	kindService
 	kindServiceRange
-	kindObjects // how many there are
+	kindRule
+	kindPeer
+	kindClass     // all Peers that have the same groups
+	kindPrefix    // a block of Rules
+	kindPortMatch // what Ports of Rules are compared with
+	kindObjects   // how many there are
 )
 
 // usual is how many flows an object comes to, about.
-var usual = [...]int{kindLocal: 64, kindRouter: 2, kindNetwork: 6, kindNode: 6, kindPort: 20, kindBlock: 1, kindServiceRange: 2}
+var usual = [...]int{kindLocal: 64, kindRouter: 2, kindNetwork: 6, kindNode: 6, kindPort: 20, kindBlock: 1, kindServiceRange: 2, kindPortMatch: 2}
 
 type counted struct {
 	meaning Meaning
@@ -97,7 +104,7 @@ func (c *Compiler) Compile(state *intent.State) *bridge.Desired {
 		before, delta = nil, intent.Diff(nil, state)
 		delta.Local = true
 	}
-	c.last = state
+	c.last, c.uses = state, map[uint64]directions{}
 	dirty := c.affected(before, delta)
 	had := c.defaultRoutes
 	if len(delta.Routers) > 0 {
@@ -129,15 +136,19 @@ func (c *Compiler) affected(before *intent.State, delta intent.Delta) map[unitKe
 			dirty[unitKey{k, key}] = true
 		}
 	}
-	if before == nil {
-		return dirty // nobody has asked yet
+	changed := map[unitKey]bool{}
+	if before != nil {
+		changed = answered(before, c.last, delta)
 	}
-	changed := answered(before, c.last, delta)
+	c.policies(before, delta, dirty, changed)
 	maps.Copy(changed, dirty)
 	for key := range changed {
 		for needer := range c.needers[key] {
 			dirty[needer] = true
 		}
+	}
+	if before == nil {
+		return dirty
 	}
 	for key := range servicesMoved(before, c.last, delta) {
 		dirty[unitKey{kindService, key}] = true
@@ -148,7 +159,7 @@ func (c *Compiler) affected(before *intent.State, delta intent.Delta) map[unitKe
 // compile replaces what an object came to; one that is gone comes to nothing.
 func (c *Compiler) compile(key unitKey) {
 	c.forget(key)
-	r := &rules{state: c.last, local: c.last.Local(), defaultRoutes: c.defaultRoutes, flows: make([]openflow.Flow, 0, usual[key.kind])}
+	r := &rules{state: c.last, local: c.last.Local(), defaultRoutes: c.defaultRoutes, uses: c.uses, flows: make([]openflow.Flow, 0, usual[key.kind])}
 	owner, ok := r.compile(key)
 	if !ok {
 		return
@@ -225,6 +236,8 @@ func (r *rules) compile(key unitKey) (owner string, ok bool) {
 			r.compileServiceRange(o)
 			return r.owner, true
 		}
+	default:
+		return r.compileForPolicies(key)
 	}
 	return "", false
 }

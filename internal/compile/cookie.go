@@ -2,8 +2,6 @@
 
 package compile
 
-import "coelan.io/coelan/internal/intent"
-
 // A cookie is 0xc0e0 in the upper 16 bits, the feature's number in the next 8 and
 // a hash of the owner, and of the reason if the flow drops, in the lower 40.
 const (
@@ -18,24 +16,6 @@ type Meaning struct {
 	Reason  string // why the flow drops; "" if it does not
 	// Verdict is what flows decide that policies made; nil for all others.
 	Verdict *Verdict
-}
-
-// Verdict is what policies decide of a connection in one direction.
-type Verdict struct {
-	Direction intent.Direction
-	Tier      intent.Tier
-	Action    intent.Action // Pass leads on to another Verdict
-	// Policies has the one whose rule decides, or those of which no rule allows the connection, sorted; none if the Port is
-	// closed for another reason.
-	Policies []intent.PolicyRef
-	// Rule is the rule's number; 0 if no rule decides.
-	Rule int
-}
-
-// PolicyCookies are those of flows whose meaning may have a Verdict: the cookies that are cookie under mask. They are of the
-// features policy-subject, 21, and policy-rule, 23.
-func PolicyCookies() (cookie, mask uint64) {
-	return CookieBase | 21<<40, CookieMask | 0xfd<<40
 }
 
 // Drops says whether flows of that meaning drop packets.

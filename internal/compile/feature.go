@@ -23,6 +23,8 @@ type feature struct {
 	service func(*rules, intent.Service)
 
 	serviceRange func(*rules, intent.ServiceRange)
+	rule         func(*rules, intent.Rule)
+	peer         func(*rules, intent.Peer)
 }
 
 // maxFeature is the greatest number of a feature.
@@ -51,6 +53,8 @@ func init() {
 		serviceReturnFeature,
 		policyFeature,
 		policySubjectFeature,
+		policyPeerFeature,
+		policyRuleFeature,
 		serviceCommitFeature,
 		outputFeature,
 	}
@@ -119,6 +123,14 @@ func (r *rules) compileService(o intent.Service) {
 
 func (r *rules) compileServiceRange(o intent.ServiceRange) {
 	compileObject(r, o, func(f *feature) func(*rules, intent.ServiceRange) { return f.serviceRange })
+}
+
+func (r *rules) compileRule(o intent.Rule) {
+	compileObject(r, o, func(f *feature) func(*rules, intent.Rule) { return f.rule })
+}
+
+func (r *rules) compilePeer(o intent.Peer) {
+	compileObject(r, o, func(f *feature) func(*rules, intent.Peer) { return f.peer })
 }
 
 // compileObject runs the function that each feature has for such an object.

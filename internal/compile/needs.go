@@ -20,6 +20,10 @@ const (
 	kindImporters                           // router: which routers import its routes?
 	kindPrivate                             // no key: is there any private router?
 	kindPhysical                            // no key: is there any physical network?
+	kindSubject                             // subject: how is it governed?
+	kindShape                               // rule: what is it but its peers and ports?
+	kindGroup                               // group: which rules ask for it, and what are their shapes?
+	kindUse                                 // class: in which directions do rules ask for it?
 )
 
 // attached says whether a port of this node is on the network. What only such

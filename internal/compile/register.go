@@ -149,9 +149,12 @@ var (
 var (
 	// regSpace is the conntrack zone of the router that the packet's addresses mean something in, in tables of policies:
 	// clusterZone where they are the cluster's, PhysicalZone on physical networks.
-	regSpace  = regZone
-	toOwnNode = openflow.Reg(0).Masked(1<<18, 1<<18) // a port sends it to its own node
-	refused   = openflow.Reg(0).Masked(1<<19, 1<<19) // the host's kernel tells the sender that a Service has no endpoint
+	regSpace = regZone
+	// regSubject is the Port that is judged: its number, and which tables have rules for it.
+	regSubject = openflow.Reg(6)
+	regClass   = openflow.XReg(2)                     // who the other end is: the groups that it has
+	toOwnNode  = openflow.Reg(0).Masked(1<<18, 1<<18) // a port sends it to its own node
+	refused    = openflow.Reg(0).Masked(1<<19, 1<<19) // the host's kernel tells the sender that a Service has no endpoint
 
 	notOfService = openflow.Reg(0).Masked(0, 1<<7)
 	// byClusterIP is in the register of the port that was asked.

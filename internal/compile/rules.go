@@ -17,6 +17,7 @@ type rules struct {
 	local intent.Local
 	// defaultRoutes says whether any private router has one.
 	defaultRoutes bool
+	uses          map[uint64]directions // see Compiler
 	owner         string
 
 	feature  *feature

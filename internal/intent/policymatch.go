@@ -42,9 +42,6 @@ const (
 	AllOfProtocol PortMatchKind = iota
 	MaskedPort
 	ICMPType
-	// LaterFragments are those of which nobody sees the port. Without the first fragment, which is judged by it, they are of no
-	// use to the receiver.
-	LaterFragments
 )
 
 // Protocols.
@@ -55,9 +52,6 @@ const (
 	protoICMPv6 = 58
 	protoSCTP   = 132
 )
-
-// FragmentIPv6 is the Protocol of LaterFragments of IPv6, of which nobody sees the protocol either.
-const FragmentIPv6 = 44
 
 // String is the key of RulesAt.
 func (m PortMatch) String() string {
@@ -77,9 +71,6 @@ func (r Rule) PortMatches() []PortMatch {
 	var all []PortMatch
 	for _, p := range r.Ports {
 		all = append(all, p.matches()...)
-		if r.Action != Deny {
-			all = append(all, p.fragments()...)
-		}
 	}
 	slices.SortFunc(all, PortMatch.compare)
 	return slices.Compact(all)
@@ -108,21 +99,6 @@ func (p PortRange) matches() []PortMatch {
 		size := uint32(1) << min(bits.TrailingZeros32(from|1<<16), bits.Len32(to-from+1)-1)
 		all = append(all, PortMatch{MaskedPort, p.Protocol, uint16(from), uint16(0x10000 - size)})
 		from += size
-	}
-	return all
-}
-
-// fragments are the later ones that go with what matches.
-func (p PortRange) fragments() []PortMatch {
-	if len(p.matches()) == 0 {
-		return nil
-	}
-	var all []PortMatch
-	if p.Protocol != protoICMP {
-		all = append(all, PortMatch{Kind: LaterFragments, Protocol: FragmentIPv6})
-	}
-	if p.Protocol != protoICMPv6 && (p.ICMP || !p.whole()) {
-		all = append(all, PortMatch{Kind: LaterFragments, Protocol: p.Protocol})
 	}
 	return all
 }

@@ -41,20 +41,18 @@ func TestMaskedPorts(t *testing.T) {
 }
 
 func TestPortMatches(t *testing.T) {
-	later := func(protocol uint8) PortMatch { return PortMatch{Kind: LaterFragments, Protocol: protocol} }
 	for name, tc := range map[string]struct {
 		rule Rule
 		want []PortMatch
 	}{
-		"none":         {Rule{Action: Allow}, nil},
-		"one port":     {Rule{Action: Deny, Ports: []PortRange{{Protocol: protoTCP, First: 80, Last: 80}}}, []PortMatch{{MaskedPort, protoTCP, 80, 0xffff}}},
-		"with its own": {Rule{Action: Allow, Ports: []PortRange{{Protocol: protoUDP, First: 53, Last: 53}}}, []PortMatch{{MaskedPort, protoUDP, 53, 0xffff}, later(protoUDP), later(FragmentIPv6)}},
+		"none":     {Rule{Action: Allow}, nil},
+		"one port": {Rule{Action: Deny, Ports: []PortRange{{Protocol: protoTCP, First: 80, Last: 80}}}, []PortMatch{{MaskedPort, protoTCP, 80, 0xffff}}},
 		"range": {Rule{Action: Deny, Ports: []PortRange{{Protocol: protoUDP, First: 1, Last: 4}, {Protocol: protoUDP, First: 2, Last: 3}}}, []PortMatch{
 			{MaskedPort, protoUDP, 1, 0xffff}, {MaskedPort, protoUDP, 2, 0xfffe}, {MaskedPort, protoUDP, 4, 0xffff},
 		}},
-		"all of TCP":           {Rule{Action: Pass, Ports: []PortRange{{Protocol: protoTCP, Last: 0xffff}}}, []PortMatch{{Kind: AllOfProtocol, Protocol: protoTCP}, later(FragmentIPv6)}},
+		"all of TCP":           {Rule{Action: Pass, Ports: []PortRange{{Protocol: protoTCP, Last: 0xffff}}}, []PortMatch{{Kind: AllOfProtocol, Protocol: protoTCP}}},
 		"GRE":                  {Rule{Action: Deny, Ports: []PortRange{{Protocol: 47, Last: 0xffff}}}, []PortMatch{{Kind: AllOfProtocol, Protocol: 47}}},
-		"ping":                 {Rule{Action: Allow, Ports: []PortRange{{Protocol: protoICMP, First: 8, Last: AnyICMPCode, ICMP: true}}}, []PortMatch{{ICMPType, protoICMP, 8, AnyICMPCode}, later(protoICMP)}},
+		"ping":                 {Rule{Action: Allow, Ports: []PortRange{{Protocol: protoICMP, First: 8, Last: AnyICMPCode, ICMP: true}}}, []PortMatch{{ICMPType, protoICMP, 8, AnyICMPCode}}},
 		"first after last":     {Rule{Action: Allow, Ports: []PortRange{{Protocol: protoTCP, First: 81, Last: 80}}}, nil},
 		"ICMP of TCP":          {Rule{Action: Allow, Ports: []PortRange{{Protocol: protoTCP, First: 8, ICMP: true}}}, nil},
 		"type that is too big": {Rule{Action: Allow, Ports: []PortRange{{Protocol: protoICMP, First: 256, ICMP: true}}}, nil},
