@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -13,77 +15,340 @@ import (
 //
 // Objects may come in any order, more than once, and refer to others that are not there yet: the Views depend only on what is
 // there now. What is given to the Engine must not be changed afterwards. One goroutine at a time may use it.
+//
+// What a change costs follows from what it changes. Endpoints that no selector can tell apart are one cohort, equal selectors
+// are one selector, and each of the two knows those of the other that it has to do with. A node that is attached counts how many of its
+// cohorts need a rule, and how many of its rules need a group. All that is worked out when somebody asks for it, so many changes
+// at once cost less than one by one.
 type Engine struct {
-	*reference
-	attached map[string]View
+	namespaces map[string]*namespace
+	nodes      map[string]*node
+	endpoints  map[string]*endpoint
+	policies   map[intent.PolicyRef]*policy
+
+	selectors map[string]*selector // by canonical text
+	scopes    map[string]*scope    // those of namespaces that are selected by labels, by canonical text
+	groups    map[string]*group    // by ID
+	naming    map[string]*bag[*cohort]
+	holders   map[location]*bag[holder]
+
+	scopeSelectors labelIndex[*scope]
+	nodeSelectors  labelIndex[*selector]
+
+	stalePolicies map[intent.PolicyRef]*Policy // what they are to be; nil: nothing
+	attached      map[*watcher]struct{}
+	touched       map[*watcher]struct{} // for which something may have changed
+	releases      []func()              // of what is not used any more, to be called when all that is used is
+	drops         []func()              // of what nothing refers to any more, thereafter
+
+	key   []byte // both of cohortKey
+	names []string
+}
+
+type namespace struct {
+	Name    string
+	known   bool
+	labels  labels.Set
+	own     scope
+	scopes  []*scope // others that it is in
+	cohorts map[string]*cohort
+}
+
+type node struct {
+	name      string
+	known     bool
+	labels    labels.Set
+	places    []Place
+	endpoints bag[*endpoint]
+	selectors []*selector
+	watchers  []*watcher // nearly always one at most
+}
+
+type endpoint struct {
+	key    string
+	cohort *cohort
+	node   *node // or nil
+	places []Place
 }
 
 // NewEngine returns one that knows nothing.
 func NewEngine() *Engine {
-	return &Engine{newReference(), map[string]View{}}
+	return &Engine{
+		namespaces:    map[string]*namespace{},
+		nodes:         map[string]*node{},
+		endpoints:     map[string]*endpoint{},
+		policies:      map[intent.PolicyRef]*policy{},
+		selectors:     map[string]*selector{},
+		scopes:        map[string]*scope{},
+		groups:        map[string]*group{},
+		naming:        map[string]*bag[*cohort]{},
+		holders:       map[location]*bag[holder]{},
+		stalePolicies: map[intent.PolicyRef]*Policy{},
+		attached:      map[*watcher]struct{}{},
+		touched:       map[*watcher]struct{}{},
+	}
 }
 
 // SetNamespace adds a Namespace or replaces the one of its name. Until a Namespace is known no selector of namespaces selects
 // it, and Endpoints in it are closed.
-func (e *Engine) SetNamespace(n Namespace) { e.namespaces[n.Name] = n }
+func (e *Engine) SetNamespace(n Namespace) {
+	ns := e.namespace(n.Name)
+	e.relabel(ns, true, n.Labels)
+}
 
 // DeleteNamespace forgets a Namespace.
-func (e *Engine) DeleteNamespace(name string) { delete(e.namespaces, name) }
+func (e *Engine) DeleteNamespace(name string) {
+	if n := e.namespaces[name]; n != nil {
+		e.relabel(n, false, nil)
+		e.tidyNamespace(n)
+	}
+}
+
+// namespace returns the one of that name, which may not be known. If nothing comes to refer to it, tidyNamespace has to be called.
+func (e *Engine) namespace(name string) *namespace {
+	n := e.namespaces[name]
+	if n == nil {
+		n = &namespace{Name: name, cohorts: map[string]*cohort{}}
+		n.own.members.add(n)
+		e.namespaces[name] = n
+	}
+	return n
+}
+
+func (e *Engine) tidyNamespace(n *namespace) {
+	if !n.known && len(n.cohorts) == 0 && n.own.count == 0 {
+		delete(e.namespaces, n.Name)
+	}
+}
+
+// relabel makes a namespace known with these labels, or unknown.
+func (e *Engine) relabel(n *namespace, known bool, l labels.Set) {
+	was := n.known
+	if was == known && maps.Equal(n.labels, l) {
+		return
+	}
+	n.known, n.labels = known, l
+	if was != known {
+		for _, c := range n.cohorts {
+			e.stale(c)
+		}
+	}
+	var scopes []*scope
+	if known {
+		for s := range e.scopeSelectors.candidates(l) {
+			if s.labels.Matches(l) {
+				scopes = append(scopes, s)
+			}
+		}
+	}
+	before := n.scopes
+	n.scopes = scopes
+	for _, s := range before {
+		if !slices.Contains(scopes, s) {
+			s.members.remove(n)
+			for _, c := range n.cohorts {
+				e.leaveScope(s, c)
+			}
+		}
+	}
+	for _, s := range scopes {
+		if !slices.Contains(before, s) {
+			s.members.add(n)
+			for _, c := range n.cohorts {
+				e.joinScope(s, c)
+			}
+		}
+	}
+}
 
 // SetNode adds a Node or replaces the one of its name.
-func (e *Engine) SetNode(n Node) { e.nodes[n.Name] = n }
+func (e *Engine) SetNode(n Node) { e.remake(e.node(n.Name), true, n) }
 
 // DeleteNode forgets a Node. Endpoints on it stay.
-func (e *Engine) DeleteNode(name string) { delete(e.nodes, name) }
+func (e *Engine) DeleteNode(name string) {
+	if n := e.nodes[name]; n != nil {
+		e.remake(n, false, Node{})
+		e.tidyNode(n)
+	}
+}
+
+// node returns the one of that name, as namespace does.
+func (e *Engine) node(name string) *node {
+	n := e.nodes[name]
+	if n == nil {
+		n = &node{name: name}
+		e.nodes[name] = n
+	}
+	return n
+}
+
+func (e *Engine) tidyNode(n *node) {
+	if !n.known && n.endpoints.len() == 0 && len(n.watchers) == 0 {
+		delete(e.nodes, n.name)
+	}
+}
+
+// remake gives a node its labels and places.
+func (e *Engine) remake(n *node, known bool, to Node) {
+	places := to.places()
+	if n.known == known && maps.Equal(n.labels, to.Labels) && slices.Equal(n.places, places) {
+		return
+	}
+	from := e.presence(nil, n, n.places)
+	for _, s := range n.selectors {
+		s.nodes.remove(n)
+	}
+	n.known, n.labels, n.places, n.selectors = known, to.Labels, places, nil
+	if known {
+		for s := range e.nodeSelectors.candidates(to.Labels) {
+			if s.Nodes.Matches(to.Labels) {
+				s.nodes.add(n)
+				n.selectors = append(n.selectors, s)
+			}
+		}
+	}
+	e.moved(from, e.presence(nil, n, places))
+}
 
 // SetEndpoint adds an Endpoint or replaces the one of its Key.
-func (e *Engine) SetEndpoint(p Endpoint) { e.endpoints[p.Key] = p }
+func (e *Engine) SetEndpoint(to Endpoint) {
+	if to.HostNetwork {
+		e.DeleteEndpoint(to.Key)
+		return
+	}
+	places := unique(to.Places)
+	var on *node
+	if to.Node != "" {
+		on = e.node(to.Node)
+	}
+	c := e.cohort(to)
+	p := e.endpoints[to.Key]
+	if p == nil {
+		p = &endpoint{key: to.Key}
+		e.endpoints[p.key] = p
+	}
+	if p.cohort == c && p.node == on && slices.Equal(p.places, places) {
+		return
+	}
+	was := *p
+	from, is := e.presence(was.cohort, nil, was.places), e.presence(c, nil, places)
+	if p.cohort != c || p.node != on {
+		e.withdraw(p)
+		p.cohort, p.node = c, on
+		c.endpoints.add(p)
+		if on != nil {
+			on.endpoints.add(p)
+			for _, w := range on.watchers {
+				w.add(e, p)
+			}
+		}
+	}
+	p.places = places
+	e.moved(from, is)
+	e.tidyEndpoint(was)
+}
 
 // DeleteEndpoint forgets an Endpoint.
-func (e *Engine) DeleteEndpoint(key string) { delete(e.endpoints, key) }
+func (e *Engine) DeleteEndpoint(key string) {
+	p := e.endpoints[key]
+	if p == nil {
+		return
+	}
+	from := e.presence(p.cohort, nil, p.places)
+	e.withdraw(p)
+	delete(e.endpoints, key)
+	e.moved(from, presence{})
+	e.tidyEndpoint(*p)
+}
+
+// withdraw takes an Endpoint from its cohort and its node.
+func (e *Engine) withdraw(p *endpoint) {
+	if p.cohort == nil {
+		return
+	}
+	p.cohort.endpoints.remove(p)
+	if p.node != nil {
+		p.node.endpoints.remove(p)
+		for _, w := range p.node.watchers {
+			w.remove(e, p)
+		}
+	}
+}
+
+// tidyEndpoint forgets what only the Endpoint that was has referred to.
+func (e *Engine) tidyEndpoint(was endpoint) {
+	if was.cohort != nil {
+		e.tidyCohort(was.cohort)
+	}
+	if was.node != nil {
+		e.tidyNode(was.node)
+	}
+}
 
 // SetPolicy adds a Policy or replaces the one of its Ref.
-func (e *Engine) SetPolicy(p Policy) { e.policies[p.Ref] = p }
+func (e *Engine) SetPolicy(p Policy) { e.stalePolicies[p.Ref] = &p }
 
 // DeletePolicy forgets a Policy.
-func (e *Engine) DeletePolicy(ref intent.PolicyRef) { delete(e.policies, ref) }
+func (e *Engine) DeletePolicy(ref intent.PolicyRef) { e.stalePolicies[ref] = nil }
 
 // View returns what the node of that name has to know, whether or not there is such a Node.
-func (e *Engine) View(node string) View { return e.view(node) }
+func (e *Engine) View(node string) View {
+	w := e.newWatcher(node)
+	e.settle()
+	d := w.delta(e)
+	w.close(e)
+	return d.View
+}
 
 // Attach returns the node's View and has Deltas tell what changes from now on. It may be called again for the same node.
 func (e *Engine) Attach(node string) View {
-	v := e.view(node)
-	e.attached[node] = v
-	return v
+	if n := e.nodes[node]; n != nil && len(n.watchers) > 0 {
+		v := e.View(node)
+		for key := range n.watchers[0].subjects { // whoever asks now does not know how they were before
+			n.watchers[0].subjects[key] = nil
+		}
+		return v
+	}
+	w := e.newWatcher(node)
+	e.settle()
+	return w.delta(e).View
 }
 
 // Detach ends what Attach began.
-func (e *Engine) Detach(node string) { delete(e.attached, node) }
+func (e *Engine) Detach(node string) {
+	if n := e.nodes[node]; n != nil && len(n.watchers) > 0 {
+		n.watchers[0].close(e)
+	}
+}
 
 // Deltas returns what has changed since the last call, by name of the attached nodes for which something has.
 func (e *Engine) Deltas() map[string]Delta {
+	e.settle()
 	deltas := map[string]Delta{}
-	for node, old := range e.attached {
-		now := e.view(node)
-		e.attached[node] = now
-		if d := e.delta(old, now); !d.Empty() {
-			deltas[node] = d
+	for w := range e.touched {
+		if d := w.delta(e); !d.Empty() {
+			deltas[w.node.name] = d
 		}
 	}
+	clear(e.touched)
 	return deltas
 }
 
 // NodesOf returns the names of the nodes that have Endpoints that the Policy is for, sorted.
 func (e *Engine) NodesOf(ref intent.PolicyRef) []string {
-	p, ok := e.policies[ref]
-	if !ok {
+	e.settle()
+	p := e.policies[ref]
+	if p == nil {
 		return nil
 	}
 	nodes := map[string]bool{}
-	for _, ep := range e.endpoints {
-		if ep.Node != "" && e.governs(p, ep) {
-			nodes[ep.Node] = true
+	for _, s := range p.governs {
+		for c := range s.cohorts.all() {
+			for ep := range c.endpoints.all() {
+				if ep.node != nil {
+					nodes[ep.node.name] = true
+				}
+			}
 		}
 	}
 	return slices.Sorted(maps.Keys(nodes))

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
+	"iter"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -90,28 +91,113 @@ func (r resolved) suffix() string {
 	return "/" + strconv.Itoa(int(r.protocol)) + "-" + strconv.Itoa(int(r.port))
 }
 
-// fits says that the named port is what a rule means.
-func (n NamedPort) fits(p Port) bool {
-	return n.Name == p.Name && (p.Protocol == 0 || p.Protocol == n.Protocol)
-}
-
 // groupIDBytes of a hash make the ID of a group. Two groups that somebody made to share an ID would be one: with 120 bits it takes
 // 2^120 attempts to find a selector that shares that of another.
 const groupIDBytes = 15
 
-// groupID names the addresses of a selector's Ports; if port has a name only of those whose container port of that name is
-// at, and if there are blocks only the addresses in them.
-func groupID(canonical string, name string, at resolved, blocks []netip.Prefix) string {
+// group is the addresses of what a selector selects that a rule has to do with.
+type group struct {
+	id string
+	*selector
+	narrowed
+	uses  int           // by parts of policies
+	users bag[*watcher] // of nodes that need it, once for each part there
+}
+
+// narrowed says which addresses those are, if not all.
+type narrowed struct {
+	port   string   // those of Ports whose container port of this name
+	at     resolved // is there
+	family Family
+	blocks []netip.Prefix // those in one of them, unless there are none
+}
+
+// id of the group that the narrowed selector is.
+func (n narrowed) id(canonical string) string {
 	text := []byte(canonical)
-	if name != "" {
-		text = strconv.AppendQuote(append(text, " port "...), name)
-		text = append(text, at.suffix()...)
+	if n.port != "" {
+		text = strconv.AppendQuote(append(text, " port "...), n.port)
+		text = append(text, n.at.suffix()...)
 	}
-	for _, b := range blocks {
+	if n.family != AnyFamily {
+		text = strconv.AppendUint(append(text, " family "...), uint64(n.family), 10)
+	}
+	for _, b := range n.blocks {
 		text = b.AppendTo(append(text, ' '))
 	}
 	sum := sha256.Sum256(text)
 	return base64.RawURLEncoding.EncodeToString(sum[:groupIDBytes])
+}
+
+// group returns the one of a Selector, narrowed, or nil if that selects nothing, for a user who lets go of it by dropGroup.
+func (e *Engine) group(spec Selector, n narrowed) *group {
+	s := e.selector(spec)
+	if s == nil {
+		return nil
+	}
+	n.family = spec.Family
+	id := n.id(s.text)
+	g := e.groups[id]
+	if g == nil {
+		g = &group{id: id, selector: s, narrowed: n}
+		e.groups[id] = g
+		s.groups = append(s.groups, g)
+		s.uses++
+	}
+	e.drop(s)
+	g.uses++
+	return g
+}
+
+func (e *Engine) dropGroup(g *group) {
+	g.uses--
+	if g.uses > 0 {
+		return
+	}
+	delete(e.groups, g.id)
+	g.selector.groups = without(g.selector.groups, g)
+	e.drop(g.selector)
+}
+
+// hasCohort says that the group has those of the cohort's places that hasPlace says, if its selector selects the cohort.
+func (g *group) hasCohort(c *cohort) bool {
+	return g.port == "" || slices.ContainsFunc(c.ports, func(n NamedPort) bool {
+		return n.Name == g.port && n.Protocol == g.at.protocol && n.Port == g.at.port
+	})
+}
+
+// hasPlace says that the group has the place, if it has whose place that is.
+func (g *group) hasPlace(p Place) bool {
+	return (!p.Secondary || g.SecurityGroup != "") && g.family.Has(p.Address) &&
+		(len(g.blocks) == 0 || inBlocks(g.blocks, p.Address))
+}
+
+// members are the places that the group has. Some may come twice.
+func (g *group) members() iter.Seq[Place] {
+	return func(yield func(Place) bool) {
+		for c := range g.cohorts.all() {
+			if !g.hasCohort(c) {
+				continue
+			}
+			for p := range c.endpoints.all() {
+				for _, place := range p.places {
+					if g.hasPlace(place) && !yield(place) {
+						return
+					}
+				}
+			}
+		}
+		if g.port != "" {
+			return
+		}
+		for n := range g.nodes.all() {
+			for _, place := range n.places {
+				if g.hasPlace(place) && !yield(place) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // disjoint returns the blocks masked and sorted, without those that are in another.

@@ -61,7 +61,7 @@ type Selector struct {
 	Namespaces labels.Selector
 	Pods       labels.Selector // of the labels of pods, or of Ports that are not pods'
 	// Family leaves out what has no address of one family, and the addresses of the other: as a SecurityGroup's rule is of one
-	// family.
+	// family. It means nothing in a Policy's Subjects.
 	Family Family
 }
 

@@ -61,3 +61,15 @@ func comparePorts(a, b intent.PortRange) int {
 	}
 	return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last), icmp)
 }
+
+// resolve returns what a port's name stands for where there are these container ports, sorted.
+func resolve(ports []NamedPort, p Port) []resolved {
+	var out []resolved
+	for _, n := range ports {
+		if n.Name == p.Name && (p.Protocol == 0 || p.Protocol == n.Protocol) {
+			out = append(out, resolved{n.Protocol, n.Port})
+		}
+	}
+	slices.SortFunc(out, resolved.compare)
+	return slices.Compact(out)
+}

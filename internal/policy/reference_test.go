@@ -42,25 +42,29 @@ func (r *reference) governs(p Policy, ep Endpoint) bool {
 	return slices.ContainsFunc(p.subjects(), func(s Selector) bool { return r.selects(s, ep) })
 }
 
-// members are the addresses of a selector's Ports or nodes.
-func (r *reference) members(s Selector, port *Port, at resolved, blocks []netip.Prefix) map[Place]bool {
-	out := map[Place]bool{}
+// members are the locations of a selector's Ports or nodes.
+func (r *reference) members(s Selector, n narrowed) map[location]bool {
+	out := map[location]bool{}
 	add := func(p Place) {
-		if blocks == nil || inBlocks(blocks, p.Address) {
-			out[p] = true
+		if (len(n.blocks) == 0 || slices.ContainsFunc(n.blocks, func(b netip.Prefix) bool { return b.Contains(p.Address) })) &&
+			(s.Family == AnyFamily || p.Address.Is4() == (s.Family == IPv4)) && (!p.Secondary || s.SecurityGroup != "") {
+			out[location{p.Space, p.Address}] = true
 		}
 	}
-	if s.Nodes != nil && port == nil {
-		for _, n := range r.nodes {
-			for _, a := range n.Addresses {
-				if s.Nodes.Matches(n.Labels) {
-					add(Place{intent.DefaultRouterName, a})
+	if s.Nodes != nil && n.port == "" {
+		for _, node := range r.nodes {
+			for _, a := range node.Addresses {
+				if s.Nodes.Matches(node.Labels) {
+					add(Place{Space: intent.DefaultRouterName, Address: a})
 				}
 			}
 		}
 	}
 	for _, ep := range r.endpoints {
-		if r.selects(s, ep) && (port == nil || slices.Contains(ep.resolve(*port), at)) {
+		here := func(p NamedPort) bool {
+			return p.Name == n.port && p.Protocol == n.at.protocol && p.Port == n.at.port
+		}
+		if r.selects(s, ep) && (n.port == "" || slices.ContainsFunc(ep.NamedPorts, here)) {
 			for _, place := range ep.Places {
 				add(place)
 			}
@@ -69,23 +73,11 @@ func (r *reference) members(s Selector, port *Port, at resolved, blocks []netip.
 	return out
 }
 
-// resolve returns what a port's name stands for at the Endpoint, sorted.
-func (p Endpoint) resolve(port Port) []resolved {
-	var out []resolved
-	for _, n := range p.NamedPorts {
-		if n.fits(port) {
-			out = append(out, resolved{n.Protocol, n.Port})
-		}
-	}
-	slices.SortFunc(out, resolved.compare)
-	return slices.Compact(out)
-}
-
 // view computes what a node has to know.
 func (r *reference) view(node string) View {
 	var v View
 	rules := map[string]intent.Rule{}
-	groups := map[string]map[Place]bool{}
+	groups := map[string]map[location]bool{}
 	for _, ep := range r.endpoints {
 		if ep.Node != node || node == "" || ep.HostNetwork {
 			continue
@@ -125,11 +117,11 @@ func (r *reference) view(node string) View {
 		slices.Sort(s.Rules)
 		v.Subjects = append(v.Subjects, s)
 	}
-	peers := map[Place]*intent.Peer{}
+	peers := map[location]*intent.Peer{}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
 		for a := range groups[g] {
 			if peers[a] == nil {
-				peers[a] = &intent.Peer{Space: a.Space, Address: a.Address}
+				peers[a] = &intent.Peer{Space: a.space, Address: a.address}
 			}
 			peers[a].Groups = append(peers[a].Groups, g)
 		}
@@ -143,7 +135,7 @@ func (r *reference) view(node string) View {
 }
 
 // parts are the rules that one becomes for a subject, and the groups that they need.
-func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]map[Place]bool) []intent.Rule {
+func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]map[location]bool) []intent.Rule {
 	if rule.Closed != "" && rule.Action != intent.Deny {
 		return nil
 	}
@@ -160,8 +152,8 @@ func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]ma
 		out.Blocks = blocks
 		for _, s := range rule.Peers {
 			if text := s.canonical(); text != "" {
-				id := groupID(text, "", resolved{}, nil)
-				groups[id] = r.members(s, nil, resolved{}, nil)
+				id := narrowed{family: s.Family}.id(text)
+				groups[id] = r.members(s, narrowed{})
 				out.Groups = append(out.Groups, id)
 			}
 		}
@@ -185,7 +177,7 @@ func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]ma
 	parts := map[resolved]intent.Rule{}
 	for _, port := range named {
 		if rule.Direction == intent.Ingress {
-			for _, at := range ep.resolve(port) {
+			for _, at := range resolve(ep.NamedPorts, port) {
 				parts[at] = peers(base)
 			}
 			continue
@@ -194,14 +186,15 @@ func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]ma
 			all := map[resolved]bool{}
 			for _, other := range r.endpoints {
 				if r.selects(s, other) {
-					for _, at := range other.resolve(port) {
+					for _, at := range resolve(other.NamedPorts, port) {
 						all[at] = true
 					}
 				}
 			}
 			for at := range all {
-				id := groupID(s.canonical(), port.Name, at, blocks)
-				groups[id] = r.members(s, &port, at, blocks)
+				n := narrowed{port.Name, at, s.Family, blocks}
+				id := n.id(s.canonical())
+				groups[id] = r.members(s, n)
 				part, ok := parts[at]
 				if !ok {
 					part = base
@@ -233,14 +226,14 @@ func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]ma
 
 func (r *reference) delta(old, now View) Delta {
 	var d Delta
-	d.Rules, d.RemovedRules = difference(old.Rules, now.Rules, func(r intent.Rule) string { return r.ID })
-	d.Subjects, d.RemovedSubjects = difference(old.Subjects, now.Subjects, func(s intent.Subject) string { return s.Key })
-	d.Peers, d.RemovedPeers = difference(old.Peers, now.Peers, func(p intent.Peer) string { return intent.PeerKey(p.Space, p.Address) })
+	d.Rules, d.RemovedRules = changed(old.Rules, now.Rules, func(r intent.Rule) string { return r.ID })
+	d.Subjects, d.RemovedSubjects = changed(old.Subjects, now.Subjects, func(s intent.Subject) string { return s.Key })
+	d.Peers, d.RemovedPeers = changed(old.Peers, now.Peers, func(p intent.Peer) string { return intent.PeerKey(p.Space, p.Address) })
 	d.sort()
 	return d
 }
 
-func difference[T any](old, now []T, key func(T) string) (set []T, removed []string) {
+func changed[T any](old, now []T, key func(T) string) (set []T, removed []string) {
 	before := map[string]T{}
 	for _, o := range old {
 		before[key(o)] = o
@@ -252,4 +245,14 @@ func difference[T any](old, now []T, key func(T) string) (set []T, removed []str
 		delete(before, key(n))
 	}
 	return set, slices.Sorted(maps.Keys(before))
+}
+
+func (r *reference) nodesOf(ref intent.PolicyRef) []string {
+	nodes := map[string]bool{}
+	for _, ep := range r.endpoints {
+		if ep.Node != "" && r.governs(r.policies[ref], ep) {
+			nodes[ep.Node] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(nodes))
 }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// location is what tells one Peer from another.
+type location struct {
+	space   string
+	address netip.Addr
+}
+
+func (p Place) location() location { return location{p.Space, p.Address} }
+
+// holder is who is at a location: a pod or Port of a cohort, with a further interface if secondary, or a node.
+type holder struct {
+	cohort    *cohort // or
+	node      *node
+	secondary bool
+}
+
+// groups are those that it is in, if its place is.
+func (h holder) groups() iter.Seq[*group] {
+	switch {
+	case h.cohort != nil:
+		return h.cohort.groups()
+	case h.node != nil:
+		return h.node.groups()
+	}
+	return func(func(*group) bool) {}
+}
+
+// places of a node, which knows no Space but that of the cluster.
+func (n Node) places() []Place {
+	out := make([]Place, len(n.Addresses))
+	for i, a := range n.Addresses {
+		out[i] = Place{Space: intent.DefaultRouterName, Address: a}
+	}
+	return unique(out)
+}
+
+// unique returns the places, each once.
+func unique(places []Place) []Place {
+	var out []Place
+	for _, p := range places {
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// presence is where somebody is, and the groups that he is in and some node needs.
+type presence struct {
+	cohort *cohort
+	node   *node // of the two at most one
+	places []Place
+	groups []*group
+}
+
+func (e *Engine) presence(c *cohort, n *node, places []Place) presence {
+	p := presence{cohort: c, node: n, places: places}
+	if len(e.attached) == 0 {
+		return p
+	}
+	for g := range (holder{cohort: c, node: n}).groups() {
+		if g.users.len() > 0 {
+			p.groups = append(p.groups, g)
+		}
+	}
+	return p
+}
+
+// moved replaces one presence by another of the same Endpoint or node, and tells who needs the groups in which they differ.
+func (e *Engine) moved(from, to presence) {
+	for _, p := range to.places {
+		e.hold(p.location(), holder{to.cohort, to.node, p.Secondary})
+	}
+	for _, p := range from.places {
+		e.release(p.location(), holder{from.cohort, from.node, p.Secondary})
+		if !slices.Contains(to.places, p) {
+			e.peersChanged(from.groups, p)
+		}
+	}
+	var changed []*group
+	known := false
+	for _, p := range to.places {
+		if !slices.Contains(from.places, p) {
+			e.peersChanged(to.groups, p)
+			continue
+		}
+		if !known {
+			changed, known = difference(from.groups, to.groups), true
+		}
+		e.peersChanged(changed, p)
+	}
+}
+
+// difference is what only one of them has.
+func difference(a, b []*group) []*group {
+	if slices.Equal(a, b) {
+		return nil
+	}
+	in := map[*group]bool{}
+	for _, g := range a {
+		in[g] = true
+	}
+	var out []*group
+	for _, g := range b {
+		if in[g] {
+			delete(in, g)
+		} else {
+			out = append(out, g)
+		}
+	}
+	for g := range in {
+		out = append(out, g)
+	}
+	return out
+}
+
+func (e *Engine) hold(l location, h holder) {
+	b := e.holders[l]
+	if b == nil {
+		b = &bag[holder]{}
+		e.holders[l] = b
+	}
+	b.add(h)
+}
+
+func (e *Engine) release(l location, h holder) {
+	if b := e.holders[l]; b.remove(h) == 0 && b.len() == 0 {
+		delete(e.holders, l)
+	}
+}
+
+// peersChanged tells all nodes that need one of the groups that the place has come to it or left it.
+func (e *Engine) peersChanged(groups []*group, p Place) {
+	for _, g := range groups {
+		e.peerChanged(g, p)
+	}
+}
+
+func (e *Engine) peerChanged(g *group, p Place) {
+	if !g.hasPlace(p) {
+		return
+	}
+	l := p.location()
+	for w := range g.users.all() {
+		w.peers[l] = struct{}{}
+		e.touched[w] = struct{}{}
+	}
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"slices"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// watcher is a node whose changes are recorded.
+type watcher struct {
+	node    *node
+	applied map[*cohort]*governed // whose parts it uses
+	pending map[*cohort]struct{}  // for which that may have to change
+
+	// What has to be looked at for the next Delta.
+	rules    map[string]*part     // by ID
+	subjects map[string]*governed // by Key; with how it was governed, if that is known
+	peers    map[location]struct{}
+}
+
+// newWatcher returns one that has everything about the node before it.
+func (e *Engine) newWatcher(name string) *watcher {
+	n := e.node(name)
+	w := &watcher{node: n, applied: map[*cohort]*governed{}, pending: map[*cohort]struct{}{}}
+	w.forget()
+	n.watchers = append(n.watchers, w)
+	e.attached[w] = struct{}{}
+	for p := range n.endpoints.all() {
+		w.add(e, p)
+	}
+	return w
+}
+
+// forget has nothing to be looked at.
+func (w *watcher) forget() {
+	if w.rules == nil || len(w.rules)+len(w.subjects)+len(w.peers) > 0 {
+		w.rules, w.subjects, w.peers = map[string]*part{}, map[string]*governed{}, map[location]struct{}{}
+	}
+}
+
+// close ends it.
+func (w *watcher) close(e *Engine) {
+	for p := range w.node.endpoints.all() {
+		p.cohort.on.remove(w)
+	}
+	for _, g := range w.applied {
+		for _, p := range g.parts {
+			if p.users.remove(w) == 0 {
+				for _, g := range p.groups {
+					g.users.remove(w)
+				}
+			}
+		}
+	}
+	delete(e.attached, w)
+	delete(e.touched, w)
+	w.node.watchers = without(w.node.watchers, w)
+	e.tidyNode(w.node)
+}
+
+// add has an Endpoint be on the node.
+func (w *watcher) add(e *Engine, p *endpoint) {
+	if p.cohort.on.add(w) == 1 {
+		w.pending[p.cohort] = struct{}{}
+	}
+	w.subject(e, p.key, nil)
+}
+
+// remove has it be there no longer.
+func (w *watcher) remove(e *Engine, p *endpoint) {
+	if p.cohort.on.remove(w) == 0 {
+		w.pending[p.cohort] = struct{}{}
+	}
+	w.subject(e, p.key, w.applied[p.cohort])
+}
+
+// subject records that a Subject, which was governed so, may have changed.
+func (w *watcher) subject(e *Engine, key string, was *governed) {
+	if _, ok := w.subjects[key]; !ok {
+		w.subjects[key] = was
+	}
+	e.touched[w] = struct{}{}
+}
+
+// settle applies to the nodes what has changed of the policies and cohorts. What is used from now on comes before what is
+// used no longer, so that nothing changes for what is used before and after.
+func (e *Engine) settle() {
+	for ref, p := range e.stalePolicies {
+		e.build(ref, p)
+	}
+	clear(e.stalePolicies)
+	for w := range e.touched {
+		for c := range w.pending {
+			w.apply(e, c)
+		}
+		clear(w.pending)
+	}
+	for _, f := range e.releases {
+		f()
+	}
+	for _, f := range e.drops {
+		f()
+	}
+	e.releases, e.drops = nil, nil
+}
+
+// apply has the cohort's Subjects on the node be governed as they are to be.
+func (w *watcher) apply(e *Engine, c *cohort) {
+	was := w.applied[c]
+	if c.on.count(w) == 0 {
+		delete(w.applied, c)
+		w.releaseLater(e, was)
+		return
+	}
+	is := e.govern(c)
+	if was != nil && was.equal(is) {
+		return
+	}
+	w.applied[c] = is
+	for _, p := range is.parts {
+		w.acquire(e, p)
+	}
+	w.releaseLater(e, was)
+	if was == nil {
+		return // whoever has come has been recorded
+	}
+	if c.endpoints.len() < w.node.endpoints.len() {
+		for p := range c.endpoints.all() {
+			if p.node == w.node {
+				w.subject(e, p.key, was)
+			}
+		}
+		return
+	}
+	for p := range w.node.endpoints.all() {
+		if p.cohort == c {
+			w.subject(e, p.key, was)
+		}
+	}
+}
+
+func (w *watcher) acquire(e *Engine, p *part) {
+	if p.users.add(w) > 1 {
+		return
+	}
+	w.rules[p.rule.ID] = p
+	for _, g := range p.groups {
+		w.use(e, g)
+	}
+}
+
+func (w *watcher) releaseLater(e *Engine, g *governed) {
+	if g == nil {
+		return
+	}
+	e.releases = append(e.releases, func() {
+		for _, p := range g.parts {
+			w.release(e, p)
+		}
+	})
+}
+
+func (w *watcher) release(e *Engine, p *part) {
+	if p.users.remove(w) > 0 {
+		return
+	}
+	if _, ok := w.rules[p.rule.ID]; !ok { // else one of the same ID may have been acquired, and is what matters
+		w.rules[p.rule.ID] = p
+	}
+	for _, g := range p.groups {
+		w.unuse(e, g)
+	}
+}
+
+func (w *watcher) use(e *Engine, g *group) {
+	if g.users.add(w) == 1 {
+		w.groupChanged(e, g)
+	}
+}
+
+func (w *watcher) unuse(e *Engine, g *group) {
+	if g.users.remove(w) == 0 {
+		w.groupChanged(e, g)
+	}
+}
+
+func (w *watcher) groupChanged(e *Engine, g *group) {
+	for p := range g.members() {
+		w.peers[p.location()] = struct{}{}
+	}
+	e.touched[w] = struct{}{}
+}
+
+// delta tells what has changed since it was asked last.
+func (w *watcher) delta(e *Engine) Delta {
+	var d Delta
+	for id, p := range w.rules {
+		if p.users.count(w) > 0 {
+			d.Rules = append(d.Rules, p.rule)
+		} else {
+			d.RemovedRules = append(d.RemovedRules, id)
+		}
+	}
+	for key, was := range w.subjects {
+		p := e.endpoints[key]
+		if p == nil || p.node != w.node {
+			d.RemovedSubjects = append(d.RemovedSubjects, key)
+			continue
+		}
+		is := w.applied[p.cohort]
+		if was != nil && was.equal(is) {
+			continue
+		}
+		s := is.subject
+		s.Key = key
+		d.Subjects = append(d.Subjects, s)
+	}
+	l := lists{watcher: w, of: map[kind][]string{}}
+	for where := range w.peers {
+		if groups := l.groups(e.holders[where], where); len(groups) > 0 {
+			d.Peers = append(d.Peers, intent.Peer{Space: where.space, Address: where.address, Groups: groups})
+		} else {
+			d.RemovedPeers = append(d.RemovedPeers, intent.PeerKey(where.space, where.address))
+		}
+	}
+	w.forget()
+	d.sort()
+	return d
+}
+
+// lists finds the groups of Peers. Those that are in the same groups share a list, if that is easy to see.
+type lists struct {
+	*watcher
+	of      map[kind][]string
+	scratch []string
+}
+
+// kind is those addresses that are in the same groups, unless a group has only some blocks or somebody else is at an address, too.
+type kind struct {
+	holder
+	is4 bool
+}
+
+func (l *lists) groups(b *bag[holder], where location) []string {
+	if b == nil {
+		return nil
+	}
+	out, shared := l.scratch[:0], b.len() == 1
+	var k kind
+	for h := range b.all() {
+		k = kind{h, where.address.Is4()}
+		if known, ok := l.of[k]; ok && shared {
+			return known
+		}
+		place := Place{Space: where.space, Address: where.address, Secondary: h.secondary}
+		for g := range h.groups() {
+			if g.users.count(l.watcher) == 0 {
+				continue
+			}
+			shared = shared && len(g.blocks) == 0
+			if g.hasPlace(place) {
+				out = append(out, g.id)
+			}
+		}
+	}
+	slices.Sort(out)
+	l.scratch = out
+	out = slices.Clone(slices.Compact(out))
+	if shared {
+		l.of[k] = out
+	}
+	return out
+}
