@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows pods of a real cluster talk through Coelan: brings up a sandbox, installs Coelan into it as a user would,
-# starts pods on two workers, and tries every way a packet can take. Then two tenants with the same subnet, and a pod with
-# three interfaces. `make demo` builds what it needs first.
+# starts pods on two workers, and tries every way a packet can take. Then a policy that stops a connection that runs, two
+# tenants with the same subnet, and a pod with three interfaces. `make demo` builds what it needs first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -73,6 +73,37 @@ title "How a packet goes from client to web2"
 export KUBECONFIG
 KUBECONFIG=$(sandbox kubeconfig)
 bin/coelan trace demo/client demo/web2
+
+title "A policy, and a connection that runs"
+answers=$(mktemp)
+trap 'rm -f "$answers"' EXIT
+# Ten questions a second over one TCP connection. The first line is the process; then with each answer whether it took a new
+# connection.
+kubectl -n demo exec client -- bash -c 'echo $$; exec "$@"' - curl -sS -g --rate 10/s -w ' %{num_connects}\n' \
+  "http://$(address web2 v4):8080/echo?msg=[1-100000]" >"$answers" &
+# answers_go on|off: whether answers come within a second; tried again for as long as a connection may take to go on.
+answers_go() {
+  local before after
+  for _ in {1..20}; do
+    before=$(wc -l <"$answers")
+    sleep 1
+    after=$(wc -l <"$answers")
+    case $1 in
+      on) [ "$after" -gt "$before" ] && [ "$before" -gt 1 ] && echo "answer $((after - 1))" && return ;;
+      off) [ "$after" -eq "$before" ] && echo "none after answer $((after - 1))" && return ;;
+    esac
+  done
+  return 1
+}
+check "client asks web2" '^answer [0-9]+$' answers_go on
+kubectl apply -f hack/demo/policy.yaml
+check "client asks web2, not allowed any more" '^none after answer [0-9]+$' answers_go off
+bin/coelan trace demo/client demo/web2:8080
+kubectl -n demo label pod client may=ask
+check "client asks web2, allowed again" '^answer [0-9]+$' answers_go on
+check "TCP connections that it took" '^1$' awk 'NR > 1 { n += $NF } END { print n }' "$answers"
+in_client bash -c "kill $(head -1 "$answers")"
+bin/coelan get policystats
 
 title "Two tenants with the same subnet"
 kubectl apply -f hack/demo/tenants.yaml
