@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
+)
+
+// primaryInterface is the one that the labels of a pod speak of.
+const primaryInterface = "eth0"
+
+// annotationConfigHash of the mirror of a static pod is the UID by which its node knows the pod.
+const annotationConfigHash = "kubernetes.io/config.hash"
+
+// PolicyNamespace is what policies see of a namespace.
+func PolicyNamespace(o *corev1.Namespace) policy.Namespace {
+	return policy.Namespace{Name: o.Name, Labels: o.Labels}
+}
+
+// PolicyNode is what policies see of a node: its addresses of all types, and those of the gateways of its podCIDRs. What cannot
+// be read is left out here; Nodes tells of it.
+func PolicyNode(o *corev1.Node) policy.Node {
+	n := policy.Node{Name: o.Name, Labels: o.Labels}
+	for _, a := range o.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && !ip.Is4In6() && ip.Zone() == "" {
+			n.Addresses = append(n.Addresses, ip)
+		}
+	}
+	var own claims
+	for _, s := range own.nodeSubnets(o) {
+		n.Addresses = append(n.Addresses, s.Gateway)
+	}
+	n.Addresses = sortedAddresses(n.Addresses)
+	return n
+}
+
+func sortedAddresses(list []netip.Addr) []netip.Addr {
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
+// policyPod is what policies need of a pod.
+type policyPod struct {
+	key, uid   string // of its Subject; in the API
+	node       string
+	labels     labels.Set
+	addresses  []netip.Addr // in the cluster
+	namedPorts []policy.NamedPort
+	groups     []string
+}
+
+// readPolicyPod is nil for a pod that has no interfaces of Coelan's: one of its node's network, one that has ended, and one
+// that has no node yet.
+func readPolicyPod(o *corev1.Pod) *policyPod {
+	if !OnPodNetwork(o) {
+		return nil
+	}
+	uid := string(o.UID)
+	p := &policyPod{
+		key: intent.PodSubject(cmp.Or(o.Annotations[annotationConfigHash], uid)), uid: uid, node: o.Spec.NodeName,
+		labels: o.Labels, groups: groupKeys(o.Namespace, strings.Split(o.Annotations[v1alpha1.AnnotationSecurityGroups], ",")),
+	}
+	for _, ip := range o.Status.PodIPs {
+		if a, err := netip.ParseAddr(ip.IP); err == nil && !a.Is4In6() {
+			p.addresses = append(p.addresses, a)
+		}
+	}
+	named := func(containers []corev1.Container) {
+		for _, c := range containers {
+			for _, port := range c.Ports {
+				protocol, ok := protocolOf(port.Protocol)
+				if port.Name != "" && ok && isPort(port.ContainerPort) {
+					p.namedPorts = append(p.namedPorts, policy.NamedPort{
+						Name: port.Name, Protocol: uint8(protocol), Port: uint16(port.ContainerPort), //nolint:gosec // 1 to 65535
+					})
+				}
+			}
+		}
+	}
+	named(o.Spec.Containers)
+	for _, c := range o.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			named([]corev1.Container{c}) // it runs beside the others
+		}
+	}
+	slices.SortFunc(p.namedPorts, func(a, b policy.NamedPort) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+	})
+	p.namedPorts = slices.Compact(p.namedPorts)
+	return p
+}
+
+// groupKeys are namespace/name of SecurityGroups of a namespace, sorted. A name that is none is kept: no group has it.
+func groupKeys(namespace string, names []string) []string {
+	var keys []string
+	for _, name := range names {
+		if name = strings.TrimSpace(name); name != "" {
+			keys = append(keys, namespace+"/"+name)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// policyPort is what policies need of a Port.
+type policyPort struct {
+	namespace, name, uid string
+	network              string
+	pod                  *v1alpha1.PortPod // nil: a user's
+	node                 string
+	labels               labels.Set
+	groups               []string
+	addresses, onNode    []netip.Addr // on its Network; in the cluster
+}
+
+func readPolicyPort(o *v1alpha1.Port) *policyPort {
+	p := &policyPort{
+		namespace: o.Namespace, name: o.Name, uid: string(o.UID), network: o.Spec.Network, pod: o.Spec.Pod,
+		addresses: parseAddresses(o.Status.Addresses), onNode: parseAddresses(o.Status.NodeAddresses),
+	}
+	if p.pod == nil {
+		p.node, p.labels = cmp.Or(o.Status.Node, o.Spec.Node), o.Labels
+		p.groups = groupKeys(o.Namespace, o.Spec.SecurityGroups)
+	}
+	return p
+}
+
+func parseAddresses(texts []string) []netip.Addr {
+	var list []netip.Addr
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil && !a.Is4In6() {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// places are where the addresses of a Port are, in the spaces that its Network is seen in.
+func (p *policyPort) places(spaces []string) []policy.Place {
+	secondary := p.pod != nil && p.pod.Interface != primaryInterface
+	var places []policy.Place
+	for _, space := range spaces {
+		for _, a := range p.addresses {
+			places = append(places, policy.Place{Space: space, Address: a, Secondary: secondary})
+		}
+	}
+	return append(places, inCluster(p.onNode, secondary)...)
+}
+
+func inCluster(addresses []netip.Addr, secondary bool) []policy.Place {
+	var places []policy.Place
+	for _, a := range addresses {
+		places = append(places, policy.Place{Space: intent.DefaultRouterName, Address: a, Secondary: secondary})
+	}
+	return places
+}
+
+// sortPlaces puts places into order, each once.
+func sortPlaces(places []policy.Place) []policy.Place {
+	slices.SortFunc(places, func(a, b policy.Place) int {
+		return cmp.Or(cmp.Compare(a.Space, b.Space), a.Address.Compare(b.Address), yesFirst(!a.Secondary, !b.Secondary))
+	})
+	return slices.CompactFunc(places, func(a, b policy.Place) bool { return a.Space == b.Space && a.Address == b.Address })
+}
+
+// policySpaces are, by the name of a Network, the spaces in which the addresses on it mean something: that of its Router, and
+// those of Routers that import its routes. Physical networks are in none.
+func policySpaces(routers []*v1alpha1.Router, networks []*v1alpha1.Network) map[string][]string {
+	of, on, _ := Networks(routers, networks, nil)
+	own := make(map[string]string, len(of))
+	for _, r := range of {
+		own[r.Name] = r.Name
+		if r.Shared {
+			own[r.Name] = intent.DefaultRouterName
+		}
+	}
+	seen := map[string][]string{}
+	for _, r := range of {
+		for _, from := range append(r.Imports, r.Name) {
+			seen[from] = append(seen[from], own[r.Name])
+		}
+	}
+	spaces := make(map[string][]string, len(on))
+	for router, list := range seen {
+		slices.Sort(list)
+		seen[router] = slices.Compact(list)
+	}
+	for _, n := range on {
+		spaces[n.Name] = seen[n.Router]
+	}
+	return spaces
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
+)
+
+// PolicyEndpoints makes policy.Endpoints of pods and Ports, and of the Networks and Routers that say in which spaces their
+// addresses are. Objects may come in any order. They must not be changed afterwards. It is not safe for concurrent use.
+type PolicyEndpoints struct {
+	pods     map[types.NamespacedName]*policyPod
+	ports    map[types.NamespacedName]*policyPort
+	networks map[string]*v1alpha1.Network
+	routers  map[string]*v1alpha1.Router
+	groups   map[string]bool // SecurityGroups, namespace/name
+
+	podPorts map[types.NamespacedName]map[*policyPort]bool // by the pod that they are for
+	onto     map[string]map[*policyPort]bool               // by Network
+	spaces   map[string][]string                           // by Network; see policySpaces
+	moved    bool                                          // spaces is out of date
+
+	made    map[string]policy.Endpoint // by key
+	changed map[subject]bool
+	keys    map[subject]string // under which it is in made
+	named   map[subject]bool   // those that name SecurityGroups
+}
+
+// subject is a pod, or a user's Port.
+type subject struct {
+	types.NamespacedName
+	port bool
+}
+
+// NewPolicyEndpoints returns one that knows nothing.
+func NewPolicyEndpoints() *PolicyEndpoints {
+	return &PolicyEndpoints{
+		pods: map[types.NamespacedName]*policyPod{}, ports: map[types.NamespacedName]*policyPort{},
+		networks: map[string]*v1alpha1.Network{}, routers: map[string]*v1alpha1.Router{}, groups: map[string]bool{},
+		podPorts: map[types.NamespacedName]map[*policyPort]bool{}, onto: map[string]map[*policyPort]bool{},
+		spaces: map[string][]string{}, moved: true,
+		made: map[string]policy.Endpoint{}, changed: map[subject]bool{}, keys: map[subject]string{}, named: map[subject]bool{},
+	}
+}
+
+// SetPod adds a pod or replaces the one of its name.
+func (e *PolicyEndpoints) SetPod(o *corev1.Pod) {
+	name := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+	p := readPolicyPod(o)
+	if p == nil {
+		e.DeletePod(o.Namespace, o.Name)
+		return
+	}
+	e.pods[name] = p
+	e.changed[subject{name, false}] = true
+}
+
+// DeletePod forgets a pod.
+func (e *PolicyEndpoints) DeletePod(namespace, name string) {
+	n := types.NamespacedName{Namespace: namespace, Name: name}
+	if _, known := e.pods[n]; known {
+		delete(e.pods, n)
+		e.changed[subject{n, false}] = true
+	}
+}
+
+// SetPort adds a Port or replaces the one of its name.
+func (e *PolicyEndpoints) SetPort(o *v1alpha1.Port) {
+	e.DeletePort(o.Namespace, o.Name)
+	p := readPolicyPort(o)
+	e.ports[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = p
+	add(e.onto, p.network, p)
+	if pod, of := p.ofPod(); of {
+		add(e.podPorts, pod, p)
+	}
+	e.changed[p.subject()] = true
+}
+
+// DeletePort forgets a Port.
+func (e *PolicyEndpoints) DeletePort(namespace, name string) {
+	n := types.NamespacedName{Namespace: namespace, Name: name}
+	p, known := e.ports[n]
+	if !known {
+		return
+	}
+	delete(e.ports, n)
+	drop(e.onto, p.network, p)
+	if pod, of := p.ofPod(); of {
+		drop(e.podPorts, pod, p)
+	}
+	e.changed[p.subject()] = true
+}
+
+// ofPod is the pod that the Port is for, if it is not a user's.
+func (p *policyPort) ofPod() (types.NamespacedName, bool) {
+	if p.pod == nil {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: p.namespace, Name: p.pod.Name}, true
+}
+
+// subject is whose Endpoint the Port is in.
+func (p *policyPort) subject() subject {
+	if pod, of := p.ofPod(); of {
+		return subject{pod, false}
+	}
+	return subject{types.NamespacedName{Namespace: p.namespace, Name: p.name}, true}
+}
+
+func add[K comparable](index map[K]map[*policyPort]bool, key K, p *policyPort) {
+	if index[key] == nil {
+		index[key] = map[*policyPort]bool{}
+	}
+	index[key][p] = true
+}
+
+func drop[K comparable](index map[K]map[*policyPort]bool, key K, p *policyPort) {
+	delete(index[key], p)
+	if len(index[key]) == 0 {
+		delete(index, key)
+	}
+}
+
+// SetNetwork adds a Network or replaces the one of its name.
+func (e *PolicyEndpoints) SetNetwork(o *v1alpha1.Network) {
+	old := e.networks[o.Name]
+	e.networks[o.Name] = o
+	e.moved = e.moved || old == nil || old.Spec.Type != o.Spec.Type || old.Spec.Router != o.Spec.Router || old.Status.Router != o.Status.Router ||
+		admitted(old.Status.ID, old.Status.Conditions) != admitted(o.Status.ID, o.Status.Conditions)
+}
+
+// DeleteNetwork forgets a Network.
+func (e *PolicyEndpoints) DeleteNetwork(name string) {
+	if _, known := e.networks[name]; known {
+		delete(e.networks, name)
+		e.moved = true
+	}
+}
+
+// SetRouter adds a Router or replaces the one of its name.
+func (e *PolicyEndpoints) SetRouter(o *v1alpha1.Router) {
+	old := e.routers[o.Name]
+	e.routers[o.Name] = o
+	e.moved = e.moved || old == nil || !slices.Equal(old.Spec.ImportRouteTargets, o.Spec.ImportRouteTargets) ||
+		!slices.Equal(old.Spec.ExportRouteTargets, o.Spec.ExportRouteTargets) ||
+		admitted(old.Status.ID, old.Status.Conditions) != admitted(o.Status.ID, o.Status.Conditions)
+}
+
+// DeleteRouter forgets a Router.
+func (e *PolicyEndpoints) DeleteRouter(name string) {
+	if _, known := e.routers[name]; known {
+		delete(e.routers, name)
+		e.moved = true
+	}
+}
+
+// SetSecurityGroup tells that there is one, for Problems.
+func (e *PolicyEndpoints) SetSecurityGroup(namespace, name string) {
+	e.groups[namespace+"/"+name] = true
+}
+
+// DeleteSecurityGroup tells that there is one no more.
+func (e *PolicyEndpoints) DeleteSecurityGroup(namespace, name string) {
+	delete(e.groups, namespace+"/"+name)
+}
+
+// Changes returns the Endpoints that are new or other ones than at the last call, and the keys of those that are gone, both
+// sorted by key.
+func (e *PolicyEndpoints) Changes() (set []policy.Endpoint, gone []string) {
+	if e.moved {
+		e.move()
+	}
+	left := map[string]bool{}
+	for s := range e.changed {
+		endpoint, is := e.make(s)
+		if old, had := e.keys[s]; had && (!is || old != endpoint.Key) {
+			left[old] = true
+			delete(e.keys, s)
+		}
+		delete(e.named, s)
+		if !is {
+			continue
+		}
+		if len(endpoint.SecurityGroups) > 0 {
+			e.named[s] = true
+		}
+		e.keys[s] = endpoint.Key
+		if before, known := e.made[endpoint.Key]; !known || !reflect.DeepEqual(before, endpoint) {
+			e.made[endpoint.Key] = endpoint
+			set = append(set, endpoint)
+		}
+	}
+	// One that is gone under one name may be there under another.
+	for s := range e.changed {
+		if key, is := e.keys[s]; is {
+			delete(left, key)
+		}
+	}
+	clear(e.changed)
+	for key := range left {
+		delete(e.made, key)
+	}
+	slices.SortFunc(set, func(a, b policy.Endpoint) int { return cmp.Compare(a.Key, b.Key) })
+	return set, slices.Sorted(maps.Keys(left))
+}
+
+// move finds the spaces anew, and whose addresses are in others now.
+func (e *PolicyEndpoints) move() {
+	e.moved = false
+	now := policySpaces(slices.Collect(maps.Values(e.routers)), slices.Collect(maps.Values(e.networks)))
+	for network, ports := range e.onto {
+		if slices.Equal(e.spaces[network], now[network]) {
+			continue
+		}
+		for p := range ports {
+			e.changed[p.subject()] = true
+		}
+	}
+	e.spaces = now
+}
+
+// make is the Endpoint of a pod or a user's Port; false if it is not there.
+func (e *PolicyEndpoints) make(s subject) (policy.Endpoint, bool) {
+	if s.port {
+		p, there := e.ports[s.NamespacedName]
+		if !there || p.pod != nil {
+			return policy.Endpoint{}, false
+		}
+		return policy.Endpoint{
+			Key: intent.PortSubject(p.namespace, p.name), Namespace: p.namespace, Name: p.name, Labels: p.labels, Node: p.node,
+			Places: sortPlaces(p.places(e.spaces[p.network])), SecurityGroups: p.groups,
+		}, true
+	}
+	pod, there := e.pods[s.NamespacedName]
+	if !there {
+		return policy.Endpoint{}, false
+	}
+	places := inCluster(pod.addresses, false)
+	for p := range e.podPorts[s.NamespacedName] {
+		if p.pod.UID == pod.uid {
+			places = append(places, p.places(e.spaces[p.network])...)
+		}
+	}
+	return policy.Endpoint{
+		Key: pod.key, Namespace: s.Namespace, Name: s.Name, Labels: pod.labels, Node: pod.node,
+		Places: sortPlaces(places), NamedPorts: pod.namedPorts, SecurityGroups: pod.groups,
+	}, true
+}
+
+// EndpointProblem is a Problem of a pod or of a user's Port.
+type EndpointProblem struct {
+	types.NamespacedName
+	UID  string
+	Port bool // else a pod
+	Problem
+}
+
+// Problems are those of the SecurityGroups that pods and Ports name: such as that they do not exist, which closes them. They are
+// sorted.
+func (e *PolicyEndpoints) Problems() []EndpointProblem {
+	var problems []EndpointProblem
+	for s := range e.named {
+		problem := EndpointProblem{NamespacedName: s.NamespacedName, Port: s.port}
+		endpoint, is := e.make(s)
+		if !is {
+			continue
+		}
+		problem.Object, problem.Field = "pod "+s.String(), "metadata.annotations["+v1alpha1.AnnotationSecurityGroups+"]"
+		if s.port {
+			problem.Object, problem.Field, problem.UID = "port "+s.String(), "spec.securityGroups", e.ports[s.NamespacedName].uid
+		} else {
+			problem.UID = e.pods[s.NamespacedName].uid
+		}
+		for _, group := range endpoint.SecurityGroups {
+			name := strings.TrimPrefix(group, s.Namespace+"/")
+			problem.Value, problem.Reason = name, NotFound
+			problem.Text = "is not the name of a SecurityGroup of the namespace, so all but replies and what its node sends is denied; create the group, or name another"
+			if len(validation.IsDNS1123Subdomain(name)) > 0 {
+				problem.Reason = Malformed
+			} else if e.groups[group] {
+				continue
+			}
+			problems = append(problems, problem)
+		}
+	}
+	slices.SortFunc(problems, func(a, b EndpointProblem) int {
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Value, b.Value))
+	})
+	return problems
+}
