@@ -129,6 +129,8 @@ func pretty(t testing.TB, c *Compiler, d *bridge.Desired) string {
 		note := m.Owner
 		if m.Drops() {
 			note += ": " + m.Reason
+		} else if m.Verdict != nil {
+			note += ": " + m.Verdict.String()
 		}
 		table := f.Table
 		f.Cookie, f.Table = 0, 0 // as little to read as can be
