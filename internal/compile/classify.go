@@ -19,10 +19,8 @@ var classifyFeature = &feature{
 		if n, rt, ok := r.network(intent.DefaultNetworkName); ok {
 			w := r.on(classify, 100, openflow.InPort(intent.GatewayPort)).
 				set(from(fromGateway), inNetwork(n), inRouter(rt))
-			if r.native() {
+			if r.native() || r.policed() {
 				w = w.set(asked, markFromGateway)
-			} else if r.policed() {
-				w = w.set(markFromGateway)
 			}
 			w.goTo(spoofguard)
 		}

@@ -5,10 +5,13 @@
 package compile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +33,13 @@ type world struct {
 	outside  *ovstest.Namespace
 	nodes    []*liveNode
 	hostEnds map[*liveNode][]string // interfaces that only Open vSwitch may read
-	known    intent.Objects         // networks, routers and blocks beside the default ones
+	known    intent.Objects         // networks, routers, blocks, rules and peers beside the default ones
+	governed map[*livePod]bool      // pods with a Subject in known; if policies are enforced, all others are open
 }
+
+// livePolicies is whether policies are enforced where a test does not say. COELAN_TEST_POLICIES=enforced has all tests pass by
+// the tables of policies.
+var livePolicies = intent.PolicyMode(cmp.Or(os.Getenv("COELAN_TEST_POLICIES"), string(intent.UnenforcedPolicies)))
 
 type liveNode struct {
 	*ovstest.Namespace
@@ -188,7 +196,7 @@ func (w *world) addNode(ctx context.Context, number int) {
 		fmt.Sprintf("ip addr add %s/24 dev %s", n.address(false), uplink), fmt.Sprintf("ip addr add %s/64 dev %s nodad", n.address(true), uplink),
 		"ip route add default via 192.168.33.100", "ip -6 route add default via fd33::100",
 		"sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
-	n.local = intent.Local{Node: fmt.Sprint("node", number), Encapsulation: w.encap, MTU: wireMTU}
+	n.local = intent.Local{Node: fmt.Sprint("node", number), Encapsulation: w.encap, MTU: wireMTU, PolicyMode: livePolicies}
 	tunnel := ""
 	if w.encap.Tunnelled() {
 		n.local.TunnelIP, n.local.MTU = netip.MustParseAddr(n.address(false)), wireMTU-50
@@ -234,6 +242,7 @@ func (w *world) plugPod(ctx context.Context, n *liveNode, port intent.Port, gate
 	w.t.Helper()
 	i := len(n.pods)
 	port.ID, port.Namespace, port.Pod, port.Interface = fmt.Sprintf("%d-%d/eth0", n.number, i), "default", fmt.Sprintf("pod%d-%d", n.number, i), "eth0"
+	port.UID = port.Pod
 	port.Node, port.OFPort = n.local.Node, intent.FirstPodPort+uint32(i)
 	port.MAC = intent.PodMAC(port.Addresses[0])
 	p := &livePod{Namespace: w.namespace(), port: port}
@@ -265,7 +274,7 @@ func (w *world) deafen(n *liveNode) {
 // state is the intent of a node.
 func (w *world) state(n *liveNode) *intent.State {
 	o := w.known
-	o.Local, o.Nodes, o.Ports = n.local, nil, nil
+	o.Local, o.Nodes, o.Ports, o.Subjects = n.local, nil, nil, slices.Clone(o.Subjects)
 	for _, node := range w.nodes {
 		in := intent.Node{Name: node.local.Node}
 		for _, v6 := range []bool{false, true} {
@@ -276,6 +285,9 @@ func (w *world) state(n *liveNode) *intent.State {
 		for _, p := range node.pods {
 			if node == n {
 				o.Ports = append(o.Ports, p.port)
+				if n.local.PolicyMode == intent.EnforcedPolicies && !w.governed[p] { // open
+					o.Subjects = append(o.Subjects, intent.Subject{Key: p.port.SubjectKey()})
+				}
 			}
 		}
 	}

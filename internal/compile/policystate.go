@@ -36,8 +36,8 @@ var policyFeature = &feature{
 	},
 	serviceRange: func(r *rules, s intent.ServiceRange) {
 		if !r.native() {
-			// The host's kernel chooses an endpoint. Then the packet comes back, and is judged.
-			r.on(policyConnection, 450, from(fromPod), toPort(intent.GatewayPort), openflow.IPDst(s.Prefix)).goTo(policyVerdict)
+			// The host's kernel chooses an endpoint. Then the packet comes back, and its receiver is known.
+			r.on(policyConnection, 450, from(fromPod), toPort(intent.GatewayPort), openflow.IPDst(s.Prefix)).set(toService).goTo(egressSubject)
 		}
 	},
 }
@@ -167,7 +167,10 @@ func (r *rules) ownNode(a netip.Addr) {
 
 // committed commits what is allowed, and marks what was.
 func (r *rules) committed() {
-	zones := []openflow.CT{{ZoneFrom: regZone}}
+	marked := func(exec openflow.Action) openflow.CT {
+		return openflow.CT{Commit: true, ZoneFrom: regZone, Exec: []openflow.Action{exec}}
+	}
+	allowed, denied := marked(openflow.SetField(ctNotDenied)), marked(openflow.SetField(ctDenied))
 	for _, t := range ipTypes {
 		ip := openflow.EthType(t)
 		if r.native() {
@@ -176,30 +179,15 @@ func (r *rules) committed() {
 			// The host refuses a connection. There is none, whatever conntrack thinks.
 			r.on(policyVerdict, 250, from(fromGateway), isFirst, ip, openflow.IPProto(openflow.IPProtoTCP), openflow.TCPFlags(tcpRST, tcpRST)).commit()
 		}
-		r.keep(200, ip, zones)
+		r.on(policyVerdict, 200, isFirst, ip, ctNotJudged).set(markJudged).do(marked(r.markOf())).commit()
+		r.on(policyVerdict, 150, isFirst, ip, ctDenied).do(allowed).commit()
+		r.on(policyVerdict, 150, isLater, ip, ctDenied).do(allowed).commit()
+		r.on(policyDenied, 200, isLater, ip, ctNotDenied).do(denied).end()
+		// It is new as long as nobody has answered.
+		r.on(policyDenied, 200, isFirst, ip, ctJudgedOnly).do(denied).end()
 	}
 	r.on(policyVerdict, 0).commit()
 	r.on(policyDenied, 0).end()
-}
-
-// keep has connections of the zones be committed, or marked, as they are judged.
-func (r *rules) keep(priority uint16, ip openflow.FieldValue, zones []openflow.CT, when ...openflow.FieldValue) {
-	when = append(when, ip)
-	in := func(exec ...openflow.Action) (actions []openflow.Action) {
-		for _, z := range zones {
-			z.Commit, z.Exec = true, exec
-			actions = append(actions, z)
-		}
-		return actions
-	}
-	with := func(more ...openflow.FieldValue) []openflow.FieldValue { return append(slices.Clip(when), more...) }
-	r.on(policyVerdict, priority, with(isFirst, ctNotJudged)...).set(markJudged).do(in(r.markOf())...).commit()
-	allowed, denied := in(openflow.SetField(ctNotDenied)), in(openflow.SetField(ctDenied))
-	r.on(policyVerdict, priority-50, with(isFirst, ctDenied)...).do(allowed...).commit()
-	r.on(policyVerdict, priority-50, with(isLater, ctDenied)...).do(allowed...).commit()
-	r.on(policyDenied, priority, with(isLater, ctNotDenied)...).do(denied...).end()
-	// It is new as long as nobody has answered.
-	r.on(policyDenied, priority, with(isFirst, ctJudgedOnly)...).do(denied...).end()
 }
 
 // deny adds the flow, which drops; cookie says why. If the packet's connection is known, it is marked, so that replies

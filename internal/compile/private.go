@@ -36,13 +36,11 @@ var privateFeature = &feature{
 		r.on(clusterSource, 100, from(fromGateway)).toCluster()
 		r.withService(r.on(cluster, 10, from(fromGateway)))
 
+		if r.policed() {
+			return // all of them are in the cluster's zone
+		}
 		// The endpoint's answer comes in the private router, or in the default one if the endpoint is in that: mark both.
 		for _, ethType := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
-			if r.policed() {
-				both := []openflow.CT{{Zone: clusterZone}, {ZoneFrom: regZone}}
-				r.as(policyFeature, func() { r.keep(210, openflow.EthType(ethType), both, from(fromGateway), ofPrivate) })
-				continue
-			}
 			r.on(serviceReturn, 110, openflow.EthType(ethType), from(fromGateway), ofPrivate).
 				do(commitMarked(openflow.CT{Zone: uint16(intent.DefaultRouter)}), commitMarked(openflow.CT{ZoneFrom: regZone})).
 				goTo(output)

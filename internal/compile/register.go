@@ -154,6 +154,7 @@ var (
 	regSubject = openflow.Reg(6)
 	regClass   = openflow.XReg(2)                     // who the other end is: the groups that it has
 	toOwnNode  = openflow.Reg(0).Masked(1<<18, 1<<18) // a port sends it to its own node
+	toService  = openflow.Reg(0).Masked(1<<20, 1<<20) // a port sends it to a Service that kube-proxy balances
 	refused    = openflow.Reg(0).Masked(1<<19, 1<<19) // the host's kernel tells the sender that a Service has no endpoint
 
 	notOfService = openflow.Reg(0).Masked(0, 1<<7)

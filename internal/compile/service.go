@@ -137,7 +137,7 @@ func clusterIPs(r *rules, s intent.ServiceRange) {
 // ask tells that the packets of a network are known by the cluster's addresses, and so
 // conntrack is asked right away, where the bridge balances Services.
 func (r *rules) ask(n intent.Network, rt intent.Router) []openflow.FieldValue {
-	if r.native() && (!rt.Private() || n.FromNodes()) {
+	if (r.native() || r.policed()) && (!rt.Private() || n.FromNodes()) {
 		return []openflow.FieldValue{asked}
 	}
 	return nil

@@ -43,8 +43,14 @@ var tunnelFeature = &feature{
 		}
 	},
 	router: func(r *rules, rt intent.Router) {
-		if rt.Private() {
-			r.on(tunnel, 100, openflow.TunnelID(uint64(rt.VNI))).set(inRouter(rt)).goTo(l3)
+		if !rt.Private() {
+			return
+		}
+		r.on(tunnel, 100, openflow.TunnelID(uint64(rt.VNI))).set(inRouter(rt)).goTo(l3)
+		if r.policed() && !r.native() { // l3 of native Services does
+			for _, s := range r.localSubnets() {
+				r.on(tunnel, 110, openflow.TunnelID(uint64(rt.VNI)), openflow.IPDst(s.Prefix)).set(inRouter(rt), asked).goTo(l3)
+			}
 		}
 	},
 }
