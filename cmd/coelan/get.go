@@ -16,7 +16,8 @@ import (
 
 func newGetCommand() *cobra.Command {
 	c := &cobra.Command{Use: "get", Short: "List what the agents have"}
-	c.AddCommand(newGetPortsCommand(), newGetNetworksCommand(), newGetRoutersCommand(), newGetServicesCommand())
+	c.AddCommand(newGetPortsCommand(), newGetNetworksCommand(), newGetRoutersCommand(), newGetServicesCommand(),
+		newGetPolicyStatsCommand())
 	return c
 }
 

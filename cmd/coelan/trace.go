@@ -129,6 +129,9 @@ func printTrace(w io.Writer, t agent.Trace, verbose bool) {
 	} else if s != nil {
 		fmt.Fprintf(w, "  Service %s\n", s.Name)
 	}
+	for _, p := range t.Policies {
+		fmt.Fprintf(w, "  Policies, %s: %s\n", p.Direction, p.Text)
+	}
 	fmt.Fprintf(w, "  ⇒ %s\n", outcomeOf(t))
 }
 

@@ -23,6 +23,7 @@ func (a *Agent) diagnostics() http.Handler {
 	mux.HandleFunc("GET /v1/networks", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.networks()) })
 	mux.HandleFunc("GET /v1/routers", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.routers()) })
 	mux.HandleFunc("GET /v1/services", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.serviceList()) })
+	mux.HandleFunc("GET /v1/policystats", func(w http.ResponseWriter, r *http.Request) { reply(w)(a.policyStats(r.Context())) })
 	mux.HandleFunc("GET /v1/check", func(w http.ResponseWriter, r *http.Request) { reply(w)(a.check(r.Context())) })
 	mux.HandleFunc("POST /v1/trace", a.handleTrace)
 	return mux

@@ -42,6 +42,8 @@ type Trace struct {
 	Steps  []TraceStep `json:"steps"`
 	// Service is the one whose address the packet is sent to; nil: none that the bridge balances.
 	Service *TracedService `json:"service,omitempty"`
+	// Policies are what policies decide, in order.
+	Policies []TracedPolicy `json:"policies,omitempty"`
 	// Outcome is where the packet goes.
 	Outcome Outcome `json:"outcome"`
 	// Text is ofproto/trace's own answer.
@@ -56,6 +58,21 @@ type TracedService struct {
 	Endpoints int            `json:"endpoints"`
 	// Refused says that there is no endpoint, and the kernel of the client's node answers so.
 	Refused bool `json:"refused,omitempty"`
+}
+
+// TracedPolicy is what policies decide of a packet in one direction.
+type TracedPolicy struct {
+	// Direction is egress or ingress, Tier SecurityGroup, Admin, NetworkPolicy or Baseline; empty if the Port is closed.
+	Direction string `json:"direction"`
+	Tier      string `json:"tier,omitempty"`
+	// Decision is allowed, denied or passed.
+	Decision string `json:"decision"`
+	// Policies has the one whose rule decides, or those of which no rule allows the packet.
+	Policies []string `json:"policies,omitempty"`
+	// Rule is the rule's number in its direction's list, from 1; 0 if none decides.
+	Rule int `json:"rule,omitempty"`
+	// Text is all of it in words.
+	Text string `json:"text"`
 }
 
 // TraceStep is one flow that the packet matched.

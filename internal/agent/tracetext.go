@@ -32,7 +32,11 @@ func (a *Agent) explainTrace(packet, text string) Trace {
 	for _, line := range strings.Split(text, "\n") {
 		trimmed := strings.TrimSpace(line)
 		if m := stepLine.FindStringSubmatch(line); m != nil {
-			t.Steps = append(t.Steps, a.step(m))
+			step, verdict := a.step(m)
+			t.Steps = append(t.Steps, step)
+			if verdict != nil {
+				t.Policies = append(t.Policies, tracedPolicy(*verdict))
+			}
 			continue
 		}
 		if len(t.Steps) == 0 || trimmed == "" || !strings.HasPrefix(line, "    ") {
@@ -48,18 +52,21 @@ func (a *Agent) explainTrace(packet, text string) Trace {
 	return t
 }
 
-func (a *Agent) step(m []string) TraceStep {
+// step is a line of ofproto/trace's answer, and what policies decide there.
+func (a *Agent) step(m []string) (TraceStep, *compile.Verdict) {
 	table, _ := strconv.Atoi(m[1])
 	s := TraceStep{Table: table, Flow: m[2], Actions: []string{}}
 	s.TableName = compile.TableName(uint8(table)) //nolint:gosec // OpenFlow has 255 tables
 	cookie, err := strconv.ParseUint(m[4], 0, 64)
 	if err != nil {
-		return s
+		return s, nil
 	}
-	if meaning, ok := a.flows.explain(cookie); ok {
-		s.Feature, s.Owner, s.Reason = meaning.Feature, meaning.Owner, meaning.Reason
+	meaning, ok := a.flows.explain(cookie)
+	if !ok {
+		return s, nil
 	}
-	return s
+	s.Feature, s.Owner, s.Reason = meaning.Feature, meaning.Owner, meaning.Reason
+	return s, meaning.Verdict
 }
 
 // outcome says where a packet goes that was sent out of the port last, if any.
@@ -114,15 +121,19 @@ func lastMatch(re *regexp.Regexp, text string) string {
 	return all[len(all)-1][1]
 }
 
-// dropReason is that of the last flow, or that there was none.
+// dropReason is that of the last flow which gives one, or that there was none: what a policy denies is noted behind the flow that
+// denies it.
 func dropReason(steps []TraceStep) string {
 	if len(steps) == 0 {
 		return "no flow was reached"
 	}
+	for _, s := range slices.Backward(steps) {
+		if s.Reason != "" {
+			return s.Reason
+		}
+	}
 	last := steps[len(steps)-1]
 	switch {
-	case last.Reason != "":
-		return last.Reason
 	case last.Feature == "":
 		return "no flow of table " + strconv.Itoa(last.Table) + " matches"
 	}

@@ -51,6 +51,13 @@ func Services(ctx context.Context, agents Agents, node string) ([]agent.ServiceI
 	return s, err
 }
 
+// PolicyStats are what the policies of a node's Ports have decided.
+func PolicyStats(ctx context.Context, agents Agents, node string) ([]agent.PolicyStat, error) {
+	var s []agent.PolicyStat
+	err := agents.Query(ctx, node, "/v1/policystats", nil, &s)
+	return s, err
+}
+
 // Check compares what is on a node with what should be there.
 func Check(ctx context.Context, agents Agents, node string) (agent.Check, error) {
 	var c agent.Check
