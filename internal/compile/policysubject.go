@@ -20,6 +20,11 @@ var policySubjectFeature = &feature{
 	needed: (*rules).policed,
 	local: func(r *rules) {
 		r.on(egressSubject, 10, from(fromGateway)).goTo(egressTables.end)
+		if !r.native() {
+			// The host's kernel sends it back as the Port's, with the endpoint as destination. Where that is no Port, only Ports that are
+			// closed are kept from it.
+			r.on(egressSubject, 300, toService).goTo(policyVerdict)
+		}
 		// The gateway, the tunnel, uplinks and nowhere are no Ports.
 		r.on(ingressSubject, 10, openflow.Reg(3).Masked(0, 0xffff_fff0)).goTo(ingressTables.end)
 		r.on(ingressSubject, 10, toPort(nowhere)).goTo(ingressTables.end)

@@ -18,6 +18,7 @@ func drawView(t *rapid.T) *intent.State {
 	w := drawWorld(t)
 	o := w.view(0)
 	w.drawServices(t, &o)
+	w.drawPolicies(t, &o)
 	return stateFrom(t, o)
 }
 
