@@ -169,7 +169,7 @@ func (c *Compiler) compile(key unitKey) {
 		u.problems = append(u.problems, Problem{r.owner, text})
 	}
 	c.units[key] = u
-	c.desired.Set(owner, &bridge.Rules{Flows: r.flows, Groups: r.groups})
+	c.desired.Set(owner, &bridge.Rules{Flows: r.flows, Groups: r.groups, Meters: r.meters})
 	for _, need := range u.needs {
 		if need != key {
 			if c.needers[need] == nil {

@@ -28,7 +28,7 @@ type feature struct {
 }
 
 // maxFeature is the greatest number of a feature.
-const maxFeature = 23
+const maxFeature = 24
 
 // features is the pipeline, in the order of a packet's way.
 var features []*feature
@@ -55,6 +55,7 @@ func init() {
 		policySubjectFeature,
 		policyPeerFeature,
 		policyRuleFeature,
+		policyAuditFeature,
 		serviceCommitFeature,
 		outputFeature,
 	}

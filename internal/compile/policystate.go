@@ -191,9 +191,10 @@ func (r *rules) committed() {
 }
 
 // deny adds the flow, which drops; cookie says why. If the packet's connection is known, it is marked, so that replies
-// are dropped as well.
+// are dropped as well. The agent may be told.
 func (w flow) deny(cookie uint64) {
 	w.f.Cookie = cookie
-	w.f.Actions = append(w.f.Actions, openflow.Resubmit(policyDenied.ID))
+	w = w.set(regDenied.Value(cookie))
+	w.f.Actions = append(w.f.Actions, openflow.Resubmit(policyAudit.ID), openflow.Resubmit(policyDenied.ID))
 	w.rules.flows = append(w.rules.flows, w.f)
 }

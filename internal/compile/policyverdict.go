@@ -54,6 +54,10 @@ func (r *rules) verdictCookie(v Verdict) uint64 {
 func (w flow) decide(v Verdict, next Table) {
 	c := w.rules.verdictCookie(v)
 	if v.Action == intent.Deny {
+		if v.Closed != "" {
+			p, _ := w.rules.state.Ports().Get(v.Port)
+			w = w.set(regSubject.Value(uint64(p.OFPort)))
+		}
 		w.deny(c)
 		return
 	}

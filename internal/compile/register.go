@@ -153,6 +153,7 @@ var (
 	// regSubject is the Port that is judged: its number, and which tables have rules for it.
 	regSubject = openflow.Reg(6)
 	regClass   = openflow.XReg(2)                     // who the other end is: the groups that it has
+	regDenied  = openflow.XReg(2)                     // the cookie of the flow that denies the packet
 	toOwnNode  = openflow.Reg(0).Masked(1<<18, 1<<18) // a port sends it to its own node
 	toService  = openflow.Reg(0).Masked(1<<20, 1<<20) // a port sends it to a Service that kube-proxy balances
 	refused    = openflow.Reg(0).Masked(1<<19, 1<<19) // the host's kernel tells the sender that a Service has no endpoint

@@ -24,6 +24,7 @@ type rules struct {
 	accept   [maxFeature + 1]uint64 // cookies of flows that do not drop, by feature
 	flows    []openflow.Flow
 	groups   []openflow.Group
+	meters   []openflow.Meter
 	meanings []meant
 	needs    []unitKey // looked up, there or not
 	problems []string

@@ -70,6 +70,8 @@ var (
 	hairpinCommit   = Table{97, "hairpin-commit", "have an endpoint that is its own client see another source", ""}
 	hairpinOutput   = Table{98, "hairpin-output", "let the packet leave by the port that it came in by", ""}
 
+	policyAudit = Table{99, "policy-audit", "tell the agent of what is denied", ""}
+
 	output = Table{100, "output", "send the packet out of the chosen port", ""}
 )
 

@@ -83,6 +83,8 @@ type Port struct {
 	MAC       MAC
 	Addresses []netip.Addr // primary first, at least one
 	OFPort    uint32       // on the integration bridge of Node; 0 if that is another node
+	// Audited says that what policies deny of the port is told to people.
+	Audited bool
 	// NodeAddresses stand for the port in its node's subnets, if its Router is not shared: at most one of each family.
 	NodeAddresses []netip.Addr
 }
@@ -157,7 +159,7 @@ func (p Port) equal(o Port) bool {
 	addresses := slices.Equal(p.Addresses, o.Addresses)
 	return addresses && slices.Equal(p.NodeAddresses, o.NodeAddresses) && p.ID == o.ID && p.Namespace == o.Namespace && p.Pod == o.Pod &&
 		p.Interface == o.Interface && p.UID == o.UID && p.Network == o.Network &&
-		p.Node == o.Node && p.MAC == o.MAC && p.OFPort == o.OFPort
+		p.Node == o.Node && p.MAC == o.MAC && p.OFPort == o.OFPort && p.Audited == o.Audited
 }
 
 func (n Network) equal(o Network) bool {
