@@ -135,8 +135,8 @@ conformance-network: deps images sandbox-assets conformance-assets ## upstream's
 	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\].*\[Conformance\]'
 
 .PHONY: conformance-policy
-conformance-policy: deps images sandbox-assets conformance-assets ## upstream's cases of NetworkPolicies, but for SCTP
-	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\] Netpol' 'SCTPConnectivity'
+conformance-policy: deps images sandbox-assets conformance-assets ## upstream's cases of NetworkPolicies
+	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\] Netpol'
 
 POLICIES := $(shell sed -n 's/^.*sigs.k8s.io\/network-policy-api //p' build/netpolapi/go.mod)
 CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test

@@ -4,14 +4,10 @@
 #
 #   cnp.sh TEST-BINARY [RUN] [SKIP]
 #
-# RUN and SKIP are regular expressions for the tests' names, such as CNPAdminTierGress. Tests that are only about SCTP are left
-# out where the kernel has none. All output is in bin/conformance/log.
+# RUN and SKIP are regular expressions for the tests' names, such as CNPAdminTierGress. All output is in bin/conformance/log.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/sandbox.sh"
 suite=$1 run=${2-} skip=${3-}
-if [ ! -e /proc/net/sctp ]; then
-  skip="${skip:+$skip|}SCTP"
-fi
 
 up
 sandbox policies experimental

@@ -1,7 +1,9 @@
 #!/bin/sh
-# A kernel without SCTP cannot run upstream's SCTP servers. They idle here, so that their pods become ready and
-# everything but SCTP itself can be tested.
-if [ "$1" = porter ] && [ ! -e /proc/net/sctp ] && env | grep -q '^SERVE_SCTP_PORT_'; then
-  exec /agnhost.real pause
+# On a kernel without SCTP another program plays SCTP's servers and clients, as far as their handshake.
+if [ ! -e /proc/net/sctp ]; then
+  case $1 in
+    porter) if env | grep -q '^SERVE_SCTP_PORT_'; then exec /sctp "$@"; fi ;;
+    connect) case " $* " in *" --protocol=sctp "*) exec /sctp "$@" ;; esac ;;
+  esac
 fi
 exec /agnhost.real "$@"

@@ -71,18 +71,23 @@ func (c Cache) images(ctx context.Context) error {
 	})
 }
 
-func (c Cache) pauseImage(ctx context.Context, dir string) error {
+// program builds one of the sandbox's own programs.
+func (c Cache) program(ctx context.Context, dir, name string) (binary string, err error) {
 	source, err := c.source()
 	if err != nil {
-		return err
+		return "", err
 	}
-	binary := filepath.Join(dir, "pause")
-	defer os.Remove(binary)
-	err = Run(ctx, source, []string{"CGO_ENABLED=0"},
-		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "./internal/sandbox/pause")
+	binary = filepath.Join(dir, name)
+	return binary, Run(ctx, source, []string{"CGO_ENABLED=0"},
+		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "./internal/sandbox/"+name)
+}
+
+func (c Cache) pauseImage(ctx context.Context, dir string) error {
+	binary, err := c.program(ctx, dir, "pause")
 	if err != nil {
 		return err
 	}
+	defer os.Remove(binary)
 	pause := image.Image{
 		Tag: PauseImage, Entrypoint: []string{"/pause"}, Files: []image.File{{Path: "/pause", Source: binary}},
 	}
@@ -99,6 +104,11 @@ func (c Cache) agnhostImage(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	sctp, err := c.program(ctx, dir, "sctp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(sctp)
 	porter, err := c.moduleFile(ctx, "kubernetes", "k8s.io/kubernetes", "test/images/agnhost/porter")
 	if err != nil {
 		return err
@@ -110,6 +120,7 @@ func (c Cache) agnhostImage(ctx context.Context, dir string) error {
 			{Path: "/agnhost", Content: agnhostWrapper, Mode: 0o755},
 			{Path: "/agnhost-2", Link: "agnhost"},
 			{Path: "/agnhost.real", Source: c.Binary("agnhost")},
+			{Path: "/sctp", Source: sctp},
 			{Path: "/coredns", Source: c.Binary("coredns")},
 			{Path: "/localhost.crt", Source: filepath.Join(porter, "localhost.crt"), Mode: 0o644},
 			{Path: "/localhost.key", Source: filepath.Join(porter, "localhost.key"), Mode: 0o644},
