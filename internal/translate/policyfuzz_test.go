@@ -48,6 +48,7 @@ func FuzzNetworkPolicy(f *testing.F) {
 		if json.Unmarshal(text, o) != nil {
 			return
 		}
+		o.Namespace = "shop" // it always has one
 		p, problems := NetworkPolicy(o)
 		checkPolicy(t, p, problems)
 	})
