@@ -942,7 +942,9 @@ func (x *Peer) GetGroups() []string {
 
 // RealisedRequest asks for all policies.
 type RealisedRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// instance is the asking controller's own number, by which it is not told what it says itself.
+	Instance      string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -975,6 +977,13 @@ func (x *RealisedRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RealisedRequest.ProtoReflect.Descriptor instead.
 func (*RealisedRequest) Descriptor() ([]byte, []int) {
 	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RealisedRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
 }
 
 // RealisedReport is what has changed since the last one; the first is all there is.
@@ -1143,8 +1152,9 @@ const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\x04Peer\x12\x14\n" +
 	"\x05space\x18\x01 \x01(\tR\x05space\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\fR\aaddress\x12\x16\n" +
-	"\x06groups\x18\x03 \x03(\tR\x06groups\"\x11\n" +
-	"\x0fRealisedRequest\"G\n" +
+	"\x06groups\x18\x03 \x03(\tR\x06groups\"-\n" +
+	"\x0fRealisedRequest\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\"G\n" +
 	"\x0eRealisedReport\x125\n" +
 	"\x06counts\x18\x01 \x03(\v2\x1d.coelan.policy.v1.PolicyCountR\x06counts\"^\n" +
 	"\vPolicyCount\x123\n" +

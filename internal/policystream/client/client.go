@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package client is the agent's side of the distribution of policies. It holds a stream to one controller and moves to
+// another when that one dies; what it knows stays in effect all the while, and is on disk for the next start.
+package client
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"coelan.io/coelan/internal/policystream/wire"
+)
+
+// Options are what a Client is made with.
+type Options struct {
+	// Node is this one's name, for messages: which view it gets, its token decides.
+	Node string
+	// Namespace that the controllers are in.
+	Namespace string
+	// Controllers are where they are.
+	Controllers Controllers
+	// Token is shown to them.
+	Token Token
+	// File is where what is known is kept; empty: nowhere.
+	File string
+	Log  *slog.Logger
+	// OnChange is told of each change; of one that is empty, too, when a stream has begun. Calls do not overlap.
+	OnChange func(Change)
+}
+
+// Client follows the policies of one node.
+type Client struct {
+	Options
+	// save is another one in tests of full disks.
+	save func(path string, items [][]byte) error
+
+	dirty    chan struct{} // something has to be saved
+	realised chan struct{} // a controller has to be told
+
+	mu     sync.Mutex
+	state  *state
+	status Status
+}
+
+// Status is how it goes.
+type Status struct {
+	Connected  bool      `json:"connected"`
+	Controller string    `json:"controller,omitempty"` // the address of the one that it is connected to, or was last
+	Since      time.Time `json:"since"`                // of Connected
+	// Complete says that what is known is what a controller has said since the start, and not only remembered.
+	Complete bool   `json:"complete"`
+	Version  uint64 `json:"version"`  // of the last Change
+	Realised uint64 `json:"realised"` // of the last Change that is in effect
+	Rules    int    `json:"rules"`
+	Subjects int    `json:"subjects"`
+	Peers    int    `json:"peers"`
+	// LastError is why there is no stream; empty while there is one.
+	LastError string `json:"lastError,omitempty"`
+	// SaveError is why what is known is not on disk.
+	SaveError string `json:"saveError,omitempty"`
+
+	Streams      uint64 `json:"streams"`      // that have begun
+	Garbage      uint64 `json:"garbage"`      // streams that ended because of what a controller sent
+	SaveFailures uint64 `json:"saveFailures"` // since the start
+	Received     uint64 `json:"received"`     // items, since the start
+}
+
+// New is a client that knows nothing. Call Load, then Run.
+func New(o Options) *Client {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.OnChange == nil {
+		o.OnChange = func(Change) {}
+	}
+	return &Client{
+		Options: o, save: save, dirty: make(chan struct{}, 1), realised: make(chan struct{}, 1), state: newState(),
+		status: Status{Since: time.Now()},
+	}
+}
+
+// Load reads what was known when the agent ran last. With a file that cannot be read nothing is known, and Ports stay closed until
+// a controller is reached. OnChange is not called for it.
+func (c *Client) Load() Change {
+	if c.File == "" {
+		return Change{}
+	}
+	r, err := load(c.File)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var change Change
+	if err == nil {
+		change, err = c.state.apply(r)
+	}
+	if err != nil {
+		c.Log.Error("what was known of policies is lost: pods are closed until a controller is reached", "err", err)
+		return Change{}
+	}
+	c.next(&change)
+	c.Log.Info("policies are remembered", "rules", c.status.Rules, "subjects", c.status.Subjects, "peers", c.status.Peers)
+	return change
+}
+
+// next gives a change its version; c.mu is held.
+func (c *Client) next(change *Change) {
+	c.status.Version++
+	change.Version = c.status.Version
+	counts := c.state.counts
+	c.status.Rules, c.status.Subjects, c.status.Peers = counts[wire.Key_RULE], counts[wire.Key_SUBJECT], counts[wire.Key_PEER]
+}
+
+// Realised says that the change of that version is in effect, and all before it.
+func (c *Client) Realised(version uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if version > c.status.Realised && version <= c.status.Version {
+		c.status.Realised = version
+		kick(c.realised)
+	}
+}
+
+// Status is how it goes now.
+func (c *Client) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+func (c *Client) update(change func(*Status)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.status)
+}

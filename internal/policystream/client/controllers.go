@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"coelan.io/coelan/internal/policystream/certs"
+	"coelan.io/coelan/internal/policystream/wire"
+)
+
+// Controllers says where the controllers are, and who signs their certificates.
+type Controllers interface {
+	// Current are the addresses, ADDRESS:PORT, those that are ready first; and the authorities, nil as long as they are not known.
+	Current() (addresses []string, roots *x509.CertPool)
+	// Changed has an element after Current has changed. Its capacity is one, and it is for one reader.
+	Changed() <-chan struct{}
+}
+
+// Fixed are controllers that never change.
+func Fixed(roots *x509.CertPool, addresses ...string) Controllers { return fixed{roots, addresses} }
+
+type fixed struct {
+	roots     *x509.CertPool
+	addresses []string
+}
+
+func (f fixed) Current() ([]string, *x509.CertPool) { return f.addresses, f.roots }
+func (f fixed) Changed() <-chan struct{}            { return nil }
+
+// watched are the controllers that the Kubernetes API knows.
+type watched struct {
+	log     *slog.Logger
+	changed chan struct{}
+
+	mu        sync.Mutex
+	addresses []string
+	roots     *x509.CertPool
+	text      string // of the roots
+}
+
+// Watch follows the EndpointSlices of the controllers' Service and the ConfigMap with their authorities until ctx ends. It does
+// not wait for the API server.
+func Watch(ctx context.Context, api kubernetes.Interface, namespace string, log *slog.Logger) Controllers {
+	w := &watched{log: log, changed: make(chan struct{}, 1)}
+	slices := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.LabelSelector = discoveryv1.LabelServiceName + "=" + wire.Service
+		})).Discovery().V1().EndpointSlices().Informer()
+	maps := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, wire.ConfigMap).String()
+		})).Core().V1().ConfigMaps().Informer()
+	run(ctx, log, slices, func() { w.setAddresses(addressesOf(slices.GetStore().List())) })
+	run(ctx, log, maps, func() { w.setRoots(maps.GetStore().List()) })
+	return w
+}
+
+// run starts an informer, and calls changed after each of its events.
+func run(ctx context.Context, log *slog.Logger, informer cache.SharedIndexInformer, changed func()) {
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() }, UpdateFunc: func(_, _ any) { changed() }, DeleteFunc: func(any) { changed() },
+	}
+	_, err := informer.AddEventHandler(handler)
+	if err == nil {
+		err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+			if ctx.Err() == nil {
+				log.Warn("the controllers cannot be watched, trying again", "err", err)
+			}
+		})
+	}
+	if err != nil {
+		log.Error("the controllers cannot be watched", "err", err) // never of an informer that has not been started
+		return
+	}
+	go informer.RunWithContext(ctx)
+}
+
+// addressesOf are those of the port of policies, sorted, the ready ones first.
+func addressesOf(objects []any) []string {
+	var ready, others []string
+	for _, o := range objects {
+		slice, ok := o.(*discoveryv1.EndpointSlice)
+		if !ok || slice.AddressType == discoveryv1.AddressTypeFQDN {
+			continue
+		}
+		for _, p := range slice.Ports {
+			if p.Port == nil || p.Name == nil || *p.Name != wire.PortName {
+				continue
+			}
+			for _, e := range slice.Endpoints {
+				list := &others
+				if e.Conditions.Ready == nil || *e.Conditions.Ready {
+					list = &ready
+				}
+				for _, a := range e.Addresses {
+					*list = append(*list, net.JoinHostPort(a, strconv.Itoa(int(*p.Port))))
+				}
+			}
+		}
+	}
+	slices.Sort(ready)
+	slices.Sort(others)
+	return slices.Concat(slices.Compact(ready), slices.Compact(others))
+}
+
+// Current implements Controllers.
+func (w *watched) Current() ([]string, *x509.CertPool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.addresses, w.roots
+}
+
+// Changed implements Controllers.
+func (w *watched) Changed() <-chan struct{} { return w.changed }
+
+func (w *watched) setAddresses(list []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if slices.Equal(list, w.addresses) {
+		return
+	}
+	w.addresses = list
+	kick(w.changed)
+}
+
+// setRoots keeps those that are known if there are none any more, or none that can be read.
+func (w *watched) setRoots(objects []any) {
+	for _, o := range objects {
+		m, ok := o.(*corev1.ConfigMap)
+		if !ok || m.Name != wire.ConfigMap {
+			continue
+		}
+		text := m.Data[wire.RootsKey]
+		pool, err := certs.Pool([]byte(text))
+		if err != nil {
+			w.log.Error("the controllers' authority cannot be read", "configMap", wire.ConfigMap, "err", err)
+			continue
+		}
+		w.mu.Lock()
+		if text != w.text {
+			w.roots, w.text = pool, text
+			kick(w.changed)
+		}
+		w.mu.Unlock()
+	}
+}
+
+func kick(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

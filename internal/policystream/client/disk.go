@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// magic begins the file, and changes with its form. After it come the items, each with its length before it as a varint; a 0;
+// and the SHA-256 of all that.
+const magic = "coelan policies 1\n"
+
+// load reads a file that save has written. None is as if nothing were known; one that is not whole or has anything wrong in it is
+// an error.
+func load(path string) (*received, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newReceived(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+func parse(data []byte) (*received, error) {
+	if !bytes.HasPrefix(data, []byte(magic)) {
+		return nil, errors.New("it is not a file of policies of this release")
+	}
+	end := len(data) - sha256.Size
+	if end < len(magic) || sha256.Sum256(data[:end]) != [sha256.Size]byte(data[end:]) {
+		return nil, errors.New("it is damaged: the sum does not fit")
+	}
+	r := newReceived()
+	for rest := data[len(magic):end]; ; {
+		size, n := binary.Uvarint(rest)
+		if n <= 0 || size > uint64(len(rest)-n) {
+			return nil, errors.New("it is damaged: an item has no end")
+		}
+		rest = rest[n:]
+		if size == 0 {
+			return r, nil
+		}
+		if err := r.add(rest[:size:size]); err != nil {
+			return nil, err
+		}
+		rest = rest[size:]
+	}
+}
+
+// save writes the items. Either the old file remains, or the new one is whole.
+func save(path string, items [][]byte) error {
+	const readable = 0o600
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, readable)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f, items), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func write(to io.Writer, items [][]byte) error {
+	sum := sha256.New()
+	b := bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<16)
+	put := func(data []byte) { _, _ = b.Write(data) } // Flush has the error
+	put([]byte(magic))
+	for _, item := range items {
+		put(binary.AppendUvarint(nil, uint64(len(item))))
+		put(item)
+	}
+	put([]byte{0})
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	_, err := to.Write(sum.Sum(nil))
+	return err
+}
+
+// syncDir has the new name of a file on the disk.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

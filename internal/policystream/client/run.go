@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"coelan.io/coelan/internal/policystream/wire"
+)
+
+// The pauses between two rounds of asking all controllers, none of which answered as it should. The watch of where they are ends a
+// pause.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 10 * time.Second
+)
+
+// steady is how long a stream has to last for the next one to come without a pause.
+const steady = time.Second
+
+// patience is how long a controller may be silent in the middle of a change, and before the first.
+const patience = 30 * time.Second
+
+// Run keeps a stream to a controller until ctx ends.
+func (c *Client) Run(ctx context.Context) {
+	var saving sync.WaitGroup
+	defer saving.Wait()
+	if c.File != "" {
+		saving.Go(func() { c.saveChanges(ctx) })
+	}
+	last := ""
+	for pause := firstPause; ctx.Err() == nil; {
+		start := time.Now()
+		worked, err := c.round(ctx, &last)
+		if ctx.Err() != nil {
+			return
+		}
+		if worked && time.Since(start) > steady {
+			pause = firstPause
+			c.Log.Debug("the stream of policies has ended", "controller", last, "err", err)
+			continue
+		}
+		if c.Status().LastError != err.Error() {
+			c.Log.Warn("no controller tells of policies, what is known stays in effect", "err", err)
+		}
+		c.update(func(s *Status) { s.LastError = err.Error() })
+		timer := time.NewTimer(jitter(pause))
+		select {
+		case <-timer.C:
+		case <-c.Controllers.Changed():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// jitter keeps the agents of a cluster from coming all at once.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+
+// errNone says that there is nobody to ask.
+var errNone = errors.New("no controller is known: the Kubernetes API has no endpoints of the Service " + wire.Service)
+
+// round asks one controller after the other, until a stream has begun and ended. Last is the one of the last round that did, which
+// comes last.
+func (c *Client) round(ctx context.Context, last *string) (worked bool, err error) {
+	addresses, _ := c.Controllers.Current()
+	if len(addresses) == 0 {
+		return false, errNone
+	}
+	addresses = slices.Clone(addresses)
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+	if i := slices.Index(addresses, *last); i >= 0 {
+		addresses = append(slices.Delete(addresses, i, i+1), *last)
+	}
+	var errs []error
+	for _, a := range addresses {
+		began, err := c.session(ctx, a)
+		if began {
+			*last = a
+			return true, err
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		errs = append(errs, fmt.Errorf("controller %s: %w", a, err))
+	}
+	return false, errors.Join(errs...)
+}
+
+// session is one stream to one controller. It has begun when there was a whole change.
+func (c *Client) session(ctx context.Context, address string) (began bool, err error) {
+	_, roots := c.Controllers.Current()
+	conn, err := Dial(address, wire.ServerName(c.Namespace), roots, c.Token)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(patience, func() { cancel(errSilent) })
+	defer silent.Stop()
+	stream, err := wire.NewPoliciesClient(conn).Sync(ctx)
+	if err == nil {
+		err = c.inventory(stream)
+	}
+	if err != nil {
+		return false, because(ctx, err)
+	}
+	base := c.Status().Version
+	defer c.update(func(s *Status) {
+		if s.Connected {
+			s.Connected, s.Since = false, time.Now()
+		}
+	})
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	defer cancel(nil)
+	telling.Go(func() { c.tell(ctx, stream, base) })
+	for r := newReceived(); ; {
+		m, err := stream.Recv()
+		if err != nil {
+			return began, because(ctx, err)
+		}
+		silent.Stop()
+		if err := r.part(m); err != nil {
+			return began, c.garbage(address, err)
+		}
+		c.update(func(s *Status) { s.Received += uint64(len(m.GetItems())) })
+		if m.GetVersion() == 0 {
+			silent.Reset(patience)
+			continue
+		}
+		if err := c.change(address, r, base, m.GetVersion()); err != nil {
+			return began, c.garbage(address, err)
+		}
+		began, r = true, newReceived()
+	}
+}
+
+// errSilent ends a stream that does not go on.
+var errSilent = fmt.Errorf("it has said nothing for %s in the middle of a change", patience)
+
+// because prefers why a context was cancelled to that it was.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+		return cause
+	}
+	return err
+}
+
+func (c *Client) garbage(address string, err error) error {
+	c.update(func(s *Status) { s.Garbage++ })
+	c.Log.Error("a controller sends what makes no sense: what is known stays in effect", "controller", address, "err", err)
+	return err
+}
+
+// inventoryPart is how many bytes of digests go in one message.
+const inventoryPart = wire.MaxUpdate / wire.DigestSize * wire.DigestSize
+
+// inventory says what is known.
+func (c *Client) inventory(stream wire.Policies_SyncClient) error {
+	c.mu.Lock()
+	digests := c.state.digests()
+	c.mu.Unlock()
+	for {
+		part := digests[:min(len(digests), inventoryPart)]
+		digests = digests[len(part):]
+		last := len(digests) == 0
+		if err := stream.Send(&wire.AgentMessage{Kind: &wire.AgentMessage_Inventory{
+			Inventory: &wire.Inventory{Digests: part, Last: last},
+		}}); err != nil {
+			// Recv has the reason.
+			_, err := stream.Recv()
+			return err
+		}
+		if last {
+			return nil
+		}
+	}
+}
+
+// change has a whole one put into effect. A controller's versions count from 1 with each stream.
+func (c *Client) change(address string, r *received, base, version uint64) error {
+	c.mu.Lock()
+	if c.status.Version+1 != base+version {
+		c.mu.Unlock()
+		return fmt.Errorf("its change %d comes after %d", version, c.status.Version-base)
+	}
+	change, err := c.state.apply(r)
+	if err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	c.next(&change)
+	if version == 1 {
+		c.status.Connected, c.status.Since, c.status.Controller = true, time.Now(), address
+		c.status.Complete, c.status.LastError = true, ""
+		c.status.Streams++
+	}
+	c.mu.Unlock()
+	if version == 1 {
+		c.Log.Debug("a controller tells of policies", "controller", address, "new", len(r.items))
+	}
+	if !change.Empty() {
+		kick(c.dirty)
+	}
+	c.OnChange(change)
+	return nil
+}
+
+// tell passes on what is in effect.
+func (c *Client) tell(ctx context.Context, stream wire.Policies_SyncClient, base uint64) {
+	var told uint64
+	for {
+		if now := c.Status().Realised; now > base+told {
+			told = now - base
+			m := &wire.AgentMessage{Kind: &wire.AgentMessage_Realised{Realised: &wire.Realisation{Version: told}}}
+			if stream.Send(m) != nil {
+				return // Recv has the reason
+			}
+		}
+		select {
+		case <-c.realised:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

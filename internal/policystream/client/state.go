@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policystream/wire"
+)
+
+// Change is what leads from the policies that the agent has to those that it should have: all of it goes into one Update of
+// its intent.
+type Change struct {
+	// Version counts the changes from 1. It is what Client.Realised is told.
+	Version uint64
+
+	// New ones, and others in the place of those of the same key.
+	Rules    []intent.Rule
+	Subjects []intent.Subject
+	Peers    []intent.Peer
+	// Keys of what is gone; that of a peer is its intent.PeerKey.
+	RemovedRules, RemovedSubjects, RemovedPeers []string
+}
+
+// Empty says that nothing has changed.
+func (c Change) Empty() bool {
+	return len(c.Rules)+len(c.Subjects)+len(c.Peers)+len(c.RemovedRules)+len(c.RemovedSubjects)+len(c.RemovedPeers) == 0
+}
+
+// entry is an item as it came.
+type entry struct {
+	data   []byte
+	digest wire.Digest
+}
+
+// state is all that is known of policies.
+type state struct {
+	items  map[wire.ID]entry
+	rules  map[string][]string // of each subject, by key
+	counts map[wire.Key_Kind]int
+}
+
+func newState() *state {
+	return &state{map[wire.ID]entry{}, map[string][]string{}, map[wire.Key_Kind]int{}}
+}
+
+// received is a change while its parts come in.
+type received struct {
+	items   map[wire.ID]decoded
+	gone    map[wire.ID]struct{}
+	unknown map[wire.Digest]struct{}
+}
+
+type decoded struct {
+	wire.Decoded
+	entry
+}
+
+func newReceived() *received {
+	return &received{
+		items: map[wire.ID]decoded{}, gone: map[wire.ID]struct{}{}, unknown: map[wire.Digest]struct{}{},
+	}
+}
+
+func (r *received) add(item []byte) error {
+	d, err := wire.Decode(item)
+	if err != nil {
+		return err
+	}
+	if _, twice := r.items[d.ID]; twice {
+		return fmt.Errorf("%s comes twice", d.ID)
+	}
+	r.items[d.ID] = decoded{d, entry{item, wire.DigestOf(item)}}
+	return nil
+}
+
+// part adds a message's content.
+func (r *received) part(m *wire.Update) error {
+	for _, data := range m.GetItems() {
+		if err := r.add(data); err != nil {
+			return err
+		}
+	}
+	for _, k := range m.GetGone() {
+		id, err := wire.IDOf(k)
+		if err != nil {
+			return err
+		}
+		r.gone[id] = struct{}{}
+	}
+	list, err := wire.Digests(m.GetUnknown())
+	for _, d := range list {
+		r.unknown[d] = struct{}{}
+	}
+	return err
+}
+
+// apply changes the state, and says what is new. The state stays as it is if there is an error. What could open something is
+// one: a subject with a rule that is missing.
+func (s *state) apply(r *received) (Change, error) {
+	removed, err := s.removed(r)
+	if err != nil {
+		return Change{}, err
+	}
+	if err := s.complete(r, removed); err != nil {
+		return Change{}, err
+	}
+	var c Change
+	for id := range removed {
+		delete(s.items, id)
+		s.counts[id.Kind]--
+		switch id.Kind {
+		case wire.Key_RULE:
+			c.RemovedRules = append(c.RemovedRules, id.Key)
+		case wire.Key_SUBJECT:
+			delete(s.rules, id.Key)
+			c.RemovedSubjects = append(c.RemovedSubjects, id.Key)
+		case wire.Key_PEER:
+			c.RemovedPeers = append(c.RemovedPeers, id.Key)
+		}
+	}
+	for id, d := range r.items {
+		old, ok := s.items[id]
+		if ok && old.digest == d.digest {
+			continue
+		}
+		if !ok {
+			s.counts[id.Kind]++
+		}
+		s.items[id] = d.entry
+		switch id.Kind {
+		case wire.Key_RULE:
+			c.Rules = append(c.Rules, d.Rule)
+		case wire.Key_SUBJECT:
+			s.rules[id.Key] = d.Subject.Rules
+			c.Subjects = append(c.Subjects, d.Subject)
+		case wire.Key_PEER:
+			c.Peers = append(c.Peers, d.Peer)
+		}
+	}
+	c.sort()
+	return c, nil
+}
+
+// removed are the items that are there and will not be any more.
+func (s *state) removed(r *received) (map[wire.ID]struct{}, error) {
+	removed := map[wire.ID]struct{}{}
+	if left := len(r.unknown); left > 0 {
+		for id, e := range s.items {
+			if _, ok := r.unknown[e.digest]; ok {
+				removed[id] = struct{}{}
+				left--
+			}
+		}
+		if left > 0 {
+			return nil, fmt.Errorf("%d digests are said to be unknown that the controller was not told of", left)
+		}
+	}
+	for id := range r.gone {
+		if _, both := r.items[id]; both {
+			return nil, fmt.Errorf("%s is both there and gone", id)
+		}
+		if _, ok := s.items[id]; ok {
+			removed[id] = struct{}{}
+		}
+	}
+	for id := range r.items {
+		delete(removed, id)
+	}
+	return removed, nil
+}
+
+// complete says which rule of a subject would be missing.
+func (s *state) complete(r *received, removed map[wire.ID]struct{}) error {
+	for id, d := range r.items {
+		for _, rule := range d.Subject.Rules {
+			_, comes := r.items[wire.RuleID(rule)]
+			_, goes := removed[wire.RuleID(rule)]
+			if _, is := s.items[wire.RuleID(rule)]; !comes && (goes || !is) {
+				return fmt.Errorf("%s: there is no rule %s", id, rule)
+			}
+		}
+	}
+	gone := map[string]bool{}
+	for id := range removed {
+		if id.Kind == wire.Key_RULE {
+			gone[id.Key] = true
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	for key, rules := range s.rules {
+		id := wire.SubjectID(key)
+		_, goes := removed[id]
+		if _, comes := r.items[id]; goes || comes {
+			continue
+		}
+		for _, rule := range rules {
+			if gone[rule] {
+				return fmt.Errorf("%s: its rule %s is gone", id, rule)
+			}
+		}
+	}
+	return nil
+}
+
+// sort is for logs and tests.
+func (c *Change) sort() {
+	slices.SortFunc(c.Rules, func(a, b intent.Rule) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(c.Subjects, func(a, b intent.Subject) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(c.Peers, func(a, b intent.Peer) int {
+		if d := strings.Compare(a.Space, b.Space); d != 0 {
+			return d
+		}
+		return a.Address.Compare(b.Address)
+	})
+	slices.Sort(c.RemovedRules)
+	slices.Sort(c.RemovedSubjects)
+	slices.Sort(c.RemovedPeers)
+}
+
+// digests is the inventory.
+func (s *state) digests() []byte {
+	list := make([]byte, 0, len(s.items)*wire.DigestSize)
+	for _, e := range s.items {
+		list = append(list, e.digest[:]...)
+	}
+	return list
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"coelan.io/coelan/internal/policystream/client"
+	"coelan.io/coelan/internal/policystream/wire"
+)
+
+// others are the other controllers, each asked what is in effect on the nodes whose agents it has.
+type others struct {
+	controllers client.Controllers
+	name        string
+	token       client.Token
+	instance    string
+	tally       *tally
+	log         *slog.Logger
+}
+
+// askAgain is the pause after a controller could not be asked.
+const askAgain = 2 * time.Second
+
+// follow asks each controller for as long as it is there.
+func follow(ctx context.Context, o others) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	asked := map[string]context.CancelFunc{}
+	defer func() {
+		for _, stop := range asked {
+			stop()
+		}
+	}()
+	for {
+		addresses, _ := o.controllers.Current()
+		present := map[string]bool{}
+		for _, a := range addresses {
+			present[a] = true
+			if asked[a] != nil {
+				continue
+			}
+			one, stop := context.WithCancel(ctx)
+			asked[a] = stop
+			running.Go(func() { o.ask(one, a) })
+		}
+		for a, stop := range asked {
+			if !present[a] {
+				stop()
+				delete(asked, a)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.controllers.Changed():
+		}
+	}
+}
+
+// ask is about one controller, until ctx ends or it turns out to be this one.
+func (o others) ask(ctx context.Context, address string) {
+	defer o.tally.forget(address)
+	for {
+		err := o.listen(ctx, address)
+		o.tally.forget(address)
+		if ctx.Err() != nil || status.Code(err) == codes.AlreadyExists {
+			return
+		}
+		o.log.Debug("another controller does not say where policies are in effect, trying again", "controller", address, "err", err)
+		t := time.NewTimer(askAgain)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// listen takes one stream's reports.
+func (o others) listen(ctx context.Context, address string) error {
+	_, roots := o.controllers.Current()
+	conn, err := client.Dial(address, o.name, roots, o.token)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := wire.NewPoliciesClient(conn).Realised(ctx, &wire.RealisedRequest{Instance: o.instance})
+	if err != nil {
+		return err
+	}
+	for {
+		report, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		news := counts{}
+		for _, c := range report.GetCounts() {
+			ref, err := wire.RefOf(c.GetPolicy())
+			if err != nil {
+				return err
+			}
+			news[ref] = int(c.GetRealised())
+		}
+		o.tally.told(address, news)
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"k8s.io/client-go/kubernetes"
+
+	"coelan.io/coelan/internal/policystream/certs"
+	"coelan.io/coelan/internal/policystream/client"
+	"coelan.io/coelan/internal/policystream/wire"
+)
+
+// Options are what a Server is made with.
+type Options struct {
+	Hub *Hub
+	// Kubernetes reviews tokens, holds the certificate, and knows the other controllers.
+	Kubernetes kubernetes.Interface
+	// Namespace of the agents' and controllers' service accounts, and of all that is kept.
+	Namespace string
+	// BindAddress is ADDRESS:PORT.
+	BindAddress string
+	// TokenFile has what this controller shows the others; empty: it does not ask them.
+	TokenFile string
+	Log       *slog.Logger
+	// Metrics may be nil.
+	Metrics prometheus.Registerer
+}
+
+// Server serves a Hub's views to agents. It is a Runnable of controller-runtime's managers.
+type Server struct {
+	Options
+	metrics *metrics
+}
+
+// New is a server that does not serve yet.
+func New(o Options) *Server {
+	s := &Server{Options: o, metrics: newMetrics(o.Hub)}
+	if o.Metrics != nil {
+		s.metrics.register(o.Metrics)
+	}
+	return s
+}
+
+// NeedLeaderElection says that every replica serves.
+func (s *Server) NeedLeaderElection() bool { return false }
+
+// Start serves until ctx ends.
+func (s *Server) Start(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.BindAddress)
+	if err != nil {
+		return fmt.Errorf("policies' server: %w", err)
+	}
+	keeper := certs.NewKeeper(s.Kubernetes, s.Namespace, s.Log)
+	auth := NewReviewer(s.Kubernetes.AuthenticationV1().TokenReviews(), s.Namespace)
+	instance := rand.Text()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return keeper.Run(ctx) })
+	if s.TokenFile != "" {
+		g.Go(func() error {
+			controllers := client.Watch(ctx, s.Kubernetes, s.Namespace, s.Log)
+			follow(ctx, others{
+				controllers: controllers, name: wire.ServerName(s.Namespace), token: client.TokenFile(s.TokenFile),
+				instance: instance, tally: s.Hub.tally, log: s.Log,
+			})
+			return nil
+		})
+	}
+	g.Go(func() error {
+		select {
+		case <-keeper.Ready():
+		case <-ctx.Done():
+			return listener.Close()
+		}
+		s.Log.Info("policies are served", "address", listener.Addr().String())
+		return Serve(ctx, listener, keeper.Certificate, s.service(auth, instance))
+	})
+	return g.Wait()
+}
+
+func (s *Server) service(auth Authenticator, instance string) wire.PoliciesServer {
+	return &service{hub: s.Hub, auth: auth, metrics: s.metrics, instance: instance}
+}
+
+// NewService answers calls about the Hub, for a server that others make.
+func NewService(h *Hub, auth Authenticator) wire.PoliciesServer {
+	return &service{hub: h, auth: auth, metrics: newMetrics(h), instance: rand.Text()}
+}
+
+// How long connections live. An agent's token and the name of its node are looked at again when it comes back; a controller
+// that cannot reach the API server any more loses its agents by then.
+const (
+	maxAge       = 10 * time.Minute
+	maxAgeGrace  = time.Second
+	maxIdle      = time.Minute
+	pingInterval = 10 * time.Second
+	pingTimeout  = 5 * time.Second
+	handshake    = 10 * time.Second
+	// callsPerConnection: an agent has one.
+	callsPerConnection = 4
+	maxHeaders         = 64 << 10
+)
+
+// Serve answers calls until ctx ends.
+func Serve(ctx context.Context, l net.Listener, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), to wire.PoliciesServer) error {
+	server := grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate})),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge: maxAge, MaxConnectionAgeGrace: maxAgeGrace, MaxConnectionIdle: maxIdle,
+			Time: pingInterval, Timeout: pingTimeout,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval / 2, PermitWithoutStream: true}),
+		grpc.ConnectionTimeout(handshake), grpc.MaxConcurrentStreams(callsPerConnection), grpc.MaxHeaderListSize(maxHeaders),
+	)
+	wire.RegisterPoliciesServer(server, to)
+	stop := context.AfterFunc(ctx, server.Stop)
+	defer stop()
+	if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) && ctx.Err() == nil {
+		return fmt.Errorf("policies' server: %w", err)
+	}
+	return nil
+}

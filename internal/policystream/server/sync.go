@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/policystream/wire"
+)
+
+// service answers calls.
+type service struct {
+	wire.UnimplementedPoliciesServer
+	hub      *Hub
+	auth     Authenticator
+	metrics  *metrics
+	instance string
+}
+
+// caller finds out who calls.
+func (s *service) caller(ctx context.Context) (Caller, error) {
+	token, err := tokenOf(ctx)
+	if err != nil {
+		s.metrics.reviewed(err)
+		return Caller{}, err
+	}
+	c, err := s.auth.Authenticate(ctx, token)
+	s.metrics.reviewed(err)
+	return c, err
+}
+
+// Sync implements wire.PoliciesServer.
+func (s *service) Sync(stream wire.Policies_SyncServer) error {
+	ctx := stream.Context()
+	who, err := s.caller(ctx)
+	if err != nil {
+		return err
+	}
+	if who.Node == "" {
+		return status.Error(codes.PermissionDenied, "only an agent has a view of policies")
+	}
+	has, err := inventory(stream)
+	if err != nil {
+		return err
+	}
+	a, view, ok := s.hub.attach(who.Node)
+	if !ok {
+		return status.Error(codes.Unavailable, "this controller does not know all policies yet")
+	}
+	defer s.hub.detach(a)
+	ended := make(chan error, 1)
+	go func() { ended <- acknowledge(stream, a) }()
+	out := &sender{stream: stream, metrics: s.metrics}
+	if err := out.whole(view, has); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-a.wake:
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+		changes, version := a.take()
+		if len(changes) == 0 {
+			continue
+		}
+		if err := out.change(changes, version); err != nil {
+			return err
+		}
+	}
+}
+
+// inventory is what the agent has, by digest.
+func inventory(stream wire.Policies_SyncServer) (map[wire.Digest]struct{}, error) {
+	has := map[wire.Digest]struct{}{}
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		part := m.GetInventory()
+		if part == nil {
+			return nil, status.Error(codes.InvalidArgument, "the inventory comes first")
+		}
+		list, err := wire.Digests(part.GetDigests())
+		if err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "inventory: %v", err)
+		}
+		for _, d := range list {
+			has[d] = struct{}{}
+		}
+		if len(has) > wire.MaxDigests {
+			return nil, status.Errorf(codes.InvalidArgument, "the inventory has more than %d digests", wire.MaxDigests)
+		}
+		if part.GetLast() {
+			return has, nil
+		}
+	}
+}
+
+// acknowledge takes what the agent says until it leaves.
+func acknowledge(stream wire.Policies_SyncServer, a *agent) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r := m.GetRealised()
+		if r == nil || !a.realised(r.GetVersion()) {
+			return status.Error(codes.InvalidArgument, "only a version that has been sent can be realised")
+		}
+	}
+}
+
+// sender writes changes in parts.
+type sender struct {
+	stream  wire.Policies_SyncServer
+	metrics *metrics
+	part    *wire.Update
+	size    int
+}
+
+// whole sends a view to an agent that has some of it.
+func (s *sender) whole(v policy.View, has map[wire.Digest]struct{}) error {
+	s.part = &wire.Update{}
+	put := func(item []byte) error {
+		d := wire.DigestOf(item)
+		if _, known := has[d]; known {
+			delete(has, d)
+			return nil
+		}
+		return s.item(item)
+	}
+	for _, r := range v.Rules {
+		if err := put(wire.EncodeRule(r)); err != nil {
+			return err
+		}
+	}
+	for _, p := range v.Peers {
+		if err := put(wire.EncodePeer(p)); err != nil {
+			return err
+		}
+	}
+	for _, x := range v.Subjects {
+		if err := put(wire.EncodeSubject(x)); err != nil {
+			return err
+		}
+	}
+	for d := range has {
+		s.part.Unknown = append(s.part.Unknown, d[:]...)
+		if err := s.grown(wire.DigestSize); err != nil {
+			return err
+		}
+	}
+	return s.last(1)
+}
+
+// change sends what is pending.
+func (s *sender) change(changes map[wire.ID]any, version uint64) error {
+	s.part = &wire.Update{}
+	for id, v := range changes {
+		var err error
+		switch v := v.(type) {
+		case intent.Rule:
+			err = s.item(wire.EncodeRule(v))
+		case intent.Subject:
+			err = s.item(wire.EncodeSubject(v))
+		case intent.Peer:
+			err = s.item(wire.EncodePeer(v))
+		default:
+			s.part.Gone = append(s.part.Gone, id.Message())
+			err = s.grown(len(id.Key))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.last(version)
+}
+
+func (s *sender) item(item []byte) error {
+	s.part.Items = append(s.part.Items, item)
+	return s.grown(len(item))
+}
+
+// grown sends a part that is large enough.
+func (s *sender) grown(bytes int) error {
+	if s.size += bytes; s.size < wire.MaxUpdate {
+		return nil
+	}
+	return s.send()
+}
+
+// last ends a change.
+func (s *sender) last(version uint64) error {
+	s.part.Version = version
+	return s.send()
+}
+
+func (s *sender) send() error {
+	s.metrics.sent(len(s.part.GetItems()), s.size)
+	err := s.stream.Send(s.part)
+	s.part, s.size = &wire.Update{}, 0
+	return err
+}
+
+// Realised implements wire.PoliciesServer.
+func (s *service) Realised(request *wire.RealisedRequest, stream wire.Policies_RealisedServer) error {
+	ctx := stream.Context()
+	who, err := s.caller(ctx)
+	if err != nil {
+		return err
+	}
+	if !who.Controller {
+		return status.Error(codes.PermissionDenied, "only a controller may ask what is in effect on other nodes")
+	}
+	if request.GetInstance() == s.instance {
+		return status.Error(codes.AlreadyExists, "a controller asks itself")
+	}
+	l := s.hub.tally.listen()
+	defer s.hub.tally.unlisten(l)
+	for {
+		select {
+		case <-l.wake:
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+		report := &wire.RealisedReport{}
+		for ref, n := range s.hub.tally.take(l) {
+			report.Counts = append(report.Counts, &wire.PolicyCount{Policy: wire.RefMessage(ref), Realised: uint32(n)})
+		}
+		if err := stream.Send(report); err != nil {
+			return err
+		}
+	}
+}

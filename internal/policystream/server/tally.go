@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"maps"
+	"sync"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// counts are numbers of nodes by policy, none 0.
+type counts map[intent.PolicyRef]int
+
+// tally is on how many nodes each policy is in effect: those of agents that are connected here, and as other controllers say
+// of theirs.
+type tally struct {
+	changed chan struct{}
+
+	mu        sync.Mutex
+	here      counts
+	elsewhere map[string]counts // by controller
+	listeners map[*listener]struct{}
+}
+
+// listener is told which counts have changed here since it looked.
+type listener struct {
+	wake  chan struct{}
+	dirty map[intent.PolicyRef]struct{}
+}
+
+func newTally() *tally {
+	return &tally{
+		changed: make(chan struct{}, 1), here: counts{}, elsewhere: map[string]counts{}, listeners: map[*listener]struct{}{},
+	}
+}
+
+func (t *tally) count(ref intent.PolicyRef) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.here[ref]
+	for _, c := range t.elsewhere {
+		n += c[ref]
+	}
+	return n
+}
+
+func (t *tally) add(ref intent.PolicyRef, nodes int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.here[ref] += nodes; t.here[ref] == 0 {
+		delete(t.here, ref)
+	}
+	for l := range t.listeners {
+		l.dirty[ref] = struct{}{}
+		kick(l.wake)
+	}
+	kick(t.changed)
+}
+
+// listen has all counts as dirty.
+func (t *tally) listen() *listener {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := &listener{wake: make(chan struct{}, 1), dirty: map[intent.PolicyRef]struct{}{}}
+	for ref := range t.here {
+		l.dirty[ref] = struct{}{}
+	}
+	kick(l.wake)
+	t.listeners[l] = struct{}{}
+	return l
+}
+
+func (t *tally) unlisten(l *listener) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.listeners, l)
+}
+
+// take returns what has changed.
+func (t *tally) take(l *listener) counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	news := counts{}
+	for ref := range l.dirty {
+		news[ref] = t.here[ref]
+	}
+	clear(l.dirty)
+	return news
+}
+
+// told has news of another controller.
+func (t *tally) told(controller string, news counts) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.elsewhere[controller]
+	if c == nil {
+		c = counts{}
+		t.elsewhere[controller] = c
+	}
+	maps.Copy(c, news)
+	maps.DeleteFunc(c, func(_ intent.PolicyRef, n int) bool { return n == 0 })
+	kick(t.changed)
+}
+
+// forget is for a controller that cannot be reached any more.
+func (t *tally) forget(controller string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.elsewhere[controller]; !ok {
+		return
+	}
+	delete(t.elsewhere, controller)
+	kick(t.changed)
+}
+
+func kick(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package streamtest runs controllers and agents of the distribution of policies in one process, over gRPC and TLS on the
+// loopback interface. There is no Kubernetes: a token is the name of a node.
+package streamtest
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/policystream/certs"
+	"coelan.io/coelan/internal/policystream/client"
+	"coelan.io/coelan/internal/policystream/server"
+	"coelan.io/coelan/internal/policystream/wire"
+)
+
+// Namespace of the controllers.
+const Namespace = "coelan-system"
+
+// Authority signs the certificate of all controllers of a test.
+type Authority struct {
+	certificate *tls.Certificate
+	Roots       *x509.CertPool
+}
+
+// NewAuthority makes one.
+func NewAuthority() (*Authority, error) {
+	now := time.Now()
+	b, _, err := certs.Renew(certs.Bundle{}, wire.ServerName(Namespace), now)
+	if err != nil {
+		return nil, err
+	}
+	a := &Authority{}
+	if a.certificate, err = b.Server(wire.ServerName(Namespace), now); err != nil {
+		return nil, err
+	}
+	a.Roots, err = certs.Pool(b.Roots)
+	return a, err
+}
+
+// Serve answers calls at a listener until ctx ends.
+func (a *Authority) Serve(ctx context.Context, l net.Listener, s wire.PoliciesServer) error {
+	return server.Serve(ctx, l, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.certificate, nil }, s)
+}
+
+// Controller is one replica.
+type Controller struct {
+	Hub     *server.Hub
+	Address string
+
+	authority *Authority
+	views     *views // nil: an Engine has them
+	stop      context.CancelFunc
+	ended     chan error
+}
+
+// NewController is one with an Engine that knows nothing, at a port of its own.
+func NewController(a *Authority) (*Controller, error) {
+	return start(a, server.NewHub(policy.NewEngine()), nil)
+}
+
+// NewFixed is one that hands out what Set says.
+func NewFixed(a *Authority) (*Controller, error) {
+	v := &views{now: map[string]policy.View{}, attached: map[string]bool{}, changed: map[string]policy.Delta{}}
+	return start(a, server.NewHubOf(v), v)
+}
+
+func start(a *Authority, h *server.Hub, v *views) (*Controller, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	h.Ready()
+	c := &Controller{Hub: h, Address: l.Addr().String(), authority: a, views: v, ended: make(chan error, 1)}
+	var ctx context.Context
+	ctx, c.stop = context.WithCancel(context.Background())
+	go func() { c.ended <- a.Serve(ctx, l, server.NewService(h, Tokens{})) }()
+	return c, nil
+}
+
+// Stop ends it, with all streams.
+func (c *Controller) Stop() error {
+	c.stop()
+	err := <-c.ended
+	c.ended <- err
+	return err
+}
+
+// Start is NewFixed for a test, at whose end it stops.
+func Start(t testing.TB) *Controller {
+	t.Helper()
+	a, err := NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewFixed(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// Update changes the Engine of NewController.
+func (c *Controller) Update(change func(*policy.Engine)) { c.Hub.Update(change) }
+
+// Set replaces a node's view of NewFixed.
+func (c *Controller) Set(node string, v policy.View) {
+	c.Hub.Change(func() { c.views.set(node, v) })
+}
+
+// ClientOptions are those of a node's agent that knows this controller and the others given. They lack OnChange and File.
+func (c *Controller) ClientOptions(node string, others ...*Controller) client.Options {
+	addresses := []string{c.Address}
+	for _, o := range others {
+		addresses = append(addresses, o.Address)
+	}
+	return client.Options{
+		Node: node, Namespace: Namespace, Controllers: client.Fixed(c.authority.Roots, addresses...), Token: TokenOf(node),
+	}
+}
+
+// TokenOf is the token of that node's agent.
+func TokenOf(node string) client.Token {
+	return func() (string, error) { return tokenPrefix + node, nil }
+}
+
+const tokenPrefix = "node:"
+
+// Tokens knows the tokens of TokenOf.
+type Tokens struct{}
+
+// Authenticate implements server.Authenticator.
+func (Tokens) Authenticate(_ context.Context, token string) (server.Caller, error) {
+	if token == tokenPrefix+"controller" {
+		return server.Caller{Controller: true}, nil
+	}
+	node, ok := strings.CutPrefix(token, tokenPrefix)
+	if !ok || node == "" {
+		return server.Caller{}, status.Error(codes.Unauthenticated, "the token is unknown")
+	}
+	return server.Caller{Node: node}, nil
+}
+
+// views are of NewFixed.
+type views struct {
+	now      map[string]policy.View
+	attached map[string]bool
+	changed  map[string]policy.Delta
+}
+
+func (v *views) View(node string) policy.View { return v.now[node] }
+
+func (v *views) Attach(node string) policy.View {
+	v.attached[node] = true
+	return v.now[node]
+}
+
+func (v *views) Detach(node string) { delete(v.attached, node) }
+
+func (v *views) Deltas() map[string]policy.Delta {
+	list := v.changed
+	v.changed = map[string]policy.Delta{}
+	return list
+}
+
+// NodesOf implements server.Views.
+func (v *views) NodesOf(ref intent.PolicyRef) []string {
+	var nodes []string
+	for node, view := range v.now {
+		for _, r := range view.Rules {
+			if r.Policy == ref {
+				nodes = append(nodes, node)
+				break
+			}
+		}
+	}
+	return nodes
+}
+
+// set works out what a node's agent has to be told.
+func (v *views) set(node string, now policy.View) {
+	old := v.now[node]
+	v.now[node] = now
+	if !v.attached[node] {
+		return
+	}
+	v.changed[node] = policy.Delta{
+		View:            now,
+		RemovedRules:    missing(old.Rules, now.Rules, func(r intent.Rule) string { return r.ID }),
+		RemovedSubjects: missing(old.Subjects, now.Subjects, func(s intent.Subject) string { return s.Key }),
+		RemovedPeers:    missing(old.Peers, now.Peers, func(p intent.Peer) string { return intent.PeerKey(p.Space, p.Address) }),
+	}
+}
+
+// missing are the keys of those that were and are not any more.
+func missing[T any](old, now []T, key func(T) string) []string {
+	there := map[string]bool{}
+	for _, v := range now {
+		there[key(v)] = true
+	}
+	var list []string
+	for _, v := range old {
+		if !there[key(v)] {
+			list = append(list, key(v))
+		}
+	}
+	return list
+}
