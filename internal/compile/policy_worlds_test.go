@@ -216,6 +216,16 @@ func TestPoliciesIncremental(t *testing.T) {
 				}
 			}
 			steps = append(steps, policySteps(stateFrom(t, to))...)
+			for r := range store.State().Rules().All() {
+				if other := drawRule(t, r.ID); rapid.Bool().Draw(t, "one thing changes") {
+					rapid.SampledFrom([]func(){
+						func() { r.Action = other.Action }, func() { r.Number = other.Number }, func() { r.Priority = other.Priority }, func() { r.Tier = other.Tier },
+						func() { r.Direction = other.Direction }, func() { r.AnyPeer = other.AnyPeer }, func() { r.Policy = other.Policy },
+						func() { r.Groups = other.Groups }, func() { r.Blocks = other.Blocks }, func() { r.Ports = other.Ports },
+					}).Draw(t, "thing")()
+					steps = append(steps, step{"rule " + r.ID, func(o *intent.Objects) { o.Rules = append(o.Rules, r) }})
+				}
+			}
 			steps = rapid.Permutation(steps).Draw(t, "order")
 			for _, s := range steps[:min(len(steps), 12)] {
 				done = append(done, fmt.Sprintf("%s (set: %v)", s.name, s.add != nil))
