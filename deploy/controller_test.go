@@ -3,11 +3,13 @@
 package deploy
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +17,8 @@ import (
 
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/controller"
+	"coelan.io/coelan/internal/policystream/certs"
+	"coelan.io/coelan/internal/policystream/wire"
 )
 
 func TestControllerRights(t *testing.T) {
@@ -29,6 +33,7 @@ func TestControllerRights(t *testing.T) {
 		{APIGroups: own, Resources: []string{"networks", "routers", "ports", "addressblocks"}, Verbs: all},
 		{APIGroups: own, Resources: []string{"networks/status", "routers/status", "ports/status", "addressblocks/status", "loadbalancerpools/status"}, Verbs: change},
 		{APIGroups: own, Resources: []string{"loadbalancerpools"}, Verbs: slices.Concat(read, change)},
+		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 		{APIGroups: own, Resources: []string{"networks/finalizers", "routers/finalizers", "ports/finalizers"}, Verbs: []string{"update"}},
 	}
 	if diff := cmp.Diff(want, named[*rbacv1.ClusterRole](t, "coelan-controller").Rules); diff != "" {
@@ -39,8 +44,14 @@ func TestControllerRights(t *testing.T) {
 			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: names, Verbs: verbs,
 		}
 	}
-	want = []rbacv1.PolicyRule{leases(nil, "create"), leases([]string{controller.LeaseName}, "get", "update")}
-	if diff := cmp.Diff(want, only[*rbacv1.Role](t).Rules); diff != "" {
+	keep := slices.Concat(read, []string{"update", "delete"})
+	want = []rbacv1.PolicyRule{
+		leases(nil, "create"), leases([]string{controller.LeaseName}, "get", "update"),
+		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{certs.Secret}, Verbs: keep},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{wire.ConfigMap}, Verbs: keep},
+	}
+	if diff := cmp.Diff(want, named[*rbacv1.Role](t, "coelan-controller").Rules); diff != "" {
 		t.Errorf("in its namespace (-want +got):\n%s", diff)
 	}
 }
@@ -70,8 +81,19 @@ func TestControllerPods(t *testing.T) {
 	if !pod.Spec.HostNetwork {
 		t.Error("the controller waits for the pods' network")
 	}
-	if len(container.Ports) != 1 || container.Ports[0].ContainerPort != container.ReadinessProbe.HTTPGet.Port.IntVal {
+	port := func(name string) int32 {
+		i := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == name })
+		if i < 0 {
+			t.Fatalf("ports %v, of which none is %s", container.Ports, name)
+		}
+		return container.Ports[i].ContainerPort
+	}
+	if port("metrics") != container.ReadinessProbe.HTTPGet.Port.IntVal {
 		t.Errorf("ports %v, want that of the probes, so that no two replicas meet on a node", container.Ports)
+	}
+	if service := only[*corev1.Service](t); service.Name != wire.Service || service.Spec.Ports[0].Name != wire.PortName ||
+		service.Spec.Ports[0].Port != port("policy") || service.Spec.ClusterIP != corev1.ClusterIPNone {
+		t.Errorf("agents do not find the controllers by the Service %v", service)
 	}
 	if surge := deployment.Spec.Strategy.RollingUpdate.MaxSurge; surge == nil || surge.IntVal != 0 {
 		t.Errorf("a roll-out makes %v replicas more, for which a small cluster has no node", surge)
@@ -80,7 +102,8 @@ func TestControllerPods(t *testing.T) {
 		t.Errorf("the controller may do more than speak to the API: %v", c)
 	}
 	budget := only[*policyv1.PodDisruptionBudget](t).Spec.Selector
-	for name, s := range map[string]*metav1.LabelSelector{"Deployment": deployment.Spec.Selector, "budget": budget} {
+	service := &metav1.LabelSelector{MatchLabels: only[*corev1.Service](t).Spec.Selector}
+	for name, s := range map[string]*metav1.LabelSelector{"Deployment": deployment.Spec.Selector, "budget": budget, "Service": service} {
 		selector, err := metav1.LabelSelectorAsSelector(s)
 		if err != nil {
 			t.Fatal(err)
@@ -91,5 +114,35 @@ func TestControllerPods(t *testing.T) {
 		if selector.Matches(labels.Set(only[*appsv1.DaemonSet](t).Spec.Template.Labels)) {
 			t.Errorf("the %s selects agents", name)
 		}
+	}
+}
+
+// Agents and controllers have tokens for controllers, in the files that they read.
+func TestTokens(t *testing.T) {
+	for name, pod := range map[string]corev1.PodSpec{
+		"agent": only[*appsv1.DaemonSet](t).Spec.Template.Spec, "controller": only[*appsv1.Deployment](t).Spec.Template.Spec,
+	} {
+		files := map[string]string{}
+		for _, v := range pod.Volumes {
+			if v.Projected == nil {
+				continue
+			}
+			for _, m := range pod.Containers[0].VolumeMounts {
+				if m.Name == v.Name {
+					token := v.Projected.Sources[0].ServiceAccountToken
+					files[filepath.Join(m.MountPath, token.Path)] = token.Audience
+				}
+			}
+		}
+		if audience := files[config.Default().Policy.TokenFile]; audience != wire.Audience {
+			t.Errorf("%s: of tokens %v, none is for controllers", name, files)
+		}
+	}
+	want := []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{wire.ConfigMap},
+		Verbs: []string{"get", "list", "watch"},
+	}}
+	if diff := cmp.Diff(want, named[*rbacv1.Role](t, "coelan-agent").Rules); diff != "" {
+		t.Errorf("what the agent may do in its namespace (-want +got):\n%s", diff)
 	}
 }

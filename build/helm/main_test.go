@@ -69,7 +69,7 @@ func TestValues(t *testing.T) {
 				"config":     map[string]any{"metricsBindAddress": "0"},
 				"controller": map[string]any{"metricsBindAddress": "0"},
 			},
-			absent: []string{"Probe:", "prometheus.io", "containerPort"},
+			absent: []string{"Probe:", "prometheus.io", "name: metrics"},
 		},
 		"another socket folder is mounted": {
 			values: config("agentSocket", "/run/other/agent.sock"),
@@ -93,6 +93,17 @@ func TestValues(t *testing.T) {
 			values: config("bridgeMappings", map[string]any{"physnet1": "br-ex"}),
 			want:   []string{`bridgeMappings: {"physnet1":"br-ex"}`},
 		},
+		"agents find the controllers where these listen": {
+			values: map[string]any{"controller": map[string]any{"policyBindAddress": "[fd00::1]:9999"}},
+			want:   []string{"containerPort: 9999\n", "      port: 9999\n"},
+			absent: []string{"10363"},
+		},
+		"the token is where the agent reads it": {
+			values: config("policy", map[string]any{"tokenFile": "/run/t/x"}),
+			want:   []string{"mountPath: /run/t\n", "path: x\n", "tokenFile: /run/t/x\n"},
+		},
+		"off is not false":            {values: config("policy", map[string]any{"mode": false}), want: []string{`mode: "off"`}},
+		"an unknown mode":             {values: config("policy", map[string]any{"mode": "on"}), err: "mode"},
 		"networks by Multus":          {values: config("servesNetworks", false), want: []string{"servesNetworks: false\n"}},
 		"definitions stay by default": {want: []string{"kind: CustomResourceDefinition", "helm.sh/resource-policy: keep"}},
 		"definitions go if asked": {

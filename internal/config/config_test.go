@@ -207,3 +207,14 @@ func TestServesNetworks(t *testing.T) {
 		}
 	}
 }
+
+func TestPolicyMode(t *testing.T) {
+	for text, want := range map[string]PolicyMode{
+		"off": PoliciesOff, `"off"`: PoliciesOff, "false": PoliciesOff, "enforced": EnforcedPolicies,
+	} {
+		got, err := Parse([]byte("policy: {mode: " + text + "}"))
+		if err != nil || got.Policy.Mode != want {
+			t.Errorf("%s: %q, %v; want %q", text, got.Policy.Mode, err, want)
+		}
+	}
+}

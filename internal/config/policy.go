@@ -2,7 +2,12 @@
 
 package config
 
-import "errors"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
 
 // PolicyMode says whether NetworkPolicies, ClusterNetworkPolicies and SecurityGroups are enforced.
 type PolicyMode string
@@ -15,6 +20,20 @@ const (
 
 // DefaultPolicyMode is the mode of an agent whose configuration names none.
 const DefaultPolicyMode = PoliciesOff
+
+// UnmarshalJSON takes off as YAML 1.1 does, which is false, too; Validate refuses other strings than the constants.
+func (m *PolicyMode) UnmarshalJSON(data []byte) error {
+	if bytes.Equal(data, []byte("false")) {
+		*m = PoliciesOff
+		return nil
+	}
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return fmt.Errorf("policy.mode: %s is not one of %s, %s", data, EnforcedPolicies, PoliciesOff)
+	}
+	*m = PolicyMode(text)
+	return nil
+}
 
 // Policy configures how policies are enforced.
 type Policy struct {

@@ -20,6 +20,17 @@ app.kubernetes.io/component: controller
 {{ .Values.image.repository }}:{{ .Values.image.tag | default (printf "v%s" .Chart.AppVersion) }}
 {{- end -}}
 
+{{/* A token for controllers only, which says on which node its pod is. */}}
+{{- define "coelan.token" -}}
+- name: controller-token
+  projected:
+    sources:
+      - serviceAccountToken:
+          audience: coelan-controller
+          expirationSeconds: 3600
+          path: {{ . }}
+{{- end -}}
+
 {{/* Where the API server is, if somebody has said so. This outweighs what kubelet says, which is the address of a Service. */}}
 {{- define "coelan.apiserver" -}}
 envFrom:
@@ -48,6 +59,9 @@ volumeMounts:
     readOnly: true
   - name: memberlist
     mountPath: {{ dir $config.loadBalancer.keyFile }}
+    readOnly: true
+  - name: controller-token
+    mountPath: {{ dir $config.policy.tokenFile }}
     readOnly: true
   - name: ovs
     mountPath: {{ $config.ovsRunDir }}
