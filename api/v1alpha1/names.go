@@ -41,6 +41,8 @@ const (
 	// AnnotationSecurityGroups on a pod are the names of SecurityGroups of its namespace, with commas between them, that all of its
 	// interfaces are of.
 	AnnotationSecurityGroups = "coelan.io/security-groups"
+	// AnnotationAuditDenied on a namespace has agents log what policies deny of its pods and Ports, if it is "true".
+	AnnotationAuditDenied = "coelan.io/audit-denied"
 	// FinalizerInUse keeps a Network, Router or LoadBalancerPool until nothing uses it.
 	FinalizerInUse = "coelan.io/in-use"
 

@@ -83,6 +83,8 @@ type Agent struct {
 	names *keyed
 	// wake starts a reconciliation.
 	wake chan struct{}
+	// denied are packets to be logged.
+	denied chan *openflow.PacketIn2
 	// collect starts a comparison of attachments and interfaces.
 	collect chan struct{}
 	// checked says that Open vSwitch was asked what it is since the switch was connected or lost.
@@ -129,7 +131,7 @@ func New(opts Options) (*Agent, error) {
 	a := &Agent{
 		opts: opts, cfg: opts.Config, log: opts.Log, since: time.Now(),
 		intent: intent.NewStore(), names: newKeyed(), wake: make(chan struct{}, 1), collect: make(chan struct{}, 1),
-		hostServices: newHostServices(opts.Config.Services), announceWake: make(chan struct{}, 1),
+		hostServices: newHostServices(opts.Config.Services), announceWake: make(chan struct{}, 1), denied: make(chan *openflow.PacketIn2, maxDenied),
 		conditions: newConditions(opts.Log), vswitchd: unixctl.Vswitchd(opts.Config.OVSRunDir),
 	}
 	a.metrics = newMetrics(a)
@@ -186,6 +188,7 @@ func (a *Agent) work(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
 		a.flows.run, a.reconcileLoop, a.host.Run, a.keeper.Run, a.neighbours.Run, a.watchHost, a.watchUplink,
 		a.watchNodes, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz, a.announceAddresses,
+		a.logDenied,
 		a.view.Run, a.blocks.Run, a.publisher.Run, a.binder.Run,
 		a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
 	} {
@@ -213,7 +216,7 @@ func (a *Agent) load() error {
 		tx.ReplaceNodes(a.translate(nodes))
 		a.loadServices(tx)
 		for _, at := range a.store.List() {
-			tx.SetPort(translate.Port(at, a.opts.NodeName))
+			tx.SetPort(a.port(at))
 		}
 		return nil
 	})

@@ -16,7 +16,6 @@ import (
 	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ovsdb"
-	"coelan.io/coelan/internal/translate"
 )
 
 // dataplane is the agent as the CNI server sees it.
@@ -65,7 +64,7 @@ func setUp(name string) error {
 
 func (d dataplane) attachFlows(ctx context.Context, at attachment.Attachment) error {
 	state, err := d.intent.Update(func(tx *intent.Tx) error {
-		tx.SetPort(translate.Port(at, d.opts.NodeName))
+		tx.SetPort(d.port(at))
 		return nil
 	})
 	if err != nil {

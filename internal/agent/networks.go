@@ -101,6 +101,7 @@ func (a *Agent) refreshNetworks() {
 	before := a.intent.State()
 	after, err := a.intent.Update(func(tx *intent.Tx) error {
 		networks.apply(tx, a.intent.State(), a.opts.NodeName)
+		a.refreshAudited(tx)
 		return nil
 	})
 	if err != nil {

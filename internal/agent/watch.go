@@ -93,10 +93,16 @@ func (a *Agent) dbLost(err error) {
 	a.kick()
 }
 
-// switchReports takes what the switch says unasked: a port is open some time before the database says so.
+// switchReports takes what the switch says unasked: a port is open some time before the database says so, and a policy has
+// denied a packet.
 func (a *Agent) switchReports(m openflow.Message) {
-	if p, ok := m.(*openflow.PortStatus); ok && p.Reason == openflow.PortAdded {
-		a.db.PortAdded(p.Port.Name, int(p.Port.No))
+	switch m := m.(type) {
+	case *openflow.PortStatus:
+		if m.Reason == openflow.PortAdded {
+			a.db.PortAdded(m.Port.Name, int(m.Port.No))
+		}
+	case *openflow.PacketIn2:
+		a.noteDenied(m)
 	}
 }
 

@@ -92,6 +92,9 @@ func slimPod(p *corev1.Pod) *corev1.Pod {
 func slimNamespace(n *corev1.Namespace) *corev1.Namespace {
 	slim := &corev1.Namespace{ObjectMeta: slimMeta(n.ObjectMeta)}
 	slim.Labels = n.Labels
+	if value, ok := n.Annotations[v1alpha1.AnnotationAuditDenied]; ok {
+		metav1.SetMetaDataAnnotation(&slim.ObjectMeta, v1alpha1.AnnotationAuditDenied, value)
+	}
 	return slim
 }
 
@@ -117,7 +120,7 @@ func podRelevant(old, now any) bool {
 
 func namespaceRelevant(old, now any) bool {
 	a, b := old.(*corev1.Namespace), now.(*corev1.Namespace)
-	return a.UID != b.UID || !maps.Equal(a.Labels, b.Labels)
+	return a.UID != b.UID || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations)
 }
 
 // changed is true if more than the version of an object is another.
