@@ -3,7 +3,7 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 report=$PWD/bin/conformance
 
-sandbox() { local verb=$1; shift; bin/coelan sandbox "$verb" --name conformance "$@"; }
+sandbox() { local verb=$1; shift; bin/coelan sandbox "$verb" --name "${SANDBOX-conformance}" "$@"; }
 
 down() {
   local status=$?
