@@ -330,7 +330,9 @@ func (e *Engine) Deltas() map[string]Delta {
 			deltas[w.node.name] = d
 		}
 	}
-	clear(e.touched)
+	if len(e.touched) > 0 {
+		e.touched = map[*watcher]struct{}{} // not cleared: the next one may be much smaller
+	}
 	return deltas
 }
 

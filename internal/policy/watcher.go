@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 
 	"coelan.io/coelan/internal/intent"
@@ -95,7 +96,9 @@ func (e *Engine) settle() {
 		for c := range w.pending {
 			w.apply(e, c)
 		}
-		clear(w.pending)
+		if len(w.pending) > 0 {
+			w.pending = map[*cohort]struct{}{}
+		}
 	}
 	for _, f := range e.releases {
 		f()
@@ -111,7 +114,7 @@ func (w *watcher) apply(e *Engine, c *cohort) {
 	was := w.applied[c]
 	if c.on.count(w) == 0 {
 		delete(w.applied, c)
-		w.releaseLater(e, was)
+		w.exchange(e, was, nil)
 		return
 	}
 	is := e.govern(c)
@@ -119,10 +122,7 @@ func (w *watcher) apply(e *Engine, c *cohort) {
 		return
 	}
 	w.applied[c] = is
-	for _, p := range is.parts {
-		w.acquire(e, p)
-	}
-	w.releaseLater(e, was)
+	w.exchange(e, was, is)
 	if was == nil {
 		return // whoever has come has been recorded
 	}
@@ -151,15 +151,50 @@ func (w *watcher) acquire(e *Engine, p *part) {
 	}
 }
 
-func (w *watcher) releaseLater(e *Engine, g *governed) {
-	if g == nil {
-		return
+// exchange has the parts of one be used instead of those of the other. Both are in the order of the IDs.
+func (w *watcher) exchange(e *Engine, was, is *governed) {
+	var old, now []*part
+	if was != nil {
+		old = was.parts
 	}
-	e.releases = append(e.releases, func() {
-		for _, p := range g.parts {
-			w.release(e, p)
+	if is != nil {
+		now = is.parts
+	}
+	var left []*part
+	for len(old) > 0 || len(now) > 0 {
+		order := 0
+		switch {
+		case len(old) == 0:
+			order = 1
+		case len(now) == 0:
+			order = -1
+		case old[0] != now[0]:
+			order = cmp.Compare(old[0].rule.ID, now[0].rule.ID)
+			if order == 0 { // of a policy that has been made anew: both
+				w.acquire(e, now[0])
+				left = append(left, old[0])
+			}
 		}
-	})
+		if order < 0 {
+			left = append(left, old[0])
+		}
+		if order > 0 {
+			w.acquire(e, now[0])
+		}
+		if order <= 0 {
+			old = old[1:]
+		}
+		if order >= 0 {
+			now = now[1:]
+		}
+	}
+	if len(left) > 0 {
+		e.releases = append(e.releases, func() {
+			for _, p := range left {
+				w.release(e, p)
+			}
+		})
+	}
 }
 
 func (w *watcher) release(e *Engine, p *part) {
