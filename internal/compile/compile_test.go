@@ -329,10 +329,10 @@ func TestFlowsAreSound(t *testing.T) {
 
 // denies says whether a flow leads to where denied packets end.
 func denies(f openflow.Flow) bool {
-	if len(f.Actions) != 1 {
+	if len(f.Actions) == 0 {
 		return false
 	}
-	to, ok := f.Actions[0].(openflow.ResubmitAction)
+	to, ok := f.Actions[len(f.Actions)-1].(openflow.ResubmitAction)
 	return ok && to.Table == policyDenied.ID
 }
 

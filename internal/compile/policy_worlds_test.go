@@ -169,7 +169,7 @@ func smallWorld() intent.Objects {
 		Routers: []intent.Router{{Name: "red", ID: 20, VNI: 70020}},
 	}
 	for n := range 3 {
-		p := portForm(n, 1, "default")
+		p := portForm(n+1, 1, "default")
 		p.UID = fmt.Sprint("u", n)
 		o.Ports = append(o.Ports, p)
 	}
@@ -187,9 +187,13 @@ func drawSmall(t *rapid.T) (o intent.Objects) {
 			o.Subjects = append(o.Subjects, drawSubject(t, intent.PodSubject(fmt.Sprint("u", n)), o.Rules))
 		}
 	}
-	for i := range 6 {
+	for i := range 12 {
+		a := address4(10, 244, 1, 2+i/4)
+		if i%4 > 1 {
+			a = netip.MustParseAddr(fmt.Sprint("fd00:1::", 2+i/4))
+		}
 		if groups := someOf(t, "member", policyGroups); len(groups) > 0 {
-			o.Peers = append(o.Peers, intent.Peer{Space: []string{"default", "red"}[i%2], Address: address4(10, 244, 1, 2+i/2), Groups: groups})
+			o.Peers = append(o.Peers, intent.Peer{Space: []string{"default", "red"}[i%2], Address: a, Groups: groups})
 		}
 	}
 	return o

@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -73,11 +74,8 @@ func (r *rules) govern(p intent.Port, d intent.Direction) {
 		closed = evaluate.Unknown
 	}
 	rules, problem := r.rulesOf(subject)
-	if problem != "" {
-		r.problem("it is closed: %s", problem)
-		if closed == "" {
-			closed = problem
-		}
+	if closed == "" {
+		closed = problem
 	}
 	if closed != "" {
 		for _, w := range r.packetsOf(p, d, 400) {
@@ -123,18 +121,19 @@ func (r *rules) clusterAddresses(p intent.Port) []netip.Addr {
 	return p.Addresses
 }
 
-// rulesOf are the rules of a Subject, as they are judged. If one is not known, or cannot be judged, it is said why.
+// rulesOf are the rules of a Subject, as they are judged, or why the Port is closed: one is not known, or cannot be judged.
 func (r *rules) rulesOf(s intent.Subject) (all []judged, problem string) {
 	all = make([]judged, 0, len(s.Rules))
 	for _, id := range s.Rules {
 		r.needs = append(r.needs, unitKey{kindShape, id})
 		rule, ok := r.state.Rules().Get(id)
 		if !ok {
-			return nil, "rule " + id + " of the Port's policies is not known"
+			r.problem("it is closed: rule %s is not known", id)
+			return nil, evaluate.Unknown
 		}
 		j, problem := judge(r.state, rule)
 		if problem != "" {
-			return nil, "rule " + id + " of the Port's policies cannot be enforced"
+			return nil, fmt.Sprintf("%s, rule %d, cannot be enforced", rule.Policy, rule.Number)
 		}
 		all = append(all, j)
 	}

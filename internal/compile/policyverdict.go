@@ -41,7 +41,7 @@ func (v Verdict) String() string {
 // verdictCookie is that of flows that decide so.
 func (r *rules) verdictCookie(v Verdict) uint64 {
 	text := v.String()
-	c := cookie(policyRuleNumber, r.owner, text+"\x00"+v.RuleID+"\x00"+fmt.Sprint(v.Direction))
+	c := cookie(policyRuleNumber, r.owner, fmt.Sprint(text, "\x00", v.RuleID, "\x00", v.Direction, " ", v.Tier))
 	m := Meaning{Feature: policyRuleName, Owner: r.owner, Verdict: &v}
 	if v.Action == intent.Deny {
 		m.Reason = text
