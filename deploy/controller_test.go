@@ -29,6 +29,11 @@ func TestControllerRights(t *testing.T) {
 		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: read},
 		{APIGroups: []string{""}, Resources: []string{"services/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: read},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: read},
+		{APIGroups: []string{"policy.networking.k8s.io"}, Resources: []string{"clusternetworkpolicies"}, Verbs: read},
+		{APIGroups: own, Resources: []string{"securitygroups"}, Verbs: read},
+		{APIGroups: []string{"policy.networking.k8s.io"}, Resources: []string{"clusternetworkpolicies/status"}, Verbs: []string{"patch"}},
+		{APIGroups: own, Resources: []string{"securitygroups/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"list", "create", "patch"}},
 		{APIGroups: own, Resources: []string{"networks", "routers", "ports", "addressblocks"}, Verbs: all},
 		{APIGroups: own, Resources: []string{"networks/status", "routers/status", "ports/status", "addressblocks/status", "loadbalancerpools/status"}, Verbs: change},
@@ -63,11 +68,16 @@ func TestControllerFlagsAreTheDefaults(t *testing.T) {
 		"--mapping=" + string(defaults.Mapping),
 		"--vni-range=" + defaults.VNIs.String(),
 		"--metrics-bind-address=" + defaults.MetricsBindAddress,
+		"--policy-bind-address=" + defaults.PolicyBindAddress,
 		"--leader-election-namespace=$(NAMESPACE)",
 		"--log-level=info",
 	}
 	if diff := cmp.Diff(want, only[*appsv1.Deployment](t).Spec.Template.Spec.Containers[0].Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	mounted := func(m corev1.VolumeMount) bool { return m.MountPath == filepath.Dir(defaults.PolicyTokenFile) }
+	if !slices.ContainsFunc(only[*appsv1.Deployment](t).Spec.Template.Spec.Containers[0].VolumeMounts, mounted) {
+		t.Errorf("there is no token in %s", defaults.PolicyTokenFile)
 	}
 	if agent := config.Default().Mapping; string(agent) != string(defaults.Mapping) {
 		t.Errorf("agents map namespaces %s, the controller %s", agent, defaults.Mapping)

@@ -2,7 +2,7 @@
 
 // Command coelan-controller writes what has to be decided once for the whole cluster: the numbers of Networks and
 // Routers, the Networks of namespaces, the addresses of users' Ports and of load balancers, and the removal of what nobody
-// uses any more.
+// uses any more; and tells agents what policies mean for the pods of their nodes.
 package main
 
 import (
@@ -57,6 +57,10 @@ func command() *cobra.Command {
 	flags.BoolVar(&options.LeaderElect, "leader-elect", options.LeaderElect, "take part in the election of one leader by a Lease")
 	flags.StringVar(&options.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the Lease (default the pod's own)")
 	flags.StringVar(&vnis, "vni-range", options.VNIs.String(), "VNIs to allocate from, first-last")
+	flags.StringVar(&options.PolicyBindAddress, "policy-bind-address", options.PolicyBindAddress,
+		"serves agents what they need to know of policies; 0: nobody")
+	flags.StringVar(&options.PolicyTokenFile, "policy-token-file", options.PolicyTokenFile,
+		"the token that this replica shows the others, to learn where policies are in effect; empty: it does not ask them")
 	flags.TextVar(&level, "log-level", level, "debug, info, warn or error")
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "file with the API server's address (default the pod's service account)")
 	cmd.AddCommand(uninstallCommand())

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,12 +19,12 @@ import (
 )
 
 // kinds are all that the controller watches but EndpointSlices, which only the leader has: they are many, and read only to
-// tell people of bad ones.
+// tell people of bad ones; and ClusterNetworkPolicies, which there need not be.
 func kinds() []client.Object {
 	return []client.Object{
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{},
 		&v1alpha1.Network{}, &v1alpha1.Router{}, &v1alpha1.Port{}, &v1alpha1.AddressBlock{},
-		&corev1.Service{}, &v1alpha1.LoadBalancerPool{},
+		&corev1.Service{}, &v1alpha1.LoadBalancerPool{}, &networkingv1.NetworkPolicy{}, &v1alpha1.SecurityGroup{},
 	}
 }
 
@@ -46,17 +47,15 @@ func warm(ctx context.Context, c cache.Cache) error {
 func slim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		return &corev1.Pod{
-			ObjectMeta: slimMeta(o.ObjectMeta),
-			Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
-			Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
-		}, nil
+		return slimPod(o), nil
 	case *corev1.Node:
-		return &corev1.Node{
+		n := &corev1.Node{
 			ObjectMeta: slimMeta(o.ObjectMeta),
 			Spec:       corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs},
 			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
-		}, nil
+		}
+		n.Labels = o.Labels
+		return n, nil
 	case *corev1.Namespace:
 		n := &corev1.Namespace{ObjectMeta: slimMeta(o.ObjectMeta)}
 		n.Labels = o.Labels
@@ -74,6 +73,40 @@ func slim(obj any) (any, error) {
 		o.SetManagedFields(nil)
 	}
 	return obj, nil
+}
+
+// slimPod has the labels, the annotations and the named ports that policies look at.
+func slimPod(o *corev1.Pod) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: slimMeta(o.ObjectMeta),
+		Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
+		Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
+	}
+	p.Labels = o.Labels
+	for _, key := range translate.PolicyAnnotations() {
+		if value, there := o.Annotations[key]; there {
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value)
+		}
+	}
+	p.Spec.Containers, p.Spec.InitContainers = slimContainers(o.Spec.Containers), slimContainers(o.Spec.InitContainers)
+	return p
+}
+
+// slimContainers are those with a named port.
+func slimContainers(list []corev1.Container) []corev1.Container {
+	var kept []corev1.Container
+	for _, c := range list {
+		slim := corev1.Container{RestartPolicy: c.RestartPolicy}
+		for _, port := range c.Ports {
+			if port.Name != "" {
+				slim.Ports = append(slim.Ports, corev1.ContainerPort{Name: port.Name, Protocol: port.Protocol, ContainerPort: port.ContainerPort})
+			}
+		}
+		if slim.Ports != nil {
+			kept = append(kept, slim)
+		}
+	}
+	return kept
 }
 
 // slimSlice has one endpoint in place of many if none of them is wrong: nothing else of them is read.

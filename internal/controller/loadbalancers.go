@@ -56,7 +56,7 @@ func (r *loadBalancers) Reconcile(ctx context.Context, _ reconcile.Request) (rec
 		}
 		return r.writeService(ctx, svc, addresses)
 	})
-	if told := r.told.tell(ctx, r.access, allocation.Problems); err == nil {
+	if told := r.told.tell(ctx, r.access, newsOfServices(allocation.Problems)); err == nil {
 		err = told
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -21,9 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/policystream/server"
 )
 
 // LeaseName is the Lease that the leader holds.
@@ -156,8 +160,39 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	if err := addReconcilers(m, o); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
+	if err := addPolicies(m, o); err != nil {
+		return nil, fmt.Errorf("controller: policies: %w", err)
+	}
 	register(m.GetCache(), o)
 	return m, nil
+}
+
+// addPolicies has policies worked out, and served, by every replica, and their status written by the leader.
+func addPolicies(m manager.Manager, o Options) error {
+	hub := o.Policies
+	if hub == nil {
+		hub = server.NewHub(policy.NewEngine())
+	}
+	p := newPolicies(o.Log, m.GetCache(), m.GetRESTMapper(), hub)
+	a := &access{Client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorderFor(eventSource)}
+	status := &policyStatus{access: a, log: o.Log, policies: p, told: told{kinds: policyKindNames}, interval: o.PolicyInterval}
+	runnables := []manager.Runnable{p, status}
+	if o.PolicyBindAddress != "0" {
+		api, err := kubernetes.NewForConfig(m.GetConfig())
+		if err != nil {
+			return err
+		}
+		runnables = append(runnables, server.New(server.Options{
+			Hub: hub, Kubernetes: api, Namespace: o.LeaderElectionNamespace, BindAddress: o.PolicyBindAddress,
+			TokenFile: o.PolicyTokenFile, Log: o.Log, Metrics: metrics.Registry,
+		}))
+	}
+	for _, r := range runnables {
+		if err := m.Add(r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newScheme() *runtime.Scheme {

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"coelan.io/coelan/internal/policystream/server"
 	"coelan.io/coelan/internal/translate"
 )
 
@@ -57,6 +58,16 @@ type Options struct {
 	// UsageInterval is the least time between two writes of how many addresses of a Network are used: every node
 	// watches Networks.
 	UsageInterval time.Duration
+
+	// PolicyBindAddress serves agents what they need to know of policies; "0": nobody.
+	PolicyBindAddress string
+	// PolicyTokenFile has the token that this replica shows the others, to learn on how many nodes a policy is in effect; empty: it
+	// does not ask them.
+	PolicyTokenFile string
+	// PolicyInterval is the least time between two looks at the status of policies.
+	PolicyInterval time.Duration
+	// Policies is the Hub to use; nil: a new one.
+	Policies *server.Hub
 }
 
 // DefaultOptions lack REST and Log.
@@ -64,6 +75,7 @@ func DefaultOptions() Options {
 	return Options{
 		Mapping: Flat, VNIs: translate.DefaultVNIs, MetricsBindAddress: "127.0.0.1:10361",
 		LeaderElect: true, UsageInterval: 5 * time.Second,
+		PolicyBindAddress: ":10363", PolicyTokenFile: "/var/run/secrets/coelan-controller/token", PolicyInterval: time.Second,
 	}
 }
 

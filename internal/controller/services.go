@@ -45,7 +45,7 @@ func (r *services) Reconcile(ctx context.Context, request reconcile.Request) (re
 			problems = append(problems, p)
 		}
 	}
-	if err := r.told.tell(ctx, r.access, problems); err != nil {
+	if err := r.told.tell(ctx, r.access, newsOfServices(problems)); err != nil {
 		return reconcile.Result{}, err
 	}
 	r.untold = false

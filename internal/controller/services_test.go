@@ -106,7 +106,7 @@ func TestProblemsAreToldOnce(t *testing.T) {
 			}
 		}
 		recorder := a.events.(*record.FakeRecorder)
-		r := &services{access: a}
+		r := &services{access: a, told: ofServices()}
 		look := func(name string) {
 			t.Helper()
 			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: request("a", name)[0].NamespacedName}); err != nil {

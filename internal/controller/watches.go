@@ -94,14 +94,14 @@ func addReconcilers(m manager.Manager, o Options) error {
 		Watches(&v1alpha1.LoadBalancerPool{}, everything, builder.WithPredicates(poolChanged())).
 		Watches(&corev1.Service{}, everything, builder.WithPredicates(serviceChanged())).
 		Watches(&corev1.Node{}, everything, builder.WithPredicates(nodeChanged())).
-		Complete(&loadBalancers{access: a, interval: o.UsageInterval})
+		Complete(&loadBalancers{access: a, told: ofServices(), interval: o.UsageInterval})
 	if err != nil {
 		return fmt.Errorf("loadbalancers: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(m).Named("services").WithOptions(queue(1)).
 		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(serviceChanged())).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(requestOfSlice), builder.WithPredicates(sliceChanged())).
-		Complete(&services{access: a})
+		Complete(&services{access: a, told: ofServices()})
 	if err != nil {
 		return fmt.Errorf("services: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +60,7 @@ func runAlone(kubeconfig string) {
 func testOptions(log *os.File) Options {
 	o := DefaultOptions()
 	o.MetricsBindAddress, o.LeaderElectionNamespace, o.UsageInterval = "0", "kube-system", 100*time.Millisecond
+	o.PolicyBindAddress, o.PolicyInterval = "0", 20*time.Millisecond
 	o.LeaderElect = false
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	return o
@@ -124,7 +126,7 @@ func (w *world) clear() {
 	ctx := context.Background()
 	for _, list := range []client.ObjectList{
 		&v1alpha1.PortList{}, &v1alpha1.AddressBlockList{}, &v1alpha1.NetworkList{}, &v1alpha1.RouterList{}, &corev1.PodList{}, &corev1.NodeList{},
-		&corev1.ServiceList{}, &v1alpha1.LoadBalancerPoolList{},
+		&corev1.ServiceList{}, &v1alpha1.LoadBalancerPoolList{}, &networkingv1.NetworkPolicyList{}, &v1alpha1.SecurityGroupList{},
 	} {
 		if err := w.client.List(ctx, list); err != nil {
 			w.Fatal(err)

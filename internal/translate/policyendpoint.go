@@ -22,6 +22,11 @@ const primaryInterface = "eth0"
 // annotationConfigHash of the mirror of a static pod is the UID by which its node knows the pod.
 const annotationConfigHash = "kubernetes.io/config.hash"
 
+// PolicyAnnotations are those of pods that are read for policies.
+func PolicyAnnotations() []string {
+	return []string{v1alpha1.AnnotationSecurityGroups, annotationConfigHash}
+}
+
 // PolicyNamespace is what policies see of a namespace.
 func PolicyNamespace(o *corev1.Namespace) policy.Namespace {
 	return policy.Namespace{Name: o.Name, Labels: o.Labels}

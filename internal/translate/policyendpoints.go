@@ -32,10 +32,11 @@ type PolicyEndpoints struct {
 	spaces   map[string][]string                           // by Network; see policySpaces
 	moved    bool                                          // spaces is out of date
 
-	made    map[string]policy.Endpoint // by key
-	changed map[subject]bool
-	keys    map[subject]string // under which it is in made
-	named   map[subject]bool   // those that name SecurityGroups
+	made     map[string]policy.Endpoint // by key
+	changed  map[subject]bool
+	keys     map[subject]string          // under which it is in made
+	groupsOf map[subject][]string        // those that it names, if any
+	naming   map[string]map[subject]bool // who names a group
 }
 
 // subject is a pod, or a user's Port.
@@ -51,7 +52,8 @@ func NewPolicyEndpoints() *PolicyEndpoints {
 		networks: map[string]*v1alpha1.Network{}, routers: map[string]*v1alpha1.Router{}, groups: map[string]bool{},
 		podPorts: map[types.NamespacedName]map[*policyPort]bool{}, onto: map[string]map[*policyPort]bool{},
 		spaces: map[string][]string{}, moved: true,
-		made: map[string]policy.Endpoint{}, changed: map[subject]bool{}, keys: map[subject]string{}, named: map[subject]bool{},
+		made: map[string]policy.Endpoint{}, changed: map[subject]bool{}, keys: map[subject]string{},
+		groupsOf: map[subject][]string{}, naming: map[string]map[subject]bool{},
 	}
 }
 
@@ -119,15 +121,15 @@ func (p *policyPort) subject() subject {
 	return subject{types.NamespacedName{Namespace: p.namespace, Name: p.name}, true}
 }
 
-func add[K comparable](index map[K]map[*policyPort]bool, key K, p *policyPort) {
+func add[K, V comparable](index map[K]map[V]bool, key K, value V) {
 	if index[key] == nil {
-		index[key] = map[*policyPort]bool{}
+		index[key] = map[V]bool{}
 	}
-	index[key][p] = true
+	index[key][value] = true
 }
 
-func drop[K comparable](index map[K]map[*policyPort]bool, key K, p *policyPort) {
-	delete(index[key], p)
+func drop[K, V comparable](index map[K]map[V]bool, key K, value V) {
+	delete(index[key], value)
 	if len(index[key]) == 0 {
 		delete(index, key)
 	}
@@ -189,12 +191,9 @@ func (e *PolicyEndpoints) Changes() (set []policy.Endpoint, gone []string) {
 			left[old] = true
 			delete(e.keys, s)
 		}
-		delete(e.named, s)
+		e.name(s, endpoint.SecurityGroups)
 		if !is {
 			continue
-		}
-		if len(endpoint.SecurityGroups) > 0 {
-			e.named[s] = true
 		}
 		e.keys[s] = endpoint.Key
 		if before, known := e.made[endpoint.Key]; !known || !reflect.DeepEqual(before, endpoint) {
@@ -267,30 +266,44 @@ type EndpointProblem struct {
 	Problem
 }
 
-// Problems are those of the SecurityGroups that pods and Ports name: such as that they do not exist, which closes them. They are
-// sorted.
+// name takes note of the SecurityGroups that a pod or a Port names now.
+func (e *PolicyEndpoints) name(s subject, groups []string) {
+	for _, g := range e.groupsOf[s] {
+		drop(e.naming, g, s)
+	}
+	delete(e.groupsOf, s)
+	for _, g := range groups {
+		e.groupsOf[s] = groups
+		add(e.naming, g, s)
+	}
+}
+
+// Problems are those of the SecurityGroups that pods and Ports named at the last call of Changes: such as that they do not exist,
+// which closes them. They are sorted.
 func (e *PolicyEndpoints) Problems() []EndpointProblem {
 	var problems []EndpointProblem
-	for s := range e.named {
-		problem := EndpointProblem{NamespacedName: s.NamespacedName, Port: s.port}
-		endpoint, is := e.make(s)
-		if !is {
+	for group, subjects := range e.naming {
+		_, name, _ := strings.Cut(group, "/")
+		reason := NotFound
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			reason = Malformed
+		} else if e.groups[group] {
 			continue
 		}
-		problem.Object, problem.Field = "pod "+s.String(), "metadata.annotations["+v1alpha1.AnnotationSecurityGroups+"]"
-		if s.port {
-			problem.Object, problem.Field, problem.UID = "port "+s.String(), "spec.securityGroups", e.ports[s.NamespacedName].uid
-		} else {
-			problem.UID = e.pods[s.NamespacedName].uid
-		}
-		for _, group := range endpoint.SecurityGroups {
-			name := strings.TrimPrefix(group, s.Namespace+"/")
-			problem.Value, problem.Reason = name, NotFound
-			problem.Text = "is not the name of a SecurityGroup of the namespace, so all but replies and what its node sends is denied; create the group, or name another"
-			if len(validation.IsDNS1123Subdomain(name)) > 0 {
-				problem.Reason = Malformed
-			} else if e.groups[group] {
-				continue
+		for s := range subjects {
+			problem := EndpointProblem{NamespacedName: s.NamespacedName, Port: s.port, Problem: Problem{
+				Object: "pod " + s.String(), Field: "metadata.annotations[" + v1alpha1.AnnotationSecurityGroups + "]", Value: name, Reason: reason,
+				Text: "is not the name of a SecurityGroup of the namespace, so all but replies and what its node sends is denied; create the group, or name another",
+			}}
+			if s.port {
+				problem.Object, problem.Field = "port "+s.String(), "spec.securityGroups"
+			}
+			if pod := e.pods[s.NamespacedName]; !s.port && pod != nil {
+				problem.UID = pod.uid
+			} else if port := e.ports[s.NamespacedName]; s.port && port != nil {
+				problem.UID = port.uid
+			} else {
+				continue // it has just gone
 			}
 			problems = append(problems, problem)
 		}

@@ -116,7 +116,7 @@ func FuzzPolicyEndpoint(f *testing.F) {
 		}
 		e.DeletePort(port.Namespace, port.Name)
 		e.DeletePod(pod.Namespace, pod.Name)
-		if set, gone := e.Changes(); len(set) > 0 || len(gone) > 2 || len(e.made)+len(e.keys)+len(e.named)+len(e.onto)+len(e.podPorts) > 0 {
+		if set, gone := e.Changes(); len(set) > 0 || len(gone) > 2 || len(e.made)+len(e.keys)+len(e.groupsOf)+len(e.naming)+len(e.onto)+len(e.podPorts) > 0 {
 			t.Fatalf("something is left: %v, %v, %+v", set, gone, e)
 		}
 		PolicyNode(node)

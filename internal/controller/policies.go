@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/policyapi"
+	"coelan.io/coelan/internal/policystream/server"
+	"coelan.io/coelan/internal/translate"
+)
+
+// policies hands the Hub all that policies depend on. Every replica does.
+type policies struct {
+	log    *slog.Logger
+	cache  cache.Cache
+	mapper meta.RESTMapper // knows whether the API has ClusterNetworkPolicies
+	hub    *server.Hub
+	// absentPause is the time between two looks for a kind that the API does not have.
+	absentPause time.Duration
+
+	// wake has an element if something is pending; told if something has been written into what findings reads. Both have a
+	// capacity of one.
+	wake, told chan struct{}
+
+	// endpoints, namespaces and nodes are of the one goroutine that works.
+	endpoints  *translate.PolicyEndpoints
+	namespaces map[string]policy.Namespace
+	nodes      map[string]policy.Node
+
+	mu      sync.Mutex
+	pending map[watched]client.Object // nil: it is gone
+	// objects are the policies that there are, as of when they were translated; problems those of them that have any.
+	objects     map[intent.PolicyRef]client.Object
+	problems    map[intent.PolicyRef][]translate.Problem
+	ofEndpoints []translate.EndpointProblem
+}
+
+// watched is an object of a kind.
+type watched struct {
+	kind reflect.Type
+	types.NamespacedName
+}
+
+func newPolicies(log *slog.Logger, c cache.Cache, mapper meta.RESTMapper, hub *server.Hub) *policies {
+	return &policies{
+		log: log, cache: c, mapper: mapper, hub: hub, absentPause: absentPause,
+		wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
+		endpoints:  translate.NewPolicyEndpoints(),
+		namespaces: map[string]policy.Namespace{}, nodes: map[string]policy.Node{},
+		pending: map[watched]client.Object{}, objects: map[intent.PolicyRef]client.Object{}, problems: map[intent.PolicyRef][]translate.Problem{},
+	}
+}
+
+// absentPause is long enough for a question that may be asked for ever.
+const absentPause = 10 * time.Second
+
+// policyKinds are what policies depend on, but for ClusterNetworkPolicies, which an API server may lack.
+func policyKinds() []client.Object {
+	return []client.Object{
+		&corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{}, &v1alpha1.Port{}, &v1alpha1.Network{}, &v1alpha1.Router{},
+		&networkingv1.NetworkPolicy{}, &v1alpha1.SecurityGroup{},
+	}
+}
+
+// NeedLeaderElection says that every replica does it.
+func (p *policies) NeedLeaderElection() bool { return false }
+
+// Start works until ctx ends.
+func (p *policies) Start(ctx context.Context) error {
+	var known []toolscache.InformerSynced
+	for _, kind := range policyKinds() {
+		synced, err := p.watch(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+		known = append(known, synced)
+	}
+	// Without knowing whether there are ClusterNetworkPolicies, nobody may be told that there are none.
+	cluster, err := p.watchCluster(ctx)
+	for err != nil {
+		p.log.Warn("it is not known whether the API has ClusterNetworkPolicies, trying again", "err", err)
+		if !wait(ctx, lastPause) {
+			return nil
+		}
+		cluster, err = p.watchCluster(ctx)
+	}
+	if cluster != nil {
+		known = append(known, cluster)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), known...) {
+		return nil
+	}
+	p.apply()
+	p.hub.Ready()
+	var again <-chan time.Time
+	if cluster == nil {
+		ticker := time.NewTicker(p.absentPause)
+		defer ticker.Stop()
+		again = ticker.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.wake:
+			p.apply()
+		case <-again:
+			if cluster, err := p.watchCluster(ctx); err == nil && cluster != nil {
+				again = nil
+			}
+		}
+	}
+}
+
+// wait is false if ctx ends before.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// watch has what happens to objects of a kind noted.
+func (p *policies) watch(ctx context.Context, kind client.Object) (toolscache.InformerSynced, error) {
+	informer, err := p.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { p.note(o, false) },
+		UpdateFunc: func(_, o any) { p.note(o, false) },
+		DeleteFunc: func(o any) { p.note(o, true) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return registration.HasSynced, nil
+}
+
+// watchCluster is watch for ClusterNetworkPolicies; nil if the API does not have them.
+func (p *policies) watchCluster(ctx context.Context) (toolscache.InformerSynced, error) {
+	_, err := p.mapper.RESTMapping(policyapi.GroupVersion.WithKind(policyapi.Kind).GroupKind(), policyapi.GroupVersion.Version)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.watch(ctx, policyapi.New())
+}
+
+// note remembers the newest version of an object until it is applied.
+func (p *policies) note(obj any, gone bool) {
+	if last, unknown := obj.(toolscache.DeletedFinalStateUnknown); unknown {
+		obj = last.Obj
+	}
+	o, ok := obj.(client.Object)
+	if !ok {
+		return
+	}
+	of := watched{reflect.TypeOf(o), client.ObjectKeyFromObject(o)}
+	if gone {
+		o = nil
+	}
+	p.mu.Lock()
+	p.pending[of] = o
+	p.mu.Unlock()
+	kick(p.wake)
+}
+
+func kick(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// apply brings the Hub up to date with all that is pending, in one step.
+func (p *policies) apply() {
+	p.mu.Lock()
+	pending := p.pending
+	p.pending = make(map[watched]client.Object)
+	p.mu.Unlock()
+	if len(pending) == 0 {
+		return
+	}
+	var changes []func(*policy.Engine)
+	news := policyNews{map[intent.PolicyRef]client.Object{}, map[intent.PolicyRef][]translate.Problem{}}
+	for of, o := range pending {
+		if change := p.change(of, o, &news); change != nil {
+			changes = append(changes, change)
+		}
+	}
+	set, gone := p.endpoints.Changes()
+	if len(changes)+len(set)+len(gone) > 0 {
+		p.hub.Update(func(e *policy.Engine) {
+			for _, change := range changes {
+				change(e)
+			}
+			for _, key := range gone {
+				e.DeleteEndpoint(key)
+			}
+			for _, endpoint := range set {
+				e.SetEndpoint(endpoint)
+			}
+		})
+	}
+	p.tell(news, p.endpoints.Problems())
+}
+
+// policyNews are of policies that have changed: the object, or nil if it is gone, and what is wrong with it.
+type policyNews struct {
+	objects  map[intent.PolicyRef]client.Object
+	problems map[intent.PolicyRef][]translate.Problem
+}
+
+// tell lets others read what was found.
+func (p *policies) tell(news policyNews, ofEndpoints []translate.EndpointProblem) {
+	p.mu.Lock()
+	changed := len(news.objects) > 0 || !reflect.DeepEqual(p.ofEndpoints, ofEndpoints)
+	for ref, o := range news.objects {
+		delete(p.objects, ref)
+		delete(p.problems, ref)
+		if o != nil {
+			p.objects[ref] = o
+		}
+		if problems := news.problems[ref]; len(problems) > 0 {
+			p.problems[ref] = problems
+		}
+	}
+	p.ofEndpoints = ofEndpoints
+	p.mu.Unlock()
+	if changed {
+		kick(p.told)
+	}
+}
+
+// change is what an object means for the Engine; nil: nothing at once. What pods and Ports mean comes from all of them together.
+func (p *policies) change(of watched, o client.Object, news *policyNews) func(*policy.Engine) {
+	namespace, name := of.Namespace, of.Name
+	switch of.kind {
+	case typeOf[*corev1.Namespace]():
+		if o == nil {
+			return forget(p.namespaces, name, (*policy.Engine).DeleteNamespace)
+		}
+		return learn(p.namespaces, name, translate.PolicyNamespace(o.(*corev1.Namespace)), (*policy.Engine).SetNamespace)
+	case typeOf[*corev1.Node]():
+		if o == nil {
+			return forget(p.nodes, name, (*policy.Engine).DeleteNode)
+		}
+		return learn(p.nodes, name, translate.PolicyNode(o.(*corev1.Node)), (*policy.Engine).SetNode)
+	case typeOf[*corev1.Pod]():
+		if o == nil {
+			p.endpoints.DeletePod(namespace, name)
+		} else {
+			p.endpoints.SetPod(o.(*corev1.Pod))
+		}
+	case typeOf[*v1alpha1.Port]():
+		if o == nil {
+			p.endpoints.DeletePort(namespace, name)
+		} else {
+			p.endpoints.SetPort(o.(*v1alpha1.Port))
+		}
+	case typeOf[*v1alpha1.Network]():
+		if o == nil {
+			p.endpoints.DeleteNetwork(name)
+		} else {
+			p.endpoints.SetNetwork(o.(*v1alpha1.Network))
+		}
+	case typeOf[*v1alpha1.Router]():
+		if o == nil {
+			p.endpoints.DeleteRouter(name)
+		} else {
+			p.endpoints.SetRouter(o.(*v1alpha1.Router))
+		}
+	case typeOf[*networkingv1.NetworkPolicy]():
+		return p.policy(translate.NetworkPolicyRef(namespace, name), o, news)
+	case typeOf[*v1alpha1.SecurityGroup]():
+		if o == nil {
+			p.endpoints.DeleteSecurityGroup(namespace, name)
+		} else {
+			p.endpoints.SetSecurityGroup(namespace, name)
+		}
+		return p.policy(translate.SecurityGroupRef(namespace, name), o, news)
+	case typeOf[*unstructured.Unstructured]():
+		return p.policy(translate.ClusterNetworkPolicyRef(name), o, news)
+	}
+	return nil
+}
+
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
+
+// learn sets what is new. Nodes are written all the time.
+func learn[T any](known map[string]T, name string, now T, set func(*policy.Engine, T)) func(*policy.Engine) {
+	if before, is := known[name]; is && reflect.DeepEqual(before, now) {
+		return nil
+	}
+	known[name] = now
+	return func(e *policy.Engine) { set(e, now) }
+}
+
+func forget[T any](known map[string]T, name string, remove func(*policy.Engine, string)) func(*policy.Engine) {
+	delete(known, name)
+	return func(e *policy.Engine) { remove(e, name) }
+}
+
+// policy translates one. A status alone changes nothing.
+func (p *policies) policy(ref intent.PolicyRef, o client.Object, news *policyNews) func(*policy.Engine) {
+	news.objects[ref] = o
+	if o == nil {
+		return func(e *policy.Engine) { e.DeletePolicy(ref) }
+	}
+	before, had := p.known(ref)
+	translated, problems, err := translatePolicy(o)
+	if err != nil {
+		problems = []translate.Problem{{
+			Object: "clusternetworkpolicy " + ref.Name, Field: "spec", Reason: translate.Malformed,
+			Text: err.Error() + "; it has no effect",
+		}}
+	}
+	news.problems[ref] = problems
+	switch {
+	case err != nil:
+		return func(e *policy.Engine) { e.DeletePolicy(ref) }
+	case had && before.GetUID() == o.GetUID() && before.GetGeneration() == o.GetGeneration() && o.GetGeneration() != 0:
+		return nil
+	}
+	return func(e *policy.Engine) { e.SetPolicy(translated) }
+}
+
+func (p *policies) known(ref intent.PolicyRef) (client.Object, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o, is := p.objects[ref]
+	return o, is
+}
+
+func translatePolicy(o client.Object) (policy.Policy, []translate.Problem, error) {
+	switch o := o.(type) {
+	case *networkingv1.NetworkPolicy:
+		translated, problems := translate.NetworkPolicy(o)
+		return translated, problems, nil
+	case *v1alpha1.SecurityGroup:
+		translated, problems := translate.SecurityGroup(o)
+		return translated, problems, nil
+	case *unstructured.Unstructured:
+		parsed, err := policyapi.Parse(o)
+		if err != nil {
+			return policy.Policy{}, nil, err
+		}
+		translated, problems := translate.ClusterNetworkPolicy(parsed)
+		return translated, problems, nil
+	}
+	return policy.Policy{}, nil, fmt.Errorf("%T is no policy", o)
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policyapi"
+	"coelan.io/coelan/internal/policystream/server"
+	"coelan.io/coelan/internal/translate"
+)
+
+// policyStatus tells people what has become of policies: by Events what is wrong with them, and by the conditions of those that
+// have a status also on how many nodes they are in effect. The leader does.
+type policyStatus struct {
+	*access
+	log      *slog.Logger
+	policies *policies
+	told     told
+	// interval is the least time between two looks: counts of nodes come one by one.
+	interval time.Duration
+}
+
+// policyKindNames are the kinds that Events are about.
+var policyKindNames = []string{
+	string(intent.NetworkPolicy), string(intent.ClusterNetworkPolicy), string(intent.SecurityGroup), "Pod", "Port",
+}
+
+// NeedLeaderElection says that only the leader does it.
+func (s *policyStatus) NeedLeaderElection() bool { return true }
+
+// Start works until ctx ends.
+func (s *policyStatus) Start(ctx context.Context) error {
+	for {
+		if !wait(ctx, s.interval) {
+			return nil
+		}
+		if err := s.look(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if !isFaster(err) {
+				s.log.Warn("the status of policies cannot be written, trying again", "err", err)
+			}
+			continue
+		}
+		select {
+		case <-s.policies.told:
+		case <-s.policies.hub.RealisedChanged():
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// known is a policy that there is, and what is wrong with it.
+type known struct {
+	ref      intent.PolicyRef
+	object   client.Object
+	problems []translate.Problem
+}
+
+func (p *policies) findings() ([]known, []translate.EndpointProblem) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]known, 0, len(p.objects))
+	for ref, o := range p.objects {
+		if problems := p.problems[ref]; len(problems) > 0 || ref.Kind != intent.NetworkPolicy {
+			list = append(list, known{ref, o, problems})
+		}
+	}
+	slices.SortFunc(list, func(a, b known) int { return a.ref.Compare(b.ref) })
+	return list, p.ofEndpoints
+}
+
+func (s *policyStatus) look(ctx context.Context) error {
+	list, ofEndpoints := s.policies.findings()
+	if err := s.told.tell(ctx, s.access, append(newsOfPolicies(list), newsOfEndpoints(ofEndpoints)...)); err != nil {
+		return err
+	}
+	return each(ctx, list, func(ctx context.Context, k known) error {
+		if k.ref.Kind == intent.NetworkPolicy {
+			return nil // it has no status
+		}
+		return s.write(ctx, k)
+	})
+}
+
+var apiVersions = map[intent.PolicyKind]string{
+	intent.NetworkPolicy:        "networking.k8s.io/v1",
+	intent.ClusterNetworkPolicy: policyapi.GroupVersion.String(),
+	intent.SecurityGroup:        v1alpha1.GroupVersion.String(),
+}
+
+// maxTold is how many problems of one policy are told.
+const maxTold = 20
+
+func newsOfPolicies(list []known) []news {
+	var all []news
+	for _, k := range list {
+		about := &corev1.ObjectReference{
+			APIVersion: apiVersions[k.ref.Kind], Kind: string(k.ref.Kind), Namespace: k.ref.Namespace, Name: k.ref.Name, UID: k.object.GetUID(),
+		}
+		for _, p := range k.problems[:min(len(k.problems), maxTold)] {
+			all = append(all, news{about, string(p.Reason), messageOf(p, p.Object)})
+		}
+	}
+	return all
+}
+
+func newsOfEndpoints(problems []translate.EndpointProblem) []news {
+	list := make([]news, len(problems))
+	for i, p := range problems {
+		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}
+		if p.Port {
+			about.APIVersion, about.Kind = v1alpha1.GroupVersion.String(), "Port"
+		}
+		list[i] = news{about, string(p.Reason), messageOf(p.Problem, p.Object)}
+	}
+	return list
+}
+
+// write brings the status of a policy to what is known of it.
+func (s *policyStatus) write(ctx context.Context, k known) error {
+	realised := s.policies.hub.Realised(k.ref)
+	now := k.object.DeepCopyObject().(client.Object)
+	switch o := now.(type) {
+	case *v1alpha1.SecurityGroup:
+		o.Status.Nodes, o.Status.RealisedNodes = int32(realised.Wanted), int32(realised.Realised) //nolint:gosec // numbers of nodes
+		setPolicyConditions(&o.Status.Conditions, o.Generation, k.problems, realised)
+		if equality.Semantic.DeepEqual(o.Status, k.object.(*v1alpha1.SecurityGroup).Status) {
+			return nil
+		}
+	case *unstructured.Unstructured:
+		changed, err := setClusterConditions(o, k.problems, realised)
+		if err != nil || !changed {
+			return err
+		}
+	}
+	err := s.Status().Patch(ctx, now, client.MergeFromWithOptions(k.object, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("status of %s: %w", k.ref, err)
+	}
+	return nil
+}
+
+// setClusterConditions sets those of a ClusterNetworkPolicy, and keeps those of others.
+func setClusterConditions(o *unstructured.Unstructured, problems []translate.Problem, realised server.Realised) (bool, error) {
+	held := struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}{}
+	status, _, err := unstructured.NestedMap(o.Object, "status")
+	if err == nil && status != nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(status, &held)
+	}
+	if err != nil {
+		return false, fmt.Errorf("status of clusternetworkpolicy %s: %w", o.GetName(), err)
+	}
+	before := slices.Clone(held.Conditions)
+	setPolicyConditions(&held.Conditions, o.GetGeneration(), problems, realised)
+	if equality.Semantic.DeepEqual(before, held.Conditions) {
+		return false, nil
+	}
+	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&held)
+	if err != nil {
+		return false, fmt.Errorf("status of clusternetworkpolicy %s: %w", o.GetName(), err)
+	}
+	return true, unstructured.SetNestedField(o.Object, written["conditions"], "status", "conditions")
+}
+
+// maxProblems is how many a condition names.
+const maxProblems = 5
+
+func setPolicyConditions(conditions *[]metav1.Condition, generation int64, problems []translate.Problem, realised server.Realised) {
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, ObservedGeneration: generation,
+	}
+	if len(problems) > 0 {
+		var texts []string
+		for _, p := range problems[:min(len(problems), maxProblems)] {
+			texts = append(texts, messageOf(p, p.Object))
+		}
+		if more := len(problems) - len(texts); more > 0 {
+			texts = append(texts, fmt.Sprintf("and %d more", more))
+		}
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonPartlyInvalid, bounded(strings.Join(texts, ". "))
+	}
+	setCondition(conditions, ready)
+	done := metav1.Condition{
+		Type: v1alpha1.ConditionRealised, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRealised, ObservedGeneration: generation,
+		Message: fmt.Sprintf("on %d of %d nodes with pods that it is for", realised.Realised, realised.Wanted),
+	}
+	if realised.Realised < realised.Wanted {
+		done.Status, done.Reason = metav1.ConditionFalse, v1alpha1.ReasonProgressing
+	}
+	setCondition(conditions, done)
+}
+
+// maxMessage is what the API server takes as the message of a condition.
+const maxMessage = 32 << 10
+
+func bounded(text string) string {
+	if len(text) > maxMessage {
+		return strings.ToValidUTF8(text[:maxMessage-3], "") + "..."
+	}
+	return text
+}
