@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"coelan.io/coelan/internal/agent"
 	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/policystream/client"
 	"coelan.io/coelan/internal/version"
 )
 
@@ -66,7 +68,11 @@ func run(ctx context.Context, path, node string) error {
 	}
 	events := cluster.NewRecorder(ctx)
 	defer events.Close()
-	a, err := agent.New(agent.Options{Config: cfg, NodeName: node, Cluster: cluster, Events: events, Log: log})
+	namespace := ownNamespace()
+	a, err := agent.New(agent.Options{
+		Config: cfg, NodeName: node, Cluster: cluster, Events: events, Log: log, Namespace: namespace,
+		Controllers: func(ctx context.Context) client.Controllers { return cluster.Controllers(ctx, namespace) },
+	})
 	if err != nil {
 		return err
 	}
@@ -76,4 +82,16 @@ func run(ctx context.Context, path, node string) error {
 	}
 	log.Info("coelan-agent ends; ports and flows stay")
 	return nil
+}
+
+// ownNamespace is the one of the agent's pod, or the usual one outside of a pod.
+func ownNamespace() string {
+	if name := os.Getenv("POD_NAMESPACE"); name != "" {
+		return name
+	}
+	data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if name := strings.TrimSpace(string(data)); err == nil && name != "" {
+		return name
+	}
+	return "coelan-system"
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/diagnose"
 )
 
@@ -56,6 +57,7 @@ func printNodeStatus(w io.Writer, s agent.Status) {
 	row("pods", "%d ports, addresses from %s, MTU %d", s.Ports, join(s.PodCIDRs), s.MTU)
 	row("last sync", "%s, %.1f ms: %d flows (%d added, %d changed, %d deleted)", s.Sync.Time.Format(time.RFC3339),
 		float64(s.Sync.Duration)/float64(time.Millisecond), s.Sync.Flows, s.Sync.Added, s.Sync.Changed, s.Sync.Deleted)
+	row("policies", "%s", policiesOf(s.Policies))
 	for _, p := range s.Peers {
 		by := s.Encapsulation + " to " + p.TunnelIP
 		if p.TunnelIP == "" {
@@ -72,4 +74,23 @@ func printNodeStatus(w io.Writer, s agent.Status) {
 		row("PROBLEM", "%s", p)
 	}
 	_ = t.Flush()
+}
+
+// policiesOf says what is enforced, and who tells of changes.
+func policiesOf(p agent.PolicyStatus) string {
+	if p.Mode != string(config.EnforcedPolicies) {
+		return "not enforced"
+	}
+	by := "NO CONTROLLER"
+	if p.Connected {
+		by = "from " + p.Controller
+	}
+	if !p.Since.IsZero() {
+		by += " since " + p.Since.Format(time.RFC3339)
+	}
+	text := fmt.Sprintf("%d rules for %d ports, %d peers, %s", p.Rules, p.Subjects, p.Peers, by)
+	if len(p.Closed) > 0 {
+		text += fmt.Sprintf(", %d ports CLOSED", len(p.Closed))
+	}
+	return text
 }

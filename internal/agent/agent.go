@@ -21,6 +21,7 @@ import (
 
 	"coelan.io/coelan/internal/agent/bind"
 	"coelan.io/coelan/internal/agent/blocks"
+	"coelan.io/coelan/internal/agent/policies"
 	"coelan.io/coelan/internal/agent/publish"
 	"coelan.io/coelan/internal/agent/services"
 	"coelan.io/coelan/internal/agent/view"
@@ -70,6 +71,7 @@ type Agent struct {
 	publisher  *publish.Publisher
 	binder     *bind.Binder
 	services   *services.Services
+	policies   *policies.Policies // nil: they are not enforced
 	conditions *conditions
 	metrics    *metrics
 
@@ -145,6 +147,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = a.store.Close() }()
+	a.policies = a.newPolicies(ctx)
 	if err := a.load(); err != nil {
 		return err
 	}
@@ -188,6 +191,7 @@ func (a *Agent) work(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
 		a.flows.run, a.reconcileLoop, a.host.Run, a.keeper.Run, a.neighbours.Run, a.watchHost, a.watchUplink,
 		a.watchNodes, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz, a.announceAddresses,
+		a.followPolicies,
 		a.logDenied,
 		a.view.Run, a.blocks.Run, a.publisher.Run, a.binder.Run,
 		a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
@@ -215,6 +219,7 @@ func (a *Agent) load() error {
 		networks.apply(tx, a.intent.State(), a.opts.NodeName)
 		tx.ReplaceNodes(a.translate(nodes))
 		a.loadServices(tx)
+		a.loadPolicies(tx)
 		for _, at := range a.store.List() {
 			tx.SetPort(a.port(at))
 		}

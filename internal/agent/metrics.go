@@ -27,6 +27,7 @@ type metrics struct {
 	sweeps      *prometheus.CounterVec
 	reconnects  *prometheus.CounterVec
 	services    prometheus.Histogram
+	policies    prometheus.Histogram // nil: they are not enforced
 }
 
 // latencies are buckets from a millisecond to half a minute.
@@ -69,6 +70,9 @@ func newMetrics(a *Agent) *metrics {
 	m.registry.MustRegister(m.services, m.requests, m.syncSeconds, m.syncErrors, m.flowChanges, m.flows, m.repairs, m.sweeps, m.reconnects,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registerViews(a)
+	if a.policed() {
+		m.registerPolicies(a)
+	}
 	return m
 }
 

@@ -38,6 +38,7 @@ func (a *Agent) catchUp(running context.Context) {
 	a.refreshNetworks()
 	a.services.Recheck()
 	a.awaitServices(running)
+	a.awaitPolicies(running)
 }
 
 // networkIntent is what the objects of coelan.io come to.

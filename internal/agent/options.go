@@ -13,6 +13,7 @@ import (
 	"coelan.io/coelan/internal/agent/plan"
 	"coelan.io/coelan/internal/agent/publish"
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/policystream/client"
 )
 
 // Options are what an Agent is made of.
@@ -24,6 +25,10 @@ type Options struct {
 	Cluster Cluster
 	// Events tells users what keeps their pods or nodes from working.
 	Events Recorder
+	// Controllers tells until ctx ends which controllers there are to hear of policies from. It may be nil where these are not enforced.
+	Controllers func(ctx context.Context) client.Controllers
+	// Namespace is the one that Coelan is installed in.
+	Namespace string
 	// Log may be nil: slog.Default.
 	Log *slog.Logger
 }

@@ -55,6 +55,8 @@ type PolicyStat struct {
 	// Packets and Bytes of the direction in which connections began, since the node's Open vSwitch started or the rule was last written.
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"`
+
+	others bool // the sum of what has no metrics of its own
 }
 
 func (s PolicyStat) compare(o PolicyStat) int {

@@ -30,6 +30,7 @@ type Status struct {
 	Ports         int               `json:"ports"`
 	Sync          syncStatus        `json:"sync"`
 	Host          hostnet.Status    `json:"host"`
+	Policies      PolicyStatus      `json:"policies"`
 	// Problems are objects of which not everything could be put into effect.
 	Problems []string `json:"problems"`
 }
@@ -68,6 +69,7 @@ func (a *Agent) status() Status {
 	if left != "" {
 		problems = append(problems, strings.Split(left, "\n")...)
 	}
+	policed := a.policyStatus(state)
 	s := Status{
 		Node: a.opts.NodeName, Version: version.String(), Since: a.since,
 		Ready: unmet == nil, Conditions: a.conditions.all(),
@@ -75,7 +77,8 @@ func (a *Agent) status() Status {
 			Version: info.Version.String(), Bridge: a.cfg.Bridge, Datapath: string(local.Datapath), Connected: a.flows.connected(),
 		},
 		Encapsulation: string(a.cfg.Encapsulation), MTU: local.MTU, PodCIDRs: podCIDRs(own),
-		Peers: []Peer{}, Ports: localPorts(state), Sync: a.flows.status(), Host: a.host.Status(), Problems: problems,
+		Peers: []Peer{}, Ports: localPorts(state), Sync: a.flows.status(), Host: a.host.Status(), Policies: policed,
+		Problems: append(problems, policed.problems()...),
 	}
 	if local.TunnelIP.IsValid() {
 		s.TunnelIP = local.TunnelIP.String()

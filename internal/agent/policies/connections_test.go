@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/unixctl"
+)
+
+// conntrack is a fake that remembers marks: 1 is denied, 2 from the host.
+type conntrack struct {
+	connections map[uint16][]unixctl.Connection
+}
+
+func (c *conntrack) List(_ context.Context, zone uint16) ([]unixctl.Connection, error) {
+	return slices.Clone(c.connections[zone]), nil
+}
+
+func (c *conntrack) Mark(_ context.Context, denied bool, which []unixctl.Connection) error {
+	for _, w := range which {
+		list := c.connections[w.Zone]
+		i := slices.Index(list, w)
+		list[i].Mark &^= 1
+		if denied {
+			list[i].Mark |= 1
+		}
+	}
+	return nil
+}
+
+func (*conntrack) Denied(mark uint32) bool       { return mark&1 != 0 }
+func (*conntrack) FromHost(mark uint32) bool     { return mark&2 != 0 }
+func (*conntrack) Settled(context.Context) error { return nil }
+
+var discard = slog.New(slog.DiscardHandler)
+
+const redID = 7
+
+// cluster has a Port each on the pod network, on the private Network red, and on another node.
+func cluster(serviceMode intent.ServiceMode) intent.Objects {
+	ip, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	port := func(name, network, node string, ofPort uint32, addresses ...string) intent.Port {
+		p := intent.Port{ID: name, Namespace: "lab", Pod: name, Interface: "eth0", UID: name, Network: network, Node: node, OFPort: ofPort}
+		for _, a := range addresses {
+			p.Addresses = append(p.Addresses, ip(a))
+		}
+		return p
+	}
+	red := port("red", "red", "n1", 18, "10.50.0.2")
+	red.NodeAddresses = []netip.Addr{ip("10.244.1.9")}
+	return intent.Objects{
+		Local: intent.Local{Node: "n1", PolicyMode: intent.EnforcedPolicies, ServiceMode: serviceMode},
+		Routers: []intent.Router{
+			{Name: intent.DefaultRouterName, ID: intent.DefaultRouter, Shared: true}, {Name: "red", ID: redID},
+		},
+		Networks: []intent.Network{
+			{Name: intent.DefaultNetworkName, ID: 1, Router: intent.DefaultRouterName},
+			{Name: "red", ID: 2, Router: "red", Subnets: []intent.NetworkSubnet{{Prefix: prefix("10.50.0.0/24"), Gateway: ip("10.50.0.1")}}},
+		},
+		Ports:         []intent.Port{port("web", intent.DefaultNetworkName, "n1", 16, "10.244.1.2"), port("db", intent.DefaultNetworkName, "n1", 17, "10.244.1.3"), red},
+		ServiceRanges: []intent.ServiceRange{{Prefix: prefix("10.96.0.0/16")}},
+		Subjects:      []intent.Subject{{Key: "pod/web"}, {Key: "pod/db"}, {Key: "pod/red"}},
+	}
+}
+
+// stream is a UDP connection that has been translated if the endpoint is another one than the destination.
+func stream(zone uint16, src, dst, endpoint string, mark uint32) unixctl.Connection {
+	from, to, real := netip.MustParseAddrPort(src), netip.MustParseAddrPort(dst), netip.MustParseAddrPort(endpoint)
+	return unixctl.Connection{
+		Protocol: udp, Zone: zone, Mark: mark,
+		Orig:  unixctl.Tuple{Src: from.Addr(), Dst: to.Addr(), SrcPort: from.Port(), DstPort: to.Port()},
+		Reply: unixctl.Tuple{Src: real.Addr(), Dst: from.Addr(), SrcPort: real.Port(), DstPort: from.Port()},
+	}
+}
+
+func TestStreamsAreJudgedAnew(t *testing.T) {
+	const client, web, vip = "10.244.2.2:1000", "10.244.1.2:53", "10.96.0.1:53"
+	isolated := func(keys ...string) func(*intent.Objects) {
+		return func(o *intent.Objects) {
+			for i, s := range o.Subjects {
+				if slices.Contains(keys, s.Key) {
+					o.Subjects[i].IngressIsolation = []intent.PolicyRef{{Kind: intent.NetworkPolicy, Namespace: "lab", Name: "deny"}}
+				}
+			}
+		}
+	}
+	isolatedOut := func(key string) func(*intent.Objects) {
+		return func(o *intent.Objects) {
+			for i, s := range o.Subjects {
+				if s.Key == key {
+					o.Subjects[i].EgressIsolation = []intent.PolicyRef{{Kind: intent.NetworkPolicy, Namespace: "lab", Name: "deny"}}
+				}
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		mode   intent.ServiceMode
+		change func(*intent.Objects)
+		look   []string // Subjects whose policies have changed
+		in     unixctl.Connection
+		marked bool
+	}{
+		"allowed":                        {look: []string{"pod/web"}, in: stream(1, client, web, web, 0)},
+		"denied":                         {change: isolated("pod/web"), look: []string{"pod/web"}, in: stream(1, client, web, web, 0), marked: true},
+		"denied of old":                  {change: isolated("pod/web"), look: []string{"pod/web"}, in: stream(1, client, web, web, 1), marked: true},
+		"allowed again":                  {look: []string{"pod/web"}, in: stream(1, client, web, web, 1)},
+		"another Port's":                 {change: isolated("pod/web"), look: []string{"pod/db"}, in: stream(1, client, web, web, 0)},
+		"through a Service":              {change: isolated("pod/web"), look: []string{"pod/web"}, in: stream(1, client, vip, web, 0), marked: true},
+		"from the own node":              {change: isolated("pod/web"), look: []string{"pod/web"}, in: stream(1, "10.244.1.1:1000", web, web, 2), marked: false},
+		"the sender's":                   {change: isolatedOut("pod/web"), look: []string{"pod/web"}, in: stream(1, "10.244.1.2:1000", "10.244.2.2:53", "10.244.2.2:53", 0), marked: true},
+		"the other Port's":               {change: isolated("pod/db"), look: []string{"pod/web"}, in: stream(1, "10.244.1.2:1000", "10.244.1.3:53", "10.244.1.3:53", 1), marked: true},
+		"to a Service that the kernel":   {mode: intent.KubeProxy, change: isolatedOut("pod/web"), look: []string{"pod/web"}, in: stream(1, "10.244.1.2:1000", vip, vip, 0)},
+		"of a private Router":            {change: isolated("pod/red"), look: []string{"pod/red"}, in: stream(redID, "10.50.0.3:1000", "10.50.0.2:53", "10.50.0.2:53", 0), marked: true},
+		"from elsewhere, in the cluster": {change: isolated("pod/red"), look: []string{"pod/red"}, in: stream(1, client, "10.244.1.9:53", "10.244.1.9:53", 0), marked: true},
+		"from elsewhere, in its Router":  {change: isolated("pod/red"), look: []string{"pod/red"}, in: stream(redID, client, "10.50.0.2:53", "10.50.0.2:53", 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mode := tc.mode
+			if mode == "" {
+				mode = intent.NativeServices
+			}
+			o := cluster(mode)
+			if tc.change != nil {
+				tc.change(&o)
+			}
+			store := intent.NewStore()
+			if _, err := store.Update(func(tx *intent.Tx) error { tx.Replace(o); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			ct := &conntrack{map[uint16][]unixctl.Connection{tc.in.Zone: {tc.in}}}
+			p := &Policies{Options: Options{Log: discard, Intent: store, Connections: ct}}
+			look := map[string]bool{}
+			for _, key := range tc.look {
+				look[key] = true
+			}
+			if err := p.judge(t.Context(), look); err != nil {
+				t.Fatal(err)
+			}
+			if got := ct.Denied(ct.connections[tc.in.Zone][0].Mark); got != tc.marked {
+				t.Errorf("marked as denied: %v, want %v", got, tc.marked)
+			}
+		})
+	}
+}
+
+func TestAffected(t *testing.T) {
+	rule := func(id string, a intent.Action, groups ...string) intent.Rule {
+		return intent.Rule{ID: id, Action: a, Groups: groups}
+	}
+	peer := func(groups ...string) intent.Peer {
+		return intent.Peer{Space: "default", Address: netip.MustParseAddr("10.0.0.1"), Groups: groups}
+	}
+	base := func() intent.Objects {
+		return intent.Objects{
+			Rules:    []intent.Rule{rule("allow", intent.Allow, "a"), rule("deny", intent.Deny, "d")},
+			Subjects: []intent.Subject{{Key: "pod/x", Rules: []string{"allow"}}, {Key: "pod/y", Rules: []string{"deny"}}, {Key: "pod/z"}},
+			Peers:    []intent.Peer{peer("a")},
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*intent.Objects)
+		want   []string
+	}{
+		"nothing":             {func(*intent.Objects) {}, nil},
+		"a subject":           {func(o *intent.Objects) { o.Subjects[2].Rules = []string{"deny"} }, []string{"pod/z"}},
+		"a rule":              {func(o *intent.Objects) { o.Rules[0].AnyPeer = true }, []string{"pod/x"}},
+		"a peer goes":         {func(o *intent.Objects) { o.Peers = nil }, []string{"pod/x"}},
+		"a peer to be denied": {func(o *intent.Objects) { o.Peers[0] = peer("a", "d") }, []string{"pod/y"}},
+		"a peer to be allowed": {func(o *intent.Objects) {
+			o.Peers = append(o.Peers, intent.Peer{Space: "red", Address: netip.MustParseAddr("10.0.0.1"), Groups: []string{"a"}})
+		}, nil},
+		"a subject that goes": {func(o *intent.Objects) { o.Subjects = o.Subjects[:2] }, []string{"pod/z"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := intent.NewStore()
+			replace := func(o intent.Objects) *intent.State {
+				s, err := store.Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			before := replace(base())
+			o := base()
+			tc.change(&o)
+			if diff := cmp.Diff(tc.want, affected(before, replace(o)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("affected (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDatagram(t *testing.T) {
+	for _, c := range []unixctl.Connection{
+		stream(1, "10.0.0.1:1000", "10.0.0.2:53", "10.0.0.2:53", 0), stream(1, "[fd00::1]:1000", "[fd00::2]:53", "[fd00::2]:53", 0),
+	} {
+		b := Datagram(c)[14:]
+		header := 20
+		pseudo := append(append([]byte{}, c.Orig.Src.AsSlice()...), c.Orig.Dst.AsSlice()...)
+		if c.Orig.Src.Is6() {
+			header = 40
+		} else if sum := checksum(b[:header]); sum != 0 {
+			t.Errorf("%v: checksum of the header is wrong by %#x", c.Orig.Src, sum)
+		}
+		if len(b) != header+8 {
+			t.Fatalf("%v: %d bytes", c.Orig.Src, len(b))
+		}
+		if sum := checksum(append(append(pseudo, 0, udp, 0, 8), b[header:]...)); sum != 0 {
+			t.Errorf("%v: checksum is wrong by %#x", c.Orig.Src, sum)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policies is the agent's part of policies: it makes intent of what a controller says about this node's Ports, tells
+// the controller what is in effect, and has connections end that are denied and of which no packet can be judged.
+//
+// What a controller said last is on disk. A node that starts without a controller enforces it; Ports of which nothing is
+// known are closed.
+package policies
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policystream/client"
+)
+
+// Client hears of policies from a controller. *client.Client is one.
+type Client interface {
+	// Load returns what is remembered, as a change from nothing.
+	Load() client.Change
+	// Run tells of changes until ctx ends.
+	Run(ctx context.Context)
+	// Realised says that a version is in effect.
+	Realised(version uint64)
+	Status() client.Status
+}
+
+// Options are what Policies work with. All are needed.
+type Options struct {
+	Log    *slog.Logger
+	Intent *intent.Store
+	// NewClient makes the client, which calls changed in Run, one call at a time.
+	NewClient func(changed func(client.Change)) Client
+	// Applied waits until the flows of that revision of the intent, or of a newer one, are on the switch.
+	Applied func(ctx context.Context, revision uint64) error
+	// Connections are those that conntrack knows.
+	Connections Connections
+	// Observe takes the time from a change to the flows that follow from it.
+	Observe func(time.Duration)
+}
+
+// Policies keeps the intent's Rules, Subjects and Peers. Its methods are safe for concurrent use.
+type Policies struct {
+	Options
+	client Client
+	wake   chan struct{}
+	look   chan struct{} // asks for a look at connections
+	heard  chan struct{} // closed when a controller has told everything
+	once   sync.Once
+
+	mu       sync.Mutex
+	revision uint64
+	version  uint64
+	since    []time.Time
+	affected map[string]bool // keys of Subjects, of Ports whose connections have to be looked at
+}
+
+// New makes Policies that know nothing.
+func New(o Options) *Policies {
+	p := &Policies{Options: o, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), heard: make(chan struct{}), affected: map[string]bool{}}
+	p.client = o.NewClient(p.changed)
+	return p
+}
+
+// Load makes intent of what is remembered.
+func (p *Policies) Load(tx *intent.Tx) { apply(tx, p.client.Load()) }
+
+// Heard is closed once a controller has told everything since the start, and the intent is made of it.
+func (p *Policies) Heard() <-chan struct{} { return p.heard }
+
+// Status is the client's.
+func (p *Policies) Status() client.Status { return p.client.Status() }
+
+// Run makes intent of what changes, until ctx ends.
+func (p *Policies) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	p.lookAtAll()
+	running.Go(func() { p.follow(ctx) })
+	running.Go(func() { p.watchConnections(ctx) })
+	p.client.Run(ctx)
+	return nil
+}
+
+// changed takes what a controller says.
+func (p *Policies) changed(c client.Change) {
+	start := time.Now()
+	before := p.Intent.State()
+	after, err := p.Intent.Update(func(tx *intent.Tx) error { apply(tx, c); return nil })
+	if err != nil {
+		p.Log.Error("policies", "err", err)
+		return
+	}
+	if p.client.Status().Complete {
+		p.once.Do(func() { close(p.heard) })
+	}
+	subjects := affected(before, after)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.revision, p.version = after.Revision(), c.Version
+	if after != before {
+		p.since = append(p.since, start)
+	}
+	for _, key := range subjects {
+		p.affected[key] = true
+	}
+	kick(p.wake)
+}
+
+func kick(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func apply(tx *intent.Tx, c client.Change) {
+	for _, id := range c.RemovedRules {
+		tx.DeleteRule(id)
+	}
+	for _, key := range c.RemovedSubjects {
+		tx.DeleteSubject(key)
+	}
+	for _, key := range c.RemovedPeers {
+		tx.DeletePeer(key)
+	}
+	for _, r := range c.Rules {
+		tx.SetRule(r)
+	}
+	for _, s := range c.Subjects {
+		tx.SetSubject(s)
+	}
+	for _, peer := range c.Peers {
+		tx.SetPeer(peer)
+	}
+}
+
+// follow does what has to wait until flows are on the switch.
+func (p *Policies) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		}
+		p.mu.Lock()
+		revision, version, since := p.revision, p.version, p.since
+		p.since = nil
+		p.mu.Unlock()
+		for p.Applied(ctx, revision) != nil {
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		p.client.Realised(version)
+		for _, t := range since {
+			p.Observe(time.Since(t))
+		}
+		kick(p.look)
+	}
+}
