@@ -127,9 +127,10 @@ func TestPoliciesTrace(t *testing.T) {
 		}
 		o.Peers, o.Subjects = policies.Peers, policies.Subjects
 		for _, r := range policies.Rules {
-			if r.Tier != intent.SecurityGroupTier || r.Action == intent.Allow { // the flows of others cannot be
-				o.Rules = append(o.Rules, r)
+			if r.Tier == intent.SecurityGroupTier {
+				r.Action = intent.Allow // the only one that it has
 			}
+			o.Rules = append(o.Rules, r)
 		}
 		state := stateOf(t, o)
 		if err := tr.load(ctx, state); err != nil {

@@ -103,8 +103,8 @@ func drawSubject(t *rapid.T, key string, rules []intent.Rule) intent.Subject {
 	}
 	if len(refs) > 0 {
 		for _, list := range []*[]intent.PolicyRef{&s.IngressIsolation, &s.EgressIsolation, &s.SecurityGroups} {
-			if rapid.IntRange(0, 2).Draw(t, "isolated") > 0 {
-				*list = refs[:1:1]
+			if rapid.IntRange(0, 2).Draw(t, "isolated") == 0 {
+				*list = refs[:rapid.IntRange(1, len(refs)).Draw(t, "policies")]
 			}
 		}
 	}
