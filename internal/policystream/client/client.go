@@ -33,7 +33,8 @@ type Options struct {
 type Client struct {
 	Options
 	// save is another one in tests of full disks.
-	save func(path string, items [][]byte) error
+	save     func(path string, items [][]byte) error
+	patience time.Duration
 
 	dirty    chan struct{} // something has to be saved
 	realised chan struct{} // a controller has to be told
@@ -75,7 +76,7 @@ func New(o Options) *Client {
 		o.OnChange = func(Change) {}
 	}
 	return &Client{
-		Options: o, save: save, dirty: make(chan struct{}, 1), realised: make(chan struct{}, 1), state: newState(),
+		Options: o, save: save, patience: patience, dirty: make(chan struct{}, 1), realised: make(chan struct{}, 1), state: newState(),
 		status: Status{Since: time.Now()},
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 // Controllers says where the controllers are, and who signs their certificates.
 type Controllers interface {
-	// Current are the addresses, ADDRESS:PORT, those that are ready first; and the authorities, nil as long as they are not known.
+	// Current are the addresses, ADDRESS:PORT, and the authorities, nil as long as they are not known.
 	Current() (addresses []string, roots *x509.CertPool)
 	// Changed has an element after Current has changed. Its capacity is one, and it is for one reader.
 	Changed() <-chan struct{}
@@ -90,7 +90,7 @@ func run(ctx context.Context, log *slog.Logger, informer cache.SharedIndexInform
 	go informer.RunWithContext(ctx)
 }
 
-// addressesOf are those of the port of policies, sorted, the ready ones first.
+// addressesOf are those of the port of policies, sorted: the ready ones, or all if there are none.
 func addressesOf(objects []any) []string {
 	var ready, others []string
 	for _, o := range objects {
@@ -113,9 +113,11 @@ func addressesOf(objects []any) []string {
 			}
 		}
 	}
+	if len(ready) == 0 {
+		ready = others
+	}
 	slices.Sort(ready)
-	slices.Sort(others)
-	return slices.Concat(slices.Compact(ready), slices.Compact(others))
+	return slices.Compact(ready)
 }
 
 // Current implements Controllers.

@@ -104,7 +104,7 @@ func (c *Client) session(ctx context.Context, address string) (began bool, err e
 	defer conn.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := time.AfterFunc(patience, func() { cancel(errSilent) })
+	silent := time.AfterFunc(c.patience, func() { cancel(errSilent) })
 	defer silent.Stop()
 	stream, err := wire.NewPoliciesClient(conn).Sync(ctx)
 	if err == nil {
@@ -134,7 +134,7 @@ func (c *Client) session(ctx context.Context, address string) (began bool, err e
 		}
 		c.update(func(s *Status) { s.Received += uint64(len(m.GetItems())) })
 		if m.GetVersion() == 0 {
-			silent.Reset(patience)
+			silent.Reset(c.patience)
 			continue
 		}
 		if err := c.change(address, r, base, m.GetVersion()); err != nil {
@@ -145,7 +145,7 @@ func (c *Client) session(ctx context.Context, address string) (began bool, err e
 }
 
 // errSilent ends a stream that does not go on.
-var errSilent = fmt.Errorf("it has said nothing for %s in the middle of a change", patience)
+var errSilent = errors.New("it says nothing any more in the middle of a change")
 
 // because prefers why a context was cancelled to that it was.
 func because(ctx context.Context, err error) error {

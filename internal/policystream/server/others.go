@@ -28,8 +28,12 @@ type others struct {
 // askAgain is the pause after a controller could not be asked.
 const askAgain = 2 * time.Second
 
-// follow asks each controller for as long as it is there.
-func follow(ctx context.Context, o others) {
+// Follow asks each of the controllers where policies are in effect, for as long as it is there, until ctx ends. This one may
+// be among them.
+func (s *Service) Follow(ctx context.Context, controllers client.Controllers, namespace string, token client.Token, log *slog.Logger) {
+	o := others{
+		controllers: controllers, name: wire.ServerName(namespace), token: token, instance: s.instance, tally: s.hub.tally, log: log,
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	asked := map[string]context.CancelFunc{}

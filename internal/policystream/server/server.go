@@ -4,7 +4,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -66,16 +65,13 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	keeper := certs.NewKeeper(s.Kubernetes, s.Namespace, s.Log)
 	auth := NewReviewer(s.Kubernetes.AuthenticationV1().TokenReviews(), s.Namespace)
-	instance := rand.Text()
+	service := newService(s.Hub, auth, s.metrics)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return keeper.Run(ctx) })
 	if s.TokenFile != "" {
 		g.Go(func() error {
 			controllers := client.Watch(ctx, s.Kubernetes, s.Namespace, s.Log)
-			follow(ctx, others{
-				controllers: controllers, name: wire.ServerName(s.Namespace), token: client.TokenFile(s.TokenFile),
-				instance: instance, tally: s.Hub.tally, log: s.Log,
-			})
+			service.Follow(ctx, controllers, s.Namespace, client.TokenFile(s.TokenFile), s.Log)
 			return nil
 		})
 	}
@@ -86,18 +82,9 @@ func (s *Server) Start(ctx context.Context) error {
 			return listener.Close()
 		}
 		s.Log.Info("policies are served", "address", listener.Addr().String())
-		return Serve(ctx, listener, keeper.Certificate, s.service(auth, instance))
+		return Serve(ctx, listener, keeper.Certificate, service)
 	})
 	return g.Wait()
-}
-
-func (s *Server) service(auth Authenticator, instance string) wire.PoliciesServer {
-	return &service{hub: s.Hub, auth: auth, metrics: s.metrics, instance: instance}
-}
-
-// NewService answers calls about the Hub, for a server that others make.
-func NewService(h *Hub, auth Authenticator) wire.PoliciesServer {
-	return &service{hub: h, auth: auth, metrics: newMetrics(h), instance: rand.Text()}
 }
 
 // How long connections live. An agent's token and the name of its node are looked at again when it comes back; a controller

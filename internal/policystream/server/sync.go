@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 
@@ -15,8 +16,8 @@ import (
 	"coelan.io/coelan/internal/policystream/wire"
 )
 
-// service answers calls.
-type service struct {
+// Service answers calls about a Hub.
+type Service struct {
 	wire.UnimplementedPoliciesServer
 	hub      *Hub
 	auth     Authenticator
@@ -24,8 +25,15 @@ type service struct {
 	instance string
 }
 
+// NewService is one whose calls count nowhere.
+func NewService(h *Hub, auth Authenticator) *Service { return newService(h, auth, newMetrics(h)) }
+
+func newService(h *Hub, auth Authenticator, m *metrics) *Service {
+	return &Service{hub: h, auth: auth, metrics: m, instance: rand.Text()}
+}
+
 // caller finds out who calls.
-func (s *service) caller(ctx context.Context) (Caller, error) {
+func (s *Service) caller(ctx context.Context) (Caller, error) {
 	token, err := tokenOf(ctx)
 	if err != nil {
 		s.metrics.reviewed(err)
@@ -37,7 +45,7 @@ func (s *service) caller(ctx context.Context) (Caller, error) {
 }
 
 // Sync implements wire.PoliciesServer.
-func (s *service) Sync(stream wire.Policies_SyncServer) error {
+func (s *Service) Sync(stream wire.Policies_SyncServer) error {
 	ctx := stream.Context()
 	who, err := s.caller(ctx)
 	if err != nil {
@@ -217,7 +225,7 @@ func (s *sender) send() error {
 }
 
 // Realised implements wire.PoliciesServer.
-func (s *service) Realised(request *wire.RealisedRequest, stream wire.Policies_RealisedServer) error {
+func (s *Service) Realised(request *wire.RealisedRequest, stream wire.Policies_RealisedServer) error {
 	ctx := stream.Context()
 	who, err := s.caller(ctx)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -59,6 +60,7 @@ type Controller struct {
 	Address string
 
 	authority *Authority
+	service   *server.Service
 	views     *views // nil: an Engine has them
 	stop      context.CancelFunc
 	ended     chan error
@@ -66,25 +68,33 @@ type Controller struct {
 
 // NewController is one with an Engine that knows nothing, at a port of its own.
 func NewController(a *Authority) (*Controller, error) {
-	return start(a, server.NewHub(policy.NewEngine()), nil)
+	h := server.NewHub(policy.NewEngine())
+	h.Ready()
+	return NewOf(a, h)
 }
 
 // NewFixed is one that hands out what Set says.
 func NewFixed(a *Authority) (*Controller, error) {
 	v := &views{now: map[string]policy.View{}, attached: map[string]bool{}, changed: map[string]policy.Delta{}}
-	return start(a, server.NewHubOf(v), v)
+	h := server.NewHubOf(v)
+	h.Ready()
+	c, err := NewOf(a, h)
+	if err == nil {
+		c.views = v
+	}
+	return c, err
 }
 
-func start(a *Authority, h *server.Hub, v *views) (*Controller, error) {
+// NewOf is one with that Hub, which may not be ready.
+func NewOf(a *Authority, h *server.Hub) (*Controller, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	h.Ready()
-	c := &Controller{Hub: h, Address: l.Addr().String(), authority: a, views: v, ended: make(chan error, 1)}
+	c := &Controller{Hub: h, Address: l.Addr().String(), authority: a, service: server.NewService(h, Tokens{}), ended: make(chan error, 1)}
 	var ctx context.Context
 	ctx, c.stop = context.WithCancel(context.Background())
-	go func() { c.ended <- a.Serve(ctx, l, server.NewService(h, Tokens{})) }()
+	go func() { c.ended <- a.Serve(ctx, l, c.service) }()
 	return c, nil
 }
 
@@ -123,6 +133,24 @@ func (c *Controller) Set(node string, v policy.View) {
 	c.Hub.Change(func() { c.views.set(node, v) })
 }
 
+// Follow has it ask these controllers, which may include itself, where policies are in effect, until the test ends.
+func (c *Controller) Follow(t testing.TB, list ...*Controller) {
+	var addresses []string
+	for _, o := range list {
+		addresses = append(addresses, o.Address)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		c.service.Follow(ctx, client.Fixed(c.authority.Roots, addresses...), Namespace, TokenOf(controller), slog.Default())
+		close(ended)
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+}
+
+// controller is what the token of one says in the place of a node.
+const controller = "controller"
+
 // ClientOptions are those of a node's agent that knows this controller and the others given. They lack OnChange and File.
 func (c *Controller) ClientOptions(node string, others ...*Controller) client.Options {
 	addresses := []string{c.Address}
@@ -146,7 +174,7 @@ type Tokens struct{}
 
 // Authenticate implements server.Authenticator.
 func (Tokens) Authenticate(_ context.Context, token string) (server.Caller, error) {
-	if token == tokenPrefix+"controller" {
+	if token == tokenPrefix+controller {
 		return server.Caller{Controller: true}, nil
 	}
 	node, ok := strings.CutPrefix(token, tokenPrefix)
