@@ -31,6 +31,9 @@ type ConnOptions struct {
 	// Async asks the switch for packet-ins, port and flow notices, which it
 	// does not send to a management connection by itself.
 	Async bool
+	// FragmentPorts has the first fragment of a packet match by its ports (ovs-ofctl(8), set-frags nx-match): by default no
+	// fragment has any. It is a property of the bridge, until the switch ends.
+	FragmentPorts bool
 	// ControllerID is what a Controller action names to reach this connection.
 	ControllerID uint16
 	// EchoInterval is how long the connection may be silent before the switch
@@ -131,17 +134,25 @@ func NewConn(ctx context.Context, nc net.Conn, opts ConnOptions) (*Conn, error) 
 	return c, nil
 }
 
+// configFragmentPorts is OFPC_FRAG_NX_MATCH (openflow/nicira-ext.h).
+const configFragmentPorts = 3
+
 // prepare makes the switch send what the options ask for.
 func (c *Conn) prepare(ctx context.Context) error {
-	if !c.opts.Async {
+	var config SwitchConfig
+	var msgs []Message
+	if c.opts.FragmentPorts {
+		config.Flags = configFragmentPorts
+	}
+	if c.opts.Async {
+		config.MissSendLen = 0xffff // a management connection gets nothing unasked while this is 0
+		msgs = append(msgs, &SetPacketInFormat{Format: PacketInNXT2})
+	}
+	if config == (SwitchConfig{}) {
 		return nil
 	}
-	msgs := []Message{
-		&SetPacketInFormat{Format: PacketInNXT2},
-		// A management connection gets nothing unasked while this is 0.
-		&SetConfig{SwitchConfig{MissSendLen: 0xffff}},
-	}
-	if c.opts.ControllerID != 0 {
+	msgs = append(msgs, &SetConfig{config})
+	if c.opts.Async && c.opts.ControllerID != 0 {
 		msgs = append(msgs, &SetControllerID{ID: c.opts.ControllerID})
 	}
 	return c.Do(ctx, msgs)

@@ -3,9 +3,11 @@
 package openflow
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -444,6 +446,23 @@ func TestAsyncSetup(t *testing.T) {
 	const experimenter = 4
 	if diff := cmp.Diff([]uint8{experimenter, wireSetConfig, experimenter, wireBarrierRequest}, sw.seen()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestFragmentPorts(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		sw := &fakeSwitch{}
+		var config []byte
+		sw.answer = func(_ *fakeConn, typ uint8, _ uint32, body []byte) bool {
+			if typ == wireSetConfig {
+				config = slices.Clone(body)
+			}
+			return false
+		}
+		dialFake(t, sw, ConnOptions{Async: async, FragmentPorts: true})
+		if want := map[bool][]byte{false: {0, 3, 0, 0}, true: {0, 3, 0xff, 0xff}}[async]; !bytes.Equal(config, want) {
+			t.Errorf("asynchronous is %v: the configuration is %x, want %x", async, config, want)
+		}
 	}
 }
 

@@ -178,8 +178,10 @@ func (a *Agent) connect() {
 		OnConnect: a.dbConnected, OnDisconnect: a.dbLost,
 	})
 	a.sw = openflow.NewClient(openflow.ClientOptions{
-		Address:   "unix:" + filepath.Join(a.cfg.OVSRunDir, a.cfg.Bridge+".mgmt"),
-		Conn:      openflow.ConnOptions{Logger: a.log, Async: true, Handler: a.switchReports, Pack: true},
+		Address: "unix:" + filepath.Join(a.cfg.OVSRunDir, a.cfg.Bridge+".mgmt"),
+		Conn: openflow.ConnOptions{
+			Logger: a.log, Async: true, Handler: a.switchReports, Pack: true, FragmentPorts: a.cfg.Policy.Mode == config.EnforcedPolicies,
+		},
 		OnConnect: func(*openflow.Conn) { a.switchConnected() }, OnDisconnect: a.switchLost,
 	})
 	a.flows.bridge = bridge.New(bridge.Options{Connect: bridge.Via(a.sw), Learned: compile.Learned})
