@@ -42,12 +42,14 @@ var policyFeature = &feature{
 	},
 }
 
-// Packets as conntrack has found them. Invalid ones are never replies.
+// Packets as conntrack has found them. Invalid ones are not replies, unless conntrack has translated them as such.
 var (
 	isReply   = openflow.CTState(openflow.CTTrk|openflow.CTRpl, openflow.CTInv)
 	isRelated = openflow.CTState(openflow.CTTrk|openflow.CTRel, openflow.CTInv)
 	isFirst   = openflow.CTState(openflow.CTTrk|openflow.CTNew, openflow.CTInv)
 	isLater   = openflow.CTState(openflow.CTTrk, openflow.CTInv|openflow.CTNew)
+	// isTranslatedBack is of a Service's connection whatever else: see invalidInKnown.
+	isTranslatedBack = openflow.CTState(openflow.CTTrk|openflow.CTInv|openflow.CTSNAT, 0)
 )
 
 // judge ends the flow where the output port is chosen, and whether the packet leaves by the port that it came in by.
@@ -118,7 +120,7 @@ func (r *rules) notOfWire() {
 // unjudged leads packets whose connection has been looked up: to the policies of the sender, of the receiver, or past both.
 func (r *rules) unjudged() {
 	const stopped = "the connection is not allowed any more"
-	for _, back := range []openflow.FieldValue{isReply, isRelated} {
+	for _, back := range []openflow.FieldValue{isReply, isRelated, isTranslatedBack} {
 		r.on(policyConnection, 900, back, ctDenied).drop(stopped)
 		r.on(policyConnection, 800, back).goTo(policyVerdict)
 	}

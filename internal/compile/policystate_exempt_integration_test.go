@@ -127,17 +127,16 @@ func TestPolicyErrors(t *testing.T) {
 	}
 }
 
-// Datagrams in fragments are judged as others; but that the userspace datapath has no port of any fragment.
+// Datagrams in fragments are judged by the first of these, which alone tells the port.
 func TestPolicyFragments(t *testing.T) {
 	g := newPoliced(t, intent.NativeServices)
 	n1, n2 := g.nodes[0], g.nodes[1]
 	pod, near, far := n1.pods[0], n1.pods[1], n2.pods[0]
 	s, f := &liveService{name: "near", number: 1, endpoints: g.endpoints(near)}, &liveService{name: "far", number: 2, endpoints: g.endpoints(far)}
 	g.services = []*liveService{s, f}
-	server := governance{ingress: []string{pod.address(false), pod.address(true)}, egress: fromNone}
-	port := intent.PortRange{Protocol: uint8(intent.UDP), First: answerPort, Last: answerPort}
-	if !g.netdev {
-		server.ports = []intent.PortRange{port}
+	server := governance{
+		ingress: []string{pod.address(false), pod.address(true)}, egress: fromNone,
+		ports: []intent.PortRange{{Protocol: uint8(intent.UDP), First: answerPort, Last: answerPort}},
 	}
 	g.govern(map[*livePod]governance{pod: {ingress: fromNone}, near: server, far: server})
 	long := strings.TrimSpace(payload)
@@ -155,8 +154,7 @@ func TestPolicyFragments(t *testing.T) {
 			}
 		}
 	}
-	port.First, port.Last = 9, 9
-	server.ports = []intent.PortRange{port}
+	server.ports = []intent.PortRange{{Protocol: uint8(intent.UDP), First: 9, Last: 9}}
 	g.govern(map[*livePod]governance{near: server, far: server})
 	for _, v6 := range []bool{false, true} {
 		for _, to := range []netip.AddrPort{direct(near)(answerPort, v6), direct(far)(answerPort, v6)} {

@@ -258,7 +258,7 @@ func (b *balanced) agentOf(ctx context.Context, n *liveNode) *liveAgent {
 		return a
 	}
 	a := &liveAgent{compiler: New()}
-	conn, err := openflow.Dial(ctx, "unix:"+n.ovs.MgmtSocket("br-int"), openflow.ConnOptions{})
+	conn, err := openflow.Dial(ctx, "unix:"+n.ovs.MgmtSocket("br-int"), openflow.ConnOptions{FragmentPorts: n.local.PolicyMode == intent.EnforcedPolicies})
 	if err != nil {
 		b.t.Fatal(err)
 	}
