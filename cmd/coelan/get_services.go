@@ -21,13 +21,12 @@ func newGetServicesCommand() *cobra.Command {
 	}
 	flags := addClusterFlags(c)
 	flags.addNodeFlag(c)
+	c.Flags().Lookup("namespace").Usage = "only Services of this namespace"
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		byNode, rows := map[string][]agent.ServiceInfo{}, [][]any{}
 		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
 			list, err := diagnose.Services(cmd.Context(), agents, node)
-			if len(args) > 0 {
-				list = slices.DeleteFunc(list, func(s agent.ServiceInfo) bool { return s.Name != args[0] && s.Namespace+"/"+s.Name != args[0] })
-			}
+			list = slices.DeleteFunc(list, func(s agent.ServiceInfo) bool { return !isMeant(s, flags.overrides.Context.Namespace, args) })
 			byNode[node] = list
 			for _, s := range list {
 				rows = append(rows, serviceRows(node, s)...)
@@ -44,6 +43,15 @@ func newGetServicesCommand() *cobra.Command {
 		return err
 	}
 	return c
+}
+
+// isMeant says whether a Service is of the namespace, if one is given, and has the name, if one is given: with its namespace, or
+// without.
+func isMeant(s agent.ServiceInfo, namespace string, args []string) bool {
+	if len(args) > 0 && s.Namespace+"/"+s.Name == args[0] {
+		return true
+	}
+	return (namespace == "" || s.Namespace == namespace) && (len(args) == 0 || s.Name == args[0])
 }
 
 // serviceRows are one row for each port in each family. A Service that is not in effect has one row that says why.

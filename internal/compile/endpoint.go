@@ -67,7 +67,15 @@ func (g *groupNumbers) take(index, n int) (number uint32, groups []uint32, ok bo
 // choice is a list of endpoints that clients get one of.
 type choice struct {
 	number uint32 // among all lists; in reg8
-	parts  []part // none if there is no endpoint
+	parts  []part // none if there is no endpoint, or only one
+	only   *only
+}
+
+// only is the one endpoint of a list, for which no group is asked: that would take a
+// recirculation.
+type only struct {
+	endpoint intent.Endpoint
+	id       uint32
 }
 
 // part is the group that chooses for some packets.
@@ -76,7 +84,7 @@ type part struct {
 	when  []openflow.FieldValue // which packets; none: all
 }
 
-func (c *choice) empty() bool { return len(c.parts) == 0 }
+func (c *choice) empty() bool { return len(c.parts) == 0 && c.only == nil }
 
 // The most endpoints of one group: dp_hash has 256 slots, of which each shall have two
 // at least, and a message holds about 1,360 buckets that set a register and resubmit.
@@ -104,6 +112,8 @@ func (r *rules) choice(numbers *groupNumbers, index int, v intent.Service, p int
 		return c
 	case len(list) == 0:
 		return c
+	case len(list) == 1 && !byClient:
+		c.only, groups = &only{list[0], ids[0]}, nil
 	}
 	for i, id := range groups {
 		g := openflow.Group{ID: id, Type: openflow.GroupSelect, SelectionMethod: "dp_hash"}

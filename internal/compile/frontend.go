@@ -286,6 +286,13 @@ func (s served) lead(t Table, priority uint16, at frontend, to *choice, when ...
 		s.to(t, priority, at, when...).drop(noEndpoint)
 	case s.of.AffinitySeconds > 0:
 		s.keep(s.to(t, priority, at, when...), at, to).do(openflow.Resubmit(affinityPin.ID)).goTo(affinity)
+	case to.only != nil:
+		e := to.only.endpoint
+		w := s.keep(s.to(t, priority, at, when...), at, to).set(openflow.IPDst(e.Address))
+		if at.fragments != ipProtoFragment {
+			w = w.set(openflow.L4Dst(uint8(s.port.Protocol), e.Port))
+		}
+		w.goTo(serviceRoute)
 	case at.fragments != 0: // without the client's port, which tells which part is asked
 		s.keep(s.to(t, priority, at, when...), at, to).do(openflow.ToGroup(to.parts[0].group)).end()
 	default:
@@ -296,17 +303,20 @@ func (s served) lead(t Table, priority uint16, at frontend, to *choice, when ...
 	}
 }
 
-// keep has registers hold what the packet was sent to, and who chooses.
+// keep has registers hold what the packet was sent to, who chooses, and which endpoint if there is no choice.
 func (s served) keep(w flow, at frontend, to *choice) flow {
-	public := uint64(1)
+	public, endpoint := uint64(1), uint64(0)
 	if s.inner {
 		public = 0
+	}
+	if to.only != nil {
+		endpoint = uint64(to.only.id)
 	}
 	port := uint64(at.port)
 	if s.r.policed() && at.inside {
 		port |= 1 << 16 // byClusterIP
 	}
-	w = w.set(openflow.XXReg(2).Value128(uint64(to.number)<<32, port<<32|public))
+	w = w.set(openflow.XXReg(2).Value128(uint64(to.number)<<32|endpoint, port<<32|public))
 	if at.address.IsValid() {
 		w = w.set(addressed(at.address))
 	}

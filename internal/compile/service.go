@@ -58,6 +58,7 @@ func serviceTables(r *rules) {
 		r.on(service, 100, asked, ip).do(translated(clusterZone, serviceState)).end()
 		r.on(serviceSource, 100, ip).do(translated(clusterZone, serviceState)).end()
 		r.knownConnections(ip)
+		r.invalidInKnown(ip)
 		// Of a new connection, such a packet would not be invalid. Its receiver would not know the address that it comes from.
 		r.on(serviceState, 250, ip, openflow.IPProto(openflow.IPProtoTCP), openflow.CTState(openflow.CTTrk|openflow.CTInv, 0),
 			openflow.TCPFlags(0, tcpFIN|tcpSYN|tcpRST)).
@@ -96,6 +97,20 @@ func (r *rules) knownConnections(ip openflow.FieldValue) {
 	}
 	r.on(serviceState, 145, ip, again, ctService).set(ofService).goTo(serviceFrontend)
 	r.on(serviceState, 140, ip, request, ctService).set(ofService).goTo(l3)
+}
+
+// invalidInKnown are the flows for packets that conntrack takes for invalid and has translated all the same, as the
+// userspace datapath does: their receivers know the addresses, and judge for themselves. All of a connection are such if a
+// client uses a port again that the endpoint has in TIME_WAIT: conntrack takes the ACK that then answers the SYN for
+// the endpoint's first one.
+func (r *rules) invalidInKnown(ip openflow.FieldValue) {
+	reply, request := openflow.CTState(openflow.CTTrk|openflow.CTInv|openflow.CTSNAT, 0), openflow.CTState(openflow.CTTrk|openflow.CTInv|openflow.CTDNAT, 0)
+	r.on(serviceState, 280, ip, reply, ctFromGateway).set(viaGateway()...).set(ofService).deliver()
+	r.on(serviceState, 270, ip, reply, ctService).set(ofService).goTo(l2)
+	if whole, ok := r.defaultRouter(); ok {
+		r.on(serviceState, 270, ip, request, ctPublic).set(ofService, inRouter(whole)).goTo(l3)
+	}
+	r.on(serviceState, 260, ip, request, ctService).set(ofService).goTo(l3)
 }
 
 // ownAddresses are for what comes from the node's own processes, or is masked as if

@@ -6,16 +6,20 @@ package compile
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ovstest"
+	"coelan.io/coelan/test/lab/probe"
 )
 
 // TestServiceLife has Services change under their clients.
@@ -28,6 +32,7 @@ func TestServiceLife(t *testing.T) {
 			t.Run("Affinity", func(t *testing.T) { testAffinity(t, b, v6) })
 			t.Run("Early", func(t *testing.T) { testEarly(t, b, v6) })
 			t.Run("SamePort", func(t *testing.T) { testSamePort(t, b, v6) })
+			t.Run("UsedPort", func(t *testing.T) { testUsedPort(t, b, v6) })
 			t.Run("Fragments", func(t *testing.T) { testFragments(t, b, v6) })
 			t.Run("Mode", func(t *testing.T) { testMode(t, b, v6) })
 			t.Run("Reasons", func(t *testing.T) { testReasons(t, b, v6) })
@@ -317,6 +322,62 @@ func testEarly(t *testing.T, b *balanced, v6 bool) {
 			t.Errorf("%s to %s: %q, %v", tc.from.name(), tc.to.name, buf[:n], err)
 		}
 	}
+}
+
+// testUsedPort has clients use ports again for a Service that its endpoint remembers (TIME_WAIT) from a connection with another
+// clock. It answers their SYN with an ACK of that connection, which conntrack takes for the first answer of the new one.
+func testUsedPort(t *testing.T, b *balanced, v6 bool) {
+	n1 := b.nodes[0]
+	client, server := n1.pods[0], n1.pods[1]
+	direct := netip.AddrPortFrom(netip.MustParseAddr(server.address(v6)), 8091)
+	listener, err := probe.Serve(server.Namespace, direct, probe.Answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	endpoints := b.endpoints(server)
+	endpoints[0].port = direct.Port()
+	s := &liveService{name: "used", number: 55, endpoints: endpoints}
+	b.set(s)
+	for _, from := range []*ovstest.Namespace{client.Namespace, n1.Namespace} {
+		for port := 20000; port < 20020; port++ {
+			for _, to := range []netip.AddrPort{direct, s.clusterIP(v6)} {
+				if err := answeredFrom(t.Context(), from, port, to); err != nil {
+					t.Errorf("%s, from port %d: %v", to, port, err)
+				}
+				// Or a connection of the node's own would have its port changed.
+				if _, err := n1.ovs.Appctl(t.Context(), "dpctl/flush-conntrack"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// answeredFrom has a byte answered in a connection from a port, which the server closes first.
+func answeredFrom(ctx context.Context, ns *ovstest.Namespace, port int, to netip.AddrPort) error {
+	again := func(_, _ string, c syscall.RawConn) (err error) {
+		opErr := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) })
+		return errors.Join(err, opErr)
+	}
+	d := net.Dialer{Timeout: talkTime, LocalAddr: &net.TCPAddr{Port: port}, Control: again}
+	var conn net.Conn
+	err := ns.Do(func() (err error) {
+		conn, err = d.DialContext(ctx, "tcp", to.String())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(talkTime))
+	if _, err := conn.Write([]byte{1}); err != nil {
+		return err
+	}
+	if heard, err := io.ReadAll(conn); err != nil || len(heard) != 1 {
+		return fmt.Errorf("%d bytes came back, %w", len(heard), err)
+	}
+	return nil
 }
 
 // testSamePort has two tenants' ports with the same address use the same source port at the same time.

@@ -87,7 +87,8 @@ func recirculations(flows []datapathFlow) map[string]int {
 	return most
 }
 
-// A packet to a Service is looked up again no more than is written: twice if it is the first, once if not, once on the way back.
+// A packet to a Service is looked up again no more than is written: twice if it is the first and a group has to choose, once if not, once
+// on the way back.
 func TestServiceRecirculations(t *testing.T) {
 	b := newBalanced(t, intent.VXLAN)
 	n1, n2 := b.nodes[0], b.nodes[1]
@@ -97,22 +98,29 @@ func TestServiceRecirculations(t *testing.T) {
 	self := &liveService{name: "self", number: 3, endpoints: b.endpoints(pod)}
 	kept := &liveService{name: "kept", number: 4, endpoints: b.endpoints(n1.pods[1]), affinity: 60}
 	red := &liveService{name: "red", number: 5, router: "red", endpoints: b.endpoints(b.red[1])}
-	b.set(near, far, self, kept, red)
-	whole := map[string]int{newPacket: 2, laterPacket: 1, replyPacket: 1}
+	some := &liveService{name: "some", number: 6, endpoints: b.endpoints(n1.pods[1], n2.pods[0]), outside: true}
+	redSome := &liveService{name: "red-some", number: 7, router: "red", endpoints: b.endpoints(b.red[1:]...)}
+	b.set(near, far, self, kept, red, some, redSome)
+	whole, alone := map[string]int{newPacket: 2, laterPacket: 1, replyPacket: 1}, map[string]int{newPacket: 1, laterPacket: 1, replyPacket: 1}
 	for _, tc := range []struct {
 		name string
 		from *ovstest.Namespace
 		to   func(v6 bool) netip.AddrPort
 		want map[string]int
 	}{
-		{"same node", pod.Namespace, near.clusterIP, whole},
-		{"other node", pod.Namespace, far.clusterIP, whole},
-		{"from the node", n1.Namespace, near.clusterIP, whole},
-		{"node port from outside", b.outside, func(v6 bool) netip.AddrPort { return near.at(n1, v6) }, whole},
-		{"tenant to its own", b.red[0].Namespace, red.clusterIP, whole},
-		{"tenant to the default network's", b.red[0].Namespace, near.clusterIP, whole},
-		{"client IP affinity", pod.Namespace, kept.clusterIP, map[string]int{newPacket: 1, laterPacket: 1, replyPacket: 1}},
-		{"to itself", pod.Namespace, self.clusterIP, map[string]int{newPacket: 2, laterPacket: 2, replyPacket: 2}},
+		{"one of two", pod.Namespace, some.clusterIP, whole},
+		{"one of two, from the node", n1.Namespace, some.clusterIP, whole},
+		{"one of two, node port from outside", b.outside, func(v6 bool) netip.AddrPort { return some.at(n1, v6) }, whole},
+		{"one of two, tenant to its own", b.red[0].Namespace, redSome.clusterIP, whole},
+		{"one of two, tenant to the default network's", b.red[0].Namespace, some.clusterIP, whole},
+		{"same node", pod.Namespace, near.clusterIP, alone},
+		{"other node", pod.Namespace, far.clusterIP, alone},
+		{"from the node", n1.Namespace, near.clusterIP, alone},
+		{"node port from outside", b.outside, func(v6 bool) netip.AddrPort { return near.at(n1, v6) }, alone},
+		{"tenant to its own", b.red[0].Namespace, red.clusterIP, alone},
+		{"tenant to the default network's", b.red[0].Namespace, near.clusterIP, alone},
+		{"client IP affinity", pod.Namespace, kept.clusterIP, alone},
+		{"to itself", pod.Namespace, self.clusterIP, map[string]int{newPacket: 1, laterPacket: 2, replyPacket: 2}},
 	} {
 		for _, v6 := range []bool{false, true} {
 			t.Run(tc.name+"/"+familyName(v6), func(t *testing.T) {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"coelan.io/coelan/internal/agent"
+)
+
+func TestMeantServices(t *testing.T) {
+	for _, tc := range []struct{ namespace, name, want string }{
+		{"", "", "shop/web shop/db other/web"},
+		{"shop", "", "shop/web shop/db"},
+		{"", "web", "shop/web other/web"},
+		{"shop", "web", "shop/web"},
+		{"", "other/web", "other/web"},
+		{"shop", "other/web", "other/web"},
+		{"nobody", "", ""},
+	} {
+		t.Run(fmt.Sprintf("%q in %q", tc.name, tc.namespace), func(t *testing.T) {
+			var got, args []string
+			if tc.name != "" {
+				args = []string{tc.name}
+			}
+			for _, key := range []string{"shop/web", "shop/db", "other/web"} {
+				var s agent.ServiceInfo
+				s.Namespace, s.Name, _ = strings.Cut(key, "/")
+				if isMeant(s, tc.namespace, args) {
+					got = append(got, key)
+				}
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("%v, want %s", got, tc.want)
+			}
+		})
+	}
+}
