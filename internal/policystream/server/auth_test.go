@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"coelan.io/coelan/internal/policystream/wire"
+)
+
+func TestReviewer(t *testing.T) {
+	const account = "system:serviceaccount:coelan-system:"
+	user := func(name string, nodes ...string) authenticationv1.TokenReviewStatus {
+		return authenticationv1.TokenReviewStatus{
+			Authenticated: true, Audiences: []string{wire.Audience}, User: authenticationv1.UserInfo{
+				Username: name, Extra: map[string]authenticationv1.ExtraValue{nodeNameClaim: nodes},
+			},
+		}
+	}
+	otherAudience, noAudience := user(account+"coelan-agent", "a"), user(account+"coelan-agent", "a")
+	otherAudience.Audiences, noAudience.Audiences = []string{"https://kubernetes.default.svc"}, nil
+	unknown := user(account+"coelan-agent", "a")
+	unknown.Authenticated = false
+	for name, tc := range map[string]struct {
+		token  string
+		status authenticationv1.TokenReviewStatus
+		err    error
+		want   Caller
+		code   codes.Code
+	}{
+		"agent":                {token: "t", status: user(account+"coelan-agent", "a"), want: Caller{Node: "a"}},
+		"controller":           {token: "t", status: user(account + "coelan-controller"), want: Caller{Controller: true}},
+		"agent without node":   {token: "t", status: user(account + "coelan-agent"), code: codes.PermissionDenied},
+		"agent of two nodes":   {token: "t", status: user(account+"coelan-agent", "a", "b"), code: codes.PermissionDenied},
+		"agent of empty node":  {token: "t", status: user(account+"coelan-agent", ""), code: codes.PermissionDenied},
+		"another account":      {token: "t", status: user(account+"default", "a"), code: codes.PermissionDenied},
+		"another namespace":    {token: "t", status: user("system:serviceaccount:default:coelan-agent", "a"), code: codes.PermissionDenied},
+		"a longer namespace":   {token: "t", status: user("system:serviceaccount:coelan-system:x:coelan-agent", "a"), code: codes.PermissionDenied},
+		"a user":               {token: "t", status: user("coelan-agent", "a"), code: codes.PermissionDenied},
+		"unknown":              {token: "t", status: unknown, code: codes.Unauthenticated},
+		"for others":           {token: "t", status: otherAudience, code: codes.Unauthenticated},
+		"for nobody":           {token: "t", status: noAudience, code: codes.Unauthenticated},
+		"none":                 {status: user(account+"coelan-agent", "a"), code: codes.Unauthenticated},
+		"too long":             {token: strings.Repeat("t", maxToken+1), status: user(account+"coelan-agent", "a"), code: codes.Unauthenticated},
+		"no answer of the API": {token: "t", err: errors.New("connection refused"), code: codes.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := fake.NewClientset()
+			api.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				review, ok := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
+				if !ok || review.Spec.Token != tc.token || len(review.Spec.Audiences) != 1 || review.Spec.Audiences[0] != wire.Audience {
+					t.Errorf("review %+v", review)
+				}
+				return true, &authenticationv1.TokenReview{Status: tc.status}, tc.err
+			})
+			got, err := NewReviewer(api.AuthenticationV1().TokenReviews(), "coelan-system").Authenticate(t.Context(), tc.token)
+			if got != tc.want || status.Code(err) != tc.code {
+				t.Errorf("%+v, %v; want %+v, %s", got, err, tc.want, tc.code)
+			}
+		})
+	}
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
+)
+
+func np(name string) intent.PolicyRef {
+	return intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: "default", Name: name}
+}
+
+// ruleOf is the only rule of that policy.
+func ruleOf(name string) intent.Rule { return intent.Rule{ID: name, Policy: np(name)} }
+
+// pod has the rules of some policies, and is isolated by others.
+func pod(uid string, isolating []string, rules ...string) intent.Subject {
+	s := intent.Subject{Key: intent.PodSubject(uid), Rules: rules}
+	for _, name := range isolating {
+		s.EgressIsolation = append(s.EgressIsolation, np(name))
+	}
+	return s
+}
+
+// A policy counts on a node when the agent has all that there is about it, and said so.
+func TestProgress(t *testing.T) {
+	tally := newTally()
+	a := newAgent("a", tally)
+	expect := func(what string, names ...string) {
+		t.Helper()
+		want := counts{}
+		for _, name := range names {
+			want[np(name)] = 1
+		}
+		if diff := cmp.Diff(want, tally.here); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	a.add(policy.Delta{View: policy.View{
+		Rules:    []intent.Rule{ruleOf("web"), ruleOf("db")},
+		Subjects: []intent.Subject{pod("1", []string{"deny"}, "web"), pod("2", nil, "db", "web")},
+	}})
+	if !a.realised(0) {
+		t.Error("version 0 is not known")
+	}
+	expect("nothing is sent")
+	_, first := a.take()
+	if a.realised(first + 1) {
+		t.Error("a version counts that was not sent")
+	}
+	expect("nothing is done")
+	a.realised(first)
+	expect("all is done", "web", "db", "deny")
+
+	a.add(policy.Delta{View: policy.View{Peers: []intent.Peer{{Space: "default", Groups: []string{"g"}}}}})
+	expect("a peer is no change of policies", "web", "db", "deny")
+	a.take()
+
+	a.add(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("db")}}})
+	expect("a rule has changed", "web", "deny")
+	a.realised(first)
+	expect("an older version says nothing of it", "web", "deny")
+	_, third := a.take()
+	a.add(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("db"), ruleOf("web")}}})
+	a.realised(third)
+	expect("it has changed again", "deny")
+	_, fourth := a.take()
+	a.realised(fourth)
+	expect("all is done", "web", "db", "deny")
+
+	a.add(policy.Delta{RemovedSubjects: []string{intent.PodSubject("2")}, RemovedRules: []string{"db"}})
+	expect("a pod is gone, and with it a policy", "deny")
+	_, fifth := a.take()
+	a.realised(fifth)
+	expect("the others are in effect", "web", "deny")
+
+	b := newAgent("b", tally)
+	b.add(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("web")}, Subjects: []intent.Subject{pod("3", nil, "web")}}})
+	_, version := b.take()
+	b.realised(version)
+	if n := tally.count(np("web")); n != 2 {
+		t.Errorf("it is in effect on %d nodes, not 2", n)
+	}
+	a.leave()
+	b.leave()
+	expect("all agents have left")
+	a.realised(fifth)
+	expect("what comes late does not count")
+}
+
+// What changes again before it is sent is sent once.
+func TestPendingIsBounded(t *testing.T) {
+	a := newAgent("a", newTally())
+	for i := range 1000 {
+		r := ruleOf("web")
+		r.Number = i
+		a.add(policy.Delta{View: policy.View{Rules: []intent.Rule{r}}})
+	}
+	a.add(policy.Delta{RemovedRules: []string{"other"}})
+	got, version := a.take()
+	if len(got) != 2 || version != 1 {
+		t.Errorf("%d items in version %d", len(got), version)
+	}
+	if again, same := a.take(); len(again) != 0 || same != 1 {
+		t.Errorf("%d items are sent again, in version %d", len(again), same)
+	}
+}
