@@ -42,6 +42,7 @@ func TestController(t *testing.T) {
 		{"isolated namespaces", testIsolated},
 		{"namespaces that a Network selects", testSelected},
 		{"namespace deletion", testNamespaceDeletion},
+		{"policies of all kinds", testPolicies},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, api) })
 	}

@@ -39,6 +39,8 @@ type policies struct {
 	// wake has an element if something is pending; told if something has been written into what findings reads. Both have a
 	// capacity of one.
 	wake, told chan struct{}
+	// complete is closed when all that there is has been applied.
+	complete chan struct{}
 
 	// endpoints, namespaces and nodes are of the one goroutine that works.
 	endpoints  *translate.PolicyEndpoints
@@ -62,7 +64,7 @@ type watched struct {
 func newPolicies(log *slog.Logger, c cache.Cache, mapper meta.RESTMapper, hub *server.Hub) *policies {
 	return &policies{
 		log: log, cache: c, mapper: mapper, hub: hub, absentPause: absentPause,
-		wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), told: make(chan struct{}, 1), complete: make(chan struct{}),
 		endpoints:  translate.NewPolicyEndpoints(),
 		namespaces: map[string]policy.Namespace{}, nodes: map[string]policy.Node{},
 		pending: map[watched]client.Object{}, objects: map[intent.PolicyRef]client.Object{}, problems: map[intent.PolicyRef][]translate.Problem{},
@@ -110,6 +112,7 @@ func (p *policies) Start(ctx context.Context) error {
 	}
 	p.apply()
 	p.hub.Ready()
+	close(p.complete)
 	var again <-chan time.Time
 	if cluster == nil {
 		ticker := time.NewTicker(p.absentPause)

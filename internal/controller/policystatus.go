@@ -46,6 +46,12 @@ func (s *policyStatus) NeedLeaderElection() bool { return true }
 
 // Start works until ctx ends.
 func (s *policyStatus) Start(ctx context.Context) error {
+	// Of a part alone less is wrong than of all, and what is not found again counts as solved.
+	select {
+	case <-s.policies.complete:
+	case <-ctx.Done():
+		return nil
+	}
 	for {
 		if !wait(ctx, s.interval) {
 			return nil
