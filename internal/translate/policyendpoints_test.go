@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/policy"
+)
+
+// showEndpoint is an Endpoint for a reader: what is at its zero value is left out.
+func showEndpoint(e policy.Endpoint) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s/%s", e.Key, e.Namespace, e.Name)
+	if e.Node != "" {
+		b.WriteString(" on " + e.Node)
+	}
+	if len(e.Labels) > 0 {
+		b.WriteString(" " + e.Labels.String())
+	}
+	for _, p := range e.Places {
+		fmt.Fprintf(&b, " %s:%s", p.Space, p.Address)
+		if p.Secondary {
+			b.WriteString("(secondary)")
+		}
+	}
+	for _, p := range e.NamedPorts {
+		fmt.Fprintf(&b, " %s=%d:%d", p.Name, p.Protocol, p.Port)
+	}
+	if len(e.SecurityGroups) > 0 {
+		fmt.Fprintf(&b, " groups %s", strings.Join(e.SecurityGroups, ","))
+	}
+	return b.String()
+}
+
+func endpointPod(name, uid string, change func(*corev1.Pod), ips ...string) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: "n1"},
+	}
+	for _, ip := range ips {
+		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: ip})
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func endpointPort(name, network string, pod *v1alpha1.PortPod, addresses []string, onNode ...string) *v1alpha1.Port {
+	return &v1alpha1.Port{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("port-" + name)},
+		Spec:       v1alpha1.PortSpec{Network: network, Pod: pod},
+		Status:     v1alpha1.PortStatus{Addresses: addresses, NodeAddresses: onNode},
+	}
+}
+
+func endpointRouter(name string, id int32, imports, exports []string) *v1alpha1.Router {
+	return &v1alpha1.Router{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.RouterStatus{ID: id},
+		Spec: v1alpha1.RouterSpec{ImportRouteTargets: imports, ExportRouteTargets: exports},
+	}
+}
+
+func endpointNetwork(name, router string, id int32, typ v1alpha1.NetworkType) *v1alpha1.Network {
+	return &v1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NetworkStatus{ID: id, Router: router},
+		Spec: v1alpha1.NetworkSpec{Type: typ, Router: router},
+	}
+}
+
+func ofPod(name, uid, interfaceName string) *v1alpha1.PortPod {
+	return &v1alpha1.PortPod{Name: name, UID: uid, Interface: interfaceName}
+}
+
+// endpointWorld are objects of all kinds, and the Endpoints that they make.
+func endpointWorld() (objects []any, want []string) {
+	cluster := []string{v1alpha1.DefaultRouteTarget}
+	always := corev1.ContainerRestartPolicyAlways
+	port := func(name string, protocol corev1.Protocol, number int32) corev1.Container {
+		return corev1.Container{Ports: []corev1.ContainerPort{{Name: name, Protocol: protocol, ContainerPort: number}, {ContainerPort: 9}}}
+	}
+	vm := endpointPort("vm", "red-net", nil, []string{"10.9.0.7", "fd00:9::7"})
+	vm.Labels, vm.Status.Node, vm.Spec.SecurityGroups = map[string]string{"app": "vm"}, "n2", []string{"web", "db"}
+	asked := endpointPort("asked", "red-net", nil, nil)
+	asked.Spec.Node = "n3"
+	return []any{
+			endpointRouter("red", 5, []string{"64512:7"}, []string{"64512:8"}),
+			endpointRouter("blue", 6, []string{"64512:8"}, []string{"64512:7"}),
+			endpointRouter("green", 7, cluster, append(cluster, "64512:8")),
+			endpointRouter("lost", 0, nil, nil),
+			endpointNetwork("red-net", "red", 10, v1alpha1.Overlay), endpointNetwork("green-net", "green", 11, v1alpha1.Overlay),
+			endpointNetwork("wire", "", 12, v1alpha1.VLAN), endpointNetwork("lost-net", "lost", 13, v1alpha1.Overlay),
+			endpointNetwork("new", "red", 0, v1alpha1.Overlay),
+
+			endpointPod("plain", "1", func(p *corev1.Pod) {
+				p.Labels = map[string]string{"app": "web"}
+				p.Spec.Containers = []corev1.Container{port("http", "", 80), port("dns", corev1.ProtocolUDP, 53), port("", "", 81), port("http", "", 80)}
+				p.Spec.InitContainers = []corev1.Container{port("early", "", 82), port("beside", corev1.ProtocolSCTP, 83)}
+				p.Spec.InitContainers[1].RestartPolicy = &always
+			}, "10.244.1.5", "fd00::5"),
+			endpointPort("plain.eth0", "default", ofPod("plain", "1", "eth0"), []string{"10.244.1.5", "fd00::5"}),
+			endpointPort("old.eth0", "default", ofPod("plain", "0", "eth0"), []string{"10.244.1.9"}),
+			endpointPod("tenant", "2", func(p *corev1.Pod) {
+				p.Annotations = map[string]string{v1alpha1.AnnotationSecurityGroups: " web,,db , web"}
+			}, "10.244.1.6"),
+			endpointPort("tenant.eth0", "red-net", ofPod("tenant", "2", "eth0"), []string{"10.9.0.5"}, "10.244.1.6"),
+			endpointPort("tenant.net1", "green-net", ofPod("tenant", "2", "net1"), []string{"10.8.0.5"}),
+			endpointPort("tenant.net2", "wire", ofPod("tenant", "2", "net2"), []string{"192.0.2.5"}),
+			endpointPort("tenant.net3", "lost-net", ofPod("tenant", "2", "net3"), []string{"192.0.2.6"}),
+			endpointPort("tenant.net4", "new", ofPod("tenant", "2", "net4"), []string{"192.0.2.7"}),
+			endpointPort("tenant.net5", "nowhere", ofPod("tenant", "2", "net5"), []string{"192.0.2.8"}),
+			endpointPod("static", "mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.hash": "hash"} }),
+			endpointPort("static.eth0", "default", ofPod("static", "mirror", "eth0"), []string{"10.244.1.8"}),
+			endpointPod("host", "3", func(p *corev1.Pod) { p.Spec.HostNetwork = true }, "192.0.2.1"),
+			endpointPod("done", "4", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "10.244.1.7"),
+			endpointPod("waits", "5", func(p *corev1.Pod) { p.Spec.NodeName = "" }),
+			endpointPod("bad", "6", nil, "10.244.1", "::ffff:10.0.0.1", "10.244.1.10"),
+			vm, asked,
+		}, []string{
+			"pod/1 a/plain on n1 app=web default:10.244.1.5 default:fd00::5 beside=132:83 dns=17:53 http=6:80",
+			"pod/2 a/tenant on n1 blue:10.8.0.5(secondary) blue:10.9.0.5 default:10.8.0.5(secondary) default:10.244.1.6 red:10.9.0.5 groups a/db,a/web",
+			"pod/6 a/bad on n1 default:10.244.1.10",
+			"pod/hash a/static on n1 default:10.244.1.8",
+			"port/a/asked a/asked on n3",
+			"port/a/vm a/vm on n2 app=vm blue:10.9.0.7 blue:fd00:9::7 red:10.9.0.7 red:fd00:9::7 groups a/db,a/web",
+		}
+}
+
+func (e *PolicyEndpoints) give(o any) {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		e.SetPod(o)
+	case *v1alpha1.Port:
+		e.SetPort(o)
+	case *v1alpha1.Network:
+		e.SetNetwork(o)
+	case *v1alpha1.Router:
+		e.SetRouter(o)
+	}
+}
+
+func (e *PolicyEndpoints) take(o any) {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		e.DeletePod(o.Namespace, o.Name)
+	case *v1alpha1.Port:
+		e.DeletePort(o.Namespace, o.Name)
+	case *v1alpha1.Network:
+		e.DeleteNetwork(o.Name)
+	case *v1alpha1.Router:
+		e.DeleteRouter(o.Name)
+	}
+}
+
+// Whatever the order in which objects come, go and come again, and are looked at: the Endpoints are those of what is there.
+func TestPolicyEndpoints(t *testing.T) {
+	for range 100 {
+		objects, want := endpointWorld()
+		e := NewPolicyEndpoints()
+		have := map[string]string{}
+		look := func() {
+			set, gone := e.Changes()
+			for _, key := range gone {
+				if have[key] == "" {
+					t.Fatalf("%s is gone that was not there", key)
+				}
+				delete(have, key)
+			}
+			for _, endpoint := range set {
+				text := showEndpoint(endpoint)
+				if have[endpoint.Key] == text {
+					t.Fatalf("no news: %s", text)
+				}
+				have[endpoint.Key] = text
+			}
+		}
+		var events []func()
+		for _, o := range objects {
+			events = append(events, func() { e.give(o) })
+			if rand.IntN(3) == 0 {
+				events = append(events, func() { e.take(o) }, look)
+			}
+		}
+		shuffled(events)
+		for _, event := range events {
+			event()
+		}
+		shuffled(objects)
+		for _, o := range objects {
+			e.give(o)
+			if rand.IntN(3) == 0 {
+				look()
+			}
+		}
+		look()
+		var got []string
+		for _, text := range have {
+			got = append(got, text)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("Endpoints (-want +got):\n%s", diff)
+		}
+		for _, o := range objects {
+			e.take(o)
+		}
+		if look(); len(have) > 0 {
+			t.Fatalf("left: %v", have)
+		}
+	}
+}
+
+// A pod that is made again under its name is another one.
+func TestPodIsMadeAgain(t *testing.T) {
+	e := NewPolicyEndpoints()
+	e.SetPod(endpointPod("p", "1", nil, "10.244.1.5"))
+	e.Changes()
+	e.SetPod(endpointPod("p", "2", nil, "10.244.1.6"))
+	set, gone := e.Changes()
+	if len(set) != 1 || set[0].Key != "pod/2" || !slices.Equal(gone, []string{"pod/1"}) {
+		t.Errorf("%+v, %v", set, gone)
+	}
+	e.SetPod(endpointPod("p", "2", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, "10.244.1.6"))
+	if set, gone = e.Changes(); len(set) != 0 || !slices.Equal(gone, []string{"pod/2"}) {
+		t.Errorf("%+v, %v", set, gone)
+	}
+}
+
+// Who names a SecurityGroup that does not exist, or by a name that is none, is told so until there is one.
+func TestUnknownSecurityGroups(t *testing.T) {
+	e := NewPolicyEndpoints()
+	e.SetPod(endpointPod("p", "1", func(p *corev1.Pod) {
+		p.Annotations = map[string]string{v1alpha1.AnnotationSecurityGroups: "web, No Group,b/web"}
+	}))
+	vm := endpointPort("vm", "n", nil, nil)
+	vm.Spec.SecurityGroups = []string{"web"}
+	e.SetPort(vm)
+	problems := func() (list []string) {
+		e.Changes()
+		for _, p := range e.Problems() {
+			list = append(list, fmt.Sprintf("%s %s %s: %s %s %s", p.UID, p.NamespacedName, p.Object, p.Field, p.Value, p.Reason))
+		}
+		return list
+	}
+	annotation := "metadata.annotations[coelan.io/security-groups]"
+	bad := []string{"1 a/p pod a/p: " + annotation + " No Group Malformed", "1 a/p pod a/p: " + annotation + " b/web Malformed"}
+	unknown := append(slices.Clone(bad), "1 a/p pod a/p: "+annotation+" web NotFound", "port-vm a/vm port a/vm: spec.securityGroups web NotFound")
+	if diff := cmp.Diff(unknown, problems()); diff != "" {
+		t.Errorf("without groups (-want +got):\n%s", diff)
+	}
+	e.SetSecurityGroup("a", "web")
+	e.SetSecurityGroup("b", "web")
+	if diff := cmp.Diff(bad, problems()); diff != "" {
+		t.Errorf("with groups (-want +got):\n%s", diff)
+	}
+	e.DeletePod("a", "p")
+	e.DeleteSecurityGroup("a", "web")
+	if diff := cmp.Diff(unknown[3:], problems()); diff != "" {
+		t.Errorf("without the pod (-want +got):\n%s", diff)
+	}
+}
+
+// A node is all of its addresses, and those of its gateways.
+func TestPolicyNode(t *testing.T) {
+	o := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"zone": "a"}},
+		Spec:       corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24", "x", "fd00::/64"}},
+	}
+	for _, a := range []string{"192.0.2.1", "node1", "2001:db8::1", "192.0.2.1", "::ffff:10.0.0.1", "198.51.100.1"} {
+		o.Status.Addresses = append(o.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+	}
+	want := policy.Node{Name: "n1", Labels: map[string]string{"zone": "a"}}
+	for _, a := range []string{"10.244.1.1", "192.0.2.1", "198.51.100.1", "2001:db8::1", "fd00::1"} {
+		want.Addresses = append(want.Addresses, netip.MustParseAddr(a))
+	}
+	if diff := cmp.Diff(want, PolicyNode(o), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("node (-want +got):\n%s", diff)
+	}
+}
