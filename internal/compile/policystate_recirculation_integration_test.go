@@ -24,7 +24,8 @@ func TestPolicyRecirculations(t *testing.T) {
 			some := &liveService{name: "some", number: 1, endpoints: g.endpoints(near, far), outside: true}
 			self := &liveService{name: "self", number: 2, endpoints: g.endpoints(pod)}
 			red := &liveService{name: "red", number: 3, router: "red", endpoints: g.endpoints(g.red[1:]...)}
-			g.services = []*liveService{some, self, red}
+			alone := &liveService{name: "alone", number: 4, endpoints: g.endpoints(far), outside: true}
+			g.services = []*liveService{some, self, red, alone}
 			judged := governance{
 				ingress: []string{"10.0.0.0/8", "192.168.33.100", "fd00::/8"}, egress: []string{"10.0.0.0/8", "fd00::/8"},
 				ports: []intent.PortRange{{Protocol: uint8(intent.TCP), First: answerPort, Last: answerPort}},
@@ -54,8 +55,10 @@ func TestPolicyRecirculations(t *testing.T) {
 				{"tenant, other node", g.red[0].Namespace, to(g.red[2]), one, false},
 				{"physical network", g.wire, to(g.onWire), one, false},
 				{"Service", pod.Namespace, some.clusterIP, whole, true},
+				{"Service with one endpoint", pod.Namespace, alone.clusterIP, one, true},
 				{"Service, from the node", n1.Namespace, some.clusterIP, whole, true},
 				{"Service, node port from outside", g.outside, func(v6 bool) netip.AddrPort { return some.at(n1, v6) }, whole, true},
+				{"Service, to itself", pod.Namespace, self.clusterIP, map[string]int{newPacket: 1, laterPacket: 2, replyPacket: 2}, true},
 				{"Service, tenant to its own", g.red[0].Namespace, red.clusterIP, whole, true},
 				{"Service, tenant to the default network's", g.red[0].Namespace, some.clusterIP, whole, true},
 			} {
@@ -72,30 +75,4 @@ func TestPolicyRecirculations(t *testing.T) {
 			}
 		})
 	}
-}
-
-// recirculationsOf counts them on the first node, for a connection of TCP to somebody who answers.
-func (b *balanced) recirculationsOf(t *testing.T, from *ovstest.Namespace, to netip.AddrPort) (count map[string]int, flows string) {
-	t.Helper()
-	if _, _, err := b.ask(from, "tcp", to, talkTime); err != nil { // neighbours are known
-		t.Fatal(err)
-	}
-	ovs := b.nodes[0].ovs
-	if _, err := ovs.Appctl(t.Context(), "revalidator/purge"); err != nil {
-		t.Fatal(err)
-	}
-	c, err := called(t.Context(), from, "tcp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	for range 5 {
-		if _, _, err := c.say("coelan", talkTime); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if flows, err = ovs.Appctl(t.Context(), "dpctl/dump-flows"); err != nil {
-		t.Fatal(err)
-	}
-	return recirculations(datapathFlows(flows)), flows
 }

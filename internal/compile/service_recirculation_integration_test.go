@@ -124,30 +124,36 @@ func TestServiceRecirculations(t *testing.T) {
 	} {
 		for _, v6 := range []bool{false, true} {
 			t.Run(tc.name+"/"+familyName(v6), func(t *testing.T) {
-				if _, _, err := b.ask(tc.from, "tcp", tc.to(v6), talkTime); err != nil { // neighbours are known
-					t.Fatal(err)
-				}
-				if _, err := n1.ovs.Appctl(t.Context(), "revalidator/purge"); err != nil {
-					t.Fatal(err)
-				}
-				c, err := called(t.Context(), tc.from, "tcp", tc.to(v6))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				for range 5 {
-					if _, _, err := c.say("coelan", talkTime); err != nil {
-						t.Fatal(err)
-					}
-				}
-				text, err := n1.ovs.Appctl(t.Context(), "dpctl/dump-flows")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := recirculations(datapathFlows(text)); fmt.Sprint(got) != fmt.Sprint(tc.want) {
+				if got, text := b.recirculationsOf(t, tc.from, tc.to(v6)); fmt.Sprint(got) != fmt.Sprint(tc.want) {
 					t.Errorf("%v, want %v:\n%s", got, tc.want, text)
 				}
 			})
 		}
 	}
+}
+
+// recirculationsOf counts them on the first node, for a connection of TCP to somebody who answers.
+func (b *balanced) recirculationsOf(t *testing.T, from *ovstest.Namespace, to netip.AddrPort) (count map[string]int, flows string) {
+	t.Helper()
+	if _, _, err := b.ask(from, "tcp", to, talkTime); err != nil { // neighbours are known
+		t.Fatal(err)
+	}
+	ovs := b.nodes[0].ovs
+	if _, err := ovs.Appctl(t.Context(), "revalidator/purge"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := called(t.Context(), from, "tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 5 {
+		if _, _, err := c.say("coelan", talkTime); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if flows, err = ovs.Appctl(t.Context(), "dpctl/dump-flows"); err != nil {
+		t.Fatal(err)
+	}
+	return recirculations(datapathFlows(flows)), flows
 }
