@@ -116,6 +116,7 @@ func (h *Hub) attach(node string) (*agent, policy.View, bool) {
 	// What is pending is taken: it goes whole, compared with what the agent has.
 	a.add(policy.Delta{View: view})
 	a.take()
+	a.version = 1 // also of a view that is empty
 	h.agents[node][a] = struct{}{}
 	return a, view, true
 }
