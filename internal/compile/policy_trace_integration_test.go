@@ -184,3 +184,39 @@ func sameRank(s *intent.State, id string, o intent.Rule) bool {
 	return ok && r.Tier == o.Tier && r.Direction == o.Direction && r.Priority == o.Priority && r.Action == o.Action &&
 		(r.Number == o.Number || strings.HasPrefix(string(r.Policy.Kind), "NetworkPolicy"))
 }
+
+// Open vSwitch takes 9,000 rules of one port and one Port, whose flows are as long as a message may be, and decides by each of them.
+func TestManyRulesOfOnePortTrace(t *testing.T) {
+	tr := newTracers(t, 1)[0]
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	o := manyPolicies(1, 9000, 9000, 0, 0)
+	o.Nodes = []intent.Node{{Name: "n0", Subnets: []intent.Subnet{{Network: "default", Prefix: netip.MustParsePrefix("10.0.0.0/16"), Gateway: address4(10, 0, 255, 1)}}}}
+	groups := map[netip.Addr]string{address4(10, 1, 0, 1): "g0", address4(10, 1, 0, 2): "g4567", address4(10, 1, 0, 3): "g8999", address4(10, 1, 0, 4): "g9000"}
+	for a, g := range groups {
+		o.Peers = append(o.Peers, intent.Peer{Space: intent.DefaultRouterName, Address: a, Groups: []string{g}})
+	}
+	store := storeOf(t, o)
+	start := time.Now()
+	if err := tr.load(ctx, store.State()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("9,000 rules are in the switch after %v", time.Since(start))
+	server, _ := store.State().Ports().Get(largePort(0).ID)
+	for a, g := range groups {
+		for _, port := range []uint16{80, 81} {
+			p := judgedPacket{to: &server, src: a, dst: server.Addresses[0], protocol: 6, port: port}
+			text, err := tr.vswitchd.Call(ctx, "ofproto/trace", tr.name, p.flow(), "--ct-next", "trk,new")
+			if err != nil {
+				t.Fatal(err)
+			}
+			last, denied := tr.verdict(text)
+			switch allowed := port == 80 && g != "g9000"; {
+			case last == nil || denied == allowed:
+				t.Errorf("%s, port %d: %v\n%s", g, port, last, text)
+			case allowed && last.Policies[0].Name != "p"+g[1:]:
+				t.Errorf("%s, port %d: %s", g, port, last)
+			}
+		}
+	}
+}
