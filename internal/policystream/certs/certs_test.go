@@ -4,6 +4,7 @@ package certs
 
 import (
 	"bytes"
+	"crypto/x509"
 	"testing"
 	"time"
 )
@@ -89,4 +90,13 @@ func TestDamagedBundles(t *testing.T) {
 			}
 		})
 	}
+}
+
+func verify(t *testing.T, roots string) x509.VerifyOptions {
+	t.Helper()
+	pool, err := Pool([]byte(roots))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x509.VerifyOptions{Roots: pool, DNSName: name}
 }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"coelan.io/coelan/internal/policystream/wire"
+)
+
+const namespace = "coelan-system"
+
+// run has a keeper run until the test ends.
+func run(t *testing.T, k *Keeper) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := k.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+// serial waits until a keeper has a certificate other than those.
+func serial(t *testing.T, k *Keeper, than ...string) string {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		if c, err := k.Certificate(nil); err == nil {
+			s := c.Leaf.SerialNumber.String()
+			known := false
+			for _, old := range than {
+				known = known || old == s
+			}
+			if !known {
+				return s
+			}
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-deadline:
+			t.Fatal("there is no new certificate")
+		}
+	}
+}
+
+func TestKeepersShareOneCertificate(t *testing.T) {
+	api := fake.NewClientset()
+	log := slog.New(slog.DiscardHandler)
+	a, b := NewKeeper(api, namespace, log), NewKeeper(api, namespace, log)
+	if _, err := a.Certificate(nil); err == nil {
+		t.Error("there is a certificate before there is any")
+	}
+	run(t, a)
+	run(t, b)
+	<-a.Ready()
+	<-b.Ready()
+	first := serial(t, a)
+	if other := serial(t, b); other != first {
+		t.Errorf("the replicas have the certificates %s and %s", first, other)
+	}
+	published := func() string {
+		t.Helper()
+		m, err := api.CoreV1().ConfigMaps(namespace).Get(t.Context(), wire.ConfigMap, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Data[wire.RootsKey]
+	}
+	secrets := api.CoreV1().Secrets(namespace)
+	secret, err := secrets.Get(t.Context(), Secret, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if published() != string(secret.Data[wire.RootsKey]) {
+		t.Error("what is published is not what signs")
+	}
+
+	// Somebody damages it, and somebody deletes it.
+	secret.Data[corev1.TLSCertKey] = []byte("garbage")
+	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	second := serial(t, a, first)
+	if other := serial(t, b, first); other != second {
+		t.Errorf("the replicas have the certificates %s and %s", second, other)
+	}
+	if err := secrets.Delete(t.Context(), Secret, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	third := serial(t, a, first, second)
+	if other := serial(t, b, first, second); other != third {
+		t.Errorf("the replicas have the certificates %s and %s", third, other)
+	}
+	if _, err := a.server.Load().Leaf.Verify(verify(t, published())); err != nil {
+		t.Errorf("who reads what is published does not know the server: %v", err)
+	}
+	if err := api.CoreV1().ConfigMaps(namespace).Delete(t.Context(), wire.ConfigMap, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(20 * time.Second)
+	for {
+		if _, err := api.CoreV1().ConfigMaps(namespace).Get(t.Context(), wire.ConfigMap, metav1.GetOptions{}); err == nil {
+			break
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-deadline:
+			t.Fatal("the authority is not published again")
+		}
+	}
+}
+
+// A server never has a certificate that agents cannot know.
+func TestAuthorityIsPublishedFirst(t *testing.T) {
+	api := fake.NewClientset()
+	refused := make(chan struct{}, 100)
+	var mu sync.Mutex
+	refuse := true
+	api.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if refuse {
+			refused <- struct{}{}
+			return true, nil, errors.New("refused")
+		}
+		return false, nil, nil
+	})
+	k := NewKeeper(api, namespace, slog.New(slog.DiscardHandler))
+	run(t, k)
+	<-refused
+	<-refused
+	if _, err := k.Certificate(nil); err == nil {
+		t.Error("there is a certificate that nobody knows")
+	}
+	mu.Lock()
+	refuse = false
+	mu.Unlock()
+	serial(t, k)
+}
