@@ -218,3 +218,25 @@ func BenchmarkOneSubjectOfThousandRules(b *testing.B) {
 	closed.Closed = "closed"
 	benchmarkChange(b, func(tx *intent.Tx) { tx.SetSubject(s) }, func(tx *intent.Tx) { tx.SetSubject(closed) })
 }
+
+// manyBlocks is a rule with so many addresses.
+func manyBlocks(n int) intent.Rule {
+	r := ruleOfMany(0)
+	r.Groups = nil
+	for i := range n {
+		r.Blocks = append(r.Blocks, netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 16), byte(i >> 8), byte(i)}), 32))
+	}
+	return r
+}
+
+func BenchmarkTenThousandBlocks(b *testing.B) {
+	none, all, one := manyBlocks(0), manyBlocks(10000), manyBlocks(10001)
+	for _, change := range []struct {
+		name string
+		from intent.Rule
+	}{{"all", none}, {"one", one}} {
+		b.Run(change.name, func(b *testing.B) {
+			benchmarkChange(b, func(tx *intent.Tx) { tx.SetRule(change.from) }, func(tx *intent.Tx) { tx.SetRule(all) })
+		})
+	}
+}

@@ -32,10 +32,7 @@ var policySubjectFeature = &feature{
 		r.on(egressSubject, 0).decide(closedPort(intent.Egress, "", evaluate.Unknown), egressTables.end)
 		r.on(ingressSubject, 0).decide(closedPort(intent.Ingress, "", evaluate.Unknown), ingressTables.end)
 	},
-	port: func(r *rules, p intent.Port) {
-		r.govern(p, intent.Egress)
-		r.govern(p, intent.Ingress)
-	},
+	port: (*rules).govern,
 }
 
 // Which tables a Port has rules in, in regSubject, and whether NetworkPolicies isolate it. What is above is always 0.
@@ -62,34 +59,32 @@ func closedPort(d intent.Direction, port, why string) Verdict {
 	return Verdict{Action: intent.Deny, Direction: d, Port: port, Closed: why}
 }
 
-// primaryInterface is the name of a pod's first interface.
-const primaryInterface = "eth0"
-
-// govern emits how a Port of this node is governed in one direction.
-func (r *rules) govern(p intent.Port, d intent.Direction) {
+// govern emits how a Port of this node is governed.
+func (r *rules) govern(p intent.Port) {
 	r.need(unitKey{kindSubject, p.SubjectKey()})
 	subject, known := r.state.Subjects().Get(p.SubjectKey())
-	closed := subject.Closed
-	if !known {
+	rules, closed := r.rulesOf(subject)
+	switch {
+	case subject.Closed != "":
+		closed = subject.Closed
+	case !known:
 		closed = evaluate.Unknown
 	}
-	rules, problem := r.rulesOf(subject)
-	if closed == "" {
-		closed = problem
-	}
-	if closed != "" {
-		for _, w := range r.packetsOf(p, d, 400) {
-			w.decide(closedPort(d, p.ID, closed), policyVerdict)
+	for _, d := range []intent.Direction{intent.Egress, intent.Ingress} {
+		if closed != "" {
+			for _, w := range r.packetsOf(p, d, 400) {
+				w.decide(closedPort(d, p.ID, closed), policyVerdict)
+			}
+			continue
 		}
-		return
-	}
-	g := governed{r: r, port: p, direction: d, tables: tablesOf(d)}
-	g.securityGroups(subject, rules)
-	if p.Interface == "" || p.Interface == primaryInterface {
-		g.policies(subject, rules)
-	}
-	for _, w := range r.packetsOf(p, d, 100) {
-		g.enter(w)
+		g := governed{r: r, port: p, direction: d, tables: tablesOf(d)}
+		g.securityGroups(subject, rules)
+		if evaluate.Governed(p) {
+			g.policies(subject, rules)
+		}
+		for _, w := range r.packetsOf(p, d, 100) {
+			g.enter(w)
+		}
 	}
 }
 
