@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,7 +28,10 @@ import (
 	"coelan.io/coelan/internal/policystream/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	streamtest.RunAgents()
+	goleak.VerifyTestMain(m)
+}
 
 // ofPolicy names a NetworkPolicy.
 func ofPolicy(name string) intent.PolicyRef {
@@ -418,4 +422,51 @@ func TestEngine(t *testing.T) {
 	})
 	b.Await(t, "its pod", func() bool { return b.Status().Subjects == 1 })
 	a.Await(t, "its pod gone", func() bool { return a.Status().Subjects == 0 })
+}
+
+// A node without pods has an empty view, which is in effect like others.
+func TestEmptyView(t *testing.T) {
+	c := streamtest.Start(t)
+	a, _ := streamtest.StartAgent(t, c.ClientOptions("a"))
+	a.Await(t, "a stream", func() bool { return a.Status().Complete })
+	c.Set("a", view())
+	a.Await(t, "its first pod", has(a, view()))
+	timeout := time.After(10 * time.Second)
+	for c.Hub.Realised(ofPolicy("web")).Realised != 1 {
+		select {
+		case <-c.Hub.RealisedChanged():
+		case <-timeout:
+			t.Fatal("its policy is not in effect")
+		}
+	}
+	if s := a.Status(); s.Streams != 1 {
+		t.Errorf("%d streams: %s", s.Streams, s.LastError)
+	}
+}
+
+// A smaller cluster than that of the bench.
+func TestLoad(t *testing.T) {
+	l := streamtest.Load{Nodes: 50, PodsPerNode: 10, Namespaces: 50}
+	if os.Getenv("COELAN_LOAD") != "" {
+		l = streamtest.DefaultLoad
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := l.Run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", r)
+	if r.Connect.Agents != l.Nodes || r.Connect.Items < l.Nodes*l.PodsPerNode {
+		t.Errorf("connect: %+v", r.Connect)
+	}
+	if r.Change.Agents != l.Nodes || r.Change.Items != l.Nodes {
+		t.Errorf("one rule has changed: %+v", r.Change)
+	}
+	if r.Pod.Agents == 0 || r.Pod.Agents > 10 {
+		t.Errorf("a pod has changed that 10 nodes are to know: %+v", r.Pod)
+	}
+	if r.Reconnect.Agents != l.Nodes || r.Reconnect.Items != 0 {
+		t.Errorf("nothing is new: %+v", r.Reconnect)
+	}
 }

@@ -32,6 +32,7 @@ const Namespace = "coelan-system"
 type Authority struct {
 	certificate *tls.Certificate
 	Roots       *x509.CertPool
+	PEM         []byte // of Roots
 }
 
 // NewAuthority makes one.
@@ -41,7 +42,7 @@ func NewAuthority() (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Authority{}
+	a := &Authority{PEM: b.Roots}
 	if a.certificate, err = b.Server(wire.ServerName(Namespace), now); err != nil {
 		return nil, err
 	}
