@@ -170,7 +170,7 @@ func (w *watcher) exchange(e *Engine, was, is *governed) {
 			order = -1
 		case old[0] != now[0]:
 			order = cmp.Compare(old[0].rule.ID, now[0].rule.ID)
-			if order == 0 { // of a policy that has been made anew: both
+			if order == 0 { // of a policy that has been there again
 				w.acquire(e, now[0])
 				left = append(left, old[0])
 			}
@@ -201,9 +201,7 @@ func (w *watcher) release(e *Engine, p *part) {
 	if p.users.remove(w) > 0 {
 		return
 	}
-	if _, ok := w.rules[p.rule.ID]; !ok { // else one of the same ID may have been acquired, and is what matters
-		w.rules[p.rule.ID] = p
-	}
+	w.rules[p.rule.ID] = p
 	for _, g := range p.groups {
 		w.unuse(e, g)
 	}
