@@ -52,7 +52,7 @@ func (a arrival) same(b arrival) bool { return a.String() == b.String() }
 func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arrival, error) {
 	var commits []int
 	for hop := range 4 {
-		p.reply = true
+		p.reply = markedOn >= 0
 		p.marked = node == markedOn
 		o, text, err := s.tracers[node].trace(s.ctx, p)
 		s.log = append(s.log, fmt.Sprintf("on n%d: %s\n%s", node, traceFlow(p), text))

@@ -157,9 +157,16 @@ func (o oracle) forward(p packet, network intent.Network) outcome {
 			}
 		}
 	}
-	switch {
+	switch policed := o.Local().PolicyMode == intent.EnforcedPolicies; {
 	case out.Port == 0:
 		return dropped
+	case policed:
+		out.Lookups = []int{1}
+		if !p.reply {
+			out.Commits = []int{1}
+		} else if p.marked && p.inPort != intent.GatewayPort {
+			out.Port, out.EthDst, out.TunDst = intent.GatewayPort, intent.GatewayMAC, netip.Addr{}
+		}
 	case out.Port == intent.GatewayPort:
 	case p.inPort == intent.GatewayPort:
 		out.Commits = []int{1}

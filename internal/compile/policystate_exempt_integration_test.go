@@ -32,7 +32,11 @@ func TestPolicyExemptions(t *testing.T) {
 		t.Run(familyName(v6), func(t *testing.T) {
 			var all sync.WaitGroup
 			for _, w := range g.exemptions(s, itself, here, v6) {
-				all.Go(func() { g.check(t, w) })
+				if w.want[0] == lostCall { // takes as long for all as for one
+					all.Go(func() { g.check(t, w) })
+					continue
+				}
+				g.check(t, w)
 			}
 			all.Wait()
 		})

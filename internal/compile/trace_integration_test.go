@@ -97,6 +97,9 @@ func drawState(t *rapid.T) *intent.State {
 		p.MAC = intent.PodMAC(p.Addresses[0])
 		o.Ports = append(o.Ports, p)
 	}
+	if rapid.Bool().Draw(t, "policies are enforced") {
+		o.Local.PolicyMode, o.Subjects = intent.EnforcedPolicies, []intent.Subject{{Key: intent.PodSubject("")}}
+	}
 	return stateOf(t, o)
 }
 

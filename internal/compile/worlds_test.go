@@ -19,6 +19,7 @@ type clusterWorld struct {
 	v4, v6        bool
 	underlayV6    bool
 	native        bool // the bridges balance Services
+	policed       bool // policies are enforced, and let everything pass
 	nodes         []intent.Node
 	networks      []intent.Network
 	routers       []intent.Router
@@ -59,6 +60,14 @@ func (w *clusterWorld) view(node int) intent.Objects {
 			remote := p.Port
 			remote.OFPort, remote.NodeAddresses = 0, nil
 			o.Ports = append(o.Ports, remote)
+		}
+	}
+	if w.policed {
+		o.Local.PolicyMode = intent.EnforcedPolicies
+		for _, p := range o.Ports {
+			if s := (intent.Subject{Key: p.SubjectKey()}); !slices.ContainsFunc(o.Subjects, func(o intent.Subject) bool { return o.Key == s.Key }) {
+				o.Subjects = append(o.Subjects, s)
+			}
 		}
 	}
 	return o
@@ -123,6 +132,7 @@ func drawWorld(t *rapid.T) *clusterWorld {
 		v4:            strings.Contains(families, "4"), v6: strings.Contains(families, "6"),
 	}
 	w.native = rapid.Bool().Draw(t, "native services")
+	w.policed = rapid.Bool().Draw(t, "policies are enforced")
 	w.underlayV6 = !w.v4 || w.v6 && rapid.Bool().Draw(t, "underlay v6")
 	for n := range rapid.SampledFrom([]int{2, 3, 1}).Draw(t, "nodes") {
 		node := intent.Node{
