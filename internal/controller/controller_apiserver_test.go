@@ -42,7 +42,7 @@ func TestController(t *testing.T) {
 		{"isolated namespaces", testIsolated},
 		{"namespaces that a Network selects", testSelected},
 		{"namespace deletion", testNamespaceDeletion},
-		{"policies of all kinds", testPolicies},
+		{"policies of all kinds", testPoliciesOfAllKinds},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, api) })
 	}

@@ -22,7 +22,7 @@ import (
 
 func fakeAccess(objects ...client.Object) *access {
 	b := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(objects...).WithStatusSubresource(
-		&v1alpha1.Port{}, &v1alpha1.AddressBlock{}, &v1alpha1.Network{}, &v1alpha1.Router{}, &v1alpha1.LoadBalancerPool{}, &corev1.Service{})
+		&v1alpha1.Port{}, &v1alpha1.AddressBlock{}, &v1alpha1.Network{}, &v1alpha1.Router{}, &v1alpha1.LoadBalancerPool{}, &v1alpha1.SecurityGroup{}, &corev1.Service{})
 	for _, i := range indexes {
 		b = b.WithIndex(i.kind, i.field, func(o client.Object) []string {
 			if v := i.value(o); v != "" {

@@ -52,8 +52,8 @@ func (w *world) condition(o client.Object, conditions func() []metav1.Condition,
 	})
 }
 
-// testPolicies is what becomes of policies of all kinds, and of bad ones.
-func testPolicies(t *testing.T, api *apitest.API) {
+// testPoliciesOfAllKinds is what becomes of policies of all kinds, and of bad ones.
+func testPoliciesOfAllKinds(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	definition := w.clusterDefinition()
 	hub := server.NewHub(policy.NewEngine())

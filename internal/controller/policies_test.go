@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/policyapi"
+	"coelan.io/coelan/internal/policystream/server"
+	"coelan.io/coelan/internal/translate"
+)
+
+// What memory keeps of pods and nodes is to policies what they are.
+func TestSlimPodsAreTheSameToPolicies(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	ports := func(ports ...corev1.ContainerPort) []corev1.Container {
+		return []corev1.Container{{Name: "a", Image: "i"}, {Name: "b", Image: "i", Ports: ports, RestartPolicy: &always}}
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "a", Name: "p", UID: "u", Labels: map[string]string{"app": "web"},
+			Annotations: map[string]string{v1alpha1.AnnotationSecurityGroups: "x,y", "kubernetes.io/config.hash": "h", "other": "large"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName:       "n1",
+			Containers:     ports(corev1.ContainerPort{ContainerPort: 1}, corev1.ContainerPort{Name: "http", ContainerPort: 80}),
+			InitContainers: ports(corev1.ContainerPort{Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}),
+		},
+		Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "10.244.1.5"}, {IP: "fd00::5"}}},
+	}
+	slimmed, err := slim(pod.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints := func(p *corev1.Pod) string {
+		e := translate.NewPolicyEndpoints()
+		e.SetPod(p)
+		set, _ := e.Changes()
+		return fmt.Sprintf("%+v %+v", set, e.Problems())
+	}
+	if diff := cmp.Diff(endpoints(pod), endpoints(slimmed.(*corev1.Pod))); diff != "" {
+		t.Errorf("pod (-whole +slim):\n%s", diff)
+	}
+	if kept := slimmed.(*corev1.Pod); len(kept.Annotations) != 2 || len(kept.Spec.Containers) != 1 || kept.Spec.Containers[0].Image != "" {
+		t.Errorf("more is kept than is read: %+v", kept)
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b"}}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24"}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}},
+	}
+	slimNode, err := slim(node.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(fmt.Sprint(translate.PolicyNode(node)), fmt.Sprint(translate.PolicyNode(slimNode.(*corev1.Node)))); diff != "" {
+		t.Errorf("node (-whole +slim):\n%s", diff)
+	}
+}
+
+func testPolicies(objects ...client.Object) (*policies, *server.Hub) {
+	hub := server.NewHub(policy.NewEngine())
+	p := newPolicies(slog.New(slog.DiscardHandler), nil, nil, hub)
+	for _, o := range objects {
+		p.note(o, false)
+	}
+	p.apply()
+	return p, hub
+}
+
+func viewOf(hub *server.Hub, node string) (v policy.View) {
+	hub.Update(func(e *policy.Engine) { v = e.View(node) })
+	return v
+}
+
+func policed() (*corev1.Namespace, *corev1.Node, *corev1.Pod, *networkingv1.NetworkPolicy) {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+		&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", UID: "u"}, Spec: corev1.PodSpec{NodeName: "n1"},
+		},
+		&networkingv1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "deny", UID: "one", Generation: 1},
+			Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
+		}
+}
+
+// Of several events about one object the last counts, whatever a watch has missed.
+func TestPoliciesFollowTheLastEvent(t *testing.T) {
+	namespace, node, pod, deny := policed()
+	p, hub := testPolicies(namespace, node, pod, deny)
+	isolated := func(want int) {
+		t.Helper()
+		p.apply()
+		v := viewOf(hub, "n1")
+		if len(v.Subjects) != 1 || len(v.Subjects[0].IngressIsolation) != want {
+			t.Errorf("isolated by %+v, want %d", v.Subjects, want)
+		}
+	}
+	isolated(1)
+	p.note(deny, true)
+	p.note(deny, false)
+	isolated(1)
+	p.note(toolscache.DeletedFinalStateUnknown{Key: "a/deny", Obj: deny}, true)
+	isolated(0)
+	// It was deleted and made again, with the same generation.
+	again := deny.DeepCopy()
+	again.UID = "two"
+	again.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
+	p.note(deny, false)
+	isolated(1)
+	p.note(again, false)
+	isolated(0)
+	p.note(namespace, true)
+	p.apply()
+	if v := viewOf(hub, "n1"); v.Subjects[0].Closed == "" {
+		t.Errorf("open in a namespace that is not known: %+v", v.Subjects)
+	}
+	p.note(pod, true)
+	p.note(node, true)
+	p.apply()
+	if v := viewOf(hub, "n1"); len(v.Subjects) > 0 {
+		t.Errorf("a pod that is gone: %+v", v.Subjects)
+	}
+}
+
+// A definition that nobody knows, with other types of fields, does not stop anything else.
+func TestUnreadableClusterNetworkPolicy(t *testing.T) {
+	namespace, node, pod, deny := policed()
+	bad := policyapi.New()
+	bad.SetName("bad")
+	bad.Object["spec"] = map[string]any{"priority": "high"}
+	p, hub := testPolicies(namespace, node, pod, bad, deny)
+	if v := viewOf(hub, "n1"); len(v.Subjects) != 1 || len(v.Subjects[0].IngressIsolation) != 1 {
+		t.Errorf("%+v", v.Subjects)
+	}
+	list, _ := p.findings()
+	if len(list) != 1 || len(list[0].problems) != 1 || list[0].problems[0].Reason != translate.Malformed {
+		t.Errorf("findings %+v", list)
+	}
+}
+
+// What is wrong is told of the object that it is about, and in the condition; conditions of others stay.
+func TestPolicyStatus(t *testing.T) {
+	namespace, node, pod, _ := policed()
+	pod.Annotations = map[string]string{v1alpha1.AnnotationSecurityGroups: "web,none"}
+	group := &v1alpha1.SecurityGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web", UID: "g", Generation: 3}}
+	for range 7 {
+		group.Spec.Rules = append(group.Spec.Rules, v1alpha1.SecurityGroupRule{Direction: v1alpha1.RuleIngress, Protocol: "quic"})
+	}
+	cluster := policyapi.New()
+	cluster.SetName("admin")
+	cluster.Object["spec"] = map[string]any{
+		"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{}},
+	}
+	cluster.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+		"type": "Seen", "status": "True", "reason": "Other", "message": "by somebody else", "lastTransitionTime": "2026-01-01T00:00:00Z",
+	}}}
+	a := fakeAccess(group)
+	if err := a.Get(t.Context(), client.ObjectKeyFromObject(group), group); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := testPolicies(namespace, node, pod, group, cluster)
+	s := &policyStatus{access: a, policies: p, told: told{kinds: policyKindNames}}
+	list, ofEndpoints := p.findings()
+	for range 2 {
+		if err := s.told.tell(t.Context(), a, append(newsOfPolicies(list), newsOfEndpoints(ofEndpoints)...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recorder := a.events.(*record.FakeRecorder)
+	if got := len(recorder.Events); got != 8 {
+		t.Errorf("%d Events, want one for each rule and one for the pod", got)
+	}
+	for len(recorder.Events) > 0 {
+		if text := <-recorder.Events; !strings.Contains(text, `Malformed spec.rules[`) && !strings.Contains(text, `NotFound metadata.annotations[coelan.io/security-groups]: "none"`) {
+			t.Errorf("Event %s", text)
+		}
+	}
+	for _, k := range list {
+		if k.ref.Kind != intent.SecurityGroup {
+			continue
+		}
+		if err := s.write(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Get(t.Context(), client.ObjectKeyFromObject(group), group); err != nil {
+			t.Fatal(err)
+		}
+		c := group.Status.Conditions
+		if len(c) != 2 || c[0].Reason != v1alpha1.ReasonPartlyInvalid || !strings.HasSuffix(c[0].Message, "and 2 more") || c[0].ObservedGeneration != 3 ||
+			c[1].Reason != v1alpha1.ReasonProgressing || group.Status.Nodes != 1 {
+			t.Errorf("status %+v", group.Status)
+		}
+	}
+	changed, err := setClusterConditions(cluster, nil, server.Realised{Wanted: 2, Realised: 2})
+	if err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	if changed, err = setClusterConditions(cluster, nil, server.Realised{Wanted: 2, Realised: 2}); err != nil || changed {
+		t.Error("written again", err)
+	}
+	held := struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(cluster.Object, &held); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, c := range held.Status.Conditions {
+		kinds = append(kinds, c.Type+" "+string(c.Status)+" "+c.Message)
+	}
+	if diff := cmp.Diff([]string{"Seen True by somebody else", "Ready True ", "Realised True on 2 of 2 nodes with pods that it is for"}, kinds); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+}
