@@ -220,3 +220,63 @@ func TestManyRulesOfOnePortTrace(t *testing.T) {
 		}
 	}
 }
+
+// In a private Router peers are known by the addresses that they have there, and by their node addresses where these are used. Those of
+// another Router are nobody, though they have the same addresses.
+func TestPolicySpaces(t *testing.T) {
+	tr := newTracers(t, 1)[0]
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for _, mode := range []intent.ServiceMode{intent.NativeServices, intent.KubeProxy} {
+		t.Run(string(mode), func(t *testing.T) {
+			o := manyNetworks(2, 2)
+			o.Local.ServiceMode, o.Local.PolicyMode = mode, intent.EnforcedPolicies
+			policy := intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: "default", Name: "red"}
+			port := func(p uint16) []intent.PortRange { return []intent.PortRange{{Protocol: 6, First: p, Last: p}} }
+			for _, d := range []intent.Direction{intent.Ingress, intent.Egress} {
+				for i, g := range []string{"own", "node"} {
+					o.Rules = append(o.Rules, intent.Rule{
+						ID: fmt.Sprint(d, g), Policy: policy, Number: i + 1, Direction: d, Tier: intent.NetworkPolicyTier, Action: intent.Allow, Groups: []string{g}, Ports: port(uint16(80 + i)),
+					})
+				}
+			}
+			for i := range o.Ports {
+				o.Ports[i].UID = o.Ports[i].Pod
+				o.Subjects = append(o.Subjects, intent.Subject{
+					Key: o.Ports[i].SubjectKey(), Rules: []string{"1node", "1own", "2node", "2own"},
+					IngressIsolation: []intent.PolicyRef{policy}, EgressIsolation: []intent.PolicyRef{policy},
+				})
+			}
+			for _, p := range o.Ports[:2] { // of the first network; those of the second have the same addresses
+				o.Peers = append(o.Peers, intent.Peer{Space: "net0", Address: p.Addresses[0], Groups: []string{"own"}}, intent.Peer{Space: intent.DefaultRouterName, Address: p.NodeAddresses[0], Groups: []string{"node"}})
+			}
+			if err := tr.load(ctx, stateFrom(t, o)); err != nil {
+				t.Fatal(err)
+			}
+			for _, tc := range []struct {
+				name    string
+				from    intent.Port
+				to      netip.Addr
+				port    int
+				allowed bool
+			}{
+				{"own addresses", o.Ports[0], o.Ports[1].Addresses[0], 80, true},
+				{"own addresses, the other rule", o.Ports[0], o.Ports[1].Addresses[0], 81, false},
+				{"another router's same addresses", o.Ports[2], o.Ports[3].Addresses[0], 80, false},
+				{"node address", o.Ports[0], o.Ports[1].NodeAddresses[0], 81, true},
+				{"node address, the other rule", o.Ports[0], o.Ports[1].NodeAddresses[0], 80, false},
+			} {
+				mac := intent.RouterMAC
+				flow := fmt.Sprintf("in_port=%d,dl_src=%s,dl_dst=%s,tcp,nw_src=%s,nw_dst=%s,nw_ttl=64,tcp_dst=%d", tc.from.OFPort, tc.from.MAC, mac, tc.from.Addresses[0], tc.to, tc.port)
+				text, err := tr.vswitchd.Call(ctx, "ofproto/trace", tr.name, flow, "--ct-next", "trk,new", "--ct-next", "trk,new", "--ct-next", "trk,new")
+				if err != nil {
+					t.Fatal(err)
+				}
+				last, denied := tr.verdict(text)
+				if sent := outputLine.MatchString(text); last == nil || sent != tc.allowed || denied == tc.allowed {
+					t.Errorf("%s: sent: %v, %v\n%s", tc.name, sent, last, text)
+				}
+			}
+		})
+	}
+}
