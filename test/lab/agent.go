@@ -45,6 +45,7 @@ func (n *Node) Config() config.Config {
 	c.AgentSocket = filepath.Join(n.runDir(), "agent.sock")
 	c.StateDir = filepath.Join(n.dir, "state")
 	c.Kubeconfig = filepath.Join(n.dir, "kubeconfig")
+	n.configurePolicies(&c)
 	if n.lab.options.Configure != nil {
 		n.lab.options.Configure(&c)
 	}
@@ -92,6 +93,9 @@ func (n *Node) writeConfig() (string, error) {
 		}
 	}
 	if err := os.WriteFile(c.Kubeconfig, []byte(kubeconfig()), 0o600); err != nil {
+		return "", err
+	}
+	if err := n.writeToken(); err != nil {
 		return "", err
 	}
 	text, err := yaml.Marshal(c)

@@ -28,6 +28,8 @@ type Options struct {
 	PodCIDRs func(node int) []string
 	// Configure changes the agents' configuration before they start.
 	Configure func(*config.Config)
+	// Policies has agents enforce policies, which the test gives them by Lab.Policies: all pods are closed until it does.
+	Policies bool
 	// NoAgents leaves the nodes with Open vSwitch alone.
 	NoAgents bool
 }
@@ -37,6 +39,8 @@ type Lab struct {
 	Nodes   []*Node
 	Outside *Host
 	API     *API
+	// Policies are there if Options ask for them.
+	Policies *Policies
 
 	options Options
 	dir     string
@@ -98,6 +102,11 @@ func (l *Lab) build(ctx context.Context) (err error) {
 	}
 	l.API = newAPI()
 	l.API.addServiceRanges(l.options.Families)
+	if l.options.Policies {
+		if err := l.startPolicies(); err != nil {
+			return err
+		}
+	}
 	for range l.options.Nodes {
 		if _, err := l.AddNode(ctx); err != nil {
 			return err
@@ -136,6 +145,9 @@ func warnings(log string) string {
 func (l *Lab) Close() {
 	for _, n := range l.Nodes {
 		n.stop()
+	}
+	if l.Policies != nil {
+		l.Policies.close()
 	}
 	if l.API != nil {
 		l.API.Stop()

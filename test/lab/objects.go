@@ -26,6 +26,7 @@ const (
 	pools       = "loadbalancerpools.coelan.io"
 	definitions = "network-attachment-definitions.k8s.cni.cncf.io"
 
+	configMaps     = "configmaps"
 	services       = "services"
 	endpointSlices = "endpointslices.discovery.k8s.io"
 	serviceCIDRs   = "servicecidrs.networking.k8s.io"
@@ -53,6 +54,8 @@ func kindOf(resource string) (kind, version string) {
 		return "LoadBalancerPool", coelan
 	case definitions:
 		return "NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1"
+	case configMaps:
+		return "ConfigMap", "v1"
 	case services:
 		return "Service", "v1"
 	case endpointSlices:
