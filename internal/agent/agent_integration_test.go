@@ -199,6 +199,7 @@ func newWorld(t *testing.T) *world {
 	dir := t.TempDir()
 	w.cfg = config.Default()
 	w.cfg.Datapath = config.Datapath(w.ovs.Datapath)
+	w.cfg.Policy.Mode = config.PoliciesOff // no controller tells these agents what is allowed
 	w.cfg.OVSRunDir = w.ovs.Dir
 	w.cfg.StateDir = filepath.Join(dir, "state")
 	w.cfg.AgentSocket, w.cfg.CNI.Socket = filepath.Join(w.ovs.Dir, "agent.sock"), filepath.Join(w.ovs.Dir, "cni.sock")

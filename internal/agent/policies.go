@@ -25,13 +25,17 @@ func (a *Agent) newPolicies(ctx context.Context) *policies.Policies {
 	if !a.policed() {
 		return nil
 	}
+	controllers := client.Fixed(nil)
+	if a.opts.Controllers != nil {
+		controllers = a.opts.Controllers(ctx)
+	}
 	return policies.New(policies.Options{
 		Log: a.log, Intent: a.intent, Applied: func(ctx context.Context, revision uint64) error { return a.flows.wait(ctx, revision) },
 		Connections: tracked{a}, Observe: a.metrics.policySync,
 		NewClient: func(changed func(client.Change)) policies.Client {
 			return client.New(client.Options{
 				Node: a.opts.NodeName, Namespace: a.opts.Namespace, File: a.cfg.StateFile(policiesFile), Log: a.log,
-				Controllers: a.opts.Controllers(ctx), Token: client.TokenFile(a.cfg.Policy.TokenFile), OnChange: changed,
+				Controllers: controllers, Token: client.TokenFile(a.cfg.Policy.TokenFile), OnChange: changed,
 			})
 		},
 	})

@@ -19,7 +19,7 @@ const (
 )
 
 // DefaultPolicyMode is the mode of an agent whose configuration names none.
-const DefaultPolicyMode = PoliciesOff
+const DefaultPolicyMode = EnforcedPolicies
 
 // UnmarshalJSON takes off as YAML 1.1 does, which is false, too; Validate refuses other strings than the constants.
 func (m *PolicyMode) UnmarshalJSON(data []byte) error {
