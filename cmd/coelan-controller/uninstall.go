@@ -4,12 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +24,7 @@ const removalTimeout = 5 * time.Minute
 
 // uninstallCommand is what the manifests run in the controller's place when Coelan is removed.
 func uninstallCommand() *cobra.Command {
-	var kubeconfig string
+	var kubeconfig, namespace string
 	var stay bool
 	cmd := &cobra.Command{
 		Use:   "uninstall",
@@ -33,21 +35,22 @@ func uninstallCommand() *cobra.Command {
 				<-cmd.Context().Done()
 				return nil
 			}
-			return uninstall(cmd.Context(), kubeconfig)
+			return uninstall(cmd.Context(), kubeconfig, namespace)
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file with the API server's address (default the pod's service account)")
+	cmd.Flags().StringVar(&namespace, "namespace", os.Getenv("NAMESPACE"), "the namespace of the controllers, whose certificate is there")
 	cmd.Flags().BoolVar(&stay, "stay", false, "remove nothing, and wait for the end: what a pod does when it is done")
 	return cmd
 }
 
-func uninstall(ctx context.Context, kubeconfig string) error {
+func uninstall(ctx context.Context, kubeconfig, namespace string) error {
 	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
@@ -56,5 +59,9 @@ func uninstall(ctx context.Context, kubeconfig string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
-	return removal.Run(ctx, c, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	err = removal.Run(ctx, c, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	if namespace != "" {
+		err = errors.Join(err, removal.Certificates(ctx, c, namespace))
+	}
+	return err
 }

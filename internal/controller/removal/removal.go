@@ -11,13 +11,17 @@ import (
 	"log/slog"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/policystream/certs"
+	"coelan.io/coelan/internal/policystream/wire"
 )
 
 // Run deletes all objects that Coelan has made by itself, and all AddressBlocks, which mean nothing without the nodes'
@@ -42,6 +46,20 @@ func Run(ctx context.Context, c client.Client, log *slog.Logger) error {
 			errs = append(errs, fmt.Errorf("%ss: %w", kind.name, err))
 		}
 		log.Info("removed from the API", "kind", kind.name, "deleted", removed, "kept", released)
+	}
+	return errors.Join(errs...)
+}
+
+// Certificates deletes the certificate by which agents know controllers, and who has signed it.
+func Certificates(ctx context.Context, c client.Client, namespace string) error {
+	var errs []error
+	for _, o := range []client.Object{
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certs.Secret}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: wire.ConfigMap}},
+	} {
+		if err := client.IgnoreNotFound(c.Delete(ctx, o)); err != nil {
+			errs = append(errs, fmt.Errorf("%T %s: %w", o, key(o), err))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/policystream/certs"
+	"coelan.io/coelan/internal/policystream/wire"
 )
 
 func world(t *testing.T, calls interceptor.Funcs) client.Client {
@@ -116,5 +119,33 @@ func TestOneFailureStopsNoOther(t *testing.T) {
 	want := []string{"default coelan.io/in-use", "others example.org/keep", "outside", "red", "somebody", "tenants", "vm"}
 	if diff := cmp.Diff(want, left(t, c)); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	object := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&corev1.Secret{ObjectMeta: object("coelan-system", certs.Secret)}, &corev1.Secret{ObjectMeta: object("coelan-system", "other")},
+		&corev1.Secret{ObjectMeta: object("other", certs.Secret)},
+		&corev1.ConfigMap{ObjectMeta: object("coelan-system", wire.ConfigMap)},
+	).Build()
+	for range 2 { // again, when they are gone
+		if err := Certificates(t.Context(), c, "coelan-system"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var secrets corev1.SecretList
+	var maps corev1.ConfigMapList
+	if err := errors.Join(c.List(t.Context(), &secrets), c.List(t.Context(), &maps)); err != nil {
+		t.Fatal(err)
+	}
+	if len(secrets.Items) != 2 || len(maps.Items) != 0 {
+		t.Errorf("left are %v and %v", secrets.Items, maps.Items)
 	}
 }
