@@ -207,7 +207,7 @@ func (e *PolicyEndpoints) Changes() (set []policy.Endpoint, gone []string) {
 			delete(left, key)
 		}
 	}
-	clear(e.changed)
+	e.changed = map[subject]bool{} // to clear it takes as long as when it was largest
 	for key := range left {
 		delete(e.made, key)
 	}
