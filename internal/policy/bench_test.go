@@ -6,7 +6,8 @@ import (
 	"runtime"
 	"testing"
 
-	"coelan.io/coelan/internal/policy"
+	corev1 "k8s.io/api/core/v1"
+
 	"coelan.io/coelan/internal/policy/policytest"
 )
 
@@ -22,43 +23,44 @@ func heapMiB() float64 {
 // BenchmarkFromEmpty is 25,000 namespaces, 100,000 pods and 75,000 policies, and what 1,000 nodes have to know of them.
 func BenchmarkFromEmpty(b *testing.B) {
 	before := heapMiB()
-	c := policytest.NewCrowd(crowdedNamespaces, crowdedNodes)
+	crowd := policytest.NewCrowd(crowdedNamespaces, crowdedNodes)
 	objects := heapMiB()
 	b.ReportMetric(objects-before, "MiB-objects")
 	for b.Loop() {
-		e := policy.NewEngine()
-		c.Load(e)
+		c := policytest.NewController()
+		c.Load(crowd)
 		peers := 0
 		for i := range crowdedNodes {
-			peers += len(e.Attach(policytest.NodeName(i)).Peers)
+			peers += len(c.Attach(policytest.NodeName(i)).Peers)
 		}
 		b.StopTimer()
-		b.ReportMetric(heapMiB()-objects, "MiB-engine")
+		b.ReportMetric(heapMiB()-objects, "MiB-controller")
 		b.ReportMetric(float64(peers), "peers")
-		runtime.KeepAlive(e)
+		runtime.KeepAlive(c)
 		b.StartTimer()
 	}
+	runtime.KeepAlive(crowd)
 }
 
-// BenchmarkPodEvent is one pod of as large a cluster that goes, and comes again.
+// BenchmarkPodEvent is one pod of as large a cluster that changes its labels.
 func BenchmarkPodEvent(b *testing.B) {
-	c := policytest.NewCrowd(crowdedNamespaces, crowdedNodes)
-	e := policy.NewEngine()
-	c.Load(e)
+	crowd := policytest.NewCrowd(crowdedNamespaces, crowdedNodes)
+	c := policytest.NewController()
+	c.Load(crowd)
 	for i := range crowdedNodes {
-		e.Attach(policytest.NodeName(i))
+		c.Attach(policytest.NodeName(i))
+	}
+	var pods []*corev1.Pod
+	for i := range 1000 {
+		p := crowd.Pods[i*997%len(crowd.Pods)]
+		pods = append(pods, policytest.Relabelled(p), p)
 	}
 	i := 0
 	for b.Loop() {
-		p := c.Endpoints[i/2*7919%len(c.Endpoints)]
-		if i%2 == 0 {
-			e.DeleteEndpoint(p.Key)
-		} else {
-			e.SetEndpoint(p)
-		}
-		i++
-		if len(e.Deltas()) == 0 {
+		c.SetPod(pods[i%len(pods)])
+		if len(c.Deltas()) == 0 {
 			b.Fatal("nobody hears of it")
 		}
+		i++
 	}
 }

@@ -5,23 +5,27 @@ package policytest
 
 import (
 	"encoding/binary"
+	"maps"
 	"net/netip"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/labels"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/translate"
 )
 
 // Crowd is a cluster of many namespaces with a few pods each, as Antrea measures itself by: each namespace has four pods in two
 // applications and three NetworkPolicies, of which one denies everything and the others let each application talk to itself.
 // The pods are spread over the nodes.
 type Crowd struct {
-	Nodes      []policy.Node
-	Namespaces []policy.Namespace
-	Endpoints  []policy.Endpoint
-	Policies   []policy.Policy
+	Nodes      []*corev1.Node
+	Namespaces []*corev1.Namespace
+	Pods       []*corev1.Pod
+	Policies   []*networkingv1.NetworkPolicy
 }
 
 const applications, replicas = 2, 2
@@ -30,9 +34,9 @@ const applications, replicas = 2, 2
 func NewCrowd(namespaces, nodes int) Crowd {
 	var c Crowd
 	for i := range nodes {
-		c.Nodes = append(c.Nodes, policy.Node{
-			Name: NodeName(i), Labels: labels.Set{"kubernetes.io/hostname": NodeName(i)}, Addresses: []netip.Addr{address(172<<24|16<<16, i)},
-		})
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: NodeName(i), Labels: map[string]string{"kubernetes.io/hostname": NodeName(i)}}}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address(172<<24|16<<16, i)}}
+		c.Nodes = append(c.Nodes, n)
 	}
 	for i := range namespaces {
 		c.add("ns-"+strconv.Itoa(i), nodes)
@@ -43,52 +47,103 @@ func NewCrowd(namespaces, nodes int) Crowd {
 // NodeName is the name of the node of that number, from 0.
 func NodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-func address(base uint32, i int) netip.Addr {
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, base+uint32(i))))
+func address(base uint32, i int) string {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, base+uint32(i)))).String()
 }
 
 // add adds a namespace of that name with what is in it.
 func (c *Crowd) add(name string, nodes int) {
-	c.Namespaces = append(c.Namespaces, policy.Namespace{Name: name, Labels: labels.Set{"kubernetes.io/metadata.name": name, "app": name}})
-	c.Policies = append(c.Policies, networkPolicy(name, "default-deny-all", labels.Everything()))
+	const anyNumber = 7919 // that has no divisor in common with the nodes'
+	c.Namespaces = append(c.Namespaces, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name, "app": name}},
+	})
+	c.Policies = append(c.Policies, networkPolicy(name, "default-deny-all", nil, nil))
 	for app := range applications {
 		number := strconv.Itoa(app + 1)
 		for range replicas {
-			i := len(c.Endpoints)
-			c.Endpoints = append(c.Endpoints, policy.Endpoint{
-				Key: intent.PodSubject("00000000-0000-0000-0000-" + strconv.Itoa(100_000_000_000+i)), Namespace: name, Name: "pod" + strconv.Itoa(i),
-				Labels: labels.Set{"app-" + number: "scale-" + number, "pod-template-hash": number + name},
-				Node:   NodeName(i * 7919 % nodes),
-				Places: []policy.Place{{Space: intent.DefaultRouterName, Address: address(10<<24, i)}},
-			})
+			i := len(c.Pods)
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: name, Name: "pod-" + strconv.Itoa(i), UID: types.UID("00000000-0000-0000-0000-" + strconv.Itoa(100_000_000_000+i)),
+				Labels: map[string]string{"app-" + number: "scale-" + number, "pod-template-hash": number + name},
+			}}
+			p.Spec.NodeName = NodeName(i * anyNumber % nodes)
+			p.Status.Phase, p.Status.PodIP = corev1.PodRunning, address(10<<24, i)
+			p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}}
+			c.Pods = append(c.Pods, p)
 		}
-		same := labels.SelectorFromSet(labels.Set{"app-" + number: "scale-" + number})
-		c.Policies = append(c.Policies, networkPolicy(name, "np-"+number, same, policy.Rule{
-			Direction: intent.Ingress, Number: 1, Action: intent.Allow, Peers: []policy.Selector{{Namespace: name, Pods: same}}, AnyPort: true,
-		}))
+		same := map[string]string{"app-" + number: "scale-" + number}
+		c.Policies = append(c.Policies, networkPolicy(name, "np-"+number, same, []networkingv1.NetworkPolicyIngressRule{{
+			From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: same}}},
+		}}))
 	}
 }
 
-func networkPolicy(namespace, name string, pods labels.Selector, rules ...policy.Rule) policy.Policy {
-	return policy.Policy{
-		Ref:  intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: namespace, Name: name},
-		Tier: intent.NetworkPolicyTier, Ingress: true, Egress: true, Rules: rules,
-		Subjects: []policy.Selector{{Namespace: namespace, Pods: pods}},
+func networkPolicy(namespace, name string, pods map[string]string, rules []networkingv1.NetworkPolicyIngressRule) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: pods}, Ingress: rules,
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+		},
 	}
 }
 
-// Load gives everything to an Engine, as if it came from a controller's caches.
-func (c Crowd) Load(e *policy.Engine) {
-	for _, n := range c.Nodes {
-		e.SetNode(n)
+// Controller computes what nodes have to know from objects of the API.
+type Controller struct {
+	*policy.Engine
+	endpoints *translate.PolicyEndpoints
+}
+
+// NewController returns one that knows nothing.
+func NewController() *Controller {
+	return &Controller{policy.NewEngine(), translate.NewPolicyEndpoints()}
+}
+
+// Load gives it all objects.
+func (c *Controller) Load(crowd Crowd) {
+	for _, n := range crowd.Nodes {
+		c.SetNode(translate.PolicyNode(n))
 	}
-	for _, n := range c.Namespaces {
-		e.SetNamespace(n)
+	for _, n := range crowd.Namespaces {
+		c.SetNamespace(translate.PolicyNamespace(n))
 	}
-	for _, p := range c.Endpoints {
-		e.SetEndpoint(p)
+	for _, p := range crowd.Pods {
+		c.endpoints.SetPod(p)
 	}
-	for _, p := range c.Policies {
-		e.SetPolicy(p)
+	c.apply()
+	for _, p := range crowd.Policies {
+		translated, _ := translate.NetworkPolicy(p)
+		c.SetPolicy(translated)
 	}
+}
+
+// SetPod gives it a pod.
+func (c *Controller) SetPod(p *corev1.Pod) {
+	c.endpoints.SetPod(p)
+	c.apply()
+}
+
+func (c *Controller) apply() {
+	set, gone := c.endpoints.Changes()
+	for _, key := range gone {
+		c.DeleteEndpoint(key)
+	}
+	for _, p := range set {
+		c.SetEndpoint(p)
+	}
+}
+
+// Relabelled is the pod with the labels of the other application of its namespace.
+func Relabelled(p *corev1.Pod) *corev1.Pod {
+	p = p.DeepCopy()
+	l := maps.Clone(p.Labels)
+	for app := range applications {
+		number, other := strconv.Itoa(app+1), strconv.Itoa(applications-app)
+		if _, ok := p.Labels["app-"+number]; ok {
+			delete(l, "app-"+number)
+			l["app-"+other] = "scale-" + other
+		}
+	}
+	p.Labels = l
+	return p
 }
