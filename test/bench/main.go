@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"coelan.io/coelan/internal/policystream/streamtest"
 	"coelan.io/coelan/test/lab"
 )
 
@@ -43,9 +44,12 @@ var measures = []measure{
 	{"service-traffic", measureServiceTraffic},
 	{"service-churn", measureServiceChurn},
 	{"service-scale", measureServiceScale},
+	{"policy-compute", measurePolicyCompute},
+	{"policy-agents", measurePolicyAgents},
 }
 
 func main() {
+	streamtest.RunAgents() // in the process that measurePolicyAgents starts
 	only := flag.String("run", "", "measure only the groups that match: "+groups())
 	out := flag.String("o", "", "file for the results as JSON; default, of a run of all groups: "+resultsFile)
 	flag.Parse()
