@@ -151,8 +151,14 @@ func testChurn(t *testing.T, b *balanced, v6 bool) {
 // testStorm has an endpoint come and go all the time, while a client connects to those that stay.
 func testStorm(t *testing.T, b *balanced, v6 bool) {
 	n1, n2 := b.nodes[0], b.nodes[1]
+	stay := b.endpoints(n1.pods[1], n2.pods[0])
+	storm(t, b, v6, stay, b.endpoints(n1.pods[1], n2.pods[0], n2.pods[1]))
+	storm(t, b, v6, stay[:1], stay) // with a group, and without
+}
+
+func storm(t *testing.T, b *balanced, v6 bool, few, more []liveEndpoint) {
+	n1 := b.nodes[0]
 	s := &liveService{name: "storm", number: 25}
-	few, more := b.endpoints(n1.pods[1], n2.pods[0]), b.endpoints(n1.pods[1], n2.pods[0], n2.pods[1])
 	s.endpoints = few
 	b.set(s)
 	stop, stopped := make(chan struct{}), make(chan error, 1)
