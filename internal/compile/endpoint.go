@@ -67,12 +67,13 @@ func (g *groupNumbers) take(index, n int) (number uint32, groups []uint32, ok bo
 // choice is a list of endpoints that clients get one of.
 type choice struct {
 	number uint32 // among all lists; in reg8
-	parts  []part // none if there is no endpoint, or only one
+	parts  []part // none if there is no endpoint
 	only   *only
 }
 
-// only is the one endpoint of a list, for which no group is asked: that would take a
-// recirculation.
+// only is the one endpoint of a list, for which the group is not asked: that would take a
+// recirculation. It is there for packets that are on their way to it when the last but one
+// endpoint goes.
 type only struct {
 	endpoint intent.Endpoint
 	id       uint32
@@ -84,7 +85,7 @@ type part struct {
 	when  []openflow.FieldValue // which packets; none: all
 }
 
-func (c *choice) empty() bool { return len(c.parts) == 0 && c.only == nil }
+func (c *choice) empty() bool { return len(c.parts) == 0 }
 
 // The most endpoints of one group: dp_hash has 256 slots, of which each shall have two
 // at least, and a message holds about 1,360 buckets that set a register and resubmit.
@@ -113,7 +114,7 @@ func (r *rules) choice(numbers *groupNumbers, index int, v intent.Service, p int
 	case len(list) == 0:
 		return c
 	case len(list) == 1 && !byClient:
-		c.only, groups = &only{list[0], ids[0]}, nil
+		c.only = &only{list[0], ids[0]}
 	}
 	for i, id := range groups {
 		g := openflow.Group{ID: id, Type: openflow.GroupSelect, SelectionMethod: "dp_hash"}

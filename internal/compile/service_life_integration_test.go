@@ -6,14 +6,11 @@ package compile
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -154,8 +151,14 @@ func testChurn(t *testing.T, b *balanced, v6 bool) {
 // testStorm has an endpoint come and go all the time, while a client connects to those that stay.
 func testStorm(t *testing.T, b *balanced, v6 bool) {
 	n1, n2 := b.nodes[0], b.nodes[1]
+	stay := b.endpoints(n1.pods[1], n2.pods[0])
+	storm(t, b, v6, stay, b.endpoints(n1.pods[1], n2.pods[0], n2.pods[1]))
+	storm(t, b, v6, stay[:1], stay) // with a group, and without
+}
+
+func storm(t *testing.T, b *balanced, v6 bool, few, more []liveEndpoint) {
+	n1 := b.nodes[0]
 	s := &liveService{name: "storm", number: 25}
-	few, more := b.endpoints(n1.pods[1], n2.pods[0]), b.endpoints(n1.pods[1], n2.pods[0], n2.pods[1])
 	s.endpoints = few
 	b.set(s)
 	stop, stopped := make(chan struct{}), make(chan error, 1)
@@ -342,7 +345,7 @@ func testUsedPort(t *testing.T, b *balanced, v6 bool) {
 	for _, from := range []*ovstest.Namespace{client.Namespace, n1.Namespace} {
 		for port := 20000; port < 20020; port++ {
 			for _, to := range []netip.AddrPort{direct, s.clusterIP(v6)} {
-				if err := answeredFrom(t.Context(), from, port, to); err != nil {
+				if err := probe.AnswerFrom(t.Context(), from, port, to); err != nil {
 					t.Errorf("%s, from port %d: %v", to, port, err)
 				}
 				// Or a connection of the node's own would have its port changed.
@@ -352,32 +355,6 @@ func testUsedPort(t *testing.T, b *balanced, v6 bool) {
 			}
 		}
 	}
-}
-
-// answeredFrom has a byte answered in a connection from a port, which the server closes first.
-func answeredFrom(ctx context.Context, ns *ovstest.Namespace, port int, to netip.AddrPort) error {
-	again := func(_, _ string, c syscall.RawConn) (err error) {
-		opErr := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) })
-		return errors.Join(err, opErr)
-	}
-	d := net.Dialer{Timeout: talkTime, LocalAddr: &net.TCPAddr{Port: port}, Control: again}
-	var conn net.Conn
-	err := ns.Do(func() (err error) {
-		conn, err = d.DialContext(ctx, "tcp", to.String())
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(talkTime))
-	if _, err := conn.Write([]byte{1}); err != nil {
-		return err
-	}
-	if heard, err := io.ReadAll(conn); err != nil || len(heard) != 1 {
-		return fmt.Errorf("%d bytes came back, %w", len(heard), err)
-	}
-	return nil
 }
 
 // testSamePort has two tenants' ports with the same address use the same source port at the same time.

@@ -54,7 +54,7 @@ func TestManyEndpoints(t *testing.T) {
 					choosing = slices.DeleteFunc(slices.Clone(flows[affinity.ID]), func(f openflow.Flow) bool { return f.Priority == 100 })
 				}
 				if n == 1 && seconds == 0 { // the flow itself writes the endpoint
-					if len(groups) != 0 || len(choosing) != 1 || choosing[0].Goto != serviceRoute.ID || len(flows[serviceEndpoint.ID]) != 1 {
+					if len(groups) != 1 || len(choosing) != 1 || choosing[0].Goto != serviceRoute.ID || len(flows[serviceEndpoint.ID]) != 1 {
 						t.Errorf("groups %v, frontends %v", groups, choosing)
 					}
 					return

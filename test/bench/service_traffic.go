@@ -93,8 +93,8 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 
 // run is the rate of one load through the Service.
 func (c *contender) run(ctx context.Context, tr traffic) (float64, error) {
-	// Clients use their ports again soon. Open vSwitch before 3.3 does not always let go of what it has translated for a
-	// connection when that ends, and then gives the next one from the same port another port.
+	// Clients use their ports again soon. Open vSwitch before 3.1.3 does not let go of what it has translated for a
+	// connection when that ends, and then gives the next one from the same port another port (docs/datapath.md).
 	if _, err := c.lab.Nodes[0].OVS.Appctl(ctx, "dpctl/flush-conntrack"); err != nil {
 		return 0, err
 	}

@@ -100,7 +100,10 @@ func oneAnswer(ctx context.Context, dialer net.Dialer, dst netip.AddrPort) error
 	if _, err := c.Write([]byte{1}); err != nil {
 		return err
 	}
-	_, err = io.ReadAll(c)
+	heard, err := io.ReadAll(c)
+	if err == nil && len(heard) != 1 {
+		err = fmt.Errorf("%d bytes came back", len(heard))
+	}
 	return err
 }
 

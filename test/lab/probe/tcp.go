@@ -12,7 +12,10 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Server is a TCP server in a namespace. It answers as its handler does.
@@ -118,6 +121,18 @@ func Seen(ctx context.Context, from Netns, dst netip.AddrPort) (netip.AddrPort, 
 	}
 	seen, err := netip.ParseAddrPort(string(text))
 	return netip.AddrPortFrom(seen.Addr().Unmap(), seen.Port()), err
+}
+
+// AnswerFrom has an Answer server answer a byte, in a connection from a port that may have
+// been used just before.
+func AnswerFrom(ctx context.Context, from Netns, port int, dst netip.AddrPort) error {
+	reuse := func(_, _ string, c syscall.RawConn) (err error) {
+		opErr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+		return errors.Join(err, opErr)
+	}
+	return from.Do(func() error {
+		return oneAnswer(ctx, net.Dialer{Timeout: AnswerTimeout, KeepAlive: -1, LocalAddr: &net.TCPAddr{Port: port}, Control: reuse}, dst)
+	})
 }
 
 // Transfer sends bytes to a Digest server and compares what the server got.
