@@ -7,6 +7,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -181,7 +182,7 @@ func testPolicyExplained(t *testing.T) {
 	both := frontService(ctx, t, "both", map[string]string{"server": "web2"}, asItIs)
 	judge(ctx, t, func(f family) []try {
 		return []try{
-			{stage.client1, web(stage.web2, f), true}, {stage.other1, web(stage.web2, f), false}, {stage.friend2, web(stage.web1, f), false},
+			{stage.client1, web(stage.web2, f), true}, {stage.other1, web(stage.web1, f), false}, {stage.other1, web(stage.web2, f), false}, {stage.friend2, web(stage.web1, f), false},
 			{world.tenant(ctx, t, "red/client1"), web(world.tenant(ctx, t, "red/web2"), f), false},
 		}
 	})
@@ -216,20 +217,22 @@ func testPolicyExplained(t *testing.T) {
 		})
 	}
 	t.Run("log of what is denied", func(t *testing.T) {
+		ctx := within(t, learning)
 		err := eventually(ctx, func() error {
 			out, err := world.Kubectl(ctx, "-n", agents, "logs", "-l", "app.kubernetes.io/component=agent", "--tail=500", "--since=2m")
 			for line := range strings.Lines(string(out)) {
-				if strings.Contains(line, "policies/other1") && strings.Contains(line, "policies/web2") && strings.Contains(line, "policies/web-some") {
+				if strings.Contains(line, "policies/other1") && strings.Contains(line, "policies/web1") && strings.Contains(line, "policies/web-some") {
 					return nil
 				}
 			}
-			return fmt.Errorf("no line names the pods and the policy, %w", err)
+			return errors.Join(err, errors.New("no line names the pods and the policy"))
 		})
 		if err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("condition", func(t *testing.T) {
+		ctx := within(t, learning)
 		err := eventually(ctx, func() error {
 			out, err := world.Kubectl(ctx, "get", "clusternetworkpolicy", "no-friends", "-o", "json")
 			if err != nil {

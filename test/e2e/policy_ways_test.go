@@ -212,11 +212,13 @@ func testPolicyTenants(t *testing.T) {
 	for _, c := range []struct {
 		name, spec string
 		open       bool
+		// service says whether it is open by way of a Service, whose clients have the cluster's addresses.
+		service bool
 	}{
-		{"closed", "podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]", false},
-		{"to its namespace", "podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]", true},
-		{"to its subnet", "podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 10.50.0.0/16}}, {ipBlock: {cidr: 'fd00:50::/64'}}]}]", true},
-		{"to the other tenant", "podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {matchLabels: {tenant: blue}}}]}]", false},
+		{"closed", "podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]", false, false},
+		{"to its namespace", "podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]", true, true},
+		{"to its subnet", "podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 10.50.0.0/16}}, {ipBlock: {cidr: 'fd00:50::/64'}}]}]", true, false},
+		{"to the other tenant", "podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {matchLabels: {tenant: blue}}}]}]", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			policyIn(ctx, t, "red", "web", c.spec)
@@ -224,7 +226,7 @@ func testPolicyTenants(t *testing.T) {
 				return []try{
 					{red1, web(redWeb1, f), c.open},
 					{red1, web(redWeb2, f), c.open},
-					{red1, service(f), c.open},
+					{red1, service(f), c.service},
 					{blue1, web(blue2, f), true},
 					{blue2, web(blue1, f), true},
 					{stage.host1, web(world.pod(ctx, t, "red/web1"), f), true}, // its own node
