@@ -19,12 +19,12 @@ import (
 // primaryInterface is the one that the labels of a pod speak of.
 const primaryInterface = "eth0"
 
-// annotationConfigHash of the mirror of a static pod is the UID by which its node knows the pod.
-const annotationConfigHash = "kubernetes.io/config.hash"
+// AnnotationConfigHash of the mirror of a static pod is the UID by which its node knows the pod.
+const AnnotationConfigHash = "kubernetes.io/config.hash"
 
 // PolicyAnnotations are those of pods that are read for policies.
 func PolicyAnnotations() []string {
-	return []string{v1alpha1.AnnotationSecurityGroups, annotationConfigHash}
+	return []string{v1alpha1.AnnotationSecurityGroups, AnnotationConfigHash}
 }
 
 // PolicyNamespace is what policies see of a namespace.
@@ -72,7 +72,7 @@ func readPolicyPod(o *corev1.Pod) *policyPod {
 	}
 	uid := string(o.UID)
 	p := &policyPod{
-		key: intent.PodSubject(cmp.Or(o.Annotations[annotationConfigHash], uid)), uid: uid, node: o.Spec.NodeName,
+		key: intent.PodSubject(cmp.Or(o.Annotations[AnnotationConfigHash], uid)), uid: uid, node: o.Spec.NodeName,
 		labels: o.Labels, groups: groupKeys(o.Namespace, strings.Split(o.Annotations[v1alpha1.AnnotationSecurityGroups], ",")),
 	}
 	for _, ip := range o.Status.PodIPs {

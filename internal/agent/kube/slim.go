@@ -14,6 +14,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/podnets"
+	"coelan.io/coelan/internal/translate"
 )
 
 // slim keeps of an object what the agent reads: a node's status alone is some ten kilobytes, and every agent holds all
@@ -67,7 +68,7 @@ func Leaving(n *corev1.Node) bool {
 }
 
 // AnnotationConfigHash of the mirror of a static pod is the UID that kubelet knows the pod by.
-const AnnotationConfigHash = "kubernetes.io/config.hash"
+const AnnotationConfigHash = translate.AnnotationConfigHash
 
 // podAnnotations are those that are read or written.
 var podAnnotations = []string{
