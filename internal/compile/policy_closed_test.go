@@ -81,3 +81,34 @@ func TestClosedPorts(t *testing.T) {
 		})
 	}
 }
+
+// Of two rules the one of the lower priority wins, then of the lower number, then the stricter one; and none but those of
+// the same rank and action have the same level.
+func TestRanks(t *testing.T) {
+	for _, d := range []intent.Direction{intent.Ingress, intent.Egress} {
+		for tier, levels := range map[intent.Tier][]intent.Action{intent.AdminTier: {intent.Deny, intent.Pass, intent.Allow}, intent.BaselineTier: {intent.Deny, intent.Allow}} {
+			last := judged{priority: 65535}
+			for priority := range uint16(1001) {
+				for number := 1; number <= 25; number++ {
+					for _, action := range levels {
+						j := judged{rule: intent.Rule{Direction: d, Tier: tier, Priority: priority, Number: number, Action: action}}
+						if problem := j.stage(tablesOf(d)); problem != "" {
+							t.Fatal(problem)
+						}
+						if later := j.table.ID > last.table.ID; !later && j.priority >= last.priority || j.priority <= groupAllows || j.priority > firstRank+2 {
+							t.Fatalf("tier %d, priority %d, rule %d, action %d: %s %d after %s %d", tier, priority, number, action, j.table.Name, j.priority, last.table.Name, last.priority)
+						}
+						last = j
+					}
+				}
+			}
+		}
+	}
+	pass := judged{rule: intent.Rule{Tier: intent.BaselineTier, Number: 1, Action: intent.Pass}}
+	allow := judged{rule: intent.Rule{Tier: intent.BaselineTier, Number: 1, Action: intent.Allow}}
+	pass.stage(egressTables)
+	allow.stage(egressTables)
+	if pass.next != allow.next || pass.priority != allow.priority {
+		t.Error("after the baseline there is no tier to pass on to")
+	}
+}

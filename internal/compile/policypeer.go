@@ -222,14 +222,15 @@ const maxConjunctions = 4000
 func (r *rules) satisfies(s stage, clauses []openflow.Action, fields ...openflow.FieldValue) {
 	for i := 0; len(clauses) > 0; i++ {
 		n := min(len(clauses), maxConjunctions)
+		when := fields
 		if i > 0 {
-			fields = append(fields[:len(fields):len(fields)], regSubject.Masked(0, uint64(i)<<firstSpare))
+			when = append(fields[:len(fields):len(fields)], regSubject.Masked(0, uint64(i)<<firstSpare))
 		}
 		if i >= 1<<spareBits {
 			r.problem("more rules have it than flows have room for")
 			return
 		}
-		r.on(s.table, s.priority, fields...).do(clauses[:n]...).end()
+		r.on(s.table, s.priority, when...).do(clauses[:n]...).end()
 		clauses = clauses[n:]
 	}
 }
