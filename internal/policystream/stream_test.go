@@ -470,3 +470,33 @@ func TestLoad(t *testing.T) {
 		t.Errorf("nothing is new: %+v", r.Reconnect)
 	}
 }
+
+// Streams end when they are old, and nothing is late or lost by that.
+func TestOldStreams(t *testing.T) {
+	c := streamtest.Start(t)
+	c.SetStreamAge(1200 * time.Millisecond)
+	v := view()
+	c.Set("a", v)
+	log := newLog()
+	o := c.ClientOptions("a")
+	o.Log = slog.New(log)
+	a, _ := streamtest.StartAgent(t, o)
+	var worst time.Duration
+	for i := 0; a.Status().Streams < 3; i++ {
+		v.Peers = []intent.Peer{in("a", fmt.Sprintf("10.0.%d.%d", i/250, i%250))}
+		start := time.Now()
+		c.Set("a", v)
+		a.Await(t, "a change", has(a, v))
+		worst = max(worst, time.Since(start))
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Logf("the latest change came after %s", worst)
+	if worst > 900*time.Millisecond {
+		t.Errorf("a change came after %s", worst)
+	}
+	for len(log.messages) > 0 {
+		if m := <-log.messages; strings.HasPrefix(m, "no controller") {
+			t.Error("an old stream is reported as trouble")
+		}
+	}
+}

@@ -72,11 +72,15 @@ func (s *Service) Follow(ctx context.Context, controllers client.Controllers, na
 func (o others) ask(ctx context.Context, address string) {
 	defer o.tally.forget(address)
 	for {
-		err := o.listen(ctx, address)
-		o.tally.forget(address)
+		start := time.Now()
+		told, err := o.listen(ctx, address)
 		if ctx.Err() != nil || status.Code(err) == codes.AlreadyExists {
 			return
 		}
+		if told && time.Since(start) > askAgain {
+			continue // what it said last counts until it cannot be asked
+		}
+		o.tally.forget(address)
 		o.log.Debug("another controller does not say where policies are in effect, trying again", "controller", address, "err", err)
 		t := time.NewTimer(askAgain)
 		select {
@@ -87,33 +91,34 @@ func (o others) ask(ctx context.Context, address string) {
 	}
 }
 
-// listen takes one stream's reports.
-func (o others) listen(ctx context.Context, address string) error {
+// listen takes one stream's reports; told says that there was one.
+func (o others) listen(ctx context.Context, address string) (told bool, err error) {
 	_, roots := o.controllers.Current()
 	conn, err := client.Dial(address, o.name, roots, o.token)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := wire.NewPoliciesClient(conn).Realised(ctx, &wire.RealisedRequest{Instance: o.instance})
 	if err != nil {
-		return err
+		return false, err
 	}
 	for {
 		report, err := stream.Recv()
 		if err != nil {
-			return err
+			return told, err
 		}
 		news := counts{}
 		for _, c := range report.GetCounts() {
 			ref, err := wire.RefOf(c.GetPolicy())
 			if err != nil {
-				return err
+				return false, err
 			}
 			news[ref] = int(c.GetRealised())
 		}
-		o.tally.told(address, news)
+		o.tally.told(address, news, !told)
+		told = true
 	}
 }

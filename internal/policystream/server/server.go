@@ -87,10 +87,9 @@ func (s *Server) Start(ctx context.Context) error {
 	return g.Wait()
 }
 
-// How long connections live. An agent's token and the name of its node are looked at again when it comes back; a controller
-// that cannot reach the API server any more loses its agents by then.
+// How long connections live. Agents' streams end before that, and with a word; this is for those that take nothing any more.
 const (
-	maxAge       = 10 * time.Minute
+	maxAge       = 2 * streamAge
 	maxAgeGrace  = time.Second
 	maxIdle      = time.Minute
 	pingInterval = 10 * time.Second

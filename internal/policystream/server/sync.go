@@ -7,6 +7,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	mathrand "math/rand/v2"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,14 +25,22 @@ type Service struct {
 	auth     Authenticator
 	metrics  *metrics
 	instance string
+	age      time.Duration // of an agent's stream
 }
 
 // NewService is one whose calls count nowhere.
 func NewService(h *Hub, auth Authenticator) *Service { return newService(h, auth, newMetrics(h)) }
 
 func newService(h *Hub, auth Authenticator, m *metrics) *Service {
-	return &Service{hub: h, auth: auth, metrics: m, instance: rand.Text()}
+	return &Service{hub: h, auth: auth, metrics: m, instance: rand.Text(), age: streamAge}
 }
+
+// streamAge is how long an agent has one stream, a tenth more or less. Its token and the name of its node are looked at again when it
+// comes back, and a controller that has lost the API server has lost its agents by then.
+const streamAge = 10 * time.Minute
+
+// SetStreamAge is for tests that do not wait so long.
+func (s *Service) SetStreamAge(d time.Duration) { s.age = d }
 
 // caller finds out who calls.
 func (s *Service) caller(ctx context.Context) (Caller, error) {
@@ -69,9 +79,14 @@ func (s *Service) Sync(stream wire.Policies_SyncServer) error {
 	if err := out.whole(view, has); err != nil {
 		return err
 	}
+	const jitter = 10
+	age := time.NewTimer(s.age - s.age/jitter + mathrand.N(2*s.age/jitter+1))
+	defer age.Stop()
 	for {
 		select {
 		case <-a.wake:
+		case <-age.C:
+			return status.Error(codes.Unavailable, "the stream has lasted long enough: come again")
 		case err := <-ended:
 			return err
 		case <-ctx.Done():

@@ -89,12 +89,12 @@ func (t *tally) take(l *listener) counts {
 	return news
 }
 
-// told has news of another controller.
-func (t *tally) told(controller string, news counts) {
+// told has news of another controller; all there is, if they are the first of a stream.
+func (t *tally) told(controller string, news counts, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.elsewhere[controller]
-	if c == nil {
+	if c == nil || first {
 		c = counts{}
 		t.elsewhere[controller] = c
 	}

@@ -134,6 +134,9 @@ func (c *Controller) Set(node string, v policy.View) {
 	c.Hub.Change(func() { c.views.set(node, v) })
 }
 
+// SetStreamAge is how long agents' streams last from now on. Call it before there are any.
+func (c *Controller) SetStreamAge(d time.Duration) { c.service.SetStreamAge(d) }
+
 // Follow has it ask these controllers, which may include itself, where policies are in effect, until the test ends.
 func (c *Controller) Follow(t testing.TB, list ...*Controller) {
 	var addresses []string
