@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent"
 	"coelan.io/coelan/internal/diagnose"
 	"coelan.io/coelan/internal/intent"
@@ -179,6 +180,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("live connections", func(t *testing.T) { policiesOfLiveConnections(t, w, b) })
 	t.Run("replies alone", func(t *testing.T) { policiesOfReplies(t, w, b) })
 	t.Run("what is told", func(t *testing.T) { toldOfPolicies(t, w, b) })
+	t.Run("audit log", func(t *testing.T) { auditOfPolicies(t, w, b) })
 	t.Run("first millisecond", func(t *testing.T) { policiesOfNewPods(t, w, b) })
 	t.Run("without a controller", func(t *testing.T) { policiesWithoutController(t, w, b) })
 	t.Run("full disk", func(t *testing.T) { policiesOnFullDisk(t, w, b) })
@@ -286,6 +288,9 @@ func policiesOfReplies(t *testing.T, w *world, b *rulebook) {
 		})
 		cancel()
 	}
+	if log := w.n2.AgentLogTail(); !strings.Contains(log, "UDP streams have been judged anew") {
+		t.Error("the agent has marked nothing")
+	}
 	b.open(w.a)
 	b.open(w.c)
 	b.publish(t)
@@ -370,6 +375,43 @@ func toldOfPolicies(t *testing.T, w *world, b *rulebook) {
 		t.Errorf("metrics have no %s, %v", series, err)
 	}
 	b.open(w.b)
+	b.open(w.c)
+	b.publish(t)
+}
+
+// auditOfPolicies has the agent log what is denied, no faster than the Port's meter allows, in a namespace that asks for it.
+func auditOfPolicies(t *testing.T, w *world, b *rulebook) {
+	logged := func() int { return strings.Count(w.n2.AgentLogTail(), `"msg":"denied by policy"`) }
+	to := netip.AddrPortFrom(w.c.Address(lab.IPv4), 5003)
+	b.isolate(w.c, intent.Ingress)
+	b.publish(t)
+	ask := newAsker(t, w.a.Host, to)
+	flood := func() {
+		for range 200 {
+			_, _ = ask.Write([]byte("?"))
+			time.Sleep(time.Millisecond)
+		}
+	}
+	flood()
+	if n := logged(); n > 0 {
+		t.Errorf("%d lines in a namespace that does not ask for them", n)
+	}
+	w.API.AnnotateNamespace("lab", map[string]string{v1alpha1.AnnotationAuditDenied: "true"})
+	line := fmt.Sprintf(`"direction":"ingress","reason":"no rule of NetworkPolicy lab/web-deny allows it","protocol":"udp","source":"%s:%d","destination":%q,`+
+		`"to":"lab/c/eth0","policies":["NetworkPolicy lab/web-deny"]`, w.a.Address(lab.IPv4), ask.LocalAddr().(*net.UDPAddr).Port, to.String())
+	becomes(t, "a line", func(context.Context) error {
+		_, _ = ask.Write([]byte("?"))
+		if log := w.n2.AgentLogTail(); !strings.Contains(log, line) {
+			return fmt.Errorf("no line has %s; the log ends:\n%s", line, log)
+		}
+		return nil
+	})
+	before := logged()
+	flood()
+	if n := logged() - before; n > 50 {
+		t.Errorf("%d lines of 200 packets", n)
+	}
+	w.API.AnnotateNamespace("lab", nil)
 	b.open(w.c)
 	b.publish(t)
 }
@@ -524,13 +566,6 @@ func policiesOnFullDisk(t *testing.T, w *world, b *rulebook) {
 	b.open(w.b)
 	b.publish(t)
 	becomes(t, "open again", reaches(w.a, at))
-	becomes(t, "no problem", func(ctx context.Context) error {
-		var s agent.Status
-		if err := w.n1.Query(ctx, "/v1/status", &s); err != nil || s.Policies.SaveError != "" {
-			return fmt.Errorf("%+v, %w", s.Policies, err)
-		}
-		return nil
-	})
 }
 
 // keepOnTmpfs moves a directory's files to a file system of 4 MB until the test ends.

@@ -154,6 +154,11 @@ func (a *API) AddNamespace(name string, labels map[string]string) {
 	a.set(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 }
 
+// AnnotateNamespace publishes a namespace with annotations and without labels.
+func (a *API) AnnotateNamespace(name string, annotations map[string]string) {
+	a.set(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}})
+}
+
 // firstVNI is where VNIs are allocated from.
 const firstVNI = 70000
 
