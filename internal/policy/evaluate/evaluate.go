@@ -43,7 +43,9 @@ type Verdict struct {
 }
 
 // Egress is the verdict on a connection that a Port of this node begins, Ingress on one to it.
-func Egress(s *intent.State, p intent.Port, c Connection) Verdict { return judge(s, p, c, intent.Egress) }
+func Egress(s *intent.State, p intent.Port, c Connection) Verdict {
+	return judge(s, p, c, intent.Egress)
+}
 
 // Ingress is the verdict on a connection to a Port of this node.
 func Ingress(s *intent.State, p intent.Port, c Connection) Verdict {
@@ -162,7 +164,9 @@ func (j judgement) ordered(t intent.Tier) (v Verdict, done bool) {
 }
 
 // strictness orders actions: the stricter one wins where two policies have the same priority.
-func strictness(a intent.Action) int { return slices.Index([]intent.Action{intent.Deny, intent.Pass, intent.Allow}, a) }
+func strictness(a intent.Action) int {
+	return slices.Index([]intent.Action{intent.Deny, intent.Pass, intent.Allow}, a)
+}
 
 func decided(r intent.Rule) Verdict {
 	return Verdict{Allowed: r.Action != intent.Deny, Tier: r.Tier, Rule: r, Reason: fmt.Sprintf("%s, rule %d", r.Policy, r.Number)}

@@ -80,7 +80,9 @@ func TestVerdicts(t *testing.T) {
 	toWeb := Connection{Space: intent.DefaultRouterName, Source: client, Destination: server, Protocol: tcp, Port: 80}
 	toNode := Connection{Space: intent.DefaultRouterName, Source: server, Destination: node, Protocol: tcp, Port: 80}
 	fromNode := Connection{Space: intent.DefaultRouterName, Source: node, Destination: server, Protocol: tcp, Port: 80, Host: true}
-	both := func(first, last uint16) intent.PortRange { return intent.PortRange{Protocol: tcp, First: first, Last: last} }
+	both := func(first, last uint16) intent.PortRange {
+		return intent.PortRange{Protocol: tcp, First: first, Last: last}
+	}
 	for name, tc := range map[string]struct {
 		port    intent.Port
 		subject []func(*intent.Subject) // nil: none is known
