@@ -46,6 +46,7 @@ var measures = []measure{
 	{"service-scale", measureServiceScale},
 	{"policy-compute", measurePolicyCompute},
 	{"policy-agents", measurePolicyAgents},
+	{"policy-traffic", measurePolicyTraffic},
 }
 
 func main() {
