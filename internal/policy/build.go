@@ -160,7 +160,7 @@ func (b *builder) build() {
 
 func (b *builder) rule(r Rule) {
 	blocks := disjoint(r.Blocks)
-	nobody := !r.AnyPeer && len(blocks) == 0 && !slices.ContainsFunc(r.Peers, func(s Selector) bool { return s.canonical() != "" })
+	nobody := !r.AnyPeer && len(blocks) == 0 && !slices.ContainsFunc(r.Peers, Selector.selectsSomething)
 	if nobody || r.Closed != "" && r.Action != intent.Deny {
 		return
 	}

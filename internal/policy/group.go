@@ -34,6 +34,18 @@ func (s Selector) canonical() string {
 	return tagged(scope+" ", s.Pods)
 }
 
+// selectsSomething says that canonical is not empty.
+func (s Selector) selectsSomething() bool {
+	something := func(s labels.Selector) bool { _, ok := requirementsOf(s); return ok }
+	switch {
+	case s.Nodes != nil:
+		return something(s.Nodes)
+	case s.SecurityGroup != "":
+		return true
+	}
+	return something(s.Pods) && (s.Namespace != "" || something(s.Namespaces))
+}
+
 // tagged is the prefix with the canonical text of the labels' selector, or empty if that selects nothing.
 func tagged(prefix string, s labels.Selector) string {
 	requirements, ok := requirementsOf(s)
