@@ -34,20 +34,28 @@ var policyFeature = &feature{
 			}
 		}
 	},
+	port: func(r *rules, p intent.Port) {
+		r.on(policyConnection, 846, toPort(p.OFPort), isInvalid, ctBegunBy(p.OFPort)).goTo(policyVerdict)
+		r.on(policyConnection, 840, openflow.InPort(p.OFPort), isInvalid, ctBegunBy(p.OFPort)).goTo(egressSubject)
+	},
 	serviceRange: func(r *rules, s intent.ServiceRange) {
 		if !r.native() {
 			// The host's kernel chooses an endpoint. Then the packet comes back, and its receiver is known.
-			r.on(policyConnection, 450, from(fromPod), toPort(intent.GatewayPort), openflow.IPDst(s.Prefix)).set(toService).goTo(egressSubject)
+			to := []openflow.FieldValue{from(fromPod), toPort(intent.GatewayPort), openflow.IPDst(s.Prefix)}
+			r.on(policyConnection, 450, to...).set(toService).goTo(egressSubject)
+			r.on(policyConnection, 845, append(to, isInvalid)...).set(toService).goTo(egressSubject)
 		}
 	},
 }
 
-// Packets as conntrack has found them. Invalid ones are not replies, unless conntrack has translated them as such.
+// Packets as conntrack has found them.
 var (
 	isReply   = openflow.CTState(openflow.CTTrk|openflow.CTRpl, openflow.CTInv)
 	isRelated = openflow.CTState(openflow.CTTrk|openflow.CTRel, openflow.CTInv)
 	isFirst   = openflow.CTState(openflow.CTTrk|openflow.CTNew, openflow.CTInv)
 	isLater   = openflow.CTState(openflow.CTTrk, openflow.CTInv|openflow.CTNew)
+	// isInvalid may be of a known connection all the same, on the userspace datapath. Then its mark tells who began.
+	isInvalid = openflow.CTState(openflow.CTTrk|openflow.CTInv, 0)
 	// isTranslatedBack is of a Service's connection whatever else: see invalidInKnown.
 	isTranslatedBack = openflow.CTState(openflow.CTTrk|openflow.CTInv|openflow.CTSNAT, 0)
 )
@@ -124,6 +132,7 @@ func (r *rules) unjudged() {
 		r.on(policyConnection, 900, back, ctDenied).drop(stopped)
 		r.on(policyConnection, 800, back).goTo(policyVerdict)
 	}
+	r.on(policyConnection, 830, from(fromPod), isInvalid, ctJudgedOnly).goTo(policyVerdict) // it did not begin
 	// Who has the first one of these is judged by that, and without it the others are of no use.
 	r.on(policyConnection, 650, openflow.EthType(openflow.EthTypeIPv4), laterFragment).goTo(policyVerdict)
 	r.on(policyConnection, 650, openflow.EthType(openflow.EthTypeIPv6), laterFragment).goTo(policyVerdict)
@@ -156,7 +165,9 @@ func ownedBy(n intent.Node) []netip.Addr {
 // ownNode has an address be the node's own. Whoever comes in from outside to a Service may be masked with it; so of what
 // the node sends to Services, only what it sends to a ClusterIP is its own.
 func (r *rules) ownNode(a netip.Addr) {
-	r.on(policyConnection, 500, from(fromPod), toPort(intent.GatewayPort), openflow.IPDst(a)).set(toOwnNode).goTo(egressSubject)
+	to := []openflow.FieldValue{from(fromPod), toPort(intent.GatewayPort), openflow.IPDst(a)}
+	r.on(policyConnection, 500, to...).set(toOwnNode).goTo(egressSubject)
+	r.on(policyConnection, 845, append(to, isInvalid)...).set(toOwnNode).goTo(egressSubject)
 	own := []openflow.FieldValue{from(fromGateway), openflow.IPSrc(a)}
 	if !r.native() {
 		r.on(policyConnection, 700, own...).goTo(policyVerdict)
@@ -169,8 +180,8 @@ func (r *rules) ownNode(a netip.Addr) {
 
 // committed commits what is allowed, and marks what was.
 func (r *rules) committed() {
-	marked := func(exec openflow.Action) openflow.CT {
-		return openflow.CT{Commit: true, ZoneFrom: regZone, Exec: []openflow.Action{exec}}
+	marked := func(exec ...openflow.Action) openflow.CT {
+		return openflow.CT{Commit: true, ZoneFrom: regZone, Exec: exec}
 	}
 	allowed, denied := marked(openflow.SetField(ctNotDenied)), marked(openflow.SetField(ctDenied))
 	for _, t := range ipTypes {
@@ -181,7 +192,7 @@ func (r *rules) committed() {
 			// The host refuses a connection. There is none, whatever conntrack thinks.
 			r.on(policyVerdict, 250, from(fromGateway), isFirst, ip, openflow.IPProto(openflow.IPProtoTCP), openflow.TCPFlags(tcpRST, tcpRST)).commit()
 		}
-		r.on(policyVerdict, 200, isFirst, ip, ctNotJudged).set(markJudged).do(marked(r.markOf())).commit()
+		r.on(policyVerdict, 200, isFirst, ip, ctNotJudged).set(markJudged).do(marked(r.markOf()...)).commit()
 		r.on(policyVerdict, 150, isFirst, ip, ctDenied).do(allowed).commit()
 		r.on(policyVerdict, 150, isLater, ip, ctDenied).do(allowed).commit()
 		r.on(policyDenied, 200, isLater, ip, ctNotDenied).do(denied).end()

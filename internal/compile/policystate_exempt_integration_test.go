@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/test/lab/probe"
 )
 
 // What policies do not judge passes, and nothing else does.
@@ -268,4 +270,40 @@ func TestPolicyModeChanges(t *testing.T) {
 		}
 	}
 	all("not enforced any more", true, talkTime)
+}
+
+// A client that policies let nobody reach uses ports again that the server remembers (TIME_WAIT), so that conntrack takes all
+// packets of the connection for invalid: see testUsedPort.
+func TestPolicyUsedPorts(t *testing.T) {
+	g := newPoliced(t, intent.NativeServices)
+	n1, n2 := g.nodes[0], g.nodes[1]
+	client := n1.pods[0]
+	for i, server := range []*livePod{n1.pods[1], n2.pods[0]} {
+		at := netip.AddrPortFrom(netip.MustParseAddr(server.address(false)), 8091)
+		listener, err := probe.Serve(server.Namespace, at, probe.Answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		s := &liveService{name: "used", number: 1 + i, endpoints: g.endpoints(server)}
+		s.endpoints[0].port = at.Port()
+		g.services = []*liveService{s}
+		g.govern(map[*livePod]governance{client: {ingress: fromNone}, server: {egress: fromNone}})
+		for port := 20000; port < 20010; port++ {
+			ways := []netip.AddrPort{at, s.clusterIP(false)}
+			if port%2 == 1 {
+				slices.Reverse(ways)
+			}
+			for _, to := range ways {
+				if err := probe.AnswerFrom(t.Context(), client.Namespace, port, to); err != nil {
+					t.Errorf("%s, from port %d: %v", to, port, err)
+				}
+				for _, n := range g.nodes {
+					if _, err := n.ovs.Appctl(t.Context(), "dpctl/flush-conntrack"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
 }

@@ -129,13 +129,19 @@ const (
 	sourceZone  = 0xffff
 )
 
+// Bits of ct_mark.
+const (
+	bitFromGateway = 1
+	bitService     = 2
+)
+
 // ctFromGateway is the bit of ct_mark that says that the connection's first
 // packet came from the gateway port.
-var ctFromGateway = openflow.CTMark(1, 1)
+var ctFromGateway = openflow.CTMark(bitFromGateway, bitFromGateway)
 
 // The other bits of ct_mark: the connection is a Service's, and the Service is public.
 var (
-	ctService = openflow.CTMark(2, 2)
+	ctService = openflow.CTMark(bitService, bitService)
 	ctPublic  = openflow.CTMark(6, 6)
 	ctMark    = openflow.FieldCTMark.Bits(0, 2)
 )
@@ -185,10 +191,18 @@ var (
 	ctJudgedOnly = openflow.CTMark(MarkJudged, MarkJudged|MarkDenied)
 )
 
-// markOf gives a connection the mark that reg0 holds.
-func (r *rules) markOf() openflow.Action {
+// markOf gives a connection the mark that reg0 holds, and for policies the port that it came in by first.
+func (r *rules) markOf() []openflow.Action {
 	if r.policed() {
-		return openflow.Move(openflow.Reg(0).Bits(12, 17), openflow.FieldCTMark.Bits(0, 5))
+		return []openflow.Action{
+			openflow.Move(openflow.Reg(0).Bits(12, 17), openflow.FieldCTMark.Bits(0, 5)),
+			openflow.Move(openflow.FieldInPort16.All(), openflow.FieldCTMark.Bits(16, 31)),
+		}
 	}
-	return openflow.Move(regMark, ctMark)
+	return []openflow.Action{openflow.Move(regMark, ctMark)}
+}
+
+// ctBegunBy matches connections that are allowed and whose first packet came in by a port.
+func ctBegunBy(port uint32) openflow.FieldValue {
+	return openflow.CTMark(port<<16|MarkJudged, 0xffff<<16|MarkJudged|MarkDenied)
 }

@@ -49,6 +49,6 @@ var serviceCommitFeature = &feature{
 // commit emits what translates to an endpoint of a list.
 func (r *rules) commitTo(list uint32, p intent.ServicePort, e intent.Endpoint, id uint32) {
 	r.on(serviceEndpoint, 100, ipType(p), regServed.Value(uint64(list)), regEndpoint.Value(uint64(id))).
-		do(openflow.Pack(openflow.CT{Commit: true, Zone: clusterZone, NAT: &openflow.NAT{DNAT: true, AddrMin: e.Address, PortMin: e.Port}, Exec: []openflow.Action{r.markOf()}})).
+		do(openflow.Pack(openflow.CT{Commit: true, Zone: clusterZone, NAT: &openflow.NAT{DNAT: true, AddrMin: e.Address, PortMin: e.Port}, Exec: r.markOf()})).
 		goTo(hairpinCommit)
 }
