@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policystream/client"
+)
+
+// talk is a client that a test speaks for.
+type talk struct {
+	changed  func(client.Change)
+	words    chan client.Change
+	realised []uint64
+	version  uint64
+	complete bool
+}
+
+func (s *talk) Load() client.Change {
+	s.version = 1
+	return client.Change{Version: 1, Subjects: []intent.Subject{{Key: "pod/old"}}, Rules: []intent.Rule{{ID: "old"}}}
+}
+
+func (s *talk) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case c := <-s.words:
+			s.complete = true
+			s.changed(c)
+		}
+	}
+}
+
+func (s *talk) Realised(version uint64) { s.realised = append(s.realised, version) }
+func (s *talk) Status() client.Status   { return client.Status{Complete: s.complete} }
+
+// What a controller says is intent at once, and it is told so when the flows are on the switch.
+func TestWhatAControllerSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, s := intent.NewStore(), &talk{words: make(chan client.Change)}
+		applied, observed := make(chan error), 0
+		p := New(Options{
+			Log: discard, Intent: store, Connections: &conntrack{}, Observe: func(time.Duration) { observed++ },
+			NewClient: func(changed func(client.Change)) Client { s.changed = changed; return s },
+			Applied: func(ctx context.Context, _ uint64) error {
+				select {
+				case err := <-applied:
+					return err
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			},
+		})
+		if _, err := store.Update(func(tx *intent.Tx) error { p.Load(tx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := store.State().Subjects().Get("pod/old"); !ok {
+			t.Fatal("what is remembered is no intent")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		applied <- nil // what is remembered
+		select {
+		case <-p.Heard():
+			t.Error("a controller is heard before it speaks")
+		default:
+		}
+		peer := intent.Peer{Space: "default", Address: netip.MustParseAddr("10.0.0.1"), Groups: []string{"g"}}
+		s.words <- client.Change{
+			Version: 2, Rules: []intent.Rule{{ID: "new"}}, Subjects: []intent.Subject{{Key: "pod/new", Rules: []string{"new"}}},
+			Peers: []intent.Peer{peer}, RemovedSubjects: []string{"pod/old"}, RemovedRules: []string{"old"},
+		}
+		synctest.Wait()
+		<-p.Heard()
+		now := store.State()
+		_, kept := now.Subjects().Get("pod/old")
+		if subject, ok := now.Subjects().Get("pod/new"); !ok || kept || len(subject.Rules) != 1 || now.Rules().Len() != 1 || now.Peers().Len() != 1 {
+			t.Errorf("intent has %d rules, %d subjects, %d peers", now.Rules().Len(), now.Subjects().Len(), now.Peers().Len())
+		}
+		if len(s.realised) > 1 {
+			t.Errorf("versions %v are in effect before their flows are", s.realised)
+		}
+		applied <- errors.New("the switch is away")
+		synctest.Wait()
+		if len(s.realised) > 1 {
+			t.Errorf("versions %v are in effect without the switch", s.realised)
+		}
+		applied <- nil
+		synctest.Wait()
+		if n := len(s.realised); n == 0 || s.realised[n-1] != 2 || observed != 1 {
+			t.Errorf("versions %v are in effect, %d times were taken", s.realised, observed)
+		}
+		s.words <- client.Change{Version: 3, RemovedPeers: []string{intent.PeerKey(peer.Space, peer.Address)}}
+		applied <- nil
+		synctest.Wait()
+		if store.State().Peers().Len() != 0 || s.realised[len(s.realised)-1] != 3 {
+			t.Errorf("a peer that is gone is still there; versions %v", s.realised)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
