@@ -170,10 +170,10 @@ func (r *rules) ownNode(a netip.Addr) {
 	r.on(policyConnection, 845, append(to, isInvalid)...).set(toOwnNode).goTo(egressSubject)
 	own := []openflow.FieldValue{from(fromGateway), openflow.IPSrc(a)}
 	if !r.native() {
-		r.on(policyConnection, 700, own...).goTo(policyVerdict)
+		r.on(policyConnection, 700, own...).set(markHost).goTo(policyVerdict)
 		return
 	}
-	r.on(policyConnection, 700, append(own, notOfService)...).goTo(policyVerdict)
+	r.on(policyConnection, 700, append(own, notOfService)...).set(markHost).goTo(policyVerdict)
 	r.on(policyConnection, 710, append(own, chosen, byClusterIP)...).set(markHost).goTo(policyVerdict)
 	r.on(policyConnection, 720, append(own, ctHost)...).goTo(policyVerdict)
 }
