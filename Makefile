@@ -63,7 +63,7 @@ demo: deps images sandbox-assets ## a cluster on this machine: pods, two tenants
 
 ##@ Test
 .PHONY: test
-test: deps lint unit integration apiserver test-kernel-brief e2e conformance-network ## everything that a change must pass
+test: deps lint unit integration apiserver test-kernel-brief e2e conformance-brief ## everything that a change must pass
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
@@ -125,6 +125,9 @@ KUBERNETES_BIN := $(CACHE)/kubernetes-$(KUBERNETES)-$(shell go env GOARCH)
 E2E_TEST := $(KUBERNETES_BIN)/e2e.test
 E2E_VERSION := k8s.io/component-base/version.gitVersion=$(KUBERNETES)
 
+POLICIES := $(shell sed -n 's/^.*sigs.k8s.io\/network-policy-api //p' build/netpolapi/go.mod)
+CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test
+
 .PHONY: conformance
 conformance: deps images sandbox-assets conformance-assets ## upstream's end-to-end tests: FOCUS='regexp' [SKIP='regexp'], docs/conformance.md
 	@$(if $(FOCUS),,echo "conformance: set FOCUS='regexp', such as '\[sig-network\] Services'" >&2; exit 2)
@@ -134,12 +137,16 @@ conformance: deps images sandbox-assets conformance-assets ## upstream's end-to-
 conformance-network: deps images sandbox-assets conformance-assets ## upstream's network cases that every Kubernetes cluster has to pass
 	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\].*\[Conformance\]'
 
+.PHONY: conformance-brief
+# Of policies one case of each kind.
+conformance-brief: NETPOL := default-deny-all|policy based on Ports \[|on one named port|except clause|stacked policies|updated policy|updated pod|specified together
+conformance-brief: deps images sandbox-assets conformance-assets $(CNP_TEST) ## those of upstream's cases that are a part of make test
+	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\].*\[Conformance\]|Netpol.*($(value NETPOL))' 'SCTPConnectivity'
+	test/conformance/cnp.sh $(CNP_TEST) '(CNPAdminTierIntegration|CNPAdminTierPriorityField|CNPBaselineTier(Ingress|Egress)TCP|CNP.*NamedPort|CNPAdminTierEgressNodePeers)'
+
 .PHONY: conformance-policy
 conformance-policy: deps images sandbox-assets conformance-assets ## upstream's cases of NetworkPolicies
 	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\] Netpol'
-
-POLICIES := $(shell sed -n 's/^.*sigs.k8s.io\/network-policy-api //p' build/netpolapi/go.mod)
-CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test
 
 .PHONY: conformance-cnp
 conformance-cnp: deps images sandbox-assets $(CNP_TEST) ## upstream's suite of ClusterNetworkPolicies: [RUN='regexp'] [SKIP='regexp']
