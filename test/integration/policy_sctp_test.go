@@ -50,8 +50,11 @@ func associates(from probe.Netns, at netip.AddrPort, wanted bool) func(context.C
 			defer c.Close()
 			err = echoLine(c, bufio.NewReader(c), "coelan", wait)
 		}
-		if (err == nil) != wanted {
-			return fmt.Errorf("SCTP to %s: %v, wanted is %v", at, err, wanted)
+		switch {
+		case !wanted && err == nil:
+			return fmt.Errorf("%s answers to SCTP", at)
+		case wanted:
+			return err
 		}
 		return nil
 	}
