@@ -5,7 +5,6 @@ package policy
 import (
 	"maps"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"coelan.io/coelan/internal/intent"
@@ -222,29 +221,6 @@ func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]ma
 		out = append(out, part)
 	}
 	return out
-}
-
-func (r *reference) delta(old, now View) Delta {
-	var d Delta
-	d.Rules, d.RemovedRules = changed(old.Rules, now.Rules, func(r intent.Rule) string { return r.ID })
-	d.Subjects, d.RemovedSubjects = changed(old.Subjects, now.Subjects, func(s intent.Subject) string { return s.Key })
-	d.Peers, d.RemovedPeers = changed(old.Peers, now.Peers, func(p intent.Peer) string { return intent.PeerKey(p.Space, p.Address) })
-	d.sort()
-	return d
-}
-
-func changed[T any](old, now []T, key func(T) string) (set []T, removed []string) {
-	before := map[string]T{}
-	for _, o := range old {
-		before[key(o)] = o
-	}
-	for _, n := range now {
-		if o, ok := before[key(n)]; !ok || !reflect.DeepEqual(o, n) {
-			set = append(set, n)
-		}
-		delete(before, key(n))
-	}
-	return set, slices.Sorted(maps.Keys(before))
 }
 
 func (r *reference) nodesOf(ref intent.PolicyRef) []string {
