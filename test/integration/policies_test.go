@@ -591,3 +591,39 @@ func keepOnTmpfs(t *testing.T, dir string) error {
 	}
 	return nil
 }
+
+// TestPoliciesOfTenants has pods of two tenants with the same addresses, of which one tenant isolates a pod.
+func TestPoliciesOfTenants(t *testing.T) {
+	w := startTenantsWith(t, lab.Options{Policies: true, Configure: nativeServices})
+	b := &rulebook{w.world, map[string]intent.Rule{}, map[*lab.Pod]intent.Subject{}, map[string]intent.Peer{}}
+	for _, p := range slices.Concat(w.red[:], w.blue[:]) {
+		b.open(p)
+	}
+	r0, r1, r2 := w.red[0], w.red[1], w.red[2]
+	for f := range lab.Dual.Each {
+		peer := intent.Peer{Space: "red", Address: r0.Own("eth0", f), Groups: []string{"r0"}}
+		b.peers[intent.PeerKey(peer.Space, peer.Address)] = peer
+	}
+	b.isolate(r2, intent.Ingress, intent.Rule{Groups: []string{"r0"}, Ports: tcpPort(8080, 8080)})
+	b.publish(t)
+	for f := range lab.Dual.Each {
+		red, blue := netip.AddrPortFrom(r2.Own("eth0", f), 8080), netip.AddrPortFrom(w.blue[2].Own("eth0", f), 8080)
+		serve(t, r2, red, probe.WhoAmI)
+		serve(t, w.blue[2], blue, probe.WhoAmI)
+		becomes(t, f.String()+" from the pod that is allowed", reaches(r0, red))
+		becomes(t, f.String()+" from another pod of the tenant", unreached(r1, red))
+		becomes(t, f.String()+" from another pod of the other tenant", reaches(w.blue[1], blue))
+		for from, reason := range map[*lab.Pod]string{r0: "", r1: "no rule of NetworkPolicy lab/web-deny allows it"} {
+			way, err := diagnose.Trace(t.Context(), labAgents{w.Lab}, diagnose.Packet{
+				Node: "n1", From: "red/" + from.Name, Source: from.Own("eth0", f), Destination: red.Addr(), Protocol: "tcp",
+				SourcePort: 49152, DestinationPort: red.Port(),
+			})
+			if err != nil || len(way) != 2 {
+				t.Fatalf("%s, trace from %s: %d nodes, %v", f, from.Name, len(way), err)
+			}
+			if o := way[1].Outcome; o.Reason != reason || (reason == "") != (o.Kind == "pod") {
+				t.Errorf("%s, trace from %s: the packet ends at %+v", f, from.Name, o)
+			}
+		}
+	}
+}
