@@ -36,8 +36,8 @@ type policies struct {
 	// absentPause is the time between two looks for a kind that the API does not have.
 	absentPause time.Duration
 
-	// wake has an element if something is pending; told if something has been written into what findings reads. Both have a
-	// capacity of one.
+	// wake has an element if something is pending; told if findings may be others, or on other nodes. Both have a capacity of
+	// one.
 	wake, told chan struct{}
 	// complete is closed when all that there is has been applied.
 	complete chan struct{}
@@ -230,7 +230,9 @@ func (p *policies) apply() {
 			}
 		})
 	}
-	p.tell(news, p.endpoints.Problems())
+	if p.tell(news, p.endpoints.Problems()) || len(set)+len(gone) > 0 { // perhaps on other nodes than before
+		kick(p.told)
+	}
 }
 
 // policyNews are of policies that have changed: the object, or nil if it is gone, and what is wrong with it.
@@ -239,9 +241,10 @@ type policyNews struct {
 	problems map[intent.PolicyRef][]translate.Problem
 }
 
-// tell lets others read what was found.
-func (p *policies) tell(news policyNews, ofEndpoints []translate.EndpointProblem) {
+// tell lets others read what was found, and says whether it is news.
+func (p *policies) tell(news policyNews, ofEndpoints []translate.EndpointProblem) bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	changed := len(news.objects) > 0 || !reflect.DeepEqual(p.ofEndpoints, ofEndpoints)
 	for ref, o := range news.objects {
 		delete(p.objects, ref)
@@ -254,10 +257,7 @@ func (p *policies) tell(news policyNews, ofEndpoints []translate.EndpointProblem
 		}
 	}
 	p.ofEndpoints = ofEndpoints
-	p.mu.Unlock()
-	if changed {
-		kick(p.told)
-	}
+	return changed
 }
 
 // change is what an object means for the Engine; nil: nothing at once. What pods and Ports mean comes from all of them together.

@@ -125,6 +125,15 @@ func TestPoliciesFollowTheLastEvent(t *testing.T) {
 	isolated(1)
 	p.note(again, false)
 	isolated(0)
+	for range len(p.told) {
+		<-p.told
+	}
+	other := pod.DeepCopy()
+	other.Name, other.UID, other.Spec.NodeName = "q", "v", "n2"
+	p.note(other, false)
+	if p.apply(); len(p.told) != 1 {
+		t.Error("nobody counts the nodes again")
+	}
 	p.note(namespace, true)
 	p.apply()
 	if v := viewOf(hub, "n1"); v.Subjects[0].Closed == "" {

@@ -59,6 +59,16 @@ func TestWithout(t *testing.T) {
 	})
 }
 
+// Nothing is left of a prefix without itself, also of a single address.
+func TestWithoutAll(t *testing.T) {
+	for _, text := range []string{"10.0.0.1/32", "fd00::1/128", "0.0.0.0/0", "::/0", "10.0.0.0/31"} {
+		p := netip.MustParsePrefix(text)
+		if left, ok := without(p, []netip.Prefix{p}, maxBlocks); len(left) > 0 || !ok {
+			t.Errorf("%s: %v, %v", p, left, ok)
+		}
+	}
+}
+
 // A policy may name 10,000 addresses. What makes more prefixes than there may be allows nothing, and nothing else is lost.
 func TestManyAddresses(t *testing.T) {
 	o := &networkingv1.NetworkPolicy{}
