@@ -114,7 +114,7 @@ test-kernel: ## the integration tests on the kernel's datapath, in an emulated m
 
 .PHONY: test-kernel-brief
 # These are slow in an emulated machine, and are about what does not depend on the datapath.
-test-kernel-brief: SKIP = TestBulk|TestChurn|TestGuest|TestNamespaceMapping|TestReachOtherwise|TestTenantsOutliveRestarts|TestTenantsWithTheSameSubnet|TestWithoutAPIServer
+test-kernel-brief: SKIP = TestBulk|TestChurn|TestGuest|TestNamespaceMapping|TestPoliciesOfTenants|TestReachOtherwise|TestTenantsOutliveRestarts|TestTenantsWithTheSameSubnet|TestWithoutAPIServer
 test-kernel-brief: test-kernel ## those of test-kernel that are a part of make test
 
 ##@ Outside suites
@@ -139,10 +139,10 @@ conformance-network: deps images sandbox-assets conformance-assets ## upstream's
 
 .PHONY: conformance-brief
 # Of policies one case of each kind.
-conformance-brief: NETPOL := default-deny-all|policy based on Ports \[|on one named port|except clause|stacked policies|updated policy|updated pod|specified together
+conformance-brief: NETPOL := default-deny-all|on one named port|except clause|updated policy
 conformance-brief: deps images sandbox-assets conformance-assets $(CNP_TEST) ## those of upstream's cases that are a part of make test
 	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\].*\[Conformance\]|Netpol.*($(value NETPOL))' 'SCTPConnectivity'
-	test/conformance/cnp.sh $(CNP_TEST) '(CNPAdminTierIntegration|CNPAdminTierPriorityField|CNPBaselineTier(Ingress|Egress)TCP|CNP.*NamedPort|CNPAdminTierEgressNodePeers)'
+	test/conformance/cnp.sh $(CNP_TEST) '(CNPAdminTierIntegration|CNPBaselineTierIngressTCP)'
 
 .PHONY: conformance-policy
 conformance-policy: deps images sandbox-assets conformance-assets ## upstream's cases of NetworkPolicies

@@ -214,6 +214,7 @@ func clientConfig(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.UserAgent = "coelan-controller"
 	c.QPS = -1
+	c.Wrap(func(t http.RoundTripper) http.RoundTripper { return reconnecting{t} })
 	return c
 }
 

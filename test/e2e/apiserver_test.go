@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,8 +73,11 @@ func testWithoutAPIServer(t *testing.T) {
 	if started := again.Status.ContainerStatuses[0].State.Running.StartedAt; started.After(began) {
 		t.Errorf("the pod whose sandbox died started %s after the API server was back, want before", started.Sub(began))
 	}
+	// Nothing tells when the controllers have seen the new pod and its node knows its policies.
+	patient, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
 	for _, name := range []string{"late", "victim"} {
-		if err := ask(ctx, t, name, "web2"); err != nil {
+		if err := eventually(patient, func() error { return ask(patient, t, name, "web2") }); err != nil {
 			t.Error(err)
 		}
 	}
