@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package oracle
+package world
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 	"coelan.io/coelan/internal/policyapi"
 )
 
-func (w *world) drawPolicies(t *rapid.T) {
+func (w *World) drawPolicies(t *rapid.T) {
 	for i := range rapid.IntRange(0, 4).Draw(t, "NetworkPolicies") {
 		w.NetworkPolicies = append(w.NetworkPolicies, drawNetworkPolicy(t, fmt.Sprint("np", i)))
 	}
