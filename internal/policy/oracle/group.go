@@ -43,9 +43,9 @@ func groupPeer(namespace string, r v1alpha1.SecurityGroupRule, e End) bool {
 	}
 	switch {
 	case r.RemoteIPPrefix != "":
-		return contains(string(r.RemoteIPPrefix), e.Address)
+		return contains(r.RemoteIPPrefix, e.Address)
 	case r.RemoteGroup != "":
-		group := string(r.RemoteGroup)
+		group := r.RemoteGroup
 		if !strings.Contains(group, "/") {
 			group = namespace + "/" + group
 		}
@@ -56,14 +56,14 @@ func groupPeer(namespace string, r v1alpha1.SecurityGroupRule, e End) bool {
 
 func groupProtocol(r v1alpha1.SecurityGroupRule, k Connection) bool {
 	numbers := map[string]uint8{"tcp": TCP, "udp": UDP, "sctp": SCTP, "icmp": ICMP, "icmpv6": ICMPv6, "ipv6-icmp": ICMPv6, "gre": 47}
-	number := numbers[string(r.Protocol)]
+	number := numbers[r.Protocol]
 	switch {
 	case r.Protocol == "" || r.Protocol == "any" || r.Protocol == "0":
 		return true
 	case r.Protocol == "icmp" && r.EtherType == v1alpha1.EtherIPv6:
 		number = ICMPv6
 	case number == 0:
-		n, err := strconv.ParseUint(string(r.Protocol), 10, 8)
+		n, err := strconv.ParseUint(r.Protocol, 10, 8)
 		if err != nil {
 			return false
 		}

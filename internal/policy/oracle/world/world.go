@@ -6,6 +6,7 @@ package world
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -153,6 +154,13 @@ func (w *World) onNetwork(spaces map[string][]string, e oracle.End, network stri
 	if e.Pod != nil {
 		w.podPorts = append(w.podPorts, portOf(e, network, addresses, onNode))
 	}
+}
+
+// OnDefault says whether an end is a pod's interface on the default network.
+func (w *World) OnDefault(e oracle.End) bool {
+	return e.Pod != nil && e.Interface == "eth0" && !slices.ContainsFunc(w.podPorts, func(p *v1alpha1.Port) bool {
+		return p.Spec.Pod.UID == string(e.Pod.UID) && p.Spec.Pod.Interface == "eth0" && p.Spec.Network != intent.DefaultNetworkName
+	})
 }
 
 func portOf(e oracle.End, network string, addresses, onNode []string) *v1alpha1.Port {
