@@ -16,6 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/internal/sandbox"
@@ -110,28 +113,30 @@ func nodeReady(n *corev1.Node) bool {
 
 // addCrowdPods returns when all pods are Running, and how many addresses they have.
 func (c *cluster) addCrowdPods(ctx context.Context) (addresses int, err error) {
-	events, err := c.api.Watch(ctx, &corev1.PodList{}, client.MatchingLabels{crowdLabel: ""},
-		client.MatchingFields{"status.phase": string(corev1.PodRunning)})
+	err = parallel(ctx, crowdPods, func(ctx context.Context, i int) error { return c.api.Create(ctx, crowdPod(i)) })
 	if err != nil {
 		return 0, err
 	}
-	defer events.Stop()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return parallel(ctx, crowdPods, func(ctx context.Context, i int) error { return c.api.Create(ctx, crowdPod(i)) })
+	clients, err := c.Clientset()
+	if err != nil {
+		return 0, err
+	}
+	running := cache.NewFilteredListWatchFromClient(clients.CoreV1().RESTClient(), "pods", "", func(o *metav1.ListOptions) {
+		o.LabelSelector, o.FieldSelector = crowdLabel, "status.phase="+string(corev1.PodRunning)
 	})
-	group.Go(func() error {
-		running := map[string]bool{}
-		return until(ctx, events, "pods that kwok plays", func(o runtime.Object) bool {
-			if p, ok := o.(*corev1.Pod); ok && !running[string(p.UID)] {
-				running[string(p.UID)] = true
-				addresses += len(p.Status.PodIPs)
-			}
-			return len(running) == crowdPods
-		})
+	seen := map[string]bool{}
+	// Of so many pods one watch might end early.
+	_, err = watchtools.UntilWithSync(ctx, running, &corev1.Pod{}, nil, func(e watch.Event) (bool, error) {
+		if p, ok := e.Object.(*corev1.Pod); ok && !seen[string(p.UID)] {
+			seen[string(p.UID)] = true
+			addresses += len(p.Status.PodIPs)
+		}
+		return len(seen) == crowdPods, nil
 	})
-	err = group.Wait()
-	return addresses, err
+	if err != nil {
+		return 0, fmt.Errorf("%d of %d pods that kwok plays are Running: %w", len(seen), crowdPods, err)
+	}
+	return addresses, nil
 }
 
 // crowdNode has an address of its own, of those that are for documentation. It has no label kubernetes.io/os, so that no
