@@ -30,7 +30,7 @@ func TestPromiseTrace(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		w := policyworld.Draw(t)
-		o := w.Objects(t)["n1"]
+		o := w.Objects(t, "n1")
 		o.Local.Encapsulation, o.Local.ServiceMode = intent.NoEncap, rapid.SampledFrom([]intent.ServiceMode{intent.NativeServices, intent.KubeProxy}).Draw(t, "mode")
 		ports := portsOf(&o, w)
 		state := stateOf(t, o)

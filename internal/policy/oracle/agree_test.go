@@ -75,7 +75,7 @@ func noneAllows(names []string) string {
 	return evaluate.NoneAllows(refs)
 }
 
-// Whatever the cluster and its policies: what translate, the Engine and evaluate make of a connection, on the nodes of both ends, is what the
+// Whatever the cluster and its policies, and whatever they were before: what translate, the Engine and evaluate make of a connection, on the nodes of both ends, is what the
 // kinds promise. That flows decide as evaluate does is shown by TestPoliciesTrace of package compile.
 //
 // More cases: -rapid.checks=10000.
@@ -83,28 +83,27 @@ func TestEnforcedIsPromised(t *testing.T) {
 	ends := map[string]int{}
 	clusters, cases := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		w := world.Draw(t)
-		states := map[string]*intent.State{}
-		for node, objects := range w.Objects(t) {
-			store := intent.NewStore()
-			state, err := store.Update(func(tx *intent.Tx) error { tx.Replace(objects); return nil })
-			if err != nil {
-				t.Fatal(err)
+		w, controller := world.Draw(t), world.NewController()
+		for range rapid.IntRange(1, 3).Draw(t, "worlds") {
+			controller.Follow(t, w)
+			states := map[string]*intent.State{}
+			for _, n := range w.Nodes {
+				states[n.Name] = controller.State(n.Name)
 			}
-			states[node] = state
-		}
-		packets := world.DrawPackets(t)
-		clusters++
-		for _, space := range []string{intent.DefaultRouterName, "red", "blue"} {
-			w.Connections(space, packets, func(k oracle.Connection) {
-				want, got := w.Judge(k), enforced(states, space, k)
-				if !equal(want, got) {
-					objects, _ := json.MarshalIndent(w.Cluster, "", " ")
-					t.Fatalf("%s in space %s:\nwant %+v\ngot  %+v\n%s\n%s", k, space, want, got, known(states), objects)
-				}
-				cases++
-				ends[fmt.Sprintf("%s, %s, allowed: %v, by a policy: %v", want.Direction, want.Tier, want.Allowed, len(want.By) > 0)]++
-			})
+			packets := world.DrawPackets(t)
+			clusters++
+			for _, space := range []string{intent.DefaultRouterName, "red", "blue"} {
+				w.Connections(space, packets, func(k oracle.Connection) {
+					want, got := w.Judge(k), enforced(states, space, k)
+					if !equal(want, got) {
+						objects, _ := json.MarshalIndent(w.Cluster, "", " ")
+						t.Fatalf("%s in space %s:\nwant %+v\ngot  %+v\n%s\n%s", k, space, want, got, known(states), objects)
+					}
+					cases++
+					ends[fmt.Sprintf("%s, %s, allowed: %v, by a policy: %v", want.Direction, want.Tier, want.Allowed, len(want.By) > 0)]++
+				})
+			}
+			w = w.DrawNext(t)
 		}
 	})
 	t.Logf("%d connections in %d clusters, by what decided: %v", cases, clusters, ends)

@@ -114,10 +114,11 @@ func (w *World) drawPods(t *rapid.T, spaces map[string][]string) {
 		node := rapid.IntRange(1, 2).Draw(t, "node")
 		name := fmt.Sprint("p", i)
 		o := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: pick(t, "namespace", namespaces...), Name: name, UID: types.UID(name), Labels: drawLabels(t, "app", "web", "db")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: pick(t, "namespace", namespaces...), Name: name, Labels: drawLabels(t, "app", "web", "db")},
 			Spec:       corev1.PodSpec{NodeName: fmt.Sprint("n", node), Containers: []corev1.Container{{Ports: drawContainerPorts(t)}, {Ports: drawContainerPorts(t)}}},
 			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 		}
+		o.UID = types.UID(fmt.Sprint(o.Namespace, "/", name, "/", rapid.IntRange(1, 2).Draw(t, "made again")))
 		if groups := drawGroups(t); len(groups) > 0 {
 			o.Annotations = map[string]string{v1alpha1.AnnotationSecurityGroups: strings.Join(groups, ", ")}
 		}
