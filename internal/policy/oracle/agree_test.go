@@ -84,7 +84,7 @@ func TestEnforcedIsPromised(t *testing.T) {
 	clusters, cases := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		w, controller := world.Draw(t), world.NewController()
-		for range rapid.IntRange(1, 3).Draw(t, "worlds") {
+		for range rapid.IntRange(2, 3).Draw(t, "worlds") {
 			controller.Follow(t, w)
 			states := map[string]*intent.State{}
 			for _, n := range w.Nodes {

@@ -171,7 +171,7 @@ func (w *World) DrawNext(t *rapid.T) *World {
 		next = &stays
 		next.NetworkPolicies, next.ClusterNetworkPolicies, next.SecurityGroups = policies.NetworkPolicies, policies.ClusterNetworkPolicies, policies.SecurityGroups
 	}
-	switch pick(t, "policies stay", "none", "all", "some") {
+	switch pick(t, "policies stay", "none", "all", "all", "some") {
 	case "all":
 		next.NetworkPolicies, next.ClusterNetworkPolicies, next.SecurityGroups = w.NetworkPolicies, w.ClusterNetworkPolicies, w.SecurityGroups
 	case "some":
