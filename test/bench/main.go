@@ -47,6 +47,7 @@ var measures = []measure{
 	{"policy-compute", measurePolicyCompute},
 	{"policy-agents", measurePolicyAgents},
 	{"policy-traffic", measurePolicyTraffic},
+	{"policy-latency", measurePolicyLatency},
 }
 
 func main() {

@@ -77,11 +77,11 @@ func clusterProtocol(protocols []policyapi.Protocol, k Connection) bool {
 	return len(protocols) == 0 || slices.ContainsFunc(protocols, func(p policyapi.Protocol) bool {
 		switch {
 		case p.TCP != nil:
-			return fits(tcp, p.TCP)
+			return fits(TCP, p.TCP)
 		case p.UDP != nil:
-			return fits(udp, p.UDP)
+			return fits(UDP, p.UDP)
 		case p.SCTP != nil:
-			return fits(sctp, p.SCTP)
+			return fits(SCTP, p.SCTP)
 		}
 		return hasNamedPort(p.DestinationNamedPort, k)
 	})

@@ -43,27 +43,27 @@ func groupPeer(namespace string, r v1alpha1.SecurityGroupRule, e End) bool {
 	}
 	switch {
 	case r.RemoteIPPrefix != "":
-		return contains(string(r.RemoteIPPrefix), e.Address)
+		return contains(r.RemoteIPPrefix, e.Address)
 	case r.RemoteGroup != "":
-		group := string(r.RemoteGroup)
+		group := r.RemoteGroup
 		if !strings.Contains(group, "/") {
 			group = namespace + "/" + group
 		}
-		return e.governed() && slices.Contains(e.groups(), group)
+		return e.Governed() && slices.Contains(e.groups(), group)
 	}
 	return true
 }
 
 func groupProtocol(r v1alpha1.SecurityGroupRule, k Connection) bool {
-	numbers := map[string]uint8{"tcp": tcp, "udp": udp, "sctp": sctp, "icmp": icmp4, "icmpv6": icmp6, "ipv6-icmp": icmp6, "gre": 47}
-	number := numbers[string(r.Protocol)]
+	numbers := map[string]uint8{"tcp": TCP, "udp": UDP, "sctp": SCTP, "icmp": ICMP, "icmpv6": ICMPv6, "ipv6-icmp": ICMPv6, "gre": 47}
+	number := numbers[r.Protocol]
 	switch {
 	case r.Protocol == "" || r.Protocol == "any" || r.Protocol == "0":
 		return true
 	case r.Protocol == "icmp" && r.EtherType == v1alpha1.EtherIPv6:
-		number = icmp6
+		number = ICMPv6
 	case number == 0:
-		n, err := strconv.ParseUint(string(r.Protocol), 10, 8)
+		n, err := strconv.ParseUint(r.Protocol, 10, 8)
 		if err != nil {
 			return false
 		}
@@ -74,7 +74,7 @@ func groupProtocol(r v1alpha1.SecurityGroupRule, k Connection) bool {
 		return false
 	case r.PortRangeMin == nil:
 		return true
-	case number == icmp4 || number == icmp6:
+	case number == ICMP || number == ICMPv6:
 		return *r.PortRangeMin == int32(k.Type) && (r.PortRangeMax == nil || *r.PortRangeMax == int32(k.Code))
 	}
 	return *r.PortRangeMin <= int32(k.Port) && int32(k.Port) <= *r.PortRangeMax

@@ -74,7 +74,7 @@ func (c *Cluster) networkPeer(p *networkingv1.NetworkPolicy, peers []networkingv
 // networkPort says whether the connection is to one of a rule's ports; with none given it is, whatever its protocol.
 func networkPort(ports []networkingv1.NetworkPolicyPort, k Connection) bool {
 	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
-		if p.Protocol == nil && k.Protocol != tcp || p.Protocol != nil && !protocolIs(*p.Protocol, k) {
+		if p.Protocol == nil && k.Protocol != TCP || p.Protocol != nil && !protocolIs(*p.Protocol, k) {
 			return false
 		}
 		switch {

@@ -46,12 +46,14 @@ type End struct {
 	Address netip.Addr
 }
 
-func (e End) governed() bool { return e.Pod != nil || e.Port != nil }
+// Governed says whether policies are for the end: whether it is a pod's or a Port.
+func (e End) Governed() bool { return e.Pod != nil || e.Port != nil }
 
 // primary says whether the labels of a pod, or of a Port, speak of the end.
 func (e End) primary() bool { return e.Port != nil || e.Pod != nil && e.Interface == "eth0" }
 
-func (e End) same(o End) bool {
+// Same says whether both are of the same pod, or the same Port.
+func (e End) Same(o End) bool {
 	return e.Pod != nil && e.Pod == o.Pod || e.Port != nil && e.Port == o.Port
 }
 
@@ -69,8 +71,8 @@ func (e End) labels() map[string]string {
 	return e.Port.Labels
 }
 
-// node is that on which a pod or a Port is.
-func (e End) node() string {
+// NodeName is that of the node on which a pod or a Port is.
+func (e End) NodeName() string {
 	if e.Pod != nil {
 		return e.Pod.Spec.NodeName
 	}
@@ -106,11 +108,11 @@ type Connection struct {
 
 // The protocols that policies know more of than their numbers.
 const (
-	icmp4 = 1
-	tcp   = 6
-	udp   = 17
-	icmp6 = 58
-	sctp  = 132
+	ICMP   = 1
+	TCP    = 6
+	UDP    = 17
+	ICMPv6 = 58
+	SCTP   = 132
 )
 
 // Verdict on a connection.
@@ -136,26 +138,33 @@ const (
 // Judge says whether the connection comes to be: its sender may open it, and its receiver may get it.
 func (c *Cluster) Judge(k Connection) Verdict {
 	v := Verdict{Allowed: true}
-	if k.Source.governed() {
-		v = c.direction(Egress, k.Source, k.Destination, k)
+	if k.Source.Governed() {
+		v = c.Egress(k)
 	}
-	if v.Allowed && k.Destination.governed() {
-		v = c.direction(Ingress, k.Destination, k.Source, k)
+	if v.Allowed && k.Destination.Governed() {
+		v = c.Ingress(k)
 	}
 	return v
 }
 
-// direction judges a connection for one of its ends.
-func (c *Cluster) direction(direction string, subject, peer End, k Connection) Verdict {
-	v := c.tiers(direction, subject, peer, k)
-	v.Direction = direction
+// Egress says whether the sender, a pod or a Port, may open the connection.
+func (c *Cluster) Egress(k Connection) Verdict {
+	v := c.tiers(Egress, k.Source, k.Destination, k)
+	v.Direction = Egress
+	return v
+}
+
+// Ingress says whether the receiver, a pod or a Port, may get the connection.
+func (c *Cluster) Ingress(k Connection) Verdict {
+	v := c.tiers(Ingress, k.Destination, k.Source, k)
+	v.Direction = Ingress
 	return v
 }
 
 func (c *Cluster) tiers(direction string, subject, peer End, k Connection) Verdict {
-	ownNode := peer.Node != nil && peer.Node.Name == subject.node()
+	ownNode := peer.Node != nil && peer.Node.Name == subject.NodeName()
 	switch {
-	case subject.same(peer): // it may always reach itself
+	case subject.Same(peer): // it may always reach itself
 		return Verdict{Allowed: true}
 	case direction == Ingress && ownNode && !peer.Masked: // its node may always reach it
 		return Verdict{Allowed: true}
@@ -230,11 +239,11 @@ func hasNamedPort(name string, k Connection) bool {
 func protocolIs(p corev1.Protocol, k Connection) bool {
 	switch p {
 	case corev1.ProtocolUDP:
-		return k.Protocol == udp
+		return k.Protocol == UDP
 	case corev1.ProtocolSCTP:
-		return k.Protocol == sctp
+		return k.Protocol == SCTP
 	}
-	return k.Protocol == tcp
+	return k.Protocol == TCP
 }
 
 func contains(cidr string, a netip.Addr) bool { return netip.MustParsePrefix(cidr).Contains(a) }
@@ -242,4 +251,20 @@ func contains(cidr string, a netip.Addr) bool { return netip.MustParsePrefix(cid
 // rule names one.
 func rule(kind, policy string, index int) string {
 	return fmt.Sprintf("%s %s, rule %d", kind, policy, index+1)
+}
+
+func (k Connection) String() string {
+	return fmt.Sprintf("%s to %s, protocol %d, port %d, type %d, code %d", k.Source, k.Destination, k.Protocol, k.Port, k.Type, k.Code)
+}
+
+func (e End) String() string {
+	switch {
+	case e.Pod != nil:
+		return fmt.Sprintf("pod %s/%s %s at %s", e.Pod.Namespace, e.Pod.Name, e.Interface, e.Address)
+	case e.Port != nil:
+		return fmt.Sprintf("port %s/%s at %s", e.Port.Namespace, e.Port.Name, e.Address)
+	case e.Node != nil:
+		return fmt.Sprintf("node %s (masked: %v) at %s", e.Node.Name, e.Masked, e.Address)
+	}
+	return "outside " + e.Address.String()
 }

@@ -102,14 +102,14 @@ spec:
 		"who names a group that is not there": {lost, front, 80, Verdict{Direction: Egress}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := c.Judge(Connection{Source: tc.from, Destination: tc.to, Protocol: tcp, Port: tc.port})
+			got := c.Judge(Connection{Source: tc.from, Destination: tc.to, Protocol: TCP, Port: tc.port})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
 		})
 	}
 	c.SecurityGroups[1].Spec.Rules = []v1alpha1.SecurityGroupRule{{Direction: v1alpha1.RuleEgress, EtherType: v1alpha1.EtherIPv4}}
-	if v := c.Judge(Connection{Source: client, Destination: db, Protocol: tcp, Port: 5432}); !v.Allowed {
+	if v := c.Judge(Connection{Source: client, Destination: db, Protocol: TCP, Port: 5432}); !v.Allowed {
 		t.Errorf("a member of the remote group that may send: %+v", v)
 	}
 }

@@ -21,6 +21,7 @@ func TestVersions(t *testing.T) {
 		"multus":     {multusModule, MultusVersion},
 		"plugins":    {pluginsModule, PluginsVersion},
 		"netpolapi":  {policiesModule, PoliciesVersion},
+		"kwok":       {kwokModule, KwokVersion},
 	} {
 		data, err := os.ReadFile(filepath.Join("../../../build", name, "go.mod"))
 		if err != nil {

@@ -29,6 +29,7 @@ const (
 	MultusVersion     = "v4.2.3"
 	PluginsVersion    = "v1.9.1"
 	PoliciesVersion   = "v0.2.0"
+	KwokVersion       = "v0.8.0"
 )
 
 // Step runs a piece of work that may take long and reports it under the name.

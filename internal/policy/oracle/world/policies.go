@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package oracle
+package world
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 	"coelan.io/coelan/internal/policyapi"
 )
 
-func (w *world) drawPolicies(t *rapid.T) {
+func (w *World) drawPolicies(t *rapid.T) {
 	for i := range rapid.IntRange(0, 4).Draw(t, "NetworkPolicies") {
 		w.NetworkPolicies = append(w.NetworkPolicies, drawNetworkPolicy(t, fmt.Sprint("np", i)))
 	}
@@ -207,14 +207,14 @@ func drawGroupRule(t *rapid.T) v1alpha1.SecurityGroupRule {
 	six := r.EtherType == v1alpha1.EtherIPv6
 	switch protocol := pick(t, "protocol", "", "any", "tcp", "udp", "17", "132", "icmp", "gre"); protocol {
 	case "tcp", "udp", "17", "132":
-		r.Protocol = v1alpha1.IPProtocol(protocol)
+		r.Protocol = protocol
 		if rapid.Bool().Draw(t, "ports") {
 			r.PortRangeMin, r.PortRangeMax = number(pick(t, "first", int32(53), 80)), number(pick(t, "last", int32(80), 8080))
 		}
 	case "icmp":
 		r.Protocol = "icmp"
 		if six {
-			r.Protocol = pick(t, "name of ICMPv6", v1alpha1.IPProtocol("icmp"), "icmpv6", "ipv6-icmp", "58")
+			r.Protocol = pick(t, "name of ICMPv6", "icmp", "icmpv6", "ipv6-icmp", "58")
 		}
 		if rapid.Bool().Draw(t, "type") {
 			r.PortRangeMin = number(pick(t, "type", int32(8), 128))
@@ -223,15 +223,15 @@ func drawGroupRule(t *rapid.T) v1alpha1.SecurityGroupRule {
 			r.PortRangeMax = number(pick(t, "code", int32(0), 1))
 		}
 	default:
-		r.Protocol = v1alpha1.IPProtocol(protocol)
+		r.Protocol = protocol
 	}
 	switch pick(t, "remote", "", "", "prefix", "group", "group") {
 	case "prefix":
-		if r.RemoteIPPrefix = v1alpha1.CIDR(pick(t, "prefix", "10.244.0.0/16", "0.0.0.0/0", "10.9.0.0/24", "192.0.2.1/32")); six {
-			r.RemoteIPPrefix = v1alpha1.CIDR(pick(t, "prefix", "fd00:244::/32", "::/0", "fd00:9::/64", "2001:db8:2::1/128"))
+		if r.RemoteIPPrefix = pick(t, "prefix", "10.244.0.0/16", "0.0.0.0/0", "10.9.0.0/24", "192.0.2.1/32"); six {
+			r.RemoteIPPrefix = pick(t, "prefix", "fd00:244::/32", "::/0", "fd00:9::/64", "2001:db8:2::1/128")
 		}
 	case "group":
-		r.RemoteGroup = v1alpha1.GroupReference(pick(t, "group", "g1", "g2", "a/g1", "b/g2", "c/g1"))
+		r.RemoteGroup = pick(t, "group", "g1", "g2", "a/g1", "b/g2", "c/g1")
 	}
 	return r
 }

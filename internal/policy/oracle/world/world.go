@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package oracle
+// Package world draws clusters with policies, for tests: few namespaces, labels, addresses and ports, so that they often meet.
+package world
 
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,17 +16,18 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy/oracle"
 )
 
-// world is a Cluster, the Routers and Networks of its pods and Ports, and the ends that connections may have in each space that
+// World is a Cluster, the Routers and Networks of its pods and Ports, and the Ends that connections may have in each space that
 // addresses mean something in.
-type world struct {
-	Cluster
+type World struct {
+	oracle.Cluster
 
 	routers  []*v1alpha1.Router
 	networks []*v1alpha1.Network
 	podPorts []*v1alpha1.Port // as agents make them for pods
-	ends     map[string][]End
+	Ends     map[string][]oracle.End
 }
 
 func pick[T any](t *rapid.T, label string, from ...T) T {
@@ -37,7 +40,7 @@ func sometimes(t *rapid.T, label string, n int) bool {
 }
 
 // Two nodes: each with a range of pods in the cluster, whose first address is the node's, and with addresses of its own.
-func (w *world) drawNodes(t *rapid.T) {
+func (w *World) drawNodes(t *rapid.T) {
 	for n := 1; n <= 2; n++ {
 		o := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", n), Labels: drawLabels(t, "zone", "n1", "n2")},
@@ -45,19 +48,19 @@ func (w *world) drawNodes(t *rapid.T) {
 		}
 		for _, a := range []string{fmt.Sprintf("192.0.2.%d", n), fmt.Sprintf("2001:db8:2::%d", n)} {
 			o.Status.Addresses = append(o.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
-			w.end(intent.DefaultRouterName, End{Node: o}, a)
-			w.end(intent.DefaultRouterName, End{Node: o, Masked: true}, a)
+			w.end(intent.DefaultRouterName, oracle.End{Node: o}, a)
+			w.end(intent.DefaultRouterName, oracle.End{Node: o, Masked: true}, a)
 		}
-		w.end(intent.DefaultRouterName, End{Node: o}, fmt.Sprintf("10.244.%d.1", n), fmt.Sprintf("fd00:244:%d::1", n))
-		w.end(intent.DefaultRouterName, End{Node: o, Masked: true}, fmt.Sprintf("10.244.%d.1", n), fmt.Sprintf("fd00:244:%d::1", n))
+		w.end(intent.DefaultRouterName, oracle.End{Node: o}, fmt.Sprintf("10.244.%d.1", n), fmt.Sprintf("fd00:244:%d::1", n))
+		w.end(intent.DefaultRouterName, oracle.End{Node: o, Masked: true}, fmt.Sprintf("10.244.%d.1", n), fmt.Sprintf("fd00:244:%d::1", n))
 		w.Nodes = append(w.Nodes, o)
 	}
 }
 
-func (w *world) end(space string, e End, addresses ...string) {
+func (w *World) end(space string, e oracle.End, addresses ...string) {
 	for _, a := range addresses {
 		e.Address = netip.MustParseAddr(a)
-		w.ends[space] = append(w.ends[space], e)
+		w.Ends[space] = append(w.Ends[space], e)
 	}
 }
 
@@ -76,7 +79,7 @@ func drawLabels(t *rapid.T, key string, values ...string) map[string]string {
 var namespaces = []string{"a", "b", "c"}
 
 // The Routers red and blue are private, and may exchange routes; green is shared.
-func (w *world) drawNetworks(t *rapid.T) (spaces map[string][]string) {
+func (w *World) drawNetworks(t *rapid.T) (spaces map[string][]string) {
 	router := func(name string, id int32, imports, exports []string) {
 		w.routers = append(w.routers, &v1alpha1.Router{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.RouterStatus{ID: id},
@@ -106,15 +109,16 @@ func pair(network, host int) []string {
 
 var networkNumber = map[string]int{"red-net": 9, "blue-net": 10, "green-net": 8}
 
-func (w *world) drawPods(t *rapid.T, spaces map[string][]string) {
+func (w *World) drawPods(t *rapid.T, spaces map[string][]string) {
 	for i := range rapid.IntRange(2, 5).Draw(t, "pods") {
 		node := rapid.IntRange(1, 2).Draw(t, "node")
 		name := fmt.Sprint("p", i)
 		o := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: pick(t, "namespace", namespaces...), Name: name, UID: types.UID(name), Labels: drawLabels(t, "app", "web", "db")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: pick(t, "namespace", namespaces...), Name: name, Labels: drawLabels(t, "app", "web", "db")},
 			Spec:       corev1.PodSpec{NodeName: fmt.Sprint("n", node), Containers: []corev1.Container{{Ports: drawContainerPorts(t)}, {Ports: drawContainerPorts(t)}}},
 			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 		}
+		o.UID = types.UID(fmt.Sprint(o.Namespace, "/", name, "/", rapid.IntRange(1, 2).Draw(t, "made again")))
 		if groups := drawGroups(t); len(groups) > 0 {
 			o.Annotations = map[string]string{v1alpha1.AnnotationSecurityGroups: strings.Join(groups, ", ")}
 		}
@@ -123,7 +127,7 @@ func (w *world) drawPods(t *rapid.T, spaces map[string][]string) {
 		for _, ip := range ips {
 			o.Status.PodIPs = append(o.Status.PodIPs, corev1.PodIP{IP: ip})
 		}
-		eth0 := End{Pod: o, Interface: "eth0"}
+		eth0 := oracle.End{Pod: o, Interface: "eth0"}
 		w.end(intent.DefaultRouterName, eth0, ips...)
 		switch network := pick(t, "network of eth0", "default", "default", "red-net", "green-net"); {
 		case network == "red-net" || network == "green-net":
@@ -134,7 +138,7 @@ func (w *world) drawPods(t *rapid.T, spaces map[string][]string) {
 		if sometimes(t, "second interface", 3) {
 			network := pick(t, "network of net1", "red-net", "blue-net", "green-net")
 			onNode := []string{fmt.Sprintf("10.244.%d.%d", node, 100+i), fmt.Sprintf("fd00:244:%d::%d", node, 100+i)}
-			net1 := End{Pod: o, Interface: "net1"}
+			net1 := oracle.End{Pod: o, Interface: "net1"}
 			w.end(intent.DefaultRouterName, net1, onNode...)
 			w.onNetwork(spaces, net1, network, 100+i, onNode)
 		}
@@ -143,7 +147,7 @@ func (w *world) drawPods(t *rapid.T, spaces map[string][]string) {
 }
 
 // onNetwork has an end's addresses on a Network, besides those that the cluster knows it by.
-func (w *world) onNetwork(spaces map[string][]string, e End, network string, host int, onNode []string) {
+func (w *World) onNetwork(spaces map[string][]string, e oracle.End, network string, host int, onNode []string) {
 	addresses := pair(networkNumber[network], 10+host)
 	for _, space := range spaces[network] {
 		w.end(space, e, addresses...)
@@ -153,7 +157,14 @@ func (w *world) onNetwork(spaces map[string][]string, e End, network string, hos
 	}
 }
 
-func portOf(e End, network string, addresses, onNode []string) *v1alpha1.Port {
+// OnDefault says whether an end is a pod's interface on the default network.
+func (w *World) OnDefault(e oracle.End) bool {
+	return e.Pod != nil && e.Interface == "eth0" && !slices.ContainsFunc(w.podPorts, func(p *v1alpha1.Port) bool {
+		return p.Spec.Pod.UID == string(e.Pod.UID) && p.Spec.Pod.Interface == "eth0" && p.Spec.Network != intent.DefaultNetworkName
+	})
+}
+
+func portOf(e oracle.End, network string, addresses, onNode []string) *v1alpha1.Port {
 	return &v1alpha1.Port{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Pod.Namespace, Name: e.Pod.Name + "." + e.Interface},
 		Spec:       v1alpha1.PortSpec{Network: network, Pod: &v1alpha1.PortPod{Name: e.Pod.Name, UID: string(e.Pod.UID), Interface: e.Interface}},
@@ -162,7 +173,7 @@ func portOf(e End, network string, addresses, onNode []string) *v1alpha1.Port {
 }
 
 // drawOthers are a pod that has ended, whose addresses a running one has now, and one of its node's network: nobody selects them.
-func (w *world) drawOthers(t *rapid.T) {
+func (w *World) drawOthers(t *rapid.T) {
 	ended := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pick(t, "namespace of the ended", namespaces...), Name: "ended", UID: "ended", Labels: drawLabels(t, "app", "web", "db")},
 		Spec:       w.Pods[0].Spec, Status: corev1.PodStatus{Phase: pick(t, "phase", corev1.PodSucceeded, corev1.PodFailed), PodIPs: w.Pods[0].Status.PodIPs},
@@ -194,7 +205,7 @@ func drawGroups(t *rapid.T) []string {
 	return pick(t, "group names", []string{"g1"}, []string{"g2"}, []string{"g2", "g1"})
 }
 
-func (w *world) drawPorts(t *rapid.T, spaces map[string][]string) {
+func (w *World) drawPorts(t *rapid.T, spaces map[string][]string) {
 	for i := range rapid.IntRange(0, 2).Draw(t, "machines") {
 		node, network := rapid.IntRange(1, 2).Draw(t, "node"), pick(t, "network", "red-net", "blue-net", "green-net")
 		o := &v1alpha1.Port{
@@ -202,7 +213,7 @@ func (w *world) drawPorts(t *rapid.T, spaces map[string][]string) {
 			Spec:       v1alpha1.PortSpec{Network: network, SecurityGroups: drawGroups(t)},
 			Status:     v1alpha1.PortStatus{Addresses: pair(networkNumber[network], 60+i), Node: fmt.Sprint("n", node)},
 		}
-		e := End{Port: o}
+		e := oracle.End{Port: o}
 		if network != "green-net" {
 			o.Status.NodeAddresses = []string{fmt.Sprintf("10.244.%d.%d", node, 60+i), fmt.Sprintf("fd00:244:%d::%d", node, 60+i)}
 			w.end(intent.DefaultRouterName, e, o.Status.NodeAddresses...)
@@ -212,8 +223,9 @@ func (w *world) drawPorts(t *rapid.T, spaces map[string][]string) {
 	}
 }
 
-func drawWorld(t *rapid.T) *world {
-	w := &world{ends: map[string][]End{}}
+// Draw draws one.
+func Draw(t *rapid.T) *World {
+	w := &World{Ends: map[string][]oracle.End{}}
 	for _, name := range namespaces {
 		labels := drawLabels(t, "team", "x", "y")
 		labels[corev1.LabelMetadataName] = name
@@ -224,7 +236,7 @@ func drawWorld(t *rapid.T) *world {
 	w.drawPods(t, spaces)
 	w.drawPorts(t, spaces)
 	for _, space := range []string{intent.DefaultRouterName, "red", "blue"} {
-		w.end(space, End{}, "203.0.113.9", "203.0.113.99", "2001:db8:113::9", "10.9.0.200", "fd00:9::200")
+		w.end(space, oracle.End{}, "203.0.113.9", "203.0.113.99", "2001:db8:113::9", "10.9.0.200", "fd00:9::200")
 	}
 	w.drawPolicies(t)
 	return w

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"maps"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/translate"
+)
+
+// Controller is what the controller makes of Worlds, and what the nodes know of it.
+type Controller struct {
+	engine    *policy.Engine
+	endpoints *translate.PolicyEndpoints
+	has       map[string]thing
+	stores    map[string]*intent.Store // by node
+}
+
+// thing is an object that the controller hears of.
+type thing struct{ set, remove func() }
+
+// NewController returns one that knows nothing.
+func NewController() *Controller {
+	return &Controller{
+		engine: policy.NewEngine(), endpoints: translate.NewPolicyEndpoints(), has: map[string]thing{}, stores: map[string]*intent.Store{},
+	}
+}
+
+// Follow has the controller hear of all that there is now, and of what is no more, in any order, and tell the nodes what changes: at the
+// end, and once before.
+func (c *Controller) Follow(t *rapid.T, w *World) {
+	things := c.things(t, w)
+	var steps []func()
+	for _, name := range slices.Sorted(maps.Keys(c.has)) {
+		if _, is := things[name]; !is {
+			steps = append(steps, c.has[name].remove)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(things)) {
+		steps = append(steps, things[name].set)
+	}
+	c.has = things
+	early := rapid.IntRange(0, len(steps)).Draw(t, "tells early")
+	for i, step := range rapid.Permutation(steps).Draw(t, "order") {
+		if i == early {
+			c.tell(t, w)
+		}
+		step()
+	}
+	c.tell(t, w)
+}
+
+func (c *Controller) things(t *rapid.T, w *World) map[string]thing {
+	things := map[string]thing{}
+	policies := func(p policy.Policy, problems []translate.Problem) {
+		if len(problems) > 0 {
+			t.Fatalf("%s: %v", p.Ref, problems)
+		}
+		things[p.Ref.String()] = thing{func() { c.engine.SetPolicy(p) }, func() { c.engine.DeletePolicy(p.Ref) }}
+	}
+	for _, o := range w.NetworkPolicies {
+		policies(translate.NetworkPolicy(o))
+	}
+	for _, o := range w.ClusterNetworkPolicies {
+		policies(translate.ClusterNetworkPolicy(o))
+	}
+	for _, o := range w.SecurityGroups {
+		policies(translate.SecurityGroup(o))
+	}
+	for _, o := range w.Namespaces {
+		things["namespace "+o.Name] = thing{
+			func() { c.engine.SetNamespace(translate.PolicyNamespace(o)) }, func() { c.engine.DeleteNamespace(o.Name) },
+		}
+	}
+	for _, o := range w.Nodes {
+		things["node "+o.Name] = thing{func() { c.engine.SetNode(translate.PolicyNode(o)) }, func() { c.engine.DeleteNode(o.Name) }}
+	}
+	for _, o := range w.routers {
+		things["router "+o.Name] = thing{func() { c.endpoints.SetRouter(o) }, func() { c.endpoints.DeleteRouter(o.Name) }}
+	}
+	for _, o := range w.networks {
+		things["network "+o.Name] = thing{func() { c.endpoints.SetNetwork(o) }, func() { c.endpoints.DeleteNetwork(o.Name) }}
+	}
+	for _, o := range w.Pods {
+		things["pod "+o.Namespace+"/"+o.Name] = thing{func() { c.endpoints.SetPod(o) }, func() { c.endpoints.DeletePod(o.Namespace, o.Name) }}
+	}
+	for _, o := range slices.Concat(w.Ports, w.podPorts) {
+		things["port "+o.Namespace+"/"+o.Name] = thing{func() { c.endpoints.SetPort(o) }, func() { c.endpoints.DeletePort(o.Namespace, o.Name) }}
+	}
+	return things
+}
+
+// tell gives the nodes what has changed for them; all that there is, if they are new.
+func (c *Controller) tell(t *rapid.T, w *World) {
+	set, gone := c.endpoints.Changes()
+	for _, key := range gone {
+		c.engine.DeleteEndpoint(key)
+	}
+	for _, e := range set {
+		c.engine.SetEndpoint(e)
+	}
+	nodes, problems := translate.Nodes(w.Nodes)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	deltas := c.engine.Deltas()
+	for _, n := range nodes {
+		store, delta := c.stores[n.Name], deltas[n.Name]
+		if store == nil {
+			store, delta = intent.NewStore(), policy.Delta{View: c.engine.Attach(n.Name)}
+			c.stores[n.Name] = store
+		}
+		_, err := store.Update(func(tx *intent.Tx) error {
+			tx.SetLocal(intent.Local{Node: n.Name, PolicyMode: intent.EnforcedPolicies})
+			tx.ReplaceNodes(nodes)
+			apply(tx, delta)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func apply(tx *intent.Tx, d policy.Delta) {
+	for _, id := range d.RemovedRules {
+		tx.DeleteRule(id)
+	}
+	for _, key := range d.RemovedSubjects {
+		tx.DeleteSubject(key)
+	}
+	for _, key := range d.RemovedPeers {
+		tx.DeletePeer(key)
+	}
+	for _, r := range d.Rules {
+		tx.SetRule(r)
+	}
+	for _, s := range d.Subjects {
+		tx.SetSubject(s)
+	}
+	for _, p := range d.Peers {
+		tx.SetPeer(p)
+	}
+}
+
+// State is what a node knows. Of Ports there are none.
+func (c *Controller) State(node string) *intent.State { return c.stores[node].State() }
+
+// Objects are those of the State of a node of the World.
+func (w *World) Objects(t *rapid.T, node string) intent.Objects {
+	c := NewController()
+	c.Follow(t, w)
+	s := c.State(node)
+	return intent.Objects{
+		Local: s.Local(), Nodes: slices.Collect(s.Nodes().All()),
+		Rules: slices.Collect(s.Rules().All()), Subjects: slices.Collect(s.Subjects().All()), Peers: slices.Collect(s.Peers().All()),
+	}
+}
+
+// DrawNext draws a World that follows on one: with other pods, or other policies, or both. Some policies stay.
+func (w *World) DrawNext(t *rapid.T) *World {
+	next := Draw(t)
+	policies := next.Cluster
+	if rapid.Bool().Draw(t, "pods and namespaces stay") {
+		stays := *w
+		next = &stays
+		next.NetworkPolicies, next.ClusterNetworkPolicies, next.SecurityGroups = policies.NetworkPolicies, policies.ClusterNetworkPolicies, policies.SecurityGroups
+	}
+	switch pick(t, "policies stay", "none", "all", "all", "some") {
+	case "all":
+		next.NetworkPolicies, next.ClusterNetworkPolicies, next.SecurityGroups = w.NetworkPolicies, w.ClusterNetworkPolicies, w.SecurityGroups
+	case "some":
+		next.ClusterNetworkPolicies = w.ClusterNetworkPolicies[:len(w.ClusterNetworkPolicies)/2]
+		next.SecurityGroups = w.SecurityGroups
+	}
+	return next
+}
