@@ -102,7 +102,7 @@ func removeRoutes() error {
 func removeState(c config.Config) error {
 	var errs []error
 	for _, path := range []string{
-		c.StateFile(stateFile), c.StateFile(stateFile + ".lock"), c.StateFile(uplinkFile), c.StateFile(servicesFile), c.CNI.Socket, c.AgentSocket,
+		c.StateFile(stateFile), c.StateFile(stateFile + ".lock"), c.StateFile(uplinkFile), c.StateFile(servicesFile), c.StateFile(policiesFile), c.CNI.Socket, c.AgentSocket,
 	} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -56,8 +58,33 @@ func serial(t *testing.T, k *Keeper, than ...string) string {
 	}
 }
 
+// versioned has the API refuse what is written over something newer, as a real one does.
+func versioned(api *fake.Clientset) {
+	last, current := 0, map[string]string{}
+	write := func(action clienttesting.Action) (bool, runtime.Object, error) { // one at a time
+		o := action.(clienttesting.UpdateAction).GetObject().(metav1.Object) // a create action has the same method
+		key := action.GetResource().Resource + "/" + o.GetName()
+		if v := o.GetResourceVersion(); v != current[key] && action.GetVerb() == "update" {
+			return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), o.GetName(), errors.New("is newer"))
+		}
+		last++
+		if current[key] == "" || action.GetVerb() == "update" {
+			current[key] = strconv.Itoa(last)
+		}
+		o.SetResourceVersion(current[key])
+		return false, nil, nil
+	}
+	api.PrependReactor("create", "*", write)
+	api.PrependReactor("update", "*", write)
+	api.PrependReactor("delete", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		delete(current, action.GetResource().Resource+"/"+action.(clienttesting.DeleteAction).GetName())
+		return false, nil, nil
+	})
+}
+
 func TestKeepersShareOneCertificate(t *testing.T) {
 	api := fake.NewClientset()
+	versioned(api)
 	log := slog.New(slog.DiscardHandler)
 	a, b := NewKeeper(api, namespace, log), NewKeeper(api, namespace, log)
 	if _, err := a.Certificate(nil); err == nil {
