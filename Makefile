@@ -88,8 +88,9 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 	go test -race -timeout 10m ./...
 
 .PHONY: integration
+# They wait most of the time; each package makes networks of its own.
 integration: ## tests against a real Open vSwitch and real namespaces (root)
-	$(if $(call packages-with,integration),go test -race -tags integration -count=1 -p 1 -timeout 15m $(call packages-with,integration))
+	$(if $(call packages-with,integration),go test -race -tags integration -count=1 -p 2 -timeout 15m $(call packages-with,integration))
 
 .PHONY: apiserver
 apiserver: deps sandbox-assets ## tests of the controller against a real etcd and API server
