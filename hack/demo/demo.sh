@@ -79,7 +79,7 @@ answers=$(mktemp)
 trap 'rm -f "$answers"' EXIT
 # Ten questions a second over one TCP connection. The first line is the process; then with each answer whether it took a new
 # connection.
-kubectl -n demo exec client -- bash -c 'echo $$; exec "$@"' - curl -sS -g --rate 10/s -w ' %{num_connects}\n' \
+kubectl -n demo exec client -- bash -c 'echo $$; exec "$@"' - curl -sSN --rate 10/s -w ' %{num_connects}\n' \
   "http://$(address web2 v4):8080/echo?msg=[1-100000]" >"$answers" &
 # answers_go on|off: whether answers come within a second; tried again for as long as a connection may take to go on.
 answers_go() {
@@ -101,7 +101,7 @@ check "client asks web2, not allowed any more" '^none after answer [0-9]+$' answ
 bin/coelan trace demo/client demo/web2:8080
 kubectl -n demo label pod client may=ask
 check "client asks web2, allowed again" '^answer [0-9]+$' answers_go on
-check "TCP connections that it took" '^1$' awk 'NR > 1 { n += $NF } END { print n }' "$answers"
+check "TCP connections that it took" '^1$' awk 'NF == 2 { n += $2 } END { print n }' "$answers"
 in_client bash -c "kill $(head -1 "$answers")"
 bin/coelan get policystats
 
