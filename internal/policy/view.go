@@ -27,6 +27,28 @@ type Delta struct {
 	RemovedPeers    []string // by intent.PeerKey, sorted
 }
 
+// Apply makes the change to what a node knows.
+func (d Delta) Apply(tx *intent.Tx) {
+	for _, id := range d.RemovedRules {
+		tx.DeleteRule(id)
+	}
+	for _, key := range d.RemovedSubjects {
+		tx.DeleteSubject(key)
+	}
+	for _, key := range d.RemovedPeers {
+		tx.DeletePeer(key)
+	}
+	for _, r := range d.Rules {
+		tx.SetRule(r)
+	}
+	for _, s := range d.Subjects {
+		tx.SetSubject(s)
+	}
+	for _, p := range d.Peers {
+		tx.SetPeer(p)
+	}
+}
+
 // Empty says that nothing has changed.
 func (d Delta) Empty() bool {
 	return len(d.Rules)+len(d.Subjects)+len(d.Peers)+len(d.RemovedRules)+len(d.RemovedSubjects)+len(d.RemovedPeers) == 0

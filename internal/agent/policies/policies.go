@@ -66,7 +66,7 @@ func New(o Options) *Policies {
 }
 
 // Load makes intent of what is remembered.
-func (p *Policies) Load(tx *intent.Tx) { apply(tx, p.client.Load()) }
+func (p *Policies) Load(tx *intent.Tx) { p.client.Load().Apply(tx) }
 
 // Heard is closed once a controller has told everything since the start, and the intent is made of it.
 func (p *Policies) Heard() <-chan struct{} { return p.heard }
@@ -89,7 +89,7 @@ func (p *Policies) Run(ctx context.Context) error {
 func (p *Policies) changed(c client.Change) {
 	start := time.Now()
 	before := p.Intent.State()
-	after, err := p.Intent.Update(func(tx *intent.Tx) error { apply(tx, c); return nil })
+	after, err := p.Intent.Update(func(tx *intent.Tx) error { c.Apply(tx); return nil })
 	if err != nil {
 		p.Log.Error("policies", "err", err)
 		return
@@ -114,27 +114,6 @@ func kick(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-func apply(tx *intent.Tx, c client.Change) {
-	for _, id := range c.RemovedRules {
-		tx.DeleteRule(id)
-	}
-	for _, key := range c.RemovedSubjects {
-		tx.DeleteSubject(key)
-	}
-	for _, key := range c.RemovedPeers {
-		tx.DeletePeer(key)
-	}
-	for _, r := range c.Rules {
-		tx.SetRule(r)
-	}
-	for _, s := range c.Subjects {
-		tx.SetSubject(s)
-	}
-	for _, peer := range c.Peers {
-		tx.SetPeer(peer)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/client"
 )
 
@@ -25,7 +26,7 @@ type talk struct {
 
 func (s *talk) Load() client.Change {
 	s.version = 1
-	return client.Change{Version: 1, Subjects: []intent.Subject{{Key: "pod/old"}}, Rules: []intent.Rule{{ID: "old"}}}
+	return client.Change{Version: 1, Delta: policy.Delta{View: policy.View{Subjects: []intent.Subject{{Key: "pod/old"}}, Rules: []intent.Rule{{ID: "old"}}}}}
 }
 
 func (s *talk) Run(ctx context.Context) {
@@ -77,8 +78,13 @@ func TestWhatAControllerSays(t *testing.T) {
 		}
 		peer := intent.Peer{Space: "default", Address: netip.MustParseAddr("10.0.0.1"), Groups: []string{"g"}}
 		s.words <- client.Change{
-			Version: 2, Rules: []intent.Rule{{ID: "new"}}, Subjects: []intent.Subject{{Key: "pod/new", Rules: []string{"new"}}},
-			Peers: []intent.Peer{peer}, RemovedSubjects: []string{"pod/old"}, RemovedRules: []string{"old"},
+			Version: 2,
+			Delta: policy.Delta{
+				View: policy.View{
+					Rules: []intent.Rule{{ID: "new"}}, Subjects: []intent.Subject{{Key: "pod/new", Rules: []string{"new"}}}, Peers: []intent.Peer{peer},
+				},
+				RemovedSubjects: []string{"pod/old"}, RemovedRules: []string{"old"},
+			},
 		}
 		synctest.Wait()
 		<-p.Heard()
@@ -100,7 +106,7 @@ func TestWhatAControllerSays(t *testing.T) {
 		if n := len(s.realised); n == 0 || s.realised[n-1] != 2 || observed != 1 {
 			t.Errorf("versions %v are in effect, %d times were taken", s.realised, observed)
 		}
-		s.words <- client.Change{Version: 3, RemovedPeers: []string{intent.PeerKey(peer.Space, peer.Address)}}
+		s.words <- client.Change{Version: 3, Delta: policy.Delta{RemovedPeers: []string{intent.PeerKey(peer.Space, peer.Address)}}}
 		applied <- nil
 		synctest.Wait()
 		if store.State().Peers().Len() != 0 || s.realised[len(s.realised)-1] != 3 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/wire"
 )
 
@@ -16,18 +17,7 @@ import (
 type Change struct {
 	// Version counts the changes from 1. It is what Client.Realised is told.
 	Version uint64
-
-	// New ones, and others in the place of those of the same key.
-	Rules    []intent.Rule
-	Subjects []intent.Subject
-	Peers    []intent.Peer
-	// Keys of what is gone; that of a peer is its intent.PeerKey.
-	RemovedRules, RemovedSubjects, RemovedPeers []string
-}
-
-// Empty says that nothing has changed.
-func (c Change) Empty() bool {
-	return len(c.Rules)+len(c.Subjects)+len(c.Peers)+len(c.RemovedRules)+len(c.RemovedSubjects)+len(c.RemovedPeers) == 0
+	policy.Delta
 }
 
 // entry is an item as it came.

@@ -118,33 +118,12 @@ func (c *Controller) tell(t *rapid.T, w *World) {
 		_, err := store.Update(func(tx *intent.Tx) error {
 			tx.SetLocal(intent.Local{Node: n.Name, PolicyMode: intent.EnforcedPolicies})
 			tx.ReplaceNodes(nodes)
-			apply(tx, delta)
+			delta.Apply(tx)
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func apply(tx *intent.Tx, d policy.Delta) {
-	for _, id := range d.RemovedRules {
-		tx.DeleteRule(id)
-	}
-	for _, key := range d.RemovedSubjects {
-		tx.DeleteSubject(key)
-	}
-	for _, key := range d.RemovedPeers {
-		tx.DeletePeer(key)
-	}
-	for _, r := range d.Rules {
-		tx.SetRule(r)
-	}
-	for _, s := range d.Subjects {
-		tx.SetSubject(s)
-	}
-	for _, p := range d.Peers {
-		tx.SetPeer(p)
 	}
 }
 
