@@ -138,6 +138,8 @@ func printTrace(w io.Writer, t agent.Trace, verbose bool) {
 // stepOf says which feature decided, and for which object.
 func stepOf(s agent.TraceStep) string {
 	switch {
+	case s.Note != "":
+		return s.Note
 	case s.Feature == "":
 		return "no flow of Coelan"
 	case s.Owner == "":

@@ -84,6 +84,8 @@ type TraceStep struct {
 	Owner   string `json:"owner,omitempty"`
 	// Reason is why the flow drops the packet; empty if it does not.
 	Reason string `json:"reason,omitempty"`
+	// Note is what it means that no flow of the table matches.
+	Note string `json:"note,omitempty"`
 	// Flow is what the flow matches, Actions what it does.
 	Flow    string   `json:"flow"`
 	Actions []string `json:"actions"`

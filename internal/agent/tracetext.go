@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -11,6 +12,13 @@ import (
 
 	"coelan.io/coelan/internal/compile"
 	"coelan.io/coelan/internal/intent"
+)
+
+// noMatch is what ofproto/trace prints of a table without a flow for the packet, and unmatched what that means where nothing else is
+// known of it.
+const (
+	noMatch   = "No match."
+	unmatched = "no flow matches"
 )
 
 // What ofproto/trace prints (ovs: ofproto/ofproto-dpif-trace.c).
@@ -43,6 +51,9 @@ func (a *Agent) explainTrace(packet, text string) Trace {
 			continue
 		}
 		last := &t.Steps[len(t.Steps)-1]
+		if trimmed == "drop" && last.Flow == noMatch && last.Note != unmatched {
+			continue // the packet goes on
+		}
 		last.Actions = append(last.Actions, trimmed)
 		if m := outputLine.FindStringSubmatch(line); m != nil {
 			out = m[1]
@@ -57,6 +68,9 @@ func (a *Agent) step(m []string) (TraceStep, *compile.Verdict) {
 	table, _ := strconv.Atoi(m[1])
 	s := TraceStep{Table: table, Flow: m[2], Actions: []string{}}
 	s.TableName = compile.TableName(uint8(table)) //nolint:gosec // OpenFlow has 255 tables
+	if s.Flow == noMatch {
+		s.Note = cmp.Or(compile.Unmatched(uint8(table)), unmatched) //nolint:gosec // OpenFlow has 255 tables
+	}
 	cookie, err := strconv.ParseUint(m[4], 0, 64)
 	if err != nil {
 		return s, nil

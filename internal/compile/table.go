@@ -117,3 +117,13 @@ func TableName(id uint8) string {
 	}
 	return ""
 }
+
+// Unmatched says what it means that no flow of table id matches a packet, where the packet goes on all the same; "" for tables that
+// it ends in.
+func Unmatched(id uint8) string {
+	return map[uint8]string{
+		affinityPin.ID: "no endpoint is remembered for the client",
+		egressPeer.ID:  "the receiver is in no group that rules ask for",
+		ingressPeer.ID: "the sender is in no group that rules ask for",
+	}[id]
+}
