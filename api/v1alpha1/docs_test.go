@@ -28,7 +28,7 @@ func TestExamplesInTheDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers := map[string]server{}
-	for _, plural := range []string{"networks", "routers", "ports", "addressblocks", "loadbalancerpools", "securitygroups"} {
+	for _, plural := range plurals {
 		s := load(t, plural)
 		servers[s.kind] = s
 	}

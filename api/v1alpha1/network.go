@@ -229,14 +229,20 @@ type Route struct {
 
 // DNS is what runtimes are told of name servers.
 type DNS struct {
+	// Nameservers are the addresses of the servers.
+	//
 	// +kubebuilder:validation:MaxItems=3
 	// +optional
 	Nameservers []Address `json:"nameservers,omitempty"`
+	// Searches are the domains that short names are looked for in.
+	//
 	// +kubebuilder:validation:MaxItems=6
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	// +optional
 	Searches []string `json:"searches,omitempty"`
+	// Options are those of resolv.conf, such as ndots:2.
+	//
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=64
@@ -256,8 +262,9 @@ type NetworkStatus struct {
 	Subnets []string `json:"subnets,omitempty"`
 	// Blocks is how many AddressBlocks nodes have claimed.
 	Blocks int32 `json:"blocks,omitempty"`
-	// AddressesUsed and AddressesFree count all subnets, as far as numbers reach (2^53).
+	// AddressesUsed is how many of all subnets are in use, as far as numbers reach (2^53).
 	AddressesUsed int64 `json:"addressesUsed,omitempty"`
+	// AddressesFree is how many of all subnets are left, as far as numbers reach (2^53).
 	AddressesFree int64 `json:"addressesFree,omitempty"`
 	// Conditions: Ready, DeletionBlocked.
 	//

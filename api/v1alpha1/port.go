@@ -67,10 +67,16 @@ type PortSpec struct {
 
 // PortPod is the interface of a pod that a Port is for.
 type PortPod struct {
+	// Name of the pod, which is in the Port's namespace.
+	//
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+	// UID of the pod.
+	//
 	// +kubebuilder:validation:MaxLength=128
 	UID string `json:"uid"`
+	// Interface is its name in the pod.
+	//
 	// +kubebuilder:validation:MaxLength=15
 	Interface string `json:"interface"`
 }
@@ -92,14 +98,16 @@ const (
 type PortStatus struct {
 	// +optional
 	Phase PortPhase `json:"phase,omitempty"`
-	// MAC and Addresses in effect.
-	MAC       string   `json:"mac,omitempty"`
+	// MAC address in effect.
+	MAC string `json:"mac,omitempty"`
+	// Addresses in effect.
 	Addresses []string `json:"addresses,omitempty"`
 	// NodeAddresses reach the Port from its own node, if its Network's addresses mean nothing there: they are of the
 	// node's podCIDRs, and status.podIPs of the pod.
 	NodeAddresses []string `json:"nodeAddresses,omitempty"`
-	// Node that has bound the Port, and when.
-	Node    string       `json:"node,omitempty"`
+	// Node that has bound the Port.
+	Node string `json:"node,omitempty"`
+	// BoundAt is when the Node has bound it.
 	BoundAt *metav1.Time `json:"boundAt,omitempty"`
 	// LastError is why the Port does not work; empty when it does.
 	LastError string `json:"lastError,omitempty"`

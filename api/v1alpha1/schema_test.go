@@ -28,6 +28,9 @@ import (
 
 const definitions = "../../deploy/helm/coelan/files/crds"
 
+// plurals are the names of all resources.
+var plurals = []string{"networks", "routers", "ports", "addressblocks", "loadbalancerpools", "securitygroups"}
+
 // server answers for one kind as an API server does, with the API server's own code.
 type server struct {
 	kind       string
@@ -147,11 +150,30 @@ func TestDefinitionsAreAcceptable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 6 {
-		t.Fatalf("definitions %v, want one for each of the six types", files)
+	if len(files) != len(plurals) {
+		t.Fatalf("definitions %v, want one for each of %v", files, plurals)
 	}
 	for _, path := range files {
 		_, name, _ := strings.Cut(filepath.Base(path), "_")
 		t.Run(name, func(t *testing.T) { load(t, strings.TrimSuffix(name, ".yaml")) })
+	}
+}
+
+// kubectl explain has something to say of each field.
+func TestFieldsAreExplained(t *testing.T) {
+	var look func(plural, path string, s *structuralschema.Structural)
+	look = func(plural, path string, s *structuralschema.Structural) {
+		for name, p := range s.Properties {
+			if p.Description == "" && path+name != "metadata" {
+				t.Errorf("%s: %s%s has no description", plural, path, name)
+			}
+			look(plural, path+name+".", &p)
+		}
+		if s.Items != nil {
+			look(plural, path, s.Items)
+		}
+	}
+	for _, plural := range plurals {
+		look(plural, "", load(t, plural).schema)
 	}
 }

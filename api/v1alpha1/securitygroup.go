@@ -28,8 +28,8 @@ type SecurityGroup struct {
 
 // SecurityGroupSpec is what a user asks for.
 type SecurityGroupSpec struct {
-	// Rules say what is allowed; what no rule allows is denied, so without rules of a direction all of it is. Replies need no
-	// rule.
+	// Rules say what is allowed. What no rule of any group of a Port allows is denied, so a group without rules of a direction allows
+	// nothing in it. Replies need no rule.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
@@ -54,22 +54,24 @@ type SecurityGroupRule struct {
 	// +kubebuilder:default=IPv4
 	// +optional
 	EtherType EtherType `json:"etherType,omitempty"`
-	// Protocol by its name or its IP protocol number; left out: all.
+	// Protocol by its name, such as tcp, udp, sctp or icmp, or by its IP protocol number as text: "47". Left out, any or "0": all.
 	//
 	// +optional
 	Protocol IPProtocol `json:"protocol,omitempty"`
-	// PortRangeMin and PortRangeMax are the first and the last port of the receiver; both left out: all. Of ICMP the first is the
-	// type, and the second the code, or left out for all codes.
+	// PortRangeMin is the first port of the receiver, for tcp, udp and sctp, and needs portRangeMax; of ICMP it is the type. Left
+	// out: all ports, or all types.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	PortRangeMin *int32 `json:"portRangeMin,omitempty"`
+	// PortRangeMax is the last port, the same as portRangeMin for a single one; of ICMP it is the code, or left out for all codes.
+	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	PortRangeMax *int32 `json:"portRangeMax,omitempty"`
-	// RemoteIPPrefix is where the other side is.
+	// RemoteIPPrefix has the other side's addresses, of the family of etherType. Without it and remoteGroup: everybody's.
 	//
 	// +optional
 	RemoteIPPrefix CIDR `json:"remoteIPPrefix,omitempty"`
@@ -108,10 +110,11 @@ const (
 
 // SecurityGroupStatus is what Coelan made of it.
 type SecurityGroupStatus struct {
-	// Nodes is how many have Ports of the group, and RealisedNodes how many of these enforce it as it is now.
-	Nodes         int32 `json:"nodes,omitempty"`
+	// Nodes is how many nodes have Ports of the group.
+	Nodes int32 `json:"nodes,omitempty"`
+	// RealisedNodes is how many of these nodes enforce the group as it is now.
 	RealisedNodes int32 `json:"realisedNodes,omitempty"`
-	// Conditions: Ready, Realised.
+	// Conditions: Ready says whether all rules can be read, Realised whether all nodes enforce them.
 	//
 	// +listType=map
 	// +listMapKey=type
