@@ -20,15 +20,14 @@ func newGetPolicyStatsCommand() *cobra.Command {
 	}
 	flags := addClusterFlags(c)
 	flags.addNodeFlag(c)
+	c.Flags().Lookup("namespace").Usage = "only policies of this namespace"
 	var perNode bool
 	c.Flags().BoolVar(&perNode, "per-node", false, "each node's own numbers, not their sums")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		byNode, all := map[string][]agent.PolicyStat{}, []nodeStat{}
 		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
 			list, err := diagnose.PolicyStats(cmd.Context(), agents, node)
-			if len(args) > 0 {
-				list = slices.DeleteFunc(list, func(s agent.PolicyStat) bool { return !ofPolicy(s, args[0]) })
-			}
+			list = slices.DeleteFunc(list, func(s agent.PolicyStat) bool { return !isMeantStat(s, flags.overrides.Context.Namespace, args) })
 			byNode[node] = list
 			for _, s := range list {
 				all = append(all, nodeStat{node, s})
@@ -42,18 +41,10 @@ func newGetPolicyStatsCommand() *cobra.Command {
 			return err
 		}
 		head := []string{"POLICY", "DIRECTION", "RULE", "DECISION", "PACKETS", "BYTES"}
-		rows := [][]any{}
 		if perNode {
 			head = append([]string{"NODE"}, head...)
-			for _, s := range all {
-				rows = append(rows, append([]any{s.node}, statRow(s.PolicyStat)...))
-			}
-		} else {
-			for _, s := range sumNodes(all) {
-				rows = append(rows, statRow(s))
-			}
 		}
-		printRows(cmd.OutOrStdout(), rows, head...)
+		printRows(cmd.OutOrStdout(), statRows(all, perNode), head...)
 		return err
 	}
 	return c
@@ -65,9 +56,26 @@ type nodeStat struct {
 	agent.PolicyStat
 }
 
-// ofPolicy says whether a policy of that name, or namespace/name, has decided.
-func ofPolicy(s agent.PolicyStat, name string) bool {
-	return slices.ContainsFunc(s.Policies, func(p intent.PolicyRef) bool { return p.Name == name || p.Namespace+"/"+p.Name == name })
+// isMeantStat says whether a policy has decided that isMeant. Ports that are closed are of none.
+func isMeantStat(s agent.PolicyStat, namespace string, args []string) bool {
+	return namespace == "" && len(args) == 0 ||
+		slices.ContainsFunc(s.Policies, func(p intent.PolicyRef) bool { return isMeant(p.Namespace, p.Name, namespace, args) })
+}
+
+// statRows are the sums over all nodes, or each node's own. That ports are closed is a row only if something was for one.
+func statRows(all []nodeStat, perNode bool) [][]any {
+	all = slices.DeleteFunc(slices.Clone(all), func(s nodeStat) bool { return len(s.Policies) == 0 && s.Packets == 0 })
+	rows := [][]any{}
+	if perNode {
+		for _, s := range all {
+			rows = append(rows, append([]any{s.node}, statRow(s.PolicyStat)...))
+		}
+		return rows
+	}
+	for _, s := range sumNodes(all) {
+		rows = append(rows, statRow(s))
+	}
+	return rows
 }
 
 // sumNodes adds up the nodes' numbers.

@@ -26,7 +26,9 @@ func newGetServicesCommand() *cobra.Command {
 		byNode, rows := map[string][]agent.ServiceInfo{}, [][]any{}
 		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
 			list, err := diagnose.Services(cmd.Context(), agents, node)
-			list = slices.DeleteFunc(list, func(s agent.ServiceInfo) bool { return !isMeant(s, flags.overrides.Context.Namespace, args) })
+			list = slices.DeleteFunc(list, func(s agent.ServiceInfo) bool {
+				return !isMeant(s.Namespace, s.Name, flags.overrides.Context.Namespace, args)
+			})
 			byNode[node] = list
 			for _, s := range list {
 				rows = append(rows, serviceRows(node, s)...)
@@ -45,13 +47,13 @@ func newGetServicesCommand() *cobra.Command {
 	return c
 }
 
-// isMeant says whether a Service is of the namespace, if one is given, and has the name, if one is given: with its namespace, or
-// without.
-func isMeant(s agent.ServiceInfo, namespace string, args []string) bool {
-	if len(args) > 0 && s.Namespace+"/"+s.Name == args[0] {
+// isMeant says whether an object is of the namespace that was asked for, if one was, and has the name, if one was asked for: with its
+// namespace, or without.
+func isMeant(namespace, name, asked string, args []string) bool {
+	if len(args) > 0 && namespace+"/"+name == args[0] {
 		return true
 	}
-	return (namespace == "" || s.Namespace == namespace) && (len(args) == 0 || s.Name == args[0])
+	return (asked == "" || namespace == asked) && (len(args) == 0 || name == args[0])
 }
 
 // serviceRows are one row for each port in each family. A Service that is not in effect has one row that says why.

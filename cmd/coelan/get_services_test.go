@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"coelan.io/coelan/internal/agent"
 )
 
-func TestMeantServices(t *testing.T) {
+func TestMeant(t *testing.T) {
 	for _, tc := range []struct{ namespace, name, want string }{
 		{"", "", "shop/web shop/db other/web"},
 		{"shop", "", "shop/web shop/db"},
@@ -26,9 +24,7 @@ func TestMeantServices(t *testing.T) {
 				args = []string{tc.name}
 			}
 			for _, key := range []string{"shop/web", "shop/db", "other/web"} {
-				var s agent.ServiceInfo
-				s.Namespace, s.Name, _ = strings.Cut(key, "/")
-				if isMeant(s, tc.namespace, args) {
+				if namespace, name, _ := strings.Cut(key, "/"); isMeant(namespace, name, tc.namespace, args) {
 					got = append(got, key)
 				}
 			}
