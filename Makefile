@@ -58,7 +58,7 @@ generate: ## write what is generated from other files: of api/ the CRDs and copi
 	go -C build/helm run . ../../deploy/helm/coelan ../../deploy
 
 .PHONY: demo
-demo: deps images sandbox-assets ## a cluster on this machine: pods, two tenants, a pod with three interfaces
+demo: deps images sandbox-assets ## a cluster on this machine: pods, a policy, two tenants, a pod with three interfaces
 	@hack/demo/demo.sh
 
 ##@ Test

@@ -77,9 +77,9 @@ bin/coelan trace demo/client demo/web2
 title "A policy, and a connection that runs"
 answers=$(mktemp)
 trap 'rm -f "$answers"' EXIT
-# Ten questions a second over one TCP connection. The first line is the process; then with each answer whether it took a new
-# connection.
-kubectl -n demo exec client -- bash -c 'echo $$; exec "$@"' - curl -sSN --rate 10/s -w ' %{num_connects}\n' \
+# Ten questions a second over one TCP connection. The first line is the process that ends them; then with each answer whether it
+# took a new connection.
+kubectl -n demo exec client -- bash -c 'echo $$; trap "kill \$!; exit 0" TERM; "$@" & wait' - curl -sSN --rate 10/s -w ' %{num_connects}\n' \
   "http://$(address web2 v4):8080/echo?msg=[1-100000]" >"$answers" &
 # answers_go on|off: whether answers come within a second; tried again for as long as a connection may take to go on.
 answers_go() {
@@ -103,6 +103,7 @@ kubectl -n demo label pod client may=ask
 check "client asks web2, allowed again" '^answer [0-9]+$' answers_go on
 check "TCP connections that it took" '^1$' awk 'NF == 2 { n += $2 } END { print n }' "$answers"
 in_client bash -c "kill $(head -1 "$answers")"
+wait
 bin/coelan get policystats
 
 title "Two tenants with the same subnet"
