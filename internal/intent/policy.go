@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // PolicyMode says whether policies are enforced.
@@ -123,7 +124,7 @@ const AnyICMPCode = 0xffff
 // Subject is how one Port of this node is governed. A Port that no Subject is known for is closed: nothing but its node and
 // replies pass.
 type Subject struct {
-	// Key is PodSubject or PortSubject.
+	// Key is PodSubject, StaticPodSubject or PortSubject.
 	Key string
 	// Rules that apply, by ID, sorted.
 	Rules []string
@@ -136,16 +137,31 @@ type Subject struct {
 	Closed string
 }
 
-// PodSubject is the key of the Subject of a pod's Ports.
+// PodSubject is the key of the Subject of a pod's Ports, by the UID that the API server gave it.
 func PodSubject(uid string) string { return "pod/" + uid }
+
+// StaticPodSubject is that of a pod that kubelet has read from a file. The API knows its UID by an annotation only, which anybody
+// may write on any pod: so the pod's name is part of the key.
+func StaticPodSubject(namespace, name, uid string) string {
+	return "static/" + namespace + "/" + name + "/" + uid
+}
+
+// IsStaticUID says whether kubelet gave a pod that UID, and not the API server: 32 hexadecimal digits without hyphens.
+func IsStaticUID(uid string) bool {
+	const digits = 32
+	return len(uid) == digits && strings.Trim(uid, "0123456789abcdef") == ""
+}
 
 // PortSubject is the key of the Subject of a Port that is not a pod's.
 func PortSubject(namespace, name string) string { return "port/" + namespace + "/" + name }
 
 // SubjectKey is the key of the Port's Subject.
 func (p Port) SubjectKey() string {
-	if p.Interface == "" {
+	switch {
+	case p.Interface == "":
 		return PortSubject(p.Namespace, p.Pod)
+	case IsStaticUID(p.UID):
+		return StaticPodSubject(p.Namespace, p.Pod, p.UID)
 	}
 	return PodSubject(p.UID)
 }

@@ -4,9 +4,11 @@ package translate
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,8 +21,26 @@ import (
 // primaryInterface is the one that the labels of a pod speak of.
 const primaryInterface = "eth0"
 
-// AnnotationConfigHash of the mirror of a static pod is the UID by which its node knows the pod.
+// AnnotationConfigHash of the mirror of a static pod is the UID by which its node knows the pod: see PodUID.
 const AnnotationConfigHash = "kubernetes.io/config.hash"
+
+// PodUID is the UID by which a pod's node knows it: that of a static pod is not its mirror's. Anybody may write the annotation that
+// has it, so it cannot be one that the API server gives.
+func PodUID(o *corev1.Pod) string {
+	if hash := o.Annotations[AnnotationConfigHash]; intent.IsStaticUID(hash) {
+		return hash
+	}
+	return string(o.UID)
+}
+
+// podSubject is the key of a pod's Subject.
+func podSubject(o *corev1.Pod) string {
+	uid := PodUID(o)
+	if intent.IsStaticUID(uid) {
+		return intent.StaticPodSubject(o.Namespace, o.Name, uid)
+	}
+	return intent.PodSubject(uid)
+}
 
 // PolicyAnnotations are those of pods that are read for policies.
 func PolicyAnnotations() []string {
@@ -70,10 +90,9 @@ func readPolicyPod(o *corev1.Pod) *policyPod {
 	if !OnPodNetwork(o) {
 		return nil
 	}
-	uid := string(o.UID)
 	p := &policyPod{
-		key: intent.PodSubject(cmp.Or(o.Annotations[AnnotationConfigHash], uid)), uid: uid, node: o.Spec.NodeName,
-		labels: o.Labels, groups: groupKeys(o.Namespace, strings.Split(o.Annotations[v1alpha1.AnnotationSecurityGroups], ",")),
+		key: podSubject(o), uid: string(o.UID), node: o.Spec.NodeName, labels: o.Labels,
+		groups: groupKeys(o.Namespace, strings.Split(o.Annotations[v1alpha1.AnnotationSecurityGroups], ",")),
 	}
 	for _, ip := range o.Status.PodIPs {
 		if a, err := netip.ParseAddr(ip.IP); err == nil && !a.Is4In6() {
@@ -105,16 +124,42 @@ func readPolicyPod(o *corev1.Pod) *policyPod {
 	return p
 }
 
-// groupKeys are namespace/name of SecurityGroups of a namespace, sorted. A name that is none is kept: no group has it.
+// Bounds of what a pod may say in its annotation: of how many SecurityGroups it is, as the definition of Ports has it, and how much of
+// a name that is none is kept.
+const (
+	maxGroups    = 32
+	maxGroupName = 253
+)
+
+// groupKeys are namespace/name of SecurityGroups of a namespace, sorted. What is no name, or is too many, is kept as a name that no
+// group has: it closes whoever names it.
 func groupKeys(namespace string, names []string) []string {
 	var keys []string
 	for _, name := range names {
 		if name = strings.TrimSpace(name); name != "" {
-			keys = append(keys, namespace+"/"+name)
+			keys = append(keys, namespace+"/"+groupName(name))
 		}
 	}
 	slices.Sort(keys)
-	return slices.Compact(keys)
+	keys = slices.Compact(keys)
+	if more := len(keys) - maxGroups; more > 0 {
+		keys = append(slices.Clone(keys[:maxGroups]), fmt.Sprintf("%s/and %d more", namespace, more))
+		slices.Sort(keys)
+	}
+	return keys
+}
+
+// groupName is a name without what cannot be shown, and not too long.
+func groupName(name string) string {
+	if len(name) > maxGroupName {
+		name = name[:maxGroupName] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, name)
 }
 
 // policyPort is what policies need of a Port.

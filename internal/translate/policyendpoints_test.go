@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
 )
 
@@ -83,6 +84,9 @@ func ofPod(name, uid, interfaceName string) *v1alpha1.PortPod {
 	return &v1alpha1.PortPod{Name: name, UID: uid, Interface: interfaceName}
 }
 
+// staticUID is one of kubelet's.
+const staticUID = "0123456789abcdef0123456789abcdef"
+
 // endpointWorld are objects of all kinds, and the Endpoints that they make.
 func endpointWorld() (objects []any, want []string) {
 	cluster := []string{v1alpha1.DefaultRouteTarget}
@@ -120,7 +124,7 @@ func endpointWorld() (objects []any, want []string) {
 			endpointPort("tenant.net3", "lost-net", ofPod("tenant", "2", "net3"), []string{"192.0.2.6"}),
 			endpointPort("tenant.net4", "new", ofPod("tenant", "2", "net4"), []string{"192.0.2.7"}),
 			endpointPort("tenant.net5", "nowhere", ofPod("tenant", "2", "net5"), []string{"192.0.2.8"}),
-			endpointPod("static", "mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.hash": "hash"} }),
+			endpointPod("static", "mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.hash": staticUID} }),
 			endpointPort("static.eth0", "default", ofPod("static", "mirror", "eth0"), []string{"10.244.1.8"}),
 			endpointPod("host", "3", func(p *corev1.Pod) { p.Spec.HostNetwork = true }, "192.0.2.1"),
 			endpointPod("done", "4", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "10.244.1.7"),
@@ -131,9 +135,9 @@ func endpointWorld() (objects []any, want []string) {
 			"pod/1 a/plain on n1 app=web default:10.244.1.5 default:fd00::5 beside=132:83 dns=17:53 http=6:80",
 			"pod/2 a/tenant on n1 blue:10.8.0.5(secondary) blue:10.9.0.5 default:10.8.0.5(secondary) default:10.244.1.6 red:10.9.0.5 groups a/db,a/web",
 			"pod/6 a/bad on n1 default:10.244.1.10",
-			"pod/hash a/static on n1 default:10.244.1.8",
 			"port/a/asked a/asked on n3",
 			"port/a/vm a/vm on n2 app=vm blue:10.9.0.7 blue:fd00:9::7 red:10.9.0.7 red:fd00:9::7 groups a/db,a/web",
+			"static/a/static/" + staticUID + " a/static on n1 default:10.244.1.8",
 		}
 }
 
@@ -238,6 +242,44 @@ func TestPodIsMadeAgain(t *testing.T) {
 	}
 }
 
+// Whatever UID a pod claims in its annotations: it takes nobody's place.
+func TestNobodyTakesThePlaceOfAPod(t *testing.T) {
+	claims := func(name, uid, claimed string) *corev1.Pod {
+		return endpointPod(name, uid, func(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationConfigHash: claimed} })
+	}
+	const victim = "0c1ff3ee-0000-0000-0000-000000000000"
+	for range 20 {
+		pods := []*corev1.Pod{
+			endpointPod("victim", victim, nil), claims("static", "mirror", staticUID), claims("thief", "1", victim), claims("other", "2", staticUID),
+		}
+		shuffled(pods)
+		e := NewPolicyEndpoints()
+		for _, p := range pods {
+			e.SetPod(p)
+		}
+		got := map[string]string{}
+		set, _ := e.Changes()
+		for _, endpoint := range set {
+			got[endpoint.Key] = endpoint.Name
+		}
+		e.DeletePod("a", "thief")
+		e.DeletePod("a", "other")
+		_, gone := e.Changes()
+		for _, key := range gone {
+			delete(got, key)
+		}
+		want := map[string]string{"pod/" + victim: "victim", "static/a/static/" + staticUID: "static"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("Endpoints (-want +got):\n%s", diff)
+		}
+	}
+	// The node knows it by the same key.
+	node := intent.Port{Namespace: "a", Pod: "static", Interface: "eth0", UID: staticUID}
+	if key := node.SubjectKey(); key != "static/a/static/"+staticUID {
+		t.Errorf("the node's key is %s", key)
+	}
+}
+
 // Who names a SecurityGroup that does not exist, or by a name that is none, is told so until there is one.
 func TestUnknownSecurityGroups(t *testing.T) {
 	e := NewPolicyEndpoints()
@@ -269,6 +311,36 @@ func TestUnknownSecurityGroups(t *testing.T) {
 	e.DeleteSecurityGroup("a", "web")
 	if diff := cmp.Diff(unknown[3:], problems()); diff != "" {
 		t.Errorf("without the pod (-want +got):\n%s", diff)
+	}
+}
+
+// However much a pod writes in its annotation: what is kept is bounded, and the pod is closed.
+func TestTooManySecurityGroups(t *testing.T) {
+	named := func(names string) []string {
+		e := NewPolicyEndpoints()
+		e.SetPod(endpointPod("p", "1", func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationSecurityGroups: names} }))
+		set, _ := e.Changes()
+		for _, name := range set[0].SecurityGroups {
+			e.SetSecurityGroup("a", strings.TrimPrefix(name, "a/"))
+		}
+		if e.Changes(); len(e.Problems()) != 1 {
+			t.Errorf("problems: %+v", e.Problems())
+		}
+		return set[0].SecurityGroups
+	}
+	var many []string
+	for i := range 1000 {
+		many = append(many, fmt.Sprintf("g%03d", i))
+	}
+	if got := named(strings.Join(many, ",")); len(got) != 33 || got[0] != "a/and 968 more" || got[32] != "a/g031" {
+		t.Errorf("of 1,000 names: %v", got)
+	}
+	if got := named(strings.Repeat("é", 1<<16)); len(got) != 1 || len(got[0]) > 300 {
+		t.Errorf("of a long name %d bytes", len(got[0]))
+	}
+	// Nothing of a name is taken for what tells one group from the next.
+	if got := named("x\x00a/y"); len(got) != 1 || got[0] != "a/x\uFFFDa/y" {
+		t.Errorf("of a name with a zero byte: %q", got)
 	}
 }
 

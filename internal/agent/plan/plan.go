@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,15 +130,15 @@ func (p *Planner) Plan(ctx context.Context, ask cni.Ask) ([]cni.Interface, error
 	return append([]cni.Interface{first}, further...), nil
 }
 
-// staticUID is the form of the UIDs that kubelet gives pods that it reads from files.
-var staticUID = regexp.MustCompile(`^[0-9a-f]{32}$`)
-
 // pod finds the pod of an ADD. It is nil if the API does not know it, or is away: it asks for nothing then, unless that is
 // remembered.
 func (p *Planner) pod(ctx context.Context, ask cni.Ask) (*corev1.Pod, error) {
 	bounded, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
-	s, ok := p.View.Await(bounded, func(s view.State) bool { return s.Pods[ask.UID] != nil })
+	s, ok := p.View.Await(bounded, func(s view.State) bool {
+		pod := s.Pods[ask.UID]
+		return pod != nil && pod.Namespace == ask.Namespace && pod.Name == ask.Pod
+	})
 	if ok {
 		return s.Pods[ask.UID], nil
 	}
@@ -147,10 +146,10 @@ func (p *Planner) pod(ctx context.Context, ask cni.Ask) (*corev1.Pod, error) {
 	defer cancel()
 	pod, err := p.API.Pod(bounded, ask.Namespace, ask.Pod)
 	switch {
-	case err == nil && (string(pod.UID) == ask.UID || pod.Annotations[kube.AnnotationConfigHash] == ask.UID):
+	case err == nil && (string(pod.UID) == ask.UID || translate.PodUID(pod) == ask.UID):
 		return pod, nil
 	case err == nil || apierrors.IsNotFound(err):
-		if staticUID.MatchString(ask.UID) {
+		if intent.IsStaticUID(ask.UID) {
 			return nil, nil // its mirror is not there yet, or never will be
 		}
 		return nil, early(v1alpha1.ReasonInvalid, "pod %s/%s with UID %s is not known to the API server", ask.Namespace, ask.Pod, ask.UID)

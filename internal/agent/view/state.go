@@ -65,11 +65,3 @@ func values[T any](m map[string]T) []T {
 	}
 	return list
 }
-
-// podUID is the UID by which the container runtime knows a pod: that of a static pod is not the one of its mirror.
-func podUID(p *corev1.Pod) string {
-	if hash := p.Annotations[kube.AnnotationConfigHash]; hash != "" {
-		return hash
-	}
-	return string(p.UID)
-}

@@ -16,6 +16,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/translate"
 )
 
 // Store keeps objects on disk, by kind and name.
@@ -143,7 +144,7 @@ func (v *View) Updates(after func()) kube.Updates {
 }
 
 // SetPods replaces the pods of this node.
-func (v *View) SetPods(l []*corev1.Pod) { set(v, Pods, &v.state.Pods, l, podUID) }
+func (v *View) SetPods(l []*corev1.Pod) { set(v, Pods, &v.state.Pods, l, translate.PodUID) }
 
 // absent notes that the API does not have a kind. What is remembered of it stays.
 func (v *View) absent(kind string) {

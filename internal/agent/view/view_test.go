@@ -57,10 +57,10 @@ func TestWhatWasSeenIsRemembered(t *testing.T) {
 	u.Ports([]*v1alpha1.Port{named("vm", func(o *v1alpha1.Port, m metav1.ObjectMeta) { o.ObjectMeta = m })})
 	u.Definitions([]*kube.Definition{named("d", func(o *kube.Definition, m metav1.ObjectMeta) { o.ObjectMeta = m })})
 	static := named("static", func(o *corev1.Pod, m metav1.ObjectMeta) { o.ObjectMeta = m })
-	static.Annotations = map[string]string{kube.AnnotationConfigHash: "hash"}
+	static.Annotations = map[string]string{kube.AnnotationConfigHash: "0123456789abcdef0123456789abcdef"}
 	v.SetPods([]*corev1.Pod{static})
 	want := v.State()
-	if calls != 7 || want.Networks["gone"] != nil || want.Pods["hash"] == nil || want.Ports["shop/vm"] == nil || !want.Listed(kube.Ports) {
+	if calls != 7 || want.Networks["gone"] != nil || want.Pods["0123456789abcdef0123456789abcdef"] == nil || want.Ports["shop/vm"] == nil || !want.Listed(kube.Ports) {
 		t.Errorf("after %d updates: %+v", calls, want)
 	}
 	if err := v.Save(); err != nil {
