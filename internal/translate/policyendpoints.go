@@ -37,6 +37,8 @@ type PolicyEndpoints struct {
 	keys     map[subject]string          // under which it is in made
 	groupsOf map[subject][]string        // those that it names, if any
 	naming   map[string]map[subject]bool // who names a group
+	problems []EndpointProblem
+	renamed  bool // problems is out of date
 }
 
 // subject is a pod, or a user's Port.
@@ -170,12 +172,15 @@ func (e *PolicyEndpoints) DeleteRouter(name string) {
 
 // SetSecurityGroup tells that there is one, for Problems.
 func (e *PolicyEndpoints) SetSecurityGroup(namespace, name string) {
-	e.groups[namespace+"/"+name] = true
+	if key := namespace + "/" + name; !e.groups[key] {
+		e.groups[key], e.renamed = true, true
+	}
 }
 
 // DeleteSecurityGroup tells that there is one no more.
 func (e *PolicyEndpoints) DeleteSecurityGroup(namespace, name string) {
 	delete(e.groups, namespace+"/"+name)
+	e.renamed = true
 }
 
 // Changes returns the Endpoints that are new or other ones than at the last call, and the keys of those that are gone, both
@@ -268,6 +273,7 @@ type EndpointProblem struct {
 
 // name takes note of the SecurityGroups that a pod or a Port names now.
 func (e *PolicyEndpoints) name(s subject, groups []string) {
+	e.renamed = e.renamed || len(groups)+len(e.groupsOf[s]) > 0
 	for _, g := range e.groupsOf[s] {
 		drop(e.naming, g, s)
 	}
@@ -279,8 +285,15 @@ func (e *PolicyEndpoints) name(s subject, groups []string) {
 }
 
 // Problems are those of the SecurityGroups that pods and Ports named at the last call of Changes: such as that they do not exist,
-// which closes them. They are sorted.
+// which closes them. They are sorted, and must not be changed. Without news it is the same slice again.
 func (e *PolicyEndpoints) Problems() []EndpointProblem {
+	if e.renamed {
+		e.problems, e.renamed = e.findProblems(), false
+	}
+	return e.problems
+}
+
+func (e *PolicyEndpoints) findProblems() []EndpointProblem {
 	var problems []EndpointProblem
 	for group, subjects := range e.naming {
 		_, name, _ := strings.Cut(group, "/")
