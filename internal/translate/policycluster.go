@@ -103,6 +103,9 @@ func (t *clusterReader) clusterRules(d intent.Direction, list []policyapi.Rule, 
 	if d == intent.Egress {
 		field = "spec.egress"
 	}
+	if slices.Contains(t.o.Unknown, field) || slices.Contains(t.o.Unknown, "spec") { // nobody knows which rules there are
+		return []policy.Rule{{Direction: d, Number: 1, Action: intent.Deny, AnyPeer: true, AnyPort: true, Closed: closed}}
+	}
 	var rules []policy.Rule
 	for i, r := range list[:min(len(list), maxClusterRules)] {
 		rules = append(rules, t.clusterRule(fmt.Sprintf("%s[%d]", field, i), d, i+1, r, closed))
@@ -208,7 +211,7 @@ func (t *clusterReader) clusterPeer(field string, d intent.Direction, p policyap
 	}
 	s := policy.Selector{Namespaces: labels.Everything(), Pods: labels.Everything()}
 	read := func(field string, selector *metav1.LabelSelector) labels.Selector {
-		read, err := metav1.LabelSelectorAsSelector(selector)
+		read, err := readSelector(selector)
 		if err != nil {
 			t.close(closed, Malformed, field, "", err.Error()+failsClosed+"; correct it")
 			return labels.Nothing()

@@ -4,11 +4,14 @@ package translate
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -78,10 +81,25 @@ func (t *policyReader) policyTypes(o *networkingv1.NetworkPolicy) (ingress, egre
 	return ingress, egress
 }
 
+// readSelector is what a selector of labels selects. Of several faults it always names the same one: who hears of another takes it
+// for news.
+func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err == nil {
+		return selector, nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		if _, err := labels.NewRequirement(key, selection.Equals, []string{s.MatchLabels[key]}); err != nil {
+			return nil, err
+		}
+	}
+	return nil, err
+}
+
 // subject reads the selector of the pods that a policy is for. One that cannot be read selects at least the pods that it could
 // mean, and closed says why.
 func (t *policyReader) subject(field string, s *metav1.LabelSelector) (_ labels.Selector, closed string) {
-	selector, err := metav1.LabelSelectorAsSelector(s)
+	selector, err := readSelector(s)
 	if err == nil {
 		return selector, ""
 	}
@@ -146,13 +164,13 @@ func (t *policyReader) networkPeer(field, namespace string, peer networkingv1.Ne
 		var err error
 		if peer.NamespaceSelector != nil {
 			s.Namespace = ""
-			if s.Namespaces, err = metav1.LabelSelectorAsSelector(peer.NamespaceSelector); err != nil {
+			if s.Namespaces, err = readSelector(peer.NamespaceSelector); err != nil {
 				t.report(Malformed, field+".namespaceSelector", "", err.Error()+none+"; correct it")
 				return
 			}
 		}
 		if peer.PodSelector != nil {
-			if s.Pods, err = metav1.LabelSelectorAsSelector(peer.PodSelector); err != nil {
+			if s.Pods, err = readSelector(peer.PodSelector); err != nil {
 				t.report(Malformed, field+".podSelector", "", err.Error()+none+"; correct it")
 				return
 			}
