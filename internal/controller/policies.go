@@ -95,7 +95,11 @@ func (p *policies) Start(ctx context.Context) error {
 		}
 		known = append(known, synced)
 	}
-	// Without knowing whether there are ClusterNetworkPolicies, nobody may be told that there are none.
+	if !toolscache.WaitForCacheSync(ctx.Done(), known...) {
+		return nil
+	}
+	// Without knowing whether there are ClusterNetworkPolicies, nobody may be told that there are none. They are asked for
+	// last: an API server that has just started learns definitions one by one.
 	cluster, err := p.watchCluster(ctx)
 	for err != nil {
 		p.log.Warn("it is not known whether the API has ClusterNetworkPolicies, trying again", "err", err)
@@ -104,20 +108,15 @@ func (p *policies) Start(ctx context.Context) error {
 		}
 		cluster, err = p.watchCluster(ctx)
 	}
-	if cluster != nil {
-		known = append(known, cluster)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), known...) {
+	if cluster != nil && !toolscache.WaitForCacheSync(ctx.Done(), cluster) {
 		return nil
 	}
 	p.apply()
 	p.hub.Ready()
 	close(p.complete)
-	var again <-chan time.Time
 	if cluster == nil {
-		ticker := time.NewTicker(p.absentPause)
-		defer ticker.Stop()
-		again = ticker.C
+		// Beside the rest, which must not wait for an API server that takes its time to answer.
+		go p.awaitCluster(ctx)
 	}
 	for {
 		select {
@@ -125,10 +124,15 @@ func (p *policies) Start(ctx context.Context) error {
 			return nil
 		case <-p.wake:
 			p.apply()
-		case <-again:
-			if cluster, err := p.watchCluster(ctx); err == nil && cluster != nil {
-				again = nil
-			}
+		}
+	}
+}
+
+// awaitCluster returns when ClusterNetworkPolicies are watched.
+func (p *policies) awaitCluster(ctx context.Context) {
+	for wait(ctx, p.absentPause) {
+		if cluster, err := p.watchCluster(ctx); err == nil && cluster != nil {
+			return
 		}
 	}
 }
@@ -336,18 +340,9 @@ func (p *policies) policy(ref intent.PolicyRef, o client.Object, news *policyNew
 		return func(e *policy.Engine) { e.DeletePolicy(ref) }
 	}
 	before, had := p.known(ref)
-	translated, problems, err := translatePolicy(o)
-	if err != nil {
-		problems = []translate.Problem{{
-			Object: "clusternetworkpolicy " + ref.Name, Field: "spec", Reason: translate.Malformed,
-			Text: err.Error() + "; it has no effect",
-		}}
-	}
+	translated, problems := translatePolicy(o)
 	news.problems[ref] = problems
-	switch {
-	case err != nil:
-		return func(e *policy.Engine) { e.DeletePolicy(ref) }
-	case had && before.GetUID() == o.GetUID() && before.GetGeneration() == o.GetGeneration() && o.GetGeneration() != 0:
+	if had && before.GetUID() == o.GetUID() && before.GetGeneration() == o.GetGeneration() && o.GetGeneration() != 0 {
 		return nil
 	}
 	return func(e *policy.Engine) { e.SetPolicy(translated) }
@@ -360,21 +355,12 @@ func (p *policies) known(ref intent.PolicyRef) (client.Object, bool) {
 	return o, is
 }
 
-func translatePolicy(o client.Object) (policy.Policy, []translate.Problem, error) {
+func translatePolicy(o client.Object) (policy.Policy, []translate.Problem) {
 	switch o := o.(type) {
 	case *networkingv1.NetworkPolicy:
-		translated, problems := translate.NetworkPolicy(o)
-		return translated, problems, nil
+		return translate.NetworkPolicy(o)
 	case *v1alpha1.SecurityGroup:
-		translated, problems := translate.SecurityGroup(o)
-		return translated, problems, nil
-	case *unstructured.Unstructured:
-		parsed, err := policyapi.Parse(o)
-		if err != nil {
-			return policy.Policy{}, nil, err
-		}
-		translated, problems := translate.ClusterNetworkPolicy(parsed)
-		return translated, problems, nil
+		return translate.SecurityGroup(o)
 	}
-	return policy.Policy{}, nil, fmt.Errorf("%T is no policy", o)
+	return translate.ClusterNetworkPolicy(policyapi.Parse(o.(*unstructured.Unstructured)))
 }

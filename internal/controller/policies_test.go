@@ -147,18 +147,25 @@ func TestPoliciesFollowTheLastEvent(t *testing.T) {
 	}
 }
 
-// A definition that nobody knows, with other types of fields, does not stop anything else.
+// A definition that nobody knows, with other types of fields, opens nothing and does not stop anything else.
 func TestUnreadableClusterNetworkPolicy(t *testing.T) {
 	namespace, node, pod, deny := policed()
 	bad := policyapi.New()
 	bad.SetName("bad")
-	bad.Object["spec"] = map[string]any{"priority": "high"}
+	bad.Object["spec"] = map[string]any{
+		"tier": "Admin", "priority": "high", "subject": map[string]any{"namespaces": map[string]any{}},
+		"egress": []any{map[string]any{"action": "Deny", "to": []any{map[string]any{"networks": []any{"10.0.0.0/8"}}}}},
+	}
 	p, hub := testPolicies(namespace, node, pod, bad, deny)
-	if v := viewOf(hub, "n1"); len(v.Subjects) != 1 || len(v.Subjects[0].IngressIsolation) != 1 {
+	v := viewOf(hub, "n1")
+	if len(v.Subjects) != 1 || len(v.Subjects[0].IngressIsolation) != 1 {
 		t.Errorf("%+v", v.Subjects)
 	}
+	if len(v.Rules) != 1 || v.Rules[0].Action != intent.Deny || len(v.Rules[0].Blocks) != 1 {
+		t.Errorf("%+v", v.Rules)
+	}
 	list, _ := p.findings()
-	if len(list) != 1 || len(list[0].problems) != 1 || list[0].problems[0].Reason != translate.Malformed {
+	if len(list) != 1 || len(list[0].problems) != 1 || list[0].problems[0].Field != "spec.priority" {
 		t.Errorf("findings %+v", list)
 	}
 }

@@ -38,7 +38,7 @@ type ClusterNetworkPolicy struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec ClusterNetworkPolicySpec `json:"spec"`
-	// Unknown are the paths of fields of the spec that this package does not know: those of a newer definition.
+	// Unknown are the paths of fields of the spec that this package does not know, or not of that type: those of a newer definition.
 	Unknown []string `json:"-"`
 }
 
@@ -128,29 +128,62 @@ type PortRange struct {
 // unknownField is how the decoder names a field.
 var unknownField = regexp.MustCompile(`^unknown field "(spec\..*)"$`)
 
-// Parse reads an object as the API server has it. It is an error if a field is not of the type that the definition gives it;
-// one that is not known is no error, see Unknown.
-func Parse(o *unstructured.Unstructured) (*ClusterNetworkPolicy, error) {
-	p := &ClusterNetworkPolicy{}
-	// The status is not read, and may be any.
-	content := make(map[string]any, len(o.Object))
-	for key, value := range o.Object {
-		if key != "status" {
-			content[key] = value
+// Parse reads an object as the API server has it. What of the spec is not of the type that the definition here gives it is left
+// out, as if it were not known: see Unknown.
+func Parse(o *unstructured.Unstructured) *ClusterNetworkPolicy {
+	p := &ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), UID: o.GetUID(), Generation: o.GetGeneration()}}
+	reads := func(spec any) bool { _, _, err := decode(spec); return err == nil }
+	spec, unread := readable("spec", o.Object["spec"], reads)
+	p.Spec, p.Unknown, _ = decode(spec)
+	p.Unknown = append(p.Unknown, unread...)
+	slices.Sort(p.Unknown)
+	return p
+}
+
+// decode also returns the paths of fields that are not known.
+func decode(spec any) (_ ClusterNetworkPolicySpec, unknown []string, _ error) {
+	into := &struct {
+		Spec ClusterNetworkPolicySpec `json:"spec"`
+	}{}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(map[string]any{"spec": spec}, into, true)
+	strict, ok := runtime.AsStrictDecodingError(err)
+	if !ok {
+		return into.Spec, nil, err
+	}
+	for _, e := range strict.Errors() {
+		if m := unknownField.FindStringSubmatch(e.Error()); m != nil {
+			unknown = append(unknown, m[1])
 		}
 	}
-	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, p, true)
-	if strict, ok := runtime.AsStrictDecodingError(err); ok {
-		for _, e := range strict.Errors() {
-			if m := unknownField.FindStringSubmatch(e.Error()); m != nil {
-				p.Unknown = append(p.Unknown, m[1])
-			}
+	return into.Spec, unknown, nil
+}
+
+// readable is what is left of a value without what does not read, and the paths of that. What is left out of a list keeps its place.
+func readable(path string, value any, reads func(any) bool) (left any, unread []string) {
+	if reads(value) {
+		return value, nil
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		if !reads(map[string]any{}) {
+			break
 		}
-		slices.Sort(p.Unknown)
-		return p, nil
+		kept := make(map[string]any, len(v))
+		for key, field := range v {
+			one, lost := readable(path+"."+key, field, func(x any) bool { return reads(map[string]any{key: x}) })
+			kept[key], unread = one, append(unread, lost...)
+		}
+		return kept, unread
+	case []any:
+		if !reads([]any{}) {
+			break
+		}
+		kept := make([]any, len(v))
+		for i, item := range v {
+			one, lost := readable(fmt.Sprintf("%s[%d]", path, i), item, func(x any) bool { return reads([]any{x}) })
+			kept[i], unread = one, append(unread, lost...)
+		}
+		return kept, unread
 	}
-	if err != nil {
-		return nil, fmt.Errorf("clusternetworkpolicy %s: %w", o.GetName(), err)
-	}
-	return p, nil
+	return nil, []string{path}
 }

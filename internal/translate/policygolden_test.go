@@ -55,11 +55,7 @@ func translatePolicy(t *testing.T, document []byte) (policy.Policy, []Problem) {
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, document)
 		}
-		o, err := policyapi.Parse(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ClusterNetworkPolicy(o)
+		return ClusterNetworkPolicy(policyapi.Parse(u))
 	case "SecurityGroup":
 		return SecurityGroup(decode[v1alpha1.SecurityGroup](t, document))
 	}
