@@ -33,6 +33,12 @@ type namedRule struct {
 	parts map[resolved]*part
 }
 
+// concerns says whether a cohort that the policy governs is another one for it.
+func (p *policy) concerns(c *cohort) bool {
+	isolates := p.Tier == intent.NetworkPolicyTier && (p.Ingress || p.Egress)
+	return isolates || p.Tier == intent.SecurityGroupTier || len(p.parts) > 0 || len(p.appendParts(nil, c)) > 0
+}
+
 // appendParts appends the parts that are for a cohort.
 func (p *policy) appendParts(parts []*part, c *cohort) []*part {
 	parts = append(parts, p.parts...)

@@ -336,22 +336,45 @@ func (e *Engine) Deltas() map[string]Delta {
 	return deltas
 }
 
-// NodesOf returns the names of the nodes that have Endpoints that the Policy is for, sorted.
+// NodesOf returns the names of the nodes that have Endpoints that the Policy makes a difference to, sorted: it has rules for
+// them, or isolates them, or is a SecurityGroup. Other nodes hear nothing of it.
 func (e *Engine) NodesOf(ref intent.PolicyRef) []string {
 	e.settle()
 	p := e.policies[ref]
 	if p == nil {
 		return nil
 	}
-	nodes := map[string]bool{}
+	var names []string
+	for n := range e.nodesOf(p) {
+		names = append(names, n.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// nodesOf looks no further when there can be no more: at a few Endpoints for each node, of a policy that is for all of a large cluster.
+func (e *Engine) nodesOf(p *policy) map[*node]bool {
+	most := 0
+	for _, n := range e.nodes {
+		if n.endpoints.len() > 0 {
+			most++
+		}
+	}
+	nodes := map[*node]bool{}
 	for _, s := range p.governs {
 		for c := range s.cohorts.all() {
+			if !p.concerns(c) {
+				continue
+			}
 			for ep := range c.endpoints.all() {
-				if ep.node != nil {
-					nodes[ep.node.name] = true
+				if ep.node == nil {
+					continue
+				}
+				if nodes[ep.node] = true; len(nodes) == most {
+					return nodes
 				}
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(nodes))
+	return nodes
 }

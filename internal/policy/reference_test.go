@@ -226,9 +226,17 @@ func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]ma
 func (r *reference) nodesOf(ref intent.PolicyRef) []string {
 	nodes := map[string]bool{}
 	for _, ep := range r.endpoints {
-		if ep.Node != "" && r.governs(r.policies[ref], ep) {
+		if ep.Node != "" && r.governs(r.policies[ref], ep) && r.concerns(r.policies[ref], ep) {
 			nodes[ep.Node] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(nodes))
+}
+
+// concerns says whether what a node has to know of the Endpoint names the Policy.
+func (r *reference) concerns(p Policy, ep Endpoint) bool {
+	if p.Tier == intent.SecurityGroupTier || p.Tier == intent.NetworkPolicyTier && (p.Ingress || p.Egress) {
+		return true
+	}
+	return slices.ContainsFunc(p.Rules, func(rule Rule) bool { return len(r.parts(p, rule, ep, map[string]map[location]bool{})) > 0 })
 }
