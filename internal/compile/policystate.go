@@ -54,6 +54,7 @@ var (
 	isRelated = openflow.CTState(openflow.CTTrk|openflow.CTRel, openflow.CTInv)
 	isFirst   = openflow.CTState(openflow.CTTrk|openflow.CTNew, openflow.CTInv)
 	isLater   = openflow.CTState(openflow.CTTrk, openflow.CTInv|openflow.CTNew)
+	isValid   = openflow.CTState(openflow.CTTrk, openflow.CTInv)
 	// isInvalid may be of a known connection all the same, on the userspace datapath. Then its mark tells who began.
 	isInvalid = openflow.CTState(openflow.CTTrk|openflow.CTInv, 0)
 	// isTranslatedBack is of a Service's connection whatever else: see invalidInKnown.
@@ -133,9 +134,10 @@ func (r *rules) unjudged() {
 		r.on(policyConnection, 800, back).goTo(policyVerdict)
 	}
 	r.on(policyConnection, 830, from(fromPod), isInvalid, ctJudgedOnly).goTo(policyVerdict) // it did not begin
-	// Who has the first one of these is judged by that, and without it the others are of no use.
-	r.on(policyConnection, 650, openflow.EthType(openflow.EthTypeIPv4), laterFragment).goTo(policyVerdict)
-	r.on(policyConnection, 650, openflow.EthType(openflow.EthTypeIPv6), laterFragment).goTo(policyVerdict)
+	// The first one of these is judged; where conntrack has to hear of the packet yet, the datapath holds the others back until it
+	// is there. Those that conntrack takes for invalid come alone: these are judged as packets without ports.
+	r.on(policyConnection, 650, openflow.EthType(openflow.EthTypeIPv4), laterFragment, isValid).goTo(policyVerdict)
+	r.on(policyConnection, 650, openflow.EthType(openflow.EthTypeIPv6), laterFragment, isValid).goTo(policyVerdict)
 	r.on(policyConnection, 100, from(fromPod)).goTo(egressSubject)
 	r.on(policyConnection, 0).goTo(ingressSubject)
 	if r.native() {
