@@ -168,12 +168,8 @@ func (w *watcher) exchange(e *Engine, was, is *governed) {
 			order = 1
 		case len(now) == 0:
 			order = -1
-		case old[0] != now[0]:
-			order = cmp.Compare(old[0].rule.ID, now[0].rule.ID)
-			if order == 0 { // of a policy that has been there again
-				w.acquire(e, now[0])
-				left = append(left, old[0])
-			}
+		default:
+			order = cmp.Compare(old[0].rule.ID, now[0].rule.ID) // two that are used at a time differ in it
 		}
 		if order < 0 {
 			left = append(left, old[0])
