@@ -25,6 +25,8 @@ const (
 var (
 	// stepLine is " 5. ip,in_port=16, priority 100, cookie 0xc0e0…"; a table without a match says "No match."
 	stepLine = regexp.MustCompile(`^\s*(\d+)\. (.*?)(?:, priority (\d+))?(?:, cookie (0x[0-9a-f]+))?$`)
+	// bridgeLine is where the packet comes into a bridge, with how far it is indented and the bridge's name.
+	bridgeLine = regexp.MustCompile(`^( *)bridge\("(.*)"\)$`)
 	// outputLine is "output:17", or "-> output port is 17" where a register names the port; "IN_PORT" goes back.
 	outputLine = regexp.MustCompile(`^\s*(?:output:|-> output port is )?(\d+|(?i:IN_PORT))$`)
 	tunnelDst  = regexp.MustCompile(`set_field:([0-9a-f.:]+)->tun(?:_ipv6)?_dst`)
@@ -37,7 +39,7 @@ var (
 func (a *Agent) explainTrace(packet, text string) Trace {
 	t := Trace{Node: a.opts.NodeName, Packet: packet, Text: text, Steps: []TraceStep{}}
 	var out string
-	for _, line := range strings.Split(text, "\n") {
+	for _, line := range ownLines(text) {
 		trimmed := strings.TrimSpace(line)
 		if m := stepLine.FindStringSubmatch(line); m != nil {
 			step, verdict := a.step(m)
@@ -61,6 +63,26 @@ func (a *Agent) explainTrace(packet, text string) Trace {
 	}
 	t.Outcome = a.outcome(out, t.Steps, text)
 	return t
+}
+
+// ownLines are those about the bridge that the packet begins in. Other bridges, that it leaves to by a patch port or a tunnel, have
+// flows of their own.
+func ownLines(text string) []string {
+	var lines []string
+	var bridge string
+	indent, other := 0, false
+	for _, line := range strings.Split(text, "\n") {
+		if m := bridgeLine.FindStringSubmatch(line); m != nil {
+			bridge = cmp.Or(bridge, m[2])
+			indent, other = len(m[1]), m[2] != bridge
+		} else if trimmed := strings.TrimLeft(line, " "); trimmed != "" && len(line)-len(trimmed) < indent {
+			other = false
+		}
+		if !other {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // step is a line of ofproto/trace's answer, and what policies decide there.

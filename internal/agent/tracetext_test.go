@@ -45,3 +45,59 @@ func TestTraceOfWhatNoFlowMatches(t *testing.T) {
 		t.Errorf("dropped: %q, want %q", trace.Outcome.Reason, want)
 	}
 }
+
+// wiredTrace goes on in another bridge, twice, as packets do that leave by a patch port.
+const wiredTrace = `Flow: ip,in_port=17,nw_dst=192.0.2.9
+
+bridge("br-int")
+----------------
+ 0. in_port=17, priority 100
+    ct(table=100,zone=1)
+    drop
+     -> A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table 100.
+
+bridge("br-other")
+------------------
+ 0. priority 0
+    drop
+
+Final flow: unchanged
+
+===============================================================================
+recirc(0x1) - resume conntrack with default ct_state=trk|new (use --ct-next to customize)
+===============================================================================
+
+bridge("br-int")
+----------------
+    thaw
+        Resuming from table 100
+100. priority 32768
+    output:NXM_NX_REG3[]
+     -> output port is 3
+
+bridge("br-ex")
+---------------
+ 0. in_port=7, priority 10
+    output:2
+    resubmit(,5)
+     5. No match.
+            drop
+
+Final flow: unchanged
+`
+
+// What another bridge does with the packet is not this one's way.
+func TestTraceBehindAPatchPort(t *testing.T) {
+	a := &Agent{intent: intent.NewStore(), flows: &flows{compiler: compile.New()}, uplinks: map[string]uint32{"office": 3}}
+	trace := a.explainTrace("", wiredTrace)
+	var tables []int
+	for _, s := range trace.Steps {
+		tables = append(tables, s.Table)
+	}
+	if diff := cmp.Diff([]int{0, 100}, tables); diff != "" {
+		t.Errorf("tables (-want +got):\n%s", diff)
+	}
+	if want := (Outcome{Kind: "physical", Network: "office"}); trace.Outcome != want {
+		t.Errorf("it ends at %+v, want %+v", trace.Outcome, want)
+	}
+}
