@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -101,10 +102,10 @@ func EncodeRule(r intent.Rule) []byte {
 	return encode(&Item{Kind: &Item_Rule{Rule: m}})
 }
 
-// EncodeSubject makes an item of a Subject.
+// EncodeSubject makes an item of a Subject. Closed may quote anything that users write, such as an annotation.
 func EncodeSubject(s intent.Subject) []byte {
 	return encode(&Item{Kind: &Item_Subject{Subject: &Subject{
-		Key: s.Key, Rules: s.Rules, Closed: s.Closed, IngressIsolation: refMessages(s.IngressIsolation),
+		Key: s.Key, Rules: s.Rules, Closed: strings.ToValidUTF8(s.Closed, "\uFFFD"), IngressIsolation: refMessages(s.IngressIsolation),
 		EgressIsolation: refMessages(s.EgressIsolation), SecurityGroups: refMessages(s.SecurityGroups),
 	}}})
 }

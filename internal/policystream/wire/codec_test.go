@@ -39,6 +39,9 @@ func TestItemsComeBack(t *testing.T) {
 		ID: "ClusterNetworkPolicy//x/egress/2", Policy: intent.PolicyRef{Kind: intent.ClusterNetworkPolicy, Name: "x"}, Number: 2,
 		Direction: intent.Egress, Tier: intent.AdminTier, Priority: 1000, Action: intent.Pass, AnyPeer: true,
 	}
+	// The API server keeps annotations as they come, and a message of an agent takes UTF-8 only.
+	quoted, replaced := intent.Subject{Key: "pod/3", Closed: "SecurityGroup a/\xff\xfe does not exist"}, intent.Subject{}
+	replaced.Key, replaced.Closed = quoted.Key, "SecurityGroup a/\uFFFD does not exist"
 	six := intent.Peer{Space: "tenant", Address: netip.MustParseAddr("fd00::1"), Groups: []string{"a", "b"}}
 	for name, tc := range map[string]struct {
 		data []byte
@@ -48,6 +51,7 @@ func TestItemsComeBack(t *testing.T) {
 		"rule of tier":  {EncodeRule(admin), Decoded{ID: RuleID(admin.ID), Rule: admin}},
 		"subject":       {EncodeSubject(closedSubject), Decoded{ID: SubjectID("pod/1"), Subject: closedSubject}},
 		"empty subject": {EncodeSubject(intent.Subject{Key: "pod/2"}), Decoded{ID: SubjectID("pod/2"), Subject: intent.Subject{Key: "pod/2"}}},
+		"not UTF-8":     {EncodeSubject(quoted), Decoded{ID: SubjectID("pod/3"), Subject: replaced}},
 		"peer":          {EncodePeer(samplePeer), Decoded{ID: PeerID("default 10.1.2.3"), Peer: samplePeer}},
 		"peer of IPv6":  {EncodePeer(six), Decoded{ID: PeerID("tenant fd00::1"), Peer: six}},
 	} {
