@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"coelan.io/coelan/internal/announce"
@@ -16,6 +15,7 @@ import (
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/hostnet"
 	"coelan.io/coelan/internal/ovsdb"
+	"coelan.io/coelan/internal/statefile"
 )
 
 // Uninstall removes everything that Coelan has put on this node, and says what it removed. The agent must not be running.
@@ -102,11 +102,10 @@ func removeRoutes() error {
 func removeState(c config.Config) error {
 	var errs []error
 	for _, path := range []string{
-		c.StateFile(stateFile), c.StateFile(stateFile + ".lock"), c.StateFile(uplinkFile), c.StateFile(servicesFile), c.StateFile(policiesFile), c.CNI.Socket, c.AgentSocket,
+		c.StateFile(stateFile), c.StateFile(stateFile + ".lock"), c.StateFile(uplinkFile), c.StateFile(servicesFile), c.StateFile(policiesFile),
+		c.CNI.Socket, c.AgentSocket,
 	} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, statefile.Remove(path))
 	}
 	return errors.Join(errs...)
 }

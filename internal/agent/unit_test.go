@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coelan.io/coelan/internal/config"
 )
 
 func TestWithoutHandlers(t *testing.T) {
@@ -99,5 +102,30 @@ func TestKeyedLocksExclude(t *testing.T) {
 	defer cancel()
 	if err := k.lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("lock of a held name: %v", err)
+	}
+}
+
+// What a write that was cut off has left goes as well; others' files stay.
+func TestUninstallRemovesWhatIsRemembered(t *testing.T) {
+	c := config.Default()
+	c.StateDir = t.TempDir()
+	c.CNI.Socket, c.AgentSocket = c.StateFile("cni.sock"), c.StateFile("agent.sock")
+	var names []string
+	for _, name := range []string{stateFile, uplinkFile, servicesFile, policiesFile} {
+		names = append(names, name, name+".new")
+	}
+	for _, name := range append(names, stateFile+".lock", "cni.sock", "agent.sock", "other", "other.new") {
+		if err := os.WriteFile(c.StateFile(name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := removeState(c); err != nil {
+			t.Error(err)
+		}
+	}
+	left, err := os.ReadDir(c.StateDir)
+	if err != nil || len(left) != 2 {
+		t.Errorf("%v, %v; want the two files of others", left, err)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/statefile"
 )
 
 // Remembered is what an agent knew of Services when it ran last.
@@ -173,6 +173,9 @@ func (m *memory) write(now *intent.State) (err error) {
 		}
 	})
 	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
 		m.saved, m.added = now, m.added+n
 	}
 	return err
@@ -180,23 +183,16 @@ func (m *memory) write(now *intent.State) (err error) {
 
 // writeWhole writes what is in a State, and returns how much that is. Either the old file remains, or the new one is whole.
 func writeWhole(path string, s *intent.State) (size int64, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "services-*")
-	if err != nil {
-		return 0, err
-	}
-	size, err = writeEntries(f, func(put func(entry)) {
-		put(entry{Version: memoryVersion})
-		put(rangesOf(s))
-		for v := range s.Services().All() {
-			put(entry{Service: &v})
-		}
+	err = statefile.Write(path, func(f *os.File) (err error) {
+		size, err = writeEntries(f, func(put func(entry)) {
+			put(entry{Version: memoryVersion})
+			put(rangesOf(s))
+			for v := range s.Services().All() {
+				put(entry{Service: &v})
+			}
+		})
+		return err
 	})
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
 	return size, err
 }
 
@@ -208,17 +204,13 @@ func rangesOf(s *intent.State) entry {
 	return entry{Ranges: &ranges}
 }
 
-// writeEntries writes what all puts, to the disk, and closes the file.
+// writeEntries writes what all puts.
 func writeEntries(f *os.File, all func(put func(entry))) (size int64, err error) {
 	b := bufio.NewWriterSize(f, 1<<16)
 	c := &counter{to: b}
 	e := json.NewEncoder(c)
 	all(func(x entry) { err = errors.Join(err, e.Encode(x)) })
-	err = errors.Join(err, b.Flush())
-	if err == nil {
-		err = f.Sync()
-	}
-	return c.n, errors.Join(err, f.Close())
+	return c.n, errors.Join(err, b.Flush())
 }
 
 // counter counts what is written.

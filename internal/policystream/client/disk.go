@@ -12,7 +12,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"coelan.io/coelan/internal/statefile"
 )
 
 // magic begins the file, and changes with its form. After it come the items, each with its length before it as a varint; a 0;
@@ -63,20 +64,7 @@ func parse(data []byte) (*received, error) {
 
 // save writes the items. Either the old file remains, or the new one is whole.
 func save(path string, items [][]byte) error {
-	const readable = 0o600
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, readable)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(f, items), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return statefile.Write(path, func(f *os.File) error { return write(f, items) })
 }
 
 func write(to io.Writer, items [][]byte) error {
@@ -94,14 +82,4 @@ func write(to io.Writer, items [][]byte) error {
 	}
 	_, err := to.Write(sum.Sum(nil))
 	return err
-}
-
-// syncDir has the new name of a file on the disk.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
