@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/wake"
 )
 
 // Updates are called with all objects of a kind once they are known and after each change that matters to the agent.
@@ -90,23 +91,8 @@ func informer(api rest.Interface, resource, labels string, example runtime.Objec
 func follow[T any](ctx context.Context, c *Client, informer cache.SharedIndexInformer, relevant func(old, now any) bool,
 	update func([]T), absent func(),
 ) error {
-	wake := make(chan struct{}, 1)
-	kick := func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { kick() },
-		DeleteFunc: func(any) { kick() },
-		UpdateFunc: func(old, now any) {
-			if relevant(old, now) {
-				kick()
-			}
-		},
-	}
-	_, err := informer.AddEventHandler(handler)
+	look := wake.New()
+	_, err := informer.AddEventHandler(wake.OnEvents(look.Kick, relevant))
 	err = errors.Join(err, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(c.watchError(absent)))
 	if err != nil {
 		return err
@@ -118,12 +104,12 @@ func follow[T any](ctx context.Context, c *Client, informer cache.SharedIndexInf
 		return nil
 	}
 	// A list that is empty has no event.
-	kick()
+	look.Kick()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-wake:
+		case <-look:
 			update(all[T](informer.GetStore()))
 		}
 	}

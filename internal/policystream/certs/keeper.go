@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"coelan.io/coelan/internal/policystream/wire"
+	"coelan.io/coelan/internal/wake"
 )
 
 // Secret is the one with the bundle.
@@ -68,20 +69,11 @@ const (
 
 // Run works until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	wake := make(chan struct{}, 1)
-	kick := func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { kick() }, UpdateFunc: func(_, _ any) { kick() }, DeleteFunc: func(any) { kick() },
-	}
+	events := wake.New()
 	secrets := k.only(Secret).Core().V1().Secrets().Informer()
 	maps := k.only(wire.ConfigMap).Core().V1().ConfigMaps().Informer()
 	for _, informer := range []cache.SharedIndexInformer{secrets, maps} {
-		if _, err := informer.AddEventHandler(handler); err != nil {
+		if _, err := informer.AddEventHandler(wake.OnEvents(events.Kick, nil)); err != nil {
 			return err
 		}
 	}
@@ -94,14 +86,14 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), secrets.HasSynced, maps.HasSynced) {
 		return nil
 	}
-	kick()
+	events.Kick()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := firstPause; ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-wake:
+		case <-events:
 		case <-timer.C:
 		}
 		again, err := k.look(ctx, find[corev1.Secret](secrets), find[corev1.ConfigMap](maps))
@@ -119,7 +111,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-func conflict(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+// errNewer says that the watch has not told of the present Secret yet.
+var errNewer = errors.New("somebody else has written a newer one")
+
+func conflict(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, errNewer)
+}
 
 // only is for watching one object.
 func (k *Keeper) only(name string) informers.SharedInformerFactory {
@@ -157,8 +154,10 @@ func (k *Keeper) look(ctx context.Context, secret *corev1.Secret, roots *corev1.
 		// The watch tells of it, and only then it is used: if two write at a time, one of them is used.
 		return again, k.writeSecret(ctx, secret, bundle)
 	}
-	if err := k.writeRoots(ctx, roots, bundle.Roots); err != nil {
-		return time.Time{}, err
+	if roots == nil || roots.Data[wire.RootsKey] != string(bundle.Roots) {
+		if err := k.publish(ctx, secret, roots, bundle.Roots); err != nil {
+			return time.Time{}, err
+		}
 	}
 	server, err := bundle.Server(name, k.now())
 	if err != nil {
@@ -191,24 +190,28 @@ func (k *Keeper) writeSecret(ctx context.Context, old *corev1.Secret, b Bundle) 
 	return nil
 }
 
-func (k *Keeper) writeRoots(ctx context.Context, old *corev1.ConfigMap, roots []byte) error {
+// publish tells agents of the authorities. What they are told now may be of a newer Secret than the one that is known here, and then stays:
+// others use that one's certificate already.
+func (k *Keeper) publish(ctx context.Context, known *corev1.Secret, old *corev1.ConfigMap, roots []byte) error {
+	secret, err := k.api.CoreV1().Secrets(k.namespace).Get(ctx, Secret, metav1.GetOptions{})
+	if err == nil && secret.ResourceVersion != known.ResourceVersion || apierrors.IsNotFound(err) {
+		err = errNewer
+	}
+	if err != nil {
+		return fmt.Errorf("secret %s/%s: %w", k.namespace, Secret, err)
+	}
 	api := k.api.CoreV1().ConfigMaps(k.namespace)
 	data := map[string]string{wire.RootsKey: string(roots)}
-	var err error
-	switch {
-	case old == nil:
+	if old == nil {
 		_, err = api.Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: wire.ConfigMap, Labels: labels}, Data: data,
 		}, metav1.CreateOptions{})
-	case old.Data[wire.RootsKey] != string(roots):
+	} else {
 		now := old.DeepCopy()
 		now.Data = data
 		_, err = api.Update(ctx, now, metav1.UpdateOptions{})
 	}
-	if conflict(err) {
-		return nil // another replica was faster; the watch tells what it wrote
-	}
-	if err != nil {
+	if err != nil { // perhaps another replica was faster: the watch tells what it wrote
 		return fmt.Errorf("config map %s/%s: %w", k.namespace, wire.ConfigMap, err)
 	}
 	return nil

@@ -177,3 +177,57 @@ func TestAuthorityIsPublishedFirst(t *testing.T) {
 	mu.Unlock()
 	serial(t, k)
 }
+
+// A replica that has not heard of a new Secret leaves alone what another one has published of it.
+func TestOlderSecretIsNotPublished(t *testing.T) {
+	api := fake.NewClientset()
+	versioned(api)
+	k := NewKeeper(api, namespace, slog.New(slog.DiscardHandler))
+	secrets, maps := api.CoreV1().Secrets(namespace), api.CoreV1().ConfigMaps(namespace)
+	read := func() (*corev1.Secret, *corev1.ConfigMap) {
+		t.Helper()
+		secret, err := secrets.Get(t.Context(), Secret, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots, err := maps.Get(t.Context(), wire.ConfigMap, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return secret, roots
+	}
+	look := func(secret *corev1.Secret, roots *corev1.ConfigMap) error {
+		_, err := k.look(t.Context(), secret, roots)
+		return err
+	}
+	if err := look(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	old, _ := read()
+	if err := look(old, nil); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody else makes another authority, publishes it and serves.
+	_, published := read()
+	damaged := old.DeepCopy()
+	damaged.Data[authorityKey] = nil
+	if err := look(damaged, published); err != nil {
+		t.Fatal(err)
+	}
+	newer, _ := read()
+	if err := look(newer, published); err != nil {
+		t.Fatal(err)
+	}
+	_, published = read()
+	if published.Data[wire.RootsKey] != string(newer.Data[wire.RootsKey]) || published.Data[wire.RootsKey] == string(old.Data[wire.RootsKey]) {
+		t.Fatal("the new authority is not published")
+	}
+	for what, roots := range map[string]*corev1.ConfigMap{"it knows what is published": published, "it knows of nothing published": nil} {
+		if err := look(old, roots); !errors.Is(err, errNewer) {
+			t.Errorf("%s: error %v", what, err)
+		}
+		if _, now := read(); now.Data[wire.RootsKey] != published.Data[wire.RootsKey] {
+			t.Errorf("%s: an older authority is published over a newer one", what)
+		}
+	}
+}

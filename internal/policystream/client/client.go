@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/policystream/wire"
+	"coelan.io/coelan/internal/wake"
 )
 
 // Options are what a Client is made with.
@@ -36,12 +37,13 @@ type Client struct {
 	save     func(path string, items [][]byte) error
 	patience time.Duration
 
-	dirty    chan struct{} // something has to be saved
-	realised chan struct{} // a controller has to be told
+	dirty    wake.Wake // something has to be saved
+	realised wake.Wake // a controller has to be told
 
 	mu     sync.Mutex
 	state  *state
 	status Status
+	lost   bool // the file is of no use, and has to be written when there is something to write
 }
 
 // Status is how it goes.
@@ -76,7 +78,7 @@ func New(o Options) *Client {
 		o.OnChange = func(Change) {}
 	}
 	return &Client{
-		Options: o, save: save, patience: patience, dirty: make(chan struct{}, 1), realised: make(chan struct{}, 1), state: newState(),
+		Options: o, save: save, patience: patience, dirty: wake.New(), realised: wake.New(), state: newState(),
 		status: Status{Since: time.Now()},
 	}
 }
@@ -95,6 +97,7 @@ func (c *Client) Load() Change {
 		change, err = c.state.apply(r)
 	}
 	if err != nil {
+		c.lost = true
 		c.Log.Error("what was known of policies is lost: pods are closed until a controller is reached", "err", err)
 		return Change{}
 	}
@@ -117,7 +120,7 @@ func (c *Client) Realised(version uint64) {
 	defer c.mu.Unlock()
 	if version > c.status.Realised && version <= c.status.Version {
 		c.status.Realised = version
-		kick(c.realised)
+		c.realised.Kick()
 	}
 }
 

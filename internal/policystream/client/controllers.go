@@ -21,6 +21,7 @@ import (
 
 	"coelan.io/coelan/internal/policystream/certs"
 	"coelan.io/coelan/internal/policystream/wire"
+	"coelan.io/coelan/internal/wake"
 )
 
 // Controllers says where the controllers are, and who signs their certificates.
@@ -45,7 +46,7 @@ func (f fixed) Changed() <-chan struct{}            { return nil }
 // watched are the controllers that the Kubernetes API knows.
 type watched struct {
 	log     *slog.Logger
-	changed chan struct{}
+	changed wake.Wake
 
 	mu        sync.Mutex
 	addresses []string
@@ -56,7 +57,7 @@ type watched struct {
 // Watch follows the EndpointSlices of the controllers' Service and the ConfigMap with their authorities until ctx ends. It does
 // not wait for the API server.
 func Watch(ctx context.Context, api kubernetes.Interface, namespace string, log *slog.Logger) Controllers {
-	w := &watched{log: log, changed: make(chan struct{}, 1)}
+	w := &watched{log: log, changed: wake.New()}
 	slices := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.LabelSelector = discoveryv1.LabelServiceName + "=" + wire.Service
@@ -72,10 +73,7 @@ func Watch(ctx context.Context, api kubernetes.Interface, namespace string, log 
 
 // run starts an informer, and calls changed after each of its events.
 func run(ctx context.Context, log *slog.Logger, informer cache.SharedIndexInformer, changed func()) {
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { changed() }, UpdateFunc: func(_, _ any) { changed() }, DeleteFunc: func(any) { changed() },
-	}
-	_, err := informer.AddEventHandler(handler)
+	_, err := informer.AddEventHandler(wake.OnEvents(changed, nil))
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 			if ctx.Err() == nil {
@@ -137,7 +135,7 @@ func (w *watched) setAddresses(list []string) {
 		return
 	}
 	w.addresses = list
-	kick(w.changed)
+	w.changed.Kick()
 }
 
 // setRoots keeps those that are known if there are none any more, or none that can be read.
@@ -156,15 +154,8 @@ func (w *watched) setRoots(objects []any) {
 		w.mu.Lock()
 		if text != w.text {
 			w.roots, w.text = pool, text
-			kick(w.changed)
+			w.changed.Kick()
 		}
 		w.mu.Unlock()
-	}
-}
-
-func kick(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

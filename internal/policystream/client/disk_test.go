@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/client"
 	"coelan.io/coelan/internal/policystream/streamtest"
@@ -65,6 +66,24 @@ func TestDamagedFiles(t *testing.T) {
 				t.Error("nothing is logged")
 			}
 		})
+	}
+}
+
+// A file that is of no use does not stay, even if nothing is known that could be in it.
+func TestDamagedFileOfANodeWithoutPods(t *testing.T) {
+	c := streamtest.Start(t)
+	o := c.ClientOptions("a")
+	o.File, o.Log = filepath.Join(t.TempDir(), "policies.db"), slog.New(slog.DiscardHandler)
+	if err := os.WriteFile(o.File, []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := streamtest.NewAgent(o)
+	stop := run(t, a)
+	a.Await(t, "a stream", func() bool { return a.Status().Complete })
+	stop()
+	data, err := os.ReadFile(o.File)
+	if _, bad := client.Parse(data); err != nil || bad != nil {
+		t.Errorf("%v, %v", err, bad)
 	}
 }
 
@@ -141,6 +160,9 @@ func TestWritingFails(t *testing.T) {
 	c.Set("a", good)
 	o := c.ClientOptions("a")
 	o.File = filepath.Join(t.TempDir(), "policies.db")
+	if err := client.Save(o.File, items(policy.View{Subjects: []intent.Subject{{Key: pod.Key}}})); err != nil {
+		t.Fatal(err)
+	}
 	logged := make(chan string, 10)
 	o.Log = slog.New(handler{logged})
 	a := streamtest.NewAgent(o)
@@ -168,6 +190,8 @@ func TestWritingFails(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	stop()
+	// The pod was open when the file was written.
+	remembers(t, o.File, policy.View{})
 	full = false
 	stop = run(t, a)
 	a.Await(t, "a stream", func() bool { return a.Status().Streams == 2 })

@@ -4,7 +4,10 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"coelan.io/coelan/internal/statefile"
 )
 
 // How long changes are gathered before they are written: a second, or longer where writing takes long; and the pause after
@@ -43,7 +46,7 @@ func (c *Client) saveChanges(ctx context.Context) {
 	}
 }
 
-// keep writes the file. If that fails, the agent works on; only a start without a controller would miss the changes.
+// keep writes the file. If that fails, the agent works on, and there is no file: what an older one allows may be denied by now.
 func (c *Client) keep() bool {
 	c.mu.Lock()
 	items := make([][]byte, 0, len(c.state.items))
@@ -56,10 +59,14 @@ func (c *Client) keep() bool {
 		c.update(func(s *Status) { s.SaveError = "" })
 		return true
 	}
+	text := "a start without a controller would close all ports"
+	if e := statefile.Remove(c.File); e != nil {
+		err, text = errors.Join(err, e), "a start without a controller would enforce older ones"
+	}
 	if c.Status().SaveError != err.Error() {
-		c.Log.Error("policies are not remembered: a start without a controller would enforce older ones", "err", err)
+		c.Log.Error("policies are not remembered", "err", err, "consequence", text)
 	}
 	c.update(func(s *Status) { s.SaveError = err.Error(); s.SaveFailures++ })
-	kick(c.dirty)
+	c.dirty.Kick()
 	return false
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,6 +92,8 @@ func (c *Client) round(ctx context.Context, last *string) (worked bool, err erro
 		}
 		errs = append(errs, fmt.Errorf("controller %s: %w", a, err))
 	}
+	// The same text whomever it asked first, so that it is logged once.
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return false, errors.Join(errs...)
 }
 
@@ -204,12 +207,14 @@ func (c *Client) change(address string, r *received, base, version uint64) error
 		c.status.Complete, c.status.LastError = true, ""
 		c.status.Streams++
 	}
+	unsaved := c.lost || !change.Empty()
+	c.lost = false
 	c.mu.Unlock()
 	if version == 1 {
 		c.Log.Debug("a controller tells of policies", "controller", address, "new", len(r.items))
 	}
-	if !change.Empty() {
-		kick(c.dirty)
+	if unsaved {
+		c.dirty.Kick()
 	}
 	c.OnChange(change)
 	return nil

@@ -8,13 +8,14 @@ import (
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/wire"
+	"coelan.io/coelan/internal/wake"
 )
 
 // agent is one that is connected: what it has still to be sent, and how far it is. What changes again before it is sent is sent
 // once, so an agent that is slow costs no more memory than its view.
 type agent struct {
 	node string
-	wake chan struct{} // has an element if something is pending
+	wake wake.Wake // has an element if something is pending
 
 	mu       sync.Mutex
 	pending  map[wire.ID]any // intent.Rule, intent.Subject, intent.Peer; nil: it is gone
@@ -23,7 +24,7 @@ type agent struct {
 }
 
 func newAgent(node string, t *tally) *agent {
-	return &agent{node: node, wake: make(chan struct{}, 1), pending: map[wire.ID]any{}, progress: newProgress(t)}
+	return &agent{node: node, wake: wake.New(), pending: map[wire.ID]any{}, progress: newProgress(t)}
 }
 
 // add has a change sent.
@@ -49,7 +50,7 @@ func (a *agent) add(d policy.Delta) {
 		a.pending[wire.PeerID(key)] = nil
 	}
 	a.progress.change(d)
-	kick(a.wake)
+	a.wake.Kick()
 }
 
 // take returns what is pending as one change, and its version.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/wake"
 )
 
 // counts are numbers of nodes by policy, none 0.
@@ -15,7 +16,7 @@ type counts map[intent.PolicyRef]int
 // tally is on how many nodes each policy is in effect: those of agents that are connected here, and as other controllers say
 // of theirs.
 type tally struct {
-	changed chan struct{}
+	changed wake.Wake
 
 	mu        sync.Mutex
 	here      counts
@@ -25,13 +26,13 @@ type tally struct {
 
 // listener is told which counts have changed here since it looked.
 type listener struct {
-	wake  chan struct{}
+	wake  wake.Wake
 	dirty map[intent.PolicyRef]struct{}
 }
 
 func newTally() *tally {
 	return &tally{
-		changed: make(chan struct{}, 1), here: counts{}, elsewhere: map[string]counts{}, listeners: map[*listener]struct{}{},
+		changed: wake.New(), here: counts{}, elsewhere: map[string]counts{}, listeners: map[*listener]struct{}{},
 	}
 }
 
@@ -53,20 +54,20 @@ func (t *tally) add(ref intent.PolicyRef, nodes int) {
 	}
 	for l := range t.listeners {
 		l.dirty[ref] = struct{}{}
-		kick(l.wake)
+		l.wake.Kick()
 	}
-	kick(t.changed)
+	t.changed.Kick()
 }
 
 // listen has all counts as dirty.
 func (t *tally) listen() *listener {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := &listener{wake: make(chan struct{}, 1), dirty: map[intent.PolicyRef]struct{}{}}
+	l := &listener{wake: wake.New(), dirty: map[intent.PolicyRef]struct{}{}}
 	for ref := range t.here {
 		l.dirty[ref] = struct{}{}
 	}
-	kick(l.wake)
+	l.wake.Kick()
 	t.listeners[l] = struct{}{}
 	return l
 }
@@ -100,7 +101,7 @@ func (t *tally) told(controller string, news counts, first bool) {
 	}
 	maps.Copy(c, news)
 	maps.DeleteFunc(c, func(_ intent.PolicyRef, n int) bool { return n == 0 })
-	kick(t.changed)
+	t.changed.Kick()
 }
 
 // forget is for a controller that cannot be reached any more.
@@ -111,12 +112,5 @@ func (t *tally) forget(controller string) {
 		return
 	}
 	delete(t.elsewhere, controller)
-	kick(t.changed)
-}
-
-func kick(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	t.changed.Kick()
 }
