@@ -266,6 +266,52 @@ func call(t *testing.T, c *streamtest.Controller, token client.Token) codes.Code
 	return status.Code(err)
 }
 
+// Whoever has a token can have a controller hold a few streams, and the newest are served.
+func TestManyStreamsOfANode(t *testing.T) {
+	c := streamtest.Start(t)
+	c.Set("a", view())
+	c.Set("b", view())
+	b, _ := streamtest.StartAgent(t, c.ClientOptions("b"))
+	o := c.ClientOptions("a")
+	addresses, roots := o.Controllers.Current()
+	const thieves, served = 10, 4
+	ended := make(chan error, thieves)
+	for range thieves {
+		conn, err := client.Dial(addresses[0], wire.ServerName(streamtest.Namespace), roots, o.Token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		// They never say all that they have.
+		stream, err := wire.NewPoliciesClient(conn).Sync(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&wire.AgentMessage{Kind: &wire.AgentMessage_Inventory{Inventory: &wire.Inventory{}}}); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, err := stream.Recv()
+			ended <- err
+		}()
+	}
+	for range thieves - served {
+		select {
+		case err := <-ended:
+			if status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("a stream ended with %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("all streams are served")
+		}
+	}
+	a, _ := streamtest.StartAgent(t, o)
+	a.Await(t, "its view", has(a, view()))
+	if s := b.Status(); s.Streams > 1 {
+		t.Errorf("another node's stream has ended: %+v", s)
+	}
+}
+
 // A controller that somebody else's authority vouches for is not listened to.
 func TestOtherAuthority(t *testing.T) {
 	c := streamtest.Start(t)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,9 @@ const maxToken = 16 << 10
 // maxReviews are under way at a time: whoever reaches the port can cause them.
 const maxReviews = 32
 
+// reviewTimeout is for the wait for others and the answer. What an API server that does not answer holds up ends at last.
+const reviewTimeout = 10 * time.Second
+
 // Reviewer asks the API server. It remembers no answer: a token is good until its pod is gone.
 type Reviewer struct {
 	api       authenticationclient.TokenReviewInterface
@@ -63,11 +67,13 @@ func (r *Reviewer) Authenticate(ctx context.Context, token string) (Caller, erro
 	if token == "" || len(token) > maxToken {
 		return Caller{}, status.Error(codes.Unauthenticated, "the call has no token")
 	}
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
-		return Caller{}, status.FromContextError(ctx.Err()).Err()
+		return Caller{}, status.Error(codes.Unavailable, "too many tokens wait to be reviewed")
 	}
 	review := &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{wire.Audience}},

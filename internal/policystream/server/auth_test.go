@@ -3,13 +3,18 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	clienttesting "k8s.io/client-go/testing"
 
 	"google.golang.org/grpc/codes"
@@ -69,4 +74,38 @@ func TestReviewer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// silent is an API server that takes reviews and does not answer.
+type silent struct {
+	authenticationclient.TokenReviewInterface
+}
+
+func (silent) Create(ctx context.Context, _ *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Whoever waits for an API server that does not answer is told so, also if it would wait for ever.
+func TestReviewsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewReviewer(silent{}, "coelan-system")
+		const callers = maxReviews + 10
+		ended := make(chan error, callers)
+		for range callers {
+			go func() {
+				_, err := r.Authenticate(t.Context(), "t")
+				ended <- err
+			}()
+		}
+		start := time.Now()
+		for range callers {
+			if err := <-ended; status.Code(err) != codes.Unavailable {
+				t.Errorf("error %v", err)
+			}
+		}
+		if d := time.Since(start); d != reviewTimeout {
+			t.Errorf("the calls lasted %s", d)
+		}
+	})
 }

@@ -87,7 +87,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return g.Wait()
 }
 
-// How long connections live. Agents' streams end before that, and with a word; this is for those that take nothing any more.
+// How long connections live. Agents' streams end before that, and with a word.
 const (
 	maxAge       = 2 * streamAge
 	maxAgeGrace  = time.Second

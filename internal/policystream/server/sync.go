@@ -24,6 +24,7 @@ type Service struct {
 	hub      *Hub
 	auth     Authenticator
 	metrics  *metrics
+	places   *places
 	instance string
 	age      time.Duration // of an agent's stream
 }
@@ -32,7 +33,7 @@ type Service struct {
 func NewService(h *Hub, auth Authenticator) *Service { return newService(h, auth, newMetrics(h)) }
 
 func newService(h *Hub, auth Authenticator, m *metrics) *Service {
-	return &Service{hub: h, auth: auth, metrics: m, instance: rand.Text(), age: streamAge}
+	return &Service{hub: h, auth: auth, metrics: m, places: newPlaces(), instance: rand.Text(), age: streamAge}
 }
 
 // streamAge is how long an agent has one stream, a tenth more or less. Its token and the name of its node are looked at again when it
@@ -56,19 +57,38 @@ func (s *Service) caller(ctx context.Context) (Caller, error) {
 
 // Sync implements wire.PoliciesServer.
 func (s *Service) Sync(stream wire.Policies_SyncServer) error {
-	ctx := stream.Context()
-	who, err := s.caller(ctx)
+	who, err := s.caller(stream.Context())
 	if err != nil {
 		return err
 	}
 	if who.Node == "" {
 		return status.Error(codes.PermissionDenied, "only an agent has a view of policies")
 	}
+	taken, leave := s.places.enter(who.Node)
+	defer leave()
+	const jitter = 10
+	age := time.NewTimer(s.age - s.age/jitter + mathrand.N(2*s.age/jitter+1))
+	defer age.Stop()
+	// What serves may wait for the agent for long. It ends with the call.
+	ended := make(chan error, 1)
+	go func() { ended <- s.serve(stream, who.Node) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-taken:
+		return status.Error(codes.ResourceExhausted, "there are newer streams of the node")
+	case <-age.C:
+		return status.Error(codes.Unavailable, "the stream has lasted long enough: come again")
+	}
+}
+
+// serve tells a node's agent of what it has to know until the stream ends.
+func (s *Service) serve(stream wire.Policies_SyncServer, node string) error {
 	has, err := inventory(stream)
 	if err != nil {
 		return err
 	}
-	a, view, ok := s.hub.attach(who.Node)
+	a, view, ok := s.hub.attach(node)
 	if !ok {
 		return status.Error(codes.Unavailable, "this controller does not know all policies yet")
 	}
@@ -79,18 +99,13 @@ func (s *Service) Sync(stream wire.Policies_SyncServer) error {
 	if err := out.whole(view, has); err != nil {
 		return err
 	}
-	const jitter = 10
-	age := time.NewTimer(s.age - s.age/jitter + mathrand.N(2*s.age/jitter+1))
-	defer age.Stop()
 	for {
 		select {
 		case <-a.wake:
-		case <-age.C:
-			return status.Error(codes.Unavailable, "the stream has lasted long enough: come again")
 		case err := <-ended:
 			return err
-		case <-ctx.Done():
-			return status.FromContextError(ctx.Err()).Err()
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
 		}
 		changes, version := a.take()
 		if len(changes) == 0 {
