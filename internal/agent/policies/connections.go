@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy/evaluate"
@@ -41,13 +42,21 @@ func (p *Policies) lookAtAll() {
 	kick(p.wake)
 }
 
+// The pauses before connections are looked at again that could not be looked at, or not be marked.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
 // watchConnections looks at the connections of Ports whose policies have changed, until ctx ends.
 func (p *Policies) watchConnections(ctx context.Context) {
-	for {
+	var again <-chan time.Time
+	for pause := firstPause; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.look:
+		case <-again:
 		}
 		p.mu.Lock()
 		subjects := p.affected
@@ -64,8 +73,15 @@ func (p *Policies) watchConnections(ctx context.Context) {
 		if err == nil {
 			err = p.judge(ctx, subjects)
 		}
-		if err != nil && ctx.Err() == nil {
-			p.Log.Warn("UDP streams that are denied may go on as long as nobody answers them", "err", err)
+		switch {
+		case err == nil:
+			again, pause = nil, firstPause
+		case ctx.Err() == nil:
+			p.Log.Warn("UDP streams that are denied may go on as long as nobody answers them, trying again", "err", err)
+			p.mu.Lock()
+			maps.Copy(p.affected, subjects)
+			p.mu.Unlock()
+			again, pause = time.After(pause), min(2*pause, lastPause)
 		}
 	}
 }

@@ -4,21 +4,26 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policystream/client"
 	"coelan.io/coelan/internal/unixctl"
 )
 
 // conntrack is a fake that remembers marks: 1 is denied, 2 from the host.
 type conntrack struct {
 	connections map[uint16][]unixctl.Connection
+	failures    int // of the next calls of Mark
 }
 
 func (c *conntrack) List(_ context.Context, zone uint16) ([]unixctl.Connection, error) {
@@ -26,6 +31,10 @@ func (c *conntrack) List(_ context.Context, zone uint16) ([]unixctl.Connection, 
 }
 
 func (c *conntrack) Mark(_ context.Context, denied bool, which []unixctl.Connection) error {
+	if c.failures > 0 {
+		c.failures--
+		return errors.New("the switch is away")
+	}
 	for _, w := range which {
 		list := c.connections[w.Zone]
 		i := slices.Index(list, w)
@@ -136,7 +145,7 @@ func TestStreamsAreJudgedAnew(t *testing.T) {
 			if _, err := store.Update(func(tx *intent.Tx) error { tx.Replace(o); return nil }); err != nil {
 				t.Fatal(err)
 			}
-			ct := &conntrack{map[uint16][]unixctl.Connection{tc.in.Zone: {tc.in}}}
+			ct := &conntrack{connections: map[uint16][]unixctl.Connection{tc.in.Zone: {tc.in}}}
 			p := &Policies{Options: Options{Log: discard, Intent: store, Connections: ct}}
 			look := map[string]bool{}
 			for _, key := range tc.look {
@@ -218,4 +227,34 @@ func TestDatagram(t *testing.T) {
 			t.Errorf("%v: checksum is wrong by %#x", c.Orig.Src, sum)
 		}
 	}
+}
+
+// What could not be marked is tried again, though no policy changes.
+func TestStreamsAreJudgedUntilItWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := cluster(intent.NativeServices)
+		objects.Subjects[0].IngressIsolation = []intent.PolicyRef{{Kind: intent.NetworkPolicy, Namespace: "lab", Name: "deny"}}
+		denied := stream(1, "10.244.2.2:1000", "10.244.1.2:53", "10.244.1.2:53", 0)
+		tracked := &conntrack{connections: map[uint16][]unixctl.Connection{1: {denied}}, failures: 3}
+		store, s := intent.NewStore(), &talk{words: make(chan client.Change)}
+		if _, err := store.Update(func(tx *intent.Tx) error { tx.Replace(objects); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		p := New(Options{
+			Log: discard, Intent: store, Connections: tracked, Observe: func(time.Duration) {},
+			NewClient: func(changed func(client.Change)) Client { s.changed = changed; return s },
+			Applied:   func(context.Context, uint64) error { return nil },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		time.Sleep(time.Hour)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if tracked.failures != 0 || !tracked.Denied(tracked.connections[1][0].Mark) {
+			t.Errorf("after an hour, and with %d failures to come, the stream is not marked", tracked.failures)
+		}
+	})
 }

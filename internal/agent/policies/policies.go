@@ -66,7 +66,13 @@ func New(o Options) *Policies {
 }
 
 // Load makes intent of what is remembered.
-func (p *Policies) Load(tx *intent.Tx) { p.client.Load().Apply(tx) }
+func (p *Policies) Load(tx *intent.Tx) {
+	change := p.client.Load()
+	change.Apply(tx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.version = change.Version
+}
 
 // Heard is closed once a controller has told everything since the start, and the intent is made of it.
 func (p *Policies) Heard() <-chan struct{} { return p.heard }

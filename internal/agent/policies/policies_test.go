@@ -71,6 +71,10 @@ func TestWhatAControllerSays(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- p.Run(ctx) }()
 		applied <- nil // what is remembered
+		synctest.Wait()
+		if len(s.realised) != 1 || s.realised[0] != 1 {
+			t.Errorf("versions %v are in effect, want the one that is remembered", s.realised)
+		}
 		select {
 		case <-p.Heard():
 			t.Error("a controller is heard before it speaks")
