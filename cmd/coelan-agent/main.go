@@ -86,7 +86,7 @@ func run(ctx context.Context, path, node string) error {
 
 // ownNamespace is the one of the agent's pod, or the usual one outside of a pod.
 func ownNamespace() string {
-	if name := os.Getenv("POD_NAMESPACE"); name != "" {
+	if name := os.Getenv("NAMESPACE"); name != "" {
 		return name
 	}
 	data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
