@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +31,10 @@ func kinds() []client.Object {
 
 // cacheOptions keep of each object what is read: every replica holds all pods of the cluster.
 func cacheOptions() cache.Options {
-	return cache.Options{DefaultTransform: slim}
+	return cache.Options{
+		DefaultTransform: slim,
+		ByObject:         map[client.Object]cache.ByObject{&apiextensionsv1.CustomResourceDefinition{}: onlyClusterDefinition()},
+	}
 }
 
 // warm makes a replica that does not lead watch all kinds as well, so that it can take over at once.
@@ -69,6 +73,8 @@ func slim(obj any) (any, error) {
 		return svc, nil
 	case *discoveryv1.EndpointSlice:
 		return slimSlice(o), nil
+	case *apiextensionsv1.CustomResourceDefinition:
+		return slimDefinition(o), nil
 	case metav1.Object:
 		o.SetManagedFields(nil)
 	}

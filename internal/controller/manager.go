@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
@@ -173,7 +174,7 @@ func addPolicies(m manager.Manager, o Options) error {
 	if hub == nil {
 		hub = server.NewHub(policy.NewEngine())
 	}
-	p := newPolicies(o.Log, m.GetCache(), m.GetRESTMapper(), hub)
+	p := newPolicies(o.Log, m.GetCache(), hub)
 	a := &access{Client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorderFor(eventSource)}
 	status := &policyStatus{access: a, log: o.Log, policies: p, told: told{kinds: policyKindNames}, interval: o.PolicyInterval}
 	runnables := []manager.Runnable{p, status}
@@ -197,9 +198,10 @@ func addPolicies(m manager.Manager, o Options) error {
 
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	// Both fail only for two types of one name.
+	// They fail only for two types of one name.
 	must(clientgoscheme.AddToScheme(s))
 	must(v1alpha1.AddToScheme(s))
+	must(apiextensionsv1.AddToScheme(s))
 	return s
 }
 

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -29,12 +28,10 @@ import (
 
 // policies hands the Hub all that policies depend on. Every replica does.
 type policies struct {
-	log    *slog.Logger
-	cache  cache.Cache
-	mapper meta.RESTMapper // knows whether the API has ClusterNetworkPolicies
-	hub    *server.Hub
-	// absentPause is the time between two looks for a kind that the API does not have.
-	absentPause time.Duration
+	log        *slog.Logger
+	cache      cache.Cache
+	hub        *server.Hub
+	definition definition
 
 	// wake has an element if something is pending; told if findings may be others, or on other nodes. Both have a capacity of
 	// one.
@@ -61,18 +58,15 @@ type watched struct {
 	types.NamespacedName
 }
 
-func newPolicies(log *slog.Logger, c cache.Cache, mapper meta.RESTMapper, hub *server.Hub) *policies {
+func newPolicies(log *slog.Logger, c cache.Cache, hub *server.Hub) *policies {
 	return &policies{
-		log: log, cache: c, mapper: mapper, hub: hub, absentPause: absentPause,
+		log: log, cache: c, hub: hub, definition: definition{wake: make(chan struct{}, 1)},
 		wake: make(chan struct{}, 1), told: make(chan struct{}, 1), complete: make(chan struct{}),
 		endpoints:  translate.NewPolicyEndpoints(),
 		namespaces: map[string]policy.Namespace{}, nodes: map[string]policy.Node{},
 		pending: map[watched]client.Object{}, objects: map[intent.PolicyRef]client.Object{}, problems: map[intent.PolicyRef][]translate.Problem{},
 	}
 }
-
-// absentPause is long enough for a question that may be asked for ever.
-const absentPause = 10 * time.Second
 
 // policyKinds are what policies depend on, but for ClusterNetworkPolicies, which an API server may lack.
 func policyKinds() []client.Object {
@@ -95,44 +89,28 @@ func (p *policies) Start(ctx context.Context) error {
 		}
 		known = append(known, synced)
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), known...) {
+	defined, err := p.watchDefinition(ctx)
+	if err != nil {
+		return fmt.Errorf("watch the definition of ClusterNetworkPolicies: %w", err)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), append(known, defined)...) {
 		return nil
 	}
-	// Without knowing whether there are ClusterNetworkPolicies, nobody may be told that there are none. They are asked for
-	// last: an API server that has just started learns definitions one by one.
-	cluster, err := p.watchCluster(ctx)
-	for err != nil {
-		p.log.Warn("it is not known whether the API has ClusterNetworkPolicies, trying again", "err", err)
-		if !wait(ctx, lastPause) {
-			return nil
-		}
-		cluster, err = p.watchCluster(ctx)
-	}
-	if cluster != nil && !toolscache.WaitForCacheSync(ctx.Done(), cluster) {
+	// Without knowing whether there are ClusterNetworkPolicies, nobody may be told that there are none.
+	if !p.followDefinition(ctx) {
 		return nil
 	}
 	p.apply()
 	p.hub.Ready()
 	close(p.complete)
-	if cluster == nil {
-		// Beside the rest, which must not wait for an API server that takes its time to answer.
-		go p.awaitCluster(ctx)
-	}
+	// Beside the rest, which must not wait for an API server that takes its time to answer.
+	go p.followDefinitions(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.wake:
 			p.apply()
-		}
-	}
-}
-
-// awaitCluster returns when ClusterNetworkPolicies are watched.
-func (p *policies) awaitCluster(ctx context.Context) {
-	for wait(ctx, p.absentPause) {
-		if cluster, err := p.watchCluster(ctx); err == nil && cluster != nil {
-			return
 		}
 	}
 }
@@ -164,18 +142,6 @@ func (p *policies) watch(ctx context.Context, kind client.Object) (toolscache.In
 		return nil, err
 	}
 	return registration.HasSynced, nil
-}
-
-// watchCluster is watch for ClusterNetworkPolicies; nil if the API does not have them.
-func (p *policies) watchCluster(ctx context.Context) (toolscache.InformerSynced, error) {
-	_, err := p.mapper.RESTMapping(policyapi.GroupVersion.WithKind(policyapi.Kind).GroupKind(), policyapi.GroupVersion.Version)
-	if meta.IsNoMatchError(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p.watch(ctx, policyapi.New())
 }
 
 // note remembers the newest version of an object until it is applied.

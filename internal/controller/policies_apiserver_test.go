@@ -152,12 +152,15 @@ func testPoliciesOfAllKinds(t *testing.T, api *apitest.API) {
 		"tier": "Admin", "priority": int64(7), "subject": map[string]any{"namespaces": map[string]any{"matchLabels": map[string]any{"team": "x"}}},
 		"ingress": []any{map[string]any{"action": "Pass", "from": []any{map[string]any{"moon": "full"}}}},
 	}
-	w.until(func() string {
-		if err := w.client.Create(t.Context(), cnp); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	createCluster := func() {
+		w.until(func() string {
+			if err := w.client.Create(t.Context(), cnp); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+	createCluster()
 	w.seen(hub, "worker1", func(v policy.View) string {
 		for _, r := range v.Rules {
 			if r.Policy.Kind == intent.ClusterNetworkPolicy && r.Action == intent.Deny && r.AnyPeer && r.Priority == 7 {
@@ -177,6 +180,18 @@ func testPoliciesOfAllKinds(t *testing.T, api *apitest.API) {
 	w.condition(cnp, ofCluster, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPartlyInvalid, "spec.ingress[0].from[0].moon: is not known")
 	w.condition(cnp, ofCluster, v1alpha1.ConditionRealised, metav1.ConditionFalse, v1alpha1.ReasonProgressing, "on 0 of 1 nodes")
 	w.event("ClusterNetworkPolicy", "closed", "Unsupported")
+
+	// With their definition they go, and come again.
+	w.delete(definition)
+	w.seen(hub, "worker1", func(v policy.View) string { return want(len(subject(v).Rules) == 1, "still its subject's") })
+	w.until(func() string { return want(!w.get(definition), "the definition is there") })
+	definition = w.clusterDefinition()
+	w.create(definition)
+	cnp.SetUID("")
+	cnp.SetResourceVersion("")
+	delete(cnp.Object, "status")
+	createCluster()
+	w.seen(hub, "worker1", func(v policy.View) string { return want(len(subject(v).Rules) == 2, "not its subject's again") })
 
 	// The next controller knows all of it from its first moment, and repeats nothing.
 	stop()

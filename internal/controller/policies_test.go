@@ -74,7 +74,7 @@ func TestSlimPodsAreTheSameToPolicies(t *testing.T) {
 
 func testPolicies(objects ...client.Object) (*policies, *server.Hub) {
 	hub := server.NewHub(policy.NewEngine())
-	p := newPolicies(slog.New(slog.DiscardHandler), nil, nil, hub)
+	p := newPolicies(slog.New(slog.DiscardHandler), nil, hub)
 	for _, o := range objects {
 		p.note(o, false)
 	}
