@@ -97,5 +97,4 @@ const (
 	ReasonPartlyInvalid = "PartlyInvalid"
 	ReasonRealised      = "Realised"
 	ReasonProgressing   = "Progressing"
-	ReasonGroupNotFound = "SecurityGroupNotFound"
 )
