@@ -204,9 +204,6 @@ func (a *API) AddNetwork(name string, spec v1alpha1.NetworkSpec) {
 	a.set(networks, o)
 }
 
-// RemoveNetwork deletes a Network.
-func (a *API) RemoveNetwork(name string) { a.remove(networks, name) }
-
 // AddPort publishes a user's Port as the controller admits it, with its addresses.
 func (a *API) AddPort(namespace, name, network, mac string, addresses ...string) {
 	a.set(portObjects, &v1alpha1.Port{

@@ -26,8 +26,3 @@ func (a *API) RemoveService(namespace, name string) { a.remove(services, objectK
 
 // SetEndpointSlice publishes an EndpointSlice, or changes it.
 func (a *API) SetEndpointSlice(s *discoveryv1.EndpointSlice) { a.set(endpointSlices, s) }
-
-// RemoveEndpointSlice deletes an EndpointSlice.
-func (a *API) RemoveEndpointSlice(namespace, name string) {
-	a.remove(endpointSlices, objectKey(namespace, name))
-}
