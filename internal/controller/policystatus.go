@@ -52,8 +52,8 @@ func (s *policyStatus) Start(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	for {
-		if !wait(ctx, s.interval) {
+	for pause := s.interval; ; {
+		if !wait(ctx, pause) {
 			return nil
 		}
 		if err := s.look(ctx); err != nil {
@@ -63,8 +63,10 @@ func (s *policyStatus) Start(ctx context.Context) error {
 			if !isFaster(err) {
 				s.log.Warn("the status of policies cannot be written, trying again", "err", err)
 			}
+			pause = min(2*pause, longestPause)
 			continue
 		}
+		pause = s.interval
 		select {
 		case <-s.policies.told:
 		case <-s.policies.hub.RealisedChanged():
@@ -73,6 +75,9 @@ func (s *policyStatus) Start(ctx context.Context) error {
 		}
 	}
 }
+
+// longestPause is the time between two tries to write what the API server keeps refusing.
+const longestPause = 30 * time.Second
 
 // known is a policy that there is, and what is wrong with it.
 type known struct {
