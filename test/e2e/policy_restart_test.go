@@ -44,8 +44,10 @@ func testPolicyRestarts(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			received := map[string]mailbox{"from a pod of another node": listen(t, stage.web1, floodPort), "from a pod of its node": listen(t, stage.web2, floodPort)}
-			flood(ctx, t, stage.friend2, stage.web1)
-			flood(ctx, t, stage.other1, stage.web2)
+			flood(ctx, t, stage.friend2, stage.web1, floodPort)
+			flood(ctx, t, stage.other1, stage.web2, floodPort)
+			allowed := listen(t, stage.web1, floodPort+1)
+			flood(ctx, t, stage.client2, stage.web1, floodPort+1)
 			tr := startTraffic(ctx, t, route{way: sameNode, from: stage.client1, to: stage.web1}, route{way: otherNode, from: stage.client2, to: stage.web1})
 			if err := r.do(ctx); err != nil {
 				t.Fatal(err)
@@ -58,6 +60,9 @@ func testPolicyRestarts(t *testing.T) {
 						t.Errorf("%s, %s: %d packets came through", from, f, n.Load())
 					}
 				}
+			}
+			if err := allowed.every(); err != nil {
+				t.Errorf("from a pod that may send: %v", err)
 			}
 		})
 	}
@@ -100,10 +105,10 @@ func rollControllers(ctx context.Context, to string) error {
 }
 
 // flood sends a packet every few milliseconds in both families for as long as the test runs.
-func flood(ctx context.Context, t *testing.T, from, to place) {
+func flood(ctx context.Context, t *testing.T, from, to place, port uint16) {
 	t.Helper()
 	for _, f := range families {
-		stop, err := flow(ctx, from, to.address(f), floodPort)
+		stop, err := flow(ctx, from, to.address(f), port)
 		if err != nil {
 			t.Fatal(err)
 		}
