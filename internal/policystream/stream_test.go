@@ -442,6 +442,40 @@ func TestRealisedElsewhere(t *testing.T) {
 	check(1)
 }
 
+// A controller that has an address of each family is one.
+func TestRealisedAtTwoAddresses(t *testing.T) {
+	authority, err := streamtest.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := start(t, authority), start(t, authority)
+	for _, c := range []*streamtest.Controller{first, second} {
+		c.Set("a", view())
+		c.Set("b", view())
+	}
+	again := *second
+	again.Address = strings.Replace(second.Address, "127.0.0.1", "[::ffff:127.0.0.1]", 1)
+	first.Follow(t, second, &again)
+	streamtest.StartAgent(t, second.ClientOptions("b"))
+	// The news of the second address may come with those of the first, or after it.
+	timeout, late := time.After(20*time.Second), (<-chan time.Time)(nil)
+	for {
+		switch r := first.Hub.Realised(ofPolicy("web")); {
+		case r.Realised > 1:
+			t.Fatalf("%+v: one agent counts twice", r)
+		case r.Realised == 1 && late == nil:
+			late = time.After(300 * time.Millisecond)
+		}
+		select {
+		case <-first.Hub.RealisedChanged():
+		case <-late:
+			return
+		case <-timeout:
+			t.Fatal("the other controller is not heard")
+		}
+	}
+}
+
 // An Engine's changes reach only the nodes that they are about.
 func TestEngine(t *testing.T) {
 	authority, err := streamtest.NewAuthority()

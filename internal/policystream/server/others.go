@@ -118,7 +118,7 @@ func (o others) listen(ctx context.Context, address string) (told bool, err erro
 			}
 			news[ref] = int(c.GetRealised())
 		}
-		o.tally.told(address, news, !told)
+		o.tally.told(report.GetInstance(), address, news, !told)
 		told = true
 	}
 }

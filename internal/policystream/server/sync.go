@@ -275,7 +275,7 @@ func (s *Service) Realised(request *wire.RealisedRequest, stream wire.Policies_R
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		}
-		report := &wire.RealisedReport{}
+		report := &wire.RealisedReport{Instance: s.instance}
 		for ref, n := range s.hub.tally.take(l) {
 			report.Counts = append(report.Counts, &wire.PolicyCount{Policy: wire.RefMessage(ref), Realised: uint32(n)})
 		}

@@ -20,7 +20,7 @@ type tally struct {
 
 	mu        sync.Mutex
 	here      counts
-	elsewhere map[string]counts // by controller
+	elsewhere map[string]map[string]counts // by controller, and by the address at which it has said so
 	listeners map[*listener]struct{}
 }
 
@@ -32,7 +32,7 @@ type listener struct {
 
 func newTally() *tally {
 	return &tally{
-		changed: wake.New(), here: counts{}, elsewhere: map[string]counts{}, listeners: map[*listener]struct{}{},
+		changed: wake.New(), here: counts{}, elsewhere: map[string]map[string]counts{}, listeners: map[*listener]struct{}{},
 	}
 }
 
@@ -40,8 +40,12 @@ func (t *tally) count(ref intent.PolicyRef) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.here[ref]
-	for _, c := range t.elsewhere {
-		n += c[ref]
+	for _, controller := range t.elsewhere {
+		most := 0 // what comes by one address may be older
+		for _, c := range controller {
+			most = max(most, c[ref])
+		}
+		n += most
 	}
 	return n
 }
@@ -90,27 +94,44 @@ func (t *tally) take(l *listener) counts {
 	return news
 }
 
-// told has news of another controller; all there is, if they are the first of a stream.
-func (t *tally) told(controller string, news counts, first bool) {
+// told has news of another controller, by one of its addresses; all there is, if they are the first of a stream.
+func (t *tally) told(controller, address string, news counts, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.elsewhere[controller]
-	if c == nil || first {
-		c = counts{}
-		t.elsewhere[controller] = c
+	if first {
+		t.drop(address)
 	}
-	maps.Copy(c, news)
-	maps.DeleteFunc(c, func(_ intent.PolicyRef, n int) bool { return n == 0 })
+	by := t.elsewhere[controller]
+	if by == nil {
+		by = map[string]counts{}
+		t.elsewhere[controller] = by
+	}
+	if by[address] == nil {
+		by[address] = counts{}
+	}
+	maps.Copy(by[address], news)
+	maps.DeleteFunc(by[address], func(_ intent.PolicyRef, n int) bool { return n == 0 })
 	t.changed.Kick()
 }
 
-// forget is for a controller that cannot be reached any more.
-func (t *tally) forget(controller string) {
+// forget is for an address at which no controller can be reached any more.
+func (t *tally) forget(address string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ok := t.elsewhere[controller]; !ok {
-		return
+	if t.drop(address) {
+		t.changed.Kick()
 	}
-	delete(t.elsewhere, controller)
-	t.changed.Kick()
+}
+
+func (t *tally) drop(address string) (was bool) {
+	for controller, by := range t.elsewhere {
+		if _, is := by[address]; !is {
+			continue
+		}
+		was = true
+		if delete(by, address); len(by) == 0 {
+			delete(t.elsewhere, controller)
+		}
+	}
+	return was
 }

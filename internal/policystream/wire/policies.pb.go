@@ -988,8 +988,10 @@ func (x *RealisedRequest) GetInstance() string {
 
 // RealisedReport is what has changed since the last one; the first is all there is.
 type RealisedReport struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Counts        []*PolicyCount         `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Counts []*PolicyCount         `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"`
+	// instance is the answering controller's own number: it may be asked at several addresses.
+	Instance      string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1029,6 +1031,13 @@ func (x *RealisedReport) GetCounts() []*PolicyCount {
 		return x.Counts
 	}
 	return nil
+}
+
+func (x *RealisedReport) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
 }
 
 // PolicyCount is about the nodes whose agents are connected to one controller.
@@ -1154,9 +1163,10 @@ const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\aaddress\x18\x02 \x01(\fR\aaddress\x12\x16\n" +
 	"\x06groups\x18\x03 \x03(\tR\x06groups\"-\n" +
 	"\x0fRealisedRequest\x12\x1a\n" +
-	"\binstance\x18\x01 \x01(\tR\binstance\"G\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\"c\n" +
 	"\x0eRealisedReport\x125\n" +
-	"\x06counts\x18\x01 \x03(\v2\x1d.coelan.policy.v1.PolicyCountR\x06counts\"^\n" +
+	"\x06counts\x18\x01 \x03(\v2\x1d.coelan.policy.v1.PolicyCountR\x06counts\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\"^\n" +
 	"\vPolicyCount\x123\n" +
 	"\x06policy\x18\x01 \x01(\v2\x1b.coelan.policy.v1.PolicyRefR\x06policy\x12\x1a\n" +
 	"\brealised\x18\x02 \x01(\rR\brealised2\xa3\x01\n" +
