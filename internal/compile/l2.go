@@ -29,9 +29,7 @@ var l2Feature = &feature{
 	},
 	port: func(r *rules, p intent.Port) {
 		if n, _, ok := r.network(p.Network); ok && n.Physical == 0 {
-			r.on(l2, 100, inNetwork(n), openflow.EthDst(openflow.MAC(p.MAC))).
-				set(toPort(p.OFPort)).
-				deliver()
+			r.toMAC(n, p, toPort(p.OFPort))
 		}
 	},
 	remote: func(r *rules, p intent.Port) {
@@ -39,10 +37,22 @@ var l2Feature = &feature{
 		if !ok {
 			return
 		}
-		r.on(l2, 100, inNetwork(n), openflow.EthDst(openflow.MAC(p.MAC))).
-			set(openflow.TunDst(remote), openflow.TunnelID(uint64(n.VNI)), toPort(intent.TunnelPort)).
-			deliver()
+		r.toMAC(n, p, openflow.TunDst(remote), openflow.TunnelID(uint64(n.VNI)), toPort(intent.TunnelPort))
 	},
+}
+
+// toMAC sends what is addressed to the MAC of a port, whatever its IP address is: the port may route. Policies, which judge the
+// address, are told if it is not the port's.
+func (r *rules) toMAC(n intent.Network, p intent.Port, set ...openflow.FieldValue) {
+	to := []openflow.FieldValue{inNetwork(n), openflow.EthDst(openflow.MAC(p.MAC))}
+	other := r.on(l2, 100, to...).set(set...)
+	if _, rt, _ := r.lookup(p.Network); r.policed() && !isNextHop(rt, p) {
+		for _, a := range addresses(p) {
+			r.on(l2, 110, append(to[:len(to):len(to)], openflow.IPDst(a))...).set(set...).deliver()
+		}
+		other = other.set(notToOwner)
+	}
+	other.deliver()
 }
 
 // l2Endpoint is the end of the tunnel to a port of another node, in its network;

@@ -198,3 +198,97 @@ func TestPolicyFragmentsOfDeniedConnections(t *testing.T) {
 		line.server.Close()
 	}
 }
+
+// ruled has rules for some pods, and all others open.
+func (g *policedWorld) ruled(rules map[*livePod][]intent.Rule) {
+	g.t.Helper()
+	g.pods = map[*livePod]governance{}
+	g.known.Rules, g.known.Subjects, g.governed = nil, nil, map[*livePod]bool{}
+	for p, list := range rules {
+		s := intent.Subject{Key: p.port.SubjectKey()}
+		for _, r := range list {
+			g.known.Rules, s.Rules = append(g.known.Rules, r), append(s.Rules, r.ID)
+		}
+		g.known.Subjects, g.governed[p] = append(g.known.Subjects, s), true
+	}
+	g.set(g.services...)
+}
+
+// Who is denied does not reach others by link-local addresses, which no policy names.
+func TestPolicyLinkLocal(t *testing.T) {
+	g := newPoliced(t, intent.NativeServices)
+	g.services = nil
+	pod, near := g.nodes[0].pods[0], g.nodes[0].pods[1]
+	s := newSmuggler(t, g, pod, near)
+	for _, p := range []*livePod{pod, near} {
+		for _, a := range p.port.Addresses {
+			g.known.Peers = append(g.known.Peers, intent.Peer{Space: intent.DefaultRouterName, Address: a, Groups: []string{p.name()}})
+		}
+	}
+	send := func(src, dst netip.Addr) bool {
+		text := s.text()
+		return s.arrives(t, text, probe.UDP(netip.AddrPortFrom(src, 7000), netip.AddrPortFrom(dst, 7001), text))
+	}
+	gateway := func(when string) {
+		t.Helper()
+		for _, p := range []*livePod{pod, near} {
+			if out, err := ping(p.Namespace, intent.GatewayMAC.LinkLocal().String()+"%eth0", ""); err != nil {
+				t.Errorf("%s: %s does not reach its gateway: %s", when, p.name(), out)
+			}
+			if out, err := ping(g.nodes[0].Namespace, p.port.MAC.LinkLocal().String()+"%coelan-gw0", ""); err != nil {
+				t.Errorf("%s: the gateway does not reach %s: %s", when, p.name(), out)
+			}
+		}
+	}
+	from, to := pod.port.MAC.LinkLocal(), near.port.MAC.LinkLocal()
+	g.ruled(nil)
+	if !send(from, to) {
+		t.Error("nothing is governed: a datagram between link-local addresses does not arrive")
+	}
+	gateway("nothing is governed")
+	deny := intent.Rule{
+		ID: "deny", Policy: intent.PolicyRef{Kind: intent.ClusterNetworkPolicy, Name: "guard"}, Number: 1, Tier: intent.AdminTier, Action: intent.Deny,
+	}
+	in, out := deny, deny
+	in.Direction, in.Groups = intent.Ingress, []string{pod.name()}
+	out.Direction, out.Groups = intent.Egress, []string{near.name()}
+	for name, rules := range map[string]map[*livePod][]intent.Rule{"receiver": {near: {in}}, "sender": {pod: {out}}} {
+		g.ruled(rules)
+		for what, ends := range map[string][2]netip.Addr{
+			"IPv4": {pod.port.Addresses[0], near.port.Addresses[0]}, "IPv6": {pod.port.Addresses[1], near.port.Addresses[1]},
+			"from link-local": {from, near.port.Addresses[1]}, "to link-local": {pod.port.Addresses[1], to}, "link-local": {from, to},
+		} {
+			if send(ends[0], ends[1]) {
+				t.Errorf("the %s is governed: a datagram arrives, %s", name, what)
+			}
+		}
+		gateway("the " + name + " is governed")
+	}
+}
+
+// A pod that may send to few does not reach the port beside it under the address of one of them.
+func TestPolicyOfAnothersAddress(t *testing.T) {
+	g := newPoliced(t, intent.NativeServices)
+	g.services = nil
+	pod, near := g.nodes[0].pods[0], g.nodes[0].pods[1]
+	s := newSmuggler(t, g, pod, near)
+	for i, other := range []string{"192.0.2.1", "2001:db8::1"} {
+		src, dst := pod.port.Addresses[i], netip.MustParseAddr(other)
+		send := func() bool {
+			text := s.text()
+			return s.arrives(t, text, probe.UDP(netip.AddrPortFrom(src, 7000), netip.AddrPortFrom(dst, 7001), text))
+		}
+		g.govern(map[*livePod]governance{pod: {}, near: {}})
+		if !send() {
+			t.Errorf("nothing is governed: a datagram to %s by way of a neighbour does not arrive", other)
+		}
+		g.govern(map[*livePod]governance{pod: {egress: []string{other}}})
+		if send() {
+			t.Errorf("a datagram to %s, which is allowed, arrives at another port", other)
+		}
+		g.govern(map[*livePod]governance{pod: {egress: []string{near.address(i == 1)}}})
+		if _, _, err := g.ask(pod.Namespace, "udp", direct(near)(answerPort, i == 1), talkTime); err != nil {
+			t.Errorf("what is allowed does not arrive: %v", err)
+		}
+	}
+}

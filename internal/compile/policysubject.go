@@ -85,7 +85,27 @@ func (r *rules) govern(p intent.Port) {
 		for _, w := range r.packetsOf(p, d, 100) {
 			g.enter(w)
 		}
+		g.evasions()
 	}
+}
+
+// linkLocal are the addresses that each IPv6 port has beside its own.
+var linkLocal = netip.MustParsePrefix("fe80::/10")
+
+// evasions denies what rules would judge by an address that does not tell who the other end is.
+func (g *governed) evasions() {
+	n, _, ok := g.r.lookup(g.port.Network)
+	if g.bits == 0 || !ok || n.Physical != 0 { // on the wire addresses are all that is known
+		return
+	}
+	const nameless = "no policy names a link-local address"
+	if g.direction == intent.Ingress {
+		g.r.on(ingressSubject, 200, toPort(g.port.OFPort), openflow.IPSrc(linkLocal)).deny(g.r.cookie(nameless))
+		return
+	}
+	in := openflow.InPort(g.port.OFPort)
+	g.r.on(egressSubject, 200, in, openflow.IPDst(linkLocal), notToOwnNode).deny(g.r.cookie(nameless))
+	g.r.on(egressSubject, 250, in, notToOwner).deny(g.r.cookie("the packet goes to a port that does not have the address that it is for"))
 }
 
 // packetsOf begins the flows for what a Port sends or receives. Without the bridge's Services, what the kernel sends as the

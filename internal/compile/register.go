@@ -162,8 +162,10 @@ var (
 	regDenied  = openflow.XReg(2)                     // the cookie of the flow that denies the packet
 	toOwnNode  = openflow.Reg(0).Masked(1<<18, 1<<18) // a port sends it to its own node
 	toService  = openflow.Reg(0).Masked(1<<20, 1<<20) // a port sends it to a Service that kube-proxy balances
+	notToOwner = openflow.Reg(0).Masked(1<<21, 1<<21) // it goes to a port that does not have the address that it is for
 	refused    = openflow.Reg(0).Masked(1<<19, 1<<19) // the host's kernel tells the sender that a Service has no endpoint
 
+	notToOwnNode = openflow.Reg(0).Masked(0, 1<<18)
 	notOfService = openflow.Reg(0).Masked(0, 1<<7)
 	// byClusterIP is in the register of the port that was asked.
 	byClusterIP = openflow.Reg(10).Masked(1<<16, 1<<16)

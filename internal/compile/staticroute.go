@@ -59,6 +59,11 @@ var staticRouteFeature = &feature{
 	},
 }
 
+// isNextHop says whether any static route leads by way of the port.
+func isNextHop(rt intent.Router, p intent.Port) bool {
+	return slices.ContainsFunc(rt.Routes, func(route intent.Route) bool { return slices.Contains(p.Addresses, route.NextHop) })
+}
+
 // effective are the first routes to each destination.
 func effective(routes []intent.Route) (list []intent.Route) {
 	for _, route := range routes {
