@@ -17,6 +17,7 @@ import (
 
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/controller"
+	"coelan.io/coelan/internal/policyapi"
 	"coelan.io/coelan/internal/policystream/certs"
 	"coelan.io/coelan/internal/policystream/wire"
 )
@@ -31,6 +32,10 @@ func TestControllerRights(t *testing.T) {
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: read},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: read},
 		{APIGroups: []string{"policy.networking.k8s.io"}, Resources: []string{"clusternetworkpolicies"}, Verbs: read},
+		{
+			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"},
+			ResourceNames: []string{policyapi.Resource + "." + policyapi.GroupVersion.Group}, Verbs: read,
+		},
 		{APIGroups: own, Resources: []string{"securitygroups"}, Verbs: read},
 		{APIGroups: []string{"policy.networking.k8s.io"}, Resources: []string{"clusternetworkpolicies/status"}, Verbs: []string{"patch"}},
 		{APIGroups: own, Resources: []string{"securitygroups/status"}, Verbs: []string{"patch"}},
