@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -149,9 +150,6 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	if err := serveHealth(m, o.MetricsBindAddress); err != nil {
-		return nil, fmt.Errorf("controller: health: %w", err)
-	}
 	if err := addIndexes(ctx, m.GetFieldIndexer()); err != nil {
 		return nil, fmt.Errorf("controller: index: %w", err)
 	}
@@ -161,15 +159,19 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	if err := addReconcilers(m, o); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	if err := addPolicies(m, o); err != nil {
+	p, err := addPolicies(m, o)
+	if err != nil {
 		return nil, fmt.Errorf("controller: policies: %w", err)
+	}
+	if err := serveHealth(m, o.MetricsBindAddress, p.complete); err != nil {
+		return nil, fmt.Errorf("controller: health: %w", err)
 	}
 	register(m.GetCache(), o)
 	return m, nil
 }
 
 // addPolicies has policies worked out, and served, by every replica, and their status written by the leader.
-func addPolicies(m manager.Manager, o Options) error {
+func addPolicies(m manager.Manager, o Options) (*policies, error) {
 	hub := o.Policies
 	if hub == nil {
 		hub = server.NewHub(policy.NewEngine())
@@ -181,7 +183,7 @@ func addPolicies(m manager.Manager, o Options) error {
 	if o.PolicyBindAddress != "0" {
 		api, err := kubernetes.NewForConfig(m.GetConfig())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		runnables = append(runnables, server.New(server.Options{
 			Hub: hub, Kubernetes: api, Namespace: o.LeaderElectionNamespace, BindAddress: o.PolicyBindAddress,
@@ -190,10 +192,10 @@ func addPolicies(m manager.Manager, o Options) error {
 	}
 	for _, r := range runnables {
 		if err := m.Add(r); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return p, nil
 }
 
 func newScheme() *runtime.Scheme {
@@ -223,8 +225,9 @@ func clientConfig(c *rest.Config) *rest.Config {
 // synced is how long memory that is filled takes at most to say so.
 const synced = 100 * time.Millisecond
 
-// serveHealth adds /healthz and /readyz to what serves the metrics.
-func serveHealth(m manager.Manager, address string) error {
+// serveHealth adds /healthz and /readyz to what serves the metrics. A replica is not ready before it can tell agents of policies: else the
+// next one would be replaced while this one cannot.
+func serveHealth(m manager.Manager, address string, policies <-chan struct{}) error {
 	if address == "0" {
 		return nil
 	}
@@ -235,9 +238,14 @@ func serveHealth(m manager.Manager, address string) error {
 		ctx, cancel := context.WithTimeout(r.Context(), synced)
 		defer cancel()
 		if !m.GetCache().WaitForCacheSync(ctx) {
-			return fmt.Errorf("the Kubernetes API's objects are not known yet")
+			return errors.New("the Kubernetes API's objects are not known yet")
 		}
-		return nil
+		select {
+		case <-policies:
+			return nil
+		default:
+			return errors.New("not all policies are known yet")
+		}
 	}
 	return m.AddMetricsServerExtraHandler("/readyz", healthz.CheckHandler{Checker: ready})
 }

@@ -36,20 +36,21 @@ func testDefaults(t *testing.T, api *apitest.API) {
 		})
 	}
 	check()
-	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-		response, err := http.Get("http://" + address + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Errorf("%s answers %d: %s, %v", path, response.StatusCode, text, err)
-		}
-		if path == "/metrics" && !strings.Contains(string(text), `coelan_networks{reason="Ready"} 1`) {
-			t.Errorf("the metrics lack the Networks:\n%s", text)
-		}
+	answers := func(path, part string) {
+		w.until(func() string {
+			response, err := http.Get("http://" + address + path)
+			if err != nil {
+				return err.Error()
+			}
+			text, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			return want(err == nil && response.StatusCode == http.StatusOK && strings.Contains(string(text), part),
+				fmt.Sprintf("%s answers %d: %s, %v", path, response.StatusCode, text, err))
+		})
 	}
+	answers("/healthz", "")
+	answers("/readyz", "") // some time after the first objects are known: policies have to be, too
+	answers("/metrics", `coelan_networks{reason="Ready"} 1`)
 	http.DefaultClient.CloseIdleConnections()
 	w.delete(w.ready("default"))
 	w.until(func() string {
