@@ -71,7 +71,7 @@ var physicalFeature = &feature{
 // knows.
 func (w flow) judgeOnWire() {
 	if w.rules.policed() {
-		w.set(inZone(intent.RouterID(PhysicalZone))).goTo(policyState)
+		w.set(inZone(intent.PhysicalZone)).goTo(policyState)
 		return
 	}
 	w.goTo(output)

@@ -106,7 +106,7 @@ func (r *rules) lookUp() {
 // notOfWire lets pass, on physical networks, what is not judged: what is not IP, groups, neighbours, and what gives
 // hosts their addresses. Elsewhere there is none of it.
 func (r *rules) notOfWire() {
-	wire, group := regZone.Value(uint64(PhysicalZone)), openflow.MAC{0x01}
+	wire, group := regZone.Value(uint64(intent.PhysicalZone)), openflow.MAC{0x01}
 	r.on(policyState, 300, wire, openflow.EthDstMask(group, group)).goTo(output)
 	for t := uint8(icmp6RouterSolicit); t <= icmp6Redirect; t++ {
 		r.on(policyState, 300, wire, openflow.ICMPv6Type(t)).goTo(output)

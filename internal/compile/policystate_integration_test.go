@@ -244,7 +244,7 @@ func (g *policedWorld) connections(mode intent.ServiceMode) []connection {
 		{"tenant, node address, sender", red[0].Namespace, red[2], red[2].address, byNode(red[2]), red[0], out, n1, clusterZone},
 		{"isolated namespaces", g.iso[0].Namespace, g.iso[1], g.iso[1].address, direct(g.iso[1]), g.iso[1], in, n2, clusterZone},
 		{"isolated namespaces, sender", g.iso[0].Namespace, g.iso[1], g.iso[1].address, direct(g.iso[1]), g.iso[0], out, n1, clusterZone},
-		{"from the wire", g.wire, g.onWire, g.onWire.address, direct(g.onWire), g.onWire, in, n1, PhysicalZone},
+		{"from the wire", g.wire, g.onWire, g.onWire.address, direct(g.onWire), g.onWire, in, n1, uint16(intent.PhysicalZone)},
 	}
 	if mode != intent.NativeServices {
 		return list

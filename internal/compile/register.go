@@ -154,7 +154,7 @@ var (
 // What policies know of a packet, in reg0 if not said otherwise.
 var (
 	// regSpace is the conntrack zone of the router that the packet's addresses mean something in, in tables of policies:
-	// clusterZone where they are the cluster's, PhysicalZone on physical networks.
+	// clusterZone where they are the cluster's, intent.PhysicalZone on physical networks.
 	regSpace = regZone
 	// regSubject is the Port that is judged: its number, and which tables have rules for it.
 	regSubject = openflow.Reg(6)
@@ -170,9 +170,6 @@ var (
 	// byClusterIP is in the register of the port that was asked.
 	byClusterIP = openflow.Reg(10).Masked(1<<16, 1<<16)
 )
-
-// PhysicalZone is the conntrack zone of physical networks. No router has its number.
-const PhysicalZone uint16 = 0xfffe
 
 // The bits of ct_mark that policies set.
 const (

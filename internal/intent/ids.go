@@ -26,6 +26,9 @@ const (
 	DefaultRouterName            = "default"
 )
 
+// PhysicalZone is the conntrack zone of physical networks, which have no Router. No Router has its number.
+const PhysicalZone RouterID = 0xfffe
+
 // OpenFlow port numbers on the integration bridge. They are chosen here and not
 // by Open vSwitch, so that flows can be compiled before a port exists and stay
 // the same after every restart.

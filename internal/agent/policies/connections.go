@@ -123,6 +123,9 @@ type space struct {
 	within []netip.Prefix
 }
 
+// onWire is the space of physical networks, in which no Peer is.
+const onWire = ""
+
 // spacesOf are the spaces in which Ports of these Subjects have addresses, by zone.
 func spacesOf(s *intent.State, subjects map[string]bool) map[uint16]*space {
 	spaces := map[uint16]*space{}
@@ -131,7 +134,7 @@ func spacesOf(s *intent.State, subjects map[string]bool) map[uint16]*space {
 		if sp == nil {
 			sp = &space{name: name, ports: map[netip.Addr]intent.Port{}, changed: map[netip.Addr]bool{}}
 			spaces[uint16(zone)] = sp
-			if name != intent.DefaultRouterName {
+			if name != intent.DefaultRouterName && name != onWire {
 				sp.within = prefixesOf(s, name)
 			}
 		}
@@ -145,9 +148,6 @@ func spacesOf(s *intent.State, subjects map[string]bool) map[uint16]*space {
 	for p := range s.Ports().All() {
 		n, _ := s.Networks().Get(p.Network)
 		r, ok := s.Routers().Get(n.Router)
-		if p.OFPort == 0 || !ok {
-			continue
-		}
 		in := func(r intent.Router) {
 			if r.Private() {
 				add(r.ID, r.Name, p, p.Addresses)
@@ -155,9 +155,16 @@ func spacesOf(s *intent.State, subjects map[string]bool) map[uint16]*space {
 				add(intent.DefaultRouter, intent.DefaultRouterName, p, p.Addresses)
 			}
 		}
-		in(r)
-		for importer := range s.Importers(r.Name) {
-			in(importer)
+		switch {
+		case p.OFPort == 0:
+			continue
+		case n.Physical != 0:
+			add(intent.PhysicalZone, onWire, p, p.Addresses)
+		case ok:
+			in(r)
+			for importer := range s.Importers(r.Name) {
+				in(importer)
+			}
 		}
 		add(intent.DefaultRouter, intent.DefaultRouterName, p, p.NodeAddresses)
 	}

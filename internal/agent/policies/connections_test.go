@@ -54,7 +54,7 @@ var discard = slog.New(slog.DiscardHandler)
 
 const redID = 7
 
-// cluster has a Port each on the pod network, on the private Network red, and on another node.
+// cluster has Ports on the pod network, on the private Network red, and on the physical network wire.
 func cluster(serviceMode intent.ServiceMode) intent.Objects {
 	ip, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	port := func(name, network, node string, ofPort uint32, addresses ...string) intent.Port {
@@ -74,10 +74,11 @@ func cluster(serviceMode intent.ServiceMode) intent.Objects {
 		Networks: []intent.Network{
 			{Name: intent.DefaultNetworkName, ID: 1, Router: intent.DefaultRouterName},
 			{Name: "red", ID: 2, Router: "red", Subnets: []intent.NetworkSubnet{{Prefix: prefix("10.50.0.0/24"), Gateway: ip("10.50.0.1")}}},
+			{Name: "wire", ID: 3, Physical: intent.FirstUplinkPort, Subnets: []intent.NetworkSubnet{{Prefix: prefix("172.16.0.0/24")}}},
 		},
-		Ports:         []intent.Port{port("web", intent.DefaultNetworkName, "n1", 16, "10.244.1.2"), port("db", intent.DefaultNetworkName, "n1", 17, "10.244.1.3"), red},
+		Ports:         []intent.Port{port("web", intent.DefaultNetworkName, "n1", 16, "10.244.1.2"), port("db", intent.DefaultNetworkName, "n1", 17, "10.244.1.3"), red, port("vm", "wire", "n1", 19, "172.16.0.2")},
 		ServiceRanges: []intent.ServiceRange{{Prefix: prefix("10.96.0.0/16")}},
-		Subjects:      []intent.Subject{{Key: "pod/web"}, {Key: "pod/db"}, {Key: "pod/red"}},
+		Subjects:      []intent.Subject{{Key: "pod/web"}, {Key: "pod/db"}, {Key: "pod/red"}, {Key: "pod/vm"}},
 	}
 }
 
@@ -130,6 +131,7 @@ func TestStreamsAreJudgedAnew(t *testing.T) {
 		"to a Service that the kernel":   {mode: intent.KubeProxy, change: isolatedOut("pod/web"), look: []string{"pod/web"}, in: stream(1, "10.244.1.2:1000", vip, vip, 0)},
 		"of a private Router":            {change: isolated("pod/red"), look: []string{"pod/red"}, in: stream(redID, "10.50.0.3:1000", "10.50.0.2:53", "10.50.0.2:53", 0), marked: true},
 		"from elsewhere, in the cluster": {change: isolated("pod/red"), look: []string{"pod/red"}, in: stream(1, client, "10.244.1.9:53", "10.244.1.9:53", 0), marked: true},
+		"on a physical network":          {change: isolated("pod/vm"), look: []string{"pod/vm"}, in: stream(0xfffe, "192.0.2.1:1000", "172.16.0.2:53", "172.16.0.2:53", 0), marked: true},
 		"from elsewhere, in its Router":  {change: isolated("pod/red"), look: []string{"pod/red"}, in: stream(redID, client, "10.50.0.2:53", "10.50.0.2:53", 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
