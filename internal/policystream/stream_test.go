@@ -312,6 +312,49 @@ func TestManyStreamsOfANode(t *testing.T) {
 	}
 }
 
+// An agent that takes nothing holds up nobody, and its stream ends when it is old.
+func TestStuckAgent(t *testing.T) {
+	c := streamtest.Start(t)
+	c.SetStreamAge(2 * time.Second)
+	large := view()
+	for i := range 30_000 { // more than a connection holds
+		large.Peers = append(large.Peers, in("a", netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}).String()))
+	}
+	c.Set("a", large)
+	o := c.ClientOptions("a")
+	addresses, roots := o.Controllers.Current()
+	conn, err := client.Dial(addresses[0], wire.ServerName(streamtest.Namespace), roots, o.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stream, err := wire.NewPoliciesClient(conn).Sync(t.Context())
+	if err == nil {
+		err = stream.Send(&wire.AgentMessage{Kind: &wire.AgentMessage_Inventory{Inventory: &wire.Inventory{Last: true}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents := func(want int) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); c.Hub.Agents() != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d agents, want %d", c.Hub.Agents(), want)
+			}
+		}
+	}
+	agents(1)
+	b, stop := streamtest.StartAgent(t, c.ClientOptions("b"))
+	for range 10 {
+		c.Set("a", view())
+		c.Set("a", large)
+	}
+	c.Set("b", view())
+	b.Await(t, "its view", has(b, view()))
+	stop()
+	agents(0)
+}
+
 // A controller that somebody else's authority vouches for is not listened to.
 func TestOtherAuthority(t *testing.T) {
 	c := streamtest.Start(t)
