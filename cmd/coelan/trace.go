@@ -24,7 +24,7 @@ func newTraceCommand() *cobra.Command {
 	var conntrack []string
 	c := &cobra.Command{
 		Use:   "trace POD POD|ADDRESS[:PORT]",
-		Short: "Show the way of a packet from a pod, over all nodes, and why it ends where it ends",
+		Short: "Show the way of a packet from a pod or a Port, over all nodes, and why it ends where it ends",
 		Example: "  coelan trace web-0 shop/db-0:5432\n" +
 			"  coelan trace web-0 [2001:db8::1]:443\n" +
 			"  coelan trace web-0 10.96.0.10:53 --protocol udp\n" +

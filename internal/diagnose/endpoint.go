@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,10 @@ import (
 
 // Endpoint is one end of a packet's way as a user names it.
 type Endpoint struct {
-	// Pod is namespace/name; empty for an address.
-	Pod       string
+	// Pod is namespace/name, of a pod or a Port; empty for an address.
+	Pod string
+	// Interface is the Port's, as its agent names it; empty: it is the pod's first one.
+	Interface string
 	Addresses []netip.Addr
 	Port      uint16
 	// Node is that of the pod.
@@ -31,7 +34,7 @@ type Endpoint struct {
 }
 
 // ParseEndpoint reads POD, NAMESPACE/POD, or an address, each with a port behind a colon if need be; an IPv6 address with
-// a port is in brackets. A pod without a namespace is in the given one.
+// a port is in brackets. A pod without a namespace is in the given one. A POD may be a Port.
 func ParseEndpoint(text, namespace string) (Endpoint, error) {
 	if ap, err := netip.ParseAddrPort(text); err == nil {
 		return Endpoint{Addresses: []netip.Addr{ap.Addr().Unmap()}, Port: ap.Port()}, nil
@@ -59,7 +62,7 @@ func ParseEndpoint(text, namespace string) (Endpoint, error) {
 	return e, nil
 }
 
-// Resolve fills in what the API knows of the pod.
+// Resolve fills in what the API knows of the pod, or which node has the Port.
 func (c *Cluster) Resolve(ctx context.Context, e Endpoint) (Endpoint, error) {
 	if e.Pod == "" {
 		return e, nil
@@ -67,12 +70,29 @@ func (c *Cluster) Resolve(ctx context.Context, e Endpoint) (Endpoint, error) {
 	ns, name, _ := strings.Cut(e.Pod, "/")
 	pod, err := c.client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return e, fmt.Errorf("pod %s does not exist", e.Pod)
+		return findPort(ctx, c, e)
 	}
 	if err != nil {
 		return e, fmt.Errorf("pod %s: %w", e.Pod, err)
 	}
 	return ofPod(e, pod)
+}
+
+// findPort finds the node that has a Port of the name.
+func findPort(ctx context.Context, agents Agents, e Endpoint) (Endpoint, error) {
+	nodes, err := agents.Nodes(ctx)
+	errs := []error{err}
+	for _, node := range nodes {
+		ports, err := Ports(ctx, agents, node)
+		errs = append(errs, err)
+		for _, p := range ports {
+			if p.PortKey() == e.Pod {
+				e.Node, e.Interface = node, p.PodRef()
+				return e, nil
+			}
+		}
+	}
+	return e, errors.Join(append([]error{fmt.Errorf("no pod is called %s, and no node has a Port of this name", e.Pod)}, errs...)...)
 }
 
 func ofPod(e Endpoint, pod *corev1.Pod) (Endpoint, error) {
@@ -93,7 +113,7 @@ func ofPod(e Endpoint, pod *corev1.Pod) (Endpoint, error) {
 // errFamilies is returned where the two ends have no family in common.
 var errFamilies = errors.New("source and destination have no address of the same family")
 
-// Locate fills in what the agents know of a pod's network. Pods in a private Router are known to the API by addresses that
+// Locate fills in what the agents know of a pod's or a Port's network. Pods in a private Router are known to the API by addresses that
 // stand for them on their nodes; among themselves they use their own.
 func Locate(ctx context.Context, agents Agents, e Endpoint) (Endpoint, error) {
 	if e.Pod == "" || e.Host || e.Node == "" {
@@ -108,8 +128,14 @@ func Locate(ctx context.Context, agents Agents, e Endpoint) (Endpoint, error) {
 		return e, err
 	}
 	for _, p := range ports {
-		if p.PodNamespace+"/"+p.PodName != e.Pod || !p.Primary {
+		if e.Interface != "" && p.PodRef() != e.Interface || e.Interface == "" && (p.PodNamespace+"/"+p.PodName != e.Pod || !p.Primary) {
 			continue
+		}
+		if e.Interface != "" {
+			e.Addresses = addressesOf(p.Addresses)
+			if len(p.NodeAddresses) > 0 {
+				e.Addresses = addressesOf(p.NodeAddresses)
+			}
 		}
 		for _, n := range networks {
 			if n.Name == p.NetworkName {
@@ -117,12 +143,18 @@ func Locate(ctx context.Context, agents Agents, e Endpoint) (Endpoint, error) {
 			}
 		}
 		if len(p.NodeAddresses) > 0 {
-			for _, a := range p.Addresses {
-				e.Own = append(e.Own, a.Addr())
-			}
+			e.Own = addressesOf(p.Addresses)
 		}
 	}
 	return e, nil
+}
+
+func addressesOf(prefixes []netip.Prefix) []netip.Addr {
+	list := make([]netip.Addr, len(prefixes))
+	for i, p := range prefixes {
+		list[i] = p.Addr()
+	}
+	return list
 }
 
 // leaving are the addresses that packets of the end leave it with; reached are those by which another end reaches it.
@@ -143,12 +175,12 @@ func (e Endpoint) reached(from Endpoint) []netip.Addr {
 // NewPacket is the packet between two resolved ends: the first family that both have, or IPv6 if that is asked for.
 func NewPacket(from, to Endpoint, v6 bool) (Packet, error) {
 	if from.Pod == "" {
-		return Packet{}, errors.New("the source has to be a pod")
+		return Packet{}, errors.New("the source has to be a pod or a Port")
 	}
 	if from.Host {
 		return Packet{}, fmt.Errorf("pod %s uses its node's network: its packets are routed by the node's kernel first", from.Pod)
 	}
-	p := Packet{Node: from.Node, From: from.Pod, DestinationPort: to.Port}
+	p := Packet{Node: from.Node, From: cmp.Or(from.Interface, from.Pod), DestinationPort: to.Port}
 	for _, dst := range to.reached(from) {
 		for _, src := range from.leaving() {
 			if src.Is4() == dst.Is4() && (!v6 || dst.Is6()) && !p.Source.IsValid() {

@@ -63,3 +63,66 @@ func TestPacketsOfTenants(t *testing.T) {
 		}
 	}
 }
+
+// machines are agents of two nodes, of which the second has a virtual machine's Port and a pod with two interfaces.
+type machines struct{}
+
+func (machines) Nodes(context.Context) ([]string, error) { return []string{"n1", "n2"}, nil }
+
+func (machines) Query(_ context.Context, node, path string, _, out any) error {
+	answer := any([]agent.PortInfo{})
+	if node == "n2" {
+		answer = []agent.PortInfo{
+			{Attachment: attachment.Attachment{
+				Key: attachment.PortKey("shop", "vm"), PodNamespace: "shop", PortName: "vm", NetworkName: "red",
+				Addresses: []netip.Prefix{netip.MustParsePrefix("10.50.0.9/24")},
+			}},
+			{Attachment: attachment.Attachment{
+				Key: attachment.Key{ContainerID: "c", IfName: "net1"}, PodNamespace: "shop", PodName: "router", PortName: "router.net1", NetworkName: "red",
+				Addresses: []netip.Prefix{netip.MustParsePrefix("10.50.0.8/24")}, NodeAddresses: []netip.Prefix{netip.MustParsePrefix("10.244.2.8/24")},
+			}},
+		}
+	}
+	if path == "/v1/networks" {
+		answer = []agent.NetworkInfo{{Name: "red", Router: "red"}}
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, out)
+}
+
+// Who is no pod may be a Port: of a virtual machine, or a pod's further interface.
+func TestPacketsOfPorts(t *testing.T) {
+	located := func(name string) Endpoint {
+		e, err := findPort(t.Context(), machines{}, Endpoint{Pod: name})
+		if err == nil {
+			e, err = Locate(t.Context(), machines{}, e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	vm, router := located("shop/vm"), located("shop/router.net1")
+	for name, tc := range map[string]struct {
+		from, to       Endpoint
+		who, src, dest string
+	}{
+		"from a virtual machine": {vm, router, "shop/vm", "10.50.0.9", "10.50.0.8"},
+		"to a virtual machine":   {router, vm, "shop/router/net1", "10.50.0.8", "10.50.0.9"},
+		"from outside of the Router": {
+			Endpoint{Pod: "shop/web", Node: "n1", Router: "blue", Addresses: []netip.Addr{netip.MustParseAddr("10.244.1.5")}}, router,
+			"shop/web", "10.244.1.5", "10.244.2.8",
+		},
+	} {
+		p, err := NewPacket(tc.from, tc.to, false)
+		if err != nil || p.Node != tc.from.Node || p.From != tc.who || p.Source.String() != tc.src || p.Destination.String() != tc.dest {
+			t.Errorf("%s: %+v, %v; want one of %s from %s to %s", name, p, err, tc.who, tc.src, tc.dest)
+		}
+	}
+	if _, err := findPort(t.Context(), machines{}, Endpoint{Pod: "shop/gone"}); err == nil || err.Error() != "no pod is called shop/gone, and no node has a Port of this name" {
+		t.Errorf("a name that nobody has: %v", err)
+	}
+}
