@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,10 @@ func testGuestPolicies(t *testing.T, m *vm.Machine, port *v1alpha1.Port) {
 	t.Run("from the guest", func(t *testing.T) {
 		policyIn(ctx, t, "red", "web", "podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [guest]}]}}]}]")
 		asks(false)
+		out, err := world.coelan(ctx, "trace", port.Namespace+"/"+port.Name, fmt.Sprintf("red/web1:%d", webPort))
+		if err != nil || !strings.Contains(out, "no rule of NetworkPolicy red/web allows it") {
+			t.Errorf("trace from the guest: %v\n%s", err, out)
+		}
 		judge(ctx, t, func(f family) []try { return []try{{client, web(server, f), true}} })
 	})
 	asks(true)
