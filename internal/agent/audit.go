@@ -81,15 +81,15 @@ func (a *Agent) audit(m *openflow.PacketIn2) {
 		return
 	}
 	s, v := a.intent.State(), meaning.Verdict
-	space := spaceOf(s, m)
+	zone := zoneOf(m)
 	attributes := []any{
 		"direction", directionNames[v.Direction], "reason", meaning.Reason, "protocol", d.protocol, "source", endText(d.source),
 		"destination", endText(d.destination),
 	}
-	if name := nameOf(s, space, d.source.Addr()); name != "" {
+	if name := nameOf(s, zone, d.source.Addr()); name != "" {
 		attributes = append(attributes, "from", name)
 	}
-	if name := nameOf(s, space, d.destination.Addr()); name != "" {
+	if name := nameOf(s, zone, d.destination.Addr()); name != "" {
 		attributes = append(attributes, "to", name)
 	}
 	if names := policyNames(v.Policies); len(names) > 0 {

@@ -5,6 +5,7 @@ package agent
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"coelan.io/coelan/internal/intent"
@@ -64,17 +65,22 @@ func parseDenied(b []byte) (deniedPacket, bool) {
 	return d, true
 }
 
-// Extension headers of IPv6 that have their length in units of 8 bytes in the second byte.
+// Extension headers of IPv6 that have their length in units of 8 bytes in the second byte, which is 0 in that of fragments.
 const (
 	hopByHop    = 0
 	routing     = 43
+	fragment    = 44
 	destOptions = 60
 )
 
+// pastExtensions finds what is behind them, of fragments only in the first one.
 func pastExtensions(next uint8, b []byte) (protocol uint8, rest []byte) {
-	for next == hopByHop || next == routing || next == destOptions {
+	for next == hopByHop || next == routing || next == fragment || next == destOptions {
 		if len(b) < 8 {
 			return next, nil
+		}
+		if later := binary.BigEndian.Uint16(b[2:])&^7 != 0; next == fragment && later {
+			return b[0], nil
 		}
 		n := 8 + 8*int(b[1])
 		next, b = b[0], b[min(n, len(b)):]
@@ -104,37 +110,39 @@ func endText(a netip.AddrPort) string {
 	return a.String()
 }
 
-// spaceOf is the Router that the packet's addresses mean something in.
-func spaceOf(s *intent.State, m *openflow.PacketIn2) string {
+// zoneOf is the conntrack zone of the space that the packet's addresses mean something in.
+func zoneOf(m *openflow.PacketIn2) intent.RouterID {
 	zone, _ := m.Metadata.Get(openflow.Reg(2).Bits(0, 15))
-	for r := range s.PrivateRouters() {
-		if uint64(r.ID) == zone {
-			return r.Name
-		}
-	}
-	return intent.DefaultRouterName
+	return intent.RouterID(zone) //nolint:gosec // of 16 bits
 }
 
 // nameOf names the Port of this node that has an address there; empty: there is none.
-func nameOf(s *intent.State, space string, address netip.Addr) string {
+func nameOf(s *intent.State, zone intent.RouterID, address netip.Addr) string {
 	for p := range s.Ports().All() {
-		if p.OFPort == 0 {
-			continue
-		}
-		n, _ := s.Networks().Get(p.Network)
-		r, _ := s.Routers().Get(n.Router)
-		addresses := p.Addresses
-		switch {
-		case r.Private() && space == intent.DefaultRouterName:
-			addresses = p.NodeAddresses
-		case r.Private() && r.Name != space, !r.Private() && space != intent.DefaultRouterName:
-			continue
-		}
-		for _, a := range addresses {
-			if a == address {
-				return p.Name()
-			}
+		if p.OFPort != 0 && (zone == intent.DefaultRouter && slices.Contains(p.NodeAddresses, address) ||
+			slices.Contains(p.Addresses, address) && means(s, p, zone)) {
+			return p.Name()
 		}
 	}
 	return ""
+}
+
+// means says whether a Port's addresses mean it in the space of a zone.
+func means(s *intent.State, p intent.Port, zone intent.RouterID) bool {
+	n, _ := s.Networks().Get(p.Network)
+	if n.Physical != 0 {
+		return zone == intent.PhysicalZone
+	}
+	in := func(r intent.Router) bool {
+		return r.Private() && r.ID == zone || !r.Private() && zone == intent.DefaultRouter
+	}
+	if r, ok := s.Routers().Get(n.Router); ok && in(r) {
+		return true
+	}
+	for r := range s.Importers(n.Router) {
+		if in(r) {
+			return true
+		}
+	}
+	return false
 }
