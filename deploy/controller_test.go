@@ -84,6 +84,11 @@ func TestControllerFlagsAreTheDefaults(t *testing.T) {
 	if !slices.ContainsFunc(only[*appsv1.Deployment](t).Spec.Template.Spec.Containers[0].VolumeMounts, mounted) {
 		t.Errorf("there is no token in %s", defaults.PolicyTokenFile)
 	}
+	// The root file system is read-only.
+	mounted = func(m corev1.VolumeMount) bool { return m.MountPath == filepath.Dir(defaults.Socket) && !m.ReadOnly }
+	if !slices.ContainsFunc(only[*appsv1.Deployment](t).Spec.Template.Spec.Containers[0].VolumeMounts, mounted) {
+		t.Errorf("there is no room for the socket %s", defaults.Socket)
+	}
 	if agent := config.Default().Mapping; string(agent) != string(defaults.Mapping) {
 		t.Errorf("agents map namespaces %s, the controller %s", agent, defaults.Mapping)
 	}

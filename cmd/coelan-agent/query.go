@@ -12,6 +12,7 @@ import (
 
 	"coelan.io/coelan/internal/agent"
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/localapi"
 )
 
 // queryCommand asks the running agent. The coelan command reaches it by exec in the agent's pod.
@@ -33,7 +34,7 @@ func queryCommand(path *string) *cobra.Command {
 					body = os.Stdin
 				}
 			}
-			return agent.Query(cmd.Context(), socket, args[0], body, cmd.OutOrStdout())
+			return localapi.Query(cmd.Context(), "agent", socket, args[0], body, cmd.OutOrStdout())
 		},
 	}
 }

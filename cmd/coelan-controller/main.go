@@ -61,9 +61,10 @@ func command() *cobra.Command {
 		"serves agents what they need to know of policies; 0: nobody")
 	flags.StringVar(&options.PolicyTokenFile, "policy-token-file", options.PolicyTokenFile,
 		"the token that this replica shows the others, to learn where policies are in effect; empty: it does not ask them")
+	flags.StringVar(&options.Socket, "socket", options.Socket, "unix socket of the diagnostics; empty: none")
 	flags.TextVar(&level, "log-level", level, "debug, info, warn or error")
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "file with the API server's address (default the pod's service account)")
-	cmd.AddCommand(uninstallCommand())
+	cmd.AddCommand(uninstallCommand(), queryCommand())
 	return cmd
 }
 

@@ -15,9 +15,9 @@ import (
 )
 
 func newGetCommand() *cobra.Command {
-	c := &cobra.Command{Use: "get", Short: "List what the agents have"}
+	c := &cobra.Command{Use: "get", Short: "List what the agents have, and the controllers"}
 	c.AddCommand(newGetPortsCommand(), newGetNetworksCommand(), newGetRoutersCommand(), newGetServicesCommand(),
-		newGetPolicyStatsCommand())
+		newGetPoliciesCommand(), newGetPolicyStatsCommand())
 	return c
 }
 

@@ -15,7 +15,7 @@ import (
 
 func newGetPolicyStatsCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "policystats [[NAMESPACE/]NAME]", Aliases: []string{"policystat", "policies"}, Args: cobra.MaximumNArgs(1),
+		Use: "policystats [[NAMESPACE/]NAME]", Aliases: []string{"policystat"}, Args: cobra.MaximumNArgs(1),
 		Short: "List how many packets and bytes each rule of each policy has allowed or denied",
 	}
 	flags := addClusterFlags(c)

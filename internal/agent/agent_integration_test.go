@@ -30,6 +30,7 @@ import (
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
+	"coelan.io/coelan/internal/localapi"
 	"coelan.io/coelan/internal/ovstest"
 )
 
@@ -382,9 +383,9 @@ func query[T any](w *world, path, body string) T {
 	var out bytes.Buffer
 	var err error
 	if body == "" {
-		err = Query(w.t.Context(), w.cfg.AgentSocket, path, nil, &out)
+		err = localapi.Query(w.t.Context(), "agent", w.cfg.AgentSocket, path, nil, &out)
 	} else {
-		err = Query(w.t.Context(), w.cfg.AgentSocket, path, strings.NewReader(body), &out)
+		err = localapi.Query(w.t.Context(), "agent", w.cfg.AgentSocket, path, strings.NewReader(body), &out)
 	}
 	w.must(err)
 	var v T

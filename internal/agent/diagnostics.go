@@ -12,17 +12,18 @@ import (
 
 	"coelan.io/coelan/internal/agent/bind"
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/localapi"
 	"coelan.io/coelan/internal/ovsdb"
 )
 
 // diagnostics are the answers on the agent's socket.
 func (a *Agent) diagnostics() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.status()) })
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { localapi.Answer(w, a.status()) })
 	mux.HandleFunc("GET /v1/ports", func(w http.ResponseWriter, r *http.Request) { reply(w)(a.ports(r.Context())) })
-	mux.HandleFunc("GET /v1/networks", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.networks()) })
-	mux.HandleFunc("GET /v1/routers", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.routers()) })
-	mux.HandleFunc("GET /v1/services", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.serviceList()) })
+	mux.HandleFunc("GET /v1/networks", func(w http.ResponseWriter, _ *http.Request) { localapi.Answer(w, a.networks()) })
+	mux.HandleFunc("GET /v1/routers", func(w http.ResponseWriter, _ *http.Request) { localapi.Answer(w, a.routers()) })
+	mux.HandleFunc("GET /v1/services", func(w http.ResponseWriter, _ *http.Request) { localapi.Answer(w, a.serviceList()) })
 	mux.HandleFunc("GET /v1/policystats", func(w http.ResponseWriter, r *http.Request) { reply(w)(a.policyStats(r.Context())) })
 	mux.HandleFunc("GET /v1/check", func(w http.ResponseWriter, r *http.Request) { reply(w)(a.check(r.Context())) })
 	mux.HandleFunc("POST /v1/trace", a.handleTrace)
@@ -87,16 +88,7 @@ func reply(w http.ResponseWriter) func(v any, err error) {
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		default:
-			answer(w, v)
+			localapi.Answer(w, v)
 		}
 	}
-}
-
-// answer writes v as indented JSON: people read it too.
-func answer(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	// An error here is a client that has gone.
-	_ = e.Encode(v)
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coelan.io/coelan/internal/localapi"
 )
 
 func TestTrace(t *testing.T) {
@@ -82,7 +84,7 @@ func TestTrace(t *testing.T) {
 		{`{"from":"default/a","destination":"10.0.0.1","protocol":"gre"}`, `protocol: "gre"`},
 		{`{"from":"tunnel","destination":"10.0.0.1"}`, "tunnelSource and vni: are needed"},
 	} {
-		err := Query(t.Context(), w.cfg.AgentSocket, "/v1/trace", strings.NewReader(tc.body), io.Discard)
+		err := localapi.Query(t.Context(), "agent", w.cfg.AgentSocket, "/v1/trace", strings.NewReader(tc.body), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.body, err, tc.want)
 		}
@@ -173,7 +175,7 @@ func TestHealthAndMetrics(t *testing.T) {
 
 func TestQueryWithoutAgent(t *testing.T) {
 	var out bytes.Buffer
-	err := Query(t.Context(), t.TempDir()+"/agent.sock", "/v1/status", nil, &out)
+	err := localapi.Query(t.Context(), "agent", t.TempDir()+"/agent.sock", "/v1/status", nil, &out)
 	if err == nil || !strings.Contains(err.Error(), "is it running?") {
 		t.Errorf("no agent: %v", err)
 	}

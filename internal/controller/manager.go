@@ -180,6 +180,9 @@ func addPolicies(m manager.Manager, o Options) (*policies, error) {
 	a := &access{Client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorderFor(eventSource)}
 	status := &policyStatus{access: a, log: o.Log, policies: p, told: told{kinds: policyKindNames}, interval: o.PolicyInterval}
 	runnables := []manager.Runnable{p, status}
+	if o.Socket != "" {
+		runnables = append(runnables, &diagnostics{o.Socket, p})
+	}
 	if o.PolicyBindAddress != "0" {
 		api, err := kubernetes.NewForConfig(m.GetConfig())
 		if err != nil {

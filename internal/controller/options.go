@@ -68,7 +68,13 @@ type Options struct {
 	PolicyInterval time.Duration
 	// Policies is the Hub to use; nil: a new one.
 	Policies *server.Hub
+
+	// Socket is the unix socket of the diagnostics; empty: none.
+	Socket string
 }
+
+// DefaultSocket is where the coelan command expects the diagnostics, in the controller's container.
+const DefaultSocket = "/run/coelan/controller.sock"
 
 // DefaultOptions lack REST and Log.
 func DefaultOptions() Options {
@@ -76,6 +82,7 @@ func DefaultOptions() Options {
 		Mapping: Flat, VNIs: translate.DefaultVNIs, MetricsBindAddress: "127.0.0.1:10361",
 		LeaderElect: true, UsageInterval: 5 * time.Second,
 		PolicyBindAddress: ":10363", PolicyTokenFile: "/var/run/secrets/coelan-controller/token", PolicyInterval: time.Second,
+		Socket: DefaultSocket,
 	}
 }
 

@@ -3,8 +3,12 @@
 package controller
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,6 +23,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/localapi"
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policyapi"
 	"coelan.io/coelan/internal/policystream/server"
@@ -244,5 +249,57 @@ func TestPolicyStatus(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"Seen True by somebody else", "Ready True ", "Realised True on 2 of 2 nodes with pods that it is for"}, kinds); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+}
+
+// People are told of all policies, also of those that have no status, but not before all are known.
+func TestStanding(t *testing.T) {
+	namespace, node, pod, deny := policed()
+	bad := deny.DeepCopy()
+	bad.Name, bad.UID, bad.Spec.PodSelector.MatchLabels = "bad", "two", map[string]string{"app": "none"}
+	bad.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "moon"}}}}}
+	p, _ := testPolicies(namespace, node, pod, deny, bad)
+	socket := filepath.Join(t.TempDir(), "run", "c.sock")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	d := &diagnostics{socket, p}
+	l, err := localapi.Listen(ctx, d.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- localapi.Serve(ctx, l, d.handler()) }()
+	ask := func() (string, error) {
+		var out bytes.Buffer
+		err := localapi.Query(ctx, "controller", socket, "/v1/policies", nil, &out)
+		return out.String(), err
+	}
+	if text, err := ask(); err == nil || !strings.Contains(err.Error(), "not all policies are known yet") {
+		t.Errorf("before all are known: %q, %v", text, err)
+	}
+	close(p.complete)
+	text, err := ask()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []policy.Standing
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	ref := func(name string) intent.PolicyRef {
+		return intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: "a", Name: name}
+	}
+	if len(got) != 2 || len(got[0].Problems) != 1 || !strings.Contains(got[0].Problems[0], `spec.ingress[0].from[0].ipBlock.cidr: "moon"`) {
+		t.Fatalf("%s", text)
+	}
+	got[0].Problems = nil
+	if diff := cmp.Diff([]policy.Standing{{Policy: ref("bad")}, {Policy: ref("deny"), Nodes: 1}}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if text, err := ask(); err == nil {
+		t.Errorf("when it has ended: %q", text)
 	}
 }

@@ -189,7 +189,7 @@ func TestRunWithoutAPI(t *testing.T) {
 	defer api.Close()
 	o := DefaultOptions()
 	o.REST, o.Log, o.MetricsBindAddress, o.LeaderElect = &rest.Config{Host: api.URL}, slog.New(slog.DiscardHandler), "0", false
-	o.PolicyBindAddress = "0"
+	o.PolicyBindAddress, o.Socket = "0", ""
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)

@@ -60,7 +60,7 @@ func runAlone(kubeconfig string) {
 func testOptions(log *os.File) Options {
 	o := DefaultOptions()
 	o.MetricsBindAddress, o.LeaderElectionNamespace, o.UsageInterval = "0", "kube-system", 100*time.Millisecond
-	o.PolicyBindAddress, o.PolicyInterval = "0", 20*time.Millisecond
+	o.PolicyBindAddress, o.PolicyInterval, o.Socket = "0", 20*time.Millisecond, ""
 	o.LeaderElect = false
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	return o

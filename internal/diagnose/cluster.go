@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,10 +18,18 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+
+	"coelan.io/coelan/internal/policy"
 )
 
 // agentSelector finds the agents' pods; deploy/helm/coelan gives them these labels.
 const agentSelector = "app.kubernetes.io/name=coelan,app.kubernetes.io/component=agent"
+
+// controllerSelector finds the controllers' pods in the same way.
+const controllerSelector = "app.kubernetes.io/name=coelan,app.kubernetes.io/component=controller"
+
+// controllerBinary is where the image has the controller.
+const controllerBinary = "/usr/bin/coelan-controller"
 
 // agentBinary is where the image of Coelan has the agent (hack/images).
 const agentBinary = "/usr/bin/coelan-agent"
@@ -106,6 +115,40 @@ func (c *Cluster) Query(ctx context.Context, node, path string, body, out any) e
 		return fmt.Errorf("agent of node %s: answer to %s: %w", node, path, err)
 	}
 	return nil
+}
+
+// Policies are what has become of all policies. The controllers that are Ready are asked, until one answers.
+func (c *Cluster) Policies(ctx context.Context) ([]policy.Standing, error) {
+	list, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
+	if err != nil {
+		return nil, fmt.Errorf("list the controllers' pods: %w", err)
+	}
+	var errs []error
+	for _, pod := range list.Items {
+		if !isReady(pod) {
+			continue
+		}
+		answer, err := c.exec(ctx, pod.Name, []string{controllerBinary, "query", "/v1/policies"})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("controller (pod %s/%s): %w", c.namespace, pod.Name, err))
+			continue
+		}
+		var standing []policy.Standing
+		if err := json.Unmarshal(answer, &standing); err != nil {
+			return nil, fmt.Errorf("controller (pod %s/%s): answer to /v1/policies: %w", c.namespace, pod.Name, err)
+		}
+		return standing, nil
+	}
+	if errs == nil {
+		return nil, fmt.Errorf("namespace %s has no controller that is Ready: see kubectl -n %[1]s get pods -l %s", c.namespace, controllerSelector)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func isReady(p corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 func (c *Cluster) exec(ctx context.Context, pod string, command []string) ([]byte, error) {

@@ -198,6 +198,7 @@ func testPolicyExplained(t *testing.T) {
 		}},
 		{[]string{"trace", "friends/friend2", "policies/web1:8080"}, []string{"denied by ClusterNetworkPolicy no-friends, rule 2"}},
 		{[]string{"trace", "red/client1", "red/web2:8080"}, []string{"denied", "NetworkPolicy red/web-deny"}},
+		{[]string{"get", "policies", "-n", "policies"}, []string{"POLICY", "NetworkPolicy policies/web-some", "2 of 2"}},
 		{[]string{"get", "policystats"}, []string{"POLICY", "ClusterNetworkPolicy no-friends", "NetworkPolicy policies/web-some"}},
 		{[]string{"get", "policystats", "--node", worker2}, []string{"NetworkPolicy policies/web-some"}},
 	} {

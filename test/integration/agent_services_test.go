@@ -27,6 +27,7 @@ import (
 	"coelan.io/coelan/internal/agent"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/diagnose"
+	"coelan.io/coelan/internal/localapi"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
@@ -221,7 +222,7 @@ func (l labAgents) Query(ctx context.Context, node, path string, body, out any) 
 		question = bytes.NewReader(data)
 	}
 	var answer bytes.Buffer
-	if err := agent.Query(ctx, l.Lab.Nodes[i].Config().AgentSocket, path, question, &answer); err != nil {
+	if err := localapi.Query(ctx, "agent", l.Lab.Nodes[i].Config().AgentSocket, path, question, &answer); err != nil {
 		return err
 	}
 	return json.Unmarshal(answer.Bytes(), out)

@@ -9,12 +9,13 @@ import (
 	"fmt"
 
 	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/localapi"
 )
 
 // Query asks the agent's socket, as the command line does, and decodes the answer.
 func (n *Node) Query(ctx context.Context, path string, into any) error {
 	var out bytes.Buffer
-	if err := agent.Query(ctx, n.Config().AgentSocket, path, nil, &out); err != nil {
+	if err := localapi.Query(ctx, "agent", n.Config().AgentSocket, path, nil, &out); err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	return json.Unmarshal(out.Bytes(), into)

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import "coelan.io/coelan/internal/intent"
+
+// Standing is what has become of a policy, as a controller says.
+type Standing struct {
+	Policy intent.PolicyRef `json:"policy"`
+	// Nodes with Ports that it is for; of these, RealisedNodes are those where it is in effect.
+	Nodes         int      `json:"nodes"`
+	RealisedNodes int      `json:"realisedNodes"`
+	Problems      []string `json:"problems,omitempty"` // what cannot be understood in it
+}
