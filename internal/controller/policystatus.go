@@ -90,8 +90,13 @@ func (p *policies) findings() ([]known, []translate.EndpointProblem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := make([]known, 0, len(p.objects))
+	exists := func(ref intent.PolicyRef) bool { return p.objects[ref] != nil }
 	for ref, o := range p.objects {
-		if problems := p.problems[ref]; len(problems) > 0 || ref.Kind != intent.NetworkPolicy {
+		problems := p.problems[ref]
+		if group, is := o.(*v1alpha1.SecurityGroup); is {
+			problems = slices.Concat(problems, translate.MissingGroups(group, exists))
+		}
+		if len(problems) > 0 || ref.Kind != intent.NetworkPolicy {
 			list = append(list, known{ref, o, problems})
 		}
 	}

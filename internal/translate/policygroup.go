@@ -46,6 +46,29 @@ func SecurityGroup(o *v1alpha1.SecurityGroup) (policy.Policy, []Problem) {
 
 const nothing = "; the rule allows nothing"
 
+// MissingGroups are the remote groups of a SecurityGroup that do not exist, so that nobody is of them.
+func MissingGroups(o *v1alpha1.SecurityGroup, exists func(intent.PolicyRef) bool) []Problem {
+	t := &policyReader{object: "securitygroup " + o.Namespace + "/" + o.Name}
+	for i, r := range o.Spec.Rules {
+		if r.RemoteGroup == "" || r.RemoteIPPrefix != "" {
+			continue
+		}
+		namespace, name, _ := strings.Cut(remoteGroup(o.Namespace, r.RemoteGroup), "/")
+		if !exists(SecurityGroupRef(namespace, name)) {
+			t.report(NotFound, fmt.Sprintf("spec.rules[%d].remoteGroup", i), r.RemoteGroup, "is not the name of a SecurityGroup"+nothing+"; create the group, or name another")
+		}
+	}
+	return t.problems
+}
+
+// remoteGroup is namespace/name of a group that a SecurityGroup of the namespace names.
+func remoteGroup(namespace, name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	return namespace + "/" + name
+}
+
 func (t *policyReader) groupRule(field, namespace string, r v1alpha1.SecurityGroupRule, rule *policy.Rule) {
 	family, everybody := policy.IPv4, netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	switch r.EtherType {
@@ -67,11 +90,7 @@ func (t *policyReader) groupRule(field, namespace string, r v1alpha1.SecurityGro
 		}
 		rule.Blocks = []netip.Prefix{prefix}
 	case r.RemoteGroup != "":
-		group := r.RemoteGroup
-		if !strings.Contains(group, "/") {
-			group = namespace + "/" + group
-		}
-		rule.Peers = []policy.Selector{{SecurityGroup: group, Family: family}}
+		rule.Peers = []policy.Selector{{SecurityGroup: remoteGroup(namespace, r.RemoteGroup), Family: family}}
 	default:
 		rule.Blocks = []netip.Prefix{everybody}
 	}
