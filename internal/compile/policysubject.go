@@ -98,14 +98,17 @@ func (g *governed) evasions() {
 	if g.bits == 0 || !ok || n.Physical != 0 { // on the wire addresses are all that is known
 		return
 	}
+	deny := func(why string, priority uint16, match ...openflow.FieldValue) {
+		g.r.on(g.tables.subject, priority, match...).decide(closedPort(g.direction, g.port.ID, why), g.tables.end)
+	}
 	const nameless = "no policy names a link-local address"
 	if g.direction == intent.Ingress {
-		g.r.on(ingressSubject, 200, toPort(g.port.OFPort), openflow.IPSrc(linkLocal)).deny(g.r.cookie(nameless))
+		deny(nameless, 200, toPort(g.port.OFPort), openflow.IPSrc(linkLocal))
 		return
 	}
 	in := openflow.InPort(g.port.OFPort)
-	g.r.on(egressSubject, 200, in, openflow.IPDst(linkLocal), notToOwnNode).deny(g.r.cookie(nameless))
-	g.r.on(egressSubject, 250, in, notToOwner).deny(g.r.cookie("the packet goes to a port that does not have the address that it is for"))
+	deny(nameless, 200, in, openflow.IPDst(linkLocal), notToOwnNode)
+	deny("the packet goes to a port that does not have the address that it is for", 250, in, notToOwner)
 }
 
 // packetsOf begins the flows for what a Port sends or receives. Without the bridge's Services, what the kernel sends as the

@@ -22,7 +22,7 @@ type Verdict struct {
 	RuleID   string // the rule's ID
 	// Port is the ID of the Port that the flow is for; empty: all that the rule is for.
 	Port string
-	// Closed says why the Port is closed; empty: it is not.
+	// Closed says why the Port is closed, or closed to such a packet whatever its policies are; empty: it is not.
 	Closed string
 }
 
