@@ -4,6 +4,7 @@ package policy
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -37,6 +38,20 @@ type namedRule struct {
 func (p *policy) concerns(c *cohort) bool {
 	isolates := p.Tier == intent.NetworkPolicyTier && (p.Ingress || p.Egress)
 	return isolates || p.Tier == intent.SecurityGroupTier || len(p.parts) > 0 || len(p.appendParts(nil, c)) > 0
+}
+
+// sameFor says that both have the same parts for a cohort that was there before. A port that a name stands for only now is that of
+// another cohort, which is looked at anyway.
+func (n namedRule) sameFor(o namedRule) bool {
+	if !slices.Equal(n.ports, o.ports) {
+		return false
+	}
+	for at, p := range n.parts {
+		if other := o.parts[at]; other != nil && other != p {
+			return false
+		}
+	}
+	return true
 }
 
 // appendParts appends the parts that are for a cohort.
@@ -112,7 +127,7 @@ func (e *Engine) build(ref intent.PolicyRef, to *Policy) {
 // regovern has the subjects that a policy had and has be governed anew, if it is not the same for them.
 func (e *Engine) regovern(was, is *policy) {
 	same := was.Ingress == is.Ingress && was.Egress == is.Egress && was.Tier == is.Tier &&
-		slices.Equal(was.parts, is.parts) && len(was.named)+len(is.named) == 0
+		slices.Equal(was.parts, is.parts) && slices.EqualFunc(was.named, is.named, namedRule.sameFor)
 	for _, s := range was.governs {
 		s.governing = without(s.governing, is)
 		if !same || !slices.Contains(is.governs, s) {
@@ -228,9 +243,14 @@ func (b *builder) ingress(r Rule, whole intent.Rule, named []Port) namedRule {
 	return out
 }
 
-// egress makes the parts for the ports that the names stand for among the peers, each with those peers.
+// maxNamedPorts is how many different ports the names in a rule for egress may stand for. Each is a rule of every subject, and anybody
+// who makes pods can give their ports such a name.
+const maxNamedPorts = 100
+
+// egress makes the parts for the ports that the names stand for among the peers, each with those peers. Of too many the first have
+// effect. Peers with others are as closed as can be: not allowed, or denied at all ports.
 func (b *builder) egress(r Rule, base intent.Rule, named []Port, blocks []netip.Prefix) {
-	groups := map[resolved][]*group{}
+	wanted := map[resolved][]func() *group{}
 	add := func(s Selector, blocks []netip.Prefix) {
 		for _, port := range named {
 			w := b.watchFor(s, port)
@@ -238,7 +258,9 @@ func (b *builder) egress(r Rule, base intent.Rule, named []Port, blocks []netip.
 				continue
 			}
 			for at := range w.found.all() {
-				groups[at] = append(groups[at], b.group(s, narrowed{port: port.Name, at: at, blocks: blocks}))
+				wanted[at] = append(wanted[at], func() *group {
+					return b.group(s, narrowed{port: port.Name, at: at, blocks: blocks})
+				})
 			}
 		}
 	}
@@ -253,8 +275,23 @@ func (b *builder) egress(r Rule, base intent.Rule, named []Port, blocks []netip.
 			add(everywhere, blocks)
 		}
 	}
-	for at, g := range groups {
-		b.parts = append(b.parts, b.part(at.of(base), g))
+	var others []*group
+	for i, at := range slices.SortedFunc(maps.Keys(wanted), resolved.compare) {
+		var groups []*group
+		if i < b.mostPorts || r.Action != intent.Allow {
+			for _, get := range wanted[at] {
+				groups = append(groups, get())
+			}
+		}
+		if i < b.mostPorts {
+			b.parts = append(b.parts, b.part(at.of(base), groups))
+		} else {
+			others = append(others, groups...)
+		}
+	}
+	if len(others) > 0 {
+		base.ID, base.Action = base.ID+"/others", intent.Deny
+		b.parts = append(b.parts, b.part(base, others))
 	}
 }
 

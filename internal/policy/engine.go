@@ -41,6 +41,8 @@ type Engine struct {
 	releases      []func()              // of what is not used any more, to be called when all that is used is
 	drops         []func()              // of what nothing refers to any more, thereafter
 
+	mostPorts int // see maxNamedPorts
+
 	key   []byte // both of cohortKey
 	names []string
 }
@@ -86,6 +88,7 @@ func NewEngine() *Engine {
 		stalePolicies: map[intent.PolicyRef]*Policy{},
 		attached:      map[*watcher]struct{}{},
 		touched:       map[*watcher]struct{}{},
+		mostPorts:     maxNamedPorts,
 	}
 }
 

@@ -239,6 +239,8 @@ func TestEngineIsTheReference(t *testing.T) {
 
 func checkEngine(t *rapid.T) {
 	e, r := NewEngine(), newReference()
+	e.mostPorts = few(t, "most ports", 1, 2, maxNamedPorts)
+	r.mostPorts = e.mostPorts
 	agents := map[string]*agent{}
 	for _, name := range []string{"x", "y"} { // without which little happens
 		n := Namespace{Name: name, Labels: drawLabels(t)}

@@ -16,10 +16,11 @@ type reference struct {
 	nodes      map[string]Node
 	endpoints  map[string]Endpoint
 	policies   map[intent.PolicyRef]Policy
+	mostPorts  int
 }
 
 func newReference() *reference {
-	return &reference{map[string]Namespace{}, map[string]Node{}, map[string]Endpoint{}, map[intent.PolicyRef]Policy{}}
+	return &reference{map[string]Namespace{}, map[string]Node{}, map[string]Endpoint{}, map[intent.PolicyRef]Policy{}, maxNamedPorts}
 }
 
 func (r *reference) selects(s Selector, p Endpoint) bool {
@@ -174,6 +175,7 @@ func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]ma
 		out = append(out, part)
 	}
 	parts := map[resolved]intent.Rule{}
+	members := map[string]map[location]bool{}
 	for _, port := range named {
 		if rule.Direction == intent.Ingress {
 			for _, at := range resolve(ep.NamedPorts, port) {
@@ -193,7 +195,7 @@ func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]ma
 			for at := range all {
 				n := narrowed{port.Name, at, s.Family, blocks}
 				id := n.id(s.canonical())
-				groups[id] = r.members(s, n)
+				members[id] = r.members(s, n)
 				part, ok := parts[at]
 				if !ok {
 					part = base
@@ -215,10 +217,28 @@ func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]ma
 			add(everywhere, blocks)
 		}
 	}
-	for at, part := range parts {
+	others := base
+	others.ID, others.Action = base.ID+"/others", intent.Deny
+	for i, at := range slices.SortedFunc(maps.Keys(parts), resolved.compare) {
+		part := parts[at]
+		if rule.Direction == intent.Egress && i >= r.mostPorts {
+			others.Groups = append(others.Groups, part.Groups...)
+			continue
+		}
 		part.ID += at.suffix()
 		part.Ports = []intent.PortRange{{Protocol: at.protocol, First: at.port, Last: at.port}}
 		out = append(out, part)
+	}
+	if len(others.Groups) > 0 && rule.Action != intent.Allow {
+		slices.Sort(others.Groups)
+		out = append(out, others)
+	}
+	for _, part := range out {
+		for _, id := range part.Groups {
+			if m, ok := members[id]; ok {
+				groups[id] = m
+			}
+		}
 	}
 	return out
 }

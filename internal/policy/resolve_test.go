@@ -279,6 +279,44 @@ func with(p Policy, name string) Policy {
 	return p
 }
 
+// A name that stands for more ports than a rule may have opens nothing, and others hear nothing of one more.
+func TestManyPortsOfOneName(t *testing.T) {
+	name := []Port{{Name: "http"}}
+	all := Selector{Namespaces: sel(""), Pods: sel("")}
+	for action, more := range map[intent.Action]string{
+		intent.Allow: "", intent.Deny: "p/egress/1/others: deny [10.2.0.2]", intent.Pass: "p/egress/1/others: deny [10.2.0.2]",
+	} {
+		e := shop()
+		e.mostPorts = 2
+		e.SetEndpoint(Endpoint{
+			Key: "pod/first", Namespace: "bank", Node: "n3", Places: at("10.3.0.5"), NamedPorts: []NamedPort{{"http", 6, 79}, {"http", 6, 78}},
+		})
+		e.SetPolicy(cluster(Rule{Direction: intent.Egress, Action: action, Peers: []Selector{{Namespace: "bank", Pods: sel("")}, {Namespace: "shop", Pods: sel("canary")}}, Ports: name},
+			Selector{Namespace: "bank", Pods: sel("app=web")}))
+		verb := map[intent.Action]string{intent.Allow: "allow", intent.Deny: "deny", intent.Pass: "pass"}[action]
+		want := fmt.Sprintf("p/egress/1/6-78: %s [10.3.0.5] 6:78-78\np/egress/1/6-79: %s [10.3.0.5] 6:79-79\n", verb, verb)
+		if more != "" {
+			want += more + "\n"
+		}
+		v := e.Attach("n1")
+		v.Subjects = nil
+		if diff := cmp.Diff(want, describe(v)); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		e.SetEndpoint(Endpoint{Key: "pod/last", Namespace: "bank", Node: "n3", Places: at("10.3.0.6"), NamedPorts: []NamedPort{{"http", 6, 9999}}})
+		if d := e.Deltas()["n1"]; len(d.Subjects)+len(d.RemovedSubjects) > 0 || action == intent.Allow && !d.Empty() || action != intent.Allow && len(d.Rules) != 1 {
+			t.Errorf("action %d, of one more: %+v", action, d)
+		}
+	}
+	// Of ingress each subject has its own ports only, however many others have.
+	e := shop()
+	e.mostPorts = 1
+	e.SetPolicy(cluster(Rule{Action: intent.Allow, AnyPeer: true, Ports: name}, all))
+	if v := e.View("n1"); len(v.Rules) != 2 {
+		t.Errorf("rules for ingress: %+v", v.Rules)
+	}
+}
+
 func TestTiers(t *testing.T) {
 	e := shop()
 	p := cluster(Rule{Action: intent.Pass, AnyPeer: true, AnyPort: true}, Selector{Namespaces: sel(""), Pods: sel("")})
