@@ -33,7 +33,6 @@ type tables struct {
 const (
 	portsByNetwork = iota
 	portsByAddress
-	portsBySubject
 )
 
 // The indexes of the routers, by position.
@@ -53,11 +52,8 @@ const (
 // The index of the subjects.
 const subjectsByRule = 0
 
-// The indexes of the peers, by position.
-const (
-	peersByGroup = iota
-	peersByClass
-)
+// The index of the peers.
+const peersByClass = 0
 
 func newState() *State {
 	s := &State{replaced: make(chan struct{})}
@@ -70,7 +66,6 @@ func newState() *State {
 			}
 			return values
 		}},
-		portsBySubject: {values: func(p Port) []string { return []string{p.SubjectKey()} }},
 	}
 	s.routers.indexes = []index[Router]{
 		routersByImport: {values: func(r Router) []string { return r.Imports }},
@@ -91,10 +86,7 @@ func newState() *State {
 		rulesByMatch: {values: Rule.matchKeys},
 	}
 	s.subjects.indexes = []index[Subject]{subjectsByRule: {values: func(v Subject) []string { return v.Rules }}}
-	s.peers.indexes = []index[Peer]{
-		peersByGroup: {values: func(p Peer) []string { return p.Groups }},
-		peersByClass: {values: func(p Peer) []string { return []string{classKey(p.Class())} }},
-	}
+	s.peers.indexes = []index[Peer]{peersByClass: {values: func(p Peer) []string { return []string{classKey(p.Class())} }}}
 	return s
 }
 
@@ -160,16 +152,10 @@ func (s *State) RulesAt(m PortMatch) iter.Seq[Rule] { return s.rules.by(rulesByM
 // SubjectsOf yields the subjects that have the rule of that ID, by key.
 func (s *State) SubjectsOf(rule string) iter.Seq[Subject] { return s.subjects.by(subjectsByRule, rule) }
 
-// PeersIn yields the peers in the group, by space and address.
-func (s *State) PeersIn(group string) iter.Seq[Peer] { return s.peers.by(peersByGroup, group) }
-
 // PeersOf yields the peers of the class, which have the same groups, by space and address.
 func (s *State) PeersOf(class uint64) iter.Seq[Peer] {
 	return s.peers.by(peersByClass, classKey(class))
 }
-
-// GovernedBy yields the ports whose Subject has that key, by id.
-func (s *State) GovernedBy(subject string) iter.Seq[Port] { return s.ports.by(portsBySubject, subject) }
 
 // LocalNode is the Node of this node; false before it is known.
 func (s *State) LocalNode() (Node, bool) { return s.nodes.Get(s.local.Node) }
