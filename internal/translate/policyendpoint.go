@@ -57,9 +57,7 @@ func PolicyNamespace(o *corev1.Namespace) policy.Namespace {
 func PolicyNode(o *corev1.Node) policy.Node {
 	n := policy.Node{Name: o.Name, Labels: o.Labels}
 	for _, a := range o.Status.Addresses {
-		if ip, err := netip.ParseAddr(a.Address); err == nil && !ip.Is4In6() && ip.Zone() == "" {
-			n.Addresses = append(n.Addresses, ip)
-		}
+		n.Addresses = append(n.Addresses, parseAddresses(a.Address)...)
 	}
 	var own claims
 	for _, s := range own.nodeSubnets(o) {
@@ -95,9 +93,7 @@ func readPolicyPod(o *corev1.Pod) *policyPod {
 		groups: groupKeys(o.Namespace, strings.Split(o.Annotations[v1alpha1.AnnotationSecurityGroups], ",")),
 	}
 	for _, ip := range o.Status.PodIPs {
-		if a, err := netip.ParseAddr(ip.IP); err == nil && !a.Is4In6() {
-			p.addresses = append(p.addresses, a)
-		}
+		p.addresses = append(p.addresses, parseAddresses(ip.IP)...)
 	}
 	named := func(containers []corev1.Container) {
 		for _, c := range containers {
@@ -176,7 +172,7 @@ type policyPort struct {
 func readPolicyPort(o *v1alpha1.Port) *policyPort {
 	p := &policyPort{
 		namespace: o.Namespace, name: o.Name, uid: string(o.UID), network: o.Spec.Network, pod: o.Spec.Pod,
-		addresses: parseAddresses(o.Status.Addresses), onNode: parseAddresses(o.Status.NodeAddresses),
+		addresses: parseAddresses(o.Status.Addresses...), onNode: parseAddresses(o.Status.NodeAddresses...),
 	}
 	if p.pod == nil {
 		p.node, p.labels = cmp.Or(o.Status.Node, o.Spec.Node), o.Labels
@@ -185,10 +181,11 @@ func readPolicyPort(o *v1alpha1.Port) *policyPort {
 	return p
 }
 
-func parseAddresses(texts []string) []netip.Addr {
+// parseAddresses leaves out what no packet has: nodes are told of addresses without zones, and take nothing of which there are two.
+func parseAddresses(texts ...string) []netip.Addr {
 	var list []netip.Addr
 	for _, text := range texts {
-		if a, err := netip.ParseAddr(text); err == nil && !a.Is4In6() {
+		if a, err := netip.ParseAddr(text); err == nil && !a.Is4In6() && a.Zone() == "" {
 			list = append(list, a)
 		}
 	}

@@ -227,6 +227,25 @@ func TestPolicyEndpoints(t *testing.T) {
 }
 
 // A pod that is made again under its name is another one.
+// Whoever may write a Port's status must not have nodes refuse what they are told.
+func TestAddressesThatNoPacketHas(t *testing.T) {
+	const good = "fe80::1"
+	bad := []string{good + "%a", good + "%b", "::ffff:10.0.0.1", "10.0.0", ""}
+	e := NewPolicyEndpoints()
+	e.SetNetwork(&v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "red"}, Spec: v1alpha1.NetworkSpec{Router: "red"}})
+	e.SetPod(endpointPod("pod", "u", nil, append(bad, good)...))
+	e.SetPort(endpointPort("vm", "red", nil, nil, append(bad, good)...))
+	set, _ := e.Changes()
+	for _, endpoint := range set {
+		if places := endpoint.Places; len(places) != 1 || places[0].Address != netip.MustParseAddr(good) {
+			t.Errorf("%s is at %v", endpoint.Key, places)
+		}
+	}
+	if len(set) != 2 {
+		t.Errorf("%d Endpoints", len(set))
+	}
+}
+
 func TestPodIsMadeAgain(t *testing.T) {
 	e := NewPolicyEndpoints()
 	e.SetPod(endpointPod("p", "1", nil, "10.244.1.5"))
