@@ -355,15 +355,10 @@ func (e *Engine) NodesOf(ref intent.PolicyRef) []string {
 	return names
 }
 
-// nodesOf looks no further when there can be no more: at a few Endpoints for each node, of a policy that is for all of a large cluster.
+// nodesOf looks no further when there can be no more: of a policy that is for all of a large cluster, at a few Endpoints for each
+// node.
 func (e *Engine) nodesOf(p *policy) map[*node]bool {
-	most := 0
-	for _, n := range e.nodes {
-		if n.endpoints.len() > 0 {
-			most++
-		}
-	}
-	nodes := map[*node]bool{}
+	nodes, seen, most := map[*node]bool{}, 0, -1
 	for _, s := range p.governs {
 		for c := range s.cohorts.all() {
 			if !p.concerns(c) {
@@ -373,11 +368,26 @@ func (e *Engine) nodesOf(p *policy) map[*node]bool {
 				if ep.node == nil {
 					continue
 				}
-				if nodes[ep.node] = true; len(nodes) == most {
+				nodes[ep.node] = true
+				if seen++; seen == len(e.nodes) {
+					most = e.populated() // it pays from here on
+				}
+				if len(nodes) == most {
 					return nodes
 				}
 			}
 		}
 	}
 	return nodes
+}
+
+// populated is how many nodes have Endpoints.
+func (e *Engine) populated() int {
+	count := 0
+	for _, n := range e.nodes {
+		if n.endpoints.len() > 0 {
+			count++
+		}
+	}
+	return count
 }
