@@ -44,7 +44,11 @@ func newGetPoliciesCommand() *cobra.Command {
 func standingRows(list []policy.Standing) [][]any {
 	rows := make([][]any, len(list))
 	for i, s := range list {
-		rows[i] = []any{s.Policy, fmt.Sprintf("%d of %d", s.RealisedNodes, s.Nodes), orDash(strings.Join(s.Problems, "; "))}
+		problems := s.Problems
+		if more := len(problems) - shown; more > 0 {
+			problems = append(slices.Clone(problems[:shown]), fmt.Sprintf("and %d more", more))
+		}
+		rows[i] = []any{s.Policy, fmt.Sprintf("%d of %d", s.RealisedNodes, s.Nodes), orDash(strings.Join(problems, ". "))}
 	}
 	return rows
 }

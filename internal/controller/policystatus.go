@@ -90,18 +90,23 @@ func (p *policies) findings() ([]known, []translate.EndpointProblem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := make([]known, 0, len(p.objects))
-	exists := func(ref intent.PolicyRef) bool { return p.objects[ref] != nil }
 	for ref, o := range p.objects {
-		problems := p.problems[ref]
-		if group, is := o.(*v1alpha1.SecurityGroup); is {
-			problems = slices.Concat(problems, translate.MissingGroups(group, exists))
-		}
-		if len(problems) > 0 || ref.Kind != intent.NetworkPolicy {
+		if problems := p.problemsOf(ref); len(problems) > 0 || ref.Kind != intent.NetworkPolicy {
 			list = append(list, known{ref, o, problems})
 		}
 	}
 	slices.SortFunc(list, func(a, b known) int { return a.ref.Compare(b.ref) })
 	return list, p.ofEndpoints
+}
+
+// problemsOf are those of a policy; p.mu is held.
+func (p *policies) problemsOf(ref intent.PolicyRef) []translate.Problem {
+	group, is := p.objects[ref].(*v1alpha1.SecurityGroup)
+	if !is {
+		return p.problems[ref]
+	}
+	exists := func(ref intent.PolicyRef) bool { return p.objects[ref] != nil }
+	return slices.Concat(p.problems[ref], translate.MissingGroups(group, exists))
 }
 
 func (s *policyStatus) look(ctx context.Context) error {

@@ -49,7 +49,7 @@ func (p *policies) standing() []policy.Standing {
 	list := make([]policy.Standing, 0, len(p.objects))
 	for ref := range p.objects {
 		s := policy.Standing{Policy: ref}
-		for _, problem := range p.problems[ref] {
+		for _, problem := range p.problemsOf(ref) {
 			s.Problems = append(s.Problems, messageOf(problem, problem.Object))
 		}
 		list = append(list, s)
