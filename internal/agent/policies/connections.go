@@ -92,13 +92,13 @@ func (p *Policies) judge(ctx context.Context, subjects map[string]bool) error {
 	if s.Local().PolicyMode != intent.EnforcedPolicies {
 		return nil
 	}
-	spaces := spacesOf(s, subjects)
+	spaces, stopped := spacesOf(s, subjects), map[string]bool{}
 	for _, zone := range slices.Sorted(maps.Keys(spaces)) {
 		list, err := p.Connections.List(ctx, zone)
 		if err != nil {
 			return err
 		}
-		denied, allowed := spaces[zone].judge(s, p.Connections, list)
+		denied, allowed := spaces[zone].judge(s, p.Connections, list, stopped)
 		if err := p.Connections.Mark(ctx, true, denied); err != nil {
 			return err
 		}
@@ -109,6 +109,10 @@ func (p *Policies) judge(ctx context.Context, subjects map[string]bool) error {
 			p.Log.Info("UDP streams have been judged anew", "zone", zone, "denied", len(denied), "allowed", len(allowed))
 		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.stopped, func(key string, _ bool) bool { return subjects[key] })
+	maps.Copy(p.stopped, stopped)
 	return nil
 }
 
@@ -201,13 +205,19 @@ func (sp *space) has(a netip.Addr) bool {
 // udp is the protocol whose streams may be all replies. What speaks TCP or SCTP acknowledges, and each echo has its request.
 const udp = uint8(intent.UDP)
 
-// judge returns the connections whose mark is wrong: those that are denied, and those that are allowed.
-func (sp *space) judge(s *intent.State, c Connections, list []unixctl.Connection) (denied, allowed []unixctl.Connection) {
+// judge returns the connections whose mark is wrong: those that are denied, and those that are allowed. It adds to stopped the keys
+// of the Subjects of Ports with any that are denied.
+func (sp *space) judge(s *intent.State, c Connections, list []unixctl.Connection, stopped map[string]bool) (denied, allowed []unixctl.Connection) {
 	for _, k := range list {
 		if k.Protocol != udp || !k.Reply.Src.IsValid() {
 			continue
 		}
 		ok, known := sp.allows(s, k, c.FromHost(k.Mark))
+		for _, a := range []netip.Addr{k.Orig.Src, k.Reply.Src} {
+			if p, here := sp.ports[a]; here && known && !ok {
+				stopped[p.SubjectKey()] = true
+			}
+		}
 		switch {
 		case !known || ok != c.Denied(k.Mark):
 		case ok:

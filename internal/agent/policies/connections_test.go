@@ -148,7 +148,7 @@ func TestStreamsAreJudgedAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			ct := &conntrack{connections: map[uint16][]unixctl.Connection{tc.in.Zone: {tc.in}}}
-			p := &Policies{Options: Options{Log: discard, Intent: store, Connections: ct}}
+			p := &Policies{Options: Options{Log: discard, Intent: store, Connections: ct}, stopped: map[string]bool{"pod/db": true}}
 			look := map[string]bool{}
 			for _, key := range tc.look {
 				look[key] = true
@@ -158,6 +158,9 @@ func TestStreamsAreJudgedAnew(t *testing.T) {
 			}
 			if got := ct.Denied(ct.connections[tc.in.Zone][0].Mark); got != tc.marked {
 				t.Errorf("marked as denied: %v, want %v", got, tc.marked)
+			}
+			if stopped := p.stopped[tc.look[0]]; stopped != tc.marked || tc.look[0] != "pod/db" && !p.stopped["pod/db"] {
+				t.Errorf("Subjects with streams that are denied: %v", p.stopped)
 			}
 		})
 	}
@@ -177,19 +180,23 @@ func TestAffected(t *testing.T) {
 			Peers:    []intent.Peer{peer("a")},
 		}
 	}
+	another := func(o *intent.Objects) {
+		o.Peers = append(o.Peers, intent.Peer{Space: "red", Address: netip.MustParseAddr("10.0.0.1"), Groups: []string{"a"}})
+	}
 	for name, tc := range map[string]struct {
-		change func(*intent.Objects)
-		want   []string
+		change  func(*intent.Objects)
+		want    []string
+		stopped string // the key of a Subject
 	}{
-		"nothing":             {func(*intent.Objects) {}, nil},
-		"a subject":           {func(o *intent.Objects) { o.Subjects[2].Rules = []string{"deny"} }, []string{"pod/z"}},
-		"a rule":              {func(o *intent.Objects) { o.Rules[0].AnyPeer = true }, []string{"pod/x"}},
-		"a peer goes":         {func(o *intent.Objects) { o.Peers = nil }, []string{"pod/x"}},
-		"a peer to be denied": {func(o *intent.Objects) { o.Peers[0] = peer("a", "d") }, []string{"pod/y"}},
-		"a peer to be allowed": {func(o *intent.Objects) {
-			o.Peers = append(o.Peers, intent.Peer{Space: "red", Address: netip.MustParseAddr("10.0.0.1"), Groups: []string{"a"}})
-		}, nil},
-		"a subject that goes": {func(o *intent.Objects) { o.Subjects = o.Subjects[:2] }, []string{"pod/z"}},
+		"nothing":              {change: func(*intent.Objects) {}},
+		"a subject":            {change: func(o *intent.Objects) { o.Subjects[2].Rules = []string{"deny"} }, want: []string{"pod/z"}},
+		"a rule":               {change: func(o *intent.Objects) { o.Rules[0].AnyPeer = true }, want: []string{"pod/x"}},
+		"a peer goes":          {change: func(o *intent.Objects) { o.Peers = nil }, want: []string{"pod/x"}},
+		"a peer to be denied":  {change: func(o *intent.Objects) { o.Peers[0] = peer("a", "d") }, want: []string{"pod/y"}},
+		"a peer to be allowed": {change: another},
+		"a peer to be allowed by who has stopped it":             {change: another, want: []string{"pod/x"}, stopped: "pod/x"},
+		"a peer to be allowed by others than who has stopped it": {change: another, stopped: "pod/y"},
+		"a subject that goes":                                    {change: func(o *intent.Objects) { o.Subjects = o.Subjects[:2] }, want: []string{"pod/z"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := intent.NewStore()
@@ -203,7 +210,7 @@ func TestAffected(t *testing.T) {
 			before := replace(base())
 			o := base()
 			tc.change(&o)
-			if diff := cmp.Diff(tc.want, affected(before, replace(o)), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(tc.want, affected(before, replace(o), map[string]bool{tc.stopped: true}), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("affected (-want +got):\n%s", diff)
 			}
 		})

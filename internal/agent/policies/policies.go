@@ -55,12 +55,13 @@ type Policies struct {
 	revision uint64
 	version  uint64
 	since    []time.Time
+	stopped  map[string]bool // keys of Subjects, of Ports with streams that were denied when they were looked at last
 	affected map[string]bool // keys of Subjects, of Ports whose connections have to be looked at
 }
 
 // New makes Policies that know nothing.
 func New(o Options) *Policies {
-	p := &Policies{Options: o, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), heard: make(chan struct{}), affected: map[string]bool{}}
+	p := &Policies{Options: o, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), heard: make(chan struct{}), affected: map[string]bool{}, stopped: map[string]bool{}}
 	p.client = o.NewClient(p.changed)
 	return p
 }
@@ -103,9 +104,9 @@ func (p *Policies) changed(c client.Change) {
 	if p.client.Status().Complete {
 		p.once.Do(func() { close(p.heard) })
 	}
-	subjects := affected(before, after)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	subjects := affected(before, after, p.stopped)
 	p.revision, p.version = after.Revision(), c.Version
 	if after != before {
 		p.since = append(p.since, start)
