@@ -63,10 +63,11 @@ func (c *Client) keep() bool {
 	if e := statefile.Remove(c.File); e != nil {
 		err, text = errors.Join(err, e), "a start without a controller would enforce older ones"
 	}
-	if c.Status().SaveError != err.Error() {
+	before := c.Status().SaveError
+	c.update(func(s *Status) { s.SaveError = err.Error(); s.SaveFailures++ })
+	if before != err.Error() {
 		c.Log.Error("policies are not remembered", "err", err, "consequence", text)
 	}
-	c.update(func(s *Status) { s.SaveError = err.Error(); s.SaveFailures++ })
 	c.dirty.Kick()
 	return false
 }

@@ -47,10 +47,11 @@ func (c *Client) Run(ctx context.Context) {
 			c.Log.Debug("the stream of policies has ended", "controller", last, "err", err)
 			continue
 		}
-		if c.Status().LastError != err.Error() {
+		before := c.Status().LastError
+		c.update(func(s *Status) { s.LastError = err.Error() })
+		if before != err.Error() {
 			c.Log.Warn("no controller tells of policies, what is known stays in effect", "err", err)
 		}
-		c.update(func(s *Status) { s.LastError = err.Error() })
 		timer := time.NewTimer(jitter(pause))
 		select {
 		case <-timer.C:
