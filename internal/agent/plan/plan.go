@@ -135,12 +135,9 @@ func (p *Planner) Plan(ctx context.Context, ask cni.Ask) ([]cni.Interface, error
 func (p *Planner) pod(ctx context.Context, ask cni.Ask) (*corev1.Pod, error) {
 	bounded, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
-	s, ok := p.View.Await(bounded, func(s view.State) bool {
-		pod := s.Pods[ask.UID]
-		return pod != nil && pod.Namespace == ask.Namespace && pod.Name == ask.Pod
-	})
+	s, ok := p.View.Await(bounded, func(s view.State) bool { return s.Pod(ask.Namespace, ask.Pod, ask.UID) != nil })
 	if ok {
-		return s.Pods[ask.UID], nil
+		return s.Pod(ask.Namespace, ask.Pod, ask.UID), nil
 	}
 	bounded, cancel = context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -50,7 +50,7 @@ func (p *Publisher) Write(ctx context.Context, at attachment.Attachment) error {
 
 // uid is the pod's in the API.
 func (p *Publisher) uid(at attachment.Attachment) string {
-	if pod := p.View.State().Pods[at.PodUID]; pod != nil {
+	if pod := p.View.State().Pod(at.PodNamespace, at.PodName, at.PodUID); pod != nil {
 		return string(pod.UID)
 	}
 	return at.PodUID

@@ -184,10 +184,10 @@ func (p *Publisher) attached(key string) (attachment.Attachment, bool) {
 }
 
 // pod finds a container's pod; nil until PodsChanged brings the container back into the queue.
-func (p *Publisher) pod(container, uid string) *corev1.Pod {
+func (p *Publisher) pod(container string, at attachment.Attachment) *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pod := p.View.State().Pods[uid]
+	pod := p.View.State().Pod(at.PodNamespace, at.PodName, at.PodUID)
 	if pod == nil {
 		p.untold[container] = true
 	}
@@ -200,7 +200,7 @@ func (p *Publisher) annotate(ctx context.Context, container string) error {
 	if len(list) == 0 {
 		return nil
 	}
-	pod := p.pod(container, list[0].PodUID)
+	pod := p.pod(container, list[0])
 	if pod == nil {
 		return nil
 	}

@@ -43,6 +43,15 @@ func (s State) Listed(kind string) bool { return s.listed[kind] }
 // Heard says that the API was heard about anything since the agent has started.
 func (s State) Heard() bool { return len(s.listed) > 0 }
 
+// Pod is the pod of that name that the container runtime knows by that UID; nil if there is none. A UID alone is not enough: see
+// translate.PodUID.
+func (s State) Pod(namespace, name, uid string) *corev1.Pod {
+	if pod := s.Pods[uid]; pod != nil && pod.Namespace == namespace && pod.Name == name {
+		return pod
+	}
+	return nil
+}
+
 // NetworkList is Networks as a list, sorted by name.
 func (s State) NetworkList() []*v1alpha1.Network { return values(s.Networks) }
 

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/kube"
@@ -120,5 +121,27 @@ func TestAwait(t *testing.T) {
 	cancel()
 	if _, ok := v.Await(ctx, func(State) bool { return false }); ok {
 		t.Error("waited for nothing and got it")
+	}
+}
+
+// A pod that claims another one's UID is not taken for it.
+func TestPodByItsWholeName(t *testing.T) {
+	v, _ := open(t, filepath.Join(t.TempDir(), "state.db"))
+	const static, given = "0123456789abcdef0123456789abcdef", "0c1ff3ee-0000-0000-0000-000000000000"
+	pod := func(name, uid, claims string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: types.UID(uid), Annotations: map[string]string{kube.AnnotationConfigHash: claims},
+		}}
+	}
+	v.SetPods([]*corev1.Pod{pod("victim", given, ""), pod("static", "1", static), pod("thief", "2", given), pod("other", "3", static)})
+	s := v.State()
+	if p := s.Pod("shop", "victim", given); p == nil {
+		t.Error("a pod is not found by the UID that the API server gave it")
+	}
+	if p := s.Pod("shop", "static", static); p != nil && p.Name != "static" {
+		t.Errorf("in place of a static pod: %s", p.Name)
+	}
+	if p := s.Pod("shop", "thief", given); p != nil {
+		t.Error("found by a UID that it claims")
 	}
 }
