@@ -115,12 +115,8 @@ func (a *Agent) policyStatus(state *intent.State) PolicyStatus {
 		if port.OFPort == 0 {
 			continue
 		}
-		subject, ok := state.Subjects().Get(port.SubjectKey())
-		switch {
-		case !ok:
-			p.Closed = append(p.Closed, ClosedPort{port.Name(), "its policies are not known yet"})
-		case subject.Closed != "":
-			p.Closed = append(p.Closed, ClosedPort{port.Name(), subject.Closed})
+		if closed := compile.Closed(state, port); closed != "" {
+			p.Closed = append(p.Closed, ClosedPort{port.Name(), closed})
 		}
 	}
 	return p

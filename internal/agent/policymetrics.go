@@ -111,7 +111,7 @@ func (m *metrics) registerPolicies(a *Agent) {
 	gauge("coelan_policy_closed_ports", "Ports that are closed because their policies are not known, or cannot be put into effect.",
 		func() float64 { return float64(len(a.policyStatus(a.intent.State()).Closed)) })
 	gauge("coelan_policy_connected", "1 if a controller tells this node of changes of policies.", func() float64 {
-		if a.policyStatus(a.intent.State()).Connected {
+		if a.policies != nil && a.policies.Status().Connected {
 			return 1
 		}
 		return 0

@@ -71,6 +71,9 @@ func TestClosedPorts(t *testing.T) {
 				if i == 1 {
 					want = ""
 				}
+				if got := Closed(c.last, p); (got == "") != (want == "") || !strings.Contains(got, want) {
+					t.Errorf("port %d is closed: %q, want %q", i, got, want)
+				}
 				for _, table := range []Table{egressSubject, ingressSubject} {
 					if m, ok := in[table.ID]; !ok || m.Drops() != (want != "") || !strings.Contains(m.Reason, want) {
 						t.Errorf("port %d in %s: %+v, want %q", i, table.Name, m, want)

@@ -62,14 +62,15 @@ func closedPort(d intent.Direction, port, why string) Verdict {
 // govern emits how a Port of this node is governed.
 func (r *rules) govern(p intent.Port) {
 	r.need(unitKey{kindSubject, p.SubjectKey()})
-	subject, known := r.state.Subjects().Get(p.SubjectKey())
-	rules, closed := r.rulesOf(subject)
-	switch {
-	case subject.Closed != "":
-		closed = subject.Closed
-	case !known:
-		closed = evaluate.Unknown
+	subject, _ := r.state.Subjects().Get(p.SubjectKey())
+	for _, id := range subject.Rules {
+		r.needs = append(r.needs, unitKey{kindShape, id})
+		if _, ok := r.state.Rules().Get(id); !ok {
+			r.problem("it is closed: rule %s is not known", id)
+			break
+		}
 	}
+	rules, closed := judgedOf(r.state, p)
 	for _, d := range []intent.Direction{intent.Egress, intent.Ingress} {
 		if closed != "" {
 			for _, w := range r.packetsOf(p, d, 400) {
@@ -139,17 +140,28 @@ func (r *rules) clusterAddresses(p intent.Port) []netip.Addr {
 	return p.Addresses
 }
 
-// rulesOf are the rules of a Subject, as they are judged, or why the Port is closed: one is not known, or cannot be judged.
-func (r *rules) rulesOf(s intent.Subject) (all []judged, problem string) {
-	all = make([]judged, 0, len(s.Rules))
-	for _, id := range s.Rules {
-		r.needs = append(r.needs, unitKey{kindShape, id})
-		rule, ok := r.state.Rules().Get(id)
+// Closed says why a Port of this node is closed; empty: it is not.
+func Closed(s *intent.State, p intent.Port) string {
+	_, closed := judgedOf(s, p)
+	return closed
+}
+
+// judgedOf are a Port's rules, as they are judged, or why it is closed: one is not known, or cannot be judged.
+func judgedOf(s *intent.State, p intent.Port) (all []judged, closed string) {
+	subject, known := s.Subjects().Get(p.SubjectKey())
+	switch {
+	case !known:
+		return nil, evaluate.Unknown
+	case subject.Closed != "":
+		return nil, subject.Closed
+	}
+	all = make([]judged, 0, len(subject.Rules))
+	for _, id := range subject.Rules {
+		rule, ok := s.Rules().Get(id)
 		if !ok {
-			r.problem("it is closed: rule %s is not known", id)
 			return nil, evaluate.Unknown
 		}
-		j, problem := judge(r.state, rule)
+		j, problem := judge(s, rule)
 		if problem != "" {
 			return nil, fmt.Sprintf("%s, rule %d, cannot be enforced", rule.Policy, rule.Number)
 		}

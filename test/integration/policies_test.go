@@ -42,7 +42,7 @@ func TestPolicies(t *testing.T) {
 		if err := w.n1.Query(t.Context(), "/v1/status", &s); err != nil {
 			t.Fatal(err)
 		}
-		if len(s.Policies.Closed) != 3 || !slices.Contains(s.Problems, "port lab/a/eth0 is closed: its policies are not known yet") {
+		if len(s.Policies.Closed) != 3 || !slices.Contains(s.Problems, "port lab/a/eth0 is closed: policies of the Port are not known yet") {
 			t.Errorf("status tells of policies %+v and problems %q", s.Policies, s.Problems)
 		}
 	})
