@@ -114,7 +114,7 @@ type SecurityGroupStatus struct {
 	Nodes int32 `json:"nodes,omitempty"`
 	// RealisedNodes is how many of these nodes enforce the group as it is now.
 	RealisedNodes int32 `json:"realisedNodes,omitempty"`
-	// Conditions: Ready says whether all rules can be read, Realised whether all nodes enforce them.
+	// Conditions: Ready says whether all rules have effect, Realised whether all nodes enforce them.
 	//
 	// +listType=map
 	// +listMapKey=type
