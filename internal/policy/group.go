@@ -212,8 +212,12 @@ func (g *group) members() iter.Seq[Place] {
 	}
 }
 
-// disjoint returns the blocks masked and sorted, without those that are in another.
+// disjoint returns the blocks masked and sorted, without those that are in another. There may be thousands, and mostly they are so
+// already: then they are the same slice.
 func disjoint(blocks []netip.Prefix) []netip.Prefix {
+	if areDisjoint(blocks) {
+		return blocks
+	}
 	var out []netip.Prefix
 	sorted := make([]netip.Prefix, 0, len(blocks))
 	for _, b := range blocks {
@@ -230,6 +234,15 @@ func disjoint(blocks []netip.Prefix) []netip.Prefix {
 		out = append(out, b)
 	}
 	return out
+}
+
+func areDisjoint(blocks []netip.Prefix) bool {
+	for i, b := range blocks {
+		if !b.IsValid() || b != b.Masked() || i > 0 && (comparePrefixes(blocks[i-1], b) >= 0 || blocks[i-1].Contains(b.Addr())) {
+			return false
+		}
+	}
+	return true
 }
 
 func comparePrefixes(a, b netip.Prefix) int {
