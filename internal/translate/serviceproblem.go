@@ -23,7 +23,7 @@ type ServiceProblem struct {
 func compareServiceProblems(a, b ServiceProblem) int {
 	return cmp.Or(
 		cmp.Compare(a.Service.Namespace, b.Service.Namespace), cmp.Compare(a.Service.Name, b.Service.Name),
-		cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text),
+		cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Value, b.Value),
 	)
 }
 
