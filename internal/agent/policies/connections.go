@@ -176,11 +176,18 @@ func spacesOf(s *intent.State, subjects map[string]bool) map[uint16]*space {
 	return spaces
 }
 
-// prefixesOf are those of a private Router's Networks, and of the Routers' that it imports.
+// prefixesOf are those of a private Router's Networks and static routes, and of the Routers' that it imports. What takes a default route is
+// left out: it cannot be told from what is elsewhere.
 func prefixesOf(s *intent.State, router string) []netip.Prefix {
 	r, _ := s.Routers().Get(router)
 	list := []netip.Prefix{}
 	for _, name := range append([]string{router}, r.Imports...) {
+		of, _ := s.Routers().Get(name)
+		for _, route := range of.Routes {
+			if route.Destination.Bits() > 0 {
+				list = append(list, route.Destination)
+			}
+		}
 		for n := range s.NetworksOf(name) {
 			for _, sn := range n.Subnets {
 				list = append(list, sn.Prefix)

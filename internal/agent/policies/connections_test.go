@@ -69,7 +69,7 @@ func cluster(serviceMode intent.ServiceMode) intent.Objects {
 	return intent.Objects{
 		Local: intent.Local{Node: "n1", PolicyMode: intent.EnforcedPolicies, ServiceMode: serviceMode},
 		Routers: []intent.Router{
-			{Name: intent.DefaultRouterName, ID: intent.DefaultRouter, Shared: true}, {Name: "red", ID: redID},
+			{Name: intent.DefaultRouterName, ID: intent.DefaultRouter, Shared: true}, {Name: "red", ID: redID, Routes: []intent.Route{{Destination: prefix("198.51.100.0/24"), NextHop: ip("10.50.0.9")}}},
 		},
 		Networks: []intent.Network{
 			{Name: intent.DefaultNetworkName, ID: 1, Router: intent.DefaultRouterName},
@@ -131,6 +131,7 @@ func TestStreamsAreJudgedAnew(t *testing.T) {
 		"to a Service that the kernel":   {mode: intent.KubeProxy, change: isolatedOut("pod/web"), look: []string{"pod/web"}, in: stream(1, "10.244.1.2:1000", vip, vip, 0)},
 		"of a private Router":            {change: isolated("pod/red"), look: []string{"pod/red"}, in: stream(redID, "10.50.0.3:1000", "10.50.0.2:53", "10.50.0.2:53", 0), marked: true},
 		"from elsewhere, in the cluster": {change: isolated("pod/red"), look: []string{"pod/red"}, in: stream(1, client, "10.244.1.9:53", "10.244.1.9:53", 0), marked: true},
+		"from behind a static route":     {change: isolated("pod/red"), look: []string{"pod/red"}, in: stream(redID, "198.51.100.7:1000", "10.50.0.2:53", "10.50.0.2:53", 0), marked: true},
 		"on a physical network":          {change: isolated("pod/vm"), look: []string{"pod/vm"}, in: stream(0xfffe, "192.0.2.1:1000", "172.16.0.2:53", "172.16.0.2:53", 0), marked: true},
 		"from elsewhere, in its Router":  {change: isolated("pod/red"), look: []string{"pod/red"}, in: stream(redID, client, "10.50.0.2:53", "10.50.0.2:53", 0)},
 	} {
