@@ -20,13 +20,11 @@ const (
 // serviceNumber is the number of the Service's first group. It depends on the
 // Service's name, and on those that share its Slot.
 func (r *rules) serviceNumber(v intent.Service) (uint32, bool) {
-	slot, place := v.Slot(), uint32(0)
+	slot, mates := v.Slot(), make([]slotMate, 0, 4)
 	for o := range r.state.ServicesIn(slot) {
-		if o.Namespace == v.Namespace && o.Name == v.Name {
-			break
-		}
-		place++
+		mates = append(mates, slotMate{o.Namespace, serviceKey(o)})
 	}
+	place := placeAmong(mates, slotMate{v.Namespace, serviceKey(v)})
 	number := (slot<<placeBits | place) << indexBits
 	if place >= 1<<placeBits || number+maxGroups-1 > openflow.GroupMax {
 		r.problem("there are no numbers left for its groups: rename the Service")

@@ -77,14 +77,13 @@ func judge(s *intent.State, rule intent.Rule) (j judged, problem string) {
 	if len(rule.Ports) > 0 {
 		j.clauses++
 	}
-	place := uint32(0)
+	mates := make([]slotMate, 0, 4)
 	for o := range s.RulesIn(rule.Slot()) {
-		if o.ID == rule.ID {
-			break
-		}
-		if place++; place == maxPlaces {
-			return j, fmt.Sprintf("more than %d rules share its number", maxPlaces)
-		}
+		mates = append(mates, slotMate{o.Policy.Namespace, o.ID})
+	}
+	place := placeAmong(mates, slotMate{rule.Policy.Namespace, rule.ID})
+	if place >= maxPlaces {
+		return j, fmt.Sprintf("more than %d rules share its number", maxPlaces)
 	}
 	j.id = rule.Slot()<<4 | place
 	return j, ""
