@@ -16,6 +16,7 @@ import (
 type policy struct {
 	Policy
 	governs []*selector // what its Subjects are
+	denies  []*selector // peers that it denies something, or would by a rule before which they pass
 	watches []*watch
 	parts   []*part // that are for all subjects
 	named   []namedRule
@@ -115,11 +116,16 @@ func (e *Engine) build(ref intent.PolicyRef, to *Policy) {
 			e.dropLater(part)
 		}
 	}
+	if len(p.denies) > 0 {
+		e.deniers[p] = struct{}{}
+	} else {
+		delete(e.deniers, p)
+	}
 	e.regovern(&was, p)
 	for _, w := range was.watches {
 		e.drops = append(e.drops, func() { e.unwatch(w, p) })
 	}
-	for _, s := range was.governs {
+	for _, s := range slices.Concat(was.governs, was.denies) {
 		e.drops = append(e.drops, func() { e.drop(s) })
 	}
 }
@@ -185,6 +191,7 @@ func (b *builder) rule(r Rule) {
 	if nobody || r.Closed != "" && r.Action != intent.Deny {
 		return
 	}
+	b.deny(r)
 	base := intent.Rule{
 		ID: ruleID(b.Ref, r.Direction, r.Number), Policy: b.Ref, Number: r.Number, Direction: r.Direction,
 		Tier: b.Tier, Priority: b.Priority, Action: r.Action,
@@ -210,6 +217,18 @@ func (b *builder) rule(r Rule) {
 		b.named = append(b.named, b.ingress(r, whole, named))
 	default:
 		b.egress(r, base, named, blocks)
+	}
+}
+
+// deny takes note of whom the rule denies something by his address. So does one that passes: a later one may allow it.
+func (b *builder) deny(r Rule) {
+	if r.AnyPeer || r.Action == intent.Allow {
+		return
+	}
+	for _, spec := range r.Peers {
+		if s := b.selector(spec); s != nil {
+			b.denies = append(b.denies, s)
+		}
 	}
 }
 

@@ -35,6 +35,10 @@ type Engine struct {
 	scopeSelectors labelIndex[*scope]
 	nodeSelectors  labelIndex[*selector]
 
+	// unplaced are those on a node of which no labels tell an address yet; deniers the policies that have denies.
+	unplaced map[*endpoint]struct{}
+	deniers  map[*policy]struct{}
+
 	stalePolicies map[intent.PolicyRef]*Policy // what they are to be; nil: nothing
 	attached      map[*watcher]struct{}
 	touched       map[*watcher]struct{} // for which something may have changed
@@ -71,6 +75,7 @@ type endpoint struct {
 	cohort *cohort
 	node   *node // or nil
 	places []Place
+	closed bool // for it is nowhere yet, as its node has been told
 }
 
 // NewEngine returns one that knows nothing.
@@ -85,6 +90,8 @@ func NewEngine() *Engine {
 		groups:        map[string]*group{},
 		naming:        map[string]*bag[*cohort]{},
 		holders:       map[location]*bag[holder]{},
+		unplaced:      map[*endpoint]struct{}{},
+		deniers:       map[*policy]struct{}{},
 		stalePolicies: map[intent.PolicyRef]*Policy{},
 		attached:      map[*watcher]struct{}{},
 		touched:       map[*watcher]struct{}{},
@@ -247,6 +254,12 @@ func (e *Engine) SetEndpoint(to Endpoint) {
 		}
 	}
 	p.places = places
+	if on != nil && !slices.ContainsFunc(places, Place.isPrimary) {
+		e.unplaced[p] = struct{}{}
+	} else {
+		delete(e.unplaced, p)
+		e.close(p, false)
+	}
 	e.moved(from, is)
 	e.tidyEndpoint(was)
 }
@@ -260,6 +273,7 @@ func (e *Engine) DeleteEndpoint(key string) {
 	from := e.presence(p.cohort, nil, p.places)
 	e.withdraw(p)
 	delete(e.endpoints, key)
+	delete(e.unplaced, p)
 	e.moved(from, presence{})
 	e.tidyEndpoint(*p)
 }
@@ -276,6 +290,36 @@ func (e *Engine) withdraw(p *endpoint) {
 			w.remove(e, p)
 		}
 	}
+}
+
+// close has an Endpoint be closed for it is nowhere yet, or not.
+func (e *Engine) close(p *endpoint, closed bool) {
+	if p.closed == closed {
+		return
+	}
+	p.closed = closed
+	if p.node != nil {
+		for _, w := range p.node.watchers {
+			w.subject(e, p.key, nil)
+		}
+	}
+}
+
+// closeUnplaced closes who is nowhere yet and is one of those whom rules deny something: until his address is known nobody else
+// could tell that he is.
+func (e *Engine) closeUnplaced() {
+	for p := range e.unplaced {
+		e.close(p, e.denied(p.cohort))
+	}
+}
+
+func (e *Engine) denied(c *cohort) bool {
+	for p := range e.deniers {
+		if slices.ContainsFunc(p.denies, func(s *selector) bool { return slices.Contains(c.selectors, s) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // tidyEndpoint forgets what only the Endpoint that was has referred to.

@@ -133,7 +133,7 @@ func drawEndpoint(t *rapid.T) Endpoint {
 		{Space: "default", Address: netip.MustParseAddr("10.0.0.1")}, {Space: "default", Address: netip.MustParseAddr("10.0.0.2")},
 		{Space: "default", Address: netip.MustParseAddr("fd00::1")}, {Space: "own", Address: netip.MustParseAddr("10.0.0.1")},
 		{Space: "default", Address: netip.MustParseAddr("10.0.0.1"), Secondary: true},
-	}), 1, 3).Draw(t, "places")
+	}), 0, 3).Draw(t, "places")
 	e.NamedPorts = rapid.SliceOfN(rapid.SampledFrom([]NamedPort{{"web", 6, 80}, {"web", 6, 8080}, {"web", 17, 80}, {"dns", 17, 53}}), 0, 2).Draw(t, "container ports")
 	return e
 }

@@ -18,6 +18,8 @@ type location struct {
 
 func (p Place) location() location { return location{p.Space, p.Address} }
 
+func (p Place) isPrimary() bool { return !p.Secondary }
+
 // holder is who is at a location: a pod or Port of a cohort, with a further interface if secondary, or a node.
 type holder struct {
 	cohort    *cohort // or

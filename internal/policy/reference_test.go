@@ -111,6 +111,9 @@ func (r *reference) view(node string) View {
 				}
 			}
 		}
+		if s.Closed == "" && r.mustWait(ep) {
+			s.Closed = nowhere
+		}
 		slices.SortFunc(s.IngressIsolation, intent.PolicyRef.Compare)
 		slices.SortFunc(s.EgressIsolation, intent.PolicyRef.Compare)
 		slices.SortFunc(s.SecurityGroups, intent.PolicyRef.Compare)
@@ -132,6 +135,24 @@ func (r *reference) view(node string) View {
 	v.Rules = slices.Collect(maps.Values(rules))
 	v.sort()
 	return v
+}
+
+// mustWait says that rules deny an Endpoint something by an address that nobody knows.
+func (r *reference) mustWait(ep Endpoint) bool {
+	if slices.ContainsFunc(ep.Places, func(p Place) bool { return !p.Secondary }) {
+		return false
+	}
+	for _, p := range r.policies {
+		for _, rule := range p.Rules {
+			if rule.AnyPeer || rule.Action == intent.Allow || rule.Action == intent.Pass && rule.Closed != "" {
+				continue
+			}
+			if slices.ContainsFunc(rule.Peers, func(s Selector) bool { return r.selects(s, ep) }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // parts are the rules that one becomes for a subject, and the groups that they need.

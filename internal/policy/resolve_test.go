@@ -349,6 +349,59 @@ func TestUnknownNamespace(t *testing.T) {
 	}
 }
 
+// Whom a rule denies something by his address is closed until that is known, and then all nodes hear of it at once. Who is
+// allowed something by it, or denied as everybody is, does not have to wait.
+func TestDeniedBeforeItsAddressIsKnown(t *testing.T) {
+	web := labels.Set{"app": "web"}
+	for name, tc := range map[string]struct {
+		rule   Rule
+		labels labels.Set
+		waits  bool
+	}{
+		"denied to come":         {Rule{Action: intent.Deny, AnyPort: true, Peers: []Selector{{Namespace: "bank", Pods: sel("app")}}}, web, true},
+		"denied to be reached":   {Rule{Action: intent.Deny, Direction: intent.Egress, AnyPort: true, Peers: []Selector{{Namespace: "bank", Pods: sel("app")}}}, web, true},
+		"denied at a named port": {Rule{Action: intent.Deny, Ports: []Port{{Name: "http"}}, Peers: []Selector{{Namespace: "bank", Pods: sel("app")}}}, web, true},
+		"passed on":              {Rule{Action: intent.Pass, AnyPort: true, Peers: []Selector{{Namespace: "bank", Pods: sel("app")}}}, web, true},
+		"allowed":                {Rule{Action: intent.Allow, AnyPort: true, Peers: []Selector{{Namespace: "bank", Pods: sel("app")}}}, web, false},
+		"another":                {Rule{Action: intent.Deny, AnyPort: true, Peers: []Selector{{Namespace: "bank", Pods: sel("app")}}}, nil, false},
+		"everybody":              {Rule{Action: intent.Deny, AnyPort: true, AnyPeer: true}, web, false},
+		"a rule that is unclear": {Rule{Action: intent.Pass, Closed: "?", AnyPort: true, Peers: []Selector{{Namespace: "bank", Pods: sel("app")}}}, web, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := shop()
+			e.SetPolicy(cluster(tc.rule, Selector{Namespace: "shop", Pods: sel("app=db")}))
+			e.Attach("n1")
+			e.Attach("n2")
+			fresh := Endpoint{Key: "pod/new", Namespace: "bank", Node: "n1", Labels: tc.labels}
+			e.SetEndpoint(fresh)
+			if s := e.Deltas()["n1"].Subjects; len(s) != 1 || (s[0].Closed == nowhere) != tc.waits {
+				t.Errorf("nowhere: %+v", s)
+			}
+			fresh.Places = []Place{{Space: "default", Address: netip.MustParseAddr("10.9.0.8"), Secondary: true}}
+			e.SetEndpoint(fresh)
+			if s := e.Deltas()["n1"].Subjects; len(s) > 0 {
+				t.Errorf("with the address of another interface: %+v", s)
+			}
+			fresh.Places = append(fresh.Places, at("10.9.0.9")...)
+			e.SetEndpoint(fresh)
+			d := e.Deltas()
+			if s := d["n1"].Subjects; tc.waits && (len(s) != 1 || s[0].Closed != "") || !tc.waits && len(s) > 0 {
+				t.Errorf("somewhere: %+v", s)
+			}
+			if told := len(d["n2"].Peers) > 0; tc.rule.Ports == nil && tc.waits && !told {
+				t.Errorf("n2 hears of no peer: %+v", d["n2"])
+			}
+			// A policy that comes or goes meanwhile counts, too.
+			fresh.Places = nil
+			e.SetEndpoint(fresh)
+			e.DeletePolicy(intent.PolicyRef{Kind: intent.ClusterNetworkPolicy, Name: "p"})
+			if s := e.View("n1").Subjects; slices.ContainsFunc(s, func(s intent.Subject) bool { return s.Closed == nowhere }) {
+				t.Errorf("without the policy: %+v", s)
+			}
+		})
+	}
+}
+
 // Nothing that one node needs makes another hear of it.
 func TestNodesHearOfTheirOwn(t *testing.T) {
 	e := shop()

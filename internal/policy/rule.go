@@ -38,6 +38,10 @@ func securityGroupRef(name string) intent.PolicyRef {
 func unknownNamespace(name string) string     { return "namespace " + name + " is not known yet" }
 func unknownSecurityGroup(name string) string { return "SecurityGroup " + name + " does not exist" }
 
+// nowhere is why a Port is closed that others are to deny something by its address. Else it could do what they deny until they
+// know it.
+const nowhere = "its address is not known yet, by which a ClusterNetworkPolicy denies it something"
+
 // splitPorts tells ports with numbers, sorted, from those with names.
 func splitPorts(ports []Port) (numbered []intent.PortRange, named []Port) {
 	for _, p := range ports {

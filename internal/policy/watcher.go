@@ -77,9 +77,9 @@ func (w *watcher) remove(e *Engine, p *endpoint) {
 	w.subject(e, p.key, w.applied[p.cohort])
 }
 
-// subject records that a Subject, which was governed so, may have changed.
+// subject records that a Subject, which was governed so, may have changed; nil: it has.
 func (w *watcher) subject(e *Engine, key string, was *governed) {
-	if _, ok := w.subjects[key]; !ok {
+	if _, ok := w.subjects[key]; !ok || was == nil {
 		w.subjects[key] = was
 	}
 	e.touched[w] = struct{}{}
@@ -92,6 +92,7 @@ func (e *Engine) settle() {
 		e.build(ref, p)
 	}
 	clear(e.stalePolicies)
+	e.closeUnplaced()
 	for w := range e.touched {
 		for c := range w.pending {
 			w.apply(e, c)
@@ -244,6 +245,9 @@ func (w *watcher) delta(e *Engine) Delta {
 		}
 		s := is.subject
 		s.Key = key
+		if p.closed && s.Closed == "" {
+			s.Closed = nowhere
+		}
 		d.Subjects = append(d.Subjects, s)
 	}
 	l := lists{watcher: w, of: map[kind][]string{}}
