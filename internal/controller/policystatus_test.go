@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +20,12 @@ import (
 // A status that the API server does not take is tried again less and less often.
 func TestStatusThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tries, refused := 0, true
+		var tries atomic.Int64
+		var accepted atomic.Bool
 		c := fake.NewClientBuilder().WithScheme(newScheme()).WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-				tries++
-				if refused {
+				tries.Add(1)
+				if !accepted.Load() {
 					return context.DeadlineExceeded
 				}
 				return nil
@@ -38,18 +40,18 @@ func TestStatusThatIsRefused(t *testing.T) {
 		go func() { _ = s.Start(ctx) }()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if tries < 100 || tries > 130 {
-			t.Errorf("%d tries in an hour", tries)
+		if n := tries.Load(); n < 100 || n > 130 {
+			t.Errorf("%d tries in an hour", n)
 		}
-		refused = false
+		accepted.Store(true)
 		time.Sleep(longestPause)
 		synctest.Wait()
-		before := tries
+		before := tries.Load()
 		kick(p.told)
 		time.Sleep(2 * s.interval)
 		synctest.Wait()
-		if tries != before+1 {
-			t.Errorf("%d tries after news, when it is taken again", tries-before)
+		if now := tries.Load(); now != before+1 {
+			t.Errorf("%d tries after news, when it is taken again", now-before)
 		}
 		cancel()
 		synctest.Wait()

@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"coelan.io/coelan/internal/policystream/certs"
 	"coelan.io/coelan/internal/policystream/client"
@@ -78,6 +80,13 @@ func TestAddressesOfSlices(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	api := fake.NewClientset()
+	// What comes between the list and the watch of the fake is lost.
+	watched := make(chan struct{}, 10)
+	api.PrependWatchReactor("*", func(action k8stesting.Action) (bool, watch.Interface, error) {
+		w, err := api.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		watched <- struct{}{}
+		return true, w, err
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c := client.Watch(ctx, api, streamtest.Namespace, slog.New(slog.DiscardHandler))
@@ -97,6 +106,10 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	await("nothing", nil, false)
+	const kinds = 2
+	for range kinds {
+		<-watched
+	}
 	if _, err := api.DiscoveryV1().EndpointSlices(streamtest.Namespace).Create(ctx,
 		slice("a", wire.Service, wire.PortName, []string{"192.0.2.1"}, nil), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
