@@ -45,6 +45,7 @@ func (a *Agent) newPlanner() cni.Planner {
 func (a *Agent) attachmentsChanged(list []attachment.Attachment) {
 	a.publisher.Changed(list...)
 	a.blocks.Kick()
+	a.tellAttached(list)
 }
 
 // serves says whether the interfaces that pods ask for by annotation are this agent's to make: not if Multus is installed.

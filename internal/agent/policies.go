@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/agent/policies"
+	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/compile"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/policy/evaluate"
 	"coelan.io/coelan/internal/policystream/client"
 	"coelan.io/coelan/internal/unixctl"
 	"coelan.io/coelan/openflow"
@@ -54,6 +57,21 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 		return nil
 	}
 	return a.policies.Run(ctx)
+}
+
+// tellAttached has other nodes know who the pods are that have come: kubelet tells the API of their addresses only a second or so
+// later. Those on further Networks have Ports in the API at once.
+func (a *Agent) tellAttached(list []attachment.Attachment) {
+	if a.policies == nil {
+		return
+	}
+	ports := a.intent.State().Ports()
+	for _, at := range list {
+		p, there := ports.Get(at.Key.String())
+		if there && p.Network == intent.DefaultNetworkName && evaluate.Governed(p) && !at.IsPort() {
+			a.policies.Attached(policy.Attachment{Namespace: p.Namespace, Name: p.Pod, Subject: p.SubjectKey(), Addresses: p.Addresses})
+		}
+	}
 }
 
 // policiesTimeout is how long an agent that starts waits for the policies of now, rather than have the switch follow for a moment what it

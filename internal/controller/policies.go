@@ -46,6 +46,8 @@ type policies struct {
 
 	mu      sync.Mutex
 	pending map[watched]client.Object // nil: it is gone
+	// attached are pods that have just been, at most maxAttached.
+	attached []server.NodeAttachment
 	// objects are the policies that there are, as of when they were translated; problems those of them that have any.
 	objects     map[intent.PolicyRef]client.Object
 	problems    map[intent.PolicyRef][]translate.Problem
@@ -59,13 +61,15 @@ type watched struct {
 }
 
 func newPolicies(log *slog.Logger, c cache.Cache, hub *server.Hub) *policies {
-	return &policies{
+	p := &policies{
 		log: log, cache: c, hub: hub, definition: definition{wake: make(chan struct{}, 1)},
 		wake: make(chan struct{}, 1), told: make(chan struct{}, 1), complete: make(chan struct{}),
 		endpoints:  translate.NewPolicyEndpoints(),
 		namespaces: map[string]policy.Namespace{}, nodes: map[string]policy.Node{},
 		pending: map[watched]client.Object{}, objects: map[intent.PolicyRef]client.Object{}, problems: map[intent.PolicyRef][]translate.Problem{},
 	}
+	hub.OnAttached = p.noteAttached
+	return p
 }
 
 // policyKinds are what policies depend on, but for ClusterNetworkPolicies, which an API server may lack.
@@ -170,13 +174,28 @@ func kick(c chan struct{}) {
 	}
 }
 
+// maxAttached is how many attachments wait to be applied. The API tells of the others.
+const maxAttached = 10000
+
+// noteAttached remembers a pod that an agent has attached, as note does.
+func (p *policies) noteAttached(a server.NodeAttachment) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.attached) < maxAttached {
+		p.attached = append(p.attached, a)
+		kick(p.wake)
+	}
+}
+
 // apply brings the Hub up to date with all that is pending, in one step.
 func (p *policies) apply() {
 	p.mu.Lock()
 	pending := p.pending
 	p.pending = make(map[watched]client.Object)
+	attached := p.attached
+	p.attached = nil
 	p.mu.Unlock()
-	if len(pending) == 0 {
+	if len(pending)+len(attached) == 0 {
 		return
 	}
 	var changes []func(*policy.Engine)
@@ -185,6 +204,9 @@ func (p *policies) apply() {
 		if change := p.change(of, o, &news); change != nil {
 			changes = append(changes, change)
 		}
+	}
+	for _, a := range attached {
+		p.endpoints.SetAttachment(a.Node, a.Attachment)
 	}
 	set, gone := p.endpoints.Changes()
 	if len(changes)+len(set)+len(gone) > 0 {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -249,6 +250,29 @@ func TestPolicyStatus(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"Seen True by somebody else", "Ready True ", "Realised True on 2 of 2 nodes with pods that it is for"}, kinds); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+}
+
+// What an agent says of a pod that it has attached is a Peer at once.
+func TestAttachedPodsArePeers(t *testing.T) {
+	namespace, node, pod, deny := policed()
+	deny.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}}}
+	p, hub := testPolicies(namespace, node, pod, deny)
+	if v := viewOf(hub, "n1"); len(v.Peers) > 0 {
+		t.Fatalf("%+v", v.Peers)
+	}
+	hub.OnAttached(server.NodeAttachment{Node: "n1", Attachment: policy.Attachment{
+		Namespace: "a", Name: "p", Subject: intent.PodSubject("u"), Addresses: []netip.Addr{netip.MustParseAddr("10.244.1.5")},
+	}})
+	p.apply()
+	if v := viewOf(hub, "n1"); len(v.Peers) != 1 || v.Peers[0].Address != netip.MustParseAddr("10.244.1.5") {
+		t.Errorf("%+v", v.Peers)
+	}
+	for range 2 * maxAttached {
+		hub.OnAttached(server.NodeAttachment{Node: "n1"})
+	}
+	if len(p.attached) > maxAttached {
+		t.Errorf("%d attachments wait", len(p.attached))
 	}
 }
 

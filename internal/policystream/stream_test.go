@@ -519,6 +519,60 @@ func TestRealisedAtTwoAddresses(t *testing.T) {
 	}
 }
 
+// All controllers hear of a pod that one's agent has attached, and on which node.
+func TestAttached(t *testing.T) {
+	authority, err := streamtest.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := start(t, authority), start(t, authority)
+	heard := map[*streamtest.Controller]chan server.NodeAttachment{}
+	for _, c := range []*streamtest.Controller{first, second} {
+		heard[c] = make(chan server.NodeAttachment, 10)
+		c.Hub.OnAttached = func(a server.NodeAttachment) { heard[c] <- a }
+		c.Set("a", view())
+		c.Set("b", view())
+		c.Follow(t, first, second)
+	}
+	agent := streamtest.NewAgent(first.ClientOptions("a"))
+	want := server.NodeAttachment{Node: "a", Attachment: policy.Attachment{
+		Namespace: "default", Name: "web", Subject: intent.PodSubject("2"), Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
+	}}
+	agent.Attached(want.Attachment) // before there is a stream
+	expect := func(c *streamtest.Controller) {
+		t.Helper()
+		select {
+		case got := <-heard[c]:
+			if !cmp.Equal(got, want, compareAddresses) {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("controller %s has not heard of the pod", c.Address)
+		}
+	}
+	// Second has to follow first before first hears of anything that it is to pass on.
+	streamtest.StartAgent(t, first.ClientOptions("b"))
+	for second.Hub.Realised(ofPolicy("web")).Realised == 0 {
+		<-second.Hub.RealisedChanged()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { agent.Run(ctx); close(ended) }()
+	defer func() { cancel(); <-ended }()
+	expect(first)
+	expect(second)
+	want.Name = "web2"
+	agent.Attached(want.Attachment)
+	expect(first)
+	expect(second)
+	// What makes no sense ends the stream, and the next one is as good as the first.
+	agent.Attached(policy.Attachment{Namespace: "default"})
+	agent.Await(t, "another stream", func() bool { return agent.Status().Streams == 2 })
+	agent.Attached(want.Attachment)
+	expect(first)
+	expect(second)
+}
+
 // An Engine's changes reach only the nodes that they are about.
 func TestEngine(t *testing.T) {
 	authority, err := streamtest.NewAuthority()

@@ -23,6 +23,7 @@ import (
 type PolicyEndpoints struct {
 	pods     map[types.NamespacedName]*policyPod
 	ports    map[types.NamespacedName]*policyPort
+	attached map[types.NamespacedName]policy.Attachment // of pods whose addresses the API does not have yet
 	networks map[string]*v1alpha1.Network
 	routers  map[string]*v1alpha1.Router
 	groups   map[string]bool // SecurityGroups, namespace/name
@@ -51,6 +52,7 @@ type subject struct {
 func NewPolicyEndpoints() *PolicyEndpoints {
 	return &PolicyEndpoints{
 		pods: map[types.NamespacedName]*policyPod{}, ports: map[types.NamespacedName]*policyPort{},
+		attached: map[types.NamespacedName]policy.Attachment{},
 		networks: map[string]*v1alpha1.Network{}, routers: map[string]*v1alpha1.Router{}, groups: map[string]bool{},
 		podPorts: map[types.NamespacedName]map[*policyPort]bool{}, onto: map[string]map[*policyPort]bool{},
 		spaces: map[string][]string{}, moved: true,
@@ -68,6 +70,9 @@ func (e *PolicyEndpoints) SetPod(o *corev1.Pod) {
 		return
 	}
 	e.pods[name] = p
+	if a, is := e.attached[name]; is && (a.Subject != p.key || len(p.addresses) > 0) {
+		delete(e.attached, name)
+	}
 	e.changed[subject{name, false}] = true
 }
 
@@ -76,7 +81,18 @@ func (e *PolicyEndpoints) DeletePod(namespace, name string) {
 	n := types.NamespacedName{Namespace: namespace, Name: name}
 	if _, known := e.pods[n]; known {
 		delete(e.pods, n)
+		delete(e.attached, n)
 		e.changed[subject{n, false}] = true
+	}
+}
+
+// SetAttachment tells the addresses of a pod, as its node's agent says. They count until the API has some. Of a pod that is not known
+// to be on that node, nobody is believed.
+func (e *PolicyEndpoints) SetAttachment(node string, a policy.Attachment) {
+	name := types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
+	if p := e.pods[name]; p != nil && p.node == node && p.key == a.Subject && len(p.addresses) == 0 {
+		e.attached[name] = a
+		e.changed[subject{name, false}] = true
 	}
 }
 
@@ -251,7 +267,7 @@ func (e *PolicyEndpoints) make(s subject) (policy.Endpoint, bool) {
 	if !there {
 		return policy.Endpoint{}, false
 	}
-	places := inCluster(pod.addresses, false)
+	places := append(inCluster(pod.addresses, false), inCluster(e.attached[s.NamespacedName].Addresses, false)...)
 	for p := range e.podPorts[s.NamespacedName] {
 		if p.pod.UID == pod.uid {
 			places = append(places, p.places(e.spaces[p.network])...)

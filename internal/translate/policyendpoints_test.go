@@ -226,7 +226,6 @@ func TestPolicyEndpoints(t *testing.T) {
 	}
 }
 
-// A pod that is made again under its name is another one.
 // Whoever may write a Port's status must not have nodes refuse what they are told.
 func TestAddressesThatNoPacketHas(t *testing.T) {
 	const good = "fe80::1"
@@ -246,6 +245,51 @@ func TestAddressesThatNoPacketHas(t *testing.T) {
 	}
 }
 
+// A node's agent is believed of its own pods, until the API has their addresses.
+func TestAttachmentsBeforeTheAPIKnows(t *testing.T) {
+	attached := func(name, uid, address string) policy.Attachment {
+		return policy.Attachment{Namespace: "a", Name: name, Subject: intent.PodSubject(uid), Addresses: []netip.Addr{netip.MustParseAddr(address)}}
+	}
+	e := NewPolicyEndpoints()
+	at := func() string {
+		e.Changes()
+		var texts []string
+		for _, place := range e.made[intent.PodSubject("1")].Places {
+			texts = append(texts, place.Space+":"+place.Address.String())
+		}
+		return strings.Join(texts, " ")
+	}
+	check := func(what, want string) {
+		t.Helper()
+		if got := at(); got != want {
+			t.Errorf("%s: the pod is at %q, want %q", what, got, want)
+		}
+	}
+	e.SetAttachment("n1", attached("p", "1", "10.244.1.9"))
+	e.SetPod(endpointPod("p", "1", nil))
+	check("told before the pod was known", "")
+	e.SetAttachment("n2", attached("p", "1", "10.244.1.9"))
+	check("told by another node", "")
+	e.SetAttachment("n1", attached("p", "2", "10.244.1.9"))
+	check("told of another pod of the name", "")
+	e.SetAttachment("n1", attached("p", "1", "10.244.1.5"))
+	check("told by its node", "default:10.244.1.5")
+	e.SetPod(endpointPod("p", "1", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "db"} }))
+	check("and labelled", "default:10.244.1.5")
+	e.SetPod(endpointPod("p", "1", nil, "10.244.1.6"))
+	check("the API knows", "default:10.244.1.6")
+	e.SetAttachment("n1", attached("p", "1", "10.244.1.5"))
+	check("told thereafter", "default:10.244.1.6")
+	e.SetPod(endpointPod("q", "7", nil))
+	e.SetAttachment("n1", attached("q", "7", "10.244.1.7"))
+	e.SetPod(endpointPod("q", "8", nil))
+	e.DeletePod("a", "p")
+	if e.Changes(); len(e.made[intent.PodSubject("8")].Places)+len(e.attached) > 0 {
+		t.Errorf("what was told of a pod is kept for the next of its name: %+v", e.attached)
+	}
+}
+
+// A pod that is made again under its name is another one.
 func TestPodIsMadeAgain(t *testing.T) {
 	e := NewPolicyEndpoints()
 	e.SetPod(endpointPod("p", "1", nil, "10.244.1.5"))

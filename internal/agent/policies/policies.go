@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/client"
 )
 
@@ -25,6 +26,8 @@ type Client interface {
 	Run(ctx context.Context)
 	// Realised says that a version is in effect.
 	Realised(version uint64)
+	// Attached tells of a pod that has just been attached.
+	Attached(policy.Attachment)
 	Status() client.Status
 }
 
@@ -77,6 +80,9 @@ func (p *Policies) Load(tx *intent.Tx) {
 
 // Heard is closed once a controller has told everything since the start, and the intent is made of it.
 func (p *Policies) Heard() <-chan struct{} { return p.heard }
+
+// Attached tells of a pod that has just been attached, so that other nodes know who it is before the API has its addresses.
+func (p *Policies) Attached(a policy.Attachment) { p.client.Attached(a) }
 
 // Status is the client's.
 func (p *Policies) Status() client.Status { return p.client.Status() }

@@ -41,8 +41,9 @@ func (s *talk) Run(ctx context.Context) {
 	}
 }
 
-func (s *talk) Realised(version uint64) { s.realised = append(s.realised, version) }
-func (s *talk) Status() client.Status   { return client.Status{Complete: s.complete} }
+func (s *talk) Realised(version uint64)    { s.realised = append(s.realised, version) }
+func (s *talk) Attached(policy.Attachment) {}
+func (s *talk) Status() client.Status      { return client.Status{Complete: s.complete} }
 
 // What a controller says is intent at once, and it is told so when the flows are on the switch.
 func TestWhatAControllerSays(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/wire"
 	"coelan.io/coelan/internal/wake"
 )
@@ -37,13 +38,15 @@ type Client struct {
 	save     func(path string, items [][]byte) error
 	patience time.Duration
 
-	dirty    wake.Wake // something has to be saved
-	realised wake.Wake // a controller has to be told
+	dirty wake.Wake // something has to be saved
+	news  wake.Wake // a controller has to be told something
 
 	mu     sync.Mutex
 	state  *state
 	status Status
-	lost   bool // the file is of no use, and has to be written when there is something to write
+	// attached are pods that no controller has been told of, at most maxAttached.
+	attached []policy.Attachment
+	lost     bool // the file is of no use, and has to be written when there is something to write
 }
 
 // Status is how it goes.
@@ -78,7 +81,7 @@ func New(o Options) *Client {
 		o.OnChange = func(Change) {}
 	}
 	return &Client{
-		Options: o, save: save, patience: patience, dirty: wake.New(), realised: wake.New(), state: newState(),
+		Options: o, save: save, patience: patience, dirty: wake.New(), news: wake.New(), state: newState(),
 		status: Status{Since: time.Now()},
 	}
 }
@@ -120,8 +123,29 @@ func (c *Client) Realised(version uint64) {
 	defer c.mu.Unlock()
 	if version > c.status.Realised && version <= c.status.Version {
 		c.status.Realised = version
-		c.realised.Kick()
+		c.news.Kick()
 	}
+}
+
+// maxAttached is how many pods are kept for a controller to come. The API tells of the others.
+const maxAttached = 1000
+
+// Attached has a controller told of a pod that has just been attached.
+func (c *Client) Attached(a policy.Attachment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.attached) < maxAttached {
+		c.attached = append(c.attached, a)
+		c.news.Kick()
+	}
+}
+
+func (c *Client) takeAttached() []policy.Attachment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := c.attached
+	c.attached = nil
+	return list
 }
 
 // Status is how it goes now.

@@ -221,7 +221,7 @@ func (c *Client) change(address string, r *received, base, version uint64) error
 	return nil
 }
 
-// tell passes on what is in effect.
+// tell passes on what is in effect, and which pods have come.
 func (c *Client) tell(ctx context.Context, stream wire.Policies_SyncClient, base uint64) {
 	var told uint64
 	for {
@@ -232,8 +232,14 @@ func (c *Client) tell(ctx context.Context, stream wire.Policies_SyncClient, base
 				return // Recv has the reason
 			}
 		}
+		for _, a := range c.takeAttached() {
+			m := &wire.AgentMessage{Kind: &wire.AgentMessage_Attached{Attached: wire.AttachmentMessage(a)}}
+			if stream.Send(m) != nil {
+				return
+			}
+		}
 		select {
-		case <-c.realised:
+		case <-c.news:
 		case <-ctx.Done():
 			return
 		}

@@ -15,12 +15,21 @@ import (
 // goroutine.
 type Hub struct {
 	tally *tally
+	// OnAttached is told of pods that agents have attached, of this controller and of others. It does not wait for anything. It is
+	// set before the Hub is used.
+	OnAttached func(NodeAttachment)
 
 	mu     sync.Mutex
 	views  Views
 	engine *policy.Engine
 	ready  bool
 	agents map[string]map[*agent]struct{} // by node
+}
+
+// NodeAttachment is what the agent of a node says.
+type NodeAttachment struct {
+	Node string
+	policy.Attachment
 }
 
 // Views are what a Hub hands out, as policy.Engine works them out.
@@ -65,6 +74,12 @@ func (h *Hub) Ready() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ready = true
+}
+
+func (h *Hub) attached(a NodeAttachment) {
+	if h.OnAttached != nil {
+		h.OnAttached(a)
+	}
 }
 
 // Realised says on how many nodes a policy is in effect.

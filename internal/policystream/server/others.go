@@ -15,12 +15,13 @@ import (
 	"coelan.io/coelan/internal/policystream/wire"
 )
 
-// others are the other controllers, each asked what is in effect on the nodes whose agents it has.
+// others are the other controllers, each asked what is in effect on the nodes whose agents it has, and which pods come there.
 type others struct {
 	controllers client.Controllers
 	name        string
 	token       client.Token
 	instance    string
+	hub         *Hub
 	tally       *tally
 	log         *slog.Logger
 }
@@ -32,7 +33,7 @@ const askAgain = 2 * time.Second
 // be among them.
 func (s *Service) Follow(ctx context.Context, controllers client.Controllers, namespace string, token client.Token, log *slog.Logger) {
 	o := others{
-		controllers: controllers, name: wire.ServerName(namespace), token: token, instance: s.instance, tally: s.hub.tally, log: log,
+		controllers: controllers, name: wire.ServerName(namespace), token: token, instance: s.instance, hub: s.hub, tally: s.hub.tally, log: log,
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -117,6 +118,13 @@ func (o others) listen(ctx context.Context, address string) (told bool, err erro
 				return false, err
 			}
 			news[ref] = int(c.GetRealised())
+		}
+		for _, m := range report.GetAttached() {
+			a, err := wire.AttachmentOf(m.GetAttachment())
+			if err != nil {
+				return false, err
+			}
+			o.hub.attached(NodeAttachment{m.GetNode(), a})
 		}
 		o.tally.told(report.GetInstance(), address, news, !told)
 		told = true

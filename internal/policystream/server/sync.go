@@ -94,7 +94,7 @@ func (s *Service) serve(stream wire.Policies_SyncServer, node string) error {
 	}
 	defer s.hub.detach(a)
 	ended := make(chan error, 1)
-	go func() { ended <- acknowledge(stream, a) }()
+	go func() { ended <- s.hear(stream, a) }()
 	out := &sender{stream: stream, metrics: s.metrics}
 	if err := out.whole(view, has); err != nil {
 		return err
@@ -145,8 +145,8 @@ func inventory(stream wire.Policies_SyncServer) (map[wire.Digest]struct{}, error
 	}
 }
 
-// acknowledge takes what the agent says until it leaves.
-func acknowledge(stream wire.Policies_SyncServer, a *agent) error {
+// hear takes what the agent says until it leaves.
+func (s *Service) hear(stream wire.Policies_SyncServer, a *agent) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -155,9 +155,21 @@ func acknowledge(stream wire.Policies_SyncServer, a *agent) error {
 		if err != nil {
 			return err
 		}
-		r := m.GetRealised()
-		if r == nil || !a.realised(r.GetVersion()) {
-			return status.Error(codes.InvalidArgument, "only a version that has been sent can be realised")
+		switch kind := m.GetKind().(type) {
+		case *wire.AgentMessage_Attached:
+			attached, err := wire.AttachmentOf(kind.Attached)
+			if err != nil {
+				return status.Error(codes.InvalidArgument, err.Error())
+			}
+			s.hub.attached(NodeAttachment{a.node, attached})
+			s.hub.tally.pass(NodeAttachment{a.node, attached})
+		case *wire.AgentMessage_Realised:
+			if !a.realised(kind.Realised.GetVersion()) {
+				return status.Error(codes.InvalidArgument, "only a version that has been sent can be realised")
+			}
+		case *wire.AgentMessage_Inventory:
+			return status.Error(codes.InvalidArgument, "the inventory has been sent")
+		default: // an agent of a later release has more to say
 		}
 	}
 }
@@ -276,8 +288,12 @@ func (s *Service) Realised(request *wire.RealisedRequest, stream wire.Policies_R
 			return status.FromContextError(ctx.Err()).Err()
 		}
 		report := &wire.RealisedReport{Instance: s.instance}
-		for ref, n := range s.hub.tally.take(l) {
+		news, attached := s.hub.tally.take(l)
+		for ref, n := range news {
 			report.Counts = append(report.Counts, &wire.PolicyCount{Policy: wire.RefMessage(ref), Realised: uint32(n)})
+		}
+		for _, a := range attached {
+			report.Attached = append(report.Attached, &wire.NodeAttachment{Node: a.Node, Attachment: wire.AttachmentMessage(a.Attachment)})
 		}
 		if err := stream.Send(report); err != nil {
 			return err

@@ -24,11 +24,15 @@ type tally struct {
 	listeners map[*listener]struct{}
 }
 
-// listener is told which counts have changed here since it looked.
+// listener is told which counts have changed here since it looked, and which pods have come.
 type listener struct {
-	wake  wake.Wake
-	dirty map[intent.PolicyRef]struct{}
+	wake     wake.Wake
+	dirty    map[intent.PolicyRef]struct{}
+	attached []NodeAttachment // at most maxPassed
 }
+
+// maxPassed is how many pods wait for a listener that does not look. The API tells of the others.
+const maxPassed = 10000
 
 func newTally() *tally {
 	return &tally{
@@ -63,6 +67,18 @@ func (t *tally) add(ref intent.PolicyRef, nodes int) {
 	t.changed.Kick()
 }
 
+// pass has the listeners told of a pod.
+func (t *tally) pass(a NodeAttachment) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for l := range t.listeners {
+		if len(l.attached) < maxPassed {
+			l.attached = append(l.attached, a)
+			l.wake.Kick()
+		}
+	}
+}
+
 // listen has all counts as dirty.
 func (t *tally) listen() *listener {
 	t.mu.Lock()
@@ -82,8 +98,8 @@ func (t *tally) unlisten(l *listener) {
 	delete(t.listeners, l)
 }
 
-// take returns what has changed.
-func (t *tally) take(l *listener) counts {
+// take returns what has changed, and who has come.
+func (t *tally) take(l *listener) (counts, []NodeAttachment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	news := counts{}
@@ -91,7 +107,9 @@ func (t *tally) take(l *listener) counts {
 		news[ref] = t.here[ref]
 	}
 	clear(l.dirty)
-	return news
+	attached := l.attached
+	l.attached = nil
+	return news, attached
 }
 
 // told has news of another controller, by one of its addresses; all there is, if they are the first of a stream.

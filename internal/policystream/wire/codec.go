@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
 )
 
 // DigestSize is the length of a Digest in bytes. Whoever writes policies may choose what is in an item, and has to try 2⁶⁴ of
@@ -113,6 +114,37 @@ func EncodeSubject(s intent.Subject) []byte {
 // EncodePeer makes an item of a Peer.
 func EncodePeer(p intent.Peer) []byte {
 	return encode(&Item{Kind: &Item_Peer{Peer: &Peer{Space: p.Space, Address: p.Address.AsSlice(), Groups: p.Groups}}})
+}
+
+// AttachmentMessage is an Attachment as it is sent.
+func AttachmentMessage(a policy.Attachment) *Attachment {
+	m := &Attachment{Namespace: a.Namespace, Name: a.Name, Subject: a.Subject}
+	for _, addr := range a.Addresses {
+		m.Addresses = append(m.Addresses, addr.AsSlice())
+	}
+	return m
+}
+
+// maxAttached is how many addresses a pod has in the cluster: one of each family.
+const maxAttached = 2
+
+// AttachmentOf reads one that was received.
+func AttachmentOf(m *Attachment) (policy.Attachment, error) {
+	a := policy.Attachment{Namespace: m.GetNamespace(), Name: m.GetName(), Subject: m.GetSubject()}
+	if a.Namespace == "" || a.Name == "" || a.Subject == "" {
+		return a, errors.New("an attachment does not say of which pod it is")
+	}
+	if n := len(m.GetAddresses()); n == 0 || n > maxAttached {
+		return a, fmt.Errorf("pod %s/%s has %d addresses", a.Namespace, a.Name, n)
+	}
+	for _, b := range m.GetAddresses() {
+		addr, ok := netip.AddrFromSlice(b)
+		if !ok || addr.Is4In6() {
+			return a, fmt.Errorf("pod %s/%s: %x is no address", a.Namespace, a.Name, b)
+		}
+		a.Addresses = append(a.Addresses, addr)
+	}
+	return a, nil
 }
 
 func encode(item *Item) []byte {

@@ -5,6 +5,7 @@ package wire
 import (
 	"bytes"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/policy"
 )
 
 var (
@@ -151,6 +153,31 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%v became %v", d.ID, second.ID)
 		}
 	})
+}
+
+func TestAttachments(t *testing.T) {
+	a := policy.Attachment{
+		Namespace: "shop", Name: "web", Subject: intent.PodSubject("1"), Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
+	}
+	if got, err := AttachmentOf(AttachmentMessage(a)); err != nil || !reflect.DeepEqual(got, a) {
+		t.Errorf("%+v became %+v, %v", a, got, err)
+	}
+	for want, change := range map[string]func(*Attachment){
+		"of which pod":      func(m *Attachment) { m.Name = "" },
+		"has 0 addresses":   func(m *Attachment) { m.Addresses = nil },
+		"has 3 addresses":   func(m *Attachment) { m.Addresses = append(m.Addresses, m.Addresses[0]) },
+		"0102 is no":        func(m *Attachment) { m.Addresses[0] = []byte{1, 2} },
+		"01020304 is no ad": func(m *Attachment) { m.Addresses[1] = netip.MustParseAddr("::ffff:1.2.3.4").AsSlice() },
+	} {
+		m := AttachmentMessage(a)
+		change(m)
+		if _, err := AttachmentOf(m); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+	if _, err := AttachmentOf(nil); err == nil {
+		t.Error("nothing is an attachment")
+	}
 }
 
 func TestDigests(t *testing.T) {

@@ -72,7 +72,7 @@ func (x Key_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Key_Kind.Descriptor instead.
 func (Key_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{4, 0}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // AgentMessage is first, in one or more messages, the inventory, and then tells of what is done.
@@ -82,6 +82,7 @@ type AgentMessage struct {
 	//
 	//	*AgentMessage_Inventory
 	//	*AgentMessage_Realised
+	//	*AgentMessage_Attached
 	Kind          isAgentMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -142,6 +143,15 @@ func (x *AgentMessage) GetRealised() *Realisation {
 	return nil
 }
 
+func (x *AgentMessage) GetAttached() *Attachment {
+	if x != nil {
+		if x, ok := x.Kind.(*AgentMessage_Attached); ok {
+			return x.Attached
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Kind interface {
 	isAgentMessage_Kind()
 }
@@ -154,9 +164,15 @@ type AgentMessage_Realised struct {
 	Realised *Realisation `protobuf:"bytes,2,opt,name=realised,proto3,oneof"`
 }
 
+type AgentMessage_Attached struct {
+	Attached *Attachment `protobuf:"bytes,3,opt,name=attached,proto3,oneof"`
+}
+
 func (*AgentMessage_Inventory) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Realised) isAgentMessage_Kind() {}
+
+func (*AgentMessage_Attached) isAgentMessage_Kind() {}
 
 // Inventory is a part of what the agent has.
 type Inventory struct {
@@ -258,6 +274,78 @@ func (x *Realisation) GetVersion() uint64 {
 	return 0
 }
 
+// Attachment tells the addresses of a pod that has just been attached. The API tells them as well, a second or so later, and
+// what that says counts.
+type Attachment struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// subject is the key of the pod's Subject.
+	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	// addresses in the cluster have 4 or 16 bytes.
+	Addresses     [][]byte `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attachment) Reset() {
+	*x = Attachment{}
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attachment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attachment) ProtoMessage() {}
+
+func (x *Attachment) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
+func (*Attachment) Descriptor() ([]byte, []int) {
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Attachment) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Attachment) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Attachment) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Attachment) GetAddresses() [][]byte {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 // Update is a change, or a part of one. An agent acts on it when it has all of its parts.
 type Update struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -276,7 +364,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -288,7 +376,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -301,7 +389,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{3}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Update) GetVersion() uint64 {
@@ -343,7 +431,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +443,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +456,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{4}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Key) GetKind() Key_Kind {
@@ -400,7 +488,7 @@ type Item struct {
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -412,7 +500,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -425,7 +513,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{5}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Item) GetKind() isItem_Kind {
@@ -496,7 +584,7 @@ type PolicyRef struct {
 
 func (x *PolicyRef) Reset() {
 	*x = PolicyRef{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +596,7 @@ func (x *PolicyRef) String() string {
 func (*PolicyRef) ProtoMessage() {}
 
 func (x *PolicyRef) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +609,7 @@ func (x *PolicyRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyRef.ProtoReflect.Descriptor instead.
 func (*PolicyRef) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{6}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PolicyRef) GetKind() string {
@@ -565,7 +653,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +665,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +678,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{7}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Rule) GetId() string {
@@ -682,7 +770,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +782,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +795,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{8}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Block) GetAddress() []byte {
@@ -737,7 +825,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +837,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +850,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{9}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PortRange) GetProtocol() uint32 {
@@ -808,7 +896,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +908,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +921,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{10}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Subject) GetKey() string {
@@ -891,7 +979,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +991,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1004,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{11}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Peer) GetSpace() string {
@@ -951,7 +1039,7 @@ type RealisedRequest struct {
 
 func (x *RealisedRequest) Reset() {
 	*x = RealisedRequest{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1051,7 @@ func (x *RealisedRequest) String() string {
 func (*RealisedRequest) ProtoMessage() {}
 
 func (x *RealisedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1064,7 @@ func (x *RealisedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealisedRequest.ProtoReflect.Descriptor instead.
 func (*RealisedRequest) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{12}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RealisedRequest) GetInstance() string {
@@ -986,19 +1074,21 @@ func (x *RealisedRequest) GetInstance() string {
 	return ""
 }
 
-// RealisedReport is what has changed since the last one; the first is all there is.
+// RealisedReport is what has changed since the last one; of counts the first is all there is.
 type RealisedReport struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Counts []*PolicyCount         `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"`
 	// instance is the answering controller's own number: it may be asked at several addresses.
-	Instance      string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	Instance string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	// attached are pods of which agents have told since.
+	Attached      []*NodeAttachment `protobuf:"bytes,3,rep,name=attached,proto3" json:"attached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RealisedReport) Reset() {
 	*x = RealisedReport{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1100,7 @@ func (x *RealisedReport) String() string {
 func (*RealisedReport) ProtoMessage() {}
 
 func (x *RealisedReport) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1113,7 @@ func (x *RealisedReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealisedReport.ProtoReflect.Descriptor instead.
 func (*RealisedReport) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{13}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RealisedReport) GetCounts() []*PolicyCount {
@@ -1040,6 +1130,66 @@ func (x *RealisedReport) GetInstance() string {
 	return ""
 }
 
+func (x *RealisedReport) GetAttached() []*NodeAttachment {
+	if x != nil {
+		return x.Attached
+	}
+	return nil
+}
+
+// NodeAttachment is of a pod on the node of that name.
+type NodeAttachment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Attachment    *Attachment            `protobuf:"bytes,2,opt,name=attachment,proto3" json:"attachment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeAttachment) Reset() {
+	*x = NodeAttachment{}
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeAttachment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeAttachment) ProtoMessage() {}
+
+func (x *NodeAttachment) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeAttachment.ProtoReflect.Descriptor instead.
+func (*NodeAttachment) Descriptor() ([]byte, []int) {
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *NodeAttachment) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeAttachment) GetAttachment() *Attachment {
+	if x != nil {
+		return x.Attachment
+	}
+	return nil
+}
+
 // PolicyCount is about the nodes whose agents are connected to one controller.
 type PolicyCount struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1052,7 +1202,7 @@ type PolicyCount struct {
 
 func (x *PolicyCount) Reset() {
 	*x = PolicyCount{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1214,7 @@ func (x *PolicyCount) String() string {
 func (*PolicyCount) ProtoMessage() {}
 
 func (x *PolicyCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1227,7 @@ func (x *PolicyCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyCount.ProtoReflect.Descriptor instead.
 func (*PolicyCount) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{14}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PolicyCount) GetPolicy() *PolicyRef {
@@ -1098,16 +1248,23 @@ var File_internal_policystream_wire_policies_proto protoreflect.FileDescriptor
 
 const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\n" +
-	")internal/policystream/wire/policies.proto\x12\x10coelan.policy.v1\"\x90\x01\n" +
+	")internal/policystream/wire/policies.proto\x12\x10coelan.policy.v1\"\xcc\x01\n" +
 	"\fAgentMessage\x12;\n" +
 	"\tinventory\x18\x01 \x01(\v2\x1b.coelan.policy.v1.InventoryH\x00R\tinventory\x12;\n" +
-	"\brealised\x18\x02 \x01(\v2\x1d.coelan.policy.v1.RealisationH\x00R\brealisedB\x06\n" +
+	"\brealised\x18\x02 \x01(\v2\x1d.coelan.policy.v1.RealisationH\x00R\brealised\x12:\n" +
+	"\battached\x18\x03 \x01(\v2\x1c.coelan.policy.v1.AttachmentH\x00R\battachedB\x06\n" +
 	"\x04kind\"9\n" +
 	"\tInventory\x12\x18\n" +
 	"\adigests\x18\x01 \x01(\fR\adigests\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\bR\x04last\"'\n" +
 	"\vRealisation\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\"}\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\"v\n" +
+	"\n" +
+	"Attachment\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\tR\asubject\x12\x1c\n" +
+	"\taddresses\x18\x04 \x03(\fR\taddresses\"}\n" +
 	"\x06Update\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05items\x18\x02 \x03(\fR\x05items\x12)\n" +
@@ -1163,10 +1320,16 @@ const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\aaddress\x18\x02 \x01(\fR\aaddress\x12\x16\n" +
 	"\x06groups\x18\x03 \x03(\tR\x06groups\"-\n" +
 	"\x0fRealisedRequest\x12\x1a\n" +
-	"\binstance\x18\x01 \x01(\tR\binstance\"c\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\"\xa1\x01\n" +
 	"\x0eRealisedReport\x125\n" +
 	"\x06counts\x18\x01 \x03(\v2\x1d.coelan.policy.v1.PolicyCountR\x06counts\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\tR\binstance\"^\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\x12<\n" +
+	"\battached\x18\x03 \x03(\v2 .coelan.policy.v1.NodeAttachmentR\battached\"b\n" +
+	"\x0eNodeAttachment\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12<\n" +
+	"\n" +
+	"attachment\x18\x02 \x01(\v2\x1c.coelan.policy.v1.AttachmentR\n" +
+	"attachment\"^\n" +
 	"\vPolicyCount\x123\n" +
 	"\x06policy\x18\x01 \x01(\v2\x1b.coelan.policy.v1.PolicyRefR\x06policy\x12\x1a\n" +
 	"\brealised\x18\x02 \x01(\rR\brealised2\xa3\x01\n" +
@@ -1187,50 +1350,55 @@ func file_internal_policystream_wire_policies_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_policystream_wire_policies_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_policystream_wire_policies_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_internal_policystream_wire_policies_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_internal_policystream_wire_policies_proto_goTypes = []any{
 	(Key_Kind)(0),           // 0: coelan.policy.v1.Key.Kind
 	(*AgentMessage)(nil),    // 1: coelan.policy.v1.AgentMessage
 	(*Inventory)(nil),       // 2: coelan.policy.v1.Inventory
 	(*Realisation)(nil),     // 3: coelan.policy.v1.Realisation
-	(*Update)(nil),          // 4: coelan.policy.v1.Update
-	(*Key)(nil),             // 5: coelan.policy.v1.Key
-	(*Item)(nil),            // 6: coelan.policy.v1.Item
-	(*PolicyRef)(nil),       // 7: coelan.policy.v1.PolicyRef
-	(*Rule)(nil),            // 8: coelan.policy.v1.Rule
-	(*Block)(nil),           // 9: coelan.policy.v1.Block
-	(*PortRange)(nil),       // 10: coelan.policy.v1.PortRange
-	(*Subject)(nil),         // 11: coelan.policy.v1.Subject
-	(*Peer)(nil),            // 12: coelan.policy.v1.Peer
-	(*RealisedRequest)(nil), // 13: coelan.policy.v1.RealisedRequest
-	(*RealisedReport)(nil),  // 14: coelan.policy.v1.RealisedReport
-	(*PolicyCount)(nil),     // 15: coelan.policy.v1.PolicyCount
+	(*Attachment)(nil),      // 4: coelan.policy.v1.Attachment
+	(*Update)(nil),          // 5: coelan.policy.v1.Update
+	(*Key)(nil),             // 6: coelan.policy.v1.Key
+	(*Item)(nil),            // 7: coelan.policy.v1.Item
+	(*PolicyRef)(nil),       // 8: coelan.policy.v1.PolicyRef
+	(*Rule)(nil),            // 9: coelan.policy.v1.Rule
+	(*Block)(nil),           // 10: coelan.policy.v1.Block
+	(*PortRange)(nil),       // 11: coelan.policy.v1.PortRange
+	(*Subject)(nil),         // 12: coelan.policy.v1.Subject
+	(*Peer)(nil),            // 13: coelan.policy.v1.Peer
+	(*RealisedRequest)(nil), // 14: coelan.policy.v1.RealisedRequest
+	(*RealisedReport)(nil),  // 15: coelan.policy.v1.RealisedReport
+	(*NodeAttachment)(nil),  // 16: coelan.policy.v1.NodeAttachment
+	(*PolicyCount)(nil),     // 17: coelan.policy.v1.PolicyCount
 }
 var file_internal_policystream_wire_policies_proto_depIdxs = []int32{
 	2,  // 0: coelan.policy.v1.AgentMessage.inventory:type_name -> coelan.policy.v1.Inventory
 	3,  // 1: coelan.policy.v1.AgentMessage.realised:type_name -> coelan.policy.v1.Realisation
-	5,  // 2: coelan.policy.v1.Update.gone:type_name -> coelan.policy.v1.Key
-	0,  // 3: coelan.policy.v1.Key.kind:type_name -> coelan.policy.v1.Key.Kind
-	8,  // 4: coelan.policy.v1.Item.rule:type_name -> coelan.policy.v1.Rule
-	11, // 5: coelan.policy.v1.Item.subject:type_name -> coelan.policy.v1.Subject
-	12, // 6: coelan.policy.v1.Item.peer:type_name -> coelan.policy.v1.Peer
-	7,  // 7: coelan.policy.v1.Rule.policy:type_name -> coelan.policy.v1.PolicyRef
-	9,  // 8: coelan.policy.v1.Rule.blocks:type_name -> coelan.policy.v1.Block
-	10, // 9: coelan.policy.v1.Rule.ports:type_name -> coelan.policy.v1.PortRange
-	7,  // 10: coelan.policy.v1.Subject.ingress_isolation:type_name -> coelan.policy.v1.PolicyRef
-	7,  // 11: coelan.policy.v1.Subject.egress_isolation:type_name -> coelan.policy.v1.PolicyRef
-	7,  // 12: coelan.policy.v1.Subject.security_groups:type_name -> coelan.policy.v1.PolicyRef
-	15, // 13: coelan.policy.v1.RealisedReport.counts:type_name -> coelan.policy.v1.PolicyCount
-	7,  // 14: coelan.policy.v1.PolicyCount.policy:type_name -> coelan.policy.v1.PolicyRef
-	1,  // 15: coelan.policy.v1.Policies.Sync:input_type -> coelan.policy.v1.AgentMessage
-	13, // 16: coelan.policy.v1.Policies.Realised:input_type -> coelan.policy.v1.RealisedRequest
-	4,  // 17: coelan.policy.v1.Policies.Sync:output_type -> coelan.policy.v1.Update
-	14, // 18: coelan.policy.v1.Policies.Realised:output_type -> coelan.policy.v1.RealisedReport
-	17, // [17:19] is the sub-list for method output_type
-	15, // [15:17] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	4,  // 2: coelan.policy.v1.AgentMessage.attached:type_name -> coelan.policy.v1.Attachment
+	6,  // 3: coelan.policy.v1.Update.gone:type_name -> coelan.policy.v1.Key
+	0,  // 4: coelan.policy.v1.Key.kind:type_name -> coelan.policy.v1.Key.Kind
+	9,  // 5: coelan.policy.v1.Item.rule:type_name -> coelan.policy.v1.Rule
+	12, // 6: coelan.policy.v1.Item.subject:type_name -> coelan.policy.v1.Subject
+	13, // 7: coelan.policy.v1.Item.peer:type_name -> coelan.policy.v1.Peer
+	8,  // 8: coelan.policy.v1.Rule.policy:type_name -> coelan.policy.v1.PolicyRef
+	10, // 9: coelan.policy.v1.Rule.blocks:type_name -> coelan.policy.v1.Block
+	11, // 10: coelan.policy.v1.Rule.ports:type_name -> coelan.policy.v1.PortRange
+	8,  // 11: coelan.policy.v1.Subject.ingress_isolation:type_name -> coelan.policy.v1.PolicyRef
+	8,  // 12: coelan.policy.v1.Subject.egress_isolation:type_name -> coelan.policy.v1.PolicyRef
+	8,  // 13: coelan.policy.v1.Subject.security_groups:type_name -> coelan.policy.v1.PolicyRef
+	17, // 14: coelan.policy.v1.RealisedReport.counts:type_name -> coelan.policy.v1.PolicyCount
+	16, // 15: coelan.policy.v1.RealisedReport.attached:type_name -> coelan.policy.v1.NodeAttachment
+	4,  // 16: coelan.policy.v1.NodeAttachment.attachment:type_name -> coelan.policy.v1.Attachment
+	8,  // 17: coelan.policy.v1.PolicyCount.policy:type_name -> coelan.policy.v1.PolicyRef
+	1,  // 18: coelan.policy.v1.Policies.Sync:input_type -> coelan.policy.v1.AgentMessage
+	14, // 19: coelan.policy.v1.Policies.Realised:input_type -> coelan.policy.v1.RealisedRequest
+	5,  // 20: coelan.policy.v1.Policies.Sync:output_type -> coelan.policy.v1.Update
+	15, // 21: coelan.policy.v1.Policies.Realised:output_type -> coelan.policy.v1.RealisedReport
+	20, // [20:22] is the sub-list for method output_type
+	18, // [18:20] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_internal_policystream_wire_policies_proto_init() }
@@ -1241,8 +1409,9 @@ func file_internal_policystream_wire_policies_proto_init() {
 	file_internal_policystream_wire_policies_proto_msgTypes[0].OneofWrappers = []any{
 		(*AgentMessage_Inventory)(nil),
 		(*AgentMessage_Realised)(nil),
+		(*AgentMessage_Attached)(nil),
 	}
-	file_internal_policystream_wire_policies_proto_msgTypes[5].OneofWrappers = []any{
+	file_internal_policystream_wire_policies_proto_msgTypes[6].OneofWrappers = []any{
 		(*Item_Rule)(nil),
 		(*Item_Subject)(nil),
 		(*Item_Peer)(nil),
@@ -1253,7 +1422,7 @@ func file_internal_policystream_wire_policies_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_policystream_wire_policies_proto_rawDesc), len(file_internal_policystream_wire_policies_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,8 +35,8 @@ type PoliciesClient interface {
 	// is gone and what else there is, and from then on what changes. Which node it is about, the token says that comes with
 	// the call.
 	Sync(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AgentMessage, Update], error)
-	// Realised is for other controllers: where the policies are in effect, as far as the agents say that are connected to this
-	// one.
+	// Realised is for other controllers: where the policies are in effect, and which pods have just been attached, as far as the
+	// agents say that are connected to this one.
 	Realised(ctx context.Context, in *RealisedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RealisedReport], error)
 }
 
@@ -90,8 +90,8 @@ type PoliciesServer interface {
 	// is gone and what else there is, and from then on what changes. Which node it is about, the token says that comes with
 	// the call.
 	Sync(grpc.BidiStreamingServer[AgentMessage, Update]) error
-	// Realised is for other controllers: where the policies are in effect, as far as the agents say that are connected to this
-	// one.
+	// Realised is for other controllers: where the policies are in effect, and which pods have just been attached, as far as the
+	// agents say that are connected to this one.
 	Realised(*RealisedRequest, grpc.ServerStreamingServer[RealisedReport]) error
 	mustEmbedUnimplementedPoliciesServer()
 }
