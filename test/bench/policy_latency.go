@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -39,6 +40,10 @@ func measurePolicyLatency(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	first, err := c.firstConnections(ctx, pairs[0].server, pairs[0].client)
+	if err != nil {
+		return nil, err
+	}
 	stop, err := c.PlayFakeNodes(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +54,7 @@ func measurePolicyLatency(ctx context.Context) ([]Result, error) {
 		return nil, err
 	}
 	crowded, err := c.policyLatency(ctx, pairs, "-10k")
-	return append(append(idle, crowded...), absolute("policy-flows-10k", "flows", flows)), err
+	return append(slices.Concat(idle, first, crowded), absolute("policy-flows-10k", "flows", flows)), err
 }
 
 // latencyPair is a client and a server.
