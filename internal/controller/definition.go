@@ -16,6 +16,7 @@ import (
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policyapi"
+	"coelan.io/coelan/internal/wake"
 )
 
 // clusterDefinition is the name of the definition of ClusterNetworkPolicies, which an API server may lack. It may come and go
@@ -48,9 +49,8 @@ func serves(d *apiextensionsv1.CustomResourceDefinition) bool {
 
 // definition knows whether ClusterNetworkPolicies are served.
 type definition struct {
-	// wake has an element if served may have changed. It has a capacity of one.
-	wake   chan struct{}
-	served bool // guarded by policies.mu
+	wake   wake.Wake // has an element if served may have changed
+	served bool      // guarded by policies.mu
 	// watched is of the one goroutine that follows.
 	watched bool
 }
@@ -65,7 +65,7 @@ func (p *policies) watchDefinition(ctx context.Context) (toolscache.InformerSync
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.definition.served = served
-		kick(p.definition.wake)
+		p.definition.wake.Kick()
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { note(serves(o.(*apiextensionsv1.CustomResourceDefinition))) },
@@ -138,5 +138,5 @@ func (p *policies) forgetClusterPolicies(ctx context.Context) {
 			p.pending[watched{typeOf[*unstructured.Unstructured](), types.NamespacedName{Name: ref.Name}}] = nil
 		}
 	}
-	kick(p.wake)
+	p.wake.Kick()
 }

@@ -24,6 +24,7 @@ import (
 	"coelan.io/coelan/internal/policyapi"
 	"coelan.io/coelan/internal/policystream/server"
 	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/wake"
 )
 
 // policies hands the Hub all that policies depend on. Every replica does.
@@ -33,9 +34,8 @@ type policies struct {
 	hub        *server.Hub
 	definition definition
 
-	// wake has an element if something is pending; told if findings may be others, or on other nodes. Both have a capacity of
-	// one.
-	wake, told chan struct{}
+	// wake has an element if something is pending; told if findings may be others, or on other nodes.
+	wake, told wake.Wake
 	// complete is closed when all that there is has been applied.
 	complete chan struct{}
 
@@ -62,8 +62,8 @@ type watched struct {
 
 func newPolicies(log *slog.Logger, c cache.Cache, hub *server.Hub) *policies {
 	p := &policies{
-		log: log, cache: c, hub: hub, definition: definition{wake: make(chan struct{}, 1)},
-		wake: make(chan struct{}, 1), told: make(chan struct{}, 1), complete: make(chan struct{}),
+		log: log, cache: c, hub: hub, definition: definition{wake: wake.New()},
+		wake: wake.New(), told: wake.New(), complete: make(chan struct{}),
 		endpoints:  translate.NewPolicyEndpoints(),
 		namespaces: map[string]policy.Namespace{}, nodes: map[string]policy.Node{},
 		pending: map[watched]client.Object{}, objects: map[intent.PolicyRef]client.Object{}, problems: map[intent.PolicyRef][]translate.Problem{},
@@ -164,14 +164,7 @@ func (p *policies) note(obj any, gone bool) {
 	p.mu.Lock()
 	p.pending[of] = o
 	p.mu.Unlock()
-	kick(p.wake)
-}
-
-func kick(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	p.wake.Kick()
 }
 
 // maxAttached is how many attachments wait to be applied. The API tells of the others.
@@ -183,7 +176,7 @@ func (p *policies) noteAttached(a server.NodeAttachment) {
 	defer p.mu.Unlock()
 	if len(p.attached) < maxAttached {
 		p.attached = append(p.attached, a)
-		kick(p.wake)
+		p.wake.Kick()
 	}
 }
 
@@ -223,7 +216,7 @@ func (p *policies) apply() {
 		})
 	}
 	if p.tell(news, p.endpoints.Problems()) || len(set)+len(gone) > 0 { // perhaps on other nodes than before
-		kick(p.told)
+		p.told.Kick()
 	}
 }
 

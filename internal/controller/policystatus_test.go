@@ -47,7 +47,7 @@ func TestStatusThatIsRefused(t *testing.T) {
 		time.Sleep(longestPause)
 		synctest.Wait()
 		before := tries.Load()
-		kick(p.told)
+		p.told.Kick()
 		time.Sleep(2 * s.interval)
 		synctest.Wait()
 		if now := tries.Load(); now != before+1 {

@@ -39,7 +39,7 @@ func (p *Policies) lookAtAll() {
 	for port := range s.Ports().All() {
 		p.affected[port.SubjectKey()] = true
 	}
-	kick(p.wake)
+	p.wake.Kick()
 }
 
 // The pauses before connections are looked at again that could not be looked at, or not be marked.

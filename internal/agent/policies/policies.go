@@ -16,6 +16,7 @@ import (
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/client"
+	"coelan.io/coelan/internal/wake"
 )
 
 // Client hears of policies from a controller. *client.Client is one.
@@ -49,8 +50,8 @@ type Options struct {
 type Policies struct {
 	Options
 	client Client
-	wake   chan struct{}
-	look   chan struct{} // asks for a look at connections
+	wake   wake.Wake
+	look   wake.Wake     // asks for a look at connections
 	heard  chan struct{} // closed when a controller has told everything
 	once   sync.Once
 
@@ -64,7 +65,7 @@ type Policies struct {
 
 // New makes Policies that know nothing.
 func New(o Options) *Policies {
-	p := &Policies{Options: o, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), heard: make(chan struct{}), affected: map[string]bool{}, stopped: map[string]bool{}}
+	p := &Policies{Options: o, wake: wake.New(), look: wake.New(), heard: make(chan struct{}), affected: map[string]bool{}, stopped: map[string]bool{}}
 	p.client = o.NewClient(p.changed)
 	return p
 }
@@ -120,14 +121,7 @@ func (p *Policies) changed(c client.Change) {
 	for _, key := range subjects {
 		p.affected[key] = true
 	}
-	kick(p.wake)
-}
-
-func kick(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	p.wake.Kick()
 }
 
 // follow does what has to wait until flows are on the switch.
@@ -151,6 +145,6 @@ func (p *Policies) follow(ctx context.Context) {
 		for _, t := range since {
 			p.Observe(time.Since(t))
 		}
-		kick(p.look)
+		p.look.Kick()
 	}
 }
