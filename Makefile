@@ -124,7 +124,7 @@ test-kernel: ## the integration tests on the kernel's datapath, in an emulated m
 	  bin/kernel/integration.test -test.v -test.timeout 18m $(if $(RUN),-test.run '$(RUN)') $(if $(SKIP),-test.skip '$(SKIP)')
 
 .PHONY: test-kernel-brief
-# These are slow in an emulated machine, and are about what does not depend on the datapath.
+# These are slow in an emulated machine; what they are about other tests there or on the userspace datapath show as well.
 test-kernel-brief: SKIP = TestAgentServices|TestBulk|TestChurn|TestGuest|TestNamespaceMapping|TestNativeServicesThroughRestarts|TestPolicies$$|TestPoliciesOfTenants|TestReachOtherwise|TestReboot|TestTenants|TestUnreachable|TestWithoutAPIServer
 test-kernel-brief: test-kernel ## those of test-kernel that are a part of make test
 
