@@ -95,7 +95,7 @@ integration: ## tests against a real Open vSwitch and real namespaces (root)
 .PHONY: integration-and-assets
 # While these tests wait, what is not there yet is compiled, which takes a machine as long.
 integration-and-assets:
-	$(MAKE) -j2 --output-sync=line integration conformance-assets NICE='nice -n 19'
+	$(MAKE) -j2 integration conformance-assets NICE='nice -n 19'
 
 .PHONY: apiserver
 apiserver: deps sandbox-assets ## tests of the controller against a real etcd and API server
