@@ -49,7 +49,7 @@ images: build ## the image's archive, bin/images/coelan.tar
 
 .PHONY: sandbox-assets
 sandbox-assets: bin/coelan ## what sandboxes are made of, once: Kubernetes, etcd, CoreDNS, test images
-	$(NICE) bin/coelan sandbox prepare
+	bin/coelan sandbox prepare
 
 .PHONY: generate
 generate: ## write what is generated from other files: of api/ the CRDs and copies, of *.proto Go, of the chart deploy/*.yaml
@@ -63,7 +63,7 @@ demo: deps images sandbox-assets ## a cluster on this machine: pods, a policy, t
 
 ##@ Test
 .PHONY: test
-test: deps lint unit integration-and-assets apiserver test-kernel-brief e2e-brief conformance-brief ## everything that a change must pass
+test: deps lint unit integration apiserver test-kernel-brief e2e-brief conformance-brief ## everything that a change must pass
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
@@ -91,11 +91,6 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 # They wait most of the time; each package makes networks of its own.
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(if $(call packages-with,integration),go test -race -tags integration -count=1 -p 2 -timeout 15m $(call packages-with,integration))
-
-.PHONY: integration-and-assets
-# While these tests wait, what is not there yet is compiled, which takes a machine as long.
-integration-and-assets:
-	$(MAKE) -j2 integration conformance-assets NICE='nice -n 19'
 
 .PHONY: apiserver
 apiserver: deps sandbox-assets ## tests of the controller against a real etcd and API server
@@ -168,9 +163,9 @@ $(CNP_TEST):
 # The suite, and the runner of its version.
 .PHONY: conformance-assets
 conformance-assets: sandbox-assets
-	test -x $(KUBERNETES_BIN)/ginkgo || CGO_ENABLED=0 $(NICE) go build -C build/kubernetes -trimpath \
+	test -x $(KUBERNETES_BIN)/ginkgo || CGO_ENABLED=0 go build -C build/kubernetes -trimpath \
 	  -ldflags '-s -w' -o $(KUBERNETES_BIN)/ginkgo github.com/onsi/ginkgo/v2/ginkgo
-	test -x $(E2E_TEST) || CGO_ENABLED=0 $(NICE) go test -C build/kubernetes -c -trimpath \
+	test -x $(E2E_TEST) || CGO_ENABLED=0 go test -C build/kubernetes -c -trimpath \
 	  -ldflags '-s -w -X $(E2E_VERSION)' -o $(E2E_TEST) k8s.io/kubernetes/test/e2e
 
 ##@ Other
