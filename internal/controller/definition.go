@@ -57,25 +57,12 @@ type definition struct {
 
 // watchDefinition has it noted whether ClusterNetworkPolicies are served.
 func (p *policies) watchDefinition(ctx context.Context) (toolscache.InformerSynced, error) {
-	informer, err := p.cache.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, err
-	}
-	note := func(served bool) {
+	return p.watch(ctx, &apiextensionsv1.CustomResourceDefinition{}, func(o any, gone bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.definition.served = served
+		p.definition.served = !gone && serves(o.(*apiextensionsv1.CustomResourceDefinition))
 		p.definition.wake.Kick()
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { note(serves(o.(*apiextensionsv1.CustomResourceDefinition))) },
-		UpdateFunc: func(_, o any) { note(serves(o.(*apiextensionsv1.CustomResourceDefinition))) },
-		DeleteFunc: func(any) { note(false) },
 	})
-	if err != nil {
-		return nil, err
-	}
-	return registration.HasSynced, nil
 }
 
 // The pauses between two tries to watch a kind whose definition has just come: the API server serves it a moment later.
@@ -101,7 +88,7 @@ func (p *policies) followDefinition(ctx context.Context) bool {
 			p.forgetClusterPolicies(ctx)
 			return true
 		}
-		synced, err := p.watch(ctx, policyapi.New())
+		synced, err := p.watch(ctx, policyapi.New(), p.note)
 		if err == nil {
 			p.definition.watched = true
 			return toolscache.WaitForCacheSync(ctx.Done(), func() bool { return synced() || !p.served() })

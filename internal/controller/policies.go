@@ -87,7 +87,7 @@ func (p *policies) NeedLeaderElection() bool { return false }
 func (p *policies) Start(ctx context.Context) error {
 	var known []toolscache.InformerSynced
 	for _, kind := range policyKinds() {
-		synced, err := p.watch(ctx, kind)
+		synced, err := p.watch(ctx, kind, p.note)
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
@@ -131,16 +131,16 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// watch has what happens to objects of a kind noted.
-func (p *policies) watch(ctx context.Context, kind client.Object) (toolscache.InformerSynced, error) {
+// watch has what happens to objects of a kind noted. What is gone may be a DeletedFinalStateUnknown.
+func (p *policies) watch(ctx context.Context, kind client.Object, note func(o any, gone bool)) (toolscache.InformerSynced, error) {
 	informer, err := p.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { p.note(o, false) },
-		UpdateFunc: func(_, o any) { p.note(o, false) },
-		DeleteFunc: func(o any) { p.note(o, true) },
+		AddFunc:    func(o any) { note(o, false) },
+		UpdateFunc: func(_, o any) { note(o, false) },
+		DeleteFunc: func(o any) { note(o, true) },
 	})
 	if err != nil {
 		return nil, err

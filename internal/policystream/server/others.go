@@ -22,7 +22,6 @@ type others struct {
 	token       client.Token
 	instance    string
 	hub         *Hub
-	tally       *tally
 	log         *slog.Logger
 }
 
@@ -33,7 +32,7 @@ const askAgain = 2 * time.Second
 // be among them.
 func (s *Service) Follow(ctx context.Context, controllers client.Controllers, namespace string, token client.Token, log *slog.Logger) {
 	o := others{
-		controllers: controllers, name: wire.ServerName(namespace), token: token, instance: s.instance, hub: s.hub, tally: s.hub.tally, log: log,
+		controllers: controllers, name: wire.ServerName(namespace), token: token, instance: s.instance, hub: s.hub, log: log,
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -71,7 +70,7 @@ func (s *Service) Follow(ctx context.Context, controllers client.Controllers, na
 
 // ask is about one controller, until ctx ends or it turns out to be this one.
 func (o others) ask(ctx context.Context, address string) {
-	defer o.tally.forget(address)
+	defer o.hub.tally.forget(address)
 	for {
 		start := time.Now()
 		told, err := o.listen(ctx, address)
@@ -81,7 +80,7 @@ func (o others) ask(ctx context.Context, address string) {
 		if told && time.Since(start) > askAgain {
 			continue // what it said last counts until it cannot be asked
 		}
-		o.tally.forget(address)
+		o.hub.tally.forget(address)
 		o.log.Debug("another controller does not say where policies are in effect, trying again", "controller", address, "err", err)
 		t := time.NewTimer(askAgain)
 		select {
@@ -126,7 +125,7 @@ func (o others) listen(ctx context.Context, address string) (told bool, err erro
 			}
 			o.hub.attached(NodeAttachment{m.GetNode(), a})
 		}
-		o.tally.told(report.GetInstance(), address, news, !told)
+		o.hub.tally.told(report.GetInstance(), address, news, !told)
 		told = true
 	}
 }
