@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"coelan.io/coelan/internal/announce/keyring"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/controller"
 	"coelan.io/coelan/internal/policyapi"
@@ -31,6 +32,7 @@ func TestControllerRights(t *testing.T) {
 		{APIGroups: []string{""}, Resources: []string{"services/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: read},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: read},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}, Verbs: []string{"list"}},
 		{APIGroups: []string{"policy.networking.k8s.io"}, Resources: []string{"clusternetworkpolicies"}, Verbs: read},
 		{
 			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"},
@@ -44,6 +46,7 @@ func TestControllerRights(t *testing.T) {
 		{APIGroups: own, Resources: []string{"networks/status", "routers/status", "ports/status", "addressblocks/status", "loadbalancerpools/status"}, Verbs: change},
 		{APIGroups: own, Resources: []string{"loadbalancerpools"}, Verbs: slices.Concat(read, change)},
 		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 		{APIGroups: own, Resources: []string{"networks/finalizers", "routers/finalizers", "ports/finalizers"}, Verbs: []string{"update"}},
 	}
 	if diff := cmp.Diff(want, named[*rbacv1.ClusterRole](t, "coelan-controller").Rules); diff != "" {
@@ -58,7 +61,7 @@ func TestControllerRights(t *testing.T) {
 	want = []rbacv1.PolicyRule{
 		leases(nil, "create"), leases([]string{controller.LeaseName}, "get", "update"),
 		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{certs.Secret}, Verbs: keep},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{certs.Secret, keyring.Secret}, Verbs: keep},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{wire.ConfigMap}, Verbs: keep},
 	}
 	if diff := cmp.Diff(want, named[*rbacv1.Role](t, "coelan-controller").Rules); diff != "" {
@@ -72,10 +75,14 @@ func TestControllerFlagsAreTheDefaults(t *testing.T) {
 	want := []string{
 		"--mapping=" + string(defaults.Mapping),
 		"--vni-range=" + defaults.VNIs.String(),
+		"--external-ips=",
 		"--metrics-bind-address=" + defaults.MetricsBindAddress,
+		"--metrics-access=" + string(defaults.MetricsAccess),
 		"--policy-bind-address=" + defaults.PolicyBindAddress,
 		"--leader-election-namespace=$(NAMESPACE)",
 		"--log-level=info",
+		// Where the agent of its node has it.
+		"--api-servers=" + config.Default().StateFile("api-server/endpoints.json"),
 	}
 	if diff := cmp.Diff(want, only[*appsv1.Deployment](t).Spec.Template.Spec.Containers[0].Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
@@ -158,10 +165,11 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: of tokens %v, none is for controllers", name, files)
 		}
 	}
-	want := []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{wire.ConfigMap},
-		Verbs: []string{"get", "list", "watch"},
-	}}
+	read := []string{"get", "list", "watch"}
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{wire.ConfigMap}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{keyring.Secret}, Verbs: read},
+	}
 	if diff := cmp.Diff(want, named[*rbacv1.Role](t, "coelan-agent").Rules); diff != "" {
 		t.Errorf("what the agent may do in its namespace (-want +got):\n%s", diff)
 	}

@@ -137,7 +137,8 @@ func TestSettingsAreTheDefaults(t *testing.T) {
 	}
 }
 
-// Every setting that the agent knows is in the ConfigMap, below a comment of its own or of its group.
+// Every setting that the agent knows is in the ConfigMap, below a comment of its own
+// or of its group.
 func TestEverySettingIsThere(t *testing.T) {
 	var got map[string]any
 	if err := yaml.Unmarshal([]byte(settings(t)), &got); err != nil {
@@ -161,7 +162,8 @@ func missing(t *testing.T, prefix string, typ reflect.Type, got map[string]any) 
 	}
 }
 
-// The agent's files are the node's: whatever path a setting names is mounted from the same path of the node.
+// The agent's files are the node's: whatever path a setting names is mounted from the same
+// path of the node.
 func TestPathsAreMounted(t *testing.T) {
 	pod := only[*appsv1.DaemonSet](t).Spec.Template.Spec
 	host := map[string]string{}
@@ -185,11 +187,12 @@ func TestPathsAreMounted(t *testing.T) {
 }
 
 func TestRights(t *testing.T) {
-	own, read, change := []string{"coelan.io"}, []string{"get", "list", "watch"}, []string{"update", "patch"}
-	all := slices.Concat(read, []string{"create"}, change, []string{"delete"})
+	own, read := []string{"coelan.io"}, []string{"get", "list", "watch"}
+	all := slices.Concat(read, []string{"create", "delete"})
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "namespaces"}, Verbs: read},
 		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{"k8s.cni.cncf.io"}, Resources: []string{"network-attachment-definitions"}, Verbs: read},
 		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: read},
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: read},
@@ -198,8 +201,10 @@ func TestRights(t *testing.T) {
 		{APIGroups: own, Resources: []string{"networks", "routers"}, Verbs: read},
 		{APIGroups: own, Resources: []string{"ports"}, Verbs: all},
 		{APIGroups: own, Resources: []string{"addressblocks"}, Verbs: all},
-		{APIGroups: own, Resources: []string{"ports/status", "addressblocks/status"}, Verbs: change},
+		{APIGroups: own, Resources: []string{"ports/status", "addressblocks/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 	}
 	if diff := cmp.Diff(want, named[*rbacv1.ClusterRole](t, "coelan-agent").Rules); diff != "" {
 		t.Errorf("what the agent may do in the API (-want +got):\n%s", diff)

@@ -72,11 +72,11 @@ func (a ConjunctionAction) appendTo(b []byte) []byte {
 	return endAction(be.AppendUint32(b, a.ID), start)
 }
 
-// NoteAction does nothing; it holds bytes for whoever reads the flow.
+// NoteAction does nothing; it holds bytes for readers of the flow.
 type NoteAction struct{ Note string }
 
-// Note does nothing; it holds bytes for whoever reads the flow, padded with zeros to a
-// length of 6 + 8n.
+// Note does nothing; it holds bytes for readers of the flow, padded with zeros to a length
+// of 6 + 8n.
 func Note(note []byte) Action {
 	n := pad8(10+len(note)) - 10
 	return NoteAction{string(append(append(make([]byte, 0, n), note...), make([]byte, n-len(note))...))}

@@ -80,7 +80,7 @@ func (a PopMPLSAction) String() string { return fmt.Sprintf("pop_mpls:0x%04x", a
 
 func (a PopMPLSAction) appendTo(b []byte) []byte { return appendEtherType(b, actPopMPLS, a.EtherType) }
 
-// appendEtherType appends an action whose argument is an Ethernet type.
+// appendEtherType appends an action with an Ethernet type as its argument.
 func appendEtherType(b []byte, typ byte, etherType uint16) []byte {
 	return append(be.AppendUint16(append(b, 0, typ, 0, 8), etherType), 0, 0)
 }

@@ -17,10 +17,12 @@ type Learn struct {
 	FinIdleTimeout uint16 // seconds after a TCP FIN or RST, 0: unchanged
 	FinHardTimeout uint16
 	SendFlowRem    bool
-	DeleteLearned  bool     // delete learned flows when the last flow that learns with this cookie goes
-	Limit          uint32   // most flows with Table and Cookie, 0: no limit
-	ResultDst      Subfield // a bit that is set if the flow exists or was added, cleared if Limit was reached
-	Specs          []LearnSpec
+	// delete learned flows when the last flow that learns with this cookie goes.
+	DeleteLearned bool
+	Limit         uint32 // most flows with Table and Cookie, 0: no limit
+	// A bit that is set if the flow exists or was added, cleared if Limit was reached.
+	ResultDst Subfield
+	Specs     []LearnSpec
 }
 
 // LearnSpec is one piece of a learned flow: a match or an action on bits of a field.
@@ -46,7 +48,7 @@ func LearnMatchField(dst, src Subfield) LearnSpec {
 	return LearnSpec{Kind: LearnMatch, Dst: dst, Src: src}
 }
 
-// LearnMatchValue makes the learned flow match v, whose mask may have no gaps.
+// LearnMatchValue makes the learned flow match v. Its mask must be contiguous.
 func LearnMatchValue(v FieldValue) LearnSpec { return learnConst(LearnMatch, v) }
 
 // LearnLoadField makes the learned flow set bits dst to what bits src of this packet hold.
@@ -54,7 +56,7 @@ func LearnLoadField(dst, src Subfield) LearnSpec {
 	return LearnSpec{Kind: LearnLoad, Dst: dst, Src: src}
 }
 
-// LearnLoadValue makes the learned flow set v, whose mask may have no gaps.
+// LearnLoadValue makes the learned flow set v. Its mask must be contiguous.
 func LearnLoadValue(v FieldValue) LearnSpec { return learnConst(LearnLoad, v) }
 
 // LearnOutputTo makes the learned flow output to the port that bits src of this packet hold.
@@ -65,7 +67,8 @@ func learnConst(k LearnKind, v FieldValue) LearnSpec {
 		return LearnSpec{Kind: k}
 	}
 	if v.field == FieldVLANVID {
-		v.masked, v.mask, v.field = true, v.fullMask(), FieldVLANTCI // which has room for the bit of a tag
+		// Which has room for the bit of a tag.
+		v.masked, v.mask, v.field = true, v.fullMask(), FieldVLANTCI
 	}
 	m := v.fullMask()
 	ofs := uint(bits.TrailingZeros64(m.lo))

@@ -17,7 +17,7 @@ type packed struct {
 // wireBuffers are for short use.
 var wireBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Pack returns an action that stands for all of these, for those who keep very many.
+// Pack returns one action that stands for all of these, to save memory where very many are kept.
 func Pack(actions ...Action) PackedActions {
 	buf := wireBuffers.Get().(*[]byte)
 	defer wireBuffers.Put(buf)

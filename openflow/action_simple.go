@@ -42,7 +42,7 @@ func PopVLAN() Action { return actPopVLAN }
 // Exit ends the processing of the packet; pending resubmits do not return.
 func Exit() Action { return actExit }
 
-// CTClear forgets what conntrack said about the packet.
+// CTClear removes what conntrack said about the packet.
 func CTClear() Action { return actCTClear }
 
 // PopQueue restores the packet's original queue.

@@ -31,16 +31,17 @@ type ConnOptions struct {
 	// Async asks the switch for packet-ins, port and flow notices, which it
 	// does not send to a management connection by itself.
 	Async bool
-	// FragmentPorts has the first fragment of a packet match by its ports (ovs-ofctl(8), set-frags nx-match): by default no
-	// fragment has any. It is a property of the bridge, until the switch ends.
+	// FragmentPorts has the first fragment of a packet match by its ports (ovs-ofctl(8),
+	// set-frags nx-match): by default no fragment has any. It is a property of the bridge,
+	// until the switch ends.
 	FragmentPorts bool
 	// ControllerID is what a Controller action names to reach this connection.
 	ControllerID uint16
 	// EchoInterval is how long the connection may be silent before the switch
 	// is asked for a sign of life; after six times that it is given up. 0: 5 s.
 	EchoInterval time.Duration
-	// Pack has the flows and groups that the switch tells of come with packed
-	// actions, for those who keep very many.
+	// Pack makes the flows and groups that the switch sends come with packed actions, to save
+	// memory where very many are kept.
 	Pack bool
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
@@ -61,7 +62,7 @@ type Conn struct {
 	log  *slog.Logger
 	nc   net.Conn
 
-	writing chan struct{} // holds a token while somebody writes
+	writing chan struct{} // holds a token during a write
 	echoes  chan []byte   // data of echo requests to answer
 	unasked chan Message  // for the Handler
 	dropped atomic.Uint64
@@ -192,7 +193,7 @@ func (c *Conn) fail(err error) {
 }
 
 // keepAlive answers the switch's echo requests and sends our own. It, not the
-// reader, answers: a reader that waits for a write could wait for ever, because
+// reader, answers: a reader that waits for a write could wait forever, because
 // a switch with many unread replies stops to read.
 func (c *Conn) keepAlive() {
 	tick := time.NewTicker(c.opts.EchoInterval)

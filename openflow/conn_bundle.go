@@ -13,8 +13,8 @@ const bundleFlags = BundleAtomic | BundleOrdered
 
 // Bundle makes the switch apply all messages, in order, or none of them; no
 // packet sees a state in between. Flow mods, group mods and packet-outs can be
-// in a bundle, meter mods cannot. If the switch refuses one, the error is its
-// *MessageError.
+// in a bundle, meter mods cannot. If the switch refuses some, the error
+// wraps a *MessageError for each that it names; see Refusals.
 func (c *Conn) Bundle(ctx context.Context, msgs []Message) error {
 	if len(msgs) == 0 {
 		return nil
@@ -65,21 +65,25 @@ func (c *Conn) commitBundle(ctx context.Context, id uint32, filled *call, msgs [
 	return k.bundleError(msgs)
 }
 
-// discardBundle makes the switch forget a bundle. Nobody waits for it: a bundle
-// that stays costs memory only, until the switch finds it idle.
+// discardBundle makes the switch discard a bundle, without waiting for that: a bundle that stays
+// costs memory only, until the switch finds it idle.
 func (c *Conn) discardBundle(id uint32) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = c.Send(ctx, &BundleControl{BundleID: id, Type: BundleDiscardRequest, Flags: bundleFlags})
 }
 
-// bundleError is the error of the first of msgs that was refused, else that of
-// the bundle itself. A call's messages are the open request, msgs, the barrier.
+// bundleError is the errors of those of msgs that were refused, else that of the
+// bundle itself. A call's messages are the open request, msgs, the barrier.
 func (k *call) bundleError(msgs []Message) error {
+	var refused []error
 	for _, e := range k.errors {
 		if e.index > 0 && e.index <= len(msgs) {
-			return &MessageError{Index: e.index - 1, Message: msgs[e.index-1], Err: e.err}
+			refused = append(refused, &MessageError{Index: e.index - 1, Message: msgs[e.index-1], Err: e.err})
 		}
+	}
+	if len(refused) > 0 {
+		return joinRefusals(refused)
 	}
 	if len(k.errors) > 0 {
 		return fmt.Errorf("openflow: bundle refused: %w", k.errors[0].err)

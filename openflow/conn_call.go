@@ -24,8 +24,8 @@ func (c *Conn) Request(ctx context.Context, m Message) (Message, error) {
 }
 
 // Do sends messages and waits until the switch has processed them all. If it
-// refused some, the error is the *MessageError of the first; the others have
-// been processed.
+// refused some, the error wraps a *MessageError for each of them, see Refusals;
+// the others have been processed.
 func (c *Conn) Do(ctx context.Context, msgs []Message) error {
 	k, err := c.begin(ctx, append(msgs[:len(msgs):len(msgs)], &BarrierRequest{}))
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *Conn) begin(ctx context.Context, msgs []Message) (*call, error) {
 	return k, c.start(ctx, k, first, msgs...)
 }
 
-// start sends messages, with ids from xid on, whose answer is k's.
+// start sends messages, with ids from xid on; their answer goes to k.
 func (c *Conn) start(ctx context.Context, k *call, xid uint32, msgs ...Message) error {
 	k.over = make(chan struct{})
 	c.mu.Lock()
@@ -119,15 +119,17 @@ func (c *Conn) forget(k *call) {
 	delete(c.calls, k.end)
 }
 
-// refusal is the error of the first of msgs that the switch refused. An error
-// about a message that followed them is returned as it is.
+// refusal is the errors of those of msgs that the switch refused. An error about a
+// message that followed them is returned as it is, if there is no other.
 func (k *call) refusal(msgs []Message) error {
-	if len(k.errors) == 0 {
-		return nil
+	var refused []error
+	for _, e := range k.errors {
+		if e.index >= 0 && e.index < len(msgs) {
+			refused = append(refused, &MessageError{Index: e.index, Message: msgs[e.index], Err: e.err})
+		}
 	}
-	e := k.errors[0]
-	if e.index < len(msgs) {
-		return &MessageError{Index: e.index, Message: msgs[e.index], Err: e.err}
+	if len(refused) == 0 && len(k.errors) > 0 {
+		return k.errors[0].err
 	}
-	return e.err
+	return joinRefusals(refused)
 }

@@ -97,7 +97,7 @@ func (c *Conn) TLVTable(ctx context.Context) (*TLVTableReply, error) {
 	return ask[*TLVTableReply](ctx, c, &TLVTableRequest{})
 }
 
-// ask sends a request whose answer has type R.
+// ask sends a request and returns its answer, of type R.
 func ask[R Message](ctx context.Context, c *Conn, request Message) (R, error) {
 	m, err := c.Request(ctx, request)
 	if err != nil {

@@ -47,28 +47,3 @@ func ExampleConn_Bundle() {
 	fmt.Println(err == nil, flow.String())
 	// Output: true priority=100,ip,nw_dst=10.0.0.0/24 actions=group:1
 }
-
-// A Client connects by itself, also after the switch was restarted.
-func ExampleClient() {
-	address, stop := openflow.SwitchForExamples() // else: unix:/run/openvswitch/br0.mgmt
-	defer stop()
-
-	restored := make(chan error)
-	client := openflow.NewClient(openflow.ClientOptions{
-		Address: address,
-		OnConnect: func(conn *openflow.Conn) {
-			// The switch may have lost its flows: put them back.
-			go func() {
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-				defer cancel()
-				restored <- conn.Bundle(ctx, []openflow.Message{
-					openflow.DeleteAllFlows(),
-					openflow.AddFlow(openflow.Flow{Actions: []openflow.Action{openflow.Output(openflow.PortNormal)}}),
-				})
-			}()
-		},
-	})
-	defer client.Close()
-	fmt.Println(<-restored)
-	// Output: <nil>
-}

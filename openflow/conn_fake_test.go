@@ -19,7 +19,7 @@ type fakeSwitch struct {
 	listener net.Listener
 	// hello is what it says first; nil: a Hello for OpenFlow 1.5.
 	hello []byte
-	// answer may take a message over from the default behaviour, which is to
+	// answer may take a message over from the default behavior, which is to
 	// answer echo, barrier and bundle control requests.
 	answer func(c *fakeConn, typ uint8, xid uint32, body []byte) bool
 
@@ -138,7 +138,7 @@ func readFake(r io.Reader) (typ uint8, xid uint32, body []byte, err error) {
 	return head[1], binary.BigEndian.Uint32(head[4:]), body, err
 }
 
-// serve is the default behaviour.
+// serve is the default behavior.
 func (c *fakeConn) serve(typ uint8, xid uint32, body []byte) {
 	switch typ {
 	case wireEchoRequest:

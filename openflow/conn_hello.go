@@ -89,5 +89,6 @@ func checkVersion(versions uint32) error {
 			names = append(names, name)
 		}
 	}
-	return fmt.Errorf("the switch speaks OpenFlow %s, not 1.5: add OpenFlow15 to the bridge's protocols", strings.Join(names, ", "))
+	return fmt.Errorf("the switch speaks OpenFlow %s, not 1.5: add OpenFlow15 to the bridge's protocols",
+		strings.Join(names, ", "))
 }

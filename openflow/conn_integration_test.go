@@ -281,30 +281,6 @@ func TestLiveConntrackFlushAndTLVs(t *testing.T) {
 	}
 }
 
-func TestLiveReconnect(t *testing.T) {
-	_, ovs, ctx := dial(t, openflow.ConnOptions{})
-	client := openflow.NewClient(openflow.ClientOptions{Address: "unix:" + ovs.MgmtSocket("br0")})
-	defer client.Close()
-	for _, stop := range []func(){ovs.KillVswitchd, ovs.StopVswitchd} {
-		old, err := client.Conn(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop()
-		<-old.Done()
-		if err := ovs.SpawnVswitchd(); err != nil {
-			t.Fatal(err)
-		}
-		c, err := client.Conn(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Bundle(ctx, []openflow.Message{openflow.AddFlow(openflow.Flow{})}); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // A bridge that does not speak OpenFlow 1.5.
 func TestLiveOldVersion(t *testing.T) {
 	_, ovs, ctx := dial(t, openflow.ConnOptions{})

@@ -89,7 +89,7 @@ func packDumped(m Message) {
 	}
 }
 
-// deliver gives a message to whoever waits for it.
+// deliver passes a message to the call or handler that waits for it.
 func (c *Conn) deliver(h Header, m Message, bad error) {
 	if echo, ok := m.(*EchoRequest); ok {
 		select {

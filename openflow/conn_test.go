@@ -277,7 +277,8 @@ func TestLostConnection(t *testing.T) {
 			}
 		})
 	}
-	for end := time.Now().Add(30 * time.Second); len(sw.seen()) < 4; time.Sleep(time.Millisecond) { // until all are under way
+	for end := time.Now().Add(30 * time.Second); len(sw.seen()) < 4; time.Sleep(time.Millisecond) {
+		// Until all are under way.
 		if time.Now().After(end) {
 			t.Fatalf("the switch has seen %d messages in half a minute", len(sw.seen()))
 		}

@@ -22,7 +22,7 @@ func pipe(t *testing.T, sw *fakeSwitch) *Conn {
 	return c
 }
 
-// A switch that only answers echo requests is alive for ever.
+// A switch that only answers echo requests is alive forever.
 func TestQuietSwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sw := &fakeSwitch{}

@@ -5,7 +5,7 @@
 // It has two layers. The codec turns flows, groups, meters and all messages into bytes and
 // back, byte for byte as Open vSwitch's own tools do, and into the text that ovs-ofctl prints.
 // On it stands the connection: Dial and Conn, with bundles, dumps, barriers and errors by
-// message, and Client, which connects again when a connection is lost.
+// message.
 //
 // # Fields, values, matches
 //
@@ -39,15 +39,15 @@
 //
 // Nothing is checked while flows are built: a value that is too large or of the wrong family is
 // encoded in a form that every switch refuses, so that it cannot turn into a wider match.
-// Flow.Validate says beforehand, in words, what a switch would refuse with a number. String prints a
-// flow as ovs-ofctl does, and ParseFlow reads that.
+// Flow.Validate says beforehand, in words, what a switch would refuse with a number. String prints
+// a flow as ovs-ofctl does, and ParseFlow reads that.
 //
 // # Messages
 //
 // AppendMessage and Decode convert between a Message and its wire form. Decoding is safe with
 // bytes from anywhere: it allocates no more than a small multiple of them. What the package
 // does not know is kept as UnknownAction, Unknown or UnknownMultipart and encoded as it came.
-// A switch's refusal is an *Error, whose Name is that of the OpenFlow specification.
+// A switch's refusal is an *Error. Its Name is that of the OpenFlow specification.
 //
 // # What to know about Open vSwitch
 //
@@ -68,7 +68,8 @@
 //   - A packet-in of a paused pipeline carries neither cookie nor table; use Userdata.
 //   - The input port has two fields in actions: FieldInPort with 32 bits, and FieldInPort16
 //     (NXM_OF_IN_PORT), which ovs-ofctl means by in_port. In matches they are the same.
-//   - Some errors come in OpenFlow 1.0's form, with transaction id 0: that of a FlowMonitorRequest does.
+//   - Some errors come in OpenFlow 1.0's form, with transaction id 0: that of a FlowMonitorRequest
+//     does.
 //
 // Sources are OpenFlow 1.5.1, and of Open vSwitch nicira-ext.h, meta-flow.h, ofp-actions.c and
 // ofp-msgs.h. The golden files in testdata were recorded from Open vSwitch 3.1.

@@ -13,6 +13,12 @@ type Error struct {
 // ErrorExperimenter is the type of errors that an experimenter has defined.
 const ErrorExperimenter = 0xffff
 
+// Unknown reports that the switch does not know messages of this type.
+func (m *Error) Unknown() bool {
+	const badRequest, badType, badExperimenter, badExperimenterType = 1, 1, 3, 4
+	return m.Type == badRequest && (m.Code == badType || m.Code == badExperimenter || m.Code == badExperimenterType)
+}
+
 func (*Error) msgType() uint8 { return typeError }
 
 func (m *Error) appendBody(b []byte) []byte {

@@ -49,7 +49,8 @@ const (
 	FieldICMPv4Code
 	FieldICMPv6Type
 	FieldICMPv6Code
-	FieldNDReserved // nd_reserved: the 32 bits of flags (R, S, O) and reserved bits in an advertisement
+	// nd_reserved: the 32 bits of flags (R, S, O) and reserved bits in an advertisement.
+	FieldNDReserved
 	FieldNDTarget
 	FieldNDOptionsType // nd_options_type: type of the first option
 	FieldNDSLL

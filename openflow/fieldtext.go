@@ -124,7 +124,8 @@ func ipv6Of(v uint128) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// prefixText prints an address with the length of its mask or, if that has gaps, with the mask itself.
+// prefixText prints an address with the length of its mask or, if that has gaps,
+// with the mask itself.
 func (v FieldValue) prefixText(v4 bool) string {
 	of, width := ipv6Of, 128
 	if v4 {

@@ -24,7 +24,8 @@ func (f Field) Value(v uint64) FieldValue {
 
 // Masked returns the bits of f that are set in mask, with their value taken from v.
 func (f Field) Masked(v, mask uint64) FieldValue {
-	return FieldValue{field: f, value: uint128{0, v & mask}, mask: uint128{0, mask}, masked: true}.sized(bits.Len64(mask))
+	return FieldValue{field: f, value: uint128{0, v & mask}, mask: uint128{0, mask},
+		masked: true}.sized(bits.Len64(mask))
 }
 
 // Value128 returns the whole field f with the 128-bit value hi·2⁶⁴+lo.
@@ -39,8 +40,8 @@ func (f Field) Masked128(v, mask [2]uint64) FieldValue {
 	return FieldValue{field: f, value: uint128{v[0], v[1]}.and(m), mask: m, masked: true}.sized(128)
 }
 
-// Bytes returns field f, a tunnel option, with a value and, unless it is nil, a mask of the same length,
-// at most 124 bytes. With a nil value it stands for "the option is present".
+// Bytes returns field f, a tunnel option, with a value and, unless it is nil, a mask of the same
+// length, at most 124 bytes. With a nil value it stands for "the option is present".
 func (f Field) Bytes(value, mask []byte) FieldValue {
 	v := FieldValue{field: f, size: uint8(len(value)), masked: mask != nil || value == nil}
 	if !f.isTunMetadata() || len(value) > maxTunMetadata || mask != nil && len(mask) != len(value) {
@@ -54,7 +55,8 @@ func (f Field) Bytes(value, mask []byte) FieldValue {
 	return v
 }
 
-// sized returns v with its size set if it is a tunnel option: what n bits need, in words of 4 bytes.
+// sized returns v with its size set if it is a tunnel option: what n bits need, in
+// words of 4 bytes.
 func (v FieldValue) sized(n int) FieldValue {
 	if v.field.isTunMetadata() {
 		v.size = uint8(min(max((n+31)/32*4, 4), 16))
@@ -98,7 +100,8 @@ func (v FieldValue) trimmed() FieldValue {
 	return v
 }
 
-// Num returns the value and the mask, which is all ones of the field's width if there is none, cut to 64 bits.
+// Num returns the value and the mask, which is all ones of the field's width if there is none, cut
+// to 64 bits.
 func (v FieldValue) Num() (value, mask uint64) { return v.value.lo, v.fullMask().lo }
 
 // Field returns the field.

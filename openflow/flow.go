@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// DefaultPriority is the priority of a flow whose text names none.
+// DefaultPriority is the priority of a flow if its text names none.
 const DefaultPriority = 0x8000
 
 // TableAll is the table number that stands for all tables in a delete or a request.
@@ -42,11 +42,12 @@ type FlowFlags uint16
 
 // Flags.
 const (
-	FlowSendFlowRem    FlowFlags = 1 << iota // send FlowRemoved when the flow goes
-	FlowCheckOverlap                         // refuse to add a flow that overlaps one of the same priority
-	FlowResetCounts                          // of a FlowModify: set the counters to 0
-	FlowNoPacketCounts                       // packets need not be counted
-	FlowNoByteCounts                         // bytes need not be counted
+	FlowSendFlowRem FlowFlags = 1 << iota // send FlowRemoved when the flow goes
+	// refuse to add a flow that overlaps one of the same priority.
+	FlowCheckOverlap
+	FlowResetCounts    // of a FlowModify: set the counters to 0
+	FlowNoPacketCounts // packets need not be counted
+	FlowNoByteCounts   // bytes need not be counted
 )
 
 // lastingFlags are the flags that a flow keeps.

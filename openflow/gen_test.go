@@ -79,7 +79,7 @@ func genFieldValue(t *rapid.T, f Field, masks bool) FieldValue {
 	case FieldARPOp: // Open vSwitch keeps 8 bits of it
 		v.value.lo &= 0xff
 	case FieldTunSrc, FieldTunDst, FieldTunIPv6Src, FieldTunIPv6Dst:
-		v.value.lo |= 1 // a match on 0 is one on "not tunnelled", which OVS forgets
+		v.value.lo |= 1 // a match on 0 is one on "not tunneled", which OVS forgets
 	}
 	if masks && f.Maskable() && rapid.Bool().Draw(t, "masked") {
 		v.masked, v.mask = true, draw("mask")

@@ -95,7 +95,8 @@ func recordFlows(t *testing.T, lines []string) (cases []golden) {
 			continue
 		}
 		inner := b[bundleAddHeader:]
-		clear(inner[4:8]) // the transaction id counts up: nothing that a golden file should depend on
+		// The transaction id counts up: nothing that a golden file should depend on.
+		clear(inner[4:8])
 		cases = append(cases, golden{wire: inner, text: ofpPrint(t, inner)})
 	}
 	if len(cases) != len(lines) {

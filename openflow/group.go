@@ -26,7 +26,8 @@ type Group struct {
 // Bucket is an action set of a group: of its output, group, resubmit and ct only one runs,
 // that of the highest class, so a ct together with an output is lost silently.
 type Bucket struct {
-	// ID tells buckets of a group apart, up to BucketMax. If all have 0, they are numbered by their position.
+	// ID tells buckets of a group apart, up to BucketMax. If all have 0, they are
+	// numbered by their position.
 	ID         uint32
 	Weight     uint16 // of select groups; 0: never chosen
 	WatchPort  uint32 // of fast failover; 0: none

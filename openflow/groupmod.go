@@ -39,7 +39,8 @@ const (
 // AddGroup returns the message that adds g; it is refused if there is a group with its ID.
 func AddGroup(g Group) *GroupMod { return &GroupMod{Command: GroupAdd, Group: g} }
 
-// DeleteGroup returns the message that deletes group id, or GroupAllGroups, and the flows that use it.
+// DeleteGroup returns the message that deletes group id, or GroupAllGroups, and the
+// flows that use it.
 func DeleteGroup(id uint32) *GroupMod { return &GroupMod{Command: GroupDelete, Group: Group{ID: id}} }
 
 // groupModLen is the length of a GroupMod without buckets and properties.

@@ -61,7 +61,7 @@ func port32(p uint128) uint128 {
 	return p
 }
 
-// merge adds v, whose mask is given in any case, to what is there of the same field.
+// merge adds v, of which the mask is always given, to what is there of the same field.
 func (b *matchBuilder) merge(v FieldValue) {
 	if v.mask.isZero() {
 		return

@@ -102,7 +102,8 @@ func (p *matchPrinter) one(f Field) {
 	p.WriteByte(',')
 }
 
-// matchText prints a value as ovs-ofctl does in a match, which for some fields differs from actions.
+// matchText prints a value as ovs-ofctl does in a match, which for some fields
+// differs from actions.
 func (v *FieldValue) matchText() string {
 	if v.field.isTunMetadata() {
 		return v.text()
@@ -144,7 +145,8 @@ var kindNames = map[uint16]string{
 // protoNames are the words that stand for IP protocols, with a 6 behind them for IPv6.
 var protoNames = map[uint8]string{IPProtoTCP: "tcp", IPProtoUDP: "udp", IPProtoSCTP: "sctp"}
 
-// packetKind prints a word for the Ethernet type and protocol. It reports whether that says the protocol.
+// packetKind prints a word for the Ethernet type and protocol. It reports whether
+// that says the protocol.
 func (p *matchPrinter) packetKind() (protoDone bool) {
 	et := find(p.fields, FieldEthType)
 	if et == nil {

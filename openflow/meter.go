@@ -68,7 +68,8 @@ func (m *Meter) Equal(n *Meter) bool {
 // String prints m as "ovs-ofctl dump-meters" does.
 func (m Meter) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "meter=%d %s bands=", m.ID, strings.ReplaceAll(joinFlags(uint64(m.Flags), meterFlagNames), "|", " "))
+	fmt.Fprintf(&s, "meter=%d %s bands=", m.ID,
+		strings.ReplaceAll(joinFlags(uint64(m.Flags), meterFlagNames), "|", " "))
 	for _, band := range m.Bands {
 		s.WriteString("\n" + band.text(m.Flags))
 	}

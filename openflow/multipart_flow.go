@@ -112,8 +112,9 @@ const (
 	MonitorRemoved                                   // flows that go
 	MonitorModify                                    // flows that change
 	MonitorInstructions                              // flows come with their instructions
-	MonitorNoAbbrev                                  // own changes come in full; refused by Open vSwitch up to 3.7 at least
-	MonitorOnlyOwn                                   // nothing of other controllers
+	// Own changes come in full; refused by Open vSwitch up to 3.7 at least.
+	MonitorNoAbbrev
+	MonitorOnlyOwn // nothing of other controllers
 )
 
 func (*FlowMonitorRequest) multipartType() uint16 { return mpFlowMonitor }

@@ -8,10 +8,12 @@ import "fmt"
 // (NXT_PACKET_IN2) after SetPacketInFormat, and otherwise in OpenFlow's, which has no
 // Userdata and no Continuation.
 type PacketIn2 struct {
-	Packet       []byte
-	FullLen      uint32 // length of the packet, which may have been cut
-	Table        uint8
-	Cookie       uint64 // of the flow whose action sent it; NoCookie if none is known, as for a paused pipeline
+	Packet  []byte
+	FullLen uint32 // length of the packet, which may have been cut
+	Table   uint8
+	// Of the flow with the action that sent it; NoCookie if none is known, as
+	// for a paused pipeline.
+	Cookie       uint64
 	Reason       PacketInReason
 	Metadata     Match // in_port, registers, tunnel, conntrack
 	Userdata     []byte
@@ -122,7 +124,8 @@ func decodePacketIn(r *reader) Message {
 	return m
 }
 
-// Resume lets a paused pipeline go on. Change Packet and Metadata of the PacketIn2 first, if wanted.
+// Resume lets a paused pipeline go on. Change Packet and Metadata of the
+// PacketIn2 first, if wanted.
 type Resume struct{ PacketIn PacketIn2 }
 
 func (*Resume) msgType() uint8 { return typeExperimenter }

@@ -16,12 +16,36 @@ var actionParsers map[string]func(arg string) (Action, error)
 
 func init() {
 	actionParsers = map[string]func(string) (Action, error){
-		"group":            func(s string) (Action, error) { var n uint32; err := parseNum(s, &n); return ToGroup(n), err },
-		"meter":            func(s string) (Action, error) { var n uint32; err := parseNum(s, &n); return ToMeter(n), err },
-		"set_queue":        func(s string) (Action, error) { var n uint32; err := parseNum(s, &n); return SetQueue(n), err },
-		"push_vlan":        func(s string) (Action, error) { var n uint16; err := parseNum(s, &n); return PushVLAN(n), err },
-		"push_mpls":        func(s string) (Action, error) { var n uint16; err := parseNum(s, &n); return PushMPLS(n), err },
-		"pop_mpls":         func(s string) (Action, error) { var n uint16; err := parseNum(s, &n); return PopMPLS(n), err },
+		"group": func(s string) (Action, error) {
+			var n uint32
+			err := parseNum(s, &n)
+			return ToGroup(n), err
+		},
+		"meter": func(s string) (Action, error) {
+			var n uint32
+			err := parseNum(s, &n)
+			return ToMeter(n), err
+		},
+		"set_queue": func(s string) (Action, error) {
+			var n uint32
+			err := parseNum(s, &n)
+			return SetQueue(n), err
+		},
+		"push_vlan": func(s string) (Action, error) {
+			var n uint16
+			err := parseNum(s, &n)
+			return PushVLAN(n), err
+		},
+		"push_mpls": func(s string) (Action, error) {
+			var n uint16
+			err := parseNum(s, &n)
+			return PushMPLS(n), err
+		},
+		"pop_mpls": func(s string) (Action, error) {
+			var n uint16
+			err := parseNum(s, &n)
+			return PopMPLS(n), err
+		},
 		"push":             func(s string) (Action, error) { f, err := parseSubfield(s); return Push(f), err },
 		"pop":              func(s string) (Action, error) { f, err := parseSubfield(s); return Pop(f), err },
 		"note":             func(s string) (Action, error) { b, err := parseBytes(s); return Note(b), err },

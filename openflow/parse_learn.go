@@ -68,7 +68,8 @@ func parseLearnSpec(item, name, value string, hasValue bool) (s LearnSpec, err e
 	return learnSpec(LearnMatch, name, value)
 }
 
-// learnSpec makes a spec of the destination's and the source's text; the source is a field or a constant.
+// learnSpec makes a spec of the destination's and the source's text; the source is a
+// field or a constant.
 func learnSpec(k LearnKind, dst, src string) (s LearnSpec, err error) {
 	s.Kind = k
 	if s.Dst, err = parseSubfield(dst); err != nil {

@@ -50,7 +50,7 @@ var fieldsByName = func() map[string]Field {
 	return m
 }()
 
-// dependent are the names whose field depends on the protocol.
+// dependent are the names that mean a field that depends on the protocol.
 var dependent = map[string]bool{"tp_src": true, "tp_dst": true, "icmp_type": true, "icmp_code": true}
 
 // item reads an item of a match, if it is one.

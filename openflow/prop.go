@@ -17,7 +17,7 @@ func appendProp(b []byte, typ uint16, value []byte) []byte {
 	return appendZeros(b, pad8(n)-n)
 }
 
-// appendProp16 appends a property of 16 bits, whose length includes its padding.
+// appendProp16 appends a property of 16 bits. Its length includes its padding.
 func appendProp16(b []byte, typ, value uint16) []byte {
 	b = be.AppendUint16(be.AppendUint16(b, typ), 8)
 	return append(be.AppendUint16(b, value), 0, 0)
@@ -28,7 +28,7 @@ func appendProp32(b []byte, typ uint16, value uint32) []byte {
 	return be.AppendUint32(be.AppendUint16(be.AppendUint16(b, typ), 8), value)
 }
 
-// beginProp begins a property whose value is appended by others; endProp completes it.
+// beginProp begins a property; the caller appends its value, and endProp completes it.
 func beginProp(b []byte, typ uint16) []byte { return append(be.AppendUint16(b, typ), 0, 0) }
 
 // endProp writes the length of the property that began at start and pads it.

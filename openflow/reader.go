@@ -86,7 +86,7 @@ func (r *reader) text(n int) string {
 	return s
 }
 
-// sub returns a reader of the next n bytes, whose error the caller must look at.
+// sub returns a reader of the next n bytes. The caller must check its error.
 func (r *reader) sub(n int) reader {
 	b := r.next(n)
 	return reader{b: b, err: r.err, depth: r.depth}

@@ -60,7 +60,8 @@ func (g *Group) Validate() error {
 		return fmt.Errorf("group %d: %w", g.ID, err)
 	}
 	if n := g.wireLen() - 4; n > maxGroupLen {
-		return fmt.Errorf("group %d: its %d buckets are %d bytes, a switch can dump %d", g.ID, len(g.Buckets), n, maxGroupLen)
+		return fmt.Errorf("group %d: its %d buckets are %d bytes, a switch can dump %d", g.ID, len(g.Buckets), n,
+			maxGroupLen)
 	}
 	seen := make(map[uint32]bool, len(g.Buckets))
 	for i, b := range g.Numbered() {

@@ -44,7 +44,7 @@ func (a uint128) len() int {
 	return bits.Len64(a.lo)
 }
 
-// ones returns the number whose n lowest bits are set.
+// ones returns the number with its n lowest bits set.
 func ones(n uint) uint128 {
 	if n == 0 {
 		return uint128{}

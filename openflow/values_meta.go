@@ -5,10 +5,10 @@ package openflow
 // TunnelID is the tunnel's key, such as a VNI.
 func TunnelID(id uint64) FieldValue { return FieldTunnelID.Value(id) }
 
-// TunSrc is the outer source address of a tunnelled packet.
+// TunSrc is the outer source address of a tunneled packet.
 func TunSrc[A Address](a A) FieldValue { return ipValue(FieldTunSrc, FieldTunIPv6Src, a) }
 
-// TunDst is the outer destination address of a tunnelled packet.
+// TunDst is the outer destination address of a tunneled packet.
 func TunDst[A Address](a A) FieldValue { return ipValue(FieldTunDst, FieldTunIPv6Dst, a) }
 
 // PktMark is the packet mark (skb mark on Linux).
@@ -46,7 +46,8 @@ func CTZone(zone uint16) FieldValue { return FieldCTZone.Value(uint64(zone)) }
 // CTMark is the bits of the connection's mark that are set in mask.
 func CTMark(v, mask uint32) FieldValue { return FieldCTMark.Masked(uint64(v), uint64(mask)) }
 
-// CTLabel is the bits of the connection's label that are set in mask; numbers are given as upper and lower half.
+// CTLabel is the bits of the connection's label that are set in mask; numbers are given as upper
+// and lower half.
 func CTLabel(v, mask [2]uint64) FieldValue { return FieldCTLabel.Masked128(v, mask) }
 
 // CTIPSrc is the source address of the connection's original direction.

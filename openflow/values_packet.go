@@ -125,22 +125,22 @@ func ICMPv6Type(t uint8) FieldValue { return FieldICMPv6Type.Value(uint64(t)) }
 // ICMPv6Code is the ICMPv6 code.
 func ICMPv6Code(c uint8) FieldValue { return FieldICMPv6Code.Value(uint64(c)) }
 
-// NDTarget is the target of a neighbour solicitation or advertisement.
+// NDTarget is the target of a neighbor solicitation or advertisement.
 func NDTarget[A Address](a A) FieldValue { return ipValue(fieldNone, FieldNDTarget, a) }
 
-// NDSLL is the source link-layer address option of a neighbour solicitation.
+// NDSLL is the source link-layer address option of a neighbor solicitation.
 func NDSLL(mac MAC) FieldValue { return FieldValue{field: FieldNDSLL, value: mac.num()} }
 
-// NDTLL is the target link-layer address option of a neighbour advertisement.
+// NDTLL is the target link-layer address option of a neighbor advertisement.
 func NDTLL(mac MAC) FieldValue { return FieldValue{field: FieldNDTLL, value: mac.num()} }
 
-// NDOptionsType is the type of the first option of a neighbour message.
+// NDOptionsType is the type of the first option of a neighbor message.
 func NDOptionsType(t uint8) FieldValue { return FieldNDOptionsType.Value(uint64(t)) }
 
-// NDReserved is the word of flags and reserved bits of a neighbour message.
+// NDReserved is the word of flags and reserved bits of a neighbor message.
 func NDReserved(v uint32) FieldValue { return FieldNDReserved.Value(uint64(v)) }
 
-// Bits of NDReserved in a neighbour advertisement.
+// Bits of NDReserved in a neighbor advertisement.
 const (
 	NDRouter    = 1 << 31
 	NDSolicited = 1 << 30

@@ -4,9 +4,10 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// AddressBlock is a part of a Network's subnet that one node hands out by itself. Its name follows from Network and
-// prefix, so of two nodes that claim the same one the API lets one create it. A block of a single address inside a block of
-// another node asks that node for the address: it answers by the condition Granted.
+// AddressBlock is a part of a Network's subnet that one node hands out by itself. Its name follows
+// from Network and prefix, so of two nodes that claim the same one the API lets one create it. A
+// block of a single address inside a block of another node asks that node for the address: it
+// answers by the condition Granted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -22,7 +23,9 @@ type AddressBlock struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   AddressBlockSpec   `json:"spec"`
+	// +required
+	Spec AddressBlockSpec `json:"spec"`
+	// +optional
 	Status AddressBlockStatus `json:"status,omitempty"`
 }
 
@@ -31,10 +34,13 @@ type AddressBlock struct {
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an AddressBlock cannot be changed"
 // +kubebuilder:validation:XValidation:rule=`!isCIDR(self.cidr) || !has(self.port) || self.port == "" || cidr(self.cidr).prefixLength() == (cidr(self.cidr).ip().family() == 4 ? 32 : 128)`,message="a block that is for a Port is a single address: /32, or /128 for IPv6",fieldPath=".cidr"
 type AddressBlockSpec struct {
-	// Network whose subnet the block is a part of.
+	// Network that has the subnet that the block is a part of.
 	//
+	// +required
 	Network Name `json:"network"`
 	// CIDR is the block's prefix.
+	//
+	// +required
 	CIDR CIDR `json:"cidr"`
 	// Node that hands out the addresses; empty: the controller, for users' Ports.
 	//
@@ -46,16 +52,26 @@ type AddressBlockSpec struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +optional
 	Port string `json:"port,omitempty"`
+	// Grantor of a single address is the node that hands out the block around it: that node alone
+	// may say in the condition Granted whether the address is free. The claimant names it; empty:
+	// no node hands out the address.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Grantor string `json:"grantor,omitempty"`
 }
 
 // AddressBlockStatus is what the owner says of it.
 type AddressBlockStatus struct {
 	// Used is how many of the addresses are in use, some seconds ago.
+	//
+	// +optional
 	Used int32 `json:"used,omitempty"`
 	// Conditions: Granted.
 	//
 	// +listType=map
 	// +listMapKey=type
+	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

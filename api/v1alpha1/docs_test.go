@@ -23,7 +23,7 @@ var (
 
 // TestExamplesInTheDocumentation creates every object of Coelan's that a page shows.
 func TestExamplesInTheDocumentation(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
+	pages, err := filepath.Glob("../../docs/*/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,8 @@ func TestExamplesInTheDocumentation(t *testing.T) {
 	}
 }
 
-// example is the object of Coelan's in a document; nil if it is something else, or a part of an object.
+// example is the object of Coelan's in a document; nil if it is something else, or a
+// part of an object.
 func example(document string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	text, err := yaml.YAMLToJSON([]byte(document))

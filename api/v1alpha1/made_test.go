@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/allocate"
 )
 
-// What Coelan makes by itself is accepted as users' objects are, also with the longest names that there are.
+// What Coelan makes by itself is accepted as users' objects are, also with the longest
+// names that there are.
 func TestObjectsOfTheControllerAreAccepted(t *testing.T) {
 	routers, networks := load(t, "routers"), load(t, "networks")
 	check := func(s server, o runtime.Object, name string) {
@@ -51,8 +52,8 @@ func TestObjectsOfTheControllerAreAccepted(t *testing.T) {
 			})
 		}
 	}
-	network, router := translate.DefaultObjects()
-	madeRouters, madeNetworks := translate.NamespaceObjects(pods, namespaces, nodes, nil)
+	network, router := allocate.DefaultObjects()
+	madeRouters, madeNetworks := allocate.NamespaceObjects(pods, namespaces, nodes, nil)
 	if len(madeRouters) != 2 || len(madeNetworks) != 4 {
 		t.Fatalf("%d Routers and %d Networks, want one for each namespace, and for each node", len(madeRouters), len(madeNetworks))
 	}
@@ -61,7 +62,7 @@ func TestObjectsOfTheControllerAreAccepted(t *testing.T) {
 	for _, n := range append(madeNetworks, network) {
 		check(networks, n, n.Name)
 	}
-	missing := translate.MissingRouters([]*v1alpha1.Network{tenant}, nil)
+	missing := allocate.MissingRouters([]*v1alpha1.Network{tenant}, nil)
 	if len(missing) != 1 {
 		t.Fatalf("Routers %v, want that of the Network without one", missing)
 	}

@@ -8,40 +8,44 @@ const (
 	DefaultRouter  = "default"
 )
 
-// DefaultRouteTarget is what the Router default imports and exports. A Router that does both as well shares the address
-// space of the cluster: its pods and those of the default network reach each other.
+// DefaultRouteTarget is what the Router default imports and exports. A Router that does
+// both as well shares the address space of the cluster: its pods and those of the default
+// network reach each other.
 const DefaultRouteTarget = "64512:1"
 
 // Labels, annotations and finalizers.
 const (
-	// LabelIsolated on a Namespace, with the value "true", keeps its pods from those of other namespaces (mapping by
-	// namespace).
+	// LabelIsolated on a Namespace, with the value "true", keeps its pods from those of other
+	// namespaces (mapping by namespace).
 	LabelIsolated = "coelan.io/isolated"
-	// LabelManagedBy is on every object that Coelan makes by itself, with the value ManagedByController or
-	// ManagedByAgent.
+	// LabelManagedBy is on every object that Coelan makes by itself, with the value
+	// ManagedByController or ManagedByAgent.
 	LabelManagedBy = "coelan.io/managed-by"
 	// LabelNamespace and LabelNode say for which namespace and node a Network or Router was made.
 	LabelNamespace = "coelan.io/namespace"
 	LabelNode      = "coelan.io/node"
 	// LabelNetwork is the Network of an AddressBlock or Port.
 	LabelNetwork = "coelan.io/network"
-	// LabelPodPort is on Ports of pods whose addresses are from a block of their node and whose MAC follows from
-	// them: no other node needs to know them. Agents watch all Ports without it.
+	// LabelPodPort is on Ports of pods that have addresses from a block of their node and a MAC
+	// that follows from them: no other node needs to know them. Agents watch all Ports without it.
 	LabelPodPort = "coelan.io/pod-port"
-	// AnnotationELAN and AnnotationVPN are the names that the COE integration gives a Network and a Router:
-	// node-ip:namespace and namespace.
+	// AnnotationELAN and AnnotationVPN are the names that the COE integration gives a Network and a
+	// Router: node-ip:namespace and namespace.
 	AnnotationELAN = "coelan.io/elan-instance"
 	AnnotationVPN  = "coelan.io/vpn-instance"
-	// AnnotationLoadBalancerPool on a Service of type LoadBalancer is the name of the LoadBalancerPool that its
-	// addresses are of; left out: one that assigns by itself.
+	// AnnotationLoadBalancerPool on a Service of type LoadBalancer is the name of the
+	// LoadBalancerPool that its addresses are of; left out: one that assigns by itself.
 	AnnotationLoadBalancerPool = "coelan.io/load-balancer-pool"
-	// AnnotationLoadBalancerIPs on a Service of type LoadBalancer are the addresses of pools that it wants, at most one
-	// of each family, with commas between them.
+	// AnnotationLoadBalancerIPs on a Service of type LoadBalancer are the addresses of pools that
+	// it wants, at most one of each family, with commas between them.
 	AnnotationLoadBalancerIPs = "coelan.io/load-balancer-ips"
-	// AnnotationSecurityGroups on a pod are the names of SecurityGroups of its namespace, with commas between them, that all of its
-	// interfaces are of.
+	// AnnotationSecurityGroups on a pod are the names of SecurityGroups of its namespace, with
+	// commas between them, that all of its interfaces are of.
 	AnnotationSecurityGroups = "coelan.io/security-groups"
-	// AnnotationAuditDenied on a namespace has agents log what policies deny of its pods and Ports, if it is "true".
+	// AnnotationMTU on a node is the MTU of its pods. Agents write it, each on its own node.
+	AnnotationMTU = "coelan.io/mtu"
+	// AnnotationAuditDenied on a namespace has agents log what policies deny of its pods and Ports,
+	// if it is "true".
 	AnnotationAuditDenied = "coelan.io/audit-denied"
 	// FinalizerInUse keeps a Network, Router or LoadBalancerPool until nothing uses it.
 	FinalizerInUse = "coelan.io/in-use"
@@ -50,22 +54,25 @@ const (
 	ManagedByAgent      = "coelan-agent"
 )
 
-// LoadBalancerClass is that of Services whose addresses come from LoadBalancerPools whatever else there is. Those of
-// Services without a class do so if there is a pool.
+// LoadBalancerClass is that of Services that always get their addresses from LoadBalancerPools.
+// Those of Services without a class do so if there is a pool.
 const LoadBalancerClass = "coelan.io/pool"
 
 // Condition types and reasons.
 const (
 	// ConditionReady says that an object takes effect. Its reason and message say why not.
 	ConditionReady = "Ready"
+	// ConditionAccepted of a policy says that all of it is valid. Its message names what is not.
+	ConditionAccepted = "Accepted"
+	// ConditionProgrammed says that the switches of all nodes that an object is for do what it
+	// says, as it is now. It is false while some of them have not come to it, or refuse it: these
+	// nodes leave the object out.
+	ConditionProgrammed = "Programmed"
 	// ConditionDeletionBlocked says what keeps an object that is being deleted.
 	ConditionDeletionBlocked = "DeletionBlocked"
-	// ConditionGranted of an AddressBlock of a single address inside a block of another node: whether that node
-	// has given the address away.
+	// ConditionGranted of an AddressBlock of a single address inside a block of another node:
+	// whether that node has given the address away.
 	ConditionGranted = "Granted"
-
-	// ConditionRealised of a policy says whether all nodes that it is for enforce it as it is now, and how many do.
-	ConditionRealised = "Realised"
 
 	ReasonReady           = "Ready"
 	ReasonRouterNotFound  = "RouterNotFound"
@@ -81,11 +88,14 @@ const (
 	ReasonAddressOutside  = "AddressOutside"
 	ReasonAddressTaken    = "AddressTaken"
 	ReasonMACTaken        = "MACTaken"
+	ReasonFixedAddress    = "FixedAddressNotAllowed"
+	ReasonFixedMAC        = "FixedMACNotAllowed"
 	ReasonExhausted       = "AddressesExhausted"
 	ReasonBoundElsewhere  = "BoundElsewhere"
 	ReasonGranted         = "Granted"
 	ReasonNotBound        = "NotBound"
 	ReasonBound           = "Bound"
+	ReasonRefused         = "RefusedBySwitch"
 
 	ReasonAddressesOverlap  = "AddressesOverlap"
 	ReasonPoolNotFound      = "PoolNotFound"
@@ -94,7 +104,8 @@ const (
 	ReasonWrongFamily       = "WrongFamily"
 	ReasonAddressAssigned   = "AddressAssigned"
 
-	ReasonPartlyInvalid = "PartlyInvalid"
-	ReasonRealised      = "Realised"
-	ReasonProgressing   = "Progressing"
+	ReasonAccepted         = "Accepted"
+	ReasonPartiallyInvalid = "PartiallyInvalid"
+	ReasonProgrammed       = "Programmed"
+	ReasonPending          = "Pending"
 )

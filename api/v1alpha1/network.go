@@ -6,36 +6,61 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // NetworkType says what carries a Network's packets from node to node.
 //
-// +kubebuilder:validation:Enum=overlay;vlan;flat
+// +kubebuilder:validation:Enum=Overlay;VLAN;Flat;overlay;vlan;flat
 type NetworkType string
 
 // The types of Networks.
 const (
-	Overlay NetworkType = "overlay" // tunnels between nodes
-	VLAN    NetworkType = "vlan"    // a VLAN of a physical network
-	Flat    NetworkType = "flat"    // untagged on a physical network
+	Overlay NetworkType = "Overlay" // tunnels between nodes
+	VLAN    NetworkType = "VLAN"    // a VLAN of a physical network
+	Flat    NetworkType = "Flat"    // untagged on a physical network
 )
 
 // NetworkRole says whether pods have their first interface on a Network.
 //
-// +kubebuilder:validation:Enum=primary;secondary
+// +kubebuilder:validation:Enum=Primary;Secondary;primary;secondary
 type NetworkRole string
 
 // The roles of Networks.
 const (
-	Primary   NetworkRole = "primary"   // eth0 of all pods of the namespaces selected
-	Secondary NetworkRole = "secondary" // further interfaces, for pods that ask
+	Primary   NetworkRole = "Primary"   // eth0 of all pods of the namespaces selected
+	Secondary NetworkRole = "Secondary" // further interfaces, for pods that ask
 )
 
 // IPAM says where a Network's addresses come from.
 //
-// +kubebuilder:validation:Enum=blocks;podCIDR
+// +kubebuilder:validation:Enum=Blocks;PodCIDR;blocks;podCIDR
 type IPAM string
 
 // The sources of addresses.
 const (
-	Blocks  IPAM = "blocks"  // AddressBlocks of the Network's subnets
-	PodCIDR IPAM = "podCIDR" // the podCIDRs of the Node that the pod is on
+	Blocks  IPAM = "Blocks"  // AddressBlocks of the Network's subnets
+	PodCIDR IPAM = "PodCIDR" // the podCIDRs of the Node that the pod is on
+)
+
+// FixedAddresses says which addresses interfaces may ask for.
+//
+// +kubebuilder:validation:Enum=Any;Ranges;None;any;ranges;none
+type FixedAddresses string
+
+// The addresses that interfaces may ask for.
+const (
+	AnyAddress FixedAddresses = "Any" // all of the subnets
+	// Those that are handed out: of ranges, none of exclusions.
+	RangeAddresses FixedAddresses = "Ranges"
+	NoAddress      FixedAddresses = "None"
+)
+
+// FixedMACs says which MACs interfaces may ask for.
+//
+// +kubebuilder:validation:Enum=Any;Local;None;any;local;none
+type FixedMACs string
+
+// The MACs that interfaces may ask for.
+const (
+	AnyMAC    FixedMACs = "Any"
+	LocalMACs FixedMACs = "Local" // locally administered ones, which no card is sold with
+	NoMAC     FixedMACs = "None"
 )
 
 // Network is one L2 domain with its subnets.
@@ -57,44 +82,46 @@ const (
 // +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.addressesUsed`,priority=1
 // +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.status.addressesFree`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must not be longer than 63 characters"
-// +kubebuilder:validation:XValidation:rule=`self.metadata.name != 'default' || self.spec.type == 'overlay' && self.spec.role == 'primary' && self.spec.ipam == 'podCIDR' && (!has(self.spec.router) || self.spec.router == 'default') && self.spec.?vni.orValue(1) == 1 && !has(self.spec.namespaceSelector) && !has(self.spec.node)`,message="the Network default is of type overlay, role primary and ipam podCIDR, in the Router default, with VNI 1, and for all namespaces and nodes"
+// +kubebuilder:validation:XValidation:rule=`self.metadata.name != 'default' || self.spec.type.lowerAscii() == 'overlay' && self.spec.role.lowerAscii() == 'primary' && self.spec.ipam.lowerAscii() == 'podcidr' && (!has(self.spec.router) || self.spec.router == 'default') && self.spec.?vni.orValue(1) == 1 && !has(self.spec.namespaceSelector) && !has(self.spec.node)`,message="the Network default is of type Overlay, role Primary and ipam PodCIDR, in the Router default, with VNI 1, and for all namespaces and nodes"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default' || self.spec.?vni.orValue(0) != 1",message="VNI 1 is that of the Network default",fieldPath=".spec.vni"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default' || self.spec.role != 'primary' || has(self.spec.namespaceSelector) || has(self.spec.node)",message="a primary Network needs a namespaceSelector: the namespaces whose pods are on it",fieldPath=".spec.namespaceSelector"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default' || self.spec.role.lowerAscii() != 'primary' || has(self.spec.namespaceSelector) || has(self.spec.node)",message="a primary Network needs a namespaceSelector: the namespaces whose pods are on it",fieldPath=".spec.namespaceSelector"
 type Network struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   NetworkSpec   `json:"spec"`
+	// +required
+	Spec NetworkSpec `json:"spec"`
+	// +optional
 	Status NetworkStatus `json:"status,omitempty"`
 }
 
 // NetworkSpec is what a user asks for.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="type cannot be changed",fieldPath=".type"
-// +kubebuilder:validation:XValidation:rule="self.role == oldSelf.role",message="role cannot be changed",fieldPath=".role"
-// +kubebuilder:validation:XValidation:rule="self.ipam == oldSelf.ipam",message="ipam cannot be changed",fieldPath=".ipam"
+// +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() == oldSelf.type.lowerAscii()",message="type cannot be changed",fieldPath=".type"
+// +kubebuilder:validation:XValidation:rule="self.role.lowerAscii() == oldSelf.role.lowerAscii()",message="role cannot be changed",fieldPath=".role"
+// +kubebuilder:validation:XValidation:rule="self.ipam.lowerAscii() == oldSelf.ipam.lowerAscii()",message="ipam cannot be changed",fieldPath=".ipam"
 // +kubebuilder:validation:XValidation:rule="self.?vni.orValue(0) == oldSelf.?vni.orValue(0)",message="vni cannot be changed",fieldPath=".vni"
 // +kubebuilder:validation:XValidation:rule="self.?vlan.orValue(0) == oldSelf.?vlan.orValue(0)",message="vlan cannot be changed",fieldPath=".vlan"
 // +kubebuilder:validation:XValidation:rule="has(self.physicalNetwork) == has(oldSelf.physicalNetwork) && (!has(self.physicalNetwork) || self.physicalNetwork == oldSelf.physicalNetwork)",message="physicalNetwork cannot be changed",fieldPath=".physicalNetwork"
 // +kubebuilder:validation:XValidation:rule="has(self.router) == has(oldSelf.router) && (!has(self.router) || self.router == oldSelf.router)",message="router cannot be changed",fieldPath=".router"
 // +kubebuilder:validation:XValidation:rule="has(self.node) == has(oldSelf.node) && (!has(self.node) || self.node == oldSelf.node)",message="node cannot be changed",fieldPath=".node"
-// +kubebuilder:validation:XValidation:rule="self.type == 'overlay' || !has(self.vni)",message="vni is for type overlay only",fieldPath=".vni"
-// +kubebuilder:validation:XValidation:rule="self.type == 'vlan' || !has(self.vlan)",message="vlan is for type vlan only",fieldPath=".vlan"
-// +kubebuilder:validation:XValidation:rule="self.type != 'vlan' || has(self.vlan)",message="type vlan needs a vlan",fieldPath=".vlan"
-// +kubebuilder:validation:XValidation:rule="self.type == 'overlay' || has(self.physicalNetwork)",message="types vlan and flat need a physicalNetwork",fieldPath=".physicalNetwork"
-// +kubebuilder:validation:XValidation:rule="self.type != 'overlay' || !has(self.physicalNetwork)",message="physicalNetwork is for types vlan and flat only",fieldPath=".physicalNetwork"
-// +kubebuilder:validation:XValidation:rule="self.type == 'overlay' || !has(self.router)",message="router is for type overlay only: a physical network has a router of its own",fieldPath=".router"
-// +kubebuilder:validation:XValidation:rule="self.type == 'overlay' || self.role == 'secondary'",message="a Network of type vlan or flat is secondary: its pods would be out of the reach of their node",fieldPath=".role"
-// +kubebuilder:validation:XValidation:rule="self.ipam != 'podCIDR' || self.role == 'primary'",message="ipam podCIDR is for primary Networks only",fieldPath=".ipam"
-// +kubebuilder:validation:XValidation:rule="self.ipam != 'podCIDR' || !has(self.subnets) || size(self.subnets) == 0",message="with ipam podCIDR the subnets are those of the nodes: leave subnets empty",fieldPath=".subnets"
-// +kubebuilder:validation:XValidation:rule="self.ipam != 'blocks' || self.type != 'overlay' || has(self.subnets) && size(self.subnets) > 0",message="an overlay with ipam blocks needs a subnet",fieldPath=".subnets"
+// +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() == 'overlay' || !has(self.vni)",message="vni is for type Overlay only",fieldPath=".vni"
+// +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() == 'vlan' || !has(self.vlan)",message="vlan is for type VLAN only",fieldPath=".vlan"
+// +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() != 'vlan' || has(self.vlan)",message="type VLAN needs a vlan",fieldPath=".vlan"
+// +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() == 'overlay' || has(self.physicalNetwork)",message="types VLAN and Flat need a physicalNetwork",fieldPath=".physicalNetwork"
+// +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() != 'overlay' || !has(self.physicalNetwork)",message="physicalNetwork is for types VLAN and Flat only",fieldPath=".physicalNetwork"
+// +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() == 'overlay' || !has(self.router)",message="router is for type Overlay only: a physical network has a router of its own",fieldPath=".router"
+// +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() == 'overlay' || self.role.lowerAscii() == 'secondary'",message="a Network of type VLAN or Flat is secondary: its pods would be out of the reach of their node",fieldPath=".role"
+// +kubebuilder:validation:XValidation:rule="self.ipam.lowerAscii() != 'podcidr' || self.role.lowerAscii() == 'primary'",message="ipam PodCIDR is for primary Networks only",fieldPath=".ipam"
+// +kubebuilder:validation:XValidation:rule="self.ipam.lowerAscii() != 'podcidr' || !has(self.subnets) || size(self.subnets) == 0",message="with ipam PodCIDR the subnets are those of the nodes: leave subnets empty",fieldPath=".subnets"
+// +kubebuilder:validation:XValidation:rule="self.ipam.lowerAscii() != 'blocks' || self.type.lowerAscii() != 'overlay' || has(self.subnets) && size(self.subnets) > 0",message="an overlay with ipam Blocks needs a subnet",fieldPath=".subnets"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.subnets) || oldSelf.subnets.all(o, has(self.subnets) && self.subnets.exists(s, s.cidr == o.cidr))",message="subnets can be added, but not removed or changed",fieldPath=".subnets"
 // +kubebuilder:validation:XValidation:rule="!has(self.subnets) || self.subnets.all(a, !isCIDR(a.cidr) || self.subnets.all(b, a.cidr == b.cidr || !isCIDR(b.cidr) || !cidr(a.cidr).containsCIDR(b.cidr)))",message="subnets must not overlap",fieldPath=".subnets"
 // +kubebuilder:validation:XValidation:rule="!has(self.mtu) || self.mtu == 0 || self.mtu >= 1280",message="mtu must be 0 or at least 1280, as IPv6 needs it",fieldPath=".mtu"
 type NetworkSpec struct {
 	// Type of the Network. It cannot be changed.
 	//
-	// +kubebuilder:default=overlay
+	// +kubebuilder:default=Overlay
 	// +optional
 	Type NetworkType `json:"type,omitempty"`
 	// VNI on the wire, of an overlay; one is allocated if it is not given. It cannot be changed.
@@ -103,13 +130,14 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:Maximum=16777215
 	// +optional
 	VNI *int32 `json:"vni,omitempty"`
-	// VLAN id, of type vlan. It cannot be changed.
+	// VLAN id, of type VLAN. It cannot be changed.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4094
 	// +optional
 	VLAN *int32 `json:"vlan,omitempty"`
-	// PhysicalNetwork is a name in the agents' bridgeMappings, of types vlan and flat. It cannot be changed.
+	// PhysicalNetwork is a name in the agents' bridgeMappings, of types VLAN and Flat.
+	// It cannot be changed.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -118,21 +146,22 @@ type NetworkSpec struct {
 	PhysicalNetwork string `json:"physicalNetwork,omitempty"`
 	// Role of the Network. It cannot be changed.
 	//
-	// +kubebuilder:default=secondary
+	// +kubebuilder:default=Secondary
 	// +optional
 	Role NetworkRole `json:"role,omitempty"`
-	// NamespaceSelector says whose pods and Ports may attach: those of a primary Network have their first interface
-	// on it. A secondary Network without one takes those of all namespaces.
+	// NamespaceSelector selects the namespaces of the pods and Ports that may attach: pods of a
+	// primary Network have their first interface on it. A secondary Network without one takes those
+	// of all namespaces.
 	//
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// Router that the Network joins; left out: one of the Network's own name, made for it. It cannot
-	// be changed; what a Router imports and exports can.
+	// Router that the Network joins; left out: one of the Network's own name, made for it. It
+	// cannot be changed; what a Router imports and exports can.
 	//
 	// +optional
 	Router Name `json:"router,omitempty"`
-	// MTU of the interfaces on the Network in bytes; 0: the most that the node's network takes. Else 1280
-	// or more.
+	// MTU of the interfaces on the Network in bytes; 0: the most that the node's network takes.
+	// Else 1280 or more.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
@@ -140,28 +169,50 @@ type NetworkSpec struct {
 	MTU int32 `json:"mtu,omitempty"`
 	// IPAM says where addresses come from. It cannot be changed.
 	//
-	// +kubebuilder:default=blocks
+	// +kubebuilder:default=Blocks
 	// +optional
 	IPAM IPAM `json:"ipam,omitempty"`
-	// Subnets of the Network; an interface gets an address of the first one of each family. More can be added, those
-	// that are there cannot be changed but for ranges, exclusions and routes.
+	// Subnets of the Network; an interface gets an address of the first one of each family. More
+	// can be added, those that are there cannot be changed but for ranges, exclusions and routes.
 	//
 	// +listType=map
 	// +listMapKey=cidr
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Subnets []Subnet `json:"subnets,omitempty"`
+	// Fixed says which addresses and MACs pods and Ports may ask for. A change is for interfaces
+	// that come later.
+	//
+	// +optional
+	Fixed *Fixed `json:"fixed,omitempty"`
 	// DNS is what runtimes are told of name servers.
 	//
 	// +optional
 	DNS *DNS `json:"dns,omitempty"`
-	// Node, if set, is the only node whose pods attach: a Network that was made for one node of a namespace.
-	// It cannot be changed.
+	// Node, if set, is the only node with pods that may attach: the Network was made for one node
+	// of a namespace. It cannot be changed.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Node string `json:"node,omitempty"`
+}
+
+// Fixed says what interfaces may ask for in place of what they would be given. The address of a
+// subnet's gateway, and the MAC of Coelan's router, none gets.
+type Fixed struct {
+	// Addresses that interfaces may ask for: Any of the subnets; only those that are handed out
+	// (Ranges), so that no interface gets an exclusion; or None. Left out: Ranges on Networks of
+	// type VLAN and Flat, where others have addresses as well, and Any on an overlay.
+	//
+	// +optional
+	Addresses FixedAddresses `json:"addresses,omitempty"`
+	// MACs that interfaces may ask for: Any; only locally administered ones (Local), which
+	// no card is sold with; or None. Left out: Local on Networks of type VLAN and Flat, and
+	// Any on an overlay.
+	//
+	// +optional
+	MACs FixedMACs `json:"macs,omitempty"`
 }
 
 // Subnet is a prefix of a Network.
@@ -178,20 +229,25 @@ type NetworkSpec struct {
 // +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || self.?blockPrefixLength.orValue(0) == 0 || self.blockPrefixLength >= cidr(self.cidr).prefixLength() && self.blockPrefixLength <= (cidr(self.cidr).ip().family() == 4 ? 30 : 126)",message="must be 0, or between the subnet's length and 30, or 126 for IPv6",fieldPath=".blockPrefixLength"
 type Subnet struct {
 	// CIDR is the prefix, such as 10.10.0.0/16 or fd00:10::/64.
+	//
+	// +required
 	CIDR CIDR `json:"cidr"`
-	// Gateway is the address that the Router, or the router of a physical network, has in the subnet; left out: the
-	// first after the network's own.
+	// Gateway is the address that the Router, or the router of a physical network, has in the
+	// subnet; left out: the first after the network's own.
 	//
 	// +optional
 	Gateway Address `json:"gateway,omitempty"`
-	// Ranges are the only addresses that are handed out; empty: all. Fixed addresses may lie outside of them.
+	// Ranges are the only addresses that are handed out; empty: all. Fixed addresses may lie
+	// outside of them where spec.fixed.addresses is Any.
 	//
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Ranges []AddressRange `json:"ranges,omitempty"`
-	// Exclusions are not handed out: addresses, prefixes, or ranges (10.0.0.5-10.0.0.9). Fixed addresses may be among
-	// them.
+	// Exclusions are not handed out: addresses, prefixes, or ranges (10.0.0.5-10.0.0.9). Fixed
+	// addresses may be among them where spec.fixed.addresses is Any.
 	//
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Exclusions []Exclusion `json:"exclusions,omitempty"`
@@ -202,8 +258,8 @@ type Subnet struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Routes []Route `json:"routes,omitempty"`
-	// BlockPrefixLength is the length of the blocks that nodes claim; 0: four bits longer than the subnet, and
-	// between /26 and /30, or /122 and /126.
+	// BlockPrefixLength is the length of the blocks that nodes claim; 0: four bits longer than the
+	// subnet, and between /26 and /30, or /122 and /126.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=128
@@ -215,27 +271,41 @@ type Subnet struct {
 //
 // +kubebuilder:validation:XValidation:rule="!isIP(self.from) || !isIP(self.to) || ip(self.from).family() == 6 || ip(self.to).family() == 6 || int(self.from.split('.')[0]) * 16777216 + int(self.from.split('.')[1]) * 65536 + int(self.from.split('.')[2]) * 256 + int(self.from.split('.')[3]) <= int(self.to.split('.')[0]) * 16777216 + int(self.to.split('.')[1]) * 65536 + int(self.to.split('.')[2]) * 256 + int(self.to.split('.')[3])",message="from must not be after to",fieldPath=".from"
 type AddressRange struct {
+	// From is the first address.
+	//
+	// +required
 	From Address `json:"from"`
-	To   Address `json:"to"`
+	// To is the last address.
+	//
+	// +required
+	To Address `json:"to"`
 }
 
 // Route leads to a prefix by way of an address.
 //
 // +kubebuilder:validation:XValidation:rule="!isCIDR(self.destination) || !isIP(self.nextHop) || cidr(self.destination).ip().family() == ip(self.nextHop).family()",message="destination and nextHop must be of one family",fieldPath=".nextHop"
 type Route struct {
-	Destination CIDR    `json:"destination"`
-	NextHop     Address `json:"nextHop"`
+	// Destination is the prefix.
+	//
+	// +required
+	Destination CIDR `json:"destination"`
+	// NextHop is the address that the route leads to.
+	//
+	// +required
+	NextHop Address `json:"nextHop"`
 }
 
 // DNS is what runtimes are told of name servers.
 type DNS struct {
 	// Nameservers are the addresses of the servers.
 	//
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
 	// +optional
 	Nameservers []Address `json:"nameservers,omitempty"`
 	// Searches are the domains that short names are looked for in.
 	//
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=6
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
@@ -243,6 +313,7 @@ type DNS struct {
 	Searches []string `json:"searches,omitempty"`
 	// Options are those of resolv.conf, such as ndots:2.
 	//
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=64
@@ -253,23 +324,39 @@ type DNS struct {
 // NetworkStatus is what Coelan made of it.
 type NetworkStatus struct {
 	// ID of the Network on all nodes; 0: none was given, and the Network has no effect.
+	//
+	// +optional
 	ID int32 `json:"id,omitempty"`
 	// VNI on the wire, of an overlay.
+	//
+	// +optional
 	VNI int32 `json:"vni,omitempty"`
 	// Router that the Network has joined.
+	//
+	// +optional
 	Router string `json:"router,omitempty"`
 	// Subnets in effect, in the order of the spec.
+	//
+	// +listType=atomic
+	// +optional
 	Subnets []string `json:"subnets,omitempty"`
 	// Blocks is how many AddressBlocks nodes have claimed.
+	//
+	// +optional
 	Blocks int32 `json:"blocks,omitempty"`
 	// AddressesUsed is how many of all subnets are in use, as far as numbers reach (2^53).
+	//
+	// +optional
 	AddressesUsed int64 `json:"addressesUsed,omitempty"`
 	// AddressesFree is how many of all subnets are left, as far as numbers reach (2^53).
+	//
+	// +optional
 	AddressesFree int64 `json:"addressesFree,omitempty"`
-	// Conditions: Ready, DeletionBlocked.
+	// Conditions: Ready, Programmed, DeletionBlocked.
 	//
 	// +listType=map
 	// +listMapKey=type
+	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

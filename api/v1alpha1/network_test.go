@@ -15,39 +15,39 @@ func TestNetworksRefused(t *testing.T) {
 	subnet := func(fields string) string { return "subnets: [{" + fields + "}]" }
 	v4 := func(fields string) string { return subnet("cidr: 10.1.0.0/16, " + fields) }
 	for _, tc := range []struct{ test, name, spec, want string }{
-		{"no such type", "n", `type: gre`, `spec.type: Unsupported value: "gre": supported values: "overlay", "vlan", "flat"`},
+		{"no such type", "n", `type: gre`, `spec.type: Unsupported value: "gre": supported values: "Overlay", "VLAN", "Flat"`},
 		{"no such role", "n", `role: third`, `spec.role: Unsupported value: "third"`},
 		{"no such source", "n", `ipam: dhcp`, `spec.ipam: Unsupported value: "dhcp"`},
-		{"an overlay without subnet", "n", ``, `spec.subnets: Invalid value: "object": an overlay with ipam blocks needs a subnet`},
-		{"an overlay with an empty list", "n", `subnets: []`, `an overlay with ipam blocks needs a subnet`},
+		{"an overlay without subnet", "n", ``, `spec.subnets: Invalid value: "object": an overlay with ipam Blocks needs a subnet`},
+		{"an overlay with an empty list", "n", `subnets: []`, `an overlay with ipam Blocks needs a subnet`},
 		{"long name", strings.Repeat("n", 64), subnet("cidr: 10.0.0.0/8"), `metadata.name must not be longer than 63 characters`},
 
 		{"VNI zero", "n", `vni: 0`, `spec.vni: Invalid value: 0: spec.vni in body should be greater than or equal to 1`},
 		{"VNI too large", "n", `vni: 16777216`, `spec.vni in body should be less than or equal to 16777215`},
 		{"VNI of default", "n", `vni: 1, ` + v4(""), `spec.vni: Invalid value: "object": VNI 1 is that of the Network default`},
-		{"VNI of a VLAN", "n", `type: vlan, vlan: 5, physicalNetwork: p, vni: 70`, `spec.vni: Invalid value: "object": vni is for type overlay only`},
-		{"VLAN of an overlay", "n", `vlan: 5, ` + v4(""), `vlan is for type vlan only`},
-		{"VLAN untagged", "n", `type: flat, physicalNetwork: p, vlan: 5`, `vlan is for type vlan only`},
-		{"VLAN without id", "n", `type: vlan, physicalNetwork: p`, `type vlan needs a vlan`},
-		{"VLAN id too large", "n", `type: vlan, physicalNetwork: p, vlan: 4095`, `should be less than or equal to 4094`},
-		{"VLAN on nothing", "n", `type: vlan, vlan: 5`, `types vlan and flat need a physicalNetwork`},
-		{"flat on nothing", "n", `type: flat`, `types vlan and flat need a physicalNetwork`},
-		{"overlay on a wire", "n", `physicalNetwork: p, ` + v4(""), `physicalNetwork is for types vlan and flat only`},
-		{"wire of bad name", "n", `type: flat, physicalNetwork: "p:br-ex"`, `spec.physicalNetwork: Invalid value: "string": must be letters`},
-		{"wire without name", "n", `type: flat, physicalNetwork: ""`, `spec.physicalNetwork in body should be at least 1 chars long`},
-		{"VLAN with a Router", "n", `type: vlan, vlan: 5, physicalNetwork: p, router: r`, `router is for type overlay only`},
-		{"flat with a Router", "n", `type: flat, physicalNetwork: p, router: r`, `router is for type overlay only`},
-		{"VLAN for first interfaces", "n", `type: vlan, vlan: 5, physicalNetwork: p, role: primary, namespaceSelector: {}`, `type vlan or flat is secondary`},
+		{"VNI of a VLAN", "n", `type: VLAN, vlan: 5, physicalNetwork: p, vni: 70`, `spec.vni: Invalid value: "object": vni is for type Overlay only`},
+		{"VLAN of an overlay", "n", `vlan: 5, ` + v4(""), `vlan is for type VLAN only`},
+		{"VLAN untagged", "n", `type: Flat, physicalNetwork: p, vlan: 5`, `vlan is for type VLAN only`},
+		{"VLAN without id", "n", `type: VLAN, physicalNetwork: p`, `type VLAN needs a vlan`},
+		{"VLAN id too large", "n", `type: VLAN, physicalNetwork: p, vlan: 4095`, `should be less than or equal to 4094`},
+		{"VLAN on nothing", "n", `type: VLAN, vlan: 5`, `types VLAN and Flat need a physicalNetwork`},
+		{"flat on nothing", "n", `type: Flat`, `types VLAN and Flat need a physicalNetwork`},
+		{"overlay on a wire", "n", `physicalNetwork: p, ` + v4(""), `physicalNetwork is for types VLAN and Flat only`},
+		{"wire of bad name", "n", `type: Flat, physicalNetwork: "p:br-ex"`, `spec.physicalNetwork: Invalid value: "string": must be letters`},
+		{"wire without name", "n", `type: Flat, physicalNetwork: ""`, `spec.physicalNetwork in body should be at least 1 chars long`},
+		{"VLAN with a Router", "n", `type: VLAN, vlan: 5, physicalNetwork: p, router: r`, `router is for type Overlay only`},
+		{"flat with a Router", "n", `type: Flat, physicalNetwork: p, router: r`, `router is for type Overlay only`},
+		{"VLAN for first interfaces", "n", `type: VLAN, vlan: 5, physicalNetwork: p, role: Primary, namespaceSelector: {}`, `type VLAN or Flat is secondary`},
 
-		{"primary for nobody", "n", `role: primary, ` + v4(""), `spec.namespaceSelector: Invalid value: "object": a primary Network needs a namespaceSelector`},
-		{"secondary of podCIDRs", "n", `ipam: podCIDR`, `ipam podCIDR is for primary Networks only`},
-		{"podCIDRs and subnets", "n", `role: primary, namespaceSelector: {}, ipam: podCIDR, ` + v4(""), `leave subnets empty`},
-		{"default of blocks", "default", `role: primary, ` + v4(""), `the Network default is of type overlay, role primary and ipam podCIDR`},
+		{"primary for nobody", "n", `role: Primary, ` + v4(""), `spec.namespaceSelector: Invalid value: "object": a primary Network needs a namespaceSelector`},
+		{"secondary of podCIDRs", "n", `ipam: PodCIDR`, `ipam PodCIDR is for primary Networks only`},
+		{"podCIDRs and subnets", "n", `role: Primary, namespaceSelector: {}, ipam: PodCIDR, ` + v4(""), `leave subnets empty`},
+		{"default of blocks", "default", `role: Primary, ` + v4(""), `the Network default is of type Overlay, role Primary and ipam PodCIDR`},
 		{"default secondary", "default", v4(""), `the Network default is of`},
-		{"default elsewhere", "default", `role: primary, ipam: podCIDR, router: r`, `the Network default is of`},
-		{"default with a VNI", "default", `role: primary, ipam: podCIDR, vni: 2`, `the Network default is of`},
-		{"default for some", "default", `role: primary, ipam: podCIDR, namespaceSelector: {}`, `the Network default is of`},
-		{"default on a node", "default", `role: primary, ipam: podCIDR, node: a`, `the Network default is of`},
+		{"default elsewhere", "default", `role: Primary, ipam: PodCIDR, router: r`, `the Network default is of`},
+		{"default with a VNI", "default", `role: Primary, ipam: PodCIDR, vni: 2`, `the Network default is of`},
+		{"default for some", "default", `role: Primary, ipam: PodCIDR, namespaceSelector: {}`, `the Network default is of`},
+		{"default on a node", "default", `role: Primary, ipam: PodCIDR, node: a`, `the Network default is of`},
 		{"small MTU", "n", `mtu: 1279, ` + v4(""), `mtu must be 0 or at least 1280`},
 		{"negative MTU", "n", `mtu: -1`, `spec.mtu in body should be greater than or equal to 0`},
 		{"name server by name", "n", `dns: {nameservers: [dns.example.org]}, ` + v4(""), `spec.dns.nameservers[0]: Invalid value: "string": must be an IPv4 or IPv6 address in canonical form, such as 10.10.0.5 or fd00:10::5, not "dns.example.org"`},
@@ -90,6 +90,8 @@ func TestNetworksRefused(t *testing.T) {
 		{"excluded prefix outside", "n", v4("exclusions: [10.0.0.0/8]"), `spec.subnets[0].exclusions: Invalid value: "object": must lie in the subnet`},
 		{"excluded range begins outside", "n", v4("exclusions: [10.0.0.1-10.1.0.1]"), `spec.subnets[0].exclusions: Invalid value: "object": must lie in the subnet`},
 		{"excluded range ends outside", "n", v4("exclusions: [10.1.0.1-10.2.0.1]"), `spec.subnets[0].exclusions: Invalid value: "object": must lie in the subnet`},
+		{"fixed addresses of a kind", "n", `fixed: {addresses: some}, ` + v4(""), `spec.fixed.addresses: Unsupported value: "some": supported values: "Any", "Ranges", "None"`},
+		{"fixed MACs of a kind", "n", `fixed: {macs: Ranges}, ` + v4(""), `spec.fixed.macs: Unsupported value: "Ranges": supported values: "Any", "Local", "None"`},
 		{"route to an address", "n", v4("routes: [{destination: 10.9.0.1, nextHop: 10.1.0.5}]"), `spec.subnets[0].routes[0].destination: Invalid value: "string": must be an IPv4 or IPv6 prefix, such as 10.10.0.0/16 or fd00:10::/64, not "10.9.0.1"`},
 		{"route with host bits", "n", v4("routes: [{destination: 10.9.0.1/16, nextHop: 10.1.0.5}]"), `spec.subnets[0].routes[0].destination: Invalid value: "string": must be a prefix in canonical form`},
 		{"route by a name", "n", v4("routes: [{destination: 10.9.0.0/16, nextHop: vm}]"), `spec.subnets[0].routes[0].nextHop: Invalid value: "string": must be an IPv4 or IPv6 address`},
@@ -125,13 +127,17 @@ func TestNetworksAccepted(t *testing.T) {
 		{"both families", "n", `vni: 4711, router: r, mtu: 1280, subnets: [{cidr: 10.1.0.0/16, gateway: 10.1.255.254}, {cidr: "fd00:10::/64", gateway: "fd00:10::ffff"}]`},
 		{"the smallest subnets", "n", `subnets: [{cidr: 10.1.0.0/30}, {cidr: "fd00:10::/126"}]`},
 		{"the largest subnets", "n", `subnets: [{cidr: 10.0.0.0/8}, {cidr: "fd00::/16"}]`},
-		{"selected", "n", `role: primary, namespaceSelector: {matchLabels: {tenant: red}}, subnets: [{cidr: 10.1.0.0/16}]`},
-		{"of podCIDRs", "n", `role: primary, namespaceSelector: {}, ipam: podCIDR`},
-		{"of a namespace on a node", "ns-red-node-a", `role: primary, ipam: podCIDR, node: node-a, router: ns-red`},
-		{"the default", "default", `role: primary, ipam: podCIDR, router: default, vni: 1`},
-		{"the default without more", "default", `role: primary, ipam: podCIDR`},
-		{"VLAN", "n", `type: vlan, vlan: 4094, physicalNetwork: physnet1, subnets: [{cidr: 192.0.2.0/24, exclusions: [192.0.2.1, 192.0.2.128/25, 192.0.2.3-192.0.2.9]}]`},
-		{"untagged, without addresses", "n", `type: flat, physicalNetwork: dc.2_b`},
+		{"selected", "n", `role: Primary, namespaceSelector: {matchLabels: {tenant: red}}, subnets: [{cidr: 10.1.0.0/16}]`},
+		{"of podCIDRs", "n", `role: Primary, namespaceSelector: {}, ipam: PodCIDR`},
+		{"of a namespace on a node", "ns-red-node-a", `role: Primary, ipam: PodCIDR, node: node-a, router: ns-red`},
+		{"the default", "default", `role: Primary, ipam: PodCIDR, router: default, vni: 1`},
+		{"the default without more", "default", `role: Primary, ipam: PodCIDR`},
+		{"VLAN", "n", `type: VLAN, vlan: 4094, physicalNetwork: physnet1, subnets: [{cidr: 192.0.2.0/24, exclusions: [192.0.2.1, 192.0.2.128/25, 192.0.2.3-192.0.2.9]}]`},
+		{"fixed of everything", "n", `fixed: {addresses: Any, macs: Any}, subnets: [{cidr: 10.1.0.0/16}]`},
+		{"fixed of ranges", "n", `type: Flat, physicalNetwork: p, fixed: {addresses: Ranges, macs: Local}`},
+		{"fixed of nothing", "n", `fixed: {addresses: None, macs: None}, subnets: [{cidr: 10.1.0.0/16}]`},
+		{"fixed MACs only", "n", `fixed: {macs: None}, subnets: [{cidr: 10.1.0.0/16}]`},
+		{"untagged, without addresses", "n", `type: Flat, physicalNetwork: dc.2_b`},
 		{"exclusions, IPv6", "n", `subnets: [{cidr: "fd00:10::/64", exclusions: ["fd00:10::1", "fd00:10::/120", "fd00:10::8000-fd00:10::9000"], ranges: [{from: "fd00:10::1", to: "fd00:10::ffff"}]}]`},
 		{"a range of one", "n", `subnets: [{cidr: 10.1.0.0/16, ranges: [{from: 10.1.0.9, to: 10.1.0.9}]}]`},
 		{"as much as goes", strings.Repeat("n", 63), `dns: {nameservers: [10.1.0.2, "fd00::2"], searches: [a.example.org], options: [ndots:2]}, subnets: [` + many(16, "{"+full+"}") + `]`},
@@ -149,7 +155,7 @@ func TestNetworksAccepted(t *testing.T) {
 
 func TestNetworkDefaults(t *testing.T) {
 	networks := load(t, "networks")
-	want := map[string]any{"type": "overlay", "role": "secondary", "ipam": "blocks"}
+	want := map[string]any{"type": "Overlay", "role": "Secondary", "ipam": "Blocks"}
 	if diff := cmp.Diff(want, networks.object(t, "n", "").Object["spec"]); diff != "" {
 		t.Errorf("an empty spec (-want +got):\n%s", diff)
 	}
@@ -158,16 +164,16 @@ func TestNetworkDefaults(t *testing.T) {
 func TestNetworkChanges(t *testing.T) {
 	networks := load(t, "networks")
 	const one, two = "subnets: [{cidr: 10.1.0.0/16}]", "subnets: [{cidr: 10.1.0.0/16}, {cidr: 10.2.0.0/16}]"
-	const physical = "type: vlan, physicalNetwork: p, vlan: 5"
+	const physical = "type: VLAN, physicalNetwork: p, vlan: 5"
 	for _, tc := range []struct{ test, before, after, want string }{
-		{"type", physical, "type: flat, physicalNetwork: p", `spec.type: Invalid value: "object": type cannot be changed`},
-		{"role", "namespaceSelector: {}, " + one, "role: primary, namespaceSelector: {}, " + one, `role cannot be changed`},
-		{"ipam", "role: primary, namespaceSelector: {}, " + one, "role: primary, namespaceSelector: {}, ipam: podCIDR", `ipam cannot be changed`},
+		{"type", physical, "type: Flat, physicalNetwork: p", `spec.type: Invalid value: "object": type cannot be changed`},
+		{"role", "namespaceSelector: {}, " + one, "role: Primary, namespaceSelector: {}, " + one, `role cannot be changed`},
+		{"ipam", "role: Primary, namespaceSelector: {}, " + one, "role: Primary, namespaceSelector: {}, ipam: PodCIDR", `ipam cannot be changed`},
 		{"VNI", "vni: 7, " + one, "vni: 8, " + one, `spec.vni: Invalid value: "object": vni cannot be changed`},
 		{"VNI given later", one, "vni: 8, " + one, `vni cannot be changed`},
 		{"VNI taken away", "vni: 8, " + one, one, `vni cannot be changed`},
-		{"VLAN", physical, "type: vlan, physicalNetwork: p, vlan: 6", `vlan cannot be changed`},
-		{"wire", physical, "type: vlan, physicalNetwork: q, vlan: 5", `physicalNetwork cannot be changed`},
+		{"VLAN", physical, "type: VLAN, physicalNetwork: p, vlan: 6", `vlan cannot be changed`},
+		{"wire", physical, "type: VLAN, physicalNetwork: q, vlan: 5", `physicalNetwork cannot be changed`},
 		{"Router", "router: a, " + one, "router: b, " + one, `router cannot be changed`},
 		{"Router given later", one, "router: b, " + one, `router cannot be changed`},
 		{"node", "node: a, " + one, "node: b, " + one, `node cannot be changed`},
@@ -183,6 +189,7 @@ func TestNetworkChanges(t *testing.T) {
 		{"first subnet added", physical, physical + ", " + one, ""},
 		{"ranges, exclusions and routes", one, "subnets: [{cidr: 10.1.0.0/16, ranges: [{from: 10.1.0.9, to: 10.1.0.19}], exclusions: [10.1.0.12], routes: [{destination: 10.9.0.0/16, nextHop: 10.1.0.7}]}]", ""},
 		{"MTU, selector, name servers", one, "mtu: 1400, namespaceSelector: {matchLabels: {a: b}}, dns: {nameservers: [10.1.0.2]}, " + one, ""},
+		{"fixed", one, "fixed: {addresses: None, macs: Local}, " + one, ""},
 		{"length of blocks made explicit", one, "subnets: [{cidr: 10.1.0.0/16, blockPrefixLength: 0}]", ""},
 	} {
 		t.Run(tc.test, func(t *testing.T) {

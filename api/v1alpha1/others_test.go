@@ -225,14 +225,14 @@ func TestSecurityGroups(t *testing.T) {
 	groups := load(t, "securitygroups")
 	of := func(rule string) string { return `rules: [{` + rule + `}]` }
 	const (
-		in    = "direction: ingress"
+		in    = "direction: Ingress"
 		ports = "the ports must be portRangeMin to portRangeMax, from 1 on"
 		icmp  = "of ICMP, portRangeMin is the type and portRangeMax the code: 0 to 255"
 	)
 	groups.run(t, []create{
 		{"long name", strings.Repeat("g", 64), "", "metadata.name must not be longer than 63 characters"},
 		{"no direction", "", of("protocol: tcp"), `spec.rules[0].direction: Required value`},
-		{"other direction", "", of("direction: both"), `spec.rules[0].direction: Unsupported value: "both": supported values: "ingress", "egress"`},
+		{"other direction", "", of("direction: both"), `spec.rules[0].direction: Unsupported value: "both": supported values: "Ingress", "Egress"`},
 		{"other family", "", of(in + ", etherType: IPX"), `spec.rules[0].etherType: Unsupported value: "IPX"`},
 		{"unknown protocol", "", of(in + ", protocol: quic"), `spec.rules[0].protocol: Invalid value: "string": must be a protocol such as tcp, udp, sctp, icmp or icmpv6, or a number from 0 to 255, not "quic"`},
 		{"large protocol", "", of(in + `, protocol: "256"`), "a number from 0 to 255"},
@@ -261,20 +261,20 @@ func TestSecurityGroups(t *testing.T) {
 		{"ICMPv6 of IPv4", "", of(in + ", protocol: icmpv6"), `spec.rules[0].protocol: Invalid value: "object": ICMP must be that of etherType`},
 		{"ICMP of IPv6, by number", "", of(in + `, etherType: IPv6, protocol: "1"`), "ICMP must be that of etherType"},
 		{"long description", "", of(in + ", description: " + strings.Repeat("d", 256)), "spec.rules[0].description"},
-		{"257 rules", "", `rules: [` + many(257, `{direction: egress, description: "%d"}`) + `]`, "spec.rules: Too many: 257: must have at most 256 items"},
+		{"257 rules", "", `rules: [` + many(257, `{direction: Egress, description: "%d"}`) + `]`, "spec.rules: Too many: 257: must have at most 256 items"},
 	}, []string{
 		``,
 		`rules: []`,
-		of(in), of("direction: egress, etherType: IPv6"),
+		of(in), of("direction: Egress, etherType: IPv6"),
 		of(in + ", protocol: tcp, portRangeMin: 80, portRangeMax: 80, remoteIPPrefix: 10.0.0.0/8"),
 		of(in + `, protocol: "132", portRangeMin: 1, portRangeMax: 65535`),
 		of(in + ", protocol: icmp, portRangeMin: 8"), of(in + ", protocol: icmp, portRangeMin: 0, portRangeMax: 0"),
 		of(in + ", protocol: icmp"), of(in + ", etherType: IPv6, protocol: icmp, portRangeMin: 128"),
 		of(in + `, etherType: IPv6, protocol: icmpv6, remoteIPPrefix: "::/0"`),
 		of(in + `, protocol: "0", remoteGroup: web`), of(in + ", protocol: gre, remoteGroup: shop/web, description: from the shop"),
-		`rules: [` + many(256, `{direction: egress, protocol: tcp, portRangeMin: 1%d, portRangeMax: 20000, remoteIPPrefix: 10.0.0.0/8}`) + `]`,
+		`rules: [` + many(256, `{direction: Egress, protocol: tcp, portRangeMin: 1%d, portRangeMax: 20000, remoteIPPrefix: 10.0.0.0/8}`) + `]`,
 	}, []update{
-		{"rules", of(in), of("direction: egress, protocol: tcp"), ""},
+		{"rules", of(in), of("direction: Egress, protocol: tcp"), ""},
 		{"to a bad rule", of(in), of(in + ", protocol: quic"), "must be a protocol"},
 	})
 }

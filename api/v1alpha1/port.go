@@ -4,8 +4,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Port is one attachment to a Network. Those of pods are made by Coelan, those of virtual machines and hosts by users. A
-// user's Port is bound by the OVS interface with external_ids:iface-id=<namespace>/<name>, on any node.
+// Port is one attachment to a Network. Those of pods are made by Coelan, those of virtual machines
+// and hosts by users. A user's Port is bound by the OVS interface with
+// external_ids:iface-id=<namespace>/<name>, on any node.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -21,7 +22,9 @@ type Port struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   PortSpec   `json:"spec"`
+	// +required
+	Spec PortSpec `json:"spec"`
+	// +optional
 	Status PortStatus `json:"status,omitempty"`
 }
 
@@ -35,12 +38,14 @@ type Port struct {
 type PortSpec struct {
 	// Network that the Port is on.
 	//
+	// +required
 	Network Name `json:"network"`
 	// MAC address; left out: made from the first address.
 	//
 	// +optional
 	MAC MAC `json:"mac,omitempty"`
-	// Addresses, several of each family are possible; empty: one of each family of the Network is allocated.
+	// Addresses, several of each family are possible; empty: one of each family of
+	// the Network is allocated.
 	//
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:XValidation:rule="!isIP(self) || ip(self).isGlobalUnicast()",message="must be a unicast address: not unspecified, loopback, link-local or multicast"
@@ -52,8 +57,8 @@ type PortSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Node string `json:"node,omitempty"`
-	// SecurityGroups of the Port's namespace that it is of; none: no SecurityGroup applies to it. One that does not exist closes the
-	// Port.
+	// SecurityGroups of the Port's namespace that it is of; none: no SecurityGroup applies to it.
+	// One that does not exist closes the Port.
 	//
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
@@ -70,14 +75,17 @@ type PortPod struct {
 	// Name of the pod, which is in the Port's namespace.
 	//
 	// +kubebuilder:validation:MaxLength=253
+	// +required
 	Name string `json:"name"`
 	// UID of the pod.
 	//
 	// +kubebuilder:validation:MaxLength=128
+	// +required
 	UID string `json:"uid"`
 	// Interface is its name in the pod.
 	//
 	// +kubebuilder:validation:MaxLength=15
+	// +required
 	Interface string `json:"interface"`
 }
 
@@ -96,25 +104,42 @@ const (
 
 // PortStatus is what Coelan made of it.
 type PortStatus struct {
+	// Phase sums up how far the Port is. What the condition Ready says is more exact.
+	//
 	// +optional
 	Phase PortPhase `json:"phase,omitempty"`
 	// MAC address in effect.
+	//
+	// +optional
 	MAC string `json:"mac,omitempty"`
 	// Addresses in effect.
+	//
+	// +listType=atomic
+	// +optional
 	Addresses []string `json:"addresses,omitempty"`
-	// NodeAddresses reach the Port from its own node, if its Network's addresses mean nothing there: they are of the
-	// node's podCIDRs, and status.podIPs of the pod.
+	// NodeAddresses reach the Port from its own node, if its Network's addresses mean nothing
+	// there: they are of the node's podCIDRs, and status.podIPs of the pod.
+	//
+	// +listType=atomic
+	// +optional
 	NodeAddresses []string `json:"nodeAddresses,omitempty"`
 	// Node that has bound the Port.
+	//
+	// +optional
 	Node string `json:"node,omitempty"`
-	// BoundAt is when the Node has bound it.
-	BoundAt *metav1.Time `json:"boundAt,omitempty"`
+	// BoundTime is when the node has bound it.
+	//
+	// +optional
+	BoundTime *metav1.Time `json:"boundTime,omitempty"`
 	// LastError is why the Port does not work; empty when it does.
+	//
+	// +optional
 	LastError string `json:"lastError,omitempty"`
 	// Conditions: Ready.
 	//
 	// +listType=map
 	// +listMapKey=type
+	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

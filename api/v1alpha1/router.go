@@ -4,8 +4,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Router is one L3 domain (VRF): the Networks that join it, and their routes. Two Routers exchange routes when one imports
-// what the other exports; without that they are isolated from each other and may use the same addresses.
+// Router is one L3 domain (VRF): the Networks that join it, and their routes. Two Routers exchange
+// routes when one imports what the other exports; without that they are isolated from each other
+// and may use the same addresses.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,23 +26,28 @@ type Router struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   RouterSpec   `json:"spec,omitempty"`
+	// +optional
+	Spec RouterSpec `json:"spec,omitempty"`
+	// +optional
 	Status RouterStatus `json:"status,omitempty"`
 }
 
 // RouterSpec is what a user asks for.
 type RouterSpec struct {
-	// RouteDistinguisher of the routes (RFC 4364, 4.2): AS:number or IPv4:number; empty: 64512 and the Router's id.
+	// RouteDistinguisher of the routes (RFC 4364, 4.2): AS:number or IPv4:number; empty: 64512 and
+	// the Router's id.
 	//
 	// +optional
 	RouteDistinguisher RouteTarget `json:"routeDistinguisher,omitempty"`
-	// ImportRouteTargets (RFC 4364, 4.3): the routes that others export with one of them are the Router's as well.
+	// ImportRouteTargets (RFC 4364, 4.3): the routes that others export with one of them are the
+	// Router's as well.
 	//
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=set
 	// +optional
 	ImportRouteTargets []RouteTarget `json:"importRouteTargets,omitempty"`
-	// ExportRouteTargets go with the Router's routes: others that import one of them have these routes as well.
+	// ExportRouteTargets go with the Router's routes: others that import one of them have these
+	// routes as well.
 	//
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=set
@@ -59,17 +65,27 @@ type RouterSpec struct {
 // RouterStatus is what Coelan made of it.
 type RouterStatus struct {
 	// ID of the VRF on all nodes; 0: none was given, and the Router has no effect.
+	//
+	// +optional
 	ID int32 `json:"id,omitempty"`
 	// VNI of routed packets between nodes.
+	//
+	// +optional
 	VNI int32 `json:"vni,omitempty"`
 	// RouteDistinguisher in effect.
+	//
+	// +optional
 	RouteDistinguisher string `json:"routeDistinguisher,omitempty"`
 	// Networks that have joined, sorted.
+	//
+	// +listType=atomic
+	// +optional
 	Networks []string `json:"networks,omitempty"`
-	// Conditions: Ready, DeletionBlocked.
+	// Conditions: Ready, Programmed, DeletionBlocked.
 	//
 	// +listType=map
 	// +listMapKey=type
+	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

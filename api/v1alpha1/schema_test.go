@@ -44,8 +44,8 @@ type strategy interface {
 	ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList
 }
 
-// load reads the generated definition of a resource; one that an API server would refuse, for what its rules may cost
-// for instance, fails the test.
+// load reads the generated definition of a resource; one that an API server would refuse, for what
+// its rules may cost for instance, fails the test.
 func load(t *testing.T, plural string) server {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(definitions, v1alpha1.GroupVersion.Group+"_"+plural+".yaml"))
@@ -112,13 +112,13 @@ func (s server) context(t *testing.T) context.Context {
 	return t.Context()
 }
 
-// create returns what a user sees who creates such an object.
+// create returns what a user sees after creating such an object.
 func (s server) create(t *testing.T, name, spec string) string {
 	t.Helper()
 	return text(s.strategy.Validate(s.context(t), s.object(t, name, spec)))
 }
 
-// update returns what a user sees who changes one spec into the other.
+// update returns what a user sees after changing one spec into the other.
 func (s server) update(t *testing.T, name, before, after string) string {
 	t.Helper()
 	old, changed := s.object(t, name, before), s.object(t, name, after)

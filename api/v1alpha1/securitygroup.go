@@ -4,32 +4,35 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// SecurityGroup is a set of Ports, those that name it, and of rules for them, as Neutron has them. A Port of one or more
-// groups takes part in the connections that a rule of one of them allows, in the direction from which they are opened, and in
-// no others; what other policies deny stays denied. A Port names groups of its namespace in spec.securityGroups, a pod by the
-// annotation coelan.io/security-groups for all of its interfaces. One that does not exist closes the Port.
+// SecurityGroup is a set of Ports, those that name it, and of rules for them, as Neutron has them.
+// A Port of one or more groups takes part in the connections that a rule of one of them allows, in
+// the direction from which they are opened, and in no others; what other policies deny stays
+// denied. A Port names groups of its namespace in spec.securityGroups, a pod by the annotation
+// coelan.io/security-groups for all of its interfaces. One that does not exist closes the Port.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=sg,categories=coelan
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
-// +kubebuilder:printcolumn:name="Realised",type=integer,JSONPath=`.status.realisedNodes`
+// +kubebuilder:printcolumn:name="Programmed",type=integer,JSONPath=`.status.programmedNodes`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must not be longer than 63 characters"
 type SecurityGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   SecurityGroupSpec   `json:"spec,omitempty"`
+	// +optional
+	Spec SecurityGroupSpec `json:"spec,omitempty"`
+	// +optional
 	Status SecurityGroupStatus `json:"status,omitempty"`
 }
 
 // SecurityGroupSpec is what a user asks for.
 type SecurityGroupSpec struct {
-	// Rules say what is allowed. What no rule of any group of a Port allows is denied, so a group without rules of a direction allows
-	// nothing in it. Replies need no rule.
+	// Rules say what is allowed. What no rule of any group of a Port allows is denied, so a group
+	// without rules of a direction allows nothing in it. Replies need no rule.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
@@ -47,35 +50,41 @@ type SecurityGroupSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.portRangeMin) || !has(self.protocol) || !(self.protocol in ['icmp', 'icmpv6', 'ipv6-icmp', '1', '58']) || self.portRangeMin <= 255 && (!has(self.portRangeMax) || self.portRangeMax <= 255)",message="of ICMP, portRangeMin is the type and portRangeMax the code: 0 to 255",fieldPath=".portRangeMin"
 // +kubebuilder:validation:XValidation:rule="!has(self.protocol) || (self.etherType == 'IPv4' ? !(self.protocol in ['icmpv6', 'ipv6-icmp', '58']) : self.protocol != '1')",message="ICMP must be that of etherType",fieldPath=".protocol"
 type SecurityGroupRule struct {
-	// Direction of the connections' first packets, seen from the Port: ingress or egress.
+	// Direction of the connections' first packets, seen from the Port: Ingress or Egress.
+	//
+	// +required
 	Direction RuleDirection `json:"direction"`
 	// EtherType is the family of the addresses: IPv4 or IPv6.
 	//
 	// +kubebuilder:default=IPv4
 	// +optional
 	EtherType EtherType `json:"etherType,omitempty"`
-	// Protocol by its name, such as tcp, udp, sctp or icmp, or by its IP protocol number as text: "47". Left out, any or "0": all.
+	// Protocol by its name, such as tcp, udp, sctp or icmp, or by its IP protocol number as text:
+	// "47". Left out, any or "0": all.
 	//
 	// +optional
 	Protocol IPProtocol `json:"protocol,omitempty"`
-	// PortRangeMin is the first port of the receiver, for tcp, udp and sctp, and needs portRangeMax; of ICMP it is the type. Left
-	// out: all ports, or all types.
+	// PortRangeMin is the first port of the receiver, for tcp, udp and sctp, and needs
+	// portRangeMax; of ICMP it is the type. Left out: all ports, or all types.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	PortRangeMin *int32 `json:"portRangeMin,omitempty"`
-	// PortRangeMax is the last port, the same as portRangeMin for a single one; of ICMP it is the code, or left out for all codes.
+	// PortRangeMax is the last port, the same as portRangeMin for a single one; of ICMP it is the
+	// code, or left out for all codes.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	PortRangeMax *int32 `json:"portRangeMax,omitempty"`
-	// RemoteIPPrefix has the other side's addresses, of the family of etherType. Without it and remoteGroup: everybody's.
+	// RemoteIPPrefix has the other side's addresses, of the family of etherType. Without it and
+	// remoteGroup: all addresses.
 	//
 	// +optional
 	RemoteIPPrefix CIDR `json:"remoteIPPrefix,omitempty"`
-	// RemoteGroup is the SecurityGroup that the other side is of: its name, or namespace/name for that of another namespace.
+	// RemoteGroup is the SecurityGroup that the other side is of: its name, or namespace/name for
+	// that of another namespace.
 	//
 	// +optional
 	RemoteGroup GroupReference `json:"remoteGroup,omitempty"`
@@ -88,13 +97,13 @@ type SecurityGroupRule struct {
 
 // RuleDirection is that of a connection's first packet, seen from the Port.
 //
-// +kubebuilder:validation:Enum=ingress;egress
+// +kubebuilder:validation:Enum=Ingress;Egress;ingress;egress
 type RuleDirection string
 
 // The directions.
 const (
-	RuleIngress RuleDirection = "ingress"
-	RuleEgress  RuleDirection = "egress"
+	RuleIngress RuleDirection = "Ingress"
+	RuleEgress  RuleDirection = "Egress"
 )
 
 // EtherType is a family of addresses.
@@ -111,13 +120,19 @@ const (
 // SecurityGroupStatus is what Coelan made of it.
 type SecurityGroupStatus struct {
 	// Nodes is how many nodes have Ports of the group.
+	//
+	// +optional
 	Nodes int32 `json:"nodes,omitempty"`
-	// RealisedNodes is how many of these nodes enforce the group as it is now.
-	RealisedNodes int32 `json:"realisedNodes,omitempty"`
-	// Conditions: Ready says whether all rules have effect, Realised whether all nodes enforce them.
+	// ProgrammedNodes is how many of these nodes enforce the group as it is now.
+	//
+	// +optional
+	ProgrammedNodes int32 `json:"programmedNodes,omitempty"`
+	// Conditions: Accepted says whether all rules are valid, Programmed whether
+	// all nodes enforce them.
 	//
 	// +listType=map
 	// +listMapKey=type
+	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

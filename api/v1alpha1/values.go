@@ -2,8 +2,8 @@
 
 package v1alpha1
 
-// What follows are strings to Go and more than that to the API server, which refuses what does not have their form. Canonical
-// forms (RFC 5952 for IPv6) let texts be compared where they are keys.
+// What follows are strings to Go and more than that to the API server, which refuses what does not
+// have their form. Canonical forms (RFC 5952 for IPv6) let texts be compared where they are keys.
 
 // Address is an IPv4 or IPv6 address.
 //
@@ -31,7 +31,8 @@ type Exclusion = string
 // +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9A-Fa-f][13579BDFbdf]:') && self != '00:00:00:00:00:00'",messageExpression=`'must be the MAC address of one interface: its first byte is even, and not all are zero, not "' + self + '"'`
 type MAC = string
 
-// RouteTarget is a route target or distinguisher (RFC 4364, 4.2): AS:number or IPv4:number, six bytes in all.
+// RouteTarget is a route target or distinguisher (RFC 4364, 4.2): AS:number or IPv4:number, six
+// bytes in all.
 //
 // +kubebuilder:validation:MaxLength=21
 // +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,9})$') ? int(self.split(':')[0]) <= 65535 && int(self.split(':')[1]) <= 4294967295 || int(self.split(':')[0]) <= 4294967295 && int(self.split(':')[1]) <= 65535 : self.matches('^[0-9.]+:(0|[1-9][0-9]{0,4})$') && isIP(self.split(':')[0]) && int(self.split(':')[1]) <= 65535",messageExpression=`'must be AS:number or IPv4:number (RFC 4364), such as 64512:10 or 192.0.2.1:10: six bytes, so that an AS above 65535 and an address leave numbers up to 65535, not "' + self + '"'`
@@ -43,7 +44,8 @@ type RouteTarget = string
 // +kubebuilder:validation:MaxLength=63
 type Name = string
 
-// PoolAddresses are a prefix, or a range of addresses such as 192.0.2.10-192.0.2.20, that Services may have.
+// PoolAddresses are a prefix, or a range of addresses such as 192.0.2.10-192.0.2.20,
+// that Services may have.
 //
 // +kubebuilder:validation:MaxLength=79
 // +kubebuilder:validation:XValidation:rule="self.contains('-') ? size(self.split('-')) == 2 && self.split('-').all(a, isIP(a) && ip.isCanonical(a)) : isCIDR(self) && string(cidr(self).masked()) == self",messageExpression=`'must be a prefix with no bits set after its length, such as 192.0.2.32/28, or a range such as 192.0.2.10-192.0.2.20, in canonical form, not "' + self + '"'`

@@ -38,8 +38,9 @@ var manifests = []struct {
 	},
 	{
 		file: "uninstall.yaml",
-		about: `# Puts in the agents' place what removes all that they have put on the nodes, and in the controller's what removes all
-# that Coelan has made by itself in the API. What users have written there stays. docs/install.md says how to use it.
+		about: `# Puts in the agents' place what removes all that they have put on the nodes, and in the controller's what
+# removes all that Coelan has made by itself in the API. What users have written there stays.
+# docs/operate/install.md says how to use it.
 `,
 		values: map[string]any{"uninstall": true},
 		kinds:  []string{"DaemonSet", "Deployment"},
@@ -70,8 +71,8 @@ func generate(chartDir, dir string) error {
 	return nil
 }
 
-// render is the chart's objects in the order in which they are to be applied, as one YAML stream; with kinds, only
-// those of these kinds.
+// render is the chart's objects in the order in which they are to be applied, as one YAML stream;
+// with kinds, only those of these kinds.
 func render(chartDir string, values map[string]any, kinds ...string) (string, error) {
 	chart, err := loader.Load(chartDir)
 	if err != nil {

@@ -64,6 +64,24 @@ func TestValues(t *testing.T) {
 			values: config("metricsBindAddress", "[fd00::1]:9999"),
 			want:   []string{`metricsBindAddress: "[fd00::1]:9999"`, `host: "fd00::1"`, "port: 9999"},
 		},
+		"limits of connections": {
+			values: config("conntrack", map[string]any{"limits": "always", "maxDefault": 1000000, "maxPerRouter": 20000000}),
+			want:   []string{"limits: always\n", "maxDefault: 1000000\n", "maxPerRouter: 20000000\n"},
+		},
+		"limit of questions": {
+			values: config("neighbours", map[string]any{"maxPerSecond": 1000000}),
+			want:   []string{"neighbours:", "maxPerSecond: 1000000\n"},
+		},
+		"limits of connections that are no numbers": {
+			values: config("conntrack", map[string]any{"maxPerRouter": "many"}), err: "maxPerRouter",
+		},
+		"metrics that are open are served in the clear": {
+			values: map[string]any{
+				"config": map[string]any{"metricsAccess": "open"}, "controller": map[string]any{"metricsAccess": "open"},
+			},
+			want:   []string{"metricsAccess: open\n", "--metrics-access=open", "scheme: HTTP\n", "prometheus.io/scheme: http\n"},
+			absent: []string{"scheme: HTTPS", "scheme: https"},
+		},
 		"no probes where nothing answers": {
 			values: map[string]any{
 				"config":     map[string]any{"metricsBindAddress": "0"},
@@ -134,6 +152,45 @@ func TestValues(t *testing.T) {
 		},
 		"a physical network of bad name": {
 			values: config("bridgeMappings", map[string]any{"a:b": "br-ex"}), err: "invalid propertyName 'a:b'",
+		},
+		"no ServiceMonitor unless asked": {absent: []string{"ServiceMonitor", "coelan-metrics-readers"}},
+		"a ServiceMonitor of the agents": {
+			values: map[string]any{"metrics": map[string]any{"serviceMonitor": map[string]any{
+				"enabled": true, "labels": map[string]any{"release": "prometheus"}, "interval": "30s",
+			}}},
+			want: []string{
+				"kind: ServiceMonitor", "name: coelan-agent-metrics", "clusterIP: None", "port: 10360\n", "release: prometheus\n",
+				"interval: 30s\n", "scheme: https\n", "bearerTokenFile:",
+			},
+			// controllers serve them on their nodes only.
+			absent: []string{"coelan-controller-metrics", "authorization:\n"},
+		},
+		"a ServiceMonitor of the controllers, too": {
+			values: map[string]any{
+				"metrics":    map[string]any{"serviceMonitor": map[string]any{"enabled": true}},
+				"controller": map[string]any{"metricsBindAddress": ":10361", "metricsAccess": "open"},
+			},
+			want: []string{"name: coelan-controller-metrics", "port: 10361\n", "scheme: http\n"},
+		},
+		"a ServiceMonitor with a token of its own": {
+			values: map[string]any{"metrics": map[string]any{"serviceMonitor": map[string]any{
+				"enabled": true, "authorization": map[string]any{"credentials": map[string]any{"name": "scraper", "key": "token"}},
+			}}},
+			want:   []string{"authorization:\n", "name: scraper\n"},
+			absent: []string{"bearerTokenFile"},
+		},
+		"no ServiceMonitor where nothing is served": {
+			values: map[string]any{
+				"metrics": map[string]any{"serviceMonitor": map[string]any{"enabled": true}}, "config": map[string]any{"metricsBindAddress": "0"},
+			},
+			absent: []string{"ServiceMonitor"},
+		},
+		"readers of the metrics": {
+			values: map[string]any{"metrics": map[string]any{"readers": []any{map[string]any{"namespace": "monitoring", "name": "prometheus-k8s"}}}},
+			want:   []string{"name: coelan-metrics-readers", "namespace: monitoring\n", "name: prometheus-k8s\n"},
+		},
+		"a reader without a namespace": {
+			values: map[string]any{"metrics": map[string]any{"readers": []any{map[string]any{"name": "prometheus-k8s"}}}}, err: "namespace",
 		},
 		"no controller": {values: map[string]any{"controller": map[string]any{"replicas": 0}}, err: "replicas"},
 	}

@@ -1,7 +1,6 @@
 //go:build tools
 
-// Package tools pins kwok, which plays nodes and pods that are objects of the
-// API and nothing else.
+// Package tools pins kwok, which simulates nodes and pods that exist as API objects only.
 package tools
 
 import _ "sigs.k8s.io/kwok/cmd/kwok"

@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package tools pins the commands of Multus that the sandbox's image of it
-// has, and the definition of NetworkAttachmentDefinitions.
+// Package tools pins the Multus commands of the sandbox's Multus image, and
+// the definition of NetworkAttachmentDefinitions.
 package tools
 
 import (

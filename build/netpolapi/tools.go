@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package tools pins upstream's suite of tests of ClusterNetworkPolicy, whose
-// module has the definition of that kind, too.
+// Package tools pins upstream's suite of tests of ClusterNetworkPolicy. Its module has the
+// definition of that kind, too.
 package tools
 
 import (

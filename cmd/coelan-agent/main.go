@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command coelan-agent runs on every node. It turns what the Kubernetes API and the container runtime ask for into
-// ports and flows of the node's Open vSwitch.
+// Command coelan-agent runs on every node. It translates objects of the Kubernetes API and requests
+// of the container runtime into ports and flows of the node's Open vSwitch.
 package main
 
 import (
@@ -18,6 +18,11 @@ import (
 
 	"coelan.io/coelan/internal/agent"
 	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/announce/keyring"
+	"coelan.io/coelan/internal/apiaccess"
+	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovs"
+	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/policystream/client"
 	"coelan.io/coelan/internal/version"
@@ -49,9 +54,13 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// gcPercent is Go's GOGC where the environment has none: most of what the agent holds stays, and memory is what a node
-// lacks sooner than time.
+// gcPercent is Go's GOGC where the environment has none: most of what the agent holds stays, and
+// memory is what a node lacks sooner than time.
 const gcPercent = 50
+
+// apiServersFile remembers where the API servers are. Its folder is mounted
+// into the controllers' pods.
+const apiServersFile = "api-server/endpoints.json"
 
 func run(ctx context.Context, path, node string) error {
 	if os.Getenv("GOGC") == "" {
@@ -62,16 +71,43 @@ func run(ctx context.Context, path, node string) error {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.Level()}))
-	cluster, err := kube.Connect(log, cfg.Kubeconfig, node)
+	if err := apiaccess.DetectDeadServers(); err != nil {
+		return err
+	}
+	access := apiaccess.New(apiaccess.Options{
+		Log: log, File: cfg.StateFile(apiServersFile), Kubeconfigs: cfg.APIServer.KubeletKubeconfigs,
+		Explicit: cfg.Kubeconfig != "" || apiaccess.ExplicitInPod(),
+	})
+	cluster, err := kube.Connect(log, cfg.Kubeconfig, node, access)
 	if err != nil {
 		return err
 	}
+	following, stop := context.WithCancel(ctx)
+	followed := make(chan error, 1)
+	go func() { followed <- cluster.FollowAPIServers(following, access) }()
+	defer func() {
+		stop()
+		if err := <-followed; err != nil {
+			log.Error("the API servers were not followed", "err", err)
+		}
+	}()
 	events := cluster.NewRecorder(ctx)
 	defer events.Close()
+	links, err := podnet.New(cfg.SysctlDir)
+	if err != nil {
+		return err
+	}
+	defer links.Close()
 	namespace := ownNamespace()
 	a, err := agent.New(agent.Options{
-		Config: cfg, NodeName: node, Cluster: cluster, Events: events, Log: log, Namespace: namespace,
-		Controllers: func(ctx context.Context) client.Controllers { return cluster.Controllers(ctx, namespace) },
+		Config: cfg, Backend: openVSwitch(), Links: links, NodeName: node, Cluster: cluster, Events: events, Log: log,
+		Namespace: namespace,
+		Controllers: func(ctx context.Context) client.Controllers {
+			return client.Watch(ctx, cluster.Kubernetes(), namespace, log)
+		},
+		MembershipKeys: func(ctx context.Context, update func([][]byte)) {
+			keyring.Watch(ctx, cluster.Kubernetes(), namespace, log, update)
+		},
 	})
 	if err != nil {
 		return err
@@ -82,6 +118,14 @@ func run(ctx context.Context, path, node string) error {
 	}
 	log.Info("coelan-agent ends; ports and flows stay")
 	return nil
+}
+
+// openVSwitch is the backend that implements agents' intent.
+func openVSwitch() agent.Factory {
+	return agent.Factory{
+		Conditions: ovs.Conditions(),
+		New:        func(o backend.Options) (agent.Backend, error) { return ovs.New(o) },
+	}
 }
 
 // ownNamespace is the one of the agent's pod, or the usual one outside of a pod.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,8 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/backend/ovs"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/localapi"
+	"coelan.io/coelan/internal/statefile"
 )
 
 // queryCommand asks the running agent. The coelan command reaches it by exec in the agent's pod.
@@ -39,7 +42,8 @@ func queryCommand(path *string) *cobra.Command {
 	}
 }
 
-// agentSocket is the configured one. Without the default file, as on a node outside of the pod, it is the default.
+// agentSocket is the configured one. Without the default file, as on a node outside of the pod, it
+// is the default.
 func agentSocket(cmd *cobra.Command, path string) (string, error) {
 	if _, err := os.Stat(path); os.IsNotExist(err) && !cmd.Flags().Changed("config") {
 		return config.Default().AgentSocket, nil
@@ -53,7 +57,7 @@ func agentSocket(cmd *cobra.Command, path string) (string, error) {
 
 // uninstallCommand removes what the agent has put on the node.
 func uninstallCommand(path *string) *cobra.Command {
-	var force, stay bool
+	var force, stay, keep bool
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Coelan's bridge, interfaces, routes, rules and CNI files from this node",
@@ -63,17 +67,22 @@ func uninstallCommand(path *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := agent.Uninstall(cmd.Context(), cfg, force)
+			done, err := agent.Uninstall(cfg, force, ovs.Removals(cmd.Context(), cfg))
 			for _, line := range done {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}
 			if err == nil && stay {
 				<-cmd.Context().Done()
 			}
+			if !keep {
+				err = errors.Join(err, statefile.Remove(cfg.StateFile(apiServersFile)))
+			}
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also while pods are attached: they lose their network")
 	cmd.Flags().BoolVar(&stay, "stay", false, "stay until stopped, as the pods of a DaemonSet have to")
+	cmd.Flags().BoolVar(&keep, "keep-api-servers", false,
+		"keep what is known of the API servers, which a controller's removal on this node needs")
 	return cmd
 }

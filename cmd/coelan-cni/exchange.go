@@ -42,14 +42,16 @@ func exchange(socket string, request []byte, timeout time.Duration, status bool)
 	}
 	status200, body, err := parse(answer)
 	if err != nil {
-		return nil, &wire.Error{Code: wire.CodeIO, Msg: "what listens on " + socket + " does not answer as a Coelan agent", Details: err.Error()}
+		return nil, &wire.Error{Code: wire.CodeIO,
+			Msg: "what listens on " + socket + " does not answer as a Coelan agent", Details: err.Error()}
 	}
 	if status200 {
 		return body, nil
 	}
 	cniErr := &wire.Error{}
 	if err := json.Unmarshal(body, cniErr); err != nil || cniErr.Code == 0 {
-		return nil, &wire.Error{Code: wire.CodeIO, Msg: "the Coelan agent on " + socket + " failed without saying why", Details: string(body)}
+		return nil, &wire.Error{Code: wire.CodeIO, Msg: "the Coelan agent on " + socket + " failed without saying why",
+			Details: string(body)}
 	}
 	return nil, cniErr
 }

@@ -82,7 +82,8 @@ func call(command string, getenv func(string) string, stdin io.Reader) (settings
 		return conf, nil, fmt.Errorf("read the network configuration from standard input: %w", err)
 	}
 	if err := json.Unmarshal(data, &conf); err != nil {
-		return conf, nil, &wire.Error{Code: wire.CodeDecoding, Msg: "network configuration on standard input", Details: err.Error()}
+		return conf, nil, &wire.Error{Code: wire.CodeDecoding, Msg: "network configuration on standard input",
+			Details: err.Error()}
 	}
 	timeout := defaultTimeout
 	if command == "STATUS" {

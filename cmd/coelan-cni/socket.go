@@ -38,8 +38,8 @@ func dial(path string, wait time.Duration, deadline time.Time) (*os.File, error)
 	}
 }
 
-// connect is net.Dial without package net, whose initialisation takes longer than the
-// rest of the plugin. The file's deadlines work.
+// connect is net.Dial without package net: initializing that takes longer than the rest of the
+// plugin. The file's deadlines work.
 func connect(path string, deadline time.Time) (*os.File, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"coelan.io/coelan/internal/localapi"
 )
 
-// queryCommand asks the running controller. The coelan command reaches it by exec in the controller's pod.
+// queryCommand asks the running controller. The coelan command reaches it by exec
+// in the controller's pod.
 func queryCommand() *cobra.Command {
 	socket := controller.DefaultSocket
 	cmd := &cobra.Command{

@@ -24,7 +24,7 @@ const removalTimeout = 5 * time.Minute
 
 // uninstallCommand is what the manifests run in the controller's place when Coelan is removed.
 func uninstallCommand() *cobra.Command {
-	var kubeconfig, namespace string
+	var kubeconfig, apiServers, namespace string
 	var stay bool
 	cmd := &cobra.Command{
 		Use:   "uninstall",
@@ -35,19 +35,31 @@ func uninstallCommand() *cobra.Command {
 				<-cmd.Context().Done()
 				return nil
 			}
-			return uninstall(cmd.Context(), kubeconfig, namespace)
+			return uninstall(cmd.Context(), kubeconfig, apiServers, namespace)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file with the API server's address (default the pod's service account)")
-	cmd.Flags().StringVar(&namespace, "namespace", os.Getenv("NAMESPACE"), "the namespace of the controllers, whose certificate is there")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"file with the API server's address (default the pod's service account)")
+	cmd.Flags().StringVar(&apiServers, "api-servers", "",
+		"file in which an agent of the node remembers where the API servers are")
+	cmd.Flags().StringVar(&namespace, "namespace", os.Getenv("NAMESPACE"),
+		"the namespace of the controllers, whose certificate is there")
 	cmd.Flags().BoolVar(&stay, "stay", false, "remove nothing, and wait for the end: what a pod does when it is done")
 	return cmd
 }
 
-func uninstall(ctx context.Context, kubeconfig, namespace string) error {
+func uninstall(ctx context.Context, kubeconfig, apiServers, namespace string) error {
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return err
+	}
+	access, err := apiAccess(log, kubeconfig, apiServers)
+	if err != nil {
+		return err
+	}
+	if err := access.Configure(config); err != nil {
+		return fmt.Errorf("uninstall: %w", err)
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
@@ -59,7 +71,7 @@ func uninstall(ctx context.Context, kubeconfig, namespace string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
-	err = removal.Run(ctx, c, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	err = removal.Run(ctx, c, log)
 	if namespace != "" {
 		err = errors.Join(err, removal.Certificates(ctx, c, namespace))
 	}

@@ -41,7 +41,8 @@ func (f *clusterFlags) addNodeFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&f.json, "json", false, "print the agents' own answers as JSON")
 }
 
-// connect makes the client of the agents; the second value is the namespace of pods named without one.
+// connect makes the client of the agents; the second value is the namespace of
+// pods named without one.
 func (f *clusterFlags) connect() (*diagnose.Cluster, string, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(f.loading, &f.overrides)
 	config, err := loader.ClientConfig()
@@ -56,8 +57,8 @@ func (f *clusterFlags) connect() (*diagnose.Cluster, string, error) {
 	return cluster, namespace, err
 }
 
-// eachNode asks the agents of the chosen nodes one after the other. A node that does not answer does not keep the others
-// from being asked: its error is part of the returned one.
+// eachNode asks the agents of the chosen nodes one after the other. A node that does not answer
+// does not keep the others from being asked: its error is part of the returned one.
 func (f *clusterFlags) eachNode(cmd *cobra.Command, ask func(agents diagnose.Agents, node string) error) error {
 	cluster, _, err := f.connect()
 	if err != nil {

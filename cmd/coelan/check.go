@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/diagnose"
 )
 
@@ -20,13 +21,14 @@ func newCheckCommand() *cobra.Command {
 	flags.addNodeFlag(c)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
-		found := 0
+		found, checks := 0, map[string]agentapi.Check{}
 		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
 			result, err := diagnose.Check(cmd.Context(), agents, node)
 			if err != nil {
 				return err
 			}
 			found += len(result.Findings)
+			checks[node] = result
 			if flags.json {
 				return printJSON(out, result)
 			}
@@ -37,6 +39,10 @@ func newCheckCommand() *cobra.Command {
 			}
 			return nil
 		})
+		if f, differ := diagnose.CompareMTUs(checks); differ && !flags.json {
+			found++
+			fmt.Fprintf(out, "all nodes\n  %s %s %s\n", f.Kind, f.Object, f.Problem)
+		}
 		if err == nil && found > 0 {
 			return fmt.Errorf("%d findings", found)
 		}

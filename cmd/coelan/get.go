@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/diagnose"
 )
 
@@ -31,14 +31,15 @@ func newGetPortsCommand() *cobra.Command {
 	flags := addClusterFlags(c)
 	flags.addNodeFlag(c)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		all := []agent.PortInfo{}
+		all := []agentapi.PortInfo{}
 		rows := [][]any{}
 		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
 			ports, err := diagnose.Ports(cmd.Context(), agents, node)
 			all = append(all, ports...)
 			for _, p := range ports {
 				rows = append(rows, []any{
-					node, portName(p), cmp.Or(p.NetworkName, v1alpha1.DefaultNetwork), join(p.Addresses), join(p.NodeAddresses),
+					node, portName(p), cmp.Or(p.NetworkName, v1alpha1.DefaultNetwork), join(p.Addresses),
+					join(p.NodeAddresses),
 					p.MAC, p.OFPort, p.HostInterface, portState(p),
 				})
 			}
@@ -56,7 +57,7 @@ func newGetPortsCommand() *cobra.Command {
 	return c
 }
 
-func portState(p agent.PortInfo) string {
+func portState(p agentapi.PortInfo) string {
 	switch {
 	case p.Ready:
 		return "ready"
@@ -71,7 +72,7 @@ func printPorts(w io.Writer, rows [][]any) {
 }
 
 // portName is namespace/pod/interface, or namespace/name of a user's Port.
-func portName(p agent.PortInfo) string {
+func portName(p agentapi.PortInfo) string {
 	if p.IsPort() {
 		return p.PortKey()
 	}

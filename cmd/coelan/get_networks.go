@@ -7,20 +7,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/diagnose"
 )
 
 func newGetNetworksCommand() *cobra.Command {
 	return newListCommand("networks", "network", "List the Networks that are in effect on each node", diagnose.Networks,
-		func(n agent.NetworkInfo) []any {
+		func(n agentapi.NetworkInfo) []any {
 			return []any{n.Name, n.ID, n.VNI, orDash(n.Router), join(n.Subnets), join(n.Blocks), n.Ports}
 		}, "NETWORK", "ID", "VNI", "ROUTER", "SUBNETS", "BLOCKS", "PORTS")
 }
 
 func newGetRoutersCommand() *cobra.Command {
 	return newListCommand("routers", "router", "List the Routers that are in effect on each node", diagnose.Routers,
-		func(r agent.RouterInfo) []any {
+		func(r agentapi.RouterInfo) []any {
 			routes := make([]string, len(r.Routes))
 			for i, route := range r.Routes {
 				routes[i] = route.Destination.String() + ">" + route.NextHop.String()
@@ -29,7 +29,8 @@ func newGetRoutersCommand() *cobra.Command {
 		}, "ROUTER", "ID", "VNI", "SHARED", "NETWORKS", "IMPORTS", "ROUTES")
 }
 
-// newListCommand makes a command that asks each agent for a list and prints a row for each element, with the node.
+// newListCommand makes a command that asks each agent for a list and prints a row for each element,
+// with the node.
 func newListCommand[T any](use, alias, short string, ask func(context.Context, diagnose.Agents, string) ([]T, error),
 	row func(T) []any, head ...string,
 ) *cobra.Command {

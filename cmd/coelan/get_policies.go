@@ -48,7 +48,8 @@ func standingRows(list []policy.Standing) [][]any {
 		if more := len(problems) - shown; more > 0 {
 			problems = append(slices.Clone(problems[:shown]), fmt.Sprintf("and %d more", more))
 		}
-		rows[i] = []any{s.Policy, fmt.Sprintf("%d of %d", s.RealisedNodes, s.Nodes), orDash(strings.Join(problems, ". "))}
+		rows[i] = []any{s.Policy, fmt.Sprintf("%d of %d", s.ProgrammedNodes, s.Nodes),
+			orDash(strings.Join(problems, ". "))}
 	}
 	return rows
 }

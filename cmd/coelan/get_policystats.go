@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/diagnose"
 	"coelan.io/coelan/internal/intent"
 )
@@ -24,10 +24,12 @@ func newGetPolicyStatsCommand() *cobra.Command {
 	var perNode bool
 	c.Flags().BoolVar(&perNode, "per-node", false, "each node's own numbers, not their sums")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		byNode, all := map[string][]agent.PolicyStat{}, []nodeStat{}
+		byNode, all := map[string][]agentapi.PolicyStat{}, []nodeStat{}
 		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
 			list, err := diagnose.PolicyStats(cmd.Context(), agents, node)
-			list = slices.DeleteFunc(list, func(s agent.PolicyStat) bool { return !isMeantStat(s, flags.overrides.Context.Namespace, args) })
+			list = slices.DeleteFunc(list, func(s agentapi.PolicyStat) bool {
+				return !isMeantStat(s, flags.overrides.Context.Namespace, args)
+			})
 			byNode[node] = list
 			for _, s := range list {
 				all = append(all, nodeStat{node, s})
@@ -53,16 +55,19 @@ func newGetPolicyStatsCommand() *cobra.Command {
 // nodeStat is one of a node.
 type nodeStat struct {
 	node string
-	agent.PolicyStat
+	agentapi.PolicyStat
 }
 
 // isMeantStat says whether a policy has decided that isMeant. Ports that are closed are of none.
-func isMeantStat(s agent.PolicyStat, namespace string, args []string) bool {
+func isMeantStat(s agentapi.PolicyStat, namespace string, args []string) bool {
 	return namespace == "" && len(args) == 0 ||
-		slices.ContainsFunc(s.Policies, func(p intent.PolicyRef) bool { return isMeant(p.Namespace, p.Name, namespace, args) })
+		slices.ContainsFunc(s.Policies, func(p intent.PolicyRef) bool {
+			return isMeant(p.Namespace, p.Name, namespace, args)
+		})
 }
 
-// statRows are the sums over all nodes, or each node's own. That ports are closed is a row only if something was for one.
+// statRows are the sums over all nodes, or each node's own. That ports are closed is a row only if
+// something was for one.
 func statRows(all []nodeStat, perNode bool) [][]any {
 	all = slices.DeleteFunc(slices.Clone(all), func(s nodeStat) bool { return len(s.Policies) == 0 && s.Packets == 0 })
 	rows := [][]any{}
@@ -79,15 +84,15 @@ func statRows(all []nodeStat, perNode bool) [][]any {
 }
 
 // sumNodes adds up the nodes' numbers.
-func sumNodes(list []nodeStat) []agent.PolicyStat {
-	stats := make([]agent.PolicyStat, len(list))
+func sumNodes(list []nodeStat) []agentapi.PolicyStat {
+	stats := make([]agentapi.PolicyStat, len(list))
 	for i, s := range list {
 		stats[i] = s.PolicyStat
 	}
-	return agent.SumPolicyStats(stats)
+	return agentapi.SumPolicyStats(stats)
 }
 
-func statRow(s agent.PolicyStat) []any {
+func statRow(s agentapi.PolicyStat) []any {
 	rule := "-"
 	if s.Rule > 0 {
 		rule = strconv.Itoa(s.Rule)

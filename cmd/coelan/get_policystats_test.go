@@ -9,27 +9,27 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/intent"
 )
 
-func ruleStat(namespace, name string, rule int, packets uint64) agent.PolicyStat {
+func ruleStat(namespace, name string, rule int, packets uint64) agentapi.PolicyStat {
 	kind := intent.NetworkPolicy
 	if namespace == "" {
 		kind = intent.ClusterNetworkPolicy
 	}
-	return agent.PolicyStat{
+	return agentapi.PolicyStat{
 		Policies: []intent.PolicyRef{{Kind: kind, Namespace: namespace, Name: name}}, Rule: rule, Direction: "ingress", Decision: "allowed",
 		Packets: packets, Bytes: 100 * packets,
 	}
 }
 
-func closedStat(packets uint64) agent.PolicyStat {
-	return agent.PolicyStat{Direction: "ingress", Decision: "denied", Packets: packets, Bytes: 100 * packets}
+func closedStat(packets uint64) agentapi.PolicyStat {
+	return agentapi.PolicyStat{Direction: "ingress", Decision: "denied", Packets: packets, Bytes: 100 * packets}
 }
 
 func TestMeantStatistics(t *testing.T) {
-	stats := []agent.PolicyStat{ruleStat("shop", "web", 1, 1), ruleStat("shop", "db", 1, 1), ruleStat("other", "web", 1, 1), ruleStat("", "guard", 1, 1), closedStat(1)}
+	stats := []agentapi.PolicyStat{ruleStat("shop", "web", 1, 1), ruleStat("shop", "db", 1, 1), ruleStat("other", "web", 1, 1), ruleStat("", "guard", 1, 1), closedStat(1)}
 	for _, tc := range []struct {
 		namespace string
 		args      []string

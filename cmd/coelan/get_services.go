@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/diagnose"
 )
 
@@ -23,10 +23,10 @@ func newGetServicesCommand() *cobra.Command {
 	flags.addNodeFlag(c)
 	c.Flags().Lookup("namespace").Usage = "only Services of this namespace"
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		byNode, rows := map[string][]agent.ServiceInfo{}, [][]any{}
+		byNode, rows := map[string][]agentapi.ServiceInfo{}, [][]any{}
 		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
 			list, err := diagnose.Services(cmd.Context(), agents, node)
-			list = slices.DeleteFunc(list, func(s agent.ServiceInfo) bool {
+			list = slices.DeleteFunc(list, func(s agentapi.ServiceInfo) bool {
 				return !isMeant(s.Namespace, s.Name, flags.overrides.Context.Namespace, args)
 			})
 			byNode[node] = list
@@ -41,14 +41,15 @@ func newGetServicesCommand() *cobra.Command {
 			}
 			return err
 		}
-		printRows(cmd.OutOrStdout(), rows, "NODE", "SERVICE", "ROUTER", "PORT", "ADDRESSES", "NODE PORT", "ENDPOINTS", "PROBLEMS")
+		printRows(cmd.OutOrStdout(), rows, "NODE", "SERVICE", "ROUTER", "PORT", "ADDRESSES", "NODE PORT", "ENDPOINTS",
+			"PROBLEMS")
 		return err
 	}
 	return c
 }
 
-// isMeant says whether an object is of the namespace that was asked for, if one was, and has the name, if one was asked for: with its
-// namespace, or without.
+// isMeant says whether an object is of the namespace that was asked for, if one was, and has the
+// name, if one was asked for: with its namespace, or without.
 func isMeant(namespace, name, asked string, args []string) bool {
 	if len(args) > 0 && namespace+"/"+name == args[0] {
 		return true
@@ -56,8 +57,9 @@ func isMeant(namespace, name, asked string, args []string) bool {
 	return (asked == "" || namespace == asked) && (len(args) == 0 || name == args[0])
 }
 
-// serviceRows are one row for each port in each family. A Service that is not in effect has one row that says why.
-func serviceRows(node string, s agent.ServiceInfo) [][]any {
+// serviceRows are one row for each port in each family. A Service that is not in effect has one row
+// that says why.
+func serviceRows(node string, s agentapi.ServiceInfo) [][]any {
 	name, problems := s.Namespace+"/"+s.Name, orDash(strings.Join(s.Problems, "; "))
 	if len(s.Ports) == 0 {
 		return [][]any{{node, name, orDash(s.Router), "-", "-", "-", "-", problems}}
@@ -73,7 +75,8 @@ func serviceRows(node string, s agent.ServiceInfo) [][]any {
 			nodePort = fmt.Sprint(p.NodePort)
 		}
 		rows = append(rows, []any{
-			node, name, s.Router, fmt.Sprintf("%d/%s", p.Port, p.Protocol), orDash(join(addresses)), nodePort, endpoints(p), problems,
+			node, name, s.Router, fmt.Sprintf("%d/%s", p.Port, p.Protocol), orDash(join(addresses)), nodePort,
+			endpoints(p), problems,
 		})
 		problems = "-"
 	}
@@ -83,7 +86,7 @@ func serviceRows(node string, s agent.ServiceInfo) [][]any {
 // shown is how many endpoints a row has room for.
 const shown = 3
 
-func endpoints(p agent.ServicePortInfo) string {
+func endpoints(p agentapi.ServicePortInfo) string {
 	switch n := len(p.Endpoints); {
 	case p.Refused:
 		return "none: clients are refused"

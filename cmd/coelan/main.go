@@ -49,8 +49,8 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
-// report tells the user about the error and returns the exit status: a command that ran on the user's behalf has
-// told about its own failure, and its status is passed on.
+// report tells the user about the error and returns the exit status: a command that ran on the
+// user's behalf has reported its own failure, and its status is passed on.
 func report(err error) int {
 	var failed *exec.ExitError
 	if errors.As(err, &failed) && failed.ExitCode() > 0 {

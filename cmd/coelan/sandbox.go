@@ -21,7 +21,7 @@ func newSandboxCommand() *cobra.Command {
 		Use:   "sandbox",
 		Short: "Run a real Kubernetes cluster on this machine",
 		Long: "Run a real Kubernetes cluster on this machine: each node is a set of namespaces with its own containerd,\n" +
-			"kubelet and Open vSwitch. The machines are cp (the control plane), worker1, worker2 and so on,\n" +
+			"kubelet and Open vSwitch. The machines are cp (the control plane; cp2, cp3), worker1, worker2 and so on,\n" +
 			"and fabric, the network that joins them. Needs root.",
 	}
 	name := c.PersistentFlags().String("name", sandbox.DefaultName, "the sandbox's name; several can run side by side")
@@ -62,6 +62,8 @@ func newUpCommand(name *string) *cobra.Command {
 		},
 	}
 	f := c.Flags()
+	f.IntVar(&spec.ControlPlanes, "control-planes", 0,
+		"number of nodes with an API server and an etcd member: 1 or 3 (default 1)")
 	f.IntVar(&spec.Workers, "workers", 0, "number of nodes besides the control plane's (default 2)")
 	f.StringVar(&family, "ip-family", "", "dual, ipv4 or ipv6 (default dual)")
 	f.StringVar(&cni, "cni", "", "pod network: coelan, bridge (the reference plugins) or none (default coelan)")
@@ -69,7 +71,8 @@ func newUpCommand(name *string) *cobra.Command {
 		"Open vSwitch's datapath: system (the kernel's), netdev (userspace) or auto (default auto)")
 	f.StringVar(&services, "services", "",
 		"who balances Services: native (Coelan, without kube-proxy) or kube-proxy; a sandbox that is up changes over")
-	f.StringVar(&proxyMode, "kube-proxy-mode", "", "what kube-proxy balances with: iptables or nftables (default iptables)")
+	f.StringVar(&proxyMode, "kube-proxy-mode", "",
+		"what kube-proxy balances with: iptables or nftables (default iptables)")
 	f.IntVar(&spec.Zones, "zones", 0, "number of zones that the nodes are spread over by their labels (default none)")
 	f.StringVar(&install.Manifest, "manifest", "", "what installs Coelan (default deploy/coelan.yaml of the source)")
 	f.StringArrayVar(&install.Archives, "image", nil,
@@ -144,8 +147,8 @@ func newExecCommand(name *string) *cobra.Command {
 	return c
 }
 
-// attach runs a command in the place of this one. The terminal sends it the signals that it sends this one, so that
-// it ends by itself.
+// attach runs a command in the place of this one. The terminal sends it the signals that it sends
+// this one, so that it ends by itself.
 func attach(cmd *exec.Cmd) error {
 	cmd.SysProcAttr, cmd.Cancel = nil, nil
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

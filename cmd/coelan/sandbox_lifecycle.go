@@ -46,7 +46,8 @@ func newLifecycleCommands(name *string) []*cobra.Command {
 				if err := act(cmd.Context(), s, args[0], args[1], signal); err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s %s %s: %.1f s\n", verb, args[0], args[1], time.Since(began).Seconds())
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s %s %s: %.1f s\n", verb, args[0], args[1],
+					time.Since(began).Seconds())
 				return nil
 			},
 		}

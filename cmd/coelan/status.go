@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/diagnose"
 )
@@ -41,7 +41,7 @@ func newClusterStatusCommand() *cobra.Command {
 	return c
 }
 
-func printNodeStatus(w io.Writer, s agent.Status) {
+func printNodeStatus(w io.Writer, s agentapi.Status) {
 	ready := "ready"
 	if !s.Ready {
 		ready = "NOT READY"
@@ -76,8 +76,8 @@ func printNodeStatus(w io.Writer, s agent.Status) {
 	_ = t.Flush()
 }
 
-// policiesOf says what is enforced, and who tells of changes.
-func policiesOf(p agent.PolicyStatus) string {
+// policiesOf says what is enforced, and which controller sends changes.
+func policiesOf(p agentapi.PolicyStatus) string {
 	if p.Mode != string(config.EnforcedPolicies) {
 		return "not enforced"
 	}

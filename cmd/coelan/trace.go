@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/diagnose"
 )
 
@@ -59,7 +59,8 @@ func newTraceCommand() *cobra.Command {
 		if flags.json {
 			return errors.Join(printJSON(cmd.OutOrStdout(), way), err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s → %s%s\n", packet.Protocol, packet.Source, packet.Destination, portSuffix(packet))
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s → %s%s\n", packet.Protocol, packet.Source, packet.Destination,
+			portSuffix(packet))
 		for _, t := range way {
 			printTrace(cmd.OutOrStdout(), t, verbose)
 		}
@@ -68,7 +69,9 @@ func newTraceCommand() *cobra.Command {
 	return c
 }
 
-func packetBetween(ctx context.Context, cluster *diagnose.Cluster, names []string, namespace string, v6 bool) (diagnose.Packet, error) {
+func packetBetween(ctx context.Context, cluster *diagnose.Cluster, names []string, namespace string,
+	v6 bool,
+) (diagnose.Packet, error) {
 	ends := make([]diagnose.Endpoint, len(names))
 	for i, name := range names {
 		e, err := diagnose.ParseEndpoint(name, namespace)
@@ -109,7 +112,7 @@ func portSuffix(p diagnose.Packet) string {
 	return fmt.Sprintf(" port %d", p.DestinationPort)
 }
 
-func printTrace(w io.Writer, t agent.Trace, verbose bool) {
+func printTrace(w io.Writer, t agentapi.Trace, verbose bool) {
 	fmt.Fprintf(w, "node %s\n", t.Node)
 	for _, s := range t.Steps {
 		step := s.TableName
@@ -132,11 +135,14 @@ func printTrace(w io.Writer, t agent.Trace, verbose bool) {
 	for _, p := range t.Policies {
 		fmt.Fprintf(w, "  Policies, %s: %s\n", p.Direction, p.Text)
 	}
+	for _, r := range t.Refused {
+		fmt.Fprintf(w, "  LEFT OUT: %s\n", r)
+	}
 	fmt.Fprintf(w, "  ⇒ %s\n", outcomeOf(t))
 }
 
 // stepOf says which feature decided, and for which object.
-func stepOf(s agent.TraceStep) string {
+func stepOf(s agentapi.TraceStep) string {
 	switch {
 	case s.Note != "":
 		return s.Note
@@ -148,7 +154,7 @@ func stepOf(s agent.TraceStep) string {
 	return s.Feature + ", " + s.Owner
 }
 
-func outcomeOf(t agent.Trace) string {
+func outcomeOf(t agentapi.Trace) string {
 	switch o := t.Outcome; o.Kind {
 	case "pod":
 		if o.Network != "" && o.Network != v1alpha1.DefaultNetwork {
@@ -163,7 +169,11 @@ func outcomeOf(t agent.Trace) string {
 		}
 		return "to the kernel of node " + t.Node + ", which routes it on (Services, other networks, the node itself)"
 	case "tunnel":
-		return fmt.Sprintf("through the tunnel to node %s (%s, VNI %d)", o.Node, o.TunnelIP, o.VNI)
+		text := fmt.Sprintf("through the tunnel to node %s (%s, VNI %d)", o.Node, o.TunnelIP, o.VNI)
+		if o.MTU != 0 {
+			text += fmt.Sprintf("; packets of more than %d bytes are answered with ICMP", o.MTU)
+		}
+		return text
 	case "answer":
 		return "answered by the switch"
 	default:

@@ -39,7 +39,7 @@ address() {
 node() { kubectl get node "$1" -o 'jsonpath={.status.addresses[?(@.type=="InternalIP")].address}' | of_family "$2"; }
 
 title "A cluster: one control plane, two workers, each with an Open vSwitch of its own"
-sandbox up --cni none
+sandbox up --cni none --services native
 
 title "Coelan"
 sandbox load bin/images/coelan.tar

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Images writes the archive of Coelan's one image: the agent, the CNI plugin that it installs, the controller,
-// and the command line.
+// Images writes the archive of Coelan's one image: the agent, the CNI plugin that it installs, the
+// controller, and the command line.
 //
 //	images -tag coelan.io/coelan:v0.1.0 -bin bin -o bin/images/coelan.tar
 package main

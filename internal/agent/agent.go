@@ -1,122 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is one node's part of Coelan: it turns Kubernetes objects and the node's own attachments into intent,
-// and keeps Open vSwitch and the host's kernel in the state that the intent asks for.
+// Package agent is one node's part of Coelan: it turns Kubernetes objects and the node's own
+// attachments into intent, which its backend brings about, and answers the container runtime and
+// the coelan command.
 //
-// Everything is level-triggered. Whatever restarts, the agent compares what is with what should be and writes the
-// difference: after its own restart with nothing changed, it writes nothing.
+// Everything is level-triggered. Whatever restarts, the agent compares what is with what should be
+// and writes the difference: after its own restart with nothing changed, it writes nothing.
 package agent
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 
-	"coelan.io/coelan/internal/agent/bind"
-	"coelan.io/coelan/internal/agent/blocks"
+	"coelan.io/coelan/internal/agent/apicache"
+	"coelan.io/coelan/internal/agent/blockipam"
+	"coelan.io/coelan/internal/agent/lbaddresses"
+	"coelan.io/coelan/internal/agent/metrics"
+	"coelan.io/coelan/internal/agent/networks"
 	"coelan.io/coelan/internal/agent/policies"
-	"coelan.io/coelan/internal/agent/publish"
+	"coelan.io/coelan/internal/agent/portbinding"
+	"coelan.io/coelan/internal/agent/portstatus"
 	"coelan.io/coelan/internal/agent/services"
-	"coelan.io/coelan/internal/agent/view"
 	"coelan.io/coelan/internal/announce"
 	"coelan.io/coelan/internal/attachment"
-	"coelan.io/coelan/internal/bridge"
-	"coelan.io/coelan/internal/cni"
-	"coelan.io/coelan/internal/cni/podnet"
-	"coelan.io/coelan/internal/compile"
-	"coelan.io/coelan/internal/config"
-	"coelan.io/coelan/internal/hostnet"
+	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/conditions"
+	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/ovsdb"
-	"coelan.io/coelan/internal/translate"
-	"coelan.io/coelan/internal/unixctl"
-	"coelan.io/coelan/openflow"
+	"coelan.io/coelan/internal/nodeview"
+	"coelan.io/coelan/internal/policy"
 )
 
-// Files of the state directory.
+// stateFile, in the state directory, holds attachments and nodes.
+const stateFile = "state.db"
+
+// The names of the agent's own conditions; its backend has others.
 const (
-	// stateFile holds attachments and nodes.
-	stateFile = "state.db"
-	// uplinkFile holds the addresses and routes of the uplink's bridge.
-	uplinkFile = "uplink.json"
+	condNode = "node" // the API's Node object says what the agent must know
+	condCNI  = "cni"  // the container runtime knows the network; needs all others
 )
 
 // Agent is the whole of a node's agent. New makes it, Run lets it work.
 type Agent struct {
-	opts  Options
-	cfg   config.Config
-	log   *slog.Logger
-	since time.Time
+	Options
 
-	store      *attachment.Store
-	intent     *intent.Store
-	db         *ovsdb.Client
-	vswitchd   *unixctl.Client
-	flows      *flows
-	sw         *openflow.Client
-	host       *hostnet.Host
-	keeper     *hostnet.Keeper
-	neighbours *hostnet.Neighbours
-	plumber    *podnet.Plumber
-	cni        *cni.Server
-	view       *view.View
-	blocks     *blocks.Blocks
-	publisher  *publish.Publisher
-	binder     *bind.Binder
-	services   *services.Services
-	policies   *policies.Policies // nil: they are not enforced
-	conditions *conditions
-	metrics    *metrics
+	// What the agent knows: attachments, objects of the API, and what follows from both.
+	store  *attachment.Store
+	view   *apicache.View
+	intent *intent.Store
 
-	// hostServices is what the host's kernel does for Services.
-	hostServices *hostServices
-	// announcer is there once this node may answer for load balancers' addresses; announceWake has it look again.
-	announcer    atomic.Pointer[announce.Announcer]
-	announceWake chan struct{}
+	// What brings it about, and what makes intent.
+	backend  Backend
+	networks *networks.Source
+	services *services.Services
+	policies *policies.Policies // nil: they are not enforced
+	pods     *pods
+	announce *lbaddresses.Addresses
 
-	// names are the interfaces that somebody is working on.
-	names *keyed
-	// wake starts a reconciliation.
-	wake chan struct{}
-	// denied are packets to be logged.
-	denied chan *openflow.PacketIn2
-	// collect starts a comparison of attachments and interfaces.
-	collect chan struct{}
-	// checked says that Open vSwitch was asked what it is since the switch was connected or lost.
-	checked atomic.Bool
-	// nodesHeard says that the API has told of the nodes since the start.
-	nodesHeard atomic.Bool
-	// ending says that the agent itself closes its connections.
-	ending atomic.Bool
-	// bridgeAsked says that the bridge was asked for since the database was connected.
-	bridgeAsked atomic.Bool
-	// uplinks are the OpenFlow ports that lead to physical networks, by their names. They do not change.
-	uplinks map[string]uint32
-	// translating is held while intent is made of what the view knows.
-	translating sync.Mutex
+	// What writes to the API.
+	blocks *blockipam.Blocks
+	ports  *portstatus.Publisher
+	guests *portbinding.Binder
 
-	mu      sync.Mutex
-	info    ovsdb.Info
-	uplink  string
-	nodeUID string
-	// nodes are the newest Node objects.
-	nodes []*corev1.Node
-	// warned is the newest Event on the node, left what of the ports is not right.
-	warned, left string
-	problems     []translate.Problem
-	// networkProblems are values in objects of coelan.io that were left out.
-	networkProblems []translate.Problem
-	// unconnected says why this node is not connected to a physical network, by its name.
-	unconnected map[string]error
-	// vanished says that this node's object is gone or useless, and what was known of it is used on.
-	vanished bool
+	warner *warner
+	health *health
+}
+
+// health is what tells how the agent does.
+type health struct {
+	since      time.Time
+	conditions *conditions.Set
+	metrics    *metrics.Metrics
+	loops      *loops
 }
 
 // New checks the options. It opens nothing.
@@ -131,71 +90,121 @@ func New(opts Options) (*Agent, error) {
 		opts.Log = slog.Default()
 	}
 	a := &Agent{
-		opts: opts, cfg: opts.Config, log: opts.Log, since: time.Now(),
-		intent: intent.NewStore(), names: newKeyed(), wake: make(chan struct{}, 1), collect: make(chan struct{}, 1),
-		hostServices: newHostServices(opts.Config.Services), announceWake: make(chan struct{}, 1), denied: make(chan *openflow.PacketIn2, maxDenied),
-		conditions: newConditions(opts.Log), vswitchd: unixctl.Vswitchd(opts.Config.OVSRunDir),
+		Options: opts, intent: intent.NewStore(nodeview.Services(opts.NodeName)), pods: newPods(),
+		warner: &warner{node: opts.NodeName, events: opts.Events},
 	}
-	a.metrics = newMetrics(a)
+	order := append([]conditions.Condition{{Name: condNode}}, opts.Backend.Conditions...)
+	a.health = &health{
+		since:      time.Now(),
+		conditions: conditions.New(opts.Log, append(order, conditions.Condition{Name: condCNI, Last: true})...),
+		loops:      newLoops(heartbeat.Bound),
+	}
+	a.health.metrics = a.newMetrics()
 	return a, nil
 }
 
-// Run works until ctx ends, or until something fails that a restart may mend. It leaves ports, flows and the host's
-// state as they are.
+func (a *Agent) newMetrics() *metrics.Metrics {
+	o := metrics.Options{
+		Node: a.NodeName, Intent: a.intent, Conditions: a.health.conditions,
+		Announced: func() announce.Status { return a.announce.Status() },
+	}
+	if a.policed() {
+		o.Controlled = func() bool { return a.policies.Status().Connected }
+	}
+	return metrics.New(o)
+}
+
+// Run works until ctx ends, or until something fails that a restart may mend. It leaves ports,
+// flows and the host's state as they are.
 func (a *Agent) Run(ctx context.Context) (err error) {
-	if a.store, err = attachment.Open(a.cfg.StateFile(stateFile)); err != nil {
+	if a.store, err = attachment.Open(a.Config.StateFile(stateFile)); err != nil {
 		return err
 	}
 	defer func() { _ = a.store.Close() }()
-	a.policies = a.newPolicies(ctx)
+	if err := a.makeParts(ctx); err != nil {
+		return err
+	}
 	if err := a.load(); err != nil {
 		return err
 	}
-	a.makeParts()
-	if a.host, err = hostnet.New(a.log, a.cfg.SysctlDir); err != nil {
+	a.makeWriters()
+	a.pods.serve(a)
+	if err := a.backend.Open(); err != nil {
 		return err
 	}
-	defer a.host.Close()
-	a.keeper = hostnet.NewKeeper(a.log, a.cfg.StateFile(uplinkFile))
-	a.neighbours = hostnet.NewNeighbours(a.log, neighbourSetter{a.vswitchd})
-	if a.plumber, err = podnet.New(a.cfg.SysctlDir); err != nil {
-		return err
-	}
-	defer a.plumber.Close()
-	a.cni = a.newCNI()
-	a.connect()
-	defer a.sw.Close()
-	defer a.db.Close()
-	defer a.ending.Store(true)
+	defer a.backend.Close()
 	return a.work(ctx)
 }
 
-// connect starts the connections to Open vSwitch; they come back by themselves.
-func (a *Agent) connect() {
-	a.flows = newFlows(a)
-	a.db = ovsdb.Open(ovsdb.Options{
-		Socket: filepath.Join(a.cfg.OVSRunDir, "db.sock"), Logger: a.log,
-		OnConnect: a.dbConnected, OnDisconnect: a.dbLost,
-	})
-	a.sw = openflow.NewClient(openflow.ClientOptions{
-		Address: "unix:" + filepath.Join(a.cfg.OVSRunDir, a.cfg.Bridge+".mgmt"),
-		Conn: openflow.ConnOptions{
-			Logger: a.log, Async: true, Handler: a.switchReports, Pack: true, FragmentPorts: a.cfg.Policy.Mode == config.EnforcedPolicies,
+// makeParts makes what intent is made by, and what brings it about.
+func (a *Agent) makeParts(ctx context.Context) (err error) {
+	if a.view, err = apicache.New(a.Log, a.store); err != nil {
+		return err
+	}
+	if a.backend, err = a.Backend.New(a.backendOptions()); err != nil {
+		return err
+	}
+	a.networks = networks.New(networks.Options{
+		Log: a.Log, Node: a.NodeName, Config: a.Config, Intent: a.intent, View: a.view, Store: a.store,
+		Warn:   a.warner.warn,
+		Judged: func(err error) { a.health.conditions.Set(condNode, err) },
+		NodesChanged: func() {
+			a.nodesChanged()
+			a.networks.Judge()
 		},
-		OnConnect: func(*openflow.Conn) { a.switchConnected() }, OnDisconnect: a.switchLost,
+		Changed: func() {
+			// A request may wait for the Network to be in effect, and the host's routes may change.
+			a.view.Touch()
+			a.backend.Reconcile()
+		},
 	})
-	a.flows.bridge = bridge.New(bridge.Options{Connect: bridge.Via(a.sw), Learned: compile.Learned})
+	a.policies = a.newPolicies(ctx)
+	a.services = a.newServices()
+	a.announce = lbaddresses.New(lbaddresses.Options{
+		Node: a.NodeName, Config: a.Config, Log: a.Log, Intent: a.intent, View: a.view, Events: a.Events,
+		ServicesReady: a.services.Ready(), NodesHeard: a.networks.NodesHeard, Keys: a.MembershipKeys,
+		Step: a.health.loops.membership.Step,
+	})
+	return nil
+}
+
+// backendOptions are what the backend gets of this agent.
+func (a *Agent) backendOptions() backend.Options {
+	return backend.Options{
+		Config: a.Config, Node: a.NodeName, Log: a.Log, Intent: a.intent, Attachments: a.store,
+		Interfaces: &a.pods.interfaces, Conditions: a.health.conditions, Monitor: a.health.loops.monitor,
+		Metrics: a.health.metrics.Registry, Events: a.Events,
+		Hooks: backend.Hooks{
+			Begin: a.catchUp, Warn: a.warner.warn, Reconciled: a.reconciled,
+			InterfaceGone: a.pods.collect.Fire, UplinksChanged: func() { a.view.Touch() },
+			Repaired: a.health.metrics.Repaired, Swept: a.health.metrics.Swept,
+			Refused: func(list []policy.Refusal) {
+				if a.policies != nil {
+					a.policies.Refused(list)
+				}
+			},
+		},
+	}
+}
+
+// reconciled follows each comparison of what is with intent.
+func (a *Agent) reconciled(err error) {
+	if err == nil && a.networks.OwnProblem() == nil {
+		a.warner.healthy()
+	}
+	s := a.intent.State()
+	if n, ok := s.LocalNode(); ok && n.MTU != s.Local().MTU {
+		a.ports.NodeMTU(s.Local().MTU)
+	}
+	a.guests.Kick()
 }
 
 // work runs all parts; the first that fails ends the others.
 func (a *Agent) work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
-		a.flows.run, a.reconcileLoop, a.host.Run, a.keeper.Run, a.neighbours.Run, a.watchHost, a.watchUplink,
-		a.watchNodes, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz, a.announceAddresses,
-		a.followPolicies,
-		a.logDenied,
-		a.view.Run, a.blocks.Run, a.publisher.Run, a.binder.Run,
+		a.backend.Run, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz,
+		a.announce.Run, a.followPolicies, a.view.Run, a.blocks.Run, a.ports.Run, a.guests.Run,
 		a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
 	} {
 		g.Go(func() error { return part(ctx) })
@@ -203,29 +212,23 @@ func (a *Agent) work(ctx context.Context) error {
 	return g.Wait()
 }
 
-// load makes intent of what the agent knew when it ran last. Only together is it enough for a first comparison with the
-// switch: nodes, networks or ports that came later would lose their flows in between.
+// load makes intent of what the agent knew when it ran last. Only together is it enough for
+// a first comparison with the switch: nodes, networks or ports that came later would lose
+// their flows in between.
 func (a *Agent) load() error {
-	nodes, err := loadNodes(a.store)
-	if err != nil {
-		return err
-	}
-	if a.view, err = view.New(a.log, a.store); err != nil {
-		return err
-	}
-	if a.uplinks, err = numberUplinks(a.store, a.cfg.BridgeMappings); err != nil {
-		return err
-	}
-	networks := a.translateNetworks(a.view.State())
-	_, err = a.intent.Update(func(tx *intent.Tx) error {
-		networks.apply(tx, a.intent.State(), a.opts.NodeName)
-		tx.ReplaceNodes(a.translate(nodes))
+	_, err := a.intent.Update(func(tx *intent.Tx) error {
+		a.networks.Load(tx)
 		a.loadServices(tx)
 		a.loadPolicies(tx)
 		for _, at := range a.store.List() {
-			tx.SetPort(a.port(at))
+			tx.SetPort(a.networks.Port(at))
 		}
 		return nil
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	a.nodesChanged()
+	a.networks.Judge()
+	return nil
 }

@@ -24,13 +24,20 @@ import (
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
 	"coelan.io/coelan/internal/localapi"
+	"coelan.io/coelan/internal/metricsaccess"
 	"coelan.io/coelan/internal/ovstest"
 )
 
@@ -38,8 +45,9 @@ const inNamespace = "COELAN_AGENT_TEST_NAMESPACE"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// isolate runs the calling test again as a process of its own in a network namespace of its own, because an agent
-// configures that of its process, and Open vSwitch leaves interfaces behind. It returns true where the test is to go on.
+// isolate runs the calling test again as a process of its own in a network namespace of its own,
+// because an agent configures that of its process, and Open vSwitch leaves interfaces behind. It
+// returns true where the test is to go on.
 func isolate(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(inNamespace) != "" {
@@ -68,6 +76,7 @@ const (
 type world struct {
 	t       *testing.T
 	ovs     *ovstest.OVS
+	plumber *podnet.Plumber
 	cfg     config.Config
 	cluster *fixed
 	events  *recorder
@@ -117,6 +126,10 @@ func (r *recorder) ServiceWarning(namespace, name, _, reason, message string) {
 	r.add("service " + namespace + "/" + name + ": " + reason + ": " + message)
 }
 
+func (r *recorder) ObjectWarning(_, kind, namespace, name, reason, message string) {
+	r.add(strings.ToLower(kind) + " " + strings.TrimPrefix(namespace+"/"+name, "/") + ": " + reason + ": " + message)
+}
+
 func (r *recorder) ServiceNotice(namespace, name, uid, reason, message string) {
 	r.ServiceWarning(namespace, name, uid, reason, message)
 }
@@ -136,8 +149,7 @@ func (r *recorder) all() string {
 // away is an API server that does not answer, as a Cluster sees it.
 type away struct{ API }
 
-func (away) WatchNodes(ctx context.Context, _ func([]*corev1.Node)) error { <-ctx.Done(); return nil }
-func (away) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error   { <-ctx.Done(); return nil }
+func (away) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error { <-ctx.Done(); return nil }
 func (away) WatchServices(ctx context.Context, u kube.ServiceUpdates) error {
 	if u.Services != nil {
 		u.Services.Failed(errors.New("the API server does not answer"))
@@ -147,7 +159,11 @@ func (away) WatchServices(ctx context.Context, u kube.ServiceUpdates) error {
 }
 func (away) WatchObjects(ctx context.Context, _ kube.Updates) error { <-ctx.Done(); return nil }
 
-// fixed is a Cluster whose nodes are set by the test. It knows nothing about pods.
+func (away) AnnotateNode(context.Context, string, map[string]string) error {
+	return errors.New("the API server does not answer")
+}
+
+// fixed is a Cluster with nodes that are set by the test. It knows nothing about pods.
 type fixed struct {
 	away
 	mu      sync.Mutex
@@ -160,6 +176,14 @@ func newFixed(nodes ...*corev1.Node) *fixed {
 	return &fixed{nodes: nodes, changed: make(chan struct{})}
 }
 
+// Reviews implements Cluster. Its agents' metrics are open.
+func (away) Reviews() (authentication.TokenReviewInterface, authorization.SubjectAccessReviewInterface) {
+	return nil, nil
+}
+
+// AnnotateNode has no effect on the nodes, which are the test's.
+func (s *fixed) AnnotateNode(context.Context, string, map[string]string) error { return nil }
+
 func (s *fixed) set(nodes ...*corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,12 +192,12 @@ func (s *fixed) set(nodes ...*corev1.Node) {
 	s.changed = make(chan struct{})
 }
 
-func (s *fixed) WatchNodes(ctx context.Context, update func([]*corev1.Node)) error {
+func (s *fixed) WatchObjects(ctx context.Context, u kube.Updates) error {
 	for {
 		s.mu.Lock()
 		nodes, changed := s.nodes, s.changed
 		s.mu.Unlock()
-		update(nodes)
+		u.Nodes(nodes)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -182,8 +206,16 @@ func (s *fixed) WatchNodes(ctx context.Context, update func([]*corev1.Node)) err
 	}
 }
 
-// newWorld makes a node with an uplink called eth0; on the userspace datapath it is in the bridge br-phy, which has the
-// address then.
+func node(name string, addresses, podCIDRs []string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid"}, Spec: corev1.NodeSpec{PodCIDRs: podCIDRs}}
+	for _, a := range addresses {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+	}
+	return n
+}
+
+// newWorld makes a node with an uplink called eth0; on the userspace datapath it is in the bridge
+// br-phy, which has the address then.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
@@ -206,7 +238,11 @@ func newWorld(t *testing.T) *world {
 	w.cfg.AgentSocket, w.cfg.CNI.Socket = filepath.Join(w.ovs.Dir, "agent.sock"), filepath.Join(w.ovs.Dir, "cni.sock")
 	w.cfg.CNI.BinDir, w.cfg.CNI.ConfDir = filepath.Join(dir, "bin"), filepath.Join(dir, "net.d")
 	w.cfg.CNI.Binary = plugin(t)
-	w.cfg.MetricsBindAddress = "127.0.0.1:10360"
+	w.cfg.MetricsBindAddress, w.cfg.MetricsAccess = "127.0.0.1:10360", metricsaccess.Open
+	var err error
+	w.plumber, err = podnet.New(w.cfg.SysctlDir)
+	w.must(err)
+	t.Cleanup(w.plumber.Close)
 	w.uplink()
 	return w
 }
@@ -272,7 +308,7 @@ func (w *world) start() {
 func (w *world) startWith(c Cluster) {
 	w.t.Helper()
 	a, err := New(Options{
-		Config: w.cfg, NodeName: thisNode, Cluster: c, Events: w.events,
+		Config: w.cfg, Backend: openVSwitch(), Links: w.plumber, NodeName: thisNode, Cluster: c, Events: w.events,
 		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	w.must(err)
@@ -301,13 +337,14 @@ func (w *world) ready() {
 	w.condition("")
 }
 
-// condition waits until the first condition that is not met has this text in its reason; "" if all are met.
+// condition waits until the first condition that is not met has this text in its reason; ""
+// if all are met.
 func (w *world) condition(text string) {
 	w.t.Helper()
 	deadline := time.After(bound)
 	for {
-		changed := w.agent.conditions.changes()
-		err := w.agent.conditions.notReady()
+		changed := w.agent.health.conditions.Changed()
+		err := w.agent.health.conditions.Ready()
 		if text == "" && err == nil || text != "" && err != nil && strings.Contains(err.Error(), text) {
 			return
 		}
@@ -330,25 +367,35 @@ func (w *world) plug(id string) attachment.Attachment {
 
 func (w *world) plugIn(id, netns string) attachment.Attachment {
 	w.t.Helper()
+	at, err := w.tryPlug(id, netns)
+	w.must(err)
+	return at
+}
+
+// tryPlug returns the error of the attachment itself.
+func (w *world) tryPlug(id, netns string) (attachment.Attachment, error) {
+	w.t.Helper()
 	ranges, err := ipam.Parse(prefixes("10.244.1.0/24", "fd44:1::/64"))
 	w.must(err)
-	node, err := dataplane{w.agent}.Node()
+	node, err := w.agent.dataplane().Node()
 	w.must(err)
-	at, err := w.agent.store.Allocate(attachment.Request{
-		Key: attachment.Key{ContainerID: id, IfName: "eth0"}, Network: "coelan", PodUID: "uid-" + id, PodNamespace: "default",
-		PodName: id, Netns: netns, NetworkID: intent.DefaultNetwork, MTU: 1450, Ranges: ranges,
+	at, err := w.agent.store.Allocate(attachment.Plan{
+		Spec: attachment.Spec{
+			Key: attachment.Key{ContainerID: id, IfName: "eth0"}, ConfName: "coelan", PodUID: "uid-" + id, PodNamespace: "default",
+			PodName: id, Netns: netns, NetworkID: intent.DefaultNetwork, MTU: 1450,
+		},
+		Ranges: ranges,
 	})
 	w.must(err)
-	if w.agent.plumber.Gone(netns) {
+	if w.plumber.Gone(netns) {
 		w.veth(at.HostInterface)
 	} else {
-		w.must(w.agent.plumber.Create(node.Interface(at)))
-		w.must(w.agent.plumber.Configure(node.Interface(at)))
+		w.must(w.plumber.Create(node.Interface(at)))
+		w.must(w.plumber.Configure(node.Interface(at)))
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), bound)
 	defer cancel()
-	w.must(dataplane{w.agent}.Attach(ctx, at))
-	return at
+	return at, w.agent.dataplane().Attach(ctx, at)
 }
 
 func (w *world) veth(name string) {
@@ -369,7 +416,8 @@ func (w *world) vsctl(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// flows are the flows on the bridge with their age, so that a flow that was written again is another one.
+// flows are the flows on the bridge with their age, so that a flow that was written
+// again is another one.
 func (w *world) flows() []string {
 	w.t.Helper()
 	out, err := w.ovs.Ofctl(w.t.Context(), "--no-stats", "--no-names", "dump-flows", "br-int")
@@ -396,7 +444,7 @@ func query[T any](w *world, path, body string) T {
 // whole fails the test if the agent's own check has findings.
 func (w *world) whole() {
 	w.t.Helper()
-	if c := query[Check](w, "/v1/check", ""); !c.OK {
+	if c := query[agentapi.Check](w, "/v1/check", ""); !c.OK {
 		w.t.Errorf("check: %+v", c.Findings)
 	}
 }
@@ -415,7 +463,7 @@ func TestStartMakesEverything(t *testing.T) {
 	for _, tc := range []struct{ command, want string }{
 		{"addr show dev coelan-gw0", "10.244.1.1/24"},
 		{"addr show dev coelan-gw0", "fd44:1::1/64"},
-		{"link show dev coelan-gw0", intent.GatewayMAC.String()},
+		{"link show dev coelan-gw0", datapath.GatewayMAC.String()},
 		{"link show dev coelan-gw0", "mtu 1450"},
 		{"route", "10.244.2.0/24 via 10.244.2.1 dev coelan-gw0"},
 		{"-6 route", "fd44:2::/64 via fd44:2::1 dev coelan-gw0"},
@@ -428,14 +476,19 @@ func TestStartMakesEverything(t *testing.T) {
 		t.Errorf("only %d flows", n)
 	}
 	w.whole()
-	s := query[Status](w, "/v1/status", "")
+	s := query[agentapi.Status](w, "/v1/status", "")
 	if !s.Ready || s.Ports != 1 || s.TunnelIP != "192.168.33.11" || len(s.Peers) != 1 || !s.OVS.Connected {
 		t.Errorf("status: %+v", s)
 	}
-	w.must(dataplane{w.agent}.Check(t.Context(), at))
-	w.must(dataplane{w.agent}.Detach(t.Context(), at))
-	w.must(dataplane{w.agent}.Detach(t.Context(), at))
-	if err := (dataplane{w.agent}).Check(t.Context(), at); err == nil {
+	w.must(w.agent.dataplane().Check(t.Context(), at))
+	w.must(w.agent.dataplane().Detach(t.Context(), at))
+	w.must(w.agent.dataplane().Detach(t.Context(), at))
+	if err := w.agent.dataplane().Check(t.Context(), at); err == nil {
 		t.Error("a detached port passes the check")
 	}
+}
+
+func linkExists(name string) bool {
+	_, err := netlink.LinkByName(name)
+	return err == nil
 }

@@ -19,6 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coelan.io/coelan/internal/agentapi"
+	"coelan.io/coelan/internal/backend/ovs"
 	"coelan.io/coelan/internal/localapi"
 )
 
@@ -32,30 +34,30 @@ func TestTrace(t *testing.T) {
 	a, b := w.plug("a"), w.plug("b")
 	for _, tc := range []struct {
 		name string
-		req  TraceRequest
-		want Outcome
+		req  agentapi.TraceRequest
+		want agentapi.Outcome
 	}{
-		{"pod to pod", TraceRequest{From: "default/a", Destination: b.Addresses[0].Addr(), Protocol: "tcp", DestinationPort: 80}, Outcome{Kind: "pod", Pod: "default/b/eth0", Network: "default"}},
-		{"pod to pod over IPv6", TraceRequest{From: "default/a/eth0", Destination: b.Addresses[1].Addr()}, Outcome{Kind: "pod", Pod: "default/b/eth0", Network: "default"}},
-		{"pod to another node", TraceRequest{From: "default/a", Destination: addr("10.244.2.7"), Protocol: "udp", DestinationPort: 53},
-			Outcome{Kind: "tunnel", Node: "n2", TunnelIP: "192.168.33.12", VNI: 1}},
-		{"pod to another node over IPv6", TraceRequest{From: "default/a", Destination: addr("fd44:2::7")},
-			Outcome{Kind: "tunnel", Node: "n2", TunnelIP: "192.168.33.12", VNI: 1}},
-		{"pod to outside", TraceRequest{From: "default/a", Destination: addr("192.0.2.1")}, Outcome{Kind: "gateway"}},
-		{"pod to its node", TraceRequest{From: "default/a", Destination: addr("10.244.1.1")}, Outcome{Kind: "gateway"}},
-		{"stolen address", TraceRequest{From: "default/a", Source: b.Addresses[0].Addr(), Destination: addr("192.0.2.1")},
-			Outcome{Kind: "drop"}},
-		{"host to pod", TraceRequest{From: "gateway", Source: addr("10.244.1.1"), Destination: a.Addresses[0].Addr()},
-			Outcome{Kind: "pod", Pod: "default/a/eth0", Network: "default"}},
-		{"reply to the host", TraceRequest{From: "default/a", Destination: b.Addresses[0].Addr(), Protocol: "tcp", Conntrack: []string{"trk,est,rpl"}},
-			Outcome{Kind: "pod", Pod: "default/b/eth0", Network: "default"}},
-		{"from another node", TraceRequest{From: "tunnel", VNI: 1, TunnelSource: addr("192.168.33.12"), Source: addr("10.244.2.7"), Destination: a.Addresses[0].Addr()},
-			Outcome{Kind: "pod", Pod: "default/a/eth0", Network: "default"}},
+		{"pod to pod", agentapi.TraceRequest{From: "default/a", Destination: b.Addresses[0].Addr(), Protocol: "tcp", DestinationPort: 80}, agentapi.Outcome{Kind: "pod", Pod: "default/b/eth0", Network: "default"}},
+		{"pod to pod over IPv6", agentapi.TraceRequest{From: "default/a/eth0", Destination: b.Addresses[1].Addr()}, agentapi.Outcome{Kind: "pod", Pod: "default/b/eth0", Network: "default"}},
+		{"pod to another node", agentapi.TraceRequest{From: "default/a", Destination: addr("10.244.2.7"), Protocol: "udp", DestinationPort: 53},
+			agentapi.Outcome{Kind: "tunnel", Node: "n2", TunnelIP: "192.168.33.12", VNI: 1}},
+		{"pod to another node over IPv6", agentapi.TraceRequest{From: "default/a", Destination: addr("fd44:2::7")},
+			agentapi.Outcome{Kind: "tunnel", Node: "n2", TunnelIP: "192.168.33.12", VNI: 1}},
+		{"pod to outside", agentapi.TraceRequest{From: "default/a", Destination: addr("192.0.2.1")}, agentapi.Outcome{Kind: "gateway"}},
+		{"pod to its node", agentapi.TraceRequest{From: "default/a", Destination: addr("10.244.1.1")}, agentapi.Outcome{Kind: "gateway"}},
+		{"stolen address", agentapi.TraceRequest{From: "default/a", Source: b.Addresses[0].Addr(), Destination: addr("192.0.2.1")},
+			agentapi.Outcome{Kind: "drop"}},
+		{"host to pod", agentapi.TraceRequest{From: "gateway", Source: addr("10.244.1.1"), Destination: a.Addresses[0].Addr()},
+			agentapi.Outcome{Kind: "pod", Pod: "default/a/eth0", Network: "default"}},
+		{"reply to the host", agentapi.TraceRequest{From: "default/a", Destination: b.Addresses[0].Addr(), Protocol: "tcp", Conntrack: []string{"trk,est,rpl"}},
+			agentapi.Outcome{Kind: "pod", Pod: "default/b/eth0", Network: "default"}},
+		{"from another node", agentapi.TraceRequest{From: "tunnel", VNI: 1, TunnelSource: addr("192.168.33.12"), Source: addr("10.244.2.7"), Destination: a.Addresses[0].Addr()},
+			agentapi.Outcome{Kind: "pod", Pod: "default/a/eth0", Network: "default"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			body, err := json.Marshal(tc.req)
 			w.must(err)
-			trace := query[Trace](w, "/v1/trace", string(body))
+			trace := query[agentapi.Trace](w, "/v1/trace", string(body))
 			got := trace.Outcome
 			if tc.want.Kind == "drop" && got.Reason != "" {
 				got.Reason = ""
@@ -114,7 +116,7 @@ func TestCheckFinds(t *testing.T) {
 	w.ip("link set " + at.HostInterface + " down")
 	w.ip("link set " + at.HostInterface + " name renamed0")
 	var got []string
-	for _, f := range query[Check](w, "/v1/check", "").Findings {
+	for _, f := range query[agentapi.Check](w, "/v1/check", "").Findings {
 		got = append(got, f.Kind+" "+f.Object+" "+f.Problem)
 	}
 	for _, want := range []string{
@@ -164,8 +166,9 @@ func TestHealthAndMetrics(t *testing.T) {
 	_, text := get("/metrics")
 	for _, want := range []string{
 		"coelan_ports 1\n", "coelan_nodes 2\n", "coelan_tunnels 1\n", `coelan_condition{condition="ovs"} 1`,
-		`coelan_info{datapath="` + w.ovs.Datapath + `",encapsulation="vxlan",node="n1"`, "coelan_flow_changes_total{operation=\"add\"}",
+		`coelan_build_info{datapath="` + w.ovs.Datapath + `",encapsulation="vxlan",node="n1"`, "coelan_flow_changes_total{operation=\"add\"}",
 		`coelan_flow_sync_duration_seconds_count{step="write"}`, "coelan_host_writes_total", `coelan_ovs_connections_total{kind="switch"} 1`,
+		"coelan_conntrack_table_entries ", "coelan_conntrack_table_limit ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no metric %q", want)
@@ -191,13 +194,13 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	w.ready()
 	at := w.plug("a")
 	w.must(w.stop())
-	if _, err := Uninstall(t.Context(), w.cfg, false); err == nil || !strings.Contains(err.Error(), "1 pods are attached, the first is default/a/eth0") {
+	if _, err := Uninstall(w.cfg, false, ovs.Removals(t.Context(), w.cfg)); err == nil || !strings.Contains(err.Error(), "1 pods are attached, the first is default/a/eth0") {
 		t.Errorf("uninstalled under a pod: %v", err)
 	}
 	if !linkExists(at.HostInterface) {
 		t.Error("a refused uninstall removed something")
 	}
-	if _, err := Uninstall(t.Context(), w.cfg, true); err != nil {
+	if _, err := Uninstall(w.cfg, true, ovs.Removals(t.Context(), w.cfg)); err != nil {
 		t.Fatal(err)
 	}
 	if after := w.ip("route") + w.ip("-br link"); after != before {
@@ -206,7 +209,7 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	if out := w.vsctl("list-br"); strings.Contains(out, "br-int") {
 		t.Errorf("bridges: %s", out)
 	}
-	if _, err := Uninstall(t.Context(), w.cfg, false); err != nil {
+	if _, err := Uninstall(w.cfg, false, ovs.Removals(t.Context(), w.cfg)); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }

@@ -7,26 +7,45 @@ import (
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
+	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
-	"coelan.io/coelan/internal/agent/blocks"
+	"coelan.io/coelan/internal/agent/blockipam"
+	"coelan.io/coelan/internal/agent/diagnostics"
 	"coelan.io/coelan/internal/agent/kube"
-	"coelan.io/coelan/internal/agent/plan"
-	"coelan.io/coelan/internal/agent/publish"
+	"coelan.io/coelan/internal/agent/podplan"
+	"coelan.io/coelan/internal/agent/portbinding"
+	"coelan.io/coelan/internal/agent/portstatus"
+	"coelan.io/coelan/internal/agent/services"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/cni"
+	"coelan.io/coelan/internal/conditions"
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policystream/client"
 )
 
 // Options are what an Agent is made of.
 type Options struct {
 	Config config.Config
+	// Backend is what brings intent about.
+	Backend Factory
+	// Links makes the pods' interfaces.
+	Links cni.Interfaces
 	// NodeName is the name of this node's Node object.
 	NodeName string
 	// Cluster is where nodes and pods come from.
 	Cluster Cluster
 	// Events tells users what keeps their pods or nodes from working.
 	Events Recorder
-	// Controllers tells until ctx ends which controllers there are to hear of policies from. It may be nil where these are not enforced.
+	// Controllers tells until ctx ends which controllers there are to hear of policies from. It may
+	// be nil where these are not enforced.
 	Controllers func(ctx context.Context) client.Controllers
+	// MembershipKeys calls update with the keys of the membership that decides which node answers
+	// for load balancers' addresses, once they are known and after each change, until ctx ends.
+	// While it is nil, this node answers for none.
+	MembershipKeys func(ctx context.Context, update func(keys [][]byte))
 	// Namespace is the one that Coelan is installed in.
 	Namespace string
 	// Log may be nil: slog.Default.
@@ -37,24 +56,25 @@ type Options struct {
 type Cluster interface {
 	Watcher
 	API
+	// Reviews authenticate and authorize clients of the metrics.
+	Reviews() (authentication.TokenReviewInterface, authorization.SubjectAccessReviewInterface)
 }
 
 // API is what the agent asks for and writes by calls of its own.
 type API interface {
-	plan.API
-	blocks.API
-	publish.API
+	podplan.API
+	blockipam.API
+	portstatus.API
 }
 
 // Watcher tells of objects.
 type Watcher interface {
-	// WatchNodes calls update with all nodes once they are known and after each change, until ctx ends.
-	WatchNodes(ctx context.Context, update func([]*corev1.Node)) error
-	// WatchPods does the same for the pods that are bound to this node.
+	// WatchPods calls update with all pods that are bound to this node once they are known and
+	// after each change, until ctx ends.
 	WatchPods(ctx context.Context, update func([]*corev1.Pod)) error
 	// WatchServices tells of Services, and of all that they lead to.
 	WatchServices(ctx context.Context, updates kube.ServiceUpdates) error
-	// WatchObjects does the same for namespaces and all that Networks are made of.
+	// WatchObjects does the same for nodes, namespaces and all that Networks are made of.
 	WatchObjects(ctx context.Context, updates kube.Updates) error
 }
 
@@ -64,5 +84,50 @@ type Recorder interface {
 	NodeWarning(name, uid, reason, message string)
 	PortWarning(namespace, name, uid, reason, message string)
 	ServiceWarning(namespace, name, uid, reason, message string)
+	// ObjectWarning is about an object of which the UID is not known.
+	ObjectWarning(apiVersion, kind, namespace, name, reason, message string)
 	ServiceNotice(namespace, name, uid, reason, message string)
+}
+
+// Factory makes a node's backend.
+type Factory struct {
+	// Conditions are those that the backend sets, in the order in which they come true.
+	Conditions []conditions.Condition
+	New        func(backend.Options) (Backend, error)
+}
+
+// Backend brings about on this node what intent says. Its methods are safe for
+// concurrent use, and idempotent.
+type Backend interface {
+	// Open connects it, once the intent knows the node's own Ports; Run works until ctx ends, and
+	// leaves everything as it is.
+	Open() error
+	Run(ctx context.Context) error
+	Close()
+	// Reconcile has what is compared with intent: something beside intent may have changed.
+	Reconcile()
+
+	// Expect prepares for an attachment before its Port becomes intent.
+	Expect(at attachment.Attachment)
+	// Attach returns when the packets of an attachment pass by the intent of that revision, Detach
+	// when what it had is gone.
+	Attach(ctx context.Context, at attachment.Attachment, revision uint64) error
+	Detach(ctx context.Context, at attachment.Attachment, revision uint64) error
+	// Check says what an attachment lacks.
+	Check(ctx context.Context, at attachment.Attachment) error
+	// Applied returns when the intent of that revision is in effect, Forwards when it is for an
+	// attachment, or with a *backend.RefusedError. Withdrawn returns when what an attachment had
+	// that is not in that intent is gone, or cannot be removed now.
+	Applied(ctx context.Context, revision uint64) error
+	Forwards(ctx context.Context, at attachment.Attachment, revision uint64) error
+	Withdrawn(ctx context.Context, at attachment.Attachment, revision uint64)
+
+	// Connected says why this node is not connected to one.
+	Connected(physical string) error
+	// Reserves says whether the node itself needs one of its ports.
+	Reserves(p intent.Protocol, port uint16) bool
+
+	portbinding.Guests
+	services.Connections
+	diagnostics.Backend
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/attachment"
 )
 
@@ -28,7 +29,8 @@ func (w *world) hostShape() string {
 	return out + string(nft)
 }
 
-// TestAgentRestartChangesNothing watches the switch, the database and the kernel while an agent takes over.
+// TestAgentRestartChangesNothing watches the switch, the database and the kernel while
+// an agent takes over.
 func TestAgentRestartChangesNothing(t *testing.T) {
 	if !isolate(t) {
 		return
@@ -47,7 +49,7 @@ func TestAgentRestartChangesNothing(t *testing.T) {
 	w.must(monitor.Start())
 	w.start()
 	w.ready()
-	s := query[Status](w, "/v1/status", "")
+	s := query[agentapi.Status](w, "/v1/status", "")
 	if s.Sync.Added+s.Sync.Changed+s.Sync.Deleted != 0 || s.Host.Changes != 0 {
 		t.Errorf("the restart wrote %+v and %d times to the host", s.Sync, s.Host.Changes)
 	}
@@ -178,11 +180,17 @@ func (w *world) back(pods []attachment.Attachment, flows []string, uplink string
 	if _, err := w.ovs.Vsctl(ctx, "get", "interface", "coffffffffffff", "name"); err == nil {
 		return fmt.Errorf("the foreign port is still there")
 	}
-	if err := w.agent.conditions.notReady(); err != nil {
+	if err := w.agent.health.conditions.Ready(); err != nil {
 		return err
 	}
 	if diff := cmp.Diff(uplink, w.uplinkShape()); diff != "" {
 		return fmt.Errorf("uplink: %s", diff)
+	}
+	if w.ovs.Datapath == "netdev" {
+		limits, err := w.ovs.Appctl(ctx, "dpctl/ct-get-limits", "netdev@ovs-netdev")
+		if err != nil || !strings.Contains(limits, "zone=1,limit=1500000,") {
+			return fmt.Errorf("limits of connections: %q, %w", limits, err)
+		}
 	}
 	return nil
 }
@@ -205,9 +213,9 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	w.veth("co0123456789ab")
 	w.start()
 	w.ready()
-	var c Check
+	var c agentapi.Check
 	for deadline := time.Now().Add(bound); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if c = query[Check](w, "/v1/check", ""); c.OK {
+		if c = query[agentapi.Check](w, "/v1/check", ""); c.OK {
 			break
 		}
 	}

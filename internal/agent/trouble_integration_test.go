@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"coelan.io/coelan/internal/agent/dataplane"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/config"
 )
 
-// TestTrouble has each kind of bad surroundings end in a clear reason, in nothing touched, and in work as soon as the
-// cause is removed.
+// TestTrouble has each kind of bad surroundings end in a clear reason, in nothing touched, and in
+// work as soon as the cause is removed.
 func TestTrouble(t *testing.T) {
 	if !isolate(t) {
 		return
@@ -80,7 +81,7 @@ func TestTrouble(t *testing.T) {
 			w.must(os.RemoveAll(w.cfg.StateDir))
 			w.start()
 			w.condition(tc.reason)
-			if err := (dataplane{w.agent}).Ready(t.Context()); err == nil {
+			if err := w.agent.dataplane().Ready(t.Context()); err == nil {
 				t.Error("ready although a condition is not met")
 			}
 			if !strings.Contains(w.events.all(), tc.event) {
@@ -97,7 +98,8 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestUserspaceTunnelNeedsUplinkOnBridge refuses a setup that would lose every packet between nodes.
+// TestUserspaceTunnelNeedsUplinkOnBridge refuses a setup that would lose every
+// packet between nodes.
 func TestUserspaceTunnelNeedsUplinkOnBridge(t *testing.T) {
 	if !isolate(t) {
 		return
@@ -133,15 +135,15 @@ func TestAttachDuringTrouble(t *testing.T) {
 	defer cancel()
 	other := at
 	other.Key = attachment.Key{ContainerID: "b", IfName: "eth0"}
-	if err := (dataplane{w.agent}).Attach(ctx, other); err == nil || !strings.Contains(err.Error(), "agent is not ready") {
+	if err := w.agent.dataplane().Attach(ctx, other); err == nil || !strings.Contains(err.Error(), "agent is not ready") {
 		t.Errorf("attach without Open vSwitch: %v", err)
 	}
-	if took := time.Since(start); took > readyTimeout+time.Second {
+	if took := time.Since(start); took > dataplane.ReadyTimeout+time.Second {
 		t.Errorf("attach took %v to fail", took)
 	}
-	w.must(dataplane{w.agent}.Detach(ctx, at))
+	w.must(w.agent.dataplane().Detach(ctx, at))
 	w.ovs.KillDB()
-	w.must(dataplane{w.agent}.Detach(ctx, at))
+	w.must(w.agent.dataplane().Detach(ctx, at))
 	w.must(w.ovs.StartDB(ctx))
 	w.must(w.ovs.SpawnVswitchd())
 	w.ready()

@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package announce makes one node answer for each address of a load balancer, and another one when that node is gone.
+// Package announce chooses one node to answer ARP and ND for each address of a load balancer, and
+// another one when that node fails.
 //
-// The agents watch each other (membership); of those that are alive and may answer for an address, all choose the same
-// one. Its kernel answers who asks for the address by proxy neighbour entries, so it goes on while the agent is away.
+// The agents form a membership. All choose the same node among those that are alive and may answer
+// for an address. That node's kernel answers by proxy neighbor entries, so it continues to answer
+// while its agent is down.
 package announce
 
 import (
+	"bytes"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
+
+	"github.com/hashicorp/memberlist"
+
+	"coelan.io/coelan/internal/trigger"
 )
 
-// Address is one that somebody should answer for.
+// Address is one that a node should answer for.
 type Address struct {
 	Addr netip.Addr
 	// Nodes are the names of those that may, alive or not.
 	Nodes []string
 }
 
-// Peer is a node whose agent takes part.
+// Peer is a node with an agent that takes part.
 type Peer struct {
 	Name string
 	// Addr is the node's address that agents talk to each other by.
@@ -29,7 +36,8 @@ type Peer struct {
 
 // Desired is what the agents agree about.
 type Desired struct {
-	// Addresses, in any order that is the same each time. While there are none, the agent listens to nobody.
+	// Addresses, in any order that is the same each time. While there are none, the
+	// agent does not listen.
 	Addresses []Address
 	// Peers are all nodes, this one too.
 	Peers []Peer
@@ -42,22 +50,24 @@ type Options struct {
 	Address netip.Addr
 	// Port of all agents, TCP and UDP.
 	Port int
-	// KeyFile holds the keys by which agents encrypt what they say to each other, base64, one on each line, of 16, 24 or
-	// 32 bytes: the first encrypts, all decrypt. Empty, or a file that is not there: they speak in clear.
-	KeyFile string
 	// Gateway is the interface to the pods; it never answers.
 	Gateway string
 	// SysctlDir is usually /proc/sys.
 	SysctlDir string
 	Log       *slog.Logger
-	// Gained is called when this node starts to answer for an address, Lost when it ends to; both may be nil, and neither
-	// may block. An agent that starts again has gained nothing by what its kernel answers for already.
+	// Step is called when the loop begins to work, and what it returns when it waits again;
+	// it may be nil.
+	Step func() (done func())
+	// Gained is called when this node starts to answer for an address, Lost when it ends to; both
+	// may be nil, and neither may block. An agent that starts again has gained nothing by what its
+	// kernel answers for already.
 	Gained, Lost func(netip.Addr)
 }
 
 // Status is what this node knows.
 type Status struct {
-	// Alive are the names of the nodes that take part, sorted; empty while there is nothing to announce.
+	// Alive are the names of the nodes that take part, sorted; empty while there
+	// is nothing to announce.
 	Alive []string `json:"alive,omitempty"`
 	// Owned are the addresses that this node answers for, sorted.
 	Owned []netip.Addr `json:"owned,omitempty"`
@@ -69,10 +79,13 @@ type Status struct {
 type Announcer struct {
 	opts Options
 	log  *slog.Logger
-	wake chan struct{}
+	wake trigger.Trigger
+	// configure is for tests of agents of other releases; usually nil.
+	configure func(*memberlist.Config)
 
 	mu      sync.Mutex
 	desired *Desired
+	keys    [][]byte
 	status  Status
 }
 
@@ -81,10 +94,11 @@ func New(o Options) *Announcer {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &Announcer{opts: o, log: o.Log, wake: make(chan struct{}, 1)}
+	return &Announcer{opts: o, log: o.Log, wake: trigger.New()}
 }
 
-// Set replaces what is desired. Until the first call, the kernel answers for what it answered for before.
+// Set replaces what is desired. Until the first call, the kernel answers for what
+// it answered for before.
 func (a *Announcer) Set(d Desired) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,14 +106,21 @@ func (a *Announcer) Set(d Desired) {
 		return
 	}
 	a.desired = &d
-	a.kick()
+	a.wake.Fire()
 }
 
-func (a *Announcer) kick() {
-	select {
-	case a.wake <- struct{}{}:
-	default:
+// SetKeys replaces the keys by which the agents encrypt what they say to each other: the
+// first encrypts, all decrypt. Without a key this node takes no part, and its kernel answers
+// for what it answered for before. No keys at all change nothing, so that a membership goes
+// on if they are deleted.
+func (a *Announcer) SetKeys(keys [][]byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(keys) == 0 || slices.EqualFunc(a.keys, keys, bytes.Equal) {
+		return
 	}
+	a.keys = keys
+	a.wake.Fire()
 }
 
 // Status returns the newest state.

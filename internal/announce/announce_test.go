@@ -6,9 +6,6 @@ import (
 	"encoding/hex"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,34 +39,6 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-func TestReadKeys(t *testing.T) {
-	for _, tc := range []struct {
-		name, text string
-		want       int
-		wrong      string
-	}{
-		{"one", "AAECAwQFBgcICQoLDA0ODw==", 1, ""},
-		{"several, with empty lines", "\nAAECAwQFBgcICQoLDA0ODw==\n\n Dw4NDAsKCQgHBgUEAwIBAA==\n", 2, ""},
-		{"not base64", "AAECAwQFBgcICQoLDA0ODw==\nsecret!\n", 0, "line 2: not base64"},
-		{"too short", "AAEC", 0, "line 1: 3 bytes; a key has 16, 24 or 32"},
-		{"none", "\n", 0, "has none"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "keys")
-			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			keys, err := readKeys(path)
-			if len(keys) != tc.want || (err == nil) != (tc.wrong == "") || err != nil && !strings.Contains(err.Error(), tc.wrong) {
-				t.Errorf("%d keys, %v; want %d, %q", len(keys), err, tc.want, tc.wrong)
-			}
-		})
-	}
-	if keys, err := readKeys(filepath.Join(t.TempDir(), "no", "keys")); keys != nil || err != nil {
-		t.Errorf("no file: %v, %v", keys, err)
-	}
-}
-
 func TestWiresOf(t *testing.T) {
 	wireWith := func(name string, prefixes ...string) wire {
 		w := wire{name: name}
@@ -83,7 +52,7 @@ func TestWiresOf(t *testing.T) {
 	}
 	for address, want := range map[string][]string{
 		"192.0.2.40": {"eth0"}, "198.51.100.40": {"eth1", "bond0"}, "198.51.100.200": {"eth1"}, "2001:db8::40": {"eth0"},
-		// Somebody routes these to the node.
+		// A router sends these to the node.
 		"203.0.113.1": {"eth0"}, "2001:db8:1::1": {"eth0"},
 	} {
 		var got []string

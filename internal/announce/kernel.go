@@ -17,7 +17,7 @@ import (
 	link "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"coelan.io/coelan/internal/hostnet"
+	"coelan.io/coelan/internal/backend/ovs/hostnet"
 )
 
 // proxy is an entry of the kernel: on this interface, it answers for this address.
@@ -73,8 +73,8 @@ func wires(gateway string) ([]wire, error) {
 	return all, nil
 }
 
-// wiresOf are those on whose subnets the address is; if it is on none, the one with the node's own address, by which
-// routers may send it.
+// wiresOf are those with a subnet that contains the address; if there is none, the one with the
+// node's own address, to which routers may send it.
 func wiresOf(all []wire, a, node netip.Addr) []wire {
 	var on, uplink []wire
 	for _, w := range all {
@@ -101,7 +101,8 @@ func prepare(sysctlDir string, w wire, v6 bool) error {
 	settings := map[string]string{filepath.Join("net/ipv4/neigh", w.name, "proxy_delay"): "0"}
 	if v6 {
 		settings = map[string]string{
-			filepath.Join("net/ipv6/neigh", w.name, "proxy_delay"): "0", filepath.Join("net/ipv6/conf", w.name, "proxy_ndp"): "1",
+			filepath.Join("net/ipv6/neigh", w.name, "proxy_delay"): "0",
+			filepath.Join("net/ipv6/conf", w.name, "proxy_ndp"):    "1",
 		}
 	}
 	for name, value := range settings {
@@ -136,7 +137,7 @@ func newKernel() (*kernel, error) {
 
 func (k *kernel) close() { _ = k.conn.Close() }
 
-// ndmsg is the header of a neighbour message (struct ndmsg).
+// ndmsg is the header of a neighbor message (struct ndmsg).
 func ndmsg(family byte, index int, state uint16, flags byte) []byte {
 	b := make([]byte, unix.SizeofNdMsg)
 	b[0] = family

@@ -3,6 +3,7 @@
 package announce
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log"
@@ -17,11 +18,14 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"coelan.io/coelan/internal/trigger"
 )
 
-// A node is asked about three times a second, by another each time. Whoever gets no answer within one interval suspects
-// it, and after three more it is dead, unless it objects: after 1.5 s in most cases. The logarithm of the number of
-// nodes multiplies these three: with 100 nodes it is 2.4 s.
+// Each node is probed about three times a second, by a different member each time. A member that
+// gets no answer within one interval suspects the node, which is dead after three more intervals
+// unless it refutes that: after 1.5 s in most cases. These three are multiplied by the logarithm of
+// the number of nodes: 2.4 s with 100 nodes.
 const (
 	probeInterval  = 300 * time.Millisecond
 	probeTimeout   = 150 * time.Millisecond
@@ -33,65 +37,99 @@ const (
 )
 
 const (
-	// alone is how long an agent that hears nobody waits before it takes itself for the only one.
+	// alone is how long an agent without answers waits before it considers itself the only member.
 	alone = 3 * time.Second
 	// rejoin is how often it asks for those that are missing, and contacts is of how many at once.
 	rejoin   = 5 * time.Second
 	contacts = 3
 )
 
+// label is on every packet and stream, and is authenticated with it, so that nothing of another
+// membership with the same key is taken.
+const label = "coelan"
+
 // members is this node's part in the membership.
 type members struct {
 	list   *memberlist.Memberlist
+	keys   *memberlist.Keyring
 	log    *slog.Logger
 	self   Peer
 	port   int
 	kick   func()
 	cancel context.CancelFunc
 	done   chan struct{}
-	again  chan struct{}
+	again  trigger.Trigger
 
 	mu sync.Mutex
 	// peers are the addresses of the nodes that may take part.
 	peers map[string]netip.Addr
-	// settled says that the others have been asked who is alive.
+	// settled reports that the other members have been asked for their lists of living nodes.
 	settled bool
-	// joined counts who came: what was announced before may have been taken by them.
+	// joined counts the members that joined: they may have taken over addresses announced before.
 	joined int
 }
 
-// join starts to take part.
-func join(o Options, log *slog.Logger, peers []Peer, keys [][]byte, kick func()) (*members, error) {
+// join starts to take part. There is at least one key.
+func join(
+	o Options, log *slog.Logger, peers []Peer, keys [][]byte, kick func(), configure func(*memberlist.Config),
+) (*members, error) {
 	m := &members{
-		log: log, self: Peer{Name: o.Node, Addr: o.Address}, port: o.Port, kick: kick, done: make(chan struct{}), again: make(chan struct{}, 1),
+		log: log, self: Peer{Name: o.Node, Addr: o.Address}, port: o.Port, kick: kick, done: make(chan struct{}),
+		again: trigger.New(),
 	}
 	m.set(peers)
 	c := memberlist.DefaultLANConfig()
 	c.Name, c.BindAddr, c.AdvertiseAddr = o.Node, o.Address.String(), o.Address.String()
 	c.BindPort, c.AdvertisePort = o.Port, o.Port
-	c.ProbeInterval, c.ProbeTimeout, c.SuspicionMult, c.SuspicionMaxTimeoutMult = probeInterval, probeTimeout, suspicion, 1
+	c.ProbeInterval, c.ProbeTimeout, c.SuspicionMult, c.SuspicionMaxTimeoutMult = probeInterval, probeTimeout,
+		suspicion, 1
 	c.GossipInterval, c.TCPTimeout, c.PushPullInterval = gossipInterval, streamTimeout, pushPull
 	c.GossipToTheDeadTime, c.DeadNodeReclaimTime = pushPull, time.Nanosecond
 	c.Events, c.Alive, c.RequireNodeNames, c.EnableCompression = m, m, false, false
 	c.Logger = log2slog(log)
-	if len(keys) > 0 {
-		var err error
-		if c.Keyring, err = memberlist.NewKeyring(keys, keys[0]); err != nil {
-			return nil, fmt.Errorf("keys of the membership: %w", err)
-		}
+	ring, err := memberlist.NewKeyring(keys, keys[0])
+	if err != nil {
+		return nil, fmt.Errorf("keys of the membership: %w", err)
+	}
+	// memberlist accepts everything that it decrypts, and a pod's packets come from its node's
+	// address: what is not authentic must have no effect.
+	c.Keyring, c.GossipVerifyIncoming, c.GossipVerifyOutgoing, c.Label = ring, true, true, label
+	if configure != nil {
+		configure(c)
 	}
 	list, err := memberlist.Create(c)
 	if err != nil {
 		return nil, fmt.Errorf("membership at %s: %w", net.JoinHostPort(c.BindAddr, strconv.Itoa(o.Port)), err)
 	}
-	m.list = list
+	m.list, m.keys = list, ring
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
 	go m.meet(ctx)
 	return m, nil
 }
 
-// set replaces who may take part.
+// setKeys replaces the keys while the membership goes on.
+func (m *members) setKeys(keys [][]byte) error {
+	for _, key := range keys {
+		if err := m.keys.AddKey(key); err != nil {
+			return fmt.Errorf("keys of the membership: %w", err)
+		}
+	}
+	if err := m.keys.UseKey(keys[0]); err != nil {
+		return fmt.Errorf("keys of the membership: %w", err)
+	}
+	for _, old := range slices.Clone(m.keys.GetKeys()) {
+		if slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, old) }) {
+			continue
+		}
+		if err := m.keys.RemoveKey(old); err != nil {
+			return fmt.Errorf("keys of the membership: %w", err)
+		}
+	}
+	return nil
+}
+
+// set replaces the nodes that may take part.
 func (m *members) set(peers []Peer) {
 	known := make(map[string]netip.Addr, len(peers))
 	for _, p := range peers {
@@ -100,14 +138,11 @@ func (m *members) set(peers []Peer) {
 	m.mu.Lock()
 	m.peers = known
 	m.mu.Unlock()
-	select {
-	case m.again <- struct{}{}:
-	default:
-	}
+	m.again.Fire()
 }
 
-// meet asks those that are missing whom they know, until it is cancelled. Two halves of a cluster that could not hear each
-// other become one by it.
+// meet joins with the members that are missing, until it is canceled. It reunites two halves of a
+// cluster that could not reach each other.
 func (m *members) meet(ctx context.Context) {
 	defer close(m.done)
 	started := time.Now()
@@ -118,7 +153,7 @@ func (m *members) meet(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			// The error says who did not answer, which is what "missing" means.
+			// The error names members that did not answer, which is what "missing" means.
 			n, _ := m.list.Join([]string{one})
 			met += n
 		}
@@ -188,7 +223,8 @@ func (m *members) arrivals() int {
 	return m.joined
 }
 
-// stop ends without a word: the kernel goes on answering, and if the agent is back soon, nobody has noticed.
+// stop ends without leaving the membership: the kernel continues to answer, and if the agent is
+// back soon, no other member has noticed.
 func (m *members) stop() {
 	m.cancel()
 	_ = m.list.Shutdown()
@@ -219,7 +255,8 @@ func (m *members) NotifyLeave(n *memberlist.Node) {
 // NotifyUpdate implements memberlist.EventDelegate.
 func (m *members) NotifyUpdate(*memberlist.Node) {}
 
-// NotifyAlive implements memberlist.AliveDelegate: only the cluster's nodes take part, each at its own address.
+// NotifyAlive implements memberlist.AliveDelegate: only the cluster's nodes take part, each
+// at its own address.
 func (m *members) NotifyAlive(n *memberlist.Node) error {
 	a, _ := netip.AddrFromSlice(n.Addr)
 	a = a.Unmap()
@@ -235,25 +272,18 @@ func (m *members) NotifyAlive(n *memberlist.Node) error {
 	return nil
 }
 
-// logWriter takes memberlist's lines, which begin with their level.
+// logWriter takes memberlist's lines, which begin with their level. What matters of them is logged
+// in words of our own when it has an effect. The rest is for debugging: anything that reaches the
+// port can cause a line with each packet.
 type logWriter struct{ log *slog.Logger }
 
 func log2slog(l *slog.Logger) *log.Logger { return log.New(logWriter{l}, "", 0) }
 
 func (w logWriter) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
-	level := slog.LevelInfo
-	if strings.HasPrefix(text, "[") {
-		name, rest, _ := strings.Cut(text[1:], "] ")
+	if _, rest, ok := strings.Cut(text, "] "); ok && strings.HasPrefix(text, "[") {
 		text = rest
-		switch name {
-		case "DEBUG", "INFO":
-			level = slog.LevelDebug
-		case "WARN", "ERR", "ERROR":
-			// What matters of it is said in words of our own, when it has an effect.
-			level = slog.LevelInfo
-		}
 	}
-	w.log.Log(context.Background(), level, "membership", "says", strings.TrimPrefix(text, "memberlist: "))
+	w.log.Debug("membership", "says", strings.TrimPrefix(text, "memberlist: "))
 	return len(line), nil
 }

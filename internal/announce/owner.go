@@ -7,9 +7,9 @@ import (
 	"net/netip"
 )
 
-// Owner is the one of the candidates that answers for an address: all nodes that know the same candidates choose the same
-// one, and when one goes, only its addresses move (rendezvous hashing). Order and repetitions do not matter. It is empty
-// if there are no candidates.
+// Owner is the one of the candidates that answers for an address: all nodes that know the same
+// candidates choose the same one, and when one goes, only its addresses move (rendezvous hashing).
+// Order and repetitions do not matter. It is empty if there are no candidates.
 func Owner(address netip.Addr, candidates []string) string {
 	var owner string
 	var best uint64
@@ -21,8 +21,8 @@ func Owner(address netip.Addr, candidates []string) string {
 	return owner
 }
 
-// weight is how much a node wants an address. FNV alone tells names that differ in their last byte hardly apart, so its
-// sum is stirred (the finalizer of splitmix64).
+// weight is how much a node wants an address. FNV alone tells names that differ in their last byte
+// hardly apart, so its sum is stirred (the finalizer of splitmix64).
 func weight(address netip.Addr, node string) uint64 {
 	h := fnv.New64a()
 	b := address.As16()

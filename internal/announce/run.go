@@ -3,6 +3,7 @@
 package announce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,17 +11,20 @@ import (
 	"slices"
 	"time"
 
-	"coelan.io/coelan/internal/hostnet"
+	"coelan.io/coelan/internal/announce/keyring"
+	"coelan.io/coelan/internal/backend/ovs/hostnet"
 )
 
 const (
-	// look is how often the kernel's entries are compared without an event: it tells nobody when one is deleted.
+	// look is how often the kernel's entries are compared without an event: the kernel sends none
+	// when an entry is deleted.
 	look = 30 * time.Second
 	// retry is how soon after an error.
 	retry = 3 * time.Second
 )
 
-// repeats are when an address is announced after this node has taken it over; one frame may be lost.
+// repeats are when an address is announced after this node has taken it over; one
+// frame may be lost.
 var repeats = []time.Duration{0, 500 * time.Millisecond, 2 * time.Second}
 
 // series is what is left to be said of an address.
@@ -37,6 +41,8 @@ type runner struct {
 	// members is nil while there is nothing to announce.
 	members *members
 	peers   []Peer
+	// used are the keys that members have.
+	used [][]byte
 	// decided says that it was decided once what this node answers for.
 	decided  bool
 	arrivals int
@@ -45,7 +51,8 @@ type runner struct {
 	series  map[netip.Addr]*series
 }
 
-// Run takes part until ctx ends. The kernel goes on answering after that, until an agent that starts again decides anew.
+// Run takes part until ctx ends. The kernel goes on answering after that, until an agent that
+// starts again decides anew.
 func (a *Announcer) Run(ctx context.Context) error {
 	r := &runner{Announcer: a, series: map[netip.Addr]*series{}}
 	var err error
@@ -54,7 +61,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 	}
 	defer r.kernel.close()
 	if r.sender, err = newSender(); err != nil {
-		// Whoever asks hears of it all the same.
+		// Hosts that ask are answered all the same.
 		r.log.Error("neighbours are not told when addresses move", "err", err)
 	}
 	defer func() {
@@ -72,11 +79,12 @@ func (r *runner) loop(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := make(chan error, 1)
-	// An interface that is made anew gets its addresses anew.
-	go func() { events <- hostnet.WatchUplink(ctx, func() string { return "" }, r.kick) }()
+	// An interface that is recreated gets its addresses anew.
+	go func() { events <- hostnet.WatchUplink(ctx, func() string { return "" }, r.wake.Fire) }()
 	timer := time.NewTimer(look)
 	defer timer.Stop()
-	// again is when the next step is due without an event; in between there may be something to be said.
+	// again is when the next step is due without an event; in between there may be
+	// something to be said.
 	var again time.Time
 	for {
 		woken := false
@@ -89,7 +97,7 @@ func (r *runner) loop(ctx context.Context) error {
 		case <-timer.C:
 		}
 		if now := time.Now(); woken || !now.Before(again) {
-			err := r.step()
+			err := r.watched()
 			r.failed(err)
 			again = now.Add(look)
 			if err != nil {
@@ -120,10 +128,18 @@ func (r *runner) failed(err error) {
 	}
 }
 
+// watched is step, of which the beginning and the end are reported.
+func (r *runner) watched() error {
+	if r.opts.Step != nil {
+		defer r.opts.Step()()
+	}
+	return r.step()
+}
+
 // step decides and brings the kernel's entries there.
 func (r *runner) step() error {
 	r.mu.Lock()
-	d := r.desired
+	d, keys := r.desired, r.keys
 	r.mu.Unlock()
 	if d == nil {
 		return nil
@@ -135,18 +151,18 @@ func (r *runner) step() error {
 		}
 		return r.apply(nil, nil)
 	}
-	if err := r.takePart(d.Peers); err != nil {
+	if err := r.takePart(d.Peers, keys); err != nil {
 		return err
 	}
 	if !r.members.isSettled() {
 		return nil
 	}
-	// Who arrives after this look makes another step.
+	// A member that joins after this look causes another step.
 	arrivals := r.members.arrivals()
 	alive := r.members.alive()
 	err := r.apply(alive, r.owned(d, alive))
 	if !r.decided || arrivals != r.arrivals {
-		// Those who come may have answered for these addresses until now.
+		// Members that join may have answered for these addresses until now.
 		for a := range r.entries {
 			r.series[a] = &series{started: time.Now()}
 		}
@@ -155,21 +171,33 @@ func (r *runner) step() error {
 	return err
 }
 
-func (r *runner) takePart(peers []Peer) error {
-	if r.members != nil {
-		if !slices.Equal(peers, r.peers) {
-			r.peers = peers
-			r.members.set(peers)
-		}
-		return nil
+// errNoKey says why a node takes no part.
+var errNoKey = errors.New("this node does not take part yet: it has no key of the membership, which the controller keeps in" +
+	" the Secret " + keyring.Secret)
+
+func (r *runner) takePart(peers []Peer, keys [][]byte) error {
+	if len(keys) == 0 {
+		return errNoKey
 	}
-	keys, err := readKeys(r.opts.KeyFile)
-	if err != nil {
+	if r.members == nil {
+		var err error
+		r.members, err = join(r.opts, r.log, peers, keys, r.wake.Fire, r.configure)
+		r.peers, r.used = peers, keys
 		return err
 	}
-	r.members, err = join(r.opts, r.log, peers, keys, r.kick)
-	r.peers = peers
-	return err
+	if !slices.Equal(peers, r.peers) {
+		r.peers = peers
+		r.members.set(peers)
+	}
+	if slices.EqualFunc(keys, r.used, bytes.Equal) {
+		return nil
+	}
+	if err := r.members.setKeys(keys); err != nil {
+		return err
+	}
+	r.used = keys
+	r.log.Info("the membership has other keys", "keys", len(keys))
+	return nil
 }
 
 // owned are this node's addresses.
@@ -211,7 +239,7 @@ func (r *runner) apply(alive []string, own []netip.Addr) error {
 			errs = append(errs, fmt.Errorf("address %s: %w", a, err))
 		}
 	}
-	// What is left is nobody's any more, or on another interface now.
+	// What is left belongs to no address any more, or to another interface now.
 	for p := range have {
 		if err := r.kernel.remove(p); err != nil {
 			errs = append(errs, fmt.Errorf("address %s: delete: %w", p.addr, err))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apitest runs a Kubernetes API of its own for a test: etcd and kube-apiserver as sandboxes have them, with
-// Coelan's definitions. There are no kubelets, no scheduler and no controllers: a test makes nodes and pods itself, and
-// nobody else changes them.
+// Package apitest runs a Kubernetes API of its own for a test: etcd and kube-apiserver as sandboxes
+// have them, with Coelan's definitions. There are no kubelets, no scheduler and no controllers: a
+// test makes nodes and pods itself, and nothing else changes them.
 package apitest
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,7 +81,9 @@ func (a *API) credentials() error {
 	if err != nil {
 		return err
 	}
-	if _, err := ca.Issue("apiserver", pki.Subject{Name: "kube-apiserver", Hosts: []string{"127.0.0.1", "localhost"}}); err != nil {
+	host := ownAddress(os.Getpid())
+	if _, err := ca.Issue("apiserver",
+		pki.Subject{Name: "kube-apiserver", Hosts: []string{host, "localhost"}}); err != nil {
 		return err
 	}
 	admin, err := ca.Issue("admin", pki.Subject{Name: "admin", Organization: "system:masters"})
@@ -90,7 +93,7 @@ func (a *API) credentials() error {
 	if _, err := store.KeyPair("sa"); err != nil {
 		return err
 	}
-	addresses, err := freeAddresses(3)
+	addresses, err := freeAddresses(host, 3)
 	if err != nil {
 		return err
 	}
@@ -115,11 +118,17 @@ users: [{name: test, user: {client-certificate: %q, client-key: %q}}]
 
 func (a *API) file(name string) string { return filepath.Join(a.dir, name) }
 
-// freeAddresses are on the loopback interface.
-func freeAddresses(count int) ([]string, error) {
+// ownAddress is a loopback address that no other process uses, nor the connections of this one,
+// which begin at 127.0.0.1: ports that are free on it stay so.
+func ownAddress(pid int) string {
+	return netip.AddrFrom4([4]byte{127, 64 | byte(pid>>16), byte(pid >> 8), byte(pid)}).String()
+}
+
+// freeAddresses are free ports of an address of the loopback interface.
+func freeAddresses(host string, count int) ([]string, error) {
 	var list []string
 	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 		if err != nil {
 			return nil, err
 		}
@@ -148,8 +157,10 @@ func (a *API) StartServer(ctx context.Context) error {
 		return err
 	}
 	p, err := a.run("kube-apiserver", "--etcd-servers="+clients, "--bind-address="+host, "--secure-port="+port,
-		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112", "--authorization-mode=RBAC",
-		"--client-ca-file="+a.file("ca.crt"), "--tls-cert-file="+a.file("apiserver.crt"), "--tls-private-key-file="+a.file("apiserver.key"),
+		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112", "--authorization-mode=RBAC",
+		"--client-ca-file="+a.file("ca.crt"), "--tls-cert-file="+a.file("apiserver.crt"),
+		"--tls-private-key-file="+a.file("apiserver.key"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+a.file("sa.pub"),
 		"--service-account-signing-key-file="+a.file("sa.key"), "--disable-admission-plugins=ServiceAccount",
 		"--profiling=false", "--shutdown-delay-duration=0s")
@@ -171,7 +182,8 @@ func (a *API) StopServer() { a.apiserv.kill() }
 // Binary is the path of a program that sandboxes run.
 func (a *API) Binary(name string) string { return a.cache.Binary(name) }
 
-// Run starts a further program of a sandbox's, such as kube-controller-manager, until the test ends.
+// Run starts a further program of a sandbox's, such as kube-controller-manager,
+// until the test ends.
 func (a *API) Run(name string, args ...string) error {
 	_, err := a.run(name, args...)
 	return err

@@ -10,22 +10,23 @@ import (
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
+	"coelan.io/coelan/internal/reserved"
 )
 
-// Allocate is AllocateAll for one request.
-func (s *Store) Allocate(r Request) (Attachment, error) {
-	list, err := s.AllocateAll(r)
+// Allocate is AllocateAll for one plan.
+func (s *Store) Allocate(p Plan) (Attachment, error) {
+	list, err := s.AllocateAll(p)
 	if err != nil {
 		return Attachment{}, err
 	}
 	return list[0], nil
 }
 
-// AllocateAll gives each request its addresses, a MAC, a port number
+// AllocateAll gives each plan its addresses, a MAC, a port number
 // and a host interface name, and records them: all or none. When it returns, they are on disk.
-// Errors: *RequestError, *WriteError; nothing is allocated then.
-func (s *Store) AllocateAll(requests ...Request) ([]Attachment, error) {
-	list, err := s.choose(requests)
+// Errors: *AllocationError, *WriteError; nothing is allocated then.
+func (s *Store) AllocateAll(plans ...Plan) ([]Attachment, error) {
+	list, err := s.choose(plans)
 	if err != nil {
 		return nil, err
 	}
@@ -50,18 +51,18 @@ func (s *Store) AllocateAll(requests ...Request) ([]Attachment, error) {
 }
 
 // choose picks what the attachments get and keeps others from it.
-func (s *Store) choose(requests []Request) ([]Attachment, error) {
+func (s *Store) choose(plans []Plan) ([]Attachment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]Attachment, 0, len(requests))
-	for i, r := range requests {
-		a, err := s.chooseOne(r)
+	list := make([]Attachment, 0, len(plans))
+	for i, p := range plans {
+		a, err := s.chooseOne(p)
 		if err != nil {
 			for _, a := range list {
 				delete(s.pending, a.Key)
 				s.free(a)
 			}
-			return nil, &RequestError{Index: i, Key: r.Key, Err: err}
+			return nil, &AllocationError{Index: i, Key: p.Key, Err: err}
 		}
 		s.pending[a.Key] = true
 		s.reserve(a)
@@ -73,59 +74,59 @@ func (s *Store) choose(requests []Request) ([]Attachment, error) {
 	return list, nil
 }
 
-func (s *Store) chooseOne(r Request) (Attachment, error) {
-	if _, ok := s.byKey[r.Key]; ok || s.pending[r.Key] {
+func (s *Store) chooseOne(p Plan) (Attachment, error) {
+	if _, ok := s.byKey[p.Key]; ok || s.pending[p.Key] {
 		return Attachment{}, ErrExists
 	}
 	a := Attachment{
-		Key: r.Key, Network: r.Network, MadeWith: r.MadeWith,
-		PodUID: r.PodUID, PodNamespace: r.PodNamespace, PodName: r.PodName, Netns: r.Netns,
-		HostInterface: r.HostInterface, NetworkID: r.NetworkID, MTU: r.MTU,
-		Created:     time.Now().UTC().Truncate(time.Second),
-		NetworkName: r.NetworkName, BlockSpace: r.BlockSpace, Primary: r.Primary,
-		Routes: slices.Clone(r.Routes), FixedAddresses: len(r.Fixed) > 0, FixedMAC: r.MAC != nil,
-		PortName: r.PortName, NAD: r.NAD, DNS: r.DNS,
+		Spec: p.Spec.clone(), Created: time.Now().UTC().Truncate(time.Second),
+		FixedAddresses: len(p.Addresses) > 0, FixedMAC: p.MAC != nil,
 	}
 	if a.NetworkName == "" {
 		a.NetworkName = intent.DefaultNetworkName
 	}
 	if a.HostInterface == "" {
-		a.HostInterface = HostInterface(r.Key)
+		a.HostInterface = HostInterface(a.Key)
 	}
 	if a.PortName == "" {
 		a.PortName = PortName(a.PodName, a.IfName)
 	}
-	if err := s.chooseAddresses(&a, r); err != nil {
+	if err := s.chooseAddresses(&a, p); err != nil {
 		return Attachment{}, err
 	}
-	if err := s.chooseMAC(&a, r.MAC); err != nil {
+	if err := s.chooseMAC(&a, p.MAC); err != nil {
 		return Attachment{}, err
 	}
-	a.DefaultRoutes = defaultRoutes(a, r)
+	a.DefaultRoutes = defaultRoutes(a, p)
 	port, err := s.nextPort()
 	a.OFPort = port
 	return a, err
 }
 
-// chooseAddresses gives the attachment its addresses, and those in the node's podCIDRs if they are asked for.
-func (s *Store) chooseAddresses(a *Attachment, r Request) error {
-	for _, f := range r.Fixed {
-		if err := s.checkFixed(*a, f.Address.Addr()); err != nil {
+// chooseAddresses gives the attachment its addresses, and those in the node's podCIDRs if
+// they are asked for.
+func (s *Store) chooseAddresses(a *Attachment, p Plan) error {
+	for _, addr := range p.Addresses {
+		if err := s.checkFixed(*a, addr); err != nil {
 			return err
 		}
-		a.Addresses, a.Gateways = append(a.Addresses, f.Address), append(a.Gateways, f.Gateway)
+		length, gateway := addr.BitLen(), netip.Addr{}
+		if subnet, ok := p.Subnet(addr); ok {
+			length, gateway = subnet.Prefix.Bits(), subnet.Gateway
+		}
+		a.Addresses, a.Gateways = append(a.Addresses, netip.PrefixFrom(addr, length)), append(a.Gateways, gateway)
 	}
-	if len(r.Fixed) == 0 {
-		for _, family := range families(r.Ranges) {
-			addr, of, err := s.next(a, family, r.MAC == nil && len(a.Addresses) == 0)
+	if len(p.Addresses) == 0 {
+		for _, family := range families(p.Ranges) {
+			addr, of, err := s.next(a, family, p.MAC == nil && len(a.Addresses) == 0)
 			if err != nil {
 				return err
 			}
 			a.Addresses, a.Gateways = append(a.Addresses, of.WithLength(addr)), append(a.Gateways, of.Gateway())
 		}
 	}
-	for _, rng := range r.NodeRanges {
-		if !slices.ContainsFunc(a.Addresses, func(p netip.Prefix) bool { return p.Addr().Is4() == rng.Is4() }) {
+	for _, rng := range p.NodeRanges {
+		if !slices.ContainsFunc(a.Addresses, func(had netip.Prefix) bool { return had.Addr().Is4() == rng.Is4() }) {
 			continue
 		}
 		node := Attachment{} // in the space of podCIDRs
@@ -133,20 +134,25 @@ func (s *Store) chooseAddresses(a *Attachment, r Request) error {
 		if err != nil {
 			return err
 		}
-		a.NodeAddresses, a.NodeGateways = append(a.NodeAddresses, of.WithLength(addr)), append(a.NodeGateways, of.Gateway())
+		a.NodeAddresses, a.NodeGateways = append(a.NodeAddresses, of.WithLength(addr)),
+			append(a.NodeGateways, of.Gateway())
 	}
 	return nil
 }
 
-// checkFixed returns a *TakenError if another attachment, also of the same Port, has a fixed address, or it is held for
-// another Port.
+// checkFixed returns a *TakenError if another attachment, also of the same Port, has a fixed
+// address, or it is held for another Port.
 func (s *Store) checkFixed(a Attachment, addr netip.Addr) error {
 	p := place{a.space(), addr}
 	k, taken := s.addresses[p]
 	by, held := s.held[p]
+	id, released := s.releasedAt[p]
 	switch {
 	case taken:
 		by = s.nameOf(k)
+	case released:
+		was := s.releasedByID[id].Was
+		return &TakenError{Network: a.NetworkName, What: "address " + addr.String(), By: was, Released: true}
 	case !held || by == a.PortKey():
 		return nil
 	}
@@ -167,7 +173,8 @@ func families(ranges []ipam.Range) [][]ipam.Range {
 	return split
 }
 
-// next finds a free address of ranges of one family; one whose MAC is free too, if that is made from it.
+// next finds a free address of ranges of one family; if the MAC is derived from it, one that has a
+// free MAC too.
 func (s *Store) next(a *Attachment, ranges []ipam.Range, decidesMAC bool) (netip.Addr, ipam.Range, error) {
 	after := s.cursors.after(a.space(), ranges[0].Subnet())
 	return ipam.Next(ranges, after, func(addr netip.Addr) bool {
@@ -177,8 +184,11 @@ func (s *Store) next(a *Attachment, ranges []ipam.Range, decidesMAC bool) (netip
 		if _, held := s.held[place{a.space(), addr}]; held {
 			return true
 		}
+		if _, released := s.releasedAt[place{a.space(), addr}]; released {
+			return true
+		}
 		// Two IPv6 addresses can hash to one MAC: the second is passed over.
-		_, sameMAC := s.macs[macPlace{a.NetworkName, intent.PodMAC(addr)}]
+		_, sameMAC := s.macs[macPlace{a.NetworkName, reserved.PodMAC(addr)}]
 		return decidesMAC && sameMAC
 	})
 }
@@ -188,7 +198,7 @@ func (s *Store) chooseMAC(a *Attachment, fixed *intent.MAC) error {
 	case fixed != nil:
 		a.MAC = *fixed
 	case len(a.Addresses) > 0:
-		a.MAC = intent.PodMAC(a.Addresses[0].Addr())
+		a.MAC = reserved.PodMAC(a.Addresses[0].Addr())
 	case a.IsPort():
 		return nil // the Port's status has it
 	default:
@@ -200,25 +210,26 @@ func (s *Store) chooseMAC(a *Attachment, fixed *intent.MAC) error {
 	return nil
 }
 
-// macOf is the MAC of an interface without an address: as intent.PodMAC makes it, but of the key's hash.
+// macOf is the MAC of an interface without an address: as reserved.PodMAC makes it, but
+// of the key's hash.
 func macOf(k Key) intent.MAC {
 	sum := sha256.Sum256([]byte(k.String()))
 	return intent.MAC{0x0a, 0xce, sum[0], sum[1], sum[2], sum[3]}
 }
 
-// defaultRoutes are the gateways of the default routes that are asked for. A family that the attachment has no address of,
-// or no gateway, has none.
-func defaultRoutes(a Attachment, r Request) []netip.Addr {
+// defaultRoutes are the gateways of the default routes that are asked for. A family that the
+// attachment has no address of, or no gateway, has none.
+func defaultRoutes(a Attachment, p Plan) []netip.Addr {
 	var list []netip.Addr
-	for i, p := range a.Addresses {
-		is4 := p.Addr().Is4()
+	for i, address := range a.Addresses {
+		is4 := address.Addr().Is4()
 		same := func(gw netip.Addr) bool { return gw.IsValid() && gw.Is4() == is4 }
-		if slices.ContainsFunc(list, same) || is4 && !r.Default4 || !is4 && !r.Default6 {
+		if slices.ContainsFunc(list, same) || is4 && !p.Default4 || !is4 && !p.Default6 {
 			continue
 		}
 		gw := a.Gateways[i]
-		if v := slices.IndexFunc(r.Via, same); v >= 0 {
-			gw = r.Via[v]
+		if v := slices.IndexFunc(p.Gateways, same); v >= 0 {
+			gw = p.Gateways[v]
 		}
 		if gw.IsValid() {
 			list = append(list, gw)
@@ -227,16 +238,23 @@ func defaultRoutes(a Attachment, r Request) []netip.Addr {
 	return list
 }
 
+// OpenFlow port numbers that interfaces get. Those below are of the node's own ports; 0xfeff is the
+// last that ofport_request accepts.
+const (
+	FirstOFPort uint32 = 16
+	LastOFPort  uint32 = 0xfeff
+)
+
 // nextPort is the first free port number after the last one handed out.
 func (s *Store) nextPort() (uint32, error) {
-	const count = intent.LastPodPort - intent.FirstPodPort + 1
+	const count = LastOFPort - FirstOFPort + 1
 	if len(s.ports) >= int(count) {
 		return 0, ErrNoPort
 	}
 	port := s.cursors.Port
 	for {
-		if port++; port < intent.FirstPodPort || port > intent.LastPodPort {
-			port = intent.FirstPodPort
+		if port++; port < FirstOFPort || port > LastOFPort {
+			port = FirstOFPort
 		}
 		if _, taken := s.ports[port]; !taken {
 			return port, nil
@@ -244,16 +262,19 @@ func (s *Store) nextPort() (uint32, error) {
 	}
 }
 
-// Release forgets attachments and frees what they had, all at once. It returns false if there
-// is none of these keys, or only such that are being released by another call. On a
-// *WriteError they are still there.
+// Release forgets attachments and frees what they had, all at once; addresses only later if
+// KeepReleased says so. It returns false if there is none of these keys, or only such that are
+// being released by another call. On a *WriteError they are still there.
 func (s *Store) Release(keys ...Key) (bool, error) {
 	var changes []change
 	s.mu.Lock()
 	for _, k := range keys {
-		if _, ok := s.byKey[k]; ok && !s.pending[k] {
+		if a, ok := s.byKey[k]; ok && !s.pending[k] {
 			s.pending[k] = true
 			changes = append(changes, change{Delete: &k})
+			if kept, ok := s.released(a); ok {
+				changes = append(changes, kept)
+			}
 		}
 	}
 	s.mu.Unlock()
@@ -264,7 +285,9 @@ func (s *Store) Release(keys ...Key) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range changes {
-		delete(s.pending, *c.Delete)
+		if c.Delete != nil {
+			delete(s.pending, *c.Delete)
+		}
 	}
 	return true, err
 }

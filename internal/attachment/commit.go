@@ -103,7 +103,7 @@ func (s *Store) all() iter.Seq[change] {
 		spaces := map[string]bool{}
 		for _, a := range s.byKey {
 			spaces[a.space()] = true
-			if !yield(change{Put: &a}) {
+			if !yield(change{Put: &a, unknown: s.unknown[a.Key]}) {
 				return
 			}
 		}
@@ -114,8 +114,15 @@ func (s *Store) all() iter.Seq[change] {
 				}
 			}
 		}
-		// Last: each Put moves the cursors.
+		// After the attachments: each Put moves the cursors.
 		at := s.cursors.pruned(spaces)
-		yield(change{Cursors: &at})
+		if !yield(change{Cursors: &at}) {
+			return
+		}
+		for _, c := range s.kept {
+			if !yield(c) {
+				return
+			}
+		}
 	}
 }

@@ -34,8 +34,9 @@ func (c cursors) after(space string, subnet netip.Prefix) netip.Addr {
 	return c.Networks[space][subnet]
 }
 
-// moveCursors lets the next search begin after what the attachment has. The cursors
-// of other podCIDRs of the same family are forgotten: the node lost them. So are those of a Network's other subnets.
+// moveCursors lets the next search begin after what the attachment has. The cursors of
+// other podCIDRs of the same family are forgotten: the node lost them. So are those of
+// a Network's other subnets.
 func (s *Store) moveCursors(a Attachment) {
 	s.cursors.Port = a.OFPort
 	if !a.FixedAddresses && len(a.Addresses) > 0 {

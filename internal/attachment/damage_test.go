@@ -143,8 +143,8 @@ func TestDamagedFiles(t *testing.T) {
 		{"a line missing", append(bytes.SplitAfter(lines[0], nil), lines[2:]...), "line 2: attachment c0/eth0 is removed and was not there"},
 		{"a line twice", [][]byte{lines[0], lines[1], lines[1]}, "line 3: attachment c0/eth0 is there twice"},
 		{"no format", lines[1:], "line 1: has format 0, this release reads 1"},
-		{"another format", [][]byte{newLine(change{Format: 2}), lines[1]}, "line 1: has format 2, this release reads 1"},
-		{"an entry of a later release", [][]byte{lines[0], newLine(change{})}, "line 2: an entry that this release does not know"},
+		{"another format", [][]byte{newLine(change{Format: 2}), lines[1]}, "line 1: a newer release of Coelan wrote it in format 2"},
+		{"an empty entry", [][]byte{lines[0], newLine(change{})}, "line 2: an entry that is empty"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, path, err := openBytes(t, bytes.Join(tt.data, nil))
@@ -162,7 +162,7 @@ func TestLongLifeInASmallFile(t *testing.T) {
 	for i := range 20 {
 		mustAllocate(t, s, fmt.Sprintf("there-%d", i))
 	}
-	if err := s.SaveNodes(map[string][]byte{"n1": []byte("{}")}); err != nil {
+	if err := s.SaveObjects(kindNode, map[string][]byte{"n1": []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2000 {
@@ -189,7 +189,7 @@ func TestLongLifeInASmallFile(t *testing.T) {
 	if diff := cmp.Diff(at, s.cursors, addresses); diff != "" {
 		t.Errorf("cursors (-want +got):\n%s", diff)
 	}
-	if nodes, _ := s.Nodes(); len(nodes) != 1 {
+	if nodes := s.Objects(kindNode); len(nodes) != 1 {
 		t.Errorf("saved nodes: %v, want n1", nodes)
 	}
 }

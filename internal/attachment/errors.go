@@ -32,6 +32,25 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
+// NewerError reports a state file in which a newer release wrote something that this release must
+// not ignore. The file is whole, and stays as it is.
+type NewerError struct {
+	Path string
+	Line int
+	What string // such as "an entry of kind lease"
+}
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("state file %s, line %d: a newer release of Coelan wrote %s, which this release cannot skip; "+
+		"run that release again, or drain the node, move the file away and start the agent again", e.Path, e.Line,
+		e.What)
+}
+
+// newerError is a NewerError before the place in the file is known.
+type newerError struct{ what string }
+
+func (e *newerError) Error() string { return e.what + " of a newer release" }
+
 // WriteError says that a change could not be made durable, and so was not made.
 type WriteError struct {
 	Path string

@@ -4,11 +4,12 @@ package attachment
 
 import "net/netip"
 
-// Hold keeps an address of a Network with blocks from being handed out on this node, because it was promised to somebody:
-// the Port named by, as namespace/name. A request of that Port may still have it as a fixed address. If an attachment of
-// another Port has the address, or it is held for another, the error is a *TakenError.
+// Hold keeps an address of a Network with blocks from being handed out on this node, because it is
+// promised to the Port that by names, as namespace/name. A request of that Port may still have it
+// as a fixed address. If an attachment of another Port has the address, or it is held for another,
+// the error is a *TakenError.
 //
-// Holding is not remembered: it has to be said again after Open.
+// Holds are not stored: they have to be made again after Open.
 func (s *Store) Hold(network string, addr netip.Addr, by string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

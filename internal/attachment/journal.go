@@ -10,32 +10,11 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/statefile"
 )
-
-// formatVersion is the version of the journal's layout.
-const formatVersion = 1
-
-// change is one entry of the journal; one of its fields is set.
-type change struct {
-	Format  int         `json:"format,omitempty"`  // first entry of a file
-	Cursors *cursors    `json:"cursors,omitempty"` // second
-	Put     *Attachment `json:"put,omitempty"`
-	Delete  *Key        `json:"delete,omitempty"`
-	Save    *object     `json:"save,omitempty"`   // a node
-	Forget  string      `json:"forget,omitempty"` // a node's name
-
-	SaveObject   *object `json:"saveObject,omitempty"` // of any other kind
-	ForgetObject *object `json:"forgetObject,omitempty"`
-}
-
-type object struct {
-	Kind string `json:"kind,omitempty"`
-	Name string `json:"name"`
-	Data []byte `json:"data,omitempty"`
-}
 
 // journal is a file to which changes are appended. Each commit is one line: the
 // CRC-32C of the rest in 8 hexadecimal digits, a space, and a JSON list of changes.
@@ -86,6 +65,9 @@ func (j *journal) replay(replay func(change) error) error {
 			if err == nil {
 				err = replay(c)
 			}
+		}
+		if newer, ok := errors.AsType[*newerError](err); ok {
+			return &NewerError{Path: j.path, Line: number, What: newer.what}
 		}
 		if err != nil {
 			return &CorruptError{Path: j.path, Line: number, Err: err}
@@ -154,24 +136,17 @@ func (j *journal) append(changes []change) error {
 // replace makes the file hold the given lines, by way of a new file. On an error the
 // old one is still there.
 func (j *journal) replace(lines [][]change) error {
-	tmp := j.path + ".new"
-	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
-	if err != nil {
+	next := &journal{path: j.path, reserve: j.reserve}
+	f, err := statefile.Replace(j.path, func(f *os.File) error {
+		next.file = f
+		return next.fill(lines)
+	})
+	if f == nil {
 		return err
-	}
-	next := &journal{path: j.path, file: f, reserve: j.reserve}
-	if err := next.fill(lines); err != nil {
-		f.Close()
-		return errors.Join(err, os.Remove(tmp))
-	}
-	if err := os.Rename(tmp, j.path); err != nil {
-		f.Close()
-		return errors.Join(err, os.Remove(tmp))
 	}
 	j.close()
 	*j = *next
 	// Until the new name is durable, a commit to this file is not.
-	err = syncDir(filepath.Dir(j.path))
 	j.unsure = err != nil
 	return err
 }
@@ -189,7 +164,7 @@ func (j *journal) fill(lines [][]change) error {
 		}
 		j.size += int64(len(line))
 	}
-	return j.file.Sync()
+	return nil
 }
 
 func (j *journal) close() error { return j.file.Close() }
@@ -218,14 +193,4 @@ func decodeLine(line []byte) ([]change, error) {
 	}
 	var changes []change
 	return changes, json.Unmarshal(text, &changes)
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

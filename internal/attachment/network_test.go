@@ -17,6 +17,7 @@ import (
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // blocks are ranges of one subnet.
@@ -35,18 +36,22 @@ func blocks(t testing.TB, subnet string, prefixes ...string) []ipam.Range {
 }
 
 // on is a request of a secondary interface on a Network.
-func on(network, id, ifName string, ranges []ipam.Range) Request {
+func on(network, id, ifName string, ranges []ipam.Range) Plan {
 	r := request(id)
 	r.IfName, r.NetworkName, r.BlockSpace, r.Ranges = ifName, network, true, ranges
+	r.Subnets = []intent.NetworkSubnet{
+		{Prefix: netip.MustParsePrefix("10.9.0.0/24"), Gateway: netip.MustParseAddr("10.9.0.1")},
+		{Prefix: netip.MustParsePrefix("fd09::/64")},
+	}
 	return r
 }
 
-func fixed(address, gateway string) Fixed {
-	f := Fixed{Address: netip.MustParsePrefix(address)}
-	if gateway != "" {
-		f.Gateway = netip.MustParseAddr(gateway)
+func addrs(list ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, s := range list {
+		out = append(out, netip.MustParseAddr(s))
 	}
-	return f
+	return out
 }
 
 func text(a Attachment) string {
@@ -70,18 +75,21 @@ func TestJournalOfAnOlderRelease(t *testing.T) {
 			t.Fatalf("attachments: %v", list)
 		}
 		want := Attachment{
-			Key: Key{"c1", "eth0"}, Network: "coelan", PodUID: "uid-c1", PodNamespace: "default", PodName: "pod-c1", Netns: "/run/netns/c1",
-			MAC:       intent.MAC{0x0a, 0xce, 10, 0, 0, 3},
-			Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.3/22"), netip.MustParsePrefix("fd00:1::3/64")},
-			Gateways:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00:1::1")},
-			OFPort:    17, NetworkID: 1, MTU: 1450,
-			NetworkName: "default", Primary: true, PortName: "pod-c1.eth0",
+			Spec: Spec{
+				Key: Key{"c1", "eth0"}, ConfName: "coelan", PodUID: "uid-c1", PodNamespace: "default", PodName: "pod-c1", Netns: "/run/netns/c1",
+				NetworkID: 1, MTU: 1450,
+				NetworkName: "default", Primary: true, PortName: "pod-c1.eth0",
+			},
+			MAC:           intent.MAC{0x0a, 0xce, 10, 0, 0, 3},
+			Addresses:     []netip.Prefix{netip.MustParsePrefix("10.0.0.3/22"), netip.MustParsePrefix("fd00:1::3/64")},
+			Gateways:      []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00:1::1")},
+			OFPort:        17,
 			DefaultRoutes: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00:1::1")},
 		}
 		if diff := cmp.Diff(want, list[0], addresses, cmpopts.IgnoreFields(Attachment{}, "Created", "HostInterface")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if nodes, _ := s.Nodes(); string(nodes["n1"]) != `{"a":1}` || len(nodes) != 1 {
+		if nodes := s.Objects(kindNode); string(nodes["n1"]) != `{"a":1}` || len(nodes) != 1 {
 			t.Errorf("nodes: %q", nodes)
 		}
 	}
@@ -93,7 +101,7 @@ func TestJournalOfAnOlderRelease(t *testing.T) {
 	if _, err := s.Release(a.Key); err != nil {
 		t.Fatal(err)
 	}
-	s.journal.unsure = true // the file is written anew, in today's form
+	s.journal.unsure = true // the file is rewritten, in today's form
 	if err := s.SaveObjects("Network", map[string][]byte{"red": []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
@@ -137,13 +145,15 @@ func TestOverlappingNetworks(t *testing.T) {
 	if diff := cmp.Diff(before, s.List(), addresses); diff != "" {
 		t.Errorf("after reopening (-before +after):\n%s", diff)
 	}
-	a, err := s.Allocate(on("red", "c9", "net1", ranges)) // where the search goes on is remembered too
+	// Where the search goes on is remembered too.
+	a, err := s.Allocate(on("red", "c9", "net1", ranges))
 	if err != nil || a.Addresses[0].String() != "10.9.0.18/24" {
 		t.Errorf("next: %v, %v", a.Addresses, err)
 	}
 }
 
-// A tenant's pod has an address for its node, of the families that it has itself; that is nobody else's.
+// A tenant's pod has an address for its node, of the families that it has itself; no
+// other pod gets that.
 func TestNodeAddresses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := openTest(t, path)
@@ -172,7 +182,8 @@ func TestNodeAddresses(t *testing.T) {
 	}
 }
 
-// Node addresses and those of pods on the default Network are one space, of which nothing is handed out twice.
+// Node addresses and those of pods on the default Network are one space, of which nothing
+// is handed out twice.
 func TestNodeAddressesRunOut(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
 	small := ranges("10.0.0.0/29") // 10.0.0.2 to .6
@@ -202,7 +213,8 @@ func TestNodeAddressesRunOut(t *testing.T) {
 	}
 }
 
-// Blocks are used one after the other; when all are full the error names them, and a further one is used.
+// Blocks are used one after the other; when all are full the error names them, and a
+// further one is used.
 func TestSeveralBlocks(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
 	ranges := append(blocks(t, "10.9.0.0/24", "10.9.0.16/31", "10.9.0.32/31"), blocks(t, "fd09::/64", "fd09::10/124")...)
@@ -233,8 +245,8 @@ func TestFixedAddressesAndMAC(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
 	mac := intent.MAC{2, 0, 0, 0, 0, 9}
 	r := on("red", "c1", "net1", blocks(t, "10.9.0.0/24", "10.9.0.0/28"))
-	r.Fixed, r.MAC = []Fixed{fixed("10.9.0.5/24", "10.9.0.1"), fixed("10.9.0.7/24", "10.9.0.1"), fixed("fd09::5/64", "")}, &mac
-	r.Default4, r.Default6, r.Via = true, true, []netip.Addr{netip.MustParseAddr("10.9.0.9")}
+	r.Addresses, r.MAC = addrs("10.9.0.5", "10.9.0.7", "fd09::5"), &mac
+	r.Default4, r.Default6, r.Gateways = true, true, []netip.Addr{netip.MustParseAddr("10.9.0.9")}
 	a, err := s.Allocate(r)
 	if err != nil {
 		t.Fatal(err)
@@ -246,19 +258,19 @@ func TestFixedAddressesAndMAC(t *testing.T) {
 		t.Errorf("attachment: %+v", a)
 	}
 	for name, tt := range map[string]struct {
-		change func(*Request)
+		change func(*Plan)
 		want   string
 	}{
-		"address": {func(r *Request) { r.Fixed, r.MAC = []Fixed{fixed("10.9.0.7/24", "")}, nil },
+		"address": {func(r *Plan) { r.Addresses, r.MAC = addrs("10.9.0.7"), nil },
 			"attachment c2/net1: address 10.9.0.7 on Network red belongs to default/pod-c1/net1"},
-		"MAC": {func(r *Request) { r.MAC = &mac },
+		"MAC": {func(r *Plan) { r.MAC = &mac },
 			"attachment c2/net1: MAC 02:00:00:00:00:09 on Network red belongs to default/pod-c1/net1"},
 		// The pod that takes the place of one that is not gone yet is another one.
-		"address of the pod before": {func(r *Request) { r.PodName = "pod-c1"; r.Fixed = []Fixed{fixed("10.9.0.5/24", "")} },
+		"address of the pod before": {func(r *Plan) { r.PodName = "pod-c1"; r.Addresses = addrs("10.9.0.5") },
 			"address 10.9.0.5 on Network red belongs to default/pod-c1/net1"},
-		"MAC made from the address": {func(r *Request) {
-			r.Fixed, r.MAC = []Fixed{fixed("10.9.0.8/24", "")}, nil
-			s.macs[macPlace{"red", intent.PodMAC(netip.MustParseAddr("10.9.0.8"))}] = a.Key
+		"MAC made from the address": {func(r *Plan) {
+			r.Addresses, r.MAC = addrs("10.9.0.8"), nil
+			s.macs[macPlace{"red", reserved.PodMAC(netip.MustParseAddr("10.9.0.8"))}] = a.Key
 		}, "MAC 0a:ce:0a:09:00:08 on Network red belongs to"},
 	} {
 		r := on("red", "c2", "net1", blocks(t, "10.9.0.0/24", "10.9.0.0/28"))
@@ -272,7 +284,8 @@ func TestFixedAddressesAndMAC(t *testing.T) {
 			t.Errorf("%s: something is left: %v", name, s.pending)
 		}
 	}
-	for _, want := range []string{"10.9.0.2", "10.9.0.3", "10.9.0.4", "10.9.0.6"} { // fixed ones are passed over
+	for _, want := range []string{"10.9.0.2", "10.9.0.3", "10.9.0.4", "10.9.0.6"} {
+		// fixed ones are passed over.
 		b, err := s.Allocate(on("red", "other-"+want, "net1", blocks(t, "10.9.0.0/24", "10.9.0.0/28")))
 		if err != nil || b.Addresses[0].Addr().String() != want {
 			t.Errorf("got %v, %v, want %s", b.Addresses, err, want)
@@ -311,7 +324,7 @@ func TestHold(t *testing.T) {
 		t.Errorf("got %v, %v, want 10.9.0.4", b.Addresses, err)
 	}
 	r := on("red", "c3", "net1", nil)
-	r.Fixed = []Fixed{fixed("10.9.0.3/24", "")}
+	r.Addresses = addrs("10.9.0.3")
 	if _, err := s.Allocate(r); !errors.As(err, &taken) || taken.By != "shop/vm" {
 		t.Errorf("fixed address held for another: %v", err)
 	}
@@ -334,8 +347,12 @@ func TestPorts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := openTest(t, path)
 	for i, name := range []string{"vm-1", "vm-2"} {
-		a, err := s.Allocate(Request{Key: PortKey("shop", name), NetworkName: "red", BlockSpace: true, HostInterface: "tap" + name,
-			PodNamespace: "shop", PortName: name})
+		a, err := s.Allocate(Plan{
+			Spec: Spec{
+				Key: PortKey("shop", name), NetworkName: "red", BlockSpace: true, HostInterface: "tap" + name,
+				PodNamespace: "shop", PortName: name,
+			},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +391,7 @@ func TestAllocateAll(t *testing.T) {
 	}
 	held := fmt.Sprint(len(s.addresses), len(s.macs), len(s.ports))
 	_, err = s.AllocateAll(request("c2"), on("red", "c2", "net1", blocks(t, "10.9.0.0/24", "10.9.0.17/32")))
-	var failed *RequestError
+	var failed *AllocationError
 	if !errors.As(err, &failed) || failed.Index != 1 || failed.Key.IfName != "net1" {
 		t.Errorf("error %v, want that of the second request", err)
 	}
@@ -419,7 +436,7 @@ func TestObjectsAreSavedByKind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.SaveNodes(map[string][]byte{"red": []byte("5")}); err != nil {
+	if err := s.SaveObjects(kindNode, map[string][]byte{"red": []byte("5")}); err != nil {
 		t.Fatal(err)
 	}
 	for _, unsure := range []bool{false, true} { // as a history, and written anew
@@ -434,7 +451,8 @@ func TestObjectsAreSavedByKind(t *testing.T) {
 	}
 }
 
-// Where a Network's search goes on is forgotten with its last attachment, when the file is written anew.
+// Where a Network's search goes on is forgotten with its last attachment, when the
+// file is rewritten.
 func TestCursorsDoNotPileUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := openTest(t, path)

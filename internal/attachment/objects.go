@@ -11,7 +11,8 @@ import (
 // Objects of the API as the agent saw them last, so that it can start while
 // the API server is away. What is in them is the agent's business.
 
-// kindNode is the kind that the journal wrote before there were others; its entries stay as they were.
+// kindNode is the kind that the journal wrote before there were others; its entries
+// stay as they were.
 const kindNode = "node"
 
 // SaveObjects makes the saved objects of a kind equal to those given, by name; others are
@@ -41,12 +42,6 @@ func (s *Store) Objects(kind string) map[string][]byte {
 	defer s.mu.RUnlock()
 	return maps.Clone(s.objects[kind])
 }
-
-// SaveNodes is SaveObjects for the nodes of the cluster.
-func (s *Store) SaveNodes(nodes map[string][]byte) error { return s.SaveObjects(kindNode, nodes) }
-
-// Nodes returns the saved nodes by name. Their bytes must not be changed. The error is always nil.
-func (s *Store) Nodes() (map[string][]byte, error) { return s.Objects(kindNode), nil }
 
 func saved(o object) change {
 	if o.Kind == kindNode {

@@ -20,7 +20,8 @@ var lockTimeout = 10 * time.Second
 const reserveBytes = 1 << 20
 
 // Open opens the state file, creating it and its directory if they are not there,
-// and reads it. Errors: ErrLocked, a *CorruptError, or what the file system said.
+// and reads it. Errors: ErrLocked, a *CorruptError, a *NewerError, or
+// what the file system said.
 func Open(path string) (*Store, error) { return open(path, reserveBytes) }
 
 func open(path string, reserve int64) (*Store, error) {
@@ -41,6 +42,11 @@ func open(path string, reserve int64) (*Store, error) {
 		cursors:   cursors{Addresses: map[netip.Prefix]netip.Addr{}},
 		held:      map[place]string{},
 		objects:   map[string]map[string][]byte{},
+		unknown:   map[Key]fields{},
+
+		releasedByID: map[string]Released{},
+		releasedAt:   map[place]string{},
+		releases:     make(chan struct{}),
 	}
 	if err := s.read(reserve); err != nil {
 		s.Close()
@@ -54,6 +60,9 @@ func open(path string, reserve int64) (*Store, error) {
 func (s *Store) read(reserve int64) error {
 	first := true
 	j, err := readJournal(s.path, reserve, func(c change) error {
+		if first && c.Format > formatVersion {
+			return &newerError{fmt.Sprintf("it in format %d", c.Format)}
+		}
 		if first && c.Format != formatVersion {
 			return fmt.Errorf("has format %d, this release reads %d", c.Format, formatVersion)
 		}

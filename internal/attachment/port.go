@@ -12,8 +12,8 @@ import (
 // portPrefix cannot begin a container's id, which has no colon.
 const portPrefix = "port:"
 
-// PortKey is the key of the attachment of a user's Port, such as that of a virtual machine. Its String is
-// port:namespace/name.
+// PortKey is the key of the attachment of a user's Port, such as that of a virtual machine. Its
+// String is port:namespace/name.
 func PortKey(namespace, name string) Key {
 	return Key{ContainerID: portPrefix + namespace, IfName: name}
 }
@@ -27,8 +27,8 @@ var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([
 // maxObjectName is the length in bytes that the API takes.
 const maxObjectName = 253
 
-// PortName is the name of the Port of a pod's interface: pod.interface. What cannot be a name, such as that of an
-// interface in capitals, is replaced, and made unique again by a hash.
+// PortName is the name of the Port of a pod's interface: pod.interface. What cannot be a name, such
+// as that of an interface in capitals, is replaced, and made unique again by a hash.
 func PortName(pod, ifName string) string {
 	name := pod + "." + ifName
 	if len(name) <= maxObjectName && objectName.MatchString(name) {

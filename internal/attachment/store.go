@@ -3,7 +3,9 @@
 package attachment
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -34,9 +36,17 @@ type Store struct {
 	addresses map[place]Key      // of both
 	macs      map[macPlace]Key
 	ports     map[uint32]Key
-	held      map[place]string // by whom; see Hold
+	held      map[place]string // the Port that each is held for; see Hold
 	cursors   cursors
 	objects   map[string]map[string][]byte // by kind and name
+
+	unknown map[Key]fields // of attachments, in which a newer release wrote them
+	kept    []change       // entries of a newer release
+
+	zones        func(Attachment) []ReleasedAddress // see KeepReleased
+	releasedByID map[string]Released
+	releasedAt   map[place]string // the ID
+	releases     chan struct{}    // see Releases
 }
 
 // place is an address with where it is unique: a Network, or the node's podCIDRs, which is "".
@@ -85,7 +95,7 @@ func (s *Store) list(want func(*Attachment) bool) []Attachment {
 func (s *Store) apply(c change) error {
 	switch {
 	case c.Put != nil:
-		a := c.Put.clone().modernised()
+		a := c.Put.clone().modernized()
 		if _, exists := s.byKey[a.Key]; exists {
 			return fmt.Errorf("attachment %s is there twice", a.Key)
 		}
@@ -94,6 +104,9 @@ func (s *Store) apply(c change) error {
 		}
 		s.reserve(a)
 		s.byKey[a.Key] = a
+		if len(c.unknown) > 0 {
+			s.unknown[a.Key] = c.unknown
+		}
 		s.moveCursors(a)
 	case c.Delete != nil:
 		a, exists := s.byKey[*c.Delete]
@@ -109,11 +122,21 @@ func (s *Store) apply(c change) error {
 		delete(s.objects[kindNode], c.Forget)
 	case c.SaveObject != nil:
 		s.setObject(c.SaveObject.Kind, c.SaveObject.Name, c.SaveObject.Data)
+		if c.SaveObject.Kind == kindReleased {
+			return s.applyReleased(c.SaveObject.Name, c.SaveObject.Data)
+		}
 	case c.ForgetObject != nil:
 		delete(s.objects[c.ForgetObject.Kind], c.ForgetObject.Name)
+		if c.ForgetObject.Kind == kindReleased {
+			return s.applyReleased(c.ForgetObject.Name, nil)
+		}
 	case c.Format == formatVersion:
-	default:
-		return fmt.Errorf("an entry that this release does not know (its format is %d)", formatVersion)
+	case len(c.unknown) == 0:
+		return errors.New("an entry that is empty")
+	case c.Skip == skipKeep:
+		s.kept = append(s.kept, c)
+	case c.Skip != skipDrop:
+		return &newerError{"an entry of kind " + strings.Join(slices.Sorted(maps.Keys(c.unknown)), ", ")}
 	}
 	return nil
 }
@@ -165,6 +188,7 @@ func (s *Store) free(a Attachment) {
 	}
 	delete(s.ports, a.OFPort)
 	delete(s.byKey, a.Key)
+	delete(s.unknown, a.Key)
 }
 
 // nameOf names an attachment for people.

@@ -19,6 +19,7 @@ import (
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
+	"coelan.io/coelan/internal/reserved"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,11 +52,14 @@ func ranges(cidrs ...string) []ipam.Range {
 
 var dual = ranges("10.0.0.0/22", "fd00:1::/64")
 
-func request(id string) Request {
-	return Request{
-		Key: Key{ContainerID: id, IfName: "eth0"}, Network: "coelan",
-		PodUID: "uid-" + id, PodNamespace: "default", PodName: "pod-" + id, Netns: "/run/netns/" + id,
-		NetworkID: 1, MTU: 1450, Ranges: dual,
+func request(id string) Plan {
+	return Plan{
+		Spec: Spec{
+			Key: Key{ContainerID: id, IfName: "eth0"}, ConfName: "coelan",
+			PodUID: "uid-" + id, PodNamespace: "default", PodName: "pod-" + id, Netns: "/run/netns/" + id,
+			NetworkID: 1, MTU: 1450,
+		},
+		Ranges: dual,
 	}
 }
 
@@ -73,13 +77,16 @@ func TestAllocateGivesEveryFieldAndSurvivesReopening(t *testing.T) {
 	s := openTest(t, path)
 	got := mustAllocate(t, s, "c1")
 	want := Attachment{
-		Key: Key{"c1", "eth0"}, Network: "coelan",
-		PodUID: "uid-c1", PodNamespace: "default", PodName: "pod-c1", Netns: "/run/netns/c1",
-		HostInterface: HostInterface(Key{"c1", "eth0"}),
-		MAC:           intent.MAC{0x0a, 0xce, 10, 0, 0, 2},
-		Addresses:     []netip.Prefix{netip.MustParsePrefix("10.0.0.2/22"), netip.MustParsePrefix("fd00:1::2/64")},
-		Gateways:      []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00:1::1")},
-		OFPort:        16, NetworkID: 1, MTU: 1450, NetworkName: "default", PortName: "pod-c1.eth0",
+		Spec: Spec{
+			Key: Key{"c1", "eth0"}, ConfName: "coelan",
+			PodUID: "uid-c1", PodNamespace: "default", PodName: "pod-c1", Netns: "/run/netns/c1",
+			HostInterface: HostInterface(Key{"c1", "eth0"}),
+			NetworkID:     1, MTU: 1450, NetworkName: "default", PortName: "pod-c1.eth0",
+		},
+		MAC:       intent.MAC{0x0a, 0xce, 10, 0, 0, 2},
+		Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/22"), netip.MustParsePrefix("fd00:1::2/64")},
+		Gateways:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00:1::1")},
+		OFPort:    16,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}),
 		cmpopts.IgnoreFields(Attachment{}, "Created")); diff != "" {
@@ -158,13 +165,13 @@ func TestOneKeyIsAllocatedOnce(t *testing.T) {
 	}
 }
 
-// Two IPv6 addresses whose MACs would be the same: the second is not handed out.
+// Two IPv6 addresses would give the same MAC: the second is not handed out.
 func TestMACsAreUnique(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
 	r := request("c1")
 	r.Ranges = ranges("fd00:1::/64")
 	taken := netip.MustParseAddr("fd00:1::2")
-	s.macs[macPlace{"default", intent.PodMAC(taken)}] = Key{"other", "eth0"}
+	s.macs[macPlace{"default", reserved.PodMAC(taken)}] = Key{"other", "eth0"}
 	a, err := s.Allocate(r)
 	if err != nil {
 		t.Fatal(err)
@@ -214,15 +221,12 @@ func TestNodesAreSaved(t *testing.T) {
 		{"a": []byte(`{"x":2}`), "c": nil},
 		{},
 	} {
-		if err := s.SaveNodes(nodes); err != nil {
+		if err := s.SaveObjects(kindNode, nodes); err != nil {
 			t.Fatal(err)
 		}
 		s.Close()
 		s = openTest(t, path)
-		got, err := s.Nodes()
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := s.Objects(kindNode)
 		if diff := cmp.Diff(nodes, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -17,10 +17,10 @@ import (
 // call's own time is over.
 const undoTimeout = 10 * time.Second
 
-// add attaches a pod's interface, and with the pod's first one all others that Coelan makes. For what is attached already
-// it repairs what is missing and returns the same result.
+// add attaches a pod's interface, and with the pod's first one all others that Coelan makes. For
+// what is attached already it repairs what is missing and returns the same result.
 func (s *Server) add(ctx context.Context, c call) ([]byte, error) {
-	unlock, err := s.locks.lock(ctx, c.key.ContainerID)
+	unlock, err := s.lock(ctx, c.ContainerID)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *Server) add(ctx context.Context, c call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := s.group(c.key)
+	g := s.group(c.Key)
 	if len(g) > 0 {
 		same, err := s.sameContainer(ctx, g, c)
 		if err != nil {
@@ -64,18 +64,19 @@ func (s *Server) node() (Node, error) {
 	return node, nil
 }
 
-// sameContainer says whether attachments are those of the call. Those whose
-// namespace is gone, although its container is added anew, are removed; so are those that a DEL has left half done.
+// sameContainer says whether attachments are those of the call. If their network namespace
+// is gone although the container is added anew, they are removed; so are those that a DEL
+// has left half done.
 func (s *Server) sameContainer(ctx context.Context, g group, c call) (bool, error) {
 	a := g[0]
-	if a.PodUID != c.pod.uid {
-		return false, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("K8S_POD_UID %q in CNI_ARGS", c.pod.uid),
+	if a.PodUID != c.PodUID {
+		return false, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("K8S_POD_UID %q in CNI_ARGS", c.PodUID),
 			fmt.Sprintf("container %s is attached for pod %s with UID %s", a.Key, a.PodRef(), a.PodUID))
 	}
-	if a.Netns == c.netns && a.Key == c.key {
-		if c.network != "" && c.network != a.NetworkName {
-			return false, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_IFNAME %q", c.key.IfName),
-				fmt.Sprintf("the pod has this interface on Network %s already, not on %s", a.NetworkName, c.network))
+	if a.Netns == c.netns && a.Key == c.Key {
+		if c.Network != "" && c.Network != a.NetworkName {
+			return false, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_IFNAME %q", c.IfName),
+				fmt.Sprintf("the pod has this interface on Network %s already, not on %s", a.NetworkName, c.Network))
 		}
 		return true, nil
 	}
@@ -89,15 +90,14 @@ func (s *Server) sameContainer(ctx context.Context, g group, c call) (bool, erro
 // attach makes attachments from nothing. If a step fails, those before it are undone.
 func (s *Server) attach(ctx context.Context, c call, node Node) (_ group, err error) {
 	start := time.Now()
-	plan, err := s.plan(ctx, c, node)
+	plans, err := s.plan(ctx, c, node)
 	if err != nil {
 		return nil, err
 	}
-	requests, err := s.requests(ctx, c, node, plan)
-	if err != nil {
+	if err := s.complete(ctx, c, node, plans); err != nil {
 		return nil, err
 	}
-	g, err := s.allocate(ctx, plan, requests)
+	g, err := s.allocate(ctx, plans)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,8 @@ func (s *Server) attach(ctx context.Context, c call, node Node) (_ group, err er
 		return nil, err
 	}
 	for _, a := range g {
-		s.log.Info("pod attached", "pod", a.PodRef(), "container", a.ContainerID, "network", a.NetworkName, "addresses", a.Addresses,
+		s.log.Info("pod attached", "pod", a.PodRef(), "container", a.ContainerID, "network", a.NetworkName, "addresses",
+			a.Addresses,
 			"host interface", a.HostInterface, "ofport", a.OFPort, "took", time.Since(start))
 	}
 	s.changed(g)
@@ -216,14 +217,7 @@ func (s *Server) repair(ctx context.Context, g group, node Node) error {
 
 // Interface is what an attachment's interface should be on this node.
 func (n Node) Interface(a attachment.Attachment) podnet.Interface {
-	i := podnet.Interface{
-		Netns: a.Netns, Name: a.IfName, HostName: a.HostInterface, MAC: a.MAC,
-		Addresses: a.Addresses, MTU: a.MTU, TXOffload: n.TXOffload,
-	}
-	for _, r := range routesOf(a) {
-		i.Routes = append(i.Routes, podnet.Route{Destination: r.Destination, Gateway: r.NextHop})
-	}
-	return i
+	return podnet.Interface{Attachment: a, TXOffload: n.TXOffload}
 }
 
 // undoList is what undoes the steps that a call has made.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/cni/wire"
 	"coelan.io/coelan/internal/ipam"
 )
@@ -59,14 +58,14 @@ func TestBadADD(t *testing.T) {
 		{"interface name is a dot", request(func(r *wire.Request) { r.IfName = "." }), 4, `CNI_IFNAME "."`},
 		{"interface name with a space", request(func(r *wire.Request) { r.IfName = "eth 0" }), 4, `CNI_IFNAME "eth 0"`},
 		{"interface name is taken", func(w *world, _ *wire.Request) {
-			w.kernel.pods["/run/netns/a"]["eth0"] = podnet.Interface{HostName: "other"}
+			w.kernel.pods["/run/netns/a"]["eth0"] = bare("other")
 		}, 4, `interface "eth0" exists already in network namespace /run/netns/a`},
 
 		{"no CNI_ARGS", args(""), 4, "CNI_ARGS lacks K8S_POD_NAMESPACE"},
 		{"no pod name", args("K8S_POD_NAMESPACE=default;K8S_POD_UID=u"), 4, "CNI_ARGS lacks K8S_POD_NAME"},
 		{"no pod UID", args("K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0"), 4, "CNI_ARGS lacks K8S_POD_UID"},
 		{"args without a value", args("K8S_POD_NAMESPACE"), 4, `"K8S_POD_NAMESPACE" is not KEY=VALUE`},
-		{"unknown args", args("K8S_POD_NAMESPACE=d;K8S_POD_NAME=w;K8S_POD_UID=u;COLOUR=red"), 4, "CNI_ARGS has the unknown key COLOUR"},
+		{"unknown args", args("K8S_POD_NAMESPACE=d;K8S_POD_NAME=w;K8S_POD_UID=u;COLOR=red"), 4, "CNI_ARGS has the unknown key COLOR"},
 		{"name with a slash", args("K8S_POD_NAMESPACE=d;K8S_POD_NAME=a/b;K8S_POD_UID=u"), 4, `K8S_POD_NAME "a/b" in CNI_ARGS`},
 
 		{"netns gone", request(func(r *wire.Request) { r.Netns = "/run/netns/gone" }), 8, `network namespace "/run/netns/gone": it does not exist`},
@@ -123,7 +122,7 @@ func TestExhaustedRange(t *testing.T) {
 // A configuration that went bad does not keep a pod from being deleted.
 func TestDELIsNotStrict(t *testing.T) {
 	for name, change := range map[string]func(*wire.Request){
-		"unknown key":     func(r *wire.Request) { r.Config = []byte(`{"cniVersion":"1.0.0","name":"coelan","colour":1}`) },
+		"unknown key":     func(r *wire.Request) { r.Config = []byte(`{"cniVersion":"1.0.0","name":"coelan","color":1}`) },
 		"no CNI_ARGS":     func(r *wire.Request) { r.Args = "" },
 		"broken CNI_ARGS": func(r *wire.Request) { r.Args = "x" },
 		"no netns":        func(r *wire.Request) { r.Netns = "" },

@@ -19,13 +19,13 @@ import (
 // check returns an error that names every difference between what ADD made and what is
 // there now.
 func (s *Server) check(ctx context.Context, c call) error {
-	unlock, err := s.locks.lock(ctx, c.key.ContainerID)
+	unlock, err := s.lock(ctx, c.ContainerID)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	g := s.group(c.key)
-	if len(g) == 0 || g[0].Key != c.key || c.pod.uid != "" && c.pod.uid != g[0].PodUID {
+	g := s.group(c.Key)
+	if len(g) == 0 || g[0].Key != c.Key || c.PodUID != "" && c.PodUID != g[0].PodUID {
 		return newError(wire.CodeUnknownContainer, c.subject()+" is not attached", "")
 	}
 	if err := s.opts.Interfaces.Verify(c.netns); err != nil {
@@ -68,14 +68,17 @@ func checkPrevResult(g group, conf netConf) error {
 func checkKept(a attachment.Attachment, prev *types100.Result) error {
 	addresses, _ := runtimeAddresses(a)
 	for _, want := range addresses {
-		if !slices.ContainsFunc(prev.IPs, func(ip *types100.IPConfig) bool { return ip.Address.String() == want.String() }) {
+		if !slices.ContainsFunc(prev.IPs, func(ip *types100.IPConfig) bool {
+			return ip.Address.String() == want.String()
+		}) {
 			return newError(wire.CodeCheck, fmt.Sprintf("prevResult lacks the address %s of %s", want, a.PodRef()), "")
 		}
 	}
 	if !slices.ContainsFunc(prev.Interfaces, func(i *types100.Interface) bool {
 		return i.Name == a.IfName && i.Sandbox != "" && i.Mac == a.MAC.String()
 	}) {
-		return newError(wire.CodeCheck, fmt.Sprintf("prevResult lacks the interface %s with MAC %s of %s", a.IfName, a.MAC, a.PodRef()), "")
+		return newError(wire.CodeCheck,
+			fmt.Sprintf("prevResult lacks the interface %s with MAC %s of %s", a.IfName, a.MAC, a.PodRef()), "")
 	}
 	return nil
 }

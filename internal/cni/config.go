@@ -28,8 +28,8 @@ type netConf struct {
 	ValidAttachments []types.GCAttachment `json:"cni.dev/valid-attachments"`
 	validGiven       bool
 
-	// Network names a Coelan Network: the configuration is that of a NetworkAttachmentDefinition. NFNNetwork is the
-	// same of OVN4NFV.
+	// Network names a Coelan Network: the configuration is that of a NetworkAttachmentDefinition.
+	// NFNNetwork is the same of OVN4NFV.
 	Network    string `json:"network"`
 	NFNNetwork string `json:"nfn-network"`
 	// RuntimeConfig and Args may ask for addresses and a MAC.
@@ -83,13 +83,14 @@ var ignoredKeys = map[string]string{
 }
 
 // parseConfig reads a configuration. Strict refuses keys that are not known: what is
-// misspelt should not be silently without effect. DEL and GC are not strict, so that
+// misspelled should not be silently without effect. DEL and GC are not strict, so that
 // nothing that was once added cannot be deleted. Warnings are about keys that do not do
 // what they say.
 func (s *Server) parseConfig(data []byte, strict bool) (conf netConf, warnings []string, err error) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(data, &keys); err != nil {
-		return conf, nil, newError(wire.CodeDecoding, "network configuration is not a JSON object", jsonProblem(data, err))
+		return conf, nil, newError(wire.CodeDecoding, "network configuration is not a JSON object",
+			jsonProblem(data, err))
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if err := checkKey(key, keys[key], strict); err != nil {
@@ -141,7 +142,8 @@ func checkKey(key string, value json.RawMessage, strict bool) error {
 func (s *Server) differences(conf netConf) []string {
 	var warnings []string
 	if conf.Bridge != "" && s.opts.Bridge != "" && conf.Bridge != s.opts.Bridge {
-		warnings = append(warnings, fmt.Sprintf("ovsBridge %s is ignored: the agent's bridge is %s", conf.Bridge, s.opts.Bridge))
+		warnings = append(warnings,
+			fmt.Sprintf("ovsBridge %s is ignored: the agent's bridge is %s", conf.Bridge, s.opts.Bridge))
 	}
 	if conf.IPAM == (netIPAM{}) {
 		return warnings

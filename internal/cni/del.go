@@ -8,21 +8,22 @@ import (
 	"time"
 )
 
-// del detaches a pod's interface, and those that were made with it. One that is not attached, or is attached for another
-// pod, is none of its business, and no error.
+// del detaches a pod's interface, and those that were made with it. One that is not attached, or is
+// attached for another pod, is none of its business, and no error.
 func (s *Server) del(ctx context.Context, c call) error {
-	unlock, err := s.locks.lock(ctx, c.key.ContainerID)
+	unlock, err := s.lock(ctx, c.ContainerID)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	g := s.group(c.key)
+	g := s.group(c.Key)
 	if len(g) == 0 {
 		return nil
 	}
 	a := g[0]
-	if c.pod.uid != "" && c.pod.uid != a.PodUID {
-		s.log.Warn("DEL with another pod's UID is ignored", "container", a.ContainerID, "pod", a.PodRef(), "uid", a.PodUID, "asked", c.pod.uid)
+	if c.PodUID != "" && c.PodUID != a.PodUID {
+		s.log.Warn("DEL with another pod's UID is ignored", "container", a.ContainerID, "pod", a.PodRef(), "uid",
+			a.PodUID, "asked", c.PodUID)
 		return nil
 	}
 	return s.detach(ctx, g)
@@ -47,7 +48,8 @@ func (s *Server) detach(ctx context.Context, g group) error {
 		return fmt.Errorf("release the addresses of %s: %w", g[0].PodRef(), err)
 	}
 	for _, a := range g {
-		s.log.Info("pod detached", "pod", a.PodRef(), "container", a.ContainerID, "addresses", a.Addresses, "took", time.Since(start))
+		s.log.Info("pod detached", "pod", a.PodRef(), "container", a.ContainerID, "addresses", a.Addresses, "took",
+			time.Since(start))
 	}
 	s.changed(g)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -33,6 +34,11 @@ type kernel struct {
 	calls []string
 	// failsFor, if set, is the only interface for which Create and Configure fail.
 	failsFor string
+}
+
+// bare is an interface of which only the host's end is known.
+func bare(hostInterface string) podnet.Interface {
+	return podnet.Interface{Attachment: attachment.Attachment{Spec: attachment.Spec{HostInterface: hostInterface}}}
 }
 
 func newKernel(netns ...string) *kernel {
@@ -71,34 +77,34 @@ func (k *kernel) Gone(netns string) bool {
 func (k *kernel) Create(i podnet.Interface) error {
 	leave, err := k.enter("Create")
 	defer leave()
-	if k.failsFor != "" && k.failsFor != i.Name {
+	if k.failsFor != "" && k.failsFor != i.IfName {
 		err = nil
 	}
 	if err := errors.Join(err, k.verify(i.Netns)); err != nil {
 		return err
 	}
-	k.remove(i.HostName)
-	if _, taken := k.pods[i.Netns][i.Name]; taken {
-		return &podnet.TakenError{Name: i.Name, Where: "network namespace " + i.Netns}
+	k.remove(i.HostInterface)
+	if _, taken := k.pods[i.Netns][i.IfName]; taken {
+		return &podnet.TakenError{Name: i.IfName, Where: "network namespace " + i.Netns}
 	}
-	k.host[i.HostName] = i
-	k.pods[i.Netns][i.Name] = podnet.Interface{HostName: i.HostName}
+	k.host[i.HostInterface] = i
+	k.pods[i.Netns][i.IfName] = bare(i.HostInterface)
 	return nil
 }
 
 func (k *kernel) Configure(i podnet.Interface) error {
 	leave, err := k.enter("Configure")
 	defer leave()
-	if k.failsFor != "" && k.failsFor != i.Name {
+	if k.failsFor != "" && k.failsFor != i.IfName {
 		err = nil
 	}
 	if err := errors.Join(err, k.verify(i.Netns)); err != nil {
 		return err
 	}
-	if k.pods[i.Netns][i.Name].HostName != i.HostName {
-		return &podnet.MissingError{Name: i.Name, Where: i.Netns}
+	if k.pods[i.Netns][i.IfName].HostInterface != i.HostInterface {
+		return &podnet.MissingError{Name: i.IfName, Where: i.Netns}
 	}
-	k.pods[i.Netns][i.Name] = i
+	k.pods[i.Netns][i.IfName] = i
 	return nil
 }
 
@@ -108,15 +114,15 @@ func (k *kernel) Check(i podnet.Interface) error {
 	if err := errors.Join(err, k.verify(i.Netns)); err != nil {
 		return err
 	}
-	if _, ok := k.host[i.HostName]; !ok {
-		return &podnet.MissingError{Name: i.HostName, Where: "the host"}
+	if _, ok := k.host[i.HostInterface]; !ok {
+		return &podnet.MissingError{Name: i.HostInterface, Where: "the host"}
 	}
-	have, ok := k.pods[i.Netns][i.Name]
+	have, ok := k.pods[i.Netns][i.IfName]
 	if !ok {
-		return &podnet.MissingError{Name: i.Name, Where: i.Netns}
+		return &podnet.MissingError{Name: i.IfName, Where: i.Netns}
 	}
-	if fmt.Sprint(have) != fmt.Sprint(i) {
-		return fmt.Errorf("interface %s differs", i.Name)
+	if !reflect.DeepEqual(have, i) {
+		return fmt.Errorf("interface %s differs", i.IfName)
 	}
 	return nil
 }
@@ -133,7 +139,7 @@ func (k *kernel) Remove(hostName string) error {
 func (k *kernel) remove(hostName string) {
 	if i, ok := k.host[hostName]; ok {
 		delete(k.host, hostName)
-		delete(k.pods[i.Netns], i.Name)
+		delete(k.pods[i.Netns], i.IfName)
 	}
 }
 
@@ -152,7 +158,7 @@ func (k *kernel) end(netns string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, i := range k.pods[netns] {
-		delete(k.host, i.HostName)
+		delete(k.host, i.HostInterface)
 	}
 	delete(k.pods, netns)
 }
@@ -317,7 +323,9 @@ func (w *world) snapshot() []string {
 	}
 	for _, path := range slices.Sorted(maps.Keys(w.kernel.pods)) {
 		for _, name := range slices.Sorted(maps.Keys(w.kernel.pods[path])) {
-			state = append(state, fmt.Sprintf("pod interface %s in %s: %v", name, path, w.kernel.pods[path][name]))
+			i := w.kernel.pods[path][name]
+			state = append(state, fmt.Sprintf("pod interface %s in %s: %s %s %v %v %d %v", name, path, i.HostInterface, i.MAC, i.Addresses,
+				i.AllRoutes(), i.MTU, i.TXOffload))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.bridge.ports)) {

@@ -15,8 +15,9 @@ import (
 // only. It goes on after an error.
 func (s *Server) gc(ctx context.Context, c call) error {
 	if !c.conf.validGiven {
-		// An empty list says that nothing is valid; without a list, nobody said so.
-		return newError(wire.CodeInvalidConfig, "network configuration lacks the key cni.dev/valid-attachments, which GC needs", "")
+		// An empty list says that nothing is valid; a missing list does not.
+		return newError(wire.CodeInvalidConfig,
+			"network configuration lacks the key cni.dev/valid-attachments, which GC needs", "")
 	}
 	valid := map[attachment.Key]bool{}
 	for _, a := range c.conf.ValidAttachments {
@@ -24,10 +25,12 @@ func (s *Server) gc(ctx context.Context, c call) error {
 	}
 	var errs []error
 	for _, a := range s.opts.Store.List() {
-		if a.Network != c.conf.Name || valid[maker(a)] { // a user's Port has no such name
+		if a.ConfName != c.conf.Name || valid[maker(a)] { // a user's Port has no such name
 			continue
 		}
-		err := s.ifStill(ctx, a, func(ctx context.Context, a attachment.Attachment) error { return s.detach(ctx, group{a}) })
+		err := s.ifStill(ctx, a, func(ctx context.Context, a attachment.Attachment) error {
+			return s.detach(ctx, group{a})
+		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("container %s: %w", a.Key, err))
 		}
@@ -37,8 +40,10 @@ func (s *Server) gc(ctx context.Context, c call) error {
 
 // ifStill calls fn with the container locked, unless the attachment was released before
 // the lock was had.
-func (s *Server) ifStill(ctx context.Context, a attachment.Attachment, fn func(context.Context, attachment.Attachment) error) error {
-	unlock, err := s.locks.lock(ctx, a.ContainerID)
+func (s *Server) ifStill(ctx context.Context, a attachment.Attachment,
+	fn func(context.Context, attachment.Attachment) error,
+) error {
+	unlock, err := s.lock(ctx, a.ContainerID)
 	if err != nil {
 		return err
 	}

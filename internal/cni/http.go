@@ -34,7 +34,11 @@ func Listen(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("CNI socket: %w", err)
 	}
 	l.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(tmp, 0o600), os.Rename(tmp, path)); err != nil {
+	err = os.Chmod(tmp, 0o600)
+	if err == nil {
+		err = os.Rename(tmp, path) //nolint:forbidigo // a socket, of which nothing outlives the agent
+	}
+	if err != nil {
 		l.Close()
 		return nil, fmt.Errorf("CNI socket: %w", err)
 	}
@@ -76,7 +80,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(wire.Header, wire.Version)
 	if r.URL.Path != wire.Path || r.Method != http.MethodPost {
-		writeError(w, http.StatusNotFound, newError(wire.CodeInvalidEnvironment, "not a CNI request: "+r.Method+" "+r.URL.Path, ""))
+		writeError(w, http.StatusNotFound,
+			newError(wire.CodeInvalidEnvironment, "not a CNI request: "+r.Method+" "+r.URL.Path, ""))
 		return
 	}
 	var request wire.Request

@@ -16,14 +16,15 @@ import (
 // nodePlan is a Planner that knows the default Network only.
 type nodePlan struct{}
 
-func (p nodePlan) Plan(_ context.Context, ask Ask) ([]Interface, error) {
+func (p nodePlan) Plan(_ context.Context, ask Request) ([]attachment.Plan, error) {
 	if ask.Network != "" && ask.Network != intent.DefaultNetworkName {
 		return nil, &PlanError{Reason: v1alpha1.ReasonNetworkNotFound, Message: fmt.Sprintf("Network %s is not known", ask.Network)}
 	}
-	return []Interface{{
-		IfName: ask.IfName, Network: intent.DefaultNetworkName, NetworkID: intent.DefaultNetwork, PodCIDR: true,
-		Primary: !ask.Delegate, DefaultRoute: !ask.Delegate, Addresses: ask.IPs, MAC: ask.MAC,
-	}}, nil
+	ask.DefaultRoute = !ask.Delegate()
+	return []attachment.Plan{{Spec: attachment.Spec{
+		Key: attachment.Key{IfName: ask.IfName}, NetworkName: intent.DefaultNetworkName, NetworkID: intent.DefaultNetwork,
+		Primary: !ask.Delegate(),
+	}, Requested: ask.Requested}}, nil
 }
 
 func (p nodePlan) Ranges(_ context.Context, network string, _ []netip.Prefix) ([]ipam.Range, error) {

@@ -26,18 +26,19 @@ type network struct {
 
 // planner is a fake Planner: what a pod gets is what the test says.
 type planner struct {
-	mu       sync.Mutex
-	pods     map[string][]Interface // further interfaces, by pod's name; the first is on the default Network
-	primary  map[string]Interface   // in place of that, by pod's name
+	mu sync.Mutex
+	// further interfaces, by pod's name; the first is on the default Network.
+	pods     map[string][]attachment.Plan
+	primary  map[string]attachment.Plan // in place of that, by pod's name
 	networks map[string]*network
-	claimed  map[string]string // address or MAC on a Network → who has it
-	asks     []Ask
+	claimed  map[string]string // address or MAC on a Network → its owner
+	asks     []Request
 	fails    map[string]error // by method
 }
 
 func newPlanner() *planner {
 	return &planner{
-		pods: map[string][]Interface{}, primary: map[string]Interface{}, claimed: map[string]string{}, fails: map[string]error{},
+		pods: map[string][]attachment.Plan{}, primary: map[string]attachment.Plan{}, claimed: map[string]string{}, fails: map[string]error{},
 		networks: map[string]*network{
 			"red":  {id: 2, subnets: subnets("10.9.0.0/24", "fd09::/64"), free: prefixes("10.9.0.16/30", "fd09::10/124", "10.9.0.32/30")},
 			"blue": {id: 3, subnets: subnets("10.9.0.0/24"), free: prefixes("10.9.0.64/28")},
@@ -55,35 +56,38 @@ func subnets(cidrs ...string) []intent.NetworkSubnet {
 }
 
 // on is an interface on a Network, with what change says.
-func (p *planner) on(name, ifName string, change ...func(*Interface)) Interface {
+func (p *planner) on(name, ifName string, change ...func(*attachment.Plan)) attachment.Plan {
 	n := p.networks[name]
-	i := Interface{IfName: ifName, Network: name, NetworkID: n.id, Subnets: n.subnets}
+	i := attachment.Plan{
+		Spec:    attachment.Spec{Key: attachment.Key{IfName: ifName}, NetworkName: name, NetworkID: n.id, BlockSpace: true},
+		Subnets: n.subnets,
+	}
 	for _, c := range change {
 		c(&i)
 	}
 	return i
 }
 
-func (p *planner) Plan(_ context.Context, ask Ask) ([]Interface, error) {
+func (p *planner) Plan(_ context.Context, ask Request) ([]attachment.Plan, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asks = append(p.asks, ask)
 	if err := p.fails["Plan"]; err != nil {
 		return nil, err
 	}
-	if ask.Delegate {
+	if ask.Delegate() {
 		name := ask.Network
 		if p.networks[name] == nil {
 			return nil, &PlanError{Reason: v1alpha1.ReasonNetworkNotFound, Message: fmt.Sprintf("Network %q is not known", name)}
 		}
-		return []Interface{p.on(name, ask.IfName, func(i *Interface) { i.Addresses, i.MAC = ask.IPs, ask.MAC })}, nil
+		return []attachment.Plan{p.on(name, ask.IfName, func(i *attachment.Plan) { i.Requested = ask.Requested })}, nil
 	}
-	first, ok := p.primary[ask.Pod]
+	first, ok := p.primary[ask.PodName]
 	if !ok {
-		first = Interface{Network: "default", NetworkID: 1, PodCIDR: true, Addresses: ask.IPs, MAC: ask.MAC}
+		first = attachment.Plan{Spec: attachment.Spec{NetworkName: "default", NetworkID: 1}, Requested: ask.Requested}
 	}
 	first.IfName, first.Primary, first.DefaultRoute = ask.IfName, true, true
-	return append([]Interface{first}, p.pods[ask.Pod]...), nil
+	return append([]attachment.Plan{first}, p.pods[ask.PodName]...), nil
 }
 
 func (p *planner) Ranges(_ context.Context, name string, exhausted []netip.Prefix) ([]ipam.Range, error) {
@@ -92,6 +96,9 @@ func (p *planner) Ranges(_ context.Context, name string, exhausted []netip.Prefi
 	n := p.networks[name]
 	if err := p.fails["Ranges"]; err != nil {
 		return nil, err
+	}
+	if n == nil {
+		return nil, &PlanError{Reason: v1alpha1.ReasonNetworkNotFound, Message: fmt.Sprintf("Network %s is not known", name), Retry: true}
 	}
 	for _, s := range n.subnets {
 		is4 := s.Prefix.Addr().Is4()

@@ -26,10 +26,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/cni/nstest"
 	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/cni/wire"
-	"coelan.io/coelan/internal/ovsdb"
 	"coelan.io/coelan/internal/ovstest"
 )
 
@@ -139,7 +139,8 @@ func (n *node) install(socket string) {
 		n.t.Fatalf("build the plugin: %v: %s", err, out)
 	}
 	n.runtime = libcni.NewCNIConfigWithCacheDir([]string{dir}, filepath.Join(dir, "cache"), &invoke.DefaultExec{
-		RawExec: &invoke.RawExec{Stderr: os.Stderr}, // made by the library when it is first used, it would be a race
+		// Made by the library when it is first used, it would be a race.
+		RawExec: &invoke.RawExec{Stderr: os.Stderr},
 	})
 	var err error
 	n.list, err = libcni.ConfListFromBytes(fmt.Appendf(nil,
@@ -307,7 +308,8 @@ func TestFullDisk(t *testing.T) {
 	n := newNode(t, dir)
 	full := filepath.Join(dir, "others")
 	n.must(os.WriteFile(full, nil, 0o600))
-	for _, size := range []int{4096, 1} { // to the last byte; what the store has set aside is not free
+	for _, size := range []int{4096, 1} {
+		// To the last byte; what the store has set aside is not free.
 		f, err := os.OpenFile(full, os.O_WRONLY|os.O_APPEND, 0)
 		n.must(err)
 		for err == nil {

@@ -19,11 +19,11 @@ type Report struct {
 
 // Reconcile makes attachments and the kernel's interfaces agree, after a restart of the
 // agent or of the node, or whenever it is called:
-//   - An attachment whose network namespace and host interface are both gone is released.
-//     One sign is not enough: a namespace that the agent cannot see, because a mount is
-//     missing in its container, may be alive.
-//   - An attachment whose namespace is there is repaired: the agent may have died in the
-//     middle of ADD. If that ADD failed for the runtime, it will send a DEL.
+//   - An attachment is released if both its network namespace and its host interface are gone. One
+//     sign is not enough: a namespace that the agent cannot see, because a mount is missing in its
+//     container, may be alive.
+//   - An attachment is repaired if its namespace exists: the agent may have died in the middle of
+//     ADD. If that ADD failed for the runtime, it will send a DEL.
 //   - A host interface of no attachment is removed.
 //
 // It goes on after an error. Calls of the runtime can go on at the same time.
@@ -36,7 +36,7 @@ func (s *Server) Reconcile(ctx context.Context) (Report, error) {
 	var errs []error
 	for _, a := range s.opts.Store.List() {
 		if a.IsPort() || links[a.HostInterface] && !s.opts.Interfaces.Gone(a.Netns) {
-			continue // the usual case, without a closer look; or somebody else's interface
+			continue // the usual case, without a closer look; or another program's interface
 		}
 		err := s.ifStill(ctx, a, func(ctx context.Context, a attachment.Attachment) error {
 			return s.reconcileOne(ctx, a, &report)

@@ -29,51 +29,46 @@ var since = map[string]string{cmdAdd: "0.1.0", cmdDel: "0.1.0", cmdCheck: "0.4.0
 // call is a request that is well-formed.
 type call struct {
 	command string
-	key     attachment.Key // not of GC and STATUS
-	netns   string         // of ADD and CHECK
-	pod     podArgs
+	Request        // not of GC and STATUS
+	netns   string // of ADD and CHECK
 	conf    netConf
-	asked   // of ADD
+	// hostPorts are for the pod's first interface, and of ADD.
+	hostPorts []attachment.HostPort
 }
 
 // subject names what the call is about, for messages.
 func (c call) subject() string {
 	switch {
-	case c.key.ContainerID == "":
+	case c.ContainerID == "":
 		return "network " + c.conf.Name
-	case c.pod.name == "":
-		return "container " + c.key.String()
+	case c.PodName == "":
+		return "container " + c.Key.String()
 	default:
-		return fmt.Sprintf("pod %s (container %s)", c.pod, c.key)
+		return fmt.Sprintf("pod %s (container %s)", c.pod(), c.Key)
 	}
 }
 
-// podArgs are the pairs in CNI_ARGS that Kubernetes runtimes give.
-type podArgs struct {
-	namespace, name, uid string
-	asked                addressArgs // IP and MAC, which not only Kubernetes' give
-}
-
-func (p podArgs) complete() bool { return p.namespace != "" && p.name != "" && p.uid != "" }
-
-func (p podArgs) String() string {
-	if p.name == "" {
+// pod names the pod that the call is of; "" if it is not known.
+func (c call) pod() string {
+	if c.PodName == "" {
 		return ""
 	}
-	return p.namespace + "/" + p.name
+	return c.PodNamespace + "/" + c.PodName
 }
 
-// parse checks all of a request. What it can tell about the pod it returns also with an
-// error, so that the error can be told to the pod's user.
+// parse checks all of a request. What is known about the pod is returned also with an error, so
+// that the error can be reported as an Event of the pod.
 func (s *Server) parse(r wire.Request) (call, []string, error) {
 	c := call{command: r.Command, netns: r.Netns,
-		key: attachment.Key{ContainerID: r.ContainerID, IfName: r.IfName}}
+		Request: Request{Key: attachment.Key{ContainerID: r.ContainerID, IfName: r.IfName}}}
+	var args addressArgs
 	from, known := since[r.Command]
 	if !known {
 		return c, nil, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_COMMAND %q is not known", r.Command), "")
 	}
 	if r.Command != cmdGC && r.Command != cmdStatus {
-		argsErr := c.pod.parse(r)
+		var argsErr error
+		args, argsErr = c.parseArgs(r)
 		if err := checkEnvironment(r); err != nil {
 			return c, nil, err
 		}
@@ -88,10 +83,13 @@ func (s *Server) parse(r wire.Request) (call, []string, error) {
 	}
 	if ok, err := version.GreaterThanOrEqualTo(conf.CNIVersion, from); err != nil || !ok {
 		return c, nil, newError(wire.CodeIncompatibleVersion,
-			fmt.Sprintf("cniVersion %s in the network configuration has no %s, %s has", conf.CNIVersion, r.Command, from), "")
+			fmt.Sprintf("cniVersion %s in the network configuration has no %s, %s has", conf.CNIVersion, r.Command,
+				from), "")
 	}
 	if r.Command == cmdAdd {
-		err = c.asked.read(conf, c.pod)
+		if err = c.read(conf, args); err == nil {
+			err = s.readHostPorts(&c)
+		}
 	}
 	return c, warnings, err
 }
@@ -124,27 +122,28 @@ func checkEnvironment(r wire.Request) error {
 // from them, such as namespace/name/interface, unambiguous.
 var podField = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
-// parse reads CNI_ARGS: KEY=VALUE, separated by semicolons. All three pairs of the pod
-// must be there for ADD.
-func (p *podArgs) parse(r wire.Request) error {
+// parseArgs reads CNI_ARGS: KEY=VALUE, separated by semicolons. All three pairs of the pod
+// must be there for ADD. It returns IP and MAC, which not only Kubernetes' runtimes give.
+func (r *Request) parseArgs(w wire.Request) (args addressArgs, err error) {
 	ignoreUnknown, unknown := false, ""
-	for pair := range strings.SplitSeq(r.Args, ";") {
+	for pair := range strings.SplitSeq(w.Args, ";") {
 		key, value, ok := strings.Cut(pair, "=")
 		switch {
 		case pair == "":
 		case !ok:
-			return newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_ARGS %q", r.Args), fmt.Sprintf("%q is not KEY=VALUE", pair))
+			return args, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_ARGS %q", w.Args),
+				fmt.Sprintf("%q is not KEY=VALUE", pair))
 		case key == "K8S_POD_NAMESPACE":
-			p.namespace = value
+			r.PodNamespace = value
 		case key == "K8S_POD_NAME":
-			p.name = value
+			r.PodName = value
 		case key == "K8S_POD_UID":
-			p.uid = value
+			r.PodUID = value
 		case key == "K8S_POD_INFRA_CONTAINER_ID":
 		case key == "IP" && value != "":
-			p.asked.IPs = strings.Split(value, ",")
+			args.IPs = strings.Split(value, ",")
 		case key == "MAC":
-			p.asked.MAC = value
+			args.MAC = value
 		case key == "IP":
 		case key == "IgnoreUnknown":
 			ignoreUnknown = value == "1" || strings.EqualFold(value, "true")
@@ -153,14 +152,15 @@ func (p *podArgs) parse(r wire.Request) error {
 		}
 	}
 	if unknown != "" && !ignoreUnknown {
-		return newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_ARGS has the unknown key %s", unknown), "IgnoreUnknown is not set")
+		return args, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_ARGS has the unknown key %s", unknown),
+			"IgnoreUnknown is not set")
 	}
-	return p.check(r.Command == cmdAdd)
+	return args, r.checkPod(w.Command == cmdAdd)
 }
 
-func (p *podArgs) check(required bool) error {
+func (r *Request) checkPod(required bool) error {
 	for _, pair := range []struct{ key, value string }{
-		{"K8S_POD_NAMESPACE", p.namespace}, {"K8S_POD_NAME", p.name}, {"K8S_POD_UID", p.uid},
+		{"K8S_POD_NAMESPACE", r.PodNamespace}, {"K8S_POD_NAME", r.PodName}, {"K8S_POD_UID", r.PodUID},
 	} {
 		switch {
 		case pair.value == "" && required:

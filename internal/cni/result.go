@@ -15,8 +15,9 @@ import (
 	"coelan.io/coelan/internal/cni/podnet"
 )
 
-// resultOf is what ADD returns: for each interface, the call's own one first, the host's end, the pod's end with its
-// addresses, and its routes; and the DNS settings of the call's Network or else of the configuration.
+// resultOf is what ADD returns: for each interface, the call's own one first, the host's end, the
+// pod's end with its addresses, and its routes; and the DNS settings of the call's Network or else
+// of the configuration.
 func resultOf(g group, conf netConf) *types100.Result {
 	result := &types100.Result{CNIVersion: types100.ImplementedSpecVersion, DNS: conf.DNS}
 	if g[0].DNS != nil {
@@ -29,18 +30,20 @@ func resultOf(g group, conf netConf) *types100.Result {
 		addresses, gateways := runtimeAddresses(a)
 		for i, addr := range addresses {
 			result.IPs = append(result.IPs, &types100.IPConfig{
-				Interface: types100.Int(len(result.Interfaces) - 1), Address: ipNet(addr), Gateway: gateways[i].AsSlice(),
+				Interface: types100.Int(len(result.Interfaces) - 1), Address: ipNet(addr),
+				Gateway: gateways[i].AsSlice(),
 			})
 		}
-		for _, r := range routesOf(a) {
+		for _, r := range a.AllRoutes() {
 			result.Routes = append(result.Routes, &types.Route{Dst: ipNet(r.Destination), GW: r.NextHop.AsSlice()})
 		}
 	}
 	return result
 }
 
-// runtimeAddresses are the addresses that the runtime, and with it Kubernetes, knows an interface by: those of the node's
-// podCIDRs if there are some, because the others mean nothing outside of the Network's Router.
+// runtimeAddresses are the addresses that the runtime, and with it Kubernetes, knows an interface
+// by: those of the node's podCIDRs if there are some, because the others mean nothing outside of
+// the Network's Router.
 func runtimeAddresses(a attachment.Attachment) ([]netip.Prefix, []netip.Addr) {
 	if len(a.NodeAddresses) > 0 {
 		return a.NodeAddresses, a.NodeGateways

@@ -21,6 +21,7 @@ import (
 	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/cni/wire"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/keymutex"
 )
 
 // Dataplane connects the host's end of a pod's interface to the network. Every
@@ -55,8 +56,8 @@ type Node struct {
 	TXOffload bool
 	// NetworkID of the default pod network.
 	NetworkID intent.NetworkID
-	// Cluster lists what a pod reaches by its first interface although its default route leads elsewhere: the nodes'
-	// podCIDRs and addresses. nil: nothing.
+	// Cluster lists what a pod reaches by its first interface although its default route leads
+	// elsewhere: the nodes' podCIDRs and addresses. nil: nothing.
 	Cluster func() []netip.Prefix
 }
 
@@ -99,17 +100,19 @@ type Options struct {
 	Interfaces Interfaces
 	// Planner says what pods get.
 	Planner Planner
-	// Changed is told about attachments that have just come or gone, after that is recorded; Store.Get tells which of
-	// the two. It must not block. nil: nobody is told.
+	// Changed is called with attachments that were added or removed, after that is stored;
+	// Store.Get tells which of the two. It must not block, and may be nil.
 	Changed func([]attachment.Attachment)
+	// Reserved says that a port of the node's is needed by the node itself. nil: none is.
+	Reserved func(p intent.Protocol, port uint16) bool
 	// Bridge is the integration bridge's name, for warnings about configurations that
 	// ask for another.
 	Bridge string
 
 	Recorder Recorder     // nil: no Events
 	Logger   *slog.Logger // nil: slog.Default()
-	// Observe is told about each request that ended: the CNI command, the CNI error
-	// code (0: success) and how long it took. nil: nobody is told.
+	// Observe is called after each request with the CNI command, the CNI error code (0: success)
+	// and the duration. It may be nil.
 	Observe func(command string, code uint, took time.Duration)
 	// Timeout bounds one request, also if the caller would wait longer; 0: 60 s.
 	Timeout time.Duration
@@ -119,7 +122,7 @@ type Options struct {
 type Server struct {
 	opts  Options
 	log   *slog.Logger
-	locks locks // by container id
+	locks keymutex.Mutex // by container id
 	// warned remembers which warnings about configurations were logged.
 	warned sync.Map
 }
@@ -158,9 +161,9 @@ func (s *Server) Handle(ctx context.Context, r wire.Request) ([]byte, *wire.Erro
 	}
 	s.observe(r.Command, cniErr.Code, took)
 	s.log.Error("CNI request failed", "command", r.Command, "container", r.ContainerID, "interface", r.IfName,
-		"pod", c.pod.String(), "code", cniErr.Code, "error", cniErr.Error(), "took", took)
-	if s.opts.Recorder != nil && r.Command == cmdAdd && c.pod.complete() {
-		s.opts.Recorder.PodWarning(c.pod.namespace, c.pod.name, c.pod.uid, eventReason(err), cniErr.Error())
+		"pod", c.pod(), "code", cniErr.Code, "error", cniErr.Error(), "took", took)
+	if s.opts.Recorder != nil && r.Command == cmdAdd && c.PodNamespace != "" && c.PodName != "" && c.PodUID != "" {
+		s.opts.Recorder.PodWarning(c.PodNamespace, c.PodName, c.PodUID, eventReason(err), cniErr.Error())
 	}
 	return nil, cniErr
 }

@@ -3,14 +3,11 @@
 package cni
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -76,7 +73,7 @@ func TestADDTwiceReturnsTheSameAndRepairs(t *testing.T) {
 		"nothing missing": func(*world, attachment.Attachment) {},
 		"pair missing":    func(w *world, a attachment.Attachment) { w.kernel.remove(a.HostInterface) },
 		"pod's end differs": func(w *world, a attachment.Attachment) {
-			w.kernel.pods[a.Netns]["eth0"] = podnet.Interface{HostName: a.HostInterface, MTU: 9}
+			w.kernel.pods[a.Netns]["eth0"] = bare(a.HostInterface)
 		},
 		"port missing": func(w *world, a attachment.Attachment) { delete(w.bridge.ports, a.HostInterface) },
 	} {
@@ -256,7 +253,7 @@ func TestCHECK(t *testing.T) {
 	}{
 		{"all is well", func(*world, attachment.Attachment, *wire.Request) {}, 0, ""},
 		{"interface differs", func(w *world, a attachment.Attachment, _ *wire.Request) {
-			w.kernel.pods[a.Netns]["eth0"] = podnet.Interface{HostName: a.HostInterface}
+			w.kernel.pods[a.Netns]["eth0"] = bare(a.HostInterface)
 		}, wire.CodeCheck, "interface eth0 differs"},
 		{"port missing", func(w *world, a attachment.Attachment, _ *wire.Request) {
 			delete(w.bridge.ports, a.HostInterface)
@@ -319,7 +316,7 @@ func TestGC(t *testing.T) {
 	}
 	var left []string
 	for _, a := range w.store.List() {
-		left = append(left, a.Network+" "+a.Key.String())
+		left = append(left, a.ConfName+" "+a.Key.String())
 	}
 	if diff := cmp.Diff([]string{"coelan a/eth0", "storage d/eth0"}, left); diff != "" {
 		t.Errorf("left after GC (-want +got):\n%s", diff)
@@ -333,7 +330,7 @@ func TestGC(t *testing.T) {
 	if err := gc(w, `null`); err != nil { // what an empty list of Go becomes
 		t.Fatal(err)
 	}
-	if list := w.store.List(); len(list) != 1 || list[0].Network != "storage" {
+	if list := w.store.List(); len(list) != 1 || list[0].ConfName != "storage" {
 		t.Errorf("left after GC with an empty list: %v", list)
 	}
 }
@@ -362,112 +359,6 @@ func TestSTATUS(t *testing.T) {
 	}
 }
 
-// Calls for one container wait for each other, those for different ones do not.
-func TestConcurrency(t *testing.T) {
-	w := newWorld(t)
-	w.bridge.block, w.bridge.entered = make(chan struct{}), make(chan string)
-	var wg sync.WaitGroup
-	wg.Go(func() { w.must(addRequest("a")) })
-	wg.Go(func() { w.must(addRequest("b")) })
-	both := map[string]bool{<-w.bridge.entered: true, <-w.bridge.entered: true} // at the same time
-	if !both["a"] || !both["b"] {
-		t.Errorf("in Attach: %v, want a and b", both)
-	}
-	// While ADD of a is under way, its DEL waits, and gives up when its time is over.
-	r := as("DEL", addRequest("a"))
-	r.TimeoutMillis = 50
-	if _, err := w.Handle(t.Context(), r); err == nil || err.Code != wire.CodeTryAgainLater || !strings.Contains(err.Error(), "another call for container a is still running") {
-		t.Errorf("DEL during ADD: %v", err)
-	}
-	deleted := make(chan struct{})
-	go func() { w.must(as("DEL", addRequest("a"))); close(deleted) }()
-	close(w.bridge.block)
-	<-deleted
-	wg.Wait()
-	if list := w.store.List(); len(list) != 1 || list[0].ContainerID != "b" {
-		t.Errorf("attachments: %v, want only b", list)
-	}
-}
-
-func TestManyAtOnce(t *testing.T) {
-	w := newWorld(t)
-	w.node.node.PodCIDRs = prefixes("10.0.0.0/22")
-	var wg sync.WaitGroup
-	for worker := range 8 {
-		wg.Go(func() {
-			for n := range 25 {
-				name := fmt.Sprintf("c%d-%d", worker, n)
-				w.kernel.mu.Lock()
-				w.kernel.pods["/run/netns/"+name] = map[string]podnet.Interface{}
-				w.kernel.mu.Unlock()
-				ctx, cancel := context.WithCancel(t.Context())
-				if n%5 == 4 {
-					cancel() // killed before, or half way
-				}
-				if _, err := w.Handle(ctx, addRequest(name)); (err != nil) != (n%5 == 4) {
-					t.Errorf("ADD: %v", err)
-				}
-				cancel()
-				for range n % 3 {
-					w.must(as("DEL", addRequest(name)))
-				}
-				w.must(as("DEL", addRequest(name)))
-			}
-		})
-	}
-	wg.Wait()
-	if got := w.snapshot(); len(got) != 0 {
-		t.Errorf("left behind: %v", got)
-	}
-}
-
-// A runtime that gives up, or an agent's limit, ends an ADD, which then leaves nothing.
-func TestADDThatTakesTooLong(t *testing.T) {
-	for name, request := range map[string]func(w *world) *wire.Error{
-		"plugin's limit": func(w *world) *wire.Error {
-			r := addRequest("a")
-			r.TimeoutMillis = 50
-			_, err := w.Handle(t.Context(), r)
-			return err
-		},
-		"plugin killed": func(w *world) *wire.Error {
-			ctx, cancel := context.WithCancel(t.Context())
-			go func() { <-w.bridge.entered; cancel() }()
-			_, err := w.Handle(ctx, addRequest("a"))
-			return err
-		},
-		"agent's limit": func(w *world) *wire.Error {
-			w.opts.Timeout = 50 * time.Millisecond
-			_, err := w.Handle(t.Context(), addRequest("a"))
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.bridge.block, w.bridge.entered = make(chan struct{}), make(chan string, 1)
-			if err := request(w); err == nil || err.Code != wire.CodeTryAgainLater {
-				t.Errorf("error %v, want code 11", err)
-			}
-			if got := w.snapshot(); len(got) != 0 {
-				t.Errorf("left behind: %v", got)
-			}
-		})
-	}
-}
-
-// The agent gives up before the plugin does, so that the plugin hears why.
-func TestTimeLeftForUndoing(t *testing.T) {
-	w := newWorld(t)
-	for _, tt := range []struct {
-		millis int64
-		want   time.Duration
-	}{{0, 60 * time.Second}, {10_000, 8 * time.Second}, {3600_000, 60 * time.Second}} {
-		if got := w.timeout(wire.Request{TimeoutMillis: tt.millis}); got != tt.want {
-			t.Errorf("of a plugin that waits %d ms: %v, want %v", tt.millis, got, tt.want)
-		}
-	}
-}
-
 func TestReconcile(t *testing.T) {
 	w := newWorld(t)
 	names := []string{"a", "b", "c", "d"}
@@ -478,10 +369,12 @@ func TestReconcile(t *testing.T) {
 	host := func(name string) string {
 		return attachment.HostInterface(attachment.Key{ContainerID: name, IfName: "eth0"})
 	}
-	w.kernel.end("/run/netns/a")                                                         // its pod has ended
-	w.kernel.remove(host("b"))                                                           // its ADD was cut off, or somebody deleted the pair
-	delete(w.kernel.pods, "/run/netns/c")                                                // cannot be seen, but the pair lives
-	w.kernel.host["co000000000000"] = podnet.Interface{Netns: "/run/netns/d", Name: "x"} // of nobody
+	w.kernel.end("/run/netns/a")          // its pod has ended
+	w.kernel.remove(host("b"))            // its ADD was cut off, or the pair was deleted
+	delete(w.kernel.pods, "/run/netns/c") // cannot be seen, but the pair lives
+	w.kernel.host["co000000000000"] = podnet.Interface{Attachment: attachment.Attachment{
+		Spec: attachment.Spec{Key: attachment.Key{IfName: "x"}, Netns: "/run/netns/d"},
+	}} // of no attachment
 
 	report, err := w.Reconcile(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "default/pod-c/eth0 (container c): network namespace /run/netns/c cannot be seen") {

@@ -15,10 +15,12 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni/wire"
 )
 
-// newPlannedNode is a node whose pods get what a planner says, with a plugin of others chained behind ours.
+// newPlannedNode is a node with pods that get what a planner says, with a plugin of
+// others chained behind ours.
 func newPlannedNode(t *testing.T) (*node, *planner) {
 	n, p := newNode(t, t.TempDir()), newPlanner()
 	n.server.opts.Planner = p
@@ -51,13 +53,13 @@ func summaryOf(r *types100.Result) string {
 	return strings.Join(lines, ", ")
 }
 
-// Pods with several interfaces reach each other on each, what is chained behind ours works on the first, and one DEL takes
-// all of them away.
+// Pods with several interfaces reach each other on each, what is chained behind ours works on the
+// first, and one DEL takes all of them away.
 func TestPodsWithSeveralInterfaces(t *testing.T) {
 	n, p := newPlannedNode(t)
 	p.networks["red"].free = prefixes("10.9.0.16/28", "fd09::10/124")
-	p.pods["pod-a"] = []Interface{p.on("red", "net1"), p.on("blue", "net2", addresses("10.9.0.77"), hardware("02:00:00:00:00:07"))}
-	p.pods["pod-b"] = []Interface{p.on("red", "data", defaultRoute)}
+	p.pods["pod-a"] = []attachment.Plan{p.on("red", "net1"), p.on("blue", "net2", addresses("10.9.0.77"), hardware("02:00:00:00:00:07"))}
+	p.pods["pod-b"] = []attachment.Plan{p.on("red", "data", defaultRoute)}
 	a, b := n.newPod("pod-a"), n.newPod("pod-b")
 	n.must(n.add(a))
 	n.must(n.add(b))

@@ -9,29 +9,27 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/google/go-cmp/cmp"
 
-	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/attachment"
-	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/cni/wire"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
-func addresses(list ...string) func(*Interface) {
-	return func(i *Interface) {
+func addresses(list ...string) func(*attachment.Plan) {
+	return func(i *attachment.Plan) {
 		for _, s := range list {
 			i.Addresses = append(i.Addresses, netip.MustParseAddr(s))
 		}
 	}
 }
 
-func hardware(s string) func(*Interface) {
-	return func(i *Interface) {
+func hardware(s string) func(*attachment.Plan) {
+	return func(i *attachment.Plan) {
 		mac, err := intent.ParseMAC(s)
 		if err != nil {
 			panic(err)
@@ -40,116 +38,7 @@ func hardware(s string) func(*Interface) {
 	}
 }
 
-func defaultRoute(i *Interface) { i.DefaultRoute = true }
-
-// Whatever a pod asks for that it cannot have: an error and an Event that name it, and nothing is changed.
-func TestBadPlans(t *testing.T) {
-	further := func(change func(p *planner) []Interface) func(*world, *planner) {
-		return func(_ *world, p *planner) { p.pods["pod-a"] = change(p) }
-	}
-	one := func(network, ifName string, changes ...func(*Interface)) func(*world, *planner) {
-		return further(func(p *planner) []Interface { return []Interface{p.on(network, ifName, changes...)} })
-	}
-	for _, tt := range []struct {
-		name   string
-		change func(*world, *planner)
-		code   uint
-		reason string
-		want   string
-	}{
-		{"unknown Network", func(_ *world, p *planner) {
-			p.fails["Plan"] = &PlanError{Reason: v1alpha1.ReasonNetworkNotFound, Message: "annotation x, element 2: Network green is not known"}
-		}, wire.CodeRefused, "NetworkNotFound", "annotation x, element 2: Network green is not known"},
-		{"too early", func(_ *world, p *planner) {
-			p.fails["Plan"] = &PlanError{Reason: "PodNotSeen", Message: "pod default/pod-a was not seen yet", Retry: true}
-		}, wire.CodeTryAgainLater, "PodNotSeen", "was not seen yet"},
-		{"another failure", func(_ *world, p *planner) { p.fails["Plan"] = errors.New("no idea") }, wire.CodeFailed, "NetworkSetupFailed", "no idea"},
-		{"the same interface twice", further(func(p *planner) []Interface { return []Interface{p.on("red", "net1"), p.on("blue", "net1")} }),
-			wire.CodeRefused, "Invalid", "interface net1 on Network blue: the pod has an interface of this name already, for Network red"},
-		{"eth0 again", one("red", "eth0"), wire.CodeRefused, "Invalid", "interface eth0 on Network red: the pod has an interface of this name already, for Network default"},
-		{"lo", one("red", "lo"), wire.CodeRefused, "Invalid", "for the loopback interface"},
-		{"name too long", one("red", "sixteencharacter"), wire.CodeRefused, "Invalid", "interface sixteencharacter on Network red: its name cannot be used"},
-		{"no name", one("red", ""), wire.CodeRefused, "Invalid", "its name cannot be used"},
-		{"name with a slash", one("red", "a/b"), wire.CodeRefused, "Invalid", "its name cannot be used"},
-		{"name is taken in the pod", func(w *world, p *planner) {
-			w.kernel.pods["/run/netns/a"]["net1"] = podnet.Interface{HostName: "other"}
-			p.pods["pod-a"] = []Interface{p.on("red", "net1")}
-		}, 4, "NetworkSetupFailed", `interface "net1" exists already`},
-		{"address outside", one("blue", "net1", addresses("10.8.0.5")), wire.CodeRefused, "AddressOutside",
-			"interface net1 on Network blue: address 10.8.0.5 is outside of its subnets [10.9.0.0/24]"},
-		{"address of a family that is not there", one("blue", "net1", addresses("fd09::5")), wire.CodeRefused, "AddressOutside", "address fd09::5 is outside"},
-		{"address on a Network without subnets", one("wire", "net1", addresses("10.9.0.5")), wire.CodeRefused, "AddressOutside", "outside of its subnets []"},
-		{"the gateway's address", one("blue", "net1", addresses("10.9.0.1")), wire.CodeRefused, "AddressTaken", "address 10.9.0.1 is the gateway of 10.9.0.0/24"},
-		{"the network address", one("blue", "net1", addresses("10.9.0.0")), wire.CodeRefused, "Invalid", "address 10.9.0.0 is no interface's address in 10.9.0.0/24"},
-		{"the broadcast address", one("blue", "net1", addresses("10.9.0.255")), wire.CodeRefused, "Invalid", "address 10.9.0.255 is no interface's address"},
-		{"an address twice", one("blue", "net1", addresses("10.9.0.5", "10.9.0.5")), wire.CodeRefused, "Invalid", "address 10.9.0.5 is asked for twice"},
-		{"address of another pod", func(w *world, p *planner) {
-			p.claimed["blue 10.9.0.5"] = "shop/vm"
-			p.pods["pod-a"] = []Interface{p.on("blue", "net1", addresses("10.9.0.5"))}
-		}, wire.CodeRefused, "AddressTaken", "blue 10.9.0.5 belongs to shop/vm"},
-		{"two interfaces with one address", further(func(p *planner) []Interface {
-			return []Interface{p.on("blue", "net1", addresses("10.9.0.5")), p.on("blue", "net2", addresses("10.9.0.5"))}
-		}), wire.CodeRefused, "AddressTaken", "address 10.9.0.5 on Network blue belongs to"},
-		{"MAC of another pod", func(w *world, p *planner) {
-			p.claimed["blue 02:00:00:00:00:07"] = "shop/vm"
-			p.pods["pod-a"] = []Interface{p.on("blue", "net1", hardware("02:00:00:00:00:07"))}
-		}, wire.CodeRefused, "MACTaken", "blue 02:00:00:00:00:07 belongs to shop/vm"},
-		{"two interfaces with one MAC", further(func(p *planner) []Interface {
-			return []Interface{p.on("blue", "net1", hardware("02:00:00:00:00:07")), p.on("blue", "net2", hardware("02:00:00:00:00:07"))}
-		}), wire.CodeRefused, "MACTaken", "MAC 02:00:00:00:00:07 on Network blue belongs to"},
-		{"MAC of a group", one("blue", "net1", hardware("03:00:00:00:00:07")), wire.CodeRefused, "Invalid", "MAC 03:00:00:00:00:07 is not the address of one interface"},
-		{"MAC of nobody", one("blue", "net1", hardware("00:00:00:00:00:00")), wire.CodeRefused, "Invalid", "is not the address of one interface"},
-		{"MAC of the router", one("blue", "net1", hardware(intent.RouterMAC.String())), wire.CodeRefused, "MACTaken", "belongs to the Network's router"},
-		{"MAC of the router's range", one("blue", "net1", hardware("0a:c0:e1:00:00:09")), wire.CodeRefused, "MACTaken", "belongs to the Network's router"},
-		{"MAC of another address", one("blue", "net1", hardware("0a:ce:0a:09:00:06")), wire.CodeRefused, "MACTaken", "MAC 0a:ce:0a:09:00:06 is of the range"},
-		{"MAC of another address than the own", one("blue", "net1", func(i *Interface) {
-			addresses("10.9.0.5")(i)
-			hardware("0a:ce:0a:09:00:06")(i)
-		}), wire.CodeRefused, "MACTaken", "MAC 0a:ce:0a:09:00:06 is of the range"},
-		{"gateway outside", one("blue", "net1", func(i *Interface) { i.Gateways = []netip.Addr{netip.MustParseAddr("10.8.0.1")} }),
-			wire.CodeRefused, "Invalid", "gateway 10.8.0.1 is outside of its subnets [10.9.0.0/24]"},
-		{"next hop outside", one("blue", "net1", func(i *Interface) {
-			i.Routes = []attachment.Route{{Destination: netip.MustParsePrefix("10.50.0.0/16"), NextHop: netip.MustParseAddr("10.8.0.1")}}
-		}), wire.CodeRefused, "Invalid", "route to 10.50.0.0/16 has the next hop 10.8.0.1 outside of its subnets"},
-		{"next hop of the other family", one("blue", "net1", func(i *Interface) {
-			i.Routes = []attachment.Route{{Destination: netip.MustParsePrefix("fd50::/16"), NextHop: netip.MustParseAddr("10.9.0.1")}}
-		}), wire.CodeRefused, "Invalid", "route to fd50::/16 has the next hop 10.9.0.1 of the other family"},
-		{"exhausted", func(_ *world, p *planner) {
-			p.networks["blue"].free = nil
-			p.pods["pod-a"] = []Interface{p.on("blue", "net1")}
-		}, wire.CodeExhausted, "AddressesExhausted", "Network blue has no free address left"},
-		{"no family in common with the node", func(w *world, p *planner) {
-			w.node.node.PodCIDRs = prefixes("fd00:10:244:1::/64")
-			p.primary["pod-a"] = p.on("blue", "eth0", func(i *Interface) { i.NodeAddresses = true })
-		}, wire.CodeRefused, "Invalid", "interface eth0 on Network blue: it has no address of a family of the node's podCIDRs [fd00:10:244:1::/64]"},
-		{"claim is not answered", func(_ *world, p *planner) {
-			p.fails["Claim"] = &PlanError{Reason: v1alpha1.ReasonNotBound, Message: "node n2 has not answered", Retry: true}
-			p.pods["pod-a"] = []Interface{p.on("blue", "net1", addresses("10.9.0.5"))}
-		}, wire.CodeTryAgainLater, "NotBound", "node n2 has not answered"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w, p := newPlanned(t)
-			tt.change(w, p)
-			before, claimed := w.snapshot(), len(p.claimed)
-			out, err := w.Handle(t.Context(), addRequest("a"))
-			if err == nil {
-				t.Fatalf("succeeded with %s", out)
-			}
-			if err.Code != tt.code || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %d %q\nwant  %d %q", err.Code, err.Error(), tt.code, tt.want)
-			}
-			if diff := cmp.Diff(before, w.snapshot()); diff != "" {
-				t.Errorf("the state changed:\n%s", diff)
-			}
-			if len(p.claimed) != claimed {
-				t.Errorf("claimed: %v", p.claimed)
-			}
-			if want := "default/pod-a uid-a " + tt.reason + ": " + err.Error(); !slices.Equal(w.events.list, []string{want}) {
-				t.Errorf("Events %q\nwant   %q", w.events.list, want)
-			}
-		})
-	}
-}
+func defaultRoute(i *attachment.Plan) { i.DefaultRoute = true }
 
 // summary is a result as people would write it down.
 func summary(t *testing.T, out []byte) []string {
@@ -174,8 +63,8 @@ func summary(t *testing.T, out []byte) []string {
 
 func TestMACOfTheOwnAddress(t *testing.T) {
 	own := netip.MustParseAddr("10.9.0.5")
-	i := Interface{IfName: "net1", Network: "blue", Addresses: []netip.Addr{own}}
-	if err := i.checkMAC(intent.PodMAC(own)); err != nil {
+	i := planned{&attachment.Plan{Requested: attachment.Requested{Addresses: []netip.Addr{own}}}}
+	if err := i.checkMAC(reserved.PodMAC(own)); err != nil {
 		t.Error(err)
 	}
 }
@@ -186,15 +75,15 @@ func TestThreeInterfaces(t *testing.T) {
 	w.opts.Changed = func(list []attachment.Attachment) {
 		changes = append(changes, fmt.Sprint(len(list), " ", len(w.store.List())))
 	}
-	p.pods["pod-a"] = []Interface{
-		p.on("red", "net1", func(i *Interface) {
+	p.pods["pod-a"] = []attachment.Plan{
+		p.on("red", "net1", func(i *attachment.Plan) {
 			i.MTU, i.NAD = 1300, "default/red"
 			i.Routes = []attachment.Route{
 				{Destination: netip.MustParsePrefix("10.50.0.0/16")},
 				{Destination: netip.MustParsePrefix("fd50::/16"), NextHop: netip.MustParseAddr("fd09::fe")},
 			}
 		}),
-		p.on("blue", "net2", addresses("10.9.0.7", "10.9.0.8"), hardware("02:00:00:00:00:07"), func(i *Interface) { i.MTU = 9000 }),
+		p.on("blue", "net2", addresses("10.9.0.7", "10.9.0.8"), hardware("02:00:00:00:00:07"), func(i *attachment.Plan) { i.MTU = 9000 }),
 		p.on("wire", "net10"),
 	}
 	out := w.must(addRequest("a"))
@@ -234,10 +123,10 @@ func TestThreeInterfaces(t *testing.T) {
 func TestWayToClusterLeavesOutTheOwnSubnet(t *testing.T) {
 	w, p := newPlanned(t)
 	w.node.node.Cluster = func() []netip.Prefix { return prefixes("10.244.1.0/24", "10.244.2.0/24", "192.168.33.11/32") }
-	p.pods["pod-a"] = []Interface{p.on("blue", "net1", defaultRoute)}
+	p.pods["pod-a"] = []attachment.Plan{p.on("blue", "net1", defaultRoute)}
 	w.must(addRequest("a"))
 	var got []string
-	for _, r := range w.kernel.pods["/run/netns/a"]["eth0"].Routes {
+	for _, r := range w.kernel.pods["/run/netns/a"]["eth0"].AllRoutes() {
 		got = append(got, r.Destination.String())
 	}
 	if diff := cmp.Diff([]string{"::/0", "10.244.2.0/24", "192.168.33.11/32"}, got); diff != "" {
@@ -245,28 +134,29 @@ func TestWayToClusterLeavesOutTheOwnSubnet(t *testing.T) {
 	}
 }
 
-// The default route moves family by family, and where it has moved the first interface keeps its way to the cluster.
+// The default route moves family by family, and where it has moved the first interface keeps its
+// way to the cluster.
 func TestDefaultRoute(t *testing.T) {
 	const keeps4, keeps6 = "eth0 10.244.0.0/16 10.244.1.1", "eth0 fd00:10:244::/48 fd00:10:244:1::1"
 	for _, tt := range []struct {
 		name    string
-		further func(p *planner) []Interface
+		further func(p *planner) []attachment.Plan
 		want    []string
 	}{
-		{"stays", func(p *planner) []Interface { return []Interface{p.on("red", "net1")} },
+		{"stays", func(p *planner) []attachment.Plan { return []attachment.Plan{p.on("red", "net1")} },
 			[]string{"eth0 0.0.0.0/0 10.244.1.1", "eth0 ::/0 fd00:10:244:1::1"}},
-		{"moves", func(p *planner) []Interface {
-			return []Interface{p.on("blue", "net1"), p.on("red", "net2", defaultRoute), p.on("red", "net3", defaultRoute)}
+		{"moves", func(p *planner) []attachment.Plan {
+			return []attachment.Plan{p.on("blue", "net1"), p.on("red", "net2", defaultRoute), p.on("red", "net3", defaultRoute)}
 		}, []string{keeps4, keeps6, "net2 0.0.0.0/0 10.9.0.1", "net2 ::/0 fd09::1"}},
-		{"moves for one family", func(p *planner) []Interface { return []Interface{p.on("blue", "net1", defaultRoute)} },
+		{"moves for one family", func(p *planner) []attachment.Plan { return []attachment.Plan{p.on("blue", "net1", defaultRoute)} },
 			[]string{"eth0 ::/0 fd00:10:244:1::1", keeps4, "net1 0.0.0.0/0 10.9.0.1"}},
-		{"by another gateway", func(p *planner) []Interface {
-			return []Interface{p.on("red", "net1", defaultRoute, func(i *Interface) { i.Gateways = []netip.Addr{netip.MustParseAddr("10.9.0.99")} })}
+		{"by another gateway", func(p *planner) []attachment.Plan {
+			return []attachment.Plan{p.on("red", "net1", defaultRoute, func(i *attachment.Plan) { i.Gateways = []netip.Addr{netip.MustParseAddr("10.9.0.99")} })}
 		}, []string{keeps4, keeps6, "net1 0.0.0.0/0 10.9.0.99", "net1 ::/0 fd09::1"}},
-		{"not to a Network without addresses", func(p *planner) []Interface { return []Interface{p.on("wire", "net1", defaultRoute)} },
+		{"not to a Network without addresses", func(p *planner) []attachment.Plan { return []attachment.Plan{p.on("wire", "net1", defaultRoute)} },
 			[]string{"eth0 0.0.0.0/0 10.244.1.1", "eth0 ::/0 fd00:10:244:1::1"}},
-		{"fixed addresses of one family", func(p *planner) []Interface {
-			return []Interface{p.on("red", "net1", defaultRoute, addresses("fd09::77"))}
+		{"fixed addresses of one family", func(p *planner) []attachment.Plan {
+			return []attachment.Plan{p.on("red", "net1", defaultRoute, addresses("fd09::77"))}
 		}, []string{"eth0 0.0.0.0/0 10.244.1.1", keeps6, "net1 ::/0 fd09::1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -278,8 +168,8 @@ func TestDefaultRoute(t *testing.T) {
 			w.must(addRequest("a"))
 			var got []string
 			for _, name := range []string{"eth0", "net1", "net2", "net3"} {
-				for _, r := range w.kernel.pods["/run/netns/a"][name].Routes {
-					got = append(got, fmt.Sprint(name, " ", r.Destination, " ", r.Gateway))
+				for _, r := range w.kernel.pods["/run/netns/a"][name].AllRoutes() {
+					got = append(got, fmt.Sprint(name, " ", r.Destination, " ", r.NextHop))
 				}
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -289,11 +179,11 @@ func TestDefaultRoute(t *testing.T) {
 	}
 }
 
-// The runtime hears the node's addresses of a tenant's pod; the pod has its own.
+// The runtime gets the node addresses of a tenant's pod; the pod has its own.
 func TestNodeAddresses(t *testing.T) {
 	w, p := newPlanned(t)
-	tenant := func(network string) Interface {
-		return p.on(network, "", func(i *Interface) { i.NodeAddresses = true })
+	tenant := func(network string) attachment.Plan {
+		return p.on(network, "", func(i *attachment.Plan) { i.NodeAddresses = true })
 	}
 	p.primary["pod-a"], p.primary["pod-b"] = tenant("red"), tenant("blue")
 	p.networks["blue"].free = prefixes("10.9.0.16/30")
@@ -324,7 +214,7 @@ func TestSeveralOrNone(t *testing.T) {
 	for _, method := range []string{"Create", "Configure", "Attach", "Claim", "Ranges"} {
 		t.Run(method, func(t *testing.T) {
 			w, p := newPlanned(t)
-			p.pods["pod-a"] = []Interface{p.on("red", "net1"), p.on("blue", "net2", addresses("10.9.0.7"))}
+			p.pods["pod-a"] = []attachment.Plan{p.on("red", "net1"), p.on("blue", "net2", addresses("10.9.0.7"))}
 			broken := errors.New("it is broken")
 			w.kernel.failsFor, w.bridge.failsFor = "net2", "net2"
 			w.kernel.fails[method], w.bridge.fails[method], p.fails[method] = broken, broken, broken
@@ -344,7 +234,7 @@ func TestSeveralOrNone(t *testing.T) {
 
 func TestADDOfSeveralTwice(t *testing.T) {
 	w, p := newPlanned(t)
-	p.pods["pod-a"] = []Interface{p.on("red", "net2"), p.on("blue", "net1", addresses("10.9.0.7"))}
+	p.pods["pod-a"] = []attachment.Plan{p.on("red", "net2"), p.on("blue", "net1", addresses("10.9.0.7"))}
 	first := w.must(addRequest("a"))
 	before := w.snapshot()
 	delete(w.kernel.pods["/run/netns/a"], "net1")
@@ -366,12 +256,12 @@ func TestADDOfSeveralTwice(t *testing.T) {
 
 func TestCHECKOfSeveral(t *testing.T) {
 	w, p := newPlanned(t)
-	p.pods["pod-a"] = []Interface{p.on("red", "net1")}
+	p.pods["pod-a"] = []attachment.Plan{p.on("red", "net1")}
 	r := as("CHECK", addRequest("a"))
 	prev := string(w.must(addRequest("a")))
 	r.Config = []byte(strings.Replace(config, `"type"`, `"prevResult":`+prev+`,"type"`, 1))
 	w.must(r)
-	w.kernel.pods["/run/netns/a"]["net1"] = podnet.Interface{HostName: attachment.HostInterface(attachment.Key{ContainerID: "a", IfName: "net1"})}
+	w.kernel.pods["/run/netns/a"]["net1"] = bare(attachment.HostInterface(attachment.Key{ContainerID: "a", IfName: "net1"}))
 	if _, err := w.Handle(t.Context(), r); err == nil || err.Code != wire.CodeCheck || !strings.Contains(err.Error(), "interface net1 differs") {
 		t.Errorf("error %v, want it to name net1", err)
 	}
@@ -392,7 +282,7 @@ func delegate(name, ifName, keys string) wire.Request {
 // An interface that is asked for by itself comes and goes by itself.
 func TestDelegates(t *testing.T) {
 	w, p := newPlanned(t)
-	p.pods["pod-a"] = []Interface{p.on("wire", "net9")}
+	p.pods["pod-a"] = []attachment.Plan{p.on("wire", "net9")}
 	w.must(addRequest("a"))
 	before := w.snapshot()
 	for _, keys := range []string{`"network":"red"`, `"nfn-network":"red"`, `"nfn-network":"red","network":"red"`} {
@@ -432,128 +322,14 @@ func TestDelegates(t *testing.T) {
 	}
 }
 
-// Where addresses and a MAC can be asked for, and which counts.
-func TestAskedAddresses(t *testing.T) {
-	runtime := `"capabilities":{"ips":true,"mac":true},"runtimeConfig":{"ips":["10.9.0.7/24","10.9.0.8"],"mac":"02:00:00:00:00:07"}`
-	general := `"args":{"cni":{"ips":["10.9.0.9"],"mac":"02:00:00:00:00:09"},"labels":1}`
-	for _, tt := range []struct{ name, keys, args, want, err string }{
-		{"nothing", ``, "", "[10.9.0.64/24] 0a:ce:0a:09:00:40", ""},
-		{"runtimeConfig", runtime, "", "[10.9.0.7/24 10.9.0.8/24] 02:00:00:00:00:07", ""},
-		{"args", general, "", "[10.9.0.9/24] 02:00:00:00:00:09", ""},
-		{"CNI_ARGS", ``, ";IP=10.9.0.10/24,10.9.0.11;MAC=02-00-00-00-00-0A", "[10.9.0.10/24 10.9.0.11/24] 02:00:00:00:00:0a", ""},
-		{"empty IP", ``, ";IP=", "[10.9.0.64/24] 0a:ce:0a:09:00:40", ""},
-		{"all", runtime + "," + general, ";IP=10.9.0.10;MAC=02:00:00:00:00:0a", "[10.9.0.7/24 10.9.0.8/24] 02:00:00:00:00:07", ""},
-		{"each from another", `"runtimeConfig":{"mac":"02:00:00:00:00:07","portMappings":[]}`, ";IP=10.9.0.10", "[10.9.0.10/24] 02:00:00:00:00:07", ""},
-		{"bad address", `"runtimeConfig":{"ips":["10.9.0"]}`, "", "", `runtimeConfig in the network configuration: address "10.9.0"`},
-		{"bad address in args", `"args":{"cni":{"ips":["x"]}}`, "", "", `args.cni in the network configuration: address "x"`},
-		{"bad address in CNI_ARGS", ``, ";IP=10.9.0.10,x", "", `CNI_ARGS: address "x"`},
-		{"bad MAC", `"runtimeConfig":{"mac":"02:00"}`, "", "", `runtimeConfig in the network configuration: MAC "02:00"`},
-		{"ips of another type", `"runtimeConfig":{"ips":"10.9.0.7"}`, "", "", `runtimeConfig in the network configuration has the value {"ips":"10.9.0.7"}`},
-		{"args of another type", `"args":[]`, "", "", `args in the network configuration has the value []`},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w, _ := newPlanned(t)
-			keys := `"network":"blue"`
-			if tt.keys != "" {
-				keys += "," + tt.keys
-			}
-			r := delegate("a", "net1", keys)
-			r.Args = strings.Replace(r.Args, "IgnoreUnknown=1;", "", 1) + tt.args
-			_, err := w.Handle(t.Context(), r)
-			if tt.err != "" {
-				if err == nil || err.Code != 7 || !strings.Contains(err.Error(), tt.err) {
-					t.Errorf("error %v\nwant %s", err, tt.err)
-				}
-				r.Command = "DEL"
-				w.must(r) // what never was can be deleted all the same
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			a := w.store.List()[0]
-			if got := fmt.Sprint(a.Addresses, " ", a.MAC); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
-		})
-	}
-}
-
-// When the blocks of a Network are used up, others are claimed; when there are none, a pod stays without.
-func TestMoreBlocks(t *testing.T) {
-	w, p := newPlanned(t)
-	var names []string
-	for i := range 9 { // two blocks of four addresses
-		name := fmt.Sprint("c", i)
-		w.kernel.pods["/run/netns/"+name] = map[string]podnet.Interface{}
-		names = append(names, name)
-		p.pods["pod-"+name] = []Interface{p.on("red", "net1")}
-	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var failed []string
-	for _, name := range names {
-		wg.Go(func() {
-			if _, err := w.Handle(t.Context(), addRequest(name)); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed = append(failed, name)
-				if err.Code != wire.CodeExhausted || !strings.Contains(err.Error(), "Network red has no free address left") {
-					t.Errorf("error %v", err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if len(failed) != 1 || len(w.store.On("red")) != 8 || len(p.networks["red"].blocks) != 3 {
-		t.Fatalf("failed: %v; on red: %d; blocks %v", failed, len(w.store.On("red")), p.networks["red"].blocks)
-	}
-	i := slices.IndexFunc(names, func(n string) bool { return n != failed[0] })
-	w.must(as("DEL", addRequest(names[i])))
-	w.must(addRequest(failed[0]))
-}
-
-// A Planner that claims again and again what others use up ends in an error.
-func TestClaimsAreBounded(t *testing.T) {
-	w, p := newPlanned(t)
-	n := p.networks["blue"]
-	n.free = nil
-	for i := range 20 {
-		n.free = append(n.free, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(100 + i)}), 32))
-		if err := w.store.Hold("blue", n.free[i].Addr(), "shop/vm"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.pods["pod-a"] = []Interface{p.on("blue", "net1")}
-	_, err := w.Handle(t.Context(), addRequest("a"))
-	if err == nil || err.Code != wire.CodeExhausted || !strings.Contains(err.Error(), "Network blue has no free address left") {
-		t.Errorf("error %v", err)
-	}
-	if len(n.blocks) != 1+maxClaims {
-		t.Errorf("%d blocks were claimed", len(n.blocks))
-	}
-}
-
-// An Unclaim that fails keeps no pod from being deleted.
-func TestUnclaimFails(t *testing.T) {
-	w, p := newPlanned(t)
-	p.pods["pod-a"] = []Interface{p.on("blue", "net1", addresses("10.9.0.7"))}
-	w.must(addRequest("a"))
-	p.fails["Unclaim"] = errors.New("the API server is away")
-	w.must(as("DEL", addRequest("a")))
-	if got := w.snapshot(); len(got) != 0 {
-		t.Errorf("left behind: %v", got)
-	}
-}
-
 func TestGCOfSeveral(t *testing.T) {
 	w, p := newPlanned(t)
-	p.pods["pod-a"] = []Interface{p.on("red", "net1")}
-	p.pods["pod-b"] = []Interface{p.on("red", "net1")}
+	p.pods["pod-a"] = []attachment.Plan{p.on("red", "net1")}
+	p.pods["pod-b"] = []attachment.Plan{p.on("red", "net1")}
 	w.must(addRequest("a"))
 	w.must(addRequest("b"))
 	w.must(delegate("a", "net2", `"network":"blue"`))
-	if _, err := w.store.Allocate(attachment.Request{Key: attachment.PortKey("shop", "vm"), HostInterface: "tap0"}); err != nil {
+	if _, err := w.store.Allocate(attachment.Plan{Spec: attachment.Spec{Key: attachment.PortKey("shop", "vm"), HostInterface: "tap0"}}); err != nil {
 		t.Fatal(err)
 	}
 	w.must(wire.Request{Command: "GC", Config: []byte(strings.Replace(config, `"type"`,
@@ -578,7 +354,7 @@ func TestGCOfSeveral(t *testing.T) {
 // What a DEL that did not end has left is cleaned up by the next ADD.
 func TestADDAfterHalfADEL(t *testing.T) {
 	w, p := newPlanned(t)
-	p.pods["pod-a"] = []Interface{p.on("red", "net1")}
+	p.pods["pod-a"] = []attachment.Plan{p.on("red", "net1")}
 	w.must(addRequest("a"))
 	if _, err := w.store.Release(attachment.Key{ContainerID: "a", IfName: "eth0"}); err != nil {
 		t.Fatal(err)

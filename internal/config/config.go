@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the agent's configuration file: YAML in which an unknown field, a repeated field or a value out
-// of range is an error that names the field.
+// Package config reads the agent's configuration file: YAML in which an unknown field, a repeated
+// field or a value out of range is an error that names the field.
 package config
 
 import (
@@ -13,6 +13,8 @@ import (
 
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"coelan.io/coelan/internal/metricsaccess"
 )
 
 // Datapath says which Open vSwitch datapath the integration bridge uses.
@@ -46,13 +48,31 @@ const (
 	MapNamespace Mapping = "namespace"
 )
 
-// Config is the whole configuration of one agent. Default gives every field's value when the file leaves it out.
+// String implements flag.Value.
+func (m Mapping) String() string { return string(m) }
+
+// Set implements flag.Value. It takes the known ones only.
+func (m *Mapping) Set(text string) error {
+	switch got := Mapping(text); got {
+	case MapFlat, MapNamespace:
+		*m = got
+		return nil
+	}
+	return fmt.Errorf("is %q, not %s or %s", text, MapFlat, MapNamespace)
+}
+
+// Type names such a flag's values in the usage.
+func (Mapping) Type() string { return "mapping" }
+
+// Config is the whole configuration of one agent. Default gives every field's value when the file
+// leaves it out.
 type Config struct {
 	// Datapath of the integration bridge.
 	Datapath Datapath `json:"datapath"`
 	// Encapsulation between nodes.
 	Encapsulation Encapsulation `json:"encapsulation"`
-	// MTU of the pods' interfaces in bytes; 0 derives it from the interface that carries the node's address.
+	// MTU of the pods' interfaces in bytes; 0 derives it from the interface that
+	// carries the node's address.
 	MTU int `json:"mtu"`
 	// Bridge is the integration bridge's name.
 	Bridge string `json:"bridge"`
@@ -62,32 +82,58 @@ type Config struct {
 	OVSRunDir string `json:"ovsRunDir"`
 	// Mapping of namespaces to Networks.
 	Mapping Mapping `json:"mapping"`
-	// BridgeMappings gives, by the name of a physical network, the OVS bridge that leads to it on this node.
+	// BridgeMappings gives, by the name of a physical network, the OVS bridge that leads to
+	// it on this node.
 	BridgeMappings map[string]string `json:"bridgeMappings"`
-	// ServesNetworks says who makes the interfaces that pods ask for by the annotation of the network plumbing group.
+	// ServesNetworks says what makes the interfaces that pods request by the annotation of the
+	// Network Plumbing Working Group: Coelan or Multus.
 	ServesNetworks ServesNetworks `json:"servesNetworks"`
 	// SNAT of what pods send out of the cluster.
 	SNAT SNAT `json:"snat"`
-	// Services says who balances them and where.
+	// Services says what balances them and where.
 	Services Services `json:"services"`
 	// LoadBalancer is about the addresses of LoadBalancerPools.
 	LoadBalancer LoadBalancer `json:"loadBalancer"`
 	// Policy says whether and how policies are enforced.
 	Policy Policy `json:"policy"`
+	// Conntrack limits the connections of Routers.
+	Conntrack Conntrack `json:"conntrack"`
+	// Neighbours limits what pods ask about their neighbors.
+	Neighbours Neighbours `json:"neighbours"`
 	// CNI is the container runtime's side.
 	CNI CNI `json:"cni"`
 	// MetricsBindAddress serves /healthz, /readyz and /metrics; "0" serves none.
 	MetricsBindAddress string `json:"metricsBindAddress"`
+	// MetricsAccess says which clients may read /metrics.
+	MetricsAccess metricsaccess.Access `json:"metricsAccess"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `json:"logLevel"`
 	// StateDir holds the attachments and what else must outlive a restart.
 	StateDir string `json:"stateDir"`
 	// AgentSocket is the unix socket of the diagnostics.
 	AgentSocket string `json:"agentSocket"`
-	// SysctlDir is where the kernel's settings are written; in a container /proc/sys itself is read-only.
+	// SysctlDir is where the kernel's settings are written; in a container
+	// /proc/sys itself is read-only.
 	SysctlDir string `json:"sysctlDir"`
 	// Kubeconfig is the file with the API server's address; empty means the pod's service account.
 	Kubeconfig string `json:"kubeconfig"`
+	// APIServer says where else the API server's address may be found.
+	APIServer APIServer `json:"apiServer"`
+}
+
+// APIServer is about the way to the API server before anything is known of it.
+type APIServer struct {
+	// KubeletKubeconfigs are paths where kubelet's kubeconfig may be. Only the
+	// server's address is read.
+	KubeletKubeconfigs []string `json:"kubeletKubeconfigs"`
+}
+
+func (s APIServer) validate() error {
+	errs := make([]error, len(s.KubeletKubeconfigs))
+	for i, path := range s.KubeletKubeconfigs {
+		errs[i] = absolute(fmt.Sprintf("apiServer.kubeletKubeconfigs[%d]", i), path)
+	}
+	return errors.Join(errs...)
 }
 
 // SNAT configures the masquerading of pods' packets that leave the cluster.
@@ -122,18 +168,23 @@ func Default() Config {
 		ServesNetworks:   ServesAuto,
 		SNAT:             SNAT{Enabled: true},
 		Services:         Services{Mode: DefaultServiceMode, HealthzBindAddress: ":10256"},
-		LoadBalancer:     LoadBalancer{MemberlistPort: 10362, KeyFile: "/etc/coelan-memberlist/keys"},
-		Policy:           Policy{Mode: DefaultPolicyMode, TokenFile: "/var/run/secrets/coelan-controller/token"},
+		LoadBalancer:     LoadBalancer{MemberlistPort: 10362},
+		Policy: Policy{Mode: DefaultPolicyMode, TokenFile: "/var/run/secrets/coelan-controller/token",
+			ControllerPort: 10363},
+		Conntrack:  Conntrack{Limits: AutoLimits},
+		Neighbours: Neighbours{MaxPerSecond: DefaultQuestionRate},
 		CNI: CNI{
 			BinDir:  "/opt/cni/bin",
 			ConfDir: "/etc/cni/net.d",
 			Socket:  "/run/coelan/cni.sock",
 		},
 		MetricsBindAddress: ":10360",
+		MetricsAccess:      metricsaccess.Authorized,
 		LogLevel:           "info",
 		StateDir:           "/var/lib/coelan",
 		AgentSocket:        "/run/coelan/agent.sock",
 		SysctlDir:          "/proc/sys",
+		APIServer:          APIServer{KubeletKubeconfigs: []string{"/etc/kubernetes/kubelet.conf"}},
 	}
 }
 
@@ -156,7 +207,8 @@ func Parse(data []byte) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	// Unlike encoding/json this decoder tells mtu from MTU, and names a nested field by its whole path.
+	// Unlike encoding/json this decoder tells mtu from MTU, and names a nested field
+	// by its whole path.
 	c := Default()
 	strict, err := json.UnmarshalStrict(text, &c)
 	if err := errors.Join(append(strict, err)...); err != nil {

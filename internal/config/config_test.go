@@ -25,10 +25,13 @@ func TestParse(t *testing.T) {
 	want.ServesNetworks = ServesNever
 	want.Services = Services{
 		Mode: NativeServices, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
+		ExternalIPs:       []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/64")},
 		NodePortAddresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, HealthzBindAddress: "0",
 	}
 	want.LoadBalancer.MemberlistPort = 7946
-	want.Policy = Policy{Mode: EnforcedPolicies, AuditDenied: true, TokenFile: "/token"}
+	want.Neighbours = Neighbours{MaxPerSecond: 200}
+	want.Conntrack = Conntrack{Limits: AlwaysLimits, MaxDefault: 100_000, MaxPerRouter: 20_000}
+	want.Policy = Policy{Mode: EnforcedPolicies, AuditDenied: true, TokenFile: "/token", ControllerPort: 10463}
 	got, err := Parse([]byte(`
 datapath: netdev
 mtu: 1400
@@ -41,10 +44,13 @@ servesNetworks: false
 services:
   mode: native
   cidrs: [10.96.0.0/16, "fd00:96::/112"]
+  externalIPs: [203.0.113.0/24, "2001:db8::/64"]
   nodePortAddresses: [192.0.2.0/24]
   healthzBindAddress: "0"
 loadBalancer: {memberlistPort: 7946}
-policy: {mode: enforced, auditDenied: true, tokenFile: /token}
+conntrack: {limits: always, maxDefault: 100000, maxPerRouter: 20000}
+neighbours: {maxPerSecond: 200}
+policy: {mode: enforced, auditDenied: true, tokenFile: /token, controllerPort: 10463}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -114,6 +120,9 @@ func TestWrongSettings(t *testing.T) {
 		{"service CIDRs overlap", "services: {cidrs: [10.96.0.0/16, 10.96.1.0/24]}", "services.cidrs[1]: 10.96.1.0/24 overlaps"},
 		{"service CIDR of everything", "services: {cidrs: [0.0.0.0/0]}", "services.cidrs[0]: 0.0.0.0/0 is every address"},
 		{"service CIDR empty", `services: {cidrs: [""]}`, "services.cidrs[0]: must not be empty"},
+		{"external IPs that are no prefixes", "services: {externalIPs: [192.0.2.1]}", "192.0.2.1"},
+		{"external IPs with host bits", "services: {externalIPs: [192.0.2.1/24]}", "services.externalIPs[0]: 192.0.2.1/24"},
+		{"external IPs twice", "services: {externalIPs: [192.0.2.0/24, 192.0.2.128/25]}", "services.externalIPs[1]: 192.0.2.128/25 overlaps [0] 192.0.2.0/24"},
 		{"node ports by name", "services: {nodePortAddresses: [primary]}", "primary"},
 		{"node ports on loopback", "services: {nodePortAddresses: [127.0.0.0/8]}", "services.nodePortAddresses[0]: 127.0.0.0/8 is on loopback"},
 		{"service healthz", "services: {healthzBindAddress: '10256'}", "services.healthzBindAddress: "},
@@ -122,7 +131,15 @@ func TestWrongSettings(t *testing.T) {
 		{"policy token", "policy: {tokenFile: token}", `policy.tokenFile: "token" is not an absolute path`},
 		{"memberlist port", "loadBalancer: {memberlistPort: 0}", "loadBalancer.memberlistPort: 0 is not between"},
 		{"memberlist port too large", "loadBalancer: {memberlistPort: 65536}", "loadBalancer.memberlistPort: 65536"},
+		{"controller port", "policy: {controllerPort: 65536}", "policy.controllerPort: 65536 is not between 0 and 65535"},
 		{"memberlist port of the metrics", "loadBalancer: {memberlistPort: 10360}", "is also the port of metricsBindAddress"},
+		{"conntrack limits", "conntrack: {limits: on}", "conntrack.limits"},
+		{"conntrack limits empty", `conntrack: {limits: ""}`, `conntrack.limits: "" is not one of auto, always, never`},
+		{"conntrack limit negative", "conntrack: {maxPerRouter: -1}", "conntrack.maxPerRouter: -1 is neither 0"},
+		{"conntrack limit too large", "conntrack: {maxDefault: 2147483648}", "conntrack.maxDefault: 2147483648 is neither 0"},
+		{"questions negative", "neighbours: {maxPerSecond: -1}", "neighbours.maxPerSecond: -1 is neither 0"},
+		{"too many questions", "neighbours: {maxPerSecond: 1000001}", "neighbours.maxPerSecond: 1000001 is neither 0"},
+		{"access to the metrics", "metricsAccess: all", `metricsAccess: "all" is not one of authorized, open`},
 		{"bind address without port", "metricsBindAddress: localhost", "metricsBindAddress: "},
 		{"bind address with name", "metricsBindAddress: localhost:80", `metricsBindAddress: "localhost" is not an address`},
 		{"bind port too large", "metricsBindAddress: ':70000'", `metricsBindAddress: port "70000"`},
@@ -133,6 +150,10 @@ func TestWrongSettings(t *testing.T) {
 		{"socket relative", "agentSocket: a.sock", "agentSocket: "},
 		{"state directory", "stateDir: ''", "stateDir: must not be empty"},
 		{"kubeconfig relative", "kubeconfig: admin.conf", "kubeconfig: "},
+		{"kubelet's kubeconfig relative", "apiServer: {kubeletKubeconfigs: [/a, kubelet.conf]}",
+			`apiServer.kubeletKubeconfigs[1]: "kubelet.conf" is not an absolute path`},
+		{"kubelet's kubeconfig empty", `apiServer: {kubeletKubeconfigs: [""]}`,
+			"apiServer.kubeletKubeconfigs[0]: must not be empty"},
 		{"binary relative", "cni: {binary: coelan-cni}", "cni.binary: "},
 		{"sysctls relative", "sysctlDir: proc", "sysctlDir: "},
 	} {
@@ -170,15 +191,15 @@ func TestLoadNamesTheFile(t *testing.T) {
 	}
 }
 
-// TestEverySettingIsDocumented keeps docs/configuration.md complete.
+// TestEverySettingIsDocumented keeps docs/operate/configuration.md complete.
 func TestEverySettingIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/configuration.md")
+	doc, err := os.ReadFile("../../docs/operate/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range settings("", reflect.TypeFor[Config]()) {
 		if !strings.Contains(string(doc), "`"+name+"`") {
-			t.Errorf("docs/configuration.md does not mention `%s`", name)
+			t.Errorf("docs/operate/configuration.md does not mention `%s`", name)
 		}
 	}
 }
@@ -215,6 +236,20 @@ func TestPolicyMode(t *testing.T) {
 		got, err := Parse([]byte("policy: {mode: " + text + "}"))
 		if err != nil || got.Policy.Mode != want {
 			t.Errorf("%s: %q, %v; want %q", text, got.Policy.Mode, err, want)
+		}
+	}
+}
+
+func TestMappingAsFlag(t *testing.T) {
+	var m Mapping
+	for _, text := range []string{"flat", "namespace"} {
+		if err := m.Set(text); err != nil || string(m) != text {
+			t.Errorf("%q is %q, %v", text, m, err)
+		}
+	}
+	for _, text := range []string{"", "Flat", "node"} {
+		if err := m.Set(text); err == nil {
+			t.Errorf("%q is taken", text)
 		}
 	}
 }

@@ -12,11 +12,12 @@ import (
 	"slices"
 )
 
-// ServesNetworks says whether the agent itself makes the further interfaces that a pod asks for by the annotation
-// k8s.v1.cni.cncf.io/networks. In YAML it is auto, true or false.
+// ServesNetworks says whether the agent itself makes the further interfaces that a pod asks for by
+// the annotation k8s.v1.cni.cncf.io/networks. In YAML it is auto, true or false.
 type ServesNetworks string
 
-// The answers. ServesAuto means: unless cni.confDir holds a configuration of Multus, which then calls the plugin for each.
+// The answers. ServesAuto means: unless cni.confDir holds a configuration of Multus, which then
+// calls the plugin for each.
 const (
 	ServesAuto   ServesNetworks = "auto"
 	ServesAlways ServesNetworks = "true"
@@ -55,7 +56,8 @@ func (c Config) validateBridgeMappings() error {
 			continue
 		}
 		if bridge == c.Bridge {
-			errs = append(errs, fmt.Errorf("%s: %q is the integration bridge: name the one with the uplink", field, bridge))
+			errs = append(errs,
+				fmt.Errorf("%s: %q is the integration bridge: name the one with the uplink", field, bridge))
 		}
 		if other, taken := network[bridge]; taken {
 			errs = append(errs, fmt.Errorf("%s: %q is also the bridge of %q", field, bridge, other))

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// ServiceMode says who balances Services.
+// ServiceMode says what balances Services.
 type ServiceMode string
 
 // The modes. NativeServices needs a cluster without kube-proxy, KubeProxy one with it.
@@ -19,33 +19,39 @@ const (
 	KubeProxy      ServiceMode = "kube-proxy"
 )
 
-// DefaultServiceMode is the mode of an agent whose configuration names none.
+// DefaultServiceMode is the mode of an agent if its configuration names none.
 const DefaultServiceMode = NativeServices
 
 // Services configures how Services are reached.
 type Services struct {
-	// Mode is who balances them.
+	// Mode is what balances them.
 	Mode ServiceMode `json:"mode"`
 	// CIDRs are prefixes of ClusterIPs beside those that the API's ServiceCIDRs name.
 	CIDRs []netip.Prefix `json:"cidrs"`
-	// NodePortAddresses are the prefixes of the node's addresses that node ports are at; none: all but loopback.
+	// ExternalIPs are the only ones that Services have; none: any, but none of
+	// Services in private Routers.
+	ExternalIPs []netip.Prefix `json:"externalIPs"`
+	// NodePortAddresses are the prefixes of the node's addresses that node ports are at;
+	// none: all but loopback.
 	NodePortAddresses []netip.Prefix `json:"nodePortAddresses"`
-	// HealthzBindAddress tells load balancers whether this node takes packets for Services; "0" tells nobody.
+	// HealthzBindAddress is where load balancers ask whether this node takes packets for Services;
+	// "0" disables it.
 	HealthzBindAddress string `json:"healthzBindAddress"`
 }
 
-// LoadBalancer configures how agents agree who answers for the addresses of LoadBalancerPools.
+// LoadBalancer configures how agents agree which node answers for the
+// addresses of LoadBalancerPools.
 type LoadBalancer struct {
-	// MemberlistPort is the TCP and UDP port of the node's address by which agents notice that one is gone.
+	// MemberlistPort is the TCP and UDP port of the node's address by which agents notice
+	// that one is gone.
 	MemberlistPort int `json:"memberlistPort"`
-	// KeyFile holds the keys that encrypt what agents say to each other there; no file: it is said in clear.
-	KeyFile string `json:"keyFile"`
 }
 
 func (s Services) validate() error {
 	errs := []error{
 		oneOf("services.mode", s.Mode, NativeServices, KubeProxy),
 		prefixes("services.cidrs", s.CIDRs),
+		prefixes("services.externalIPs", s.ExternalIPs),
 		prefixes("services.nodePortAddresses", s.NodePortAddresses),
 		bindAddress("services.healthzBindAddress", s.HealthzBindAddress),
 	}
@@ -56,7 +62,8 @@ func (s Services) validate() error {
 	}
 	for i, p := range s.NodePortAddresses {
 		if p.IsValid() && p.Addr().IsLoopback() {
-			errs = append(errs, fmt.Errorf("services.nodePortAddresses[%d]: %s is on loopback, where no node ports are", i, p))
+			errs = append(errs,
+				fmt.Errorf("services.nodePortAddresses[%d]: %s is on loopback, where no node ports are", i, p))
 		}
 	}
 	return errors.Join(errs...)

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"coelan.io/coelan/internal/metricsaccess"
 )
 
 // The pods' MTU: IPv6 needs 1280 bytes (RFC 8200, section 5), and an IP packet holds at most 65535.
@@ -24,8 +26,8 @@ const (
 	maxSocketPath = 107
 )
 
-// Validate checks every field and every pair of fields that exclude each other. All findings are joined; each starts
-// with the field's name as it stands in the file.
+// Validate checks every field and every pair of fields that exclude each other. All findings are
+// joined; each starts with the field's name as it stands in the file.
 func (c Config) Validate() error {
 	return errors.Join(
 		oneOf("datapath", c.Datapath, DatapathAuto, DatapathSystem, DatapathNetdev),
@@ -42,16 +44,20 @@ func (c Config) Validate() error {
 		c.Services.validate(),
 		c.LoadBalancer.validate(c),
 		c.Policy.validate(),
+		c.Conntrack.validate(),
+		c.Neighbours.validate(),
 		absolute("cni.binDir", c.CNI.BinDir),
 		absolute("cni.confDir", c.CNI.ConfDir),
 		socket("cni.socket", c.CNI.Socket),
 		optionalAbsolute("cni.binary", c.CNI.Binary),
 		bindAddress("metricsBindAddress", c.MetricsBindAddress),
+		oneOf("metricsAccess", c.MetricsAccess, metricsaccess.Authorized, metricsaccess.Open),
 		logLevel(c.LogLevel),
 		absolute("stateDir", c.StateDir),
 		socket("agentSocket", c.AgentSocket),
 		absolute("sysctlDir", c.SysctlDir),
 		optionalAbsolute("kubeconfig", c.Kubeconfig),
+		c.APIServer.validate(),
 	)
 }
 
@@ -147,7 +153,8 @@ func prefixes(field string, list []netip.Prefix) error {
 			continue
 		}
 		if p != p.Masked() {
-			errs = append(errs, fmt.Errorf("%s[%d]: %s has bits set beyond its length; write %s", field, i, p, p.Masked()))
+			errs = append(errs,
+				fmt.Errorf("%s[%d]: %s has bits set beyond its length; write %s", field, i, p, p.Masked()))
 		}
 		if p.Addr().Is4In6() {
 			errs = append(errs, fmt.Errorf("%s[%d]: write the IPv4 prefix %s in IPv4 form", field, i, p))

@@ -4,23 +4,20 @@ package controller
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/controller/policies"
+	"coelan.io/coelan/internal/controller/reconcile"
 )
 
-// kinds are all that the controller watches but EndpointSlices, which only the leader has: they are many, and read only to
-// tell people of bad ones; and ClusterNetworkPolicies, which there need not be.
+// kinds are all that the controller watches but EndpointSlices, which only the leader has: they are
+// many, and read only to report bad ones; and ClusterNetworkPolicies, which there need not be.
 func kinds() []client.Object {
 	return []client.Object{
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{},
@@ -30,14 +27,18 @@ func kinds() []client.Object {
 }
 
 // cacheOptions keep of each object what is read: every replica holds all pods of the cluster.
-func cacheOptions() cache.Options {
+func cacheOptions(p *policies.Progress) cache.Options {
 	return cache.Options{
-		DefaultTransform: slim,
-		ByObject:         map[client.Object]cache.ByObject{&apiextensionsv1.CustomResourceDefinition{}: onlyClusterDefinition()},
+		NewInformer:      p.NewInformer,
+		DefaultTransform: reconcile.Slim,
+		ByObject: map[client.Object]cache.ByObject{
+			&apiextensionsv1.CustomResourceDefinition{}: policies.OnlyClusterDefinition(),
+		},
 	}
 }
 
-// warm makes a replica that does not lead watch all kinds as well, so that it can take over at once.
+// warm makes a replica that does not lead watch all kinds as well, so that it can
+// take over at once.
 func warm(ctx context.Context, c cache.Cache) error {
 	for _, k := range kinds() {
 		if _, err := c.GetInformer(ctx, k, cache.BlockUntilSynced(false)); err != nil {
@@ -45,97 +46,4 @@ func warm(ctx context.Context, c cache.Cache) error {
 		}
 	}
 	return nil
-}
-
-// slim is the part of an object that is read.
-func slim(obj any) (any, error) {
-	switch o := obj.(type) {
-	case *corev1.Pod:
-		return slimPod(o), nil
-	case *corev1.Node:
-		n := &corev1.Node{
-			ObjectMeta: slimMeta(o.ObjectMeta),
-			Spec:       corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR, PodCIDRs: o.Spec.PodCIDRs},
-			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
-		}
-		n.Labels = o.Labels
-		return n, nil
-	case *corev1.Namespace:
-		n := &corev1.Namespace{ObjectMeta: slimMeta(o.ObjectMeta)}
-		n.Labels = o.Labels
-		return n, nil
-	case *corev1.Service:
-		svc := &corev1.Service{ObjectMeta: slimMeta(o.ObjectMeta), Spec: o.Spec}
-		svc.Annotations = maps.Clone(o.Annotations)
-		delete(svc.Annotations, corev1.LastAppliedConfigAnnotation)
-		svc.Labels, svc.Spec.Selector = o.Labels, nil
-		svc.Status.LoadBalancer = o.Status.LoadBalancer
-		return svc, nil
-	case *discoveryv1.EndpointSlice:
-		return slimSlice(o), nil
-	case *apiextensionsv1.CustomResourceDefinition:
-		return slimDefinition(o), nil
-	case metav1.Object:
-		o.SetManagedFields(nil)
-	}
-	return obj, nil
-}
-
-// slimPod has the labels, the annotations and the named ports that policies look at.
-func slimPod(o *corev1.Pod) *corev1.Pod {
-	p := &corev1.Pod{
-		ObjectMeta: slimMeta(o.ObjectMeta),
-		Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
-		Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
-	}
-	p.Labels = o.Labels
-	for _, key := range translate.PolicyAnnotations() {
-		if value, there := o.Annotations[key]; there {
-			metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value)
-		}
-	}
-	p.Spec.Containers, p.Spec.InitContainers = slimContainers(o.Spec.Containers), slimContainers(o.Spec.InitContainers)
-	return p
-}
-
-// slimContainers are those with a named port.
-func slimContainers(list []corev1.Container) []corev1.Container {
-	var kept []corev1.Container
-	for _, c := range list {
-		slim := corev1.Container{RestartPolicy: c.RestartPolicy}
-		for _, port := range c.Ports {
-			if port.Name != "" {
-				slim.Ports = append(slim.Ports, corev1.ContainerPort{Name: port.Name, Protocol: port.Protocol, ContainerPort: port.ContainerPort})
-			}
-		}
-		if slim.Ports != nil {
-			kept = append(kept, slim)
-		}
-	}
-	return kept
-}
-
-// slimSlice has one endpoint in place of many if none of them is wrong: nothing else of them is read.
-func slimSlice(o *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: slimMeta(o.ObjectMeta), AddressType: o.AddressType, Ports: o.Ports}
-	s.Labels = o.Labels
-	kept := o.Endpoints
-	if !slices.ContainsFunc(kept, func(e discoveryv1.Endpoint) bool { return isWrong(e, o.AddressType) }) {
-		kept = kept[:min(len(kept), 1)]
-	}
-	for _, e := range kept {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses})
-	}
-	return s
-}
-
-func isWrong(e discoveryv1.Endpoint, of discoveryv1.AddressType) bool {
-	return len(e.Addresses) == 0 || slices.ContainsFunc(e.Addresses, func(text string) bool { return !translate.IsSound(text, of) })
-}
-
-func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
-		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
-	}
 }

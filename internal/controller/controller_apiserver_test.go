@@ -2,7 +2,7 @@
 
 //go:build apiserver
 
-package controller
+package controller_test
 
 import (
 	"testing"
@@ -10,8 +10,8 @@ import (
 	"coelan.io/coelan/internal/apitest"
 )
 
-// TestController is everything that the controller does, against a real API server. One is enough for all: each test
-// leaves it empty.
+// TestController is everything that the controller does, against a real API server. One is enough
+// for all: each test leaves it empty.
 func TestController(t *testing.T) {
 	api := apitest.Start(t)
 	for _, test := range []struct {
@@ -28,10 +28,11 @@ func TestController(t *testing.T) {
 		{"what a node leaves", testGarbage},
 		{"addresses of the controller's blocks", testGrants},
 		{"a leader is killed", testLeader},
-		{"1,000 Networks", testMany},
+		{"300 Networks", testMany},
 		{"addresses of Services", testLoadBalancers},
 		{"Services of other load balancers", testOthersLoadBalancers},
 		{"pools and Services with bad input", testBadPools},
+		{"pools for some namespaces", testPoolNamespaces},
 		{"problems of Services are told of once", testToldOnce},
 		{"a leader is killed while it gives Services addresses", testBalancerLeader},
 		{"TC 1 and TC 4: create a pod in a namespace on a node, and delete it", testTC1AndTC4},
@@ -43,6 +44,8 @@ func TestController(t *testing.T) {
 		{"namespaces that a Network selects", testSelected},
 		{"namespace deletion", testNamespaceDeletion},
 		{"policies of all kinds", testPoliciesOfAllKinds},
+		{"refused by switches", testRefusedBySwitches},
+		{"values in their former spelling", testFormerSpelling},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, api) })
 	}

@@ -2,7 +2,7 @@
 
 //go:build apiserver
 
-package controller
+package controller_test
 
 import (
 	"fmt"
@@ -16,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/internal/apitest"
+	"coelan.io/coelan/internal/controller"
 )
 
-// testLeader kills the leader of two: the other one works within 15 s. One that ends of itself is followed at once.
+// testLeader kills the leader of two: the other one works within 15 s. One that ends of itself is
+// followed at once.
 func testLeader(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	first := w.spawn(api)
@@ -54,10 +56,10 @@ func testLeader(t *testing.T, api *apitest.API) {
 	third(syscall.SIGTERM)
 }
 
-// holder waits until somebody else than before leads.
+// holder waits until another replica than before leads.
 func (w *world) holder(before string) (now string) {
 	w.Helper()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: LeaseName}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: controller.LeaseName}}
 	w.until(func() string {
 		if w.get(lease) && lease.Spec.HolderIdentity != nil {
 			now = *lease.Spec.HolderIdentity

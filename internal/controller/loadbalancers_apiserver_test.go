@@ -2,7 +2,7 @@
 
 //go:build apiserver
 
-package controller
+package controller_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/apitest"
+	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/translate"
 )
 
@@ -88,7 +89,7 @@ func uses(assigned, addresses int64, ranges ...string) func(*v1alpha1.LoadBalanc
 	}
 }
 
-// poolBlocked waits until a LoadBalancerPool that is being deleted says who uses it.
+// poolBlocked waits until a LoadBalancerPool that is being deleted names its users.
 func (w *world) poolBlocked(name, users string) {
 	w.Helper()
 	w.pool(name, func(p *v1alpha1.LoadBalancerPool) bool {
@@ -98,7 +99,7 @@ func (w *world) poolBlocked(name, users string) {
 	w.event("LoadBalancerPool", name, v1alpha1.ReasonInUse)
 }
 
-// change patches an object that somebody else may have changed since it was read.
+// change patches an object that may have been changed since it was read.
 func (w *world) change(o client.Object, set func()) {
 	w.Helper()
 	w.get(o)
@@ -109,7 +110,7 @@ func (w *world) change(o client.Object, set func()) {
 	}
 }
 
-// told counts the Warnings about a Service with a reason and a text, and how often each was told.
+// told counts the Warnings about a Service with a reason and a text, and their repetitions.
 func (w *world) toldOf(name, reason, text string) (events, times int) {
 	w.Helper()
 	list := &corev1.EventList{}
@@ -225,10 +226,40 @@ func testOthersLoadBalancers(t *testing.T, api *apitest.API) {
 	w.has("other")
 	w.has("cloud", "203.0.113.7")
 	w.event("Service", "cloud", v1alpha1.ReasonAddressOutside)
-	// Somebody takes it out of the status.
+	// It is removed from the status.
 	w.get(cloud)
 	w.status(cloud, func() { cloud.Status.LoadBalancer.Ingress = nil })
 	w.has("cloud", "192.0.2.6")
+}
+
+// testPoolNamespaces has a pool that is for one namespace, and then for another.
+func testPoolNamespaces(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	w.start(nil)
+	edge := pool("edge", "192.0.2.0/30")
+	edge.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"edge": "yes"}}
+	w.create(edge, balancer("any"), wanting(balancer("names"), v1alpha1.AnnotationLoadBalancerPool, "edge"))
+	w.create(wanting(balancer("address"), v1alpha1.AnnotationLoadBalancerIPs, "192.0.2.2"))
+	for _, name := range []string{"any", "names", "address"} {
+		w.event("Service", name, v1alpha1.ReasonNotAllowed)
+		w.has(name)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	w.change(namespace, func() { metav1.SetMetaDataLabel(&namespace.ObjectMeta, "edge", "yes") })
+	w.has("address", "192.0.2.2")
+	w.pool("edge", uses(3, 4, "192.0.2.0/30"))
+
+	w.change(namespace, func() { delete(namespace.Labels, "edge") })
+	for _, name := range []string{"any", "names", "address"} {
+		w.has(name)
+	}
+	w.until(func() string {
+		events, _ := w.toldOf("address", v1alpha1.ReasonNotAllowed, "is withdrawn")
+		return want(events == 1, fmt.Sprintf("%d Events say that the address is withdrawn", events))
+	})
+	w.pool("edge", uses(0, 4, "192.0.2.0/30"))
+	w.change(edge, func() { edge.Spec.NamespaceSelector = nil })
+	w.has("address", "192.0.2.2")
 }
 
 // younger waits until what is made is younger than an object: age is known to the second.
@@ -270,7 +301,7 @@ func testBadPools(t *testing.T, api *apitest.API) {
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ExternalIPs: []string{"192.0.2.0", "192.0.2.1"}},
 	}
 	w.create(external)
-	w.until(func() string { return want(w.get(external), "not there") })
+	w.event("Service", "external", string(translate.NotAllowed))
 	w.create(wanting(balancer("first"), v1alpha1.AnnotationLoadBalancerIPs, "192.0.2.5"))
 	w.has("first", "192.0.2.5")
 	for _, c := range []struct{ name, annotation, value, reason string }{
@@ -280,7 +311,6 @@ func testBadPools(t *testing.T, api *apitest.API) {
 		{"outside", v1alpha1.AnnotationLoadBalancerIPs, "192.0.2.99", v1alpha1.ReasonAddressOutside},
 		{"refused", v1alpha1.AnnotationLoadBalancerIPs, "192.0.2.16", v1alpha1.ReasonAddressOutside},
 		{"taken", v1alpha1.AnnotationLoadBalancerIPs, "192.0.2.5", v1alpha1.ReasonAddressTaken},
-		{"external-ip", v1alpha1.AnnotationLoadBalancerIPs, "192.0.2.1", v1alpha1.ReasonAddressTaken},
 		{"node-ip", v1alpha1.AnnotationLoadBalancerIPs, "192.168.33.11", v1alpha1.ReasonAddressTaken},
 		{"no-pool", v1alpha1.AnnotationLoadBalancerPool, "nothing", v1alpha1.ReasonPoolNotFound},
 		{"empty-pool", v1alpha1.AnnotationLoadBalancerPool, "", v1alpha1.ReasonInvalidAnnotation},
@@ -291,7 +321,7 @@ func testBadPools(t *testing.T, api *apitest.API) {
 		w.has(c.name)
 	}
 	w.create(balancer("any"))
-	w.has("any", "192.0.2.2")
+	w.has("any", "192.0.2.0") // another Service's external IP does not reserve it
 
 	// What was in the way is gone.
 	w.delete(balancer("first"))
@@ -302,7 +332,8 @@ func testBadPools(t *testing.T, api *apitest.API) {
 	w.has("refused-pool", "192.0.2.15")
 }
 
-// testToldOnce has leaders that change: no problem is told of twice, unless it was solved meanwhile.
+// testToldOnce has leaders that change: no problem is reported twice, unless
+// it was solved meanwhile.
 func testToldOnce(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	stop := w.start(nil)
@@ -353,7 +384,8 @@ func testToldOnce(t *testing.T, api *apitest.API) {
 	once("old", string(translate.Overlap), "198.51.100.1", 1)
 }
 
-// testBalancerLeader kills the leader while addresses are handed out: the next one goes on, and no address is given twice.
+// testBalancerLeader kills the leader while addresses are handed out: the next one goes on, and no
+// address is given twice.
 func testBalancerLeader(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	first := w.spawn(api)
@@ -378,7 +410,7 @@ func (w *world) many(count int) {
 	for i := range numbers {
 		numbers[i] = i
 	}
-	err := each(w.Context(), numbers, func(ctx context.Context, i int) error {
+	err := reconcile.Each(w.Context(), numbers, func(ctx context.Context, i int) error {
 		return w.client.Create(ctx, balancer(fmt.Sprintf("many-%03d", i)))
 	})
 	if err != nil {

@@ -4,38 +4,44 @@ package controller
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/policy"
-	"coelan.io/coelan/internal/policystream/server"
+	"coelan.io/coelan/internal/announce/keyring"
+	"coelan.io/coelan/internal/apiaccess"
+	"coelan.io/coelan/internal/controller/policies"
+	"coelan.io/coelan/internal/controller/reconcile"
+	"coelan.io/coelan/internal/heartbeat"
+	"coelan.io/coelan/internal/metricsaccess"
+	"coelan.io/coelan/internal/retry"
 )
 
 // LeaseName is the Lease that the leader holds.
 const LeaseName = "coelan-controller"
 
-// A leader that dies is followed within leaseDuration and two retries, each up to 2.2 times retryPeriod: less than 15 s.
+// A leader that dies is followed within leaseDuration and two retries, each up to 2.2 times
+// retryPeriod: less than 15 s.
 const (
 	leaseDuration = 8 * time.Second
 	renewDeadline = 6 * time.Second
@@ -48,10 +54,39 @@ const (
 	shutdownTimeout  = 5 * time.Second
 )
 
-// Run works until ctx ends, and returns an error if it stops before that, as when leadership is lost. It waits for the API
-// server, and for Coelan's definitions.
+// Run works until ctx ends, and returns an error if it stops before that, as when leadership is
+// lost. It waits for the API server, and for Coelan's definitions.
 func Run(ctx context.Context, o Options) error {
-	if err := await(ctx, o); err != nil {
+	if o.Access == nil {
+		o.Access = apiaccess.New(apiaccess.Options{Log: o.Log, Explicit: true, WaitForReads: true})
+	}
+	o.REST = rest.CopyConfig(o.REST)
+	if err := o.Access.Configure(o.REST); err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	api, err := kubernetes.NewForConfig(clientConfig(o.REST))
+	if err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return o.Access.Follow(ctx, api) })
+	g.Go(func() error {
+		if err := run(ctx, o); err != nil {
+			return err
+		}
+		return errEnded
+	})
+	if err := g.Wait(); !errors.Is(err, errEnded) {
+		return err
+	}
+	return nil
+}
+
+// errEnded ends what runs beside the manager.
+var errEnded = errors.New("the controller has ended")
+
+func run(ctx context.Context, o Options) error {
+	if err := awaitAlive(ctx, o); err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	m, err := newManager(ctx, o)
@@ -59,6 +94,33 @@ func Run(ctx context.Context, o Options) error {
 		return ignoreEnd(ctx, err)
 	}
 	return m.Start(ctx)
+}
+
+// awaitAlive is await with /healthz served: a controller that waits for the API server would not be
+// better after kubelet has started it anew, and would be started ever later.
+func awaitAlive(ctx context.Context, o Options) error {
+	if o.MetricsBindAddress == "0" {
+		return await(ctx, o)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.MetricsBindAddress)
+	if err != nil {
+		return fmt.Errorf("controller: health: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "the Kubernetes API cannot be reached yet", http.StatusServiceUnavailable)
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: tryTimeout}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = s.Serve(l)
+	}()
+	err = await(ctx, o)
+	_ = s.Close()
+	<-served
+	return err
 }
 
 // ignoreEnd is no error if ctx has ended: then it is for that reason.
@@ -84,7 +146,7 @@ func await(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("controller: %w", err)
 	}
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for backoff := retry.New(firstPause, lastPause); ; {
 		list, err := client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 		if err == nil {
 			err = complete(list)
@@ -93,19 +155,16 @@ func await(ctx context.Context, o Options) error {
 			return nil
 		}
 		o.Log.Warn("the Kubernetes API cannot be reached or lacks Coelan's definitions, trying again", "err", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !backoff.Wait(ctx) {
 			return ctx.Err()
 		}
 	}
 }
 
-// complete says which of Coelan's kinds the API server does not know: it has the definitions of an older Coelan.
+// complete says which of Coelan's kinds the API server does not know: it has the definitions
+// of an older Coelan.
 func complete(served *metav1.APIResourceList) error {
-	kinds := newScheme().KnownTypes(v1alpha1.GroupVersion)
+	kinds := reconcile.NewScheme().KnownTypes(v1alpha1.GroupVersion)
 	for kind := range kinds {
 		if _, listed := kinds[kind+"List"]; !listed {
 			continue // a list, or of the machinery
@@ -127,10 +186,12 @@ func LogTo(log *slog.Logger) {
 func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	lease, renew, retry, shutdown := leaseDuration, renewDeadline, retryPeriod, shutdownTimeout
 	skip := true
+	scheme := reconcile.NewScheme()
+	progress := policies.NewProgress(scheme)
 	m, err := ctrl.NewManager(clientConfig(o.REST), ctrl.Options{
-		Scheme: newScheme(),
+		Scheme: scheme,
 		Logger: logr.FromSlogHandler(o.Log.Handler()),
-		Cache:  cacheOptions(),
+		Cache:  cacheOptions(progress),
 		Controller: config.Controller{
 			// Two controllers in one process, as in tests, have metrics of the same names.
 			SkipNameValidation:    &skip,
@@ -144,97 +205,93 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 		RenewDeadline:                 &renew,
 		RetryPeriod:                   &retry,
 		GracefulShutdownTimeout:       &shutdown,
-		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
+		Metrics:                       metricsOptions(o),
 		HealthProbeBindAddress:        "0",
 	})
 	if err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	if err := addIndexes(ctx, m.GetFieldIndexer()); err != nil {
+	if err := reconcile.AddIndexes(ctx, m.GetFieldIndexer()); err != nil {
 		return nil, fmt.Errorf("controller: index: %w", err)
 	}
 	if err := warm(ctx, m.GetCache()); err != nil {
 		return nil, fmt.Errorf("controller: cache: %w", err)
 	}
-	if err := addReconcilers(m, o); err != nil {
+	distribution := o.Policies
+	if distribution == nil {
+		distribution = policies.NewDistribution()
+	}
+	monitor := heartbeat.New(heartbeat.Bound)
+	p, err := setup(m, o, distribution, progress, monitor)
+	if err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	p, err := addPolicies(m, o)
-	if err != nil {
-		return nil, fmt.Errorf("controller: policies: %w", err)
+	if err := addMembershipKeys(m, o, monitor); err != nil {
+		return nil, fmt.Errorf("controller: keys of the membership: %w", err)
 	}
-	if err := serveHealth(m, o.MetricsBindAddress, p.complete); err != nil {
+	if err := serveHealth(m, o.MetricsBindAddress, p, monitor); err != nil {
 		return nil, fmt.Errorf("controller: health: %w", err)
 	}
 	register(m.GetCache(), o)
 	return m, nil
 }
 
-// addPolicies has policies worked out, and served, by every replica, and their status written by the leader.
-func addPolicies(m manager.Manager, o Options) (*policies, error) {
-	hub := o.Policies
-	if hub == nil {
-		hub = server.NewHub(policy.NewEngine())
+// metricsOptions are HTTPS for clients that the API authorizes, unless the metrics are open.
+// Coelan's own guard takes the place of controller-runtime's, which brings all of k8s.io/apiserver
+// and bounds no reviews.
+func metricsOptions(o Options) metricsserver.Options {
+	options := metricsserver.Options{BindAddress: o.MetricsBindAddress}
+	if o.MetricsAccess == metricsaccess.Open {
+		return options
 	}
-	p := newPolicies(o.Log, m.GetCache(), hub)
-	a := &access{Client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorderFor(eventSource)}
-	status := &policyStatus{access: a, log: o.Log, policies: p, told: told{kinds: policyKindNames}, interval: o.PolicyInterval}
-	runnables := []manager.Runnable{p, status}
-	if o.Socket != "" {
-		runnables = append(runnables, &diagnostics{o.Socket, p})
-	}
-	if o.PolicyBindAddress != "0" {
-		api, err := kubernetes.NewForConfig(m.GetConfig())
+	options.SecureServing = true
+	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
+	options.FilterProvider = func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+		api, err := kubernetes.NewForConfigAndClient(config, client)
 		if err != nil {
 			return nil, err
 		}
-		runnables = append(runnables, server.New(server.Options{
-			Hub: hub, Kubernetes: api, Namespace: o.LeaderElectionNamespace, BindAddress: o.PolicyBindAddress,
-			TokenFile: o.PolicyTokenFile, Log: o.Log, Metrics: metrics.Registry,
-		}))
+		guard := metricsaccess.NewGuard(o.Log, api.AuthenticationV1().TokenReviews(),
+			api.AuthorizationV1().SubjectAccessReviews())
+		return func(_ logr.Logger, h http.Handler) (http.Handler, error) { return guard.Protect(h), nil }, nil
 	}
-	for _, r := range runnables {
-		if err := m.Add(r); err != nil {
-			return nil, err
-		}
-	}
-	return p, nil
+	return options
 }
 
-func newScheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	// They fail only for two types of one name.
-	must(clientgoscheme.AddToScheme(s))
-	must(v1alpha1.AddToScheme(s))
-	must(apiextensionsv1.AddToScheme(s))
-	return s
-}
-
-func must(err error) {
+// addMembershipKeys has the leader keep the keys of the agents' membership, in the namespace that
+// Coelan is installed in.
+func addMembershipKeys(m manager.Manager, o Options, monitor *heartbeat.Monitor) error {
+	if o.LeaderElectionNamespace == "" {
+		return nil
+	}
+	api, err := kubernetes.NewForConfig(m.GetConfig())
 	if err != nil {
-		panic(err)
+		return err
 	}
+	return m.Add(keyring.NewKeeper(api, o.LeaderElectionNamespace, o.Log, monitor.Loop("membership-keys")))
 }
 
-// clientConfig has no limit of its own: writes are few at a time, and the API server knows best what it can do.
+// clientConfig has no limit of its own: writes are few at a time, and the API server knows best
+// what it can do.
 func clientConfig(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.UserAgent = "coelan-controller"
 	c.QPS = -1
-	c.Wrap(func(t http.RoundTripper) http.RoundTripper { return reconnecting{t} })
 	return c
 }
 
 // synced is how long memory that is filled takes at most to say so.
 const synced = 100 * time.Millisecond
 
-// serveHealth adds /healthz and /readyz to what serves the metrics. A replica is not ready before it can tell agents of policies: else the
-// next one would be replaced while this one cannot.
-func serveHealth(m manager.Manager, address string, policies <-chan struct{}) error {
+// serveHealth adds /healthz and /readyz to what serves the metrics. A replica is not ready before
+// it can serve agents: else the next one would be replaced while this one cannot. It is restarted
+// if a loop is stuck.
+func serveHealth(m manager.Manager, address string, p *policies.Feed, monitor *heartbeat.Monitor) error {
 	if address == "0" {
 		return nil
 	}
-	if err := m.AddMetricsServerExtraHandler("/healthz", healthz.CheckHandler{Checker: healthz.Ping}); err != nil {
+	alive := func(*http.Request) error { return monitor.Check() }
+	if err := m.AddMetricsServerExtraHandler("/healthz", healthz.CheckHandler{Checker: alive}); err != nil {
 		return err
 	}
 	ready := func(r *http.Request) error {
@@ -243,12 +300,7 @@ func serveHealth(m manager.Manager, address string, policies <-chan struct{}) er
 		if !m.GetCache().WaitForCacheSync(ctx) {
 			return errors.New("the Kubernetes API's objects are not known yet")
 		}
-		select {
-		case <-policies:
-			return nil
-		default:
-			return errors.New("not all policies are known yet")
-		}
+		return p.Ready()
 	}
 	return m.AddMetricsServerExtraHandler("/readyz", healthz.CheckHandler{Checker: ready})
 }

@@ -13,22 +13,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/allocate"
+	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/version"
 )
 
-// counts are how many objects there are, worked out from memory when somebody asks; docs/controller.md describes them.
-// Every replica has them.
+// counts are how many objects there are, computed from memory for each scrape;
+// docs/develop/controller.md describes them. Every replica has them.
 type counts struct{ client.Reader }
 
 var (
-	networksDesc = prometheus.NewDesc("coelan_networks", "Networks, by the reason of their condition Ready.", []string{"reason"}, nil)
-	routersDesc  = prometheus.NewDesc("coelan_routers", "Routers, by the reason of their condition Ready.", []string{"reason"}, nil)
-	portsDesc    = prometheus.NewDesc("coelan_user_ports", "Ports that users have made, by phase.", []string{"phase"}, nil)
-	poolsDesc    = prometheus.NewDesc("coelan_load_balancer_pools", "LoadBalancerPools, by the reason of their condition Ready.", []string{"reason"}, nil)
-	poolSizeDesc = prometheus.NewDesc("coelan_load_balancer_addresses", "Addresses of a LoadBalancerPool.", []string{"pool"}, nil)
-	waitingDesc  = prometheus.NewDesc("coelan_load_balancer_services_waiting", "Services that want addresses of LoadBalancerPools and have none.", nil, nil)
-	assignedDesc = prometheus.NewDesc("coelan_load_balancer_addresses_assigned", "Addresses of a LoadBalancerPool that Services have.", []string{"pool"}, nil)
+	networksDesc = prometheus.NewDesc("coelan_networks", "Networks, by the reason of their condition Ready.",
+		[]string{"reason"}, nil)
+	routersDesc = prometheus.NewDesc("coelan_routers", "Routers, by the reason of their condition Ready.",
+		[]string{"reason"}, nil)
+	portsDesc = prometheus.NewDesc("coelan_user_ports", "Ports that users have made, by phase.", []string{"phase"},
+		nil)
+	poolsDesc = prometheus.NewDesc("coelan_load_balancer_pools",
+		"LoadBalancerPools, by the reason of their condition Ready.", []string{"reason"}, nil)
+	poolSizeDesc = prometheus.NewDesc("coelan_load_balancer_addresses", "Addresses of a LoadBalancerPool.",
+		[]string{"pool"}, nil)
+	waitingDesc = prometheus.NewDesc("coelan_load_balancer_services_waiting",
+		"Services that want addresses of LoadBalancerPools and have none.", nil, nil)
+	assignedDesc = prometheus.NewDesc("coelan_load_balancer_addresses_assigned",
+		"Addresses of a LoadBalancerPool that Services have.", []string{"pool"}, nil)
 )
 
 // register replaces what an earlier controller of this process has left.
@@ -59,17 +67,17 @@ func (c counts) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), synced)
 	defer cancel()
 	networks, routers, ports := map[string]int{}, map[string]int{}, map[string]int{}
-	if list, err := all(ctx, c, &v1alpha1.NetworkList{}); err == nil {
+	if list, err := reconcile.All(ctx, c, &v1alpha1.NetworkList{}); err == nil {
 		for _, n := range list.Items {
 			networks[reasonOf(n.Status.Conditions)]++
 		}
 	}
-	if list, err := all(ctx, c, &v1alpha1.RouterList{}); err == nil {
+	if list, err := reconcile.All(ctx, c, &v1alpha1.RouterList{}); err == nil {
 		for _, o := range list.Items {
 			routers[reasonOf(o.Status.Conditions)]++
 		}
 	}
-	if list, err := all(ctx, c, &v1alpha1.PortList{}); err == nil {
+	if list, err := reconcile.All(ctx, c, &v1alpha1.PortList{}); err == nil {
 		for _, p := range list.Items {
 			if p.Spec.Pod == nil {
 				ports[string(p.Status.Phase)]++
@@ -92,11 +100,11 @@ func send(to chan<- prometheus.Metric, desc *prometheus.Desc, counts map[string]
 }
 
 func (c counts) collectPools(ctx context.Context, to chan<- prometheus.Metric) {
-	pools, err := all(ctx, c, &v1alpha1.LoadBalancerPoolList{})
+	pools, err := reconcile.All(ctx, c, &v1alpha1.LoadBalancerPoolList{})
 	if err != nil {
 		return
 	}
-	services, err := all(ctx, c, &corev1.ServiceList{})
+	services, err := reconcile.All(ctx, c, &corev1.ServiceList{})
 	if err != nil {
 		return
 	}
@@ -106,8 +114,9 @@ func (c counts) collectPools(ctx context.Context, to chan<- prometheus.Metric) {
 		sizes[p.Name], assigned[p.Name] = int(p.Status.Addresses), int(p.Status.Assigned)
 	}
 	waiting := 0
-	for _, svc := range pointers(services.Items) {
-		if len(svc.Status.LoadBalancer.Ingress) == 0 && translate.WantsPoolAddress(svc, pointers(pools.Items)) {
+	for _, svc := range reconcile.Pointers(services.Items) {
+		if len(svc.Status.LoadBalancer.Ingress) == 0 &&
+			allocate.WantsPoolAddress(svc, reconcile.Pointers(pools.Items)) {
 			waiting++
 		}
 	}

@@ -2,7 +2,7 @@
 
 //go:build apiserver
 
-package controller
+package controller_test
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ import (
 	"coelan.io/coelan/internal/apitest"
 )
 
-// testTC1AndTC4 are the test cases 1, create a pod in a namespace on a node, and 4, delete it, of the COE integration: what
-// exists after each step.
+// testTC1AndTC4 are the test cases 1, create a pod in a namespace on a node, and 4, delete it, of
+// the COE integration: what exists after each step.
 func testTC1AndTC4(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	w.start(byNamespaceMapping)
@@ -137,8 +137,8 @@ func testLeftovers(t *testing.T, api *apitest.API) {
 	w.objects("", "")
 }
 
-// testComeAndGo is a pod that goes and one that comes, again and again: whatever Ports are left, the next one has its
-// Network, which is not one that is being deleted.
+// testComeAndGo is a pod that goes and one that comes, again and again: with any Ports left, the
+// next one has its Network, which is not one that is being deleted.
 func testComeAndGo(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	w.start(byNamespaceMapping)
@@ -176,7 +176,8 @@ func testComeAndGo(t *testing.T, api *apitest.API) {
 	w.objects("ns-busy", "ns-busy-worker1")
 }
 
-// testMadeAgain is a Network that is deleted and made again at once, with the Router that it has for itself.
+// testMadeAgain is a Network that is deleted and made again at once, with the Router that
+// it has for itself.
 func testMadeAgain(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	w.start(nil)
@@ -215,7 +216,8 @@ func testIsolated(t *testing.T, api *apitest.API) {
 	w.ready("ns-tenant-worker1")
 }
 
-// testSelected is a namespace whose pods a primary Network has, and one whose Network's name somebody has taken.
+// testSelected is a namespace with pods on a primary Network, and one for which the
+// Network's name is taken.
 func testSelected(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	w.start(byNamespaceMapping)
@@ -228,7 +230,7 @@ func testSelected(t *testing.T, api *apitest.API) {
 	w.ready("blue")
 	w.pod("blue", "p", "worker1")
 	w.pod("squat", "p", "worker1")
-	w.event("Namespace", "squat", reasonNameTaken)
+	w.event("Namespace", "squat", "NameTaken")
 	w.objects("blue ns-squat ns-squat-worker1", "blue ns-squat-worker1")
 
 	w.delete(n)

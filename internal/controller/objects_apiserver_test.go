@@ -2,7 +2,7 @@
 
 //go:build apiserver
 
-package controller
+package controller_test
 
 import (
 	"fmt"

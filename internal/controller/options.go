@@ -1,73 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller decides what has to be decided once for the whole cluster and writes it to the Kubernetes API. One
-// replica, the leader, does so; every other one has the same objects in its memory and waits. All of its work is found in
-// the API: what is there is compared with what should be, and may be repeated at any time.
+// Package controller runs the reconcilers of decisions that must be the same for the whole cluster.
+// One replica, the leader, decides and writes to the Kubernetes API; the others have the same
+// objects cached and wait. All state is in the API: reconcilers compare actual with desired state
+// and can be repeated at any time. The decisions are in packages networks, loadbalancers and
+// policies; this package makes the manager that they run in.
 package controller
 
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
 
-	"coelan.io/coelan/internal/policystream/server"
-	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/allocate"
+	"coelan.io/coelan/internal/apiaccess"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/controller/policies"
+	"coelan.io/coelan/internal/metricsaccess"
 )
-
-// Mapping says which Network a pod joins that no Network selects.
-type Mapping string
-
-// The mappings.
-const (
-	Flat        Mapping = "flat"      // the default one
-	ByNamespace Mapping = "namespace" // one of the pod's namespace and node
-)
-
-// MarshalText is for flags.
-func (m Mapping) MarshalText() ([]byte, error) { return []byte(m), nil }
-
-// UnmarshalText takes the known ones only.
-func (m *Mapping) UnmarshalText(text []byte) error {
-	switch got := Mapping(text); got {
-	case Flat, ByNamespace:
-		*m = got
-		return nil
-	}
-	return fmt.Errorf("is %q, not %s or %s", text, Flat, ByNamespace)
-}
 
 // Options are what a controller is made with.
 type Options struct {
 	REST *rest.Config
 	Log  *slog.Logger
+	// Access dials the API server; nil: REST's address is dialed.
+	Access *apiaccess.Access
 
-	Mapping Mapping
+	// Mapping has to be that of the agents.
+	Mapping config.Mapping
+	// ExternalIPs are the only ones that Services have, as the agents' services.externalIPs.
+	ExternalIPs []netip.Prefix
 	// VNIs to allocate from.
-	VNIs translate.Range
+	VNIs allocate.Range
 	// MetricsBindAddress serves /healthz, /readyz and /metrics; "0": nothing.
 	MetricsBindAddress string
+	// MetricsAccess says which clients may read /metrics.
+	MetricsAccess metricsaccess.Access
 
 	LeaderElect bool
 	// LeaderElectionNamespace of the Lease; empty: the pod's own.
 	LeaderElectionNamespace string
 
-	// UsageInterval is the least time between two writes of how many addresses of a Network are used: every node
-	// watches Networks.
+	// UsageInterval is the least time between two writes of how many addresses of a Network are
+	// used: every node watches Networks.
 	UsageInterval time.Duration
 
-	// PolicyBindAddress serves agents what they need to know of policies; "0": nobody.
+	// PolicyBindAddress serves agents what they need to know of policies; "0": no agent is served.
 	PolicyBindAddress string
-	// PolicyTokenFile has the token that this replica shows the others, to learn on how many nodes a policy is in effect; empty: it
-	// does not ask them.
+	// PolicyTokenFile has the token that this replica shows the others, to learn on how many nodes
+	// a policy is in effect; empty: it does not ask them.
 	PolicyTokenFile string
 	// PolicyInterval is the least time between two looks at the status of policies.
 	PolicyInterval time.Duration
-	// Policies is the Hub to use; nil: a new one.
-	Policies *server.Hub
+	// Policies computes and serves the views of nodes; nil: a new one does.
+	Policies *policies.Distribution
 
 	// Socket is the unix socket of the diagnostics; empty: none.
 	Socket string
@@ -79,10 +70,12 @@ const DefaultSocket = "/run/coelan/controller.sock"
 // DefaultOptions lack REST and Log.
 func DefaultOptions() Options {
 	return Options{
-		Mapping: Flat, VNIs: translate.DefaultVNIs, MetricsBindAddress: "127.0.0.1:10361",
-		LeaderElect: true, UsageInterval: 5 * time.Second,
-		PolicyBindAddress: ":10363", PolicyTokenFile: "/var/run/secrets/coelan-controller/token", PolicyInterval: time.Second,
-		Socket: DefaultSocket,
+		Mapping: config.MapFlat, VNIs: allocate.DefaultVNIs, MetricsBindAddress: "127.0.0.1:10361",
+		MetricsAccess: metricsaccess.Authorized,
+		LeaderElect:   true, UsageInterval: 5 * time.Second,
+		PolicyBindAddress: ":10363", PolicyTokenFile: "/var/run/secrets/coelan-controller/token",
+		PolicyInterval: time.Second,
+		Socket:         DefaultSocket,
 	}
 }
 
@@ -90,12 +83,28 @@ func DefaultOptions() Options {
 const maxVNI = 1<<24 - 1
 
 // ParseRange reads first-last.
-func ParseRange(text string) (translate.Range, error) {
+func ParseRange(text string) (allocate.Range, error) {
 	first, last, _ := strings.Cut(text, "-")
 	from, err1 := strconv.ParseInt(first, 10, 32)
 	to, err2 := strconv.ParseInt(last, 10, 32)
 	if err1 != nil || err2 != nil || from < 2 || to < from || to > maxVNI {
-		return translate.Range{}, fmt.Errorf("is %q, not first-last within 2-%d", text, maxVNI)
+		return allocate.Range{}, fmt.Errorf("is %q, not first-last within 2-%d", text, maxVNI)
 	}
-	return translate.Range{First: int32(from), Last: int32(to)}, nil
+	return allocate.Range{First: int32(from), Last: int32(to)}, nil
+}
+
+// ParsePrefixes reads prefixes with commas between them.
+func ParsePrefixes(text string) ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(part)
+		if err != nil || p != p.Masked() || p.Addr().Is4In6() {
+			return nil, fmt.Errorf("%q is not a CIDR without bits set after its length", part)
+		}
+		list = append(list, p)
+	}
+	return list, nil
 }

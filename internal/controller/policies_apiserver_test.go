@@ -2,7 +2,7 @@
 
 //go:build apiserver
 
-package controller
+package controller_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,18 +24,19 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/apitest"
+	"coelan.io/coelan/internal/controller"
+	"coelan.io/coelan/internal/controller/policies"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policyapi"
-	"coelan.io/coelan/internal/policystream/server"
 )
 
 // seen waits until a node's view is as check wants it.
-func (w *world) seen(hub *server.Hub, node string, check func(policy.View) string) {
+func (w *world) seen(to *policies.Distribution, node string, check func(policy.View) string) {
 	w.Helper()
 	w.until(func() string {
 		var v policy.View
-		hub.Update(func(e *policy.Engine) { v = e.View(node) })
+		to.Engine.Update(func(e *policy.Engine) { v = e.View(node) })
 		if text := check(v); text != "" {
 			return fmt.Sprintf("%s: %+v", text, v)
 		}
@@ -56,8 +58,8 @@ func (w *world) condition(o client.Object, conditions func() []metav1.Condition,
 func testPoliciesOfAllKinds(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	definition := w.clusterDefinition()
-	hub := server.NewHub(policy.NewEngine())
-	stop := w.start(func(o *Options) { o.Policies = hub })
+	to := policies.NewDistribution()
+	stop := w.start(func(o *controller.Options) { o.Policies = to })
 	w.node(1)
 	w.namespace("policed", map[string]string{"team": "x"})
 	pod := &corev1.Pod{
@@ -81,23 +83,24 @@ func testPoliciesOfAllKinds(t *testing.T, api *apitest.API) {
 		return intent.Subject{}
 	}
 
-	// A group that does not exist closes the pod, whose Event says so.
-	w.seen(hub, "worker1", func(v policy.View) string { return want(subject(v).Closed != "", "not closed") })
+	// A group that does not exist closes the pod, and an Event of the pod says so.
+	w.seen(to, "worker1", func(v policy.View) string { return want(subject(v).Closed != "", "not closed") })
 	w.event("Pod", "web", "NotFound")
 	group := &v1alpha1.SecurityGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "policed", Name: "wide"},
 		Spec:       v1alpha1.SecurityGroupSpec{Rules: []v1alpha1.SecurityGroupRule{{Direction: v1alpha1.RuleIngress, RemoteGroup: "wide"}}},
 	}
 	w.create(group)
-	w.seen(hub, "worker1", func(v policy.View) string {
+	w.seen(to, "worker1", func(v policy.View) string {
 		s := subject(v)
 		return want(s.Closed == "" && len(s.SecurityGroups) == 1 && len(s.Rules) == 1 && len(v.Peers) == 1, "not of the group")
 	})
 	ofGroup := func() []metav1.Condition { return group.Status.Conditions }
-	w.condition(group, ofGroup, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, "")
-	w.condition(group, ofGroup, v1alpha1.ConditionRealised, metav1.ConditionFalse, v1alpha1.ReasonProgressing, "on 0 of 1 nodes")
+	w.condition(group, ofGroup, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "")
+	w.condition(group, ofGroup, v1alpha1.ConditionProgrammed, metav1.ConditionFalse, v1alpha1.ReasonPending, "on 0 of 1 nodes")
 
-	// A policy with a port by its name, and one of two blocks of which one has no meaning: the other has effect.
+	// A policy with a port by its name, and one of two blocks of which one has no meaning: the
+	// other has effect.
 	http := intstr.FromString("http")
 	np := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "policed", Name: "some"},
@@ -113,7 +116,7 @@ func testPoliciesOfAllKinds(t *testing.T, api *apitest.API) {
 	}
 	w.create(np)
 	created := time.Now()
-	w.seen(hub, "worker1", func(v policy.View) string {
+	w.seen(to, "worker1", func(v policy.View) string {
 		for _, r := range v.Rules {
 			if r.Policy.Kind == intent.NetworkPolicy && len(r.Blocks) == 1 && r.Blocks[0].String() == "192.0.2.0/24" && r.Ports[0].First == 8080 {
 				return want(len(subject(v).IngressIsolation) == 1, "not isolated")
@@ -140,11 +143,12 @@ func testPoliciesOfAllKinds(t *testing.T, api *apitest.API) {
 	}
 	told(1)
 	w.change(pod, func() { pod.Labels["app"] = "db" })
-	w.seen(hub, "worker1", func(v policy.View) string {
+	w.seen(to, "worker1", func(v policy.View) string {
 		return want(len(subject(v).IngressIsolation) == 0 && subject(v).Key != "", "still isolated")
 	})
 
-	// ClusterNetworkPolicies come to be known while the controller runs, and one of a newer definition fails closed.
+	// ClusterNetworkPolicies come to be known while the controller runs, and one of a newer
+	// definition fails closed.
 	w.create(definition)
 	cnp := policyapi.New()
 	cnp.SetName("closed")
@@ -161,7 +165,7 @@ func testPoliciesOfAllKinds(t *testing.T, api *apitest.API) {
 		})
 	}
 	createCluster()
-	w.seen(hub, "worker1", func(v policy.View) string {
+	w.seen(to, "worker1", func(v policy.View) string {
 		for _, r := range v.Rules {
 			if r.Policy.Kind == intent.ClusterNetworkPolicy && r.Action == intent.Deny && r.AnyPeer && r.Priority == 7 {
 				return want(len(subject(v).Rules) == 2, "not its subject's")
@@ -177,13 +181,13 @@ func testPoliciesOfAllKinds(t *testing.T, api *apitest.API) {
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(status, &held)
 		return held.Conditions
 	}
-	w.condition(cnp, ofCluster, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPartlyInvalid, "spec.ingress[0].from[0].moon: is not known")
-	w.condition(cnp, ofCluster, v1alpha1.ConditionRealised, metav1.ConditionFalse, v1alpha1.ReasonProgressing, "on 0 of 1 nodes")
+	w.condition(cnp, ofCluster, v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonPartiallyInvalid, "spec.ingress[0].from[0].moon: is not known")
+	w.condition(cnp, ofCluster, v1alpha1.ConditionProgrammed, metav1.ConditionFalse, v1alpha1.ReasonPending, "on 0 of 1 nodes")
 	w.event("ClusterNetworkPolicy", "closed", "Unsupported")
 
 	// With their definition they go, and come again.
 	w.delete(definition)
-	w.seen(hub, "worker1", func(v policy.View) string { return want(len(subject(v).Rules) == 1, "still its subject's") })
+	w.seen(to, "worker1", func(v policy.View) string { return want(len(subject(v).Rules) == 1, "still its subject's") })
 	w.until(func() string { return want(!w.get(definition), "the definition is there") })
 	definition = w.clusterDefinition()
 	w.create(definition)
@@ -191,29 +195,30 @@ func testPoliciesOfAllKinds(t *testing.T, api *apitest.API) {
 	cnp.SetResourceVersion("")
 	delete(cnp.Object, "status")
 	createCluster()
-	w.seen(hub, "worker1", func(v policy.View) string { return want(len(subject(v).Rules) == 2, "not its subject's again") })
+	w.seen(to, "worker1", func(v policy.View) string { return want(len(subject(v).Rules) == 2, "not its subject's again") })
 
 	// The next controller knows all of it from its first moment, and repeats nothing.
 	stop()
-	hub = server.NewHub(policy.NewEngine())
-	w.start(func(o *Options) { o.Policies = hub })
+	to = policies.NewDistribution()
+	w.start(func(o *controller.Options) { o.Policies = to })
 	w.change(pod, func() { pod.Labels["app"] = "web" })
-	w.seen(hub, "worker1", func(v policy.View) string { return want(len(subject(v).Rules) == 3, "not all rules") })
+	w.seen(to, "worker1", func(v policy.View) string { return want(len(subject(v).Rules) == 3, "not all rules") })
 	told(1)
 
 	for _, o := range []client.Object{np, cnp, group} {
 		w.delete(o)
 	}
 	w.change(pod, func() { delete(pod.Annotations, v1alpha1.AnnotationSecurityGroups) })
-	w.seen(hub, "worker1", func(v policy.View) string {
+	w.seen(to, "worker1", func(v policy.View) string {
 		s := subject(v)
 		return want(len(v.Rules)+len(v.Peers)+len(s.Rules)+len(s.IngressIsolation)+len(s.SecurityGroups) == 0 && s.Closed == "" && s.Key != "", "something is left")
 	})
 	w.delete(pod)
-	w.seen(hub, "worker1", func(v policy.View) string { return want(len(v.Subjects) == 0, "a subject is left") })
+	w.seen(to, "worker1", func(v policy.View) string { return want(len(v.Subjects) == 0, "a subject is left") })
 }
 
-// clusterDefinition is that of ClusterNetworkPolicies, as far as it matters here; it goes when the test ends.
+// clusterDefinition is that of ClusterNetworkPolicies, as far as it matters here; it goes
+// when the test ends.
 func (w *world) clusterDefinition() client.Object {
 	if err := apiextensionsv1.AddToScheme(w.client.Scheme()); err != nil {
 		w.Fatal(err)
@@ -239,6 +244,15 @@ func (w *world) clusterDefinition() client.Object {
 			}},
 		},
 	}
-	w.Cleanup(func() { w.ignoreGone(w.client.Delete(context.Background(), d)) })
+	w.Cleanup(func() {
+		// The API server ends the definition's objects first. Until that is done the next test
+		// cannot create it again.
+		ctx := context.Background()
+		w.ignoreGone(w.client.Delete(ctx, d))
+		w.until(func() string {
+			err := w.client.Get(ctx, client.ObjectKeyFromObject(d), d)
+			return want(apierrors.IsNotFound(err), fmt.Sprintf("the definition %s is there: %v", d.Name, err))
+		})
+	})
 	return d
 }

@@ -2,7 +2,7 @@
 
 //go:build apiserver
 
-package controller
+package controller_test
 
 import (
 	"fmt"
@@ -16,7 +16,8 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/apitest"
-	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/names"
+	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/internal/translate"
 )
 
@@ -24,7 +25,7 @@ import (
 func (w *world) blockFor(network, cidr, node, port string) *v1alpha1.AddressBlock {
 	w.Helper()
 	b := &v1alpha1.AddressBlock{
-		ObjectMeta: metav1.ObjectMeta{Name: translate.BlockName(network, netip.MustParsePrefix(cidr))},
+		ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(network, netip.MustParsePrefix(cidr))},
 		Spec:       v1alpha1.AddressBlockSpec{Network: network, CIDR: cidr, Node: node, Port: port},
 	}
 	w.create(b)
@@ -33,11 +34,11 @@ func (w *world) blockFor(network, cidr, node, port string) *v1alpha1.AddressBloc
 
 func (w *world) block(network, cidr string) (*v1alpha1.AddressBlock, bool) {
 	w.Helper()
-	b := &v1alpha1.AddressBlock{ObjectMeta: metav1.ObjectMeta{Name: translate.BlockName(network, netip.MustParsePrefix(cidr))}}
+	b := &v1alpha1.AddressBlock{ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(network, netip.MustParsePrefix(cidr))}}
 	return b, w.get(b)
 }
 
-// answer is what a node says of a single address in its block.
+// answer is what node worker1 says of a single address in its block.
 func (w *world) answer(network, cidr string, granted bool) {
 	w.Helper()
 	var b *v1alpha1.AddressBlock
@@ -46,7 +47,10 @@ func (w *world) answer(network, cidr string, granted bool) {
 		b, there = w.block(network, cidr)
 		return want(there, cidr+" is not claimed")
 	})
-	c := metav1.Condition{Type: v1alpha1.ConditionGranted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGranted, Message: "free"}
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionGranted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGranted,
+		Message: translate.GrantMessage("worker1"),
+	}
 	if !granted {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonAddressTaken, "a pod has it"
 	}
@@ -67,7 +71,7 @@ func testUserPorts(t *testing.T, api *apitest.API) {
 			!netip.MustParsePrefix("fd00:80::/64").Contains(netip.MustParseAddr(p.Status.Addresses[1])) {
 			t.Errorf("port %s has %v, want one of each family's first subnet", p.Name, p.Status.Addresses)
 		}
-		if want := intent.PodMAC(netip.MustParseAddr(p.Status.Addresses[0])).String(); p.Status.MAC != want {
+		if want := reserved.PodMAC(netip.MustParseAddr(p.Status.Addresses[0])).String(); p.Status.MAC != want {
 			t.Errorf("port %s has MAC %s, want %s", p.Name, p.Status.MAC, want)
 		}
 		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonNotBound || c.Status != metav1.ConditionTrue {
@@ -94,7 +98,7 @@ func testUserPorts(t *testing.T, api *apitest.API) {
 
 	// Bound by an agent, until its node is gone.
 	now := metav1.Now()
-	w.status(a, func() { a.Status.Node, a.Status.Phase, a.Status.BoundAt = "worker1", v1alpha1.PortBound, &now })
+	w.status(a, func() { a.Status.Node, a.Status.Phase, a.Status.BoundTime = "worker1", v1alpha1.PortBound, &now })
 	w.port("vms", "a", func(p *v1alpha1.Port) bool {
 		return p.Status.Phase == v1alpha1.PortBound && meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady).Reason == v1alpha1.ReasonBound
 	})
@@ -103,7 +107,7 @@ func testUserPorts(t *testing.T, api *apitest.API) {
 	w.port("vms", "a", func(p *v1alpha1.Port) bool { return p.Status.Phase == v1alpha1.PortBound })
 	w.delete(node)
 	w.port("vms", "a", func(p *v1alpha1.Port) bool {
-		return isReady(p) && p.Status.Node == "" && p.Status.BoundAt == nil && slices.Equal(p.Status.Addresses, a.Status.Addresses)
+		return isReady(p) && p.Status.Node == "" && p.Status.BoundTime == nil && slices.Equal(p.Status.Addresses, a.Status.Addresses)
 	})
 
 	for _, p := range []*v1alpha1.Port{a, b, c} {
@@ -159,7 +163,8 @@ func testFixedPorts(t *testing.T, api *apitest.API) {
 	w.port("fixed", "refused", isReady)
 }
 
-// testBadPorts is every way in which a Port can be wrong: each a condition and an Event, and others are not touched.
+// testBadPorts is every way in which a Port can be wrong: each a condition and an Event, and others
+// are not touched.
 func testBadPorts(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	w.start(nil)

@@ -2,7 +2,7 @@
 
 //go:build apiserver
 
-package controller
+package controller_test
 
 import (
 	"context"
@@ -26,10 +26,13 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/apitest"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/controller"
+	"coelan.io/coelan/internal/controller/reconcile"
 )
 
-// asController is set in the environment of a copy of this test that is to be a controller, so that it can be killed: to
-// the path of a kubeconfig.
+// asController is set in the environment of a copy of this test that is to be a controller, so that
+// it can be killed: to the path of a kubeconfig.
 const asController = "COELAN_TEST_CONTROLLER"
 
 func TestMain(m *testing.M) {
@@ -37,7 +40,7 @@ func TestMain(m *testing.M) {
 		runAlone(path)
 		return
 	}
-	LogTo(slog.New(slog.DiscardHandler))
+	controller.LogTo(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }
 
@@ -45,10 +48,10 @@ func runAlone(kubeconfig string) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err == nil {
 		o := testOptions(os.Stderr)
-		LogTo(o.Log)
+		controller.LogTo(o.Log)
 		o.REST, o.LeaderElect = config, true
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		err = Run(ctx, o)
+		err = controller.Run(ctx, o)
 		stop()
 	}
 	if err != nil {
@@ -57,8 +60,8 @@ func runAlone(kubeconfig string) {
 	}
 }
 
-func testOptions(log *os.File) Options {
-	o := DefaultOptions()
+func testOptions(log *os.File) controller.Options {
+	o := controller.DefaultOptions()
 	o.MetricsBindAddress, o.LeaderElectionNamespace, o.UsageInterval = "0", "kube-system", 100*time.Millisecond
 	o.PolicyBindAddress, o.PolicyInterval, o.Socket = "0", 20*time.Millisecond, ""
 	o.LeaderElect = false
@@ -75,7 +78,7 @@ type world struct {
 
 func newWorld(t *testing.T, api *apitest.API) *world {
 	t.Helper()
-	c, err := client.New(api.REST, client.Options{Scheme: newScheme()})
+	c, err := client.New(api.REST, client.Options{Scheme: reconcile.NewScheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +88,7 @@ func newWorld(t *testing.T, api *apitest.API) *world {
 }
 
 // start runs a controller until stop, or the end of the test.
-func (w *world) start(change func(*Options)) (stop func()) {
+func (w *world) start(change func(*controller.Options)) (stop func()) {
 	w.Helper()
 	log, err := os.CreateTemp(w.TempDir(), "controller")
 	if err != nil {
@@ -98,7 +101,7 @@ func (w *world) start(change func(*Options)) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Run(ctx, o) }()
+	go func() { done <- controller.Run(ctx, o) }()
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -119,7 +122,7 @@ func (w *world) start(change func(*Options)) (stop func()) {
 	return stop
 }
 
-func byNamespaceMapping(o *Options) { o.Mapping = ByNamespace }
+func byNamespaceMapping(o *controller.Options) { o.Mapping = config.MapNamespace }
 
 // clear removes everything but namespaces, for the next test.
 func (w *world) clear() {

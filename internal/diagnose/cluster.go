@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -37,8 +38,8 @@ const agentBinary = "/usr/bin/coelan-agent"
 // queryTimeout bounds one question to an agent.
 const queryTimeout = 30 * time.Second
 
-// Cluster reaches the agents through the API server. It needs the right to list pods and to create pods/exec in the
-// agents' namespace.
+// Cluster reaches the agents through the API server. It needs the right to list pods and to create
+// pods/exec in the agents' namespace.
 type Cluster struct {
 	config    *rest.Config
 	client    kubernetes.Interface
@@ -68,7 +69,8 @@ func (c *Cluster) Nodes(ctx context.Context) ([]string, error) {
 	return nodes, nil
 }
 
-// find lists the agents' pods, once. Where a node has two, as during an update, the one that runs is asked.
+// find lists the agents' pods, once. Where a node has two, as during an update, the one
+// that runs is asked.
 func (c *Cluster) find(ctx context.Context) error {
 	if c.pods != nil {
 		return nil
@@ -78,7 +80,8 @@ func (c *Cluster) find(ctx context.Context) error {
 		return fmt.Errorf("list the agents' pods: %w", err)
 	}
 	if len(list.Items) == 0 {
-		return fmt.Errorf("namespace %s has no pod with the labels %s: is Coelan installed there?", c.namespace, agentSelector)
+		return fmt.Errorf("namespace %s has no pod with the labels %s: is Coelan installed there?", c.namespace,
+			agentSelector)
 	}
 	c.pods = map[string]string{}
 	for _, p := range list.Items {
@@ -117,7 +120,8 @@ func (c *Cluster) Query(ctx context.Context, node, path string, body, out any) e
 	return nil
 }
 
-// Policies are what has become of all policies. The controllers that are Ready are asked, until one answers.
+// Policies are what has become of all policies. The controllers that are Ready are
+// asked, until one answers.
 func (c *Cluster) Policies(ctx context.Context) ([]policy.Standing, error) {
 	list, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
 	if err != nil {
@@ -140,7 +144,8 @@ func (c *Cluster) Policies(ctx context.Context) ([]policy.Standing, error) {
 		return standing, nil
 	}
 	if errs == nil {
-		return nil, fmt.Errorf("namespace %s has no controller that is Ready: see kubectl -n %[1]s get pods -l %s", c.namespace, controllerSelector)
+		return nil, fmt.Errorf("namespace %s has no controller that is Ready: see kubectl -n %[1]s get pods -l %s",
+			c.namespace, controllerSelector)
 	}
 	return nil, errors.Join(errs...)
 }
@@ -151,9 +156,24 @@ func isReady(p corev1.Pod) bool {
 	})
 }
 
+// execAttempts is how often a command is run if its connection breaks.
+const execAttempts = 3
+
+// exec runs a command in a pod and returns what it prints. The command must only read: an API
+// server may close the connection before it has passed on how the command ended
+// (kubernetes/kubernetes#140102), and it is run again then.
 func (c *Cluster) exec(ctx context.Context, pod string, command []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
+	for attempt := 1; ; attempt++ {
+		out, err := c.execOnce(ctx, pod, command)
+		if broken := (*websocket.CloseError)(nil); !errors.As(err, &broken) || attempt == execAttempts {
+			return out, err
+		}
+	}
+}
+
+func (c *Cluster) execOnce(ctx context.Context, pod string, command []string) ([]byte, error) {
 	req := c.client.CoreV1().RESTClient().Post().Namespace(c.namespace).Resource("pods").Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(c.config, "GET", req.URL().String())

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 )
 
 var addrs = cmpopts.EquateComparable(netip.Addr{})
@@ -91,18 +91,18 @@ func TestNewPacketTakesACommonFamily(t *testing.T) {
 
 // scripted are agents that answer traces by node.
 type scripted struct {
-	outcomes map[string]agent.Outcome
-	services map[string]*agent.TracedService
-	asked    []agent.TraceRequest
+	outcomes map[string]agentapi.Outcome
+	services map[string]*agentapi.TracedService
+	asked    []agentapi.TraceRequest
 }
 
 func (s *scripted) Nodes(context.Context) ([]string, error) { return nil, errors.ErrUnsupported }
 
 func (s *scripted) Query(_ context.Context, node, path string, body, out any) error {
-	var answer any = agent.Status{TunnelIP: "192.0.2.1"}
+	var answer any = agentapi.Status{TunnelIP: "192.0.2.1"}
 	if path == "/v1/trace" {
-		s.asked = append(s.asked, body.(agent.TraceRequest))
-		answer = agent.Trace{Node: node, Outcome: s.outcomes[node], Service: s.services[node]}
+		s.asked = append(s.asked, body.(agentapi.TraceRequest))
+		answer = agentapi.Trace{Node: node, Outcome: s.outcomes[node], Service: s.services[node]}
 	}
 	text, err := json.Marshal(answer)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *scripted) Query(_ context.Context, node, path string, body, out any) er
 }
 
 func TestTraceFollowsTheTunnel(t *testing.T) {
-	agents := &scripted{outcomes: map[string]agent.Outcome{
+	agents := &scripted{outcomes: map[string]agentapi.Outcome{
 		"one": {Kind: "tunnel", Node: "two", TunnelIP: "192.0.2.2", VNI: 7},
 		"two": {Kind: "pod", Pod: "a/y/eth0"},
 	}}
@@ -126,7 +126,7 @@ func TestTraceFollowsTheTunnel(t *testing.T) {
 	if len(way) != 2 || way[1].Node != "two" || way[1].Outcome.Pod != "a/y/eth0" {
 		t.Errorf("way %+v", way)
 	}
-	want := agent.TraceRequest{
+	want := agentapi.TraceRequest{
 		From: "tunnel", Source: src, Destination: dst, Protocol: "tcp", DestinationPort: 80,
 		VNI: 7, TunnelSource: netip.MustParseAddr("192.0.2.1"),
 	}
@@ -139,8 +139,8 @@ func TestTraceFollowsTheTunnel(t *testing.T) {
 func TestTraceFollowsTheEndpoint(t *testing.T) {
 	endpoint := netip.MustParseAddrPort("10.0.2.2:8080")
 	agents := &scripted{
-		outcomes: map[string]agent.Outcome{"one": {Kind: "tunnel", Node: "two", TunnelIP: "192.0.2.2", VNI: 7}, "two": {Kind: "pod"}},
-		services: map[string]*agent.TracedService{"one": {Name: "shop/web", Endpoint: endpoint}},
+		outcomes: map[string]agentapi.Outcome{"one": {Kind: "tunnel", Node: "two", TunnelIP: "192.0.2.2", VNI: 7}, "two": {Kind: "pod"}},
+		services: map[string]*agentapi.TracedService{"one": {Name: "shop/web", Endpoint: endpoint}},
 	}
 	_, err := Trace(t.Context(), agents, Packet{
 		Node: "one", From: "a/x", Source: netip.MustParseAddr("10.0.1.2"), Destination: netip.MustParseAddr("10.96.0.1"), Protocol: "tcp", DestinationPort: 80,
@@ -154,7 +154,7 @@ func TestTraceFollowsTheEndpoint(t *testing.T) {
 }
 
 func TestTraceEndsInALoop(t *testing.T) {
-	agents := &scripted{outcomes: map[string]agent.Outcome{
+	agents := &scripted{outcomes: map[string]agentapi.Outcome{
 		"one": {Kind: "tunnel", Node: "two", VNI: 1}, "two": {Kind: "tunnel", Node: "one", VNI: 1},
 	}}
 	_, err := Trace(t.Context(), agents, Packet{Node: "one", From: "a/x"})

@@ -28,13 +28,15 @@ type Endpoint struct {
 	Node string
 	// Host says that the pod uses its node's network.
 	Host bool
-	// Router is that of the pod's first interface; Own are its addresses there, if the pod has others for its node.
+	// Router is that of the pod's first interface; Own are its addresses there, if the pod has
+	// others for its node.
 	Router string
 	Own    []netip.Addr
 }
 
-// ParseEndpoint reads POD, NAMESPACE/POD, or an address, each with a port behind a colon if need be; an IPv6 address with
-// a port is in brackets. A pod without a namespace is in the given one. A POD may be a Port.
+// ParseEndpoint reads POD, NAMESPACE/POD, or an address, each with a port behind a colon if need
+// be; an IPv6 address with a port is in brackets. A pod without a namespace is in the given one. A
+// POD may be a Port.
 func ParseEndpoint(text, namespace string) (Endpoint, error) {
 	if ap, err := netip.ParseAddrPort(text); err == nil {
 		return Endpoint{Addresses: []netip.Addr{ap.Addr().Unmap()}, Port: ap.Port()}, nil
@@ -92,12 +94,14 @@ func findPort(ctx context.Context, agents Agents, e Endpoint) (Endpoint, error) 
 			}
 		}
 	}
-	return e, errors.Join(append([]error{fmt.Errorf("no pod is called %s, and no node has a Port of this name", e.Pod)}, errs...)...)
+	return e, errors.Join(append([]error{fmt.Errorf("no pod is called %s, and no node has a Port of this name", e.Pod)},
+		errs...)...)
 }
 
 func ofPod(e Endpoint, pod *corev1.Pod) (Endpoint, error) {
 	if len(pod.Status.PodIPs) == 0 {
-		return e, fmt.Errorf("pod %s has no address yet (phase %s); `kubectl describe pod` says why", e.Pod, pod.Status.Phase)
+		return e, fmt.Errorf("pod %s has no address yet (phase %s); `kubectl describe pod` says why", e.Pod,
+			pod.Status.Phase)
 	}
 	for _, ip := range pod.Status.PodIPs {
 		a, err := netip.ParseAddr(ip.IP)
@@ -113,8 +117,9 @@ func ofPod(e Endpoint, pod *corev1.Pod) (Endpoint, error) {
 // errFamilies is returned where the two ends have no family in common.
 var errFamilies = errors.New("source and destination have no address of the same family")
 
-// Locate fills in what the agents know of a pod's or a Port's network. Pods in a private Router are known to the API by addresses that
-// stand for them on their nodes; among themselves they use their own.
+// Locate fills in what the agents know of a pod's or a Port's network. Pods in a private
+// Router are known to the API by addresses that stand for them on their nodes; among
+// themselves they use their own.
 func Locate(ctx context.Context, agents Agents, e Endpoint) (Endpoint, error) {
 	if e.Pod == "" || e.Host || e.Node == "" {
 		return e, nil
@@ -128,7 +133,8 @@ func Locate(ctx context.Context, agents Agents, e Endpoint) (Endpoint, error) {
 		return e, err
 	}
 	for _, p := range ports {
-		if e.Interface != "" && p.PodRef() != e.Interface || e.Interface == "" && (p.PodNamespace+"/"+p.PodName != e.Pod || !p.Primary) {
+		if e.Interface != "" && p.PodRef() != e.Interface || e.Interface == "" &&
+			(p.PodNamespace+"/"+p.PodName != e.Pod || !p.Primary) {
 			continue
 		}
 		if e.Interface != "" {
@@ -157,7 +163,8 @@ func addressesOf(prefixes []netip.Prefix) []netip.Addr {
 	return list
 }
 
-// leaving are the addresses that packets of the end leave it with; reached are those by which another end reaches it.
+// leaving are the addresses that packets of the end leave it with; reached are those by which
+// another end reaches it.
 func (e Endpoint) leaving() []netip.Addr {
 	if len(e.Own) > 0 {
 		return e.Own
@@ -172,13 +179,15 @@ func (e Endpoint) reached(from Endpoint) []netip.Addr {
 	return e.Addresses
 }
 
-// NewPacket is the packet between two resolved ends: the first family that both have, or IPv6 if that is asked for.
+// NewPacket is the packet between two resolved ends: the first family that both have, or IPv6 if
+// that is asked for.
 func NewPacket(from, to Endpoint, v6 bool) (Packet, error) {
 	if from.Pod == "" {
 		return Packet{}, errors.New("the source has to be a pod or a Port")
 	}
 	if from.Host {
-		return Packet{}, fmt.Errorf("pod %s uses its node's network: its packets are routed by the node's kernel first", from.Pod)
+		return Packet{}, fmt.Errorf("pod %s uses its node's network: its packets are routed by the node's kernel first",
+			from.Pod)
 	}
 	p := Packet{Node: from.Node, From: cmp.Or(from.Interface, from.Pod), DestinationPort: to.Port}
 	for _, dst := range to.reached(from) {

@@ -8,28 +8,28 @@ import (
 	"net/netip"
 	"testing"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/attachment"
 )
 
-// tenants are agents whose pods are on Networks of the Routers red and blue.
+// tenants are agents with pods on Networks of the Routers red and blue.
 type tenants struct{}
 
 func (tenants) Nodes(context.Context) ([]string, error) { return []string{"n1"}, nil }
 
 func (tenants) Query(_ context.Context, _, path string, _, out any) error {
-	pod := func(name, network, own, node string) agent.PortInfo {
-		return agent.PortInfo{Attachment: attachment.Attachment{
-			Key: attachment.Key{IfName: "eth0"}, PodNamespace: "shop", PodName: name, NetworkName: network, Primary: true,
+	pod := func(name, network, own, node string) agentapi.PortInfo {
+		return agentapi.PortInfo{Attachment: attachment.Attachment{
+			Spec:      attachment.Spec{Key: attachment.Key{IfName: "eth0"}, PodNamespace: "shop", PodName: name, NetworkName: network, Primary: true},
 			Addresses: []netip.Prefix{netip.MustParsePrefix(own)}, NodeAddresses: []netip.Prefix{netip.MustParsePrefix(node)},
 		}}
 	}
-	var answer any = []agent.PortInfo{
+	var answer any = []agentapi.PortInfo{
 		pod("r0", "red", "10.50.0.2/24", "10.244.1.5/24"), pod("r1", "red-too", "10.51.0.2/24", "10.244.1.6/24"),
 		pod("b0", "blue", "10.50.0.2/24", "10.244.1.7/24"),
 	}
 	if path == "/v1/networks" {
-		answer = []agent.NetworkInfo{{Name: "red", Router: "red"}, {Name: "red-too", Router: "red"}, {Name: "blue", Router: "blue"}}
+		answer = []agentapi.NetworkInfo{{Name: "red", Router: "red"}, {Name: "red-too", Router: "red"}, {Name: "blue", Router: "blue"}}
 	}
 	text, err := json.Marshal(answer)
 	if err != nil {
@@ -38,7 +38,8 @@ func (tenants) Query(_ context.Context, _, path string, _, out any) error {
 	return json.Unmarshal(text, out)
 }
 
-// TestPacketsOfTenants leave with the pod's own address, and are meant for the receiver's own one in the same Router only.
+// TestPacketsOfTenants leave with the pod's own address, and are meant for the receiver's own one
+// in the same Router only.
 func TestPacketsOfTenants(t *testing.T) {
 	located := func(pod, address string) Endpoint {
 		e, err := Locate(t.Context(), tenants{}, Endpoint{Pod: "shop/" + pod, Node: "n1", Addresses: []netip.Addr{netip.MustParseAddr(address)}})
@@ -64,27 +65,28 @@ func TestPacketsOfTenants(t *testing.T) {
 	}
 }
 
-// machines are agents of two nodes, of which the second has a virtual machine's Port and a pod with two interfaces.
+// machines are agents of two nodes, of which the second has a virtual machine's Port and a
+// pod with two interfaces.
 type machines struct{}
 
 func (machines) Nodes(context.Context) ([]string, error) { return []string{"n1", "n2"}, nil }
 
 func (machines) Query(_ context.Context, node, path string, _, out any) error {
-	answer := any([]agent.PortInfo{})
+	answer := any([]agentapi.PortInfo{})
 	if node == "n2" {
-		answer = []agent.PortInfo{
+		answer = []agentapi.PortInfo{
 			{Attachment: attachment.Attachment{
-				Key: attachment.PortKey("shop", "vm"), PodNamespace: "shop", PortName: "vm", NetworkName: "red",
+				Spec:      attachment.Spec{Key: attachment.PortKey("shop", "vm"), PodNamespace: "shop", PortName: "vm", NetworkName: "red"},
 				Addresses: []netip.Prefix{netip.MustParsePrefix("10.50.0.9/24")},
 			}},
 			{Attachment: attachment.Attachment{
-				Key: attachment.Key{ContainerID: "c", IfName: "net1"}, PodNamespace: "shop", PodName: "router", PortName: "router.net1", NetworkName: "red",
+				Spec:      attachment.Spec{Key: attachment.Key{ContainerID: "c", IfName: "net1"}, PodNamespace: "shop", PodName: "router", PortName: "router.net1", NetworkName: "red"},
 				Addresses: []netip.Prefix{netip.MustParsePrefix("10.50.0.8/24")}, NodeAddresses: []netip.Prefix{netip.MustParsePrefix("10.244.2.8/24")},
 			}},
 		}
 	}
 	if path == "/v1/networks" {
-		answer = []agent.NetworkInfo{{Name: "red", Router: "red"}}
+		answer = []agentapi.NetworkInfo{{Name: "red", Router: "red"}}
 	}
 	text, err := json.Marshal(answer)
 	if err != nil {
@@ -93,7 +95,7 @@ func (machines) Query(_ context.Context, node, path string, _, out any) error {
 	return json.Unmarshal(text, out)
 }
 
-// Who is no pod may be a Port: of a virtual machine, or a pod's further interface.
+// What is no pod may be a Port: of a virtual machine, or a pod's further interface.
 func TestPacketsOfPorts(t *testing.T) {
 	located := func(name string) Endpoint {
 		e, err := findPort(t.Context(), machines{}, Endpoint{Pod: name})

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"net/netip"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 )
 
 // Packet is what is traced.
 type Packet struct {
-	// Node is where it starts, and From the pod there as namespace/name, or "gateway" for a packet of the host.
+	// Node is where it starts, and From the pod there as namespace/name, or "gateway" for a packet
+	// of the host.
 	Node, From string
 	// Source and Destination are of one family.
 	Source, Destination netip.Addr
@@ -27,14 +28,14 @@ type Packet struct {
 const maxNodes = 3
 
 // Trace follows a packet from node to node and returns what each node does with it, in order.
-func Trace(ctx context.Context, agents Agents, p Packet) ([]agent.Trace, error) {
-	request := agent.TraceRequest{
+func Trace(ctx context.Context, agents Agents, p Packet) ([]agentapi.Trace, error) {
+	request := agentapi.TraceRequest{
 		From: p.From, Source: p.Source, Destination: p.Destination, Protocol: p.Protocol,
 		SourcePort: p.SourcePort, DestinationPort: p.DestinationPort, Conntrack: p.Conntrack,
 	}
-	var way []agent.Trace
+	var way []agentapi.Trace
 	for node := p.Node; ; {
-		var t agent.Trace
+		var t agentapi.Trace
 		if err := agents.Query(ctx, node, "/v1/trace", request, &t); err != nil {
 			return way, err
 		}
@@ -43,7 +44,8 @@ func Trace(ctx context.Context, agents Agents, p Packet) ([]agent.Trace, error) 
 			return way, nil
 		}
 		if t.Outcome.Node == "" {
-			return way, fmt.Errorf("node %s sends the packet to %s, which is no node's address", node, t.Outcome.TunnelIP)
+			return way, fmt.Errorf("node %s sends the packet to %s, which is no node's address", node,
+				t.Outcome.TunnelIP)
 		}
 		if len(way) == maxNodes {
 			return way, fmt.Errorf("the packet was not delivered after %d nodes", maxNodes)
@@ -60,7 +62,7 @@ func Trace(ctx context.Context, agents Agents, p Packet) ([]agent.Trace, error) 
 }
 
 // through is the packet as it comes out of the tunnel that t sent it into.
-func through(r agent.TraceRequest, t agent.Trace, tunnelIP string) (agent.TraceRequest, error) {
+func through(r agentapi.TraceRequest, t agentapi.Trace, tunnelIP string) (agentapi.TraceRequest, error) {
 	source, err := netip.ParseAddr(tunnelIP)
 	if err != nil {
 		return r, fmt.Errorf("tunnel address of node %s: %w", t.Node, err)

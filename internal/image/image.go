@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image writes container images as docker-archive files, which `ctr images import`, `docker load` and
-// registry clients take. The same input gives the same bytes: no clock and no user of the machine goes in.
+// Package image writes container images as docker-archive files, which `ctr images import`, `docker
+// load` and registry clients take. The same input gives the same bytes: no clock and no user of the
+// machine goes in.
 package image
 
 import (
@@ -16,6 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"coelan.io/coelan/internal/statefile"
 )
 
 // Image is what an archive holds.
@@ -51,12 +54,7 @@ func (i Image) write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	tmp := path + ".new"
-	if err := tarball.WriteToFile(tmp, tag, img); err != nil {
-		os.Remove(tmp)
-		return err
-	}
-	return os.Rename(tmp, path)
+	return statefile.WriteMode(path, 0o644, func(f *os.File) error { return tarball.Write(tag, img, f) })
 }
 
 func (i Image) build() (v1.Image, error) {

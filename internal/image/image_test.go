@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// write makes a file of this machine whose time and mode differ from one call to the next.
+// write makes a file with a time and a mode that differ from one call to the next.
 func write(t *testing.T, content string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")

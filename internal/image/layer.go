@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// File is one file of an image, owned by root. Exactly one of Source, Content and Link says what it is.
+// File is one file of an image, owned by root. Exactly one of Source, Content and Link
+// says what it is.
 type File struct {
 	// Path in the image, absolute. The directories on the way to it are made.
 	Path string

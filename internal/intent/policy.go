@@ -3,10 +3,8 @@
 package intent
 
 import (
-	"hash/fnv"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -46,7 +44,8 @@ func (p PolicyRef) String() string {
 
 // Compare orders by kind, namespace and name.
 func (p PolicyRef) Compare(o PolicyRef) int {
-	return compareStrings([...]string{string(p.Kind), p.Namespace, p.Name}, [...]string{string(o.Kind), o.Namespace, o.Name})
+	return compareStrings([...]string{string(p.Kind), p.Namespace, p.Name},
+		[...]string{string(o.Kind), o.Namespace, o.Name})
 }
 
 func compareStrings(a, b [3]string) int { return slices.Compare(a[:], b[:]) }
@@ -60,20 +59,23 @@ const (
 	Egress  Direction = 2 // from the Port
 )
 
-// Tier is a stage of policy. A connection passes all of them, in this order, in the sender's direction Egress and then in
-// the receiver's direction Ingress.
+// Tier is a stage of policy. A connection passes all of them, in this order, in the sender's
+// direction Egress and then in the receiver's direction Ingress.
 type Tier uint8
 
 // The tiers.
 const (
-	// SecurityGroupTier denies what no rule of the Port's SecurityGroups allows; what is allowed goes on.
+	// SecurityGroupTier denies what no rule of the Port's SecurityGroups allows; what
+	// is allowed goes on.
 	SecurityGroupTier Tier = 1
-	// AdminTier decides by the first rule that fits: Allow ends the evaluation of the direction, Pass leads to the tier after
-	// the next. What no rule fits goes on.
+	// AdminTier decides by the first rule that fits: Allow ends the evaluation of the direction,
+	// Pass leads to the tier after the next. What no rule fits goes on.
 	AdminTier Tier = 2
-	// NetworkPolicyTier denies what no rule of those that isolate the Port allows. An isolated Port's connections end here.
+	// NetworkPolicyTier denies what no rule of those that isolate the Port allows. An isolated
+	// Port's connections end here.
 	NetworkPolicyTier Tier = 3
-	// BaselineTier is as AdminTier, for Ports that are not isolated in the direction. What no rule fits is allowed.
+	// BaselineTier is as AdminTier, for Ports that are not isolated in the direction. What no rule
+	// fits is allowed.
 	BaselineTier Tier = 4
 )
 
@@ -87,22 +89,23 @@ const (
 	Pass  Action = 3
 )
 
-// Rule is one rule of a policy: which peers may or may not, at which ports. To which Ports it applies is told by
-// Subjects.
+// Rule is one rule of a policy: which peers may or may not, at which ports. To which Ports it
+// applies is told by Subjects.
 type Rule struct {
-	// ID is the key: kind/namespace/name/direction/number, and what tells the parts of a rule with named ports apart.
+	// ID is the key: kind/namespace/name/direction/number, and what tells the parts of a rule with
+	// named ports apart.
 	ID        string
 	Policy    PolicyRef
 	Number    int // of the rule in its direction's list, from 1
 	Direction Direction
 	Tier      Tier
-	// Priority of the policy in AdminTier and BaselineTier, 0 to 1000; the lower wins, then the lower Number (at most 25). If two
-	// policies have the same, Deny wins.
+	// Priority of the policy in AdminTier and BaselineTier, 0 to 1000; the lower wins, then the
+	// lower Number (at most 25). If two policies have the same, Deny wins.
 	Priority uint16
 	Action   Action
 
-	// AnyPeer says that it does not matter who the peer is; else it is in one of Groups or in one of Blocks. A rule with
-	// none of the three fits nobody.
+	// AnyPeer says that the rule is for all peers; else a peer is in one of Groups or in one of
+	// Blocks. A rule with none of the three matches nothing.
 	AnyPeer bool
 	Groups  []string       // sorted
 	Blocks  []netip.Prefix // masked, sorted, disjoint; what is excepted has been cut out
@@ -112,8 +115,9 @@ type Rule struct {
 
 // PortRange is a protocol's ports.
 type PortRange struct {
-	Protocol    uint8  // TCP, UDP, SCTP, or another IP protocol number of a SecurityGroup's rule
-	First, Last uint16 // 0 to 65535: all; for protocols without ports always. For ICMP type and code: see ICMP
+	Protocol uint8 // TCP, UDP, SCTP, or another IP protocol number of a SecurityGroup's rule
+	// 0 to 65535: all; for protocols without ports always. For ICMP type and code: see ICMP.
+	First, Last uint16
 	// ICMP says that First is the ICMP type, and Last the code or AnyICMPCode.
 	ICMP bool
 }
@@ -121,32 +125,34 @@ type PortRange struct {
 // AnyICMPCode is a PortRange's Last for all codes.
 const AnyICMPCode = 0xffff
 
-// Subject is how one Port of this node is governed. A Port that no Subject is known for is closed: nothing but its node and
-// replies pass.
+// Subject is how one Port of this node is governed. A Port that no Subject is known for is closed:
+// nothing but its node and replies pass.
 type Subject struct {
 	// Key is PodSubject, StaticPodSubject or PortSubject.
 	Key string
 	// Rules that apply, by ID, sorted.
 	Rules []string
-	// IngressIsolation and EgressIsolation are the NetworkPolicies that isolate the Port in the direction, sorted; with none it is
-	// not isolated.
+	// IngressIsolation and EgressIsolation are the NetworkPolicies that isolate the Port in the
+	// direction, sorted; with none it is not isolated.
 	IngressIsolation, EgressIsolation []PolicyRef
 	// SecurityGroups of the Port, sorted; with none SecurityGroupTier lets everything pass.
 	SecurityGroups []PolicyRef
-	// Closed says why the Port is to be closed although it is known; empty: it is not. Such as a SecurityGroup that does not exist.
+	// Closed says why the Port is to be closed although it is known; empty: it is not. Such as a
+	// SecurityGroup that does not exist.
 	Closed string
 }
 
 // PodSubject is the key of the Subject of a pod's Ports, by the UID that the API server gave it.
 func PodSubject(uid string) string { return "pod/" + uid }
 
-// StaticPodSubject is that of a pod that kubelet has read from a file. The API knows its UID by an annotation only, which anybody
-// may write on any pod: so the pod's name is part of the key.
+// StaticPodSubject is that of a pod that kubelet has read from a file. The API knows its UID by an
+// annotation only, which any user may write on any pod: so the pod's name is part of the key.
 func StaticPodSubject(namespace, name, uid string) string {
 	return "static/" + namespace + "/" + name + "/" + uid
 }
 
-// IsStaticUID says whether kubelet gave a pod that UID, and not the API server: 32 hexadecimal digits without hyphens.
+// IsStaticUID says whether kubelet gave a pod that UID, and not the API server: 32 hexadecimal
+// digits without hyphens.
 func IsStaticUID(uid string) bool {
 	const digits = 32
 	return len(uid) == digits && strings.Trim(uid, "0123456789abcdef") == ""
@@ -168,8 +174,9 @@ func (p Port) SubjectKey() string {
 
 // Peer is an address that a rule's Groups may have.
 type Peer struct {
-	// Space is the name of the private Router in which the address means something; DefaultRouterName for addresses of the
-	// cluster: those of shared Routers' Ports, node addresses of private ones', and nodes'.
+	// Space is the name of the private Router in which the address means something;
+	// DefaultRouterName for addresses of the cluster: those of shared Routers' Ports, node
+	// addresses of private ones', and nodes'.
 	Space   string
 	Address netip.Addr
 	Groups  []string // sorted, not empty; those that some Rule of the State has
@@ -178,7 +185,8 @@ type Peer struct {
 func (r Rule) key() string { return r.ID }
 
 func (r Rule) equal(o Rule) bool {
-	return r.ID == o.ID && r.Policy == o.Policy && r.Number == o.Number && r.Direction == o.Direction && r.Tier == o.Tier &&
+	return r.ID == o.ID && r.Policy == o.Policy && r.Number == o.Number && r.Direction == o.Direction &&
+		r.Tier == o.Tier &&
 		r.Priority == o.Priority && r.Action == o.Action && r.AnyPeer == o.AnyPeer &&
 		slices.Equal(r.Groups, o.Groups) && slices.Equal(r.Blocks, o.Blocks) && slices.Equal(r.Ports, o.Ports)
 }
@@ -186,18 +194,6 @@ func (r Rule) equal(o Rule) bool {
 func (r Rule) clone() Rule {
 	r.Groups, r.Blocks, r.Ports = slices.Clone(r.Groups), slices.Clone(r.Blocks), slices.Clone(r.Ports)
 	return r
-}
-
-// ruleSlotBits is the length of a Rule's Slot.
-const ruleSlotBits = 28
-
-// Slot is a number of 28 bits made from the ID, not 0. Hardly any rules share one; the place among those that do makes a
-// number of 32 bits that other rules do not change.
-func (r Rule) Slot() uint32 {
-	h := fnv.New64a()
-	h.Write([]byte(r.ID))
-	sum := h.Sum64()
-	return max(1, uint32(sum^sum>>ruleSlotBits)&(1<<ruleSlotBits-1))
 }
 
 func (s Subject) key() string { return s.Key }
@@ -227,5 +223,3 @@ func (p Peer) clone() Peer {
 	p.Groups = slices.Clone(p.Groups)
 	return p
 }
-
-func ruleSlotKey(slot uint32) string { return strconv.FormatUint(uint64(slot), 36) }

@@ -11,11 +11,17 @@ import (
 type Store struct {
 	writing sync.Mutex // one Update at a time
 	current atomic.Pointer[State]
+	derive  []Derivation
 }
 
+// Derivation makes objects of a State from others, such as a node's view of what is the cluster's.
+// It runs at the end of each Update, with the State before and the one that the Update makes, and
+// completes the latter. Its cost should follow from what differs.
+type Derivation func(before, now *State, tx *Tx)
+
 // NewStore makes a Store with an empty State of revision 0.
-func NewStore() *Store {
-	s := &Store{}
+func NewStore(derive ...Derivation) *Store {
+	s := &Store{derive: derive}
 	s.current.Store(newState())
 	return s
 }
@@ -33,6 +39,9 @@ func (s *Store) Update(change func(*Tx) error) (*State, error) {
 	tx := &Tx{tables: old.tables}
 	if err := change(tx); err != nil {
 		return old, err
+	}
+	for _, derive := range s.derive {
+		derive(old, &State{tables: tx.tables}, tx)
 	}
 	next := &State{revision: old.revision + 1, replaced: make(chan struct{}), tables: tx.tables}
 	if Diff(old, next).Empty() {
@@ -56,34 +65,13 @@ func (tx *Tx) SetPort(p Port) { tx.ports = tx.ports.set(p) }
 // DeletePort removes a port; one that is not there is fine.
 func (tx *Tx) DeletePort(id string) { tx.ports = tx.ports.delete(id) }
 
-// Objects is a whole State as lists, in any order.
-type Objects struct {
-	Local    Local
-	Routers  []Router
-	Networks []Network
-	Nodes    []Node
-	Ports    []Port
-	Blocks   []Block
-	Services []Service
-
-	ServiceRanges []ServiceRange
-	Rules         []Rule
-	Subjects      []Subject
-	Peers         []Peer
-}
-
 // Replace makes the State hold exactly these objects. Objects that are equal to
 // what was there do not count as changed.
 func (tx *Tx) Replace(o Objects) {
 	tx.local = o.Local
-	tx.routers = replace(tx.routers, o.Routers)
-	tx.networks = replace(tx.networks, o.Networks)
-	tx.nodes = replace(tx.nodes, o.Nodes)
-	tx.ports = replace(tx.ports, o.Ports)
-	tx.blocks = replace(tx.blocks, o.Blocks)
-	tx.services = replace(tx.services, o.Services)
-	tx.ranges = replace(tx.ranges, o.ServiceRanges)
-	tx.ReplacePolicies(o.Rules, o.Subjects, o.Peers)
+	for _, k := range kinds {
+		k.replace(&tx.tables, &o)
+	}
 }
 
 // ReplaceNetworks makes these the only routers, networks and blocks, and leaves
@@ -97,6 +85,30 @@ func (tx *Tx) ReplaceNetworks(routers []Router, networks []Network, blocks []Blo
 // ReplaceNodes makes these the only nodes, and leaves everything else.
 func (tx *Tx) ReplaceNodes(nodes []Node) { tx.nodes = replace(tx.nodes, nodes) }
 
+// SetRouter adds or replaces the router of that name.
+func (tx *Tx) SetRouter(r Router) { tx.routers = tx.routers.set(r) }
+
+// DeleteRouter removes a router; one that is not there is fine.
+func (tx *Tx) DeleteRouter(name string) { tx.routers = tx.routers.delete(name) }
+
+// SetNetwork adds or replaces the network of that name.
+func (tx *Tx) SetNetwork(n Network) { tx.networks = tx.networks.set(n) }
+
+// DeleteNetwork removes a network; one that is not there is fine.
+func (tx *Tx) DeleteNetwork(name string) { tx.networks = tx.networks.delete(name) }
+
+// SetBlock adds or replaces the block of that network and prefix.
+func (tx *Tx) SetBlock(b Block) { tx.blocks = tx.blocks.set(b) }
+
+// DeleteBlock removes the block of that network and prefix; one that is not there is fine.
+func (tx *Tx) DeleteBlock(b Block) { tx.blocks = tx.blocks.delete(b.key()) }
+
+// SetNode adds or replaces the node of that name.
+func (tx *Tx) SetNode(n Node) { tx.nodes = tx.nodes.set(n) }
+
+// DeleteNode removes a node; one that is not there is fine.
+func (tx *Tx) DeleteNode(name string) { tx.nodes = tx.nodes.delete(name) }
+
 // SetService adds or replaces the service of that namespace and name.
 func (tx *Tx) SetService(v Service) { tx.services = tx.services.set(v) }
 
@@ -105,6 +117,21 @@ func (tx *Tx) DeleteService(key string) { tx.services = tx.services.delete(key) 
 
 // ReplaceServices makes these the only services, and leaves everything else.
 func (tx *Tx) ReplaceServices(services []Service) { tx.services = replace(tx.services, services) }
+
+// ReplaceListeners makes these the only ports that processes of the host have,
+// and leaves everything else.
+func (tx *Tx) ReplaceListeners(listeners []Listener) { tx.listeners = replace(tx.listeners, listeners) }
+
+// SetNodeService adds or replaces what the node serves of the service of that namespace and name.
+func (tx *Tx) SetNodeService(v NodeService) { tx.nodeServices = tx.nodeServices.set(v) }
+
+// DeleteNodeService removes what the node serves of a service; one that is not there is fine.
+func (tx *Tx) DeleteNodeService(key string) { tx.nodeServices = tx.nodeServices.delete(key) }
+
+// ReplaceNodeServices makes these all that the node serves, and leaves everything else.
+func (tx *Tx) ReplaceNodeServices(services []NodeService) {
+	tx.nodeServices = replace(tx.nodeServices, services)
+}
 
 // ReplaceServiceRanges makes these the only prefixes of ClusterIPs, and leaves everything else.
 func (tx *Tx) ReplaceServiceRanges(ranges []ServiceRange) { tx.ranges = replace(tx.ranges, ranges) }

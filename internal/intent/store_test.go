@@ -15,7 +15,7 @@ import (
 )
 
 func port(id string, addresses ...string) Port {
-	p := Port{ID: id, Namespace: "default", Pod: "web", Interface: "eth0", Network: "default", Node: "worker1", OFPort: 16}
+	p := Port{ID: id, Namespace: "default", Pod: "web", Interface: "eth0", Network: "default", Node: "worker1"}
 	for _, a := range addresses {
 		p.Addresses = append(p.Addresses, netip.MustParseAddr(a))
 	}
@@ -225,18 +225,13 @@ func differing(a, b map[string]Port) (keys []string) {
 	return keys
 }
 
-func TestPodMAC(t *testing.T) {
-	for _, tc := range []struct{ address, mac, linkLocal string }{
-		{"10.244.1.2", "0a:ce:0a:f4:01:02", "fe80::8ce:aff:fef4:102"},
-		{"::ffff:10.244.1.2", "0a:ce:0a:f4:01:02", "fe80::8ce:aff:fef4:102"},
-		{"fd00:10:244:1::2", "0a:ce:83:ad:9a:2b", "fe80::8ce:83ff:fead:9a2b"},
+func TestLinkLocal(t *testing.T) {
+	for text, want := range map[string]string{
+		"0a:ce:0a:f4:01:02": "fe80::8ce:aff:fef4:102", "0a:ce:83:ad:9a:2b": "fe80::8ce:83ff:fead:9a2b",
 	} {
-		mac := PodMAC(netip.MustParseAddr(tc.address))
-		if got := mac.String(); got != tc.mac {
-			t.Errorf("PodMAC(%s) = %s, want %s", tc.address, got, tc.mac)
-		}
-		if got := mac.LinkLocal().String(); got != tc.linkLocal {
-			t.Errorf("LinkLocal of %s = %s, want %s", mac, got, tc.linkLocal)
+		mac, err := ParseMAC(text)
+		if got := mac.LinkLocal().String(); err != nil || got != want {
+			t.Errorf("LinkLocal of %s = %s, %v; want %s", mac, got, err, want)
 		}
 	}
 }
@@ -247,7 +242,37 @@ func TestParseMAC(t *testing.T) {
 			t.Errorf("ParseMAC(%q) = %s without error", s, mac)
 		}
 	}
-	if mac, err := ParseMAC("0A:C0:E1:00:00:01"); err != nil || mac != RouterMAC {
+	if mac, err := ParseMAC("0A:C0:E1:00:00:01"); err != nil || mac != (MAC{0x0a, 0xc0, 0xe1, 0, 0, 1}) {
 		t.Errorf("ParseMAC = %s, %v", mac, err)
+	}
+}
+
+// A Derivation sees what an Update makes, completes it, and does not hold up one that
+// fails or changes nothing.
+func TestDerivation(t *testing.T) {
+	var deltas []Delta
+	store := NewStore(func(before, now *State, tx *Tx) {
+		deltas = append(deltas, Diff(before, now))
+		for _, name := range Diff(before, now).Nodes {
+			tx.SetPort(Port{ID: name})
+		}
+	}, func(_, now *State, tx *Tx) {
+		if n := now.Ports().Len(); n > 0 {
+			tx.SetLocal(Local{MTU: n})
+		}
+	})
+	s := mustUpdate(t, store, func(tx *Tx) { tx.ReplaceNodes([]Node{{Name: "n1"}}) })
+	if _, ok := s.Ports().Get("n1"); !ok || s.Revision() != 1 || s.Local().MTU != 1 {
+		t.Errorf("revision %d has %d ports, MTU %d", s.Revision(), s.Ports().Len(), s.Local().MTU)
+	}
+	if same := mustUpdate(t, store, func(tx *Tx) { tx.ReplaceNodes([]Node{{Name: "n1"}}) }); same != s {
+		t.Error("an Update that changes nothing made a new State")
+	}
+	if _, err := store.Update(func(tx *Tx) error { tx.ReplaceNodes(nil); return errors.New("no") }); err == nil || store.State() != s {
+		t.Errorf("%v, revision %d", err, store.State().Revision())
+	}
+	want := []Delta{{Nodes: []string{"n1"}}, {}}
+	if diff := cmp.Diff(want, deltas); diff != "" {
+		t.Errorf("what the Derivation has seen (-want +got):\n%s", diff)
 	}
 }

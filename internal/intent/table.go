@@ -48,14 +48,61 @@ func (t Table[T]) All() iter.Seq[T] {
 }
 
 // by yields the objects that the index number i files under value.
-func (t Table[T]) by(i int, value string) iter.Seq[T] {
+func (t Table[T]) by(i int, value string) iter.Seq[T] { return t.indexes[i].by(value) }
+
+func (x index[T]) by(value string) iter.Seq[T] {
 	prefix := value + "\x00"
 	return func(yield func(T) bool) {
-		t.indexes[i].entries.root.walk(prefix, func(key string, row *T) bool {
+		x.entries.root.walk(prefix, func(key string, row *T) bool {
 			return strings.HasPrefix(key, prefix) && yield(*row)
 		})
 	}
 }
+
+// add and remove return the index with or without an object.
+func (x index[T]) add(key string, row *T) index[T] {
+	for _, v := range x.values(*row) {
+		x.entries = x.entries.put(v+"\x00"+key, row)
+	}
+	return x
+}
+
+func (x index[T]) remove(key string, row *T) index[T] {
+	for _, v := range x.values(*row) {
+		x.entries = x.entries.remove(v + "\x00" + key)
+	}
+	return x
+}
+
+// Index finds objects of a Table by something else than their key that only its user knows, such as
+// a number that a backend makes of them. It never changes.
+type Index[T object[T]] struct {
+	index index[T]
+	table Table[T]
+}
+
+// NewIndex returns the Index of an empty Table by the values of its objects.
+func NewIndex[T object[T]](values func(T) []string) Index[T] {
+	return Index[T]{index: index[T]{values: values}}
+}
+
+// At is the Index of another Table. The cost follows from how it differs from the Table
+// that x is of.
+func (x Index[T]) At(t Table[T]) Index[T] {
+	diff(x.table.rows.root, t.rows.root, func(key string, old, now *T) {
+		if old != nil {
+			x.index = x.index.remove(key, old)
+		}
+		if now != nil {
+			x.index = x.index.add(key, now)
+		}
+	})
+	x.table = t
+	return x
+}
+
+// By yields the objects that have the value, in the order of their keys.
+func (x Index[T]) By(value string) iter.Seq[T] { return x.index.by(value) }
 
 // set returns the table with the object added or replaced. An equal object
 // leaves the table as it is.
@@ -69,9 +116,7 @@ func (t Table[T]) set(obj T) Table[T] {
 	t = t.unindex(key, old)
 	t.rows = t.rows.put(key, &row)
 	for i, x := range t.indexes {
-		for _, v := range x.values(row) {
-			t.indexes[i].entries = t.indexes[i].entries.put(v+"\x00"+key, &row)
-		}
+		t.indexes[i] = x.add(key, &row)
 	}
 	return t
 }
@@ -86,16 +131,14 @@ func (t Table[T]) delete(key string) Table[T] {
 	return t
 }
 
-// unindex returns a table whose indexes are its own to write and do not hold old.
+// unindex returns a table with writable indexes of its own that do not hold old.
 func (t Table[T]) unindex(key string, old *T) Table[T] {
 	t.indexes = append([]index[T](nil), t.indexes...)
 	if old == nil {
 		return t
 	}
 	for i, x := range t.indexes {
-		for _, v := range x.values(*old) {
-			t.indexes[i].entries = t.indexes[i].entries.remove(v + "\x00" + key)
-		}
+		t.indexes[i] = x.remove(key, old)
 	}
 	return t
 }

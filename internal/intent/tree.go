@@ -4,10 +4,9 @@ package intent
 
 import "hash/maphash"
 
-// tree is a persistent sorted map: put and remove return a new tree that shares
-// all but the path they touch. It is a treap whose priorities are hashes of the
-// keys, so its shape depends on the set of keys only, not on the order in which
-// they came; that is what makes diff cheap.
+// tree is a persistent sorted map: put and remove return a new tree that shares all but the path
+// they touch. It is a treap with hashes of the keys as priorities, so its shape depends on the set
+// of keys only, not on the order in which they came; that is what makes diff cheap.
 type tree[T any] struct {
 	root *treeNode[T]
 	size int
@@ -138,8 +137,8 @@ func (n *treeNode[T]) walk(from string, yield func(string, *T) bool) bool {
 	return n.right.walk(from, yield)
 }
 
-// diff calls changed, in the order of keys, with every key whose value is
-// another in b than in a. Subtrees that both share are not visited.
+// diff calls changed, in the order of keys, with every key that has another value in b than in a.
+// Subtrees that both share are not visited.
 func diff[T any](a, b *treeNode[T], changed func(key string, a, b *T)) {
 	switch {
 	case a == b:

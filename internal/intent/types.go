@@ -13,18 +13,19 @@ type Network struct {
 	ID     NetworkID
 	VNI    uint32 // on the wire; 24 bits; 0 on a physical network
 	Router string // name of the Router that joins it
-	// Subnets are what interfaces have on link; none if addresses are from the nodes' own subnets (Node.Subnets).
+	// Subnets are what interfaces have on link; none if addresses are from the
+	// nodes' own subnets (Node.Subnets).
 	Subnets []NetworkSubnet
-	// Physical is the port of the integration bridge that leads to the physical network that carries the packets in
-	// place of tunnels, one of FirstUplinkPort to LastUplinkPort; 0: an overlay.
-	Physical uint32
+	// Physical is the name of the physical network that carries the packets in place of tunnels;
+	// empty: an overlay.
+	Physical string
 	VLAN     uint16 // on the physical network; 0: untagged
 }
 
 // NetworkSubnet is a prefix of a Network.
 type NetworkSubnet struct {
 	Prefix  netip.Prefix // masked
-	Gateway netip.Addr   // the Router's address; on a physical network somebody else's
+	Gateway netip.Addr   // the Router's address; on a physical network that of a router outside
 }
 
 // Router is one L3 domain (VRF): the Networks that name it, and their routes.
@@ -33,13 +34,21 @@ type Router struct {
 	ID   RouterID
 	// VNI of routed packets between nodes; that of the Router default is its Network's.
 	VNI uint32
-	// Shared says that the Router exchanges routes with the Router default in both directions: their addresses are
-	// one space, known to every node's kernel.
+	// Shared says that the Router exchanges routes with the Router default in both directions:
+	// their addresses are one space, known to every node's kernel.
 	Shared bool
-	// Imports are the names of the other Routers whose routes are valid here too, sorted; never that of the Router
-	// default, which Shared stands for.
+	// Imports are the names of the other Routers that this one imports routes of, sorted; never
+	// that of the Router default, which Shared stands for.
 	Imports []string
 	Routes  []Route
+	SNAT    SNAT
+}
+
+// SNAT says whether what a Router's Ports send out of the cluster gets the address of
+// their node as source.
+type SNAT struct {
+	Enabled bool
+	Direct  []netip.Prefix // where packets go as they are
 }
 
 // Route leads to a prefix by way of an address on one of the Router's Networks.
@@ -66,7 +75,10 @@ type Subnet struct {
 type Node struct {
 	Name      string       // the key
 	Addresses []netip.Addr // InternalIPs, in the order given
-	Subnets   []Subnet     // what the node hands out, at most one of each family in the default network
+	// What the node hands out, at most one of each family in the default network.
+	Subnets []Subnet
+	MTU     int    // of the node's pods, as the node says; 0: it is not known
+	Zone    string // where it is, for the hints of endpoints; empty: in none
 }
 
 // Port is one attachment of a pod (or, later, of a virtual machine or a host) to
@@ -82,11 +94,13 @@ type Port struct {
 	Node      string // name of the node that the port is on
 	MAC       MAC
 	Addresses []netip.Addr // primary first, at least one
-	OFPort    uint32       // on the integration bridge of Node; 0 if that is another node
 	// Audited says that what policies deny of the port is told to people.
 	Audited bool
-	// NodeAddresses stand for the port in its node's subnets, if its Router is not shared: at most one of each family.
+	// NodeAddresses stand for the port in its node's subnets, if its Router is not shared: at most
+	// one of each family.
 	NodeAddresses []netip.Addr
+	// MTU of the interface, in bytes; 0: it is not known.
+	MTU int
 }
 
 // Local is the node that the agent runs on.
@@ -96,8 +110,12 @@ type Local struct {
 	Encapsulation Encapsulation
 	TunnelIP      netip.Addr // the underlay address that tunnels start from; not valid with NoEncap
 	MTU           int        // of pods and of the gateway interface, in bytes
-	ServiceMode   ServiceMode
-	PolicyMode    PolicyMode
+	// The largest one of a Port that is older than a change of MTU; 0: none has a larger one.
+	PortMTU     int
+	ServiceMode ServiceMode
+	PolicyMode  PolicyMode
+	// Gateway is the name of the interface by which the node's kernel reaches pods.
+	Gateway string
 }
 
 // Datapath is the datapath_type of the integration bridge.
@@ -119,14 +137,23 @@ const (
 	NoEncap Encapsulation = "noEncap" // plain packets that the hosts route
 )
 
-// Tunnelled says whether packets to other nodes are encapsulated.
-func (e Encapsulation) Tunnelled() bool { return e == VXLAN || e == Geneve }
+// Tunneled says whether packets to other nodes are encapsulated.
+func (e Encapsulation) Tunneled() bool { return e == VXLAN || e == Geneve }
 
 // FromNodes says whether the network's addresses are from the nodes' own subnets.
-func (n Network) FromNodes() bool { return n.Physical == 0 && len(n.Subnets) == 0 }
+func (n Network) FromNodes() bool { return n.Physical == "" && len(n.Subnets) == 0 }
 
 // Private says whether the router's addresses mean something on its own networks only.
 func (r Router) Private() bool { return !r.Shared && r.Name != DefaultRouterName }
+
+// Prefixes are what the node hands out addresses from, in order.
+func (n Node) Prefixes() []netip.Prefix {
+	ps := make([]netip.Prefix, len(n.Subnets))
+	for i, s := range n.Subnets {
+		ps[i] = s.Prefix
+	}
+	return ps
+}
 
 // Name is how people name the port: namespace/pod/interface, or namespace/name for
 // one that is not a pod's. Two ports may have the same name while a pod is
@@ -152,14 +179,16 @@ func (n Node) AddressIn(like netip.Addr) netip.Addr {
 
 // equal reports equality of two objects; all have slices of comparable values only.
 func (n Node) equal(o Node) bool {
-	return n.Name == o.Name && slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.Subnets, o.Subnets)
+	return n.Name == o.Name && n.MTU == o.MTU && n.Zone == o.Zone && slices.Equal(n.Addresses, o.Addresses) &&
+		slices.Equal(n.Subnets, o.Subnets)
 }
 
 func (p Port) equal(o Port) bool {
 	addresses := slices.Equal(p.Addresses, o.Addresses)
-	return addresses && slices.Equal(p.NodeAddresses, o.NodeAddresses) && p.ID == o.ID && p.Namespace == o.Namespace && p.Pod == o.Pod &&
+	return addresses && slices.Equal(p.NodeAddresses, o.NodeAddresses) && p.ID == o.ID && p.Namespace == o.Namespace &&
+		p.Pod == o.Pod &&
 		p.Interface == o.Interface && p.UID == o.UID && p.Network == o.Network &&
-		p.Node == o.Node && p.MAC == o.MAC && p.OFPort == o.OFPort && p.Audited == o.Audited
+		p.Node == o.Node && p.MAC == o.MAC && p.Audited == o.Audited && p.MTU == o.MTU
 }
 
 func (n Network) equal(o Network) bool {
@@ -169,7 +198,8 @@ func (n Network) equal(o Network) bool {
 
 func (r Router) equal(o Router) bool {
 	return slices.Equal(r.Imports, o.Imports) && slices.Equal(r.Routes, o.Routes) && r.Name == o.Name && r.ID == o.ID &&
-		r.VNI == o.VNI && r.Shared == o.Shared
+		r.VNI == o.VNI && r.Shared == o.Shared && r.SNAT.Enabled == o.SNAT.Enabled &&
+		slices.Equal(r.SNAT.Direct, o.SNAT.Direct)
 }
 
 func (b Block) equal(o Block) bool { return b == o }
@@ -195,6 +225,7 @@ func (n Network) clone() Network {
 func (r Router) clone() Router {
 	r.Imports = slices.Clone(r.Imports)
 	r.Routes = slices.Clone(r.Routes)
+	r.SNAT.Direct = slices.Clone(r.SNAT.Direct)
 	return r
 }
 
@@ -205,5 +236,6 @@ func (r Router) key() string  { return r.Name }
 func (n Node) key() string    { return n.Name }
 func (p Port) key() string    { return p.ID }
 
-// key is unique: blocks of one Network do not overlap, but for single addresses that have been granted.
+// key is unique: blocks of one Network do not overlap, but for single addresses
+// that have been granted.
 func (b Block) key() string { return b.Network + " " + b.Prefix.String() }

@@ -6,42 +6,63 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+
+	"go4.org/netipx"
 )
 
-// Merge returns the shortest list of prefixes that hold the same addresses, IPv4 first, in order: what is a part of
-// another is left out, and two halves become one.
+// Merge returns the shortest list of prefixes that hold the same addresses, IPv4 first, in order:
+// what is a part of another is left out, and two halves become one.
 func Merge(prefixes []netip.Prefix) []netip.Prefix {
+	var b netipx.IPSetBuilder
+	for _, p := range prefixes {
+		b.AddPrefix(p)
+	}
+	set, _ := b.IPSet() // an error is about prefixes that are not valid, which hold nothing
+	var merged []netip.Prefix
+	for _, r := range set.Ranges() {
+		merged = r.AppendPrefixes(merged)
+	}
+	return merged
+}
+
+// Disjoint returns prefixes masked and sorted, without those that are in another. Unlike Merge it
+// makes no others of them: they stay what users and logs call them. There may be thousands, and
+// mostly they are so already: then they are the same slice.
+func Disjoint(prefixes []netip.Prefix) []netip.Prefix {
+	if areDisjoint(prefixes) {
+		return prefixes
+	}
+	var out []netip.Prefix
 	sorted := make([]netip.Prefix, 0, len(prefixes))
 	for _, p := range prefixes {
 		if p.IsValid() {
 			sorted = append(sorted, p.Masked())
 		}
 	}
-	slices.SortFunc(sorted, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
-	var merged []netip.Prefix
+	slices.SortFunc(sorted, comparePrefixes)
 	for _, p := range sorted {
-		if n := len(merged); n > 0 && merged[n-1].Overlaps(p) {
-			continue // sorted: the one before is at least as long a range
+		// The one before is the only one that can have it: what follows a prefix in this order is
+		// in it, or behind all of it.
+		if n := len(out); n > 0 && out[n-1].Bits() <= p.Bits() && out[n-1].Contains(p.Addr()) {
+			continue
 		}
-		merged = append(merged, p)
-		for n := len(merged); n > 1; n = len(merged) {
-			whole, ok := halves(merged[n-2], merged[n-1])
-			if !ok {
-				break
-			}
-			merged = append(merged[:n-2], whole)
-		}
+		out = append(out, p)
 	}
-	return merged
+	return out
 }
 
-// halves returns the prefix that two make together, if they are its halves.
-func halves(a, b netip.Prefix) (netip.Prefix, bool) {
-	if a.Bits() != b.Bits() || a.Bits() == 0 || a.Addr().BitLen() != b.Addr().BitLen() {
-		return netip.Prefix{}, false
+func areDisjoint(prefixes []netip.Prefix) bool {
+	for i, p := range prefixes {
+		if !p.IsValid() || p != p.Masked() || i > 0 &&
+			(comparePrefixes(prefixes[i-1], p) >= 0 || prefixes[i-1].Contains(p.Addr())) {
+			return false
+		}
 	}
-	whole := netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()
-	return whole, whole.Contains(b.Addr()) && a != b
+	return true
+}
+
+// comparePrefixes puts a prefix before those that are in it, unlike netipx.ComparePrefix, which
+// goes by lengths first.
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }

@@ -55,8 +55,8 @@ func TestMergeAgainstAList(t *testing.T) {
 			}
 		}
 		for i := 1; i < len(merged); i++ {
-			if whole, ok := halves(merged[i-1], merged[i]); ok {
-				t.Fatalf("%v and %v are %v", merged[i-1], merged[i], whole)
+			if pair := Merge(merged[i-1 : i+1]); len(pair) < 2 {
+				t.Fatalf("%v and %v are %v", merged[i-1], merged[i], pair)
 			}
 		}
 	})

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ipam is the arithmetic of the ranges that a node hands out addresses
-// from: which addresses of a podCIDR or of a block are usable, and which comes next. It keeps
-// no state and does no I/O; package attachment remembers who has what.
+// Package ipam is the arithmetic of the ranges that a node hands out addresses from: which
+// addresses of a podCIDR or of a block are usable, and which comes next. It keeps no state and does
+// no I/O; package attachment stores the allocations.
 package ipam
 
 import (
 	"math"
 	"net/netip"
 	"slices"
+
+	"go4.org/netipx"
 )
 
 // Range is the part of one podCIDR or block that pods can get. Of an IPv4 subnet the
@@ -19,8 +21,8 @@ type Range struct {
 	prefix  netip.Prefix // masked: the podCIDR or the block
 	subnet  netip.Prefix // masked: that the prefix is all or a part of
 	gateway netip.Addr
-	spans   []Interval // what can be handed out: in order, disjoint
-	block   bool       // not a podCIDR
+	spans   []netipx.IPRange // what can be handed out: in order, disjoint
+	block   bool             // not a podCIDR
 }
 
 // New returns the range of one podCIDR. The error is a *CIDRError.
@@ -69,8 +71,8 @@ func (r Range) Prefix() netip.Prefix { return r.prefix }
 // Subnet is what the prefix is all or a part of.
 func (r Range) Subnet() netip.Prefix { return r.subnet }
 
-// Gateway is the router's address in the subnet: of a podCIDR the first, which is the node's. It is not valid if there
-// is none.
+// Gateway is the router's address in the subnet: of a podCIDR the first, which is the node's. It is
+// not valid if there is none.
 func (r Range) Gateway() netip.Addr { return r.gateway }
 
 // Is4 says whether the range is of IPv4.
@@ -78,14 +80,15 @@ func (r Range) Is4() bool { return r.prefix.Addr().Is4() }
 
 // Contains says whether the range can hand out the address.
 func (r Range) Contains(a netip.Addr) bool {
-	return slices.ContainsFunc(r.spans, func(s Interval) bool { return s.Contains(a) })
+	return slices.ContainsFunc(r.spans, func(s netipx.IPRange) bool { return s.Contains(a) })
 }
 
-// Size is the number of addresses that the range can hand out, or the largest number if there are more.
+// Size is the number of addresses that the range can hand out, or the largest number
+// if there are more.
 func (r Range) Size() uint64 {
 	var sum uint64
 	for _, s := range r.spans {
-		n := s.Size()
+		n := Size(s)
 		if sum+n < sum {
 			return math.MaxUint64
 		}
@@ -108,15 +111,15 @@ func (r Range) Next(after netip.Addr, taken func(netip.Addr) bool) (netip.Addr, 
 	return a, err
 }
 
-// Next is like Range.Next for several ranges, one after the other: it goes round at the end of the last. It also returns
-// the range that has the address.
+// Next is like Range.Next for several ranges, one after the other: it goes round at the end of the
+// last. It also returns the range that has the address.
 func Next(ranges []Range, after netip.Addr, taken func(netip.Addr) bool) (netip.Addr, Range, error) {
 	for _, p := range circle(ranges, after) {
-		for a := p.From; ; a = a.Next() {
+		for a := p.From(); ; a = a.Next() {
 			if !taken(a) {
 				return a, p.of, nil
 			}
-			if a == p.To {
+			if a == p.To() {
 				break
 			}
 		}
@@ -131,11 +134,12 @@ func Next(ranges []Range, after netip.Addr, taken func(netip.Addr) bool) (netip.
 
 // part is a span with its range.
 type part struct {
-	Interval
+	netipx.IPRange
 	of Range
 }
 
-// circle lists what the ranges can hand out, in the order of a search that begins behind an address.
+// circle lists what the ranges can hand out, in the order of a search that
+// begins behind an address.
 func circle(ranges []Range, after netip.Addr) []part {
 	var parts []part
 	for _, r := range ranges {
@@ -148,9 +152,10 @@ func circle(ranges []Range, after netip.Addr) []part {
 		return parts
 	}
 	rest, first := parts[i], parts[i]
-	rest.From, first.To = after.Next(), after
+	rest.IPRange, first.IPRange = netipx.IPRangeFrom(after.Next(), parts[i].To()),
+		netipx.IPRangeFrom(parts[i].From(), after)
 	turned := slices.Concat(parts[i+1:], parts[:i], []part{first})
-	if after == parts[i].To {
+	if after == parts[i].To() {
 		return turned
 	}
 	return slices.Insert(turned, 0, rest)

@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 			ranges, err := Parse(tt.cidrs)
 			var got []bounds
 			for _, r := range ranges {
-				got = append(got, bounds{r.Gateway().String(), r.spans[0].From.String(), r.spans[0].To.String()})
+				got = append(got, bounds{r.Gateway().String(), r.spans[0].From().String(), r.spans[0].To().String()})
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package localapi is how Coelan's processes are asked what they know: HTTP on a unix socket, which only who may enter the
-// process's container reaches.
+// Package localapi serves and queries the state of Coelan's processes: HTTP on a unix socket that
+// can be reached only from inside the process's container.
 package localapi
 
 import (
@@ -43,12 +43,13 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 // Bounds of the HTTP servers.
 const (
 	headerTimeout   = 10 * time.Second
+	idleTimeout     = 2 * time.Minute
 	shutdownTimeout = 2 * time.Second
 )
 
 // Serve answers until ctx ends, and then ends what it is answering.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -75,11 +76,11 @@ func Answer(w http.ResponseWriter, v any) {
 	_ = e.Encode(v)
 }
 
-// queryTimeout bounds a question whose context has no deadline.
+// queryTimeout bounds a request if its context has no deadline.
 const queryTimeout = 30 * time.Second
 
-// Query asks a process, such as "agent", behind its socket for path, such as /v1/status, and copies the answer to out. A body
-// is posted. An answer that is not a success is an error with its text.
+// Query asks a process, such as "agent", behind its socket for path, such as /v1/status, and copies
+// the answer to out. A body is posted. An answer that is not a success is an error with its text.
 func Query(ctx context.Context, process, socket, path string, body io.Reader, out io.Writer) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc

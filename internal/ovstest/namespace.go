@@ -51,6 +51,14 @@ func enter(path string) error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("new network namespace (root is needed): %w", err)
 		}
+		// Duplicate address detection takes about two seconds. A node that is asked for its
+		// link-local address meanwhile does not know it, looks for it on the link, and answers
+		// "unreachable" three seconds later.
+		for _, setting := range []string{"accept_dad", "dad_transmits"} {
+			if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/"+setting, []byte("0"), 0); err != nil {
+				return fmt.Errorf("new network namespace: %w", err)
+			}
+		}
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return fmt.Errorf("new network namespace: %w", err)

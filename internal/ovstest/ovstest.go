@@ -41,8 +41,8 @@ type Options struct {
 	Netns string
 	// Datapath is "netdev" or "system". Empty: DatapathEnv, else "netdev".
 	Datapath string
-	// OwnRoutes has tunnels of the userspace datapath go by the routes that ovs-vswitchd is told alone, not by the
-	// kernel's.
+	// OwnRoutes has tunnels of the userspace datapath go by the routes that ovs-vswitchd is told
+	// alone, not by the kernel's.
 	OwnRoutes bool
 }
 

@@ -54,9 +54,10 @@ func (o *OVS) StartVswitchd(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}(o.vswitchd)
-	// A change of the database makes ovs-vsctl wait for ovs-vswitchd. It must be one also for a database that an earlier
-	// Open vSwitch of the test has left.
-	if _, err := o.Vsctl(ctx, "set", "open_vswitch", ".", fmt.Sprintf("external_ids:ovstest=%d", time.Now().UnixNano())); err != nil {
+	// A change of the database makes ovs-vsctl wait for ovs-vswitchd. It must be one also for a
+	// database that an earlier Open vSwitch of the test has left.
+	if _, err := o.Vsctl(ctx, "set", "open_vswitch", ".",
+		fmt.Sprintf("external_ids:ovstest=%d", time.Now().UnixNano())); err != nil {
 		return fmt.Errorf("ovs-vswitchd did not configure itself: %w; log ends:\n%s", err, o.LogTail("ovs-vswitchd"))
 	}
 	return nil

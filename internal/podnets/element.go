@@ -16,8 +16,8 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// element is one of the JSON objects of an annotation, whose fields are read one by one, so that an error can name the one
-// that is wrong. The first error stays.
+// element is one of the JSON objects of an annotation. Its fields are read one by one, so that an
+// error can name the one that is wrong. The first error stays.
 type element struct {
 	annotation string
 	position   int
@@ -29,7 +29,8 @@ type element struct {
 // elements splits a JSON list of objects.
 func elements(annotation string, data []byte) ([]*element, error) {
 	fail := func(position int, value []byte, err error) error {
-		return &Error{Annotation: annotation, Position: position, Value: quote(string(value)), Problem: jsonProblem(err)}
+		return &Error{Annotation: annotation, Position: position, Value: quote(string(value)),
+			Problem: jsonProblem(err)}
 	}
 	var raw []json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {

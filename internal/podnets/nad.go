@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// coelanTypes are the CNI plugins that Coelan serves: its own name and those of the plugins whose place it takes.
+// coelanTypes are the CNI plugins that Coelan serves: its own name and those of the
+// plugins that it replaces.
 var coelanTypes = []string{"coelan-cni", "odlovs-cni", "ovn4nfvk8s-cni"}
 
 // Config is what a NetworkAttachmentDefinition's spec.config says.
 type Config struct {
-	// Type is the CNI plugin; of a list its first plugin, which makes the interface. It is empty if spec.config is:
-	// the configuration is a file on the nodes.
+	// Type is the CNI plugin; of a list its first plugin, which makes the interface. It is empty if
+	// spec.config is: the configuration is a file on the nodes.
 	Type string
 	// Chained are the further plugins of a list.
 	Chained []string
@@ -33,7 +34,7 @@ type plugin struct {
 	Plugins    json.RawMessage `json:"plugins"`
 }
 
-// foreign has no key of Coelan's, whose type another plugin may see differently.
+// foreign has no key of Coelan's: another plugin may give such a key another type.
 type foreign struct {
 	Type    string          `json:"type"`
 	Plugins json.RawMessage `json:"plugins"`
@@ -53,7 +54,8 @@ func ParseConfig(text string) (Config, error) {
 	if len(whole.Plugins) > 0 {
 		var plugins []json.RawMessage
 		if err := json.Unmarshal(whole.Plugins, &plugins); err != nil || len(plugins) == 0 {
-			return Config{}, fmt.Errorf("spec.config, plugins %s: is not a list of plugins", quote(string(whole.Plugins)))
+			return Config{}, fmt.Errorf("spec.config, plugins %s: is not a list of plugins",
+				quote(string(whole.Plugins)))
 		}
 		for i, p := range plugins {
 			var f foreign

@@ -7,9 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"coelan.io/coelan/internal/attachment"
 )
 
-// parseNetworks reads AnnotationNetworks: a list of namespace/name@interface with commas, or a JSON list.
+// parseNetworks reads AnnotationNetworks: a list of namespace/name@interface with commas,
+// or a JSON list.
 func parseNetworks(text, namespace string) ([]Request, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -82,7 +85,8 @@ func networksFromJSON(text string) ([]Request, error) {
 	var list []Request
 	for _, e := range all {
 		r := Request{Annotation: AnnotationNetworks, Position: e.position,
-			Name: e.text("name"), Namespace: e.text("namespace"), Interface: e.interfaceName("interface"), MAC: e.mac("mac")}
+			Name: e.text("name"), Namespace: e.text("namespace"), Interface: e.interfaceName("interface"),
+			Requested: attachment.Requested{MAC: e.mac("mac")}}
 		e.checkName("name", r.Name)
 		if r.Namespace != "" {
 			e.checkName("namespace", r.Namespace)

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"coelan.io/coelan/internal/attachment"
 )
 
 // The default network's name in requests of OVN4NFV; "default" is Coelan's.
@@ -19,7 +21,8 @@ const ovn4nfvDefault = "ovn4nfvk8s-default-nw"
 //	{"type":"ovn4nfv","interface":[{"name":"NETWORK","interface":"net0","defaultGateway":"false",
 //	  "ipAddress":"172.16.44.9","macAddress":"0a:00:00:00:00:01","gwipaddress":"172.16.44.201"}]}
 //
-// Keys are not case-sensitive, booleans are strings. Of several interfaces with defaultGateway the first has it.
+// Keys are not case-sensitive, booleans are strings. Of several interfaces with defaultGateway the
+// first has it.
 func parseNFN(text string) ([]Request, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -29,7 +32,8 @@ func parseNFN(text string) ([]Request, error) {
 		return nil, &Error{Annotation: AnnotationNFNNetwork, Value: quote(text), Problem: jsonProblem(err)}
 	}
 	whole.fold()
-	if kind := whole.text("type"); kind != "" && !strings.EqualFold(kind, "ovn4nfv") && !strings.EqualFold(kind, "coelan") {
+	if kind := whole.text("type"); kind != "" && !strings.EqualFold(kind, "ovn4nfv") &&
+		!strings.EqualFold(kind, "coelan") {
 		whole.fail("type", quote(kind), "is neither ovn4nfv nor coelan")
 	}
 	interfaces := whole.raw("interface")
@@ -64,7 +68,8 @@ func parseNFN(text string) ([]Request, error) {
 func (e *element) nfn() (Request, error) {
 	e.fold()
 	r := Request{Annotation: AnnotationNFNNetwork, Position: e.position, Network: e.text("name"),
-		Interface: e.interfaceName("interface"), MAC: e.mac("macaddress"), DefaultRoute: e.truth("defaultgateway")}
+		Interface: e.interfaceName("interface"),
+		Requested: attachment.Requested{MAC: e.mac("macaddress"), DefaultRoute: e.truth("defaultgateway")}}
 	r.Addresses, _ = e.addresses("ipaddress", true)
 	r.Gateways, _ = e.addresses("gwipaddress", true)
 	e.onePerFamily("gwipaddress", r.Gateways)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podnets reads what pods ask for in annotations, and writes what they got: the formats of the Kubernetes Network
-// Plumbing Working Group (specification version 1.3) and of OVN4NFV. It does no I/O.
+// Package podnets parses network requests in pods' annotations and formats their results: the
+// formats of the Kubernetes Network Plumbing Working Group (specification version 1.3) and of
+// OVN4NFV. It does no I/O.
 package podnets
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 
-	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/attachment"
 )
 
 // Annotations of pods.
@@ -32,19 +32,15 @@ type Request struct {
 	Namespace, Name string
 	// Network is the name of a Coelan Network.
 	Network string
-	// Primary says that it is about the pod's first interface, whatever Network that is on.
+	// Primary says that it is about the pod's first interface, on any Network.
 	Primary bool
 
-	// Interface is its name in the pod; empty with Primary. One that was not named is netN, N being the Position.
+	// Interface is its name in the pod; empty with Primary. One that was not named is netN,
+	// N being the Position.
 	Interface string
-	Addresses []netip.Addr // fixed ones
-	MAC       *intent.MAC
-	// DefaultRoute says that the default route is to lead through the interface: by way of Gateways, or of the
-	// Network's own if there are none.
-	DefaultRoute bool
-	Gateways     []netip.Addr
-	// Ignored are keys that were given and have no effect on a Network of Coelan's. On another plugin's network they
-	// may have one.
+	attachment.Requested
+	// Ignored are keys that were given and have no effect on a Network of Coelan's. On another
+	// plugin's network they may have one.
 	Ignored []string
 }
 
@@ -83,8 +79,8 @@ func quote(value string) string {
 	return strconv.Quote(value)
 }
 
-// Parse reads the annotations of a pod in the namespace: all interfaces beside the first one, and what is asked of the
-// first. Those of AnnotationNetworks come first. The error is an *Error.
+// Parse reads the annotations of a pod in the namespace: all interfaces beside the first one, and
+// what is asked of the first. Those of AnnotationNetworks come first. The error is an *Error.
 func Parse(annotations map[string]string, namespace string) ([]Request, error) {
 	list, err := parseNetworks(annotations[AnnotationNetworks], namespace)
 	if err != nil {

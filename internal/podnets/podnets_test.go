@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -106,30 +107,30 @@ func TestParse(t *testing.T) {
 			{"name":"red","ips":["10.1.0.9/24","fd01::9"],"mac":"0A:00:00:00:00:01","default-route":["10.1.0.254","fd01::fe"]},
 			{"name":"blue","namespace":"other","interface":"data","cni-args":{"x":1},"bandwidth":{},"portMappings":[],"ips":null},
 			{"name":"green"}]`}, []Request{
-			{Namespace: "shop", Name: "red", Interface: "net1", Addresses: addrs("10.1.0.9", "fd01::9"), MAC: &mac,
-				DefaultRoute: true, Gateways: addrs("10.1.0.254", "fd01::fe")},
+			{Namespace: "shop", Name: "red", Interface: "net1", Requested: attachment.Requested{Addresses: addrs("10.1.0.9", "fd01::9"), MAC: &mac,
+				DefaultRoute: true, Gateways: addrs("10.1.0.254", "fd01::fe")}},
 			{Namespace: "other", Name: "blue", Interface: "data", Ignored: []string{"bandwidth", "cni-args", "portMappings"}},
 			{Namespace: "shop", Name: "green", Interface: "net3"},
 		}},
 		{"default route by the network's own gateway", map[string]string{AnnotationNetworks: `[{"name":"red","default-route":[]}]`},
-			[]Request{{Namespace: "shop", Name: "red", Interface: "net1", DefaultRoute: true}}},
+			[]Request{{Namespace: "shop", Name: "red", Interface: "net1", Requested: attachment.Requested{DefaultRoute: true}}}},
 		{"nfn", map[string]string{AnnotationNFNNetwork: `{"type":"ovn4nfv","interface":[
 			{"name":"ovn-port-net","interface":"net0","defaultGateway":"false"},
 			{"name":"ovn-priv-net","interface":"net1","defaultGateway":"true","ipAddress":"172.16.44.9","macAddress":"0a:00:00:00:00:01","gwipaddress":"172.16.44.201"}]}`},
 			[]Request{
 				{Network: "ovn-port-net", Interface: "net0"},
-				{Network: "ovn-priv-net", Interface: "net1", DefaultRoute: true, Addresses: addrs("172.16.44.9"), MAC: &mac, Gateways: addrs("172.16.44.201")},
+				{Network: "ovn-priv-net", Interface: "net1", Requested: attachment.Requested{DefaultRoute: true, Addresses: addrs("172.16.44.9"), MAC: &mac, Gateways: addrs("172.16.44.201")}},
 			}},
 		{"nfn: keys in any case, true booleans, several addresses", map[string]string{AnnotationNFNNetwork: `{"Interface":[
 			{"NAME":"a","Interface":"net0","DEFAULTGATEWAY":true,"IPaddress":["10.0.0.9/24","fd00::9"],"netType":"virtual"},
 			{"name":"b","interface":"net1","defaultgateway":"TRUE","IPAddress":"10.1.0.9,fd01::9"}]}`},
 			[]Request{
-				{Network: "a", Interface: "net0", DefaultRoute: true, Addresses: addrs("10.0.0.9", "fd00::9"), Ignored: []string{"nettype"}},
-				{Network: "b", Interface: "net1", Addresses: addrs("10.1.0.9", "fd01::9"), Ignored: []string{"defaultgateway"}},
+				{Network: "a", Interface: "net0", Requested: attachment.Requested{DefaultRoute: true, Addresses: addrs("10.0.0.9", "fd00::9")}, Ignored: []string{"nettype"}},
+				{Network: "b", Interface: "net1", Requested: attachment.Requested{Addresses: addrs("10.1.0.9", "fd01::9")}, Ignored: []string{"defaultgateway"}},
 			}},
 		{"nfn: the pod's first interface", map[string]string{AnnotationNFNNetwork: `{"type":"ovn4nfv","interface":[
 			{"name":"ovn4nfvk8s-default-nw","ipAddress":"10.244.1.9"}]}`},
-			[]Request{{Primary: true, Addresses: addrs("10.244.1.9")}}},
+			[]Request{{Primary: true, Requested: attachment.Requested{Addresses: addrs("10.244.1.9")}}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := Parse(tt.annotations, "shop")
@@ -153,7 +154,7 @@ func TestBothAnnotations(t *testing.T) {
 	}
 	want := []Request{
 		{Annotation: AnnotationNetworks, Position: 1, Namespace: "shop", Name: "a", Interface: "net1"},
-		{Annotation: AnnotationNFNNetwork, Position: 1, Network: "b", Interface: "net9", DefaultRoute: true},
+		{Annotation: AnnotationNFNNetwork, Position: 1, Network: "b", Interface: "net9", Requested: attachment.Requested{DefaultRoute: true}},
 	}
 	if diff := cmp.Diff(want, got, comparable); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -31,9 +31,10 @@ type dns struct {
 	Options     []string `json:"options,omitempty"`
 }
 
-// NetworkStatus is the value of AnnotationNetworkStatus for the attachments of a pod, in any order: the first interface
-// is first, and is the default one. An interface is named by its NetworkAttachmentDefinition, or else by the name in the
-// CNI configuration if it is the first one, or else by its Network. gateway has the gateways of default routes only.
+// NetworkStatus is the value of AnnotationNetworkStatus for the attachments of a pod, in any order:
+// the first interface is first, and is the default one. An interface is named by its
+// NetworkAttachmentDefinition, or else by the name in the CNI configuration if it is the first one,
+// or else by its Network. gateway has the gateways of default routes only.
 func NetworkStatus(list []attachment.Attachment) string {
 	out := []networkStatus{}
 	for _, a := range sorted(list) {
@@ -41,7 +42,7 @@ func NetworkStatus(list []attachment.Attachment) string {
 		switch {
 		case s.Name != "":
 		case a.Primary:
-			s.Name = a.Network
+			s.Name = a.ConfName
 		default:
 			s.Name = a.NetworkName
 		}
@@ -68,8 +69,8 @@ type ovnInterface struct {
 	Interface      string   `json:"interface"`
 }
 
-// OVNInterfaces is the value of AnnotationOVNInterfaces for the attachments of a pod, in any order. The pod's first
-// interface is last, and its name is *.
+// OVNInterfaces is the value of AnnotationOVNInterfaces for the attachments of a pod, in any order.
+// The pod's first interface is last, and its name is *.
 func OVNInterfaces(list []attachment.Attachment) string {
 	further, first := []ovnInterface{}, []ovnInterface{}
 	for _, a := range sorted(list) {

@@ -23,11 +23,20 @@ func prefixes(list ...string) []netip.Prefix {
 
 // three are a pod's interfaces in an order that is not that of the answer.
 var three = []attachment.Attachment{
-	{Key: attachment.Key{IfName: "net10"}, MAC: intent.MAC{10, 0, 0, 0, 0, 3}, NetworkName: "blue", MTU: 1400},
-	{Key: attachment.Key{IfName: "net2"}, NAD: "shop/red", NetworkName: "red", MAC: intent.MAC{10, 0, 0, 0, 0, 2}, MTU: 1450,
-		Addresses: prefixes("172.16.33.2/24", "fd33::2/64"), Gateways: addrs("172.16.33.1", "fd33::1"), DefaultRoutes: addrs("172.16.33.9")},
-	{Key: attachment.Key{IfName: "eth0"}, Network: "coelan", NetworkName: "default", Primary: true, MAC: intent.MAC{10, 0xce, 10, 244, 1, 2}, MTU: 1450,
-		Addresses: prefixes("10.244.1.2/24"), Gateways: addrs("10.244.1.1"), DNS: &types.DNS{Nameservers: []string{"10.96.0.10"}, Search: []string{"x.y"}}},
+	{Spec: attachment.Spec{Key: attachment.Key{IfName: "net10"}, NetworkName: "blue", MTU: 1400}, MAC: intent.MAC{10, 0, 0, 0, 0, 3}},
+	{
+		Spec:      attachment.Spec{Key: attachment.Key{IfName: "net2"}, NAD: "shop/red", NetworkName: "red", MTU: 1450},
+		MAC:       intent.MAC{10, 0, 0, 0, 0, 2},
+		Addresses: prefixes("172.16.33.2/24", "fd33::2/64"), Gateways: addrs("172.16.33.1", "fd33::1"), DefaultRoutes: addrs("172.16.33.9"),
+	},
+	{
+		Spec: attachment.Spec{
+			Key: attachment.Key{IfName: "eth0"}, ConfName: "coelan", NetworkName: "default", Primary: true, MTU: 1450,
+			DNS: &types.DNS{Nameservers: []string{"10.96.0.10"}, Search: []string{"x.y"}},
+		},
+		MAC:       intent.MAC{10, 0xce, 10, 244, 1, 2},
+		Addresses: prefixes("10.244.1.2/24"), Gateways: addrs("10.244.1.1"),
+	},
 }
 
 func TestNetworkStatus(t *testing.T) {

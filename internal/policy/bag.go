@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// bag says how often it has what. Most have one or two things, so that a slice is smaller and faster than a map. It must not
-// change while somebody ranges over it.
+// bag is a multiset optimized for one or two elements: a slice is smaller and faster than a map. It
+// must not change during iteration.
 type bag[K comparable] struct {
 	few  []counted[K]
 	many map[K]int // instead, once there have been more than fewThings

@@ -20,7 +20,8 @@ func heapMiB() float64 {
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
-// BenchmarkFromEmpty is 25,000 namespaces, 100,000 pods and 75,000 policies, and what 1,000 nodes have to know of them.
+// BenchmarkFromEmpty is 25,000 namespaces, 100,000 pods and 75,000 policies, and what 1,000 nodes
+// have to know of them.
 func BenchmarkFromEmpty(b *testing.B) {
 	before := heapMiB()
 	crowd := policytest.NewCrowd(crowdedNamespaces, crowdedNodes)

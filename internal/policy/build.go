@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
 )
 
 // policy is one of them as the Engine has it.
@@ -22,14 +23,16 @@ type policy struct {
 	named   []namedRule
 }
 
-// part is a Rule as nodes get it: one of a policy's, or what becomes of it for one port that a name stands for.
+// part is a Rule as nodes get it: one of a policy's, or what becomes of it for one port that
+// a name stands for.
 type part struct {
 	rule   intent.Rule
 	groups []*group      // the same as the rule's Groups
 	users  bag[*watcher] // of nodes that need it, once for each cohort there
 }
 
-// namedRule is the parts of a rule for ingress that are for those subjects whose container ports have one of the names.
+// namedRule is the parts of an ingress rule for subjects that have container ports of
+// one of the names.
 type namedRule struct {
 	ports []Port
 	parts map[resolved]*part
@@ -41,8 +44,8 @@ func (p *policy) concerns(c *cohort) bool {
 	return isolates || p.Tier == intent.SecurityGroupTier || len(p.parts) > 0 || len(p.appendParts(nil, c)) > 0
 }
 
-// sameFor says that both have the same parts for a cohort that was there before. A port that a name stands for only now is that of
-// another cohort, which is looked at anyway.
+// sameFor says that both have the same parts for a cohort that was there before. A port that a name
+// stands for only now is that of another cohort, which is checked anyway.
 func (n namedRule) sameFor(o namedRule) bool {
 	if !slices.Equal(n.ports, o.ports) {
 		return false
@@ -82,8 +85,8 @@ func (p *policy) all() []*part {
 	return all
 }
 
-// build makes a policy what it is to be, or ends it if that is nil. What is no longer needed is dropped later, when no node
-// needs it.
+// build makes a policy what it is to be, or ends it if that is nil. What is no longer needed is
+// dropped later, when no node needs it.
 func (e *Engine) build(ref intent.PolicyRef, to *Policy) {
 	p := e.policies[ref]
 	if p == nil {
@@ -130,7 +133,8 @@ func (e *Engine) build(ref intent.PolicyRef, to *Policy) {
 	}
 }
 
-// regovern has the subjects that a policy had and has be governed anew, if it is not the same for them.
+// regovern has the subjects that a policy had and has be governed anew, if it is not
+// the same for them.
 func (e *Engine) regovern(was, is *policy) {
 	same := was.Ingress == is.Ingress && was.Egress == is.Egress && was.Tier == is.Tier &&
 		slices.Equal(was.parts, is.parts) && slices.EqualFunc(was.named, is.named, namedRule.sameFor)
@@ -186,7 +190,7 @@ func (b *builder) build() {
 }
 
 func (b *builder) rule(r Rule) {
-	blocks := disjoint(r.Blocks)
+	blocks := ipam.Disjoint(r.Blocks)
 	nobody := !r.AnyPeer && len(blocks) == 0 && !slices.ContainsFunc(r.Peers, Selector.selectsSomething)
 	if nobody || r.Closed != "" && r.Action != intent.Deny {
 		return
@@ -220,7 +224,8 @@ func (b *builder) rule(r Rule) {
 	}
 }
 
-// deny takes note of whom the rule denies something by his address. So does one that passes: a later one may allow it.
+// deny records the peers that the rule denies by their address. A rule that passes counts as well:
+// a later one may allow what it passes.
 func (b *builder) deny(r Rule) {
 	if r.AnyPeer || r.Action == intent.Allow {
 		return
@@ -262,12 +267,13 @@ func (b *builder) ingress(r Rule, whole intent.Rule, named []Port) namedRule {
 	return out
 }
 
-// maxNamedPorts is how many different ports the names in a rule for egress may stand for. Each is a rule of every subject, and anybody
-// who makes pods can give their ports such a name.
+// maxNamedPorts is how many different ports the names in a rule for egress may stand for. Each is a
+// rule of every subject, and every user that creates pods can give their ports such a name.
 const maxNamedPorts = 100
 
-// egress makes the parts for the ports that the names stand for among the peers, each with those peers. Of too many the first have
-// effect. Peers with others are as closed as can be: not allowed, or denied at all ports.
+// egress makes the parts for the ports that the names stand for among the peers, each with those
+// peers. Of too many the first have effect. Peers with others are as closed as can be: not allowed,
+// or denied at all ports.
 func (b *builder) egress(r Rule, base intent.Rule, named []Port, blocks []netip.Prefix) {
 	wanted := map[resolved][]func() *group{}
 	add := func(s Selector, blocks []netip.Prefix) {
@@ -329,7 +335,8 @@ func (b *builder) watchFor(s Selector, port Port) *watch {
 	return w
 }
 
-// part returns the part of the policy that is the rule with those groups, the one that there was before if it can.
+// part returns the part of the policy that is the rule with those groups, the one that there was
+// before if it can.
 func (b *builder) part(rule intent.Rule, groups []*group) *part {
 	slices.SortFunc(groups, func(a, b *group) int { return cmp.Compare(a.id, b.id) })
 	distinct := groups[:0:0]

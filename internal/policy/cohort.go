@@ -25,7 +25,7 @@ type cohort struct {
 	endpoints bag[*endpoint]
 	selectors []*selector // that select it
 	on        bag[*watcher]
-	governed  *governed // once somebody wanted to know
+	governed  *governed // nil until it is first needed
 }
 
 // governed is what the Subjects of a cohort have in common.
@@ -48,7 +48,8 @@ func (e *Engine) cohort(p Endpoint) *cohort {
 	if c := n.cohorts[string(key)]; c != nil {
 		return c
 	}
-	c := &cohort{namespace: n, key: string(key), labels: p.Labels, securityGroups: p.SecurityGroups, ports: p.NamedPorts}
+	c := &cohort{namespace: n, key: string(key), labels: p.Labels, securityGroups: p.SecurityGroups,
+		ports: p.NamedPorts}
 	n.cohorts[c.key] = c
 	e.joinScope(&n.own, c)
 	for _, s := range n.scopes {
@@ -68,7 +69,8 @@ func (e *Engine) cohort(p Endpoint) *cohort {
 	return c
 }
 
-// cohortKey is a text that is the same for Endpoints of one cohort in a namespace. It is valid until the next call.
+// cohortKey is a text that is the same for Endpoints of one cohort in a namespace. It is valid
+// until the next call.
 func (e *Engine) cohortKey(p Endpoint) []byte {
 	key, names := e.key[:0], e.names[:0]
 	names = slices.AppendSeq(names, maps.Keys(p.Labels))
@@ -117,7 +119,7 @@ func (e *Engine) leaveScope(s *scope, c *cohort) {
 	}
 }
 
-// tidyCohort forgets a cohort that nobody is of.
+// tidyCohort removes a cohort without members.
 func (e *Engine) tidyCohort(c *cohort) {
 	if c.endpoints.len() > 0 {
 		return

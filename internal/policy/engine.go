@@ -11,15 +11,18 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// Engine knows all Namespaces, Nodes, Endpoints and Policies, and from these what each node has to know.
+// Engine holds all Namespaces, Nodes, Endpoints and Policies, and computes from these the
+// View of each node.
 //
-// Objects may come in any order, more than once, and refer to others that are not there yet: the Views depend only on what is
-// there now. What is given to the Engine must not be changed afterwards. One goroutine at a time may use it.
+// Objects may come in any order, more than once, and refer to others that are not there yet: the
+// Views depend only on what is there now. What is given to the Engine must not be changed
+// afterward. One goroutine at a time may use it.
 //
-// What a change costs follows from what it changes. Endpoints that no selector can tell apart are one cohort, equal selectors
-// are one selector, and each of the two knows those of the other that it has to do with. A node that is attached counts how many of its
-// cohorts need a rule, and how many of its rules need a group. All that is worked out when somebody asks for it, so many changes
-// at once cost less than one by one.
+// The cost of a change depends on what it affects, not on the size of the cluster. Endpoints that
+// no selector can tell apart are one cohort, equal selectors are one selector, and each of the two
+// knows those of the other that it has to do with. A node that is attached counts how many of its
+// cohorts need a rule, and how many of its rules need a group. All that is computed when it is
+// asked for, so many changes at once cost less than one by one.
 type Engine struct {
 	namespaces map[string]*namespace
 	nodes      map[string]*node
@@ -27,23 +30,26 @@ type Engine struct {
 	policies   map[intent.PolicyRef]*policy
 
 	selectors map[string]*selector // by canonical text
-	scopes    map[string]*scope    // those of namespaces that are selected by labels, by canonical text
-	groups    map[string]*group    // by ID
-	naming    map[string]*bag[*cohort]
-	holders   map[location]*bag[holder]
+	// Those of namespaces that are selected by labels, by canonical text.
+	scopes  map[string]*scope
+	groups  map[string]*group // by ID
+	naming  map[string]*bag[*cohort]
+	holders map[location]*bag[holder]
 
 	scopeSelectors labelIndex[*scope]
 	nodeSelectors  labelIndex[*selector]
 
-	// unplaced are those on a node of which no labels tell an address yet; deniers the policies that have denies.
+	// unplaced are those on a node of which no labels tell an address yet; deniers the policies
+	// that have denies.
 	unplaced map[*endpoint]struct{}
 	deniers  map[*policy]struct{}
 
 	stalePolicies map[intent.PolicyRef]*Policy // what they are to be; nil: nothing
 	attached      map[*watcher]struct{}
 	touched       map[*watcher]struct{} // for which something may have changed
-	releases      []func()              // of what is not used any more, to be called when all that is used is
-	drops         []func()              // of what nothing refers to any more, thereafter
+	// Of what is not used any more, to be called when all that is used is.
+	releases []func()
+	drops    []func() // of what nothing refers to any more, thereafter
 
 	mostPorts int // see maxNamedPorts
 
@@ -99,14 +105,14 @@ func NewEngine() *Engine {
 	}
 }
 
-// SetNamespace adds a Namespace or replaces the one of its name. Until a Namespace is known no selector of namespaces selects
-// it, and Endpoints in it are closed.
+// SetNamespace adds a Namespace or replaces the one of its name. Until a Namespace is known no
+// selector of namespaces selects it, and Endpoints in it are closed.
 func (e *Engine) SetNamespace(n Namespace) {
 	ns := e.namespace(n.Name)
 	e.relabel(ns, true, n.Labels)
 }
 
-// DeleteNamespace forgets a Namespace.
+// DeleteNamespace removes a Namespace.
 func (e *Engine) DeleteNamespace(name string) {
 	if n := e.namespaces[name]; n != nil {
 		e.relabel(n, false, nil)
@@ -114,7 +120,8 @@ func (e *Engine) DeleteNamespace(name string) {
 	}
 }
 
-// namespace returns the one of that name, which may not be known. If nothing comes to refer to it, tidyNamespace has to be called.
+// namespace returns the one of that name, which may not be known. If nothing comes to refer to it,
+// tidyNamespace has to be called.
 func (e *Engine) namespace(name string) *namespace {
 	n := e.namespaces[name]
 	if n == nil {
@@ -174,7 +181,7 @@ func (e *Engine) relabel(n *namespace, known bool, l labels.Set) {
 // SetNode adds a Node or replaces the one of its name.
 func (e *Engine) SetNode(n Node) { e.remake(e.node(n.Name), true, n) }
 
-// DeleteNode forgets a Node. Endpoints on it stay.
+// DeleteNode removes a Node. Endpoints on it stay.
 func (e *Engine) DeleteNode(name string) {
 	if n := e.nodes[name]; n != nil {
 		e.remake(n, false, Node{})
@@ -264,7 +271,7 @@ func (e *Engine) SetEndpoint(to Endpoint) {
 	e.tidyEndpoint(was)
 }
 
-// DeleteEndpoint forgets an Endpoint.
+// DeleteEndpoint removes an Endpoint.
 func (e *Engine) DeleteEndpoint(key string) {
 	p := e.endpoints[key]
 	if p == nil {
@@ -305,8 +312,8 @@ func (e *Engine) close(p *endpoint, closed bool) {
 	}
 }
 
-// closeUnplaced closes who is nowhere yet and is one of those whom rules deny something: until his address is known nobody else
-// could tell that he is.
+// closeUnplaced blocks endpoints without an address that a deny rule selects: other nodes cannot
+// match them until the address is known.
 func (e *Engine) closeUnplaced() {
 	for p := range e.unplaced {
 		e.close(p, e.denied(p.cohort))
@@ -322,7 +329,7 @@ func (e *Engine) denied(c *cohort) bool {
 	return false
 }
 
-// tidyEndpoint forgets what only the Endpoint that was has referred to.
+// tidyEndpoint removes what only the Endpoint that was has referred to.
 func (e *Engine) tidyEndpoint(was endpoint) {
 	if was.cohort != nil {
 		e.tidyCohort(was.cohort)
@@ -335,7 +342,7 @@ func (e *Engine) tidyEndpoint(was endpoint) {
 // SetPolicy adds a Policy or replaces the one of its Ref.
 func (e *Engine) SetPolicy(p Policy) { e.stalePolicies[p.Ref] = &p }
 
-// DeletePolicy forgets a Policy.
+// DeletePolicy removes a Policy.
 func (e *Engine) DeletePolicy(ref intent.PolicyRef) { e.stalePolicies[ref] = nil }
 
 // View returns what the node of that name has to know, whether or not there is such a Node.
@@ -347,11 +354,13 @@ func (e *Engine) View(node string) View {
 	return d.View
 }
 
-// Attach returns the node's View and has Deltas tell what changes from now on. It may be called again for the same node.
+// Attach returns the node's View and has Deltas tell what changes from now on. It may be called
+// again for the same node.
 func (e *Engine) Attach(node string) View {
 	if n := e.nodes[node]; n != nil && len(n.watchers) > 0 {
 		v := e.View(node)
-		for key := range n.watchers[0].subjects { // whoever asks now does not know how they were before
+		for key := range n.watchers[0].subjects {
+			// The caller has no earlier state of them.
 			n.watchers[0].subjects[key] = nil
 		}
 		return v
@@ -368,7 +377,8 @@ func (e *Engine) Detach(node string) {
 	}
 }
 
-// Deltas returns what has changed since the last call, by name of the attached nodes for which something has.
+// Deltas returns what has changed since the last call, by name of the attached nodes
+// for which something has.
 func (e *Engine) Deltas() map[string]Delta {
 	e.settle()
 	deltas := map[string]Delta{}
@@ -383,8 +393,9 @@ func (e *Engine) Deltas() map[string]Delta {
 	return deltas
 }
 
-// NodesOf returns the names of the nodes that have Endpoints that the Policy makes a difference to, sorted: it has rules for
-// them, or isolates them, or is a SecurityGroup. Other nodes hear nothing of it.
+// NodesOf returns the names of the nodes that have Endpoints that the Policy makes a difference
+// to, sorted: it has rules for them, or isolates them, or is a SecurityGroup. Other nodes get
+// no change from it.
 func (e *Engine) NodesOf(ref intent.PolicyRef) []string {
 	e.settle()
 	p := e.policies[ref]
@@ -399,8 +410,8 @@ func (e *Engine) NodesOf(ref intent.PolicyRef) []string {
 	return names
 }
 
-// nodesOf looks no further when there can be no more: of a policy that is for all of a large cluster, at a few Endpoints for each
-// node.
+// nodesOf looks no further when there can be no more: of a policy that is for all of a large
+// cluster, at a few Endpoints for each node.
 func (e *Engine) nodesOf(p *policy) map[*node]bool {
 	nodes, seen, most := map[*node]bool{}, 0, -1
 	for _, s := range p.governs {

@@ -182,7 +182,7 @@ func drawEvent(t *rapid.T) event {
 
 var testNodes = []string{"n1", "n2", "n3"}
 
-// agent is what somebody knows who got a View and then Deltas.
+// agent is the state that follows from a View and then Deltas.
 type agent struct {
 	rules    map[string]intent.Rule
 	subjects map[string]intent.Subject
@@ -229,8 +229,8 @@ var options = cmp.Options{
 	cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 }
 
-// Whatever happens, in whichever order and portions: Deltas lead to what there would be if all were computed anew, which is what it
-// should be; and nothing is left when all is gone.
+// Whatever happens, in whichever order and portions: Deltas lead to what there would be if all were
+// computed anew, which is what it should be; and nothing is left when all is gone.
 func TestEngineIsTheReference(t *testing.T) {
 	for i := range 10 { // as often again as rapid does, which is not enough for this
 		t.Run(strconv.Itoa(i), func(t *testing.T) { rapid.Check(t, checkEngine) })

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// canonical is the same text for Selectors that select the same for the same reason, and differs for all others. It is empty
-// for those that select nothing.
+// canonical is the same text for Selectors that select the same for the same reason, and differs
+// for all others. It is empty for those that select nothing.
 func (s Selector) canonical() string {
 	switch {
 	case s.Nodes != nil:
@@ -46,7 +46,8 @@ func (s Selector) selectsSomething() bool {
 	return something(s.Pods) && (s.Namespace != "" || something(s.Namespaces))
 }
 
-// tagged is the prefix with the canonical text of the labels' selector, or empty if that selects nothing.
+// tagged is the prefix with the canonical text of the labels' selector, or empty
+// if that selects nothing.
 func tagged(prefix string, s labels.Selector) string {
 	requirements, ok := requirementsOf(s)
 	if !ok {
@@ -103,8 +104,8 @@ func (r resolved) suffix() string {
 	return "/" + strconv.Itoa(int(r.protocol)) + "-" + strconv.Itoa(int(r.port))
 }
 
-// groupIDBytes of a hash make the ID of a group. Two groups that somebody made to share an ID would be one: with 120 bits it takes
-// 2^120 attempts to find a selector that shares that of another.
+// groupIDBytes of a hash make the ID of a group. Two groups that were crafted to share an ID would
+// be one: with 120 bits it takes 2^120 attempts to find a selector that shares that of another.
 const groupIDBytes = 15
 
 // group is the addresses of what a selector selects that a rule has to do with.
@@ -118,7 +119,7 @@ type group struct {
 
 // narrowed says which addresses those are, if not all.
 type narrowed struct {
-	port   string   // those of Ports whose container port of this name
+	port   string   // those of Ports that have a container port of this name
 	at     resolved // is there
 	family Family
 	blocks []netip.Prefix // those in one of them, unless there are none
@@ -141,7 +142,8 @@ func (n narrowed) id(canonical string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:groupIDBytes])
 }
 
-// group returns the one of a Selector, narrowed, or nil if that selects nothing, for a user who lets go of it by dropGroup.
+// group returns the group of a Selector, narrowed, or nil if that selects nothing. The caller
+// releases it by dropGroup.
 func (e *Engine) group(spec Selector, n narrowed) *group {
 	s := e.selector(spec)
 	if s == nil {
@@ -171,14 +173,15 @@ func (e *Engine) dropGroup(g *group) {
 	e.drop(g.selector)
 }
 
-// hasCohort says that the group has those of the cohort's places that hasPlace says, if its selector selects the cohort.
+// hasCohort says that the group has those of the cohort's places that hasPlace says, if its
+// selector selects the cohort.
 func (g *group) hasCohort(c *cohort) bool {
 	return g.port == "" || slices.ContainsFunc(c.ports, func(n NamedPort) bool {
 		return n.Name == g.port && n.Protocol == g.at.protocol && n.Port == g.at.port
 	})
 }
 
-// hasPlace says that the group has the place, if it has whose place that is.
+// hasPlace says that the group contains the place, if it contains the endpoint there.
 func (g *group) hasPlace(p Place) bool {
 	return (!p.Secondary || g.SecurityGroup != "") && g.family.Has(p.Address) &&
 		(len(g.blocks) == 0 || inBlocks(g.blocks, p.Address))
@@ -212,45 +215,10 @@ func (g *group) members() iter.Seq[Place] {
 	}
 }
 
-// disjoint returns the blocks masked and sorted, without those that are in another. There may be thousands, and mostly they are so
-// already: then they are the same slice.
-func disjoint(blocks []netip.Prefix) []netip.Prefix {
-	if areDisjoint(blocks) {
-		return blocks
-	}
-	var out []netip.Prefix
-	sorted := make([]netip.Prefix, 0, len(blocks))
-	for _, b := range blocks {
-		if b.IsValid() {
-			sorted = append(sorted, b.Masked())
-		}
-	}
-	slices.SortFunc(sorted, comparePrefixes)
-	for _, b := range sorted {
-		// The one before is the only one that can have it: what follows a block in this order is in it, or behind all of it.
-		if n := len(out); n > 0 && out[n-1].Bits() <= b.Bits() && out[n-1].Contains(b.Addr()) {
-			continue
-		}
-		out = append(out, b)
-	}
-	return out
-}
-
-func areDisjoint(blocks []netip.Prefix) bool {
-	for i, b := range blocks {
-		if !b.IsValid() || b != b.Masked() || i > 0 && (comparePrefixes(blocks[i-1], b) >= 0 || blocks[i-1].Contains(b.Addr())) {
-			return false
-		}
-	}
-	return true
-}
-
-func comparePrefixes(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-}
-
 // inBlocks says that the address is in one of the blocks, which are disjoint and sorted.
 func inBlocks(blocks []netip.Prefix, a netip.Addr) bool {
-	i, found := slices.BinarySearchFunc(blocks, a, func(b netip.Prefix, a netip.Addr) int { return b.Addr().Compare(a) })
+	i, found := slices.BinarySearchFunc(blocks, a, func(b netip.Prefix, a netip.Addr) int {
+		return b.Addr().Compare(a)
+	})
 	return found || i > 0 && blocks[i-1].Contains(a)
 }

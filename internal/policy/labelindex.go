@@ -10,20 +10,21 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// labelIndex finds those of many label selectors that may select given labels, without a look at those that cannot.
+// labelIndex finds those of many label selectors that may select given labels, without a look at
+// those that cannot.
 type labelIndex[T comparable] struct {
 	pairs map[pair][]T
-	rest  []T // whose selectors ask for no label
+	rest  []T // those with selectors that require no label
 }
 
-// pair is a label; with anyValue whatever its value is.
+// pair is a label; with anyValue for all values.
 type pair struct{ key, value string }
 
 // anyValue is no label's value.
 const anyValue = "\x00"
 
-// hooks are the labels of which those that are selected have one, or none if there is nothing that all of them have. All
-// have the same key.
+// hooks are the labels of which those that are selected have one, or none if there is nothing that
+// all of them have. All have the same key.
 func hooks(requirements labels.Requirements) []pair {
 	var best []pair
 	for _, r := range requirements {

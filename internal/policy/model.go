@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy resolves the selectors of policies: which Ports a rule is for, and which addresses its peers have. It knows the
-// whole cluster and tells what each node has to know. It does no I/O and reads no clock.
+// Package policy resolves the selectors of policies: which Ports a rule is for, and which addresses
+// its peers have. It has the state of the whole cluster and computes the part that each node needs.
+// It does no I/O and reads no clock.
 package policy
 
 import (
@@ -12,14 +13,14 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// Policy is a NetworkPolicy, a ClusterNetworkPolicy or a SecurityGroup whose values have been checked.
+// Policy is a NetworkPolicy, a ClusterNetworkPolicy or a SecurityGroup, with validated values.
 type Policy struct {
 	Ref  intent.PolicyRef // the key
 	Tier intent.Tier
 	// Priority is 0 to 1000 in AdminTier and BaselineTier, else 0.
 	Priority uint16
-	// Subjects are the Ports that it is for: those of any of these. Those of a SecurityGroup are the Ports that name it, whatever
-	// is said here.
+	// Subjects are the Ports that it is for: those of any of these. Those of a SecurityGroup are
+	// the Ports that name it; this field is ignored then.
 	Subjects []Selector
 	// Ingress and Egress say in which directions a NetworkPolicy isolates its subjects.
 	Ingress, Egress bool
@@ -38,15 +39,17 @@ type Rule struct {
 	// AnyPort, or one of Ports. A rule with neither fits nothing.
 	AnyPort bool
 	Ports   []Port
-	// Closed says that the rule cannot be understood in full, and why. It is then as closed as it can be: an Allow or a Pass fits
-	// nothing, a Deny what its other fields say, which are as wide as need be.
+	// Closed says that the rule cannot be understood in full, and why. It is then as closed as it
+	// can be: an Allow or a Pass fits nothing, a Deny what its other fields say, which are as wide
+	// as need be.
 	Closed string
 }
 
 // Port is a range of ports, or a named one.
 type Port struct {
 	intent.PortRange
-	// Name of the receiver's container port; then First and Last mean nothing, and the protocol only if it is not 0.
+	// Name of the receiver's container port; then First and Last mean nothing, and the protocol
+	// only if it is not 0.
 	Name string
 }
 
@@ -54,14 +57,15 @@ type Port struct {
 type Selector struct {
 	// Nodes, if set, selects nodes by their labels, and the other fields mean nothing.
 	Nodes labels.Selector
-	// SecurityGroup, if set, selects the Ports that name it, and the other fields mean nothing: namespace/name.
+	// SecurityGroup, if set, selects the Ports that name it, and the other
+	// fields mean nothing: namespace/name.
 	SecurityGroup string
 	// Namespace is the one that the Ports are in; empty: those that Namespaces selects.
 	Namespace  string
 	Namespaces labels.Selector
 	Pods       labels.Selector // of the labels of pods, or of Ports that are not pods'
-	// Family leaves out what has no address of one family, and the addresses of the other: as a SecurityGroup's rule is of one
-	// family. It means nothing in a Policy's Subjects.
+	// Family leaves out what has no address of one family, and the addresses of the other: as a
+	// SecurityGroup's rule is of one family. It means nothing in a Policy's Subjects.
 	Family Family
 }
 
@@ -86,9 +90,10 @@ type Namespace struct {
 
 // Node is what policies see of one.
 type Node struct {
-	Name      string // the key
-	Labels    labels.Set
-	Addresses []netip.Addr // its own and those of its gateway interface: who its processes are for pods
+	Name   string // the key
+	Labels labels.Set
+	// Its own and those of its gateway interface: the addresses that pods see its processes by.
+	Addresses []netip.Addr
 }
 
 // Endpoint is a pod, or a Port that is not a pod's.
@@ -99,11 +104,12 @@ type Endpoint struct {
 	Name      string
 	Labels    labels.Set
 	Node      string // on which its Subject is wanted; empty: on none yet
-	// HostNetwork says that it is its node for everybody: no selector of Ports selects it.
+	// HostNetwork says that it uses its node's network: no selector of Ports selects it.
 	HostNetwork bool
 	Places      []Place
 	NamedPorts  []NamedPort
-	// SecurityGroups that it names, namespace/name, sorted. Those that there are not close the Port.
+	// SecurityGroups that it names, namespace/name, sorted. Those that there are
+	// not close the Port.
 	SecurityGroups []string
 }
 
@@ -111,8 +117,8 @@ type Endpoint struct {
 type Place struct {
 	Space   string
 	Address netip.Addr
-	// Secondary says that it is of a further interface of a pod, of which labels say nothing: only selectors of a SecurityGroup
-	// select it.
+	// Secondary says that it is of a further interface of a pod, of which labels say nothing: only
+	// selectors of a SecurityGroup select it.
 	Secondary bool
 }
 

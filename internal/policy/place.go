@@ -20,7 +20,8 @@ func (p Place) location() location { return location{p.Space, p.Address} }
 
 func (p Place) isPrimary() bool { return !p.Secondary }
 
-// holder is who is at a location: a pod or Port of a cohort, with a further interface if secondary, or a node.
+// holder is what has a location: a pod or Port of a cohort, with a further interface if secondary,
+// or a node.
 type holder struct {
 	cohort    *cohort // or
 	node      *node
@@ -58,7 +59,7 @@ func unique(places []Place) []Place {
 	return out
 }
 
-// presence is where somebody is, and the groups that he is in and some node needs.
+// presence is the places of an Endpoint or node, and those of its groups that some node needs.
 type presence struct {
 	cohort *cohort
 	node   *node // of the two at most one
@@ -79,7 +80,8 @@ func (e *Engine) presence(c *cohort, n *node, places []Place) presence {
 	return p
 }
 
-// moved replaces one presence by another of the same Endpoint or node, and tells who needs the groups in which they differ.
+// moved replaces one presence by another of the same Endpoint or node, and notifies the nodes that
+// need the groups in which they differ.
 func (e *Engine) moved(from, to presence) {
 	for _, p := range to.places {
 		e.hold(p.location(), holder{to.cohort, to.node, p.Secondary})
@@ -142,7 +144,8 @@ func (e *Engine) release(l location, h holder) {
 	}
 }
 
-// peersChanged tells all nodes that need one of the groups that the place has come to it or left it.
+// peersChanged tells all nodes that need one of the groups that the place has come to
+// it or left it.
 func (e *Engine) peersChanged(groups []*group, p Place) {
 	for _, g := range groups {
 		e.peerChanged(g, p)

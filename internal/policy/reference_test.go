@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
 )
 
 // reference says what the Views are without any index: it looks at everything each time.
@@ -137,7 +138,7 @@ func (r *reference) view(node string) View {
 	return v
 }
 
-// mustWait says that rules deny an Endpoint something by an address that nobody knows.
+// mustWait says that rules deny an Endpoint something by an address that is not known yet.
 func (r *reference) mustWait(ep Endpoint) bool {
 	if slices.ContainsFunc(ep.Places, func(p Place) bool { return !p.Secondary }) {
 		return false
@@ -160,7 +161,7 @@ func (r *reference) parts(p Policy, rule Rule, ep Endpoint, groups map[string]ma
 	if rule.Closed != "" && rule.Action != intent.Deny {
 		return nil
 	}
-	blocks := disjoint(rule.Blocks)
+	blocks := ipam.Disjoint(rule.Blocks)
 	base := intent.Rule{
 		ID: ruleID(p.Ref, rule.Direction, rule.Number), Policy: p.Ref, Number: rule.Number, Direction: rule.Direction,
 		Tier: p.Tier, Priority: p.Priority, Action: rule.Action,

@@ -279,7 +279,8 @@ func with(p Policy, name string) Policy {
 	return p
 }
 
-// A name that stands for more ports than a rule may have opens nothing, and others hear nothing of one more.
+// A name that stands for more ports than a rule may have opens nothing, and one more causes no
+// change for others.
 func TestManyPortsOfOneName(t *testing.T) {
 	name := []Port{{Name: "http"}}
 	all := Selector{Namespaces: sel(""), Pods: sel("")}
@@ -331,7 +332,7 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// A pod that is heard of before its namespace is closed, and no selector of namespaces selects it.
+// A pod that arrives before its namespace is closed, and no selector of namespaces selects it.
 func TestUnknownNamespace(t *testing.T) {
 	e := shop()
 	e.SetPolicy(cluster(Rule{Action: intent.Allow, AnyPort: true, Peers: []Selector{{Namespaces: sel("!team"), Pods: sel("")}}}, Selector{Namespace: "early", Pods: sel("")}))
@@ -349,8 +350,8 @@ func TestUnknownNamespace(t *testing.T) {
 	}
 }
 
-// Whom a rule denies something by his address is closed until that is known, and then all nodes hear of it at once. Who is
-// allowed something by it, or denied as everybody is, does not have to wait.
+// A pod that a rule denies by its address is closed until that is known, and then all nodes receive
+// it at once. A pod that is allowed by its address, or denied like all others, does not wait.
 func TestDeniedBeforeItsAddressIsKnown(t *testing.T) {
 	web := labels.Set{"app": "web"}
 	for name, tc := range map[string]struct {
@@ -402,10 +403,10 @@ func TestDeniedBeforeItsAddressIsKnown(t *testing.T) {
 	}
 }
 
-// Nothing that one node needs makes another hear of it.
+// What one node needs causes no change for another.
 func TestNodesHearOfTheirOwn(t *testing.T) {
 	e := shop()
-	// For web2 on n2 only, whose peer is db.
+	// For web2 on n2 only, with the peer db.
 	e.SetPolicy(netpol("canary", Rule{AnyPort: true, Peers: []Selector{{Namespace: "shop", Pods: sel("app=db")}}}))
 	if v := e.Attach("n1"); len(v.Rules)+len(v.Peers) > 0 {
 		t.Errorf("n1 knows what is n2's: %+v", v)
@@ -418,7 +419,7 @@ func TestNodesHearOfTheirOwn(t *testing.T) {
 	if diff := cmp.Diff(want, e.Deltas(), options); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	// A label that no selector asks for changes nothing for anybody.
+	// A label that no selector uses changes nothing.
 	e.SetEndpoint(Endpoint{Key: "pod/db2", Namespace: "shop", Labels: labels.Set{"app": "db", "version": "2"}, Places: at("10.3.0.1")})
 	if got := e.Deltas(); len(got) > 0 {
 		t.Errorf("a label of no importance: %+v", got)

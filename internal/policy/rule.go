@@ -11,7 +11,8 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// ruleID is the ID of a rule as intent.Rule has it. Parts of a rule that are for what a port's name stands for have a suffix.
+// ruleID is the ID of a rule as intent.Rule has it. Parts of a rule that are for what a port's name
+// stands for have a suffix.
 func ruleID(ref intent.PolicyRef, d intent.Direction, number int) string {
 	direction := "ingress"
 	if d == intent.Egress {
@@ -38,8 +39,8 @@ func securityGroupRef(name string) intent.PolicyRef {
 func unknownNamespace(name string) string     { return "namespace " + name + " is not known yet" }
 func unknownSecurityGroup(name string) string { return "SecurityGroup " + name + " does not exist" }
 
-// nowhere is why a Port is closed that others are to deny something by its address. Else it could do what they deny until they
-// know it.
+// nowhere is why a Port is closed that others are to deny something by its address. Else it could
+// do what they deny until they know it.
 const nowhere = "its address is not known yet, by which a ClusterNetworkPolicy denies it something"
 
 // splitPorts tells ports with numbers, sorted, from those with names.

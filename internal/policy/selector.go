@@ -23,7 +23,8 @@ type selector struct {
 	watches   []*watch
 }
 
-// scope is a set of namespaces in which selectors select Ports: a single one, or those that are selected by labels.
+// scope is a set of namespaces in which selectors select Ports: a single one, or those that are
+// selected by labels.
 type scope struct {
 	text      string // of those by labels: the canonical one
 	labels    labels.Selector
@@ -40,7 +41,8 @@ type watch struct {
 	policies bag[*policy]  // that depend on it
 }
 
-// selector returns the one for a Selector, or nil for one that selects nothing, for a user who lets go of it by drop.
+// selector returns the shared selector for a Selector, or nil for one that selects nothing. The
+// caller releases it by drop.
 func (e *Engine) selector(spec Selector) *selector {
 	text := spec.canonical()
 	if text == "" {
@@ -175,7 +177,8 @@ func (e *Engine) leave(s *selector, c *cohort) {
 	e.selectionChanged(s, c)
 }
 
-// selectionChanged tells whoever needs to know that the selector selects the cohort, or does no longer.
+// selectionChanged notifies the dependents of the selector that it selects the cohort,
+// or does no longer.
 func (e *Engine) selectionChanged(s *selector, c *cohort) {
 	if len(s.governing) > 0 {
 		e.stale(c)
@@ -192,7 +195,8 @@ func (e *Engine) selectionChanged(s *selector, c *cohort) {
 	}
 }
 
-// watch returns the one for a port's name at what the selector selects, for the policy, which lets go of it by unwatch.
+// watch returns the shared watch of a port's name among what the selector selects, for the policy,
+// which releases it by unwatch.
 func (e *Engine) watch(spec Selector, port Port, p *policy) *watch {
 	s := e.selector(spec)
 	if s == nil {

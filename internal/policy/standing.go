@@ -7,8 +7,8 @@ import "coelan.io/coelan/internal/intent"
 // Standing is what has become of a policy, as a controller says.
 type Standing struct {
 	Policy intent.PolicyRef `json:"policy"`
-	// Nodes with Ports that it is for; of these, RealisedNodes are those where it is in effect.
-	Nodes         int      `json:"nodes"`
-	RealisedNodes int      `json:"realisedNodes"`
-	Problems      []string `json:"problems,omitempty"` // what cannot be understood in it
+	// Nodes with Ports that it is for; of these, ProgrammedNodes are those where it is in effect.
+	Nodes           int      `json:"nodes"`
+	ProgrammedNodes int      `json:"programmedNodes"`
+	Problems        []string `json:"problems,omitempty"` // what cannot be understood in it
 }

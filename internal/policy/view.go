@@ -9,17 +9,17 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// View is all that a node has to know of policies. Its values share memory with the Engine and with other Views: they are not
-// to be changed, and stay as they are when the Engine goes on.
+// View is all that a node has to know of policies. Its values share memory with the Engine and with
+// other Views: they are not to be changed, and stay as they are when the Engine goes on.
 type View struct {
 	Rules    []intent.Rule    // that some Subject has, by ID
 	Subjects []intent.Subject // of the Endpoints on the node, by Key
 	Peers    []intent.Peer    // that are in some Rule's Groups, by Space and Address
 }
 
-// Delta leads from an older View of a node to the present one: what is in View is new or has changed, what the other
-// fields name is gone. Something may be as it was, or be gone that the node has never heard of, if it changed more than
-// once meanwhile.
+// Delta leads from an older View of a node to the present one: what is in View is new or has
+// changed, what the other fields name is gone. After several changes, a Delta may contain unchanged
+// items, or deletions of items that the node never had.
 type Delta struct {
 	View
 	RemovedRules    []string // by ID, sorted

@@ -9,13 +9,13 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// watcher is a node whose changes are recorded.
+// watcher records the changes of one node.
 type watcher struct {
 	node    *node
-	applied map[*cohort]*governed // whose parts it uses
+	applied map[*cohort]*governed // the parts of it that are in use
 	pending map[*cohort]struct{}  // for which that may have to change
 
-	// What has to be looked at for the next Delta.
+	// What has to be checked for the next Delta.
 	rules    map[string]*part     // by ID
 	subjects map[string]*governed // by Key; with how it was governed, if that is known
 	peers    map[location]struct{}
@@ -34,7 +34,7 @@ func (e *Engine) newWatcher(name string) *watcher {
 	return w
 }
 
-// forget has nothing to be looked at.
+// forget has nothing to be checked.
 func (w *watcher) forget() {
 	if w.rules == nil || len(w.rules)+len(w.subjects)+len(w.peers) > 0 {
 		w.rules, w.subjects, w.peers = map[string]*part{}, map[string]*governed{}, map[location]struct{}{}
@@ -85,8 +85,9 @@ func (w *watcher) subject(e *Engine, key string, was *governed) {
 	e.touched[w] = struct{}{}
 }
 
-// settle applies to the nodes what has changed of the policies and cohorts. What is used from now on comes before what is
-// used no longer, so that nothing changes for what is used before and after.
+// settle applies to the nodes what has changed of the policies and cohorts. What is used
+// from now on comes before what is used no longer, so that nothing changes for what is
+// used before and after.
 func (e *Engine) settle() {
 	for ref, p := range e.stalePolicies {
 		e.build(ref, p)
@@ -125,7 +126,7 @@ func (w *watcher) apply(e *Engine, c *cohort) {
 	w.applied[c] = is
 	w.exchange(e, was, is)
 	if was == nil {
-		return // whoever has come has been recorded
+		return // additions have been recorded already
 	}
 	if c.endpoints.len() < w.node.endpoints.len() {
 		for p := range c.endpoints.all() {
@@ -152,7 +153,8 @@ func (w *watcher) acquire(e *Engine, p *part) {
 	}
 }
 
-// exchange has the parts of one be used instead of those of the other. Both are in the order of the IDs.
+// exchange has the parts of one be used instead of those of the other. Both are in the
+// order of the IDs.
 func (w *watcher) exchange(e *Engine, was, is *governed) {
 	var old, now []*part
 	if was != nil {
@@ -170,7 +172,8 @@ func (w *watcher) exchange(e *Engine, was, is *governed) {
 		case len(now) == 0:
 			order = -1
 		default:
-			order = cmp.Compare(old[0].rule.ID, now[0].rule.ID) // two that are used at a time differ in it
+			// Two that are used at a time differ in it.
+			order = cmp.Compare(old[0].rule.ID, now[0].rule.ID)
 		}
 		if order < 0 {
 			left = append(left, old[0])
@@ -263,14 +266,16 @@ func (w *watcher) delta(e *Engine) Delta {
 	return d
 }
 
-// lists finds the groups of Peers. Those that are in the same groups share a list, if that is easy to see.
+// lists finds the groups of Peers. Those that are in the same groups share a list, if that
+// is easy to see.
 type lists struct {
 	*watcher
 	of      map[kind][]string
 	scratch []string
 }
 
-// kind is those addresses that are in the same groups, unless a group has only some blocks or somebody else is at an address, too.
+// kind is the addresses that are in the same groups, unless a group has only some blocks or another
+// Endpoint has the same address.
 type kind struct {
 	holder
 	is4 bool

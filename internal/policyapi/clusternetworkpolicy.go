@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policyapi has ClusterNetworkPolicy of the API group policy.networking.k8s.io, version v1alpha2, as far as it is read:
-// each field means what the definition of the kind says. Importing the group's own package would make this module follow its
+// Package policyapi has ClusterNetworkPolicy of the API group policy.networking.k8s.io,
+// version v1alpha2, reduced to the fields that Coelan reads; each means what the definition
+// of the kind says. Importing the group's own package would make this module follow its
 // versions of Kubernetes' libraries.
 package policyapi
 
@@ -38,7 +39,8 @@ type ClusterNetworkPolicy struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec ClusterNetworkPolicySpec `json:"spec"`
-	// Unknown are the paths of fields of the spec that this package does not know, or not of that type: those of a newer definition.
+	// Unknown are the paths of fields of the spec that this package does not know, or not of that
+	// type: those of a newer definition.
 	Unknown []string `json:"-"`
 }
 
@@ -128,10 +130,11 @@ type PortRange struct {
 // unknownField is how the decoder names a field.
 var unknownField = regexp.MustCompile(`^unknown field "(spec\..*)"$`)
 
-// Parse reads an object as the API server has it. What of the spec is not of the type that the definition here gives it is left
-// out, as if it were not known: see Unknown.
+// Parse reads an object as the API server has it. What of the spec is not of the type that the
+// definition here gives it is left out, as if it were not known: see Unknown.
 func Parse(o *unstructured.Unstructured) *ClusterNetworkPolicy {
-	p := &ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), UID: o.GetUID(), Generation: o.GetGeneration()}}
+	p := &ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), UID: o.GetUID(),
+		Generation: o.GetGeneration()}}
 	reads := func(spec any) bool { _, _, err := decode(spec); return err == nil }
 	spec, unread := readable("spec", o.Object["spec"], reads)
 	p.Spec, p.Unknown, _ = decode(spec)
@@ -158,7 +161,8 @@ func decode(spec any) (_ ClusterNetworkPolicySpec, unknown []string, _ error) {
 	return into.Spec, unknown, nil
 }
 
-// readable is what is left of a value without what does not read, and the paths of that. What is left out of a list keeps its place.
+// readable is what is left of a value without what does not read, and the paths of that. What is
+// left out of a list keeps its place.
 func readable(path string, value any, reads func(any) bool) (left any, unread []string) {
 	if reads(value) {
 		return value, nil

@@ -16,7 +16,8 @@ import (
 	"coelan.io/coelan/internal/policystream/streamtest"
 )
 
-// Whatever changes while agents come, go and move between replicas: in the end each has its view and nothing else.
+// Whatever changes while agents come, go and move between replicas: in the end each has its view
+// and nothing else.
 func TestChurn(t *testing.T) {
 	authority, err := streamtest.NewAuthority()
 	if err != nil {

@@ -27,6 +27,17 @@ func (l *logged) Handle(_ context.Context, r slog.Record) error {
 func (l *logged) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l *logged) WithGroup(string) slog.Handler      { return l }
 
+// forget has await wait for messages from now on.
+func (l *logged) forget() {
+	for {
+		select {
+		case <-l.messages:
+		default:
+			return
+		}
+	}
+}
+
 // await waits for a message that contains text.
 func (l *logged) await(t *testing.T, text string) {
 	t.Helper()

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"coelan.io/coelan/internal/apitest"
+	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/certs"
@@ -92,7 +93,8 @@ func of[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// reachable is an address of this machine that is not on loopback, which the API takes for no endpoint.
+// reachable is an address of this machine that is not on loopback, which the API
+// takes for no endpoint.
 func reachable(t *testing.T) string {
 	t.Helper()
 	for _, a := range of(net.InterfaceAddrs())(t) {
@@ -129,7 +131,7 @@ func TestInCluster(t *testing.T) {
 	tokenA := kubelet.token(t, "coelan-agent", "a", wire.Audience)
 	a, _ := streamtest.StartAgent(t, options("a", tokenA))
 	b, _ := streamtest.StartAgent(t, options("b", kubelet.token(t, "coelan-agent", "b", wire.Audience)))
-	// Somebody has stolen a's token, and says that it is b.
+	// A thief has stolen a's token, and claims to be b.
 	thief, _ := streamtest.StartAgent(t, options("b", tokenA))
 
 	hubs := map[string]*server.Hub{}
@@ -141,14 +143,16 @@ func TestInCluster(t *testing.T) {
 		l := of(net.Listen("tcp", net.JoinHostPort(host, "0")))(t)
 		address := l.Addr().String()
 		l.Close()
-		hub := server.NewHub(policy.NewEngine())
-		hub.Update(fill)
+		published := policy.NewPublisher(policy.NewEngine())
+		published.Update(fill)
+		hub := server.NewHub(published)
 		hub.Ready()
 		run, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() {
 			ended <- server.New(server.Options{
 				Hub: hub, Kubernetes: api, Namespace: streamtest.Namespace, BindAddress: address, TokenFile: controllerToken, Log: slog.Default(),
+				Monitor: heartbeat.New(heartbeat.Bound),
 			}).Start(run)
 		}()
 		t.Cleanup(func() {
@@ -171,7 +175,8 @@ func TestInCluster(t *testing.T) {
 		t.Errorf("the token of a has read %v", v)
 	}
 
-	// Both controllers know on how many nodes the policy is in effect, whoever has the agents.
+	// Both controllers know on how many nodes the policy is in effect, wherever
+	// the agents are connected.
 	for _, address := range addresses {
 		hub := hubs[address]
 		timeout := time.After(20 * time.Second)
@@ -205,7 +210,7 @@ func TestInCluster(t *testing.T) {
 		for name, tc := range map[string]struct{ file, want string }{
 			"for the API server":    {kubelet.token(t, "coelan-agent", "a", "https://kubernetes.default.svc"), "Unauthenticated"},
 			"of no pod":             {kubelet.write(t, "coelan-agent", authenticationv1.TokenRequestSpec{Audiences: []string{wire.Audience}}), "not bound to a pod"},
-			"of another account":    {kubelet.token(t, "other", "a", wire.Audience), "may not ask"},
+			"of another account":    {kubelet.token(t, "other", "a", wire.Audience), "not of an agent"},
 			"of a controller":       {controllerToken, "only an agent"},
 			"of a pod that is gone": {gone, "Unauthenticated"},
 			"garbage":               {garbage, "Unauthenticated"},

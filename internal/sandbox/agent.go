@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Coelan's agent is not a component of the machine but a pod of a DaemonSet; its controller is a Deployment.
+// Coelan's agent is not a component of the machine but a pod of a DaemonSet; its
+// controller is a Deployment.
 const (
 	agentNamespace = "coelan-system"
 	agentName      = "coelan-agent"

@@ -14,10 +14,12 @@ import (
 	"coelan.io/coelan/internal/sandbox/machine"
 )
 
-// bridgeNetwork is the reference pod network: on each node the bridge plugin with the node's pod subnets, and static
-// routes to those of the others.
+// bridgeNetwork is the reference pod network: on each node the bridge plugin with the node's pod
+// subnets, and static routes to those of the others.
 func (s *Sandbox) bridgeNetwork(ctx context.Context) error {
-	nodes, err := s.waitNodes(ctx, "get their pod subnets", func(n *corev1.Node) bool { return len(n.Spec.PodCIDRs) > 0 })
+	nodes, err := s.waitNodes(ctx, "get their pod subnets", func(n *corev1.Node) bool {
+		return len(n.Spec.PodCIDRs) > 0
+	})
 	if err != nil {
 		return err
 	}
@@ -103,7 +105,8 @@ func (s *Sandbox) masqueradeRules() string {
 	var b strings.Builder
 	b.WriteString("table inet coelan-sandbox {\n  chain postrouting {\n    type nat hook postrouting priority srcnat;\n")
 	rule := func(family string, pods, nodes netip.Prefix, gateway netip.Addr) {
-		fmt.Fprintf(&b, "    %[1]s saddr %[2]s %[1]s daddr != %[2]s %[1]s daddr != %[3]s masquerade\n", family, pods, nodes)
+		fmt.Fprintf(&b, "    %[1]s saddr %[2]s %[1]s daddr != %[2]s %[1]s daddr != %[3]s masquerade\n", family, pods,
+			nodes)
 		fmt.Fprintf(&b, "    %[1]s saddr %[2]s %[1]s daddr %[3]s masquerade\n", family, pods, gateway)
 	}
 	if s.Family != IPv6 {

@@ -25,12 +25,14 @@ import (
 )
 
 func (s *Sandbox) waitAPI(ctx context.Context) error {
-	for _, component := range []string{etcd, apiServer, controllerManager, scheduler} {
-		if err := s.WaitComponent(ctx, ControlPlaneName, component, apiTimeout); err != nil {
-			return err
+	return each(ctx, s.ControlPlaneNames(), func(ctx context.Context, node string) error {
+		for _, component := range []string{etcd, apiServer, controllerManager, scheduler} {
+			if err := s.WaitComponent(ctx, node, component, apiTimeout); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // waitRegistered returns when every node has registered itself and has got its pod subnets.
@@ -49,7 +51,8 @@ func (s *Sandbox) waitRegistered(ctx context.Context) error {
 	return s.labelNodes(ctx)
 }
 
-// labelNodes gives the nodes the labels that kubelet may not give itself: their roles, and their zones if there are any.
+// labelNodes gives the nodes the labels that kubelet may not give itself: their roles, and their
+// zones if there are any.
 func (s *Sandbox) labelNodes(ctx context.Context) error {
 	client, err := s.Clientset()
 	if err != nil {
@@ -57,7 +60,7 @@ func (s *Sandbox) labelNodes(ctx context.Context) error {
 	}
 	for _, node := range s.Nodes() {
 		role := "worker"
-		if node == ControlPlaneName {
+		if s.isControlPlane(node) {
 			role = "control-plane"
 		}
 		labels := map[string]string{"node-role.kubernetes.io/" + role: ""}
@@ -120,7 +123,9 @@ func (w *nodeWait) missing() []string {
 }
 
 // waitNodes watches the nodes until all of the sandbox's satisfy done.
-func (s *Sandbox) waitNodes(ctx context.Context, what string, done func(*corev1.Node) bool) (map[string]*corev1.Node, error) {
+func (s *Sandbox) waitNodes(ctx context.Context, what string,
+	done func(*corev1.Node) bool,
+) (map[string]*corev1.Node, error) {
 	w := &nodeWait{names: s.Nodes(), done: done}
 	if err := s.watch(ctx, "nodes", "", "", w); err != nil {
 		var lines []string
@@ -150,7 +155,8 @@ func (s *Sandbox) waitCoreDNS(ctx context.Context) error {
 	return s.waitDeployment(ctx, "kube-system", "coredns")
 }
 
-// watch follows a resource, one object of it if named, until the condition is true, or for clusterTimeout.
+// watch follows a resource, one object of it if named, until the condition is
+// true, or for clusterTimeout.
 func (s *Sandbox) watch(ctx context.Context, resource, namespace, name string, c condition) error {
 	client, err := s.Clientset()
 	if err != nil {
@@ -177,15 +183,16 @@ func (s *Sandbox) applyCoreDNS(ctx context.Context) error {
 	return s.Apply(ctx, manifest)
 }
 
-// install applies Coelan's manifest. If it was installed before from other images or to balance Services in another way,
-// agents and controller start anew: a manifest that has not changed would leave them as they are.
+// install applies Coelan's manifest. If it was installed before from other images or to balance
+// Services in another way, agents and controller start anew: a manifest that has not changed would
+// leave them as they are.
 func (s *Sandbox) install(ctx context.Context, install Install) error {
 	now, err := fingerprint(install.Archives)
 	if err != nil {
 		return err
 	}
 	now += " " + string(s.Services)
-	parts, err := s.manifest(install.Manifest)
+	manifest, err := s.manifest(install.Manifest)
 	if err != nil {
 		return err
 	}
@@ -194,14 +201,12 @@ func (s *Sandbox) install(ctx context.Context, install Install) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// As users do, and not on the server: else another manifest that they apply later would not take away what is only
-	// in this one.
-	for _, part := range parts {
-		cmd := s.KubectlCommand(ctx, "apply", "-f", "-")
-		cmd.Stdin = strings.NewReader(part)
-		if _, err := output(cmd, "kubectl apply "+install.Manifest); err != nil {
-			return err
-		}
+	// As users do, and not on the server: else another manifest that they apply later would not
+	// take away what is only in this one.
+	cmd := s.KubectlCommand(ctx, "apply", "-f", "-")
+	cmd.Stdin = strings.NewReader(manifest)
+	if _, err := output(cmd, "kubectl apply "+install.Manifest); err != nil {
+		return err
 	}
 	if len(before) > 0 && string(before) != now {
 		_, err := s.Kubectl(ctx, "-n", agentNamespace, "rollout", "restart", "daemonset,deployment")
@@ -220,8 +225,8 @@ func (s *Sandbox) waitAgents(ctx context.Context) error {
 	return nil
 }
 
-// waitController returns when every replica of the controller is ready and of the newest revision; at once if what was
-// installed has none.
+// waitController returns when every replica of the controller is ready and of the newest revision;
+// at once if what was installed has none.
 func (s *Sandbox) waitController(ctx context.Context) error {
 	client, err := s.Clientset()
 	if err != nil {
@@ -247,7 +252,8 @@ func (s *Sandbox) waitDaemonSet(ctx context.Context, namespace, name string) err
 		}
 		last = d.Status
 		return last.ObservedGeneration >= d.Generation && last.DesiredNumberScheduled > 0 &&
-			last.UpdatedNumberScheduled == last.DesiredNumberScheduled && last.NumberReady == last.DesiredNumberScheduled
+			last.UpdatedNumberScheduled == last.DesiredNumberScheduled &&
+			last.NumberReady == last.DesiredNumberScheduled
 	}))
 	if err != nil {
 		return fmt.Errorf("%d of %d pods of %s are ready: %w", last.NumberReady, last.DesiredNumberScheduled, name, err)
@@ -255,7 +261,8 @@ func (s *Sandbox) waitDaemonSet(ctx context.Context, namespace, name string) err
 	return nil
 }
 
-// waitDeployment returns when all replicas of the Deployment, and no others, are ready and of the newest revision.
+// waitDeployment returns when all replicas of the Deployment, and no others, are ready and
+// of the newest revision.
 func (s *Sandbox) waitDeployment(ctx context.Context, namespace, name string) error {
 	var last appsv1.DeploymentStatus
 	err := s.watch(ctx, "deployments", namespace, name, anyObject(func(object runtime.Object) bool {

@@ -18,7 +18,8 @@ import (
 
 // foreign are the parts of this machine's /etc that are another's business or the sandbox's own.
 var foreign = []string{
-	"cni", "containerd", "coredns", "kubernetes", "openvswitch", "rancher", "coelan", "machine-id", "hosts", "resolv.conf",
+	"cni", "containerd", "coredns", "kubernetes", "openvswitch", "rancher", "coelan", "machine-id", "hosts",
+	"resolv.conf",
 }
 
 // plant makes dir by way of a temporary one, unless it is there.
@@ -38,7 +39,7 @@ func plant(dir string, fill func(tmp string) error) error {
 	if err := fill(tmp); err != nil {
 		return err
 	}
-	return os.Rename(tmp, dir)
+	return os.Rename(tmp, dir) //nolint:forbidigo // a directory, which is recreated if it is not there
 }
 
 // plantEtc makes a machine's /etc: a copy of this one's, without what does not belong there.
@@ -56,8 +57,8 @@ func plantEtc(ctx context.Context, dir string) error {
 	})
 }
 
-// plantPlugins gives a node copies of the reference plugins, as their package on a real node does. Installers of
-// other plugins write beside them.
+// plantPlugins gives a node copies of the reference plugins, as their package on a real node does.
+// Installers of other plugins write beside them.
 func (s *Sandbox) plantPlugins(ctx context.Context, dir string) error {
 	return plant(dir, func(tmp string) error { return copyTree(ctx, s.cache.PluginDir(), tmp) })
 }
@@ -72,8 +73,8 @@ func machineID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// inotifyInstances is what the kernel's limit should at least be. Its default of 128 for all of root's processes is
-// too low for two sandboxes: a cluster of three nodes takes about 75.
+// inotifyInstances is what the kernel's limit should at least be. Its default of 128 for all of
+// root's processes is too low for two sandboxes: a cluster of three nodes takes about 75.
 const inotifyInstances = 1024
 
 // raiseInotify changes the one kernel setting of the whole computer that a sandbox needs; it stays.

@@ -62,7 +62,8 @@ func (s *Sandbox) down(ctx context.Context) error {
 	return os.RemoveAll(s.dir)
 }
 
-// checkMounts refuses to remove a directory in which something is mounted: it would empty that, too.
+// checkMounts refuses to remove a directory in which something is mounted: it
+// would empty that, too.
 func (s *Sandbox) checkMounts() error {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

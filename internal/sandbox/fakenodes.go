@@ -16,12 +16,14 @@ const (
 	FakeNode           = "fake"
 )
 
-// PlayFakeNodes has kwok play the nodes that have AnnotationFakeNode, until it is called off or ctx ends. They are objects
-// that somebody creates, become Ready, and so do pods that are put on them, with addresses of the node's podCIDRs. Nothing
-// runs there and nothing can be reached. Other nodes and their pods are left alone.
+// PlayFakeNodes has kwok play the nodes that have AnnotationFakeNode, until it is called off or ctx
+// ends. The caller creates the Node objects; they become Ready, and so do pods on them, with
+// addresses of the node's podCIDRs. Nothing runs there and nothing can be reached. Other nodes and
+// their pods are left alone.
 //
-// A fake node needs an InternalIP and a Hostname in its status when it is created, or it has the address of all others;
-// a taint, which keeps pods away that are not for it; and no label kubernetes.io/os, by which DaemonSets find nodes.
+// A fake node needs an InternalIP and a Hostname in its status when it is created, or it has the
+// address of all others; a taint, which keeps pods away that are not for it; and no label
+// kubernetes.io/os, by which DaemonSets find nodes.
 func (s *Sandbox) PlayFakeNodes(ctx context.Context) (stop func(), err error) {
 	program, stages, err := s.cache.Kwok(ctx)
 	if err != nil {

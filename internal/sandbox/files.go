@@ -37,6 +37,8 @@ type values struct {
 	NameServers  []string
 	Outside      []string
 	OutsideName  string
+	BalancerName string   // of the load balancer before the API servers
+	Balancers    []string // its addresses; none if there is none
 	Hosts        []hostLine
 	KubeDir      string
 	PKIDir       string
@@ -48,7 +50,7 @@ type hostLine struct{ Address, Name string }
 
 func (s *Sandbox) values(machine string) values {
 	v := values{
-		Node: machine, ControlPlane: machine == ControlPlaneName,
+		Node: machine, ControlPlane: s.isControlPlane(machine),
 		Any:          "0.0.0.0",
 		Pause:        artifact.PauseImage,
 		ClusterDNS:   of(s.Family, dnsServices)[0].String(),
@@ -61,6 +63,10 @@ func (s *Sandbox) values(machine string) values {
 		OutsideName:  outsideName,
 		KubeDir:      kubeDir, PKIDir: pkiDir, Containerd: containerdSock,
 		ProxyMode: s.ProxyMode,
+	}
+	v.BalancerName = balancerName
+	for _, b := range s.balancers() {
+		v.Balancers = append(v.Balancers, b.Addr().String())
 	}
 	if s.Family == IPv6 {
 		v.Any = "::"
@@ -130,7 +136,7 @@ func (s *Sandbox) writeFile(machine, path, text string) error {
 	if err := os.WriteFile(path+".new", []byte(text), mode); err != nil {
 		return err
 	}
-	return os.Rename(path+".new", path)
+	return os.Rename(path+".new", path) //nolint:forbidigo // written anew at each start: many files, which need not be on the disk
 }
 
 // credentials adds a node's keys, certificates and kubeconfigs to files.
@@ -146,9 +152,9 @@ func (s *Sandbox) credentials(node string, files map[string]string) error {
 		files[pkiDir+"/"+name+".crt"], files[pkiDir+"/"+name+".key"] = string(pair.Cert), string(pair.Key)
 		return err
 	}
-	config := func(name string, subject pki.Subject) error {
+	config := func(name, server string, subject pki.Subject) error {
 		pair, err := ca.Issue(node+"/"+name+".conf", subject)
-		files[kubeDir+"/"+name+".conf"] = kubeconfig("https://"+s.apiEndpoint().String(), "", ca.Cert, pair)
+		files[kubeDir+"/"+name+".conf"] = kubeconfig("https://"+server, "", ca.Cert, pair)
 		return err
 	}
 	if err := put("kubelet", pki.Subject{
@@ -156,26 +162,39 @@ func (s *Sandbox) credentials(node string, files map[string]string) error {
 	}); err != nil {
 		return err
 	}
-	if err := config("kubelet", pki.Subject{Name: "system:node:" + node, Organization: "system:nodes"}); err != nil {
+	if err := config("kubelet", s.apiServer(),
+		pki.Subject{Name: "system:node:" + node, Organization: "system:nodes"}); err != nil {
 		return err
 	}
-	if err := config("kube-proxy", pki.Subject{Name: "system:kube-proxy"}); err != nil {
+	if err := config("kube-proxy", s.apiServer(), pki.Subject{Name: "system:kube-proxy"}); err != nil {
 		return err
 	}
-	if node != ControlPlaneName {
+	if !s.isControlPlane(node) {
 		return nil
 	}
-	return s.controlPlaneCredentials(store, ca, files, put, config)
+	// As kubeadm does it, what runs beside an API server asks that one.
+	own := func(name string, subject pki.Subject) error {
+		return config(name, s.apiEndpoint(node).String(), subject)
+	}
+	return s.controlPlaneCredentials(node, store, ca, files, put, own)
 }
 
 func (s *Sandbox) controlPlaneCredentials(
-	store pki.Store, ca *pki.Authority, files map[string]string, put, config func(string, pki.Subject) error,
+	node string, store pki.Store, ca *pki.Authority, files map[string]string, put,
+	config func(string, pki.Subject) error,
 ) error {
 	const masters = "system:masters"
 	hosts := append([]string{
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-		"localhost", "127.0.0.1", ControlPlaneName,
-	}, append(texts(s.addresses(ControlPlaneName)), texts(of(s.Family, firstServes))...)...)
+		"localhost", "127.0.0.1", node,
+	}, append(texts(s.addresses(node)), texts(of(s.Family, firstServes))...)...)
+	if s.balancers() != nil {
+		hosts = append(hosts, balancerName)
+		peer := pki.Subject{Name: "etcd-" + node, Hosts: append(texts(s.addresses(node)), node), Peer: true}
+		if err := put("etcd-peer", peer); err != nil {
+			return err
+		}
+	}
 	if err := put("apiserver", pki.Subject{Name: apiServer, Hosts: hosts}); err != nil {
 		return err
 	}
@@ -213,8 +232,8 @@ func (s *Sandbox) controlPlaneCredentials(
 	return nil
 }
 
-// kubeconfig is a kubeconfig file with everything in it. A server name is needed where the server's certificate
-// does not hold the address.
+// kubeconfig is a kubeconfig file with everything in it. A server name is needed where the server's
+// certificate does not hold the address.
 func kubeconfig(server, context string, ca []byte, client pki.Pair) string {
 	if context == "" {
 		context = "sandbox"

@@ -22,8 +22,8 @@ var errAgain = errors.New("the watch ended")
 // again is the time between a watch that ended, or a server that did not answer, and the next try.
 const again = 200 * time.Millisecond
 
-// condition is told of a list of objects and then of each change to one, and returns whether what it waits for is
-// true. A list replaces all that it has been told before.
+// condition receives a list of objects and then of each change to one, and returns whether what
+// it waits for is true. A list replaces all that it has been told before.
 type condition interface {
 	list([]runtime.Object) bool
 	change(object runtime.Object, deleted bool) bool

@@ -27,8 +27,25 @@ func (s *Sandbox) Start(ctx context.Context, machineName, component string) erro
 	return s.change(ctx, machineName, component, s.startMachines, s.startComponent)
 }
 
-// Stop ends a component with the signal and keeps it stopped. A machine is switched off: every process of it dies at
-// once, and only its disk stays. A component of a machine that was off starts with it.
+// StartMachines boots several machines at once, as those need that wait for each
+// other: members of etcd.
+func (s *Sandbox) StartMachines(ctx context.Context, names ...string) error {
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, name := range names {
+		if err := s.checkMachine(name); err != nil {
+			return err
+		}
+	}
+	return s.startMachines(ctx, names)
+}
+
+// Stop ends a component with the signal and keeps it stopped. A machine is switched off:
+// every process of it dies at once, and only its disk stays. A component of a machine that
+// was off starts with it.
 func (s *Sandbox) Stop(ctx context.Context, machineName, component string, signal syscall.Signal) error {
 	return s.change(ctx, machineName, component, s.stopMachines,
 		func(ctx context.Context, machineName, component string) error {
@@ -36,7 +53,8 @@ func (s *Sandbox) Stop(ctx context.Context, machineName, component string, signa
 		})
 }
 
-// Restart is Stop and Start. A machine reboots after a power cut; with All for its name, all nodes do at once.
+// Restart is Stop and Start. A machine reboots after a power cut; with All for its name, all nodes
+// do at once.
 func (s *Sandbox) Restart(ctx context.Context, machineName, component string, signal syscall.Signal) error {
 	return s.change(ctx, machineName, component,
 		func(ctx context.Context, names []string) error {
@@ -83,7 +101,8 @@ func (s *Sandbox) stopMachines(ctx context.Context, names []string) error {
 	})
 }
 
-// startMachines boots the machines and waits until their components run and their nodes have reported this boot.
+// startMachines boots the machines and waits until their components run and their nodes have
+// reported this boot.
 func (s *Sandbox) startMachines(ctx context.Context, names []string) error {
 	if err := each(ctx, names, s.boot); err != nil {
 		return err
@@ -108,7 +127,8 @@ func (s *Sandbox) waitComponents(ctx context.Context, name string) error {
 	return nil
 }
 
-// waitBooted returns when the API server knows that the nodes have booted and, with a pod network, are Ready.
+// waitBooted returns when the API server knows that the nodes have booted and, with a
+// pod network, are Ready.
 func (s *Sandbox) waitBooted(ctx context.Context, names []string) error {
 	boots := map[string]string{}
 	for _, name := range names {
@@ -174,8 +194,8 @@ func (s *Sandbox) restartComponent(ctx context.Context, machineName, component s
 	return s.startComponent(ctx, machineName, component)
 }
 
-// Kill sends a component the signal. If it ends, the machine (kubelet, for the agent) starts it again. After SIGKILL
-// a component of the machine has ended when Kill returns.
+// Kill sends a component the signal. If it ends, the machine (kubelet, for the agent) starts it
+// again. After SIGKILL a component of the machine has ended when Kill returns.
 func (s *Sandbox) Kill(ctx context.Context, machineName, component string, signal syscall.Signal) error {
 	if err := s.checkMachine(machineName); err != nil {
 		return err

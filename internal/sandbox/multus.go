@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"coelan.io/coelan/internal/sandbox/artifact"
 )
 
 // Multus is a form in which Multus runs.
@@ -18,7 +20,8 @@ const (
 	MultusThick Multus = "thick"
 )
 
-// multusConfigs match the one file that Multus writes on every node, before all others in their order.
+// multusConfigs match the one file that Multus writes on every node, before all
+// others in their order.
 const (
 	multusConfigs   = "/etc/cni/net.d/00-multus.conf*"
 	multusNamespace = "kube-system"
@@ -26,19 +29,24 @@ const (
 	multusTimeout   = time.Minute
 )
 
-// DefineAttachments makes NetworkAttachmentDefinitions known to the cluster, as upstream of them does.
+// DefineAttachments makes NetworkAttachmentDefinitions known to the cluster, as
+// upstream of them does.
 func (s *Sandbox) DefineAttachments(ctx context.Context) error {
-	_, err := s.Kubectl(ctx, "apply", "-f", s.cache.MultusManifest("definitions"))
-	if err == nil {
-		_, err = s.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s",
-			"crd/network-attachment-definitions.k8s.cni.cncf.io")
+	if err := s.cache.Prepare(ctx, artifact.Definitions); err != nil {
+		return err
 	}
-	return err
+	if _, err := s.Kubectl(ctx, "apply", "-f", s.cache.AttachmentDefinition()); err != nil {
+		return err
+	}
+	return s.waitEstablished(ctx, "network-attachment-definitions.k8s.cni.cncf.io")
 }
 
-// InstallMultus runs Multus on every node from upstream's manifest. Its plugin takes the place of the one that each
-// node's runtime uses now, and calls that one for pods' first interfaces.
+// InstallMultus runs Multus on every node from upstream's manifest. Its plugin takes the place of
+// the one that each node's runtime uses now, and calls that one for pods' first interfaces.
 func (s *Sandbox) InstallMultus(ctx context.Context, form Multus) error {
+	if err := s.cache.Prepare(ctx, artifact.Multus); err != nil {
+		return err
+	}
 	if err := s.Load(ctx, s.cache.MultusArchive()); err != nil {
 		return err
 	}
@@ -55,14 +63,16 @@ func (s *Sandbox) InstallMultus(ctx context.Context, form Multus) error {
 	})
 }
 
-// RemoveMultus undoes InstallMultus, but for the definition of NetworkAttachmentDefinitions, which goes with all of
-// them if it is deleted.
+// RemoveMultus undoes InstallMultus, but for the definition of NetworkAttachmentDefinitions, which
+// goes with all of them if it is deleted.
 func (s *Sandbox) RemoveMultus(ctx context.Context) error {
 	for _, object := range []string{
-		"daemonset/" + multusName, "serviceaccount/multus", "configmap/multus-cni-config", "configmap/multus-daemon-config",
+		"daemonset/" + multusName, "serviceaccount/multus", "configmap/multus-cni-config",
+		"configmap/multus-daemon-config",
 		"clusterrole/multus", "clusterrolebinding/multus",
 	} {
-		_, err := s.Kubectl(ctx, "-n", multusNamespace, "delete", object, "--ignore-not-found", "--cascade=foreground", "--timeout=60s")
+		_, err := s.Kubectl(ctx, "-n", multusNamespace, "delete", object, "--ignore-not-found", "--cascade=foreground",
+			"--timeout=60s")
 		if err != nil {
 			return err
 		}
@@ -73,8 +83,8 @@ func (s *Sandbox) RemoveMultus(ctx context.Context) error {
 	})
 }
 
-// waitFile returns when a node has a file that matches the pattern. Its disk tells of no changes to whoever is outside,
-// so it is looked at now and then.
+// waitFile returns when a node has a file that matches the pattern. Changes inside its mount
+// namespace cannot be watched from outside, so it is polled.
 func (s *Sandbox) waitFile(ctx context.Context, node, pattern string) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()

@@ -14,7 +14,9 @@ import (
 const (
 	fabricHost  = 1  // 192.168.33.1, fd00:192:168:33::1
 	controlHost = 11 // 192.168.33.11, fd00:192:168:33::11; the workers follow
-	dnsHost     = 10 // 10.96.0.10, fd00:10:96::a
+	// moreControlHosts is before the further control planes': cp2 is 192.168.33.102, cp3 .103.
+	moreControlHosts = 100
+	dnsHost          = 10 // 10.96.0.10, fd00:10:96::a
 
 	apiPort = 6443
 )
@@ -23,12 +25,16 @@ const (
 type families[T any] struct{ v4, v6 T }
 
 var (
-	nodeNets    = families[netip.Prefix]{netip.MustParsePrefix("192.168.33.0/24"), netip.MustParsePrefix("fd00:192:168:33::/64")}
-	podNets     = families[netip.Prefix]{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/56")}
-	serviceNets = families[netip.Prefix]{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")}
+	nodeNets = families[netip.Prefix]{netip.MustParsePrefix("192.168.33.0/24"),
+		netip.MustParsePrefix("fd00:192:168:33::/64")}
+	podNets = families[netip.Prefix]{netip.MustParsePrefix("10.244.0.0/16"),
+		netip.MustParsePrefix("fd00:10:244::/56")}
+	serviceNets = families[netip.Prefix]{netip.MustParsePrefix("10.96.0.0/16"),
+		netip.MustParsePrefix("fd00:10:96::/112")}
 	dnsServices = families[netip.Addr]{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")}
 	firstServes = families[netip.Addr]{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00:10:96::1")}
-	// outside is beyond the gateway: addresses of documentation networks, where a web server and a name server answer.
+	// outside is beyond the gateway: addresses of documentation networks, where a web server and a
+	// name server answer.
 	outside = families[netip.Addr]{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8:cafe::1")}
 )
 
@@ -46,8 +52,8 @@ func of[T any](f Family, values families[T]) []T {
 	return []T{values.v4, values.v6}
 }
 
-// host is the n-th address of the nodes' networks. The decimal digits of n are its last IPv6 group, so that the two
-// addresses of a node look alike.
+// host is the n-th address of the nodes' networks. The decimal digits of n are its last IPv6 group,
+// so that the two addresses of a node look alike.
 func host(n int) families[netip.Addr] {
 	v4 := nodeNets.v4.Addr().As4()
 	v4[3] = byte(n)
@@ -74,8 +80,20 @@ const (
 )
 
 // Nodes are the machines that are nodes of the cluster, the control plane's first.
-func (s Spec) Nodes() []string {
-	return append([]string{ControlPlaneName}, s.WorkerNames()...)
+func (s Spec) Nodes() []string { return append(s.ControlPlaneNames(), s.WorkerNames()...) }
+
+// ControlPlaneNames are the nodes that have an API server: cp, and cp2 and cp3 if there are three.
+func (s Spec) ControlPlaneNames() []string {
+	list := []string{ControlPlaneName}
+	for i := 2; i <= s.ControlPlanes; i++ {
+		list = append(list, fmt.Sprintf("%s%d", ControlPlaneName, i))
+	}
+	return list
+}
+
+// isControlPlane says whether a machine is one of ControlPlaneNames.
+func (s Spec) isControlPlane(machine string) bool {
+	return slices.Contains(s.ControlPlaneNames(), machine)
 }
 
 // WorkerNames are the nodes but for the control plane's: worker1, worker2 and so on.
@@ -90,20 +108,64 @@ func (s Spec) WorkerNames() []string {
 // Machines are the fabric and the nodes.
 func (s Spec) Machines() []string { return append([]string{FabricName}, s.Nodes()...) }
 
-// hostNumber is the place of a node in the nodes' networks.
-func (s Spec) hostNumber(node string) int { return controlHost + slices.Index(s.Nodes(), node) }
-
-// apiEndpoint is where the API server serves the cluster.
-func (s Spec) apiEndpoint() netip.AddrPort {
-	return netip.AddrPortFrom(of(s.Family, host(controlHost))[0], apiPort)
+// hostNumber is the place of a node in the nodes' networks. Workers have the same ones however many
+// control planes there are.
+func (s Spec) hostNumber(node string) int {
+	if i := slices.Index(s.ControlPlaneNames(), node); i > 0 {
+		return moreControlHosts + i + 1
+	}
+	return controlHost + 1 + slices.Index(s.WorkerNames(), node)
 }
 
-// zone is the node's, zone1 and so on, if there are zones: the workers in turn, the control plane in the first.
+// apiEndpoint is where the API server of a control plane's node serves.
+func (s Spec) apiEndpoint(node string) netip.AddrPort {
+	return netip.AddrPortFrom(s.addresses(node)[0], apiPort)
+}
+
+// apiEndpoints are those of all.
+func (s Spec) apiEndpoints() []netip.AddrPort {
+	var list []netip.AddrPort
+	for _, node := range s.ControlPlaneNames() {
+		list = append(list, s.apiEndpoint(node))
+	}
+	return list
+}
+
+// balancerName is that of the load balancer before several API servers, which the fabric is, as
+// clusters have one that are meant to outlive a control plane's node.
+const balancerName = "api.test"
+
+// balancers are the addresses of the load balancer; none if there is only one API server.
+func (s Spec) balancers() []netip.AddrPort {
+	if s.ControlPlanes < maxControlPlanes {
+		return nil
+	}
+	var list []netip.AddrPort
+	for _, a := range of(s.Family, host(fabricHost)) {
+		list = append(list, netip.AddrPortFrom(a, apiPort))
+	}
+	return list
+}
+
+// apiServer is the address, HOST:PORT, by which nodes reach an API server.
+func (s Spec) apiServer() string {
+	if s.balancers() == nil {
+		return s.apiEndpoint(ControlPlaneName).String()
+	}
+	return fmt.Sprintf("%s:%d", balancerName, apiPort)
+}
+
+// zone is the node's, zone1 and so on, if there are zones: the workers in turn,
+// and the control planes.
 func (s Spec) zone(node string) string {
 	if s.Zones == 0 {
 		return ""
 	}
-	return fmt.Sprintf("zone%d", max(0, slices.Index(s.WorkerNames(), node))%s.Zones+1)
+	i := slices.Index(s.WorkerNames(), node)
+	if i < 0 {
+		i = slices.Index(s.ControlPlaneNames(), node)
+	}
+	return fmt.Sprintf("zone%d", i%s.Zones+1)
 }
 
 // addresses are a node's, the primary family's first.

@@ -35,7 +35,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s: %s", family, diff)
 		}
 	}
-	if got := sandboxOf(IPv6).apiEndpoint().String(); got != "[fd00:192:168:33::11]:6443" {
+	if got := sandboxOf(IPv6).apiServer(); got != "[fd00:192:168:33::11]:6443" {
 		t.Errorf("endpoint %s", got)
 	}
 }
@@ -91,7 +91,7 @@ func TestComponentFlags(t *testing.T) {
 	}
 }
 
-// A component that waits for one that does not exist would wait for ever.
+// A component that waits for one that does not exist would wait forever.
 func TestComponentsWaitForOthersOfTheirMachine(t *testing.T) {
 	s := sandboxOf(Dual)
 	for _, c := range []machine.Config{s.fabricMachine(), s.nodeMachine("cp"), s.nodeMachine("worker1")} {
@@ -221,5 +221,56 @@ func TestPodRoutes(t *testing.T) {
 	}
 	if !slices.Equal(want, got) {
 		t.Errorf("routes %v, want %v", got, want)
+	}
+}
+
+func TestControlPlanes(t *testing.T) {
+	s := sandboxOf(Dual)
+	s.ControlPlanes = 3
+	if diff := cmp.Diff([]string{"cp", "cp2", "cp3", "worker1", "worker2"}, s.Nodes()); diff != "" {
+		t.Errorf("nodes: %s", diff)
+	}
+	// Workers have the addresses that they have in every sandbox.
+	for node, want := range map[string]string{
+		"cp": "192.168.33.11", "cp2": "192.168.33.102", "cp3": "192.168.33.103", "worker1": "192.168.33.12",
+	} {
+		if got := s.addresses(node)[0].String(); got != want {
+			t.Errorf("%s is %s, want %s", node, got, want)
+		}
+	}
+	const members = "--initial-cluster=cp=https://192.168.33.11:2380,cp2=https://192.168.33.102:2380," +
+		"cp3=https://192.168.33.103:2380"
+	for _, node := range s.ControlPlaneNames() {
+		args := map[string][]string{}
+		for _, c := range s.nodeMachine(node).Components {
+			args[c.Name] = c.Command
+		}
+		for component, want := range map[string]string{
+			etcd: members, apiServer: "--advertise-address=" + s.addresses(node)[0].String(),
+			controllerManager: "--leader-elect=true", scheduler: "--leader-elect=true",
+		} {
+			if !slices.Contains(args[component], want) {
+				t.Errorf("%s: %s without %s: %v", node, component, want, args[component])
+			}
+		}
+	}
+	fabric := s.fabricMachine().Fabric
+	want := []string{"192.168.33.11:6443", "192.168.33.102:6443", "192.168.33.103:6443"}
+	if diff := cmp.Diff(want, texts(fabric.Servers)); diff != "" {
+		t.Errorf("servers of the load balancer: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"192.168.33.1:6443", "[fd00:192:168:33::1]:6443"}, texts(fabric.Balancers)); diff != "" {
+		t.Errorf("addresses of the load balancer: %s", diff)
+	}
+	for name, one := range map[string]*Sandbox{"one control plane": sandboxOf(Dual)} {
+		if got := one.fabricMachine().Fabric.Balancers; got != nil {
+			t.Errorf("%s: a load balancer at %v", name, got)
+		}
+		if got := one.apiServer(); got != "192.168.33.11:6443" {
+			t.Errorf("%s: nodes reach it at %s", name, got)
+		}
+	}
+	if got := s.apiServer(); got != "api.test:6443" {
+		t.Errorf("nodes reach API servers at %s", got)
 	}
 }

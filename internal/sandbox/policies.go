@@ -2,7 +2,11 @@
 
 package sandbox
 
-import "context"
+import (
+	"context"
+
+	"coelan.io/coelan/internal/sandbox/artifact"
+)
 
 // PolicyChannel is one of upstream's two definitions of ClusterNetworkPolicies.
 type PolicyChannel string
@@ -15,10 +19,11 @@ const (
 
 // DefinePolicies makes ClusterNetworkPolicies known to the cluster, as upstream of them does.
 func (s *Sandbox) DefinePolicies(ctx context.Context, channel PolicyChannel) error {
-	_, err := s.Kubectl(ctx, "apply", "-f", s.cache.PolicyDefinition(string(channel)))
-	if err == nil {
-		_, err = s.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s",
-			"crd/clusternetworkpolicies.policy.networking.k8s.io")
+	if err := s.cache.Prepare(ctx, artifact.Definitions); err != nil {
+		return err
 	}
-	return err
+	if _, err := s.Kubectl(ctx, "apply", "-f", s.cache.PolicyDefinition(string(channel))); err != nil {
+		return err
+	}
+	return s.waitEstablished(ctx, "clusternetworkpolicies.policy.networking.k8s.io")
 }

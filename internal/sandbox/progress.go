@@ -15,7 +15,8 @@ type Progress struct {
 	w  io.Writer
 }
 
-// Step runs and reports one step. Its name is there before it is over, so that a long one can be told from a hang.
+// Step runs and reports one step. Its name is there before it is over, so that a long one can be
+// told from a hang.
 func (p *Progress) Step(name string, run func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -71,7 +71,8 @@ func (s *Sandbox) cgroup(machine string) string {
 
 func (s *Sandbox) client(name string) machine.Client { return machine.Dial(s.machineDir(name)) }
 
-// lock keeps two processes from changing the sandbox at a time. The kernel frees it if the process dies.
+// lock keeps two processes from changing the sandbox at a time. The kernel frees it
+// if the process dies.
 func (s *Sandbox) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return nil, err
@@ -107,8 +108,8 @@ func (s *Sandbox) PID(machineName string) int {
 	return pid
 }
 
-// Command is a command that runs args on a machine: a node or the fabric. On nodes, kubectl and the sandbox's other
-// programs are in its path.
+// Command is a command that runs args on a machine: a node or the fabric. On nodes, kubectl and the
+// sandbox's other programs are in its path.
 func (s *Sandbox) Command(ctx context.Context, machineName string, args ...string) (*exec.Cmd, error) {
 	if err := s.checkMachine(machineName); err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (s *Sandbox) Command(ctx context.Context, machineName string, args ...strin
 	path := []string{os.Getenv("PATH"), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	path = append(path, filepath.Dir(s.cache.Binary("kubectl")), filepath.Dir(s.cache.Binary("etcd")))
 	cmd.Env = append(os.Environ(), "PATH="+strings.Join(path, ":"), "CONTAINERD_NAMESPACE=k8s.io")
-	if machineName == ControlPlaneName {
+	if s.isControlPlane(machineName) {
 		cmd.Env = append(cmd.Env, "KUBECONFIG="+adminKubeconfig)
 	}
 	// The command is a child of nsenter and must end with it.
@@ -130,8 +131,8 @@ func (s *Sandbox) Command(ctx context.Context, machineName string, args ...strin
 	return cmd, nil
 }
 
-// Exec runs args on a machine and returns what it wrote to its standard output. The error of a command that fails
-// has what it wrote to its standard error.
+// Exec runs args on a machine and returns what it wrote to its standard output. The error of a
+// command that fails has what it wrote to its standard error.
 func (s *Sandbox) Exec(ctx context.Context, machineName string, args ...string) ([]byte, error) {
 	cmd, err := s.Command(ctx, machineName, args...)
 	if err != nil {
@@ -170,10 +171,12 @@ func (s *Sandbox) Apply(ctx context.Context, manifest string) error {
 	return err
 }
 
-// Kubeconfig is the path of a kubeconfig file with the cluster administrator's rights, for use on this machine.
+// Kubeconfig is the path of a kubeconfig file with the cluster administrator's rights, for
+// use on this machine.
 func (s *Sandbox) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
 
-// RESTConfig is the configuration of a client with the cluster administrator's rights and no rate limit.
+// RESTConfig is the configuration of a client with the cluster administrator's rights
+// and no rate limit.
 func (s *Sandbox) RESTConfig() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig())
 	if err != nil {
@@ -206,7 +209,8 @@ func (s *Sandbox) Logs(machineName, component string) ([]string, error) {
 	for _, part := range parts(component) {
 		path := s.Log(machineName, part)
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("%s has no log of a component %q; `coelan sandbox status` lists them", machineName, part)
+			return nil, fmt.Errorf("%s has no log of a component %q; `coelan sandbox status` lists them", machineName,
+				part)
 		}
 		paths = append(paths, path)
 	}

@@ -175,8 +175,8 @@ func kubectl(ctx context.Context, t *testing.T, s *Sandbox, args ...string) stri
 	return strings.TrimSpace(string(out))
 }
 
-// checkPods asks the pod on the other worker for the address that it sees, the outside for the one that it sees, and
-// the cluster's DNS for a Service.
+// checkPods asks the pod on the other worker for the address that it sees, the outside for the one
+// that it sees, and the cluster's DNS for a Service.
 func checkPods(ctx context.Context, t *testing.T, s *Sandbox) {
 	t.Helper()
 	ips := func(pod string) []string {

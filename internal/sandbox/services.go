@@ -17,7 +17,8 @@ import (
 
 const kubeProxyFile = kubeDir + "/kube-proxy.yaml"
 
-// startKubeProxy starts kube-proxy on the nodes where it does not run, and anew where it runs in another mode.
+// startKubeProxy starts kube-proxy on the nodes where it does not run, and anew where it
+// runs in another mode.
 func (s *Sandbox) startKubeProxy(ctx context.Context) error {
 	return each(ctx, s.Nodes(), func(ctx context.Context, node string) error {
 		marker := filepath.Join(s.machineDir(node), "kube-proxy-mode")

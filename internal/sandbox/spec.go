@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandbox runs a real Kubernetes cluster on one machine, without containers around it: each node is a set of
-// namespaces with its own containerd, kubelet and Open vSwitch, and with kube-proxy unless Coelan takes its place. All are
-// joined by a bridge in a namespace of its own, the fabric, which also plays the world outside.
+// Package sandbox runs a real Kubernetes cluster on one machine, without containers around it: each
+// node is a set of namespaces with its own containerd, kubelet and Open vSwitch, and with
+// kube-proxy unless Coelan takes its place. All are joined by a bridge in a namespace of its own,
+// the fabric, which also plays the world outside.
 //
-// A sandbox is a directory below the state directory. Everything else of it hangs on the first processes of its
-// machines and is gone with them, but for their cgroups.
+// A sandbox is a directory below the state directory. Everything else of it hangs on the first
+// processes of its machines and is gone with them, but for their cgroups.
 package sandbox
 
 import (
@@ -21,6 +22,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/statefile"
 )
 
 // Family says which IP families a cluster has.
@@ -36,8 +38,8 @@ const (
 // CNI says what connects the pods.
 type CNI string
 
-// The pod networks: Coelan itself; the reference plugins bridge, host-local and portmap with static routes between the
-// nodes, as a reference; or none, to bring one's own.
+// The pod networks: Coelan itself; the reference plugins bridge, host-local and portmap with static
+// routes between the nodes, as a reference; or none, to bring one's own.
 const (
 	Coelan   CNI = "coelan"
 	Bridge   CNI = "bridge"
@@ -47,7 +49,7 @@ const (
 	userland     = "netdev"
 )
 
-// Services says who balances Services.
+// Services says what balances Services.
 type Services string
 
 // Either Coelan's agents do, and there is no kube-proxy; or kube-proxy does, on every node.
@@ -56,7 +58,8 @@ const (
 	KubeProxyServices Services = "kube-proxy"
 )
 
-// defaultServices is what a sandbox with Coelan has unless said otherwise: what its agents do unless told otherwise.
+// defaultServices is what a sandbox with Coelan has unless said otherwise: what its agents do
+// unless told otherwise.
 var defaultServices = Services(config.DefaultServiceMode)
 
 // ProxyMode says by what kube-proxy balances.
@@ -68,31 +71,40 @@ const (
 	ProxyNFTables ProxyMode = "nftables"
 )
 
-// Spec is what a sandbox should be. The zero value of a field is what the sandbox has if it is there, else the default.
+// Spec is what a sandbox should be. The zero value of a field is what the sandbox has if it is
+// there, else the default.
 type Spec struct {
 	// Name tells sandboxes apart: at most 20 lower case letters, digits and dashes; "coelan".
 	Name string
+	// ControlPlanes is the number of nodes with an etcd member, an API server, a controller manager
+	// and a scheduler: 1 or 3; 1.
+	ControlPlanes int
 	// Workers is the number of nodes besides the control plane's; 2.
 	Workers int
 	// Family is dual unless said otherwise.
 	Family Family
 	// CNI is Coelan unless said otherwise.
 	CNI CNI
-	// Datapath of Open vSwitch: "system" (the kernel's), "netdev" (userspace) or "auto", which takes the kernel's if
-	// it has one.
+	// Datapath of Open vSwitch: "system" (the kernel's), "netdev" (userspace) or "auto", which
+	// takes the kernel's if it has one.
 	Datapath string
-	// Services are balanced by Coelan or by kube-proxy; with another pod network than Coelan, by kube-proxy.
+	// Services are balanced by Coelan or by kube-proxy; with another pod network than Coelan, by
+	// kube-proxy unless it is the pod network's own affair (the CNI none).
 	Services Services
 	// ProxyMode is kube-proxy's, if there is one; iptables.
 	ProxyMode ProxyMode
-	// Zones is how many zones the nodes are spread over, by their labels; 0: they have no such label.
+	// Zones is how many zones the nodes are spread over, by their labels; 0: they
+	// have no such label.
 	Zones int
 }
 
 // DefaultName is the sandbox that is meant when none is named.
 const DefaultName = "coelan"
 
-const maxWorkers = 80
+const (
+	maxWorkers       = 80
+	maxControlPlanes = 3
+)
 
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`)
 
@@ -110,7 +122,13 @@ func (s Spec) complete() (Spec, error) {
 	if s.Workers == 0 {
 		s.Workers = 2
 	}
+	if s.ControlPlanes == 0 {
+		s.ControlPlanes = 1
+	}
 	var errs []error
+	if s.ControlPlanes != 1 && s.ControlPlanes != maxControlPlanes {
+		errs = append(errs, fmt.Errorf("control planes %d: want 1 or %d", s.ControlPlanes, maxControlPlanes))
+	}
 	if !validName.MatchString(s.Name) {
 		errs = append(errs, fmt.Errorf("name %q: want 1 to 20 lower case letters, digits and inner dashes", s.Name))
 	}
@@ -130,8 +148,9 @@ func (s Spec) complete() (Spec, error) {
 	switch s.Services {
 	case KubeProxyServices:
 	case NativeServices:
-		if s.CNI != Coelan {
-			errs = append(errs, fmt.Errorf("services native: the CNI %s has none of its own; take kube-proxy, or the CNI coelan", s.CNI))
+		if s.CNI == Bridge {
+			errs = append(errs, fmt.Errorf("services native: the CNI %s has none of its own; "+
+				"take kube-proxy, or the CNI coelan", s.CNI))
 		}
 	default:
 		errs = append(errs, fmt.Errorf("services %q: want native or kube-proxy", s.Services))
@@ -206,15 +225,11 @@ func (s Spec) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, specFile)
-	if err := os.WriteFile(path+".new", data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return statefile.WriteBytes(filepath.Join(dir, specFile), 0o644, data)
 }
 
-// merge is the spec that the sandbox in dir gets when want is asked for. One that exists may get more workers, zones
-// and another way of balancing Services; nothing else of it changes.
+// merge is the spec that the sandbox in dir gets when want is asked for. One that exists may get
+// more workers, zones and another way of balancing Services; nothing else of it changes.
 func merge(dir string, want Spec) (Spec, error) {
 	have, err := readSpec(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -237,6 +252,11 @@ func merge(dir string, want Spec) (Spec, error) {
 	if want.Workers == 0 {
 		want.Workers = have.Workers
 	}
+	// One of an older release has no number of them.
+	have.ControlPlanes = max(have.ControlPlanes, 1)
+	if want.ControlPlanes == 0 {
+		want.ControlPlanes = have.ControlPlanes
+	}
 	if want, err = want.complete(); err != nil {
 		return have, err
 	}
@@ -244,6 +264,7 @@ func merge(dir string, want Spec) (Spec, error) {
 		name       string
 		have, want any
 	}{
+		{"control planes", have.ControlPlanes, want.ControlPlanes},
 		{"IP family", have.Family, want.Family},
 		{"CNI", have.CNI, want.CNI},
 		{"datapath", have.Datapath, want.Datapath},
@@ -254,7 +275,8 @@ func merge(dir string, want Spec) (Spec, error) {
 		}
 	}
 	if want.Workers < have.Workers {
-		return have, fmt.Errorf("sandbox %s exists with %d workers: take it down to have fewer", want.Name, have.Workers)
+		return have, fmt.Errorf("sandbox %s exists with %d workers: take it down to have fewer", want.Name,
+			have.Workers)
 	}
 	return want, nil
 }

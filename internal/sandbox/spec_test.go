@@ -15,23 +15,24 @@ func TestSpecComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Spec{Name: "coelan", Workers: 2, Family: Dual, CNI: Coelan, Datapath: "netdev", Services: defaultServices, ProxyMode: ProxyIPTables}
+	want := Spec{Name: "coelan", ControlPlanes: 1, Workers: 2, Family: Dual, CNI: Coelan, Datapath: "netdev", Services: defaultServices, ProxyMode: ProxyIPTables}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	for field, spec := range map[string]Spec{
-		"name":      {Name: "Ab"},
-		"name ":     {Name: "a/../b"},
-		"name  ":    {Name: strings.Repeat("a", 21)},
-		"workers":   {Workers: -1},
-		"workers ":  {Workers: 1000},
-		"IP family": {Family: "ipx"},
-		"CNI":       {CNI: "flannel"},
-		"datapath":  {Datapath: "dpdk"},
-		"services":  {Services: "ipvs"},
-		"services ": {Services: NativeServices, CNI: Bridge},
-		"mode":      {ProxyMode: "ipvs"},
-		"zones":     {Zones: -1},
+		"name":           {Name: "Ab"},
+		"name ":          {Name: "a/../b"},
+		"name  ":         {Name: strings.Repeat("a", 21)},
+		"control planes": {ControlPlanes: 2},
+		"workers":        {Workers: -1},
+		"workers ":       {Workers: 1000},
+		"IP family":      {Family: "ipx"},
+		"CNI":            {CNI: "flannel"},
+		"datapath":       {Datapath: "dpdk"},
+		"services":       {Services: "ipvs"},
+		"services ":      {Services: NativeServices, CNI: Bridge},
+		"mode":           {ProxyMode: "ipvs"},
+		"zones":          {Zones: -1},
 	} {
 		_, err := spec.complete()
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(field)) {
@@ -42,7 +43,7 @@ func TestSpecComplete(t *testing.T) {
 
 func TestMerge(t *testing.T) {
 	have := Spec{
-		Name: "a", Workers: 2, Family: Dual, CNI: Bridge, Datapath: "netdev", Services: KubeProxyServices, ProxyMode: ProxyIPTables,
+		Name: "a", ControlPlanes: 1, Workers: 2, Family: Dual, CNI: Bridge, Datapath: "netdev", Services: KubeProxyServices, ProxyMode: ProxyIPTables,
 	}
 	dir := t.TempDir()
 	if _, err := merge(filepath.Join(dir, "none"), Spec{Name: "b", Workers: -1}); err == nil {
@@ -63,16 +64,17 @@ func TestMerge(t *testing.T) {
 		want, merged Spec
 		fault        string
 	}{
-		"same":            {want: have, merged: have},
-		"more workers":    {want: more, merged: more},
-		"other services":  {want: Spec{Name: "a", ProxyMode: ProxyNFTables}, merged: other},
-		"zones":           {want: zones, merged: zones},
-		"any datapath":    {want: auto, merged: have},
-		"nothing said":    {want: Spec{Name: "a"}, merged: have},
-		"fewer workers":   {want: Spec{Name: "a", Workers: 1, Family: Dual, CNI: Bridge, Datapath: "netdev"}, fault: "workers"},
-		"another family":  {want: Spec{Name: "a", Workers: 2, Family: IPv4, CNI: Bridge, Datapath: "netdev"}, fault: "IP family"},
-		"another network": {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: NoCNI, Datapath: "netdev"}, fault: "CNI"},
-		"another switch":  {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: Bridge, Datapath: "system"}, fault: "datapath"},
+		"same":                {want: have, merged: have},
+		"more workers":        {want: more, merged: more},
+		"other services":      {want: Spec{Name: "a", ProxyMode: ProxyNFTables}, merged: other},
+		"zones":               {want: zones, merged: zones},
+		"any datapath":        {want: auto, merged: have},
+		"nothing said":        {want: Spec{Name: "a"}, merged: have},
+		"fewer workers":       {want: Spec{Name: "a", Workers: 1, Family: Dual, CNI: Bridge, Datapath: "netdev"}, fault: "workers"},
+		"more control planes": {want: Spec{Name: "a", ControlPlanes: 3}, fault: "control planes"},
+		"another family":      {want: Spec{Name: "a", Workers: 2, Family: IPv4, CNI: Bridge, Datapath: "netdev"}, fault: "IP family"},
+		"another network":     {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: NoCNI, Datapath: "netdev"}, fault: "CNI"},
+		"another switch":      {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: Bridge, Datapath: "system"}, fault: "datapath"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := merge(dir, test.want)

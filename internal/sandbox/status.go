@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,13 +20,15 @@ type MachineStatus struct {
 	PID int
 	// Components are those of a machine that runs.
 	Components []machine.Status
-	// NodeReady is the Ready condition's status, "" if the API server does not answer or has no such node.
+	// NodeReady is the Ready condition's status, "" if the API server does not answer or
+	// has no such node.
 	NodeReady corev1.ConditionStatus
 	// Err is why the machine does not tell its state.
 	Err error
 }
 
-// Healthy reports whether all of the machine is ready; that its node is, is only asked if there is a pod network.
+// Healthy reports whether all of the machine is ready; that its node is, is only asked if there is
+// a pod network.
 func (m MachineStatus) Healthy(cni CNI) bool {
 	if m.PID == 0 || m.Err != nil {
 		return false
@@ -59,7 +62,7 @@ func (s *Sandbox) Status(ctx context.Context) []MachineStatus {
 
 // nodeConditions are the nodes' Ready conditions, as far as the API server tells.
 func (s *Sandbox) nodeConditions(ctx context.Context) map[string]corev1.ConditionStatus {
-	if !s.Running(ControlPlaneName) {
+	if !slices.ContainsFunc(s.ControlPlaneNames(), s.Running) {
 		return nil
 	}
 	client, err := s.Clientset()

@@ -18,6 +18,7 @@ import (
 	"coelan.io/coelan/internal/sandbox/artifact"
 	"coelan.io/coelan/internal/sandbox/machine"
 	"coelan.io/coelan/internal/sandbox/pki"
+	"coelan.io/coelan/internal/statefile"
 )
 
 // Bounds of the waits of up. A loaded machine needs many times what an idle one does.
@@ -58,11 +59,24 @@ func Prepare(ctx context.Context, output io.Writer) error {
 	if err := artifact.CheckTools(); err != nil {
 		return err
 	}
-	return newSandbox(Spec{}, output).cache.Prepare(ctx)
+	return newSandbox(Spec{}, output).cache.Prepare(ctx, artifact.Extras...)
 }
 
-// Up brings up the sandbox of the spec, or whatever of it does not run yet. It returns when all nodes are Ready and
-// the cluster's DNS is available; without a pod network, when all nodes are registered.
+// prepare makes what this sandbox is built from and the cache lacks.
+func (s *Sandbox) prepare(ctx context.Context) error {
+	if err := artifact.CheckTools(); err != nil {
+		return err
+	}
+	var extras []artifact.Extra
+	if s.Services == KubeProxyServices {
+		extras = append(extras, artifact.KubeProxy)
+	}
+	return s.cache.Prepare(ctx, extras...)
+}
+
+// Up brings up the sandbox of the spec, or whatever of it does not run yet. It returns
+// when all nodes are Ready and the cluster's DNS is available; without a pod network, when
+// all nodes are registered.
 func Up(ctx context.Context, spec Spec, install Install, output io.Writer) (*Sandbox, error) {
 	setDefault(&spec.Name, DefaultName)
 	s := newSandbox(spec, output)
@@ -75,7 +89,7 @@ func Up(ctx context.Context, spec Spec, install Install, output io.Writer) (*San
 			return nil, err
 		}
 	}
-	if err := Prepare(ctx, output); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
 	unlock, err := s.lock()
@@ -106,7 +120,9 @@ func (s *Sandbox) up(ctx context.Context, install Install) error {
 			steps = append(steps, step{"kube-proxy ready", s.startKubeProxy})
 		}
 		steps = append(steps,
-			step{"load Coelan's images", func(ctx context.Context) error { return s.loadChanged(ctx, install.Archives) }},
+			step{"load Coelan's images", func(ctx context.Context) error {
+				return s.loadChanged(ctx, install.Archives)
+			}},
 			step{"install Coelan", func(ctx context.Context) error { return s.install(ctx, install) }},
 			step{"agents ready", s.waitAgents})
 		if s.Services == NativeServices {
@@ -206,8 +222,9 @@ func (s *Sandbox) boot(ctx context.Context, name string) error {
 	return machine.Boot(ctx, s.machineDir(name), inherited)
 }
 
-// inherited is what the machine gets from outside: the fabric a listener on this machine's loopback, for clients of
-// the API server; a node the fabric's network namespace, to plug itself in.
+// inherited is what the machine gets from outside: the fabric a listener on this
+// machine's loopback, for clients of the API server; a node the fabric's network
+// namespace, to plug itself in.
 func (s *Sandbox) inherited(name string) (*os.File, error) {
 	if name != FabricName {
 		return machine.Network(s.machineDir(FabricName))
@@ -228,19 +245,17 @@ func (s *Sandbox) writeKubeconfig(address net.Addr) error {
 	if err != nil {
 		return err
 	}
-	admin, err := ca.Issue(ControlPlaneName+"/admin.conf", pki.Subject{Name: "kubernetes-admin", Organization: "system:masters"})
+	admin, err := ca.Issue(ControlPlaneName+"/admin.conf",
+		pki.Subject{Name: "kubernetes-admin", Organization: "system:masters"})
 	if err != nil {
 		return err
 	}
 	text := kubeconfig("https://"+address.String(), "coelan-sandbox-"+s.Name, ca.Cert, admin)
-	path := s.Kubeconfig()
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return statefile.WriteBytes(s.Kubeconfig(), 0o600, []byte(text))
 }
 
-// WaitComponent returns when a component of a machine is ready. Its error names the component's log and how it ends.
+// WaitComponent returns when a component of a machine is ready. Its error names the component's log
+// and how it ends.
 func (s *Sandbox) WaitComponent(ctx context.Context, machineName, component string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

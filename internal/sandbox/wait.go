@@ -15,9 +15,9 @@ import (
 	"coelan.io/coelan/internal/sandbox/machine"
 )
 
-// WaitPods returns when every pod of the namespace, or of all with "", is ready or has succeeded, and every container
-// of it was started in its node's present life: what the API server says of a pod before kubelet has seen to it again
-// is of the life before.
+// WaitPods returns when every pod of the namespace, or of all with "", is ready or has succeeded,
+// and every container of it was started in its node's present life: what the API server says of a
+// pod before kubelet has seen to it again is of the life before.
 func (s *Sandbox) WaitPods(ctx context.Context, namespace string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

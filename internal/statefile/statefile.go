@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package statefile writes files anew that have to be whole after a crash, too.
+// Package statefile replaces files such that a crash or a power loss leaves either the old content
+// or the new one.
 package statefile
 
 import (
@@ -13,29 +14,60 @@ import (
 // suffix is that of a file that is not whole yet.
 const suffix = ".new"
 
-// Write has a file hold what content writes; only its owner may read it. Either it stays as it was, or the new content is
-// whole and on the disk.
-func Write(path string, content func(*os.File) error) error {
-	const readable = 0o600
-	f, err := os.OpenFile(path+suffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, readable)
-	if err != nil {
-		return err
+// private lets only the file's owner read it.
+const private = 0o600
+
+// Write has a file hold what content writes; only its owner may read it. Either it stays as it was,
+// or the new content is whole and on the disk.
+func Write(path string, content func(*os.File) error) error { return WriteMode(path, private, content) }
+
+// WriteMode is Write for a file of a mode, whatever the umask.
+func WriteMode(path string, mode os.FileMode, content func(*os.File) error) error {
+	f, err := replace(path, mode, content)
+	if f != nil {
+		err = errors.Join(err, f.Close())
 	}
-	if err = content(f); err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return err
-	}
-	return syncDir(path)
+	return err
 }
 
-// Remove removes a file, from the disk too, and what is left of a Write that was cut off. None is no error.
+// WriteBytes is WriteMode for content that is in memory.
+func WriteBytes(path string, mode os.FileMode, content []byte) error {
+	return WriteMode(path, mode, func(f *os.File) error {
+		_, err := f.Write(content)
+		return err
+	})
+}
+
+// Replace is Write for a file to which more is going to be appended: it returns the new file, open
+// for reading and appending. It is nil if the old file stays. One that comes with an error has
+// taken the place of the old file, but a power loss may still bring that back.
+func Replace(path string, content func(*os.File) error) (*os.File, error) {
+	return replace(path, private, content)
+}
+
+func replace(path string, mode os.FileMode, content func(*os.File) error) (*os.File, error) {
+	f, err := os.OpenFile(path+suffix, os.O_CREATE|os.O_TRUNC|os.O_RDWR|os.O_APPEND, mode)
+	if err != nil {
+		return nil, err
+	}
+	// The mode of a file that was there, or that the umask has cut.
+	if err = f.Chmod(mode); err == nil {
+		err = content(f)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path) //nolint:forbidigo // this is what statefile is for
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return f, syncDir(path)
+}
+
+// Remove removes a file, from the disk too, and what is left of a Write that was cut off.
+// None is no error.
 func Remove(path string) error {
 	var errs []error
 	removed := false

@@ -28,20 +28,17 @@ func Default() (intent.Network, intent.Router) {
 	return network, router
 }
 
-// Networks translates Routers and Networks as the controller has admitted them: what has no id or is not Ready has no
-// effect. mappings has the uplink port of each physical network that this node is connected to; Networks of others are
-// left out, as is a Network without its Router. The default Network and Router are always among the rest, which is sorted
-// by name.
-func Networks(routers []*v1alpha1.Router, networks []*v1alpha1.Network, mappings map[string]uint32) (
-	[]intent.Router, []intent.Network, []Problem,
-) {
+// Networks translates Routers and Networks as the controller has admitted them: what has no id or
+// is not Ready has no effect, nor has a Network without its Router. The default Network and Router
+// are always among the rest, which is sorted by name.
+func Networks(routers []*v1alpha1.Router, networks []*v1alpha1.Network) ([]intent.Router, []intent.Network, []Problem) {
 	t := &networkTables{routers: map[string]intent.Router{}, networks: map[string]intent.Network{}}
 	network, router := Default()
 	t.routers[router.Name], t.networks[network.Name] = router, network
 	t.addRouters(routers)
 	for _, n := range networks {
-		if n.Name != intent.DefaultNetworkName && admitted(n.Status.ID, n.Status.Conditions) {
-			t.addNetwork(n, mappings)
+		if n.Name != intent.DefaultNetworkName && Admitted(n.Status.ID, n.Status.Conditions) {
+			t.addNetwork(n)
 		}
 	}
 	sortProblems(t.problems)
@@ -49,8 +46,8 @@ func Networks(routers []*v1alpha1.Router, networks []*v1alpha1.Network, mappings
 		sorted(t.networks, func(n intent.Network) string { return n.Name }), t.problems
 }
 
-// admitted says whether the controller lets an object take effect.
-func admitted(id int32, conditions []metav1.Condition) bool {
+// Admitted says whether the controller lets an object take effect.
+func Admitted(id int32, conditions []metav1.Condition) bool {
 	return id > 0 && !meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionReady)
 }
 
@@ -77,21 +74,12 @@ func (t *networkTables) addRouters(objects []*v1alpha1.Router) {
 	exports := map[string][]string{} // names of Routers by route target
 	shared := map[string]bool{}
 	for _, o := range objects {
-		if !admitted(o.Status.ID, o.Status.Conditions) && o.Name != intent.DefaultRouterName {
+		r, ok := t.router(o)
+		if !ok {
 			continue
 		}
-		r := intent.Router{
-			Name: o.Name, ID: intent.RouterID(o.Status.ID), VNI: uint32(o.Status.VNI), //nolint:gosec // both are positive
-			Shared: IsShared(o), Routes: t.routes(o),
-		}
-		if o.Name == intent.DefaultRouterName {
-			routes := r.Routes
-			_, r = Default()
-			r.Routes = routes
-		} else {
-			for _, target := range o.Spec.ExportRouteTargets {
-				exports[target] = append(exports[target], o.Name)
-			}
+		for _, target := range exportTargets(o) {
+			exports[target] = append(exports[target], o.Name)
 		}
 		t.routers[r.Name], shared[r.Name] = r, r.Shared
 	}
@@ -103,21 +91,50 @@ func (t *networkTables) addRouters(objects []*v1alpha1.Router) {
 	}
 }
 
-// IsShared says that a Router exchanges routes with the Router default in both directions. One direction alone would be
-// of no use: there would be no way back.
+// router reads a Router without its imports; false if it has no effect.
+func (t *networkTables) router(o *v1alpha1.Router) (r intent.Router, ok bool) {
+	if o.Name == intent.DefaultRouterName {
+		_, r = Default()
+		r.Routes = t.routes(o)
+		return r, true
+	}
+	if !Admitted(o.Status.ID, o.Status.Conditions) {
+		return intent.Router{}, false
+	}
+	return intent.Router{
+		Name: o.Name, ID: intent.RouterID(o.Status.ID), VNI: uint32(o.Status.VNI), //nolint:gosec // both are positive
+		Shared: IsShared(o), Routes: t.routes(o),
+	}, true
+}
+
+// exportTargets are the route targets by which other Routers import the routes of one. Shared
+// stands for the target of the Router default.
+func exportTargets(o *v1alpha1.Router) []string {
+	if o.Name == intent.DefaultRouterName || !Admitted(o.Status.ID, o.Status.Conditions) {
+		return nil
+	}
+	return otherTargets(o.Spec.ExportRouteTargets)
+}
+
+// importTargets are the route targets by which a Router imports the routes of others.
+func importTargets(o *v1alpha1.Router) []string { return otherTargets(o.Spec.ImportRouteTargets) }
+
+func otherTargets(list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(t string) bool { return t == v1alpha1.DefaultRouteTarget })
+}
+
+// IsShared says that a Router exchanges routes with the Router default in both directions. One
+// direction alone would be of no use: there would be no way back.
 func IsShared(o *v1alpha1.Router) bool {
 	return slices.Contains(o.Spec.ImportRouteTargets, v1alpha1.DefaultRouteTarget) &&
 		slices.Contains(o.Spec.ExportRouteTargets, v1alpha1.DefaultRouteTarget)
 }
 
-// imports are the Routers that export what o imports. Shared Routers meet in the Router default, and need no routes of
-// each other.
+// imports are the Routers that export what o imports. Shared Routers meet in the Router default,
+// and need no routes of each other.
 func imports(o *v1alpha1.Router, exports map[string][]string, shared map[string]bool) []string {
 	var names []string
-	for _, target := range o.Spec.ImportRouteTargets {
-		if target == v1alpha1.DefaultRouteTarget {
-			continue
-		}
+	for _, target := range importTargets(o) {
 		for _, name := range exports[target] {
 			if name != o.Name && !(shared[o.Name] && shared[name]) {
 				names = append(names, name)
@@ -147,15 +164,15 @@ func (t *networkTables) routes(o *v1alpha1.Router) []intent.Route {
 	return routes
 }
 
-func (t *networkTables) addNetwork(o *v1alpha1.Network, mappings map[string]uint32) {
+func (t *networkTables) addNetwork(o *v1alpha1.Network) {
 	n := intent.Network{
 		Name: o.Name, ID: intent.NetworkID(o.Status.ID), VNI: uint32(o.Status.VNI), //nolint:gosec // both are positive
 		Subnets: t.subnets(o),
 	}
 	if o.Spec.Type == v1alpha1.VLAN || o.Spec.Type == v1alpha1.Flat {
-		n.VNI, n.Physical = 0, mappings[o.Spec.PhysicalNetwork]
-		if n.Physical == 0 {
-			return // this node is not connected
+		n.VNI, n.Physical = 0, o.Spec.PhysicalNetwork
+		if n.Physical == "" {
+			return // which the API does not admit
 		}
 		if o.Spec.Type == v1alpha1.VLAN && o.Spec.VLAN != nil {
 			n.VLAN = uint16(*o.Spec.VLAN) //nolint:gosec // 1 to 4094
@@ -163,14 +180,22 @@ func (t *networkTables) addNetwork(o *v1alpha1.Network, mappings map[string]uint
 		t.networks[n.Name] = n
 		return
 	}
-	n.Router = cmp.Or(o.Status.Router, o.Spec.Router, o.Name)
-	// Without its Router, which may be on its way, it is of no use; the controller tells if there is none.
+	n.Router = assignedRouter(o)
+	// Without its Router, which may be on its way, it is of no use; the controller tells
+	// if there is none.
 	if _, ok := t.routers[n.Router]; ok {
 		t.networks[n.Name] = n
 	}
 }
 
-// Subnets are those of a Network whose addresses are its own; none if they are of the nodes' podCIDRs.
+// assignedRouter is the name of the Router that a Network is in: the one that the controller has
+// admitted it to, if any.
+func assignedRouter(o *v1alpha1.Network) string {
+	return cmp.Or(o.Status.Router, o.Spec.Router, o.Name)
+}
+
+// Subnets are those of a Network with addresses of its own; none if they are
+// of the nodes' podCIDRs.
 func Subnets(o *v1alpha1.Network) ([]intent.NetworkSubnet, []Problem) {
 	t := &networkTables{}
 	return t.subnets(o), t.problems
@@ -208,4 +233,16 @@ func parsePrefix(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("is not a CIDR")
 	}
 	return p.Masked(), nil
+}
+
+// EffectiveRouter is the name of the Router that a Network is to join: its own name if it names
+// none, and none at all on a physical network.
+func EffectiveRouter(n *v1alpha1.Network) string {
+	switch {
+	case n.Name == intent.DefaultNetworkName:
+		return intent.DefaultRouterName
+	case n.Spec.Type == v1alpha1.VLAN || n.Spec.Type == v1alpha1.Flat:
+		return ""
+	}
+	return cmp.Or(n.Spec.Router, n.Name)
 }

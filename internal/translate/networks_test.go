@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/translate/translatetest"
 )
 
 // tenants are the objects of one golden file.
@@ -23,18 +24,18 @@ type tenants struct {
 	ports    []*v1alpha1.Port
 }
 
-func (o *tenants) shuffle() {
-	shuffled(o.routers)
-	shuffled(o.networks)
-	shuffled(o.blocks)
-	shuffled(o.ports)
+func (o *tenants) Shuffle() {
+	translatetest.Shuffle(o.routers)
+	translatetest.Shuffle(o.networks)
+	translatetest.Shuffle(o.blocks)
+	translatetest.Shuffle(o.ports)
 }
 
-// translated is the tables of intent for a reader. This node is n1 and connected to the physical network dc only.
+// translated is the tables of intent for a reader. This node is n1.
 func (o *tenants) translated() string {
-	routers, networks, problems := Networks(o.routers, o.networks, map[string]uint32{"dc": 3})
-	blocks, more := Blocks(o.blocks, networks)
-	ports, evenMore := FixedPorts(o.ports, "n1")
+	routers, networks, problems := Networks(o.routers, o.networks)
+	blocks, more := Blocks(o.blocks, networks, o.networks)
+	ports, evenMore := FixedPorts(o.ports, o.blocks, networks, blocks, "n1")
 	var b strings.Builder
 	table := func(head string, rows func(w *tabwriter.Writer)) {
 		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -49,7 +50,7 @@ func (o *tenants) translated() string {
 	})
 	table("NETWORK\tID\tVNI\tROUTER\tPHYSICAL\tVLAN\tSUBNETS", func(w *tabwriter.Writer) {
 		for _, n := range networks {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%v\n", n.Name, n.ID, n.VNI, n.Router, n.Physical, n.VLAN, n.Subnets)
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d\t%v\n", n.Name, n.ID, n.VNI, n.Router, n.Physical, n.VLAN, n.Subnets)
 		}
 	})
 	table("BLOCK\tNETWORK\tNODE", func(w *tabwriter.Writer) {
@@ -78,13 +79,13 @@ func parseTenants(t *testing.T, text []byte) *tenants {
 		}
 		switch kind.Kind {
 		case "Router":
-			o.routers = append(o.routers, decode[v1alpha1.Router](t, document))
+			o.routers = append(o.routers, translatetest.Decode[v1alpha1.Router](t, document))
 		case "Network":
-			o.networks = append(o.networks, decode[v1alpha1.Network](t, document))
+			o.networks = append(o.networks, translatetest.Decode[v1alpha1.Network](t, document))
 		case "AddressBlock":
-			o.blocks = append(o.blocks, decode[v1alpha1.AddressBlock](t, document))
+			o.blocks = append(o.blocks, translatetest.Decode[v1alpha1.AddressBlock](t, document))
 		case "Port":
-			o.ports = append(o.ports, decode[v1alpha1.Port](t, document))
+			o.ports = append(o.ports, translatetest.Decode[v1alpha1.Port](t, document))
 		default:
 			t.Fatalf("kind %q in\n%s", kind.Kind, document)
 		}
@@ -92,17 +93,8 @@ func parseTenants(t *testing.T, text []byte) *tenants {
 	return o
 }
 
-func decode[T any](t *testing.T, text []byte) *T {
-	t.Helper()
-	o := new(T)
-	if err := yaml.UnmarshalStrict(text, o); err != nil {
-		t.Fatalf("%v in\n%s", err, text)
-	}
-	return o
-}
-
-// Each file in testdata/networks holds objects of coelan.io, and the intent and the problems that are made of them. Every
-// order of the objects gives the same.
+// Each file in testdata/networks holds objects of coelan.io, and the intent and the problems that
+// are made of them. Every order of the objects gives the same.
 func TestNetworksGolden(t *testing.T) {
-	golden(t, "testdata/networks/*.txtar", "objects.yaml", "intent", parseTenants, (*tenants).translated)
+	translatetest.Golden(t, "testdata/networks/*.txtar", "objects.yaml", "intent", parseTenants, (*tenants).translated)
 }

@@ -7,14 +7,19 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
 )
 
 // minHostBits leaves room in a subnet for its own number, the gateway and a pod.
 const minHostBits = 2
+
+// nodeObject begins the Object of a Problem of a node.
+const nodeObject = "node "
 
 // Nodes translates Node objects: podCIDRs become the node's subnets in the
 // default network, with the first address as gateway, and InternalIPs its
@@ -31,7 +36,10 @@ func Nodes(objects []*corev1.Node) ([]intent.Node, []Problem) {
 	var c claims
 	nodes := make([]intent.Node, len(objects))
 	for i, o := range objects {
-		nodes[i] = intent.Node{Name: o.Name, Addresses: c.nodeAddresses(o), Subnets: c.nodeSubnets(o)}
+		nodes[i] = intent.Node{
+			Name: o.Name, Addresses: c.nodeAddresses(o), Subnets: c.nodeSubnets(o), MTU: c.nodeMTU(o),
+			Zone: o.Labels[corev1.LabelTopologyZone],
+		}
 	}
 	slices.SortFunc(nodes, func(a, b intent.Node) int { return cmp.Compare(a.Name, b.Name) })
 	sortProblems(c.problems)
@@ -52,7 +60,7 @@ type claim struct {
 }
 
 // overlapping finds the claim that overlaps prefix, and where prefix would go in
-// the list. Of disjoint prefixes, only its neighbours can overlap it.
+// the list. Of disjoint prefixes, only its neighbors can overlap it.
 func overlapping(list []claim, prefix netip.Prefix) (at int, c claim, found bool) {
 	at, _ = slices.BinarySearchFunc(list, prefix, func(c claim, p netip.Prefix) int {
 		return c.prefix.Addr().Compare(p.Addr())
@@ -72,7 +80,7 @@ func (c *claims) nodeAddresses(o *corev1.Node) (addresses []netip.Addr) {
 			continue
 		}
 		internal = true
-		p := Problem{Object: "node " + o.Name, Field: fmt.Sprintf("status.addresses[%d]", i), Value: a.Address}
+		p := Problem{Object: nodeObject + o.Name, Field: fmt.Sprintf("status.addresses[%d]", i), Value: a.Address}
 		ip, err := netip.ParseAddr(a.Address)
 		switch {
 		case slices.Contains(addresses, ip):
@@ -85,10 +93,33 @@ func (c *claims) nodeAddresses(o *corev1.Node) (addresses []netip.Addr) {
 		}
 	}
 	if !internal {
-		c.missing(Problem{Object: "node " + o.Name, Field: "status.addresses"},
+		c.missing(Problem{Object: nodeObject + o.Name, Field: "status.addresses"},
 			"no InternalIP, so other nodes cannot reach its pods; it comes from kubelet's --node-ip or the cloud provider")
 	}
 	return addresses
+}
+
+// nodeMTU is what the node's agent has written; 0: nothing, or nothing that can be used.
+func (c *claims) nodeMTU(o *corev1.Node) int {
+	text, ok := o.Annotations[v1alpha1.AnnotationMTU]
+	if !ok {
+		return 0
+	}
+	mtu, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		c.malformed(Problem{
+			Object: nodeObject + o.Name, Field: "metadata.annotations[" + v1alpha1.AnnotationMTU + "]", Value: text,
+		}, "is not an MTU")
+		return 0
+	}
+	return int(mtu) //nolint:gosec // of 16 bits
+}
+
+// PodSubnets returns the node's podCIDRs as subnets of the default Network. It leaves out what it
+// cannot read, of which Nodes reports a problem.
+func PodSubnets(o *corev1.Node) []intent.Subnet {
+	var own claims
+	return own.nodeSubnets(o)
 }
 
 func (c *claims) nodeSubnets(o *corev1.Node) (subnets []intent.Subnet) {
@@ -97,11 +128,11 @@ func (c *claims) nodeSubnets(o *corev1.Node) (subnets []intent.Subnet) {
 		field, cidrs = "spec.podCIDR", []string{o.Spec.PodCIDR}
 	}
 	if len(cidrs) == 0 {
-		c.missing(Problem{Object: "node " + o.Name, Field: field},
+		c.missing(Problem{Object: nodeObject + o.Name, Field: field},
 			"empty, so its pods get no addresses; kube-controller-manager sets it if it runs with --allocate-node-cidrs")
 	}
 	for i, cidr := range cidrs {
-		p := Problem{Object: "node " + o.Name, Field: field, Value: cidr}
+		p := Problem{Object: nodeObject + o.Name, Field: field, Value: cidr}
 		if field == "spec.podCIDRs" {
 			p.Field = fmt.Sprintf("%s[%d]", field, i)
 		}
@@ -111,10 +142,13 @@ func (c *claims) nodeSubnets(o *corev1.Node) (subnets []intent.Subnet) {
 			continue
 		}
 		prefix = prefix.Masked()
-		twice := slices.ContainsFunc(subnets, func(s intent.Subnet) bool { return s.Prefix.Addr().Is4() == prefix.Addr().Is4() })
+		twice := slices.ContainsFunc(subnets, func(s intent.Subnet) bool {
+			return s.Prefix.Addr().Is4() == prefix.Addr().Is4()
+		})
 		switch {
 		case prefix.Addr().BitLen()-prefix.Bits() < minHostBits:
-			c.malformed(p, fmt.Sprintf("is too small: a /%d is the smallest that has room for the gateway and a pod", prefix.Addr().BitLen()-minHostBits))
+			c.malformed(p, fmt.Sprintf("is too small: a /%d is the smallest that has room for the gateway and a pod",
+				prefix.Addr().BitLen()-minHostBits))
 		case !prefix.Addr().IsGlobalUnicast():
 			c.malformed(p, "is not a range of unicast addresses")
 		case twice:

@@ -7,22 +7,25 @@ import (
 	"net/netip"
 	"slices"
 
+	"go4.org/netipx"
+
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/ipam"
 )
 
-// Pool is a subnet of a Network as those read it who hand out its addresses.
+// Pool is a subnet of a Network as needed for address allocation.
 type Pool struct {
 	Prefix  netip.Prefix // masked
 	Gateway netip.Addr
 	// Only are the addresses that are handed out; empty: all. Except are not.
-	Only, Except []ipam.Interval
+	Only, Except []netipx.IPRange
 	// BlockBits is the length of the blocks that the subnet is handed out in.
 	BlockBits int
 }
 
-// Pools reads the subnets of a Network, in order; none if its addresses are of the nodes' podCIDRs. An error names the
-// field. The API server refuses all that is an error here if its definitions are Coelan's.
+// Pools reads the subnets of a Network, in order; none if its addresses are of the nodes'
+// podCIDRs. An error names the field. The API server refuses all that is an error here if
+// its definitions are Coelan's.
 func Pools(n *v1alpha1.Network) ([]Pool, error) {
 	var pools []Pool
 	for i, s := range n.Spec.Subnets {
@@ -32,7 +35,8 @@ func Pools(n *v1alpha1.Network) ([]Pool, error) {
 		}
 		for _, other := range pools {
 			if other.Prefix.Overlaps(p.Prefix) {
-				return nil, fmt.Errorf("spec.subnets[%d].cidr: %s overlaps %s of the same Network", i, p.Prefix, other.Prefix)
+				return nil, fmt.Errorf("spec.subnets[%d].cidr: %s overlaps %s of the same Network", i, p.Prefix,
+					other.Prefix)
 			}
 		}
 		pools = append(pools, p)
@@ -61,7 +65,8 @@ func pool(s v1alpha1.Subnet) (Pool, error) {
 	}
 	if bits := int(s.BlockPrefixLength); bits != 0 {
 		if bits < prefix.Bits() || bits > prefix.Addr().BitLen()-minHostBits {
-			return Pool{}, fmt.Errorf("blockPrefixLength: %d is not between %d and %d", bits, prefix.Bits(), prefix.Addr().BitLen()-minHostBits)
+			return Pool{}, fmt.Errorf("blockPrefixLength: %d is not between %d and %d", bits, prefix.Bits(),
+				prefix.Addr().BitLen()-minHostBits)
 		}
 		p.BlockBits = bits
 	}
@@ -86,14 +91,14 @@ func rangeTexts(ranges []v1alpha1.AddressRange) []string {
 	return texts
 }
 
-func intervals(field string, subnet netip.Prefix, texts []string) ([]ipam.Interval, error) {
-	var list []ipam.Interval
+func intervals(field string, subnet netip.Prefix, texts []string) ([]netipx.IPRange, error) {
+	var list []netipx.IPRange
 	for i, text := range texts {
-		v, err := ipam.ParseInterval(text)
+		v, err := ipam.ParseRange(text)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%s[%d]: %w", field, i, err)
-		case !subnet.Contains(v.From) || !subnet.Contains(v.To):
+		case !subnet.Contains(v.From()) || !subnet.Contains(v.To()):
 			return nil, fmt.Errorf("%s[%d]: %s is not in %s", field, i, text, subnet)
 		}
 		list = append(list, v)
@@ -109,16 +114,16 @@ func (p Pool) Block(prefix netip.Prefix) ipam.Block {
 	return ipam.Block{Prefix: prefix, Subnet: p.Prefix, Gateway: p.Gateway, Only: p.Only, Except: p.Except}
 }
 
-// LastFree is the last block of the subnet that is not taken and has an address to hand out. Nodes look for theirs from
-// elsewhere on; who starts at the end meets them last.
+// LastFree is the last block of the subnet that is not taken and has an address to hand out. Nodes
+// start their search elsewhere, so that a search from the end collides with them last.
 func (p Pool) LastFree(taken func(netip.Prefix) bool) (netip.Prefix, bool) {
 	spans := slices.Clone(p.Only)
 	if len(spans) == 0 {
-		spans = []ipam.Interval{ipam.IntervalOf(p.Prefix)}
+		spans = []netipx.IPRange{netipx.RangeOfPrefix(p.Prefix)}
 	}
-	slices.SortFunc(spans, func(a, b ipam.Interval) int { return b.To.Compare(a.To) })
+	slices.SortFunc(spans, func(a, b netipx.IPRange) int { return b.To().Compare(a.To()) })
 	for _, s := range spans {
-		for at := s.To; s.Contains(at); {
+		for at := s.To(); s.Contains(at); {
 			block := netip.PrefixFrom(at, p.BlockBits).Masked()
 			if size, err := p.Block(block).Range(); err == nil && size.Size() > 0 && !taken(block) {
 				return block, true
@@ -129,14 +134,15 @@ func (p Pool) LastFree(taken func(netip.Prefix) bool) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// before is the highest address below a block that no exclusion that reaches into the block covers as well.
+// before is the highest address below a block that no exclusion that reaches into the
+// block covers as well.
 func (p Pool) before(block netip.Prefix) netip.Addr {
 	at := block.Addr().Prev()
 	for again := true; again; {
 		again = false
 		for _, e := range p.Except {
 			if e.Contains(at) {
-				at, again = e.From.Prev(), true
+				at, again = e.From().Prev(), true
 			}
 		}
 	}

@@ -13,15 +13,15 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// Port is the port that an attachment on the named node stands for. The id of a user's Port is that of RemoteID: it moves
-// from node to node.
+// Port is the port that an attachment on the named node stands for. The id of a user's Port is that
+// of RemoteID: it moves from node to node.
 func Port(at attachment.Attachment, node string) intent.Port {
 	p := intent.Port{
 		ID: at.Key.String(), Namespace: at.PodNamespace, Pod: at.PodName, Interface: at.IfName, UID: at.PodUID,
-		Network: cmp.Or(at.NetworkName, intent.DefaultNetworkName), Node: node, MAC: at.MAC, OFPort: at.OFPort,
+		Network: cmp.Or(at.NetworkName, intent.DefaultNetworkName), Node: node, MAC: at.MAC, MTU: at.MTU,
 	}
 	if at.IsPort() {
-		p.Interface = ""
+		p.Interface, p.MTU = "", 0 // its guest's is not known
 	}
 	for _, a := range at.Addresses {
 		p.Addresses = append(p.Addresses, a.Addr())
@@ -43,13 +43,19 @@ func IsRemote(id string) bool {
 	return len(id) > len(remotePrefix) && id[:len(remotePrefix)] == remotePrefix
 }
 
-// FixedPorts translates the Ports that nodes other than the named one have bound, and whose addresses say nothing of
-// where they are: virtual machines, and pods that asked for an address. They come sorted by id.
-func FixedPorts(objects []*v1alpha1.Port, node string) ([]intent.Port, []Problem) {
-	var ports []intent.Port
+// FixedPorts translates the Ports that nodes other than the named one have bound, and that cannot
+// be located by their addresses: virtual machines, and pods that asked for an address or a MAC.
+// They come sorted by id. A Port that has an address or a MAC that does not belong to it is left
+// out: else the agent of one node could bring any traffic to it. networks and blocks are those in
+// effect, of which those of single addresses are none; claims are all AddressBlocks.
+func FixedPorts(objects []*v1alpha1.Port, claims []*v1alpha1.AddressBlock,
+	networks []intent.Network, blocks []intent.Block, node string,
+) ([]intent.Port, []Problem) {
+	holders := newHolders(claims, networks, blocks)
+	var bound []boundPort
 	var problems []Problem
 	for _, o := range objects {
-		if o.Status.Node == "" || o.Status.Node == node || len(o.Status.Addresses) == 0 {
+		if _, known := holders.networks[o.Spec.Network]; !known || o.Status.Node == "" || len(o.Status.Addresses) == 0 {
 			continue
 		}
 		p := intent.Port{
@@ -59,11 +65,31 @@ func FixedPorts(objects []*v1alpha1.Port, node string) ([]intent.Port, []Problem
 		if o.Spec.Pod != nil {
 			p.Pod, p.Interface, p.UID = o.Spec.Pod.Name, o.Spec.Pod.Interface, o.Spec.Pod.UID
 		}
-		if problem, ok := onWire(o, &p); !ok {
+		problem, ok := onWire(o, &p)
+		if ok {
+			problem, ok = holders.judge(o, p)
+		}
+		if ok {
+			bound = append(bound, boundPort{o, p})
+		} else if p.Node != node {
 			problems = append(problems, problem)
+		}
+	}
+	var ports []intent.Port
+	owners := macOwners(bound)
+	for _, b := range bound {
+		if b.port.Node == node {
 			continue
 		}
-		ports = append(ports, p)
+		if other := owners[b.mac()]; other != b.object {
+			problems = append(problems, Problem{
+				Object: "port " + b.object.Namespace + "/" + b.object.Name, Reason: NotOwned,
+				Field: "status.mac", Value: b.object.Status.MAC,
+				Text: "is that of port " + other.Namespace + "/" + other.Name,
+			})
+			continue
+		}
+		ports = append(ports, b.port)
 	}
 	slices.SortFunc(ports, func(a, b intent.Port) int { return cmp.Compare(a.ID, b.ID) })
 	sortProblems(problems)
@@ -76,7 +102,8 @@ func onWire(o *v1alpha1.Port, p *intent.Port) (Problem, bool) {
 	for i, text := range o.Status.Addresses {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Is4In6() {
-			problem.Field, problem.Value, problem.Text = fmt.Sprintf("status.addresses[%d]", i), text, "is not an address"
+			problem.Field, problem.Value, problem.Text = fmt.Sprintf("status.addresses[%d]", i), text,
+				"is not an address"
 			return problem, false
 		}
 		p.Addresses = append(p.Addresses, a)

@@ -15,19 +15,21 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/names"
 )
 
-// PrimaryNetwork is the name of the Network that pods of a namespace have their first interface on, on the named node: the
-// oldest primary Network that selects the namespace, also if it is not ready, because another one would be a hole;
-// otherwise what the mapping says. A namespace of which nothing is known is nil: nothing selects it. The problem is that
-// several Networks select the namespace.
+// PrimaryNetwork is the name of the Network that pods of a namespace have their first
+// interface on, on the named node: the oldest primary Network that selects the namespace, also
+// if it is not ready, because another one would be a hole; otherwise what the mapping says. A
+// namespace of which nothing is known is nil: nothing selects it. The problem is that several
+// Networks select the namespace.
 func PrimaryNetwork(mapping config.Mapping, namespace string, known *corev1.Namespace, node string,
 	networks []*v1alpha1.Network,
 ) (string, *Problem) {
 	var selecting []*v1alpha1.Network
 	for _, n := range networks {
 		if known != nil && n.Spec.Role == v1alpha1.Primary && n.Spec.NamespaceSelector != nil && onNode(n, node) &&
-			n.Name != intent.DefaultNetworkName && selects(n.Spec.NamespaceSelector, known) {
+			n.Name != intent.DefaultNetworkName && Selects(n.Spec.NamespaceSelector, known) {
 			selecting = append(selecting, n)
 		}
 	}
@@ -48,15 +50,44 @@ func PrimaryNetwork(mapping config.Mapping, namespace string, known *corev1.Name
 				selecting[0].Name, strings.Join(others, ", ")),
 		}
 	case mapping == config.MapNamespace:
-		return NamespaceNetwork(namespace, node), nil
+		return names.NamespaceNetwork(namespace, node), nil
 	}
 	return intent.DefaultNetworkName, nil
 }
 
-// MayAttach says whether pods and Ports of a namespace may be on a Network on the named node. A namespace of which nothing
-// is known is nil.
+// ServiceRouter is the name of the Router of the Network that Services of a namespace are in, as a
+// node sees them; "" if that is not known. exists says whether there is a Router of that name.
+func ServiceRouter(mapping config.Mapping, namespace string, known *corev1.Namespace, node string,
+	networks []*v1alpha1.Network,
+	exists func(router string) bool,
+) string {
+	if known == nil {
+		return ""
+	}
+	name, _ := PrimaryNetwork(mapping, namespace, known, node, networks)
+	switch {
+	case name == intent.DefaultNetworkName:
+		return intent.DefaultRouterName
+	case mapping != config.MapNamespace || name != names.NamespaceNetwork(namespace, node):
+		for _, n := range networks {
+			if n.Name == name {
+				return n.Status.Router
+			}
+		}
+		return ""
+	case !exists(names.NamespaceRouter(namespace)) && known.Labels[v1alpha1.LabelIsolated] != "true":
+		// It has no pods, and so no Router: its Services lead to addresses of others, as that of
+		// the API server does.
+		return intent.DefaultRouterName
+	}
+	return names.NamespaceRouter(namespace)
+}
+
+// MayAttach says whether pods and Ports of a namespace may be on a Network on the named node. A
+// namespace of which nothing is known is nil.
 func MayAttach(n *v1alpha1.Network, namespace *corev1.Namespace, node string) bool {
-	if owner := n.Labels[v1alpha1.LabelNamespace]; owner != "" && (namespace == nil || owner != LabelValue(namespace.Name)) {
+	if owner := n.Labels[v1alpha1.LabelNamespace]; owner != "" &&
+		(namespace == nil || owner != names.LabelValue(namespace.Name)) {
 		return false // made for another namespace
 	}
 	if !onNode(n, node) {
@@ -65,13 +96,13 @@ func MayAttach(n *v1alpha1.Network, namespace *corev1.Namespace, node string) bo
 	if n.Spec.NamespaceSelector == nil {
 		return true
 	}
-	return namespace != nil && selects(n.Spec.NamespaceSelector, namespace)
+	return namespace != nil && Selects(n.Spec.NamespaceSelector, namespace)
 }
 
 func onNode(n *v1alpha1.Network, node string) bool { return n.Spec.Node == "" || n.Spec.Node == node }
 
-// selects says whether a selector picks the namespace; one that makes no sense picks none.
-func selects(selector *metav1.LabelSelector, namespace *corev1.Namespace) bool {
+// Selects says whether a selector picks the namespace; one that makes no sense picks none.
+func Selects(selector *metav1.LabelSelector, namespace *corev1.Namespace) bool {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	return err == nil && s.Matches(labels.Set(namespace.Labels))
 }

@@ -18,9 +18,11 @@ const (
 	Overlap   Reason = "Overlap"   // the value belongs to another object already
 	InUse     Reason = "InUse"     // the value belongs to something outside of the cluster
 
-	Unsupported Reason = "Unsupported" // the value makes sense, and nobody here can do what it says
+	NotAllowed  Reason = "NotAllowed"  // an administrator, or the value itself, rules it out
+	Unsupported Reason = "Unsupported" // the value is valid, but not implemented
 	TooMany     Reason = "TooMany"     // there are more than can be made use of
 	NotFound    Reason = "NotFound"    // the value names something that does not exist
+	NotOwned    Reason = "NotOwned"    // the value is not one that its node may give
 )
 
 // Problem is a value in a Kubernetes object that was left out.
@@ -44,6 +46,7 @@ func (p Problem) Error() string {
 // objects.
 func sortProblems(problems []Problem) {
 	slices.SortFunc(problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Value, b.Value))
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text),
+			cmp.Compare(a.Value, b.Value))
 	})
 }

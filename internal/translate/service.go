@@ -14,21 +14,27 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// ServiceView is what a Service's intent depends on besides Kubernetes' Services and EndpointSlices. The zero value is nobody's
-// view: of a node without name and zone, with all namespaces in the Router default.
+// ServiceView is what a Service's intent depends on besides Kubernetes' Services and
+// EndpointSlices. The zero value has all namespaces in the Router default.
 type ServiceView struct {
-	Node string // the name of this node
-	Zone string // the value of its label topology.kubernetes.io/zone, "" if it has none
-	// Router is the name of the Router of a namespace's Network, "" if it is not known yet: Services of the namespace are then
-	// left out.
+	Node string // the name of this node, for messages
+	// Router is the name of the Router of a namespace's Network, "" if it is not known yet:
+	// Services of the namespace are then left out.
 	Router func(namespace string) string
-	// NodePortTaken says that a process of the host itself listens on a port.
+	// NodePortTaken says that a process of the host itself listens on a port, which is a problem of
+	// this node only.
 	NodePortTaken func(p intent.Protocol, port uint16) bool
+	// ExternalIPRefused says why Services of a namespace must not have an external IP,
+	// "" if they may.
+	ExternalIPRefused func(namespace string, ip netip.Addr) string
 }
 
-// Service translates one Service and its EndpointSlices: slices of other Services are skipped. It is false for what is not
-// balanced: headless and ExternalName, or left to another proxy. What other Services have is not looked at; see ServiceSet.
-func Service(svc *corev1.Service, endpointSlices []*discoveryv1.EndpointSlice, view ServiceView) (intent.Service, bool, []Problem) {
+// Service translates one Service and its EndpointSlices: slices of other Services are skipped. It
+// is false for what is not balanced: headless and ExternalName, or left to another proxy. What
+// other Services have is not looked at; see ServiceSet.
+func Service(svc *corev1.Service, endpointSlices []*discoveryv1.EndpointSlice,
+	view ServiceView,
+) (intent.Service, bool, []Problem) {
 	e := &serviceEntry{key: serviceKey(svc.Namespace, svc.Name), record: readService(svc)}
 	for _, o := range endpointSlices {
 		if s := readSlice(o); s != nil && s.service == e.key {
@@ -50,7 +56,6 @@ func Service(svc *corev1.Service, endpointSlices []*discoveryv1.EndpointSlice, v
 type serviceTranslator struct {
 	view     ServiceView
 	claims   serviceClaims
-	chooser  chooser
 	problems []ServiceProblem // of the last entry, sorted
 }
 
@@ -88,15 +93,10 @@ func (t *serviceTranslator) translate(e *serviceEntry) (intent.Service, bool) {
 		Namespace: r.namespace, Name: r.name, UID: r.uid, Router: intent.DefaultRouterName,
 		AffinitySeconds: r.affinitySeconds, SourceRanges: slices.Clone(r.sourceRanges),
 		InternalLocal: r.internalLocal, ExternalLocal: r.externalLocal, HealthCheckNodePort: r.healthCheckNodePort,
-		LocalEndpoints: localReady(e.slices, r.clusterIPs, t.view.Node),
-		Ports:          t.ports(e),
+		Ports: t.ports(e),
 	}
 	if t.view.Router != nil {
 		v.Router = t.view.Router(r.namespace)
-	}
-	balancers := slices.ContainsFunc(v.Ports, func(p intent.ServicePort) bool { return len(p.LoadBalancerIPs) > 0 })
-	if v.ExternalLocal && balancers {
-		v.EndpointNodes = endpointNodes(e.slices, r.clusterIPs)
 	}
 	if v.Router == "" { // its problems are problems nevertheless
 		return intent.Service{}, false
@@ -127,20 +127,20 @@ func (t *serviceTranslator) ports(e *serviceEntry) []intent.ServicePort {
 				v.ClusterIP = clusterIP
 			}
 			if v.ClusterIP.IsValid() || v.NodePort != 0 || len(v.LoadBalancerIPs)+len(v.ExternalIPs) > 0 {
-				r.choose(&v, t.chooser.candidates(e.slices, family(f), p, &t.view))
+				v.Endpoints = endpoints(e.slices, family(f), p)
 				ports = append(ports, v)
 			}
 		}
 	}
 	slices.SortFunc(ports, func(a, b intent.ServicePort) int {
-		return cmp.Or(-yesFirst(a.IPv6, b.IPv6), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
+		return cmp.Or(-TrueFirst(a.IPv6, b.IPv6), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
 	})
 	return ports
 }
 
 // has says whether a claim holds, and reports it if not.
 func (t *serviceTranslator) has(e *serviceEntry, what claimed, by claimant, field string) bool {
-	holder, ok := t.claims.has(what, by)
+	holder, ok := t.claims.has(what, by, t.refused)
 	if !ok {
 		p := Problem{Object: "service " + e.key, Field: field, Reason: Overlap, Text: by.lost(what, holder)}
 		p.Value = fmt.Sprint(what.port)
@@ -152,7 +152,8 @@ func (t *serviceTranslator) has(e *serviceEntry, what claimed, by claimant, fiel
 	return ok
 }
 
-// nodePort is that of a port in all families, 0 if it has none or may not have it.
+// nodePort is that of a port in all families, 0 if it has none or may not have it. One that a
+// process of the host has is the Service's on all other nodes.
 func (t *serviceTranslator) nodePort(e *serviceEntry, i int) uint16 {
 	p := e.record.ports[i]
 	if p.nodePort == 0 {
@@ -169,7 +170,6 @@ func (t *serviceTranslator) nodePort(e *serviceEntry, i int) uint16 {
 			Text: fmt.Sprintf("is a %s port that a process of node %s listens on, and so leads to that process there; end it, or choose another port",
 				p.protocol, t.view.Node),
 		}, true)
-		return 0
 	}
 	return p.nodePort
 }
@@ -182,13 +182,48 @@ func (t *serviceTranslator) addresses(e *serviceEntry, i int, field claimField, 
 	}
 	p := e.record.ports[i]
 	for _, a := range from {
-		if familyOf(a.ip) == f && t.has(e, claimed{a.ip, p.protocol, p.port}, claimant{e, field, int32(i)}, fmt.Sprintf(name, a.index)) {
+		if familyOf(a.ip) != f {
+			continue
+		}
+		by, at := claimant{e, field, int32(i)}, fmt.Sprintf(name, a.index)
+		if why := t.refused(by, a.ip); why != "" {
+			t.reportOnce(e, Problem{Object: "service " + e.key, Field: at, Value: a.ip.String(), Reason: NotAllowed,
+				Text: why})
+			continue
+		}
+		if t.has(e, claimed{a.ip, p.protocol, p.port}, by, at) {
 			list = append(list, a.ip)
 		}
 	}
 	return list
 }
 
+// refused says why a claim does not count, "" if it does.
+func (t *serviceTranslator) refused(by claimant, ip netip.Addr) string {
+	if by.field != externalClaim || t.view.ExternalIPRefused == nil {
+		return ""
+	}
+	return t.view.ExternalIPRefused(by.of.record.namespace, ip)
+}
+
+// reportOnce is for what is the same for all ports.
+func (t *serviceTranslator) reportOnce(e *serviceEntry, p Problem) {
+	if !slices.ContainsFunc(t.problems, func(o ServiceProblem) bool { return o.Problem == p }) {
+		t.report(e, p, false)
+	}
+}
+
 func (t *serviceTranslator) report(e *serviceEntry, p Problem, local bool) {
 	t.problems = append(t.problems, ServiceProblem{Service: e.name(), UID: e.record.uid, Local: local, Problem: p})
+}
+
+// TrueFirst compares two values so that true sorts before false.
+func TrueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }

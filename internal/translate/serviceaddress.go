@@ -8,11 +8,11 @@ import (
 	"net/netip"
 	"strings"
 
-	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
-// serviceAddress reads an address of a Service or of an endpoint. Those that mean something on one host or link only are
-// refused, as the API server and kube-proxy refuse them.
+// serviceAddress reads an address of a Service or of an endpoint. Those that mean something on one
+// host or link only are refused, as the API server and kube-proxy refuse them.
 func serviceAddress(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
@@ -33,14 +33,14 @@ func serviceAddress(text string) (netip.Addr, error) {
 		return netip.Addr{}, errors.New("is a multicast address; Services are unicast")
 	case ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return netip.Addr{}, errors.New("is the broadcast address; Services are unicast")
-	case ip == intent.ServiceSourceIPv6 || ip == intent.NodePortIPv6:
+	case reserved.IsNodeLocal(ip):
 		return netip.Addr{}, errors.New("is an address that Coelan uses inside of every node; choose another")
 	}
 	return ip, nil
 }
 
-// withoutZeros takes leading zeros off the numbers of an IPv4 address, and off the length of a prefix: the API server has long
-// let them in, and Kubernetes reads them as decimals.
+// withoutZeros takes leading zeros off the numbers of an IPv4 address, and off the length of a
+// prefix: the API server has long let them in, and Kubernetes reads them as decimals.
 func withoutZeros(text string) string {
 	address, length, isPrefix := strings.Cut(text, "/")
 	if !strings.Contains(address, ":") {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/nodeview"
 )
 
 // web is a Service with one port and an EndpointSlice with an endpoint on n1, which tests change.
@@ -42,7 +43,8 @@ func endpoint(address, node string) discoveryv1.Endpoint {
 
 func ptr[T any](v T) *T { return &v }
 
-// What cannot be used is a Problem that names the object and the field, and all else of the Service is there.
+// What cannot be used is a Problem that names the object and the field, and all else of
+// the Service is there.
 func TestBadServices(t *testing.T) {
 	const served = "TCP 80 10.96.0.10 -> 10.244.1.2:8080"
 	for name, c := range map[string]struct {
@@ -276,16 +278,16 @@ func TestBadServices(t *testing.T) {
 	}
 }
 
-// showPorts is one line for each port of a Service.
+// showPorts is one line for each port of a Service on node n1.
 func showPorts(v intent.Service) string {
 	var lines []string
-	for _, p := range v.Ports {
+	for _, p := range nodeview.Service(v, goldenNode).Ports {
 		lines = append(lines, showServicePort(p))
 	}
 	return strings.Join(lines, "\n")
 }
 
-func showServicePort(p intent.ServicePort) string {
+func showServicePort(p intent.NodeServicePort) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d", p.Protocol, p.Port)
 	if p.ClusterIP.IsValid() {

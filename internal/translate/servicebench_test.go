@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// numbered is the Service of a number, and a slice of it with that many endpoints, on 50 nodes in 3 zones.
+// numbered is the Service of a number, and a slice of it with that many endpoints, on 50
+// nodes in 3 zones.
 func numbered(i, endpoints int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	name, ip := fmt.Sprintf("service-%d", i), fmt.Sprintf("10.%d.%d.%d", 96+i>>16, i>>8&255, i&255)
 	svc := &corev1.Service{
@@ -35,7 +36,7 @@ func numbered(i, endpoints int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 }
 
 func filled(services, endpoints int) *ServiceSet {
-	set := NewServiceSet(ServiceView{Node: "node-7", Zone: "zone-1"})
+	set := NewServiceSet(ServiceView{Node: "node-7"})
 	for i := range services {
 		svc, s := numbered(i, endpoints)
 		set.SetService(svc)
@@ -44,7 +45,8 @@ func filled(services, endpoints int) *ServiceSet {
 	return set
 }
 
-// maxBytes is what a Service with ten endpoints may take in a set; it is far below what its objects take.
+// maxBytes is what a Service with ten endpoints may take in a set; it is far below
+// what its objects take.
 const maxBytes = 2048
 
 func TestServiceSetIsSmall(t *testing.T) {
@@ -98,7 +100,7 @@ func BenchmarkAllServices(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		set := NewServiceSet(ServiceView{Node: "node-7", Zone: "zone-1"})
+		set := NewServiceSet(ServiceView{Node: "node-7"})
 		for i := range services {
 			set.SetService(services[i])
 			set.SetEndpointSlice(endpointSlices[i])

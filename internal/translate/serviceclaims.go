@@ -12,7 +12,8 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// serviceClaims says which Service has what only one can have: an address with protocol and port, or a node port.
+// serviceClaims says which Service has what only one can have: an address with protocol and port,
+// or a node port.
 type serviceClaims map[claimed][]claimant
 
 // claimed is what can be had. Node ports have no address.
@@ -39,16 +40,18 @@ const (
 	nodePortClaim
 )
 
-// compare puts claimants of the same into order. The cluster itself hands out ClusterIPs, so that no other claim takes
-// them away; of all others, the oldest Service is first.
+// compare puts claimants of the same into order. The cluster itself hands out ClusterIPs, and a
+// controller load balancers' addresses, so that no external IP, which any user may write, takes
+// them away; among equals, the oldest Service is first.
 func (c claimant) compare(o claimant) int {
-	if d := cmp.Compare(min(c.field, balancerClaim), min(o.field, balancerClaim)); d != 0 {
+	if d := cmp.Compare(c.field, o.field); d != 0 {
 		return d
 	}
 	a, b := c.of.record, o.of.record
 	return cmp.Or(
-		cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name),
-		cmp.Compare(c.field, o.field), cmp.Compare(c.port, o.port),
+		cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid), cmp.Compare(a.namespace, b.namespace),
+		cmp.Compare(a.name, b.name),
+		cmp.Compare(c.port, o.port),
 	)
 }
 
@@ -105,7 +108,8 @@ func ipsOf(list []recordAddress) iter.Seq[netip.Addr] {
 	}
 }
 
-// add enters all claims of an entry, and calls touched with each other entry that loses something, or gets it from another.
+// add enters all claims of an entry, and calls touched with each other entry that may lose
+// something, or get it from another.
 func (c serviceClaims) add(e *serviceEntry, touched func(*serviceEntry)) {
 	for what, by := range e.claims() {
 		list := c[what]
@@ -113,14 +117,13 @@ func (c serviceClaims) add(e *serviceEntry, touched func(*serviceEntry)) {
 		if found {
 			continue
 		}
-		if at == 0 {
-			touch(list, e, touched)
-		}
+		touch(list, e, touched)
 		c[what] = slices.Insert(list, at, by)
 	}
 }
 
-// remove takes all claims of an entry out again. The entry still has the record that it had when they were added.
+// remove takes all claims of an entry out again. The entry still has the record that it had when
+// they were added.
 func (c serviceClaims) remove(e *serviceEntry, touched func(*serviceEntry)) {
 	for what, by := range e.claims() {
 		list := c[what]
@@ -133,9 +136,7 @@ func (c serviceClaims) remove(e *serviceEntry, touched func(*serviceEntry)) {
 			continue
 		}
 		c[what] = list
-		if at == 0 {
-			touch(list, e, touched)
-		}
+		touch(list, e, touched)
 	}
 }
 
@@ -147,13 +148,17 @@ func touch(list []claimant, but *serviceEntry, touched func(*serviceEntry)) {
 	}
 }
 
-// has says whether a claimant has what it claims, and if not, who does.
-func (c serviceClaims) has(what claimed, by claimant) (holder claimant, ok bool) {
-	list := c[what]
-	if len(list) == 0 {
-		return by, true
+// has says whether a claimant has what it claims, and if not, which one does: the first with a
+// claim that is not refused.
+func (c serviceClaims) has(what claimed, by claimant,
+	refused func(claimant, netip.Addr) string,
+) (holder claimant, ok bool) {
+	for _, o := range c[what] {
+		if o == by || refused(o, what.ip) == "" {
+			return o, o == by
+		}
 	}
-	return list[0], list[0] == by
+	return by, true
 }
 
 // lost says why a claim came to nothing, and what to do.
@@ -165,9 +170,12 @@ func (c claimant) lost(what claimed, holder claimant) string {
 	if !what.ip.IsValid() {
 		return fmt.Sprintf("is the %s node port of %s already; choose another", what.protocol, of)
 	}
-	kind := map[claimField]string{clusterIPClaim: "the ClusterIP", balancerClaim: "a load balancer's address", externalClaim: "an external IP"}[holder.field]
+	kind := map[claimField]string{clusterIPClaim: "the ClusterIP", balancerClaim: "a load balancer's address",
+		externalClaim: "an external IP"}[holder.field]
 	if c.field == clusterIPClaim {
-		return fmt.Sprintf("is %s of %s on %s port %d already; create the Service anew", kind, of, what.protocol, what.port)
+		return fmt.Sprintf("is %s of %s on %s port %d already; create the Service anew", kind, of, what.protocol,
+			what.port)
 	}
-	return fmt.Sprintf("is %s of %s on %s port %d already; choose another address or port", kind, of, what.protocol, what.port)
+	return fmt.Sprintf("is %s of %s on %s port %d already; choose another address or port", kind, of, what.protocol,
+		what.port)
 }

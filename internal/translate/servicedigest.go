@@ -10,8 +10,9 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// serviceDigest makes a number of an intent.Service that stands for all of it, so that a set need not keep what it has told. The
-// seed is the process's own: nobody can find two Services with the same number.
+// serviceDigest makes a number of an intent.Service that stands for all of it, so that a set need
+// not keep what it has reported. The seed is the process's own, so that an attacker cannot find two
+// Services with the same number.
 type serviceDigest struct{ hash *maphash.Hash }
 
 func newServiceDigest() serviceDigest { return serviceDigest{&maphash.Hash{}} }
@@ -20,26 +21,22 @@ func newServiceDigest() serviceDigest { return serviceDigest{&maphash.Hash{}} }
 func (d serviceDigest) sum(v *intent.Service) uint64 {
 	d.hash.Reset()
 	d.strings(v.Namespace, v.Name, v.UID, v.Router)
-	d.numbers(v.AffinitySeconds, bit(v.InternalLocal), bit(v.ExternalLocal), int(v.HealthCheckNodePort), v.LocalEndpoints)
+	d.numbers(v.AffinitySeconds, bit(v.InternalLocal), bit(v.ExternalLocal), int(v.HealthCheckNodePort))
 	d.numbers(len(v.SourceRanges))
 	for _, p := range v.SourceRanges {
 		d.addresses(p.Addr())
 		d.numbers(p.Bits())
 	}
-	d.numbers(len(v.EndpointNodes))
-	d.strings(v.EndpointNodes...)
 	d.numbers(len(v.Ports))
 	for i := range v.Ports {
 		p := &v.Ports[i]
 		d.strings(p.Name)
-		d.numbers(int(p.Protocol), bit(p.IPv6), int(p.Port), int(p.NodePort), bit(p.Unserved))
+		d.numbers(int(p.Protocol), bit(p.IPv6), int(p.Port), int(p.NodePort))
 		d.addresses(p.ClusterIP)
 		d.numbers(len(p.ExternalIPs), len(p.LoadBalancerIPs))
 		d.addresses(p.ExternalIPs...)
 		d.addresses(p.LoadBalancerIPs...)
 		d.endpoints(p.Endpoints)
-		d.endpoints(p.LocalEndpoints)
-		d.endpoints(p.Draining)
 	}
 	return d.hash.Sum64()
 }
@@ -67,11 +64,16 @@ func (d serviceDigest) addresses(list ...netip.Addr) {
 	}
 }
 
-func (d serviceDigest) endpoints(list []intent.Endpoint) {
+func (d serviceDigest) endpoints(list []intent.ServiceEndpoint) {
 	d.numbers(len(list))
-	for _, e := range list {
+	for i, e := range list {
 		d.addresses(e.Address)
-		d.numbers(int(e.Port))
+		same := i > 0 && e.Place == list[i-1].Place
+		d.numbers(int(e.Port), bit(e.Terminating), bit(same))
+		if !same {
+			node, zones, nodes := e.Place.Parts()
+			d.strings(node, zones, nodes)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/nodeview"
 )
 
 // FuzzService reads any Service and EndpointSlice that there can be in JSON.
@@ -42,15 +43,34 @@ func FuzzService(f *testing.F) {
 	})
 }
 
-// checkService says what is true of every Service in intent.
-func checkService(t interface{ Fatalf(string, ...any) }, v intent.Service) {
+// checkService says what is true of every Service in intent, and of what nodes serve of it.
+func checkService(t interface{ Fatalf(string, ...any) }, s intent.Service) {
+	for _, p := range s.Ports {
+		if !slices.IsSortedFunc(p.Endpoints, compareEndpoints) {
+			t.Fatalf("not in order: %v", p.Endpoints)
+		}
+		for i, e := range p.Endpoints {
+			if slices.Contains(p.Endpoints[:i], e) {
+				t.Fatalf("%v is there twice: %+v", e, p)
+			}
+		}
+	}
+	for _, node := range []string{"n1", "n2", ""} {
+		for _, zone := range []string{"a", "b", ""} {
+			checkServed(t, nodeview.Service(s, nodeview.Node{Name: node, Zone: zone, Listens: goldenView.NodePortTaken}))
+		}
+	}
+	ascending(t, s.EndpointNodes(), cmp.Compare[string])
+}
+
+func checkServed(t interface{ Fatalf(string, ...any) }, v intent.NodeService) {
 	type address struct {
 		ip       netip.Addr
 		protocol intent.Protocol
 		port     uint16
 	}
 	seen := map[address]bool{}
-	once := func(what address, p intent.ServicePort) {
+	once := func(what address, p intent.NodeServicePort) {
 		if seen[what] {
 			t.Fatalf("%v is there twice: %+v", what, v)
 		}
@@ -103,10 +123,9 @@ func checkService(t interface{ Fatalf(string, ...any) }, v intent.Service) {
 			t.Fatalf("a port without address: %+v", p)
 		}
 	}
-	ascending(t, v.Ports, func(a, b intent.ServicePort) int {
-		return cmp.Or(-yesFirst(a.IPv6, b.IPv6), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
+	ascending(t, v.Ports, func(a, b intent.NodeServicePort) int {
+		return cmp.Or(-TrueFirst(a.IPv6, b.IPv6), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
 	})
-	ascending(t, v.EndpointNodes, cmp.Compare[string])
 	for i, p := range v.SourceRanges {
 		if p != p.Masked() || i > 0 && (v.SourceRanges[i-1].Addr().Compare(p.Addr()) >= 0 || v.SourceRanges[i-1].Overlaps(p)) {
 			t.Fatalf("source ranges %v", v.SourceRanges)

@@ -5,6 +5,7 @@ package translate
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/nodeview"
+	"coelan.io/coelan/internal/translate/translatetest"
 )
 
 // balanced are the objects of one golden file.
@@ -22,20 +25,23 @@ type balanced struct {
 	slices   []*discoveryv1.EndpointSlice
 }
 
-func (o *balanced) shuffle() {
-	shuffled(o.services)
-	shuffled(o.slices)
+func (o *balanced) Shuffle() {
+	translatetest.Shuffle(o.services)
+	translatetest.Shuffle(o.slices)
 }
 
-// goldenView is that of node n1 in zone a, whose host listens on TCP 30022. Namespace tenant has a Router of its own, that of
-// namespace later is not known yet.
+// goldenView is that of node n1. Its host listens on TCP 30022. Namespace tenant has a Router of
+// its own, that of namespace later is not known yet.
 var goldenView = ServiceView{
-	Node: "n1", Zone: "a",
+	Node: "n1",
 	Router: func(namespace string) string {
 		return map[string]string{"shop": "default", "tenant": "blue"}[namespace]
 	},
 	NodePortTaken: func(p intent.Protocol, port uint16) bool { return p == intent.TCP && port == 30022 },
 }
+
+// goldenNode is n1, in zone a.
+var goldenNode = nodeview.Node{Name: goldenView.Node, Zone: "a", Listens: goldenView.NodePortTaken}
 
 func (o *balanced) translated() string {
 	s := NewServiceSet(goldenView)
@@ -58,8 +64,9 @@ func (o *balanced) translated() string {
 	return b.String()
 }
 
-// showService is a Service for a reader: what is at its zero value is left out.
-func showService(v intent.Service) string {
+// showService is what n1 serves of a Service for a reader: what is at its zero value is left out.
+func showService(s intent.Service) string {
+	v := nodeview.Service(s, goldenNode)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/%s router %s", v.Namespace, v.Name, v.Router)
 	show := func(name string, value any, there bool) {
@@ -73,7 +80,10 @@ func showService(v intent.Service) string {
 	show("sources", v.SourceRanges, len(v.SourceRanges) > 0)
 	show("health", v.HealthCheckNodePort, v.HealthCheckNodePort != 0)
 	show("has", v.LocalEndpoints, v.LocalEndpoints != 0)
-	show("nodes", v.EndpointNodes, len(v.EndpointNodes) > 0)
+	balancers := slices.ContainsFunc(s.Ports, func(p intent.ServicePort) bool { return len(p.LoadBalancerIPs) > 0 })
+	if nodes := s.EndpointNodes(); s.ExternalLocal && balancers {
+		show("nodes", nodes, len(nodes) > 0)
+	}
 	b.WriteString("\n")
 	for _, p := range v.Ports {
 		fmt.Fprintf(&b, "  %s: %s\n", p.Name, showServicePort(p))
@@ -91,9 +101,9 @@ func parseBalanced(t *testing.T, text []byte) *balanced {
 		}
 		switch kind.Kind {
 		case "Service":
-			o.services = append(o.services, decode[corev1.Service](t, document))
+			o.services = append(o.services, translatetest.Decode[corev1.Service](t, document))
 		case "EndpointSlice":
-			o.slices = append(o.slices, decode[discoveryv1.EndpointSlice](t, document))
+			o.slices = append(o.slices, translatetest.Decode[discoveryv1.EndpointSlice](t, document))
 		default:
 			t.Fatalf("kind %q in\n%s", kind.Kind, document)
 		}
@@ -101,8 +111,8 @@ func parseBalanced(t *testing.T, text []byte) *balanced {
 	return o
 }
 
-// Each file in testdata/services holds Services and EndpointSlices, and what node n1 in zone a makes of them. Every order of the
-// objects gives the same.
+// Each file in testdata/services holds Services and EndpointSlices, and what node n1 in zone a
+// makes of them. Every order of the objects gives the same.
 func TestServicesGolden(t *testing.T) {
-	golden(t, "testdata/services/*.txtar", "objects.yaml", "intent", parseBalanced, (*balanced).translated)
+	translatetest.Golden(t, "testdata/services/*.txtar", "objects.yaml", "intent", parseBalanced, (*balanced).translated)
 }

@@ -12,10 +12,12 @@ import (
 
 // ServiceProblem is a Problem of a Service or of one of its EndpointSlices.
 type ServiceProblem struct {
-	// Service and its UID are whom to tell: the Service that the object of the Problem belongs to.
+	// Service and its UID name the object for Events: the Service that the object of
+	// the Problem belongs to.
 	Service types.NamespacedName
 	UID     string
-	// Local says that it holds for this node only, such as a NodePort that its host uses. All others are the same for all.
+	// Local says that it holds for this node only, such as a NodePort that its host uses. All
+	// others are the same for all.
 	Local bool
 	Problem
 }
@@ -23,7 +25,8 @@ type ServiceProblem struct {
 func compareServiceProblems(a, b ServiceProblem) int {
 	return cmp.Or(
 		cmp.Compare(a.Service.Namespace, b.Service.Namespace), cmp.Compare(a.Service.Name, b.Service.Name),
-		cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Value, b.Value),
+		cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text),
+		cmp.Compare(a.Value, b.Value),
 	)
 }
 

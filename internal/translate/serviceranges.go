@@ -3,24 +3,26 @@
 package translate
 
 import (
-	"cmp"
 	"errors"
 	"net/netip"
-	"slices"
 	"strings"
+
+	"coelan.io/coelan/internal/ipam"
 )
 
 var (
-	everybody = [families]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
-	// nobody sends from these.
-	nobody = [families]netip.Prefix{netip.MustParsePrefix("0.0.0.0/32"), netip.MustParsePrefix("::/128")}
+	anySource = [families]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	// noSource are prefixes that no packet comes from.
+	noSource = [families]netip.Prefix{netip.MustParsePrefix("0.0.0.0/32"), netip.MustParsePrefix("::/128")}
 )
 
-// sourceRanges reads spec.loadBalancerSourceRanges for the families of a Service. What comes out is disjoint and sorted, and says of
-// each of the families who may, unless everybody may in all of them: then it is empty.
+// sourceRanges reads spec.loadBalancerSourceRanges for the families of a Service. The result is
+// disjoint and sorted, and has prefixes of each family, unless all sources are allowed in all
+// families: then it is empty.
 //
-// As in kube-proxy, a family of which nothing is in the list is open to everybody, and blanks do not count. But if something in the
-// list cannot be read, the family may be meant: then it is open to nobody.
+// As in kube-proxy, a family without prefixes in the list is open to all sources, and blanks
+// do not count. But if an entry of the list cannot be read, it may be of that family: then
+// the family is closed.
 func sourceRanges(texts []string, of [families]bool, report func(i int, err error)) []netip.Prefix {
 	var read [families][]netip.Prefix
 	unreadable := false
@@ -45,30 +47,16 @@ func sourceRanges(texts []string, of [families]bool, report func(i int, err erro
 		case !of[f]:
 			continue
 		case len(read[f]) > 0:
-			ranges = append(ranges, disjoint(read[f])...)
+			ranges = append(ranges, ipam.Disjoint(read[f])...)
 		case unreadable:
-			ranges = append(ranges, nobody[f])
+			ranges = append(ranges, noSource[f])
 		default:
-			ranges = append(ranges, everybody[f])
+			ranges = append(ranges, anySource[f])
 		}
-		restricted = restricted || ranges[len(ranges)-1] != everybody[f]
+		restricted = restricted || ranges[len(ranges)-1] != anySource[f]
 	}
 	if !restricted {
 		return nil
 	}
 	return ranges
-}
-
-// disjoint sorts prefixes and leaves out those that others hold.
-func disjoint(prefixes []netip.Prefix) []netip.Prefix {
-	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
-	kept := prefixes[:0]
-	for _, p := range prefixes {
-		if len(kept) == 0 || !kept[len(kept)-1].Overlaps(p) {
-			kept = append(kept, p)
-		}
-	}
-	return kept
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"coelan.io/coelan/internal/translate/translatetest"
 )
 
 var both, onlyIPv4, onlyIPv6 = [families]bool{true, true}, [families]bool{true, false}, [families]bool{false, true}
@@ -86,10 +88,10 @@ func mayUse(ranges []netip.Prefix, source netip.Addr) bool {
 	return len(ranges) == 0 || slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(source) })
 }
 
-// Whoever the prefixes as they were written let in is let in by what comes out, and nobody else.
+// The result allows exactly the sources that the prefixes as written allow.
 func TestSourceRangesAgainstTheirTexts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		written := rapid.SliceOfN(prefixes, 1, 6).Draw(t, "written")
+		written := rapid.SliceOfN(translatetest.Prefixes, 1, 6).Draw(t, "written")
 		texts := make([]string, len(written))
 		for i, p := range written {
 			texts[i] = p.String()

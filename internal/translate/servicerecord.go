@@ -13,7 +13,8 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// Labels that say that a Service, or the EndpointSlices that were made for it, are for somebody else.
+// Labels that say that a Service, or the EndpointSlices that were made for it,
+// are for another implementation.
 const (
 	labelProxyName = "service.kubernetes.io/service-proxy-name"
 	labelHeadless  = corev1.IsHeadlessService
@@ -23,7 +24,8 @@ const (
 type serviceRecord struct {
 	namespace, name, uid string
 	created              int64 // seconds
-	// clusterIPs are by family; the Service is of those families that have one. Without any, it is not balanced.
+	// clusterIPs are by family; the Service is of those families that have one. Without any,
+	// it is not balanced.
 	clusterIPs   [families]netip.Addr
 	ports        []recordPort
 	externalIPs  []recordAddress // sorted
@@ -48,7 +50,7 @@ type recordAddress struct {
 	index int32
 }
 
-// isNotOurs says whether labels leave an object to somebody else.
+// isNotOurs says whether labels leave an object to another implementation.
 func isNotOurs(labels map[string]string) bool {
 	_, other := labels[labelProxyName]
 	_, headless := labels[labelHeadless]
@@ -76,7 +78,8 @@ func readService(o *corev1.Service) *serviceRecord {
 
 func (r *serviceRecord) report(field, value string, err error) {
 	r.problems = append(r.problems, Problem{
-		Object: "service " + r.namespace + "/" + r.name, Field: field, Value: value, Reason: Malformed, Text: err.Error(),
+		Object: "service " + r.namespace + "/" + r.name, Field: field, Value: value, Reason: Malformed,
+		Text: err.Error(),
 	})
 }
 
@@ -98,7 +101,9 @@ func (r *serviceRecord) readClusterIPs(o *corev1.Service) {
 		f := familyOf(ip)
 		switch {
 		case i < len(o.Spec.IPFamilies) && string(o.Spec.IPFamilies[i]) != f.String():
-			r.report(at, text, fmt.Errorf("is not of the family %s that spec.ipFamilies[%d] says; create the Service anew", o.Spec.IPFamilies[i], i))
+			r.report(at, text,
+				fmt.Errorf("is not of the family %s that spec.ipFamilies[%d] says; create the Service anew",
+					o.Spec.IPFamilies[i], i))
 		case r.clusterIPs[f].IsValid():
 			r.report(at, text, fmt.Errorf("is the second %s address; a Service has at most one of each family", f))
 		default:
@@ -111,15 +116,17 @@ func (r *serviceRecord) readPorts(o *corev1.Service) {
 	r.ports = make([]recordPort, 0, len(o.Spec.Ports))
 	for i, p := range o.Spec.Ports {
 		field := fmt.Sprintf("spec.ports[%d]", i)
-		protocol, known := protocolOf(p.Protocol)
+		protocol, known := ProtocolOf(p.Protocol)
 		switch {
 		case !known:
 			r.report(field+".protocol", string(p.Protocol), errors.New("is not TCP, UDP or SCTP"))
-		case !isPort(p.Port):
+		case !IsPort(p.Port):
 			r.report(field+".port", fmt.Sprint(p.Port), errors.New("is not a port: those are 1 to 65535"))
-		case p.NodePort != 0 && !isPort(p.NodePort):
+		case p.NodePort != 0 && !IsPort(p.NodePort):
 			r.report(field+".nodePort", fmt.Sprint(p.NodePort), errors.New("is not a port: those are 1 to 65535"))
-		case slices.ContainsFunc(r.ports, func(q recordPort) bool { return q.protocol == protocol && q.port == uint16(p.Port) }):
+		case slices.ContainsFunc(r.ports, func(q recordPort) bool {
+			return q.protocol == protocol && q.port == uint16(p.Port)
+		}):
 			r.report(field+".port", fmt.Sprint(p.Port), fmt.Errorf("is there twice with protocol %s", protocol))
 		default:
 			r.ports = append(r.ports, recordPort{p.Name, protocol, uint16(p.Port), uint16(p.NodePort)})
@@ -153,7 +160,7 @@ const (
 	balancerIPsField = "status.loadBalancer.ingress[%d].ip"
 )
 
-// readAddresses reads a list whose empty places do not count.
+// readAddresses reads a list and skips empty entries.
 func (r *serviceRecord) readAddresses(texts []string, field string) (list []recordAddress) {
 	for i, text := range texts {
 		if text == "" {
@@ -167,7 +174,8 @@ func (r *serviceRecord) readAddresses(texts []string, field string) (list []reco
 		case !r.clusterIPs[f].IsValid():
 			// A load balancer may translate between families, and then uses node ports.
 			if field == externalIPsField {
-				r.report(fmt.Sprintf(field, i), text, fmt.Errorf("is %s, which the Service is not; add %s to spec.ipFamilies", f, f))
+				r.report(fmt.Sprintf(field, i), text,
+					fmt.Errorf("is %s, which the Service is not; add %s to spec.ipFamilies", f, f))
 			}
 		case !slices.ContainsFunc(list, func(a recordAddress) bool { return a.ip == ip }):
 			list = append(list, recordAddress{ip, int32(i)})
@@ -195,12 +203,14 @@ func (r *serviceRecord) readPolicies(o *corev1.Service) {
 			}
 		}
 	}
-	r.internalLocal = o.Spec.InternalTrafficPolicy != nil && *o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
+	r.internalLocal = o.Spec.InternalTrafficPolicy != nil &&
+		*o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
 	// The API server keeps the external policy when nothing external is left.
-	outside := o.Spec.Type == corev1.ServiceTypeLoadBalancer || o.Spec.Type == corev1.ServiceTypeNodePort || len(o.Spec.ExternalIPs) > 0
+	outside := o.Spec.Type == corev1.ServiceTypeLoadBalancer || o.Spec.Type == corev1.ServiceTypeNodePort ||
+		len(o.Spec.ExternalIPs) > 0
 	r.externalLocal = outside && o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	if p := o.Spec.HealthCheckNodePort; p != 0 && r.externalLocal && o.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		if isPort(p) {
+		if IsPort(p) {
 			r.healthCheckNodePort = uint16(p)
 		} else {
 			r.report("spec.healthCheckNodePort", fmt.Sprint(p), errors.New("is not a port: those are 1 to 65535"))
@@ -208,10 +218,11 @@ func (r *serviceRecord) readPolicies(o *corev1.Service) {
 	}
 }
 
-func isPort(p int32) bool { return p > 0 && p <= 65535 }
+// IsPort says whether p can be the number of a port.
+func IsPort(p int32) bool { return p > 0 && p <= 65535 }
 
-// protocolOf reads a protocol; the API server makes an empty one TCP.
-func protocolOf(p corev1.Protocol) (intent.Protocol, bool) {
+// ProtocolOf reads a protocol; the API server makes an empty one TCP.
+func ProtocolOf(p corev1.Protocol) (intent.Protocol, bool) {
 	switch p {
 	case corev1.ProtocolTCP, "":
 		return intent.TCP, true

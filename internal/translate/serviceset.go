@@ -15,12 +15,14 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// ServiceSet is all Services and EndpointSlices, in short form: it keeps nothing of the objects that it is given. What comes out
-// of it depends only on what is in it, not on the order in which that came. It is for one goroutine.
+// ServiceSet is all Services and EndpointSlices, in short form: it keeps nothing of the objects
+// that it is given. What comes out of it depends only on what is in it, not on the order in which
+// that came. It is for one goroutine.
 type ServiceSet struct {
 	translator serviceTranslator
 	services   map[string]*serviceEntry // by namespace/name
-	slices     map[string]*serviceEntry // whose an EndpointSlice is, by its own namespace/name
+	// The Service of an EndpointSlice, by the slice's namespace/name.
+	slices     map[string]*serviceEntry
 	namespaces map[string]map[*serviceEntry]struct{}
 
 	touched  []*serviceEntry // since the last Changes, each once
@@ -53,16 +55,9 @@ type ServiceChanges struct {
 func NewServiceSet(view ServiceView) *ServiceSet {
 	return &ServiceSet{
 		translator: serviceTranslator{view: view, claims: serviceClaims{}},
-		services:   map[string]*serviceEntry{}, slices: map[string]*serviceEntry{}, namespaces: map[string]map[*serviceEntry]struct{}{},
-		troubled: map[*serviceEntry]struct{}{}, digest: newServiceDigest(),
-	}
-}
-
-// SetView replaces the view. All Services are translated anew.
-func (s *ServiceSet) SetView(view ServiceView) {
-	s.translator.view = view
-	for _, e := range s.services {
-		s.touch(e)
+		services:   map[string]*serviceEntry{}, slices: map[string]*serviceEntry{},
+		namespaces: map[string]map[*serviceEntry]struct{}{},
+		troubled:   map[*serviceEntry]struct{}{}, digest: newServiceDigest(),
 	}
 }
 
@@ -70,6 +65,26 @@ func (s *ServiceSet) SetView(view ServiceView) {
 func (s *ServiceSet) RouterChanged(namespace string) {
 	for e := range s.namespaces[namespace] {
 		s.touch(e)
+		s.touchExternal(e)
+	}
+}
+
+// ExternalIPsChanged says that the view may refuse other external IPs.
+func (s *ServiceSet) ExternalIPsChanged() {
+	for _, e := range s.services {
+		s.touchExternal(e)
+	}
+}
+
+// touchExternal touches all that claim what is claimed as an external IP of an entry.
+func (s *ServiceSet) touchExternal(e *serviceEntry) {
+	if e.record == nil || len(e.record.externalIPs) == 0 {
+		return
+	}
+	for what, by := range e.claims() {
+		if by.field == externalClaim {
+			touch(s.translator.claims[what], nil, s.touch)
+		}
 	}
 }
 
@@ -85,7 +100,8 @@ func (s *ServiceSet) SetService(svc *corev1.Service) {
 	s.setRecord(s.entry(serviceKey(svc.Namespace, svc.Name), svc.Namespace), readService(svc))
 }
 
-// DeleteService removes a Service; one that is not there is fine. Its EndpointSlices stay until they are deleted.
+// DeleteService removes a Service; one that is not there is fine. Its EndpointSlices stay until
+// they are deleted.
 func (s *ServiceSet) DeleteService(namespace, name string) {
 	if e := s.services[serviceKey(namespace, name)]; e != nil {
 		s.setRecord(e, nil)
@@ -99,7 +115,7 @@ func (s *ServiceSet) setRecord(e *serviceEntry, r *serviceRecord) {
 	s.touch(e)
 }
 
-// SetEndpointSlice adds or replaces an EndpointSlice, whose Service may come later.
+// SetEndpointSlice adds or replaces an EndpointSlice. Its Service may come later.
 func (s *ServiceSet) SetEndpointSlice(slice *discoveryv1.EndpointSlice) {
 	r := readSlice(slice)
 	key := serviceKey(slice.Namespace, slice.Name)
@@ -128,8 +144,9 @@ func (s *ServiceSet) DeleteEndpointSlice(namespace, name string) {
 	s.touch(e)
 }
 
-// Services yields what SetService has added, in any order: after a new list, those that it does not hold are to be deleted, which
-// may be done while iterating. Services that are not balanced are among them.
+// Services yields what SetService has added, in any order: after a new list, those that it
+// does not hold are to be deleted, which may be done while iterating. Services that are not
+// balanced are among them.
 func (s *ServiceSet) Services() iter.Seq[types.NamespacedName] {
 	return func(yield func(types.NamespacedName) bool) {
 		for _, e := range s.services {
@@ -151,7 +168,8 @@ func (s *ServiceSet) EndpointSlices() iter.Seq[types.NamespacedName] {
 	}
 }
 
-// Changes is how intent differs from what it was at the last call, or from nothing. It costs as much as what was changed meanwhile.
+// Changes is how intent differs from what it was at the last call, or from nothing. It costs as
+// much as what was changed meanwhile.
 func (s *ServiceSet) Changes() ServiceChanges {
 	var c ServiceChanges
 	slices.SortFunc(s.touched, func(a, b *serviceEntry) int { return cmp.Compare(a.key, b.key) })

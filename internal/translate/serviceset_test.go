@@ -20,7 +20,7 @@ import (
 // addresses are compared whole.
 var exactly = cmp.Options{cmp.Exporter(func(reflect.Type) bool { return true })}
 
-// mirror is what somebody knows who has followed the changes of a set.
+// mirror is the state that follows from the changes of a set.
 type mirror struct {
 	services map[string]intent.Service
 	problems []ServiceProblem
@@ -65,15 +65,15 @@ func cmpStrings(a, b string) int {
 	return 0
 }
 
-// Whatever has been set and deleted in whatever order, the outcome is that of a new set with what is left, put in in any other
-// order, and nothing is told twice.
+// Whatever has been set and deleted in whatever order, the outcome is that of a new set with what
+// is left, put in in any other order, and nothing is told twice.
 func TestServiceSetAgainstNewOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		services, objects := map[string]*corev1.Service{}, map[string]*discoveryv1.EndpointSlice{}
 		routers := map[string]string{"shop": "default", "tenant": "blue"}
 		taken := map[uint16]bool{30022: true}
 		view := ServiceView{
-			Node: "n1", Zone: "a",
+			Node:          "n1",
 			Router:        func(namespace string) string { return routers[namespace] },
 			NodePortTaken: func(_ intent.Protocol, port uint16) bool { return taken[port] },
 		}
@@ -130,10 +130,6 @@ func TestServiceSetAgainstNewOne(t *testing.T) {
 				set.NodePortChanged(intent.TCP, port)
 				set.NodePortChanged(intent.UDP, port)
 				set.NodePortChanged(intent.SCTP, port)
-			},
-			"view": func(t *rapid.T) {
-				view.Node, view.Zone = anyNode.Draw(t, "node"), anyZone.Draw(t, "zone")
-				set.SetView(view)
 			},
 			"list": func(t *rapid.T) {
 				for name := range set.Services() {
@@ -196,8 +192,8 @@ func inAnyOrder(t *rapid.T, view ServiceView, services map[string]*corev1.Servic
 	return m
 }
 
-// checkAlone compares Services that no other one has taken anything from with what they are by themselves, and checks what
-// is true of each.
+// checkAlone compares Services that no other one has taken anything from with what they are by
+// themselves, and checks what is true of each.
 func checkAlone(
 	t *rapid.T, view ServiceView, services map[string]*corev1.Service, objects map[string]*discoveryv1.EndpointSlice, all *mirror,
 ) {
@@ -230,7 +226,7 @@ func checkAlone(
 	}
 }
 
-// Two Services that want the same get it one after the other, and who loses it is told so.
+// Two Services that want the same get it one after the other, and the loser is reported.
 func TestConflictEnds(t *testing.T) {
 	old, _ := web()
 	old.Spec.ExternalIPs = []string{"198.51.100.1"}

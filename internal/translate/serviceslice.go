@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -22,7 +21,8 @@ type sliceRecord struct {
 	ports    []slicePort
 	all      []sliceEndpoint // sorted by address; only those that may get traffic now
 	problems []Problem
-	// written is by somebody, and not by Kubernetes, which sees to the families itself.
+	// written reports that the slice was written by a user, and not by Kubernetes, which handles
+	// the families itself.
 	written bool
 }
 
@@ -35,36 +35,20 @@ type slicePort struct {
 // sliceEndpoint is an endpoint that is ready, or at least still serves.
 type sliceEndpoint struct {
 	ip    netip.Addr
-	place unique.Handle[place]
+	place intent.Place
 	ready bool // else it is terminating, but still serves
 }
 
-// place is where an endpoint is and whom it is meant for. Many endpoints share one.
-type place struct {
-	node               string
-	forZones, forNodes string // the names in the hints, separated by commas; "" if there are none
-}
-
-// has says whether a list of names separated by commas has one.
-func has(list, name string) bool {
-	for len(list) > 0 && name != "" {
-		head, rest, _ := strings.Cut(list, ",")
-		if head == name {
-			return true
-		}
-		list = rest
-	}
-	return false
-}
-
-// sliceController is who makes the slices of Services with a selector.
+// sliceController is the controller that makes the slices of Services with a selector.
 const sliceController = "endpointslice-controller.k8s.io"
 
-// otherFamily is what is wrong with a slice for a Service that has no address of its family; false if nobody wrote it so.
+// otherFamily is what is wrong with a slice for a Service that has no address of its family; false
+// if it was not written by a user.
 func (s *sliceRecord) otherFamily(namespace string) (Problem, bool) {
 	return Problem{
-		Object: "endpointslice " + namespace + "/" + s.name, Field: "addressType", Value: s.family.String(), Reason: Malformed,
-		Text: "is a family of which the Service has no address, so that nobody gets these endpoints; put it into spec.ipFamilies of the Service",
+		Object: "endpointslice " + namespace + "/" + s.name, Field: "addressType", Value: s.family.String(),
+		Reason: Malformed,
+		Text:   "is a family of which the Service has no address, so that nobody gets these endpoints; put it into spec.ipFamilies of the Service",
 	}, s.written && len(s.all) > 0
 }
 
@@ -104,14 +88,14 @@ func (s *sliceRecord) readPort(i int, p discoveryv1.EndpointPort, problems *slic
 	}
 	known := true
 	if p.Protocol != nil {
-		read.protocol, known = protocolOf(*p.Protocol)
+		read.protocol, known = ProtocolOf(*p.Protocol)
 	}
 	switch {
 	case !known:
 		problems.add(fmt.Sprintf("ports[%d].protocol", i), string(*p.Protocol), "is not TCP, UDP or SCTP")
 	case p.Port == nil:
 		problems.add(fmt.Sprintf("ports[%d].port", i), "", "a Service needs the number of the port; set it")
-	case !isPort(*p.Port):
+	case !IsPort(*p.Port):
 		problems.add(fmt.Sprintf("ports[%d].port", i), fmt.Sprint(*p.Port), "is not a port: those are 1 to 65535")
 	default:
 		read.port = uint16(*p.Port)
@@ -142,35 +126,25 @@ func (s *sliceRecord) readEndpoint(i int, e *discoveryv1.Endpoint, problems *sli
 	if !ready && !(serving && terminating) {
 		return
 	}
-	s.all = append(s.all, sliceEndpoint{ip: ip, place: unique.Make(placeOf(e)), ready: ready})
+	s.all = append(s.all, sliceEndpoint{ip: ip, place: placeOf(e), ready: ready})
 }
 
-func placeOf(e *discoveryv1.Endpoint) place {
-	var p place
+func placeOf(e *discoveryv1.Endpoint) intent.Place {
+	var node string
 	if e.NodeName != nil {
-		p.node = *e.NodeName
+		node = *e.NodeName
 	}
 	if e.Hints == nil {
-		return p
+		return intent.NewPlace(node, nil, nil)
 	}
-	p.forZones = joined(e.Hints.ForZones, func(z discoveryv1.ForZone) string { return z.Name })
-	p.forNodes = joined(e.Hints.ForNodes, func(n discoveryv1.ForNode) string { return n.Name })
-	return p
-}
-
-// joined is the names of a list with commas between them.
-func joined[T any](list []T, name func(T) string) string {
-	switch len(list) {
-	case 0:
-		return ""
-	case 1:
-		return name(list[0]) // what nearly all have costs nothing
+	var zones, nodes []string
+	for _, z := range e.Hints.ForZones {
+		zones = append(zones, z.Name)
 	}
-	names := make([]string, len(list))
-	for i, o := range list {
-		names[i] = name(o)
+	for _, n := range e.Hints.ForNodes {
+		nodes = append(nodes, n.Name)
 	}
-	return strings.Join(names, ",")
+	return intent.NewPlace(node, zones, nodes)
 }
 
 // port is the number of the port of a name and protocol, 0 if the slice has none.

@@ -22,7 +22,8 @@ import (
 // clusterName is the sandbox that exists for one run.
 const clusterName = "bench"
 
-// upTimeout bounds the start of the sandbox, startTimeout the start of pods, which share the machine with it.
+// upTimeout bounds the start of the sandbox, startTimeout the start of pods, which share the
+// machine with it.
 const (
 	upTimeout    = 8 * time.Minute
 	startTimeout = 2 * time.Minute
@@ -98,8 +99,9 @@ func until(ctx context.Context, events watch.Interface, what string, done func(r
 	}
 }
 
-// startPods creates pods that pause in a namespace, by turns on the workers, and returns the milliseconds from the
-// creation of each to its being Ready. Those that are not by startTimeout are left out.
+// startPods creates pods that pause in a namespace, by turns on the workers, and returns the
+// milliseconds from the creation of each to its being Ready. Those that are not by
+// startTimeout are left out.
 func (c *cluster) startPods(ctx context.Context, namespace string, names ...string) ([]float64, error) {
 	events, err := c.api.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace))
 	if err != nil {

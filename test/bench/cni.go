@@ -23,7 +23,8 @@ const referenceNetwork = `{
   "cniVersion": "1.0.0", "name": "reference",
   "plugins": [{
     "type": "bridge", "bridge": "cni0", "isGateway": true,
-    "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.99.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.99.0.0/16"}]],
+      "routes": [{"dst": "0.0.0.0/0"}]}
   }]
 }`
 
@@ -32,7 +33,8 @@ const sideNetwork = "side"
 
 // asksSide is the annotation of a pod that wants an interface there, in the ADD of its eth0.
 var asksSide = map[string]string{
-	podnets.AnnotationNFNNetwork: `{"type": "ovn4nfv", "interface": [{"name": "` + sideNetwork + `", "interface": "net1"}]}`,
+	podnets.AnnotationNFNNetwork: `{"type": "ovn4nfv", "interface": [{"name": "` + sideNetwork +
+		`", "interface": "net1"}]}`,
 }
 
 // plug is one way to plug a pod in.
@@ -43,9 +45,9 @@ type plug struct {
 	annotations map[string]string
 }
 
-// measureCNI plugs one pod after another in and out, in several ways by turns, and compares how long the calls take: by
-// Coelan and by the reference plugins; on a secondary Network, as Multus asks for it, and on the default one; with two
-// interfaces and with one.
+// measureCNI plugs one pod after another in and out, in several ways by turns, and compares how
+// long the calls take: by Coelan and by the reference plugins; on a secondary Network, as Multus
+// asks for it, and on the default one; with two interfaces and with one.
 func measureCNI(ctx context.Context) ([]Result, error) {
 	l, err := lab.Start(ctx, lab.Options{Nodes: 1})
 	defer l.Close()
@@ -75,7 +77,8 @@ func measureCNI(ctx context.Context) ([]Result, error) {
 	median := func(of map[string][]float64, name string) float64 { return percentile(of[name], 0.5) }
 	return []Result{
 		compared("cni-add-p50", "ms", median(add, "default"), median(add, "reference"), 2, 1, lower),
-		compared("cni-add-p99", "ms", percentile(add["default"], 0.99), percentile(add["reference"], 0.99), 2, 1, lower),
+		compared("cni-add-p99", "ms", percentile(add["default"], 0.99), percentile(add["reference"], 0.99), 2, 1,
+			lower),
 		compared("cni-del-p50", "ms", median(del, "default"), median(del, "reference"), 2, 1, lower),
 		compared("cni-add-secondary", "ms", median(add, "secondary"), median(add, "default"), 1.5, 1, lower),
 		beside("cni-add-two", "ms", median(add, "two"), median(add, "default")),
@@ -99,7 +102,8 @@ func plugsOf(n *lab.Node) ([]plug, error) {
 		return nil, err
 	}
 	plugin["network"] = sideNetwork
-	text, err := json.Marshal(map[string]any{"cniVersion": ours.CNIVersion, "name": sideNetwork, "plugins": []any{plugin}})
+	text, err := json.Marshal(map[string]any{"cniVersion": ours.CNIVersion, "name": sideNetwork,
+		"plugins": []any{plugin}})
 	if err != nil {
 		return nil, err
 	}

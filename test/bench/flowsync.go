@@ -8,17 +8,20 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
-	"coelan.io/coelan/internal/bridge"
-	"coelan.io/coelan/internal/compile"
+	"coelan.io/coelan/internal/backend/ovs/bridge"
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/backend/ovs/pipeline"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/openflow"
 	"coelan.io/coelan/test/lab"
 )
 
-// Rounds of the synchronisation, and how many flows each brings.
+// Rounds of the synchronization, and how many flows each brings.
 const (
 	syncRounds = 7
 	syncFlows  = 20_000
@@ -51,7 +54,8 @@ func measureFlowSync(ctx context.Context) ([]Result, error) {
 		}
 		ours, reference = append(ours, a), append(reference, b)
 	}
-	return []Result{compared("flow-sync-20k", "ms", percentile(ours, 0.5), percentile(reference, 0.5), 1.5, 1, lower)}, nil
+	return []Result{compared("flow-sync-20k", "ms", percentile(ours, 0.5), percentile(reference, 0.5), 1.5, 1, lower)},
+		nil
 }
 
 const syncBridge = "br-sync"
@@ -77,7 +81,7 @@ func (s *syncer) ours(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	if res.Added != syncFlows {
-		return 0, fmt.Errorf("synchronised %d flows, want %d", res.Added, syncFlows)
+		return 0, fmt.Errorf("synchronized %d flows, want %d", res.Added, syncFlows)
 	}
 	text, err := s.node.OVS.Ofctl(ctx, "--no-stats", "dump-flows", syncBridge)
 	if err != nil {
@@ -115,22 +119,27 @@ func manyFlows() (*bridge.Desired, error) {
 		Networks: []intent.Network{{Name: intent.DefaultNetworkName, ID: intent.DefaultNetwork,
 			VNI: uint32(intent.DefaultNetwork), Router: intent.DefaultRouterName}},
 		Nodes: []intent.Node{{Name: "n1", Addresses: []netip.Addr{netip.MustParseAddr("192.168.33.11")},
-			Subnets: []intent.Subnet{{Network: intent.DefaultNetworkName, Prefix: netip.MustParsePrefix("10.100.0.0/16"), Gateway: address}}}},
+			Subnets: []intent.Subnet{{Network: intent.DefaultNetworkName,
+				Prefix: netip.MustParsePrefix("10.100.0.0/16"), Gateway: address}}}},
 	}
+	numbers := map[string]uint32{}
 	for i := range syncFlows / 5 {
 		address = address.Next()
 		v6 := netip.AddrFrom16([16]byte{0: 0xfd, 14: byte(i >> 8), 15: byte(i)})
 		objects.Ports = append(objects.Ports, intent.Port{
-			ID: fmt.Sprintf("container-%d/eth0", i), Namespace: "bench", Pod: fmt.Sprintf("pod-%d", i), Interface: "eth0",
-			Network: intent.DefaultNetworkName, Node: "n1", MAC: intent.PodMAC(address),
-			Addresses: []netip.Addr{address, v6}, OFPort: intent.FirstPodPort + uint32(i),
+			ID: fmt.Sprintf("container-%d/eth0", i), Namespace: "bench", Pod: fmt.Sprintf("pod-%d", i),
+			Interface: "eth0",
+			Network:   intent.DefaultNetworkName, Node: "n1", MAC: reserved.PodMAC(address),
+			Addresses: []netip.Addr{address, v6},
 		})
+		numbers["container-"+strconv.Itoa(i)+"/eth0"] = datapath.FirstPodPort + uint32(i)
 	}
 	state, err := store.Update(func(tx *intent.Tx) error { tx.Replace(objects); return nil })
 	if err != nil {
 		return nil, err
 	}
-	all, cut, left := compile.Desired(state), bridge.NewDesired(), syncFlows
+	all, cut, left := pipeline.Desired(pipeline.Input{State: state, Numbers: pipeline.NewNumbers(numbers, nil)}),
+		bridge.NewDesired(), syncFlows
 	for _, p := range objects.Ports {
 		rules := all.Get("port/" + p.Name() + "#" + p.ID)
 		if rules == nil {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures Coelan against what it could be compared with, both in
-// one run on one machine: the reference CNI plugin, ovs-ofctl, a plain switch.
-// It needs root and Open vSwitch.
+// Command bench compares Coelan with other software, both in one run on one machine: the reference
+// CNI plugin, ovs-ofctl, a plain switch. It needs root and Open vSwitch.
 //
 //	bench [-run REGEXP] [-o FILE]
 //
@@ -40,6 +39,8 @@ var measures = []measure{
 	{"recirc", measureRecirculations},
 	{"agent", measureAgent},
 	{"networks", measureNetworks},
+	{"networks-churn", measureNetworksChurn},
+	{"borders", measureBorders},
 	{"cluster", measureCluster},
 	{"service-traffic", measureServiceTraffic},
 	{"service-churn", measureServiceChurn},
@@ -47,7 +48,9 @@ var measures = []measure{
 	{"policy-compute", measurePolicyCompute},
 	{"policy-agents", measurePolicyAgents},
 	{"policy-traffic", measurePolicyTraffic},
+	{"policy-connections", measurePolicyConnections},
 	{"policy-latency", measurePolicyLatency},
+	{"noisy-neighbour", measureNoisyNeighbour},
 }
 
 func main() {

@@ -31,9 +31,10 @@ type scale struct {
 	pods     int
 }
 
-// measureNetworks gives a cluster of two nodes very many Networks, and ports on some of them, and looks at what that costs
-// the first node: flows, memory, a change, a start. The Networks come as the controller admits them. A change is compared
-// with one in a cluster of few Networks and, with ports, with one on a node that has as many ports on a single Network.
+// measureNetworks gives a cluster of two nodes very many Networks, and ports on some of them, and
+// looks at what that costs the first node: flows, memory, a change, a start. The Networks come as
+// the controller admits them. A change is compared with one in a cluster of few Networks and, with
+// ports, with one on a node that has as many ports on a single Network.
 func measureNetworks(ctx context.Context) ([]Result, error) {
 	one, err := onOneNetwork(ctx)
 	if err != nil {
@@ -90,7 +91,8 @@ func (s *scale) look(ctx context.Context, name string, results []Result) ([]Resu
 		return nil, err
 	}
 	rss, err := residentMiB(s.node.AgentPID())
-	return append(results, absolute("networks-flows-"+name, "flows", flows), absolute("networks-rss-"+name, "MiB", rss)), err
+	return append(results, absolute("networks-flows-"+name, "flows", flows),
+		absolute("networks-rss-"+name, "MiB", rss)), err
 }
 
 // flowCount is how many flows a node's bridge has.
@@ -121,8 +123,9 @@ func (s *scale) podOn(ctx context.Context, n *lab.Node, network int) (*lab.Pod, 
 	}})
 }
 
-// use makes a pod on each of the first Networks, on both nodes. What the second node has to do is over then: its blocks and
-// Ports are in the API. It ends, so as not to share the machine with what is measured.
+// use makes a pod on each of the first Networks, on both nodes. What the second node has to do
+// is over then: its blocks and Ports are in the API. It ends, so as not to share the machine
+// with what is measured.
 func (s *scale) use(ctx context.Context) error {
 	other := s.Nodes[1]
 	for _, n := range []*lab.Node{other, s.node} {
@@ -139,8 +142,8 @@ func (s *scale) use(ctx context.Context) error {
 	return nil
 }
 
-// change is how long it takes, in milliseconds at the median, until a new Network has its first pod, and until one that
-// has a pod on the node has another one.
+// change is how long it takes, in milliseconds at the median, until a new Network has its first
+// pod, and until one that has a pod on the node has another one.
 type change struct{ network, pod float64 }
 
 const changeRounds = 20
@@ -191,7 +194,8 @@ func onOneNetwork(ctx context.Context) (change, error) {
 func (s *scale) changesBeside(ctx context.Context, few change, name string, results []Result) ([]Result, error) {
 	many, err := s.changes(ctx)
 	return append(results,
-		beside("networks-new-"+name, "ms", many.network, few.network), beside("networks-pod-"+name, "ms", many.pod, few.pod)), err
+		beside("networks-new-"+name, "ms", many.network, few.network),
+		beside("networks-pod-"+name, "ms", many.pod, few.pod)), err
 }
 
 // restart starts the agent again on a switch without flows.

@@ -37,8 +37,9 @@ func measureCluster(ctx context.Context) ([]Result, error) {
 	return append(results, more...), err
 }
 
-// firstPings is the time from the creation of a Network until a pod on it has had an answer from another one, on another
-// node; the reference is two pods on the pod network, from the creation of the first.
+// firstPings is the time from the creation of a Network until a pod on it has had an answer
+// from another one, on another node; the reference is two pods on the pod network, from the
+// creation of the first.
 func (c *cluster) firstPings(ctx context.Context) ([]Result, error) {
 	var ready, ours, reference []float64
 	for i := range pingRounds {
@@ -83,8 +84,8 @@ type readiness struct {
 	err error
 }
 
-// addNetwork creates a primary Network for a namespace of the same name; all of them have the same subnets. The channel
-// says when it was Ready.
+// addNetwork creates a primary Network for a namespace of the same name; all of them have the same
+// subnets. The channel says when it was Ready.
 func (c *cluster) addNetwork(ctx context.Context, name string) (<-chan readiness, error) {
 	events, err := c.api.Watch(ctx, &v1alpha1.NetworkList{}, client.MatchingFields{"metadata.name": name})
 	if err != nil {
@@ -111,7 +112,8 @@ func (c *cluster) addNetwork(ctx context.Context, name string) (<-chan readiness
 	})
 }
 
-// pingPods starts a pod on each of two workers and returns when the one has had an answer from the other.
+// pingPods starts a pod on each of two workers and returns when the one has had an
+// answer from the other.
 func (c *cluster) pingPods(ctx context.Context, namespace string) error {
 	took, err := c.startPods(ctx, namespace, "a", "b")
 	if err != nil {
@@ -127,11 +129,13 @@ func (c *cluster) pingPods(ctx context.Context, namespace string) error {
 		return err
 	}
 	address, _, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
-	_, err = c.Kubectl(ctx, "exec", "-n", namespace, "a", "--", "sh", "-c", "until ping -c 1 -W 1 "+address+"; do :; done")
+	_, err = c.Kubectl(ctx, "exec", "-n", namespace, "a", "--", "sh", "-c",
+		"until ping -c 1 -W 1 "+address+"; do :; done")
 	return err
 }
 
-// withoutController starts pods on a Network whose nodes have a block, with the controller and without it.
+// withoutController starts pods on a Network of which the nodes have a block, with the controller
+// and without it.
 func (c *cluster) withoutController(ctx context.Context) ([]Result, error) {
 	var names []string
 	for i := range podsWithout {
@@ -160,14 +164,16 @@ func (c *cluster) withoutController(ctx context.Context) ([]Result, error) {
 	if len(ours) == 0 {
 		return []Result{started}, nil
 	}
-	return []Result{started, beside("controller-down-start", "ms", percentile(ours, 0.5), percentile(reference, 0.5))}, nil
+	return []Result{started, beside("controller-down-start", "ms", percentile(ours, 0.5), percentile(reference, 0.5))},
+		nil
 }
 
 // stopController ends all replicas and waits until they are gone.
 func (c *cluster) stopController(ctx context.Context) error {
 	for _, args := range [][]string{
 		{"scale", "deployment/coelan-controller", "--replicas=0"},
-		{"wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=controller", "--timeout", startTimeout.String()},
+		{"wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=controller", "--timeout",
+			startTimeout.String()},
 	} {
 		if _, err := c.Kubectl(ctx, append([]string{"-n", "coelan-system"}, args...)...); err != nil {
 			return err

@@ -60,14 +60,16 @@ func measurePods(ctx context.Context) ([]Result, error) {
 		var rates [2][]float64
 		for range trafficRounds {
 			for who, hosts := range [][2]*lab.Host{pods, plain} {
-				rate, err := tr.run(ctx, hosts[0], hosts[1], netip.AddrPortFrom(hosts[1].Address(lab.IPv4), serverPort), trafficTime)
+				rate, err := tr.run(ctx, hosts[0], hosts[1], netip.AddrPortFrom(hosts[1].Address(lab.IPv4), serverPort),
+					trafficTime)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", tr.name, err)
 				}
 				rates[who] = append(rates[who], rate)
 			}
 		}
-		results = append(results, compared("pod-"+tr.name, tr.unit, percentile(rates[0], 0.5), percentile(rates[1], 0.5), 0.8, 0.95, higher))
+		results = append(results,
+			compared("pod-"+tr.name, tr.unit, percentile(rates[0], 0.5), percentile(rates[1], 0.5), 0.8, 0.95, higher))
 	}
 	return results, nil
 }

@@ -11,7 +11,8 @@ import (
 
 const agentsTimeout = 5 * time.Minute
 
-// measurePolicyAgents connects 500 agents to a controller, and tells what that and some changes cost it.
+// measurePolicyAgents connects 500 agents to a controller, and tells what that and
+// some changes cost it.
 func measurePolicyAgents(ctx context.Context) ([]Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, agentsTimeout)
 	defer cancel()

@@ -27,8 +27,9 @@ const (
 	podEventBar, podEventAim = 1, 0.5
 )
 
-// measurePolicyCompute has a controller learn all of a large cluster and work out what each of its nodes has to know, and then
-// takes the time of single pods that change their labels. No node is connected, nothing is sent.
+// measurePolicyCompute has a controller learn all of a large cluster and compute what each of its
+// nodes has to know, and then takes the time of single pods that change their labels. No node is
+// connected, nothing is sent.
 func measurePolicyCompute(context.Context) ([]Result, error) {
 	crowd := policytest.NewCrowd(crowdedNamespaces, crowdedNodes)
 	runtime.GC()
@@ -71,7 +72,8 @@ func measurePolicyCompute(context.Context) ([]Result, error) {
 // heapPause is the time between two looks at the heap.
 const heapPause = 20 * time.Millisecond
 
-// watchHeap returns what tells the most that the heap has had since, in MB, what is to be collected included.
+// watchHeap returns what tells the most that the heap has had since, in MB, what is
+// to be collected included.
 func watchHeap() (peak func() float64) {
 	var (
 		most  uint64

@@ -23,9 +23,9 @@ const guardedNamespace, callersNamespace = "guarded", "callers"
 
 const latencyPort = 7300
 
-// measurePolicyLatency takes the time from the beginning of the call that creates a NetworkPolicy, or deletes it, until the
-// first packet of a stream is denied, or arrives again: in a cluster without anything else, and in one that has 10,000 pods
-// and 1,000 policies.
+// measurePolicyLatency takes the time from the beginning of the call that creates a NetworkPolicy,
+// or deletes it, until the first packet of a stream is denied, or arrives again: in a cluster
+// without anything else, and in one that has 10,000 pods and 1,000 policies.
 func measurePolicyLatency(ctx context.Context) ([]Result, error) {
 	c, down, err := startCluster(ctx)
 	defer down()
@@ -115,8 +115,8 @@ func (c *cluster) policyLatency(ctx context.Context, pairs []latencyPair, suffix
 	}, nil
 }
 
-// comeAndGo has a policy come that closes the server, and go, and returns the milliseconds that each took to be in effect.
-// The first round does not count: the stream's connection is new then.
+// comeAndGo has a policy come that closes the server, and go, and returns the milliseconds that
+// each took to be in effect. The first round does not count: the stream's connection is new then.
 func (c *cluster) comeAndGo(ctx context.Context, s *numbered) (deny, allow []float64, err error) {
 	for range latencyRounds + 1 {
 		if err := s.flows(ctx); err != nil {
@@ -124,7 +124,9 @@ func (c *cluster) comeAndGo(ctx context.Context, s *numbered) (deny, allow []flo
 		}
 		closed := &networkingv1.NetworkPolicy{
 			ObjectMeta: metav1.ObjectMeta{Namespace: guardedNamespace, Name: "closed"},
-			Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
+			Spec: networkingv1.NetworkPolicySpec{
+				PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			},
 		}
 		start := time.Now()
 		if err := c.api.Create(ctx, closed); err != nil {

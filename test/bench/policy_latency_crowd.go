@@ -24,7 +24,8 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// The pods that kwok plays, on nodes that it plays, and the policies that are for them. A node's podCIDR has room for 250.
+// The pods that kwok plays, on nodes that it plays, and the policies that are for them. A node's
+// podCIDR has room for 250.
 const (
 	crowdPods       = 10_000
 	crowdNodes      = 125
@@ -39,8 +40,9 @@ const (
 	crowdWriters = 8 // calls of the API at a time
 )
 
-// addCrowd fills the cluster and has the clients be isolated for egress, by a policy that allows them every pod of the
-// cluster, so that their nodes have to know all of these. It returns when they do, with the number of flows of a node.
+// addCrowd fills the cluster and has the clients be isolated for egress, by a policy that allows
+// them every pod of the cluster, so that their nodes have to know all of these. It returns when
+// they do, with the number of flows of a node.
 func (c *cluster) addCrowd(ctx context.Context) (flows float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, crowdTimeout)
 	defer cancel()
@@ -90,7 +92,9 @@ func (c *cluster) addCrowdNodes(ctx context.Context) error {
 		return err
 	}
 	defer events.Stop()
-	if err := parallel(ctx, crowdNodes, func(ctx context.Context, i int) error { return c.api.Create(ctx, crowdNode(i)) }); err != nil {
+	if err := parallel(ctx, crowdNodes, func(ctx context.Context, i int) error {
+		return c.api.Create(ctx, crowdNode(i))
+	}); err != nil {
 		return err
 	}
 	ready := map[string]bool{}
@@ -121,9 +125,10 @@ func (c *cluster) addCrowdPods(ctx context.Context) (addresses int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	running := cache.NewFilteredListWatchFromClient(clients.CoreV1().RESTClient(), "pods", "", func(o *metav1.ListOptions) {
-		o.LabelSelector, o.FieldSelector = crowdLabel, "status.phase="+string(corev1.PodRunning)
-	})
+	running := cache.NewFilteredListWatchFromClient(clients.CoreV1().RESTClient(), "pods", "",
+		func(o *metav1.ListOptions) {
+			o.LabelSelector, o.FieldSelector = crowdLabel, "status.phase="+string(corev1.PodRunning)
+		})
 	seen := map[string]bool{}
 	// Of so many pods one watch might end early.
 	_, err = watchtools.UntilWithSync(ctx, running, &corev1.Pod{}, nil, func(e watch.Event) (bool, error) {
@@ -139,8 +144,8 @@ func (c *cluster) addCrowdPods(ctx context.Context) (addresses int, err error) {
 	return addresses, nil
 }
 
-// crowdNode has an address of its own, of those that are for documentation. It has no label kubernetes.io/os, so that no
-// DaemonSet has pods there.
+// crowdNode has an address of its own, of those that are for documentation. It has no label
+// kubernetes.io/os, so that no DaemonSet has pods there.
 func crowdNode(i int) *corev1.Node {
 	name := crowdNodeName(i)
 	return &corev1.Node{
@@ -177,7 +182,8 @@ func crowdPod(i int) *corev1.Pod {
 	}
 }
 
-// crowdPolicy is for one application of a namespace: another one may talk to it, and the same of the next namespace.
+// crowdPolicy is for one application of a namespace: another one may talk to it, and the same of
+// the next namespace.
 func crowdPolicy(i int) *networkingv1.NetworkPolicy {
 	namespace, number := i%crowdNamespaces, i/crowdNamespaces
 	tcp, port := corev1.ProtocolTCP, intstr.FromInt32(int32(8000+number)) //nolint:gosec // less than crowdApps
@@ -190,7 +196,8 @@ func crowdPolicy(i int) *networkingv1.NetworkPolicy {
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{
 				From: []networkingv1.NetworkPolicyPeer{
 					{PodSelector: new(applicationSelector(number + 1))},
-					{PodSelector: new(applicationSelector(number)), NamespaceSelector: &metav1.LabelSelector{MatchLabels: next}},
+					{PodSelector: new(applicationSelector(number)),
+						NamespaceSelector: &metav1.LabelSelector{MatchLabels: next}},
 				},
 				Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &port}},
 			}},
@@ -214,8 +221,8 @@ func callersPolicy() *networkingv1.NetworkPolicy {
 	}
 }
 
-// waitFlows returns when the node has at least so many flows, and how many it has. Nobody tells of that, so it looks now
-// and then.
+// waitFlows returns when the node has at least so many flows, and how many it has. There is no
+// event for that, so it polls.
 func (c *cluster) waitFlows(ctx context.Context, node string, most int) (float64, error) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -235,7 +242,8 @@ func (c *cluster) waitFlows(ctx context.Context, node string, most int) (float64
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return 0, fmt.Errorf("node %s has %.0f flows, and there are %d addresses of pods: %w", node, flows, most, ctx.Err())
+			return 0, fmt.Errorf("node %s has %.0f flows, and there are %d addresses of pods: %w", node, flows, most,
+				ctx.Err())
 		}
 	}
 }

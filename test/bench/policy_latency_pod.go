@@ -39,14 +39,16 @@ func (c *cluster) place(ctx context.Context, namespace, name string) (podPlace, 
 		id := strings.TrimPrefix(status.ContainerID, "containerd://")
 		for line := range strings.Lines(string(tasks)) {
 			if f := strings.Fields(line); len(f) == 3 && f[0] == id {
-				return podPlace{fmt.Sprintf("/proc/%d/root/proc/%s/ns/net", c.PID(pod.Spec.NodeName), f[1]), address}, nil
+				return podPlace{fmt.Sprintf("/proc/%d/root/proc/%s/ns/net", c.PID(pod.Spec.NodeName), f[1]), address},
+					nil
 			}
 		}
 	}
 	return podPlace{}, fmt.Errorf("pod %s/%s has no container that runs", namespace, name)
 }
 
-// Do runs fn on a thread that is in the namespace. Sockets that fn opens stay there, whoever uses them later.
+// Do runs fn on a thread that is in the namespace. Sockets that fn opens stay there, whichever
+// thread uses them later.
 func (p podPlace) Do(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -17,13 +17,14 @@ import (
 const (
 	// numberedInterval is the time between two packets.
 	numberedInterval = time.Millisecond
-	// numberedSilence is how long nothing comes when a stream is denied; what is denied for less is lost.
+	// numberedSilence is how long nothing comes when a stream is denied; what is denied
+	// for less is lost.
 	numberedSilence = 300 * time.Millisecond
 	// numberedSteady is how many packets come before a stream flows.
 	numberedSteady = 200
 )
 
-// numbered is a stream of numbered UDP packets, always of the same connection, that nobody answers.
+// numbered is a stream of numbered UDP packets, always of the same connection, without answers.
 type numbered struct {
 	client, server *net.UDPConn
 	stop           chan struct{}
@@ -131,6 +132,13 @@ func (s *numbered) allowed(ctx context.Context, since time.Time) (at time.Time, 
 	return at, err
 }
 
+// latest is how late the packet came that came latest of those since.
+func (s *numbered) latest(since time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.latest(since)
+}
+
 func (s *numbered) until(ctx context.Context, what string, done func(*packetLog) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -172,7 +180,8 @@ func (l *packetLog) arrive(number int, now time.Time) {
 	l.arrived++
 }
 
-// deniedAt is when the first of the packets was sent of which none has come, if that is long enough ago.
+// deniedAt is when the first of the packets was sent of which none has come, if that
+// is long enough ago.
 func (l *packetLog) deniedAt(now time.Time) (time.Time, bool) {
 	first := l.last + 1
 	if first >= len(l.sent) || now.Sub(l.sent[first]) < numberedSilence {
@@ -190,4 +199,14 @@ func (l *packetLog) allowedAt(since time.Time) (time.Time, bool) {
 		}
 	}
 	return first, !first.IsZero()
+}
+
+// latest is how long the slowest packet took that was sent since a time and has come.
+func (l *packetLog) latest(since time.Time) (d time.Duration) {
+	for number, sent := range l.sent {
+		if at := l.came[number]; !at.IsZero() && !sent.Before(since) {
+			d = max(d, at.Sub(sent))
+		}
+	}
+	return d
 }

@@ -103,3 +103,14 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("%d policies", len(policies))
 	}
 }
+
+func TestLatestPacket(t *testing.T) {
+	l, at := logOf(func(i int) bool { return i != 500 && i != 700 })
+	l.arrive(500, at(650))
+	if got := l.latest(at(100)); got != 150*time.Millisecond {
+		t.Errorf("the latest packet was %s late, want 150ms", got)
+	}
+	if got := l.latest(at(501)); got != 2*time.Millisecond {
+		t.Errorf("the latest packet after that was %s late, want 2ms: one that never came is not late", got)
+	}
+}

@@ -25,14 +25,18 @@ const newPodPort = 7301
 // newPodLabels are what the policy allows.
 var newPodLabels = map[string]string{"app": "new"}
 
-// firstConnections takes the time from the start of a pod's process until its first connection: to a server that a policy
-// isolates, which allows the pod by its label, against one that no policy is for, by turns. The pods are of both nodes.
+// firstConnections takes the time from the start of a pod's process until its first connection: to
+// a server that a policy isolates, which allows the pod by its label, against one that no policy is
+// for, by turns. The pods are of both nodes.
 func (c *cluster) firstConnections(ctx context.Context, isolated, open podPlace) (results []Result, err error) {
 	only := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: guardedNamespace, Name: "only-new"},
-		Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{
-			NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{MatchLabels: newPodLabels},
-		}}}}},
+		Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{
+			From: []networkingv1.NetworkPolicyPeer{{
+				NamespaceSelector: &metav1.LabelSelector{},
+				PodSelector:       &metav1.LabelSelector{MatchLabels: newPodLabels},
+			}},
+		}}},
 	}
 	if err := c.api.Create(ctx, only); err != nil {
 		return nil, err
@@ -50,7 +54,8 @@ func (c *cluster) firstConnections(ctx context.Context, isolated, open podPlace)
 	for n := range newPods {
 		for i, server := range []podPlace{isolated, open} {
 			name := fmt.Sprintf("new-%d-%d", n, i)
-			if took[i][n], err = c.firstConnection(ctx, name, c.WorkerNames()[n%c.Workers], netip.AddrPortFrom(server.address, newPodPort)); err != nil {
+			if took[i][n], err = c.firstConnection(ctx, name, c.WorkerNames()[n%c.Workers],
+				netip.AddrPortFrom(server.address, newPodPort)); err != nil {
 				return nil, err
 			}
 		}
@@ -60,7 +65,8 @@ func (c *cluster) firstConnections(ctx context.Context, isolated, open podPlace)
 		slowest[i] = percentile(took[i], 1)
 	}
 	return []Result{
-		paired("policy-new-pod", "ms", took[0], took[1]), beside("policy-new-pod-slowest", "ms", slowest[0], slowest[1]),
+		paired("policy-new-pod", "ms", took[0], took[1]),
+		beside("policy-new-pod-slowest", "ms", slowest[0], slowest[1]),
 	}, nil
 }
 
@@ -85,8 +91,8 @@ func (p podPlace) accept(port uint16) (stop func(), err error) {
 	return func() { _ = l.Close() }, nil
 }
 
-// firstConnection starts a pod that connects until it is answered, each time for a moment, and returns the milliseconds that it
-// says it has taken.
+// firstConnection starts a pod that connects until it is answered, each time for a moment, and
+// returns the milliseconds that it says it has taken.
 func (c *cluster) firstConnection(ctx context.Context, name, node string, server netip.AddrPort) (float64, error) {
 	events, err := c.api.Watch(ctx, &corev1.PodList{})
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 
 const throughputBar, throughputAim = 0.98, 1
 
-// measurePolicyTraffic compares what two pods can send each other that 1,000 rules are for, of which the last allows it, with
-// what two others on the same node can that no policy is for.
+// measurePolicyTraffic compares what two pods can send each other that 1,000 rules are for, of
+// which the last allows it, with what two others on the same node can that no policy is for.
 func measurePolicyTraffic(ctx context.Context) ([]Result, error) {
 	l, err := lab.Start(ctx, lab.Options{Nodes: 1, Families: lab.IPv4, Policies: true})
 	defer l.Close()
@@ -71,8 +71,8 @@ func measurePolicyTraffic(ctx context.Context) ([]Result, error) {
 	return append(results, absolute("policy-flows-1000", "flows", flows)), nil
 }
 
-// ruled is a view with policies of 1,000 rules for the client's egress, and of as many for the server's ingress. Half of
-// the rules have blocks, half have groups of peers.
+// ruled is a view with policies of 1,000 rules for the client's egress, and of as many for the
+// server's ingress. Half of the rules have blocks, half have groups of peers.
 func ruled(client, server *lab.Pod) lab.PolicyView {
 	ref := intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: "bench", Name: "many"}
 	var v lab.PolicyView
@@ -107,7 +107,8 @@ func ruled(client, server *lab.Pod) lab.PolicyView {
 			}
 			s.Rules = append(s.Rules, add(d, i+1, r))
 		}
-		last := intent.Rule{Groups: []string{"pods"}, Ports: []intent.PortRange{{Protocol: 6, First: serverPort, Last: serverPort}}}
+		last := intent.Rule{Groups: []string{"pods"},
+			Ports: []intent.PortRange{{Protocol: 6, First: serverPort, Last: serverPort}}}
 		s.Rules = append(s.Rules, add(d, manyRules, last))
 		slices.Sort(s.Rules)
 		v.Subjects = append(v.Subjects, s)

@@ -49,7 +49,8 @@ func measureRecirculations(ctx context.Context) ([]Result, error) {
 			return nil, fmt.Errorf("%s: %w", way.name, err)
 		}
 		results = append(results,
-			absolute("recirc-"+way.name, "per packet", c.recirculations), absolute("actions-"+way.name, "per packet", c.actions))
+			absolute("recirc-"+way.name, "per packet", c.recirculations),
+			absolute("actions-"+way.name, "per packet", c.actions))
 	}
 	return results, nil
 }

@@ -49,8 +49,8 @@ func beside(name, unit string, ours, reference float64) Result {
 	return Result{Name: name, Unit: unit, Ours: ours, Reference: &reference, Ratio: &ratio, Met: true}
 }
 
-// paired is a result of rounds in which ours and the reference took turns: the medians, and the median of the rounds' ratios,
-// which a machine that does much else at times disturbs less.
+// paired is a result of rounds in which ours and the reference took turns: the medians, and the
+// median of the rounds' ratios, which a machine that does much else at times disturbs less.
 func paired(name, unit string, ours, reference []float64) Result {
 	var ratios []float64
 	for i := range ours {

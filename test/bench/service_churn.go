@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"time"
 
-	"coelan.io/coelan/internal/bridge"
-	"coelan.io/coelan/internal/compile"
+	"coelan.io/coelan/internal/backend/ovs/bridge"
+	"coelan.io/coelan/internal/backend/ovs/pipeline"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/openflow"
 	"coelan.io/coelan/test/lab"
@@ -21,9 +21,10 @@ const (
 	churnRounds    = 50
 )
 
-// measureServiceChurn takes endpoints from a Service that has very many, and gives them back, one by one, and compares how
-// long the bridge takes with a rewrite of all of the Service's groups: for a Service that chooses by connection, and for one
-// that chooses by client, whose groups change bucket by bucket.
+// measureServiceChurn takes endpoints from a Service that has very many, and gives them back, one
+// by one, and compares how long the bridge takes with a rewrite of all of the Service's groups: for
+// a Service that chooses by connection, and for one that chooses by client and has groups that
+// change bucket by bucket.
 func measureServiceChurn(ctx context.Context) ([]Result, error) {
 	l, err := lab.Start(ctx, lab.Options{Nodes: 1, NoAgents: true})
 	defer l.Close()
@@ -40,7 +41,7 @@ func measureServiceChurn(ctx context.Context) ([]Result, error) {
 	}
 	defer conn.Close()
 	c := &churn{
-		store: intent.NewStore(), compiler: compile.New(), conn: conn,
+		store: intent.NewStore(), compiler: pipeline.New(), conn: conn,
 		bridge: bridge.New(bridge.Options{Connect: func(context.Context) (bridge.Switch, error) { return conn, nil }}),
 	}
 	var results []Result
@@ -60,16 +61,18 @@ func measureServiceChurn(ctx context.Context) ([]Result, error) {
 // churn is a bridge with one Service.
 type churn struct {
 	store    *intent.Store
-	compiler *compile.Compiler
+	compiler *pipeline.Compiler
 	bridge   *bridge.Bridge
 	conn     *openflow.Conn
 }
 
-// rounds returns, by turns, the milliseconds of a change of one endpoint, and of a rewrite of all groups.
+// rounds returns, by turns, the milliseconds of a change of one endpoint, and of a
+// rewrite of all groups.
 func (c *churn) rounds(ctx context.Context, affinity int) (ours, reference []float64, err error) {
-	v := intent.Service{
+	v := intent.NodeService{
 		Namespace: serviceNamespace, Name: "churn", Router: intent.DefaultRouterName, AffinitySeconds: affinity,
-		Ports: []intent.ServicePort{{Protocol: intent.TCP, Port: serviceAddress.Port(), ClusterIP: serviceAddress.Addr()}},
+		Ports: []intent.NodeServicePort{{Protocol: intent.TCP, Port: serviceAddress.Port(),
+			ClusterIP: serviceAddress.Addr()}},
 	}
 	var all []intent.Endpoint
 	for i := range churnEndpoints {
@@ -99,8 +102,11 @@ func (c *churn) rounds(ctx context.Context, affinity int) (ours, reference []flo
 	return ours, reference, nil
 }
 
-// set gives the Service its endpoints and returns the milliseconds that the bridge took, and the Service's groups.
-func (c *churn) set(ctx context.Context, v intent.Service, endpoints []intent.Endpoint) (float64, []openflow.Group, error) {
+// set gives the Service its endpoints and returns the milliseconds that the bridge took,
+// and the Service's groups.
+func (c *churn) set(ctx context.Context, v intent.NodeService,
+	endpoints []intent.Endpoint,
+) (float64, []openflow.Group, error) {
 	v.Ports[0].Endpoints = endpoints
 	state, err := c.store.Update(func(tx *intent.Tx) error {
 		tx.Replace(intent.Objects{
@@ -110,16 +116,17 @@ func (c *churn) set(ctx context.Context, v intent.Service, endpoints []intent.En
 			},
 			Routers: []intent.Router{{Name: intent.DefaultRouterName, ID: intent.DefaultRouter}},
 			Networks: []intent.Network{{
-				Name: intent.DefaultNetworkName, ID: intent.DefaultNetwork, VNI: uint32(intent.DefaultNetwork), Router: intent.DefaultRouterName,
+				Name: intent.DefaultNetworkName, ID: intent.DefaultNetwork, VNI: uint32(intent.DefaultNetwork),
+				Router: intent.DefaultRouterName,
 			}},
-			Services: []intent.Service{v},
+			NodeServices: []intent.NodeService{v},
 		})
 		return nil
 	})
 	if err != nil {
 		return 0, nil, err
 	}
-	desired := c.compiler.Compile(state)
+	desired := c.compiler.Compile(pipeline.Input{State: state})
 	if problems := c.compiler.Problems(); len(problems) > 0 {
 		return 0, nil, problems[0]
 	}

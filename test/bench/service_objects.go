@@ -14,7 +14,7 @@ import (
 // serviceNamespace is where all Services are.
 const serviceNamespace = "default"
 
-// service is a Service of IPv4 with one TCP port, whose endpoints all have the port serverPort.
+// service is a Service of IPv4 with one TCP port. All of its endpoints have the port serverPort.
 type service struct {
 	name    string
 	address netip.AddrPort
@@ -30,7 +30,8 @@ func (s service) object() *corev1.Service {
 			ClusterIPs: []string{s.address.Addr().String()},
 			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack),
 			Ports: []corev1.ServicePort{{
-				Name: "main", Protocol: corev1.ProtocolTCP, Port: int32(s.address.Port()), TargetPort: intstr.FromInt32(serverPort),
+				Name: "main", Protocol: corev1.ProtocolTCP, Port: int32(s.address.Port()),
+				TargetPort: intstr.FromInt32(serverPort),
 			}},
 			SessionAffinity:       corev1.ServiceAffinityNone,
 			InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),
@@ -42,7 +43,8 @@ func (s service) object() *corev1.Service {
 func (s service) slice(node string, endpoints ...netip.Addr) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: serviceNamespace, Name: s.name + "-x", Labels: map[string]string{discoveryv1.LabelServiceName: s.name},
+			Namespace: serviceNamespace, Name: s.name + "-x",
+			Labels: map[string]string{discoveryv1.LabelServiceName: s.name},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports: []discoveryv1.EndpointPort{{

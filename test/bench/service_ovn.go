@@ -16,7 +16,8 @@ import (
 	"coelan.io/coelan/test/lab"
 )
 
-// ovn is OVN on one node that has no Coelan: both databases, ovn-northd and ovn-controller, as Debian has them.
+// ovn is OVN on one node that has no Coelan: both databases, ovn-northd and ovn-controller, as
+// Debian has them.
 type ovn struct {
 	node *lab.Node
 	dir  string
@@ -36,9 +37,11 @@ func startOVN(ctx context.Context, n *lab.Node) (*ovn, error) {
 	}
 	for db, schema := range map[string]string{"nb": "OVN_Northbound", "sb": "OVN_Southbound"} {
 		file := filepath.Join(o.dir, db+".db")
-		// Whoever is first makes the one row of the global table: a change that is made meanwhile would wait for ever.
+		// The first writer makes the one row of the global table: a change that is made meanwhile
+		// would wait forever.
 		row := fmt.Sprintf(`[%q,{"op":"insert","table":"%s_Global","row":{}}]`, schema, strings.ToUpper(db))
-		for _, args := range [][]string{{"create", file, filepath.Join(ovnSchemas, "ovn-"+db+".ovsschema")}, {"transact", file, row}} {
+		for _, args := range [][]string{{"create", file, filepath.Join(ovnSchemas, "ovn-"+db+".ovsschema")},
+			{"transact", file, row}} {
 			if out, err := exec.CommandContext(ctx, "ovsdb-tool", args...).CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("OVN's %s database: %w: %s", db, err, out)
 			}
@@ -47,7 +50,8 @@ func startOVN(ctx context.Context, n *lab.Node) (*ovn, error) {
 			return nil, err
 		}
 	}
-	if _, err := n.OVS.Vsctl(ctx, "set", "open_vswitch", ".", "external_ids:system-id="+n.Name, "external_ids:ovn-remote="+o.remote("sb"),
+	if _, err := n.OVS.Vsctl(ctx, "set", "open_vswitch", ".", "external_ids:system-id="+n.Name,
+		"external_ids:ovn-remote="+o.remote("sb"),
 		"external_ids:ovn-encap-type=geneve", "external_ids:ovn-encap-ip="+n.Address(lab.IPv4).String(),
 		"external_ids:ovn-bridge-datapath-type="+n.OVS.Datapath); err != nil {
 		return nil, err
@@ -86,15 +90,17 @@ func (o *ovn) daemon(program, name string, args ...string) error {
 func (o *ovn) nbctl(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, ovnTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "ovn-nbctl", append([]string{"--db=" + o.remote("nb"), "--wait=hv"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "ovn-nbctl",
+		append([]string{"--db=" + o.remote("nb"), "--wait=hv"}, args...)...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("ovn-nbctl %v: %w: %s", args, err, out)
 	}
 	return string(out), nil
 }
 
-// balance makes a logical switch with two ports, for a client and a server, and one load balancer. There is no logical
-// router: the client knows the server's MAC for the balanced address, which saves OVN what a router would cost.
+// balance makes a logical switch with two ports, for a client and a server, and one load balancer.
+// There is no logical router: the client knows the server's MAC for the balanced address, which
+// saves OVN what a router would cost.
 func (o *ovn) balance(ctx context.Context) (client, server *lab.Host, err error) {
 	const name = "pods"
 	var hosts [2]*lab.Host
@@ -104,7 +110,8 @@ func (o *ovn) balance(ctx context.Context) (client, server *lab.Host, err error)
 	for i, port := range []string{"client", "server"} {
 		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, 1, byte(i + 2)}), 24)
 		mac := net.HardwareAddr{0x0a, 0, 0, 0, 0, byte(i + 2)}
-		if _, err := o.nbctl(ctx, "lsp-add", name, port, "--", "lsp-set-addresses", port, mac.String()+" "+address.Addr().String()); err != nil {
+		if _, err := o.nbctl(ctx, "lsp-add", name, port, "--", "lsp-set-addresses", port,
+			mac.String()+" "+address.Addr().String()); err != nil {
 			return nil, nil, err
 		}
 		g, err := o.node.AddGuest(ctx, port, port, mac, []netip.Prefix{address})
@@ -125,6 +132,7 @@ func (o *ovn) balance(ctx context.Context) (client, server *lab.Host, err error)
 		}
 	}
 	endpoint := netip.AddrPortFrom(hosts[1].Address(lab.IPv4), serverPort)
-	_, err = o.nbctl(ctx, "lb-add", "service", serviceAddress.String(), endpoint.String(), "tcp", "--", "ls-lb-add", name, "service")
+	_, err = o.nbctl(ctx, "lb-add", "service", serviceAddress.String(), endpoint.String(), "tcp", "--", "ls-lb-add",
+		name, "service")
 	return hosts[0], hosts[1], err
 }

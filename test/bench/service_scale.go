@@ -9,8 +9,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -31,8 +29,8 @@ const (
 // sliceChanges is how often the endpoints of one Service change at each number of Services.
 const sliceChanges = 200
 
-// What a change and a start must not take longer than, in milliseconds, the agent's memory in megabytes, and how many
-// times as long as with few Services a change may take.
+// What a change and a start must not take longer than, in milliseconds, the agent's memory in
+// megabytes, and how many times as long as with few Services a change may take.
 const (
 	changeBar, changeAim = 50, 25
 	startBar, startAim   = 10_000, 5000
@@ -40,7 +38,8 @@ const (
 	growthBar, growthAim = 1.5, 1.1
 )
 
-// crowd is a node in a cluster of many Services. One of them, the one that changes, is answered by pods.
+// crowd is a node in a cluster of many Services. One of them, the one that changes,
+// is answered by pods.
 type crowd struct {
 	*lab.Lab
 	node     *lab.Node
@@ -50,8 +49,8 @@ type crowd struct {
 	now      int // which of the servers is the endpoint
 }
 
-// measureServiceScale looks at what many Services cost a node: how long it takes until a change of one is in effect, the
-// agent's start, and memory.
+// measureServiceScale looks at what many Services cost a node: how long it takes until a change of
+// one is in effect, the agent's start, and memory.
 func measureServiceScale(ctx context.Context) ([]Result, error) {
 	var results []Result
 	var few float64
@@ -67,7 +66,8 @@ func measureServiceScale(ctx context.Context) ([]Result, error) {
 		} else {
 			median = beside(median.Name, median.Unit, p50, few).atMost(growthBar, growthAim)
 		}
-		results = append(results, median, absolute(fmt.Sprintf("service-change-p99-%d", n), "ms", p99).atMost(changeBar, changeAim))
+		results = append(results, median,
+			absolute(fmt.Sprintf("service-change-p99-%d", n), "ms", p99).atMost(changeBar, changeAim))
 		results = append(results, more...)
 	}
 	return results, nil
@@ -121,7 +121,7 @@ func measureCrowd(ctx context.Context, services int) (changes []float64, more []
 	), c.node.Check(ctx)
 }
 
-// fill makes the Services. Nobody is at their endpoints.
+// fill makes the Services. Nothing answers at their endpoints.
 func (c *crowd) fill() {
 	c.API.AddNamespace(serviceNamespace, nil)
 	for n := range c.services {
@@ -141,8 +141,8 @@ func nth(a netip.Addr, n int) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(b[:])+uint32(n))))
 }
 
-// start starts the agent on a switch without flows and returns how many milliseconds it took until it was ready and there
-// was a group for each Service.
+// start starts the agent on a switch without flows and returns how many milliseconds it took until
+// it was ready and there was a group for each Service.
 func (c *crowd) start(ctx context.Context) (float64, error) {
 	start := time.Now()
 	if err := c.node.StartAgent(ctx); err != nil {
@@ -183,9 +183,10 @@ func (c *crowd) serve(ctx context.Context) (stop func(), err error) {
 		if c.servers[i], err = c.node.AddPod(ctx, "server-"+name); err != nil {
 			return stop, err
 		}
-		s, err := probe.Serve(c.servers[i], netip.AddrPortFrom(c.servers[i].Address(lab.IPv4), serverPort), func(conn net.Conn) {
-			_, _ = io.WriteString(conn, name) // the client sees it if this fails
-		})
+		s, err := probe.Serve(c.servers[i], netip.AddrPortFrom(c.servers[i].Address(lab.IPv4), serverPort),
+			func(conn net.Conn) {
+				_, _ = io.WriteString(conn, name) // the client sees it if this fails
+			})
 		if err != nil {
 			return stop, err
 		}
@@ -199,13 +200,13 @@ func (c *crowd) serve(ctx context.Context) (stop func(), err error) {
 // changing is the Service that changes.
 var changing = service{"changing", serviceAddress}
 
-// publish has the API say who the endpoint is.
+// publish writes the endpoint into the API.
 func (c *crowd) publish() {
 	c.API.SetEndpointSlice(changing.slice(c.node.Name, c.servers[c.now].Address(lab.IPv4)))
 }
 
-// changes has the Service's one endpoint be the one and the other server, and returns for each change the milliseconds
-// until a new connection was answered by the new one.
+// changes has the Service's one endpoint be the one and the other server, and returns for each
+// change the milliseconds until a new connection was answered by the new one.
 func (c *crowd) changes(ctx context.Context) ([]float64, error) {
 	if err := c.answered(ctx); err != nil {
 		return nil, err
@@ -274,11 +275,7 @@ func (c *crowd) look(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(filepath.Join(c.node.OVS.Dir, "ovs-vswitchd.pid"))
-	if err != nil {
-		return nil, err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	pid, err := vswitchdPID(c.node)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ const (
 	balancedTime   = time.Second
 )
 
-// serviceAddress is the Service, for all who balance.
+// serviceAddress is the Service's, for each load balancer.
 var serviceAddress = netip.MustParseAddrPort("10.96.0.10:80")
 
 // contender is a client and a server on a node of their own, and what balances between them.
@@ -30,8 +30,9 @@ type contender struct {
 	client, server *lab.Host
 }
 
-// measureServiceTraffic compares who can balance: Coelan's own, OVN's load balancer, and kube-proxy beside Coelan. Each
-// has a node with an Open vSwitch of its own, where all datapaths are of the same kind, and two ports of the same kind.
+// measureServiceTraffic compares load balancers: Coelan's own, OVN's, and kube-proxy beside Coelan.
+// Each has a node with an Open vSwitch of its own, where all datapaths are of the same kind, and
+// two ports of the same kind.
 func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 	var all []*contender
 	defer func() {
@@ -43,7 +44,9 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 		name  string
 		start func(context.Context) (*contender, error)
 	}{
-		{"native", func(ctx context.Context) (*contender, error) { return coelanContender(ctx, config.NativeServices, "") }},
+		{"native", func(ctx context.Context) (*contender, error) {
+			return coelanContender(ctx, config.NativeServices, "")
+		}},
 		{"ovn", ovnContender},
 		{"iptables", func(ctx context.Context) (*contender, error) {
 			return coelanContender(ctx, config.KubeProxy, "iptables")
@@ -93,15 +96,17 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 
 // run is the rate of one load through the Service.
 func (c *contender) run(ctx context.Context, tr traffic) (float64, error) {
-	// Clients use their ports again soon. Open vSwitch before 3.1.3 does not let go of what it has translated for a
-	// connection when that ends, and then gives the next one from the same port another port (docs/datapath.md).
+	// Clients use their ports again soon. Open vSwitch before 3.1.3 does not let go of what it has
+	// translated for a connection when that ends, and then gives the next one from the same port
+	// another port (docs/develop/datapath.md).
 	if _, err := c.lab.Nodes[0].OVS.Appctl(ctx, "dpctl/flush-conntrack"); err != nil {
 		return 0, err
 	}
 	return tr.run(ctx, c.client, c.server, serviceAddress, balancedTime)
 }
 
-// connectMany is the load of many clients at once: Open vSwitch, and not their sleeping and waking, is what they wait for.
+// connectMany is the load of many clients at once: Open vSwitch, and not their sleeping and waking,
+// is what they wait for.
 var connectMany = traffic{"crr-many", "1/s", probe.Answer, connectManyTimes, 1}
 
 const manyClients = 16

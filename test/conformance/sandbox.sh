@@ -1,5 +1,5 @@
 # Sourced by the scripts beside it, which run upstream's suites: the sandbox called conformance, that goes when they end, and
-# the directory for what they print. The environment's variables and their meaning are in docs/conformance.md.
+# the directory for what they print. The environment's variables and their meaning are in docs/develop/conformance.md.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 report=$PWD/bin/conformance
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package debian has what tests boot in virtual machines: Debian's kernel, unpacked from its package, and the archive
-// that the kernel takes for its first root file system.
+// Package debian provides what tests boot in virtual machines: Debian's kernel, unpacked from its
+// package, and the archive that the kernel takes for its first root file system.
 package debian
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// metaPackage depends on Debian's current kernel package. The cloud flavour
+// metaPackage depends on Debian's current kernel package. The cloud flavor
 // would be smaller, but it is built without 9p.
 const metaPackage = "linux-image-amd64"
 
@@ -74,8 +74,8 @@ func newestCached(cache string) (Kernel, bool) {
 	return Kernel{dir: filepath.Clean(filepath.Join(modules, "../../..")), Release: filepath.Base(modules)}, true
 }
 
-// fetchKernel unpacks the package beside its place and renames it, so that
-// what is in the cache is whole, whoever else fetches it at the same time.
+// fetchKernel unpacks the package beside its place and renames it, so that the cache always has a
+// complete copy, also if several processes fetch it at the same time.
 func fetchKernel(ctx context.Context, cache, name string, k Kernel) error {
 	fmt.Fprintln(os.Stderr, "kernel: fetching", name)
 	if err := os.MkdirAll(cache, 0o755); err != nil {

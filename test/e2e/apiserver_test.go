@@ -18,10 +18,11 @@ import (
 // apiPause is how long the API server is away.
 const apiPause = 30 * time.Second
 
-// testWithoutAPIServer takes the API server away for half a minute. Traffic must not notice, not even that the agent of
-// its node is killed meanwhile. A pod whose sandbox dies meanwhile gets a new one from its kubelet, as one that is made
-// afterwards gets its first. These pods are on a node where no traffic is: with each new interface the userspace
-// datapath of Open vSwitch forgets the routes of its tunnels for a moment.
+// testWithoutAPIServer takes the API server away for half a minute. Traffic must not notice, not
+// even that the agent of its node is killed meanwhile. A pod gets a new sandbox from its kubelet if
+// that dies meanwhile, as one that is made afterward gets its first. These pods are on a node where
+// no traffic is: with each new interface the userspace datapath of Open vSwitch forgets the routes
+// of its tunnels for a moment.
 func testWithoutAPIServer(t *testing.T) {
 	ctx := within(t, 4*time.Minute)
 	makePod(ctx, t, sleeper("victim", control))
@@ -65,7 +66,8 @@ func testWithoutAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
-	// kubelet asks for news at growing intervals when it could not: it may see this pod only a minute later.
+	// kubelet asks for news at growing intervals when it could not: it may see this pod
+	// only a minute later.
 	makePod(ctx, t, sleeper("late", control))
 	if err := world.waitReady(ctx, "late"); err != nil {
 		t.Error(err)

@@ -45,7 +45,8 @@ type networkStatus struct {
 	Default   bool     `json:"default"`
 }
 
-// testAttachments gives pods further interfaces by the annotation of the network plumbing group, without Multus.
+// testAttachments gives pods further interfaces by the annotation of the network
+// plumbing group, without Multus.
 func testAttachments(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	const asked = `[{"name": "side", "interface": "data0", "ips": ["10.60.7.7/16", "fd00:60::77"], "mac": "0a:00:00:00:07:07"},
@@ -107,7 +108,8 @@ func testAttachments(t *testing.T) {
 	}
 }
 
-// checkStatus compares network-status with the interfaces that are there. The first one is the cluster's.
+// checkStatus compares network-status with the interfaces that are there. The first
+// one is the cluster's.
 func checkStatus(t *testing.T, p place, status []networkStatus, ifnames []string) {
 	t.Helper()
 	for i, ifname := range ifnames {

@@ -67,13 +67,19 @@ type cluster struct {
 	program string        // the coelan command
 }
 
-func newCluster(ctx context.Context, name string) (*cluster, error) {
+func newCluster(ctx context.Context, name string, install sandbox.Install) (*cluster, error) {
+	return newClusterOf(ctx, sandbox.Spec{Name: name, Zones: 2}, install, tenants)
+}
+
+// newClusterOf brings up a cluster with the objects of testdata/pods.yaml and those of tenants,
+// which is testdata/tenants.yaml in the spelling of what is installed.
+func newClusterOf(ctx context.Context, spec sandbox.Spec, install sandbox.Install, tenants string) (*cluster, error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return nil, fmt.Errorf("find the module: %w", err)
 	}
 	c := &cluster{program: filepath.Join(string(bytes.TrimSpace(root)), "bin/coelan")}
-	if c.Sandbox, err = sandbox.Up(ctx, sandbox.Spec{Name: name, Zones: 2}, sandbox.Install{}, os.Stderr); err != nil {
+	if c.Sandbox, err = sandbox.Up(ctx, spec, install, os.Stderr); err != nil {
 		return nil, err
 	}
 	if c.api, err = c.Clientset(); err != nil {
@@ -128,7 +134,8 @@ func ready(p *corev1.Pod) bool {
 	return false
 }
 
-// containers are the running containers of all pods but the agents', with how often each was restarted.
+// containers are the running containers of all pods but the agents', with how
+// often each was restarted.
 func (c *cluster) containers(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 	pods, err := c.api.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})

@@ -27,8 +27,9 @@ const (
 	takeover = 15 * time.Second
 )
 
-// testLeader kills the leader of the controllers as its node's loss does: without a word, and it does not come back. A pod
-// on a network that is there starts meanwhile, and another replica leads soon.
+// testLeader kills the leader of the controllers as its node's loss does: without a word,
+// and it does not come back. A pod on a network that is there starts meanwhile, and
+// another replica leads soon.
 func testLeader(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	old, err := leader(ctx)
@@ -90,7 +91,7 @@ func testLeader(t *testing.T) {
 	removePods(ctx, t, "meanwhile")
 }
 
-// leader is who holds the Lease: the name of its pod, and an id after it.
+// leader is the holder of the Lease: the name of its pod, and an id after it.
 func leader(ctx context.Context) (string, error) {
 	lease, err := world.api.CoordinationV1().Leases(agents).Get(ctx, leaderLease, metav1.GetOptions{})
 	if err != nil {

@@ -5,6 +5,6 @@
 // the image archive, with real pods of both address families.
 //
 // `make e2e` runs it. It brings up a sandbox of the name e2e and takes it
-// down afterwards. To look into one that a failed test leaves, or to have it
+// down afterward. To look into one that a failed test leaves, or to have it
 // up already, name one that stays: COELAN_E2E_SANDBOX=mine.
 package e2e

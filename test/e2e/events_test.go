@@ -21,7 +21,8 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// testEvents starts pods where they cannot start, reads why in their Events, and removes the reason.
+// testEvents starts pods where they cannot start, reads why in their Events,
+// and removes the reason.
 func testEvents(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -69,8 +70,8 @@ func testEvents(t *testing.T) {
 	}
 }
 
-// warning waits for an Event of type Warning about a pod, or another object of that key, whose message has the text.
-// Those about objects of no namespace are in "default".
+// warning waits for an Event of type Warning about a pod, or another object of that key, with a
+// message that has the text. Those about objects of no namespace are in "default".
 func warning(ctx context.Context, key, text string) (string, error) {
 	namespace, pod := split(key)
 	events := cache.NewListWatchFromClient(world.api.CoreV1().RESTClient(), "events", namespace,

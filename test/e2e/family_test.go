@@ -20,7 +20,8 @@ var families = []family{ipv4, ipv6}
 
 func (f family) has(a netip.Addr) bool { return a.Is4() == (f == ipv4) }
 
-// outside is an address beyond the nodes' network, at which a web server of the sandbox tells who asks.
+// outside is an address beyond the nodes' network, at which a web server of the sandbox answers
+// with the client's address.
 func outside(f family) netip.Addr {
 	if f == ipv4 {
 		return netip.MustParseAddr("203.0.113.1")

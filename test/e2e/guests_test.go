@@ -51,8 +51,9 @@ spec: {network: guests, addresses: [10.51.0.77, "fd00:51::77"], mac: "52:54:00:0
 // guestMTU is that of pods, too.
 const guestMTU = 1450
 
-// testGuests boots a virtual machine on the second worker, as a Port on a network of pods. They talk both ways, in one
-// network and through its Router. Then the Port is bound twice, and its Network deleted while it is in use.
+// testGuests boots a virtual machine on the second worker, as a Port on a network of pods. They
+// talk both ways, in one network and through its Router. Then the Port is bound twice, and its
+// Network deleted while it is in use.
 func testGuests(t *testing.T) {
 	ctx := within(t, 5*time.Minute)
 	apply(ctx, t, guests)
@@ -69,7 +70,7 @@ func testGuests(t *testing.T) {
 	if err := wait(ctx, port, portIn(v1alpha1.PortBound)); err != nil {
 		t.Fatal(err)
 	}
-	if port.Status.Node != worker2 || port.Status.BoundAt == nil {
+	if port.Status.Node != worker2 || port.Status.BoundTime == nil {
 		t.Errorf("Port red/guest is bound: %+v", port.Status)
 	}
 	if err := world.waitReady(ctx, "red/g1", "red/g2"); err != nil {
@@ -186,7 +187,8 @@ func contains(addresses []netip.Addr, text string) bool {
 	return false
 }
 
-// testBoundTwice names the Port at another interface, on the other worker: it stays where it is, and says so.
+// testBoundTwice names the Port at another interface, on the other worker: it stays where it is,
+// and says so.
 func testBoundTwice(t *testing.T, m *vm.Machine, port *v1alpha1.Port) {
 	ctx := within(t, time.Minute)
 	plug(ctx, t, worker1, "red/guest")

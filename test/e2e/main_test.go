@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/sandbox"
+	"coelan.io/coelan/test/lab/probe"
 )
 
 // ownName is the sandbox that exists for one run of the tests.
 const ownName = "e2e"
 
-// upTimeout bounds everything before the first test. A machine that does other work, too, needs many times what an
-// idle one does.
+// upTimeout bounds everything before the first test. A machine that does other work, too, needs
+// many times what an idle one does.
 const upTimeout = 8 * time.Minute
 
 // world is the cluster of all tests. They run one after the other: some restart its nodes.
@@ -36,42 +37,29 @@ func run(m *testing.M) int {
 			}
 		}()
 	}
-	restore, err := raiseBuffers()
+	err := probe.RaiseBuffers()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
-	defer restore()
 	ctx, cancel := context.WithTimeout(context.Background(), upTimeout)
 	defer cancel()
-	if world, err = newCluster(ctx, name); err != nil {
+	if world, err = newCluster(ctx, name, sandbox.Install{}); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
 	code := m.Run()
-	measured.print(os.Stdout)
+	if err := measured.write(os.Getenv("COELAN_E2E_TABLE")); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
 	return code
 }
 
-// raiseBuffers lets packet sockets hold the packets of some seconds. The userspace datapath reads from such sockets; with
-// the kernel's default, 208 KiB, packets are lost when a busy machine does not let ovs-vswitchd run for 0.4 s, whatever
-// else happens. Promises about lost packets are not about that.
-func raiseBuffers() (restore func(), err error) {
-	const file, want = "/proc/sys/net/core/rmem_default", "8388608"
-	before, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	return func() {
-		if err := os.WriteFile(file, before, 0o644); err != nil {
-			fmt.Fprintln(os.Stderr, "e2e:", err)
-		}
-	}, os.WriteFile(file, []byte(want), 0o644)
-}
-
-// TestCoelan is the tests of pods and nodes in their order: the later ones disturb the cluster more. Those of the mapping by
-// namespace follow (mapping_test.go), those of Networks (networks_test.go) and, as the last one, the removal: Go runs
-// tests in the order of their files' names.
+// TestCoelan is the tests of pods and nodes in their order: the later ones disturb the
+// cluster more. Those of the mapping by namespace follow (mapping_test.go), those of
+// Networks (networks_test.go) and, as the last one, the removal: Go runs tests in the order
+// of their files' names.
 func TestCoelan(t *testing.T) {
 	inOrder(t, []step{
 		{"reach", testReach},
@@ -81,6 +69,7 @@ func TestCoelan(t *testing.T) {
 		{"command", testCommand},
 		{"events", testEvents},
 		{"restarts", testRestarts},
+		{"API server ends", testAPIServerEnds},
 		{"without API server", testWithoutAPIServer},
 		{"reboots", testReboots},
 	})
@@ -109,8 +98,9 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// eventually tries until there is no error or the context ends. It is for what nothing announces, such as that all nodes
-// know a Service. Its error has that of the last try that the context's end did not cut short.
+// eventually tries until there is no error or the context ends. It is for what nothing announces,
+// such as that all nodes know a Service. Its error has that of the last try that the context's end
+// did not cut short.
 func eventually(ctx context.Context, try func() error) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()

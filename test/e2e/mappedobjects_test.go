@@ -16,8 +16,9 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 )
 
-// checkVPN looks at a namespace's vpn-instance: a Router with numbers of its own that has just these Networks and, since
-// pods of all namespaces reach each other, exchanges routes with the Router default.
+// checkVPN looks at a namespace's vpn-instance: a Router with numbers of its own that has
+// just these Networks and, since pods of all namespaces reach each other, exchanges routes
+// with the Router default.
 func checkVPN(ctx context.Context, t *testing.T, namespace string, networks ...string) {
 	t.Helper()
 	err := wait(ctx, vpn(namespace), func(r *v1alpha1.Router) error {
@@ -57,7 +58,8 @@ func checkELAN(ctx context.Context, t *testing.T, namespace, node string) {
 	}
 }
 
-// checkInterface looks at a pod's elan-interface and vpn-interface: a Port that is bound, with the pod's addresses.
+// checkInterface looks at a pod's elan-interface and vpn-interface: a Port that is bound,
+// with the pod's addresses.
 func checkInterface(ctx context.Context, t *testing.T, key, node string) {
 	t.Helper()
 	namespace, _ := split(key)

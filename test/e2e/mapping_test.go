@@ -77,8 +77,9 @@ func elan(namespace, node string) *v1alpha1.Network {
 
 func vpn(namespace string) *v1alpha1.Router { return named(&v1alpha1.Router{}, "ns-"+namespace) }
 
-// TestTC1CreatePodInNamespaceOnNode is TC 1: create a pod within a node under a namespace. The first pod of the namespace
-// makes the vpn-instance, the first on a node the elan-instance, and each pod its elan- and vpn-interface.
+// TestTC1CreatePodInNamespaceOnNode is TC 1: create a pod within a node under a namespace. The
+// first pod of the namespace makes the vpn-instance, the first on a node the elan-instance, and
+// each pod its elan- and vpn-interface.
 func TestTC1CreatePodInNamespaceOnNode(t *testing.T) {
 	ctx := within(t, 4*time.Minute)
 	useMapping(ctx, t, "namespace")
@@ -113,8 +114,8 @@ func TestTC1CreatePodInNamespaceOnNode(t *testing.T) {
 	}
 }
 
-// TestTC4DeletePodFromNamespace is TC 4: delete a pod from a namespace. Its Port goes; with the last pod on a node, that
-// node's elan-instance; with the last of all, the vpn-instance.
+// TestTC4DeletePodFromNamespace is TC 4: delete a pod from a namespace. Its Port goes; with the
+// last pod on a node, that node's elan-instance; with the last of all, the vpn-instance.
 func TestTC4DeletePodFromNamespace(t *testing.T) {
 	ctx := within(t, 4*time.Minute)
 	useMapping(ctx, t, "namespace")
@@ -132,7 +133,8 @@ func TestTC4DeletePodFromNamespace(t *testing.T) {
 	checkVPN(ctx, t, "tc4", "ns-tc4-"+worker1, "ns-tc4-"+worker2)
 	checkInterface(ctx, t, "tc4/second", worker1)
 
-	remove(ctx, t, "-n", "tc4", "pod", "second", "--force", "--grace-period=0") // without kubelet's word
+	// Without kubelet's word.
+	remove(ctx, t, "-n", "tc4", "pod", "second", "--force", "--grace-period=0")
 	gone(ctx, t, named(&v1alpha1.Port{}, "tc4/second.eth0"), elan("tc4", worker1))
 	checkVPN(ctx, t, "tc4", "ns-tc4-"+worker2)
 	checkInterface(ctx, t, "tc4/third", worker2)
@@ -204,7 +206,7 @@ func TestMappingIsolated(t *testing.T) {
 	ctxShut, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	shop, vault := world.pod(ctx, t, "street/shop1"), world.pod(ctx, t, "bank/vault1")
-	if err := eventually(ctxShut, func() error { // the agents hear of it
+	if err := eventually(ctxShut, func() error { // the agents receive it
 		short, cancel := context.WithTimeout(ctxShut, silence)
 		defer cancel()
 		if _, err := get(short, shop, netip.AddrPortFrom(vault.address(ipv4), webPort), "/hostname"); err == nil {
@@ -237,7 +239,7 @@ func TestMappingBack(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := everybody(ctx, t); err != nil {
+	if err := allReach(ctx, t); err != nil {
 		t.Error(err)
 	}
 	world.healthy(ctx, t)

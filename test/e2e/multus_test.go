@@ -17,23 +17,24 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// firstNet has the addresses of pods' first interfaces while the bridge plugin gives them, besideNet those of macvlan
-// interfaces; both are the same on every node.
+// firstNet has the addresses of pods' first interfaces while the bridge plugin gives them,
+// besideNet those of macvlan interfaces; both are the same on every node.
 var (
 	firstNet  = netip.MustParsePrefix("10.99.0.0/24")
 	besideNet = netip.MustParsePrefix("10.98.0.0/24")
 )
 
-// bridgeFirst is a configuration that runtimes and Multus take before Coelan's. It is not a list: for lists, the DEL of
-// Multus's thick form leaves out what it does not know itself, such as the subnet.
+// bridgeFirst is a configuration that runtimes and Multus take before Coelan's. It is not a
+// list: for lists, the DEL of Multus's thick form leaves out what it does not know itself,
+// such as the subnet.
 const (
 	bridgeFirst     = "/etc/cni/net.d/05-first.conf"
 	bridgeFirstText = `{"cniVersion": "1.0.0", "name": "first", "type": "bridge", "bridge": "first0", "isGateway": true,
   "ipam": {"type": "host-local", "subnet": "10.99.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}`
 )
 
-// testMultus runs Multus in both its forms. It gives pods three interfaces: the first by the bridge plugin or by Coelan,
-// one on a Network, and one by a plugin that knows nothing of Coelan.
+// testMultus runs Multus in both its forms. It gives pods three interfaces: the first by the bridge
+// plugin or by Coelan, one on a Network, and one by a plugin that knows nothing of Coelan.
 func testMultus(t *testing.T) {
 	for _, c := range []struct {
 		form   sandbox.Multus
@@ -91,7 +92,8 @@ func multusOn(ctx context.Context, t *testing.T, form sandbox.Multus, bridge boo
 	}
 }
 
-// checkMultusPods looks at the three interfaces of m1, and talks by each: m2 is on the same node, m3 on another.
+// checkMultusPods looks at the three interfaces of m1, and talks by each: m2 is on the same node,
+// m3 on another.
 func checkMultusPods(ctx context.Context, t *testing.T, bridge bool) {
 	t.Helper()
 	m1, m2, m3 := world.pod(ctx, t, "m1"), world.pod(ctx, t, "m2"), world.pod(ctx, t, "m3")

@@ -20,15 +20,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// place is where traffic starts or ends: the network namespace of a pod or of a machine, and its addresses. Without a
-// namespace it is that of the tests.
+// place is where traffic starts or ends: the network namespace of a pod or of a machine, and its
+// addresses. Without a namespace it is that of the tests.
 type place struct {
 	name      string
 	netns     string
 	addresses []netip.Addr
 }
 
-// Do runs fn on a thread that is in the namespace. Sockets that fn opens stay there, whoever uses them later.
+// Do runs fn on a thread that is in the namespace. Sockets that fn opens stay there, whichever
+// thread uses them later.
 func (p place) Do(fn func() error) error {
 	if p.netns == "" {
 		return fn()
@@ -89,7 +90,8 @@ func (c *cluster) machine(ctx context.Context, t *testing.T, name string) place 
 	return p
 }
 
-// pod is a pod as it is now, with the addresses that Kubernetes knows: a reboot gives it others and another namespace.
+// pod is a pod as it is now, with the addresses that Kubernetes knows: a reboot gives it
+// others and another namespace.
 func (c *cluster) pod(ctx context.Context, t *testing.T, key string) place {
 	t.Helper()
 	pod := c.placed(ctx, t, key)
@@ -100,7 +102,8 @@ func (c *cluster) pod(ctx context.Context, t *testing.T, key string) place {
 	return p
 }
 
-// tenant is a pod with the addresses of its eth0: to Kubernetes those of a private Router mean nothing.
+// tenant is a pod with the addresses of its eth0: to Kubernetes those of a
+// private Router mean nothing.
 func (c *cluster) tenant(ctx context.Context, t *testing.T, key string) place {
 	t.Helper()
 	p := c.container(ctx, t, c.placed(ctx, t, key))

@@ -76,7 +76,8 @@ func waitGone(ctx context.Context, object client.Object) error {
 	})
 }
 
-// says is an objection unless the condition has the status and the reason, and a message if that is not good news.
+// says is an objection unless the condition has the status and the reason, and a message if that is
+// not good news.
 func says(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) error {
 	c := meta.FindStatusCondition(conditions, kind)
 	if c == nil || c.Status != status || c.Reason != reason || c.Message == "" && reason != v1alpha1.ReasonReady {
@@ -99,7 +100,8 @@ func portIn(phase v1alpha1.PortPhase) func(*v1alpha1.Port) error {
 	}
 }
 
-// apply applies a manifest's text. What it makes is deleted at the test's end by deleteAll, or with the cluster.
+// apply applies a manifest's text. What it makes is deleted at the test's end by deleteAll,
+// or with the cluster.
 func apply(ctx context.Context, t *testing.T, manifest string) {
 	t.Helper()
 	if err := world.Apply(ctx, manifest); err != nil {

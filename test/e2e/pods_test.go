@@ -65,7 +65,8 @@ func sleeper(key, node string) *corev1.Pod {
 	}
 }
 
-// webServer is a pod that tells its name and who asks for it, with each kind of probe.
+// webServer is a pod that answers with its name or the client's address, and has
+// each kind of probe.
 func webServer(key, node string) *corev1.Pod {
 	p := sleeper(key, node)
 	p.Labels = map[string]string{"app": "web"}

@@ -19,7 +19,8 @@ import (
 	"coelan.io/coelan/test/vm"
 )
 
-// testGuestPolicies has policies select the Port of a virtual machine by its labels, as a subject and as a peer.
+// testGuestPolicies has policies select the Port of a virtual machine by its labels, as a subject
+// and as a peer.
 func testGuestPolicies(t *testing.T, m *vm.Machine, port *v1alpha1.Port) {
 	ctx := within(t, 2*time.Minute)
 	addresses, err := parseAddresses(port.Status.Addresses)

@@ -27,8 +27,8 @@ func clusterPolicy(ctx context.Context, t *testing.T, name, spec string) {
 	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, "clusternetworkpolicy", name) })
 }
 
-// testClusterPolicies puts the tiers on top of each other: what the administrator denies, leaves to the namespaces or
-// allows, and what is so where nobody says anything.
+// testClusterPolicies puts the tiers on top of each other: what the administrator denies, leaves to
+// the namespaces or allows, and the default where neither decides.
 func testClusterPolicies(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	const subject = "subject: {namespaces: {matchLabels: {team: shop}}}"
@@ -42,7 +42,7 @@ func testClusterPolicies(t *testing.T) {
 				{stage.friend2, udpEcho(stage.web1, f), friendUDP},
 				{stage.client1, web(stage.web1, f), own},
 				{stage.client1, web(stage.web2, f), own},
-				{stage.host1, web(stage.web1, f), true}, // its own node, whoever denies
+				{stage.host1, web(stage.web1, f), true}, // its own node, whatever denies
 			}
 		})
 	}
@@ -67,7 +67,7 @@ func testClusterPolicies(t *testing.T) {
 	})
 	ways(true, true, true)
 	t.Run("peers that are not understood", func(t *testing.T) {
-		// No name of the world is known: who may only reach those reaches nobody.
+		// Domain names are not resolved: a pod that may reach only those reaches nothing.
 		clusterPolicy(ctx, t, "names", "tier: Admin, priority: 10, subject: {pods: {namespaceSelector: {matchLabels: {team: shop}}, podSelector: {matchLabels: {app: other}}}}, "+
 			"egress: [{name: known, action: Accept, to: [{domainNames: [outside.test]}]}, {name: rest, action: Deny, to: [{networks: [0.0.0.0/0, '::/0']}]}]")
 		judge(ctx, t, func(f family) []try {
@@ -119,8 +119,8 @@ func testSecurityGroups(t *testing.T) {
 	all := func(direction string) string {
 		return fmt.Sprintf("{direction: %s, etherType: IPv4}, {direction: %s, etherType: IPv6}", direction, direction)
 	}
-	securityGroup(ctx, t, "web", "{direction: ingress, etherType: IPv4, protocol: tcp, portRangeMin: 8080, portRangeMax: 8080, remoteGroup: clients}, "+
-		"{direction: ingress, etherType: IPv6, protocol: '6', portRangeMin: 8000, portRangeMax: 8090, remoteGroup: policies/clients}")
+	securityGroup(ctx, t, "web", "{direction: Ingress, etherType: IPv4, protocol: tcp, portRangeMin: 8080, portRangeMax: 8080, remoteGroup: clients}, "+
+		"{direction: Ingress, etherType: IPv6, protocol: '6', portRangeMin: 8000, portRangeMax: 8090, remoteGroup: policies/clients}")
 	group("policies/web1", "web")
 	group("policies/client2", "clients")
 	// The group of its clients is not there yet.
@@ -132,7 +132,7 @@ func testSecurityGroups(t *testing.T) {
 			{stage.host1, web(stage.web1, f), true},
 		}
 	})
-	securityGroup(ctx, t, "clients", all("egress"))
+	securityGroup(ctx, t, "clients", all("Egress"))
 	judge(ctx, t, func(f family) []try {
 		return []try{
 			{stage.client2, web(stage.web1, f), true},
@@ -148,8 +148,8 @@ func testSecurityGroups(t *testing.T) {
 		judge(ctx, t, func(f family) []try { return []try{{stage.client2, web(stage.web1, f), false}} })
 	})
 	t.Run("changed", func(t *testing.T) {
-		securityGroup(ctx, t, "web", all("ingress")+", {direction: egress, etherType: IPv4, remoteIPPrefix: 10.244.0.0/16}, "+
-			"{direction: egress, etherType: IPv6, remoteIPPrefix: 'fd00:10:244::/56'}")
+		securityGroup(ctx, t, "web", all("Ingress")+", {direction: Egress, etherType: IPv4, remoteIPPrefix: 10.244.0.0/16}, "+
+			"{direction: Egress, etherType: IPv6, remoteIPPrefix: 'fd00:10:244::/56'}")
 		judge(ctx, t, func(f family) []try {
 			return []try{
 				{stage.other1, web(stage.web1, f), true},
@@ -160,7 +160,7 @@ func testSecurityGroups(t *testing.T) {
 		})
 		sg := named(&v1alpha1.SecurityGroup{}, "policies/web")
 		if err := wait(ctx, sg, func(g *v1alpha1.SecurityGroup) error {
-			if g.Status.Nodes != 1 || g.Status.RealisedNodes != 1 {
+			if g.Status.Nodes != 1 || g.Status.ProgrammedNodes != 1 {
 				return fmt.Errorf("status %+v, want one node of one", g.Status)
 			}
 			return nil
@@ -170,7 +170,8 @@ func testSecurityGroups(t *testing.T) {
 	})
 }
 
-// testPolicyExplained asks who allowed or denied something: trace, counters, the log of an agent, and the state of policies.
+// testPolicyExplained asks which policy allowed or denied something: trace, counters, the log of an
+// agent, and the state of policies.
 func testPolicyExplained(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	policy(ctx, t, "web-some", "podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: nobody}}}]}, "+
@@ -246,7 +247,7 @@ func testPolicyExplained(t *testing.T) {
 				return err
 			}
 			for _, c := range policy.Status.Conditions {
-				if c.Type == "Realised" && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "2 of 2 nodes") {
+				if c.Type == v1alpha1.ConditionProgrammed && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "2 of 2 nodes") {
 					return nil
 				}
 			}
@@ -258,7 +259,8 @@ func testPolicyExplained(t *testing.T) {
 	})
 }
 
-// testPolicyManyAddresses has a policy that names 10,000 addresses: what they allow is allowed, and nothing else.
+// testPolicyManyAddresses has a policy that names 10,000 addresses: what they allow is
+// allowed, and nothing else.
 func testPolicyManyAddresses(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	var blocks strings.Builder
@@ -267,7 +269,8 @@ func testPolicyManyAddresses(t *testing.T) {
 	}
 	last := stage.client1.address(ipv4)
 	policy(ctx, t, "many", fmt.Sprintf("podSelector: {matchLabels: {app: web}}, ingress: [{from: [%s{ipBlock: {cidr: %s/32}}]}]", &blocks, last))
-	policy(ctx, t, "odd", "podSelector: {matchLabels: {app: odd}}, policyTypes: [Ingress]") // it is not held up
+	// It is not held up.
+	policy(ctx, t, "odd", "podSelector: {matchLabels: {app: odd}}, policyTypes: [Ingress]")
 	judge(ctx, t, func(f family) []try {
 		return []try{
 			{stage.client1, web(stage.web1, f), f == ipv4},

@@ -14,8 +14,9 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// testPolicyRestarts restarts what enforces policies: what is denied stays denied, and what is allowed loses nothing. Without any
-// controller an agent that starts enforces what it knew, and pods that nobody has told it about stay closed.
+// testPolicyRestarts restarts what enforces policies: what is denied stays denied, and what is
+// allowed loses nothing. Without any controller an agent that starts enforces what it knew, and
+// pods that no controller has told it about stay closed.
 func testPolicyRestarts(t *testing.T) {
 	ctx := within(t, 5*time.Minute)
 	policy(ctx, t, "web", "podSelector: {matchLabels: {server: web1}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]")

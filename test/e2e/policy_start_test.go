@@ -21,12 +21,13 @@ import (
 // floodPort is where pods send what must not come, as soon as they run.
 const floodPort = 7300
 
-// testPolicyFirstPackets starts pods that send at once. Not one packet of those that may not send comes through, neither to a pod of
-// their node nor to another; those of the pods that may do, soon.
+// testPolicyFirstPackets starts pods that send at once. Not one packet of those that may
+// not send comes through, neither to a pod of their node nor to another; those of the pods
+// that may do, soon.
 func testPolicyFirstPackets(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	policy(ctx, t, "starters", "podSelector: {matchLabels: {app: starter, may: 'no'}}, policyTypes: [Egress]")
-	// Also the receiver's node knows in time who the sender is not.
+	// The receiver's node, too, knows in time that the sender is not a peer.
 	policy(ctx, t, "web", "podSelector: {matchLabels: {server: web2}}, ingress: [{from: [{podSelector: {matchLabels: {may: 'yes'}}}]}]")
 	finished := func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded }
 	for _, c := range []struct {
@@ -60,8 +61,8 @@ func testPolicyFirstPackets(t *testing.T) {
 	}
 }
 
-// makeFlood makes a pod on the first worker that sends a packet every few milliseconds for three seconds, from its first
-// moment on.
+// makeFlood makes a pod on the first worker that sends a packet every few milliseconds for three
+// seconds, from its first moment on.
 func makeFlood(ctx context.Context, t *testing.T, labels string, to place) {
 	t.Helper()
 	script := "end=$((SECONDS + 3)); while [ $SECONDS -lt $end ]; do"

@@ -20,8 +20,8 @@ import (
 // refusedWay is what ways are called that a policy stops.
 const refusedWay = "stopped"
 
-// testPolicyStreams has streams that run when a policy comes. What it allows loses nothing; what it does not, stops. When it
-// goes, the same connections go on.
+// testPolicyStreams has streams that run when a policy comes. What it allows loses nothing; what it
+// does not, stops. When it goes, the same connections go on.
 func testPolicyStreams(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	tr := startTraffic(ctx, t,

@@ -23,7 +23,7 @@ var policiesManifest string
 
 const policiesNamespace = "policies"
 
-// cast are who the policies are about: see testdata/policies.yaml.
+// cast are the pods and hosts of the policies: see testdata/policies.yaml.
 type cast struct {
 	web1, web2, odd2         place // servers
 	client1, client2, other1 place
@@ -33,8 +33,8 @@ type cast struct {
 
 var stage cast
 
-// TestPolicies is all tests of policies but that of virtual machines (guests_test.go). Each leaves the pods as it found them,
-// without policies.
+// TestPolicies is all tests of policies but that of virtual machines (guests_test.go). Each leaves
+// the pods as it found them, without policies.
 func TestPolicies(t *testing.T) {
 	ctx := within(t, 8*time.Minute)
 	if err := world.DefinePolicies(ctx, sandbox.ExperimentalPolicies); err != nil {
@@ -142,8 +142,8 @@ func label(ctx context.Context, t *testing.T, key, name, value, before string) {
 	})
 }
 
-// testPolicyPeers has a server for some pods of its namespace and for all of another one, on one port, until the policy is
-// deleted.
+// testPolicyPeers has a server for some pods of its namespace and for all of another one, on one
+// port, until the policy is deleted.
 func testPolicyPeers(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	t.Run("policy", func(t *testing.T) {

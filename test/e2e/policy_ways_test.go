@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// testPolicyOwnNode closes servers and a client. Their own node's processes still reach the servers, and the client its node:
-// nobody's containers are restarted. Other nodes are peers as any others.
+// testPolicyOwnNode closes servers and a client. Their own node's processes still reach the
+// servers, and the client its node: no container is restarted. Other nodes are peers as any others.
 func testPolicyOwnNode(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	before := world.containers(ctx, t)
@@ -79,7 +79,8 @@ func testPolicyNamedPorts(t *testing.T) {
 				{stage.client1, web(stage.web1, f), true},
 				{stage.client1, web(stage.web2, f), true},
 				{stage.client1, odd(f, corev1.ProtocolTCP, 8082), true},
-				{stage.client1, odd(f, corev1.ProtocolTCP, 8080), false}, // nobody listens, but that is not to be known
+				// No process listens there, but the client must not see that.
+				{stage.client1, odd(f, corev1.ProtocolTCP, 8080), false},
 				{stage.client1, udpEcho(stage.web1, f), false},
 				{stage.client1, odd(f, corev1.ProtocolUDP, 8083), false},
 			}
@@ -99,7 +100,8 @@ func testPolicyNamedPorts(t *testing.T) {
 	})
 }
 
-// frontService is a Service of the servers with the label, port 80 of which is their port 8080 or 8081.
+// frontService is a Service of the servers with the label, port 80 of which is their
+// port 8080 or 8081.
 func frontService(ctx context.Context, t *testing.T, name string, selector map[string]string, change func(*corev1.ServiceSpec)) *corev1.Service {
 	t.Helper()
 	s := of(dualService(name, ""), change)
@@ -109,7 +111,8 @@ func frontService(ctx context.Context, t *testing.T, name string, selector map[s
 
 func asItIs(*corev1.ServiceSpec) {}
 
-// testPolicyServices has policies see the endpoint that was chosen and its port, and the client with its own address.
+// testPolicyServices has policies see the endpoint that was chosen and its port, and the client
+// with its own address.
 func testPolicyServices(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	both := frontService(ctx, t, "both", map[string]string{"app": "web"}, asItIs)
@@ -160,8 +163,8 @@ func testPolicyServices(t *testing.T) {
 	})
 }
 
-// testPolicyNodePorts has clients outside of the cluster: policies see them with the policy Local, else the node that they
-// came to.
+// testPolicyNodePorts has clients outside of the cluster: policies see them with the policy Local,
+// else the node that they came to.
 func testPolicyNodePorts(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	local := frontService(ctx, t, "local", map[string]string{"app": "web"}, func(s *corev1.ServiceSpec) {
@@ -193,7 +196,8 @@ func testPolicyNodePorts(t *testing.T) {
 		judge(ctx, t, func(f family) []try {
 			return []try{
 				{stage.fabric, at(masked, stage.host2, f), true},
-				{stage.fabric, at(masked, stage.host1, f), false}, // not exempt, although the address is that of the server's own node
+				// Not exempt, although the address is that of the server's own node.
+				{stage.fabric, at(masked, stage.host1, f), false},
 				{stage.fabric, at(local, stage.host1, f), false},
 			}
 		})
@@ -201,7 +205,7 @@ func testPolicyNodePorts(t *testing.T) {
 	judge(ctx, t, func(f family) []try { return []try{{stage.fabric, at(masked, stage.host1, f), true}} })
 }
 
-// testPolicyTenants has a policy of a tenant, whose addresses another tenant has, too.
+// testPolicyTenants has a policy of a tenant. Another tenant has the same addresses.
 func testPolicyTenants(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	red1, redWeb1, redWeb2 := world.tenant(ctx, t, "red/client1"), world.tenant(ctx, t, "red/web1"), world.tenant(ctx, t, "red/web2")
@@ -212,7 +216,8 @@ func testPolicyTenants(t *testing.T) {
 	for _, c := range []struct {
 		name, spec string
 		open       bool
-		// service says whether it is open by way of a Service, whose clients have the cluster's addresses.
+		// service says whether it is open by way of a Service: its clients
+		// have the cluster's addresses.
 		service bool
 	}{
 		{"closed", "podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]", false, false},

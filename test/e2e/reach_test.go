@@ -16,24 +16,15 @@ import (
 	"time"
 )
 
-// requestTimeout bounds one request. None needs more than a second, not even on a busy machine, but for a packet that
-// was lost and is sent again.
+// requestTimeout bounds one request. None needs more than a second, not even on a busy machine, but
+// for a packet that was lost and is sent again.
 const requestTimeout = 5 * time.Second
 
 // get asks a web server and returns its answer.
 func get(ctx context.Context, from place, server netip.AddrPort, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = from.Do(func() (err error) {
-				conn, err = new(net.Dialer).DialContext(ctx, network, address)
-				return err
-			})
-			return conn, err
-		},
-	}}
+	client := http.Client{Transport: transport(from)}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server.String()+path, nil)
 	if err != nil {
 		return "", err
@@ -48,6 +39,20 @@ func get(ctx context.Context, from place, server netip.AddrPort, path string) (s
 		return "", fmt.Errorf("%s: %s", response.Status, body)
 	}
 	return string(body), err
+}
+
+// transport makes a connection from the place for each request.
+func transport(from place) *http.Transport {
+	return &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+			err = from.Do(func() (err error) {
+				conn, err = new(net.Dialer).DialContext(ctx, network, address)
+				return err
+			})
+			return conn, err
+		},
+	}
 }
 
 // clientOf is the address of the client as the server sees it.
@@ -150,7 +155,8 @@ func ways(ctx context.Context, t *testing.T, f family) []way {
 	}
 }
 
-// testNames resolves names of Services, of the cluster and of the outside, from a pod on each worker.
+// testNames resolves names of Services, of the cluster and of the outside, from a
+// pod on each worker.
 func testNames(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	for _, client := range []string{"client1", "client2"} {

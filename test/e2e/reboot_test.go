@@ -16,8 +16,8 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// testReboots cuts the power of a worker, and then twice of the whole cluster. Pods of other nodes notice nothing of
-// the first; after all of them everybody reaches everybody again.
+// testReboots cuts the power of a worker, and then twice of the whole cluster. Pods of other nodes
+// notice nothing of the first; after all of them all pods reach each other again.
 func testReboots(t *testing.T) {
 	t.Run("one node", func(t *testing.T) {
 		ctx := within(t, 4*time.Minute)
@@ -39,7 +39,8 @@ func testReboots(t *testing.T) {
 	}
 }
 
-// reboot returns how long it took until all pods that went down ran again and everybody reached everybody.
+// reboot returns how long it took until all pods that went down ran again and all
+// pods reached each other.
 func reboot(ctx context.Context, t *testing.T, node string) time.Duration {
 	t.Helper()
 	before := containerIDs(ctx, t)
@@ -55,7 +56,7 @@ func reboot(ctx context.Context, t *testing.T, node string) time.Duration {
 			t.Fatal(err)
 		}
 	}
-	if err := eventually(ctx, func() error { return everybody(ctx, t) }); err != nil {
+	if err := eventually(ctx, func() error { return allReach(ctx, t) }); err != nil {
 		t.Errorf("after the reboot of %s: %v", node, err)
 	}
 	took := time.Since(began)
@@ -87,8 +88,8 @@ func containerIDs(ctx context.Context, t *testing.T) map[string]string {
 	return ids
 }
 
-// everybody returns the first error of the pods' ways.
-func everybody(ctx context.Context, t *testing.T) error {
+// allReach returns the first error of the pods' ways.
+func allReach(ctx context.Context, t *testing.T) error {
 	t.Helper()
 	for _, f := range families {
 		for _, w := range ways(ctx, t, f) {

@@ -25,9 +25,9 @@ func testRefused(t *testing.T) {
 		{"subnets of one Network overlap", `subnets: [{cidr: 10.63.0.0/24}, {cidr: 10.63.0.0/16}]`, "must not overlap"},
 		{"bits after the length", `subnets: [{cidr: 10.63.0.1/24}]`, "no bits set after its length"},
 		{"range outside", `subnets: [{cidr: 10.63.0.0/24, ranges: [{from: 10.63.0.9, to: 10.63.1.9}]}]`, "must lie in the subnet"},
-		{"primary without a selector", "role: primary\n  subnets: [{cidr: 10.63.0.0/24}]", "needs a namespaceSelector"},
-		{"VLAN without its id", "type: vlan\n  physicalNetwork: x\n  subnets: [{cidr: 10.63.0.0/24}]", "needs a vlan"},
-		{"no subnet", "type: overlay", "needs a subnet"},
+		{"primary without a selector", "role: Primary\n  subnets: [{cidr: 10.63.0.0/24}]", "needs a namespaceSelector"},
+		{"VLAN without its id", "type: VLAN\n  physicalNetwork: x\n  subnets: [{cidr: 10.63.0.0/24}]", "needs a vlan"},
+		{"no subnet", "type: Overlay", "needs a subnet"},
 	} {
 		err := world.Apply(ctx, "apiVersion: coelan.io/v1alpha1\nkind: Network\nmetadata: {name: refused}\nspec:\n  "+c.spec)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -40,7 +40,8 @@ func testRefused(t *testing.T) {
 	}
 }
 
-// conflicts are objects that only together make no sense: the younger one has no effect, and says why.
+// conflicts are objects that only together make no sense: the younger one has no
+// effect, and says why.
 const conflicts = `
 apiVersion: coelan.io/v1alpha1
 kind: Router
@@ -52,8 +53,8 @@ metadata: {name: lab1}
 spec: {router: lab, vni: 50001, subnets: [{cidr: 10.70.0.0/24}]}
 `
 
-// testConflicts makes objects that do not go with those that are there. Each has a condition with the reason, and an
-// Event; those that were there first stay as they were.
+// testConflicts makes objects that do not go with those that are there. Each has a condition with
+// the reason, and an Event; those that were there first stay as they were.
 func testConflicts(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	apply(ctx, t, conflicts)
@@ -118,8 +119,8 @@ func portManifest(key, network, spec string) string {
 		name, namespace, network, spec)
 }
 
-// testPending starts pods that ask for what they cannot have. Each stays pending with an Event that says why; a pod
-// that starts beside them is not touched.
+// testPending starts pods that ask for what they cannot have. Each stays pending with an Event that
+// says why; a pod that starts beside them is not touched.
 func testPending(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	makePod(ctx, t, annotated(sleeper("p0", worker1), networksAnnotation,

@@ -21,15 +21,17 @@ import (
 )
 
 const (
-	// learning bounds the wait until everybody has heard of a Service or of a change of it.
+	// learning bounds the wait until all nodes have a Service or a change of it.
 	learning = 30 * time.Second
-	// patience is how long one question may take: much more than an answer, less than a connection's second try.
+	// patience is how long one question may take: much more than an answer, less than a
+	// connection's second try.
 	patience = 2 * time.Second
-	// draws is how often a Service is asked, so that none of its two endpoints is left out by chance.
+	// draws is how often a Service is asked, so that none of its two endpoints is
+	// left out by chance.
 	draws = 24
 )
 
-// question is what a client asks of whom: "hostname" or "clientip".
+// question is a server's address, and what a client asks it: "hostname" or "clientip".
 type question struct {
 	protocol corev1.Protocol
 	at       netip.AddrPort
@@ -69,7 +71,7 @@ func exchange(ctx context.Context, conn net.Conn, what string) (string, error) {
 
 func (q question) String() string { return fmt.Sprintf("%s %s", q.protocol, q.at) }
 
-// servers asks many times and returns who answered, sorted.
+// servers asks many times and returns the names that answered, sorted.
 func (q question) servers(ctx context.Context, from place) ([]string, error) {
 	names := map[string]bool{}
 	for range draws {
@@ -99,7 +101,7 @@ func (q question) serves(ctx context.Context, t *testing.T, from place, want ...
 	}
 }
 
-// seen asks who the client is, of a Service that is known to answer.
+// seen returns the client's address as a server sees it, by a Service that is known to answer.
 func (q question) seen(ctx context.Context, t *testing.T, from place, want netip.Addr) {
 	t.Helper()
 	for range 6 { // of both endpoints
@@ -116,13 +118,14 @@ func (q question) seen(ctx context.Context, t *testing.T, from place, want netip
 	}
 }
 
-// outcome of a question that nobody is to answer.
+// outcome of a question that must not be answered.
 const (
 	refused = "refused"
 	silent  = "silence"
 )
 
-// fails waits until questions end so: refused at once, by a reset or as unreachable, or without any word.
+// fails waits until questions end so: refused at once, by a reset or as unreachable,
+// or without any word.
 func (q question) fails(ctx context.Context, t *testing.T, from place, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, learning)
@@ -148,6 +151,24 @@ func (q question) fails(ctx context.Context, t *testing.T, from place, want stri
 		return nil
 	})
 	if err != nil {
-		t.Errorf("%s asks %s: %v", from.name, q, err)
+		t.Errorf("%s asks %s: %v\n%s", from.name, q, err, q.explained(ctx, from))
 	}
+}
+
+// explained is what the workers know of a question that does not end as it should: their bridge, if
+// a pod asks, and what their kernels refuse.
+func (q question) explained(ctx context.Context, from place) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), learning)
+	defer cancel()
+	var parts []string
+	if _, pod, ok := strings.Cut(from.name, "/"); ok && pod != "" {
+		trace, err := world.coelan(ctx, "trace", "-v", "--protocol", strings.ToLower(string(q.protocol)), from.name, q.at.String())
+		parts = append(parts, fmt.Sprintf("trace: %s%v", trace, err))
+	}
+	for _, node := range []string{worker1, worker2} {
+		out, err := world.Exec(ctx, node, "sh", "-c", "grep -E 'Icmp6Out.*(Msgs|Unreach|Rate)' /proc/net/snmp6; nft list ruleset | grep -A40 'set reject'; "+
+			"ovs-appctl dpctl/dump-flows -m | grep -E 'tp_?dst=80|udp|icmp'")
+		parts = append(parts, fmt.Sprintf("%s: %s%v", node, out, err))
+	}
+	return strings.Join(parts, "\n")
 }

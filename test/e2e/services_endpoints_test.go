@@ -17,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// testNotReady has a server that never gets ready: nobody gets it but by a Service that wants it so.
+// testNotReady has a server that never gets ready: clients get it only by a
+// Service with publishNotReadyAddresses.
 func testNotReady(t *testing.T) {
 	ctx := within(t, time.Minute)
 	strict := makeService(ctx, t, dualService("strict", "unready"))
@@ -30,8 +31,8 @@ func testNotReady(t *testing.T) {
 	}
 }
 
-// testTerminating deletes the last server of a Service: it is asked for as long as it answers, and no longer once there is
-// another.
+// testTerminating deletes the last server of a Service: it is asked for as long as it answers, and
+// no longer once there is another.
 func testTerminating(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	s := makeService(ctx, t, dualService("terminating", "leaving"))
@@ -65,7 +66,7 @@ func testTerminating(t *testing.T) {
 	remove(ctx, t, "-n", servicesNamespace, "pod", "leaving", "--force", "--grace-period=0")
 }
 
-// testWithoutSelector has a Service whose endpoints somebody else says: one outside of the cluster.
+// testWithoutSelector has a Service without a selector: its endpoint is outside of the cluster.
 func testWithoutSelector(t *testing.T) {
 	ctx := within(t, time.Minute)
 	s := makeService(ctx, t, of(dualService("written", ""), func(s *corev1.ServiceSpec) { s.Selector = nil }))
@@ -81,7 +82,8 @@ func testWithoutSelector(t *testing.T) {
 	}
 }
 
-// testHostNetwork has a server in its node's network: its node's pods and processes are clients, too.
+// testHostNetwork has a server in its node's network: its node's pods and
+// processes are clients, too.
 func testHostNetwork(t *testing.T) {
 	ctx := within(t, time.Minute)
 	s := makeService(ctx, t, of(dualService("hosted", "hosted"), func(s *corev1.ServiceSpec) {
@@ -127,7 +129,8 @@ func testNobodyThere(t *testing.T) {
 	}
 }
 
-// testStaleUDP has clients that go on sending from one port when their server goes: the next server gets what they send.
+// testStaleUDP has clients that go on sending from one port when their server goes: the next server
+// gets what they send.
 func testStaleUDP(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	s := makeService(ctx, t, of(dualService("stale", "stale"), nodePort))

@@ -29,8 +29,8 @@ func testNoKubeProxy(t *testing.T) {
 	}
 }
 
-// testClusterIP asks one port over TCP and UDP, in both families, from pods, nodes and the servers themselves. Pods are seen
-// as who they are.
+// testClusterIP asks one port over TCP and UDP, in both families, from pods, nodes and the servers
+// themselves. The servers see the pods' own addresses.
 func testClusterIP(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	s := makeService(ctx, t, of(dualService("cluster-ip", "echo"), func(s *corev1.ServiceSpec) {
@@ -68,8 +68,8 @@ func testOneFamily(t *testing.T) {
 	}
 }
 
-// testNodePort asks every node's port, whether or not it has a server, from outside, from pods and from nodes, its own
-// included. The servers see a node in place of who is outside.
+// testNodePort asks every node's port, whether or not it has a server, from outside, from pods and
+// from nodes, its own included. The servers see a node's address in place of clients outside.
 func testNodePort(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	s := makeService(ctx, t, of(dualService("node-port", "echo"), nodePort))
@@ -107,7 +107,8 @@ func testExternalIPs(t *testing.T) {
 	}
 }
 
-// lead has the router outside of the cluster send an address to a node, for as long as the test runs.
+// lead has the router outside of the cluster send an address to a node, for as long
+// as the test runs.
 func lead(ctx context.Context, t *testing.T, a, node netip.Addr) {
 	t.Helper()
 	route := []string{"ip", "route", "replace", netip.PrefixFrom(a, a.BitLen()).String(), "via", node.String()}
@@ -149,7 +150,7 @@ func testNamesOnly(t *testing.T) {
 			}
 		}
 	}
-	for _, server := range []place{pitch.echo1, pitch.echo2} { // whom the headless one names
+	for _, server := range []place{pitch.echo1, pitch.echo2} { // the endpoints of the headless one
 		q := question{corev1.ProtocolTCP, netip.AddrPortFrom(server.address(ipv6), tcpPort)}
 		q.serves(ctx, t, pitch.client1, strings.TrimPrefix(server.name, "services/"))
 	}

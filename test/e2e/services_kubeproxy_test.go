@@ -33,7 +33,8 @@ func attach(ctx context.Context, t *testing.T, key, service string) {
 	}
 }
 
-// attached makes a namespace with two servers, one on each worker, and a Service of those that are attached to it.
+// attached makes a namespace with two servers, one on each worker, and a Service of those that are
+// attached to it.
 func attached(ctx context.Context, t *testing.T, name string) *corev1.Service {
 	t.Helper()
 	makeNamespace(ctx, t, name, "")
@@ -57,7 +58,8 @@ func TestTC2AttachPodToService(t *testing.T) {
 	ctx := within(t, 4*time.Minute)
 	useServices(ctx, t, sandbox.KubeProxyServices)
 	pitch = newField(ctx, t)
-	for _, node := range world.Nodes() { // the node's port that takes what is for Services to the kernel
+	for _, node := range world.Nodes() {
+		// The node's port that takes what is for Services to the kernel.
 		out, err := world.Exec(ctx, node, "ovs-vsctl", "--bare", "--columns=name", "find", "Interface", "external_ids:is-service-gateway=true")
 		if err != nil || strings.TrimSpace(string(out)) != "coelan-gw0" {
 			t.Errorf("%s: the service gateway is %q, %v", node, out, err)
@@ -79,14 +81,14 @@ func TestTC2AttachPodToService(t *testing.T) {
 	everywhere("one")
 	attach(ctx, t, "tc2/two", "service")
 	everywhere("one", "two")
-	// The endpoint sees who asks, on its own node and on another.
+	// The endpoint sees the client's address, on its own node and on another.
 	for _, f := range families {
 		clusterIP(t, s, f, corev1.ProtocolTCP).seen(ctx, t, pitch.client1, pitch.client1.address(f))
 	}
 }
 
-// TestTC3RemovePodFromService is TC 3: remove a pod from a service. The others get what comes; with the last one nobody is
-// there.
+// TestTC3RemovePodFromService is TC 3: remove a pod from a service. The others get all connections;
+// without the last one none is answered.
 func TestTC3RemovePodFromService(t *testing.T) {
 	ctx := within(t, 4*time.Minute)
 	useServices(ctx, t, sandbox.KubeProxyServices)
@@ -103,13 +105,14 @@ func TestTC3RemovePodFromService(t *testing.T) {
 	for _, f := range families {
 		clusterIP(t, s, f, corev1.ProtocolTCP).fails(ctx, t, pitch.client1, refused)
 	}
-	if err := ask(ctx, t, "client1", "tc3/one"); err != nil { // it lives on, only not as the Service
+	if err := ask(ctx, t, "client1", "tc3/one"); err != nil {
+		// It lives on, only not as the Service.
 		t.Error(err)
 	}
 }
 
-// TestServicesOfKubeProxy asks what goes through kube-proxy otherwise: from nodes, to addresses outside of the cluster and
-// at external IPs, and from outside with the policy Local.
+// TestServicesOfKubeProxy asks what goes through kube-proxy otherwise: from nodes, to addresses
+// outside of the cluster and at external IPs, and from outside with the policy Local.
 func TestServicesOfKubeProxy(t *testing.T) {
 	ctx := within(t, 4*time.Minute)
 	useServices(ctx, t, sandbox.KubeProxyServices)

@@ -20,7 +20,8 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// servicesPool has addresses of the nodes' network, for which workers answer: a test takes their power.
+// servicesPool has addresses of the nodes' network, for which workers answer: a
+// test takes their power.
 const servicesPool = `
 apiVersion: coelan.io/v1alpha1
 kind: LoadBalancerPool
@@ -36,7 +37,8 @@ var poolNet = map[family]netip.Prefix{ipv4: netip.MustParsePrefix("192.168.33.19
 // loadBalancer makes the Service one of type LoadBalancer.
 func loadBalancer(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeLoadBalancer }
 
-// testLoadBalancer asks at an address of the pool from outside, from the control plane's machine, from pods and nodes.
+// testLoadBalancer asks at an address of the pool from outside, from the control plane's machine,
+// from pods and nodes.
 func testLoadBalancer(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	s := makeService(ctx, t, of(dualService("balanced", "echo"), func(s *corev1.ServiceSpec) {
@@ -80,8 +82,9 @@ func testSourceRanges(t *testing.T) {
 	}
 }
 
-// testModeProxy has somebody else's load balancer. If it hands packets on as they are (VIP), the cluster's own clients need
-// not go there; if it is a proxy, they must: there is nothing at its address here.
+// testModeProxy has another controller's load balancer. If it hands packets on as they are
+// (VIP), the cluster's own clients need not go there; if it is a proxy, they must: there is
+// nothing at its address here.
 func testModeProxy(t *testing.T) {
 	ctx := within(t, time.Minute)
 	s := makeService(ctx, t, of(dualService("foreign", "echo"), func(s *corev1.ServiceSpec) {
@@ -174,17 +177,17 @@ func testNodeLost(t *testing.T) {
 	world.healthy(ctx, t)
 }
 
-// ownerOf is the node that answers for an address, as the fabric's neighbour table has it.
+// ownerOf is the node that answers for an address, as the fabric's neighbor table has it.
 func ownerOf(ctx context.Context, t *testing.T, a netip.Addr) string {
 	t.Helper()
 	// 192.168.33.200 dev fabric lladdr 02:c0:e1:00:00:0c REACHABLE
-	neighbour := pitch.fabric.run(ctx, t, "ip", "neigh", "show", a.String())
+	neighbor := pitch.fabric.run(ctx, t, "ip", "neigh", "show", a.String())
 	for _, node := range world.Nodes() {
 		mac, err := world.Exec(ctx, node, "cat", "/sys/class/net/eth1/address")
-		if err == nil && strings.Contains(neighbour, strings.TrimSpace(string(mac))) {
+		if err == nil && strings.Contains(neighbor, strings.TrimSpace(string(mac))) {
 			return node
 		}
 	}
-	t.Fatalf("no node answers for %s: %s", a, neighbour)
+	t.Fatalf("no node answers for %s: %s", a, neighbor)
 	return ""
 }

@@ -27,7 +27,8 @@ const (
 // tcpAndUDP are the protocols of the servers.
 var tcpAndUDP = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP}
 
-// dualService is a Service of the servers with this label, in both families, whose one port is over TCP and UDP.
+// dualService is a Service of the servers with this label, in both families, with one port
+// over TCP and UDP.
 func dualService(name, app string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: servicesNamespace},
@@ -60,7 +61,7 @@ func makeService(ctx context.Context, t *testing.T, s *corev1.Service) *corev1.S
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := services.Delete(context.WithoutCancel(ctx), s.Name, metav1.DeleteOptions{}); err != nil {
+		if err := services.Delete(context.WithoutCancel(ctx), made.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -119,8 +120,8 @@ func balanced(ctx context.Context, t *testing.T, s *corev1.Service, f family, p 
 	return question{p, netip.AddrPortFrom(found, frontPort)}
 }
 
-// makeSlice makes endpoints for a Service without a selector: one address, and its ports by the names that the Service has
-// for them.
+// makeSlice makes endpoints for a Service without a selector: one address, and its ports by the
+// names that the Service has for them.
 func makeSlice(ctx context.Context, t *testing.T, s *corev1.Service, a netip.Addr, ports map[corev1.Protocol]int32) {
 	t.Helper()
 	kind := discoveryv1.AddressTypeIPv4

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// testAffinity has clients stay with one server, by whichever address of the Service they come and until they have been
-// away for longer than the timeout.
+// testAffinity has clients stay with one server, by whichever address of the Service they come and
+// until they have been away for longer than the timeout.
 func testAffinity(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	const timeout = 3
@@ -75,7 +75,8 @@ func loyal(ctx context.Context, t *testing.T, q question, from place) {
 	}
 }
 
-// testInternalLocal keeps the cluster's clients on their node. One whose node has no server hears nothing: it may get one.
+// testInternalLocal keeps the cluster's clients on their node. A client on a node without a server
+// gets no answer, not a refusal: the node may get a server.
 func testInternalLocal(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	local := corev1.ServiceInternalTrafficPolicyLocal
@@ -91,8 +92,8 @@ func testInternalLocal(t *testing.T) {
 	}
 }
 
-// testExternalLocal keeps who comes from outside on the node that it comes to, and its address with it. The health port
-// tells which nodes have a server. The cluster's own clients get any.
+// testExternalLocal keeps connections from outside on the node that they come to, with the client's
+// address. The health port tells which nodes have a server. The cluster's own clients get any.
 func testExternalLocal(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	s := makeService(ctx, t, of(dualService("external-local", "echo"), func(s *corev1.ServiceSpec) {
@@ -145,7 +146,7 @@ func nodesGateway(f family) netip.Addr {
 	return netip.MustParseAddr("fd00:192:168:33::1")
 }
 
-// answers waits until somebody does.
+// answers waits until a server does.
 func (q question) answers(ctx context.Context, t *testing.T, from place) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, learning)

@@ -14,7 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testRefusedServices makes Services that ask for what they cannot have, and reads why in their Events.
+// testRefusedServices makes Services that ask for what they cannot have, and reads
+// why in their Events.
 func testRefusedServices(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	says := func(s *corev1.Service, text string) {

@@ -15,7 +15,8 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// testServicesRestart restarts agents while pods, nodes and servers themselves use Services: not one packet may be lost.
+// testServicesRestart restarts agents while pods, nodes and servers themselves use Services: not
+// one packet may be lost.
 func testServicesRestart(t *testing.T) {
 	client1, client2 := "client1", "client2"
 	for _, r := range []struct {

@@ -18,8 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testTenantsServices has two tenants with the same subnets: each its own Service, of which the other hears nothing, and
-// both the cluster's name server, its API server and Services of the default network.
+// testTenantsServices has two tenants with the same subnets: each its own Service, of which
+// the other hears nothing, and both the cluster's name server, its API server and Services
+// of the default network.
 func testTenantsServices(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	service := func(key string) *corev1.Service {
@@ -55,7 +56,8 @@ func testTenantsServices(t *testing.T) {
 				t.Errorf("%s asks the name server, %s: %v", from.name, f, err)
 			}
 		}
-		for _, from := range []place{pitch.fabric, pitch.client1, pitch.red, pitch.blue} { // node ports are for all
+		for _, from := range []place{pitch.fabric, pitch.client1, pitch.red, pitch.blue} {
+			// node ports are for all.
 			atNode(t, redOutside, pitch.host1, f, corev1.ProtocolTCP).serves(ctx, t, from, "web1", "web2")
 			atNode(t, blueOutside, pitch.host2, f, corev1.ProtocolTCP).serves(ctx, t, from, "shop1", "shop2")
 		}
@@ -69,7 +71,8 @@ func testTenantsServices(t *testing.T) {
 				return err
 			}
 			defer conn.Close()
-			client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // who it is, is not the question
+			// The test is not about the server's identity.
+			client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 			if err := client.SetDeadline(time.Now().Add(patience)); err != nil {
 				return err
 			}

@@ -41,7 +41,8 @@ func newField(ctx context.Context, t *testing.T) field {
 	}
 }
 
-// TestServices is all tests of Services without kube-proxy. Those that follow each other disturb the cluster.
+// TestServices is all tests of Services without kube-proxy. Those that follow each
+// other disturb the cluster.
 func TestServices(t *testing.T) {
 	ctx := within(t, 12*time.Minute)
 	useServices(ctx, t, sandbox.NativeServices)
@@ -93,8 +94,8 @@ func TestServices(t *testing.T) {
 	})
 }
 
-// useServices has Services balanced by Coelan or by kube-proxy, on all nodes: agents start anew. No packet between pods, or
-// from them to the outside, may be lost by it.
+// useServices has Services balanced by Coelan or by kube-proxy, on all nodes: agents start anew. No
+// packet between pods, or from them to the outside, may be lost by it.
 func useServices(ctx context.Context, t *testing.T, mode sandbox.Services) {
 	t.Helper()
 	if world.Services == mode {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// shared is a tenant whose Router exchanges routes with the Router default: one address space with the cluster's pods.
+// shared is a tenant with a Router that exchanges routes with the Router default: one address space
+// with the cluster's pods.
 const shared = `
 apiVersion: coelan.io/v1alpha1
 kind: Router
@@ -23,14 +24,15 @@ apiVersion: coelan.io/v1alpha1
 kind: Network
 metadata: {name: green}
 spec:
-  role: primary
+  role: Primary
   router: green
   namespaceSelector: {matchLabels: {tenant: green}}
   subnets: [{cidr: 10.52.0.0/16}, {cidr: "fd00:52::/64"}]
 `
 
-// testShared has pods on a Network of their own that everybody reaches, as Kubernetes wants of pods: by the addresses that
-// they have, from pods and nodes, and themselves Services, nodes and the outside.
+// testShared has pods on a Network of their own that all pods and nodes reach, as Kubernetes
+// requires of pods: by the addresses that they have, from pods and nodes, and themselves Services,
+// nodes and the outside.
 func testShared(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	t.Cleanup(func() {

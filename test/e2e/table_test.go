@@ -6,12 +6,13 @@ package e2e
 
 import (
 	"fmt"
-	"io"
+	"os"
+	"strings"
 	"testing"
 	"time"
 )
 
-// measured is the table that docs/restarts.md shows.
+// measured is the table that docs/operate/restarts.md shows.
 var measured table
 
 type table []row
@@ -57,12 +58,19 @@ func (r row) of(way string) string {
 	return fmt.Sprintf("%d of %d; gap %.2f s, TCP %.2f s%s", lost, sent, worst.udp.Gap.Seconds(), worst.tcp.Slow.Seconds(), broken)
 }
 
-func (tb table) print(w io.Writer) {
+// write puts the table into the file, or on standard output if no file is named.
+func (tb table) write(file string) error {
 	if len(tb) == 0 {
-		return
+		return nil
 	}
-	fmt.Fprintln(w, "\n| What | Same node | Other node | Service | Outside | In a tenant | Back after |\n|---|---|---|---|---|---|---|")
+	var b strings.Builder
+	b.WriteString("\n| What | Same node | Other node | Service | Outside | In a tenant | Back after |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range tb {
-		fmt.Fprintln(w, r)
+		fmt.Fprintln(&b, r)
 	}
+	if file == "" {
+		_, err := os.Stdout.WriteString(b.String())
+		return err
+	}
+	return os.WriteFile(file, []byte(b.String()), 0o644)
 }

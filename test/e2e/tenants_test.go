@@ -16,11 +16,12 @@ import (
 	"time"
 )
 
-// silence is how long nobody must answer.
+// silence is how long there must be no answer.
 const silence = time.Second
 
-// testTenants looks at the two tenants with the same subnets: nothing goes across, and what Kubernetes does with pods
-// works. That they reach what they should is in testReach, and that their probes pass in their being ready.
+// testTenants looks at the two tenants with the same subnets: nothing goes across, and what
+// Kubernetes does with pods works. That they reach what they should is in testReach, and that their
+// probes pass in their being ready.
 func testTenants(t *testing.T) {
 	t.Run("isolation", testIsolation)
 	t.Run("Services and names", testTenantServices)
@@ -79,7 +80,8 @@ func closed(ctx context.Context, t *testing.T, from place, to netip.AddrPort) {
 	}
 }
 
-// testTenantServices resolves names in a tenant's pod, and asks its own Service and the other tenant's by them.
+// testTenantServices resolves names in a tenant's pod, and asks its own Service and the other
+// tenant's by them.
 func testTenantServices(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	for _, f := range families {
@@ -108,7 +110,8 @@ func testTenantServices(t *testing.T) {
 	}
 }
 
-// testTenantKubectl uses logs, exec and port-forward with pods whose addresses two tenants have.
+// testTenantKubectl uses logs, exec and port-forward with pods of two tenants that
+// have the same addresses.
 func testTenantKubectl(t *testing.T) {
 	ctx := within(t, time.Minute)
 	for _, key := range []string{"red/web1", "red/web2", "blue/shop1", "blue/shop2"} {

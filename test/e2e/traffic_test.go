@@ -31,8 +31,8 @@ const (
 	inTenant  = "tenant"
 )
 
-// traffic is what runs while something restarts: on each way and for each family a numbered UDP packet every 10 ms
-// there and back, and a TCP connection that stays open.
+// traffic is what runs while something restarts: on each way and for each family a numbered UDP
+// packet every 10 ms there and back, and a TCP connection that stays open.
 type traffic struct {
 	ways    []string
 	udp     []*probe.UDPStream
@@ -48,8 +48,8 @@ type route struct {
 	port     uint16 // of the Service and its endpoint; servicePort
 }
 
-// podRoutes are the ways of the restart promise, seen from the first worker; to the outside; and between the pods of a
-// tenant, on two nodes.
+// podRoutes are the ways of the restart promise, seen from the first worker; to the outside; and
+// between the pods of a tenant, on two nodes.
 func podRoutes(ctx context.Context, t *testing.T) []route {
 	t.Helper()
 	client1, web1, client2 := world.pod(ctx, t, "client1"), world.pod(ctx, t, "web1"), world.pod(ctx, t, "client2")
@@ -150,8 +150,8 @@ func (tr *traffic) stop(t *testing.T) map[string]outcome {
 	return byWay
 }
 
-// allow reports ways that were interrupted for longer than the gap; with none, those that lost a packet. TCP connections
-// live through everything.
+// allow reports ways that were interrupted for longer than the gap; with none, those that lost a
+// packet. TCP connections live through everything.
 func allow(t *testing.T, outcomes map[string]outcome, gap time.Duration) {
 	t.Helper()
 	for way, o := range outcomes {
@@ -167,9 +167,10 @@ func allow(t *testing.T, outcomes map[string]outcome, gap time.Duration) {
 	}
 }
 
-// mayBreak says that a restart of Open vSwitch may break the way's connections: those of Services on the userspace
-// datapath, whose connection tracking ends with ovs-vswitchd. If the endpoint's packet is the first one afterwards,
-// nothing tells that its address has to be translated back, and the client refuses it.
+// mayBreak says that a restart of Open vSwitch may break the way's connections: those of Services
+// on the userspace datapath, where connection tracking ends with ovs-vswitchd. If the endpoint's
+// packet is the first one afterward, there is no entry to translate its address back, and the
+// client refuses it.
 func mayBreak(way string) bool {
 	return strings.HasPrefix(way, toService) && world.Datapath == "netdev"
 }

@@ -24,7 +24,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/diagnose"
 	"coelan.io/coelan/internal/localapi"
@@ -127,7 +127,7 @@ func TestAgentServices(t *testing.T) {
 			if err := w.n1.StartAgent(ctx); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			var s agent.Status
+			var s agentapi.Status
 			if err := w.n1.Query(ctx, "/v1/status", &s); err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +191,7 @@ func TestAgentServices(t *testing.T) {
 			if err != nil || strings.Contains(ids, `is-service-gateway="true"`) != (mode == config.KubeProxy) {
 				t.Errorf("%s: external_ids of the gateway are %s, %v", mode, ids, err)
 			}
-			var list []agent.ServiceInfo
+			var list []agentapi.ServiceInfo
 			if err := w.n1.Query(ctx, "/v1/services", &list); err != nil || (len(list) == 0) != (mode == config.KubeProxy) {
 				t.Errorf("%s: the agent has %d Services, %v", mode, len(list), err)
 			}
@@ -235,11 +235,11 @@ func toldOfServices(t *testing.T, w *world) {
 	s := labService("cannot", 13, corev1.ServicePort{Port: 80, Protocol: corev1.ProtocolTCP})
 	s.Spec.ExternalIPs = []string{"127.0.0.1"}
 	w.API.SetService(s)
-	var list []agent.ServiceInfo
-	find := func(name string) agent.ServiceInfo {
-		i := slices.IndexFunc(list, func(s agent.ServiceInfo) bool { return s.Namespace == "lab" && s.Name == name })
+	var list []agentapi.ServiceInfo
+	find := func(name string) agentapi.ServiceInfo {
+		i := slices.IndexFunc(list, func(s agentapi.ServiceInfo) bool { return s.Namespace == "lab" && s.Name == name })
 		if i < 0 {
-			return agent.ServiceInfo{}
+			return agentapi.ServiceInfo{}
 		}
 		return list[i]
 	}
@@ -267,7 +267,7 @@ func toldOfServices(t *testing.T, w *world) {
 		if err != nil || len(way) != 2 {
 			t.Fatalf("%s: %d nodes, %v", f, len(way), err)
 		}
-		want := agent.TracedService{Name: "lab/web", Endpoint: netip.AddrPortFrom(w.c.Address(f), 8080), Endpoints: 1}
+		want := agentapi.TracedService{Name: "lab/web", Endpoint: netip.AddrPortFrom(w.c.Address(f), 8080), Endpoints: 1}
 		if way[0].Service == nil || *way[0].Service != want || way[1].Service != nil {
 			t.Errorf("%s: trace names %+v, want %+v", f, way[0].Service, want)
 		}
@@ -318,7 +318,8 @@ func newAsker(t *testing.T, h *lab.Host, to netip.AddrPort) asker {
 	return asker{c}
 }
 
-// says sends until want answers, with a pause that is too short for a connection to be forgotten by itself.
+// says sends until want answers, with a pause that is too short for a connection to
+// be forgotten by itself.
 func (a asker) says(want string) func(context.Context) error {
 	return func(context.Context) error {
 		if _, err := a.Write([]byte("?")); err != nil {
@@ -334,7 +335,8 @@ func (a asker) says(want string) func(context.Context) error {
 	}
 }
 
-// udpMoves has a client that never pauses get to the endpoint that is left, and to a node port that comes late.
+// udpMoves has a client that never pauses get to the endpoint that is left, and to a node
+// port that comes late.
 func udpMoves(t *testing.T, w *world) {
 	port := corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}
 	w.API.SetService(labService("dns", 20, port))

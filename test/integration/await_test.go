@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pollInterval is the time between two looks at what nobody tells of.
+// pollInterval is the time between two looks at state that has no events.
 const pollInterval = 20 * time.Millisecond
 
 // pollTimeout bounds what poll waits for.

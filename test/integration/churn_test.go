@@ -19,7 +19,7 @@ import (
 )
 
 // TestChurn adds and deletes pods, eight at a time, repeats calls and kills some
-// ADDs half way. Afterwards nothing is left of them.
+// ADDs half way. Afterward nothing is left of them.
 func TestChurn(t *testing.T) {
 	w := start(t, lab.Options{})
 	ctx := within(t, 10*time.Minute)

@@ -14,8 +14,8 @@ import (
 	"coelan.io/coelan/test/lab/probe"
 )
 
-// TestNoFlooding lets everybody talk, also to nobody and to all, and looks what
-// a third pod on each node gets to see of it: nothing.
+// TestNoFlooding has pods send unicast, to unknown addresses and broadcast, and checks that a third
+// pod on each node receives nothing of it.
 func TestNoFlooding(t *testing.T) {
 	w := sharedWorld(t)
 	e, err := w.n2.AddPod(t.Context(), "e")

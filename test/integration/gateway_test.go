@@ -50,7 +50,7 @@ func TestTTL(t *testing.T) {
 	})
 }
 
-// TestTraceroute sends packets whose TTL ends on the way: the gateway says so.
+// TestTraceroute sends packets with a TTL that ends on the way: the gateway reports that.
 func TestTraceroute(t *testing.T) {
 	w := sharedWorld(t)
 	eachFamily(t, func(t *testing.T, f lab.Family) {
@@ -68,7 +68,7 @@ func TestTraceroute(t *testing.T) {
 	})
 }
 
-// TestUnreachable asks for addresses that nobody has, and expects to be told.
+// TestUnreachable sends to addresses that are not in use, and expects errors by ICMP.
 func TestUnreachable(t *testing.T) {
 	w := sharedWorld(t)
 	eachFamily(t, func(t *testing.T, f lab.Family) {

@@ -17,8 +17,8 @@ import (
 	"coelan.io/coelan/test/lab/probe"
 )
 
-// TestLinkChurn starts and stops pods on a node, each of which makes and removes interfaces of its kernel, while another
-// pod of that node and one of another talk to each other.
+// TestLinkChurn starts and stops pods on a node, each of which makes and removes interfaces of its
+// kernel, while another pod of that node and one of another talk to each other.
 func TestLinkChurn(t *testing.T) {
 	w := sharedWorld(t)
 	for _, n := range []*lab.Node{w.n1, w.n2} {

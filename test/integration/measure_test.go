@@ -30,8 +30,8 @@ var (
 	bulkTimeout = map[bool]time.Duration{false: 15 * time.Second, true: time.Minute}[emulated]
 	churnPods   = map[bool]int{false: 500, true: 60}[emulated]
 
-	// Short, since each loss is as short, but not so short that packets come faster than ovs-vswitchd takes them while
-	// it adds ports.
+	// Short, since each loss is as short, but not so short that packets come faster than
+	// ovs-vswitchd takes them while it adds ports.
 	linkChurnInterval = map[bool]time.Duration{false: 4 * time.Millisecond, true: 10 * time.Millisecond}[emulated]
 	linkChurnPods     = map[bool]int{false: 60, true: 8}[emulated]
 )

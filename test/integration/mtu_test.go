@@ -110,8 +110,8 @@ func TestFragments(t *testing.T) {
 	})
 }
 
-// TestBulk sends megabytes over TCP, whose segments the sender leaves to be cut
-// and summed by whom it may, and compares every byte.
+// TestBulk sends megabytes over TCP with segmentation and checksums offloaded as far as possible,
+// and compares every byte.
 func TestBulk(t *testing.T) {
 	w := sharedWorld(t)
 	eachFamily(t, func(t *testing.T, f lab.Family) {

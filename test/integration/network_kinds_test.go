@@ -13,7 +13,7 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/names"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
@@ -56,16 +56,16 @@ func TestSharedNetwork(t *testing.T) {
 // addNamespaceNetworks publishes what the controller makes for a namespace with pods on all nodes.
 func addNamespaceNetworks(w *world, namespace string, router v1alpha1.RouterSpec) {
 	w.API.AddNamespace(namespace, nil)
-	w.API.AddRouter(translate.NamespaceRouter(namespace), router)
+	w.API.AddRouter(names.NamespaceRouter(namespace), router)
 	for _, n := range w.Nodes {
-		w.API.AddNetwork(translate.NamespaceNetwork(namespace, n.Name), v1alpha1.NetworkSpec{
-			Role: v1alpha1.Primary, IPAM: v1alpha1.PodCIDR, Node: n.Name, Router: translate.NamespaceRouter(namespace),
+		w.API.AddNetwork(names.NamespaceNetwork(namespace, n.Name), v1alpha1.NetworkSpec{
+			Role: v1alpha1.Primary, IPAM: v1alpha1.PodCIDR, Node: n.Name, Router: names.NamespaceRouter(namespace),
 		})
 	}
 }
 
-// TestNamespaceMapping has a network for each namespace and node, all of which reach each other, but for those of an
-// isolated namespace.
+// TestNamespaceMapping has a network for each namespace and node, all of which reach each other,
+// but for those of an isolated namespace.
 func TestNamespaceMapping(t *testing.T) {
 	w := &world{Lab: lab.New(t, lab.Options{Configure: func(c *config.Config) { c.Mapping = config.MapNamespace }})}
 	w.n1, w.n2 = w.Nodes[0], w.Nodes[1]
@@ -101,7 +101,7 @@ func TestNamespaceMapping(t *testing.T) {
 	checkAll(ctx, t, w)
 }
 
-// TestGuest binds a Port to an interface that somebody else has put on the bridge.
+// TestGuest binds a Port to an interface that another program has put on the bridge.
 func TestGuest(t *testing.T) {
 	w := start(t, lab.Options{})
 	ctx := within(t, 4*time.Minute)
@@ -118,7 +118,7 @@ func TestGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	bound := awaitPort(ctx, t, w, "lab/vm", func(p *v1alpha1.Port) bool { return p.Status.Phase == v1alpha1.PortBound })
-	if bound.Status.Node != "n1" || bound.Status.BoundAt == nil {
+	if bound.Status.Node != "n1" || bound.Status.BoundTime == nil {
 		t.Errorf("status of the bound Port: %+v", bound.Status)
 	}
 	reachGuest := func(when string) {
@@ -154,7 +154,7 @@ func TestGuest(t *testing.T) {
 	reachGuest("after Open vSwitch")
 	checkAll(ctx, t, w)
 
-	// A second interface elsewhere changes nothing, and is told of.
+	// A second interface elsewhere changes nothing, and receives.
 	other, err := w.n2.AddGuest(ctx, "twin", "lab/vm", mac.HardwareAddr(), addresses)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestGuest(t *testing.T) {
 	}
 	awaitPort(ctx, t, w, "lab/vm", func(p *v1alpha1.Port) bool { return p.Status.Node == "n2" && p.Status.Phase == v1alpha1.PortBound })
 	g = other
-	// The other node hears of it a moment later.
+	// The other node receives it a moment later.
 	poll(ctx, t, func() bool {
 		return ping(t, p1, probe.Ping{Dst: g.Address(lab.IPv4)}).Lost() == 0
 	}, func() { t.Error("the guest cannot be reached on its new node") })

@@ -27,7 +27,8 @@ const (
 	asksNFN      = "k8s.plugin.opnfv.org/nfn-network"
 )
 
-// TestPodWithThreeInterfaces has pods on two nodes with two networks beside the default one, one by each annotation.
+// TestPodWithThreeInterfaces has pods on two nodes with two networks beside the default one,
+// one by each annotation.
 func TestPodWithThreeInterfaces(t *testing.T) {
 	w := start(t, lab.Options{})
 	ctx := within(t, 3*time.Minute)
@@ -110,10 +111,11 @@ func annotation(w *world, pod, key string) string {
 	return ""
 }
 
-// networkStatus is what a pod is told of its interfaces.
+// networkStatus is the status of a pod's interfaces.
 func networkStatus(w *world, pod string) []map[string]any {
 	var list []map[string]any
-	_ = json.Unmarshal([]byte(annotation(w, pod, "k8s.v1.cni.cncf.io/network-status")), &list) // empty if there is none
+	// Empty if there is none.
+	_ = json.Unmarshal([]byte(annotation(w, pod, "k8s.v1.cni.cncf.io/network-status")), &list)
 	return list
 }
 
@@ -175,7 +177,8 @@ func TestFixedAddressInAnotherNodesBlock(t *testing.T) {
 
 func prefixSize(p netip.Prefix) uint64 { return 1 << (p.Addr().BitLen() - p.Bits()) }
 
-// TestWhatPodsCannotHave asks for what there is not. The pod stays pending with an Event that says why, and others start.
+// TestWhatPodsCannotHave asks for what there is not. The pod stays pending with an Event that says
+// why, and others start.
 func TestWhatPodsCannotHave(t *testing.T) {
 	w := start(t, lab.Options{Families: lab.IPv4})
 	ctx := within(t, 4*time.Minute)

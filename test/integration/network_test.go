@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
@@ -37,17 +37,18 @@ func primary(tenant string, cidrs ...string) v1alpha1.NetworkSpec {
 	}
 }
 
-// awaitNetwork waits until all agents have heard of a Network. A pod that starts before is on Network default.
+// awaitNetwork waits until all agents have received a Network. A pod that starts before
+// is on Network default.
 func awaitNetwork(t *testing.T, w *world, name string) {
 	t.Helper()
 	ctx := within(t, time.Minute)
 	for _, n := range w.Nodes {
 		poll(ctx, t, func() bool {
-			var known []agent.NetworkInfo
+			var known []agentapi.NetworkInfo
 			if err := n.Query(ctx, "/v1/networks", &known); err != nil {
 				t.Fatal(err)
 			}
-			return slices.ContainsFunc(known, func(i agent.NetworkInfo) bool { return i.Name == name })
+			return slices.ContainsFunc(known, func(i agentapi.NetworkInfo) bool { return i.Name == name })
 		}, func() { t.Errorf("the agent of %s has not heard of Network %s", n.Name, name) })
 	}
 }
@@ -67,12 +68,13 @@ func addPodAs(t *testing.T, n *lab.Node, spec lab.PodSpec) *lab.Pod {
 	return p
 }
 
-// own is the address of a pod's eth0 as its neighbours know it.
+// own is the address of a pod's eth0 as its neighbors know it.
 func own(p *lab.Pod) func(lab.Family) netip.Addr {
 	return func(f lab.Family) netip.Addr { return p.Own("eth0", f) }
 }
 
-// tenants is a cluster with the tenants red and blue, whose pods have the same subnet, and the pods of world.
+// tenants is a cluster with the tenants red and blue, which use the same subnet, and
+// the pods of world.
 type tenants struct {
 	*world
 	red, blue [3]*lab.Pod // 0 and 1 on n1, 2 on n2
@@ -122,7 +124,7 @@ func unreachable(t *testing.T, attempts ...attempt) {
 	wg.Wait()
 }
 
-// TestTenantsWithTheSameSubnet has two tenants whose pods have the same addresses.
+// TestTenantsWithTheSameSubnet has two tenants with pods of the same addresses.
 func TestTenantsWithTheSameSubnet(t *testing.T) {
 	w := startTenants(t)
 	ctx := within(t, 5*time.Minute)
@@ -160,8 +162,9 @@ func TestTenantsWithTheSameSubnet(t *testing.T) {
 	w.whole(ctx, t)
 }
 
-// TestTenantsAndServices has tenants reach services whose endpoints are in the default network and in their own. The
-// nodes' kernels translate the services' address, and know the tenants by their node addresses.
+// TestTenantsAndServices has tenants reach Services with endpoints in the default network
+// and in their own. The nodes' kernels translate the services' address, and know the tenants
+// by their node addresses.
 func TestTenantsAndServices(t *testing.T) {
 	w := startTenantsWith(t, lab.Options{Configure: proxiedServices})
 	eachFamily(t, func(t *testing.T, f lab.Family) {
@@ -245,7 +248,7 @@ func TestTenantsOutliveRestarts(t *testing.T) {
 	restartUnder("agent", func() error { w.n1.KillAgent(); return w.n1.StartAgent(ctx) })
 	w.API.Stop()
 	restartUnder("agent without API server", func() error { w.n1.KillAgent(); return w.n1.StartAgent(ctx) })
-	// The tenants' blocks exist, so another pod needs nobody.
+	// The tenants' blocks exist, so another pod needs no controller.
 	late, err := w.n1.NewPodAs(lab.PodSpec{Namespace: "red", Name: "late"})
 	if err == nil {
 		err = late.Add(ctx)

@@ -17,13 +17,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
 
-// policiesWithoutController has agents start when no controller answers: they enforce what they were told last.
+// policiesWithoutController has agents start when no controller answers: they enforce what they
+// were told last.
 func policiesWithoutController(t *testing.T, w *world, b *rulebook) {
 	ctx, asked := t.Context(), time.Now()
 	b.isolate(w.c, intent.Ingress, intent.Rule{Groups: b.group("b", w.b)})
@@ -61,7 +62,7 @@ func policiesWithoutController(t *testing.T, w *world, b *rulebook) {
 		if err := w.n2.StartAgent(ctx); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		var s agent.Status
+		var s agentapi.Status
 		if err := w.n2.Query(ctx, "/v1/status", &s); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,7 @@ func policiesWithoutController(t *testing.T, w *world, b *rulebook) {
 		t.Fatal(err)
 	}
 	becomes(t, "a controller is back", func(ctx context.Context) error {
-		var s agent.Status
+		var s agentapi.Status
 		if err := w.n2.Query(ctx, "/v1/status", &s); err != nil || !s.Policies.Connected {
 			return fmt.Errorf("%+v, %w", s.Policies, err)
 		}
@@ -113,7 +114,7 @@ func policiesOnFullDisk(t *testing.T, w *world, b *rulebook) {
 	at := netip.AddrPortFrom(w.b.Address(lab.IPv4), 8080)
 	becomes(t, "a policy while the disk is full", unreached(w.a, at))
 	becomes(t, "a problem", func(ctx context.Context) error {
-		var s agent.Status
+		var s agentapi.Status
 		if err := w.n1.Query(ctx, "/v1/status", &s); err != nil || s.Policies.SaveError == "" {
 			return fmt.Errorf("nothing is told of the disk: %+v, %w", s.Policies, err)
 		}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/diagnose"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/test/lab"
@@ -38,7 +38,7 @@ func TestPolicies(t *testing.T) {
 			becomes(t, f.String()+" from the pod's own node", reaches(w.n1, web(w.b, f)))
 			becomes(t, f.String()+" from the other node", unreached(w.n1, web(w.c, f)))
 		}
-		var s agent.Status
+		var s agentapi.Status
 		if err := w.n1.Query(t.Context(), "/v1/status", &s); err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +50,10 @@ func TestPolicies(t *testing.T) {
 	for f := range lab.Dual.Each {
 		becomes(t, f.String()+" open", reaches(w.a, web(w.c, f)))
 	}
+	t.Run("host ports", func(t *testing.T) { policiesOfHostPorts(t, w, b) })
 	t.Run("live connections", func(t *testing.T) { policiesOfLiveConnections(t, w, b) })
 	t.Run("replies alone", func(t *testing.T) { policiesOfReplies(t, w, b) })
+	t.Run("an address's next pod", func(t *testing.T) { policiesOfNextPod(t, w, b) })
 	t.Run("what is told", func(t *testing.T) { toldOfPolicies(t, w, b) })
 	t.Run("audit log", func(t *testing.T) { auditOfPolicies(t, w, b) })
 	t.Run("first millisecond", func(t *testing.T) { policiesOfNewPods(t, w, b) })
@@ -214,7 +216,8 @@ func policiesOfNewPods(t *testing.T, w *world, b *rulebook) {
 	b.publish(t)
 }
 
-// TestPoliciesOfTenants has pods of two tenants with the same addresses, of which one tenant isolates a pod.
+// TestPoliciesOfTenants has pods of two tenants with the same addresses, of which one tenant
+// isolates a pod.
 func TestPoliciesOfTenants(t *testing.T) {
 	w := startTenantsWith(t, lab.Options{Policies: true, Configure: nativeServices})
 	b := &rulebook{w.world, map[string]intent.Rule{}, map[*lab.Pod]intent.Subject{}, map[string]intent.Peer{}}

@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/diagnose"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/test/lab"
@@ -33,7 +33,7 @@ func toldOfPolicies(t *testing.T, w *world, b *rulebook) {
 	for f := range lab.Dual.Each {
 		becomes(t, f.String()+" through the Service", reaches(w.a, netip.AddrPortFrom(vip[f], 80)))
 	}
-	trace := func(from *lab.Pod, to netip.AddrPort) agent.Trace {
+	trace := func(from *lab.Pod, to netip.AddrPort) agentapi.Trace {
 		t.Helper()
 		way, err := diagnose.Trace(ctx, agents, diagnose.Packet{
 			Node: from.Node.Name, From: "lab/" + from.Name, Source: from.Address(lab.FamilyOf(to.Addr())), Destination: to.Addr(), Protocol: "tcp",
@@ -87,7 +87,7 @@ func toldOfPolicies(t *testing.T, w *world, b *rulebook) {
 			return err
 		}
 		for rule, decision := range []string{"denied", "allowed"} {
-			i := slices.IndexFunc(stats, func(s agent.PolicyStat) bool {
+			i := slices.IndexFunc(stats, func(s agentapi.PolicyStat) bool {
 				return s.Direction == "ingress" && s.Rule == rule && s.Decision == decision && slices.Equal(s.Policies, []intent.PolicyRef{denyAll})
 			})
 			if i < 0 || stats[i].Packets == 0 || stats[i].Bytes < 40*stats[i].Packets {
@@ -106,7 +106,8 @@ func toldOfPolicies(t *testing.T, w *world, b *rulebook) {
 	b.publish(t)
 }
 
-// auditOfPolicies has the agent log what is denied, no faster than the Port's meter allows, in a namespace that asks for it.
+// auditOfPolicies has the agent log what is denied, no faster than the Port's meter allows, in a
+// namespace that asks for it.
 func auditOfPolicies(t *testing.T, w *world, b *rulebook) {
 	logged := func() int { return strings.Count(w.n2.AgentLogTail(), `"msg":"denied by policy"`) }
 	to := netip.AddrPortFrom(w.c.Address(lab.IPv4), 5003)

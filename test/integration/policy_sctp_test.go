@@ -36,7 +36,7 @@ func echoLine(c net.Conn, in *bufio.Reader, line string, wait time.Duration) err
 	}
 }
 
-// associates says whether somebody answers to SCTP.
+// associates says whether a server answers to SCTP.
 func associates(from probe.Netns, at netip.AddrPort, wanted bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		wait := time.Second
@@ -60,7 +60,8 @@ func associates(from probe.Netns, at netip.AddrPort, wanted bool) func(context.C
 	}
 }
 
-// Policies tell ports of SCTP apart, and stop associations that there are. Machines whose kernel has no SCTP cannot say.
+// Policies tell ports of SCTP apart, and stop associations that there are. It needs
+// a kernel with SCTP.
 func TestPolicySCTP(t *testing.T) {
 	if !probe.HasSCTP() {
 		t.Skip("the kernel has no SCTP")

@@ -26,7 +26,7 @@ type rulebook struct {
 	peers    map[string]intent.Peer
 }
 
-// policed makes a world whose pods let everything pass at first.
+// policed makes a world of pods that let everything pass at first.
 func policed(t *testing.T, o lab.Options) (*world, *rulebook) {
 	t.Helper()
 	o.Policies = true
@@ -123,7 +123,8 @@ func tcpPort(first, last uint16) []intent.PortRange {
 	return []intent.PortRange{{Protocol: uint8(intent.TCP), First: first, Last: last}}
 }
 
-// unreached says that a TCP connection gets no answer. It is not asked for longer than a first packet and its repetition take.
+// unreached says that a TCP connection gets no answer. It is not asked for longer than a first
+// packet and its repetition take.
 func unreached(from probe.Netns, at netip.AddrPort) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)

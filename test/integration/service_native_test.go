@@ -20,13 +20,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/config"
-	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
 
-// Every Service of these tests is at port 80 of its addresses; its pods serve at 8080, by every protocol.
+// Every Service of these tests is at port 80 of its addresses; its pods serve at
+// 8080, by every protocol.
 const (
 	servicePort = 80
 	answerPort  = 8080
@@ -89,7 +90,8 @@ func atNode(n *lab.Node, number int, f lab.Family) netip.AddrPort {
 	return netip.AddrPortFrom(n.Address(f), uint16(nodePortOf(number)))
 }
 
-// answers has a host tell everybody its name and whom it sees, by each protocol, until the test ends.
+// answers has a host answer clients with its name and the address that it sees of them, by each
+// protocol, until the test ends.
 func answers(t *testing.T, h *lab.Host, at netip.AddrPort) {
 	t.Helper()
 	stream := func(c net.Conn) {
@@ -122,20 +124,22 @@ func answers(t *testing.T, h *lab.Host, at netip.AddrPort) {
 	}()
 }
 
-// Of whom nobody answers.
+// Outcomes without an answer.
 const (
 	refused    = "refused"
 	unanswered = "unanswered"
 )
 
-// ask tells who answers at an address, refused or unanswered, and whom that one sees.
+// ask returns the name that answers at an address, refused or unanswered, and the client's address
+// as the server sees it.
 func ask(ctx context.Context, from probe.Netns, protocol string, to netip.AddrPort, wait time.Duration) (who string, seen netip.Addr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	who, seen, err = exchange(ctx, from, protocol, to)
 	var timeout interface{ Timeout() bool }
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EPERM): // the latter is the own kernel's "administratively prohibited"
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EPERM):
+		// The latter is the own kernel's "administratively prohibited".
 		return refused, seen, nil
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EINPROGRESS):
 		return unanswered, seen, nil
@@ -175,12 +179,12 @@ type asking struct {
 	name string
 	from *lab.Host
 	to   netip.AddrPort
-	want []string   // who answer, each of them at some time; refused; unanswered
+	want []string   // the names that answer, each at some time; refused; unanswered
 	seen netip.Addr // by them; invalid: whatever
 	only string     // protocol; empty: all
 }
 
-// check asks with every protocol until everybody who should has answered.
+// check asks with every protocol until all wanted servers have answered.
 func (a asking) check(t *testing.T) {
 	t.Helper()
 	for _, protocol := range protocols() {
@@ -189,7 +193,8 @@ func (a asking) check(t *testing.T) {
 		}
 		want, wait := a.want, probe.AnswerTimeout
 		if protocol == "sctp" && want[0] == refused {
-			want = []string{unanswered} // Linux's SCTP does not take "port unreachable" for an answer
+			// Linux's SCTP does not take "port unreachable" for an answer.
+			want = []string{unanswered}
 		}
 		if want[0] == unanswered {
 			wait = probe.AnswerTimeout / 4
@@ -223,7 +228,8 @@ const (
 	redsNobody
 )
 
-// TestNativeServices asks for Services of every kind from everywhere, where agents and kernels do what they do on real nodes.
+// TestNativeServices asks for Services of every kind from everywhere, where agents and kernels do
+// what they do on real nodes.
 func TestNativeServices(t *testing.T) {
 	t.Logf("protocols that this kernel has: %v", protocols())
 	w := startTenantsWith(t, lab.Options{Configure: nativeServices})
@@ -278,7 +284,7 @@ func TestNativeServices(t *testing.T) {
 func nativeWays(w *tenants, f lab.Family) []asking {
 	a, b, c := w.a.Host, w.b.Name, w.c.Name
 	r1, r2 := w.red[1].Name, w.red[2].Name
-	masked := map[lab.Family]netip.Addr{lab.IPv4: intent.ServiceSourceIPv4, lab.IPv6: intent.ServiceSourceIPv6}[f]
+	masked := map[lab.Family]netip.Addr{lab.IPv4: datapath.ServiceSourceIPv4, lab.IPv6: datapath.ServiceSourceIPv6}[f]
 	pod, node, node2, out := w.a.Address(f), w.n1.Gateway(f), w.n2.Gateway(f), w.Outside.Address(f)
 	red, blue := w.red[0].Address(f), w.blue[0].Address(f)
 	ip := func(number int) netip.AddrPort { return clusterIPOf(number, f) }
@@ -346,8 +352,8 @@ func testSticky(t *testing.T, w *tenants, f lab.Family) {
 	}
 }
 
-// serviceTraffic is traffic through Services: from a pod, to an endpoint on its node and to one on another, from the node, and
-// from outside.
+// serviceTraffic is traffic through Services: from a pod, to an endpoint on its node and to one on
+// another, from the node, and from outside.
 func serviceTraffic(ctx context.Context, t *testing.T, w *world) *traffic {
 	t.Helper()
 	tr := &traffic{}
@@ -396,13 +402,14 @@ func serviceTraffic(ctx context.Context, t *testing.T, w *world) *traffic {
 // modeGap is how long pods may not hear each other while their node changes over: a packet or two.
 const modeGap = 500 * time.Millisecond
 
-// TestNativeServicesThroughRestarts has connections through Services live on while agents restart, and those between pods also
-// while agents change who balances Services.
+// TestNativeServicesThroughRestarts has connections through Services live on while agents restart,
+// and those between pods also while agents change the Service mode.
 func TestNativeServicesThroughRestarts(t *testing.T) {
 	mode := config.NativeServices
 	w := start(t, lab.Options{Configure: func(c *config.Config) { c.Services.Mode = mode }})
 	ctx := within(t, 5*time.Minute)
-	// No connection is lost, and no packet either if no table comes or goes that one may be on its way to.
+	// No connection is lost, and no packet either if no table comes or goes that one may be
+	// on its way to.
 	lostAtMost := func(t *testing.T, tr *traffic, gap time.Duration) {
 		t.Helper()
 		tr.settle(ctx, t)

@@ -115,7 +115,11 @@ func TestServiceToItself(t *testing.T) {
 
 // TestHostPort reaches a pod by a port of its node, from everywhere.
 func TestHostPort(t *testing.T) {
-	w := sharedWorld(t)
+	t.Run("native", func(t *testing.T) { hostPorts(t, sharedWorld(t)) })
+	t.Run("kube-proxy", func(t *testing.T) { hostPorts(t, proxiedWorld(t)) })
+}
+
+func hostPorts(t *testing.T, w *world) {
 	ctx := t.Context()
 	p, err := w.n1.AddPod(ctx, "host-port", lab.PortMapping{HostPort: 8888, ContainerPort: 80, Protocol: "tcp"})
 	if err != nil {
@@ -126,16 +130,28 @@ func TestHostPort(t *testing.T) {
 		at := netip.AddrPortFrom(w.n1.Address(f), 8888)
 		for _, tc := range []struct {
 			from *lab.Host
-			seen netip.Addr // invalid: whatever
+			seen netip.Addr
 		}{
-			{w.Outside, w.Outside.Address(f)}, {w.n2.Host, w.n2.Address(f)}, {w.n1.Host, netip.Addr{}},
-			// The portmap plugin hides clients in the pod's own subnet.
-			{w.a.Host, w.n1.Gateway(f)}, {w.c.Host, w.n2.Address(f)},
+			{w.Outside, w.Outside.Address(f)}, {w.n2.Host, w.n2.Address(f)}, {w.n1.Host, w.n1.Gateway(f)},
+			{w.a.Host, w.a.Address(f)}, {w.c.Host, w.n2.Address(f)},
+			// It would not take a packet from its own address.
+			{p.Host, w.n1.Gateway(f)},
 		} {
 			got, err := probe.Seen(ctx, tc.from, at)
-			if err != nil || tc.seen.IsValid() && got.Addr() != tc.seen {
+			if err != nil || got.Addr() != tc.seen {
 				t.Errorf("from %s: the pod sees %s, want %s; %v", tc.from.Name, got.Addr(), tc.seen, err)
 			}
+		}
+	})
+	w.n1.KillAgent()
+	if err := w.n1.StartAgent(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eachFamily(t, func(t *testing.T, f lab.Family) {
+		serve(t, p, netip.AddrPortFrom(p.Address(f), 80), probe.WhoAmI)
+		got, err := probe.Seen(ctx, w.a.Host, netip.AddrPortFrom(w.n1.Address(f), 8888))
+		if err != nil || got.Addr() != w.a.Address(f) {
+			t.Errorf("after the agent's restart the pod sees %s, want %s; %v", got.Addr(), w.a.Address(f), err)
 		}
 	})
 	if err := p.Delete(ctx); err != nil {

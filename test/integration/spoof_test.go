@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/test/lab"
@@ -20,7 +21,7 @@ import (
 // quiet is how long a test waits for what must not arrive.
 const quiet = 300 * time.Millisecond
 
-var router = intent.RouterMAC.HardwareAddr()
+var router = datapath.RouterMAC.HardwareAddr()
 
 // TestSpoofing sends, from pod a, packets in the name of others to a pod on the
 // same node, to one on another node and to the node. None may arrive, while the
@@ -48,8 +49,8 @@ func TestSpoofing(t *testing.T) {
 			}{
 				{"in its own name", w.a.MAC, w.a.Address(f), true},
 				{"with another's MAC", other, w.a.Address(f), false},
-				{"with its neighbour's MAC", w.b.MAC, w.a.Address(f), false},
-				{"with its neighbour's address", w.a.MAC, w.d.Address(f), false},
+				{"with its neighbor's MAC", w.b.MAC, w.a.Address(f), false},
+				{"with its neighbor's address", w.a.MAC, w.d.Address(f), false},
 				{"with a stranger's address", w.a.MAC, stranger, false},
 				{"with the gateway's address", w.a.MAC, w.n1.Gateway(f), false},
 			} {
@@ -88,9 +89,9 @@ func deliver(t *testing.T, from, to *lab.Host, at netip.AddrPort, frame probe.Fr
 	return err
 }
 
-// TestHostIsDeaf sends to the host by ways other than the gateway: to the MAC of
-// the host's end of the pod's wire, and to everybody. The kernel listens there
-// beside the userspace datapath, and must not take it.
+// TestHostIsDeaf sends to the host by ways other than the gateway: to the MAC of the host's end of
+// the pod's wire, and to broadcast. The kernel listens there beside the userspace datapath, and
+// must not take it.
 func TestHostIsDeaf(t *testing.T) {
 	w := sharedWorld(t)
 	own := podnet.HostMAC(intent.MAC(w.a.MAC)).HardwareAddr()
@@ -107,9 +108,9 @@ func TestHostIsDeaf(t *testing.T) {
 	})
 }
 
-// TestNeighbourSpoofing claims, from pod a, to be others by ARP and ND. Nobody
-// may hear of it, and nobody's packets may go astray.
-func TestNeighbourSpoofing(t *testing.T) {
+// TestNeighborSpoofing claims, from pod a, the addresses of others by ARP and ND. No pod may
+// receive that, and no packets may be misdirected.
+func TestNeighborSpoofing(t *testing.T) {
 	w := sharedWorld(t)
 	a := wire(t, w.a.Host)
 	victims := map[string]*probe.Wire{"b": wire(t, w.b.Host), "d": wire(t, w.d.Host), "c": wire(t, w.c.Host)}
@@ -183,7 +184,7 @@ func TestResponders(t *testing.T) {
 	}
 }
 
-// isAnswer says whether a frame is an ARP reply or a neighbour advertisement
+// isAnswer says whether a frame is an ARP reply or a neighbor advertisement
 // that gives mac for the target.
 func isAnswer(f probe.Frame, mac net.HardwareAddr, v4, v6 netip.Addr, kind string) bool {
 	p := f.Payload()

@@ -119,7 +119,8 @@ func runProgram(spec guestSpec) (int, error) {
 	c := exec.Command(spec.Args[0], spec.Args[1:]...)
 	c.Dir, c.Stdout, c.Stderr = spec.Dir, out, out
 	c.Env = append([]string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "COELAN_OUT=" + outDir,
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
+		"COELAN_OUT=" + outDir,
 	}, spec.Env...)
 	if err := c.Start(); err != nil {
 		return 0, err

@@ -68,7 +68,8 @@ func parseFlags() options {
 		cache = "/var/cache/coelan"
 	}
 	flag.StringVar(&o.cache, "cache", cache, "directory that keeps the unpacked kernel")
-	flag.StringVar(&o.out, "out", "", "directory that the guest may write to (COELAN_OUT there); default a temporary one")
+	flag.StringVar(&o.out, "out", "",
+		"directory that the guest may write to (COELAN_OUT there); default a temporary one")
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "longest time the machine may run")
 	flag.IntVar(&o.memory, "memory", 3072, "the guest's memory, MiB")
 	flag.IntVar(&o.cpus, "cpus", 2, "the guest's processors")

@@ -40,7 +40,7 @@ func mountKernelFiles(guestSpec) error {
 // mountRoot puts together /root: the machine's root below, memory above.
 func mountRoot(guestSpec) error {
 	err := mountAll([]mount{
-		// cache=loose: nobody else is expected to change what the guest reads
+		// cache=loose: nothing else is expected to change what the guest reads
 		{rootTag, "/lower", "9p", unix.MS_RDONLY, "trans=virtio,version=9p2000.L,msize=512000,cache=loose"},
 		{source: "upper", target: "/upper", fstype: "tmpfs"},
 	})
@@ -52,7 +52,8 @@ func mountRoot(guestSpec) error {
 			return err
 		}
 	}
-	return mountAll([]mount{{"overlay", "/root", "overlay", 0, "lowerdir=/lower,upperdir=/upper/data,workdir=/upper/work"}})
+	return mountAll([]mount{{"overlay", "/root", "overlay", 0,
+		"lowerdir=/lower,upperdir=/upper/data,workdir=/upper/work"}})
 }
 
 // enterRoot makes /root the root of process 1. The kernel's own threads share

@@ -33,10 +33,9 @@ const (
 	consoleFile = "console" // the kernel's messages
 )
 
-// boot runs the machine until it powers itself off and returns the status
-// that the guest left. The program's output goes to standard output as it
-// comes; the kernel's messages go to a file, whose end is part of the error
-// when the guest left no status.
+// boot runs the machine until it powers itself off and returns the status that the guest left. The
+// program's output goes to standard output as it comes; the kernel's messages go to a file. The end
+// of it is part of the error if the guest left no status.
 func boot(ctx context.Context, m machine) (int, error) {
 	image, err := initramfs(m.kernel, m.spec)
 	if err != nil {
@@ -55,7 +54,8 @@ func boot(ctx context.Context, m machine) (int, error) {
 	}
 	data, err := os.ReadFile(status)
 	if err != nil {
-		return statusHarness, fmt.Errorf("the guest stopped without an exit status; its console ended with\n%s", tail(console))
+		return statusHarness, fmt.Errorf("the guest stopped without an exit status; its console ended with\n%s",
+			tail(console))
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil {
@@ -92,14 +92,16 @@ func (m machine) runQemu(ctx context.Context, initrd, console string) error {
 // kernel message mixes with it.
 func (m machine) args(initrd, console string) []string {
 	args := []string{
-		"-accel", "tcg,thread=multi", "-cpu", "max", "-M", "q35", "-smp", strconv.Itoa(m.cpus), "-m", strconv.Itoa(m.memory),
+		"-accel", "tcg,thread=multi", "-cpu", "max", "-M", "q35", "-smp", strconv.Itoa(m.cpus), "-m",
+		strconv.Itoa(m.memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", m.kernel.Image(), "-initrd", initrd,
 		"-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable",
 		"-serial", "file:" + console,
 		"-device", "virtio-rng-pci",
 		"-device", "virtio-serial-pci",
-		"-add-fd", "fd=3,set=1", "-chardev", "file,id=out,path=/dev/fdset/1,append=on", "-device", "virtserialport,chardev=out,name=" + outputPort,
+		"-add-fd", "fd=3,set=1", "-chardev", "file,id=out,path=/dev/fdset/1,append=on", "-device",
+		"virtserialport,chardev=out,name=" + outputPort,
 	}
 	return append(args,
 		"-virtfs", "local,id=root,mount_tag="+rootTag+",path=/,security_model=none,readonly=on,multidevs=remap",

@@ -11,12 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"syscall"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/metricsaccess"
 )
 
 // process is one running coelan-agent.
@@ -35,12 +37,15 @@ func (n *Node) agentLog() string { return filepath.Join(n.dir, "agent.log") }
 // every real node lies in a directory of the node's own.
 func (n *Node) Config() config.Config {
 	c := config.Default()
+	if n.lab.options.Binaries == "" { // older releases do not know the setting
+		c.MetricsAccess = metricsaccess.Open // there is no API server to ask
+	}
 	c.Datapath = n.lab.options.Datapath
 	c.Encapsulation = n.lab.options.Encapsulation
 	c.OVSRunDir = n.ovsDir()
 	c.CNI = config.CNI{
 		BinDir: n.binDir(), ConfDir: n.confDir(), Socket: filepath.Join(n.runDir(), "cni.sock"),
-		Binary: filepath.Join(binaries, "coelan-cni"),
+		Binary: n.program("coelan-cni"),
 	}
 	c.AgentSocket = filepath.Join(n.runDir(), "agent.sock")
 	c.StateDir = filepath.Join(n.dir, "state")
@@ -72,7 +77,7 @@ func (n *Node) SpawnAgent() error {
 	}
 	defer log.Close()
 	a := &process{exited: make(chan struct{})}
-	a.cmd = exec.Command(filepath.Join(binaries, "coelan-agent"), "--config", path, "--node-name", n.Name)
+	a.cmd = exec.Command(n.program("coelan-agent"), "--config", path, "--node-name", n.Name)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
 	if err := n.Start(a.cmd); err != nil {
 		return fmt.Errorf("agent of %s: %w", n.Name, err)
@@ -98,12 +103,45 @@ func (n *Node) writeConfig() (string, error) {
 	if err := n.writeToken(); err != nil {
 		return "", err
 	}
-	text, err := yaml.Marshal(c)
+	text, err := settings(c)
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(n.dir, "agent.yaml")
 	return path, os.WriteFile(path, text, 0o644)
+}
+
+// settings are those of a configuration that are not the default. An agent of another release
+// refuses settings that it does not know.
+func settings(c config.Config) ([]byte, error) {
+	var trees [2]map[string]any
+	for i, c := range []config.Config{c, config.Default()} {
+		text, err := yaml.Marshal(c)
+		if err == nil {
+			err = yaml.Unmarshal(text, &trees[i])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return yaml.Marshal(without(trees[0], trees[1]))
+}
+
+// without is a tree without what is the same in another one.
+func without(tree, same map[string]any) map[string]any {
+	left := map[string]any{}
+	for key, value := range tree {
+		other, known := same[key]
+		branch, isTree := value.(map[string]any)
+		if otherBranch, ok := other.(map[string]any); ok && isTree {
+			value = without(branch, otherBranch)
+			other = map[string]any{}
+		}
+		if !known || !reflect.DeepEqual(value, other) {
+			left[key] = value
+		}
+	}
+	return left
 }
 
 // KillAgent kills the agent as kill -9 does and waits until it is gone.

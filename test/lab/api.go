@@ -19,8 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// API is a small part of a Kubernetes API server: objects of any kind to create, get, list, watch, patch and delete, with
-// selectors, UIDs and the subresource status. It is not one to learn from: it keeps no history and checks no schema.
+// API is a small part of a Kubernetes API server: objects of any kind to create, get, list, watch,
+// patch and delete, with selectors, UIDs and the subresource status. It is not one to learn from:
+// it keeps no history and checks no schema.
 type API struct {
 	mu       sync.Mutex
 	revision int
@@ -105,7 +106,8 @@ func (a *API) Resume() error {
 	return nil
 }
 
-// SetAbsent has the API not know a group, such as k8s.cni.cncf.io, or know it again: its definitions are not installed.
+// SetAbsent has the API not know a group, such as k8s.cni.cncf.io, or know it again: its
+// definitions are not installed.
 func (a *API) SetAbsent(group string, absent bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,7 +177,8 @@ type query struct {
 	since                 int
 }
 
-// parse reads /api/v1/… and /apis/GROUP/VERSION/…, followed by [namespaces/NS/]RESOURCE[/NAME[/status]].
+// parse reads /api/v1/… and /apis/GROUP/VERSION/…, followed by
+// [namespaces/NS/]RESOURCE[/NAME[/status]].
 func parse(r *http.Request) query {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	var q query
@@ -367,5 +370,5 @@ func status(w http.ResponseWriter, code int, reason metav1.StatusReason, message
 func answer(w http.ResponseWriter, code int, o any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(o) // the client is gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(o) // the client is gone
 }

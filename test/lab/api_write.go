@@ -115,5 +115,6 @@ func (a *API) delete(w http.ResponseWriter, r *http.Request, q query) {
 		return
 	}
 	a.drop(q.resource, q.key())
-	answer(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
+	answer(w, http.StatusOK,
+		metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
 }

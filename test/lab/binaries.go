@@ -3,10 +3,14 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
+
+	"coelan.io/coelan/test/lab/probe"
 )
 
 // BinariesEnv names the environment variable with the directory that holds
@@ -15,6 +19,11 @@ const BinariesEnv = "COELAN_LAB_BIN"
 
 // binaries is the directory of the programs under test.
 var binaries = os.Getenv(BinariesEnv)
+
+// program is the path of one of the programs of the node's release.
+func (n *Node) program(name string) string {
+	return filepath.Join(cmp.Or(n.lab.options.Binaries, binaries), name)
+}
 
 // Main runs the tests of a package that uses labs and exits: its TestMain calls
 // it. After the tests it calls done, in order.
@@ -31,6 +40,9 @@ func Main(m *testing.M, done ...func()) {
 }
 
 func run(m *testing.M) (int, error) {
+	if err := probe.RaiseBuffers(); err != nil {
+		return 0, err
+	}
 	if binaries != "" {
 		return m.Run(), nil
 	}
@@ -49,7 +61,8 @@ func run(m *testing.M) (int, error) {
 // started from now on. The race detector, which makes them ten times slower, is
 // for the tests inside their packages.
 func Build(dir string) error {
-	args := []string{"build", "-buildvcs=false", "-o", dir, "coelan.io/coelan/cmd/coelan-agent", "coelan.io/coelan/cmd/coelan-cni"}
+	args := []string{"build", "-buildvcs=false", "-o", dir, "coelan.io/coelan/cmd/coelan-agent",
+		"coelan.io/coelan/cmd/coelan-cni"}
 	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

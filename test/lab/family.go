@@ -36,7 +36,7 @@ func (f Family) Each(yield func(Family) bool) {
 	}
 }
 
-// pick keeps the prefixes whose family is in the set.
+// pick keeps the prefixes of the families in the set.
 func (f Family) pick(prefixes ...string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range prefixes {

@@ -11,8 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Guest is a host at an interface that somebody else than Coelan has put on the integration bridge, as libvirt does with
-// the taps of virtual machines.
+// Guest is a host at an interface that another program than Coelan has put on the integration
+// bridge, as libvirt does with the taps of virtual machines.
 type Guest struct {
 	*Host
 	// Port is the interface's name on the node.
@@ -20,8 +20,11 @@ type Guest struct {
 	node *Node
 }
 
-// AddGuest makes a guest and its interface, and plugs it in with external_ids:iface-id. Routes lead through the gateways.
-func (n *Node) AddGuest(ctx context.Context, name, ifaceID string, mac net.HardwareAddr, addresses []netip.Prefix, gateways ...netip.Addr) (*Guest, error) {
+// AddGuest makes a guest and its interface, and plugs it in with external_ids:iface-id. Routes lead
+// through the gateways.
+func (n *Node) AddGuest(ctx context.Context, name, ifaceID string, mac net.HardwareAddr, addresses []netip.Prefix,
+	gateways ...netip.Addr,
+) (*Guest, error) {
 	h, err := newHost(name, addresses)
 	if err != nil {
 		return nil, err

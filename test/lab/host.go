@@ -52,8 +52,8 @@ func (h *Host) Address(f Family) netip.Addr {
 	return netip.Addr{}
 }
 
-// Do runs fn on a thread that is in the host's namespace. Sockets that fn opens
-// stay there, whoever uses them later. Processes are started by Start.
+// Do runs fn on a thread that is in the host's namespace. Sockets that fn opens stay there,
+// whichever thread uses them later. Processes are started by Start.
 func (h *Host) Do(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -24,7 +24,9 @@ func (n *Node) Inventory(ctx context.Context) (Inventory, error) {
 		{"flows", func() (string, error) { return n.OVS.Ofctl(ctx, "--no-stats", "dump-flows", bridge) }},
 		{"groups", func() (string, error) { return n.OVS.Ofctl(ctx, "dump-groups", bridge) }},
 		{"interfaces", func() (string, error) { return n.Run(ctx, "ip", "-brief", "link", "show") }},
-		{"addresses", func() (string, error) { return n.Run(ctx, "ip", "-brief", "address", "show", "scope", "global") }},
+		{"addresses", func() (string, error) {
+			return n.Run(ctx, "ip", "-brief", "address", "show", "scope", "global")
+		}},
 		{"IPv4 routes", func() (string, error) { return n.Run(ctx, "ip", "-4", "route", "show") }},
 		{"IPv6 routes", func() (string, error) { return n.Run(ctx, "ip", "-6", "route", "show") }},
 		{"rules", func() (string, error) { return n.Run(ctx, "nft", "list", "ruleset") }},

@@ -28,8 +28,12 @@ type Options struct {
 	PodCIDRs func(node int) []string
 	// Configure changes the agents' configuration before they start.
 	Configure func(*config.Config)
-	// Policies has agents enforce policies, which the test gives them by Lab.Policies: all pods are closed until it does.
+	// Policies has agents enforce policies, which the test gives them by Lab.Policies: all pods are
+	// closed until it does.
 	Policies bool
+	// Binaries is the directory of coelan-agent and coelan-cni of another release;
+	// empty: those under test.
+	Binaries string
 	// NoAgents leaves the nodes with Open vSwitch alone.
 	NoAgents bool
 }
@@ -124,7 +128,8 @@ func (l *Lab) ReportOn(t testing.TB) {
 		for _, n := range l.Nodes {
 			t.Logf("node n%d: agent log ends:\n%s", n.index, n.AgentLogTail())
 			if n.OVS != nil {
-				t.Logf("node n%d: warnings at the end of ovs-vswitchd.log:\n%s", n.index, warnings(n.OVS.LogTail("ovs-vswitchd")))
+				t.Logf("node n%d: warnings at the end of ovs-vswitchd.log:\n%s", n.index,
+					warnings(n.OVS.LogTail("ovs-vswitchd")))
 			}
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
@@ -50,23 +51,49 @@ func (h *Host) withLink(name string, fn func(netlink.Link) error) error {
 	})
 }
 
-// addAddresses gives a link addresses that can be used at once.
+// joinTimeout bounds the wait for the kernel to join the multicast group of an address.
+const joinTimeout = 10 * time.Second
+
+// addAddresses gives a link addresses that can be used at once. Of an IPv6 address the kernel joins
+// the solicited-node multicast group a little later, and announces the address after that: a
+// neighbor solicitation in between would have no answer.
 func (h *Host) addAddresses(link string, addresses ...netip.Prefix) error {
 	return h.withLink(link, func(l netlink.Link) error {
+		done, updates := make(chan struct{}), make(chan netlink.AddrUpdate, 16)
+		defer close(done)
+		if err := netlink.AddrSubscribe(updates, done); err != nil {
+			return fmt.Errorf("follow addresses: %w", err)
+		}
+		joining := map[netip.Addr]bool{}
 		for _, p := range addresses {
 			addr := &netlink.Addr{IPNet: ipNet(p)}
 			if p.Addr().Is6() {
 				addr.Flags = 0x02 // IFA_F_NODAD: no wait for duplicates
+				joining[p.Addr()] = true
 			}
 			if err := netlink.AddrAdd(l, addr); err != nil {
 				return fmt.Errorf("address %s: %w", p, err)
+			}
+		}
+		over := time.After(joinTimeout)
+		for len(joining) > 0 {
+			select {
+			case u, ok := <-updates:
+				if !ok {
+					return fmt.Errorf("addresses %v: the kernel ended the subscription", addresses)
+				}
+				if a, _ := netip.AddrFromSlice(u.LinkAddress.IP); u.NewAddr {
+					delete(joining, a)
+				}
+			case <-over:
+				return fmt.Errorf("addresses %v: the kernel has not announced them within %s", addresses, joinTimeout)
 			}
 		}
 		return nil
 	})
 }
 
-// AddRoute adds a route by way of a neighbour.
+// AddRoute adds a route by way of a neighbor.
 func (h *Host) AddRoute(dst netip.Prefix, via netip.Addr) error {
 	return h.Do(func() error {
 		if err := netlink.RouteAdd(&netlink.Route{Dst: ipNet(dst), Gw: via.AsSlice()}); err != nil {

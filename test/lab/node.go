@@ -70,12 +70,14 @@ func (n *Node) boot(ctx context.Context) error {
 	if err := n.lab.fabric.attach(n.Host); err != nil {
 		return err
 	}
-	if err := n.withLink("eth0", func(l netlink.Link) error { return netlink.LinkSetHardwareAddr(l, n.mac()) }); err != nil {
+	if err := n.withLink("eth0", func(l netlink.Link) error {
+		return netlink.LinkSetHardwareAddr(l, n.mac())
+	}); err != nil {
 		return err
 	}
 	n.OVS, err = ovstest.New(ctx, ovstest.Options{
 		Dir: n.ovsDir(), Netns: n.Netns(), Datapath: string(n.lab.options.Datapath),
-		// The agent tells the routes; without one nobody does.
+		// The agent adds the routes; without an agent they are missing.
 		OwnRoutes: n.lab.options.Datapath == config.DatapathNetdev && !n.lab.options.NoAgents,
 	})
 	if err != nil {
@@ -102,8 +104,8 @@ func (n *Node) ovsDir() string { return filepath.Join(n.dir, "ovs") }
 // mac is the address of the node's network card, the same after a reboot.
 func (n *Node) mac() net.HardwareAddr { return net.HardwareAddr{0x0a, 0xfa, 0xb0, 0, 0, byte(n.index)} }
 
-// physicalBridge holds the uplink of a node on the userspace datapath, whose
-// tunnels look for the node's address on one of its own ports.
+// physicalBridge holds the uplink of a node on the userspace datapath: tunnels there need the
+// node's address on a port of the datapath.
 const physicalBridge = "br-phy"
 
 // deaf keeps the kernel from taking what arrives at the uplink for itself: the

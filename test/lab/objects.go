@@ -5,6 +5,7 @@ package lab
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/names"
+	"coelan.io/coelan/internal/translate"
 )
 
 // Resources, with their group.
@@ -143,9 +146,10 @@ func (a *API) setNode(n *Node) {
 // setPod publishes a pod that is bound to its node.
 func (a *API) setPod(p *Pod) {
 	a.set(pods, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: types.UID(p.UID), Annotations: p.Annotations},
-		Spec:       corev1.PodSpec{NodeName: p.Node.Name},
-		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: types.UID(p.UID),
+			Annotations: p.Annotations},
+		Spec:   corev1.PodSpec{NodeName: p.Node.Name},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	})
 }
 
@@ -170,7 +174,8 @@ func (a *API) number() int32 {
 	return int32(a.numbers)
 }
 
-// AddRouter publishes a Router as the controller admits it. Two shared Routers meet in the Router default.
+// AddRouter publishes a Router as the controller admits it. Two shared Routers meet
+// in the Router default.
 func (a *API) AddRouter(name string, spec v1alpha1.RouterSpec) {
 	n := a.number()
 	a.set(routers, &v1alpha1.Router{
@@ -185,7 +190,8 @@ func Shared() v1alpha1.RouterSpec {
 	return v1alpha1.RouterSpec{ImportRouteTargets: targets, ExportRouteTargets: targets}
 }
 
-// AddNetwork publishes a Network as the controller admits it, with a Router of its own if it names none.
+// AddNetwork publishes a Network as the controller admits it, with a Router of its own
+// if it names none.
 func (a *API) AddNetwork(name string, spec v1alpha1.NetworkSpec) {
 	spec.Type = v1alpha1.NetworkType(orElse(string(spec.Type), string(v1alpha1.Overlay)))
 	spec.Role = v1alpha1.NetworkRole(orElse(string(spec.Role), string(v1alpha1.Secondary)))
@@ -204,8 +210,42 @@ func (a *API) AddNetwork(name string, spec v1alpha1.NetworkSpec) {
 	a.set(networks, o)
 }
 
-// AddPort publishes a user's Port as the controller admits it, with its addresses.
+// ChangeNetwork publishes another spec of a Network, which the controller has admitted.
+func (a *API) ChangeNetwork(name string, change func(*v1alpha1.NetworkSpec)) error {
+	a.mu.Lock()
+	data, err := json.Marshal(a.objects[networks][name])
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	var n *v1alpha1.Network
+	if err := json.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	if n == nil {
+		return fmt.Errorf("there is no network %s", name)
+	}
+	change(&n.Spec)
+	a.set(networks, n)
+	return nil
+}
+
+// AddPort publishes a user's Port as the controller admits it, with its addresses, which it has
+// claimed for it.
 func (a *API) AddPort(namespace, name, network, mac string, addresses ...string) {
+	for _, text := range addresses {
+		address := netip.MustParseAddr(text)
+		prefix := netip.PrefixFrom(address, address.BitLen())
+		a.set(blocks, &v1alpha1.AddressBlock{
+			ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(network, prefix)},
+			Spec: v1alpha1.AddressBlockSpec{Network: network, CIDR: prefix.String(),
+				Port: namespace + "/" + name},
+			Status: v1alpha1.AddressBlockStatus{Conditions: []metav1.Condition{{
+				Type: v1alpha1.ConditionGranted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGranted,
+				Message: translate.GrantMessage(""), LastTransitionTime: metav1.Now(),
+			}}},
+		})
+	}
 	a.set(portObjects, &v1alpha1.Port{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       v1alpha1.PortSpec{Network: network, MAC: mac, Addresses: addresses},
@@ -213,11 +253,18 @@ func (a *API) AddPort(namespace, name, network, mac string, addresses ...string)
 	})
 }
 
-// RemovePort deletes a Port.
-func (a *API) RemovePort(namespace, name string) { a.remove(portObjects, namespace+"/"+name) }
+// RemovePort deletes a Port, and gives back its addresses.
+func (a *API) RemovePort(namespace, name string) {
+	a.remove(portObjects, namespace+"/"+name)
+	for _, b := range a.Blocks() {
+		if b.Spec.Port == namespace+"/"+name {
+			a.remove(blocks, b.Name)
+		}
+	}
+}
 
-// AddDefinition publishes a NetworkAttachmentDefinition of Coelan's for a Network; or with another configuration, if one
-// is given.
+// AddDefinition publishes a NetworkAttachmentDefinition of Coelan's for a Network; or with another
+// configuration, if one is given.
 func (a *API) AddDefinition(namespace, name, network string, config ...string) {
 	text := fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"coelan-cni","network":%q}`, name, network)
 	if len(config) > 0 {
@@ -235,7 +282,8 @@ type definition struct {
 
 func ready() []metav1.Condition {
 	return []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, LastTransitionTime: metav1.Now(),
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
+		LastTransitionTime: metav1.Now(),
 	}}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// AddPhysicalBridge makes a bridge on the node that leads to the fabric by a wire of its own: what an agent's
-// bridgeMappings name.
+// AddPhysicalBridge makes a bridge on the node that leads to the fabric by a wire of its own: what
+// an agent's bridgeMappings name.
 func (n *Node) AddPhysicalBridge(ctx context.Context, name string) error {
 	card := "ext0"
 	if err := connect(n.lab.fabric.Host, n.Name+"-ext", n.Host, card); err != nil {
@@ -31,13 +31,16 @@ func (n *Node) AddPhysicalBridge(ctx context.Context, name string) error {
 	if err := n.Sysctl("net/ipv6/conf/"+card+"/disable_ipv6", "1"); err != nil {
 		return err
 	}
-	_, err = n.OVS.Vsctl(ctx, "add-br", name, "--", "set", "bridge", name, "datapath_type="+n.OVS.Datapath, "fail_mode=standalone",
+	_, err = n.OVS.Vsctl(ctx, "add-br", name, "--", "set", "bridge", name, "datapath_type="+n.OVS.Datapath,
+		"fail_mode=standalone",
 		"--", "add-port", name, card)
 	return err
 }
 
-// AddVLANHost makes a host behind a bridge of AddPhysicalBridge, whose port there is in a VLAN.
-func (n *Node) AddVLANHost(ctx context.Context, bridge, name string, vlan int, addresses ...netip.Prefix) (*Host, error) {
+// AddVLANHost makes a host behind a bridge of AddPhysicalBridge, on a port in a VLAN.
+func (n *Node) AddVLANHost(ctx context.Context, bridge, name string, vlan int,
+	addresses ...netip.Prefix,
+) (*Host, error) {
 	h, err := newHost(name, addresses)
 	if err != nil {
 		return nil, err

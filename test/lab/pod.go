@@ -128,8 +128,8 @@ func (p *Pod) Add(ctx context.Context) error {
 	return err
 }
 
-// On are the addresses of one of the pod's interfaces. Those of a pod in a private Router are not the Addresses by which
-// the runtime knows it.
+// On are the addresses of one of the pod's interfaces. Those of a pod in a private Router are not
+// the Addresses by which the runtime knows it.
 func (p *Pod) On(ifName string) ([]netip.Prefix, error) {
 	var list []netip.Prefix
 	err := p.withLink(ifName, func(l netlink.Link) error {
@@ -189,8 +189,8 @@ func (p *Pod) Delete(ctx context.Context) error {
 	return p.Del(ctx)
 }
 
-// Restart does what a node does for a pod whose sandbox has ended, after a
-// reboot for instance: DEL for the old one, ADD for another.
+// Restart does what a node does for a pod after its sandbox has ended, such as by a reboot: DEL for
+// the old one, ADD for another.
 func (p *Pod) Restart(ctx context.Context) error {
 	p.End()
 	if err := p.Del(ctx); err != nil {

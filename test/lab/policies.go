@@ -28,7 +28,7 @@ import (
 // Policies tell the agents what is allowed, as a controller does. They answer on the outside host.
 type Policies struct {
 	lab        *Lab
-	controller *streamtest.Controller // whose Hub is served there, too
+	controller *streamtest.Controller // its Hub is served there, too
 	bundle     certs.Bundle
 	stop       func()
 	published  int
@@ -64,12 +64,14 @@ func (l *Lab) startPolicies() error {
 	ready, name, port := true, wire.PortName, int32(controllerPort)
 	l.API.SetEndpointSlice(&discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: controllerNamespace, Name: wire.Service, Labels: map[string]string{discoveryv1.LabelServiceName: wire.Service},
+			Namespace: controllerNamespace, Name: wire.Service,
+			Labels: map[string]string{discoveryv1.LabelServiceName: wire.Service},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
 		Endpoints: []discoveryv1.Endpoint{{
-			Addresses: []string{l.Outside.Address(IPv4).String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+			Addresses:  []string{l.Outside.Address(IPv4).String()},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 		}},
 	})
 	return nil
@@ -116,13 +118,17 @@ type PolicyView = policy.View
 // Publish tells each node, by name, what it has to know, and waits until that is in effect.
 func (p *Policies) Publish(ctx context.Context, views map[string]PolicyView) error {
 	p.published++
-	// A policy that is for nobody and that each node is told of shows when a node has come to this.
-	marker := intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: controllerNamespace, Name: fmt.Sprintf("published-%d", p.published)}
+	// A policy without subjects that is sent to each node shows when a node has received all
+	// changes before it.
+	marker := intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: controllerNamespace,
+		Name: fmt.Sprintf("published-%d", p.published)}
 	for node, v := range views {
 		v.Rules = append(slices.Clone(v.Rules), intent.Rule{
-			ID: "published", Policy: marker, Number: 1, Direction: intent.Ingress, Tier: intent.NetworkPolicyTier, Action: intent.Allow,
+			ID: "published", Policy: marker, Number: 1, Direction: intent.Ingress, Tier: intent.NetworkPolicyTier,
+			Action: intent.Allow,
 		})
-		v.Subjects = append(slices.Clone(v.Subjects), intent.Subject{Key: intent.PortSubject(controllerNamespace, "nobody"), Rules: []string{"published"}})
+		v.Subjects = append(slices.Clone(v.Subjects),
+			intent.Subject{Key: intent.PortSubject(controllerNamespace, "nobody"), Rules: []string{"published"}})
 		p.controller.Set(node, v)
 	}
 	for {

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/localapi"
 )
 
@@ -24,7 +24,7 @@ func (n *Node) Query(ctx context.Context, path string, into any) error {
 // Check has the agent look for what is too much or missing on the node, as
 // `coelan check` does; findings are an error.
 func (n *Node) Check(ctx context.Context) error {
-	var c agent.Check
+	var c agentapi.Check
 	if err := n.Query(ctx, "/v1/check", &c); err != nil {
 		return err
 	}

@@ -38,7 +38,9 @@ func (n *Node) AddReferenceHost(ctx context.Context, name string, addresses ...n
 			return nil, err
 		}
 	}
-	if err := h.withLink("eth0", func(l netlink.Link) error { return netlink.LinkSetMTU(l, referenceMTU) }); err != nil {
+	if err := h.withLink("eth0", func(l netlink.Link) error {
+		return netlink.LinkSetMTU(l, referenceMTU)
+	}); err != nil {
 		return nil, err
 	}
 	if err := h.addAddresses("eth0", addresses...); err != nil {

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// addServiceRanges publishes what ClusterIPs are from, 10.96.0.0/16 and fd00:10:96::/108, as the API server does.
+// addServiceRanges publishes what ClusterIPs are from, 10.96.0.0/16 and fd00:10:96::/108, as the
+// API server does.
 func (a *API) addServiceRanges(families Family) {
 	o := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}}
 	for _, r := range families.pick("10.96.0.0/16", "fd00:10:96::/108") {
@@ -18,7 +19,8 @@ func (a *API) addServiceRanges(families Family) {
 	a.set(serviceCIDRs, o)
 }
 
-// SetService publishes a Service, or changes it. Nobody gives it ClusterIPs or ports that it does not name.
+// SetService publishes a Service, or changes it. It gets no ClusterIPs or ports that
+// it does not name.
 func (a *API) SetService(s *corev1.Service) { a.set(services, s) }
 
 // RemoveService deletes a Service, and no EndpointSlices.

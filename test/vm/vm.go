@@ -55,8 +55,9 @@ type Machine struct {
 // bootTimeout is for a busy computer: an idle one takes 5 s.
 const bootTimeout = 90 * time.Second
 
-// Start boots a machine and returns when it has its addresses and serves HTTP on port 80: /hostname, and /cgi-bin/clientip,
-// which answers the client's address. It runs until Stop, or until the context ends.
+// Start boots a machine and returns when it has its addresses and serves HTTP on port 80:
+// /hostname, and /cgi-bin/clientip, which answers the client's address. It runs until Stop, or
+// until the context ends.
 func Start(ctx context.Context, c Config) (*Machine, error) {
 	image, err := c.initramfs()
 	if err != nil {
@@ -90,7 +91,7 @@ func (m *Machine) start(ctx context.Context, c Config, initrd string) (err error
 	if err != nil {
 		return err
 	}
-	// Not StdoutPipe, which Wait would close while somebody reads.
+	// Not StdoutPipe, which Wait would close during a read.
 	r, w := io.Pipe()
 	m.cmd.Stdout, m.cmd.WaitDelay = w, time.Second
 	var stderr strings.Builder
@@ -116,16 +117,17 @@ func (c Config) args(initrd, console string) []string {
 		"-kernel", c.Kernel.Image(), "-initrd", initrd,
 		"-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable",
 		"-serial", "file:" + console,
-		// Not a second UART, whose FIFO of 16 bytes a busy machine lets overflow.
-		"-device", "virtio-serial-pci", "-chardev", "stdio,id=shell,signal=off", "-device", "virtserialport,chardev=shell",
+		// Not a second UART: its FIFO of 16 bytes overflows on a busy machine.
+		"-device", "virtio-serial-pci", "-chardev", "stdio,id=shell,signal=off", "-device",
+		"virtserialport,chardev=shell",
 		"-device", "virtio-rng-pci",
 		"-netdev", "tap,id=eth0,ifname=" + c.Tap + ",script=no,downscript=no,vnet_hdr=off",
 		"-device", "virtio-net-pci,netdev=eth0,mac=" + c.MAC.String() + ",romfile=",
 	}
 }
 
-// Run runs a line of shell in the machine and returns what it printed. One that does not end by itself must be bounded,
-// by `timeout 5 …`: the machine can do only one at a time.
+// Run runs a line of shell in the machine and returns what it printed. One that does not end by
+// itself must be bounded, by `timeout 5 …`: the machine can do only one at a time.
 func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 	return m.shell.run(ctx, line)
 }

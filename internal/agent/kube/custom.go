@@ -4,6 +4,7 @@ package kube
 
 import (
 	"fmt"
+	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,7 +29,8 @@ const (
 // definitionVersion is the group and version of Definition.
 var definitionVersion = schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
 
-// Definition is a NetworkAttachmentDefinition of the network plumbing working group, as far as it is read.
+// Definition is a NetworkAttachmentDefinition of the network plumbing working group, as far
+// as it is read.
 type Definition struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -77,14 +79,16 @@ var customScheme = func() *runtime.Scheme {
 }()
 
 // customClient speaks JSON with the API about one group.
-func customClient(config *rest.Config, version schema.GroupVersion) (rest.Interface, error) {
+func customClient(
+	config *rest.Config, client *http.Client, version schema.GroupVersion,
+) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath, config.GroupVersion = "/apis", &version
 	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.NegotiatedSerializer = serializer.NewCodecFactory(customScheme).WithoutConversion()
-	client, err := rest.RESTClientFor(config)
+	api, err := rest.RESTClientForConfigAndClient(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client of %s: %w", version, err)
 	}
-	return client, nil
+	return api, nil
 }

@@ -116,6 +116,7 @@ func TestWatchObjects(t *testing.T) {
 	}
 	s, c := serve(t, map[string]string{
 		"GET /api/v1/namespaces":     `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"shop","labels":{"a":"b"},"annotations":{"large":"x"}}}]}`,
+		"GET /api/v1/nodes":          `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"n1"},"spec":{"podCIDRs":["10.244.1.0/24"]},"status":{"images":[{}]}}]}`,
 		"GET " + group + "/networks": list("Network", `{"metadata":{"name":"lan","managedFields":[{}]},"status":{"id":2,"addressesUsed":7}}`),
 		"GET " + group + "/routers":  list("Router", ""), "GET " + group + "/addressblocks": list("AddressBlock", ""),
 		"GET " + group + "/ports": list("Port", ""),
@@ -126,6 +127,9 @@ func TestWatchObjects(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- c.WatchObjects(ctx, Updates{
+			Nodes: func(l []*corev1.Node) {
+				heard <- fmt.Sprint("nodes ", len(l), l[0].Spec.PodCIDRs, len(l[0].Status.Images))
+			},
 			Namespaces:  func(l []*corev1.Namespace) { heard <- fmt.Sprint("namespaces ", len(l), l[0].Labels, l[0].Annotations) },
 			Networks:    func(l []*v1alpha1.Network) { network = l[0]; heard <- fmt.Sprint("networks ", len(l)) },
 			Routers:     func(l []*v1alpha1.Router) { heard <- fmt.Sprint("routers ", len(l)) },
@@ -137,7 +141,7 @@ func TestWatchObjects(t *testing.T) {
 		})
 	}()
 	var got []string
-	for range 7 {
+	for range 8 {
 		select {
 		case h := <-heard:
 			got = append(got, h)
@@ -146,7 +150,7 @@ func TestWatchObjects(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "ports 0", "routers 0"}
+	want := []string{"absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "nodes 1 [10.244.1.0/24] 0", "ports 0", "routers 0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}

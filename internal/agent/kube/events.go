@@ -14,8 +14,8 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 )
 
-// Recorder writes Events. It keeps them back while the API server is away, joins equal ones, and limits how many one
-// object gets; client-go does all of that.
+// Recorder writes Events. It keeps them back while the API server is away, joins equal ones, and
+// limits how many one object gets; client-go does all of that.
 type Recorder struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
@@ -56,6 +56,13 @@ func (r *Recorder) ServiceWarning(namespace, name, uid, reason, message string) 
 	r.warn(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Service", Namespace: namespace, Name: name, UID: types.UID(uid),
 	}, reason, message)
+}
+
+// ObjectWarning writes an Event of type Warning about an object of which the agent does not know
+// the UID. It does not block.
+func (r *Recorder) ObjectWarning(apiVersion, kind, namespace, name, reason, message string) {
+	r.warn(&corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}, reason,
+		message)
 }
 
 // ServiceNotice writes an Event of type Normal about a Service. It does not block.

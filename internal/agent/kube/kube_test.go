@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"coelan.io/coelan/internal/wellknown"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -80,25 +82,25 @@ func none[T any](t *testing.T, updates <-chan T) {
 }
 
 func TestWatchNodes(t *testing.T) {
-	api, updates := watch(t, []runtime.Object{node("n1")}, (*Client).WatchNodes)
+	api, updates := watch(t, []runtime.Object{node("n1")}, (*Client).watchNodes)
 	nodes := api.CoreV1().Nodes()
-	want := []*corev1.Node{Slim(node("n1"))}
+	want := []*corev1.Node{slimNode(node("n1"))}
 	if diff := cmp.Diff(want, next(t, updates)); diff != "" {
 		t.Errorf("first update (-want +got):\n%s", diff)
 	}
-	labelled := node("n1")
-	labelled.Labels["topology.kubernetes.io/zone"] = "a"
-	labelled.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: TaintToBeDeleted, Effect: corev1.TaintEffectNoSchedule}}
-	if _, err := nodes.Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil {
+	labeled := node("n1")
+	labeled.Labels["topology.kubernetes.io/zone"] = "a"
+	labeled.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: wellknown.TaintToBeDeleted, Effect: corev1.TaintEffectNoSchedule}}
+	if _, err := nodes.Update(t.Context(), labeled, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := next(t, updates)[0]; got.Labels["topology.kubernetes.io/zone"] != "a" || !Leaving(got) {
+	if got := next(t, updates)[0]; got.Labels["topology.kubernetes.io/zone"] != "a" || !wellknown.NodeLeaving(got) {
 		t.Errorf("after a label and a taint: %+v", got)
 	}
 	if _, err := nodes.Update(t.Context(), node("n1"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := next(t, updates)[0]; Leaving(got) {
+	if got := next(t, updates)[0]; wellknown.NodeLeaving(got) {
 		t.Errorf("without the taint: %+v", got)
 	}
 	// A heartbeat changes nothing that is read.
@@ -125,7 +127,7 @@ func TestWatchNodes(t *testing.T) {
 }
 
 func TestWatchNodesWithoutAny(t *testing.T) {
-	_, updates := watch(t, nil, (*Client).WatchNodes)
+	_, updates := watch(t, nil, (*Client).watchNodes)
 	if got := next(t, updates); len(got) != 0 {
 		t.Errorf("nodes: %v", got)
 	}
@@ -195,7 +197,7 @@ func TestConnectErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, path := range map[string]string{"no file": filepath.Join(dir, "none"), "not a kubeconfig": wrong, "not in a pod": ""} {
-		if _, err := Connect(slog.New(slog.DiscardHandler), path, "n1"); err == nil || !strings.HasPrefix(err.Error(), "kubeconfig: ") {
+		if _, err := Connect(slog.New(slog.DiscardHandler), path, "n1", nil); err == nil || !strings.HasPrefix(err.Error(), "kubeconfig: ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -19,41 +19,47 @@ import (
 	informers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"coelan.io/coelan/internal/apiaccess"
 )
 
 // ServiceCIDRs is the resource of the prefixes of ClusterIPs.
 const ServiceCIDRs = "servicecidrs"
 
-// ServiceUpdates take what is heard of Services. Calls of one function do not overlap, those of several may. Those that
-// are nil are not asked for.
+// ServiceUpdates take what is heard of Services. Calls of one function do not overlap, those of
+// several may. Those that are nil are not asked for.
 type ServiceUpdates struct {
 	Services *Changes[*corev1.Service]
 	Slices   *Changes[*discoveryv1.EndpointSlice]
 	CIDRs    func([]*networkingv1.ServiceCIDR)
 }
 
-// Changes are told of objects one by one, so that nobody has to hold them all. They must not keep what they are given.
+// Changes is called with objects one by one, so that they need not be held all at once. It must not
+// keep its arguments.
 type Changes[T any] struct {
 	Set    func(T)
 	Delete func(types.NamespacedName)
-	// Listed is called when all that there are have been set, once they were listed and each time that they had to be
-	// listed anew: what does not exist is gone.
+	// Listed is called when all that there are have been set, once they were listed and each time
+	// that they had to be listed anew: what does not exist is gone.
 	Listed func(exists func(types.NamespacedName) bool)
 	// Failed is called each time that they cannot be listed.
 	Failed func(error)
 }
 
-// others selects, as kube-proxy does, what is not left to another proxy, and is no part of a headless Service.
+// others selects, as kube-proxy does, what is not left to another proxy, and is no part
+// of a headless Service.
 const others = "!service.kubernetes.io/service-proxy-name,!" + corev1.IsHeadlessService
 
 // WatchServices watches Services, EndpointSlices and the prefixes of ClusterIPs until ctx ends.
 func (c *Client) WatchServices(ctx context.Context, u ServiceUpdates) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if u.Services != nil {
+		g.Go(func() error { return c.reportAway(ctx, u.Services.Failed) })
 		api := c.api.CoreV1().Services(metav1.NamespaceAll)
 		g.Go(func() error {
 			stream(ctx, c, &corev1.Service{}, u.Services,
-				func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return api.List(ctx, o) }, api.Watch)
+				func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return api.List(ctx, o) },
+				api.Watch)
 			return nil
 		})
 	}
@@ -61,7 +67,8 @@ func (c *Client) WatchServices(ctx context.Context, u ServiceUpdates) error {
 		api := c.api.DiscoveryV1().EndpointSlices(metav1.NamespaceAll)
 		g.Go(func() error {
 			stream(ctx, c, &discoveryv1.EndpointSlice{}, u.Slices,
-				func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return api.List(ctx, o) }, api.Watch)
+				func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return api.List(ctx, o) },
+				api.Watch)
 			return nil
 		})
 	}
@@ -78,8 +85,8 @@ func (c *Client) WatchServices(ctx context.Context, u ServiceUpdates) error {
 // pageSize is how many objects are in memory at a time while all are listed.
 const pageSize = 500
 
-// stream tells of the objects of one kind until ctx ends. A list of all EndpointSlices of a large cluster takes several
-// times the memory of what is kept of it, so it is taken page by page.
+// stream tells of the objects of one kind until ctx ends. A list of all EndpointSlices of a large
+// cluster takes several times the memory of what is kept of it, so it is taken page by page.
 func stream[T metav1.Object](ctx context.Context, c *Client, example T, changes *Changes[T],
 	list func(context.Context, metav1.ListOptions) (runtime.Object, error),
 	follow func(context.Context, metav1.ListOptions) (apiwatch.Interface, error),
@@ -101,7 +108,21 @@ func stream[T metav1.Object](ctx context.Context, c *Client, example T, changes 
 		},
 	}
 	// What goes wrong is logged above.
-	cache.NewReflector(lw, example, s, 0).RunWithContext(klog.NewContext(ctx, logr.Discard()))
+	quiet := klog.NewContext(ctx, logr.Discard())
+	cache.NewReflector(lw, example, s, 0).RunWithContext(apiaccess.WaitForConnection(quiet))
+}
+
+// errUnreachable is what lists fail with that wait for the API server.
+var errUnreachable = errors.New("no API server can be reached")
+
+// reportAway calls failed once no API server can be reached: lists wait for one, and do not fail.
+func (c *Client) reportAway(ctx context.Context, failed func(error)) error {
+	select {
+	case <-c.unreachable:
+		failed(errUnreachable)
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // sink is a cache.ReflectorStore that holds nothing.
@@ -111,7 +132,9 @@ type sink[T metav1.Object] struct {
 }
 
 // list sets all objects, and returns a list that holds none of them any more.
-func (s *sink[T]) list(ctx context.Context, list func(context.Context, metav1.ListOptions) (runtime.Object, error)) (runtime.Object, error) {
+func (s *sink[T]) list(ctx context.Context,
+	list func(context.Context, metav1.ListOptions) (runtime.Object, error),
+) (runtime.Object, error) {
 	s.seen = map[types.NamespacedName]struct{}{}
 	options := metav1.ListOptions{LabelSelector: others, Limit: pageSize}
 	for {

@@ -88,7 +88,8 @@ func TestWatchServices(t *testing.T) {
 	}
 }
 
-// Nothing is asked for that nobody wants to hear of, and the prefixes of ClusterIPs come also from an API that has none.
+// Kinds without a handler are not watched, and the prefixes of ClusterIPs come also from an API
+// that has none.
 func TestWatchServiceCIDRs(t *testing.T) {
 	run := func(c *Client, ctx context.Context, update func(int)) error {
 		return c.WatchServices(ctx, ServiceUpdates{CIDRs: func(l []*networkingv1.ServiceCIDR) { update(len(l)) }})

@@ -14,15 +14,15 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/podnets"
-	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/wellknown"
 )
 
-// slim keeps of an object what the agent reads: a node's status alone is some ten kilobytes, and every agent holds all
-// nodes.
+// slim keeps of an object what the agent reads: a node's status alone is some ten kilobytes, and
+// every agent holds all nodes.
 func slim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Node:
-		return Slim(o), nil
+		return slimNode(o), nil
 	case *corev1.Pod:
 		return slimPod(o), nil
 	case *corev1.Namespace:
@@ -42,38 +42,29 @@ func slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// Slim is the part of a node that the agent reads and remembers over its restarts.
-func Slim(n *corev1.Node) *corev1.Node {
+// slimNode is the part of a node that the agent reads and remembers over its restarts.
+func slimNode(n *corev1.Node) *corev1.Node {
 	slim := &corev1.Node{
 		ObjectMeta: slimMeta(n.ObjectMeta),
 		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
 	}
 	slim.Labels, slim.DeletionTimestamp = n.Labels, n.DeletionTimestamp
+	if value, ok := n.Annotations[v1alpha1.AnnotationMTU]; ok {
+		metav1.SetMetaDataAnnotation(&slim.ObjectMeta, v1alpha1.AnnotationMTU, value)
+	}
 	for _, t := range n.Spec.Taints {
-		if t.Key == TaintToBeDeleted {
+		if t.Key == wellknown.TaintToBeDeleted {
 			slim.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
 		}
 	}
 	return slim
 }
 
-// TaintToBeDeleted is on a node that the cluster autoscaler is about to remove.
-const TaintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
-
-// Leaving says whether a node will go soon, so that load balancers should send it nothing new.
-func Leaving(n *corev1.Node) bool {
-	return n.DeletionTimestamp != nil ||
-		slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == TaintToBeDeleted })
-}
-
-// AnnotationConfigHash of the mirror of a static pod is the UID that kubelet knows the pod by.
-const AnnotationConfigHash = translate.AnnotationConfigHash
-
 // podAnnotations are those that are read or written.
 var podAnnotations = []string{
 	podnets.AnnotationNetworks, podnets.AnnotationNetworkStatus, podnets.AnnotationNFNNetwork,
-	podnets.AnnotationOVNInterfaces, AnnotationConfigHash,
+	podnets.AnnotationOVNInterfaces, wellknown.AnnotationConfigHash,
 }
 
 func slimPod(p *corev1.Pod) *corev1.Pod {
@@ -106,14 +97,18 @@ func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// nodeRelevant leaves out the heartbeats: each node changes every few seconds in what the agent does not read.
+// nodeRelevant leaves out the heartbeats: each node changes every few seconds in what the agent
+// does not read.
 func nodeRelevant(old, now any) bool {
 	a, b := old.(*corev1.Node), now.(*corev1.Node)
 	return a.UID != b.UID || a.Spec.PodCIDR != b.Spec.PodCIDR || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) ||
-		!slices.Equal(a.Status.Addresses, b.Status.Addresses) || !maps.Equal(a.Labels, b.Labels) || Leaving(a) != Leaving(b)
+		!slices.Equal(a.Status.Addresses, b.Status.Addresses) || !maps.Equal(a.Labels, b.Labels) ||
+		wellknown.NodeLeaving(a) != wellknown.NodeLeaving(b) ||
+		!maps.Equal(a.Annotations, b.Annotations)
 }
 
-// podRelevant is true for a pod that was replaced by one of the same name, has ended, or asks for something else.
+// podRelevant is true for a pod that was replaced by one of the same name, has ended, or
+// asks for something else.
 func podRelevant(old, now any) bool {
 	a, b := old.(*corev1.Pod), now.(*corev1.Pod)
 	return a.UID != b.UID || a.Status.Phase != b.Status.Phase || !maps.Equal(a.Annotations, b.Annotations)

@@ -18,12 +18,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/wake"
+	"coelan.io/coelan/internal/apiaccess"
+	"coelan.io/coelan/internal/eventhandler"
+	"coelan.io/coelan/internal/trigger"
 )
 
-// Updates are called with all objects of a kind once they are known and after each change that matters to the agent.
-// Calls for one kind do not overlap, those for several may.
+// Updates are called with all objects of a kind once they are known and after each change that
+// matters to the agent. Calls for one kind do not overlap, those for several may.
 type Updates struct {
+	Nodes       func([]*corev1.Node)
 	Namespaces  func([]*corev1.Namespace)
 	Networks    func([]*v1alpha1.Network)
 	Routers     func([]*v1alpha1.Router)
@@ -31,17 +34,13 @@ type Updates struct {
 	Ports       func([]*v1alpha1.Port)
 	Pools       func([]*v1alpha1.LoadBalancerPool)
 	Definitions func([]*Definition)
-	// Absent is told of a kind that the API does not have, or not yet: its CustomResourceDefinition is missing.
+	// Absent is told of a kind that the API does not have, or not yet: its CustomResourceDefinition
+	// is missing.
 	Absent func(resource string)
 }
 
-// WatchNodes calls update with all nodes once they are known and after each change that matters to the agent, until ctx
-// ends. Calls do not overlap.
-func (c *Client) WatchNodes(ctx context.Context, update func([]*corev1.Node)) error {
-	return follow(ctx, c, informers.NewNodeInformer(c.api, 0, nil), nodeRelevant, update, nil)
-}
-
-// WatchPods is WatchNodes for the pods that are bound to this node.
+// WatchPods calls update with all pods that are bound to this node once they are known and after
+// each change that matters to the agent, until ctx ends. Calls do not overlap.
 func (c *Client) WatchPods(ctx context.Context, update func([]*corev1.Pod)) error {
 	mine := fields.OneTermEqualSelector("spec.nodeName", c.node).String()
 	informer := informers.NewFilteredPodInformer(c.api, metav1.NamespaceAll, 0, nil,
@@ -49,34 +48,44 @@ func (c *Client) WatchPods(ctx context.Context, update func([]*corev1.Pod)) erro
 	return follow(ctx, c, informer, podRelevant, update, nil)
 }
 
-// WatchObjects watches namespaces, the kinds of coelan.io and NetworkAttachmentDefinitions until ctx ends. Of the Ports
-// it leaves out those that only their own node needs to know. A kind that the API does not have is asked for again and
-// again, ever more seldom.
+// WatchObjects watches nodes, namespaces, the kinds of coelan.io and NetworkAttachmentDefinitions
+// until ctx ends. Of the Ports it leaves out those that only their own node needs to know. A kind
+// that the API does not have is asked for again and again, ever more seldom.
 func (c *Client) WatchObjects(ctx context.Context, u Updates) error {
 	absent := func(resource string) func() { return func() { u.Absent(resource) } }
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.watchNodes(ctx, u.Nodes) })
 	g.Go(func() error {
 		return follow(ctx, c, informers.NewNamespaceInformer(c.api, 0, nil), namespaceRelevant, u.Namespaces, nil)
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, Networks, "", &v1alpha1.Network{}), changed, u.Networks, absent(Networks))
+		return follow(ctx, c, informer(c.coelan, Networks, "", &v1alpha1.Network{}), changed, u.Networks,
+			absent(Networks))
 	})
 	g.Go(func() error {
 		return follow(ctx, c, informer(c.coelan, Routers, "", &v1alpha1.Router{}), changed, u.Routers, absent(Routers))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, Blocks, "", &v1alpha1.AddressBlock{}), changed, u.Blocks, absent(Blocks))
+		return follow(ctx, c, informer(c.coelan, Blocks, "", &v1alpha1.AddressBlock{}), changed, u.Blocks,
+			absent(Blocks))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, Ports, "!"+v1alpha1.LabelPodPort, &v1alpha1.Port{}), changed, u.Ports, absent(Ports))
+		return follow(ctx, c, informer(c.coelan, Ports, "!"+v1alpha1.LabelPodPort, &v1alpha1.Port{}), changed, u.Ports,
+			absent(Ports))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, Pools, "", &v1alpha1.LoadBalancerPool{}), changed, u.Pools, absent(Pools))
+		return follow(ctx, c, informer(c.coelan, Pools, "", &v1alpha1.LoadBalancerPool{}), changed, u.Pools,
+			absent(Pools))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.definitions, Definitions, "", &Definition{}), changed, u.Definitions, absent(Definitions))
+		return follow(ctx, c, informer(c.definitions, Definitions, "", &Definition{}), changed, u.Definitions,
+			absent(Definitions))
 	})
 	return g.Wait()
+}
+
+func (c *Client) watchNodes(ctx context.Context, update func([]*corev1.Node)) error {
+	return follow(ctx, c, informers.NewNodeInformer(c.api, 0, nil), nodeRelevant, update, nil)
 }
 
 // informer watches the objects of a custom resource, in all namespaces.
@@ -86,25 +95,25 @@ func informer(api rest.Interface, resource, labels string, example runtime.Objec
 	return cache.NewSharedIndexInformer(lw, example, 0, nil)
 }
 
-// follow calls update after the first synchronisation and then for each event that relevant picks. A kind with absent may
-// be unknown to the API, which absent is told once.
+// follow calls update after the first synchronization and then for each event that relevant picks.
+// A kind with absent may be unknown to the API, which absent is told once.
 func follow[T any](ctx context.Context, c *Client, informer cache.SharedIndexInformer, relevant func(old, now any) bool,
 	update func([]T), absent func(),
 ) error {
-	look := wake.New()
-	_, err := informer.AddEventHandler(wake.OnEvents(look.Kick, relevant))
+	look := trigger.New()
+	_, err := informer.AddEventHandler(eventhandler.OnChange(look.Fire, relevant))
 	err = errors.Join(err, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(c.watchError(absent)))
 	if err != nil {
 		return err
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { informer.RunWithContext(ctx) })
+	running.Go(func() { informer.RunWithContext(apiaccess.WaitForConnection(ctx)) })
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return nil
 	}
 	// A list that is empty has no event.
-	look.Kick()
+	look.Fire()
 	for {
 		select {
 		case <-ctx.Done():
@@ -132,7 +141,8 @@ func (c *Client) watchError(absent func()) cache.WatchErrorHandlerWithContext {
 		case ctx.Err() != nil || errors.Is(err, context.Canceled):
 		case absent != nil && apierrors.IsNotFound(err):
 			once.Do(func() {
-				c.log.Info("the Kubernetes API does not have a kind of objects yet, asking again from time to time", "err", err)
+				c.log.Info("the Kubernetes API does not have a kind of objects yet, asking again from time to time",
+					"err", err)
 				absent()
 			})
 		default:

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/names"
 )
 
-// callTimeout bounds a call whose context has no deadline.
+// callTimeout bounds a call if its context has no deadline.
 const callTimeout = 5 * time.Second
 
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -62,7 +62,7 @@ func (c *Client) Definition(ctx context.Context, namespace, name string) (*Defin
 func (c *Client) Blocks(ctx context.Context, network string) ([]*v1alpha1.AddressBlock, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelNetwork: translate.LabelValue(network)})
+	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelNetwork: names.LabelValue(network)})
 	list := &v1alpha1.AddressBlockList{}
 	err := c.coelan.Get().Resource(Blocks).Param("labelSelector", selector.String()).Do(ctx).Into(list)
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Client) Block(ctx context.Context, name string) (*v1alpha1.AddressBlock
 	return b, c.coelan.Get().Resource(Blocks).Name(name).Do(ctx).Into(b)
 }
 
-// DeleteBlock deletes the block with that UID; that it is gone, or was made anew, is no error.
+// DeleteBlock deletes the block with that UID; that it is gone, or was recreated, is no error.
 func (c *Client) DeleteBlock(ctx context.Context, name string, uid types.UID) error {
 	return c.delete(ctx, "", Blocks, name, uid)
 }
@@ -116,7 +116,7 @@ func (c *Client) NodePorts(ctx context.Context) ([]*v1alpha1.Port, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	selector := labels.SelectorFromSet(labels.Set{
-		v1alpha1.LabelManagedBy: v1alpha1.ManagedByAgent, v1alpha1.LabelNode: translate.LabelValue(c.node),
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedByAgent, v1alpha1.LabelNode: names.LabelValue(c.node),
 	})
 	list := &v1alpha1.PortList{}
 	err := c.coelan.Get().Resource(Ports).Param("labelSelector", selector.String()).Do(ctx).Into(list)
@@ -138,7 +138,7 @@ func (c *Client) CreatePort(ctx context.Context, p *v1alpha1.Port) (*v1alpha1.Po
 	return made, c.coelan.Post().Namespace(p.Namespace).Resource(Ports).Body(p).Do(ctx).Into(made)
 }
 
-// DeletePort deletes the Port with that UID; that it is gone, or was made anew, is no error.
+// DeletePort deletes the Port with that UID; that it is gone, or was recreated, is no error.
 func (c *Client) DeletePort(ctx context.Context, namespace, name string, uid types.UID) error {
 	return c.delete(ctx, namespace, Ports, name, uid)
 }
@@ -148,8 +148,11 @@ func (c *Client) PatchPortStatus(ctx context.Context, namespace, name string, st
 	return c.patchStatus(ctx, namespace, Ports, name, status)
 }
 
-// AnnotatePod sets annotations of the pod with that UID; that it is gone, or was made anew, is no error.
-func (c *Client) AnnotatePod(ctx context.Context, namespace, name string, uid types.UID, annotations map[string]string) error {
+// AnnotatePod sets annotations of the pod with that UID; that it is gone, or was made
+// anew, is no error.
+func (c *Client) AnnotatePod(ctx context.Context, namespace, name string, uid types.UID,
+	annotations map[string]string,
+) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": annotations}})
@@ -157,7 +160,21 @@ func (c *Client) AnnotatePod(ctx context.Context, namespace, name string, uid ty
 		return fmt.Errorf("annotations of pod %s/%s: %w", namespace, name, err)
 	}
 	// By way of the status, which needs no right to change what the pod runs.
-	_, err = c.api.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = c.api.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{},
+		"status")
+	return ignoreGone(err)
+}
+
+// AnnotateNode sets annotations of a node; that it is gone is no error.
+func (c *Client) AnnotateNode(ctx context.Context, name string, annotations map[string]string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return fmt.Errorf("annotations of node %s: %w", name, err)
+	}
+	// By way of the status, which needs no right to change the node's spec.
+	_, err = c.api.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	return ignoreGone(err)
 }
 
@@ -176,11 +193,13 @@ func (c *Client) patchStatus(ctx context.Context, namespace, resource, name stri
 	if err != nil {
 		return fmt.Errorf("status of %s %s: %w", resource, name, err)
 	}
-	return c.coelan.Patch(types.MergePatchType).NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).
+	return c.coelan.Patch(types.MergePatchType).NamespaceIfScoped(namespace,
+		namespace != "").Resource(resource).Name(name).
 		SubResource("status").Body(patch).Do(ctx).Error()
 }
 
-// ignoreGone takes for done what concerns an object that is not there any more; a conflict is that of the UID.
+// ignoreGone takes for done what concerns an object that is not there any more; a conflict is that
+// of the UID.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies is the agent's part of policies: it makes intent of what a controller says about this node's Ports, tells
-// the controller what is in effect, and has connections end that are denied and of which no packet can be judged.
+// Package policies is the agent's part of policies: it makes intent of what a controller says about
+// this node's Ports, and tells the controller what is in effect.
 //
-// What a controller said last is on disk. A node that starts without a controller enforces it; Ports of which nothing is
-// known are closed.
+// What a controller said last is on disk. A node that starts without a controller enforces it;
+// Ports of which nothing is known are closed.
 package policies
 
 import (
@@ -16,7 +16,7 @@ import (
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/client"
-	"coelan.io/coelan/internal/wake"
+	"coelan.io/coelan/internal/trigger"
 )
 
 // Client hears of policies from a controller. *client.Client is one.
@@ -29,6 +29,8 @@ type Client interface {
 	Realised(version uint64)
 	// Attached tells of a pod that has just been attached.
 	Attached(policy.Attachment)
+	// Refused tells all that the switch refuses.
+	Refused([]policy.Refusal)
 	Status() client.Status
 }
 
@@ -38,10 +40,9 @@ type Options struct {
 	Intent *intent.Store
 	// NewClient makes the client, which calls changed in Run, one call at a time.
 	NewClient func(changed func(client.Change)) Client
-	// Applied waits until the flows of that revision of the intent, or of a newer one, are on the switch.
+	// Applied waits until the flows of that revision of the intent, or of a newer one,
+	// are on the switch.
 	Applied func(ctx context.Context, revision uint64) error
-	// Connections are those that conntrack knows.
-	Connections Connections
 	// Observe takes the time from a change to the flows that follow from it.
 	Observe func(time.Duration)
 }
@@ -50,8 +51,7 @@ type Options struct {
 type Policies struct {
 	Options
 	client Client
-	wake   wake.Wake
-	look   wake.Wake     // asks for a look at connections
+	wake   trigger.Trigger
 	heard  chan struct{} // closed when a controller has told everything
 	once   sync.Once
 
@@ -59,13 +59,11 @@ type Policies struct {
 	revision uint64
 	version  uint64
 	since    []time.Time
-	stopped  map[string]bool // keys of Subjects, of Ports with streams that were denied when they were looked at last
-	affected map[string]bool // keys of Subjects, of Ports whose connections have to be looked at
 }
 
 // New makes Policies that know nothing.
 func New(o Options) *Policies {
-	p := &Policies{Options: o, wake: wake.New(), look: wake.New(), heard: make(chan struct{}), affected: map[string]bool{}, stopped: map[string]bool{}}
+	p := &Policies{Options: o, wake: trigger.New(), heard: make(chan struct{})}
 	p.client = o.NewClient(p.changed)
 	return p
 }
@@ -79,11 +77,17 @@ func (p *Policies) Load(tx *intent.Tx) {
 	p.version = change.Version
 }
 
-// Heard is closed once a controller has told everything since the start, and the intent is made of it.
+// Heard is closed once a controller has told everything since the start, and the intent
+// is made of it.
 func (p *Policies) Heard() <-chan struct{} { return p.heard }
 
-// Attached tells of a pod that has just been attached, so that other nodes know who it is before the API has its addresses.
+// Attached reports a pod that has just been attached, so that other nodes can identify it before
+// the API has its addresses.
 func (p *Policies) Attached(a policy.Attachment) { p.client.Attached(a) }
+
+// Refused tells a controller all that the switch refuses, which has the conditions of
+// these objects say so.
+func (p *Policies) Refused(list []policy.Refusal) { p.client.Refused(list) }
 
 // Status is the client's.
 func (p *Policies) Status() client.Status { return p.client.Status() }
@@ -92,9 +96,11 @@ func (p *Policies) Status() client.Status { return p.client.Status() }
 func (p *Policies) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	p.lookAtAll()
+	p.mu.Lock()
+	p.revision = p.Intent.State().Revision()
+	p.mu.Unlock()
+	p.wake.Fire() // what is remembered is in effect as well
 	running.Go(func() { p.follow(ctx) })
-	running.Go(func() { p.watchConnections(ctx) })
 	p.client.Run(ctx)
 	return nil
 }
@@ -113,15 +119,11 @@ func (p *Policies) changed(c client.Change) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	subjects := affected(before, after, p.stopped)
 	p.revision, p.version = after.Revision(), c.Version
 	if after != before {
 		p.since = append(p.since, start)
 	}
-	for _, key := range subjects {
-		p.affected[key] = true
-	}
-	p.wake.Kick()
+	p.wake.Fire()
 }
 
 // follow does what has to wait until flows are on the switch.
@@ -145,6 +147,5 @@ func (p *Policies) follow(ctx context.Context) {
 		for _, t := range since {
 			p.Observe(time.Since(t))
 		}
-		p.look.Kick()
 	}
 }

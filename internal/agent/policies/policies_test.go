@@ -5,6 +5,7 @@ package policies
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,7 @@ func (s *talk) Run(ctx context.Context) {
 
 func (s *talk) Realised(version uint64)    { s.realised = append(s.realised, version) }
 func (s *talk) Attached(policy.Attachment) {}
+func (s *talk) Refused([]policy.Refusal)   {}
 func (s *talk) Status() client.Status      { return client.Status{Complete: s.complete} }
 
 // What a controller says is intent at once, and it is told so when the flows are on the switch.
@@ -51,7 +53,7 @@ func TestWhatAControllerSays(t *testing.T) {
 		store, s := intent.NewStore(), &talk{words: make(chan client.Change)}
 		applied, observed := make(chan error), 0
 		p := New(Options{
-			Log: discard, Intent: store, Connections: &conntrack{}, Observe: func(time.Duration) { observed++ },
+			Log: slog.New(slog.DiscardHandler), Intent: store, Observe: func(time.Duration) { observed++ },
 			NewClient: func(changed func(client.Change)) Client { s.changed = changed; return s },
 			Applied: func(ctx context.Context, _ uint64) error {
 				select {

@@ -7,28 +7,30 @@ import (
 	"sync"
 	"time"
 
+	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/trigger"
 )
 
 // follower does what has to wait until flows are on the switch.
 type follower struct {
 	*Services
-	wake chan struct{}
+	wake trigger.Trigger
 
 	mu       sync.Mutex
 	revision uint64
 	since    []time.Time
-	stale    []Balanced
+	stale    []backend.Balanced
 }
 
-func newFollower(s *Services) *follower { return &follower{Services: s, wake: make(chan struct{}, 1)} }
+func newFollower(s *Services) *follower { return &follower{Services: s, wake: trigger.New()} }
 
 // add takes a change of the intent, and when the API's first event came that made it.
 func (f *follower) add(before, after *intent.State, first time.Time) {
-	var gone []Balanced
-	for _, key := range intent.Diff(before, after).Services {
-		old, _ := before.Services().Get(key)
-		now, _ := after.Services().Get(key)
+	var gone []backend.Balanced
+	for _, key := range intent.Diff(before, after).NodeServices {
+		old, _ := before.NodeServices().Get(key)
+		now, _ := after.NodeServices().Get(key)
 		gone = append(gone, stale(old, now)...)
 	}
 	f.mu.Lock()
@@ -38,10 +40,7 @@ func (f *follower) add(before, after *intent.State, first time.Time) {
 		f.since = append(f.since, first)
 	}
 	f.stale = append(f.stale, gone...)
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.wake.Fire()
 }
 
 // run works until ctx ends.
@@ -68,7 +67,7 @@ func (f *follower) run(ctx context.Context) {
 		}
 		if len(gone) > 0 {
 			forgetting.Go(func() {
-				if err := f.Connections.Forget(ctx, gone); err != nil && ctx.Err() == nil {
+				if err := f.Connections.ForgetBalanced(ctx, gone); err != nil && ctx.Err() == nil {
 					f.Log.Warn("UDP clients may go on sending to endpoints that are gone", "err", err)
 				}
 			})

@@ -20,10 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/retry"
 )
 
-// healthChecks tell load balancers, at the port that a Service with a local policy has for it, whether this node has an
-// endpoint: status 200 or 503, with the body and the headers that kube-proxy gives.
+// healthChecks tell load balancers, at the port that a Service with a local policy has
+// for it, whether this node has an endpoint: status 200 or 503, with the body and the
+// headers that kube-proxy gives.
 type healthChecks struct {
 	log     *slog.Logger
 	at      []netip.Prefix
@@ -45,7 +47,7 @@ type healthCheck struct {
 
 	mu        sync.Mutex
 	endpoints int
-	err       error // why nobody is told
+	err       error // why it does not serve
 }
 
 func newHealthChecks(log *slog.Logger, at []netip.Prefix, healthy func() error) *healthChecks {
@@ -59,7 +61,7 @@ func newHealthChecks(log *slog.Logger, at []netip.Prefix, healthy func() error) 
 }
 
 // update makes the checks those of these Services.
-func (h *healthChecks) update(all iter.Seq[intent.Service]) {
+func (h *healthChecks) update(all iter.Seq[intent.NodeService]) {
 	keep := map[string]bool{}
 	for v := range all {
 		keep[v.Namespace+"/"+v.Name] = true
@@ -76,7 +78,7 @@ func (h *healthChecks) update(all iter.Seq[intent.Service]) {
 }
 
 // set brings the check of one Service to what it is now.
-func (h *healthChecks) set(v intent.Service) {
+func (h *healthChecks) set(v intent.NodeService) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key, port := v.Namespace+"/"+v.Name, v.HealthCheckNodePort
@@ -106,7 +108,7 @@ func (h *healthChecks) set(v intent.Service) {
 
 // close ends all checks.
 func (h *healthChecks) close() {
-	h.update(func(func(intent.Service) bool) {})
+	h.update(func(func(intent.NodeService) bool) {})
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
@@ -128,7 +130,8 @@ func (h *healthChecks) problems() map[types.NamespacedName]error {
 	return all
 }
 
-// addresses are where a port is served: at every address, or at those of the host's that have node ports.
+// addresses are where a port is served: at every address, or at those of the host's
+// that have node ports.
 func (h *healthChecks) addresses(port uint16) ([]string, error) {
 	if len(h.at) == 0 {
 		return []string{net.JoinHostPort("", strconv.Itoa(int(port)))}, nil
@@ -147,7 +150,7 @@ func (h *healthChecks) addresses(port uint16) ([]string, error) {
 	return list, nil
 }
 
-// serve answers for one Service until ctx ends. A port that somebody else has is tried again.
+// serve answers for one Service until ctx ends. A port that another process has is tried again.
 func (h *healthChecks) serve(ctx context.Context, c *healthCheck) {
 	serveAgain(ctx, func() error { return h.serveOnce(ctx, c) }, func(err error) {
 		c.mu.Lock()
@@ -161,7 +164,7 @@ func (h *healthChecks) serve(ctx context.Context, c *healthCheck) {
 	})
 }
 
-// Bounds of the pause before a port that somebody else has is tried again.
+// Bounds of the pause before a port that another process has is tried again.
 const (
 	minServePause = time.Second
 	maxServePause = 30 * time.Second
@@ -169,18 +172,15 @@ const (
 
 // serveAgain calls serve, which blocks while all is well, until ctx ends, and tells how it went.
 func serveAgain(ctx context.Context, serve func() error, outcome func(error)) {
-	for pause := minServePause; ctx.Err() == nil; pause = min(2*pause, maxServePause) {
+	for backoff := retry.New(minServePause, maxServePause); ; {
 		err := serve()
 		if ctx.Err() != nil {
 			return
 		}
 		outcome(err)
-		t := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-t.C:
+		if !backoff.Wait(ctx) {
+			return
 		}
-		t.Stop()
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// freePort is one that nobody has now.
+// freePort is one that is not in use now.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,7 +37,7 @@ type reply struct {
 	body   map[string]any
 }
 
-// get asks until somebody answers.
+// get asks until there is an answer.
 func get(t *testing.T, port uint16, path string) reply {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -67,8 +67,8 @@ func TestHealthCheck(t *testing.T) {
 	w.listed()
 	<-w.Ready()
 	port := freePort(t)
-	check := func(endpoints int, port uint16) intent.Service {
-		return intent.Service{Namespace: "shop", Name: "web", ExternalLocal: true, HealthCheckNodePort: port, LocalEndpoints: endpoints}
+	check := func(endpoints int, port uint16) intent.NodeService {
+		return intent.NodeService{Namespace: "shop", Name: "web", ExternalLocal: true, HealthCheckNodePort: port, LocalEndpoints: endpoints}
 	}
 	expect := func(code, endpoints int, healthy bool) {
 		t.Helper()
@@ -125,7 +125,7 @@ func TestHealthCheckPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
-	w.health.set(intent.Service{Namespace: "shop", Name: "web", ExternalLocal: true, HealthCheckNodePort: port, LocalEndpoints: 1})
+	w.health.set(intent.NodeService{Namespace: "shop", Name: "web", ExternalLocal: true, HealthCheckNodePort: port, LocalEndpoints: 1})
 	eventually(t, func() string {
 		if len(w.health.problems()) == 0 {
 			return "a port in use is no problem"
@@ -250,7 +250,7 @@ func TestWhoseNodePorts(t *testing.T) {
 	}
 }
 
-// A port that is given back is looked at anew when a Service asks for it again.
+// A port that is given back is checked anew when a Service asks for it again.
 func TestNodePortsAreReleased(t *testing.T) {
 	asked := 0
 	n := newNodePorts(nil, func() ([]listener, error) { asked++; return nil, nil })

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// ServeHealthz serves /healthz and /livez as kube-proxy does, until ctx ends: load balancers ask there whether this node
-// takes packets of Services with the policy Cluster. Both say no while the node does not forward; /healthz also when it is
-// about to go.
+// ServeHealthz serves /healthz and /livez as kube-proxy does, until ctx ends: load balancers ask
+// there whether this node takes packets of Services with the policy Cluster. Both say no while the
+// node does not forward; /healthz also when it is about to go.
 func (s *Services) ServeHealthz(ctx context.Context) error {
 	if !s.native || s.Config.HealthzBindAddress == "0" {
 		return nil

@@ -10,33 +10,55 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/retry"
 	"coelan.io/coelan/internal/statefile"
+	"coelan.io/coelan/internal/trigger"
 )
 
 // Remembered is what an agent knew of Services when it ran last.
 type Remembered struct {
 	Ranges   []intent.ServiceRange
 	Services []intent.Service
+	// Listeners are node ports of these Services that processes of the host had.
+	Listeners []intent.Listener
+	// NodeServices are what the node served, of a release that remembered that in place of
+	// Services. They are served on until the API tells of the Services.
+	NodeServices []intent.NodeService
 }
 
-// entry is a line of the file, in which later ones win: the version, which is the first; all ranges; a Service as it
-// is; or the namespace/name of one that is gone.
+// Apply makes it a State's Services.
+func (r Remembered) Apply(tx *intent.Tx) {
+	tx.ReplaceServices(r.Services)
+	tx.ReplaceListeners(r.Listeners)
+	for _, v := range r.NodeServices {
+		tx.SetNodeService(v)
+	}
+}
+
+// entry is a line of the file, in which later ones win: the version, which is the first; all
+// ranges; all listeners; a Service as it is; or the namespace/name of one that is gone.
 type entry struct {
-	Version int                    `json:"version,omitempty"`
-	Ranges  *[]intent.ServiceRange `json:"ranges,omitempty"`
-	Service *intent.Service        `json:"service,omitempty"`
-	Gone    string                 `json:"gone,omitempty"`
+	Version   int                    `json:"version,omitempty"`
+	Ranges    *[]intent.ServiceRange `json:"ranges,omitempty"`
+	Listeners *[]intent.Listener     `json:"listeners,omitempty"`
+	Service   json.RawMessage        `json:"service,omitempty"`
+	Gone      string                 `json:"gone,omitempty"`
 }
 
-// memoryVersion changes with the form of the lines.
-const memoryVersion = 1
+// The versions change with the form of the lines.
+const (
+	nodeServiceVersion = 1 // a Service is an intent.NodeService
+	memoryVersion      = 2 // a Service is an intent.Service
+)
 
-// Load reads what was remembered. A file that is not there, or of another release, is nothing; one that is damaged, as a
-// crash may leave its end, is an error, with what could be read.
+// Load reads what was remembered. A file that is not there, or of another release, is nothing; one
+// that is damaged, as a crash may leave its end, is an error, with what could be read.
 func Load(path string) (Remembered, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,59 +81,76 @@ func read(from io.Reader) (Remembered, error) {
 	if err := d.Decode(&first); err != nil {
 		return Remembered{}, err
 	}
-	if first.Version != memoryVersion {
-		return Remembered{}, nil
-	}
 	var r Remembered
-	services := map[string]intent.Service{}
+	var err error
+	switch first.Version {
+	case memoryVersion:
+		r.Services, err = readServices(d, &r, func(v intent.Service) string { return v.Namespace + "/" + v.Name })
+	case nodeServiceVersion:
+		r.NodeServices, err = readServices(d, &r, func(v intent.NodeService) string {
+			return v.Namespace + "/" + v.Name
+		})
+	}
+	return r, err
+}
+
+// readServices reads all lines after the first. It returns the Services, and puts
+// everything else into r.
+func readServices[T any](d *json.Decoder, r *Remembered, keyOf func(T) string) ([]T, error) {
+	services := map[string]T{}
+	all := func() []T { return slices.Collect(maps.Values(services)) }
 	for {
 		var e entry
-		err := d.Decode(&e)
-		if err != nil {
-			for _, v := range services {
-				r.Services = append(r.Services, v)
-			}
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return r, err
+		switch err := d.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			return all(), nil
+		case err != nil:
+			return all(), err
 		}
 		switch {
 		case e.Ranges != nil:
 			r.Ranges = *e.Ranges
+		case e.Listeners != nil:
+			r.Listeners = *e.Listeners
 		case e.Service != nil:
-			services[e.Service.Namespace+"/"+e.Service.Name] = *e.Service
+			var v T
+			if err := json.Unmarshal(e.Service, &v); err != nil {
+				return all(), err
+			}
+			services[keyOf(v)] = v
 		default:
 			delete(services, e.Gone)
 		}
 	}
 }
 
-// memory writes what Services are, a while after they have changed: what is new at the end of the file, and the whole file
-// anew when that has become long.
+// memory writes what Services are, a while after they have changed: what is new at the end of the
+// file, and the whole file anew when that has become long.
 type memory struct {
 	*Services
-	dirty chan struct{}
+	dirty trigger.Trigger
 
 	saved *intent.State // nil: the file has to be written whole
 	size  int64         // of the file when it was written whole
 	added int64         // to it since
 }
 
-func newMemory(s *Services) *memory { return &memory{Services: s, dirty: make(chan struct{}, 1)} }
-
-func (m *memory) changed() {
-	select {
-	case m.dirty <- struct{}{}:
-	default:
-	}
-}
+func newMemory(s *Services) *memory { return &memory{Services: s, dirty: trigger.New()} }
 
 // savePause is how long changes are gathered.
 const savePause = time.Second
 
-// run writes until ctx ends; what is new then is still written.
+// run writes until ctx ends; what is new then is still written. Before the API has told of all
+// Services, the file stays as it is: one of a release that remembered them in another form holds
+// more than the intent.
 func (m *memory) run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-m.ready:
+	}
+	if !closed(m.ready) {
+		return
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -123,12 +162,7 @@ func (m *memory) run(ctx context.Context) {
 			return
 		case <-m.dirty:
 		}
-		t := time.NewTimer(savePause)
-		select {
-		case <-ctx.Done():
-		case <-t.C:
-		}
-		t.Stop()
+		retry.Sleep(ctx, savePause)
 		m.save()
 	}
 }
@@ -153,20 +187,23 @@ func (m *memory) write(now *intent.State) (err error) {
 		return err
 	}
 	delta := intent.Diff(m.saved, now)
-	if len(delta.Services)+len(delta.ServiceRanges) == 0 {
+	if len(delta.Services)+len(delta.ServiceRanges)+len(delta.Listeners) == 0 {
 		return nil
 	}
 	f, err := os.OpenFile(m.File, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	n, err := writeEntries(f, func(put func(entry)) {
+	n, err := writeEntries(f, func(put func(any)) {
 		if len(delta.ServiceRanges) > 0 {
 			put(rangesOf(now))
 		}
+		if len(delta.Listeners) > 0 {
+			put(listenersOf(now))
+		}
 		for _, key := range delta.Services {
 			if v, ok := now.Services().Get(key); ok {
-				put(entry{Service: &v})
+				put(serviceEntry{&v})
 			} else {
 				put(entry{Gone: key})
 			}
@@ -181,19 +218,26 @@ func (m *memory) write(now *intent.State) (err error) {
 	return err
 }
 
-// writeWhole writes what is in a State, and returns how much that is. Either the old file remains, or the new one is whole.
+// writeWhole writes what is in a State, and returns how much that is. Either the old file remains,
+// or the new one is whole.
 func writeWhole(path string, s *intent.State) (size int64, err error) {
 	err = statefile.Write(path, func(f *os.File) (err error) {
-		size, err = writeEntries(f, func(put func(entry)) {
+		size, err = writeEntries(f, func(put func(any)) {
 			put(entry{Version: memoryVersion})
 			put(rangesOf(s))
+			put(listenersOf(s))
 			for v := range s.Services().All() {
-				put(entry{Service: &v})
+				put(serviceEntry{&v})
 			}
 		})
 		return err
 	})
 	return size, err
+}
+
+// serviceEntry is an entry with a Service that is written without being copied.
+type serviceEntry struct {
+	Service *intent.Service `json:"service"`
 }
 
 func rangesOf(s *intent.State) entry {
@@ -204,12 +248,20 @@ func rangesOf(s *intent.State) entry {
 	return entry{Ranges: &ranges}
 }
 
+func listenersOf(s *intent.State) entry {
+	listeners := []intent.Listener{}
+	for l := range s.Listeners().All() {
+		listeners = append(listeners, l)
+	}
+	return entry{Listeners: &listeners}
+}
+
 // writeEntries writes what all puts.
-func writeEntries(f *os.File, all func(put func(entry))) (size int64, err error) {
+func writeEntries(f *os.File, all func(put func(any))) (size int64, err error) {
 	b := bufio.NewWriterSize(f, 1<<16)
 	c := &counter{to: b}
 	e := json.NewEncoder(c)
-	all(func(x entry) { err = errors.Join(err, e.Encode(x)) })
+	all(func(x any) { err = errors.Join(err, e.Encode(x)) })
 	return c.n, errors.Join(err, b.Flush())
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // nodePort is a port of the node's own addresses.
@@ -16,21 +17,22 @@ type nodePort struct {
 	port     uint16
 }
 
-// nodePorts knows which node ports processes of the host have. A port is looked at when a Service asks for it first; one
-// that a process has is looked at again from time to time.
+// nodePorts knows which node ports processes of the host have. A port is checked when a Service
+// asks for it first; one that a process has is checked again from time to time.
 type nodePorts struct {
 	at   []netip.Prefix // the node's addresses with node ports; none: all
 	list func() ([]listener, error)
-	// free are the ports that Services have, taken those that they would have if no process had them.
+	// free are the ports that Services have, taken those that they would have if
+	// no process had them.
 	free, taken map[nodePort]bool
-	// snapshot is what processes have while one batch of Services is looked at.
+	// snapshot is what processes have while one batch of Services is checked.
 	snapshot map[nodePort]bool
 	err      error
 	pause    time.Duration
-	next     time.Time // when those that are taken are looked at again
+	next     time.Time // when those that are taken are checked again
 }
 
-// Bounds of the pause before ports that processes have are looked at again.
+// Bounds of the pause before ports that processes have are checked again.
 const (
 	minPortPause = time.Second
 	maxPortPause = time.Minute
@@ -40,7 +42,7 @@ func newNodePorts(at []netip.Prefix, list func() ([]listener, error)) *nodePorts
 	return &nodePorts{at: at, list: list, free: map[nodePort]bool{}, taken: map[nodePort]bool{}}
 }
 
-// takenBy says whether a process of the host has a port. If the kernel does not tell, nobody has.
+// takenBy says whether a process of the host has a port. If the kernel does not answer, none has.
 func (n *nodePorts) takenBy(p nodePort) bool {
 	switch {
 	case n.free[p]:
@@ -77,7 +79,7 @@ func (n *nodePorts) concerns(a netip.Addr) bool {
 	switch {
 	case a.IsUnspecified():
 		return true
-	case a.IsLoopback() || a == intent.ServiceSourceIPv4 || a == intent.ServiceSourceIPv6:
+	case a.IsLoopback() || reserved.IsNodeLocal(a):
 		return false
 	}
 	return len(n.at) == 0 || slices.ContainsFunc(n.at, func(p netip.Prefix) bool { return p.Contains(a) })
@@ -85,8 +87,17 @@ func (n *nodePorts) concerns(a netip.Addr) bool {
 
 func (n *nodePorts) forgetSnapshot() { n.snapshot = nil }
 
-// release forgets the ports that Services no longer have. Those that a process has are no Service's, and stay until they
-// are free.
+// listeners are the ports that processes have, of those that Services ask for.
+func (n *nodePorts) listeners() []intent.Listener {
+	var list []intent.Listener
+	for p := range n.taken {
+		list = append(list, intent.Listener{Protocol: p.protocol, Port: p.port})
+	}
+	return list
+}
+
+// release forgets the ports that Services no longer have. Those that a process has are no
+// Service's, and stay until they are free.
 func (n *nodePorts) release(old, now []intent.Service) {
 	kept := map[nodePort]bool{}
 	for p := range portsOf(now) {
@@ -128,7 +139,7 @@ func (n *nodePorts) freed() []nodePort {
 	return list
 }
 
-// nextPorts is when ports that processes have are to be looked at again; nil: there are none.
+// nextPorts is when ports that processes have are to be checked again; nil: there are none.
 func (s *Services) nextPorts() <-chan time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"coelan.io/coelan/internal/translate"
 )
 
-// tell writes an Event for each new problem that only this node has. The controller tells of all others.
+// tell writes an Event for each new problem that only this node has. The controller
+// tells of all others.
 func (s *Services) tell() {
 	s.mu.Lock()
 	problems := s.set.Problems()
@@ -46,7 +47,8 @@ func (s *Services) ServiceProblems() map[types.NamespacedName][]string {
 		all[p.Service] = append(all[p.Service], p.Problem.Error())
 	}
 	for name, err := range s.health.problems() {
-		all[name] = append(all[name], "service "+name.String()+": spec.healthCheckNodePort: load balancers cannot ask here: "+err.Error())
+		all[name] = append(all[name],
+			"service "+name.String()+": spec.healthCheckNodePort: load balancers cannot ask here: "+err.Error())
 	}
 	return all
 }

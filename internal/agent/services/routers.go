@@ -9,8 +9,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/kube"
-	"coelan.io/coelan/internal/agent/view"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/translate"
@@ -38,35 +38,23 @@ func (s *Services) Recheck() {
 			s.set.RouterChanged(namespace)
 		}
 	}
+	s.recheckExternalIPs()
 	s.mu.Unlock()
-	s.kick()
+	s.wake.Fire()
 }
 
 // selecting are the Networks that may select namespaces: few of those that there are.
-func selecting(state view.State) []*v1alpha1.Network {
-	return slices.DeleteFunc(state.NetworkList(), func(n *v1alpha1.Network) bool { return n.Spec.NamespaceSelector == nil })
+func selecting(state apicache.State) []*v1alpha1.Network {
+	return slices.DeleteFunc(state.NetworkList(), func(n *v1alpha1.Network) bool {
+		return n.Spec.NamespaceSelector == nil
+	})
 }
 
-// routerOf is the name of the Router of a namespace's Network; "" if that is not known, or has none.
-func routerOf(mapping config.Mapping, namespace, node string, state view.State, networks []*v1alpha1.Network) string {
-	known := state.Namespaces[namespace]
-	if known == nil {
-		return ""
-	}
-	name, _ := translate.PrimaryNetwork(mapping, namespace, known, node, networks)
-	switch {
-	case name == intent.DefaultNetworkName:
-		return intent.DefaultRouterName
-	case mapping != config.MapNamespace || name != translate.NamespaceNetwork(namespace, node):
-		if n := state.Networks[name]; n != nil {
-			return n.Status.Router
-		}
-		return ""
-	case state.Routers[translate.NamespaceRouter(namespace)] == nil && known.Labels[v1alpha1.LabelIsolated] != "true":
-		// It has no pods, and so no Router: its Services lead to addresses of others, as that of the API server does.
-		return intent.DefaultRouterName
-	}
-	return translate.NamespaceRouter(namespace)
+func routerOf(mapping config.Mapping, namespace, node string, state apicache.State,
+	networks []*v1alpha1.Network,
+) string {
+	return translate.ServiceRouter(mapping, namespace, state.Namespaces[namespace], node, networks,
+		func(name string) bool { return state.Routers[name] != nil })
 }
 
 // setCIDRs takes the API's prefixes of ClusterIPs.
@@ -82,7 +70,10 @@ func (s *Services) setCIDRs(objects []*networkingv1.ServiceCIDR) {
 			list = append(list, p.Masked())
 		}
 	}
-	s.heard(func() { s.cidrs, s.listed[kube.ServiceCIDRs] = list, true })
+	s.heard(func() {
+		s.cidrs, s.listed[kube.ServiceCIDRs] = list, true
+		s.recheckExternalIPs()
+	})
 }
 
 // ranges are the prefixes of ClusterIPs, of the API and of the configuration. The caller holds mu.

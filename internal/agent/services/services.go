@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package services is the agent's part of Kubernetes Services: it makes intent of them and of their EndpointSlices,
-// remembers that over restarts, has connections forgotten whose endpoint is gone, and answers the health checks of load
-// balancers.
+// Package services is the agent's part of Kubernetes Services: it makes intent of them and of their
+// EndpointSlices, stores that for restarts, deletes connections to endpoints that are gone, and
+// answers the health checks of load balancers.
 //
-// What is remembered is the intent, not the API's objects: it is an agent's own outcome, a tenth of their size, and needs
-// nothing else to be put into effect. A node that starts without the API server balances as it did before; the first
-// complete lists replace it.
+// The intent is stored, not the API's objects: it is a tenth of their size, and needs nothing else
+// to be put into effect. A node that starts without the API server balances as it did before; the
+// first complete lists replace it.
 package services
 
 import (
@@ -14,7 +14,6 @@ import (
 	"iter"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,11 +21,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/kube"
-	"coelan.io/coelan/internal/agent/view"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/trigger"
+	"coelan.io/coelan/internal/wellknown"
 )
 
 // Kinds beside those of package kube.
@@ -44,11 +45,12 @@ type Options struct {
 	// File is where Services are remembered.
 	File   string
 	Intent *intent.Store
-	View   *view.View
+	View   *apicache.View
 	Events Recorder
-	// Applied waits until the flows of that revision of the intent, or of a newer one, are on the switch.
+	// Applied waits until the flows of that revision of the intent, or of a newer one,
+	// are on the switch.
 	Applied func(ctx context.Context, revision uint64) error
-	// Connections forgets connections whose way has changed.
+	// Connections deletes connections when their way has changed.
 	Connections Connections
 	// Changed is called after the intent has changed. It must not block.
 	Changed func(before, after *intent.State)
@@ -56,6 +58,9 @@ type Options struct {
 	Observe func(time.Duration)
 	// Healthy says why this node does not forward packets for Services; nil if it does.
 	Healthy func() error
+	// Step is called when the loop begins to work, and what it returns when it waits again;
+	// it may be nil.
+	Step func() (done func())
 }
 
 // Recorder tells users of Services what is not as they ask on this node.
@@ -68,17 +73,20 @@ type Services struct {
 	Options
 	native bool
 	health *healthChecks
-	wake   chan struct{}
+	wake   trigger.Trigger
 	ready  chan struct{} // closed when all that Services depend on was heard of
 	away   chan struct{} // closed when the API did not answer once
 
 	mu      sync.Mutex
 	set     *translate.ServiceSet
 	ports   *nodePorts
-	zone    string
 	leaving bool
 	routers map[string]string // by namespace, of those that were asked for
 	cidrs   []netip.Prefix
+	nodes   []*corev1.Node
+	// externalIPs are of sources.
+	sources     translate.ExternalIPSources
+	externalIPs *translate.ExternalIPs
 	// listed are the kinds that were heard whole.
 	listed map[string]bool
 	// first is when the oldest event came that is not in the intent yet.
@@ -88,30 +96,37 @@ type Services struct {
 	// healthzErr is why services.healthzBindAddress is not served.
 	healthzErr error
 	healthyAt  atomic.Pointer[time.Time]
+
+	// followed is the State that everything beside the intent follows from. It is Run's.
+	followed *intent.State
 }
 
 // New makes Services that know nothing.
 func New(o Options) *Services {
 	s := &Services{
 		Options: o, native: o.Config.Mode == config.NativeServices,
-		wake: make(chan struct{}, 1), ready: make(chan struct{}), away: make(chan struct{}),
-		ports: newNodePorts(o.Config.NodePortAddresses, listeners), routers: map[string]string{}, listed: map[string]bool{},
-		told: map[translate.ServiceProblem]bool{},
+		wake: trigger.New(), ready: make(chan struct{}), away: make(chan struct{}),
+		ports: newNodePorts(o.Config.NodePortAddresses, listeners), routers: map[string]string{},
+		listed: map[string]bool{},
+		told:   map[translate.ServiceProblem]bool{},
 	}
 	s.health = newHealthChecks(o.Log, o.Config.NodePortAddresses, o.Healthy)
 	s.set = translate.NewServiceSet(s.serviceView())
+	s.recheckExternalIPs()
 	return s
 }
 
-// serviceView is what this node sees of Services. Its functions are called by the set, under mu.
+// serviceView is what Services depend on. Its functions are called by the set, under mu.
 func (s *Services) serviceView() translate.ServiceView {
 	return translate.ServiceView{
-		Node: s.Node, Zone: s.zone, Router: s.router,
-		NodePortTaken: func(p intent.Protocol, port uint16) bool { return s.ports.takenBy(nodePort{p, port}) },
+		Node: s.Node, Router: s.router,
+		NodePortTaken:     func(p intent.Protocol, port uint16) bool { return s.ports.takenBy(nodePort{p, port}) },
+		ExternalIPRefused: s.externalIPRefused,
 	}
 }
 
-// Updates are what keeps Services up to date. While kube-proxy balances, only the prefixes of ClusterIPs matter.
+// Updates are what keeps Services up to date. While kube-proxy balances, only the
+// prefixes of ClusterIPs matter.
 func (s *Services) Updates() kube.ServiceUpdates {
 	u := kube.ServiceUpdates{CIDRs: s.setCIDRs}
 	if !s.native {
@@ -150,26 +165,15 @@ func (s *Services) heard(change func()) {
 		s.first = time.Now()
 	}
 	s.mu.Unlock()
-	s.kick()
+	s.wake.Fire()
 }
 
-func (s *Services) kick() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// SetNode takes this node's object, whose zone is what topology hints are about.
+// SetNode takes this node's object. What follows from its zone is in the intent.
 func (s *Services) SetNode(n *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaving = kube.Leaving(n)
-	if zone := n.Labels[corev1.LabelTopologyZone]; zone != s.zone {
-		s.zone = zone
-		s.set.SetView(s.serviceView())
-		s.kick()
-	}
+	s.leaving = wellknown.NodeLeaving(n)
+	s.wake.Fire()
 }
 
 // failed notes that the API does not answer.
@@ -184,7 +188,8 @@ func (s *Services) failed(error) {
 // Away is closed once the API has not answered when it was asked for Services.
 func (s *Services) Away() <-chan struct{} { return s.away }
 
-// Ready is closed once the API was heard of all that Services depend on, and the intent is made of it.
+// Ready is closed once the API was heard of all that Services depend on, and the intent
+// is made of it.
 func (s *Services) Ready() <-chan struct{} { return s.ready }
 
 // Run makes intent of what changes, until ctx ends.
@@ -196,14 +201,10 @@ func (s *Services) Run(ctx context.Context) error {
 	m := newMemory(s)
 	running.Go(func() { done.run(ctx) })
 	running.Go(func() { m.run(ctx) })
-	s.health.update(s.Intent.State().Services().All())
+	s.followed = s.Intent.State()
+	s.health.update(s.followed.NodeServices().All())
 	for {
-		before, after, first := s.apply()
-		if before != after {
-			s.Changed(before, after)
-			m.changed()
-			done.add(before, after, first)
-		}
+		s.follow(m, done)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -214,29 +215,49 @@ func (s *Services) Run(ctx context.Context) error {
 	}
 }
 
-// apply brings the intent to what is known. It returns the States before and after, and when the first event came that
+// follow brings the intent, and what follows from it, to what is known.
+func (s *Services) follow(m *memory, done *follower) {
+	if s.Step != nil {
+		defer s.Step()()
+	}
+	before, after, first := s.apply()
+	delta := intent.Diff(before, after)
+	s.settle(before, after, delta)
+	if len(delta.Services)+len(delta.NodeServices)+len(delta.ServiceRanges)+len(delta.Listeners) > 0 {
+		s.Changed(before, after)
+		m.dirty.Fire()
+		done.add(before, after, first)
+	}
+}
+
+// apply brings the intent to what is known. It returns the State that it returned last and the one
+// of now, between which also the node's zone may have changed, and when the first event came that
 // made the difference.
 func (s *Services) apply() (before, after *intent.State, first time.Time) {
 	s.mu.Lock()
 	ranges, haveRanges, complete := s.ranges(), s.listed[kube.ServiceCIDRs], s.complete()
 	var changes translate.ServiceChanges
+	var listeners []intent.Listener
 	anew := false
 	if complete && s.native {
 		changes = s.set.Changes()
+		listeners = s.ports.listeners()
 		s.ports.forgetSnapshot()
 		first, s.first = s.first, time.Time{}
 		anew = !closed(s.ready)
 	}
 	s.mu.Unlock()
 
-	before = s.Intent.State()
+	before = s.followed
+	last, _ := before.Services().Get(apiServers)
+	keepAPIServers(last, changes.Changed)
 	after, err := s.Intent.Update(func(tx *intent.Tx) error {
 		if haveRanges {
 			tx.ReplaceServiceRanges(ranges)
 		}
 		switch {
 		case !s.native || anew:
-			tx.ReplaceServices(changes.Changed)
+			replaceAll(tx, before, changes.Changed)
 		default:
 			for _, v := range changes.Changed {
 				tx.SetService(v)
@@ -245,13 +266,16 @@ func (s *Services) apply() (before, after *intent.State, first time.Time) {
 				tx.DeleteService(key)
 			}
 		}
+		if complete {
+			tx.ReplaceListeners(listeners)
+		}
 		return nil
 	})
 	if err != nil {
 		s.Log.Error("services", "err", err)
 		return before, before, first
 	}
-	s.settle(before, changes, anew)
+	s.followed = after
 	if changes.Problems {
 		s.tell()
 	}
@@ -261,38 +285,50 @@ func (s *Services) apply() (before, after *intent.State, first time.Time) {
 	return before, after, first
 }
 
-// settle brings to the newest Services what is kept beside the intent.
-func (s *Services) settle(before *intent.State, changes translate.ServiceChanges, anew bool) {
-	if anew {
-		s.health.update(slices.Values(changes.Changed))
-		return
-	}
-	var old []intent.Service
-	for _, key := range changes.Gone {
-		if v, ok := before.Services().Get(key); ok {
-			old = append(old, v)
-			s.health.set(intent.Service{Namespace: v.Namespace, Name: v.Name})
+// replaceAll makes these the only Services, also in place of what is served of no Service.
+func replaceAll(tx *intent.Tx, before *intent.State, services []intent.Service) {
+	tx.ReplaceServices(services)
+	for v := range before.NodeServices().All() {
+		key := v.Namespace + "/" + v.Name
+		if _, ok := before.Services().Get(key); !ok {
+			tx.DeleteNodeService(key)
 		}
 	}
-	for _, v := range changes.Changed {
-		if was, ok := before.Services().Get(v.Namespace + "/" + v.Name); ok {
-			old = append(old, was)
+}
+
+// settle brings to the newest Services what is kept beside the intent.
+func (s *Services) settle(before, after *intent.State, delta intent.Delta) {
+	for _, key := range delta.NodeServices {
+		v, ok := after.NodeServices().Get(key)
+		if !ok {
+			was, _ := before.NodeServices().Get(key)
+			v = intent.NodeService{Namespace: was.Namespace, Name: was.Name}
 		}
 		s.health.set(v)
 	}
+	var old, now []intent.Service
+	for _, key := range delta.Services {
+		if v, ok := before.Services().Get(key); ok {
+			old = append(old, v)
+		}
+		if v, ok := after.Services().Get(key); ok {
+			now = append(now, v)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ports.release(old, changes.Changed)
+	s.ports.release(old, now)
 }
 
-// complete says whether everything was heard of that Services depend on. Without Networks and namespaces, Services would
-// be in no Router, and lose their flows. The caller holds mu.
+// complete says whether everything was heard of that Services depend on. Without Networks and
+// namespaces, Services would be in no Router, and lose their flows. The caller holds mu.
 func (s *Services) complete() bool {
 	if !s.native {
 		return true
 	}
 	v := s.View.State()
-	return s.listed[services] && s.listed[slicesOf] && v.Listed(view.Namespaces) && v.Listed(kube.Networks) && v.Listed(kube.Routers)
+	return s.listed[services] && s.listed[slicesOf] && v.Listed(apicache.Namespaces) && v.Listed(kube.Networks) &&
+		v.Listed(kube.Routers)
 }
 
 func closed(c <-chan struct{}) bool {

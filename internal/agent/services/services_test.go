@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,16 +18,17 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/kube"
-	"coelan.io/coelan/internal/agent/view"
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/nodeview"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,7 +46,7 @@ type world struct {
 	mu        sync.Mutex
 	listeners []listener
 	events    []string
-	forgotten []Balanced
+	forgotten []backend.Balanced
 	observed  int
 	unhealthy error
 }
@@ -64,13 +62,13 @@ func newWorld(t *testing.T, dir string, configure func(*Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := view.New(slog.New(slog.DiscardHandler), store)
+	v, err := apicache.New(slog.New(slog.DiscardHandler), store)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := Options{
 		Log: slog.New(slog.DiscardHandler), Config: config.Services{Mode: config.NativeServices, HealthzBindAddress: "0"},
-		Mapping: config.MapFlat, Node: "n1", File: filepath.Join(w.dir, "services.json"), Intent: intent.NewStore(), View: v,
+		Mapping: config.MapFlat, Node: "n1", File: filepath.Join(w.dir, "services.json"), Intent: intent.NewStore(nodeview.Services("n1")), View: v,
 		Events: w, Applied: func(context.Context, uint64) error { return nil }, Connections: w,
 		Changed: func(*intent.State, *intent.State) {},
 		Observe: func(time.Duration) { w.mu.Lock(); w.observed++; w.mu.Unlock() },
@@ -84,7 +82,7 @@ func newWorld(t *testing.T, dir string, configure func(*Options)) *world {
 		t.Fatal(err)
 	}
 	_, err = o.Intent.Update(func(tx *intent.Tx) error {
-		tx.ReplaceServices(remembered.Services)
+		remembered.Apply(tx)
 		tx.ReplaceServiceRanges(remembered.Ranges)
 		return nil
 	})
@@ -112,14 +110,15 @@ func (w *world) ServiceWarning(namespace, name, uid, reason, message string) {
 	w.events = append(w.events, fmt.Sprintf("%s/%s %s %s: %s", namespace, name, uid, reason, message))
 }
 
-func (w *world) Forget(_ context.Context, which []Balanced) error {
+func (w *world) ForgetBalanced(_ context.Context, which []backend.Balanced) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forgotten = append(w.forgotten, which...)
 	return nil
 }
 
-// hearNetworks has the view know that there are no Networks but the default one, and these namespaces.
+// hearNetworks has the view know that there are no Networks but the default
+// one, and these namespaces.
 func (w *world) hearNetworks(namespaces ...string) {
 	var list []*corev1.Namespace
 	for _, n := range namespaces {
@@ -171,7 +170,7 @@ func slice(name string, addresses ...string) *discoveryv1.EndpointSlice {
 // summary is the intent's Services in short: name, Router, node ports, endpoints.
 func summary(s *intent.State) []string {
 	list := []string{}
-	for v := range s.Services().All() {
+	for v := range s.NodeServices().All() {
 		line := v.Name + "@" + v.Router
 		for _, p := range v.Ports {
 			if p.NodePort != 0 {
@@ -250,165 +249,6 @@ func TestServicesFollowTheAPI(t *testing.T) {
 	})
 }
 
-// Until all lists are there, an agent that starts goes by what it remembers; it is then replaced.
-func TestServicesAreRemembered(t *testing.T) {
-	dir := t.TempDir()
-	t.Run("before", func(t *testing.T) {
-		w := newWorld(t, dir, nil)
-		w.hearNetworks("shop")
-		w.from.CIDRs([]*networkingv1.ServiceCIDR{{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "nonsense"}}}})
-		w.from.Services.Set(service("web", "10.96.0.10"))
-		w.from.Services.Set(service("db", "10.96.0.11"))
-		w.from.Slices.Set(slice("web", "10.244.1.2"))
-		w.listed("web", "db")
-		w.await("db@default", "web@default 10.244.1.2")
-	})
-	t.Run("after", func(t *testing.T) {
-		w := newWorld(t, dir, nil)
-		w.await("db@default", "web@default 10.244.1.2")
-		w.from.Services.Failed(errors.New("connection refused"))
-		w.from.Slices.Failed(errors.New("connection refused"))
-		<-w.Away()
-		if n := w.Intent.State().ServiceRanges().Len(); n != 1 {
-			t.Errorf("%d ranges are remembered, want 1", n)
-		}
-		w.from.Services.Set(service("web", "10.96.0.10"))
-		w.from.Services.Listed(func(n types.NamespacedName) bool { return n.Name == "web" })
-		w.hearNetworks("shop")
-		w.Recheck()
-		time.Sleep(20 * time.Millisecond)
-		w.await("db@default", "web@default 10.244.1.2") // EndpointSlices were not listed yet
-		w.from.Slices.Set(slice("web", "10.244.1.9"))
-		w.from.Slices.Listed(func(types.NamespacedName) bool { return true })
-		w.await("web@default 10.244.1.9")
-	})
-	t.Run("with kube-proxy", func(t *testing.T) {
-		w := newWorld(t, dir, func(o *Options) { o.Config.Mode = config.KubeProxy })
-		w.await()
-		if w.from.Services != nil || w.from.Slices != nil {
-			t.Error("Services are watched though kube-proxy balances them")
-		}
-		if n := w.Intent.State().ServiceRanges().Len(); n != 1 {
-			t.Errorf("%d ranges, want 1", n)
-		}
-	})
-}
-
-func TestDamagedMemory(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "services.json")
-	if r, err := Load(path); err != nil || len(r.Services) != 0 {
-		t.Errorf("no file: %v, %v", r, err)
-	}
-	s := intent.NewStore()
-	state, err := s.Update(func(tx *intent.Tx) error {
-		for i := range 3 {
-			tx.SetService(intent.Service{
-				Namespace: "shop", Name: fmt.Sprint("s", i), Router: "default", SourceRanges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
-				Ports: []intent.ServicePort{{Protocol: intent.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.1"),
-					Endpoints: []intent.Endpoint{{Address: netip.MustParseAddr("10.244.0.1"), Port: 8080}}}},
-			})
-		}
-		tx.ReplaceServiceRanges([]intent.ServiceRange{{Prefix: netip.MustParsePrefix("10.96.0.0/16")}})
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := writeWhole(path, state); err != nil {
-		t.Fatal(err)
-	}
-	readBack(t, path, state)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string]string{
-		"cut": string(whole[:len(whole)-20]), "nonsense": "nonsense", "empty": "",
-		"another thing": strings.Replace(string(whole), `"s1"`, "7", 1),
-	} {
-		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		r, err := Load(path)
-		if err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if name == "cut" && len(r.Services) != 2 {
-			t.Errorf("%s: %d Services could be read, want 2", name, len(r.Services))
-		}
-	}
-	if err := os.WriteFile(path, []byte(`{"version":99}`+"\n{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if r, err := Load(path); err != nil || len(r.Services) != 0 {
-		t.Errorf("another release's: %v, %v", r, err)
-	}
-}
-
-// What changes is added to the file, which is written whole again before it gets long.
-func TestMemoryIsAddedTo(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "services.json")
-	store := intent.NewStore()
-	m := newMemory(&Services{Options: Options{Log: slog.Default(), File: path, Intent: store}})
-	long := strings.Repeat("x", 10_000)
-	set := func(i int, nodePort uint16) {
-		t.Helper()
-		state, err := store.Update(func(tx *intent.Tx) error {
-			tx.SetService(intent.Service{Namespace: "shop", Name: fmt.Sprint("s", i), UID: long, Ports: []intent.ServicePort{{NodePort: nodePort}}})
-			if nodePort == 7 {
-				tx.DeleteService("shop/s1")
-				tx.ReplaceServiceRanges([]intent.ServiceRange{{Prefix: netip.MustParsePrefix("10.96.0.0/16")}})
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := m.write(state); err != nil {
-			t.Fatal(err)
-		}
-	}
-	same := func() {
-		t.Helper()
-		readBack(t, path, store.State())
-	}
-	size := func() int64 {
-		t.Helper()
-		i, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return i.Size()
-	}
-	for i := range 3 {
-		set(i, 1)
-	}
-	same()
-	whole := size()
-	set(2, 7)
-	if grown := size() - whole; grown < 10_000 || grown > 25_000 {
-		t.Errorf("one change has added %d bytes", grown)
-	}
-	same()
-	for i := range uint16(250) {
-		set(0, 100+i)
-	}
-	same()
-	if size() > 2*minAdded {
-		t.Errorf("the file has %d bytes", size())
-	}
-	// A file that has vanished, or cannot be written, is made anew when that is possible.
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.Update(func(tx *intent.Tx) error { tx.DeleteService("shop/s2"); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	m.save()
-	m.save()
-	same()
-}
-
 // A Service's Router is that of its namespace's Network, also when that changes.
 func TestRouterOfServices(t *testing.T) {
 	w := newWorld(t, "", nil)
@@ -446,69 +286,17 @@ func TestRouterOf(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		mapping config.Mapping
-		state   view.State
+		state   apicache.State
 		want    string
 	}{
-		{"unknown namespace", config.MapFlat, view.State{}, ""},
-		{"flat", config.MapFlat, view.State{Namespaces: namespace(nil)}, "default"},
-		{"with pods", config.MapNamespace, view.State{Namespaces: namespace(nil), Routers: routers}, "ns-shop"},
-		{"without pods", config.MapNamespace, view.State{Namespaces: namespace(nil)}, "default"},
-		{"isolated, without pods", config.MapNamespace, view.State{Namespaces: namespace(isolated)}, "ns-shop"},
+		{"unknown namespace", config.MapFlat, apicache.State{}, ""},
+		{"flat", config.MapFlat, apicache.State{Namespaces: namespace(nil)}, "default"},
+		{"with pods", config.MapNamespace, apicache.State{Namespaces: namespace(nil), Routers: routers}, "ns-shop"},
+		{"without pods", config.MapNamespace, apicache.State{Namespaces: namespace(nil)}, "default"},
+		{"isolated, without pods", config.MapNamespace, apicache.State{Namespaces: namespace(isolated)}, "ns-shop"},
 	} {
 		if got := routerOf(tc.mapping, "shop", "n1", tc.state, nil); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
-	}
-}
-
-func TestNodePortOfTheHost(t *testing.T) {
-	w := newWorld(t, "", nil)
-	w.mu.Lock()
-	w.listeners = []listener{{intent.TCP, netip.IPv6Unspecified(), 30080}}
-	w.mu.Unlock()
-	s := service("web", "10.96.0.10", corev1.ServicePort{Port: 80, NodePort: 30080}, corev1.ServicePort{Name: "b", Port: 81, NodePort: 30081})
-	s.Spec.Type = corev1.ServiceTypeNodePort
-	w.from.Services.Set(s)
-	w.hearNetworks("shop")
-	w.listed("web")
-	w.await("web@default 30081")
-	eventually(t, func() string {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.events) != 1 || !strings.Contains(w.events[0], "shop/web uid-web InUse: spec.ports[0].nodePort: ") ||
-			!strings.Contains(w.events[0], "30080") || !strings.Contains(w.events[0], "n1") {
-			return fmt.Sprintf("events: %q", w.events)
-		}
-		return ""
-	})
-	if p := w.Problems(); len(p) != 1 || !strings.Contains(p[0], "30080") {
-		t.Errorf("problems: %q", p)
-	}
-	w.mu.Lock()
-	w.listeners = nil
-	w.mu.Unlock()
-	w.await("web@default 30080 30081")
-	if p := w.Problems(); len(p) != 0 {
-		t.Errorf("problems: %q", p)
-	}
-}
-
-// readBack wants what is remembered at path to be the Services and ranges of state.
-func readBack(t *testing.T, path string, state *intent.State) {
-	t.Helper()
-	r, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := intent.NewStore().Update(func(tx *intent.Tx) error {
-		tx.ReplaceServices(r.Services)
-		tx.ReplaceServiceRanges(r.Ranges)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := intent.Diff(state, again); !d.Empty() {
-		t.Fatalf("read back, this differs: %+v", d)
 	}
 }

@@ -21,15 +21,15 @@ type listener struct {
 	port     uint16
 }
 
-// States of a socket that waits for whoever comes, as bits of a request (linux/net/tcp_states.h). A UDP socket without a
-// peer counts as closed.
+// States of a socket that accepts any peer, as bits of a request (linux/net/tcp_states.h). A UDP
+// socket without a peer counts as closed.
 const (
 	tcpListen = 1 << 10
 	udpOpen   = 1 << 7
 )
 
-// listeners asks the kernel (sock_diag(7)) for all sockets that wait for clients. A protocol that the kernel does not have
-// has none.
+// listeners asks the kernel (sock_diag(7)) for all sockets that wait for clients. A protocol that
+// the kernel does not have has none.
 func listeners() ([]listener, error) {
 	var list []listener
 	for _, ask := range []struct {
@@ -38,7 +38,8 @@ func listeners() ([]listener, error) {
 	}{{intent.TCP, tcpListen}, {intent.UDP, udpOpen}, {intent.SCTP, tcpListen}} {
 		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 			found, err := dumpSockets(family, ask.protocol, ask.states)
-			if ask.protocol == intent.SCTP && err != nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) {
+			if ask.protocol == intent.SCTP && err != nil || errors.Is(err, unix.ENOENT) ||
+				errors.Is(err, unix.EPROTONOSUPPORT) {
 				continue
 			}
 			if err != nil {

@@ -7,35 +7,31 @@ import (
 	"net/netip"
 	"slices"
 
+	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/intent"
 )
 
-// Connections forgets connections in the bridge, so that their next packet is looked at like that of a new one. Only those
-// of UDP need it: who speaks TCP or SCTP notices that the other end is gone, and begins anew.
+// Connections deletes connections from the bridge, so that their next packet is handled like that
+// of a new one. Only those of UDP need it: with TCP or SCTP the client notices that the other end
+// is gone, and connects again.
 type Connections interface {
-	Forget(ctx context.Context, which []Balanced) error
+	ForgetBalanced(ctx context.Context, which []backend.Balanced) error
 }
 
-// Balanced are the UDP connections of clients to a Service's address that go to an endpoint.
-type Balanced struct {
-	IPv6     bool
-	Service  netip.AddrPort  // of no address: any of the node's, for a node port
-	Endpoint intent.Endpoint // the zero value: any
-}
-
-// stale is what has to be forgotten after a Service has become another one, which may be zero: it is gone.
-func stale(old, now intent.Service) []Balanced {
-	var list []Balanced
+// stale is what has to be forgotten after a Service has become another one, which may be
+// zero: it is gone.
+func stale(old, now intent.NodeService) []backend.Balanced {
+	var list []backend.Balanced
 	is := udpPorts(now)
 	for key, endpoints := range udpPorts(old) {
 		left, ok := is[key]
 		if !ok && len(endpoints) > 0 {
-			list = append(list, Balanced{IPv6: key.ipv6, Service: key.at})
+			list = append(list, backend.Balanced{IPv6: key.ipv6, Service: key.at})
 			continue
 		}
 		for e := range endpoints {
 			if !left[e] {
-				list = append(list, Balanced{IPv6: key.ipv6, Service: key.at, Endpoint: e})
+				list = append(list, backend.Balanced{IPv6: key.ipv6, Service: key.at, Endpoint: e})
 			}
 		}
 	}
@@ -49,7 +45,7 @@ type udpKey struct {
 }
 
 // udpPorts are the endpoints of all addresses and ports of a Service's UDP ports.
-func udpPorts(v intent.Service) map[udpKey]map[intent.Endpoint]bool {
+func udpPorts(v intent.NodeService) map[udpKey]map[intent.Endpoint]bool {
 	m := map[udpKey]map[intent.Endpoint]bool{}
 	for _, p := range v.Ports {
 		if p.Protocol != intent.UDP {

@@ -13,9 +13,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"coelan.io/coelan/internal/cni/wire"
+	"coelan.io/coelan/internal/statefile"
 )
 
 // Names of what is installed.
@@ -79,7 +79,7 @@ func Uninstall(p Paths) error {
 // Conflist is the configuration list. Its version is the latest that runtimes of these
 // years know; newer ones take the latest of cniVersions.
 func Conflist(socket string) ([]byte, error) {
-	plugin := map[string]any{"type": BinaryName}
+	plugin := map[string]any{"type": BinaryName, "capabilities": map[string]bool{"portMappings": true}}
 	if socket != wire.DefaultSocket {
 		plugin["socket"] = socket
 	}
@@ -89,10 +89,7 @@ func Conflist(socket string) ([]byte, error) {
 		Name        string           `json:"name"`
 		Plugins     []map[string]any `json:"plugins"`
 	}{
-		"1.0.0", []string{"0.4.0", "1.0.0", wire.LatestVersion}, NetworkName, []map[string]any{
-			plugin,
-			{"type": "portmap", "capabilities": map[string]bool{"portMappings": true}},
-		},
+		"1.0.0", []string{"0.4.0", "1.0.0", wire.LatestVersion}, NetworkName, []map[string]any{plugin},
 	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("CNI configuration: %w", err)
@@ -115,8 +112,9 @@ func (p Paths) shadows() []string {
 		switch ext := filepath.Ext(e.Name()); {
 		case e.Name() >= ConflistName, ext != ".conf" && ext != ".conflist" && ext != ".json":
 		default:
-			warnings = append(warnings, fmt.Sprintf("the container runtime takes %s before %s: pods will not be on Coelan's network",
-				filepath.Join(p.ConfDir, e.Name()), ConflistName))
+			warnings = append(warnings,
+				fmt.Sprintf("the container runtime takes %s before %s: pods will not be on Coelan's network",
+					filepath.Join(p.ConfDir, e.Name()), ConflistName))
 		}
 	}
 	return warnings
@@ -140,10 +138,7 @@ func remove(path string, ours func(string) (bool, error)) error {
 	if err := foreign(path, ours); err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return statefile.Remove(path)
 }
 
 // isOurBinary reads what the Go linker writes into every binary.
@@ -167,39 +162,16 @@ func isOurConflist(path string) (bool, error) {
 	return err == nil && len(list.Plugins) > 0 && list.Plugins[0].Type == BinaryName, nil
 }
 
-// replace makes a file have a content and mode, by way of a new file in the same
-// directory whose name no runtime takes for a configuration.
+// replace makes a file have a content and mode. The name that the new file has for a moment ends
+// such that no runtime takes it for a configuration.
 func replace(path string, content []byte, mode os.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm() == mode {
 			return nil
 		}
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, "."+strings.ReplaceAll(filepath.Base(path), ".", "-")+".new")
-	if err := writeSynced(tmp, content, mode); err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
-
-func writeSynced(path string, content []byte, mode os.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	// The mode of a file that was there, or that the umask has cut.
-	return errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	return statefile.WriteBytes(path, mode, content)
 }

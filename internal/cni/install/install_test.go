@@ -85,9 +85,9 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Errorf("the configuration was written again (%v)", err)
 	}
 
-	// What somebody damaged, or an attempt left half written, is put right.
+	// A file that was damaged or left half written is restored.
 	if err := errors.Join(os.Chmod(p.binary(), 0o600),
-		os.WriteFile(filepath.Join(p.BinDir, ".coelan-cni.new"), []byte("half"), 0o600)); err != nil {
+		os.WriteFile(filepath.Join(p.BinDir, "coelan-cni.new"), []byte("half"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Install(p); err != nil {
@@ -117,14 +117,14 @@ func TestConflistForTheRuntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list.Name != "coelan" || list.CNIVersion != "1.1.0" || len(list.Plugins) != 2 {
+	if list.Name != "coelan" || list.CNIVersion != "1.1.0" || len(list.Plugins) != 1 {
 		t.Errorf("network %s, version %s, %d plugins", list.Name, list.CNIVersion, len(list.Plugins))
 	}
 	if first := list.Plugins[0]; first.Network.Type != "coelan-cni" || !strings.Contains(string(first.Bytes), `"socket":"/run/other.sock"`) {
 		t.Errorf("first plugin: %s", first.Bytes)
 	}
-	if !list.Plugins[1].Network.Capabilities["portMappings"] {
-		t.Errorf("second plugin: %s", list.Plugins[1].Bytes)
+	if !list.Plugins[0].Network.Capabilities["portMappings"] {
+		t.Errorf("the runtime keeps host ports to itself: %s", list.Plugins[0].Bytes)
 	}
 	text, err = Conflist(wire.DefaultSocket)
 	if err != nil || strings.Contains(string(text), "socket") {

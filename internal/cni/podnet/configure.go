@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/attachment"
 )
 
 // Configure gives the pod's end its addresses, routes and settings and sets it up. It
@@ -27,27 +29,27 @@ func (p *Plumber) Configure(i Interface) error {
 		return p.configure(h, i)
 	})
 	if err != nil {
-		return fmt.Errorf("configure %s in %s: %w", i.Name, i.Netns, err)
+		return fmt.Errorf("configure %s in %s: %w", i.IfName, i.Netns, err)
 	}
 	return nil
 }
 
 func (p *Plumber) configure(h *netlink.Handle, i Interface) error {
-	link, err := h.LinkByName(i.Name)
+	link, err := h.LinkByName(i.IfName)
 	if isNotFound(err) {
-		return &MissingError{Name: i.Name, Where: "network namespace " + i.Netns}
+		return &MissingError{Name: i.IfName, Where: "network namespace " + i.Netns}
 	}
 	if err != nil {
 		return err
 	}
 	// No router is to be believed but the one that is set here. Where the settings are
 	// read-only, the flows on the bridge drop advertisements all the same.
-	_ = p.writeSysctl(i.Name, "accept_ra", "0")
+	_ = p.writeSysctl(i.IfName, "accept_ra", "0")
 	if err := setLink(h, link, i); err != nil {
 		return err
 	}
 	if !i.TXOffload {
-		if err := disableTXChecksum(i.Name); err != nil {
+		if err := disableTXChecksum(i.IfName); err != nil {
 			return err
 		}
 	}
@@ -56,7 +58,7 @@ func (p *Plumber) configure(h *netlink.Handle, i Interface) error {
 			return fmt.Errorf("address %s: %w", a, err)
 		}
 	}
-	for _, r := range i.Routes {
+	for _, r := range i.AllRoutes() {
 		if err := h.RouteReplace(kernelRoute(link, r)); err != nil {
 			return fmt.Errorf("%s: %w", r, err)
 		}
@@ -85,8 +87,8 @@ func setLink(h *netlink.Handle, link netlink.Link, i Interface) error {
 	return nil
 }
 
-// addAddress adds an address that can be used at once: duplicate address detection
-// would take a second, and nobody else has the address.
+// addAddress adds an address that can be used at once: duplicate address detection would take a
+// second, and no other interface has the address.
 func (p *Plumber) addAddress(h *netlink.Handle, link netlink.Link, a netip.Prefix) error {
 	addr := &netlink.Addr{IPNet: ipNet(a)}
 	if a.Addr().Is4() {
@@ -134,10 +136,10 @@ func (p *Plumber) writeSysctl(ifName, key, value string) error {
 	return os.WriteFile(filepath.Join(p.sysctlDir, "net/ipv6/conf", ifName, key), []byte(value), 0)
 }
 
-func kernelRoute(link netlink.Link, r Route) *netlink.Route {
+func kernelRoute(link netlink.Link, r attachment.Route) *netlink.Route {
 	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(r.Destination)}
-	if r.Gateway.IsValid() {
-		route.Gw = r.Gateway.AsSlice()
+	if r.NextHop.IsValid() {
+		route.Gw = r.NextHop.AsSlice()
 	} else {
 		route.Scope = netlink.SCOPE_LINK
 	}

@@ -32,12 +32,12 @@ func rawSocket() (map[int]*nl.SocketHandle, error) {
 // silence keeps the host's kernel off the wire to a pod, before the host's end is set up.
 // A userspace datapath reads what the pod sends beside the kernel, not instead of it: the
 // kernel would answer ARP requests for any address of the host with the MAC of this end.
-// And it would send neighbour and router solicitations from a link-local address. Both
+// And it would send neighbor and router solicitations from a link-local address. Both
 // settings are made by netlink, because /proc/sys may be read-only in a container.
 //
-// IPv6 is off altogether where that can be written: the kernel would make a multicast route
-// for the interface, and on every news of routes a userspace datapath forgets the routes of
-// its tunnels and reads them again, which can cost a packet to another node.
+// IPv6 is off altogether where that can be written: the kernel would make a multicast route for the
+// interface, and on every change of routes a userspace datapath drops the routes of its tunnels and
+// reads them again, which can cost a packet to another node.
 func (p *Plumber) silence(link netlink.Link) error {
 	index := link.Attrs().Index
 	_ = p.writeSysctl(link.Attrs().Name, "disable_ipv6", "1")
@@ -48,7 +48,8 @@ func (p *Plumber) silence(link netlink.Link) error {
 	}
 	mode := nl.NewRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, nl.Uint8Attr(addrGenModeNone))
 	err := p.setFamily(index, nl.NewRtAttr(unix.AF_INET6, mode.Serialize()))
-	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) { // a kernel without IPv6
+	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
+		// A kernel without IPv6.
 		return fmt.Errorf("address generation mode: %w", err)
 	}
 	return nil

@@ -35,7 +35,8 @@ func txChecksum(ifName string, cmd, set uint32) (bool, error) {
 	value := &ethtoolValue{cmd: cmd, data: set}
 	req := ethtoolRequest{value: value}
 	copy(req.name[:unix.IFNAMSIZ-1], ifName)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL,
+		uintptr(unsafe.Pointer(&req))); errno != 0 {
 		return false, errno
 	}
 	return value.data != 0, nil

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podnet makes, checks and removes the interface of a pod: a veth pair whose
-// one end is made in the pod's network namespace and whose other end stays with the
-// agent. It talks to the kernel by netlink and ioctl and runs no other program.
+// Package podnet makes, checks and removes the interface of a pod: a veth pair with one end
+// in the pod's network namespace and the other in the agent's. It uses netlink and ioctl and
+// runs no other program.
 package podnet
 
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -16,47 +15,20 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
-
-// Group marks the host's ends as made by this package (`ip link show group 49377`), so
-// that no other interface is ever removed.
-const Group = 0xc0e1
 
 // hostNamespace is what errors call the namespace of the host's ends.
 const hostNamespace = "the host's network namespace"
 
-// Interface is what a pod's interface should be.
+// Interface is an attachment as this node makes it.
 type Interface struct {
-	Netns    string // path of the pod's network namespace
-	Name     string // in the pod
-	HostName string // of the other end
-
-	MAC       intent.MAC
-	Addresses []netip.Prefix
-	Routes    []Route // beside those to the addresses' own prefixes
-	MTU       int
+	attachment.Attachment
 	// TXOffload leaves checksums to the datapath. Without it, the pod's kernel computes
 	// them before a packet leaves.
 	TXOffload bool
-}
-
-// Route leads from a pod to a prefix.
-type Route struct {
-	Destination netip.Prefix // masked
-	Gateway     netip.Addr   // not valid: everything in the prefix is on the link
-}
-
-// String is the route as errors have it.
-func (r Route) String() string {
-	to := "default route"
-	if r.Destination.Bits() > 0 {
-		to = "route to " + r.Destination.String()
-	}
-	if !r.Gateway.IsValid() {
-		return to
-	}
-	return to + " via " + r.Gateway.String()
 }
 
 // HostMAC is the address of the host's end, which nothing uses. It is set because
@@ -138,28 +110,28 @@ func (p *Plumber) Create(i Interface) error {
 	err = p.addPair(i, int(pod.Fd()))
 	if errors.Is(err, unix.EEXIST) {
 		// The kernel does not say which of the two names it means.
-		if err := p.Remove(i.HostName); err != nil {
+		if err := p.Remove(i.HostInterface); err != nil {
 			return err
 		}
 		if err = p.addPair(i, int(pod.Fd())); errors.Is(err, unix.EEXIST) {
-			return &TakenError{Name: i.Name, Where: "network namespace " + i.Netns}
+			return &TakenError{Name: i.IfName, Where: "network namespace " + i.Netns}
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("make interfaces %s and %s: %w", i.HostName, i.Name, err)
+		return fmt.Errorf("make interfaces %s and %s: %w", i.HostInterface, i.IfName, err)
 	}
 	return nil
 }
 
 func (p *Plumber) addPair(i Interface, podFD int) error {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.Group = i.HostName, i.MTU, Group
+	attrs.Name, attrs.MTU, attrs.Group = i.HostInterface, i.MTU, reserved.LinkGroup
 	attrs.HardwareAddr = HostMAC(i.MAC).HardwareAddr()
 	// One queue each: a veth would get one for every CPU, which takes longer to make.
 	attrs.NumTxQueues, attrs.NumRxQueues = 1, 1
 	pair := &netlink.Veth{
 		LinkAttrs: attrs,
-		PeerName:  i.Name, PeerHardwareAddr: i.MAC.HardwareAddr(),
+		PeerName:  i.IfName, PeerHardwareAddr: i.MAC.HardwareAddr(),
 		PeerMTU: uint32(i.MTU), PeerTxQLen: -1, PeerNamespace: netlink.NsFd(podFD),
 	}
 	if err := p.host.LinkAdd(pair); err != nil {
@@ -170,7 +142,7 @@ func (p *Plumber) addPair(i Interface, podFD int) error {
 		err = p.host.LinkSetUp(pair)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("set %s up: %w", i.HostName, err), p.host.LinkDel(pair))
+		return errors.Join(fmt.Errorf("set %s up: %w", i.HostInterface, err), p.host.LinkDel(pair))
 	}
 	return nil
 }
@@ -183,7 +155,7 @@ func (p *Plumber) Existing() (map[string]bool, error) {
 	}
 	names := map[string]bool{}
 	for _, link := range links {
-		if link.Type() == "veth" && link.Attrs().Group == Group {
+		if link.Type() == "veth" && link.Attrs().Group == reserved.LinkGroup {
 			names[link.Attrs().Name] = true
 		}
 	}

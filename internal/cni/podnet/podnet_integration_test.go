@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni/nstest"
 	"coelan.io/coelan/internal/intent"
 )
@@ -35,16 +36,14 @@ func newPlumber(t testing.TB, node *nstest.NS) *Plumber {
 }
 
 func podInterface(pod *nstest.NS) Interface {
-	return Interface{
-		Netns: pod.Path(), Name: "eth0", HostName: "co0123456789ab",
-		MAC:       intent.MAC{0x0a, 0xce, 10, 0, 0, 5},
-		Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24"), netip.MustParsePrefix("fd00::5/64")},
-		Routes: []Route{
-			{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("10.0.0.1")},
-			{netip.MustParsePrefix("::/0"), netip.MustParseAddr("fd00::1")},
+	return Interface{Attachment: attachment.Attachment{
+		MAC:           intent.MAC{0x0a, 0xce, 10, 0, 0, 5},
+		Addresses:     []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24"), netip.MustParsePrefix("fd00::5/64")},
+		DefaultRoutes: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
+		Spec: attachment.Spec{
+			Key: attachment.Key{IfName: "eth0"}, Netns: pod.Path(), HostInterface: "co0123456789ab", MTU: 1450,
 		},
-		MTU: 1450,
-	}
+	}}
 }
 
 func mustAdd(t testing.TB, p *Plumber, i Interface) {
@@ -81,21 +80,21 @@ func TestInterfaceAsTheKernelShowsIt(t *testing.T) {
 	wantLines(t, "pod's offload", pod.Command(t, "ethtool", "-k", "eth0"),
 		"tx-checksumming: off", "tx-tcp-segmentation: off")
 	wantLines(t, "pod's accept_ra", pod.Command(t, "cat", "/proc/sys/net/ipv6/conf/eth0/accept_ra"), "0")
-	host := node.Command(t, "ip", "-d", "link", "show", i.HostName) + node.Command(t, "ip", "addr", "show", i.HostName)
+	host := node.Command(t, "ip", "-d", "link", "show", i.HostInterface) + node.Command(t, "ip", "addr", "show", i.HostInterface)
 	wantLines(t, "host's link", host, "mtu 1450", "state UP", "group 49377", "addrgenmode none", "link/ether 0a:cf:0a:00:00:05")
 	if strings.Contains(host, "inet") {
 		t.Errorf("the host's end has an address:\n%s", host)
 	}
-	wantLines(t, "host's arp_ignore", node.Command(t, "cat", "/proc/sys/net/ipv4/conf/"+i.HostName+"/arp_ignore"), "8")
+	wantLines(t, "host's arp_ignore", node.Command(t, "cat", "/proc/sys/net/ipv4/conf/"+i.HostInterface+"/arp_ignore"), "8")
 	if err := p.Check(i); err != nil {
 		t.Errorf("Check: %v", err)
 	}
-	if names, err := p.Existing(); err != nil || len(names) != 1 || !names[i.HostName] {
+	if names, err := p.Existing(); err != nil || len(names) != 1 || !names[i.HostInterface] {
 		t.Errorf("Existing = %v, %v", names, err)
 	}
 
 	for range 2 { // deleting what is gone is no error
-		if err := p.Remove(i.HostName); err != nil {
+		if err := p.Remove(i.HostInterface); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +141,7 @@ func TestCheckNamesAndConfigureRepairs(t *testing.T) {
 			i := podInterface(pod)
 			mustAdd(t, p, i)
 			t.Cleanup(func() {
-				if err := p.Remove(i.HostName); err != nil {
+				if err := p.Remove(i.HostInterface); err != nil {
 					t.Error(err)
 				}
 			})
@@ -166,7 +165,7 @@ func TestCheckOfWhatIsNotThere(t *testing.T) {
 	p := newPlumber(t, node)
 	i := podInterface(pod)
 	var missing *MissingError
-	if err := p.Check(i); !errors.As(err, &missing) || missing.Name != i.HostName {
+	if err := p.Check(i); !errors.As(err, &missing) || missing.Name != i.HostInterface {
 		t.Errorf("Check = %v, want a *MissingError of the host's end", err)
 	}
 	mustAdd(t, p, i)
@@ -197,22 +196,22 @@ func TestTakenNames(t *testing.T) {
 	}
 	pod.Command(t, "ip", "link", "del", "eth0")
 
-	node.Command(t, "ip", "link", "add", i.HostName, "type", "veth", "peer", "name", "x")
-	if err := p.Create(i); !errors.As(err, &taken) || taken.Name != i.HostName {
-		t.Errorf("Create = %v, want a *TakenError of %s", err, i.HostName)
+	node.Command(t, "ip", "link", "add", i.HostInterface, "type", "veth", "peer", "name", "x")
+	if err := p.Create(i); !errors.As(err, &taken) || taken.Name != i.HostInterface {
+		t.Errorf("Create = %v, want a *TakenError of %s", err, i.HostInterface)
 	}
-	if err := p.Remove(i.HostName); !errors.As(err, &taken) {
+	if err := p.Remove(i.HostInterface); !errors.As(err, &taken) {
 		t.Errorf("Remove = %v, want a *TakenError", err)
 	}
 	if names, _ := p.Existing(); len(names) != 0 {
 		t.Errorf("Existing = %v, want none", names)
 	}
-	node.Command(t, "ip", "link", "del", i.HostName)
+	node.Command(t, "ip", "link", "del", i.HostInterface)
 
 	// What a crashed attempt left under our name and mark is replaced, wherever its
 	// other end is.
 	old := i
-	old.Name = "old"
+	old.IfName = "old"
 	if err := p.Create(old); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +267,7 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 	for name, change := range map[string]func(*Interface){
 		"MTU":  func(i *Interface) { i.MTU = 1 << 20 },
 		"MAC":  func(i *Interface) { i.MAC = intent.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff} },
-		"name": func(i *Interface) { i.Name = "a/b" },
+		"name": func(i *Interface) { i.IfName = "a/b" },
 	} {
 		i := podInterface(pod)
 		change(&i)
@@ -288,9 +287,9 @@ func TestParallelPods(t *testing.T) {
 	for n := range 16 {
 		pod := nstest.New(t)
 		i := podInterface(pod)
-		i.HostName = fmt.Sprintf("co%d", n)
+		i.HostInterface = fmt.Sprintf("co%d", n)
 		wg.Go(func() {
-			if err := errors.Join(p.Create(i), p.Configure(i), p.Check(i), p.Remove(i.HostName)); err != nil {
+			if err := errors.Join(p.Create(i), p.Configure(i), p.Check(i), p.Remove(i.HostInterface)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -311,7 +310,7 @@ func TestNamespaceEnds(t *testing.T) {
 	if !p.Gone(i.Netns) {
 		t.Error("the namespace is closed, but not gone")
 	}
-	if err := p.Remove(i.HostName); err != nil {
+	if err := p.Remove(i.HostInterface); err != nil {
 		t.Errorf("Remove: %v", err)
 	}
 }
@@ -323,7 +322,7 @@ func TestRemoveWithoutMessages(t *testing.T) {
 	i := podInterface(pod)
 	mustAdd(t, p, i)
 	p.deletions.close()
-	if err := p.Remove(i.HostName); err != nil {
+	if err := p.Remove(i.HostInterface); err != nil {
 		t.Fatal(err)
 	}
 	if names, err := p.Existing(); err != nil || len(names) != 0 {
@@ -357,7 +356,7 @@ func BenchmarkAdd(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.StopTimer()
-		if err := p.Remove(i.HostName); err != nil {
+		if err := p.Remove(i.HostInterface); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -10,15 +10,17 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/reserved"
 )
 
-// Remove deletes a pair by its host's end; that it is not there is no error. When it
-// returns, both ends are gone for everybody. A *TakenError says that an interface of the
-// name is not one that Create made.
+// Remove deletes a pair by its host's end; that it is not there is no error. When it returns, both
+// ends are gone from both namespaces. A *TakenError says that an interface of the name is not one
+// that Create made.
 //
-// The kernel makes the caller wait until no CPU can still use what it has freed, some
-// 20 ms. Remove leaves that to another goroutine and returns when the kernel has told
-// that the interface is gone, which is fifty times sooner.
+// The kernel makes the caller wait until no CPU can still use what it has freed, some 20 ms. Remove
+// leaves that to another goroutine and returns when the kernel has notified that the interface is
+// gone, which is fifty times sooner.
 func (p *Plumber) Remove(hostName string) error {
 	link, err := p.host.LinkByName(hostName)
 	if isNotFound(err) {
@@ -27,7 +29,7 @@ func (p *Plumber) Remove(hostName string) error {
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", hostName, err)
 	}
-	if link.Type() != "veth" || link.Attrs().Group != Group {
+	if link.Type() != "veth" || link.Attrs().Group != reserved.LinkGroup {
 		return &TakenError{Name: hostName, Where: hostNamespace}
 	}
 	index := int32(link.Attrs().Index)
@@ -56,7 +58,7 @@ func (p *Plumber) delete(link netlink.Link) error {
 	return h.LinkDel(link)
 }
 
-// deletions hears from the kernel which interfaces of a namespace go.
+// deletions receives from the kernel which interfaces of a namespace are deleted.
 type deletions struct {
 	socket *nl.NetlinkSocket
 	ended  chan struct{}
@@ -103,7 +105,7 @@ func (d *deletions) listen() {
 	for {
 		messages, from, err := d.socket.Receive()
 		if errors.Is(err, unix.ENOBUFS) {
-			continue // something was missed: who waits for it hears when the deletion ends
+			continue // events were lost: the end of the deletion is reported all the same
 		}
 		if err != nil {
 			return

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire is what the CNI plugin and the agent say to each other: an HTTP request
-// with a JSON body over a unix socket for each CNI command.
+// Package wire is the protocol between the CNI plugin and the agent: an HTTP request with a JSON
+// body over a unix socket for each CNI command.
 package wire
 
 // DefaultSocket is where the agent listens if its configuration does not say otherwise.
 const DefaultSocket = "/run/coelan/cni.sock"
 
-// Path of the request, whose method is POST.
+// Path of the request. The method is POST.
 const Path = "/v1/cni"
 
 // Header is set, to Version, on every answer that the agent's CNI server gives, so that

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package removal takes Coelan's part out of the API when Coelan is removed from a cluster, so that nothing is left that
-// only a controller could delete. What users have written stays.
+// Package removal deletes Coelan's own objects and finalizers from the API when Coelan is removed
+// from a cluster, so that nothing is left that only a controller could delete. Users' objects stay.
 package removal
 
 import (
@@ -20,14 +20,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/announce/keyring"
 	"coelan.io/coelan/internal/policystream/certs"
 	"coelan.io/coelan/internal/policystream/wire"
 )
 
-// Run deletes all objects that Coelan has made by itself, and all AddressBlocks, which mean nothing without the nodes'
-// memory of them. It takes Coelan's finalizer from everything else. No controller may run meanwhile: it would make them
-// again. It may be repeated; without the definitions there is nothing to do. The error joins what was not done, each by
-// its object's name. The client reads from the API server, not from memory.
+// Run deletes all objects that Coelan has made by itself, and all AddressBlocks, which mean nothing
+// without the nodes' memory of them. It takes Coelan's finalizer from everything else. No
+// controller may run meanwhile: it would make them again. It may be repeated; without the
+// definitions there is nothing to do. The error joins what was not done, each by its object's name.
+// The client reads from the API server, not from memory.
 func Run(ctx context.Context, c client.Client, log *slog.Logger) error {
 	var errs []error
 	for _, kind := range []struct {
@@ -50,11 +52,13 @@ func Run(ctx context.Context, c client.Client, log *slog.Logger) error {
 	return errors.Join(errs...)
 }
 
-// Certificates deletes the certificate by which agents know controllers, and who has signed it.
+// Certificates deletes the certificate by which agents know controllers, and its CA; and the keys
+// of the agents' membership.
 func Certificates(ctx context.Context, c client.Client, namespace string) error {
 	var errs []error
 	for _, o := range []client.Object{
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certs.Secret}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: keyring.Secret}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: wire.ConfigMap}},
 	} {
 		if err := client.IgnoreNotFound(c.Delete(ctx, o)); err != nil {
@@ -76,7 +80,9 @@ func key(o client.Object) string {
 }
 
 // remove returns how many objects it has deleted, and how many are left without the finalizer.
-func remove(ctx context.Context, c client.Client, list client.ObjectList, own func(client.Object) bool) (int, int, error) {
+func remove(ctx context.Context, c client.Client, list client.ObjectList,
+	own func(client.Object) bool,
+) (int, int, error) {
 	if err := c.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return 0, 0, nil
 	} else if err != nil {

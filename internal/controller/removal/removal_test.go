@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/announce/keyring"
 	"coelan.io/coelan/internal/policystream/certs"
 	"coelan.io/coelan/internal/policystream/wire"
 )
@@ -132,7 +133,7 @@ func TestCertificates(t *testing.T) {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		&corev1.Secret{ObjectMeta: object("coelan-system", certs.Secret)}, &corev1.Secret{ObjectMeta: object("coelan-system", "other")},
-		&corev1.Secret{ObjectMeta: object("other", certs.Secret)},
+		&corev1.Secret{ObjectMeta: object("other", certs.Secret)}, &corev1.Secret{ObjectMeta: object("coelan-system", keyring.Secret)},
 		&corev1.ConfigMap{ObjectMeta: object("coelan-system", wire.ConfigMap)},
 	).Build()
 	for range 2 { // again, when they are gone

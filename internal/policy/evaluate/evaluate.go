@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package evaluate says what policies make of one connection: the same as the flows that compile makes of them, worked out from
-// the intent directly, one rule after the other. It does no I/O.
+// Package evaluate decides about one connection by policies, with the same result as the flows of
+// package pipeline, directly from the intent and rule by rule. It does no I/O.
 package evaluate
 
 import (
@@ -15,16 +15,16 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// Connection is what policies see of one's first packet: the real endpoints, and the Space that the addresses mean something
-// in (see intent.Peer).
+// Connection is what policies see of one's first packet: the real endpoints, and the Space that the
+// addresses mean something in (see intent.Peer).
 type Connection struct {
 	Space               string
 	Source, Destination netip.Addr
 	Protocol            uint8
 	// Port is the receiver's; of ICMP the type in the upper and the code in the lower eight bits.
 	Port uint16
-	// Host says that a process of the Port's own node sends it, and not through a Service from outside: policies of Ingress let
-	// it pass.
+	// Host says that a process of the Port's own node sends it, and not through a Service from
+	// outside: policies of Ingress let it pass.
 	Host bool
 }
 
@@ -36,7 +36,8 @@ type Verdict struct {
 	Allowed bool
 	// Tier that decided; 0: none did.
 	Tier intent.Tier
-	// Rule that decided; its ID is empty if none did: nothing allows or nothing forbids the connection.
+	// Rule that decided; its ID is empty if none did: nothing allows or
+	// nothing forbids the connection.
 	Rule intent.Rule
 	// Reason says why, in a form that continues "allowed: " or "denied: ".
 	Reason string
@@ -99,8 +100,8 @@ func judge(s *intent.State, p intent.Port, c Connection, d intent.Direction) Ver
 	return j.policies()
 }
 
-// Governed says whether NetworkPolicies and ClusterNetworkPolicies are about the Port: those of pods' first interfaces and those that
-// are no pod's.
+// Governed says whether NetworkPolicies and ClusterNetworkPolicies are about the Port: those of
+// pods' first interfaces and those that are no pod's.
 func Governed(p intent.Port) bool { return p.Interface == "" || p.Interface == primary }
 
 // primary is the name of a pod's first interface.
@@ -169,7 +170,8 @@ func strictness(a intent.Action) int {
 }
 
 func decided(r intent.Rule) Verdict {
-	return Verdict{Allowed: r.Action != intent.Deny, Tier: r.Tier, Rule: r, Reason: fmt.Sprintf("%s, rule %d", r.Policy, r.Number)}
+	return Verdict{Allowed: r.Action != intent.Deny, Tier: r.Tier, Rule: r,
+		Reason: fmt.Sprintf("%s, rule %d", r.Policy, r.Number)}
 }
 
 // NoneAllows is why what no rule of any of these policies allows is denied.
@@ -193,7 +195,8 @@ func (j judgement) fitting(t intent.Tier) iter.Seq[intent.Rule] {
 	return func(yield func(intent.Rule) bool) {
 		for _, id := range j.subject.Rules {
 			r, ok := j.state.Rules().Get(id)
-			if ok && r.Tier == t && r.Direction == j.direction && j.hasPeer(r) && hasPort(r.Ports, j.connection) && !yield(r) {
+			if ok && r.Tier == t && r.Direction == j.direction && j.hasPeer(r) && hasPort(r.Ports, j.connection) &&
+				!yield(r) {
 				return
 			}
 		}
@@ -209,7 +212,9 @@ func (j judgement) hasPeer(r intent.Rule) bool {
 }
 
 func hasPort(ports []intent.PortRange, c Connection) bool {
-	return len(ports) == 0 || slices.ContainsFunc(ports, func(p intent.PortRange) bool { return Fits(p, c.Protocol, c.Port) })
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(p intent.PortRange) bool {
+		return Fits(p, c.Protocol, c.Port)
+	})
 }
 
 // Fits says whether a connection of that protocol to that Port (see Connection) is in the range.
@@ -236,5 +241,7 @@ func (j judgement) ownNode() bool {
 
 // OfNode says whether an address is a node's own or its gateway's.
 func OfNode(n intent.Node, a netip.Addr) bool {
-	return slices.Contains(n.Addresses, a) || slices.ContainsFunc(n.Subnets, func(s intent.Subnet) bool { return s.Gateway == a })
+	return slices.Contains(n.Addresses, a) || slices.ContainsFunc(n.Subnets, func(s intent.Subnet) bool {
+		return s.Gateway == a
+	})
 }

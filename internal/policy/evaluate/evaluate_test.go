@@ -33,7 +33,7 @@ func group(name string) intent.PolicyRef {
 	return intent.PolicyRef{Kind: intent.SecurityGroup, Namespace: "shop", Name: name}
 }
 
-// rule is one of Ingress for everybody, changed by what follows.
+// rule is an ingress rule for all peers, changed by what follows.
 func rule(t intent.Tier, p intent.PolicyRef, number int, a intent.Action, change ...func(*intent.Rule)) intent.Rule {
 	r := intent.Rule{Policy: p, Number: number, Direction: intent.Ingress, Tier: t, Action: a, AnyPeer: true}
 	for _, c := range change {

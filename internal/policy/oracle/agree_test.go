@@ -55,7 +55,8 @@ func verdict(direction string, e evaluate.Verdict) oracle.Verdict {
 	return v
 }
 
-// equal says whether the oracle's verdict is the one that is enforced. Where several rules allow the same, any of them may be told.
+// equal says whether the oracle's verdict is the one that is enforced. Where several rules allow
+// the same, any of them may be reported.
 func equal(want, got oracle.Verdict) bool {
 	if want.Allowed != got.Allowed || want.Direction != got.Direction || want.Tier != got.Tier || (len(want.By) == 0) != (len(got.By) == 0) {
 		return false
@@ -63,7 +64,7 @@ func equal(want, got oracle.Verdict) bool {
 	return len(got.By) == 0 || slices.Contains(want.By, got.By[0]) || got.By[0] == noneAllows(want.By)
 }
 
-// noneAllows is the text of a denial by policies none of whose rules allows the connection.
+// noneAllows is the text of a denial by policies that have no rule that allows the connection.
 func noneAllows(names []string) string {
 	var refs []intent.PolicyRef
 	for _, name := range names {
@@ -75,8 +76,9 @@ func noneAllows(names []string) string {
 	return evaluate.NoneAllows(refs)
 }
 
-// Whatever the cluster and its policies, and whatever they were before: what translate, the Engine and evaluate make of a connection, on the nodes of both ends, is what the
-// kinds promise. That flows decide as evaluate does is shown by TestPoliciesTrace of package compile.
+// For any cluster and policies, from any state before: what translate, the Engine and evaluate make
+// of a connection, on the nodes of both ends, is what the kinds promise. That flows decide as
+// evaluate does is shown by TestPoliciesTrace of package pipeline.
 //
 // More cases: -rapid.checks=10000.
 func TestEnforcedIsPromised(t *testing.T) {

@@ -9,12 +9,16 @@ import (
 	"coelan.io/coelan/internal/policyapi"
 )
 
-// clusterPolicies decides by the first rule that fits: policies by their priority, their rules as they are written. Pass skips the
-// rest of the tier. Which of two policies of the same priority comes first is not defined, so there must be none.
-func (c *Cluster) clusterPolicies(tier policyapi.Tier, direction string, subject, peer End, k Connection) (v Verdict, done bool) {
-	policies := slices.SortedFunc(slices.Values(c.ClusterNetworkPolicies), func(a, b *policyapi.ClusterNetworkPolicy) int {
-		return cmp.Compare(a.Spec.Priority, b.Spec.Priority)
-	})
+// clusterPolicies decides by the first rule that fits: policies by their priority, their rules as
+// they are written. Pass skips the rest of the tier. Which of two policies of the same priority
+// comes first is not defined, so there must be none.
+func (c *Cluster) clusterPolicies(tier policyapi.Tier, direction string, subject, peer End,
+	k Connection,
+) (v Verdict, done bool) {
+	policies := slices.SortedFunc(slices.Values(c.ClusterNetworkPolicies),
+		func(a, b *policyapi.ClusterNetworkPolicy) int {
+			return cmp.Compare(a.Spec.Priority, b.Spec.Priority)
+		})
 	for _, p := range policies {
 		if p.Spec.Tier != tier || !c.clusterSubject(p.Spec.Subject, subject) {
 			continue
@@ -30,7 +34,8 @@ func (c *Cluster) clusterPolicies(tier policyapi.Tier, direction string, subject
 			if r.Action == policyapi.Pass {
 				return v, false
 			}
-			return Verdict{Allowed: r.Action == policyapi.Accept, Tier: string(tier), By: []string{rule("ClusterNetworkPolicy", p.Name, i)}}, true
+			return Verdict{Allowed: r.Action == policyapi.Accept, Tier: string(tier),
+				By: []string{rule("ClusterNetworkPolicy", p.Name, i)}}, true
 		}
 	}
 	return v, false
@@ -61,7 +66,8 @@ func (c *Cluster) clusterPeer(peers []policyapi.Peer, e End) bool {
 	})
 }
 
-// clusterProtocol says whether the connection is of one of a rule's protocols; with none given it is, whatever its protocol.
+// clusterProtocol says whether the connection is of one of a rule's protocols; with none given it
+// is, for every protocol.
 func clusterProtocol(protocols []policyapi.Protocol, k Connection) bool {
 	fits := func(number uint8, p *policyapi.ProtocolPorts) bool {
 		switch {

@@ -11,8 +11,8 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 )
 
-// securityGroups denies what no rule of any of the end's groups allows; what is allowed goes on. Who names a group that does not
-// exist is closed.
+// securityGroups denies what no rule of any of the end's groups allows; what is allowed goes on to
+// the next tier. An end in a group that refers to a missing group is closed.
 func (c *Cluster) securityGroups(direction string, subject, peer End, k Connection) (v Verdict, done bool) {
 	names := subject.groups()
 	if len(names) == 0 {
@@ -21,13 +21,16 @@ func (c *Cluster) securityGroups(direction string, subject, peer End, k Connecti
 	var groups []string
 	allowed := false
 	for _, name := range names {
-		i := slices.IndexFunc(c.SecurityGroups, func(g *v1alpha1.SecurityGroup) bool { return g.Namespace+"/"+g.Name == name })
+		i := slices.IndexFunc(c.SecurityGroups, func(g *v1alpha1.SecurityGroup) bool {
+			return g.Namespace+"/"+g.Name == name
+		})
 		if i < 0 {
 			return Verdict{}, true
 		}
 		groups = append(groups, "SecurityGroup "+name)
 		for _, r := range c.SecurityGroups[i].Spec.Rules {
-			allowed = allowed || string(r.Direction) == direction && groupPeer(c.SecurityGroups[i].Namespace, r, peer) && groupProtocol(r, k)
+			allowed = allowed || strings.EqualFold(string(r.Direction), direction) &&
+				groupPeer(c.SecurityGroups[i].Namespace, r, peer) && groupProtocol(r, k)
 		}
 	}
 	if allowed {
@@ -36,7 +39,8 @@ func (c *Cluster) securityGroups(direction string, subject, peer End, k Connecti
 	return Verdict{Tier: SecurityGroups, By: groups}, true
 }
 
-// groupPeer says whether the other end is a rule's: of its family always, and all interfaces of those who name a remote group.
+// groupPeer says whether the other end is a rule's: of its family always, and all interfaces of
+// those that name a remote group.
 func groupPeer(namespace string, r v1alpha1.SecurityGroupRule, e End) bool {
 	if e.Address.Is4() != (cmp.Or(r.EtherType, v1alpha1.EtherIPv4) == v1alpha1.EtherIPv4) {
 		return false
@@ -55,7 +59,8 @@ func groupPeer(namespace string, r v1alpha1.SecurityGroupRule, e End) bool {
 }
 
 func groupProtocol(r v1alpha1.SecurityGroupRule, k Connection) bool {
-	numbers := map[string]uint8{"tcp": TCP, "udp": UDP, "sctp": SCTP, "icmp": ICMP, "icmpv6": ICMPv6, "ipv6-icmp": ICMPv6, "gre": 47}
+	numbers := map[string]uint8{"tcp": TCP, "udp": UDP, "sctp": SCTP, "icmp": ICMP, "icmpv6": ICMPv6,
+		"ipv6-icmp": ICMPv6, "gre": 47}
 	number := numbers[r.Protocol]
 	switch {
 	case r.Protocol == "" || r.Protocol == "any" || r.Protocol == "0":

@@ -9,12 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// networkPolicies decides for those that any NetworkPolicy isolates in the direction: what no rule of any of them allows is denied. To
-// its own node a pod may always speak, as far as NetworkPolicies go.
-func (c *Cluster) networkPolicies(direction string, subject, peer End, k Connection, ownNode bool) (v Verdict, done bool) {
+// networkPolicies decides for those that any NetworkPolicy isolates in the direction:
+// what no rule of any of them allows is denied. To its own node a pod may always speak,
+// as far as NetworkPolicies go.
+func (c *Cluster) networkPolicies(direction string, subject, peer End, k Connection,
+	ownNode bool,
+) (v Verdict, done bool) {
 	var isolating, allowing []string
 	for _, p := range c.NetworkPolicies {
-		if p.Namespace != subject.namespace() || !selects(&p.Spec.PodSelector, subject.labels()) || !isolates(p, direction) {
+		if p.Namespace != subject.namespace() || !selects(&p.Spec.PodSelector, subject.labels()) ||
+			!isolates(p, direction) {
 			continue
 		}
 		name := p.Namespace + "/" + p.Name
@@ -44,7 +48,8 @@ func (c *Cluster) networkPolicies(direction string, subject, peer End, k Connect
 	return Verdict{Tier: Namespaced, By: isolating}, true
 }
 
-// isolates: without policyTypes a policy is always about ingress, and about egress if it has rules of that.
+// isolates: without policyTypes a policy is always about ingress, and about egress if it
+// has rules of that.
 func isolates(p *networkingv1.NetworkPolicy, direction string) bool {
 	if len(p.Spec.PolicyTypes) == 0 {
 		return direction == Ingress || len(p.Spec.Egress) > 0
@@ -71,7 +76,8 @@ func (c *Cluster) networkPeer(p *networkingv1.NetworkPolicy, peers []networkingv
 	})
 }
 
-// networkPort says whether the connection is to one of a rule's ports; with none given it is, whatever its protocol.
+// networkPort says whether the connection is to one of a rule's ports; with none given it
+// is, for every protocol.
 func networkPort(ports []networkingv1.NetworkPolicyPort, k Connection) bool {
 	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
 		if p.Protocol == nil && k.Protocol != TCP || p.Protocol != nil && !protocolIs(*p.Protocol, k) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package oracle says what policies make of a connection, from the objects as people write them. It is for tests: a second opinion
-// that shares nothing with what is enforced. It is written from what the kinds promise, as slow and as plain as that reads:
-// k8s.io/api/networking/v1 for NetworkPolicies, sigs.k8s.io/network-policy-api v1alpha2 for ClusterNetworkPolicies, and
-// docs/policy.md and docs/security-groups.md for SecurityGroups and for how all go together. It knows who the two ends are, and
-// does not find them by their addresses. Objects must be ones that the API server accepts.
+// Package oracle computes what policies decide on a connection, from the API objects. It is for
+// tests: a second implementation that shares no code with the enforced one. It follows the
+// specifications of the kinds as directly as possible, without regard to speed:
+// k8s.io/api/networking/v1 for NetworkPolicies, sigs.k8s.io/network-policy-api v1alpha2 for
+// ClusterNetworkPolicies, and docs/use/policy.md and docs/use/security-groups.md for SecurityGroups
+// and for how all go together. It is given the two ends, and does not find them by their addresses.
+// Objects must be ones that the API server accepts.
 package oracle
 
 import (
@@ -32,7 +34,8 @@ type Cluster struct {
 	SecurityGroups         []*v1alpha1.SecurityGroup
 }
 
-// End is one of a connection's two: a pod's interface, a user's Port, a node, or somebody outside if it is none of these.
+// End is one of a connection's two: a pod's interface, a user's Port, a node, or a host outside if
+// it is none of these.
 type End struct {
 	Pod       *corev1.Pod
 	Interface string // of the pod
@@ -118,10 +121,11 @@ const (
 // Verdict on a connection.
 type Verdict struct {
 	Allowed bool
-	// Direction and Tier in which it ended; the tier is empty if no policy decided, or the Port is closed.
+	// Direction and Tier in which it ended; the tier is empty if no policy decided, or
+	// the Port is closed.
 	Direction, Tier string
-	// By are the rules that decided, any of them: "NetworkPolicy shop/web, rule 2". If none did, the policies of which none
-	// allows the connection, all of them: "NetworkPolicy shop/web".
+	// By are the rules that decided, any of them: "NetworkPolicy shop/web, rule 2". If none did,
+	// the policies of which none allows the connection, all of them: "NetworkPolicy shop/web".
 	By []string
 }
 
@@ -135,7 +139,8 @@ const (
 	Baseline       = "Baseline"
 )
 
-// Judge says whether the connection comes to be: its sender may open it, and its receiver may get it.
+// Judge says whether the connection comes to be: its sender may open it, and its
+// receiver may get it.
 func (c *Cluster) Judge(k Connection) Verdict {
 	v := Verdict{Allowed: true}
 	if k.Source.Governed() {
@@ -219,20 +224,23 @@ func selects(s *metav1.LabelSelector, labels map[string]string) bool {
 	return true
 }
 
-// inNamespaces says whether the end is a pod's first interface, or a Port, of a namespace with such labels.
+// inNamespaces says whether the end is a pod's first interface, or a Port, of a
+// namespace with such labels.
 func (c *Cluster) inNamespaces(s *metav1.LabelSelector, e End) bool {
 	return e.primary() && slices.ContainsFunc(c.Namespaces, func(n *corev1.Namespace) bool {
 		return n.Name == e.namespace() && selects(s, n.Labels)
 	})
 }
 
-// hasNamedPort says whether the connection goes to a container port of that name, at the pod's first interface.
+// hasNamedPort says whether the connection goes to a container port of that name, at
+// the pod's first interface.
 func hasNamedPort(name string, k Connection) bool {
-	return k.Destination.Pod != nil && k.Destination.primary() && slices.ContainsFunc(k.Destination.Pod.Spec.Containers, func(o corev1.Container) bool {
-		return slices.ContainsFunc(o.Ports, func(p corev1.ContainerPort) bool {
-			return p.Name == name && protocolIs(p.Protocol, k) && uint16(p.ContainerPort) == k.Port //nolint:gosec // a port
+	return k.Destination.Pod != nil && k.Destination.primary() &&
+		slices.ContainsFunc(k.Destination.Pod.Spec.Containers, func(o corev1.Container) bool {
+			return slices.ContainsFunc(o.Ports, func(p corev1.ContainerPort) bool {
+				return p.Name == name && protocolIs(p.Protocol, k) && uint16(p.ContainerPort) == k.Port //nolint:gosec // a port
+			})
 		})
-	})
 }
 
 // protocolIs says whether the connection is of the protocol; TCP if none is given.
@@ -254,7 +262,8 @@ func rule(kind, policy string, index int) string {
 }
 
 func (k Connection) String() string {
-	return fmt.Sprintf("%s to %s, protocol %d, port %d, type %d, code %d", k.Source, k.Destination, k.Protocol, k.Port, k.Type, k.Code)
+	return fmt.Sprintf("%s to %s, protocol %d, port %d, type %d, code %d", k.Source, k.Destination, k.Protocol, k.Port,
+		k.Type, k.Code)
 }
 
 func (e End) String() string {

@@ -26,7 +26,7 @@ func read[T any](t *testing.T, text string) *T {
 	return o
 }
 
-// The examples of docs/policy.md mean what is said there.
+// The examples of docs/use/policy.md mean what is said there.
 func TestExamples(t *testing.T) {
 	c := &Cluster{
 		Namespaces: []*corev1.Namespace{
@@ -52,8 +52,8 @@ spec:
 metadata: {name: database, namespace: shop}
 spec:
   rules:
-    - {direction: ingress, etherType: IPv4, protocol: tcp, portRangeMin: 5432, portRangeMax: 5432, remoteGroup: web}
-    - {direction: egress, etherType: IPv4}`), {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}},
+    - {direction: Ingress, etherType: IPv4, protocol: tcp, portRangeMin: 5432, portRangeMax: 5432, remoteGroup: web}
+    - {direction: Egress, etherType: IPv4}`), {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}},
 	}
 	n1, n2 := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
 	pod := func(namespace, app, address, group string) End {

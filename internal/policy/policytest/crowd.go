@@ -6,6 +6,7 @@ package policytest
 import (
 	"encoding/binary"
 	"maps"
+	"math/bits"
 	"net/netip"
 	"strconv"
 
@@ -15,12 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/internal/policy"
-	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/translate/policies"
 )
 
-// Crowd is a cluster of many namespaces with a few pods each, as Antrea measures itself by: each namespace has four pods in two
-// applications and three NetworkPolicies, of which one denies everything and the others let each application talk to itself.
-// The pods are spread over the nodes.
+// Crowd is a cluster of many namespaces with a few pods each, as Antrea measures itself
+// by: each namespace has four pods in two applications and three NetworkPolicies, of which
+// one denies everything and the others let each application talk to itself. The pods are
+// spread over the nodes.
 type Crowd struct {
 	Nodes      []*corev1.Node
 	Namespaces []*corev1.Namespace
@@ -33,13 +35,17 @@ const applications, replicas = 2, 2
 // NewCrowd returns the one of so many namespaces and nodes.
 func NewCrowd(namespaces, nodes int) Crowd {
 	var c Crowd
+	// Each node has an equal part of 10.0.0.0/8.
+	shift := 24 - bits.Len(uint(nodes-1)) //nolint:gosec // more than none
 	for i := range nodes {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: NodeName(i), Labels: map[string]string{"kubernetes.io/hostname": NodeName(i)}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: NodeName(i),
+			Labels: map[string]string{"kubernetes.io/hostname": NodeName(i)}}}
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address(172<<24|16<<16, i)}}
+		n.Spec.PodCIDRs = []string{address(10<<24, i<<shift) + "/" + strconv.Itoa(32-shift)}
 		c.Nodes = append(c.Nodes, n)
 	}
 	for i := range namespaces {
-		c.add("ns-"+strconv.Itoa(i), nodes)
+		c.add("ns-"+strconv.Itoa(i), nodes, shift)
 	}
 	return c
 }
@@ -52,10 +58,11 @@ func address(base uint32, i int) string {
 }
 
 // add adds a namespace of that name with what is in it.
-func (c *Crowd) add(name string, nodes int) {
+func (c *Crowd) add(name string, nodes, shift int) {
 	const anyNumber = 7919 // that has no divisor in common with the nodes'
 	c.Namespaces = append(c.Namespaces, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name, "app": name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels: map[string]string{"kubernetes.io/metadata.name": name, "app": name}},
 	})
 	c.Policies = append(c.Policies, networkPolicy(name, "default-deny-all", nil, nil))
 	for app := range applications {
@@ -63,22 +70,27 @@ func (c *Crowd) add(name string, nodes int) {
 		for range replicas {
 			i := len(c.Pods)
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-				Namespace: name, Name: "pod-" + strconv.Itoa(i), UID: types.UID("00000000-0000-0000-0000-" + strconv.Itoa(100_000_000_000+i)),
+				Namespace: name, Name: "pod-" + strconv.Itoa(i),
+				UID:    types.UID("00000000-0000-0000-0000-" + strconv.Itoa(100_000_000_000+i)),
 				Labels: map[string]string{"app-" + number: "scale-" + number, "pod-template-hash": number + name},
 			}}
-			p.Spec.NodeName = NodeName(i * anyNumber % nodes)
-			p.Status.Phase, p.Status.PodIP = corev1.PodRunning, address(10<<24, i)
+			node := i * anyNumber % nodes
+			p.Spec.NodeName = NodeName(node)
+			p.Status.Phase, p.Status.PodIP = corev1.PodRunning, address(10<<24, node<<shift+i/nodes+2)
 			p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}}
 			c.Pods = append(c.Pods, p)
 		}
 		same := map[string]string{"app-" + number: "scale-" + number}
-		c.Policies = append(c.Policies, networkPolicy(name, "np-"+number, same, []networkingv1.NetworkPolicyIngressRule{{
-			From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: same}}},
-		}}))
+		c.Policies = append(c.Policies,
+			networkPolicy(name, "np-"+number, same, []networkingv1.NetworkPolicyIngressRule{{
+				From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: same}}},
+			}}))
 	}
 }
 
-func networkPolicy(namespace, name string, pods map[string]string, rules []networkingv1.NetworkPolicyIngressRule) *networkingv1.NetworkPolicy {
+func networkPolicy(namespace, name string, pods map[string]string,
+	rules []networkingv1.NetworkPolicyIngressRule,
+) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: networkingv1.NetworkPolicySpec{
@@ -91,28 +103,29 @@ func networkPolicy(namespace, name string, pods map[string]string, rules []netwo
 // Controller computes what nodes have to know from objects of the API.
 type Controller struct {
 	*policy.Engine
-	endpoints *translate.PolicyEndpoints
+	endpoints *policies.Endpoints
 }
 
 // NewController returns one that knows nothing.
 func NewController() *Controller {
-	return &Controller{policy.NewEngine(), translate.NewPolicyEndpoints()}
+	return &Controller{policy.NewEngine(), policies.NewEndpoints()}
 }
 
 // Load gives it all objects.
 func (c *Controller) Load(crowd Crowd) {
 	for _, n := range crowd.Nodes {
-		c.SetNode(translate.PolicyNode(n))
+		c.SetNode(policies.Node(n))
+		c.endpoints.SetNode(n)
 	}
 	for _, n := range crowd.Namespaces {
-		c.SetNamespace(translate.PolicyNamespace(n))
+		c.SetNamespace(policies.Namespace(n))
 	}
 	for _, p := range crowd.Pods {
 		c.endpoints.SetPod(p)
 	}
 	c.apply()
 	for _, p := range crowd.Policies {
-		translated, _ := translate.NetworkPolicy(p)
+		translated, _ := policies.NetworkPolicy(p)
 		c.SetPolicy(translated)
 	}
 }

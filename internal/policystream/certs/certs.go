@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs makes the certificates by which agents know controllers, keeps them in a Secret that all replicas share, and
-// renews them.
+// Package certs makes the certificates by which agents know controllers, keeps them in a Secret
+// that all replicas share, and renews them.
 package certs
 
 import (
@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// How long certificates are good, and how long before their end there are new ones. Agents hear of a new authority at once, and
-// still trust the old one until its end.
+// How long certificates are good, and how long before their end there are new ones. Agents receive
+// a new authority at once, and still trust the old one until its end.
 const (
 	authorityLifetime = 10 * 365 * 24 * time.Hour
 	authorityRenewal  = 365 * 24 * time.Hour
@@ -73,8 +73,8 @@ func Pool(roots []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Renew returns a bundle that is good for a while, and when to look again. It is the same one if that is: what is missing,
-// damaged or about to end is made anew, and nothing else.
+// Renew returns a bundle that is good for a while, and when to look again. It is the same one if
+// that is: what is missing, damaged or about to end is recreated, and nothing else.
 func Renew(b Bundle, name string, now time.Time) (renewed Bundle, again time.Time, err error) {
 	roots, key, err := b.authority(now)
 	if err != nil {
@@ -126,15 +126,17 @@ func (b Bundle) authority(now time.Time) ([]*x509.Certificate, *ecdsa.PrivateKey
 	return roots, key, nil
 }
 
-// newAuthority makes one. Those before it that are still good stay, so that agents that have not heard of it know servers.
+// newAuthority makes one. Those before it that are still good stay, so that agents that do not have
+// it yet can authenticate servers.
 func (b Bundle) newAuthority(now time.Time) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "coelan-controller-ca"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: now.Add(-skew), NotAfter: now.Add(authorityLifetime),
+		Subject: pkix.Name{CommonName: "coelan-controller-ca"}, IsCA: true, BasicConstraintsValid: true,
+		MaxPathLenZero: true,
+		KeyUsage:       x509.KeyUsageCertSign, NotBefore: now.Add(-skew), NotAfter: now.Add(authorityLifetime),
 	}
 	cert, err := issue(template, template, &key.PublicKey, key)
 	if err != nil {
@@ -165,14 +167,17 @@ func (b Bundle) leaf(name string, authority *x509.Certificate, now time.Time) (*
 	return pair.Leaf, nil
 }
 
-func (b *Bundle) newLeaf(name string, authority *x509.Certificate, by *ecdsa.PrivateKey, now time.Time) (*x509.Certificate, error) {
+func (b *Bundle) newLeaf(name string, authority *x509.Certificate, by *ecdsa.PrivateKey,
+	now time.Time,
+) (*x509.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, NotBefore: now.Add(-skew), NotAfter: now.Add(serverLifetime),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, NotBefore: now.Add(-skew),
+		NotAfter: now.Add(serverLifetime),
 	}
 	cert, err := issue(template, authority, &key.PublicKey, by)
 	if err != nil {
@@ -186,7 +191,9 @@ func (b *Bundle) newLeaf(name string, authority *x509.Certificate, by *ecdsa.Pri
 // serialBits of RFC 5280's 20 bytes.
 const serialBits = 120
 
-func issue(template, parent *x509.Certificate, public *ecdsa.PublicKey, by *ecdsa.PrivateKey) (*x509.Certificate, error) {
+func issue(template, parent *x509.Certificate, public *ecdsa.PublicKey,
+	by *ecdsa.PrivateKey,
+) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
 	if err != nil {
 		return nil, err

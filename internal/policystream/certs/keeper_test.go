@@ -18,10 +18,17 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"coelan.io/coelan/internal/heartbeat"
+	"coelan.io/coelan/internal/objectkeeper"
+	"coelan.io/coelan/internal/objectkeeper/keepertest"
 	"coelan.io/coelan/internal/policystream/wire"
 )
 
 const namespace = "coelan-system"
+
+func newKeeper(api *fake.Clientset) *Keeper {
+	return NewKeeper(api, namespace, slog.New(slog.DiscardHandler), heartbeat.New(heartbeat.Bound).Loop("certificate"))
+}
 
 // run has a keeper run until the test ends.
 func run(t *testing.T, k *Keeper) {
@@ -62,7 +69,8 @@ func serial(t *testing.T, k *Keeper, than ...string) string {
 func versioned(api *fake.Clientset) {
 	last, current := 0, map[string]string{}
 	write := func(action clienttesting.Action) (bool, runtime.Object, error) { // one at a time
-		o := action.(clienttesting.UpdateAction).GetObject().(metav1.Object) // a create action has the same method
+		// A create action has the same method.
+		o := action.(clienttesting.UpdateAction).GetObject().(metav1.Object)
 		key := action.GetResource().Resource + "/" + o.GetName()
 		if v := o.GetResourceVersion(); v != current[key] && action.GetVerb() == "update" {
 			return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), o.GetName(), errors.New("is newer"))
@@ -85,8 +93,7 @@ func versioned(api *fake.Clientset) {
 func TestKeepersShareOneCertificate(t *testing.T) {
 	api := fake.NewClientset()
 	versioned(api)
-	log := slog.New(slog.DiscardHandler)
-	a, b := NewKeeper(api, namespace, log), NewKeeper(api, namespace, log)
+	a, b := newKeeper(api), newKeeper(api)
 	if _, err := a.Certificate(nil); err == nil {
 		t.Error("there is a certificate before there is any")
 	}
@@ -115,7 +122,7 @@ func TestKeepersShareOneCertificate(t *testing.T) {
 		t.Error("what is published is not what signs")
 	}
 
-	// Somebody damages it, and somebody deletes it.
+	// It is damaged, and it is deleted.
 	secret.Data[corev1.TLSCertKey] = []byte("garbage")
 	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -165,7 +172,7 @@ func TestAuthorityIsPublishedFirst(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	k := NewKeeper(api, namespace, slog.New(slog.DiscardHandler))
+	k := newKeeper(api)
 	run(t, k)
 	<-refused
 	<-refused
@@ -178,11 +185,11 @@ func TestAuthorityIsPublishedFirst(t *testing.T) {
 	serial(t, k)
 }
 
-// A replica that has not heard of a new Secret leaves alone what another one has published of it.
+// A replica that has not received a new Secret leaves alone what another one has published of it.
 func TestOlderSecretIsNotPublished(t *testing.T) {
 	api := fake.NewClientset()
 	versioned(api)
-	k := NewKeeper(api, namespace, slog.New(slog.DiscardHandler))
+	k := newKeeper(api)
 	secrets, maps := api.CoreV1().Secrets(namespace), api.CoreV1().ConfigMaps(namespace)
 	read := func() (*corev1.Secret, *corev1.ConfigMap) {
 		t.Helper()
@@ -207,7 +214,7 @@ func TestOlderSecretIsNotPublished(t *testing.T) {
 	if err := look(old, nil); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody else makes another authority, publishes it and serves.
+	// Another process makes an authority, publishes it and serves.
 	_, published := read()
 	damaged := old.DeepCopy()
 	damaged.Data[authorityKey] = nil
@@ -223,11 +230,18 @@ func TestOlderSecretIsNotPublished(t *testing.T) {
 		t.Fatal("the new authority is not published")
 	}
 	for what, roots := range map[string]*corev1.ConfigMap{"it knows what is published": published, "it knows of nothing published": nil} {
-		if err := look(old, roots); !errors.Is(err, errNewer) {
+		if err := look(old, roots); !errors.Is(err, objectkeeper.ErrNewer) {
 			t.Errorf("%s: error %v", what, err)
 		}
 		if _, now := read(); now.Data[wire.RootsKey] != published.Data[wire.RootsKey] {
 			t.Errorf("%s: an older authority is published over a newer one", what)
 		}
 	}
+}
+
+// A write that does not come back fails the liveness probe.
+func TestKeeperIsStuck(t *testing.T) {
+	keepertest.Stuck(t, "certificate", func(ctx context.Context, api *fake.Clientset, m *heartbeat.Monitor) error {
+		return NewKeeper(api, namespace, slog.New(slog.DiscardHandler), m.Loop("certificate")).Run(ctx)
+	})
 }

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client is the agent's side of the distribution of policies. It holds a stream to one controller and moves to
-// another when that one dies; what it knows stays in effect all the while, and is on disk for the next start.
+// Package client is the agent's side of the distribution of policies. It holds a stream to one
+// controller and moves to another when that one fails; the last state stays in effect meanwhile,
+// and is on disk for the next start.
 package client
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/wire"
-	"coelan.io/coelan/internal/wake"
+	"coelan.io/coelan/internal/trigger"
 )
 
 // Options are what a Client is made with.
@@ -27,7 +31,8 @@ type Options struct {
 	// File is where what is known is kept; empty: nowhere.
 	File string
 	Log  *slog.Logger
-	// OnChange is told of each change; of one that is empty, too, when a stream has begun. Calls do not overlap.
+	// OnChange is called after each change; of one that is empty, too, when a stream has begun.
+	// Calls do not overlap.
 	OnChange func(Change)
 }
 
@@ -35,39 +40,48 @@ type Options struct {
 type Client struct {
 	Options
 	// save is another one in tests of full disks.
-	save     func(path string, items [][]byte) error
+	save     func(path string, c content) error
 	patience time.Duration
 
-	dirty wake.Wake // something has to be saved
-	news  wake.Wake // a controller has to be told something
+	dirty trigger.Trigger // something has to be saved
+	news  trigger.Trigger // a controller has to be told something
 
 	mu     sync.Mutex
 	state  *state
+	basis  policy.Basis // that the state was computed from, as far as it is known
 	status Status
-	// attached are pods that no controller has been told of, at most maxAttached.
+	// attached are pods that have not been sent to a controller, at most maxAttached.
 	attached []policy.Attachment
-	lost     bool // the file is of no use, and has to be written when there is something to write
+	// refused is what the switch refuses. Each controller gets all of it.
+	refused []policy.Refusal
+	lost    bool // the file is of no use, and has to be written when there is something to write
 }
 
 // Status is how it goes.
 type Status struct {
-	Connected  bool      `json:"connected"`
-	Controller string    `json:"controller,omitempty"` // the address of the one that it is connected to, or was last
-	Since      time.Time `json:"since"`                // of Connected
-	// Complete says that what is known is what a controller has said since the start, and not only remembered.
+	Connected bool `json:"connected"`
+	// The address of the one that it is connected to, or was last.
+	Controller string    `json:"controller,omitempty"`
+	Since      time.Time `json:"since"` // of Connected
+	// Complete says that what is known is what a controller has said since the start,
+	// and not only remembered.
 	Complete bool   `json:"complete"`
 	Version  uint64 `json:"version"`  // of the last Change
 	Realised uint64 `json:"realised"` // of the last Change that is in effect
 	Rules    int    `json:"rules"`
 	Subjects int    `json:"subjects"`
 	Peers    int    `json:"peers"`
+	// Later is how many items a newer release wrote that this one does not understand: what they
+	// are about is closed.
+	Later int `json:"later,omitempty"`
 	// LastError is why there is no stream; empty while there is one.
 	LastError string `json:"lastError,omitempty"`
 	// SaveError is why what is known is not on disk.
 	SaveError string `json:"saveError,omitempty"`
 
-	Streams      uint64 `json:"streams"`      // that have begun
-	Garbage      uint64 `json:"garbage"`      // streams that ended because of what a controller sent
+	Streams uint64 `json:"streams"` // that have begun
+	// streams that ended because of what a controller sent.
+	Garbage      uint64 `json:"garbage"`
 	SaveFailures uint64 `json:"saveFailures"` // since the start
 	Received     uint64 `json:"received"`     // items, since the start
 }
@@ -81,13 +95,13 @@ func New(o Options) *Client {
 		o.OnChange = func(Change) {}
 	}
 	return &Client{
-		Options: o, save: save, patience: patience, dirty: wake.New(), news: wake.New(), state: newState(),
+		Options: o, save: save, patience: patience, dirty: trigger.New(), news: trigger.New(), state: newState(),
 		status: Status{Since: time.Now()},
 	}
 }
 
-// Load reads what was known when the agent ran last. With a file that cannot be read nothing is known, and Ports stay closed until
-// a controller is reached. OnChange is not called for it.
+// Load reads what was known when the agent ran last. With a file that cannot be read nothing is
+// known, and Ports stay closed until a controller is reached. OnChange is not called for it.
 func (c *Client) Load() Change {
 	if c.File == "" {
 		return Change{}
@@ -99,13 +113,17 @@ func (c *Client) Load() Change {
 	if err == nil {
 		change, err = c.state.apply(r)
 	}
+	if err == nil {
+		c.basis = r.basis
+	}
 	if err != nil {
 		c.lost = true
 		c.Log.Error("what was known of policies is lost: pods are closed until a controller is reached", "err", err)
 		return Change{}
 	}
 	c.next(&change)
-	c.Log.Info("policies are remembered", "rules", c.status.Rules, "subjects", c.status.Subjects, "peers", c.status.Peers)
+	c.Log.Info("policies are remembered", "rules", c.status.Rules, "subjects", c.status.Subjects, "peers",
+		c.status.Peers)
 	return change
 }
 
@@ -114,7 +132,25 @@ func (c *Client) next(change *Change) {
 	c.status.Version++
 	change.Version = c.status.Version
 	counts := c.state.counts
-	c.status.Rules, c.status.Subjects, c.status.Peers = counts[wire.Key_RULE], counts[wire.Key_SUBJECT], counts[wire.Key_PEER]
+	c.status.Rules, c.status.Subjects, c.status.Peers = counts[wire.Key_RULE], counts[wire.Key_SUBJECT],
+		counts[wire.Key_PEER]
+	if before := c.status.Later; before != len(c.state.later) {
+		c.status.Later = len(c.state.later)
+		c.reportLater()
+	}
+}
+
+// reportLater logs what is not understood; c.mu is held.
+func (c *Client) reportLater() {
+	if len(c.state.later) == 0 {
+		c.Log.Info("all that the controller says is understood")
+		return
+	}
+	id := slices.MinFunc(slices.Collect(maps.Keys(c.state.later)), func(a, b wire.ID) int {
+		return strings.Compare(a.String(), b.String())
+	})
+	c.Log.Error("a controller of a newer release says what this agent does not understand: the pods that it is about are closed",
+		"items", len(c.state.later), "first", id, "err", c.state.later[id])
 }
 
 // Realised says that the change of that version is in effect, and all before it.
@@ -123,21 +159,37 @@ func (c *Client) Realised(version uint64) {
 	defer c.mu.Unlock()
 	if version > c.status.Realised && version <= c.status.Version {
 		c.status.Realised = version
-		c.news.Kick()
+		c.news.Fire()
 	}
 }
 
 // maxAttached is how many pods are kept for a controller to come. The API tells of the others.
 const maxAttached = 1000
 
-// Attached has a controller told of a pod that has just been attached.
+// Attached sends a pod that has just been attached to a controller.
 func (c *Client) Attached(a policy.Attachment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.attached) < maxAttached {
 		c.attached = append(c.attached, a)
-		c.news.Kick()
+		c.news.Fire()
 	}
+}
+
+// Refused sends a controller all objects that the switch refuses now.
+func (c *Client) Refused(list []policy.Refusal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Equal(c.refused, list) {
+		c.refused = list
+		c.news.Fire()
+	}
+}
+
+func (c *Client) refusals() []policy.Refusal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
 }
 
 func (c *Client) takeAttached() []policy.Attachment {

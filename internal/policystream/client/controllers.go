@@ -19,16 +19,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"coelan.io/coelan/internal/apiaccess"
+	"coelan.io/coelan/internal/eventhandler"
 	"coelan.io/coelan/internal/policystream/certs"
 	"coelan.io/coelan/internal/policystream/wire"
-	"coelan.io/coelan/internal/wake"
+	"coelan.io/coelan/internal/trigger"
 )
 
-// Controllers says where the controllers are, and who signs their certificates.
+// Controllers has the addresses of the controllers and the CA of their certificates.
 type Controllers interface {
-	// Current are the addresses, ADDRESS:PORT, and the authorities, nil as long as they are not known.
+	// Current are the addresses, ADDRESS:PORT, and the authorities, nil as long as
+	// they are not known.
 	Current() (addresses []string, roots *x509.CertPool)
-	// Changed has an element after Current has changed. Its capacity is one, and it is for one reader.
+	// Changed has an element after Current has changed. Its capacity is one, and it
+	// is for one reader.
 	Changed() <-chan struct{}
 }
 
@@ -46,7 +50,7 @@ func (f fixed) Changed() <-chan struct{}            { return nil }
 // watched are the controllers that the Kubernetes API knows.
 type watched struct {
 	log     *slog.Logger
-	changed wake.Wake
+	changed trigger.Trigger
 
 	mu        sync.Mutex
 	addresses []string
@@ -54,10 +58,10 @@ type watched struct {
 	text      string // of the roots
 }
 
-// Watch follows the EndpointSlices of the controllers' Service and the ConfigMap with their authorities until ctx ends. It does
-// not wait for the API server.
+// Watch follows the EndpointSlices of the controllers' Service and the ConfigMap with their
+// authorities until ctx ends. It does not wait for the API server.
 func Watch(ctx context.Context, api kubernetes.Interface, namespace string, log *slog.Logger) Controllers {
-	w := &watched{log: log, changed: wake.New()}
+	w := &watched{log: log, changed: trigger.New()}
 	slices := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.LabelSelector = discoveryv1.LabelServiceName + "=" + wire.Service
@@ -73,7 +77,7 @@ func Watch(ctx context.Context, api kubernetes.Interface, namespace string, log 
 
 // run starts an informer, and calls changed after each of its events.
 func run(ctx context.Context, log *slog.Logger, informer cache.SharedIndexInformer, changed func()) {
-	_, err := informer.AddEventHandler(wake.OnEvents(changed, nil))
+	_, err := informer.AddEventHandler(eventhandler.OnChange(changed, nil))
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 			if ctx.Err() == nil {
@@ -82,10 +86,11 @@ func run(ctx context.Context, log *slog.Logger, informer cache.SharedIndexInform
 		})
 	}
 	if err != nil {
-		log.Error("the controllers cannot be watched", "err", err) // never of an informer that has not been started
+		// Never of an informer that has not been started.
+		log.Error("the controllers cannot be watched", "err", err)
 		return
 	}
-	go informer.RunWithContext(ctx)
+	go informer.RunWithContext(apiaccess.WaitForConnection(ctx))
 }
 
 // addressesOf are those of the port of policies, sorted: the ready ones, or all if there are none.
@@ -135,7 +140,7 @@ func (w *watched) setAddresses(list []string) {
 		return
 	}
 	w.addresses = list
-	w.changed.Kick()
+	w.changed.Fire()
 }
 
 // setRoots keeps those that are known if there are none any more, or none that can be read.
@@ -154,7 +159,7 @@ func (w *watched) setRoots(objects []any) {
 		w.mu.Lock()
 		if text != w.text {
 			w.roots, w.text = pool, text
-			w.changed.Kick()
+			w.changed.Fire()
 		}
 		w.mu.Unlock()
 	}

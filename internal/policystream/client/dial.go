@@ -20,7 +20,8 @@ import (
 	"coelan.io/coelan/internal/policystream/wire"
 )
 
-// Token returns what is shown to a controller. It is asked for each call: tokens are renewed all the time.
+// Token returns what is shown to a controller. It is asked for each call: tokens are
+// renewed all the time.
 type Token func() (string, error)
 
 // TokenFile is the token in a file.
@@ -50,14 +51,15 @@ func (t Token) GetRequestMetadata(context.Context, ...string) (map[string]string
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (t Token) RequireTransportSecurity() bool { return true }
 
-// How soon it is noticed that a controller is gone without a word, and that nothing answers at an address.
+// How soon it is noticed that a controller is gone without a word, and that nothing
+// answers at an address.
 const (
 	pingInterval   = 10 * time.Second
 	pingTimeout    = 5 * time.Second
 	connectTimeout = 5 * time.Second
 )
 
-// Dial prepares a connection to one controller, whose certificate has that name.
+// Dial prepares a connection to one controller. Its certificate must have that name.
 func Dial(address, name string, roots *x509.CertPool, token Token) (*grpc.ClientConn, error) {
 	if roots == nil {
 		return nil, errors.New("the controllers' authority is not known yet")
@@ -67,7 +69,8 @@ func Dial(address, name string, roots *x509.CertPool, token Token) (*grpc.Client
 			MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: name,
 		})),
 		grpc.WithPerRPCCredentials(token),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout, PermitWithoutStream: true}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout,
+			PermitWithoutStream: true}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage)),
 		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),

@@ -13,15 +13,21 @@ import (
 	"io/fs"
 	"os"
 
+	"google.golang.org/protobuf/proto"
+
+	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/policystream/wire"
 	"coelan.io/coelan/internal/statefile"
 )
 
-// magic begins the file, and changes with its form. After it come the items, each with its length before it as a varint; a 0;
-// and the SHA-256 of all that.
+// magic begins the file, and changes with its form. After it come the items, each with its
+// length before it as a varint; a 0; an encoded Basis with its length before it; and the
+// SHA-256 of all that. Releases before there was a Basis read no further than to the 0, and
+// wrote nothing behind it.
 const magic = "coelan policies 1\n"
 
-// load reads a file that save has written. None is as if nothing were known; one that is not whole or has anything wrong in it is
-// an error.
+// load reads a file that save has written. None is as if nothing were known; one that is not whole
+// or has anything wrong in it is an error.
 func load(path string) (*received, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +43,7 @@ func load(path string) (*received, error) {
 	return r, nil
 }
 
-func parse(data []byte) (*received, error) {
+func parse(data []byte) (_ *received, err error) {
 	if !bytes.HasPrefix(data, []byte(magic)) {
 		return nil, errors.New("it is not a file of policies of this release")
 	}
@@ -53,7 +59,8 @@ func parse(data []byte) (*received, error) {
 		}
 		rest = rest[n:]
 		if size == 0 {
-			return r, nil
+			r.basis, err = parseBasis(rest)
+			return r, err
 		}
 		if err := r.add(rest[:size:size]); err != nil {
 			return nil, err
@@ -62,12 +69,38 @@ func parse(data []byte) (*received, error) {
 	}
 }
 
-// save writes the items. Either the old file remains, or the new one is whole.
-func save(path string, items [][]byte) error {
-	return statefile.Write(path, func(f *os.File) error { return write(f, items) })
+// parseBasis reads what follows the items.
+func parseBasis(data []byte) (policy.Basis, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	size, n := binary.Uvarint(data)
+	if n <= 0 || size > uint64(len(data)-n) {
+		return nil, errors.New("it is damaged: what it was computed from has no end")
+	}
+	m := &wire.Basis{}
+	if err := proto.Unmarshal(data[n:n+int(size)], m); err != nil {
+		return nil, fmt.Errorf("it is damaged: what it was computed from: %w", err)
+	}
+	return wire.BasisOf(m)
 }
 
-func write(to io.Writer, items [][]byte) error {
+// content is what a file holds.
+type content struct {
+	items [][]byte
+	basis policy.Basis
+}
+
+// save writes a file. Either the old file remains, or the new one is whole.
+func save(path string, c content) error {
+	basis, err := proto.Marshal(wire.BasisMessage(c.basis))
+	if err != nil {
+		return err
+	}
+	return statefile.Write(path, func(f *os.File) error { return write(f, c.items, basis) })
+}
+
+func write(to io.Writer, items [][]byte, basis []byte) error {
 	sum := sha256.New()
 	b := bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<16)
 	put := func(data []byte) { _, _ = b.Write(data) } // Flush has the error
@@ -77,6 +110,8 @@ func write(to io.Writer, items [][]byte) error {
 		put(item)
 	}
 	put([]byte{0})
+	put(binary.AppendUvarint(nil, uint64(len(basis))))
+	put(basis)
 	if err := b.Flush(); err != nil {
 		return err
 	}

@@ -9,13 +9,15 @@ import (
 )
 
 // SetSave puts another writer of the file into a client that does not run yet.
-func SetSave(c *Client, save func(path string, items [][]byte) error) { c.save = save }
+func SetSave(c *Client, save func(path string, items [][]byte) error) {
+	c.save = func(path string, x content) error { return save(path, x.items) }
+}
 
 // SetPatience changes how long a controller may be silent.
 func SetPatience(c *Client, d time.Duration) { c.patience = d }
 
 // Save is the writer.
-var Save = save
+func Save(path string, items [][]byte) error { return save(path, content{items: items}) }
 
 // AddressesOf is for tests of slices.
 var AddressesOf = addressesOf
@@ -36,4 +38,27 @@ func Part(m *wire.Update) (Change, error) {
 		return Change{}, err
 	}
 	return newState().apply(r)
+}
+
+// Known is what a client knows, without a stream.
+type Known struct{ state *state }
+
+// NewKnown knows nothing.
+func NewKnown() Known { return Known{newState()} }
+
+// Apply takes a whole change.
+func (k Known) Apply(m *wire.Update) (Change, error) {
+	r := newReceived()
+	if err := r.part(m); err != nil {
+		return Change{}, err
+	}
+	return k.state.apply(r)
+}
+
+// Items are encoded.
+func (k Known) Items() (list [][]byte) {
+	for _, e := range k.state.items {
+		list = append(list, e.data)
+	}
+	return list
 }

@@ -14,7 +14,7 @@ import (
 	"coelan.io/coelan/internal/policystream/wire"
 )
 
-// A file whose sum fits may hold anything all the same.
+// A file with a correct checksum may hold anything all the same.
 func FuzzFile(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "policies.db")
 	if err := client.Save(path, items(good)); err != nil {

@@ -7,11 +7,12 @@ import (
 	"errors"
 	"time"
 
+	"coelan.io/coelan/internal/retry"
 	"coelan.io/coelan/internal/statefile"
 )
 
-// How long changes are gathered before they are written: a second, or longer where writing takes long; and the pause after
-// a failure.
+// How long changes are gathered before they are written: a second, or longer where writing takes
+// long; and the pause after a failure.
 const (
 	savePause   = time.Second
 	saveShare   = 20 // a write takes at most this part of the time
@@ -31,12 +32,7 @@ func (c *Client) saveChanges(ctx context.Context) {
 			return
 		case <-c.dirty:
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-t.C:
-		}
-		t.Stop()
+		retry.Sleep(ctx, pause)
 		start := time.Now()
 		if c.keep() {
 			pause = max(savePause, saveShare*time.Since(start))
@@ -46,15 +42,17 @@ func (c *Client) saveChanges(ctx context.Context) {
 	}
 }
 
-// keep writes the file. If that fails, the agent works on, and there is no file: what an older one allows may be denied by now.
+// keep writes the file. If that fails, the agent works on, and there is no file: what an older one
+// allows may be denied by now.
 func (c *Client) keep() bool {
 	c.mu.Lock()
 	items := make([][]byte, 0, len(c.state.items))
 	for _, e := range c.state.items {
 		items = append(items, e.data)
 	}
+	basis := c.basis
 	c.mu.Unlock()
-	err := c.save(c.File, items)
+	err := c.save(c.File, content{items, basis})
 	if err == nil {
 		c.update(func(s *Status) { s.SaveError = "" })
 		return true
@@ -68,6 +66,6 @@ func (c *Client) keep() bool {
 	if before != err.Error() {
 		c.Log.Error("policies are not remembered", "err", err, "consequence", text)
 	}
-	c.dirty.Kick()
+	c.dirty.Fire()
 	return false
 }

@@ -12,11 +12,13 @@ import (
 	"sync"
 	"time"
 
+	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/wire"
+	"coelan.io/coelan/internal/retry"
 )
 
-// The pauses between two rounds of asking all controllers, none of which answered as it should. The watch of where they are ends a
-// pause.
+// The pauses between two rounds of asking all controllers, none of which answered as it should. The
+// watch of where they are ends a pause.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 10 * time.Second
@@ -36,14 +38,14 @@ func (c *Client) Run(ctx context.Context) {
 		saving.Go(func() { c.saveChanges(ctx) })
 	}
 	last := ""
-	for pause := firstPause; ctx.Err() == nil; {
+	for backoff := retry.New(firstPause, lastPause); ctx.Err() == nil; {
 		start := time.Now()
 		worked, err := c.round(ctx, &last)
 		if ctx.Err() != nil {
 			return
 		}
 		if worked && time.Since(start) > steady {
-			pause = firstPause
+			backoff.Reset()
 			c.Log.Debug("the stream of policies has ended", "controller", last, "err", err)
 			continue
 		}
@@ -52,25 +54,19 @@ func (c *Client) Run(ctx context.Context) {
 		if before != err.Error() {
 			c.Log.Warn("no controller tells of policies, what is known stays in effect", "err", err)
 		}
-		timer := time.NewTimer(jitter(pause))
 		select {
-		case <-timer.C:
+		case <-backoff.After(err):
 		case <-c.Controllers.Changed():
 		case <-ctx.Done():
 		}
-		timer.Stop()
-		pause = min(2*pause, lastPause)
 	}
 }
 
-// jitter keeps the agents of a cluster from coming all at once.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
-
-// errNone says that there is nobody to ask.
+// errNone says that no controller is known.
 var errNone = errors.New("no controller is known: the Kubernetes API has no endpoints of the Service " + wire.Service)
 
-// round asks one controller after the other, until a stream has begun and ended. Last is the one of the last round that did, which
-// comes last.
+// round asks one controller after the other, until a stream has begun and ended. Last is the one of
+// the last round that did, which comes last.
 func (c *Client) round(ctx context.Context, last *string) (worked bool, err error) {
 	addresses, _ := c.Controllers.Current()
 	if len(addresses) == 0 {
@@ -93,7 +89,7 @@ func (c *Client) round(ctx context.Context, last *string) (worked bool, err erro
 		}
 		errs = append(errs, fmt.Errorf("controller %s: %w", a, err))
 	}
-	// The same text whomever it asked first, so that it is logged once.
+	// The same text whichever controller was asked first, so that it is logged once.
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return false, errors.Join(errs...)
 }
@@ -141,7 +137,11 @@ func (c *Client) session(ctx context.Context, address string) (began bool, err e
 			silent.Reset(c.patience)
 			continue
 		}
-		if err := c.change(address, r, base, m.GetVersion()); err != nil {
+		err = c.change(address, r, base, m.GetVersion())
+		if errors.Is(err, errOlder) {
+			return began, err
+		}
+		if err != nil {
 			return began, c.garbage(address, err)
 		}
 		began, r = true, newReceived()
@@ -151,7 +151,7 @@ func (c *Client) session(ctx context.Context, address string) (began bool, err e
 // errSilent ends a stream that does not go on.
 var errSilent = errors.New("it says nothing any more in the middle of a change")
 
-// because prefers why a context was cancelled to that it was.
+// because prefers why a context was canceled to that it was.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
 		return cause
@@ -161,7 +161,8 @@ func because(ctx context.Context, err error) error {
 
 func (c *Client) garbage(address string, err error) error {
 	c.update(func(s *Status) { s.Garbage++ })
-	c.Log.Error("a controller sends what makes no sense: what is known stays in effect", "controller", address, "err", err)
+	c.Log.Error("a controller sends what makes no sense: what is known stays in effect", "controller", address, "err",
+		err)
 	return err
 }
 
@@ -171,15 +172,17 @@ const inventoryPart = wire.MaxUpdate / wire.DigestSize * wire.DigestSize
 // inventory says what is known.
 func (c *Client) inventory(stream wire.Policies_SyncClient) error {
 	c.mu.Lock()
-	digests := c.state.digests()
+	digests, basis := c.state.digests(), wire.BasisMessage(c.basis)
 	c.mu.Unlock()
 	for {
 		part := digests[:min(len(digests), inventoryPart)]
 		digests = digests[len(part):]
 		last := len(digests) == 0
-		if err := stream.Send(&wire.AgentMessage{Kind: &wire.AgentMessage_Inventory{
-			Inventory: &wire.Inventory{Digests: part, Last: last},
-		}}); err != nil {
+		m := &wire.Inventory{Digests: part, Last: last}
+		if last {
+			m.Basis = basis
+		}
+		if err := stream.Send(&wire.AgentMessage{Kind: &wire.AgentMessage_Inventory{Inventory: m}}); err != nil {
 			// Recv has the reason.
 			_, err := stream.Recv()
 			return err
@@ -190,6 +193,26 @@ func (c *Client) inventory(stream wire.Policies_SyncClient) error {
 	}
 }
 
+// errOlder says that a controller knows less than what is in effect. Another one may know more;
+// until then nothing is undone.
+var errOlder = errors.New("the controller is behind")
+
+// advance returns what is known after a change. It is an error if the first change of a stream,
+// which is a whole view, lacks what is known already. Controllers of releases that do not say what
+// they know are believed. c.mu is held.
+func (c *Client) advance(r *received, version uint64) (policy.Basis, error) {
+	if r.basis == nil {
+		return c.basis, nil
+	}
+	if version == 1 && r.rewound {
+		return c.basis.Rewind(r.basis), nil
+	}
+	if kind := r.basis.Lacks(c.basis); version == 1 && kind != "" {
+		return nil, fmt.Errorf("%w: %w", errOlder, r.basis.Missing(kind, c.basis))
+	}
+	return c.basis.Advance(r.basis), nil
+}
+
 // change has a whole one put into effect. A controller's versions count from 1 with each stream.
 func (c *Client) change(address string, r *received, base, version uint64) error {
 	c.mu.Lock()
@@ -197,7 +220,11 @@ func (c *Client) change(address string, r *received, base, version uint64) error
 		c.mu.Unlock()
 		return fmt.Errorf("its change %d comes after %d", version, c.status.Version-base)
 	}
-	change, err := c.state.apply(r)
+	basis, err := c.advance(r, version)
+	var change Change
+	if err == nil {
+		change, err = c.state.apply(r)
+	}
 	if err != nil {
 		c.mu.Unlock()
 		return err
@@ -208,23 +235,32 @@ func (c *Client) change(address string, r *received, base, version uint64) error
 		c.status.Complete, c.status.LastError = true, ""
 		c.status.Streams++
 	}
-	unsaved := c.lost || !change.Empty()
-	c.lost = false
+	unsaved := c.lost || !change.Empty() || !c.basis.Equal(basis)
+	c.lost, c.basis = false, basis
 	c.mu.Unlock()
 	if version == 1 {
 		c.Log.Debug("a controller tells of policies", "controller", address, "new", len(r.items))
 	}
 	if unsaved {
-		c.dirty.Kick()
+		c.dirty.Fire()
 	}
 	c.OnChange(change)
 	return nil
 }
 
-// tell passes on what is in effect, and which pods have come.
+// tell passes on what is in effect, what the switch refuses, and which pods have come. What is
+// refused comes before what is in effect, so that it is not counted for a moment.
 func (c *Client) tell(ctx context.Context, stream wire.Policies_SyncClient, base uint64) {
 	var told uint64
+	var refused []policy.Refusal
 	for {
+		if now := c.refusals(); !slices.Equal(now, refused) {
+			refused = now
+			m := &wire.AgentMessage{Kind: &wire.AgentMessage_Refused{Refused: wire.RefusalsMessage(now)}}
+			if stream.Send(m) != nil {
+				return // Recv has the reason
+			}
+		}
 		if now := c.Status().Realised; now > base+told {
 			told = now - base
 			m := &wire.AgentMessage{Kind: &wire.AgentMessage_Realised{Realised: &wire.Realisation{Version: told}}}

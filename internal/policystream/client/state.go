@@ -12,10 +12,10 @@ import (
 	"coelan.io/coelan/internal/policystream/wire"
 )
 
-// Change is what leads from the policies that the agent has to those that it should have: all of it goes into one Update of
-// its intent.
+// Change is what leads from the policies that the agent has to those that it should have: all of it
+// goes into one Update of its intent.
 type Change struct {
-	// Version counts the changes from 1. It is what Client.Realised is told.
+	// Version counts the changes from 1. It is the argument of Client.Realised.
 	Version uint64
 	policy.Delta
 }
@@ -31,10 +31,11 @@ type state struct {
 	items  map[wire.ID]entry
 	rules  map[string][]string // of each subject, by key
 	counts map[wire.Key_Kind]int
+	later  map[wire.ID]string // what is not understood, with the reason
 }
 
 func newState() *state {
-	return &state{map[wire.ID]entry{}, map[string][]string{}, map[wire.Key_Kind]int{}}
+	return &state{map[wire.ID]entry{}, map[string][]string{}, map[wire.Key_Kind]int{}, map[wire.ID]string{}}
 }
 
 // received is a change while its parts come in.
@@ -42,6 +43,8 @@ type received struct {
 	items   map[wire.ID]decoded
 	gone    map[wire.ID]struct{}
 	unknown map[wire.Digest]struct{}
+	basis   policy.Basis // nil: not known
+	rewound bool
 }
 
 type decoded struct {
@@ -82,14 +85,21 @@ func (r *received) part(m *wire.Update) error {
 		r.gone[id] = struct{}{}
 	}
 	list, err := wire.Digests(m.GetUnknown())
+	if err != nil {
+		return err
+	}
 	for _, d := range list {
 		r.unknown[d] = struct{}{}
 	}
+	if m.GetBasis() != nil {
+		r.basis, err = wire.BasisOf(m.GetBasis())
+	}
+	r.rewound = m.GetRewound()
 	return err
 }
 
-// apply changes the state, and says what is new. The state stays as it is if there is an error. What could open something is
-// one: a subject with a rule that is missing.
+// apply changes the state, and says what is new. The state stays as it is if there is an error.
+// What could open something is one: a subject with a rule that is missing.
 func (s *state) apply(r *received) (Change, error) {
 	removed, err := s.removed(r)
 	if err != nil {
@@ -98,20 +108,24 @@ func (s *state) apply(r *received) (Change, error) {
 	if err := s.complete(r, removed); err != nil {
 		return Change{}, err
 	}
+	// Some item that cannot be understood may close others. That is rare, and all
+	// are checked then.
+	var before map[wire.ID]wire.Decoded
+	slow := len(s.later) > 0 || r.later()
+	if slow {
+		before = effective(s.items)
+	}
 	var c Change
 	for id := range removed {
 		delete(s.items, id)
+		delete(s.later, id)
 		s.counts[id.Kind]--
-		switch id.Kind {
-		case wire.Key_RULE:
-			c.RemovedRules = append(c.RemovedRules, id.Key)
-		case wire.Key_SUBJECT:
+		if id.Kind == wire.Key_SUBJECT {
 			delete(s.rules, id.Key)
-			c.RemovedSubjects = append(c.RemovedSubjects, id.Key)
-		case wire.Key_PEER:
-			c.RemovedPeers = append(c.RemovedPeers, id.Key)
 		}
+		c.remove(id)
 	}
+	changed := map[wire.ID]bool{}
 	for id, d := range r.items {
 		old, ok := s.items[id]
 		if ok && old.digest == d.digest {
@@ -121,18 +135,51 @@ func (s *state) apply(r *received) (Change, error) {
 			s.counts[id.Kind]++
 		}
 		s.items[id] = d.entry
-		switch id.Kind {
-		case wire.Key_RULE:
-			c.Rules = append(c.Rules, d.Rule)
-		case wire.Key_SUBJECT:
-			s.rules[id.Key] = d.Subject.Rules
-			c.Subjects = append(c.Subjects, d.Subject)
-		case wire.Key_PEER:
-			c.Peers = append(c.Peers, d.Peer)
+		if delete(s.later, id); d.Later != "" {
+			s.later[id] = d.Later
 		}
+		if id.Kind == wire.Key_SUBJECT {
+			s.rules[id.Key] = d.Subject.Rules
+		}
+		changed[id] = true
+		c.add(d.Decoded)
+	}
+	if slow {
+		c = changeOf(before, effective(s.items), func(id wire.ID) bool { return changed[id] })
 	}
 	c.sort()
 	return c, nil
+}
+
+func (r *received) later() bool {
+	for _, d := range r.items {
+		if d.Later != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Change) remove(id wire.ID) {
+	switch id.Kind {
+	case wire.Key_RULE:
+		c.RemovedRules = append(c.RemovedRules, id.Key)
+	case wire.Key_SUBJECT:
+		c.RemovedSubjects = append(c.RemovedSubjects, id.Key)
+	case wire.Key_PEER:
+		c.RemovedPeers = append(c.RemovedPeers, id.Key)
+	}
+}
+
+func (c *Change) add(d wire.Decoded) {
+	switch d.ID.Kind {
+	case wire.Key_RULE:
+		c.Rules = append(c.Rules, d.Rule)
+	case wire.Key_SUBJECT:
+		c.Subjects = append(c.Subjects, d.Subject)
+	case wire.Key_PEER:
+		c.Peers = append(c.Peers, d.Peer)
+	}
 }
 
 // removed are the items that are there and will not be any more.

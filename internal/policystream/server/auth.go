@@ -26,17 +26,18 @@ const (
 	controllerAccount = "coelan-controller"
 )
 
-// nodeNameClaim is what the API server says of a token that is bound to a pod: the node that the pod is on.
+// nodeNameClaim is what the API server says of a token that is bound to a pod: the node that the
+// pod is on.
 const nodeNameClaim = "authentication.kubernetes.io/node-name"
 
-// Caller is who a token is of: the agent of a node, or a controller.
+// Caller is the owner of a token: the agent of a node, or a controller.
 type Caller struct {
 	Node       string
 	Controller bool
 }
 
-// Authenticator finds out who a caller is. Its errors are those of gRPC: Unauthenticated or PermissionDenied for good, Unavailable
-// if it could not find out.
+// Authenticator authenticates callers. Its errors are those of gRPC: Unauthenticated or
+// PermissionDenied for good, Unavailable if it could not find out.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (Caller, error)
 }
@@ -44,10 +45,11 @@ type Authenticator interface {
 // maxToken is more than any token has.
 const maxToken = 16 << 10
 
-// maxReviews are under way at a time: whoever reaches the port can cause them.
+// maxReviews are under way at a time: everything that reaches the port can cause them.
 const maxReviews = 32
 
-// reviewTimeout is for the wait for others and the answer. What an API server that does not answer holds up ends at last.
+// reviewTimeout is for the wait for others and the answer. What an API server that does not answer
+// holds up ends at last.
 const reviewTimeout = 10 * time.Second
 
 // Reviewer asks the API server. It remembers no answer: a token is good until its pod is gone.
@@ -55,17 +57,28 @@ type Reviewer struct {
 	api       authenticationclient.TokenReviewInterface
 	namespace string
 	slots     chan struct{}
+	refused   func() // is called for each token that is refused without a review
 }
 
 // NewReviewer takes the service accounts of that namespace.
 func NewReviewer(api authenticationclient.TokenReviewInterface, namespace string) *Reviewer {
-	return &Reviewer{api: api, namespace: namespace, slots: make(chan struct{}, maxReviews)}
+	return &Reviewer{api: api, namespace: namespace, slots: make(chan struct{}, maxReviews), refused: func() {}}
 }
 
 // Authenticate implements Authenticator.
 func (r *Reviewer) Authenticate(ctx context.Context, token string) (Caller, error) {
 	if token == "" || len(token) > maxToken {
 		return Caller{}, status.Error(codes.Unauthenticated, "the call has no token")
+	}
+	// A review costs a place that agents wait for, and a request. Most garbage
+	// is recognized without one.
+	looked, err := parseToken(token)
+	if err == nil {
+		err = looked.plausible(r.namespace, time.Now())
+	}
+	if err != nil {
+		r.refused()
+		return Caller{}, status.Errorf(codes.Unauthenticated, "the token is not reviewed: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
@@ -80,7 +93,8 @@ func (r *Reviewer) Authenticate(ctx context.Context, token string) (Caller, erro
 	}
 	answer, err := r.api.Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return Caller{}, status.Error(codes.Unavailable, fmt.Sprintf("the API server does not review the token: %v", err))
+		return Caller{}, status.Error(codes.Unavailable,
+			fmt.Sprintf("the API server does not review the token: %v", err))
 	}
 	// An API server that knows nothing of audiences names none.
 	if s := answer.Status; !s.Authenticated || !slices.Contains(s.Audiences, wire.Audience) {
@@ -97,7 +111,8 @@ func (r *Reviewer) caller(user authenticationv1.UserInfo) (Caller, error) {
 	case isAccount && name == agentAccount:
 		node := user.Extra[nodeNameClaim]
 		if len(node) != 1 || node[0] == "" {
-			return Caller{}, status.Error(codes.PermissionDenied, "the token is not bound to a pod on a node: it has to be a projected one of the agent's pod")
+			return Caller{}, status.Error(codes.PermissionDenied,
+				"the token is not bound to a pod on a node: it has to be a projected one of the agent's pod")
 		}
 		return Caller{Node: node[0]}, nil
 	}

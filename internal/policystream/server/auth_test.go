@@ -34,6 +34,7 @@ func TestReviewer(t *testing.T) {
 	}
 	otherAudience, noAudience := user(account+"coelan-agent", "a"), user(account+"coelan-agent", "a")
 	otherAudience.Audiences, noAudience.Audiences = []string{"https://kubernetes.default.svc"}, nil
+	token := plausibleToken("a")
 	unknown := user(account+"coelan-agent", "a")
 	unknown.Authenticated = false
 	for name, tc := range map[string]struct {
@@ -43,21 +44,22 @@ func TestReviewer(t *testing.T) {
 		want   Caller
 		code   codes.Code
 	}{
-		"agent":                {token: "t", status: user(account+"coelan-agent", "a"), want: Caller{Node: "a"}},
-		"controller":           {token: "t", status: user(account + "coelan-controller"), want: Caller{Controller: true}},
-		"agent without node":   {token: "t", status: user(account + "coelan-agent"), code: codes.PermissionDenied},
-		"agent of two nodes":   {token: "t", status: user(account+"coelan-agent", "a", "b"), code: codes.PermissionDenied},
-		"agent of empty node":  {token: "t", status: user(account+"coelan-agent", ""), code: codes.PermissionDenied},
-		"another account":      {token: "t", status: user(account+"default", "a"), code: codes.PermissionDenied},
-		"another namespace":    {token: "t", status: user("system:serviceaccount:default:coelan-agent", "a"), code: codes.PermissionDenied},
-		"a longer namespace":   {token: "t", status: user("system:serviceaccount:coelan-system:x:coelan-agent", "a"), code: codes.PermissionDenied},
-		"a user":               {token: "t", status: user("coelan-agent", "a"), code: codes.PermissionDenied},
-		"unknown":              {token: "t", status: unknown, code: codes.Unauthenticated},
-		"for others":           {token: "t", status: otherAudience, code: codes.Unauthenticated},
-		"for nobody":           {token: "t", status: noAudience, code: codes.Unauthenticated},
+		"agent":                {token: token, status: user(account+"coelan-agent", "a"), want: Caller{Node: "a"}},
+		"controller":           {token: token, status: user(account + "coelan-controller"), want: Caller{Controller: true}},
+		"agent without node":   {token: token, status: user(account + "coelan-agent"), code: codes.PermissionDenied},
+		"agent of two nodes":   {token: token, status: user(account+"coelan-agent", "a", "b"), code: codes.PermissionDenied},
+		"agent of empty node":  {token: token, status: user(account+"coelan-agent", ""), code: codes.PermissionDenied},
+		"another account":      {token: token, status: user(account+"default", "a"), code: codes.PermissionDenied},
+		"another namespace":    {token: token, status: user("system:serviceaccount:default:coelan-agent", "a"), code: codes.PermissionDenied},
+		"a longer namespace":   {token: token, status: user("system:serviceaccount:coelan-system:x:coelan-agent", "a"), code: codes.PermissionDenied},
+		"a user":               {token: token, status: user("coelan-agent", "a"), code: codes.PermissionDenied},
+		"unknown":              {token: token, status: unknown, code: codes.Unauthenticated},
+		"for others":           {token: token, status: otherAudience, code: codes.Unauthenticated},
+		"for nobody":           {token: token, status: noAudience, code: codes.Unauthenticated},
+		"garbage":              {token: "t", status: user(account+"coelan-agent", "a"), code: codes.Unauthenticated},
 		"none":                 {status: user(account+"coelan-agent", "a"), code: codes.Unauthenticated},
 		"too long":             {token: strings.Repeat("t", maxToken+1), status: user(account+"coelan-agent", "a"), code: codes.Unauthenticated},
-		"no answer of the API": {token: "t", err: errors.New("connection refused"), code: codes.Unavailable},
+		"no answer of the API": {token: token, err: errors.New("connection refused"), code: codes.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := fake.NewClientset()
@@ -86,7 +88,8 @@ func (silent) Create(ctx context.Context, _ *authenticationv1.TokenReview, _ met
 	return nil, ctx.Err()
 }
 
-// Whoever waits for an API server that does not answer is told so, also if it would wait for ever.
+// A caller that waits for an API server that does not answer gets an error, even if the request
+// would never end.
 func TestReviewsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewReviewer(silent{}, "coelan-system")
@@ -94,11 +97,23 @@ func TestReviewsEnd(t *testing.T) {
 		ended := make(chan error, callers)
 		for range callers {
 			go func() {
-				_, err := r.Authenticate(t.Context(), "t")
+				_, err := r.Authenticate(t.Context(), plausibleToken("a"))
 				ended <- err
 			}()
 		}
 		start := time.Now()
+		synctest.Wait()
+		// All places are taken, and garbage waits for none.
+		refused := 0
+		r.refused = func() { refused++ }
+		for _, garbage := range []string{"garbage", unsigned(`{"aud":["https://kubernetes.default.svc"]}`)} {
+			if _, err := r.Authenticate(t.Context(), garbage); status.Code(err) != codes.Unauthenticated {
+				t.Errorf("garbage: %v", err)
+			}
+		}
+		if d := time.Since(start); d != 0 || refused != 2 {
+			t.Errorf("%d tokens are refused without a review, after %s", refused, d)
+		}
 		for range callers {
 			if err := <-ended; status.Code(err) != codes.Unavailable {
 				t.Errorf("error %v", err)

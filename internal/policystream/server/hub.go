@@ -1,29 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the controller's side of the distribution of policies: it hands each node's agent what concerns the node,
-// and nothing else.
+// Package server is the controller's side of the distribution of policies: it sends each agent the
+// state that its node needs, and nothing else.
 package server
 
 import (
 	"sync"
+	"time"
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
 )
 
-// Hub stands between what changes policies and the agents that are connected. Its methods may be called from any
-// goroutine.
+// Hub hands views of policies to the agents that are connected. Its methods may be
+// called from any goroutine.
 type Hub struct {
 	tally *tally
-	// OnAttached is told of pods that agents have attached, of this controller and of others. It does not wait for anything. It is
-	// set before the Hub is used.
+	views Views
+	// OnAttached is called for pods that agents have attached, of this controller and of others. It
+	// does not wait for anything. It is set before the Hub is used.
 	OnAttached func(NodeAttachment)
+	// Source says what the Views are computed from; nil: nothing does. It is set before
+	// the Hub is used.
+	Source Source
 
 	mu     sync.Mutex
-	views  Views
-	engine *policy.Engine
 	ready  bool
-	agents map[string]map[*agent]struct{} // by node
+	agents int
+	lag    time.Duration
+	behind string
+	away   chan struct{}
 }
 
 // NodeAttachment is what the agent of a node says.
@@ -32,44 +38,21 @@ type NodeAttachment struct {
 	policy.Attachment
 }
 
-// Views are what a Hub hands out, as policy.Engine works them out.
+// Views are where a Hub gets nodes' views and their changes from.
 type Views interface {
-	View(node string) policy.View
-	Attach(node string) policy.View
-	Detach(node string)
-	Deltas() map[string]policy.Delta
+	// Subscribe begins with the node's view; all later changes follow until cancel is called.
+	Subscribe(node string, s policy.Subscriber) (cancel func())
+	// NodesOf returns the names of the nodes that a policy makes a difference to, sorted.
 	NodesOf(policy intent.PolicyRef) []string
 }
 
-// NewHub has the Engine from now on; others use it in Update only.
-func NewHub(engine *policy.Engine) *Hub {
-	h := NewHubOf(engine)
-	h.engine = engine
-	return h
+// NewHub returns one that does not serve before Ready.
+func NewHub(v Views) *Hub {
+	return &Hub{views: v, tally: newTally(), away: make(chan struct{}), lag: lagTimeout}
 }
 
-// NewHubOf is one without an Engine, which has Change and not Update.
-func NewHubOf(v Views) *Hub {
-	return &Hub{views: v, agents: map[string]map[*agent]struct{}{}, tally: newTally()}
-}
-
-// Update changes what the Engine knows. What follows for a node goes to its agent, all of it at once.
-func (h *Hub) Update(change func(*policy.Engine)) { h.Change(func() { change(h.engine) }) }
-
-// Change is for changes of the Views, which nobody else looks at meanwhile.
-func (h *Hub) Change(change func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	change()
-	for node, delta := range h.views.Deltas() {
-		for a := range h.agents[node] {
-			a.add(delta)
-		}
-	}
-}
-
-// Ready says that the Engine knows all there is. Before that nobody is served: a node that heard of a part would take the
-// rest for gone.
+// Ready says that the Views contain all there is. Before that no agent is served: it would take
+// what its view lacks for gone.
 func (h *Hub) Ready() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,66 +67,50 @@ func (h *Hub) attached(a NodeAttachment) {
 
 // Realised says on how many nodes a policy is in effect.
 type Realised struct {
-	Wanted   int // nodes with Ports that it is for
-	Realised int // of these, those whose switch does what the policy says now, as far as their agents have told a controller
+	Wanted int // nodes with Ports that it is for
+	// The number of these with agents that have reported that the switch
+	// enforces the present policy.
+	Realised int
 }
 
 // Realised of one policy. Agents that are connected to other controllers count as well.
 func (h *Hub) Realised(ref intent.PolicyRef) Realised {
-	h.mu.Lock()
 	wanted := len(h.views.NodesOf(ref))
-	h.mu.Unlock()
 	// An agent that moves from one controller to another is with both for a moment.
 	return Realised{Wanted: wanted, Realised: min(wanted, h.tally.count(ref))}
 }
 
-// RealisedChanged has an element after some count of Realised has changed; its capacity is one. Counts go down and up again
-// when an agent moves to another controller, so do not write them anywhere at once.
+// RealisedChanged has an element after some count of Realised has changed; its capacity is one.
+// Counts go down and up again when an agent moves to another controller, so do not write them
+// anywhere at once.
 func (h *Hub) RealisedChanged() <-chan struct{} { return h.tally.changed }
 
-// Agents is how many are connected here.
+// Agents returns how many are connected here.
 func (h *Hub) Agents() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := 0
-	for _, list := range h.agents {
-		n += len(list)
-	}
-	return n
+	return h.agents
 }
 
-// attach begins to serve an agent of the node; not before Ready. The view is what it has to know now, all later changes are
-// pending with it. Two agents of a node are served while one takes over from the other.
-func (h *Hub) attach(node string) (*agent, policy.View, bool) {
+// attach begins to serve an agent of the node; not before Ready. All changes after its first view
+// are pending. Two agents of a node are served while one takes over from the other.
+func (h *Hub) attach(node string) (a *agent, detach func(), ok bool) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.ready {
-		return nil, policy.View{}, false
+	ready := h.ready
+	if ready {
+		h.agents++
 	}
-	var view policy.View
-	if len(h.agents[node]) > 0 {
-		view = h.views.View(node)
-	} else {
-		view = h.views.Attach(node)
-		h.agents[node] = map[*agent]struct{}{}
+	h.mu.Unlock()
+	if !ready {
+		return nil, nil, false
 	}
-	a := newAgent(node, h.tally)
-	// What is pending is taken: it goes whole, compared with what the agent has.
-	a.add(policy.Delta{View: view})
-	a.take()
-	a.version = 1 // also of a view that is empty
-	h.agents[node][a] = struct{}{}
-	return a, view, true
-}
-
-// detach ends what attach began.
-func (h *Hub) detach(a *agent) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.agents[a.node], a)
-	if len(h.agents[a.node]) == 0 {
-		delete(h.agents, a.node)
-		h.views.Detach(a.node)
-	}
-	a.leave()
+	a = newAgent(node, h.tally)
+	cancel := h.views.Subscribe(node, a)
+	return a, func() {
+		cancel()
+		h.mu.Lock()
+		h.agents--
+		h.mu.Unlock()
+		a.leave()
+	}, true
 }

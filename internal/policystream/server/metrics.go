@@ -3,17 +3,23 @@
 package server
 
 import (
+	"net"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// metrics are of one server; docs/policy-distribution.md describes each.
+// metrics are of one server; docs/develop/policy-distribution.md describes each.
 type metrics struct {
 	agents  prometheus.GaugeFunc
 	items   prometheus.Counter
 	bytes   prometheus.Counter
 	reviews *prometheus.CounterVec
+	// unreviewed tokens are refused by their claims, refused connections by reason.
+	unreviewed prometheus.Counter
+	refused    *prometheus.CounterVec
+	behind     prometheus.Counter // agents that were turned away
 }
 
 func newMetrics(h *Hub) *metrics {
@@ -30,12 +36,27 @@ func newMetrics(h *Hub) *metrics {
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coelan_policy_calls_total", Help: "Calls of agents and other controllers, by the gRPC code of their authentication.",
 		}, []string{"code"}),
+		unreviewed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coelan_policy_unreviewed_tokens_total", Help: "Tokens that were refused without a review.",
+		}),
+		behind: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coelan_policy_behind_total", Help: "Agents that were turned away because they knew more than this controller.",
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coelan_policy_refused_connections_total",
+			Help: "Connections that were closed before a call was authenticated, by reason.",
+		}, []string{"reason"}),
 	}
+}
+
+// gate bounds the connections of a listener and counts those that it closes.
+func (m *metrics) gate(l net.Listener) *Gate {
+	return NewGate(l, func(reason string) { m.refused.WithLabelValues(reason).Inc() })
 }
 
 // register replaces what an earlier server of this process has left.
 func (m *metrics) register(r prometheus.Registerer) {
-	for _, c := range []prometheus.Collector{m.agents, m.items, m.bytes, m.reviews} {
+	for _, c := range []prometheus.Collector{m.agents, m.items, m.bytes, m.reviews, m.unreviewed, m.refused, m.behind} {
 		r.Unregister(c)
 		r.MustRegister(c)
 	}

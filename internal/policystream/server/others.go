@@ -11,11 +11,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/client"
 	"coelan.io/coelan/internal/policystream/wire"
+	"coelan.io/coelan/internal/retry"
 )
 
-// others are the other controllers, each asked what is in effect on the nodes whose agents it has, and which pods come there.
+// others are the other controllers, each asked what is in effect on the nodes of its agents, and
+// which pods start there.
 type others struct {
 	controllers client.Controllers
 	name        string
@@ -28,11 +31,14 @@ type others struct {
 // askAgain is the pause after a controller could not be asked.
 const askAgain = 2 * time.Second
 
-// Follow asks each of the controllers where policies are in effect, for as long as it is there, until ctx ends. This one may
-// be among them.
-func (s *Service) Follow(ctx context.Context, controllers client.Controllers, namespace string, token client.Token, log *slog.Logger) {
+// Follow asks each of the controllers where policies are in effect, for as long as it is there,
+// until ctx ends. This one may be among them.
+func (s *Service) Follow(ctx context.Context, controllers client.Controllers, namespace string, token client.Token,
+	log *slog.Logger,
+) {
 	o := others{
-		controllers: controllers, name: wire.ServerName(namespace), token: token, instance: s.instance, hub: s.hub, log: log,
+		controllers: controllers, name: wire.ServerName(namespace), token: token, instance: s.instance, hub: s.hub,
+		log: log,
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -73,26 +79,22 @@ func (o others) ask(ctx context.Context, address string) {
 	defer o.hub.tally.forget(address)
 	for {
 		start := time.Now()
-		told, err := o.listen(ctx, address)
+		reported, err := o.listen(ctx, address)
 		if ctx.Err() != nil || status.Code(err) == codes.AlreadyExists {
 			return
 		}
-		if told && time.Since(start) > askAgain {
+		if reported && time.Since(start) > askAgain {
 			continue // what it said last counts until it cannot be asked
 		}
 		o.hub.tally.forget(address)
-		o.log.Debug("another controller does not say where policies are in effect, trying again", "controller", address, "err", err)
-		t := time.NewTimer(askAgain)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
-		t.Stop()
+		o.log.Debug("another controller does not say where policies are in effect, trying again", "controller", address,
+			"err", err)
+		retry.Sleep(ctx, askAgain)
 	}
 }
 
-// listen takes one stream's reports; told says that there was one.
-func (o others) listen(ctx context.Context, address string) (told bool, err error) {
+// listen takes one stream's reports; reported says that there was one.
+func (o others) listen(ctx context.Context, address string) (reported bool, err error) {
 	_, roots := o.controllers.Current()
 	conn, err := client.Dial(address, o.name, roots, o.token)
 	if err != nil {
@@ -108,11 +110,14 @@ func (o others) listen(ctx context.Context, address string) (told bool, err erro
 	for {
 		report, err := stream.Recv()
 		if err != nil {
-			return told, err
+			return reported, err
 		}
 		news := counts{}
 		for _, c := range report.GetCounts() {
 			ref, err := wire.RefOf(c.GetPolicy())
+			if wire.IsLater(err) {
+				continue // this controller has no policies of that kind to count nodes for
+			}
 			if err != nil {
 				return false, err
 			}
@@ -125,7 +130,14 @@ func (o others) listen(ctx context.Context, address string) (told bool, err erro
 			}
 			o.hub.attached(NodeAttachment{m.GetNode(), a})
 		}
-		o.hub.tally.told(report.GetInstance(), address, news, !told)
-		told = true
+		refused := map[string][]policy.Refusal{}
+		for _, m := range report.GetRefused() {
+			if refused[m.GetNode()], err = wire.RefusalsOf(m.GetRefusals()); err != nil {
+				return false, err
+			}
+		}
+		o.hub.tally.refusals.received(address, refused, !reported)
+		o.hub.tally.received(report.GetInstance(), address, news, !reported)
+		reported = true
 	}
 }

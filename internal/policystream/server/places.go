@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// streamsPerNode are served at a time: one, and those of agents that have gone without a word. Whoever has a node's token can have the
-// controller hold no more.
+// streamsPerNode are served at a time: one, and those of agents that have gone without closing
+// theirs. A node's token can make the controller hold no more.
 const streamsPerNode = 4
 
 // places are of the streams that are served.
@@ -19,7 +19,8 @@ type places struct {
 
 func newPlaces() *places { return &places{node: map[string][]chan struct{}{}} }
 
-// enter takes a place of the node's, if need be that of the oldest: its channel is closed. Leave has to be called when the stream ends.
+// enter takes a place of the node's, if need be that of the oldest: its channel is closed. Leave
+// has to be called when the stream ends.
 func (p *places) enter(node string) (taken <-chan struct{}, leave func()) {
 	mine := make(chan struct{})
 	p.mu.Lock()

@@ -17,20 +17,23 @@ type progress struct {
 	rules    map[string]intent.PolicyRef   // the node's, by ID
 	subjects map[string][]intent.PolicyRef // the policies of each, by key
 	uses     map[intent.PolicyRef]int      // of subjects
-	// open are those that have changed since: by the version that the change is in, 0: it is pending.
+	// open are those that have changed since: by the version that the change is in,
+	// 0: it is pending.
 	open    map[intent.PolicyRef]uint64
 	counted map[intent.PolicyRef]bool // in the tally; nil: the agent has left
+	refused map[intent.PolicyRef]bool // by the switch
 }
 
 func newProgress(t *tally) progress {
 	return progress{
 		tally: t, rules: map[string]intent.PolicyRef{}, subjects: map[string][]intent.PolicyRef{},
 		uses: map[intent.PolicyRef]int{}, open: map[intent.PolicyRef]uint64{}, counted: map[intent.PolicyRef]bool{},
+		refused: map[intent.PolicyRef]bool{},
 	}
 }
 
-// change takes note of what a change is about. That a group has got another address is not counted as a change of the policies
-// that name it.
+// change takes note of what a change is about. That a group has got another address is not counted
+// as a change of the policies that name it.
 func (p progress) change(d policy.Delta) {
 	touched := map[intent.PolicyRef]bool{}
 	for _, r := range d.Rules {
@@ -105,6 +108,21 @@ func (p progress) realised(version uint64) {
 	p.review(slices.Values(done))
 }
 
+// refuse has these policies not count, and others again; false if the agent has left.
+func (p *progress) refuse(list []policy.Refusal) bool {
+	if p.counted == nil {
+		return false
+	}
+	before := p.refused
+	p.refused = make(map[intent.PolicyRef]bool, len(list))
+	for _, r := range list {
+		p.refused[r.Object] = true
+	}
+	p.review(maps.Keys(before))
+	p.review(maps.Keys(p.refused))
+	return true
+}
+
 // leave is the end.
 func (p *progress) leave() {
 	for ref := range p.counted {
@@ -120,7 +138,7 @@ func (p progress) review(refs iter.Seq[intent.PolicyRef]) {
 	}
 	for ref := range refs {
 		_, open := p.open[ref]
-		done := !open && p.uses[ref] > 0
+		done := !open && p.uses[ref] > 0 && !p.refused[ref]
 		switch {
 		case done && !p.counted[ref]:
 			p.counted[ref] = true

@@ -41,15 +41,15 @@ func TestProgress(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	a.add(policy.Delta{View: policy.View{
+	a.Change(policy.Delta{View: policy.View{
 		Rules:    []intent.Rule{ruleOf("web"), ruleOf("db")},
 		Subjects: []intent.Subject{pod("1", []string{"deny"}, "web"), pod("2", nil, "db", "web")},
-	}})
+	}}, nil)
 	if !a.realised(0) {
 		t.Error("version 0 is not known")
 	}
 	expect("nothing is sent")
-	_, first := a.take()
+	_, first, _ := a.take()
 	if a.realised(first + 1) {
 		t.Error("a version counts that was not sent")
 	}
@@ -57,31 +57,31 @@ func TestProgress(t *testing.T) {
 	a.realised(first)
 	expect("all is done", "web", "db", "deny")
 
-	a.add(policy.Delta{View: policy.View{Peers: []intent.Peer{{Space: "default", Groups: []string{"g"}}}}})
+	a.Change(policy.Delta{View: policy.View{Peers: []intent.Peer{{Space: "default", Groups: []string{"g"}}}}}, nil)
 	expect("a peer is no change of policies", "web", "db", "deny")
 	a.take()
 
-	a.add(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("db")}}})
+	a.Change(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("db")}}}, nil)
 	expect("a rule has changed", "web", "deny")
 	a.realised(first)
 	expect("an older version says nothing of it", "web", "deny")
-	_, third := a.take()
-	a.add(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("db"), ruleOf("web")}}})
+	_, third, _ := a.take()
+	a.Change(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("db"), ruleOf("web")}}}, nil)
 	a.realised(third)
 	expect("it has changed again", "deny")
-	_, fourth := a.take()
+	_, fourth, _ := a.take()
 	a.realised(fourth)
 	expect("all is done", "web", "db", "deny")
 
-	a.add(policy.Delta{RemovedSubjects: []string{intent.PodSubject("2")}, RemovedRules: []string{"db"}})
+	a.Change(policy.Delta{RemovedSubjects: []string{intent.PodSubject("2")}, RemovedRules: []string{"db"}}, nil)
 	expect("a pod is gone, and with it a policy", "deny")
-	_, fifth := a.take()
+	_, fifth, _ := a.take()
 	a.realised(fifth)
 	expect("the others are in effect", "web", "deny")
 
 	b := newAgent("b", tally)
-	b.add(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("web")}, Subjects: []intent.Subject{pod("3", nil, "web")}}})
-	_, version := b.take()
+	b.Change(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("web")}, Subjects: []intent.Subject{pod("3", nil, "web")}}}, nil)
+	_, version, _ := b.take()
 	b.realised(version)
 	if n := tally.count(np("web")); n != 2 {
 		t.Errorf("it is in effect on %d nodes, not 2", n)
@@ -99,14 +99,14 @@ func TestPendingIsBounded(t *testing.T) {
 	for i := range 1000 {
 		r := ruleOf("web")
 		r.Number = i
-		a.add(policy.Delta{View: policy.View{Rules: []intent.Rule{r}}})
+		a.Change(policy.Delta{View: policy.View{Rules: []intent.Rule{r}}}, nil)
 	}
-	a.add(policy.Delta{RemovedRules: []string{"other"}})
-	got, version := a.take()
+	a.Change(policy.Delta{RemovedRules: []string{"other"}}, nil)
+	got, version, _ := a.take()
 	if len(got) != 2 || version != 1 {
 		t.Errorf("%d items in version %d", len(got), version)
 	}
-	if again, same := a.take(); len(again) != 0 || same != 1 {
+	if again, same, _ := a.take(); len(again) != 0 || same != 1 {
 		t.Errorf("%d items are sent again, in version %d", len(again), same)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"k8s.io/client-go/kubernetes"
 
+	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/policystream/certs"
 	"coelan.io/coelan/internal/policystream/client"
 	"coelan.io/coelan/internal/policystream/wire"
@@ -35,6 +36,8 @@ type Options struct {
 	// TokenFile has what this controller shows the others; empty: it does not ask them.
 	TokenFile string
 	Log       *slog.Logger
+	// Monitor reports a certificate's keeper that is stuck.
+	Monitor *heartbeat.Monitor
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 }
@@ -42,12 +45,13 @@ type Options struct {
 // Server serves a Hub's views to agents. It is a Runnable of controller-runtime's managers.
 type Server struct {
 	Options
-	metrics *metrics
+	metrics     *metrics
+	certificate *heartbeat.Loop
 }
 
 // New is a server that does not serve yet.
 func New(o Options) *Server {
-	s := &Server{Options: o, metrics: newMetrics(o.Hub)}
+	s := &Server{Options: o, metrics: newMetrics(o.Hub), certificate: o.Monitor.Loop("certificate")}
 	if o.Metrics != nil {
 		s.metrics.register(o.Metrics)
 	}
@@ -63,8 +67,9 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("policies' server: %w", err)
 	}
-	keeper := certs.NewKeeper(s.Kubernetes, s.Namespace, s.Log)
+	keeper := certs.NewKeeper(s.Kubernetes, s.Namespace, s.Log, s.certificate)
 	auth := NewReviewer(s.Kubernetes.AuthenticationV1().TokenReviews(), s.Namespace)
+	auth.refused = s.metrics.unreviewed.Inc
 	service := newService(s.Hub, auth, s.metrics)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return keeper.Run(ctx) })
@@ -82,7 +87,7 @@ func (s *Server) Start(ctx context.Context) error {
 			return listener.Close()
 		}
 		s.Log.Info("policies are served", "address", listener.Addr().String())
-		return Serve(ctx, listener, keeper.Certificate, service)
+		return Serve(ctx, s.metrics.gate(listener), keeper.Certificate, service)
 	})
 	return g.Wait()
 }
@@ -97,19 +102,28 @@ const (
 	handshake    = 10 * time.Second
 	// callsPerConnection: an agent has one.
 	callsPerConnection = 4
-	maxHeaders         = 64 << 10
+	maxHeaders         = 32 << 10
+	// callWindow is how much of a call is taken before it is read, which is
+	// after its authentication.
+	callWindow = 64 << 10
 )
 
-// Serve answers calls until ctx ends.
-func Serve(ctx context.Context, l net.Listener, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), to wire.PoliciesServer) error {
+// Serve answers calls until ctx ends. Connections of a Gate are bounded.
+func Serve(ctx context.Context, l net.Listener, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error),
+	to wire.PoliciesServer,
+) error {
 	server := grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate})),
+		grpc.Creds(handshakes{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13,
+			GetCertificate: certificate})}),
+		grpc.InitialWindowSize(callWindow), grpc.InitialConnWindowSize(callsPerConnection*callWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: maxAge, MaxConnectionAgeGrace: maxAgeGrace, MaxConnectionIdle: maxIdle,
 			Time: pingInterval, Timeout: pingTimeout,
 		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval / 2, PermitWithoutStream: true}),
-		grpc.ConnectionTimeout(handshake), grpc.MaxConcurrentStreams(callsPerConnection), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval / 2,
+			PermitWithoutStream: true}),
+		grpc.ConnectionTimeout(handshake), grpc.MaxConcurrentStreams(callsPerConnection),
+		grpc.MaxHeaderListSize(maxHeaders),
 	)
 	wire.RegisterPoliciesServer(server, to)
 	stop := context.AfterFunc(ctx, server.Stop)

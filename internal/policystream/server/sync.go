@@ -29,21 +29,22 @@ type Service struct {
 	age      time.Duration // of an agent's stream
 }
 
-// NewService is one whose calls count nowhere.
+// NewService makes a Service with metrics that are not registered anywhere.
 func NewService(h *Hub, auth Authenticator) *Service { return newService(h, auth, newMetrics(h)) }
 
 func newService(h *Hub, auth Authenticator, m *metrics) *Service {
 	return &Service{hub: h, auth: auth, metrics: m, places: newPlaces(), instance: rand.Text(), age: streamAge}
 }
 
-// streamAge is how long an agent has one stream, a tenth more or less. Its token and the name of its node are looked at again when it
-// comes back, and a controller that has lost the API server has lost its agents by then.
+// streamAge is how long an agent has one stream, a tenth more or less. Its token and the name of
+// its node are checked again when it comes back, and a controller that has lost the API server
+// has lost its agents by then.
 const streamAge = 10 * time.Minute
 
 // SetStreamAge is for tests that do not wait so long.
 func (s *Service) SetStreamAge(d time.Duration) { s.age = d }
 
-// caller finds out who calls.
+// caller authenticates the caller.
 func (s *Service) caller(ctx context.Context) (Caller, error) {
 	token, err := tokenOf(ctx)
 	if err != nil {
@@ -64,6 +65,8 @@ func (s *Service) Sync(stream wire.Policies_SyncServer) error {
 	if who.Node == "" {
 		return status.Error(codes.PermissionDenied, "only an agent has a view of policies")
 	}
+	defer authenticated(stream.Context())()
+	away := s.hub.leaving()
 	taken, leave := s.places.enter(who.Node)
 	defer leave()
 	const jitter = 10
@@ -77,28 +80,36 @@ func (s *Service) Sync(stream wire.Policies_SyncServer) error {
 		return err
 	case <-taken:
 		return status.Error(codes.ResourceExhausted, "there are newer streams of the node")
+	case <-away:
+		return status.Error(codes.Unavailable, "this controller is behind: ask another one")
 	case <-age.C:
 		return status.Error(codes.Unavailable, "the stream has lasted long enough: come again")
 	}
 }
 
-// serve tells a node's agent of what it has to know until the stream ends.
+// serve sends a node's agent what it has to know until the stream ends.
 func (s *Service) serve(stream wire.Policies_SyncServer, node string) error {
-	has, err := inventory(stream)
+	has, basis, err := inventory(stream)
 	if err != nil {
 		return err
 	}
-	a, view, ok := s.hub.attach(node)
+	rewound, err := s.hub.catchUp(stream.Context(), basis)
+	if err != nil {
+		s.metrics.behind.Inc()
+		return err
+	}
+	a, detach, ok := s.hub.attach(node)
 	if !ok {
 		return status.Error(codes.Unavailable, "this controller does not know all policies yet")
 	}
-	defer s.hub.detach(a)
+	defer detach()
 	ended := make(chan error, 1)
-	go func() { ended <- s.hear(stream, a) }()
+	go func() { ended <- s.receive(stream, a) }()
 	out := &sender{stream: stream, metrics: s.metrics}
-	if err := out.whole(view, has); err != nil {
+	if err := out.whole(a.first, has, a.firstBasis, rewound); err != nil {
 		return err
 	}
+	a.first = policy.View{} // a stream lasts for long, and keeps nothing of what it has sent
 	for {
 		select {
 		case <-a.wake:
@@ -107,46 +118,52 @@ func (s *Service) serve(stream wire.Policies_SyncServer, node string) error {
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
 		}
-		changes, version := a.take()
+		changes, version, basis := a.take()
 		if len(changes) == 0 {
 			continue
 		}
-		if err := out.change(changes, version); err != nil {
+		if err := out.change(changes, version, basis); err != nil {
 			return err
 		}
 	}
 }
 
-// inventory is what the agent has, by digest.
-func inventory(stream wire.Policies_SyncServer) (map[wire.Digest]struct{}, error) {
+// inventory is what the agent has, by digest, and what that was computed from.
+func inventory(stream wire.Policies_SyncServer) (map[wire.Digest]struct{}, policy.Basis, error) {
 	has := map[wire.Digest]struct{}{}
 	for {
 		m, err := stream.Recv()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		part := m.GetInventory()
 		if part == nil {
-			return nil, status.Error(codes.InvalidArgument, "the inventory comes first")
+			return nil, nil, status.Error(codes.InvalidArgument, "the inventory comes first")
 		}
 		list, err := wire.Digests(part.GetDigests())
 		if err != nil {
-			return nil, status.Errorf(codes.InvalidArgument, "inventory: %v", err)
+			return nil, nil, status.Errorf(codes.InvalidArgument, "inventory: %v", err)
 		}
 		for _, d := range list {
 			has[d] = struct{}{}
 		}
 		if len(has) > wire.MaxDigests {
-			return nil, status.Errorf(codes.InvalidArgument, "the inventory has more than %d digests", wire.MaxDigests)
+			return nil, nil, status.Errorf(codes.InvalidArgument, "the inventory has more than %d digests",
+				wire.MaxDigests)
 		}
 		if part.GetLast() {
-			return has, nil
+			basis, err := wire.BasisOf(part.GetBasis())
+			if err != nil {
+				return nil, nil, status.Errorf(codes.InvalidArgument, "inventory: %v", err)
+			}
+			return has, basis, nil
 		}
 	}
 }
 
-// hear takes what the agent says until it leaves.
-func (s *Service) hear(stream wire.Policies_SyncServer, a *agent) error {
+// receive takes the agent's reports until it leaves.
+func (s *Service) receive(stream wire.Policies_SyncServer, a *agent) error {
+	limit := refusalLimit()
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -167,6 +184,15 @@ func (s *Service) hear(stream wire.Policies_SyncServer, a *agent) error {
 			if !a.realised(kind.Realised.GetVersion()) {
 				return status.Error(codes.InvalidArgument, "only a version that has been sent can be realised")
 			}
+		case *wire.AgentMessage_Refused:
+			refused, err := wire.RefusalsOf(kind.Refused)
+			if err != nil {
+				return status.Error(codes.InvalidArgument, err.Error())
+			}
+			if err := limit.Wait(stream.Context()); err != nil {
+				return status.FromContextError(err).Err()
+			}
+			a.refuse(refused)
 		case *wire.AgentMessage_Inventory:
 			return status.Error(codes.InvalidArgument, "the inventory has been sent")
 		default: // an agent of a later release has more to say
@@ -183,7 +209,7 @@ type sender struct {
 }
 
 // whole sends a view to an agent that has some of it.
-func (s *sender) whole(v policy.View, has map[wire.Digest]struct{}) error {
+func (s *sender) whole(v policy.View, has map[wire.Digest]struct{}, basis policy.Basis, rewound bool) error {
 	s.part = &wire.Update{}
 	put := func(item []byte) error {
 		d := wire.DigestOf(item)
@@ -214,11 +240,12 @@ func (s *sender) whole(v policy.View, has map[wire.Digest]struct{}) error {
 			return err
 		}
 	}
-	return s.last(1)
+	s.part.Rewound = rewound
+	return s.last(1, basis)
 }
 
 // change sends what is pending.
-func (s *sender) change(changes map[wire.ID]any, version uint64) error {
+func (s *sender) change(changes map[wire.ID]any, version uint64, basis policy.Basis) error {
 	s.part = &wire.Update{}
 	for id, v := range changes {
 		var err error
@@ -237,7 +264,7 @@ func (s *sender) change(changes map[wire.ID]any, version uint64) error {
 			return err
 		}
 	}
-	return s.last(version)
+	return s.last(version, basis)
 }
 
 func (s *sender) item(item []byte) error {
@@ -254,8 +281,11 @@ func (s *sender) grown(bytes int) error {
 }
 
 // last ends a change.
-func (s *sender) last(version uint64) error {
+func (s *sender) last(version uint64, basis policy.Basis) error {
 	s.part.Version = version
+	if basis != nil {
+		s.part.Basis = wire.BasisMessage(basis)
+	}
 	return s.send()
 }
 
@@ -276,6 +306,7 @@ func (s *Service) Realised(request *wire.RealisedRequest, stream wire.Policies_R
 	if !who.Controller {
 		return status.Error(codes.PermissionDenied, "only a controller may ask what is in effect on other nodes")
 	}
+	defer authenticated(ctx)()
 	if request.GetInstance() == s.instance {
 		return status.Error(codes.AlreadyExists, "a controller asks itself")
 	}
@@ -288,12 +319,17 @@ func (s *Service) Realised(request *wire.RealisedRequest, stream wire.Policies_R
 			return status.FromContextError(ctx.Err()).Err()
 		}
 		report := &wire.RealisedReport{Instance: s.instance}
-		news, attached := s.hub.tally.take(l)
+		news, attached, refused := s.hub.tally.take(l)
 		for ref, n := range news {
 			report.Counts = append(report.Counts, &wire.PolicyCount{Policy: wire.RefMessage(ref), Realised: uint32(n)})
 		}
 		for _, a := range attached {
-			report.Attached = append(report.Attached, &wire.NodeAttachment{Node: a.Node, Attachment: wire.AttachmentMessage(a.Attachment)})
+			report.Attached = append(report.Attached,
+				&wire.NodeAttachment{Node: a.Node, Attachment: wire.AttachmentMessage(a.Attachment)})
+		}
+		for node, list := range refused {
+			report.Refused = append(report.Refused,
+				&wire.NodeRefusals{Node: node, Refusals: wire.RefusalsMessage(list)})
 		}
 		if err := stream.Send(report); err != nil {
 			return err

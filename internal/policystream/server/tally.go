@@ -7,36 +7,41 @@ import (
 	"sync"
 
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/wake"
+	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/trigger"
 )
 
 // counts are numbers of nodes by policy, none 0.
 type counts map[intent.PolicyRef]int
 
-// tally is on how many nodes each policy is in effect: those of agents that are connected here, and as other controllers say
-// of theirs.
+// tally is on how many nodes each policy is in effect: those of agents that are connected here, and
+// as other controllers say of theirs.
 type tally struct {
-	changed wake.Wake
+	changed  trigger.Trigger
+	refusals *refusals
 
-	mu        sync.Mutex
-	here      counts
-	elsewhere map[string]map[string]counts // by controller, and by the address at which it has said so
+	mu   sync.Mutex
+	here counts
+	// By controller, and by the address at which it has said so.
+	elsewhere map[string]map[string]counts
 	listeners map[*listener]struct{}
 }
 
-// listener is told which counts have changed here since it looked, and which pods have come.
+// listener collects which counts have changed here since it looked, and which pods have come.
 type listener struct {
-	wake     wake.Wake
+	wake     trigger.Trigger
 	dirty    map[intent.PolicyRef]struct{}
-	attached []NodeAttachment // at most maxPassed
+	attached []NodeAttachment    // at most maxPassed
+	refusing map[string]struct{} // nodes of which other objects are refused
 }
 
-// maxPassed is how many pods wait for a listener that does not look. The API tells of the others.
+// maxPassed is how many pods wait for a listener that does not look. The API delivers the others.
 const maxPassed = 10000
 
 func newTally() *tally {
 	return &tally{
-		changed: wake.New(), here: counts{}, elsewhere: map[string]map[string]counts{}, listeners: map[*listener]struct{}{},
+		changed: trigger.New(), refusals: newRefusals(), here: counts{}, elsewhere: map[string]map[string]counts{},
+		listeners: map[*listener]struct{}{},
 	}
 }
 
@@ -62,19 +67,42 @@ func (t *tally) add(ref intent.PolicyRef, nodes int) {
 	}
 	for l := range t.listeners {
 		l.dirty[ref] = struct{}{}
-		l.wake.Kick()
+		l.wake.Fire()
 	}
-	t.changed.Kick()
+	t.changed.Fire()
 }
 
-// pass has the listeners told of a pod.
+// refuse replaces what an agent's node refuses, and notifies the listeners.
+func (t *tally) refuse(by *agent, list []policy.Refusal) {
+	t.refusals.set(by, list)
+	t.refusing(by.node)
+}
+
+// leave is the end of an agent's stream.
+func (t *tally) leave(by *agent) {
+	if t.refusals.leave(by) {
+		t.refusing(by.node)
+	}
+}
+
+func (t *tally) refusing(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for l := range t.listeners {
+		l.refusing[node] = struct{}{}
+		l.wake.Fire()
+	}
+	t.changed.Fire()
+}
+
+// pass adds a pod for all listeners.
 func (t *tally) pass(a NodeAttachment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for l := range t.listeners {
 		if len(l.attached) < maxPassed {
 			l.attached = append(l.attached, a)
-			l.wake.Kick()
+			l.wake.Fire()
 		}
 	}
 }
@@ -83,11 +111,11 @@ func (t *tally) pass(a NodeAttachment) {
 func (t *tally) listen() *listener {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := &listener{wake: wake.New(), dirty: map[intent.PolicyRef]struct{}{}}
+	l := &listener{wake: trigger.New(), dirty: map[intent.PolicyRef]struct{}{}, refusing: t.refusals.nodes()}
 	for ref := range t.here {
 		l.dirty[ref] = struct{}{}
 	}
-	l.wake.Kick()
+	l.wake.Fire()
 	t.listeners[l] = struct{}{}
 	return l
 }
@@ -98,8 +126,9 @@ func (t *tally) unlisten(l *listener) {
 	delete(t.listeners, l)
 }
 
-// take returns what has changed, and who has come.
-func (t *tally) take(l *listener) (counts, []NodeAttachment) {
+// take returns what has changed, which pods have come, and what nodes refuse of
+// which that has changed.
+func (t *tally) take(l *listener) (counts, []NodeAttachment, map[string][]policy.Refusal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	news := counts{}
@@ -107,13 +136,14 @@ func (t *tally) take(l *listener) (counts, []NodeAttachment) {
 		news[ref] = t.here[ref]
 	}
 	clear(l.dirty)
-	attached := l.attached
-	l.attached = nil
-	return news, attached
+	attached, refusing := l.attached, l.refusing
+	l.attached, l.refusing = nil, map[string]struct{}{}
+	return news, attached, t.refusals.of(refusing)
 }
 
-// told has news of another controller, by one of its addresses; all there is, if they are the first of a stream.
-func (t *tally) told(controller, address string, news counts, first bool) {
+// received handles a report of another controller, by one of its addresses; the first of a stream
+// are all there is.
+func (t *tally) received(controller, address string, news counts, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if first {
@@ -129,15 +159,16 @@ func (t *tally) told(controller, address string, news counts, first bool) {
 	}
 	maps.Copy(by[address], news)
 	maps.DeleteFunc(by[address], func(_ intent.PolicyRef, n int) bool { return n == 0 })
-	t.changed.Kick()
+	t.changed.Fire()
 }
 
 // forget is for an address at which no controller can be reached any more.
 func (t *tally) forget(address string) {
+	t.refusals.forget(address)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.drop(address) {
-		t.changed.Kick()
+		t.changed.Fire()
 	}
 }
 

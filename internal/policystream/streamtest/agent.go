@@ -9,24 +9,25 @@ import (
 	"testing"
 	"time"
 
+	"coelan.io/coelan/internal/broadcast"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policystream/client"
 )
 
-// Agent is a client that does at once what it is told.
+// Agent is a client that implements each change at once.
 type Agent struct {
 	*client.Client
 
 	mu      sync.Mutex
 	view    map[string]any // intent.Rule, intent.Subject and intent.Peer
 	changes []client.Change
-	changed chan struct{} // closed and replaced with each change
+	changed broadcast.Broadcast // with each change
 }
 
 // NewAgent is one that does not run yet. It has loaded what its file remembers.
 func NewAgent(o client.Options) *Agent {
-	a := &Agent{view: map[string]any{}, changed: make(chan struct{})}
+	a := &Agent{view: map[string]any{}}
 	o.OnChange = a.apply
 	a.Client = client.New(o)
 	if c := a.Load(); c.Version > 0 {
@@ -59,18 +60,18 @@ func (a *Agent) apply(c client.Change) {
 	for _, p := range c.Peers {
 		a.view["peer "+intent.PeerKey(p.Space, p.Address)] = p
 	}
-	for kind, list := range map[string][]string{"rule ": c.RemovedRules, "subject ": c.RemovedSubjects, "peer ": c.RemovedPeers} {
+	for kind, list := range map[string][]string{"rule ": c.RemovedRules, "subject ": c.RemovedSubjects,
+		"peer ": c.RemovedPeers} {
 		for _, key := range list {
 			delete(a.view, kind+key)
 		}
 	}
 	a.changes = append(a.changes, c)
-	close(a.changed)
-	a.changed = make(chan struct{})
+	a.changed.Send()
 	a.Realised(c.Version)
 }
 
-// Changes are all that it was told, the one of Load among them.
+// Changes are all that it received, the one of Load among them.
 func (a *Agent) Changes() []client.Change {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,7 +107,7 @@ func ViewOf(v policy.View) map[string]any {
 // awaitTimeout is for a machine that does much else.
 const awaitTimeout = 30 * time.Second
 
-// Await waits until the condition, which is looked at after each change, holds.
+// Await waits until the condition, which is checked after each change, holds.
 func (a *Agent) Await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	if err := a.await(what, condition); err != nil {
@@ -118,9 +119,7 @@ func (a *Agent) await(what string, condition func() bool) error {
 	timeout := time.NewTimer(awaitTimeout)
 	defer timeout.Stop()
 	for {
-		a.mu.Lock()
-		changed := a.changed
-		a.mu.Unlock()
+		changed := a.changed.Changed()
 		if condition() {
 			return nil
 		}

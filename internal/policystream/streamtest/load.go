@@ -30,8 +30,8 @@ import (
 	"coelan.io/coelan/internal/policystream/server"
 )
 
-// Load is a cluster whose agents are all connected to one controller. Each namespace has a policy for all of its pods, which are
-// on different nodes, and allows those with the label role=client.
+// Load is a cluster with all agents connected to one controller. Each namespace has a policy for
+// all of its pods, which are on different nodes, and allows those with the label role=client.
 type Load struct {
 	Nodes, PodsPerNode, Namespaces int
 }
@@ -45,11 +45,12 @@ type LoadResult struct {
 	Connect Cost
 	// Change is of a policy that is for all pods: from the change until all agents have it.
 	Change Cost
-	// Pod is a pod of another label, which the nodes with pods of its namespace are told of.
+	// Pod is a pod with another label, which is sent to the nodes with pods of its namespace.
 	Pod Cost
 	// Reconnect is all agents coming back after a restart of the server, nothing being new to them.
 	Reconnect Cost
-	// EngineMiB is the heap of a controller without agents, AgentsMiB what they add to heap and stacks.
+	// EngineMiB is the heap of a controller without agents, AgentsMiB what they add
+	// to heap and stacks.
 	EngineMiB, AgentsMiB float64
 }
 
@@ -63,8 +64,8 @@ type Cost struct {
 // childVariable in the environment makes a process of this program run agents.
 const childVariable = "COELAN_STREAMTEST_AGENTS"
 
-// RunAgents is for the beginning of main, or of TestMain, of a program that calls Load.Run: it does not return in the process that
-// the agents are in.
+// RunAgents is for the beginning of main, or of TestMain, of a program that calls Load.Run: it does
+// not return in the process that the agents are in.
 func RunAgents() {
 	if os.Getenv(childVariable) == "" {
 		return
@@ -83,7 +84,8 @@ type toAgents struct {
 	Nodes   int
 }
 
-// agents run until the input ends, and write a line for each change: how many items were sent for it.
+// agents run until the input ends, and write a line for each change: how many items
+// were sent for it.
 func agents(in io.Reader, out io.Writer) error {
 	var o toAgents
 	input := bufio.NewReader(in)
@@ -106,8 +108,9 @@ func agents(in io.Reader, out io.Writer) error {
 		var c *client.Client
 		var before uint64
 		c = client.New(client.Options{
-			Node: nodeName(i), Namespace: Namespace, Controllers: client.Fixed(roots, o.Address), Token: TokenOf(nodeName(i)),
-			Log: slog.New(slog.DiscardHandler), OnChange: func(change client.Change) {
+			Node: nodeName(i), Namespace: Namespace, Controllers: client.Fixed(roots, o.Address),
+			Token: TokenOf(nodeName(i)),
+			Log:   slog.New(slog.DiscardHandler), OnChange: func(change client.Change) {
 				now := c.Status().Received
 				writing.Lock()
 				fmt.Fprintln(out, now-before)
@@ -126,7 +129,7 @@ func agents(in io.Reader, out io.Writer) error {
 
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-// counted counts the nodes that are told something.
+// counted counts the nodes that receive something.
 type counted struct {
 	*policy.Engine
 	told int
@@ -140,10 +143,10 @@ func (c *counted) Deltas() map[string]policy.Delta {
 
 // Run connects the agents and measures. RunAgents has been called.
 func (l Load) Run(ctx context.Context) (result LoadResult, err error) {
-	engine := &counted{Engine: policy.NewEngine()}
-	hub := server.NewHubOf(engine)
+	engine := policy.NewPublisher(&counted{Engine: policy.NewEngine()})
+	hub := server.NewHub(engine)
 	before := memory()
-	hub.Change(func() { l.fill(engine.Engine) })
+	engine.Update(func(c *counted) { l.fill(c.Engine) })
 	hub.Ready()
 	result.EngineMiB = memory() - before
 	authority, err := NewAuthority()
@@ -174,17 +177,24 @@ func (l Load) Run(ctx context.Context) (result LoadResult, err error) {
 		return result, fmt.Errorf("connect: %w", err)
 	}
 	result.AgentsMiB = memory() - before
-	change := func(f func()) func() (int, error) {
+	change := func(f func(*policy.Engine)) func() (int, error) {
 		return func() (int, error) {
-			engine.told = 0
-			hub.Change(f)
-			return engine.told, nil
+			var told *int
+			engine.Update(func(c *counted) {
+				told, c.told = &c.told, 0
+				f(c.Engine)
+			})
+			return *told, nil
 		}
 	}
-	if result.Change, err = process.measure(ctx, change(func() { engine.SetPolicy(everybody(443)) })); err != nil {
+	if result.Change, err = process.measure(ctx, change(func(e *policy.Engine) {
+		e.SetPolicy(allowAll(443))
+	})); err != nil {
 		return result, fmt.Errorf("change: %w", err)
 	}
-	if result.Pod, err = process.measure(ctx, change(func() { engine.SetEndpoint(l.pod(0, 0, "client")) })); err != nil {
+	if result.Pod, err = process.measure(ctx, change(func(e *policy.Engine) {
+		e.SetEndpoint(l.pod(0, 0, "client"))
+	})); err != nil {
 		return result, fmt.Errorf("pod: %w", err)
 	}
 	if err := stop(); err != nil {
@@ -210,7 +220,8 @@ func (l Load) fill(e *policy.Engine) {
 		name := namespaceName(i)
 		e.SetNamespace(policy.Namespace{Name: name, Labels: labels.Set{"kubernetes.io/metadata.name": name}})
 		e.SetPolicy(policy.Policy{
-			Ref: intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: name, Name: "clients"}, Tier: intent.NetworkPolicyTier, Ingress: true,
+			Ref:  intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: name, Name: "clients"},
+			Tier: intent.NetworkPolicyTier, Ingress: true,
 			Subjects: []policy.Selector{{Namespace: name, Pods: labels.Everything()}},
 			Rules: []policy.Rule{{
 				Direction: intent.Ingress, Number: 1, Action: intent.Allow, Ports: tcp(80),
@@ -218,7 +229,7 @@ func (l Load) fill(e *policy.Engine) {
 			}},
 		})
 	}
-	e.SetPolicy(everybody(80))
+	e.SetPolicy(allowAll(80))
 	for i := range l.Nodes {
 		e.SetNode(policy.Node{Name: nodeName(i)})
 		for j := range l.PodsPerNode {
@@ -233,10 +244,11 @@ func (l Load) fill(e *policy.Engine) {
 
 func namespaceName(i int) string { return "namespace-" + strconv.Itoa(i) }
 
-// everybody is for all pods.
-func everybody(port uint16) policy.Policy {
+// allowAll selects all pods.
+func allowAll(port uint16) policy.Policy {
 	return policy.Policy{
-		Ref: intent.PolicyRef{Kind: intent.ClusterNetworkPolicy, Name: "everybody"}, Tier: intent.AdminTier, Priority: 1,
+		Ref: intent.PolicyRef{Kind: intent.ClusterNetworkPolicy, Name: "allow-all"}, Tier: intent.AdminTier,
+		Priority: 1,
 		Subjects: []policy.Selector{{Namespaces: labels.Everything(), Pods: labels.Everything()}},
 		Rules: []policy.Rule{{
 			Direction: intent.Egress, Number: 1, Action: intent.Deny, Ports: tcp(port),
@@ -254,9 +266,11 @@ func (l Load) pod(node, number int, role string) policy.Endpoint {
 	i := node*l.PodsPerNode + number
 	const shift = 8
 	return policy.Endpoint{
-		Key: intent.PodSubject(strconv.Itoa(i)), Namespace: namespaceName(i % l.Namespaces), Name: "pod-" + strconv.Itoa(i),
+		Key: intent.PodSubject(strconv.Itoa(i)), Namespace: namespaceName(i % l.Namespaces),
+		Name:   "pod-" + strconv.Itoa(i),
 		Labels: labels.Set{"role": role}, Node: nodeName(node), Places: []policy.Place{{
-			Space: intent.DefaultRouterName, Address: netip.AddrFrom4([4]byte{10, byte(i >> (2 * shift)), byte(i >> shift), byte(i)}),
+			Space: intent.DefaultRouterName, Address: netip.AddrFrom4([4]byte{10, byte(i >> (2 * shift)),
+				byte(i >> shift), byte(i)}),
 		}},
 	}
 }
@@ -299,12 +313,12 @@ func startAgents(ctx context.Context, o toAgents) (*process, error) {
 
 func (p *process) stop() error {
 	err := p.input.Close()
-	for range p.lines { // what nobody waited for
+	for range p.lines { // not waited for
 	}
 	return errors.Join(err, p.cmd.Wait())
 }
 
-// measure does something, and waits until as many agents as that says were told of it.
+// measure runs a change, and waits until as many agents as that returns have received it.
 func (p *process) measure(ctx context.Context, do func() (agents int, err error)) (Cost, error) {
 	start, cpu := time.Now(), processorTime()
 	agents, err := do()

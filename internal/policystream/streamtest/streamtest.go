@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package streamtest runs controllers and agents of the distribution of policies in one process, over gRPC and TLS on the
-// loopback interface. There is no Kubernetes: a token is the name of a node.
+// Package streamtest runs controllers and agents of the distribution of policies in one
+// process, over gRPC and TLS on the loopback interface. There is no Kubernetes: a token is the
+// name of a node.
 package streamtest
 
 import (
@@ -11,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,28 +62,46 @@ type Controller struct {
 	Hub     *server.Hub
 	Address string
 
+	// Versions are what NewFixed says that views are computed from.
+	Versions *Versions
+	// Gate bounds its connections.
+	Gate *server.Gate
+
 	authority *Authority
 	service   *server.Service
-	views     *views // nil: an Engine has them
+	engine    *policy.Publisher[*policy.Engine] // of NewController
+	fixed     *policy.Publisher[*views]         // of NewFixed
 	stop      context.CancelFunc
 	ended     chan error
+	refused   *atomic.Int64
 }
+
+// Refused is how many connections its Gate has closed.
+func (c *Controller) Refused() int64 { return c.refused.Load() }
 
 // NewController is one with an Engine that knows nothing, at a port of its own.
 func NewController(a *Authority) (*Controller, error) {
-	h := server.NewHub(policy.NewEngine())
+	engine := policy.NewPublisher(policy.NewEngine())
+	h := server.NewHub(engine)
 	h.Ready()
-	return NewOf(a, h)
+	c, err := NewOf(a, h)
+	if err == nil {
+		c.engine = engine
+	}
+	return c, err
 }
 
 // NewFixed is one that hands out what Set says.
 func NewFixed(a *Authority) (*Controller, error) {
-	v := &views{now: map[string]policy.View{}, attached: map[string]bool{}, changed: map[string]policy.Delta{}}
-	h := server.NewHubOf(v)
+	v := policy.NewPublisher(&views{now: map[string]policy.View{}, attached: map[string]bool{},
+		changed: map[string]policy.Delta{}})
+	h := server.NewHub(v)
+	versions := newVersions()
+	v.Basis, h.Source = versions.Basis, versions
 	h.Ready()
 	c, err := NewOf(a, h)
 	if err == nil {
-		c.views = v
+		c.fixed, c.Versions = v, versions
 	}
 	return c, err
 }
@@ -92,10 +112,12 @@ func NewOf(a *Authority, h *server.Hub) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{Hub: h, Address: l.Addr().String(), authority: a, service: server.NewService(h, Tokens{}), ended: make(chan error, 1)}
+	c := &Controller{Hub: h, Address: l.Addr().String(), authority: a, service: server.NewService(h, Tokens{}),
+		ended: make(chan error, 1), refused: new(atomic.Int64)}
 	var ctx context.Context
 	ctx, c.stop = context.WithCancel(context.Background())
-	go func() { c.ended <- a.Serve(ctx, l, c.service) }()
+	c.Gate = server.NewGate(l, func(string) { c.refused.Add(1) })
+	go func() { c.ended <- a.Serve(ctx, c.Gate, c.service) }()
 	return c, nil
 }
 
@@ -107,7 +129,7 @@ func (c *Controller) Stop() error {
 	return err
 }
 
-// Start is NewFixed for a test, at whose end it stops.
+// Start is NewFixed for a test; it stops when the test ends.
 func Start(t testing.TB) *Controller {
 	t.Helper()
 	a, err := NewAuthority()
@@ -127,17 +149,26 @@ func Start(t testing.TB) *Controller {
 }
 
 // Update changes the Engine of NewController.
-func (c *Controller) Update(change func(*policy.Engine)) { c.Hub.Update(change) }
+func (c *Controller) Update(change func(*policy.Engine)) { c.engine.Update(change) }
 
 // Set replaces a node's view of NewFixed.
 func (c *Controller) Set(node string, v policy.View) {
-	c.Hub.Change(func() { c.views.set(node, v) })
+	c.fixed.Update(func(x *views) { x.set(node, v) })
+}
+
+// SetAt replaces a node's view and what it is computed from.
+func (c *Controller) SetAt(node string, v policy.View, basis policy.Basis) {
+	c.fixed.Update(func(x *views) {
+		x.set(node, v)
+		c.Versions.set(basis)
+	})
 }
 
 // SetStreamAge is how long agents' streams last from now on. Call it before there are any.
 func (c *Controller) SetStreamAge(d time.Duration) { c.service.SetStreamAge(d) }
 
-// Follow has it ask these controllers, which may include itself, where policies are in effect, until the test ends.
+// Follow has it ask these controllers, which may include itself, where policies are in effect,
+// until the test ends.
 func (c *Controller) Follow(t testing.TB, list ...*Controller) {
 	var addresses []string
 	for _, o := range list {
@@ -146,7 +177,8 @@ func (c *Controller) Follow(t testing.TB, list ...*Controller) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
-		c.service.Follow(ctx, client.Fixed(c.authority.Roots, addresses...), Namespace, TokenOf(controller), slog.Default())
+		c.service.Follow(ctx, client.Fixed(c.authority.Roots, addresses...), Namespace, TokenOf(controller),
+			slog.Default())
 		close(ended)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
@@ -155,14 +187,16 @@ func (c *Controller) Follow(t testing.TB, list ...*Controller) {
 // controller is what the token of one says in the place of a node.
 const controller = "controller"
 
-// ClientOptions are those of a node's agent that knows this controller and the others given. They lack OnChange and File.
+// ClientOptions are those of a node's agent that knows this controller and the others given. They
+// lack OnChange and File.
 func (c *Controller) ClientOptions(node string, others ...*Controller) client.Options {
 	addresses := []string{c.Address}
 	for _, o := range others {
 		addresses = append(addresses, o.Address)
 	}
 	return client.Options{
-		Node: node, Namespace: Namespace, Controllers: client.Fixed(c.authority.Roots, addresses...), Token: TokenOf(node),
+		Node: node, Namespace: Namespace, Controllers: client.Fixed(c.authority.Roots, addresses...),
+		Token: TokenOf(node),
 	}
 }
 
@@ -210,7 +244,7 @@ func (v *views) Deltas() map[string]policy.Delta {
 	return list
 }
 
-// NodesOf implements server.Views.
+// NodesOf implements policy.Views.
 func (v *views) NodesOf(ref intent.PolicyRef) []string {
 	var nodes []string
 	for node, view := range v.now {
@@ -224,7 +258,7 @@ func (v *views) NodesOf(ref intent.PolicyRef) []string {
 	return nodes
 }
 
-// set works out what a node's agent has to be told.
+// set computes the View of a node's agent.
 func (v *views) set(node string, now policy.View) {
 	old := v.now[node]
 	v.now[node] = now
@@ -235,7 +269,9 @@ func (v *views) set(node string, now policy.View) {
 		View:            now,
 		RemovedRules:    missing(old.Rules, now.Rules, func(r intent.Rule) string { return r.ID }),
 		RemovedSubjects: missing(old.Subjects, now.Subjects, func(s intent.Subject) string { return s.Key }),
-		RemovedPeers:    missing(old.Peers, now.Peers, func(p intent.Peer) string { return intent.PeerKey(p.Space, p.Address) }),
+		RemovedPeers: missing(old.Peers, now.Peers, func(p intent.Peer) string {
+			return intent.PeerKey(p.Space, p.Address)
+		}),
 	}
 }
 

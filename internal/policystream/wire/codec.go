@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire is the protocol between agents and controllers about policies: its messages, and how intent becomes items
-// of it. An item is known by the digest of its encoded bytes, so that an agent that comes back is sent what it lacks and
-// nothing else.
+// Package wire is the protocol between agents and controllers about policies: its messages, and the
+// encoding of intent as items. An item is identified by the digest of its encoded bytes, so that an
+// agent that reconnects is sent only the items that it lacks.
 package wire
 
 import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -19,8 +21,8 @@ import (
 	"coelan.io/coelan/internal/policy"
 )
 
-// DigestSize is the length of a Digest in bytes. Whoever writes policies may choose what is in an item, and has to try 2⁶⁴ of
-// them before two are taken for the same.
+// DigestSize is the length of a Digest in bytes. An attacker that writes policies may choose what
+// is in an item, and has to try 2⁶⁴ of them before two have the same digest.
 const DigestSize = 16
 
 // Digest stands for an encoded item.
@@ -82,14 +84,15 @@ func IDOf(k *Key) (ID, error) {
 	return id, nil
 }
 
-// deterministic gives what is equal equal bytes, of one release at least. Two replicas of different ones may differ, which
-// costs an agent that moves from one to the other that everything is sent.
+// deterministic gives what is equal equal bytes, of one release at least. Two replicas of different
+// ones may differ, which costs an agent that moves from one to the other that everything is sent.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
 // EncodeRule makes an item of a Rule.
 func EncodeRule(r intent.Rule) []byte {
 	m := &Rule{
-		Id: r.ID, Policy: refMessage(r.Policy), Number: uint32(r.Number), Direction: uint32(r.Direction), Tier: uint32(r.Tier),
+		Id: r.ID, Policy: refMessage(r.Policy), Number: uint32(r.Number), Direction: uint32(r.Direction),
+		Tier:     uint32(r.Tier),
 		Priority: uint32(r.Priority), Action: uint32(r.Action), AnyPeer: r.AnyPeer, Groups: r.Groups,
 	}
 	for _, b := range r.Blocks {
@@ -103,11 +106,13 @@ func EncodeRule(r intent.Rule) []byte {
 	return encode(&Item{Kind: &Item_Rule{Rule: m}})
 }
 
-// EncodeSubject makes an item of a Subject. Closed may quote anything that users write, such as an annotation.
+// EncodeSubject makes an item of a Subject. Closed may quote anything that users write,
+// such as an annotation.
 func EncodeSubject(s intent.Subject) []byte {
 	return encode(&Item{Kind: &Item_Subject{Subject: &Subject{
-		Key: s.Key, Rules: s.Rules, Closed: strings.ToValidUTF8(s.Closed, "\uFFFD"), IngressIsolation: refMessages(s.IngressIsolation),
-		EgressIsolation: refMessages(s.EgressIsolation), SecurityGroups: refMessages(s.SecurityGroups),
+		Key: s.Key, Rules: s.Rules, Closed: strings.ToValidUTF8(s.Closed, "\uFFFD"),
+		IngressIsolation: refMessages(s.IngressIsolation),
+		EgressIsolation:  refMessages(s.EgressIsolation), SecurityGroups: refMessages(s.SecurityGroups),
 	}}})
 }
 
@@ -147,6 +152,36 @@ func AttachmentOf(m *Attachment) (policy.Attachment, error) {
 	return a, nil
 }
 
+// BasisMessage is a Basis as it is sent.
+func BasisMessage(b policy.Basis) *Basis {
+	m := &Basis{}
+	for _, kind := range slices.Sorted(maps.Keys(b)) {
+		m.Kinds = append(m.Kinds, &KindVersion{Kind: kind, Changed: b[kind].Changed, Seen: b[kind].Seen})
+	}
+	return m
+}
+
+// maxKinds is more than policies depend on.
+const maxKinds = 100
+
+// BasisOf reads one that was received. It is nil if there is none, as from an earlier release.
+func BasisOf(m *Basis) (policy.Basis, error) {
+	if m == nil {
+		return nil, nil
+	}
+	if n := len(m.GetKinds()); n > maxKinds {
+		return nil, fmt.Errorf("the basis has %d kinds", n)
+	}
+	b := policy.Basis{}
+	for _, k := range m.GetKinds() {
+		if k.GetKind() == "" {
+			return nil, errors.New("the basis has a kind without a name")
+		}
+		b[k.GetKind()] = policy.Versions{Changed: k.GetChanged(), Seen: k.GetSeen()}
+	}
+	return b, nil
+}
+
 func encode(item *Item) []byte {
 	data, err := deterministic.Marshal(item)
 	if err != nil {
@@ -170,13 +205,16 @@ func refMessages(list []intent.PolicyRef) []*PolicyRef {
 
 // Decoded is what an item says: one of the three.
 type Decoded struct {
-	ID      ID
+	ID ID
+	// Later says what of it this release does not understand, since a newer one wrote it; empty:
+	// nothing. Then the rest does not count.
+	Later   string
 	Rule    intent.Rule
 	Subject intent.Subject
 	Peer    intent.Peer
 }
 
-// Decode reads an item that was received, and refuses what no controller of this release would send.
+// Decode reads an item that was received, and refuses what no controller of any release would send.
 func Decode(data []byte) (Decoded, error) {
 	item := &Item{}
 	if err := proto.Unmarshal(data, item); err != nil {
@@ -197,8 +235,9 @@ func Decode(data []byte) (Decoded, error) {
 	default:
 		return Decoded{}, errors.New("item: it is of no known kind")
 	}
-	if err == nil && len(item.ProtoReflect().GetUnknown()) > 0 {
-		err = errors.New("it has a field that is not known")
+	err = errors.Join(err, unknown(item))
+	if IsLater(err) && d.ID.Key != "" {
+		return Decoded{ID: d.ID, Later: strings.ReplaceAll(err.Error(), "\n", ", ")}, nil
 	}
 	if err != nil {
 		return Decoded{}, fmt.Errorf("%s: %w", d.ID, err)
@@ -208,20 +247,21 @@ func Decode(data []byte) (Decoded, error) {
 
 func rule(m *Rule) (intent.Rule, error) {
 	r := intent.Rule{
-		ID: m.GetId(), Number: int(m.GetNumber()), Direction: intent.Direction(m.GetDirection()), Tier: intent.Tier(m.GetTier()),
-		Priority: uint16(m.GetPriority()), Action: intent.Action(m.GetAction()), AnyPeer: m.GetAnyPeer(), Groups: m.GetGroups(),
+		ID: m.GetId(), Number: int(m.GetNumber()), Direction: intent.Direction(m.GetDirection()),
+		Tier:     intent.Tier(m.GetTier()),
+		Priority: uint16(m.GetPriority()), Action: intent.Action(m.GetAction()), AnyPeer: m.GetAnyPeer(),
+		Groups: m.GetGroups(),
 	}
 	var err error
-	if r.Policy, err = ref(m.GetPolicy()); err != nil {
-		return r, err
-	}
+	r.Policy, err = ref(m.GetPolicy())
 	err = errors.Join(
+		err,
 		unknown(m),
 		within("number", m.GetNumber(), 1, math.MaxInt32),
-		within("direction", m.GetDirection(), uint32(intent.Ingress), uint32(intent.Egress)),
-		within("tier", m.GetTier(), uint32(intent.SecurityGroupTier), uint32(intent.BaselineTier)),
+		option("direction", m.GetDirection(), uint32(intent.Egress)),
+		option("tier", m.GetTier(), uint32(intent.BaselineTier)),
 		within("priority", m.GetPriority(), 0, maxPriority),
-		within("action", m.GetAction(), uint32(intent.Allow), uint32(intent.Pass)),
+		option("action", m.GetAction(), uint32(intent.Pass)),
 		named("groups", r.Groups),
 	)
 	if r.ID == "" {
@@ -276,11 +316,11 @@ func peer(m *Peer) (intent.Peer, error) {
 		return p, fmt.Errorf("%x is not an address", m.GetAddress())
 	}
 	p.Address = address
-	err := errors.Join(unknown(m), named("groups", p.Groups))
-	if p.Space == "" || len(p.Groups) == 0 {
+	err := unknown(m)
+	if p.Space == "" || len(p.Groups) == 0 && err == nil {
 		err = errors.Join(err, errors.New("it has no space or no groups"))
 	}
-	return p, err
+	return p, errors.Join(err, named("groups", p.Groups))
 }
 
 // named refuses a name that is empty.
@@ -295,26 +335,26 @@ func named(field string, list []string) error {
 
 func refs(list []*PolicyRef) (refs []intent.PolicyRef, err error) {
 	for _, m := range list {
-		r, err := ref(m)
-		if err != nil {
-			return nil, err
-		}
-		refs = append(refs, r)
+		r, e := ref(m)
+		refs, err = append(refs, r), errors.Join(err, e)
 	}
-	return refs, nil
+	return refs, err
 }
 
 func ref(m *PolicyRef) (intent.PolicyRef, error) {
 	r := intent.PolicyRef{Kind: intent.PolicyKind(m.GetKind()), Namespace: m.GetNamespace(), Name: m.GetName()}
+	err := unknown(m)
 	switch r.Kind {
 	case intent.NetworkPolicy, intent.ClusterNetworkPolicy, intent.SecurityGroup:
+	case "":
+		err = errors.Join(err, errors.New("a policy has no kind"))
 	default:
-		return r, fmt.Errorf("there is no kind of policy %q", m.GetKind())
+		err = errors.Join(err, laterError(fmt.Sprintf("there is no kind of policy %q", m.GetKind())))
 	}
 	if r.Name == "" {
-		return r, errors.New("a policy has no name")
+		err = errors.Join(err, errors.New("a policy has no name"))
 	}
-	return r, unknown(m)
+	return r, err
 }
 
 // RefOf reads a PolicyRef that was received.
@@ -326,14 +366,6 @@ func RefMessage(r intent.PolicyRef) *PolicyRef { return refMessage(r) }
 func within(field string, v, low, high uint32) error {
 	if v < low || v > high {
 		return fmt.Errorf("%s %d is not within %d to %d", field, v, low, high)
-	}
-	return nil
-}
-
-// unknown refuses fields of a later release: what they would have restricted is not known.
-func unknown(m proto.Message) error {
-	if len(m.ProtoReflect().GetUnknown()) > 0 {
-		return errors.New("it has a field that is not known")
 	}
 	return nil
 }

@@ -2,13 +2,14 @@
 
 package wire
 
-// Service is the name of the controllers' Service, by whose EndpointSlices they are found, and Port that of its port.
+// Service is the name of the controllers' Service, and Port the name of its port. Agents find
+// controllers by its EndpointSlices.
 const (
 	Service  = "coelan-controller"
 	PortName = "policy"
 )
 
-// Audience is whom a token has to be for.
+// Audience is the required token audience.
 const Audience = "coelan-controller"
 
 // ConfigMap has the certificates that sign the controllers', under RootsKey.
@@ -23,8 +24,8 @@ func ServerName(namespace string) string { return Service + "." + namespace + ".
 // MaxUpdate is about how many bytes of items go in one message.
 const MaxUpdate = 1 << 20
 
-// MaxMessage is the most bytes that an agent takes in one message: one item is as large as the policy that it comes from may
-// be.
+// MaxMessage is the most bytes that an agent takes in one message: one item is as large as the
+// policy that it comes from may be.
 const MaxMessage = 64 << 20
 
 // MaxDigests is how many an agent may have.

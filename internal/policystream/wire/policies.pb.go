@@ -72,7 +72,7 @@ func (x Key_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Key_Kind.Descriptor instead.
 func (Key_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{5, 0}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{9, 0}
 }
 
 // AgentMessage is first, in one or more messages, the inventory, and then tells of what is done.
@@ -83,6 +83,7 @@ type AgentMessage struct {
 	//	*AgentMessage_Inventory
 	//	*AgentMessage_Realised
 	//	*AgentMessage_Attached
+	//	*AgentMessage_Refused
 	Kind          isAgentMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -152,6 +153,15 @@ func (x *AgentMessage) GetAttached() *Attachment {
 	return nil
 }
 
+func (x *AgentMessage) GetRefused() *Refusals {
+	if x != nil {
+		if x, ok := x.Kind.(*AgentMessage_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Kind interface {
 	isAgentMessage_Kind()
 }
@@ -168,11 +178,17 @@ type AgentMessage_Attached struct {
 	Attached *Attachment `protobuf:"bytes,3,opt,name=attached,proto3,oneof"`
 }
 
+type AgentMessage_Refused struct {
+	Refused *Refusals `protobuf:"bytes,4,opt,name=refused,proto3,oneof"`
+}
+
 func (*AgentMessage_Inventory) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Realised) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Attached) isAgentMessage_Kind() {}
+
+func (*AgentMessage_Refused) isAgentMessage_Kind() {}
 
 // Inventory is a part of what the agent has.
 type Inventory struct {
@@ -180,7 +196,9 @@ type Inventory struct {
 	// digests of 16 bytes each, one after the other.
 	Digests []byte `protobuf:"bytes,1,opt,name=digests,proto3" json:"digests,omitempty"`
 	// last says that no other part follows.
-	Last          bool `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	Last bool `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	// basis, in the last part, is what the agent's view was computed from. Only changed is set.
+	Basis         *Basis `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -229,6 +247,121 @@ func (x *Inventory) GetLast() bool {
 	return false
 }
 
+func (x *Inventory) GetBasis() *Basis {
+	if x != nil {
+		return x.Basis
+	}
+	return nil
+}
+
+// Basis is what a view was computed from.
+type Basis struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kinds         []*KindVersion         `protobuf:"bytes,1,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Basis) Reset() {
+	*x = Basis{}
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Basis) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Basis) ProtoMessage() {}
+
+func (x *Basis) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Basis.ProtoReflect.Descriptor instead.
+func (*Basis) Descriptor() ([]byte, []int) {
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Basis) GetKinds() []*KindVersion {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+// KindVersion is about the objects of one kind, by the API's resource versions.
+type KindVersion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// changed is the resource version of the newest change that the view contains.
+	Changed uint64 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	// seen is the resource version up to which the controller has seen all changes.
+	Seen          uint64 `protobuf:"varint,3,opt,name=seen,proto3" json:"seen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KindVersion) Reset() {
+	*x = KindVersion{}
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KindVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KindVersion) ProtoMessage() {}
+
+func (x *KindVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KindVersion.ProtoReflect.Descriptor instead.
+func (*KindVersion) Descriptor() ([]byte, []int) {
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *KindVersion) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *KindVersion) GetChanged() uint64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *KindVersion) GetSeen() uint64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
 // Realisation says that the switch does what the update of that version says, and all before it.
 type Realisation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -239,7 +372,7 @@ type Realisation struct {
 
 func (x *Realisation) Reset() {
 	*x = Realisation{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[2]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -251,7 +384,7 @@ func (x *Realisation) String() string {
 func (*Realisation) ProtoMessage() {}
 
 func (x *Realisation) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[2]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -264,7 +397,7 @@ func (x *Realisation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Realisation.ProtoReflect.Descriptor instead.
 func (*Realisation) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{2}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Realisation) GetVersion() uint64 {
@@ -290,7 +423,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +435,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +448,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{3}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Attachment) GetNamespace() string {
@@ -346,6 +479,106 @@ func (x *Attachment) GetAddresses() [][]byte {
 	return nil
 }
 
+// Refusals are all objects that the node's switch refuses now, in place of those of the message before. A stream begins without any.
+type Refusals struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objects       []*Refusal             `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusals) Reset() {
+	*x = Refusals{}
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusals) ProtoMessage() {}
+
+func (x *Refusals) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
+func (*Refusals) Descriptor() ([]byte, []int) {
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Refusals) GetObjects() []*Refusal {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+// Refusal is an object that the agent leaves out because the switch refuses its flows.
+type Refusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// object is a policy, a Network or a Router.
+	Object *PolicyRef `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
+	// reason is the switch's error.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusal) Reset() {
+	*x = Refusal{}
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusal) ProtoMessage() {}
+
+func (x *Refusal) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
+func (*Refusal) Descriptor() ([]byte, []int) {
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Refusal) GetObject() *PolicyRef {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *Refusal) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Update is a change, or a part of one. An agent acts on it when it has all of its parts.
 type Update struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -357,14 +590,20 @@ type Update struct {
 	// gone are items of these keys.
 	Gone []*Key `protobuf:"bytes,3,rep,name=gone,proto3" json:"gone,omitempty"`
 	// unknown are digests of the inventory, 16 bytes each, that are of nothing which the node needs now.
-	Unknown       []byte `protobuf:"bytes,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	Unknown []byte `protobuf:"bytes,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	// basis, in a change's last part, is what the view was computed from. Controllers of releases that had no such field leave
+	// it out.
+	Basis *Basis `protobuf:"bytes,5,opt,name=basis,proto3" json:"basis,omitempty"`
+	// rewound, in the last part of the first change, says that the API's resource versions are lower than those of the agent's
+	// view: its data was restored from a backup.
+	Rewound       bool `protobuf:"varint,6,opt,name=rewound,proto3" json:"rewound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +615,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +628,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{4}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Update) GetVersion() uint64 {
@@ -420,6 +659,20 @@ func (x *Update) GetUnknown() []byte {
 	return nil
 }
 
+func (x *Update) GetBasis() *Basis {
+	if x != nil {
+		return x.Basis
+	}
+	return nil
+}
+
+func (x *Update) GetRewound() bool {
+	if x != nil {
+		return x.Rewound
+	}
+	return false
+}
+
 // Key names an item.
 type Key struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -431,7 +684,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -443,7 +696,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -456,7 +709,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{5}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Key) GetKind() Key_Kind {
@@ -488,7 +741,7 @@ type Item struct {
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +753,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +766,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{6}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Item) GetKind() isItem_Kind {
@@ -584,7 +837,7 @@ type PolicyRef struct {
 
 func (x *PolicyRef) Reset() {
 	*x = PolicyRef{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +849,7 @@ func (x *PolicyRef) String() string {
 func (*PolicyRef) ProtoMessage() {}
 
 func (x *PolicyRef) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +862,7 @@ func (x *PolicyRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyRef.ProtoReflect.Descriptor instead.
 func (*PolicyRef) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{7}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PolicyRef) GetKind() string {
@@ -653,7 +906,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +918,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +931,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{8}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Rule) GetId() string {
@@ -770,7 +1023,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +1035,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +1048,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{9}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Block) GetAddress() []byte {
@@ -825,7 +1078,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1090,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1103,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{10}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PortRange) GetProtocol() uint32 {
@@ -896,7 +1149,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1161,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1174,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{11}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Subject) GetKey() string {
@@ -979,7 +1232,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1244,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1257,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{12}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Peer) GetSpace() string {
@@ -1039,7 +1292,7 @@ type RealisedRequest struct {
 
 func (x *RealisedRequest) Reset() {
 	*x = RealisedRequest{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1304,7 @@ func (x *RealisedRequest) String() string {
 func (*RealisedRequest) ProtoMessage() {}
 
 func (x *RealisedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1317,7 @@ func (x *RealisedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealisedRequest.ProtoReflect.Descriptor instead.
 func (*RealisedRequest) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{13}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RealisedRequest) GetInstance() string {
@@ -1081,14 +1334,16 @@ type RealisedReport struct {
 	// instance is the answering controller's own number: it may be asked at several addresses.
 	Instance string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
 	// attached are pods of which agents have told since.
-	Attached      []*NodeAttachment `protobuf:"bytes,3,rep,name=attached,proto3" json:"attached,omitempty"`
+	Attached []*NodeAttachment `protobuf:"bytes,3,rep,name=attached,proto3" json:"attached,omitempty"`
+	// refused are nodes of which other objects are refused than before.
+	Refused       []*NodeRefusals `protobuf:"bytes,4,rep,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RealisedReport) Reset() {
 	*x = RealisedReport{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1355,7 @@ func (x *RealisedReport) String() string {
 func (*RealisedReport) ProtoMessage() {}
 
 func (x *RealisedReport) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1368,7 @@ func (x *RealisedReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealisedReport.ProtoReflect.Descriptor instead.
 func (*RealisedReport) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{14}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RealisedReport) GetCounts() []*PolicyCount {
@@ -1137,6 +1392,66 @@ func (x *RealisedReport) GetAttached() []*NodeAttachment {
 	return nil
 }
 
+func (x *RealisedReport) GetRefused() []*NodeRefusals {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// NodeRefusals are all of the node of that name.
+type NodeRefusals struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Refusals      *Refusals              `protobuf:"bytes,2,opt,name=refusals,proto3" json:"refusals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRefusals) Reset() {
+	*x = NodeRefusals{}
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRefusals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRefusals) ProtoMessage() {}
+
+func (x *NodeRefusals) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRefusals.ProtoReflect.Descriptor instead.
+func (*NodeRefusals) Descriptor() ([]byte, []int) {
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *NodeRefusals) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeRefusals) GetRefusals() *Refusals {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
 // NodeAttachment is of a pod on the node of that name.
 type NodeAttachment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1148,7 +1463,7 @@ type NodeAttachment struct {
 
 func (x *NodeAttachment) Reset() {
 	*x = NodeAttachment{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[15]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1475,7 @@ func (x *NodeAttachment) String() string {
 func (*NodeAttachment) ProtoMessage() {}
 
 func (x *NodeAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[15]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1488,7 @@ func (x *NodeAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAttachment.ProtoReflect.Descriptor instead.
 func (*NodeAttachment) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{15}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeAttachment) GetNode() string {
@@ -1202,7 +1517,7 @@ type PolicyCount struct {
 
 func (x *PolicyCount) Reset() {
 	*x = PolicyCount{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[16]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1529,7 @@ func (x *PolicyCount) String() string {
 func (*PolicyCount) ProtoMessage() {}
 
 func (x *PolicyCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[16]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1542,7 @@ func (x *PolicyCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyCount.ProtoReflect.Descriptor instead.
 func (*PolicyCount) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{16}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PolicyCount) GetPolicy() *PolicyRef {
@@ -1248,15 +1563,23 @@ var File_internal_policystream_wire_policies_proto protoreflect.FileDescriptor
 
 const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\n" +
-	")internal/policystream/wire/policies.proto\x12\x10coelan.policy.v1\"\xcc\x01\n" +
+	")internal/policystream/wire/policies.proto\x12\x10coelan.policy.v1\"\x84\x02\n" +
 	"\fAgentMessage\x12;\n" +
 	"\tinventory\x18\x01 \x01(\v2\x1b.coelan.policy.v1.InventoryH\x00R\tinventory\x12;\n" +
 	"\brealised\x18\x02 \x01(\v2\x1d.coelan.policy.v1.RealisationH\x00R\brealised\x12:\n" +
-	"\battached\x18\x03 \x01(\v2\x1c.coelan.policy.v1.AttachmentH\x00R\battachedB\x06\n" +
-	"\x04kind\"9\n" +
+	"\battached\x18\x03 \x01(\v2\x1c.coelan.policy.v1.AttachmentH\x00R\battached\x126\n" +
+	"\arefused\x18\x04 \x01(\v2\x1a.coelan.policy.v1.RefusalsH\x00R\arefusedB\x06\n" +
+	"\x04kind\"h\n" +
 	"\tInventory\x12\x18\n" +
 	"\adigests\x18\x01 \x01(\fR\adigests\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\bR\x04last\"'\n" +
+	"\x04last\x18\x02 \x01(\bR\x04last\x12-\n" +
+	"\x05basis\x18\x03 \x01(\v2\x17.coelan.policy.v1.BasisR\x05basis\"<\n" +
+	"\x05Basis\x123\n" +
+	"\x05kinds\x18\x01 \x03(\v2\x1d.coelan.policy.v1.KindVersionR\x05kinds\"O\n" +
+	"\vKindVersion\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\x04R\achanged\x12\x12\n" +
+	"\x04seen\x18\x03 \x01(\x04R\x04seen\"'\n" +
 	"\vRealisation\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\"v\n" +
 	"\n" +
@@ -1264,12 +1587,19 @@ const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\tR\asubject\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\fR\taddresses\"}\n" +
+	"\taddresses\x18\x04 \x03(\fR\taddresses\"?\n" +
+	"\bRefusals\x123\n" +
+	"\aobjects\x18\x01 \x03(\v2\x19.coelan.policy.v1.RefusalR\aobjects\"V\n" +
+	"\aRefusal\x123\n" +
+	"\x06object\x18\x01 \x01(\v2\x1b.coelan.policy.v1.PolicyRefR\x06object\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xc6\x01\n" +
 	"\x06Update\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05items\x18\x02 \x03(\fR\x05items\x12)\n" +
 	"\x04gone\x18\x03 \x03(\v2\x15.coelan.policy.v1.KeyR\x04gone\x12\x18\n" +
-	"\aunknown\x18\x04 \x01(\fR\aunknown\"\x86\x01\n" +
+	"\aunknown\x18\x04 \x01(\fR\aunknown\x12-\n" +
+	"\x05basis\x18\x05 \x01(\v2\x17.coelan.policy.v1.BasisR\x05basis\x12\x18\n" +
+	"\arewound\x18\x06 \x01(\bR\arewound\"\x86\x01\n" +
 	"\x03Key\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.coelan.policy.v1.Key.KindR\x04kind\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"=\n" +
@@ -1320,11 +1650,15 @@ const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\aaddress\x18\x02 \x01(\fR\aaddress\x12\x16\n" +
 	"\x06groups\x18\x03 \x03(\tR\x06groups\"-\n" +
 	"\x0fRealisedRequest\x12\x1a\n" +
-	"\binstance\x18\x01 \x01(\tR\binstance\"\xa1\x01\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\"\xdb\x01\n" +
 	"\x0eRealisedReport\x125\n" +
 	"\x06counts\x18\x01 \x03(\v2\x1d.coelan.policy.v1.PolicyCountR\x06counts\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12<\n" +
-	"\battached\x18\x03 \x03(\v2 .coelan.policy.v1.NodeAttachmentR\battached\"b\n" +
+	"\battached\x18\x03 \x03(\v2 .coelan.policy.v1.NodeAttachmentR\battached\x128\n" +
+	"\arefused\x18\x04 \x03(\v2\x1e.coelan.policy.v1.NodeRefusalsR\arefused\"Z\n" +
+	"\fNodeRefusals\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x126\n" +
+	"\brefusals\x18\x02 \x01(\v2\x1a.coelan.policy.v1.RefusalsR\brefusals\"b\n" +
 	"\x0eNodeAttachment\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12<\n" +
 	"\n" +
@@ -1350,55 +1684,68 @@ func file_internal_policystream_wire_policies_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_policystream_wire_policies_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_policystream_wire_policies_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_internal_policystream_wire_policies_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_internal_policystream_wire_policies_proto_goTypes = []any{
 	(Key_Kind)(0),           // 0: coelan.policy.v1.Key.Kind
 	(*AgentMessage)(nil),    // 1: coelan.policy.v1.AgentMessage
 	(*Inventory)(nil),       // 2: coelan.policy.v1.Inventory
-	(*Realisation)(nil),     // 3: coelan.policy.v1.Realisation
-	(*Attachment)(nil),      // 4: coelan.policy.v1.Attachment
-	(*Update)(nil),          // 5: coelan.policy.v1.Update
-	(*Key)(nil),             // 6: coelan.policy.v1.Key
-	(*Item)(nil),            // 7: coelan.policy.v1.Item
-	(*PolicyRef)(nil),       // 8: coelan.policy.v1.PolicyRef
-	(*Rule)(nil),            // 9: coelan.policy.v1.Rule
-	(*Block)(nil),           // 10: coelan.policy.v1.Block
-	(*PortRange)(nil),       // 11: coelan.policy.v1.PortRange
-	(*Subject)(nil),         // 12: coelan.policy.v1.Subject
-	(*Peer)(nil),            // 13: coelan.policy.v1.Peer
-	(*RealisedRequest)(nil), // 14: coelan.policy.v1.RealisedRequest
-	(*RealisedReport)(nil),  // 15: coelan.policy.v1.RealisedReport
-	(*NodeAttachment)(nil),  // 16: coelan.policy.v1.NodeAttachment
-	(*PolicyCount)(nil),     // 17: coelan.policy.v1.PolicyCount
+	(*Basis)(nil),           // 3: coelan.policy.v1.Basis
+	(*KindVersion)(nil),     // 4: coelan.policy.v1.KindVersion
+	(*Realisation)(nil),     // 5: coelan.policy.v1.Realisation
+	(*Attachment)(nil),      // 6: coelan.policy.v1.Attachment
+	(*Refusals)(nil),        // 7: coelan.policy.v1.Refusals
+	(*Refusal)(nil),         // 8: coelan.policy.v1.Refusal
+	(*Update)(nil),          // 9: coelan.policy.v1.Update
+	(*Key)(nil),             // 10: coelan.policy.v1.Key
+	(*Item)(nil),            // 11: coelan.policy.v1.Item
+	(*PolicyRef)(nil),       // 12: coelan.policy.v1.PolicyRef
+	(*Rule)(nil),            // 13: coelan.policy.v1.Rule
+	(*Block)(nil),           // 14: coelan.policy.v1.Block
+	(*PortRange)(nil),       // 15: coelan.policy.v1.PortRange
+	(*Subject)(nil),         // 16: coelan.policy.v1.Subject
+	(*Peer)(nil),            // 17: coelan.policy.v1.Peer
+	(*RealisedRequest)(nil), // 18: coelan.policy.v1.RealisedRequest
+	(*RealisedReport)(nil),  // 19: coelan.policy.v1.RealisedReport
+	(*NodeRefusals)(nil),    // 20: coelan.policy.v1.NodeRefusals
+	(*NodeAttachment)(nil),  // 21: coelan.policy.v1.NodeAttachment
+	(*PolicyCount)(nil),     // 22: coelan.policy.v1.PolicyCount
 }
 var file_internal_policystream_wire_policies_proto_depIdxs = []int32{
 	2,  // 0: coelan.policy.v1.AgentMessage.inventory:type_name -> coelan.policy.v1.Inventory
-	3,  // 1: coelan.policy.v1.AgentMessage.realised:type_name -> coelan.policy.v1.Realisation
-	4,  // 2: coelan.policy.v1.AgentMessage.attached:type_name -> coelan.policy.v1.Attachment
-	6,  // 3: coelan.policy.v1.Update.gone:type_name -> coelan.policy.v1.Key
-	0,  // 4: coelan.policy.v1.Key.kind:type_name -> coelan.policy.v1.Key.Kind
-	9,  // 5: coelan.policy.v1.Item.rule:type_name -> coelan.policy.v1.Rule
-	12, // 6: coelan.policy.v1.Item.subject:type_name -> coelan.policy.v1.Subject
-	13, // 7: coelan.policy.v1.Item.peer:type_name -> coelan.policy.v1.Peer
-	8,  // 8: coelan.policy.v1.Rule.policy:type_name -> coelan.policy.v1.PolicyRef
-	10, // 9: coelan.policy.v1.Rule.blocks:type_name -> coelan.policy.v1.Block
-	11, // 10: coelan.policy.v1.Rule.ports:type_name -> coelan.policy.v1.PortRange
-	8,  // 11: coelan.policy.v1.Subject.ingress_isolation:type_name -> coelan.policy.v1.PolicyRef
-	8,  // 12: coelan.policy.v1.Subject.egress_isolation:type_name -> coelan.policy.v1.PolicyRef
-	8,  // 13: coelan.policy.v1.Subject.security_groups:type_name -> coelan.policy.v1.PolicyRef
-	17, // 14: coelan.policy.v1.RealisedReport.counts:type_name -> coelan.policy.v1.PolicyCount
-	16, // 15: coelan.policy.v1.RealisedReport.attached:type_name -> coelan.policy.v1.NodeAttachment
-	4,  // 16: coelan.policy.v1.NodeAttachment.attachment:type_name -> coelan.policy.v1.Attachment
-	8,  // 17: coelan.policy.v1.PolicyCount.policy:type_name -> coelan.policy.v1.PolicyRef
-	1,  // 18: coelan.policy.v1.Policies.Sync:input_type -> coelan.policy.v1.AgentMessage
-	14, // 19: coelan.policy.v1.Policies.Realised:input_type -> coelan.policy.v1.RealisedRequest
-	5,  // 20: coelan.policy.v1.Policies.Sync:output_type -> coelan.policy.v1.Update
-	15, // 21: coelan.policy.v1.Policies.Realised:output_type -> coelan.policy.v1.RealisedReport
-	20, // [20:22] is the sub-list for method output_type
-	18, // [18:20] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	5,  // 1: coelan.policy.v1.AgentMessage.realised:type_name -> coelan.policy.v1.Realisation
+	6,  // 2: coelan.policy.v1.AgentMessage.attached:type_name -> coelan.policy.v1.Attachment
+	7,  // 3: coelan.policy.v1.AgentMessage.refused:type_name -> coelan.policy.v1.Refusals
+	3,  // 4: coelan.policy.v1.Inventory.basis:type_name -> coelan.policy.v1.Basis
+	4,  // 5: coelan.policy.v1.Basis.kinds:type_name -> coelan.policy.v1.KindVersion
+	8,  // 6: coelan.policy.v1.Refusals.objects:type_name -> coelan.policy.v1.Refusal
+	12, // 7: coelan.policy.v1.Refusal.object:type_name -> coelan.policy.v1.PolicyRef
+	10, // 8: coelan.policy.v1.Update.gone:type_name -> coelan.policy.v1.Key
+	3,  // 9: coelan.policy.v1.Update.basis:type_name -> coelan.policy.v1.Basis
+	0,  // 10: coelan.policy.v1.Key.kind:type_name -> coelan.policy.v1.Key.Kind
+	13, // 11: coelan.policy.v1.Item.rule:type_name -> coelan.policy.v1.Rule
+	16, // 12: coelan.policy.v1.Item.subject:type_name -> coelan.policy.v1.Subject
+	17, // 13: coelan.policy.v1.Item.peer:type_name -> coelan.policy.v1.Peer
+	12, // 14: coelan.policy.v1.Rule.policy:type_name -> coelan.policy.v1.PolicyRef
+	14, // 15: coelan.policy.v1.Rule.blocks:type_name -> coelan.policy.v1.Block
+	15, // 16: coelan.policy.v1.Rule.ports:type_name -> coelan.policy.v1.PortRange
+	12, // 17: coelan.policy.v1.Subject.ingress_isolation:type_name -> coelan.policy.v1.PolicyRef
+	12, // 18: coelan.policy.v1.Subject.egress_isolation:type_name -> coelan.policy.v1.PolicyRef
+	12, // 19: coelan.policy.v1.Subject.security_groups:type_name -> coelan.policy.v1.PolicyRef
+	22, // 20: coelan.policy.v1.RealisedReport.counts:type_name -> coelan.policy.v1.PolicyCount
+	21, // 21: coelan.policy.v1.RealisedReport.attached:type_name -> coelan.policy.v1.NodeAttachment
+	20, // 22: coelan.policy.v1.RealisedReport.refused:type_name -> coelan.policy.v1.NodeRefusals
+	7,  // 23: coelan.policy.v1.NodeRefusals.refusals:type_name -> coelan.policy.v1.Refusals
+	6,  // 24: coelan.policy.v1.NodeAttachment.attachment:type_name -> coelan.policy.v1.Attachment
+	12, // 25: coelan.policy.v1.PolicyCount.policy:type_name -> coelan.policy.v1.PolicyRef
+	1,  // 26: coelan.policy.v1.Policies.Sync:input_type -> coelan.policy.v1.AgentMessage
+	18, // 27: coelan.policy.v1.Policies.Realised:input_type -> coelan.policy.v1.RealisedRequest
+	9,  // 28: coelan.policy.v1.Policies.Sync:output_type -> coelan.policy.v1.Update
+	19, // 29: coelan.policy.v1.Policies.Realised:output_type -> coelan.policy.v1.RealisedReport
+	28, // [28:30] is the sub-list for method output_type
+	26, // [26:28] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_internal_policystream_wire_policies_proto_init() }
@@ -1410,8 +1757,9 @@ func file_internal_policystream_wire_policies_proto_init() {
 		(*AgentMessage_Inventory)(nil),
 		(*AgentMessage_Realised)(nil),
 		(*AgentMessage_Attached)(nil),
+		(*AgentMessage_Refused)(nil),
 	}
-	file_internal_policystream_wire_policies_proto_msgTypes[6].OneofWrappers = []any{
+	file_internal_policystream_wire_policies_proto_msgTypes[10].OneofWrappers = []any{
 		(*Item_Rule)(nil),
 		(*Item_Subject)(nil),
 		(*Item_Peer)(nil),
@@ -1422,7 +1770,7 @@ func file_internal_policystream_wire_policies_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_policystream_wire_policies_proto_rawDesc), len(file_internal_policystream_wire_policies_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

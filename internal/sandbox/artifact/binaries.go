@@ -3,17 +3,20 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"strings"
 )
 
-// module is a Go module below build/ whose commands the sandbox runs.
+// module is a Go module below build/ with commands that the sandbox runs.
 type module struct {
 	name, version string
+	folder        string // of the module below build/ if it is not the name
 	ldflags       string
 	packages      []string
 	output        string // the binary's name if it is not that of the package's directory
+	extra         Extra  // what needs it, if not every sandbox does
 }
 
 var modules = []module{
@@ -24,36 +27,41 @@ var modules = []module{
 			"k8s.io/kubernetes/cmd/kube-apiserver",
 			"k8s.io/kubernetes/cmd/kube-controller-manager",
 			"k8s.io/kubernetes/cmd/kube-scheduler",
-			"k8s.io/kubernetes/cmd/kube-proxy",
 			"k8s.io/kubernetes/cmd/kubelet",
 			"k8s.io/kubernetes/cmd/kubectl",
 			"k8s.io/kubernetes/test/images/agnhost",
 		},
 	},
+	{
+		name: "kube-proxy", version: KubernetesVersion, folder: "kubernetes", extra: KubeProxy,
+		ldflags:  kubernetesVersionFlags(KubernetesVersion),
+		packages: []string{"k8s.io/kubernetes/cmd/kube-proxy"}, output: "kube-proxy",
+	},
 	{name: "etcd", version: EtcdVersion, packages: []string{"go.etcd.io/etcd/server/v3"}, output: "etcd"},
-	{name: "coredns", version: CoreDNSVersion, packages: []string{"github.com/coredns/coredns"}, output: "coredns"},
+	{name: "coredns", version: CoreDNSVersion, packages: []string{"."}, output: "coredns"},
 	{name: "plugins", version: PluginsVersion, packages: []string{
 		pluginsModule + "/plugins/main/loopback", pluginsModule + "/plugins/main/bridge",
 		pluginsModule + "/plugins/main/macvlan", pluginsModule + "/plugins/main/host-device",
 		pluginsModule + "/plugins/ipam/host-local", pluginsModule + "/plugins/ipam/static",
 		pluginsModule + "/plugins/meta/portmap",
 	}},
-	{name: "multus", version: MultusVersion, packages: multusPackages},
+	{name: "multus", version: MultusVersion, packages: multusPackages, extra: Multus},
 }
 
 const pluginsModule = "github.com/containernetworking/plugins"
 
-// PluginDir has the reference CNI plugins. Debian 12's do not know CNI 1.1, which Multus speaks with all plugins of a list
-// that offers it.
+// PluginDir has the reference CNI plugins. Debian 12's do not know CNI 1.1, which Multus speaks
+// with all plugins of a list that offers it.
 func (c Cache) PluginDir() string { return filepath.Join(c.Dir, versioned("plugins", PluginsVersion)) }
 
-// kubernetesVersionFlags make the binaries report the version; without it they call themselves v0.0.0 and kubectl
-// refuses to talk to the server.
+// kubernetesVersionFlags make the binaries report the version; without it they call themselves
+// v0.0.0 and kubectl refuses to talk to the server.
 func kubernetesVersionFlags(version string) string {
 	numbers := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	const component = "-X k8s.io/component-base/version."
 	return strings.Join([]string{
-		"", component + "gitVersion=" + version, component + "gitMajor=" + numbers[0], component + "gitMinor=" + numbers[1],
+		"", component + "gitVersion=" + version, component + "gitMajor=" + numbers[0],
+		component + "gitMinor=" + numbers[1],
 		"-X k8s.io/client-go/pkg/version.gitVersion=" + version,
 	}, " ")
 }
@@ -71,7 +79,8 @@ func (c Cache) build(ctx context.Context, m module) error {
 		args := append([]string{
 			"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w" + m.ldflags, "-o", output,
 		}, m.packages...)
-		return Run(ctx, filepath.Join(source, "build", m.name), []string{"CGO_ENABLED=0"}, args...)
+		folder := cmp.Or(m.folder, m.name)
+		return Run(ctx, filepath.Join(source, "build", folder), []string{"CGO_ENABLED=0"}, args...)
 	})
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package artifact makes what a sandbox is built from, once: the binaries of Kubernetes, etcd, CoreDNS, Multus and the
-// reference CNI plugins from the Go module proxy, the container images that the cluster and its tests run, and a containerd store that holds them.
+// Package artifact makes what a sandbox is built from, once: the binaries of Kubernetes, etcd,
+// CoreDNS, Multus and the reference CNI plugins from the Go module proxy, the container images that
+// the cluster and its tests run, and a containerd store that holds them.
 package artifact
 
 import (
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -35,7 +37,8 @@ const (
 // Step runs a piece of work that may take long and reports it under the name.
 type Step func(name string, run func() error) error
 
-// Cache is a directory of artifacts. Each is named by what it was made from, and complete once it is there.
+// Cache is a directory of artifacts. Each is named by what it was made from, and complete
+// once it is there.
 type Cache struct {
 	Dir string
 	// Source is the root of Coelan's source; it is needed only to build what is missing.
@@ -54,8 +57,8 @@ func DefaultDir() string {
 	return "/var/cache/coelan"
 }
 
-// FindSource looks for the root of Coelan's source in $COELAN_SOURCE, and around the working directory and the
-// running program. It returns "" if there is none.
+// FindSource looks for the root of Coelan's source in $COELAN_SOURCE, and around the working
+// directory and the running program. It returns "" if there is none.
 func FindSource() string {
 	starts := []string{os.Getenv("COELAN_SOURCE")}
 	if wd, err := os.Getwd(); err == nil {
@@ -79,19 +82,42 @@ func FindSource() string {
 	return ""
 }
 
-// Prepare makes everything that is missing.
-func (c Cache) Prepare(ctx context.Context) error {
+// Extra is what only some sandboxes need.
+type Extra string
+
+// The extras. Definitions are CustomResourceDefinitions of other projects.
+const (
+	KubeProxy   Extra = "kube-proxy"
+	Multus      Extra = "multus"
+	Definitions Extra = "definitions"
+)
+
+// Extras are all there are.
+var Extras = []Extra{KubeProxy, Multus, Definitions}
+
+// Prepare makes what is missing of that which every sandbox needs, and of the extras.
+func (c Cache) Prepare(ctx context.Context, extras ...Extra) error {
 	unlock, err := c.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	for _, m := range modules {
+		if m.extra != "" && !slices.Contains(extras, m.extra) {
+			continue
+		}
 		if err := c.build(ctx, m); err != nil {
 			return err
 		}
 	}
-	for _, step := range []func(context.Context) error{c.images, c.store, c.multus, c.policies} {
+	steps := []func(context.Context) error{c.images, c.store}
+	if slices.Contains(extras, Multus) {
+		steps = append(steps, c.multus)
+	}
+	if slices.Contains(extras, Definitions) {
+		steps = append(steps, c.definitions)
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -134,7 +160,7 @@ func (c Cache) make(name, step string, fill func(dir string) error) error {
 		if err := fill(tmp); err != nil {
 			return err
 		}
-		return os.Rename(tmp, final)
+		return os.Rename(tmp, final) //nolint:forbidigo // a directory, which is recreated if it is not there
 	})
 }
 
@@ -146,8 +172,8 @@ func (c Cache) source() (string, error) {
 	return c.Source, nil
 }
 
-// Run runs a command whose output is of interest only if it fails. It does not outlive this process: a later one may
-// want to do the same work.
+// Run runs a command and shows its output only if it fails. It does not outlive this process: a
+// later one may want to do the same work.
 func Run(ctx context.Context, dir string, env []string, args ...string) error {
 	// The kernel counts the death of the thread that started the command as this process's.
 	runtime.LockOSThread()

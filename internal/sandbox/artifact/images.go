@@ -14,7 +14,8 @@ import (
 	"coelan.io/coelan/internal/image"
 )
 
-// The images, by the names that manifests and the upstream end-to-end tests use; there is no registry.
+// The images, by the names that manifests and the upstream end-to-end tests use;
+// there is no registry.
 const (
 	registry     = "registry.k8s.io/"
 	PauseImage   = registry + "pause:3.10.1"
@@ -22,8 +23,8 @@ const (
 	CoreDNSImage = registry + "coredns/coredns:" + CoreDNSVersion
 )
 
-// aliases are further names of the images. The tests use some upstream images only for a shell and tools that
-// agnhost's has.
+// aliases are further names of the images. The tests use some upstream images only for a shell and
+// tools that agnhost's has.
 var aliases = map[string][]string{
 	PauseImage: {registry + "pause:3.10"},
 	AgnhostImage: {
@@ -33,7 +34,8 @@ var aliases = map[string][]string{
 	},
 }
 
-// toolsPackages are what tests run in pods, besides the shell and core tools of Debian's essential packages.
+// toolsPackages are what tests run in pods, besides the shell and core tools
+// of Debian's essential packages.
 const toolsPackages = "curl,wget,iproute2,iputils-ping,iputils-tracepath,bind9-dnsutils,netcat-openbsd,iperf3,tcpdump,ethtool"
 
 const debianRelease = "bookworm"

@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// Kwok plays nodes and pods that are objects of the API and nothing else. It is made for sandboxes that ask for it.
+// Kwok plays nodes and pods that are objects of the API and nothing else. It is made for sandboxes
+// that ask for it.
 
 const kwokModule = "sigs.k8s.io/kwok"
 
 var kwok = module{name: "kwok", version: KwokVersion, packages: []string{kwokModule + "/cmd/kwok"}, output: "kwok"}
 
-// kwokStages are upstream's, of what happens to nodes and pods: they become Ready at once, and a deleted pod is gone.
+// kwokStages are upstream's, of what happens to nodes and pods: they become Ready at once, and a
+// deleted pod is gone.
 var kwokStages = []string{
 	"node/fast/node-initialize.yaml", "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
 	"pod/fast/pod-ready.yaml", "pod/fast/pod-complete.yaml", "pod/fast/pod-delete.yaml",
@@ -23,7 +25,8 @@ var kwokStages = []string{
 
 const stagesFile = "stages.yaml"
 
-// Kwok returns the paths of the program and of its configuration. They are made if the cache lacks them.
+// Kwok returns the paths of the program and of its configuration. They are made if
+// the cache lacks them.
 func (c Cache) Kwok(ctx context.Context) (program, stages string, err error) {
 	unlock, err := c.lock()
 	if err != nil {

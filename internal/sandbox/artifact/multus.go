@@ -14,13 +14,13 @@ import (
 	"coelan.io/coelan/internal/image"
 )
 
-// Multus calls further CNI plugins for a pod, as annotations of the pod ask for. Sandboxes have it only if they are told
-// to: the image and the manifests are upstream's.
+// Multus calls further CNI plugins for a pod, as annotations of the pod ask for. Sandboxes have it
+// only if they are told to: the image and the manifests are upstream's.
 
 const (
-	multusModule      = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4"
-	definitionsModule = "github.com/k8snetworkplumbingwg/network-attachment-definition-client"
-	// multusImage is the name in upstream's manifests; what they call multusImage-thick has the same content.
+	multusModule = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4"
+	// multusImage is the name in upstream's manifests; what they call multusImage-thick
+	// has the same content.
 	multusImage = "ghcr.io/k8snetworkplumbingwg/multus-cni:snapshot"
 	multusUsers = "root:x:0:0:root:/root:/sbin/nologin\n"
 )
@@ -31,28 +31,28 @@ var multusPackages = []string{
 	multusModule + "/cmd/install_multus", multusModule + "/cmd/thin_entrypoint", multusModule + "/cmd/passthru-cni",
 }
 
-// multusFiles are what a cluster needs to run Multus, with the modules that have them; the image is made.
-var multusFiles = []struct{ name, module, file string }{
-	{"definitions.yaml", definitionsModule, "artifacts/networks-crd.yaml"},
-	{"thin.yaml", multusModule, "deployments/multus-daemonset.yml"},
-	{"thick.yaml", multusModule, "deployments/multus-daemonset-thick.yml"},
+// multusFiles are what a cluster needs to run Multus; the image is made.
+var multusFiles = []struct{ name, file string }{
+	{"thin.yaml", "deployments/multus-daemonset.yml"},
+	{"thick.yaml", "deployments/multus-daemonset-thick.yml"},
 }
 
 func (c Cache) multusDir() string {
-	return filepath.Join(c.Dir, "multus-files-"+key(MultusVersion, multusFiles, multusImage, multusUsers, multusPackages))
+	return filepath.Join(c.Dir,
+		"multus-files-"+key(MultusVersion, multusFiles, multusImage, multusUsers, multusPackages))
 }
 
 // MultusArchive is the docker-archive file of Multus's image.
 func (c Cache) MultusArchive() string { return filepath.Join(c.multusDir(), "multus.tar") }
 
-// MultusManifest is the path of one of upstream's manifests: "definitions" defines NetworkAttachmentDefinitions, "thin"
-// and "thick" define them too and run Multus in that form.
+// MultusManifest is the path of one of upstream's manifests: "thin" and "thick" run Multus in that
+// form, and define NetworkAttachmentDefinitions.
 func (c Cache) MultusManifest(name string) string { return filepath.Join(c.multusDir(), name+".yaml") }
 
 func (c Cache) multus(ctx context.Context) error {
 	return c.make(filepath.Base(c.multusDir()), "make Multus's image", func(dir string) error {
 		for _, f := range multusFiles {
-			source, err := c.moduleFile(ctx, "multus", f.module, f.file)
+			source, err := c.moduleFile(ctx, "multus", multusModule, f.file)
 			if err != nil {
 				return err
 			}
@@ -74,8 +74,10 @@ func (c Cache) multusContent() image.Image {
 	built := filepath.Join(c.Dir, versioned("multus", MultusVersion))
 	i := image.Image{
 		Tag: multusImage, Entrypoint: []string{"/thin_entrypoint"},
-		// As in upstream's base image: the daemon asks who it is, and runtimes name network namespaces below /var/run.
-		Files: []image.File{{Path: "/etc/passwd", Content: multusUsers, Mode: 0o644}, {Path: "/var/run", Link: "../run"}},
+		// As in upstream's base image: the daemon looks up its user, and runtimes name network
+		// namespaces below /var/run.
+		Files: []image.File{{Path: "/etc/passwd", Content: multusUsers, Mode: 0o644},
+			{Path: "/var/run", Link: "../run"}},
 	}
 	for _, p := range multusPackages {
 		program := path.Base(p)

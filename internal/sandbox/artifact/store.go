@@ -18,8 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The store is a containerd root directory that holds the images unpacked. Each node starts with a copy whose files
-// are links: content and layers are never written to. Importing 250 MB into every node would take most of a minute.
+// The store is a containerd root directory that holds the images unpacked. Each node starts with a
+// copy made of links: content and layers are never written to. Importing 250 MB into every node
+// would take most of a minute.
 
 const storeTimeout = 3 * time.Minute
 
@@ -50,7 +51,8 @@ func (c Cache) fillStore(ctx context.Context, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(state)
-	socket, config, log := filepath.Join(state, "c.sock"), filepath.Join(state, "config.toml"), filepath.Join(state, "log")
+	socket, config, log := filepath.Join(state, "c.sock"), filepath.Join(state, "config.toml"),
+		filepath.Join(state, "log")
 	text := fmt.Sprintf("version = 2\nroot = %q\nstate = %q\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"+
 		"[grpc]\n  address = %q\n", dir, filepath.Join(state, "run"), socket)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -115,7 +117,8 @@ func waitSocket(ctx context.Context, socket string) error {
 	}
 }
 
-// PlantStore makes dir a containerd root directory of a new node, with all images in it. One that is there stays.
+// PlantStore makes dir a containerd root directory of a new node, with all images in it. One that
+// is there stays.
 func (c Cache) PlantStore(ctx context.Context, dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -144,7 +147,7 @@ func (c Cache) PlantStore(ctx context.Context, dir string) error {
 	if err := ownDatabases(store, tmp); err != nil {
 		return err
 	}
-	return os.Rename(tmp, dir)
+	return os.Rename(tmp, dir) //nolint:forbidigo // a directory, which is recreated if it is not there
 }
 
 // ownDatabases replaces the links to the files that containerd does write to.

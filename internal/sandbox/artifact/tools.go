@@ -28,7 +28,8 @@ var tools = []struct{ program, debian string }{
 	{"mmdebstrap", "mmdebstrap"},
 }
 
-// CheckTools returns an error that names the missing programs and the Debian packages that have them.
+// CheckTools returns an error that names the missing programs and the Debian
+// packages that have them.
 func CheckTools() error {
 	if os.Geteuid() != 0 {
 		return errors.New("a sandbox needs root: it makes namespaces, mounts and network interfaces")

@@ -20,8 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boot starts the machine whose configuration is on the disk in dir and returns once its manager answers. It
-// outlives this process. The machine inherits extra: see controlFD and fabricFD.
+// Boot starts the machine that has its configuration on the disk in dir, and returns
+// once its manager answers. It outlives this process. The machine inherits extra:
+// see controlFD and fabricFD.
 func Boot(ctx context.Context, dir string, extra *os.File) error {
 	c, err := Read(dir)
 	if err != nil {
@@ -54,7 +55,8 @@ func Boot(ctx context.Context, dir string, extra *os.File) error {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{initName, dir}
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
+		"LANG=C.UTF-8"}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{control, extra}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -91,8 +93,8 @@ func answer(ctx context.Context, dir string, pid int) error {
 	return err
 }
 
-// Kill ends every process of the machine in dir at once, like a power cut, and waits until they are gone. A machine
-// that does not run is no error.
+// Kill ends every process of the machine in dir at once, like a power cut, and waits until they are
+// gone. A machine that does not run is no error.
 func Kill(ctx context.Context, dir string) error {
 	pid, ok := PID(dir)
 	if !ok {
@@ -112,7 +114,8 @@ func Kill(ctx context.Context, dir string) error {
 	return nil
 }
 
-// waitGone returns once the process has ended. The first process of a PID namespace ends after all others in it.
+// waitGone returns once the process has ended. The first process of a PID namespace ends after all
+// others in it.
 func waitGone(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err == unix.ESRCH {
@@ -125,7 +128,8 @@ func waitGone(ctx context.Context, pid int) error {
 	for ctx.Err() == nil {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
 		if n > 0 {
-			// If it is this process's child it must be collected; if not, that is another's business.
+			// If it is this process's child it must be collected; if not, that
+			// is another's business.
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 			return nil
 		}
@@ -144,8 +148,8 @@ func writePID(dir string, pid int) error {
 	return os.WriteFile(filepath.Join(dir, pidFile), fmt.Appendf(nil, "%d %s\n", pid, start), 0o644)
 }
 
-// PID is the machine's first process as seen from outside; false if it does not run. The time of its start guards
-// against another process that got the same number.
+// PID is the machine's first process as seen from outside; false if it does not run. The time of
+// its start guards against another process that got the same number.
 func PID(dir string) (int, bool) {
 	data, err := os.ReadFile(filepath.Join(dir, pidFile))
 	if err != nil {
@@ -160,7 +164,8 @@ func PID(dir string) (int, bool) {
 	return pid, err == nil && now == start
 }
 
-// startTime is field 22 of /proc/PID/stat, in clock ticks since boot; an error if the process has ended.
+// startTime is field 22 of /proc/PID/stat, in clock ticks since boot; an error if
+// the process has ended.
 func startTime(pid int) (string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

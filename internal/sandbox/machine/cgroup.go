@@ -18,11 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hierarchy is a mounted cgroup hierarchy: version 1 has one for each set of controllers, version 2 one in all.
+// hierarchy is a mounted cgroup hierarchy: version 1 has one for each set of controllers, version 2
+// one in all.
 type hierarchy struct {
 	path    string
-	unified bool   // version 2
-	options string // what mounts a hierarchy of version 1 again, such as "cpuset" or "none,name=systemd"
+	unified bool // version 2
+	// What mounts a hierarchy of version 1 again, such as "cpuset" or "none,name=systemd".
+	options string
 }
 
 // cgroupHierarchies reads those that a mountinfo file (proc(5)) lists.
@@ -105,8 +107,9 @@ func (h hierarchy) make(name string) error {
 	return nil
 }
 
-// delegate makes all controllers of a version 2 cgroup available below it. A controller that cannot be (a real-time
-// process holds cpu, say) is missing there, which kubelet reports by name if it needs it.
+// delegate makes all controllers of a version 2 cgroup available below it. A controller that
+// cannot be (a real-time process holds cpu, say) is missing there, which kubelet reports by name
+// if it needs it.
 func delegate(dir string) {
 	available, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	for _, c := range strings.Fields(string(available)) {
@@ -135,7 +138,8 @@ func inheritCpuset(parent, child string) error {
 	return nil
 }
 
-// mountCgroups mounts the hierarchies again on the machine's own /sys, as its cgroup namespace shows them.
+// mountCgroups mounts the hierarchies again on the machine's own /sys, as its
+// cgroup namespace shows them.
 func mountCgroups(hierarchies []hierarchy) error {
 	for _, h := range hierarchies {
 		if h.path != "/sys/fs/cgroup" { // version 1: a directory for each
@@ -167,8 +171,8 @@ func mountCgroups(hierarchies []hierarchy) error {
 
 func mountCgroupTmpfs() error { return mount("tmpfs", "/sys/fs/cgroup", "tmpfs", "mode=755") }
 
-// leaveRoot moves the machine's own processes into a leaf: a version 2 cgroup that hands on controllers, as
-// kubelet's root must, may hold none.
+// leaveRoot moves the machine's own processes into a leaf: a version 2 cgroup that hands on
+// controllers, as kubelet's root must, may hold none.
 func leaveRoot(root string) error {
 	leaf := filepath.Join(root, "machine")
 	if err := os.MkdirAll(leaf, 0o755); err != nil {
@@ -181,7 +185,8 @@ func leaveRoot(root string) error {
 	return nil
 }
 
-// RemoveCgroups ends whatever runs in the cgroup name and removes it with all below it from every hierarchy.
+// RemoveCgroups ends whatever runs in the cgroup name and removes it with all below
+// it from every hierarchy.
 func RemoveCgroups(ctx context.Context, name string) error {
 	hierarchies, err := cgroupHierarchies("/proc/self/mountinfo")
 	if err != nil {
@@ -223,8 +228,8 @@ func removeTree(dir string) error {
 	return unix.Rmdir(dir)
 }
 
-// killMembers ends the processes of one cgroup: of a machine whose number was never written down, say, because
-// whoever booted it died just then.
+// killMembers ends the processes of one cgroup: for instance of a machine with a number that was
+// never stored, because the process that booted it died just then.
 func killMembers(dir string) {
 	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for _, line := range strings.Fields(string(data)) {

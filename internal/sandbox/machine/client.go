@@ -38,13 +38,14 @@ func (c Client) Start(ctx context.Context, component string) error {
 	return c.do(ctx, http.MethodPost, "/components/"+component+"/start", nil, nil)
 }
 
-// Stop ends the component with the signal (SIGKILL if it takes too long) and keeps it stopped; it returns when it is.
+// Stop ends the component with the signal (SIGKILL if it takes too long) and keeps it stopped; it
+// returns when it is.
 func (c Client) Stop(ctx context.Context, component string, signal syscall.Signal) error {
 	return c.do(ctx, http.MethodPost, fmt.Sprintf("/components/%s/stop?signal=%d", component, signal), nil, nil)
 }
 
-// Kill sends the signal to a component that stays wanted: if it ends, it is started again. After SIGKILL it returns
-// when the process has ended.
+// Kill sends the signal to a component that stays wanted: if it ends, it is started again. After
+// SIGKILL it returns when the process has ended.
 func (c Client) Kill(ctx context.Context, component string, signal syscall.Signal) error {
 	return c.do(ctx, http.MethodPost, fmt.Sprintf("/components/%s/kill?signal=%d", component, signal), nil, nil)
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine runs one machine of a sandbox: a set of namespaces (network, mount, PID, UTS, IPC, cgroup) whose
-// first process is this program again. That process mounts the machine's own disk, reaps orphans and starts the
-// manager, which sets up the network and supervises the machine's components. Killing the first process kills every
-// process of the machine at once, as a power cut does; only the disk stays.
+// Package machine runs one machine of a sandbox: a set of namespaces (network, mount, PID, UTS,
+// IPC, cgroup) with this program as their first process. That process mounts the machine's own
+// disk, reaps orphans and starts the manager, which sets up the network and supervises the
+// machine's components. Killing the first process kills every process of the machine at once, as a
+// power cut does; only the disk stays.
 package machine
 
 import (
@@ -14,11 +15,14 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"coelan.io/coelan/internal/statefile"
 )
 
 // Config is all that a machine needs to boot. It is kept as JSON on the machine's disk.
 type Config struct {
-	// Name is the host name and, on the fabric, the name of the machine's wire (at most 15 characters).
+	// Name is the host name and, on the fabric, the name of the machine's wire
+	// (at most 15 characters).
 	Name string
 	// Cgroup is the machine's cgroup below the root of every hierarchy.
 	Cgroup string
@@ -31,26 +35,30 @@ type Config struct {
 	Components []Component
 }
 
-// Fabric is the network outside the nodes: one bridge that is the nodes' wire and their default gateway.
+// Fabric is the network outside the nodes: one bridge that is the nodes' wire
+// and their default gateway.
 type Fabric struct {
 	// Addresses are the bridge's own.
 	Addresses []netip.Prefix
 	// Outside are addresses beyond the gateway, for tests of traffic that leaves the cluster.
 	Outside []netip.Addr
-	// Forward is where connections to the inherited listener go: the API server.
-	Forward netip.AddrPort
+	// Servers are where connections to the inherited listener go: the API servers.
+	Servers []netip.AddrPort
+	// Balancers are addresses of the bridge at which connections to the API
+	// servers are accepted, too.
+	Balancers []netip.AddrPort `json:",omitempty"`
 }
 
 // Uplink is a node's wire to the fabric and the host network on it.
 type Uplink struct {
-	// MAC of eth1 and of the bridge; the same at each boot, so that neighbours need not relearn it.
+	// MAC of eth1 and of the bridge; the same at each boot, so that neighbors need not relearn it.
 	MAC HardwareAddr
 	// Addresses are the node's, with the prefix length of the fabric.
 	Addresses []netip.Prefix
 	// Gateways are the next hops of the default routes, one of each family.
 	Gateways []netip.Addr
-	// Bridge is the Open vSwitch bridge that carries the uplink and the addresses, as the userspace datapath needs
-	// for tunnels. Empty leaves them on eth1.
+	// Bridge is the Open vSwitch bridge that carries the uplink and the addresses, as the userspace
+	// datapath needs for tunnels. Empty leaves them on eth1.
 	Bridge string `json:",omitempty"`
 	// Routes are added to the default ones.
 	Routes []Route `json:",omitempty"`
@@ -85,13 +93,16 @@ type Component struct {
 	Before [][]string `json:",omitempty"`
 	// After names components that must be ready first.
 	After []string `json:",omitempty"`
-	// Reach is an address (host:port) that should accept connections first; the start goes ahead after reachTimeout.
+	// Reach is an address (host:port) that should accept connections first; the start
+	// goes ahead after reachTimeout.
 	Reach string `json:",omitempty"`
 	// Ready tells when the component serves.
 	Ready Probe
-	// Off keeps the component from starting with the machine. Until somebody starts it, the machine's state leaves it out.
+	// Off keeps the component from starting with the machine. Until it is started, the machine's
+	// state leaves it out.
 	Off bool `json:",omitempty"`
-	// Uplink makes the machine's uplink anew after each start: the component is the switch that carries it.
+	// Uplink makes the machine's uplink anew after each start: the component is the
+	// switch that carries it.
 	Uplink bool `json:",omitempty"`
 }
 
@@ -103,7 +114,8 @@ type Probe struct {
 	URL string `json:",omitempty"`
 }
 
-// Files of a machine's directory. The directories of disk are mounted over those of the root file system.
+// Files of a machine's directory. The directories of disk are mounted over those of
+// the root file system.
 const (
 	configFile = "etc/coelan-sandbox/machine.json"
 	socketFile = "control.sock"
@@ -113,7 +125,8 @@ const (
 
 var disk = []string{"etc", "opt", "var/lib", "var/log"}
 
-// Log is the path of a component's log in the machine directory dir. The machine's own is that of "machine".
+// Log is the path of a component's log in the machine directory dir. The machine's own
+// is that of "machine".
 func Log(dir, component string) string {
 	return filepath.Join(dir, "var/log", component+".log")
 }
@@ -129,11 +142,7 @@ func (c Config) Write(dir string) error {
 			return err
 		}
 	}
-	path := filepath.Join(dir, configFile)
-	if err := os.WriteFile(path+".new", data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return statefile.WriteBytes(filepath.Join(dir, configFile), 0o644, data)
 }
 
 // Read returns the configuration on the disk in dir; "/" inside the machine.
@@ -166,6 +175,6 @@ type Status struct {
 	State    State
 	PID      int       `json:",omitempty"`
 	Since    time.Time // of the state
-	Restarts int       // starts after an exit that nobody asked for
+	Restarts int       // starts after an unexpected exit
 	Error    string    `json:",omitempty"` // why it last failed
 }

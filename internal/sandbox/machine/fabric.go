@@ -3,13 +3,11 @@
 package machine
 
 import (
+	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"time"
 
 	"github.com/vishvananda/netlink"
 )
@@ -17,7 +15,8 @@ import (
 // fabricBridge is the name of the bridge that joins the nodes.
 const fabricBridge = "fabric"
 
-// fabricMAC is fixed: a bridge else takes one of its ports' addresses, and another when that port goes.
+// fabricMAC is fixed: a bridge else takes one of its ports' addresses, and another
+// when that port goes.
 var fabricMAC = net.HardwareAddr{0x02, 0xc0, 0xe1, 0, 0, 1}
 
 func (f Fabric) setup(lo netlink.Link) error {
@@ -44,31 +43,16 @@ func (f Fabric) setup(lo netlink.Link) error {
 	if err != nil {
 		return fmt.Errorf("listener to forward: %w", err)
 	}
-	go forward(listener, f.Forward.String())
-	return nil
-}
-
-// forward joins each connection of the listener, which is in the network namespace of whoever booted the fabric,
-// to one to the address in this one.
-func forward(listener net.Listener, address string) {
-	for {
-		conn, err := listener.Accept()
+	balancer := newBalancer(f.Servers)
+	go balancer.serve(listener)
+	for _, address := range f.Balancers {
+		// IPv6 addresses are tentative for a moment after they have been added.
+		config := net.ListenConfig{Control: bindAnyway}
+		listener, err := config.Listen(context.Background(), "tcp", address.String())
 		if err != nil {
-			slog.Error("forwarding ends", "err", err)
-			return
+			return fmt.Errorf("load balancer: %w", err)
 		}
-		go func() {
-			defer conn.Close()
-			far, err := net.DialTimeout("tcp", address, 5*time.Second)
-			if err != nil {
-				return // the client sees its connection closed and tries again
-			}
-			defer far.Close()
-			go func() {
-				_, _ = io.Copy(far, conn)
-				_ = far.(*net.TCPConn).CloseWrite()
-			}()
-			_, _ = io.Copy(conn, far)
-		}()
+		go balancer.serve(listener)
 	}
+	return nil
 }

@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runManager sets up the machine's network and then keeps its components running; it never returns without error.
+// runManager sets up the machine's network and then keeps its components running; it
+// never returns without error.
 func runManager() error {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	for _, fd := range []int{controlFD, fabricFD} {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tunables are the kernel settings that kubelet writes unless it finds them so. They belong to the whole computer,
-// so the machine sees files with these values in their place.
+// tunables are the kernel settings that kubelet writes unless it finds them so. They belong to the
+// whole computer, so the machine sees files with these values in their place.
 var tunables = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -25,8 +25,8 @@ var tunables = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// mountAll turns the inherited view of the root file system into the machine's: its own /proc, /sys, cgroups and
-// /run, and its disk from dir.
+// mountAll turns the inherited view of the root file system into the machine's: its own /proc,
+// /sys, cgroups and /run, and its disk from dir.
 func mountAll(dir, cgroup string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -50,7 +50,8 @@ func mountAll(dir, cgroup string) error {
 		mountRun,
 		func() error { return mountTunables(filepath.Join(dir, kernelDir)) },
 		func() error { return mountDisk(dir) },
-		// As on a machine that systemd booted: what a pod mounts below a shared directory appears in others.
+		// As on a machine that systemd booted: what a pod mounts below a shared
+		// directory appears in others.
 		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "") },
 	}
 	for _, step := range steps {
@@ -61,9 +62,9 @@ func mountAll(dir, cgroup string) error {
 	return nil
 }
 
-// hiddenMounts lists the mounts of this computer below what the machine replaces, the last one first. Kept, they
-// would keep alive what others unmount meanwhile: network namespaces, container file systems. Those that dir itself
-// lies on must stay.
+// hiddenMounts lists the mounts of this computer below what the machine replaces, the last one
+// first. Kept, they would keep alive what others unmount meanwhile: network namespaces, container
+// file systems. Those that dir itself lies on must stay.
 func hiddenMounts(mountinfo, dir string) ([]string, error) {
 	data, err := os.ReadFile(mountinfo)
 	if err != nil {
@@ -149,8 +150,8 @@ func newBootID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// LastBoot is what the kernel calls the last boot of the machine in dir, as kubelet reports it in its Node, and when
-// it was.
+// LastBoot is what the kernel calls the last boot of the machine in dir, as kubelet reports it in
+// its Node, and when it was.
 func LastBoot(dir string) (id string, at time.Time, err error) {
 	file := filepath.Join(dir, kernelDir, "boot_id")
 	data, err := os.ReadFile(file)

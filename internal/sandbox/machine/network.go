@@ -12,7 +12,8 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// setupNetwork brings up the network of a machine that has just been born. It returns the uplink of a node.
+// setupNetwork brings up the network of a machine that has just been born. It returns the
+// uplink of a node.
 func setupNetwork(c Config) (*uplink, error) {
 	sysctls := map[string]string{
 		"net/ipv4/ip_forward":          "1",
@@ -52,8 +53,8 @@ func sysctl(name, value string) error {
 	return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o644)
 }
 
-// txChecksum is the offload that must be off on both ends of a wire that ends on a userspace datapath: Open vSwitch
-// reads frames as they are, so that nobody would ever fill in the checksum.
+// txChecksum is the offload that must be off on both ends of a wire that ends on a userspace
+// datapath: Open vSwitch reads frames as they are, so that the checksum would never be filled in.
 const txChecksum = "tx-checksum-ip-generic"
 
 func checksumInSoftware(link string) error {
@@ -68,7 +69,8 @@ func checksumInSoftware(link string) error {
 	return nil
 }
 
-// plug makes the wire: eth1 here, and on the fabric a port of its bridge that is named after the machine.
+// plug makes the wire: eth1 here, and on the fabric a port of its bridge that is
+// named after the machine.
 func plug(machine string, mac HardwareAddr) (netlink.Link, error) {
 	fabric := netns.NsHandle(fabricFD)
 	there, err := netlink.NewHandleAt(fabric)

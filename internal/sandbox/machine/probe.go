@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// probeInterval is short because a boot is a chain of these; nothing announces that a socket accepts.
+// probeInterval is short because a boot is a chain of these; nothing announces
+// that a socket accepts.
 const probeInterval = 50 * time.Millisecond
 
 // wait returns nil once the probe is satisfied, or the context's error.
@@ -27,7 +28,8 @@ func (p Probe) wait(ctx context.Context, pid int) error {
 	case p.URL != "":
 		client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
 			DisableKeepAlives: true,
-			// It asks this machine's own loopback whether something serves, and sends and trusts nothing.
+			// It asks this machine's own loopback whether something serves, and
+			// sends and trusts nothing.
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		}}
 		return retry(ctx, func() error { return get(ctx, client, p.URL) })

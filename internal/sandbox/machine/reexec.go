@@ -17,8 +17,9 @@ const (
 	managerName = "coelan-machine"
 )
 
-// Every program that imports this package can be a machine: a test binary boots machines as the CLI does. It is an
-// init function so that no importer can forget to call it, and so that nothing of the importer runs inside.
+// Every program that imports this package can be a machine: a test binary boots machines as the CLI
+// does. It is an init function so that no importer can forget to call it, and so that nothing of
+// the importer runs inside.
 func init() {
 	if len(os.Args) == 0 {
 		return
@@ -42,12 +43,15 @@ func init() {
 // Descriptors that the machine's processes inherit.
 const (
 	controlFD = 3 // listening unix socket
-	fabricFD  = 4 // a node: the fabric's network namespace; the fabric: the listener whose connections it forwards
+	// A node: the fabric's network namespace; the fabric: the listener of the
+	// connections that it forwards.
+	fabricFD = 4
 )
 
 // runInit is the machine's first process. It ends, and the machine with it, when the manager does.
 func runInit() error {
-	// Namespaces belong to threads: the one that enters the cgroup namespace must start the manager.
+	// Namespaces belong to threads: the one that enters the cgroup namespace
+	// must start the manager.
 	runtime.LockOSThread()
 	dir := os.Args[1]
 	c, err := Read(dir)

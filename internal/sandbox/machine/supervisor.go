@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"coelan.io/coelan/internal/broadcast"
 )
 
 // supervisor keeps the machine's components running.
@@ -20,7 +22,7 @@ type supervisor struct {
 	uplink *uplink // nil on the fabric
 }
 
-// unit is one component and its state. Whoever changes the state wakes all who wait for one.
+// unit is one component and its state. Each change of the state wakes all waiters.
 type unit struct {
 	Component
 	supervisor *supervisor
@@ -28,15 +30,15 @@ type unit struct {
 	mu      sync.Mutex
 	wanted  bool
 	status  Status
-	process *os.Process   // nil unless it runs
-	changed chan struct{} // closed and replaced at each change
+	process *os.Process         // nil unless it runs
+	changed broadcast.Broadcast // at each change
 }
 
 func newSupervisor(dir string, components []Component, uplink *uplink) *supervisor {
 	s := &supervisor{dir: dir, uplink: uplink}
 	for _, c := range components {
 		s.units = append(s.units, &unit{
-			Component: c, supervisor: s, wanted: !c.Off, changed: make(chan struct{}),
+			Component: c, supervisor: s, wanted: !c.Off,
 			status: Status{Name: c.Name, State: Stopped, Since: time.Now()},
 		})
 	}
@@ -70,19 +72,19 @@ func (s *supervisor) status() []Status {
 	return list
 }
 
-// observe returns the state, whether the component is wanted, and a channel that is closed when either changes.
+// observe returns the state, whether the component is wanted, and a channel that is
+// closed when either changes.
 func (u *unit) observe() (Status, bool, <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.status, u.wanted, u.changed
+	return u.status, u.wanted, u.changed.Changed()
 }
 
 func (u *unit) update(change func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	change()
-	close(u.changed)
-	u.changed = make(chan struct{})
+	u.changed.Send()
 }
 
 func (u *unit) setState(state State) {
@@ -125,7 +127,8 @@ func (u *unit) stop(ctx context.Context, signal syscall.Signal) error {
 	return u.wait(ctx, Stopped)
 }
 
-// crash ends the running process without notice and returns when it has ended. The unit is started again.
+// crash ends the running process without notice and returns when it has ended. The
+// unit is started again.
 func (u *unit) crash(ctx context.Context) error {
 	before, _, _ := u.observe()
 	if err := u.kill(syscall.SIGKILL); err != nil {

@@ -86,7 +86,8 @@ func TestCrashIsRestarted(t *testing.T) {
 	}
 }
 
-// A component that cannot start must still be told apart from one that nobody wants, and can be stopped.
+// A component that cannot start differs in its state from one that is not wanted,
+// and can be stopped.
 func TestStopWhileFailing(t *testing.T) {
 	s := supervise(t, Component{Name: "a", Command: []string{"false"}})
 	ctx, a := within(t), s.find("a")
@@ -106,7 +107,8 @@ func TestStopWhileFailing(t *testing.T) {
 	}
 }
 
-// A component starts only when those that it needs are ready, and is ready only when its probe is satisfied.
+// A component starts only when those that it needs are ready, and is ready only when
+// its probe is satisfied.
 func TestAfterAndReady(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	s := supervise(t,
@@ -152,7 +154,7 @@ func TestBeforeFails(t *testing.T) {
 	}
 }
 
-// A component that is off is not there until somebody starts it.
+// A component that is off is not there until it is started.
 func TestOff(t *testing.T) {
 	s := supervise(t, Component{Name: "a", Command: []string{"sleep", "60"}, Off: true})
 	ctx, a := within(t), s.find("a")

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Times between an exit that nobody asked for and the next start. A component that ran for a while starts at once.
+// Times between an unexpected exit and the next start. A component that ran for a
+// while starts at once.
 const (
 	steady     = 10 * time.Second
 	firstDelay = 200 * time.Millisecond
@@ -131,8 +132,8 @@ func (u *unit) once(ctx context.Context) error {
 	return err
 }
 
-// preconditions waits for the components in After; for Reach only so long: on a real machine nothing waits for
-// another machine at all.
+// preconditions waits for the components in After; for Reach only so long: on a real machine
+// nothing waits for another machine at all.
 func (u *unit) preconditions(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -166,7 +167,8 @@ func (u *unit) preconditions(ctx context.Context) error {
 	return nil
 }
 
-// becomeReady watches a started process until it answers. One that cannot carry the uplink is ended, to try again.
+// becomeReady watches a started process until it answers. One that cannot carry the uplink is
+// ended, to try again.
 func (u *unit) becomeReady(ctx context.Context) {
 	status, _, _ := u.observe()
 	if u.Ready.wait(ctx, status.PID) != nil {

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uplink is a node's host network on its wire. It is what a machine's network configuration does on a real node.
+// uplink is a node's host network on its wire. It is what a machine's network configuration does on
+// a real node.
 type uplink struct {
 	Uplink
 
@@ -23,8 +24,8 @@ type uplink struct {
 	configured bool
 }
 
-// deaf keeps the kernel from taking what arrives on eth1 for itself: the userspace datapath reads it there, too, and
-// with both at work every routed packet would travel twice.
+// deaf keeps the kernel from taking what arrives on eth1 for itself: the userspace datapath reads
+// it there, too, and with both at work every routed packet would travel twice.
 const deaf = `table netdev coelan-sandbox {
   chain uplink {
     type filter hook ingress device "eth1" priority 0; policy drop;
@@ -51,8 +52,8 @@ func (u *uplink) setup(machine string) error {
 	return u.address(eth1)
 }
 
-// configure builds the bridge on the running switch and puts the addresses and routes on it. The userspace
-// datapath's interfaces vanish with its process, so this follows each of its starts.
+// configure builds the bridge on the running switch and puts the addresses and routes on it. The
+// userspace datapath's interfaces vanish with its process, so this follows each of its starts.
 func (u *uplink) configure(ctx context.Context) error {
 	if u.Bridge == "" {
 		return nil
@@ -63,8 +64,9 @@ func (u *uplink) configure(ctx context.Context) error {
 		"--", "--may-exist", "add-br", u.Bridge,
 		"--", "set", "Bridge", u.Bridge, "datapath_type=netdev", "fail_mode=standalone",
 		fmt.Sprintf(`other_config:hwaddr="%s"`, u.MAC),
-		// Without any change ovs-vsctl would not wait for the switch, which takes the interface down once more to
-		// give it its MAC, so that addresses and routes that were there too early would be lost.
+		// Without any change ovs-vsctl would not wait for the switch, which takes the interface
+		// down once more to give it its MAC, so that addresses and routes that were there too early
+		// would be lost.
 		"external_ids:configured="+time.Now().Format(time.RFC3339Nano),
 		"--", "--may-exist", "add-port", u.Bridge, "eth1")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -149,7 +151,8 @@ func replaceRoute(link netlink.Link, r Route) error {
 	return nil
 }
 
-// addAddress skips duplicate address detection: the sandbox hands out the addresses, and a boot need not wait.
+// addAddress skips duplicate address detection: the sandbox hands out the addresses, and a boot
+// need not wait.
 func addAddress(link netlink.Link, prefix netip.Prefix) error {
 	address := &netlink.Addr{IPNet: ipNet(prefix)}
 	if prefix.Addr().Is6() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pause is the only program of a pod's sandbox container: it holds the pod's namespaces, and reaps orphans where the
-// pod shares its PID namespace.
+// Pause is the only program of a pod's sandbox container: it holds the pod's namespaces, and reaps
+// orphans where the pod shares its PID namespace.
 package main
 
 import (

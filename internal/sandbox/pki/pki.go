@@ -18,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"coelan.io/coelan/internal/statefile"
 )
 
 // lifetime is longer than any sandbox lives.
@@ -37,12 +39,14 @@ type Authority struct {
 	key   *ecdsa.PrivateKey
 }
 
-// Subject is whom a certificate names and where it serves.
+// Subject is the identity that a certificate names and the addresses that it serves at.
 type Subject struct {
 	// Name and Organization are user and group in Kubernetes.
 	Name, Organization string
 	// Hosts are DNS names and addresses of a server; none for a client.
 	Hosts []string
+	// Peer is a server that is also a client of others like it.
+	Peer bool
 }
 
 // Authority returns the certificate authority name.
@@ -66,7 +70,8 @@ func (s Store) Authority(name string) (*Authority, error) {
 	return a, nil
 }
 
-// Issue returns the certificate that the store has under the file name, made for the subject if there is none.
+// Issue returns the certificate that the store has under the file name, made for the subject if
+// there is none.
 func (a *Authority) Issue(file string, subject Subject) (Pair, error) {
 	return a.store.ensure(file, ".crt", func() (Pair, error) {
 		template := &x509.Certificate{
@@ -79,6 +84,9 @@ func (a *Authority) Issue(file string, subject Subject) (Pair, error) {
 		}
 		if len(subject.Hosts) > 0 {
 			template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+			if subject.Peer {
+				template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+			}
 		}
 		for _, h := range subject.Hosts {
 			if ip := net.ParseIP(h); ip != nil {
@@ -125,13 +133,10 @@ func (s Store) ensure(name, suffix string, create func() (Pair, error)) (Pair, e
 	if err := os.MkdirAll(filepath.Dir(cert), 0o755); err != nil {
 		return p, err
 	}
-	if err := os.WriteFile(cert, p.Cert, 0o644); err != nil {
+	if err := statefile.WriteBytes(cert, 0o644, p.Cert); err != nil {
 		return p, err
 	}
-	if err := os.WriteFile(key+".new", p.Key, 0o600); err != nil {
-		return p, err
-	}
-	return p, os.Rename(key+".new", key)
+	return p, statefile.WriteBytes(key, 0o600, p.Key)
 }
 
 // issue signs the template with the authority, or with its own key if that is nil.

@@ -76,7 +76,7 @@ func TestStoreKeeps(t *testing.T) {
 	}
 }
 
-// A pair whose making was interrupted is made again.
+// A pair is made again if that was interrupted.
 func TestStoreInterrupted(t *testing.T) {
 	store := Store{t.TempDir()}
 	if err := os.WriteFile(filepath.Join(store.Dir, "ca.crt"), []byte("half"), 0o644); err != nil {

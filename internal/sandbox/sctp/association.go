@@ -110,7 +110,8 @@ func serve(ctx context.Context, ports map[uint16]bool) error {
 	}
 	defer context.AfterFunc(ctx, func() { v4.Close(); v6.Close() })()
 	p4, p6 := ipv4.NewPacketConn(v4), ipv6.NewPacketConn(v6)
-	if err := errors.Join(p4.SetControlMessage(ipv4.FlagDst, true), p6.SetControlMessage(ipv6.FlagDst, true)); err != nil {
+	if err := errors.Join(p4.SetControlMessage(ipv4.FlagDst, true),
+		p6.SetControlMessage(ipv6.FlagDst, true)); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
@@ -118,7 +119,8 @@ func serve(ctx context.Context, ports map[uint16]bool) error {
 		loop(ports, func(buf []byte) (int, func([]byte), error) {
 			n, cm, from, err := p4.ReadFrom(buf)
 			return n, func(answer []byte) {
-				_, _ = p4.WriteTo(answer, &ipv4.ControlMessage{Src: cm.Dst}, from) // the client asks again
+				// The client asks again.
+				_, _ = p4.WriteTo(answer, &ipv4.ControlMessage{Src: cm.Dst}, from)
 			}, err
 		})
 	})

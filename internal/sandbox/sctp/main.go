@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sctp plays the handshake of SCTP (RFC 9260, section 5) over raw sockets, for tests of what lets SCTP's packets pass on a machine
-// whose kernel has no SCTP. It takes the place of two commands of upstream's test program:
+// Sctp plays the handshake of SCTP (RFC 9260, section 5) over raw sockets, for tests of the path of
+// SCTP packets on a machine that has no SCTP in its kernel. It takes the place of two commands of
+// upstream's test program:
 //
 //	sctp porter                                               answers on the ports of the variables SERVE_SCTP_PORT_*
-//	sctp connect HOST:PORT --timeout=DURATION --protocol=sctp  ends with status 0 if there is an association
+//
+// sctp connect HOST:PORT --timeout=DURATION --protocol=sctp ends with status 0 if
+// there is an association
 package main
 
 import (
@@ -76,7 +79,7 @@ func servedPorts(environment []string) (map[uint16]bool, error) {
 	return ports, nil
 }
 
-// defaultTimeout is a long one: without any, the other program waits for ever.
+// defaultTimeout is a long one: without any, the other program waits forever.
 const defaultTimeout = 30 * time.Second
 
 func parseConnect(args []string) (to netip.AddrPort, timeout time.Duration, err error) {
@@ -88,7 +91,8 @@ func parseConnect(args []string) (to netip.AddrPort, timeout time.Duration, err 
 			if timeout, err = time.ParseDuration(value); err != nil {
 				return to, timeout, err
 			}
-		case strings.HasPrefix(name, "--"): // the protocol is known, and what to say does not matter
+		case strings.HasPrefix(name, "--"):
+			// The protocol is known, and what to say does not matter.
 		default:
 			resolved, err := net.ResolveTCPAddr("tcp", arg)
 			if err != nil {

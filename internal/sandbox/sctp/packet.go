@@ -66,7 +66,8 @@ func unmarshal(b []byte) (packet, error) {
 		return packet{}, errors.New("wrong length of a chunk")
 	}
 	return packet{
-		source: binary.BigEndian.Uint16(b), destination: binary.BigEndian.Uint16(b[2:]), tag: binary.BigEndian.Uint32(b[4:]),
+		source: binary.BigEndian.Uint16(b), destination: binary.BigEndian.Uint16(b[2:]),
+		tag:  binary.BigEndian.Uint32(b[4:]),
 		kind: b[headerLength], value: b[headerLength+chunkHeader : headerLength+length],
 	}, nil
 }

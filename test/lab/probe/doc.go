@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe sends traffic between network namespaces and tells what
-// became of it: pings with all their ICMP errors, streams that count every
-// lost packet, transfers that verify every byte, and raw frames.
+// Package probe sends traffic between network namespaces and measures the result: pings with
+// all their ICMP errors, streams that count every lost packet, transfers that verify every
+// byte, and raw frames.
 //
 // The two ends of a probe are goroutines of the test with sockets in two
 // namespaces, so that they share one clock.

@@ -15,7 +15,7 @@ const (
 	EtherIPv6 = 0x86dd
 )
 
-// Broadcast is the Ethernet address of everybody.
+// Broadcast is the Ethernet broadcast address.
 var Broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // Frame is an Ethernet frame.
@@ -59,7 +59,9 @@ const (
 )
 
 // ARP makes an ARP message of a sender about a target.
-func ARP(op uint16, senderMAC net.HardwareAddr, sender netip.Addr, targetMAC net.HardwareAddr, target netip.Addr) []byte {
+func ARP(op uint16, senderMAC net.HardwareAddr, sender netip.Addr, targetMAC net.HardwareAddr,
+	target netip.Addr,
+) []byte {
 	p := []byte{0, 1, 8, 0, 6, 4}
 	p = binary.BigEndian.AppendUint16(p, op)
 	p = append(append(p, senderMAC...), sender.AsSlice()...)
@@ -92,9 +94,12 @@ func UDP(src, dst netip.AddrPort, data []byte) []byte {
 	return IP(src.Addr(), dst.Addr(), 17, 64, append(append(u, 0, 0), data...))
 }
 
-// IP makes an IPv4 or IPv6 packet of a TCP, UDP or ICMPv6 message and fills in
+// IP makes an IPv4 or IPv6 packet of a TCP, UDP, ICMP or ICMPv6 message and fills in
 // the checksums.
 func IP(src, dst netip.Addr, protocol, ttl uint8, m []byte) []byte {
+	if protocol == 1 {
+		binary.BigEndian.PutUint16(m[2:], checksum(m))
+	}
 	if at, ok := map[uint8]int{6: 16, 17: 6, 58: 2}[protocol]; ok {
 		pseudo := append(src.AsSlice(), dst.AsSlice()...)
 		pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(len(m)))

@@ -188,7 +188,8 @@ func (r *pinger) send(seq int) error {
 	for len(r.sentAt) <= seq {
 		r.sentAt = append(r.sentAt, time.Now())
 	}
-	m := icmp.Message{Type: r.family.request, Body: &icmp.Echo{ID: r.id, Seq: seq, Data: bytes.Repeat([]byte{'c'}, r.Size)}}
+	m := icmp.Message{Type: r.family.request,
+		Body: &icmp.Echo{ID: r.id, Seq: seq, Data: bytes.Repeat([]byte{'c'}, r.Size)}}
 	data, err := m.Marshal(nil) // the kernel fills in ICMPv6's checksum
 	if err != nil {
 		return err

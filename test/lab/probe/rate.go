@@ -65,7 +65,9 @@ func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time
 // that it sends, and returns the transactions per second (TCP_CRR). One connection
 // in a thousand may fail: kube-proxy's rules lose or refuse one at times, and Open vSwitch's
 // userspace datapath leaves one without an answer.
-func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (rate float64, err error) {
+func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort,
+	d time.Duration,
+) (rate float64, err error) {
 	err = from.Do(func() error {
 		start, n, failed := time.Now(), 0, 0
 		var last error

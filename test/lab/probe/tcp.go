@@ -127,11 +127,14 @@ func Seen(ctx context.Context, from Netns, dst netip.AddrPort) (netip.AddrPort, 
 // been used just before.
 func AnswerFrom(ctx context.Context, from Netns, port int, dst netip.AddrPort) error {
 	reuse := func(_, _ string, c syscall.RawConn) (err error) {
-		opErr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+		opErr := c.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		})
 		return errors.Join(err, opErr)
 	}
 	return from.Do(func() error {
-		return oneAnswer(ctx, net.Dialer{Timeout: AnswerTimeout, KeepAlive: -1, LocalAddr: &net.TCPAddr{Port: port}, Control: reuse}, dst)
+		return oneAnswer(ctx,
+			net.Dialer{Timeout: AnswerTimeout, KeepAlive: -1, LocalAddr: &net.TCPAddr{Port: port}, Control: reuse}, dst)
 	})
 }
 

@@ -11,16 +11,18 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // TCPStream is one long-lived connection to an Echo server over which a number
 // goes there and back every interval. It runs until Stop.
 type TCPStream struct {
-	conn *net.TCPConn
-	done chan struct{}
-	end  sync.Once
-	wg   sync.WaitGroup
+	conn   *net.TCPConn
+	done   chan struct{}
+	end    sync.Once
+	wg     sync.WaitGroup
+	broken atomic.Pointer[error]
 
 	report TCPReport // of the goroutine until it has ended
 }
@@ -46,7 +48,9 @@ func StartTCP(ctx context.Context, from Netns, dst netip.AddrPort, interval time
 	s := &TCPStream{conn: c, done: make(chan struct{})}
 	s.wg.Go(func() {
 		defer c.Close()
-		s.report.Err = s.run(interval)
+		if s.report.Err = s.run(interval); s.report.Err != nil {
+			s.broken.Store(&s.report.Err)
+		}
 	})
 	return s, nil
 }
@@ -73,6 +77,14 @@ func (s *TCPStream) run(interval time.Duration) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// Broken returns why the connection broke; nil while it lasts.
+func (s *TCPStream) Broken() error {
+	if err := s.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Stop ends the stream after its current round and reports. A round that does

@@ -37,7 +37,7 @@ type UDPStream struct {
 // UDPReport is the outcome of a UDPStream.
 type UDPReport struct {
 	Sent       int
-	Lost       []int // numbers of packets whose echo never came
+	Lost       []int // numbers of packets without an echo
 	LostThere  int   // of these, how many did not reach the server
 	Duplicated int
 	// Gap is the longest time between the sending of two packets that came back
@@ -51,13 +51,15 @@ type UDPReport struct {
 // String is the report in one line.
 func (r UDPReport) String() string {
 	return fmt.Sprintf("sent %d, lost %d (%d on the way there), duplicated %d, longest gap %s, latest %s, errors %v",
-		r.Sent, len(r.Lost), r.LostThere, r.Duplicated, r.Gap.Round(time.Millisecond), r.Late.Round(time.Millisecond), r.Errors)
+		r.Sent, len(r.Lost), r.LostThere, r.Duplicated, r.Gap.Round(time.Millisecond), r.Late.Round(time.Millisecond),
+		r.Errors)
 }
 
 // StartUDP starts a stream to the address dst, behind which the server answers
 // on the port of at. They differ when something translates addresses.
 func StartUDP(client, server Netns, dst netip.AddrPort, at netip.AddrPort, interval time.Duration) (*UDPStream, error) {
-	s := &UDPStream{interval: interval, stop: make(chan struct{}), stopped: make(chan struct{}), news: make(chan struct{}, 1)}
+	s := &UDPStream{interval: interval, stop: make(chan struct{}), stopped: make(chan struct{}),
+		news: make(chan struct{}, 1)}
 	err := server.Do(func() (err error) {
 		if s.server, err = net.ListenUDP(network("udp", at.Addr()), net.UDPAddrFromAddrPort(at)); err != nil {
 			return err
@@ -112,7 +114,8 @@ func (s *UDPStream) Wait(ctx context.Context, n int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("UDP stream to %s: %d of %d echoes did not come back: %w", s.client.RemoteAddr(), missing, n, ctx.Err())
+			return fmt.Errorf("UDP stream to %s: %d of %d echoes did not come back: %w", s.client.RemoteAddr(), missing,
+				n, ctx.Err())
 		case <-s.news:
 		}
 	}

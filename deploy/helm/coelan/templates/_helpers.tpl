@@ -31,12 +31,26 @@ app.kubernetes.io/component: controller
           path: {{ . }}
 {{- end -}}
 
-{{/* Where the API server is, if somebody has said so. This outweighs what kubelet says, which is the address of a Service. */}}
+{{/* Where the API server is, if an administrator has set it. This outweighs what kubelet sets, the ClusterIP of a Service. */}}
 {{- define "coelan.apiserver" -}}
 envFrom:
   - configMapRef:
       name: coelan-api-server
       optional: true
+{{- end -}}
+
+{{/* The folder in which a node's agent remembers where the API servers are. */}}
+{{- define "coelan.apiservers" -}}
+{{ .Values.config.stateDir }}/api-server
+{{- end -}}
+
+{{/* The folders of kubelet's kubeconfig, each once. */}}
+{{- define "coelan.kubeconfigs" -}}
+{{- $dirs := list -}}
+{{- range .Values.config.apiServer.kubeletKubeconfigs -}}
+{{- $dirs = append $dirs (dir .) -}}
+{{- end -}}
+{{ $dirs | uniq | toJson }}
 {{- end -}}
 
 {{/* Image, rights and mounts: the same for the agent and for its removal. */}}
@@ -56,9 +70,6 @@ securityContext:
 volumeMounts:
   - name: config
     mountPath: /etc/coelan
-    readOnly: true
-  - name: memberlist
-    mountPath: {{ dir $config.loadBalancer.keyFile }}
     readOnly: true
   - name: controller-token
     mountPath: {{ dir $config.policy.tokenFile }}
@@ -86,6 +97,19 @@ volumeMounts:
     mountPropagation: HostToContainer
   - name: sysctl-net
     mountPath: /host/proc/sys/net
+  # Of kubelet's kubeconfig the agent reads where the API server is, for as long as it knows no better.
+  {{- range $i, $dir := include "coelan.kubeconfigs" . | fromJsonArray }}
+  - name: kubeconfig-{{ $i }}
+    mountPath: {{ $dir }}
+    readOnly: true
+  {{- end }}
+{{- end -}}
+
+{{/* What the controller's node knows of the API servers. */}}
+{{- define "coelan.controller.apiservers" -}}
+- name: api-server
+  mountPath: {{ include "coelan.apiservers" . }}
+  readOnly: true
 {{- end -}}
 
 {{/* Image and rights: the same for the controller and for its removal. */}}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubetest is a Kubernetes API for tests, as package kube shows it to the parts of the agent: it refuses what the
-// API server would refuse, and can be away.
+// Package kubetest is a Kubernetes API for tests, as package kube shows it to the parts of the
+// agent: it refuses what the API server would refuse, and can be away.
 package kubetest
 
 import (
@@ -26,7 +26,7 @@ import (
 
 // API holds objects. Its methods are those of kube.Client.
 type API struct {
-	// Node is the one whose pods and Ports are asked for.
+	// Node is the one of which pods and Ports are asked for.
 	Node string
 
 	mu          sync.Mutex
@@ -35,6 +35,7 @@ type API struct {
 	blocks      map[string]*v1alpha1.AddressBlock
 	ports       map[string]*v1alpha1.Port
 	pods        map[string]*corev1.Pod
+	nodes       map[string]*corev1.Node
 	namespaces  map[string]*corev1.Namespace
 	definitions map[string]*kube.Definition
 	networks    map[string]*v1alpha1.Network
@@ -54,20 +55,25 @@ type viewer struct {
 // New makes an empty API.
 func New(node string) *API {
 	return &API{
-		Node: node, blocks: map[string]*v1alpha1.AddressBlock{}, ports: map[string]*v1alpha1.Port{}, pods: map[string]*corev1.Pod{},
-		namespaces: map[string]*corev1.Namespace{}, definitions: map[string]*kube.Definition{},
-		networks: map[string]*v1alpha1.Network{}, routers: map[string]*v1alpha1.Router{}, viewers: map[*viewer]bool{},
+		Node: node, blocks: map[string]*v1alpha1.AddressBlock{}, ports: map[string]*v1alpha1.Port{},
+		pods:  map[string]*corev1.Pod{},
+		nodes: map[string]*corev1.Node{}, namespaces: map[string]*corev1.Namespace{},
+		definitions: map[string]*kube.Definition{},
+		networks:    map[string]*v1alpha1.Network{}, routers: map[string]*v1alpha1.Router{},
+		viewers: map[*viewer]bool{},
 	}
 }
 
-// Show has a view see all objects, now and after each change, until the returned function is called.
+// Show has a view see all objects, now and after each change, until the
+// returned function is called.
 func (a *API) Show(u kube.Updates, pods func([]*corev1.Pod)) (hide func()) {
 	v := &viewer{u, pods}
 	a.mutate(func() { a.viewers[v] = true })
 	return func() { a.mutate(func() { delete(a.viewers, v) }) }
 }
 
-// SetAway has all calls fail as if nobody answered, or work again. The view sees nothing new meanwhile.
+// SetAway makes all calls fail as if the API server were down, or work again. The cache gets
+// nothing new meanwhile.
 func (a *API) SetAway(away bool) {
 	a.mu.Lock()
 	a.away = away
@@ -88,7 +94,7 @@ func (a *API) told() {
 	defer a.telling.Unlock()
 	a.mu.Lock()
 	viewers, away := maps.Clone(a.viewers), a.away
-	namespaces, networks, routers := list(a.namespaces), list(a.networks), list(a.routers)
+	nodes, namespaces, networks, routers := list(a.nodes), list(a.namespaces), list(a.networks), list(a.routers)
 	blocks, ports, definitions, pods := list(a.blocks), list(a.ports), list(a.definitions), list(a.pods)
 	a.mu.Unlock()
 	if away {
@@ -96,6 +102,7 @@ func (a *API) told() {
 	}
 	ports = slices.DeleteFunc(ports, func(p *v1alpha1.Port) bool { return p.Labels[v1alpha1.LabelPodPort] != "" })
 	for v := range viewers {
+		v.Nodes(nodes)
 		v.Namespaces(namespaces)
 		v.Networks(networks)
 		v.Routers(routers)
@@ -117,7 +124,7 @@ func list[T any](m map[string]*T) []*T {
 	return all
 }
 
-// errAway is what a client says when nobody answers.
+// errAway is a client's error when the API server is down.
 var errAway = errors.New("dial tcp 127.0.0.1:6443: connect: connection refused")
 
 func (a *API) call(format string, args ...any) error {
@@ -153,6 +160,8 @@ func (a *API) Add(objects ...metav1.Object) {
 			a.ports[key] = o
 		case *corev1.Pod:
 			a.pods[key] = o
+		case *corev1.Node:
+			a.nodes[o.Name] = o
 		case *corev1.Namespace:
 			a.namespaces[o.Name] = o
 		case *kube.Definition:
@@ -246,7 +255,9 @@ func (a *API) Blocks(_ context.Context, network string) ([]*v1alpha1.AddressBloc
 	if err := a.call("list blocks of %s", network); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list(a.blocks), func(b *v1alpha1.AddressBlock) bool { return b.Spec.Network != network }), nil
+	return slices.DeleteFunc(list(a.blocks), func(b *v1alpha1.AddressBlock) bool {
+		return b.Spec.Network != network
+	}), nil
 }
 
 // NodePorts is kube.Client's.
@@ -256,7 +267,9 @@ func (a *API) NodePorts(context.Context) ([]*v1alpha1.Port, error) {
 	if err := a.call("list ports"); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list(a.ports), func(p *v1alpha1.Port) bool { return p.Labels[v1alpha1.LabelNode] != a.Node }), nil
+	return slices.DeleteFunc(list(a.ports), func(p *v1alpha1.Port) bool {
+		return p.Labels[v1alpha1.LabelNode] != a.Node
+	}), nil
 }
 
 // CreateBlock is kube.Client's.
@@ -328,7 +341,15 @@ func (a *API) PatchPortStatus(_ context.Context, namespace, name string, status 
 
 // AnnotatePod is kube.Client's.
 func (a *API) AnnotatePod(_ context.Context, namespace, name string, _ types.UID, annotations map[string]string) error {
-	return patch(a, "pod", a.pods, namespace+"/"+name, map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	return patch(a, "pod", a.pods, namespace+"/"+name,
+		map[string]any{"metadata": map[string]any{"annotations": annotations}})
+}
+
+// AnnotateNode is kube.Client's. The call alone is noted.
+func (a *API) AnnotateNode(_ context.Context, name string, annotations map[string]string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.call("annotate node %s %v", name, annotations)
 }
 
 // patch merges as a merge patch does, but for lists and maps of unknown depth: values are replaced.

@@ -11,11 +11,14 @@ import (
 // DrawPackets draws protocols and ports that policies are about, without ends.
 func DrawPackets(t *rapid.T) []oracle.Connection {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) oracle.Connection {
-		switch p := pick(t, "protocol", oracle.TCP, oracle.TCP, oracle.TCP, oracle.UDP, oracle.UDP, oracle.SCTP, oracle.ICMP, oracle.ICMPv6, 47); p {
+		switch p := pick(t, "protocol", oracle.TCP, oracle.TCP, oracle.TCP, oracle.UDP, oracle.UDP, oracle.SCTP,
+			oracle.ICMP, oracle.ICMPv6, 47); p {
 		case oracle.TCP, oracle.UDP, oracle.SCTP:
-			return oracle.Connection{Protocol: uint8(p), Port: pick(t, "port", uint16(80), 80, 8080, 53, 443, 81, 1, 8081, 65535)}
+			return oracle.Connection{Protocol: uint8(p),
+				Port: pick(t, "port", uint16(80), 80, 8080, 53, 443, 81, 1, 8081, 65535)}
 		case oracle.ICMP, oracle.ICMPv6:
-			return oracle.Connection{Protocol: uint8(p), Type: pick(t, "type", uint8(8), 128, 3), Code: pick(t, "code", uint8(0), 1)}
+			return oracle.Connection{Protocol: uint8(p), Type: pick(t, "type", uint8(8), 128, 3),
+				Code: pick(t, "code", uint8(0), 1)}
 		default:
 			return oracle.Connection{Protocol: uint8(p)}
 		}

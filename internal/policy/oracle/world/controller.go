@@ -11,28 +11,30 @@ import (
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/translate"
+	"coelan.io/coelan/internal/translate/policies"
 )
 
 // Controller is what the controller makes of Worlds, and what the nodes know of it.
 type Controller struct {
 	engine    *policy.Engine
-	endpoints *translate.PolicyEndpoints
+	endpoints *policies.Endpoints
 	has       map[string]thing
 	stores    map[string]*intent.Store // by node
 }
 
-// thing is an object that the controller hears of.
+// thing is an object that the controller watches.
 type thing struct{ set, remove func() }
 
 // NewController returns one that knows nothing.
 func NewController() *Controller {
 	return &Controller{
-		engine: policy.NewEngine(), endpoints: translate.NewPolicyEndpoints(), has: map[string]thing{}, stores: map[string]*intent.Store{},
+		engine: policy.NewEngine(), endpoints: policies.NewEndpoints(), has: map[string]thing{},
+		stores: map[string]*intent.Store{},
 	}
 }
 
-// Follow has the controller hear of all that there is now, and of what is no more, in any order, and tell the nodes what changes: at the
-// end, and once before.
+// Follow sends the controller all present objects, and deletions of others, in any order, and sends
+// the nodes the changes: at the end, and once before.
 func (c *Controller) Follow(t *rapid.T, w *World) {
 	things := c.things(t, w)
 	var steps []func()
@@ -57,40 +59,54 @@ func (c *Controller) Follow(t *rapid.T, w *World) {
 
 func (c *Controller) things(t *rapid.T, w *World) map[string]thing {
 	things := map[string]thing{}
-	policies := func(p policy.Policy, problems []translate.Problem) {
+	add := func(p policy.Policy, problems []translate.Problem) {
 		if len(problems) > 0 {
 			t.Fatalf("%s: %v", p.Ref, problems)
 		}
 		things[p.Ref.String()] = thing{func() { c.engine.SetPolicy(p) }, func() { c.engine.DeletePolicy(p.Ref) }}
 	}
 	for _, o := range w.NetworkPolicies {
-		policies(translate.NetworkPolicy(o))
+		add(policies.NetworkPolicy(o))
 	}
 	for _, o := range w.ClusterNetworkPolicies {
-		policies(translate.ClusterNetworkPolicy(o))
+		add(policies.ClusterNetworkPolicy(o))
 	}
 	for _, o := range w.SecurityGroups {
-		policies(translate.SecurityGroup(o))
+		add(policies.SecurityGroup(o))
 	}
 	for _, o := range w.Namespaces {
 		things["namespace "+o.Name] = thing{
-			func() { c.engine.SetNamespace(translate.PolicyNamespace(o)) }, func() { c.engine.DeleteNamespace(o.Name) },
+			func() { c.engine.SetNamespace(policies.Namespace(o)) }, func() { c.engine.DeleteNamespace(o.Name) },
 		}
 	}
 	for _, o := range w.Nodes {
-		things["node "+o.Name] = thing{func() { c.engine.SetNode(translate.PolicyNode(o)) }, func() { c.engine.DeleteNode(o.Name) }}
+		things["node "+o.Name] = thing{
+			func() { c.engine.SetNode(policies.Node(o)); c.endpoints.SetNode(o) },
+			func() { c.engine.DeleteNode(o.Name); c.endpoints.DeleteNode(o.Name) },
+		}
+	}
+	for _, o := range w.blocks {
+		things["block "+o.Name] = thing{func() { c.endpoints.SetBlock(o) }, func() { c.endpoints.DeleteBlock(o.Name) }}
 	}
 	for _, o := range w.routers {
-		things["router "+o.Name] = thing{func() { c.endpoints.SetRouter(o) }, func() { c.endpoints.DeleteRouter(o.Name) }}
+		things["router "+o.Name] = thing{func() {
+			c.endpoints.SetRouter(o)
+		}, func() { c.endpoints.DeleteRouter(o.Name) }}
 	}
 	for _, o := range w.networks {
-		things["network "+o.Name] = thing{func() { c.endpoints.SetNetwork(o) }, func() { c.endpoints.DeleteNetwork(o.Name) }}
+		things["network "+o.Name] = thing{func() {
+			c.endpoints.SetNetwork(o)
+		}, func() { c.endpoints.DeleteNetwork(o.Name) }}
 	}
 	for _, o := range w.Pods {
-		things["pod "+o.Namespace+"/"+o.Name] = thing{func() { c.endpoints.SetPod(o) }, func() { c.endpoints.DeletePod(o.Namespace, o.Name) }}
+		things["pod "+o.Namespace+"/"+o.Name] = thing{func() {
+			c.endpoints.SetPod(o)
+		}, func() { c.endpoints.DeletePod(o.Namespace, o.Name) }}
 	}
 	for _, o := range slices.Concat(w.Ports, w.podPorts) {
-		things["port "+o.Namespace+"/"+o.Name] = thing{func() { c.endpoints.SetPort(o) }, func() { c.endpoints.DeletePort(o.Namespace, o.Name) }}
+		things["port "+o.Namespace+"/"+o.Name] = thing{func() {
+			c.endpoints.SetPort(o)
+		}, func() { c.endpoints.DeletePort(o.Namespace, o.Name) }}
 	}
 	return things
 }
@@ -137,22 +153,26 @@ func (w *World) Objects(t *rapid.T, node string) intent.Objects {
 	s := c.State(node)
 	return intent.Objects{
 		Local: s.Local(), Nodes: slices.Collect(s.Nodes().All()),
-		Rules: slices.Collect(s.Rules().All()), Subjects: slices.Collect(s.Subjects().All()), Peers: slices.Collect(s.Peers().All()),
+		Rules: slices.Collect(s.Rules().All()), Subjects: slices.Collect(s.Subjects().All()),
+		Peers: slices.Collect(s.Peers().All()),
 	}
 }
 
-// DrawNext draws a World that follows on one: with other pods, or other policies, or both. Some policies stay.
+// DrawNext draws a World that follows on one: with other pods, or other policies, or
+// both. Some policies stay.
 func (w *World) DrawNext(t *rapid.T) *World {
 	next := Draw(t)
 	policies := next.Cluster
 	if rapid.Bool().Draw(t, "pods and namespaces stay") {
 		stays := *w
 		next = &stays
-		next.NetworkPolicies, next.ClusterNetworkPolicies, next.SecurityGroups = policies.NetworkPolicies, policies.ClusterNetworkPolicies, policies.SecurityGroups
+		next.NetworkPolicies, next.ClusterNetworkPolicies, next.SecurityGroups = policies.NetworkPolicies,
+			policies.ClusterNetworkPolicies, policies.SecurityGroups
 	}
 	switch pick(t, "policies stay", "none", "all", "all", "some") {
 	case "all":
-		next.NetworkPolicies, next.ClusterNetworkPolicies, next.SecurityGroups = w.NetworkPolicies, w.ClusterNetworkPolicies, w.SecurityGroups
+		next.NetworkPolicies, next.ClusterNetworkPolicies, next.SecurityGroups = w.NetworkPolicies,
+			w.ClusterNetworkPolicies, w.SecurityGroups
 	case "some":
 		next.ClusterNetworkPolicies = w.ClusterNetworkPolicies[:len(w.ClusterNetworkPolicies)/2]
 		next.SecurityGroups = w.SecurityGroups

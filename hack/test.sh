@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Runs all that a change must pass, for `make test`. Many of the tests mostly wait, so what only compiles
+# and what only reads the code, run in the background meanwhile, at the lowest priority: the tests have
+# the machine whenever they want it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+logs=bin/test
+mkdir -p "$logs"
+
+# The targets that run in the background, one after the other, in the order in which they are needed.
+# Their outcomes come as lines "TARGET STATUS".
+background=(sandbox-assets conformance-assets lint)
+
+run_background() {
+  # A session of its own has a scheduling group of its own, which must not count as much as the tests' one.
+  echo 19 >/proc/self/autogroup || true
+  renice -n 19 -p $$ >/dev/null
+  for target in "$@"; do
+    status=0
+    make "$target" >"$logs/$target.log" 2>&1 || status=$?
+    echo "$target $status"
+  done
+}
+export -f run_background
+export logs
+exec {outcomes}< <(exec setsid bash -c 'run_background "$@"' background "${background[@]}" 2>/dev/null)
+group=$!
+trap 'kill -- -"$group" 2>/dev/null || true' EXIT
+
+declare -A outcome
+# await TARGET: returns when a target of the background is done; shows its output, and fails if it did.
+await() {
+  local target status
+  while [ -z "${outcome[$1]-}" ]; do
+    if ! read -r target status <&"$outcomes"; then
+      echo "make $1 was ended in the background; see $logs/$1.log" >&2
+      exit 1
+    fi
+    outcome[$target]=$status
+  done
+  printf '\n==== %s, in the background\n' "$1"
+  cat "$logs/$1.log"
+  [ "${outcome[$1]}" = 0 ] || { echo "make $1 failed, see above" >&2; exit 1; }
+}
+
+# step NAME COMMAND…: runs the command between a line that names it and one that says how long it took.
+step() {
+  local name=$1 began=$SECONDS
+  shift
+  printf '\n==== %s\n' "$name"
+  "$@"
+  printf '==== %s: %d s\n' "$name" $((SECONDS - began))
+}
+
+step unit make unit
+step integration make integration
+await sandbox-assets
+step apiserver make apiserver
+step test-kernel-brief make test-kernel-brief
+step e2e-brief make e2e-brief
+await lint
+await conformance-assets
+step conformance-brief make conformance-brief
+printf '\nall of make test passed in %d min\n' $((SECONDS / 60))

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apicache
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
+)
+
+// State is what is known at one time. Its maps and objects must not be changed.
+type State struct {
+	Pods       map[string]*corev1.Pod // of this node, by the UID that the container runtime knows
+	Nodes      map[string]*corev1.Node
+	Namespaces map[string]*corev1.Namespace
+	Networks   map[string]*v1alpha1.Network
+	Routers    map[string]*v1alpha1.Router
+	Blocks     map[string]*v1alpha1.AddressBlock
+	// By namespace/name; not those of pods with addresses from blocks.
+	Ports       map[string]*v1alpha1.Port
+	Pools       map[string]*v1alpha1.LoadBalancerPool
+	Definitions map[string]*kube.Definition // by namespace/name
+	listed      map[string]bool             // by kind
+	// By kind; another one when the objects of the kind may be others.
+	versions map[string]uint64
+	encoded  map[string]map[string][]byte // by kind and key
+}
+
+// The kinds beside those of package kube.
+const (
+	Pods       = "pods"
+	Namespaces = "namespaces"
+	// Nodes is in the singular: agents remembered nodes by that name before
+	// they remembered anything else.
+	Nodes = "node"
+)
+
+// kinds are all that is remembered.
+var kinds = []string{Pods, Nodes, Namespaces, kube.Networks, kube.Routers, kube.Blocks, kube.Ports, kube.Pools,
+	kube.Definitions}
+
+// Listed says that the API was heard about a kind since the agent has started: what is not there
+// does not exist, or is new.
+func (s State) Listed(kind string) bool { return s.listed[kind] }
+
+// Heard says that the API was heard about anything since the agent has started.
+func (s State) Heard() bool { return len(s.listed) > 0 }
+
+// Pod is the pod of that name that the container runtime knows by that UID; nil if there is none. A
+// UID alone is not enough: see wellknown.PodUID.
+func (s State) Pod(namespace, name, uid string) *corev1.Pod {
+	if pod := s.Pods[uid]; pod != nil && pod.Namespace == namespace && pod.Name == name {
+		return pod
+	}
+	return nil
+}
+
+// Same reports whether the objects of a kind, and whether the API has told of them, are
+// the same in both.
+func (s State) Same(other State, kind string) bool { return s.versions[kind] == other.versions[kind] }
+
+// SameListed reports whether the API has told of the same kinds in both.
+func (s State) SameListed(other State) bool { return maps.Equal(s.listed, other.listed) }
+
+// NodeList is Nodes as a list, sorted by name.
+func (s State) NodeList() []*corev1.Node { return values(s.Nodes) }
+
+// NetworkList is Networks as a list, sorted by name.
+func (s State) NetworkList() []*v1alpha1.Network { return values(s.Networks) }
+
+// RouterList is Routers as a list, sorted by name.
+func (s State) RouterList() []*v1alpha1.Router { return values(s.Routers) }
+
+// BlockList is Blocks as a list, sorted by name.
+func (s State) BlockList() []*v1alpha1.AddressBlock { return values(s.Blocks) }
+
+// PortList is Ports as a list, sorted by namespace and name.
+func (s State) PortList() []*v1alpha1.Port { return values(s.Ports) }
+
+// PoolList is Pools as a list, sorted by name.
+func (s State) PoolList() []*v1alpha1.LoadBalancerPool { return values(s.Pools) }
+
+func values[T any](m map[string]T) []T {
+	list := make([]T, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, m[key])
+	}
+	return list
+}

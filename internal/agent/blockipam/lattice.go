@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blockipam
+
+import (
+	"cmp"
+	"encoding/binary"
+	"hash/fnv"
+	"iter"
+	"math/bits"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/ipam"
+)
+
+// Length is the prefix length of the blocks of a subnet: what it asks for, or four bits longer than
+// the subnet within bounds that keep a block worth claiming. It is never shorter than the subnet,
+// and a block is never a single address, which would be a fixed one.
+func Length(subnet netip.Prefix, asked int32) int {
+	shortest, longest := 26, 30
+	if subnet.Addr().Is6() {
+		shortest, longest = 122, 126
+	}
+	length := int(asked)
+	if length == 0 {
+		length = min(max(subnet.Bits()+4, shortest), longest)
+	}
+	return max(min(length, subnet.Addr().BitLen()-1), subnet.Bits())
+}
+
+// spec is how the blocks of a subnet are.
+type spec struct {
+	subnet       netip.Prefix
+	gateway      netip.Addr
+	length       int
+	only, except []netipx.IPRange
+}
+
+// newSpec reads a subnet. Ranges and exclusions that cannot be read are an error: addresses that
+// may be in use elsewhere must not be handed out.
+func newSpec(s v1alpha1.Subnet, subnet netip.Prefix, gateway netip.Addr) (spec, error) {
+	sp := spec{subnet: subnet, gateway: gateway, length: Length(subnet, s.BlockPrefixLength)}
+	for _, r := range s.Ranges {
+		i, err := ipam.ParseRange(r.From + "-" + r.To)
+		if err != nil {
+			return sp, err
+		}
+		sp.only = append(sp.only, i)
+	}
+	for _, e := range s.Exclusions {
+		i, err := ipam.ParseRange(e)
+		if err != nil {
+			return sp, err
+		}
+		sp.except = append(sp.except, i)
+	}
+	return sp, nil
+}
+
+// block is what one block hands out.
+func (s spec) block(prefix netip.Prefix) (ipam.Range, error) {
+	return ipam.Block{Prefix: prefix, Subnet: s.subnet, Gateway: s.gateway, Only: s.only, Except: s.except}.Range()
+}
+
+// maxIndex bounds the numbers of blocks, so that sums of them do not overflow. No Network
+// has as many nodes.
+const maxIndex = 1 << 60
+
+// segment is a run of blocks by number.
+type segment struct{ first, last uint64 }
+
+// candidates yields the prefixes of the blocks that hold something to hand out, beginning somewhere
+// that depends on the seed, and going round once. Nodes that begin at different places seldom meet.
+func (s spec) candidates(seed string) iter.Seq[netip.Prefix] {
+	segments := s.segments()
+	var total uint64
+	for _, g := range segments {
+		total += g.last - g.first + 1
+	}
+	return func(yield func(netip.Prefix) bool) {
+		if total == 0 {
+			return
+		}
+		h := fnv.New64a()
+		h.Write([]byte(seed))
+		start := h.Sum64() % total
+		for i := range total {
+			p := s.at(segments, (start+i)%total)
+			if r, err := s.block(p); err != nil || r.Size() == 0 {
+				continue
+			}
+			if !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// segments are the runs of blocks that ranges touch; disjoint, in order.
+func (s spec) segments() []segment {
+	only := s.only
+	if len(only) == 0 {
+		only = []netipx.IPRange{netipx.RangeOfPrefix(s.subnet)}
+	}
+	all := netipx.RangeOfPrefix(s.subnet)
+	var list []segment
+	for _, o := range only {
+		from, to := o.From(), o.To()
+		if !all.Contains(from) && !all.Contains(to) {
+			continue
+		}
+		if !all.Contains(from) {
+			from = all.From()
+		}
+		if !all.Contains(to) {
+			to = all.To()
+		}
+		list = append(list, segment{s.index(from), s.index(to)})
+	}
+	slices.SortFunc(list, func(a, b segment) int { return cmp.Compare(a.first, b.first) })
+	var merged []segment
+	for _, g := range list {
+		if n := len(merged); n > 0 && g.first <= merged[n-1].last {
+			merged[n-1].last = max(merged[n-1].last, g.last)
+			continue
+		}
+		merged = append(merged, g)
+	}
+	return merged
+}
+
+// at is the block of a number that counts through the segments.
+func (s spec) at(segments []segment, number uint64) netip.Prefix {
+	for _, g := range segments {
+		if n := g.last - g.first + 1; number >= n {
+			number -= n
+			continue
+		}
+		return netip.PrefixFrom(s.offset(g.first+number), s.length)
+	}
+	return netip.Prefix{} // not reached: number is below the sum
+}
+
+// index is the number of the block that an address of the subnet is in.
+func (s spec) index(a netip.Addr) uint64 {
+	high, low := halves(a)
+	baseHigh, baseLow := halves(s.subnet.Addr())
+	low, borrow := bits.Sub64(low, baseLow, 0)
+	high, _ = bits.Sub64(high, baseHigh, borrow)
+	switch shift := a.BitLen() - s.length; {
+	case shift >= 64:
+		low, high = high>>(shift-64), 0
+	case shift > 0:
+		low, high = low>>shift|high<<(64-shift), high>>shift
+	}
+	if high > 0 {
+		return maxIndex - 1
+	}
+	return min(low, maxIndex-1)
+}
+
+// offset is the first address of the block of a number.
+func (s spec) offset(number uint64) netip.Addr {
+	addHigh, addLow := uint64(0), number
+	switch shift := s.subnet.Addr().BitLen() - s.length; {
+	case shift >= 64:
+		addHigh, addLow = number<<(shift-64), 0
+	case shift > 0:
+		addHigh, addLow = number>>(64-shift), number<<shift
+	}
+	high, low := halves(s.subnet.Addr())
+	low, carry := bits.Add64(low, addLow, 0)
+	high, _ = bits.Add64(high, addHigh, carry)
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], high)
+	binary.BigEndian.PutUint64(b[8:], low)
+	if s.subnet.Addr().Is4() {
+		return netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return netip.AddrFrom16(b)
+}
+
+// halves is an address as a number of 128 bits.
+func halves(a netip.Addr) (high, low uint64) {
+	if a.Is4() {
+		b := a.As4()
+		return 0, uint64(binary.BigEndian.Uint32(b[:]))
+	}
+	b := a.As16()
+	return binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
+}

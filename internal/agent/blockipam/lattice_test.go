@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blockipam
+
+import (
+	"net/netip"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"coelan.io/coelan/api/v1alpha1"
+)
+
+func TestLength(t *testing.T) {
+	for _, tc := range []struct {
+		subnet string
+		asked  int32
+		want   int
+	}{
+		{"10.0.0.0/8", 0, 26}, {"10.0.0.0/16", 0, 26}, {"10.0.0.0/24", 0, 28}, {"10.0.0.0/27", 0, 30}, {"10.0.0.0/30", 0, 30},
+		{"10.0.0.0/31", 0, 31}, {"10.0.0.0/16", 24, 24}, {"10.0.0.0/24", 16, 24}, {"10.0.0.0/24", 32, 31},
+		{"fd00::/64", 0, 122}, {"fd00::/120", 0, 124}, {"fd00::/126", 0, 126}, {"fd00::/48", 112, 112}, {"fd00::/64", 128, 127},
+	} {
+		if got := Length(netip.MustParsePrefix(tc.subnet), tc.asked); got != tc.want {
+			t.Errorf("%s, asked for %d: %d, want %d", tc.subnet, tc.asked, got, tc.want)
+		}
+	}
+}
+
+// The candidates are disjoint parts of the subnet that all hold something, each once, and all
+// addresses that can be handed out are in one.
+func TestCandidatesCoverTheSubnet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base, width := "10.3.0.0", 32
+		if rapid.Bool().Draw(t, "IPv6") {
+			base, width = "fd00:1:2:3::", 128
+		}
+		host := rapid.IntRange(2, 9).Draw(t, "host bits")
+		subnet := netip.PrefixFrom(netip.MustParseAddr(base), width-host).Masked()
+		s := v1alpha1.Subnet{CIDR: subnet.String(), BlockPrefixLength: int32(rapid.IntRange(0, 128).Draw(t, "length"))}
+		nth := func(n int) string {
+			a := subnet.Addr()
+			for range n {
+				a = a.Next()
+			}
+			return a.String()
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "ranges") {
+			from := rapid.IntRange(0, 1<<host-1).Draw(t, "from")
+			to := rapid.IntRange(from, 1<<host-1).Draw(t, "to")
+			s.Ranges = append(s.Ranges, v1alpha1.AddressRange{From: nth(from), To: nth(to)})
+		}
+		sp, err := newSpec(s, subnet, subnet.Addr().Next())
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := sp.block(subnet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum uint64
+		seen := map[netip.Prefix]bool{}
+		for p := range sp.candidates(rapid.String().Draw(t, "seed")) {
+			r, err := sp.block(p)
+			if err != nil || r.Size() == 0 || seen[p] || !subnet.Contains(p.Addr()) || p != p.Masked() {
+				t.Fatalf("candidate %s: size %d, seen %v, %v", p, r.Size(), seen[p], err)
+			}
+			seen[p] = true
+			sum += r.Size()
+		}
+		if sum != whole.Size() {
+			t.Fatalf("the candidates hold %d addresses, the subnet %d", sum, whole.Size())
+		}
+	})
+}
+
+func TestCandidatesOfALargeSubnet(t *testing.T) {
+	sp, err := newSpec(v1alpha1.Subnet{CIDR: "fd00::/16"}, netip.MustParsePrefix("fd00::/16"), netip.MustParseAddr("fd00::1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, last := 0, netip.Prefix{}
+	for p := range sp.candidates("node") {
+		if p == last || p.Bits() != 122 {
+			t.Fatalf("candidate %s after %s", p, last)
+		}
+		if last, n = p, n+1; n == 100 {
+			return
+		}
+	}
+	t.Errorf("only %d candidates", n)
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package blockipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/apicache"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/names"
+	"coelan.io/coelan/internal/retry"
+	"coelan.io/coelan/internal/translate"
+)
+
+// Run answers for this node's blocks, says how much of them is used, and gives back those of
+// Networks that no attachment is on, until ctx ends.
+func (b *Blocks) Run(ctx context.Context) error {
+	backoff := retry.New(minRetry, maxRetry)
+	for {
+		changed := b.view.Changes()
+		unseen, err := b.tend(ctx)
+		again := backoff.After(err)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			b.log.Warn("blocks are not as they should be, trying again", "err", err)
+		case unseen:
+			again = time.After(2 * showTimeout)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-b.wake:
+		case <-again:
+			continue
+		}
+		retry.Sleep(ctx, settle)
+	}
+}
+
+// tend does all that is due, and says whether to look again soon. It goes on after an error.
+func (b *Blocks) tend(ctx context.Context) (again bool, err error) {
+	state := b.view.State()
+	all := state.BlockList()
+	waiting, err := b.shown(ctx, state)
+	errs := []error{err, b.answer(ctx, b.honor(all)), b.reclaim(ctx, state)}
+	b.letGo(all)
+	attached := map[string]bool{} // Networks
+	for _, at := range b.store.List() {
+		attached[at.NetworkName] = true
+	}
+	for name, o := range state.Blocks {
+		p, err := netip.ParsePrefix(o.Spec.CIDR)
+		if err != nil || o.Spec.Node != b.node || p.IsSingleIP() {
+			continue
+		}
+		if !attached[o.Spec.Network] {
+			errs = append(errs, b.giveBack(ctx, o))
+			continue
+		}
+		errs = append(errs, b.tellUsed(ctx, name, o.Spec.Network, p))
+	}
+	return waiting, errors.Join(errs...)
+}
+
+// shown leaves to the view what it shows. It says whether there is something that it
+// does not show yet.
+func (b *Blocks) shown(ctx context.Context, state apicache.State) (waiting bool, err error) {
+	b.mu.Lock()
+	networks := maps.Clone(b.networks)
+	b.mu.Unlock()
+	for _, s := range networks {
+		s.claiming.Lock()
+		for name, o := range s.made {
+			if state.Blocks[name] == nil && time.Since(o.at) > showTimeout {
+				now, getErr := b.api.Block(ctx, name)
+				if getErr != nil && !apierrors.IsNotFound(getErr) {
+					err = fmt.Errorf("addressblock %s: %w", name, getErr)
+				} else if getErr != nil || now.UID != o.UID {
+					delete(s.made, name)
+					continue
+				}
+			}
+			if state.Blocks[name] != nil {
+				delete(s.made, name)
+			}
+		}
+		waiting = waiting || len(s.made) > 0
+		s.claiming.Unlock()
+	}
+	return waiting, err
+}
+
+// answers are single addresses inside of this node's blocks that others have claimed, and whether
+// they are free.
+type answers map[*v1alpha1.AddressBlock]error
+
+// honor keeps the single addresses of this node's blocks from being handed out. It returns the
+// claims that wait for an answer.
+func (b *Blocks) honor(all []*v1alpha1.AddressBlock) answers {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own, waiting := b.ownPrefixes(all), answers{}
+	for _, o := range all {
+		p, err := netip.ParsePrefix(o.Spec.CIDR)
+		if err != nil || !p.IsSingleIP() || !within(own[o.Spec.Network], p.Addr()) {
+			continue
+		}
+		answer := translate.Answer(o, b.node)
+		if answer == nil || answer.Status != metav1.ConditionFalse {
+			h := hold{o.Spec.Network, p.Addr(), o.Spec.Port}
+			if err = b.store.Hold(h.network, h.addr, h.port); err == nil && !b.held[h] {
+				b.held[h] = false
+			}
+		}
+		mayAnswer := o.Spec.Node != b.node && (o.Spec.Grantor == "" || o.Spec.Grantor == b.node) &&
+			meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionGranted) == nil
+		if mayAnswer && !b.granted[o.Name+" "+string(o.UID)] {
+			waiting[o] = err
+		}
+	}
+	return waiting
+}
+
+// ownPrefixes are this node's blocks by Network.
+func (b *Blocks) ownPrefixes(all []*v1alpha1.AddressBlock) map[string][]netip.Prefix {
+	own := map[string][]netip.Prefix{}
+	for _, o := range all {
+		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && !p.IsSingleIP() && o.Spec.Node == b.node {
+			own[o.Spec.Network] = append(own[o.Spec.Network], p)
+		}
+	}
+	return own
+}
+
+// letGo lets addresses be handed out again after the cache has shown that their claims are gone.
+func (b *Blocks) letGo(all []*v1alpha1.AddressBlock) {
+	shown := map[hold]bool{}
+	for _, o := range all {
+		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && p.IsSingleIP() {
+			shown[hold{o.Spec.Network, p.Addr(), o.Spec.Port}] = true
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for h, before := range b.held {
+		switch {
+		case shown[h]:
+			b.held[h] = true
+		case before:
+			b.store.Unhold(h.network, h.addr, h.port)
+			delete(b.held, h)
+		}
+	}
+}
+
+func within(prefixes []netip.Prefix, a netip.Addr) bool {
+	for _, p := range prefixes {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// answer writes the condition Granted.
+func (b *Blocks) answer(ctx context.Context, waiting answers) error {
+	var errs []error
+	for o, refusal := range waiting {
+		c := metav1.Condition{
+			Type: v1alpha1.ConditionGranted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGranted,
+			Message: translate.GrantMessage(b.node), LastTransitionTime: metav1.Now(),
+			ObservedGeneration: o.Generation,
+		}
+		if refusal != nil {
+			c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonAddressTaken,
+				translate.RefusalMessage(b.node, refusal.Error())
+		}
+		err := b.api.PatchBlockStatus(ctx, o.Name, map[string]any{"conditions": []metav1.Condition{c}})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs,
+				fmt.Errorf("answer to the claim of address %s by port %s: %w", o.Spec.CIDR, o.Spec.Port, err))
+			continue
+		}
+		b.mu.Lock()
+		b.granted[o.Name+" "+string(o.UID)] = true
+		b.mu.Unlock()
+		b.log.Info("claim of a single address answered", "block", o.Name, "port", o.Spec.Port, "granted",
+			refusal == nil)
+	}
+	return errors.Join(errs...)
+}
+
+// tellUsed writes how much of a block is used when that has changed.
+func (b *Blocks) tellUsed(ctx context.Context, name, network string, p netip.Prefix) error {
+	used := b.store.Used(network, p)
+	b.mu.Lock()
+	last, known := b.used[name]
+	b.mu.Unlock()
+	if known && last == used {
+		return nil
+	}
+	err := b.api.PatchBlockStatus(ctx, name, map[string]any{"used": used})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("status of addressblock %s: %w", name, err)
+	}
+	b.mu.Lock()
+	b.used[name] = used
+	b.mu.Unlock()
+	return nil
+}
+
+// giveBack deletes a block of a Network that no attachment is on, unless one is about to be made.
+func (b *Blocks) giveBack(ctx context.Context, o *v1alpha1.AddressBlock) error {
+	s := b.of(o.Spec.Network)
+	s.claiming.Lock()
+	defer s.claiming.Unlock()
+	b.mu.Lock()
+	asking := s.asking
+	b.mu.Unlock()
+	if asking > 0 || len(b.store.On(o.Spec.Network)) > 0 {
+		return nil // the request fires the trigger when it has its address
+	}
+	// From now on its owner is not known, until the cache shows that it is gone.
+	s.unsure[o.Name] = true
+	if err := b.api.DeleteBlock(ctx, o.Name, o.UID); err != nil {
+		return fmt.Errorf("give back addressblock %s: %w", o.Name, err)
+	}
+	delete(s.made, o.Name)
+	b.mu.Lock()
+	delete(b.used, o.Name)
+	b.mu.Unlock()
+	b.log.Info("block given back", "network", o.Spec.Network, "block", o.Spec.CIDR)
+	return nil
+}
+
+// reclaim makes blocks again that were deleted while this node has addresses of them: without one,
+// other nodes do not find the way, and may hand out the same addresses. The claims of users' Ports
+// are the controller's.
+func (b *Blocks) reclaim(ctx context.Context, state apicache.State) error {
+	if !state.Listed(kube.Blocks) {
+		return nil
+	}
+	own := b.ownPrefixes(state.BlockList())
+	var errs []error
+	for _, at := range b.store.List() {
+		network, ok := state.Networks[at.NetworkName]
+		if !ok || !at.BlockSpace || at.FixedAddresses && at.IsPort() {
+			continue
+		}
+		for _, a := range at.Addresses {
+			if at.FixedAddresses {
+				errs = append(errs, b.reclaimSingle(ctx, state, network, a.Addr(), at.PortKey()))
+				continue
+			}
+			if within(own[network.Name], a.Addr()) {
+				continue
+			}
+			if err := b.reclaimFor(ctx, network, a.Addr()); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", at.PodRef(), err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *Blocks) reclaimSingle(ctx context.Context, state apicache.State, network *v1alpha1.Network, a netip.Addr,
+	port string,
+) error {
+	p := netip.PrefixFrom(a, a.BitLen())
+	if state.Blocks[names.BlockName(network.Name, p)] != nil {
+		return nil
+	}
+	_, err := b.api.CreateBlock(ctx, b.single(network, p, port, around(network, a, state.BlockList())))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("claim address %s of network %s for port %s again: %w", a, network.Name, port, err)
+	}
+	return nil
+}
+
+func (b *Blocks) reclaimFor(ctx context.Context, network *v1alpha1.Network, a netip.Addr) error {
+	s := b.of(network.Name)
+	s.claiming.Lock()
+	defer s.claiming.Unlock()
+	for _, o := range b.blocksOf(network.Name, s) {
+		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && !p.IsSingleIP() && p.Contains(a) {
+			if o.Spec.Node != b.node {
+				return fmt.Errorf("address %s of network %s is in a block of node %s", a, network.Name, o.Spec.Node)
+			}
+			return nil
+		}
+	}
+	subnets, problems := specs(network)
+	for _, sp := range subnets {
+		if !sp.subnet.Contains(a) {
+			continue
+		}
+		p := netip.PrefixFrom(a, sp.length).Masked()
+		o, err := b.api.CreateBlock(ctx, b.object(network, p, ""))
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("claim block %s of network %s again: %w", p, network.Name, err)
+		}
+		if err == nil {
+			b.log.Warn("a block with addresses in use had vanished and was claimed again", "network", network.Name,
+				"block", p)
+			s.made[o.Name] = made{o, time.Now()}
+		}
+		return nil
+	}
+	return errors.Join(problems...)
+}

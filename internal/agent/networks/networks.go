@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package networks makes intent of Nodes and of the objects of coelan.io that Networks are made of.
+package networks
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/apicache"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/translate"
+)
+
+// Options are what a Source works with. All are needed.
+type Options struct {
+	Log *slog.Logger
+	// Node is the name of this node.
+	Node   string
+	Config config.Config
+	Intent *intent.Store
+	View   *apicache.View
+	Store  *attachment.Store
+	// Warn tells by an Event on the Node what is wrong.
+	Warn func(reason string, err error)
+	// Judged is called with what is wrong with this node's own object, nil if nothing is.
+	Judged func(err error)
+	// NodesChanged is called when there are other Node objects, once they are intent.
+	NodesChanged func()
+	// Changed is called when intent has become another, or has been made of more kinds of objects
+	// than before.
+	Changed func()
+}
+
+// Source makes intent. Its methods are safe for concurrent use.
+type Source struct {
+	Options
+
+	// translating is held while intent is made of what the view knows.
+	translating sync.Mutex
+	networks    *translate.NetworkSet
+	nodes       *translate.NodeSet
+	// ports are those of other nodes, by their ids in intent, where this node may have one of the
+	// same id.
+	ports map[string]intent.Port
+	// seen is the intent that ports were last compared with.
+	seen *intent.State
+
+	mu sync.Mutex
+	// known is what intent is made of.
+	known apicache.State
+	// nodeProblems and problems are values in objects that were left out.
+	nodeProblems, problems []translate.Problem
+	// vanished says that this node's object is gone or useless, and what was known of it is used
+	// on.
+	vanished bool
+}
+
+// New makes a Source that knows nothing.
+func New(o Options) *Source {
+	return &Source{
+		Options: o, ports: map[string]intent.Port{}, seen: o.Intent.State(), nodes: translate.NewNodeSet(),
+		networks: translate.NewNetworkSet(translate.NetworkView{
+			Node:      o.Node,
+			Connected: func(physical string) bool { return o.Config.BridgeMappings[physical] != "" },
+			SNAT:      intent.SNAT{Enabled: o.Config.SNAT.Enabled, Direct: o.Config.SNAT.ExcludeCIDRs},
+		}),
+	}
+}
+
+// Load makes intent of what was known when the agent ran last. Call it before Refresh.
+func (s *Source) Load(tx *intent.Tx) {
+	known := s.View.State()
+	s.applyNetworks(tx, s.translateNetworks(apicache.State{}, known))
+	applyNodes(tx, s.translateNodes(apicache.State{}, known))
+	settings(s.Config, tx)
+	refreshPools(tx, known)
+	s.setKnown(known)
+}
+
+// applied is what intent is made of.
+func (s *Source) applied() apicache.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known
+}
+
+func (s *Source) setKnown(known apicache.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known = known
+}
+
+// Problems are values in objects that were left out.
+func (s *Source) Problems() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []string{}
+	for _, p := range slices.Concat(s.nodeProblems, s.problems) {
+		list = append(list, p.Error())
+	}
+	return list
+}
+
+// Refresh brings intent to what the view knows now. It costs as much as what has changed since the
+// last call touches.
+func (s *Source) Refresh() {
+	s.translating.Lock()
+	defer s.translating.Unlock()
+	before, known := s.applied(), s.View.State()
+	networks, nodes := s.translateNetworks(before, known), s.keepOwn(s.translateNodes(before, known))
+	otherNodes := !known.Same(before, apicache.Nodes)
+	old := s.Intent.State()
+	now, err := s.Intent.Update(func(tx *intent.Tx) error {
+		s.applyNetworks(tx, networks)
+		applyNodes(tx, nodes)
+		if !known.Same(before, apicache.Namespaces) {
+			s.refreshAudited(tx)
+		}
+		if otherNodes || !known.Same(before, kube.Pools) {
+			refreshPools(tx, known)
+		}
+		return nil
+	})
+	if err != nil { // the function above returns none
+		s.Log.Error("networks", "err", err)
+		return
+	}
+	s.setKnown(known)
+	if otherNodes {
+		s.NodesChanged()
+	}
+	if old != now || !known.SameListed(before) {
+		s.Changed()
+	}
+}
+
+// translateNetworks brings the Networks to what is known, and logs once what cannot be used.
+func (s *Source) translateNetworks(before, known apicache.State) translate.NetworkChanges {
+	follow(before, known, kube.Routers, before.Routers, known.Routers, s.networks.SetRouter)
+	follow(before, known, kube.Networks, before.Networks, known.Networks, s.networks.SetNetwork)
+	follow(before, known, kube.Blocks, before.Blocks, known.Blocks, s.networks.SetBlock)
+	follow(before, known, kube.Ports, before.Ports, known.Ports, s.networks.SetPort)
+	changes := s.networks.Changes()
+	// Before the blocks are listed, it is not known yet to which Ports addresses belong.
+	listed := known.Listed(kube.Blocks)
+	if changes.Problems || listed != before.Listed(kube.Blocks) {
+		s.report(&s.problems, s.networks.Problems(listed))
+	}
+	return changes
+}
+
+// follow calls changed with each object of a kind that is another one than before; nil: it is gone.
+func follow[T any](before, known apicache.State, kind string, old, now map[string]*T, changed func(name string, o *T)) {
+	if known.Same(before, kind) {
+		return
+	}
+	for name := range old {
+		if now[name] == nil {
+			changed(name, nil)
+		}
+	}
+	for name, o := range now {
+		if old[name] != o {
+			changed(name, o)
+		}
+	}
+}
+
+// report replaces what is wrong with objects, and logs what was not wrong before.
+func (s *Source) report(problems *[]translate.Problem, now []translate.Problem) {
+	s.mu.Lock()
+	old := make(map[translate.Problem]struct{}, len(*problems))
+	for _, p := range *problems {
+		old[p] = struct{}{}
+	}
+	*problems = now
+	s.mu.Unlock()
+	for _, p := range now {
+		if _, known := old[p]; !known {
+			s.Log.Warn("a value of an object is left out", "err", p)
+		}
+	}
+}
+
+// applyNetworks brings intent to what other nodes and the API decide, and leaves the Ports of this
+// node alone: one that this node has bound is its own, also while the API says that it is
+// another's.
+func (s *Source) applyNetworks(tx *intent.Tx, c translate.NetworkChanges) {
+	apply(c.Routers, tx.SetRouter, func(r intent.Router) { tx.DeleteRouter(r.Name) })
+	apply(c.Networks, tx.SetNetwork, func(n intent.Network) { tx.DeleteNetwork(n.Name) })
+	apply(c.Blocks, tx.SetBlock, tx.DeleteBlock)
+	touched := map[string]struct{}{}
+	apply(c.Ports, func(p intent.Port) {
+		s.ports[p.ID], touched[p.ID] = p, struct{}{}
+	}, func(p intent.Port) {
+		delete(s.ports, p.ID)
+		touched[p.ID] = struct{}{}
+	})
+	// A Port that this node has given up may be another node's.
+	now := s.Intent.State()
+	for _, id := range intent.Diff(s.seen, now).Ports {
+		touched[id] = struct{}{}
+	}
+	s.seen = now
+	for id := range touched {
+		current, there := now.Ports().Get(id)
+		want, wanted := s.ports[id]
+		switch {
+		case there && current.Node == s.Node:
+		case wanted:
+			tx.SetPort(want)
+		default:
+			tx.DeletePort(id)
+		}
+	}
+}
+
+func apply[T any](c translate.Change[T], set, gone func(T)) {
+	for _, o := range c.Gone {
+		gone(o)
+	}
+	for _, o := range c.Set {
+		set(o)
+	}
+}
+
+// refreshPools brings the pools of load balancers' addresses to what is known of them and of the
+// nodes.
+func refreshPools(tx *intent.Tx, known apicache.State) {
+	tx.ReplaceLoadBalancerPools(translate.LoadBalancerPools(known.PoolList(), known.NodeList()))
+}
+
+// Port is the intent of an attachment of this node.
+func (s *Source) Port(at attachment.Attachment) intent.Port {
+	p := translate.Port(at, s.Node)
+	p.Audited = s.audited(p.Namespace)
+	return p
+}
+
+// audited says whether what policies deny of a namespace's Ports is logged.
+func (s *Source) audited(namespace string) bool {
+	if s.Config.Policy.Mode != config.EnforcedPolicies {
+		return false
+	}
+	if s.Config.Policy.AuditDenied {
+		return true
+	}
+	n := s.View.State().Namespaces[namespace]
+	return n != nil && n.Annotations[v1alpha1.AnnotationAuditDenied] == "true"
+}
+
+// refreshAudited follows the annotations of namespaces.
+func (s *Source) refreshAudited(tx *intent.Tx) {
+	for p := range s.Intent.State().PortsAt(s.Node) {
+		if want := s.audited(p.Namespace); p.Audited != want {
+			p.Audited = want
+			tx.SetPort(p)
+		}
+	}
+}
+
+// Cluster are the nodes' podCIDRs and addresses, and the ClusterIPs.
+func Cluster(state *intent.State) []netip.Prefix {
+	var list []netip.Prefix
+	for n := range state.Nodes().All() {
+		list = append(list, n.Prefixes()...)
+		for _, a := range n.Addresses {
+			list = append(list, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	for r := range state.ServiceRanges().All() {
+		list = append(list, r.Prefix)
+	}
+	return list
+}

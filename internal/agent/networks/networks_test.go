@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/apicache"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/translate"
+)
+
+// disk is an apicache.Store in memory.
+type disk map[string]map[string][]byte
+
+func (d disk) Objects(kind string) map[string][]byte { return maps.Clone(d[kind]) }
+
+func (d disk) SaveObjects(kind string, objects map[string][]byte) error {
+	d[kind] = maps.Clone(objects)
+	return nil
+}
+
+// world is a Source of the node n1, and what it calls.
+type world struct {
+	*Source
+	t     *testing.T
+	api   kube.Updates
+	calls []string
+	log   strings.Builder
+}
+
+func newWorld(t *testing.T, d disk) *world {
+	t.Helper()
+	view, err := apicache.New(slog.New(slog.DiscardHandler), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t}
+	w.Source = New(Options{
+		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Node: "n1", Config: config.Default(), Intent: intent.NewStore(), View: view,
+		Warn: func(string, error) {}, Judged: func(error) {},
+		NodesChanged: func() { w.calls = append(w.calls, "nodes") },
+		Changed:      func() { w.calls = append(w.calls, "intent") },
+	})
+	w.api = view.Updates(w.Refresh)
+	w.update(w.Load)
+	return w
+}
+
+func (w *world) update(change func(tx *intent.Tx)) {
+	w.t.Helper()
+	if _, err := w.Intent.Update(func(tx *intent.Tx) error { change(tx); return nil }); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// portNodes are the nodes of the Ports in intent.
+func (w *world) portNodes() map[string]string {
+	got := map[string]string{}
+	for p := range w.Intent.State().Ports().All() {
+		got[p.ID] = p.Node
+	}
+	return got
+}
+
+func node(name string, n int, change func(*corev1.Node)) *corev1.Node {
+	o := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Spec:       corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.244.%d.0/24", n)}},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("192.0.2.%d", n)}}},
+	}
+	if change != nil {
+		change(o)
+	}
+	return o
+}
+
+func lan() ([]*v1alpha1.Router, []*v1alpha1.Network) {
+	n := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "lan"}, Status: v1alpha1.NetworkStatus{ID: 2}}
+	n.Spec.Subnets = []v1alpha1.Subnet{{CIDR: "10.1.0.0/24"}}
+	return []*v1alpha1.Router{{ObjectMeta: metav1.ObjectMeta{Name: "lan"}, Status: v1alpha1.RouterStatus{ID: 2}}}, []*v1alpha1.Network{n}
+}
+
+// port is a user's Port that a node has bound, and the claim of its address.
+func port(name, address, node string) (*v1alpha1.Port, *v1alpha1.AddressBlock) {
+	p := &v1alpha1.Port{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	p.Spec.Network, p.Status.Node = "lan", node
+	p.Status.Addresses, p.Status.MAC = []string{address}, "02:00:00:00:00:"+address[len(address)-2:]
+	b := &v1alpha1.AddressBlock{ObjectMeta: metav1.ObjectMeta{Name: "lan-" + strings.ReplaceAll(address, ".", "-") + "-32"}}
+	b.Spec.Network, b.Spec.CIDR, b.Spec.Port = "lan", address+"/32", "shop/"+name
+	return p, b
+}
+
+// Ports of other nodes come and go with the API; those of this node do not.
+func TestRefreshLeavesOwnPorts(t *testing.T) {
+	w := newWorld(t, disk{})
+	own := func(id string) intent.Port { return intent.Port{ID: id, Node: "n1", Network: "lan"} }
+	routers, networks := lan()
+	w.api.Routers(routers)
+	w.api.Networks(networks)
+	w.update(func(tx *intent.Tx) {
+		tx.SetPort(own("container/eth0"))
+		tx.SetPort(own(translate.RemoteID("shop", "mine")))
+	})
+	mine, ofMine := port("mine", "10.1.0.11", "n2")
+	other, ofOther := port("other", "10.1.0.12", "n2")
+	w.api.Blocks([]*v1alpha1.AddressBlock{ofMine, ofOther})
+	check := func(when string, want map[string]string) {
+		t.Helper()
+		if diff := cmp.Diff(want, w.portNodes()); diff != "" {
+			t.Errorf("%s: ports by node (-want +got):\n%s", when, diff)
+		}
+	}
+	w.api.Ports([]*v1alpha1.Port{mine, other})
+	check("bound here and there", map[string]string{"container/eth0": "n1", "port:shop/mine": "n1", "port:shop/other": "n2"})
+	w.update(func(tx *intent.Tx) { tx.SetPort(own(translate.RemoteID("shop", "other"))) })
+	w.Refresh()
+	check("taken over", map[string]string{"container/eth0": "n1", "port:shop/mine": "n1", "port:shop/other": "n1"})
+	w.update(func(tx *intent.Tx) {
+		tx.DeletePort(translate.RemoteID("shop", "mine"))
+		tx.DeletePort(translate.RemoteID("shop", "other"))
+	})
+	w.Refresh()
+	check("given up", map[string]string{"container/eth0": "n1", "port:shop/mine": "n2", "port:shop/other": "n2"})
+	w.update(func(tx *intent.Tx) { tx.SetPort(own(translate.RemoteID("shop", "mine"))) })
+	w.api.Ports(nil)
+	check("gone from the API", map[string]string{"container/eth0": "n1", "port:shop/mine": "n1"})
+	w.update(func(tx *intent.Tx) { tx.DeletePort(translate.RemoteID("shop", "mine")) })
+	w.Refresh()
+	check("gone altogether", map[string]string{"container/eth0": "n1"})
+}
+
+// What was known when the agent ran last is intent before the API is heard of, and stays if the API
+// says the same.
+func TestLoad(t *testing.T) {
+	d := disk{}
+	w := newWorld(t, d)
+	routers, networks := lan()
+	nodes := []*corev1.Node{node("n1", 1, nil), node("n2", 2, nil)}
+	p, b := port("vm", "10.1.0.11", "n2")
+	tell := func(w *world) {
+		w.api.Nodes(nodes)
+		w.api.Namespaces(nil)
+		w.api.Routers(routers)
+		w.api.Networks(networks)
+		w.api.Blocks([]*v1alpha1.AddressBlock{b})
+		w.api.Ports([]*v1alpha1.Port{p})
+	}
+	tell(w)
+	if err := w.View.Save(); err != nil {
+		t.Fatal(err)
+	}
+	again := newWorld(t, d)
+	s := again.Intent.State()
+	if _, ok := s.Nodes().Get("n2"); !ok || s.Networks().Len() != 2 || s.Routers().Len() != 2 || len(again.portNodes()) != 1 || again.NodesHeard() || again.Own() == nil {
+		t.Fatalf("%d nodes, %d Networks, %d Routers, Ports %v", s.Nodes().Len(), s.Networks().Len(), s.Routers().Len(), again.portNodes())
+	}
+	tell(again)
+	if now := again.Intent.State(); now != s {
+		t.Errorf("the same of the API is another intent: %+v", intent.Diff(s, now))
+	}
+	// Each kind that is heard of for the first time is passed on, as parts wait for it.
+	if want := []string{"nodes", "intent", "intent", "intent", "intent", "intent", "intent"}; !slices.Equal(again.calls, want) || !again.NodesHeard() {
+		t.Errorf("calls %v, want %v", again.calls, want)
+	}
+}
+
+// The pods of this node need its gateway, also when its object is gone.
+func TestOwnNodeIsKept(t *testing.T) {
+	w := newWorld(t, disk{})
+	own := func() intent.Node { n, _ := w.Intent.State().Nodes().Get("n1"); return n }
+	n2 := node("n2", 2, nil)
+	w.api.Nodes([]*corev1.Node{node("n1", 1, nil), n2})
+	want := own()
+	if len(want.Subnets) != 1 || w.OwnProblem() != nil {
+		t.Fatalf("%+v, %v", want, w.OwnProblem())
+	}
+	for _, tc := range []struct {
+		what  string
+		nodes []*corev1.Node
+		bad   bool
+	}{
+		{"gone", []*corev1.Node{n2}, true},
+		{"gone, and the other one, too", nil, true},
+		{"without podCIDRs", []*corev1.Node{n2, node("n1", 1, func(n *corev1.Node) { n.Spec.PodCIDRs = nil })}, true},
+		{"back", []*corev1.Node{n2, node("n1", 1, nil)}, false},
+		{"without addresses", []*corev1.Node{n2, node("n1", 1, func(n *corev1.Node) { n.Status.Addresses = nil })}, true},
+	} {
+		w.api.Nodes(tc.nodes)
+		if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(own())); diff != "" {
+			t.Errorf("%s (-before +after):\n%s", tc.what, diff)
+		}
+		if err := w.OwnProblem(); (err != nil) != tc.bad {
+			t.Errorf("%s: problem %v", tc.what, err)
+		}
+		if n := w.Intent.State().Nodes().Len(); n != 1+len(slices.DeleteFunc(slices.Clone(tc.nodes), func(n *corev1.Node) bool { return n.Name == "n1" })) {
+			t.Errorf("%s: %d nodes", tc.what, n)
+		}
+	}
+}
+
+// A value that cannot be used is logged once, also when other objects change.
+func TestProblemsAreLoggedOnce(t *testing.T) {
+	w := newWorld(t, disk{})
+	routers, networks := lan()
+	networks[0].Spec.Subnets = append(networks[0].Spec.Subnets, v1alpha1.Subnet{CIDR: "nonsense"})
+	w.api.Routers(routers)
+	w.api.Networks(networks)
+	w.api.Nodes([]*corev1.Node{node("n1", 1, nil), node("n2", 1, nil)})
+	w.api.Networks(append(networks, &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "wan"}, Status: v1alpha1.NetworkStatus{ID: 3}}))
+	w.api.Nodes([]*corev1.Node{node("n1", 1, nil), node("n2", 1, nil), node("n3", 3, nil)})
+	if got := strings.Count(w.log.String(), "nonsense"); got != 1 || len(w.Problems()) != 3 {
+		t.Errorf("told %d times, problems %q; log:\n%s", got, w.Problems(), &w.log)
+	}
+	networks[0] = networks[0].DeepCopy()
+	networks[0].Spec.Subnets = networks[0].Spec.Subnets[:1]
+	w.api.Networks(networks)
+	if got := w.Problems(); len(got) != 2 {
+		t.Errorf("mended: %q", got)
+	}
+}

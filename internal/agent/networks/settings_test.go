@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+)
+
+func TestSettings(t *testing.T) {
+	at := netip.MustParsePrefix("192.0.2.0/24")
+	for _, tc := range []struct {
+		name    string
+		change  func(*config.Config)
+		guarded []intent.GuardedPort
+		at      []intent.NodePortAddress
+	}{
+		{"no controllers' port", func(c *config.Config) { c.Policy.ControllerPort = 0 },
+			[]intent.GuardedPort{{Protocol: intent.TCP, Port: 10362}, {Protocol: intent.UDP, Port: 10362}}, nil},
+		{"all", func(c *config.Config) {
+			c.Policy.ControllerPort, c.LoadBalancer.MemberlistPort = 10463, 7946
+			c.Services.NodePortAddresses = []netip.Prefix{at}
+		}, []intent.GuardedPort{
+			{Protocol: intent.TCP, Port: 7946}, {Protocol: intent.UDP, Port: 7946}, {Protocol: intent.TCP, Port: 10463},
+		}, []intent.NodePortAddress{{Prefix: at}}},
+	} {
+		c := config.Default()
+		tc.change(&c)
+		s, err := intent.NewStore().Update(func(tx *intent.Tx) error { settings(c, tx); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.guarded, slices.Collect(s.GuardedPorts().All())); diff != "" {
+			t.Errorf("%s: guarded ports (-want +got):\n%s", tc.name, diff)
+		}
+		got := slices.Collect(s.NodePortAddresses().All())
+		if diff := cmp.Diff(tc.at, got, cmpopts.EquateComparable(netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: addresses with node ports (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}

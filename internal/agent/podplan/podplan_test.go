@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podplan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/apicache/apicachetest"
+	"coelan.io/coelan/internal/agent/blockipam"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/agent/kube/kubetest"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/podnets"
+)
+
+// world is a Planner with its API.
+type world struct {
+	t   *testing.T
+	api *kubetest.API
+	*Planner
+	events events
+	ports  ports
+	hide   func()
+	serves bool
+}
+
+type events struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (e *events) PodWarning(namespace, name, _, reason, message string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, namespace+"/"+name+" "+reason+": "+message)
+}
+
+// ports notes what is written.
+type ports struct{ written, removed []string }
+
+func (p *ports) Write(_ context.Context, at attachment.Attachment) error {
+	p.written = append(p.written, at.PortKey())
+	return nil
+}
+
+func (p *ports) Remove(at attachment.Attachment) { p.removed = append(p.removed, at.PortKey()) }
+
+// newWorld has a shared Network, two private ones for tenants, and one on VLANs that the node is
+// not connected to.
+func newWorld(t *testing.T, mapping config.Mapping) *world {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	store, v := apicachetest.Open(t)
+	w := &world{t: t, api: kubetest.New("n1"), serves: true}
+	w.Planner = New(Options{
+		Log: log, Node: "n1", Mapping: mapping, Serves: func() bool { return w.serves },
+		Connected: func(physical string) error {
+			if physical == "here" {
+				return nil
+			}
+			return fmt.Errorf("physical network %s is not connected", physical)
+		},
+		Effective: func(string) bool { return true },
+		View:      v, API: w.api, Blocks: blockipam.New(log, "n1", w.api, v, store), Store: store, Ports: &w.ports, Events: &w.events,
+	})
+	w.api.Add(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "open", Labels: map[string]string{"tenant": "open"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "red", Labels: map[string]string{"tenant": "red"}}},
+		router("open", 2, true), router("red", 3, false), router("lan", 4, false),
+		network("open", 2, "open", v1alpha1.NetworkSpec{Role: v1alpha1.Primary, NamespaceSelector: selects("tenant", "open"), Subnets: subnets("10.1.0.0/24")}),
+		network("red", 3, "red", v1alpha1.NetworkSpec{Role: v1alpha1.Primary, NamespaceSelector: selects("tenant", "red"), Subnets: subnets("10.2.0.0/24"), MTU: 1300}),
+		network("lan", 4, "lan", v1alpha1.NetworkSpec{Role: v1alpha1.Secondary, Subnets: subnets("10.3.0.0/24")}),
+		network("office", 6, "", v1alpha1.NetworkSpec{Type: v1alpha1.VLAN, PhysicalNetwork: "here", Subnets: []v1alpha1.Subnet{{
+			CIDR: "10.5.0.0/24", Ranges: []v1alpha1.AddressRange{{From: "10.5.0.64", To: "10.5.0.127"}}, Exclusions: []v1alpha1.Exclusion{"10.5.0.70"},
+		}}}),
+		network("nothing", 7, "lan", v1alpha1.NetworkSpec{
+			Role: v1alpha1.Secondary, Subnets: subnets("10.6.0.0/24"), Fixed: &v1alpha1.Fixed{Addresses: v1alpha1.NoAddress, MACs: v1alpha1.NoMAC},
+		}),
+		network("wire", 5, "", v1alpha1.NetworkSpec{Type: v1alpha1.VLAN, PhysicalNetwork: "dc", Subnets: subnets("10.4.0.0/24")}),
+		definition("shop", "lan", `{"type":"coelan-cni","network":"lan"}`), definition("shop", "sriov", `{"type":"sriov"}`),
+		definition("shop", "bare", `{"type":"ovn4nfvk8s-cni"}`),
+		definition("red", "cluster", `{"type":"coelan-cni","network":"default"}`),
+		definition("open", "cluster", `{"type":"coelan-cni","network":"default"}`),
+	)
+	w.hide = w.api.Show(v.Updates(func() {}), v.SetPods)
+	t.Cleanup(func() { w.hide() })
+	return w
+}
+
+func router(name string, id int32, shared bool) *v1alpha1.Router {
+	r := &v1alpha1.Router{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.RouterStatus{ID: id, VNI: 70000 + id}}
+	if shared {
+		r.Spec.ImportRouteTargets = []string{v1alpha1.DefaultRouteTarget}
+		r.Spec.ExportRouteTargets = r.Spec.ImportRouteTargets
+	}
+	return r
+}
+
+func network(name string, id int32, router string, spec v1alpha1.NetworkSpec) *v1alpha1.Network {
+	return &v1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
+		Status: v1alpha1.NetworkStatus{ID: id, VNI: 80000 + id, Router: router},
+	}
+}
+
+func selects(key, value string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+}
+
+func subnets(cidr string) []v1alpha1.Subnet { return []v1alpha1.Subnet{{CIDR: cidr}} }
+
+func definition(namespace, name, config string) *kube.Definition {
+	return &kube.Definition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: kube.DefinitionSpec{Config: config}}
+}
+
+// pod adds one to the API and returns what its ADD asks.
+func (w *world) pod(namespace, name string, annotations map[string]string) cni.Request {
+	w.api.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: types.UID("uid-" + name), Annotations: annotations,
+	}})
+	return asks(namespace, name, "uid-"+name)
+}
+
+// asks is an ADD of a pod's first interface.
+func asks(namespace, name, uid string) cni.Request {
+	return cni.Request{
+		Key: attachment.Key{ContainerID: name, IfName: "eth0"}, PodNamespace: namespace, PodName: name, PodUID: uid,
+	}
+}
+
+// planned is the plan of an interface on a Network of which addresses are its own.
+func planned(ifName, network string, id intent.NetworkID) attachment.Plan {
+	return attachment.Plan{Spec: attachment.Spec{
+		Key: attachment.Key{IfName: ifName}, NetworkName: network, NetworkID: id, BlockSpace: true,
+	}}
+}
+
+// subnet of which the first address is the gateway.
+func subnet(cidr string) []intent.NetworkSubnet {
+	p := netip.MustParsePrefix(cidr)
+	return []intent.NetworkSubnet{{Prefix: p, Gateway: p.Addr().Next()}}
+}
+
+var values = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()}
+
+func with(i attachment.Plan, change func(*attachment.Plan)) attachment.Plan { change(&i); return i }
+
+func onLAN(ifName string) attachment.Plan {
+	return with(planned(ifName, "lan", 4), func(i *attachment.Plan) { i.Subnets = subnet("10.3.0.0/24") })
+}
+
+func TestPlan(t *testing.T) {
+	onDefault := func(ifName string) attachment.Plan {
+		return with(planned(ifName, "default", 1), func(i *attachment.Plan) { i.BlockSpace = false })
+	}
+	first := with(onDefault("eth0"), func(i *attachment.Plan) { i.Primary, i.DefaultRoute = true, true })
+	red := with(planned("eth0", "red", 3), func(i *attachment.Plan) {
+		i.Primary, i.DefaultRoute, i.MTU, i.NodeAddresses, i.Subnets = true, true, 1300, true, subnet("10.2.0.0/24")
+	})
+	fixedMAC := intent.MAC{2, 0, 0, 0, 0, 9}
+	for _, tc := range []struct {
+		name        string
+		namespace   string
+		annotations map[string]string
+		change      func(*cni.Request)
+		want        []attachment.Plan
+		err         string // reason: part of the message
+	}{
+		{name: "ordinary", namespace: "shop", want: []attachment.Plan{first}},
+		{name: "tenant", namespace: "red", want: []attachment.Plan{red}},
+		{
+			name: "second interface", namespace: "shop", annotations: map[string]string{podnets.AnnotationNetworks: "lan@x0"},
+			want: []attachment.Plan{first, with(onLAN("x0"), func(i *attachment.Plan) { i.NAD = "shop/lan" })},
+		},
+		{
+			name: "fixed", namespace: "shop", annotations: map[string]string{podnets.AnnotationNetworks: `[{"name":"lan","ips":["10.3.0.9/24"],"mac":"02:00:00:00:00:09","default-route":["10.3.0.7"]}]`},
+			want: []attachment.Plan{first, with(onLAN("net1"), func(i *attachment.Plan) {
+				i.NAD, i.MAC, i.DefaultRoute = "shop/lan", &fixedMAC, true
+				i.Addresses, i.Gateways = []netip.Addr{netip.MustParseAddr("10.3.0.9")}, []netip.Addr{netip.MustParseAddr("10.3.0.7")}
+			})},
+		},
+		{
+			name: "of OVN4NFV", namespace: "shop", annotations: map[string]string{
+				podnets.AnnotationNetworks:   "bare",
+				podnets.AnnotationNFNNetwork: `{"type":"ovn4nfv","interface":[{"name":"lan","interface":"net0"},{"name":"default","ipAddress":"10.244.1.9"}]}`,
+			},
+			want: []attachment.Plan{with(first, func(i *attachment.Plan) { i.Addresses = []netip.Addr{netip.MustParseAddr("10.244.1.9")} }), onLAN("net0")},
+		},
+		{
+			name: "somebody else's definition is skipped", namespace: "shop",
+			annotations: map[string]string{podnets.AnnotationNetworks: "sriov,lan"},
+			want:        []attachment.Plan{first, with(onLAN("net2"), func(i *attachment.Plan) { i.NAD = "shop/lan" })},
+		},
+		{
+			name: "delegate", namespace: "shop", change: func(a *cni.Request) { a.Network, a.IfName = "lan", "net1" },
+			want: []attachment.Plan{onLAN("net1")},
+		},
+		{
+			name: "delegate of OVN4NFV", namespace: "shop", change: func(a *cni.Request) { a.IfName = "net1" },
+			annotations: map[string]string{podnets.AnnotationNFNNetwork: `{"type":"ovn4nfv","interface":[{"name":"lan","interface":"net0"}]}`},
+			want:        []attachment.Plan{onLAN("net1")},
+		},
+		{name: "no such definition", namespace: "shop", annotations: map[string]string{podnets.AnnotationNetworks: "other"}, err: "NetworkNotFound: shop/other does not exist"},
+		{name: "malformed", namespace: "shop", annotations: map[string]string{podnets.AnnotationNetworks: "[{"}, err: "Invalid: malformed JSON"},
+		{name: "names no network", namespace: "shop", annotations: map[string]string{podnets.AnnotationNetworks: "bare"}, err: "Invalid: names no network"},
+		{
+			name: "not allowed", namespace: "shop",
+			annotations: map[string]string{podnets.AnnotationNFNNetwork: `{"interface":[{"name":"red","interface":"net0"}]}`}, err: "NamespaceNotAllowed: network red",
+		},
+		{
+			name: "not connected", namespace: "shop",
+			annotations: map[string]string{podnets.AnnotationNFNNetwork: `{"interface":[{"name":"wire","interface":"net0"}]}`}, err: "NetworkNotReady: physical network dc",
+		},
+		{
+			name: "fixed on a physical network", namespace: "shop", annotations: nfn("office", "10.5.0.64", "02:00:00:00:00:09"),
+			want: []attachment.Plan{first, with(planned("net0", "office", 6), func(i *attachment.Plan) {
+				i.MAC, i.Addresses, i.Subnets = &fixedMAC, []netip.Addr{netip.MustParseAddr("10.5.0.64")}, subnet("10.5.0.0/24")
+			})},
+		},
+		{
+			name: "address of another host of a physical network", namespace: "shop", annotations: nfn("office", "10.5.0.5", ""),
+			err: "FixedAddressNotAllowed: interface net0: address 10.5.0.5 is not one that network office hands out, and spec.fixed.addresses is Ranges",
+		},
+		{
+			name: "excluded address", namespace: "shop", annotations: nfn("office", "10.5.0.70", ""), err: "FixedAddressNotAllowed: address 10.5.0.70",
+		},
+		{
+			name: "MAC of a card", namespace: "shop", annotations: nfn("office", "", "00:50:56:00:00:01"),
+			err: "FixedMACNotAllowed: interface net0: MAC 00:50:56:00:00:01 is not a locally administered one",
+		},
+		{
+			name: "address where none may be asked for", namespace: "shop", annotations: nfn("nothing", "10.6.0.5", ""),
+			err: "FixedAddressNotAllowed: address 10.6.0.5 is asked for, and spec.fixed.addresses of network nothing is None",
+		},
+		{
+			name: "MAC where none may be asked for, by a delegate", namespace: "shop",
+			change: func(a *cni.Request) { a.Network, a.IfName, a.MAC = "nothing", "net1", &fixedMAC },
+			err:    "FixedMACNotAllowed: interface net1: MAC 02:00:00:00:00:09 is asked for",
+		},
+		{
+			name: "a bridge to the cluster", namespace: "red", annotations: map[string]string{podnets.AnnotationNetworks: "cluster"},
+			err: "NamespaceNotAllowed: network default does not take pods whose first interface is on network red",
+		},
+		{
+			name: "a bridge to the cluster by a delegate", namespace: "red",
+			change: func(a *cni.Request) { a.Network, a.IfName = "default", "net1" },
+			err:    "NamespaceNotAllowed: network default does not take pods",
+		},
+		{
+			name: "the cluster for a shared Router", namespace: "open", annotations: map[string]string{podnets.AnnotationNetworks: "cluster"},
+			want: []attachment.Plan{
+				with(planned("eth0", "open", 2), func(i *attachment.Plan) {
+					i.Primary, i.DefaultRoute, i.Subnets = true, true, subnet("10.1.0.0/24")
+				}),
+				with(onDefault("net1"), func(i *attachment.Plan) { i.NAD = "open/cluster" }),
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, config.MapFlat)
+			ask := w.pod(tc.namespace, "p", tc.annotations)
+			if tc.change != nil {
+				tc.change(&ask)
+			}
+			got, err := w.Plan(t.Context(), ask)
+			if tc.err != "" {
+				wantPlanError(t, err, tc.err)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got, values); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// nfn asks for an interface on a Network, with an address and a MAC unless they are empty.
+func nfn(network, address, mac string) map[string]string {
+	return map[string]string{podnets.AnnotationNFNNetwork: fmt.Sprintf(
+		`{"interface":[{"name":%q,"interface":"net0","ipAddress":%q,"macAddress":%q}]}`, network, address, mac)}
+}
+
+// wantPlanError checks the reason, and a part of the message behind a colon.
+func wantPlanError(t *testing.T, err error, want string) {
+	t.Helper()
+	reason, text, _ := strings.Cut(want, ": ")
+	var e *cni.PlanError
+	if !errors.As(err, &e) || e.Reason != reason || !strings.Contains(e.Message, text) {
+		t.Errorf("error %+v, want %s", err, want)
+	}
+}
+
+// A pod on the default Network without requests needs no call to the API.
+func TestOrdinaryPodsAskNobody(t *testing.T) {
+	w := newWorld(t, config.MapFlat)
+	ask := w.pod("shop", "p", nil)
+	if _, err := w.Plan(t.Context(), ask); err != nil {
+		t.Fatal(err)
+	}
+	if calls := w.api.Calls(); len(calls) > 0 {
+		t.Errorf("calls: %v", calls)
+	}
+}
+
+func TestMultusMakesTheOthers(t *testing.T) {
+	w := newWorld(t, config.MapFlat)
+	w.serves = false
+	list, err := w.Plan(t.Context(), w.pod("shop", "p", map[string]string{podnets.AnnotationNetworks: "lan"}))
+	if err != nil || len(list) != 1 {
+		t.Errorf("%d interfaces, %v", len(list), err)
+	}
+}
+
+// The controller makes the Network of a namespace with its first pod: the plan waits for it.
+func TestPlanWaitsForTheNetwork(t *testing.T) {
+	w := newWorld(t, config.MapNamespace)
+	ask := w.pod("shop", "p", nil)
+	planned := make(chan error, 1)
+	go func() {
+		list, err := w.Plan(t.Context(), ask)
+		if err == nil && (list[0].NetworkName != "ns-shop-n1" || list[0].BlockSpace || list[0].NodeAddresses) {
+			err = fmt.Errorf("planned %+v", list[0])
+		}
+		planned <- err
+	}()
+	spec := v1alpha1.NetworkSpec{Role: v1alpha1.Primary, IPAM: v1alpha1.PodCIDR, Node: "n1", Router: "red"}
+	n := network("ns-shop-n1", 0, "", spec)
+	w.api.Add(n)
+	select {
+	case err := <-planned:
+		t.Fatalf("planned before the Network was ready: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	w.api.Add(network("ns-shop-n1", 9, "red", spec))
+	if err := <-planned; err != nil {
+		t.Error(err)
+	}
+}
+
+// Waits end, with an error that says what to wait for.
+func TestWaitsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, config.MapNamespace)
+		_, err := w.Plan(t.Context(), w.pod("shop", "p", nil))
+		wantPlanError(t, err, "NetworkNotFound: network ns-shop-n1 does not exist")
+		unready := network("ns-shop-n1", 0, "", v1alpha1.NetworkSpec{Node: "n1"})
+		unready.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: "SubnetOverlaps", Message: "with another"}}
+		w.api.Add(unready)
+		began := time.Now()
+		_, err = w.Plan(t.Context(), w.pod("shop", "p", nil))
+		wantPlanError(t, err, "NetworkNotReady: SubnetOverlaps: with another")
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("waited %v for what will not come", waited)
+		}
+	})
+}
+
+func TestClaim(t *testing.T) {
+	w := newWorld(t, config.MapFlat)
+	at := attachment.Attachment{
+		Spec: attachment.Spec{
+			Key: attachment.Key{ContainerID: "c", IfName: "net1"}, PodNamespace: "shop", PodName: "p", PortName: "p.net1", PodUID: "uid-p",
+			NetworkName: "lan", BlockSpace: true,
+		},
+		FixedAddresses: true, MAC: intent.MAC{2, 0, 0, 0, 0, 1},
+		Addresses: []netip.Prefix{netip.MustParsePrefix("10.3.0.9/24")},
+	}
+	if err := w.Claim(t.Context(), at); err != nil {
+		t.Fatal(err)
+	}
+	if b := w.api.AllBlocks(); len(b) != 1 || b[0].Spec.CIDR != "10.3.0.9/32" || b[0].Spec.Port != "shop/p.net1" {
+		t.Errorf("claims: %+v", b)
+	}
+	if !slices.Equal(w.ports.written, []string{"shop/p.net1"}) {
+		t.Errorf("written: %v", w.ports.written)
+	}
+	other := at
+	other.PodName, other.PortName, other.ContainerID = "q", "q.net1", "d"
+	wantPlanError(t, w.Claim(t.Context(), other), "AddressTaken: 10.3.0.9")
+	w.api.Add(&v1alpha1.Port{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "vm"}, Spec: v1alpha1.PortSpec{Network: "lan"},
+		Status: v1alpha1.PortStatus{MAC: "02:00:00:00:00:02"},
+	})
+	other.FixedAddresses, other.FixedMAC, other.MAC = false, true, intent.MAC{2, 0, 0, 0, 0, 2}
+	wantPlanError(t, w.Claim(t.Context(), other), "MACTaken: belongs to port shop/vm")
+	// A Port that has another MAC at the moment may have the one that it asks for at any time.
+	w.api.Add(&v1alpha1.Port{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "asks"},
+		Spec:       v1alpha1.PortSpec{Network: "lan", MAC: "02:00:00:00:00:03"},
+		Status:     v1alpha1.PortStatus{MAC: "02:00:00:00:00:04"},
+	})
+	other.MAC = intent.MAC{2, 0, 0, 0, 0, 3}
+	wantPlanError(t, w.Claim(t.Context(), other), "MACTaken: belongs to port shop/asks")
+	if err := w.Unclaim(t.Context(), at); err != nil || !slices.Equal(w.ports.removed, []string{"shop/p.net1"}) {
+		t.Errorf("removed: %v, %v", w.ports.removed, err)
+	}
+	at.BlockSpace = false
+	if err := w.Claim(t.Context(), at); err != nil || len(w.ports.written) != 1 {
+		t.Errorf("an address of the node's podCIDRs: %v, written %v", err, w.ports.written)
+	}
+}

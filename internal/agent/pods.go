@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"coelan.io/coelan/internal/agent/dataplane"
+	"coelan.io/coelan/internal/cni"
+	"coelan.io/coelan/internal/keymutex"
+	"coelan.io/coelan/internal/retry"
+	"coelan.io/coelan/internal/trigger"
+)
+
+// pods answers the container runtime.
+type pods struct {
+	server *cni.Server
+	// interfaces are locked while something works on them.
+	interfaces keymutex.Mutex
+	// collect starts a comparison of attachments and interfaces.
+	collect trigger.Trigger
+}
+
+func newPods() *pods { return &pods{collect: trigger.New()} }
+
+// serve makes the server of the plugin's requests.
+func (p *pods) serve(a *Agent) {
+	d := a.dataplane()
+	p.server = cni.New(cni.Options{
+		Store: a.store, Dataplane: d, Node: d, Interfaces: a.Links, Bridge: a.Config.Bridge,
+		Recorder: a.Events, Logger: a.Log, Observe: a.health.metrics.Request,
+		Planner: a.newPlanner(), Changed: a.attachmentsChanged, Reserved: a.backend.Reserves,
+	})
+}
+
+// serveCNI answers the plugin from the start: a DEL works also while the agent is not ready, and an
+// ADD gets an answer that says why it cannot be done.
+func (a *Agent) serveCNI(ctx context.Context) error {
+	l, err := cni.Listen(a.Config.CNI.Socket)
+	if err != nil {
+		return err
+	}
+	return a.pods.server.Serve(ctx, l)
+}
+
+// The pause between attempts to make attachments and interfaces agree.
+const (
+	minCollectBackoff = 200 * time.Millisecond
+	maxCollectBackoff = 30 * time.Second
+)
+
+// collectLoop makes attachments and the pods' interfaces agree when the agent has become ready, and
+// each time something suggests that they do not.
+func (a *Agent) collectLoop(ctx context.Context) error {
+	if a.health.conditions.Await(ctx) != nil {
+		return nil
+	}
+	backoff := retry.New(minCollectBackoff, maxCollectBackoff)
+	for {
+		report, err := a.pods.server.Reconcile(ctx)
+		a.health.metrics.Swept("attachment", len(report.Released))
+		a.health.metrics.Swept("interface", len(report.Removed))
+		a.health.metrics.Repaired(len(report.Repaired))
+		if err != nil && ctx.Err() == nil {
+			a.Log.Warn("attachments and interfaces do not agree", "err", err)
+		}
+		again := backoff.After(err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.pods.collect:
+		case <-again:
+		}
+	}
+}
+
+// watchPods looks for attachments of pods that are gone: their DEL may have got lost.
+func (a *Agent) watchPods(ctx context.Context) error {
+	return a.Cluster.WatchPods(ctx, func(pods []*corev1.Pod) {
+		defer a.health.loops.pods.Step()()
+		a.view.SetPods(pods)
+		a.ports.PodsChanged()
+		alive := a.view.State().Pods
+		for _, at := range a.store.List() {
+			if !at.IsPort() && alive[at.PodUID] == nil {
+				a.pods.collect.Fire()
+				return
+			}
+		}
+	})
+}
+
+// dataplane connects pods and guests.
+func (a *Agent) dataplane() dataplane.Dataplane {
+	return dataplane.Dataplane{
+		NodeName: a.NodeName, Intent: a.intent, Backend: a.backend, Conditions: a.health.conditions,
+		Networks: a.networks,
+	}
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package portbinding
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/backend"
+)
+
+func TestPlugged(t *testing.T) {
+	const uid, podUID = "3a1dbbb8-b757-4021-a4d8-eba8477e61d7", "86c59fef-2c00-42a5-8d4e-673013e074bf"
+	ports := map[string]*v1alpha1.Port{
+		"shop/db":       {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: uid}},
+		"shop/web.eth0": {ObjectMeta: metav1.ObjectMeta{UID: podUID}, Spec: v1alpha1.PortSpec{Pod: &v1alpha1.PortPod{Name: "web"}}},
+	}
+	for _, tc := range []struct {
+		name, ifaceID string
+		actual        int
+		want          string // key; empty: none
+	}{
+		{"by name", "shop/db", 16, "shop/db"},
+		{"by name, not known yet", "shop/new", 16, "shop/new"},
+		{"by UID", uid, 16, "shop/db"},
+		{"UID of no Port", "00000000-0000-0000-0000-000000000001", 16, ""},
+		{"UID of a pod's Port", podUID, 16, ""},
+		{"the interface cannot be opened", uid, -1, ""},
+		{"name without a namespace", "/db", 16, ""},
+		{"namespace without a name", "shop/", 16, ""},
+		{"empty", "", 16, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			i := backend.Guest{Name: "tap0", ID: tc.ifaceID, Number: tc.actual}
+			want := map[string][]backend.Guest{}
+			if tc.want != "" {
+				want[tc.want] = []backend.Guest{i}
+			}
+			if diff := cmp.Diff(want, plugged([]backend.Guest{i}, ports)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

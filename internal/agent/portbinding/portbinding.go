@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package portbinding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/apicache"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/retry"
+	"coelan.io/coelan/internal/trigger"
+)
+
+// Guests are the interfaces that others plug into the data path.
+type Guests interface {
+	// Guests lists those that say what they are plugged for.
+	Guests(ctx context.Context) ([]backend.Guest, error)
+	// RequestNumber gives one its number, and waits until it has it.
+	RequestNumber(ctx context.Context, name string, number int) error
+}
+
+// API is where the status of Ports is written.
+type API interface {
+	PatchPortStatus(ctx context.Context, namespace, name string, status any) error
+}
+
+// Flows are what connects a Port.
+type Flows interface {
+	// Connect makes the flows of an attachment and waits for them; Disconnect removes them.
+	Connect(ctx context.Context, at attachment.Attachment) error
+	Disconnect(ctx context.Context, at attachment.Attachment) error
+	// Network is what the flows know of a Network.
+	Network(name string) (intent.Network, bool)
+	// NodeExists says whether a node is a member of the cluster.
+	NodeExists(name string) bool
+}
+
+// Recorder tells users why their Ports do not work.
+type Recorder interface {
+	PortWarning(namespace, name, uid, reason, message string)
+}
+
+// Options are what a Binder works with. All are needed.
+type Options struct {
+	Log    *slog.Logger
+	Node   string
+	Guests Guests
+	API    API
+	View   *apicache.View
+	Store  *attachment.Store
+	Flows  Flows
+	Events Recorder
+	MTU    func() int
+}
+
+// Binder is the part of one node's agent.
+type Binder struct {
+	Options
+	wake trigger.Trigger
+
+	// told are the statuses that were written last, by namespace/name, until the view shows them.
+	mu   sync.Mutex
+	told map[string]string
+}
+
+// New makes a Binder.
+func New(o Options) *Binder {
+	return &Binder{Options: o, wake: trigger.New(), told: map[string]string{}}
+}
+
+// Kick says that something of Open vSwitch has changed.
+func (b *Binder) Kick() {
+	b.wake.Fire()
+}
+
+// The pauses between attempts, and the bound of one.
+const (
+	minRetry    = 200 * time.Millisecond
+	maxRetry    = 10 * time.Second
+	passTimeout = 30 * time.Second
+)
+
+// Run binds and unbinds until ctx ends.
+func (b *Binder) Run(ctx context.Context) error {
+	backoff := retry.New(minRetry, maxRetry)
+	for {
+		changed := b.View.Changes()
+		bounded, cancel := context.WithTimeout(ctx, passTimeout)
+		err := b.pass(bounded)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			b.Log.Warn("Ports are not bound as they should be, trying again", "err", err)
+		}
+		again := backoff.After(err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-b.wake:
+		case <-again:
+		}
+	}
+}
+
+// pass compares interfaces, Ports and what is bound. It goes on after an error.
+func (b *Binder) pass(ctx context.Context) error {
+	found, err := b.Guests.Guests(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the database is away: what is bound stays, and its return is told
+	}
+	s := b.View.State()
+	plugged := plugged(found, s.Ports)
+	var errs []error
+	for _, at := range b.Store.List() {
+		if at.IsPort() {
+			errs = append(errs, b.keep(ctx, s, at, plugged))
+		}
+	}
+	for key, list := range plugged {
+		if o := s.Ports[key]; o != nil && o.Spec.Pod == nil {
+			errs = append(errs, b.consider(ctx, s, o, list))
+		}
+	}
+	for key, o := range s.Ports {
+		if o.Spec.Pod != nil || len(plugged[key]) > 0 || !s.Listed(kube.Ports) {
+			continue
+		}
+		switch {
+		case o.Status.Node == b.Node:
+			errs = append(errs, b.tell(ctx, o, unbound()))
+		case b.complained(o.Status.LastError):
+			errs = append(errs, b.tell(ctx, o, map[string]any{"lastError": nil}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// plugged are the interfaces that can be used, by the key of the Port that has their iface-id
+// as its key or UID. One that ovs-vswitchd could not open, such as the tap of a machine that
+// is gone, is none.
+func plugged(found []backend.Guest, ports map[string]*v1alpha1.Port) map[string][]backend.Guest {
+	byUID := map[string]string{}
+	for key, o := range ports {
+		if o.Spec.Pod == nil {
+			byUID[string(o.UID)] = key
+		}
+	}
+	m := map[string][]backend.Guest{}
+	for _, i := range found {
+		key := i.ID
+		if named, ok := byUID[key]; ok {
+			key = named
+		}
+		if namespace, name, ok := strings.Cut(key, "/"); ok && namespace != "" && name != "" && i.Number >= 0 {
+			m[key] = append(m[key], i)
+		}
+	}
+	return m
+}
+
+// keep ends a binding if its Port or interface is gone.
+func (b *Binder) keep(ctx context.Context, s apicache.State, at attachment.Attachment,
+	plugged map[string][]backend.Guest,
+) error {
+	key := at.PortKey()
+	o := s.Ports[key]
+	why := ""
+	switch {
+	case o == nil && s.Listed(kube.Ports):
+		why = "the Port was deleted"
+	case o == nil:
+		return nil // not heard of since the start
+	case !has(plugged[key], at.HostInterface):
+		why = "the interface is gone"
+	case !sameAddresses(o, at):
+		why = "the Port's addresses are others"
+	default:
+		_, _, refusal := b.allowed(s, o)
+		why = refusal
+	}
+	if why == "" {
+		return nil
+	}
+	if err := b.Flows.Disconnect(ctx, at); err != nil {
+		return fmt.Errorf("port %s: %w", key, err)
+	}
+	if _, err := b.Store.Release(at.Key); err != nil {
+		return fmt.Errorf("port %s: %w", key, err)
+	}
+	b.Log.Info("port unbound", "port", key, "interface", at.HostInterface, "why", why)
+	return nil
+}
+
+func has(list []backend.Guest, name string) bool {
+	for _, i := range list {
+		if i.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// allowed says whether this node may bind a Port, with the reason and the text of a refusal.
+func (b *Binder) allowed(s apicache.State, o *v1alpha1.Port) (ok bool, reason, refusal string) {
+	n := s.Networks[o.Spec.Network]
+	switch {
+	case o.Spec.Node != "" && o.Spec.Node != b.Node:
+		return false, v1alpha1.ReasonBoundElsewhere, "it is for node " + o.Spec.Node + " only" + b.here()
+	case o.Status.Node != "" && o.Status.Node != b.Node && b.Flows.NodeExists(o.Status.Node):
+		return false, v1alpha1.ReasonBoundElsewhere, "it is bound on node " + o.Status.Node + b.here()
+	case n != nil && n.Spec.Node != "" && n.Spec.Node != b.Node:
+		return false, v1alpha1.ReasonNotAllowed, "network " + n.Name + " is for node " + n.Spec.Node + " only"
+	}
+	return true, "", ""
+}
+
+// here ends what this node complains of, so that it knows it again.
+func (b *Binder) here() string { return ", and an interface for it is on node " + b.Node }
+
+// complained says whether this node has said that a Port is bound elsewhere.
+func (b *Binder) complained(lastError string) bool {
+	return strings.HasPrefix(lastError, v1alpha1.ReasonBoundElsewhere+":") && strings.HasSuffix(lastError, b.here())
+}
+
+// consider binds a Port to the first of the interfaces for it, or tells why not.
+func (b *Binder) consider(ctx context.Context, s apicache.State, o *v1alpha1.Port, list []backend.Guest) error {
+	key := o.Namespace + "/" + o.Name
+	if ok, reason, refusal := b.allowed(s, o); !ok {
+		b.warn(o, reason, refusal)
+		return b.tell(ctx, o, map[string]any{"lastError": reason + ": " + refusal})
+	}
+	if len(o.Status.Addresses) == 0 || o.Status.MAC == "" {
+		return nil // the controller has not come to it yet
+	}
+	network, ok := b.Flows.Network(o.Spec.Network)
+	if !ok {
+		return nil // likewise; the Network's arrival is told
+	}
+	if len(list) > 1 {
+		b.warn(o, v1alpha1.ReasonBoundElsewhere,
+			fmt.Sprintf("interfaces %s and %s of node %s both have its iface-id: the first has it",
+				list[0].Name, list[1].Name, b.Node))
+	}
+	at, err := b.attachment(ctx, o, network, list)
+	if err != nil {
+		var taken *attachment.TakenError
+		if errors.As(err, &taken) {
+			b.warn(o, v1alpha1.ReasonAddressTaken, taken.Error())
+			return b.tell(ctx, o, map[string]any{"lastError": v1alpha1.ReasonAddressTaken + ": " + taken.Error()})
+		}
+		return fmt.Errorf("port %s: %w", key, err)
+	}
+	if err := b.Guests.RequestNumber(ctx, at.HostInterface, int(at.OFPort)); err != nil {
+		return fmt.Errorf("port %s: %w", key, err)
+	}
+	if err := b.Flows.Connect(ctx, at); err != nil {
+		err = fmt.Errorf("port %s: %w", key, err)
+		var refused *backend.RefusedError
+		if errors.As(err, &refused) { // the error has it tried again
+			complaint := v1alpha1.ReasonRefused + ": " + refused.Error()
+			return errors.Join(err, b.tell(ctx, o, map[string]any{"lastError": complaint}))
+		}
+		return err
+	}
+	return b.tell(ctx, o, map[string]any{
+		"phase": v1alpha1.PortBound, "node": b.Node, "boundTime": metav1.Time{Time: at.Created}, "lastError": nil,
+	})
+}
+
+// maxWaitForFree bounds how long a Port waits for its addresses where they have just been released.
+const maxWaitForFree = 5 * time.Second
+
+// attachment is what the store has for a Port, or gets.
+func (b *Binder) attachment(ctx context.Context, o *v1alpha1.Port, network intent.Network,
+	list []backend.Guest,
+) (attachment.Attachment, error) {
+	key := attachment.PortKey(o.Namespace, o.Name)
+	if at, ok := b.Store.Get(key); ok {
+		return at, nil
+	}
+	plan := attachment.Plan{
+		Spec: attachment.Spec{
+			Key: key, PodNamespace: o.Namespace, PodName: o.Name, PodUID: string(o.UID), PortName: o.Name,
+			HostInterface: list[0].Name, NetworkName: network.Name, NetworkID: network.ID,
+			BlockSpace: !network.FromNodes(), MTU: b.MTU(),
+		},
+		Subnets: network.Subnets,
+	}
+	mac, err := intent.ParseMAC(o.Status.MAC)
+	if err != nil {
+		return attachment.Attachment{}, err
+	}
+	plan.MAC = &mac
+	for _, text := range o.Status.Addresses {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return attachment.Attachment{}, err
+		}
+		plan.Addresses = append(plan.Addresses, a)
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxWaitForFree)
+	defer cancel()
+	all, err := b.Store.AllocateAllWhenFree(ctx, plan)
+	var at attachment.Attachment
+	if err == nil {
+		at = all[0]
+		b.Log.Info("port bound", "port", at.PortKey(), "interface", at.HostInterface, "ofport", at.OFPort, "addresses",
+			at.Addresses)
+	}
+	return at, err
+}
+
+// sameAddresses says whether an attachment has what a Port's status says.
+func sameAddresses(o *v1alpha1.Port, at attachment.Attachment) bool {
+	if len(o.Status.Addresses) != len(at.Addresses) || o.Status.MAC != at.MAC.String() ||
+		o.Spec.Network != at.NetworkName {
+		return false
+	}
+	for i, a := range at.Addresses {
+		if o.Status.Addresses[i] != a.Addr().String() {
+			return false
+		}
+	}
+	return true
+}

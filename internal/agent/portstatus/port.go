@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package portstatus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/apicache"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/translate"
+)
+
+// Write makes the Port of an attachment what it should be. A Port of the same name that a former
+// pod has left is replaced; one that a user made is an error.
+func (p *Publisher) Write(ctx context.Context, at attachment.Attachment) error {
+	p.mu.Lock()
+	delete(p.removed, at.Key)
+	p.mu.Unlock()
+	want := translate.PodPort(at, p.Node, p.uid(at))
+	have, err := p.API.CreatePort(ctx, want)
+	if apierrors.IsAlreadyExists(err) {
+		have, err = p.API.Port(ctx, want.Namespace, want.Name)
+		if err == nil && !sameSpec(have, want) {
+			if have.Spec.Pod == nil {
+				return fmt.Errorf("port %s exists and is not a pod's: rename it", at.PortKey())
+			}
+			if err := p.replace(ctx, have); err != nil {
+				return fmt.Errorf("port %s of a former pod: %w", at.PortKey(), err)
+			}
+			have, err = p.API.CreatePort(ctx, want)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("port %s: %w", at.PortKey(), err)
+	}
+	if sameStatus(have.Status, want.Status) {
+		return nil
+	}
+	if err := p.API.PatchPortStatus(ctx, want.Namespace, want.Name, want.Status); err != nil {
+		return fmt.Errorf("status of port %s: %w", at.PortKey(), err)
+	}
+	return nil
+}
+
+// goneTimeout is how long another node, or the controller, may take to delete the Port of a pod
+// that is gone.
+const goneTimeout = 10 * time.Second
+
+// replace deletes the Port of a former pod. That of a pod of another node it must not delete: the
+// controller does as soon as that pod is gone, if its node does not. Of such a Port that no other
+// node watches it does not wait for the end.
+func (p *Publisher) replace(ctx context.Context, former *v1alpha1.Port) error {
+	if former.Spec.Node == p.Node {
+		return p.API.DeletePort(ctx, former.Namespace, former.Name, former.UID)
+	}
+	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
+	defer cancel()
+	key := former.Namespace + "/" + former.Name
+	_, gone := p.View.Await(ctx, func(s apicache.State) bool {
+		return s.Ports[key] == nil || s.Ports[key].UID != former.UID
+	})
+	if !gone {
+		return fmt.Errorf("node %s and the controller have not deleted it yet; while its pod is there, no other can have it", former.Spec.Node)
+	}
+	return nil
+}
+
+// uid is the pod's in the API.
+func (p *Publisher) uid(at attachment.Attachment) string {
+	if pod := p.View.State().Pod(at.PodNamespace, at.PodName, at.PodUID); pod != nil {
+		return string(pod.UID)
+	}
+	return at.PodUID
+}
+
+// delete removes the Port of an attachment that is gone.
+func (p *Publisher) delete(ctx context.Context, key string) error {
+	namespace, name, _ := strings.Cut(key, "/")
+	o, err := p.API.Port(ctx, namespace, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = nil
+	case err == nil && o.Spec.Pod != nil && o.Status.Node == p.Node || err == nil && o.Spec.Pod != nil &&
+		o.Spec.Node == p.Node:
+		err = p.API.DeletePort(ctx, namespace, name, o.UID)
+	}
+	if err != nil {
+		return fmt.Errorf("port %s: %w", key, err)
+	}
+	return nil
+}
+
+// unclaim gives back the fixed addresses of a Port, those that the view shows and those of
+// attachments just removed, but for those of the attachment that it has now.
+func (p *Publisher) unclaim(ctx context.Context, key string, now attachment.Attachment) error {
+	claims := map[claim]bool{}
+	for _, b := range p.Singles.Singles() {
+		if a, err := netip.ParsePrefix(b.Spec.CIDR); err == nil && b.Spec.Port == key {
+			claims[claim{b.Spec.Network, a.Addr()}] = true
+		}
+	}
+	p.mu.Lock()
+	for _, at := range p.removed {
+		for _, a := range at.Addresses {
+			if at.PortKey() == key && at.FixedAddresses && at.BlockSpace {
+				claims[claim{at.NetworkName, a.Addr()}] = true
+			}
+		}
+	}
+	done := maps.Clone(p.removed)
+	p.mu.Unlock()
+	for _, a := range now.Addresses {
+		delete(claims, claim{now.NetworkName, a.Addr()})
+	}
+	var errs []error
+	for c := range claims {
+		errs = append(errs, p.Singles.UnclaimSingle(ctx, c.network, c.addr, key))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k, at := range done {
+		// One that is still in the store would look like one that has to have its Port.
+		if _, there := p.Store.Get(k); at.PortKey() == key && !there {
+			delete(p.removed, k)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agentapi
+
+import "fmt"
+
+// Check is the answer to GET /v1/check.
+type Check struct {
+	// OK says that there are no findings.
+	OK bool `json:"ok"`
+	// Attachments, Ports and Interfaces are how many were looked at.
+	Attachments int `json:"attachments"`
+	Ports       int `json:"ports"`
+	Interfaces  int `json:"interfaces"`
+	// MTU is that of the node's pods; 0: it is not known yet.
+	MTU      int      `json:"mtu"`
+	Findings Findings `json:"findings"`
+}
+
+// Finding is one thing that is there and should not be, or the other way round.
+type Finding struct {
+	// Kind is port, interface, attachment, address, network, flow, refused,
+	// conntrack, mtu or condition.
+	Kind string `json:"kind"`
+	// Object is its name: a port, an interface, namespace/pod/interface, an address, a flow as
+	// ovs-ofctl prints it.
+	Object string `json:"object"`
+	// Problem says what is wrong.
+	Problem string `json:"problem"`
+}
+
+// Findings are the findings of one check.
+type Findings []Finding
+
+// Add appends a finding.
+func (f *Findings) Add(kind, object, format string, args ...any) {
+	*f = append(*f, Finding{Kind: kind, Object: object, Problem: fmt.Sprintf(format, args...)})
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agentapi
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Status is the answer to GET /v1/status.
+type Status struct {
+	Node    string    `json:"node"`
+	Version string    `json:"version"`
+	Since   time.Time `json:"since"`
+	Ready   bool      `json:"ready"`
+	// Conditions are the reasons why a condition is not met, by its name; empty for
+	// one that is met.
+	Conditions    map[string]string `json:"conditions"`
+	OVS           OVSStatus         `json:"ovs"`
+	Encapsulation string            `json:"encapsulation"`
+	TunnelIP      string            `json:"tunnelIP,omitempty"`
+	MTU           int               `json:"mtu"`
+	PodCIDRs      []netip.Prefix    `json:"podCIDRs"`
+	Peers         []Peer            `json:"peers"`
+	Ports         int               `json:"ports"`
+	Sync          SyncStatus        `json:"sync"`
+	Host          HostStatus        `json:"host"`
+	Policies      PolicyStatus      `json:"policies"`
+	// Refused are objects with flows that the switch refuses.
+	Refused []Refused `json:"refused,omitempty"`
+	// Problems are objects of which not everything could be put into effect.
+	Problems []string `json:"problems"`
+}
+
+// HostStatus is how far the host's own network is as it should be.
+type HostStatus struct {
+	// Synced says that the kernel holds all that is desired.
+	Synced bool `json:"synced"`
+	// Changes counts the writes since the agent started.
+	Changes int `json:"changes"`
+	// Error is what failed last; empty when Synced.
+	Error string `json:"error,omitempty"`
+}
+
+// OVSStatus is the Open vSwitch of the node.
+type OVSStatus struct {
+	Version   string `json:"version"`
+	Bridge    string `json:"bridge"`
+	Datapath  string `json:"datapath"`
+	Connected bool   `json:"connected"`
+}
+
+// Peer is another node and how its pods are reached.
+type Peer struct {
+	Node      string         `json:"node"`
+	Addresses []netip.Addr   `json:"addresses"`
+	PodCIDRs  []netip.Prefix `json:"podCIDRs"`
+	TunnelIP  string         `json:"tunnelIP,omitempty"`
+}
+
+// SyncStatus is the outcome of the newest synchronization of flows.
+type SyncStatus struct {
+	Time     time.Time     `json:"time"`
+	Duration time.Duration `json:"duration"`
+	Flows    int           `json:"flows"`
+	Groups   int           `json:"groups"`
+	Added    int           `json:"added"`
+	Changed  int           `json:"changed"`
+	Deleted  int           `json:"deleted"`
+	Syncs    int           `json:"syncs"`
+	Error    string        `json:"error,omitempty"`
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agentapi
+
+import (
+	"net/netip"
+)
+
+// TraceRequest is the body of POST /v1/trace: a packet as it enters this node's bridge.
+type TraceRequest struct {
+	// From is where it enters: a pod of this node as namespace/name or namespace/name/interface,
+	// "gateway" for a packet of the host or from outside, or "tunnel" for one from another node.
+	From string `json:"from"`
+	// Source may be left out for a pod: its address of Destination's family.
+	Source      netip.Addr `json:"source,omitzero"`
+	Destination netip.Addr `json:"destination"`
+	// Protocol is tcp, udp, sctp or icmp; empty is icmp.
+	Protocol        string `json:"protocol,omitempty"`
+	SourcePort      uint16 `json:"sourcePort,omitempty"`
+	DestinationPort uint16 `json:"destinationPort,omitempty"`
+	// TTL is 64 if it is left out.
+	TTL uint8 `json:"ttl,omitempty"`
+	// Conntrack is what each lookup of the connection finds, in order, such as "trk,est"; "trk,new"
+	// is the rest.
+	Conntrack []string `json:"conntrack,omitempty"`
+	// VNI and TunnelSource are those of a packet from the tunnel.
+	VNI          uint32     `json:"vni,omitempty"`
+	TunnelSource netip.Addr `json:"tunnelSource,omitzero"`
+}
+
+// Trace is the answer to POST /v1/trace.
+type Trace struct {
+	Node string `json:"node"`
+	// Packet is the packet as ofproto/trace was asked for it.
+	Packet string      `json:"packet"`
+	Steps  []TraceStep `json:"steps"`
+	// Service is the one that has the packet's destination address; nil: none
+	// that the bridge balances.
+	Service *TracedService `json:"service,omitempty"`
+	// Policies are what policies decide, in order.
+	Policies []TracedPolicy `json:"policies,omitempty"`
+	// Refused are objects that the packet's way would depend on, and that the switch refuses.
+	Refused []Refused `json:"refused,omitempty"`
+	// Outcome is where the packet goes.
+	Outcome Outcome `json:"outcome"`
+	// Text is ofproto/trace's own answer.
+	Text string `json:"text"`
+}
+
+// TracedService is what becomes of a packet for a Service.
+type TracedService struct {
+	Name string `json:"name"` // namespace/name
+	// Endpoint is the one that this packet gets, as a new connection gets any of
+	// Endpoints; not valid: none.
+	Endpoint  netip.AddrPort `json:"endpoint,omitzero"`
+	Endpoints int            `json:"endpoints"`
+	// Refused says that there is no endpoint, and the kernel of the client's node answers so.
+	Refused bool `json:"refused,omitempty"`
+}
+
+// TracedPolicy is what policies decide of a packet in one direction.
+type TracedPolicy struct {
+	// Direction is egress or ingress, Tier SecurityGroup, Admin, NetworkPolicy or Baseline; empty
+	// if the Port is closed.
+	Direction string `json:"direction"`
+	Tier      string `json:"tier,omitempty"`
+	// Decision is allowed, denied or passed.
+	Decision string `json:"decision"`
+	// Policies has the one with the rule that decides, or those of which no rule allows the packet.
+	Policies []string `json:"policies,omitempty"`
+	// Rule is the rule's number in its direction's list, from 1; 0 if none decides.
+	Rule int `json:"rule,omitempty"`
+	// Text is all of it in words.
+	Text string `json:"text"`
+}
+
+// TraceStep is one flow that the packet matched.
+type TraceStep struct {
+	Table     int    `json:"table"`
+	TableName string `json:"tableName,omitempty"`
+	// Feature and Owner say which part of Coelan made the flow, and for which object.
+	Feature string `json:"feature,omitempty"`
+	Owner   string `json:"owner,omitempty"`
+	// Reason is why the flow drops the packet; empty if it does not.
+	Reason string `json:"reason,omitempty"`
+	// Note is what it means that no flow of the table matches.
+	Note string `json:"note,omitempty"`
+	// Flow is what the flow matches, Actions what it does.
+	Flow    string   `json:"flow"`
+	Actions []string `json:"actions"`
+}
+
+// Outcome is the end of a packet's way through a node's bridge.
+type Outcome struct {
+	// Kind is pod, gateway, tunnel, physical, answer (the packet was a question and goes back
+	// answered) or drop.
+	Kind string `json:"kind"`
+	// Pod is namespace/name/interface of the receiver, or namespace/name of a user's Port.
+	Pod string `json:"pod,omitempty"`
+	// Network is the receiver's, or the physical network that the packet leaves by.
+	Network string `json:"network,omitempty"`
+	// Node, TunnelIP and VNI say where the tunnel leads.
+	Node     string `json:"node,omitempty"`
+	TunnelIP string `json:"tunnelIP,omitempty"`
+	VNI      uint32 `json:"vni,omitempty"`
+	// MTU is the size of the largest packet that fits the way, if a pod of this node may send a
+	// larger one, which is answered with ICMP; 0: all fit.
+	MTU int `json:"mtu,omitempty"`
+	// Reason is why the packet is dropped.
+	Reason string `json:"reason,omitempty"`
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ctlimit
+
+import (
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+)
+
+// Names of the zones that are not one Router's. A Router cannot have them.
+const (
+	// Physical is the zone of all physical networks.
+	Physical = "(physical)"
+	// Hairpin is that of endpoints of Services that are their own clients.
+	Hairpin = "(hairpin)"
+)
+
+// zone is a conntrack zone with its limit, 0: none.
+type zone struct {
+	router string
+	limit  int
+}
+
+// Shares of the table.
+const (
+	shareOfDefault = 2
+	shareOfRouter  = 10
+)
+
+// zonesOf are the zones of a State, each with the limit that the settings give it in a table of
+// that size.
+func zonesOf(s *intent.State, c config.Conntrack, table int) map[uint16]zone {
+	share := func(limit, part int) int {
+		if limit == 0 {
+			limit = max(1, table/part)
+		}
+		return limit
+	}
+	each := share(c.MaxPerRouter, shareOfRouter)
+	zones := map[uint16]zone{
+		uint16(intent.DefaultRouter): {
+			intent.DefaultRouterName, share(c.MaxDefault, shareOfDefault),
+		},
+		uint16(datapath.PhysicalZone): {Physical, each},
+		uint16(datapath.HairpinZone):  {Hairpin, each},
+	}
+	for r := range s.PrivateRouters() {
+		zones[uint16(r.ID)] = zone{r.Name, each}
+	}
+	return zones
+}
+
+// limits reports whether the settings ask for limits on a datapath.
+func limits(c config.Conntrack, d intent.Datapath) bool {
+	switch c.Limits {
+	case config.AlwaysLimits:
+		return true
+	case config.NeverLimits:
+		return false
+	default:
+		return d == intent.DatapathNetdev
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnet
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// forgetDatagrams makes the kernel's conntrack forget UDP clients of what has come, gone or
+// changed. A client that goes on sending would otherwise be translated forever as it was when it
+// began, or not at all.
+func (h *Host) forgetDatagrams(p *servicePlan, had []set) {
+	var own map[netip.Addr]bool
+	for i, f := range p.families {
+		size := len(p.table.sets) / len(p.families)
+		stale := f.stale(had[i*size:(i+1)*size], p.table.sets[i*size:(i+1)*size])
+		if stale.none() {
+			continue
+		}
+		if own == nil {
+			var err error
+			if own, err = localAddresses(); err != nil {
+				h.log.Warn("UDP clients of Services are not forgotten", "err", err)
+				return
+			}
+		}
+		stale.own = own
+		// A dump that was interrupted says so, and has been acted on as far as it went.
+		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family(f.hop)),
+			stale); err != nil &&
+			!errors.Is(err, netlink.ErrDumpInterrupted) {
+			h.log.Warn("UDP clients of Services are not forgotten", "err", err)
+		}
+	}
+}
+
+// staleDatagrams picks connections of UDP.
+type staleDatagrams struct {
+	// ports are node ports, frontends external addresses with their ports, as the sets have them.
+	ports, frontends map[string]bool
+	own              map[netip.Addr]bool
+}
+
+// stale are the keys of UDP that differ between two states of the family's sets.
+func (f serviceFamily) stale(had, has []set) *staleDatagrams {
+	s := &staleDatagrams{ports: map[string]bool{}, frontends: map[string]bool{}}
+	differ := func(name string, proto int, into map[string]bool) {
+		i := slices.IndexFunc(has, func(s set) bool { return s.name == name+f.name })
+		for _, pair := range [][2]map[string]string{{had[i].elements, has[i].elements},
+			{has[i].elements, had[i].elements}} {
+			for k, v := range pair[0] {
+				if w, ok := pair[1][k]; (!ok || v != w) && k[proto] == byte(intent.UDP) {
+					into[k] = true
+				}
+			}
+		}
+	}
+	differ("nodeports", 0, s.ports)
+	differ("external", int(f.sz), s.frontends)
+	return s
+}
+
+func (s *staleDatagrams) none() bool { return len(s.ports)+len(s.frontends) == 0 }
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (s *staleDatagrams) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
+	if c.Forward.Protocol != unix.IPPROTO_UDP {
+		return false
+	}
+	to := addr(c.Forward.DstIP)
+	return s.frontends[frontend(to, intent.UDP, c.Forward.DstPort)] || s.own[to] &&
+		s.ports[service(intent.UDP, c.Forward.DstPort)]
+}

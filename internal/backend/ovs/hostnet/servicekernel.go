@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnet
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+)
+
+// servicesTable is the nftables table (family inet) of Services.
+const servicesTable = "coelan-services"
+
+// servicePlan is what the kernel needs for a Desired's Services.
+type servicePlan struct {
+	of       Services
+	families []serviceFamily
+	// own are the host's addresses, if they matter.
+	own map[netip.Addr]bool
+
+	table  nftable
+	routes []Route
+}
+
+// serviceMemory is what the kernel is known to hold, so that one change among ten thousand
+// Services costs no look at all of them. It ends with any event of the table that is not
+// the Host's own doing.
+type serviceMemory struct {
+	plan *servicePlan
+	// structure and sets are the table's; sets is nil while they are not known.
+	structure string
+	sets      []set
+	// absent says that there is no table.
+	absent bool
+}
+
+// planServices makes a plan, or returns the one that there is.
+func (h *Host) planServices(d Desired) (*servicePlan, error) {
+	own, err := ownAddresses(d.Services)
+	if err != nil {
+		return nil, err
+	}
+	families := serviceFamilies(d.Gateway)
+	same := func(a, b serviceFamily) bool { return a.gateway == b.gateway }
+	if p := h.services.plan; p != nil && p.of.equal(d.Services) && slices.EqualFunc(p.families, families, same) &&
+		maps.Equal(p.own, own) {
+		return p, nil
+	}
+	p := &servicePlan{of: d.Services, families: families, own: own, table: nftable{name: servicesTable}}
+	if d.Services.Native {
+		p.table.chains = serviceChains(d.Gateway.Name, families)
+		for _, f := range families {
+			k := servicesOf(d.Services, f, own)
+			p.table.sets = append(p.table.sets, k.sets(d.Services.NodePortAddresses)...)
+			p.routes = append(p.routes, k.routes()...)
+		}
+	}
+	return p, nil
+}
+
+// ownAddresses are the host's, if it matters to a Service which they are.
+func ownAddresses(s Services) (map[netip.Addr]bool, error) {
+	if !s.Native || len(s.Announced) == 0 && !slices.ContainsFunc(s.Ports, func(p ServicePort) bool {
+		return len(p.SourceRanges) > 0
+	}) {
+		return nil, nil
+	}
+	return localAddresses()
+}
+
+// localAddresses are those of the host but loopback and link-local ones, of which each pod's
+// interface brings one.
+func localAddresses() (map[netip.Addr]bool, error) {
+	list, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	own := make(map[netip.Addr]bool, len(list))
+	for _, a := range list {
+		if ip := prefix(a.IPNet).Addr(); !ip.IsLoopback() && (ip.Is4() || !ip.IsLinkLocalUnicast()) {
+			own[ip] = true
+		}
+	}
+	return own, nil
+}
+
+// routes lead to the bridge, by the one neighbor that stands for it. Pods' packets do not go to
+// that neighbor's own address: where they leave by the interface that they came in by, the kernel
+// would make a redirect of each, and take it off what the pod may get of ICMPv6 errors. Of these
+// "port unreachable" is one, and one redirect a second leaves nothing of them.
+func (k *kernelServices) routes() []Route {
+	var all []Route
+	for _, r := range k.led {
+		for _, p := range r.Prefixes() {
+			all = append(all, Route{Destination: p, Via: k.f.masked, Gateway: true, Source: k.f.gateway})
+		}
+	}
+	return all
+}
+
+// applyServices brings neighbors and table into the state of the plan.
+func (h *Host) applyServices(d Desired, p *servicePlan) (int, error) {
+	if h.doubt.Swap(false) {
+		h.services = serviceMemory{plan: h.services.plan}
+	}
+	h.services.plan = p
+	n, err := h.applyServiceNeighbours(d, p)
+	if !p.of.Native {
+		m, e := h.removeServices(p)
+		return n + m, errors.Join(err, e)
+	}
+	m, e := h.nft.with(p.table, func(conn *nftables.Conn) (int, error) { return h.applyServiceTable(conn, p) })
+	if e != nil {
+		h.services = serviceMemory{}
+	}
+	return n + m, errors.Join(err, e)
+}
+
+// applyServiceTable looks at the kernel only if it is not known what that has.
+func (h *Host) applyServiceTable(conn *nftables.Conn, p *servicePlan) (int, error) {
+	known, structure := h.services.sets, p.table.text()
+	if h.services.structure != structure {
+		known = nil
+	}
+	before, n, err := p.table.apply(conn, known)
+	if err != nil {
+		return 0, err
+	}
+	h.services = serviceMemory{plan: p, structure: structure, sets: p.table.sets}
+	if n > 0 && before != nil {
+		h.forgetDatagrams(p, before)
+	}
+	return n, nil
+}
+
+// text identifies all of the table but its sets' contents.
+func (t nftable) text() string {
+	var b strings.Builder
+	for _, c := range t.chains {
+		b.WriteString(c.Name + "\n")
+		for _, r := range c.rules {
+			b.WriteString(r.digest() + "\n")
+		}
+	}
+	return b.String()
+}
+
+func (h *Host) removeServices(p *servicePlan) (int, error) {
+	if h.services.absent {
+		return 0, nil
+	}
+	n, err := h.nft.with(p.table, func(conn *nftables.Conn) (int, error) {
+		if there, err := exists(conn, p.table.kernel()); !there || err != nil {
+			return 0, err
+		}
+		return 1, p.table.remove(conn)
+	})
+	h.services = serviceMemory{plan: p, absent: err == nil}
+	return n, err
+}
+
+// RemoveServices deletes the table of Services; one that is not there is fine.
+func RemoveServices() error { return removeTable(servicesTable) }
+
+// applyServiceNeighbours keeps the permanent neighbors that stand for the bridge, so that no
+// neighbor discovery is needed.
+func (h *Host) applyServiceNeighbours(d Desired, p *servicePlan) (int, error) {
+	link, err := h.nl.LinkByName(d.Gateway.Name)
+	if err != nil {
+		// It was said already that there is none.
+		return 0, nil
+	}
+	var n int
+	var errs []error
+	for _, f := range p.families {
+		k, err := applyNeighbour(link, f.masked, p.of.Native)
+		if err != nil {
+			err = fmt.Errorf("neighbour %s of %s: %w", f.masked, d.Gateway.Name, err)
+		}
+		n, errs = n+k, append(errs, err)
+	}
+	return n, errors.Join(errs...)
+}
+
+func applyNeighbour(link netlink.Link, hop netip.Addr, wanted bool) (int, error) {
+	have, err := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(link.Attrs().Index, family(hop)) })
+	if err != nil {
+		return 0, err
+	}
+	want := &netlink.Neigh{
+		LinkIndex: link.Attrs().Index, Family: family(hop), State: unix.NUD_PERMANENT, IP: hop.AsSlice(),
+		HardwareAddr: datapath.RouterMAC.HardwareAddr(),
+	}
+	i := slices.IndexFunc(have, func(e netlink.Neigh) bool { return addr(e.IP) == hop })
+	switch {
+	case !wanted && i >= 0:
+		return 1, netlink.NeighDel(&have[i])
+	case !wanted, i >= 0 && have[i].State == want.State && slices.Equal(have[i].HardwareAddr, want.HardwareAddr):
+		return 0, nil
+	}
+	return 1, netlink.NeighSet(want)
+}

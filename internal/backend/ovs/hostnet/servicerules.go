@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostnet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/intent"
+)
+
+// header is where a family has its addresses, and how nftables calls it.
+type header struct {
+	name         string
+	proto        byte
+	ip           string
+	src, dst, sz uint32
+	addr         nftables.SetDatatype
+}
+
+var (
+	header4 = header{"4", unix.NFPROTO_IPV4, "ip", source4, destination4, size4, nftables.TypeIPAddr}
+	header6 = header{"6", unix.NFPROTO_IPV6, "ip6", source6, destination6, size6, nftables.TypeIP6Addr}
+)
+
+// A leftover kube-proxy has its chains at the usual priorities. The first chain that translates a
+// connection is the last, so these come before.
+var (
+	dnatPriority   = *nftables.ChainPriorityNATDest - 10
+	snatPriority   = *nftables.ChainPriorityNATSource - 10
+	filterPriority = *nftables.ChainPriorityFilter - 10
+)
+
+// serviceChains are the rules of the families.
+func serviceChains(gateway string, families []serviceFamily) []chain {
+	var dnat, snat, reject, sources, forwarded []rule
+	for _, f := range families {
+		dnat = append(dnat, f.dnatRules()...)
+		snat = append(snat, f.snatRules(gateway)...)
+		reject = append(reject, f.rejectRules()...)
+		sources = append(sources, f.sourceRule(gateway))
+		forwarded = append(forwarded, f.forwardedRule(gateway))
+	}
+	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
+	return []chain{
+		baseChain("sources-prerouting", filter, nftables.ChainHookPrerouting, *nftables.ChainPriorityMangle, sources),
+		baseChain("sources-output", filter, nftables.ChainHookOutput, *nftables.ChainPriorityMangle, sources),
+		baseChain("dnat-prerouting", nat, nftables.ChainHookPrerouting, dnatPriority, dnat),
+		baseChain("dnat-output", nat, nftables.ChainHookOutput, dnatPriority, dnat),
+		baseChain("forwarded-postrouting", filter, nftables.ChainHookPostrouting, *nftables.ChainPriorityMangle,
+			forwarded),
+		baseChain("snat-postrouting", nat, nftables.ChainHookPostrouting, snatPriority, snat),
+		baseChain("reject-forward", filter, nftables.ChainHookForward, filterPriority, reject),
+		baseChain("reject-output", filter, nftables.ChainHookOutput, filterPriority, reject),
+	}
+}
+
+func baseChain(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority nftables.ChainPriority,
+	rules []rule,
+) chain {
+	return chain{&nftables.Chain{Name: name, Type: typ, Hooknum: hook, Priority: &priority}, rules}
+}
+
+// dnatRules lead what the bridge does not know by its address to one that it does: node
+// ports, and external addresses that may belong to another host except for the Service's
+// port. What is led there whole is translated to itself, so that no other program's rules (a
+// leftover kube-proxy's) translate it.
+func (f serviceFamily) dnatRules() []rule {
+	return []rule{
+		f.rule(fmt.Sprintf("dnat to %s daddr . meta l4proto . th dport map @external%s", f.ip, f.name),
+			f.frontend(), lookup(expr.Lookup{SetName: "external" + f.name, DestRegister: register(0),
+				IsDestRegSet: true}),
+			f.nat(expr.NAT{Type: expr.NATTypeDestNAT, RegProtoMin: register(f.words())})),
+		f.rule(fmt.Sprintf("fib daddr type local %s daddr @node%s meta l4proto . th dport @nodeports%s dnat to %s",
+			f.ip, f.name, f.name, f.hop),
+			local(), f.load(f.dst, 0), f.in("node"), protocolAndPort(0), f.in("nodeports"),
+			immediate(f.hop), f.nat(expr.NAT{Type: expr.NATTypeDestNAT})),
+		f.rule(fmt.Sprintf("%s daddr @services%s dnat to %s daddr", f.ip, f.name, f.ip),
+			f.load(f.dst, 0), f.in("services"), f.nat(expr.NAT{Type: expr.NATTypeDestNAT})),
+	}
+}
+
+// snatRules give what goes to Services the gateway's address, so that answers come back here,
+// unless the client's is to be preserved; and clients that the bridge has masked that of the
+// interface by which they leave the host. It is not masquerading, which forgets all connections
+// whenever the interface goes down, as it does with ovs-vswitchd.
+func (f serviceFamily) snatRules(gateway string) []rule {
+	return []rule{
+		f.rule(fmt.Sprintf("oifname != %s %s saddr %s masquerade fully-random", gateway, f.ip, f.masked),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpNeq, gateway), f.load(f.src, 0), is(f.masked),
+			one(&expr.Masq{FullyRandom: true})),
+		f.rule(fmt.Sprintf("oifname %s %s saddr %s return", gateway, f.ip, f.gateway),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), f.load(f.src, 0), is(f.gateway),
+			verdict(expr.VerdictReturn)),
+		f.rule(fmt.Sprintf(`oifname %s iifname != { "", %s } %s daddr . meta l4proto . th dport @preserve%s return`,
+			gateway, gateway, f.ip, f.name),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway),
+			device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ""), device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway),
+			f.frontend(), f.in("preserve"), verdict(expr.VerdictReturn)),
+		f.rule(fmt.Sprintf("oifname %s %s daddr @services%s snat to %s fully-random", gateway, f.ip, f.name, f.gateway),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in("services"),
+			immediate(f.gateway), f.nat(expr.NAT{Type: expr.NATTypeSourceNAT, FullyRandom: true})),
+	}
+}
+
+// rejectRules refuse what has no endpoint anywhere. A connection that has got one keeps it;
+// datagrams are refused in any case.
+func (f serviceFamily) rejectRules() []rule {
+	reset := &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}
+	unreachable := &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}
+	at := fmt.Sprintf("%s daddr . meta l4proto . th dport @reject%s reject with", f.ip, f.name)
+	return []rule{
+		f.rule("meta l4proto tcp ct state new "+at+" tcp reset", l4proto(intent.TCP), isNew(), f.frontend(),
+			f.in("reject"), one(reset)),
+		f.rule("meta l4proto udp "+at+" icmpx port-unreachable", l4proto(intent.UDP), f.frontend(), f.in("reject"),
+			one(unreachable)),
+		f.rule("meta l4proto sctp ct state new "+at+" icmpx port-unreachable",
+			l4proto(intent.SCTP), isNew(), f.frontend(), f.in("reject"), one(unreachable)),
+	}
+}
+
+// sourceRule drops what others than its source ranges send to a load balancer's address. What pods
+// send, the bridge has let pass.
+func (f serviceFamily) sourceRule(gateway string) rule {
+	at := fmt.Sprintf("%s daddr . meta l4proto . th dport", f.ip)
+	return f.rule(fmt.Sprintf("iifname != %s %s @restricted%s %s . %s saddr != @allowed%s drop", gateway, at, f.name,
+		at, f.ip, f.name),
+		device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway), f.frontend(), f.in("restricted"),
+		f.load(f.src, f.words()+2),
+		lookup(expr.Lookup{SetName: "allowed" + f.name, Invert: true}), verdict(expr.VerdictDrop))
+}
+
+// forwardedRule marks what the host does not send itself to a ClusterIP: clients of an external
+// address that leads there, as other tenants' pods and hosts outside are, and hosts that have a
+// route. They get the gateway's address, as the host's own processes have it, and the bridge must
+// not take them for these.
+func (f serviceFamily) forwardedRule(gateway string) rule {
+	return f.rule(fmt.Sprintf(`oifname %s iifname != "" %s daddr @clusterips%s %s dscp set %d`, gateway, f.ip, f.name,
+		f.ip, datapath.ForwardedDSCP),
+		device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ""),
+		f.load(f.dst, 0), f.in("clusterips"), f.setDSCP(datapath.ForwardedDSCP))
+}
+
+// setDSCP writes six bits of the first two bytes of the header: behind version and header length in
+// IPv4, behind the version in IPv6, which has no checksum.
+func (f serviceFamily) setDSCP(v uint16) []expr.Any {
+	mask, value, sum := uint16(0xff03), v<<2, expr.CsumTypeInet
+	if f.ipv6 {
+		mask, value, sum = 0xf03f, v<<6, expr.CsumTypeNone
+	}
+	const checksum = 10
+	return []expr.Any{
+		&expr.Payload{DestRegister: register(0), Base: expr.PayloadBaseNetworkHeader, Offset: 0, Len: 2},
+		&expr.Bitwise{
+			SourceRegister: register(0), DestRegister: register(0), Len: 2,
+			Mask: binary.BigEndian.AppendUint16(nil, mask), Xor: binary.BigEndian.AppendUint16(nil, value),
+		},
+		&expr.Payload{
+			OperationType: expr.PayloadWrite, SourceRegister: register(0), Base: expr.PayloadBaseNetworkHeader,
+			Offset: 0, Len: 2,
+			CsumType: sum, CsumOffset: checksum,
+		},
+	}
+}
+
+// rule is one for packets of the family.
+func (f header) rule(text string, parts ...[]expr.Any) rule {
+	family := []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: []byte{f.proto}},
+	}
+	return rule{text: "meta nfproto " + f.ip + " " + text, exprs: append(family, slices.Concat(parts...)...)}
+}
+
+// register is the number of a register of four bytes.
+func register(word uint32) uint32 { return unix.NFT_REG32_00 + word }
+
+// words is how many registers an address fills.
+func (f header) words() uint32 { return f.sz / 4 }
+
+// load puts an address of the header into the registers from word on.
+func (f header) load(offset, word uint32) []expr.Any {
+	return one(&expr.Payload{DestRegister: register(word), Base: expr.PayloadBaseNetworkHeader, Offset: offset,
+		Len: f.sz})
+}
+
+// frontend loads destination address, protocol and destination port.
+func (f header) frontend() []expr.Any {
+	return append(f.load(f.dst, 0), protocolAndPort(f.words())...)
+}
+
+// protocolAndPort loads protocol and destination port.
+func protocolAndPort(word uint32) []expr.Any {
+	const dport = 2
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register(word)},
+		&expr.Payload{DestRegister: register(word + 1), Base: expr.PayloadBaseTransportHeader, Offset: dport, Len: 2},
+	}
+}
+
+// in says that what was loaded is in the family's set.
+func (f header) in(name string) []expr.Any { return lookup(expr.Lookup{SetName: name + f.name}) }
+
+func lookup(l expr.Lookup) []expr.Any {
+	l.SourceRegister = register(0)
+	return one(&l)
+}
+
+// nat translates to the address that was loaded.
+func (f serviceFamily) nat(n expr.NAT) []expr.Any {
+	n.Family, n.RegAddrMin = uint32(f.proto), register(0)
+	return one(&n)
+}
+
+func immediate(a netip.Addr) []expr.Any {
+	return one(&expr.Immediate{Register: register(0), Data: a.AsSlice()})
+}
+
+func is(a netip.Addr) []expr.Any {
+	return one(&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: a.AsSlice()})
+}
+
+func device(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: key, Register: 1},
+		&expr.Cmp{Op: op, Register: 1, Data: ifname(name)},
+	}
+}
+
+// local says that the destination is the host.
+func local() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: register(0), FlagDADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+	}
+}
+
+func l4proto(p intent.Protocol) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: []byte{byte(p)}},
+	}
+}
+
+// isNew says that the packet is the first of its connection.
+func isNew() []expr.Any {
+	mask, zero := binaryutil.NativeEndian.PutUint32(expr.CtStateBitNEW), make([]byte, 4)
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: register(0)},
+		&expr.Bitwise{SourceRegister: register(0), DestRegister: register(0), Len: 4, Mask: mask, Xor: zero},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register(0), Data: zero},
+	}
+}
+
+func verdict(k expr.VerdictKind) []expr.Any { return one(&expr.Verdict{Kind: k}) }
+
+func one(e expr.Any) []expr.Any { return []expr.Any{e} }

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"coelan.io/coelan/internal/backend/ovs/hostnet"
+	"coelan.io/coelan/internal/intent"
+)
+
+// The kernel has the addresses of load balancers that a pool has, and follows when pools change;
+// which endpoints a Service has is not its business.
+func TestHostServicesFollowPools(t *testing.T) {
+	store := intent.NewStore()
+	update := func(change func(*intent.Tx)) *intent.State {
+		s, err := store.Update(func(tx *intent.Tx) error { change(tx); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	web := intent.NodeService{Namespace: "shop", Name: "web", Ports: []intent.NodeServicePort{
+		{Protocol: intent.TCP, Port: 80, LoadBalancerIPs: []netip.Addr{addr("192.0.2.1"), addr("198.51.100.1")}},
+		{Protocol: intent.TCP, Port: 443, LoadBalancerIPs: []netip.Addr{addr("192.0.2.1")}},
+	}}
+	pool := func(first, last string) func(*intent.Tx) {
+		return func(tx *intent.Tx) {
+			tx.ReplaceLoadBalancerPools([]intent.LoadBalancerPool{
+				{Name: "p", Ranges: []intent.AddressRange{{First: addr(first), Last: addr(last)}}},
+			})
+		}
+	}
+	update(func(tx *intent.Tx) { tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.NativeServices}) })
+	h := newHostServices()
+	for _, tc := range []struct {
+		name    string
+		change  func(*intent.Tx)
+		follows bool
+		want    []netip.Addr
+	}{
+		{"a Service, and no pool", func(tx *intent.Tx) { tx.SetNodeService(web) }, true, nil},
+		{"a pool", pool("192.0.2.0", "192.0.2.255"), true, []netip.Addr{addr("192.0.2.1")}},
+		{"an endpoint", func(tx *intent.Tx) {
+			v := web
+			v.Ports = slices.Clone(v.Ports)
+			v.Ports[0].Endpoints = []intent.Endpoint{{Address: addr("10.244.1.2"), Port: 80}}
+			tx.SetNodeService(v)
+		}, false, []netip.Addr{addr("192.0.2.1")}},
+		{"another range", pool("198.51.100.1", "198.51.100.1"), true, []netip.Addr{addr("198.51.100.1")}},
+		{"no pool any more", func(tx *intent.Tx) { tx.ReplaceLoadBalancerPools(nil) }, true, nil},
+	} {
+		s := update(tc.change)
+		if got := h.follow(s); got != tc.follows {
+			t.Errorf("%s: the kernel follows: %v", tc.name, got)
+		}
+		if got := h.of(s).Announced; !slices.Equal(got, tc.want) {
+			t.Errorf("%s: addresses %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// The kernel has node ports at the addresses that intent names, and leaves Services to kube-proxy
+// where that balances them.
+func TestHostServicesFollowSettings(t *testing.T) {
+	at := prefixes("192.168.33.0/24", "fd33::/64")
+	h := newHostServices()
+	store := intent.NewStore()
+	for _, tc := range []struct {
+		name    string
+		change  func(*intent.Tx)
+		follows bool
+		want    hostnet.Services
+	}{
+		{"nothing", func(*intent.Tx) {}, true, hostnet.Services{}},
+		{"kube-proxy", func(tx *intent.Tx) {
+			tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.KubeProxy})
+		}, true, hostnet.Services{}},
+		{"native", func(tx *intent.Tx) {
+			tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.NativeServices})
+		}, true, hostnet.Services{Native: true}},
+		{"addresses", func(tx *intent.Tx) {
+			tx.ReplaceNodePortAddresses([]intent.NodePortAddress{{Prefix: at[1]}, {Prefix: at[0]}})
+		}, true, hostnet.Services{Native: true, NodePortAddresses: at}},
+		{"something else", func(tx *intent.Tx) { tx.ReplaceNodes([]intent.Node{{Name: "n2"}}) }, false,
+			hostnet.Services{Native: true, NodePortAddresses: at}},
+	} {
+		s, err := store.Update(func(tx *intent.Tx) error { tc.change(tx); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.follow(s); got != tc.follows {
+			t.Errorf("%s: the kernel follows: %v", tc.name, got)
+		}
+		options := []cmp.Option{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()}
+		if diff := cmp.Diff(tc.want, h.of(s), options...); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}

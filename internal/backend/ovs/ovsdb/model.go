@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovsdb
+
+import (
+	"github.com/ovn-kubernetes/libovsdb/client"
+
+	"coelan.io/coelan/internal/backend/ovs/rows"
+)
+
+// monitored are the columns to be told about. Statistics are left out on
+// purpose: Open vSwitch writes those of every interface every five seconds.
+func monitored() []client.MonitorOption {
+	o, b, p, i := &rows.OpenVSwitch{}, &rows.Bridge{}, &rows.Port{}, &rows.Interface{}
+	return []client.MonitorOption{
+		client.WithTable(o, &o.Bridges, &o.CurCfg, &o.NextCfg, &o.DatapathTypes, &o.IfaceTypes, &o.OVSVersion,
+			&o.OtherConfig),
+		client.WithTable(b, &b.Name, &b.DatapathType, &b.FailMode, &b.Protocols, &b.Ports, &b.OtherConfig,
+			&b.ExternalIDs),
+		client.WithTable(p, &p.Name, &p.Interfaces),
+		client.WithTable(i, &i.Name, &i.Type, &i.MAC, &i.MACInUse, &i.MTU, &i.MTURequest, &i.OFPort,
+			&i.OFPortRequest, &i.LinkState, &i.Error, &i.Options, &i.ExternalIDs),
+	}
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/intent"
+)
+
+// simulation is a cluster of switches, each with the flows of its node. It hands
+// packets from switch to switch as tunnels and physical networks do.
+type simulation struct {
+	*clusterWorld
+	ctx     context.Context
+	tracers []*tracer
+	log     []string // of the last packet
+}
+
+// arrival is where a packet ended.
+type arrival struct {
+	end      string // "port", "host", "wire" or "dropped"
+	node     int
+	port     worldPort // if it is one
+	src, dst netip.Addr
+	ttl      uint8
+	last     outcome
+	commits  []int // zones in which the first node marked the connection
+}
+
+func (a arrival) String() string {
+	switch a.end {
+	case "port":
+		return fmt.Sprintf("port %s from %s to %s ttl %d", a.port.ID, a.src, a.dst, a.ttl)
+	case "host":
+		return fmt.Sprintf("host n%d from %s to %s ttl %d", a.node, a.src, a.dst, a.ttl)
+	}
+	return a.end
+}
+
+// same compares what a model can tell.
+func (a arrival) same(b arrival) bool { return a.String() == b.String() }
+
+// send lets a packet in on a node, and follows it. Conntrack finds the reply's
+// mark on the node markedOn, if it looks into one of the zones.
+func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arrival, error) {
+	var commits []int
+	for hop := range 4 {
+		p.reply = markedOn >= 0
+		p.marked = node == markedOn
+		o, text, err := s.tracers[node].trace(s.ctx, p)
+		s.log = append(s.log, fmt.Sprintf("on n%d: %s\n%s", node, traceFlow(p), text))
+		if err != nil {
+			return arrival{}, err
+		}
+		if p.marked && len(o.Lookups) == 1 && !slices.Contains(zones, o.Lookups[0]) {
+			// Conntrack would have found nothing.
+			p.marked = false
+			if o, text, err = s.tracers[node].trace(s.ctx, p); err != nil {
+				return arrival{}, err
+			}
+			s.log = append(s.log, "no mark in that zone\n"+text)
+		}
+		if len(o.Lookups) > 1 || strings.Count(text, "resubmit(") > 1 {
+			return arrival{}, fmt.Errorf("%d recirculations, %d resubmits", len(o.Lookups), strings.Count(text, "resubmit("))
+		}
+		if hop == 0 {
+			commits = o.Commits
+		}
+		at := arrival{node: node, src: o.Src, dst: o.Dst, ttl: o.TTL, last: o, commits: commits}
+		next, more := packet{}, false
+		switch {
+		case o.Drop:
+			at.end = "dropped"
+		case o.Port == datapath.GatewayPort:
+			at.end = "host"
+		case o.Port == datapath.TunnelPort:
+			next, node, more = s.acrossTunnel(node, o)
+		case o.Port <= datapath.LastUplinkPort:
+			at.end = "wire"
+			next, node, more = s.acrossWire(node, o)
+		default:
+			at.end = "port"
+			at.port = s.portAt(node, o.Port)
+		}
+		if !more {
+			return at, nil
+		}
+		p = next
+	}
+	return arrival{}, fmt.Errorf("the packet crosses nodes without end")
+}
+
+func (s *simulation) acrossTunnel(from int, o outcome) (packet, int, bool) {
+	for n := range s.nodes {
+		if s.endpoint(n) == o.TunDst {
+			return packet{
+				kind: "ip", inPort: datapath.TunnelPort, tunSrc: s.endpoint(from), vni: o.VNI,
+				ethSrc: o.EthSrc, ethDst: o.EthDst, src: o.Src, dst: o.Dst, ttl: o.TTL,
+			}, n, true
+		}
+	}
+	panic("there is no node " + o.TunDst.String())
+}
+
+// acrossWire hands a packet of a physical network to the node that has the MAC; false: a host
+// outside has it, or none.
+func (s *simulation) acrossWire(from int, o outcome) (packet, int, bool) {
+	for _, p := range s.ports {
+		if n := s.network(p.Network); p.MAC == o.EthDst && uplinkOf(n) == o.Port && n.VLAN == o.VLAN && p.Node != s.nodes[from].Name {
+			return packet{
+				kind: "ip", inPort: uplinkOf(n), vlan: o.VLAN, ethSrc: o.EthSrc, ethDst: o.EthDst, src: o.Src, dst: o.Dst, ttl: o.TTL,
+			}, s.nodeOf(p), true
+		}
+	}
+	return packet{}, from, false
+}
+
+func (s *simulation) portAt(node int, number uint32) worldPort {
+	for _, p := range s.ports {
+		if p.Node == s.nodes[node].Name && ofPort(p.ID) == number {
+			return p
+		}
+	}
+	return worldPort{Port: intent.Port{ID: "unknown"}}
+}
+
+func (w *clusterWorld) nodeOf(p worldPort) int {
+	return slices.IndexFunc(w.nodes, func(n intent.Node) bool { return n.Name == p.Node })
+}
+
+// nextMAC is what a port learns when it asks for the MAC to send to: that of the
+// destination if it is on link, else of its gateway.
+func (s *simulation) nextMAC(p worldPort, source, to netip.Addr) (intent.MAC, error) {
+	asked, onLink := s.gatewayOf(p, to)
+	if onLink {
+		asked = to
+	}
+	q := packet{inPort: ofPort(p.ID), ethSrc: p.MAC, link: p.MAC, src: source, ttl: 255}
+	if to.Is4() {
+		q.kind, q.dst, q.ethDst = "arp-request", asked, intent.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	} else {
+		q.kind, q.target, q.dst, q.ethDst = "solicit", asked, netip.MustParseAddr("ff02::1:ff00:1"), intent.MAC{0x33, 0x33, 0xff, 0, 0, 1}
+	}
+	o, text, err := s.tracers[s.nodeOf(p)].trace(s.ctx, q)
+	if err != nil {
+		return intent.MAC{}, fmt.Errorf("%s: %w\n%s", traceFlow(q), err, text)
+	}
+	if n := s.network(p.Network); n.Physical != "" && o.Answer == (intent.MAC{}) {
+		// The question goes to the wire.
+		if o.Port != uplinkOf(n) || o.VLAN != n.VLAN {
+			return intent.MAC{}, fmt.Errorf("%s: not on the wire: %+v\n%s", traceFlow(q), o, text)
+		}
+		return s.wireMAC(p, q, asked)
+	}
+	if o.Answer == (intent.MAC{}) {
+		s.log = append(s.log, traceFlow(q)+"\n"+text)
+	}
+	return o.Answer, nil
+}
+
+// wireMAC is what the other nodes answer to a question on a physical network; a
+// stranger's if they do not.
+func (s *simulation) wireMAC(asker worldPort, q packet, asked netip.Addr) (intent.MAC, error) {
+	stranger := intent.MAC{2, 2, 2, 2, 2, 2}
+	n := s.network(asker.Network)
+	q.inPort, q.vlan = uplinkOf(n), n.VLAN
+	for i := range s.nodes {
+		if i == s.nodeOf(asker) {
+			continue
+		}
+		o, text, err := s.tracers[i].trace(s.ctx, q)
+		if err != nil {
+			return stranger, fmt.Errorf("%s: %w\n%s", traceFlow(q), err, text)
+		}
+		if o.Answer != (intent.MAC{}) {
+			if o.VLAN != n.VLAN {
+				return stranger, fmt.Errorf("%s: the answer has VLAN %d\n%s", traceFlow(q), o.VLAN, text)
+			}
+			return o.Answer, nil
+		}
+	}
+	return stranger, nil
+}
+
+// gatewayOf is the port's gateway of the family of to, and whether to is on link.
+func (w *clusterWorld) gatewayOf(p worldPort, to netip.Addr) (gateway netip.Addr, onLink bool) {
+	n := w.network(p.Network)
+	if n.FromNodes() {
+		for _, s := range w.nodes[w.nodeOf(p)].Subnets {
+			if s.Gateway.Is4() == to.Is4() {
+				gateway, onLink = s.Gateway, s.Prefix.Contains(to)
+			}
+		}
+		return gateway, onLink
+	}
+	for _, s := range n.Subnets {
+		if s.Gateway.Is4() == to.Is4() {
+			gateway, onLink = s.Gateway, s.Prefix.Contains(to)
+		}
+	}
+	return gateway, onLink
+}
+
+// fromPort sends a packet as a port would, from its first address of the family.
+func (s *simulation) fromPort(p worldPort, to netip.Addr, markedOn int, zones []int) (arrival, error) {
+	s.log = nil
+	source, ok := firstOf(p.Addresses, to)
+	if !ok {
+		return arrival{end: "dropped"}, nil
+	}
+	mac, err := s.nextMAC(p, source, to)
+	if err != nil || mac == (intent.MAC{}) {
+		return arrival{end: "dropped"}, err
+	}
+	return s.send(s.nodeOf(p), packet{kind: "ip", inPort: ofPort(p.ID), ethSrc: p.MAC, ethDst: mac, src: source, dst: to, ttl: 64}, markedOn, zones)
+}
+
+// forwardedBy sends back, by the port that a static route leads to, what a host behind it answers.
+func (s *simulation) forwardedBy(p worldPort, src, to netip.Addr) (arrival, error) {
+	s.log = nil
+	own, _ := firstOf(p.Addresses, to)
+	mac, err := s.nextMAC(p, own, to)
+	if err != nil || mac == (intent.MAC{}) {
+		return arrival{end: "dropped"}, err
+	}
+	return s.send(s.nodeOf(p), packet{kind: "ip", inPort: ofPort(p.ID), ethSrc: p.MAC, ethDst: mac, src: src, dst: to, ttl: 64}, -1, nil)
+}
+
+// fromHost sends a packet as a node's kernel would, which has the node's subnet on
+// link, and routes by way of the other gateways.
+func (s *simulation) fromHost(node int, from, to netip.Addr) (arrival, error) {
+	s.log = nil
+	mac, err := s.hostMAC(node, to)
+	if err != nil || mac == (intent.MAC{}) {
+		return arrival{end: "dropped"}, err
+	}
+	return s.send(node, packet{
+		kind: "ip", inPort: datapath.GatewayPort, ethSrc: datapath.GatewayMAC, ethDst: mac, src: from, dst: to, ttl: 64,
+	}, -1, nil)
+}
+
+// hostMAC is what a node's kernel learns when it asks for its next hop.
+func (s *simulation) hostMAC(node int, to netip.Addr) (intent.MAC, error) {
+	asked, own := to, netip.Addr{}
+	for n, other := range s.nodes {
+		for _, sn := range other.Subnets {
+			switch {
+			case n == node && sn.Gateway.Is4() == to.Is4():
+				own = sn.Gateway
+			case n != node && sn.Prefix.Contains(to):
+				asked = sn.Gateway
+			}
+		}
+	}
+	for _, n := range s.networks {
+		if rt := s.router(n.Router); rt != nil && rt.Shared {
+			for _, sn := range n.Subnets {
+				if sn.Prefix.Contains(to) {
+					asked = sn.Gateway
+				}
+			}
+		}
+	}
+	if asked != to && !s.encapsulation.Tunneled() {
+		return datapath.RouterMAC, nil // it has a route that does not come here, but may try
+	}
+	q := packet{kind: "arp-request", inPort: datapath.GatewayPort, ethSrc: datapath.GatewayMAC, link: datapath.GatewayMAC, ethDst: intent.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, src: own, dst: asked, ttl: 255}
+	if to.Is6() {
+		q.kind, q.target, q.dst, q.ethDst = "solicit", asked, netip.MustParseAddr("ff02::1:ff00:1"), intent.MAC{0x33, 0x33, 0xff, 0, 0, 1}
+	}
+	o, text, err := s.tracers[node].trace(s.ctx, q)
+	if err != nil {
+		return intent.MAC{}, fmt.Errorf("%s: %w\n%s", traceFlow(q), err, text)
+	}
+	if o.Answer == (intent.MAC{}) {
+		s.log = append(s.log, traceFlow(q)+"\n"+text)
+	}
+	return o.Answer, nil
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package pipeline
+
+import (
+	"net/netip"
+	"slices"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// promise computes what docs/develop/datapath.md specifies of a cluster: which ends reach each
+// other, and with which addresses. It knows nothing of tables.
+type promise struct{ *clusterWorld }
+
+func (w promise) routerOf(p worldPort) intent.Router {
+	if rt := w.router(w.network(p.Network).Router); rt != nil {
+		return *rt
+	}
+	return intent.Router{Name: "none"} // on a physical network
+}
+
+// sees says whether routes of router b are valid in a.
+func sees(a, b intent.Router) bool {
+	return a.Name == b.Name || a.Shared && b.Shared || slices.Contains(a.Imports, b.Name)
+}
+
+// inCluster are the addresses by which hosts know a port, if any.
+func (w promise) inCluster(p worldPort) []netip.Addr {
+	if n := w.network(p.Network); n.FromNodes() || w.routerOf(p).Shared {
+		return p.Addresses
+	}
+	return p.NodeAddresses
+}
+
+// gatewayAt is the node that has the address as its gateway's, -1 if none has.
+func (w promise) gatewayAt(a netip.Addr) int {
+	return slices.IndexFunc(w.nodes, func(n intent.Node) bool {
+		return slices.ContainsFunc(n.Subnets, func(s intent.Subnet) bool { return s.Gateway == a })
+	})
+}
+
+// subnetOf is the node that hands out the address, -1 if none does.
+func (w promise) subnetOf(a netip.Addr) int {
+	return slices.IndexFunc(w.nodes, func(n intent.Node) bool {
+		return slices.ContainsFunc(n.Subnets, func(s intent.Subnet) bool { return s.Prefix.Contains(a) })
+	})
+}
+
+// inSubnet says whether the address is in a subnet of an overlay network with an accepted router.
+func (w promise) inSubnet(a netip.Addr, accept func(intent.Router) bool) bool {
+	for _, n := range w.networks {
+		if n.Physical == "" && accept(*w.router(n.Router)) &&
+			slices.ContainsFunc(n.Subnets, func(s intent.NetworkSubnet) bool { return s.Prefix.Contains(a) }) {
+			return true
+		}
+	}
+	return false
+}
+
+var lost = arrival{end: "dropped"}
+
+func (w promise) host(node int, src, dst netip.Addr, ttl uint8) arrival {
+	return arrival{end: "host", node: node, src: src, dst: dst, ttl: ttl}
+}
+
+// fromPort is where a packet with TTL 64 of port a ends.
+func (w promise) fromPort(a worldPort, to netip.Addr) arrival {
+	own, ok := firstOf(a.Addresses, to)
+	if !ok {
+		return lost
+	}
+	if w.network(a.Network).Physical != "" {
+		return w.fromPhysical(a, own, to)
+	}
+	rt := w.routerOf(a)
+	// What its router, and those that it imports from, have: by the ports' own addresses.
+	for _, b := range w.ports {
+		if slices.Contains(b.Addresses, to) && sees(rt, w.routerOf(b)) {
+			return w.carry(a, b, own, to, true)
+		}
+	}
+	if hop, known := w.staticRoute(rt, to, false); known {
+		return w.byHop(a, hop, own, to)
+	}
+	if w.inSubnet(to, func(of intent.Router) bool { return sees(rt, of) }) {
+		if w.encapsulation.Tunneled() || rt.Private() {
+			return lost
+		}
+		return w.host(w.nodeOf(a), own, to, 64) // the kernels have routes
+	}
+	if hop, known := w.staticRoute(rt, to, true); known && w.subnetOf(to) < 0 {
+		return w.byHop(a, hop, own, to)
+	}
+	if rt.Shared {
+		return w.beyondShared(a, own, to)
+	}
+	return w.beyondPrivate(a, rt, own, to)
+}
+
+// fromPhysical: the wire, but for the host's questions to node addresses.
+func (w promise) fromPhysical(a worldPort, own, to netip.Addr) arrival {
+	for _, b := range w.ports {
+		if b.Network == a.Network && slices.Contains(b.Addresses, to) {
+			return arrival{end: "port", port: b, src: own, dst: to, ttl: 64}
+		}
+	}
+	if as, ok := firstOf(a.NodeAddresses, to); ok && w.gatewayAt(to) == w.nodeOf(a) {
+		return w.host(w.nodeOf(a), as, to, 64)
+	}
+	return arrival{end: "wire"}
+}
+
+// beyondShared: a shared router's ports use the node's kernel as their router.
+func (w promise) beyondShared(a worldPort, own, to netip.Addr) arrival {
+	here := w.nodeOf(a)
+	if node := w.subnetOf(to); node >= 0 {
+		guarded := w.guarded(to)
+		switch {
+		case guarded >= 0 && (w.encapsulation.Tunneled() || node == here):
+			return lost
+		case node != here && w.encapsulation.Tunneled():
+			return w.host(node, own, to, 63)
+		case node == here && a.Network == "default" && w.gatewayAt(to) < 0:
+			return lost // on link, and unanswered
+		}
+	}
+	return w.host(here, own, to, 64)
+}
+
+// guarded is the port that only hosts reach by that address, -1 if none.
+func (w promise) guarded(a netip.Addr) int {
+	return slices.IndexFunc(w.ports, func(p worldPort) bool {
+		return !w.routerOf(p).Shared && slices.Contains(w.inCluster(p), a)
+	})
+}
+
+// beyondPrivate: with the address that the port has in the cluster, if it has one,
+// to those of its own router and to hosts and the outside.
+func (w promise) beyondPrivate(a worldPort, rt intent.Router, own, to netip.Addr) arrival {
+	here := w.nodeOf(a)
+	as, ok := firstOf(w.inCluster(a), to)
+	if !ok {
+		return lost
+	}
+	if i := w.guarded(to); i >= 0 {
+		if b := w.ports[i]; sees(rt, w.routerOf(b)) {
+			dst, _ := firstOf(b.Addresses, to)
+			return w.carry(a, b, as, dst, false)
+		}
+	}
+	switch node := w.gatewayAt(to); {
+	case node >= 0 && (node == here || !w.encapsulation.Tunneled()):
+		return w.host(here, as, to, 64)
+	case node >= 0:
+		return w.host(node, as, to, 63)
+	case w.subnetOf(to) >= 0, w.inSubnet(to, func(of intent.Router) bool { return of.Shared }):
+		return lost
+	}
+	return w.host(here, as, to, 64)
+}
+
+// carry is the way to a port: over one router if it is on another node, but for
+// ports of the same network that all nodes know.
+func (w promise) carry(a, b worldPort, src, dst netip.Addr, direct bool) arrival {
+	at := arrival{end: "port", node: w.nodeOf(b), port: b, src: src, dst: dst, ttl: 64}
+	switch {
+	case a.ID == b.ID:
+		return lost
+	case a.Node == b.Node:
+		return at
+	case !w.encapsulation.Tunneled() && w.routerOf(a).Shared && w.routerOf(b).Shared:
+		return w.host(w.nodeOf(a), src, dst, 64) // and on by the kernels
+	case !w.encapsulation.Tunneled():
+		return lost
+	case !(direct && b.fixed && a.Network == b.Network):
+		at.ttl = 63
+	}
+	return at
+}
+
+// staticRoute finds the next hop of an address. Default routes are of the router
+// itself, others also of those that it sees, but that shared routers take none
+// from private ones.
+func (w promise) staticRoute(rt intent.Router, to netip.Addr, all bool) (hop worldPort, known bool) {
+	for _, of := range w.routers {
+		if of.Name != rt.Name && (all || !sees(rt, of) || rt.Shared && !of.Shared) {
+			continue
+		}
+		for _, route := range of.Routes {
+			if route.Destination.Contains(to) && (route.Destination.Bits() == 0) == all {
+				for _, p := range w.ports {
+					if slices.Contains(p.Addresses, route.NextHop) && w.routerOf(p).Name == of.Name {
+						return p, true
+					}
+				}
+				return worldPort{}, true
+			}
+		}
+	}
+	return worldPort{}, false
+}
+
+func (w promise) byHop(a, hop worldPort, src, dst netip.Addr) arrival {
+	if hop.ID == "" || hop.Node != a.Node && !w.encapsulation.Tunneled() {
+		return lost
+	}
+	return w.carry(a, hop, src, dst, false)
+}
+
+// fromHost is where a packet with TTL 64 of a node's kernel ends, of which src is the host itself,
+// a host outside, or a pod after translation by the kernel.
+func (w promise) fromHost(node int, src, to netip.Addr) arrival {
+	// Of a pod of a private router, with a packet that kube-proxy translated.
+	var client intent.Router
+	if i := w.guarded(src); i >= 0 && !w.native && w.ports[i].Node == w.nodes[node].Name && w.network(w.ports[i].Network).Physical == "" {
+		client = w.routerOf(w.ports[i])
+	}
+	isHost := w.gatewayAt(src) >= 0
+	isPod := !isHost && (w.subnetOf(src) >= 0 || w.inSubnet(src, func(of intent.Router) bool { return of.Shared }))
+	for _, b := range w.ports {
+		if !slices.Contains(w.inCluster(b), to) {
+			continue
+		}
+		rt, local := w.routerOf(b), w.nodeOf(b) == node
+		dst, _ := firstOf(b.Addresses, to)
+		at := arrival{end: "port", node: w.nodeOf(b), port: b, src: src, dst: dst, ttl: 64}
+		switch {
+		case !local && !w.encapsulation.Tunneled():
+			return lost
+		case rt.Shared, client.Name != "" && sees(client, rt), isHost, local && !isPod:
+			return at
+		}
+		return lost
+	}
+	return lost
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/intent"
+)
+
+// Whatever a packet claims to be, it reaches no end that its sender must not reach, and leaves with
+// no address or key that is not the sender's.
+func TestStrangers(t *testing.T) {
+	tracers := newTracers(t, 1)
+	ends := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		s := &simulation{clusterWorld: drawWorld(t), ctx: ctx, tracers: tracers}
+		if err := tracers[0].load(ctx, stateFrom(t, s.view(0))); err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			p := s.drawStranger(t)
+			o, text, err := tracers[0].trace(ctx, p)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", traceFlow(p), err, text)
+			}
+			if wrong := (promise{s.clusterWorld}).wrong(p, o); wrong != "" {
+				t.Fatalf("%s: %s\n%s", traceFlow(p), wrong, text)
+			}
+			ends[end(o)]++
+		}
+	})
+	t.Logf("packets by end: %v", ends)
+	for _, end := range []string{"dropped", "answered", "port", "host", "tunnel", "wire"} {
+		if ends[end] == 0 {
+			t.Errorf("no packet was %s: the cases say nothing", end)
+		}
+	}
+}
+
+func end(o outcome) string {
+	switch {
+	case o.Drop:
+		return "dropped"
+	case o.Answer != intent.MAC{}:
+		return "answered"
+	case o.Port == datapath.GatewayPort:
+		return "host"
+	case o.Port == datapath.TunnelPort:
+		return "tunnel"
+	case o.Port <= datapath.LastUplinkPort:
+		return "wire"
+	}
+	return "port"
+}
+
+// drawStranger draws a packet that enters the first node by anything but the gateway, with
+// addresses, MACs and keys that are in use somewhere.
+func (s *simulation) drawStranger(t *rapid.T) packet {
+	here := s.portsOn(0)
+	macs := []intent.MAC{datapath.RouterMAC, datapath.RouterMAC, datapath.GatewayMAC, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {2, 2, 2, 2, 2, 2}}
+	for _, p := range s.ports {
+		macs = append(macs, p.MAC)
+	}
+	addresses := s.clusterWorld.addresses()
+	in := []uint32{datapath.TunnelPort, datapath.TunnelPort, vlanUplink, flatUplink}
+	for _, p := range here {
+		in = append(in, ofPort(p.ID), ofPort(p.ID))
+	}
+	p := packet{
+		inPort: rapid.SampledFrom(in).Draw(t, "in"),
+		ethSrc: rapid.SampledFrom(macs).Draw(t, "eth src"), ethDst: rapid.SampledFrom(macs).Draw(t, "eth dst"),
+		kind: rapid.SampledFrom([]string{"ip", "ip", "ip", "arp-request", "arp-reply", "solicit", "advertise"}).Draw(t, "kind"),
+		src:  rapid.SampledFrom(addresses).Draw(t, "src"), link: rapid.SampledFrom(macs).Draw(t, "link"),
+		ttl:  rapid.SampledFrom([]uint8{64, 64, 255, 1}).Draw(t, "ttl"),
+		vlan: rapid.SampledFrom([]uint16{0, 0, 0, worldVLAN, 7}).Draw(t, "vlan"),
+	}
+	if p.kind == "ip" && rapid.IntRange(0, 2).Draw(t, "routed") > 0 {
+		p.ethDst = datapath.RouterMAC
+	}
+	if i := slices.IndexFunc(here, func(o worldPort) bool { return ofPort(o.ID) == p.inPort }); i >= 0 && rapid.IntRange(0, 3).Draw(t, "genuine") > 0 {
+		p.ethSrc, p.link, p.src = here[i].MAC, here[i].MAC, rapid.SampledFrom(here[i].Addresses).Draw(t, "own")
+	}
+	want4 := p.src.Is4()
+	switch {
+	case strings.HasPrefix(p.kind, "arp") && !want4:
+		p.kind = "ip"
+	case (p.kind == "solicit" || p.kind == "advertise") && want4:
+		p.kind = "ip"
+	}
+	p.dst = rapid.SampledFrom(slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return a.Is4() != want4 })).Draw(t, "dst")
+	p.target = p.dst
+	if p.inPort == datapath.TunnelPort {
+		p.vlan = 0
+		p.tunSrc = rapid.SampledFrom(append(s.nodes[len(s.nodes)-1].Addresses, s.nodes[0].Addresses...)).Draw(t, "tunnel src")
+		p.vni = rapid.SampledFrom(s.keys()).Draw(t, "vni")
+	}
+	return p
+}
+
+func (w *clusterWorld) portsOn(node int) (list []worldPort) {
+	for _, p := range w.ports {
+		if p.Node == w.nodes[node].Name {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// keys are all VNIs, and one that is not in use.
+func (w *clusterWorld) keys() []uint32 {
+	keys := []uint32{5}
+	for _, n := range w.networks {
+		keys = append(keys, n.VNI)
+	}
+	for _, rt := range w.routers {
+		keys = append(keys, rt.VNI)
+	}
+	return keys
+}
+
+// wrong says what is wrong with the outcome of a packet on the first node; empty
+// if nothing is.
+func (w promise) wrong(p packet, o outcome) string {
+	if o.Drop {
+		return ""
+	}
+	switch {
+	case p.inPort == datapath.TunnelPort:
+		return w.wrongFromTunnel(p, o)
+	case p.inPort <= datapath.LastUplinkPort:
+		return w.wrongFromWire(p, o)
+	}
+	i := slices.IndexFunc(w.ports, func(a worldPort) bool { return a.Node == "n0" && ofPort(a.ID) == p.inPort })
+	return w.wrongFromPort(w.ports[i], p, o)
+}
+
+// at is the port of the first node that a packet was sent to.
+func (w promise) at(o outcome) worldPort {
+	for _, p := range w.portsOn(0) {
+		if ofPort(p.ID) == o.Port {
+			return p
+		}
+	}
+	return worldPort{}
+}
+
+func (w promise) wrongFromWire(p packet, o outcome) string {
+	onWire := func(n intent.Network) bool { return uplinkOf(n) == p.inPort && n.VLAN == p.vlan }
+	switch {
+	case o.Answer != intent.MAC{}:
+		for _, a := range w.portsOn(0) {
+			if onWire(w.network(a.Network)) && a.hasAddress(p.dst) && a.MAC == o.Answer && o.VLAN == p.vlan {
+				return ""
+			}
+		}
+		return "the wire is answered for somebody who is not on it"
+	case end(o) != "port":
+		return "from the wire to anything but a port"
+	case !onWire(w.network(w.at(o).Network)):
+		return "from the wire to a port of another network"
+	case o.VLAN != 0:
+		return "a port gets a tag"
+	}
+	return ""
+}
+
+func (w promise) wrongFromTunnel(p packet, o outcome) string {
+	if !slices.ContainsFunc(w.nodes[1:], func(n intent.Node) bool { return slices.Contains(n.Addresses, p.tunSrc) }) {
+		return "not from a node"
+	}
+	var from intent.Router
+	for _, rt := range w.routers {
+		if rt.Private() && rt.VNI == p.vni {
+			from = rt
+		}
+	}
+	for _, n := range w.networks {
+		if n.Physical == "" && n.VNI == p.vni {
+			from = *w.router(n.Router)
+		}
+	}
+	byHost := p.ethSrc == datapath.GatewayMAC || from.Shared && w.gatewayAt(p.src) >= 0
+	switch to := w.at(o); {
+	case from.Name == "":
+		return "of no network and no router"
+	case end(o) == "answered" || end(o) == "wire":
+		return "from a tunnel to the " + end(o)
+	case end(o) == "tunnel" || o.VLAN != 0:
+		return "from a tunnel to a tunnel"
+	case end(o) == "host" && !from.Shared && !byHost:
+		return "from a private router to the host"
+	case end(o) == "port" && !sees(from, w.routerOf(to)) && !(byHost && (w.routerOf(to).Shared || w.gatewayAt(p.src) >= 0)):
+		return "to a port of another router"
+	}
+	return ""
+}
+
+func (w promise) wrongFromPort(a worldPort, p packet, o outcome) string {
+	n, rt := w.network(a.Network), w.routerOf(a)
+	forwards := slices.ContainsFunc(rt.Routes, func(r intent.Route) bool {
+		return slices.Contains(a.Addresses, r.NextHop) && r.Destination.Contains(p.src)
+	})
+	switch to := w.at(o); {
+	case p.vlan != 0:
+		return "a port's tag passes"
+	case p.ethSrc != a.MAC || !slices.Contains(a.Addresses, p.src) && !forwards:
+		return "a port pretends to be another"
+	case p.kind == "arp-reply" || p.kind == "advertise":
+		return "a port answers questions"
+	case end(o) == "answered":
+		return ""
+	case end(o) == "wire":
+		if o.Port != uplinkOf(n) || o.VLAN != n.VLAN {
+			return fmt.Sprintf("on uplink %d with VLAN %d", o.Port, o.VLAN)
+		}
+		return ""
+	case n.Physical != "" && end(o) == "port":
+		if to.Network != a.Network {
+			return "from a physical network to another one"
+		}
+		return ""
+	case end(o) == "port" && !sees(rt, w.routerOf(to)):
+		return "to a port of another router"
+	case end(o) == "host" && !slices.Contains(w.inCluster(a), o.Src) && !forwards:
+		return "the host gets an address that it does not know"
+	case end(o) == "tunnel":
+		return w.wrongKey(n, rt, o)
+	}
+	return ""
+}
+
+// wrongKey checks the key of a port's packet in the tunnel: that of the network,
+// of its router or one that the router imports from, or of the default router.
+func (w promise) wrongKey(n intent.Network, rt intent.Router, o outcome) string {
+	for _, of := range w.routers {
+		home := of.VNI
+		if of.Shared {
+			home = 1
+		}
+		if sees(rt, of) && o.VNI == home || o.VNI == n.VNI || o.VNI == 1 && w.gatewayAt(o.Dst) >= 0 {
+			return ""
+		}
+	}
+	return fmt.Sprintf("in the tunnel with key %d", o.VNI)
+}

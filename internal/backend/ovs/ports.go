@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"net/netip"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/backend/ovs/ovsdb"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
+)
+
+// tunnelPort is the name of the port to all other nodes.
+const tunnelPort = "coelan-tun0"
+
+// The external_ids of a pod's port, beside the owner's mark. iface-id and attached-mac are what
+// other OVS tools read.
+const (
+	idInterface = "iface-id"
+	idMAC       = "attached-mac"
+	idContainer = "coelan-container-id"
+	idIfName    = "coelan-interface"
+	idPodUID    = "coelan-pod-uid"
+)
+
+// idServiceGateway marks the port that leads to kube-proxy, while that balances Services.
+const idServiceGateway = "is-service-gateway"
+
+// infrastructure are the ports of the bridge that are there without any pod.
+func infrastructure(c config.Config, l intent.Local) []ovsdb.Port {
+	gateway := ovsdb.Internal(c.GatewayInterface, int(datapath.GatewayPort), datapath.GatewayMAC.HardwareAddr(), l.MTU)
+	if c.Services.Mode == config.KubeProxy {
+		gateway.ExternalIDs = map[string]string{idServiceGateway: "true"}
+	}
+	ports := []ovsdb.Port{gateway}
+	if l.Encapsulation.Tunneled() {
+		ports = append(ports,
+			ovsdb.Tunnel(tunnelPort, string(l.Encapsulation), int(datapath.TunnelPort), netip.Addr{}, 0))
+	}
+	return ports
+}
+
+// placedPort is a port and the bridge that it is on.
+type placedPort struct {
+	bridge string
+	ovsdb.Port
+}
+
+// podPort is the port of an attachment.
+func podPort(at attachment.Attachment) ovsdb.Port {
+	return ovsdb.Port{
+		Name:   at.HostInterface,
+		OFPort: int(at.OFPort),
+		ExternalIDs: map[string]string{
+			idInterface: at.PodRef(),
+			idMAC:       at.MAC.String(),
+			idContainer: at.ContainerID,
+			idIfName:    at.IfName,
+			idPodUID:    at.PodUID,
+		},
+	}
+}

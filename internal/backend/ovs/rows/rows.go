@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rows has the rows of the Open_vSwitch database that are used, with the columns that are
+// used (ovs-vswitchd.conf.db(5)). An optional column is a pointer.
+package rows
+
+import "github.com/ovn-kubernetes/libovsdb/model"
+
+// Database is the name of the database.
+const Database = "Open_vSwitch"
+
+// OpenVSwitch is the only row of its table.
+type OpenVSwitch struct {
+	UUID          string            `ovsdb:"_uuid"`
+	Bridges       []string          `ovsdb:"bridges"`
+	CurCfg        int               `ovsdb:"cur_cfg"`
+	NextCfg       int               `ovsdb:"next_cfg"`
+	DatapathTypes []string          `ovsdb:"datapath_types"`
+	IfaceTypes    []string          `ovsdb:"iface_types"`
+	OVSVersion    *string           `ovsdb:"ovs_version"`
+	OtherConfig   map[string]string `ovsdb:"other_config"`
+}
+
+// Bridge is a row of the table Bridge.
+type Bridge struct {
+	UUID         string            `ovsdb:"_uuid"`
+	Name         string            `ovsdb:"name"`
+	DatapathType string            `ovsdb:"datapath_type"`
+	FailMode     *string           `ovsdb:"fail_mode"`
+	Protocols    []string          `ovsdb:"protocols"`
+	Ports        []string          `ovsdb:"ports"`
+	OtherConfig  map[string]string `ovsdb:"other_config"`
+	ExternalIDs  map[string]string `ovsdb:"external_ids"`
+}
+
+// Port is a row of the table Port.
+type Port struct {
+	UUID       string   `ovsdb:"_uuid"`
+	Name       string   `ovsdb:"name"`
+	Interfaces []string `ovsdb:"interfaces"`
+}
+
+// Interface is a row of the table Interface.
+type Interface struct {
+	UUID          string            `ovsdb:"_uuid"`
+	Name          string            `ovsdb:"name"`
+	Type          string            `ovsdb:"type"`
+	MAC           *string           `ovsdb:"mac"`
+	MACInUse      *string           `ovsdb:"mac_in_use"`
+	MTU           *int              `ovsdb:"mtu"`
+	MTURequest    *int              `ovsdb:"mtu_request"`
+	OFPort        *int              `ovsdb:"ofport"`
+	OFPortRequest *int              `ovsdb:"ofport_request"`
+	LinkState     *string           `ovsdb:"link_state"`
+	Error         *string           `ovsdb:"error"`
+	Options       map[string]string `ovsdb:"options"`
+	ExternalIDs   map[string]string `ovsdb:"external_ids"`
+}
+
+// The names of the tables.
+const (
+	TableOpenVSwitch = "Open_vSwitch"
+	TableBridge      = "Bridge"
+	TablePort        = "Port"
+	TableInterface   = "Interface"
+)
+
+// Model are the tables with their rows. An error is a mistake in a row's tags.
+func Model() (model.ClientDBModel, error) {
+	return model.NewClientDBModel(Database, map[string]model.Model{
+		TableOpenVSwitch: &OpenVSwitch{},
+		TableBridge:      &Bridge{},
+		TablePort:        &Port{},
+		TableInterface:   &Interface{},
+	})
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovs/ovsdb"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/keymutex"
+)
+
+// ports keeps the ports of attachments on the bridge, and removes those that belong to none.
+type ports struct {
+	log         *slog.Logger
+	bridge      string
+	intent      *intent.Store
+	attachments *attachment.Store
+	interfaces  *keymutex.Mutex
+	hooks       backend.Hooks
+	links       links
+	db          portDatabase
+}
+
+// portDatabase is what ports need of Open vSwitch's database.
+type portDatabase interface {
+	Ports(ctx context.Context) ([]ovsdb.PortState, error)
+	EnsurePorts(ctx context.Context, bridge string, ports ...ovsdb.Port) error
+	DelPorts(ctx context.Context, bridge string, names ...string) error
+	Interfaces(ctx context.Context, bridge, key string) ([]ovsdb.PortState, error)
+}
+
+// links are the interfaces of the host.
+type links interface {
+	Exists(name string) bool
+	// SetUp sets an interface up, again: ovs-vswitchd, when it turns promiscuous mode on or off,
+	// writes all flags as it remembers them by name, and of an interface that had the name before,
+	// it may remember that it was down.
+	SetUp(name string) error
+}
+
+// ensure makes the ports of all attached pods that do not work: after the database was recreated,
+// after one was removed, and those that ovs-vswitchd could not open when it started. A port that is
+// being attached or detached right now is left to that.
+func (p *ports) ensure(ctx context.Context) error {
+	have, err := p.db.Ports(ctx)
+	if err != nil {
+		return err
+	}
+	state := make(map[string]ovsdb.PortState, len(have))
+	for _, port := range have {
+		state[port.Name] = port
+	}
+	var errs []error
+	for port := range p.intent.State().Ports().All() {
+		at, ok := p.attachments.Get(keyOf(port))
+		if !ok || at.IsPort() {
+			continue // another node's, or another program's interface
+		}
+		if st, ok := state[at.HostInterface]; !ok || broken(st) || st.Bridge != p.bridge {
+			errs = append(errs, p.repair(ctx, at, ok && st.Actual < 0))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// repair makes one port. One that ovs-vswitchd failed to open is removed first: it would not look
+// again by itself.
+func (p *ports) repair(ctx context.Context, at attachment.Attachment, failed bool) error {
+	unlock, free := p.interfaces.TryLock(at.HostInterface)
+	if !free {
+		return nil
+	}
+	defer unlock()
+	if _, ok := p.intent.State().Ports().Get(at.Key.String()); !ok {
+		return nil
+	}
+	if !p.links.Exists(at.HostInterface) {
+		p.hooks.InterfaceGone()
+		return nil
+	}
+	if failed {
+		if err := p.db.DelPorts(ctx, p.bridge, at.HostInterface); err != nil {
+			return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
+		}
+	}
+	if err := p.db.EnsurePorts(ctx, p.bridge, podPort(at)); err != nil {
+		return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
+	}
+	p.log.Info("port repaired", "port", at.HostInterface, "pod", at.PodRef(), "ofport", at.OFPort)
+	p.hooks.Repaired(1)
+	return nil
+}
+
+func keyOf(p intent.Port) attachment.Key {
+	container, name, _ := strings.Cut(p.ID, "/")
+	return attachment.Key{ContainerID: container, IfName: name}
+}
+
+// guests are the interfaces of the bridge that are not Coelan's and say what they are plugged for.
+func (p *ports) guests(ctx context.Context) ([]backend.Guest, error) {
+	found, err := p.db.Interfaces(ctx, p.bridge, idInterface)
+	var guests []backend.Guest
+	for _, i := range found {
+		guests = append(guests, backend.Guest{Name: i.Name, ID: i.ExternalIDs[idInterface], Number: i.Actual})
+	}
+	return guests, err
+}
+
+// sweep removes Coelan's ports that neither an attachment has nor other parts of the backend want.
+func (p *ports) sweep(ctx context.Context, others []placedPort) error {
+	have, err := p.db.Ports(ctx)
+	if err != nil {
+		return err
+	}
+	wanted := map[string]bool{} // by bridge and name
+	for _, o := range others {
+		wanted[o.bridge+" "+o.Name] = true
+	}
+	for _, at := range p.attachments.List() {
+		wanted[p.bridge+" "+at.HostInterface] = true
+	}
+	var errs []error
+	for _, port := range have {
+		if !wanted[port.Bridge+" "+port.Name] {
+			errs = append(errs, p.remove(ctx, port))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *ports) remove(ctx context.Context, port ovsdb.PortState) error {
+	unlock, free := p.interfaces.TryLock(port.Name)
+	if !free {
+		return nil
+	}
+	defer unlock()
+	if p.owned(port.Name) {
+		return nil
+	}
+	if err := p.db.DelPorts(ctx, port.Bridge, port.Name); err != nil {
+		return fmt.Errorf("remove port %s that belongs to no pod: %w", port.Name, err)
+	}
+	p.log.Info("removed a port that belongs to no pod", "port", port.Name, "was", port.ExternalIDs[idInterface])
+	p.hooks.Swept("port", 1)
+	return nil
+}
+
+// owned says whether an attachment has the host interface.
+func (p *ports) owned(name string) bool {
+	for _, at := range p.attachments.List() {
+		if at.HostInterface == name {
+			return true
+		}
+	}
+	return false
+}
+
+// kernelLinks are those of the kernel.
+type kernelLinks struct{}
+
+// Exists implements links.
+func (kernelLinks) Exists(name string) bool {
+	_, err := netlink.LinkByName(name)
+	return err == nil
+}
+
+// SetUp implements links.
+func (kernelLinks) SetUp(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("interface %s: set up: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/backend/ovs/ovsdb"
+	"coelan.io/coelan/internal/intent"
+)
+
+// idPhysical is the external_ids key of the ports to a physical network, with its name.
+const idPhysical = "coelan-physical-network"
+
+// kindUplink is the kind of what is remembered of physical networks: their port numbers.
+const kindUplink = "uplink"
+
+// objectStore keeps small objects on disk. *attachment.Store is one.
+type objectStore interface {
+	Objects(kind string) map[string][]byte
+	SaveObjects(kind string, objects map[string][]byte) error
+}
+
+// numberUplinks gives each physical network the OpenFlow port that it had before, or a free one.
+// Flows name it, and must not change when another network is added.
+func numberUplinks(store objectStore, mappings map[string]string) (map[string]uint32, error) {
+	const most = int(datapath.LastUplinkPort - datapath.FirstUplinkPort + 1)
+	if len(mappings) > most {
+		return nil, fmt.Errorf("bridgeMappings: %d physical networks, at most %d are possible", len(mappings), most)
+	}
+	numbers, taken := map[string]uint32{}, map[uint32]bool{}
+	for name, data := range store.Objects(kindUplink) {
+		n, err := strconv.ParseUint(string(data), 10, 32)
+		port := uint32(n)
+		if _, wanted := mappings[name]; err == nil && wanted && !taken[port] {
+			numbers[name], taken[port] = port, true
+		}
+	}
+	free := datapath.FirstUplinkPort
+	saved := map[string][]byte{}
+	for _, name := range slices.Sorted(maps.Keys(mappings)) {
+		if numbers[name] == 0 {
+			for taken[free] {
+				free++
+			}
+			numbers[name], taken[free] = free, true
+		}
+		saved[name] = []byte(strconv.FormatUint(uint64(numbers[name]), 10))
+	}
+	return numbers, store.SaveObjects(kindUplink, saved)
+}
+
+// uplinkPort is a wire between the integration bridge and the one that leads to a physical network.
+type uplinkPort struct {
+	physical, bridge string
+	inner, outer     ovsdb.Port
+}
+
+// uplinks are the wires to the bridges of physical networks.
+type uplinks struct {
+	bridge   string
+	mappings map[string]string // the bridges, by physical network
+	numbers  map[string]uint32 // the OpenFlow ports; they do not change
+	intent   *intent.Store
+	hooks    backend.Hooks
+	db       uplinkDatabase
+
+	mu sync.Mutex
+	// unconnected says why this node is not connected to a physical network, by its name.
+	unconnected map[string]error
+}
+
+// uplinkDatabase is what uplinks need of Open vSwitch's database.
+type uplinkDatabase interface {
+	Bridges(ctx context.Context) ([]ovsdb.BridgeState, error)
+	EnsureWire(ctx context.Context, bridge string, port ovsdb.Port, other string, peer ovsdb.Port) error
+}
+
+// ports are the wires to all physical networks, by name.
+func (u *uplinks) ports() []uplinkPort {
+	var list []uplinkPort
+	for physical, number := range u.numbers {
+		inner, outer := fmt.Sprintf("coelan-phys%d", number), fmt.Sprintf("coelan-int%d", number)
+		p := uplinkPort{
+			physical: physical, bridge: u.mappings[physical],
+			inner: ovsdb.Patch(inner, outer, int(number)), outer: ovsdb.Patch(outer, inner, 0),
+		}
+		ids := map[string]string{idPhysical: physical}
+		p.inner.ExternalIDs, p.outer.ExternalIDs = ids, ids
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(x, y uplinkPort) int { return cmp.Compare(x.physical, y.physical) })
+	return list
+}
+
+// ensure connects the integration bridge to the bridges of physical networks. Each is tried; the
+// Networks of one that fails take no pods, all others go on.
+func (u *uplinks) ensure(ctx context.Context) error {
+	if len(u.numbers) == 0 {
+		return nil
+	}
+	bridges, err := u.db.Bridges(ctx)
+	if err != nil {
+		return err
+	}
+	unconnected := map[string]error{}
+	var errs []error
+	for _, p := range u.ports() {
+		if err := u.ensureWire(ctx, p, bridges); err != nil {
+			unconnected[p.physical] = err
+			errs = append(errs, fmt.Errorf("physical network %s: %w", p.physical, err))
+		}
+	}
+	u.mu.Lock()
+	changed := !maps.EqualFunc(u.unconnected, unconnected, func(x, y error) bool { return x.Error() == y.Error() })
+	u.unconnected = unconnected
+	u.mu.Unlock()
+	err = errors.Join(errs...)
+	if changed {
+		u.hooks.UplinksChanged()
+	}
+	if err != nil {
+		u.hooks.Warn("PhysicalNetworkNotConnected", err)
+	}
+	return err
+}
+
+func (u *uplinks) ensureWire(ctx context.Context, p uplinkPort, bridges []ovsdb.BridgeState) error {
+	i := slices.IndexFunc(bridges, func(b ovsdb.BridgeState) bool { return b.Name == p.bridge })
+	datapath := string(u.intent.State().Local().Datapath)
+	switch {
+	case i < 0:
+		return fmt.Errorf("bridge %s does not exist: make it, with the network card in it", p.bridge)
+	case bridges[i].Datapath != datapath:
+		return fmt.Errorf("bridge %s has datapath %q, and bridge %s has %q: there is no way between them",
+			p.bridge, bridges[i].Datapath, u.bridge, datapath)
+	}
+	return u.db.EnsureWire(ctx, u.bridge, p.inner, p.bridge, p.outer)
+}
+
+// connected says why this node is not connected to a physical network.
+func (u *uplinks) connected(physical string) error {
+	if u.numbers[physical] == 0 {
+		return fmt.Errorf("physical network %s is not in its bridgeMappings", physical)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.unconnected[physical]
+}

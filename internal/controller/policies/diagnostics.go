@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"coelan.io/coelan/internal/controller/reconcile"
+	"coelan.io/coelan/internal/localapi"
+	"coelan.io/coelan/internal/policy"
+)
+
+// diagnostics answers the coelan command. Every replica does.
+type diagnostics struct {
+	socket   string
+	policies *Feed
+}
+
+// NeedLeaderElection says that every replica does it.
+func (d *diagnostics) NeedLeaderElection() bool { return false }
+
+// Start answers until ctx ends.
+func (d *diagnostics) Start(ctx context.Context) error {
+	l, err := localapi.Listen(ctx, d.socket)
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	return localapi.Serve(ctx, l, d.handler())
+}
+
+func (d *diagnostics) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/policies", func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case <-d.policies.complete:
+			localapi.Answer(w, d.policies.standing())
+		default:
+			http.Error(w, "not all policies are known yet", http.StatusServiceUnavailable)
+		}
+	})
+	return mux
+}
+
+// standing is of all policies, sorted.
+func (p *Feed) standing() []policy.Standing {
+	p.mu.Lock()
+	list := make([]policy.Standing, 0, len(p.objects))
+	for ref := range p.objects {
+		s := policy.Standing{Policy: ref}
+		for _, problem := range p.problemsOf(ref) {
+			s.Problems = append(s.Problems, reconcile.MessageOf(problem, problem.Object))
+		}
+		list = append(list, s)
+	}
+	p.mu.Unlock()
+	refused := p.hub.Refused()
+	for i := range list {
+		if text := reconcile.RefusedMessage(refused[list[i].Policy]); text != "" {
+			list[i].Problems = append(list[i].Problems, text)
+		}
+		realised := p.hub.Realised(list[i].Policy)
+		list[i].Nodes, list[i].ProgrammedNodes = realised.Wanted, realised.Realised
+	}
+	slices.SortFunc(list, func(a, b policy.Standing) int { return a.Policy.Compare(b.Policy) })
+	return list
+}

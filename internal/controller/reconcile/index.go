@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+)
+
+// What objects are found by in memory.
+const (
+	ByNetwork   = "network"   // Ports and AddressBlocks, by the Network's name
+	ByNode      = "node"      // pods, AddressBlocks and Ports, by the node's name
+	ByPort      = "port"      // AddressBlocks, by the Port's key
+	ByPod       = "pod"       // Ports, by the name of the pod that they are for
+	ByNamespace = "namespace" // Networks and Routers, by the namespace that they were made for
+	Selecting   = "selecting" // Networks that select namespaces: all have the value "true"
+)
+
+// index is a field of an object's kind.
+type index struct {
+	kind  client.Object
+	field string
+	value func(client.Object) string // "": not found by it
+}
+
+var indexes = []index{
+	{&v1alpha1.Port{}, ByNetwork, func(o client.Object) string { return o.(*v1alpha1.Port).Spec.Network }},
+	{&v1alpha1.Port{}, ByNode, func(o client.Object) string { return o.(*v1alpha1.Port).Status.Node }},
+	{&v1alpha1.Port{}, ByPod, func(o client.Object) string {
+		if pod := o.(*v1alpha1.Port).Spec.Pod; pod != nil {
+			return pod.Name
+		}
+		return ""
+	}},
+	{&v1alpha1.AddressBlock{}, ByNetwork, func(o client.Object) string {
+		return o.(*v1alpha1.AddressBlock).Spec.Network
+	}},
+	{&v1alpha1.AddressBlock{}, ByNode, func(o client.Object) string { return o.(*v1alpha1.AddressBlock).Spec.Node }},
+	{&v1alpha1.AddressBlock{}, ByPort, func(o client.Object) string { return o.(*v1alpha1.AddressBlock).Spec.Port }},
+	{&corev1.Pod{}, ByNode, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
+	{&v1alpha1.Network{}, ByNamespace, MadeFor},
+	{&v1alpha1.Router{}, ByNamespace, MadeFor},
+	{&v1alpha1.Network{}, Selecting, func(o client.Object) string {
+		if n := o.(*v1alpha1.Network); n.Spec.Role == v1alpha1.Primary && n.Spec.NamespaceSelector != nil {
+			return "true"
+		}
+		return ""
+	}},
+}
+
+// MadeFor returns the namespace that the controller has made an object for; empty: it
+// has not made it.
+func MadeFor(o client.Object) string {
+	if o.GetLabels()[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByController {
+		return ""
+	}
+	return o.GetLabels()[v1alpha1.LabelNamespace]
+}
+
+// AddIndexes makes objects found in memory by these fields.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, i := range indexes {
+		err := indexer.IndexField(ctx, i.kind, i.field, func(o client.Object) []string {
+			if v := i.value(o); v != "" {
+				return []string{v}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeview projects what intent says of the cluster to what one node makes of it. A backend
+// that works on a node reads the projection; one that works for all nodes at once reads the
+// cluster's objects.
+package nodeview
+
+import (
+	"net/netip"
+	"slices"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// Node is what the projection of a Service depends on besides the Service.
+type Node struct {
+	Name string
+	Zone string // empty: in none
+	// Listens says that a process of the node's host has a port; nil: none has any.
+	Listens func(p intent.Protocol, port uint16) bool
+}
+
+// Services returns the Derivation that keeps the NodeServices of a State those of the named node.
+// Only what has changed is projected. What has no Service, such as what was remembered in another
+// form, stays as it is.
+func Services(node string) intent.Derivation {
+	return func(before, now *intent.State, tx *intent.Tx) {
+		delta := intent.Diff(before, now)
+		was, _ := before.Nodes().Get(node)
+		is, _ := now.Nodes().Get(node)
+		at := Node{Name: node, Zone: is.Zone, Listens: func(p intent.Protocol, port uint16) bool {
+			_, listens := now.Listeners().Get(intent.Listener{Protocol: p, Port: port}.Key())
+			return listens
+		}}
+		all := was.Zone != is.Zone
+		if all || len(delta.Listeners) > 0 {
+			for v := range now.Services().All() {
+				if all || slices.ContainsFunc(v.Ports, func(p intent.ServicePort) bool {
+					return among(p, delta.Listeners)
+				}) {
+					tx.SetNodeService(Service(v, at))
+				}
+			}
+		}
+		for _, key := range delta.Services {
+			if v, ok := now.Services().Get(key); ok {
+				tx.SetNodeService(Service(v, at))
+			} else {
+				tx.DeleteNodeService(key)
+			}
+		}
+	}
+}
+
+// among reports whether the node port of a port is one of those listeners.
+func among(p intent.ServicePort, listeners []string) bool {
+	_, found := slices.BinarySearch(listeners, intent.Listener{Protocol: p.Protocol, Port: p.NodePort}.Key())
+	return found
+}
+
+// Service is what a node serves of a Service.
+func Service(v intent.Service, at Node) intent.NodeService {
+	out := intent.NodeService{
+		Namespace: v.Namespace, Name: v.Name, UID: v.UID, Router: v.Router,
+		AffinitySeconds: v.AffinitySeconds, SourceRanges: v.SourceRanges,
+		InternalLocal: v.InternalLocal, ExternalLocal: v.ExternalLocal, HealthCheckNodePort: v.HealthCheckNodePort,
+		LocalEndpoints: localReady(v, at.Name), Ports: make([]intent.NodeServicePort, 0, len(v.Ports)),
+	}
+	var c chooser
+	for i := range v.Ports {
+		p := &v.Ports[i]
+		served := intent.NodeServicePort{
+			Name: p.Name, Protocol: p.Protocol, IPv6: p.IPv6, Port: p.Port, NodePort: p.NodePort,
+			ClusterIP: p.ClusterIP, ExternalIPs: p.ExternalIPs, LoadBalancerIPs: p.LoadBalancerIPs,
+		}
+		if at.Listens != nil && at.Listens(p.Protocol, p.NodePort) {
+			served.NodePort = 0
+		}
+		external := served.NodePort != 0 || len(p.ExternalIPs)+len(p.LoadBalancerIPs) > 0
+		if external || p.ClusterIP.IsValid() {
+			choose(&served, v, c.candidates(p.Endpoints, at), external)
+			out.Ports = append(out.Ports, served)
+		}
+	}
+	return out
+}
+
+// localReady is how many ready endpoints a node has in the family that has more of them: usually,
+// they are the same pods.
+func localReady(v intent.Service, node string) int {
+	var four, six []netip.Addr
+	for i := range v.Ports {
+		local := &four
+		if v.Ports[i].IPv6 {
+			local = &six
+		}
+		for _, e := range v.Ports[i].Endpoints {
+			if !e.Terminating && node != "" && e.Place.Node() == node {
+				*local = append(*local, e.Address)
+			}
+		}
+	}
+	most := 0
+	for _, ips := range [][]netip.Addr{four, six} {
+		slices.SortFunc(ips, netip.Addr.Compare)
+		most = max(most, len(slices.Compact(ips)))
+	}
+	return most
+}

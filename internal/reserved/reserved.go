@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reserved names what Coelan reserves for itself: the Ethernet addresses of pods and of
+// virtual routers, the IP addresses that nodes use within themselves, and the group of its
+// interfaces. Validation refuses these addresses where users ask for one, with every backend.
+package reserved
+
+import (
+	"hash/fnv"
+	"net/netip"
+	"slices"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// The first bytes of the two ranges of Ethernet addresses.
+var (
+	podMACs    = [2]byte{0x0a, 0xce}
+	routerMACs = [3]byte{0x0a, 0xc0, 0xe1}
+)
+
+// LinkGroup marks the host's ends of pods' interfaces (`ip link show group 49377`), so that they
+// are found again without a list of them, and rules of nftables can name them all.
+const LinkGroup = 0xc0e1
+
+// PodMAC is the address of a pod's interface, made from its primary address: 0a:ce and the four
+// bytes of the IPv4 address, or of the FNV-1a hash of the IPv6 address.
+func PodMAC(primary netip.Addr) intent.MAC {
+	mac := intent.MAC{podMACs[0], podMACs[1]}
+	if primary = primary.Unmap(); primary.Is4() {
+		b := primary.As4()
+		copy(mac[2:], b[:])
+		return mac
+	}
+	h := fnv.New32a()
+	b := primary.As16()
+	h.Write(b[:])
+	h.Sum(mac[2:2])
+	return mac
+}
+
+// IsPodMAC reports whether m is of the range of PodMAC. An interface that chose one of it would get
+// frames of the pod that has, or will have, the address that it is made of.
+func IsPodMAC(m intent.MAC) bool { return [2]byte(m[:2]) == podMACs }
+
+// RouterMAC is the n-th address that virtual routers and gateways may have.
+func RouterMAC(n byte) intent.MAC {
+	return intent.MAC{routerMACs[0], routerMACs[1], routerMACs[2], 0, 0, n}
+}
+
+// IsRouterMAC reports whether m is of the range of RouterMAC.
+func IsRouterMAC(m intent.MAC) bool { return [3]byte(m[:3]) == routerMACs }
+
+// NodeLocalIPv4 and NodeLocalIPv6 are the addresses that every node uses within itself,
+// between the pods' network and its own kernel. They are the same on all nodes; what each is
+// for is up to the backend.
+var (
+	NodeLocalIPv4 = [2]netip.Addr{netip.MustParseAddr("169.254.64.1"), netip.MustParseAddr("169.254.64.2")}
+	NodeLocalIPv6 = [2]netip.Addr{netip.MustParseAddr("fd69:c0e1::1"), netip.MustParseAddr("fd69:c0e1::2")}
+)
+
+// IsNodeLocal reports whether a is one of NodeLocalIPv4 and NodeLocalIPv6.
+func IsNodeLocal(a netip.Addr) bool {
+	return slices.Contains(NodeLocalIPv4[:], a) || slices.Contains(NodeLocalIPv6[:], a)
+}
