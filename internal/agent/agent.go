@@ -138,6 +138,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 // makeParts makes what intent is made by, and what brings it about.
 func (a *Agent) makeParts(ctx context.Context) (err error) {
+	// The backend is made for the node's uplinks.
+	_, err = a.intent.Update(func(tx *intent.Tx) error { networks.Settings(a.Config, tx); return nil })
+	if err != nil {
+		return err
+	}
 	if a.view, err = apicache.New(a.Log, a.store); err != nil {
 		return err
 	}

@@ -3,9 +3,11 @@
 package agent
 
 import (
+	"log/slog"
 	"os"
 	"testing"
 
+	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/config"
 )
 
@@ -31,5 +33,27 @@ func TestUninstallRemovesWhatIsRemembered(t *testing.T) {
 	left, err := os.ReadDir(c.StateDir)
 	if err != nil || len(left) != 2 {
 		t.Errorf("%v, %v; want the two files of others", left, err)
+	}
+}
+
+// The physical networks of the configuration are the backend's from the start: their ports have
+// numbers before the first flows are made.
+func TestBackendIsMadeForTheUplinks(t *testing.T) {
+	c := config.Default()
+	c.StateDir = t.TempDir()
+	c.BridgeMappings = map[string]string{"office": "br-office"}
+	a, err := New(Options{Config: c, Backend: openVSwitch(), NodeName: "worker1", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.store, err = attachment.Open(c.StateFile(stateFile)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.store.Close() })
+	if err := a.makeParts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.backend.Uplinks(); len(got) != 1 || got["office"] == 0 {
+		t.Errorf("ports of physical networks: %v", got)
 	}
 }

@@ -32,7 +32,8 @@ type Options struct {
 	// Node is the name of this node.
 	Node string
 	Log  *slog.Logger
-	// Intent is what to bring about; Attachments are the interfaces of this node's Ports.
+	// Intent is what to bring about; it has the node's uplinks from the start, which do not change.
+	// Attachments are the interfaces of this node's Ports.
 	Intent      *intent.Store
 	Attachments *attachment.Store
 	// Interfaces are locked by name while one is attached, detached or repaired.

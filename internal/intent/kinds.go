@@ -18,6 +18,7 @@ type tables struct {
 	listeners    Table[Listener]
 	guarded      Table[GuardedPort]
 	nodePortsAt  Table[NodePortAddress]
+	uplinks      Table[Uplink]
 	ranges       Table[ServiceRange]
 	pools        Table[LoadBalancerPool]
 	rules        Table[Rule]
@@ -39,6 +40,7 @@ type Objects struct {
 	Listeners         []Listener
 	GuardedPorts      []GuardedPort
 	NodePortAddresses []NodePortAddress
+	Uplinks           []Uplink
 
 	ServiceRanges     []ServiceRange
 	LoadBalancerPools []LoadBalancerPool
@@ -61,6 +63,7 @@ type Delta struct {
 	Listeners         []string
 	GuardedPorts      []string
 	NodePortAddresses []string // prefixes
+	Uplinks           []string // names of physical networks
 	// ServiceRanges are prefixes.
 	ServiceRanges     []string
 	LoadBalancerPools []string
@@ -116,6 +119,9 @@ var kinds = []kind{
 		"", func(p parts) part[NodePortAddress] {
 			return part[NodePortAddress]{&p.nodePortsAt, &p.NodePortAddresses, &p.delta.NodePortAddresses}
 		}, nil,
+	},
+	kindOf[Uplink]{
+		"", func(p parts) part[Uplink] { return part[Uplink]{&p.uplinks, &p.Uplinks, &p.delta.Uplinks} }, nil,
 	},
 	kindOf[ServiceRange]{
 		KindServiceRange, func(p parts) part[ServiceRange] {

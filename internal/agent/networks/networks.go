@@ -62,14 +62,17 @@ type Source struct {
 	vanished bool
 }
 
-// New makes a Source that knows nothing.
+// New makes a Source that knows nothing. Settings are in intent already.
 func New(o Options) *Source {
+	connected := func(physical string) bool {
+		_, ok := o.Intent.State().Uplinks().Get(physical)
+		return ok
+	}
 	return &Source{
 		Options: o, ports: map[string]intent.Port{}, seen: o.Intent.State(), nodes: translate.NewNodeSet(),
 		networks: translate.NewNetworkSet(translate.NetworkView{
-			Node:      o.Node,
-			Connected: func(physical string) bool { return o.Config.BridgeMappings[physical] != "" },
-			SNAT:      intent.SNAT{Enabled: o.Config.SNAT.Enabled, Direct: o.Config.SNAT.ExcludeCIDRs},
+			Node: o.Node, Connected: connected,
+			SNAT: intent.SNAT{Enabled: o.Config.SNAT.Enabled, Direct: o.Config.SNAT.ExcludeCIDRs},
 		}),
 	}
 }
@@ -79,7 +82,6 @@ func (s *Source) Load(tx *intent.Tx) {
 	known := s.View.State()
 	s.applyNetworks(tx, s.translateNetworks(apicache.State{}, known))
 	applyNodes(tx, s.translateNodes(apicache.State{}, known))
-	settings(s.Config, tx)
 	refreshPools(tx, known)
 	s.setKnown(known)
 }

@@ -44,18 +44,24 @@ type world struct {
 
 func newWorld(t *testing.T, d disk) *world {
 	t.Helper()
+	return newWorldWith(t, d, config.Default())
+}
+
+func newWorldWith(t *testing.T, d disk, c config.Config) *world {
+	t.Helper()
 	view, err := apicache.New(slog.New(slog.DiscardHandler), d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t}
 	w.Source = New(Options{
-		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Node: "n1", Config: config.Default(), Intent: intent.NewStore(), View: view,
+		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Node: "n1", Config: c, Intent: intent.NewStore(), View: view,
 		Warn: func(string, error) {}, Judged: func(error) {},
 		NodesChanged: func() { w.calls = append(w.calls, "nodes") },
 		Changed:      func() { w.calls = append(w.calls, "intent") },
 	})
 	w.api = view.Updates(w.Refresh)
+	w.update(func(tx *intent.Tx) { Settings(c, tx) })
 	w.update(w.Load)
 	return w
 }
@@ -208,6 +214,41 @@ func TestOwnNodeIsKept(t *testing.T) {
 		}
 		if n := w.Intent.State().Nodes().Len(); n != 1+len(slices.DeleteFunc(slices.Clone(tc.nodes), func(n *corev1.Node) bool { return n.Name == "n1" })) {
 			t.Errorf("%s: %d nodes", tc.what, n)
+		}
+	}
+}
+
+// A Network of a physical network is intent on nodes that have an uplink to it, also when what was
+// known before is all there is.
+func TestNetworksFollowUplinks(t *testing.T) {
+	office := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "office"}, Status: v1alpha1.NetworkStatus{ID: 7}}
+	office.Spec.Type, office.Spec.PhysicalNetwork = v1alpha1.Flat, "floor2"
+	with := config.Default()
+	with.BridgeMappings = map[string]string{"floor2": "br-floor2"}
+	d := disk{}
+	for _, tc := range []struct {
+		what   string
+		config config.Config
+		want   bool
+	}{
+		{"without an uplink", config.Default(), false},
+		{"with an uplink", with, true},
+		{"without an uplink again", config.Default(), false},
+	} {
+		w := newWorldWith(t, d, tc.config)
+		check := func(from string) {
+			t.Helper()
+			if _, got := w.Intent.State().Networks().Get("office"); got != tc.want {
+				t.Errorf("%s, from %s: the Network is intent: %t", tc.what, from, got)
+			}
+		}
+		if len(d) > 0 {
+			check("what is remembered")
+		}
+		w.api.Networks([]*v1alpha1.Network{office})
+		check("the API")
+		if err := w.View.Save(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

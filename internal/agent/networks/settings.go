@@ -7,8 +7,9 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// settings makes intent of what the configuration says of all nodes.
-func settings(c config.Config, tx *intent.Tx) {
+// Settings makes intent of what the configuration says. It comes before all else: which Networks a
+// node can have follows from its uplinks.
+func Settings(c config.Config, tx *intent.Tx) {
 	var guarded []intent.GuardedPort
 	guard := func(protocol intent.Protocol, port int) {
 		if port != 0 {
@@ -25,4 +26,9 @@ func settings(c config.Config, tx *intent.Tx) {
 		at = append(at, intent.NodePortAddress{Prefix: p})
 	}
 	tx.ReplaceNodePortAddresses(at)
+	var uplinks []intent.Uplink
+	for physical, bridge := range c.BridgeMappings {
+		uplinks = append(uplinks, intent.Uplink{Physical: physical, Bridge: bridge})
+	}
+	tx.ReplaceUplinks(uplinks)
 }

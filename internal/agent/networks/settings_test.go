@@ -21,19 +21,23 @@ func TestSettings(t *testing.T) {
 		change  func(*config.Config)
 		guarded []intent.GuardedPort
 		at      []intent.NodePortAddress
+		uplinks []intent.Uplink
 	}{
 		{"no controllers' port", func(c *config.Config) { c.Policy.ControllerPort = 0 },
-			[]intent.GuardedPort{{Protocol: intent.TCP, Port: 10362}, {Protocol: intent.UDP, Port: 10362}}, nil},
+			[]intent.GuardedPort{{Protocol: intent.TCP, Port: 10362}, {Protocol: intent.UDP, Port: 10362}}, nil, nil},
 		{"all", func(c *config.Config) {
 			c.Policy.ControllerPort, c.LoadBalancer.MemberlistPort = 10463, 7946
 			c.Services.NodePortAddresses = []netip.Prefix{at}
+			c.BridgeMappings = map[string]string{"office": "br-office", "lab": "br-lab"}
 		}, []intent.GuardedPort{
 			{Protocol: intent.TCP, Port: 7946}, {Protocol: intent.UDP, Port: 7946}, {Protocol: intent.TCP, Port: 10463},
-		}, []intent.NodePortAddress{{Prefix: at}}},
+		}, []intent.NodePortAddress{{Prefix: at}}, []intent.Uplink{
+			{Physical: "lab", Bridge: "br-lab"}, {Physical: "office", Bridge: "br-office"},
+		}},
 	} {
 		c := config.Default()
 		tc.change(&c)
-		s, err := intent.NewStore().Update(func(tx *intent.Tx) error { settings(c, tx); return nil })
+		s, err := intent.NewStore().Update(func(tx *intent.Tx) error { Settings(c, tx); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,6 +47,9 @@ func TestSettings(t *testing.T) {
 		got := slices.Collect(s.NodePortAddresses().All())
 		if diff := cmp.Diff(tc.at, got, cmpopts.EquateComparable(netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: addresses with node ports (-want +got):\n%s", tc.name, diff)
+		}
+		if diff := cmp.Diff(tc.uplinks, slices.Collect(s.Uplinks().All())); diff != "" {
+			t.Errorf("%s: uplinks (-want +got):\n%s", tc.name, diff)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func (c *clients) dump(ctx context.Context, r *openflow.FlowDescRequest) ([]open
 // New makes a Backend that is not connected. It gives physical networks their numbers, which it
 // remembers in the attachments' store.
 func New(o backend.Options) (*Backend, error) {
-	numbers, err := numberUplinks(o.Attachments, o.Config.BridgeMappings)
+	numbers, err := numberUplinks(o.Attachments, o.Intent.State().Uplinks())
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,7 @@ func New(o backend.Options) (*Backend, error) {
 		Options: o, wake: trigger.New(), metrics: newMetrics(o.Metrics),
 		numbers: newNumbers(o.Attachments.List(), numbers),
 		uplinks: &uplinks{
-			bridge: o.Config.Bridge, mappings: o.Config.BridgeMappings, numbers: numbers, intent: o.Intent,
-			hooks: o.Hooks,
+			bridge: o.Config.Bridge, numbers: numbers, intent: o.Intent, hooks: o.Hooks,
 		},
 	}
 	b.clients.vswitchd = appctl.Vswitchd(o.Config.OVSRunDir)

@@ -208,9 +208,8 @@ func TestSwitchComesBackEmpty(t *testing.T) {
 // Wires to physical networks are made once their bridges exist; what keeps one away is said.
 func TestUplinksFollowBridges(t *testing.T) {
 	m := newMachine(t)
-	c := m.testConfig()
-	c.BridgeMappings = map[string]string{"office": "br-office", "lab": "br-lab"}
-	n := m.start(c)
+	m.connectedTo("office", "lab")
+	n := m.start(m.testConfig())
 	n.addBridge("br-lab", "", "eth9")
 	n.run()
 	n.until("the problems are known", func() bool { return m.said.has("PhysicalNetworkNotConnected") })

@@ -217,6 +217,20 @@ func testNodeAt(name, address, subnet string) intent.Node {
 	}
 }
 
+// connectedTo has the node be meant to be connected to physical networks, each by a bridge of its
+// own. Call it before start.
+func (m *machine) connectedTo(physical ...string) {
+	m.Helper()
+	m.update(func(tx *intent.Tx) { tx.ReplaceUplinks(uplinksTo(physical...)) })
+}
+
+func uplinksTo(physical ...string) (list []intent.Uplink) {
+	for _, name := range physical {
+		list = append(list, intent.Uplink{Physical: name, Bridge: "br-" + name})
+	}
+	return list
+}
+
 func (m *machine) must(err error) {
 	m.Helper()
 	if err != nil {

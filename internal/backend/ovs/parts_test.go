@@ -44,7 +44,7 @@ func (n *testNode) findings() []string {
 func TestFindings(t *testing.T) {
 	m := newMachine(t)
 	c := m.testConfig()
-	c.BridgeMappings = map[string]string{"office": "br-office"}
+	m.connectedTo("office")
 	n := m.start(c)
 	n.addBridge("br-office", "netdev")
 	n.reconciled()
@@ -100,7 +100,7 @@ func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 func TestStatus(t *testing.T) {
 	m := newMachine(t)
 	c := m.testConfig()
-	c.BridgeMappings = map[string]string{"office": "br-office"}
+	m.connectedTo("office")
 	n := m.start(c)
 	err := n.reconciler.reconcile(n.bound())
 	n.says(err, "physical network office: bridge br-office does not exist")
@@ -357,7 +357,7 @@ func TestOtherLayoutOfConntrack(t *testing.T) {
 func TestUninstall(t *testing.T) {
 	m := newMachine(t)
 	c := m.testConfig()
-	c.BridgeMappings = map[string]string{"office": "br-office"}
+	m.connectedTo("office")
 	n := m.start(c)
 	n.addBridge("br-office", "netdev", "eth1")
 	n.reconciled()

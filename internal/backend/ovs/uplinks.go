@@ -3,7 +3,6 @@
 package ovs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,29 +31,29 @@ type objectStore interface {
 
 // numberUplinks gives each physical network the OpenFlow port that it had before, or a free one.
 // Flows name it, and must not change when another network is added.
-func numberUplinks(store objectStore, mappings map[string]string) (map[string]uint32, error) {
+func numberUplinks(store objectStore, wanted intent.Table[intent.Uplink]) (map[string]uint32, error) {
 	const most = int(datapath.LastUplinkPort - datapath.FirstUplinkPort + 1)
-	if len(mappings) > most {
-		return nil, fmt.Errorf("bridgeMappings: %d physical networks, at most %d are possible", len(mappings), most)
+	if wanted.Len() > most {
+		return nil, fmt.Errorf("bridgeMappings: %d physical networks, at most %d are possible", wanted.Len(), most)
 	}
 	numbers, taken := map[string]uint32{}, map[uint32]bool{}
 	for name, data := range store.Objects(kindUplink) {
 		n, err := strconv.ParseUint(string(data), 10, 32)
 		port := uint32(n)
-		if _, wanted := mappings[name]; err == nil && wanted && !taken[port] {
+		if _, ok := wanted.Get(name); err == nil && ok && !taken[port] {
 			numbers[name], taken[port] = port, true
 		}
 	}
 	free := datapath.FirstUplinkPort
 	saved := map[string][]byte{}
-	for _, name := range slices.Sorted(maps.Keys(mappings)) {
-		if numbers[name] == 0 {
+	for u := range wanted.All() {
+		if numbers[u.Physical] == 0 {
 			for taken[free] {
 				free++
 			}
-			numbers[name], taken[free] = free, true
+			numbers[u.Physical], taken[free] = free, true
 		}
-		saved[name] = []byte(strconv.FormatUint(uint64(numbers[name]), 10))
+		saved[u.Physical] = []byte(strconv.FormatUint(uint64(numbers[u.Physical]), 10))
 	}
 	return numbers, store.SaveObjects(kindUplink, saved)
 }
@@ -67,12 +66,11 @@ type uplinkPort struct {
 
 // uplinks are the wires to the bridges of physical networks.
 type uplinks struct {
-	bridge   string
-	mappings map[string]string // the bridges, by physical network
-	numbers  map[string]uint32 // the OpenFlow ports; they do not change
-	intent   *intent.Store
-	hooks    backend.Hooks
-	db       uplinkDatabase
+	bridge  string
+	numbers map[string]uint32 // the OpenFlow ports, by physical network; they do not change
+	intent  *intent.Store
+	hooks   backend.Hooks
+	db      uplinkDatabase
 
 	mu sync.Mutex
 	// unconnected says why this node is not connected to a physical network, by its name.
@@ -88,17 +86,17 @@ type uplinkDatabase interface {
 // ports are the wires to all physical networks, by name.
 func (u *uplinks) ports() []uplinkPort {
 	var list []uplinkPort
-	for physical, number := range u.numbers {
+	for up := range u.intent.State().Uplinks().All() {
+		number := u.numbers[up.Physical]
 		inner, outer := fmt.Sprintf("coelan-phys%d", number), fmt.Sprintf("coelan-int%d", number)
 		p := uplinkPort{
-			physical: physical, bridge: u.mappings[physical],
+			physical: up.Physical, bridge: up.Bridge,
 			inner: ovsdb.Patch(inner, outer, int(number)), outer: ovsdb.Patch(outer, inner, 0),
 		}
-		ids := map[string]string{idPhysical: physical}
+		ids := map[string]string{idPhysical: up.Physical}
 		p.inner.ExternalIDs, p.outer.ExternalIDs = ids, ids
 		list = append(list, p)
 	}
-	slices.SortFunc(list, func(x, y uplinkPort) int { return cmp.Compare(x.physical, y.physical) })
 	return list
 }
 

@@ -4,12 +4,23 @@ package ovs
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/intent"
 )
+
+func wanted(t *testing.T, networks ...string) intent.Table[intent.Uplink] {
+	t.Helper()
+	s, err := intent.NewStore().Update(func(tx *intent.Tx) error { tx.ReplaceUplinks(uplinksTo(networks...)); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Uplinks()
+}
 
 // The port of a physical network stays when others come and go, also over restarts.
 func TestUplinkNumbersStay(t *testing.T) {
@@ -21,11 +32,7 @@ func TestUplinkNumbersStay(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = store.Close() }()
-		mappings := map[string]string{}
-		for _, n := range networks {
-			mappings[n] = "br-" + n
-		}
-		numbers, err := numberUplinks(store, mappings)
+		numbers, err := numberUplinks(store, wanted(t, networks...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,11 +56,7 @@ func TestUplinkNumbersStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	many := map[string]string{}
-	for _, c := range "abcdefghijklmn" {
-		many[string(c)] = string(c)
-	}
-	if _, err := numberUplinks(store, many); err == nil {
+	if _, err := numberUplinks(store, wanted(t, strings.Split("abcdefghijklmn", "")...)); err == nil {
 		t.Error("14 physical networks have numbers")
 	}
 }
