@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -200,30 +199,18 @@ func (n *node) run() {
 	})
 }
 
-const patience = 10 * time.Second
-
-// eventually waits until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s", what)
-		}
-	}
-}
-
 func TestUnusedBlocksAreGivenBack(t *testing.T) {
 	api := kubetest.New("")
 	n := newNode(t, api, "a")
 	n.run()
 	network := lan(v1alpha1.Subnet{CIDR: "10.0.0.0/24"})
 	at := n.mustAdd(network, "p")
-	eventually(t, "the use of the block is written", func() bool { return api.AllBlocks()[0].Status.Used == 1 })
+	kubetest.Eventually(t, "the use of the block is written", func() bool { return api.AllBlocks()[0].Status.Used == 1 })
 	if _, err := n.store.Release(at.Key); err != nil {
 		t.Fatal(err)
 	}
 	n.Kick()
-	eventually(t, "the block is given back", func() bool { return len(api.AllBlocks()) == 0 })
+	kubetest.Eventually(t, "the block is given back", func() bool { return len(api.AllBlocks()) == 0 })
 	n.mustAdd(network, "q")
 	if len(api.AllBlocks()) != 1 {
 		t.Errorf("blocks %v", owners(api))
@@ -239,9 +226,9 @@ func TestVanishedBlockIsClaimedAgain(t *testing.T) {
 	n.run()
 	n.mustAdd(network, "p")
 	name := api.AllBlocks()[0].Name
-	eventually(t, "the view shows the block", func() bool { return n.view.State().Blocks[name] != nil })
+	kubetest.Eventually(t, "the view shows the block", func() bool { return n.view.State().Blocks[name] != nil })
 	api.RemoveBlock(name)
-	eventually(t, "the block is back", func() bool { return len(api.AllBlocks()) == 1 && api.AllBlocks()[0].Name == name })
+	kubetest.Eventually(t, "the block is back", func() bool { return len(api.AllBlocks()) == 1 && api.AllBlocks()[0].Name == name })
 }
 
 // So is a single address that a pod has; that of a user's Port is the controller's.
@@ -266,7 +253,7 @@ func TestVanishedSingleIsClaimedAgain(t *testing.T) {
 		}
 	}
 	n.run()
-	eventually(t, "the claim is back", func() bool { return len(api.AllBlocks()) > 0 })
+	kubetest.Eventually(t, "the claim is back", func() bool { return len(api.AllBlocks()) > 0 })
 	b := api.AllBlocks()
 	if len(b) != 1 || b[0].Spec.CIDR != "10.0.0.9/32" || b[0].Spec.Node != "a" || b[0].Spec.Port != "shop/p.eth0" {
 		t.Errorf("claims: %+v", b)

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -190,22 +189,13 @@ func (w *world) hasEvent(text string) bool {
 	return slices.ContainsFunc(w.events, func(e string) bool { return strings.Contains(e, text) })
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s", what)
-		}
-	}
-}
-
 func TestBindAndUnbind(t *testing.T) {
 	w := newWorld(t)
 	w.plug("tap0", "shop/vm", 5)
 	w.plug("tap9", "not-a-key", 6)
 	w.plug("tap8", "shop/nobody", 7)
 	w.api.Add(port("vm", "10.0.0.20"))
-	eventually(t, "the Port is bound", func() bool {
+	kubetest.Eventually(t, "the Port is bound", func() bool {
 		s := w.status("vm")
 		return s.Phase == v1alpha1.PortBound && s.Node == "n1" && s.BoundTime != nil && w.connected("vm") >= datapath.FirstPodPort
 	})
@@ -218,19 +208,19 @@ func TestBindAndUnbind(t *testing.T) {
 	}
 	w.mu.Unlock()
 	w.unplug("tap0")
-	eventually(t, "the Port is ready for another", func() bool {
+	kubetest.Eventually(t, "the Port is ready for another", func() bool {
 		s := w.status("vm")
 		return s.Phase == v1alpha1.PortReady && s.Node == "" && s.BoundTime == nil && w.connected("vm") == 0
 	})
 	w.plug("tap1", "shop/vm", 8)
-	eventually(t, "the Port is bound again", func() bool { return w.connected("vm") != 0 })
+	kubetest.Eventually(t, "the Port is bound again", func() bool { return w.connected("vm") != 0 })
 	// The tap of a machine that is gone: ovs-vswitchd cannot open it.
 	w.plug("tap1", "shop/vm", -1)
-	eventually(t, "the Port is unbound", func() bool { return w.connected("vm") == 0 })
+	kubetest.Eventually(t, "the Port is unbound", func() bool { return w.connected("vm") == 0 })
 	w.plug("tap1", "shop/vm", 8)
-	eventually(t, "the Port is bound again", func() bool { return w.connected("vm") != 0 })
+	kubetest.Eventually(t, "the Port is bound again", func() bool { return w.connected("vm") != 0 })
 	w.api.RemovePort("shop/vm")
-	eventually(t, "the flows are gone", func() bool { return w.connected("vm") == 0 && len(w.store.List()) == 0 })
+	kubetest.Eventually(t, "the flows are gone", func() bool { return w.connected("vm") == 0 && len(w.store.List()) == 0 })
 }
 
 func TestBindingOutlivesRestarts(t *testing.T) {
@@ -241,7 +231,7 @@ func TestBindingOutlivesRestarts(t *testing.T) {
 	stop := w.start()
 	w.plug("tap0", "shop/vm", 5)
 	w.api.Add(port("vm", "10.0.0.20"))
-	eventually(t, "the Port is bound", func() bool { return w.status("vm").Phase == v1alpha1.PortBound })
+	kubetest.Eventually(t, "the Port is bound", func() bool { return w.status("vm").Phase == v1alpha1.PortBound })
 	number := w.connected("vm")
 	stop()
 	w.api.SetAway(true)
@@ -251,9 +241,9 @@ func TestBindingOutlivesRestarts(t *testing.T) {
 		t.Errorf("remembered: %+v, %v; want port %d", at, ok, number)
 	}
 	w.unplug("tap0")
-	eventually(t, "the Port is unbound while the API is away", func() bool { return w.connected("vm") == 0 })
+	kubetest.Eventually(t, "the Port is unbound while the API is away", func() bool { return w.connected("vm") == 0 })
 	w.api.SetAway(false)
-	eventually(t, "the API is told", func() bool { return w.status("vm").Phase == v1alpha1.PortReady })
+	kubetest.Eventually(t, "the API is told", func() bool { return w.status("vm").Phase == v1alpha1.PortReady })
 }
 
 func TestConflicts(t *testing.T) {
@@ -267,8 +257,8 @@ func TestConflicts(t *testing.T) {
 	w.plug("tap3", "shop/twice", 3)
 	w.plug("tap4", "shop/twice", 4)
 	w.plug("tap5", "shop/of-lost-node", 5)
-	eventually(t, "who may be bound is", func() bool { return w.connected("twice") != 0 && w.connected("of-lost-node") != 0 })
-	eventually(t, "the conflicts are told", func() bool {
+	kubetest.Eventually(t, "who may be bound is", func() bool { return w.connected("twice") != 0 && w.connected("of-lost-node") != 0 })
+	kubetest.Eventually(t, "the conflicts are told", func() bool {
 		return w.hasEvent("shop/there BoundElsewhere: it is bound on node n2") && w.hasEvent("shop/for-n2 BoundElsewhere: it is for node n2 only") &&
 			w.hasEvent("interfaces tap3 and tap4") && strings.HasPrefix(w.status("there").LastError, "BoundElsewhere: ")
 	})
@@ -279,7 +269,7 @@ func TestConflicts(t *testing.T) {
 		t.Error("a Port of another node has flows")
 	}
 	w.unplug("tap1")
-	eventually(t, "the complaint is taken back", func() bool { return w.status("there").LastError == "" })
+	kubetest.Eventually(t, "the complaint is taken back", func() bool { return w.status("there").LastError == "" })
 }
 
 func TestAddressOfAPodOnTheNode(t *testing.T) {
@@ -293,7 +283,7 @@ func TestAddressOfAPodOnTheNode(t *testing.T) {
 	}
 	w.api.Add(port("vm", "10.0.0.20"))
 	w.plug("tap0", "shop/vm", 5)
-	eventually(t, "the conflict is told", func() bool { return w.hasEvent("AddressTaken") && w.status("vm").LastError != "" })
+	kubetest.Eventually(t, "the conflict is told", func() bool { return w.hasEvent("AddressTaken") && w.status("vm").LastError != "" })
 	if w.connected("vm") != 0 {
 		t.Error("two ports have one address")
 	}
@@ -305,7 +295,7 @@ func TestRefusedPort(t *testing.T) {
 	w.refuse(true)
 	w.api.Add(port("vm", "10.0.0.20"))
 	w.plug("tap0", "shop/vm", 5)
-	eventually(t, "the refusal is told", func() bool {
+	kubetest.Eventually(t, "the refusal is told", func() bool {
 		return strings.HasPrefix(w.status("vm").LastError, "RefusedBySwitch: ") &&
 			strings.Contains(w.status("vm").LastError, "OFPBAC_BAD_ARGUMENT")
 	})
@@ -313,7 +303,7 @@ func TestRefusedPort(t *testing.T) {
 		t.Errorf("a Port without flows is bound: %+v", s)
 	}
 	w.refuse(false)
-	eventually(t, "the Port is bound", func() bool {
+	kubetest.Eventually(t, "the Port is bound", func() bool {
 		s := w.status("vm")
 		return s.LastError == "" && s.Phase == v1alpha1.PortBound && w.connected("vm") != 0
 	})

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -103,29 +102,19 @@ func (w *world) port(key string) *v1alpha1.Port {
 	return nil
 }
 
-// eventually waits until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s", what)
-		}
-	}
-}
-
 func TestPortsComeAndGoWithAttachments(t *testing.T) {
 	w := newWorld(t)
 	w.run()
 	at := w.attach("p", "u1", "lan", "10.0.0.9")
 	w.Changed(at)
-	eventually(t, "the Port is bound", func() bool {
+	kubetest.Eventually(t, "the Port is bound", func() bool {
 		p := w.port("shop/p.net1")
 		return p != nil && p.Status.Phase == v1alpha1.PortBound && p.Status.Node == "n1" && p.Spec.Pod.UID == "u1" &&
 			slices.Equal(p.Status.Addresses, []string{"10.0.0.9"}) && len(p.OwnerReferences) == 1
 	})
 	w.Changed(w.attach("q", "u2", "default", "10.244.1.9"))
 	w.release(at)
-	eventually(t, "the Port is gone", func() bool { return len(w.api.AllPorts()) == 0 })
+	kubetest.Eventually(t, "the Port is gone", func() bool { return len(w.api.AllPorts()) == 0 })
 	if slices.Contains(w.api.Calls(), "create port shop/q.net1") {
 		t.Error("a Port on the default Network was made")
 	}
@@ -138,9 +127,9 @@ func TestWithoutTheAPI(t *testing.T) {
 	kept, gone := w.attach("kept", "u1", "lan"), w.attach("gone", "u2", "lan")
 	w.Changed(kept, gone)
 	w.release(gone)
-	eventually(t, "it is tried", func() bool { return slices.Contains(w.api.Calls(), "create port shop/kept.net1") })
+	kubetest.Eventually(t, "it is tried", func() bool { return slices.Contains(w.api.Calls(), "create port shop/kept.net1") })
 	w.api.SetAway(false)
-	eventually(t, "the Port is there", func() bool { return w.port("shop/kept.net1") != nil })
+	kubetest.Eventually(t, "the Port is there", func() bool { return w.port("shop/kept.net1") != nil })
 	if w.port("shop/gone.net1") != nil {
 		t.Error("the Port of a pod that is gone was made")
 	}
@@ -163,7 +152,7 @@ func TestStart(t *testing.T) {
 		Spec:       v1alpha1.AddressBlockSpec{Network: "lan", CIDR: "10.0.0.9/32", Node: "n1", Port: "shop/left.net1"},
 	})
 	w.run()
-	eventually(t, "Ports are those of the attachments", func() bool {
+	kubetest.Eventually(t, "Ports are those of the attachments", func() bool {
 		return w.port(at.PortKey()) != nil && w.port("shop/left.net1") == nil && len(w.api.AllBlocks()) == 0
 	})
 	if w.port("shop/others.net1") == nil {
@@ -191,7 +180,7 @@ func TestFormerPodOfTheSameName(t *testing.T) {
 	w.run()
 	w.Remove(old)
 	w.Changed(now)
-	eventually(t, "the former pod is forgotten", func() bool {
+	kubetest.Eventually(t, "the former pod is forgotten", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.removed) == 0
@@ -209,11 +198,11 @@ func TestFormerPodOfAnotherNode(t *testing.T) {
 		Spec:       v1alpha1.PortSpec{Network: "lan", Node: "n2", Pod: &v1alpha1.PortPod{Name: "p", UID: "u1", Interface: "net1"}},
 	})
 	w.run()
-	eventually(t, "the Port is seen", func() bool { return w.view.State().Ports["shop/p.net1"] != nil })
+	kubetest.Eventually(t, "the Port is seen", func() bool { return w.view.State().Ports["shop/p.net1"] != nil })
 	w.Changed(w.attach("p", "u2", "lan", "10.0.0.9"))
-	eventually(t, "the former Port is looked at", func() bool { return slices.Contains(w.api.Calls(), "get port shop/p.net1") })
+	kubetest.Eventually(t, "the former Port is looked at", func() bool { return slices.Contains(w.api.Calls(), "get port shop/p.net1") })
 	w.api.RemovePort("shop/p.net1")
-	eventually(t, "the Port is the new pod's", func() bool {
+	kubetest.Eventually(t, "the Port is the new pod's", func() bool {
 		p := w.port("shop/p.net1")
 		return p != nil && p.Spec.Pod.UID == "u2" && p.Spec.Node == "n1"
 	})
@@ -230,7 +219,7 @@ func TestPortOfAUserIsLeftAlone(t *testing.T) {
 	}
 	w.run()
 	w.Remove(w.attach("q", "u2", "lan"))
-	eventually(t, "q was looked for", func() bool { return slices.Contains(w.api.Calls(), "get port shop/q.net1") })
+	kubetest.Eventually(t, "q was looked for", func() bool { return slices.Contains(w.api.Calls(), "get port shop/q.net1") })
 	if w.port("shop/p.net1") == nil {
 		t.Error("a user's Port was deleted")
 	}
@@ -241,9 +230,9 @@ func TestAnnotations(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: types.UID("u1")}}
 	w.api.Add(pod)
 	w.run()
-	eventually(t, "the pod is seen", func() bool { return w.view.State().Pods["u1"] != nil })
+	kubetest.Eventually(t, "the pod is seen", func() bool { return w.view.State().Pods["u1"] != nil })
 	w.Changed(w.attach("p", "u1", "lan"))
-	eventually(t, "the pod is told", func() bool {
+	kubetest.Eventually(t, "the pod is told", func() bool {
 		p := w.view.State().Pods["u1"]
 		return p != nil && p.Annotations["interfaces"] == "1"
 	})
@@ -254,9 +243,9 @@ func TestAnnotationsOfAPodThatComesLater(t *testing.T) {
 	w := newWorld(t)
 	w.run()
 	w.Changed(w.attach("p", "u1", "lan"))
-	eventually(t, "the Port is there", func() bool { return len(w.api.AllPorts()) == 1 })
+	kubetest.Eventually(t, "the Port is there", func() bool { return len(w.api.AllPorts()) == 1 })
 	w.api.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: types.UID("u1")}})
-	eventually(t, "the pod is told", func() bool {
+	kubetest.Eventually(t, "the pod is told", func() bool {
 		p := w.view.State().Pods["u1"]
 		return p != nil && p.Annotations["interfaces"] == "1"
 	})
@@ -278,8 +267,8 @@ func TestNodeMTU(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "it is tried", func() bool { return calls() > 0 })
+	kubetest.Eventually(t, "it is tried", func() bool { return calls() > 0 })
 	w.api.SetAway(false)
 	before := calls()
-	eventually(t, "it is tried again", func() bool { return calls() > before })
+	kubetest.Eventually(t, "it is tried again", func() bool { return calls() > before })
 }
