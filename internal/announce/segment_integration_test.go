@@ -27,36 +27,29 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/vishvananda/netns"
 	"go.uber.org/goleak"
+
+	"coelan.io/coelan/internal/ovstest"
 )
 
 // The nodes of these tests are processes of this test's own program, each in a network namespace,
 // on one wire with a client.
 const (
-	asNode      = "COELAN_ANNOUNCE_TEST_NODE"
-	asOlder     = "COELAN_ANNOUNCE_TEST_OLDER"
-	inNamespace = "COELAN_ANNOUNCE_TEST_NAMESPACE"
-	gateway     = "gw0"
-	testPort    = 10362
+	asNode   = "COELAN_ANNOUNCE_TEST_NODE"
+	asOlder  = "COELAN_ANNOUNCE_TEST_OLDER"
+	gateway  = "gw0"
+	testPort = 10362
 )
 
 func TestMain(m *testing.M) {
-	switch {
-	case os.Getenv(asNode) != "":
-		if err := beNode(os.Getenv(asNode)); err != nil {
+	if node := os.Getenv(asNode); node != "" {
+		if err := beNode(node); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-	case os.Getenv(inNamespace) == "":
-		cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-		cmd.Env = append(os.Environ(), inNamespace+"=1")
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Run(); err != nil {
-			os.Exit(1)
-		}
-	default:
-		goleak.VerifyTestMain(m)
+		return
 	}
+	ovstest.OwnNamespace()
+	goleak.VerifyTestMain(m)
 }
 
 // beNode runs an Announcer; each line of its input is a Desired, each line of its output what it

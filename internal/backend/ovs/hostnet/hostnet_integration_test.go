@@ -12,29 +12,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
-)
 
-const inNamespace = "COELAN_HOSTNET_TEST_NAMESPACE"
+	"coelan.io/coelan/internal/ovstest"
+)
 
 // TestMain runs the tests in a network namespace of their own, which ends with them.
 func TestMain(m *testing.M) {
-	if os.Getenv(inNamespace) == "" {
-		cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-		cmd.Env = append(os.Environ(), inNamespace+"=1")
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Run(); err != nil {
-			os.Exit(1)
-		}
-		return
-	}
+	ovstest.OwnNamespace()
 	goleak.VerifyTestMain(m)
 }
 
