@@ -110,18 +110,23 @@ func (c *Cluster) Query(ctx context.Context, node, path string, body, out any) e
 		}
 		command = append(command, string(question))
 	}
+	return c.ask(ctx, "agent of node "+node, pod, command, out)
+}
+
+// ask runs the command of a query in the pod of what it asks, and decodes the answer into out.
+func (c *Cluster) ask(ctx context.Context, what, pod string, command []string, out any) error {
 	answer, err := c.exec(ctx, pod, command)
 	if err != nil {
-		return fmt.Errorf("agent of node %s (pod %s/%s): %w", node, c.namespace, pod, err)
+		return fmt.Errorf("%s (pod %s/%s): %w", what, c.namespace, pod, err)
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("agent of node %s: answer to %s: %w", node, path, err)
+		return fmt.Errorf("%s (pod %s/%s): answer to %s: %w", what, c.namespace, pod, command[2], err)
 	}
 	return nil
 }
 
 // Policies are what has become of all policies. The controllers that are Ready are
-// asked, until one answers.
+// asked, until one gives an answer that can be read.
 func (c *Cluster) Policies(ctx context.Context) ([]policy.Standing, error) {
 	list, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
 	if err != nil {
@@ -132,16 +137,12 @@ func (c *Cluster) Policies(ctx context.Context) ([]policy.Standing, error) {
 		if !isReady(pod) {
 			continue
 		}
-		answer, err := c.exec(ctx, pod.Name, []string{controllerBinary, "query", "/v1/policies"})
-		if err != nil {
-			errs = append(errs, fmt.Errorf("controller (pod %s/%s): %w", c.namespace, pod.Name, err))
-			continue
-		}
 		var standing []policy.Standing
-		if err := json.Unmarshal(answer, &standing); err != nil {
-			return nil, fmt.Errorf("controller (pod %s/%s): answer to /v1/policies: %w", c.namespace, pod.Name, err)
+		err := c.ask(ctx, "controller", pod.Name, []string{controllerBinary, "query", "/v1/policies"}, &standing)
+		if err == nil {
+			return standing, nil
 		}
-		return standing, nil
+		errs = append(errs, err)
 	}
 	if errs == nil {
 		return nil, fmt.Errorf("namespace %s has no controller that is Ready: see kubectl -n %[1]s get pods -l %s",
