@@ -67,18 +67,16 @@ func (d Dataplane) Attach(ctx context.Context, at attachment.Attachment) error {
 // set makes an attachment's Port intent.
 func (d Dataplane) set(at attachment.Attachment) (revision uint64, err error) {
 	d.Backend.Expect(at)
-	state, err := d.Intent.Update(func(tx *intent.Tx) error {
-		tx.SetPort(d.Networks.Port(at))
-		return nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	return state.Revision(), nil
+	return d.update(func(tx *intent.Tx) { tx.SetPort(d.Networks.Port(at)) })
 }
 
+// remove deletes an attachment's Port from intent.
 func (d Dataplane) remove(at attachment.Attachment) (revision uint64, err error) {
-	state, err := d.Intent.Update(func(tx *intent.Tx) error { tx.DeletePort(at.Key.String()); return nil })
+	return d.update(func(tx *intent.Tx) { tx.DeletePort(at.Key.String()) })
+}
+
+func (d Dataplane) update(change func(*intent.Tx)) (revision uint64, err error) {
+	state, err := d.Intent.Update(func(tx *intent.Tx) error { change(tx); return nil })
 	if err != nil {
 		return 0, err
 	}
