@@ -26,6 +26,14 @@ import (
 // millisecond to half a minute.
 var LatencyBuckets = []float64{.001, .0025, .005, .01, .02, .03, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
+// Gauges returns a function that registers metrics of an agent or its backend. Each is read by its
+// value whenever the metrics are asked for.
+func Gauges(r prometheus.Registerer) func(name, help string, value func() float64) {
+	return func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+}
+
 // Options are what an agent gives its backend. All are needed.
 type Options struct {
 	Config config.Config

@@ -70,9 +70,7 @@ func New(o Options) *Metrics {
 
 // registerViews adds what is read from the agent when it is asked for.
 func (m *Metrics) registerViews(o Options) {
-	gauge := func(name, help string, value func() float64) {
-		m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
-	}
+	gauge := backend.Gauges(m.Registry)
 	gauge("coelan_ports", "Pods' ports of this node.", func() float64 {
 		n := 0
 		for range o.Intent.State().PortsAt(o.Node) {
@@ -101,9 +99,7 @@ func (m *Metrics) registerViews(o Options) {
 
 // registerPolicies adds what there is to see of policies.
 func (m *Metrics) registerPolicies(o Options) {
-	gauge := func(name, help string, value func() float64) {
-		m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
-	}
+	gauge := backend.Gauges(m.Registry)
 	gauge("coelan_policy_rules", "Rules of policies that this node's ports need.", func() float64 {
 		return float64(o.Intent.State().Rules().Len())
 	})

@@ -55,9 +55,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 
 // registerViews adds what is read from the backend when it is asked for.
 func (b *Backend) registerViews() {
-	gauge := func(name, help string, value func() float64) {
-		b.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
-	}
+	gauge := backend.Gauges(b.Metrics)
 	gauge("coelan_released_addresses",
 		"Addresses of pods that are gone whose connections conntrack has not forgotten yet.",
 		func() float64 {
