@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/trigger"
 )
 
 type notices struct{ said []string }
@@ -53,7 +54,7 @@ func TestGainedAddresses(t *testing.T) {
 
 func TestAddressQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &addressQueue{wake: make(chan struct{}, 1)}
+		q := &addressQueue{wake: trigger.New()}
 		ctx, cancel := context.WithCancel(t.Context())
 		var got []int
 		go q.run(ctx, func(all []netip.Addr) { got = append(got, len(all)) })

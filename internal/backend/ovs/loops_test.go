@@ -105,14 +105,21 @@ func TestDeletedPortsComeBack(t *testing.T) {
 	n.says(n.Check(n.bound(), b), "port "+b.HostInterface+" of default/b/eth0 is missing on bridge br-int")
 }
 
-// The gateway and the bridge itself come back, too.
-func TestDeletedBridgeComesBack(t *testing.T) {
+// newRunning is a node that is ready, with one pod.
+func newRunning(t *testing.T) (*machine, *testNode, attachment.Attachment) {
+	t.Helper()
 	m := newMachine(t)
 	n := m.start(m.testConfig())
 	n.reconciled()
 	at := n.attached("a")
 	n.run()
 	n.ready()
+	return m, n, at
+}
+
+// The gateway and the bridge itself come back, too.
+func TestDeletedBridgeComesBack(t *testing.T) {
+	m, n, at := newRunning(t)
 	n.must(m.ovs.DeletePort("br-int", "coelan-gw0"))
 	n.until("the gateway comes back", func() bool { return slices.Contains(n.portNames("br-int"), "coelan-gw0") })
 	n.must(n.clients.db.DelBridge(n.bound(), "br-int"))
@@ -158,12 +165,7 @@ func TestOnlyOwnPortsAreRemoved(t *testing.T) {
 
 // A database that was made anew gets everything again, and the flows stay.
 func TestDatabaseIsMadeAnew(t *testing.T) {
-	m := newMachine(t)
-	n := m.start(m.testConfig())
-	n.reconciled()
-	at := n.attached("a")
-	n.run()
-	n.ready()
+	m, n, at := newRunning(t)
 	before := m.sw.Text()
 	m.ovs.StopDatabase()
 	n.until("the agent knows", func() bool { return n.Conditions.All()[condOVS] != "" })

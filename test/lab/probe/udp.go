@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/trigger"
 )
 
 // UDPStream sends a numbered packet every interval, which the other end sends
@@ -22,8 +24,8 @@ type UDPStream struct {
 	interval       time.Duration
 	stop           chan struct{}
 	end            sync.Once
-	stopped        chan struct{} // nothing more is sent
-	news           chan struct{} // an echo came
+	stopped        chan struct{}   // nothing more is sent
+	news           trigger.Trigger // an echo came; Wait and Stop look at all that came
 	wg             sync.WaitGroup
 
 	mu      sync.Mutex
@@ -59,7 +61,7 @@ func (r UDPReport) String() string {
 // on the port of at. They differ when something translates addresses.
 func StartUDP(client, server Netns, dst netip.AddrPort, at netip.AddrPort, interval time.Duration) (*UDPStream, error) {
 	s := &UDPStream{interval: interval, stop: make(chan struct{}), stopped: make(chan struct{}),
-		news: make(chan struct{}, 1)}
+		news: trigger.New()}
 	err := server.Do(func() (err error) {
 		if s.server, err = net.ListenUDP(network("udp", at.Addr()), net.UDPAddrFromAddrPort(at)); err != nil {
 			return err
@@ -214,10 +216,7 @@ func (s *UDPStream) collect() {
 				s.back++
 			}
 			s.mu.Unlock()
-			select {
-			case s.news <- struct{}{}:
-			default: // Wait and Stop look at everything that came
-			}
+			s.news.Fire()
 		}
 	}
 }
