@@ -28,7 +28,7 @@ func (a *Agent) newPlanner() cni.Planner {
 	return podplan.New(podplan.Options{
 		Log: a.Log, Node: a.NodeName, Mapping: a.Config.Mapping, Serves: podplan.Serves(a.Log, a.Config),
 		Connected: a.backend.Connected,
-		Effective: func(network string) bool { _, ok := a.dataplane().Network(network); return ok },
+		InEffect:  a.networks.InEffect,
 		View:      a.view, API: a.Cluster, Blocks: a.blocks, Store: a.store, Ports: a.ports, Events: a.Events,
 	})
 }

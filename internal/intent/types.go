@@ -20,6 +20,15 @@ type Network struct {
 	// empty: an overlay.
 	Physical string
 	VLAN     uint16 // on the physical network; 0: untagged
+	MTU      int    // of interfaces, in bytes; 0: the most that the node's network takes
+	DNS      DNS
+}
+
+// DNS is what interfaces on a Network are told of name servers.
+type DNS struct {
+	Servers  []netip.Addr
+	Searches []string // the domains that short names are looked for in
+	Options  []string // those of resolv.conf, such as ndots:2
 }
 
 // NetworkSubnet is a prefix of a Network.
@@ -193,7 +202,12 @@ func (p Port) equal(o Port) bool {
 
 func (n Network) equal(o Network) bool {
 	return slices.Equal(n.Subnets, o.Subnets) && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
-		n.Router == o.Router && n.Physical == o.Physical && n.VLAN == o.VLAN
+		n.Router == o.Router && n.Physical == o.Physical && n.VLAN == o.VLAN && n.MTU == o.MTU && n.DNS.equal(o.DNS)
+}
+
+func (d DNS) equal(o DNS) bool {
+	return slices.Equal(d.Servers, o.Servers) && slices.Equal(d.Searches, o.Searches) &&
+		slices.Equal(d.Options, o.Options)
 }
 
 func (r Router) equal(o Router) bool {
@@ -219,6 +233,7 @@ func (p Port) clone() Port {
 
 func (n Network) clone() Network {
 	n.Subnets = slices.Clone(n.Subnets)
+	n.DNS = DNS{slices.Clone(n.DNS.Servers), slices.Clone(n.DNS.Searches), slices.Clone(n.DNS.Options)}
 	return n
 }
 

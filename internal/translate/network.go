@@ -167,7 +167,7 @@ func (t *networkTables) routes(o *v1alpha1.Router) []intent.Route {
 func (t *networkTables) addNetwork(o *v1alpha1.Network) {
 	n := intent.Network{
 		Name: o.Name, ID: intent.NetworkID(o.Status.ID), VNI: uint32(o.Status.VNI), //nolint:gosec // both are positive
-		Subnets: t.subnets(o),
+		Subnets: t.subnets(o), MTU: int(o.Spec.MTU), DNS: t.dns(o),
 	}
 	if o.Spec.Type == v1alpha1.VLAN || o.Spec.Type == v1alpha1.Flat {
 		n.VNI, n.Physical = 0, o.Spec.PhysicalNetwork
@@ -224,6 +224,22 @@ func (t *networkTables) subnets(o *v1alpha1.Network) []intent.NetworkSubnet {
 		subnets = append(subnets, intent.NetworkSubnet{Prefix: prefix, Gateway: gateway})
 	}
 	return subnets
+}
+
+func (t *networkTables) dns(o *v1alpha1.Network) intent.DNS {
+	if o.Spec.DNS == nil {
+		return intent.DNS{}
+	}
+	dns := intent.DNS{Searches: o.Spec.DNS.Searches, Options: o.Spec.DNS.Options}
+	for i, text := range o.Spec.DNS.Nameservers {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			t.problem("network "+o.Name, fmt.Sprintf("spec.dns.nameservers[%d]", i), text, "is not an address")
+			continue
+		}
+		dns.Servers = append(dns.Servers, a)
+	}
+	return dns
 }
 
 // parsePrefix reads a prefix of either family and masks it.

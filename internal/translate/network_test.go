@@ -7,7 +7,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/intent"
 )
@@ -36,5 +39,27 @@ func TestDefaultNetworkIsRouted(t *testing.T) {
 	network, router := Default()
 	if network.Router != router.Name || network.ID != 1 || network.VNI != 1 || router.ID != 1 {
 		t.Errorf("Default() = %+v, %+v", network, router)
+	}
+}
+
+// What interfaces get of a Network is as its spec says; a name server that is no address is left
+// out, and the rest has effect.
+func TestNetworkSettings(t *testing.T) {
+	o := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "office"}, Status: v1alpha1.NetworkStatus{ID: 7}}
+	o.Spec = v1alpha1.NetworkSpec{
+		Type: v1alpha1.Flat, PhysicalNetwork: "floor2", MTU: 1400, DNS: &v1alpha1.DNS{
+			Nameservers: []string{"192.0.2.53", "ns.example", "fd00::53"}, Searches: []string{"example"}, Options: []string{"ndots:2"},
+		},
+	}
+	_, networks, problems := Networks(nil, []*v1alpha1.Network{o})
+	want := intent.Network{Name: "office", ID: 7, Physical: "floor2", MTU: 1400, DNS: intent.DNS{
+		Servers:  []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("fd00::53")},
+		Searches: []string{"example"}, Options: []string{"ndots:2"},
+	}}
+	if diff := cmp.Diff(want, networks[1], cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("Network (-want +got):\n%s", diff)
+	}
+	if len(problems) != 1 || problems[0].Field != "spec.dns.nameservers[1]" || problems[0].Value != "ns.example" {
+		t.Errorf("problems: %v", problems)
 	}
 }

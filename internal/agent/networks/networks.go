@@ -135,12 +135,29 @@ func (s *Source) Refresh() {
 		return
 	}
 	s.setKnown(known)
+	if !known.Same(before, kube.Networks) || !known.Same(before, kube.Routers) {
+		s.View.Touch() // what waits for InEffect looks again, also if intent is as it was
+	}
 	if otherNodes {
 		s.NodesChanged()
 	}
 	if old != now || !known.SameListed(before) {
 		s.Changed()
 	}
+}
+
+// InEffect returns the intent of a Network and of its Router. It is false if there is none, and
+// also if intent is not made of the same objects that another State of the view has: intent follows
+// the view, and a change of a Network is known there first. The view notifies its waiters when this
+// may have changed.
+func (s *Source) InEffect(seen apicache.State, name string) (intent.Network, intent.Router, bool) {
+	s.translating.Lock() // a Refresh changes intent before it notes what that is made of
+	defer s.translating.Unlock()
+	made, state := s.applied(), s.Intent.State()
+	n, ok := state.Networks().Get(name)
+	r, _ := state.Routers().Get(n.Router)
+	same := made.Networks[name] == seen.Networks[name] && made.Routers[n.Router] == seen.Routers[n.Router]
+	return n, r, ok && same
 }
 
 // translateNetworks brings the Networks to what is known, and logs once what cannot be used.

@@ -16,29 +16,52 @@ import (
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/translate"
 )
 
 // on fills in what an interface gets from its Network, for which it waits.
 func (p *Planner) on(ctx context.Context, i attachment.Plan, name string) (attachment.Plan, error) {
+	n, err := p.awaitNetwork(ctx, name)
+	if err != nil {
+		return i, err
+	}
+	i.NetworkName, i.NetworkID, i.MTU, i.Subnets, i.DNS = n.Name, n.ID, n.MTU, n.Subnets, dnsOf(n.DNS)
+	i.BlockSpace = n.object.Spec.IPAM != v1alpha1.PodCIDR
+	i.NodeAddresses = i.Primary && i.BlockSpace && !n.shared()
+	i.Routes = append(i.Routes, routesOf(n.object)...)
+	return i, nil
+}
+
+// readyNetwork is the intent of a Network, of its Router, and the object that it is made of.
+type readyNetwork struct {
+	intent.Network
+	router intent.Router
+	object *v1alpha1.Network
+}
+
+// shared says whether the addresses of the Network are known to the nodes' kernels.
+func (n readyNetwork) shared() bool { return n.router.Shared }
+
+// awaitNetwork waits until a Network is in effect as the view has it: what a pod gets must not be
+// from before a change that the agent has received already.
+func (p *Planner) awaitNetwork(ctx context.Context, name string) (n readyNetwork, err error) {
 	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	s, ready := p.View.Await(ctx, func(s apicache.State) bool {
-		return p.unready(s, name) == nil && p.Effective(name) || final(p.unready(s, name))
+		if err := p.unready(s, name); err != nil {
+			return final(err)
+		}
+		var ok bool
+		n.Network, n.router, ok = p.InEffect(s, name)
+		n.object = s.Networks[name]
+		return ok
 	})
 	if err := p.unready(s, name); err != nil {
-		return i, err
+		return n, err
 	}
 	if !ready {
-		return i, early(v1alpha1.ReasonNetworkNotReady, "network %s: its flows are not there yet", name)
+		return n, early(v1alpha1.ReasonNetworkNotReady, "network %s: its flows are not there yet", name)
 	}
-	n := s.Networks[name]
-	subnets, _ := translate.Subnets(n)
-	i.NetworkName, i.NetworkID, i.MTU = name, intent.NetworkID(n.Status.ID), int(n.Spec.MTU) //nolint:gosec // positive: it is ready
-	i.BlockSpace, i.Subnets, i.DNS = n.Spec.IPAM != v1alpha1.PodCIDR, subnets, dnsOf(n)
-	i.NodeAddresses = i.Primary && i.BlockSpace && !p.shared(s, n)
-	i.Routes = append(i.Routes, routesOf(n)...)
-	return i, nil
+	return n, nil
 }
 
 // unready says why a Network cannot be used.
@@ -75,21 +98,12 @@ func final(err error) bool {
 	return errors.As(err, &e) && !e.Retry && e.Reason != v1alpha1.ReasonNetworkNotFound
 }
 
-// shared says whether the addresses of a Network are known to the nodes' kernels.
-func (p *Planner) shared(s apicache.State, n *v1alpha1.Network) bool {
-	if n.Spec.Type == v1alpha1.VLAN || n.Spec.Type == v1alpha1.Flat {
-		return false
-	}
-	r := s.Routers[n.Status.Router]
-	return n.Status.Router == intent.DefaultRouterName || r != nil && translate.IsShared(r)
-}
-
 // dnsOf is nil if the Network says nothing of DNS.
-func dnsOf(n *v1alpha1.Network) *types.DNS {
-	if n.Spec.DNS == nil {
-		return nil
+func dnsOf(d intent.DNS) *types.DNS {
+	dns := &types.DNS{Search: d.Searches, Options: d.Options}
+	for _, a := range d.Servers {
+		dns.Nameservers = append(dns.Nameservers, a.String())
 	}
-	dns := &types.DNS{Nameservers: n.Spec.DNS.Nameservers, Search: n.Spec.DNS.Searches, Options: n.Spec.DNS.Options}
 	if dns.IsEmpty() {
 		return nil
 	}

@@ -57,8 +57,9 @@ type Options struct {
 	Serves func() bool
 	// Connected says why this node is not connected to a physical network.
 	Connected func(physical string) error
-	// Effective says whether the flows know a Network already.
-	Effective func(network string) bool
+	// InEffect returns the intent of a Network and of its Router; false if there is none, or if it
+	// is of other objects than a State of the view has.
+	InEffect func(seen apicache.State, network string) (intent.Network, intent.Router, bool)
 
 	View   *apicache.View
 	API    API
@@ -315,7 +316,7 @@ func (p *Planner) secondary(ctx context.Context, i attachment.Plan, name, primar
 	namespace *corev1.Namespace,
 ) (attachment.Plan, error) {
 	if name == intent.DefaultNetworkName {
-		return onDefault(i), p.mayJoinDefault(primary)
+		return onDefault(i), p.mayJoinDefault(ctx, primary)
 	}
 	i, err := p.on(ctx, i, name)
 	if err != nil {
@@ -334,16 +335,18 @@ func (p *Planner) secondary(ctx context.Context, i attachment.Plan, name, primar
 
 // mayJoinDefault refuses a leg in the cluster to pods that are isolated from it: such a pod would
 // be the bridge.
-func (p *Planner) mayJoinDefault(primary string) error {
+func (p *Planner) mayJoinDefault(ctx context.Context, primary string) error {
 	if primary == intent.DefaultNetworkName {
 		return nil
 	}
-	s := p.View.State()
-	n := s.Networks[primary]
-	switch {
-	case n == nil:
+	if p.View.State().Networks[primary] == nil {
 		return early(v1alpha1.ReasonNetworkNotFound, "network %s, which the pod is on, is not known", primary)
-	case !p.shared(s, n):
+	}
+	n, err := p.awaitNetwork(ctx, primary)
+	switch {
+	case err != nil:
+		return err
+	case !n.shared():
 		return refused(v1alpha1.ReasonNotAllowed,
 			"network default does not take pods whose first interface is on network %s, which is isolated from the cluster", primary)
 	}

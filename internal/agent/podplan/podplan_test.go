@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	cnitypes "github.com/containernetworking/cni/pkg/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
@@ -22,10 +23,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/apicache/apicachetest"
 	"coelan.io/coelan/internal/agent/blockipam"
 	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/agent/kube/kubetest"
+	"coelan.io/coelan/internal/agent/networks"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/config"
@@ -42,6 +45,30 @@ type world struct {
 	ports  ports
 	hide   func()
 	serves bool
+	source *networks.Source
+	late   bool // intent does not follow the view
+}
+
+// follow has intent be made of what a view knows.
+func (w *world) follow(v *apicache.View, store *attachment.Store) {
+	w.t.Helper()
+	c := config.Default()
+	c.BridgeMappings = map[string]string{"here": "br-here"}
+	w.source = networks.New(networks.Options{
+		Log: slog.New(slog.DiscardHandler), Node: "n1", Config: c, Intent: intent.NewStore(), View: v, Store: store,
+		Warn: func(string, error) {}, Judged: func(error) {}, NodesChanged: func() {}, Changed: v.Touch,
+	})
+	for _, change := range []func(*intent.Tx){func(tx *intent.Tx) { networks.Settings(c, tx) }, w.source.Load} {
+		if _, err := w.source.Intent.Update(func(tx *intent.Tx) error { change(tx); return nil }); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) refresh() {
+	if !w.late {
+		w.source.Refresh()
+	}
 }
 
 type events struct {
@@ -72,6 +99,7 @@ func newWorld(t *testing.T, mapping config.Mapping) *world {
 	log := slog.New(slog.DiscardHandler)
 	store, v := apicachetest.Open(t)
 	w := &world{t: t, api: kubetest.New("n1"), serves: true}
+	w.follow(v, store)
 	w.Planner = New(Options{
 		Log: log, Node: "n1", Mapping: mapping, Serves: func() bool { return w.serves },
 		Connected: func(physical string) error {
@@ -80,8 +108,7 @@ func newWorld(t *testing.T, mapping config.Mapping) *world {
 			}
 			return fmt.Errorf("physical network %s is not connected", physical)
 		},
-		Effective: func(string) bool { return true },
-		View:      v, API: w.api, Blocks: blockipam.New(log, "n1", w.api, v, store), Store: store, Ports: &w.ports, Events: &w.events,
+		InEffect: w.source.InEffect, View: v, API: w.api, Blocks: blockipam.New(log, "n1", w.api, v, store), Store: store, Ports: &w.ports, Events: &w.events,
 	})
 	w.api.Add(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
@@ -103,7 +130,7 @@ func newWorld(t *testing.T, mapping config.Mapping) *world {
 		definition("red", "cluster", `{"type":"coelan-cni","network":"default"}`),
 		definition("open", "cluster", `{"type":"coelan-cni","network":"default"}`),
 	)
-	w.hide = w.api.Show(v.Updates(func() {}), v.SetPods)
+	w.hide = w.api.Show(v.Updates(w.refresh), v.SetPods)
 	t.Cleanup(func() { w.hide() })
 	return w
 }
@@ -358,6 +385,118 @@ func TestPlanWaitsForTheNetwork(t *testing.T) {
 	w.api.Add(network("ns-shop-n1", 9, "red", spec))
 	if err := <-planned; err != nil {
 		t.Error(err)
+	}
+}
+
+// What a pod gets is that of the Network and Router as the agent knows them, not of an intent that
+// has yet to follow, in whichever order they change.
+func TestPlanDoesNotPrecedeIntent(t *testing.T) {
+	spec := v1alpha1.NetworkSpec{
+		Role: v1alpha1.Primary, NamespaceSelector: selects("tenant", "red"), Subnets: subnets("10.2.0.0/24"), MTU: 1400,
+		DNS: &v1alpha1.DNS{Nameservers: []string{"10.2.0.53", "fd00::53"}, Searches: []string{"red.example"}, Options: []string{"ndots:2"}},
+	}
+	same := network("red", 3, "red", v1alpha1.NetworkSpec{
+		Role: v1alpha1.Primary, NamespaceSelector: selects("tenant", "red"), Subnets: subnets("10.2.0.0/24"), MTU: 1300,
+	})
+	same.Status.AddressesUsed = 7
+	changed, shared := network("red", 3, "red", spec), router("red", 3, true)
+	of := func(mtu int, nodeAddresses bool, dns *cnitypes.DNS) attachment.Plan {
+		return with(planned("eth0", "red", 3), func(i *attachment.Plan) {
+			i.Primary, i.DefaultRoute, i.Subnets = true, true, subnet("10.2.0.0/24")
+			i.MTU, i.NodeAddresses, i.DNS = mtu, nodeAddresses, dns
+		})
+	}
+	dns := &cnitypes.DNS{Nameservers: []string{"10.2.0.53", "fd00::53"}, Search: []string{"red.example"}, Options: []string{"ndots:2"}}
+	for _, tc := range []struct {
+		name  string
+		steps []metav1.Object
+		want  attachment.Plan
+	}{
+		{"the Network", []metav1.Object{changed}, of(1400, true, dns)},
+		{"its Router", []metav1.Object{shared}, of(1300, false, nil)},
+		{"the Network, its Router", []metav1.Object{changed, shared}, of(1400, false, dns)},
+		{"its Router, the Network", []metav1.Object{shared, changed}, of(1400, false, dns)},
+		{"nothing but a count", []metav1.Object{same}, of(1300, true, nil)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, config.MapFlat)
+				ask := w.pod("red", "p", nil)
+				w.late = true
+				for _, o := range tc.steps {
+					w.api.Add(o)
+				}
+				_, err := w.Plan(t.Context(), ask)
+				wantPlanError(t, err, "NetworkNotReady: network red: its flows are not there yet")
+				var e *cni.PlanError
+				if !errors.As(err, &e) || !e.Retry {
+					t.Errorf("it is not to be tried again: %v", err)
+				}
+				var got []attachment.Plan
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					got, err = w.Plan(t.Context(), ask)
+				}()
+				synctest.Wait()
+				select {
+				case <-done:
+					t.Errorf("planned before intent has followed: %+v, %v", got, err)
+				default:
+				}
+				w.source.Refresh()
+				synctest.Wait()
+				select {
+				case <-done:
+				default:
+					t.Error("the plan still waits, and intent has followed")
+				}
+				<-done
+				if diff := cmp.Diff([]attachment.Plan{tc.want}, got, values); diff != "" || err != nil {
+					t.Errorf("%v; plan (-want +got):\n%s", err, diff)
+				}
+			})
+		})
+	}
+}
+
+// A pod gets the Network of its tenant that has just been made, in whichever order its parts come.
+func TestPlanOnANewNetwork(t *testing.T) {
+	spec := v1alpha1.NetworkSpec{Role: v1alpha1.Primary, NamespaceSelector: selects("tenant", "blue"), Subnets: subnets("10.7.0.0/24"), MTU: 1350}
+	withID, itsRouter := network("blue", 9, "blue", spec), router("blue", 9, false)
+	for _, steps := range [][]metav1.Object{{withID, itsRouter}, {itsRouter, withID}} {
+		for _, late := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, config.MapFlat)
+				w.api.Add(
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "azure", Labels: map[string]string{"tenant": "blue"}}},
+					network("blue", 0, "", spec),
+				)
+				ask := w.pod("azure", "p", nil)
+				w.late = late
+				var got []attachment.Plan
+				var err error
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					got, err = w.Plan(t.Context(), ask)
+				}()
+				for _, o := range steps {
+					synctest.Wait()
+					select {
+					case <-done:
+						t.Errorf("planned before all is there: %+v, %v", got, err)
+					default:
+					}
+					w.api.Add(o)
+				}
+				w.source.Refresh()
+				<-done
+				if err != nil || len(got) != 1 || got[0].NetworkName != "blue" || got[0].MTU != 1350 || !got[0].NodeAddresses {
+					t.Errorf("planned %+v, %v", got, err)
+				}
+			})
+		}
 	}
 }
 

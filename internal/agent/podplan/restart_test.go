@@ -54,7 +54,9 @@ func (w *world) restarted(change func()) *Planner {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.follow(v, w.Store)
 	o := w.Options
+	o.InEffect = w.source.InEffect
 	o.View, o.Blocks = v, blockipam.New(w.Log, "n1", w.api, v, w.Store)
 	return New(o)
 }
@@ -76,7 +78,7 @@ func TestAfterARestart(t *testing.T) {
 			t.Errorf("it is not to be tried again: %v", err)
 		}
 
-		u := p.View.Updates(func() {})
+		u := p.View.Updates(w.refresh)
 		planned := make(chan string, 1)
 		go func() {
 			list, err := p.Plan(t.Context(), shop)
@@ -110,7 +112,7 @@ func TestAfterARestartWithoutTheAPI(t *testing.T) {
 			}
 		}
 		// It was there for a moment, and did not come to this.
-		u := p.View.Updates(func() {})
+		u := p.View.Updates(w.refresh)
 		u.Routers(nil)
 		_, err := p.Plan(t.Context(), asks["default"])
 		wantPlanError(t, err, "NetworkNotReady: not heard yet")
