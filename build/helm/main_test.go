@@ -111,6 +111,10 @@ func TestValues(t *testing.T) {
 			values: config("bridgeMappings", map[string]any{"physnet1": "br-ex"}),
 			want:   []string{`bridgeMappings: {"physnet1":"br-ex"}`},
 		},
+		"cards of physical networks": {
+			values: config("uplinks", map[string]any{"office": map[string]any{"interface": "eth2"}}),
+			want:   []string{`uplinks: {"office":{"interface":"eth2"}}`},
+		},
 		"agents find the controllers where these listen": {
 			values: map[string]any{"controller": map[string]any{"policyBindAddress": "[fd00::1]:9999"}},
 			want:   []string{"containerPort: 9999\n", "      port: 9999\n"},
@@ -149,6 +153,9 @@ func TestValues(t *testing.T) {
 		"an unknown mapping":        {values: config("mapping", "pod"), err: "mapping"},
 		"a bridge without name": {
 			values: config("bridgeMappings", map[string]any{"physnet1": ""}), err: "bridgeMappings",
+		},
+		"an uplink without interface": {
+			values: config("uplinks", map[string]any{"office": map[string]any{"bridge": "br-ex"}}), err: "uplinks",
 		},
 		"a physical network of bad name": {
 			values: config("bridgeMappings", map[string]any{"a:b": "br-ex"}), err: "invalid propertyName 'a:b'",

@@ -80,7 +80,7 @@ func (r *runner) loop(ctx context.Context) error {
 	defer cancel()
 	events := make(chan error, 1)
 	// An interface that is recreated gets its addresses anew.
-	go func() { events <- hostnet.WatchUplink(ctx, func() string { return "" }, r.wake.Fire) }()
+	go func() { events <- hostnet.WatchUplinks(ctx, func(string) bool { return false }, r.wake.Fire) }()
 	timer := time.NewTimer(look)
 	defer timer.Stop()
 	// again is when the next step is due without an event; in between there may be

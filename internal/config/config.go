@@ -85,6 +85,9 @@ type Config struct {
 	// BridgeMappings gives, by the name of a physical network, the OVS bridge that leads to
 	// it on this node.
 	BridgeMappings map[string]string `json:"bridgeMappings"`
+	// Uplinks gives, by the name of a physical network, the network card that leads to it on this
+	// node. The agent makes a bridge for each.
+	Uplinks map[string]Uplink `json:"uplinks"`
 	// ServesNetworks says what makes the interfaces that pods request by the annotation of the
 	// Network Plumbing Working Group: Coelan or Multus.
 	ServesNetworks ServesNetworks `json:"servesNetworks"`

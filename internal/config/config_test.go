@@ -22,6 +22,7 @@ func TestParse(t *testing.T) {
 	want.CNI.BinDir = "/usr/lib/cni"
 	want.Mapping = MapNamespace
 	want.BridgeMappings = map[string]string{"physnet1": "br-ex", "dc.2_b": "br-dc"}
+	want.Uplinks = map[string]Uplink{"office": {Interface: "eth2"}, "the-second-office": {Interface: "eth3", Bridge: "br-2"}}
 	want.ServesNetworks = ServesNever
 	want.Services = Services{
 		Mode: NativeServices, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
@@ -40,6 +41,7 @@ snat:
 cni: {binDir: /usr/lib/cni}
 mapping: namespace
 bridgeMappings: {physnet1: br-ex, dc.2_b: br-dc}
+uplinks: {office: {interface: eth2}, the-second-office: {interface: eth3, bridge: br-2}}
 servesNetworks: false
 services:
   mode: native
@@ -102,6 +104,18 @@ func TestWrongSettings(t *testing.T) {
 		{"mapped bridge empty", `bridgeMappings: {a: ""}`, "bridgeMappings[a]: must not be empty"},
 		{"mapped bridge null", `bridgeMappings: {a: null}`, "bridgeMappings[a]: must not be empty"},
 		{"mapped bridge too long", "bridgeMappings: {a: abcdefghijklmnop}", "bridgeMappings[a]: "},
+		{"uplink as a name", "uplinks: {office: eth2}", "uplinks"},
+		{"uplink with slash", "uplinks: {a/b: {interface: eth2}}", `uplinks: "a/b" is not the name`},
+		{"uplink without interface", "uplinks: {a: {bridge: br-a}}", "uplinks[a].interface: must not be empty"},
+		{"uplink of unknown field", "uplinks: {a: {interface: eth2, shared: true}}", `"uplinks.a.shared"`},
+		{"uplink's bridge too long", "uplinks: {abcdefghijklm: {interface: eth2}}", "uplinks[abcdefghijklm].bridge: "},
+		{"uplink is also mapped", "bridgeMappings: {a: br-b}\nuplinks: {a: {interface: eth2}}", "uplinks[a]: bridgeMappings has"},
+		{"uplink of a mapped bridge", "bridgeMappings: {b: br-a}\nuplinks: {a: {interface: eth2}}", `"br-a" is also the bridge of bridgeMappings[b]`},
+		{"uplinks of one bridge", "uplinks: {a: {interface: eth2, bridge: x}, b: {interface: eth3, bridge: x}}", `"x" is also the bridge of uplinks[a]`},
+		{"uplinks of one card", "uplinks: {a: {interface: eth2}, b: {interface: eth2}}", `"eth2" is also the interface of uplinks[a]`},
+		{"uplink is the gateway", "uplinks: {a: {interface: coelan-gw0}}", `uplinks[a]: "coelan-gw0" is Coelan's own`},
+		{"uplink's bridge is br-int", "uplinks: {int: {interface: eth2}}", `uplinks[int]: "br-int" is Coelan's own`},
+		{"uplink is its bridge", "uplinks: {a: {interface: br-a}}", "are both"},
 		{"mapped bridge is br-int", "bridgeMappings: {a: br-int}", `bridgeMappings[a]: "br-int" is the integration bridge`},
 		{"mapped bridge is the renamed one", "bridge: br-x\nbridgeMappings: {a: br-x}", `"br-x" is the integration bridge`},
 		{"bridge of two networks", "bridgeMappings: {a: br-ex, b: br-ex}", `bridgeMappings[b]: "br-ex" is also the bridge of "a"`},

@@ -4,6 +4,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,6 +42,76 @@ func (s *ServesNetworks) UnmarshalJSON(data []byte) error {
 // physicalNetwork is the form of a Network's spec.physicalNetwork, too.
 var physicalNetwork = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
 
+// Uplink is a network card that leads to a physical network and serves nothing else.
+type Uplink struct {
+	// Interface is the card's name.
+	Interface string `json:"interface"`
+	// Bridge is made for the card; empty: br- and the physical network's name.
+	Bridge string `json:"bridge"`
+}
+
+// PhysicalNetworks are the bridges that lead to physical networks, by their names: those of
+// BridgeMappings and of Uplinks.
+func (c Config) PhysicalNetworks() map[string]string {
+	all := make(map[string]string, len(c.BridgeMappings)+len(c.Uplinks))
+	maps.Copy(all, c.BridgeMappings)
+	for name, u := range c.Uplinks {
+		all[name] = u.bridge(name)
+	}
+	return all
+}
+
+// bridge is that of the uplink to the physical network of a name.
+func (u Uplink) bridge(physical string) string { return cmp.Or(u.Bridge, "br-"+physical) }
+
+// validateUplinks refuses cards that cannot be taken, and what validateBridgeMappings does.
+func (c Config) validateUplinks() error {
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf(field+": "+format, args...))
+	}
+	bridges, cards := map[string]string{}, map[string]string{} // to what has them
+	for name, bridge := range c.BridgeMappings {
+		bridges[bridge] = "bridgeMappings[" + name + "]"
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Uplinks)) {
+		u, field := c.Uplinks[name], fmt.Sprintf("uplinks[%s]", name)
+		if !physicalNetwork.MatchString(name) {
+			bad("uplinks", notPhysical, name)
+		}
+		if _, mapped := c.BridgeMappings[name]; mapped {
+			bad(field, "bridgeMappings has a bridge for it: leave out one of the two")
+		}
+		if err := ifName(field+".interface", u.Interface); err != nil {
+			errs = append(errs, err)
+		}
+		bridge := u.bridge(name)
+		if err := ifName(field+".bridge", bridge); err != nil {
+			errs = append(errs, fmt.Errorf("%w: set another one", err))
+			continue
+		}
+		for _, own := range []string{c.Bridge, c.GatewayInterface} {
+			if u.Interface == own || bridge == own {
+				bad(field, "%q is Coelan's own: name a network card, and another bridge", own)
+			}
+		}
+		if u.Interface == bridge {
+			bad(field, "interface and bridge are both %q: set another bridge", bridge)
+		}
+		if other, taken := bridges[bridge]; taken {
+			bad(field, "%q is also the bridge of %s", bridge, other)
+		}
+		if other, taken := cards[u.Interface]; taken {
+			bad(field, "%q is also the interface of %s", u.Interface, other)
+		}
+		bridges[bridge], cards[u.Interface] = field, field
+	}
+	return errors.Join(errs...)
+}
+
+// notPhysical says so of a name.
+const notPhysical = "%q is not the name of a physical network: at most 63 letters, digits and -_. between letters or digits"
+
 // validateBridgeMappings refuses what would connect two physical networks, or one to all pods.
 func (c Config) validateBridgeMappings() error {
 	var errs []error
@@ -48,8 +119,7 @@ func (c Config) validateBridgeMappings() error {
 	for _, name := range slices.Sorted(maps.Keys(c.BridgeMappings)) {
 		field, bridge := fmt.Sprintf("bridgeMappings[%s]", name), c.BridgeMappings[name]
 		if !physicalNetwork.MatchString(name) {
-			errs = append(errs, fmt.Errorf("bridgeMappings: %q is not the name of a physical network: "+
-				"at most 63 letters, digits and -_. between letters or digits", name))
+			errs = append(errs, fmt.Errorf("bridgeMappings: "+notPhysical, name))
 		}
 		if err := ifName(field, bridge); err != nil {
 			errs = append(errs, err)

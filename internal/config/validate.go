@@ -39,6 +39,7 @@ func (c Config) Validate() error {
 		absolute("ovsRunDir", c.OVSRunDir),
 		oneOf("mapping", c.Mapping, MapFlat, MapNamespace),
 		c.validateBridgeMappings(),
+		c.validateUplinks(),
 		oneOf("servesNetworks", c.ServesNetworks, ServesAuto, ServesAlways, ServesNever),
 		excludes(c.SNAT),
 		c.Services.validate(),

@@ -24,6 +24,9 @@ type Uplink struct {
 	Physical string // the key: the physical network's name, as in Network.Physical
 	// Bridge is the name of the node's bridge that has the network card.
 	Bridge string
+	// Card is the network card that is to be given to the bridge, which is made for it; empty: an
+	// administrator makes the bridge.
+	Card string
 }
 
 // GuardedPorts are the ports that only nodes of the cluster may reach, by number and protocol.

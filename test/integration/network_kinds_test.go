@@ -6,7 +6,9 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -268,4 +270,79 @@ func TestVLANNetwork(t *testing.T) {
 	})
 	unreachable(t, attempt{"another VLAN", v1.Host, stranger.Address(lab.IPv4)})
 	awaitCheck(ctx, t, w)
+}
+
+// TestUplinks gives a network card of each node to a physical network. The addresses that the cards
+// have work on, also when Open vSwitch or the agent starts again.
+func TestUplinks(t *testing.T) {
+	w := &world{Lab: lab.New(t, lab.Options{Configure: func(c *config.Config) {
+		c.Uplinks = map[string]config.Uplink{"dc": {Interface: "ext0"}}
+	}})}
+	w.n1, w.n2 = w.Nodes[0], w.Nodes[1]
+	ctx := within(t, 3*time.Minute)
+	vlan := int32(42)
+	w.API.AddNetwork("lan", v1alpha1.NetworkSpec{
+		Type: v1alpha1.VLAN, VLAN: &vlan, PhysicalNetwork: "dc", Subnets: subnets("192.168.42.0/24", "fd00:42::/64"),
+	})
+	w.API.AddDefinition("lab", "lan", "lan")
+	awaitEvent(ctx, t, w, "PhysicalNetworkNotConnected", "interface ext0 does not exist on this node")
+	address := func(node int) func(lab.Family) netip.Addr {
+		return func(f lab.Family) netip.Addr {
+			return netip.MustParseAddr(fmt.Sprintf(map[lab.Family]string{lab.IPv4: "192.168.80.%d", lab.IPv6: "fd00:80::%d"}[f], node))
+		}
+	}
+	for i, n := range w.Nodes {
+		if err := n.AddCard("ext0"); err != nil {
+			t.Fatal(err)
+		}
+		for f, bits := range map[lab.Family]int{lab.IPv4: 24, lab.IPv6: 64} {
+			at := netip.PrefixFrom(address(i+1)(f), bits).String()
+			if _, err := n.Run(ctx, "ip", "addr", "add", at, "dev", "ext0", "nodad"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, n := range w.Nodes {
+		poll(ctx, t, func() bool {
+			ports, err := n.OVS.Vsctl(ctx, "list-ports", "br-dc")
+			return err == nil && strings.Contains(ports, "ext0")
+		}, func() { t.Errorf("node %s: there is no bridge br-dc with ext0", n.Name) })
+	}
+	awaitCheck(ctx, t, w)
+	router, err := w.n2.AddVLANHost(ctx, "br-dc", "router", 42, netip.MustParsePrefix("192.168.42.254/24"), netip.MustParsePrefix("fd00:42::fe/64"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v1 := addPodAs(t, w.n1, lab.PodSpec{Name: "v1", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "lan@lan0"}})
+	v2 := addPodAs(t, w.n2, lab.PodSpec{Name: "v2", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "lan@lan0"}})
+	on := func(p *lab.Pod) func(lab.Family) netip.Addr {
+		return func(f lab.Family) netip.Addr { return p.Own("lan0", f) }
+	}
+	works := func(t *testing.T, f lab.Family) {
+		for i, n := range w.Nodes {
+			poll(ctx, t, func() bool {
+				shown, err := n.Run(ctx, "ip", "addr", "show", "dev", "br-dc")
+				return err == nil && strings.Contains(shown, address(i+1)(f).String()+"/")
+			}, func() { t.Errorf("node %s: the address of the card is not on its bridge", n.Name) })
+		}
+		for _, p := range []path{
+			{"node to node by the cards' addresses", w.n1.Host, w.n2.Host, address(2), address(1)},
+			{"pod to pod", v1.Host, v2.Host, on(v2), on(v1)},
+			{"pod to a host", v1.Host, router, router.Address, on(v1)},
+		} {
+			if err := probePath(ctx, p, f); err != nil {
+				t.Errorf("%s: %v", p.name, err)
+			}
+		}
+	}
+	eachFamily(t, works)
+	if err := w.n1.OVS.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.n2.KillAgent()
+	if err := w.n2.StartAgent(ctx); err != nil {
+		t.Fatal(err)
+	}
+	awaitCheck(ctx, t, w)
+	eachFamily(t, works)
 }

@@ -10,28 +10,32 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// AddPhysicalBridge makes a bridge on the node that leads to the fabric by a wire of its own: what
-// an agent's bridgeMappings name.
-func (n *Node) AddPhysicalBridge(ctx context.Context, name string) error {
-	card := "ext0"
+// AddCard makes a network card of the node that leads to the fabric by a wire of its own.
+func (n *Node) AddCard(card string) error {
 	if err := connect(n.lab.fabric.Host, n.Name+"-ext", n.Host, card); err != nil {
 		return err
 	}
-	err := n.lab.fabric.withLink(n.Name+"-ext", func(port netlink.Link) error {
+	return n.lab.fabric.withLink(n.Name+"-ext", func(port netlink.Link) error {
 		fabric, err := netlink.LinkByName(fabricBridge)
 		if err != nil {
 			return err
 		}
 		return netlink.LinkSetMaster(port, fabric)
 	})
-	if err != nil {
+}
+
+// AddPhysicalBridge makes a bridge on the node that leads to the fabric by a wire of its own: what
+// an agent's bridgeMappings name.
+func (n *Node) AddPhysicalBridge(ctx context.Context, name string) error {
+	card := "ext0"
+	if err := n.AddCard(card); err != nil {
 		return err
 	}
 	// The kernel has no part in it.
 	if err := n.Sysctl("net/ipv6/conf/"+card+"/disable_ipv6", "1"); err != nil {
 		return err
 	}
-	_, err = n.OVS.Vsctl(ctx, "add-br", name, "--", "set", "bridge", name, "datapath_type="+n.OVS.Datapath,
+	_, err := n.OVS.Vsctl(ctx, "add-br", name, "--", "set", "bridge", name, "datapath_type="+n.OVS.Datapath,
 		"fail_mode=standalone",
 		"--", "add-port", name, card)
 	return err

@@ -27,8 +27,8 @@ func Settings(c config.Config, tx *intent.Tx) {
 	}
 	tx.ReplaceNodePortAddresses(at)
 	var uplinks []intent.Uplink
-	for physical, bridge := range c.BridgeMappings {
-		uplinks = append(uplinks, intent.Uplink{Physical: physical, Bridge: bridge})
+	for physical, bridge := range c.PhysicalNetworks() {
+		uplinks = append(uplinks, intent.Uplink{Physical: physical, Bridge: bridge, Card: c.Uplinks[physical].Interface})
 	}
 	tx.ReplaceUplinks(uplinks)
 }

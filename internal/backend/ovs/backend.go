@@ -109,6 +109,7 @@ func New(o backend.Options) (*Backend, error) {
 		numbers: newNumbers(o.Attachments.List(), numbers),
 		uplinks: &uplinks{
 			bridge: o.Config.Bridge, numbers: numbers, intent: o.Intent, hooks: o.Hooks,
+			cards: newCards(o.Intent.State().Uplinks()),
 		},
 	}
 	b.clients.vswitchd = appctl.Vswitchd(o.Config.OVSRunDir)
@@ -158,7 +159,7 @@ func (b *Backend) Open() (err error) {
 		return err
 	}
 	b.openClients()
-	b.connect(b.clients.db, kernelLinks{})
+	b.connect(b.clients.db, kernelLinks{}, newKernelCards(b.Log, b.Config, b.uplinks.cards.uplinks))
 	b.registerViews()
 	return nil
 }
@@ -206,9 +207,10 @@ type database interface {
 }
 
 // connect makes the parts that work on a database and on the host's interfaces.
-func (b *Backend) connect(db database, l links) {
+func (b *Backend) connect(db database, l links, k cardKernel) {
 	o := b.Options
 	b.uplinks.db = db
+	b.uplinks.cards.db, b.uplinks.cards.kernel = db, k
 	b.vswitch = &vswitch{
 		log: o.Log, config: o.Config, intent: o.Intent, db: db, vswitchd: b.clients.vswitchd, send: b.clients.send,
 		asked: &b.asked,
@@ -242,7 +244,7 @@ func (b *Backend) synced(ctx context.Context) error {
 // flows and the host's state as they are.
 func (b *Backend) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	parts := []func(context.Context) error{b.flows.run, b.reconciler.run, b.packets.run}
+	parts := []func(context.Context) error{b.flows.run, b.reconciler.run, b.packets.run, b.uplinks.cards.kernel.Run}
 	for _, part := range slices.Concat(parts, b.host.parts(), b.tracking.parts()) {
 		g.Go(func() error { return part(ctx) })
 	}

@@ -55,7 +55,7 @@ type kernel interface {
 // parts are what works on the kernel until its context ends.
 func (h *host) parts() []func(context.Context) error {
 	return []func(context.Context) error{
-		h.kernel.Run, h.keeper.Run, h.neighbours.Run, h.watch, h.watchUplink, h.followServices,
+		h.kernel.Run, h.keeper.Run, h.neighbours.Run, h.watch, h.watchUplinks, h.followServices,
 	}
 }
 
@@ -70,14 +70,19 @@ func (h *host) watch(ctx context.Context) error {
 	})
 }
 
-// watchUplink reconciles when the node's address or the MTU of its interface changes.
-func (h *host) watchUplink(ctx context.Context) error {
-	name := func() string {
+// watchUplinks reconciles when the node's address changes or the MTU of its interface, and when
+// network cards that lead to physical networks change.
+func (h *host) watchUplinks(ctx context.Context) error {
+	cards := map[string]bool{}
+	for u := range h.intent.State().Uplinks().All() {
+		cards[u.Card] = true
+	}
+	watched := func(name string) bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return h.uplink
+		return name == h.uplink || cards[name]
 	}
-	return hostnet.WatchUplink(ctx, name, h.reconcile.Fire)
+	return hostnet.WatchUplinks(ctx, watched, h.reconcile.Fire)
 }
 
 // followServices has the kernel follow Services. Endpoints, which change most, do not matter to it.

@@ -221,7 +221,7 @@ func TestUplinksFollowBridges(t *testing.T) {
 	n.says(n.Connected("office"), "bridge br-office does not exist: make it, with the network card in it")
 	n.says(n.Connected("lab"),
 		`bridge br-lab has datapath "system", and bridge br-int has "netdev": there is no way between them`)
-	n.says(n.Connected("none"), "physical network none is not in its bridgeMappings")
+	n.says(n.Connected("none"), "physical network none is not in its bridgeMappings or uplinks")
 	n.must(m.ovs.AddBridge("br-office", "netdev", "eth1"))
 	n.until("the network is connected", func() bool { return n.Connected("office") == nil })
 	number := n.Uplinks()["office"]

@@ -178,6 +178,7 @@ type machine struct {
 	sw       *bridge.Fake
 	kernel   *fakeKernel
 	links    *fakeLinks
+	cards    *fakeCards
 	said     *reports
 	store    *attachment.Store
 	intent   *intent.Store
@@ -192,7 +193,11 @@ func newMachine(t *testing.T) *machine {
 		T: t, changed: changed, ovs: ovsfake.New(t), sw: bridge.NewFake(),
 		kernel: &fakeKernel{changed: changed, status: make(chan hostnet.Status)},
 		links:  &fakeLinks{gone: map[string]bool{}, up: map[string]bool{}},
-		said:   &reports{changed: changed}, intent: intent.NewStore(nodeview.Services("n1")),
+		cards: &fakeCards{
+			unlike: map[string]hostnet.Card{}, gone: map[string]bool{}, adopted: map[string]string{},
+			interrupted: map[string]string{},
+		},
+		said: &reports{changed: changed}, intent: intent.NewStore(nodeview.Services("n1")),
 		stateDir: t.TempDir(), uplink: hostnet.Uplink{Name: "eth0", MTU: 1500},
 	}
 	var err error
@@ -316,7 +321,7 @@ func (m *machine) start(c config.Config) *testNode {
 	b.openClients()
 	m.Cleanup(b.Close)
 	b.flows.bridge = m.newBridge()
-	b.connect(b.clients.db, m.links)
+	b.connect(b.clients.db, m.links, m.cards)
 	b.vswitch.send = func(context.Context, []openflow.Message) error { return nil }
 	b.reconciler.findUplink = func(address netip.Addr) (hostnet.Uplink, error) {
 		if m.uplink.Name == "" {

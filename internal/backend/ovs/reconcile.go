@@ -116,7 +116,7 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 		return err
 	}
 	setHost()
-	err = errors.Join(r.uplinks.ensure(ctx), r.ports.ensure(ctx), r.ports.sweep(ctx, r.others()))
+	err = errors.Join(r.uplinks.ensure(ctx, node.Addresses), r.ports.ensure(ctx), r.ports.sweep(ctx, r.others()))
 	r.setLeft(err)
 	r.hooks.Reconciled(err)
 	return err
@@ -150,6 +150,7 @@ func (r *reconciler) others() []placedPort {
 	for _, p := range infrastructure(r.config, r.intent.State().Local()) {
 		list = append(list, placedPort{r.config.Bridge, p})
 	}
+	list = append(list, r.uplinks.cards.placed()...)
 	for _, u := range r.uplinks.ports() {
 		list = append(list, placedPort{r.config.Bridge, u.inner}, placedPort{u.bridge, u.outer})
 	}
@@ -184,6 +185,9 @@ func (r *reconciler) setLocal(ctx context.Context, node intent.Node,
 	}
 	if bridge != nil && datapath == intent.DatapathNetdev {
 		r.host.neighbours.Set(uplink.Name, tunnelPeers(state))
+	}
+	if datapath == intent.DatapathNetdev {
+		cards = append(cards, r.uplinks.cards.names()...)
 	}
 	return func() { r.host.set(state, uplink.Name, cards) }, nil
 }

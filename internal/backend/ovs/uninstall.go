@@ -18,7 +18,9 @@ import (
 // Removals are what a Backend has put on its node, in the order in which it is removed. The agent
 // must not be running.
 func Removals(ctx context.Context, c config.Config) []backend.Removal {
+	cards := newKernelCards(slog.Default(), c, nil)
 	return []backend.Removal{
+		{What: "bridges of network cards", Do: func() error { return returnCards(ctx, c, cards) }},
 		{What: "bridge " + c.Bridge, Do: func() error { return removeBridge(ctx, c) }},
 		{What: "routes", Do: removeRoutes},
 		{What: "nftables table coelan", Do: hostnet.RemoveSNAT},
@@ -27,12 +29,31 @@ func Removals(ctx context.Context, c config.Config) []backend.Removal {
 	}
 }
 
+// openDatabase connects to Open vSwitch's database, silently.
+func openDatabase(c config.Config) *ovsdb.Client {
+	return ovsdb.Open(ovsdb.Options{
+		Socket: filepath.Join(c.OVSRunDir, "db.sock"), Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// returnCards gives network cards back to the node, with the addresses that their bridges have.
+func returnCards(ctx context.Context, c config.Config, k cardKernel) error {
+	db := openDatabase(c)
+	defer db.Close()
+	bridges, err := db.Bridges(ctx)
+	if err != nil {
+		return err
+	}
+	none := cards{db: db, kernel: k}
+	_, err = none.ensure(ctx, bridges, "", nil)
+	return err
+}
+
 // removeBridge also takes the wires from the bridges of physical networks, what is
 // remembered of the uplink, and flow-restore-wait back: nothing would reset it after the
 // next start of Open vSwitch.
 func removeBridge(ctx context.Context, c config.Config) error {
-	db := ovsdb.Open(ovsdb.Options{Socket: filepath.Join(c.OVSRunDir, "db.sock"),
-		Logger: slog.New(slog.DiscardHandler)})
+	db := openDatabase(c)
 	defer db.Close()
 	ports, err := db.Ports(ctx)
 	errs := []error{err, db.ReleaseFlowRestore(ctx, false)}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,7 +35,8 @@ type objectStore interface {
 func numberUplinks(store objectStore, wanted intent.Table[intent.Uplink]) (map[string]uint32, error) {
 	const most = int(datapath.LastUplinkPort - datapath.FirstUplinkPort + 1)
 	if wanted.Len() > most {
-		return nil, fmt.Errorf("bridgeMappings: %d physical networks, at most %d are possible", wanted.Len(), most)
+		return nil, fmt.Errorf("bridgeMappings and uplinks: %d physical networks, at most %d are possible",
+			wanted.Len(), most)
 	}
 	numbers, taken := map[string]uint32{}, map[uint32]bool{}
 	for name, data := range store.Objects(kindUplink) {
@@ -68,6 +70,7 @@ type uplinkPort struct {
 type uplinks struct {
 	bridge  string
 	numbers map[string]uint32 // the OpenFlow ports, by physical network; they do not change
+	cards   *cards
 	intent  *intent.Store
 	hooks   backend.Hooks
 	db      uplinkDatabase
@@ -79,6 +82,7 @@ type uplinks struct {
 
 // uplinkDatabase is what uplinks need of Open vSwitch's database.
 type uplinkDatabase interface {
+	cardDatabase
 	Bridges(ctx context.Context) ([]ovsdb.BridgeState, error)
 	EnsureWire(ctx context.Context, bridge string, port ovsdb.Port, other string, peer ovsdb.Port) error
 }
@@ -101,19 +105,25 @@ func (u *uplinks) ports() []uplinkPort {
 }
 
 // ensure connects the integration bridge to the bridges of physical networks. Each is tried; the
-// Networks of one that fails take no pods, all others go on.
-func (u *uplinks) ensure(ctx context.Context) error {
-	if len(u.numbers) == 0 {
-		return nil
-	}
+// Networks of one that fails take no pods, all others go on. node are the node's addresses.
+func (u *uplinks) ensure(ctx context.Context, node []netip.Addr) error {
 	bridges, err := u.db.Bridges(ctx)
 	if err != nil {
 		return err
 	}
-	unconnected := map[string]error{}
-	var errs []error
+	unconnected, err := u.cards.ensure(ctx, bridges, u.intent.State().Local().Datapath, node)
+	errs := []error{err}
+	if len(u.cards.uplinks) > 0 {
+		if bridges, err = u.db.Bridges(ctx); err != nil {
+			return err
+		}
+	}
 	for _, p := range u.ports() {
-		if err := u.ensureWire(ctx, p, bridges); err != nil {
+		err := unconnected[p.physical]
+		if err == nil {
+			err = u.ensureWire(ctx, p, bridges)
+		}
+		if err != nil {
 			unconnected[p.physical] = err
 			errs = append(errs, fmt.Errorf("physical network %s: %w", p.physical, err))
 		}
@@ -148,7 +158,7 @@ func (u *uplinks) ensureWire(ctx context.Context, p uplinkPort, bridges []ovsdb.
 // connected says why this node is not connected to a physical network.
 func (u *uplinks) connected(physical string) error {
 	if u.numbers[physical] == 0 {
-		return fmt.Errorf("physical network %s is not in its bridgeMappings", physical)
+		return fmt.Errorf("physical network %s is not in its bridgeMappings or uplinks", physical)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -191,7 +191,9 @@ func (v *vswitch) mayHoldBack(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return !slices.ContainsFunc(bridges, func(b ovsdb.BridgeState) bool { return !b.Own }), nil
+	return !slices.ContainsFunc(bridges, func(b ovsdb.BridgeState) bool {
+		return !b.Own || b.ExternalIDs[idCard] != ""
+	}), nil
 }
 
 // uplinkBridge returns the bridge with the node's address on its local port; nil if it is on an

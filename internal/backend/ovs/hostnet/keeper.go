@@ -126,7 +126,7 @@ func (k *Keeper) step() error {
 			return err
 		}
 	}
-	now, whole, err := k.look(link)
+	now, whole, err := k.look(link, saved != nil && saved.TurnedIPv6Off)
 	if err != nil || !whole || reflect.DeepEqual(saved, now) {
 		return err
 	}
@@ -135,7 +135,7 @@ func (k *Keeper) step() error {
 
 // look reads what the interface has. The flags are read last: a vanishing interface goes down
 // before it loses routes.
-func (k *Keeper) look(link nl.Link) (now *memory, whole bool, err error) {
+func (k *Keeper) look(link nl.Link, turnedIPv6Off bool) (now *memory, whole bool, err error) {
 	now = &memory{Boot: k.boot, Link: k.link, Node: k.node, Index: link.Attrs().Index}
 	if now.Addresses, err = addressesOf(link); err != nil {
 		return nil, false, fmt.Errorf("interface %s: %w", k.link, err)
@@ -149,6 +149,7 @@ func (k *Keeper) look(link nl.Link) (now *memory, whole bool, err error) {
 		return nil, false, nil
 	}
 	up := link.Attrs().Flags&net.FlagUp != 0
+	now.TurnedIPv6Off = turnedIPv6Off
 	return now, up && now.has(k.node), nil
 }
 

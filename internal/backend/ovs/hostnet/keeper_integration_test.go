@@ -68,15 +68,17 @@ func configure(t *testing.T) {
 	}
 }
 
-func shown(t *testing.T) string {
+func shown(t *testing.T) string { return shownOf(t, "phy0") }
+
+func shownOf(t *testing.T, link string) string {
 	t.Helper()
-	out := run(t, "ip", "-4", "-br", "addr", "show", "dev", "phy0") + run(t, "ip", "-6", "addr", "show", "dev", "phy0", "scope", "global") +
-		run(t, "ip", "route", "show", "table", "all", "dev", "phy0") + run(t, "ip", "-6", "route", "show", "dev", "phy0")
+	out := run(t, "ip", "-4", "-br", "addr", "show", "dev", link) + run(t, "ip", "-6", "addr", "show", "dev", link, "scope", "global") +
+		run(t, "ip", "route", "show", "table", "all", "dev", link) + run(t, "ip", "-6", "route", "show", "dev", link)
 	var kept []string
 	for _, l := range strings.Split(out, "\n") {
 		// Its number and flags of state are another one's, and the kernel's own
 		// routes take their time.
-		if l = strings.Join(strings.Fields(l), " "); !strings.Contains(l, "phy0: <") && !strings.Contains(l, "proto kernel") {
+		if l = strings.Join(strings.Fields(l), " "); !strings.Contains(l, link+": <") && !strings.Contains(l, "proto kernel") {
 			kept = append(kept, strings.NewReplacer(" linkdown", "", "DOWN", "", "UNKNOWN", "").Replace(l))
 		}
 	}

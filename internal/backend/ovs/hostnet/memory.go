@@ -23,12 +23,14 @@ import (
 type memory struct {
 	// Boot identifies the run of the kernel that Index belongs to.
 	Boot string `json:"boot"`
-	// Link is the interface's name, Node the address without which it is not whole.
+	// Link is the interface's name, Node the address without which it is not whole, if it had one.
 	Link      string         `json:"link"`
 	Node      netip.Addr     `json:"node"`
 	Index     int            `json:"index"`
 	Addresses []savedAddress `json:"addresses"`
 	Routes    []savedRoute   `json:"routes"`
+	// TurnedIPv6Off says that the card in a bridge had IPv6 before.
+	TurnedIPv6Off bool `json:"turnedIPv6Off,omitempty"`
 }
 
 // savedAddress is a global address; link-local ones come by themselves.
@@ -53,7 +55,8 @@ type savedRoute struct {
 }
 
 func (m *memory) has(node netip.Addr) bool {
-	return slices.ContainsFunc(m.Addresses, func(a savedAddress) bool { return a.Prefix.Addr() == node })
+	return !node.IsValid() ||
+		slices.ContainsFunc(m.Addresses, func(a savedAddress) bool { return a.Prefix.Addr() == node })
 }
 
 // load reads the file; nil if there is none. A damaged file is an error once: it is moved away by
@@ -146,7 +149,9 @@ func saveRoute(r netlink.Route) savedRoute {
 	}
 }
 
-func (r savedRoute) add(link netlink.Link) error {
+func (r savedRoute) add(link netlink.Link) error { return netlink.RouteAdd(r.route(link)) }
+
+func (r savedRoute) route(link netlink.Link) *netlink.Route {
 	route := &netlink.Route{
 		LinkIndex: link.Attrs().Index, Dst: ipNet(r.Destination), Table: r.Table, Priority: r.Metric,
 		Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope), MTU: r.MTU,
@@ -160,7 +165,7 @@ func (r savedRoute) add(link netlink.Link) error {
 	if r.OnLink {
 		route.Flags = unix.RTNH_F_ONLINK
 	}
-	return netlink.RouteAdd(route)
+	return route
 }
 
 // bootID is the kernel's random name of its present run.

@@ -41,13 +41,13 @@ func FindUplink(node netip.Addr) (Uplink, error) {
 		nil
 }
 
-// WatchUplink calls changed whenever an address comes or goes, or the interface called name
-// changes, until ctx ends.
-func WatchUplink(ctx context.Context, name func() string, changed func()) error {
+// WatchUplinks calls changed whenever an address comes or goes, or an interface changes of which
+// watched is true, by its name, until ctx ends.
+func WatchUplinks(ctx context.Context, watched func(name string) bool, changed func()) error {
 	return watch(ctx, addressGroups, func(_ int, m events.Message) bool {
 		switch uint16(m.Header.Type) {
 		case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-			return linkName(m) == name()
+			return watched(linkName(m))
 		}
 		return !addressOfPod(m)
 	}, changed)

@@ -17,12 +17,14 @@ import (
 	"coelan.io/coelan/internal/backend/ovs/rows"
 )
 
-// Bridge says how a bridge should be. Its fail mode is secure: it forwards
-// nothing but by flows.
+// Bridge says how a bridge should be. Unless it is to be a switch, its fail mode is secure: it
+// forwards nothing but by flows.
 type Bridge struct {
 	Name     string
 	Datapath string           // "system" or "netdev"
 	MAC      net.HardwareAddr // of its LOCAL port; nil: chosen by Open vSwitch
+	// Switch has it forward by the MACs that it learns (fail mode standalone).
+	Switch bool
 	// ExternalIDs are set beside the owner's mark; other keys stay.
 	ExternalIDs map[string]string
 }
@@ -161,11 +163,11 @@ func (s *session) createBridge(b Bridge) ([]db.Operation, error) {
 	if p := s.port(b.Name); p != nil {
 		return nil, fmt.Errorf("a port of another bridge has this name: remove it")
 	}
-	secure := "secure"
+	failMode := b.failMode()
 	iface := &rows.Interface{UUID: "iface", Name: b.Name, Type: "internal", ExternalIDs: owned(nil)}
 	port := &rows.Port{UUID: "port", Name: b.Name, Interfaces: []string{iface.UUID}}
 	bridge := &rows.Bridge{
-		UUID: "bridge", Name: b.Name, DatapathType: b.Datapath, FailMode: &secure, Protocols: protocols,
+		UUID: "bridge", Name: b.Name, DatapathType: b.Datapath, FailMode: &failMode, Protocols: protocols,
 		Ports: []string{port.UUID}, ExternalIDs: owned(b.ExternalIDs), OtherConfig: b.otherConfig(),
 	}
 	ops, err := s.create(iface, port, bridge)
@@ -202,9 +204,9 @@ func (s *session) adoptable(row *rows.Bridge, b Bridge) error {
 }
 
 func (s *session) updateBridge(row *rows.Bridge, b Bridge) ([]db.Operation, error) {
-	secure := "secure"
+	failMode := b.failMode()
 	want := *row
-	want.FailMode = &secure
+	want.FailMode = &failMode
 	want.ExternalIDs = merged(row.ExternalIDs, owned(b.ExternalIDs))
 	want.OtherConfig = merged(row.OtherConfig, b.otherConfig())
 	want.Protocols = row.Protocols
@@ -212,6 +214,13 @@ func (s *session) updateBridge(row *rows.Bridge, b Bridge) ([]db.Operation, erro
 		want.Protocols = protocols
 	}
 	return s.cli.Where(row).Update(&want, &want.FailMode, &want.ExternalIDs, &want.OtherConfig, &want.Protocols)
+}
+
+func (b Bridge) failMode() string {
+	if b.Switch {
+		return "standalone"
+	}
+	return "secure"
 }
 
 func (b Bridge) otherConfig() map[string]string {
