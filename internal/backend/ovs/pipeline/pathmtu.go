@@ -72,8 +72,8 @@ const (
 
 // What the agent is told of a packet that is too big.
 var (
-	regPathMTU = regBits(openflow.Reg(7), 0, 15, ofPathMTU, "size of the largest packet that fits its way")
-	regTooBig  = regBits(openflow.Reg(0), 22, 22, ofPathMTU, "too big for its way")
+	regPathMTU = regBits(openflow.Reg(7), 0, 15, ofPathMTU, "size of the largest packet that fits the path")
+	regTooBig  = regBits(openflow.Reg(0), 22, 22, ofPathMTU, "too big for the path")
 	tooBig     = regTooBig.Value(1)
 )
 

@@ -15,23 +15,23 @@ var (
 	// tenantSource also means that the host's kernel could not answer.
 	tenantSource = regFlag(openflow.Reg(0), 4, "", "the source address is valid in its private Router only")
 	ofPrivate    = regFlag(openflow.Reg(0), 5, "",
-		"the node's kernel has translated it for a port of a private Router: "+
-			"it goes to an endpoint of one of kube-proxy's Services")
+		"kube-proxy's rules in the node's kernel have translated it, a packet of a private Router's port: "+
+			"its destination is an endpoint of a Service")
 	notOfPrivate = unset(ofPrivate)
 	regMarks     = regBits(openflow.Reg(0), 12, 17, "",
-		"the mark that its connection will have: bits 0–5 of ct_mark, of which 3 is never set; "+
-			"bits 0–2 where policies are not enforced")
+		"the mark that its connection will get: bits 0–5 of ct_mark (bit 3 is never set); "+
+			"without enforced policies bits 0–2 only")
 	regNetwork = regField(openflow.Reg(1), "", "Network id; 0 if another node has routed the packet")
 	regRouter  = regField(openflow.Reg(2), "",
 		"Router (VRF). The low 16 bits are its conntrack zone, "+
-			"and in tables of policies also the address space of the packet's addresses")
+			"which in policy tables also identifies the VRF that the packet's addresses belong to")
 	regZone   = regRouter.Bits(0, 15)
-	regOutput = regField(openflow.Reg(3), "", "OpenFlow port to send it out of, or nowhere (all ones)").All()
+	regOutput = regField(openflow.Reg(3), "", "output port (OpenFlow); all ones: none").All()
 )
 
 // What goes into an answer to an ARP or ND question.
 var (
-	regMAC   = regBits(openflow.XReg(2), 0, 47, inAnswers, "MAC that answers the question")
+	regMAC   = regBits(openflow.XReg(2), 0, 47, inAnswers, "MAC of the reply")
 	regFlags = regField(openflow.Reg(6), inAnswers, "flags of a neighbour advertisement").All()
 	regSpare = regField(openflow.Reg(7), inAnswers, "scratch").All()
 )
@@ -86,20 +86,20 @@ const nowhere = 0xffff_ffff
 
 // What tables of Services note of a packet.
 var (
-	asked     = regFlag(openflow.Reg(0), 6, ofServices, "conntrack knows it in zone 1, or is asked next")
+	asked     = regFlag(openflow.Reg(0), 6, ofServices, "it was looked up in conntrack zone 1, or is next")
 	notAsked  = unset(asked)
-	ofService = regFlag(openflow.Reg(0), 7, ofServices, "of a connection of a Service")
-	chosen    = regFlag(openflow.Reg(0), 8, ofServices, "the first of its connection: an endpoint has been chosen")
-	hairpin   = regFlag(openflow.Reg(0), 9, ofServices, "leaves by the port that it came in by")
+	ofService = regFlag(openflow.Reg(0), 7, ofServices, "belongs to a connection of a Service")
+	chosen    = regFlag(openflow.Reg(0), 8, ofServices, "first packet of its connection: an endpoint has been chosen")
+	hairpin   = regFlag(openflow.Reg(0), 9, ofServices, "its output port is its input port")
 	external  = regFlag(openflow.Reg(0), 10, ofServices,
-		"from a client outside of the cluster, which keeps its address")
+		"its client is outside of the cluster and keeps its address")
 
-	regServed   = regField(openflow.Reg(8), ofServices, "number of a Service's port and list of endpoints")
+	regServed   = regField(openflow.Reg(8), ofServices, "number of the Service port's list of endpoints")
 	regEndpoint = regField(openflow.Reg(9), ofServices, "number of the endpoint in that list; 0: none yet")
-	regPort     = regBits(openflow.Reg(10), 0, 15, ofServices, "the port that it was sent to")
-	regPublic   = regField(openflow.Reg(11), ofServices, "1 if the Service is for all Routers")
-	regAddress4 = regField(openflow.Reg(12), ofServices+", IPv4", "the address that it was sent to")
-	regAddress6 = regField(openflow.XXReg(3), ofServices+", IPv6", "the address that it was sent to")
+	regPort     = regBits(openflow.Reg(10), 0, 15, ofServices, "its original destination port")
+	regPublic   = regField(openflow.Reg(11), ofServices, "1 if the Service is available to all Routers")
+	regAddress4 = regField(openflow.Reg(12), ofServices+", IPv4", "its original destination address")
+	regAddress6 = regField(openflow.XXReg(3), ofServices+", IPv6", "its original destination address")
 
 	publicServed = regPublic.Value(1)
 )
@@ -137,9 +137,9 @@ const (
 
 // What ct_mark says of a connection.
 var (
-	ctFromGateway = regFlag(openflow.FieldCTMark, 0, "", "its first packet came in by the gateway port")
-	ctService     = regFlag(openflow.FieldCTMark, 1, ofServices, "it is a Service's")
-	_             = regFlag(openflow.FieldCTMark, 2, ofServices, "the Service is for all Routers")
+	ctFromGateway = regFlag(openflow.FieldCTMark, 0, "", "its first packet entered by the gateway port")
+	ctService     = regFlag(openflow.FieldCTMark, 1, ofServices, "it belongs to a Service")
+	_             = regFlag(openflow.FieldCTMark, 2, ofServices, "the Service is available to all Routers")
 	ctPublic      = openflow.CTMark(bitService|bitPublic, bitService|bitPublic)
 	ctMark        = openflow.FieldCTMark.Bits(0, 2)
 )
@@ -155,17 +155,17 @@ var (
 	// clusterZone where they are the cluster's, datapath.PhysicalZone on physical networks.
 	regSpace = regZone
 
-	toOwnNode = regFlag(openflow.Reg(0), 18, ofPolicies, "a port sends it to its own node")
+	toOwnNode = regFlag(openflow.Reg(0), 18, ofPolicies, "sent by a port to its own node")
 	refused   = regFlag(openflow.Reg(0), 19, ofPolicies,
-		"the node's kernel tells the sender that a Service has no endpoint")
-	toService  = regFlag(openflow.Reg(0), 20, ofPolicies, "a port sends it to a Service that kube-proxy balances")
+		"refusal by the node's kernel: a Service has no endpoint")
+	toService  = regFlag(openflow.Reg(0), 20, ofPolicies, "sent by a port to a Service that kube-proxy balances")
 	notToOwner = regFlag(openflow.Reg(0), 21, ofPolicies,
-		"it goes to a port that does not have its destination address")
+		"its output port does not have its destination address")
 
 	regSubject = regField(openflow.Reg(6), ofPolicies,
-		"the Port that is judged (bits 0–15); it has rules in security-group, admin, admin-later, policy (16–19); "+
-			"it is isolated (20); always 0 (21–31)")
-	regClass    = regField(openflow.XReg(2), ofPolicies, "class of the other end: the groups that it has; 0: none")
+		"the Port whose policies are evaluated (bits 0–15); whether it has rules in "+
+			"security-group, admin, admin-later, policy (16–19), and is isolated (20); always 0 (21–31)")
+	regClass    = regField(openflow.XReg(2), ofPolicies, "class (set of groups) of the peer; 0: none")
 	regDenied   = regField(openflow.XReg(2), ofPolicies+", when denied", "cookie of the flow that denies it")
 	byClusterIP = regFlag(openflow.Reg(10), 16, ofPolicies, "it was sent to a ClusterIP")
 
@@ -182,11 +182,11 @@ const (
 
 // What policies know of a connection, in ct_mark.
 var (
-	ctDenied = regFlag(openflow.FieldCTMark, 3, ofPolicies, "it is not allowed any more: its replies are dropped")
+	ctDenied = regFlag(openflow.FieldCTMark, 3, ofPolicies, "denied by now: its replies are dropped")
 	ctHost   = regFlag(openflow.FieldCTMark, 4, ofPolicies,
-		"a process of the node began it, which may reach every port of the node")
+		"begun by a process of the node, which may reach every port of the node")
 	ctJudged = regFlag(openflow.FieldCTMark, 5, ofPolicies, "it was committed where policies are enforced")
-	ctInPort = regBits(openflow.FieldCTMark, 16, 31, ofPolicies, "the port by which its first packet came in")
+	ctInPort = regBits(openflow.FieldCTMark, 16, 31, ofPolicies, "input port of its first packet")
 
 	ctNotDenied  = unset(ctDenied)
 	ctNotJudged  = unset(ctJudged)
