@@ -106,7 +106,7 @@ func (c *Conn) deliver(h Header, m Message, bad error) {
 		return // to a call that was given up
 	}
 	if bad != nil {
-		c.log.Warn("OpenFlow message cannot be read", "type", h.Type, "length", h.Length, "error", bad)
+		c.log.Warn("cannot decode an OpenFlow message", "type", h.Type, "length", h.Length, "error", bad)
 		return
 	}
 	if c.opts.Handler == nil {

@@ -88,7 +88,7 @@ func run(ctx context.Context, path, node string) error {
 	defer func() {
 		stop()
 		if err := <-followed; err != nil {
-			log.Error("the API servers were not followed", "err", err)
+			log.Error("following the API servers' endpoints failed", "err", err)
 		}
 	}()
 	events := cluster.NewRecorder(ctx)
@@ -112,11 +112,11 @@ func run(ctx context.Context, path, node string) error {
 	if err != nil {
 		return err
 	}
-	log.Info("coelan-agent starts", "version", version.String(), "node", node)
+	log.Info("coelan-agent starting", "version", version.String(), "node", node)
 	if err := a.Run(ctx); err != nil {
 		return err
 	}
-	log.Info("coelan-agent ends; ports and flows stay")
+	log.Info("coelan-agent stopped; ports and flows stay in place")
 	return nil
 }
 

@@ -95,11 +95,11 @@ func run(ctx context.Context, options controller.Options, kubeconfig, apiServers
 		return err
 	}
 	controller.LogTo(options.Log)
-	options.Log.Info("coelan-controller starts", "version", version.String(), "mapping", options.Mapping)
+	options.Log.Info("coelan-controller starting", "version", version.String(), "mapping", options.Mapping)
 	if err := controller.Run(ctx, options); err != nil {
 		return err
 	}
-	options.Log.Info("coelan-controller ends")
+	options.Log.Info("coelan-controller stopped")
 	return nil
 }
 

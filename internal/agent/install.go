@@ -26,7 +26,7 @@ func (a *Agent) installCNI(ctx context.Context) error {
 	return install.Keep(ctx, paths, func(warnings []string, err error) {
 		a.health.conditions.Set(condCNI, err)
 		for _, w := range warnings {
-			a.Log.Warn("another network comes first", "problem", w)
+			a.Log.Warn("another CNI configuration has precedence over Coelan's", "problem", w)
 		}
 	})
 }

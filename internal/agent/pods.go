@@ -65,7 +65,7 @@ func (a *Agent) collectLoop(ctx context.Context) error {
 		a.health.metrics.Swept("interface", len(report.Removed))
 		a.health.metrics.Repaired(len(report.Repaired))
 		if err != nil && ctx.Err() == nil {
-			a.Log.Warn("attachments and interfaces do not agree", "err", err)
+			a.Log.Warn("cannot reconcile attachments with pods' interfaces, retrying", "err", err)
 		}
 		again := backoff.After(err)
 		select {

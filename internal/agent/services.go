@@ -39,7 +39,7 @@ func (a *Agent) native() bool { return a.Config.Services.Mode == config.NativeSe
 func (a *Agent) loadServices(tx *intent.Tx) {
 	remembered, err := services.Load(a.Config.StateFile(servicesFile))
 	if err != nil {
-		a.Log.Error("not all Services are remembered", "err", err)
+		a.Log.Error("cannot read all Services of the cache on disk; the missing ones come from the API", "err", err)
 	}
 	ranges := remembered.Ranges
 	for _, p := range a.Config.Services.CIDRs {

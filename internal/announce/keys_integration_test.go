@@ -46,7 +46,7 @@ func TestNoKey(t *testing.T) {
 	waiting.keys = nil
 	waiting.start()
 	waiting.set(s.desired(addresses))
-	eventually(t, "it says what it waits for", 10*time.Second, func() bool { return waiting.logged("no key of the membership") == 1 })
+	eventually(t, "it says what it waits for", 10*time.Second, func() bool { return waiting.logged("it has no memberlist key") == 1 })
 	if out := run(t, "ip netns exec "+waiting.namespace()+" ss -Hlntu"); strings.Contains(out, fmt.Sprint(testPort)) {
 		t.Errorf("a node without a key listens: %s", out)
 	}
@@ -70,7 +70,7 @@ func TestRotation(t *testing.T) {
 	s.start(addresses)
 	gone := func() (count int) {
 		for _, n := range s.cluster() {
-			count += n.logged("node is gone")
+			count += n.logged("node left the memberlist")
 		}
 		return count
 	}
@@ -139,13 +139,13 @@ func TestForgedDeath(t *testing.T) {
 			}
 			s.start(addresses)
 			told, victim := s.nodes[0], s.nodes[1]
-			before := told.logged("node is gone")
+			before := told.logged("node left the memberlist")
 			if tc.older {
 				// Again and again: a node that receives it may receive the victim's answer
 				// at the same time.
 				eventually(t, "the stranger is believed", 20*time.Second, func() bool {
 					s.send(told, forged(deadMessage, victim.peer.Name))
-					return told.logged("node is gone") > before
+					return told.logged("node left the memberlist") > before
 				})
 				return
 			}
@@ -169,7 +169,7 @@ func TestForgedDeath(t *testing.T) {
 			}
 			// As long as a suspicion would take.
 			time.Sleep(3 * time.Second)
-			if n := told.logged("node is gone") - before; n != 0 {
+			if n := told.logged("node left the memberlist") - before; n != 0 {
 				t.Errorf("%d times a node was lost", n)
 			}
 			s.settled(addresses, s.cluster(), time.Second)

@@ -242,13 +242,13 @@ func (m *members) NotifyJoin(n *memberlist.Node) {
 	m.mu.Lock()
 	m.joined++
 	m.mu.Unlock()
-	m.log.Info("node takes part", "node", n.Name)
+	m.log.Info("node joined the memberlist", "node", n.Name)
 	m.kick()
 }
 
 // NotifyLeave implements memberlist.EventDelegate.
 func (m *members) NotifyLeave(n *memberlist.Node) {
-	m.log.Info("node is gone", "node", n.Name)
+	m.log.Info("node left the memberlist", "node", n.Name)
 	m.kick()
 }
 
@@ -284,6 +284,6 @@ func (w logWriter) Write(line []byte) (int, error) {
 	if _, rest, ok := strings.Cut(text, "] "); ok && strings.HasPrefix(text, "[") {
 		text = rest
 	}
-	w.log.Debug("membership", "says", strings.TrimPrefix(text, "memberlist: "))
+	w.log.Debug("memberlist message", "says", strings.TrimPrefix(text, "memberlist: "))
 	return len(line), nil
 }

@@ -62,7 +62,8 @@ func (a *Announcer) Run(ctx context.Context) error {
 	defer r.kernel.close()
 	if r.sender, err = newSender(); err != nil {
 		// Hosts that ask are answered all the same.
-		r.log.Error("neighbours are not told when addresses move", "err", err)
+		r.log.Error("cannot send gratuitous ARP and neighbour advertisements when load balancer addresses move",
+			"err", err)
 	}
 	defer func() {
 		if r.sender != nil {
@@ -122,9 +123,9 @@ func (r *runner) failed(err error) {
 	}
 	switch {
 	case err != nil && r.status.Error != before:
-		r.log.Error("load balancers' addresses", "err", err)
+		r.log.Error("cannot answer for load balancers' addresses, retrying", "err", err)
 	case err == nil && before != "":
-		r.log.Info("load balancers' addresses are answered for again")
+		r.log.Info("answering for load balancers' addresses works again")
 	}
 }
 
@@ -172,7 +173,7 @@ func (r *runner) step() error {
 }
 
 // errNoKey says why a node takes no part.
-var errNoKey = errors.New("this node does not take part yet: it has no key of the membership, which the controller keeps in" +
+var errNoKey = errors.New("this node has not joined the memberlist: it has no memberlist key, which the controller keeps in" +
 	" the Secret " + keyring.Secret)
 
 func (r *runner) takePart(peers []Peer, keys [][]byte) error {
@@ -196,7 +197,7 @@ func (r *runner) takePart(peers []Peer, keys [][]byte) error {
 		return err
 	}
 	r.used = keys
-	r.log.Info("the membership has other keys", "keys", len(keys))
+	r.log.Info("memberlist keys changed", "keys", len(keys))
 	return nil
 }
 
@@ -248,7 +249,7 @@ func (r *runner) apply(alive []string, own []netip.Addr) error {
 		if _, still := r.entries[p.addr]; !still && answered[p.addr] {
 			delete(answered, p.addr)
 			delete(r.series, p.addr)
-			r.log.Info("address released", "address", p.addr)
+			r.log.Info("load balancer address released", "address", p.addr)
 			if r.opts.Lost != nil {
 				r.opts.Lost(p.addr)
 			}
@@ -285,7 +286,7 @@ func (r *runner) answer(a netip.Addr, on []wire, have map[proxy]bool, answered b
 		r.series[a] = &series{started: time.Now()}
 	}
 	if fresh && !answered {
-		r.log.Info("address announced", "address", a)
+		r.log.Info("load balancer address announced", "address", a)
 		if r.opts.Gained != nil {
 			r.opts.Gained(a)
 		}
@@ -330,7 +331,7 @@ func (r *runner) tell(a netip.Addr) (sent int) {
 		for _, f := range frames(a, w.mac, w.local) {
 			if err := r.sender.send(w.index, f); err != nil {
 				// It is down, or gone, which is an event.
-				r.log.Debug("announcement", "address", a, "interface", w.name, "err", err)
+				r.log.Debug("cannot announce a load balancer address", "address", a, "interface", w.name, "err", err)
 			}
 			sent++
 		}

@@ -272,10 +272,10 @@ func (n *node) set(d Desired) {
 func (n *node) setKeys(keys ...[]byte) {
 	n.t.Helper()
 	n.keys = keys
-	before := n.logged("the membership has other keys")
+	before := n.logged("memberlist keys changed")
 	n.write(input{nil, keys})
 	eventually(n.t, n.peer.Name+" has other keys", 10*time.Second, func() bool {
-		return n.logged("the membership has other keys") > before
+		return n.logged("memberlist keys changed") > before
 	})
 }
 

@@ -99,7 +99,7 @@ func New(o Options) *Access {
 	if o.File != "" {
 		known, err := load(o.File)
 		if err != nil {
-			o.Log.Warn("what was known of API servers is lost", "err", err)
+			o.Log.Warn("cannot read the saved endpoints of API servers", "err", err)
 		}
 		a.known, a.saved = known, known
 	}
@@ -179,7 +179,7 @@ func (a *Access) addresses() []string {
 	if a.SharedFile != "" {
 		var err error
 		if shared, err = load(a.SharedFile); err != nil {
-			a.Log.Warn("what the node's agent knows of API servers cannot be read", "err", err)
+			a.Log.Warn("cannot read the endpoints of API servers that the node's agent saved", "err", err)
 		}
 	}
 	a.mu.Lock()

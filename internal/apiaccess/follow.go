@@ -40,7 +40,7 @@ func (a *Access) Follow(ctx context.Context, api kubernetes.Interface) error {
 	}
 	failed := func(ctx context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil {
-			a.Log.Warn("the API servers' endpoints cannot be watched, trying again", "err", err)
+			a.Log.Warn("cannot watch the API servers' endpoints, retrying", "err", err)
 		}
 	}
 	err = informer.SetWatchErrorHandlerWithContext(failed)

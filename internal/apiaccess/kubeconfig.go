@@ -28,7 +28,7 @@ func (a *Access) kubeletServer() string {
 			return server
 		case errors.Is(err, fs.ErrNotExist):
 		default:
-			a.Log.Warn("a kubeconfig of kubelet is of no use", "err", err)
+			a.Log.Warn("cannot take an API server's address from a kubeconfig of kubelet", "err", err)
 		}
 	}
 	return ""

@@ -112,7 +112,7 @@ func (a *Access) update(change func(endpoints) endpoints) {
 		now.Kubelet = kubelet
 	}
 	if !slices.Equal(now.Current, a.known.Current) {
-		a.Log.Info("the API servers have changed", "endpoints", now.Current)
+		a.Log.Info("API servers' endpoints changed", "endpoints", now.Current)
 	}
 	a.known = now
 	a.mu.Unlock()
@@ -120,7 +120,7 @@ func (a *Access) update(change func(endpoints) endpoints) {
 		return
 	}
 	if err := save(a.File, now); err != nil {
-		a.Log.Error("the API servers are not remembered for the next start", "err", err)
+		a.Log.Error("cannot save the endpoints of API servers for the next start", "err", err)
 		return
 	}
 	a.saved = now

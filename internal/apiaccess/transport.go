@@ -121,7 +121,7 @@ func (a *Access) lost(err error) {
 		return
 	}
 	a.away = true
-	a.Log.Warn("no API server can be reached, trying again", "err", err)
+	a.Log.Warn("no API server is reachable, retrying", "err", err)
 	select {
 	case <-a.unreachable:
 	default:
@@ -134,6 +134,6 @@ func (a *Access) reached() {
 	defer a.mu.Unlock()
 	if a.away {
 		a.away, a.returned = false, time.Now()
-		a.Log.Info("an API server can be reached again")
+		a.Log.Info("an API server is reachable again")
 	}
 }

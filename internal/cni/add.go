@@ -126,8 +126,8 @@ func (s *Server) attach(ctx context.Context, c call, node Node) (_ group, err er
 		return nil, err
 	}
 	for _, a := range g {
-		s.log.Info("pod attached", "pod", a.PodRef(), "container", a.ContainerID, "network", a.NetworkName, "addresses",
-			a.Addresses,
+		s.log.Info("pod attached",
+			"pod", a.PodRef(), "container", a.ContainerID, "network", a.NetworkName, "addresses", a.Addresses,
 			"host interface", a.HostInterface, "ofport", a.OFPort, "took", time.Since(start))
 	}
 	s.changed(g)
@@ -147,7 +147,8 @@ func (s *Server) unclaim(ctx context.Context, a attachment.Attachment) {
 		return
 	}
 	if err := s.opts.Planner.Unclaim(ctx, a); err != nil {
-		s.log.Warn("a fixed address is not given back yet", "pod", a.PodRef(), "addresses", a.Addresses, "err", err)
+		s.log.Warn("cannot release a pod's fixed address, retrying",
+			"pod", a.PodRef(), "addresses", a.Addresses, "err", err)
 	}
 }
 

@@ -22,8 +22,8 @@ func (s *Server) del(ctx context.Context, c call) error {
 	}
 	a := g[0]
 	if c.PodUID != "" && c.PodUID != a.PodUID {
-		s.log.Warn("DEL with another pod's UID is ignored", "container", a.ContainerID, "pod", a.PodRef(), "uid",
-			a.PodUID, "asked", c.PodUID)
+		s.log.Warn("ignored a DEL whose pod UID is not the attachment's",
+			"container", a.ContainerID, "pod", a.PodRef(), "uid", a.PodUID, "asked", c.PodUID)
 		return nil
 	}
 	return s.detach(ctx, g)

@@ -54,7 +54,7 @@ func (s *Server) Reconcile(ctx context.Context) (Report, error) {
 			errs = append(errs, err)
 			continue
 		}
-		s.log.Warn("removed a host interface of no pod", "interface", name)
+		s.log.Warn("removed a host interface that belongs to no pod", "interface", name)
 		report.Removed = append(report.Removed, name)
 	}
 	return report, errors.Join(errs...)

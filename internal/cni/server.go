@@ -202,7 +202,7 @@ func (s *Server) observe(command string, code uint, took time.Duration) {
 func (s *Server) warn(warnings []string) {
 	for _, w := range warnings {
 		if _, logged := s.warned.LoadOrStore(w, true); !logged {
-			s.log.Warn("network configuration has a key without effect", "problem", w)
+			s.log.Warn("the CNI network configuration has a key without effect", "problem", w)
 		}
 	}
 }

@@ -154,7 +154,8 @@ func await(ctx context.Context, o Options) error {
 		if err == nil {
 			return nil
 		}
-		o.Log.Warn("the Kubernetes API cannot be reached or lacks Coelan's definitions, trying again", "err", err)
+		o.Log.Warn("the Kubernetes API is unreachable or lacks Coelan's CustomResourceDefinitions, retrying",
+			"err", err)
 		if !backoff.Wait(ctx) {
 			return ctx.Err()
 		}

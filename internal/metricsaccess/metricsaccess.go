@@ -101,7 +101,7 @@ func (g *Guard) Protect(h http.Handler) http.Handler {
 			}
 			http.Error(w, no.text, no.code)
 		default:
-			g.log.Warn("a client of the metrics cannot be reviewed", "err", err)
+			g.log.Warn("cannot authenticate or authorize a client of /metrics", "err", err)
 			http.Error(w, "the Kubernetes API does not say whether the client is authorized",
 				http.StatusServiceUnavailable)
 		}

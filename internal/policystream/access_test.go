@@ -190,7 +190,7 @@ func TestOtherAuthority(t *testing.T) {
 			log := newLog()
 			o.Log = slog.New(log)
 			a, _ := streamtest.StartAgent(t, o)
-			log.await(t, "no controller tells of policies")
+			log.await(t, "no controller serves policies")
 			if s := a.Status(); s.Connected || s.Received != 0 || s.LastError == "" {
 				t.Errorf("status %+v", s)
 			}
@@ -214,7 +214,7 @@ func TestNotReady(t *testing.T) {
 	o := c.ClientOptions("a")
 	o.Log = slog.New(log)
 	a, _ := streamtest.StartAgent(t, o)
-	log.await(t, "no controller tells of policies")
+	log.await(t, "no controller serves policies")
 	if s := a.Status(); s.Complete || !strings.Contains(s.LastError, "does not know all policies yet") {
 		t.Errorf("status %+v", s)
 	}

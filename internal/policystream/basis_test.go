@@ -62,7 +62,7 @@ func TestFrozenReplicaUndoesNothing(t *testing.T) {
 
 	refused := func(a *streamtest.Agent, log *logged) {
 		t.Helper()
-		log.await(t, "no controller tells of policies")
+		log.await(t, "no controller serves policies")
 		if s := a.Status(); s.Connected || !strings.Contains(s.LastError, "behind") ||
 			!strings.Contains(s.LastError, "NetworkPolicy.networking.k8s.io: changes are seen up to resource version 10, and 20") {
 			t.Errorf("status %+v", s)
@@ -99,7 +99,7 @@ func TestMoveToFrozenReplica(t *testing.T) {
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	log.await(t, "no controller tells of policies")
+	log.await(t, "no controller serves policies")
 	if s := a.Status(); s.Connected || !has(a, denied())() {
 		t.Errorf("status %+v, view %v", s, a.View())
 	}
@@ -138,7 +138,7 @@ func TestRestoredAPI(t *testing.T) {
 	log := newLog()
 	o.Controllers, o.Log = second.ClientOptions("a").Controllers, slog.New(log)
 	b, stop := streamtest.StartAgent(t, o)
-	log.await(t, "no controller tells of policies")
+	log.await(t, "no controller serves policies")
 	if !has(b, denied())() {
 		t.Errorf("the view is %v", b.View())
 	}

@@ -155,7 +155,7 @@ func policiesOfReplies(t *testing.T, w *world, b *rulebook) {
 		})
 		cancel()
 	}
-	if log := w.n2.AgentLogTail(); !strings.Contains(log, "UDP streams have been judged anew") {
+	if log := w.n2.AgentLogTail(); !strings.Contains(log, "checked UDP connections of Ports whose policies changed") {
 		t.Error("the agent has marked nothing")
 	}
 	b.open(w.a)

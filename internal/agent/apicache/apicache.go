@@ -193,7 +193,8 @@ func set[T any](v *View, kind string, target *map[string]*T, list []*T, key func
 		}
 		data, err := encode(o)
 		if err != nil {
-			v.log.Error("an object cannot be remembered", "kind", kind, "name", k, "err", err)
+			v.log.Error("cannot encode an object for the cache on disk; a start without the API server would lack it",
+				"kind", kind, "name", k, "err", err)
 			continue
 		}
 		encoded[k] = data
@@ -230,7 +231,7 @@ func (v *View) Run(ctx context.Context) error {
 		retry.Sleep(ctx, settle)
 		if err := v.Save(); err != nil {
 			// The agent works on; only a start without the API server would miss this change.
-			v.log.Error("what is known of the API is not remembered", "err", err)
+			v.log.Error("cannot write the cache of API objects to disk; retried at the next change", "err", err)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (b *Blocks) claim(ctx context.Context, network *v1alpha1.Network, s *state,
 		}
 		s.made[name], s.unlisted[name] = made{o, time.Now()}, true
 		delete(s.unsure, name)
-		b.log.Info("block claimed", "network", network.Name, "block", p)
+		b.log.Info("address block claimed", "network", network.Name, "block", p)
 		return p, b.relist(ctx, network.Name, s, name)
 	}
 	return netip.Prefix{}, &ExhaustedError{network.Name, sp.subnet}

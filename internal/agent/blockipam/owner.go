@@ -32,7 +32,7 @@ func (b *Blocks) Run(ctx context.Context) error {
 		again := backoff.After(err)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			b.log.Warn("blocks are not as they should be, trying again", "err", err)
+			b.log.Warn("cannot update this node's address blocks, retrying", "err", err)
 		case unseen:
 			again = time.After(2 * showTimeout)
 		}
@@ -198,7 +198,7 @@ func (b *Blocks) answer(ctx context.Context, waiting answers) error {
 		b.mu.Lock()
 		b.granted[o.Name+" "+string(o.UID)] = true
 		b.mu.Unlock()
-		b.log.Info("claim of a single address answered", "block", o.Name, "port", o.Spec.Port, "granted",
+		b.log.Info("claim of a single address in a block answered", "block", o.Name, "port", o.Spec.Port, "granted",
 			refusal == nil)
 	}
 	return errors.Join(errs...)
@@ -243,7 +243,7 @@ func (b *Blocks) giveBack(ctx context.Context, o *v1alpha1.AddressBlock) error {
 	b.mu.Lock()
 	delete(b.used, o.Name)
 	b.mu.Unlock()
-	b.log.Info("block given back", "network", o.Spec.Network, "block", o.Spec.CIDR)
+	b.log.Info("unused address block released", "network", o.Spec.Network, "block", o.Spec.CIDR)
 	return nil
 }
 
@@ -314,7 +314,7 @@ func (b *Blocks) reclaimFor(ctx context.Context, network *v1alpha1.Network, a ne
 			return fmt.Errorf("claim block %s of network %s again: %w", p, network.Name, err)
 		}
 		if err == nil {
-			b.log.Warn("a block with addresses in use had vanished and was claimed again", "network", network.Name,
+			b.log.Warn("an AddressBlock with addresses in use was deleted; claimed it again", "network", network.Name,
 				"block", p)
 			s.made[o.Name] = made{o, time.Now()}
 		}

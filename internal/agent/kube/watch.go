@@ -141,12 +141,12 @@ func (c *Client) watchError(absent func()) cache.WatchErrorHandlerWithContext {
 		case ctx.Err() != nil || errors.Is(err, context.Canceled):
 		case absent != nil && apierrors.IsNotFound(err):
 			once.Do(func() {
-				c.log.Info("the Kubernetes API does not have a kind of objects yet, asking again from time to time",
+				c.log.Info("the Kubernetes API does not serve a kind yet, retrying; install its CustomResourceDefinition",
 					"err", err)
 				absent()
 			})
 		default:
-			c.log.Warn("Kubernetes API cannot be watched, trying again", "err", err)
+			c.log.Warn("cannot list or watch the Kubernetes API, retrying", "err", err)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (a *Addresses) Run(ctx context.Context) error {
 	if a.Config.Services.Mode != config.NativeServices {
 		// What an agent in the other mode left behind.
 		if err := announce.Remove(); err != nil {
-			a.Log.Error("load balancers' addresses", "err", err)
+			a.Log.Error("cannot remove the load balancer addresses of native Services from the node", "err", err)
 		}
 		return nil
 	}

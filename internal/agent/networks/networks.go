@@ -131,7 +131,7 @@ func (s *Source) Refresh() {
 		return nil
 	})
 	if err != nil { // the function above returns none
-		s.Log.Error("networks", "err", err)
+		s.Log.Error("cannot update intent with Networks and Nodes", "err", err)
 		return
 	}
 	s.setKnown(known)
@@ -203,7 +203,7 @@ func (s *Source) report(problems *[]translate.Problem, now []translate.Problem) 
 	s.mu.Unlock()
 	for _, p := range now {
 		if _, known := old[p]; !known {
-			s.Log.Warn("a value of an object is left out", "err", p)
+			s.Log.Warn("an object has an invalid value, which is ignored", "err", p)
 		}
 	}
 }

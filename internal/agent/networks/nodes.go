@@ -117,6 +117,6 @@ func (s *Source) checkRanges() {
 	}
 	err := fmt.Errorf("%d pods have addresses outside of the node's podCIDRs %v, which were changed: delete these pods, so"+
 		" that they start anew; the first is %s", len(strangers), ranges, strangers[0])
-	s.Log.Error("podCIDRs were changed", "err", err)
+	s.Log.Error("the Node's podCIDRs have changed while pods use the old ones", "err", err)
 	s.Warn("PodCIDRChanged", err)
 }

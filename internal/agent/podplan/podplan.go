@@ -183,7 +183,7 @@ func (p *Planner) pod(ctx context.Context, ask cni.Request) (*corev1.Pod, error)
 	case answered(err):
 		return nil, early(v1alpha1.ReasonInvalid, "pod %s/%s: %v", ask.PodNamespace, ask.PodName, err)
 	}
-	p.Log.Warn("the API server is away: a pod of which nothing is remembered gets what its namespace gets",
+	p.Log.Warn("API server unreachable and pod not cached: attaching it to its namespace's Network only",
 		"pod", ask.PodNamespace+"/"+ask.PodName, "err", err)
 	return nil, nil
 }
@@ -213,7 +213,7 @@ func (p *Planner) namespace(ctx context.Context, name string) (*corev1.Namespace
 	case answered(err):
 		return nil, early(v1alpha1.ReasonInvalid, "namespace %s: %v", name, err)
 	}
-	p.Log.Warn("the API server is away, and nothing is remembered of a namespace", "namespace", name, "err", err)
+	p.Log.Warn("API server unreachable and namespace not cached", "namespace", name, "err", err)
 	return nil, nil
 }
 
@@ -252,7 +252,7 @@ func (p *Planner) heard(ctx context.Context, namespace string) error {
 		bounded, cancel := context.WithTimeout(ctx, viewTimeout)
 		defer cancel()
 		if _, err := p.API.Namespace(bounded, namespace); err != nil && !answered(err) {
-			p.Log.Warn("the API server is away: which Network a pod is on is decided by what is remembered",
+			p.Log.Warn("API server unreachable: using the cached namespace to choose the pod's Network",
 				"namespace", namespace, "err", err)
 			return nil
 		}

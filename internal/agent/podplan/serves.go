@@ -20,7 +20,7 @@ func Serves(log *slog.Logger, c config.Config) func() bool {
 		for _, pattern := range []string{"*.conf", "*.conflist"} {
 			files, err := filepath.Glob(filepath.Join(c.CNI.ConfDir, pattern))
 			if err != nil {
-				log.Error("look for Multus", "err", err)
+				log.Error("cannot look for a Multus configuration", "err", err)
 			}
 			for _, f := range files {
 				if strings.Contains(strings.ToLower(filepath.Base(f)), "multus") {

@@ -111,7 +111,7 @@ func (p *Policies) changed(c client.Change) {
 	before := p.Intent.State()
 	after, err := p.Intent.Update(func(tx *intent.Tx) error { c.Apply(tx); return nil })
 	if err != nil {
-		p.Log.Error("policies", "err", err)
+		p.Log.Error("cannot update intent with policies from the controller", "err", err)
 		return
 	}
 	if p.client.Status().Complete {

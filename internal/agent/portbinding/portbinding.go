@@ -102,7 +102,7 @@ func (b *Binder) Run(ctx context.Context) error {
 		err := b.pass(bounded)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			b.Log.Warn("Ports are not bound as they should be, trying again", "err", err)
+			b.Log.Warn("cannot bind Ports to guests' interfaces, retrying", "err", err)
 		}
 		again := backoff.After(err)
 		select {
@@ -200,7 +200,7 @@ func (b *Binder) keep(ctx context.Context, s apicache.State, at attachment.Attac
 	if _, err := b.Store.Release(at.Key); err != nil {
 		return fmt.Errorf("port %s: %w", key, err)
 	}
-	b.Log.Info("port unbound", "port", key, "interface", at.HostInterface, "why", why)
+	b.Log.Info("Port unbound", "port", key, "interface", at.HostInterface, "why", why)
 	return nil
 }
 
@@ -317,8 +317,8 @@ func (b *Binder) attachment(ctx context.Context, o *v1alpha1.Port, network inten
 	var at attachment.Attachment
 	if err == nil {
 		at = all[0]
-		b.Log.Info("port bound", "port", at.PortKey(), "interface", at.HostInterface, "ofport", at.OFPort, "addresses",
-			at.Addresses)
+		b.Log.Info("Port bound",
+			"port", at.PortKey(), "interface", at.HostInterface, "ofport", at.OFPort, "addresses", at.Addresses)
 	}
 	return at, err
 }

@@ -166,8 +166,8 @@ func (p *Publisher) next(ctx context.Context) bool {
 	bounded, cancel := context.WithTimeout(ctx, itemTimeout)
 	defer cancel()
 	if err := p.sync(bounded, i); err != nil && ctx.Err() == nil {
-		p.Log.Warn("the API is not up to date, trying again", "port", i.port, "container", i.container, "node", i.node,
-			"err", err)
+		p.Log.Warn("cannot update a pod's Port or status in the API, retrying",
+			"port", i.port, "container", i.container, "node", i.node, "err", err)
 		p.queue.AddRateLimited(i)
 		return true
 	}

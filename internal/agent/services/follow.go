@@ -68,7 +68,8 @@ func (f *follower) run(ctx context.Context) {
 		if len(gone) > 0 {
 			forgetting.Go(func() {
 				if err := f.Connections.ForgetBalanced(ctx, gone); err != nil && ctx.Err() == nil {
-					f.Log.Warn("UDP clients may go on sending to endpoints that are gone", "err", err)
+					f.Log.Warn("cannot delete conntrack entries of removed UDP endpoints; clients may keep using these",
+						"err", err)
 				}
 			})
 		}

@@ -158,7 +158,7 @@ func (h *healthChecks) serve(ctx context.Context, c *healthCheck) {
 		c.err = err
 		c.mu.Unlock()
 		if news {
-			h.log.Warn("load balancers cannot ask whether this node has endpoints of a Service",
+			h.log.Warn("cannot serve the health check of a Service; load balancers may stop using this node",
 				"service", c.namespace+"/"+c.name, "port", c.port, "err", err)
 		}
 	})

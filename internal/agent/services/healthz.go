@@ -31,7 +31,8 @@ func (s *Services) ServeHealthz(ctx context.Context) error {
 		s.setHealthz(err)
 		if err != nil && err.Error() != last {
 			last = err.Error()
-			s.Log.Warn("services.healthzBindAddress: load balancers cannot ask about this node; does kube-proxy still run?", "err", err)
+			s.Log.Warn("cannot listen on services.healthzBindAddress; stop kube-proxy if it still runs on this node",
+				"err", err)
 		}
 	})
 	return nil

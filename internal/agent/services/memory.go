@@ -171,7 +171,7 @@ func (m *memory) run(ctx context.Context) {
 func (m *memory) save() {
 	if err := m.write(m.Intent.State()); err != nil {
 		// The agent works on; only a start without the API server would miss this change.
-		m.Log.Error("Services are not remembered", "err", err)
+		m.Log.Error("cannot write the cache of Services to disk; retried at the next change", "err", err)
 		m.saved = nil
 	}
 }

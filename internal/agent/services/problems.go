@@ -32,7 +32,7 @@ func (s *Services) tell() {
 	s.told = now
 	s.mu.Unlock()
 	for _, p := range news {
-		s.Log.Warn("a value of a Service is left out on this node", "err", p.Problem)
+		s.Log.Warn("a Service has an invalid value, which is ignored on this node", "err", p.Problem)
 		s.Events.ServiceWarning(p.Service.Namespace, p.Service.Name, p.UID, string(p.Reason),
 			strings.TrimPrefix(p.Problem.Error(), p.Object+": "))
 	}

@@ -64,7 +64,7 @@ func (s *Services) setCIDRs(objects []*networkingv1.ServiceCIDR) {
 		for _, text := range o.Spec.CIDRs {
 			p, err := netip.ParsePrefix(text)
 			if err != nil {
-				s.Log.Warn("a prefix of ClusterIPs is left out", "servicecidr", o.Name, "err", err)
+				s.Log.Warn("a ServiceCIDR has an invalid prefix, which is ignored", "servicecidr", o.Name, "err", err)
 				continue
 			}
 			list = append(list, p.Masked())

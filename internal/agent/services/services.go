@@ -272,7 +272,7 @@ func (s *Services) apply() (before, after *intent.State, first time.Time) {
 		return nil
 	})
 	if err != nil {
-		s.Log.Error("services", "err", err)
+		s.Log.Error("cannot update intent with Services", "err", err)
 		return before, before, first
 	}
 	s.followed = after

@@ -47,7 +47,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		Informers: []cache.SharedIndexInformer{informer}, Loop: k.loop,
 		Look: func(ctx context.Context) (time.Time, error) { return k.look(ctx, find(informer), time.Now()) },
 		Failed: func(err error) {
-			k.log.Warn("the keys of the membership cannot be kept, trying again", "err", err)
+			k.log.Warn("cannot maintain the memberlist keys, retrying", "err", err)
 		},
 	})
 }
@@ -66,7 +66,7 @@ func (k *Keeper) look(ctx context.Context, old *corev1.Secret, now time.Time) (t
 	if err := k.write(ctx, old, next); err != nil {
 		return time.Time{}, fmt.Errorf("secret %s/%s: %w", k.namespace, Secret, err)
 	}
-	k.log.Info("the keys of the membership are written", "secret", Secret, "phase", next.Phase, "keys", len(next.Keys))
+	k.log.Info("memberlist keys written", "secret", Secret, "phase", next.Phase, "keys", len(next.Keys))
 	return again, nil
 }
 
@@ -77,7 +77,7 @@ func (k *Keeper) read(s *corev1.Secret, now time.Time) (r Rotation, recorded boo
 	}
 	keys, err := Parse(s.Data[Keys])
 	if err != nil {
-		k.log.Error("the keys of the membership cannot be read and are made anew", "secret", Secret, "err", err)
+		k.log.Error("the Secret of the memberlist keys is invalid; generating new keys", "secret", Secret, "err", err)
 		return Rotation{}, false
 	}
 	r = Rotation{Keys: keys, Phase: Phase(s.Annotations[annotationPhase])}

@@ -39,8 +39,8 @@ func Watch(ctx context.Context, api kubernetes.Interface, namespace string, log 
 		}
 		keys, err := Parse(secret.Data[Keys])
 		if err != nil {
-			log.Error("the keys of the membership cannot be read; those that are known stay", "secret", Secret, "err",
-				err)
+			log.Error("the Secret of the memberlist keys is invalid; keeping the current keys",
+				"secret", Secret, "err", err)
 			return
 		}
 		update(keys)
@@ -49,12 +49,12 @@ func Watch(ctx context.Context, api kubernetes.Interface, namespace string, log 
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 			if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-				log.Warn("the keys of the membership cannot be watched, trying again", "err", err)
+				log.Warn("cannot watch the Secret of the memberlist keys, retrying", "err", err)
 			}
 		})
 	}
 	if err != nil { // never of an informer that has not been started
-		log.Error("the keys of the membership cannot be watched", "err", err)
+		log.Error("cannot watch the Secret of the memberlist keys", "err", err)
 		return
 	}
 	informer.RunWithContext(ctx)

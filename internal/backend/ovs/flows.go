@@ -138,13 +138,15 @@ func (f *flows) sync(running context.Context, state *intent.State) error {
 	f.leftOut(f.quarantine.List())
 	if err == nil && res.Dumped {
 		f.fresh = true
-		f.log.Info("flows synchronized with the switch", "flows", res.Flows, "added", res.Added, "changed", res.Changed,
-			"deleted", res.Deleted, "duration", res.Duration)
+		f.log.Info("flows synchronized with the switch",
+			"flows", res.Flows, "added", res.Added, "changed", res.Changed, "deleted", res.Deleted,
+			"duration", res.Duration)
 		// Where there are many flows, what was read and sent is several times what is kept of it.
 		go debug.FreeOSMemory()
 	}
 	for _, c := range res.Conflicts {
-		f.log.Error("two objects want the same flow", "winner", c.Winner, "loser", c.Loser, "flow", c.Rule)
+		f.log.Error("two objects require the same flow; the loser's is not installed",
+			"winner", c.Winner, "loser", c.Loser, "flow", c.Rule)
 	}
 	if err == nil && f.fresh {
 		err = f.synced(ctx)
@@ -175,7 +177,8 @@ func (f *flows) write(ctx context.Context,
 		dumped = dumped || res.Dumped
 		if err == nil {
 			for _, e := range f.quarantine.Written() {
-				f.log.Info("the switch takes an object that it had refused", "object", e.Object.Kind, "name", e.Name)
+				f.log.Info("the switch accepts the flows of an object that it refused before",
+					"object", e.Object.Kind, "name", e.Name)
 			}
 			f.mu.Lock()
 			f.good = part
@@ -188,9 +191,8 @@ func (f *flows) write(ctx context.Context,
 		f.mu.Unlock()
 		added, more := f.quarantine.Refuse(err, part, good)
 		for _, e := range added {
-			f.log.Error("the switch refuses an object, which is left out", "object", e.Object.Kind, "name", e.Name,
-				"err", e.Err,
-				"rule", e.Rule)
+			f.log.Error("the switch refuses a flow of an object, which is left out; see coelan check",
+				"object", e.Object.Kind, "name", e.Name, "err", e.Err, "rule", e.Rule)
 		}
 		f.refused(added)
 		if !more || ctx.Err() != nil {

@@ -120,7 +120,7 @@ func (h *host) connected() {
 	})
 	if err != nil {
 		// The kernel finds them by itself, only later.
-		h.log.Debug("neighbours of the gateway", "err", err)
+		h.log.Debug("cannot confirm the kernel's neighbour entries of the gateway interface", "err", err)
 	}
 }
 

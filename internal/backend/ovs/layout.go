@@ -46,7 +46,7 @@ func (v *vswitch) renewConntrack(ctx context.Context) error {
 	if err := v.send(ctx, messages); err != nil {
 		return fmt.Errorf("forget the connections of a release with another layout of conntrack marks: %w", err)
 	}
-	v.log.Warn("another release has committed the connections in conntrack: they are forgotten, and judged anew",
+	v.log.Warn("conntrack has connections of a release with other marks: flushed them, policies judge them again",
 		"layout", before, "now", now)
 	return v.db.EnsureBridge(ctx, ovsdb.Bridge{
 		Name: v.config.Bridge, Datapath: string(state.Local().Datapath),

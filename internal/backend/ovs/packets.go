@@ -40,7 +40,7 @@ func (p *packets) on(userdata string, handle func(context.Context, *openflow.Pac
 func (p *packets) dispatch(m *openflow.PacketIn2) {
 	kind, ok := p.kinds[string(m.Userdata)]
 	if !ok {
-		p.log.Debug("the switch sends a packet that no part of the agent asked for", "userdata", string(m.Userdata))
+		p.log.Debug("ignored a packet-in with unknown userdata", "userdata", string(m.Userdata))
 		return
 	}
 	select {

@@ -133,7 +133,7 @@ func (r *reconciler) setLeft(err error) {
 	r.left = text
 	r.mu.Unlock()
 	if err != nil && news {
-		r.log.Error("ports are not as they should be", "err", err)
+		r.log.Error("cannot reconcile the ports of the bridge with the node's pods, retrying", "err", err)
 	}
 }
 
@@ -180,7 +180,7 @@ func (r *reconciler) setLocal(ctx context.Context, node intent.Node,
 		return nil, err
 	}
 	if old := before.Local(); old.Node != "" && old.MTU != local.MTU && hasPorts(before, r.node) {
-		r.log.Warn("the MTU has changed; pods that run keep theirs until they are made anew", "old", old.MTU, "new",
+		r.log.Warn("the node's MTU has changed; running pods keep theirs: recreate them", "old", old.MTU, "new",
 			local.MTU)
 	}
 	if bridge != nil && datapath == intent.DatapathNetdev {

@@ -95,7 +95,7 @@ func (p *ports) repair(ctx context.Context, at attachment.Attachment, failed boo
 	if err := p.db.EnsurePorts(ctx, p.bridge, podPort(at)); err != nil {
 		return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
 	}
-	p.log.Info("port repaired", "port", at.HostInterface, "pod", at.PodRef(), "ofport", at.OFPort)
+	p.log.Info("bridge port of a pod repaired", "port", at.HostInterface, "pod", at.PodRef(), "ofport", at.OFPort)
 	p.hooks.Repaired(1)
 	return nil
 }
@@ -149,7 +149,8 @@ func (p *ports) remove(ctx context.Context, port ovsdb.PortState) error {
 	if err := p.db.DelPorts(ctx, port.Bridge, port.Name); err != nil {
 		return fmt.Errorf("remove port %s that belongs to no pod: %w", port.Name, err)
 	}
-	p.log.Info("removed a port that belongs to no pod", "port", port.Name, "was", port.ExternalIDs[idInterface])
+	p.log.Info("removed a bridge port that belongs to no pod",
+		"port", port.Name, "was", port.ExternalIDs[idInterface])
 	p.hooks.Swept("port", 1)
 	return nil
 }

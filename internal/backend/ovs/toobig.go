@@ -34,7 +34,7 @@ func (p *tooBigPackets) answer(ctx context.Context, m *openflow.PacketIn2) {
 		var packets []*openflow.PacketOut
 		packets, outcome = toobig.Handle(pipeline.Input{State: p.intent.State(), Numbers: p.numbers.get()}, o)
 		if err := p.sendAll(ctx, packets); err != nil {
-			p.log.Debug("a packet that is too big is lost", "err", err)
+			p.log.Debug("cannot answer a packet that exceeds the path MTU; dropped it", "err", err)
 			outcome = toobig.Dropped
 		}
 	}

@@ -116,7 +116,7 @@ func (p *Feed) followDefinition(ctx context.Context) bool {
 			p.settled(version)
 			return true
 		}
-		p.log.Warn("ClusterNetworkPolicies cannot be watched, trying again", "err", err)
+		p.log.Warn("cannot watch ClusterNetworkPolicies, retrying", "err", err)
 		if !backoff.Wait(ctx) {
 			return false
 		}
@@ -139,7 +139,7 @@ func (p *Feed) followDefinitions(ctx context.Context) {
 // watch may have missed that.
 func (p *Feed) forgetClusterPolicies(ctx context.Context) {
 	if err := p.cache.RemoveInformer(ctx, policyapi.New()); err != nil {
-		p.log.Warn("ClusterNetworkPolicies are still watched, though the API has them no more", "err", err)
+		p.log.Warn("cannot stop watching ClusterNetworkPolicies, which the API no longer serves", "err", err)
 	}
 	p.definition.watched = false
 	p.progress.use(policyapi.New(), false)

@@ -112,7 +112,8 @@ func (f *freshness) run(ctx context.Context) {
 		f.behind(reason)
 		switch {
 		case reason != "" && last == "":
-			f.log.Error("this replica is behind the API server: agents are sent to others", "reason", reason)
+			f.log.Error("this replica lags behind the API server: agents are redirected to other replicas",
+				"reason", reason)
 		case reason == "" && last != "":
 			f.log.Info("this replica has caught up with the API server")
 		}
@@ -138,7 +139,7 @@ func (f *freshness) look(ctx context.Context, now time.Time) (reason string) {
 		}
 		version, err := f.Newest(ctx, kind)
 		if err != nil {
-			f.log.Debug("the API server does not say how new its objects are", "err", err)
+			f.log.Debug("cannot read the API server's current resource version", "err", err)
 			continue
 		}
 		f.targets[kind] = answer{version, now}

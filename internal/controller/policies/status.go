@@ -69,7 +69,7 @@ func (s *policyStatus) Start(ctx context.Context) error {
 				return nil
 			}
 			if !reconcile.IsFaster(err) {
-				s.log.Warn("the status of policies cannot be written, trying again", "err", err)
+				s.log.Warn("cannot write the status of policies, retrying", "err", err)
 			}
 			pause = min(2*pause, lastPause)
 			continue

@@ -86,7 +86,7 @@ func Everything(context.Context, client.Object) []ctrl.Request {
 // Listed returns requests for the objects of a list.
 func Listed[T client.Object](list []T, err error, which func(T) bool) []ctrl.Request {
 	if err != nil {
-		ctrl.Log.Error(err, "objects cannot be listed from memory")
+		ctrl.Log.Error(err, "cannot list objects from the cache")
 		return nil
 	}
 	var requests []ctrl.Request

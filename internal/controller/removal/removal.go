@@ -47,7 +47,7 @@ func Run(ctx context.Context, c client.Client, log *slog.Logger) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%ss: %w", kind.name, err))
 		}
-		log.Info("removed from the API", "kind", kind.name, "deleted", removed, "kept", released)
+		log.Info("removed objects of a kind from the API", "kind", kind.name, "deleted", removed, "kept", released)
 	}
 	return errors.Join(errs...)
 }

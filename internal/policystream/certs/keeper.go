@@ -72,7 +72,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 				objectkeeper.Find[*corev1.ConfigMap](maps, wire.ConfigMap))
 		},
 		Failed: func(err error) {
-			k.log.Warn("the certificate of the policies' server cannot be kept, trying again", "err", err)
+			k.log.Warn("cannot maintain the certificate of the policy server, retrying", "err", err)
 		},
 	})
 }
@@ -93,7 +93,7 @@ func (k *Keeper) look(ctx context.Context, secret *corev1.Secret, roots *corev1.
 		return time.Time{}, err
 	}
 	if !bytes.Equal(bundle.Cert, have.Cert) || !bytes.Equal(bundle.Roots, have.Roots) {
-		k.log.Info("a new certificate of the policies' server is made", "secret", Secret, "until", again)
+		k.log.Info("issued a new certificate for the policy server", "secret", Secret, "until", again)
 		// It is used when the watch delivers it: if two write at a time, one of them is used.
 		return again, k.writeSecret(ctx, secret, bundle)
 	}

@@ -118,11 +118,11 @@ func (c *Client) Load() Change {
 	}
 	if err != nil {
 		c.lost = true
-		c.Log.Error("what was known of policies is lost: pods are closed until a controller is reached", "err", err)
+		c.Log.Error("cannot read the policies on disk: pods stay blocked until a controller is reached", "err", err)
 		return Change{}
 	}
 	c.next(&change)
-	c.Log.Info("policies are remembered", "rules", c.status.Rules, "subjects", c.status.Subjects, "peers",
+	c.Log.Info("loaded policies from disk", "rules", c.status.Rules, "subjects", c.status.Subjects, "peers",
 		c.status.Peers)
 	return change
 }
@@ -143,13 +143,13 @@ func (c *Client) next(change *Change) {
 // reportLater logs what is not understood; c.mu is held.
 func (c *Client) reportLater() {
 	if len(c.state.later) == 0 {
-		c.Log.Info("all that the controller says is understood")
+		c.Log.Info("no rule of the controller is unknown any more")
 		return
 	}
 	id := slices.MinFunc(slices.Collect(maps.Keys(c.state.later)), func(a, b wire.ID) int {
 		return strings.Compare(a.String(), b.String())
 	})
-	c.Log.Error("a controller of a newer release says what this agent does not understand: the pods that it is about are closed",
+	c.Log.Error("a newer controller sent unknown rules: the pods that they select are blocked; upgrade the agent",
 		"items", len(c.state.later), "first", id, "err", c.state.later[id])
 }
 

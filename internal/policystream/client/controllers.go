@@ -81,13 +81,13 @@ func run(ctx context.Context, log *slog.Logger, informer cache.SharedIndexInform
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 			if ctx.Err() == nil {
-				log.Warn("the controllers cannot be watched, trying again", "err", err)
+				log.Warn("cannot watch the controllers' endpoints, retrying", "err", err)
 			}
 		})
 	}
 	if err != nil {
 		// Never of an informer that has not been started.
-		log.Error("the controllers cannot be watched", "err", err)
+		log.Error("cannot watch the controllers' endpoints", "err", err)
 		return
 	}
 	go informer.RunWithContext(apiaccess.WaitForConnection(ctx))
@@ -153,7 +153,8 @@ func (w *watched) setRoots(objects []any) {
 		text := m.Data[wire.RootsKey]
 		pool, err := certs.Pool([]byte(text))
 		if err != nil {
-			w.log.Error("the controllers' authority cannot be read", "configMap", wire.ConfigMap, "err", err)
+			w.log.Error("the ConfigMap with the controllers' CA certificate is invalid",
+				"configMap", wire.ConfigMap, "err", err)
 			continue
 		}
 		w.mu.Lock()

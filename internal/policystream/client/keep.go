@@ -64,7 +64,7 @@ func (c *Client) keep() bool {
 	before := c.Status().SaveError
 	c.update(func(s *Status) { s.SaveError = err.Error(); s.SaveFailures++ })
 	if before != err.Error() {
-		c.Log.Error("policies are not remembered", "err", err, "consequence", text)
+		c.Log.Error("cannot write policies to disk", "err", err, "consequence", text)
 	}
 	c.dirty.Fire()
 	return false

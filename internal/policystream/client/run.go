@@ -46,13 +46,13 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		if worked && time.Since(start) > steady {
 			backoff.Reset()
-			c.Log.Debug("the stream of policies has ended", "controller", last, "err", err)
+			c.Log.Debug("policy stream ended", "controller", last, "err", err)
 			continue
 		}
 		before := c.Status().LastError
 		c.update(func(s *Status) { s.LastError = err.Error() })
 		if before != err.Error() {
-			c.Log.Warn("no controller tells of policies, what is known stays in effect", "err", err)
+			c.Log.Warn("no controller serves policies; the last known ones stay in effect, retrying", "err", err)
 		}
 		select {
 		case <-backoff.After(err):
@@ -161,8 +161,8 @@ func because(ctx context.Context, err error) error {
 
 func (c *Client) garbage(address string, err error) error {
 	c.update(func(s *Status) { s.Garbage++ })
-	c.Log.Error("a controller sends what makes no sense: what is known stays in effect", "controller", address, "err",
-		err)
+	c.Log.Error("a controller sent an invalid policy update: the last known policies stay in effect",
+		"controller", address, "err", err)
 	return err
 }
 
@@ -239,7 +239,7 @@ func (c *Client) change(address string, r *received, base, version uint64) error
 	c.lost, c.basis = false, basis
 	c.mu.Unlock()
 	if version == 1 {
-		c.Log.Debug("a controller tells of policies", "controller", address, "new", len(r.items))
+		c.Log.Debug("policy stream opened", "controller", address, "new", len(r.items))
 	}
 	if unsaved {
 		c.dirty.Fire()

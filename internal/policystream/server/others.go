@@ -87,8 +87,8 @@ func (o others) ask(ctx context.Context, address string) {
 			continue // what it said last counts until it cannot be asked
 		}
 		o.hub.tally.forget(address)
-		o.log.Debug("another controller does not say where policies are in effect, trying again", "controller", address,
-			"err", err)
+		o.log.Debug("cannot receive the enforcement status of policies from another controller, retrying",
+			"controller", address, "err", err)
 		retry.Sleep(ctx, askAgain)
 	}
 }

@@ -86,7 +86,7 @@ func (s *Server) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return listener.Close()
 		}
-		s.Log.Info("policies are served", "address", listener.Addr().String())
+		s.Log.Info("policy server listening", "address", listener.Addr().String())
 		return Serve(ctx, s.metrics.gate(listener), keeper.Certificate, service)
 	})
 	return g.Wait()

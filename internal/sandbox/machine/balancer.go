@@ -77,7 +77,7 @@ func (b *balancer) serve(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			slog.Error("forwarding ends", "err", err)
+			slog.Error("cannot accept connections to the API servers' load balancer", "err", err)
 			return
 		}
 		go b.join(conn)

@@ -113,7 +113,8 @@ func (f *Flusher) flush(ctx context.Context, list []attachment.Released) error {
 		}
 	}
 	if unsupported != nil {
-		f.log.Warn("addresses are free although conntrack may know connections of their last pods", "err", unsupported)
+		f.log.Warn("cannot flush conntrack by address here; connections of a deleted pod may outlive it",
+			"err", unsupported)
 	}
 	return nil
 }
@@ -123,8 +124,8 @@ func (f *Flusher) report(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && f.problem == nil {
-		f.log.Warn("addresses of pods that are gone are kept until conntrack has forgotten their connections", "err",
-			err)
+		f.log.Warn("cannot flush deleted pods' connections from conntrack; their addresses stay reserved, retrying",
+			"err", err)
 	}
 	f.problem = err
 }

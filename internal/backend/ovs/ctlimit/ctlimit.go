@@ -175,7 +175,7 @@ func (l *Limiter) write(
 		}
 	}
 	if len(set)+len(gone) > 0 {
-		l.log.Info("limits of connections", "set", len(set), "deleted", len(gone))
+		l.log.Info("conntrack zone limits updated", "set", len(set), "deleted", len(gone))
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (l *Limiter) report(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil && l.problem == nil {
-		l.log.Warn("the limits of Routers' connections are not as they should be", "err", err)
+		l.log.Warn("cannot set the conntrack zone limits of Routers, retrying", "err", err)
 	}
 	l.problem = err
 }

@@ -179,7 +179,8 @@ func (h *Host) Run(ctx context.Context) error {
 		}
 		wrote = time.Now()
 		if writes++; n > 0 && writes > calm {
-			h.log.Warn("something else keeps changing the host's network", "comparisons", writes)
+			h.log.Warn("another program keeps changing the host's routes, addresses or nftables; find and stop it",
+				"comparisons", writes)
 			backoff.Wait(ctx)
 		}
 	}
@@ -213,9 +214,9 @@ func (h *Host) apply() (int, error) {
 	h.changed.Send()
 	switch {
 	case err != nil && h.status.Error != failed:
-		h.log.Error("host network incomplete", "err", err, "writes", n)
+		h.log.Error("cannot write all of the host's network configuration, retrying", "err", err, "writes", n)
 	case err == nil && n > 0:
-		h.log.Info("host network written", "writes", n)
+		h.log.Info("host network configuration written", "writes", n)
 	}
 	return n, err
 }

@@ -61,7 +61,8 @@ func (h *Host) SetHostPorts(list []HostPort) error {
 	}
 	_, err := h.applyHostPorts(*d)
 	if e := forgetHostPorts(before, h.hostPorts); e != nil {
-		h.log.Warn("clients of host ports may be led where they were before", "err", e)
+		h.log.Warn("cannot delete conntrack entries of changed host ports; clients may reach the previous pod",
+			"err", e)
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func NewKeeper(log *slog.Logger, path string) *Keeper {
 	k := &Keeper{log: log, path: path, boot: bootID(), wake: trigger.New()}
 	saved, err := load(path)
 	if err != nil {
-		log.Error("the uplink's addresses are forgotten", "err", err)
+		log.Error("cannot read the saved addresses and routes of the uplink", "err", err)
 	}
 	if saved != nil {
 		k.link, k.node = saved.Link, saved.Node
@@ -84,7 +84,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return err
 		case <-k.wake:
 			if err := k.step(); err != nil {
-				k.log.Error("addresses of the uplink", "err", err)
+				k.log.Error("cannot save or restore the uplink's addresses and routes", "err", err)
 			}
 		}
 	}

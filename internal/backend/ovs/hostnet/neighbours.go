@@ -102,7 +102,7 @@ func (n *Neighbours) Run(ctx context.Context) error {
 			n.Renew()
 		case <-n.wake:
 			if err := n.step(ctx); err != nil && ctx.Err() == nil {
-				n.log.Warn("tunnel neighbours", "err", err)
+				n.log.Warn("cannot update Open vSwitch's tunnel neighbours, retrying", "err", err)
 			}
 		}
 	}
@@ -200,7 +200,7 @@ func (n *Neighbours) write(ctx context.Context, bridge string, hop netip.Addr, m
 	if err := n.tables.SetNeighbour(ctx, bridge, hop, mac); err != nil {
 		return err
 	}
-	n.log.Debug("tunnel neighbour", "bridge", bridge, "neighbour", hop, "mac", mac.String())
+	n.log.Debug("tunnel neighbour set", "bridge", bridge, "neighbour", hop, "mac", mac.String())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.last[hop] = mac

@@ -27,7 +27,8 @@ func (h *Host) forgetDatagrams(p *servicePlan, had []set) {
 		if own == nil {
 			var err error
 			if own, err = localAddresses(); err != nil {
-				h.log.Warn("UDP clients of Services are not forgotten", "err", err)
+				h.log.Warn("cannot delete conntrack entries of UDP clients of changed Services",
+					"err", err)
 				return
 			}
 		}
@@ -36,7 +37,8 @@ func (h *Host) forgetDatagrams(p *servicePlan, had []set) {
 		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family(f.hop)),
 			stale); err != nil &&
 			!errors.Is(err, netlink.ErrDumpInterrupted) {
-			h.log.Warn("UDP clients of Services are not forgotten", "err", err)
+			h.log.Warn("cannot delete conntrack entries of UDP clients of changed Services",
+				"err", err)
 		}
 	}
 }

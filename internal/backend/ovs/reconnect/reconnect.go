@@ -123,7 +123,7 @@ func (c *Client[C]) run() {
 		conn, err := c.opts.Dial(c.ctx)
 		if err != nil {
 			if c.disconnected(err) && c.ctx.Err() == nil {
-				c.opts.Log.Warn("server cannot be reached", "server", c.opts.Server, "error", err)
+				c.opts.Log.Warn("cannot connect to Open vSwitch, retrying", "server", c.opts.Server, "error", err)
 			}
 			backoff.Wait(c.ctx)
 			continue
@@ -145,7 +145,7 @@ func (c *Client[C]) use(conn C) {
 	c.conn, c.connected, c.err = conn, true, nil
 	c.mu.Unlock()
 	c.changed.Send()
-	c.opts.Log.Info("server connected", "server", c.opts.Server)
+	c.opts.Log.Info("connected to Open vSwitch", "server", c.opts.Server)
 	if c.opts.OnConnect != nil {
 		c.opts.OnConnect(conn)
 	}

@@ -183,7 +183,7 @@ func TestReasonIsLoggedOnce(t *testing.T) {
 		c := start(t, s, Options[*conn]{Log: slog.New(slog.NewTextHandler(&text, nil))})
 		time.Sleep(time.Minute)
 		c.Close()
-		if n := strings.Count(text.String(), "cannot be reached"); n != 1 {
+		if n := strings.Count(text.String(), "cannot connect to Open vSwitch"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, text.String())
 		}
 	})

@@ -154,7 +154,8 @@ func (f *Follower) watchConnections(ctx context.Context) {
 		}
 		again = backoff.After(err)
 		if err != nil && ctx.Err() == nil {
-			f.Log.Warn("UDP streams that are denied may go on as long as nobody answers them, trying again", "err", err)
+			f.Log.Warn("cannot find UDP connections that policies now deny; one-way streams may continue, retrying",
+				"err", err)
 			f.mu.Lock()
 			maps.Copy(f.affected, subjects)
 			f.mu.Unlock()
@@ -193,8 +194,8 @@ func (f *Follower) judge(ctx context.Context, subjects map[string]bool, settled 
 			if err := f.Connections.Forget(ctx, zone, addresses); err != nil {
 				return err
 			}
-			f.Log.Info("UDP streams of Ports whose policies have changed are forgotten", "zone", zone, "addresses",
-				len(addresses))
+			f.Log.Info("deleted UDP connections of Ports whose policies changed from conntrack",
+				"zone", zone, "addresses", len(addresses))
 			continue
 		}
 		if err != nil {
@@ -207,8 +208,8 @@ func (f *Follower) judge(ctx context.Context, subjects map[string]bool, settled 
 			return err
 		}
 		if len(denied)+len(allowed) > 0 {
-			f.Log.Info("UDP streams have been judged anew", "zone", zone, "denied", len(denied), "allowed",
-				len(allowed))
+			f.Log.Info("checked UDP connections of Ports whose policies changed",
+				"zone", zone, "denied", len(denied), "allowed", len(allowed))
 		}
 	}
 	f.mu.Lock()
