@@ -10,12 +10,17 @@ import (
 // Network is one L2 domain.
 type Network struct {
 	Name   string // the key
+	UID    string // the object's, which AddressBlocks name as their owner
 	ID     NetworkID
 	VNI    uint32 // on the wire; 24 bits; 0 on a physical network
 	Router string // name of the Router that joins it
 	// Subnets are what interfaces have on link; none if addresses are from the
 	// nodes' own subnets (Node.Subnets).
 	Subnets []NetworkSubnet
+	// Pools are what is handed out of each of Subnets, in their order.
+	Pools []Pool
+	// Withheld says why nothing is handed out of any; empty: it is.
+	Withheld string
 	// Physical is the name of the physical network that carries the packets in place of tunnels;
 	// empty: an overlay.
 	Physical string
@@ -35,6 +40,16 @@ type DNS struct {
 type NetworkSubnet struct {
 	Prefix  netip.Prefix // masked
 	Gateway netip.Addr   // the Router's address; on a physical network that of a router outside
+}
+
+// Pool is what nodes hand out of a subnet of a Network. Addresses that are asked for may lie
+// elsewhere in the subnet.
+type Pool struct {
+	Subnet netip.Prefix // masked
+	// BlockBits is the prefix length of the blocks that nodes claim.
+	BlockBits int
+	Only      []AddressRange // empty: all of the subnet
+	Except    []AddressRange
 }
 
 // Router is one L3 domain (VRF): the Networks that name it, and their routes.
@@ -201,8 +216,14 @@ func (p Port) equal(o Port) bool {
 }
 
 func (n Network) equal(o Network) bool {
-	return slices.Equal(n.Subnets, o.Subnets) && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
+	return slices.Equal(n.Subnets, o.Subnets) && slices.EqualFunc(n.Pools, o.Pools, Pool.equal) &&
+		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
 		n.Router == o.Router && n.Physical == o.Physical && n.VLAN == o.VLAN && n.MTU == o.MTU && n.DNS.equal(o.DNS)
+}
+
+func (p Pool) equal(o Pool) bool {
+	return p.Subnet == o.Subnet && p.BlockBits == o.BlockBits && slices.Equal(p.Only, o.Only) &&
+		slices.Equal(p.Except, o.Except)
 }
 
 func (d DNS) equal(o DNS) bool {
@@ -232,7 +253,10 @@ func (p Port) clone() Port {
 }
 
 func (n Network) clone() Network {
-	n.Subnets = slices.Clone(n.Subnets)
+	n.Subnets, n.Pools = slices.Clone(n.Subnets), slices.Clone(n.Pools)
+	for i, p := range n.Pools {
+		n.Pools[i].Only, n.Pools[i].Except = slices.Clone(p.Only), slices.Clone(p.Except)
+	}
 	n.DNS = DNS{slices.Clone(n.DNS.Servers), slices.Clone(n.DNS.Searches), slices.Clone(n.DNS.Options)}
 	return n
 }

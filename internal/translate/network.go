@@ -14,6 +14,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
 )
 
 // Default is the network that all pods join, and its router.
@@ -165,27 +166,32 @@ func (t *networkTables) routes(o *v1alpha1.Router) []intent.Route {
 }
 
 func (t *networkTables) addNetwork(o *v1alpha1.Network) {
+	n := t.network(o)
+	// Without its Router, which may be on its way, it is of no use; the controller tells if there
+	// is none. One of a physical network without its name is one that the API does not admit.
+	if _, ok := t.routers[n.Router]; ok || n.Physical != "" {
+		t.networks[n.Name] = n
+	}
+}
+
+// Network reads a Network whether or not it has effect.
+func Network(o *v1alpha1.Network) intent.Network { return new(networkTables).network(o) }
+
+func (t *networkTables) network(o *v1alpha1.Network) intent.Network {
 	n := intent.Network{
-		Name: o.Name, ID: intent.NetworkID(o.Status.ID), VNI: uint32(o.Status.VNI), //nolint:gosec // both are positive
-		Subnets: t.subnets(o), MTU: int(o.Spec.MTU), DNS: t.dns(o),
+		Name: o.Name, UID: string(o.UID), ID: intent.NetworkID(o.Status.ID), //nolint:gosec // positive
+		MTU: int(o.Spec.MTU), DNS: t.dns(o),
 	}
-	if o.Spec.Type == v1alpha1.VLAN || o.Spec.Type == v1alpha1.Flat {
-		n.VNI, n.Physical = 0, o.Spec.PhysicalNetwork
-		if n.Physical == "" {
-			return // which the API does not admit
-		}
-		if o.Spec.Type == v1alpha1.VLAN && o.Spec.VLAN != nil {
-			n.VLAN = uint16(*o.Spec.VLAN) //nolint:gosec // 1 to 4094
-		}
-		t.networks[n.Name] = n
-		return
+	t.setSubnets(&n, o)
+	if o.Spec.Type != v1alpha1.VLAN && o.Spec.Type != v1alpha1.Flat {
+		n.VNI, n.Router = uint32(o.Status.VNI), assignedRouter(o) //nolint:gosec // positive
+		return n
 	}
-	n.Router = assignedRouter(o)
-	// Without its Router, which may be on its way, it is of no use; the controller tells
-	// if there is none.
-	if _, ok := t.routers[n.Router]; ok {
-		t.networks[n.Name] = n
+	n.Physical = o.Spec.PhysicalNetwork
+	if o.Spec.Type == v1alpha1.VLAN && o.Spec.VLAN != nil {
+		n.VLAN = uint16(*o.Spec.VLAN) //nolint:gosec // 1 to 4094
 	}
+	return n
 }
 
 // assignedRouter is the name of the Router that a Network is in: the one that the controller has
@@ -194,36 +200,62 @@ func assignedRouter(o *v1alpha1.Network) string {
 	return cmp.Or(o.Status.Router, o.Spec.Router, o.Name)
 }
 
-// Subnets are those of a Network with addresses of its own; none if they are
-// of the nodes' podCIDRs.
-func Subnets(o *v1alpha1.Network) ([]intent.NetworkSubnet, []Problem) {
-	t := &networkTables{}
-	return t.subnets(o), t.problems
-}
-
-func (t *networkTables) subnets(o *v1alpha1.Network) []intent.NetworkSubnet {
+// setSubnets reads the subnets of a Network with addresses of its own, and what is handed out of
+// them. What cannot be read might be in use elsewhere, so that nothing is handed out then.
+func (t *networkTables) setSubnets(n *intent.Network, o *v1alpha1.Network) {
 	if o.Spec.IPAM == v1alpha1.PodCIDR {
-		return nil
+		return
 	}
-	var subnets []intent.NetworkSubnet
 	for i, s := range o.Spec.Subnets {
 		field := fmt.Sprintf("spec.subnets[%d]", i)
+		bad := func(of, value, text string) {
+			t.problem("network "+o.Name, field+of, value, text)
+			n.Withheld = cmp.Or(n.Withheld, t.problems[len(t.problems)-1].Error())
+		}
 		prefix, err := parsePrefix(s.CIDR)
 		if err != nil {
-			t.problem("network "+o.Name, field+".cidr", s.CIDR, err.Error())
+			bad(".cidr", s.CIDR, err.Error())
 			continue
 		}
 		gateway := prefix.Addr().Next()
 		if s.Gateway != "" {
 			gateway, err = netip.ParseAddr(s.Gateway)
 			if err != nil || !prefix.Contains(gateway) {
-				t.problem("network "+o.Name, field+".gateway", s.Gateway, "is not an address of "+prefix.String())
+				bad(".gateway", s.Gateway, "is not an address of "+prefix.String())
 				continue
 			}
 		}
-		subnets = append(subnets, intent.NetworkSubnet{Prefix: prefix, Gateway: gateway})
+		n.Subnets = append(n.Subnets, intent.NetworkSubnet{Prefix: prefix, Gateway: gateway})
+		pool := intent.Pool{Subnet: prefix, BlockBits: blockLength(prefix, s.BlockPrefixLength)}
+		pool.Only = addressRanges(rangeTexts(s.Ranges), func(i int, text string) {
+			bad(fmt.Sprintf(".ranges[%d]", i), text, "is not a range of addresses")
+		})
+		pool.Except = addressRanges(s.Exclusions, func(i int, text string) {
+			bad(fmt.Sprintf(".exclusions[%d]", i), text, "is not an address, a CIDR or a range of addresses")
+		})
+		n.Pools = append(n.Pools, pool)
 	}
-	return subnets
+}
+
+func addressRanges(texts []string, bad func(i int, text string)) []intent.AddressRange {
+	var list []intent.AddressRange
+	for i, text := range texts {
+		r, err := ipam.ParseRange(text)
+		if err != nil {
+			bad(i, text)
+			continue
+		}
+		list = append(list, intent.AddressRange{First: r.From(), Last: r.To()})
+	}
+	return list
+}
+
+// blockLength is the prefix length of the blocks of a subnet: what it asks for, or that of
+// blockBits. It is never shorter than the subnet, and a block is never a single address, which
+// would be a fixed one.
+func blockLength(subnet netip.Prefix, asked int32) int {
+	length := cmp.Or(int(asked), blockBits(subnet))
+	return max(min(length, subnet.Addr().BitLen()-1), subnet.Bits())
 }
 
 func (t *networkTables) dns(o *v1alpha1.Network) intent.DNS {

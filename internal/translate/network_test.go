@@ -4,6 +4,7 @@ package translate
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,5 +62,48 @@ func TestNetworkSettings(t *testing.T) {
 	}
 	if len(problems) != 1 || problems[0].Field != "spec.dns.nameservers[1]" || problems[0].Value != "ns.example" {
 		t.Errorf("problems: %v", problems)
+	}
+}
+
+// What is handed out of subnets is as the spec says, in their order. If any of it cannot be read,
+// nothing is handed out, because it may be in use elsewhere; what is routed stays.
+func TestNetworkPools(t *testing.T) {
+	addresses := func(first, last string) intent.AddressRange {
+		return intent.AddressRange{First: netip.MustParseAddr(first), Last: netip.MustParseAddr(last)}
+	}
+	o := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "lan", UID: "uid"}}
+	o.Spec.Subnets = []v1alpha1.Subnet{
+		{
+			CIDR: "10.1.0.0/24", BlockPrefixLength: 29, Ranges: []v1alpha1.AddressRange{{From: "10.1.0.10", To: "10.1.0.99"}},
+			Exclusions: []string{"10.1.0.11", "10.1.0.16/30", "10.1.0.20-10.1.0.29"},
+		},
+		{CIDR: "fd00::/64"},
+	}
+	want := []intent.Pool{
+		{
+			Subnet: netip.MustParsePrefix("10.1.0.0/24"), BlockBits: 29, Only: []intent.AddressRange{addresses("10.1.0.10", "10.1.0.99")},
+			Except: []intent.AddressRange{
+				addresses("10.1.0.11", "10.1.0.11"), addresses("10.1.0.16", "10.1.0.19"), addresses("10.1.0.20", "10.1.0.29"),
+			},
+		},
+		{Subnet: netip.MustParsePrefix("fd00::/64"), BlockBits: 122},
+	}
+	values := cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+	n := Network(o)
+	if diff := cmp.Diff(want, n.Pools, values); diff != "" || n.Withheld != "" || n.UID != "uid" {
+		t.Errorf("%+v; pools (-want +got):\n%s", n, diff)
+	}
+	for field, change := range map[string]func(*v1alpha1.Subnet){
+		"spec.subnets[0].cidr":          func(s *v1alpha1.Subnet) { s.CIDR = "10.1.0.0" },
+		"spec.subnets[0].gateway":       func(s *v1alpha1.Subnet) { s.Gateway = "10.2.0.1" },
+		"spec.subnets[0].ranges[0]":     func(s *v1alpha1.Subnet) { s.Ranges[0].To = "10.1.0.1" },
+		"spec.subnets[0].exclusions[1]": func(s *v1alpha1.Subnet) { s.Exclusions[1] = "10.1.0" },
+	} {
+		bad := o.DeepCopy()
+		change(&bad.Spec.Subnets[0])
+		n := Network(bad)
+		if !strings.Contains(n.Withheld, field) || len(n.Pools) != len(n.Subnets) || len(n.Subnets) == 0 {
+			t.Errorf("%s: %+v", field, n)
+		}
 	}
 }

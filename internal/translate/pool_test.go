@@ -61,3 +61,19 @@ func TestLastFree(t *testing.T) {
 		}
 	}
 }
+
+func TestBlockLength(t *testing.T) {
+	for _, tc := range []struct {
+		subnet string
+		asked  int32
+		want   int
+	}{
+		{"10.0.0.0/8", 0, 26}, {"10.0.0.0/16", 0, 26}, {"10.0.0.0/24", 0, 28}, {"10.0.0.0/27", 0, 30}, {"10.0.0.0/30", 0, 30},
+		{"10.0.0.0/31", 0, 31}, {"10.0.0.0/16", 24, 24}, {"10.0.0.0/24", 16, 24}, {"10.0.0.0/24", 32, 31},
+		{"fd00::/64", 0, 122}, {"fd00::/120", 0, 124}, {"fd00::/126", 0, 126}, {"fd00::/48", 112, 112}, {"fd00::/64", 128, 127},
+	} {
+		if got := blockLength(netip.MustParsePrefix(tc.subnet), tc.asked); got != tc.want {
+			t.Errorf("%s, asked for %d: %d, want %d", tc.subnet, tc.asked, got, tc.want)
+		}
+	}
+}

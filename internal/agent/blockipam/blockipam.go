@@ -4,7 +4,6 @@ package blockipam
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -17,8 +16,8 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
-	"coelan.io/coelan/internal/translate"
 	"coelan.io/coelan/internal/trigger"
 )
 
@@ -123,19 +122,16 @@ func (e *ExhaustedError) Error() string {
 // Ranges are what this node hands out of the first subnet of each family. A block is claimed where
 // there is none, or all are among exhausted. Until ctx ends, none is given back. Errors:
 // *ExhaustedError, those of the API.
-func (b *Blocks) Ranges(ctx context.Context, network *v1alpha1.Network,
-	exhausted []netip.Prefix,
-) ([]ipam.Range, error) {
-	subnets, problems := specs(network)
-	if len(problems) > 0 {
-		return nil, fmt.Errorf("network %s: %w", network.Name, errors.Join(problems...))
+func (b *Blocks) Ranges(ctx context.Context, network intent.Network, exhausted []netip.Prefix) ([]ipam.Range, error) {
+	if network.Withheld != "" {
+		return nil, fmt.Errorf("network %s: no address is handed out: %s", network.Name, network.Withheld)
 	}
 	s := b.of(network.Name)
 	b.ask(ctx, s)
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
 	var ranges []ipam.Range
-	for _, sp := range subnets {
+	for _, sp := range specs(network) {
 		own, err := b.usable(ctx, network, s, sp)
 		if err != nil {
 			return nil, err
@@ -159,29 +155,14 @@ func (b *Blocks) Ranges(ctx context.Context, network *v1alpha1.Network,
 }
 
 // specs are the first subnets of each family.
-func specs(network *v1alpha1.Network) ([]spec, []error) {
+func specs(network intent.Network) []spec {
 	var list []spec
-	var problems []error
-	parsed, bad := translate.Subnets(network)
-	for _, p := range bad {
-		problems = append(problems, p)
-	}
-	for _, s := range parsed {
-		if slices.ContainsFunc(list, func(sp spec) bool { return sp.subnet.Addr().Is4() == s.Prefix.Addr().Is4() }) {
-			continue
+	for i, p := range network.Pools {
+		if !slices.ContainsFunc(list, func(sp spec) bool { return sp.subnet.Addr().Is4() == p.Subnet.Addr().Is4() }) {
+			list = append(list, newSpec(p, network.Subnets[i].Gateway))
 		}
-		i := slices.IndexFunc(network.Spec.Subnets, func(o v1alpha1.Subnet) bool {
-			p, err := netip.ParsePrefix(o.CIDR)
-			return err == nil && p.Masked() == s.Prefix
-		})
-		sp, err := newSpec(network.Spec.Subnets[i], s.Prefix, s.Gateway)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		list = append(list, sp)
 	}
-	return list, problems
+	return list
 }
 
 // ask keeps the Network's blocks until ctx ends.

@@ -53,7 +53,7 @@ func (n *node) add(network *v1alpha1.Network, pod string) (attachment.Attachment
 	defer done()
 	var exhausted []netip.Prefix
 	for {
-		ranges, err := n.Ranges(ctx, network, exhausted)
+		ranges, err := n.Ranges(ctx, translate.Network(network), exhausted)
 		if err != nil {
 			return attachment.Attachment{}, err
 		}
@@ -276,17 +276,17 @@ func TestSingleAddresses(t *testing.T) {
 	owner.run()
 	t.Cleanup(api.Show(other.view.Updates(func() {}), nil))
 	ctx := t.Context()
-	if err := other.ClaimSingle(ctx, network, free, "shop/q.eth0"); err != nil {
+	if err := other.ClaimSingle(ctx, translate.Network(network), free, "shop/q.eth0"); err != nil {
 		t.Fatalf("a free address of another node's block: %v", err)
 	}
-	if err := other.ClaimSingle(ctx, network, free, "shop/q.eth0"); err != nil {
+	if err := other.ClaimSingle(ctx, translate.Network(network), free, "shop/q.eth0"); err != nil {
 		t.Errorf("claimed again by the same Port: %v", err)
 	}
 	var refused *TakenError
-	if err := other.ClaimSingle(ctx, network, free, "shop/r.eth0"); !errors.As(err, &refused) {
+	if err := other.ClaimSingle(ctx, translate.Network(network), free, "shop/r.eth0"); !errors.As(err, &refused) {
 		t.Errorf("claimed by another Port: %v", err)
 	}
-	if err := other.ClaimSingle(ctx, network, taken, "shop/s.eth0"); !errors.As(err, &refused) || !strings.Contains(err.Error(), "shop/p") {
+	if err := other.ClaimSingle(ctx, translate.Network(network), taken, "shop/s.eth0"); !errors.As(err, &refused) || !strings.Contains(err.Error(), "shop/p") {
 		t.Errorf("an address that a pod has: %v", err)
 	}
 	for i := range 3 {
@@ -333,13 +333,13 @@ func TestAnswerOfAnotherNode(t *testing.T) {
 			if free == taken {
 				free = free.Next()
 			}
-			single := claimer.object(network, netip.PrefixFrom(free, 32), "shop/q.eth0")
+			single := claimer.object(translate.Network(network), netip.PrefixFrom(free, 32), "shop/q.eth0")
 			single.Status.Conditions = []metav1.Condition{{
 				Type: v1alpha1.ConditionGranted, Status: tc.status, Message: tc.message,
 			}}
-			api.Add(single, thiefs.object(network, netip.PrefixFrom(free, 29).Masked(), ""))
+			api.Add(single, thiefs.object(translate.Network(network), netip.PrefixFrom(free, 29).Masked(), ""))
 			owner.run()
-			err := claimer.ClaimSingle(t.Context(), network, free, "shop/q.eth0")
+			err := claimer.ClaimSingle(t.Context(), translate.Network(network), free, "shop/q.eth0")
 			if (tc.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
@@ -363,7 +363,7 @@ func TestBlockAroundASingleAddress(t *testing.T) {
 	network := lan(v1alpha1.Subnet{CIDR: "10.0.0.0/28"})
 	other := newNode(t, api, "b")
 	single := netip.MustParseAddr("10.0.0.9")
-	if err := other.ClaimSingle(t.Context(), network, single, "shop/q.eth0"); err != nil {
+	if err := other.ClaimSingle(t.Context(), translate.Network(network), single, "shop/q.eth0"); err != nil {
 		t.Fatal(err)
 	}
 	n := newNode(t, api, "a")

@@ -11,8 +11,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/names"
 )
 
@@ -34,7 +36,7 @@ func (b *Blocks) blocksOf(network string, s *state) map[string]*v1alpha1.Address
 
 // usable are the prefixes of the node's own blocks of a subnet, in order. What is not known of one
 // is asked for.
-func (b *Blocks) usable(ctx context.Context, network *v1alpha1.Network, s *state, sp spec) ([]netip.Prefix, error) {
+func (b *Blocks) usable(ctx context.Context, network intent.Network, s *state, sp spec) ([]netip.Prefix, error) {
 	var own []netip.Prefix
 	for name, o := range b.blocksOf(network.Name, s) {
 		p, err := netip.ParsePrefix(o.Spec.CIDR)
@@ -64,7 +66,7 @@ func (b *Blocks) usable(ctx context.Context, network *v1alpha1.Network, s *state
 
 // claim makes a block of the subnet this node's own. It begins somewhere that depends on the node's
 // name, so that nodes that start at the same time seldom want the same one.
-func (b *Blocks) claim(ctx context.Context, network *v1alpha1.Network, s *state, sp spec) (netip.Prefix, error) {
+func (b *Blocks) claim(ctx context.Context, network intent.Network, s *state, sp spec) (netip.Prefix, error) {
 	taken := b.taken(network.Name, s, sp)
 	for p := range sp.candidates(b.node) {
 		if slices.ContainsFunc(taken, p.Overlaps) {
@@ -111,7 +113,7 @@ func (b *Blocks) relist(ctx context.Context, network string, s *state, name stri
 }
 
 // object is a block as it is created.
-func (b *Blocks) object(network *v1alpha1.Network, p netip.Prefix, port string) *v1alpha1.AddressBlock {
+func (b *Blocks) object(network intent.Network, p netip.Prefix, port string) *v1alpha1.AddressBlock {
 	o := &v1alpha1.AddressBlock{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AddressBlock"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -126,7 +128,7 @@ func (b *Blocks) object(network *v1alpha1.Network, p netip.Prefix, port string) 
 	}
 	if network.UID != "" {
 		o.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Network", Name: network.Name, UID: network.UID,
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Network", Name: network.Name, UID: types.UID(network.UID),
 		}}
 	}
 	return o

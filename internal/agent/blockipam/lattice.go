@@ -13,24 +13,9 @@ import (
 
 	"go4.org/netipx"
 
-	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
 )
-
-// Length is the prefix length of the blocks of a subnet: what it asks for, or four bits longer than
-// the subnet within bounds that keep a block worth claiming. It is never shorter than the subnet,
-// and a block is never a single address, which would be a fixed one.
-func Length(subnet netip.Prefix, asked int32) int {
-	shortest, longest := 26, 30
-	if subnet.Addr().Is6() {
-		shortest, longest = 122, 126
-	}
-	length := int(asked)
-	if length == 0 {
-		length = min(max(subnet.Bits()+4, shortest), longest)
-	}
-	return max(min(length, subnet.Addr().BitLen()-1), subnet.Bits())
-}
 
 // spec is how the blocks of a subnet are.
 type spec struct {
@@ -40,25 +25,18 @@ type spec struct {
 	only, except []netipx.IPRange
 }
 
-// newSpec reads a subnet. Ranges and exclusions that cannot be read are an error: addresses that
-// may be in use elsewhere must not be handed out.
-func newSpec(s v1alpha1.Subnet, subnet netip.Prefix, gateway netip.Addr) (spec, error) {
-	sp := spec{subnet: subnet, gateway: gateway, length: Length(subnet, s.BlockPrefixLength)}
-	for _, r := range s.Ranges {
-		i, err := ipam.ParseRange(r.From + "-" + r.To)
-		if err != nil {
-			return sp, err
-		}
-		sp.only = append(sp.only, i)
+func newSpec(p intent.Pool, gateway netip.Addr) spec {
+	return spec{
+		subnet: p.Subnet, gateway: gateway, length: p.BlockBits, only: intervals(p.Only), except: intervals(p.Except),
 	}
-	for _, e := range s.Exclusions {
-		i, err := ipam.ParseRange(e)
-		if err != nil {
-			return sp, err
-		}
-		sp.except = append(sp.except, i)
+}
+
+func intervals(ranges []intent.AddressRange) []netipx.IPRange {
+	list := make([]netipx.IPRange, len(ranges))
+	for i, r := range ranges {
+		list[i] = netipx.IPRangeFrom(r.First, r.Last)
 	}
-	return sp, nil
+	return list
 }
 
 // block is what one block hands out.

@@ -9,22 +9,16 @@ import (
 	"pgregory.net/rapid"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/translate"
 )
 
-func TestLength(t *testing.T) {
-	for _, tc := range []struct {
-		subnet string
-		asked  int32
-		want   int
-	}{
-		{"10.0.0.0/8", 0, 26}, {"10.0.0.0/16", 0, 26}, {"10.0.0.0/24", 0, 28}, {"10.0.0.0/27", 0, 30}, {"10.0.0.0/30", 0, 30},
-		{"10.0.0.0/31", 0, 31}, {"10.0.0.0/16", 24, 24}, {"10.0.0.0/24", 16, 24}, {"10.0.0.0/24", 32, 31},
-		{"fd00::/64", 0, 122}, {"fd00::/120", 0, 124}, {"fd00::/126", 0, 126}, {"fd00::/48", 112, 112}, {"fd00::/64", 128, 127},
-	} {
-		if got := Length(netip.MustParsePrefix(tc.subnet), tc.asked); got != tc.want {
-			t.Errorf("%s, asked for %d: %d, want %d", tc.subnet, tc.asked, got, tc.want)
-		}
+// specOf is how the blocks of a Network's only subnet are.
+func specOf(t interface{ Fatalf(string, ...any) }, s v1alpha1.Subnet) spec {
+	n := translate.Network(lan(s))
+	if n.Withheld != "" || len(n.Pools) != 1 {
+		t.Fatalf("%+v: %s", n.Pools, n.Withheld)
 	}
+	return specs(n)[0]
 }
 
 // The candidates are disjoint parts of the subnet that all hold something, each once, and all
@@ -50,10 +44,7 @@ func TestCandidatesCoverTheSubnet(t *testing.T) {
 			to := rapid.IntRange(from, 1<<host-1).Draw(t, "to")
 			s.Ranges = append(s.Ranges, v1alpha1.AddressRange{From: nth(from), To: nth(to)})
 		}
-		sp, err := newSpec(s, subnet, subnet.Addr().Next())
-		if err != nil {
-			t.Fatal(err)
-		}
+		sp := specOf(t, s)
 		whole, err := sp.block(subnet)
 		if err != nil {
 			t.Fatal(err)
@@ -75,10 +66,7 @@ func TestCandidatesCoverTheSubnet(t *testing.T) {
 }
 
 func TestCandidatesOfALargeSubnet(t *testing.T) {
-	sp, err := newSpec(v1alpha1.Subnet{CIDR: "fd00::/16"}, netip.MustParsePrefix("fd00::/16"), netip.MustParseAddr("fd00::1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sp := specOf(t, v1alpha1.Subnet{CIDR: "fd00::/16"})
 	n, last := 0, netip.Prefix{}
 	for p := range sp.candidates("node") {
 		if p == last || p.Bits() != 122 {

@@ -17,6 +17,7 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/names"
 	"coelan.io/coelan/internal/retry"
 	"coelan.io/coelan/internal/translate"
@@ -257,10 +258,12 @@ func (b *Blocks) reclaim(ctx context.Context, state apicache.State) error {
 	own := b.ownPrefixes(state.BlockList())
 	var errs []error
 	for _, at := range b.store.List() {
-		network, ok := state.Networks[at.NetworkName]
+		object, ok := state.Networks[at.NetworkName]
 		if !ok || !at.BlockSpace || at.FixedAddresses && at.IsPort() {
 			continue
 		}
+		// Addresses are in use also while their Network has no effect here, and is not intent.
+		network := translate.Network(object)
 		for _, a := range at.Addresses {
 			if at.FixedAddresses {
 				errs = append(errs, b.reclaimSingle(ctx, state, network, a.Addr(), at.PortKey()))
@@ -277,7 +280,7 @@ func (b *Blocks) reclaim(ctx context.Context, state apicache.State) error {
 	return errors.Join(errs...)
 }
 
-func (b *Blocks) reclaimSingle(ctx context.Context, state apicache.State, network *v1alpha1.Network, a netip.Addr,
+func (b *Blocks) reclaimSingle(ctx context.Context, state apicache.State, network intent.Network, a netip.Addr,
 	port string,
 ) error {
 	p := netip.PrefixFrom(a, a.BitLen())
@@ -291,7 +294,7 @@ func (b *Blocks) reclaimSingle(ctx context.Context, state apicache.State, networ
 	return nil
 }
 
-func (b *Blocks) reclaimFor(ctx context.Context, network *v1alpha1.Network, a netip.Addr) error {
+func (b *Blocks) reclaimFor(ctx context.Context, network intent.Network, a netip.Addr) error {
 	s := b.of(network.Name)
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
@@ -303,8 +306,7 @@ func (b *Blocks) reclaimFor(ctx context.Context, network *v1alpha1.Network, a ne
 			return nil
 		}
 	}
-	subnets, problems := specs(network)
-	for _, sp := range subnets {
+	for _, sp := range specs(network) {
 		if !sp.subnet.Contains(a) {
 			continue
 		}
@@ -320,5 +322,8 @@ func (b *Blocks) reclaimFor(ctx context.Context, network *v1alpha1.Network, a ne
 		}
 		return nil
 	}
-	return errors.Join(problems...)
+	if network.Withheld != "" {
+		return errors.New(network.Withheld)
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/names"
 	"coelan.io/coelan/internal/translate"
 )
@@ -34,7 +35,7 @@ const grantTimeout = 10 * time.Second
 // ClaimSingle makes an address this node's for a Port, namespace/name. Where it is in
 // another node's block it waits for that node. Errors: *TakenError, those of the API, and
 // that there was no answer.
-func (b *Blocks) ClaimSingle(ctx context.Context, network *v1alpha1.Network, addr netip.Addr, port string) error {
+func (b *Blocks) ClaimSingle(ctx context.Context, network intent.Network, addr netip.Addr, port string) error {
 	p := netip.PrefixFrom(addr, addr.BitLen())
 	single, err := b.api.CreateBlock(ctx, b.single(network, p, port, around(network, addr, b.view.State().BlockList())))
 	if apierrors.IsAlreadyExists(err) {
@@ -65,7 +66,7 @@ func (b *Blocks) ClaimSingle(ctx context.Context, network *v1alpha1.Network, add
 }
 
 // single is a claim of an address, which names the node that may answer.
-func (b *Blocks) single(network *v1alpha1.Network, p netip.Prefix, port string,
+func (b *Blocks) single(network intent.Network, p netip.Prefix, port string,
 	around *v1alpha1.AddressBlock,
 ) *v1alpha1.AddressBlock {
 	o := b.object(network, p, port)
@@ -96,9 +97,8 @@ func (b *Blocks) claimAgain(ctx context.Context, before, now *v1alpha1.AddressBl
 
 // around is the block that is handed out with an address in it, nil if there is none. One of
 // another length, or of another name, is none: its node could take addresses from others' blocks.
-func around(network *v1alpha1.Network, addr netip.Addr, all []*v1alpha1.AddressBlock) *v1alpha1.AddressBlock {
-	subnets, _ := specs(network)
-	for _, sp := range subnets {
+func around(network intent.Network, addr netip.Addr, all []*v1alpha1.AddressBlock) *v1alpha1.AddressBlock {
+	for _, sp := range specs(network) {
 		if !sp.subnet.Contains(addr) {
 			continue
 		}

@@ -23,8 +23,7 @@ func (p *Planner) Claim(ctx context.Context, at attachment.Attachment) error {
 	if p.claimed(s, at) {
 		return nil
 	}
-	network := s.Networks[at.NetworkName]
-	if network == nil {
+	if s.Networks[at.NetworkName] == nil {
 		return early(v1alpha1.ReasonNetworkNotFound, "network %s is not known any more", at.NetworkName)
 	}
 	if other := sameMAC(s, at); other != "" {
@@ -32,8 +31,12 @@ func (p *Planner) Claim(ctx context.Context, at attachment.Attachment) error {
 			other)
 	}
 	if at.FixedAddresses {
+		n, err := p.awaitNetwork(ctx, at.NetworkName)
+		if err != nil {
+			return err
+		}
 		for _, a := range at.Addresses {
-			err := p.Blocks.ClaimSingle(ctx, network, a.Addr(), at.PortKey())
+			err := p.Blocks.ClaimSingle(ctx, n.Network, a.Addr(), at.PortKey())
 			var taken *blockipam.TakenError
 			switch {
 			case errors.As(err, &taken):

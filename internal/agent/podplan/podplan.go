@@ -355,11 +355,14 @@ func (p *Planner) mayJoinDefault(ctx context.Context, primary string) error {
 
 // Ranges implements cni.Planner.
 func (p *Planner) Ranges(ctx context.Context, network string, exhausted []netip.Prefix) ([]ipam.Range, error) {
-	n := p.View.State().Networks[network]
-	if n == nil {
+	if p.View.State().Networks[network] == nil {
 		return nil, early(v1alpha1.ReasonNetworkNotFound, "network %s is not known any more", network)
 	}
-	ranges, err := p.Blocks.Ranges(ctx, n, exhausted)
+	n, err := p.awaitNetwork(ctx, network)
+	if err != nil {
+		return nil, err
+	}
+	ranges, err := p.Blocks.Ranges(ctx, n.Network, exhausted)
 	var full *blockipam.ExhaustedError
 	switch {
 	case errors.As(err, &full):

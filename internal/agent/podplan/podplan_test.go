@@ -460,6 +460,30 @@ func TestPlanDoesNotPrecedeIntent(t *testing.T) {
 	}
 }
 
+// Addresses are not handed out by ranges that were in effect before a change that is known.
+func TestRangesDoNotPrecedeIntent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, config.MapFlat)
+		w.late = true
+		w.api.Add(network("lan", 4, "lan", v1alpha1.NetworkSpec{Role: v1alpha1.Secondary, Subnets: []v1alpha1.Subnet{{
+			CIDR: "10.3.0.0/24", Ranges: []v1alpha1.AddressRange{{From: "10.3.0.40", To: "10.3.0.41"}},
+		}}}))
+		_, err := w.Ranges(t.Context(), "lan", nil)
+		wantPlanError(t, err, "NetworkNotReady: network lan: its flows are not there yet")
+		w.source.Refresh()
+		ranges, err := w.Ranges(t.Context(), "lan", nil)
+		if err != nil || len(ranges) != 1 || ranges[0].Size() != 2 {
+			t.Errorf("ranges %+v, %v; want one of two addresses", ranges, err)
+		}
+		w.late = false
+		w.api.Add(network("lan", 4, "lan", v1alpha1.NetworkSpec{Role: v1alpha1.Secondary, Subnets: []v1alpha1.Subnet{{
+			CIDR: "10.3.0.0/24", Exclusions: []string{"10.3.0"},
+		}}}))
+		_, err = w.Ranges(t.Context(), "lan", nil)
+		wantPlanError(t, err, "NetworkNotReady: network lan: no address is handed out: network lan: spec.subnets[0].exclusions[0]")
+	})
+}
+
 // A pod gets the Network of its tenant that has just been made, in whichever order its parts come.
 func TestPlanOnANewNetwork(t *testing.T) {
 	spec := v1alpha1.NetworkSpec{Role: v1alpha1.Primary, NamespaceSelector: selects("tenant", "blue"), Subnets: subnets("10.7.0.0/24"), MTU: 1350}
