@@ -26,14 +26,6 @@ type ExternalIPSources struct {
 	Pools    []*v1alpha1.LoadBalancerPool
 }
 
-// Equal says that nothing has come, gone or changed, as long as an object that
-// changes is another one.
-func (s ExternalIPSources) Equal(o ExternalIPSources) bool {
-	return slices.Equal(s.Allowed, o.Allowed) && slices.Equal(s.Services, o.Services) &&
-		slices.Equal(s.Nodes, o.Nodes) &&
-		slices.Equal(s.Routers, o.Routers) && slices.Equal(s.Networks, o.Networks) && slices.Equal(s.Pools, o.Pools)
-}
-
 // ExternalIPs says which of spec.externalIPs take effect. Every user that may create Services may
 // write any address there, so addresses that are known to have another owner are refused.
 type ExternalIPs struct {

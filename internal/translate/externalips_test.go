@@ -108,26 +108,6 @@ func TestExternalIPs(t *testing.T) {
 	}
 }
 
-func TestExternalIPSourcesEqual(t *testing.T) {
-	w := externalWorld("203.0.113.0/24")
-	if !w.Equal(w) {
-		t.Error("nothing has changed")
-	}
-	for name, change := range map[string]func(*ExternalIPSources){
-		"allowed":  func(s *ExternalIPSources) { s.Allowed = nil },
-		"services": func(s *ExternalIPSources) { s.Services = nil },
-		"nodes":    func(s *ExternalIPSources) { s.Nodes = []*corev1.Node{s.Nodes[0].DeepCopy()} },
-		"routers":  func(s *ExternalIPSources) { s.Routers = s.Routers[1:] },
-		"networks": func(s *ExternalIPSources) { s.Networks = s.Networks[1:] },
-		"pools":    func(s *ExternalIPSources) { s.Pools = nil },
-	} {
-		now := w
-		if change(&now); now.Equal(w) {
-			t.Errorf("other %s are not noticed", name)
-		}
-	}
-}
-
 // A refused external IP holds nothing from others, and comes into effect when what was in
 // its way is gone.
 func TestRefusedExternalIPs(t *testing.T) {

@@ -24,6 +24,8 @@ type ServiceSet struct {
 	// The Service of an EndpointSlice, by the slice's namespace/name.
 	slices     map[string]*serviceEntry
 	namespaces map[string]map[*serviceEntry]struct{}
+	// external are the Services that ask for external IPs.
+	external map[*serviceEntry]struct{}
 
 	touched  []*serviceEntry // since the last Changes, each once
 	troubled map[*serviceEntry]struct{}
@@ -56,8 +58,8 @@ func NewServiceSet(view ServiceView) *ServiceSet {
 	return &ServiceSet{
 		translator: serviceTranslator{view: view, claims: serviceClaims{}},
 		services:   map[string]*serviceEntry{}, slices: map[string]*serviceEntry{},
-		namespaces: map[string]map[*serviceEntry]struct{}{},
-		troubled:   map[*serviceEntry]struct{}{}, digest: newServiceDigest(),
+		namespaces: map[string]map[*serviceEntry]struct{}{}, external: map[*serviceEntry]struct{}{},
+		troubled: map[*serviceEntry]struct{}{}, digest: newServiceDigest(),
 	}
 }
 
@@ -71,14 +73,14 @@ func (s *ServiceSet) RouterChanged(namespace string) {
 
 // ExternalIPsChanged says that the view may refuse other external IPs.
 func (s *ServiceSet) ExternalIPsChanged() {
-	for _, e := range s.services {
+	for e := range s.external {
 		s.touchExternal(e)
 	}
 }
 
 // touchExternal touches all that claim what is claimed as an external IP of an entry.
 func (s *ServiceSet) touchExternal(e *serviceEntry) {
-	if e.record == nil || len(e.record.externalIPs) == 0 {
+	if _, external := s.external[e]; !external {
 		return
 	}
 	for what, by := range e.claims() {
@@ -111,6 +113,11 @@ func (s *ServiceSet) DeleteService(namespace, name string) {
 func (s *ServiceSet) setRecord(e *serviceEntry, r *serviceRecord) {
 	s.translator.claims.remove(e, s.touch)
 	e.record = r
+	if r != nil && len(r.externalIPs) > 0 {
+		s.external[e] = struct{}{}
+	} else {
+		delete(s.external, e)
+	}
 	s.translator.claims.add(e, s.touch)
 	s.touch(e)
 }

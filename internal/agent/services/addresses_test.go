@@ -62,6 +62,25 @@ func TestExternalIPs(t *testing.T) {
 	has(false, "is in 198.51.100.0/24 of the cluster's Services")
 	w.from.CIDRs(nil)
 	has(true, "")
+	office := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "office"}}
+	office.Spec.Type, office.Spec.Subnets = v1alpha1.VLAN, []v1alpha1.Subnet{{CIDR: "198.51.100.0/24"}}
+	w.about.Networks([]*v1alpha1.Network{office})
+	has(false, "is in 198.51.100.0/24 of network office")
+	moved := office.DeepCopy()
+	moved.Spec.Subnets[0].CIDR = "203.0.113.0/24"
+	w.about.Networks([]*v1alpha1.Network{moved})
+	has(true, "")
+	green := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "green"}, Status: v1alpha1.NetworkStatus{Router: "green"}}
+	green.Spec.Router, green.Spec.Subnets = "green", []v1alpha1.Subnet{{CIDR: "198.51.100.0/24"}}
+	w.about.Networks([]*v1alpha1.Network{green})
+	has(true, "")
+	router := &v1alpha1.Router{ObjectMeta: metav1.ObjectMeta{Name: "green"}}
+	both := []v1alpha1.RouteTarget{v1alpha1.DefaultRouteTarget}
+	router.Spec.ImportRouteTargets, router.Spec.ExportRouteTargets = both, both
+	w.about.Routers([]*v1alpha1.Router{router})
+	has(false, "is in 198.51.100.0/24 of network green")
+	w.about.Routers(nil)
+	has(true, "")
 	w.about.Networks([]*v1alpha1.Network{{
 		ObjectMeta: metav1.ObjectMeta{Name: "red"},
 		Spec: v1alpha1.NetworkSpec{

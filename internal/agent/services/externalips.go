@@ -14,28 +14,30 @@ import (
 // SetNodes takes all nodes. Their addresses are no external IPs.
 func (s *Services) SetNodes(nodes []*corev1.Node) {
 	s.mu.Lock()
-	s.nodes = nodes
-	s.recheckExternalIPs()
+	if !slices.Equal(s.nodes, nodes) {
+		s.nodes = nodes
+		s.forgetExternalIPs()
+	}
 	s.mu.Unlock()
 	s.wake.Fire()
 }
 
-// recheckExternalIPs has Services with external IPs translated anew if what decides about those has
-// changed. The caller holds mu.
-func (s *Services) recheckExternalIPs() {
-	state := s.View.State()
-	now := translate.ExternalIPSources{
-		Allowed: s.Config.ExternalIPs, Services: slices.Concat(s.cidrs, s.Config.CIDRs), Nodes: s.nodes,
-		Routers: state.RouterList(), Networks: state.NetworkList(), Pools: state.PoolList(),
-	}
-	if s.externalIPs != nil && s.sources.Equal(now) {
-		return
-	}
-	s.sources, s.externalIPs = now, translate.NewExternalIPs(now)
+// forgetExternalIPs has Services with external IPs translated anew, because what decides about those
+// has changed. The caller holds mu.
+func (s *Services) forgetExternalIPs() {
+	s.externalIPs = nil
 	s.set.ExternalIPsChanged()
 }
 
-// externalIPRefused is translate.ServiceView.ExternalIPRefused. The caller holds mu.
+// externalIPRefused is translate.ServiceView.ExternalIPRefused. Few clusters have a Service with
+// external IPs, so what decides about them is read when the first such Service asks. The caller
+// holds mu.
 func (s *Services) externalIPRefused(namespace string, ip netip.Addr) string {
+	if s.externalIPs == nil {
+		s.externalIPs = translate.NewExternalIPs(translate.ExternalIPSources{
+			Allowed: s.Config.ExternalIPs, Services: slices.Concat(s.cidrs, s.Config.CIDRs), Nodes: s.nodes,
+			Routers: s.objects.RouterList(), Networks: s.objects.NetworkList(), Pools: s.objects.PoolList(),
+		})
+	}
 	return s.externalIPs.Refuse(s.router(namespace), ip)
 }

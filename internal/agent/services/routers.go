@@ -3,6 +3,7 @@
 package services
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -11,7 +12,6 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/kube"
-	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/translate"
 )
@@ -20,41 +20,56 @@ import (
 func (s *Services) router(namespace string) string {
 	name, ok := s.routers[namespace]
 	if !ok {
-		state := s.View.State()
-		name = routerOf(s.Mapping, namespace, s.Node, state, selecting(state))
+		name = s.routerOf(namespace)
 		s.routers[namespace] = name
 	}
 	return name
 }
 
-// Recheck takes a change of namespaces, Networks or Routers.
+// Recheck takes what has changed of the View. Only namespaces, Networks, Routers and pools matter to
+// Services.
 func (s *Services) Recheck() {
 	s.mu.Lock()
-	state := s.View.State()
-	networks := selecting(state)
+	defer s.mu.Unlock()
+	before := s.objects
+	s.objects = s.View.State()
+	same := func(kinds ...string) bool {
+		return !slices.ContainsFunc(kinds, func(kind string) bool { return !s.objects.Same(before, kind) })
+	}
+	if same(apicache.Namespaces, kube.Networks, kube.Routers, kube.Pools) {
+		return
+	}
+	if !same(kube.Networks) {
+		s.selecting = selecting(s.objects)
+	}
 	for namespace, old := range s.routers {
-		if now := routerOf(s.Mapping, namespace, s.Node, state, networks); now != old {
+		if now := s.routerOf(namespace); now != old {
 			s.routers[namespace] = now
 			s.set.RouterChanged(namespace)
 		}
 	}
-	s.recheckExternalIPs()
-	s.mu.Unlock()
+	if !same(kube.Networks, kube.Routers, kube.Pools) {
+		s.forgetExternalIPs()
+	}
 	s.wake.Fire()
 }
 
-// selecting are the Networks that may select namespaces: few of those that there are.
+// selecting are the Networks that may select namespaces, sorted by name: few of those that there
+// are.
 func selecting(state apicache.State) []*v1alpha1.Network {
-	return slices.DeleteFunc(state.NetworkList(), func(n *v1alpha1.Network) bool {
-		return n.Spec.NamespaceSelector == nil
-	})
+	var list []*v1alpha1.Network
+	for _, n := range state.Networks {
+		if n.Spec.NamespaceSelector != nil {
+			list = append(list, n)
+		}
+	}
+	slices.SortFunc(list, func(a, b *v1alpha1.Network) int { return cmp.Compare(a.Name, b.Name) })
+	return list
 }
 
-func routerOf(mapping config.Mapping, namespace, node string, state apicache.State,
-	networks []*v1alpha1.Network,
-) string {
-	return translate.ServiceRouter(mapping, namespace, state.Namespaces[namespace], node, networks,
-		func(name string) bool { return state.Routers[name] != nil })
+func (s *Services) routerOf(namespace string) string {
+	return translate.ServiceRouter(s.Mapping, namespace, s.objects.Namespaces[namespace], s.Node, s.selecting,
+		func(name string) bool { return s.objects.Routers[name] != nil })
 }
 
 // setCIDRs takes the API's prefixes of ClusterIPs.
@@ -71,8 +86,11 @@ func (s *Services) setCIDRs(objects []*networkingv1.ServiceCIDR) {
 		}
 	}
 	s.heard(func() {
-		s.cidrs, s.listed[kube.ServiceCIDRs] = list, true
-		s.recheckExternalIPs()
+		if !slices.Equal(s.cidrs, list) {
+			s.cidrs = list
+			s.forgetExternalIPs()
+		}
+		s.listed[kube.ServiceCIDRs] = true
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/config"
@@ -84,8 +85,11 @@ type Services struct {
 	routers map[string]string // by namespace, of those that were asked for
 	cidrs   []netip.Prefix
 	nodes   []*corev1.Node
-	// externalIPs are of sources.
-	sources     translate.ExternalIPSources
+	// objects is the View's State that Services are translated by, selecting its Networks that may
+	// select namespaces.
+	objects   apicache.State
+	selecting []*v1alpha1.Network
+	// externalIPs are of objects, cidrs and nodes; nil: no Service has asked since these changed.
 	externalIPs *translate.ExternalIPs
 	// listed are the kinds that were heard whole.
 	listed map[string]bool
@@ -107,12 +111,13 @@ func New(o Options) *Services {
 		Options: o, native: o.Config.Mode == config.NativeServices,
 		wake: trigger.New(), ready: make(chan struct{}), away: make(chan struct{}),
 		ports: newNodePorts(o.Config.NodePortAddresses, listeners), routers: map[string]string{},
-		listed: map[string]bool{},
-		told:   map[translate.ServiceProblem]bool{},
+		listed:  map[string]bool{},
+		told:    map[translate.ServiceProblem]bool{},
+		objects: o.View.State(),
 	}
+	s.selecting = selecting(s.objects)
 	s.health = newHealthChecks(o.Log, o.Config.NodePortAddresses, o.Healthy)
 	s.set = translate.NewServiceSet(s.serviceView())
-	s.recheckExternalIPs()
 	return s
 }
 
@@ -326,9 +331,8 @@ func (s *Services) complete() bool {
 	if !s.native {
 		return true
 	}
-	v := s.View.State()
-	return s.listed[services] && s.listed[slicesOf] && v.Listed(apicache.Namespaces) && v.Listed(kube.Networks) &&
-		v.Listed(kube.Routers)
+	return s.listed[services] && s.listed[slicesOf] && s.objects.Listed(apicache.Namespaces) &&
+		s.objects.Listed(kube.Networks) && s.objects.Listed(kube.Routers)
 }
 
 func closed(c <-chan struct{}) bool {

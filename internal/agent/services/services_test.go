@@ -295,8 +295,54 @@ func TestRouterOf(t *testing.T) {
 		{"without pods", config.MapNamespace, apicache.State{Namespaces: namespace(nil)}, "default"},
 		{"isolated, without pods", config.MapNamespace, apicache.State{Namespaces: namespace(isolated)}, "ns-shop"},
 	} {
-		if got := routerOf(tc.mapping, "shop", "n1", tc.state, nil); got != tc.want {
+		s := &Services{Options: Options{Mapping: tc.mapping, Node: "n1"}, objects: tc.state}
+		if got := s.routerOf("shop"); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// What Services do not depend on has them do nothing.
+func TestRecheckOnlyWhatMatters(t *testing.T) {
+	store, err := attachment.Open(filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	view, err := apicache.New(slog.New(slog.DiscardHandler), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Options{
+		Log: slog.New(slog.DiscardHandler), Config: config.Services{Mode: config.NativeServices}, Mapping: config.MapFlat, Node: "n1",
+		Intent: intent.NewStore(), View: view,
+	})
+	api := view.Updates(s.Recheck)
+	meta := metav1.ObjectMeta{Name: "a"}
+	for _, tc := range []struct {
+		kind    string
+		change  func()
+		matters bool
+	}{
+		{"Namespaces", func() { api.Namespaces([]*corev1.Namespace{{ObjectMeta: meta}}) }, true},
+		{"Blocks", func() { api.Blocks([]*v1alpha1.AddressBlock{{ObjectMeta: meta}}) }, false},
+		{"Networks", func() { api.Networks([]*v1alpha1.Network{{ObjectMeta: meta}}) }, true},
+		{"Ports", func() { api.Ports([]*v1alpha1.Port{{ObjectMeta: meta}}) }, false},
+		{"Routers", func() { api.Routers([]*v1alpha1.Router{{ObjectMeta: meta}}) }, true},
+		{"Nodes", func() { api.Nodes([]*corev1.Node{{ObjectMeta: meta}}) }, false},
+		{"Pools", func() { api.Pools([]*v1alpha1.LoadBalancerPool{{ObjectMeta: meta}}) }, true},
+		{"Definitions", func() { api.Definitions([]*kube.Definition{{ObjectMeta: meta}}) }, false},
+		{"no Networks any more", func() { api.Networks(nil) }, true},
+	} {
+		tc.change()
+		looks := false
+		select {
+		case <-s.wake:
+			looks = true
+		default:
+		}
+		if looks != tc.matters {
+			t.Errorf("%s: Services are looked at: %v", tc.kind, looks)
 		}
 	}
 }
