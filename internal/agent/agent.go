@@ -157,11 +157,8 @@ func (a *Agent) makeParts(ctx context.Context) (err error) {
 			a.nodesChanged()
 			a.networks.Judge()
 		},
-		Changed: func() {
-			// A request may wait for the Network to be in effect, and the host's routes may change.
-			a.view.Touch()
-			a.backend.Reconcile()
-		},
+		// A request may wait for the Network to be in effect.
+		Changed: a.view.Touch,
 	})
 	a.policies = a.newPolicies(ctx)
 	a.services = a.newServices()

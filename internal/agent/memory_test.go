@@ -69,8 +69,7 @@ func (m *memory) Run(ctx context.Context) error {
 	}
 }
 
-func (m *memory) Close()     {}
-func (m *memory) Reconcile() {}
+func (m *memory) Close() {}
 
 func (m *memory) Expect(attachment.Attachment) {}
 

@@ -104,8 +104,6 @@ type Backend interface {
 	Open() error
 	Run(ctx context.Context) error
 	Close()
-	// Reconcile has what is compared with intent: something beside intent may have changed.
-	Reconcile()
 
 	// Expect prepares for an attachment before its Port becomes intent.
 	Expect(at attachment.Attachment)

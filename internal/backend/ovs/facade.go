@@ -12,9 +12,6 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// Reconcile has ports, interfaces and the host's kernel compared with intent.
-func (b *Backend) Reconcile() { b.wake.Fire() }
-
 // Expect prepares for an attachment before its Port becomes intent.
 func (b *Backend) Expect(at attachment.Attachment) { b.attacher.expect(at) }
 

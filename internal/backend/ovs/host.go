@@ -55,7 +55,7 @@ type kernel interface {
 // parts are what works on the kernel until its context ends.
 func (h *host) parts() []func(context.Context) error {
 	return []func(context.Context) error{
-		h.kernel.Run, h.keeper.Run, h.neighbours.Run, h.watch, h.watchUplinks, h.followServices,
+		h.kernel.Run, h.keeper.Run, h.neighbours.Run, h.watch, h.watchUplinks, h.followIntent,
 	}
 }
 
@@ -85,9 +85,23 @@ func (h *host) watchUplinks(ctx context.Context) error {
 	return hostnet.WatchUplinks(ctx, watched, h.reconcile.Fire)
 }
 
-// followServices has the kernel follow Services. Endpoints, which change most, do not matter to it.
-func (h *host) followServices(ctx context.Context) error {
-	return h.services.run(ctx, h.intent, h.reconcile.Fire)
+// followIntent reconciles when intent asks something else of the host than before. What changes most,
+// endpoints and Networks that the host has no part in, does not matter to it.
+func (h *host) followIntent(ctx context.Context) error {
+	var last *intent.State
+	for {
+		state := h.intent.State()
+		services := h.services.follow(state)
+		if services || hostAffected(last, state) {
+			h.reconcile.Fire()
+		}
+		last = state
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-state.Replaced():
+		}
+	}
 }
 
 // setUplink notes which interface has the node's address. If it is an Open vSwitch bridge's, on the

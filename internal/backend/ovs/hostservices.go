@@ -3,7 +3,6 @@
 package ovs
 
 import (
-	"context"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -99,19 +98,4 @@ func hostPorts(v intent.NodeService) []hostnet.ServicePort {
 		})
 	}
 	return list
-}
-
-// run calls changed whenever the host's kernel has to follow Services, until ctx ends.
-func (h *hostServices) run(ctx context.Context, store *intent.Store, changed func()) error {
-	for {
-		state := store.State()
-		if h.follow(state) {
-			changed()
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-state.Replaced():
-		}
-	}
 }

@@ -58,6 +58,27 @@ func hostState(s *intent.State, uplink string, cards []string) hostnet.Desired {
 	return d
 }
 
+// hostAffected says whether a reconciliation may find another State's objects to ask something else of
+// the host: what hostState, tunnelPeers, the node's Local and the wires to physical networks are made
+// of, but for Services.
+func hostAffected(from, to *intent.State) bool {
+	if from == nil {
+		return true
+	}
+	d := intent.Diff(from, to)
+	return len(d.Nodes)+len(d.GuardedPorts)+len(d.Uplinks) > 0 ||
+		slices.ContainsFunc(d.Routers, func(name string) bool {
+			return name == intent.DefaultRouterName || sharedRouter(from, name) != sharedRouter(to, name)
+		}) ||
+		slices.ContainsFunc(d.Networks, func(name string) bool {
+			old, _ := from.Networks().Get(name)
+			now, _ := to.Networks().Get(name)
+			// Overlays limit the MTU of the node's pods.
+			return (old.Physical == "") != (now.Physical == "") ||
+				!slices.Equal(sharedSubnets(from, old), sharedSubnets(to, now))
+		})
+}
+
 // guard names the ports that nodes serve for each other.
 func guard(s *intent.State) hostnet.Guard {
 	local := s.Local()
@@ -104,10 +125,16 @@ func gatewayOf(own intent.Node, like netip.Addr) (netip.Addr, bool) {
 // sharedSubnets are those of a Network with addresses that all nodes know: they lead into the
 // bridge, where the virtual router answers for their gateway.
 func sharedSubnets(s *intent.State, n intent.Network) []intent.NetworkSubnet {
-	if r, ok := s.Routers().Get(n.Router); !ok || n.Physical != "" || r.Private() {
+	if n.Physical != "" || !sharedRouter(s, n.Router) {
 		return nil
 	}
 	return n.Subnets
+}
+
+// sharedRouter says whether there is a Router of that name with addresses that all nodes know.
+func sharedRouter(s *intent.State, name string) bool {
+	r, ok := s.Routers().Get(name)
+	return ok && !r.Private()
 }
 
 // tunnelPeers are the underlay addresses of the other nodes.

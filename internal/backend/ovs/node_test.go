@@ -376,7 +376,7 @@ func (n *testNode) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, part := range []func(context.Context) error{
-		n.flows.run, n.reconciler.run, n.packets.run, n.host.watch, n.host.followServices,
+		n.flows.run, n.reconciler.run, n.packets.run, n.host.watch, n.host.followIntent,
 	} {
 		running.Go(func() {
 			if err := part(ctx); err != nil {
