@@ -36,6 +36,9 @@ type flows struct {
 	// compiling guards compiler.
 	compiling sync.Mutex
 	compiler  *pipeline.Compiler
+	// desired is what the compiler has desired for the last Sync. It is for the one goroutine that
+	// writes flows.
+	desired *bridge.Desired
 	// numbers are the OpenFlow ports that States are compiled with.
 	numbers func() *pipeline.Numbers
 	// questionRate is that of all States: see pipeline.Input.
@@ -75,7 +78,7 @@ type flows struct {
 func newFlows(o backend.Options, numbers *numbers, metrics *metrics) *flows {
 	f := &flows{
 		log: o.Log, store: o.Intent, metrics: metrics, conditions: o.Conditions, begin: o.Hooks.Begin,
-		loop: o.Monitor.Loop("flows"), compiler: pipeline.New(), numbers: numbers.get,
+		loop: o.Monitor.Loop("flows"), compiler: pipeline.New(), desired: bridge.NewDesired(), numbers: numbers.get,
 		questionRate: uint32(o.Config.Neighbours.MaxPerSecond), //nolint:gosec // at most a million
 		wake:         trigger.New(), quarantine: quarantine.New(),
 	}
@@ -171,9 +174,9 @@ func (f *flows) write(ctx context.Context,
 	for {
 		start := time.Now()
 		part := f.quarantine.Apply(state)
-		desired := f.compile(part)
+		f.compile(part, f.desired)
 		compiling += time.Since(start)
-		res, err = f.bridge.Sync(ctx, desired)
+		res, err = f.bridge.Sync(ctx, f.desired)
 		dumped = dumped || res.Dumped
 		if err == nil {
 			for _, e := range f.quarantine.Written() {
@@ -201,11 +204,14 @@ func (f *flows) write(ctx context.Context,
 	}
 }
 
-// compile brings the compiler to a State. What it returns is not changed by the next call.
-func (f *flows) compile(state *intent.State) *bridge.Desired {
+// compile brings the compiler, and what is desired, to a State. If the latter followed the compiler
+// before, that costs what has changed since.
+func (f *flows) compile(state *intent.State, desired *bridge.Desired) {
 	f.compiling.Lock()
 	defer f.compiling.Unlock()
-	return f.compiler.Compile(pipeline.Input{State: state, Numbers: f.numbers(), QuestionRate: f.questionRate}).Clone()
+	desired.Follow(f.compiler.Compile(pipeline.Input{
+		State: state, Numbers: f.numbers(), QuestionRate: f.questionRate,
+	}))
 }
 
 // explain says what the flows with a cookie are for.
@@ -224,7 +230,9 @@ func (f *flows) problems() []pipeline.Problem {
 
 // diff compares the switch with the newest State, one line for each flow that differs.
 func (f *flows) diff(ctx context.Context) ([]string, error) {
-	return f.bridge.Diff(ctx, f.compile(f.effective()))
+	desired := bridge.NewDesired()
+	f.compile(f.effective(), desired)
+	return f.bridge.Diff(ctx, desired)
 }
 
 // effective is the newest State without what the switch refuses.

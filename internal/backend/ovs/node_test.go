@@ -460,7 +460,9 @@ func (n *testNode) wants() {
 	n.Helper()
 	want := bridge.NewFake()
 	b := bridge.New(bridge.Options{Connect: func(context.Context) (bridge.Switch, error) { return want, nil }})
-	_, err := b.Sync(n.bound(), n.flows.compile(n.intent.State()))
+	desired := bridge.NewDesired()
+	n.flows.compile(n.intent.State(), desired)
+	_, err := b.Sync(n.bound(), desired)
 	n.must(err)
 	if diff := cmp.Diff(want.Text(), n.sw.Text()); diff != "" {
 		n.Errorf("flows (-want +got):\n%s", diff)

@@ -60,7 +60,8 @@ func TestAnySequence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fake := NewFake(tables...)
 		b := New(Options{Connect: fake.Connect})
-		d := NewDesired()
+		d, followed := NewDesired(), rapid.Bool().Draw(t, "by one that follows")
+		follower := NewDesired()
 		for range rapid.IntRange(1, 6).Draw(t, "syncs") {
 			for range rapid.IntRange(1, 3).Draw(t, "changes") {
 				owner := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "owner")
@@ -76,7 +77,15 @@ func TestAnySequence(t *testing.T) {
 			if rapid.IntRange(0, 4).Draw(t, "new agent") == 0 {
 				b = New(Options{Connect: fake.Connect})
 			}
-			res, err := b.Sync(t.Context(), d)
+			wanted := d
+			if followed {
+				if rapid.IntRange(0, 4).Draw(t, "compiled anew") == 0 {
+					d = anew(d)
+				}
+				follower.Follow(d)
+				wanted = follower
+			}
+			res, err := b.Sync(t.Context(), wanted)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +100,7 @@ func TestAnySequence(t *testing.T) {
 			}
 			same := d
 			if rapid.IntRange(0, 2).Draw(t, "by another") == 0 {
-				same = d.Clone()
+				same = anew(d)
 			}
 			if _, err := b.Sync(t.Context(), same); err != nil || len(fake.Sent()) > 0 {
 				t.Fatalf("the same again was sent, %v", err)
@@ -101,6 +110,13 @@ func TestAnySequence(t *testing.T) {
 			}
 		}
 	})
+}
+
+// anew is another Desired that wants the same.
+func anew(d *Desired) *Desired {
+	other := NewDesired()
+	other.Follow(d)
+	return other
 }
 
 // bundles leaves out what are meter mods.

@@ -3,7 +3,6 @@
 package bridge
 
 import (
-	"maps"
 	"slices"
 
 	"coelan.io/coelan/openflow"
@@ -32,6 +31,9 @@ type Desired struct {
 	// changed are the owners of the latest changes, the first of which has the number from.
 	changed []string
 	from    int
+	// followed is what Follow was called with last, followedTo the number that its next change had.
+	followed   *Desired
+	followedTo int
 }
 
 // NewDesired returns one that wants an empty bridge.
@@ -86,5 +88,31 @@ func (d *Desired) Get(owner string) *Rules { return d.owners[owner] }
 // Len is the number of owners.
 func (d *Desired) Len() int { return len(d.owners) }
 
-// Clone returns a copy that can change independently; rules are shared.
-func (d *Desired) Clone() *Desired { return &Desired{owners: maps.Clone(d.owners)} }
+// Follow makes d want what o wants; rules are shared. Following the same o again costs what has
+// changed of it meanwhile.
+func (d *Desired) Follow(o *Desired) {
+	owners, ok := map[string]bool(nil), d.followed == o
+	if ok {
+		owners, ok = o.since(d.followedTo)
+	}
+	if !ok {
+		owners = ownersOf(d.owners, o.owners)
+	}
+	for owner := range owners {
+		if rules := o.owners[owner]; d.owners[owner] != rules {
+			d.Set(owner, rules)
+		}
+	}
+	d.followed, d.followedTo = o, o.now()
+}
+
+// ownersOf are the owners that any of the maps has.
+func ownersOf(all ...map[string]*Rules) map[string]bool {
+	owners := map[string]bool{}
+	for _, m := range all {
+		for owner := range m {
+			owners[owner] = true
+		}
+	}
+	return owners
+}

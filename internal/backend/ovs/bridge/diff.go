@@ -71,14 +71,7 @@ func (b *Bridge) changed(d *Desired) map[string]bool {
 			return owners
 		}
 	}
-	owners := make(map[string]bool, len(d.owners))
-	for owner := range d.owners {
-		owners[owner] = true
-	}
-	for owner := range b.synced {
-		owners[owner] = true
-	}
-	return owners
+	return ownersOf(d.owners, b.synced)
 }
 
 // remember records that the switch is in the state d. The owners are those of rules
