@@ -71,9 +71,14 @@ const (
 // Run keeps the limits until ctx ends.
 func (l *Limiter) Run(ctx context.Context) error {
 	backoff, stale := retry.New(minPause, maxPause), true
+	var last *intent.State
 	for {
 		state := l.intent.State()
-		err := l.follow(ctx, state, stale)
+		var err error
+		if d := intent.Diff(last, state); stale || d.Local || len(d.Routers) > 0 {
+			err = l.follow(ctx, state, stale)
+		}
+		last = state
 		if ctx.Err() != nil {
 			return nil
 		}
