@@ -236,7 +236,7 @@ func configurationOf(link nl.Link) ([]savedAddress, []savedRoute, error) {
 func take(link nl.Link, addresses []savedAddress, routes []savedRoute) error {
 	var errs []error
 	for _, r := range slices.Backward(routes) {
-		if err := nl.RouteDel(r.route(link)); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := nl.RouteDel(r.netlink(link.Attrs().Index)); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("interface %s: remove route %s: %w", link.Attrs().Name, r.Destination, err))
 		}
 	}

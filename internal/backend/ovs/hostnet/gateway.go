@@ -92,28 +92,52 @@ func (h *Host) addAddresses(link netlink.Link, want []netip.Prefix) (int, error)
 	}
 	var n int
 	var errs []error
-	for _, p := range want {
-		if i := slices.IndexFunc(have, func(a netlink.Addr) bool { return prefix(a.IPNet) == p }); i >= 0 {
-			if have[i].Flags&unix.IFA_F_NOPREFIXROUTE != 0 {
-				continue
-			}
-			// The kernel cannot change this flag of an address.
-			if err := h.nl.AddrDel(link, &have[i]); err != nil {
-				errs = append(errs, fmt.Errorf("address %s: delete: %w", p, err))
+	for _, c := range missingAddresses(have, want) {
+		if c.former != nil {
+			if err := h.nl.AddrDel(link, c.former); err != nil {
+				errs = append(errs, fmt.Errorf("address %s: delete: %w", c.prefix, err))
 				continue
 			}
 		}
-		addr := &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NOPREFIXROUTE}
-		if p.Addr().Is6() {
-			addr.Flags |= unix.IFA_F_NODAD
-		}
-		if err := h.nl.AddrReplace(link, addr); err != nil {
-			errs = append(errs, fmt.Errorf("address %s: %w", p, err))
+		if err := h.nl.AddrReplace(link, c.address()); err != nil {
+			errs = append(errs, fmt.Errorf("address %s: %w", c.prefix, err))
 			continue
 		}
 		n++
 	}
 	return n, errors.Join(errs...)
+}
+
+// addressChange is an address to write.
+type addressChange struct {
+	prefix netip.Prefix
+	// former has to go first: the kernel cannot change the flag that the address lacks. Nil: the
+	// interface does not have the address.
+	former *netlink.Addr
+}
+
+// missingAddresses are the changes that give an interface all of want.
+func missingAddresses(have []netlink.Addr, want []netip.Prefix) []addressChange {
+	var changes []addressChange
+	for _, p := range want {
+		c := addressChange{prefix: p}
+		if i := slices.IndexFunc(have, func(a netlink.Addr) bool { return prefix(a.IPNet) == p }); i >= 0 {
+			c.former = &have[i]
+		}
+		if c.former == nil || c.former.Flags&unix.IFA_F_NOPREFIXROUTE == 0 {
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
+// address is what the kernel is given. No duplicate of a node's own range is looked for.
+func (c addressChange) address() *netlink.Addr {
+	a := &netlink.Addr{IPNet: ipNet(c.prefix), Flags: unix.IFA_F_NOPREFIXROUTE}
+	if c.prefix.Addr().Is6() {
+		a.Flags |= unix.IFA_F_NODAD
+	}
+	return a
 }
 
 func (h *Host) removeAddresses(link netlink.Link, want []netip.Prefix) (int, error) {
@@ -123,18 +147,25 @@ func (h *Host) removeAddresses(link netlink.Link, want []netip.Prefix) (int, err
 	}
 	var n int
 	var errs []error
-	for _, a := range have {
-		p := prefix(a.IPNet)
-		if slices.Contains(want, p) || p.Addr().IsLinkLocalUnicast() {
-			continue
-		}
+	for _, a := range surplusAddresses(have, want) {
 		if err := h.nl.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-			errs = append(errs, fmt.Errorf("address %s: delete: %w", p, err))
+			errs = append(errs, fmt.Errorf("address %s: delete: %w", prefix(a.IPNet), err))
 			continue
 		}
 		n++
 	}
 	return n, errors.Join(errs...)
+}
+
+// surplusAddresses are the global addresses that are not wanted.
+func surplusAddresses(have []netlink.Addr, want []netip.Prefix) []netlink.Addr {
+	var surplus []netlink.Addr
+	for _, a := range have {
+		if p := prefix(a.IPNet); !slices.Contains(want, p) && !p.Addr().IsLinkLocalUnicast() {
+			surplus = append(surplus, a)
+		}
+	}
+	return surplus
 }
 
 // prefix converts n; an IPv4 address stays IPv4.

@@ -88,10 +88,8 @@ func (h *Host) CheckHostPorts() error {
 			return 0, err
 		}
 		for i, s := range t.sets {
-			for key, v := range s.elements {
-				if have[i].elements[key] != v {
-					return 0, fmt.Errorf("set %s lacks an element", s.name)
-				}
+			if s.lacks(have[i]) {
+				return 0, fmt.Errorf("set %s lacks an element", s.name)
 			}
 		}
 		return 0, nil
@@ -207,17 +205,7 @@ func (f serviceFamily) hostPortSources(gateway string) []rule {
 // forgetHostPorts makes the kernel's conntrack forget the connections of ports that are gone, and
 // UDP to those that have come: a client that goes on sending would be led where it was before.
 func forgetHostPorts(before, now []HostPort) error {
-	var changed staleHostPorts
-	for _, p := range now {
-		if !slices.Contains(before, p) && p.Protocol == intent.UDP {
-			changed.come = append(changed.come, p)
-		}
-	}
-	for _, p := range before {
-		if !slices.Contains(now, p) {
-			changed.gone = append(changed.gone, p)
-		}
-	}
+	changed := changedHostPorts(before, now)
 	if len(changed.come)+len(changed.gone) == 0 {
 		return nil
 	}
@@ -232,6 +220,21 @@ func forgetHostPorts(before, now []HostPort) error {
 }
 
 type staleHostPorts struct{ come, gone []HostPort }
+
+func changedHostPorts(before, now []HostPort) staleHostPorts {
+	var changed staleHostPorts
+	for _, p := range now {
+		if !slices.Contains(before, p) && p.Protocol == intent.UDP {
+			changed.come = append(changed.come, p)
+		}
+	}
+	for _, p := range before {
+		if !slices.Contains(now, p) {
+			changed.gone = append(changed.gone, p)
+		}
+	}
+	return changed
+}
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
 func (s *staleHostPorts) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {

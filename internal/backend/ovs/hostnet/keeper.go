@@ -160,12 +160,12 @@ func (k *Keeper) restore(link nl.Link, saved *memory) error {
 		errs = append(errs, fmt.Errorf("up: %w", err))
 	}
 	for _, a := range saved.Addresses {
-		if err := a.add(link); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := nl.AddrAdd(link, a.netlink()); err != nil && !errors.Is(err, unix.EEXIST) {
 			errs = append(errs, fmt.Errorf("address %s: %w", a.Prefix, err))
 		}
 	}
 	for _, r := range saved.Routes {
-		if err := r.add(link); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := nl.RouteAdd(r.netlink(link.Attrs().Index)); err != nil && !errors.Is(err, unix.EEXIST) {
 			errs = append(errs, fmt.Errorf("route %s: %w", r.Destination, err))
 		}
 	}

@@ -96,6 +96,11 @@ func addressesOf(link netlink.Link) ([]savedAddress, error) {
 	if err != nil {
 		return nil, err
 	}
+	return saveAddresses(list), nil
+}
+
+// saveAddresses leaves out what comes by itself.
+func saveAddresses(list []netlink.Addr) []savedAddress {
 	var saved []savedAddress
 	for _, a := range list {
 		p := prefix(a.IPNet)
@@ -104,23 +109,23 @@ func addressesOf(link netlink.Link) ([]savedAddress, error) {
 		}
 		saved = append(saved, savedAddress{Prefix: p, Label: a.Label, Scope: a.Scope, Flags: a.Flags & keptFlags})
 	}
-	return saved, nil
+	return saved
 }
 
-func (a savedAddress) add(link netlink.Link) error {
+func (a savedAddress) netlink() *netlink.Addr {
 	addr := &netlink.Addr{IPNet: ipNet(a.Prefix), Label: a.Label, Scope: a.Scope, Flags: a.Flags}
 	if a.Prefix.Addr().Is6() {
 		// It was this node's a moment ago; the check for duplicates would cost a second.
 		addr.Flags |= unix.IFA_F_NODAD
 	}
-	return netlink.AddrAdd(link, addr)
+	return addr
 }
 
 // kernelRoutes are made by the kernel itself, or by Host.
 var kernelRoutes = []netlink.RouteProtocol{unix.RTPROT_KERNEL, unix.RTPROT_REDIRECT, unix.RTPROT_RA, Protocol}
 
 func routesOf(link netlink.Link) ([]savedRoute, error) {
-	var saved []savedRoute
+	var all []netlink.Route
 	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
 		filter := &netlink.Route{LinkIndex: link.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
 		list, err := dump(func() ([]netlink.Route, error) {
@@ -129,17 +134,22 @@ func routesOf(link netlink.Link) ([]savedRoute, error) {
 		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
 			return nil, err
 		}
-		for _, r := range list {
-			if r.Table == unix.RT_TABLE_LOCAL || r.Type != unix.RTN_UNICAST ||
-				slices.Contains(kernelRoutes, r.Protocol) {
-				continue
-			}
+		all = append(all, list...)
+	}
+	return saveRoutes(all), nil
+}
+
+// saveRoutes leaves out what comes by itself. A route through a gateway needs the one that leads to
+// the gateway, so the narrowest scopes come first.
+func saveRoutes(list []netlink.Route) []savedRoute {
+	var saved []savedRoute
+	for _, r := range list {
+		if r.Table != unix.RT_TABLE_LOCAL && r.Type == unix.RTN_UNICAST && !slices.Contains(kernelRoutes, r.Protocol) {
 			saved = append(saved, saveRoute(r))
 		}
 	}
-	// A route through a gateway needs the one that leads to the gateway.
 	slices.SortStableFunc(saved, func(a, b savedRoute) int { return b.Scope - a.Scope })
-	return saved, nil
+	return saved
 }
 
 func saveRoute(r netlink.Route) savedRoute {
@@ -149,11 +159,9 @@ func saveRoute(r netlink.Route) savedRoute {
 	}
 }
 
-func (r savedRoute) add(link netlink.Link) error { return netlink.RouteAdd(r.route(link)) }
-
-func (r savedRoute) route(link netlink.Link) *netlink.Route {
+func (r savedRoute) netlink(device int) *netlink.Route {
 	route := &netlink.Route{
-		LinkIndex: link.Attrs().Index, Dst: ipNet(r.Destination), Table: r.Table, Priority: r.Metric,
+		LinkIndex: device, Dst: ipNet(r.Destination), Table: r.Table, Priority: r.Metric,
 		Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope), MTU: r.MTU,
 	}
 	if r.Gateway.IsValid() {

@@ -212,19 +212,26 @@ func (n *Neighbours) write(ctx context.Context, bridge string, hop netip.Addr, m
 }
 
 func entriesOf(link nl.Link) (map[netip.Addr]net.HardwareAddr, error) {
-	entries := map[netip.Addr]net.HardwareAddr{}
+	var all []nl.Neigh
 	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
 		list, err := dump(func() ([]nl.Neigh, error) { return nl.NeighList(link.Attrs().Index, f) })
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range list {
-			if e.State&known != 0 && len(e.HardwareAddr) == 6 {
-				entries[addr(e.IP)] = e.HardwareAddr
-			}
+		all = append(all, list...)
+	}
+	return usable(all), nil
+}
+
+// usable are the addresses of those entries that have one.
+func usable(list []nl.Neigh) map[netip.Addr]net.HardwareAddr {
+	entries := map[netip.Addr]net.HardwareAddr{}
+	for _, e := range list {
+		if e.State&known != 0 && len(e.HardwareAddr) == 6 {
+			entries[addr(e.IP)] = e.HardwareAddr
 		}
 	}
-	return entries, nil
+	return entries
 }
 
 // hop is the neighbor through which a peer is reached.
@@ -239,16 +246,22 @@ func nextHops(link nl.Link, peers []netip.Addr) ([]hop, error) {
 		if err != nil && !slices.ContainsFunc(unreachable, func(e error) bool { return errors.Is(err, e) }) {
 			return nil, fmt.Errorf("route to %s: %w", p, err)
 		}
-		if len(routes) == 0 || routes[0].LinkIndex != link.Attrs().Index {
-			continue
+		if h, ok := hopTo(p, routes, link.Attrs().Index); ok {
+			hops = append(hops, h)
 		}
-		h := hop{p, p}
-		if routes[0].Gw != nil {
-			h.addr = addr(routes[0].Gw)
-		}
-		hops = append(hops, h)
 	}
 	return hops, nil
+}
+
+// hopTo reads the kernel's answer to which way leads to a peer; false: not through the interface.
+func hopTo(peer netip.Addr, routes []nl.Route, device int) (hop, bool) {
+	if len(routes) == 0 || routes[0].LinkIndex != device {
+		return hop{}, false
+	}
+	if routes[0].Gw == nil {
+		return hop{peer, peer}, true
+	}
+	return hop{addr(routes[0].Gw), peer}, true
 }
 
 // unreachable are the kernel's words for an address that no route leads to: none at all,

@@ -54,10 +54,8 @@ func (t nftable) apply(conn *nftables.Conn, have []set) (before []set, n int, er
 			return nil, 0, err
 		}
 	}
-	for i, s := range t.sets {
-		if s.costly(have[i]) {
-			return have, 1, t.replace(conn)
-		}
+	if t.costly(have) {
+		return have, 1, t.replace(conn)
 	}
 	n, err = t.exchange(conn, have)
 	return have, n, err
@@ -79,20 +77,23 @@ func (t nftable) sameStructure(conn *nftables.Conn) (bool, error) {
 		return false, nil
 	}
 	for _, c := range t.chains {
-		if ok, err := c.same(conn, table, have); !ok || err != nil {
+		i := slices.IndexFunc(have, c.sameHook)
+		if i < 0 {
+			return false, nil
+		}
+		if rules, err := conn.GetRules(table, have[i]); err != nil || !c.sameRules(rules) {
 			return false, err
 		}
 	}
 	present, err := conn.GetSets(table)
-	if err != nil || len(present) != len(t.sets) {
-		return false, err
-	}
-	for _, s := range t.sets {
-		if !slices.ContainsFunc(present, s.sameType) {
-			return false, nil
-		}
-	}
-	return true, nil
+	return err == nil && t.sameSets(present), err
+}
+
+// sameSets compares the names and forms of sets.
+func (t nftable) sameSets(have []*nftables.Set) bool {
+	return len(have) == len(t.sets) && !slices.ContainsFunc(t.sets, func(s set) bool {
+		return !slices.ContainsFunc(have, s.sameType)
+	})
 }
 
 func exists(conn *nftables.Conn, table *nftables.Table) (bool, error) {
@@ -105,29 +106,18 @@ func exists(conn *nftables.Conn, table *nftables.Table) (bool, error) {
 	}), nil
 }
 
-// same compares a chain's hook and its rules. A rule is recognized by the comment that it
-// was written with, the digest of its expressions; the kernel does not let a rule be
-// changed without its comment.
-func (c chain) same(conn *nftables.Conn, table *nftables.Table, have []*nftables.Chain) (bool, error) {
-	i := slices.IndexFunc(have, func(k *nftables.Chain) bool { return k.Name == c.Name })
-	if i < 0 {
-		return false, nil
-	}
-	k := have[i]
-	if k.Type != c.Type || k.Hooknum == nil || *k.Hooknum != *c.Hooknum || k.Priority == nil ||
-		*k.Priority != *c.Priority {
-		return false, nil
-	}
-	rules, err := conn.GetRules(table, k)
-	if err != nil || len(rules) != len(c.rules) {
-		return false, err
-	}
-	for i, r := range c.rules {
-		if !bytes.Equal(rules[i].UserData, r.comment()) {
-			return false, nil
-		}
-	}
-	return true, nil
+// sameHook says that a chain of the kernel has the name of c and is called where c is.
+func (c chain) sameHook(k *nftables.Chain) bool {
+	return k.Name == c.Name && k.Type == c.Type && k.Hooknum != nil && *k.Hooknum == *c.Hooknum &&
+		k.Priority != nil && *k.Priority == *c.Priority
+}
+
+// sameRules recognizes a rule by the comment that it was written with, the digest of its
+// expressions; the kernel does not let a rule be changed without its comment.
+func (c chain) sameRules(have []*nftables.Rule) bool {
+	return slices.EqualFunc(c.rules, have, func(r rule, k *nftables.Rule) bool {
+		return bytes.Equal(k.UserData, r.comment())
+	})
 }
 
 // comment is the rule's user data: the digest of what is sent, in the form that nft prints.
@@ -172,6 +162,16 @@ func (t nftable) replace(conn *nftables.Conn) error {
 		}
 	}
 	return conn.Flush()
+}
+
+// costly says that a new table is made sooner than the contents of its sets are exchanged.
+func (t nftable) costly(have []set) bool {
+	for i, s := range t.sets {
+		if s.costly(have[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // read gives the contents of the sets, in the order of t's.

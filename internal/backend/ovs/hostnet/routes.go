@@ -47,41 +47,66 @@ func (h *Host) applyRoutes(d Desired) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	want, errs := h.resolveRoutes(d)
+	want, errs := resolveRoutes(d.Routes, d.Gateway.Name, h.gatewayIndex(d.Gateway.Name), onLink)
 	var n int
-	stale := map[netip.Prefix][]netlink.Route{}
-	for k, r := range have {
-		if _, ok := want[k]; !ok {
-			stale[k.dst] = append(stale[k.dst], r)
+	changes, stale := planRoutes(have, want)
+	for _, c := range changes {
+		if err := h.writeRoute(c.route, c.replaces != nil); err != nil {
+			errs = append(errs, fmt.Errorf("route %s: %w", prefix(c.route.Dst), err))
+			continue
+		}
+		n++
+		if c.leaves() {
+			_ = h.nl.RouteDel(c.replaces)
 		}
 	}
-	// A route that only changed its way goes first: with a replacement there is
-	// no moment without one.
+	for _, r := range stale {
+		if err := h.nl.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, fmt.Errorf("route %s: delete: %w", prefix(r.Dst), err))
+			continue
+		}
+		n++
+	}
+	return n, errors.Join(errs...)
+}
+
+// routeChange is a route to write.
+type routeChange struct {
+	route netlink.Route
+	// replaces is a route of our own to the same destination; nil: there is none.
+	replaces *netlink.Route
+}
+
+// leaves says that the kernel may keep the replaced route: IPv6 replaces by metric, not by device.
+func (c routeChange) leaves() bool {
+	return c.replaces != nil && c.route.Dst.IP.To4() == nil && c.replaces.LinkIndex != c.route.LinkIndex
+}
+
+// planRoutes leads from the routes there are to those that are wanted: the changes come first, then
+// what is stale is deleted. A route that only changed its way is a replacement, so that there is no
+// moment without one.
+func planRoutes(have, want map[routeKey]netlink.Route) (changes []routeChange, stale []netlink.Route) {
+	old := map[netip.Prefix][]netlink.Route{}
+	for _, k := range sortedKeys(have) {
+		if _, ok := want[k]; !ok {
+			old[k.dst] = append(old[k.dst], have[k])
+		}
+	}
 	for _, k := range sortedKeys(want) {
 		if _, ok := have[k]; ok {
 			continue
 		}
-		old, replace := takeSame(stale, k.dst)
-		if err := h.writeRoute(want[k], replace); err != nil {
-			errs = append(errs, fmt.Errorf("route %s: %w", k.dst, err))
-			continue
+		c := routeChange{route: want[k]}
+		if same := old[k.dst]; len(same) > 0 {
+			c.replaces, old[k.dst] = &same[0], same[1:]
 		}
-		n++
-		if replace && k.dst.Addr().Is6() && old.LinkIndex != k.device {
-			// IPv6 replaces by metric, not by device: make sure that the old one is gone.
-			_ = h.nl.RouteDel(&old)
-		}
+		changes = append(changes, c)
 	}
-	for dst, routes := range stale {
-		for _, r := range routes {
-			if err := h.nl.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
-				errs = append(errs, fmt.Errorf("route %s: delete: %w", dst, err))
-				continue
-			}
-			n++
-		}
+	for _, routes := range old {
+		stale = append(stale, routes...)
 	}
-	return n, errors.Join(errs...)
+	slices.SortFunc(stale, func(a, b netlink.Route) int { return keyOf(a).compare(keyOf(b)) })
+	return changes, stale
 }
 
 // RemoveRoutes deletes all routes that carry Protocol.
@@ -112,15 +137,6 @@ func (h *Host) writeRoute(r netlink.Route, replace bool) error {
 	return err
 }
 
-func takeSame(stale map[netip.Prefix][]netlink.Route, dst netip.Prefix) (netlink.Route, bool) {
-	routes := stale[dst]
-	if len(routes) == 0 {
-		return netlink.Route{}, false
-	}
-	stale[dst] = routes[1:]
-	return routes[0], true
-}
-
 // ownRoutes lists the main table's routes with our protocol number.
 func (h *Host) ownRoutes() (map[routeKey]netlink.Route, error) {
 	own := map[routeKey]netlink.Route{}
@@ -148,26 +164,33 @@ func addr(ip net.IP) netip.Addr {
 	return a.Unmap()
 }
 
-// resolveRoutes gives each route its interface. A missing interface is an error of its
-// own for each route.
-func (h *Host) resolveRoutes(d Desired) (map[routeKey]netlink.Route, []error) {
+// gatewayIndex is the index of the gateway interface; 0: it is missing or down.
+func (h *Host) gatewayIndex(name string) int {
+	link, err := h.nl.LinkByName(name)
+	if err != nil || link.Attrs().Flags&net.FlagUp == 0 {
+		return 0
+	}
+	return link.Attrs().Index
+}
+
+// resolveRoutes gives each route its interface: the gateway's with that index, or that of the next
+// hop as find says. A missing interface is an error of its own for each route.
+func resolveRoutes(
+	routes []Route, gateway string, index int, find func(via netip.Addr) (int, error),
+) (map[routeKey]netlink.Route, []error) {
 	want := map[routeKey]netlink.Route{}
 	var errs []error
-	var gateway int
-	if link, err := h.nl.LinkByName(d.Gateway.Name); err == nil && link.Attrs().Flags&net.FlagUp != 0 {
-		gateway = link.Attrs().Index
-	}
-	for _, r := range d.Routes {
-		device := gateway
+	for _, r := range routes {
+		device := index
 		if !r.Gateway {
 			var err error
-			if device, err = onLink(r.Via); err != nil {
+			if device, err = find(r.Via); err != nil {
 				errs = append(errs, fmt.Errorf("route %s: %w", r.Destination, err))
 				continue
 			}
 		}
 		if device == 0 {
-			errs = append(errs, fmt.Errorf("route %s: interface %s is missing or down", r.Destination, d.Gateway.Name))
+			errs = append(errs, fmt.Errorf("route %s: interface %s is missing or down", r.Destination, gateway))
 			continue
 		}
 		nr := r.netlink(device)
@@ -205,6 +228,11 @@ func (r Route) netlink(device int) netlink.Route {
 func onLink(via netip.Addr) (int, error) {
 	// Not by h.nl: the request of this library does not pass strict checks for IPv6.
 	routes, err := netlink.RouteGet(via.AsSlice())
+	return nextHopLink(via, routes, err)
+}
+
+// nextHopLink reads the kernel's answer to which way leads to via.
+func nextHopLink(via netip.Addr, routes []netlink.Route, err error) (int, error) {
 	if err != nil || len(routes) == 0 {
 		return 0, fmt.Errorf("next hop %s: no way there: %w", via, err)
 	}
@@ -220,8 +248,12 @@ func sortedKeys(m map[routeKey]netlink.Route) []routeKey {
 	for k := range m {
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, func(a, b routeKey) int {
-		return cmp.Or(a.dst.Addr().Compare(b.dst.Addr()), cmp.Compare(a.dst.Bits(), b.dst.Bits()))
-	})
+	slices.SortFunc(keys, routeKey.compare)
 	return keys
+}
+
+// compare orders by destination first.
+func (k routeKey) compare(o routeKey) int {
+	return cmp.Or(k.dst.Addr().Compare(o.dst.Addr()), cmp.Compare(k.dst.Bits(), o.dst.Bits()), k.via.Compare(o.via),
+		k.src.Compare(o.src), cmp.Compare(k.device, o.device), cmp.Compare(k.mtu, o.mtu))
 }

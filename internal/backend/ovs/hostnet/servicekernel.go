@@ -55,6 +55,11 @@ func (h *Host) planServices(d Desired) (*servicePlan, error) {
 		maps.Equal(p.own, own) {
 		return p, nil
 	}
+	return newServicePlan(d, families, own), nil
+}
+
+// newServicePlan computes what the kernel needs for a Desired on a host with the addresses own.
+func newServicePlan(d Desired, families []serviceFamily, own map[netip.Addr]bool) *servicePlan {
 	p := &servicePlan{of: d.Services, families: families, own: own, table: nftable{name: servicesTable}}
 	if d.Services.Native {
 		p.table.chains = serviceChains(d.Gateway.Name, families)
@@ -64,33 +69,41 @@ func (h *Host) planServices(d Desired) (*servicePlan, error) {
 			p.routes = append(p.routes, k.routes()...)
 		}
 	}
-	return p, nil
+	return p
 }
 
 // ownAddresses are the host's, if it matters to a Service which they are.
 func ownAddresses(s Services) (map[netip.Addr]bool, error) {
-	if !s.Native || len(s.Announced) == 0 && !slices.ContainsFunc(s.Ports, func(p ServicePort) bool {
-		return len(p.SourceRanges) > 0
-	}) {
+	if !s.needOwnAddresses() {
 		return nil, nil
 	}
 	return localAddresses()
 }
 
-// localAddresses are those of the host but loopback and link-local ones, of which each pod's
-// interface brings one.
+func (s Services) needOwnAddresses() bool {
+	return s.Native && (len(s.Announced) > 0 || slices.ContainsFunc(s.Ports, func(p ServicePort) bool {
+		return len(p.SourceRanges) > 0
+	}))
+}
+
 func localAddresses() (map[netip.Addr]bool, error) {
 	list, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
+	return hostAddresses(list), nil
+}
+
+// hostAddresses are those of the host but loopback and link-local ones, of which each pod's
+// interface brings one.
+func hostAddresses(list []netlink.Addr) map[netip.Addr]bool {
 	own := make(map[netip.Addr]bool, len(list))
 	for _, a := range list {
 		if ip := prefix(a.IPNet).Addr(); !ip.IsLoopback() && (ip.Is4() || !ip.IsLinkLocalUnicast()) {
 			own[ip] = true
 		}
 	}
-	return own, nil
+	return own
 }
 
 // routes lead to the bridge, by the one neighbor that stands for it. Pods' packets do not go to
@@ -196,16 +209,29 @@ func applyNeighbour(link netlink.Link, hop netip.Addr, wanted bool) (int, error)
 	if err != nil {
 		return 0, err
 	}
+	set, del := planNeighbour(have, link.Attrs().Index, hop, wanted)
+	switch {
+	case del != nil:
+		return 1, netlink.NeighDel(del)
+	case set != nil:
+		return 1, netlink.NeighSet(set)
+	}
+	return 0, nil
+}
+
+// planNeighbour is what to write or to delete, so that an interface has the entry that stands for
+// the bridge, or has none for that address; both nil: nothing.
+func planNeighbour(have []netlink.Neigh, device int, hop netip.Addr, wanted bool) (set, del *netlink.Neigh) {
 	want := &netlink.Neigh{
-		LinkIndex: link.Attrs().Index, Family: family(hop), State: unix.NUD_PERMANENT, IP: hop.AsSlice(),
+		LinkIndex: device, Family: family(hop), State: unix.NUD_PERMANENT, IP: hop.AsSlice(),
 		HardwareAddr: datapath.RouterMAC.HardwareAddr(),
 	}
 	i := slices.IndexFunc(have, func(e netlink.Neigh) bool { return addr(e.IP) == hop })
 	switch {
 	case !wanted && i >= 0:
-		return 1, netlink.NeighDel(&have[i])
+		return nil, &have[i]
 	case !wanted, i >= 0 && have[i].State == want.State && slices.Equal(have[i].HardwareAddr, want.HardwareAddr):
-		return 0, nil
+		return nil, nil
 	}
-	return 1, netlink.NeighSet(want)
+	return want, nil
 }

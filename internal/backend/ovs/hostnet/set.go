@@ -110,33 +110,59 @@ func (s set) add(conn *nftables.Conn, k *nftables.Set, es []nftables.SetElement)
 
 // exchange queues what makes of have's contents those of s. It returns 1 if they differ.
 func (s set) exchange(conn *nftables.Conn, k *nftables.Set, have set) (int, error) {
-	if s.kind == addresses {
-		if slices.Equal(have.ranges, s.ranges) {
-			return 0, nil
-		}
-		conn.FlushSet(k)
-		return 1, s.add(conn, k, s.all())
-	}
-	var gone, fresh []nftables.SetElement
-	for key, v := range have.elements {
-		if w, ok := s.elements[key]; !ok || w != v {
-			gone = append(gone, s.element(key, v))
-		}
-	}
-	for key, v := range s.elements {
-		if w, ok := have.elements[key]; !ok || w != v {
-			fresh = append(fresh, s.element(key, v))
-		}
-	}
-	if len(gone)+len(fresh) == 0 {
+	d := s.diff(have)
+	if d.empty() {
 		return 0, nil
 	}
-	for part := range slices.Chunk(gone, batch) {
+	if d.flush {
+		conn.FlushSet(k)
+	}
+	for part := range slices.Chunk(d.gone, batch) {
 		if err := conn.SetDeleteElements(k, part); err != nil {
 			return 0, err
 		}
 	}
-	return 1, s.add(conn, k, fresh)
+	return 1, s.add(conn, k, d.fresh)
+}
+
+// setDiff leads from a set's contents to others: all go, or some, and then some come.
+type setDiff struct {
+	flush       bool
+	gone, fresh []nftables.SetElement
+}
+
+func (d setDiff) empty() bool { return !d.flush && len(d.gone)+len(d.fresh) == 0 }
+
+// diff leads from have's contents to those of s. Runs of addresses are exchanged whole.
+func (s set) diff(have set) setDiff {
+	if s.kind == addresses {
+		if slices.Equal(have.ranges, s.ranges) {
+			return setDiff{}
+		}
+		return setDiff{flush: true, fresh: s.all()}
+	}
+	var d setDiff
+	for key, v := range have.elements {
+		if w, ok := s.elements[key]; !ok || w != v {
+			d.gone = append(d.gone, s.element(key, v))
+		}
+	}
+	for key, v := range s.elements {
+		if w, ok := have.elements[key]; !ok || w != v {
+			d.fresh = append(d.fresh, s.element(key, v))
+		}
+	}
+	return d
+}
+
+// lacks says that have misses an element of s.
+func (s set) lacks(have set) bool {
+	for key, v := range s.elements {
+		if have.elements[key] != v {
+			return true
+		}
+	}
+	return false
 }
 
 // maxRemovals is how much the kernel may have to do to take runs out of a set: for each, it looks

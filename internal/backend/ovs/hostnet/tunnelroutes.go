@@ -64,15 +64,20 @@ func (n *Neighbours) route(ctx context.Context, link nl.Link, renewals int, hops
 		}
 		n.routes.rest(now, found)
 	}
-	want := map[netip.Addr]TunnelRoute{}
+	return n.routes.become(ctx, n.tables, routesBy(hops, now.bridge))
+}
+
+// routesBy are the routes to peers through next hops on a bridge.
+func routesBy(hops []hop, bridge string) map[netip.Addr]TunnelRoute {
+	routes := map[netip.Addr]TunnelRoute{}
 	for _, h := range hops {
-		r := TunnelRoute{Dst: h.peer, Dev: now.bridge}
+		r := TunnelRoute{Dst: h.peer, Dev: bridge}
 		if h.addr != h.peer {
 			r.Gateway = h.addr
 		}
-		want[h.peer] = r
+		routes[h.peer] = r
 	}
-	return n.routes.become(ctx, n.tables, want)
+	return routes
 }
 
 // rest starts anew on another basis. All that is there has to be written again, or deleted, an
