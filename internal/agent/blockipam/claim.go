@@ -128,7 +128,8 @@ func (b *Blocks) object(network intent.Network, p netip.Prefix, port string) *v1
 	}
 	if network.UID != "" {
 		o.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Network", Name: network.Name, UID: types.UID(network.UID),
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Network", Name: network.Name,
+			UID: types.UID(network.UID),
 		}}
 	}
 	return o

@@ -28,7 +28,8 @@ func Settings(c config.Config, tx *intent.Tx) {
 	tx.ReplaceNodePortAddresses(at)
 	var uplinks []intent.Uplink
 	for physical, bridge := range c.PhysicalNetworks() {
-		uplinks = append(uplinks, intent.Uplink{Physical: physical, Bridge: bridge, Card: c.Uplinks[physical].Interface})
+		card := c.Uplinks[physical].Interface
+		uplinks = append(uplinks, intent.Uplink{Physical: physical, Bridge: bridge, Card: card})
 	}
 	tx.ReplaceUplinks(uplinks)
 }

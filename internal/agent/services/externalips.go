@@ -22,8 +22,8 @@ func (s *Services) SetNodes(nodes []*corev1.Node) {
 	s.wake.Fire()
 }
 
-// forgetExternalIPs has Services with external IPs translated anew, because what decides about those
-// has changed. The caller holds mu.
+// forgetExternalIPs has Services with external IPs translated anew, because what decides about
+// those has changed. The caller holds mu.
 func (s *Services) forgetExternalIPs() {
 	s.externalIPs = nil
 	s.set.ExternalIPsChanged()

@@ -26,8 +26,8 @@ func (s *Services) router(namespace string) string {
 	return name
 }
 
-// Recheck takes what has changed of the View. Only namespaces, Networks, Routers and pools matter to
-// Services.
+// Recheck takes what has changed of the View. Only namespaces, Networks, Routers and pools matter
+// to Services.
 func (s *Services) Recheck() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -85,8 +85,8 @@ func (h *host) watchUplinks(ctx context.Context) error {
 	return hostnet.WatchUplinks(ctx, watched, h.reconcile.Fire)
 }
 
-// followIntent reconciles when intent asks something else of the host than before. What changes most,
-// endpoints and Networks that the host has no part in, does not matter to it.
+// followIntent reconciles when intent asks something else of the host than before. What changes
+// most, endpoints and Networks that the host has no part in, does not matter to it.
 func (h *host) followIntent(ctx context.Context) error {
 	var last *intent.State
 	for {

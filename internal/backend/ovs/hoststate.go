@@ -58,9 +58,9 @@ func hostState(s *intent.State, uplink string, cards []string) hostnet.Desired {
 	return d
 }
 
-// hostAffected says whether a reconciliation may find another State's objects to ask something else of
-// the host: what hostState, tunnelPeers, the node's Local and the wires to physical networks are made
-// of, but for Services.
+// hostAffected says whether a reconciliation may have something else to do in the State to than in
+// the State from: whether what hostState, tunnelPeers, the node's Local and the wires to physical
+// networks are made of has changed. Services are followed elsewhere.
 func hostAffected(from, to *intent.State) bool {
 	if from == nil {
 		return true
