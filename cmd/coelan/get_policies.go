@@ -29,19 +29,19 @@ func newGetPoliciesCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		list = slices.DeleteFunc(list, func(s policy.Standing) bool {
+		list = slices.DeleteFunc(list, func(s policy.EnforcementStatus) bool {
 			return !isMeant(s.Policy.Namespace, s.Policy.Name, flags.overrides.Context.Namespace, args)
 		})
 		if flags.json {
 			return printJSON(cmd.OutOrStdout(), list)
 		}
-		printRows(cmd.OutOrStdout(), standingRows(list), "POLICY", "NODES", "PROBLEMS")
+		printRows(cmd.OutOrStdout(), enforcementRows(list), "POLICY", "NODES", "PROBLEMS")
 		return nil
 	}
 	return c
 }
 
-func standingRows(list []policy.Standing) [][]any {
+func enforcementRows(list []policy.EnforcementStatus) [][]any {
 	rows := make([][]any, len(list))
 	for i, s := range list {
 		problems := s.Problems

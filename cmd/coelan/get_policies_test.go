@@ -22,7 +22,7 @@ func TestRowsOfPolicies(t *testing.T) {
 		{[]string{"a", "b", "c"}, "NetworkPolicy shop/web 1 of 2 a. b. c"},
 		{[]string{"a", "b", "c", "d", "e"}, "NetworkPolicy shop/web 1 of 2 a. b. c. and 2 more"},
 	} {
-		rows := standingRows([]policy.Standing{{Policy: web, Nodes: 2, ProgrammedNodes: 1, Problems: tc.problems}})
+		rows := enforcementRows([]policy.EnforcementStatus{{Policy: web, Nodes: 2, ProgrammedNodes: 1, Problems: tc.problems}})
 		if got := strings.TrimSpace(fmt.Sprintln(rows[0]...)); got != tc.want {
 			t.Errorf("%q, want %q", got, tc.want)
 		}

@@ -164,7 +164,7 @@ func (a *Agent) makeParts(ctx context.Context) (err error) {
 	a.services = a.newServices()
 	a.announce = lbaddresses.New(lbaddresses.Options{
 		Node: a.NodeName, Config: a.Config, Log: a.Log, Intent: a.intent, View: a.view, Events: a.Events,
-		ServicesReady: a.services.Ready(), NodesHeard: a.networks.NodesHeard, Keys: a.MembershipKeys,
+		ServicesReady: a.services.Ready(), NodesListed: a.networks.NodesListed, Keys: a.MembershipKeys,
 		Step: a.health.loops.membership.Step,
 	})
 	return nil

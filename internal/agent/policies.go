@@ -70,7 +70,7 @@ func (a *Agent) tellAttached(list []attachment.Attachment) {
 	ports := a.intent.State().Ports()
 	for _, at := range list {
 		p, there := ports.Get(at.Key.String())
-		if there && p.Network == intent.DefaultNetworkName && evaluate.Governed(p) && !at.IsPort() {
+		if there && p.Network == intent.DefaultNetworkName && evaluate.PoliciesApply(p) && !at.IsPort() {
 			a.policies.Attached(policy.Attachment{Namespace: p.Namespace, Name: p.Pod, Subject: p.SubjectKey(),
 				Addresses: p.Addresses})
 		}
@@ -90,6 +90,6 @@ func (a *Agent) awaitPolicies(ctx context.Context) {
 	defer cancel()
 	select {
 	case <-ctx.Done():
-	case <-a.policies.Heard():
+	case <-a.policies.Complete():
 	}
 }

@@ -175,7 +175,7 @@ func Default() Config {
 		Policy: Policy{Mode: DefaultPolicyMode, TokenFile: "/var/run/secrets/coelan-controller/token",
 			ControllerPort: 10363},
 		Conntrack:  Conntrack{Limits: AutoLimits},
-		Neighbours: Neighbours{MaxPerSecond: DefaultQuestionRate},
+		Neighbours: Neighbours{MaxPerSecond: DefaultNeighbourRate},
 		CNI: CNI{
 			BinDir:  "/opt/cni/bin",
 			ConfDir: "/etc/cni/net.d",

@@ -11,17 +11,17 @@ type Neighbours struct {
 	MaxPerSecond int `json:"maxPerSecond"`
 }
 
-// DefaultQuestionRate is more than a pod asks that reaches thousands of others, and costs
+// DefaultNeighbourRate is more than a pod asks that reaches thousands of others, and costs
 // ovs-vswitchd some hundredths of a processor.
-const DefaultQuestionRate = 500
+const DefaultNeighbourRate = 500
 
-// maxQuestionRate is beyond what Open vSwitch can answer.
-const maxQuestionRate = 1_000_000
+// maxNeighbourRate is beyond what Open vSwitch can answer.
+const maxNeighbourRate = 1_000_000
 
 func (n Neighbours) validate() error {
-	if n.MaxPerSecond < 0 || n.MaxPerSecond > maxQuestionRate {
+	if n.MaxPerSecond < 0 || n.MaxPerSecond > maxNeighbourRate {
 		return fmt.Errorf("neighbours.maxPerSecond: %d is neither 0 (no limit) nor between 1 and %d",
-			n.MaxPerSecond, maxQuestionRate)
+			n.MaxPerSecond, maxNeighbourRate)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func kinds() []client.Object {
 func cacheOptions(p *policies.Progress) cache.Options {
 	return cache.Options{
 		NewInformer:      p.NewInformer,
-		DefaultTransform: reconcile.Slim,
+		DefaultTransform: reconcile.TrimForCache,
 		ByObject: map[client.Object]cache.ByObject{
 			&apiextensionsv1.CustomResourceDefinition{}: policies.OnlyClusterDefinition(),
 		},

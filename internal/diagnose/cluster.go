@@ -127,7 +127,7 @@ func (c *Cluster) ask(ctx context.Context, what, pod string, command []string, o
 
 // Policies are what has become of all policies. The controllers that are Ready are
 // asked, until one gives an answer that can be read.
-func (c *Cluster) Policies(ctx context.Context) ([]policy.Standing, error) {
+func (c *Cluster) Policies(ctx context.Context) ([]policy.EnforcementStatus, error) {
 	list, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
 	if err != nil {
 		return nil, fmt.Errorf("list the controllers' pods: %w", err)
@@ -137,10 +137,10 @@ func (c *Cluster) Policies(ctx context.Context) ([]policy.Standing, error) {
 		if !isReady(pod) {
 			continue
 		}
-		var standing []policy.Standing
-		err := c.ask(ctx, "controller", pod.Name, []string{controllerBinary, "query", "/v1/policies"}, &standing)
+		var statuses []policy.EnforcementStatus
+		err := c.ask(ctx, "controller", pod.Name, []string{controllerBinary, "query", "/v1/policies"}, &statuses)
 		if err == nil {
-			return standing, nil
+			return statuses, nil
 		}
 		errs = append(errs, err)
 	}

@@ -89,10 +89,10 @@ func (v Service) EndpointNodes() []string {
 	var ready, terminating []string
 	for _, p := range v.Ports {
 		for i, e := range p.Endpoints {
-			if i > 0 && e.Place == p.Endpoints[i-1].Place && e.Terminating == p.Endpoints[i-1].Terminating {
+			if i > 0 && e.Topology == p.Endpoints[i-1].Topology && e.Terminating == p.Endpoints[i-1].Terminating {
 				continue
 			}
-			switch node := e.Place.Node(); {
+			switch node := e.Topology.Node(); {
 			case node == "":
 			case e.Terminating:
 				terminating = append(terminating, node)

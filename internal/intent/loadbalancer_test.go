@@ -26,7 +26,7 @@ func TestAnnouncements(t *testing.T) {
 		return func(v *Service) {
 			v.ExternalLocal = true
 			for i, n := range nodes {
-				e := ServiceEndpoint{Address: ip("10.244.0.1"), Port: uint16(i), Place: NewPlace(n, nil, nil)}
+				e := ServiceEndpoint{Address: ip("10.244.0.1"), Port: uint16(i), Topology: NewTopology(n, nil, nil)}
 				v.Ports[0].Endpoints = append(v.Ports[0].Endpoints, e)
 			}
 		}
@@ -86,7 +86,7 @@ func TestAnnouncements(t *testing.T) {
 
 func TestEndpointNodes(t *testing.T) {
 	e := func(node string, terminating bool) ServiceEndpoint {
-		return ServiceEndpoint{Place: NewPlace(node, nil, nil), Terminating: terminating}
+		return ServiceEndpoint{Topology: NewTopology(node, nil, nil), Terminating: terminating}
 	}
 	for _, tc := range []struct {
 		name  string

@@ -73,8 +73,8 @@ func fill(t *testing.T, v reflect.Value) {
 		v.Set(reflect.ValueOf(netip.MustParseAddr("192.0.2.1")))
 	case v.Type() == reflect.TypeFor[netip.Prefix]():
 		v.Set(reflect.ValueOf(netip.MustParsePrefix("10.0.0.0/8")))
-	case v.Type() == reflect.TypeFor[Place]():
-		v.Set(reflect.ValueOf(NewPlace("n1", []string{"a"}, []string{"n1"})))
+	case v.Type() == reflect.TypeFor[Topology]():
+		v.Set(reflect.ValueOf(NewTopology("n1", []string{"a"}, []string{"n1"})))
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			fill(t, v.Field(i))
@@ -122,10 +122,10 @@ func eachChange[T any](t *testing.T, full func() *T, visit func(path string, cha
 			set("", func(v reflect.Value) { v.Set(reflect.ValueOf(netip.MustParseAddr("2001:db8::1"))) })
 		case v.Type() == reflect.TypeFor[netip.Prefix]():
 			set("", func(v reflect.Value) { v.Set(reflect.ValueOf(netip.MustParsePrefix("10.0.0.0/9"))) })
-		case v.Type() == reflect.TypeFor[Place]():
-			set(" node", func(v reflect.Value) { v.Set(reflect.ValueOf(NewPlace("n2", []string{"a"}, []string{"n1"}))) })
-			set(" zones", func(v reflect.Value) { v.Set(reflect.ValueOf(NewPlace("n1", nil, []string{"n1"}))) })
-			set(" nodes", func(v reflect.Value) { v.Set(reflect.ValueOf(NewPlace("n1", []string{"a"}, nil))) })
+		case v.Type() == reflect.TypeFor[Topology]():
+			set(" node", func(v reflect.Value) { v.Set(reflect.ValueOf(NewTopology("n2", []string{"a"}, []string{"n1"}))) })
+			set(" zones", func(v reflect.Value) { v.Set(reflect.ValueOf(NewTopology("n1", nil, []string{"n1"}))) })
+			set(" nodes", func(v reflect.Value) { v.Set(reflect.ValueOf(NewTopology("n1", []string{"a"}, nil))) })
 		case v.Kind() == reflect.Struct:
 			for i := range v.NumField() {
 				walk(path+"."+v.Type().Field(i).Name, func(s *T) reflect.Value { return at(s).Field(i) })

@@ -91,8 +91,8 @@ type ServiceEndpoint struct {
 	Port    uint16
 	// Terminating endpoints are not ready, but still serve: they get new clients only if no
 	// endpoint is ready.
-	Terminating bool  `json:",omitempty"`
-	Place       Place `json:",omitzero"`
+	Terminating bool     `json:",omitempty"`
+	Topology    Topology `json:"Place,omitzero"` // the name in the cache of earlier releases
 }
 
 // NodeService is a Service as the clients of one node see it: at which addresses and ports it is,

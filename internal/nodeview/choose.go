@@ -27,11 +27,11 @@ func (c *chooser) candidates(endpoints []intent.ServiceEndpoint, at Node) []cand
 	var here candidate // what all endpoints of a place have in common
 	for i := range endpoints {
 		e := &endpoints[i]
-		if i == 0 || e.Place != endpoints[i-1].Place {
+		if i == 0 || e.Topology != endpoints[i-1].Topology {
 			here = candidate{
-				local:   at.Name != "" && e.Place.Node() == at.Name,
-				forZone: e.Place.ForZone(at.Zone), forNode: e.Place.ForNode(at.Name),
-				noZones: !e.Place.HasZones(), noNodes: !e.Place.HasNodes(),
+				local:   at.Name != "" && e.Topology.Node() == at.Name,
+				forZone: e.Topology.ForZone(at.Zone), forNode: e.Topology.ForNode(at.Name),
+				noZones: !e.Topology.HasZones(), noNodes: !e.Topology.HasNodes(),
 			}
 		}
 		here.Endpoint, here.ready = e.Endpoint(), !e.Terminating

@@ -95,7 +95,7 @@ func localReady(v intent.Service, node string) int {
 			local = &six
 		}
 		for _, e := range v.Ports[i].Endpoints {
-			if !e.Terminating && node != "" && e.Place.Node() == node {
+			if !e.Terminating && node != "" && e.Topology.Node() == node {
 				*local = append(*local, e.Address)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 
 // at is an endpoint 10.0.0.i:80 on a node.
 func at(i int, node string, change ...func(*intent.ServiceEndpoint)) intent.ServiceEndpoint {
-	e := intent.ServiceEndpoint{Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), Port: 80, Place: intent.NewPlace(node, nil, nil)}
+	e := intent.ServiceEndpoint{Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), Port: 80, Topology: intent.NewTopology(node, nil, nil)}
 	for _, c := range change {
 		c(&e)
 	}
@@ -26,11 +26,13 @@ func at(i int, node string, change ...func(*intent.ServiceEndpoint)) intent.Serv
 func terminating(e *intent.ServiceEndpoint) { e.Terminating = true }
 
 func zones(names ...string) func(*intent.ServiceEndpoint) {
-	return func(e *intent.ServiceEndpoint) { e.Place = intent.NewPlace(e.Place.Node(), names, nil) }
+	return func(e *intent.ServiceEndpoint) { e.Topology = intent.NewTopology(e.Topology.Node(), names, nil) }
 }
 
 func nodes(names ...string) func(*intent.ServiceEndpoint) {
-	return func(e *intent.ServiceEndpoint) { e.Place = intent.NewPlace(e.Place.Node(), []string{"a"}, names) }
+	return func(e *intent.ServiceEndpoint) {
+		e.Topology = intent.NewTopology(e.Topology.Node(), []string{"a"}, names)
+	}
 }
 
 // service has one port with these endpoints, at a ClusterIP and a node port.
@@ -125,7 +127,7 @@ func TestLocalEndpointsOfFamilies(t *testing.T) {
 	v := service(at(1, "n1"), at(2, "n1"), at(3, "n2"))
 	same, six := v.Ports[0], v.Ports[0]
 	same.Port = 443
-	six.IPv6, six.Endpoints = true, []intent.ServiceEndpoint{{Address: netip.MustParseAddr("fd00::1"), Place: intent.NewPlace("n1", nil, nil)}}
+	six.IPv6, six.Endpoints = true, []intent.ServiceEndpoint{{Address: netip.MustParseAddr("fd00::1"), Topology: intent.NewTopology("n1", nil, nil)}}
 	v.Ports = append(v.Ports, same, six)
 	for node, want := range map[string]int{"n1": 2, "n2": 1, "n3": 0, "": 0} {
 		if got := Service(v, Node{Name: node}).LocalEndpoints; got != want {

@@ -27,8 +27,8 @@ type policy struct {
 // a name stands for.
 type part struct {
 	rule   intent.Rule
-	groups []*group      // the same as the rule's Groups
-	users  bag[*watcher] // of nodes that need it, once for each cohort there
+	groups []*group           // the same as the rule's Groups
+	users  multiset[*watcher] // of nodes that need it, once for each identity there
 }
 
 // namedRule is the parts of an ingress rule for subjects that have container ports of
@@ -38,14 +38,14 @@ type namedRule struct {
 	parts map[resolved]*part
 }
 
-// concerns says whether a cohort that the policy governs is another one for it.
-func (p *policy) concerns(c *cohort) bool {
+// concerns says whether an identity that the policy governs is another one for it.
+func (p *policy) concerns(c *identity) bool {
 	isolates := p.Tier == intent.NetworkPolicyTier && (p.Ingress || p.Egress)
 	return isolates || p.Tier == intent.SecurityGroupTier || len(p.parts) > 0 || len(p.appendParts(nil, c)) > 0
 }
 
-// sameFor says that both have the same parts for a cohort that was there before. A port that a name
-// stands for only now is that of another cohort, which is checked anyway.
+// sameFor says that both have the same parts for an identity that was there before. A port that a
+// name stands for only now is that of another identity, which is checked anyway.
 func (n namedRule) sameFor(o namedRule) bool {
 	if !slices.Equal(n.ports, o.ports) {
 		return false
@@ -58,8 +58,8 @@ func (n namedRule) sameFor(o namedRule) bool {
 	return true
 }
 
-// appendParts appends the parts that are for a cohort.
-func (p *policy) appendParts(parts []*part, c *cohort) []*part {
+// appendParts appends the parts that are for an identity.
+func (p *policy) appendParts(parts []*part, c *identity) []*part {
 	parts = append(parts, p.parts...)
 	for _, n := range p.named {
 		var all []resolved
@@ -141,7 +141,7 @@ func (e *Engine) regovern(was, is *policy) {
 	for _, s := range was.governs {
 		s.governing = without(s.governing, is)
 		if !same || !slices.Contains(is.governs, s) {
-			for c := range s.cohorts.all() {
+			for c := range s.identities.all() {
 				e.stale(c)
 			}
 		}
@@ -149,7 +149,7 @@ func (e *Engine) regovern(was, is *policy) {
 	for _, s := range is.governs {
 		s.governing = append(s.governing, is)
 		if !same || !slices.Contains(was.governs, s) {
-			for c := range s.cohorts.all() {
+			for c := range s.identities.all() {
 				e.stale(c)
 			}
 		}

@@ -19,10 +19,10 @@ import (
 // afterward. One goroutine at a time may use it.
 //
 // The cost of a change depends on what it affects, not on the size of the cluster. Endpoints that
-// no selector can tell apart are one cohort, equal selectors are one selector, and each of the two
-// knows those of the other that it has to do with. A node that is attached counts how many of its
-// cohorts need a rule, and how many of its rules need a group. All that is computed when it is
-// asked for, so many changes at once cost less than one by one.
+// no selector can tell apart are one identity, equal selectors are one selector, and each of the
+// two knows those of the other that it has to do with. A node that is attached counts how many of
+// its identities need a rule, and how many of its rules need a group. All that is computed when it
+// is asked for, so many changes at once cost less than one by one.
 type Engine struct {
 	namespaces map[string]*namespace
 	nodes      map[string]*node
@@ -33,8 +33,8 @@ type Engine struct {
 	// Those of namespaces that are selected by labels, by canonical text.
 	scopes  map[string]*scope
 	groups  map[string]*group // by ID
-	naming  map[string]*bag[*cohort]
-	holders map[location]*bag[holder]
+	naming  map[string]*multiset[*identity]
+	holders map[location]*multiset[holder]
 
 	scopeSelectors labelIndex[*scope]
 	nodeSelectors  labelIndex[*selector]
@@ -53,17 +53,17 @@ type Engine struct {
 
 	mostPorts int // see maxNamedPorts
 
-	key   []byte // both of cohortKey
+	key   []byte // both of identityKey
 	names []string
 }
 
 type namespace struct {
-	Name    string
-	known   bool
-	labels  labels.Set
-	own     scope
-	scopes  []*scope // others that it is in
-	cohorts map[string]*cohort
+	Name       string
+	known      bool
+	labels     labels.Set
+	own        scope
+	scopes     []*scope // others that it is in
+	identities map[string]*identity
 }
 
 type node struct {
@@ -71,17 +71,17 @@ type node struct {
 	known     bool
 	labels    labels.Set
 	places    []Place
-	endpoints bag[*endpoint]
+	endpoints multiset[*endpoint]
 	selectors []*selector
 	watchers  []*watcher // nearly always one at most
 }
 
 type endpoint struct {
-	key    string
-	cohort *cohort
-	node   *node // or nil
-	places []Place
-	closed bool // for it is nowhere yet, as its node has been told
+	key      string
+	identity *identity
+	node     *node // or nil
+	places   []Place
+	closed   bool // for it is nowhere yet, as its node has been told
 }
 
 // NewEngine returns one that knows nothing.
@@ -94,8 +94,8 @@ func NewEngine() *Engine {
 		selectors:     map[string]*selector{},
 		scopes:        map[string]*scope{},
 		groups:        map[string]*group{},
-		naming:        map[string]*bag[*cohort]{},
-		holders:       map[location]*bag[holder]{},
+		naming:        map[string]*multiset[*identity]{},
+		holders:       map[location]*multiset[holder]{},
 		unplaced:      map[*endpoint]struct{}{},
 		deniers:       map[*policy]struct{}{},
 		stalePolicies: map[intent.PolicyRef]*Policy{},
@@ -125,7 +125,7 @@ func (e *Engine) DeleteNamespace(name string) {
 func (e *Engine) namespace(name string) *namespace {
 	n := e.namespaces[name]
 	if n == nil {
-		n = &namespace{Name: name, cohorts: map[string]*cohort{}}
+		n = &namespace{Name: name, identities: map[string]*identity{}}
 		n.own.members.add(n)
 		e.namespaces[name] = n
 	}
@@ -133,7 +133,7 @@ func (e *Engine) namespace(name string) *namespace {
 }
 
 func (e *Engine) tidyNamespace(n *namespace) {
-	if !n.known && len(n.cohorts) == 0 && n.own.count == 0 {
+	if !n.known && len(n.identities) == 0 && n.own.count == 0 {
 		delete(e.namespaces, n.Name)
 	}
 }
@@ -146,7 +146,7 @@ func (e *Engine) relabel(n *namespace, known bool, l labels.Set) {
 	}
 	n.known, n.labels = known, l
 	if was != known {
-		for _, c := range n.cohorts {
+		for _, c := range n.identities {
 			e.stale(c)
 		}
 	}
@@ -163,7 +163,7 @@ func (e *Engine) relabel(n *namespace, known bool, l labels.Set) {
 	for _, s := range before {
 		if !slices.Contains(scopes, s) {
 			s.members.remove(n)
-			for _, c := range n.cohorts {
+			for _, c := range n.identities {
 				e.leaveScope(s, c)
 			}
 		}
@@ -171,7 +171,7 @@ func (e *Engine) relabel(n *namespace, known bool, l labels.Set) {
 	for _, s := range scopes {
 		if !slices.Contains(before, s) {
 			s.members.add(n)
-			for _, c := range n.cohorts {
+			for _, c := range n.identities {
 				e.joinScope(s, c)
 			}
 		}
@@ -238,20 +238,20 @@ func (e *Engine) SetEndpoint(to Endpoint) {
 	if to.Node != "" {
 		on = e.node(to.Node)
 	}
-	c := e.cohort(to)
+	c := e.identity(to)
 	p := e.endpoints[to.Key]
 	if p == nil {
 		p = &endpoint{key: to.Key}
 		e.endpoints[p.key] = p
 	}
-	if p.cohort == c && p.node == on && slices.Equal(p.places, places) {
+	if p.identity == c && p.node == on && slices.Equal(p.places, places) {
 		return
 	}
 	was := *p
-	from, is := e.presence(was.cohort, nil, was.places), e.presence(c, nil, places)
-	if p.cohort != c || p.node != on {
+	from, is := e.presence(was.identity, nil, was.places), e.presence(c, nil, places)
+	if p.identity != c || p.node != on {
 		e.withdraw(p)
-		p.cohort, p.node = c, on
+		p.identity, p.node = c, on
 		c.endpoints.add(p)
 		if on != nil {
 			on.endpoints.add(p)
@@ -277,7 +277,7 @@ func (e *Engine) DeleteEndpoint(key string) {
 	if p == nil {
 		return
 	}
-	from := e.presence(p.cohort, nil, p.places)
+	from := e.presence(p.identity, nil, p.places)
 	e.withdraw(p)
 	delete(e.endpoints, key)
 	delete(e.unplaced, p)
@@ -285,12 +285,12 @@ func (e *Engine) DeleteEndpoint(key string) {
 	e.tidyEndpoint(*p)
 }
 
-// withdraw takes an Endpoint from its cohort and its node.
+// withdraw takes an Endpoint from its identity and its node.
 func (e *Engine) withdraw(p *endpoint) {
-	if p.cohort == nil {
+	if p.identity == nil {
 		return
 	}
-	p.cohort.endpoints.remove(p)
+	p.identity.endpoints.remove(p)
 	if p.node != nil {
 		p.node.endpoints.remove(p)
 		for _, w := range p.node.watchers {
@@ -316,11 +316,11 @@ func (e *Engine) close(p *endpoint, closed bool) {
 // match them until the address is known.
 func (e *Engine) closeUnplaced() {
 	for p := range e.unplaced {
-		e.close(p, e.denied(p.cohort))
+		e.close(p, e.denied(p.identity))
 	}
 }
 
-func (e *Engine) denied(c *cohort) bool {
+func (e *Engine) denied(c *identity) bool {
 	for p := range e.deniers {
 		if slices.ContainsFunc(p.denies, func(s *selector) bool { return slices.Contains(c.selectors, s) }) {
 			return true
@@ -331,8 +331,8 @@ func (e *Engine) denied(c *cohort) bool {
 
 // tidyEndpoint removes what only the Endpoint that was has referred to.
 func (e *Engine) tidyEndpoint(was endpoint) {
-	if was.cohort != nil {
-		e.tidyCohort(was.cohort)
+	if was.identity != nil {
+		e.tidyIdentity(was.identity)
 	}
 	if was.node != nil {
 		e.tidyNode(was.node)
@@ -415,7 +415,7 @@ func (e *Engine) NodesOf(ref intent.PolicyRef) []string {
 func (e *Engine) nodesOf(p *policy) map[*node]bool {
 	nodes, seen, most := map[*node]bool{}, 0, -1
 	for _, s := range p.governs {
-		for c := range s.cohorts.all() {
+		for c := range s.identities.all() {
 			if !p.concerns(c) {
 				continue
 			}

@@ -113,8 +113,8 @@ type group struct {
 	id string
 	*selector
 	narrowed
-	uses  int           // by parts of policies
-	users bag[*watcher] // of nodes that need it, once for each part there
+	uses  int                // by parts of policies
+	users multiset[*watcher] // of nodes that need it, once for each part there
 }
 
 // narrowed says which addresses those are, if not all.
@@ -173,9 +173,9 @@ func (e *Engine) dropGroup(g *group) {
 	e.drop(g.selector)
 }
 
-// hasCohort says that the group has those of the cohort's places that hasPlace says, if its
-// selector selects the cohort.
-func (g *group) hasCohort(c *cohort) bool {
+// hasIdentity says that the group has those of the identity's places that hasPlace says, if its
+// selector selects the identity.
+func (g *group) hasIdentity(c *identity) bool {
 	return g.port == "" || slices.ContainsFunc(c.ports, func(n NamedPort) bool {
 		return n.Name == g.port && n.Protocol == g.at.protocol && n.Port == g.at.port
 	})
@@ -190,8 +190,8 @@ func (g *group) hasPlace(p Place) bool {
 // members are the places that the group has. Some may come twice.
 func (g *group) members() iter.Seq[Place] {
 	return func(yield func(Place) bool) {
-		for c := range g.cohorts.all() {
-			if !g.hasCohort(c) {
+		for c := range g.identities.all() {
+			if !g.hasIdentity(c) {
 				continue
 			}
 			for p := range c.endpoints.all() {

@@ -20,10 +20,10 @@ func (p Place) location() location { return location{p.Space, p.Address} }
 
 func (p Place) isPrimary() bool { return !p.Secondary }
 
-// holder is what has a location: a pod or Port of a cohort, with a further interface if secondary,
-// or a node.
+// holder is what has a location: a pod or Port of an identity, with a further interface if
+// secondary, or a node.
 type holder struct {
-	cohort    *cohort // or
+	identity  *identity // or
 	node      *node
 	secondary bool
 }
@@ -31,8 +31,8 @@ type holder struct {
 // groups are those that it is in, if its place is.
 func (h holder) groups() iter.Seq[*group] {
 	switch {
-	case h.cohort != nil:
-		return h.cohort.groups()
+	case h.identity != nil:
+		return h.identity.groups()
 	case h.node != nil:
 		return h.node.groups()
 	}
@@ -61,18 +61,18 @@ func unique(places []Place) []Place {
 
 // presence is the places of an Endpoint or node, and those of its groups that some node needs.
 type presence struct {
-	cohort *cohort
-	node   *node // of the two at most one
-	places []Place
-	groups []*group
+	identity *identity
+	node     *node // of the two at most one
+	places   []Place
+	groups   []*group
 }
 
-func (e *Engine) presence(c *cohort, n *node, places []Place) presence {
-	p := presence{cohort: c, node: n, places: places}
+func (e *Engine) presence(c *identity, n *node, places []Place) presence {
+	p := presence{identity: c, node: n, places: places}
 	if len(e.attached) == 0 {
 		return p
 	}
-	for g := range (holder{cohort: c, node: n}).groups() {
+	for g := range (holder{identity: c, node: n}).groups() {
 		if g.users.len() > 0 {
 			p.groups = append(p.groups, g)
 		}
@@ -84,10 +84,10 @@ func (e *Engine) presence(c *cohort, n *node, places []Place) presence {
 // need the groups in which they differ.
 func (e *Engine) moved(from, to presence) {
 	for _, p := range to.places {
-		e.hold(p.location(), holder{to.cohort, to.node, p.Secondary})
+		e.hold(p.location(), holder{to.identity, to.node, p.Secondary})
 	}
 	for _, p := range from.places {
-		e.release(p.location(), holder{from.cohort, from.node, p.Secondary})
+		e.release(p.location(), holder{from.identity, from.node, p.Secondary})
 		if !slices.Contains(to.places, p) {
 			e.peersChanged(from.groups, p)
 		}
@@ -132,7 +132,7 @@ func difference(a, b []*group) []*group {
 func (e *Engine) hold(l location, h holder) {
 	b := e.holders[l]
 	if b == nil {
-		b = &bag[holder]{}
+		b = &multiset[holder]{}
 		e.holders[l] = b
 	}
 	b.add(h)

@@ -15,8 +15,8 @@ type selector struct {
 	scope *scope // of those that select Ports by labels
 	uses  int    // by subjects, groups and watches
 
-	cohorts bag[*cohort]
-	nodes   bag[*node]
+	identities multiset[*identity]
+	nodes      multiset[*node]
 
 	governing []*policy // that it is a subject of
 	groups    []*group
@@ -28,7 +28,7 @@ type selector struct {
 type scope struct {
 	text      string // of those by labels: the canonical one
 	labels    labels.Selector
-	members   bag[*namespace]
+	members   multiset[*namespace]
 	selectors labelIndex[*selector]
 	count     int // of selectors
 }
@@ -37,8 +37,8 @@ type scope struct {
 type watch struct {
 	*selector
 	port     Port
-	found    bag[resolved] // one for each cohort
-	policies bag[*policy]  // that depend on it
+	found    multiset[resolved] // one for each identity
+	policies multiset[*policy]  // that depend on it
 }
 
 // selector returns the shared selector for a Selector, or nil for one that selects nothing. The
@@ -84,7 +84,7 @@ func (e *Engine) start(s *selector) {
 	s.scope.selectors.add(requirements, s)
 	s.scope.count++
 	for n := range s.scope.members.all() {
-		for _, c := range n.cohorts {
+		for _, c := range n.identities {
 			if s.Pods.Matches(c.labels) {
 				e.join(s, c)
 			}
@@ -121,7 +121,7 @@ func (e *Engine) drop(s *selector) {
 		return
 	}
 	delete(e.selectors, s.text)
-	for c := range s.cohorts.all() {
+	for c := range s.identities.all() {
 		c.selectors = without(c.selectors, s)
 	}
 	for n := range s.nodes.all() {
@@ -153,9 +153,9 @@ func (e *Engine) drop(s *selector) {
 	}
 }
 
-// join has a selector select a cohort.
-func (e *Engine) join(s *selector, c *cohort) {
-	s.cohorts.add(c)
+// join has a selector select an identity.
+func (e *Engine) join(s *selector, c *identity) {
+	s.identities.add(c)
 	c.selectors = append(c.selectors, s)
 	for _, w := range s.watches {
 		for _, at := range resolve(c.ports, w.port) {
@@ -166,8 +166,8 @@ func (e *Engine) join(s *selector, c *cohort) {
 }
 
 // leave has it no longer select it.
-func (e *Engine) leave(s *selector, c *cohort) {
-	s.cohorts.remove(c)
+func (e *Engine) leave(s *selector, c *identity) {
+	s.identities.remove(c)
 	c.selectors = without(c.selectors, s)
 	for _, w := range s.watches {
 		for _, at := range resolve(c.ports, w.port) {
@@ -177,14 +177,14 @@ func (e *Engine) leave(s *selector, c *cohort) {
 	e.selectionChanged(s, c)
 }
 
-// selectionChanged notifies the dependents of the selector that it selects the cohort,
+// selectionChanged notifies the dependents of the selector that it selects the identity,
 // or does no longer.
-func (e *Engine) selectionChanged(s *selector, c *cohort) {
+func (e *Engine) selectionChanged(s *selector, c *identity) {
 	if len(s.governing) > 0 {
 		e.stale(c)
 	}
 	for _, g := range s.groups {
-		if g.users.len() == 0 || !g.hasCohort(c) {
+		if g.users.len() == 0 || !g.hasIdentity(c) {
 			continue
 		}
 		for p := range c.endpoints.all() {
@@ -206,7 +206,7 @@ func (e *Engine) watch(spec Selector, port Port, p *policy) *watch {
 	i := slices.IndexFunc(s.watches, func(w *watch) bool { return w.port == port })
 	if i < 0 {
 		w := &watch{selector: s, port: port}
-		for c := range s.cohorts.all() {
+		for c := range s.identities.all() {
 			for _, at := range resolve(c.ports, port) {
 				w.found.add(at)
 			}

@@ -12,8 +12,8 @@ import (
 // watcher records the changes of one node.
 type watcher struct {
 	node    *node
-	applied map[*cohort]*governed // the parts of it that are in use
-	pending map[*cohort]struct{}  // for which that may have to change
+	applied map[*identity]*governed // the parts of it that are in use
+	pending map[*identity]struct{}  // for which that may have to change
 
 	// What has to be checked for the next Delta.
 	rules    map[string]*part     // by ID
@@ -24,7 +24,7 @@ type watcher struct {
 // newWatcher returns one that has everything about the node before it.
 func (e *Engine) newWatcher(name string) *watcher {
 	n := e.node(name)
-	w := &watcher{node: n, applied: map[*cohort]*governed{}, pending: map[*cohort]struct{}{}}
+	w := &watcher{node: n, applied: map[*identity]*governed{}, pending: map[*identity]struct{}{}}
 	w.forget()
 	n.watchers = append(n.watchers, w)
 	e.attached[w] = struct{}{}
@@ -44,7 +44,7 @@ func (w *watcher) forget() {
 // close ends it.
 func (w *watcher) close(e *Engine) {
 	for p := range w.node.endpoints.all() {
-		p.cohort.on.remove(w)
+		p.identity.on.remove(w)
 	}
 	for _, g := range w.applied {
 		for _, p := range g.parts {
@@ -63,18 +63,18 @@ func (w *watcher) close(e *Engine) {
 
 // add has an Endpoint be on the node.
 func (w *watcher) add(e *Engine, p *endpoint) {
-	if p.cohort.on.add(w) == 1 {
-		w.pending[p.cohort] = struct{}{}
+	if p.identity.on.add(w) == 1 {
+		w.pending[p.identity] = struct{}{}
 	}
 	w.subject(e, p.key, nil)
 }
 
 // remove has it be there no longer.
 func (w *watcher) remove(e *Engine, p *endpoint) {
-	if p.cohort.on.remove(w) == 0 {
-		w.pending[p.cohort] = struct{}{}
+	if p.identity.on.remove(w) == 0 {
+		w.pending[p.identity] = struct{}{}
 	}
-	w.subject(e, p.key, w.applied[p.cohort])
+	w.subject(e, p.key, w.applied[p.identity])
 }
 
 // subject records that a Subject, which was governed so, may have changed; nil: it has.
@@ -85,7 +85,7 @@ func (w *watcher) subject(e *Engine, key string, was *governed) {
 	e.touched[w] = struct{}{}
 }
 
-// settle applies to the nodes what has changed of the policies and cohorts. What is used
+// settle applies to the nodes what has changed of the policies and identities. What is used
 // from now on comes before what is used no longer, so that nothing changes for what is
 // used before and after.
 func (e *Engine) settle() {
@@ -99,7 +99,7 @@ func (e *Engine) settle() {
 			w.apply(e, c)
 		}
 		if len(w.pending) > 0 {
-			w.pending = map[*cohort]struct{}{}
+			w.pending = map[*identity]struct{}{}
 		}
 	}
 	for _, f := range e.releases {
@@ -111,8 +111,8 @@ func (e *Engine) settle() {
 	e.releases, e.drops = nil, nil
 }
 
-// apply has the cohort's Subjects on the node be governed as they are to be.
-func (w *watcher) apply(e *Engine, c *cohort) {
+// apply has the identity's Subjects on the node be governed as they are to be.
+func (w *watcher) apply(e *Engine, c *identity) {
 	was := w.applied[c]
 	if c.on.count(w) == 0 {
 		delete(w.applied, c)
@@ -137,7 +137,7 @@ func (w *watcher) apply(e *Engine, c *cohort) {
 		return
 	}
 	for p := range w.node.endpoints.all() {
-		if p.cohort == c {
+		if p.identity == c {
 			w.subject(e, p.key, was)
 		}
 	}
@@ -242,7 +242,7 @@ func (w *watcher) delta(e *Engine) Delta {
 			d.RemovedSubjects = append(d.RemovedSubjects, key)
 			continue
 		}
-		is := w.applied[p.cohort]
+		is := w.applied[p.identity]
 		if was != nil && was.equal(is) {
 			continue
 		}
@@ -281,7 +281,7 @@ type kind struct {
 	is4 bool
 }
 
-func (l *lists) groups(b *bag[holder], where location) []string {
+func (l *lists) groups(b *multiset[holder], where location) []string {
 	if b == nil {
 		return nil
 	}

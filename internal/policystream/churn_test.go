@@ -79,7 +79,7 @@ func TestChurn(t *testing.T) {
 	for i, a := range agents {
 		want := all.View(fmt.Sprintf("node-%d", i))
 		a.Await(t, "its view", func() bool { return a.Status().Complete && has(a, want)() })
-		if s := a.Status(); s.Garbage != 0 {
+		if s := a.Status(); s.InvalidUpdates != 0 {
 			t.Errorf("status %+v", s)
 		}
 		if diff := cmp.Diff(streamtest.ViewOf(want), a.View(), compareAddresses); diff != "" {

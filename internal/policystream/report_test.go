@@ -18,7 +18,7 @@ import (
 	"coelan.io/coelan/internal/policystream/streamtest"
 )
 
-func TestRealised(t *testing.T) {
+func TestProgrammed(t *testing.T) {
 	c := streamtest.Start(t)
 	c.Set("a", view())
 	c.Set("b", view())
@@ -26,12 +26,12 @@ func TestRealised(t *testing.T) {
 		t.Helper()
 		timeout := time.After(10 * time.Second)
 		for {
-			got := c.Hub.Realised(ofPolicy("web"))
-			if got == (server.Realised{Wanted: 2, Realised: want}) {
+			got := c.Hub.ProgrammedNodes(ofPolicy("web"))
+			if got == (server.ProgrammedNodes{Wanted: 2, Programmed: want}) {
 				return
 			}
 			select {
-			case <-c.Hub.RealisedChanged():
+			case <-c.Hub.ProgrammedChanged():
 			case <-timeout:
 				t.Fatalf("%+v, want %d of 2", got, want)
 			}
@@ -55,7 +55,7 @@ func TestRealised(t *testing.T) {
 	for lazy.Status().Version == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	lazy.Realised(1)
+	lazy.Programmed(1)
 	check(2)
 	stop()
 	check(1)
@@ -83,7 +83,7 @@ func follow(t *testing.T, first, second *streamtest.Controller) {
 }
 
 // Two controllers add up what their agents say.
-func TestRealisedElsewhere(t *testing.T) {
+func TestProgrammedElsewhere(t *testing.T) {
 	first, second := pair(t)
 	follow(t, first, second)
 	streamtest.StartAgent(t, first.ClientOptions("a"))
@@ -92,11 +92,11 @@ func TestRealisedElsewhere(t *testing.T) {
 		t.Helper()
 		timeout := time.After(20 * time.Second)
 		for _, c := range []*streamtest.Controller{first, second} {
-			for c.Hub.Realised(ofPolicy("web")) != (server.Realised{Wanted: 2, Realised: want}) {
+			for c.Hub.ProgrammedNodes(ofPolicy("web")) != (server.ProgrammedNodes{Wanted: 2, Programmed: want}) {
 				select {
-				case <-c.Hub.RealisedChanged():
+				case <-c.Hub.ProgrammedChanged():
 				case <-timeout:
-					t.Fatalf("controller %s: %+v, want %d of 2", c.Address, c.Hub.Realised(ofPolicy("web")), want)
+					t.Fatalf("controller %s: %+v, want %d of 2", c.Address, c.Hub.ProgrammedNodes(ofPolicy("web")), want)
 				}
 			}
 		}
@@ -114,16 +114,16 @@ func TestRefused(t *testing.T) {
 	a, _ := streamtest.StartAgent(t, first.ClientOptions("a"))
 	b, stop := streamtest.StartAgent(t, second.ClientOptions("b"))
 	red := intent.PolicyRef{Kind: intent.PolicyKind(intent.KindNetwork), Name: "red"}
-	check := func(what string, realised int, want map[intent.PolicyRef][]server.NodeRefusal) {
+	check := func(what string, programmed int, want map[intent.PolicyRef][]server.NodeRefusal) {
 		t.Helper()
 		timeout := time.After(20 * time.Second)
 		for _, c := range []*streamtest.Controller{first, second} {
-			for c.Hub.Realised(ofPolicy("web")).Realised != realised || !cmp.Equal(c.Hub.Refused(), want) {
+			for c.Hub.ProgrammedNodes(ofPolicy("web")).Programmed != programmed || !cmp.Equal(c.Hub.Refused(), want) {
 				select {
-				case <-c.Hub.RealisedChanged():
+				case <-c.Hub.ProgrammedChanged():
 				case <-c.Hub.RefusedChanged():
 				case <-timeout:
-					t.Fatalf("%s: controller %s: %+v, refused %v, want %v", what, c.Address, c.Hub.Realised(ofPolicy("web")),
+					t.Fatalf("%s: controller %s: %+v, refused %v, want %v", what, c.Address, c.Hub.ProgrammedNodes(ofPolicy("web")),
 						c.Hub.Refused(), want)
 				}
 			}
@@ -156,7 +156,7 @@ func TestRefused(t *testing.T) {
 }
 
 // A controller that has an address of each family is one.
-func TestRealisedAtTwoAddresses(t *testing.T) {
+func TestProgrammedAtTwoAddresses(t *testing.T) {
 	first, second := pair(t)
 	again := *second
 	again.Address = strings.Replace(second.Address, "127.0.0.1", "[::ffff:127.0.0.1]", 1)
@@ -165,14 +165,14 @@ func TestRealisedAtTwoAddresses(t *testing.T) {
 	// The second address may come with the first, or after it.
 	timeout, late := time.After(20*time.Second), (<-chan time.Time)(nil)
 	for {
-		switch r := first.Hub.Realised(ofPolicy("web")); {
-		case r.Realised > 1:
+		switch r := first.Hub.ProgrammedNodes(ofPolicy("web")); {
+		case r.Programmed > 1:
 			t.Fatalf("%+v: one agent counts twice", r)
-		case r.Realised == 1 && late == nil:
+		case r.Programmed == 1 && late == nil:
 			late = time.After(300 * time.Millisecond)
 		}
 		select {
-		case <-first.Hub.RealisedChanged():
+		case <-first.Hub.ProgrammedChanged():
 		case <-late:
 			return
 		case <-timeout:
@@ -208,8 +208,8 @@ func TestAttached(t *testing.T) {
 	}
 	// Second has to follow first before first receives anything that it is to pass on.
 	streamtest.StartAgent(t, first.ClientOptions("b"))
-	for second.Hub.Realised(ofPolicy("web")).Realised == 0 {
-		<-second.Hub.RealisedChanged()
+	for second.Hub.ProgrammedNodes(ofPolicy("web")).Programmed == 0 {
+		<-second.Hub.ProgrammedChanged()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -237,9 +237,9 @@ func TestEmptyView(t *testing.T) {
 	c.Set("a", view())
 	a.Await(t, "its first pod", has(a, view()))
 	timeout := time.After(10 * time.Second)
-	for c.Hub.Realised(ofPolicy("web")).Realised != 1 {
+	for c.Hub.ProgrammedNodes(ofPolicy("web")).Programmed != 1 {
 		select {
-		case <-c.Hub.RealisedChanged():
+		case <-c.Hub.ProgrammedChanged():
 		case <-timeout:
 			t.Fatal("its policy is not in effect")
 		}

@@ -180,11 +180,11 @@ func TestInCluster(t *testing.T) {
 	for _, address := range addresses {
 		hub := hubs[address]
 		timeout := time.After(20 * time.Second)
-		for hub.Realised(ofPolicy("web")) != (server.Realised{Wanted: 2, Realised: 2}) {
+		for hub.ProgrammedNodes(ofPolicy("web")) != (server.ProgrammedNodes{Wanted: 2, Programmed: 2}) {
 			select {
-			case <-hub.RealisedChanged():
+			case <-hub.ProgrammedChanged():
 			case <-timeout:
-				t.Fatalf("controller %s: %+v", address, hub.Realised(ofPolicy("web")))
+				t.Fatalf("controller %s: %+v", address, hub.ProgrammedNodes(ofPolicy("web")))
 			}
 		}
 	}

@@ -68,10 +68,10 @@ func (d serviceDigest) endpoints(list []intent.ServiceEndpoint) {
 	d.numbers(len(list))
 	for i, e := range list {
 		d.addresses(e.Address)
-		same := i > 0 && e.Place == list[i-1].Place
+		same := i > 0 && e.Topology == list[i-1].Topology
 		d.numbers(int(e.Port), bit(e.Terminating), bit(same))
 		if !same {
-			node, zones, nodes := e.Place.Parts()
+			node, zones, nodes := e.Topology.Parts()
 			d.strings(node, zones, nodes)
 		}
 	}

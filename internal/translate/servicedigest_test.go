@@ -45,10 +45,10 @@ func TestDigestSeesEveryField(t *testing.T) {
 		case v.Type() == reflect.TypeFor[netip.Prefix]():
 			try(" address", func(v reflect.Value) { v.Set(reflect.ValueOf(netip.MustParsePrefix("11.0.0.0/8"))) })
 			try(" bits", func(v reflect.Value) { v.Set(reflect.ValueOf(netip.MustParsePrefix("10.0.0.0/9"))) })
-		case v.Type() == reflect.TypeFor[intent.Place]():
-			try(" node", func(v reflect.Value) { v.Set(reflect.ValueOf(intent.NewPlace("a", nil, nil))) })
-			try(" zones", func(v reflect.Value) { v.Set(reflect.ValueOf(intent.NewPlace("", []string{"a"}, nil))) })
-			try(" nodes", func(v reflect.Value) { v.Set(reflect.ValueOf(intent.NewPlace("", nil, []string{"a"}))) })
+		case v.Type() == reflect.TypeFor[intent.Topology]():
+			try(" node", func(v reflect.Value) { v.Set(reflect.ValueOf(intent.NewTopology("a", nil, nil))) })
+			try(" zones", func(v reflect.Value) { v.Set(reflect.ValueOf(intent.NewTopology("", []string{"a"}, nil))) })
+			try(" nodes", func(v reflect.Value) { v.Set(reflect.ValueOf(intent.NewTopology("", nil, []string{"a"}))) })
 		case v.Kind() == reflect.Struct:
 			for i := range v.NumField() {
 				visit(path+"."+v.Type().Field(i).Name, func(s *intent.Service) reflect.Value { return at(s).Field(i) })
@@ -78,13 +78,13 @@ func TestDigestSeesEveryField(t *testing.T) {
 // What ends one list and what begins the next are told apart, and which endpoints are in a place.
 func TestDigestSeesWhereListsEnd(t *testing.T) {
 	ips := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
-	places := []intent.Place{intent.NewPlace("a", nil, nil), intent.NewPlace("b", nil, nil)}
+	places := []intent.Topology{intent.NewTopology("a", nil, nil), intent.NewTopology("b", nil, nil)}
 	d := newServiceDigest()
 	seen := map[uint64]string{}
 	for i := range 3 {
 		for j := range 4 {
 			endpoints := []intent.ServiceEndpoint{
-				{Address: ips[0], Port: 1, Place: places[j%2]}, {Address: ips[1], Port: 2, Place: places[j/2]},
+				{Address: ips[0], Port: 1, Topology: places[j%2]}, {Address: ips[1], Port: 2, Topology: places[j/2]},
 			}
 			v := intent.Service{Ports: []intent.ServicePort{
 				{ExternalIPs: ips[:i], LoadBalancerIPs: ips[i:], Endpoints: endpoints},

@@ -31,7 +31,7 @@ func endpoints(endpointSlices []*sliceRecord, f family, p recordPort) []intent.S
 		for i := range s.all {
 			e := &s.all[i]
 			list = append(list,
-				intent.ServiceEndpoint{Address: e.ip, Port: port, Terminating: !e.ready, Place: e.place})
+				intent.ServiceEndpoint{Address: e.ip, Port: port, Terminating: !e.ready, Topology: e.place})
 		}
 	}
 	if !slices.IsSortedFunc(list, compareEndpoints) {

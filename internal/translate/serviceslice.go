@@ -35,7 +35,7 @@ type slicePort struct {
 // sliceEndpoint is an endpoint that is ready, or at least still serves.
 type sliceEndpoint struct {
 	ip    netip.Addr
-	place intent.Place
+	place intent.Topology
 	ready bool // else it is terminating, but still serves
 }
 
@@ -126,16 +126,16 @@ func (s *sliceRecord) readEndpoint(i int, e *discoveryv1.Endpoint, problems *sli
 	if !ready && !(serving && terminating) {
 		return
 	}
-	s.all = append(s.all, sliceEndpoint{ip: ip, place: placeOf(e), ready: ready})
+	s.all = append(s.all, sliceEndpoint{ip: ip, place: topologyOf(e), ready: ready})
 }
 
-func placeOf(e *discoveryv1.Endpoint) intent.Place {
+func topologyOf(e *discoveryv1.Endpoint) intent.Topology {
 	var node string
 	if e.NodeName != nil {
 		node = *e.NodeName
 	}
 	if e.Hints == nil {
-		return intent.NewPlace(node, nil, nil)
+		return intent.NewTopology(node, nil, nil)
 	}
 	var zones, nodes []string
 	for _, z := range e.Hints.ForZones {
@@ -144,7 +144,7 @@ func placeOf(e *discoveryv1.Endpoint) intent.Place {
 	for _, n := range e.Hints.ForNodes {
 		nodes = append(nodes, n.Name)
 	}
-	return intent.NewPlace(node, zones, nodes)
+	return intent.NewTopology(node, zones, nodes)
 }
 
 // port is the number of the port of a name and protocol, 0 if the slice has none.

@@ -132,15 +132,15 @@ func (p *Policies) Publish(ctx context.Context, views map[string]PolicyView) err
 		p.controller.Set(node, v)
 	}
 	for {
-		r := p.controller.Hub.Realised(marker)
-		if r.Wanted == len(views) && r.Realised == r.Wanted {
+		r := p.controller.Hub.ProgrammedNodes(marker)
+		if r.Wanted == len(views) && r.Programmed == r.Wanted {
 			return nil
 		}
 		select {
-		case <-p.controller.Hub.RealisedChanged():
+		case <-p.controller.Hub.ProgrammedChanged():
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("policies are in effect on %d of %d nodes: %w", r.Realised, r.Wanted, ctx.Err())
+			return fmt.Errorf("policies are in effect on %d of %d nodes: %w", r.Programmed, r.Wanted, ctx.Err())
 		}
 	}
 }

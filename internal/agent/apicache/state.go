@@ -47,8 +47,8 @@ var kinds = []string{Pods, Nodes, Namespaces, kube.Networks, kube.Routers, kube.
 // does not exist, or is new.
 func (s State) Listed(kind string) bool { return s.listed[kind] }
 
-// Heard says that the API was heard about anything since the agent has started.
-func (s State) Heard() bool { return len(s.listed) > 0 }
+// AnyListed reports whether any kind was listed from the API since the agent started.
+func (s State) AnyListed() bool { return len(s.listed) > 0 }
 
 // Pod is the pod of that name that the container runtime knows by that UID; nil if there is none. A
 // UID alone is not enough: see wellknown.PodUID.

@@ -46,7 +46,7 @@ func (d *Diagnostics) policyStatus() agentapi.PolicyStatus {
 	}
 	s := d.Policies()
 	p.Connected, p.Controller, p.Since, p.Complete = s.Connected, s.Controller, s.Since, s.Complete
-	p.Version, p.Programmed, p.Error, p.SaveError = s.Version, s.Realised, s.LastError, s.SaveError
+	p.Version, p.Programmed, p.Error, p.SaveError = s.Version, s.Programmed, s.LastError, s.SaveError
 	return p
 }
 

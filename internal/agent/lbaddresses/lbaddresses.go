@@ -28,9 +28,9 @@ type Options struct {
 	Intent *intent.Store
 	View   *apicache.View
 	Events Events
-	// ServicesReady is closed once Services are known, NodesHeard true once nodes are.
+	// ServicesReady is closed once Services are known, NodesListed true once nodes are.
 	ServicesReady <-chan struct{}
-	NodesHeard    func() bool
+	NodesListed   func() bool
 	// Keys calls update with the keys of the membership until ctx ends; nil: this
 	// node answers for none.
 	Keys func(ctx context.Context, update func(keys [][]byte))
@@ -71,7 +71,7 @@ func (a *Addresses) Run(ctx context.Context) error {
 	case <-a.ServicesReady:
 	}
 	_, ok := a.View.Await(ctx, func(s apicache.State) bool {
-		return s.Listed(kube.Pools) && a.NodesHeard() && a.address().IsValid()
+		return s.Listed(kube.Pools) && a.NodesListed() && a.address().IsValid()
 	})
 	if !ok {
 		return nil

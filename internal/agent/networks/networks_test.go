@@ -171,7 +171,7 @@ func TestLoad(t *testing.T) {
 	}
 	again := newWorld(t, d)
 	s := again.Intent.State()
-	if _, ok := s.Nodes().Get("n2"); !ok || s.Networks().Len() != 2 || s.Routers().Len() != 2 || len(again.portNodes()) != 1 || again.NodesHeard() || again.Own() == nil {
+	if _, ok := s.Nodes().Get("n2"); !ok || s.Networks().Len() != 2 || s.Routers().Len() != 2 || len(again.portNodes()) != 1 || again.NodesListed() || again.Own() == nil {
 		t.Fatalf("%d nodes, %d Networks, %d Routers, Ports %v", s.Nodes().Len(), s.Networks().Len(), s.Routers().Len(), again.portNodes())
 	}
 	tell(again)
@@ -179,7 +179,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("the same of the API is another intent: %+v", intent.Diff(s, now))
 	}
 	// Each kind that is heard of for the first time is passed on, as parts wait for it.
-	if want := []string{"nodes", "intent", "intent", "intent", "intent", "intent", "intent"}; !slices.Equal(again.calls, want) || !again.NodesHeard() {
+	if want := []string{"nodes", "intent", "intent", "intent", "intent", "intent", "intent"}; !slices.Equal(again.calls, want) || !again.NodesListed() {
 		t.Errorf("calls %v, want %v", again.calls, want)
 	}
 }

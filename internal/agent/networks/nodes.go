@@ -15,8 +15,8 @@ import (
 	"coelan.io/coelan/internal/translate"
 )
 
-// NodesHeard reports whether intent is made of the nodes that the API has told of since the start.
-func (s *Source) NodesHeard() bool { return s.applied().Listed(apicache.Nodes) }
+// NodesListed reports whether intent is made of the nodes that the API has told of since the start.
+func (s *Source) NodesListed() bool { return s.applied().Listed(apicache.Nodes) }
 
 // Own is this node's object; nil if it is not known.
 func (s *Source) Own() *corev1.Node { return s.applied().Nodes[s.Node] }
@@ -74,7 +74,7 @@ func (s *Source) Judge() {
 		_, problem = backend.OwnNode(s.Intent.State(), s.Node)
 	}
 	s.Judged(problem)
-	if s.NodesHeard() {
+	if s.NodesListed() {
 		s.checkRanges()
 	}
 }

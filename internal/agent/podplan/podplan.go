@@ -247,7 +247,7 @@ func (p *Planner) heard(ctx context.Context, namespace string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !s.Heard() {
+	if !s.AnyListed() {
 		// It is away, or slow: that is another matter, because it may know what is not remembered.
 		bounded, cancel := context.WithTimeout(ctx, viewTimeout)
 		defer cancel()

@@ -25,8 +25,8 @@ type Client interface {
 	Load() client.Change
 	// Run tells of changes until ctx ends.
 	Run(ctx context.Context)
-	// Realised says that a version is in effect.
-	Realised(version uint64)
+	// Programmed says that a version is in effect.
+	Programmed(version uint64)
 	// Attached tells of a pod that has just been attached.
 	Attached(policy.Attachment)
 	// Refused tells all that the switch refuses.
@@ -50,10 +50,10 @@ type Options struct {
 // Policies keeps the intent's Rules, Subjects and Peers. Its methods are safe for concurrent use.
 type Policies struct {
 	Options
-	client Client
-	wake   trigger.Trigger
-	heard  chan struct{} // closed when a controller has told everything
-	once   sync.Once
+	client   Client
+	wake     trigger.Trigger
+	complete chan struct{} // closed when a controller has told everything
+	once     sync.Once
 
 	mu       sync.Mutex
 	revision uint64
@@ -63,7 +63,7 @@ type Policies struct {
 
 // New makes Policies that know nothing.
 func New(o Options) *Policies {
-	p := &Policies{Options: o, wake: trigger.New(), heard: make(chan struct{})}
+	p := &Policies{Options: o, wake: trigger.New(), complete: make(chan struct{})}
 	p.client = o.NewClient(p.changed)
 	return p
 }
@@ -77,9 +77,9 @@ func (p *Policies) Load(tx *intent.Tx) {
 	p.version = change.Version
 }
 
-// Heard is closed once a controller has told everything since the start, and the intent
+// Complete is closed once a controller has sent all policies since the start, and the intent
 // is made of it.
-func (p *Policies) Heard() <-chan struct{} { return p.heard }
+func (p *Policies) Complete() <-chan struct{} { return p.complete }
 
 // Attached reports a pod that has just been attached, so that other nodes can identify it before
 // the API has its addresses.
@@ -115,7 +115,7 @@ func (p *Policies) changed(c client.Change) {
 		return
 	}
 	if p.client.Status().Complete {
-		p.once.Do(func() { close(p.heard) })
+		p.once.Do(func() { close(p.complete) })
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (p *Policies) follow(ctx context.Context) {
 				return
 			}
 		}
-		p.client.Realised(version)
+		p.client.Programmed(version)
 		for _, t := range since {
 			p.Observe(time.Since(t))
 		}

@@ -18,11 +18,11 @@ import (
 
 // talk is a client that a test speaks for.
 type talk struct {
-	changed  func(client.Change)
-	words    chan client.Change
-	realised []uint64
-	version  uint64
-	complete bool
+	changed    func(client.Change)
+	words      chan client.Change
+	programmed []uint64
+	version    uint64
+	complete   bool
 }
 
 func (s *talk) Load() client.Change {
@@ -42,7 +42,7 @@ func (s *talk) Run(ctx context.Context) {
 	}
 }
 
-func (s *talk) Realised(version uint64)    { s.realised = append(s.realised, version) }
+func (s *talk) Programmed(version uint64)  { s.programmed = append(s.programmed, version) }
 func (s *talk) Attached(policy.Attachment) {}
 func (s *talk) Refused([]policy.Refusal)   {}
 func (s *talk) Status() client.Status      { return client.Status{Complete: s.complete} }
@@ -75,11 +75,11 @@ func TestWhatAControllerSays(t *testing.T) {
 		go func() { ended <- p.Run(ctx) }()
 		applied <- nil // what is remembered
 		synctest.Wait()
-		if len(s.realised) != 1 || s.realised[0] != 1 {
-			t.Errorf("versions %v are in effect, want the one that is remembered", s.realised)
+		if len(s.programmed) != 1 || s.programmed[0] != 1 {
+			t.Errorf("versions %v are in effect, want the one that is remembered", s.programmed)
 		}
 		select {
-		case <-p.Heard():
+		case <-p.Complete():
 			t.Error("a controller is heard before it speaks")
 		default:
 		}
@@ -94,30 +94,30 @@ func TestWhatAControllerSays(t *testing.T) {
 			},
 		}
 		synctest.Wait()
-		<-p.Heard()
+		<-p.Complete()
 		now := store.State()
 		_, kept := now.Subjects().Get("pod/old")
 		if subject, ok := now.Subjects().Get("pod/new"); !ok || kept || len(subject.Rules) != 1 || now.Rules().Len() != 1 || now.Peers().Len() != 1 {
 			t.Errorf("intent has %d rules, %d subjects, %d peers", now.Rules().Len(), now.Subjects().Len(), now.Peers().Len())
 		}
-		if len(s.realised) > 1 {
-			t.Errorf("versions %v are in effect before their flows are", s.realised)
+		if len(s.programmed) > 1 {
+			t.Errorf("versions %v are in effect before their flows are", s.programmed)
 		}
 		applied <- errors.New("the switch is away")
 		synctest.Wait()
-		if len(s.realised) > 1 {
-			t.Errorf("versions %v are in effect without the switch", s.realised)
+		if len(s.programmed) > 1 {
+			t.Errorf("versions %v are in effect without the switch", s.programmed)
 		}
 		applied <- nil
 		synctest.Wait()
-		if n := len(s.realised); n == 0 || s.realised[n-1] != 2 || observed != 1 {
-			t.Errorf("versions %v are in effect, %d times were taken", s.realised, observed)
+		if n := len(s.programmed); n == 0 || s.programmed[n-1] != 2 || observed != 1 {
+			t.Errorf("versions %v are in effect, %d times were taken", s.programmed, observed)
 		}
 		s.words <- client.Change{Version: 3, Delta: policy.Delta{RemovedPeers: []string{intent.PeerKey(peer.Space, peer.Address)}}}
 		applied <- nil
 		synctest.Wait()
-		if store.State().Peers().Len() != 0 || s.realised[len(s.realised)-1] != 3 {
-			t.Errorf("a peer that is gone is still there; versions %v", s.realised)
+		if store.State().Peers().Len() != 0 || s.programmed[len(s.programmed)-1] != 3 {
+			t.Errorf("a peer that is gone is still there; versions %v", s.programmed)
 		}
 		cancel()
 		if err := <-ended; err != nil {

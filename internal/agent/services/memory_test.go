@@ -82,8 +82,8 @@ func TestDamagedMemory(t *testing.T) {
 				Namespace: "shop", Name: fmt.Sprint("s", i), Router: "default", SourceRanges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 				Ports: []intent.ServicePort{{Protocol: intent.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.1"),
 					Endpoints: []intent.ServiceEndpoint{
-						{Address: netip.MustParseAddr("10.244.0.1"), Port: 8080, Place: intent.NewPlace("n1", []string{"a", "b"}, nil)},
-						{Address: netip.MustParseAddr("10.244.0.2"), Port: 8080, Terminating: true, Place: intent.NewPlace("n2", nil, []string{"n1"})},
+						{Address: netip.MustParseAddr("10.244.0.1"), Port: 8080, Topology: intent.NewTopology("n1", []string{"a", "b"}, nil)},
+						{Address: netip.MustParseAddr("10.244.0.2"), Port: 8080, Terminating: true, Topology: intent.NewTopology("n2", nil, []string{"n1"})},
 						{Address: netip.MustParseAddr("10.244.0.3"), Port: 8080},
 					}}},
 			})

@@ -41,8 +41,8 @@ type flows struct {
 	desired *bridge.Desired
 	// numbers are the OpenFlow ports that States are compiled with.
 	numbers func() *pipeline.Numbers
-	// questionRate is that of all States: see pipeline.Input.
-	questionRate uint32
+	// neighbourRate is that of all States: see pipeline.Input.
+	neighbourRate uint32
 	// begin waits for what a first comparison with the switch has to know.
 	begin func(ctx context.Context)
 	// synced is called after the first Sync on each connection, until it succeeds.
@@ -79,8 +79,8 @@ func newFlows(o backend.Options, numbers *numbers, metrics *metrics) *flows {
 	f := &flows{
 		log: o.Log, store: o.Intent, metrics: metrics, conditions: o.Conditions, begin: o.Hooks.Begin,
 		loop: o.Monitor.Loop("flows"), compiler: pipeline.New(), desired: bridge.NewDesired(), numbers: numbers.get,
-		questionRate: uint32(o.Config.Neighbours.MaxPerSecond), //nolint:gosec // at most a million
-		wake:         trigger.New(), quarantine: quarantine.New(),
+		neighbourRate: uint32(o.Config.Neighbours.MaxPerSecond), //nolint:gosec // at most a million
+		wake:          trigger.New(), quarantine: quarantine.New(),
 	}
 	f.work = f.sync
 	return f
@@ -210,7 +210,7 @@ func (f *flows) compile(state *intent.State, desired *bridge.Desired) {
 	f.compiling.Lock()
 	defer f.compiling.Unlock()
 	desired.Follow(f.compiler.Compile(pipeline.Input{
-		State: state, Numbers: f.numbers(), QuestionRate: f.questionRate,
+		State: state, Numbers: f.numbers(), NeighbourRate: f.neighbourRate,
 	}))
 }
 

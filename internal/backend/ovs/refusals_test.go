@@ -171,7 +171,7 @@ func newRefusals(t *testing.T) *refusals {
 	for n := range 2 * pods {
 		b.numbers.set(testPort(n).ID, uint32(20+n)) //nolint:gosec // a few
 	}
-	b.flows.questionRate = 0 // meters are in no bundle
+	b.flows.neighbourRate = 0 // meters are in no bundle
 	b.flows.leftOut = func(list []quarantine.Entry) { r.said = refusalsOf(list) }
 	b.flows.begin, b.flows.synced = func(context.Context) {}, func(context.Context) error { return nil }
 	b.flows.bridge = bridge.New(bridge.Options{

@@ -47,7 +47,7 @@ func (r *loadBalancers) setup(m manager.Manager, monitor *heartbeat.Monitor) err
 		Watches(&corev1.Service{}, everything, builder.WithPredicates(serviceChanged())).
 		Watches(&corev1.Node{}, everything, builder.WithPredicates(reconcile.NodeChanged())).
 		Watches(&corev1.Namespace{}, everything, builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Complete(reconcile.Beating(monitor.Loop("loadbalancers"), r))
+		Complete(reconcile.WithHeartbeat(monitor.Loop("loadbalancers"), r))
 }
 
 // Reconcile handles all pools and Services at every request.

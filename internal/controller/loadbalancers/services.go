@@ -55,7 +55,7 @@ func (r *services) setup(m manager.Manager, monitor *heartbeat.Monitor) error {
 		Watches(&v1alpha1.Network{}, everything, builder.WithPredicates(reconcile.NetworkChanged())).
 		Watches(&v1alpha1.Router{}, everything).
 		Watches(&v1alpha1.LoadBalancerPool{}, everything, builder.WithPredicates(poolChanged())).
-		Complete(reconcile.Beating(monitor.Loop("services"), r))
+		Complete(reconcile.WithHeartbeat(monitor.Loop("services"), r))
 }
 
 // Reconcile is for one Service or EndpointSlice, or for all else that decides about Services.

@@ -69,12 +69,12 @@ func TestSlimServicesHaveTheSameProblems(t *testing.T) {
 		}, 0},
 	} {
 		svc := clusterIPService("web")
-		slimmed, err := reconcile.Slim(c.slice.DeepCopy())
+		slimmed, err := reconcile.TrimForCache(c.slice.DeepCopy())
 		if err != nil {
 			t.Fatal(err)
 		}
 		kept := slimmed.(*discoveryv1.EndpointSlice)
-		slimSvc, err := reconcile.Slim(svc.DeepCopy())
+		slimSvc, err := reconcile.TrimForCache(svc.DeepCopy())
 		if err != nil {
 			t.Fatal(err)
 		}

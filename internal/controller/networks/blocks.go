@@ -45,7 +45,7 @@ func (r *blocks) setup(m manager.Manager, monitor *heartbeat.Monitor) error {
 			builder.WithPredicates(reconcile.OnlyDelete())).
 		Watches(&v1alpha1.Port{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByPort)),
 			builder.WithPredicates(reconcile.OnlyDelete())).
-		Complete(reconcile.Beating(monitor.Loop("blocks"), r))
+		Complete(reconcile.WithHeartbeat(monitor.Loop("blocks"), r))
 }
 
 // Reconcile is for one AddressBlock.

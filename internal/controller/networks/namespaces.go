@@ -43,7 +43,7 @@ func (r *namespaces) setup(m manager.Manager, monitor *heartbeat.Monitor) error 
 		Watches(&v1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(w.namespacesOfNetwork),
 			builder.WithPredicates(reconcile.NetworkChanged())).
 		Watches(&v1alpha1.Router{}, handler.EnqueueRequestsFromMapFunc(namespaceMadeFor)).
-		Complete(reconcile.Beating(monitor.Loop("namespaces"), r))
+		Complete(reconcile.WithHeartbeat(monitor.Loop("namespaces"), r))
 }
 
 // Reconcile is for the namespace of that name, whether it is there or not.

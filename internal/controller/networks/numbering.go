@@ -53,7 +53,7 @@ func (r *numbering) setup(m manager.Manager, monitor *heartbeat.Monitor, o Optio
 			builder.WithPredicates(reconcile.OnlyDelete())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(w.leavingDefault),
 			builder.WithPredicates(podChanged())).
-		Complete(reconcile.Beating(monitor.Loop("numbering"), r))
+		Complete(reconcile.WithHeartbeat(monitor.Loop("numbering"), r))
 }
 
 // Reconcile handles all Networks and Routers at every request.

@@ -50,7 +50,7 @@ func (r *ports) setup(m manager.Manager, monitor *heartbeat.Monitor) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(w.portsOfPod), builder.WithPredicates(podChanged())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(w.portsOnNode),
 			builder.WithPredicates(reconcile.OnlyDelete())).
-		Complete(reconcile.Beating(monitor.Loop("ports"), r))
+		Complete(reconcile.WithHeartbeat(monitor.Loop("ports"), r))
 }
 
 // Reconcile is for one Port.

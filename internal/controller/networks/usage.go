@@ -41,7 +41,7 @@ func (r *usage) setup(m manager.Manager, monitor *heartbeat.Monitor) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(toDefault), builder.WithPredicates(podChanged())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(toDefault),
 			builder.WithPredicates(reconcile.NodeChanged())).
-		Complete(reconcile.Beating(monitor.Loop("usage"), r))
+		Complete(reconcile.WithHeartbeat(monitor.Loop("usage"), r))
 }
 
 // Reconcile is for one Network.

@@ -36,7 +36,7 @@ func (d *diagnostics) handler() http.Handler {
 	mux.HandleFunc("GET /v1/policies", func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case <-d.policies.complete:
-			localapi.Answer(w, d.policies.standing())
+			localapi.Answer(w, d.policies.enforcementStatuses())
 		default:
 			http.Error(w, "not all policies are known yet", http.StatusServiceUnavailable)
 		}
@@ -44,12 +44,12 @@ func (d *diagnostics) handler() http.Handler {
 	return mux
 }
 
-// standing is of all policies, sorted.
-func (p *Feed) standing() []policy.Standing {
+// statuses is of all policies, sorted.
+func (p *Feed) enforcementStatuses() []policy.EnforcementStatus {
 	p.mu.Lock()
-	list := make([]policy.Standing, 0, len(p.objects))
+	list := make([]policy.EnforcementStatus, 0, len(p.objects))
 	for ref := range p.objects {
-		s := policy.Standing{Policy: ref}
+		s := policy.EnforcementStatus{Policy: ref}
 		for _, problem := range p.problemsOf(ref) {
 			s.Problems = append(s.Problems, reconcile.MessageOf(problem, problem.Object))
 		}
@@ -61,9 +61,9 @@ func (p *Feed) standing() []policy.Standing {
 		if text := reconcile.RefusedMessage(refused[list[i].Policy]); text != "" {
 			list[i].Problems = append(list[i].Problems, text)
 		}
-		realised := p.hub.Realised(list[i].Policy)
-		list[i].Nodes, list[i].ProgrammedNodes = realised.Wanted, realised.Realised
+		programmed := p.hub.ProgrammedNodes(list[i].Policy)
+		list[i].Nodes, list[i].ProgrammedNodes = programmed.Wanted, programmed.Programmed
 	}
-	slices.SortFunc(list, func(a, b policy.Standing) int { return a.Policy.Compare(b.Policy) })
+	slices.SortFunc(list, func(a, b policy.EnforcementStatus) int { return a.Policy.Compare(b.Policy) })
 	return list
 }

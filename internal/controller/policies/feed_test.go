@@ -54,7 +54,7 @@ func TestSlimPodsAreTheSameToPolicies(t *testing.T) {
 		},
 		Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "10.244.1.5"}, {IP: "fd00::5"}}},
 	}
-	slimmed, err := reconcile.Slim(pod.DeepCopy())
+	slimmed, err := reconcile.TrimForCache(pod.DeepCopy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestSlimPodsAreTheSameToPolicies(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b"}}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24"}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}},
 	}
-	slimNode, err := reconcile.Slim(node.DeepCopy())
+	slimNode, err := reconcile.TrimForCache(node.DeepCopy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,11 +239,11 @@ func TestPolicyStatus(t *testing.T) {
 			t.Errorf("status %+v", group.Status)
 		}
 	}
-	changed, err := setClusterConditions(cluster, nil, server.Realised{Wanted: 2, Realised: 2}, nil)
+	changed, err := setClusterConditions(cluster, nil, server.ProgrammedNodes{Wanted: 2, Programmed: 2}, nil)
 	if err != nil || !changed {
 		t.Fatal(changed, err)
 	}
-	if changed, err = setClusterConditions(cluster, nil, server.Realised{Wanted: 2, Realised: 2}, nil); err != nil || changed {
+	if changed, err = setClusterConditions(cluster, nil, server.ProgrammedNodes{Wanted: 2, Programmed: 2}, nil); err != nil || changed {
 		t.Error("written again", err)
 	}
 	held := struct {
@@ -311,7 +311,7 @@ func TestConditionProgrammed(t *testing.T) {
 func TestFormerConditionsOfPolicies(t *testing.T) {
 	for reason, want := range map[string]int{v1alpha1.ReasonReady: 2, "PartlyInvalid": 2, "SeenByOthers": 3} {
 		conditions := []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason}, {Type: "Realised"}}
-		setPolicyConditions(&conditions, 1, nil, server.Realised{}, nil)
+		setPolicyConditions(&conditions, 1, nil, server.ProgrammedNodes{}, nil)
 		if len(conditions) != want {
 			t.Errorf("reason %s: conditions %+v", reason, conditions)
 		}
@@ -371,7 +371,7 @@ func TestStanding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []policy.Standing
+	var got []policy.EnforcementStatus
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +382,7 @@ func TestStanding(t *testing.T) {
 		t.Fatalf("%s", text)
 	}
 	got[0].Problems = nil
-	if diff := cmp.Diff([]policy.Standing{{Policy: ref("bad")}, {Policy: ref("deny"), Nodes: 1}}, got); diff != "" {
+	if diff := cmp.Diff([]policy.EnforcementStatus{{Policy: ref("bad")}, {Policy: ref("deny"), Nodes: 1}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	cancel()

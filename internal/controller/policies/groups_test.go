@@ -28,7 +28,7 @@ func TestRemoteGroupsThatDoNotExist(t *testing.T) {
 	if got := told(p); got != "spec.rules[0].remoteGroup" {
 		t.Errorf("without the group: %q", got)
 	}
-	if s := p.standing(); len(s) != 1 || len(s[0].Problems) != 1 {
+	if s := p.enforcementStatuses(); len(s) != 1 || len(s[0].Problems) != 1 {
 		t.Errorf("without the group: %+v", s)
 	}
 	p.note(clients, false)

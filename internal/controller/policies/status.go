@@ -77,7 +77,7 @@ func (s *policyStatus) Start(ctx context.Context) error {
 		pause = s.interval
 		select {
 		case <-s.policies.findingsChanged:
-		case <-s.policies.hub.RealisedChanged():
+		case <-s.policies.hub.ProgrammedChanged():
 		case <-ctx.Done():
 			return nil
 		}
@@ -178,17 +178,17 @@ func problemsOfEndpoints(problems []policies.EndpointProblem) []reconcile.Proble
 
 // write brings the status of a policy to what is known of it.
 func (s *policyStatus) write(ctx context.Context, k known, refused []server.NodeRefusal) error {
-	realised := s.policies.hub.Realised(k.ref)
+	programmed := s.policies.hub.ProgrammedNodes(k.ref)
 	now := k.object.DeepCopyObject().(client.Object)
 	switch o := now.(type) {
 	case *v1alpha1.SecurityGroup:
-		o.Status.Nodes, o.Status.ProgrammedNodes = int32(realised.Wanted), int32(realised.Realised) //nolint:gosec // numbers of nodes
-		setPolicyConditions(&o.Status.Conditions, o.Generation, k.problems, realised, refused)
+		o.Status.Nodes, o.Status.ProgrammedNodes = int32(programmed.Wanted), int32(programmed.Programmed) //nolint:gosec // numbers of nodes
+		setPolicyConditions(&o.Status.Conditions, o.Generation, k.problems, programmed, refused)
 		if equality.Semantic.DeepEqual(o.Status, k.object.(*v1alpha1.SecurityGroup).Status) {
 			return nil
 		}
 	case *unstructured.Unstructured:
-		changed, err := setClusterConditions(o, k.problems, realised, refused)
+		changed, err := setClusterConditions(o, k.problems, programmed, refused)
 		if err != nil || !changed {
 			return err
 		}
@@ -202,7 +202,8 @@ func (s *policyStatus) write(ctx context.Context, k known, refused []server.Node
 
 // setClusterConditions sets those of a ClusterNetworkPolicy, and keeps those of others.
 func setClusterConditions(
-	o *unstructured.Unstructured, problems []translate.Problem, realised server.Realised, refused []server.NodeRefusal,
+	o *unstructured.Unstructured, problems []translate.Problem, programmed server.ProgrammedNodes,
+	refused []server.NodeRefusal,
 ) (bool, error) {
 	held := struct {
 		Conditions []metav1.Condition `json:"conditions"`
@@ -215,7 +216,7 @@ func setClusterConditions(
 		return false, fmt.Errorf("status of clusternetworkpolicy %s: %w", o.GetName(), err)
 	}
 	before := slices.Clone(held.Conditions)
-	setPolicyConditions(&held.Conditions, o.GetGeneration(), problems, realised, refused)
+	setPolicyConditions(&held.Conditions, o.GetGeneration(), problems, programmed, refused)
 	if equality.Semantic.DeepEqual(before, held.Conditions) {
 		return false, nil
 	}
@@ -230,7 +231,7 @@ func setClusterConditions(
 const maxProblems = 5
 
 func setPolicyConditions(
-	conditions *[]metav1.Condition, generation int64, problems []translate.Problem, realised server.Realised,
+	conditions *[]metav1.Condition, generation int64, problems []translate.Problem, programmed server.ProgrammedNodes,
 	refused []server.NodeRefusal,
 ) {
 	accepted := metav1.Condition{
@@ -254,8 +255,8 @@ func setPolicyConditions(
 	if former != nil && (former.Reason == v1alpha1.ReasonReady || former.Reason == "PartlyInvalid") {
 		reconcile.RemoveConditions(conditions, v1alpha1.ConditionReady)
 	}
-	progress := fmt.Sprintf("on %d of %d nodes with pods that it is for", realised.Realised, realised.Wanted)
-	reconcile.SetProgrammed(conditions, generation, realised.Realised < realised.Wanted, progress, refused)
+	progress := fmt.Sprintf("on %d of %d nodes with pods that it is for", programmed.Programmed, programmed.Wanted)
+	reconcile.SetProgrammed(conditions, generation, programmed.Programmed < programmed.Wanted, progress, refused)
 }
 
 // maxMessage is what the API server takes as the message of a condition.

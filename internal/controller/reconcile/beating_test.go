@@ -20,7 +20,7 @@ import (
 func TestStuckReconciler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		monitor, release := heartbeat.New(heartbeat.Bound), make(chan struct{})
-		r := Beating(monitor.Loop("ports"), reconcile.Func(func(_ context.Context, r ctrl.Request) (ctrl.Result, error) {
+		r := WithHeartbeat(monitor.Loop("ports"), reconcile.Func(func(_ context.Context, r ctrl.Request) (ctrl.Result, error) {
 			if r.Name == "stuck" {
 				<-release
 			}

@@ -15,8 +15,9 @@ import (
 	"coelan.io/coelan/internal/translate/policies"
 )
 
-// Slim returns the part of an object that is read: every replica holds all pods of the cluster.
-func Slim(obj any) (any, error) {
+// TrimForCache returns the part of an object that is read: every replica holds all pods of the
+// cluster.
+func TrimForCache(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		return slimPod(o), nil

@@ -23,8 +23,9 @@ import (
 // Workers is the concurrency of reconcilers of objects that hardly depend on each other.
 const Workers = 4
 
-// Beating puts a reconciler under the heartbeat: /healthz reports reconciliations that do not end.
-func Beating(loop *heartbeat.Loop, r reconcile.Reconciler) reconcile.Reconciler {
+// WithHeartbeat puts a reconciler under the heartbeat: /healthz reports reconciliations that do not
+// end.
+func WithHeartbeat(loop *heartbeat.Loop, r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 		defer loop.Step()()
 		return r.Reconcile(ctx, request)

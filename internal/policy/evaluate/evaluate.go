@@ -94,15 +94,15 @@ func judge(s *intent.State, p intent.Port, c Connection, d intent.Direction) Ver
 	if v, done := j.securityGroups(); done {
 		return v
 	}
-	if !Governed(p) {
+	if !PoliciesApply(p) {
 		return Verdict{Allowed: true, Reason: nothing}
 	}
 	return j.policies()
 }
 
-// Governed says whether NetworkPolicies and ClusterNetworkPolicies are about the Port: those of
-// pods' first interfaces and those that are no pod's.
-func Governed(p intent.Port) bool { return p.Interface == "" || p.Interface == primary }
+// PoliciesApply reports whether NetworkPolicies and ClusterNetworkPolicies are about the Port:
+// those of pods' first interfaces and those that are no pod's.
+func PoliciesApply(p intent.Port) bool { return p.Interface == "" || p.Interface == primary }
 
 // primary is the name of a pod's first interface.
 const primary = "eth0"
@@ -213,12 +213,13 @@ func (j judgement) hasPeer(r intent.Rule) bool {
 
 func hasPort(ports []intent.PortRange, c Connection) bool {
 	return len(ports) == 0 || slices.ContainsFunc(ports, func(p intent.PortRange) bool {
-		return Fits(p, c.Protocol, c.Port)
+		return PortMatches(p, c.Protocol, c.Port)
 	})
 }
 
-// Fits says whether a connection of that protocol to that Port (see Connection) is in the range.
-func Fits(p intent.PortRange, protocol uint8, port uint16) bool {
+// PortMatches reports whether a connection of that protocol to that Port (see Connection) is in the
+// range.
+func PortMatches(p intent.PortRange, protocol uint8, port uint16) bool {
 	switch {
 	case p.Protocol != protocol:
 		return false

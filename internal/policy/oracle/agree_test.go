@@ -33,10 +33,10 @@ func enforced(states map[string]*intent.State, space string, k oracle.Connection
 		c.Port = evaluate.ICMP(k.Type, k.Code)
 	}
 	v := oracle.Verdict{Allowed: true}
-	if k.Source.Governed() {
+	if k.Source.PoliciesApply() {
 		v = verdict(oracle.Egress, evaluate.Egress(states[k.Source.NodeName()], port(k.Source), c))
 	}
-	if v.Allowed && k.Destination.Governed() {
+	if v.Allowed && k.Destination.PoliciesApply() {
 		c.Host = k.Source.Node != nil && k.Source.Node.Name == k.Destination.NodeName() && !k.Source.Masked
 		v = verdict(oracle.Ingress, evaluate.Ingress(states[k.Destination.NodeName()], port(k.Destination), c))
 	}

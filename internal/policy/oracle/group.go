@@ -53,7 +53,7 @@ func groupPeer(namespace string, r v1alpha1.SecurityGroupRule, e End) bool {
 		if !strings.Contains(group, "/") {
 			group = namespace + "/" + group
 		}
-		return e.Governed() && slices.Contains(e.groups(), group)
+		return e.PoliciesApply() && slices.Contains(e.groups(), group)
 	}
 	return true
 }

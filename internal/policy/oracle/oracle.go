@@ -49,8 +49,8 @@ type End struct {
 	Address netip.Addr
 }
 
-// Governed says whether policies are for the end: whether it is a pod's or a Port.
-func (e End) Governed() bool { return e.Pod != nil || e.Port != nil }
+// PoliciesApply reports whether policies are for the end: whether it is a pod's or a Port.
+func (e End) PoliciesApply() bool { return e.Pod != nil || e.Port != nil }
 
 // primary says whether the labels of a pod, or of a Port, speak of the end.
 func (e End) primary() bool { return e.Port != nil || e.Pod != nil && e.Interface == "eth0" }
@@ -143,10 +143,10 @@ const (
 // receiver may get it.
 func (c *Cluster) Judge(k Connection) Verdict {
 	v := Verdict{Allowed: true}
-	if k.Source.Governed() {
+	if k.Source.PoliciesApply() {
 		v = c.Egress(k)
 	}
-	if v.Allowed && k.Destination.Governed() {
+	if v.Allowed && k.Destination.PoliciesApply() {
 		v = c.Ingress(k)
 	}
 	return v

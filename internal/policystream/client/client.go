@@ -65,15 +65,15 @@ type Status struct {
 	Since      time.Time `json:"since"` // of Connected
 	// Complete says that what is known is what a controller has said since the start,
 	// and not only remembered.
-	Complete bool   `json:"complete"`
-	Version  uint64 `json:"version"`  // of the last Change
-	Realised uint64 `json:"realised"` // of the last Change that is in effect
-	Rules    int    `json:"rules"`
-	Subjects int    `json:"subjects"`
-	Peers    int    `json:"peers"`
-	// Later is how many items a newer release wrote that this one does not understand: what they
+	Complete   bool   `json:"complete"`
+	Version    uint64 `json:"version"`    // of the last Change
+	Programmed uint64 `json:"programmed"` // of the last Change that is in effect
+	Rules      int    `json:"rules"`
+	Subjects   int    `json:"subjects"`
+	Peers      int    `json:"peers"`
+	// Unknown is how many items a newer release wrote that this one does not understand: what they
 	// are about is closed.
-	Later int `json:"later,omitempty"`
+	Unknown int `json:"unknown,omitempty"`
 	// LastError is why there is no stream; empty while there is one.
 	LastError string `json:"lastError,omitempty"`
 	// SaveError is why what is known is not on disk.
@@ -81,9 +81,9 @@ type Status struct {
 
 	Streams uint64 `json:"streams"` // that have begun
 	// streams that ended because of what a controller sent.
-	Garbage      uint64 `json:"garbage"`
-	SaveFailures uint64 `json:"saveFailures"` // since the start
-	Received     uint64 `json:"received"`     // items, since the start
+	InvalidUpdates uint64 `json:"invalidUpdates"`
+	SaveFailures   uint64 `json:"saveFailures"` // since the start
+	Received       uint64 `json:"received"`     // items, since the start
 }
 
 // New is a client that knows nothing. Call Load, then Run.
@@ -134,31 +134,31 @@ func (c *Client) next(change *Change) {
 	counts := c.state.counts
 	c.status.Rules, c.status.Subjects, c.status.Peers = counts[wire.Key_RULE], counts[wire.Key_SUBJECT],
 		counts[wire.Key_PEER]
-	if before := c.status.Later; before != len(c.state.later) {
-		c.status.Later = len(c.state.later)
-		c.reportLater()
+	if before := c.status.Unknown; before != len(c.state.unknown) {
+		c.status.Unknown = len(c.state.unknown)
+		c.reportUnknown()
 	}
 }
 
-// reportLater logs what is not understood; c.mu is held.
-func (c *Client) reportLater() {
-	if len(c.state.later) == 0 {
+// reportUnknown logs what is not understood; c.mu is held.
+func (c *Client) reportUnknown() {
+	if len(c.state.unknown) == 0 {
 		c.Log.Info("no rule of the controller is unknown any more")
 		return
 	}
-	id := slices.MinFunc(slices.Collect(maps.Keys(c.state.later)), func(a, b wire.ID) int {
+	id := slices.MinFunc(slices.Collect(maps.Keys(c.state.unknown)), func(a, b wire.ID) int {
 		return strings.Compare(a.String(), b.String())
 	})
 	c.Log.Error("a newer controller sent unknown rules: the pods that they select are blocked; upgrade the agent",
-		"items", len(c.state.later), "first", id, "err", c.state.later[id])
+		"items", len(c.state.unknown), "first", id, "err", c.state.unknown[id])
 }
 
-// Realised says that the change of that version is in effect, and all before it.
-func (c *Client) Realised(version uint64) {
+// Programmed says that the change of that version is in effect, and all before it.
+func (c *Client) Programmed(version uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if version > c.status.Realised && version <= c.status.Version {
-		c.status.Realised = version
+	if version > c.status.Programmed && version <= c.status.Version {
+		c.status.Programmed = version
 		c.news.Fire()
 	}
 }

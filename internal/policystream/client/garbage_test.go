@@ -168,7 +168,7 @@ func TestGarbageFromTheController(t *testing.T) {
 				return cmp.Equal(v, streamtest.ViewOf(next), compareAddresses)
 			})
 			s := a.Status()
-			if s.Streams != 2 || s.Garbage != map[bool]uint64{true: 1, false: 0}[tc.want != ""] {
+			if s.Streams != 2 || s.InvalidUpdates != map[bool]uint64{true: 1, false: 0}[tc.want != ""] {
 				t.Errorf("status %+v", s)
 			}
 			if got := len(a.Changes()); got != 2 {

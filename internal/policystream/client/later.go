@@ -19,7 +19,7 @@ func effective(items map[wire.ID]entry) map[wire.ID]wire.Decoded {
 		if err != nil {
 			continue // not reached: it was decoded when it came
 		}
-		if id.Kind == wire.Key_PEER && d.Later != "" && (peer == "" || id.Key < peer) {
+		if id.Kind == wire.Key_PEER && d.Unknown != "" && (peer == "" || id.Key < peer) {
 			peer = id.Key
 		}
 		all[id] = d
@@ -28,17 +28,17 @@ func effective(items map[wire.ID]entry) map[wire.ID]wire.Decoded {
 	for id, d := range all {
 		switch {
 		case id.Kind != wire.Key_RULE:
-		case d.Later != "":
-			closed[id] = cannot(id, d.Later)
+		case d.Unknown != "":
+			closed[id] = cannot(id, d.Unknown)
 		case peer != "" && len(d.Rule.Groups) > 0:
-			closed[id] = cannot(wire.PeerID(peer), all[wire.PeerID(peer)].Later)
+			closed[id] = cannot(wire.PeerID(peer), all[wire.PeerID(peer)].Unknown)
 		}
 	}
 	for id, d := range all {
 		switch {
 		case id.Kind != wire.Key_SUBJECT:
-		case d.Later != "":
-			d.Subject.Key, d.Subject.Closed = id.Key, cannot(id, d.Later)
+		case d.Unknown != "":
+			d.Subject.Key, d.Subject.Closed = id.Key, cannot(id, d.Unknown)
 		default:
 			for _, rule := range d.Subject.Rules {
 				if why := closed[wire.RuleID(rule)]; why != "" && d.Subject.Closed == "" {
@@ -52,7 +52,7 @@ func effective(items map[wire.ID]entry) map[wire.ID]wire.Decoded {
 		all[id] = d
 	}
 	maps.DeleteFunc(all, func(id wire.ID, d wire.Decoded) bool {
-		return closed[id] != "" || id.Kind == wire.Key_PEER && d.Later != ""
+		return closed[id] != "" || id.Kind == wire.Key_PEER && d.Unknown != ""
 	})
 	return all
 }

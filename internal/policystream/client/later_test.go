@@ -117,7 +117,7 @@ func TestWhatIsNotUnderstoodIsClosed(t *testing.T) {
 			if diff := cmp.Diff(now, put(t, intent.NewStore(), started.Load()), compareAddresses); diff != "" {
 				t.Errorf("after a start (-before +after):\n%s", diff)
 			}
-			if s := started.Status(); s.Later > 0 != (tc.want != nil) {
+			if s := started.Status(); s.Unknown > 0 != (tc.want != nil) {
 				t.Errorf("status %+v", s)
 			}
 			// A change of something else leaves it closed, and the next release of

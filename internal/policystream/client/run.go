@@ -130,7 +130,7 @@ func (c *Client) session(ctx context.Context, address string) (began bool, err e
 		}
 		silent.Stop()
 		if err := r.part(m); err != nil {
-			return began, c.garbage(address, err)
+			return began, c.invalid(address, err)
 		}
 		c.update(func(s *Status) { s.Received += uint64(len(m.GetItems())) })
 		if m.GetVersion() == 0 {
@@ -142,7 +142,7 @@ func (c *Client) session(ctx context.Context, address string) (began bool, err e
 			return began, err
 		}
 		if err != nil {
-			return began, c.garbage(address, err)
+			return began, c.invalid(address, err)
 		}
 		began, r = true, newReceived()
 	}
@@ -159,8 +159,8 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-func (c *Client) garbage(address string, err error) error {
-	c.update(func(s *Status) { s.Garbage++ })
+func (c *Client) invalid(address string, err error) error {
+	c.update(func(s *Status) { s.InvalidUpdates++ })
 	c.Log.Error("a controller sent an invalid policy update: the last known policies stay in effect",
 		"controller", address, "err", err)
 	return err
@@ -261,9 +261,10 @@ func (c *Client) tell(ctx context.Context, stream wire.Policies_SyncClient, base
 				return // Recv has the reason
 			}
 		}
-		if now := c.Status().Realised; now > base+told {
+		if now := c.Status().Programmed; now > base+told {
 			told = now - base
-			m := &wire.AgentMessage{Kind: &wire.AgentMessage_Realised{Realised: &wire.Realisation{Version: told}}}
+			programmed := &wire.ProgrammedVersion{Version: told}
+			m := &wire.AgentMessage{Kind: &wire.AgentMessage_Programmed{Programmed: programmed}}
 			if stream.Send(m) != nil {
 				return // Recv has the reason
 			}

@@ -15,7 +15,7 @@ import (
 // Change is what leads from the policies that the agent has to those that it should have: all of it
 // goes into one Update of its intent.
 type Change struct {
-	// Version counts the changes from 1. It is the argument of Client.Realised.
+	// Version counts the changes from 1. It is the argument of Client.Programmed.
 	Version uint64
 	policy.Delta
 }
@@ -28,10 +28,10 @@ type entry struct {
 
 // state is all that is known of policies.
 type state struct {
-	items  map[wire.ID]entry
-	rules  map[string][]string // of each subject, by key
-	counts map[wire.Key_Kind]int
-	later  map[wire.ID]string // what is not understood, with the reason
+	items   map[wire.ID]entry
+	rules   map[string][]string // of each subject, by key
+	counts  map[wire.Key_Kind]int
+	unknown map[wire.ID]string // what is not understood, with the reason
 }
 
 func newState() *state {
@@ -111,14 +111,14 @@ func (s *state) apply(r *received) (Change, error) {
 	// Some item that cannot be understood may close others. That is rare, and all
 	// are checked then.
 	var before map[wire.ID]wire.Decoded
-	slow := len(s.later) > 0 || r.later()
+	slow := len(s.unknown) > 0 || r.later()
 	if slow {
 		before = effective(s.items)
 	}
 	var c Change
 	for id := range removed {
 		delete(s.items, id)
-		delete(s.later, id)
+		delete(s.unknown, id)
 		s.counts[id.Kind]--
 		if id.Kind == wire.Key_SUBJECT {
 			delete(s.rules, id.Key)
@@ -135,8 +135,8 @@ func (s *state) apply(r *received) (Change, error) {
 			s.counts[id.Kind]++
 		}
 		s.items[id] = d.entry
-		if delete(s.later, id); d.Later != "" {
-			s.later[id] = d.Later
+		if delete(s.unknown, id); d.Unknown != "" {
+			s.unknown[id] = d.Unknown
 		}
 		if id.Kind == wire.Key_SUBJECT {
 			s.rules[id.Key] = d.Subject.Rules
@@ -153,7 +153,7 @@ func (s *state) apply(r *received) (Change, error) {
 
 func (r *received) later() bool {
 	for _, d := range r.items {
-		if d.Later != "" {
+		if d.Unknown != "" {
 			return true
 		}
 	}

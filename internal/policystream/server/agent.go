@@ -84,15 +84,15 @@ func (a *agent) take() (map[wire.ID]any, uint64, policy.Basis) {
 	return list, a.version, a.basis
 }
 
-// realised notes that the agent's switch does what that version says; false if that
+// programmed notes that the agent's switch does what that version says; false if that
 // has not been sent.
-func (a *agent) realised(version uint64) bool {
+func (a *agent) programmed(version uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if version > a.version {
 		return false
 	}
-	a.progress.realised(version)
+	a.progress.programmed(version)
 	return true
 }
 

@@ -65,25 +65,26 @@ func (h *Hub) attached(a NodeAttachment) {
 	}
 }
 
-// Realised says on how many nodes a policy is in effect.
-type Realised struct {
+// ProgrammedNodes says on how many nodes a policy is in effect.
+type ProgrammedNodes struct {
 	Wanted int // nodes with Ports that it is for
 	// The number of these with agents that have reported that the switch
 	// enforces the present policy.
-	Realised int
+	Programmed int
 }
 
-// Realised of one policy. Agents that are connected to other controllers count as well.
-func (h *Hub) Realised(ref intent.PolicyRef) Realised {
+// ProgrammedNodes counts the nodes of one policy. Agents that are connected to other controllers
+// count as well.
+func (h *Hub) ProgrammedNodes(ref intent.PolicyRef) ProgrammedNodes {
 	wanted := len(h.views.NodesOf(ref))
 	// An agent that moves from one controller to another is with both for a moment.
-	return Realised{Wanted: wanted, Realised: min(wanted, h.tally.count(ref))}
+	return ProgrammedNodes{Wanted: wanted, Programmed: min(wanted, h.tally.count(ref))}
 }
 
-// RealisedChanged has an element after some count of Realised has changed; its capacity is one.
-// Counts go down and up again when an agent moves to another controller, so do not write them
+// ProgrammedChanged has an element after a result of ProgrammedNodes has changed; its capacity is
+// one. Counts go down and up again when an agent moves to another controller, so do not write them
 // anywhere at once.
-func (h *Hub) RealisedChanged() <-chan struct{} { return h.tally.changed }
+func (h *Hub) ProgrammedChanged() <-chan struct{} { return h.tally.changed }
 
 // Agents returns how many are connected here.
 func (h *Hub) Agents() int {

@@ -103,7 +103,7 @@ func (o others) listen(ctx context.Context, address string) (reported bool, err 
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := wire.NewPoliciesClient(conn).Realised(ctx, &wire.RealisedRequest{Instance: o.instance})
+	stream, err := wire.NewPoliciesClient(conn).Realised(ctx, &wire.ProgrammedRequest{Instance: o.instance})
 	if err != nil {
 		return false, err
 	}
@@ -115,13 +115,13 @@ func (o others) listen(ctx context.Context, address string) (reported bool, err 
 		news := counts{}
 		for _, c := range report.GetCounts() {
 			ref, err := wire.RefOf(c.GetPolicy())
-			if wire.IsLater(err) {
+			if wire.IsFromNewerRelease(err) {
 				continue // this controller has no policies of that kind to count nodes for
 			}
 			if err != nil {
 				return false, err
 			}
-			news[ref] = int(c.GetRealised())
+			news[ref] = int(c.GetProgrammed())
 		}
 		for _, m := range report.GetAttached() {
 			a, err := wire.AttachmentOf(m.GetAttachment())

@@ -97,7 +97,7 @@ func (p progress) taken(version uint64) {
 	}
 }
 
-func (p progress) realised(version uint64) {
+func (p progress) programmed(version uint64) {
 	var done []intent.PolicyRef
 	for ref, in := range p.open {
 		if in != 0 && in <= version {

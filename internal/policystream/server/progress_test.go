@@ -45,16 +45,16 @@ func TestProgress(t *testing.T) {
 		Rules:    []intent.Rule{ruleOf("web"), ruleOf("db")},
 		Subjects: []intent.Subject{pod("1", []string{"deny"}, "web"), pod("2", nil, "db", "web")},
 	}}, nil)
-	if !a.realised(0) {
+	if !a.programmed(0) {
 		t.Error("version 0 is not known")
 	}
 	expect("nothing is sent")
 	_, first, _ := a.take()
-	if a.realised(first + 1) {
+	if a.programmed(first + 1) {
 		t.Error("a version counts that was not sent")
 	}
 	expect("nothing is done")
-	a.realised(first)
+	a.programmed(first)
 	expect("all is done", "web", "db", "deny")
 
 	a.Change(policy.Delta{View: policy.View{Peers: []intent.Peer{{Space: "default", Groups: []string{"g"}}}}}, nil)
@@ -63,33 +63,33 @@ func TestProgress(t *testing.T) {
 
 	a.Change(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("db")}}}, nil)
 	expect("a rule has changed", "web", "deny")
-	a.realised(first)
+	a.programmed(first)
 	expect("an older version says nothing of it", "web", "deny")
 	_, third, _ := a.take()
 	a.Change(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("db"), ruleOf("web")}}}, nil)
-	a.realised(third)
+	a.programmed(third)
 	expect("it has changed again", "deny")
 	_, fourth, _ := a.take()
-	a.realised(fourth)
+	a.programmed(fourth)
 	expect("all is done", "web", "db", "deny")
 
 	a.Change(policy.Delta{RemovedSubjects: []string{intent.PodSubject("2")}, RemovedRules: []string{"db"}}, nil)
 	expect("a pod is gone, and with it a policy", "deny")
 	_, fifth, _ := a.take()
-	a.realised(fifth)
+	a.programmed(fifth)
 	expect("the others are in effect", "web", "deny")
 
 	b := newAgent("b", tally)
 	b.Change(policy.Delta{View: policy.View{Rules: []intent.Rule{ruleOf("web")}, Subjects: []intent.Subject{pod("3", nil, "web")}}}, nil)
 	_, version, _ := b.take()
-	b.realised(version)
+	b.programmed(version)
 	if n := tally.count(np("web")); n != 2 {
 		t.Errorf("it is in effect on %d nodes, not 2", n)
 	}
 	a.leave()
 	b.leave()
 	expect("all agents have left")
-	a.realised(fifth)
+	a.programmed(fifth)
 	expect("what comes late does not count")
 }
 

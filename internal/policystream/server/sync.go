@@ -180,9 +180,9 @@ func (s *Service) receive(stream wire.Policies_SyncServer, a *agent) error {
 			}
 			s.hub.attached(NodeAttachment{a.node, attached})
 			s.hub.tally.pass(NodeAttachment{a.node, attached})
-		case *wire.AgentMessage_Realised:
-			if !a.realised(kind.Realised.GetVersion()) {
-				return status.Error(codes.InvalidArgument, "only a version that has been sent can be realised")
+		case *wire.AgentMessage_Programmed:
+			if !a.programmed(kind.Programmed.GetVersion()) {
+				return status.Error(codes.InvalidArgument, "only a version that has been sent can be programmed")
 			}
 		case *wire.AgentMessage_Refused:
 			refused, err := wire.RefusalsOf(kind.Refused)
@@ -297,7 +297,7 @@ func (s *sender) send() error {
 }
 
 // Realised implements wire.PoliciesServer.
-func (s *Service) Realised(request *wire.RealisedRequest, stream wire.Policies_RealisedServer) error {
+func (s *Service) Realised(request *wire.ProgrammedRequest, stream wire.Policies_RealisedServer) error {
 	ctx := stream.Context()
 	who, err := s.caller(ctx)
 	if err != nil {
@@ -318,10 +318,11 @@ func (s *Service) Realised(request *wire.RealisedRequest, stream wire.Policies_R
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		}
-		report := &wire.RealisedReport{Instance: s.instance}
+		report := &wire.ProgrammedReport{Instance: s.instance}
 		news, attached, refused := s.hub.tally.take(l)
 		for ref, n := range news {
-			report.Counts = append(report.Counts, &wire.PolicyCount{Policy: wire.RefMessage(ref), Realised: uint32(n)})
+			count := &wire.PolicyCount{Policy: wire.RefMessage(ref), Programmed: uint32(n)}
+			report.Counts = append(report.Counts, count)
 		}
 		for _, a := range attached {
 			report.Attached = append(report.Attached,

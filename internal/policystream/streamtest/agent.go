@@ -68,7 +68,7 @@ func (a *Agent) apply(c client.Change) {
 	}
 	a.changes = append(a.changes, c)
 	a.changed.Send()
-	a.Realised(c.Version)
+	a.Programmed(c.Version)
 }
 
 // Changes are all that it received, the one of Load among them.

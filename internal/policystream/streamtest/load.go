@@ -116,7 +116,7 @@ func agents(in io.Reader, out io.Writer) error {
 				fmt.Fprintln(out, now-before)
 				writing.Unlock()
 				before = now
-				c.Realised(change.Version)
+				c.Programmed(change.Version)
 			},
 		})
 		running.Go(func() { c.Run(ctx) })

@@ -206,9 +206,9 @@ func refMessages(list []intent.PolicyRef) []*PolicyRef {
 // Decoded is what an item says: one of the three.
 type Decoded struct {
 	ID ID
-	// Later says what of it this release does not understand, since a newer one wrote it; empty:
+	// Unknown says what of it this release does not understand, since a newer one wrote it; empty:
 	// nothing. Then the rest does not count.
-	Later   string
+	Unknown string
 	Rule    intent.Rule
 	Subject intent.Subject
 	Peer    intent.Peer
@@ -236,8 +236,8 @@ func Decode(data []byte) (Decoded, error) {
 		return Decoded{}, errors.New("item: it is of no known kind")
 	}
 	err = errors.Join(err, unknown(item))
-	if IsLater(err) && d.ID.Key != "" {
-		return Decoded{ID: d.ID, Later: strings.ReplaceAll(err.Error(), "\n", ", ")}, nil
+	if IsFromNewerRelease(err) && d.ID.Key != "" {
+		return Decoded{ID: d.ID, Unknown: strings.ReplaceAll(err.Error(), "\n", ", ")}, nil
 	}
 	if err != nil {
 		return Decoded{}, fmt.Errorf("%s: %w", d.ID, err)
@@ -349,7 +349,7 @@ func ref(m *PolicyRef) (intent.PolicyRef, error) {
 	case "":
 		err = errors.Join(err, errors.New("a policy has no kind"))
 	default:
-		err = errors.Join(err, laterError(fmt.Sprintf("there is no kind of policy %q", m.GetKind())))
+		err = errors.Join(err, newerReleaseError(fmt.Sprintf("there is no kind of policy %q", m.GetKind())))
 	}
 	if r.Name == "" {
 		err = errors.Join(err, errors.New("a policy has no name"))

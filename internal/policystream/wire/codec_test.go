@@ -152,8 +152,8 @@ func TestItemsOfANewerRelease(t *testing.T) {
 			t.Errorf("%s: a field that may be skipped: error %v, (-without +with):\n%s", name, err, diff)
 		}
 		d, err := Decode(extended(t, tc.item, FirstSkippable-1, tc.to))
-		if err != nil || d.ID != tc.of || d.Later != "field 999 is not known" {
-			t.Errorf("%s: %s, %q, error %v, want that field 999 is not known of %s", name, d.ID, d.Later, err, tc.of)
+		if err != nil || d.ID != tc.of || d.Unknown != "field 999 is not known" {
+			t.Errorf("%s: %s, %q, error %v, want that field 999 is not known of %s", name, d.ID, d.Unknown, err, tc.of)
 		}
 	}
 	for want, change := range map[string]func(*intent.Rule){
@@ -164,14 +164,14 @@ func TestItemsOfANewerRelease(t *testing.T) {
 	} {
 		r := sample
 		change(&r)
-		if d, err := Decode(EncodeRule(r)); err != nil || d.ID != RuleID(sample.ID) || !strings.Contains(d.Later, want) {
-			t.Errorf("%s: %s, %q, error %v", want, d.ID, d.Later, err)
+		if d, err := Decode(EncodeRule(r)); err != nil || d.ID != RuleID(sample.ID) || !strings.Contains(d.Unknown, want) {
+			t.Errorf("%s: %s, %q, error %v", want, d.ID, d.Unknown, err)
 		}
 	}
 	grouped := extended(t, EncodePeer(intent.Peer{Space: "default", Address: samplePeer.Address}), 4,
 		func(i *Item) proto.Message { return i.GetPeer() })
-	if d, err := Decode(grouped); err != nil || d.Later == "" {
-		t.Errorf("a peer whose groups may be in a new field: %q, error %v", d.Later, err)
+	if d, err := Decode(grouped); err != nil || d.Unknown == "" {
+		t.Errorf("a peer whose groups may be in a new field: %q, error %v", d.Unknown, err)
 	}
 }
 
@@ -182,7 +182,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(EncodePeer(samplePeer))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, err := Decode(data)
-		if err != nil || d.Later != "" {
+		if err != nil || d.Unknown != "" {
 			return
 		}
 		var again []byte

@@ -15,10 +15,10 @@ import (
 // release that does not know it closes what the item is about.
 const FirstSkippable protowire.Number = 1000
 
-// laterError is about something that a newer release may have meant.
-type laterError string
+// newerReleaseError is about something that a newer release may have meant.
+type newerReleaseError string
 
-func (e laterError) Error() string { return string(e) }
+func (e newerReleaseError) Error() string { return string(e) }
 
 // unknown reports fields that this release neither knows nor may skip.
 func unknown(m proto.Message) error {
@@ -28,7 +28,7 @@ func unknown(m proto.Message) error {
 			return protowire.ParseError(n) // not reached: Unmarshal has read it
 		}
 		if number < FirstSkippable {
-			return laterError(fmt.Sprintf("field %d is not known", number))
+			return newerReleaseError(fmt.Sprintf("field %d is not known", number))
 		}
 		b = b[n:]
 	}
@@ -38,25 +38,26 @@ func unknown(m proto.Message) error {
 // option reports values of an enumeration other than 1 to last.
 func option(field string, v, last uint32) error {
 	if v > last {
-		return laterError(fmt.Sprintf("%s %d is not known", field, v))
+		return newerReleaseError(fmt.Sprintf("%s %d is not known", field, v))
 	}
 	return within(field, v, 1, last)
 }
 
-// IsLater reports whether all that is wrong is something that a newer release may have meant.
-func IsLater(err error) bool {
+// IsFromNewerRelease reports whether all that is wrong is something that a newer release may have
+// meant.
+func IsFromNewerRelease(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // the tree that errors.Join makes is walked
 	case nil:
 		return false
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
-			if !IsLater(part) {
+			if !IsFromNewerRelease(part) {
 				return false
 			}
 		}
 		return true
-	case laterError:
+	case newerReleaseError:
 		return true
 	}
-	return IsLater(errors.Unwrap(err))
+	return IsFromNewerRelease(errors.Unwrap(err))
 }

@@ -81,7 +81,7 @@ type AgentMessage struct {
 	// Types that are valid to be assigned to Kind:
 	//
 	//	*AgentMessage_Inventory
-	//	*AgentMessage_Realised
+	//	*AgentMessage_Programmed
 	//	*AgentMessage_Attached
 	//	*AgentMessage_Refused
 	Kind          isAgentMessage_Kind `protobuf_oneof:"kind"`
@@ -135,10 +135,10 @@ func (x *AgentMessage) GetInventory() *Inventory {
 	return nil
 }
 
-func (x *AgentMessage) GetRealised() *Realisation {
+func (x *AgentMessage) GetProgrammed() *ProgrammedVersion {
 	if x != nil {
-		if x, ok := x.Kind.(*AgentMessage_Realised); ok {
-			return x.Realised
+		if x, ok := x.Kind.(*AgentMessage_Programmed); ok {
+			return x.Programmed
 		}
 	}
 	return nil
@@ -170,8 +170,8 @@ type AgentMessage_Inventory struct {
 	Inventory *Inventory `protobuf:"bytes,1,opt,name=inventory,proto3,oneof"`
 }
 
-type AgentMessage_Realised struct {
-	Realised *Realisation `protobuf:"bytes,2,opt,name=realised,proto3,oneof"`
+type AgentMessage_Programmed struct {
+	Programmed *ProgrammedVersion `protobuf:"bytes,2,opt,name=programmed,proto3,oneof"`
 }
 
 type AgentMessage_Attached struct {
@@ -184,7 +184,7 @@ type AgentMessage_Refused struct {
 
 func (*AgentMessage_Inventory) isAgentMessage_Kind() {}
 
-func (*AgentMessage_Realised) isAgentMessage_Kind() {}
+func (*AgentMessage_Programmed) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Attached) isAgentMessage_Kind() {}
 
@@ -362,28 +362,28 @@ func (x *KindVersion) GetSeen() uint64 {
 	return 0
 }
 
-// Realisation says that the switch does what the update of that version says, and all before it.
-type Realisation struct {
+// ProgrammedVersion says that the switch does what the update of that version says, and all before it.
+type ProgrammedVersion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Realisation) Reset() {
-	*x = Realisation{}
+func (x *ProgrammedVersion) Reset() {
+	*x = ProgrammedVersion{}
 	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Realisation) String() string {
+func (x *ProgrammedVersion) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Realisation) ProtoMessage() {}
+func (*ProgrammedVersion) ProtoMessage() {}
 
-func (x *Realisation) ProtoReflect() protoreflect.Message {
+func (x *ProgrammedVersion) ProtoReflect() protoreflect.Message {
 	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -395,12 +395,12 @@ func (x *Realisation) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Realisation.ProtoReflect.Descriptor instead.
-func (*Realisation) Descriptor() ([]byte, []int) {
+// Deprecated: Use ProgrammedVersion.ProtoReflect.Descriptor instead.
+func (*ProgrammedVersion) Descriptor() ([]byte, []int) {
 	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *Realisation) GetVersion() uint64 {
+func (x *ProgrammedVersion) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
 	}
@@ -1281,8 +1281,8 @@ func (x *Peer) GetGroups() []string {
 	return nil
 }
 
-// RealisedRequest asks for all policies.
-type RealisedRequest struct {
+// ProgrammedRequest asks for all policies.
+type ProgrammedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// instance is the asking controller's own number, by which it is not told what it says itself.
 	Instance      string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
@@ -1290,20 +1290,20 @@ type RealisedRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RealisedRequest) Reset() {
-	*x = RealisedRequest{}
+func (x *ProgrammedRequest) Reset() {
+	*x = ProgrammedRequest{}
 	mi := &file_internal_policystream_wire_policies_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RealisedRequest) String() string {
+func (x *ProgrammedRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RealisedRequest) ProtoMessage() {}
+func (*ProgrammedRequest) ProtoMessage() {}
 
-func (x *RealisedRequest) ProtoReflect() protoreflect.Message {
+func (x *ProgrammedRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_internal_policystream_wire_policies_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1315,20 +1315,20 @@ func (x *RealisedRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RealisedRequest.ProtoReflect.Descriptor instead.
-func (*RealisedRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ProgrammedRequest.ProtoReflect.Descriptor instead.
+func (*ProgrammedRequest) Descriptor() ([]byte, []int) {
 	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *RealisedRequest) GetInstance() string {
+func (x *ProgrammedRequest) GetInstance() string {
 	if x != nil {
 		return x.Instance
 	}
 	return ""
 }
 
-// RealisedReport is what has changed since the last one; of counts the first is all there is.
-type RealisedReport struct {
+// ProgrammedReport is what has changed since the last one; of counts the first is all there is.
+type ProgrammedReport struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Counts []*PolicyCount         `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"`
 	// instance is the answering controller's own number: it may be asked at several addresses.
@@ -1341,20 +1341,20 @@ type RealisedReport struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RealisedReport) Reset() {
-	*x = RealisedReport{}
+func (x *ProgrammedReport) Reset() {
+	*x = ProgrammedReport{}
 	mi := &file_internal_policystream_wire_policies_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RealisedReport) String() string {
+func (x *ProgrammedReport) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RealisedReport) ProtoMessage() {}
+func (*ProgrammedReport) ProtoMessage() {}
 
-func (x *RealisedReport) ProtoReflect() protoreflect.Message {
+func (x *ProgrammedReport) ProtoReflect() protoreflect.Message {
 	mi := &file_internal_policystream_wire_policies_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1366,33 +1366,33 @@ func (x *RealisedReport) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RealisedReport.ProtoReflect.Descriptor instead.
-func (*RealisedReport) Descriptor() ([]byte, []int) {
+// Deprecated: Use ProgrammedReport.ProtoReflect.Descriptor instead.
+func (*ProgrammedReport) Descriptor() ([]byte, []int) {
 	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *RealisedReport) GetCounts() []*PolicyCount {
+func (x *ProgrammedReport) GetCounts() []*PolicyCount {
 	if x != nil {
 		return x.Counts
 	}
 	return nil
 }
 
-func (x *RealisedReport) GetInstance() string {
+func (x *ProgrammedReport) GetInstance() string {
 	if x != nil {
 		return x.Instance
 	}
 	return ""
 }
 
-func (x *RealisedReport) GetAttached() []*NodeAttachment {
+func (x *ProgrammedReport) GetAttached() []*NodeAttachment {
 	if x != nil {
 		return x.Attached
 	}
 	return nil
 }
 
-func (x *RealisedReport) GetRefused() []*NodeRefusals {
+func (x *ProgrammedReport) GetRefused() []*NodeRefusals {
 	if x != nil {
 		return x.Refused
 	}
@@ -1509,8 +1509,8 @@ func (x *NodeAttachment) GetAttachment() *Attachment {
 type PolicyCount struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Policy *PolicyRef             `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// realised is the number of nodes that enforce it as it is now.
-	Realised      uint32 `protobuf:"varint,2,opt,name=realised,proto3" json:"realised,omitempty"`
+	// programmed is the number of nodes that enforce it as it is now.
+	Programmed    uint32 `protobuf:"varint,2,opt,name=programmed,proto3" json:"programmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1552,9 +1552,9 @@ func (x *PolicyCount) GetPolicy() *PolicyRef {
 	return nil
 }
 
-func (x *PolicyCount) GetRealised() uint32 {
+func (x *PolicyCount) GetProgrammed() uint32 {
 	if x != nil {
-		return x.Realised
+		return x.Programmed
 	}
 	return 0
 }
@@ -1563,10 +1563,12 @@ var File_internal_policystream_wire_policies_proto protoreflect.FileDescriptor
 
 const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\n" +
-	")internal/policystream/wire/policies.proto\x12\x10coelan.policy.v1\"\x84\x02\n" +
+	")internal/policystream/wire/policies.proto\x12\x10coelan.policy.v1\"\x8e\x02\n" +
 	"\fAgentMessage\x12;\n" +
-	"\tinventory\x18\x01 \x01(\v2\x1b.coelan.policy.v1.InventoryH\x00R\tinventory\x12;\n" +
-	"\brealised\x18\x02 \x01(\v2\x1d.coelan.policy.v1.RealisationH\x00R\brealised\x12:\n" +
+	"\tinventory\x18\x01 \x01(\v2\x1b.coelan.policy.v1.InventoryH\x00R\tinventory\x12E\n" +
+	"\n" +
+	"programmed\x18\x02 \x01(\v2#.coelan.policy.v1.ProgrammedVersionH\x00R\n" +
+	"programmed\x12:\n" +
 	"\battached\x18\x03 \x01(\v2\x1c.coelan.policy.v1.AttachmentH\x00R\battached\x126\n" +
 	"\arefused\x18\x04 \x01(\v2\x1a.coelan.policy.v1.RefusalsH\x00R\arefusedB\x06\n" +
 	"\x04kind\"h\n" +
@@ -1579,8 +1581,8 @@ const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\vKindVersion\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\x04R\achanged\x12\x12\n" +
-	"\x04seen\x18\x03 \x01(\x04R\x04seen\"'\n" +
-	"\vRealisation\x12\x18\n" +
+	"\x04seen\x18\x03 \x01(\x04R\x04seen\"-\n" +
+	"\x11ProgrammedVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\"v\n" +
 	"\n" +
 	"Attachment\x12\x1c\n" +
@@ -1648,10 +1650,10 @@ const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\x04Peer\x12\x14\n" +
 	"\x05space\x18\x01 \x01(\tR\x05space\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\fR\aaddress\x12\x16\n" +
-	"\x06groups\x18\x03 \x03(\tR\x06groups\"-\n" +
-	"\x0fRealisedRequest\x12\x1a\n" +
-	"\binstance\x18\x01 \x01(\tR\binstance\"\xdb\x01\n" +
-	"\x0eRealisedReport\x125\n" +
+	"\x06groups\x18\x03 \x03(\tR\x06groups\"/\n" +
+	"\x11ProgrammedRequest\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\"\xdd\x01\n" +
+	"\x10ProgrammedReport\x125\n" +
 	"\x06counts\x18\x01 \x03(\v2\x1d.coelan.policy.v1.PolicyCountR\x06counts\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12<\n" +
 	"\battached\x18\x03 \x03(\v2 .coelan.policy.v1.NodeAttachmentR\battached\x128\n" +
@@ -1663,13 +1665,15 @@ const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12<\n" +
 	"\n" +
 	"attachment\x18\x02 \x01(\v2\x1c.coelan.policy.v1.AttachmentR\n" +
-	"attachment\"^\n" +
+	"attachment\"b\n" +
 	"\vPolicyCount\x123\n" +
-	"\x06policy\x18\x01 \x01(\v2\x1b.coelan.policy.v1.PolicyRefR\x06policy\x12\x1a\n" +
-	"\brealised\x18\x02 \x01(\rR\brealised2\xa3\x01\n" +
+	"\x06policy\x18\x01 \x01(\v2\x1b.coelan.policy.v1.PolicyRefR\x06policy\x12\x1e\n" +
+	"\n" +
+	"programmed\x18\x02 \x01(\rR\n" +
+	"programmed2\xa7\x01\n" +
 	"\bPolicies\x12D\n" +
-	"\x04Sync\x12\x1e.coelan.policy.v1.AgentMessage\x1a\x18.coelan.policy.v1.Update(\x010\x01\x12Q\n" +
-	"\bRealised\x12!.coelan.policy.v1.RealisedRequest\x1a .coelan.policy.v1.RealisedReport0\x01B-Z+coelan.io/coelan/internal/policystream/wireb\x06proto3"
+	"\x04Sync\x12\x1e.coelan.policy.v1.AgentMessage\x1a\x18.coelan.policy.v1.Update(\x010\x01\x12U\n" +
+	"\bRealised\x12#.coelan.policy.v1.ProgrammedRequest\x1a\".coelan.policy.v1.ProgrammedReport0\x01B-Z+coelan.io/coelan/internal/policystream/wireb\x06proto3"
 
 var (
 	file_internal_policystream_wire_policies_proto_rawDescOnce sync.Once
@@ -1686,33 +1690,33 @@ func file_internal_policystream_wire_policies_proto_rawDescGZIP() []byte {
 var file_internal_policystream_wire_policies_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_internal_policystream_wire_policies_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_internal_policystream_wire_policies_proto_goTypes = []any{
-	(Key_Kind)(0),           // 0: coelan.policy.v1.Key.Kind
-	(*AgentMessage)(nil),    // 1: coelan.policy.v1.AgentMessage
-	(*Inventory)(nil),       // 2: coelan.policy.v1.Inventory
-	(*Basis)(nil),           // 3: coelan.policy.v1.Basis
-	(*KindVersion)(nil),     // 4: coelan.policy.v1.KindVersion
-	(*Realisation)(nil),     // 5: coelan.policy.v1.Realisation
-	(*Attachment)(nil),      // 6: coelan.policy.v1.Attachment
-	(*Refusals)(nil),        // 7: coelan.policy.v1.Refusals
-	(*Refusal)(nil),         // 8: coelan.policy.v1.Refusal
-	(*Update)(nil),          // 9: coelan.policy.v1.Update
-	(*Key)(nil),             // 10: coelan.policy.v1.Key
-	(*Item)(nil),            // 11: coelan.policy.v1.Item
-	(*PolicyRef)(nil),       // 12: coelan.policy.v1.PolicyRef
-	(*Rule)(nil),            // 13: coelan.policy.v1.Rule
-	(*Block)(nil),           // 14: coelan.policy.v1.Block
-	(*PortRange)(nil),       // 15: coelan.policy.v1.PortRange
-	(*Subject)(nil),         // 16: coelan.policy.v1.Subject
-	(*Peer)(nil),            // 17: coelan.policy.v1.Peer
-	(*RealisedRequest)(nil), // 18: coelan.policy.v1.RealisedRequest
-	(*RealisedReport)(nil),  // 19: coelan.policy.v1.RealisedReport
-	(*NodeRefusals)(nil),    // 20: coelan.policy.v1.NodeRefusals
-	(*NodeAttachment)(nil),  // 21: coelan.policy.v1.NodeAttachment
-	(*PolicyCount)(nil),     // 22: coelan.policy.v1.PolicyCount
+	(Key_Kind)(0),             // 0: coelan.policy.v1.Key.Kind
+	(*AgentMessage)(nil),      // 1: coelan.policy.v1.AgentMessage
+	(*Inventory)(nil),         // 2: coelan.policy.v1.Inventory
+	(*Basis)(nil),             // 3: coelan.policy.v1.Basis
+	(*KindVersion)(nil),       // 4: coelan.policy.v1.KindVersion
+	(*ProgrammedVersion)(nil), // 5: coelan.policy.v1.ProgrammedVersion
+	(*Attachment)(nil),        // 6: coelan.policy.v1.Attachment
+	(*Refusals)(nil),          // 7: coelan.policy.v1.Refusals
+	(*Refusal)(nil),           // 8: coelan.policy.v1.Refusal
+	(*Update)(nil),            // 9: coelan.policy.v1.Update
+	(*Key)(nil),               // 10: coelan.policy.v1.Key
+	(*Item)(nil),              // 11: coelan.policy.v1.Item
+	(*PolicyRef)(nil),         // 12: coelan.policy.v1.PolicyRef
+	(*Rule)(nil),              // 13: coelan.policy.v1.Rule
+	(*Block)(nil),             // 14: coelan.policy.v1.Block
+	(*PortRange)(nil),         // 15: coelan.policy.v1.PortRange
+	(*Subject)(nil),           // 16: coelan.policy.v1.Subject
+	(*Peer)(nil),              // 17: coelan.policy.v1.Peer
+	(*ProgrammedRequest)(nil), // 18: coelan.policy.v1.ProgrammedRequest
+	(*ProgrammedReport)(nil),  // 19: coelan.policy.v1.ProgrammedReport
+	(*NodeRefusals)(nil),      // 20: coelan.policy.v1.NodeRefusals
+	(*NodeAttachment)(nil),    // 21: coelan.policy.v1.NodeAttachment
+	(*PolicyCount)(nil),       // 22: coelan.policy.v1.PolicyCount
 }
 var file_internal_policystream_wire_policies_proto_depIdxs = []int32{
 	2,  // 0: coelan.policy.v1.AgentMessage.inventory:type_name -> coelan.policy.v1.Inventory
-	5,  // 1: coelan.policy.v1.AgentMessage.realised:type_name -> coelan.policy.v1.Realisation
+	5,  // 1: coelan.policy.v1.AgentMessage.programmed:type_name -> coelan.policy.v1.ProgrammedVersion
 	6,  // 2: coelan.policy.v1.AgentMessage.attached:type_name -> coelan.policy.v1.Attachment
 	7,  // 3: coelan.policy.v1.AgentMessage.refused:type_name -> coelan.policy.v1.Refusals
 	3,  // 4: coelan.policy.v1.Inventory.basis:type_name -> coelan.policy.v1.Basis
@@ -1731,16 +1735,16 @@ var file_internal_policystream_wire_policies_proto_depIdxs = []int32{
 	12, // 17: coelan.policy.v1.Subject.ingress_isolation:type_name -> coelan.policy.v1.PolicyRef
 	12, // 18: coelan.policy.v1.Subject.egress_isolation:type_name -> coelan.policy.v1.PolicyRef
 	12, // 19: coelan.policy.v1.Subject.security_groups:type_name -> coelan.policy.v1.PolicyRef
-	22, // 20: coelan.policy.v1.RealisedReport.counts:type_name -> coelan.policy.v1.PolicyCount
-	21, // 21: coelan.policy.v1.RealisedReport.attached:type_name -> coelan.policy.v1.NodeAttachment
-	20, // 22: coelan.policy.v1.RealisedReport.refused:type_name -> coelan.policy.v1.NodeRefusals
+	22, // 20: coelan.policy.v1.ProgrammedReport.counts:type_name -> coelan.policy.v1.PolicyCount
+	21, // 21: coelan.policy.v1.ProgrammedReport.attached:type_name -> coelan.policy.v1.NodeAttachment
+	20, // 22: coelan.policy.v1.ProgrammedReport.refused:type_name -> coelan.policy.v1.NodeRefusals
 	7,  // 23: coelan.policy.v1.NodeRefusals.refusals:type_name -> coelan.policy.v1.Refusals
 	6,  // 24: coelan.policy.v1.NodeAttachment.attachment:type_name -> coelan.policy.v1.Attachment
 	12, // 25: coelan.policy.v1.PolicyCount.policy:type_name -> coelan.policy.v1.PolicyRef
 	1,  // 26: coelan.policy.v1.Policies.Sync:input_type -> coelan.policy.v1.AgentMessage
-	18, // 27: coelan.policy.v1.Policies.Realised:input_type -> coelan.policy.v1.RealisedRequest
+	18, // 27: coelan.policy.v1.Policies.Realised:input_type -> coelan.policy.v1.ProgrammedRequest
 	9,  // 28: coelan.policy.v1.Policies.Sync:output_type -> coelan.policy.v1.Update
-	19, // 29: coelan.policy.v1.Policies.Realised:output_type -> coelan.policy.v1.RealisedReport
+	19, // 29: coelan.policy.v1.Policies.Realised:output_type -> coelan.policy.v1.ProgrammedReport
 	28, // [28:30] is the sub-list for method output_type
 	26, // [26:28] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
@@ -1755,7 +1759,7 @@ func file_internal_policystream_wire_policies_proto_init() {
 	}
 	file_internal_policystream_wire_policies_proto_msgTypes[0].OneofWrappers = []any{
 		(*AgentMessage_Inventory)(nil),
-		(*AgentMessage_Realised)(nil),
+		(*AgentMessage_Programmed)(nil),
 		(*AgentMessage_Attached)(nil),
 		(*AgentMessage_Refused)(nil),
 	}

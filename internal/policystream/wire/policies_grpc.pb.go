@@ -37,7 +37,7 @@ type PoliciesClient interface {
 	Sync(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AgentMessage, Update], error)
 	// Realised is for other controllers: where the policies are in effect, and which pods have just been attached, as far as the
 	// agents say that are connected to this one.
-	Realised(ctx context.Context, in *RealisedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RealisedReport], error)
+	Realised(ctx context.Context, in *ProgrammedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProgrammedReport], error)
 }
 
 type policiesClient struct {
@@ -61,13 +61,13 @@ func (c *policiesClient) Sync(ctx context.Context, opts ...grpc.CallOption) (grp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Policies_SyncClient = grpc.BidiStreamingClient[AgentMessage, Update]
 
-func (c *policiesClient) Realised(ctx context.Context, in *RealisedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RealisedReport], error) {
+func (c *policiesClient) Realised(ctx context.Context, in *ProgrammedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProgrammedReport], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Policies_ServiceDesc.Streams[1], Policies_Realised_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[RealisedRequest, RealisedReport]{ClientStream: stream}
+	x := &grpc.GenericClientStream[ProgrammedRequest, ProgrammedReport]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (c *policiesClient) Realised(ctx context.Context, in *RealisedRequest, opts
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Policies_RealisedClient = grpc.ServerStreamingClient[RealisedReport]
+type Policies_RealisedClient = grpc.ServerStreamingClient[ProgrammedReport]
 
 // PoliciesServer is the server API for Policies service.
 // All implementations must embed UnimplementedPoliciesServer
@@ -92,7 +92,7 @@ type PoliciesServer interface {
 	Sync(grpc.BidiStreamingServer[AgentMessage, Update]) error
 	// Realised is for other controllers: where the policies are in effect, and which pods have just been attached, as far as the
 	// agents say that are connected to this one.
-	Realised(*RealisedRequest, grpc.ServerStreamingServer[RealisedReport]) error
+	Realised(*ProgrammedRequest, grpc.ServerStreamingServer[ProgrammedReport]) error
 	mustEmbedUnimplementedPoliciesServer()
 }
 
@@ -106,7 +106,7 @@ type UnimplementedPoliciesServer struct{}
 func (UnimplementedPoliciesServer) Sync(grpc.BidiStreamingServer[AgentMessage, Update]) error {
 	return status.Error(codes.Unimplemented, "method Sync not implemented")
 }
-func (UnimplementedPoliciesServer) Realised(*RealisedRequest, grpc.ServerStreamingServer[RealisedReport]) error {
+func (UnimplementedPoliciesServer) Realised(*ProgrammedRequest, grpc.ServerStreamingServer[ProgrammedReport]) error {
 	return status.Error(codes.Unimplemented, "method Realised not implemented")
 }
 func (UnimplementedPoliciesServer) mustEmbedUnimplementedPoliciesServer() {}
@@ -138,15 +138,15 @@ func _Policies_Sync_Handler(srv interface{}, stream grpc.ServerStream) error {
 type Policies_SyncServer = grpc.BidiStreamingServer[AgentMessage, Update]
 
 func _Policies_Realised_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(RealisedRequest)
+	m := new(ProgrammedRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(PoliciesServer).Realised(m, &grpc.GenericServerStream[RealisedRequest, RealisedReport]{ServerStream: stream})
+	return srv.(PoliciesServer).Realised(m, &grpc.GenericServerStream[ProgrammedRequest, ProgrammedReport]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Policies_RealisedServer = grpc.ServerStreamingServer[RealisedReport]
+type Policies_RealisedServer = grpc.ServerStreamingServer[ProgrammedReport]
 
 // Policies_ServiceDesc is the grpc.ServiceDesc for Policies service.
 // It's only intended for direct use with grpc.RegisterService,

@@ -15,13 +15,13 @@ import (
 // Compiler compiles one State after another and does only what changed. It is
 // not safe for concurrent use; the zero value is not usable.
 type Compiler struct {
-	last         *snapshot
-	numbers      *Numbers // those that last was compiled with
-	questionRate uint32   // that last was compiled with
-	desired      *bridge.Desired
-	units        map[unitKey]*unit
-	needers      map[unitKey]map[unitKey]bool // the units that looked an object up
-	meanings     map[uint64]*counted
+	last          *snapshot
+	numbers       *Numbers // those that last was compiled with
+	neighbourRate uint32   // that last was compiled with
+	desired       *bridge.Desired
+	units         map[unitKey]*unit
+	dependents    map[unitKey]map[unitKey]bool // the units that looked an object up
+	meanings      map[uint64]*counted
 
 	defaultRoutes bool // any private router has one
 	narrow        bool // see anyNarrow
@@ -32,10 +32,10 @@ type Compiler struct {
 
 // unit is what was compiled for one object.
 type unit struct {
-	owner    string // in bridge.Desired
-	needs    []unitKey
-	meanings []meant
-	problems []Problem
+	owner        string // in bridge.Desired
+	dependencies []unitKey
+	meanings     []meant
+	problems     []Problem
 }
 
 // unitKey names an object.
@@ -69,10 +69,10 @@ func Desired(in Input) *bridge.Desired { return New().Compile(in) }
 
 func (c *Compiler) reset() {
 	*c = Compiler{
-		desired:  bridge.NewDesired(),
-		units:    map[unitKey]*unit{},
-		needers:  map[unitKey]map[unitKey]bool{},
-		meanings: map[uint64]*counted{},
+		desired:    bridge.NewDesired(),
+		units:      map[unitKey]*unit{},
+		dependents: map[unitKey]map[unitKey]bool{},
+		meanings:   map[uint64]*counted{},
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 		known = emptySnapshot()
 	}
 	state, delta := known.at(in.State), intent.Diff(known.State, in.State)
-	if before == nil || delta.Local || c.questionRate != in.QuestionRate || !c.numbers.sameUplinks(in.Numbers) {
+	if before == nil || delta.Local || c.neighbourRate != in.NeighbourRate || !c.numbers.sameUplinks(in.Numbers) {
 		c.reset()
 		before, delta = nil, intent.Diff(nil, in.State)
 		delta.Local = true
@@ -95,7 +95,7 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 		}
 		delta.Ports = slices.Sorted(maps.Keys(renumbered))
 	}
-	c.last, c.numbers, c.questionRate, c.uses = state, in.Numbers, in.QuestionRate, map[uint64]directions{}
+	c.last, c.numbers, c.neighbourRate, c.uses = state, in.Numbers, in.NeighbourRate, map[uint64]directions{}
 	if before == nil || narrowMay(before, state, delta) {
 		c.narrow = anyNarrow(state)
 	}
@@ -138,8 +138,8 @@ func (c *Compiler) affected(before *snapshot, delta intent.Delta) map[unitKey]bo
 	c.policies(before, delta, dirty, changed)
 	maps.Copy(changed, dirty)
 	for key := range changed {
-		for needer := range c.needers[key] {
-			dirty[needer] = true
+		for dependent := range c.dependents[key] {
+			dirty[dependent] = true
 		}
 	}
 	if before == nil {
@@ -155,7 +155,7 @@ func (c *Compiler) affected(before *snapshot, delta intent.Delta) map[unitKey]bo
 func (c *Compiler) compile(key unitKey) {
 	c.forget(key)
 	r := &rules{
-		state: c.last, numbers: c.numbers, questionRate: c.questionRate, local: c.last.Local(),
+		state: c.last, numbers: c.numbers, neighbourRate: c.neighbourRate, local: c.last.Local(),
 		defaultRoutes: c.defaultRoutes, narrow: c.narrow, uses: c.uses,
 		flows: make([]openflow.Flow, 0, unitKinds[key.kind].flows),
 	}
@@ -163,18 +163,18 @@ func (c *Compiler) compile(key unitKey) {
 	if !ok {
 		return
 	}
-	u := &unit{owner: owner, needs: r.needs, meanings: r.meanings}
+	u := &unit{owner: owner, dependencies: r.dependencies, meanings: r.meanings}
 	for _, text := range r.problems {
 		u.problems = append(u.problems, Problem{r.owner, text})
 	}
 	c.units[key] = u
 	c.desired.Set(owner, &bridge.Rules{Flows: r.flows, Groups: r.groups, Meters: r.meters})
-	for _, need := range u.needs {
-		if need != key {
-			if c.needers[need] == nil {
-				c.needers[need] = map[unitKey]bool{}
+	for _, dependency := range u.dependencies {
+		if dependency != key {
+			if c.dependents[dependency] == nil {
+				c.dependents[dependency] = map[unitKey]bool{}
 			}
-			c.needers[need][key] = true
+			c.dependents[dependency][key] = true
 		}
 	}
 	for _, m := range u.meanings {
@@ -193,9 +193,9 @@ func (c *Compiler) forget(key unitKey) {
 	}
 	delete(c.units, key)
 	c.desired.Remove(u.owner)
-	for _, need := range u.needs {
-		if delete(c.needers[need], key); len(c.needers[need]) == 0 {
-			delete(c.needers, need)
+	for _, dependency := range u.dependencies {
+		if delete(c.dependents[dependency], key); len(c.dependents[dependency]) == 0 {
+			delete(c.dependents, dependency)
 		}
 	}
 	for _, m := range u.meanings {

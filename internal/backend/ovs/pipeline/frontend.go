@@ -73,7 +73,7 @@ func (r *rules) ownRouter(v intent.NodeService) (rt intent.Router, private, ok b
 	if v.Router == intent.DefaultRouterName {
 		return rt, false, true
 	}
-	r.need(unitKey{kindRouter, v.Router})
+	r.dependOn(unitKey{kindRouter, v.Router})
 	if rt, ok = r.state.Routers().Get(v.Router); !ok {
 		r.problem("router %q does not exist", v.Router)
 	}

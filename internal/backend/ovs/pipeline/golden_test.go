@@ -95,7 +95,7 @@ func parseInput(t testing.TB, text []byte) Input {
 	if err := yaml.UnmarshalStrict(text, &o); err != nil {
 		t.Fatal(err)
 	}
-	return Input{State: stateOf(t, o), Numbers: NewNumbers(ports, uplinks), QuestionRate: uint32(questionRate)}
+	return Input{State: stateOf(t, o), Numbers: NewNumbers(ports, uplinks), NeighbourRate: uint32(questionRate)}
 }
 
 // fataler is a *testing.T or a *rapid.T.

@@ -13,9 +13,9 @@ import (
 type Input struct {
 	State   *intent.State
 	Numbers *Numbers
-	// QuestionRate is how many ARP packets and neighbor solicitations of a Port are checked in a
+	// NeighbourRate is how many ARP packets and neighbor solicitations of a Port are checked in a
 	// second; 0: all.
-	QuestionRate uint32
+	NeighbourRate uint32
 }
 
 // Numbers are the OpenFlow ports of the integration bridge that intent does not know: those of the

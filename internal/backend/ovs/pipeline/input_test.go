@@ -145,14 +145,14 @@ func TestWithoutNumbers(t *testing.T) {
 }
 
 // Another rate of questions changes the meters of all Ports, without intent being another one.
-func TestQuestionRateChanges(t *testing.T) {
+func TestNeighbourRateChanges(t *testing.T) {
 	in := inputOf(stateOf(t, intent.Objects{
 		Local: intent.Local{Node: "worker1", MTU: 1450},
 		Ports: []intent.Port{{ID: "c1/eth0", Namespace: "default", Pod: "web", Interface: "eth0", Network: "default", Node: "worker1", MAC: intent.MAC{2, 0, 0, 0, 0, 1}}},
 	}))
 	c := New()
 	for _, rate := range []uint32{500, 0, 100} {
-		in.QuestionRate = rate
+		in.NeighbourRate = rate
 		var rates []uint32
 		for _, m := range c.Compile(in).Get("port/default/web/eth0#c1/eth0").Meters {
 			for _, band := range m.Bands {

@@ -100,7 +100,7 @@ func narrowPort(local intent.Local, p intent.Port) bool {
 
 // anyNarrow says whether there is any such node or Port.
 func (r *rules) anyNarrow() bool {
-	r.need(unitKey{kind: kindNarrow})
+	r.dependOn(unitKey{kind: kindNarrow})
 	return r.narrow
 }
 

@@ -26,7 +26,7 @@ var policyPeerFeature = &feature{
 	peer: func(r *rules, p intent.Peer) {
 		space := intent.DefaultRouter
 		if p.Space != intent.DefaultRouterName {
-			r.need(unitKey{kindRouter, p.Space})
+			r.dependOn(unitKey{kindRouter, p.Space})
 			rt, ok := r.state.Routers().Get(p.Space)
 			if !ok || !rt.Private() {
 				return // no packet has the address there
@@ -34,7 +34,7 @@ var policyPeerFeature = &feature{
 			space = zone(rt)
 		}
 		class := classOf(p.Groups)
-		r.need(unitKey{kindUse, classText(class)})
+		r.dependOn(unitKey{kindUse, classText(class)})
 		use := r.useOf(class, p.Groups)
 		if use.has(intent.Egress) {
 			r.on(egressPeer, 100, inSpace(space), openflow.IPDst(p.Address)).set(regClass.Value(class)).end()
@@ -90,7 +90,7 @@ func (r *rules) compileClass(text string) bool {
 	for p := range r.state.peersByClass.By(text) {
 		rules := map[string]intent.Rule{}
 		for _, g := range p.Groups {
-			r.needs = append(r.needs, unitKey{kindGroup, g})
+			r.dependencies = append(r.dependencies, unitKey{kindGroup, g})
 			for rule := range r.state.RulesOf(g) {
 				rules[rule.ID] = rule
 			}

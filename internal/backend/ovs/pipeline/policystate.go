@@ -86,7 +86,7 @@ func (w flow) commit() {
 
 // lookUp has the connection of every packet of IP be known.
 func (r *rules) lookUp() {
-	r.need(unitKey{kind: kindPhysical})
+	r.dependOn(unitKey{kind: kindPhysical})
 	if anyPhysical(r.state) {
 		r.notOfWire()
 	}

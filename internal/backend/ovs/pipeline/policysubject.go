@@ -62,10 +62,10 @@ func closedPort(d intent.Direction, port, why string) Verdict {
 
 // govern emits how a Port of this node is governed.
 func (r *rules) govern(p intent.Port) {
-	r.need(unitKey{kindSubject, p.SubjectKey()})
+	r.dependOn(unitKey{kindSubject, p.SubjectKey()})
 	subject, _ := r.state.Subjects().Get(p.SubjectKey())
 	for _, id := range subject.Rules {
-		r.needs = append(r.needs, unitKey{kindShape, id})
+		r.dependencies = append(r.dependencies, unitKey{kindShape, id})
 		if _, ok := r.state.Rules().Get(id); !ok {
 			r.problem("it is closed: rule %s is not known", id)
 			break
@@ -81,7 +81,7 @@ func (r *rules) govern(p intent.Port) {
 		}
 		g := governed{r: r, port: p, direction: d, tables: tablesOf(d)}
 		g.securityGroups(subject, rules)
-		if evaluate.Governed(p) {
+		if evaluate.PoliciesApply(p) {
 			g.policies(subject, rules)
 		}
 		for _, w := range r.packetsOf(p, d, 100) {

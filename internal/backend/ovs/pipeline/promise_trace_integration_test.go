@@ -54,7 +54,7 @@ func TestPromiseTrace(t *testing.T) {
 			}
 			// Others of the node's range are on Networks that it does not have here.
 			other := func(e policyoracle.End, of *intent.Port) bool {
-				return of == nil && e.Governed() && slices.ContainsFunc(o.Nodes[0].Subnets, func(s intent.Subnet) bool { return s.Prefix.Contains(e.Address) })
+				return of == nil && e.PoliciesApply() && slices.ContainsFunc(o.Nodes[0].Subnets, func(s intent.Subnet) bool { return s.Prefix.Contains(e.Address) })
 			}
 			if p.from != p.to && !k.Source.Masked && !other(k.Source, p.from) && !other(k.Destination, p.to) {
 				all = append(all, judged{k, p})

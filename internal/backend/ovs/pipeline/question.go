@@ -19,7 +19,7 @@ import (
 var questionLimitFeature = &feature{
 	number: 26,
 	name:   "question-limit",
-	needed: func(r *rules) bool { return r.questionRate > 0 },
+	needed: func(r *rules) bool { return r.neighbourRate > 0 },
 	local: func(r *rules) {
 		r.groups = append(r.groups, openflow.Group{
 			ID: questionGroup, Type: openflow.GroupSelect, SelectionMethod: "dp_hash",
@@ -34,7 +34,7 @@ var questionLimitFeature = &feature{
 			return
 		}
 		id := questionMeter + r.number(p)
-		r.meter(id, r.questionRate)
+		r.meter(id, r.neighbourRate)
 		for _, question := range []openflow.FieldValue{
 			openflow.EthType(openflow.EthTypeARP), openflow.ICMPv6Type(icmp6Solicit),
 		} {

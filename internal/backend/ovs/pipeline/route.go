@@ -12,7 +12,7 @@ import (
 
 // defaultRouter looks up the router that all shared ones are one with.
 func (r *rules) defaultRouter() (intent.Router, bool) {
-	r.need(unitKey{kindRouter, intent.DefaultRouterName})
+	r.dependOn(unitKey{kindRouter, intent.DefaultRouterName})
 	rt, ok := r.state.Routers().Get(intent.DefaultRouterName)
 	if !ok {
 		r.problem("router %q does not exist", intent.DefaultRouterName)
@@ -143,7 +143,7 @@ func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // node looks up a node.
 func (r *rules) node(name string) (intent.Node, bool) {
-	r.need(unitKey{kindNode, name})
+	r.dependOn(unitKey{kindNode, name})
 	n, ok := r.state.Nodes().Get(name)
 	if !ok {
 		r.problem("node %q does not exist", name)
@@ -153,7 +153,7 @@ func (r *rules) node(name string) (intent.Node, bool) {
 
 // localSubnets are what this node hands out, none before it is known.
 func (r *rules) localSubnets() []intent.Subnet {
-	r.need(unitKey{kindNode, r.local.Node})
+	r.dependOn(unitKey{kindNode, r.local.Node})
 	n, _ := r.state.LocalNode()
 	return n.Subnets
 }

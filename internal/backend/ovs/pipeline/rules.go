@@ -13,24 +13,24 @@ import (
 // rules collects what is compiled for one object, and notes what the object
 // depends on.
 type rules struct {
-	state        *snapshot
-	numbers      *Numbers
-	questionRate uint32
-	local        intent.Local
+	state         *snapshot
+	numbers       *Numbers
+	neighbourRate uint32
+	local         intent.Local
 	// defaultRoutes says whether any private router has one.
 	defaultRoutes bool
 	narrow        bool                  // see anyNarrow
 	uses          map[uint64]directions // see Compiler
 	owner         string
 
-	feature  *feature
-	accept   [maxFeature + 1]uint64 // cookies of flows that do not drop, by feature
-	flows    []openflow.Flow
-	groups   []openflow.Group
-	meters   []openflow.Meter
-	meanings []meant
-	needs    []unitKey // looked up, there or not
-	problems []string
+	feature      *feature
+	accept       [maxFeature + 1]uint64 // cookies of flows that do not drop, by feature
+	flows        []openflow.Flow
+	groups       []openflow.Group
+	meters       []openflow.Meter
+	meanings     []meant
+	dependencies []unitKey // looked up, there or not
+	problems     []string
 }
 
 // meant is a cookie and its meaning.
@@ -91,22 +91,22 @@ func (r *rules) network(name string) (n intent.Network, rt intent.Router, ok boo
 
 // lookup is network without reporting a problem when the network is missing.
 func (r *rules) lookup(name string) (n intent.Network, rt intent.Router, ok bool) {
-	r.need(unitKey{kindNetwork, name})
+	r.dependOn(unitKey{kindNetwork, name})
 	if n, ok = r.state.Networks().Get(name); !ok || n.Physical != "" {
 		return n, rt, ok
 	}
-	r.need(unitKey{kindRouter, n.Router})
+	r.dependOn(unitKey{kindRouter, n.Router})
 	rt, ok = r.state.Routers().Get(n.Router)
 	return n, rt, ok
 }
 
-func (r *rules) need(key unitKey) {
-	for _, k := range r.needs {
+func (r *rules) dependOn(key unitKey) {
+	for _, k := range r.dependencies {
 		if k == key {
 			return
 		}
 	}
-	r.needs = append(r.needs, key)
+	r.dependencies = append(r.dependencies, key)
 }
 
 // number is the OpenFlow port of a Port of this node.

@@ -95,15 +95,15 @@ func (r *rules) staticRoute(t Table, reader, rt intent.Router, route intent.Rout
 // nextHop finds the port with an address on one of the router's networks, or at
 // least the node that hands the address out.
 func (r *rules) nextHop(rt intent.Router, a netip.Addr) (p intent.Port, node string) {
-	r.need(addressKey(a))
+	r.dependOn(addressKey(a))
 	for p := range r.state.PortsWith(a) {
 		if n, of, ok := r.lookup(p.Network); ok && n.Physical == "" && of.Name == rt.Name {
 			return p, p.Node
 		}
 	}
-	r.need(unitKey{kindJoined, rt.Name})
+	r.dependOn(unitKey{kindJoined, rt.Name})
 	for n := range r.state.NetworksOf(rt.Name) {
-		r.need(unitKey{kindBlocksOf, n.Name})
+		r.dependOn(unitKey{kindBlocksOf, n.Name})
 		for b := range r.state.BlocksOf(n.Name) {
 			if b.Prefix.Contains(a) {
 				return p, b.Node

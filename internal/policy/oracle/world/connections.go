@@ -29,8 +29,8 @@ func DrawPackets(t *rapid.T) []oracle.Connection {
 func (w *World) Connections(space string, packets []oracle.Connection, yield func(oracle.Connection)) {
 	for _, from := range w.Ends[space] {
 		for _, to := range w.Ends[space] {
-			if !from.Governed() && !to.Governed() || from.Address == to.Address && !from.Same(to) || to.Masked ||
-				from.Address.Is4() != to.Address.Is4() {
+			if !from.PoliciesApply() && !to.PoliciesApply() || from.Address == to.Address && !from.Same(to) ||
+				to.Masked || from.Address.Is4() != to.Address.Is4() {
 				continue
 			}
 			if from.Same(to) && from.Address != to.Address {

@@ -59,9 +59,9 @@ func (c *Compiler) policies(before *snapshot, delta intent.Delta, dirty, changed
 	}
 	for key := range changed {
 		if key.kind == kindGroup && useOfGroup(before, key.key) != useOfGroup(c.last, key.key) {
-			for needer := range c.needers[key] {
-				if needer.kind == kindClass {
-					changed[unitKey{kindUse, needer.key}] = true
+			for dependent := range c.dependents[key] {
+				if dependent.kind == kindClass {
+					changed[unitKey{kindUse, dependent.key}] = true
 				}
 			}
 		}

@@ -32,7 +32,7 @@ const (
 // ports would use need not be there without one: a cluster may have many more
 // networks than a node has.
 func (r *rules) attached(network string) bool {
-	r.need(unitKey{kindAttached, network})
+	r.dependOn(unitKey{kindAttached, network})
 	return attached(r.state, network)
 }
 
@@ -47,7 +47,7 @@ func attached(s *snapshot, network string) bool {
 
 // anyPrivate says whether there is any private router.
 func (r *rules) anyPrivate() bool {
-	r.need(unitKey{kind: kindPrivate})
+	r.dependOn(unitKey{kind: kindPrivate})
 	return anyPrivate(r.state)
 }
 
@@ -60,7 +60,7 @@ func anyPrivate(s *snapshot) bool {
 
 // anyGuarded says whether any port may be in the cluster for hosts only.
 func (r *rules) anyGuarded() bool {
-	r.need(unitKey{kind: kindPhysical})
+	r.dependOn(unitKey{kind: kindPhysical})
 	return r.anyPrivate() || anyPhysical(r.state)
 }
 
@@ -75,9 +75,9 @@ func anyPhysical(s *snapshot) bool {
 
 // importers are the routers that import the routes of rt, by name.
 func (r *rules) importers(rt intent.Router) (list []intent.Router) {
-	r.need(unitKey{kindImporters, rt.Name})
+	r.dependOn(unitKey{kindImporters, rt.Name})
 	for importer := range r.state.Importers(rt.Name) {
-		r.need(unitKey{kindRouter, importer.Name})
+		r.dependOn(unitKey{kindRouter, importer.Name})
 		list = append(list, importer)
 	}
 	return list

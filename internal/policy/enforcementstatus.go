@@ -4,8 +4,8 @@ package policy
 
 import "coelan.io/coelan/internal/intent"
 
-// Standing is what has become of a policy, as a controller says.
-type Standing struct {
+// EnforcementStatus is what has become of a policy, as a controller says.
+type EnforcementStatus struct {
 	Policy intent.PolicyRef `json:"policy"`
 	// Nodes with Ports that it is for; of these, ProgrammedNodes are those where it is in effect.
 	Nodes           int      `json:"nodes"`

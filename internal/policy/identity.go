@@ -14,21 +14,21 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// cohort is those Endpoints of a namespace that no selector can tell apart.
-type cohort struct {
+// identity is those Endpoints of a namespace that no selector can tell apart.
+type identity struct {
 	namespace      *namespace
 	key            string
 	labels         labels.Set
 	securityGroups []string
 	ports          []NamedPort
 
-	endpoints bag[*endpoint]
+	endpoints multiset[*endpoint]
 	selectors []*selector // that select it
-	on        bag[*watcher]
+	on        multiset[*watcher]
 	governed  *governed // nil until it is first needed
 }
 
-// governed is what the Subjects of a cohort have in common.
+// governed is what the Subjects of an identity have in common.
 type governed struct {
 	subject intent.Subject // without Key
 	parts   []*part        // the same as the Subject's Rules
@@ -41,16 +41,16 @@ func (g *governed) equal(o *governed) bool {
 		slices.Equal(g.subject.SecurityGroups, o.subject.SecurityGroups)
 }
 
-// cohort returns the one of an Endpoint.
-func (e *Engine) cohort(p Endpoint) *cohort {
+// identity returns the one of an Endpoint.
+func (e *Engine) identity(p Endpoint) *identity {
 	n := e.namespace(p.Namespace)
-	key := e.cohortKey(p)
-	if c := n.cohorts[string(key)]; c != nil {
+	key := e.identityKey(p)
+	if c := n.identities[string(key)]; c != nil {
 		return c
 	}
-	c := &cohort{namespace: n, key: string(key), labels: p.Labels, securityGroups: p.SecurityGroups,
+	c := &identity{namespace: n, key: string(key), labels: p.Labels, securityGroups: p.SecurityGroups,
 		ports: p.NamedPorts}
-	n.cohorts[c.key] = c
+	n.identities[c.key] = c
 	e.joinScope(&n.own, c)
 	for _, s := range n.scopes {
 		e.joinScope(s, c)
@@ -58,20 +58,20 @@ func (e *Engine) cohort(p Endpoint) *cohort {
 	for _, name := range c.securityGroups {
 		named := e.naming[name]
 		if named == nil {
-			named = &bag[*cohort]{}
+			named = &multiset[*identity]{}
 			e.naming[name] = named
 		}
 		named.add(c)
-		if s := e.selectors[Selector{SecurityGroup: name}.canonical()]; s != nil && s.cohorts.count(c) == 0 {
+		if s := e.selectors[Selector{SecurityGroup: name}.canonical()]; s != nil && s.identities.count(c) == 0 {
 			e.join(s, c)
 		}
 	}
 	return c
 }
 
-// cohortKey is a text that is the same for Endpoints of one cohort in a namespace. It is valid
+// identityKey is a text that is the same for Endpoints of one identity in a namespace. It is valid
 // until the next call.
-func (e *Engine) cohortKey(p Endpoint) []byte {
+func (e *Engine) identityKey(p Endpoint) []byte {
 	key, names := e.key[:0], e.names[:0]
 	names = slices.AppendSeq(names, maps.Keys(p.Labels))
 	slices.Sort(names)
@@ -101,8 +101,8 @@ func (e *Engine) cohortKey(p Endpoint) []byte {
 	return key
 }
 
-// joinScope has the scope's selectors select the cohort, if they do.
-func (e *Engine) joinScope(s *scope, c *cohort) {
+// joinScope has the scope's selectors select the identity, if they do.
+func (e *Engine) joinScope(s *scope, c *identity) {
 	for candidate := range s.selectors.candidates(c.labels) {
 		if candidate.Pods.Matches(c.labels) {
 			e.join(candidate, c)
@@ -111,7 +111,7 @@ func (e *Engine) joinScope(s *scope, c *cohort) {
 }
 
 // leaveScope has none of the scope's selectors select it any more.
-func (e *Engine) leaveScope(s *scope, c *cohort) {
+func (e *Engine) leaveScope(s *scope, c *identity) {
 	for _, joined := range slices.Clone(c.selectors) {
 		if joined.scope == s {
 			e.leave(joined, c)
@@ -119,8 +119,8 @@ func (e *Engine) leaveScope(s *scope, c *cohort) {
 	}
 }
 
-// tidyCohort removes a cohort without members.
-func (e *Engine) tidyCohort(c *cohort) {
+// tidyIdentity removes an identity without members.
+func (e *Engine) tidyIdentity(c *identity) {
 	if c.endpoints.len() > 0 {
 		return
 	}
@@ -132,12 +132,12 @@ func (e *Engine) tidyCohort(c *cohort) {
 			delete(e.naming, name)
 		}
 	}
-	delete(c.namespace.cohorts, c.key)
+	delete(c.namespace.identities, c.key)
 	e.tidyNamespace(c.namespace)
 }
 
-// stale says that other rules may be for the cohort.
-func (e *Engine) stale(c *cohort) {
+// stale says that other rules may be for the identity.
+func (e *Engine) stale(c *identity) {
 	c.governed = nil
 	for w := range c.on.all() {
 		w.pending[c] = struct{}{}
@@ -145,8 +145,8 @@ func (e *Engine) stale(c *cohort) {
 	}
 }
 
-// govern returns how the cohort is governed.
-func (e *Engine) govern(c *cohort) *governed {
+// govern returns how the identity is governed.
+func (e *Engine) govern(c *identity) *governed {
 	if c.governed != nil {
 		return c.governed
 	}
@@ -190,12 +190,12 @@ func (e *Engine) govern(c *cohort) *governed {
 	return g
 }
 
-// groups are those that the cohort's Endpoints are in, if their places are.
-func (c *cohort) groups() iter.Seq[*group] {
+// groups are those that the identity's Endpoints are in, if their places are.
+func (c *identity) groups() iter.Seq[*group] {
 	return func(yield func(*group) bool) {
 		for _, s := range c.selectors {
 			for _, g := range s.groups {
-				if g.hasCohort(c) && !yield(g) {
+				if g.hasIdentity(c) && !yield(g) {
 					return
 				}
 			}
