@@ -81,14 +81,18 @@ func (c *cards) ensure(ctx context.Context, bridges []ovsdb.BridgeState, datapat
 			errs = append(errs, c.remove(ctx, bridge, card))
 		}
 	}
+	var left []ovsdb.BridgeState
 	for _, b := range bridges {
-		if card := b.ExternalIDs[idCard]; b.Own && card != "" && wanted[b.Name] != card {
-			errs = append(errs, c.remove(ctx, b.Name, card))
+		card := b.ExternalIDs[idCard]
+		if !b.Own || card == "" || wanted[b.Name] == card {
+			left = append(left, b)
+			continue
 		}
+		errs = append(errs, c.remove(ctx, b.Name, card))
 	}
 	failed = map[string]error{}
 	for _, u := range c.uplinks {
-		if err := c.ensureBridge(ctx, u.Card, u.Bridge, bridges, datapath, node); err != nil {
+		if err := c.ensureBridge(ctx, u.Card, u.Bridge, left, datapath, node); err != nil {
 			failed[u.Physical] = err
 		}
 	}

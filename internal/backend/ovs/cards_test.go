@@ -116,7 +116,8 @@ func TestCardsGetBridges(t *testing.T) {
 	}
 	n.Close()
 
-	m.connect(intent.Uplink{Physical: "office", Bridge: "br-office", Card: "eth4"})
+	m.connect(intent.Uplink{Physical: "office", Bridge: "br-office", Card: "eth4"},
+		intent.Uplink{Physical: "shop", Bridge: "br-shop", Card: "eth3"})
 	n = m.start(c)
 	n.reconciled()
 	if b := n.bridgeOf("br-office"); b == nil || slices.Contains(b.Ports, "eth2") || !slices.Contains(b.Ports, "eth4") {
@@ -125,7 +126,7 @@ func TestCardsGetBridges(t *testing.T) {
 	if b := n.bridgeOf("br-x"); b != nil {
 		t.Errorf("%+v is still there", b)
 	}
-	if m.cards.in("eth2") != "" || m.cards.in("eth3") != "" || m.cards.in("eth4") != "br-office" {
+	if m.cards.in("eth2") != "" || m.cards.in("eth3") != "br-shop" || m.cards.in("eth4") != "br-office" {
 		t.Errorf("addresses are on %v", m.cards.adopted)
 	}
 	m.cards.interrupted["br-y"] = "eth7"
