@@ -48,6 +48,7 @@ func TestSetDiff(t *testing.T) {
 	}{
 		"the same":     {plain, elems{"a": "", "b": ""}, elems{"a": "", "b": ""}, nil, nil, false},
 		"one less":     {plain, elems{"a": "", "b": ""}, elems{"a": ""}, []string{"b"}, nil, false},
+		"one more":     {plain, elems{"a": ""}, elems{"a": "", "b": ""}, nil, []string{"b"}, true},
 		"from nothing": {mapping, nil, elems{"a": "x", "b": "y"}, nil, []string{"a>x", "b>y"}, true},
 		"another value": {mapping, elems{"a": "x", "b": "y"}, elems{"a": "z", "b": "y"}, []string{"a>x"},
 			[]string{"a>z"}, true},

@@ -158,7 +158,7 @@ func (s set) diff(have set) setDiff {
 // lacks says that have misses an element of s.
 func (s set) lacks(have set) bool {
 	for key, v := range s.elements {
-		if have.elements[key] != v {
+		if there, ok := have.elements[key]; !ok || there != v {
 			return true
 		}
 	}
