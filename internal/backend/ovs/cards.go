@@ -76,11 +76,6 @@ func (c *cards) ensure(ctx context.Context, bridges []ovsdb.BridgeState, datapat
 		wanted[u.Bridge] = u.Card
 	}
 	var errs []error
-	for bridge, card := range c.kernel.Interrupted() {
-		if wanted[bridge] != card {
-			errs = append(errs, c.remove(ctx, bridge, card))
-		}
-	}
 	var left []ovsdb.BridgeState
 	for _, b := range bridges {
 		card := b.ExternalIDs[idCard]
@@ -89,6 +84,12 @@ func (c *cards) ensure(ctx context.Context, bridges []ovsdb.BridgeState, datapat
 			continue
 		}
 		errs = append(errs, c.remove(ctx, b.Name, card))
+	}
+	// Their bridges may be gone already.
+	for bridge, card := range c.kernel.Interrupted() {
+		if wanted[bridge] != card {
+			errs = append(errs, c.remove(ctx, bridge, card))
+		}
 	}
 	failed = map[string]error{}
 	for _, u := range c.uplinks {
@@ -123,11 +124,15 @@ func (c *cards) ensureBridge(ctx context.Context, card, bridge string, bridges [
 				b.Name)
 		}
 	}
+	in := have != nil && slices.Contains(have.Ports, card)
+	if in && have.Datapath == string(datapath) {
+		return c.adopt(ctx, card, bridge)
+	}
 	found, err := c.kernel.Find(card)
 	if err != nil {
 		return err
 	}
-	if have == nil || !slices.Contains(have.Ports, card) {
+	if !in {
 		if err := found.Usable(node); err != nil {
 			return err
 		}
@@ -142,6 +147,11 @@ func (c *cards) ensureBridge(ctx context.Context, card, bridge string, bridges [
 			return err
 		}
 	}
+	return c.adopt(ctx, card, bridge)
+}
+
+// adopt puts a card into its bridge.
+func (c *cards) adopt(ctx context.Context, card, bridge string) error {
 	if err := c.db.EnsurePorts(ctx, bridge, ovsdb.Port{Name: card, OFPort: cardPort}); err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func (k *Keeper) Adopt(card, bridge, sysctlDir string) error {
 		return err
 	}
 	ipv6 := cardIPv6{sysctls{sysctlDir}, card}
-	if len(addresses)+len(routes) == 0 && saved.Index == to.Attrs().Index && ipv6.off() {
+	if len(addresses)+len(routes) == 0 && saved.Index == to.Attrs().Index && !ipv6.on() {
 		return nl.LinkSetUp(from)
 	}
 	saved.Index = 0 // not whole until all is there
@@ -261,8 +261,6 @@ func (c cardIPv6) on() bool {
 	v, err := c.sysctls.get(c.path()...)
 	return err == nil && v == "0"
 }
-
-func (c cardIPv6) off() bool { return !c.on() }
 
 func (c cardIPv6) turn(value string) error {
 	if _, err := c.sysctls.get(c.path()...); errors.Is(err, fs.ErrNotExist) {
