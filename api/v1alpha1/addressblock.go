@@ -32,6 +32,8 @@ type AddressBlock struct {
 // AddressBlockSpec cannot be changed.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an AddressBlock cannot be changed"
+// +kubebuilder:validation:XValidation:rule=`!isCIDR(self.cidr) || !has(self.floatingIP) || self.floatingIP == "" || cidr(self.cidr).prefixLength() == (cidr(self.cidr).ip().family() == 4 ? 32 : 128)`,message="a block that is for a FloatingIP is a single address: /32, or /128 for IPv6",fieldPath=".cidr"
+// +kubebuilder:validation:XValidation:rule=`!has(self.floatingIP) || self.floatingIP == "" || (!has(self.port) || self.port == "") && (!has(self.node) || self.node == "")`,message="a block that is for a FloatingIP is the controller's, and for no Port",fieldPath=".floatingIP"
 // +kubebuilder:validation:XValidation:rule=`!isCIDR(self.cidr) || !has(self.port) || self.port == "" || cidr(self.cidr).prefixLength() == (cidr(self.cidr).ip().family() == 4 ? 32 : 128)`,message="a block that is for a Port is a single address: /32, or /128 for IPv6",fieldPath=".cidr"
 type AddressBlockSpec struct {
 	// Network that has the subnet that the block is a part of.
@@ -52,6 +54,12 @@ type AddressBlockSpec struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +optional
 	Port string `json:"port,omitempty"`
+	// FloatingIP is the key, namespace/name, of the FloatingIP that a block of a single address is
+	// for.
+	//
+	// +kubebuilder:validation:MaxLength=317
+	// +optional
+	FloatingIP string `json:"floatingIP,omitempty"`
 	// Grantor of a single address is the node that hands out the block around it: that node alone
 	// may say in the condition Granted whether the address is free. The claimant names it; empty:
 	// no node hands out the address.

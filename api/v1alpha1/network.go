@@ -79,6 +79,7 @@ const (
 // +kubebuilder:printcolumn:name="ID",type=integer,JSONPath=`.status.id`,priority=1
 // +kubebuilder:printcolumn:name="Physical",type=string,JSONPath=`.spec.physicalNetwork`,priority=1
 // +kubebuilder:printcolumn:name="VLAN",type=integer,JSONPath=`.spec.vlan`,priority=1
+// +kubebuilder:printcolumn:name="External",type=boolean,JSONPath=`.spec.external`,priority=1
 // +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.addressesUsed`,priority=1
 // +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.status.addressesFree`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must not be longer than 63 characters"
@@ -105,6 +106,9 @@ type Network struct {
 // +kubebuilder:validation:XValidation:rule="has(self.physicalNetwork) == has(oldSelf.physicalNetwork) && (!has(self.physicalNetwork) || self.physicalNetwork == oldSelf.physicalNetwork)",message="physicalNetwork cannot be changed",fieldPath=".physicalNetwork"
 // +kubebuilder:validation:XValidation:rule="has(self.router) == has(oldSelf.router) && (!has(self.router) || self.router == oldSelf.router)",message="router cannot be changed",fieldPath=".router"
 // +kubebuilder:validation:XValidation:rule="has(self.node) == has(oldSelf.node) && (!has(self.node) || self.node == oldSelf.node)",message="node cannot be changed",fieldPath=".node"
+// +kubebuilder:validation:XValidation:rule="self.?external.orValue(false) == oldSelf.?external.orValue(false)",message="external cannot be changed",fieldPath=".external"
+// +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() != 'overlay' || !self.?external.orValue(false)",message="external is for types VLAN and Flat only: an overlay does not lead out of the cluster",fieldPath=".external"
+// +kubebuilder:validation:XValidation:rule="!self.?external.orValue(false) || has(self.subnets) && size(self.subnets) > 0",message="an external Network needs a subnet",fieldPath=".subnets"
 // +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() == 'overlay' || !has(self.vni)",message="vni is for type Overlay only",fieldPath=".vni"
 // +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() == 'vlan' || !has(self.vlan)",message="vlan is for type VLAN only",fieldPath=".vlan"
 // +kubebuilder:validation:XValidation:rule="self.type.lowerAscii() != 'vlan' || has(self.vlan)",message="type VLAN needs a vlan",fieldPath=".vlan"
@@ -180,6 +184,12 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Subnets []Subnet `json:"subnets,omitempty"`
+	// External says that FloatingIPs of the namespaces that namespaceSelector selects may have
+	// addresses of the Network: it is of type VLAN or Flat, and leads out of the cluster. It cannot
+	// be changed.
+	//
+	// +optional
+	External bool `json:"external,omitempty"`
 	// Fixed says which addresses and MACs pods and Ports may ask for. A change is for interfaces
 	// that come later.
 	//

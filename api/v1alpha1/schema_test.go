@@ -29,7 +29,8 @@ import (
 const definitions = "../../deploy/helm/coelan/files/crds"
 
 // plurals are the names of all resources.
-var plurals = []string{"networks", "routers", "ports", "addressblocks", "loadbalancerpools", "securitygroups"}
+var plurals = []string{"networks", "routers", "ports", "addressblocks", "loadbalancerpools", "securitygroups",
+	"floatingips"}
 
 // server answers for one kind as an API server does, with the API server's own code.
 type server struct {

@@ -21,6 +21,7 @@ type tables struct {
 	uplinks      Table[Uplink]
 	ranges       Table[ServiceRange]
 	pools        Table[LoadBalancerPool]
+	floatingIPs  Table[FloatingIP]
 	rules        Table[Rule]
 	subjects     Table[Subject]
 	peers        Table[Peer]
@@ -44,6 +45,7 @@ type Objects struct {
 
 	ServiceRanges     []ServiceRange
 	LoadBalancerPools []LoadBalancerPool
+	FloatingIPs       []FloatingIP
 	Rules             []Rule
 	Subjects          []Subject
 	Peers             []Peer
@@ -67,6 +69,7 @@ type Delta struct {
 	// ServiceRanges are prefixes.
 	ServiceRanges     []string
 	LoadBalancerPools []string
+	FloatingIPs       []string
 	Rules             []string
 	Subjects          []string
 	Peers             []string
@@ -93,6 +96,7 @@ var kinds = []kind{
 		[]index[Port]{
 			portsByNetwork: {values: func(p Port) []string { return []string{p.Network} }},
 			portsByAddress: {values: func(p Port) []string { return texts(p.Addresses) }},
+			portsByObject:  {values: func(p Port) []string { return named(p.ObjectKey()) }},
 		},
 	},
 	kindOf[Block]{
@@ -133,6 +137,16 @@ var kinds = []kind{
 			return part[LoadBalancerPool]{&p.pools, &p.LoadBalancerPools, &p.delta.LoadBalancerPools}
 		}, nil,
 	},
+	kindOf[FloatingIP]{
+		KindFloatingIP, func(p parts) part[FloatingIP] {
+			return part[FloatingIP]{&p.floatingIPs, &p.FloatingIPs, &p.delta.FloatingIPs}
+		},
+		[]index[FloatingIP]{
+			floatingIPsByPort:    {values: func(f FloatingIP) []string { return named(f.Port) }},
+			floatingIPsByAddress: {values: func(f FloatingIP) []string { return []string{f.Address.String()} }},
+			floatingIPsByNetwork: {values: func(f FloatingIP) []string { return []string{f.Network} }},
+		},
+	},
 	kindOf[Rule]{
 		"", func(p parts) part[Rule] { return part[Rule]{&p.rules, &p.Rules, &p.delta.Rules} },
 		[]index[Rule]{
@@ -161,6 +175,14 @@ const (
 const (
 	portsByNetwork = iota
 	portsByAddress
+	portsByObject
+)
+
+// The indexes of FloatingIPs.
+const (
+	floatingIPsByPort = iota
+	floatingIPsByAddress
+	floatingIPsByNetwork
 )
 
 // The indexes of Rules.
@@ -247,6 +269,14 @@ func where(is bool) []string {
 		return []string{""}
 	}
 	return nil
+}
+
+// named files an object under a name, if it has one.
+func named(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
 }
 
 func texts[T interface{ String() string }](list []T) []string {

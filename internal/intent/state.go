@@ -102,6 +102,9 @@ func (s *State) PortsWith(address netip.Addr) iter.Seq[Port] {
 	return s.ports.by(portsByAddress, address.String())
 }
 
+// PortsNamed yields the ports with the Port object of that namespace/name, by id.
+func (s *State) PortsNamed(object string) iter.Seq[Port] { return s.ports.by(portsByObject, object) }
+
 // Importers yields the routers that import the routes of the router of that name, by name.
 func (s *State) Importers(router string) iter.Seq[Router] {
 	return s.routers.by(routersByImport, router)

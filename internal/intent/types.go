@@ -24,6 +24,8 @@ type Network struct {
 	// Physical is the name of the physical network that carries the packets in place of tunnels;
 	// empty: an overlay.
 	Physical string
+	// External says that FloatingIPs may have addresses of it.
+	External bool
 	VLAN     uint16 // on the physical network; 0: untagged
 	MTU      int    // of interfaces, in bytes; 0: the most that the node's network takes
 	DNS      DNS
@@ -113,6 +115,9 @@ type Port struct {
 	Pod       string
 	Interface string // inside the pod, such as eth0
 	UID       string // the pod's
+	// Object is the name of the Port object, whether or not there is one: pods on the Network
+	// default have none.
+	Object string
 
 	Network   string // name
 	Node      string // name of the node that the port is on
@@ -189,6 +194,14 @@ func (p Port) Name() string {
 	return p.Namespace + "/" + p.Pod + "/" + p.Interface
 }
 
+// ObjectKey is the namespace/name of the Port object; empty if the Port has no name.
+func (p Port) ObjectKey() string {
+	if p.Object == "" {
+		return ""
+	}
+	return p.Namespace + "/" + p.Object
+}
+
 // AddressIn is the node's first address of the family of like, which is what
 // tunnels and routes from a node with that address lead to; the zero Addr if
 // there is none.
@@ -211,14 +224,14 @@ func (p Port) equal(o Port) bool {
 	addresses := slices.Equal(p.Addresses, o.Addresses)
 	return addresses && slices.Equal(p.NodeAddresses, o.NodeAddresses) && p.ID == o.ID && p.Namespace == o.Namespace &&
 		p.Pod == o.Pod &&
-		p.Interface == o.Interface && p.UID == o.UID && p.Network == o.Network &&
+		p.Interface == o.Interface && p.UID == o.UID && p.Object == o.Object && p.Network == o.Network &&
 		p.Node == o.Node && p.MAC == o.MAC && p.Audited == o.Audited && p.MTU == o.MTU
 }
 
 func (n Network) equal(o Network) bool {
 	return slices.Equal(n.Subnets, o.Subnets) && slices.EqualFunc(n.Pools, o.Pools, Pool.equal) &&
 		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
-		n.Router == o.Router && n.Physical == o.Physical && n.VLAN == o.VLAN && n.MTU == o.MTU && n.DNS.equal(o.DNS)
+		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN && n.MTU == o.MTU && n.DNS.equal(o.DNS)
 }
 
 func (p Pool) equal(o Pool) bool {

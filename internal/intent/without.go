@@ -29,6 +29,7 @@ const (
 	KindNode         Kind = "Node"
 	KindBlock        Kind = "AddressBlock"
 	KindServiceRange Kind = "ServiceCIDR"
+	KindFloatingIP   Kind = "FloatingIP"
 )
 
 // Ref names the policy.
