@@ -2,10 +2,7 @@
 
 package packet
 
-import (
-	"net"
-	"net/netip"
-)
+import "net/netip"
 
 // Header is that of an IP packet to be made, of the family of its addresses.
 type Header struct {
@@ -81,43 +78,4 @@ func message(typ, code uint8, rest uint32, body []byte) []byte {
 	b[0], b[1] = typ, code
 	be.PutUint32(b[4:], rest)
 	return append(b, body...)
-}
-
-// Operations of ARP.
-const (
-	ARPRequest = 1
-	ARPReply   = 2
-)
-
-// ARP is a message for IPv4 over Ethernet (RFC 826). A MAC that is nil is zero.
-func ARP(operation uint16, senderMAC net.HardwareAddr, sender netip.Addr, targetMAC net.HardwareAddr,
-	target netip.Addr,
-) []byte {
-	b := make([]byte, 28)
-	be.PutUint16(b, 1) // Ethernet
-	be.PutUint16(b[2:], TypeIPv4)
-	b[4], b[5] = 6, 4
-	be.PutUint16(b[6:], operation)
-	copy(b[8:14], senderMAC)
-	copy(b[14:18], sender.AsSlice())
-	copy(b[18:24], targetMAC)
-	copy(b[24:28], target.AsSlice())
-	return b
-}
-
-// Flags of neighbor advertisements.
-const (
-	FromRouter = 1 << 31
-	Override   = 1 << 29
-)
-
-// NeighbourAdvertisement is a packet that says that an address has a MAC (RFC 4861, section 4.4).
-func NeighbourAdvertisement(src, dst netip.Addr, flags uint32, target netip.Addr, mac net.HardwareAddr) IP {
-	const (
-		typ          = 136
-		targetOption = 2
-	)
-	body := append(target.AsSlice(), targetOption, 1)
-	m := ICMPv6From(src, dst, typ, 0, flags, append(body, mac...))
-	return Header{Source: src, Destination: dst, Protocol: ICMPv6, HopLimit: 255}.Packet(m)
 }

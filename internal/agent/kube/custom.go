@@ -23,7 +23,6 @@ const (
 	Blocks      = "addressblocks"
 	Ports       = "ports"
 	Pools       = "loadbalancerpools"
-	FloatingIPs = "floatingips"
 	Definitions = "network-attachment-definitions"
 )
 

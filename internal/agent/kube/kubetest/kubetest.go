@@ -110,7 +110,6 @@ func (a *API) told() {
 		v.Ports(ports)
 		v.Definitions(definitions)
 		v.Pools(nil)
-		v.FloatingIPs(nil)
 		if v.pods != nil {
 			v.pods(pods)
 		}
