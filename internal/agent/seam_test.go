@@ -405,6 +405,7 @@ func (v *inMemoryView) WatchServices(ctx context.Context, u kube.ServiceUpdates)
 // WatchObjects leaves out pools: nothing here answers for addresses of load balancers.
 func (v *inMemoryView) WatchObjects(ctx context.Context, u kube.Updates) error {
 	u.Pools = func([]*v1alpha1.LoadBalancerPool) {}
+	u.FloatingIPs = func([]*v1alpha1.FloatingIP) {}
 	hide := v.Show(u, nil)
 	defer hide()
 	<-ctx.Done()

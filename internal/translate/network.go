@@ -187,7 +187,7 @@ func (t *networkTables) network(o *v1alpha1.Network) intent.Network {
 		n.VNI, n.Router = uint32(o.Status.VNI), assignedRouter(o) //nolint:gosec // positive
 		return n
 	}
-	n.Physical = o.Spec.PhysicalNetwork
+	n.Physical, n.External = o.Spec.PhysicalNetwork, o.Spec.External
 	if o.Spec.Type == v1alpha1.VLAN && o.Spec.VLAN != nil {
 		n.VLAN = uint16(*o.Spec.VLAN) //nolint:gosec // 1 to 4094
 	}

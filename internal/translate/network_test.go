@@ -27,7 +27,7 @@ func TestPort(t *testing.T) {
 		OFPort:    16,
 	}
 	want := intent.Port{
-		ID: "3f2a/eth0", Namespace: "shop", Pod: "web-0", Interface: "eth0", UID: "uid",
+		ID: "3f2a/eth0", Namespace: "shop", Pod: "web-0", Interface: "eth0", UID: "uid", Object: "web-0.eth0",
 		Network: "default", Node: "worker1", MAC: at.MAC,
 		Addresses: []netip.Addr{netip.MustParseAddr("10.244.1.2"), netip.MustParseAddr("fd00:10:244:1::2")},
 	}

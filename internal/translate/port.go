@@ -19,6 +19,7 @@ func Port(at attachment.Attachment, node string) intent.Port {
 	p := intent.Port{
 		ID: at.Key.String(), Namespace: at.PodNamespace, Pod: at.PodName, Interface: at.IfName, UID: at.PodUID,
 		Network: cmp.Or(at.NetworkName, intent.DefaultNetworkName), Node: node, MAC: at.MAC, MTU: at.MTU,
+		Object: cmp.Or(at.PortName, attachment.PortName(at.PodName, at.IfName)),
 	}
 	if at.IsPort() {
 		p.Interface, p.MTU = "", 0 // its guest's is not known
@@ -59,7 +60,7 @@ func FixedPorts(objects []*v1alpha1.Port, claims []*v1alpha1.AddressBlock,
 			continue
 		}
 		p := intent.Port{
-			ID: RemoteID(o.Namespace, o.Name), Namespace: o.Namespace, Pod: o.Name,
+			ID: RemoteID(o.Namespace, o.Name), Namespace: o.Namespace, Pod: o.Name, Object: o.Name,
 			Network: o.Spec.Network, Node: o.Status.Node,
 		}
 		if o.Spec.Pod != nil {

@@ -27,6 +27,7 @@ const (
 	portObjects = "ports.coelan.io"
 	blocks      = "addressblocks.coelan.io"
 	pools       = "loadbalancerpools.coelan.io"
+	floatingIPs = "floatingips.coelan.io"
 	definitions = "network-attachment-definitions.k8s.cni.cncf.io"
 
 	configMaps     = "configmaps"
@@ -55,6 +56,8 @@ func kindOf(resource string) (kind, version string) {
 		return "AddressBlock", coelan
 	case pools:
 		return "LoadBalancerPool", coelan
+	case floatingIPs:
+		return "FloatingIP", coelan
 	case definitions:
 		return "NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1"
 	case configMaps:
@@ -258,6 +261,31 @@ func (a *API) RemovePort(namespace, name string) {
 	a.remove(portObjects, namespace+"/"+name)
 	for _, b := range a.Blocks() {
 		if b.Spec.Port == namespace+"/"+name {
+			a.remove(blocks, b.Name)
+		}
+	}
+}
+
+// AddFloatingIP publishes a FloatingIP of a Network that stands for a Port of its namespace, and
+// that the controller has given its address.
+func (a *API) AddFloatingIP(namespace, name, network, address, port string) {
+	whole := netip.PrefixFrom(netip.MustParseAddr(address), netip.MustParseAddr(address).BitLen())
+	a.set(blocks, &v1alpha1.AddressBlock{
+		ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(network, whole)},
+		Spec:       v1alpha1.AddressBlockSpec{Network: network, CIDR: whole.String(), FloatingIP: namespace + "/" + name},
+	})
+	a.set(floatingIPs, &v1alpha1.FloatingIP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.FloatingIPSpec{Network: network, Port: port},
+		Status:     v1alpha1.FloatingIPStatus{Address: address},
+	})
+}
+
+// RemoveFloatingIP deletes a FloatingIP, and gives back its address.
+func (a *API) RemoveFloatingIP(namespace, name string) {
+	a.remove(floatingIPs, namespace+"/"+name)
+	for _, b := range a.Blocks() {
+		if b.Spec.FloatingIP == namespace+"/"+name {
 			a.remove(blocks, b.Name)
 		}
 	}

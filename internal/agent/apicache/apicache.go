@@ -63,6 +63,7 @@ func New(log *slog.Logger, store Store) (*View, error) {
 		load(v, kube.Routers, &v.state.Routers), load(v, kube.Blocks, &v.state.Blocks),
 		load(v, kube.Ports, &v.state.Ports),
 		load(v, kube.Pools, &v.state.Pools), load(v, kube.Definitions, &v.state.Definitions),
+		load(v, kube.FloatingIPs, &v.state.FloatingIPs),
 	)
 }
 
@@ -145,6 +146,12 @@ func (v *View) Updates(after func()) kube.Updates {
 		},
 		Pools: func(l []*v1alpha1.LoadBalancerPool) {
 			set(v, kube.Pools, &v.state.Pools, l, func(o *v1alpha1.LoadBalancerPool) string { return o.Name })
+			after()
+		},
+		FloatingIPs: func(l []*v1alpha1.FloatingIP) {
+			set(v, kube.FloatingIPs, &v.state.FloatingIPs, l, func(o *v1alpha1.FloatingIP) string {
+				return o.Namespace + "/" + o.Name
+			})
 			after()
 		},
 		Definitions: func(l []*kube.Definition) {

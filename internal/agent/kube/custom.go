@@ -23,6 +23,7 @@ const (
 	Blocks      = "addressblocks"
 	Ports       = "ports"
 	Pools       = "loadbalancerpools"
+	FloatingIPs = "floatingips"
 	Definitions = "network-attachment-definitions"
 )
 

@@ -136,12 +136,13 @@ func TestWatchObjects(t *testing.T) {
 			Blocks:      func(l []*v1alpha1.AddressBlock) { heard <- fmt.Sprint("blocks ", len(l)) },
 			Ports:       func(l []*v1alpha1.Port) { heard <- fmt.Sprint("ports ", len(l)) },
 			Pools:       func([]*v1alpha1.LoadBalancerPool) { heard <- "pools" },
+			FloatingIPs: func([]*v1alpha1.FloatingIP) { heard <- "floating IPs" },
 			Definitions: func([]*Definition) { heard <- "definitions" },
 			Absent:      func(resource string) { heard <- "absent " + resource },
 		})
 	}()
 	var got []string
-	for range 8 {
+	for range 9 {
 		select {
 		case h := <-heard:
 			got = append(got, h)
@@ -150,7 +151,7 @@ func TestWatchObjects(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "nodes 1 [10.244.1.0/24] 0", "ports 0", "routers 0"}
+	want := []string{"absent " + FloatingIPs, "absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "nodes 1 [10.244.1.0/24] 0", "ports 0", "routers 0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}

@@ -33,6 +33,7 @@ type Updates struct {
 	Blocks      func([]*v1alpha1.AddressBlock)
 	Ports       func([]*v1alpha1.Port)
 	Pools       func([]*v1alpha1.LoadBalancerPool)
+	FloatingIPs func([]*v1alpha1.FloatingIP)
 	Definitions func([]*Definition)
 	// Absent is told of a kind that the API does not have, or not yet: its CustomResourceDefinition
 	// is missing.
@@ -76,6 +77,10 @@ func (c *Client) WatchObjects(ctx context.Context, u Updates) error {
 	g.Go(func() error {
 		return follow(ctx, c, informer(c.coelan, Pools, "", &v1alpha1.LoadBalancerPool{}), changed, u.Pools,
 			absent(Pools))
+	})
+	g.Go(func() error {
+		return follow(ctx, c, informer(c.coelan, FloatingIPs, "", &v1alpha1.FloatingIP{}), changed, u.FloatingIPs,
+			absent(FloatingIPs))
 	})
 	g.Go(func() error {
 		return follow(ctx, c, informer(c.definitions, Definitions, "", &Definition{}), changed, u.Definitions,

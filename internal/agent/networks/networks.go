@@ -45,6 +45,7 @@ type Source struct {
 	// translating is held while intent is made of what the view knows.
 	translating sync.Mutex
 	networks    *translate.NetworkSet
+	floatingIPs *translate.FloatingIPSet
 	nodes       *translate.NodeSet
 	// ports are those of other nodes, by their ids in intent, where this node may have one of the
 	// same id.
@@ -70,6 +71,7 @@ func New(o Options) *Source {
 	}
 	return &Source{
 		Options: o, ports: map[string]intent.Port{}, seen: o.Intent.State(), nodes: translate.NewNodeSet(),
+		floatingIPs: translate.NewFloatingIPSet(),
 		networks: translate.NewNetworkSet(translate.NetworkView{
 			Node: o.Node, Connected: connected,
 			SNAT: intent.SNAT{Enabled: o.Config.SNAT.Enabled, Direct: o.Config.SNAT.ExcludeCIDRs},
@@ -82,6 +84,7 @@ func (s *Source) Load(tx *intent.Tx) {
 	known := s.View.State()
 	s.applyNetworks(tx, s.translateNetworks(apicache.State{}, known))
 	applyNodes(tx, s.translateNodes(apicache.State{}, known))
+	applyFloatingIPs(tx, s.translateFloatingIPs(apicache.State{}, known))
 	refreshPools(tx, known)
 	s.setKnown(known)
 }
@@ -117,11 +120,13 @@ func (s *Source) Refresh() {
 	defer s.translating.Unlock()
 	before, known := s.applied(), s.View.State()
 	networks, nodes := s.translateNetworks(before, known), s.keepOwn(s.translateNodes(before, known))
+	floatingIPs := s.translateFloatingIPs(before, known)
 	otherNodes := !known.Same(before, apicache.Nodes)
 	old := s.Intent.State()
 	now, err := s.Intent.Update(func(tx *intent.Tx) error {
 		s.applyNetworks(tx, networks)
 		applyNodes(tx, nodes)
+		applyFloatingIPs(tx, floatingIPs)
 		if !known.Same(before, apicache.Namespaces) {
 			s.refreshAudited(tx)
 		}
@@ -173,6 +178,17 @@ func (s *Source) translateNetworks(before, known apicache.State) translate.Netwo
 		s.report(&s.problems, s.networks.Problems(listed))
 	}
 	return changes
+}
+
+// translateFloatingIPs brings the FloatingIPs to what is known.
+func (s *Source) translateFloatingIPs(before, known apicache.State) translate.Change[intent.FloatingIP] {
+	follow(before, known, kube.Blocks, before.Blocks, known.Blocks, s.floatingIPs.SetBlock)
+	follow(before, known, kube.FloatingIPs, before.FloatingIPs, known.FloatingIPs, s.floatingIPs.Set)
+	return s.floatingIPs.Changes()
+}
+
+func applyFloatingIPs(tx *intent.Tx, c translate.Change[intent.FloatingIP]) {
+	apply(c, tx.SetFloatingIP, func(f intent.FloatingIP) { tx.DeleteFloatingIP(f.Name) })
 }
 
 // follow calls changed with each object of a kind that is another one than before; nil: it is gone.

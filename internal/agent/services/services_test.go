@@ -331,6 +331,7 @@ func TestRecheckOnlyWhatMatters(t *testing.T) {
 		{"Routers", func() { api.Routers([]*v1alpha1.Router{{ObjectMeta: meta}}) }, true},
 		{"Nodes", func() { api.Nodes([]*corev1.Node{{ObjectMeta: meta}}) }, false},
 		{"Pools", func() { api.Pools([]*v1alpha1.LoadBalancerPool{{ObjectMeta: meta}}) }, true},
+		{"FloatingIPs", func() { api.FloatingIPs([]*v1alpha1.FloatingIP{{ObjectMeta: meta}}) }, false},
 		{"Definitions", func() { api.Definitions([]*kube.Definition{{ObjectMeta: meta}}) }, false},
 		{"no Networks any more", func() { api.Networks(nil) }, true},
 	} {

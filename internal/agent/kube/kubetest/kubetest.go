@@ -110,6 +110,7 @@ func (a *API) told() {
 		v.Ports(ports)
 		v.Definitions(definitions)
 		v.Pools(nil)
+		v.FloatingIPs(nil)
 		if v.pods != nil {
 			v.pods(pods)
 		}
