@@ -97,6 +97,12 @@ const (
 	ReasonBound           = "Bound"
 	ReasonRefused         = "RefusedBySwitch"
 
+	// Reasons of FloatingIPs. One without a Port is Unassociated, as in OpenStack.
+	ReasonNotExternal    = "NetworkNotExternal"
+	ReasonUnassociated   = "Unassociated"
+	ReasonPortTaken      = "PortTaken"
+	ReasonPortOnPhysical = "PortOnPhysicalNetwork"
+
 	ReasonAddressesOverlap  = "AddressesOverlap"
 	ReasonPoolNotFound      = "PoolNotFound"
 	ReasonPoolNotReady      = "PoolNotReady"

@@ -39,6 +39,11 @@ func TestNetworksRefused(t *testing.T) {
 		{"flat with a Router", "n", `type: Flat, physicalNetwork: p, router: r`, `router is for type Overlay only`},
 		{"VLAN for first interfaces", "n", `type: VLAN, vlan: 5, physicalNetwork: p, role: Primary, namespaceSelector: {}`, `type VLAN or Flat is secondary`},
 
+		{"external overlay", "n", `external: true, ` + v4(""), `spec.external: Invalid value: "object": external is for types VLAN and Flat only: an overlay does not lead out of the cluster`},
+		{"external without subnets", "n", `type: Flat, physicalNetwork: p, external: true`, `spec.subnets: Invalid value: "object": an external Network needs a subnet`},
+		{"external with an empty list", "n", `type: VLAN, vlan: 5, physicalNetwork: p, external: true, subnets: []`, `an external Network needs a subnet`},
+		{"external in words", "n", `type: Flat, physicalNetwork: p, external: "yes", ` + v4(""), `spec.external`},
+
 		{"primary for nobody", "n", `role: Primary, ` + v4(""), `spec.namespaceSelector: Invalid value: "object": a primary Network needs a namespaceSelector`},
 		{"secondary of podCIDRs", "n", `ipam: PodCIDR`, `ipam PodCIDR is for primary Networks only`},
 		{"podCIDRs and subnets", "n", `role: Primary, namespaceSelector: {}, ipam: PodCIDR, ` + v4(""), `leave subnets empty`},
@@ -133,6 +138,8 @@ func TestNetworksAccepted(t *testing.T) {
 		{"the default", "default", `role: Primary, ipam: PodCIDR, router: default, vni: 1`},
 		{"the default without more", "default", `role: Primary, ipam: PodCIDR`},
 		{"VLAN", "n", `type: VLAN, vlan: 4094, physicalNetwork: physnet1, subnets: [{cidr: 192.0.2.0/24, exclusions: [192.0.2.1, 192.0.2.128/25, 192.0.2.3-192.0.2.9]}]`},
+		{"external", "n", `type: Flat, physicalNetwork: p, external: true, namespaceSelector: {matchLabels: {may: float}}, subnets: [{cidr: 192.0.2.0/24}, {cidr: "2001:db8::/64"}]`},
+		{"not external", "n", `external: false, subnets: [{cidr: 10.1.0.0/16}]`},
 		{"fixed of everything", "n", `fixed: {addresses: Any, macs: Any}, subnets: [{cidr: 10.1.0.0/16}]`},
 		{"fixed of ranges", "n", `type: Flat, physicalNetwork: p, fixed: {addresses: Ranges, macs: Local}`},
 		{"fixed of nothing", "n", `fixed: {addresses: None, macs: None}, subnets: [{cidr: 10.1.0.0/16}]`},
@@ -177,6 +184,9 @@ func TestNetworkChanges(t *testing.T) {
 		{"Router", "router: a, " + one, "router: b, " + one, `router cannot be changed`},
 		{"Router given later", one, "router: b, " + one, `router cannot be changed`},
 		{"node", "node: a, " + one, "node: b, " + one, `node cannot be changed`},
+		{"external", physical + ", external: true, " + one, physical + ", external: false, " + one, `spec.external: Invalid value: "object": external cannot be changed`},
+		{"external given later", physical + ", " + one, physical + ", external: true, " + one, `external cannot be changed`},
+		{"external taken away", physical + ", external: true, " + one, physical + ", " + one, `external cannot be changed`},
 		{"subnet replaced", one, "subnets: [{cidr: 10.1.0.0/24}]", `spec.subnets: Invalid value: "object": subnets can be added, but not removed or changed`},
 		{"subnet removed", two, one, `subnets can be added, but not removed or changed`},
 		{"all subnets removed", physical + ", " + one, physical, `subnets can be added, but not removed or changed`},
@@ -185,6 +195,7 @@ func TestNetworkChanges(t *testing.T) {
 		{"gateway given later", one, "subnets: [{cidr: 10.1.0.0/16, gateway: 10.1.0.2}]", `gateway cannot be changed`},
 		{"blocks", one, "subnets: [{cidr: 10.1.0.0/16, blockPrefixLength: 24}]", `spec.subnets[0].blockPrefixLength: Invalid value: "object": blockPrefixLength cannot be changed`},
 
+		{"false spelled out", one, "external: false, " + one, ""},
 		{"subnet added", one, two, ""},
 		{"first subnet added", physical, physical + ", " + one, ""},
 		{"ranges, exclusions and routes", one, "subnets: [{cidr: 10.1.0.0/16, ranges: [{from: 10.1.0.9, to: 10.1.0.19}], exclusions: [10.1.0.12], routes: [{destination: 10.9.0.0/16, nextHop: 10.1.0.7}]}]", ""},

@@ -150,13 +150,22 @@ func TestAddressBlocks(t *testing.T) {
 		{"host bits", "", `network: red, cidr: 10.1.0.1/26`, `with no bits set after its length, not "10.1.0.1/26"`},
 		{"many addresses for a Port", "", one + `, port: ns/p`, `spec.cidr: Invalid value: "object": a block that is for a Port is a single address: /32, or /128 for IPv6`},
 		{"two addresses for a Port, IPv6", "", `network: red, cidr: "fd00::/127", port: ns/p`, `is a single address`},
+		{"many addresses for a FloatingIP", "", `network: red, cidr: 10.1.0.0/26, floatingIP: ns/f`, `spec.cidr: Invalid value: "object": a block that is for a FloatingIP is a single address: /32, or /128 for IPv6`},
+		{"32 bits of IPv6 for a FloatingIP", "", `network: red, cidr: "fd00::/32", floatingIP: ns/f`, `is a single address`},
+		{"FloatingIP of a node", "", `network: red, cidr: 10.1.0.5/32, node: a, floatingIP: ns/f`, `spec.floatingIP: Invalid value: "object": a block that is for a FloatingIP is the controller's, and for no Port`},
+		{"FloatingIP and Port", "", `network: red, cidr: 10.1.0.5/32, port: ns/p, floatingIP: ns/f`, `and for no Port`},
+		{"long key of a FloatingIP", "", `network: red, cidr: 10.1.0.5/32, floatingIP: ` + strings.Repeat("f", 318), `spec.floatingIP: Too long: may not be more than 317 bytes`},
 		{"32 bits of IPv6 for a Port", "", `network: red, cidr: "fd00::/32", port: ns/p`, `is a single address`},
 	}, []string{
 		one,
 		`network: red, cidr: "fd00:10::/122", node: a`,
 		`network: red, cidr: 10.1.0.5/32, node: a, port: ns/p`,
 		`network: red, cidr: "fd00:10::5/128", port: ns/p`,
+		`network: red, cidr: 10.1.0.5/32, floatingIP: ns/f`,
+		`network: red, cidr: "fd00:10::5/128", floatingIP: ns/f, grantor: b`,
 	}, []update{
+		{"FloatingIP", `network: red, cidr: 10.1.0.5/32, floatingIP: ns/f`, `network: red, cidr: 10.1.0.5/32, floatingIP: ns/g`, `an AddressBlock cannot be changed`},
+		{"FloatingIP given later", `network: red, cidr: 10.1.0.5/32`, `network: red, cidr: 10.1.0.5/32, floatingIP: ns/g`, `an AddressBlock cannot be changed`},
 		{"node", one, `network: red, cidr: 10.1.0.0/26, node: b`, `spec: Invalid value: "object": an AddressBlock cannot be changed`},
 		{"node given later", `network: red, cidr: 10.1.0.0/26`, one, `an AddressBlock cannot be changed`},
 		{"prefix", one, `network: red, cidr: 10.1.0.64/26, node: a`, `an AddressBlock cannot be changed`},
@@ -276,5 +285,44 @@ func TestSecurityGroups(t *testing.T) {
 	}, []update{
 		{"rules", of(in), of("direction: Egress, protocol: tcp"), ""},
 		{"to a bad rule", of(in), of(in + ", protocol: quic"), "must be a protocol"},
+	})
+}
+
+func TestFloatingIPs(t *testing.T) {
+	floatingIPs := load(t, "floatingips")
+	const one = `network: office`
+	floatingIPs.run(t, []create{
+		{"no network", "", ``, `spec.network: Required value`},
+		{"empty network", "", `network: ""`, `spec.network in body should be at least 1 chars long`},
+		{"address with length", "", `network: office, address: 192.0.2.5/32`, `spec.address: Invalid value: "string": must be an IPv4 or IPv6 address in canonical form, such as 10.10.0.5 or fd00:10::5, not "192.0.2.5/32"`},
+		{"address with zeros", "", `network: office, address: "2001:db8:0::5"`, `must be an IPv4 or IPv6 address in canonical form`},
+		{"empty address", "", `network: office, address: ""`, `must be an IPv4 or IPv6 address`},
+		{"link-local address", "", `network: office, address: "fe80::1"`, `spec.address: Invalid value: "string": must be a unicast address: not unspecified, loopback, link-local or multicast`},
+		{"multicast address", "", `network: office, address: 224.0.0.5`, `must be a unicast address`},
+		{"loopback address", "", `network: office, address: 127.0.0.1`, `must be a unicast address`},
+		{"no such family", "", `network: office, ipFamily: IPv5`, `spec.ipFamily: Unsupported value: "IPv5"`},
+		{"IPv4 of IPv6", "", `network: office, address: 192.0.2.5, ipFamily: IPv6`, `spec.ipFamily: Invalid value: "object": is not the family of address`},
+		{"IPv6 of IPv4", "", `network: office, address: "2001:db8::5", ipFamily: ipv4`, `is not the family of address`},
+		{"empty Port", "", `network: office, port: ""`, `spec.port in body should be at least 1 chars long`},
+		{"long Port", "", `network: office, port: ` + strings.Repeat("p", 254), `spec.port: Too long: may not be more than 253 bytes`},
+	}, []string{
+		one,
+		`network: office, port: web-0.eth0`,
+		`network: office, address: 192.0.2.5, ipFamily: IPv4, port: vm`,
+		`network: office, address: "2001:db8::5", ipFamily: ipv6`,
+		`network: office, ipFamily: IPv6`,
+	}, []update{
+		{"network", one, `network: lab`, `spec.network: Invalid value: "object": network cannot be changed`},
+		{"address", `network: office, address: 192.0.2.5`, `network: office, address: 192.0.2.6`, `spec.address: Invalid value: "object": address cannot be changed`},
+		{"address given later", one, `network: office, address: 192.0.2.6`, `address cannot be changed`},
+		{"address taken away", `network: office, address: 192.0.2.5`, one, `address cannot be changed`},
+		{"family", `network: office, ipFamily: IPv4`, `network: office, ipFamily: IPv6`, `spec.ipFamily: Invalid value: "object": ipFamily cannot be changed`},
+		{"family given later", one, `network: office, ipFamily: IPv6`, `ipFamily cannot be changed`},
+		{"family taken away", `network: office, ipFamily: IPv4`, one, `ipFamily cannot be changed`},
+
+		{"spelling of the family", `network: office, ipFamily: ipv4`, `network: office, ipFamily: IPv4`, ""},
+		{"Port", `network: office, port: a`, `network: office, port: b`, ""},
+		{"Port given and taken away", one, `network: office, port: b`, ""},
+		{"Port taken away", `network: office, port: b`, one, ""},
 	})
 }

@@ -40,6 +40,11 @@ func (d *RuleDirection) UnmarshalJSON(data []byte) error {
 	return unmarshalValue(d, data, RuleIngress, RuleEgress)
 }
 
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *IPFamily) UnmarshalJSON(data []byte) error {
+	return unmarshalValue(f, data, IPv4, IPv6)
+}
+
 // unmarshalValue reads one of the values in whatever case, and any other text as it is.
 func unmarshalValue[T ~string](to *T, data []byte, values ...T) error {
 	var text string

@@ -32,6 +32,10 @@ func TestFormerSpelling(t *testing.T) {
 	if err := json.Unmarshal([]byte(rule), &r); err != nil || r.Direction != v1alpha1.RuleEgress {
 		t.Errorf("direction %q, %v", r.Direction, err)
 	}
+	var f v1alpha1.FloatingIPSpec
+	if err := json.Unmarshal([]byte(`{"ipFamily": "ipv6"}`), &f); err != nil || f.IPFamily != v1alpha1.IPv6 {
+		t.Errorf("ipFamily %q, %v", f.IPFamily, err)
+	}
 	if err := json.Unmarshal([]byte(`{"type": "gre"}`), &got); err != nil || got.Type != "gre" {
 		t.Errorf("an unknown type is read as %q, %v", got.Type, err)
 	}

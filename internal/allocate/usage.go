@@ -22,7 +22,8 @@ type Usage struct {
 // maxCount is what a number in JSON holds exactly.
 const maxCount = 1 << 53
 
-// BlockUsage counts the addresses that Ports have of a Network's subnets, and the blocks of nodes.
+// BlockUsage counts the addresses that Ports and FloatingIPs have of a Network's subnets, and the
+// blocks of nodes. The addresses of FloatingIPs are blocks of their own.
 func BlockUsage(n *v1alpha1.Network, ports []*v1alpha1.Port, blocks []*v1alpha1.AddressBlock) Usage {
 	var u Usage
 	for _, b := range blocks {
@@ -41,6 +42,11 @@ func BlockUsage(n *v1alpha1.Network, ports []*v1alpha1.Port, blocks []*v1alpha1.
 		}
 	}
 	used := addressesOf(ports)
+	for _, b := range blocks {
+		if p, err := netip.ParsePrefix(b.Spec.CIDR); err == nil && b.Spec.FloatingIP != "" {
+			used[p.Addr()] = true
+		}
+	}
 	u.Used = int64(len(used))
 	u.Free = free64(sortRanges(ranges), used)
 	return u

@@ -148,6 +148,7 @@ func TestWhoMayGrant(t *testing.T) {
 func TestBlocksGoInTime(t *testing.T) {
 	port := &v1alpha1.Port{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "vm"}, Spec: v1alpha1.PortSpec{Network: "lan"}}
 	claim := testBlock("lan-10-0-0-241-32", "10.0.0.241/32", "", "a/vm", time.Hour)
+	floating := testFloatingIP("f", v1alpha1.FloatingIPSpec{}, "10.0.0.5")
 	for _, c := range []struct {
 		name         string
 		block        *v1alpha1.AddressBlock
@@ -160,6 +161,9 @@ func TestBlocksGoInTime(t *testing.T) {
 		{name: "of a Network that was made again", block: testBlock("b", "10.0.0.0/28", "worker1", "", time.Hour), networkIsNew: true, gone: true},
 		{name: "a Port's", block: testBlock("b", "10.0.0.5/32", "", "a/vm", time.Second), others: []client.Object{port}},
 		{name: "a lost Port's", block: testBlock("b", "10.0.0.5/32", "", "a/vm", time.Second), gone: true},
+		{name: "a FloatingIP's", block: claimed("10.0.0.5", "f"), others: []client.Object{floating}},
+		{name: "a lost FloatingIP's", block: claimed("10.0.0.5", "f"), gone: true},
+		{name: "the controller's, used by a FloatingIP", block: testBlock("b", "10.0.0.240/28", "", "", time.Hour), others: []client.Object{claimed("10.0.0.245", "f"), floating}},
 		{name: "a node's, before the Port", block: testBlock("b", "10.0.0.5/32", "worker1", "a/p.net1", time.Second), waits: true},
 		{name: "a node's, after the Port", block: testBlock("b", "10.0.0.5/32", "worker1", "a/p.net1", time.Hour), gone: true},
 		{name: "the controller's, new", block: testBlock("b", "10.0.0.240/28", "", "", time.Second), waits: true},

@@ -22,8 +22,8 @@ import (
 	"coelan.io/coelan/internal/translate"
 )
 
-// blocks removes AddressBlocks without their node, Network or Port, and unused ones of the
-// controller itself; and it answers nodes that want single addresses of the latter.
+// blocks removes AddressBlocks without their node, Network, Port or FloatingIP, and unused ones of
+// the controller itself; and it answers nodes that want single addresses of the latter.
 type blocks struct {
 	*reconcile.Access
 	claims claims
@@ -44,6 +44,8 @@ func (r *blocks) setup(m manager.Manager, monitor *heartbeat.Monitor) error {
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByNode)),
 			builder.WithPredicates(reconcile.OnlyDelete())).
 		Watches(&v1alpha1.Port{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByPort)),
+			builder.WithPredicates(reconcile.OnlyDelete())).
+		Watches(&v1alpha1.FloatingIP{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByFloatingIP)),
 			builder.WithPredicates(reconcile.OnlyDelete())).
 		Complete(reconcile.WithHeartbeat(monitor.Loop("blocks"), r))
 }
@@ -70,9 +72,9 @@ func (r *blocks) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if err != nil || !idle {
 		return reconcile.Requeue(err)
 	}
-	// What the controller has claimed for a Port is younger than the Port.
+	// What the controller has claimed for a Port or FloatingIP is younger than that.
 	if young := newBlockGrace - time.Since(block.CreationTimestamp.Time); young > 0 &&
-		(block.Spec.Node != "" || block.Spec.Port == "") {
+		(block.Spec.Node != "" || ofController(block)) {
 		return ctrl.Result{RequeueAfter: young}, nil
 	}
 	return reconcile.Requeue(r.delete(ctx, block))
@@ -107,18 +109,15 @@ func (r *blocks) stale(ctx context.Context, block *v1alpha1.AddressBlock, networ
 	return r.NodeGone(ctx, block.Spec.Node)
 }
 
-// idle says whether a block is for a Port that is gone, or is one of the controller's that no
-// address is claimed of.
+// idle says whether a block is for a Port or FloatingIP that is gone, or is one of the controller's
+// that no address is claimed of.
 func (r *blocks) idle(ctx context.Context, block *v1alpha1.AddressBlock) (bool, error) {
-	if block.Spec.Port != "" {
-		namespace, name, _ := strings.Cut(block.Spec.Port, "/")
-		there, err := r.Find(ctx, namespace, name, &v1alpha1.Port{})
-		if err != nil || there {
-			return false, err
-		}
-		return r.Gone(ctx, namespace, name, "", &v1alpha1.Port{})
-	}
-	if block.Spec.Node != "" {
+	switch {
+	case block.Spec.Port != "":
+		return r.claimantGone(ctx, block.Spec.Port, &v1alpha1.Port{})
+	case block.Spec.FloatingIP != "":
+		return r.claimantGone(ctx, block.Spec.FloatingIP, &v1alpha1.FloatingIP{})
+	case block.Spec.Node != "":
 		return false, nil
 	}
 	prefix, err := netip.ParsePrefix(block.Spec.CIDR)
@@ -136,6 +135,16 @@ func (r *blocks) idle(ctx context.Context, block *v1alpha1.AddressBlock) (bool, 
 		}
 	}
 	return true, nil
+}
+
+// claimantGone says whether the Port or FloatingIP of a key is neither in memory nor in the API.
+func (r *blocks) claimantGone(ctx context.Context, key string, of client.Object) (bool, error) {
+	namespace, name, _ := strings.Cut(key, "/")
+	there, err := r.Find(ctx, namespace, name, of)
+	if err != nil || there {
+		return false, err
+	}
+	return r.Gone(ctx, namespace, name, "", of)
 }
 
 // answer grants a node an address of one of the controller's blocks. All of these are claimed one

@@ -17,16 +17,15 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/allocate"
 	"coelan.io/coelan/internal/controller/reconcile"
-	"coelan.io/coelan/internal/ipam"
 	"coelan.io/coelan/internal/names"
 	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/internal/translate"
 )
 
-// claims makes addresses a Port's alone: each by an AddressBlock of that one address, which the API
-// server lets only one create. All that a Port has is found by these, so nothing is lost with the
-// controller's memory. Addresses that a Port does not name come from blocks that no node hands out:
-// those of the controller.
+// claims makes addresses a claimant's alone: each by an AddressBlock of that one address, which the
+// API server lets only one create. All that a claimant has is found by these, so nothing is lost
+// with the controller's memory. Addresses that are not asked for come from blocks that no node
+// hands out: those of the controller.
 type claims struct{ *reconcile.Access }
 
 // blocksOf is what is known of a Network's blocks.
@@ -64,12 +63,12 @@ func (c claims) settle(ctx context.Context, port *v1alpha1.Port, network *v1alph
 	if err != nil {
 		return outcome{}, err
 	}
-	addresses := v.Fixed
-	if refusal, err := c.fixed(ctx, port, blocks, v.Fixed, others); err != nil || refusal != nil {
+	by, addresses := claimantPort(port), v.Fixed
+	if refusal, err := c.fixed(ctx, by, blocks, v.Fixed, others); err != nil || refusal != nil {
 		return deref(refusal), err
 	}
 	for _, p := range v.Pools {
-		a, refusal, err := c.any(ctx, port, blocks, p)
+		a, refusal, err := c.any(ctx, by, blocks, []translate.Pool{p}, others)
 		if err != nil || refusal != nil {
 			return deref(refusal), err
 		}
@@ -110,23 +109,23 @@ func withMAC(port *v1alpha1.Port, v allocate.PortVerdict, addresses []netip.Addr
 
 // fixed claims addresses that were asked for, unless one of them is known to be taken. A node that
 // hands out the block that one is in says whether it is free.
-func (c claims) fixed(ctx context.Context, port *v1alpha1.Port, b *blocksOf, addresses []netip.Addr,
+func (c claims) fixed(ctx context.Context, by claimant, b *blocksOf, addresses []netip.Addr,
 	others []*v1alpha1.Port,
 ) (*outcome, error) {
 	for _, a := range addresses {
-		if owner := b.owner(port, a); owner != "" {
+		if owner := b.owner(by, a); owner != "" {
 			return refusal(v1alpha1.ReasonAddressTaken, "%s is that of %s", a, owner), nil
 		}
 	}
 	for _, a := range addresses {
-		claim, owner, err := c.claim(ctx, port, b, a)
+		claim, owner, err := c.claim(ctx, by, b, a)
 		if err != nil {
 			return nil, err
 		}
 		if owner != "" {
 			return refusal(v1alpha1.ReasonAddressTaken, "%s is that of %s", a, owner), nil
 		}
-		if o, err := c.granted(ctx, port, b, claim, a, others); o != nil || err != nil {
+		if o, err := c.granted(ctx, by, b, claim, a, others); o != nil || err != nil {
 			return o, err
 		}
 	}
@@ -136,11 +135,11 @@ func (c claims) fixed(ctx context.Context, port *v1alpha1.Port, b *blocksOf, add
 // askAgain is how long a node's refusal is believed if no Port shows the owner of the address.
 const askAgain = 30 * time.Second
 
-// granted says why an address that the Port has claimed is not its own yet, nil if it is. Where no
-// node hands it out, it is, and stays so when a node takes the block around it.
-func (c claims) granted(ctx context.Context, port *v1alpha1.Port, b *blocksOf, claim *v1alpha1.AddressBlock,
-	a netip.Addr,
-	others []*v1alpha1.Port,
+// granted says why an address that was claimed is not the claimant's own yet, nil if it is. Where
+// no node hands it out, it is, and stays so when a node takes the block around it. Of the other
+// Ports, one may be shown to have it.
+func (c claims) granted(ctx context.Context, by claimant, b *blocksOf, claim *v1alpha1.AddressBlock,
+	a netip.Addr, others []*v1alpha1.Port,
 ) (*outcome, error) {
 	covering := b.covering(a)
 	unanswered := &outcome{state: waiting, reason: reasonWaiting}
@@ -160,13 +159,13 @@ func (c claims) granted(ctx context.Context, port *v1alpha1.Port, b *blocksOf, c
 		return nil, c.grant(ctx, claim)
 	case answer == nil && unanswerable(claim, node):
 		// The node of the block gets another claim to answer.
-		return unanswered, c.claimAgain(ctx, port, b, claim, a)
+		return unanswered, c.claimAgain(ctx, by, b, claim, a)
 	case answer == nil:
 		return unanswered, nil
 	}
 	o := refusal(v1alpha1.ReasonAddressTaken, "%s is taken, says node %s: %s", a, covering.Spec.Node, answer.Message)
 	for _, other := range others {
-		if slices.Contains(other.Status.Addresses, a.String()) && key(other) != key(port) {
+		if slices.Contains(other.Status.Addresses, a.String()) && key(other) != by.spec.Port {
 			o.message = fmt.Sprintf("%s is that of port %s", a, key(other))
 			return o, nil
 		}
@@ -175,7 +174,7 @@ func (c claims) granted(ctx context.Context, port *v1alpha1.Port, b *blocksOf, c
 		o.again = wait
 		return o, nil
 	}
-	return o, c.claimAgain(ctx, port, b, claim, a)
+	return o, c.claimAgain(ctx, by, b, claim, a)
 }
 
 // unanswerable reports whether a node cannot answer a claim without an answer that counts: another
@@ -186,14 +185,14 @@ func unanswerable(claim *v1alpha1.AddressBlock, node string) bool {
 }
 
 // claimAgain replaces a claim that has an answer by one that has none.
-func (c claims) claimAgain(ctx context.Context, port *v1alpha1.Port, b *blocksOf,
+func (c claims) claimAgain(ctx context.Context, by claimant, b *blocksOf,
 	claim *v1alpha1.AddressBlock, a netip.Addr,
 ) error {
 	if err := c.Remove(ctx, claim); err != nil {
 		return err
 	}
 	delete(b.byName, claim.Name)
-	_, _, err := c.claim(ctx, port, b, a)
+	_, _, err := c.claim(ctx, by, b, a)
 	return err
 }
 
@@ -216,36 +215,40 @@ func refusal(reason, format string, args ...any) *outcome {
 }
 
 // owner names what else has claimed an address, as far as is known; "" if nothing has.
-func (b *blocksOf) owner(port *v1alpha1.Port, a netip.Addr) string {
-	claim := b.byName[names.BlockName(b.network.Name, netip.PrefixFrom(a, a.BitLen()))]
+func (b *blocksOf) owner(by claimant, a netip.Addr) string {
+	claim := b.claimOf(a)
 	switch {
-	case claim == nil || claim.Spec.Node == "" && claim.Spec.Port == key(port):
+	case claim == nil || by.claimed(claim):
 		return ""
-	case claim.Spec.Port == "" || claim.Spec.Port == key(port): // of a node that names the Port
+	case claim.Spec.FloatingIP != "":
+		return "floatingip " + claim.Spec.FloatingIP
+	case claim.Spec.Port == "" || claim.Spec.Port == by.spec.Port: // of a node that names the Port
 		return "addressblock " + claim.Name
 	}
 	return "port " + claim.Spec.Port
 }
 
-// claim creates the block of one address for the Port, or finds that it has it. Otherwise owner
+// claim creates the block of one address for the claimant, or finds that it has it. Otherwise owner
 // names the one that has it.
-func (c claims) claim(ctx context.Context, port *v1alpha1.Port, b *blocksOf,
+func (c claims) claim(ctx context.Context, by claimant, b *blocksOf,
 	a netip.Addr,
 ) (claim *v1alpha1.AddressBlock, owner string, err error) {
 	prefix := netip.PrefixFrom(a, a.BitLen())
 	claim = b.byName[names.BlockName(b.network.Name, prefix)]
 	if claim == nil {
-		if claim, err = c.create(ctx, b, prefix, key(port)); err != nil {
+		if claim, err = c.create(ctx, b, prefix, by.spec); err != nil {
 			return nil, "", err
 		}
 	}
-	return claim, b.owner(port, a), nil
+	return claim, b.owner(by, a), nil
 }
 
-// create makes a block, or returns the one that is there.
+// create makes a block of the Network, which names what it is for, or returns the one that is
+// there.
 func (c claims) create(ctx context.Context, b *blocksOf, prefix netip.Prefix,
-	port string,
+	spec v1alpha1.AddressBlockSpec,
 ) (*v1alpha1.AddressBlock, error) {
+	spec.Network, spec.CIDR = b.network.Name, prefix.String()
 	block := &v1alpha1.AddressBlock{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: names.BlockName(b.network.Name, prefix),
@@ -254,7 +257,7 @@ func (c claims) create(ctx context.Context, b *blocksOf, prefix netip.Prefix,
 				v1alpha1.LabelNetwork:   names.LabelValue(b.network.Name),
 			},
 		},
-		Spec: v1alpha1.AddressBlockSpec{Network: b.network.Name, CIDR: prefix.String(), Port: port},
+		Spec: spec,
 	}
 	if covering := b.covering(prefix.Addr()); prefix.IsSingleIP() && covering != nil {
 		block.Spec.Grantor = covering.Spec.Node
@@ -269,60 +272,6 @@ func (c claims) create(ctx context.Context, b *blocksOf, prefix netip.Prefix,
 	b.byName[block.Name] = block
 	b.list = append(b.list, block)
 	return block, nil
-}
-
-// any is the address of the pool that the Port has, or a new one from a block of the controller's,
-// or from a new block.
-func (c claims) any(ctx context.Context, port *v1alpha1.Port, b *blocksOf,
-	pool translate.Pool,
-) (netip.Addr, *outcome, error) {
-	for _, o := range b.list {
-		if a, single := address(o); single && o.Spec.Node == "" && o.Spec.Port == key(port) && pool.Prefix.Contains(a) {
-			return a, nil, nil
-		}
-	}
-	for {
-		ranges := b.own(pool)
-		for {
-			a, _, err := ipam.Next(ranges, netip.Addr{}, func(a netip.Addr) bool {
-				return b.byName[names.BlockName(b.network.Name, netip.PrefixFrom(a, a.BitLen()))] != nil
-			})
-			if err != nil {
-				break // all taken
-			}
-			// The winner is known now, and the next try takes the next address.
-			_, owner, err := c.claim(ctx, port, b, a)
-			if err != nil || owner == "" {
-				return a, nil, err
-			}
-		}
-		prefix, left := pool.LastFree(func(p netip.Prefix) bool {
-			return b.byName[names.BlockName(b.network.Name, p)] != nil
-		})
-		if !left {
-			return netip.Addr{}, refusal(v1alpha1.ReasonExhausted,
-				"all addresses of %s are taken or in blocks of nodes", pool.Prefix), nil
-		}
-		if _, err := c.create(ctx, b, prefix, ""); err != nil {
-			return netip.Addr{}, nil, err
-		}
-	}
-}
-
-// own are the ranges of the controller's blocks of a pool.
-func (b *blocksOf) own(pool translate.Pool) []ipam.Range {
-	var ranges []ipam.Range
-	for _, o := range b.list {
-		prefix, err := netip.ParsePrefix(o.Spec.CIDR)
-		if err != nil || o.Spec.Node != "" || o.Spec.Port != "" || !pool.Prefix.Contains(prefix.Addr()) {
-			continue
-		}
-		if r, err := pool.Block(prefix).Range(); err == nil {
-			ranges = append(ranges, r)
-		}
-	}
-	slices.SortFunc(ranges, func(x, y ipam.Range) int { return x.Prefix().Addr().Compare(y.Prefix().Addr()) })
-	return ranges
 }
 
 // covering is the block of several addresses that one of them is in, or nil.
@@ -341,19 +290,19 @@ func address(b *v1alpha1.AddressBlock) (netip.Addr, bool) {
 	return prefix.Addr(), err == nil && prefix.IsSingleIP()
 }
 
-// release gives back all that a Port has claimed.
-func (c claims) release(ctx context.Context, port *v1alpha1.Port) error {
-	list, err := reconcile.All(ctx, c, &v1alpha1.AddressBlockList{}, client.MatchingFields{reconcile.ByPort: key(port)})
+// release gives back what was claimed, but for these addresses of a Network.
+func (c claims) release(ctx context.Context, by claimant, network string, kept ...netip.Addr) error {
+	list, err := reconcile.All(ctx, c, &v1alpha1.AddressBlockList{}, client.MatchingFields{by.index: by.key()})
 	if err != nil {
 		return err
 	}
 	for _, b := range reconcile.Pointers(list.Items) {
+		if a, single := address(b); single && b.Spec.Network == network && slices.Contains(kept, a) {
+			continue
+		}
 		if err := c.Remove(ctx, b); err != nil {
 			return fmt.Errorf("delete addressblock %s: %w", b.Name, err)
 		}
 	}
 	return nil
 }
-
-// key is a Port's, as AddressBlocks name it.
-func key(p *v1alpha1.Port) string { return p.Namespace + "/" + p.Name }

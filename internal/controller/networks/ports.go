@@ -144,7 +144,7 @@ func (r *ports) outcome(ctx context.Context, port *v1alpha1.Port) (outcome, erro
 	}
 	o := refused(verdict.Reason, verdict.Message)
 	if o.state == lost {
-		err = r.claims.release(ctx, port)
+		err = r.claims.release(ctx, claimantPort(port), "")
 	}
 	return o, err
 }

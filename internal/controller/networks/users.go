@@ -15,10 +15,10 @@ import (
 	"coelan.io/coelan/internal/translate"
 )
 
-// networkUsers are what keeps a Network from going: its Ports, those of pods as well, and the
-// blocks that nodes have of it, because a node has one before the first of its pods and returns it
-// after the last. The default Network has neither; it is used by all pods that have their first
-// interface on no other one.
+// networkUsers are what keeps a Network from going: its Ports, those of pods as well, the
+// FloatingIPs that have addresses of it, and the blocks that nodes have of it, because a node has
+// one before the first of its pods and returns it after the last. The default Network has neither;
+// it is used by all pods that have their first interface on no other one.
 func (r *numbering) networkUsers(ctx context.Context, n *v1alpha1.Network) ([]string, error) {
 	if n.Name == v1alpha1.DefaultNetwork {
 		return r.defaultUsers(ctx)
@@ -37,7 +37,10 @@ func (r *numbering) networkUsers(ctx context.Context, n *v1alpha1.Network) ([]st
 		users = append(users, portUser(p))
 	}
 	for _, b := range reconcile.Pointers(blocks.Items) {
-		if b.Spec.Node != "" && b.Spec.Port == "" {
+		switch {
+		case b.Spec.FloatingIP != "":
+			users = append(users, "floatingip "+b.Spec.FloatingIP)
+		case b.Spec.Node != "" && b.Spec.Port == "":
 			users = append(users, fmt.Sprintf("node %s (block %s)", b.Spec.Node, b.Spec.CIDR))
 		}
 	}

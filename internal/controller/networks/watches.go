@@ -153,7 +153,7 @@ func (w watches) blockAround(ctx context.Context, o client.Object) []ctrl.Reques
 		client.MatchingFields{reconcile.ByNetwork: networkName(o)})
 	return reconcile.Listed(reconcile.Pointers(list.Items), err, func(b *v1alpha1.AddressBlock) bool {
 		prefix, err := netip.ParsePrefix(b.Spec.CIDR)
-		return err == nil && b.Spec.Node == "" && b.Spec.Port == "" && prefix.Contains(a)
+		return err == nil && ofController(b) && prefix.Contains(a)
 	})
 }
 
@@ -185,6 +185,8 @@ func networkName(o client.Object) string {
 	case *v1alpha1.Port:
 		return o.Spec.Network
 	case *v1alpha1.AddressBlock:
+		return o.Spec.Network
+	case *v1alpha1.FloatingIP:
 		return o.Spec.Network
 	}
 	return ""

@@ -13,12 +13,15 @@ import (
 
 // What objects are found by in memory.
 const (
-	ByNetwork   = "network"   // Ports and AddressBlocks, by the Network's name
-	ByNode      = "node"      // pods, AddressBlocks and Ports, by the node's name
-	ByPort      = "port"      // AddressBlocks, by the Port's key
-	ByPod       = "pod"       // Ports, by the name of the pod that they are for
-	ByNamespace = "namespace" // Networks and Routers, by the namespace that they were made for
-	Selecting   = "selecting" // Networks that select namespaces: all have the value "true"
+	ByNetwork = "network" // Ports, AddressBlocks and FloatingIPs, by the Network's name
+	ByNode    = "node"    // pods, AddressBlocks and Ports, by the node's name
+	// ByPort finds AddressBlocks by the Port's key, and FloatingIPs by its name: it is of their
+	// namespace.
+	ByPort       = "port"
+	ByFloatingIP = "floatingIP" // AddressBlocks, by the FloatingIP's key
+	ByPod        = "pod"        // Ports, by the name of the pod that they are for
+	ByNamespace  = "namespace"  // Networks and Routers, by the namespace that they were made for
+	Selecting    = "selecting"  // Networks that select namespaces: all have the value "true"
 )
 
 // index is a field of an object's kind.
@@ -42,6 +45,11 @@ var indexes = []index{
 	}},
 	{&v1alpha1.AddressBlock{}, ByNode, func(o client.Object) string { return o.(*v1alpha1.AddressBlock).Spec.Node }},
 	{&v1alpha1.AddressBlock{}, ByPort, func(o client.Object) string { return o.(*v1alpha1.AddressBlock).Spec.Port }},
+	{&v1alpha1.AddressBlock{}, ByFloatingIP, func(o client.Object) string {
+		return o.(*v1alpha1.AddressBlock).Spec.FloatingIP
+	}},
+	{&v1alpha1.FloatingIP{}, ByNetwork, func(o client.Object) string { return o.(*v1alpha1.FloatingIP).Spec.Network }},
+	{&v1alpha1.FloatingIP{}, ByPort, func(o client.Object) string { return o.(*v1alpha1.FloatingIP).Spec.Port }},
 	{&corev1.Pod{}, ByNode, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
 	{&v1alpha1.Network{}, ByNamespace, MadeFor},
 	{&v1alpha1.Router{}, ByNamespace, MadeFor},

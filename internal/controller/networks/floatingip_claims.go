@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/allocate"
+	"coelan.io/coelan/internal/controller/reconcile"
+	"coelan.io/coelan/internal/names"
+	"coelan.io/coelan/internal/translate"
+)
+
+// address claims the one that a FloatingIP is to have. The outcome says why it has none yet. Of
+// what it has claimed otherwise, as an earlier one of its name, it keeps nothing.
+func (c claims) address(ctx context.Context, f *v1alpha1.FloatingIP, network *v1alpha1.Network,
+	v allocate.FloatingIPVerdict,
+) (netip.Addr, *outcome, error) {
+	by := claimantFloatingIP(f)
+	stands, err := c.stands(ctx, by, network, v)
+	if err != nil {
+		return netip.Addr{}, nil, err
+	}
+	if stands {
+		return by.had, nil, c.release(ctx, by, network.Name, by.had)
+	}
+	blocks, err := c.blocks(ctx, network)
+	if err != nil {
+		return netip.Addr{}, nil, err
+	}
+	list, err := reconcile.All(ctx, c, &v1alpha1.PortList{}, client.MatchingFields{reconcile.ByNetwork: network.Name})
+	if err != nil {
+		return netip.Addr{}, nil, err
+	}
+	var refusal *outcome
+	a, ports := v.Fixed, reconcile.Pointers(list.Items)
+	if a.IsValid() {
+		refusal, err = c.fixed(ctx, by, blocks, []netip.Addr{a}, ports)
+	} else {
+		a, refusal, err = c.any(ctx, by, blocks, v.Pools, ports)
+	}
+	if err != nil {
+		return netip.Addr{}, nil, err
+	}
+	if refusal != nil {
+		refusal.message += fixes[refusal.reason]
+	}
+	return a, refusal, c.release(ctx, by, network.Name, a)
+}
+
+// fixes are what can be done about a refusal.
+var fixes = map[string]string{
+	v1alpha1.ReasonAddressTaken: ": ask for another one, or for none",
+	v1alpha1.ReasonExhausted:    ": add a subnet to the Network, or delete FloatingIPs that are not needed",
+}
+
+// stands reports whether the claim of the address in the status makes it the claimant's. It looks
+// at no other block: all FloatingIPs are looked at when the controller starts.
+func (c claims) stands(ctx context.Context, by claimant, network *v1alpha1.Network,
+	v allocate.FloatingIPVerdict,
+) (bool, error) {
+	pools, err := translate.Pools(network)
+	i := slices.IndexFunc(pools, func(p translate.Pool) bool { return p.Prefix.Contains(by.had) })
+	if err != nil || i < 0 || v.Fixed.IsValid() && v.Fixed != by.had {
+		return false, nil
+	}
+	claim, around := &v1alpha1.AddressBlock{}, &v1alpha1.AddressBlock{}
+	there, err := c.Find(ctx, "", names.BlockName(network.Name, netip.PrefixFrom(by.had, by.had.BitLen())), claim)
+	if err != nil || !there || !by.claimed(claim) {
+		return false, err
+	}
+	_, err = c.Find(ctx, "", names.BlockName(network.Name, netip.PrefixFrom(by.had, pools[i].BlockBits)), around)
+	if err != nil {
+		return false, err
+	}
+	answer := translate.Answer(claim, around.Spec.Node)
+	return answer != nil && answer.Status == metav1.ConditionTrue || !v.Fixed.IsValid() && around.Spec.Node == "", nil
+}
