@@ -200,6 +200,9 @@ func (r *Resolver) learn(e *entry, mac intent.MAC, now time.Time) {
 	if e.phase == reachable {
 		next = settling // what was not asked for is verified
 	}
+	if !e.known() && !e.gateway {
+		e.network.makeRoom(true)
+	}
 	e.mac, e.learned, e.disputed = mac, now, false
 	r.reached(e, now.Add(next))
 	r.tableChanged(now)

@@ -93,8 +93,9 @@ type Resolver struct {
 	// waiting is the number of bytes of packets that wait for their next hop.
 	waiting       int
 	announcements map[Key]*announcement
-	// announced counts frames of announcements in one turn of Run.
-	announced int
+	// announced counts frames of announcements in the burst that began at burstBegan.
+	announced  int
+	burstBegan time.Time
 	// changed says that Changed is to be called, unsaved that Save is, when save fires.
 	changed bool
 	unsaved bool
@@ -245,7 +246,6 @@ func (r *Resolver) Run(ctx context.Context) error {
 // step does what is due, and says when there is more to do.
 func (r *Resolver) step(ctx context.Context) (next time.Time, more bool) {
 	r.mu.Lock()
-	r.announced = 0
 	r.timers.expire(time.Now())
 	frames, changed := r.out.take(), r.changed
 	r.changed = false

@@ -20,7 +20,7 @@ import (
 // Bounds of what packets of pods can cause on a Network. Each new host costs at most attempts
 // requests.
 const (
-	maxEntries    = 4096
+	maxKnown      = 4096
 	maxUnresolved = 1024
 	// New hosts a second, for a Source and for all Sources of a Network.
 	sourceRate, sourceBurst   = 10, 20
@@ -112,9 +112,14 @@ func (n *network) configure(s Segment, now time.Time) {
 		if n.allows(g) && n.entries[g] == nil {
 			n.add(g, now)
 		}
+		if e := n.entries[g]; e != nil {
+			n.adopt(e, true, now)
+		}
 	}
 	for a, e := range n.entries {
-		n.adopt(e, slices.Contains(n.gateways, a), now)
+		if !slices.Contains(n.gateways, a) {
+			n.adopt(e, false, now)
+		}
 	}
 }
 
@@ -208,7 +213,7 @@ func (r *Resolver) wanted(n *network, hop netip.Addr, waiting []byte, now time.T
 	if !n.limit(waiting).AllowN(now, 1) || !n.all.AllowN(now, 1) {
 		return nil, lostRate
 	}
-	n.makeRoom()
+	n.makeRoom(false)
 	e := n.add(hop, now)
 	r.ask(e, now)
 	return e, ""
@@ -231,31 +236,24 @@ func (n *network) limit(waiting []byte) *rate.Limiter {
 	return l
 }
 
-// makeRoom drops the oldest entry if there is no room for one more: one without MAC if there is
-// any. Gateways stay.
-func (n *network) makeRoom() {
-	var oldest, unresolved *entry
-	count := 0
+// makeRoom drops the oldest host if there are as many as may be with a known MAC, or without one.
+// The two have bounds of their own, so that a scan does not displace neighbours.
+func (n *network) makeRoom(known bool) {
+	var oldest *entry
+	count, most := 0, maxUnresolved
+	if known {
+		most = maxKnown
+	}
 	for _, e := range n.entries {
-		if e.gateway {
-			continue
-		}
-		if oldest == nil || e.made.Before(oldest.made) {
-			oldest = e
-		}
-		if e.known() {
+		if e.gateway || e.known() != known {
 			continue
 		}
 		count++
-		if unresolved == nil || e.made.Before(unresolved.made) {
-			unresolved = e
+		if oldest == nil || e.made.Before(oldest.made) {
+			oldest = e
 		}
 	}
-	switch {
-	case len(n.entries) < maxEntries && count < maxUnresolved:
-	case unresolved != nil:
-		n.resolver.drop(unresolved)
-	case oldest != nil:
+	if count >= most {
 		n.resolver.drop(oldest)
 	}
 }

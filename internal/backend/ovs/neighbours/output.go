@@ -131,8 +131,11 @@ type announcement struct {
 
 // say announces an address once, and sets the time of the next announcement.
 func (r *Resolver) say(a *announcement, now time.Time) {
+	if now.Sub(r.burstBegan) >= burstPause {
+		r.burstBegan, r.announced = now, 0
+	}
 	if r.announced >= burst {
-		r.timers.set(&a.timer, now.Add(burstPause))
+		r.timers.set(&a.timer, r.burstBegan.Add(burstPause))
 		return
 	}
 	for _, frame := range packet.Announcement(a.key.Address, a.mac[:], a.key.Address, 0) {

@@ -103,6 +103,7 @@ func playWith(t *testing.T, saved map[string][]byte, fn func(t *testing.T, w *wo
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
 		fn(t, w)
+		w.pass(0)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -131,8 +132,13 @@ func (w *world) save(saved map[string][]byte) error {
 	return w.saveErr
 }
 
-// pass lets time go by, and what is under way be done.
+// pass lets time go by, and what is under way be done. What the test has read without a lock before
+// is not written at the same time, which the race detector learns by the locks.
 func (w *world) pass(d time.Duration) {
+	w.mu.Lock()
+	w.mu.Unlock() //nolint:staticcheck // the section is empty on purpose
+	w.Resolver.mu.Lock()
+	w.Resolver.mu.Unlock() //nolint:staticcheck // the same
 	synctest.Wait()
 	if d > 0 {
 		time.Sleep(d)
@@ -177,7 +183,7 @@ func (w *world) take() (frames []string) {
 	return frames
 }
 
-// quiet fails the test if something else was sent.
+// expect fails the test if something else was sent since the last call.
 func (w *world) expect(want ...string) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.take()); diff != "" {
