@@ -24,6 +24,7 @@ type Compiler struct {
 	meanings      map[uint64]*counted
 
 	defaultRoutes bool // any private router has one
+	floating      bool // see anyAnswering
 	narrow        bool // see anyNarrow
 	// uses are the directions in which Rules of the State ask for classes, as far
 	// as has been asked.
@@ -95,11 +96,23 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 		}
 		delta.Ports = slices.Sorted(maps.Keys(renumbered))
 	}
+	var neighbours []NeighbourKey
+	if before == nil {
+		neighbours = (*Numbers)(nil).differingNeighbours(in.Numbers)
+	} else {
+		neighbours = c.numbers.differingNeighbours(in.Numbers)
+	}
 	c.last, c.numbers, c.neighbourRate, c.uses = state, in.Numbers, in.NeighbourRate, map[uint64]directions{}
 	if before == nil || narrowMay(before, state, delta) {
 		c.narrow = anyNarrow(state)
 	}
+	if before == nil || len(floatingMay(before, state, delta)) > 0 {
+		c.floating = anyAnswering(state)
+	}
 	dirty := c.affected(before, delta)
+	for _, key := range neighbours {
+		dirty[unitKey{kindNeighbour, key.text()}] = true
+	}
 	had := c.defaultRoutes
 	if len(delta.Routers) > 0 {
 		c.defaultRoutes = anyDefaultRoute(state)
@@ -156,7 +169,7 @@ func (c *Compiler) compile(key unitKey) {
 	c.forget(key)
 	r := &rules{
 		state: c.last, numbers: c.numbers, neighbourRate: c.neighbourRate, local: c.last.Local(),
-		defaultRoutes: c.defaultRoutes, narrow: c.narrow, uses: c.uses,
+		defaultRoutes: c.defaultRoutes, narrow: c.narrow, floating: c.floating, uses: c.uses,
 		flows: make([]openflow.Flow, 0, unitKinds[key.kind].flows),
 	}
 	owner, ok := unitKinds[key.kind].compile(r, key.key)

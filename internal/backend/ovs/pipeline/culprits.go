@@ -26,6 +26,9 @@ func Culprits(s *intent.State, owner string) []intent.Ref {
 	case "block":
 		network, prefix, _ := strings.Cut(key, "/")
 		return []intent.Ref{{Kind: intent.KindBlock, Key: network + " " + prefix}}
+	case "neighbour":
+		network, _, _ := strings.Cut(key, " ")
+		return []intent.Ref{{Kind: intent.KindNetwork, Key: network}}
 	case "peer":
 		if space, address, ok := strings.Cut(key, "/"); ok {
 			if p, ok := s.Peers().Get(space + " " + address); ok {
@@ -62,7 +65,7 @@ func Culprits(s *intent.State, owner string) []intent.Ref {
 // plainOwners are the owners that are a kind and an object's key.
 var plainOwners = map[string]intent.Kind{
 	"router": intent.KindRouter, "network": intent.KindNetwork, "node": intent.KindNode,
-	"service": intent.KindService, "service-range": intent.KindServiceRange,
+	"service": intent.KindService, "service-range": intent.KindServiceRange, "floating-ip": intent.KindFloatingIP,
 }
 
 func rulesOfPeer(s *intent.State, p intent.Peer) iter.Seq[intent.Rule] {

@@ -26,6 +26,9 @@ const (
 	kindUse // class: in which directions do rules ask for it?
 	// No key: may a port here send what is too big for another node, or be sent what is for it?
 	kindNarrow
+	kindNamed     // Port object: which port of this node has its name?
+	kindAnswering // network: does this node answer for addresses of it?
+	kindFloating  // no key: does this node answer for any floating IP?
 )
 
 // attached says whether a port of this node is on the network. What only such
@@ -96,6 +99,16 @@ func answered(from, to *snapshot, delta intent.Delta) map[unitKey]bool {
 	if narrowMay(from, to, delta) && anyNarrow(from) != anyNarrow(to) {
 		keys[unitKey{kind: kindNarrow}] = true
 	}
+	if networks := floatingMay(from, to, delta); len(networks) > 0 {
+		for network := range networks {
+			if answering(from, network) != answering(to, network) {
+				keys[unitKey{kindAnswering, network}] = true
+			}
+		}
+		if anyAnswering(from) != anyAnswering(to) {
+			keys[unitKey{kind: kindFloating}] = true
+		}
+	}
 	for _, s := range []*snapshot{from, to} {
 		for _, name := range delta.Routers {
 			if rt, ok := s.Routers().Get(name); ok {
@@ -119,6 +132,7 @@ func answered(from, to *snapshot, delta intent.Delta) map[unitKey]bool {
 				for _, a := range p.Addresses {
 					keys[addressKey(a)] = true
 				}
+				keys[unitKey{kindNamed, p.ObjectKey()}] = true
 				if attached(from, p.Network) != attached(to, p.Network) {
 					keys[unitKey{kindAttached, p.Network}] = true
 				}

@@ -25,12 +25,13 @@ type feature struct {
 	service func(*rules, intent.NodeService)
 
 	serviceRange func(*rules, intent.ServiceRange)
+	floatingIP   func(*rules, intent.FloatingIP)
 	rule         func(*rules, intent.Rule)
 	peer         func(*rules, intent.Peer)
 }
 
 // maxFeature is the greatest number of a feature.
-const maxFeature = 26
+const maxFeature = 28
 
 // features is the pipeline, in the order of a packet's way.
 var features []*feature
@@ -46,6 +47,7 @@ func init() {
 		affinityFeature,
 		l2Feature,
 		physicalFeature,
+		floatingIPFeature,
 		l3Feature,
 		staticRouteFeature,
 		privateFeature,
@@ -61,6 +63,7 @@ func init() {
 		policyAuditFeature,
 		serviceCommitFeature,
 		outputFeature,
+		nextHopFeature,
 		pathMTUFeature,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,6 +81,17 @@ func parseInput(t testing.TB, text []byte) Input {
 	cut("networks", "physical", func(o map[string]any, n uint32) {
 		o["physical"], uplinks[physicalNetwork(n)] = physicalNetwork(n), n
 	})
+	neighbours := map[NeighbourKey]intent.MAC{}
+	list, _ := written["neighbours"].([]any)
+	delete(written, "neighbours")
+	for _, o := range list {
+		object := o.(map[string]any)
+		mac, err := intent.ParseMAC(object["mac"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		neighbours[NeighbourKey{object["network"].(string), netip.MustParseAddr(object["address"].(string))}] = mac
+	}
 	local, _ := written["local"].(map[string]any)
 	questionRate, _ := local["questionRate"].(float64)
 	delete(local, "questionRate")
@@ -95,7 +107,7 @@ func parseInput(t testing.TB, text []byte) Input {
 	if err := yaml.UnmarshalStrict(text, &o); err != nil {
 		t.Fatal(err)
 	}
-	return Input{State: stateOf(t, o), Numbers: NewNumbers(ports, uplinks), NeighbourRate: uint32(questionRate)}
+	return Input{State: stateOf(t, o), Numbers: NewNumbers(ports, uplinks).WithNeighbours(neighbours), NeighbourRate: uint32(questionRate)}
 }
 
 // fataler is a *testing.T or a *rapid.T.

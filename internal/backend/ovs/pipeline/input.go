@@ -4,6 +4,8 @@ package pipeline
 
 import (
 	"maps"
+	"net/netip"
+	"strings"
 
 	"coelan.io/coelan/internal/intent"
 )
@@ -18,13 +20,33 @@ type Input struct {
 	NeighbourRate uint32
 }
 
-// Numbers are the OpenFlow ports of the integration bridge that intent does not know: those of the
-// node's own Ports, and of the uplinks to physical networks. Numbers never change, so that they can
-// be read without a lock; WithPort and WithoutPort return others. nil is the zero value.
+// Numbers are what intent does not know of the node's surroundings: the OpenFlow ports of its own
+// Ports and of the uplinks to physical networks, and the MACs of neighbors on external Networks.
+// Numbers never change, so that they can be read without a lock; WithPort and its like return
+// others. nil is the zero value.
 type Numbers struct {
-	ports   map[string]uint32 // by the Port's ID
-	uplinks map[string]uint32 // by the physical network's name
+	ports      map[string]uint32 // by the Port's ID
+	uplinks    map[string]uint32 // by the physical network's name
+	neighbours neighbours
 }
+
+// NeighbourKey is a host on an external Network.
+type NeighbourKey struct {
+	Network string
+	Address netip.Addr
+}
+
+// text is the key as units have it, which parseNeighbour reads.
+func (k NeighbourKey) text() string { return k.Network + " " + k.Address.String() }
+
+func parseNeighbour(text string) (NeighbourKey, bool) {
+	network, address, _ := strings.Cut(text, " ")
+	a, err := netip.ParseAddr(address)
+	return NeighbourKey{network, a}, err == nil
+}
+
+// neighbours are known MACs.
+type neighbours map[NeighbourKey]intent.MAC
 
 // NewNumbers returns the Numbers of Ports by their IDs, and of uplinks by the
 // names of physical networks.
@@ -79,11 +101,50 @@ func (n *Numbers) WithoutPort(id string) *Numbers {
 	return n.change(func(ports map[string]uint32) { delete(ports, id) })
 }
 
+// WithNeighbours returns the Numbers in which these are the neighbors with a known MAC.
+func (n *Numbers) WithNeighbours(known map[NeighbourKey]intent.MAC) *Numbers {
+	next := &Numbers{neighbours: maps.Clone(known)}
+	if n != nil {
+		next.ports, next.uplinks = n.ports, n.uplinks
+	}
+	return next
+}
+
+// neighbour is the MAC of a neighbor; false if it is not known.
+func (n *Numbers) neighbour(k NeighbourKey) (intent.MAC, bool) {
+	mac, ok := n.known()[k]
+	return mac, ok
+}
+
+// known are the neighbors with a known MAC.
+func (n *Numbers) known() neighbours {
+	if n == nil {
+		return nil
+	}
+	return n.neighbours
+}
+
+// differingNeighbours are the neighbors with another MAC in o.
+func (n *Numbers) differingNeighbours(o *Numbers) (list []NeighbourKey) {
+	was, is := n.known(), o.known()
+	for k, mac := range was {
+		if now, ok := is[k]; !ok || now != mac {
+			list = append(list, k)
+		}
+	}
+	for k := range is {
+		if _, ok := was[k]; !ok {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
 func (n *Numbers) change(change func(map[string]uint32)) *Numbers {
 	next := &Numbers{ports: map[string]uint32{}}
 	if n != nil {
 		maps.Copy(next.ports, n.ports)
-		next.uplinks = n.uplinks
+		next.uplinks, next.neighbours = n.uplinks, n.neighbours
 	}
 	change(next.ports)
 	return next

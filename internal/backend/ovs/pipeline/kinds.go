@@ -21,6 +21,8 @@ const (
 	kindBlock
 	kindService
 	kindServiceRange
+	kindFloatingIP
+	kindNeighbour // a next hop outside of the cluster
 	kindRule
 	kindPeer
 	kindClass     // all Peers that have the same groups
@@ -85,6 +87,12 @@ var unitKinds = [kindObjects]unitKind{
 		func(d intent.Delta) []string { return d.ServiceRanges },
 		func(o intent.ServiceRange) string { return "service-range/" + o.Prefix.String() },
 		func(f *feature) func(*rules, intent.ServiceRange) { return f.serviceRange }),
+	kindFloatingIP: objects(0,
+		func(s *snapshot, key string) (intent.FloatingIP, bool) { return s.FloatingIPs().Get(key) },
+		func(d intent.Delta) []string { return d.FloatingIPs },
+		func(o intent.FloatingIP) string { return "floating-ip/" + o.Name },
+		func(f *feature) func(*rules, intent.FloatingIP) { return f.floatingIP }),
+	kindNeighbour: {flows: 2, compile: (*rules).compileNeighbour},
 	kindRule: objects(0,
 		func(s *snapshot, key string) (intent.Rule, bool) { return s.Rules().Get(key) }, nil,
 		func(o intent.Rule) string { return "rule/" + o.ID },

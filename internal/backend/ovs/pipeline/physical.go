@@ -18,7 +18,7 @@ var physicalFeature = &feature{
 	number: 13,
 	name:   "physical",
 	network: func(r *rules, n intent.Network) {
-		if n.Physical == "" || !r.attached(n.Name) {
+		if n.Physical == "" || !r.attached(n.Name) && !r.answering(n) {
 			return
 		}
 		uplink := r.numbers.Uplink(n.Physical)

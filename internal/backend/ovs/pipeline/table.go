@@ -45,6 +45,9 @@ var (
 
 	l2 = Table{40, "l2", "find the port of the destination MAC",
 		"no port on this node has the destination MAC"}
+	fromExternal = Table{41, "from-external", "give the agent what it answers or translates of what comes to a floating IP", ""}
+	floatingIP   = Table{42, "floating-ip", "find the port that a floating IP stands for",
+		"no port on this node has the floating IP"}
 	l3           = Table{50, "l3", "route by destination prefix in the source's router", "no route"}
 	defaultRoute = Table{51, "default-route", "keep what is in the cluster from a private router's default route",
 		"the private router has no default route"}
@@ -88,8 +91,14 @@ var (
 
 	policyAudit = Table{99, "policy-audit", "tell the agent of what is denied", ""}
 
-	output  = Table{100, "output", "send the packet out of the chosen port", ""}
-	pathMTU = Table{102, "path-mtu", "keep from the tunnel what is too big for the other node", ""}
+	output         = Table{100, "output", "send the packet out of the chosen port", ""}
+	toExternal     = Table{103, "to-external", "give the agent what it translates of what leaves by a floating IP", ""}
+	externalSource = Table{104, "external-source", "give what leaves the cluster its floating IP as source",
+		"the source address has no floating IP on the external network"}
+	nextHop = Table{105, "next-hop", "find the next hop on the external network",
+		"the source address is of no subnet of the external network"}
+	nextHopMAC = Table{106, "next-hop-mac", "find the MAC of a host on the external network", "not an IP packet"}
+	pathMTU    = Table{102, "path-mtu", "keep from the tunnel what is too big for the other node", ""}
 )
 
 // forward ends the flow where the source is known and genuine. Features that come

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pipeline
+
+import (
+	"net/netip"
+
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
+	"coelan.io/coelan/openflow"
+)
+
+// floatingIPFeature gives Ports of this node their addresses on external networks. One address is
+// written over the other without any state: where a packet comes from the wire, before policies,
+// and where it leaves for the wire, after them. So policies and conntrack know the Port by the
+// address that it has in the cluster, and the outside by its own.
+//
+// Only what no other route is for goes out so, in place of the node's kernel: the cluster is reached
+// as without a floating IP, and replies go back the way that the connection came.
+var floatingIPFeature = &feature{
+	number: 27,
+	name:   "floating-ip",
+	tables: []Table{fromExternal, floatingIP, toExternal, externalSource},
+	needed: (*rules).anyFloatingIP,
+	local: func(r *rules) {
+		const used = "the TTL is used up"
+		for _, t := range ipTypes {
+			for _, last := range []uint8{0, 1} {
+				for _, table := range []Table{fromExternal, toExternal} {
+					r.on(table, 500, openflow.EthType(t), openflow.IPTTL(last)).drop(used)
+				}
+			}
+		}
+		r.on(fromExternal, 0).goTo(floatingIP)
+		r.on(toExternal, 0).goTo(externalSource)
+		if r.policed() {
+			// What comes from the wire has no name in the cluster, whatever its source.
+			r.on(ingressPeer, 200, from(fromUplink)).end()
+		}
+		whole, ok := r.defaultRouter()
+		if !ok {
+			return
+		}
+		r.inside(whole, netip.MustParsePrefix("169.254.0.0/16"))
+		if r.native() {
+			for _, t := range ipTypes {
+				r.on(l3, 60, from(fromPod), inRouter(whole), openflow.EthType(t), isReply, ctFromGateway).
+					set(viaGateway()...).deliver()
+			}
+		}
+	},
+	node: func(r *rules, n intent.Node) {
+		for _, s := range n.Subnets {
+			r.noExternalSource(s.Prefix)
+			r.noWayOut(s.Prefix)
+		}
+		whole, ok := r.defaultRouter()
+		for _, a := range n.Addresses {
+			if ok {
+				r.inside(whole, host(a))
+			}
+			r.noWayOut(host(a))
+		}
+	},
+	network: func(r *rules, n intent.Network) {
+		if r.inCluster(n) {
+			for _, s := range n.Subnets {
+				r.noExternalSource(s.Prefix)
+				r.noWayOut(s.Prefix)
+			}
+		}
+	},
+	serviceRange: func(r *rules, s intent.ServiceRange) {
+		r.noExternalSource(s.Prefix)
+		r.noWayOut(s.Prefix)
+		if whole, ok := r.defaultRouter(); ok {
+			r.inside(whole, s.Prefix)
+		}
+	},
+	floatingIP: func(r *rules, f intent.FloatingIP) {
+		if t, ok := r.translation(f); ok {
+			t.inbound()
+			t.outbound()
+			t.onNode()
+		}
+	},
+}
+
+// inside has the kernel, which has a route, get packets for a prefix that is not outside of the
+// cluster.
+func (r *rules) inside(whole intent.Router, prefix netip.Prefix) {
+	r.on(l3, 70, from(fromPod), inRouter(whole), openflow.IPDst(prefix)).set(viaGateway()...).deliver()
+}
+
+// noWayOut keeps packets for the cluster, of Ports of private Routers that have no address in it,
+// from leaving by a floating IP.
+func (r *rules) noWayOut(prefix netip.Prefix) {
+	if r.anyPrivate() {
+		r.on(clusterSource, 95, openflow.IPDst(prefix)).drop(clusterSource.miss)
+	}
+}
+
+// noExternalSource drops packets from the wire that claim to be of the cluster.
+func (r *rules) noExternalSource(prefix netip.Prefix) {
+	r.on(floatingIP, 300, openflow.IPSrc(prefix)).drop("the source address is the cluster's, which the outside cannot have")
+}
+
+// translation is what a floating IP comes to on the node of its Port.
+type translation struct {
+	r        *rules
+	external intent.Network
+	uplink   uint32
+	address  netip.Addr // the floating IP
+	mac      openflow.MAC
+	port     intent.Port
+	network  intent.Network // the Port's
+	router   intent.Router  // the Port's
+	// known is the Port's address where the packet is judged, in the Router space.
+	known netip.Addr
+	space intent.Router
+}
+
+// translation finds out what a floating IP comes to here; false if its Port is not on this node, or
+// nothing can be made of it.
+func (r *rules) translation(f intent.FloatingIP) (*translation, bool) {
+	p, ok := r.localPort(f.Port)
+	if !ok {
+		return nil, false
+	}
+	t := &translation{r: r, address: f.Address, mac: openflow.MAC(reserved.PodMAC(f.Address)), port: p}
+	if t.external, _, ok = r.lookup(f.Network); !ok {
+		r.problem("network %q does not exist, or this node is not connected to it", f.Network)
+		return nil, false
+	}
+	if !answerable(t.external, f) {
+		r.problem("network %q is not external, or has no subnet with %s", f.Network, f.Address)
+		return nil, false
+	}
+	if t.uplink = r.numbers.Uplink(t.external.Physical); t.uplink == 0 {
+		r.problem("no OpenFlow port leads to physical network %q", t.external.Physical)
+		return nil, false
+	}
+	if t.network, t.router, ok = r.network(p.Network); !ok {
+		return nil, false
+	}
+	if t.network.Physical != "" {
+		r.problem("port %s is on physical network %q, which has a router of its own", p.Name(), t.network.Physical)
+		return nil, false
+	}
+	whole, ok := r.defaultRouter()
+	if !ok {
+		return nil, false
+	}
+	t.space = whole
+	if t.known, ok = firstOf(r.clusterAddresses(p), f.Address); !ok {
+		t.space = t.router
+		if t.known, ok = firstOf(p.Addresses, f.Address); !ok {
+			r.problem("port %s has no address of the family of %s", p.Name(), f.Address)
+			return nil, false
+		}
+	}
+	return t, true
+}
+
+// answerable reports whether a Network can have that floating IP.
+func answerable(n intent.Network, f intent.FloatingIP) bool {
+	if n.Physical == "" || !n.External {
+		return false
+	}
+	_, ok := subnetOf(n, f.Address)
+	return ok
+}
+
+func subnetOf(n intent.Network, a netip.Addr) (intent.NetworkSubnet, bool) {
+	for _, s := range n.Subnets {
+		if s.Prefix.Contains(a) && s.Gateway != a {
+			return s, true
+		}
+	}
+	return intent.NetworkSubnet{}, false
+}
+
+// inbound leads what comes from the wire for the floating IP to the Port.
+func (t *translation) inbound() {
+	r, to := t.r, []openflow.FieldValue{inNetwork(t.external), openflow.EthDst(t.mac)}
+	r.knows(t.address, intent.MAC(t.mac), 0, inNetwork(t.external))
+	fromWire := r.on(l2, 230, append(to, from(fromUplink))...)
+	if t.external.VLAN != 0 {
+		fromWire = r.on(l2, 230, append(to, from(fromUplink), openflow.AnyVLAN())...).do(openflow.PopVLAN())
+	}
+	fromWire.goTo(fromExternal)
+	// Ports of this node on the external Network, after their own policies.
+	if r.attached(t.external.Name) && r.policed() {
+		r.on(output, 85, append(to, toPort(t.uplink))...).set(asFromWire...).do(openflow.Resubmit(fromExternal.ID)).end()
+	} else if r.attached(t.external.Name) {
+		r.on(l2, 225, append(to, from(fromPod))...).set(asFromWire...).goTo(fromExternal)
+	}
+
+	when := []openflow.FieldValue{inNetwork(t.external), openflow.IPDst(t.address)}
+	for _, s := range t.network.Subnets {
+		if s.Prefix.Addr().Is4() == t.address.Is4() && t.router.Private() {
+			r.on(floatingIP, 310, append(when, openflow.IPSrc(s.Prefix))...).
+				drop("the source address is of the port's own network, which the outside cannot have")
+		}
+	}
+	r.on(floatingIP, 100, when...).do(openflow.DecTTL()).
+		set(openflow.IPDst(t.known), inNoNetwork, inRouter(t.space)).set(r.toLocal(t.port)...).deliver()
+}
+
+// asFromWire are the fields of a packet that comes from the external Network, though it has been on
+// the bridge all the time.
+var asFromWire = []openflow.FieldValue{regSource.Field.Value(uint64(fromUplink)), noInPort}
+
+// outbound leads what the Port sends out of the cluster to the wire.
+func (t *translation) outbound() {
+	r := t.r
+	in := openflow.InPort(r.number(t.port))
+	out := []openflow.FieldValue{inNetwork(t.external), openflow.EthSrc(routerMAC), toPort(t.uplink)}
+	switch {
+	case !t.router.Private():
+		r.on(l3, 50, in, inRouter(t.space), openflow.IPSrc(t.known)).set(out...).deliver()
+	case t.space.Private():
+		r.on(clusterSource, 90, in, openflow.IPSrc(t.known)).set(out...).deliver()
+	default:
+		r.on(cluster, 50, in, openflow.IPSrc(t.known)).set(out...).deliver()
+	}
+	r.on(externalSource, 100, in, inNetwork(t.external), openflow.IPSrc(t.known)).
+		do(openflow.DecTTL()).set(openflow.IPSrc(t.address), openflow.EthSrc(t.mac)).goTo(nextHop)
+}
+
+// onNode has what this node's Ports send to the floating IP turn back on the bridge: the wire would
+// not bring it back.
+func (t *translation) onNode() {
+	t.r.on(nextHop, 400, inNetwork(t.external), openflow.IPDst(t.address)).
+		set(asFromWire...).do(openflow.Resubmit(fromExternal.ID)).end()
+}
+
+// localPort finds the Port of this node with the Port object of that namespace/name.
+func (r *rules) localPort(object string) (intent.Port, bool) {
+	if object == "" {
+		return intent.Port{}, false
+	}
+	r.dependOn(unitKey{kindNamed, object})
+	return localPort(r.state, r.numbers, object)
+}
+
+func localPort(s *snapshot, numbers *Numbers, object string) (intent.Port, bool) {
+	for p := range s.PortsNamed(object) {
+		if p.Node == s.Local().Node && numbers.Port(p.ID) != 0 {
+			return p, true
+		}
+	}
+	return intent.Port{}, false
+}
+
+// anyFloatingIP reports whether any floating IP is of a Port of this node.
+func (r *rules) anyFloatingIP() bool {
+	r.dependOn(unitKey{kind: kindFloating})
+	return r.floating
+}
+
+// answering reports whether this node answers for any address of an external Network.
+func (r *rules) answering(n intent.Network) bool {
+	if !n.External || n.Physical == "" {
+		return false
+	}
+	r.dependOn(unitKey{kindAnswering, n.Name})
+	return answering(r.state, n.Name)
+}
+
+func answering(s *snapshot, network string) bool {
+	for f := range s.FloatingIPsIn(network) {
+		for p := range s.PortsNamed(f.Port) {
+			if p.Node == s.Local().Node {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// anyAnswering reports whether this node answers for any address of any external Network.
+func anyAnswering(s *snapshot) bool {
+	for n := range s.NetworksOf("") { // physical ones have no router
+		if n.External && answering(s, n.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// floatingMay are the external Networks of which two States may differ in whether the node answers
+// for addresses of them.
+func floatingMay(from, to *snapshot, delta intent.Delta) map[string]bool {
+	names := map[string]bool{}
+	for _, s := range []*snapshot{from, to} {
+		for _, name := range delta.Networks {
+			if n, ok := s.Networks().Get(name); ok && n.External {
+				names[name] = true
+			}
+		}
+		for _, key := range delta.FloatingIPs {
+			if f, ok := s.FloatingIPs().Get(key); ok {
+				names[f.Network] = true
+			}
+		}
+		for _, id := range delta.Ports {
+			p, ok := s.Ports().Get(id)
+			if !ok || p.Object == "" {
+				continue
+			}
+			for _, other := range []*snapshot{from, to} {
+				for f := range other.FloatingIPsOf(p.ObjectKey()) {
+					names[f.Network] = true
+				}
+			}
+		}
+	}
+	return names
+}
+
+// uplinkZone is the zone of what Ports of this node send to each other on a physical network.
+var uplinkZone = inZone(datapath.PhysicalZone)

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pipeline
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// nextHopFeature sends what leaves the cluster by an external Network to the MAC of the next hop: of
+// a host on the Network, or of the gateway of the subnet that the source is of. The agent asks for
+// the MACs; it is given the packets that go by one that it does not know, and what neighbors answer.
+var nextHopFeature = &feature{
+	number: 28,
+	name:   "next-hop",
+	tables: []Table{nextHop, nextHopMAC},
+	needed: (*rules).anyFloatingIP,
+	local: func(r *rules) {
+		for _, physical := range slices.Sorted(maps.Keys(r.numbers.uplinks)) {
+			for _, of := range []uplinkPackets{neighbourPackets, unresolvedPackets, icmpErrors} {
+				r.meter(uplinkMeter(r.numbers.Uplink(physical), of), uplinkRates[of])
+			}
+		}
+	},
+	network: func(r *rules, n intent.Network) {
+		if !r.answering(n) {
+			return
+		}
+		uplink := r.numbers.Uplink(n.Physical)
+		if uplink == 0 {
+			return // physicalFeature tells
+		}
+		r.on(output, 80, toPort(uplink), inNetwork(n), openflow.EthSrc(routerMAC)).goTo(toExternal)
+		// What neighbors answer to the agent's questions, which have a floating IP as sender.
+		r.on(fromExternal, 300, inNetwork(n), openflow.ARPOp(openflow.ARPReply)).do(neighbourHeard(uplink)).end()
+		r.on(fromExternal, 300, inNetwork(n), openflow.ICMPv6Type(icmp6Advertise)).do(neighbourHeard(uplink)).end()
+		r.quotes(n, uplink)
+		for _, s := range n.Subnets {
+			r.on(nextHop, 100+uint16(s.Prefix.Bits()), inNetwork(n), openflow.IPDst(s.Prefix)).goTo(nextHopMAC)
+			r.on(nextHop, 50, inNetwork(n), openflow.IPSrc(s.Prefix)).do(unresolved(uplink, s.Gateway)).end()
+			r.announced(n, uplink, s.Gateway)
+		}
+		for _, t := range ipTypes {
+			r.on(nextHopMAC, 50, inNetwork(n), openflow.EthType(t)).do(unresolved(uplink, netip.Addr{})).end()
+		}
+	},
+	port: func(r *rules, p intent.Port) {
+		n, _, ok := r.lookup(p.Network)
+		if !ok || !r.answering(n) {
+			return
+		}
+		next := output
+		set := append([]openflow.FieldValue{openflow.EthDst(openflow.MAC(p.MAC)), toPort(r.number(p))}, asFromWire...)
+		if r.policed() {
+			next, set = policyState, append(set, uplinkZone)
+		}
+		for _, a := range p.Addresses {
+			r.on(nextHop, 400, inNetwork(n), openflow.IPDst(a)).set(set...).do(openflow.Resubmit(next.ID)).end()
+		}
+	},
+}
+
+// announced gives the agent what a gateway tells all: that its MAC is another one.
+func (r *rules) announced(n intent.Network, uplink uint32, gateway netip.Addr) {
+	in, tag := openflow.InPort(uplink), openflow.NoVLAN()
+	if n.VLAN != 0 {
+		tag = openflow.VLANVID(n.VLAN)
+	}
+	tell := func(w flow) flow {
+		if n.VLAN != 0 {
+			w = w.do(openflow.PopVLAN())
+		}
+		return w.set(inNetwork(n)).do(neighbourHeard(uplink))
+	}
+	if !gateway.Is4() {
+		tell(r.on(classify, 235, in, tag, openflow.ICMPv6Type(icmp6Advertise), openflow.NDTarget(gateway),
+			openflow.EthDst(allNodes))).end()
+		return
+	}
+	sender := openflow.ARPSPA(gateway)
+	broadcast := openflow.EthDst(openflow.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	tell(r.on(classify, 235, in, tag, openflow.ARPOp(openflow.ARPReply), sender, broadcast)).end()
+	// Such a request asks for the gateway's own address.
+	tell(r.on(classify, 235, in, tag, openflow.ARPOp(openflow.ARPRequest), sender, openflow.ARPTPA(gateway))).end()
+}
+
+// allNodes is the MAC of the group of all nodes (RFC 2464, section 7).
+var allNodes = openflow.MAC{0x33, 0x33, 0, 0, 0, 1}
+
+// What the agent is given for the sake of next hops.
+const (
+	// UnresolvedUserdata is what packets bring along that go by a next hop with an unknown MAC.
+	UnresolvedUserdata = "coelan/unresolved"
+	// NeighbourUserdata is what ARP packets and neighbor advertisements from the wire bring along.
+	NeighbourUserdata = "coelan/neighbour"
+)
+
+// unresolved gives the agent a packet that goes by gateway, or to a host on the Network itself.
+func unresolved(uplink uint32, gateway netip.Addr) openflow.Action {
+	userdata := UnresolvedUserdata
+	if gateway.IsValid() {
+		userdata += detailMark + gateway.String()
+	}
+	return openflow.Controller{Userdata: userdata, Meter: uplinkMeter(uplink, unresolvedPackets)}
+}
+
+// neighbourHeard gives the agent what a neighbor on the wire tells.
+func neighbourHeard(uplink uint32) openflow.Action {
+	return openflow.Controller{Userdata: NeighbourUserdata, Meter: uplinkMeter(uplink, neighbourPackets)}
+}
+
+// compileNeighbour emits the flows to a next hop with a known MAC.
+func (r *rules) compileNeighbour(key string) (owner string, ok bool) {
+	k, valid := parseNeighbour(key)
+	mac, known := r.numbers.neighbour(k)
+	if !valid || !known {
+		return "", false
+	}
+	r.owner = "neighbour/" + key
+	r.begin(nextHopFeature)
+	n, _, ok := r.lookup(k.Network)
+	if !ok || !r.answering(n) {
+		return r.owner, true
+	}
+	wire := func(w flow) {
+		w = w.set(openflow.EthDst(openflow.MAC(mac)))
+		if n.VLAN != 0 {
+			w = w.do(openflow.PushVLAN(openflow.EthTypeVLAN)).set(openflow.VLANVID(n.VLAN))
+		}
+		w.do(openflow.OutputField(regOutput)).end()
+	}
+	for _, s := range n.Subnets {
+		if s.Gateway == k.Address {
+			wire(r.on(nextHop, 60, inNetwork(n), openflow.IPSrc(s.Prefix)))
+		}
+	}
+	wire(r.on(nextHopMAC, 100, inNetwork(n), openflow.IPDst(k.Address)))
+	return r.owner, true
+}
+
+// uplinkPackets are what the agent is given of an uplink, each with a meter of its own.
+type uplinkPackets uint32
+
+const (
+	neighbourPackets uplinkPackets = iota
+	unresolvedPackets
+	icmpErrors
+)
+
+// uplinkRates are how many of them the agent is given in a second.
+var uplinkRates = map[uplinkPackets]uint32{neighbourPackets: 500, unresolvedPackets: 200, icmpErrors: 200}
+
+// firstUplinkMeter is above the meters of all Ports.
+const firstUplinkMeter = 1 << 17
+
+// uplinkMeter is the number of a meter.
+func uplinkMeter(uplink uint32, of uplinkPackets) uint32 {
+	return firstUplinkMeter + uplink<<2 + uint32(of)
+}
