@@ -59,6 +59,7 @@ type Backend struct {
 	uplinks  *uplinks
 	refusals *refusalReports
 	packets  packets
+	external *external
 	tracking *tracking
 	asked    asked
 	wake     trigger.Trigger // starts a reconciliation
@@ -123,6 +124,7 @@ func New(o backend.Options) (*Backend, error) {
 		intent: o.Intent, vswitchd: b.clients.vswitchd, sysctlDir: o.Config.SysctlDir,
 		conn: func(ctx context.Context) (*openflow.Conn, error) { return b.clients.sw.Conn(ctx) },
 	}, b.flows)
+	b.external = newExternal(o, b.numbers, b.flows, b.clients.send)
 	b.handlePackets()
 	return b, nil
 }
@@ -134,6 +136,9 @@ func (b *Backend) handlePackets() {
 		log: b.Log, intent: b.Intent, numbers: b.numbers, count: b.metrics.tooBig, send: b.clients.send,
 	}
 	b.packets.on(pipeline.TooBigUserdata, tooBig.answer, tooBig.lost)
+	b.packets.on(pipeline.NeighbourUserdata, b.external.heard, nil)
+	b.packets.on(pipeline.UnresolvedUserdata, b.external.unresolved, nil)
+	b.packets.on(pipeline.QuoteUserdata, b.external.quote, nil)
 	if b.policed() {
 		log := &auditLog{log: b.Log, intent: b.Intent, flows: b.flows}
 		b.packets.on(pipeline.AuditUserdata, log.denied, nil)
@@ -244,7 +249,8 @@ func (b *Backend) synced(ctx context.Context) error {
 // flows and the host's state as they are.
 func (b *Backend) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	parts := []func(context.Context) error{b.flows.run, b.reconciler.run, b.packets.run, b.uplinks.cards.kernel.Run}
+	parts := []func(context.Context) error{b.flows.run, b.reconciler.run, b.packets.run, b.external.run,
+		b.uplinks.cards.kernel.Run}
 	for _, part := range slices.Concat(parts, b.host.parts(), b.tracking.parts()) {
 		g.Go(func() error { return part(ctx) })
 	}

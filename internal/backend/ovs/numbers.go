@@ -7,6 +7,7 @@ import (
 
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend/ovs/pipeline"
+	"coelan.io/coelan/internal/intent"
 )
 
 // numbers holds the newest OpenFlow ports of this node's bridge. A Port gets its number before
@@ -44,4 +45,10 @@ func (n *numbers) delete(port string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.current = n.current.WithoutPort(port)
+}
+
+func (n *numbers) setNeighbours(known map[pipeline.NeighbourKey]intent.MAC) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.current = n.current.WithNeighbours(known)
 }

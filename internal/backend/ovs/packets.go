@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"coelan.io/coelan/internal/backend/ovs/pipeline"
 	"coelan.io/coelan/openflow"
 )
 
@@ -38,7 +39,8 @@ func (p *packets) on(userdata string, handle func(context.Context, *openflow.Pac
 // dispatch does not block. The switch sends no more of a kind than its meter lets pass; what is too
 // much even so is left out.
 func (p *packets) dispatch(m *openflow.PacketIn2) {
-	kind, ok := p.kinds[string(m.Userdata)]
+	name, _ := pipeline.Kind(m.Userdata)
+	kind, ok := p.kinds[name]
 	if !ok {
 		p.log.Debug("ignored a packet-in with unknown userdata", "userdata", string(m.Userdata))
 		return

@@ -16,8 +16,8 @@ import (
 // and where it leaves for the wire, after them. So policies and conntrack know the Port by the
 // address that it has in the cluster, and the outside by its own.
 //
-// Only what no other route is for goes out so, in place of the node's kernel: the cluster is reached
-// as without a floating IP, and replies go back the way that the connection came.
+// Only what no other route is for goes out so, in place of the node's kernel: the cluster is
+// reached as without a floating IP, and replies go back the way that the connection came.
 var floatingIPFeature = &feature{
 	number: 27,
 	name:   "floating-ip",

@@ -17,9 +17,9 @@ var (
 	icmp6ErrorTypes = []uint8{1, 2, 3, 4}
 )
 
-// quotes has the agent write into ICMP errors, while the pipeline waits for it: the packet that such
-// an error quotes has the address that is about to be written over as well, and Open vSwitch cannot
-// write there.
+// quotes has the agent write into ICMP errors, while the pipeline waits for it: the packet that
+// such an error quotes has the address that is about to be written over as well, and Open vSwitch
+// cannot write there.
 func (r *rules) quotes(n intent.Network, uplink uint32) {
 	var errors []openflow.FieldValue
 	for _, t := range icmpErrorTypes {
@@ -47,32 +47,29 @@ func Kind(userdata []byte) (kind, detail string) {
 	return kind, detail
 }
 
-// Quoted is the address that an ICMP error quotes, and the one that is to be there; false if there
-// is nothing to translate.
+// Quoted is the address that an ICMP error quotes, and the one that is to be there: for one from
+// source to destination that comes to a floating IP, or leaves by one; false if nothing is to be
+// translated.
 func Quoted(in Input, p *openflow.PacketIn2, source, destination netip.Addr) (was, is netip.Addr, ok bool) {
+	network, ok := NetworkOf(in.State, p)
+	if !ok {
+		return was, is, false
+	}
 	s := emptySnapshot().at(in.State)
-	id, _ := p.Metadata.Get(regNetwork.All())
-	for n := range s.NetworksOf("") {
-		if uint64(n.ID) != id {
-			continue
+	for f := range s.FloatingIPsAt(destination) {
+		if t, ok := askFor(s, in.Numbers).translation(f); ok && f.Network == network {
+			return t.address, t.known, true
 		}
-		for f := range s.FloatingIPsAt(destination) {
-			if r := askFor(s, in.Numbers); f.Network == n.Name {
-				if t, ok := r.translation(f); ok {
-					return t.address, t.known, true
-				}
-			}
-		}
-		for port := range s.PortsAt(s.Local().Node) {
-			if in.Numbers.Port(port.ID) != p.InPort() {
-				continue
-			}
-			for f := range s.FloatingIPsOf(port.ObjectKey()) {
-				r := askFor(s, in.Numbers)
-				if t, ok := r.translation(f); ok && f.Network == n.Name && t.known == source {
-					return t.known, t.address, true
-				}
-			}
+	}
+	id, ok := in.Numbers.PortAt(p.InPort())
+	if !ok {
+		return was, is, false
+	}
+	port, _ := s.Ports().Get(id)
+	for f := range s.FloatingIPsOf(port.ObjectKey()) {
+		t, ok := askFor(s, in.Numbers).translation(f)
+		if ok && f.Network == network && t.known == source {
+			return t.known, t.address, true
 		}
 	}
 	return was, is, false

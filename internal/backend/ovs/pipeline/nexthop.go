@@ -3,6 +3,8 @@
 package pipeline
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -11,9 +13,10 @@ import (
 	"coelan.io/coelan/openflow"
 )
 
-// nextHopFeature sends what leaves the cluster by an external Network to the MAC of the next hop: of
-// a host on the Network, or of the gateway of the subnet that the source is of. The agent asks for
-// the MACs; it is given the packets that go by one that it does not know, and what neighbors answer.
+// nextHopFeature sends what leaves the cluster by an external Network to the MAC of the next hop:
+// of a host on the Network, or of the gateway of the subnet that the source is of. The agent asks
+// for the MACs; it is given the packets that go by one that it does not know, and what neighbors
+// answer.
 var nextHopFeature = &feature{
 	number: 28,
 	name:   "next-hop",
@@ -127,11 +130,7 @@ func (r *rules) compileNeighbour(key string) (owner string, ok bool) {
 		return r.owner, true
 	}
 	wire := func(w flow) {
-		w = w.set(openflow.EthDst(openflow.MAC(mac)))
-		if n.VLAN != 0 {
-			w = w.do(openflow.PushVLAN(openflow.EthTypeVLAN)).set(openflow.VLANVID(n.VLAN))
-		}
-		w.do(openflow.OutputField(regOutput)).end()
+		w.set(openflow.EthDst(openflow.MAC(mac))).do(tagged(n)...).do(openflow.OutputField(regOutput)).end()
 	}
 	for _, s := range n.Subnets {
 		if s.Gateway == k.Address {
@@ -160,4 +159,56 @@ const firstUplinkMeter = 1 << 17
 // uplinkMeter is the number of a meter.
 func uplinkMeter(uplink uint32, of uplinkPackets) uint32 {
 	return firstUplinkMeter + uplink<<2 + uint32(of)
+}
+
+// LocalAddress is an address of an external Network that this node answers for.
+type LocalAddress struct {
+	Network string
+	Address netip.Addr
+	MAC     intent.MAC
+}
+
+// LocalAddresses are all that this node answers for, sorted by Network and address.
+func LocalAddresses(in Input) []LocalAddress {
+	s := emptySnapshot().at(in.State)
+	var list []LocalAddress
+	for f := range s.FloatingIPs().All() {
+		if t, ok := askFor(s, in.Numbers).translation(f); ok {
+			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(t.mac)})
+		}
+	}
+	slices.SortFunc(list, func(a, b LocalAddress) int {
+		return cmp.Or(cmp.Compare(a.Network, b.Network), a.Address.Compare(b.Address))
+	})
+	return list
+}
+
+// NetworkOf is the name of the external Network that the agent was given a packet of; false if it
+// is gone.
+func NetworkOf(s *intent.State, p *openflow.PacketIn2) (name string, ok bool) {
+	id, _ := p.Metadata.Get(regNetwork.All())
+	for n := range s.NetworksOf("") { // physical ones have no router
+		if uint64(n.ID) == id && n.External {
+			return n.Name, true
+		}
+	}
+	return "", false
+}
+
+// ToWire puts a packet without a tag onto the wire of an external Network.
+func ToWire(in Input, network string) ([]openflow.Action, error) {
+	n, _ := in.State.Networks().Get(network)
+	uplink := in.Numbers.Uplink(n.Physical)
+	if uplink == 0 {
+		return nil, fmt.Errorf("network %s: it does not exist, or this node is not connected to it", network)
+	}
+	return append(tagged(n), openflow.Output(uplink)), nil
+}
+
+// tagged gives a packet the tag of a physical Network.
+func tagged(n intent.Network) []openflow.Action {
+	if n.VLAN == 0 {
+		return nil
+	}
+	return []openflow.Action{openflow.PushVLAN(openflow.EthTypeVLAN), openflow.SetField(openflow.VLANVID(n.VLAN))}
 }

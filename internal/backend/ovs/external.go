@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+
+	"golang.org/x/sync/errgroup"
+
+	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovs/neighbours"
+	"coelan.io/coelan/internal/backend/ovs/pipeline"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/packet"
+	"coelan.io/coelan/openflow"
+)
+
+// kindNeighbour is the kind of what is remembered of neighbors on external Networks.
+const kindNeighbour = "neighbour"
+
+// external is what the bridge cannot do by itself for floating IPs: it finds the MACs of next hops,
+// announces addresses that are new on this node, and translates what ICMP errors quote.
+type external struct {
+	log     *slog.Logger
+	intent  *intent.Store
+	numbers *numbers
+	flows   *flows
+	// send has the switch send packets.
+	send     func(ctx context.Context, messages []openflow.Message) error
+	resolver *neighbours.Resolver
+}
+
+// newExternal makes what knows the neighbors that were known before a restart: the first flows lead
+// to them.
+func newExternal(o backend.Options, n *numbers, f *flows,
+	send func(ctx context.Context, messages []openflow.Message) error,
+) *external {
+	e := &external{log: o.Log, intent: o.Intent, numbers: n, flows: f, send: send}
+	e.resolver = neighbours.New(neighbours.Options{
+		Log: o.Log, Send: e.toWire, Changed: e.learned, Saved: o.Attachments.Objects(kindNeighbour),
+		Save:    func(known map[string][]byte) error { return o.Attachments.SaveObjects(kindNeighbour, known) },
+		Metrics: o.Metrics,
+	})
+	n.setNeighbours(known(e.resolver))
+	return e
+}
+
+// learned has flows lead to the neighbors that are known now.
+func (e *external) learned() {
+	e.numbers.setNeighbours(known(e.resolver))
+	e.flows.wake.Fire()
+}
+
+func known(r *neighbours.Resolver) map[pipeline.NeighbourKey]intent.MAC {
+	table := map[pipeline.NeighbourKey]intent.MAC{}
+	for k, mac := range r.Table() {
+		table[pipeline.NeighbourKey(k)] = mac
+	}
+	return table
+}
+
+// run works until ctx ends.
+func (e *external) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return e.resolver.Run(ctx) })
+	g.Go(func() error { return e.follow(ctx) })
+	return g.Wait()
+}
+
+// follow has the resolver know what this node answers for, and announces what is new of it as soon
+// as the flows are on the switch.
+func (e *external) follow(ctx context.Context) error {
+	var last *intent.State
+	announced := map[pipeline.LocalAddress]bool{}
+	for {
+		state := e.intent.State()
+		if e.flows.wait(ctx, state.Revision()) != nil {
+			return nil // ctx has ended
+		}
+		if delta := intent.Diff(last, state); last == nil ||
+			len(delta.FloatingIPs)+len(delta.Ports)+len(delta.Networks) > 0 {
+			addresses := pipeline.LocalAddresses(pipeline.Input{State: state, Numbers: e.numbers.get()})
+			e.resolver.SetSegments(segments(state, addresses))
+			now := make(map[pipeline.LocalAddress]bool, len(addresses))
+			for _, a := range addresses {
+				if now[a] = true; !announced[a] {
+					e.resolver.Announce(a.Network, a.Address, a.MAC)
+				}
+			}
+			announced, last = now, state
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-state.Replaced():
+		}
+	}
+}
+
+// segments are the external Networks with the addresses that this node answers for.
+func segments(s *intent.State, addresses []pipeline.LocalAddress) []neighbours.Segment {
+	var list []neighbours.Segment
+	for _, a := range addresses { // sorted by Network
+		if last := len(list) - 1; last < 0 || list[last].Network != a.Network {
+			segment := neighbours.Segment{Network: a.Network, Sources: map[netip.Addr]intent.MAC{}}
+			n, _ := s.Networks().Get(a.Network)
+			for _, subnet := range n.Subnets {
+				segment.Gateways = append(segment.Gateways, subnet.Gateway)
+				segment.Subnets = append(segment.Subnets, subnet.Prefix)
+			}
+			list = append(list, segment)
+		}
+		list[len(list)-1].Sources[a.Address] = a.MAC
+	}
+	return list
+}
+
+// toWire puts a frame onto the wire of an external Network.
+func (e *external) toWire(ctx context.Context, network string, frame []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	actions, err := pipeline.ToWire(pipeline.Input{State: e.intent.State(), Numbers: e.numbers.get()}, network)
+	if err != nil {
+		return err
+	}
+	return e.send(ctx, []openflow.Message{
+		&openflow.PacketOut{InPort: openflow.PortController, Packet: frame, Actions: actions},
+	})
+}
+
+// heard takes what a neighbor tells.
+func (e *external) heard(_ context.Context, m *openflow.PacketIn2) {
+	if network, ok := pipeline.NetworkOf(e.intent.State(), m); ok {
+		e.resolver.Received(network, m.Packet)
+	}
+}
+
+// unresolved takes a packet that goes by a next hop with an unknown MAC: the one that the flow
+// names, or its own destination.
+func (e *external) unresolved(_ context.Context, m *openflow.PacketIn2) {
+	network, ok := pipeline.NetworkOf(e.intent.State(), m)
+	if !ok {
+		return
+	}
+	_, detail := pipeline.Kind(m.Userdata)
+	hop, err := netip.ParseAddr(detail)
+	if err != nil {
+		p, ok := packet.Parse(m.Packet)
+		if !ok {
+			return
+		}
+		hop = p.Destination()
+	}
+	e.resolver.Resolve(network, hop, m.Packet)
+}
+
+// quote translates the packet that an ICMP error quotes, and has the error go on. One that cannot
+// be translated goes on as it is.
+func (e *external) quote(ctx context.Context, m *openflow.PacketIn2) {
+	resumed := *m
+	if p, ok := packet.Parse(m.Packet); ok {
+		in := pipeline.Input{State: e.intent.State(), Numbers: e.numbers.get()}
+		if was, is, ok := pipeline.Quoted(in, m, p.Source(), p.Destination()); ok {
+			if frame, ok := packet.TranslateQuote(m.Packet, was, is); ok {
+				resumed.Packet = frame
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	if err := e.send(ctx, []openflow.Message{&openflow.Resume{PacketIn: resumed}}); err != nil {
+		e.log.Debug("cannot send on an ICMP error; dropped it", "err", err)
+	}
+}
