@@ -51,9 +51,9 @@ func (p *poolState) covered(list []netipx.IPRange) bool {
 	return !slices.ContainsFunc(list, func(r netipx.IPRange) bool { return !had.ContainsRange(r) })
 }
 
-// admitPools reads all pools and refuses those that are wrong, or that overlap others or the pods
-// of a node: of two, the one that has come or grown later.
-func admitPools(pools []*v1alpha1.LoadBalancerPool, nodes []*corev1.Node,
+// admitPools reads all pools and refuses those that are wrong, or that overlap others, the pods of
+// a node, or what FloatingIPs may have: of two, the one that has come or grown later.
+func admitPools(pools []*v1alpha1.LoadBalancerPool, nodes []*corev1.Node, networks []*v1alpha1.Network,
 	namespaces map[string]*corev1.Namespace,
 ) []*poolState {
 	type candidate struct {
@@ -85,7 +85,7 @@ func admitPools(pools []*v1alpha1.LoadBalancerPool, nodes []*corev1.Node,
 	for _, c := range claims {
 		message := overlapsPools(c.spec, admitted)
 		if message == "" && c.rank != poolUnchanged {
-			message = overlapsPods(c.spec, &a.nodePrefixes)
+			message = cmp.Or(overlapsPods(c.spec, &a.nodePrefixes), overlapsExternal(c.spec, networks))
 		}
 		if message != "" {
 			c.verdict = Verdict{Reason: v1alpha1.ReasonAddressesOverlap, Message: message}
@@ -117,6 +117,27 @@ func overlapsPods(spec []netipx.IPRange, pods *vrf.Space) string {
 		for _, i := range spec {
 			if i.Overlaps(netipx.RangeOfPrefix(h.Prefix)) {
 				return fmt.Sprintf("%s overlaps %s", textOf(i), h)
+			}
+		}
+	}
+	return ""
+}
+
+// overlapsExternal is about addresses that FloatingIPs may have. They get none of a pool that was
+// there first.
+func overlapsExternal(spec []netipx.IPRange, networks []*v1alpha1.Network) string {
+	for _, n := range networks {
+		if !n.Spec.External || !translate.Admitted(n.Status.ID, n.Status.Conditions) {
+			continue
+		}
+		theirs, err := translate.Obtainable(n)
+		if err != nil {
+			continue // it hands out nothing
+		}
+		for _, i := range spec {
+			if theirs.Overlaps(setOf([]netipx.IPRange{i})) {
+				return fmt.Sprintf("%s overlaps what external network %s has for FloatingIPs: "+
+					"take others, or exclude it there by spec.subnets[].exclusions", textOf(i), n.Name)
 			}
 		}
 	}

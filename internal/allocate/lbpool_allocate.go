@@ -48,14 +48,14 @@ type LoadBalancers struct {
 // A Service without a class that has addresses in its status, but none of a pool,
 // belongs to another controller.
 func AllocateLoadBalancers(pools []*v1alpha1.LoadBalancerPool, services []*corev1.Service, nodes []*corev1.Node,
-	namespaces []*corev1.Namespace,
+	networks []*v1alpha1.Network, namespaces []*corev1.Namespace,
 ) LoadBalancers {
 	byName := make(map[string]*corev1.Namespace, len(namespaces))
 	for _, n := range namespaces {
 		byName[n.Name] = n
 	}
 	a := &lbAllocator{
-		known: pools, pools: admitPools(pools, nodes, byName), taken: map[netip.Addr][]string{},
+		known: pools, pools: admitPools(pools, nodes, networks, byName), taken: map[netip.Addr][]string{},
 		given: map[netip.Addr]*lbRequest{},
 		out:   LoadBalancers{Pools: map[string]PoolVerdict{}, Services: map[types.NamespacedName][]netip.Addr{}},
 	}

@@ -32,6 +32,7 @@ type lbWorld struct {
 	services []*corev1.Service
 	nodes    []*corev1.Node
 
+	networks   []*v1alpha1.Network
 	namespaces []*corev1.Namespace
 }
 
@@ -39,11 +40,12 @@ func (w *lbWorld) Shuffle() {
 	translatetest.Shuffle(w.pools)
 	translatetest.Shuffle(w.services)
 	translatetest.Shuffle(w.nodes)
+	translatetest.Shuffle(w.networks)
 	translatetest.Shuffle(w.namespaces)
 }
 
 func (w *lbWorld) allocate() LoadBalancers {
-	return AllocateLoadBalancers(w.pools, w.services, w.nodes, w.namespaces)
+	return AllocateLoadBalancers(w.pools, w.services, w.nodes, w.networks, w.namespaces)
 }
 
 // Each file holds objects, and what becomes of them. Services are in the namespace a and IPv4
@@ -71,6 +73,10 @@ func parseLBWorld(t *testing.T, text []byte) *lbWorld {
 			n := &corev1.Node{}
 			err = yaml.UnmarshalStrict(document, n)
 			w.nodes = append(w.nodes, n)
+		case "Network":
+			n := &v1alpha1.Network{}
+			err = yaml.UnmarshalStrict(document, n)
+			w.networks = append(w.networks, n)
 		case "Namespace":
 			n := &corev1.Namespace{}
 			err = yaml.UnmarshalStrict(document, n)
@@ -127,7 +133,7 @@ func showLoadBalancers(l LoadBalancers) string {
 }
 
 func (w *lbWorld) copy() *lbWorld {
-	c := &lbWorld{nodes: w.nodes, namespaces: w.namespaces}
+	c := &lbWorld{nodes: w.nodes, networks: w.networks, namespaces: w.namespaces}
 	for _, p := range w.pools {
 		c.pools = append(c.pools, p.DeepCopy())
 	}

@@ -368,8 +368,8 @@ func testBadFloatingIPs(t *testing.T, api *apitest.API) {
 	w.refusedIP("good-fips", "denied", v1alpha1.ReasonAddressTaken, "node worker1")
 }
 
-// testFloatingIPQuota is what a namespace may have of them, by Kubernetes' own quota. The controller
-// that counts is not here: the API server counts on what its status says.
+// testFloatingIPQuota is what a namespace may have of them, by Kubernetes' own quota. The
+// controller that counts is not here: the API server counts on what its status says.
 func testFloatingIPQuota(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	w.namespace("few", nil)

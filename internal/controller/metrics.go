@@ -29,6 +29,8 @@ var (
 		[]string{"reason"}, nil)
 	portsDesc = prometheus.NewDesc("coelan_user_ports", "Ports that users have made, by phase.", []string{"phase"},
 		nil)
+	floatingIPsDesc = prometheus.NewDesc("coelan_floating_ips", "FloatingIPs, by the reason of their condition Ready.",
+		[]string{"reason"}, nil)
 	poolsDesc = prometheus.NewDesc("coelan_load_balancer_pools",
 		"LoadBalancerPools, by the reason of their condition Ready.", []string{"reason"}, nil)
 	poolSizeDesc = prometheus.NewDesc("coelan_load_balancer_addresses", "Addresses of a LoadBalancerPool.",
@@ -56,6 +58,7 @@ func (counts) Describe(to chan<- *prometheus.Desc) {
 	to <- networksDesc
 	to <- routersDesc
 	to <- portsDesc
+	to <- floatingIPsDesc
 	to <- poolsDesc
 	to <- poolSizeDesc
 	to <- assignedDesc
@@ -84,11 +87,17 @@ func (c counts) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 	}
+	floatingIPs := map[string]int{}
+	if list, err := reconcile.All(ctx, c, &v1alpha1.FloatingIPList{}); err == nil {
+		for _, f := range list.Items {
+			floatingIPs[reasonOf(f.Status.Conditions)]++
+		}
+	}
 	c.collectPools(ctx, to)
 	for _, m := range []struct {
 		desc   *prometheus.Desc
 		counts map[string]int
-	}{{networksDesc, networks}, {routersDesc, routers}, {portsDesc, ports}} {
+	}{{networksDesc, networks}, {routersDesc, routers}, {portsDesc, ports}, {floatingIPsDesc, floatingIPs}} {
 		send(to, m.desc, m.counts)
 	}
 }

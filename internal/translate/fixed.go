@@ -12,6 +12,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
 )
 
 // fixedOf is what interfaces on a Network may ask for. On a physical network
@@ -49,6 +50,34 @@ func FixedAddressRefused(n *v1alpha1.Network, a netip.Addr) string {
 		return fmt.Sprintf("address %s is asked for, and spec.fixed.addresses of network %s is %s", a, n.Name,
 			fixed.Addresses)
 	}
+}
+
+// Obtainable are the addresses of a Network's subnets that it hands out, and those that may be
+// asked for.
+func Obtainable(n *v1alpha1.Network) (*netipx.IPSet, error) {
+	pools, err := Pools(n)
+	if err != nil {
+		return nil, err
+	}
+	anyOne := fixedOf(n).Addresses == v1alpha1.AnyAddress
+	var b netipx.IPSetBuilder
+	for _, p := range pools {
+		if anyOne || len(p.Only) == 0 {
+			b.AddPrefix(p.Prefix)
+		} else {
+			for _, r := range p.Only {
+				b.AddRange(r)
+			}
+		}
+		except := ipam.Reserved(p.Prefix, p.Gateway)
+		if !anyOne {
+			except = append(except, p.Except...)
+		}
+		for _, r := range except {
+			b.RemoveRange(r)
+		}
+	}
+	return b.IPSet()
 }
 
 // handsOut says whether an address of the subnet is in its ranges, and not in its exclusions.

@@ -25,9 +25,9 @@ import (
 	"coelan.io/coelan/internal/heartbeat"
 )
 
-// loadBalancers looks at all Services, LoadBalancerPools, nodes and namespaces at once, whenever
-// one of them changes: writes addresses of pools into the status of Services of type LoadBalancer,
-// and what has become of the pools into theirs. It runs once at a time.
+// loadBalancers looks at all Services, LoadBalancerPools, nodes, external Networks and namespaces
+// at once, whenever one of them changes: writes addresses of pools into the status of Services of
+// type LoadBalancer, and what has become of the pools into theirs. It runs once at a time.
 type loadBalancers struct {
 	*reconcile.Access
 	events   reconcile.EventDedup
@@ -46,6 +46,7 @@ func (r *loadBalancers) setup(m manager.Manager, monitor *heartbeat.Monitor) err
 		Watches(&v1alpha1.LoadBalancerPool{}, everything, builder.WithPredicates(poolChanged())).
 		Watches(&corev1.Service{}, everything, builder.WithPredicates(serviceChanged())).
 		Watches(&corev1.Node{}, everything, builder.WithPredicates(reconcile.NodeChanged())).
+		Watches(&v1alpha1.Network{}, everything, builder.WithPredicates(reconcile.NetworkChanged(), isExternal())).
 		Watches(&corev1.Namespace{}, everything, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Complete(reconcile.WithHeartbeat(monitor.Loop("loadbalancers"), r))
 }
@@ -67,8 +68,12 @@ func (r *loadBalancers) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Res
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	networks, err := reconcile.All(ctx, r, &v1alpha1.NetworkList{})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	allocation := allocate.AllocateLoadBalancers(pools, services, reconcile.Pointers(nodes.Items),
-		reconcile.Pointers(namespaces.Items))
+		reconcile.Pointers(networks.Items), reconcile.Pointers(namespaces.Items))
 	// Pools come first: an address that a Service has is always one that its pool has in effect.
 	again, err := r.writePools(ctx, pools, allocation)
 	if err != nil {

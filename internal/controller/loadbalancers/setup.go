@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -54,6 +55,11 @@ func poolChanged() predicate.Predicate {
 		return a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
 			slices.Equal(a.Finalizers, b.Finalizers) && equality.Semantic.DeepEqual(x, y)
 	})
+}
+
+// isExternal leaves out all other Networks.
+func isExternal() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.(*v1alpha1.Network).Spec.External })
 }
 
 // serviceChanged leaves out what is not read of a Service.
