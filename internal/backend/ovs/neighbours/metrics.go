@@ -44,7 +44,8 @@ func (c *stateCollector) Describe(out chan<- *prometheus.Desc) { out <- neighbou
 func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 	for name, count := range c.resolver.counts() {
 		for known, state := range map[bool]string{true: "known", false: "unresolved"} {
-			out <- prometheus.MustNewConstMetric(neighboursDesc, prometheus.GaugeValue, float64(count[known]), name, state)
+			out <- prometheus.MustNewConstMetric(neighboursDesc, prometheus.GaugeValue, float64(count[known]),
+				name, state)
 		}
 	}
 }
