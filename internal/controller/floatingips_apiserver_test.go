@@ -342,6 +342,26 @@ func testBadFloatingIPs(t *testing.T, api *apitest.API) {
 	w.create(external("nowhere", "203.0.113.64/28"))
 	w.floats("bad-fips", "nowhere", v1alpha1.ReasonUnassociated, readyIP("", ""))
 
+	// A pool that comes later has nothing that FloatingIPs may have.
+	late := &v1alpha1.LoadBalancerPool{
+		ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: v1alpha1.LoadBalancerPoolSpec{Addresses: []string{"192.0.2.220/32"}},
+	}
+	w.create(late)
+	w.until(func() string {
+		w.get(late)
+		c := meta.FindStatusCondition(late.Status.Conditions, v1alpha1.ConditionReady)
+		return want(c != nil && c.Reason == v1alpha1.ReasonAddressesOverlap && len(late.Status.Ranges) == 0, fmt.Sprintf("%+v", late.Status))
+	})
+	now := w.ready("office")
+	now.Spec.Subnets[0].Exclusions = append(now.Spec.Subnets[0].Exclusions, "192.0.2.220")
+	if err := w.client.Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	w.until(func() string {
+		w.get(late)
+		return want(len(late.Status.Ranges) == 1, fmt.Sprintf("%+v", late.Status))
+	})
+
 	// Labels come, and go again with the address.
 	relabel := func(labels map[string]string) {
 		ns.Labels = labels

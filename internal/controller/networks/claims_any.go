@@ -73,23 +73,14 @@ func handsOut(pools []translate.Pool, a netip.Addr) bool {
 	})
 }
 
-// keep is fixed for an address that the claimant had without asking for it. What is refused is
-// given back, as another one takes its place.
+// keep is fixed for an address that the claimant had without asking for it.
 func (c claims) keep(ctx context.Context, by claimant, b *blocksOf, a netip.Addr,
 	others []*v1alpha1.Port,
 ) (*outcome, error) {
-	covering, claim := b.covering(a), b.claimOf(a)
-	if claim != nil && (covering == nil || covering.Spec.Node == "") {
+	if covering := b.covering(a); b.claimOf(a) != nil && (covering == nil || covering.Spec.Node == "") {
 		return nil, nil
 	}
-	refusal, err := c.fixed(ctx, by, b, []netip.Addr{a}, others)
-	if err != nil || refusal == nil || refusal.state == waiting {
-		return refusal, err
-	}
-	if claim = b.claimOf(a); claim != nil && by.claimed(claim) {
-		err = c.Remove(ctx, claim)
-	}
-	return refusal, err
+	return c.fixed(ctx, by, b, []netip.Addr{a}, others)
 }
 
 // next claims an address of the pool from a block of the controller's, or from a new block; false

@@ -67,7 +67,7 @@ func (c claims) stands(ctx context.Context, by claimant, network *v1alpha1.Netwo
 ) (bool, error) {
 	pools, err := translate.Pools(network)
 	i := slices.IndexFunc(pools, func(p translate.Pool) bool { return p.Prefix.Contains(by.had) })
-	if err != nil || i < 0 || v.Fixed.IsValid() && v.Fixed != by.had {
+	if err != nil || i < 0 {
 		return false, nil
 	}
 	claim, around := &v1alpha1.AddressBlock{}, &v1alpha1.AddressBlock{}
