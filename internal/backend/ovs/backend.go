@@ -124,7 +124,7 @@ func New(o backend.Options) (*Backend, error) {
 		intent: o.Intent, vswitchd: b.clients.vswitchd, sysctlDir: o.Config.SysctlDir,
 		conn: func(ctx context.Context) (*openflow.Conn, error) { return b.clients.sw.Conn(ctx) },
 	}, b.flows)
-	b.external = newExternal(o, b.numbers, b.flows, b.clients.send)
+	b.external = newExternal(o, b.numbers, b.flows, b.metrics.tooBig, b.clients.send)
 	b.handlePackets()
 	return b, nil
 }
@@ -138,6 +138,7 @@ func (b *Backend) handlePackets() {
 	b.packets.on(pipeline.TooBigUserdata, tooBig.answer, tooBig.lost)
 	b.packets.on(pipeline.NeighbourUserdata, b.external.heard, nil)
 	b.packets.on(pipeline.UnresolvedUserdata, b.external.unresolved, nil)
+	b.packets.on(pipeline.OversizeUserdata, b.external.oversize, tooBig.lost)
 	b.packets.on(pipeline.QuoteUserdata, b.external.quote, nil)
 	if b.policed() {
 		log := &auditLog{log: b.Log, intent: b.Intent, flows: b.flows}

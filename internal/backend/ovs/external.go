@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"net/netip"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovs/neighbours"
 	"coelan.io/coelan/internal/backend/ovs/pipeline"
+	"coelan.io/coelan/internal/backend/ovs/toobig"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/packet"
 	"coelan.io/coelan/openflow"
@@ -30,14 +32,15 @@ type external struct {
 	// send has the switch send packets.
 	send     func(ctx context.Context, messages []openflow.Message) error
 	resolver *neighbours.Resolver
+	tooBig   *prometheus.CounterVec // by outcome
 }
 
 // newExternal makes what knows the neighbors that were known before a restart: the first flows lead
 // to them.
-func newExternal(o backend.Options, n *numbers, f *flows,
+func newExternal(o backend.Options, n *numbers, f *flows, tooBig *prometheus.CounterVec,
 	send func(ctx context.Context, messages []openflow.Message) error,
 ) *external {
-	e := &external{log: o.Log, intent: o.Intent, numbers: n, flows: f, send: send}
+	e := &external{log: o.Log, intent: o.Intent, numbers: n, flows: f, send: send, tooBig: tooBig}
 	e.resolver = neighbours.New(neighbours.Options{
 		Log: o.Log, Send: e.toWire, Changed: e.learned, Saved: o.Attachments.Objects(kindNeighbour),
 		Save:    func(known map[string][]byte) error { return o.Attachments.SaveObjects(kindNeighbour, known) },
@@ -173,4 +176,39 @@ func (e *external) quote(ctx context.Context, m *openflow.PacketIn2) {
 	if err := e.send(ctx, []openflow.Message{&openflow.Resume{PacketIn: resumed}}); err != nil {
 		e.log.Debug("cannot send on an ICMP error; dropped it", "err", err)
 	}
+}
+
+// oversize answers a packet from the wire that is too big for its Port, as a router would.
+func (e *external) oversize(ctx context.Context, m *openflow.PacketIn2) {
+	outcome := toobig.Dropped
+	if network, ok := pipeline.NetworkOf(e.intent.State(), m); ok {
+		var err error
+		if outcome, err = e.fit(ctx, network, m.Packet, pipeline.OversizeOf(m)); err != nil {
+			e.log.Debug("cannot answer a packet that exceeds the path MTU; dropped it", "err", err)
+		}
+	}
+	e.tooBig.WithLabelValues(string(outcome)).Inc()
+}
+
+func (e *external) fit(ctx context.Context, network string, frame []byte, mtu int) (toobig.Outcome, error) {
+	frames, outcome := toobig.FromOutside(frame, mtu)
+	in := pipeline.Input{State: e.intent.State(), Numbers: e.numbers.get()}
+	actions, inPort, err := pipeline.FromWire(in, network)
+	if outcome == toobig.Answered {
+		inPort = openflow.PortController
+		actions, err = pipeline.ToWire(in, network)
+	}
+	if err != nil {
+		return toobig.Dropped, err
+	}
+	var messages []openflow.Message
+	for _, frame := range frames {
+		messages = append(messages, &openflow.PacketOut{InPort: inPort, Packet: frame, Actions: actions})
+	}
+	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	if err := e.send(ctx, messages); err != nil {
+		return toobig.Dropped, err
+	}
+	return outcome, nil
 }

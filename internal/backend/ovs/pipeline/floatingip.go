@@ -3,6 +3,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"net/netip"
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
@@ -21,7 +22,7 @@ import (
 var floatingIPFeature = &feature{
 	number: 27,
 	name:   "floating-ip",
-	tables: []Table{fromExternal, floatingIP, toExternal, externalSource},
+	tables: []Table{fromExternal, floatingIP, floatingPort, toExternal, externalSource},
 	needed: (*rules).anyFloatingIP,
 	local: func(r *rules) {
 		const used = "the TTL is used up"
@@ -60,7 +61,6 @@ var floatingIPFeature = &feature{
 			if ok {
 				r.inside(whole, host(a))
 			}
-			r.noWayOut(host(a))
 		}
 	},
 	network: func(r *rules, n intent.Network) {
@@ -83,6 +83,7 @@ var floatingIPFeature = &feature{
 			t.inbound()
 			t.outbound()
 			t.onNode()
+			t.quotesOfPort()
 		}
 	},
 }
@@ -91,6 +92,9 @@ var floatingIPFeature = &feature{
 // cluster.
 func (r *rules) inside(whole intent.Router, prefix netip.Prefix) {
 	r.on(l3, 70, from(fromPod), inRouter(whole), openflow.IPDst(prefix)).set(viaGateway()...).deliver()
+	if r.anyPrivate() {
+		r.on(cluster, 70, from(fromPod), openflow.IPDst(prefix)).set(viaGateway()...).deliver()
+	}
 }
 
 // noWayOut keeps packets for the cluster, of Ports of private Routers that have no address in it,
@@ -204,8 +208,29 @@ func (t *translation) inbound() {
 				drop("the source address is of the port's own network, which the outside cannot have")
 		}
 	}
-	r.on(floatingIP, 100, when...).do(openflow.DecTTL()).
+	mtu := cmp.Or(t.port.MTU, r.local.MTU)
+	r.on(floatingIP, 100, when...).set(regPathMTU.Value(uint64(mtu))).
+		do(openflow.CheckPktLarger(uint16(mtu+ethernetHeader), regTooBig)). //nolint:gosec // MTUs have 16 bits
+		goTo(floatingPort)
+	r.on(floatingPort, 100, when...).do(openflow.DecTTL()).
 		set(openflow.IPDst(t.known), inNoNetwork, inRouter(t.space)).set(r.toLocal(t.port)...).deliver()
+}
+
+// quotesOfPort has the agent translate what ICMP errors quote where the Port's own address and the
+// one in the cluster are written over each other: see nodeAddressFeature.
+func (t *translation) quotesOfPort() {
+	r := t.r
+	own, ok := firstOf(t.port.Addresses, t.address)
+	if t.space.Private() || !ok || own == t.known {
+		return
+	}
+	in := openflow.InPort(r.number(t.port))
+	for _, e := range icmpErrorsOf(own) {
+		r.on(output, 65, toPort(r.number(t.port)), openflow.IPDst(t.known), e).do(pauseForQuote(quoteToPort, t.uplink)).
+			set(openflow.IPDst(own)).do(openflow.OutputField(regOutput)).end()
+		r.on(clusterSource, 105, in, openflow.IPSrc(own), notQuoted, e).do(pauseForQuote(quoteFromPort, t.uplink)).
+			set(quoted).do(openflow.Resubmit(clusterSource.ID)).end()
+	}
 }
 
 // asFromWire are the fields of a packet that comes from the external Network, though it has been on
@@ -224,6 +249,11 @@ func (t *translation) outbound() {
 		r.on(clusterSource, 90, in, openflow.IPSrc(t.known)).set(out...).deliver()
 	default:
 		r.on(cluster, 50, in, openflow.IPSrc(t.known)).set(out...).deliver()
+	}
+	if r.policed() && !t.space.Private() {
+		// A node may have come by the wire as well, and its address does not tell.
+		r.on(policyConnection, 855, in, openflow.IPSrc(t.known), toPort(datapath.GatewayPort), isReply,
+			ctBegunBy(t.uplink)).set(out...).goTo(policyVerdict)
 	}
 	r.on(externalSource, 100, in, inNetwork(t.external), openflow.IPSrc(t.known)).
 		do(openflow.DecTTL()).set(openflow.IPSrc(t.address), openflow.EthSrc(t.mac)).goTo(nextHop)

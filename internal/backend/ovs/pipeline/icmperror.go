@@ -17,28 +17,50 @@ var (
 	icmp6ErrorTypes = []uint8{1, 2, 3, 4}
 )
 
+// icmpErrorsOf match ICMP errors of the family of an address.
+func icmpErrorsOf(like netip.Addr) (list []openflow.FieldValue) {
+	if like.Is4() {
+		for _, t := range icmpErrorTypes {
+			list = append(list, openflow.ICMPv4Type(t))
+		}
+		return list
+	}
+	for _, t := range icmp6ErrorTypes {
+		list = append(list, openflow.ICMPv6Type(t))
+	}
+	return list
+}
+
 // quotes has the agent write into ICMP errors, while the pipeline waits for it: the packet that
 // such an error quotes has the address that is about to be written over as well, and Open vSwitch
 // cannot write there.
 func (r *rules) quotes(n intent.Network, uplink uint32) {
-	var errors []openflow.FieldValue
-	for _, t := range icmpErrorTypes {
-		errors = append(errors, openflow.ICMPv4Type(t))
-	}
-	for _, t := range icmp6ErrorTypes {
-		errors = append(errors, openflow.ICMPv6Type(t))
-	}
-	pause := openflow.Controller{Userdata: QuoteUserdata, Pause: true, Meter: uplinkMeter(uplink, icmpErrors)}
-	for _, e := range errors {
-		r.on(fromExternal, 200, inNetwork(n), e).do(pause).goTo(floatingIP)
-		r.on(toExternal, 200, inNetwork(n), e).do(pause).goTo(externalSource)
+	for _, family := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		for _, e := range icmpErrorsOf(family) {
+			r.on(fromExternal, 200, inNetwork(n), e).do(pauseForQuote(quoteIn, uplink)).goTo(floatingIP)
+			r.on(toExternal, 200, inNetwork(n), e).do(pauseForQuote(quoteOut, uplink)).goTo(externalSource)
+		}
 	}
 }
 
-// QuoteUserdata is what ICMP errors bring along that quote an address which is being written over.
+// QuoteUserdata is the kind of ICMP errors that quote an address which is being written over.
 const QuoteUserdata = "coelan/quote"
 
-// detailMark ends the kind in userdata with an address.
+// The places where an address is written over, which the agent is told.
+const (
+	quoteIn       = "in"        // the floating IP, by the Port's address in the cluster
+	quoteOut      = "out"       // and the other way round
+	quoteToPort   = "to-port"   // the Port's address in the cluster, by its own
+	quoteFromPort = "from-port" // and the other way round
+)
+
+func pauseForQuote(place string, uplink uint32) openflow.Action {
+	return openflow.Controller{
+		Userdata: QuoteUserdata + detailMark + place, Pause: true, Meter: uplinkMeter(uplink, icmpErrors),
+	}
+}
+
+// detailMark ends the kind in userdata with a detail.
 const detailMark = "\x00"
 
 // Kind cuts userdata into the kind of packet and what it says beside.
@@ -47,29 +69,40 @@ func Kind(userdata []byte) (kind, detail string) {
 	return kind, detail
 }
 
-// Quoted is the address that an ICMP error quotes, and the one that is to be there: for one from
-// source to destination that comes to a floating IP, or leaves by one; false if nothing is to be
-// translated.
+// Quoted is the address that an ICMP error quotes, and the one that is to be there: for an error
+// from source to destination; false if nothing is to be translated.
 func Quoted(in Input, p *openflow.PacketIn2, source, destination netip.Addr) (was, is netip.Addr, ok bool) {
-	network, ok := NetworkOf(in.State, p)
-	if !ok {
-		return was, is, false
-	}
 	s := emptySnapshot().at(in.State)
-	for f := range s.FloatingIPsAt(destination) {
-		if t, ok := askFor(s, in.Numbers).translation(f); ok && f.Network == network {
-			return t.address, t.known, true
+	_, place := Kind(p.Userdata)
+	if place == quoteIn {
+		network, _ := NetworkOf(in.State, p)
+		for f := range s.FloatingIPsAt(destination) {
+			if t, ok := askFor(s, in.Numbers).translation(f); ok && f.Network == network {
+				return t.address, t.known, true
+			}
 		}
-	}
-	id, ok := in.Numbers.PortAt(p.InPort())
-	if !ok {
 		return was, is, false
 	}
+	number := p.InPort()
+	if place == quoteToPort {
+		out, _ := p.Metadata.Get(regOutput)
+		number = uint32(out) //nolint:gosec // of 32 bits
+	}
+	id, _ := in.Numbers.PortAt(number)
 	port, _ := s.Ports().Get(id)
 	for f := range s.FloatingIPsOf(port.ObjectKey()) {
 		t, ok := askFor(s, in.Numbers).translation(f)
-		if ok && f.Network == network && t.known == source {
+		if !ok || f.Address.Is4() != source.Is4() {
+			continue
+		}
+		own, _ := firstOf(port.Addresses, f.Address)
+		switch place {
+		case quoteOut:
 			return t.known, t.address, true
+		case quoteToPort:
+			return t.known, own, true
+		case quoteFromPort:
+			return own, t.known, true
 		}
 	}
 	return was, is, false

@@ -42,6 +42,8 @@ var nextHopFeature = &feature{
 		r.on(fromExternal, 300, inNetwork(n), openflow.ARPOp(openflow.ARPReply)).do(neighbourHeard(uplink)).end()
 		r.on(fromExternal, 300, inNetwork(n), openflow.ICMPv6Type(icmp6Advertise)).do(neighbourHeard(uplink)).end()
 		r.quotes(n, uplink)
+		r.on(floatingPort, 200, inNetwork(n), tooBig).
+			do(openflow.Controller{Userdata: OversizeUserdata, Meter: uplinkMeter(uplink, icmpErrors)}).end()
 		for _, s := range n.Subnets {
 			r.on(nextHop, 100+uint16(s.Prefix.Bits()), inNetwork(n), openflow.IPDst(s.Prefix)).goTo(nextHopMAC)
 			r.on(nextHop, 50, inNetwork(n), openflow.IPSrc(s.Prefix)).do(unresolved(uplink, s.Gateway)).end()
@@ -100,6 +102,9 @@ const (
 	UnresolvedUserdata = "coelan/unresolved"
 	// NeighbourUserdata is what ARP packets and neighbor advertisements from the wire bring along.
 	NeighbourUserdata = "coelan/neighbour"
+	// OversizeUserdata is what packets from the wire bring along that are too big for the Port of
+	// their floating IP.
+	OversizeUserdata = "coelan/oversize"
 )
 
 // unresolved gives the agent a packet that goes by gateway, or to a host on the Network itself.
@@ -203,6 +208,22 @@ func ToWire(in Input, network string) ([]openflow.Action, error) {
 		return nil, fmt.Errorf("network %s: it does not exist, or this node is not connected to it", network)
 	}
 	return append(tagged(n), openflow.Output(uplink)), nil
+}
+
+// FromWire has a packet without a tag come in as one from the wire of an external Network, by the
+// OpenFlow port inPort.
+func FromWire(in Input, network string) (actions []openflow.Action, inPort uint32, err error) {
+	n, _ := in.State.Networks().Get(network)
+	uplink := in.Numbers.Uplink(n.Physical)
+	if uplink == 0 {
+		return nil, 0, fmt.Errorf("network %s: it does not exist, or this node is not connected to it", network)
+	}
+	return append(tagged(n), openflow.Resubmit(classify.ID)), uplink, nil
+}
+
+// OversizeOf is how much of a packet fits the Port of its floating IP, in bytes.
+func OversizeOf(p *openflow.PacketIn2) (mtu int) {
+	return int(number(p.Metadata, regPathMTU)) //nolint:gosec // of 16 bits
 }
 
 // tagged gives a packet the tag of a physical Network.

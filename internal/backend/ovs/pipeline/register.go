@@ -18,6 +18,8 @@ var (
 		"kube-proxy's rules in the node's kernel have translated it, a packet of a private Router's port: "+
 			"its destination is an endpoint of a Service")
 	notOfPrivate = unset(ofPrivate)
+	quoted       = regFlag(openflow.Reg(0), 23, "", "an ICMP error: the packet that it quotes has been translated")
+	notQuoted    = unset(quoted)
 	regMarks     = regBits(openflow.Reg(0), 12, 17, "",
 		"the mark that its connection will get: bits 0–5 of ct_mark (bit 3 is never set); "+
 			"without enforced policies bits 0–2 only")

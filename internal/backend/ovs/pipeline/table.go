@@ -48,6 +48,7 @@ var (
 	fromExternal = Table{41, "from-external", "give the agent what it answers or translates of what comes to a floating IP", ""}
 	floatingIP   = Table{42, "floating-ip", "find the port that a floating IP stands for",
 		"no port on this node has the floating IP"}
+	floatingPort = Table{43, "floating-ip-port", "lead what fits to the port that the floating IP stands for", ""}
 	l3           = Table{50, "l3", "route by destination prefix in the source's router", "no route"}
 	defaultRoute = Table{51, "default-route", "keep what is in the cluster from a private router's default route",
 		"the private router has no default route"}

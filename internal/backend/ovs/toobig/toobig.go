@@ -51,6 +51,28 @@ func Handle(in pipeline.Input, o pipeline.Oversize) ([]*openflow.PacketOut, Outc
 	return []*openflow.PacketOut{{InPort: openflow.PortController, Packet: frame, Actions: to.way}}, Answered
 }
 
+// FromOutside returns the frames because of a packet from outside of the cluster that is too big
+// for the Port of its floating IP: those that go to its sender if it is answered, and those that go
+// on in its place if it is fragmented.
+func FromOutside(frame []byte, mtu int) ([][]byte, Outcome) {
+	p, ok := parse(frame)
+	if !ok {
+		return nil, Dropped
+	}
+	if mayFragment(p) {
+		var frames [][]byte
+		for _, f := range fragments(p, mtu) {
+			frames = append(frames, slices.Concat(frame[:packet.EthernetLen], f))
+		}
+		return frames, Fragmented
+	}
+	text, ok := tooBig(p, p.Destination(), mtu)
+	if !ok {
+		return nil, Dropped
+	}
+	return [][]byte{slices.Concat(frame[6:12], frame[:6], frame[12:packet.EthernetLen], text)}, Answered
+}
+
 // sendOn sends fragments to where the packet would have gone.
 func sendOn(o pipeline.Oversize, packets [][]byte) (out []*openflow.PacketOut, outcome Outcome) {
 	if len(packets) == 0 {
