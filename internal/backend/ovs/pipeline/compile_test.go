@@ -20,12 +20,15 @@ import (
 	"coelan.io/coelan/openflow"
 )
 
-// texts lists a Desired's groups and flows by owner as text, with cookies.
+// texts lists a Desired's groups, meters and flows by owner as text, with cookies.
 func texts(c *Compiler, d *bridge.Desired) map[string][]string {
 	all := map[string][]string{}
 	for owner, r := range rulesOf(d, c) {
 		for _, g := range r.Groups {
 			all[owner] = append(all[owner], g.String())
+		}
+		for _, m := range r.Meters {
+			all[owner] = append(all[owner], m.String())
 		}
 		for _, f := range r.Flows {
 			all[owner] = append(all[owner], f.String())
@@ -222,7 +225,8 @@ func between(t *rapid.T, from, to *intent.State) []step {
 func sameRules(a, b map[string]*bridge.Rules) bool {
 	return maps.EqualFunc(a, b, func(a, b *bridge.Rules) bool {
 		return slices.EqualFunc(a.Flows, b.Flows, func(a, b openflow.Flow) bool { return a.Equal(&b) }) &&
-			slices.EqualFunc(a.Groups, b.Groups, func(a, b openflow.Group) bool { return a.Equal(&b) })
+			slices.EqualFunc(a.Groups, b.Groups, func(a, b openflow.Group) bool { return a.Equal(&b) }) &&
+			slices.EqualFunc(a.Meters, b.Meters, func(a, b openflow.Meter) bool { return a.Equal(&b) })
 	})
 }
 
