@@ -155,7 +155,7 @@ var floatingStart = []step{
 		o.Networks = append(o.Networks, n)
 	}},
 	{"external 1", func(o *intent.Objects) {
-		n := intent.Network{Name: "office", ID: 11, Physical: "physical-3", External: true, VLAN: 70}
+		n := intent.Network{Name: "office", ID: 11, Physical: "physical-3", External: true}
 		for _, p := range []string{"192.0.2.0/24", "2001:db8:7::/64"} {
 			n.Subnets = append(n.Subnets, intent.NetworkSubnet{Prefix: netip.MustParsePrefix(p), Gateway: netip.MustParsePrefix(p).Addr().Next()})
 		}
@@ -192,6 +192,13 @@ func TestIncrementalFloatingIPs(t *testing.T) {
 		step{"local", drawFloatingLocal(t)}.apply(all)
 		for _, s := range floatingStart {
 			s.apply(all)
+		}
+		if rapid.Bool().Draw(t, "tagged") {
+			untagged := all["external 1"]
+			all["external 1"] = func(o *intent.Objects) {
+				untagged(o)
+				o.Networks[len(o.Networks)-1].VLAN = 70
+			}
 		}
 		incremental := New()
 		var names []string
