@@ -73,7 +73,8 @@ func (e *external) run(ctx context.Context) error {
 }
 
 // follow has the resolver know what this node answers for, and announces what is new of it as soon
-// as the flows are on the switch.
+// as the flows are on the switch. It leaves out States from before the node is known, in which
+// nothing is this node's: the resolver would drop the neighbors that it remembers.
 func (e *external) follow(ctx context.Context) error {
 	var last *intent.State
 	announced := map[pipeline.LocalAddress]bool{}
@@ -82,17 +83,8 @@ func (e *external) follow(ctx context.Context) error {
 		if e.flows.wait(ctx, state.Revision()) != nil {
 			return nil // ctx has ended
 		}
-		if delta := intent.Diff(last, state); last == nil ||
-			len(delta.FloatingIPs)+len(delta.Ports)+len(delta.Networks) > 0 {
-			addresses := pipeline.LocalAddresses(pipeline.Input{State: state, Numbers: e.numbers.get()})
-			e.resolver.SetSegments(segments(state, addresses))
-			now := make(map[pipeline.LocalAddress]bool, len(addresses))
-			for _, a := range addresses {
-				if now[a] = true; !announced[a] {
-					e.resolver.Announce(a.Network, a.Address, a.MAC)
-				}
-			}
-			announced, last = now, state
+		if state.Local().Node != "" && answeredMayDiffer(last, state) {
+			announced, last = e.answer(state, announced), state
 		}
 		select {
 		case <-ctx.Done():
@@ -100,6 +92,30 @@ func (e *external) follow(ctx context.Context) error {
 		case <-state.Replaced():
 		}
 	}
+}
+
+// answeredMayDiffer reports whether the node may answer for other addresses than in an earlier
+// State; nil: there was none.
+func answeredMayDiffer(last, state *intent.State) bool {
+	if last == nil {
+		return true
+	}
+	delta := intent.Diff(last, state)
+	return len(delta.FloatingIPs)+len(delta.Ports)+len(delta.Networks) > 0
+}
+
+// answer has the resolver know the addresses that this node answers for, announces those that are
+// not among announced, and returns all of them.
+func (e *external) answer(state *intent.State, announced map[pipeline.LocalAddress]bool) map[pipeline.LocalAddress]bool {
+	addresses := pipeline.LocalAddresses(pipeline.Input{State: state, Numbers: e.numbers.get()})
+	e.resolver.SetSegments(segments(state, addresses))
+	now := make(map[pipeline.LocalAddress]bool, len(addresses))
+	for _, a := range addresses {
+		if now[a] = true; !announced[a] {
+			e.resolver.Announce(a.Network, a.Address, a.MAC)
+		}
+	}
+	return now
 }
 
 // segments are the external Networks with the addresses that this node answers for.
