@@ -49,6 +49,7 @@ type Lab struct {
 	options Options
 	dir     string
 	fabric  *fabric
+	beyond  []*Host // those that the host outside forwards to
 }
 
 // New builds a cluster that lasts until the test ends. With agents, it returns
@@ -156,6 +157,9 @@ func (l *Lab) Close() {
 	}
 	if l.API != nil {
 		l.API.Stop()
+	}
+	for _, h := range l.beyond {
+		h.close()
 	}
 	if l.Outside != nil {
 		l.Outside.close()

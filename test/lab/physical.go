@@ -50,20 +50,76 @@ func (n *Node) AddVLANHost(ctx context.Context, bridge, name string, vlan int,
 		return nil, err
 	}
 	n.onStop(h.close)
-	port := "vlan-" + name
-	if err := connect(n.Host, port, h, "eth0"); err != nil {
-		return nil, err
+	return h, n.joinVLAN(ctx, bridge, h, "eth0", vlan, addresses)
+}
+
+// AddGateway has the host outside be in a VLAN too, as its gateway: by an interface with the
+// bridge's name, at that bridge of the node.
+func (n *Node) AddGateway(ctx context.Context, bridge string, vlan int, addresses ...netip.Prefix) error {
+	return n.joinVLAN(ctx, bridge, n.lab.Outside, bridge, vlan, addresses)
+}
+
+// joinVLAN gives a host an interface on a port in a VLAN.
+func (n *Node) joinVLAN(ctx context.Context, bridge string, h *Host, link string, vlan int,
+	addresses []netip.Prefix,
+) error {
+	port := "vlan-" + h.Name
+	if err := connect(n.Host, port, h, link); err != nil {
+		return err
 	}
 	if n.OVS.Datapath == "netdev" {
-		if err := h.checksumInSoftware("eth0"); err != nil {
+		if err := h.checksumInSoftware(link); err != nil {
+			return err
+		}
+	}
+	if err := h.addAddresses(link, addresses...); err != nil {
+		return err
+	}
+	if _, err := n.OVS.Vsctl(ctx, "add-port", bridge, port, fmt.Sprintf("tag=%d", vlan)); err != nil {
+		return fmt.Errorf("host %s: %w", h.Name, err)
+	}
+	return nil
+}
+
+// AddHostBeyond makes a host that the host outside forwards to, by a wire that takes packets of at
+// most mtu bytes from there. The host outside gets the address after each of the host's.
+func (l *Lab) AddHostBeyond(name string, mtu int, addresses ...netip.Prefix) (*Host, error) {
+	h, err := newHost(name, addresses)
+	if err != nil {
+		return nil, err
+	}
+	l.beyond = append(l.beyond, h)
+	for _, setting := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+		if err := l.Outside.Sysctl(setting, "1"); err != nil {
 			return nil, err
 		}
+	}
+	if err := connect(l.Outside, name, h, "eth0"); err != nil {
+		return nil, err
+	}
+	if l.fabric.software {
+		for end, link := range map[*Host]string{h: "eth0", l.Outside: name} {
+			if err := end.checksumInSoftware(link); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := l.Outside.withLink(name, func(link netlink.Link) error {
+		return netlink.LinkSetMTU(link, mtu)
+	}); err != nil {
+		return nil, err
 	}
 	if err := h.addAddresses("eth0", addresses...); err != nil {
 		return nil, err
 	}
-	if _, err := n.OVS.Vsctl(ctx, "add-port", bridge, port, fmt.Sprintf("tag=%d", vlan)); err != nil {
-		return nil, fmt.Errorf("host %s: %w", name, err)
+	for _, a := range addresses {
+		gateway := netip.PrefixFrom(a.Addr().Next(), a.Bits())
+		if err := l.Outside.addAddresses(name, gateway); err != nil {
+			return nil, err
+		}
+		if err := h.AddRoute(netip.PrefixFrom(a.Addr(), 0).Masked(), gateway.Addr()); err != nil {
+			return nil, err
+		}
 	}
 	return h, nil
 }
