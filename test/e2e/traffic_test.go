@@ -46,6 +46,8 @@ type route struct {
 	from, to place
 	service  string // of which to is the endpoint, if it is asked by that name
 	port     uint16 // of the Service and its endpoint; servicePort
+	// at are the addresses that stand for those of to; none: its own.
+	at map[family]netip.Addr
 }
 
 // podRoutes are the ways of the restart promise, seen from the first worker; to the outside; and
@@ -69,6 +71,9 @@ func startTraffic(ctx context.Context, t *testing.T, routes ...route) *traffic {
 		for _, f := range families {
 			at := netip.AddrPortFrom(r.to.address(f), uint16(7000+len(tr.udp)))
 			dst := at
+			if r.at != nil {
+				dst = netip.AddrPortFrom(r.at[f], at.Port())
+			}
 			if r.service != "" {
 				port := cmp.Or(r.port, servicePort)
 				at = netip.AddrPortFrom(at.Addr(), port)

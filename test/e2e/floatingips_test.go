@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/sandbox"
+)
+
+// The external Network: a VLAN between a card of each worker and the fabric, which is its gateway
+// and has no route to pods.
+const (
+	officeCard = "office0"
+	officeVLAN = "70"
+)
+
+var officeGateway = map[family]netip.Prefix{
+	ipv4: netip.MustParsePrefix("198.51.100.1/24"), ipv6: netip.MustParsePrefix("2001:db8:70::1/64"),
+}
+
+const officeNetwork = `
+apiVersion: coelan.io/v1alpha1
+kind: Network
+metadata: {name: office}
+spec:
+  type: VLAN
+  vlan: 70
+  physicalNetwork: office
+  external: true
+  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [e2e, red]}]}
+  subnets:
+  - {cidr: 198.51.100.0/24, gateway: 198.51.100.1, ranges: [{from: 198.51.100.100, to: 198.51.100.149}]}
+  - {cidr: "2001:db8:70::/64", gateway: "2001:db8:70::1"}
+`
+
+// TestFloatingIPs has pods of the default Router and of a tenant answer to, and call the outside
+// from, addresses of a VLAN.
+func TestFloatingIPs(t *testing.T) {
+	ctx := within(t, 5*time.Minute)
+	useUplink(ctx, t)
+	apply(ctx, t, officeNetwork)
+	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, "vnet", "office") })
+	web := floatingPair(ctx, t, "web", "web1.eth0")
+	red := floatingPair(ctx, t, "red/web", "web1.eth0")
+	inOrder(t, []step{
+		{"in and out", func(t *testing.T) {
+			ctx := within(t, time.Minute)
+			for _, f := range families {
+				web.answers(ctx, t, f, "web1")
+				red.answers(ctx, t, f, "web1")
+				for _, w := range []way{
+					{from: world.pod(ctx, t, "web1"), seen: web.addresses[f]},
+					{from: world.tenant(ctx, t, "red/web1"), seen: red.addresses[f]},
+					{from: world.pod(ctx, t, "client1"), seen: world.nodeAddress(ctx, t, worker1, f)}, // it has none
+				} {
+					w.server = netip.AddrPortFrom(outside(f), 80)
+					w.check(ctx, t)
+				}
+			}
+		}},
+		{"status", func(t *testing.T) {
+			ctx := within(t, time.Minute)
+			for _, o := range web.objects(ctx, t) {
+				ready := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady)
+				if o.Status.Node != worker1 || ready == nil || ready.Reason != v1alpha1.ReasonBound {
+					t.Errorf("FloatingIP %s: node %q, %+v", o.Name, o.Status.Node, ready)
+				}
+			}
+		}},
+		{"refused", testFloatingIPsRefused},
+		{"restarts", func(t *testing.T) {
+			ctx := within(t, 3*time.Minute)
+			tr := startTraffic(ctx, t,
+				route{way: "from outside", from: world.machine(ctx, t, "fabric"), to: world.pod(ctx, t, "web1"), at: web.addresses},
+				route{way: "tenant to outside", from: world.tenant(ctx, t, "red/web1"), to: world.machine(ctx, t, "fabric")})
+			for _, restart := range []func(context.Context) error{
+				func(ctx context.Context) error { return world.Restart(ctx, worker1, sandbox.Agent, syscall.SIGKILL) },
+				roll,
+			} {
+				if err := restart(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tr.settle(ctx, t)
+			allow(t, tr.stop(t), 0)
+			world.healthy(ctx, t)
+		}},
+		{"moves", func(t *testing.T) {
+			ctx := within(t, time.Minute)
+			for _, o := range web.objects(ctx, t) {
+				patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"port":"web2.eth0"}}`))
+				if err := world.objects.Patch(ctx, o, patch); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, f := range families {
+				web.answers(ctx, t, f, "web2")
+			}
+		}},
+		{"removed", func(t *testing.T) {
+			ctx := within(t, time.Minute)
+			remove(ctx, t, "-n", "red", "fip", "--all")
+			fabric := world.machine(ctx, t, "fabric")
+			for _, f := range families {
+				server := netip.AddrPortFrom(red.addresses[f], 8080)
+				if err := eventually(ctx, func() error {
+					if host, err := get(ctx, fabric, server, "/hostname"); err == nil {
+						return fmt.Errorf("%s still answers at %s", host, server)
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+				way{from: world.tenant(ctx, t, "red/web1"), server: netip.AddrPortFrom(outside(f), 80),
+					seen: world.nodeAddress(ctx, t, worker1, f)}.check(ctx, t)
+			}
+		}},
+	})
+}
+
+// testFloatingIPsRefused has requests that cannot be met say why.
+func testFloatingIPsRefused(t *testing.T) {
+	ctx := within(t, time.Minute)
+	for _, tc := range []struct{ key, spec, reason string }{
+		{"blue/stranger", "network: office", v1alpha1.ReasonNotAllowed},
+		{"e2e/gateway", "network: office, address: 198.51.100.1", v1alpha1.ReasonAddressOutside},
+		{"e2e/range", "network: office, address: 198.51.100.50", v1alpha1.ReasonFixedAddress},
+		{"e2e/elsewhere", "network: office, address: 192.0.2.9", v1alpha1.ReasonAddressOutside},
+		{"e2e/none", "network: nothing", v1alpha1.ReasonNetworkNotFound},
+		{"e2e/overlay", "network: default", v1alpha1.ReasonNotExternal},
+		{"e2e/second", "network: office, ipFamily: IPv4, port: web1.eth0", v1alpha1.ReasonPortTaken},
+	} {
+		namespace, name := split(tc.key)
+		apply(ctx, t, fmt.Sprintf("{apiVersion: coelan.io/v1alpha1, kind: FloatingIP, metadata: {namespace: %s, name: %s}, spec: {%s}}",
+			namespace, name, tc.spec))
+		o := named(&v1alpha1.FloatingIP{}, tc.key)
+		if err := eventually(ctx, func() error {
+			if err := world.objects.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+				return err
+			}
+			ready := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady)
+			if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != tc.reason {
+				return fmt.Errorf("FloatingIP %s: %+v, want %s", tc.key, ready, tc.reason)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		remove(ctx, t, "-n", namespace, "fip", name)
+	}
+}
+
+// floating is the pair of FloatingIPs of a Port.
+type floating struct {
+	keys      []string
+	addresses map[family]netip.Addr
+}
+
+// floatingPair makes FloatingIPs of both families for a Port, and waits until they have addresses.
+func floatingPair(ctx context.Context, t *testing.T, key, port string) *floating {
+	t.Helper()
+	x := &floating{addresses: map[family]netip.Addr{}}
+	namespace, name := split(key)
+	for _, f := range families {
+		each := name + strings.ToLower(strings.TrimPrefix(string(f), "IP"))
+		apply(ctx, t, fmt.Sprintf("{apiVersion: coelan.io/v1alpha1, kind: FloatingIP, metadata: {namespace: %s, name: %s}, "+
+			"spec: {network: office, ipFamily: %s, port: %s}}", namespace, each, f, port))
+		t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, "-n", namespace, "fip", each) })
+		if _, err := world.Kubectl(ctx, "-n", namespace, "wait", "fip", each, "--for=condition=Ready", "--timeout=60s"); err != nil {
+			t.Fatal(err)
+		}
+		x.keys = append(x.keys, namespace+"/"+each)
+	}
+	for i, o := range x.objects(ctx, t) {
+		x.addresses[families[i]] = netip.MustParseAddr(o.Status.Address)
+	}
+	return x
+}
+
+func (x *floating) objects(ctx context.Context, t *testing.T) (list []*v1alpha1.FloatingIP) {
+	t.Helper()
+	for _, key := range x.keys {
+		o := named(&v1alpha1.FloatingIP{}, key)
+		if err := world.objects.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// answers waits until a pod answers the outside at the FloatingIP, and sees the client as it is.
+func (x *floating) answers(ctx context.Context, t *testing.T, f family, pod string) {
+	t.Helper()
+	fabric, server := world.machine(ctx, t, "fabric"), netip.AddrPortFrom(x.addresses[f], 8080)
+	if err := eventually(ctx, func() error {
+		host, err := get(ctx, fabric, server, "/hostname")
+		if err == nil && host != pod {
+			err = fmt.Errorf("%s answers at %s, want %s", host, server, pod)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if seen, err := clientOf(ctx, fabric, server); err != nil || seen != officeGateway[f].Addr() {
+		t.Errorf("%s sees the client %s, %v; want %s", server, seen, err, officeGateway[f].Addr())
+	}
+}
+
+// useUplink gives each worker a card in the VLAN, and its agent the setting for it, until the test
+// ends.
+func useUplink(ctx context.Context, t *testing.T) {
+	t.Helper()
+	fabric := world.machine(ctx, t, "fabric")
+	run := func(command string) { fabric.run(ctx, t, strings.Fields(command)...) }
+	run("ip link add office type bridge")
+	t.Cleanup(func() { fabric.run(context.WithoutCancel(ctx), t, "ip", "link", "delete", "office") })
+	run("ip link set office up")
+	for _, node := range []string{worker1, worker2} {
+		end := "office-" + strings.TrimPrefix(node, "worker")
+		run(fmt.Sprintf("ip link add %s master office type veth peer name %s netns %d", end, officeCard, world.PID(node)))
+		t.Cleanup(func() { fabric.run(context.WithoutCancel(ctx), t, "ip", "link", "delete", end) })
+		run("ip link set " + end + " up")
+		world.machine(ctx, t, node).run(ctx, t, "ip", "link", "set", officeCard, "up")
+	}
+	run("ip link add link office name office." + officeVLAN + " type vlan id " + officeVLAN)
+	for _, f := range families {
+		command := []string{"ip", "addr", "add", officeGateway[f].String(), "dev", "office." + officeVLAN}
+		if f == ipv6 {
+			command = append(command, "nodad")
+		}
+		fabric.run(ctx, t, command...)
+	}
+	run("ip link set office." + officeVLAN + " up")
+
+	setUplinks(ctx, t, "uplinks: {}", "uplinks: {office: {interface: "+officeCard+"}}")
+	t.Cleanup(func() {
+		setUplinks(context.WithoutCancel(ctx), t, "uplinks: {office: {interface: "+officeCard+"}}", "uplinks: {}")
+	})
+}
+
+// setUplinks replaces a line of the agents' settings, and has them start with it.
+func setUplinks(ctx context.Context, t *testing.T, was, is string) {
+	t.Helper()
+	settings, err := world.api.CoreV1().ConfigMaps(agents).Get(ctx, "coelan-config", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(settings.Data["agent.yaml"], was) {
+		t.Fatalf("the agents' settings have no %q:\n%s", was, settings.Data["agent.yaml"])
+	}
+	settings.Data["agent.yaml"] = strings.Replace(settings.Data["agent.yaml"], was, is, 1)
+	if _, err := world.api.CoreV1().ConfigMaps(agents).Update(ctx, settings, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := roll(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
