@@ -21,12 +21,9 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// The external Network: a VLAN between a card of each worker and the fabric, which is its gateway
-// and has no route to pods.
-const (
-	officeCard = "office0"
-	officeVLAN = "70"
-)
+// officeCard is the card of each worker that is connected to the external Network, of which the
+// fabric is the gateway. The fabric has no route to pods.
+const officeCard = "office0"
 
 var officeGateway = map[family]netip.Prefix{
 	ipv4: netip.MustParsePrefix("198.51.100.1/24"), ipv6: netip.MustParsePrefix("2001:db8:70::1/64"),
@@ -37,8 +34,7 @@ apiVersion: coelan.io/v1alpha1
 kind: Network
 metadata: {name: office}
 spec:
-  type: VLAN
-  vlan: 70
+  type: Flat
   physicalNetwork: office
   external: true
   namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [e2e, red]}]}
@@ -48,7 +44,7 @@ spec:
 `
 
 // TestFloatingIPs has pods of the default Router and of a tenant answer to, and call the outside
-// from, addresses of a VLAN.
+// from, addresses of a physical network.
 func TestFloatingIPs(t *testing.T) {
 	ctx := within(t, 5*time.Minute)
 	useUplink(ctx, t)
@@ -138,7 +134,7 @@ func testFloatingIPsRefused(t *testing.T) {
 	for _, tc := range []struct{ key, spec, reason string }{
 		{"blue/stranger", "network: office", v1alpha1.ReasonNotAllowed},
 		{"e2e/gateway", "network: office, address: 198.51.100.1", v1alpha1.ReasonAddressOutside},
-		{"e2e/range", "network: office, address: 198.51.100.50", v1alpha1.ReasonFixedAddress},
+		{"e2e/range", "network: office, address: 198.51.100.50", v1alpha1.ReasonAddressOutside},
 		{"e2e/elsewhere", "network: office, address: 192.0.2.9", v1alpha1.ReasonAddressOutside},
 		{"e2e/none", "network: nothing", v1alpha1.ReasonNetworkNotFound},
 		{"e2e/overlay", "network: default", v1alpha1.ReasonNotExternal},
@@ -221,8 +217,8 @@ func (x *floating) answers(ctx context.Context, t *testing.T, f family, pod stri
 	}
 }
 
-// useUplink gives each worker a card in the VLAN, and its agent the setting for it, until the test
-// ends.
+// useUplink connects a card of each worker with the fabric, and gives the agents the setting for it,
+// until the test ends.
 func useUplink(ctx context.Context, t *testing.T) {
 	t.Helper()
 	fabric := world.machine(ctx, t, "fabric")
@@ -237,15 +233,13 @@ func useUplink(ctx context.Context, t *testing.T) {
 		run("ip link set " + end + " up")
 		world.machine(ctx, t, node).run(ctx, t, "ip", "link", "set", officeCard, "up")
 	}
-	run("ip link add link office name office." + officeVLAN + " type vlan id " + officeVLAN)
 	for _, f := range families {
-		command := []string{"ip", "addr", "add", officeGateway[f].String(), "dev", "office." + officeVLAN}
+		command := []string{"ip", "addr", "add", officeGateway[f].String(), "dev", "office"}
 		if f == ipv6 {
 			command = append(command, "nodad")
 		}
 		fabric.run(ctx, t, command...)
 	}
-	run("ip link set office." + officeVLAN + " up")
 
 	setUplinks(ctx, t, "uplinks: {}", "uplinks: {office: {interface: "+officeCard+"}}")
 	t.Cleanup(func() {
