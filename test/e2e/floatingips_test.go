@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/safchain/ethtool"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -231,8 +232,12 @@ func useUplink(ctx context.Context, t *testing.T) {
 		run(fmt.Sprintf("ip link add %s master office type veth peer name %s netns %d", end, officeCard, world.PID(node)))
 		t.Cleanup(func() { fabric.run(context.WithoutCancel(ctx), t, "ip", "link", "delete", end) })
 		run("ip link set " + end + " up")
-		world.machine(ctx, t, node).run(ctx, t, "ip", "link", "set", officeCard, "up")
+		worker := world.machine(ctx, t, node)
+		worker.run(ctx, t, "ip", "link", "set", officeCard, "up")
+		checksumInSoftware(t, worker, officeCard)
+		checksumInSoftware(t, fabric, end)
 	}
+	checksumInSoftware(t, fabric, "office")
 	for _, f := range families {
 		command := []string{"ip", "addr", "add", officeGateway[f].String(), "dev", "office"}
 		if f == ipv6 {
@@ -245,6 +250,23 @@ func useUplink(ctx context.Context, t *testing.T) {
 	t.Cleanup(func() {
 		setUplinks(context.WithoutCancel(ctx), t, "uplinks: {office: {interface: "+officeCard+"}}", "uplinks: {}")
 	})
+}
+
+// checksumInSoftware has the kernel compute checksums of what it sends by an interface: the userspace
+// datapath at the other end reads frames as they are.
+func checksumInSoftware(t *testing.T, at place, link string) {
+	t.Helper()
+	err := at.Do(func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		return e.Change(link, map[string]bool{"tx-checksum-ip-generic": false})
+	})
+	if err != nil {
+		t.Fatalf("%s: %s: %v", at.name, link, err)
+	}
 }
 
 // setUplinks replaces a line of the agents' settings, and has them start with it.
