@@ -22,7 +22,7 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// officeCard is the card of each worker that is connected to the external Network, of which the
+// officeCard is the card of each node that is connected to the external Network, of which the
 // fabric is the gateway. The fabric has no route to pods.
 const officeCard = "office0"
 
@@ -62,7 +62,8 @@ func TestFloatingIPs(t *testing.T) {
 				for _, w := range []way{
 					{from: world.pod(ctx, t, "web1"), seen: web.addresses[f]},
 					{from: world.tenant(ctx, t, "red/web1"), seen: red.addresses[f]},
-					{from: world.pod(ctx, t, "client1"), seen: world.nodeAddress(ctx, t, worker1, f)}, // it has none
+					// It has none.
+					{from: world.pod(ctx, t, "client1"), seen: world.nodeAddress(ctx, t, worker1, f)},
 				} {
 					w.server = netip.AddrPortFrom(outside(f), 80)
 					w.check(ctx, t)
@@ -218,7 +219,7 @@ func (x *floating) answers(ctx context.Context, t *testing.T, f family, pod stri
 	}
 }
 
-// useUplink connects a card of each worker with the fabric, and gives the agents the setting for it,
+// useUplink connects a card of each node with the fabric, and gives the agents the setting for it,
 // until the test ends.
 func useUplink(ctx context.Context, t *testing.T) {
 	t.Helper()
@@ -227,8 +228,8 @@ func useUplink(ctx context.Context, t *testing.T) {
 	run("ip link add office type bridge")
 	t.Cleanup(func() { fabric.run(context.WithoutCancel(ctx), t, "ip", "link", "delete", "office") })
 	run("ip link set office up")
-	for _, node := range []string{worker1, worker2} {
-		end := "office-" + strings.TrimPrefix(node, "worker")
+	for _, node := range []string{control, worker1, worker2} {
+		end := "office-" + node
 		run(fmt.Sprintf("ip link add %s master office type veth peer name %s netns %d", end, officeCard, world.PID(node)))
 		t.Cleanup(func() { fabric.run(context.WithoutCancel(ctx), t, "ip", "link", "delete", end) })
 		run("ip link set " + end + " up")
@@ -252,8 +253,8 @@ func useUplink(ctx context.Context, t *testing.T) {
 	})
 }
 
-// checksumInSoftware has the kernel compute checksums of what it sends by an interface: the userspace
-// datapath at the other end reads frames as they are.
+// checksumInSoftware has the kernel compute checksums of what it sends by an interface: the
+// userspace datapath at the other end reads frames as they are.
 func checksumInSoftware(t *testing.T, at place, link string) {
 	t.Helper()
 	err := at.Do(func() error {
