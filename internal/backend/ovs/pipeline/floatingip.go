@@ -196,9 +196,9 @@ func (t *translation) inbound() {
 	fromWire.goTo(fromExternal)
 	// Ports of this node on the external Network, after their own policies.
 	if r.attached(t.external.Name) && r.policed() {
-		r.on(output, 85, append(to, toPort(t.uplink))...).set(asFromWire...).do(openflow.Resubmit(fromExternal.ID)).end()
+		r.on(output, 85, append(to, toPort(t.uplink))...).asFromWire().do(openflow.Resubmit(fromExternal.ID)).end()
 	} else if r.attached(t.external.Name) {
-		r.on(l2, 225, append(to, from(fromPod))...).set(asFromWire...).goTo(fromExternal)
+		r.on(l2, 225, append(to, from(fromPod))...).asFromWire().goTo(fromExternal)
 	}
 
 	when := []openflow.FieldValue{inNetwork(t.external), openflow.IPDst(t.address)}
@@ -233,9 +233,12 @@ func (t *translation) quotesOfPort() {
 	}
 }
 
-// asFromWire are the fields of a packet that comes from the external Network, though it has been on
-// the bridge all the time.
-var asFromWire = []openflow.FieldValue{regSource.Field.Value(uint64(fromUplink)), noInPort}
+// asFromWire makes a packet one that comes from the external Network, though it has been on the
+// bridge all the time. The kernel's datapath would take the connection of its way out for that of
+// its way in, where both are in one zone.
+func (w flow) asFromWire() flow {
+	return w.set(regSource.Field.Value(uint64(fromUplink)), noInPort).do(openflow.CTClear())
+}
 
 // outbound leads what the Port sends out of the cluster to the wire.
 func (t *translation) outbound() {
@@ -263,7 +266,7 @@ func (t *translation) outbound() {
 // not bring it back.
 func (t *translation) onNode() {
 	t.r.on(nextHop, 400, inNetwork(t.external), openflow.IPDst(t.address)).
-		set(asFromWire...).do(openflow.Resubmit(fromExternal.ID)).end()
+		asFromWire().do(openflow.Resubmit(fromExternal.ID)).end()
 }
 
 // localPort finds the Port of this node with the Port object of that namespace/name.

@@ -59,12 +59,12 @@ var nextHopFeature = &feature{
 			return
 		}
 		next := output
-		set := append([]openflow.FieldValue{openflow.EthDst(openflow.MAC(p.MAC)), toPort(r.number(p))}, asFromWire...)
+		set := []openflow.FieldValue{openflow.EthDst(openflow.MAC(p.MAC)), toPort(r.number(p))}
 		if r.policed() {
 			next, set = policyState, append(set, uplinkZone)
 		}
 		for _, a := range p.Addresses {
-			r.on(nextHop, 400, inNetwork(n), openflow.IPDst(a)).set(set...).do(openflow.Resubmit(next.ID)).end()
+			r.on(nextHop, 400, inNetwork(n), openflow.IPDst(a)).asFromWire().set(set...).do(openflow.Resubmit(next.ID)).end()
 		}
 	},
 }
