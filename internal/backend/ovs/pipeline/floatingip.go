@@ -43,7 +43,9 @@ var floatingIPFeature = &feature{
 		if !ok {
 			return
 		}
-		r.inside(whole, netip.MustParsePrefix("169.254.0.0/16"))
+		linkLocal := netip.MustParsePrefix("169.254.0.0/16")
+		r.inside(whole, linkLocal)
+		r.noWayOut(linkLocal)
 		if r.native() {
 			for _, t := range ipTypes {
 				r.on(l3, 60, from(fromPod), inRouter(whole), openflow.EthType(t), isReply, ctFromGateway).
@@ -52,11 +54,14 @@ var floatingIPFeature = &feature{
 		}
 	},
 	node: func(r *rules, n intent.Node) {
+		whole, ok := r.defaultRouter()
 		for _, s := range n.Subnets {
 			r.noExternalSource(s.Prefix)
 			r.noWayOut(s.Prefix)
+			if ok && (!r.tunneled() || !n.AddressIn(r.local.TunnelIP).IsValid()) {
+				r.inside(whole, s.Prefix) // by the kernel's routes: no tunnel leads there
+			}
 		}
-		whole, ok := r.defaultRouter()
 		for _, a := range n.Addresses {
 			if ok {
 				r.inside(whole, host(a))
@@ -65,9 +70,13 @@ var floatingIPFeature = &feature{
 	},
 	network: func(r *rules, n intent.Network) {
 		if r.inCluster(n) {
+			whole, ok := r.defaultRouter()
 			for _, s := range n.Subnets {
 				r.noExternalSource(s.Prefix)
 				r.noWayOut(s.Prefix)
+				if ok && !r.tunneled() {
+					r.inside(whole, s.Prefix)
+				}
 			}
 		}
 	},
@@ -251,6 +260,10 @@ func (t *translation) outbound() {
 	case t.space.Private():
 		r.on(clusterSource, 90, in, openflow.IPSrc(t.known)).set(out...).deliver()
 	default:
+		if !r.native() && !r.policed() {
+			// The zone with the marks of what came by the node's kernel, which replies go back to.
+			out = append(out, inRouter(t.space))
+		}
 		r.on(cluster, 50, in, openflow.IPSrc(t.known)).set(out...).deliver()
 	}
 	if r.policed() && !t.space.Private() {
