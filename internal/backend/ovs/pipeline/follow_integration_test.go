@@ -13,6 +13,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // simulation is a cluster of switches, each with the flows of its node. It hands
@@ -26,11 +27,13 @@ type simulation struct {
 
 // arrival is where a packet ended.
 type arrival struct {
-	end      string // "port", "host", "wire" or "dropped"
+	end      string // "port", "host", "wire", "outside", "agent" or "dropped"
 	node     int
 	port     worldPort // if it is one
 	src, dst netip.Addr
 	ttl      uint8
+	mac      intent.MAC // of the next hop outside
+	gateway  netip.Addr // that the agent is to find the MAC of; invalid: of the destination
 	last     outcome
 	commits  []int // zones in which the first node marked the connection
 }
@@ -41,12 +44,27 @@ func (a arrival) String() string {
 		return fmt.Sprintf("port %s from %s to %s ttl %d", a.port.ID, a.src, a.dst, a.ttl)
 	case "host":
 		return fmt.Sprintf("host n%d from %s to %s ttl %d", a.node, a.src, a.dst, a.ttl)
+	case "outside":
+		return fmt.Sprintf("outside by %s from %s to %s ttl %d", a.mac, a.src, a.dst, a.ttl)
+	case "agent":
+		return fmt.Sprintf("agent of n%d, for gateway %s, from %s to %s ttl %d", a.node, a.gateway, a.src, a.dst, a.ttl)
 	}
 	return a.end
 }
 
 // same compares what a model can tell.
 func (a arrival) same(b arrival) bool { return a.String() == b.String() }
+
+// input is what a node compiles its flows from.
+func (s *simulation) input(t fataler, node int) Input {
+	o := s.view(node)
+	for _, p := range both(s.clusterWorld, worldServiceRanges[0], worldServiceRanges[1]) {
+		o.ServiceRanges = append(o.ServiceRanges, intent.ServiceRange{Prefix: p})
+	}
+	in := inputOf(stateFrom(t, o))
+	in.Numbers = in.Numbers.WithNeighbours(s.neighbours)
+	return in
+}
 
 // send lets a packet in on a node, and follows it. Conntrack finds the reply's
 // mark on the node markedOn, if it looks into one of the zones.
@@ -68,7 +86,11 @@ func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arriva
 			}
 			s.log = append(s.log, "no mark in that zone\n"+text)
 		}
-		if len(o.Lookups) > 1 || strings.Count(text, "resubmit(") > 1 {
+		lookups, resubmits := 1, 1
+		if len(s.floating) > 0 {
+			lookups, resubmits = 2, 3 // a hairpin begins anew
+		}
+		if len(o.Lookups) > lookups || strings.Count(text, "resubmit(") > resubmits {
 			return arrival{}, fmt.Errorf("%d recirculations, %d resubmits", len(o.Lookups), strings.Count(text, "resubmit("))
 		}
 		if hop == 0 {
@@ -79,12 +101,22 @@ func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arriva
 		switch {
 		case o.Drop:
 			at.end = "dropped"
+		case o.Asked != "":
+			kind, gateway, _ := strings.Cut(o.Asked, detailMark)
+			if kind != UnresolvedUserdata {
+				return arrival{}, fmt.Errorf("the agent is given it for %q", o.Asked)
+			}
+			at.end = "agent"
+			at.gateway, _ = netip.ParseAddr(gateway)
 		case o.Port == datapath.GatewayPort:
 			at.end = "host"
 		case o.Port == datapath.TunnelPort:
 			next, node, more = s.acrossTunnel(node, o)
 		case o.Port <= datapath.LastUplinkPort:
 			at.end = "wire"
+			if s.isFloating(o.Src, o.EthSrc) {
+				at.end, at.mac = "outside", o.EthDst
+			}
 			next, node, more = s.acrossWire(node, o)
 		default:
 			at.end = "port"
@@ -120,7 +152,25 @@ func (s *simulation) acrossWire(from int, o outcome) (packet, int, bool) {
 			}, s.nodeOf(p), true
 		}
 	}
+	for _, f := range s.floating {
+		b, n := s.floats(f), s.network(f.Network)
+		if reserved.PodMAC(f.Address) == o.EthDst && uplinkOf(n) == o.Port && n.VLAN == o.VLAN && b.Node != s.nodes[from].Name {
+			return packet{
+				kind: "ip", inPort: uplinkOf(n), vlan: o.VLAN, ethSrc: o.EthSrc, ethDst: o.EthDst, src: o.Src, dst: o.Dst, ttl: o.TTL,
+			}, s.nodeOf(b), true
+		}
+	}
 	return packet{}, from, false
+}
+
+// isFloating says whether a packet comes from a floating IP.
+func (s *simulation) isFloating(src netip.Addr, mac intent.MAC) bool {
+	return slices.ContainsFunc(s.floating, func(f intent.FloatingIP) bool { return f.Address == src && mac == reserved.PodMAC(src) })
+}
+
+// floats is the port that a floating IP stands for.
+func (w *clusterWorld) floats(f intent.FloatingIP) worldPort {
+	return w.ports[slices.IndexFunc(w.ports, func(p worldPort) bool { return p.ObjectKey() == f.Port })]
 }
 
 func (s *simulation) portAt(node int, number uint32) worldPort {

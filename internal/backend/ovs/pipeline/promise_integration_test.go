@@ -91,7 +91,7 @@ func (w promise) fromPort(a worldPort, to netip.Addr) arrival {
 		}
 		return w.host(w.nodeOf(a), own, to, 64) // the kernels have routes
 	}
-	if hop, known := w.staticRoute(rt, to, true); known && w.subnetOf(to) < 0 {
+	if hop, known := w.staticRoute(rt, to, true); known && w.subnetOf(to) < 0 && !(w.native && inServiceRange(to)) {
 		return w.byHop(a, hop, own, to)
 	}
 	if rt.Shared {
@@ -106,6 +106,9 @@ func (w promise) fromPhysical(a worldPort, own, to netip.Addr) arrival {
 		if b.Network == a.Network && slices.Contains(b.Addresses, to) {
 			return arrival{end: "port", port: b, src: own, dst: to, ttl: 64}
 		}
+	}
+	if f, ok := w.floatingAt(w.network(a.Network), to); ok {
+		return w.fromWire(w.network(a.Network), w.nodeOf(w.floats(f)), own, to, 64)
 	}
 	if as, ok := firstOf(a.NodeAddresses, to); ok && w.gatewayAt(to) == w.nodeOf(a) {
 		return w.host(w.nodeOf(a), as, to, 64)
@@ -127,6 +130,9 @@ func (w promise) beyondShared(a worldPort, own, to netip.Addr) arrival {
 			return lost // on link, and unanswered
 		}
 	}
+	if f, ok := w.floatingIPOf(a, to); ok && w.isOutside(to) {
+		return w.leave(a, f, to)
+	}
 	return w.host(here, own, to, 64)
 }
 
@@ -142,6 +148,10 @@ func (w promise) guarded(a netip.Addr) int {
 func (w promise) beyondPrivate(a worldPort, rt intent.Router, own, to netip.Addr) arrival {
 	here := w.nodeOf(a)
 	as, ok := firstOf(w.inCluster(a), to)
+	// A port without an address in the cluster cannot reach nodes there.
+	if f, floating := w.floatingIPOf(a, to); floating && (w.isOutside(to) || !ok && w.isNode(to)) {
+		return w.leave(a, f, to)
+	}
 	if !ok {
 		return lost
 	}
@@ -236,4 +246,107 @@ func (w promise) fromHost(node int, src, to netip.Addr) arrival {
 		return lost
 	}
 	return lost
+}
+
+// floatingIPOf is the floating IP of a port that its packets to an address leave by.
+func (w promise) floatingIPOf(p worldPort, to netip.Addr) (intent.FloatingIP, bool) {
+	for _, f := range w.floating {
+		if f.Port == p.ObjectKey() && f.Address.Is4() == to.Is4() {
+			return f, true
+		}
+	}
+	return intent.FloatingIP{}, false
+}
+
+// floatingAt is the floating IP with that address of an external network.
+func (w promise) floatingAt(n intent.Network, a netip.Addr) (intent.FloatingIP, bool) {
+	for _, f := range w.floating {
+		if f.Network == n.Name && f.Address == a {
+			return f, true
+		}
+	}
+	return intent.FloatingIP{}, false
+}
+
+// withoutFloatingIPs is the cluster as if it had none.
+func (w promise) withoutFloatingIPs() promise {
+	other := *w.clusterWorld
+	other.floating = nil
+	return promise{&other}
+}
+
+func inServiceRange(a netip.Addr) bool {
+	return slices.ContainsFunc(worldServiceRanges, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// isOutside says whether an address is none of the cluster: of a node, a range of Services, or a
+// network with a shared router.
+func (w promise) isOutside(a netip.Addr) bool {
+	return w.subnetOf(a) < 0 && !inServiceRange(a) && !w.inSubnet(a, func(of intent.Router) bool { return of.Shared }) &&
+		!w.isNode(a)
+}
+
+// isNode says whether a node has the address.
+func (w promise) isNode(a netip.Addr) bool {
+	return slices.ContainsFunc(w.nodes, func(n intent.Node) bool { return slices.Contains(n.Addresses, a) })
+}
+
+// leave is the way of a port's packet out of the cluster: by one router, from its floating IP.
+func (w promise) leave(a worldPort, f intent.FloatingIP, to netip.Addr) arrival {
+	n, here := w.network(f.Network), w.nodeOf(a)
+	at := arrival{end: "outside", node: here, src: f.Address, dst: to, ttl: 63}
+	if g, ok := w.floatingAt(n, to); ok && w.nodeOf(w.floats(g)) == here {
+		return w.fromWire(n, here, f.Address, to, at.ttl)
+	}
+	for _, b := range w.ports {
+		if b.Network == n.Name && slices.Contains(b.Addresses, to) {
+			at.port = b
+		}
+	}
+	if at.port.ID != "" && at.port.Node == a.Node {
+		at.end = "port"
+		return at
+	}
+	onLink := false
+	for _, s := range n.Subnets {
+		if s.Prefix.Contains(f.Address) {
+			onLink = s.Prefix.Contains(to)
+			at.gateway = s.Gateway
+		}
+	}
+	hop := at.gateway
+	if onLink {
+		hop, at.gateway = to, netip.Addr{}
+	}
+	mac, known := w.neighbours[NeighbourKey{n.Name, hop}]
+	switch {
+	case !known:
+		at.end = "agent"
+		return at
+	case at.port.ID != "" && onLink:
+		at.end = "port"
+		return at
+	}
+	if g, ok := w.floatingAt(n, to); ok {
+		return w.fromWire(n, w.nodeOf(w.floats(g)), f.Address, to, at.ttl)
+	}
+	at.mac = mac
+	return at
+}
+
+// fromWire is where a packet ends that comes to a node by an external network: at the port there
+// with the floating IP that it is for. The outside has no addresses of the cluster.
+func (w promise) fromWire(n intent.Network, node int, from, to netip.Addr, ttl uint8) arrival {
+	f, ok := w.floatingAt(n, to)
+	if !ok || ttl <= 1 || w.nodeOf(w.floats(f)) != node {
+		return lost
+	}
+	b := w.floats(f)
+	inCluster := w.subnetOf(from) >= 0 || inServiceRange(from) || w.inSubnet(from, func(of intent.Router) bool { return of.Shared })
+	ofItsNetwork := !w.routerOf(b).Shared && slices.ContainsFunc(w.network(b.Network).Subnets, func(s intent.NetworkSubnet) bool { return s.Prefix.Contains(from) })
+	if inCluster || ofItsNetwork {
+		return lost
+	}
+	own, _ := firstOf(b.Addresses, to)
+	return arrival{end: "port", node: node, port: b, src: from, dst: own, ttl: ttl - 1}
 }

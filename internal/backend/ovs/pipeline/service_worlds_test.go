@@ -38,7 +38,7 @@ var sharedSlot = sync.OnceValue(func() []string {
 
 // drawServices draws ranges of ClusterIPs and, if the bridges balance them, some Services.
 func (w *clusterWorld) drawServices(t *rapid.T, o *intent.Objects) {
-	ranges := both(w, netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112"))
+	ranges := both(w, worldServiceRanges[0], worldServiceRanges[1])
 	for _, p := range ranges {
 		if rapid.IntRange(0, 4).Draw(t, "no range") != 0 {
 			o.ServiceRanges = append(o.ServiceRanges, intent.ServiceRange{Prefix: p})

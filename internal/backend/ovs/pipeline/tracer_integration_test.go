@@ -52,8 +52,9 @@ type outcome struct {
 	TunDst   netip.Addr
 	VNI      uint32
 	VLAN     uint16
-	Commits  []int // conntrack zones in which the connection is marked
-	Lookups  []int // conntrack zones in which it is looked up
+	Asked    string // what the agent is given the packet for, instead of that it is sent
+	Commits  []int  // conntrack zones in which the connection is marked
+	Lookups  []int  // conntrack zones in which it is looked up
 }
 
 // tracer is a bridge with a port of each kind that tells what it would do with a
@@ -109,7 +110,11 @@ func newTracers(t *testing.T, count int) []*tracer {
 }
 
 func (tr *tracer) load(ctx context.Context, state *intent.State) error {
-	res, err := tr.bridge.Sync(ctx, tr.compiler.Compile(inputOf(state)))
+	return tr.loadInput(ctx, inputOf(state))
+}
+
+func (tr *tracer) loadInput(ctx context.Context, in Input) error {
+	res, err := tr.bridge.Sync(ctx, tr.compiler.Compile(in))
 	if err == nil && len(res.Conflicts) > 0 {
 		return fmt.Errorf("conflicts: %v", res.Conflicts)
 	}
@@ -166,6 +171,8 @@ var (
 	cookieText = regexp.MustCompile(`cookie 0x([0-9a-f]+)`)
 	fieldText  = regexp.MustCompile(`([a-z0-9_]+)=([^,\s]+)`)
 	keyText    = regexp.MustCompile(`set_field:(0x[0-9a-f]+)->tun_id`)
+	agentText  = regexp.MustCompile(`\n +controller\(userdata=([0-9a-f.]+)`)
+	setText    = regexp.MustCompile(`set\((eth|ipv4|ipv6)\(([^)]*)\)\)`)
 	ctText     = regexp.MustCompile(`ct\((commit,)?zone=(\d+)`)
 )
 
@@ -199,6 +206,8 @@ func (tr *tracer) read(text string) (outcome, string, error) {
 	switch port := outputLine.FindStringSubmatch(text); {
 	case strings.Contains(text, "\n    IN_PORT"):
 		return outcome{Answer: o.EthSrc, VLAN: o.VLAN}, text, nil
+	case port == nil && forNextHop(text) != "":
+		o.Asked = forNextHop(text)
 	case port == nil || strings.Contains(text, "skipping output to input port"):
 		cookies := cookieText.FindAllStringSubmatch(text, -1)
 		cookie, _ := strconv.ParseUint(cookies[len(cookies)-1][1], 16, 64)
@@ -212,6 +221,21 @@ func (tr *tracer) read(text string) (outcome, string, error) {
 	}
 	o.readHeader(f, text)
 	return o, text, nil
+}
+
+// forNextHop is what the agent is given the packet for, if it is to find the MAC of the next hop.
+func forNextHop(text string) string {
+	for _, found := range agentText.FindAllStringSubmatch(text, -1) {
+		var userdata []byte
+		for b := range strings.SplitSeq(found[1], ".") {
+			c, _ := strconv.ParseUint(b, 16, 8)
+			userdata = append(userdata, byte(c))
+		}
+		if kind, _ := Kind(userdata); kind == UnresolvedUserdata {
+			return string(userdata)
+		}
+	}
+	return ""
 }
 
 // readHeader takes what the packet has when it leaves.
@@ -249,6 +273,22 @@ func finalFields(text string) map[string]string {
 		}
 		for _, f := range fieldText.FindAllStringSubmatch(line, -1) {
 			fields[f[1]] = f[2]
+		}
+	}
+	if !strings.Contains(text, "check_pkt_len(") {
+		return fields
+	}
+	// "Final flow" is before the check of the packet's length.
+	for _, set := range setText.FindAllStringSubmatch(text, -1) {
+		names := map[string]map[string]string{
+			"eth":  {"src": "dl_src", "dst": "dl_dst"},
+			"ipv4": {"src": "nw_src", "dst": "nw_dst", "ttl": "nw_ttl"},
+			"ipv6": {"src": "ipv6_src", "dst": "ipv6_dst", "hlimit": "nw_ttl"},
+		}[set[1]]
+		for _, f := range fieldText.FindAllStringSubmatch(set[2], -1) {
+			if name := names[f[1]]; name != "" {
+				fields[name] = f[2]
+			}
 		}
 	}
 	return fields

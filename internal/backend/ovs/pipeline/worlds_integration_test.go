@@ -8,11 +8,15 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // Whatever the cluster, its switches together keep the promises: packets reach the ends that they
@@ -26,7 +30,7 @@ func TestWorldsKeepPromises(t *testing.T) {
 		defer cancel()
 		s := &simulation{clusterWorld: drawWorld(t), ctx: ctx, tracers: tracers}
 		for n := range s.nodes {
-			if err := tracers[n].load(ctx, stateFrom(t, s.view(n))); err != nil {
+			if err := tracers[n].loadInput(ctx, s.input(t, n)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -34,18 +38,21 @@ func TestWorldsKeepPromises(t *testing.T) {
 			return
 		}
 		for range 30 {
-			switch rapid.SampledFrom([]string{"port", "port", "host", "service"}).Draw(t, "sender") {
+			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating"}).Draw(t, "sender") {
 			case "port":
 				s.testPort(t, ends)
 			case "host":
 				s.testHost(t, ends)
 			case "service":
 				s.testService(t, ends)
+			case "floating":
+				s.testFloatingIP(t, ends)
 			}
 		}
 	})
 	t.Logf("packets by kind and end: %v", ends)
-	for _, end := range []string{"port dropped", "port port", "port host", "port wire", "port forwarded", "host dropped", "host port", "service answered", "service dropped"} {
+	for _, end := range []string{"port dropped", "port port", "port host", "port wire", "port forwarded", "host dropped", "host port", "service answered", "service dropped",
+		"port outside", "port agent", "port hairpin", "floating port", "floating dropped", "host kernel"} {
 		if ends[end] == 0 {
 			t.Errorf("no packet of kind and end %q: the cases say nothing", end)
 		}
@@ -61,7 +68,11 @@ func (s *simulation) fatal(t *rapid.T, what string, want, got fmt.Stringer) {
 // answer.
 func (s *simulation) testPort(t *rapid.T, ends map[string]int) {
 	a := rapid.SampledFrom(s.ports).Draw(t, "from")
-	to := rapid.SampledFrom(s.clusterWorld.addresses()).Draw(t, "to")
+	all := s.clusterWorld.addresses()
+	if !s.native { // without Services, those bridges drop it
+		all = append(all, both(s.clusterWorld, netip.MustParseAddr("10.96.0.9"), netip.MustParseAddr("fd00:96::9"))...)
+	}
+	to := rapid.SampledFrom(all).Draw(t, "to")
 	for _, own := range append(a.Addresses[:len(a.Addresses):len(a.Addresses)], a.NodeAddresses...) {
 		if own == to {
 			return
@@ -81,8 +92,24 @@ func (s *simulation) testPort(t *rapid.T, ends map[string]int) {
 		return
 	}
 	model := promise{s.clusterWorld}
-	if !got.port.hasAddress(to) { // the next hop of a static route
+	if got.dst != to && s.isFloating(to, reserved.PodMAC(to)) {
+		if got.port.Node == a.Node {
+			ends["port hairpin"]++
+		}
 		back := model.fromPort(got.port, got.src)
+		answer, err := s.fromPort(got.port, got.src, noMark, nil)
+		if err != nil || !answer.same(back) {
+			s.fatal(t, "answer to "+what, back, answer)
+		}
+		_, byRoute := model.staticRoute(model.routerOf(got.port), got.src, true)
+		if !byRoute && answer.end == "port" && (answer.port.ID != a.ID || answer.src != to) {
+			s.fatal(t, "answer to "+what+" comes to another port, or from another address", back, answer)
+		}
+		return
+	}
+	if !got.port.hasAddress(to) { // the next hop of a static route
+		// Only packets of the port itself leave by its floating IP.
+		back := model.withoutFloatingIPs().fromPort(got.port, got.src)
 		back.src = to
 		if back.end != "port" && !model.routerOf(got.port).Shared {
 			back = lost // only the port itself has an address outside of its router
@@ -146,6 +173,17 @@ func (s *simulation) testHost(t *rapid.T, ends map[string]int) {
 		s.fatal(t, what, want, got)
 	}
 	ends["host "+got.end]++
+	if back := model.withoutFloatingIPs().fromPort(b, from); got.end == "port" && got.node == node && back.end == "host" && model.isOutside(from) {
+		// What came by the node's kernel is answered by it, also where the port has a floating IP.
+		answer, err := s.fromPort(b, from, node, got.commits)
+		if err != nil || !answer.same(back) {
+			s.fatal(t, fmt.Sprintf("answer to %s: %v", what, err), back, answer)
+		}
+		if _, floating := model.floatingIPOf(b, from); floating {
+			ends["host kernel"]++
+		}
+		return
+	}
 	if got.end != "port" || model.gatewayAt(from) != node {
 		return
 	}
@@ -211,4 +249,87 @@ func (s *simulation) testService(t *rapid.T, ends map[string]int) {
 			s.fatal(t, "the Service's answer to "+what, want, last)
 		}
 	}
+}
+
+// noMark is on no node: of replies that conntrack finds no mark for.
+const noMark = 1 << 16
+
+// testFloatingIP sends a packet from the wire to a floating IP, or to another address by its MAC,
+// and has the port that it reaches answer.
+func (s *simulation) testFloatingIP(t *rapid.T, ends map[string]int) {
+	if len(s.floating) == 0 {
+		return
+	}
+	model := promise{s.clusterWorld}
+	f := rapid.SampledFrom(s.floating).Draw(t, "floating IP")
+	n, to := s.network(f.Network), f.Address
+	var addresses []netip.Addr
+	for _, a := range append(s.clusterWorld.addresses(), both(s.clusterWorld, netip.MustParseAddr("10.96.0.9"), netip.MustParseAddr("fd00:96::9"))...) {
+		if a.Is4() == to.Is4() {
+			addresses = append(addresses, a)
+		}
+	}
+	from := rapid.SampledFrom(addresses).Draw(t, "from")
+	if rapid.IntRange(0, 4).Draw(t, "to another") == 0 {
+		to = rapid.SampledFrom(addresses).Draw(t, "to")
+	}
+	p := packet{
+		kind: "ip", inPort: uplinkOf(n), vlan: n.VLAN, ethSrc: outsideMAC(1), ethDst: reserved.PodMAC(f.Address),
+		src: from, dst: to, ttl: rapid.SampledFrom([]uint8{64, 64, 64, 64, 2, 1}).Draw(t, "ttl"),
+	}
+	s.log = nil
+	at := s.answersFor(t, n, f.Address)
+	if own := s.nodeOf(s.floats(f)); !slices.Equal(at, []int{own}) {
+		t.Fatalf("the nodes %v answer for %+v, but its port is on node %d\n%s", at, f, own, strings.Join(s.log, "\n"))
+	}
+	what := fmt.Sprintf("from %s on the wire of %s to %s ttl %d", from, n.Name, to, p.ttl)
+	want := model.fromWire(n, at[0], from, to, p.ttl)
+	got, err := s.send(at[0], p, -1, nil)
+	if err != nil || !got.same(want) {
+		s.fatal(t, fmt.Sprintf("%s: %v", what, err), want, got)
+	}
+	ends["floating "+got.end]++
+	if got.end != "port" {
+		return
+	}
+	s.log = nil
+	back := model.fromPort(got.port, from)
+	answer, err := s.fromPort(got.port, from, noMark, nil)
+	if err != nil || !answer.same(back) {
+		s.fatal(t, "answer to "+what, back, answer)
+	}
+	if (answer.end == "outside" || answer.end == "agent") && answer.src != to {
+		s.fatal(t, "answer to "+what+" comes from another address", back, answer)
+	}
+}
+
+// answersFor are the nodes that answer a question from the wire.
+func (s *simulation) answersFor(t *rapid.T, n intent.Network, a netip.Addr) (nodes []int) {
+	q := packet{
+		kind: "arp-request", inPort: uplinkOf(n), vlan: n.VLAN, ethSrc: outsideMAC(1), link: outsideMAC(1),
+		ethDst: intent.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, dst: a, ttl: 255,
+	}
+	for _, sn := range n.Subnets {
+		if sn.Prefix.Contains(a) {
+			q.src = at(sn.Prefix, outsideHost)
+		}
+	}
+	if a.Is6() {
+		q.kind, q.target, q.dst, q.ethDst = "solicit", a, netip.MustParseAddr("ff02::1:ff00:1"), intent.MAC{0x33, 0x33, 0xff, 0, 0, 1}
+	}
+	for i := range s.nodes {
+		o, text, err := s.tracers[i].trace(s.ctx, q)
+		s.log = append(s.log, fmt.Sprintf("on n%d: %s\n%s", i, traceFlow(q), text))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if o.Answer == (intent.MAC{}) {
+			continue
+		}
+		if o.Answer != reserved.PodMAC(a) || o.VLAN != n.VLAN {
+			t.Fatalf("node %d answers for %s with %s in VLAN %d\n%s", i, a, o.Answer, o.VLAN, text)
+		}
+		nodes = append(nodes, i)
+	}
+	return nodes
 }

@@ -27,6 +27,8 @@ type clusterWorld struct {
 	routers       []intent.Router
 	blocks        []intent.Block
 	ports         []worldPort // of all nodes
+	floating      []intent.FloatingIP
+	neighbours    map[NeighbourKey]intent.MAC // on external networks, as far as they are known
 }
 
 // worldPort is a port, and whether all nodes know it.
@@ -46,7 +48,7 @@ const (
 func (w *clusterWorld) view(node int) intent.Objects {
 	o := intent.Objects{
 		Local: intent.Local{Node: w.nodes[node].Name, Encapsulation: w.encapsulation},
-		Nodes: w.nodes, Networks: w.networks, Routers: w.routers, Blocks: w.blocks,
+		Nodes: w.nodes, Networks: w.networks, Routers: w.routers, Blocks: w.blocks, FloatingIPs: w.floating,
 	}
 	if w.encapsulation.Tunneled() {
 		o.Local.TunnelIP = w.endpoint(node)
@@ -74,6 +76,9 @@ func (w *clusterWorld) view(node int) intent.Objects {
 	}
 	return o
 }
+
+// worldServiceRanges are where ClusterIPs are from.
+var worldServiceRanges = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}
 
 // endpoint is the address of a node's end of the tunnels.
 func (w *clusterWorld) endpoint(node int) netip.Addr {
@@ -157,6 +162,7 @@ func drawWorld(t *rapid.T) *clusterWorld {
 		network := intent.Network{Name: kind.name, ID: intent.NetworkID(10 + i), VNI: uint32(70010 + i), Router: kind.router, VLAN: kind.vlan}
 		if kind.physical != 0 {
 			network.VNI, network.Physical = 0, physicalNetwork(kind.physical)
+			network.External = rapid.Bool().Draw(t, kind.name+" is external")
 		}
 		if kind.net == 0 {
 			for n := range w.nodes {
@@ -180,6 +186,7 @@ func drawWorld(t *rapid.T) *clusterWorld {
 	}
 	w.drawPorts(t)
 	w.drawRoutes(t)
+	w.drawFloatingIPs(t)
 	return w
 }
 
@@ -252,7 +259,7 @@ func (w *clusterWorld) drawPorts(t *rapid.T) {
 				last++
 				p := worldPort{Port: intent.Port{
 					ID: fmt.Sprint(node.Name, "-", number, "/eth0"), Namespace: "default", Pod: fmt.Sprint(node.Name, "-", network.Name, "-", i), Interface: "eth0",
-					Node: node.Name, Network: network.Name,
+					Object: fmt.Sprint(node.Name, "-", network.Name, "-", i), Node: node.Name, Network: network.Name,
 				}}
 				number++
 				w.drawAddresses(t, &p, n, i, last, network)
@@ -310,6 +317,57 @@ func (w *clusterWorld) drawRoutes(t *rapid.T) {
 	}
 }
 
+// drawFloatingIPs gives ports of all overlay networks up to one floating IP of each family.
+func (w *clusterWorld) drawFloatingIPs(t *rapid.T) {
+	w.neighbours = map[NeighbourKey]intent.MAC{}
+	for i, p := range w.ports {
+		if w.network(p.Network).Physical != "" {
+			continue
+		}
+		for _, n := range w.networks {
+			if !n.External || rapid.IntRange(0, 2).Draw(t, "no floating IP") == 0 {
+				continue
+			}
+			for _, s := range n.Subnets {
+				f := intent.FloatingIP{Name: fmt.Sprint(p.ObjectKey(), "-", s.Prefix.Addr().BitLen()), Network: n.Name, Address: at(s.Prefix, 150+i), Port: p.ObjectKey()}
+				if !slices.ContainsFunc(w.floating, func(o intent.FloatingIP) bool { return o.Name == f.Name }) {
+					w.floating = append(w.floating, f)
+				}
+			}
+		}
+	}
+	for _, n := range w.networks {
+		for i, s := range n.Subnets {
+			if n.External {
+				w.drawNeighbour(t, n, s.Gateway, outsideMAC(0))
+				w.drawNeighbour(t, n, at(s.Prefix, outsideHost), outsideMAC(1+i))
+			}
+		}
+	}
+	for _, p := range w.ports {
+		for _, a := range p.Addresses {
+			if n := w.network(p.Network); n.External {
+				w.drawNeighbour(t, n, a, p.MAC)
+			}
+		}
+	}
+	for _, f := range w.floating {
+		w.drawNeighbour(t, w.network(f.Network), f.Address, reserved.PodMAC(f.Address))
+	}
+}
+
+// outsideHost is the number of a host outside in each subnet of an external network.
+const outsideHost = 99
+
+// outsideMAC is the MAC of the gateway (0) or of another host on external networks.
+func outsideMAC(host int) intent.MAC { return intent.MAC{2, 0x77, 0, 0, 0, byte(host)} }
+
+func (w *clusterWorld) drawNeighbour(t *rapid.T, n intent.Network, a netip.Addr, mac intent.MAC) {
+	if rapid.IntRange(0, 2).Draw(t, "unknown MAC") > 0 {
+		w.neighbours[NeighbourKey{n.Name, a}] = mac
+	}
+}
+
 func (w *clusterWorld) network(name string) intent.Network {
 	for _, n := range w.networks {
 		if n.Name == name {
@@ -341,6 +399,16 @@ func (w *clusterWorld) addresses() []netip.Addr {
 		list = append(list, p.Addresses...)
 		list = append(list, p.Addresses...)
 		list = append(list, p.NodeAddresses...)
+	}
+	for _, n := range w.networks {
+		for _, s := range n.Subnets {
+			if n.External {
+				list = append(list, at(s.Prefix, outsideHost))
+			}
+		}
+	}
+	for _, f := range w.floating {
+		list = append(list, f.Address)
 	}
 	return list
 }
