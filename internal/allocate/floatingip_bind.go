@@ -84,7 +84,8 @@ func BindFloatingIP(f *v1alpha1.FloatingIP, a netip.Addr, t FloatingIPTarget) Fl
 func (t FloatingIPTarget) rival(f *v1alpha1.FloatingIP, family v1alpha1.IPFamily) *v1alpha1.FloatingIP {
 	first := f
 	for _, o := range t.Others {
-		refused := o.Status.Address == "" && meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady) != nil
+		refused := o.Status.Address == "" &&
+			meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady) != nil
 		if its, _ := FloatingIPFamily(o, t.Networks[o.Spec.Network]); its != family || refused {
 			continue
 		}

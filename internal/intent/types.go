@@ -231,7 +231,8 @@ func (p Port) equal(o Port) bool {
 func (n Network) equal(o Network) bool {
 	return slices.Equal(n.Subnets, o.Subnets) && slices.EqualFunc(n.Pools, o.Pools, Pool.equal) &&
 		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
-		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN && n.MTU == o.MTU && n.DNS.equal(o.DNS)
+		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN &&
+		n.MTU == o.MTU && n.DNS.equal(o.DNS)
 }
 
 func (p Pool) equal(o Pool) bool {

@@ -272,7 +272,9 @@ func (a *API) AddFloatingIP(namespace, name, network, address, port string) {
 	whole := netip.PrefixFrom(netip.MustParseAddr(address), netip.MustParseAddr(address).BitLen())
 	a.set(blocks, &v1alpha1.AddressBlock{
 		ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(network, whole)},
-		Spec:       v1alpha1.AddressBlockSpec{Network: network, CIDR: whole.String(), FloatingIP: namespace + "/" + name},
+		Spec: v1alpha1.AddressBlockSpec{
+			Network: network, CIDR: whole.String(), FloatingIP: namespace + "/" + name,
+		},
 	})
 	a.set(floatingIPs, &v1alpha1.FloatingIP{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

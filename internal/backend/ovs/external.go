@@ -106,7 +106,9 @@ func answeredMayDiffer(last, state *intent.State) bool {
 
 // answer has the resolver know the addresses that this node answers for, announces those that are
 // not among announced, and returns all of them.
-func (e *external) answer(state *intent.State, announced map[pipeline.LocalAddress]bool) map[pipeline.LocalAddress]bool {
+func (e *external) answer(
+	state *intent.State, announced map[pipeline.LocalAddress]bool,
+) map[pipeline.LocalAddress]bool {
 	addresses := pipeline.LocalAddresses(pipeline.Input{State: state, Numbers: e.numbers.get()})
 	e.resolver.SetSegments(segments(state, addresses))
 	now := make(map[pipeline.LocalAddress]bool, len(addresses))

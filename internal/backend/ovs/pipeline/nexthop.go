@@ -64,7 +64,8 @@ var nextHopFeature = &feature{
 			next, set = policyState, append(set, uplinkZone)
 		}
 		for _, a := range p.Addresses {
-			r.on(nextHop, 400, inNetwork(n), openflow.IPDst(a)).asFromWire().set(set...).do(openflow.Resubmit(next.ID)).end()
+			r.on(nextHop, 400, inNetwork(n), openflow.IPDst(a)).asFromWire().set(set...).
+				do(openflow.Resubmit(next.ID)).end()
 		}
 	},
 }
