@@ -31,11 +31,6 @@ func (s *State) FloatingIPsAt(a netip.Addr) iter.Seq[FloatingIP] {
 	return s.floatingIPs.by(floatingIPsByAddress, a.String())
 }
 
-// FloatingIPsIn are those with addresses of the external Network of that name.
-func (s *State) FloatingIPsIn(network string) iter.Seq[FloatingIP] {
-	return s.floatingIPs.by(floatingIPsByNetwork, network)
-}
-
 // SetFloatingIP adds or replaces a FloatingIP.
 func (tx *Tx) SetFloatingIP(f FloatingIP) { tx.floatingIPs = tx.floatingIPs.set(f) }
 

@@ -144,7 +144,6 @@ var kinds = []kind{
 		[]index[FloatingIP]{
 			floatingIPsByPort:    {values: func(f FloatingIP) []string { return named(f.Port) }},
 			floatingIPsByAddress: {values: func(f FloatingIP) []string { return []string{f.Address.String()} }},
-			floatingIPsByNetwork: {values: func(f FloatingIP) []string { return []string{f.Network} }},
 		},
 	},
 	kindOf[Rule]{
@@ -182,7 +181,6 @@ const (
 const (
 	floatingIPsByPort = iota
 	floatingIPsByAddress
-	floatingIPsByNetwork
 )
 
 // The indexes of Rules.

@@ -4,6 +4,7 @@ package pipeline
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
@@ -316,20 +317,31 @@ func (r *rules) answering(n intent.Network) bool {
 }
 
 func answering(s *snapshot, network string) bool {
-	for f := range s.FloatingIPsIn(network) {
-		for p := range s.PortsNamed(f.Port) {
-			if p.Node == s.Local().Node {
-				return true
-			}
+	for f := range localFloatingIPs(s.State) {
+		if f.Network == network {
+			return true
 		}
 	}
 	return false
 }
 
+// localFloatingIPs are those of Ports of this node, of which there are fewer than in the cluster.
+func localFloatingIPs(s *intent.State) iter.Seq[intent.FloatingIP] {
+	return func(yield func(intent.FloatingIP) bool) {
+		for p := range s.PortsAt(s.Local().Node) {
+			for f := range s.FloatingIPsOf(p.ObjectKey()) {
+				if !yield(f) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // anyAnswering reports whether this node answers for any address of any external Network.
 func anyAnswering(s *snapshot) bool {
-	for n := range s.NetworksOf("") { // physical ones have no router
-		if n.External && answering(s, n.Name) {
+	for f := range localFloatingIPs(s.State) {
+		if n, ok := s.Networks().Get(f.Network); ok && n.External && n.Physical != "" {
 			return true
 		}
 	}

@@ -72,12 +72,12 @@ func Kind(userdata []byte) (kind, detail string) {
 // Quoted is the address that an ICMP error quotes, and the one that is to be there: for an error
 // from source to destination; false if nothing is to be translated.
 func Quoted(in Input, p *openflow.PacketIn2, source, destination netip.Addr) (was, is netip.Addr, ok bool) {
-	s := emptySnapshot().at(in.State)
+	s := in.State
 	_, place := Kind(p.Userdata)
 	if place == quoteIn {
 		network, _ := NetworkOf(in.State, p)
 		for f := range s.FloatingIPsAt(destination) {
-			if t, ok := askFor(s, in.Numbers).translation(f); ok && f.Network == network {
+			if t, ok := askFor(in).translation(f); ok && f.Network == network {
 				return t.address, t.known, true
 			}
 		}
@@ -91,7 +91,7 @@ func Quoted(in Input, p *openflow.PacketIn2, source, destination netip.Addr) (wa
 	id, _ := in.Numbers.PortAt(number)
 	port, _ := s.Ports().Get(id)
 	for f := range s.FloatingIPsOf(port.ObjectKey()) {
-		t, ok := askFor(s, in.Numbers).translation(f)
+		t, ok := askFor(in).translation(f)
 		if !ok || f.Address.Is4() != source.Is4() {
 			continue
 		}
@@ -108,7 +108,10 @@ func Quoted(in Input, p *openflow.PacketIn2, source, destination netip.Addr) (wa
 	return was, is, false
 }
 
-// askFor makes rules that are only asked.
-func askFor(s *snapshot, numbers *Numbers) *rules {
-	return &rules{state: s, numbers: numbers, local: s.Local(), feature: floatingIPFeature}
+// askFor makes rules that are only asked for the translation of a floating IP, which needs no index
+// of a snapshot.
+func askFor(in Input) *rules {
+	return &rules{
+		state: &snapshot{State: in.State}, numbers: in.Numbers, local: in.State.Local(), feature: floatingIPFeature,
+	}
 }

@@ -176,17 +176,16 @@ type LocalAddress struct {
 
 // LocalAddresses are all that this node answers for, sorted by Network and address.
 func LocalAddresses(in Input) []LocalAddress {
-	s := emptySnapshot().at(in.State)
 	var list []LocalAddress
-	for f := range s.FloatingIPs().All() {
-		if t, ok := askFor(s, in.Numbers).translation(f); ok {
+	for f := range localFloatingIPs(in.State) {
+		if t, ok := askFor(in).translation(f); ok {
 			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(t.mac)})
 		}
 	}
 	slices.SortFunc(list, func(a, b LocalAddress) int {
 		return cmp.Or(cmp.Compare(a.Network, b.Network), a.Address.Compare(b.Address))
 	})
-	return list
+	return slices.Compact(list) // of several Ports of one name
 }
 
 // NetworkOf is the name of the external Network that the agent was given a packet of; false if it
