@@ -106,7 +106,7 @@ func newSide(ctx context.Context, binaries string) (*side, error) {
 	if err := s.publish(ctx); err != nil {
 		return s, err
 	}
-	return s, (&contender{lab: l, client: s.client.Host, server: s.server.Host}).await(ctx)
+	return s, (&contender{lab: l, client: s.client.Host, server: s.server.Host}).await(ctx, serviceAddress)
 }
 
 // publish has a policy let the client in to the server, and none be for the client and these pods.

@@ -42,6 +42,7 @@ var measures = []measure{
 	{"networks-churn", measureNetworksChurn},
 	{"borders", measureBorders},
 	{"cluster", measureCluster},
+	{"gateways", measureGateways},
 	{"service-traffic", measureServiceTraffic},
 	{"service-churn", measureServiceChurn},
 	{"service-scale", measureServiceScale},

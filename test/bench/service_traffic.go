@@ -23,7 +23,7 @@ const (
 // serviceAddress is the Service's, for each load balancer.
 var serviceAddress = netip.MustParseAddrPort("10.96.0.10:80")
 
-// contender is a client and a server on a node of their own, and what balances between them.
+// contender is a client and a server, and what is between them.
 type contender struct {
 	name           string
 	lab            *lab.Lab
@@ -61,7 +61,7 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 			all = append(all, got)
 		}
 		if err == nil {
-			err = got.await(ctx)
+			err = got.await(ctx, serviceAddress)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
@@ -72,7 +72,7 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 		rates := make([][]float64, len(all))
 		for range balancedRounds {
 			for i, c := range all {
-				rate, err := c.run(ctx, tr)
+				rate, err := c.run(ctx, tr, serviceAddress)
 				if err != nil {
 					return nil, fmt.Errorf("%s %s: %w", c.name, tr.name, err)
 				}
@@ -94,15 +94,15 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 	return results, nil
 }
 
-// run is the rate of one load through the Service.
-func (c *contender) run(ctx context.Context, tr traffic) (float64, error) {
+// run is the rate of one load to the address that stands for the server.
+func (c *contender) run(ctx context.Context, tr traffic, address netip.AddrPort) (float64, error) {
 	// Clients use their ports again soon. Open vSwitch before 3.1.3 does not let go of what it has
 	// translated for a connection when that ends, and then gives the next one from the same port
 	// another port (docs/develop/datapath.md).
 	if _, err := c.lab.Nodes[0].OVS.Appctl(ctx, "dpctl/flush-conntrack"); err != nil {
 		return 0, err
 	}
-	return tr.run(ctx, c.client, c.server, serviceAddress, balancedTime)
+	return tr.run(ctx, c.client, c.server, address, balancedTime)
 }
 
 // connectMany is the load of many clients at once: Open vSwitch, and not their sleeping and waking,
@@ -174,8 +174,8 @@ func ovnContender(ctx context.Context) (*contender, error) {
 // balanceTimeout bounds the wait for the first answer, after which all flows or rules are there.
 const balanceTimeout = 30 * time.Second
 
-// await returns when the Service answers.
-func (c *contender) await(ctx context.Context) error {
+// await returns when the server answers at an address that stands for it.
+func (c *contender) await(ctx context.Context, address netip.AddrPort) error {
 	server, err := probe.Serve(c.server, netip.AddrPortFrom(c.server.Address(lab.IPv4), serverPort), probe.Answer)
 	if err != nil {
 		return err
@@ -186,12 +186,12 @@ func (c *contender) await(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		conn, err := probe.Dial(ctx, c.client, serviceAddress)
+		conn, err := probe.Dial(ctx, c.client, address)
 		if err == nil {
 			return conn.Close()
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the Service does not answer: %w", err)
+			return fmt.Errorf("%s does not answer: %w", address, err)
 		}
 		<-tick.C
 	}

@@ -49,7 +49,7 @@ type Lab struct {
 	options Options
 	dir     string
 	fabric  *fabric
-	beyond  []*Host // those that the host outside forwards to
+	beyond  []*Host // those behind a router, and routers, that are no part of the cluster
 }
 
 // New builds a cluster that lasts until the test ends. With agents, it returns

@@ -89,37 +89,43 @@ func (l *Lab) AddHostBeyond(name string, mtu int, addresses ...netip.Prefix) (*H
 		return nil, err
 	}
 	l.beyond = append(l.beyond, h)
+	return h, l.wireBehind(l.Outside, h, mtu)
+}
+
+// wireBehind gives a host a wire to a router, which sends packets of at most mtu bytes on it. The
+// router gets the address after each of the host's, and is its gateway.
+func (l *Lab) wireBehind(router, h *Host, mtu int) error {
 	for _, setting := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
-		if err := l.Outside.Sysctl(setting, "1"); err != nil {
-			return nil, err
+		if err := router.Sysctl(setting, "1"); err != nil {
+			return err
 		}
 	}
-	if err := connect(l.Outside, name, h, "eth0"); err != nil {
-		return nil, err
+	if err := connect(router, h.Name, h, "eth0"); err != nil {
+		return err
 	}
 	if l.fabric.software {
-		for end, link := range map[*Host]string{h: "eth0", l.Outside: name} {
+		for end, link := range map[*Host]string{h: "eth0", router: h.Name} {
 			if err := end.checksumInSoftware(link); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	if err := l.Outside.withLink(name, func(link netlink.Link) error {
+	if err := router.withLink(h.Name, func(link netlink.Link) error {
 		return netlink.LinkSetMTU(link, mtu)
 	}); err != nil {
-		return nil, err
+		return err
 	}
-	if err := h.addAddresses("eth0", addresses...); err != nil {
-		return nil, err
+	if err := h.addAddresses("eth0", h.Addresses...); err != nil {
+		return err
 	}
-	for _, a := range addresses {
+	for _, a := range h.Addresses {
 		gateway := netip.PrefixFrom(a.Addr().Next(), a.Bits())
-		if err := l.Outside.addAddresses(name, gateway); err != nil {
-			return nil, err
+		if err := router.addAddresses(h.Name, gateway); err != nil {
+			return err
 		}
 		if err := h.AddRoute(netip.PrefixFrom(a.Addr(), 0).Masked(), gateway.Addr()); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return h, nil
+	return nil
 }

@@ -51,3 +51,31 @@ func (n *Node) AddReferenceHost(ctx context.Context, name string, addresses ...n
 	}
 	return h, nil
 }
+
+// AddReferenceRouter makes a router that is in place of a node, without Open vSwitch, with a client
+// on a wire like those between nodes, and a server on one like those of pods.
+func (l *Lab) AddReferenceRouter(clientAddress, serverAddress netip.Prefix) (router, client, server *Host, err error) {
+	for _, h := range []struct {
+		made      **Host
+		name      string
+		addresses []netip.Prefix
+	}{
+		{&router, "router", nil},
+		{&client, "client", []netip.Prefix{clientAddress}},
+		{&server, "server", []netip.Prefix{serverAddress}},
+	} {
+		if *h.made, err = newHost(h.name, h.addresses); err != nil {
+			return nil, nil, nil, err
+		}
+		l.beyond = append(l.beyond, *h.made)
+	}
+	if err := l.wireBehind(router, client, fabricMTU); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := l.wireBehind(router, server, referenceMTU); err != nil {
+		return nil, nil, nil, err
+	}
+	return router, client, server, server.withLink("eth0", func(link netlink.Link) error {
+		return netlink.LinkSetMTU(link, referenceMTU)
+	})
+}
