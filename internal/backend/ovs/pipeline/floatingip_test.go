@@ -233,6 +233,7 @@ func TestIncrementalFloatingIPs(t *testing.T) {
 			}
 			slices.Sort(answers)
 			slices.Sort(flows)
+			flows = slices.Compact(flows) // of several floating IPs with one address
 			if diff := cmp.Diff(answers, flows); diff != "" {
 				t.Fatalf("after %v: (-answered for +with flows):\n%s", names, diff)
 			}
