@@ -23,12 +23,13 @@ func newTraceCommand() *cobra.Command {
 	var v6, verbose bool
 	var conntrack []string
 	c := &cobra.Command{
-		Use:   "trace POD POD|ADDRESS[:PORT]",
-		Short: "Show the way of a packet from a pod or a Port, over all nodes, and why it ends where it ends",
+		Use:   "trace POD|outside:ADDRESS POD|ADDRESS[:PORT]",
+		Short: "Show the way of a packet from a pod, a Port or outside, over all nodes, and why it ends where it ends",
 		Example: "  coelan trace web-0 shop/db-0:5432\n" +
 			"  coelan trace web-0 [2001:db8::1]:443\n" +
 			"  coelan trace web-0 10.96.0.10:53 --protocol udp\n" +
-			"  coelan trace web-0 db-0 --ipv6 -v",
+			"  coelan trace web-0 db-0 --ipv6 -v\n" +
+			"  coelan trace outside:203.0.113.9 198.51.100.32:443",
 		Args: cobra.ExactArgs(2),
 	}
 	flags := addClusterFlags(c)
@@ -73,10 +74,18 @@ func packetBetween(ctx context.Context, cluster *diagnose.Cluster, names []strin
 	v6 bool,
 ) (diagnose.Packet, error) {
 	ends := make([]diagnose.Endpoint, len(names))
-	for i, name := range names {
-		e, err := diagnose.ParseEndpoint(name, namespace)
+	for i, parse := range []func(text, namespace string) (diagnose.Endpoint, error){
+		diagnose.ParseSource, diagnose.ParseEndpoint,
+	} {
+		e, err := parse(names[i], namespace)
 		if err != nil {
 			return diagnose.Packet{}, err
+		}
+		if i == 1 && ends[0].Outside {
+			if ends[1], err = cluster.FindFloatingIP(ctx, e); err != nil {
+				return diagnose.Packet{}, err
+			}
+			break
 		}
 		if e, err = cluster.Resolve(ctx, e); err != nil {
 			return diagnose.Packet{}, err
@@ -132,6 +141,9 @@ func printTrace(w io.Writer, t agentapi.Trace, verbose bool) {
 	} else if s != nil {
 		fmt.Fprintf(w, "  Service %s\n", s.Name)
 	}
+	for _, line := range floatingIPsOf(t) {
+		fmt.Fprintf(w, "  FloatingIP %s\n", line)
+	}
 	for _, p := range t.Policies {
 		fmt.Fprintf(w, "  Policies, %s: %s\n", p.Direction, p.Text)
 	}
@@ -139,6 +151,41 @@ func printTrace(w io.Writer, t agentapi.Trace, verbose bool) {
 		fmt.Fprintf(w, "  LEFT OUT: %s\n", r)
 	}
 	fmt.Fprintf(w, "  ⇒ %s\n", outcomeOf(t))
+}
+
+// floatingIPsOf says what floating IPs the packet's addresses are, or become.
+func floatingIPsOf(t agentapi.Trace) (lines []string) {
+	if f := t.LeavesAs; f != nil {
+		line := fmt.Sprintf("%s: the source becomes %s of Network %s", f.Name, f.Address, f.Network)
+		if hop := t.NextHop; hop != nil {
+			line += ", the next hop is " + hopOf(*hop)
+		}
+		lines = append(lines, line)
+	}
+	if f := t.SentTo; f != nil {
+		line := fmt.Sprintf("%s: %s of Network %s stands for ", f.Name, f.Address, f.Network)
+		switch {
+		case f.Port == "":
+			line += "no Port: its spec.port is left out"
+		case f.Node == "":
+			line += "Port " + f.Port + ", which no node has"
+		default:
+			line += "Port " + f.Port + " on node " + f.Node
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func hopOf(h agentapi.TracedNextHop) string {
+	text := h.Address.String()
+	if h.Gateway {
+		text = "the gateway " + text
+	}
+	if h.MAC != "" {
+		text += " with the MAC " + h.MAC
+	}
+	return text
 }
 
 // stepOf says which feature decided, and for which object.
@@ -163,6 +210,8 @@ func outcomeOf(t agentapi.Trace) string {
 		return "delivered to " + o.Pod
 	case "physical":
 		return "to the physical network " + o.Network
+	case "unresolved":
+		return unresolved(t)
 	case "gateway":
 		if t.Service != nil && t.Service.Refused {
 			return "REFUSED by the kernel of node " + t.Node + ": the Service has no endpoints"
@@ -179,4 +228,13 @@ func outcomeOf(t agentapi.Trace) string {
 	default:
 		return "DROPPED: " + o.Reason
 	}
+}
+
+func unresolved(t agentapi.Trace) string {
+	text := "WAITS: the MAC of " + hopOf(*t.NextHop) + " is not known; the agent of node " + t.Node + " asks for it. " +
+		"If it never answers: "
+	if t.NextHop.Gateway {
+		return text + "are gateway and VLAN of Network " + t.LeavesAs.Network + " right, and does the uplink lead there?"
+	}
+	return text + "is there such a host on Network " + t.LeavesAs.Network + "?"
 }

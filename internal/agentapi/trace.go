@@ -9,7 +9,8 @@ import (
 // TraceRequest is the body of POST /v1/trace: a packet as it enters this node's bridge.
 type TraceRequest struct {
 	// From is where it enters: a pod of this node as namespace/name or namespace/name/interface,
-	// "gateway" for a packet of the host or from outside, or "tunnel" for one from another node.
+	// "gateway" for a packet of the host or from outside, "tunnel" for one from another node, or
+	// "outside" for one from an external Network, to a floating IP that this node answers for.
 	From string `json:"from"`
 	// Source may be left out for a pod: its address of Destination's family.
 	Source      netip.Addr `json:"source,omitzero"`
@@ -37,6 +38,12 @@ type Trace struct {
 	// Service is the one that has the packet's destination address; nil: none
 	// that the bridge balances.
 	Service *TracedService `json:"service,omitempty"`
+	// LeavesAs is the FloatingIP with the address that becomes the packet's source.
+	LeavesAs *TracedFloatingIP `json:"leavesAs,omitempty"`
+	// SentTo is the FloatingIP with the packet's destination address.
+	SentTo *TracedFloatingIP `json:"sentTo,omitempty"`
+	// NextHop is that of a packet which leaves by an external Network.
+	NextHop *TracedNextHop `json:"nextHop,omitempty"`
 	// Policies are what policies decide, in order.
 	Policies []TracedPolicy `json:"policies,omitempty"`
 	// Refused are objects that the packet's way would depend on, and that the switch refuses.
@@ -56,6 +63,26 @@ type TracedService struct {
 	Endpoints int            `json:"endpoints"`
 	// Refused says that there is no endpoint, and the kernel of the client's node answers so.
 	Refused bool `json:"refused,omitempty"`
+}
+
+// TracedFloatingIP is a FloatingIP on a packet's way.
+type TracedFloatingIP struct {
+	Name    string     `json:"name"` // namespace/name
+	Network string     `json:"network"`
+	Address netip.Addr `json:"address"`
+	// Port is the namespace/name of what the address stands for; empty: it stands for nothing.
+	Port string `json:"port,omitempty"`
+	// Node is that of the Port; empty if it is not this one and this one does not know it.
+	Node string `json:"node,omitempty"`
+}
+
+// TracedNextHop is the station on an external Network that a packet is sent to.
+type TracedNextHop struct {
+	Address netip.Addr `json:"address"`
+	// Gateway says that it is the subnet's gateway, and not the destination itself.
+	Gateway bool `json:"gateway,omitempty"`
+	// MAC is empty if it is not known: the agent asks for it.
+	MAC string `json:"mac,omitempty"`
 }
 
 // TracedPolicy is what policies decide of a packet in one direction.
@@ -92,8 +119,8 @@ type TraceStep struct {
 
 // Outcome is the end of a packet's way through a node's bridge.
 type Outcome struct {
-	// Kind is pod, gateway, tunnel, physical, answer (the packet was a question and goes back
-	// answered) or drop.
+	// Kind is pod, gateway, tunnel, physical, unresolved (the packet waits for the MAC of NextHop),
+	// answer (the packet was a question and goes back answered) or drop.
 	Kind string `json:"kind"`
 	// Pod is namespace/name/interface of the receiver, or namespace/name of a user's Port.
 	Pod string `json:"pod,omitempty"`

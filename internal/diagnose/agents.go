@@ -15,6 +15,9 @@ type Agents interface {
 	// Query asks the agent of a node for path and decodes its answer into out. A body that is not
 	// nil is posted as JSON.
 	Query(ctx context.Context, node, path string, body, out any) error
+	// Answering is the node that answers for a FloatingIP, of which another node's agent knows no
+	// more than the address and the Port; empty if none does.
+	Answering(ctx context.Context, f agentapi.TracedFloatingIP) (node string, err error)
 }
 
 // Status is what the agent of a node says of itself.

@@ -5,7 +5,6 @@ package diagnose
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -73,6 +72,7 @@ func TestNewPacketTakesACommonFamily(t *testing.T) {
 		"none":           {from: Endpoint{Pod: "a/b", Addresses: []netip.Addr{v4}}, to: only6, err: errFamilies.Error()},
 		"host network":   {from: Endpoint{Pod: "a/b", Host: true, Addresses: []netip.Addr{v4}}, to: dual, err: "uses its node's network"},
 		"an address":     {from: only6, to: dual, err: "the source has to be a pod"},
+		"outside":        {from: Endpoint{Outside: true, Addresses: []netip.Addr{v4}}, to: dual, want: v4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := NewPacket(tc.from, tc.to, tc.v6)
@@ -91,18 +91,25 @@ func TestNewPacketTakesACommonFamily(t *testing.T) {
 
 // scripted are agents that answer traces by node.
 type scripted struct {
+	Agents
 	outcomes map[string]agentapi.Outcome
 	services map[string]*agentapi.TracedService
+	as, to   map[string]*agentapi.TracedFloatingIP
+	answers  map[string]string // node by FloatingIP
 	asked    []agentapi.TraceRequest
 }
 
-func (s *scripted) Nodes(context.Context) ([]string, error) { return nil, errors.ErrUnsupported }
+func (s *scripted) Answering(_ context.Context, f agentapi.TracedFloatingIP) (string, error) {
+	return s.answers[f.Name], nil
+}
 
 func (s *scripted) Query(_ context.Context, node, path string, body, out any) error {
 	var answer any = agentapi.Status{TunnelIP: "192.0.2.1"}
 	if path == "/v1/trace" {
 		s.asked = append(s.asked, body.(agentapi.TraceRequest))
-		answer = agentapi.Trace{Node: node, Outcome: s.outcomes[node], Service: s.services[node]}
+		answer = agentapi.Trace{
+			Node: node, Outcome: s.outcomes[node], Service: s.services[node], LeavesAs: s.as[node], SentTo: s.to[node],
+		}
 	}
 	text, err := json.Marshal(answer)
 	if err != nil {

@@ -24,7 +24,10 @@ type Endpoint struct {
 	Interface string
 	Addresses []netip.Addr
 	Port      uint16
-	// Node is that of the pod.
+	// Outside says that the address is outside of the cluster, and the packet comes from there by
+	// an external Network.
+	Outside bool
+	// Node is that of the pod, or answers for the floating IP.
 	Node string
 	// Host says that the pod uses its node's network.
 	Host bool
@@ -182,14 +185,17 @@ func (e Endpoint) reached(from Endpoint) []netip.Addr {
 // NewPacket is the packet between two resolved ends: the first family that both have, or IPv6 if
 // that is asked for.
 func NewPacket(from, to Endpoint, v6 bool) (Packet, error) {
-	if from.Pod == "" {
-		return Packet{}, errors.New("the source has to be a pod or a Port")
+	if from.Pod == "" && !from.Outside {
+		return Packet{}, errors.New("the source has to be a pod or a Port, or outside:ADDRESS")
 	}
 	if from.Host {
 		return Packet{}, fmt.Errorf("pod %s uses its node's network: its packets are routed by the node's kernel first",
 			from.Pod)
 	}
 	p := Packet{Node: from.Node, From: cmp.Or(from.Interface, from.Pod), DestinationPort: to.Port}
+	if from.Outside {
+		p.Node, p.From = to.Node, "outside"
+	}
 	for _, dst := range to.reached(from) {
 		for _, src := range from.leaving() {
 			if src.Is4() == dst.Is4() && (!v6 || dst.Is6()) && !p.Source.IsValid() {

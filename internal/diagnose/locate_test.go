@@ -13,7 +13,7 @@ import (
 )
 
 // tenants are agents with pods on Networks of the Routers red and blue.
-type tenants struct{}
+type tenants struct{ Agents }
 
 func (tenants) Nodes(context.Context) ([]string, error) { return []string{"n1"}, nil }
 
@@ -67,7 +67,7 @@ func TestPacketsOfTenants(t *testing.T) {
 
 // machines are agents of two nodes, of which the second has a virtual machine's Port and a
 // pod with two interfaces.
-type machines struct{}
+type machines struct{ Agents }
 
 func (machines) Nodes(context.Context) ([]string, error) { return []string{"n1", "n2"}, nil }
 

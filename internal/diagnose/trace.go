@@ -12,8 +12,8 @@ import (
 
 // Packet is what is traced.
 type Packet struct {
-	// Node is where it starts, and From the pod there as namespace/name, or "gateway" for a packet
-	// of the host.
+	// Node is where it starts, and From the pod there as namespace/name, "gateway" for a packet of
+	// the host, or "outside" for one from an external Network.
 	Node, From string
 	// Source and Destination are of one family.
 	Source, Destination netip.Addr
@@ -24,7 +24,8 @@ type Packet struct {
 	Conntrack []string
 }
 
-// maxNodes bounds a packet's way: a tunnel's other end hands it to a pod or to its host.
+// maxNodes bounds a packet's way: the other end of a tunnel, or of an external Network, hands it to
+// a pod or to its host.
 const maxNodes = 3
 
 // Trace follows a packet from node to node and returns what each node does with it, in order.
@@ -39,16 +40,31 @@ func Trace(ctx context.Context, agents Agents, p Packet) ([]agentapi.Trace, erro
 		if err := agents.Query(ctx, node, "/v1/trace", request, &t); err != nil {
 			return way, err
 		}
+		var unknown error
+		if f := t.SentTo; f != nil && f.Port != "" && f.Node == "" {
+			f.Node, unknown = agents.Answering(ctx, *f)
+		}
 		way = append(way, t)
-		if t.Outcome.Kind != "tunnel" {
+		if unknown != nil {
+			return way, unknown
+		}
+		next := t.Outcome.Node
+		if to := answering(t); to != "" {
+			next = to
+		} else if t.Outcome.Kind != "tunnel" {
 			return way, nil
 		}
-		if t.Outcome.Node == "" {
+		if next == "" {
 			return way, fmt.Errorf("node %s sends the packet to %s, which is no node's address", node,
 				t.Outcome.TunnelIP)
 		}
 		if len(way) == maxNodes {
 			return way, fmt.Errorf("the packet was not delivered after %d nodes", maxNodes)
+		}
+		if t.Outcome.Kind == "physical" {
+			request.From, request.Source, request.Conntrack = "outside", t.LeavesAs.Address, nil
+			node = next
+			continue
 		}
 		sender, err := Status(ctx, agents, node)
 		if err != nil {
@@ -57,8 +73,17 @@ func Trace(ctx context.Context, agents Agents, p Packet) ([]agentapi.Trace, erro
 		if request, err = through(request, t, sender.TunnelIP); err != nil {
 			return way, err
 		}
-		node = t.Outcome.Node
+		node = next
 	}
+}
+
+// answering is the node that gets a packet which leaves for another node's floating IP by the
+// external Network; empty if it does not.
+func answering(t agentapi.Trace) string {
+	if t.Outcome.Kind != "physical" || t.LeavesAs == nil || t.SentTo == nil || t.SentTo.Node == t.Node {
+		return ""
+	}
+	return t.SentTo.Node
 }
 
 // through is the packet as it comes out of the tunnel that t sent it into.

@@ -228,6 +228,22 @@ func (l labAgents) Query(ctx context.Context, node, path string, body, out any) 
 	return json.Unmarshal(answer.Bytes(), out)
 }
 
+// Answering finds the Port.
+func (l labAgents) Answering(ctx context.Context, f agentapi.TracedFloatingIP) (string, error) {
+	for _, n := range l.Lab.Nodes {
+		ports, err := diagnose.Ports(ctx, l, n.Name)
+		if err != nil {
+			return "", err
+		}
+		for _, p := range ports {
+			if p.PortKey() == f.Port {
+				return n.Name, nil
+			}
+		}
+	}
+	return "", nil
+}
+
 // toldOfServices asks as `coelan get services` and `coelan trace` do.
 func toldOfServices(t *testing.T, w *world) {
 	ctx, agents := t.Context(), labAgents{w.Lab}

@@ -309,6 +309,7 @@ func TestFloatingIPs(t *testing.T) {
 	t.Run("errors", func(t *testing.T) { floatingErrors(t, w, s) })
 	t.Run("sizes", func(t *testing.T) { floatingSizes(t, w, s) })
 	t.Run("spoofed", func(t *testing.T) { floatingSpoofed(t, w, s) })
+	t.Run("traces", func(t *testing.T) { floatingTraces(t, w, s) })
 	t.Run("policies", func(t *testing.T) { floatingPolicies(t, w, s) })
 	t.Run("restarts", func(t *testing.T) { floatingRestarts(t, w, s) })
 	t.Run("moves", func(t *testing.T) { floatingMoves(t, w, s) })

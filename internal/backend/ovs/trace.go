@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"coelan.io/coelan/internal/agentapi"
@@ -51,6 +52,7 @@ func (t *tracer) trace(ctx context.Context, r agentapi.TraceRequest) (agentapi.T
 	}
 	way := t.explainTrace(packet, text)
 	way.Service = tracedService(t.intent.State(), r, way)
+	t.nameFloatingIPs(r, &way)
 	way.Refused = t.refusals.onWay(r)
 	return way, nil
 }
@@ -68,15 +70,17 @@ func (t *tracer) packet(r *agentapi.TraceRequest) (string, error) {
 	if !r.Destination.IsValid() {
 		return "", bad("destination: is missing")
 	}
-	var f []string
+	var f, tag []string
 	var err error
 	switch r.From {
 	case "":
-		return "", bad("from: is missing; name a pod of this node, gateway or tunnel")
+		return "", bad("from: is missing; name a pod of this node, gateway, tunnel or outside")
 	case "gateway":
 		f = t.fromGateway()
 	case "tunnel":
 		f, err = t.fromTunnel(*r)
+	case "outside":
+		f, tag, err = t.fromOutside(*r)
 	default:
 		f, err = t.fromPod(r)
 	}
@@ -93,7 +97,7 @@ func (t *tracer) packet(r *agentapi.TraceRequest) (string, error) {
 		f = append(f, anyHash)
 	}
 	header, err := networkHeader(*r)
-	return strings.Join(append(f, header...), ","), err
+	return strings.Join(slices.Concat(f, header, tag), ","), err
 }
 
 func (t *tracer) fromGateway() []string {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"coelan.io/coelan/internal/agentapi"
+)
+
+func TestTraceOfFloatingIPs(t *testing.T) {
+	web := &agentapi.TracedFloatingIP{
+		Name: "shop/web", Network: "office", Address: netip.MustParseAddr("198.51.100.32"), Port: "shop/web.eth0", Node: "n1",
+	}
+	gateway := netip.MustParseAddr("198.51.100.1")
+	for name, tc := range map[string]struct {
+		trace agentapi.Trace
+		want  []string
+	}{
+		"out by the gateway": {
+			agentapi.Trace{
+				LeavesAs: web, NextHop: &agentapi.TracedNextHop{Address: gateway, Gateway: true, MAC: "02:00:00:00:00:fe"},
+				Outcome: agentapi.Outcome{Kind: "physical", Network: "dc"},
+			},
+			[]string{
+				"FloatingIP shop/web: the source becomes 198.51.100.32 of Network office, " +
+					"the next hop is the gateway 198.51.100.1 with the MAC 02:00:00:00:00:fe",
+				"⇒ to the physical network dc",
+			},
+		},
+		"the MAC of the gateway is not known": {
+			agentapi.Trace{
+				LeavesAs: web, NextHop: &agentapi.TracedNextHop{Address: gateway, Gateway: true},
+				Outcome: agentapi.Outcome{Kind: "unresolved"},
+			},
+			[]string{
+				"FloatingIP shop/web: the source becomes 198.51.100.32 of Network office, the next hop is the gateway 198.51.100.1",
+				"⇒ WAITS: the MAC of the gateway 198.51.100.1 is not known; the agent of node n1 asks for it. " +
+					"If it never answers: are gateway and VLAN of Network office right, and does the uplink lead there?",
+			},
+		},
+		"that of a host": {
+			agentapi.Trace{
+				LeavesAs: web, NextHop: &agentapi.TracedNextHop{Address: netip.MustParseAddr("198.51.100.9")},
+				Outcome: agentapi.Outcome{Kind: "unresolved"},
+			},
+			[]string{
+				"FloatingIP shop/web: the source becomes 198.51.100.32 of Network office, the next hop is 198.51.100.9",
+				"⇒ WAITS: the MAC of 198.51.100.9 is not known; the agent of node n1 asks for it. " +
+					"If it never answers: is there such a host on Network office?",
+			},
+		},
+		"to a Port": {
+			agentapi.Trace{SentTo: web, Outcome: agentapi.Outcome{Kind: "pod", Pod: "shop/web/eth0"}},
+			[]string{
+				"FloatingIP shop/web: 198.51.100.32 of Network office stands for Port shop/web.eth0 on node n1",
+				"⇒ delivered to shop/web/eth0",
+			},
+		},
+		"to a Port on no node": {
+			agentapi.Trace{SentTo: &agentapi.TracedFloatingIP{Name: "shop/x", Network: "office", Address: gateway, Port: "shop/x.eth0"}},
+			[]string{"FloatingIP shop/x: 198.51.100.1 of Network office stands for Port shop/x.eth0, which no node has"},
+		},
+		"to none": {
+			agentapi.Trace{SentTo: &agentapi.TracedFloatingIP{Name: "shop/x", Network: "office", Address: gateway}},
+			[]string{"FloatingIP shop/x: 198.51.100.1 of Network office stands for no Port: its spec.port is left out"},
+		},
+	} {
+		tc.trace.Node = "n1"
+		var text strings.Builder
+		printTrace(&text, tc.trace, false)
+		for _, want := range tc.want {
+			if !strings.Contains(text.String(), "  "+want+"\n") {
+				t.Errorf("%s: no line %q in\n%s", name, want, &text)
+			}
+		}
+	}
+}

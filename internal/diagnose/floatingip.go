@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agentapi"
+)
+
+// outsidePrefix precedes an address outside of the cluster that a packet comes from.
+const outsidePrefix = "outside:"
+
+// ParseSource reads the end that a packet comes from: what ParseEndpoint reads, or "outside:" and
+// an address.
+func ParseSource(text, namespace string) (Endpoint, error) {
+	address, ok := strings.CutPrefix(text, outsidePrefix)
+	if !ok {
+		return ParseEndpoint(text, namespace)
+	}
+	a, err := netip.ParseAddr(strings.Trim(address, "[]"))
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("%q: %q is not an address; a packet from outside is outside:ADDRESS, without a port",
+			text, address)
+	}
+	return Endpoint{Addresses: []netip.Addr{a.Unmap()}, Outside: true}, nil
+}
+
+// FindFloatingIP fills in the node that answers for the end's address, which has to be a
+// FloatingIP's.
+func (c *Cluster) FindFloatingIP(ctx context.Context, e Endpoint) (Endpoint, error) {
+	if e.Pod != "" {
+		return e, fmt.Errorf("packets from outside reach floating IPs: name the address of one that stands for %s "+
+			"in its place; kubectl get floatingips -A shows them", e.Pod)
+	}
+	var all v1alpha1.FloatingIPList
+	var networks v1alpha1.NetworkList
+	if err := errors.Join(c.read(ctx, &all, "floatingips"), c.read(ctx, &networks, "networks")); err != nil {
+		return e, err
+	}
+	var err error
+	e.Node, err = nodeAnswering(e.Addresses[0], all.Items, networks.Items)
+	return e, err
+}
+
+// Answering implements Agents.
+func (c *Cluster) Answering(ctx context.Context, f agentapi.TracedFloatingIP) (string, error) {
+	namespace, name, _ := strings.Cut(f.Name, "/")
+	var read v1alpha1.FloatingIP
+	err := c.read(ctx, &read, "namespaces", namespace, "floatingips", name)
+	return read.Status.Node, err
+}
+
+// read gets what is at a path of Coelan's API.
+func (c *Cluster) read(ctx context.Context, into any, path ...string) error {
+	answer, err := c.client.CoreV1().RESTClient().Get().AbsPath("/apis", v1alpha1.GroupVersion.String()).Suffix(path...).
+		SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err == nil {
+		err = json.Unmarshal(answer, into)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", strings.Join(path, "/"), err)
+	}
+	return nil
+}
+
+// nodeAnswering is the node with the Port that a floating IP stands for. The error says what is
+// wrong if there is none.
+func nodeAnswering(a netip.Addr, all []v1alpha1.FloatingIP, networks []v1alpha1.Network) (string, error) {
+	var asking *v1alpha1.FloatingIP
+	for i, f := range all {
+		switch a.String() {
+		case f.Status.Address:
+			return nodeOf(f)
+		case spelled(f.Spec.Address):
+			asking = &all[i]
+		}
+	}
+	if asking != nil {
+		return "", fmt.Errorf("FloatingIP %s/%s asks for %s and does not have it: %s", asking.Namespace, asking.Name, a,
+			readiness(*asking))
+	}
+	inside := ""
+	for _, n := range networks {
+		for _, s := range n.Spec.Subnets {
+			p, err := netip.ParsePrefix(s.CIDR)
+			switch {
+			case err != nil || !p.Contains(a):
+			case n.Spec.External:
+				return "", fmt.Errorf("no FloatingIP has the address %s of the external Network %s; kubectl get floatingips -A"+
+					" shows those that there are", a, n.Name)
+			default:
+				inside = n.Name
+			}
+		}
+	}
+	if inside != "" {
+		return "", fmt.Errorf("%s is an address of Network %s, which is not external: from outside, packets to floating IPs"+
+			" can be traced; kubectl get floatingips -A shows them", a, inside)
+	}
+	return "", fmt.Errorf("%s is an address of no external Network: from outside, packets to floating IPs can be traced;"+
+		" kubectl get floatingips -A shows them", a)
+}
+
+func nodeOf(f v1alpha1.FloatingIP) (string, error) {
+	switch {
+	case f.Spec.Port == "":
+		return "", fmt.Errorf("FloatingIP %s/%s has the address %s and stands for no Port: set its spec.port", f.Namespace,
+			f.Name, f.Status.Address)
+	case f.Status.Node == "":
+		return "", fmt.Errorf("no node answers for FloatingIP %s/%s: %s", f.Namespace, f.Name, readiness(f))
+	}
+	return f.Status.Node, nil
+}
+
+// readiness is what the controller says of a FloatingIP.
+func readiness(f v1alpha1.FloatingIP) string {
+	c := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil {
+		return "no controller has looked at it yet; coelan status says whether one runs"
+	}
+	return c.Reason + ": " + cmp.Or(c.Message, "no message")
+}
+
+// spelled is an address as Coelan writes it; empty if it is none.
+func spelled(a v1alpha1.Address) string {
+	parsed, err := netip.ParseAddr(a)
+	if err != nil {
+		return ""
+	}
+	return parsed.String()
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"coelan.io/coelan/internal/agentapi"
+)
+
+func TestParseSource(t *testing.T) {
+	outside := func(a string) Endpoint {
+		return Endpoint{Outside: true, Addresses: []netip.Addr{netip.MustParseAddr(a)}}
+	}
+	for _, tc := range []struct {
+		text string
+		want Endpoint
+		err  string
+	}{
+		{text: "web-0", want: Endpoint{Pod: "here/web-0"}},
+		{text: "outside", want: Endpoint{Pod: "here/outside"}},
+		{text: "outside:198.51.100.7", want: outside("198.51.100.7")},
+		{text: "outside:2001:db8::7", want: outside("2001:db8::7")},
+		{text: "outside:[2001:db8::7]", want: outside("2001:db8::7")},
+		{text: "outside:198.51.100.7:80", err: `"198.51.100.7:80" is not an address; a packet from outside is outside:ADDRESS`},
+		{text: "outside:", err: `"" is not an address`},
+	} {
+		got, err := ParseSource(tc.text, "here")
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: error %v, want one with %q", tc.text, err, tc.err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(tc.want, got, addrs); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", tc.text, err, diff)
+		}
+	}
+}
+
+const someFloatingIPs = `{"items":[
+	{"metadata":{"namespace":"shop","name":"web"},"spec":{"network":"office","port":"web.eth0"},
+		"status":{"address":"198.51.100.32","node":"n1"}},
+	{"metadata":{"namespace":"shop","name":"web-6"},"spec":{"network":"office","address":"2001:DB8:0::32","port":"web.eth0"},
+		"status":{"address":"2001:db8::32","node":"n1"}},
+	{"metadata":{"namespace":"shop","name":"spare"},"spec":{"network":"office"},"status":{"address":"198.51.100.33"}},
+	{"metadata":{"namespace":"shop","name":"early"},"spec":{"network":"office","port":"db.eth0"},"status":{
+		"address":"198.51.100.34","conditions":[{"type":"Ready","status":"True","reason":"NotBound","message":"there is no Port db.eth0"}]}},
+	{"metadata":{"namespace":"shop","name":"taken"},"spec":{"network":"office","address":"198.51.100.35","port":"web.eth0"},
+		"status":{"conditions":[{"type":"Ready","status":"False","reason":"AddressTaken","message":"node n1 has it"}]}},
+	{"metadata":{"namespace":"shop","name":"new"},"spec":{"network":"office","address":"198.51.100.36"}}]}`
+
+const someNetworks = `{"items":[
+	{"metadata":{"name":"red"},"spec":{"subnets":[{"cidr":"10.60.0.0/16"},{"cidr":"198.51.100.0/25"}]}},
+	{"metadata":{"name":"office"},"spec":{"external":true,"subnets":[{"cidr":"198.51.100.0/24"},{"cidr":"2001:db8::/64"}]}}]}`
+
+// The node with the Port is found by the floating IP, or the error says what is wrong with it.
+func TestFindFloatingIP(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/apis/coelan.io/v1alpha1/floatingips":
+			fmt.Fprint(w, someFloatingIPs)
+		case "/apis/coelan.io/v1alpha1/namespaces/shop/floatingips/web":
+			fmt.Fprint(w, `{"status":{"node":"n3"}}`)
+		case "/apis/coelan.io/v1alpha1/networks":
+			fmt.Fprint(w, someNetworks)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	c, err := NewCluster(&rest.Config{Host: server.URL}, "coelan-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if node, err := c.Answering(t.Context(), agentapi.TracedFloatingIP{Name: "shop/web"}); err != nil || node != "n3" {
+		t.Errorf("node %q, %v answers for shop/web, want n3", node, err)
+	}
+	for to, tc := range map[string]struct{ node, err string }{
+		"198.51.100.32:443": {node: "n1"},
+		"2001:db8::32":      {node: "n1"},
+		"198.51.100.33":     {err: "FloatingIP shop/spare has the address 198.51.100.33 and stands for no Port: set its spec.port"},
+		"198.51.100.34":     {err: "no node answers for FloatingIP shop/early: NotBound: there is no Port db.eth0"},
+		"198.51.100.35":     {err: "FloatingIP shop/taken asks for 198.51.100.35 and does not have it: AddressTaken: node n1 has it"},
+		"198.51.100.36":     {err: "FloatingIP shop/new asks for 198.51.100.36 and does not have it: no controller has looked at it"},
+		"198.51.100.99":     {err: "no FloatingIP has the address 198.51.100.99 of the external Network office"},
+		"10.60.0.9":         {err: "10.60.0.9 is an address of Network red, which is not external"},
+		"192.0.2.1":         {err: "192.0.2.1 is an address of no external Network"},
+		"shop/web":          {err: "name the address of one that stands for shop/web in its place"},
+	} {
+		e, err := ParseEndpoint(to, "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err = c.FindFloatingIP(t.Context(), e)
+		if e.Node != tc.node || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: node %q, error %v; want %q, %q", to, e.Node, err, tc.node, tc.err)
+		}
+	}
+}
+
+// What leaves for a floating IP of another node arrives there by the wire, from the floating IP of
+// its sender.
+func TestTraceFollowsTheFloatingIP(t *testing.T) {
+	mine := &agentapi.TracedFloatingIP{Name: "shop/a", Address: netip.MustParseAddr("198.51.100.32"), Node: "one"}
+	for name, tc := range map[string]struct {
+		outcome string
+		as, to  *agentapi.TracedFloatingIP
+		nodes   int
+	}{
+		"of another node":          {"physical", mine, &agentapi.TracedFloatingIP{Node: "two"}, 2},
+		"that the API knows":       {"physical", mine, &agentapi.TracedFloatingIP{Name: "shop/b", Port: "shop/b.eth0"}, 2},
+		"of a Port on no node":     {"physical", mine, &agentapi.TracedFloatingIP{Name: "shop/c", Port: "shop/c.eth0"}, 1},
+		"no floating IP":           {"physical", mine, nil, 1},
+		"without one of its own":   {"gateway", nil, &agentapi.TracedFloatingIP{Node: "two"}, 1},
+		"the MAC is not known yet": {"unresolved", mine, &agentapi.TracedFloatingIP{Node: "two"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agents := &scripted{
+				outcomes: map[string]agentapi.Outcome{"one": {Kind: tc.outcome}, "two": {Kind: "pod"}},
+				answers:  map[string]string{"shop/b": "two"},
+				as:       map[string]*agentapi.TracedFloatingIP{"one": tc.as}, to: map[string]*agentapi.TracedFloatingIP{"one": tc.to},
+			}
+			dst := netip.MustParseAddr("198.51.100.33")
+			way, err := Trace(t.Context(), agents, Packet{
+				Node: "one", From: "shop/a", Source: netip.MustParseAddr("10.0.1.2"), Destination: dst, Conntrack: []string{"trk,est"},
+			})
+			if err != nil || len(way) != tc.nodes {
+				t.Fatalf("%d nodes, %v; want %d", len(way), err, tc.nodes)
+			}
+			want := agentapi.TraceRequest{From: "outside", Source: mine.Address, Destination: dst}
+			if tc.nodes < 2 {
+				return
+			}
+			if diff := cmp.Diff(want, agents.asked[1], addrs); diff != "" {
+				t.Errorf("the second node was asked for another packet:\n%s", diff)
+			}
+		})
+	}
+}
