@@ -234,7 +234,8 @@ func unresolved(t agentapi.Trace) string {
 	text := "WAITS: the MAC of " + hopOf(*t.NextHop) + " is not known; the agent of node " + t.Node + " asks for it. " +
 		"If it never answers: "
 	if t.NextHop.Gateway {
-		return text + "are gateway and VLAN of Network " + t.LeavesAs.Network + " right, and does the uplink lead there?"
+		return text + "are gateway and VLAN of Network " + t.LeavesAs.Network +
+			" right, and does the uplink lead there?"
 	}
 	return text + "is there such a host on Network " + t.LeavesAs.Network + "?"
 }

@@ -62,7 +62,8 @@ func (c *Cluster) Answering(ctx context.Context, f agentapi.TracedFloatingIP) (s
 
 // read gets what is at a path of Coelan's API.
 func (c *Cluster) read(ctx context.Context, into any, path ...string) error {
-	answer, err := c.client.CoreV1().RESTClient().Get().AbsPath("/apis", v1alpha1.GroupVersion.String()).Suffix(path...).
+	answer, err := c.client.CoreV1().RESTClient().Get().
+		AbsPath("/apis", v1alpha1.GroupVersion.String()).Suffix(path...).
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err == nil {
 		err = json.Unmarshal(answer, into)

@@ -117,7 +117,8 @@ func (r *rules) noWayOut(prefix netip.Prefix) {
 
 // noExternalSource drops packets from the wire that claim to be of the cluster.
 func (r *rules) noExternalSource(prefix netip.Prefix) {
-	r.on(floatingIP, 300, openflow.IPSrc(prefix)).drop("the source address is the cluster's, which the outside cannot have")
+	r.on(floatingIP, 300, openflow.IPSrc(prefix)).
+		drop("the source address is the cluster's, which the outside cannot have")
 }
 
 // translation is what a floating IP comes to on the node of its Port.

@@ -45,8 +45,9 @@ var (
 
 	l2 = Table{40, "l2", "find the port of the destination MAC",
 		"no port on this node has the destination MAC"}
-	fromExternal = Table{41, "from-external", "give the agent what it answers or translates of what comes to a floating IP", ""}
-	floatingIP   = Table{42, "floating-ip", "find the port that a floating IP stands for",
+	fromExternal = Table{41, "from-external",
+		"give the agent what it answers or translates of what comes to a floating IP", ""}
+	floatingIP = Table{42, "floating-ip", "find the port that a floating IP stands for",
 		"no port on this node has the floating IP"}
 	floatingPort = Table{43, "floating-ip-port", "lead what fits to the port that the floating IP stands for", ""}
 	l3           = Table{50, "l3", "route by destination prefix in the source's router", "no route"}
