@@ -22,6 +22,11 @@ var l2Feature = &feature{
 		r.on(l2, 200, openflow.EthDstMask(group, group)).
 			drop("broadcast and multicast are not forwarded")
 		r.on(l2, 100, openflow.EthDst(routerMAC)).goTo(l3)
+		if !r.native() {
+			// Where the bridge has balanced Services until now, packets still come back from
+			// conntrack here, until the datapath has forgotten the flows that sent them there.
+			r.on(serviceState, 0).goTo(l2)
+		}
 		if n, _, ok := r.network(intent.DefaultNetworkName); ok {
 			r.on(l2, 100, from(fromPod), inNetwork(n), openflow.EthDst(gatewayMAC)).
 				set(toPort(datapath.GatewayPort)).
