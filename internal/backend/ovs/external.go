@@ -142,13 +142,17 @@ func segments(s *intent.State, addresses []pipeline.LocalAddress) []neighbours.S
 func (e *external) toWire(ctx context.Context, network string, frame []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
 	defer cancel()
-	actions, err := pipeline.ToWire(pipeline.Input{State: e.intent.State(), Numbers: e.numbers.get()}, network)
+	actions, err := pipeline.ToWire(e.input(), network)
 	if err != nil {
 		return err
 	}
 	return e.send(ctx, []openflow.Message{
 		&openflow.PacketOut{InPort: openflow.PortController, Packet: frame, Actions: actions},
 	})
+}
+
+func (e *external) input() pipeline.Input {
+	return pipeline.Input{State: e.intent.State(), Numbers: e.numbers.get()}
 }
 
 // heard takes what a neighbor tells.
@@ -182,7 +186,7 @@ func (e *external) unresolved(_ context.Context, m *openflow.PacketIn2) {
 func (e *external) quote(ctx context.Context, m *openflow.PacketIn2) {
 	resumed := *m
 	if p, ok := packet.Parse(m.Packet); ok {
-		in := pipeline.Input{State: e.intent.State(), Numbers: e.numbers.get()}
+		in := e.input()
 		if was, is, ok := pipeline.Quoted(in, m, p.Source(), p.Destination()); ok {
 			if frame, ok := packet.TranslateQuote(m.Packet, was, is); ok {
 				resumed.Packet = frame
@@ -210,7 +214,7 @@ func (e *external) oversize(ctx context.Context, m *openflow.PacketIn2) {
 
 func (e *external) fit(ctx context.Context, network string, frame []byte, mtu int) (toobig.Outcome, error) {
 	frames, outcome := toobig.FromOutside(frame, mtu)
-	in := pipeline.Input{State: e.intent.State(), Numbers: e.numbers.get()}
+	in := e.input()
 	actions, inPort, err := pipeline.FromWire(in, network)
 	if outcome == toobig.Answered {
 		inPort = openflow.PortController

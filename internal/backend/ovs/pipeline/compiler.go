@@ -96,12 +96,7 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 		}
 		delta.Ports = slices.Sorted(maps.Keys(renumbered))
 	}
-	var neighbours []NeighbourKey
-	if before == nil {
-		neighbours = (*Numbers)(nil).differingNeighbours(in.Numbers)
-	} else {
-		neighbours = c.numbers.differingNeighbours(in.Numbers)
-	}
+	neighbours := c.numbers.differingNeighbours(in.Numbers)
 	c.last, c.numbers, c.neighbourRate, c.uses = state, in.Numbers, in.NeighbourRate, map[uint64]directions{}
 	if before == nil || narrowMay(before, state, delta) {
 		c.narrow = anyNarrow(state)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"iter"
 	"net/netip"
+	"slices"
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
@@ -180,20 +181,9 @@ func (r *rules) translation(f intent.FloatingIP) (*translation, bool) {
 
 // answerable reports whether a Network can have that floating IP.
 func answerable(n intent.Network, f intent.FloatingIP) bool {
-	if n.Physical == "" || !n.External {
-		return false
-	}
-	_, ok := subnetOf(n, f.Address)
-	return ok
-}
-
-func subnetOf(n intent.Network, a netip.Addr) (intent.NetworkSubnet, bool) {
-	for _, s := range n.Subnets {
-		if s.Prefix.Contains(a) && s.Gateway != a {
-			return s, true
-		}
-	}
-	return intent.NetworkSubnet{}, false
+	return n.Physical != "" && n.External && slices.ContainsFunc(n.Subnets, func(s intent.NetworkSubnet) bool {
+		return s.Prefix.Contains(f.Address) && s.Gateway != f.Address
+	})
 }
 
 // inbound leads what comes from the wire for the floating IP to the Port.

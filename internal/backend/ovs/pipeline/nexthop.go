@@ -202,10 +202,9 @@ func NetworkOf(s *intent.State, p *openflow.PacketIn2) (name string, ok bool) {
 
 // ToWire puts a packet without a tag onto the wire of an external Network.
 func ToWire(in Input, network string) ([]openflow.Action, error) {
-	n, _ := in.State.Networks().Get(network)
-	uplink := in.Numbers.Uplink(n.Physical)
-	if uplink == 0 {
-		return nil, fmt.Errorf("network %s: it does not exist, or this node is not connected to it", network)
+	n, uplink, err := externalUplink(in, network)
+	if err != nil {
+		return nil, err
 	}
 	return append(tagged(n), openflow.Output(uplink)), nil
 }
@@ -213,12 +212,20 @@ func ToWire(in Input, network string) ([]openflow.Action, error) {
 // FromWire has a packet without a tag come in as one from the wire of an external Network, by the
 // OpenFlow port inPort.
 func FromWire(in Input, network string) (actions []openflow.Action, inPort uint32, err error) {
-	n, _ := in.State.Networks().Get(network)
-	uplink := in.Numbers.Uplink(n.Physical)
-	if uplink == 0 {
-		return nil, 0, fmt.Errorf("network %s: it does not exist, or this node is not connected to it", network)
+	n, inPort, err := externalUplink(in, network)
+	if err != nil {
+		return nil, 0, err
 	}
-	return append(tagged(n), openflow.Resubmit(classify.ID)), uplink, nil
+	return append(tagged(n), openflow.Resubmit(classify.ID)), inPort, nil
+}
+
+// externalUplink is an external Network with the OpenFlow port that leads to it.
+func externalUplink(in Input, network string) (n intent.Network, uplink uint32, err error) {
+	n, _ = in.State.Networks().Get(network)
+	if uplink = in.Numbers.Uplink(n.Physical); uplink == 0 {
+		err = fmt.Errorf("network %s: it does not exist, or this node is not connected to it", network)
+	}
+	return n, uplink, err
 }
 
 // OversizeOf is how much of a packet fits the Port of its floating IP, in bytes.

@@ -44,9 +44,7 @@ var physicalFeature = &feature{
 			toWire.set(toPort(uplink)).judgeOnWire()
 			toWire = r.on(output, 70, toPort(uplink), inNetwork(n))
 		}
-		if n.VLAN != 0 {
-			toWire = toWire.do(openflow.PushVLAN(openflow.EthTypeVLAN)).set(openflow.VLANVID(n.VLAN))
-		}
+		toWire = toWire.do(tagged(n)...)
 		if r.policed() {
 			toWire.do(openflow.OutputField(regOutput)).end()
 			return
