@@ -44,6 +44,9 @@ const (
 	AnnotationSecurityGroups = "coelan.io/security-groups"
 	// AnnotationMTU on a node is the MTU of its pods. Agents write it, each on its own node.
 	AnnotationMTU = "coelan.io/mtu"
+	// AnnotationPhysicalNetworks on a node are the names of the physical networks that it is
+	// connected to, sorted and with commas between them. Agents write it, each on its own node.
+	AnnotationPhysicalNetworks = "coelan.io/physical-networks"
 	// AnnotationAuditDenied on a namespace has agents log what policies deny of its pods and Ports,
 	// if it is "true".
 	AnnotationAuditDenied = "coelan.io/audit-denied"

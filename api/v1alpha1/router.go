@@ -60,6 +60,24 @@ type RouterSpec struct {
 	// +listMapKey=destination
 	// +optional
 	Routes []Route `json:"routes,omitempty"`
+	// Gateway leads out of the cluster by an external Network, in place of the nodes' own networks.
+	//
+	// +optional
+	Gateway *RouterGateway `json:"gateway,omitempty"`
+}
+
+// RouterGateway is the way out of a Router by an external Network. Each node that is connected to
+// the Network and has something of the Router gets an address of its own there, one of each family,
+// which it writes over the source of what its pods and Ports send out of the cluster.
+type RouterGateway struct {
+	// Network that leads outside: an external one.
+	//
+	// +required
+	Network Name `json:"network"`
+	// Nodes that may be gateways; left out: all.
+	//
+	// +optional
+	Nodes *metav1.LabelSelector `json:"nodes,omitempty"`
 }
 
 // RouterStatus is what Coelan made of it.

@@ -21,7 +21,8 @@ var DefaultVNIs = Range{First: 70000, Last: 1<<24 - 1}
 // Ids of others than the default objects, which have 1.
 var (
 	networkIDs = Range{First: 2, Last: 1<<24 - 1}
-	routerIDs  = Range{First: 2, Last: 1<<16 - 1}
+	// Above are other zones of conntrack.
+	routerIDs = Range{First: 2, Last: 1<<15 - 3}
 )
 
 // Numbers say which are given out, and which were last: the search goes on behind them, so that a

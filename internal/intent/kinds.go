@@ -22,9 +22,12 @@ type tables struct {
 	ranges       Table[ServiceRange]
 	pools        Table[LoadBalancerPool]
 	floatingIPs  Table[FloatingIP]
-	rules        Table[Rule]
-	subjects     Table[Subject]
-	peers        Table[Peer]
+
+	gatewayAddresses Table[GatewayAddress]
+
+	rules    Table[Rule]
+	subjects Table[Subject]
+	peers    Table[Peer]
 }
 
 // Objects is a whole State as lists, in any order.
@@ -46,6 +49,7 @@ type Objects struct {
 	ServiceRanges     []ServiceRange
 	LoadBalancerPools []LoadBalancerPool
 	FloatingIPs       []FloatingIP
+	GatewayAddresses  []GatewayAddress
 	Rules             []Rule
 	Subjects          []Subject
 	Peers             []Peer
@@ -70,6 +74,7 @@ type Delta struct {
 	ServiceRanges     []string
 	LoadBalancerPools []string
 	FloatingIPs       []string
+	GatewayAddresses  []string
 	Rules             []string
 	Subjects          []string
 	Peers             []string
@@ -146,6 +151,12 @@ var kinds = []kind{
 			floatingIPsByAddress: {values: func(f FloatingIP) []string { return []string{f.Address.String()} }},
 		},
 	},
+	kindOf[GatewayAddress]{
+		KindGatewayAddress, func(p parts) part[GatewayAddress] {
+			return part[GatewayAddress]{&p.gatewayAddresses, &p.GatewayAddresses, &p.delta.GatewayAddresses}
+		},
+		[]index[GatewayAddress]{{values: func(g GatewayAddress) []string { return []string{g.Node} }}},
+	},
 	kindOf[Rule]{
 		"", func(p parts) part[Rule] { return part[Rule]{&p.rules, &p.Rules, &p.delta.Rules} },
 		[]index[Rule]{
@@ -195,6 +206,8 @@ const (
 	networksByRouter = 0
 	blocksByNetwork  = 0
 	subjectsByRule   = 0
+
+	gatewayAddressesByNode = 0
 )
 
 // kind is what a State does with objects of all kinds alike.

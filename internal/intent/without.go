@@ -30,6 +30,8 @@ const (
 	KindBlock        Kind = "AddressBlock"
 	KindServiceRange Kind = "ServiceCIDR"
 	KindFloatingIP   Kind = "FloatingIP"
+	// KindGatewayAddress is an AddressBlock for a Router's gateway.
+	KindGatewayAddress Kind = "Gateway address"
 )
 
 // Ref names the policy.

@@ -29,6 +29,9 @@ const (
 	HairpinZone intent.RouterID = 0xffff
 )
 
+// GatewayZone is the zone of what leaves the cluster by a Router's gateway.
+func GatewayZone(r intent.RouterID) uint16 { return 1<<15 | uint16(r) }
+
 var (
 	// RouterMAC is the virtual router's address, on every node: what pods and the host resolve a
 	// gateway address to.
