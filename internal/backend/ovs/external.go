@@ -84,7 +84,7 @@ func (e *external) follow(ctx context.Context) error {
 			return nil // ctx has ended
 		}
 		if state.Local().Node != "" && answeredMayDiffer(last, state) {
-			announced, last = e.answer(state, announced), state
+			announced, last = e.answer(ctx, state, announced), state
 		}
 		select {
 		case <-ctx.Done():
@@ -101,13 +101,14 @@ func answeredMayDiffer(last, state *intent.State) bool {
 		return true
 	}
 	delta := intent.Diff(last, state)
-	return len(delta.FloatingIPs)+len(delta.Ports)+len(delta.Networks) > 0
+	return len(delta.FloatingIPs)+len(delta.GatewayAddresses)+len(delta.Ports)+len(delta.Networks)+
+		len(delta.Routers) > 0
 }
 
 // answer has the resolver know the addresses that this node answers for, announces those that are
-// not among announced, and returns all of them.
+// not among announced, ends with those that are gone, and returns all of them.
 func (e *external) answer(
-	state *intent.State, announced map[pipeline.LocalAddress]bool,
+	ctx context.Context, state *intent.State, announced map[pipeline.LocalAddress]bool,
 ) map[pipeline.LocalAddress]bool {
 	addresses := pipeline.LocalAddresses(pipeline.Input{State: state, Numbers: e.numbers.get()})
 	e.resolver.SetSegments(segments(state, addresses))
@@ -117,7 +118,23 @@ func (e *external) answer(
 			e.resolver.Announce(a.Network, a.Address, a.MAC)
 		}
 	}
+	for a := range announced {
+		if !now[a] && a.Zone != 0 {
+			e.forget(ctx, a)
+		}
+	}
 	return now
+}
+
+// forget has conntrack forget what was translated to an address that this node does not answer for
+// any more. Those connections would not get another address, however long they go on.
+func (e *external) forget(ctx context.Context, a pipeline.LocalAddress) {
+	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	if err := e.send(ctx, []openflow.Message{&openflow.CTFlushZone{Zone: a.Zone}}); err != nil {
+		e.log.Warn("cannot flush conntrack's zone of a gateway; its connections are lost until they time out",
+			"address", a.Address, "network", a.Network, "err", err)
+	}
 }
 
 // segments are the external Networks with the addresses that this node answers for.

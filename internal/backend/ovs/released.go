@@ -21,8 +21,9 @@ func released(s *intent.State, at attachment.Attachment) []attachment.ReleasedAd
 	for _, p := range at.Addresses {
 		list = append(list, attachment.ReleasedAddress{Address: p.Addr(), Space: space, Zones: zones})
 	}
+	known := append(gatewayZones(s, at.NetworkName), clusterZones...)
 	for _, p := range at.NodeAddresses {
-		list = append(list, attachment.ReleasedAddress{Address: p.Addr(), Zones: clusterZones})
+		list = append(list, attachment.ReleasedAddress{Address: p.Addr(), Zones: known})
 	}
 	return list
 }
@@ -62,6 +63,23 @@ func zonesOf(s *intent.State, network string) []uint16 {
 			add(imported)
 		}
 	}
+	zones = append(zones, gatewayZones(s, network)...)
 	slices.Sort(zones)
 	return slices.Compact(zones)
+}
+
+// gatewayZones are the zones of connections by which a Network's ports leave the cluster by a
+// gateway that this node is; none if it is none of their Router.
+func gatewayZones(s *intent.State, network string) []uint16 {
+	n, _ := s.Networks().Get(network)
+	r, ok := s.Routers().Get(n.Router)
+	if !ok {
+		return nil
+	}
+	for g := range s.GatewayAddressesAt(s.Local().Node) {
+		if g.Router == r.Name {
+			return []uint16{datapath.GatewayZone(r.ID)}
+		}
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -123,6 +124,26 @@ func TestZones(t *testing.T) {
 	s := intent.NewStore()
 	update(t, s, routers(red, blue, shared))
 	state := s.State()
+	gateway := intent.NewStore()
+	update(t, gateway, routers(red))
+	update(t, gateway, func(tx *intent.Tx) {
+		tx.SetLocal(intent.Local{Node: "n1"})
+		for i, g := range []intent.GatewayAddress{{Router: "red", Node: "n1"}, {Router: "default", Node: "n1"}, {Router: "gone", Node: "n1"}, {Router: "default", Node: "n2"}} {
+			g.Network, g.Address = "office", netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})
+			tx.SetGatewayAddress(g)
+		}
+	})
+	want := map[uint16]zone{
+		1: {"default", 500}, 7: {"red", 20}, 1<<15 + 1: {"(gateway of default)", 500}, 1<<15 + 7: {"(gateway of red)", 20},
+		65534: {Physical, 20}, 65535: {Hairpin, 20},
+	}
+	got := zonesOf(gateway.State(), config.Conntrack{MaxDefault: 500, MaxPerRouter: 20}, size)
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(zone{})); diff != "" {
+		t.Errorf("gateways (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(pipeline.Zones(gateway.State()), slices.Sorted(maps.Keys(got))); diff != "" {
+		t.Errorf("gateways: zones of connections (-pipeline +limits):\n%s", diff)
+	}
 	for name, tc := range map[string]struct {
 		settings config.Conntrack
 		table    int

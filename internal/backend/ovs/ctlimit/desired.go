@@ -16,6 +16,9 @@ const (
 	Hairpin = "(hairpin)"
 )
 
+// GatewayOf is the name of the zone of what leaves by a Router's gateway.
+func GatewayOf(router string) string { return "(gateway of " + router + ")" }
+
 // zone is a conntrack zone with its limit, 0: none.
 type zone struct {
 	router string
@@ -37,16 +40,23 @@ func zonesOf(s *intent.State, c config.Conntrack, table int) map[uint16]zone {
 		}
 		return limit
 	}
-	each := share(c.MaxPerRouter, shareOfRouter)
+	each, ofDefault := share(c.MaxPerRouter, shareOfRouter), share(c.MaxDefault, shareOfDefault)
 	zones := map[uint16]zone{
-		uint16(intent.DefaultRouter): {
-			intent.DefaultRouterName, share(c.MaxDefault, shareOfDefault),
-		},
+		uint16(intent.DefaultRouter):  {intent.DefaultRouterName, ofDefault},
 		uint16(datapath.PhysicalZone): {Physical, each},
 		uint16(datapath.HairpinZone):  {Hairpin, each},
 	}
 	for r := range s.PrivateRouters() {
 		zones[uint16(r.ID)] = zone{r.Name, each}
+	}
+	for g := range s.GatewayAddressesAt(s.Local().Node) {
+		if r, ok := s.Routers().Get(g.Router); ok {
+			limit := each
+			if r.Name == intent.DefaultRouterName {
+				limit = ofDefault
+			}
+			zones[datapath.GatewayZone(r.ID)] = zone{GatewayOf(r.Name), limit}
+		}
 	}
 	return zones
 }

@@ -24,7 +24,7 @@ type Compiler struct {
 	meanings      map[uint64]*counted
 
 	defaultRoutes bool // any private router has one
-	floating      bool // see anyAnswering
+	outside       bool // see anyAnswering
 	narrow        bool // see anyNarrow
 	// uses are the directions in which Rules of the State ask for classes, as far
 	// as has been asked.
@@ -101,8 +101,8 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 	if before == nil || narrowMay(before, state, delta) {
 		c.narrow = anyNarrow(state)
 	}
-	if before == nil || len(floatingMay(before, state, delta)) > 0 {
-		c.floating = anyAnswering(state)
+	if before == nil || len(answeringMay(before, state, delta)) > 0 {
+		c.outside = anyAnswering(state)
 	}
 	dirty := c.affected(before, delta)
 	for _, key := range neighbours {
@@ -164,7 +164,7 @@ func (c *Compiler) compile(key unitKey) {
 	c.forget(key)
 	r := &rules{
 		state: c.last, numbers: c.numbers, neighbourRate: c.neighbourRate, local: c.last.Local(),
-		defaultRoutes: c.defaultRoutes, narrow: c.narrow, floating: c.floating, uses: c.uses,
+		defaultRoutes: c.defaultRoutes, narrow: c.narrow, outside: c.outside, uses: c.uses,
 		flows: make([]openflow.Flow, 0, unitKinds[key.kind].flows),
 	}
 	owner, ok := unitKinds[key.kind].compile(r, key.key)

@@ -28,7 +28,8 @@ const (
 	kindNarrow
 	kindNamed     // Port object: which port of this node has its name?
 	kindAnswering // network: does this node answer for addresses of it?
-	kindFloating  // no key: does this node answer for any floating IP?
+	kindOutside   // no key: does this node answer for any address of an external network?
+	kindGateways  // router: which addresses has this node as its gateway?
 )
 
 // attached says whether a port of this node is on the network. What only such
@@ -99,17 +100,22 @@ func answered(from, to *snapshot, delta intent.Delta) map[unitKey]bool {
 	if narrowMay(from, to, delta) && anyNarrow(from) != anyNarrow(to) {
 		keys[unitKey{kind: kindNarrow}] = true
 	}
-	if networks := floatingMay(from, to, delta); len(networks) > 0 {
+	if networks := answeringMay(from, to, delta); len(networks) > 0 {
 		for network := range networks {
 			if answering(from, network) != answering(to, network) {
 				keys[unitKey{kindAnswering, network}] = true
 			}
 		}
 		if anyAnswering(from) != anyAnswering(to) {
-			keys[unitKey{kind: kindFloating}] = true
+			keys[unitKey{kind: kindOutside}] = true
 		}
 	}
 	for _, s := range []*snapshot{from, to} {
+		for _, key := range delta.GatewayAddresses {
+			if g, ok := s.GatewayAddresses().Get(key); ok && g.Node == s.Local().Node {
+				keys[unitKey{kindGateways, g.Router}] = true
+			}
+		}
 		for _, name := range delta.Routers {
 			if rt, ok := s.Routers().Get(name); ok {
 				for _, imported := range rt.Imports {

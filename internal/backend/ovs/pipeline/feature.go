@@ -28,10 +28,12 @@ type feature struct {
 	floatingIP   func(*rules, intent.FloatingIP)
 	rule         func(*rules, intent.Rule)
 	peer         func(*rules, intent.Peer)
+
+	gatewayAddress func(*rules, intent.GatewayAddress)
 }
 
 // maxFeature is the greatest number of a feature.
-const maxFeature = 28
+const maxFeature = 29
 
 // features is the pipeline, in the order of a packet's way.
 var features []*feature
@@ -48,6 +50,7 @@ func init() {
 		l2Feature,
 		physicalFeature,
 		floatingIPFeature,
+		gatewayFeature,
 		l3Feature,
 		staticRouteFeature,
 		privateFeature,

@@ -25,7 +25,7 @@ var floatingIPFeature = &feature{
 	number: 27,
 	name:   "floating-ip",
 	tables: []Table{fromExternal, floatingIP, floatingPort, toExternal, externalSource},
-	needed: (*rules).anyFloatingIP,
+	needed: (*rules).answersOutside,
 	local: func(r *rules) {
 		const used = "the TTL is used up"
 		for _, t := range ipTypes {
@@ -49,6 +49,11 @@ var floatingIPFeature = &feature{
 		r.inside(whole, linkLocal)
 		r.noWayOut(linkLocal)
 		if r.native() {
+			// An endpoint outside of the cluster answers to the kernel, which leads here again.
+			r.on(l3, 65, from(fromPod), inRouter(whole), ofService).set(viaGateway()...).deliver()
+			if r.anyPrivate() {
+				r.on(cluster, 65, from(fromPod), ofService).set(viaGateway()...).deliver()
+			}
 			for _, t := range ipTypes {
 				r.on(l3, 60, from(fromPod), inRouter(whole), openflow.EthType(t), isReply, ctFromGateway).
 					set(viaGateway()...).deliver()
@@ -93,8 +98,7 @@ var floatingIPFeature = &feature{
 		if t, ok := r.translation(f); ok {
 			t.inbound()
 			t.outbound()
-			t.onNode()
-			t.quotesOfPort()
+			t.quotesOfPort(0)
 		}
 	},
 }
@@ -122,19 +126,25 @@ func (r *rules) noExternalSource(prefix netip.Prefix) {
 		drop("the source address is the cluster's, which the outside cannot have")
 }
 
-// translation is what a floating IP comes to on the node of its Port.
+// translation is what an external address comes to for a Port of this node: one of its own, or that
+// of its Router's gateway.
 type translation struct {
-	r        *rules
-	external intent.Network
-	uplink   uint32
-	address  netip.Addr // the floating IP
-	mac      openflow.MAC
-	port     intent.Port
-	network  intent.Network // the Port's
-	router   intent.Router  // the Port's
+	externalAddress
+	port    intent.Port
+	network intent.Network // the Port's
+	router  intent.Router  // the Port's
 	// known is the Port's address where the packet is judged, in the Router space.
 	known netip.Addr
 	space intent.Router
+}
+
+// externalAddress is an address of an external Network that this node answers for.
+type externalAddress struct {
+	r        *rules
+	external intent.Network
+	uplink   uint32
+	address  netip.Addr
+	mac      openflow.MAC
 }
 
 // translation finds out what a floating IP comes to here; false if its Port is not on this node, or
@@ -144,82 +154,125 @@ func (r *rules) translation(f intent.FloatingIP) (*translation, bool) {
 	if !ok {
 		return nil, false
 	}
-	t := &translation{r: r, address: f.Address, mac: openflow.MAC(reserved.PodMAC(f.Address)), port: p}
-	if t.external, _, ok = r.lookup(f.Network); !ok {
-		r.problem("network %q does not exist, or this node is not connected to it", f.Network)
+	e, ok := r.externalAddress(f.Network, f.Address)
+	if !ok {
 		return nil, false
 	}
-	if !answerable(t.external, f) {
-		r.problem("network %q is not external, or has no subnet with %s", f.Network, f.Address)
+	list, ok := r.translations(p, e)
+	if !ok {
 		return nil, false
 	}
-	if t.uplink = r.numbers.Uplink(t.external.Physical); t.uplink == 0 {
-		r.problem("no OpenFlow port leads to physical network %q", t.external.Physical)
+	if len(list) == 0 {
+		r.problem("port %s has no address of the family of %s", p.Name(), f.Address)
 		return nil, false
 	}
-	if t.network, t.router, ok = r.network(p.Network); !ok {
+	return list[0], true
+}
+
+// externalAddress is an address of an external Network; false if nothing can be made of it here.
+func (r *rules) externalAddress(network string, a netip.Addr) (e externalAddress, ok bool) {
+	e = externalAddress{r: r, address: a, mac: openflow.MAC(reserved.PodMAC(a))}
+	if e.external, _, ok = r.lookup(network); !ok {
+		r.problem("network %q does not exist, or this node is not connected to it", network)
+		return e, false
+	}
+	if !answerable(e.external, a) {
+		r.problem("network %q is not external, or has no subnet with %s", network, a)
+		return e, false
+	}
+	if e.uplink = r.numbers.Uplink(e.external.Physical); e.uplink == 0 {
+		r.problem("no OpenFlow port leads to physical network %q", e.external.Physical)
+		return e, false
+	}
+	return e, true
+}
+
+// translations are what an external address comes to for the addresses of its family that a Port of
+// this node has: those by which the cluster knows the Port, else its own.
+func (r *rules) translations(p intent.Port, e externalAddress) (list []*translation, ok bool) {
+	network, router, ok := r.network(p.Network)
+	if !ok {
 		return nil, false
 	}
-	if t.network.Physical != "" {
-		r.problem("port %s is on physical network %q, which has a router of its own", p.Name(), t.network.Physical)
+	if network.Physical != "" {
+		r.problem("port %s is on physical network %q, which has a router of its own", p.Name(), network.Physical)
 		return nil, false
 	}
 	whole, ok := r.defaultRouter()
 	if !ok {
 		return nil, false
 	}
-	t.space = whole
-	if t.known, ok = firstOf(r.clusterAddresses(p), f.Address); !ok {
-		t.space = t.router
-		if t.known, ok = firstOf(p.Addresses, f.Address); !ok {
-			r.problem("port %s has no address of the family of %s", p.Name(), f.Address)
-			return nil, false
+	of := func(addresses []netip.Addr, space intent.Router) {
+		for _, a := range addresses {
+			if a.Is4() == e.address.Is4() {
+				list = append(list, &translation{e, p, network, router, a, space})
+			}
 		}
 	}
-	return t, true
+	if of(r.clusterAddresses(p), whole); len(list) == 0 {
+		of(p.Addresses, router)
+	}
+	return list, true
 }
 
-// answerable reports whether a Network can have that floating IP.
-func answerable(n intent.Network, f intent.FloatingIP) bool {
+// answerable reports whether nodes can answer for that address of a Network.
+func answerable(n intent.Network, a netip.Addr) bool {
 	return n.Physical != "" && n.External && slices.ContainsFunc(n.Subnets, func(s intent.NetworkSubnet) bool {
-		return s.Prefix.Contains(f.Address) && s.Gateway != f.Address
+		return s.Prefix.Contains(a) && s.Gateway != a
 	})
 }
 
-// inbound leads what comes from the wire for the floating IP to the Port.
-func (t *translation) inbound() {
-	r, to := t.r, []openflow.FieldValue{inNetwork(t.external), openflow.EthDst(t.mac)}
-	r.knows(t.address, intent.MAC(t.mac), 0, inNetwork(t.external))
+// answered has this node answer for the address, and takes what comes for it from the wire, or from
+// this node's own Ports.
+func (e externalAddress) answered() {
+	r, to := e.r, []openflow.FieldValue{inNetwork(e.external), openflow.EthDst(e.mac)}
+	r.knows(e.address, intent.MAC(e.mac), 0, inNetwork(e.external))
 	fromWire := r.on(l2, 230, append(to, from(fromUplink))...)
-	if t.external.VLAN != 0 {
+	if e.external.VLAN != 0 {
 		fromWire = r.on(l2, 230, append(to, from(fromUplink), openflow.AnyVLAN())...).do(openflow.PopVLAN())
 	}
 	fromWire.goTo(fromExternal)
 	// Ports of this node on the external Network, after their own policies.
-	if r.attached(t.external.Name) && r.policed() {
-		r.on(output, 85, append(to, toPort(t.uplink))...).asFromWire().do(openflow.Resubmit(fromExternal.ID)).end()
-	} else if r.attached(t.external.Name) {
+	if r.attached(e.external.Name) && r.policed() {
+		r.on(output, 85, append(to, toPort(e.uplink))...).asFromWire().do(openflow.Resubmit(fromExternal.ID)).end()
+	} else if r.attached(e.external.Name) {
 		r.on(l2, 225, append(to, from(fromPod))...).asFromWire().goTo(fromExternal)
 	}
+	// The wire would not bring back what this node's Ports send to the address.
+	r.on(nextHop, 400, inNetwork(e.external), openflow.IPDst(e.address)).
+		asFromWire().do(openflow.Resubmit(fromExternal.ID)).end()
+}
 
-	when := []openflow.FieldValue{inNetwork(t.external), openflow.IPDst(t.address)}
+// sent matches what is sent to the address.
+func (e externalAddress) sent() []openflow.FieldValue {
+	return []openflow.FieldValue{inNetwork(e.external), openflow.IPDst(e.address)}
+}
+
+// measured compares what is sent to the address with an MTU.
+func (e externalAddress) measured(mtu int) {
+	e.r.on(floatingIP, 100, e.sent()...).set(regPathMTU.Value(uint64(mtu))).
+		do(openflow.CheckPktLarger(uint16(mtu+ethernetHeader), regTooBig)). //nolint:gosec // MTUs have 16 bits
+		goTo(floatingPort)
+}
+
+// inbound leads what comes from the wire for the floating IP to the Port.
+func (t *translation) inbound() {
+	r := t.r
+	t.answered()
 	for _, s := range t.network.Subnets {
 		if s.Prefix.Addr().Is4() == t.address.Is4() && t.router.Private() {
-			r.on(floatingIP, 310, append(when, openflow.IPSrc(s.Prefix))...).
+			r.on(floatingIP, 310, append(t.sent(), openflow.IPSrc(s.Prefix))...).
 				drop("the source address is of the port's own network, which the outside cannot have")
 		}
 	}
-	mtu := cmp.Or(t.port.MTU, r.local.MTU)
-	r.on(floatingIP, 100, when...).set(regPathMTU.Value(uint64(mtu))).
-		do(openflow.CheckPktLarger(uint16(mtu+ethernetHeader), regTooBig)). //nolint:gosec // MTUs have 16 bits
-		goTo(floatingPort)
-	r.on(floatingPort, 100, when...).do(openflow.DecTTL()).
+	t.measured(cmp.Or(t.port.MTU, r.local.MTU))
+	r.on(floatingPort, 100, t.sent()...).do(openflow.DecTTL()).
 		set(openflow.IPDst(t.known), inNoNetwork, inRouter(t.space)).set(r.toLocal(t.port)...).deliver()
 }
 
 // quotesOfPort has the agent translate what ICMP errors quote where the Port's own address and the
 // one in the cluster are written over each other: see nodeAddressFeature.
-func (t *translation) quotesOfPort() {
+func (t *translation) quotesOfPort(below uint16) {
 	r := t.r
 	own, ok := firstOf(t.port.Addresses, t.address)
 	if t.space.Private() || !ok || own == t.known {
@@ -227,9 +280,9 @@ func (t *translation) quotesOfPort() {
 	}
 	in := openflow.InPort(r.number(t.port))
 	for _, e := range icmpErrorsOf(own) {
-		r.on(output, 65, toPort(r.number(t.port)), openflow.IPDst(t.known), e).do(pauseForQuote(quoteToPort, t.uplink)).
+		r.on(output, 65-below, toPort(r.number(t.port)), openflow.IPDst(t.known), e).do(pauseForQuote(quoteToPort, t.uplink)).
 			set(openflow.IPDst(own)).do(openflow.OutputField(regOutput)).end()
-		r.on(clusterSource, 105, in, openflow.IPSrc(own), notQuoted, e).do(pauseForQuote(quoteFromPort, t.uplink)).
+		r.on(clusterSource, 105-below, in, openflow.IPSrc(own), notQuoted, e).do(pauseForQuote(quoteFromPort, t.uplink)).
 			set(quoted).do(openflow.Resubmit(clusterSource.ID)).end()
 	}
 }
@@ -241,37 +294,41 @@ func (w flow) asFromWire() flow {
 	return w.set(regSource.Field.Value(uint64(fromUplink)), noInPort).do(openflow.CTClear())
 }
 
-// outbound leads what the Port sends out of the cluster to the wire.
-func (t *translation) outbound() {
+// toWire leads what the Port sends out of the cluster to the wire. Of several ways, the one that is
+// below the others by less is taken.
+func (t *translation) toWire(below uint16) {
 	r := t.r
-	in := openflow.InPort(r.number(t.port))
-	out := []openflow.FieldValue{inNetwork(t.external), openflow.EthSrc(routerMAC), toPort(t.uplink)}
+	in, out := openflow.InPort(r.number(t.port)), t.byUplink()
 	switch {
 	case !t.router.Private():
-		r.on(l3, 50, in, inRouter(t.space), openflow.IPSrc(t.known)).set(out...).deliver()
+		r.on(l3, 50-below, in, inRouter(t.space), openflow.IPSrc(t.known)).set(out...).deliver()
 	case t.space.Private():
-		r.on(clusterSource, 90, in, openflow.IPSrc(t.known)).set(out...).deliver()
+		r.on(clusterSource, 90-below, in, openflow.IPSrc(t.known)).set(out...).deliver()
 	default:
 		if !r.native() && !r.policed() {
 			// The zone with the marks of what came by the node's kernel, which replies go back to.
 			out = append(out, inRouter(t.space))
 		}
-		r.on(cluster, 50, in, openflow.IPSrc(t.known)).set(out...).deliver()
+		r.on(cluster, 50-below, in, openflow.IPSrc(t.known)).set(out...).deliver()
 	}
+}
+
+// byUplink is where a packet is that leaves by the external Network.
+func (e externalAddress) byUplink() []openflow.FieldValue {
+	return []openflow.FieldValue{inNetwork(e.external), openflow.EthSrc(routerMAC), toPort(e.uplink)}
+}
+
+// outbound has what the Port sends out of the cluster come from the floating IP.
+func (t *translation) outbound() {
+	r, in := t.r, openflow.InPort(t.r.number(t.port))
+	t.toWire(0)
 	if r.policed() && !t.space.Private() {
 		// A node may have come by the wire as well, and its address does not tell.
 		r.on(policyConnection, 855, in, openflow.IPSrc(t.known), toPort(datapath.GatewayPort), isReply,
-			ctBegunBy(t.uplink)).set(out...).goTo(policyVerdict)
+			ctBegunBy(t.uplink)).set(t.byUplink()...).goTo(policyVerdict)
 	}
 	r.on(externalSource, 100, in, inNetwork(t.external), openflow.IPSrc(t.known)).
 		do(openflow.DecTTL()).set(openflow.IPSrc(t.address), openflow.EthSrc(t.mac)).goTo(nextHop)
-}
-
-// onNode has what this node's Ports send to the floating IP turn back on the bridge: the wire would
-// not bring it back.
-func (t *translation) onNode() {
-	t.r.on(nextHop, 400, inNetwork(t.external), openflow.IPDst(t.address)).
-		asFromWire().do(openflow.Resubmit(fromExternal.ID)).end()
 }
 
 // localPort finds the Port of this node with the Port object of that namespace/name.
@@ -292,10 +349,10 @@ func localPort(s *snapshot, numbers *Numbers, object string) (intent.Port, bool)
 	return intent.Port{}, false
 }
 
-// anyFloatingIP reports whether any floating IP is of a Port of this node.
-func (r *rules) anyFloatingIP() bool {
-	r.dependOn(unitKey{kind: kindFloating})
-	return r.floating
+// answersOutside reports whether this node answers for any address of an external Network.
+func (r *rules) answersOutside() bool {
+	r.dependOn(unitKey{kind: kindOutside})
+	return r.outside
 }
 
 // answering reports whether this node answers for any address of an external Network.
@@ -308,12 +365,29 @@ func (r *rules) answering(n intent.Network) bool {
 }
 
 func answering(s *snapshot, network string) bool {
-	for f := range localFloatingIPs(s.State) {
-		if f.Network == network {
+	for name := range answeredNetworks(s.State) {
+		if name == network {
 			return true
 		}
 	}
 	return false
+}
+
+// answeredNetworks are the names of the Networks that this node has addresses of to answer for,
+// some more than once.
+func answeredNetworks(s *intent.State) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for f := range localFloatingIPs(s) {
+			if !yield(f.Network) {
+				return
+			}
+		}
+		for g := range s.GatewayAddressesAt(s.Local().Node) {
+			if !yield(g.Network) {
+				return
+			}
+		}
+	}
 }
 
 // localFloatingIPs are those of Ports of this node, of which there are fewer than in the cluster.
@@ -331,17 +405,17 @@ func localFloatingIPs(s *intent.State) iter.Seq[intent.FloatingIP] {
 
 // anyAnswering reports whether this node answers for any address of any external Network.
 func anyAnswering(s *snapshot) bool {
-	for f := range localFloatingIPs(s.State) {
-		if n, ok := s.Networks().Get(f.Network); ok && n.External && n.Physical != "" {
+	for name := range answeredNetworks(s.State) {
+		if n, ok := s.Networks().Get(name); ok && n.External && n.Physical != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// floatingMay are the external Networks of which two States may differ in whether the node answers
+// answeringMay are the external Networks of which two States may differ in whether the node answers
 // for addresses of them.
-func floatingMay(from, to *snapshot, delta intent.Delta) map[string]bool {
+func answeringMay(from, to *snapshot, delta intent.Delta) map[string]bool {
 	names := map[string]bool{}
 	for _, s := range []*snapshot{from, to} {
 		for _, name := range delta.Networks {
@@ -352,6 +426,11 @@ func floatingMay(from, to *snapshot, delta intent.Delta) map[string]bool {
 		for _, key := range delta.FloatingIPs {
 			if f, ok := s.FloatingIPs().Get(key); ok {
 				names[f.Network] = true
+			}
+		}
+		for _, key := range delta.GatewayAddresses {
+			if g, ok := s.GatewayAddresses().Get(key); ok && g.Node == s.Local().Node {
+				names[g.Network] = true
 			}
 		}
 		for _, id := range delta.Ports {

@@ -21,7 +21,7 @@ import (
 // several forms. Port and FloatingIP agree in the names of objects only now and then.
 func floatingChange(t *rapid.T) step {
 	kind := rapid.SampledFrom([]string{
-		"local", "router", "network", "external", "external", "node", "range", "port", "port", "port", "floating", "floating", "floating",
+		"local", "router", "network", "external", "external", "node", "range", "port", "port", "port", "floating", "floating", "floating", "gateway", "gateway",
 	}).Draw(t, "kind")
 	n := rapid.IntRange(1, 3).Draw(t, "object")
 	s := step{name: fmt.Sprint(kind, " ", n)}
@@ -64,6 +64,12 @@ func floatingChange(t *rapid.T) step {
 	case "port":
 		p := drawFloatingPort(t, n)
 		s.add = func(o *intent.Objects) { o.Ports = append(o.Ports, p) }
+	case "gateway":
+		g := intent.GatewayAddress{
+			Router: rapid.SampledFrom([]string{"default", "red", "blue", "gone"}).Draw(t, "router"), Node: rapid.SampledFrom([]string{"o1", "o1", "o2"}).Draw(t, "node"),
+			Network: externals[n-1], Address: rapid.SampledFrom(floatingAddresses).Draw(t, "address"),
+		}
+		s.add = func(o *intent.Objects) { o.GatewayAddresses = append(o.GatewayAddresses, g) }
 	case "floating":
 		f := intent.FloatingIP{
 			Name: fmt.Sprint("default/f", n), Network: rapid.SampledFrom(append([]string{"office", "office", "red", "gone"}, externals...)).Draw(t, "network"),
@@ -183,7 +189,7 @@ var floatingStart = []step{
 }
 
 // Floating IPs, and all that their flows depend on, come, change and go one by one: that gives the
-// same as compiling anew. A floating IP has flows if its node answers for it, and only then.
+// same as compiling anew. An address has flows if this node answers for it, and only then.
 func TestIncrementalFloatingIPs(t *testing.T) {
 	answered := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -231,17 +237,23 @@ func TestIncrementalFloatingIPs(t *testing.T) {
 					answered[fmt.Sprintf("VLAN: %v, IPv6: %v", n.VLAN != 0, f.Address.Is6())]++
 				}
 			}
+			for g := range in.State.GatewayAddresses().All() {
+				if !want.Get("gateway/" + g.Network + " " + g.Address.String()).Empty() {
+					flows = append(flows, g.Network+" "+g.Address.String())
+					answered["gateway"]++
+				}
+			}
 			slices.Sort(answers)
 			slices.Sort(flows)
-			flows = slices.Compact(flows) // of several floating IPs with one address
+			answers, flows = slices.Compact(answers), slices.Compact(flows) // one address may be of several
 			if diff := cmp.Diff(answers, flows); diff != "" {
 				t.Fatalf("after %v: (-answered for +with flows):\n%s", names, diff)
 			}
 		}
 	})
-	t.Logf("floating IPs with flows: %v", answered)
-	if len(answered) < 4 {
-		t.Errorf("floating IPs with flows: %v: the cases say too little", answered)
+	t.Logf("addresses with flows: %v", answered)
+	if len(answered) < 5 {
+		t.Errorf("addresses with flows: %v: the cases say too little", answered)
 	}
 }
 

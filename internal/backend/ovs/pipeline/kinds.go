@@ -22,6 +22,7 @@ const (
 	kindService
 	kindServiceRange
 	kindFloatingIP
+	kindGatewayAddress
 	kindNeighbour // a next hop outside of the cluster
 	kindRule
 	kindPeer
@@ -92,6 +93,11 @@ var unitKinds = [kindObjects]unitKind{
 		func(d intent.Delta) []string { return d.FloatingIPs },
 		func(o intent.FloatingIP) string { return "floating-ip/" + o.Name },
 		func(f *feature) func(*rules, intent.FloatingIP) { return f.floatingIP }),
+	kindGatewayAddress: objects(0,
+		func(s *snapshot, key string) (intent.GatewayAddress, bool) { return s.GatewayAddresses().Get(key) },
+		func(d intent.Delta) []string { return d.GatewayAddresses },
+		func(o intent.GatewayAddress) string { return "gateway/" + o.Network + " " + o.Address.String() },
+		func(f *feature) func(*rules, intent.GatewayAddress) { return f.gatewayAddress }),
 	kindNeighbour: {flows: 2, compile: (*rules).compileNeighbour},
 	kindRule: objects(0,
 		func(s *snapshot, key string) (intent.Rule, bool) { return s.Rules().Get(key) }, nil,

@@ -26,6 +26,11 @@ func Zones(s *intent.State) []uint16 {
 			zones = append(zones, uint16(r.ID))
 		}
 	}
+	for g := range s.GatewayAddressesAt(s.Local().Node) {
+		if r, ok := s.Routers().Get(g.Router); ok {
+			zones = append(zones, datapath.GatewayZone(r.ID))
+		}
+	}
 	slices.Sort(zones)
 	return slices.Compact(zones)
 }

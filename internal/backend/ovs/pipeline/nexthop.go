@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/openflow"
 )
@@ -21,7 +22,7 @@ var nextHopFeature = &feature{
 	number: 28,
 	name:   "next-hop",
 	tables: []Table{nextHop, nextHopMAC},
-	needed: (*rules).anyFloatingIP,
+	needed: (*rules).answersOutside,
 	local: func(r *rules) {
 		for _, physical := range slices.Sorted(maps.Keys(r.numbers.uplinks)) {
 			for _, of := range []uplinkPackets{neighbourPackets, unresolvedPackets, icmpErrors} {
@@ -172,6 +173,8 @@ type LocalAddress struct {
 	Network string
 	Address netip.Addr
 	MAC     intent.MAC
+	// Zone has the connections that are translated to the address; 0: none are.
+	Zone uint16
 }
 
 // LocalAddresses are all that this node answers for, sorted by Network and address.
@@ -179,7 +182,12 @@ func LocalAddresses(in Input) []LocalAddress {
 	var list []LocalAddress
 	for f := range localFloatingIPs(in.State) {
 		if t, ok := askFor(in).translation(f); ok {
-			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(t.mac)})
+			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(t.mac), 0})
+		}
+	}
+	for g := range in.State.GatewayAddressesAt(in.State.Local().Node) {
+		if e, rt, ok := askFor(in).gateway(g); ok {
+			list = append(list, LocalAddress{g.Network, g.Address, intent.MAC(e.mac), datapath.GatewayZone(rt.ID)})
 		}
 	}
 	slices.SortFunc(list, func(a, b LocalAddress) int {

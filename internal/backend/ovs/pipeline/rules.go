@@ -20,7 +20,7 @@ type rules struct {
 	// defaultRoutes says whether any private router has one.
 	defaultRoutes bool
 	narrow        bool                  // see anyNarrow
-	floating      bool                  // see anyAnswering
+	outside       bool                  // see anyAnswering
 	uses          map[uint64]directions // see Compiler
 	owner         string
 

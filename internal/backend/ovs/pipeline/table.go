@@ -46,10 +46,12 @@ var (
 	l2 = Table{40, "l2", "find the port of the destination MAC",
 		"no port on this node has the destination MAC"}
 	fromExternal = Table{41, "from-external",
-		"give the agent what it answers or translates of what comes to a floating IP", ""}
-	floatingIP = Table{42, "floating-ip", "find the port that a floating IP stands for",
-		"no port on this node has the floating IP"}
-	floatingPort = Table{43, "floating-ip-port", "lead what fits to the port that the floating IP stands for", ""}
+		"give the agent what it answers or translates of what comes to an address of this node", ""}
+	floatingIP = Table{42, "floating-ip", "compare what comes to an address of this node with the MTU",
+		"this node does not answer for the address"}
+	floatingPort = Table{43, "floating-ip-port", "lead what fits to the port that a floating IP stands for, or to conntrack", ""}
+	gatewayReply = Table{44, "gateway-reply", "lead replies to the port that a gateway has let out",
+		"no port has opened the connection by the gateway"}
 	l3           = Table{50, "l3", "route by destination prefix in the source's router", "no route"}
 	defaultRoute = Table{51, "default-route", "keep what is in the cluster from a private router's default route",
 		"the private router has no default route"}
@@ -94,12 +96,14 @@ var (
 	policyAudit = Table{99, "policy-audit", "tell the agent of what is denied", ""}
 
 	output         = Table{100, "output", "send the packet out of the chosen port", ""}
-	toExternal     = Table{103, "to-external", "give the agent what it translates of what leaves by a floating IP", ""}
-	externalSource = Table{104, "external-source", "give what leaves the cluster its floating IP as source",
-		"the source address has no floating IP on the external network"}
-	nextHop = Table{105, "next-hop", "find the next hop on the external network",
+	toExternal     = Table{103, "to-external", "give the agent what it translates of what leaves by an external network", ""}
+	externalSource = Table{104, "external-source", "give what leaves the cluster its floating IP, or the gateway's address, as source",
+		"the source address may not leave by the external network"}
+	gatewaySource = Table{105, "gateway-source", "let go on what conntrack has given the gateway's address",
+		"conntrack has not translated the source address: it knows no such connection, or has no room"}
+	nextHop = Table{106, "next-hop", "find the next hop on the external network",
 		"the source address is of no subnet of the external network"}
-	nextHopMAC = Table{106, "next-hop-mac", "find the MAC of a host on the external network", "not an IP packet"}
+	nextHopMAC = Table{107, "next-hop-mac", "find the MAC of a host on the external network", "not an IP packet"}
 	pathMTU    = Table{102, "path-mtu", "keep from the tunnel what is too big for the other node", ""}
 )
 

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pipeline
+
+import (
+	"cmp"
+
+	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
+)
+
+// gatewayFeature lets what this node has of a Router out of the cluster by an address of an
+// external Network that is this node's own. conntrack writes it over the source, after policies, in
+// a zone of the Router's that is for nothing else: so it finds replies, where they come from the
+// wire, before their Port is known. A Port's floating IP comes first.
+var gatewayFeature = &feature{
+	number: 29,
+	name:   "gateway",
+	tables: []Table{gatewayReply, gatewaySource},
+	needed: (*rules).answersOutside,
+	gatewayAddress: func(r *rules, g intent.GatewayAddress) {
+		if g.Node != r.local.Node {
+			return
+		}
+		e, rt, ok := r.gateway(g)
+		if !ok {
+			return
+		}
+		e.answered()
+		e.measured(r.mtuIn(rt))
+		back := openflow.CT{
+			Zone: datapath.GatewayZone(rt.ID), Table: openflow.Table(gatewayReply.ID), NAT: &openflow.NAT{},
+		}
+		r.on(floatingPort, 100, e.sent()...).set(inNoNetwork, inRouter(rt)).do(openflow.DecTTL(), back).end()
+		r.on(gatewaySource, 100, inNetwork(e.external), openflow.IPSrc(g.Address)).goTo(nextHop)
+		for _, icmp := range icmpErrorsOf(g.Address) { // conntrack translates what they quote
+			r.on(fromExternal, 250, append(e.sent(), icmp)...).goTo(floatingIP)
+		}
+	},
+	port: func(r *rules, p intent.Port) {
+		n, rt, ok := r.lookup(p.Network)
+		if !ok || n.Physical != "" {
+			return
+		}
+		for _, g := range r.gatewayAddresses(rt) {
+			e, ok := r.externalAddress(g.Network, g.Address)
+			if !ok {
+				continue
+			}
+			list, _ := r.translations(p, e)
+			for _, t := range list {
+				t.byGateway()
+			}
+		}
+	},
+}
+
+// gateway finds out what an address comes to on the node that has it; false if nothing can be made
+// of it.
+func (r *rules) gateway(g intent.GatewayAddress) (e externalAddress, rt intent.Router, ok bool) {
+	if rt, ok = r.router(g.Router); ok {
+		e, ok = r.externalAddress(g.Network, g.Address)
+	}
+	return e, rt, ok
+}
+
+// belowFloating makes flows less important than those of a floating IP.
+const belowFloating = 1
+
+// byGateway lets a Port out by its Router's gateway, and the replies in.
+func (t *translation) byGateway() {
+	r, in := t.r, openflow.InPort(t.r.number(t.port))
+	t.toWire(belowFloating)
+	t.quotesOfPort(belowFloating)
+	r.on(externalSource, 50, in, inNetwork(t.external), openflow.IPSrc(t.known)).set(openflow.EthSrc(t.mac)).
+		do(openflow.DecTTL(), openflow.CT{
+			Commit: true, Zone: datapath.GatewayZone(t.router.ID), Table: openflow.Table(gatewaySource.ID),
+			NAT: &openflow.NAT{SNAT: true, AddrMin: t.address},
+		}).end()
+	r.on(gatewayReply, 100, inRouter(t.router), openflow.IPDst(t.known), isLater).
+		set(inRouter(t.space)).set(r.toLocal(t.port)...).deliver()
+}
+
+// gatewayAddresses are those that this node has as a gateway of the Router.
+func (r *rules) gatewayAddresses(rt intent.Router) (list []intent.GatewayAddress) {
+	r.dependOn(unitKey{kindGateways, rt.Name})
+	for g := range r.state.GatewayAddressesAt(r.local.Node) {
+		if g.Router == rt.Name {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// router looks up a Router, and reports a problem when it is missing.
+func (r *rules) router(name string) (intent.Router, bool) {
+	r.dependOn(unitKey{kindRouter, name})
+	rt, ok := r.state.Routers().Get(name)
+	if !ok {
+		r.problem("router %q does not exist", name)
+	}
+	return rt, ok
+}
+
+// mtuIn is what fits all interfaces of a Router, in bytes.
+func (r *rules) mtuIn(rt intent.Router) int {
+	r.dependOn(unitKey{kindJoined, rt.Name})
+	mtu := r.local.MTU
+	for n := range r.state.NetworksOf(rt.Name) {
+		r.dependOn(unitKey{kindNetwork, n.Name})
+		mtu = min(mtu, cmp.Or(n.MTU, mtu))
+	}
+	return mtu
+}
