@@ -383,7 +383,7 @@ func ttl(f probe.Frame) int {
 func floatingNeighbours(t *testing.T, w *external, s floatingIPs) {
 	near := wire(t, w.near)
 	asker := net.HardwareAddr{0x02, 0, 0, 0, 0, 0x42}
-	// Everybody on the VLAN who knows the address of an ARP request learns its MAC.
+	// Hosts of the VLAN that know the sender of an ARP request believe its MAC.
 	nobody := map[lab.Family]netip.Addr{lab.IPv4: office(lab.IPv4, 66), lab.IPv6: office(lab.IPv6, 66)}
 	for _, x := range s.all() {
 		v4, v6 := x.address(lab.IPv4), x.address(lab.IPv6)

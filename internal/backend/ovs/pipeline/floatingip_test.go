@@ -245,7 +245,8 @@ func TestIncrementalFloatingIPs(t *testing.T) {
 			}
 			slices.Sort(answers)
 			slices.Sort(flows)
-			answers, flows = slices.Compact(answers), slices.Compact(flows) // one address may be of several
+			// One address may be of several objects.
+			answers, flows = slices.Compact(answers), slices.Compact(flows)
 			if diff := cmp.Diff(answers, flows); diff != "" {
 				t.Fatalf("after %v: (-answered for +with flows):\n%s", names, diff)
 			}
