@@ -62,8 +62,8 @@ type AddressBlockSpec struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +optional
 	FloatingIP string `json:"floatingIP,omitempty"`
-	// Gateway is the key, Router/node, of the node that a block of a single address makes a Router's
-	// gateway.
+	// Gateway is the key, Router/node, of the node that a block of a single address makes a
+	// Router's gateway.
 	//
 	// +kubebuilder:validation:MaxLength=317
 	// +optional
