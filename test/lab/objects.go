@@ -101,6 +101,13 @@ func (a *API) remove(resource, key string) {
 	a.drop(resource, key)
 }
 
+func (a *API) has(resource, key string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.objects[resource][key]
+	return ok
+}
+
 // all are the objects of a resource.
 func all[T any](a *API, resource string) []*T {
 	a.mu.Lock()
@@ -215,21 +222,29 @@ func (a *API) AddNetwork(name string, spec v1alpha1.NetworkSpec) {
 
 // ChangeNetwork publishes another spec of a Network, which the controller has admitted.
 func (a *API) ChangeNetwork(name string, change func(*v1alpha1.NetworkSpec)) error {
+	return alter(a, networks, name, func(n *v1alpha1.Network) { change(&n.Spec) })
+}
+
+// alter publishes an object as a change makes it of the one there is.
+func alter[T any, P interface {
+	*T
+	metav1.Object
+}](a *API, resource, name string, change func(P)) error {
 	a.mu.Lock()
-	data, err := json.Marshal(a.objects[networks][name])
+	data, err := json.Marshal(a.objects[resource][name])
 	a.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	var n *v1alpha1.Network
-	if err := json.Unmarshal(data, &n); err != nil {
+	var o P
+	if err := json.Unmarshal(data, &o); err != nil {
 		return err
 	}
-	if n == nil {
-		return fmt.Errorf("there is no network %s", name)
+	if o == nil {
+		return fmt.Errorf("%s has no object %s", resource, name)
 	}
-	change(&n.Spec)
-	a.set(networks, n)
+	change(o)
+	a.set(resource, o)
 	return nil
 }
 

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"net/netip"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/names"
+)
+
+// AddRouterGateway publishes a Router with a gateway on an external Network, in place of one that
+// it may have had. Nodes have addresses there by AddGatewayAddress. The Router default need not
+// have been added: agents know it without an object.
+func (a *API) AddRouterGateway(router, network string) error {
+	if router == intent.DefaultRouterName && !a.has(routers, router) {
+		a.AddRouter(router, v1alpha1.RouterSpec{})
+	}
+	return a.changeRouter(router, func(spec *v1alpha1.RouterSpec) {
+		spec.Gateway = &v1alpha1.RouterGateway{Network: v1alpha1.Name(network)}
+	})
+}
+
+// RemoveRouterGateway publishes a Router without a gateway, and gives back the addresses of all
+// nodes.
+func (a *API) RemoveRouterGateway(router string) error {
+	err := a.changeRouter(router, func(spec *v1alpha1.RouterSpec) { spec.Gateway = nil })
+	for _, b := range a.Blocks() {
+		if of, _, _ := strings.Cut(b.Spec.Gateway, "/"); of == router {
+			a.remove(blocks, b.Name)
+		}
+	}
+	return err
+}
+
+// AddGatewayAddress publishes the AddressBlock by which the controller makes a node a gateway of a
+// Router: the node has the address in the external Network. Of a node with addresses of both
+// families there are two.
+func (a *API) AddGatewayAddress(router, node, network, address string) {
+	whole := netip.PrefixFrom(netip.MustParseAddr(address), netip.MustParseAddr(address).BitLen())
+	a.set(blocks, &v1alpha1.AddressBlock{
+		ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(network, whole)},
+		Spec:       v1alpha1.AddressBlockSpec{Network: network, CIDR: whole.String(), Gateway: router + "/" + node},
+	})
+}
+
+// RemoveGatewayAddresses gives back the addresses by which a node is a gateway of a Router.
+func (a *API) RemoveGatewayAddresses(router, node string) {
+	for _, b := range a.Blocks() {
+		if b.Spec.Gateway == router+"/"+node {
+			a.remove(blocks, b.Name)
+		}
+	}
+}
+
+// changeRouter publishes another spec of a Router, which the controller has admitted.
+func (a *API) changeRouter(name string, change func(*v1alpha1.RouterSpec)) error {
+	return alter(a, routers, name, func(r *v1alpha1.Router) { change(&r.Spec) })
+}
