@@ -286,6 +286,15 @@ func TestSingleAddresses(t *testing.T) {
 	if err := other.ClaimSingle(ctx, translate.Network(network), free, "shop/r.eth0"); !errors.As(err, &refused) {
 		t.Errorf("claimed by another Port: %v", err)
 	}
+	gateway := &v1alpha1.AddressBlock{ObjectMeta: metav1.ObjectMeta{Name: "lan-10-0-0-9-32"}}
+	gateway.Spec = v1alpha1.AddressBlockSpec{Network: "lan", CIDR: "10.0.0.9/32", Gateway: "red/n1"}
+	if _, err := api.CreateBlock(ctx, gateway); err != nil {
+		t.Fatal(err)
+	}
+	ofGateway := other.ClaimSingle(ctx, translate.Network(network), netip.MustParseAddr("10.0.0.9"), "shop/t.eth0")
+	if !errors.As(ofGateway, &refused) || !strings.Contains(ofGateway.Error(), "gateway red/n1 has it") {
+		t.Errorf("an address that a gateway has: %v", ofGateway)
+	}
 	if err := other.ClaimSingle(ctx, translate.Network(network), taken, "shop/s.eth0"); !errors.As(err, &refused) || !strings.Contains(err.Error(), "shop/p") {
 		t.Errorf("an address that a pod has: %v", err)
 	}
