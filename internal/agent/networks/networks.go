@@ -46,6 +46,7 @@ type Source struct {
 	translating sync.Mutex
 	networks    *translate.NetworkSet
 	floatingIPs *translate.FloatingIPSet
+	gateways    *translate.GatewaySet
 	nodes       *translate.NodeSet
 	// ports are those of other nodes, by their ids in intent, where this node may have one of the
 	// same id.
@@ -71,7 +72,7 @@ func New(o Options) *Source {
 	}
 	return &Source{
 		Options: o, ports: map[string]intent.Port{}, seen: o.Intent.State(), nodes: translate.NewNodeSet(),
-		floatingIPs: translate.NewFloatingIPSet(),
+		floatingIPs: translate.NewFloatingIPSet(), gateways: translate.NewGatewaySet(),
 		networks: translate.NewNetworkSet(translate.NetworkView{
 			Node: o.Node, Connected: connected,
 			SNAT: intent.SNAT{Enabled: o.Config.SNAT.Enabled, Direct: o.Config.SNAT.ExcludeCIDRs},
@@ -85,6 +86,7 @@ func (s *Source) Load(tx *intent.Tx) {
 	s.applyNetworks(tx, s.translateNetworks(apicache.State{}, known))
 	applyNodes(tx, s.translateNodes(apicache.State{}, known))
 	applyFloatingIPs(tx, s.translateFloatingIPs(apicache.State{}, known))
+	applyGateways(tx, s.translateGateways(apicache.State{}, known))
 	refreshPools(tx, known)
 	s.setKnown(known)
 }
@@ -120,13 +122,14 @@ func (s *Source) Refresh() {
 	defer s.translating.Unlock()
 	before, known := s.applied(), s.View.State()
 	networks, nodes := s.translateNetworks(before, known), s.keepOwn(s.translateNodes(before, known))
-	floatingIPs := s.translateFloatingIPs(before, known)
+	floatingIPs, gateways := s.translateFloatingIPs(before, known), s.translateGateways(before, known)
 	otherNodes := !known.Same(before, apicache.Nodes)
 	old := s.Intent.State()
 	now, err := s.Intent.Update(func(tx *intent.Tx) error {
 		s.applyNetworks(tx, networks)
 		applyNodes(tx, nodes)
 		applyFloatingIPs(tx, floatingIPs)
+		applyGateways(tx, gateways)
 		if !known.Same(before, apicache.Namespaces) {
 			s.refreshAudited(tx)
 		}
@@ -189,6 +192,17 @@ func (s *Source) translateFloatingIPs(before, known apicache.State) translate.Ch
 
 func applyFloatingIPs(tx *intent.Tx, c translate.Change[intent.FloatingIP]) {
 	apply(c, tx.SetFloatingIP, func(f intent.FloatingIP) { tx.DeleteFloatingIP(f.Name) })
+}
+
+// translateGateways brings the addresses of Routers' gateways to what is known.
+func (s *Source) translateGateways(before, known apicache.State) translate.Change[intent.GatewayAddress] {
+	follow(before, known, kube.Routers, before.Routers, known.Routers, s.gateways.SetRouter)
+	follow(before, known, kube.Blocks, before.Blocks, known.Blocks, s.gateways.SetBlock)
+	return s.gateways.Changes()
+}
+
+func applyGateways(tx *intent.Tx, c translate.Change[intent.GatewayAddress]) {
+	apply(c, tx.SetGatewayAddress, func(g intent.GatewayAddress) { tx.DeleteGatewayAddress(g.Network, g.Address) })
 }
 
 // follow calls changed with each object of a kind that is another one than before; nil: it is gone.

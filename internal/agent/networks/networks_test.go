@@ -184,6 +184,50 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// The addresses of gateways follow Routers and blocks, are known at a start without the API, and
+// are no addresses of Ports.
+func TestGatewayAddresses(t *testing.T) {
+	d := disk{}
+	w := newWorld(t, d)
+	routers, networks := lan()
+	routers[0].Spec.Gateway = &v1alpha1.RouterGateway{Network: "office"}
+	vm, block := port("vm", "10.1.0.11", "n2")
+	// The status of the Port says that it has the address, which is a gateway's.
+	block.Spec.Port, block.Spec.Gateway = "", "lan/n1"
+	own := &v1alpha1.AddressBlock{ObjectMeta: metav1.ObjectMeta{Name: "office-192-0-2-10-32"}}
+	own.Spec.Network, own.Spec.CIDR, own.Spec.Gateway = "office", "192.0.2.10/32", "lan/n1"
+	check := func(when string, w *world, want ...string) {
+		t.Helper()
+		var got []string
+		for g := range w.Intent.State().GatewayAddresses().All() {
+			got = append(got, fmt.Sprintf("%s/%s %s %s", g.Router, g.Node, g.Network, g.Address))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	w.api.Blocks([]*v1alpha1.AddressBlock{own, block})
+	check("before the Router", w)
+	w.api.Routers(routers)
+	w.api.Networks(networks)
+	w.api.Ports([]*v1alpha1.Port{vm})
+	check("all", w, "lan/n1 office 192.0.2.10")
+	if got := w.portNodes(); len(got) != 0 {
+		t.Errorf("a Port has the address of a gateway: %v", got)
+	}
+	if err := w.View.Save(); err != nil {
+		t.Fatal(err)
+	}
+	again := newWorld(t, d)
+	check("after a restart without the API", again, "lan/n1 office 192.0.2.10")
+	again.api.Routers([]*v1alpha1.Router{{ObjectMeta: routers[0].ObjectMeta, Status: routers[0].Status}})
+	check("without the Router's gateway", again)
+	again.api.Routers(routers)
+	check("with it again", again, "lan/n1 office 192.0.2.10")
+	again.api.Blocks([]*v1alpha1.AddressBlock{block})
+	check("without the block", again)
+}
+
 // The pods of this node need its gateway, also when its object is gone.
 func TestOwnNodeIsKept(t *testing.T) {
 	w := newWorld(t, disk{})
