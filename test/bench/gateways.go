@@ -41,10 +41,12 @@ type external struct {
 }
 
 // measureGateways measures floating IPs: the traffic that they translate, how fast they move, and
-// what very many of them cost a node.
+// what very many of them cost a node; and the traffic that leaves by a Router's gateway.
 func measureGateways(ctx context.Context) ([]Result, error) {
 	var results []Result
-	for _, take := range []func(context.Context) ([]Result, error){floatingTraffic, floatingMove, floatingScale} {
+	for _, take := range []func(context.Context) ([]Result, error){
+		floatingTraffic, floatingMove, floatingScale, gatewayTraffic,
+	} {
 		more, err := take(ctx)
 		if err != nil {
 			return nil, err
@@ -243,6 +245,14 @@ func translateByKernel(ctx context.Context, router, server *lab.Host) error {
 // translateByNode has the node's kernel be on the external Network and translate the first floating
 // IP for the pod, which it reaches as any pod.
 func (e *external) translateByNode(ctx context.Context) error {
+	if err := e.connectNode(ctx); err != nil {
+		return err
+	}
+	return translateByKernel(ctx, e.Nodes[0].Host, e.pods[0].Host)
+}
+
+// connectNode has the node's kernel be on the external Network, with the first floating IP.
+func (e *external) connectNode(ctx context.Context) error {
 	n := e.Nodes[0]
 	if _, err := n.OVS.Vsctl(ctx, "set", "port", externalBridge, fmt.Sprintf("tag=%d", externalVLAN)); err != nil {
 		return err
@@ -255,7 +265,56 @@ func (e *external) translateByNode(ctx context.Context) error {
 			return err
 		}
 	}
-	return translateByKernel(ctx, n.Host, e.pods[0].Host)
+	return nil
+}
+
+// gatewayTraffic compares what leaves by the gateway of the Router default with the masquerading of
+// the node, which is on the external Network as well.
+func gatewayTraffic(ctx context.Context) ([]Result, error) {
+	ours, err := startExternal(ctx, 1, 1)
+	defer ours.Close()
+	if err != nil {
+		return nil, err
+	}
+	node, err := startExternal(ctx, 1, 1)
+	defer node.Close()
+	if err != nil {
+		return nil, err
+	}
+	if err := node.connectNode(ctx); err != nil {
+		return nil, err
+	}
+	ours.API.AddRouterGateway(intent.DefaultRouterName, externalNetwork)
+	ours.API.AddGatewayAddress(intent.DefaultRouterName, ours.Nodes[0].Name, externalNetwork, firstFloating.String())
+	at := netip.AddrPortFrom(externalHost.Addr(), serverPort)
+	all := []*contender{
+		{name: "gateway", lab: ours.Lab, client: ours.pods[0].Host, server: ours.host},
+		{name: "node", lab: node.Lab, client: node.pods[0].Host, server: node.host},
+	}
+	for _, c := range all {
+		if err := c.await(ctx, at); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	var results []Result
+	for _, tr := range traffics {
+		var rates [2][]float64
+		for range balancedRounds {
+			for i, c := range all {
+				rate, err := c.run(ctx, tr, at)
+				if err != nil {
+					return nil, fmt.Errorf("%s %s: %w", c.name, tr.name, err)
+				}
+				rates[i] = append(rates[i], rate)
+			}
+		}
+		r := paired("snat-"+tr.name, tr.unit, rates[0], rates[1])
+		if tr.name == "crr" {
+			r = r.atLeast(1, 1.2)
+		}
+		results = append(results, r)
+	}
+	return results, nil
 }
 
 // Rounds of a move, and how often the host outside sends meanwhile.
