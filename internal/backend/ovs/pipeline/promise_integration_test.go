@@ -271,7 +271,7 @@ func (w promise) floatingAt(n intent.Network, a netip.Addr) (intent.FloatingIP, 
 // withoutFloatingIPs is the cluster as if it had none.
 func (w promise) withoutFloatingIPs() promise {
 	other := *w.clusterWorld
-	other.outside = nil
+	other.floating = nil
 	return promise{&other}
 }
 
