@@ -292,7 +292,7 @@ func TestSingleAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	ofGateway := other.ClaimSingle(ctx, translate.Network(network), netip.MustParseAddr("10.0.0.9"), "shop/t.eth0")
-	if !errors.As(ofGateway, &refused) || !strings.Contains(ofGateway.Error(), "gateway red/n1 has it") {
+	if !errors.As(ofGateway, &refused) || !strings.Contains(ofGateway.Error(), "gateway of router red on node n1 has it") {
 		t.Errorf("an address that a gateway has: %v", ofGateway)
 	}
 	if err := other.ClaimSingle(ctx, translate.Network(network), taken, "shop/s.eth0"); !errors.As(err, &refused) || !strings.Contains(err.Error(), "shop/p") {

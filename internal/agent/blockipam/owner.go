@@ -193,13 +193,13 @@ func (b *Blocks) answer(ctx context.Context, waiting answers) error {
 		}
 		if err != nil {
 			errs = append(errs,
-				fmt.Errorf("answer to the claim of address %s by %s: %w", o.Spec.CIDR, claimant(o), err))
+				fmt.Errorf("answer to the claim of address %s by %s: %w", o.Spec.CIDR, translate.ClaimedFor(o), err))
 			continue
 		}
 		b.mu.Lock()
 		b.granted[o.Name+" "+string(o.UID)] = true
 		b.mu.Unlock()
-		b.log.Info("claim of a single address in a block answered", "block", o.Name, "by", claimant(o), "granted",
+		b.log.Info("claim of a single address in a block answered", "block", o.Name, "by", translate.ClaimedFor(o), "granted",
 			refusal == nil)
 	}
 	return errors.Join(errs...)

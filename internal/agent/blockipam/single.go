@@ -41,7 +41,7 @@ func (b *Blocks) ClaimSingle(ctx context.Context, network intent.Network, addr n
 	if apierrors.IsAlreadyExists(err) {
 		single, err = b.api.Block(ctx, names.BlockName(network.Name, p))
 		if err == nil && (single.Spec.Node != b.node || single.Spec.Port != port) {
-			return &TakenError{network.Name, addr, claimant(single) + " has it"}
+			return &TakenError{network.Name, addr, translate.ClaimedFor(single) + " has it"}
 		}
 	}
 	if err != nil {
@@ -62,19 +62,6 @@ func (b *Blocks) ClaimSingle(ctx context.Context, network intent.Network, addr n
 		}
 	}
 	return b.awaitGrant(ctx, single, addr, around)
-}
-
-// claimant names what a single address was claimed for.
-func claimant(o *v1alpha1.AddressBlock) string {
-	switch {
-	case o.Spec.FloatingIP != "":
-		return "floatingip " + o.Spec.FloatingIP
-	case o.Spec.Gateway != "":
-		return "gateway " + o.Spec.Gateway
-	case o.Spec.Node == "":
-		return "port " + o.Spec.Port
-	}
-	return fmt.Sprintf("port %s on node %s", o.Spec.Port, o.Spec.Node)
 }
 
 // single is a claim of an address, which names the node that may answer.
