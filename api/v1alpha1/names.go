@@ -73,6 +73,9 @@ const (
 	ConditionProgrammed = "Programmed"
 	// ConditionDeletionBlocked says what keeps an object that is being deleted.
 	ConditionDeletionBlocked = "DeletionBlocked"
+	// ConditionGatewayReady of a Router with a gateway says whether nodes lead out of the cluster
+	// by it. Its reason and message say which do not, and why.
+	ConditionGatewayReady = "GatewayReady"
 	// ConditionGranted of an AddressBlock of a single address inside a block of another node:
 	// whether that node has given the address away.
 	ConditionGranted = "Granted"
@@ -105,6 +108,11 @@ const (
 	ReasonUnassociated   = "Unassociated"
 	ReasonPortTaken      = "PortTaken"
 	ReasonPortOnPhysical = "PortOnPhysicalNetwork"
+
+	// Reasons of Routers' gateways.
+	ReasonRouteConflict     = "RouteConflict"
+	ReasonNoConnectedNode   = "NoConnectedNode"
+	ReasonNodesNotConnected = "NodesNotConnected"
 
 	ReasonAddressesOverlap  = "AddressesOverlap"
 	ReasonPoolNotFound      = "PoolNotFound"

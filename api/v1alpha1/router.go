@@ -15,6 +15,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="VNI",type=integer,JSONPath=`.status.vni`
 // +kubebuilder:printcolumn:name="RD",type=string,JSONPath=`.status.routeDistinguisher`
 // +kubebuilder:printcolumn:name="Networks",type=string,JSONPath=`.status.networks`
+// +kubebuilder:printcolumn:name="Gateway",type=string,JSONPath=`.spec.gateway.network`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Imports",type=string,JSONPath=`.spec.importRouteTargets`,priority=1
@@ -33,6 +34,8 @@ type Router struct {
 }
 
 // RouterSpec is what a user asks for.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !has(self.routes) || self.routes.all(r, !isCIDR(r.destination) || cidr(r.destination).prefixLength() > 0)",message="a Router with a gateway has no route for 0.0.0.0/0 or ::/0: the gateway is the way there",fieldPath=".routes"
 type RouterSpec struct {
 	// RouteDistinguisher of the routes (RFC 4364, 4.2): AS:number or IPv4:number; empty: 64512 and
 	// the Router's id.
@@ -99,7 +102,11 @@ type RouterStatus struct {
 	// +listType=atomic
 	// +optional
 	Networks []string `json:"networks,omitempty"`
-	// Conditions: Ready, Programmed, DeletionBlocked.
+	// GatewayNodes is how many nodes have an address of the gateway's Network.
+	//
+	// +optional
+	GatewayNodes int32 `json:"gatewayNodes,omitempty"`
+	// Conditions: Ready, Programmed, DeletionBlocked, and GatewayReady with a gateway.
 	//
 	// +listType=map
 	// +listMapKey=type
