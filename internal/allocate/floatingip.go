@@ -5,7 +5,6 @@ package allocate
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
@@ -80,13 +79,10 @@ func CheckFloatingIP(f *v1alpha1.FloatingIP, n *v1alpha1.Network, namespace *cor
 		return checkAsked(f, n, pools, held)
 	}
 	family, ok := FloatingIPFamily(f, n)
-	of := slices.DeleteFunc(pools, func(p translate.Pool) bool { return familyOf(p.Prefix.Addr()) != family })
+	of := poolsOf(pools, family, held)
 	if !ok || len(of) == 0 {
 		return refuseFloatingIP(v1alpha1.ReasonWrongFamily,
 			"network %s has no %s subnet: add one to it, or ask for the other ipFamily", n.Name, f.Spec.IPFamily)
-	}
-	for i := range of {
-		of[i].Except = slices.Concat(of[i].Except, heldIn(held, of[i].Prefix))
 	}
 	return FloatingIPVerdict{Pools: of}
 }
