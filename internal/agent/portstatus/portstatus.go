@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -66,8 +65,8 @@ type Publisher struct {
 	// untold are containers of pods that the API had not shown when their annotations
 	// were to be written.
 	untold map[string]bool
-	// ofNode are annotations that the node's object is to have.
-	ofNode map[string]string
+	// mtu is what the node's object is to say.
+	mtu int
 }
 
 // item is one thing to bring up to date: a Port by namespace/name, the annotations of a container's
@@ -92,7 +91,7 @@ func New(o Options) *Publisher {
 	return &Publisher{
 		Options: o, queue: workqueue.NewTypedRateLimitingQueue(limiter),
 		removed: map[attachment.Key]attachment.Attachment{},
-		untold:  map[string]bool{}, ofNode: map[string]string{},
+		untold:  map[string]bool{},
 	}
 }
 
@@ -107,17 +106,9 @@ func (p *Publisher) PodsChanged() {
 }
 
 // NodeMTU has the node's object say the MTU of its pods. It does not block.
-func (p *Publisher) NodeMTU(mtu int) { p.setOfNode(v1alpha1.AnnotationMTU, strconv.Itoa(mtu)) }
-
-// NodePhysicalNetworks has the node's object say which physical networks it is connected to, by the
-// value of the annotation. It does not block.
-func (p *Publisher) NodePhysicalNetworks(value string) {
-	p.setOfNode(v1alpha1.AnnotationPhysicalNetworks, value)
-}
-
-func (p *Publisher) setOfNode(annotation, value string) {
+func (p *Publisher) NodeMTU(mtu int) {
 	p.mu.Lock()
-	p.ofNode[annotation] = value
+	p.mtu = mtu
 	p.mu.Unlock()
 	p.queue.Add(item{node: true})
 }
@@ -250,12 +241,13 @@ func (p *Publisher) annotate(ctx context.Context, container string) error {
 	return nil
 }
 
-// annotateNode tells the cluster how much fits this node's interfaces, and where it is connected.
+// annotateNode tells other nodes how much fits this one's interfaces.
 func (p *Publisher) annotateNode(ctx context.Context) error {
 	p.mu.Lock()
-	annotations := maps.Clone(p.ofNode)
+	mtu := p.mtu
 	p.mu.Unlock()
-	if err := p.API.AnnotateNode(ctx, p.Node, annotations); err != nil {
+	err := p.API.AnnotateNode(ctx, p.Node, map[string]string{v1alpha1.AnnotationMTU: strconv.Itoa(mtu)})
+	if err != nil {
 		return fmt.Errorf("annotations of node %s: %w", p.Node, err)
 	}
 	return nil

@@ -22,8 +22,8 @@ import (
 	"coelan.io/coelan/internal/translate"
 )
 
-// blocks removes AddressBlocks without their node, Network, Port or FloatingIP, and unused ones of
-// the controller itself; and it answers nodes that want single addresses of the latter.
+// blocks removes AddressBlocks without their node, Network, Port, FloatingIP or Router, and unused
+// ones of the controller itself; and it answers nodes that want single addresses of the latter.
 type blocks struct {
 	*reconcile.Access
 	claims claims
@@ -46,6 +46,8 @@ func (r *blocks) setup(m manager.Manager, monitor *heartbeat.Monitor) error {
 		Watches(&v1alpha1.Port{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByPort)),
 			builder.WithPredicates(reconcile.OnlyDelete())).
 		Watches(&v1alpha1.FloatingIP{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByFloatingIP)),
+			builder.WithPredicates(reconcile.OnlyDelete())).
+		Watches(&v1alpha1.Router{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByGateway)),
 			builder.WithPredicates(reconcile.OnlyDelete())).
 		Complete(reconcile.WithHeartbeat(monitor.Loop("blocks"), r))
 }
@@ -72,7 +74,7 @@ func (r *blocks) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if err != nil || !idle {
 		return reconcile.Requeue(err)
 	}
-	// What the controller has claimed for a Port or FloatingIP is younger than that.
+	// What the controller has claimed for a Port, FloatingIP or Router is younger than that.
 	if young := newBlockGrace - time.Since(block.CreationTimestamp.Time); young > 0 &&
 		(block.Spec.Node != "" || ofController(block)) {
 		return ctrl.Result{RequeueAfter: young}, nil
@@ -103,20 +105,27 @@ func (r *blocks) stale(ctx context.Context, block *v1alpha1.AddressBlock, networ
 	if block.CreationTimestamp.Before(&network.CreationTimestamp) {
 		return true, nil
 	}
-	if block.Spec.Node == "" {
+	node := block.Spec.Node
+	if _, gateway, is := strings.Cut(block.Spec.Gateway, "/"); is {
+		node = gateway
+	}
+	if node == "" {
 		return false, nil
 	}
-	return r.NodeGone(ctx, block.Spec.Node)
+	return r.NodeGone(ctx, node)
 }
 
-// idle says whether a block is for a Port or FloatingIP that is gone, or is one of the controller's
-// that no address is claimed of.
+// idle says whether a block is for a Port, FloatingIP or Router that is gone, or is one of the
+// controller's that no address is claimed of.
 func (r *blocks) idle(ctx context.Context, block *v1alpha1.AddressBlock) (bool, error) {
 	switch {
 	case block.Spec.Port != "":
 		return r.claimantGone(ctx, block.Spec.Port, &v1alpha1.Port{})
 	case block.Spec.FloatingIP != "":
 		return r.claimantGone(ctx, block.Spec.FloatingIP, &v1alpha1.FloatingIP{})
+	case block.Spec.Gateway != "":
+		router, _, _ := strings.Cut(block.Spec.Gateway, "/")
+		return r.claimantGone(ctx, "/"+router, &v1alpha1.Router{})
 	case block.Spec.Node != "":
 		return false, nil
 	}
@@ -137,7 +146,8 @@ func (r *blocks) idle(ctx context.Context, block *v1alpha1.AddressBlock) (bool, 
 	return true, nil
 }
 
-// claimantGone says whether the Port or FloatingIP of a key is neither in memory nor in the API.
+// claimantGone says whether the Port, FloatingIP or Router of a key is neither in memory nor in the
+// API.
 func (r *blocks) claimantGone(ctx context.Context, key string, of client.Object) (bool, error) {
 	namespace, name, _ := strings.Cut(key, "/")
 	there, err := r.Find(ctx, namespace, name, of)

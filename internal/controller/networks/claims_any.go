@@ -38,11 +38,13 @@ func (c claims) any(ctx context.Context, by claimant, b *blocksOf, pools []trans
 }
 
 // before is the address of the pools that the claimant has: the one in its status if its claim is
-// there, or is not known here, else the lowest one that was claimed.
+// there, or is not known here, else the one that was claimed first. A new leader may claim another
+// one before it knows of that.
 func (b *blocksOf) before(by claimant, pools []translate.Pool) (found netip.Addr, has bool) {
 	if by.had.IsValid() && b.claimOf(by.had) == nil && handsOut(pools, by.had) {
 		return by.had, true
 	}
+	var first *v1alpha1.AddressBlock
 	for _, o := range b.list {
 		a, single := address(o)
 		if !single || !by.claimed(o) || !slices.ContainsFunc(pools, func(p translate.Pool) bool {
@@ -53,8 +55,8 @@ func (b *blocksOf) before(by claimant, pools []translate.Pool) (found netip.Addr
 		if a == by.had {
 			return a, true
 		}
-		if !has || a.Less(found) {
-			found, has = a, true
+		if first == nil || translate.Older(o, first) < 0 {
+			first, found, has = o, a, true
 		}
 	}
 	return found, has

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package networks has the reconcilers of Networks and what belongs to them: numbers, the Networks
-// and Routers of namespaces, users' Ports, FloatingIPs, blocks of addresses, and how many addresses
-// are used.
+// and Routers of namespaces, users' Ports, FloatingIPs, the gateways of Routers, blocks of
+// addresses, and how many addresses are used.
 package networks
 
 import (
@@ -54,6 +54,9 @@ func Setup(m manager.Manager, a *reconcile.Access, monitor *heartbeat.Monitor, o
 	}
 	if err := (&floatingIPs{Access: a, claims: claims}).setup(m, monitor); err != nil {
 		return fmt.Errorf("floatingips: %w", err)
+	}
+	if err := (&gateways{Access: a, claims: claims}).setup(m, monitor); err != nil {
+		return fmt.Errorf("gateways: %w", err)
 	}
 	if err := (&blocks{Access: a, claims: claims}).setup(m, monitor); err != nil {
 		return fmt.Errorf("blocks: %w", err)

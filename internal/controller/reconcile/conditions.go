@@ -70,10 +70,10 @@ func (a *Access) Announce(about client.Object, v allocate.Verdict, before, now [
 		switch {
 		case c.Type == v1alpha1.ConditionReady && v.Warning != "" && (old == nil || old.Message != c.Message):
 			a.Events.Event(about, corev1.EventTypeWarning, v1alpha1.ReasonSubnetOverlaps, v.Warning)
-		case c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse &&
-			(changed || old.Message != c.Message):
+		case (c.Type == v1alpha1.ConditionReady || c.Type == v1alpha1.ConditionGatewayReady) &&
+			c.Status == metav1.ConditionFalse && (changed || old.Message != c.Message):
 			a.Events.Event(about, corev1.EventTypeWarning, c.Reason, c.Message)
-		case c.Type == v1alpha1.ConditionDeletionBlocked && changed:
+		case (c.Type == v1alpha1.ConditionDeletionBlocked || c.Reason == v1alpha1.ReasonNodesNotConnected) && changed:
 			a.Events.Event(about, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}

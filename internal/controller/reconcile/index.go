@@ -4,6 +4,7 @@ package reconcile
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,12 +14,15 @@ import (
 
 // What objects are found by in memory.
 const (
-	ByNetwork = "network" // Ports, AddressBlocks and FloatingIPs, by the Network's name
-	ByNode    = "node"    // pods, AddressBlocks and Ports, by the node's name
+	// ByNetwork finds Ports, AddressBlocks and FloatingIPs by the Network's name, and Routers by
+	// that of their gateway's.
+	ByNetwork = "network"
+	ByNode    = "node" // pods, AddressBlocks, of gateways as well, and Ports, by the node's name
 	// ByPort finds AddressBlocks by the Port's key, and FloatingIPs by its name: it is of their
 	// namespace.
 	ByPort       = "port"
 	ByFloatingIP = "floatingIP" // AddressBlocks, by the FloatingIP's key
+	ByGateway    = "gateway"    // AddressBlocks of gateways, by the name of the Router
 	ByPod        = "pod"        // Ports, by the name of the pod that they are for
 	ByNamespace  = "namespace"  // Networks and Routers, by the namespace that they were made for
 	Selecting    = "selecting"  // Networks that select namespaces: all have the value "true"
@@ -43,10 +47,24 @@ var indexes = []index{
 	{&v1alpha1.AddressBlock{}, ByNetwork, func(o client.Object) string {
 		return o.(*v1alpha1.AddressBlock).Spec.Network
 	}},
-	{&v1alpha1.AddressBlock{}, ByNode, func(o client.Object) string { return o.(*v1alpha1.AddressBlock).Spec.Node }},
+	{&v1alpha1.AddressBlock{}, ByNode, func(o client.Object) string {
+		spec := o.(*v1alpha1.AddressBlock).Spec
+		_, gateway, _ := strings.Cut(spec.Gateway, "/")
+		return spec.Node + gateway // not both
+	}},
 	{&v1alpha1.AddressBlock{}, ByPort, func(o client.Object) string { return o.(*v1alpha1.AddressBlock).Spec.Port }},
 	{&v1alpha1.AddressBlock{}, ByFloatingIP, func(o client.Object) string {
 		return o.(*v1alpha1.AddressBlock).Spec.FloatingIP
+	}},
+	{&v1alpha1.AddressBlock{}, ByGateway, func(o client.Object) string {
+		router, _, _ := strings.Cut(o.(*v1alpha1.AddressBlock).Spec.Gateway, "/")
+		return router
+	}},
+	{&v1alpha1.Router{}, ByNetwork, func(o client.Object) string {
+		if gateway := o.(*v1alpha1.Router).Spec.Gateway; gateway != nil {
+			return gateway.Network
+		}
+		return ""
 	}},
 	{&v1alpha1.FloatingIP{}, ByNetwork, func(o client.Object) string { return o.(*v1alpha1.FloatingIP).Spec.Network }},
 	{&v1alpha1.FloatingIP{}, ByPort, func(o client.Object) string { return o.(*v1alpha1.FloatingIP).Spec.Port }},

@@ -11,6 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/translate"
 	"coelan.io/coelan/internal/translate/policies"
 )
@@ -28,6 +29,9 @@ func TrimForCache(obj any) (any, error) {
 			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
 		}
 		n.Labels = o.Labels
+		if value, there := o.Annotations[v1alpha1.AnnotationPhysicalNetworks]; there {
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationPhysicalNetworks, value)
+		}
 		return n, nil
 	case *corev1.Namespace:
 		n := &corev1.Namespace{ObjectMeta: slimMeta(o.ObjectMeta)}

@@ -68,10 +68,13 @@ func NetworkChanged() predicate.Predicate {
 
 // NodeChanged leaves out heartbeats.
 func NodeChanged() predicate.Predicate {
-	return Updated(func(a, b *corev1.Node) bool {
-		return a.Spec.PodCIDR == b.Spec.PodCIDR && slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) &&
-			slices.Equal(a.Status.Addresses, b.Status.Addresses)
-	})
+	return Updated(SameNode)
+}
+
+// SameNode reports whether two versions of a node have the same podCIDRs and addresses.
+func SameNode(a, b *corev1.Node) bool {
+	return a.Spec.PodCIDR == b.Spec.PodCIDR && slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) &&
+		slices.Equal(a.Status.Addresses, b.Status.Addresses)
 }
 
 // RequestFor returns the request for an object.
