@@ -90,19 +90,17 @@ func Quoted(in Input, p *openflow.PacketIn2, source, destination netip.Addr) (wa
 	}
 	id, _ := in.Numbers.PortAt(number)
 	port, _ := s.Ports().Get(id)
-	for f := range s.FloatingIPsOf(port.ObjectKey()) {
-		t, ok := askFor(in).translation(f)
-		if !ok || f.Address.Is4() != source.Is4() {
-			continue
+	if place != quoteOut {
+		own, ok := firstOf(port.Addresses, source)
+		known, inCluster := firstOf(askFor(in).clusterAddresses(port), source)
+		if place == quoteToPort {
+			return known, own, ok && inCluster
 		}
-		own, _ := firstOf(port.Addresses, f.Address)
-		switch place {
-		case quoteOut:
+		return own, known, ok && inCluster
+	}
+	for f := range s.FloatingIPsOf(port.ObjectKey()) {
+		if t, ok := askFor(in).translation(f); ok && f.Address.Is4() == source.Is4() {
 			return t.known, t.address, true
-		case quoteToPort:
-			return t.known, own, true
-		case quoteFromPort:
-			return own, t.known, true
 		}
 	}
 	return was, is, false
