@@ -238,12 +238,15 @@ func TestVLANNetwork(t *testing.T) {
 		t.Errorf("pod %s is on a physical network that its node is not connected to", p.Name)
 	}
 	awaitEvent(ctx, t, w, "", "bridge br-ext does not exist")
+	awaitConnected(ctx, t, w, w.n1, "")
 	for _, n := range w.Nodes {
 		if err := n.AddPhysicalBridge(ctx, "br-ext"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	awaitCheck(ctx, t, w)
+	awaitConnected(ctx, t, w, w.n1, "dc")
+	awaitConnected(ctx, t, w, w.n2, "dc")
 	router, err := w.n2.AddVLANHost(ctx, "br-ext", "router", 42, netip.MustParsePrefix("192.168.42.254/24"), netip.MustParsePrefix("fd00:42::fe/64"))
 	if err != nil {
 		t.Fatal(err)
@@ -270,6 +273,21 @@ func TestVLANNetwork(t *testing.T) {
 	})
 	unreachable(t, attempt{"another VLAN", v1.Host, stranger.Address(lab.IPv4)})
 	awaitCheck(ctx, t, w)
+	if _, err := w.n1.OVS.Vsctl(ctx, "del-br", "br-ext"); err != nil {
+		t.Fatal(err)
+	}
+	awaitConnected(ctx, t, w, w.n1, "")
+}
+
+// awaitConnected waits until a node's object has these physical networks.
+func awaitConnected(ctx context.Context, t *testing.T, w *world, n *lab.Node, want string) {
+	t.Helper()
+	var got string
+	var said bool
+	poll(ctx, t, func() bool {
+		got, said = w.API.PhysicalNetworks(n.Name)
+		return said && got == want
+	}, func() { t.Errorf("node %s is connected to %q (said: %t), want %q", n.Name, got, said, want) })
 }
 
 // TestUplinks gives a network card of each node to a physical network. The addresses that the cards

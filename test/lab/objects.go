@@ -136,6 +136,16 @@ func (a *API) Ports() []*v1alpha1.Port { return all[v1alpha1.Port](a, portObject
 // Pods are all pods.
 func (a *API) Pods() []*corev1.Pod { return all[corev1.Pod](a, pods) }
 
+// PhysicalNetworks are those that a node's object says it is connected to; false: it does not say.
+func (a *API) PhysicalNetworks(node string) (names string, said bool) {
+	for _, o := range all[corev1.Node](a, nodes) {
+		if o.Name == node {
+			names, said = o.Annotations[v1alpha1.AnnotationPhysicalNetworks]
+		}
+	}
+	return names, said
+}
+
 // setNode publishes a node as kubelet and the controller manager would.
 func (a *API) setNode(n *Node) {
 	o := &corev1.Node{
