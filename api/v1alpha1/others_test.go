@@ -73,6 +73,11 @@ func TestRouters(t *testing.T) {
 		{"route twice", "", `routes: [{destination: 10.0.0.0/8, nextHop: 10.1.0.1}, {destination: 10.0.0.0/8, nextHop: 10.1.0.2}]`, `spec.routes[1]: Duplicate value`},
 		{"default that imports nothing", "default", `exportRouteTargets: ["64512:1"]`, "the Router default imports and exports 64512:1"},
 		{"default that exports nothing", "default", `importRouteTargets: ["64512:1"]`, "the Router default imports and exports 64512:1"},
+		{"gateway to nowhere", "", `gateway: {}`, `spec.gateway.network: Required value`},
+		{"gateway to a Network without a name", "", `gateway: {network: ""}`, `spec.gateway.network in body should be at least 1 chars long`},
+		{"gateway and a default route", "", `gateway: {network: office}, routes: [{destination: 10.0.0.0/8, nextHop: 10.1.0.1}, {destination: 0.0.0.0/0, nextHop: 10.1.0.1}]`,
+			`spec.routes: Invalid value: "object": a Router with a gateway has no route for 0.0.0.0/0 or ::/0: the gateway is the way there`},
+		{"gateway and a default route for IPv6", "", `gateway: {network: office}, routes: [{destination: "::/0", nextHop: "fd00::1"}]`, `a Router with a gateway has no route for`},
 		{"default of nothing", "default", ``, "the Router default imports and exports 64512:1"},
 	}, []string{
 		``,
@@ -80,8 +85,11 @@ func TestRouters(t *testing.T) {
 		`importRouteTargets: ["0:0", "65535:4294967295", "4294967295:65535", "192.0.2.1:65535", "64512:1"], exportRouteTargets: ["64512:1"]`,
 		`routes: [{destination: 0.0.0.0/0, nextHop: 10.1.0.1}, {destination: "::/0", nextHop: "fd00::1"}]`,
 		`importRouteTargets: [` + many(64, `"64512:%d"`) + `], routes: [` + many(256, `{destination: 10.0.%d.0/24, nextHop: 10.1.0.1}`) + `]`,
+		`gateway: {network: office, nodes: {matchLabels: {edge: "true"}}}, routes: [` + many(256, `{destination: 10.0.%d.0/24, nextHop: 10.1.0.1}`) + `]`,
 	}, []update{
 		{"targets, routes and distinguisher", ``, `routeDistinguisher: "1:1", importRouteTargets: ["1:1"], exportRouteTargets: ["1:2"], routes: [{destination: 10.0.0.0/8, nextHop: 10.1.0.1}]`, ""},
+		{"gateway given and taken away", `gateway: {network: office}`, `routes: [{destination: 0.0.0.0/0, nextHop: 10.1.0.1}]`, ""},
+		{"gateway beside a default route", `routes: [{destination: 0.0.0.0/0, nextHop: 10.1.0.1}]`, `gateway: {network: office}, routes: [{destination: 0.0.0.0/0, nextHop: 10.1.0.1}]`, `a Router with a gateway has no route for`},
 		{"to bad targets", ``, `importRouteTargets: [x]`, form},
 	})
 	if got := routers.create(t, "default", `importRouteTargets: ["64512:1"], exportRouteTargets: ["64512:1", "64512:2"]`); got != "" {
@@ -154,6 +162,12 @@ func TestAddressBlocks(t *testing.T) {
 		{"32 bits of IPv6 for a FloatingIP", "", `network: red, cidr: "fd00::/32", floatingIP: ns/f`, `is a single address`},
 		{"FloatingIP of a node", "", `network: red, cidr: 10.1.0.5/32, node: a, floatingIP: ns/f`, `spec.floatingIP: Invalid value: "object": a block that is for a FloatingIP is the controller's, and for no Port`},
 		{"FloatingIP and Port", "", `network: red, cidr: 10.1.0.5/32, port: ns/p, floatingIP: ns/f`, `and for no Port`},
+		{"many addresses for a gateway", "", `network: red, cidr: 10.1.0.0/26, gateway: r/n`, `spec.cidr: Invalid value: "object": a block that is for a gateway is a single address: /32, or /128 for IPv6`},
+		{"32 bits of IPv6 for a gateway", "", `network: red, cidr: "fd00::/32", gateway: r/n`, `is a single address`},
+		{"gateway of a node's", "", `network: red, cidr: 10.1.0.5/32, node: a, gateway: r/n`, `spec.gateway: Invalid value: "object": a block that is for a gateway is the controller's, and for nothing else`},
+		{"gateway and Port", "", `network: red, cidr: 10.1.0.5/32, port: ns/p, gateway: r/n`, `and for nothing else`},
+		{"gateway and FloatingIP", "", `network: red, cidr: 10.1.0.5/32, floatingIP: ns/f, gateway: r/n`, `and for nothing else`},
+		{"long key of a gateway", "", `network: red, cidr: 10.1.0.5/32, gateway: ` + strings.Repeat("g", 318), `spec.gateway: Too long: may not be more than 317 bytes`},
 		{"long key of a FloatingIP", "", `network: red, cidr: 10.1.0.5/32, floatingIP: ` + strings.Repeat("f", 318), `spec.floatingIP: Too long: may not be more than 317 bytes`},
 		{"32 bits of IPv6 for a Port", "", `network: red, cidr: "fd00::/32", port: ns/p`, `is a single address`},
 	}, []string{
@@ -165,6 +179,7 @@ func TestAddressBlocks(t *testing.T) {
 		`network: red, cidr: "fd00:10::5/128", floatingIP: ns/f, grantor: b`,
 	}, []update{
 		{"FloatingIP", `network: red, cidr: 10.1.0.5/32, floatingIP: ns/f`, `network: red, cidr: 10.1.0.5/32, floatingIP: ns/g`, `an AddressBlock cannot be changed`},
+		{"gateway", `network: red, cidr: 10.1.0.5/32, gateway: r/n`, `network: red, cidr: 10.1.0.5/32, gateway: r/m`, `an AddressBlock cannot be changed`},
 		{"FloatingIP given later", `network: red, cidr: 10.1.0.5/32`, `network: red, cidr: 10.1.0.5/32, floatingIP: ns/g`, `an AddressBlock cannot be changed`},
 		{"node", one, `network: red, cidr: 10.1.0.0/26, node: b`, `spec: Invalid value: "object": an AddressBlock cannot be changed`},
 		{"node given later", `network: red, cidr: 10.1.0.0/26`, one, `an AddressBlock cannot be changed`},
