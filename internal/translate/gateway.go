@@ -28,7 +28,8 @@ type GatewaySet struct {
 func NewGatewaySet() *GatewaySet {
 	return &GatewaySet{
 		networks: map[string]v1alpha1.Name{}, claims: map[string]intent.GatewayAddress{},
-		results: map[string]intent.GatewayAddress{}, of: map[string]map[string]struct{}{}, touched: map[string]struct{}{},
+		results: map[string]intent.GatewayAddress{}, of: map[string]map[string]struct{}{},
+		touched: map[string]struct{}{},
 	}
 }
 
@@ -85,8 +86,8 @@ func (s *GatewaySet) Changes() Change[intent.GatewayAddress] {
 func gatewayAddress(o *v1alpha1.AddressBlock) (intent.GatewayAddress, bool) {
 	router, node, ok := strings.Cut(o.Spec.Gateway, "/")
 	p, err := netip.ParsePrefix(o.Spec.CIDR)
-	if !ok || router == "" || node == "" || o.Spec.Network == "" || err != nil || !p.IsSingleIP() || p.Addr().Is4In6() ||
-		o.Name != names.BlockName(o.Spec.Network, p) || o.Spec.CIDR != p.String() {
+	if !ok || router == "" || node == "" || o.Spec.Network == "" || err != nil || !p.IsSingleIP() ||
+		p.Addr().Is4In6() || o.Name != names.BlockName(o.Spec.Network, p) || o.Spec.CIDR != p.String() {
 		return intent.GatewayAddress{}, false
 	}
 	return intent.GatewayAddress{Router: router, Node: node, Network: o.Spec.Network, Address: p.Addr()}, true

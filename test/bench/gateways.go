@@ -284,7 +284,9 @@ func gatewayTraffic(ctx context.Context) ([]Result, error) {
 	if err := node.connectNode(ctx); err != nil {
 		return nil, err
 	}
-	ours.API.AddRouterGateway(intent.DefaultRouterName, externalNetwork)
+	if err := ours.API.AddRouterGateway(intent.DefaultRouterName, externalNetwork); err != nil {
+		return nil, err
+	}
 	ours.API.AddGatewayAddress(intent.DefaultRouterName, ours.Nodes[0].Name, externalNetwork, firstFloating.String())
 	at := netip.AddrPortFrom(externalHost.Addr(), serverPort)
 	all := []*contender{

@@ -21,7 +21,7 @@ func (a *API) AddRouterGateway(router, network string) error {
 		a.AddRouter(router, v1alpha1.RouterSpec{})
 	}
 	return a.changeRouter(router, func(spec *v1alpha1.RouterSpec) {
-		spec.Gateway = &v1alpha1.RouterGateway{Network: v1alpha1.Name(network)}
+		spec.Gateway = &v1alpha1.RouterGateway{Network: network}
 	})
 }
 

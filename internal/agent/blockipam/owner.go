@@ -199,8 +199,8 @@ func (b *Blocks) answer(ctx context.Context, waiting answers) error {
 		b.mu.Lock()
 		b.granted[o.Name+" "+string(o.UID)] = true
 		b.mu.Unlock()
-		b.log.Info("claim of a single address in a block answered", "block", o.Name, "by", translate.ClaimedFor(o), "granted",
-			refusal == nil)
+		b.log.Info("claim of a single address in a block answered", "block", o.Name, "by", translate.ClaimedFor(o),
+			"granted", refusal == nil)
 	}
 	return errors.Join(errs...)
 }
