@@ -138,7 +138,7 @@ func testGateways(t *testing.T, api *apitest.API) {
 	w.leads("red", v1alpha1.ReasonReady, "worker1", "worker2")
 	stop()
 	w.delete(second)
-	stop = w.start(nil)
+	w.start(nil)
 	w.leads("red", v1alpha1.ReasonReady, "worker1")
 	w.leads("blue", v1alpha1.ReasonReady)
 	w.connected(2, "office")

@@ -104,7 +104,8 @@ func (r *gateways) apply(ctx context.Context, router *v1alpha1.Router,
 		}
 		if err := r.release(ctx, router, has, func(b *v1alpha1.AddressBlock) bool {
 			// Of a node that is not known here, blocks asks the API server whether it is gone.
-			return s.blocks[b.Name] || v.Reason == "" && b.Spec.Network == cluster.Network.Name && !cluster.Knows(nodeOf(b))
+			unsure := v.Reason == "" && b.Spec.Network == cluster.Network.Name && !cluster.Knows(nodeOf(b))
+			return unsure || s.blocks[b.Name]
 		}); err != nil {
 			return 0, err
 		}
