@@ -21,30 +21,49 @@ import (
 // streams sends on ways until they are stopped: UDP, and TCP connections that stay open.
 func streams(ctx context.Context, t *testing.T, ways ...way) *traffic {
 	t.Helper()
-	tr := &traffic{}
+	tr := datagrams(ctx, t, ways...)
 	for _, p := range ways {
 		for f := range lab.Dual.Each {
-			port, known := uint16(7300+len(tr.udp)), p.known
-			if known == nil {
-				known = p.dst
-			}
-			dst, at := netip.AddrPortFrom(p.dst(f), port), netip.AddrPortFrom(known(f), port)
-			udp, err := probe.StartUDP(p.from, p.to, dst, at, probeInterval)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(udp.Close)
+			dst, at := p.ends(f, len(tr.tcp))
 			serve(t, p.to, at, probe.Echo)
 			tcp, err := probe.StartTCP(ctx, p.from, dst, probeInterval)
 			if err != nil {
 				t.Fatalf("%s %s: %v", f, p.name, err)
 			}
 			t.Cleanup(tcp.Close)
-			tr.names, tr.udp, tr.tcp = append(tr.names, f.String()+" "+p.name), append(tr.udp, udp), append(tr.tcp, tcp)
+			tr.tcp = append(tr.tcp, tcp)
+		}
+	}
+	return tr
+}
+
+// datagrams sends UDP on ways until it is stopped.
+func datagrams(ctx context.Context, t *testing.T, ways ...way) *traffic {
+	t.Helper()
+	tr := &traffic{}
+	for _, p := range ways {
+		for f := range lab.Dual.Each {
+			dst, at := p.ends(f, len(tr.udp))
+			udp, err := probe.StartUDP(p.from, p.to, dst, at, probeInterval)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(udp.Close)
+			tr.names, tr.udp = append(tr.names, f.String()+" "+p.name), append(tr.udp, udp)
 		}
 	}
 	settle(ctx, t, tr, 30)
 	return tr
+}
+
+// ends are where the n-th stream is sent to, and where its receiver listens.
+func (p way) ends(f lab.Family, n int) (dst, at netip.AddrPort) {
+	known := p.known
+	if known == nil {
+		known = p.dst
+	}
+	port := uint16(7300 + n)
+	return netip.AddrPortFrom(p.dst(f), port), netip.AddrPortFrom(known(f), port)
 }
 
 // settle waits until as many packets have come back on every way.
@@ -318,7 +337,9 @@ func TestFloatingIPsOfNodesSegment(t *testing.T) {
 	t.Run("no policies", func(t *testing.T) { floatingOnSegment(t, false) })
 }
 
-func floatingOnSegment(t *testing.T, policed bool) {
+// startSegment makes a world in which the nodes' segment is an external Network, and a host beyond it.
+func startSegment(t *testing.T, policed bool) (*tenants, *lab.Host) {
+	t.Helper()
 	w := startTenantsWith(t, lab.Options{Policies: policed, Configure: func(c *config.Config) {
 		proxiedServices(c)
 		c.Uplinks = map[string]config.Uplink{"dc": {Interface: "ext0"}}
@@ -343,16 +364,23 @@ func floatingOnSegment(t *testing.T, policed bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := func(n int) func(lab.Family) netip.Addr {
-		return func(f lab.Family) netip.Addr {
-			return netip.MustParseAddr(fmt.Sprintf(map[lab.Family]string{lab.IPv4: "192.168.33.%d", lab.IPv6: "fd00:33::%d"}[f], n))
-		}
+	return w, far
+}
+
+// onSegment is an address of the nodes' segment.
+func onSegment(n int) func(lab.Family) netip.Addr {
+	return func(f lab.Family) netip.Addr {
+		return netip.MustParseAddr(fmt.Sprintf(map[lab.Family]string{lab.IPv4: "192.168.33.%d", lab.IPv6: "fd00:33::%d"}[f], n))
 	}
+}
+
+func floatingOnSegment(t *testing.T, policed bool) {
+	w, far := startSegment(t, policed)
 	for i, p := range []*lab.Pod{w.a, w.c, w.red[0], w.blue[0]} {
 		for f := range lab.Dual.Each {
-			w.API.AddFloatingIP(p.Namespace, fmt.Sprint(p.Name, "-", f), "segment", address(101+i)(f).String(), p.Name+".eth0")
+			w.API.AddFloatingIP(p.Namespace, fmt.Sprint(p.Name, "-", f), "segment", onSegment(101+i)(f).String(), p.Name+".eth0")
 			becomes(t, p.Name, func(ctx context.Context) error {
-				r, err := (probe.Ping{Dst: address(101 + i)(f), Wait: time.Second}).Run(ctx, w.Outside)
+				r, err := (probe.Ping{Dst: onSegment(101 + i)(f), Wait: time.Second}).Run(ctx, w.Outside)
 				if err == nil && r.Lost() > 0 {
 					err = errLost
 				}
@@ -360,7 +388,7 @@ func floatingOnSegment(t *testing.T, policed bool) {
 			})
 		}
 	}
-	a, c, red, blue := address(101), address(102), address(103), address(104)
+	a, c, red, blue := onSegment(101), onSegment(102), onSegment(103), onSegment(104)
 	takeWays(t,
 		way{path: path{"in", w.Outside, w.a.Host, a, w.Outside.Address}, known: own(w.a)},
 		way{path: path{"in from beyond", far, w.c.Host, c, far.Address}, known: own(w.c)},
@@ -381,8 +409,14 @@ func floatingOnSegment(t *testing.T, policed bool) {
 			way{path: path{"without one", w.d.Host, w.c.Host, c, nil}, known: own(w.c)},
 		)
 	}
-	// Services that the nodes' kernels balance: those that it asks for, and one of which it is the
-	// endpoint.
+	proxiedOnSegment(t, w, far)
+	awaitCheck(within(t, time.Minute), t, w.world)
+}
+
+// proxiedOnSegment asks for Services that the nodes' kernels balance: one that pod a asks for, and one
+// of which it is the endpoint.
+func proxiedOnSegment(t *testing.T, w *tenants, far *lab.Host) {
+	t.Helper()
 	for f := range lab.Dual.Each {
 		endpoint := netip.AddrPortFrom(w.b.Address(f), 8083)
 		expose(t, w.n1, "tcp", endpoint)
@@ -397,5 +431,4 @@ func floatingOnSegment(t *testing.T, policed bool) {
 			t.Errorf("%s: behind a node port: the pod sees %s, want %s; %v", f, got.Addr(), far.Address(f), err)
 		}
 	}
-	awaitCheck(within(t, time.Minute), t, w.world)
 }

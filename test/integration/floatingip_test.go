@@ -149,21 +149,26 @@ func allow(t *testing.T, w *tenants, more ...*lab.Pod) *rulebook {
 	return b
 }
 
-// floating is a FloatingIP of each family that stand for one Port.
-type floating struct {
-	name      string
-	number    int // the last part of the addresses
-	namespace string
-	port      string
-	node      *lab.Node
-	host      *lab.Host
-	own       func(lab.Family) netip.Addr // the Port's addresses
+// outer are the addresses of the external Network, one of each family, that a node answers for.
+type outer struct {
+	name   string
+	number int // the last part of the addresses
+	node   *lab.Node
 }
 
-func (x floating) address(f lab.Family) netip.Addr { return office(f, x.number) }
+func (x outer) address(f lab.Family) netip.Addr { return office(f, x.number) }
 
-func (x floating) mac(f lab.Family) net.HardwareAddr {
+func (x outer) mac(f lab.Family) net.HardwareAddr {
 	return reserved.PodMAC(x.address(f)).HardwareAddr()
+}
+
+// floating is a FloatingIP of each family that stand for one Port.
+type floating struct {
+	outer
+	namespace string
+	port      string
+	host      *lab.Host
+	own       func(lab.Family) netip.Addr // the Port's addresses
 }
 
 // bind publishes it.
@@ -182,7 +187,7 @@ func (w *external) release(x floating) {
 
 // ofPod is one of a pod's eth0.
 func ofPod(p *lab.Pod, number int) floating {
-	return floating{p.Name, number, p.Namespace, p.Name + ".eth0", p.Node, p.Host, own(p)}
+	return floating{outer{p.Name, number, p.Node}, p.Namespace, p.Name + ".eth0", p.Host, own(p)}
 }
 
 // floatingIPs are all of them.
@@ -199,18 +204,27 @@ func (w *external) floatingIPs() floatingIPs {
 		a: ofPod(w.a, 101), b: ofPod(w.b, 102), c: ofPod(w.c, 103),
 		red: ofPod(w.red[0], 110), blue: ofPod(w.blue[0], 111), red2: ofPod(w.red[2], 112),
 		shared: ofPod(w.shared, 113),
-		second: floating{"second", 114, "lab", "several.lan0", w.n1, w.several.Host,
+		second: floating{outer{"second", 114, w.n1}, "lab", "several.lan0", w.several.Host,
 			func(f lab.Family) netip.Addr { return w.several.Own("lan0", f) }},
 		vm: w.floatingVM(w.n1, w.vm),
 	}
 }
 
 func (w *external) floatingVM(n *lab.Node, g *lab.Guest) floating {
-	return floating{"vm", 115, "lab", "vm", n, g.Host, g.Address}
+	return floating{outer{"vm", 115, n}, "lab", "vm", g.Host, g.Address}
 }
 
 func (s floatingIPs) all() []floating {
 	return []floating{s.a, s.b, s.c, s.red, s.blue, s.red2, s.shared, s.second, s.vm}
+}
+
+// outers are the addresses of all of them.
+func (s floatingIPs) outers() []outer {
+	var list []outer
+	for _, x := range s.all() {
+		list = append(list, x.outer)
+	}
+	return list
 }
 
 // inBothFamilies runs a check for IPv4 and IPv6 at the same time.
@@ -281,6 +295,21 @@ func announcement(a netip.Addr, mac net.HardwareAddr) func(probe.Frame) bool {
 	}
 }
 
+// announced waits until the addresses have been announced on a wire.
+func announced(t *testing.T, heard *probe.Wire, all ...outer) {
+	t.Helper()
+	for _, x := range all {
+		for f := range lab.Dual.Each {
+			becomes(t, fmt.Sprintf("%s: the announcement of %s", x.name, x.address(f)), func(context.Context) error {
+				if len(heard.Frames(announcement(x.address(f), x.mac(f)))) == 0 {
+					return errLost
+				}
+				return nil
+			})
+		}
+	}
+}
+
 // TestFloatingIPs takes FloatingIPs of Ports of all kinds through everything that they are for.
 func TestFloatingIPs(t *testing.T) {
 	w := startExternal(t)
@@ -294,16 +323,10 @@ func TestFloatingIPs(t *testing.T) {
 		w.bind(x)
 	}
 	w.awaitAnswers(t, s.all()...)
-	for _, x := range s.all() {
-		for f := range lab.Dual.Each {
-			if _, err := heard.Wait(t.Context(), announcement(x.address(f), x.mac(f))); err != nil {
-				t.Errorf("%s: %s is not announced: %v", x.name, x.address(f), err)
-			}
-		}
-	}
+	announced(t, heard, s.outers()...)
 	t.Run("in and out", func(t *testing.T) { floatingWays(t, w, s) })
-	t.Run("one node answers", func(t *testing.T) { floatingNeighbours(t, w, s) })
-	t.Run("in the cluster", func(t *testing.T) { floatingInCluster(t, w, s) })
+	t.Run("one node answers", func(t *testing.T) { outerNeighbours(t, w, s.outers()) })
+	t.Run("in the cluster", func(t *testing.T) { floatingInCluster(t, w) })
 	t.Run("Services", func(t *testing.T) { floatingServices(t, w, s) })
 	t.Run("hairpins", func(t *testing.T) { floatingHairpins(t, w, s) })
 	t.Run("errors", func(t *testing.T) { floatingErrors(t, w, s) })
@@ -378,14 +401,14 @@ func ttl(f probe.Frame) int {
 	return int(p[8])
 }
 
-// floatingNeighbours asks by ARP and ND for the addresses: one answer each. Flows about them are on
-// the node of the Port only.
-func floatingNeighbours(t *testing.T, w *external, s floatingIPs) {
+// outerNeighbours asks by ARP and ND for the addresses: one answer each. Flows about them are on
+// the node that answers only.
+func outerNeighbours(t *testing.T, w *external, all []outer) {
 	near := wire(t, w.near)
 	asker := net.HardwareAddr{0x02, 0, 0, 0, 0, 0x42}
 	// Hosts of the VLAN that know the sender of an ARP request believe its MAC.
 	nobody := map[lab.Family]netip.Addr{lab.IPv4: office(lab.IPv4, 66), lab.IPv6: office(lab.IPv6, 66)}
-	for _, x := range s.all() {
+	for _, x := range all {
 		v4, v6 := x.address(lab.IPv4), x.address(lab.IPv6)
 		solicited := solicitedNode(v6)
 		for _, ask := range []probe.Frame{
@@ -400,20 +423,20 @@ func floatingNeighbours(t *testing.T, w *external, s floatingIPs) {
 		}
 	}
 	kinds := map[lab.Family]string{lab.IPv4: "ARP", lab.IPv6: "ND"}
-	answers := func(x floating, f lab.Family) func(probe.Frame) bool {
+	answers := func(x outer, f lab.Family) func(probe.Frame) bool {
 		return func(frame probe.Frame) bool {
 			return bytes.Equal(frame.Dst(), asker) &&
 				isAnswer(frame, x.mac(f), x.address(lab.IPv4), x.address(lab.IPv6), kinds[f])
 		}
 	}
-	for _, x := range s.all() {
+	for _, x := range all {
 		for f := range lab.Dual.Each {
 			if _, err := near.Wait(t.Context(), answers(x, f)); err != nil {
 				t.Errorf("%s: %s for %s: %v", x.name, kinds[f], x.address(f), err)
 			}
 		}
 	}
-	for _, x := range s.all() {
+	for _, x := range all {
 		for f := range lab.Dual.Each {
 			if n := len(near.Frames(answers(x, f))); n > 1 {
 				t.Errorf("%s: %d answers to one %s for %s", x.name, n, kinds[f], x.address(f))
@@ -425,10 +448,10 @@ func floatingNeighbours(t *testing.T, w *external, s floatingIPs) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, x := range s.all() {
+		for _, x := range all {
 			for f := range lab.Dual.Each {
 				if there := mentions(flows, x.address(f)); there != (x.node == n) {
-					t.Errorf("%s: flows of node %s about %s: %t, the Port is on node %s", x.name, n.Name, x.address(f), there, x.node.Name)
+					t.Errorf("%s: flows of node %s about %s: %t, want them on node %s", x.name, n.Name, x.address(f), there, x.node.Name)
 				}
 			}
 		}

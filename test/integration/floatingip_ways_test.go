@@ -23,7 +23,7 @@ import (
 
 // floatingInCluster has what has a FloatingIP reach the cluster as without one, and be reached at
 // its own addresses.
-func floatingInCluster(t *testing.T, w *external, s floatingIPs) {
+func floatingInCluster(t *testing.T, w *external) {
 	takeWays(t,
 		way{path: path{"pod on its node", w.a.Host, w.b.Host, w.b.Address, w.a.Address}},
 		way{path: path{"pod on another node", w.a.Host, w.c.Host, w.c.Address, w.a.Address}},

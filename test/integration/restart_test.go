@@ -20,7 +20,7 @@ import (
 )
 
 // traffic is what runs while something restarts: on each way a UDP packet every
-// 10 ms there and back, and a TCP connection that stays open.
+// 10 ms there and back, and a TCP connection that stays open, if there are any at all.
 type traffic struct {
 	names []string
 	udp   []*probe.UDPStream
@@ -84,7 +84,9 @@ func (tr *traffic) stop(t *testing.T) map[string]outcome {
 	outcomes := make([]outcome, len(tr.names))
 	for i := range tr.names {
 		wg.Go(func() { outcomes[i].UDPReport = tr.udp[i].Stop() })
-		wg.Go(func() { outcomes[i].TCP = tr.tcp[i].Stop() })
+		if len(tr.tcp) > 0 {
+			wg.Go(func() { outcomes[i].TCP = tr.tcp[i].Stop() })
+		}
 	}
 	wg.Wait()
 	out := map[string]outcome{}
