@@ -125,18 +125,16 @@ func (c *callers) end(t *testing.T) {
 	}
 }
 
-// floatingRestarts restarts the agent and Open vSwitch of n1 under traffic.
-func floatingRestarts(t *testing.T, w *external, s floatingIPs) {
-	in, out := to("in", w.near, s.a, nil), way{path: path{name: "out", from: w.a.Host, to: w.far, dst: w.far.Address}}
-	for f := range lab.Dual.Each {
-		serve(t, w.a, netip.AddrPortFrom(s.a.own(f), 8080), probe.WhoAmI)
-		serve(t, w.far, netip.AddrPortFrom(w.far.Address(f), 8080), probe.WhoAmI)
-	}
-	for _, r := range []struct {
-		name string
-		do   func(context.Context) error
-		lose bool // packets may be lost
-	}{
+// nodeRestart is something that ends on n1 and comes again.
+type nodeRestart struct {
+	name string
+	do   func(context.Context) error
+	lose bool // packets may be lost
+}
+
+// restarts are of the agent and of Open vSwitch.
+func (w *external) restarts() []nodeRestart {
+	return []nodeRestart{
 		{name: "agent killed", do: func(ctx context.Context) error { w.n1.KillAgent(); return w.n1.StartAgent(ctx) }},
 		{name: "agent stopped", do: func(ctx context.Context) error { w.n1.StopAgent(); return w.n1.StartAgent(ctx) }},
 		{name: "Open vSwitch", lose: true, do: w.n1.OVS.Restart},
@@ -149,7 +147,17 @@ func floatingRestarts(t *testing.T, w *external, s floatingIPs) {
 			return w.n1.StartAgent(ctx)
 		}},
 		{name: "API again", do: func(context.Context) error { return w.API.Resume() }},
-	} {
+	}
+}
+
+// floatingRestarts restarts the agent and Open vSwitch of n1 under traffic.
+func floatingRestarts(t *testing.T, w *external, s floatingIPs) {
+	in, out := to("in", w.near, s.a, nil), way{path: path{name: "out", from: w.a.Host, to: w.far, dst: w.far.Address}}
+	for f := range lab.Dual.Each {
+		serve(t, w.a, netip.AddrPortFrom(s.a.own(f), 8080), probe.WhoAmI)
+		serve(t, w.far, netip.AddrPortFrom(w.far.Address(f), 8080), probe.WhoAmI)
+	}
+	for _, r := range w.restarts() {
 		t.Run(r.name, func(t *testing.T) {
 			ctx := within(t, 2*time.Minute)
 			tr := streams(ctx, t, in, out,
@@ -337,7 +345,8 @@ func TestFloatingIPsOfNodesSegment(t *testing.T) {
 	t.Run("no policies", func(t *testing.T) { floatingOnSegment(t, false) })
 }
 
-// startSegment makes a world in which the nodes' segment is an external Network, and a host beyond it.
+// startSegment makes a world in which the nodes' segment is an external Network, and a host beyond
+// it.
 func startSegment(t *testing.T, policed bool) (*tenants, *lab.Host) {
 	t.Helper()
 	w := startTenantsWith(t, lab.Options{Policies: policed, Configure: func(c *config.Config) {
@@ -413,8 +422,8 @@ func floatingOnSegment(t *testing.T, policed bool) {
 	awaitCheck(within(t, time.Minute), t, w.world)
 }
 
-// proxiedOnSegment asks for Services that the nodes' kernels balance: one that pod a asks for, and one
-// of which it is the endpoint.
+// proxiedOnSegment asks for Services that the nodes' kernels balance: one that pod a asks for, and
+// one of which it is the endpoint.
 func proxiedOnSegment(t *testing.T, w *tenants, far *lab.Host) {
 	t.Helper()
 	for f := range lab.Dual.Each {
