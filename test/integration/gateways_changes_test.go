@@ -118,6 +118,7 @@ func gatewayRestarts(t *testing.T, w *external, e exits, s neighbourIPs) {
 		to("from another node to a FloatingIP", w.red[2].Host, s.b, e.red2.address),
 	}
 	calls := ways[:2]
+	takeWays(t, ways...) // from here on, nodes know the next hops
 	for _, r := range w.restarts() {
 		t.Run(r.name, func(t *testing.T) {
 			ctx := within(t, 2*time.Minute)
