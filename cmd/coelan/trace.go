@@ -82,7 +82,7 @@ func packetBetween(ctx context.Context, cluster *diagnose.Cluster, names []strin
 			return diagnose.Packet{}, err
 		}
 		if i == 1 && ends[0].Outside {
-			if ends[1], err = cluster.FindFloatingIP(ctx, e); err != nil {
+			if ends[1], err = cluster.FindAnswering(ctx, e); err != nil {
 				return diagnose.Packet{}, err
 			}
 			break
@@ -144,6 +144,9 @@ func printTrace(w io.Writer, t agentapi.Trace, verbose bool) {
 	for _, line := range floatingIPsOf(t) {
 		fmt.Fprintf(w, "  FloatingIP %s\n", line)
 	}
+	for _, line := range gatewaysOf(t) {
+		fmt.Fprintf(w, "  Gateway of Router %s\n", line)
+	}
 	for _, p := range t.Policies {
 		fmt.Fprintf(w, "  Policies, %s: %s\n", p.Direction, p.Text)
 	}
@@ -156,11 +159,7 @@ func printTrace(w io.Writer, t agentapi.Trace, verbose bool) {
 // floatingIPsOf says what floating IPs the packet's addresses are, or become.
 func floatingIPsOf(t agentapi.Trace) (lines []string) {
 	if f := t.LeavesAs; f != nil {
-		line := fmt.Sprintf("%s: the source becomes %s of Network %s", f.Name, f.Address, f.Network)
-		if hop := t.NextHop; hop != nil {
-			line += ", the next hop is " + hopOf(*hop)
-		}
-		lines = append(lines, line)
+		lines = append(lines, fmt.Sprintf("%s: the source becomes %s of Network %s", f.Name, f.Address, f.Network)+byHop(t))
 	}
 	if f := t.SentTo; f != nil {
 		line := fmt.Sprintf("%s: %s of Network %s stands for ", f.Name, f.Address, f.Network)
@@ -175,6 +174,26 @@ func floatingIPsOf(t agentapi.Trace) (lines []string) {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// gatewaysOf says what Routers' gateways have the packet's addresses, or those that they become.
+func gatewaysOf(t agentapi.Trace) (lines []string) {
+	if g := t.LeavesBy; g != nil {
+		lines = append(lines, fmt.Sprintf("%s: the source becomes %s of Network %s", g.Router, g.Address, g.Network)+byHop(t))
+	}
+	if g := t.SentToGateway; g != nil {
+		lines = append(lines, fmt.Sprintf("%s: %s of Network %s is for what leaves from node %s, and the replies; "+
+			"nothing can open a connection to it", g.Router, g.Address, g.Network, g.Node))
+	}
+	return lines
+}
+
+// byHop is the end of a line about a packet that leaves by an external Network.
+func byHop(t agentapi.Trace) string {
+	if t.NextHop == nil {
+		return ""
+	}
+	return ", the next hop is " + hopOf(*t.NextHop)
 }
 
 func hopOf(h agentapi.TracedNextHop) string {
@@ -233,9 +252,9 @@ func outcomeOf(t agentapi.Trace) string {
 func unresolved(t agentapi.Trace) string {
 	text := "WAITS: the MAC of " + hopOf(*t.NextHop) + " is not known; the agent of node " + t.Node + " asks for it. " +
 		"If it never answers: "
+	network, _ := t.External()
 	if t.NextHop.Gateway {
-		return text + "are gateway and VLAN of Network " + t.LeavesAs.Network +
-			" right, and does the uplink lead there?"
+		return text + "are gateway and VLAN of Network " + network + " right, and does the uplink lead there?"
 	}
-	return text + "is there such a host on Network " + t.LeavesAs.Network + "?"
+	return text + "is there such a host on Network " + network + "?"
 }

@@ -10,11 +10,12 @@ import (
 	"coelan.io/coelan/internal/agentapi"
 )
 
-func TestTraceOfFloatingIPs(t *testing.T) {
+func TestTraceOfExternalAddresses(t *testing.T) {
 	web := &agentapi.TracedFloatingIP{
 		Name: "shop/web", Network: "office", Address: netip.MustParseAddr("198.51.100.32"), Port: "shop/web.eth0", Node: "n1",
 	}
 	gateway := netip.MustParseAddr("198.51.100.1")
+	red := &agentapi.TracedGateway{Router: "red", Node: "n1", Network: "office", Address: netip.MustParseAddr("198.51.100.40")}
 	for name, tc := range map[string]struct {
 		trace agentapi.Trace
 		want  []string
@@ -50,6 +51,35 @@ func TestTraceOfFloatingIPs(t *testing.T) {
 				"FloatingIP shop/web: the source becomes 198.51.100.32 of Network office, the next hop is 198.51.100.9",
 				"⇒ WAITS: the MAC of 198.51.100.9 is not known; the agent of node n1 asks for it. " +
 					"If it never answers: is there such a host on Network office?",
+			},
+		},
+		"out by a Router's gateway": {
+			agentapi.Trace{
+				LeavesBy: red, NextHop: &agentapi.TracedNextHop{Address: gateway, Gateway: true, MAC: "02:00:00:00:00:fe"},
+				Outcome: agentapi.Outcome{Kind: "physical", Network: "dc"},
+			},
+			[]string{
+				"Gateway of Router red: the source becomes 198.51.100.40 of Network office, " +
+					"the next hop is the gateway 198.51.100.1 with the MAC 02:00:00:00:00:fe",
+				"⇒ to the physical network dc",
+			},
+		},
+		"by a Router's gateway to a host with an unknown MAC": {
+			agentapi.Trace{
+				LeavesBy: red, NextHop: &agentapi.TracedNextHop{Address: netip.MustParseAddr("198.51.100.9")},
+				Outcome: agentapi.Outcome{Kind: "unresolved"},
+			},
+			[]string{
+				"⇒ WAITS: the MAC of 198.51.100.9 is not known; the agent of node n1 asks for it. " +
+					"If it never answers: is there such a host on Network office?",
+			},
+		},
+		"to a Router's gateway": {
+			agentapi.Trace{SentToGateway: red, Outcome: agentapi.Outcome{Kind: "drop", Reason: "why"}},
+			[]string{
+				"Gateway of Router red: 198.51.100.40 of Network office is for what leaves from node n1, and the replies; " +
+					"nothing can open a connection to it",
+				"⇒ DROPPED: why",
 			},
 		},
 		"to a Port": {

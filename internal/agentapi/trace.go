@@ -10,7 +10,7 @@ import (
 type TraceRequest struct {
 	// From is where it enters: a pod of this node as namespace/name or namespace/name/interface,
 	// "gateway" for a packet of the host or from outside, "tunnel" for one from another node, or
-	// "outside" for one from an external Network, to a floating IP that this node answers for.
+	// "outside" for one from an external Network, to an address there that this node answers for.
 	From string `json:"from"`
 	// Source may be left out for a pod: its address of Destination's family.
 	Source      netip.Addr `json:"source,omitzero"`
@@ -42,6 +42,10 @@ type Trace struct {
 	LeavesAs *TracedFloatingIP `json:"leavesAs,omitempty"`
 	// SentTo is the FloatingIP with the packet's destination address.
 	SentTo *TracedFloatingIP `json:"sentTo,omitempty"`
+	// LeavesBy is the Router's gateway with the address that becomes the packet's source.
+	LeavesBy *TracedGateway `json:"leavesBy,omitempty"`
+	// SentToGateway is the Router's gateway with the packet's destination address.
+	SentToGateway *TracedGateway `json:"sentToGateway,omitempty"`
 	// NextHop is that of a packet which leaves by an external Network.
 	NextHop *TracedNextHop `json:"nextHop,omitempty"`
 	// Policies are what policies decide, in order.
@@ -74,6 +78,26 @@ type TracedFloatingIP struct {
 	Port string `json:"port,omitempty"`
 	// Node is that of the Port; empty if it is not this one and this one does not know it.
 	Node string `json:"node,omitempty"`
+}
+
+// TracedGateway is a Router's gateway on a packet's way.
+type TracedGateway struct {
+	Router  string     `json:"router"`
+	Node    string     `json:"node"` // that has the address
+	Network string     `json:"network"`
+	Address netip.Addr `json:"address"`
+}
+
+// External is the address of an external Network that the packet leaves with, and the Network; not
+// valid if it leaves with none.
+func (t Trace) External() (network string, source netip.Addr) {
+	switch {
+	case t.LeavesAs != nil:
+		return t.LeavesAs.Network, t.LeavesAs.Address
+	case t.LeavesBy != nil:
+		return t.LeavesBy.Network, t.LeavesBy.Address
+	}
+	return "", netip.Addr{}
 }
 
 // TracedNextHop is the station on an external Network that a packet is sent to.

@@ -95,7 +95,8 @@ type scripted struct {
 	outcomes map[string]agentapi.Outcome
 	services map[string]*agentapi.TracedService
 	as, to   map[string]*agentapi.TracedFloatingIP
-	answers  map[string]string // node by FloatingIP
+	traces   map[string]agentapi.Trace // in place of the above
+	answers  map[string]string         // node by FloatingIP
 	asked    []agentapi.TraceRequest
 }
 
@@ -109,6 +110,9 @@ func (s *scripted) Query(_ context.Context, node, path string, body, out any) er
 		s.asked = append(s.asked, body.(agentapi.TraceRequest))
 		answer = agentapi.Trace{
 			Node: node, Outcome: s.outcomes[node], Service: s.services[node], LeavesAs: s.as[node], SentTo: s.to[node],
+		}
+		if whole, ok := s.traces[node]; ok {
+			answer = whole
 		}
 	}
 	text, err := json.Marshal(answer)

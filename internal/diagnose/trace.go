@@ -62,7 +62,8 @@ func Trace(ctx context.Context, agents Agents, p Packet) ([]agentapi.Trace, erro
 			return way, fmt.Errorf("the packet was not delivered after %d nodes", maxNodes)
 		}
 		if t.Outcome.Kind == "physical" {
-			request.From, request.Source, request.Conntrack = "outside", t.LeavesAs.Address, nil
+			_, source := t.External()
+			request.From, request.Source, request.Conntrack = "outside", source, nil
 			node = next
 			continue
 		}
@@ -77,13 +78,23 @@ func Trace(ctx context.Context, agents Agents, p Packet) ([]agentapi.Trace, erro
 	}
 }
 
-// answering is the node that gets a packet which leaves for another node's floating IP by the
-// external Network; empty if it does not.
-func answering(t agentapi.Trace) string {
-	if t.Outcome.Kind != "physical" || t.LeavesAs == nil || t.SentTo == nil || t.SentTo.Node == t.Node {
+// answering is the node that gets a packet which leaves for another node's floating IP, or its
+// address as a gateway, by the external Network; empty if it does not.
+func answering(t agentapi.Trace) (node string) {
+	_, source := t.External()
+	if t.Outcome.Kind != "physical" || !source.IsValid() {
 		return ""
 	}
-	return t.SentTo.Node
+	switch {
+	case t.SentTo != nil:
+		node = t.SentTo.Node
+	case t.SentToGateway != nil:
+		node = t.SentToGateway.Node
+	}
+	if node == t.Node {
+		return ""
+	}
+	return node
 }
 
 // through is the packet as it comes out of the tunnel that t sent it into.

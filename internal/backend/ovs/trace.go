@@ -52,7 +52,7 @@ func (t *tracer) trace(ctx context.Context, r agentapi.TraceRequest) (agentapi.T
 	}
 	way := t.explainTrace(packet, text)
 	way.Service = tracedService(t.intent.State(), r, way)
-	t.nameFloatingIPs(r, &way)
+	t.nameExternal(r, &way)
 	way.Refused = t.refusals.onWay(r)
 	return way, nil
 }

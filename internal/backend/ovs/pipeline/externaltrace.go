@@ -3,6 +3,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"strings"
@@ -13,14 +14,18 @@ import (
 // WritesSource reports whether flows of a table write a floating IP over the source address.
 func WritesSource(table int) bool { return table == int(externalSource.ID) }
 
-// WritesDestination reports whether flows of a table write the Port's address over a floating IP.
+// WritesDestination reports whether flows of a table write the Port's address over a floating IP,
+// or have conntrack write it over a gateway's.
 func WritesDestination(table int) bool { return table == int(floatingPort.ID) }
+
+// LetsOut reports whether flows of a table let go on what has a gateway's address as source.
+func LetsOut(table int) bool { return table == int(gatewaySource.ID) }
 
 // FindsNextHop reports whether flows of a table find a next hop on an external Network, or give the
 // agent the packet if they do not know its MAC.
 func FindsNextHop(table int) bool { return table == int(nextHop.ID) || table == int(nextHopMAC.ID) }
 
-// Inbound is what leads a packet from the wire to a floating IP of this node.
+// Inbound is what leads a packet from the wire to an address that this node answers for.
 type Inbound struct {
 	Uplink uint32 // the OpenFlow port
 	VLAN   uint16 // 0: untagged
@@ -32,13 +37,33 @@ type Inbound struct {
 func InboundOf(in Input, f intent.FloatingIP) (Inbound, error) {
 	r := askFor(in)
 	t, ok := r.translation(f)
-	if ok {
-		return Inbound{t.uplink, t.external.VLAN, intent.MAC(t.mac)}, nil
+	if !ok {
+		return Inbound{}, r.unanswered("the Port is not on this node")
 	}
-	if len(r.problems) > 0 {
-		return Inbound{}, errors.New(strings.Join(r.problems, "; "))
+	return t.inboundWay(), nil
+}
+
+// InboundOfGateway is how packets from the wire come in for the address of a Router's gateway. The
+// error says why this node does not answer for it.
+func InboundOfGateway(in Input, g intent.GatewayAddress) (Inbound, error) {
+	r := askFor(in)
+	if g.Node != r.local.Node {
+		return Inbound{}, errors.New("it is the address of node " + g.Node)
 	}
-	return Inbound{}, errors.New("the Port is not on this node")
+	e, _, ok := r.gateway(g)
+	if !ok {
+		return Inbound{}, r.unanswered("the Router's gateway is not known")
+	}
+	return e.inboundWay(), nil
+}
+
+func (e externalAddress) inboundWay() Inbound {
+	return Inbound{e.uplink, e.external.VLAN, intent.MAC(e.mac)}
+}
+
+// unanswered is the problems that were found, else otherwise.
+func (r *rules) unanswered(otherwise string) error {
+	return errors.New(cmp.Or(strings.Join(r.problems, "; "), otherwise))
 }
 
 // Hop is the next station on an external Network.
@@ -49,8 +74,8 @@ type Hop struct {
 	MAC     intent.MAC // zero: unknown
 }
 
-// NextHop is the one of packets that leave by an external Network with a floating IP as source; not
-// valid if there is none.
+// NextHop is the one of packets that leave by an external Network with source as an address there;
+// not valid if there is none.
 func NextHop(in Input, network string, source, destination netip.Addr) Hop {
 	n, _ := in.State.Networks().Get(network)
 	hop := Hop{}

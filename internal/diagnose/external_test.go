@@ -62,8 +62,14 @@ const someNetworks = `{"items":[
 	{"metadata":{"name":"red"},"spec":{"subnets":[{"cidr":"10.60.0.0/16"},{"cidr":"198.51.100.0/25"}]}},
 	{"metadata":{"name":"office"},"spec":{"external":true,"subnets":[{"cidr":"198.51.100.0/24"},{"cidr":"2001:db8::/64"}]}}]}`
 
+const someBlocks = `{"items":[
+	{"spec":{"network":"office","cidr":"198.51.100.32/32","floatingIP":"shop/web"}},
+	{"spec":{"network":"office","cidr":"198.51.100.48/28","node":"n2"}},
+	{"spec":{"network":"office","cidr":"198.51.100.40/32","gateway":"red/n2"}},
+	{"spec":{"network":"office","cidr":"2001:db8::40/128","gateway":"red/n2"}}]}`
+
 // The node with the Port is found by the floating IP, or the error says what is wrong with it.
-func TestFindFloatingIP(t *testing.T) {
+func TestFindAnswering(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
@@ -73,6 +79,8 @@ func TestFindFloatingIP(t *testing.T) {
 			fmt.Fprint(w, `{"status":{"node":"n3"}}`)
 		case "/apis/coelan.io/v1alpha1/networks":
 			fmt.Fprint(w, someNetworks)
+		case "/apis/coelan.io/v1alpha1/addressblocks":
+			fmt.Fprint(w, someBlocks)
 		default:
 			http.NotFound(w, r)
 		}
@@ -88,11 +96,14 @@ func TestFindFloatingIP(t *testing.T) {
 	for to, tc := range map[string]struct{ node, err string }{
 		"198.51.100.32:443": {node: "n1"},
 		"2001:db8::32":      {node: "n1"},
+		"198.51.100.40":     {node: "n2"},
+		"2001:db8::40":      {node: "n2"},
+		"198.51.100.48":     {err: "no FloatingIP and no Router's gateway has the address 198.51.100.48 of the external Network office"},
 		"198.51.100.33":     {err: "FloatingIP shop/spare has the address 198.51.100.33 and stands for no Port: set its spec.port"},
 		"198.51.100.34":     {err: "no node answers for FloatingIP shop/early: NotBound: there is no Port db.eth0"},
 		"198.51.100.35":     {err: "FloatingIP shop/taken asks for 198.51.100.35 and does not have it: AddressTaken: node n1 has it"},
 		"198.51.100.36":     {err: "FloatingIP shop/new asks for 198.51.100.36 and does not have it: no controller has looked at it"},
-		"198.51.100.99":     {err: "no FloatingIP has the address 198.51.100.99 of the external Network office"},
+		"198.51.100.99":     {err: "no FloatingIP and no Router's gateway has the address 198.51.100.99"},
 		"10.60.0.9":         {err: "10.60.0.9 is an address of Network red, which is not external"},
 		"192.0.2.1":         {err: "192.0.2.1 is an address of no external Network"},
 		"shop/web":          {err: "name the address of one that stands for shop/web in its place"},
@@ -101,7 +112,7 @@ func TestFindFloatingIP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err = c.FindFloatingIP(t.Context(), e)
+		e, err = c.FindAnswering(t.Context(), e)
 		if e.Node != tc.node || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: node %q, error %v; want %q, %q", to, e.Node, err, tc.node, tc.err)
 		}
@@ -145,5 +156,32 @@ func TestTraceFollowsTheFloatingIP(t *testing.T) {
 				t.Errorf("the second node was asked for another packet:\n%s", diff)
 			}
 		})
+	}
+}
+
+// What leaves by a Router's gateway arrives with the gateway's address at the node that answers.
+func TestTraceFollowsTheGateway(t *testing.T) {
+	source, dst := netip.MustParseAddr("198.51.100.40"), netip.MustParseAddr("198.51.100.41")
+	by := &agentapi.TracedGateway{Router: "red", Node: "one", Address: source}
+	for name, tc := range map[string]struct {
+		trace agentapi.Trace
+		nodes int
+	}{
+		"to a floating IP":           {agentapi.Trace{LeavesBy: by, SentTo: &agentapi.TracedFloatingIP{Node: "two"}}, 2},
+		"to another node's gateway":  {agentapi.Trace{LeavesBy: by, SentToGateway: &agentapi.TracedGateway{Node: "two"}}, 2},
+		"to this node's":             {agentapi.Trace{LeavesBy: by, SentToGateway: by}, 1},
+		"by the kernel to a gateway": {agentapi.Trace{SentToGateway: &agentapi.TracedGateway{Node: "two"}}, 1},
+		"to the world":               {agentapi.Trace{LeavesBy: by}, 1},
+	} {
+		tc.trace.Node, tc.trace.Outcome = "one", agentapi.Outcome{Kind: "physical"}
+		agents := &scripted{traces: map[string]agentapi.Trace{"one": tc.trace, "two": {Outcome: agentapi.Outcome{Kind: "drop"}}}}
+		way, err := Trace(t.Context(), agents, Packet{Node: "one", From: "shop/a", Destination: dst})
+		if err != nil || len(way) != tc.nodes {
+			t.Errorf("%s: %d nodes, %v; want %d", name, len(way), err, tc.nodes)
+		}
+		want := agentapi.TraceRequest{From: "outside", Source: source, Destination: dst}
+		if diff := cmp.Diff(want, agents.asked[len(agents.asked)-1], addrs); tc.nodes > 1 && diff != "" {
+			t.Errorf("%s: the second node was asked for another packet:\n%s", name, diff)
+		}
 	}
 }

@@ -35,19 +35,24 @@ func ParseSource(text, namespace string) (Endpoint, error) {
 	return Endpoint{Addresses: []netip.Addr{a.Unmap()}, Outside: true}, nil
 }
 
-// FindFloatingIP fills in the node that answers for the end's address, which has to be a
-// FloatingIP's.
-func (c *Cluster) FindFloatingIP(ctx context.Context, e Endpoint) (Endpoint, error) {
+// FindAnswering fills in the node that answers for the end's address, which has to be that of a
+// FloatingIP or of a Router's gateway.
+func (c *Cluster) FindAnswering(ctx context.Context, e Endpoint) (Endpoint, error) {
 	if e.Pod != "" {
 		return e, fmt.Errorf("packets from outside reach floating IPs: name the address of one that stands for %s "+
 			"in its place; kubectl get floatingips -A shows them", e.Pod)
 	}
 	var all v1alpha1.FloatingIPList
 	var networks v1alpha1.NetworkList
-	if err := errors.Join(c.read(ctx, &all, "floatingips"), c.read(ctx, &networks, "networks")); err != nil {
+	var blocks v1alpha1.AddressBlockList
+	err := errors.Join(c.read(ctx, &all, "floatingips"), c.read(ctx, &networks, "networks"),
+		c.read(ctx, &blocks, "addressblocks"))
+	if err != nil {
 		return e, err
 	}
-	var err error
+	if e.Node = gatewayWith(e.Addresses[0], blocks.Items); e.Node != "" {
+		return e, nil
+	}
 	e.Node, err = nodeAnswering(e.Addresses[0], all.Items, networks.Items)
 	return e, err
 }
@@ -74,6 +79,17 @@ func (c *Cluster) read(ctx context.Context, into any, path ...string) error {
 	return nil
 }
 
+// gatewayWith is the node that has the address as a Router's gateway; empty if none has.
+func gatewayWith(a netip.Addr, blocks []v1alpha1.AddressBlock) string {
+	for _, b := range blocks {
+		_, node, isGateway := strings.Cut(b.Spec.Gateway, "/")
+		if p, err := netip.ParsePrefix(b.Spec.CIDR); isGateway && err == nil && p.IsSingleIP() && p.Addr() == a {
+			return node
+		}
+	}
+	return ""
+}
+
 // nodeAnswering is the node with the Port that a floating IP stands for. The error says what is
 // wrong if there is none.
 func nodeAnswering(a netip.Addr, all []v1alpha1.FloatingIP, networks []v1alpha1.Network) (string, error) {
@@ -97,8 +113,8 @@ func nodeAnswering(a netip.Addr, all []v1alpha1.FloatingIP, networks []v1alpha1.
 			switch {
 			case err != nil || !p.Contains(a):
 			case n.Spec.External:
-				return "", fmt.Errorf("no FloatingIP has the address %s of the external Network %s; kubectl get floatingips -A"+
-					" shows those that there are", a, n.Name)
+				return "", fmt.Errorf("no FloatingIP and no Router's gateway has the address %s of the external Network %s;"+
+					" kubectl get floatingips -A shows the FloatingIPs that there are", a, n.Name)
 			default:
 				inside = n.Name
 			}
