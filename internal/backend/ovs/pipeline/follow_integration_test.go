@@ -87,7 +87,7 @@ func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arriva
 			s.log = append(s.log, "no mark in that zone\n"+text)
 		}
 		lookups, resubmits := 1, 1
-		if len(s.floating) > 0 {
+		if len(s.floating)+len(s.gateways) > 0 {
 			lookups, resubmits = 2, 3 // a hairpin begins anew
 		}
 		if len(o.Lookups) > lookups || strings.Count(text, "resubmit(") > resubmits {
@@ -114,7 +114,7 @@ func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arriva
 			next, node, more = s.acrossTunnel(node, o)
 		case o.Port <= datapath.LastUplinkPort:
 			at.end = "wire"
-			if s.isFloating(o.Src, o.EthSrc) {
+			if s.isFloating(o.Src, o.EthSrc) || s.isGateway(o.Src, o.EthSrc) {
 				at.end, at.mac = "outside", o.EthDst
 			}
 			next, node, more = s.acrossWire(node, o)
@@ -160,7 +160,20 @@ func (s *simulation) acrossWire(from int, o outcome) (packet, int, bool) {
 			}, s.nodeOf(b), true
 		}
 	}
+	for _, g := range s.gateways {
+		n := s.network(g.Network)
+		if reserved.PodMAC(g.Address) == o.EthDst && uplinkOf(n) == o.Port && n.VLAN == o.VLAN && g.Node != s.nodes[from].Name {
+			return packet{
+				kind: "ip", inPort: uplinkOf(n), vlan: o.VLAN, ethSrc: o.EthSrc, ethDst: o.EthDst, src: o.Src, dst: o.Dst, ttl: o.TTL,
+			}, s.nodeNamed(g.Node), true
+		}
+	}
 	return packet{}, from, false
+}
+
+// isGateway says whether a packet comes from a Router's gateway.
+func (s *simulation) isGateway(src netip.Addr, mac intent.MAC) bool {
+	return slices.ContainsFunc(s.gateways, func(g intent.GatewayAddress) bool { return g.Address == src && mac == reserved.PodMAC(src) })
 }
 
 // isFloating says whether a packet comes from a floating IP.
@@ -183,7 +196,11 @@ func (s *simulation) portAt(node int, number uint32) worldPort {
 }
 
 func (w *clusterWorld) nodeOf(p worldPort) int {
-	return slices.IndexFunc(w.nodes, func(n intent.Node) bool { return n.Name == p.Node })
+	return w.nodeNamed(p.Node)
+}
+
+func (w *clusterWorld) nodeNamed(name string) int {
+	return slices.IndexFunc(w.nodes, func(n intent.Node) bool { return n.Name == name })
 }
 
 // nextMAC is what a port learns when it asks for the MAC to send to: that of the

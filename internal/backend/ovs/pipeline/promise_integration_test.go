@@ -110,6 +110,9 @@ func (w promise) fromPhysical(a worldPort, own, to netip.Addr) arrival {
 	if f, ok := w.floatingAt(w.network(a.Network), to); ok {
 		return w.fromWire(w.network(a.Network), w.nodeOf(w.floats(f)), own, to, 64)
 	}
+	if _, ok := w.exitAt(w.network(a.Network), to); ok {
+		return lost // nothing opens a connection to a Router's gateway
+	}
 	if as, ok := firstOf(a.NodeAddresses, to); ok && w.gatewayAt(to) == w.nodeOf(a) {
 		return w.host(w.nodeOf(a), as, to, 64)
 	}
@@ -130,8 +133,8 @@ func (w promise) beyondShared(a worldPort, own, to netip.Addr) arrival {
 			return lost // on link, and unanswered
 		}
 	}
-	if f, ok := w.floatingIPOf(a, to); ok && w.isOutside(to) {
-		return w.leave(a, f, to)
+	if as, ok := w.exitOf(a, to); ok && w.isOutside(to) {
+		return w.leave(a, as, to)
 	}
 	return w.host(here, own, to, 64)
 }
@@ -149,8 +152,8 @@ func (w promise) beyondPrivate(a worldPort, rt intent.Router, own, to netip.Addr
 	here := w.nodeOf(a)
 	as, ok := firstOf(w.inCluster(a), to)
 	// A port without an address in the cluster cannot reach nodes there.
-	if f, floating := w.floatingIPOf(a, to); floating && (w.isOutside(to) || !ok && w.isNode(to)) {
-		return w.leave(a, f, to)
+	if exit, leaves := w.exitOf(a, to); leaves && (w.isOutside(to) || !ok && w.isNode(to)) {
+		return w.leave(a, exit, to)
 	}
 	if !ok {
 		return lost
@@ -258,6 +261,36 @@ func (w promise) floatingIPOf(p worldPort, to netip.Addr) (intent.FloatingIP, bo
 	return intent.FloatingIP{}, false
 }
 
+// exit is an address of an external network that packets leave the cluster with.
+type exit struct {
+	network string
+	address netip.Addr
+}
+
+// exitOf is the one of a port's packets to an address: its floating IP, else that which its node
+// has as a gateway of its router.
+func (w promise) exitOf(p worldPort, to netip.Addr) (exit, bool) {
+	if f, ok := w.floatingIPOf(p, to); ok {
+		return exit{f.Network, f.Address}, true
+	}
+	for _, g := range w.gateways {
+		if g.Router == w.routerOf(p).Name && g.Node == p.Node && g.Address.Is4() == to.Is4() {
+			return exit{g.Network, g.Address}, true
+		}
+	}
+	return exit{}, false
+}
+
+// exitAt is the gateway with that address of an external network.
+func (w promise) exitAt(n intent.Network, a netip.Addr) (intent.GatewayAddress, bool) {
+	for _, g := range w.gateways {
+		if g.Network == n.Name && g.Address == a {
+			return g, true
+		}
+	}
+	return intent.GatewayAddress{}, false
+}
+
 // floatingAt is the floating IP with that address of an external network.
 func (w promise) floatingAt(n intent.Network, a netip.Addr) (intent.FloatingIP, bool) {
 	for _, f := range w.floating {
@@ -268,10 +301,10 @@ func (w promise) floatingAt(n intent.Network, a netip.Addr) (intent.FloatingIP, 
 	return intent.FloatingIP{}, false
 }
 
-// withoutFloatingIPs is the cluster as if it had none.
-func (w promise) withoutFloatingIPs() promise {
+// withoutExits is the cluster as if it had no floating IPs, and no gateways.
+func (w promise) withoutExits() promise {
 	other := *w.clusterWorld
-	other.floating = nil
+	other.floating, other.gateways = nil, nil
 	return promise{&other}
 }
 
@@ -291,12 +324,17 @@ func (w promise) isNode(a netip.Addr) bool {
 	return slices.ContainsFunc(w.nodes, func(n intent.Node) bool { return slices.Contains(n.Addresses, a) })
 }
 
-// leave is the way of a port's packet out of the cluster: by one router, from its floating IP.
-func (w promise) leave(a worldPort, f intent.FloatingIP, to netip.Addr) arrival {
-	n, here := w.network(f.Network), w.nodeOf(a)
-	at := arrival{end: "outside", node: here, src: f.Address, dst: to, ttl: 63}
+// leave is the way of a port's packet out of the cluster: by one router, from its floating IP or
+// its router's gateway.
+func (w promise) leave(a worldPort, as exit, to netip.Addr) arrival {
+	n, here := w.network(as.network), w.nodeOf(a)
+	at := arrival{end: "outside", node: here, src: as.address, dst: to, ttl: 63}
 	if g, ok := w.floatingAt(n, to); ok && w.nodeOf(w.floats(g)) == here {
-		return w.fromWire(n, here, f.Address, to, at.ttl)
+		return w.fromWire(n, here, as.address, to, at.ttl)
+	}
+	gateway, toGateway := w.exitAt(n, to)
+	if toGateway && gateway.Node == a.Node {
+		return lost
 	}
 	for _, b := range w.ports {
 		if b.Network == n.Name && slices.Contains(b.Addresses, to) {
@@ -309,7 +347,7 @@ func (w promise) leave(a worldPort, f intent.FloatingIP, to netip.Addr) arrival 
 	}
 	onLink := false
 	for _, s := range n.Subnets {
-		if s.Prefix.Contains(f.Address) {
+		if s.Prefix.Contains(as.address) {
 			onLink = s.Prefix.Contains(to)
 			at.gateway = s.Gateway
 		}
@@ -326,9 +364,11 @@ func (w promise) leave(a worldPort, f intent.FloatingIP, to netip.Addr) arrival 
 	case at.port.ID != "" && onLink:
 		at.end = "port"
 		return at
+	case toGateway:
+		return lost
 	}
 	if g, ok := w.floatingAt(n, to); ok {
-		return w.fromWire(n, w.nodeOf(w.floats(g)), f.Address, to, at.ttl)
+		return w.fromWire(n, w.nodeOf(w.floats(g)), as.address, to, at.ttl)
 	}
 	at.mac = mac
 	return at

@@ -275,10 +275,12 @@ func finalFields(text string) map[string]string {
 			fields[f[1]] = f[2]
 		}
 	}
-	if !strings.Contains(text, "check_pkt_len(") {
+	checked := strings.Index(text, "check_pkt_len(")
+	if checked < 0 {
 		return fields
 	}
-	// "Final flow" is before the check of the packet's length.
+	// "Final flow" is before the check of the packet's length, in the same actions.
+	text = text[strings.LastIndex(text[:checked], "\n")+1:]
 	for _, set := range setText.FindAllStringSubmatch(text, -1) {
 		names := map[string]map[string]string{
 			"eth":  {"src": "dl_src", "dst": "dl_dst"},

@@ -38,7 +38,7 @@ func TestWorldsKeepPromises(t *testing.T) {
 			return
 		}
 		for range 30 {
-			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating"}).Draw(t, "sender") {
+			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating", "gateway"}).Draw(t, "sender") {
 			case "port":
 				s.testPort(t, ends)
 			case "host":
@@ -47,12 +47,14 @@ func TestWorldsKeepPromises(t *testing.T) {
 				s.testService(t, ends)
 			case "floating":
 				s.testFloatingIP(t, ends)
+			case "gateway":
+				s.testGateway(t, ends)
 			}
 		}
 	})
 	t.Logf("packets by kind and end: %v", ends)
 	for _, end := range []string{"port dropped", "port port", "port host", "port wire", "port forwarded", "host dropped", "host port", "service answered", "service dropped",
-		"port outside", "port agent", "port hairpin", "floating port", "floating dropped", "host kernel"} {
+		"port outside", "port agent", "port hairpin", "floating port", "floating dropped", "host kernel", "port by gateway", "gateway dropped"} {
 		if ends[end] == 0 {
 			t.Errorf("no packet of kind and end %q: the cases say nothing", end)
 		}
@@ -88,6 +90,9 @@ func (s *simulation) testPort(t *rapid.T, ends map[string]int) {
 		s.fatal(t, what, want, got)
 	}
 	ends["port "+got.end]++
+	if slices.ContainsFunc(s.gateways, func(g intent.GatewayAddress) bool { return g.Address == got.src }) {
+		ends["port by gateway"]++
+	}
 	if got.end != "port" {
 		return
 	}
@@ -109,7 +114,7 @@ func (s *simulation) testPort(t *rapid.T, ends map[string]int) {
 	}
 	if !got.port.hasAddress(to) { // the next hop of a static route
 		// Only packets of the port itself leave by its floating IP.
-		back := model.withoutFloatingIPs().fromPort(got.port, got.src)
+		back := model.withoutExits().fromPort(got.port, got.src)
 		back.src = to
 		if back.end != "port" && !model.routerOf(got.port).Shared {
 			back = lost // only the port itself has an address outside of its router
@@ -173,8 +178,8 @@ func (s *simulation) testHost(t *rapid.T, ends map[string]int) {
 		s.fatal(t, what, want, got)
 	}
 	ends["host "+got.end]++
-	if back := model.withoutFloatingIPs().fromPort(b, from); got.end == "port" && got.node == node && back.end == "host" && model.isOutside(from) {
-		// What came by the node's kernel is answered by it, also where the port has a floating IP.
+	if back := model.withoutExits().fromPort(b, from); got.end == "port" && got.node == node && back.end == "host" && model.isOutside(from) {
+		// What came by the node's kernel is answered by it, also where it has another way out.
 		answer, err := s.fromPort(b, from, node, got.commits)
 		if err != nil || !answer.same(back) {
 			s.fatal(t, fmt.Sprintf("answer to %s: %v", what, err), back, answer)
@@ -301,6 +306,36 @@ func (s *simulation) testFloatingIP(t *rapid.T, ends map[string]int) {
 	if (answer.end == "outside" || answer.end == "agent") && answer.src != to {
 		s.fatal(t, "answer to "+what+" comes from another address", back, answer)
 	}
+}
+
+// testGateway sends a packet from the wire to the address that a node has as a Router's gateway: it
+// answers for it, and lets nothing in that no port has asked for.
+func (s *simulation) testGateway(t *rapid.T, ends map[string]int) {
+	if len(s.gateways) == 0 {
+		return
+	}
+	g := rapid.SampledFrom(s.gateways).Draw(t, "gateway")
+	n := s.network(g.Network)
+	s.log = nil
+	if at := s.answersFor(t, n, g.Address); !slices.Equal(at, []int{s.nodeNamed(g.Node)}) {
+		t.Fatalf("the nodes %v answer for %+v\n%s", at, g, strings.Join(s.log, "\n"))
+	}
+	var sources []netip.Addr
+	for _, a := range s.clusterWorld.addresses() {
+		if a.Is4() == g.Address.Is4() {
+			sources = append(sources, a)
+		}
+	}
+	p := packet{
+		kind: "ip", inPort: uplinkOf(n), vlan: n.VLAN, ethSrc: outsideMAC(1), ethDst: reserved.PodMAC(g.Address),
+		src: rapid.SampledFrom(sources).Draw(t, "from"), dst: g.Address, ttl: 64,
+	}
+	marked := rapid.SampledFrom([]int{-1, noMark}).Draw(t, "new, or a reply")
+	got, err := s.send(s.nodeNamed(g.Node), p, marked, nil)
+	if err != nil || !got.same(lost) {
+		s.fatal(t, fmt.Sprintf("from %s on the wire of %s to gateway %s: %v", p.src, n.Name, g.Address, err), lost, got)
+	}
+	ends["gateway "+got.end]++
 }
 
 // answersFor are the nodes that answer a question from the wire.

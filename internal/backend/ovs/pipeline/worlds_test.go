@@ -28,6 +28,7 @@ type clusterWorld struct {
 	blocks        []intent.Block
 	ports         []worldPort // of all nodes
 	floating      []intent.FloatingIP
+	gateways      []intent.GatewayAddress
 	neighbours    map[NeighbourKey]intent.MAC // on external networks, as far as they are known
 }
 
@@ -49,6 +50,7 @@ func (w *clusterWorld) view(node int) intent.Objects {
 	o := intent.Objects{
 		Local: intent.Local{Node: w.nodes[node].Name, Encapsulation: w.encapsulation},
 		Nodes: w.nodes, Networks: w.networks, Routers: w.routers, Blocks: w.blocks, FloatingIPs: w.floating,
+		GatewayAddresses: w.gateways,
 	}
 	if w.encapsulation.Tunneled() {
 		o.Local.TunnelIP = w.endpoint(node)
@@ -187,6 +189,8 @@ func drawWorld(t *rapid.T) *clusterWorld {
 	w.drawPorts(t)
 	w.drawRoutes(t)
 	w.drawFloatingIPs(t)
+	w.drawGateways(t)
+	w.drawNeighbours(t)
 	return w
 }
 
@@ -319,7 +323,6 @@ func (w *clusterWorld) drawRoutes(t *rapid.T) {
 
 // drawFloatingIPs gives ports of all overlay networks up to one floating IP of each family.
 func (w *clusterWorld) drawFloatingIPs(t *rapid.T) {
-	w.neighbours = map[NeighbourKey]intent.MAC{}
 	for i, p := range w.ports {
 		if w.network(p.Network).Physical != "" {
 			continue
@@ -336,6 +339,36 @@ func (w *clusterWorld) drawFloatingIPs(t *rapid.T) {
 			}
 		}
 	}
+}
+
+// drawGateways gives some Routers a gateway on an external network, and some nodes its addresses.
+func (w *clusterWorld) drawGateways(t *rapid.T) {
+	var external []intent.Network
+	for _, n := range w.networks {
+		if n.External {
+			external = append(external, n)
+		}
+	}
+	if len(external) == 0 {
+		return
+	}
+	for i, rt := range w.routers {
+		n := rapid.SampledFrom(external).Draw(t, "gateway of "+rt.Name)
+		for j, node := range w.nodes {
+			for _, s := range n.Subnets {
+				if rapid.Bool().Draw(t, "is a gateway") {
+					w.gateways = append(w.gateways, intent.GatewayAddress{
+						Router: rt.Name, Node: node.Name, Network: n.Name, Address: at(s.Prefix, 70+3*i+j),
+					})
+				}
+			}
+		}
+	}
+}
+
+// drawNeighbours draws which MACs on external networks are known.
+func (w *clusterWorld) drawNeighbours(t *rapid.T) {
+	w.neighbours = map[NeighbourKey]intent.MAC{}
 	for _, n := range w.networks {
 		for i, s := range n.Subnets {
 			if n.External {
@@ -353,6 +386,9 @@ func (w *clusterWorld) drawFloatingIPs(t *rapid.T) {
 	}
 	for _, f := range w.floating {
 		w.drawNeighbour(t, w.network(f.Network), f.Address, reserved.PodMAC(f.Address))
+	}
+	for _, g := range w.gateways {
+		w.drawNeighbour(t, w.network(g.Network), g.Address, reserved.PodMAC(g.Address))
 	}
 }
 
@@ -409,6 +445,9 @@ func (w *clusterWorld) addresses() []netip.Addr {
 	}
 	for _, f := range w.floating {
 		list = append(list, f.Address)
+	}
+	for _, g := range w.gateways {
+		list = append(list, g.Address)
 	}
 	return list
 }
