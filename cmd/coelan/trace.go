@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 
 	"github.com/spf13/cobra"
 
@@ -159,7 +160,7 @@ func printTrace(w io.Writer, t agentapi.Trace, verbose bool) {
 // floatingIPsOf says what floating IPs the packet's addresses are, or become.
 func floatingIPsOf(t agentapi.Trace) (lines []string) {
 	if f := t.LeavesAs; f != nil {
-		lines = append(lines, fmt.Sprintf("%s: the source becomes %s of Network %s", f.Name, f.Address, f.Network)+byHop(t))
+		lines = append(lines, becomes(t, f.Name, f.Address, f.Network))
 	}
 	if f := t.SentTo; f != nil {
 		line := fmt.Sprintf("%s: %s of Network %s stands for ", f.Name, f.Address, f.Network)
@@ -179,13 +180,18 @@ func floatingIPsOf(t agentapi.Trace) (lines []string) {
 // gatewaysOf says what Routers' gateways have the packet's addresses, or those that they become.
 func gatewaysOf(t agentapi.Trace) (lines []string) {
 	if g := t.LeavesBy; g != nil {
-		lines = append(lines, fmt.Sprintf("%s: the source becomes %s of Network %s", g.Router, g.Address, g.Network)+byHop(t))
+		lines = append(lines, becomes(t, g.Router, g.Address, g.Network))
 	}
 	if g := t.SentToGateway; g != nil {
 		lines = append(lines, fmt.Sprintf("%s: %s of Network %s is for what leaves from node %s, and the replies; "+
 			"nothing can open a connection to it", g.Router, g.Address, g.Network, g.Node))
 	}
 	return lines
+}
+
+// becomes is the line about what name stands for, whose address is written over the source.
+func becomes(t agentapi.Trace, name string, a netip.Addr, network string) string {
+	return fmt.Sprintf("%s: the source becomes %s of Network %s", name, a, network) + byHop(t)
 }
 
 // byHop is the end of a line about a packet that leaves by an external Network.

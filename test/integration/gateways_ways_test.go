@@ -80,16 +80,16 @@ func seenAtOnce(t *testing.T, protocol string, port int, to netip.AddrPort, from
 	return seen
 }
 
-// dialogue is an exchange of datagrams that a host inside has begun with one outside.
-type dialogue struct {
+// conversation is of datagrams that a host inside has begun with one outside.
+type conversation struct {
 	inside, outside *net.UDPConn
 	mapped          netip.AddrPort // inside, as it is seen outside
 }
 
-// talk begins a dialogue.
-func talk(t *testing.T, from, to *lab.Host, at netip.AddrPort) *dialogue {
+// talk begins a conversation.
+func talk(t *testing.T, from, to *lab.Host, at netip.AddrPort) *conversation {
 	t.Helper()
-	d := &dialogue{}
+	d := &conversation{}
 	err := to.Do(func() (err error) { d.outside, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(at)); return err })
 	if err == nil {
 		t.Cleanup(func() { d.outside.Close() })
@@ -114,7 +114,7 @@ func talk(t *testing.T, from, to *lab.Host, at netip.AddrPort) *dialogue {
 }
 
 // answered sends from outside, and returns nil if that arrives.
-func (d *dialogue) answered(text string) error {
+func (d *conversation) answered(text string) error {
 	if _, err := d.outside.WriteToUDPAddrPort([]byte(text), d.mapped); err != nil {
 		return err
 	}
@@ -331,7 +331,7 @@ var ipFlag = map[lab.Family]string{lab.IPv4: "-4", lab.IPv6: "-6"}
 
 // learnsOutside has the other end answer with more than fits the MTU of the one that began, until
 // its kernel has learned what fits. Such an answer arrives.
-func learnsOutside(t *testing.T, f lab.Family, name string, d *dialogue) {
+func learnsOutside(t *testing.T, f lab.Family, name string, d *conversation) {
 	t.Helper()
 	if err := onlyWhole(d.outside, f); err != nil {
 		t.Fatal(err)

@@ -280,10 +280,10 @@ func (t *translation) quotesOfPort(below uint16) {
 	}
 	in := openflow.InPort(r.number(t.port))
 	for _, e := range icmpErrorsOf(own) {
-		r.on(output, 65-below, toPort(r.number(t.port)), openflow.IPDst(t.known), e).do(pauseForQuote(quoteToPort, t.uplink)).
-			set(openflow.IPDst(own)).do(openflow.OutputField(regOutput)).end()
-		r.on(clusterSource, 105-below, in, openflow.IPSrc(own), notQuoted, e).do(pauseForQuote(quoteFromPort, t.uplink)).
-			set(quoted).do(openflow.Resubmit(clusterSource.ID)).end()
+		r.on(output, 65-below, toPort(r.number(t.port)), openflow.IPDst(t.known), e).
+			do(pauseForQuote(quoteToPort, t.uplink)).set(openflow.IPDst(own)).do(openflow.OutputField(regOutput)).end()
+		r.on(clusterSource, 105-below, in, openflow.IPSrc(own), notQuoted, e).
+			do(pauseForQuote(quoteFromPort, t.uplink)).set(quoted).do(openflow.Resubmit(clusterSource.ID)).end()
 	}
 }
 
