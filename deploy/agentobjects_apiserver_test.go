@@ -168,6 +168,7 @@ func annotations(values map[string]any) map[string]any {
 const (
 	statusKey = "k8s.v1.cni.cncf.io/network-status"
 	mtuKey    = "coelan.io/mtu"
+	uplinkKey = "coelan.io/physical-networks"
 )
 
 func without(o object, path ...string) object {

@@ -60,8 +60,15 @@ func writes() map[right][]call {
 			{"no MTU of its own node", nil, patch(node(own), annotations(map[string]any{mtuKey: nil}), "status"), ""},
 			{"the MTU of another node", nil, patch(node(other), annotations(map[string]any{mtuKey: "1280"}), "status"), "its own node only"},
 			{"what is no MTU", nil, patch(node(own), annotations(map[string]any{mtuKey: "-1"}), "status"), "a number of bytes"},
+			{"its physical networks", nil, patch(node(own), annotations(map[string]any{
+				mtuKey: "1450", uplinkKey: "floor2,Office_1.a"}), "status"), ""},
+			{"that it has no physical networks", nil, patch(node(own), annotations(map[string]any{uplinkKey: ""}), "status"), ""},
+			{"the physical networks of another node", nil, patch(node(other), annotations(map[string]any{
+				uplinkKey: "office"}), "status"), "its own node only"},
+			{"what are no physical networks", nil, patch(node(own), annotations(map[string]any{
+				uplinkKey: "office, lab"}), "status"), "names of physical networks"},
 			{"another annotation of its node", nil, patch(node(own), annotations(map[string]any{
-				"example.org/other": "yes"}), "status"), "nothing of a node but"},
+				"example.org/other": "yes"}), "status"), "no annotations of a node but"},
 			{"labels of its node", nil, patch(node(own), map[string]any{
 				"metadata": map[string]any{"labels": map[string]any{"node-role.kubernetes.io/control-plane": ""}}}, "status"), "nothing of a node but"},
 			{"finalizers of its node", nil, patch(node(own), map[string]any{

@@ -198,6 +198,7 @@ func (a *Agent) reconciled(err error) {
 	if n, ok := s.LocalNode(); ok && n.MTU != s.Local().MTU {
 		a.ports.NodeMTU(s.Local().MTU)
 	}
+	a.publishPhysicalNetworks()
 	a.guests.Kick()
 }
 

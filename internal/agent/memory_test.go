@@ -100,6 +100,7 @@ func (m *memory) Applied(context.Context, uint64) error                         
 func (m *memory) Forwards(context.Context, attachment.Attachment, uint64) error { return nil }
 func (m *memory) Withdrawn(context.Context, attachment.Attachment, uint64)      {}
 func (m *memory) Connected(physical string) error                               { return errors.New(physical + " is not here") }
+func (m *memory) PhysicalNetworks() map[string]bool                             { return nil }
 func (m *memory) Reserves(intent.Protocol, uint16) bool                         { return false }
 func (m *memory) Guests(context.Context) ([]backend.Guest, error)               { return nil, nil }
 func (m *memory) RequestNumber(context.Context, string, int) error              { return nil }

@@ -120,8 +120,10 @@ type Backend interface {
 	Forwards(ctx context.Context, at attachment.Attachment, revision uint64) error
 	Withdrawn(ctx context.Context, at attachment.Attachment, revision uint64)
 
-	// Connected says why this node is not connected to one.
+	// Connected says why this node is not connected to one. PhysicalNetworks are those of which it
+	// is known whether the node is connected.
 	Connected(physical string) error
+	PhysicalNetworks() map[string]bool
 	// Reserves says whether the node itself needs one of its ports.
 	Reserves(p intent.Protocol, port uint16) bool
 

@@ -26,6 +26,7 @@ func (a *Agent) watchObjects(ctx context.Context) error {
 		defer a.health.loops.objects.Step()()
 		a.networks.Refresh()
 		a.services.Recheck()
+		a.publishPhysicalNetworks()
 	}))
 }
 

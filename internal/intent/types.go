@@ -105,6 +105,8 @@ type Node struct {
 	Subnets []Subnet
 	MTU     int    // of the node's pods, as the node says; 0: it is not known
 	Zone    string // where it is, for the hints of endpoints; empty: in none
+	// PhysicalNetworks are the names of those that the node says it is connected to, sorted.
+	PhysicalNetworks []string
 }
 
 // Port is one attachment of a pod (or, later, of a virtual machine or a host) to
@@ -217,7 +219,7 @@ func (n Node) AddressIn(like netip.Addr) netip.Addr {
 // equal reports equality of two objects; all have slices of comparable values only.
 func (n Node) equal(o Node) bool {
 	return n.Name == o.Name && n.MTU == o.MTU && n.Zone == o.Zone && slices.Equal(n.Addresses, o.Addresses) &&
-		slices.Equal(n.Subnets, o.Subnets)
+		slices.Equal(n.Subnets, o.Subnets) && slices.Equal(n.PhysicalNetworks, o.PhysicalNetworks)
 }
 
 func (p Port) equal(o Port) bool {
@@ -257,6 +259,7 @@ func (b Block) equal(o Block) bool { return b == o }
 func (n Node) clone() Node {
 	n.Addresses = slices.Clone(n.Addresses)
 	n.Subnets = slices.Clone(n.Subnets)
+	n.PhysicalNetworks = slices.Clone(n.PhysicalNetworks)
 	return n
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,7 +39,7 @@ func Nodes(objects []*corev1.Node) ([]intent.Node, []Problem) {
 	for i, o := range objects {
 		nodes[i] = intent.Node{
 			Name: o.Name, Addresses: c.nodeAddresses(o), Subnets: c.nodeSubnets(o), MTU: c.nodeMTU(o),
-			Zone: o.Labels[corev1.LabelTopologyZone],
+			Zone: o.Labels[corev1.LabelTopologyZone], PhysicalNetworks: physicalNetworks(o),
 		}
 	}
 	slices.SortFunc(nodes, func(a, b intent.Node) int { return cmp.Compare(a.Name, b.Name) })
@@ -113,6 +114,17 @@ func (c *claims) nodeMTU(o *corev1.Node) int {
 		return 0
 	}
 	return int(mtu) //nolint:gosec // of 16 bits
+}
+
+// physicalNetworks are those that the node's agent has written; none if it has written nothing.
+func physicalNetworks(o *corev1.Node) []string {
+	list := strings.Split(o.Annotations[v1alpha1.AnnotationPhysicalNetworks], ",")
+	slices.Sort(list)
+	list = slices.DeleteFunc(slices.Compact(list), func(name string) bool { return name == "" })
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 // PodSubnets returns the node's podCIDRs as subnets of the default Network. It leaves out what it

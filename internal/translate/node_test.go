@@ -5,11 +5,30 @@ package translate
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
 )
+
+func TestPhysicalNetworksOfANode(t *testing.T) {
+	for text, want := range map[string][]string{
+		"": nil, ",": nil, "office": {"office"}, "office,lab": {"lab", "office"}, ",lab,,office,lab": {"lab", "office"},
+	} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "n", Annotations: map[string]string{v1alpha1.AnnotationPhysicalNetworks: text},
+		}}
+		nodes, _ := Nodes([]*corev1.Node{n})
+		if diff := cmp.Diff(want, nodes[0].PhysicalNetworks); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+		n.Annotations = nil
+		if nodes, _ := Nodes([]*corev1.Node{n}); nodes[0].PhysicalNetworks != nil {
+			t.Errorf("no annotation: %v", nodes[0].PhysicalNetworks)
+		}
+	}
+}
 
 func TestNodeMTU(t *testing.T) {
 	for text, want := range map[string]struct {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/wellknown"
 )
 
@@ -90,12 +91,15 @@ func TestWatchNodes(t *testing.T) {
 	}
 	labeled := node("n1")
 	labeled.Labels["topology.kubernetes.io/zone"] = "a"
+	labeled.Annotations = map[string]string{v1alpha1.AnnotationPhysicalNetworks: ""}
 	labeled.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: wellknown.TaintToBeDeleted, Effect: corev1.TaintEffectNoSchedule}}
 	if _, err := nodes.Update(t.Context(), labeled, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := next(t, updates)[0]; got.Labels["topology.kubernetes.io/zone"] != "a" || !wellknown.NodeLeaving(got) {
-		t.Errorf("after a label and a taint: %+v", got)
+	got := next(t, updates)[0]
+	_, connected := got.Annotations[v1alpha1.AnnotationPhysicalNetworks]
+	if got.Labels["topology.kubernetes.io/zone"] != "a" || !wellknown.NodeLeaving(got) || !connected {
+		t.Errorf("after a label, a taint and an annotation: %+v", got)
 	}
 	if _, err := nodes.Update(t.Context(), node("n1"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

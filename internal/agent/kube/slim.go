@@ -50,8 +50,10 @@ func slimNode(n *corev1.Node) *corev1.Node {
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
 	}
 	slim.Labels, slim.DeletionTimestamp = n.Labels, n.DeletionTimestamp
-	if value, ok := n.Annotations[v1alpha1.AnnotationMTU]; ok {
-		metav1.SetMetaDataAnnotation(&slim.ObjectMeta, v1alpha1.AnnotationMTU, value)
+	for _, key := range nodeAnnotations {
+		if value, ok := n.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&slim.ObjectMeta, key, value)
+		}
 	}
 	for _, t := range n.Spec.Taints {
 		if t.Key == wellknown.TaintToBeDeleted {
@@ -60,6 +62,9 @@ func slimNode(n *corev1.Node) *corev1.Node {
 	}
 	return slim
 }
+
+// nodeAnnotations are those that agents write of their nodes.
+var nodeAnnotations = []string{v1alpha1.AnnotationMTU, v1alpha1.AnnotationPhysicalNetworks}
 
 // podAnnotations are those that are read or written.
 var podAnnotations = []string{

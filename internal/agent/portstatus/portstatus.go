@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -65,8 +66,8 @@ type Publisher struct {
 	// untold are containers of pods that the API had not shown when their annotations
 	// were to be written.
 	untold map[string]bool
-	// mtu is what the node's object is to say.
-	mtu int
+	// ofNode are annotations that the node's object is to have.
+	ofNode map[string]string
 }
 
 // item is one thing to bring up to date: a Port by namespace/name, the annotations of a container's
@@ -91,7 +92,7 @@ func New(o Options) *Publisher {
 	return &Publisher{
 		Options: o, queue: workqueue.NewTypedRateLimitingQueue(limiter),
 		removed: map[attachment.Key]attachment.Attachment{},
-		untold:  map[string]bool{},
+		untold:  map[string]bool{}, ofNode: map[string]string{},
 	}
 }
 
@@ -106,9 +107,17 @@ func (p *Publisher) PodsChanged() {
 }
 
 // NodeMTU has the node's object say the MTU of its pods. It does not block.
-func (p *Publisher) NodeMTU(mtu int) {
+func (p *Publisher) NodeMTU(mtu int) { p.setOfNode(v1alpha1.AnnotationMTU, strconv.Itoa(mtu)) }
+
+// NodePhysicalNetworks has the node's object say which physical networks it is connected to, by the
+// value of the annotation. It does not block.
+func (p *Publisher) NodePhysicalNetworks(value string) {
+	p.setOfNode(v1alpha1.AnnotationPhysicalNetworks, value)
+}
+
+func (p *Publisher) setOfNode(annotation, value string) {
 	p.mu.Lock()
-	p.mtu = mtu
+	p.ofNode[annotation] = value
 	p.mu.Unlock()
 	p.queue.Add(item{node: true})
 }
@@ -241,13 +250,12 @@ func (p *Publisher) annotate(ctx context.Context, container string) error {
 	return nil
 }
 
-// annotateNode tells other nodes how much fits this one's interfaces.
+// annotateNode tells the cluster how much fits this node's interfaces, and where it is connected.
 func (p *Publisher) annotateNode(ctx context.Context) error {
 	p.mu.Lock()
-	mtu := p.mtu
+	annotations := maps.Clone(p.ofNode)
 	p.mu.Unlock()
-	err := p.API.AnnotateNode(ctx, p.Node, map[string]string{v1alpha1.AnnotationMTU: strconv.Itoa(mtu)})
-	if err != nil {
+	if err := p.API.AnnotateNode(ctx, p.Node, annotations); err != nil {
 		return fmt.Errorf("annotations of node %s: %w", p.Node, err)
 	}
 	return nil

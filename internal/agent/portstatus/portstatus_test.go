@@ -251,6 +251,20 @@ func TestAnnotationsOfAPodThatComesLater(t *testing.T) {
 	})
 }
 
+// The node's object says both the MTU and the physical networks, also if there are none.
+func TestNodePhysicalNetworks(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.NodeMTU(1300)
+	for value, call := range map[string]string{
+		"lab,office": "annotate node n1 map[coelan.io/mtu:1300 coelan.io/physical-networks:lab,office]",
+		"":           "annotate node n1 map[coelan.io/mtu:1300 coelan.io/physical-networks:]",
+	} {
+		w.NodePhysicalNetworks(value)
+		kubetest.Eventually(t, "the node says "+value, func() bool { return slices.Contains(w.api.Calls(), call) })
+	}
+}
+
 // The node's object says the MTU once the API is there.
 func TestNodeMTU(t *testing.T) {
 	w := newWorld(t)

@@ -116,12 +116,13 @@ func (c *cards) ensureBridge(ctx context.Context, card, bridge string, bridges [
 	for i, b := range bridges {
 		switch {
 		case b.Name == bridge && b.ExternalIDs[idCard] == "":
-			return fmt.Errorf("bridge %s is not Coelan's: use it by bridgeMappings, or set another bridge in uplinks", bridge)
+			return absentError{fmt.Errorf(
+				"bridge %s is not Coelan's: use it by bridgeMappings, or set another bridge in uplinks", bridge)}
 		case b.Name == bridge && b.ExternalIDs[idCard] == card:
 			have = &bridges[i]
 		case b.Name != bridge && slices.Contains(b.Ports, card):
-			return fmt.Errorf("interface %s is a port of bridge %s: use that by bridgeMappings, or remove the port", card,
-				b.Name)
+			return absentError{fmt.Errorf(
+				"interface %s is a port of bridge %s: use that by bridgeMappings, or remove the port", card, b.Name)}
 		}
 	}
 	in := have != nil && slices.Contains(have.Ports, card)
@@ -130,11 +131,11 @@ func (c *cards) ensureBridge(ctx context.Context, card, bridge string, bridges [
 	}
 	found, err := c.kernel.Find(card)
 	if err != nil {
-		return err
+		return absentError{err}
 	}
 	if !in {
 		if err := found.Usable(node); err != nil {
-			return err
+			return absentError{err}
 		}
 	}
 	// The question itself changes the database.
@@ -155,7 +156,13 @@ func (c *cards) adopt(ctx context.Context, card, bridge string) error {
 	if err := c.db.EnsurePorts(ctx, bridge, ovsdb.Port{Name: card, OFPort: cardPort}); err != nil {
 		return err
 	}
-	return c.kernel.Adopt(card, bridge)
+	err := c.kernel.Adopt(card, bridge)
+	if err != nil {
+		if _, gone := c.kernel.Find(card); gone != nil {
+			return absentError{err}
+		}
+	}
+	return err
 }
 
 // bridgeMAC is the MAC of a bridge that has a card: the card's. Not so on the userspace datapath,

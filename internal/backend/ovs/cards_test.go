@@ -49,6 +49,9 @@ func (k *fakeCards) Find(card string) (hostnet.Card, error) {
 func (k *fakeCards) Adopt(card, bridge string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.gone[card] {
+		return errors.New("interface " + card + ": Link not found")
+	}
 	k.adopted[card] = bridge
 	return nil
 }

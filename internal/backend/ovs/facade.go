@@ -53,6 +53,10 @@ func (b *Backend) Withdrawn(ctx context.Context, at attachment.Attachment, revis
 // Connected says why this node is not connected to a physical network.
 func (b *Backend) Connected(physical string) error { return b.uplinks.connected(physical) }
 
+// PhysicalNetworks are those of which it is known whether this node is connected to them, by name;
+// nil before they have been looked at.
+func (b *Backend) PhysicalNetworks() map[string]bool { return b.uplinks.known() }
+
 // Reserves says whether the node itself needs one of its ports.
 func (b *Backend) Reserves(p intent.Protocol, port uint16) bool {
 	return b.host.kernel.Reserves(p, port)

@@ -78,7 +78,16 @@ type uplinks struct {
 	mu sync.Mutex
 	// unconnected says why this node is not connected to a physical network, by its name.
 	unconnected map[string]error
+	// decided says whether this node is connected to a physical network; nil before the first look.
+	// What merely failed, such as a write to the database, decides nothing.
+	decided map[string]bool
 }
+
+// absentError says that something is not there or cannot be used, and so that this node is not
+// connected to a physical network until that is mended.
+type absentError struct{ error }
+
+func (e absentError) Unwrap() error { return e.error }
 
 // uplinkDatabase is what uplinks need of Open vSwitch's database.
 type uplinkDatabase interface {
@@ -129,6 +138,7 @@ func (u *uplinks) ensure(ctx context.Context, node []netip.Addr) error {
 		}
 	}
 	u.mu.Lock()
+	u.decide(unconnected)
 	changed := !maps.EqualFunc(u.unconnected, unconnected, func(x, y error) bool { return x.Error() == y.Error() })
 	u.unconnected = unconnected
 	u.mu.Unlock()
@@ -142,15 +152,40 @@ func (u *uplinks) ensure(ctx context.Context, node []netip.Addr) error {
 	return err
 }
 
+// decide takes what was found of each physical network.
+func (u *uplinks) decide(unconnected map[string]error) {
+	decided := map[string]bool{}
+	for physical := range u.numbers {
+		err := unconnected[physical]
+		was, known := u.decided[physical]
+		switch {
+		case err == nil:
+			decided[physical] = true
+		case errors.As(err, new(absentError)):
+			decided[physical] = false
+		case known:
+			decided[physical] = was
+		}
+	}
+	u.decided = decided
+}
+
+// known are the physical networks of which it is known whether this node is connected to them.
+func (u *uplinks) known() map[string]bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return maps.Clone(u.decided)
+}
+
 func (u *uplinks) ensureWire(ctx context.Context, p uplinkPort, bridges []ovsdb.BridgeState) error {
 	i := slices.IndexFunc(bridges, func(b ovsdb.BridgeState) bool { return b.Name == p.bridge })
 	datapath := string(u.intent.State().Local().Datapath)
 	switch {
 	case i < 0:
-		return fmt.Errorf("bridge %s does not exist: make it, with the network card in it", p.bridge)
+		return absentError{fmt.Errorf("bridge %s does not exist: make it, with the network card in it", p.bridge)}
 	case bridges[i].Datapath != datapath:
-		return fmt.Errorf("bridge %s has datapath %q, and bridge %s has %q: there is no way between them",
-			p.bridge, bridges[i].Datapath, u.bridge, datapath)
+		return absentError{fmt.Errorf("bridge %s has datapath %q, and bridge %s has %q: there is no way between them",
+			p.bridge, bridges[i].Datapath, u.bridge, datapath)}
 	}
 	return u.db.EnsureWire(ctx, u.bridge, p.inner, p.bridge, p.outer)
 }

@@ -3,6 +3,8 @@
 package ovs
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -59,4 +62,41 @@ func TestUplinkNumbersStay(t *testing.T) {
 	if _, err := numberUplinks(store, wanted(t, strings.Split("abcdefghijklmn", "")...)); err == nil {
 		t.Error("14 physical networks have numbers")
 	}
+}
+
+// wireless is a database that makes no wires.
+type wireless struct{ uplinkDatabase }
+
+func (wireless) EnsureWire(context.Context, string, ovsdb.Port, string, ovsdb.Port) error {
+	return errors.New("the database does not answer")
+}
+
+// A node knows that it is not connected to a physical network when a bridge or a card is not there.
+// A write that fails says nothing: the next one may succeed.
+func TestKnownPhysicalNetworks(t *testing.T) {
+	m := newMachine(t)
+	m.connect(intent.Uplink{Physical: "office", Bridge: "br-office"}, intent.Uplink{Physical: "lab", Bridge: "br-lab"},
+		intent.Uplink{Physical: "shop", Bridge: "br-shop", Card: "eth2"})
+	n := m.start(m.testConfig())
+	if got := n.PhysicalNetworks(); got != nil {
+		t.Errorf("before the first look %v are known", got)
+	}
+	n.addBridge("br-office", "netdev")
+	database := n.uplinks.db
+	look := func(when string, db uplinkDatabase, want map[string]bool) {
+		t.Helper()
+		n.uplinks.db = db
+		if err := n.reconciler.reconcile(n.bound()); err == nil {
+			t.Errorf("%s: no error", when)
+		}
+		if diff := cmp.Diff(want, n.PhysicalNetworks()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	look("without wires", wireless{database}, map[string]bool{"lab": false})
+	all := map[string]bool{"office": true, "shop": true, "lab": false}
+	look("with wires", database, all)
+	look("when writes fail again", wireless{database}, all)
+	m.cards.gone["eth2"] = true
+	look("without the card", database, map[string]bool{"office": true, "shop": false, "lab": false})
 }
