@@ -189,7 +189,7 @@ func gatewaysOf(t agentapi.Trace) (lines []string) {
 	return lines
 }
 
-// becomes is the line about what name stands for, whose address is written over the source.
+// becomes is the line about an address that is written over the source.
 func becomes(t agentapi.Trace, name string, a netip.Addr, network string) string {
 	return fmt.Sprintf("%s: the source becomes %s of Network %s", name, a, network) + byHop(t)
 }

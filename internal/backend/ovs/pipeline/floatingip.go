@@ -243,6 +243,25 @@ func (e externalAddress) answered() {
 		asFromWire().do(openflow.Resubmit(fromExternal.ID)).end()
 }
 
+// ownOf are the prefixes of a private Router's Networks: answers to what comes from there do not
+// leave it.
+func (r *rules) ownOf(rt intent.Router) iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
+		if !rt.Private() {
+			return
+		}
+		r.dependOn(unitKey{kindJoined, rt.Name})
+		for n := range r.state.NetworksOf(rt.Name) {
+			r.dependOn(unitKey{kindNetwork, n.Name})
+			for _, s := range n.Subnets {
+				if !yield(s.Prefix) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // sent matches what is sent to the address.
 func (e externalAddress) sent() []openflow.FieldValue {
 	return []openflow.FieldValue{inNetwork(e.external), openflow.IPDst(e.address)}
@@ -259,10 +278,10 @@ func (e externalAddress) measured(mtu int) {
 func (t *translation) inbound() {
 	r := t.r
 	t.answered()
-	for _, s := range t.network.Subnets {
-		if s.Prefix.Addr().Is4() == t.address.Is4() && t.router.Private() {
-			r.on(floatingIP, 310, append(t.sent(), openflow.IPSrc(s.Prefix))...).
-				drop("the source address is of the port's own network, which the outside cannot have")
+	for s := range r.ownOf(t.router) {
+		if s.Addr().Is4() == t.address.Is4() {
+			r.on(floatingIP, 310, append(t.sent(), openflow.IPSrc(s))...).
+				drop("the source address is of the port's own router, which the outside cannot have")
 		}
 	}
 	t.measured(cmp.Or(t.port.MTU, r.local.MTU))
