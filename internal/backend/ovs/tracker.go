@@ -224,13 +224,22 @@ func (r *releases) Flush(ctx context.Context, a attachment.ReleasedAddress) erro
 }
 
 // flushes are the messages that forget what an address began or answers; no zones: in all of them.
+//
+// Open vSwitch 3.1 aborts when its userspace datapath is to forget an ICMPv6 connection. These are
+// left: nothing but replies to pings passes by them, and they time out after a minute at most.
 func flushes(a netip.Addr, zones []uint16) []*openflow.CTFlush {
+	protocols := []uint8{0} // all
+	if !a.Is4() {
+		protocols = []uint8{uint8(intent.TCP), uint8(intent.UDP), uint8(intent.SCTP)}
+	}
 	var list []*openflow.CTFlush
 	add := func(zone *uint16) {
-		list = append(list, &openflow.CTFlush{Zone: zone, Orig: openflow.CTTuple{Src: a}})
-		// What is its own endpoint is the client, too.
-		if zone == nil || *zone != uint16(datapath.HairpinZone) {
-			list = append(list, &openflow.CTFlush{Zone: zone, Reply: openflow.CTTuple{Src: a}})
+		for _, p := range protocols {
+			list = append(list, &openflow.CTFlush{Zone: zone, Proto: p, Orig: openflow.CTTuple{Src: a}})
+			// What is its own endpoint is the client, too.
+			if zone == nil || *zone != uint16(datapath.HairpinZone) {
+				list = append(list, &openflow.CTFlush{Zone: zone, Proto: p, Reply: openflow.CTTuple{Src: a}})
+			}
 		}
 	}
 	if len(zones) == 0 {
