@@ -108,6 +108,8 @@ const (
 	ReasonUnassociated   = "Unassociated"
 	ReasonPortTaken      = "PortTaken"
 	ReasonPortOnPhysical = "PortOnPhysicalNetwork"
+	ReasonServiceTaken   = "ServiceTaken"
+	ReasonNoClusterIP    = "ServiceWithoutClusterIP"
 
 	// Reasons of Routers' gateways.
 	ReasonRouteConflict     = "RouteConflict"
