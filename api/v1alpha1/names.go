@@ -108,8 +108,6 @@ const (
 	ReasonUnassociated   = "Unassociated"
 	ReasonPortTaken      = "PortTaken"
 	ReasonPortOnPhysical = "PortOnPhysicalNetwork"
-	ReasonServiceTaken   = "ServiceTaken"
-	ReasonNoClusterIP    = "ServiceWithoutClusterIP"
 
 	// Reasons of Routers' gateways.
 	ReasonRouteConflict     = "RouteConflict"

@@ -48,9 +48,6 @@ type runner struct {
 	arrivals int
 	// entries are the kernel's as they should be, by address.
 	entries map[netip.Addr][]wire
-	// bridged are the addresses that the bridge answers for. Their entries, of the interface to the
-	// pods, make no kernel answer: an agent that starts again finds them there.
-	bridged map[netip.Addr]bool
 	series  map[netip.Addr]*series
 }
 
@@ -148,12 +145,6 @@ func (r *runner) step() error {
 	if d == nil {
 		return nil
 	}
-	r.bridged = map[netip.Addr]bool{}
-	for _, a := range d.Addresses {
-		if a.Bridge {
-			r.bridged[a.Addr] = true
-		}
-	}
 	if len(d.Addresses) == 0 {
 		if r.members != nil {
 			r.members.leave()
@@ -174,9 +165,6 @@ func (r *runner) step() error {
 	if !r.decided || arrivals != r.arrivals {
 		// Members that join may have answered for these addresses until now.
 		for a := range r.entries {
-			if r.bridged[a] {
-				continue
-			}
 			r.series[a] = &series{started: time.Now()}
 		}
 	}
@@ -237,7 +225,7 @@ func (r *runner) apply(alive []string, own []netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	all, inside, err := wires(r.opts.Gateway)
+	all, err := wires(r.opts.Gateway)
 	if err != nil {
 		return err
 	}
@@ -247,13 +235,8 @@ func (r *runner) apply(alive []string, own []netip.Addr) error {
 	}
 	var errs []error
 	r.entries = map[netip.Addr][]wire{}
-	var chosen []netip.Addr
 	for _, a := range own {
-		on := wiresOf(all, a, r.opts.Address)
-		if r.bridged[a] {
-			chosen, on = append(chosen, a), inside
-		}
-		if err := r.answer(a, on, have, answered[a]); err != nil {
+		if err := r.answer(a, wiresOf(all, a, r.opts.Address), have, answered[a]); err != nil {
 			errs = append(errs, fmt.Errorf("address %s: %w", a, err))
 		}
 	}
@@ -272,9 +255,6 @@ func (r *runner) apply(alive []string, own []netip.Addr) error {
 			}
 		}
 	}
-	if r.opts.Chosen != nil {
-		r.opts.Chosen(chosen)
-	}
 	r.mu.Lock()
 	r.status.Alive, r.status.Owned = alive, own
 	r.mu.Unlock()
@@ -290,10 +270,8 @@ func (r *runner) answer(a netip.Addr, on []wire, have map[proxy]bool, answered b
 	fresh := false
 	for _, w := range on {
 		p := proxy{w.index, a}
-		if !r.bridged[a] {
-			if err := prepare(r.opts.SysctlDir, w, a.Is6()); err != nil {
-				return err
-			}
+		if err := prepare(r.opts.SysctlDir, w, a.Is6()); err != nil {
+			return err
 		}
 		if have[p] {
 			delete(have, p)
@@ -304,7 +282,7 @@ func (r *runner) answer(a netip.Addr, on []wire, have map[proxy]bool, answered b
 		}
 		fresh = true
 	}
-	if fresh && !r.bridged[a] {
+	if fresh {
 		r.series[a] = &series{started: time.Now()}
 	}
 	if fresh && !answered {

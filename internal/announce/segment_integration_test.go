@@ -201,7 +201,7 @@ func (s *segment) desired(addresses []netip.Addr) Desired {
 		for _, p := range d.Peers {
 			names = append(names, p.Name)
 		}
-		d.Addresses = append(d.Addresses, Address{Addr: a, Nodes: names})
+		d.Addresses = append(d.Addresses, Address{a, names})
 	}
 	return d
 }

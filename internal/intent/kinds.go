@@ -22,7 +22,6 @@ type tables struct {
 	ranges       Table[ServiceRange]
 	pools        Table[LoadBalancerPool]
 	floatingIPs  Table[FloatingIP]
-	chosen       Table[ChosenAddress]
 
 	gatewayAddresses Table[GatewayAddress]
 
@@ -50,7 +49,6 @@ type Objects struct {
 	ServiceRanges     []ServiceRange
 	LoadBalancerPools []LoadBalancerPool
 	FloatingIPs       []FloatingIP
-	ChosenAddresses   []ChosenAddress
 	GatewayAddresses  []GatewayAddress
 	Rules             []Rule
 	Subjects          []Subject
@@ -76,7 +74,6 @@ type Delta struct {
 	ServiceRanges     []string
 	LoadBalancerPools []string
 	FloatingIPs       []string
-	ChosenAddresses   []string
 	GatewayAddresses  []string
 	Rules             []string
 	Subjects          []string
@@ -151,14 +148,8 @@ var kinds = []kind{
 		},
 		[]index[FloatingIP]{
 			floatingIPsByPort:    {values: func(f FloatingIP) []string { return named(f.Port) }},
-			floatingIPsByService: {values: func(f FloatingIP) []string { return named(f.Service) }},
 			floatingIPsByAddress: {values: func(f FloatingIP) []string { return []string{f.Address.String()} }},
 		},
-	},
-	kindOf[ChosenAddress]{
-		"", func(p parts) part[ChosenAddress] {
-			return part[ChosenAddress]{&p.chosen, &p.ChosenAddresses, &p.delta.ChosenAddresses}
-		}, nil,
 	},
 	kindOf[GatewayAddress]{
 		KindGatewayAddress, func(p parts) part[GatewayAddress] {
@@ -200,7 +191,6 @@ const (
 // The indexes of FloatingIPs.
 const (
 	floatingIPsByPort = iota
-	floatingIPsByService
 	floatingIPsByAddress
 )
 

@@ -92,8 +92,5 @@ func (s *FloatingIPSet) translate(key string) (intent.FloatingIP, bool) {
 	if o.Spec.Port != "" {
 		f.Port = o.Namespace + "/" + o.Spec.Port
 	}
-	if o.Spec.Service != "" {
-		f.Service = o.Namespace + "/" + o.Spec.Service
-	}
 	return f, true
 }

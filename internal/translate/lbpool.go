@@ -15,6 +15,7 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
+	"coelan.io/coelan/internal/wellknown"
 )
 
 // AddressPools finds the LoadBalancerPool that an address is in effect of.
@@ -84,7 +85,8 @@ func answeringNodes(p *v1alpha1.LoadBalancerPool, nodes []*corev1.Node) []string
 	}
 	var names []string
 	for _, n := range nodes {
-		if !withdrawn(n) && selector.Matches(labels.Set(n.Labels)) {
+		_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
+		if !excluded && !wellknown.NodeLeaving(n) && selector.Matches(labels.Set(n.Labels)) {
 			names = append(names, n.Name)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/wellknown"
 )
 
 // minHostBits leaves room in a subnet for its own number, the gateway and a pod.
@@ -40,7 +39,7 @@ func Nodes(objects []*corev1.Node) ([]intent.Node, []Problem) {
 	for i, o := range objects {
 		nodes[i] = intent.Node{
 			Name: o.Name, Addresses: c.nodeAddresses(o), Subnets: c.nodeSubnets(o), MTU: c.nodeMTU(o),
-			Zone: o.Labels[corev1.LabelTopologyZone], PhysicalNetworks: physicalNetworks(o), Withdrawn: withdrawn(o),
+			Zone: o.Labels[corev1.LabelTopologyZone], PhysicalNetworks: physicalNetworks(o),
 		}
 	}
 	slices.SortFunc(nodes, func(a, b intent.Node) int { return cmp.Compare(a.Name, b.Name) })
@@ -126,12 +125,6 @@ func physicalNetworks(o *corev1.Node) []string {
 		return nil
 	}
 	return list
-}
-
-// withdrawn reports whether a node keeps load balancers away, or is about to go.
-func withdrawn(o *corev1.Node) bool {
-	_, excluded := o.Labels[corev1.LabelNodeExcludeBalancers]
-	return excluded || wellknown.NodeLeaving(o)
 }
 
 // PodSubnets returns the node's podCIDRs as subnets of the default Network. It leaves out what it

@@ -36,18 +36,11 @@ type Inbound struct {
 // does not answer for it.
 func InboundOf(in Input, f intent.FloatingIP) (Inbound, error) {
 	r := askFor(in)
-	e, ok := r.chosen(f)
-	otherwise := "the Port is not on this node"
-	if f.Service != "" {
-		otherwise = "another node has been chosen to answer for its Service"
-	}
-	if t, is := r.translation(f); is {
-		e, ok = t.externalAddress, true
-	}
+	t, ok := r.translation(f)
 	if !ok {
-		return Inbound{}, r.unanswered(otherwise)
+		return Inbound{}, r.unanswered("the Port is not on this node")
 	}
-	return e.inboundWay(), nil
+	return t.inboundWay(), nil
 }
 
 // InboundOfGateway is how packets from the wire come in for the address of a Router's gateway. The

@@ -33,7 +33,7 @@ type feature struct {
 }
 
 // maxFeature is the greatest number of a feature.
-const maxFeature = 30
+const maxFeature = 29
 
 // features is the pipeline, in the order of a packet's way.
 var features []*feature
@@ -51,7 +51,6 @@ func init() {
 		physicalFeature,
 		floatingIPFeature,
 		gatewayFeature,
-		floatingServiceFeature,
 		l3Feature,
 		staticRouteFeature,
 		privateFeature,
