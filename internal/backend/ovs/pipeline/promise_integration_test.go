@@ -383,10 +383,11 @@ func (w promise) fromWire(n intent.Network, node int, from, to netip.Addr, ttl u
 	}
 	b := w.floats(f)
 	inCluster := w.subnetOf(from) >= 0 || inServiceRange(from) || w.inSubnet(from, func(of intent.Router) bool { return of.Shared })
-	ofItsNetwork := !w.routerOf(b).Shared && slices.ContainsFunc(w.network(b.Network).Subnets, func(s intent.NetworkSubnet) bool { return s.Prefix.Contains(from) })
-	if inCluster || ofItsNetwork {
+	own := w.routerOf(b)
+	ofItsRouter := !own.Shared && w.inSubnet(from, func(of intent.Router) bool { return of.Name == own.Name })
+	if inCluster || ofItsRouter {
 		return lost
 	}
-	own, _ := firstOf(b.Addresses, to)
-	return arrival{end: "port", node: node, port: b, src: from, dst: own, ttl: ttl - 1}
+	a, _ := firstOf(b.Addresses, to)
+	return arrival{end: "port", node: node, port: b, src: from, dst: a, ttl: ttl - 1}
 }
