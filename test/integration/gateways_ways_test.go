@@ -26,7 +26,7 @@ import (
 func gatewayPorts(t *testing.T, w *external, e exits) {
 	from := []*lab.Host{w.red[0].Host, w.red[1].Host, w.blue[0].Host, w.blue[1].Host, w.red[2].Host}
 	by := []exit{e.red, e.red, e.blue, e.blue, e.red2}
-	// Who closes a TCP connection first cannot use its port at once, of either family.
+	// A host that closes a TCP connection first cannot use the port again at once.
 	port := map[lab.Family]int{lab.IPv4: 5555, lab.IPv6: 5556}
 	for f := range lab.Dual.Each {
 		at := netip.AddrPortFrom(w.near.Address(f), answerPort)
