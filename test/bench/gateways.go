@@ -206,22 +206,14 @@ func floatingTraffic(ctx context.Context) ([]Result, error) {
 		{name: "node", lab: node.Lab, client: node.host, server: node.pods[0].Host},
 	}
 	at := netip.AddrPortFrom(firstFloating, serverPort)
-	for _, c := range all {
-		if err := c.await(ctx, at); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
-		}
+	if err := awaitAll(ctx, all, at); err != nil {
+		return nil, err
 	}
 	var results []Result
 	for _, tr := range traffics {
-		rates := make([][]float64, len(all))
-		for range balancedRounds {
-			for i, c := range all {
-				rate, err := c.run(ctx, tr, at)
-				if err != nil {
-					return nil, fmt.Errorf("%s %s: %w", c.name, tr.name, err)
-				}
-				rates[i] = append(rates[i], rate)
-			}
+		rates, err := takeTurns(ctx, all, tr, at)
+		if err != nil {
+			return nil, err
 		}
 		kernel := paired("fip-"+tr.name, tr.unit, rates[0], rates[1])
 		if tr.name != "rr" {
@@ -230,6 +222,16 @@ func floatingTraffic(ctx context.Context) ([]Result, error) {
 		results = append(results, kernel, paired("fip-"+tr.name+"-node", tr.unit, rates[0], rates[2]))
 	}
 	return results, nil
+}
+
+// awaitAll waits until each contender reaches an address.
+func awaitAll(ctx context.Context, all []*contender, at netip.AddrPort) error {
+	for _, c := range all {
+		if err := c.await(ctx, at); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
 }
 
 // translateByKernel writes the first floating IP and the server's address over each other.
@@ -293,22 +295,14 @@ func gatewayTraffic(ctx context.Context) ([]Result, error) {
 		{name: "gateway", lab: ours.Lab, client: ours.pods[0].Host, server: ours.host},
 		{name: "node", lab: node.Lab, client: node.pods[0].Host, server: node.host},
 	}
-	for _, c := range all {
-		if err := c.await(ctx, at); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
-		}
+	if err := awaitAll(ctx, all, at); err != nil {
+		return nil, err
 	}
 	var results []Result
 	for _, tr := range traffics {
-		var rates [2][]float64
-		for range balancedRounds {
-			for i, c := range all {
-				rate, err := c.run(ctx, tr, at)
-				if err != nil {
-					return nil, fmt.Errorf("%s %s: %w", c.name, tr.name, err)
-				}
-				rates[i] = append(rates[i], rate)
-			}
+		rates, err := takeTurns(ctx, all, tr, at)
+		if err != nil {
+			return nil, err
 		}
 		r := paired("snat-"+tr.name, tr.unit, rates[0], rates[1])
 		if tr.name == "crr" {

@@ -69,15 +69,9 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 	}
 	var results []Result
 	for _, tr := range append(traffics[:len(traffics):len(traffics)], connectMany) {
-		rates := make([][]float64, len(all))
-		for range balancedRounds {
-			for i, c := range all {
-				rate, err := c.run(ctx, tr, serviceAddress)
-				if err != nil {
-					return nil, fmt.Errorf("%s %s: %w", c.name, tr.name, err)
-				}
-				rates[i] = append(rates[i], rate)
-			}
+		rates, err := takeTurns(ctx, all, tr, serviceAddress)
+		if err != nil {
+			return nil, err
 		}
 		for i, c := range all[1:] {
 			name := "service-" + tr.name + "-" + c.name
@@ -92,6 +86,21 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 		}
 	}
 	return results, nil
+}
+
+// takeTurns has the contenders run by turns, and returns the rates of each.
+func takeTurns(ctx context.Context, all []*contender, tr traffic, at netip.AddrPort) ([][]float64, error) {
+	rates := make([][]float64, len(all))
+	for range balancedRounds {
+		for i, c := range all {
+			rate, err := c.run(ctx, tr, at)
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", c.name, tr.name, err)
+			}
+			rates[i] = append(rates[i], rate)
+		}
+	}
+	return rates, nil
 }
 
 // run is the rate of one load to the address that stands for the server.

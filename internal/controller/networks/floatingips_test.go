@@ -4,7 +4,6 @@ package networks
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,17 +61,7 @@ func reconciled(t *testing.T, a *reconcile.Access, f *v1alpha1.FloatingIP) strin
 	if err := a.Get(t.Context(), client.ObjectKeyFromObject(f), f); err != nil {
 		t.Fatal(err)
 	}
-	blocks := &v1alpha1.AddressBlockList{}
-	if err := a.List(t.Context(), blocks); err != nil {
-		t.Fatal(err)
-	}
-	var left []string
-	for _, b := range blocks.Items {
-		if _, single := address(&b); single {
-			left = append(left, strings.TrimSuffix(b.Spec.CIDR, "/32")+"="+b.Spec.FloatingIP+b.Spec.Port)
-		}
-	}
-	slices.Sort(left)
+	left := singles(t, a)
 	c := f.Status.Conditions[0]
 	return fmt.Sprintf("%q on %q %s %s %v", f.Status.Address, f.Status.Node, c.Status, c.Reason, left)
 }

@@ -67,22 +67,28 @@ func led(t *testing.T, a *reconcile.Access) string {
 	if err := a.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		t.Fatal(err)
 	}
-	blocks := &v1alpha1.AddressBlockList{}
-	if err := a.List(t.Context(), blocks); err != nil {
-		t.Fatal(err)
-	}
-	var left []string
-	for _, b := range blocks.Items {
-		if _, single := address(&b); single {
-			left = append(left, strings.TrimSuffix(b.Spec.CIDR, "/32")+"="+b.Spec.FloatingIP+b.Spec.Port+b.Spec.Gateway)
-		}
-	}
-	slices.Sort(left)
+	left := singles(t, a)
 	text := fmt.Sprintf("%d %v", o.Status.GatewayNodes, left)
 	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionGatewayReady); c != nil {
 		text = fmt.Sprintf("%s %s ", c.Status, c.Reason) + text
 	}
 	return text
+}
+
+// singles are the blocks of single addresses, each with what it is for.
+func singles(t *testing.T, a *reconcile.Access) (list []string) {
+	t.Helper()
+	blocks := &v1alpha1.AddressBlockList{}
+	if err := a.List(t.Context(), blocks); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks.Items {
+		if _, single := address(&b); single {
+			list = append(list, strings.TrimSuffix(b.Spec.CIDR, "/32")+"="+b.Spec.FloatingIP+b.Spec.Port+b.Spec.Gateway)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // What a gateway has, it keeps; what it may not have, it gives back, and no one else's.
