@@ -24,6 +24,8 @@ type tables struct {
 	floatingIPs  Table[FloatingIP]
 
 	gatewayAddresses Table[GatewayAddress]
+	egressAddresses  Table[EgressAddress]
+	egressPaths      Table[EgressPath]
 
 	rules    Table[Rule]
 	subjects Table[Subject]
@@ -50,6 +52,8 @@ type Objects struct {
 	LoadBalancerPools []LoadBalancerPool
 	FloatingIPs       []FloatingIP
 	GatewayAddresses  []GatewayAddress
+	EgressAddresses   []EgressAddress
+	EgressPaths       []EgressPath
 	Rules             []Rule
 	Subjects          []Subject
 	Peers             []Peer
@@ -75,6 +79,8 @@ type Delta struct {
 	LoadBalancerPools []string
 	FloatingIPs       []string
 	GatewayAddresses  []string
+	EgressAddresses   []string
+	EgressPaths       []string
 	Rules             []string
 	Subjects          []string
 	Peers             []string
@@ -157,6 +163,20 @@ var kinds = []kind{
 		},
 		[]index[GatewayAddress]{{values: func(g GatewayAddress) []string { return []string{g.Node} }}},
 	},
+	kindOf[EgressAddress]{
+		KindEgressAddress, func(p parts) part[EgressAddress] {
+			return part[EgressAddress]{&p.egressAddresses, &p.EgressAddresses, &p.delta.EgressAddresses}
+		},
+		[]index[EgressAddress]{
+			egressAddressesByUser: {values: func(e EgressAddress) []string { return []string{e.User()} }},
+			egressAddressesByNode: {values: func(e EgressAddress) []string { return e.Nodes }},
+		},
+	},
+	kindOf[EgressPath]{
+		KindEgress, func(p parts) part[EgressPath] {
+			return part[EgressPath]{&p.egressPaths, &p.EgressPaths, &p.delta.EgressPaths}
+		}, nil,
+	},
 	kindOf[Rule]{
 		"", func(p parts) part[Rule] { return part[Rule]{&p.rules, &p.Rules, &p.delta.Rules} },
 		[]index[Rule]{
@@ -192,6 +212,12 @@ const (
 const (
 	floatingIPsByPort = iota
 	floatingIPsByAddress
+)
+
+// The indexes of EgressAddresses.
+const (
+	egressAddressesByUser = iota
+	egressAddressesByNode
 )
 
 // The indexes of Rules.

@@ -132,6 +132,9 @@ type Port struct {
 	NodeAddresses []netip.Addr
 	// MTU of the interface, in bytes; 0: it is not known.
 	MTU int
+	// Egress is the name of the Egress that selects the Port, which is of this node; empty: none
+	// does.
+	Egress string
 }
 
 // Local is the node that the agent runs on.
@@ -227,7 +230,7 @@ func (p Port) equal(o Port) bool {
 	return addresses && slices.Equal(p.NodeAddresses, o.NodeAddresses) && p.ID == o.ID && p.Namespace == o.Namespace &&
 		p.Pod == o.Pod &&
 		p.Interface == o.Interface && p.UID == o.UID && p.Object == o.Object && p.Network == o.Network &&
-		p.Node == o.Node && p.MAC == o.MAC && p.Audited == o.Audited && p.MTU == o.MTU
+		p.Node == o.Node && p.MAC == o.MAC && p.Audited == o.Audited && p.MTU == o.MTU && p.Egress == o.Egress
 }
 
 func (n Network) equal(o Network) bool {

@@ -32,6 +32,9 @@ const (
 	KindFloatingIP   Kind = "FloatingIP"
 	// KindGatewayAddress is an AddressBlock for a Router's gateway.
 	KindGatewayAddress Kind = "Gateway address"
+	// KindEgressAddress is an AddressBlock for addresses that fail over.
+	KindEgressAddress Kind = "Egress address"
+	KindEgress        Kind = "Egress"
 )
 
 // Ref names the policy.

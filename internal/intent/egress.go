@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package intent
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+)
+
+// EgressAddress is an address of an external Network that Ports of several nodes are seen as
+// outside of the cluster. Of the nodes that may have it one is active at a time: it translates, and
+// answers for the address.
+type EgressAddress struct {
+	Network string // name of the external Network
+	Address netip.Addr
+	// Router is the name of the Router in whose zone connections are translated: the one whose
+	// gateway has the address, and for an Egress the default one.
+	Router string
+	// Egress is the name of the Egress that has the address; empty: the Router's gateway has it,
+	// for all of the Router's Ports.
+	Egress string
+	// Nodes may be active, alive or not, sorted. They are connected to the Network, and not about
+	// to leave the cluster.
+	Nodes []string
+	// Active is the node that last reported that it is active; it need not be among Nodes.
+	Active string
+	// Failback has the address return to the node that it has first of all while all are alive.
+	Failback bool
+}
+
+// User is what has the address: "router/" or "egress/" and a name.
+func (e EgressAddress) User() string {
+	if e.Egress != "" {
+		return EgressUser(e.Egress)
+	}
+	return RouterUser(e.Router)
+}
+
+// RouterUser is the user of the addresses of a Router's gateway.
+func RouterUser(router string) string { return "router/" + router }
+
+// EgressUser is the user of the addresses of an Egress.
+func EgressUser(egress string) string { return "egress/" + egress }
+
+// EgressAddresses are all of the cluster, by Network and address.
+func (s *State) EgressAddresses() Table[EgressAddress] { return s.egressAddresses }
+
+// EgressAddressesOf are those of a user.
+func (s *State) EgressAddressesOf(user string) iter.Seq[EgressAddress] {
+	return s.egressAddresses.by(egressAddressesByUser, user)
+}
+
+// EgressAddressesAt are those that a node may be active for.
+func (s *State) EgressAddressesAt(node string) iter.Seq[EgressAddress] {
+	return s.egressAddresses.by(egressAddressesByNode, node)
+}
+
+// SetEgressAddress adds or replaces an EgressAddress.
+func (tx *Tx) SetEgressAddress(e EgressAddress) { tx.egressAddresses = tx.egressAddresses.set(e) }
+
+// DeleteEgressAddress removes the EgressAddress with that address of a Network.
+func (tx *Tx) DeleteEgressAddress(network string, a netip.Addr) {
+	tx.egressAddresses = tx.egressAddresses.delete(EgressAddress{Network: network, Address: a}.key())
+}
+
+func (e EgressAddress) key() string { return e.Network + " " + e.Address.String() }
+
+func (e EgressAddress) equal(o EgressAddress) bool {
+	return e.Network == o.Network && e.Address == o.Address && e.Router == o.Router && e.Egress == o.Egress &&
+		e.Active == o.Active && e.Failback == o.Failback && slices.Equal(e.Nodes, o.Nodes)
+}
+
+func (e EgressAddress) clone() EgressAddress {
+	e.Nodes = slices.Clone(e.Nodes)
+	return e
+}
+
+// EgressPath is what an Egress says of the way: the Ports that it selects name it, see Port.Egress,
+// and leave the cluster by its EgressAddresses.
+type EgressPath struct {
+	Name    string // the key: that of the Egress
+	Network string // name of the external Network
+	// Destinations are those that it is for, sorted; none: all outside of the cluster.
+	Destinations []netip.Prefix
+}
+
+// EgressPaths are all of the cluster that take effect, by name.
+func (s *State) EgressPaths() Table[EgressPath] { return s.egressPaths }
+
+// SetEgressPath adds or replaces an EgressPath.
+func (tx *Tx) SetEgressPath(e EgressPath) { tx.egressPaths = tx.egressPaths.set(e) }
+
+// DeleteEgressPath removes the EgressPath of that name.
+func (tx *Tx) DeleteEgressPath(name string) { tx.egressPaths = tx.egressPaths.delete(name) }
+
+func (e EgressPath) key() string { return e.Name }
+
+func (e EgressPath) equal(o EgressPath) bool {
+	return e.Name == o.Name && e.Network == o.Network && slices.Equal(e.Destinations, o.Destinations)
+}
+
+func (e EgressPath) clone() EgressPath {
+	e.Destinations = slices.Clone(e.Destinations)
+	return e
+}
