@@ -13,6 +13,7 @@ import (
 
 	"coelan.io/coelan/internal/announce/keyring"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
+	"coelan.io/coelan/internal/rendezvous"
 )
 
 const (
@@ -211,7 +212,7 @@ func (r *runner) owned(d *Desired, alive []string) []netip.Addr {
 				candidates = append(candidates, n)
 			}
 		}
-		if Owner(a.Addr, candidates) == r.opts.Node {
+		if rendezvous.Choose(a.Addr, candidates) == r.opts.Node {
 			own = append(own, a.Addr.Unmap())
 		}
 	}

@@ -29,6 +29,7 @@ import (
 	"go.uber.org/goleak"
 
 	"coelan.io/coelan/internal/ovstest"
+	"coelan.io/coelan/internal/rendezvous"
 )
 
 // The nodes of these tests are processes of this test's own program, each in a network namespace,
@@ -350,7 +351,7 @@ func (s *segment) settled(addresses []netip.Addr, living []*node, limit time.Dur
 		names = append(names, n.peer.Name)
 	}
 	for _, a := range addresses {
-		i := slices.Index(names, Owner(a, names))
+		i := slices.Index(names, rendezvous.Choose(a, names))
 		want[living[i]] = append(want[living[i]], a.String())
 	}
 	return eventually(s.t, fmt.Sprintf("%v answer for all", names), limit, func() bool {
@@ -386,7 +387,7 @@ func (s *segment) ownerOf(a netip.Addr, living []*node) *node {
 	for _, n := range living {
 		names = append(names, n.peer.Name)
 	}
-	return living[slices.Index(names, Owner(a, names))]
+	return living[slices.Index(names, rendezvous.Choose(a, names))]
 }
 
 // in runs f in a namespace. The thread must go on living: the nodes' processes would die with the

@@ -20,9 +20,11 @@ type EgressAddress struct {
 	// Egress is the name of the Egress that has the address; empty: the Router's gateway has it,
 	// for all of the Router's Ports.
 	Egress string
-	// Nodes may be active, alive or not, sorted. They are connected to the Network, and not about
-	// to leave the cluster.
+	// Nodes may be active, alive or not, sorted: they are connected to the Network.
 	Nodes []string
+	// Leaving are those of Nodes, sorted, that are about to leave the cluster or keep load balancers
+	// away: others are active if they can.
+	Leaving []string
 	// Active is the node that last reported that it is active; it need not be among Nodes.
 	Active string
 	// Failback has the address return to the node that it has first of all while all are alive.
@@ -68,11 +70,12 @@ func (e EgressAddress) key() string { return e.Network + " " + e.Address.String(
 
 func (e EgressAddress) equal(o EgressAddress) bool {
 	return e.Network == o.Network && e.Address == o.Address && e.Router == o.Router && e.Egress == o.Egress &&
-		e.Active == o.Active && e.Failback == o.Failback && slices.Equal(e.Nodes, o.Nodes)
+		e.Active == o.Active && e.Failback == o.Failback && slices.Equal(e.Nodes, o.Nodes) &&
+		slices.Equal(e.Leaving, o.Leaving)
 }
 
 func (e EgressAddress) clone() EgressAddress {
-	e.Nodes = slices.Clone(e.Nodes)
+	e.Nodes, e.Leaving = slices.Clone(e.Nodes), slices.Clone(e.Leaving)
 	return e
 }
 

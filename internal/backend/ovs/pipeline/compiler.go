@@ -96,7 +96,7 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 		}
 		delta.Ports = slices.Sorted(maps.Keys(renumbered))
 	}
-	neighbours := c.numbers.differingNeighbours(in.Numbers)
+	neighbours, egress := c.numbers.differingNeighbours(in.Numbers), c.numbers.differingEgress(in.Numbers)
 	c.last, c.numbers, c.neighbourRate, c.uses = state, in.Numbers, in.NeighbourRate, map[uint64]directions{}
 	if before == nil || narrowMay(before, state, delta) {
 		c.narrow = anyNarrow(state)
@@ -107,6 +107,11 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 	dirty := c.affected(before, delta)
 	for _, key := range neighbours {
 		dirty[unitKey{kindNeighbour, key.text()}] = true
+	}
+	for _, key := range egress {
+		unit := unitKey{kindEgressAddress, key.text()}
+		dirty[unit] = true
+		maps.Copy(dirty, c.dependents[unit])
 	}
 	had := c.defaultRoutes
 	if len(delta.Routers) > 0 {

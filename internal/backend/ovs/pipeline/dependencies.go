@@ -30,6 +30,10 @@ const (
 	kindAnswering // network: does this node answer for addresses of it?
 	kindOutside   // no key: does this node answer for any address of an external network?
 	kindGateways  // router: which addresses has this node as its gateway?
+	kindEgressOf  // user: which addresses has it that one of several nodes is active for?
+	kindPath      // Egress: what does it say of the way?
+	// Router: may packets of other nodes' ports leave here for it? No key: for any?
+	kindRelays
 )
 
 // attached says whether a port of this node is on the network. What only such
@@ -114,7 +118,17 @@ func answered(from, to *snapshot, delta intent.Delta) map[unitKey]bool {
 		for _, key := range delta.GatewayAddresses {
 			if g, ok := s.GatewayAddresses().Get(key); ok && g.Node == s.Local().Node {
 				keys[unitKey{kindGateways, g.Router}] = true
+				keys[unitKey{kindRelays, g.Router}], keys[unitKey{kind: kindRelays}] = true, true
 			}
+		}
+		for _, key := range delta.EgressAddresses {
+			if e, ok := s.EgressAddresses().Get(key); ok {
+				keys[unitKey{kindEgressOf, e.User()}] = true
+				keys[unitKey{kindRelays, e.Router}], keys[unitKey{kind: kindRelays}] = true, true
+			}
+		}
+		for _, name := range delta.EgressPaths {
+			keys[unitKey{kindPath, name}] = true
 		}
 		for _, name := range delta.Routers {
 			if rt, ok := s.Routers().Get(name); ok {

@@ -30,10 +30,11 @@ type feature struct {
 	peer         func(*rules, intent.Peer)
 
 	gatewayAddress func(*rules, intent.GatewayAddress)
+	egressAddress  func(*rules, intent.EgressAddress)
 }
 
 // maxFeature is the greatest number of a feature.
-const maxFeature = 29
+const maxFeature = 30
 
 // features is the pipeline, in the order of a packet's way.
 var features []*feature
@@ -51,6 +52,7 @@ func init() {
 		physicalFeature,
 		floatingIPFeature,
 		gatewayFeature,
+		egressFeature,
 		l3Feature,
 		staticRouteFeature,
 		privateFeature,

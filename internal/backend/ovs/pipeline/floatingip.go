@@ -171,7 +171,7 @@ func (r *rules) translation(f intent.FloatingIP) (*translation, bool) {
 
 // externalAddress is an address of an external Network; false if nothing can be made of it here.
 func (r *rules) externalAddress(network string, a netip.Addr) (e externalAddress, ok bool) {
-	e = externalAddress{r: r, address: a, mac: openflow.MAC(reserved.PodMAC(a))}
+	e = externalAddress{r: r, address: a, mac: externalMAC(a)}
 	if e.external, _, ok = r.lookup(network); !ok {
 		r.problem("network %q does not exist, or this node is not connected to it", network)
 		return e, false
@@ -186,6 +186,10 @@ func (r *rules) externalAddress(network string, a netip.Addr) (e externalAddress
 	}
 	return e, true
 }
+
+// externalMAC is the MAC of an address of an external Network, the same on each node: a node that
+// takes it over needs no new entry in the neighbors' tables outside.
+func externalMAC(a netip.Addr) openflow.MAC { return openflow.MAC(reserved.PodMAC(a)) }
 
 // translations are what an external address comes to for the addresses of its family that a Port of
 // this node has: those by which the cluster knows the Port, else its own.
@@ -225,13 +229,29 @@ func answerable(n intent.Network, a netip.Addr) bool {
 // answered has this node answer for the address, and takes what comes for it from the wire, or from
 // this node's own Ports.
 func (e externalAddress) answered() {
-	r, to := e.r, []openflow.FieldValue{inNetwork(e.external), openflow.EthDst(e.mac)}
-	r.knows(e.address, intent.MAC(e.mac), 0, inNetwork(e.external))
+	e.r.knows(e.address, intent.MAC(e.mac), 0, inNetwork(e.external))
+	e.reachable()
+	e.reachableHere()
+}
+
+// reachable takes what comes for the address from the wire.
+func (e externalAddress) reachable() {
+	r, to := e.r, e.toMAC()
 	fromWire := r.on(l2, 230, append(to, from(fromUplink))...)
 	if e.external.VLAN != 0 {
 		fromWire = r.on(l2, 230, append(to, from(fromUplink), openflow.AnyVLAN())...).do(openflow.PopVLAN())
 	}
 	fromWire.goTo(fromExternal)
+}
+
+// toMAC matches what is addressed to the MAC of the address.
+func (e externalAddress) toMAC() []openflow.FieldValue {
+	return []openflow.FieldValue{inNetwork(e.external), openflow.EthDst(e.mac)}
+}
+
+// reachableHere takes what this node's own Ports send to the address.
+func (e externalAddress) reachableHere() {
+	r, to := e.r, e.toMAC()
 	// Ports of this node on the external Network, after their own policies.
 	if r.attached(e.external.Name) && r.policed() {
 		r.on(output, 85, append(to, toPort(e.uplink))...).asFromWire().do(openflow.Resubmit(fromExternal.ID)).end()
@@ -315,21 +335,26 @@ func (w flow) asFromWire() flow {
 
 // toWire leads what the Port sends out of the cluster to the wire. Of several ways, the one that is
 // below the others by less is taken.
-func (t *translation) toWire(below uint16) {
+func (t *translation) toWire(below uint16, when ...openflow.FieldValue) {
+	t.way(below, t.byUplink(), when...).deliver()
+}
+
+// way begins the flow of what the Port sends out of the cluster, which sets the fields out.
+func (t *translation) way(below uint16, out []openflow.FieldValue, when ...openflow.FieldValue) flow {
 	r := t.r
-	in, out := openflow.InPort(r.number(t.port)), t.byUplink()
+	match := append([]openflow.FieldValue{openflow.InPort(r.number(t.port)), openflow.IPSrc(t.known)}, when...)
 	switch {
 	case !t.router.Private():
-		r.on(l3, 50-below, in, inRouter(t.space), openflow.IPSrc(t.known)).set(out...).deliver()
+		return r.on(l3, 50-below, append(match, inRouter(t.space))...).set(out...)
 	case t.space.Private():
-		r.on(clusterSource, 90-below, in, openflow.IPSrc(t.known)).set(out...).deliver()
-	default:
-		if !r.native() && !r.policed() {
-			// The zone with the marks of what came by the node's kernel, which replies go back to.
-			out = append(out, inRouter(t.space))
-		}
-		r.on(cluster, 50-below, in, openflow.IPSrc(t.known)).set(out...).deliver()
+		return r.on(clusterSource, 90-below, match...).set(out...)
 	}
+	w := r.on(cluster, 50-below, match...).set(out...)
+	if !r.native() && !r.policed() {
+		// The zone with the marks of what came by the node's kernel, which replies go back to.
+		w = w.set(inRouter(t.space))
+	}
+	return w
 }
 
 // byUplink is where a packet is that leaves by the external Network.
@@ -406,6 +431,11 @@ func answeredNetworks(s *intent.State) iter.Seq[string] {
 				return
 			}
 		}
+		for e := range s.EgressAddressesAt(s.Local().Node) {
+			if !yield(e.Network) {
+				return
+			}
+		}
 	}
 }
 
@@ -422,8 +452,12 @@ func localFloatingIPs(s *intent.State) iter.Seq[intent.FloatingIP] {
 	}
 }
 
-// anyAnswering reports whether this node answers for any address of any external Network.
+// anyAnswering reports whether this node answers for any address of any external Network, or may
+// lead packets to a node that does.
 func anyAnswering(s *snapshot) bool {
+	if s.EgressAddresses().Len() > 0 {
+		return true
+	}
 	for name := range answeredNetworks(s.State) {
 		if n, ok := s.Networks().Get(name); ok && n.External && n.Physical != "" {
 			return true
@@ -450,6 +484,11 @@ func answeringMay(from, to *snapshot, delta intent.Delta) map[string]bool {
 		for _, key := range delta.GatewayAddresses {
 			if g, ok := s.GatewayAddresses().Get(key); ok && g.Node == s.Local().Node {
 				names[g.Network] = true
+			}
+		}
+		for _, key := range delta.EgressAddresses {
+			if e, ok := s.EgressAddresses().Get(key); ok {
+				names[e.Network] = true
 			}
 		}
 		for _, id := range delta.Ports {

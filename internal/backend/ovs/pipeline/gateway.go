@@ -28,15 +28,7 @@ var gatewayFeature = &feature{
 			return
 		}
 		e.answered()
-		e.measured(r.mtuIn(rt))
-		back := openflow.CT{
-			Zone: datapath.GatewayZone(rt.ID), Table: openflow.Table(gatewayReply.ID), NAT: &openflow.NAT{},
-		}
-		r.on(floatingPort, 100, e.sent()...).set(inNoNetwork, inRouter(rt)).do(openflow.DecTTL(), back).end()
-		r.on(gatewaySource, 100, inNetwork(e.external), openflow.IPSrc(g.Address)).goTo(nextHop)
-		for _, icmp := range icmpErrorsOf(g.Address) { // conntrack translates what they quote
-			r.on(fromExternal, 250, append(e.sent(), icmp)...).goTo(floatingIP)
-		}
+		e.translated(rt)
 	},
 	port: func(r *rules, p intent.Port) {
 		n, rt, ok := r.lookup(p.Network)
@@ -50,10 +42,33 @@ var gatewayFeature = &feature{
 			}
 			list, _ := r.translations(p, e)
 			for _, t := range list {
-				t.byGateway()
+				t.byGateway(egressWay{router: rt, below: belowEgress})
 			}
 		}
 	},
+}
+
+// translated gives conntrack what comes for the address, which finds replies in the zone of a
+// Router's gateway, and lets go on what it has given the address as source.
+func (e externalAddress) translated(rt intent.Router) {
+	r := e.r
+	e.measured(r.mtuIn(rt))
+	back := openflow.CT{
+		Zone: datapath.GatewayZone(rt.ID), Table: openflow.Table(gatewayReply.ID), NAT: &openflow.NAT{},
+	}
+	r.on(floatingPort, 100, e.sent()...).set(inNoNetwork, inRouter(rt)).do(openflow.DecTTL(), back).end()
+	r.on(gatewaySource, 100, inNetwork(e.external), openflow.IPSrc(e.address)).goTo(nextHop)
+	for _, icmp := range icmpErrorsOf(e.address) { // conntrack translates what they quote
+		r.on(fromExternal, 250, append(e.sent(), icmp)...).goTo(floatingIP)
+	}
+}
+
+// commit has conntrack write the address over the source.
+func (e externalAddress) commit(rt intent.Router) openflow.Action {
+	return openflow.CT{
+		Commit: true, Zone: datapath.GatewayZone(rt.ID), Table: openflow.Table(gatewaySource.ID),
+		NAT: &openflow.NAT{SNAT: true, AddrMin: e.address},
+	}
 }
 
 // gateway finds out what an address comes to on the node that has it; false if nothing can be made
@@ -68,17 +83,17 @@ func (r *rules) gateway(g intent.GatewayAddress) (e externalAddress, rt intent.R
 // belowFloating makes flows less important than those of a floating IP.
 const belowFloating = 1
 
-// byGateway lets a Port out by its Router's gateway, and the replies in.
-func (t *translation) byGateway() {
-	r, in := t.r, openflow.InPort(t.r.number(t.port))
-	t.toWire(belowFloating)
-	t.quotesOfPort(belowFloating)
-	r.on(externalSource, 50, in, inNetwork(t.external), openflow.IPSrc(t.known)).set(openflow.EthSrc(t.mac)).
-		do(openflow.DecTTL(), openflow.CT{
-			Commit: true, Zone: datapath.GatewayZone(t.router.ID), Table: openflow.Table(gatewaySource.ID),
-			NAT: &openflow.NAT{SNAT: true, AddrMin: t.address},
-		}).end()
-	r.on(gatewayReply, 100, inRouter(t.router), openflow.IPDst(t.known), isLater).
+// byGateway lets a Port out by an address that conntrack writes over its own, and the replies in.
+func (t *translation) byGateway(way egressWay) {
+	r := t.r
+	t.toWire(way.below, way.when...)
+	t.quotesOfPort(way.below)
+	match := append([]openflow.FieldValue{
+		openflow.InPort(r.number(t.port)), inNetwork(t.external), openflow.IPSrc(t.known),
+	}, way.when...)
+	r.on(externalSource, 50+way.first, match...).set(openflow.EthSrc(t.mac)).
+		do(openflow.DecTTL(), t.commit(way.router)).end()
+	r.on(gatewayReply, 100, inRouter(way.router), openflow.IPDst(t.known), isLater).
 		set(inRouter(t.space)).set(r.toLocal(t.port)...).deliver()
 }
 

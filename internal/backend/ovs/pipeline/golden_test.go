@@ -92,6 +92,15 @@ func parseInput(t testing.TB, text []byte) Input {
 		}
 		neighbours[NeighbourKey{object["network"].(string), netip.MustParseAddr(object["address"].(string))}] = mac
 	}
+	states := map[ExternalKey]EgressState{}
+	list, _ = written["egressStates"].([]any)
+	delete(written, "egressStates")
+	for _, o := range list {
+		object := o.(map[string]any)
+		silent, _ := object["silent"].(bool)
+		states[ExternalKey{object["network"].(string), netip.MustParseAddr(object["address"].(string))}] =
+			EgressState{Active: object["active"].(string), Silent: silent}
+	}
 	local, _ := written["local"].(map[string]any)
 	questionRate, _ := local["questionRate"].(float64)
 	delete(local, "questionRate")
@@ -107,7 +116,7 @@ func parseInput(t testing.TB, text []byte) Input {
 	if err := yaml.UnmarshalStrict(text, &o); err != nil {
 		t.Fatal(err)
 	}
-	return Input{State: stateOf(t, o), Numbers: NewNumbers(ports, uplinks).WithNeighbours(neighbours), NeighbourRate: uint32(questionRate)}
+	return Input{State: stateOf(t, o), Numbers: NewNumbers(ports, uplinks).WithNeighbours(neighbours).WithEgress(states), NeighbourRate: uint32(questionRate)}
 }
 
 // fataler is a *testing.T or a *rapid.T.

@@ -21,28 +21,41 @@ type Input struct {
 }
 
 // Numbers are what intent does not know of the node's surroundings: the OpenFlow ports of its own
-// Ports and of the uplinks to physical networks, and the MACs of neighbors on external Networks.
-// Numbers never change, so that they can be read without a lock; WithPort and its like return
+// Ports and of the uplinks to physical networks, the MACs of neighbors on external Networks, and
+// which nodes are active for EgressAddresses. Numbers never change, so that they can be read without a lock; WithPort and its like return
 // others. nil is the zero value.
 type Numbers struct {
 	ports      map[string]uint32 // by the Port's ID
 	uplinks    map[string]uint32 // by the physical network's name
 	neighbours neighbours
+	egress     map[ExternalKey]EgressState
 }
 
-// NeighbourKey is a host on an external Network.
-type NeighbourKey struct {
+// ExternalKey is an address of an external Network.
+type ExternalKey struct {
 	Network string
 	Address netip.Addr
 }
 
+// NeighbourKey is a host on an external Network.
+type NeighbourKey = ExternalKey
+
 // text is the key as units have it, which parseNeighbour reads.
-func (k NeighbourKey) text() string { return k.Network + " " + k.Address.String() }
+func (k ExternalKey) text() string { return k.Network + " " + k.Address.String() }
 
 func parseNeighbour(text string) (NeighbourKey, bool) {
 	network, address, _ := strings.Cut(text, " ")
 	a, err := netip.ParseAddr(address)
 	return NeighbourKey{network, a}, err == nil
+}
+
+// EgressState is how this node treats an intent.EgressAddress.
+type EgressState struct {
+	// Active is the name of the node that translates; empty: none does.
+	Active string
+	// Silent has this node, which is active, not answer for the address: another one is about to
+	// take over.
+	Silent bool
 }
 
 // neighbours are known MACs.
@@ -103,11 +116,47 @@ func (n *Numbers) WithoutPort(id string) *Numbers {
 
 // WithNeighbours returns the Numbers in which these are the neighbors with a known MAC.
 func (n *Numbers) WithNeighbours(known map[NeighbourKey]intent.MAC) *Numbers {
-	next := &Numbers{neighbours: maps.Clone(known)}
-	if n != nil {
-		next.ports, next.uplinks = n.ports, n.uplinks
-	}
+	next := n.copied()
+	next.neighbours = maps.Clone(known)
 	return next
+}
+
+// WithEgress returns the Numbers in which these are the states of EgressAddresses.
+func (n *Numbers) WithEgress(states map[ExternalKey]EgressState) *Numbers {
+	next := n.copied()
+	next.egress = maps.Clone(states)
+	return next
+}
+
+func (n *Numbers) copied() *Numbers {
+	if n == nil {
+		return &Numbers{}
+	}
+	next := *n
+	return &next
+}
+
+// egressState is the state of an EgressAddress.
+func (n *Numbers) egressState(k ExternalKey) EgressState {
+	if n == nil {
+		return EgressState{}
+	}
+	return n.egress[k]
+}
+
+// differingEgress are the EgressAddresses with another state in o.
+func (n *Numbers) differingEgress(o *Numbers) (list []ExternalKey) {
+	for _, pair := range [][2]*Numbers{{n, o}, {o, n}} {
+		if pair[0] == nil {
+			continue
+		}
+		for k, state := range pair[0].egress {
+			if pair[1].egressState(k) != state {
+				list = append(list, k)
+			}
+		}
+	}
+	return list
 }
 
 // neighbour is the MAC of a neighbor; false if it is not known.
@@ -141,12 +190,13 @@ func (n *Numbers) differingNeighbours(o *Numbers) (list []NeighbourKey) {
 }
 
 func (n *Numbers) change(change func(map[string]uint32)) *Numbers {
-	next := &Numbers{ports: map[string]uint32{}}
-	if n != nil {
-		maps.Copy(next.ports, n.ports)
-		next.uplinks, next.neighbours = n.uplinks, n.neighbours
+	next := n.copied()
+	ports := maps.Clone(next.ports)
+	if ports == nil {
+		ports = map[string]uint32{}
 	}
-	change(next.ports)
+	next.ports = ports
+	change(ports)
 	return next
 }
 

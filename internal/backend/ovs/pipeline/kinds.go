@@ -23,6 +23,7 @@ const (
 	kindServiceRange
 	kindFloatingIP
 	kindGatewayAddress
+	kindEgressAddress
 	kindNeighbour // a next hop outside of the cluster
 	kindRule
 	kindPeer
@@ -98,6 +99,11 @@ var unitKinds = [kindObjects]unitKind{
 		func(d intent.Delta) []string { return d.GatewayAddresses },
 		func(o intent.GatewayAddress) string { return "gateway/" + o.Network + " " + o.Address.String() },
 		func(f *feature) func(*rules, intent.GatewayAddress) { return f.gatewayAddress }),
+	kindEgressAddress: objects(0,
+		func(s *snapshot, key string) (intent.EgressAddress, bool) { return s.EgressAddresses().Get(key) },
+		func(d intent.Delta) []string { return d.EgressAddresses },
+		func(o intent.EgressAddress) string { return "egress-address/" + o.Network + " " + o.Address.String() },
+		func(f *feature) func(*rules, intent.EgressAddress) { return f.egressAddress }),
 	kindNeighbour: {flows: 2, compile: (*rules).compileNeighbour},
 	kindRule: objects(0,
 		func(s *snapshot, key string) (intent.Rule, bool) { return s.Rules().Get(key) }, nil,

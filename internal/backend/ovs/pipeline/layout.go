@@ -31,6 +31,11 @@ func Zones(s *intent.State) []uint16 {
 			zones = append(zones, datapath.GatewayZone(r.ID))
 		}
 	}
+	for e := range s.EgressAddressesAt(s.Local().Node) {
+		if r, ok := s.Routers().Get(e.Router); ok {
+			zones = append(zones, datapath.GatewayZone(r.ID))
+		}
+	}
 	slices.Sort(zones)
 	return slices.Compact(zones)
 }
