@@ -71,6 +71,15 @@ type Hooks struct {
 	Swept    func(kind string, n int)
 	// Refused are all objects that the data path refuses now.
 	Refused func([]policy.Refusal)
+	// EgressClaims are all EgressAddresses that this node is active for and that the API does not
+	// say so of.
+	EgressClaims func([]ExternalAddress)
+}
+
+// ExternalAddress is an address of an external Network.
+type ExternalAddress struct {
+	Network string
+	Address netip.Addr
 }
 
 // Events tells users what is wrong with their objects.

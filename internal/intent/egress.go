@@ -66,6 +66,9 @@ func (tx *Tx) DeleteEgressAddress(network string, a netip.Addr) {
 	tx.egressAddresses = tx.egressAddresses.delete(EgressAddress{Network: network, Address: a}.key())
 }
 
+// Key is the address's in EgressAddresses.
+func (e EgressAddress) Key() string { return e.key() }
+
 func (e EgressAddress) key() string { return e.Network + " " + e.Address.String() }
 
 func (e EgressAddress) equal(o EgressAddress) bool {

@@ -160,6 +160,40 @@ func ParseClaim(frame []byte) (Claim, bool) {
 	return Claim{}, false
 }
 
+// ParseQuestion reads which address an ARP request or a neighbor solicitation asks for, from an
+// Ethernet frame without a tag; false if it is neither.
+func ParseQuestion(frame []byte) (target netip.Addr, ok bool) {
+	if len(frame) < EthernetLen {
+		return netip.Addr{}, false
+	}
+	switch b := frame[EthernetLen:]; be.Uint16(frame[12:]) {
+	case TypeARP:
+		if _, ok := parseARP(b); ok && be.Uint16(b[6:]) == ARPRequest {
+			return netip.AddrFrom4([4]byte(b[24:])), true
+		}
+	case TypeIPv6:
+		if m, ok := discoveryMessage(b, typeSolicitation); ok {
+			return netip.AddrFrom16([16]byte(m[8:])), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// discoveryMessage is the ICMPv6 message of a packet of neighbor discovery; false if it is not of
+// that type, or not one that RFC 4861 allows.
+func discoveryMessage(b []byte, typ byte) (m []byte, ok bool) {
+	if len(b) < IPv6Len || b[0]>>4 != 6 || b[6] != ICMPv6 || b[7] != discoveryHopLimit {
+		return nil, false
+	}
+	p, ok := IP(b).Whole()
+	if !ok {
+		return nil, false
+	}
+	m = p[IPv6Len:]
+	return m, len(m) >= discoveryLen && m[0] == typ && m[1] == 0 &&
+		Checksum(PseudoHeader(p.Source(), p.Destination(), ICMPv6, len(m)), m) == 0
+}
+
 func parseARP(b []byte) (Claim, bool) {
 	if len(b) < arpLen || be.Uint16(b) != arpEthernet || be.Uint16(b[2:]) != TypeIPv4 || b[4] != 6 || b[5] != 4 {
 		return Claim{}, false
@@ -171,16 +205,8 @@ func parseARP(b []byte) (Claim, bool) {
 }
 
 func parseAdvertisement(b []byte) (Claim, bool) {
-	if len(b) < IPv6Len || b[0]>>4 != 6 || b[6] != ICMPv6 || b[7] != discoveryHopLimit {
-		return Claim{}, false
-	}
-	p, ok := IP(b).Whole()
+	m, ok := discoveryMessage(b, typeAdvertisement)
 	if !ok {
-		return Claim{}, false
-	}
-	m := p[IPv6Len:]
-	if len(m) < discoveryLen || m[0] != typeAdvertisement || m[1] != 0 ||
-		Checksum(PseudoHeader(p.Source(), p.Destination(), ICMPv6, len(m)), m) != 0 {
 		return Claim{}, false
 	}
 	flags := be.Uint32(m[4:])
@@ -188,7 +214,7 @@ func parseAdvertisement(b []byte) (Claim, bool) {
 		Address:   netip.AddrFrom16([16]byte(m[8:])),
 		Solicited: flags&Solicited != 0, Override: flags&Override != 0,
 	}
-	if c.Address.IsMulticast() || c.Solicited && p.Destination().IsMulticast() {
+	if c.Address.IsMulticast() || c.Solicited && IP(b).Destination().IsMulticast() {
 		return Claim{}, false
 	}
 	c.MAC, ok = linkAddress(m[discoveryLen:])

@@ -13,9 +13,10 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// The first bytes of the two ranges of Ethernet addresses.
+// The first bytes of the ranges of Ethernet addresses.
 var (
 	podMACs    = [2]byte{0x0a, 0xce}
+	probeMACs  = [2]byte{0x0a, 0xcf}
 	routerMACs = [3]byte{0x0a, 0xc0, 0xe1}
 )
 
@@ -43,13 +44,26 @@ func PodMAC(primary netip.Addr) intent.MAC {
 // frames of the pod that has, or will have, the address that it is made of.
 func IsPodMAC(m intent.MAC) bool { return [2]byte(m[:2]) == podMACs }
 
+// ProbeMAC is the address by which a node asks on an external Network whether another node answers
+// for an address: 0a:cf and four bytes of the FNV-1a hash of its name.
+func ProbeMAC(node string) intent.MAC {
+	mac := intent.MAC{probeMACs[0], probeMACs[1]}
+	h := fnv.New32a()
+	h.Write([]byte(node))
+	h.Sum(mac[2:2])
+	return mac
+}
+
+// ProbeMACs are the first bytes of all ProbeMACs.
+func ProbeMACs() [2]byte { return probeMACs }
+
 // RouterMAC is the n-th address that virtual routers and gateways may have.
 func RouterMAC(n byte) intent.MAC {
 	return intent.MAC{routerMACs[0], routerMACs[1], routerMACs[2], 0, 0, n}
 }
 
-// IsRouterMAC reports whether m is of the range of RouterMAC.
-func IsRouterMAC(m intent.MAC) bool { return [3]byte(m[:3]) == routerMACs }
+// IsRouterMAC reports whether m is of the range of RouterMAC, or of that of ProbeMAC: a node's own.
+func IsRouterMAC(m intent.MAC) bool { return [3]byte(m[:3]) == routerMACs || [2]byte(m[:2]) == probeMACs }
 
 // NodeLocalIPv4 and NodeLocalIPv6 are the addresses that every node uses within itself,
 // between the pods' network and its own kernel. They are the same on all nodes; what each is

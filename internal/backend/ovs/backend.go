@@ -186,7 +186,7 @@ func (b *Backend) newHost(k kernel) *host {
 func (b *Backend) openClients() {
 	c := &connections{
 		bridge: b.Config.Bridge, conditions: b.Conditions, metrics: b.metrics, asked: &b.asked, flows: b.flows,
-		packets: &b.packets, limiter: b.tracking.limiter, reconcile: b.wake,
+		packets: &b.packets, limiter: b.tracking.limiter, doubt: b.external.egress.doubt, reconcile: b.wake,
 	}
 	b.clients.connections = c
 	b.clients.db = ovsdb.Open(ovsdb.Options{
@@ -209,6 +209,7 @@ type database interface {
 	vswitchDatabase
 	portDatabase
 	uplinkDatabase
+	sessionDatabase
 	Watch() (changes <-chan struct{}, stop func())
 }
 
@@ -217,6 +218,7 @@ func (b *Backend) connect(db database, l links, k cardKernel) {
 	o := b.Options
 	b.uplinks.db = db
 	b.uplinks.cards.db, b.uplinks.cards.kernel = db, k
+	b.external.egress.db, b.external.egress.watch, b.external.egress.sessions = db, db.Watch, b.wake.Fire
 	b.vswitch = &vswitch{
 		log: o.Log, config: o.Config, intent: o.Intent, db: db, vswitchd: b.clients.vswitchd, send: b.clients.send,
 		asked: &b.asked,
@@ -230,7 +232,7 @@ func (b *Backend) connect(db database, l links, k cardKernel) {
 		node: o.Node, log: o.Log, config: o.Config, intent: o.Intent, attachments: o.Attachments,
 		conditions: o.Conditions,
 		hooks:      o.Hooks, loop: o.Monitor.Loop("reconcile"), wake: b.wake,
-		vswitch: b.vswitch, ports: ports, uplinks: b.uplinks, host: b.host,
+		vswitch: b.vswitch, ports: ports, uplinks: b.uplinks, sessions: db, host: b.host,
 		changes: db.Watch, findUplink: hostnet.FindUplink,
 	}
 }

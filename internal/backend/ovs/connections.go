@@ -21,6 +21,7 @@ type connections struct {
 	flows      *flows
 	packets    *packets
 	limiter    *ctlimit.Limiter
+	doubt      func() // see egress
 	reconcile  trigger.Trigger
 	// portAdded takes the OpenFlow number of a port as soon as the switch has it.
 	portAdded func(name string, number int)
@@ -64,6 +65,7 @@ func (c *connections) switchConnected() {
 	c.metrics.connected("switch")
 	c.asked.version.Store(false)
 	c.limiter.Renew()
+	c.doubt()
 	c.flows.wake.Fire()
 	c.reconcile.Fire()
 }

@@ -6,16 +6,19 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/neighbours"
 	"coelan.io/coelan/internal/backend/ovs/pipeline"
 	"coelan.io/coelan/internal/backend/ovs/toobig"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/packet"
+	"coelan.io/coelan/internal/trigger"
 	"coelan.io/coelan/openflow"
 )
 
@@ -32,7 +35,11 @@ type external struct {
 	// send has the switch send packets.
 	send     func(ctx context.Context, messages []openflow.Message) error
 	resolver *neighbours.Resolver
-	tooBig   *prometheus.CounterVec // by outcome
+	// egress gets what other nodes say on the wire; moved fires when this node may answer for other
+	// addresses though intent is the same.
+	egress *egress
+	moved  trigger.Trigger
+	tooBig *prometheus.CounterVec // by outcome
 }
 
 // newExternal makes what knows the neighbors that were known before a restart: the first flows lead
@@ -40,7 +47,15 @@ type external struct {
 func newExternal(o backend.Options, n *numbers, f *flows, tooBig *prometheus.CounterVec,
 	send func(ctx context.Context, messages []openflow.Message) error,
 ) *external {
-	e := &external{log: o.Log, intent: o.Intent, numbers: n, flows: f, send: send, tooBig: tooBig}
+	e := &external{
+		log: o.Log, intent: o.Intent, numbers: n, flows: f, send: send, tooBig: tooBig, moved: trigger.New(),
+		egress: newEgress(o, n, hostnet.BootID()),
+	}
+	e.egress.send = e.toWire
+	e.egress.changed = func() {
+		f.wake.Fire()
+		e.moved.Fire()
+	}
 	e.resolver = neighbours.New(neighbours.Options{
 		Log: o.Log, Send: e.toWire, Changed: e.learned, Saved: o.Attachments.Objects(kindNeighbour),
 		Save:    func(known map[string][]byte) error { return o.Attachments.SaveObjects(kindNeighbour, known) },
@@ -69,6 +84,7 @@ func (e *external) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.resolver.Run(ctx) })
 	g.Go(func() error { return e.follow(ctx) })
+	g.Go(func() error { return e.egress.run(ctx) })
 	return g.Wait()
 }
 
@@ -77,19 +93,23 @@ func (e *external) run(ctx context.Context) error {
 // nothing is this node's: the resolver would drop the neighbors that it remembers.
 func (e *external) follow(ctx context.Context) error {
 	var last *intent.State
+	moved := false
 	announced := map[pipeline.LocalAddress]bool{}
 	for {
 		state := e.intent.State()
 		if e.flows.wait(ctx, state.Revision()) != nil {
 			return nil // ctx has ended
 		}
-		if state.Local().Node != "" && answeredMayDiffer(last, state) {
+		if state.Local().Node != "" && (moved || answeredMayDiffer(last, state)) {
 			announced, last = e.answer(ctx, state, announced), state
 		}
+		moved = false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-state.Replaced():
+		case <-e.moved:
+			moved = true
 		}
 	}
 }
@@ -101,7 +121,7 @@ func answeredMayDiffer(last, state *intent.State) bool {
 		return true
 	}
 	delta := intent.Diff(last, state)
-	return len(delta.FloatingIPs)+len(delta.GatewayAddresses)+len(delta.Ports)+len(delta.Networks)+
+	return len(delta.FloatingIPs)+len(delta.GatewayAddresses)+len(delta.EgressAddresses)+len(delta.Ports)+len(delta.Networks)+
 		len(delta.Routers) > 0
 }
 
@@ -119,11 +139,17 @@ func (e *external) answer(
 		}
 	}
 	for a := range announced {
-		if !now[a] && a.Zone != 0 {
+		if !now[a] && a.Zone != 0 && !mayBeActive(state, a) {
 			e.forget(ctx, a)
 		}
 	}
 	return now
+}
+
+// mayBeActive reports whether an address is one that this node may be active for.
+func mayBeActive(s *intent.State, a pipeline.LocalAddress) bool {
+	e, ok := s.EgressAddresses().Get(intent.EgressAddress{Network: a.Network, Address: a.Address}.Key())
+	return ok && slices.Contains(e.Nodes, s.Local().Node)
 }
 
 // forget has conntrack forget what was translated to an address that this node does not answer for
@@ -176,6 +202,7 @@ func (e *external) input() pipeline.Input {
 func (e *external) heard(_ context.Context, m *openflow.PacketIn2) {
 	if network, ok := pipeline.NetworkOf(e.intent.State(), m); ok {
 		e.resolver.Received(network, m.Packet)
+		e.egress.heard(network, m.Packet)
 	}
 }
 

@@ -68,6 +68,10 @@ func (b *Backend) registerViews() {
 	b.Metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "coelan_host_writes_total", Help: "Writes to the host's interfaces, routes, settings and nftables.",
 	}, func() float64 { return float64(b.host.kernel.Status().Changes) }))
+	b.Metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "coelan_egress_takeovers_total",
+		Help: "How often this node became active for an external address that one of several nodes is active for.",
+	}, func() float64 { return float64(b.external.egress.takeovers()) }))
 	b.Metrics.MustRegister(&refusedCollector{b.flows.quarantine}, &connectionCollector{b.tracking})
 	if b.policed() {
 		gauge("coelan_policy_closed_ports",

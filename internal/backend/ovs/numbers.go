@@ -47,6 +47,12 @@ func (n *numbers) delete(port string) {
 	n.current = n.current.WithoutPort(port)
 }
 
+func (n *numbers) setEgress(states map[pipeline.ExternalKey]pipeline.EgressState) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.current = n.current.WithEgress(states)
+}
+
 func (n *numbers) setNeighbours(known map[pipeline.NeighbourKey]intent.MAC) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

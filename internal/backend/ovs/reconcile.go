@@ -43,7 +43,9 @@ type reconciler struct {
 	vswitch *vswitch
 	ports   *ports
 	uplinks *uplinks
-	host    *host
+	// sessions has the sessions with other nodes.
+	sessions sessionDatabase
+	host     *host
 	// changes fire after changes of the database.
 	changes func() (changes <-chan struct{}, stop func())
 	// findUplink finds the interface that has the node's address.
@@ -116,7 +118,8 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 		return err
 	}
 	setHost()
-	err = errors.Join(r.uplinks.ensure(ctx, node.Addresses), r.ports.ensure(ctx), r.ports.sweep(ctx, r.others()))
+	err = errors.Join(r.uplinks.ensure(ctx, node.Addresses), r.ports.ensure(ctx),
+		ensureSessions(ctx, r.sessions, r.intent.State()), r.ports.sweep(ctx, r.others()))
 	r.setLeft(err)
 	r.hooks.Reconciled(err)
 	return err
@@ -149,6 +152,9 @@ func (r *reconciler) others() []placedPort {
 	var list []placedPort
 	for _, p := range infrastructure(r.config, r.intent.State().Local()) {
 		list = append(list, placedPort{r.config.Bridge, p})
+	}
+	for _, p := range sessionPorts(r.intent.State()) {
+		list = append(list, placedPort{sessionBridge, p})
 	}
 	list = append(list, r.uplinks.cards.placed()...)
 	for _, u := range r.uplinks.ports() {

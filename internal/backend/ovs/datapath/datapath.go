@@ -21,6 +21,10 @@ const (
 	FirstPodPort    uint32 = 16
 )
 
+// SessionVNI is that of the tunnels by which nodes watch each other (BFD). No Network and no Router
+// has it.
+const SessionVNI = 0
+
 // Zones of conntrack that are not one Router's. No Router has such a number.
 const (
 	// PhysicalZone is the zone of physical networks, which have no Router.

@@ -54,9 +54,9 @@ type station struct {
 	api    bool
 	states map[Key]State
 	// seen is when a node was in reach last.
-	seen     map[string]time.Time
-	known    string // the claim that it knows
-	asked    bool   // it has asked on the wire
+	seen  map[string]time.Time
+	known string // the claim that it knows
+	asked bool   // it has asked on the wire
 }
 
 // newWorld has candidates, and one node more that is none.

@@ -42,7 +42,7 @@ type Keeper struct {
 // NewKeeper makes a Keeper that remembers in the file path, on a disk that survives the agent. It
 // starts with the interface that the file names, which may be waiting for its addresses already.
 func NewKeeper(log *slog.Logger, path string) *Keeper {
-	k := &Keeper{log: log, path: path, boot: bootID(), wake: trigger.New()}
+	k := &Keeper{log: log, path: path, boot: BootID(), wake: trigger.New()}
 	saved, err := load(path)
 	if err != nil {
 		log.Error("cannot read the saved addresses and routes of the uplink", "err", err)

@@ -176,8 +176,8 @@ func (r savedRoute) netlink(device int) *netlink.Route {
 	return route
 }
 
-// bootID is the kernel's random name of its present run.
-func bootID() string {
+// BootID is the kernel's random name of its present run; empty if it cannot be read.
+func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""

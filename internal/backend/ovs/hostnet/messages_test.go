@@ -162,7 +162,7 @@ func TestEventsOfUplinks(t *testing.T) {
 func TestKeeperRemembers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "uplink.json")
 	saved := &memory{
-		Boot: bootID(), Link: "br-ext", Node: netip.MustParseAddr("192.0.2.1"), Index: 3,
+		Boot: BootID(), Link: "br-ext", Node: netip.MustParseAddr("192.0.2.1"), Index: 3,
 		Addresses: []savedAddress{{Prefix: netip.MustParsePrefix("192.0.2.1/24"), Label: "br-ext"}},
 		Routes: []savedRoute{saveRoute(nl.Route{
 			Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0")), Gw: netip.MustParseAddr("192.0.2.254").AsSlice(), Table: 254, Priority: 100,

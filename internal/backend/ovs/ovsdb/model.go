@@ -19,6 +19,6 @@ func monitored() []client.MonitorOption {
 			&b.ExternalIDs),
 		client.WithTable(p, &p.Name, &p.Interfaces),
 		client.WithTable(i, &i.Name, &i.Type, &i.MAC, &i.MACInUse, &i.MTU, &i.MTURequest, &i.OFPort,
-			&i.OFPortRequest, &i.LinkState, &i.Error, &i.Options, &i.ExternalIDs),
+			&i.OFPortRequest, &i.LinkState, &i.Error, &i.Options, &i.ExternalIDs, &i.BFD, &i.BFDStatus),
 	}
 }

@@ -31,6 +31,9 @@ type Port struct {
 	Options map[string]string
 	// ExternalIDs are set beside the owner's mark.
 	ExternalIDs map[string]string
+	// BFD configures the detection of whether the other end is in reach (RFC 5880); nil: there is
+	// none. Without an OpenFlow port number, which Open vSwitch then chooses.
+	BFD map[string]string
 }
 
 // PortState is a port of the database that is Coelan's.
@@ -45,6 +48,8 @@ type PortState struct {
 	ActualMAC string
 	ActualMTU int
 	LinkUp    bool
+	// BFDState is that of the session: "up", "down", "init" or "admin_down"; empty: none is known.
+	BFDState string
 }
 
 // Ready reports whether packets can pass.
@@ -65,6 +70,17 @@ func Tunnel(name, typ string, ofport int, local netip.Addr, udpPort int) Port {
 	return Port{Name: name, Type: typ, OFPort: ofport, Options: o}
 }
 
+// Session is a tunnel to one node that carries nothing but BFD, with packets each interval
+// milliseconds: after three intervals without one the other end is down.
+func Session(name, typ string, remote netip.Addr, key uint32, interval int) Port {
+	every := strconv.Itoa(interval)
+	return Port{
+		Name: name, Type: typ,
+		Options: map[string]string{"remote_ip": remote.String(), "key": strconv.FormatUint(uint64(key), 10)},
+		BFD:     map[string]string{"enable": "true", "min_tx": every, "min_rx": every},
+	}
+}
+
 // Internal is a port that is a network device of the host, made by Open vSwitch.
 func Internal(name string, ofport int, mac net.HardwareAddr, mtu int) Port {
 	return Port{Name: name, Type: "internal", OFPort: ofport, MAC: mac, MTU: mtu}
@@ -81,7 +97,7 @@ func (p Port) validate() error {
 	switch {
 	case p.Name == "" || len(p.Name) > 15 || strings.ContainsAny(p.Name, "/ "):
 		return fmt.Errorf("not the name of a network device (1 to 15 bytes, no '/', no space)")
-	case p.OFPort == 0 && p.Type == "patch":
+	case p.OFPort == 0 && (p.Type == "patch" || p.BFD != nil):
 	case p.OFPort < 1 || p.OFPort > 65279:
 		return fmt.Errorf("OpenFlow port %d is not in 1 to 65279", p.OFPort)
 	case p.Type != "internal" && (p.MAC != nil || p.MTU != 0):
@@ -91,7 +107,7 @@ func (p Port) validate() error {
 }
 
 func (p Port) row() *rows.Interface {
-	row := &rows.Interface{Name: p.Name, Type: p.Type, Options: p.Options, ExternalIDs: owned(p.ExternalIDs)}
+	row := &rows.Interface{Name: p.Name, Type: p.Type, Options: p.Options, ExternalIDs: owned(p.ExternalIDs), BFD: p.BFD}
 	if p.OFPort != 0 {
 		row.OFPortRequest = &p.OFPort
 	}
@@ -110,17 +126,19 @@ func (p Port) same(row *rows.Interface) bool {
 	want := p.row()
 	return want.Type == row.Type && equal(want.OFPortRequest, row.OFPortRequest) &&
 		equal(want.MAC, row.MAC) && equal(want.MTURequest, row.MTURequest) &&
-		maps.Equal(want.Options, row.Options) && maps.Equal(want.ExternalIDs, row.ExternalIDs)
+		maps.Equal(want.Options, row.Options) && maps.Equal(want.ExternalIDs, row.ExternalIDs) &&
+		maps.Equal(want.BFD, row.BFD)
 }
 
 func portState(bridge string, row *rows.Interface) PortState {
 	st := PortState{
 		Port: Port{
 			Name: row.Name, Type: row.Type, OFPort: value(row.OFPortRequest), MTU: value(row.MTURequest),
-			Options: row.Options, ExternalIDs: row.ExternalIDs,
+			Options: row.Options, ExternalIDs: row.ExternalIDs, BFD: row.BFD,
 		},
 		Bridge: bridge, Actual: value(row.OFPort), Error: value(row.Error),
 		ActualMAC: value(row.MACInUse), ActualMTU: value(row.MTU), LinkUp: value(row.LinkState) == "up",
+		BFDState: row.BFDStatus["state"],
 	}
 	if mac, err := net.ParseMAC(value(row.MAC)); err == nil {
 		st.MAC = mac

@@ -156,7 +156,7 @@ func (s *session) ensurePort(bridge *rows.Bridge, p Port, n int) ([]db.Operation
 	}
 	want := p.row()
 	return s.cli.Where(have).Update(want, &want.Type, &want.OFPortRequest, &want.MAC,
-		&want.MTURequest, &want.Options, &want.ExternalIDs)
+		&want.MTURequest, &want.Options, &want.ExternalIDs, &want.BFD)
 }
 
 func (s *session) createPort(bridge *rows.Bridge, p Port, n int) ([]db.Operation, error) {

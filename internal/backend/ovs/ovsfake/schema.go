@@ -47,7 +47,9 @@ const schemaText = `{
     "link_state": {"type": {"key": {"type": "string", "enum": ["set", ["up", "down"]]}, "min": 0, "max": 1}},
     "error": {"type": {"key": "string", "min": 0, "max": 1}},
     "options": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}},
-    "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}}
+    "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}},
+    "bfd": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}},
+    "bfd_status": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}}
 }}`
 
 func parseSchema() (ovsdb.DatabaseSchema, model.ClientDBModel, error) {

@@ -10,6 +10,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/rendezvous"
+	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/openflow"
 )
 
@@ -52,6 +53,11 @@ var egressFeature = &feature{
 			}
 		}
 	},
+	network: func(r *rules, n intent.Network) {
+		if e, ok := r.probes(n); ok {
+			e.reachable() // the answers to this node's own questions
+		}
+	},
 	router: func(r *rules, rt intent.Router) {
 		if home, ok := r.home(rt); ok && r.tunneled() && r.relays(rt.Name) {
 			r.on(gatewayReply, 50, inRouter(rt), isLater).set(inRouter(home)).goTo(l3)
@@ -69,10 +75,13 @@ var egressFeature = &feature{
 		e.translated(rt)
 		state := r.egressState(a)
 		if state.Active != r.local.Node {
+			e.rivals()
 			e.passedOn(rt, state.Active)
 			return
 		}
-		if !state.Silent {
+		if state.Silent {
+			e.rivals()
+		} else {
 			r.knows(e.address, intent.MAC(e.mac), 0, inNetwork(e.external))
 		}
 		e.reachableHere()
@@ -243,6 +252,33 @@ func (e externalAddress) fromTunnel(rt intent.Router) (w flow, ok bool) {
 		return w, false
 	}
 	return e.r.on(tunnel, 120, openflow.TunnelID(uint64(home.VNI)), openflow.EthDst(e.mac), familyOf(e.address)), true
+}
+
+// probes is what this node asks by, on an external Network, whether another node answers for an
+// address; false if it has nothing to ask for.
+func (r *rules) probes(n intent.Network) (e externalAddress, ok bool) {
+	r.dependOn(unitKey{kind: kindRelays})
+	for a := range r.state.EgressAddressesAt(r.local.Node) {
+		if a.Network == n.Name {
+			e = externalAddress{r: r, external: n, mac: openflow.MAC(reserved.ProbeMAC(r.local.Node))}
+			return e, n.External && n.Physical != ""
+		}
+	}
+	return e, false
+}
+
+// rivals gives the agent what other nodes ask for the address before they become active for it.
+func (e externalAddress) rivals() {
+	first := reserved.ProbeMACs()
+	asker := openflow.FieldEthSrc.Masked(uint64(first[0])<<40|uint64(first[1])<<32, 0xffff<<32)
+	when := []openflow.FieldValue{openflow.ARPOp(openflow.ARPRequest), openflow.ARPTPA(e.address)}
+	if e.address.Is6() {
+		when = []openflow.FieldValue{
+			openflow.NDTarget(e.address), openflow.ICMPv6Type(icmp6Solicit), openflow.IPTTL(hopLimitND),
+		}
+	}
+	e.r.on(neighbour, 110, append(when, inNetwork(e.external), from(fromUplink), asker)...).
+		do(neighbourHeard(e.uplink)).end()
 }
 
 // relays reports whether this node may let out what other nodes have of a Router; of any if it has

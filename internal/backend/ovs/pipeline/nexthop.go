@@ -190,6 +190,12 @@ func LocalAddresses(in Input) []LocalAddress {
 			list = append(list, LocalAddress{g.Network, g.Address, intent.MAC(e.mac), datapath.GatewayZone(rt.ID)})
 		}
 	}
+	for a := range in.State.EgressAddressesAt(in.State.Local().Node) {
+		state := in.Numbers.egressState(ExternalKey{a.Network, a.Address})
+		if e, rt, ok := askFor(in).egressHere(a); ok && state.Active == in.State.Local().Node && !state.Silent {
+			list = append(list, LocalAddress{a.Network, a.Address, intent.MAC(e.mac), datapath.GatewayZone(rt.ID)})
+		}
+	}
 	slices.SortFunc(list, func(a, b LocalAddress) int {
 		return cmp.Or(cmp.Compare(a.Network, b.Network), a.Address.Compare(b.Address))
 	})

@@ -55,6 +55,8 @@ type Interface struct {
 	Error         *string           `ovsdb:"error"`
 	Options       map[string]string `ovsdb:"options"`
 	ExternalIDs   map[string]string `ovsdb:"external_ids"`
+	BFD           map[string]string `ovsdb:"bfd"`
+	BFDStatus     map[string]string `ovsdb:"bfd_status"`
 }
 
 // The names of the tables.
