@@ -132,6 +132,16 @@ func block(name, cidr, node, port string) object {
 	}}
 }
 
+// shared is the block of an address that any node may be active for, one of which has reported that
+// it is unless it is empty.
+func shared(name, cidr, active string) object {
+	o := with(block(name, cidr, "", ""), "red/*", "spec", "gateway")
+	if active != "" {
+		o = with(o, active, "status", "activeNode")
+	}
+	return o
+}
+
 func event(name, component, host string) object {
 	return object{eventResource, map[string]any{
 		"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"namespace": tenant, "name": name},

@@ -19,6 +19,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Port",type=string,JSONPath=`.spec.port`,priority=1
 // +kubebuilder:printcolumn:name="Granted",type=string,JSONPath=`.status.conditions[?(@.type=="Granted")].status`,priority=1
+// +kubebuilder:printcolumn:name="ActiveNode",type=string,JSONPath=`.status.activeNode`,priority=1
 type AddressBlock struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -63,7 +64,7 @@ type AddressBlockSpec struct {
 	// +optional
 	FloatingIP string `json:"floatingIP,omitempty"`
 	// Gateway is the key, Router/node, of the node that a block of a single address makes a
-	// Router's gateway.
+	// Router's gateway; Router/* of an address that any of the gateway's nodes may be active for.
 	//
 	// +kubebuilder:validation:MaxLength=317
 	// +optional
@@ -83,6 +84,12 @@ type AddressBlockStatus struct {
 	//
 	// +optional
 	Used int32 `json:"used,omitempty"`
+	// ActiveNode is the node that answers for the address and translates, as it reported last.
+	// Only addresses that any of several nodes may have have one.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ActiveNode string `json:"activeNode,omitempty"`
 	// Conditions: Granted.
 	//
 	// +listType=map

@@ -57,6 +57,10 @@ const (
 	ManagedByAgent      = "coelan-agent"
 )
 
+// AnyNode, in place of the node's name in spec.gateway of an AddressBlock, says that any of the
+// gateway's nodes may be active for the address.
+const AnyNode = "*"
+
 // LoadBalancerClass is that of Services that always get their addresses from LoadBalancerPools.
 // Those of Services without a class do so if there is a pool.
 const LoadBalancerClass = "coelan.io/pool"

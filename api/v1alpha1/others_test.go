@@ -45,6 +45,11 @@ func (s server) run(t *testing.T, bad []create, good []string, changes []update)
 	}
 }
 
+// centralized is a gateway with addresses.
+func centralized(addresses string) string {
+	return "gateway: {network: office, snat: Centralized, addresses: [" + addresses + "]}"
+}
+
 func TestRouters(t *testing.T) {
 	routers := load(t, "routers")
 	const form = "must be AS:number or IPv4:number (RFC 4364)"
@@ -79,8 +84,24 @@ func TestRouters(t *testing.T) {
 			`spec.routes: Invalid value: "object": a Router with a gateway has no route for 0.0.0.0/0 or ::/0: the gateway is the way there`},
 		{"gateway and a default route for IPv6", "", `gateway: {network: office}, routes: [{destination: "::/0", nextHop: "fd00::1"}]`, `a Router with a gateway has no route for`},
 		{"default of nothing", "default", ``, "the Router default imports and exports 64512:1"},
+		{"SNAT of no kind", "", `gateway: {network: office, snat: Central}`, `spec.gateway.snat: Unsupported value: "Central": supported values: "Distributed", "Centralized", "None"`},
+		{"addresses of each node", "", `gateway: {network: office, addresses: [192.0.2.40]}`, `spec.gateway.addresses: Invalid value: "object": addresses are for snat: Centralized: set that, or leave addresses out`},
+		{"addresses without SNAT", "", `gateway: {network: office, snat: None, addresses: [192.0.2.40]}`, `addresses are for snat: Centralized`},
+		{"failback of each node", "", `gateway: {network: office, failback: true}`, `spec.gateway.failback: Invalid value: "object": failback is for snat: Centralized: set that, or leave failback out`},
+		{"failback without SNAT", "", `gateway: {network: office, snat: none, failback: true}`, `failback is for snat: Centralized`},
+		{"an address twice", "", centralized(`192.0.2.40, 192.0.2.40`), `spec.gateway.addresses[1]: Duplicate value: "192.0.2.40"`},
+		{"an address that is none", "", centralized(`office`), `spec.gateway.addresses[0]: Invalid value: "string": must be an IPv4 or IPv6 address in canonical form`},
+		{"an address in another form", "", centralized(`"2001:DB8::40"`), `must be an IPv4 or IPv6 address in canonical form, such as 10.10.0.5 or fd00:10::5, not "2001:DB8::40"`},
+		{"an address with a length", "", centralized(`192.0.2.40/32`), `must be an IPv4 or IPv6 address in canonical form`},
+		{"an address of a group", "", centralized(`192.0.2.40, 224.0.0.5`), `spec.gateway.addresses[1]: Invalid value: "string": must be a unicast address: not unspecified, loopback, link-local or multicast`},
+		{"an address of a link", "", centralized(`"fe80::1"`), `must be a unicast address`},
+		{"17 addresses", "", centralized(many(17, `192.0.2.%d`)), "spec.gateway.addresses: Too many: 17: must have at most 16 items"},
 	}, []string{
 		``,
+		centralized(many(16, `192.0.2.%d`)),
+		`gateway: {network: office, snat: centralized, failback: true, addresses: [192.0.2.40, "2001:db8::40"]}`,
+		`gateway: {network: office, snat: Centralized}`,
+		`gateway: {network: office, snat: None, failback: false, addresses: []}`,
 		`routeDistinguisher: "64512:7"`,
 		`importRouteTargets: ["0:0", "65535:4294967295", "4294967295:65535", "192.0.2.1:65535", "64512:1"], exportRouteTargets: ["64512:1"]`,
 		`routes: [{destination: 0.0.0.0/0, nextHop: 10.1.0.1}, {destination: "::/0", nextHop: "fd00::1"}]`,
@@ -91,6 +112,9 @@ func TestRouters(t *testing.T) {
 		{"gateway given and taken away", `gateway: {network: office}`, `routes: [{destination: 0.0.0.0/0, nextHop: 10.1.0.1}]`, ""},
 		{"gateway beside a default route", `routes: [{destination: 0.0.0.0/0, nextHop: 10.1.0.1}]`, `gateway: {network: office}, routes: [{destination: 0.0.0.0/0, nextHop: 10.1.0.1}]`, `a Router with a gateway has no route for`},
 		{"to bad targets", ``, `importRouteTargets: [x]`, form},
+		{"SNAT and addresses", `gateway: {network: office}`, centralized(`192.0.2.40`), ""},
+		{"other addresses", centralized(`192.0.2.40`), centralized(`192.0.2.41, "2001:db8::40"`), ""},
+		{"SNAT without taking the addresses away", centralized(`192.0.2.40`), `gateway: {network: office, snat: Distributed, addresses: [192.0.2.40]}`, `addresses are for snat: Centralized`},
 	})
 	if got := routers.create(t, "default", `importRouteTargets: ["64512:1"], exportRouteTargets: ["64512:1", "64512:2"]`); got != "" {
 		t.Errorf("default: %s", got)
@@ -177,6 +201,8 @@ func TestAddressBlocks(t *testing.T) {
 		`network: red, cidr: "fd00:10::5/128", port: ns/p`,
 		`network: red, cidr: 10.1.0.5/32, floatingIP: ns/f`,
 		`network: red, cidr: "fd00:10::5/128", floatingIP: ns/f, grantor: b`,
+		`network: red, cidr: 10.1.0.5/32, gateway: r/n`,
+		`network: red, cidr: "fd00:10::5/128", gateway: "r/*"`,
 	}, []update{
 		{"FloatingIP", `network: red, cidr: 10.1.0.5/32, floatingIP: ns/f`, `network: red, cidr: 10.1.0.5/32, floatingIP: ns/g`, `an AddressBlock cannot be changed`},
 		{"gateway", `network: red, cidr: 10.1.0.5/32, gateway: r/n`, `network: red, cidr: 10.1.0.5/32, gateway: r/m`, `an AddressBlock cannot be changed`},

@@ -18,6 +18,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Gateway",type=string,JSONPath=`.spec.gateway.network`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="SNAT",type=string,JSONPath=`.spec.gateway.snat`,priority=1
+// +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.status.gatewayAddresses`,priority=1
 // +kubebuilder:printcolumn:name="Imports",type=string,JSONPath=`.spec.importRouteTargets`,priority=1
 // +kubebuilder:printcolumn:name="Exports",type=string,JSONPath=`.spec.exportRouteTargets`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
@@ -69,9 +71,28 @@ type RouterSpec struct {
 	Gateway *RouterGateway `json:"gateway,omitempty"`
 }
 
+// SNAT is which address takes the place of the source of what leaves a Router by its gateway.
+//
+// +kubebuilder:validation:Enum=Distributed;Centralized;None;distributed;centralized;none
+type SNAT string
+
+// The kinds of SNAT.
+const (
+	// DistributedSNAT has each node translate to an address of its own.
+	DistributedSNAT SNAT = "Distributed"
+	// CentralizedSNAT has one node at a time translate to each of the Router's addresses.
+	CentralizedSNAT SNAT = "Centralized"
+	// NoSNAT leaves the source as it is: routes of the outside lead back.
+	NoSNAT SNAT = "None"
+)
+
 // RouterGateway is the way out of a Router by an external Network. Each node that is connected to
 // the Network and has something of the Router gets an address of its own there, one of each family,
-// which it writes over the source of what its pods and Ports send out of the cluster.
+// which it writes over the source of what its pods and Ports send out of the cluster. Snat says
+// what differs from that.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.addresses) || size(self.addresses) == 0 || has(self.snat) && self.snat.lowerAscii() == 'centralized'",message="addresses are for snat: Centralized: set that, or leave addresses out",fieldPath=".addresses"
+// +kubebuilder:validation:XValidation:rule="!has(self.failback) || !self.failback || has(self.snat) && self.snat.lowerAscii() == 'centralized'",message="failback is for snat: Centralized: set that, or leave failback out",fieldPath=".failback"
 type RouterGateway struct {
 	// Network that leads outside: an external one.
 	//
@@ -81,7 +102,31 @@ type RouterGateway struct {
 	//
 	// +optional
 	Nodes *metav1.LabelSelector `json:"nodes,omitempty"`
+	// SNAT is Distributed: each node writes its own address over the source. Centralized: all
+	// leaves with the Router's addresses, for each of which one node at a time is active, and
+	// another one takes over when that is gone. None: the source stays, and the outside needs
+	// routes to the Router's subnets by the nodes' addresses.
+	//
+	// +kubebuilder:default=Distributed
+	// +optional
+	SNAT SNAT `json:"snat,omitempty"`
+	// Addresses that the Router is seen as (Centralized); left out: one of each family that the
+	// Network hands out.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=set
+	// +optional
+	Addresses []GatewayAddress `json:"addresses,omitempty"`
+	// Failback has an address return to the node that it had before, when that is back
+	// (Centralized). Connections by it break once more.
+	//
+	// +optional
+	Failback bool `json:"failback,omitempty"`
 }
+
+// IsCentralized reports whether the Router is seen as a few addresses of its own; a Router without
+// a gateway is not.
+func (g *RouterGateway) IsCentralized() bool { return g != nil && g.SNAT == CentralizedSNAT }
 
 // RouterStatus is what Coelan made of it.
 type RouterStatus struct {
@@ -102,10 +147,16 @@ type RouterStatus struct {
 	// +listType=atomic
 	// +optional
 	Networks []string `json:"networks,omitempty"`
-	// GatewayNodes is how many nodes have an address of the gateway's Network.
+	// GatewayNodes is how many nodes have an address of the gateway's Network; of a centralized
+	// gateway, how many may be active.
 	//
 	// +optional
 	GatewayNodes int32 `json:"gatewayNodes,omitempty"`
+	// GatewayAddresses in effect of a centralized gateway, IPv4 first.
+	//
+	// +listType=atomic
+	// +optional
+	GatewayAddresses []string `json:"gatewayAddresses,omitempty"`
 	// Conditions: Ready, Programmed, DeletionBlocked, and GatewayReady with a gateway.
 	//
 	// +listType=map

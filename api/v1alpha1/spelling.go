@@ -45,6 +45,11 @@ func (f *IPFamily) UnmarshalJSON(data []byte) error {
 	return unmarshalValue(f, data, IPv4, IPv6)
 }
 
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *SNAT) UnmarshalJSON(data []byte) error {
+	return unmarshalValue(s, data, DistributedSNAT, CentralizedSNAT, NoSNAT)
+}
+
 // unmarshalValue reads one of the values in whatever case, and any other text as it is.
 func unmarshalValue[T ~string](to *T, data []byte, values ...T) error {
 	var text string

@@ -36,6 +36,10 @@ func TestFormerSpelling(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"ipFamily": "ipv6"}`), &f); err != nil || f.IPFamily != v1alpha1.IPv6 {
 		t.Errorf("ipFamily %q, %v", f.IPFamily, err)
 	}
+	var g v1alpha1.RouterGateway
+	if err := json.Unmarshal([]byte(`{"snat": "centralized"}`), &g); err != nil || !g.IsCentralized() {
+		t.Errorf("snat %q, %v", g.SNAT, err)
+	}
 	if err := json.Unmarshal([]byte(`{"type": "gre"}`), &got); err != nil || got.Type != "gre" {
 		t.Errorf("an unknown type is read as %q, %v", got.Type, err)
 	}

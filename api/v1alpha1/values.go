@@ -11,6 +11,13 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression=`'must be an IPv4 or IPv6 address in canonical form, such as 10.10.0.5 or fd00:10::5, not "' + self + '"'`
 type Address = string
 
+// GatewayAddress is an Address that what leaves the cluster can come from.
+//
+// +kubebuilder:validation:MaxLength=39
+// +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",messageExpression=`'must be an IPv4 or IPv6 address in canonical form, such as 10.10.0.5 or fd00:10::5, not "' + self + '"'`
+// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip(self).isGlobalUnicast()",message="must be a unicast address: not unspecified, loopback, link-local or multicast"
+type GatewayAddress = string
+
 // CIDR is an IPv4 or IPv6 prefix without bits set after its length.
 //
 // +kubebuilder:validation:MaxLength=43

@@ -101,24 +101,34 @@ func checkAsked(f *v1alpha1.FloatingIP, n *v1alpha1.Network, pools []translate.P
 		return refuseFloatingIP(v1alpha1.ReasonWrongFamily, "spec.ipFamily: %s is not the family of %s: leave it out",
 			f.Spec.IPFamily, a)
 	}
-	if _, why := placed(a, pools); why != "" {
-		return refuseFloatingIP(v1alpha1.ReasonAddressOutside, "spec.address: %s %s: ask for another one, or for none",
-			a, why)
+	reason, message := askable(a, f.Status.Address == a.String(), n, pools, held)
+	if reason != "" {
+		return refuseFloatingIP(reason, "spec.address: %s: ask for another one, or for none", message)
 	}
-	// What a FloatingIP has it keeps when the Network's rules change, or a node takes the address.
-	if f.Status.Address == a.String() {
-		return FloatingIPVerdict{Fixed: a}
+	return FloatingIPVerdict{Fixed: a}
+}
+
+// askable says why an address of an external Network cannot be had on request, "" if it can as far
+// as is known without asking the API. What a claimant has it keeps when the Network's rules change,
+// or a node takes the address.
+func askable(a netip.Addr, has bool, n *v1alpha1.Network, pools []translate.Pool,
+	held []Held,
+) (reason, message string) {
+	if _, why := placed(a, pools); why != "" {
+		return v1alpha1.ReasonAddressOutside, fmt.Sprintf("%s %s", a, why)
+	}
+	if has {
+		return "", ""
 	}
 	if why := translate.FixedAddressRefused(n, a); why != "" {
-		return refuseFloatingIP(v1alpha1.ReasonAddressOutside, "spec.address: %s: ask for another one, or for none", why)
+		return v1alpha1.ReasonAddressOutside, why
 	}
 	for _, h := range held {
 		if h.Range.Contains(a) {
-			return refuseFloatingIP(v1alpha1.ReasonAddressTaken,
-				"spec.address: %s is that of %s: ask for another one, or for none", a, h.Owner)
+			return v1alpha1.ReasonAddressTaken, fmt.Sprintf("%s is that of %s", a, h.Owner)
 		}
 	}
-	return FloatingIPVerdict{Fixed: a}
+	return "", ""
 }
 
 // heldIn are the ranges that have addresses of a subnet.

@@ -25,7 +25,10 @@ type GatewayCluster struct {
 	Present map[string]bool
 	// Having are the nodes that have an address of the gateway's Network for the Router.
 	Having map[string]bool
-	Held   []Held
+	// Has are the addresses of the gateway's Network that the Router itself has, see
+	// CheckCentralized.
+	Has  []netip.Addr
+	Held []Held
 }
 
 // GatewayVerdict is which nodes are to have addresses of a gateway, or why none is.
@@ -42,7 +45,7 @@ type GatewayVerdict struct {
 	Pools [][]translate.Pool
 }
 
-// CheckGateway judges the gateway of a Router. Whether addresses are free is not decided here: that
+// CheckGateway judges the gateway of a Router that is not centralized. Whether addresses are free is not decided here: that
 // is asked of the API, see BlockName.
 func CheckGateway(r *v1alpha1.Router, c GatewayCluster) GatewayVerdict {
 	selected, v := checkGatewaySpec(r, c.Network)
@@ -76,25 +79,24 @@ func CheckGateway(r *v1alpha1.Router, c GatewayCluster) GatewayVerdict {
 	}
 	slices.Sort(v.Nodes)
 	slices.Sort(v.Unconnected)
-	const fix = "name it in their bridgeMappings or uplinks"
 	switch {
 	case !connected:
 		v.Reason, v.Message = v1alpha1.ReasonNoConnectedNode, fmt.Sprintf(
-			"no node that may be a gateway is connected to physical network %s: %s", physical, fix)
+			"no node that may be a gateway is connected to physical network %s: %s", physical, connectNodes)
 	case len(v.Nodes) == 0 && len(v.Unconnected) > 0:
 		v.Reason, v.Message = v1alpha1.ReasonNoConnectedNode, fmt.Sprintf(
 			"of the nodes that have something of the Router, none is connected to physical network %s, not %s: %s",
-			physical, enumerateNodes(v.Unconnected), fix)
+			physical, enumerateNodes(v.Unconnected), connectNodes)
 	}
 	return v
 }
 
+// connectNodes is how nodes get connected to a physical network.
+const connectNodes = "name it in their bridgeMappings or uplinks"
+
 // checkGatewaySpec is CheckGateway as far as no node is looked at.
 func checkGatewaySpec(r *v1alpha1.Router, n *v1alpha1.Network) (labels.Selector, GatewayVerdict) {
-	selected, err := labels.Everything(), error(nil)
-	if nodes := r.Spec.Gateway.Nodes; nodes != nil {
-		selected, err = metav1.LabelSelectorAsSelector(nodes)
-	}
+	selected, err := translate.SelectNodes(r.Spec.Gateway.Nodes)
 	if err != nil {
 		return nil, keepGateway(v1alpha1.ReasonInvalid, "spec.gateway.nodes: %v", err)
 	}
@@ -104,20 +106,29 @@ func checkGatewaySpec(r *v1alpha1.Router, n *v1alpha1.Network) (labels.Selector,
 				"spec.routes has a route for %s, which is where the gateway leads: remove the route, or the gateway", p)}
 		}
 	}
+	reason, message := wayOut(r.Spec.Gateway.Network, n)
+	// What may be for a while costs no addresses.
+	keep := reason == v1alpha1.ReasonNetworkNotFound || reason == v1alpha1.ReasonNetworkNotReady
+	return selected, GatewayVerdict{Reason: reason, Message: message, Keep: keep}
+}
+
+// wayOut says why nothing can leave the cluster by the Network of that name, "" if it can. The
+// Network is nil if there is none.
+func wayOut(name string, n *v1alpha1.Network) (reason, message string) {
 	switch {
 	case n == nil:
-		return nil, keepGateway(v1alpha1.ReasonNetworkNotFound,
-			"network %s does not exist: create it, or name an external Network that does", r.Spec.Gateway.Network)
+		return v1alpha1.ReasonNetworkNotFound,
+			fmt.Sprintf("network %s does not exist: create it, or name an external Network that does", name)
 	case !n.Spec.External:
-		return nil, GatewayVerdict{Reason: v1alpha1.ReasonNotExternal, Message: fmt.Sprintf(
-			"network %s does not lead out of the cluster: name a Network with external: true", n.Name)}
+		return v1alpha1.ReasonNotExternal,
+			fmt.Sprintf("network %s does not lead out of the cluster: name a Network with external: true", name)
 	case n.DeletionTimestamp != nil:
-		return nil, keepGateway(v1alpha1.ReasonNetworkNotReady, "network %s is being deleted: name another one", n.Name)
+		return v1alpha1.ReasonNetworkNotReady, fmt.Sprintf("network %s is being deleted: name another one", name)
 	case !translate.Admitted(n.Status.ID, n.Status.Conditions):
-		return nil, keepGateway(v1alpha1.ReasonNetworkNotReady,
-			"network %s is not ready: its condition Ready says what to do", n.Name)
+		return v1alpha1.ReasonNetworkNotReady,
+			fmt.Sprintf("network %s is not ready: its condition Ready says what to do", name)
 	}
-	return selected, GatewayVerdict{}
+	return "", ""
 }
 
 func keepGateway(reason, format string, args ...any) GatewayVerdict {

@@ -34,6 +34,8 @@ func TestController(t *testing.T) {
 		{"gateways of Routers", testGateways},
 		{"the gateway of the Router default", testDefaultGateway},
 		{"gateways with bad input", testBadGateways},
+		{"centralized gateways", testCentralizedGateways},
+		{"centralized gateways with bad input", testBadCentralizedGateways},
 		{"a leader is killed", testLeader},
 		{"300 Networks", testMany},
 		{"addresses of Services", testLoadBalancers},

@@ -15,6 +15,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agentapi"
+	"coelan.io/coelan/internal/translate"
 )
 
 // outsidePrefix precedes an address outside of the cluster that a packet comes from.
@@ -50,8 +51,9 @@ func (c *Cluster) FindAnswering(ctx context.Context, e Endpoint) (Endpoint, erro
 	if err != nil {
 		return e, err
 	}
-	if e.Node = gatewayWith(e.Addresses[0], blocks.Items); e.Node != "" {
-		return e, nil
+	if b := gatewayWith(e.Addresses[0], blocks.Items); b != nil {
+		e.Node, err = leading(b)
+		return e, err
 	}
 	e.Node, err = nodeAnswering(e.Addresses[0], all.Items, networks.Items)
 	return e, err
@@ -79,15 +81,28 @@ func (c *Cluster) read(ctx context.Context, into any, path ...string) error {
 	return nil
 }
 
-// gatewayWith is the node that has the address as a Router's gateway; empty if none has.
-func gatewayWith(a netip.Addr, blocks []v1alpha1.AddressBlock) string {
-	for _, b := range blocks {
-		_, node, isGateway := strings.Cut(b.Spec.Gateway, "/")
-		if p, err := netip.ParsePrefix(b.Spec.CIDR); isGateway && err == nil && p.IsSingleIP() && p.Addr() == a {
-			return node
+// gatewayWith is the block by which a Router's gateway has the address; nil if none has.
+func gatewayWith(a netip.Addr, blocks []v1alpha1.AddressBlock) *v1alpha1.AddressBlock {
+	for i, b := range blocks {
+		p, err := netip.ParsePrefix(b.Spec.CIDR)
+		if strings.Contains(b.Spec.Gateway, "/") && err == nil && p.IsSingleIP() && p.Addr() == a {
+			return &blocks[i]
 		}
 	}
-	return ""
+	return nil
+}
+
+// leading is the node that translates to the address of a gateway's block.
+func leading(b *v1alpha1.AddressBlock) (string, error) {
+	_, node, _ := strings.Cut(b.Spec.Gateway, "/")
+	if node != v1alpha1.AnyNode {
+		return node, nil
+	}
+	if b.Status.ActiveNode == "" {
+		return "", fmt.Errorf("no node has reported that it is active for %s, the %s: its condition GatewayReady says"+
+			" whether one may be", b.Spec.CIDR, translate.ClaimedFor(b))
+	}
+	return b.Status.ActiveNode, nil
 }
 
 // nodeAnswering is the node with the Port that a floating IP stands for. The error says what is

@@ -66,6 +66,8 @@ const someBlocks = `{"items":[
 	{"spec":{"network":"office","cidr":"198.51.100.32/32","floatingIP":"shop/web"}},
 	{"spec":{"network":"office","cidr":"198.51.100.48/28","node":"n2"}},
 	{"spec":{"network":"office","cidr":"198.51.100.40/32","gateway":"red/n2"}},
+	{"spec":{"network":"office","cidr":"198.51.100.41/32","gateway":"blue/*"},"status":{"activeNode":"n3"}},
+	{"spec":{"network":"office","cidr":"198.51.100.42/32","gateway":"blue/*"}},
 	{"spec":{"network":"office","cidr":"2001:db8::40/128","gateway":"red/n2"}}]}`
 
 // The node with the Port is found by the floating IP, or the error says what is wrong with it.
@@ -98,6 +100,8 @@ func TestFindAnswering(t *testing.T) {
 		"2001:db8::32":      {node: "n1"},
 		"198.51.100.40":     {node: "n2"},
 		"2001:db8::40":      {node: "n2"},
+		"198.51.100.41":     {node: "n3"},
+		"198.51.100.42":     {err: "no node has reported that it is active for 198.51.100.42/32, the gateway of router blue: its condition GatewayReady"},
 		"198.51.100.48":     {err: "no FloatingIP and no Router's gateway has the address 198.51.100.48 of the external Network office"},
 		"198.51.100.33":     {err: "FloatingIP shop/spare has the address 198.51.100.33 and stands for no Port: set its spec.port"},
 		"198.51.100.34":     {err: "no node answers for FloatingIP shop/early: NotBound: there is no Port db.eth0"},

@@ -12,6 +12,8 @@ import (
 func ClaimedFor(b *v1alpha1.AddressBlock) string {
 	router, node, gateway := strings.Cut(b.Spec.Gateway, "/")
 	switch {
+	case gateway && node == v1alpha1.AnyNode:
+		return "gateway of router " + router
 	case gateway:
 		return "gateway of router " + router + " on node " + node
 	case b.Spec.FloatingIP != "":

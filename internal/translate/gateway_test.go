@@ -46,7 +46,8 @@ func TestGatewayAddressesInEffect(t *testing.T) {
 			{Router: router, Node: node, Network: "office", Address: netip.MustParseAddr(address)},
 		}
 	}
-	red := gatewayRouter("red", "office")
+	red, routed := gatewayRouter("red", "office"), gatewayRouter("red", "office")
+	routed.Spec.Gateway.SNAT = v1alpha1.NoSNAT
 	for _, tc := range []struct {
 		name   string
 		router *v1alpha1.Router
@@ -70,6 +71,10 @@ func TestGatewayAddressesInEffect(t *testing.T) {
 		}), nil},
 		{"no address", red, changed(func(b *v1alpha1.AddressBlock) { b.Spec.CIDR = "office" }), nil},
 		{"an IPv4 address in IPv6", red, changed(func(b *v1alpha1.AddressBlock) { b.Spec.CIDR = "::ffff:192.0.2.10/128" }), nil},
+		{"of any node", red, gatewayBlock(v4, "red/*"), nil},
+		{"of a node, and the gateway is centralized", centralizedRouter("red", v4), gatewayBlock(v4, "red/n1"), nil},
+		{"without SNAT", routed, gatewayBlock(v4, "red/n1"), []intent.GatewayAddress{
+			{Router: "red", Node: "n1", Network: "office", Address: netip.MustParseAddr(v4), Routed: true}}},
 		{"whole", red, gatewayBlock(v4, "red/n1"), at("red", "n1", v4)},
 		{"whole, of IPv6", red, gatewayBlock(v6, "red/n1"), at("red", "n1", v6)},
 		{"the Router default", gatewayRouter("default", "office"), gatewayBlock(v4, "default/n1.example"),
@@ -88,10 +93,10 @@ func TestGatewayAddressesInEffect(t *testing.T) {
 					s.Changes()
 				}
 				s.SetBlock(tc.block.Name, tc.block)
-				got := s.Changes().Set
+				got := s.Changes().Nodes.Set
 				if !routerFirst {
 					router()
-					got = s.Changes().Set
+					got = s.Changes().Nodes.Set
 				}
 				if diff := gocmp.Diff(tc.want, got, sameAddress); diff != "" {
 					t.Errorf("with the Router first %t: %s", routerFirst, diff)
@@ -143,15 +148,15 @@ func TestGatewayAddressesChange(t *testing.T) {
 			for _, b := range []*v1alpha1.AddressBlock{own, other, foreign} {
 				s.SetBlock(b.Name, b)
 			}
-			if c := s.Changes(); len(c.Set) != 3 {
+			if c := s.Changes().Nodes; len(c.Set) != 3 {
 				t.Fatalf("not all have effect: %+v", c)
 			}
 			tc.change(s)
-			c := s.Changes()
+			c := s.Changes().Nodes
 			if diff := gocmp.Diff([][]string{tc.set, tc.gone}, [][]string{addresses(c.Set), addresses(c.Gone)}); diff != "" {
 				t.Errorf("set, and gone (-want +got):\n%s", diff)
 			}
-			if c := s.Changes(); len(c.Set)+len(c.Gone) > 0 {
+			if c := s.Changes().Nodes; len(c.Set)+len(c.Gone) > 0 {
 				t.Errorf("nothing was touched, and changes are %+v", c)
 			}
 		})

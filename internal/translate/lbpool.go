@@ -9,13 +9,11 @@ import (
 
 	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
-	"coelan.io/coelan/internal/wellknown"
 )
 
 // AddressPools finds the LoadBalancerPool that an address is in effect of.
@@ -76,17 +74,13 @@ func LoadBalancerPools(pools []*v1alpha1.LoadBalancerPool, nodes []*corev1.Node)
 
 // answeringNodes are the names of the nodes that may answer for a pool's addresses, sorted.
 func answeringNodes(p *v1alpha1.LoadBalancerPool, nodes []*corev1.Node) []string {
-	selector := labels.Everything()
-	if p.Spec.NodeSelector != nil {
-		var err error
-		if selector, err = metav1.LabelSelectorAsSelector(p.Spec.NodeSelector); err != nil {
-			return nil // the controller tells
-		}
+	selector, err := SelectNodes(p.Spec.NodeSelector)
+	if err != nil {
+		return nil // the controller tells
 	}
 	var names []string
 	for _, n := range nodes {
-		_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
-		if !excluded && !wellknown.NodeLeaving(n) && selector.Matches(labels.Set(n.Labels)) {
+		if !withdrawn(n) && selector.Matches(labels.Set(n.Labels)) {
 			names = append(names, n.Name)
 		}
 	}

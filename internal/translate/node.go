@@ -14,6 +14,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/wellknown"
 )
 
 // minHostBits leaves room in a subnet for its own number, the gateway and a pod.
@@ -125,6 +126,13 @@ func physicalNetworks(o *corev1.Node) []string {
 		return nil
 	}
 	return list
+}
+
+// withdrawn reports whether a node is to answer for no address of the outside any more: it is about
+// to leave the cluster, or is excluded from load balancers.
+func withdrawn(o *corev1.Node) bool {
+	_, excluded := o.Labels[corev1.LabelNodeExcludeBalancers]
+	return excluded || wellknown.NodeLeaving(o)
 }
 
 // PodSubnets returns the node's podCIDRs as subnets of the default Network. It leaves out what it

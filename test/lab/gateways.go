@@ -4,6 +4,7 @@ package lab
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,18 +18,34 @@ import (
 // it may have had. Nodes have addresses there by AddGatewayAddress. The Router default need not
 // have been added: agents know it without an object.
 func (a *API) AddRouterGateway(router, network string) error {
+	return a.SetRouterGateway(router, v1alpha1.RouterGateway{Network: network})
+}
+
+// SetRouterGateway is AddRouterGateway for a gateway of any kind. The addresses are those in effect
+// of a centralized one, which any node may be active for; it gives back others that it has had.
+func (a *API) SetRouterGateway(router string, gateway v1alpha1.RouterGateway, addresses ...string) error {
 	if router == intent.DefaultRouterName && !a.has(routers, router) {
 		a.AddRouter(router, v1alpha1.RouterSpec{})
 	}
-	return a.changeRouter(router, func(spec *v1alpha1.RouterSpec) {
-		spec.Gateway = &v1alpha1.RouterGateway{Network: network}
+	for _, address := range addresses {
+		a.AddGatewayAddress(router, v1alpha1.AnyNode, gateway.Network, address)
+	}
+	err := alter(a, routers, router, func(r *v1alpha1.Router) {
+		r.Spec.Gateway, r.Status.GatewayAddresses = &gateway, addresses
 	})
+	for _, b := range a.Blocks() {
+		address, _, _ := strings.Cut(b.Spec.CIDR, "/")
+		if b.Spec.Gateway == router+"/"+v1alpha1.AnyNode && !slices.Contains(addresses, address) {
+			a.remove(blocks, b.Name)
+		}
+	}
+	return err
 }
 
 // RemoveRouterGateway publishes a Router without a gateway, and gives back the addresses of all
 // nodes.
 func (a *API) RemoveRouterGateway(router string) error {
-	err := a.changeRouter(router, func(spec *v1alpha1.RouterSpec) { spec.Gateway = nil })
+	err := alter(a, routers, router, func(r *v1alpha1.Router) { r.Spec.Gateway, r.Status.GatewayAddresses = nil, nil })
 	for _, b := range a.Blocks() {
 		if of, _, _ := strings.Cut(b.Spec.Gateway, "/"); of == router {
 			a.remove(blocks, b.Name)
@@ -38,8 +55,8 @@ func (a *API) RemoveRouterGateway(router string) error {
 }
 
 // AddGatewayAddress publishes the AddressBlock by which the controller makes a node a gateway of a
-// Router: the node has the address in the external Network. Of a node with addresses of both
-// families there are two.
+// Router, or v1alpha1.AnyNode: the node has the address in the external Network. Of a node with
+// addresses of both families there are two.
 func (a *API) AddGatewayAddress(router, node, network, address string) {
 	whole := netip.PrefixFrom(netip.MustParseAddr(address), netip.MustParseAddr(address).BitLen())
 	a.set(blocks, &v1alpha1.AddressBlock{
@@ -55,9 +72,4 @@ func (a *API) RemoveGatewayAddresses(router, node string) {
 			a.remove(blocks, b.Name)
 		}
 	}
-}
-
-// changeRouter publishes another spec of a Router, which the controller has admitted.
-func (a *API) changeRouter(name string, change func(*v1alpha1.RouterSpec)) error {
-	return alter(a, routers, name, func(r *v1alpha1.Router) { change(&r.Spec) })
 }

@@ -195,14 +195,17 @@ func applyFloatingIPs(tx *intent.Tx, c translate.Change[intent.FloatingIP]) {
 }
 
 // translateGateways brings the addresses of Routers' gateways to what is known.
-func (s *Source) translateGateways(before, known apicache.State) translate.Change[intent.GatewayAddress] {
+func (s *Source) translateGateways(before, known apicache.State) translate.GatewayChanges {
 	follow(before, known, kube.Routers, before.Routers, known.Routers, s.gateways.SetRouter)
+	follow(before, known, kube.Networks, before.Networks, known.Networks, s.gateways.SetNetwork)
+	follow(before, known, apicache.Nodes, before.Nodes, known.Nodes, s.gateways.SetNode)
 	follow(before, known, kube.Blocks, before.Blocks, known.Blocks, s.gateways.SetBlock)
 	return s.gateways.Changes()
 }
 
-func applyGateways(tx *intent.Tx, c translate.Change[intent.GatewayAddress]) {
-	apply(c, tx.SetGatewayAddress, func(g intent.GatewayAddress) { tx.DeleteGatewayAddress(g.Network, g.Address) })
+func applyGateways(tx *intent.Tx, c translate.GatewayChanges) {
+	apply(c.Nodes, tx.SetGatewayAddress, func(g intent.GatewayAddress) { tx.DeleteGatewayAddress(g.Network, g.Address) })
+	apply(c.Shared, tx.SetEgressAddress, func(e intent.EgressAddress) { tx.DeleteEgressAddress(e.Network, e.Address) })
 }
 
 // follow calls changed with each object of a kind that is another one than before; nil: it is gone.

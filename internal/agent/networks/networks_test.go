@@ -228,6 +228,54 @@ func TestGatewayAddresses(t *testing.T) {
 	check("without the block", again)
 }
 
+// The addresses of a centralized gateway follow Routers, blocks, Networks and nodes, and are known
+// at a start without the API.
+func TestCentralizedGateway(t *testing.T) {
+	d := disk{}
+	w := newWorld(t, d)
+	routers, networks := lan()
+	routers[0].Spec.Gateway = &v1alpha1.RouterGateway{Network: "office", SNAT: v1alpha1.CentralizedSNAT}
+	routers[0].Status.GatewayAddresses = []string{"192.0.2.10"}
+	office := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "office"}}
+	office.Spec.Type, office.Spec.PhysicalNetwork = v1alpha1.Flat, "floor2"
+	block := func(active string) *v1alpha1.AddressBlock {
+		b := &v1alpha1.AddressBlock{ObjectMeta: metav1.ObjectMeta{Name: "office-192-0-2-10-32"}}
+		b.Spec.Network, b.Spec.CIDR, b.Spec.Gateway, b.Status.ActiveNode = "office", "192.0.2.10/32", "lan/*", active
+		return b
+	}
+	connected := func(o *corev1.Node) {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.AnnotationPhysicalNetworks, "floor2")
+	}
+	check := func(when string, w *world, want ...string) {
+		t.Helper()
+		var got []string
+		for e := range w.Intent.State().EgressAddresses().All() {
+			got = append(got, fmt.Sprintf("%s %s %v %q", e.Router, e.Address, e.Nodes, e.Active))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	w.api.Blocks([]*v1alpha1.AddressBlock{block("")})
+	w.api.Networks(append(networks, office))
+	check("before the Router", w)
+	w.api.Routers(routers)
+	check("without nodes", w, `lan 192.0.2.10 [] ""`)
+	w.api.Nodes([]*corev1.Node{node("n1", 1, connected), node("n2", 2, nil), node("n3", 3, connected)})
+	check("all", w, `lan 192.0.2.10 [n1 n3] ""`)
+	w.api.Blocks([]*v1alpha1.AddressBlock{block("n3")})
+	check("a node has reported", w, `lan 192.0.2.10 [n1 n3] "n3"`)
+	if err := w.View.Save(); err != nil {
+		t.Fatal(err)
+	}
+	again := newWorld(t, d)
+	check("after a restart without the API", again, `lan 192.0.2.10 [n1 n3] "n3"`)
+	again.api.Nodes([]*corev1.Node{node("n1", 1, nil), node("n2", 2, connected), node("n3", 3, connected)})
+	check("another node is connected", again, `lan 192.0.2.10 [n2 n3] "n3"`)
+	again.api.Blocks(nil)
+	check("without the block", again)
+}
+
 // The pods of this node need its gateway, also when its object is gone.
 func TestOwnNodeIsKept(t *testing.T) {
 	w := newWorld(t, disk{})

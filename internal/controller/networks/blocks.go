@@ -106,7 +106,7 @@ func (r *blocks) stale(ctx context.Context, block *v1alpha1.AddressBlock, networ
 		return true, nil
 	}
 	node := block.Spec.Node
-	if _, gateway, is := strings.Cut(block.Spec.Gateway, "/"); is {
+	if _, gateway, is := strings.Cut(block.Spec.Gateway, "/"); is && gateway != v1alpha1.AnyNode {
 		node = gateway
 	}
 	if node == "" {

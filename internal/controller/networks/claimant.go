@@ -11,14 +11,14 @@ import (
 	"coelan.io/coelan/internal/controller/reconcile"
 )
 
-// claimant is what addresses are claimed for: a user's Port, a FloatingIP, or a node that is a
-// Router's gateway.
+// claimant is what addresses are claimed for: a user's Port, a FloatingIP, a node that is a Router's
+// gateway, or a Router with a centralized gateway.
 type claimant struct {
 	spec  v1alpha1.AddressBlockSpec // of its claims: with its key alone
 	index string                    // by which the claims of its key are found
-	// had is the address in its status: of several claims, that one counts, and without any it is
-	// tried first.
-	had netip.Addr
+	// had are the addresses in its status: of more claims than it is to have, these count, and
+	// without claims they are tried first.
+	had []netip.Addr
 }
 
 func claimantPort(p *v1alpha1.Port) claimant {
@@ -26,14 +26,30 @@ func claimantPort(p *v1alpha1.Port) claimant {
 }
 
 func claimantFloatingIP(f *v1alpha1.FloatingIP) claimant {
-	had, _ := netip.ParseAddr(f.Status.Address) // not valid: it has none
 	return claimant{
-		spec: v1alpha1.AddressBlockSpec{FloatingIP: key(f)}, index: reconcile.ByFloatingIP, had: had,
+		spec: v1alpha1.AddressBlockSpec{FloatingIP: key(f)}, index: reconcile.ByFloatingIP,
+		had: parsed(f.Status.Address),
 	}
+}
+
+// parsed are those of the texts that are addresses.
+func parsed(texts ...string) (list []netip.Addr) {
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil {
+			list = append(list, a)
+		}
+	}
+	return list
 }
 
 func claimantGateway(router, node string) claimant {
 	return claimant{spec: v1alpha1.AddressBlockSpec{Gateway: router + "/" + node}}
+}
+
+func claimantCentralized(r *v1alpha1.Router) claimant {
+	c := claimantGateway(r.Name, v1alpha1.AnyNode)
+	c.had = parsed(r.Status.GatewayAddresses...)
+	return c
 }
 
 // key is namespace/name, as AddressBlocks name a Port or FloatingIP as their claimant.

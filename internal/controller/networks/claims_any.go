@@ -19,47 +19,81 @@ import (
 func (c claims) any(ctx context.Context, by claimant, b *blocksOf, pools []translate.Pool,
 	others []*v1alpha1.Port,
 ) (netip.Addr, *outcome, error) {
-	if a, has := b.before(by, pools); has {
+	list, refusal, err := c.several(ctx, by, b, pools, others, 1)
+	if len(list) == 0 {
+		return netip.Addr{}, refusal, err
+	}
+	return list[0], refusal, err
+}
+
+// several are so many addresses of the pools that the claimant has, and new ones if it has less, of
+// the first pools that have some left. With a refusal they are those that it has already, the last
+// of which may be waiting for a node.
+func (c claims) several(ctx context.Context, by claimant, b *blocksOf, pools []translate.Pool,
+	others []*v1alpha1.Port, count int,
+) (list []netip.Addr, _ *outcome, _ error) {
+	for _, a := range b.before(by, pools) {
+		if len(list) == count {
+			return list, nil, nil
+		}
 		refusal, err := c.keep(ctx, by, b, a, others)
-		if err != nil || refusal == nil || refusal.state == waiting {
-			return a, refusal, err
+		switch {
+		case err != nil:
+			return list, nil, err
+		case refusal == nil:
+			list = append(list, a)
+		case refusal.state == waiting:
+			return append(list, a), refusal, nil
 		}
 	}
 	var full []string
 	for _, p := range pools {
-		a, left, err := c.next(ctx, by, b, p)
-		if err != nil || left {
-			return a, nil, err
+		for len(list) < count {
+			a, left, err := c.next(ctx, by, b, p)
+			if err != nil {
+				return list, nil, err
+			}
+			if !left {
+				break
+			}
+			list = append(list, a)
 		}
 		full = append(full, p.Prefix.String())
 	}
-	return netip.Addr{}, refusal(v1alpha1.ReasonExhausted,
+	if len(list) == count {
+		return list, nil, nil
+	}
+	return list, refusal(v1alpha1.ReasonExhausted,
 		"all addresses of %s are taken or in blocks of nodes", strings.Join(full, " and ")), nil
 }
 
-// before is the address of the pools that the claimant has: the one in its status if its claim is
-// there, or is not known here, else the one that was claimed first. A new leader may claim another
-// one before it knows of that.
-func (b *blocksOf) before(by claimant, pools []translate.Pool) (found netip.Addr, has bool) {
-	if by.had.IsValid() && b.claimOf(by.had) == nil && handsOut(pools, by.had) {
-		return by.had, true
+// before are the addresses of the pools that the claimant has: first those in its status whose
+// claims are there, or are not known here, then those that were claimed first. A new leader may
+// claim others before it knows of these.
+func (b *blocksOf) before(by claimant, pools []translate.Pool) (found []netip.Addr) {
+	for _, a := range by.had {
+		claim := b.claimOf(a)
+		if claim == nil && handsOut(pools, a) || claim != nil && by.claimed(claim) && inPools(pools, a) {
+			found = append(found, a)
+		}
 	}
-	var first *v1alpha1.AddressBlock
+	var own []*v1alpha1.AddressBlock
 	for _, o := range b.list {
 		a, single := address(o)
-		if !single || !by.claimed(o) || !slices.ContainsFunc(pools, func(p translate.Pool) bool {
-			return p.Prefix.Contains(a)
-		}) {
-			continue
-		}
-		if a == by.had {
-			return a, true
-		}
-		if first == nil || translate.Older(o, first) < 0 {
-			first, found, has = o, a, true
+		if single && by.claimed(o) && inPools(pools, a) && !slices.Contains(found, a) {
+			own = append(own, o)
 		}
 	}
-	return found, has
+	slices.SortFunc(own, translate.Older)
+	for _, o := range own {
+		a, _ := address(o)
+		found = append(found, a)
+	}
+	return found
+}
+
+func inPools(pools []translate.Pool, a netip.Addr) bool {
+	return slices.ContainsFunc(pools, func(p translate.Pool) bool { return p.Prefix.Contains(a) })
 }
 
 // claimOf is the block of one address, nil if there is none.

@@ -23,12 +23,14 @@ func (c claims) address(ctx context.Context, f *v1alpha1.FloatingIP, network *v1
 	v allocate.FloatingIPVerdict,
 ) (netip.Addr, *outcome, error) {
 	by := claimantFloatingIP(f)
-	stands, err := c.stands(ctx, by, network, v)
-	if err != nil {
-		return netip.Addr{}, nil, err
-	}
-	if stands {
-		return by.had, nil, c.release(ctx, by, network.Name, by.had)
+	for _, a := range by.had {
+		stands, err := c.stands(ctx, by, a, network, v)
+		if err != nil {
+			return netip.Addr{}, nil, err
+		}
+		if stands {
+			return a, nil, c.release(ctx, by, network.Name, a)
+		}
 	}
 	blocks, err := c.blocks(ctx, network)
 	if err != nil {
@@ -60,22 +62,22 @@ var fixes = map[string]string{
 	v1alpha1.ReasonExhausted:    ": add a subnet to the Network, or delete FloatingIPs that are not needed",
 }
 
-// stands reports whether the claim of the address in the status makes it the claimant's. It looks
-// at no other block: all FloatingIPs are looked at when the controller starts.
-func (c claims) stands(ctx context.Context, by claimant, network *v1alpha1.Network,
+// stands reports whether the claim of an address in the status makes it the claimant's. It looks at
+// no other block: all FloatingIPs are looked at when the controller starts.
+func (c claims) stands(ctx context.Context, by claimant, a netip.Addr, network *v1alpha1.Network,
 	v allocate.FloatingIPVerdict,
 ) (bool, error) {
 	pools, err := translate.Pools(network)
-	i := slices.IndexFunc(pools, func(p translate.Pool) bool { return p.Prefix.Contains(by.had) })
+	i := slices.IndexFunc(pools, func(p translate.Pool) bool { return p.Prefix.Contains(a) })
 	if err != nil || i < 0 {
 		return false, nil
 	}
 	claim, around := &v1alpha1.AddressBlock{}, &v1alpha1.AddressBlock{}
-	there, err := c.Find(ctx, "", names.BlockName(network.Name, netip.PrefixFrom(by.had, by.had.BitLen())), claim)
+	there, err := c.Find(ctx, "", names.BlockName(network.Name, netip.PrefixFrom(a, a.BitLen())), claim)
 	if err != nil || !there || !by.claimed(claim) {
 		return false, err
 	}
-	_, err = c.Find(ctx, "", names.BlockName(network.Name, netip.PrefixFrom(by.had, pools[i].BlockBits)), around)
+	_, err = c.Find(ctx, "", names.BlockName(network.Name, netip.PrefixFrom(a, pools[i].BlockBits)), around)
 	if err != nil {
 		return false, err
 	}

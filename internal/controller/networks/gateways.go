@@ -4,16 +4,12 @@ package networks
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,7 +24,8 @@ import (
 	"coelan.io/coelan/internal/translate"
 )
 
-// gateways gives the nodes that lead out of Routers their addresses of external Networks.
+// gateways gives the nodes that lead out of Routers, or the Routers themselves where their gateway
+// is centralized, their addresses of external Networks.
 type gateways struct {
 	*reconcile.Access
 	claims claims
@@ -68,11 +65,14 @@ func (r *gateways) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	}
 	now, has := router.DeepCopy(), reconcile.Pointers(list.Items)
 	var again time.Duration
-	if router.Spec.Gateway == nil {
-		now.Status.GatewayNodes = 0
+	switch {
+	case router.Spec.Gateway == nil:
+		now.Status.GatewayNodes, now.Status.GatewayAddresses = 0, nil
 		reconcile.RemoveConditions(&now.Status.Conditions, v1alpha1.ConditionGatewayReady)
 		err = r.release(ctx, router, has, func(*v1alpha1.AddressBlock) bool { return false })
-	} else {
+	case router.Spec.Gateway.IsCentralized():
+		again, err = r.centralize(ctx, now, has)
+	default:
 		again, err = r.apply(ctx, now, has)
 	}
 	if err != nil {
@@ -104,13 +104,15 @@ func (r *gateways) apply(ctx context.Context, router *v1alpha1.Router,
 		}
 		if err := r.release(ctx, router, has, func(b *v1alpha1.AddressBlock) bool {
 			// Of a node that is not known here, blocks asks the API server whether it is gone.
-			unsure := v.Reason == "" && b.Spec.Network == cluster.Network.Name && !cluster.Knows(nodeOf(b))
+			unsure := v.Reason == "" && b.Spec.Network == cluster.Network.Name && nodeOf(b) != v1alpha1.AnyNode &&
+				!cluster.Knows(nodeOf(b))
 			return unsure || s.blocks[b.Name]
 		}); err != nil {
 			return 0, err
 		}
 	}
 	router.Status.GatewayNodes = int32(len(s.nodes)) //nolint:gosec // a number of nodes
+	router.Status.GatewayAddresses = nil
 	c := allocate.GatewayReady(v, cluster.Network, len(s.nodes), s.refused)
 	c.ObservedGeneration = router.Generation
 	reconcile.SetCondition(&router.Status.Conditions, c)
@@ -140,7 +142,12 @@ func (r *gateways) cluster(ctx context.Context, router *v1alpha1.Router,
 	c.Held = allocate.HeldAddresses(c.Nodes, reconcile.Pointers(pools.Items))
 	c.Having, c.Present = map[string]bool{}, map[string]bool{}
 	for _, b := range has {
-		if b.Spec.Network == router.Spec.Gateway.Network {
+		a, single := address(b)
+		switch {
+		case b.Spec.Network != router.Spec.Gateway.Network || !single:
+		case nodeOf(b) == v1alpha1.AnyNode:
+			c.Has = append(c.Has, a)
+		default:
 			c.Having[nodeOf(b)] = true
 		}
 	}
@@ -176,32 +183,13 @@ func (r *gateways) present(ctx context.Context, network string, nodes map[string
 	return nil
 }
 
-// release gives back blocks but those that are kept, if the Router is as it was judged: a new
-// leader may know an older one than that which the blocks were claimed for.
 func (r *gateways) release(ctx context.Context, router *v1alpha1.Router, blocks []*v1alpha1.AddressBlock,
 	kept func(*v1alpha1.AddressBlock) bool,
 ) error {
-	blocks = slices.DeleteFunc(slices.Clone(blocks), kept)
-	if len(blocks) == 0 {
-		return nil
-	}
-	live := &v1alpha1.Router{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(router), live); err != nil {
-		return fmt.Errorf("router %s: %w", router.Name, err)
-	}
-	if live.UID != router.UID || live.Generation != router.Generation {
-		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("routers").GroupResource(), router.Name,
-			errors.New("it has changed since it was judged"))
-	}
-	for _, b := range blocks {
-		if err := r.Remove(ctx, b); err != nil {
-			return fmt.Errorf("delete addressblock %s: %w", b.Name, err)
-		}
-	}
-	return nil
+	return r.claims.releaseOf(ctx, router, &v1alpha1.Router{}, blocks, kept)
 }
 
-// nodeOf is the node that a block makes a gateway.
+// nodeOf is the node that a block makes a gateway; AnyNode if it is for a centralized one.
 func nodeOf(b *v1alpha1.AddressBlock) string {
 	_, node, _ := strings.Cut(b.Spec.Gateway, "/")
 	return node

@@ -69,6 +69,9 @@ func led(t *testing.T, a *reconcile.Access) string {
 	}
 	left := singles(t, a)
 	text := fmt.Sprintf("%d %v", o.Status.GatewayNodes, left)
+	if len(o.Status.GatewayAddresses) > 0 {
+		text += fmt.Sprintf(" as %v", o.Status.GatewayAddresses)
+	}
 	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionGatewayReady); c != nil {
 		text = fmt.Sprintf("%s %s ", c.Status, c.Reason) + text
 	}
@@ -198,6 +201,8 @@ func TestGatewayBlocksWithoutOwner(t *testing.T) {
 		{"the Router is gone", "blue/w1", false},
 		{"the node is gone", "red/w2", false},
 		{"no node is named", "blue", false},
+		{"any node", "red/*", true},
+		{"any node, and the Router is gone", "blue/*", false},
 	} {
 		b := gatewayOf("10.0.0.245", c.gateway, time.Second)
 		a := reconciletest.Access(testRouter("lan"), externalNetwork(), connectedNode("w1", "office"), b)

@@ -50,6 +50,9 @@ var indexes = []index{
 	{&v1alpha1.AddressBlock{}, ByNode, func(o client.Object) string {
 		spec := o.(*v1alpha1.AddressBlock).Spec
 		_, gateway, _ := strings.Cut(spec.Gateway, "/")
+		if gateway == v1alpha1.AnyNode {
+			return ""
+		}
 		return spec.Node + gateway // not both
 	}},
 	{&v1alpha1.AddressBlock{}, ByPort, func(o client.Object) string { return o.(*v1alpha1.AddressBlock).Spec.Port }},
