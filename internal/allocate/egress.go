@@ -129,24 +129,13 @@ func (w egressWish) ask(n *v1alpha1.Network, pools []translate.Pool,
 
 // activeNodes are the names of the nodes that may be active, sorted, or why there is none.
 func activeNodes(nodes []*corev1.Node, selected labels.Selector, physical string) (names []string, none string) {
-	var leaving []string
 	for _, n := range nodes {
-		switch {
-		case translate.MayBeActive(n, selected, physical):
+		if translate.MayBeActive(n, selected, physical) {
 			names = append(names, n.Name)
-		case translate.ConnectedTo(n, physical) && selected.Matches(labels.Set(n.Labels)):
-			leaving = append(leaving, n.Name)
 		}
 	}
 	slices.Sort(names)
-	slices.Sort(leaving)
-	switch {
-	case len(names) > 0:
-	case len(leaving) > 0:
-		none = fmt.Sprintf("of the nodes that may be active and are connected to physical network %s, each is about to leave "+
-			"the cluster or has the label %s, as %s: connect others, or take the label away", physical,
-			corev1.LabelNodeExcludeBalancers, enumerateNodes(leaving))
-	default:
+	if len(names) == 0 {
 		none = fmt.Sprintf("no node that may be active is connected to physical network %s: %s", physical, connectNodes)
 	}
 	return names, none

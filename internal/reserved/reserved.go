@@ -16,7 +16,7 @@ import (
 // The first bytes of the ranges of Ethernet addresses.
 var (
 	podMACs    = [2]byte{0x0a, 0xce}
-	probeMACs  = [2]byte{0x0a, 0xcf}
+	probeMACs  = [2]byte{0x0a, 0xcd}
 	routerMACs = [3]byte{0x0a, 0xc0, 0xe1}
 )
 
@@ -45,7 +45,7 @@ func PodMAC(primary netip.Addr) intent.MAC {
 func IsPodMAC(m intent.MAC) bool { return [2]byte(m[:2]) == podMACs }
 
 // ProbeMAC is the address by which a node asks on an external Network whether another node answers
-// for an address: 0a:cf and four bytes of the FNV-1a hash of its name.
+// for an address: 0a:cd and four bytes of the FNV-1a hash of its name.
 func ProbeMAC(node string) intent.MAC {
 	mac := intent.MAC{probeMACs[0], probeMACs[1]}
 	h := fnv.New32a()

@@ -21,7 +21,7 @@ func ConnectedTo(o *corev1.Node, physical string) bool {
 // MayBeActive reports whether a node may be active for addresses of an external Network on a
 // physical network that are for the nodes of a selector.
 func MayBeActive(o *corev1.Node, selected labels.Selector, physical string) bool {
-	return !withdrawn(o) && ConnectedTo(o, physical) && selected.Matches(labels.Set(o.Labels))
+	return ConnectedTo(o, physical) && selected.Matches(labels.Set(o.Labels))
 }
 
 // SelectNodes reads a selector of nodes; nil selects all.
@@ -41,11 +41,12 @@ type candidates struct {
 	touched  map[string]struct{} // users with other candidates than before
 }
 
-// candidatesOf is one user, and the names of its nodes, sorted. They are never written to.
+// candidatesOf is one user, and the names of its nodes, sorted; leaving are those of them that are
+// about to leave the cluster or keep load balancers away. They are never written to.
 type candidatesOf struct {
-	network  string
-	selected labels.Selector
-	names    []string
+	network        string
+	selected       labels.Selector
+	names, leaving []string
 }
 
 func newCandidates() *candidates {
@@ -55,12 +56,12 @@ func newCandidates() *candidates {
 	}
 }
 
-// of are the names of a user's nodes, sorted.
-func (c *candidates) of(user string) []string {
+// of are the names of a user's nodes, and of those of them that are leaving, sorted.
+func (c *candidates) of(user string) (names, leaving []string) {
 	if u := c.users[user]; u != nil {
-		return u.names
+		return u.names, u.leaving
 	}
-	return nil
+	return nil, nil
 }
 
 // setNode adds or replaces the node of a name; nil removes it.
@@ -70,18 +71,25 @@ func (c *candidates) setNode(name string, o *corev1.Node) {
 		c.nodes[name] = o
 	}
 	for user, u := range c.users {
-		at, was := slices.BinarySearch(u.names, name)
 		is := o != nil && MayBeActive(o, u.selected, c.physical[u.network])
-		switch {
-		case is && !was:
-			u.names = slices.Insert(slices.Clone(u.names), at, name)
-		case was && !is:
-			u.names = slices.Delete(slices.Clone(u.names), at, at+1)
-		default:
-			continue
+		names, leaving := with(u.names, name, is), with(u.leaving, name, is && withdrawn(o))
+		if !slices.Equal(names, u.names) || !slices.Equal(leaving, u.leaving) {
+			u.names, u.leaving = names, leaving
+			c.touched[user] = struct{}{}
 		}
-		c.touched[user] = struct{}{}
 	}
+}
+
+// with is a sorted list in which a name is, or is not.
+func with(list []string, name string, is bool) []string {
+	at, was := slices.BinarySearch(list, name)
+	switch {
+	case is && !was:
+		return slices.Insert(slices.Clone(list), at, name)
+	case was && !is:
+		return slices.Delete(slices.Clone(list), at, at+1)
+	}
+	return list
 }
 
 // setNetwork adds or replaces the Network of a name; nil removes it.
@@ -116,12 +124,17 @@ func (c *candidates) removeUser(user string) { delete(c.users, user) }
 
 // look finds a user's nodes anew.
 func (c *candidates) look(user string, u *candidatesOf) {
-	u.names = nil
+	u.names, u.leaving = nil, nil
 	for name, o := range c.nodes {
-		if MayBeActive(o, u.selected, c.physical[u.network]) {
-			u.names = append(u.names, name)
+		if !MayBeActive(o, u.selected, c.physical[u.network]) {
+			continue
+		}
+		u.names = append(u.names, name)
+		if withdrawn(o) {
+			u.leaving = append(u.leaving, name)
 		}
 	}
 	slices.Sort(u.names)
+	slices.Sort(u.leaving)
 	c.touched[user] = struct{}{}
 }

@@ -55,6 +55,9 @@ func sharedTexts(list []intent.EgressAddress) []string {
 	var texts []string
 	for _, e := range list {
 		text := fmt.Sprintf("%s %s %s%s %v", e.Network, e.Address, e.Router, e.Egress, e.Nodes)
+		if len(e.Leaving) > 0 {
+			text += fmt.Sprintf(" leaving %v", e.Leaving)
+		}
 		if e.Active != "" {
 			text += " active " + e.Active
 		}
@@ -107,13 +110,13 @@ func TestCentralizedAddresses(t *testing.T) {
 		{"a node that goes", centralizedRouter("red", v4), block(), officeNetwork("p"), one(func(n *corev1.Node) {
 			now := metav1.Now()
 			n.DeletionTimestamp = &now
-		}), "office 192.0.2.10 red [n1]"},
+		}), "office 192.0.2.10 red [n1 n2] leaving [n2]"},
 		{"a node that the autoscaler removes", centralizedRouter("red", v4), block(), officeNetwork("p"), one(func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: wellknown.TaintToBeDeleted}}
-		}), "office 192.0.2.10 red [n1]"},
+		}), "office 192.0.2.10 red [n1 n2] leaving [n2]"},
 		{"an excluded node", centralizedRouter("red", v4), block(), officeNetwork("p"), one(func(n *corev1.Node) {
 			n.Labels[corev1.LabelNodeExcludeBalancers] = ""
-		}), "office 192.0.2.10 red [n1]"},
+		}), "office 192.0.2.10 red [n1 n2] leaving [n2]"},
 		{"a node that says nothing", centralizedRouter("red", v4), block(), officeNetwork("p"), one(func(n *corev1.Node) {
 			n.Annotations = nil
 		}), "office 192.0.2.10 red [n1]"},

@@ -156,8 +156,9 @@ func (s *GatewaySet) ofRouter(c gatewayClaim, r routerGateway) (intent.EgressAdd
 	if c.node != v1alpha1.AnyNode || !r.spec.IsCentralized() || !slices.Contains(r.addresses, c.address.String()) {
 		return intent.EgressAddress{}, false
 	}
+	names, leaving := s.candidates.of(c.router)
 	return intent.EgressAddress{
-		Network: c.network, Address: c.address, Router: c.router, Nodes: s.candidates.of(c.router), Active: c.active,
+		Network: c.network, Address: c.address, Router: c.router, Nodes: names, Leaving: leaving, Active: c.active,
 		Failback: r.spec.Failback,
 	}, true
 }
