@@ -18,6 +18,7 @@ import (
 
 	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/blockipam"
+	"coelan.io/coelan/internal/agent/egressclaims"
 	"coelan.io/coelan/internal/agent/lbaddresses"
 	"coelan.io/coelan/internal/agent/metrics"
 	"coelan.io/coelan/internal/agent/networks"
@@ -64,6 +65,7 @@ type Agent struct {
 	// What writes to the API.
 	blocks *blockipam.Blocks
 	ports  *portstatus.Publisher
+	claims *egressclaims.Claims
 	guests *portbinding.Binder
 
 	warner *warner
@@ -179,7 +181,8 @@ func (a *Agent) backendOptions() backend.Options {
 		Hooks: backend.Hooks{
 			Begin: a.catchUp, Warn: a.warner.warn, Reconciled: a.reconciled,
 			InterfaceGone: a.pods.collect.Fire, UplinksChanged: func() { a.view.Touch() },
-			Repaired: a.health.metrics.Repaired, Swept: a.health.metrics.Swept,
+			EgressClaims: func(list []backend.ExternalAddress) { a.claims.Set(list) },
+			Repaired:     a.health.metrics.Repaired, Swept: a.health.metrics.Swept,
 			Refused: func(list []policy.Refusal) {
 				if a.policies != nil {
 					a.policies.Refused(list)
@@ -207,7 +210,7 @@ func (a *Agent) work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
 		a.backend.Run, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz,
-		a.announce.Run, a.followPolicies, a.view.Run, a.blocks.Run, a.ports.Run, a.guests.Run,
+		a.announce.Run, a.followPolicies, a.view.Run, a.blocks.Run, a.ports.Run, a.claims.Run, a.guests.Run,
 		a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
 	} {
 		g.Go(func() error { return part(ctx) })

@@ -12,6 +12,7 @@ import (
 
 	"coelan.io/coelan/internal/agent/blockipam"
 	"coelan.io/coelan/internal/agent/diagnostics"
+	"coelan.io/coelan/internal/agent/egressclaims"
 	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/agent/podplan"
 	"coelan.io/coelan/internal/agent/portbinding"
@@ -65,6 +66,7 @@ type API interface {
 	podplan.API
 	blockipam.API
 	portstatus.API
+	egressclaims.API
 }
 
 // Watcher tells of objects.

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"coelan.io/coelan/internal/agent/blockipam"
+	"coelan.io/coelan/internal/agent/egressclaims"
 	"coelan.io/coelan/internal/agent/podplan"
 	"coelan.io/coelan/internal/agent/portbinding"
 	"coelan.io/coelan/internal/agent/portstatus"
@@ -18,6 +19,7 @@ func (a *Agent) makeWriters() {
 		Log: a.Log, Node: a.NodeName, API: a.Cluster, View: a.view, Store: a.store, Singles: a.blocks,
 		Annotations: podplan.Annotations(podplan.Serves(a.Log, a.Config)),
 	})
+	a.claims = egressclaims.New(a.Log, a.NodeName, a.Cluster, a.view)
 	a.guests = portbinding.New(portbinding.Options{
 		Log: a.Log, Node: a.NodeName, Guests: a.backend, API: a.Cluster, View: a.view,
 		Store: a.store, Flows: a.dataplane(), Events: a.Events, MTU: func() int { return a.intent.State().Local().MTU },

@@ -103,6 +103,21 @@ func (c *Client) PatchBlockStatus(ctx context.Context, name string, status any) 
 	return c.patchStatus(ctx, "", Blocks, name, status)
 }
 
+// ClaimBlock writes the node that is active for a block's address, if the block has that resource
+// version.
+func (c *Client) ClaimBlock(ctx context.Context, name, resourceVersion, node string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": resourceVersion},
+		"status":   map[string]any{"activeNode": node},
+	})
+	if err != nil {
+		return fmt.Errorf("status of %s %s: %w", Blocks, name, err)
+	}
+	return c.coelan.Patch(types.MergePatchType).Resource(Blocks).Name(name).SubResource("status").Body(patch).Do(ctx).Error()
+}
+
 // Port asks for one Port.
 func (c *Client) Port(ctx context.Context, namespace, name string) (*v1alpha1.Port, error) {
 	ctx, cancel := bounded(ctx)

@@ -335,6 +335,17 @@ func (a *API) PatchBlockStatus(_ context.Context, name string, status any) error
 	return patch(a, "block", a.blocks, name, map[string]any{"status": status})
 }
 
+// ClaimBlock is kube.Client's.
+func (a *API) ClaimBlock(_ context.Context, name, resourceVersion, node string) error {
+	a.mu.Lock()
+	b, ok := a.blocks[name]
+	a.mu.Unlock()
+	if ok && b.ResourceVersion != resourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "addressblocks"}, name, errors.New("it has changed"))
+	}
+	return patch(a, "block", a.blocks, name, map[string]any{"status": map[string]any{"activeNode": node}})
+}
+
 // PatchPortStatus is kube.Client's.
 func (a *API) PatchPortStatus(_ context.Context, namespace, name string, status any) error {
 	return patch(a, "port", a.ports, namespace+"/"+name, map[string]any{"status": status})
