@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 )
@@ -128,4 +129,40 @@ func (l *Lab) wireBehind(router, h *Host, mtu int) error {
 		}
 	}
 	return nil
+}
+
+// Unplug takes the wires of the node down: for others it is as if it had no power. Plug reverses it.
+func (n *Node) Unplug() error { return n.eachWire(netlink.LinkSetDown) }
+
+// Plug takes the wires of the node up again.
+func (n *Node) Plug() error { return n.eachWire(netlink.LinkSetUp) }
+
+// eachWire calls fn with the fabric's ends of the node's wires.
+func (n *Node) eachWire(fn func(netlink.Link) error) error {
+	return n.lab.fabric.Do(func() error {
+		for _, name := range []string{n.Name, n.Name + "-ext"} {
+			link, err := netlink.LinkByName(name)
+			if err == nil {
+				err = fn(link)
+			}
+			if err != nil {
+				return fmt.Errorf("wire %s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Separate has two nodes not reach each other by the addresses that tunnels end at.
+func (l *Lab) Separate(ctx context.Context, a, b *Node) error {
+	var rules strings.Builder
+	for f := range l.options.Families.Each {
+		ip := map[Family]string{IPv4: "ip", IPv6: "ip6"}[f]
+		for _, pair := range [][2]*Node{{a, b}, {b, a}} {
+			fmt.Fprintf(&rules, "%s saddr %s %s daddr %s drop; ", ip, pair[0].Address(f), ip, pair[1].Address(f))
+		}
+	}
+	_, err := l.fabric.Run(ctx, "nft", "table bridge lab { chain forward { type filter hook forward priority 0; "+
+		rules.String()+"}; }")
+	return err
 }

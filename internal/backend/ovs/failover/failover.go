@@ -83,6 +83,10 @@ type entry struct {
 	// than active; disowned says so of one of this node itself.
 	claimed          string
 	strays, disowned time.Time
+	// over is the claim that there was when this node became active, and claimAfter when it may
+	// claim the address again that another node has claimed meanwhile.
+	over       string
+	claimAfter time.Time
 	// probe is the question on the wire that goes on; nil: none does.
 	probe *probe
 	// notBefore is when the next one may begin.
@@ -90,6 +94,9 @@ type entry struct {
 	// silentSince, preferredSince and answersUntil are for handing over.
 	silentSince, preferredSince, answersUntil time.Time
 	silent                                    bool
+	// restored says that this node was active before its agent was restarted, and that no claim has
+	// been looked at since.
+	restored bool
 	// returns says that it was asked whether another node has taken over without being heard of.
 	returns bool
 }
@@ -110,7 +117,7 @@ func New(node string, states map[Key]State, sure bool) *Machine {
 		if s.Active == node && !sure {
 			s.Active = ""
 		}
-		m.entries[key] = &entry{Address: Address{Key: key}, active: s.Active}
+		m.entries[key] = &entry{Address: Address{Key: key}, active: s.Active, restored: true}
 	}
 	m.Doubt()
 	return m
@@ -209,12 +216,35 @@ func (m *Machine) Decide(now time.Time) Decision {
 		if m.decide(e, now, due) {
 			d.Probes = append(d.Probes, key)
 		}
-		if e.active == m.node && e.Claimed != m.node {
+		if m.claims(e, now, due) {
 			d.Claims = append(d.Claims, key)
 		}
 		d.States[key] = State{e.active, e.active == m.node && e.silent}
 	}
 	return d
+}
+
+// claims reports whether this node is to claim an address now. One that reaches no other node does
+// not: these may have another one. Two that do not reach each other take turns slowly.
+func (m *Machine) claims(e *entry, now time.Time, due func(time.Time)) bool {
+	if e.active != m.node || e.Claimed == m.node || m.isolated() {
+		return false
+	}
+	if now.Before(e.claimAfter) {
+		due(e.claimAfter)
+		return false
+	}
+	return true
+}
+
+// isolated reports whether there are other nodes, of which none is in reach.
+func (m *Machine) isolated() bool {
+	for _, up := range m.alive {
+		if up {
+			return false
+		}
+	}
+	return len(m.alive) > 0
 }
 
 // Takeovers is how often this node became active for an address.
@@ -255,10 +285,16 @@ func (m *Machine) decide(e *entry, now time.Time, due func(time.Time)) (ask bool
 }
 
 // follow takes over what a claim says: at once when it is new, and else when it is not what is
-// seen here for a while. What this node itself is active for, only a new claim ends.
+// seen here for a while. What this node itself is active for, only a claim ends that was made since.
 func (m *Machine) follow(e *entry, now time.Time, due func(time.Time)) {
 	is := e.Claimed
 	isNew := is != e.claimed
+	if e.restored {
+		e.restored, e.over = false, is
+	}
+	if isNew && e.claimed == m.node {
+		e.claimAfter = now.Add(settling)
+	}
 	e.claimed = is
 	if is == "" || is == m.node || is == e.active || !m.can(e, is) {
 		e.strays = time.Time{}
@@ -267,7 +303,8 @@ func (m *Machine) follow(e *entry, now time.Time, due func(time.Time)) {
 	if e.strays.IsZero() {
 		e.strays = now
 	}
-	if isNew || e.active == "" || e.active != m.node && now.Sub(e.strays) >= settling {
+	if isNew || e.active == "" || e.active == m.node && is != e.over ||
+		e.active != m.node && now.Sub(e.strays) >= settling {
 		e.active, e.probe, e.strays = is, nil, time.Time{}
 		return
 	}
@@ -398,7 +435,7 @@ func (m *Machine) goOn(e *entry, now time.Time, due func(time.Time)) (ask bool) 
 	}
 	e.probe = nil
 	if !p.verifies {
-		e.active = m.node
+		e.active, e.over = m.node, e.Claimed
 		m.takeovers++
 	}
 	return false

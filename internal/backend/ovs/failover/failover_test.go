@@ -173,6 +173,23 @@ func TestIsolated(t *testing.T) {
 	}
 }
 
+// A node that reaches the API server alone does not dispute the address with the one that works.
+func TestIsolatedWithAPI(t *testing.T) {
+	w := newWorld(t, order()...)
+	first := w.node(w.active())
+	first.wire = 2
+	for _, n := range w.nodes {
+		w.cut[[2]string{first.name, n.name}] = true
+	}
+	w.pass(30 * time.Second)
+	if w.claim != order()[1] || w.claims > 2 {
+		t.Errorf("%d claims, the last one of %s; want 2, of %s", w.claims, w.claim, order()[1])
+	}
+	clear(w.cut)
+	first.wire = 1
+	w.within(2*time.Second, "it follows the claim", func() bool { return w.active() == order()[1] && w.agreed() })
+}
+
 // One candidate needs no question.
 func TestOneCandidate(t *testing.T) {
 	m := New("n1", nil, true)
@@ -245,5 +262,8 @@ func TestGenerated(t *testing.T) {
 			n.silent, n.api = false, true
 		}
 		w.within(30*time.Second, "all agree", func() bool { return w.agreed() && w.claim == w.active() })
+		if most := 2 + int(w.now.Sub(time.Unix(1e9, 0))/settling); w.claims > most {
+			t.Errorf("%d claims, want %d at most", w.claims, most)
+		}
 	}
 }

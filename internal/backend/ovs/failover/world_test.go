@@ -33,7 +33,9 @@ type world struct {
 	address
 	// both is for how long two nodes have answered at once.
 	both time.Duration
-	log  []string
+	// claims counts the writes of claims.
+	claims int
+	log    []string
 }
 
 // address is what the API says of the address.
@@ -124,10 +126,13 @@ func (w *world) step(n *station) {
 	}
 	alive := map[string]bool{}
 	for _, o := range w.nodes {
-		if o != n && w.reach(n, o) {
+		if o == n {
+			continue
+		}
+		if w.reach(n, o) {
 			n.seen[o.name] = w.now
 		}
-		alive[o.name] = o != n && !n.seen[o.name].IsZero() && w.now.Sub(n.seen[o.name]) < detection
+		alive[o.name] = !n.seen[o.name].IsZero() && w.now.Sub(n.seen[o.name]) < detection
 	}
 	if n.silent {
 		return
@@ -158,6 +163,7 @@ func (w *world) step(n *station) {
 	n.states, n.asked = d.States, len(d.Probes) > 0
 	if len(d.Claims) > 0 && n.api && w.claim == n.known { // the API refuses a write by one that has not seen the last one
 		w.claim, w.since = n.name, w.now
+		w.claims++
 		w.log = append(w.log, fmt.Sprintf("%v %s claims", w.now.Sub(time.Unix(1e9, 0)), n.name))
 	}
 }
