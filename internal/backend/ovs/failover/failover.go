@@ -30,8 +30,10 @@ const (
 	// time, without an answer no other node answers for the address.
 	probeEvery = 60 * time.Millisecond
 	probes     = 4
-	// again is when the next attempt begins, where another node has answered.
-	again = 500 * time.Millisecond
+	// again is when the next attempt begins, where another node has answered, and patience when a
+	// node asks again that another one should give way to.
+	again    = 500 * time.Millisecond
+	patience = 150 * time.Millisecond
 	// settling is for how long what is not urgent has to be so: that a claim is not one's own view,
 	// that the preferred node is there, that no other node takes over.
 	settling = 3 * time.Second
@@ -105,8 +107,10 @@ type entry struct {
 type probe struct {
 	sent int
 	next time.Time
-	// verifies says that this node is active already, and wants to know whether it is the only one.
-	verifies bool
+	// verifies says that this node is active already, and wants to know whether it is the only one;
+	// disputes that it does not give way at once, and answers is how often it has not done so.
+	verifies, disputes bool
+	answers            int
 }
 
 // New returns a Machine of a node that knows no address. The states are those that the node had
@@ -138,18 +142,12 @@ func (m *Machine) SetAddresses(list []Address) {
 }
 
 // SetAlive replaces the nodes that are in reach. One that comes back may be active for an address
-// that this node is active for: of two, the one that the other would be chosen before asks.
+// that this node is active for.
 func (m *Machine) SetAlive(nodes map[string]bool) {
 	for _, e := range m.entries {
-		if e.active != m.node {
-			continue
-		}
-		for _, n := range rendezvous.Rank(e.Key.Address, e.Nodes) {
-			if n == m.node {
-				break
-			}
-			if nodes[n] && !m.alive[n] {
-				e.verify()
+		for _, n := range e.Nodes {
+			if e.active == m.node && nodes[n] && !m.alive[n] {
+				e.verify(true)
 			}
 		}
 	}
@@ -161,21 +159,40 @@ func (m *Machine) SetAlive(nodes map[string]bool) {
 func (m *Machine) Doubt() {
 	for _, e := range m.entries {
 		if e.active == m.node {
-			e.verify()
+			e.verify(false)
 		}
 	}
 }
 
-func (e *entry) verify() {
+// verify has a node that is active ask whether it is the only one. With disputes it does not give
+// way at once.
+func (e *entry) verify(disputes bool) {
 	if e.probe == nil {
-		e.probe = &probe{verifies: true}
+		e.probe = &probe{verifies: true, disputes: disputes}
 	}
+}
+
+// patience is how often a node that is active asks again before it gives way to another one: that
+// one may be about to follow its claim, and of two that know no better the one stays that would be
+// chosen first.
+func (m *Machine) patience(e *entry) (times int) {
+	if e.Claimed == m.node && e.over != m.node {
+		times = 2
+	}
+	if rendezvous.Choose(e.Key.Address, append([]string{m.node}, m.successors(e, m.node)...)) == m.node {
+		times++
+	}
+	return times
 }
 
 // Answered takes note that another node answers for an address on the wire.
 func (m *Machine) Answered(key Key, now time.Time) {
 	e := m.entries[key]
-	if e == nil || e.probe == nil {
+	if e == nil || e.probe == nil || now.Before(e.probe.next.Add(-probeEvery)) {
+		return
+	}
+	if e.probe.disputes && e.probe.answers < m.patience(e) {
+		e.probe = &probe{verifies: true, disputes: true, answers: e.probe.answers + 1, next: now.Add(patience)}
 		return
 	}
 	if e.active == m.node || e.active == "" {
@@ -237,14 +254,15 @@ func (m *Machine) claims(e *entry, now time.Time, due func(time.Time)) bool {
 	return true
 }
 
-// isolated reports whether there are other nodes, of which none is in reach.
+// isolated reports whether there are several other nodes, of which none is in reach: then it is this
+// node that is cut off, and not all of them.
 func (m *Machine) isolated() bool {
 	for _, up := range m.alive {
 		if up {
 			return false
 		}
 	}
-	return len(m.alive) > 0
+	return len(m.alive) > 1
 }
 
 // Takeovers is how often this node became active for an address.
@@ -275,6 +293,9 @@ func (m *Machine) decide(e *entry, now time.Time, due func(time.Time)) (ask bool
 		return m.goOn(e, now, due)
 	}
 	if e.active != m.node && e.probe == nil {
+		if m.isolated() {
+			return false
+		}
 		if now.Before(e.notBefore) {
 			due(e.notBefore)
 			return false
@@ -407,7 +428,7 @@ func (m *Machine) fallSilent(e *entry, now time.Time, due func(time.Time)) {
 		}
 	case e.silent && !e.returns && (!wanted || now.Sub(e.silentSince) >= settling):
 		e.returns = true
-		e.verify()
+		e.verify(false)
 	}
 	if e.silent && !e.returns {
 		due(e.silentSince.Add(settling))
