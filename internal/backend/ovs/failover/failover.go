@@ -31,7 +31,7 @@ const (
 	probeEvery = 60 * time.Millisecond
 	probes     = 4
 	// again is when the next attempt begins, where another node has answered, and patience when a
-	// node asks again that another one should give way to.
+	// node asks again that another one may be about to give way to.
 	again    = 500 * time.Millisecond
 	patience = 150 * time.Millisecond
 	// settling is for how long what is not urgent has to be so: that a claim is not one's own view,
@@ -177,7 +177,7 @@ func (e *entry) verify(disputes bool) {
 // chosen first.
 func (m *Machine) patience(e *entry) (times int) {
 	if e.Claimed == m.node && e.over != m.node {
-		times = 2
+		times = 10
 	}
 	if rendezvous.Choose(e.Key.Address, append([]string{m.node}, m.successors(e, m.node)...)) == m.node {
 		times++
@@ -455,7 +455,7 @@ func (m *Machine) goOn(e *entry, now time.Time, due func(time.Time)) (ask bool) 
 		return true
 	}
 	e.probe = nil
-	if !p.verifies {
+	if !p.verifies && !m.isolated() {
 		e.active, e.over = m.node, e.Claimed
 		m.takeovers++
 	}
