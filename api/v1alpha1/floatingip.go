@@ -6,7 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // FloatingIP is an address of an external Network that stands for one Port: what is sent to it
 // reaches the Port, and what the Port sends out of the cluster comes from it. It follows the Port
-// from node to node.
+// from node to node. Or it stands for a Service, as a load balancer's address does.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -14,6 +14,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network`
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.address`
 // +kubebuilder:printcolumn:name="Port",type=string,JSONPath=`.spec.port`
+// +kubebuilder:printcolumn:name="Service",type=string,JSONPath=`.spec.service`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.node`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -39,8 +40,9 @@ const (
 	IPv6 IPFamily = "IPv6"
 )
 
-// FloatingIPSpec is what a user asks for. Only the Port can be changed.
+// FloatingIPSpec is what a user asks for. Only what the address stands for can be changed.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.port) || !has(self.service)",message="may not be set beside port",fieldPath=".service"
 // +kubebuilder:validation:XValidation:rule="self.network == oldSelf.network",message="network cannot be changed",fieldPath=".network"
 // +kubebuilder:validation:XValidation:rule="has(self.address) == has(oldSelf.address) && (!has(self.address) || self.address == oldSelf.address)",message="address cannot be changed",fieldPath=".address"
 // +kubebuilder:validation:XValidation:rule="has(self.ipFamily) == has(oldSelf.ipFamily) && (!has(self.ipFamily) || self.ipFamily.lowerAscii() == oldSelf.ipFamily.lowerAscii())",message="ipFamily cannot be changed",fieldPath=".ipFamily"
@@ -68,6 +70,13 @@ type FloatingIPSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Port string `json:"port,omitempty"`
+	// Service of the same namespace that the address stands for, in place of a Port, at all of the
+	// Service's ports. It needs Services in the bridge (services.mode: native).
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Service string `json:"service,omitempty"`
 }
 
 // FloatingIPStatus is what Coelan made of it.
@@ -76,7 +85,8 @@ type FloatingIPStatus struct {
 	//
 	// +optional
 	Address string `json:"address,omitempty"`
-	// Node that answers for the address: that of the Port.
+	// Node that answers for the address: that of the Port. Of a Service there is none here: the
+	// nodes choose one among themselves.
 	//
 	// +optional
 	Node string `json:"node,omitempty"`

@@ -112,6 +112,8 @@ const (
 	ReasonUnassociated   = "Unassociated"
 	ReasonPortTaken      = "PortTaken"
 	ReasonPortOnPhysical = "PortOnPhysicalNetwork"
+	ReasonServiceTaken   = "ServiceTaken"
+	ReasonNoClusterIP    = "ServiceWithoutClusterIP"
 
 	// Reasons of Routers' gateways.
 	ReasonRouteConflict     = "RouteConflict"

@@ -225,6 +225,7 @@ func (a *Agent) load() error {
 	_, err := a.intent.Update(func(tx *intent.Tx) error {
 		a.networks.Load(tx)
 		a.loadServices(tx)
+		a.announce.Load(tx)
 		a.loadPolicies(tx)
 		for _, at := range a.store.List() {
 			tx.SetPort(a.networks.Port(at))

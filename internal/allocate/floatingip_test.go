@@ -220,8 +220,50 @@ func TestBindFloatingIP(t *testing.T) {
 	}
 	alone := floating("f", v1alpha1.FloatingIPSpec{}, "2001:db8::5")
 	got := showBinding(BindFloatingIP(alone, netip.MustParseAddr(alone.Status.Address), FloatingIPTarget{}))
-	if diff := cmp.Diff("Unassociated: spec.port names no Port to stand for", got); diff != "" {
+	if diff := cmp.Diff("Unassociated: neither spec.port nor spec.service names what to stand for", got); diff != "" {
 		t.Errorf("without a Port (-want +got):\n%s", diff)
+	}
+}
+
+func TestBindFloatingIPToService(t *testing.T) {
+	of := func(name string, second int64, network v1alpha1.Name, address string) *v1alpha1.FloatingIP {
+		f := floating(name, v1alpha1.FloatingIPSpec{Network: network, Service: "web"}, address)
+		f.CreationTimestamp = metav1.NewTime(time.Unix(second, 0))
+		return f
+	}
+	service := func(change func(*corev1.ServiceSpec)) *corev1.Service {
+		v := &corev1.Service{Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.96.0.1", IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+		}}
+		change(&v.Spec)
+		return v
+	}
+	plain := service(func(*corev1.ServiceSpec) {})
+	mine := of("mine", 100, "office", "192.0.2.99")
+	const bound = "Bound: service web; Events of it say which node answers"
+	const headless = "refused ServiceWithoutClusterIP: service web is headless or an ExternalName, which nothing is balanced for: name a Service with a ClusterIP"
+	for _, c := range []struct {
+		name    string
+		f       *v1alpha1.FloatingIP
+		service *corev1.Service
+		others  []*v1alpha1.FloatingIP
+		want    string
+	}{
+		{"no Service", mine, nil, nil, "NotBound: no service web in namespace a"},
+		{"headless", mine, service(func(s *corev1.ServiceSpec) { s.ClusterIP = corev1.ClusterIPNone }), nil, headless},
+		{"ExternalName", mine, service(func(s *corev1.ServiceSpec) { s.Type, s.ClusterIP = corev1.ServiceTypeExternalName, "" }), nil, headless},
+		{"of the other family", of("six", 100, "office", "2001:db8::5"), plain, nil,
+			"refused WrongFamily: service web has no IPv6 address for 2001:db8::5 to stand for: name a Service that has, or ask for the other ipFamily"},
+		{"a Service", mine, plain, nil, bound},
+		{"an older one", mine, plain, []*v1alpha1.FloatingIP{mine, of("older", 50, "office", "192.0.2.98")},
+			"refused ServiceTaken: service web has the older floatingip a/older of the family IPv4 on network office: a/mine gets it when that names another Service or none"},
+		{"an older one of another Network", mine, plain, []*v1alpha1.FloatingIP{of("older", 50, "dmz", "198.51.100.9")}, bound},
+		{"an older one of the other family", mine, plain, []*v1alpha1.FloatingIP{of("older", 50, "office", "2001:db8::5")}, bound},
+	} {
+		b := BindFloatingIP(c.f, netip.MustParseAddr(c.f.Status.Address), FloatingIPTarget{Service: c.service, Others: c.others})
+		if got := showBinding(b); got != c.want {
+			t.Errorf("%s: %s\nwant %s", c.name, got, c.want)
+		}
 	}
 }
 

@@ -25,6 +25,8 @@ type Address struct {
 	Addr netip.Addr
 	// Nodes are the names of those that may, alive or not.
 	Nodes []string
+	// Bridge says that the node's bridge answers, not its kernel: see Options.Chosen.
+	Bridge bool
 }
 
 // Peer is a node with an agent that takes part.
@@ -62,6 +64,9 @@ type Options struct {
 	// may be nil, and neither may block. An agent that starts again has gained nothing by what its
 	// kernel answers for already.
 	Gained, Lost func(netip.Addr)
+	// Chosen is called with all addresses that this node's bridge answers for, sorted, whenever
+	// that has been decided; it may be nil, and must not block.
+	Chosen func([]netip.Addr)
 }
 
 // Status is what this node knows.
@@ -132,6 +137,6 @@ func (a *Announcer) Status() Status {
 
 func (d Desired) equal(o Desired) bool {
 	return slices.Equal(d.Peers, o.Peers) && slices.EqualFunc(d.Addresses, o.Addresses, func(a, b Address) bool {
-		return a.Addr == b.Addr && slices.Equal(a.Nodes, b.Nodes)
+		return a.Addr == b.Addr && a.Bridge == b.Bridge && slices.Equal(a.Nodes, b.Nodes)
 	})
 }

@@ -36,20 +36,23 @@ type wire struct {
 	local netip.Addr
 }
 
-// wires are the interfaces that have addresses, without the one to the pods.
-func wires(gateway string) ([]wire, error) {
+// wires are the interfaces that have addresses, and apart from them the one to the pods.
+func wires(gateway string) (all, inside []wire, err error) {
 	links, err := link.LinkList()
 	if err != nil && !errors.Is(err, link.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("list interfaces: %w", err)
+		return nil, nil, fmt.Errorf("list interfaces: %w", err)
 	}
 	addrs, err := link.AddrList(nil, link.FAMILY_ALL)
 	if err != nil && !errors.Is(err, link.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("list addresses: %w", err)
+		return nil, nil, fmt.Errorf("list addresses: %w", err)
 	}
-	var all []wire
 	for _, l := range links {
 		a := l.Attrs()
-		if a.Name == gateway || a.Flags&(net.FlagLoopback|net.FlagPointToPoint) != 0 || len(a.HardwareAddr) != 6 {
+		if a.Name == gateway {
+			inside = []wire{{name: a.Name, index: a.Index, mac: a.HardwareAddr}}
+			continue
+		}
+		if a.Flags&(net.FlagLoopback|net.FlagPointToPoint) != 0 || len(a.HardwareAddr) != 6 {
 			continue
 		}
 		w := wire{name: a.Name, index: a.Index, mac: a.HardwareAddr}
@@ -70,7 +73,33 @@ func wires(gateway string) ([]wire, error) {
 			all = append(all, w)
 		}
 	}
-	return all, nil
+	return all, inside, nil
+}
+
+// Chosen are the addresses that this node's bridge answered for when an Announcer ran last.
+func Chosen(gateway string) ([]netip.Addr, error) {
+	i, err := link.LinkByName(gateway)
+	if errors.As(err, &link.LinkNotFoundError{}) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", gateway, err)
+	}
+	k, err := newKernel()
+	if err != nil {
+		return nil, err
+	}
+	defer k.close()
+	own, err := k.list()
+	if err != nil {
+		return nil, err
+	}
+	var list []netip.Addr
+	for p := range own {
+		if p.index == i.Attrs().Index {
+			list = append(list, p.addr)
+		}
+	}
+	return list, nil
 }
 
 // wiresOf are those with a subnet that contains the address; if there is none, the one with the

@@ -49,6 +49,9 @@ type runner struct {
 	arrivals int
 	// entries are the kernel's as they should be, by address.
 	entries map[netip.Addr][]wire
+	// bridged are the addresses that the bridge answers for. Their entries, of the interface to the
+	// pods, make no kernel answer: an agent that starts again finds them there.
+	bridged map[netip.Addr]bool
 	series  map[netip.Addr]*series
 }
 
@@ -146,6 +149,12 @@ func (r *runner) step() error {
 	if d == nil {
 		return nil
 	}
+	r.bridged = map[netip.Addr]bool{}
+	for _, a := range d.Addresses {
+		if a.Bridge {
+			r.bridged[a.Addr] = true
+		}
+	}
 	if len(d.Addresses) == 0 {
 		if r.members != nil {
 			r.members.leave()
@@ -166,6 +175,9 @@ func (r *runner) step() error {
 	if !r.decided || arrivals != r.arrivals {
 		// Members that join may have answered for these addresses until now.
 		for a := range r.entries {
+			if r.bridged[a] {
+				continue
+			}
 			r.series[a] = &series{started: time.Now()}
 		}
 	}
@@ -226,7 +238,7 @@ func (r *runner) apply(alive []string, own []netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	all, err := wires(r.opts.Gateway)
+	all, inside, err := wires(r.opts.Gateway)
 	if err != nil {
 		return err
 	}
@@ -236,8 +248,13 @@ func (r *runner) apply(alive []string, own []netip.Addr) error {
 	}
 	var errs []error
 	r.entries = map[netip.Addr][]wire{}
+	var chosen []netip.Addr
 	for _, a := range own {
-		if err := r.answer(a, wiresOf(all, a, r.opts.Address), have, answered[a]); err != nil {
+		on := wiresOf(all, a, r.opts.Address)
+		if r.bridged[a] {
+			chosen, on = append(chosen, a), inside
+		}
+		if err := r.answer(a, on, have, answered[a]); err != nil {
 			errs = append(errs, fmt.Errorf("address %s: %w", a, err))
 		}
 	}
@@ -256,6 +273,9 @@ func (r *runner) apply(alive []string, own []netip.Addr) error {
 			}
 		}
 	}
+	if r.opts.Chosen != nil {
+		r.opts.Chosen(chosen)
+	}
 	r.mu.Lock()
 	r.status.Alive, r.status.Owned = alive, own
 	r.mu.Unlock()
@@ -271,8 +291,10 @@ func (r *runner) answer(a netip.Addr, on []wire, have map[proxy]bool, answered b
 	fresh := false
 	for _, w := range on {
 		p := proxy{w.index, a}
-		if err := prepare(r.opts.SysctlDir, w, a.Is6()); err != nil {
-			return err
+		if !r.bridged[a] {
+			if err := prepare(r.opts.SysctlDir, w, a.Is6()); err != nil {
+				return err
+			}
 		}
 		if have[p] {
 			delete(have, p)
@@ -283,7 +305,7 @@ func (r *runner) answer(a netip.Addr, on []wire, have map[proxy]bool, answered b
 		}
 		fresh = true
 	}
-	if fresh {
+	if fresh && !r.bridged[a] {
 		r.series[a] = &series{started: time.Now()}
 	}
 	if fresh && !answered {

@@ -202,7 +202,7 @@ func (s *segment) desired(addresses []netip.Addr) Desired {
 		for _, p := range d.Peers {
 			names = append(names, p.Name)
 		}
-		d.Addresses = append(d.Addresses, Address{a, names})
+		d.Addresses = append(d.Addresses, Address{Addr: a, Nodes: names})
 	}
 	return d
 }

@@ -30,6 +30,7 @@ func TestController(t *testing.T) {
 		{"FloatingIPs", testFloatingIPs},
 		{"FloatingIPs that want the same", testRivalFloatingIPs},
 		{"FloatingIPs with bad input", testBadFloatingIPs},
+		{"FloatingIPs of Services", testFloatingIPsOfServices},
 		{"a quota of FloatingIPs", testFloatingIPQuota},
 		{"gateways of Routers", testGateways},
 		{"the gateway of the Router default", testDefaultGateway},

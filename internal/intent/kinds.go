@@ -22,6 +22,7 @@ type tables struct {
 	ranges       Table[ServiceRange]
 	pools        Table[LoadBalancerPool]
 	floatingIPs  Table[FloatingIP]
+	chosen       Table[ChosenAddress]
 
 	gatewayAddresses Table[GatewayAddress]
 	egressAddresses  Table[EgressAddress]
@@ -51,6 +52,7 @@ type Objects struct {
 	ServiceRanges     []ServiceRange
 	LoadBalancerPools []LoadBalancerPool
 	FloatingIPs       []FloatingIP
+	ChosenAddresses   []ChosenAddress
 	GatewayAddresses  []GatewayAddress
 	EgressAddresses   []EgressAddress
 	EgressPaths       []EgressPath
@@ -78,6 +80,7 @@ type Delta struct {
 	ServiceRanges     []string
 	LoadBalancerPools []string
 	FloatingIPs       []string
+	ChosenAddresses   []string
 	GatewayAddresses  []string
 	EgressAddresses   []string
 	EgressPaths       []string
@@ -154,8 +157,14 @@ var kinds = []kind{
 		},
 		[]index[FloatingIP]{
 			floatingIPsByPort:    {values: func(f FloatingIP) []string { return named(f.Port) }},
+			floatingIPsByService: {values: func(f FloatingIP) []string { return named(f.Service) }},
 			floatingIPsByAddress: {values: func(f FloatingIP) []string { return []string{f.Address.String()} }},
 		},
+	},
+	kindOf[ChosenAddress]{
+		"", func(p parts) part[ChosenAddress] {
+			return part[ChosenAddress]{&p.chosen, &p.ChosenAddresses, &p.delta.ChosenAddresses}
+		}, nil,
 	},
 	kindOf[GatewayAddress]{
 		KindGatewayAddress, func(p parts) part[GatewayAddress] {
@@ -211,6 +220,7 @@ const (
 // The indexes of FloatingIPs.
 const (
 	floatingIPsByPort = iota
+	floatingIPsByService
 	floatingIPsByAddress
 )
 

@@ -44,11 +44,42 @@ func (tx *Tx) ReplaceLoadBalancerPools(pools []LoadBalancerPool) { tx.pools = re
 type Announcement struct {
 	Address netip.Addr
 	Nodes   []string // names of those that may be that node, sorted; none: nothing answers
+	// Floating says that it is a floating IP, for which the node's bridge answers, on the wire of
+	// an external Network.
+	Floating bool
 }
 
-// Announcements are the load balancers' addresses that are of a pool, sorted. Its nodes may answer
-// for them; where a Service keeps what comes from outside on the node, only those with an endpoint.
+// Announcements are the load balancers' addresses that are of a pool, sorted, and the floating IPs
+// of Services. The pool's nodes may answer, or those that are connected to the external Network;
+// where a Service keeps what comes from outside on the node, only those with an endpoint.
 func (s *State) Announcements() []Announcement {
+	list := slices.Concat(s.balanced(), s.floating())
+	slices.SortFunc(list, func(a, b Announcement) int { return a.Address.Compare(b.Address) })
+	return list
+}
+
+// floating are the floating IPs of Services that have a port of the family.
+func (s *State) floating() (list []Announcement) {
+	for f := range s.floatingIPs.All() {
+		v, ok := s.services.Get(f.Service)
+		n, _ := s.networks.Get(f.Network)
+		if !ok || !n.External || n.Physical == "" ||
+			!slices.ContainsFunc(v.Ports, func(p ServicePort) bool { return p.IPv6 == f.Address.Is6() }) {
+			continue
+		}
+		var nodes []string
+		for node := range s.nodes.All() { // sorted by name
+			if slices.Contains(node.PhysicalNetworks, n.Physical) && !node.Withdrawn {
+				nodes = append(nodes, node.Name)
+			}
+		}
+		list = append(list, Announcement{f.Address, v.answering(nodes), true})
+	}
+	return list
+}
+
+// balanced are the load balancers' addresses that are of a pool.
+func (s *State) balanced() []Announcement {
 	if s.pools.Len() == 0 {
 		return nil
 	}
@@ -65,9 +96,8 @@ func (s *State) Announcements() []Announcement {
 	list := make([]Announcement, 0, len(nodes))
 	for a, names := range nodes {
 		slices.Sort(names)
-		list = append(list, Announcement{a, slices.Compact(names)})
+		list = append(list, Announcement{a, slices.Compact(names), false})
 	}
-	slices.SortFunc(list, func(a, b Announcement) int { return a.Address.Compare(b.Address) })
 	return list
 }
 

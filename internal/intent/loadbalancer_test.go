@@ -49,22 +49,22 @@ func TestAnnouncements(t *testing.T) {
 			"the first and the last of ranges, of two families", pools,
 			[]Service{at("web", nil, "fd01::9", "192.0.2.9"), at("db", nil, "192.0.2.1", "192.0.2.20")},
 			[]Announcement{
-				{ip("192.0.2.1"), []string{"n1", "n2", "n3"}}, {ip("192.0.2.9"), []string{"n1", "n2", "n3"}},
-				{ip("192.0.2.20"), []string{"n3"}}, {ip("fd01::9"), []string{"n1", "n2", "n3"}},
+				{ip("192.0.2.1"), []string{"n1", "n2", "n3"}, false}, {ip("192.0.2.9"), []string{"n1", "n2", "n3"}, false},
+				{ip("192.0.2.20"), []string{"n3"}, false}, {ip("fd01::9"), []string{"n1", "n2", "n3"}, false},
 			},
 		},
-		{"a pool without nodes", pools, []Service{at("web", nil, "192.0.2.30")}, []Announcement{{ip("192.0.2.30"), nil}}},
+		{"a pool without nodes", pools, []Service{at("web", nil, "192.0.2.30")}, []Announcement{{ip("192.0.2.30"), nil, false}}},
 		{
 			"local endpoints", pools, []Service{at("web", local("n2", "n9"), "192.0.2.1")},
-			[]Announcement{{ip("192.0.2.1"), []string{"n2"}}},
+			[]Announcement{{ip("192.0.2.1"), []string{"n2"}, false}},
 		},
 		{
 			"local endpoints on other nodes only", pools, []Service{at("web", local("n1"), "192.0.2.20")},
-			[]Announcement{{ip("192.0.2.20"), nil}},
+			[]Announcement{{ip("192.0.2.20"), nil, false}},
 		},
 		{
 			"an address of two Services", pools, []Service{at("a", local("n3"), "192.0.2.1"), at("b", local("n1", "n3"), "192.0.2.1")},
-			[]Announcement{{ip("192.0.2.1"), []string{"n1", "n3"}}},
+			[]Announcement{{ip("192.0.2.1"), []string{"n1", "n3"}, false}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -81,6 +81,54 @@ func TestAnnouncements(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFloatingAnnouncements has nodes answer for floating IPs that are connected to the physical
+// network.
+func TestFloatingAnnouncements(t *testing.T) {
+	ip := netip.MustParseAddr
+	office := Network{Name: "office", Physical: "dc", External: true}
+	nodes := []Node{
+		{Name: "n1", PhysicalNetworks: []string{"dc"}}, {Name: "n2", PhysicalNetworks: []string{"dc", "lab"}},
+		{Name: "n3", PhysicalNetworks: []string{"lab"}}, {Name: "n4"}, {Name: "n5", PhysicalNetworks: []string{"dc"}, Withdrawn: true},
+	}
+	web := Service{Namespace: "shop", Name: "web", Ports: []ServicePort{{Port: 80, Endpoints: []ServiceEndpoint{
+		{Address: ip("10.0.0.1"), Topology: NewTopology("n2", nil, nil)}, {Address: ip("10.0.0.2"), Topology: NewTopology("n3", nil, nil)},
+	}}}}
+	local := web
+	local.ExternalLocal = true
+	f := FloatingIP{Name: "shop/f", Network: "office", Address: ip("192.0.2.1"), Service: "shop/web"}
+	change := func(change func(*FloatingIP)) FloatingIP {
+		f := f
+		change(&f)
+		return f
+	}
+	for _, tc := range []struct {
+		name    string
+		network Network
+		service Service
+		f       FloatingIP
+		want    []Announcement
+	}{
+		{"no such Service", office, web, change(func(f *FloatingIP) { f.Service = "shop/db" }), nil},
+		{"a Port", office, web, change(func(f *FloatingIP) { f.Service, f.Port = "", "shop/web" }), nil},
+		{"no such Network", office, web, change(func(f *FloatingIP) { f.Network = "dmz" }), nil},
+		{"not external", Network{Name: "office", Physical: "dc"}, web, f, nil},
+		{"not of the Service's family", office, web, change(func(f *FloatingIP) { f.Address = ip("2001:db8::1") }), nil},
+		{"connected nodes", office, web, f, []Announcement{{f.Address, []string{"n1", "n2"}, true}}},
+		{"connected nodes with an endpoint", office, local, f, []Announcement{{f.Address, []string{"n2"}, true}}},
+		{"no connected node", Network{Name: "office", Physical: "attic", External: true}, web, f, []Announcement{{f.Address, nil, true}}},
+	} {
+		s := mustUpdate(t, NewStore(), func(tx *Tx) {
+			tx.ReplaceNodes(nodes)
+			tx.SetNetwork(tc.network)
+			tx.SetService(tc.service)
+			tx.SetFloatingIP(tc.f)
+		})
+		if diff := cmp.Diff(tc.want, s.Announcements(), cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
 	}
 }
 

@@ -107,6 +107,8 @@ type Node struct {
 	Zone    string // where it is, for the hints of endpoints; empty: in none
 	// PhysicalNetworks are the names of those that the node says it is connected to, sorted.
 	PhysicalNetworks []string
+	// Withdrawn says that the node keeps load balancers away, or is about to go.
+	Withdrawn bool
 }
 
 // Port is one attachment of a pod (or, later, of a virtual machine or a host) to
@@ -222,7 +224,8 @@ func (n Node) AddressIn(like netip.Addr) netip.Addr {
 // equal reports equality of two objects; all have slices of comparable values only.
 func (n Node) equal(o Node) bool {
 	return n.Name == o.Name && n.MTU == o.MTU && n.Zone == o.Zone && slices.Equal(n.Addresses, o.Addresses) &&
-		slices.Equal(n.Subnets, o.Subnets) && slices.Equal(n.PhysicalNetworks, o.PhysicalNetworks)
+		slices.Equal(n.Subnets, o.Subnets) && slices.Equal(n.PhysicalNetworks, o.PhysicalNetworks) &&
+		n.Withdrawn == o.Withdrawn
 }
 
 func (p Port) equal(o Port) bool {

@@ -6,6 +6,7 @@
 package nodeview
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -18,6 +19,8 @@ type Node struct {
 	Zone string // empty: in none
 	// Listens says that a process of the node's host has a port; nil: none has any.
 	Listens func(p intent.Protocol, port uint16) bool
+	// FloatingIPs are those that stand for the Service of a namespace/name; nil: none has any.
+	FloatingIPs func(service string) iter.Seq[intent.FloatingIP]
 }
 
 // Services returns the Derivation that keeps the NodeServices of a State those of the named node.
@@ -31,7 +34,7 @@ func Services(node string) intent.Derivation {
 		at := Node{Name: node, Zone: is.Zone, Listens: func(p intent.Protocol, port uint16) bool {
 			_, listens := now.Listeners().Get(intent.Listener{Protocol: p, Port: port}.Key())
 			return listens
-		}}
+		}, FloatingIPs: now.FloatingIPsOfService}
 		all := was.Zone != is.Zone
 		if all || len(delta.Listeners) > 0 {
 			for v := range now.Services().All() {
@@ -42,6 +45,11 @@ func Services(node string) intent.Derivation {
 				}
 			}
 		}
+		for _, key := range floating(before, now, delta) {
+			if v, ok := now.Services().Get(key); ok {
+				tx.SetNodeService(Service(v, at))
+			}
+		}
 		for _, key := range delta.Services {
 			if v, ok := now.Services().Get(key); ok {
 				tx.SetNodeService(Service(v, at))
@@ -50,6 +58,18 @@ func Services(node string) intent.Derivation {
 			}
 		}
 	}
+}
+
+// floating are the namespaces/names of the Services that had, or have, the FloatingIPs of a Delta.
+func floating(before, now *intent.State, delta intent.Delta) (list []string) {
+	for _, key := range delta.FloatingIPs {
+		for _, s := range []*intent.State{before, now} {
+			if f, ok := s.FloatingIPs().Get(key); ok && f.Service != "" {
+				list = append(list, f.Service)
+			}
+		}
+	}
+	return list
 }
 
 // among reports whether the node port of a port is one of those listeners.
@@ -71,18 +91,37 @@ func Service(v intent.Service, at Node) intent.NodeService {
 		p := &v.Ports[i]
 		served := intent.NodeServicePort{
 			Name: p.Name, Protocol: p.Protocol, IPv6: p.IPv6, Port: p.Port, NodePort: p.NodePort,
-			ClusterIP: p.ClusterIP, ExternalIPs: p.ExternalIPs, LoadBalancerIPs: p.LoadBalancerIPs,
+			ClusterIP: p.ClusterIP, ExternalIPs: at.externalIPs(v, p), LoadBalancerIPs: p.LoadBalancerIPs,
 		}
 		if at.Listens != nil && at.Listens(p.Protocol, p.NodePort) {
 			served.NodePort = 0
 		}
-		external := served.NodePort != 0 || len(p.ExternalIPs)+len(p.LoadBalancerIPs) > 0
+		external := served.NodePort != 0 || len(served.ExternalIPs)+len(p.LoadBalancerIPs) > 0
 		if external || p.ClusterIP.IsValid() {
 			choose(&served, v, c.candidates(p.Endpoints, at), external)
 			out.Ports = append(out.Ports, served)
 		}
 	}
 	return out
+}
+
+// externalIPs are those of a port of a Service, with its floating IPs.
+func (at Node) externalIPs(v intent.Service, p *intent.ServicePort) []netip.Addr {
+	if at.FloatingIPs == nil {
+		return p.ExternalIPs
+	}
+	var more []netip.Addr
+	for f := range at.FloatingIPs(v.Namespace + "/" + v.Name) {
+		if f.Address.Is6() == p.IPv6 {
+			more = append(more, f.Address)
+		}
+	}
+	if more == nil {
+		return p.ExternalIPs
+	}
+	all := slices.Concat(p.ExternalIPs, more)
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
 }
 
 // localReady is how many ready endpoints a node has in the family that has more of them: usually,

@@ -259,3 +259,43 @@ func BenchmarkChange(b *testing.B) {
 		set(func(tx *intent.Tx) { tx.SetService(v) })
 	}
 }
+
+// TestFloatingIPsOfServices makes floating IPs external addresses of the ports of their family.
+func TestFloatingIPsOfServices(t *testing.T) {
+	ip := netip.MustParseAddr
+	v := intent.Service{Namespace: "shop", Name: "web", Router: "default", Ports: []intent.ServicePort{
+		{Protocol: intent.TCP, Port: 80, ClusterIP: ip("10.96.0.1"), ExternalIPs: []netip.Addr{ip("192.0.2.9")}, Endpoints: []intent.ServiceEndpoint{at(1, "n1")}},
+		{Protocol: intent.TCP, IPv6: true, Port: 80, ClusterIP: ip("fd00::1")},
+	}}
+	store := intent.NewStore(Services("n1"))
+	for _, tc := range []struct {
+		name   string
+		change func(*intent.Tx)
+		want   string
+	}{
+		{"a Service", func(tx *intent.Tx) { tx.SetService(v) }, "[192.0.2.9] []"},
+		{"one of another Service", func(tx *intent.Tx) {
+			tx.SetFloatingIP(intent.FloatingIP{Name: "shop/a", Address: ip("192.0.2.1"), Service: "shop/db"})
+		}, "[192.0.2.9] []"},
+		{"one of its own", func(tx *intent.Tx) {
+			tx.SetFloatingIP(intent.FloatingIP{Name: "shop/a", Address: ip("192.0.2.1"), Service: "shop/web"})
+		}, "[192.0.2.1 192.0.2.9] []"},
+		{"of IPv6, and one that is an external IP", func(tx *intent.Tx) {
+			tx.SetFloatingIP(intent.FloatingIP{Name: "shop/b", Address: ip("2001:db8::1"), Service: "shop/web"})
+			tx.SetFloatingIP(intent.FloatingIP{Name: "shop/a", Address: ip("192.0.2.9"), Service: "shop/web"})
+		}, "[192.0.2.9] [2001:db8::1]"},
+		{"none any more", func(tx *intent.Tx) {
+			tx.DeleteFloatingIP("shop/a")
+			tx.DeleteFloatingIP("shop/b")
+		}, "[192.0.2.9] []"},
+	} {
+		s, err := store.Update(func(tx *intent.Tx) error { tc.change(tx); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		served, _ := s.NodeServices().Get("shop/web")
+		if got := fmt.Sprint(served.Ports[0].ExternalIPs, " ", served.Ports[1].ExternalIPs); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+	}
+}

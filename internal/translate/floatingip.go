@@ -92,5 +92,8 @@ func (s *FloatingIPSet) translate(key string) (intent.FloatingIP, bool) {
 	if o.Spec.Port != "" {
 		f.Port = o.Namespace + "/" + o.Spec.Port
 	}
+	if o.Spec.Service != "" {
+		f.Service = o.Namespace + "/" + o.Spec.Service
+	}
 	return f, true
 }

@@ -40,7 +40,7 @@ func Nodes(objects []*corev1.Node) ([]intent.Node, []Problem) {
 	for i, o := range objects {
 		nodes[i] = intent.Node{
 			Name: o.Name, Addresses: c.nodeAddresses(o), Subnets: c.nodeSubnets(o), MTU: c.nodeMTU(o),
-			Zone: o.Labels[corev1.LabelTopologyZone], PhysicalNetworks: physicalNetworks(o),
+			Zone: o.Labels[corev1.LabelTopologyZone], PhysicalNetworks: physicalNetworks(o), Withdrawn: withdrawn(o),
 		}
 	}
 	slices.SortFunc(nodes, func(a, b intent.Node) int { return cmp.Compare(a.Name, b.Name) })

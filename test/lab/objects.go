@@ -31,6 +31,7 @@ const (
 	definitions = "network-attachment-definitions.k8s.cni.cncf.io"
 
 	configMaps     = "configmaps"
+	secrets        = "secrets"
 	services       = "services"
 	endpointSlices = "endpointslices.discovery.k8s.io"
 	serviceCIDRs   = "servicecidrs.networking.k8s.io"
@@ -62,6 +63,8 @@ func kindOf(resource string) (kind, version string) {
 		return "NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1"
 	case configMaps:
 		return "ConfigMap", "v1"
+	case secrets:
+		return "Secret", "v1"
 	case services:
 		return "Service", "v1"
 	case endpointSlices:
@@ -294,18 +297,27 @@ func (a *API) RemovePort(namespace, name string) {
 // AddFloatingIP publishes a FloatingIP of a Network that stands for a Port of its namespace, and
 // that the controller has given its address.
 func (a *API) AddFloatingIP(namespace, name, network, address, port string) {
+	a.addFloatingIP(namespace, name, address, v1alpha1.FloatingIPSpec{Network: network, Port: port})
+}
+
+func (a *API) addFloatingIP(namespace, name, address string, spec v1alpha1.FloatingIPSpec) {
 	whole := netip.PrefixFrom(netip.MustParseAddr(address), netip.MustParseAddr(address).BitLen())
 	a.set(blocks, &v1alpha1.AddressBlock{
-		ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(network, whole)},
+		ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(string(spec.Network), whole)},
 		Spec: v1alpha1.AddressBlockSpec{
-			Network: network, CIDR: whole.String(), FloatingIP: namespace + "/" + name,
+			Network: string(spec.Network), CIDR: whole.String(), FloatingIP: namespace + "/" + name,
 		},
 	})
 	a.set(floatingIPs, &v1alpha1.FloatingIP{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.FloatingIPSpec{Network: network, Port: port},
-		Status:     v1alpha1.FloatingIPStatus{Address: address},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec,
+		Status: v1alpha1.FloatingIPStatus{Address: address},
 	})
+}
+
+// AddServiceFloatingIP publishes a FloatingIP of a Network that stands for a Service of its
+// namespace, and that the controller has given its address.
+func (a *API) AddServiceFloatingIP(namespace, name, network, address, service string) {
+	a.addFloatingIP(namespace, name, address, v1alpha1.FloatingIPSpec{Network: network, Service: service})
 }
 
 // RemoveFloatingIP deletes a FloatingIP, and gives back its address.

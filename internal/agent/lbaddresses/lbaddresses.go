@@ -71,7 +71,7 @@ func (a *Addresses) Run(ctx context.Context) error {
 	case <-a.ServicesReady:
 	}
 	_, ok := a.View.Await(ctx, func(s apicache.State) bool {
-		return s.Listed(kube.Pools) && a.NodesListed() && a.address().IsValid()
+		return s.Listed(kube.Pools) && s.Listed(kube.FloatingIPs) && s.Listed(kube.Networks) && a.NodesListed() && a.address().IsValid()
 	})
 	if !ok {
 		return nil
@@ -80,7 +80,7 @@ func (a *Addresses) Run(ctx context.Context) error {
 	announcer := announce.New(announce.Options{
 		Node: a.Node, Address: a.address(), Port: a.Config.LoadBalancer.MemberlistPort,
 		Gateway: a.Config.GatewayInterface, SysctlDir: a.Config.SysctlDir, Log: a.Log, Gained: gained.add,
-		Step: a.Step,
+		Step: a.Step, Chosen: a.chosen,
 	})
 	a.announcer.Store(announcer)
 	if a.Keys != nil {
@@ -105,6 +105,39 @@ func (a *Addresses) follow(ctx context.Context, announcer *announce.Announcer) {
 	}
 }
 
+// Load makes intent of the floating IPs of Services that this node answered for when the agent ran
+// last.
+func (a *Addresses) Load(tx *intent.Tx) {
+	if a.Config.Services.Mode != config.NativeServices {
+		return
+	}
+	list, err := announce.Chosen(a.Config.GatewayInterface)
+	if err != nil {
+		a.Log.Error("cannot read which floating IPs of Services this node answered for; it does not until"+
+			" the nodes have agreed", "err", err)
+	}
+	replaceChosen(tx, list)
+}
+
+// chosen makes intent of what this node's bridge is to answer for.
+func (a *Addresses) chosen(list []netip.Addr) {
+	_, err := a.Intent.Update(func(tx *intent.Tx) error {
+		replaceChosen(tx, list)
+		return nil
+	})
+	if err != nil { // the function above returns none
+		a.Log.Error("cannot update intent with the floating IPs of Services", "err", err)
+	}
+}
+
+func replaceChosen(tx *intent.Tx, list []netip.Addr) {
+	chosen := make([]intent.ChosenAddress, len(list))
+	for i, a := range list {
+		chosen[i].Address = a
+	}
+	tx.ReplaceChosenAddresses(chosen)
+}
+
 // Status is what this node announces; nothing before it can.
 func (a *Addresses) Status() announce.Status {
 	if announcer := a.announcer.Load(); announcer != nil {
@@ -122,6 +155,10 @@ func (a *Addresses) ServicesChanged(before, after *intent.State) {
 			a.wake.Fire()
 			return
 		}
+		for range after.FloatingIPsOfService(key) {
+			a.wake.Fire()
+			return
+		}
 	}
 }
 
@@ -132,11 +169,11 @@ func balanced(v intent.Service) bool {
 
 // gained emits Events about Services with addresses that this node answers for now.
 func (a *Addresses) gained(addresses []netip.Addr) {
-	told := map[string]bool{}
-	for v := range a.Intent.State().Services().All() {
+	told, state := map[string]bool{}, a.Intent.State()
+	for v := range state.Services().All() {
 		for _, p := range v.Ports {
-			for _, address := range p.LoadBalancerIPs {
-				if key := v.Namespace + "/" + v.Name + " " + address.String(); slices.Contains(addresses, address) &&
+			for _, address := range addresses {
+				if key := v.Namespace + "/" + v.Name + " " + address.String(); standsFor(state, address, v, p) &&
 					!told[key] {
 					told[key] = true
 					a.Events.ServiceNotice(v.Namespace, v.Name, v.UID, "AddressAnnounced",
@@ -145,6 +182,16 @@ func (a *Addresses) gained(addresses []netip.Addr) {
 			}
 		}
 	}
+}
+
+// standsFor says whether an address is one of a port of a Service that nodes answer for.
+func standsFor(s *intent.State, address netip.Addr, v intent.Service, p intent.ServicePort) bool {
+	for f := range s.FloatingIPsOfService(v.Namespace + "/" + v.Name) {
+		if f.Address == address {
+			return true
+		}
+	}
+	return slices.Contains(p.LoadBalancerIPs, address)
 }
 
 // addressQueue hands addresses on, those that came meanwhile together.
@@ -195,7 +242,7 @@ func desired(s *intent.State) announce.Desired {
 		}
 	}
 	for _, a := range s.Announcements() {
-		d.Addresses = append(d.Addresses, announce.Address{Addr: a.Address, Nodes: a.Nodes})
+		d.Addresses = append(d.Addresses, announce.Address{Addr: a.Address, Nodes: a.Nodes, Bridge: a.Floating})
 	}
 	return d
 }

@@ -52,13 +52,29 @@ func (h *hostServices) bring(s *intent.State) (changed bool) {
 			delete(h.ports, key)
 		}
 	}
+	for _, key := range delta.FloatingIPs {
+		was, _ := h.floatingIP(key)
+		is, _ := s.FloatingIPs().Get(key)
+		changed = changed || was.Service != "" || is.Service != ""
+	}
 	others := len(delta.ServiceRanges) + len(delta.LoadBalancerPools) + len(delta.NodePortAddresses)
 	changed = changed || h.state == nil || others > 0 || delta.Local
+	if len(h.whole.Floating) > 0 {
+		changed = changed || len(delta.Nodes)+len(delta.Networks)+len(delta.Routers) > 0
+	}
 	h.state = s
 	if changed {
 		h.whole = h.make()
 	}
 	return changed
+}
+
+// floatingIP is that of a key in the State before.
+func (h *hostServices) floatingIP(key string) (intent.FloatingIP, bool) {
+	if h.state == nil {
+		return intent.FloatingIP{}, false
+	}
+	return h.state.FloatingIPs().Get(key)
 }
 
 func (h *hostServices) make() hostnet.Services {
@@ -72,7 +88,7 @@ func (h *hostServices) make() hostnet.Services {
 	for r := range h.state.ServiceRanges().All() {
 		whole.Ranges = append(whole.Ranges, r.Prefix)
 	}
-	announced := map[netip.Addr]bool{}
+	announced, floating := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for _, key := range slices.Sorted(maps.Keys(h.ports)) {
 		whole.Ports = append(whole.Ports, h.ports[key]...)
 		for _, p := range h.ports[key] {
@@ -81,10 +97,41 @@ func (h *hostServices) make() hostnet.Services {
 					announced[a] = true
 				}
 			}
+			for _, a := range p.ExternalIPs {
+				if standsForService(h.state, a) {
+					announced[a], floating[a] = true, true
+				}
+			}
 		}
 	}
 	whole.Announced = slices.SortedFunc(maps.Keys(announced), netip.Addr.Compare)
+	if whole.Floating = slices.SortedFunc(maps.Keys(floating), netip.Addr.Compare); len(floating) > 0 {
+		whole.Cluster = clusterPrefixes(h.state)
+	}
 	return whole
+}
+
+// standsForService says whether an address is a floating IP of a Service.
+func standsForService(s *intent.State, a netip.Addr) bool {
+	for f := range s.FloatingIPsAt(a) {
+		if f.Service != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// clusterPrefixes have the addresses of all pods that the nodes' kernels know.
+func clusterPrefixes(s *intent.State) (list []netip.Prefix) {
+	for n := range s.Nodes().All() {
+		list = append(list, n.Prefixes()...)
+	}
+	for n := range s.Networks().All() {
+		for _, subnet := range sharedSubnets(s, n) {
+			list = append(list, subnet.Prefix)
+		}
+	}
+	return list
 }
 
 // hostPorts are a Service's ports, as far as the kernel has to know.

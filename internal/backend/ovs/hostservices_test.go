@@ -103,3 +103,50 @@ func TestHostServicesFollowSettings(t *testing.T) {
 		}
 	}
 }
+
+// The kernel leads floating IPs of Services to the bridge, and what these answer; it knows which
+// clients are in the cluster.
+func TestHostServicesFollowFloatingIPs(t *testing.T) {
+	store, h := intent.NewStore(), newHostServices()
+	web := intent.NodeService{Namespace: "shop", Name: "web", Ports: []intent.NodeServicePort{
+		{Protocol: intent.TCP, Port: 80, ExternalIPs: []netip.Addr{addr("192.0.2.1"), addr("198.51.100.1")}},
+	}}
+	floating := func(change func(*intent.FloatingIP)) func(*intent.Tx) {
+		f := intent.FloatingIP{Name: "shop/f", Network: "office", Address: addr("192.0.2.1"), Service: "shop/web"}
+		change(&f)
+		return func(tx *intent.Tx) { tx.SetFloatingIP(f) }
+	}
+	node := func(name, subnet string) func(*intent.Tx) {
+		p := netip.MustParsePrefix(subnet)
+		return func(tx *intent.Tx) {
+			tx.SetNode(intent.Node{Name: name, Subnets: []intent.Subnet{{Network: "default", Prefix: p, Gateway: p.Addr().Next()}}})
+		}
+	}
+	for _, tc := range []struct {
+		name     string
+		change   func(*intent.Tx)
+		follows  bool
+		floating []netip.Addr
+		cluster  []netip.Prefix
+	}{
+		{"native Services", func(tx *intent.Tx) { tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.NativeServices}) }, true, nil, nil},
+		{"a node", node("n1", "10.244.1.0/24"), false, nil, nil},
+		{"a Service", func(tx *intent.Tx) { tx.SetNodeService(web) }, true, nil, nil},
+		{"the floating IP of a Port", floating(func(f *intent.FloatingIP) { f.Service, f.Port = "", "shop/web" }), false, nil, nil},
+		{"that of a Service", floating(func(*intent.FloatingIP) {}), true, []netip.Addr{addr("192.0.2.1")}, prefixes("10.244.1.0/24")},
+		{"another node", node("n2", "10.244.2.0/24"), true, []netip.Addr{addr("192.0.2.1")}, prefixes("10.244.1.0/24", "10.244.2.0/24")},
+		{"of a Port again", floating(func(f *intent.FloatingIP) { f.Service, f.Port = "", "shop/web" }), true, nil, nil},
+	} {
+		s, err := store.Update(func(tx *intent.Tx) error { tc.change(tx); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.follow(s); got != tc.follows {
+			t.Errorf("%s: the kernel follows: %v", tc.name, got)
+		}
+		got := h.of(s)
+		if !slices.Equal(got.Floating, tc.floating) || !slices.Equal(got.Announced, tc.floating) || !slices.Equal(got.Cluster, tc.cluster) {
+			t.Errorf("%s: floating IPs %v, addresses %v, clients in %v", tc.name, got.Floating, got.Announced, got.Cluster)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,21 @@ func (w watches) floatingIPs(ctx context.Context, which func(*v1alpha1.FloatingI
 // reverse.
 func (w watches) floatingIPsOfSamePort(ctx context.Context, o client.Object) []ctrl.Request {
 	return w.floatingIPsAt(ctx, o.GetNamespace(), o.(*v1alpha1.FloatingIP).Spec.Port)
+}
+
+func (w watches) floatingIPsOfSameService(ctx context.Context, o client.Object) []ctrl.Request {
+	return w.floatingIPsFor(ctx, o.GetNamespace(), o.(*v1alpha1.FloatingIP).Spec.Service)
+}
+
+func (w watches) floatingIPsOfService(ctx context.Context, o client.Object) []ctrl.Request {
+	return w.floatingIPsFor(ctx, o.GetNamespace(), o.GetName())
+}
+
+func (w watches) floatingIPsFor(ctx context.Context, namespace, service string) []ctrl.Request {
+	if service == "" {
+		return nil
+	}
+	return w.floatingIPs(ctx, nil, client.InNamespace(namespace), client.MatchingFields{reconcile.ByService: service})
 }
 
 func (w watches) floatingIPsOfPort(ctx context.Context, o client.Object) []ctrl.Request {
@@ -72,13 +88,21 @@ func floatingIPOfBlock(_ context.Context, o client.Object) []ctrl.Request {
 	return reconcile.RequestFor(namespace, name)
 }
 
-// floatingIPChanged leaves out what does not matter to others that name the same Port.
+// floatingIPChanged leaves out what does not matter to others that name the same Port or Service.
 func floatingIPChanged() predicate.Predicate {
 	judged := func(f *v1alpha1.FloatingIP) bool {
 		return meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionReady) != nil
 	}
 	return reconcile.Updated(func(a, b *v1alpha1.FloatingIP) bool {
-		return a.Spec.Port == b.Spec.Port && a.Status.Address == b.Status.Address && judged(a) == judged(b)
+		return a.Spec.Port == b.Spec.Port && a.Spec.Service == b.Spec.Service && a.Status.Address == b.Status.Address && judged(a) == judged(b)
+	})
+}
+
+// serviceChanged leaves out what is not read of the Service of a FloatingIP.
+func serviceChanged() predicate.Predicate {
+	return reconcile.Updated(func(a, b *corev1.Service) bool {
+		return a.Spec.Type == b.Spec.Type && a.Spec.ClusterIP == b.Spec.ClusterIP &&
+			slices.Equal(a.Spec.IPFamilies, b.Spec.IPFamilies)
 	})
 }
 

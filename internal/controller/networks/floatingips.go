@@ -39,6 +39,10 @@ func (r *floatingIPs) setup(m manager.Manager, monitor *heartbeat.Monitor) error
 		Watches(&v1alpha1.FloatingIP{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.FloatingIP{}, handler.EnqueueRequestsFromMapFunc(w.floatingIPsOfSamePort),
 			builder.WithPredicates(floatingIPChanged())).
+		Watches(&v1alpha1.FloatingIP{}, handler.EnqueueRequestsFromMapFunc(w.floatingIPsOfSameService),
+			builder.WithPredicates(floatingIPChanged())).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(w.floatingIPsOfService),
+			builder.WithPredicates(serviceChanged())).
 		Watches(&v1alpha1.AddressBlock{}, handler.EnqueueRequestsFromMapFunc(floatingIPOfBlock)).
 		Watches(&v1alpha1.AddressBlock{}, handler.EnqueueRequestsFromMapFunc(w.floatingIPsWithout),
 			builder.WithPredicates(reconcile.OnlyDelete())).
@@ -128,13 +132,17 @@ func found[T client.Object](ctx context.Context, a *reconcile.Access, namespace,
 	return into, nil
 }
 
-// target is what there is of the Port that a FloatingIP names, and the others that name it.
+// target is what there is of the Port or Service that a FloatingIP names, and the others that name
+// it.
 func (r *floatingIPs) target(ctx context.Context, f *v1alpha1.FloatingIP) (t allocate.FloatingIPTarget, err error) {
-	if f.Spec.Port == "" {
+	same := client.MatchingFields{reconcile.ByPort: f.Spec.Port}
+	switch {
+	case f.Spec.Service != "":
+		same = client.MatchingFields{reconcile.ByService: f.Spec.Service}
+	case f.Spec.Port == "":
 		return t, nil
 	}
-	list, err := reconcile.All(ctx, r, &v1alpha1.FloatingIPList{}, client.InNamespace(f.Namespace),
-		client.MatchingFields{reconcile.ByPort: f.Spec.Port})
+	list, err := reconcile.All(ctx, r, &v1alpha1.FloatingIPList{}, client.InNamespace(f.Namespace), same)
 	if err != nil {
 		return t, err
 	}
@@ -147,6 +155,10 @@ func (r *floatingIPs) target(ctx context.Context, f *v1alpha1.FloatingIP) (t all
 		if t.Networks[name], err = found(ctx, r.Access, "", name, &v1alpha1.Network{}); err != nil {
 			return t, err
 		}
+	}
+	if f.Spec.Service != "" {
+		t.Service, err = found(ctx, r.Access, f.Namespace, f.Spec.Service, &corev1.Service{})
+		return t, err
 	}
 	if t.Port, err = found(ctx, r.Access, f.Namespace, f.Spec.Port, &v1alpha1.Port{}); err != nil {
 		return t, err

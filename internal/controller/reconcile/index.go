@@ -21,6 +21,7 @@ const (
 	// ByPort finds AddressBlocks by the Port's key, and FloatingIPs by its name: it is of their
 	// namespace.
 	ByPort       = "port"
+	ByService    = "service"    // FloatingIPs, by the Service's name: it is of their namespace
 	ByFloatingIP = "floatingIP" // AddressBlocks, by the FloatingIP's key
 	ByGateway    = "gateway"    // AddressBlocks of gateways, by the name of the Router
 	ByPod        = "pod"        // Ports, by the name of the pod that they are for
@@ -71,6 +72,7 @@ var indexes = []index{
 	}},
 	{&v1alpha1.FloatingIP{}, ByNetwork, func(o client.Object) string { return o.(*v1alpha1.FloatingIP).Spec.Network }},
 	{&v1alpha1.FloatingIP{}, ByPort, func(o client.Object) string { return o.(*v1alpha1.FloatingIP).Spec.Port }},
+	{&v1alpha1.FloatingIP{}, ByService, func(o client.Object) string { return o.(*v1alpha1.FloatingIP).Spec.Service }},
 	{&corev1.Pod{}, ByNode, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
 	{&v1alpha1.Network{}, ByNamespace, MadeFor},
 	{&v1alpha1.Router{}, ByNamespace, MadeFor},

@@ -26,6 +26,7 @@ var (
 		{unix.NETLINK_ROUTE, []uint32{
 			unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE,
 			unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF, unix.RTNLGRP_NEIGH,
+			unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE,
 		}},
 		{unix.NETLINK_NETFILTER, []uint32{unix.NFNLGRP_NFTABLES}},
 	}
@@ -146,6 +147,8 @@ func (h *Host) relevant(family int, m netlink.Message) bool {
 		return i < 0 || i == int(h.gateway.Load())
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		return routeProtocol(m) == uint8(Protocol)
+	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
+		return len(d.Services.Floating) > 0
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		i, a := neighbour(m)
 		return i == int(h.gateway.Load()) && (a == datapath.ServiceSourceIPv4 || a == datapath.ServiceSourceIPv6)

@@ -234,6 +234,7 @@ func (h *Host) applyAll(d Desired) (int, error) {
 	for _, part := range []func(Desired) (int, error){
 		h.applyForwarding, h.applyCards, h.applyGateway, h.applyRoutes, h.applySNAT, h.applyHostPorts,
 		func(d Desired) (int, error) { return h.applyServices(d, plan) },
+		func(d Desired) (int, error) { return h.applyReplies(d, plan) },
 	} {
 		n, err := part(d)
 		total += n

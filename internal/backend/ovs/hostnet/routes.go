@@ -109,13 +109,13 @@ func planRoutes(have, want map[routeKey]netlink.Route) (changes []routeChange, s
 	return changes, stale
 }
 
-// RemoveRoutes deletes all routes that carry Protocol.
+// RemoveRoutes deletes all routes and rules that carry Protocol.
 func (h *Host) RemoveRoutes() error {
 	have, err := h.ownRoutes()
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{h.removeReplies()}
 	for k, r := range have {
 		if err := h.nl.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("route %s: delete: %w", k.dst, err))

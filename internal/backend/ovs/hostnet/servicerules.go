@@ -89,7 +89,8 @@ func (f serviceFamily) dnatRules() []rule {
 }
 
 // snatRules give what goes to Services the gateway's address, so that answers come back here,
-// unless the client's is to be preserved; and clients that the bridge has masked that of the
+// unless the client's is to be preserved, which comes from the bridge if it is on the wire of a
+// physical network; and clients that the bridge has masked that of the
 // interface by which they leave the host. It is not masquerading, which forgets all connections
 // whenever the interface goes down, as it does with ovs-vswitchd.
 func (f serviceFamily) snatRules(gateway string) []rule {
@@ -104,6 +105,12 @@ func (f serviceFamily) snatRules(gateway string) []rule {
 			gateway, gateway, f.ip, f.name),
 			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway),
 			device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ""), device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway),
+			f.frontend(), f.in("preserve"), verdict(expr.VerdictReturn)),
+		f.rule(fmt.Sprintf("oifname %s iifname %s %s daddr @floating%s %s saddr != @cluster%s "+
+			"%s daddr . meta l4proto . th dport @preserve%s return",
+			gateway, gateway, f.ip, f.name, f.ip, f.name, f.ip, f.name),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway),
+			f.load(f.dst, 0), f.in("floating"), f.load(f.src, 0), lookup(expr.Lookup{SetName: "cluster" + f.name, Invert: true}),
 			f.frontend(), f.in("preserve"), verdict(expr.VerdictReturn)),
 		f.rule(fmt.Sprintf("oifname %s %s daddr @services%s snat to %s fully-random", gateway, f.ip, f.name, f.gateway),
 			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in("services"),

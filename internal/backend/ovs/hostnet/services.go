@@ -26,6 +26,10 @@ type Services struct {
 	// all other external addresses it takes the ports of Services alone, because the rest may
 	// belong to any host: another node's, a router's, the API server's.
 	Announced []netip.Addr
+	// Floating are those of Announced that the bridge takes from the wire of a physical network, to
+	// which it gives the answers. Cluster are the prefixes that no client on such a wire is in.
+	Floating []netip.Addr
+	Cluster  []netip.Prefix
 	// Ports are all ports of all Services, in any order that is the same each time.
 	Ports []ServicePort
 }
@@ -53,7 +57,8 @@ type ServicePort struct {
 func (s Services) equal(o Services) bool {
 	return s.Native == o.Native && slices.Equal(s.Ranges, o.Ranges) &&
 		slices.Equal(s.NodePortAddresses, o.NodePortAddresses) &&
-		slices.Equal(s.Announced, o.Announced) &&
+		slices.Equal(s.Announced, o.Announced) && slices.Equal(s.Floating, o.Floating) &&
+		slices.Equal(s.Cluster, o.Cluster) &&
 		slices.EqualFunc(s.Ports, o.Ports, ServicePort.equal)
 }
 

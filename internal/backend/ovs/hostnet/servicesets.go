@@ -68,6 +68,9 @@ type kernelServices struct {
 	own, whole map[netip.Addr]bool
 	// led are all that are led to the bridge whole, inside those of them that are ClusterIPs.
 	led, inside []netipx.IPRange
+	// floating are those of led that the bridge takes from wires, cluster the addresses of clients
+	// that are not on one.
+	floating, cluster []netipx.IPRange
 
 	nodePorts, external, preserve, reject, restricted, allowed map[string]string
 }
@@ -99,6 +102,11 @@ func servicesOf(s Services, f serviceFamily, own map[netip.Addr]bool) kernelServ
 		k.port(p)
 	}
 	k.led, k.inside = ranges(append(led, inside...), f.is), ranges(inside, f.is)
+	floating := make([]netip.Prefix, 0, len(s.Floating))
+	for _, a := range s.Floating {
+		floating = append(floating, netip.PrefixFrom(a, a.BitLen()))
+	}
+	k.floating, k.cluster = ranges(floating, f.is), ranges(s.Cluster, f.is)
 	return k
 }
 
@@ -176,6 +184,8 @@ func (k kernelServices) sets(nodePortAddresses []netip.Prefix) []set {
 	return []set{
 		{name: "services" + n, key: addr, ranges: k.led},
 		{name: "clusterips" + n, key: addr, ranges: k.inside},
+		{name: "floating" + n, key: addr, ranges: k.floating},
+		{name: "cluster" + n, key: addr, ranges: k.cluster},
 		{name: "node" + n, key: addr, ranges: k.f.nodeRanges(nodePortAddresses)},
 		{name: "nodeports" + n, key: protoPort, kind: keys, elements: k.nodePorts},
 		{name: "external" + n, key: at, value: concat(addr, nftables.TypeInetService), kind: keys,

@@ -29,6 +29,8 @@ const (
 	kindNamed     // Port object: which port of this node has its name?
 	kindAnswering // network: does this node answer for addresses of it?
 	kindOutside   // no key: does this node answer for any address of an external network?
+	kindChosen    // address: has this node been chosen to answer for it?
+	kindServing   // no key: does this node answer for any floating IP of a Service?
 	kindGateways  // router: which addresses has this node as its gateway?
 	kindEgressOf  // user: which addresses has it that one of several nodes is active for?
 	kindPath      // Egress: what does it say of the way?
@@ -113,6 +115,12 @@ func answered(from, to *snapshot, delta intent.Delta) map[unitKey]bool {
 		if anyAnswering(from) != anyAnswering(to) {
 			keys[unitKey{kind: kindOutside}] = true
 		}
+	}
+	if len(delta.ChosenAddresses)+len(delta.FloatingIPs) > 0 && anyChosen(from) != anyChosen(to) {
+		keys[unitKey{kind: kindServing}] = true
+	}
+	for _, key := range delta.ChosenAddresses {
+		keys[unitKey{kindChosen, key}] = true
 	}
 	for _, s := range []*snapshot{from, to} {
 		for _, key := range delta.GatewayAddresses {

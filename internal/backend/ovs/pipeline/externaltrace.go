@@ -36,11 +36,18 @@ type Inbound struct {
 // does not answer for it.
 func InboundOf(in Input, f intent.FloatingIP) (Inbound, error) {
 	r := askFor(in)
-	t, ok := r.translation(f)
-	if !ok {
-		return Inbound{}, r.unanswered("the Port is not on this node")
+	e, ok := r.chosen(f)
+	otherwise := "the Port is not on this node"
+	if f.Service != "" {
+		otherwise = "another node has been chosen to answer for its Service"
 	}
-	return t.inboundWay(), nil
+	if t, is := r.translation(f); is {
+		e, ok = t.externalAddress, true
+	}
+	if !ok {
+		return Inbound{}, r.unanswered(otherwise)
+	}
+	return e.inboundWay(), nil
 }
 
 // InboundOfGateway is how packets from the wire come in for the address of a Router's gateway. The

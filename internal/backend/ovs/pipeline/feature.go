@@ -34,7 +34,7 @@ type feature struct {
 }
 
 // maxFeature is the greatest number of a feature.
-const maxFeature = 30
+const maxFeature = 31
 
 // features is the pipeline, in the order of a packet's way.
 var features []*feature
@@ -53,6 +53,7 @@ func init() {
 		floatingIPFeature,
 		gatewayFeature,
 		egressFeature,
+		floatingServiceFeature,
 		l3Feature,
 		staticRouteFeature,
 		privateFeature,

@@ -426,6 +426,11 @@ func answeredNetworks(s *intent.State) iter.Seq[string] {
 				return
 			}
 		}
+		for f := range s.ChosenFloatingIPs() {
+			if !yield(f.Network) {
+				return
+			}
+		}
 		for g := range s.GatewayAddressesAt(s.Local().Node) {
 			if !yield(g.Network) {
 				return
@@ -479,6 +484,13 @@ func answeringMay(from, to *snapshot, delta intent.Delta) map[string]bool {
 		for _, key := range delta.FloatingIPs {
 			if f, ok := s.FloatingIPs().Get(key); ok {
 				names[f.Network] = true
+			}
+		}
+		for _, key := range delta.ChosenAddresses {
+			if a, ok := s.ChosenAddresses().Get(key); ok {
+				for f := range s.FloatingIPsAt(a.Address) {
+					names[f.Network] = true
+				}
 			}
 		}
 		for _, key := range delta.GatewayAddresses {

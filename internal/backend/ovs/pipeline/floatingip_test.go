@@ -21,7 +21,7 @@ import (
 // several forms. Port and FloatingIP agree in the names of objects only now and then.
 func floatingChange(t *rapid.T) step {
 	kind := rapid.SampledFrom([]string{
-		"local", "router", "network", "external", "external", "node", "range", "port", "port", "port", "floating", "floating", "floating", "gateway", "gateway",
+		"local", "router", "network", "external", "external", "node", "range", "port", "port", "port", "floating", "floating", "floating", "chosen", "chosen", "gateway", "gateway",
 	}).Draw(t, "kind")
 	n := rapid.IntRange(1, 3).Draw(t, "object")
 	s := step{name: fmt.Sprint(kind, " ", n)}
@@ -70,10 +70,17 @@ func floatingChange(t *rapid.T) step {
 			Network: externals[n-1], Address: rapid.SampledFrom(floatingAddresses).Draw(t, "address"),
 		}
 		s.add = func(o *intent.Objects) { o.GatewayAddresses = append(o.GatewayAddresses, g) }
+	case "chosen":
+		c := intent.ChosenAddress{Address: rapid.SampledFrom(floatingAddresses).Draw(t, "address")}
+		s.name = "chosen " + c.Address.String()
+		s.add = func(o *intent.Objects) { o.ChosenAddresses = append(o.ChosenAddresses, c) }
 	case "floating":
 		f := intent.FloatingIP{
 			Name: fmt.Sprint("default/f", n), Network: rapid.SampledFrom(append([]string{"office", "office", "red", "gone"}, externals...)).Draw(t, "network"),
 			Address: rapid.SampledFrom(floatingAddresses).Draw(t, "address"), Port: rapid.SampledFrom([]string{"default/a", "default/b", "other/a", ""}).Draw(t, "port"),
+		}
+		if rapid.IntRange(0, 2).Draw(t, "service") == 0 {
+			f.Port, f.Service = "", "default/web"
 		}
 		s.add = func(o *intent.Objects) { o.FloatingIPs = append(o.FloatingIPs, f) }
 	}

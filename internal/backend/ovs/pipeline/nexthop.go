@@ -185,6 +185,11 @@ func LocalAddresses(in Input) []LocalAddress {
 			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(t.mac), 0})
 		}
 	}
+	for f := range in.State.ChosenFloatingIPs() {
+		if e, ok := askFor(in).chosen(f); ok {
+			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(e.mac), 0})
+		}
+	}
 	for g := range in.State.GatewayAddressesAt(in.State.Local().Node) {
 		if e, rt, ok := askFor(in).gateway(g); ok {
 			list = append(list, LocalAddress{g.Network, g.Address, intent.MAC(e.mac), datapath.GatewayZone(rt.ID)})

@@ -42,6 +42,8 @@ var (
 	affinityLearn = Table{36, "affinity-learn", "remember the client's endpoint", "the Service is not known any more"}
 	serviceSource = Table{37, "service-source", "ask again, now that a hairpin's client is known", ""}
 	serviceRoute  = Table{38, "service-route", "go on to the endpoint, in the Service's router", ""}
+	externalReply = Table{39, "external-reply", "find whether the answer of a floating IP's Service leaves by the wire",
+		"this node does not answer for the address"}
 
 	l2 = Table{40, "l2", "find the port of the destination MAC",
 		"no port on this node has the destination MAC"}
