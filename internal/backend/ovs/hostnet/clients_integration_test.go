@@ -189,6 +189,9 @@ func hear(ctx context.Context, network, from, to string, p int) string {
 	var answer string
 	if err == nil {
 		defer func() { _ = c.Close() }()
+		if stream, ok := c.(*net.TCPConn); ok {
+			_ = stream.SetLinger(0) // the port that a client chose is free again at once
+		}
 		_ = c.SetDeadline(time.Now().Add(patience))
 		answer, err = converse(c, network, p)
 	}

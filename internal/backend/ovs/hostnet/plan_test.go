@@ -134,6 +134,58 @@ func TestPlanRoutes(t *testing.T) {
 	}
 }
 
+// Each floating IP has one rule, which leads to the table of answers; whatever else carries our
+// number goes.
+func TestPlanReplyRules(t *testing.T) {
+	rule := func(change func(*netlink.Rule)) netlink.Rule {
+		r := *replyRule(netip.MustParseAddr("192.0.2.1"))
+		change(&r)
+		return r
+	}
+	right := rule(func(*netlink.Rule) {})
+	subnet := rule(func(r *netlink.Rule) { r.Src = ipNet(netip.MustParsePrefix("192.0.2.0/24")) })
+	for name, tc := range map[string]struct {
+		have      []netlink.Rule
+		floating  []string
+		add, gone []string
+	}{
+		"nothing":           {},
+		"new ones":          {floating: []string{"192.0.2.1", "2001:db8::1"}, add: []string{"192.0.2.1/32", "2001:db8::1/128"}},
+		"there already":     {have: []netlink.Rule{right}, floating: []string{"192.0.2.1"}},
+		"not wanted":        {have: []netlink.Rule{right}, gone: []string{"192.0.2.1/32"}},
+		"another one":       {have: []netlink.Rule{right}, floating: []string{"192.0.2.2"}, add: []string{"192.0.2.2/32"}, gone: []string{"192.0.2.1/32"}},
+		"twice":             {have: []netlink.Rule{right, right}, floating: []string{"192.0.2.1"}, gone: []string{"192.0.2.1/32"}},
+		"of a whole subnet": {have: []netlink.Rule{subnet}, floating: []string{"192.0.2.1"}, add: []string{"192.0.2.1/32"}, gone: []string{"192.0.2.0/24"}},
+		"to another table":  {have: []netlink.Rule{rule(func(r *netlink.Rule) { r.Table = 100 })}, floating: []string{"192.0.2.1"}, add: []string{"192.0.2.1/32"}, gone: []string{"192.0.2.1/32"}},
+		"after others":      {have: []netlink.Rule{rule(func(r *netlink.Rule) { r.Priority = 40000 })}, floating: []string{"192.0.2.1"}, add: []string{"192.0.2.1/32"}, gone: []string{"192.0.2.1/32"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var floating []netip.Addr
+			for _, a := range tc.floating {
+				floating = append(floating, netip.MustParseAddr(a))
+			}
+			add, del := planReplyRules(tc.have, floating)
+			sources := func(rules []netlink.Rule) (list []string) {
+				for _, r := range rules {
+					list = append(list, r.Src.String())
+				}
+				return list
+			}
+			if diff := cmp.Diff(tc.add, sources(add)); diff != "" {
+				t.Errorf("add (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.gone, sources(del)); diff != "" {
+				t.Errorf("delete (-want +got):\n%s", diff)
+			}
+			for _, r := range add {
+				if r.Table != 206 || r.Protocol != 206 || r.Priority >= 32766 || (r.Family == unix.AF_INET6) != (r.Src.IP.To4() == nil) {
+					t.Errorf("rule %+v does not come before the main table's, or leads elsewhere", r)
+				}
+			}
+		})
+	}
+}
+
 // Each route has its interface, or an error of its own that names it.
 func TestResolveRoutes(t *testing.T) {
 	p, a := netip.MustParsePrefix, netip.MustParseAddr

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -35,34 +36,53 @@ func (h *Host) applyReplies(d Desired, p *servicePlan) (int, error) {
 			n++
 		}
 	}
-	families := map[bool]bool{}
-	for _, a := range d.Services.Floating {
-		families[a.Is6()] = d.Services.Native
+	var floating []netip.Addr
+	if d.Services.Native {
+		floating = d.Services.Floating
 	}
 	for _, f := range p.families {
-		if families[f.ipv6] {
+		if slices.ContainsFunc(floating, func(a netip.Addr) bool { return a.Is6() == f.ipv6 }) {
 			written, err := h.applyReplyRoute(d.Gateway.Name, f)
 			note("route of answers of floating IPs", written, err)
 		}
 	}
-	for _, a := range d.Services.Floating {
-		if _, there := have[a]; there || !d.Services.Native {
-			if d.Services.Native {
-				delete(have, a)
-			}
-			continue
-		}
-		note(fmt.Sprintf("rule for answers from %s", a), true, h.nl.RuleAdd(replyRule(a)))
+	add, del := planReplyRules(have, floating)
+	for _, r := range add {
+		note(fmt.Sprintf("rule for answers from %s", r.Src), true, h.nl.RuleAdd(&r))
 	}
-	for a, rule := range have {
-		note(fmt.Sprintf("rule for answers from %s: delete", a), true, h.nl.RuleDel(&rule))
+	for _, r := range del {
+		note(fmt.Sprintf("rule for answers from %s: delete", r.Src), true, h.nl.RuleDel(&r))
+	}
+	if len(floating) == 0 && len(have) > 0 {
+		errs = append(errs, h.removeReplyRoutes())
 	}
 	return n, errors.Join(errs...)
 }
 
-// replyRules are those that there are, by the floating IP.
-func (h *Host) replyRules() (map[netip.Addr]netlink.Rule, error) {
-	own := map[netip.Addr]netlink.Rule{}
+// planReplyRules leads from the rules that there are to one for each floating IP. A rule that leads
+// elsewhere is not that of its address.
+func planReplyRules(have []netlink.Rule, floating []netip.Addr) (add, del []netlink.Rule) {
+	missing := map[netip.Prefix]bool{}
+	for _, a := range floating {
+		missing[netip.PrefixFrom(a, a.BitLen())] = true
+	}
+	for _, r := range have {
+		if src := prefix(r.Src); missing[src] && r.Table == repliesTable && r.Priority == repliesPriority {
+			delete(missing, src)
+			continue
+		}
+		del = append(del, r)
+	}
+	for _, a := range floating {
+		if missing[netip.PrefixFrom(a, a.BitLen())] {
+			add = append(add, *replyRule(a))
+		}
+	}
+	return add, del
+}
+
+// replyRules are those that there are, whatever they say.
+func (h *Host) replyRules() (own []netlink.Rule, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		// Not by h.nl: the request of this library does not pass strict checks.
 		list, err := dump(func() ([]netlink.Rule, error) { return netlink.RuleList(family) })
@@ -72,7 +92,7 @@ func (h *Host) replyRules() (map[netip.Addr]netlink.Rule, error) {
 		for _, r := range list {
 			if r.Protocol == uint8(Protocol) && r.Src != nil {
 				r.Family = family
-				own[addr(r.Src.IP)] = r
+				own = append(own, r)
 			}
 		}
 	}
@@ -124,11 +144,16 @@ func (h *Host) replyRoutes(family int) ([]netlink.Route, error) {
 func (h *Host) removeReplies() error {
 	rules, err := h.replyRules()
 	errs := []error{err}
-	for a, r := range rules {
+	for _, r := range rules {
 		if err := h.nl.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("rule for answers from %s: delete: %w", a, err))
+			errs = append(errs, fmt.Errorf("rule for answers from %s: delete: %w", r.Src, err))
 		}
 	}
+	return errors.Join(append(errs, h.removeReplyRoutes())...)
+}
+
+func (h *Host) removeReplyRoutes() error {
+	var errs []error
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		routes, err := h.replyRoutes(family)
 		errs = append(errs, err)

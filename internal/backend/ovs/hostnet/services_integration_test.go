@@ -124,6 +124,9 @@ func TestServicesGo(t *testing.T) {
 	for _, what := range []struct{ name, text string }{
 		{"nft list tables", servicesTable}, {"ip neigh show dev gw0", worlds["IPv4"].masked}, {"ip -6 neigh show dev gw0", worlds["IPv6"].masked},
 		{"ip route", worlds["IPv4"].ranges}, {"ip -6 route", worlds["IPv6"].announced}, {"ip route", "169.254.64.0/30"},
+		{"ip rule", worlds["IPv4"].floating}, {"ip -6 rule", worlds["IPv6"].floating},
+		{"ip route show table all", "default via " + worlds["IPv4"].masked + " dev gw0 table 206"},
+		{"ip -6 route show table all", "default via " + worlds["IPv6"].masked + " dev gw0 table 206"},
 	} {
 		if args := strings.Fields(what.name); !strings.Contains(run(t, args[0], args[1:]...), what.text) {
 			t.Errorf("%s: no %s", what.name, what.text)
@@ -133,11 +136,11 @@ func TestServicesGo(t *testing.T) {
 	d.Services.Native = false
 	_, err := h.Apply(d)
 	must(t, err)
-	for _, cmd := range []string{"nft list tables", "ip neigh show dev gw0", "ip -6 neigh show dev gw0", "ip route", "ip -6 route"} {
+	for _, cmd := range []string{"nft list tables", "ip neigh show dev gw0", "ip -6 neigh show dev gw0", "ip route show table all", "ip -6 route show table all", "ip rule", "ip -6 rule"} {
 		args := strings.Fields(cmd)
 		out := run(t, args[0], args[1:]...)
 		for _, w := range worlds {
-			for _, left := range []string{servicesTable, w.masked, w.ranges, w.announced} {
+			for _, left := range []string{servicesTable, w.masked, w.ranges, w.announced, w.floating} {
 				if strings.Contains(out, left) {
 					t.Errorf("%s: %s is left:\n%s", cmd, left, out)
 				}
@@ -149,15 +152,30 @@ func TestServicesGo(t *testing.T) {
 	}
 }
 
-// TestServicesArePutBack damages each part while Run keeps it.
-func TestServicesArePutBack(t *testing.T) {
+// damage is what another program does to a part of it.
+type damage struct{ damage, look, back string }
+
+// putsBack damages each part while Run keeps it, and then does what is left.
+func putsBack(t *testing.T, all []damage, then func()) {
+	t.Helper()
 	h := makeWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx) }()
 	defer func() { cancel(); must(t, <-done) }()
+	for _, tc := range all {
+		t.Run(tc.damage, func(t *testing.T) {
+			run(t, "sh", "-c", "nft list tables; "+strings.ReplaceAll(strings.ReplaceAll(tc.damage, "{", "'{"), "}", "}'"))
+			args := strings.Fields(tc.look)
+			eventually(t, tc.look, shows(t, tc.back, args[0], args[1:]...))
+		})
+	}
+	then()
+}
+
+func TestServicesArePutBack(t *testing.T) {
 	w := worlds["IPv4"]
-	for _, tc := range []struct{ damage, look, back string }{
+	putsBack(t, []damage{
 		{"nft delete table inet coelan-services", "nft list chain inet coelan-services dnat-output", "external4"},
 		{"nft flush chain inet coelan-services dnat-prerouting", "nft list chain inet coelan-services dnat-prerouting", "external4"},
 		{"nft flush set inet coelan-services preserve4", "nft list set inet coelan-services preserve4", w.announced + " . tcp . 81"},
@@ -166,16 +184,25 @@ func TestServicesArePutBack(t *testing.T) {
 		{"ip route del " + w.ranges, "ip route", w.ranges},
 		{"ip neigh del " + w.masked + " dev gw0", "ip neigh show dev gw0", w.masked + " lladdr " + datapath.RouterMAC.String() + " PERMANENT"},
 		{"ip neigh replace " + w.masked + " dev gw0 lladdr 02:00:00:00:00:01", "ip neigh show dev gw0", w.masked + " lladdr " + datapath.RouterMAC.String() + " PERMANENT"},
-	} {
-		t.Run(tc.damage, func(t *testing.T) {
-			run(t, "sh", "-c", "nft list tables; "+strings.ReplaceAll(strings.ReplaceAll(tc.damage, "{", "'{"), "}", "}'"))
-			args := strings.Fields(tc.look)
-			eventually(t, tc.look, shows(t, tc.back, args[0], args[1:]...))
+	}, func() {
+		run(t, "nft", "add", "element", "inet", servicesTable, "reject4", "{ 10.0.0.1 . tcp . 1 }")
+		eventually(t, "a stranger's element goes", func() bool {
+			return !shows(t, "10.0.0.1", "nft", "list", "set", "inet", servicesTable, "reject4")()
 		})
-	}
-	run(t, "nft", "add", "element", "inet", servicesTable, "reject4", "{ 10.0.0.1 . tcp . 1 }")
-	eventually(t, "a stranger's element goes", func() bool {
-		return !shows(t, "10.0.0.1", "nft", "list", "set", "inet", servicesTable, "reject4")()
+	})
+}
+
+func TestFloatingIPsArePutBack(t *testing.T) {
+	w, w6 := worlds["IPv4"], worlds["IPv6"]
+	putsBack(t, []damage{
+		{"ip rule del from " + w.floating, "ip rule", "from " + w.floating + " lookup 206"},
+		{"ip -6 rule del from " + w6.floating, "ip -6 rule", "from " + w6.floating + " lookup 206"},
+		{"ip route flush table 206", "ip route show table 206", "default via " + w.masked},
+		{"ip -6 route flush table 206", "ip -6 route show table 206", "default via " + w6.masked},
+		{"nft flush set inet coelan-services floating4", "nft list set inet coelan-services floating4", w.floating},
+	}, func() {
+		run(t, "ip", "rule", "add", "from", "198.51.100.99", "lookup", "206", "protocol", "206")
+		eventually(t, "a rule for what is no floating IP goes", func() bool { return !shows(t, "198.51.100.99", "ip", "rule")() })
 	})
 }
 

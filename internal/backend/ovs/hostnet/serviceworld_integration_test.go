@@ -24,10 +24,12 @@ import (
 
 // The world of these tests: the host (the test's own namespace) between an outside, by a wire
 // called up0, and what plays the bridge, behind gw0. The bridge's end has the addresses of all
-// Services, and answers each client with its address as seen here.
+// Services, and answers each client with its address as seen here. Behind it is the wire of a
+// physical network, with a client of floating IPs.
 const (
-	outside = "hnoutside"
-	bridge  = "hnbridge"
+	outside  = "hnoutside"
+	bridge   = "hnbridge"
+	physical = "hnphysical"
 )
 
 // world is one family's addresses.
@@ -40,16 +42,19 @@ type world struct {
 	unserved          string // a ClusterIP
 	hop, masked       string
 	ranges, elsewhere string // of ClusterIPs; an address of the outside
+	floating, wired   string // a floating IP, and a client on the wire of its network
 }
 
 var worlds = map[string]world{
 	"IPv4": {
 		"192.168.50.1", "192.168.50.9", "10.244.1.1", "10.244.1.7", "10.96.0.10", "172.16.7.7", "203.0.113.5", "198.51.100.7",
 		"192.168.51.2", "10.96.0.11", datapath.NodePortIPv4.String(), datapath.ServiceSourceIPv4.String(), "10.96.0.0/12", "198.51.100.8",
+		"192.168.60.7", "192.168.60.9",
 	},
 	"IPv6": {
 		"fd50::1", "fd50::9", "fd00:1::1", "fd00:1::7", "fd00:96::10", "fd00:77::7", "fd00:203::5", "fd00:198::7", "fd51::2",
 		"fd00:96::11", datapath.NodePortIPv6.String(), datapath.ServiceSourceIPv6.String(), "fd00:96::/112", "fd00:198::8",
+		"fd60::7", "fd60::9",
 	},
 }
 
@@ -72,7 +77,7 @@ func (w world) ports(p intent.Protocol) []ServicePort {
 	a := netip.MustParseAddr
 	one := ServicePort{
 		Protocol: p, IPv6: a(w.node).Is6(), Port: port, NodePort: nodePort, ClusterIP: a(w.clusterIP),
-		ExternalIPs: []netip.Addr{a(w.external), a(w.ours)}, LoadBalancerIPs: []netip.Addr{a(w.announced)},
+		ExternalIPs: []netip.Addr{a(w.external), a(w.ours), a(w.floating)}, LoadBalancerIPs: []netip.Addr{a(w.announced)},
 	}
 	preserved := one
 	preserved.Port, preserved.NodePort, preserved.ExternalLocal = port+1, nodePort+1, true
@@ -95,7 +100,9 @@ func nativeServices() Services {
 	for _, name := range []string{"IPv4", "IPv6"} {
 		w := worlds[name]
 		s.Ranges = append(s.Ranges, netip.MustParsePrefix(w.ranges))
-		s.Announced = append(s.Announced, netip.MustParseAddr(w.announced))
+		s.Announced = append(s.Announced, netip.MustParseAddr(w.announced), netip.MustParseAddr(w.floating))
+		s.Floating = append(s.Floating, netip.MustParseAddr(w.floating))
+		s.Cluster = append(s.Cluster, netip.PrefixFrom(netip.MustParseAddr(w.pod), map[string]int{"IPv4": 24, "IPv6": 64}[name]))
 		for _, p := range []intent.Protocol{intent.TCP, intent.UDP, intent.SCTP} {
 			s.Ports = append(s.Ports, w.ports(p)...)
 		}
@@ -114,7 +121,7 @@ func makeWorld(t *testing.T) *Host {
 	t.Helper()
 	noDuplicates := func() { _ = os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0) }
 	noDuplicates()
-	for _, ns := range []string{outside, bridge} {
+	for _, ns := range []string{outside, bridge, physical} {
 		_ = exec.Command("ip", "netns", "del", ns).Run()
 		run(t, "ip", "netns", "add", ns)
 		t.Cleanup(func() { run(t, "ip", "netns", "del", ns) })
@@ -156,8 +163,9 @@ func makeWorld(t *testing.T) *Host {
 		// The external address is the outside's, but for the Service's ports.
 		run(t, "ip", "route", "add", w.external+long, "via", w.client)
 	}
+	attachWire(t)
 	h := newHost(t)
-	t.Cleanup(func() { must(t, RemoveServices()) })
+	t.Cleanup(func() { must(t, RemoveServices()); must(t, h.RemoveRoutes()) })
 	_, err := h.Apply(withServices())
 	must(t, err)
 	if n, err := h.Apply(withServices()); n != 0 || err != nil {
@@ -167,6 +175,43 @@ func makeWorld(t *testing.T) *Host {
 	serve(t, bridge)
 	serve(t, outside)
 	return h
+}
+
+// attachWire has what plays the bridge take a client's packets from a wire: it gives those for a
+// floating IP to the host, and those that the host gives to the Service to its own listeners, at the
+// address of the load balancer. Answers go to the host, too, and from there to the wire.
+func attachWire(t *testing.T) {
+	t.Helper()
+	run(t, "ip", "-n", bridge, "link", "add", "wire0", "type", "veth", "peer", "name", "wire0", "netns", physical)
+	for _, ns := range []string{bridge, physical} {
+		run(t, "ip", "-n", ns, "link", "set", "wire0", "up")
+	}
+	run(t, "ip", "netns", "exec", bridge, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+	var rules strings.Builder
+	// Each packet passes twice, of which conntrack has to know no more than what the listeners need.
+	v4, v6 := worlds["IPv4"], worlds["IPv6"]
+	fmt.Fprintf(&rules, "table inet wire {\nchain zones { type filter hook prerouting priority raw;\niifname wire0 notrack\n"+
+		"ip saddr %s notrack\nip6 saddr %s notrack\n}\nchain prerouting { type nat hook prerouting priority dstnat + 10;\n", v4.floating, v6.floating)
+	for _, name := range []string{"IPv4", "IPv6"} {
+		w, ip, family, long := worlds[name], "ip", "-4", "/32"
+		if name == "IPv6" {
+			ip, family, long = "ip6", "-6", "/128"
+		}
+		fmt.Fprintf(&rules, "iifname pgw0 %s daddr %s dnat %s to %s\n", ip, w.floating, ip, w.announced)
+		run(t, "ip", "-n", physical, "addr", "add", w.wired+long, "dev", "wire0", "nodad")
+		run(t, "ip", "-n", bridge, "addr", "add", w.hop+long, "dev", "wire0", "nodad")
+		run(t, "ip", "-n", physical, "route", "add", w.hop, "dev", "wire0")
+		run(t, "ip", "-n", physical, "route", "add", w.floating, "via", w.hop)
+		run(t, "ip", "-n", bridge, "route", "add", w.wired, "dev", "wire0")
+		run(t, "ip", "-n", bridge, "route", "add", "default", "via", w.gateway, "table", "100")
+		run(t, "ip", family, "-n", bridge, "rule", "add", "to", w.wired, "iif", "lo", "lookup", "100")
+	}
+	rules.WriteString("}\n}\n")
+	cmd := exec.Command("ip", "netns", "exec", bridge, "nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(rules.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, rules.String())
+	}
 }
 
 // leadMarked makes a mark be seen: TCP and UDP with it arrive at another port.
@@ -284,6 +329,12 @@ func (w world) questions() []question {
 	all = append(all,
 		question{"a process that chose its port", "", netip.AddrPortFrom(netip.MustParseAddr(w.gateway), chosen).String(), w.clusterIP, 9000,
 			toBridge(w.clusterIP, 9000, w.gateway) + " from the port chosen"},
+		question{"floating IP from the wire", physical, w.wired, w.floating, port, toBridge(w.announced, port, w.gateway)},
+		question{"floating IP, Local, from the wire", physical, w.wired, w.floating, port + 1, toBridge(w.announced, port+1, w.wired)},
+		question{"floating IP without endpoints from the wire", physical, w.wired, w.floating, port + 3, "refused"},
+		question{"floating IP from a pod", bridge, w.pod, w.floating, port, toBridge(w.announced, port, w.gateway)},
+		question{"floating IP, Local, from a pod", bridge, w.pod, w.floating, port + 1, toBridge(w.announced, port+1, w.gateway)},
+		question{"floating IP, Local, from the host", "", "", w.floating, port + 1, toBridge(w.announced, port+1, w.gateway)},
 		question{"load balancer with other sources", outside, w.client, w.announced, port + 5, "silence"},
 		question{"a masked client leaves", bridge, w.masked, w.client, 9000, seen(outside, w.client, 9000, w.node)},
 		question{"a pod leaves", bridge, w.pod, w.client, 9000, seen(outside, w.client, 9000, w.node)},
@@ -342,6 +393,10 @@ func wrong(t *testing.T, networks ...string) (problems []string) {
 				if network == "sctp" && (q.port == noListener || strings.HasSuffix(q.want, "chosen")) {
 					// No program speaks it, and raw sockets have no ports.
 					continue
+				}
+				if q.ns == physical && network != "tcp" && q.want == "refused" {
+					// The kernel's error comes from an address of its own, which knows no way to the wire.
+					q.want = "silence"
 				}
 				if q.ns == "" && network != "tcp" && q.want == "silence" {
 					// The kernel tells a sender of datagrams on the same host of any

@@ -242,6 +242,58 @@ func TestServiceSets(t *testing.T) {
 	}
 }
 
+// A floating IP is led to the bridge as an announced address is. The kernel knows besides that it is
+// on the wire of a physical network, and which clients are not; each of them in its own family.
+func TestFloatingSets(t *testing.T) {
+	a, p := netip.MustParseAddr, netip.MustParsePrefix
+	s := Services{
+		Native: true, Ranges: []netip.Prefix{p("10.96.0.0/24")},
+		Announced: []netip.Addr{a("198.51.100.7"), a("203.0.113.9"), a("2001:db8::7")},
+		Floating:  []netip.Addr{a("198.51.100.7"), a("2001:db8::7")},
+		Cluster:   []netip.Prefix{p("10.244.0.0/24"), p("10.244.1.0/24"), p("10.60.0.0/16"), p("fd44::/48")},
+		Ports: []ServicePort{{
+			Protocol: intent.TCP, Port: 80, ClusterIP: a("10.96.0.7"), ExternalLocal: true,
+			ExternalIPs: []netip.Addr{a("198.51.100.7")}, LoadBalancerIPs: []netip.Addr{a("203.0.113.9")},
+		}},
+	}
+	for _, f := range serviceFamilies(bothFamilies().Gateway) {
+		got := contents(t, servicesOf(s, f, nil).sets(nil))
+		want := map[string][]string{
+			"floating4": {"198.51.100.7-198.51.100.7"}, "cluster4": {"10.60.0.0-10.60.255.255", "10.244.0.0-10.244.1.255"},
+			"preserve4": {"198.51.100.7 TCP 80", "203.0.113.9 TCP 80"},
+		}
+		if f.ipv6 {
+			want = map[string][]string{
+				"floating6": {"2001:db8::7-2001:db8::7"}, "cluster6": {"fd44::-fd44::ffff:ffff:ffff:ffff:ffff"}, "preserve6": nil,
+			}
+		}
+		for name, elements := range want {
+			slices.Sort(elements)
+			if diff := cmp.Diff(elements, got[name]); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// Of what the bridge sends for Services, only clients on the wire of a physical network keep their
+// address, and only where the Service wants to see it: this comes before all get the gateway's.
+func TestFloatingSourceRule(t *testing.T) {
+	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway))
+	for _, ip := range []struct{ name, set string }{{"ip", "4"}, {"ip6", "6"}} {
+		rules := texts(chains, "snat-postrouting")
+		keep := slices.Index(rules, fmt.Sprintf("meta nfproto %[1]s oifname gw0 iifname gw0 %[1]s daddr @floating%[2]s "+
+			"%[1]s saddr != @cluster%[2]s %[1]s daddr . meta l4proto . th dport @preserve%[2]s return", ip.name, ip.set))
+		all := slices.IndexFunc(rules, func(r string) bool {
+			return strings.Contains(r, fmt.Sprintf("%s daddr @services%s snat to", ip.name, ip.set))
+		})
+		if keep < 0 || all < keep {
+			t.Errorf("%s: rule %d keeps the client's address, and %d gives all the gateway's, of\n%s", ip.name, keep, all,
+				strings.Join(rules, "\n"))
+		}
+	}
+}
+
 // Both families have the same rules, each for its own addresses.
 func TestServiceRulesOfBothFamilies(t *testing.T) {
 	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway))
