@@ -6,6 +6,7 @@ package announce
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -150,6 +151,100 @@ func TestInterfaceMadeAnew(t *testing.T) {
 	run(t, "ip -n "+n.namespace()+" addr add fd70::1/64 dev up0 nodad")
 	s.settled(addresses, s.cluster(), 3*time.Second)
 	eventually(t, "clients hear of the new MAC", 3*time.Second, func() bool { return s.seenBy(addresses[0]) == n.mac() })
+}
+
+// TestBridgeAnswers has one node be chosen for an address that its bridge answers for: no kernel
+// does, and an agent that starts again knows the address.
+func TestBridgeAnswers(t *testing.T) {
+	s := newSegment(t, 2)
+	all := lbAddresses(2) // the first two are for bridges
+	desired := func(bridged int) Desired {
+		d := s.desired(all)
+		for i := range d.Addresses {
+			d.Addresses[i].Bridge = i < bridged
+		}
+		return d
+	}
+	begin := func(n *node) {
+		n.start()
+		n.set(desired(2))
+	}
+	chosenBy := func(n *node, living []*node) (own []netip.Addr) {
+		for _, a := range all[:2] {
+			if s.ownerOf(a, living) == n {
+				own = append(own, a)
+			}
+		}
+		return own
+	}
+	on := func(n *node, dev string) string { return run(t, "ip -n "+n.namespace()+" neigh show proxy dev "+dev) }
+	for _, n := range s.cluster() {
+		for _, a := range all {
+			run(t, fmt.Sprintf("ip -n %s route add %s dev %s", n.namespace(), a, gateway))
+		}
+		begin(n)
+	}
+	s.settled(all, s.cluster(), 10*time.Second)
+	for _, n := range s.cluster() {
+		own := chosenBy(n, s.cluster())
+		eventually(t, n.peer.Name+" knows what it is chosen for", 3*time.Second, func() bool { return n.lastChosen() == fmt.Sprint(own) })
+		for _, a := range all[:2] {
+			if strings.Contains(on(n, "up0"), a.String()) || strings.Contains(on(n, gateway), a.String()) != slices.Contains(own, a) {
+				t.Errorf("%s: entries of up0 %q and of %s %q, chosen for %v", n.peer.Name, on(n, "up0"), gateway, on(n, gateway), own)
+			}
+		}
+		for _, a := range all[2:] {
+			if strings.Contains(on(n, gateway), a.String()) {
+				t.Errorf("%s: the bridge is to answer for %s", n.peer.Name, a)
+			}
+		}
+	}
+	for _, a := range all[:2] {
+		s.seenBy(a) // whatever answers has done so before the controls
+	}
+	for _, a := range all[2:] { // the control
+		eventually(t, fmt.Sprint("a kernel answers for ", a), 3*time.Second, func() bool { return s.seenBy(a) != "" })
+	}
+	for _, a := range all[:2] {
+		if mac := s.seenBy(a); mac != "" {
+			t.Errorf("a kernel answers for %s with %s", a, mac)
+		}
+	}
+
+	owner := s.ownerOf(all[0], s.cluster())
+	other := s.cluster()[1-slices.Index(s.cluster(), owner)]
+	owner.kill()
+	var found []netip.Addr
+	in(t, owner.namespace(), func() {
+		var err error
+		found, err = Chosen(gateway)
+		must(t, err)
+	})
+	slices.SortFunc(found, netip.Addr.Compare)
+	if want := chosenBy(owner, s.cluster()); !slices.Equal(found, want) {
+		t.Errorf("an agent that starts again finds %v, want %v", found, want)
+	}
+	eventually(t, "the other node takes over", 5*time.Second, func() bool { return other.lastChosen() == fmt.Sprint(all[:2]) })
+	begin(owner)
+	eventually(t, "and gives back", 10*time.Second, func() bool { return other.lastChosen() == fmt.Sprint(chosenBy(other, s.cluster())) })
+	if owner.said("gained " + all[0].String()) {
+		t.Errorf("the agent that started again gained what it had: %v", owner.lines)
+	}
+
+	for _, n := range s.cluster() {
+		n.set(desired(0))
+	}
+	eventually(t, "the kernel answers in place of the bridge", 5*time.Second, func() bool { return s.seenBy(all[0]) == owner.mac() })
+	if owner.lastChosen() != "[]" || on(owner, gateway) != "" {
+		t.Errorf("chosen for %s, entries %q, with no address for bridges", owner.lastChosen(), on(owner, gateway))
+	}
+}
+
+// TestChosenWithoutGateway finds nothing where no agent has made the interface to the pods.
+func TestChosenWithoutGateway(t *testing.T) {
+	if found, err := Chosen("none0"); err != nil || len(found) > 0 {
+		t.Errorf("%v, %v", found, err)
+	}
 }
 
 func TestRemove(t *testing.T) {

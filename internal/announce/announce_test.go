@@ -64,3 +64,30 @@ func TestWiresOf(t *testing.T) {
 		}
 	}
 }
+
+// TestDesiredEqual has a node decide anew whenever anything that it decides by is different.
+func TestDesiredEqual(t *testing.T) {
+	a := netip.MustParseAddr("192.0.2.1")
+	d := func(change func(*Desired)) Desired {
+		d := Desired{Peers: []Peer{{Name: "n1", Addr: a}}, Addresses: []Address{{Addr: a, Nodes: []string{"n1", "n2"}}}}
+		change(&d)
+		return d
+	}
+	same := d(func(*Desired) {})
+	for _, tc := range []struct {
+		name string
+		with Desired
+		want bool
+	}{
+		{"itself", same, true},
+		{"another peer", d(func(d *Desired) { d.Peers[0].Name = "n2" }), false},
+		{"another address", d(func(d *Desired) { d.Addresses[0].Addr = a.Next() }), false},
+		{"fewer nodes", d(func(d *Desired) { d.Addresses[0].Nodes = []string{"n1"} }), false},
+		{"the bridge in place of the kernel", d(func(d *Desired) { d.Addresses[0].Bridge = true }), false},
+		{"one more address", d(func(d *Desired) { d.Addresses = append(d.Addresses, Address{Addr: a.Next()}) }), false},
+	} {
+		if got := same.equal(tc.with); got != tc.want {
+			t.Errorf("%s: equal: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}

@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 }
 
 // beNode runs an Announcer; each line of its input is a Desired, each line of its output what it
-// gained or lost.
+// gained or lost, or was chosen for.
 func beNode(options string) error {
 	var o Options
 	if err := json.Unmarshal([]byte(options), &o); err != nil {
@@ -64,6 +64,7 @@ func beNode(options string) error {
 	o.Log = slog.New(logged{slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})}).With("at", o.Node)
 	o.Gained = func(a netip.Addr) { fmt.Println("gained", a) }
 	o.Lost = func(a netip.Addr) { fmt.Println("lost", a) }
+	o.Chosen = func(all []netip.Addr) { fmt.Println("chosen", all) }
 	a := New(o)
 	if os.Getenv(asOlder) != "" {
 		a.configure = older
@@ -249,6 +250,18 @@ func (n *node) said(line string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Contains(n.lines, line)
+}
+
+// lastChosen is what the node's bridge is to answer for, as it was told last.
+func (n *node) lastChosen() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range slices.Backward(n.lines) {
+		if all, ok := strings.CutPrefix(l, "chosen "); ok {
+			return all
+		}
+	}
+	return ""
 }
 
 // logged counts the lines of the log with that text.
