@@ -265,6 +265,9 @@ func objectsOf(s *intent.State) []step {
 	for f := range s.FloatingIPs().All() {
 		steps = append(steps, step{"floating IP " + f.Name, func(o *intent.Objects) { o.FloatingIPs = append(o.FloatingIPs, f) }})
 	}
+	for c := range s.ChosenAddresses().All() {
+		steps = append(steps, step{"chosen " + c.Address.String(), func(o *intent.Objects) { o.ChosenAddresses = append(o.ChosenAddresses, c) }})
+	}
 	for g := range s.GatewayAddresses().All() {
 		name := "gateway " + g.Network + " " + g.Address.String()
 		steps = append(steps, step{name, func(o *intent.Objects) { o.GatewayAddresses = append(o.GatewayAddresses, g) }})

@@ -80,7 +80,7 @@ func floatingChange(t *rapid.T) step {
 			Address: rapid.SampledFrom(floatingAddresses).Draw(t, "address"), Port: rapid.SampledFrom([]string{"default/a", "default/b", "other/a", ""}).Draw(t, "port"),
 		}
 		if rapid.IntRange(0, 2).Draw(t, "service") == 0 {
-			f.Port, f.Service = "", "default/web"
+			s.name, f.Name, f.Port, f.Service = "floating 4", "default/f4", "", "default/web"
 		}
 		s.add = func(o *intent.Objects) { o.FloatingIPs = append(o.FloatingIPs, f) }
 	}
@@ -92,6 +92,7 @@ var (
 	floatingAddresses = []netip.Addr{
 		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.11"),
 		netip.MustParseAddr("192.0.2.200"), netip.MustParseAddr("2001:db8:7::10"), netip.MustParseAddr("203.0.113.1"),
+		netip.MustParseAddr("192.0.2.20"),
 	}
 )
 
@@ -154,7 +155,8 @@ func floatingNumbers(t *rapid.T, n *Numbers) *Numbers {
 	return n.WithNeighbours(known)
 }
 
-// floatingStart is a shared and a private Router with a Port each, and a floating IP of either.
+// floatingStart is a shared and a private Router with a Port each, a floating IP of either, and one
+// of a Service.
 var floatingStart = []step{
 	{"router default", func(o *intent.Objects) {
 		o.Routers = append(o.Routers, intent.Router{Name: "default", ID: 1, VNI: 21, Shared: true})
@@ -192,6 +194,12 @@ var floatingStart = []step{
 	}},
 	{"floating 3", func(o *intent.Objects) {
 		o.FloatingIPs = append(o.FloatingIPs, intent.FloatingIP{Name: "default/f3", Network: "office", Address: floatingAddresses[4], Port: "default/a"})
+	}},
+	{"floating 4", func(o *intent.Objects) {
+		o.FloatingIPs = append(o.FloatingIPs, intent.FloatingIP{Name: "default/f4", Network: "office", Address: floatingAddresses[6], Service: "default/web"})
+	}},
+	{"chosen 192.0.2.20", func(o *intent.Objects) {
+		o.ChosenAddresses = append(o.ChosenAddresses, intent.ChosenAddress{Address: floatingAddresses[6]})
 	}},
 }
 
@@ -242,6 +250,9 @@ func TestIncrementalFloatingIPs(t *testing.T) {
 					flows = append(flows, f.Network+" "+f.Address.String())
 					n, _ := in.State.Networks().Get(f.Network)
 					answered[fmt.Sprintf("VLAN: %v, IPv6: %v", n.VLAN != 0, f.Address.Is6())]++
+					if f.Service != "" {
+						answered["Service"]++
+					}
 				}
 			}
 			for g := range in.State.GatewayAddresses().All() {
@@ -260,7 +271,7 @@ func TestIncrementalFloatingIPs(t *testing.T) {
 		}
 	})
 	t.Logf("addresses with flows: %v", answered)
-	if len(answered) < 5 {
+	if len(answered) < 6 {
 		t.Errorf("addresses with flows: %v: the cases say too little", answered)
 	}
 }

@@ -87,7 +87,7 @@ func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arriva
 			s.log = append(s.log, "no mark in that zone\n"+text)
 		}
 		lookups, resubmits := 1, 1
-		if len(s.floating)+len(s.gateways) > 0 {
+		if len(s.floating)+len(s.served)+len(s.gateways) > 0 {
 			lookups, resubmits = 2, 3 // a hairpin begins anew
 		}
 		if len(o.Lookups) > lookups || strings.Count(text, "resubmit(") > resubmits {
@@ -160,6 +160,14 @@ func (s *simulation) acrossWire(from int, o outcome) (packet, int, bool) {
 			}, s.nodeOf(b), true
 		}
 	}
+	for _, f := range s.served {
+		n := s.network(f.Network)
+		if reserved.PodMAC(f.Address) == o.EthDst && uplinkOf(n) == o.Port && n.VLAN == o.VLAN && s.native && f.node >= 0 && f.node != from {
+			return packet{
+				kind: "ip", inPort: uplinkOf(n), vlan: o.VLAN, ethSrc: o.EthSrc, ethDst: o.EthDst, src: o.Src, dst: o.Dst, ttl: o.TTL,
+			}, f.node, true
+		}
+	}
 	for _, g := range s.gateways {
 		n := s.network(g.Network)
 		if reserved.PodMAC(g.Address) == o.EthDst && uplinkOf(n) == o.Port && n.VLAN == o.VLAN && g.Node != s.nodes[from].Name {
@@ -178,7 +186,9 @@ func (s *simulation) isGateway(src netip.Addr, mac intent.MAC) bool {
 
 // isFloating says whether a packet comes from a floating IP.
 func (s *simulation) isFloating(src netip.Addr, mac intent.MAC) bool {
-	return slices.ContainsFunc(s.floating, func(f intent.FloatingIP) bool { return f.Address == src && mac == reserved.PodMAC(src) })
+	return mac == reserved.PodMAC(src) &&
+		(slices.ContainsFunc(s.floating, func(f intent.FloatingIP) bool { return f.Address == src }) ||
+			slices.ContainsFunc(s.served, func(f servedIP) bool { return f.Address == src }))
 }
 
 // floats is the port that a floating IP stands for.

@@ -107,8 +107,8 @@ func (w promise) fromPhysical(a worldPort, own, to netip.Addr) arrival {
 			return arrival{end: "port", port: b, src: own, dst: to, ttl: 64}
 		}
 	}
-	if f, ok := w.floatingAt(w.network(a.Network), to); ok {
-		return w.fromWire(w.network(a.Network), w.nodeOf(w.floats(f)), own, to, 64)
+	if node := w.answering(w.network(a.Network), to); node >= 0 {
+		return w.fromWire(w.network(a.Network), node, own, to, 64)
 	}
 	if _, ok := w.exitAt(w.network(a.Network), to); ok {
 		return lost // nothing opens a connection to a Router's gateway
@@ -251,6 +251,21 @@ func (w promise) fromHost(node int, src, to netip.Addr) arrival {
 	return lost
 }
 
+// reply is where a packet ends that a node's kernel answers with in the name of a Service's floating
+// IP: in the cluster as any other of the kernel, else on the wire, with the TTL that the kernel has
+// made.
+func (w promise) reply(f servedIP, to netip.Addr) arrival {
+	if w.hasPods(to) {
+		return w.fromHost(f.node, f.Address, to)
+	}
+	return w.leaveNode(f.node, exit{f.Network, f.Address}, to, 64)
+}
+
+// hasPods says whether an address is of a prefix that hosts know pods by.
+func (w promise) hasPods(a netip.Addr) bool {
+	return w.subnetOf(a) >= 0 || w.inSubnet(a, func(of intent.Router) bool { return of.Shared })
+}
+
 // floatingIPOf is the floating IP of a port that its packets to an address leave by.
 func (w promise) floatingIPOf(p worldPort, to netip.Addr) (intent.FloatingIP, bool) {
 	for _, f := range w.floating {
@@ -301,10 +316,32 @@ func (w promise) floatingAt(n intent.Network, a netip.Addr) (intent.FloatingIP, 
 	return intent.FloatingIP{}, false
 }
 
+// servedAt is the floating IP of a Service with that address of an external network.
+func (w promise) servedAt(n intent.Network, a netip.Addr) (servedIP, bool) {
+	for _, f := range w.served {
+		if f.Network == n.Name && f.Address == a {
+			return f, true
+		}
+	}
+	return servedIP{}, false
+}
+
+// answering is the node that answers for the floating IP with that address of an external network:
+// with the port, or the one that has been chosen where the bridges balance Services; -1 if none does.
+func (w promise) answering(n intent.Network, a netip.Addr) int {
+	if f, ok := w.floatingAt(n, a); ok {
+		return w.nodeOf(w.floats(f))
+	}
+	if f, ok := w.servedAt(n, a); ok && w.native {
+		return f.node
+	}
+	return -1
+}
+
 // withoutExits is the cluster as if it had no floating IPs, and no gateways.
 func (w promise) withoutExits() promise {
 	other := *w.clusterWorld
-	other.floating, other.gateways = nil, nil
+	other.floating, other.served, other.gateways = nil, nil, nil
 	return promise{&other}
 }
 
@@ -327,13 +364,18 @@ func (w promise) isNode(a netip.Addr) bool {
 // leave is the way of a port's packet out of the cluster: by one router, from its floating IP or
 // its router's gateway.
 func (w promise) leave(a worldPort, as exit, to netip.Addr) arrival {
-	n, here := w.network(as.network), w.nodeOf(a)
-	at := arrival{end: "outside", node: here, src: as.address, dst: to, ttl: 63}
-	if g, ok := w.floatingAt(n, to); ok && w.nodeOf(w.floats(g)) == here {
+	return w.leaveNode(w.nodeOf(a), as, to, 63)
+}
+
+// leaveNode is the way of a packet that leaves the cluster at a node.
+func (w promise) leaveNode(here int, as exit, to netip.Addr, ttl uint8) arrival {
+	n := w.network(as.network)
+	at := arrival{end: "outside", node: here, src: as.address, dst: to, ttl: ttl}
+	if w.answering(n, to) == here {
 		return w.fromWire(n, here, as.address, to, at.ttl)
 	}
 	gateway, toGateway := w.exitAt(n, to)
-	if toGateway && gateway.Node == a.Node {
+	if toGateway && w.nodeNamed(gateway.Node) == here {
 		return lost
 	}
 	for _, b := range w.ports {
@@ -341,7 +383,7 @@ func (w promise) leave(a worldPort, as exit, to netip.Addr) arrival {
 			at.port = b
 		}
 	}
-	if at.port.ID != "" && at.port.Node == a.Node {
+	if at.port.ID != "" && w.nodeOf(at.port) == here {
 		at.end = "port"
 		return at
 	}
@@ -367,22 +409,29 @@ func (w promise) leave(a worldPort, as exit, to netip.Addr) arrival {
 	case toGateway:
 		return lost
 	}
-	if g, ok := w.floatingAt(n, to); ok {
-		return w.fromWire(n, w.nodeOf(w.floats(g)), as.address, to, at.ttl)
+	if node := w.answering(n, to); node >= 0 {
+		return w.fromWire(n, node, as.address, to, at.ttl)
 	}
 	at.mac = mac
 	return at
 }
 
 // fromWire is where a packet ends that comes to a node by an external network: at the port there
-// with the floating IP that it is for. The outside has no addresses of the cluster.
+// with the floating IP that it is for, or at the node's kernel if it is a Service's. The outside has
+// no addresses of the cluster.
 func (w promise) fromWire(n intent.Network, node int, from, to netip.Addr, ttl uint8) arrival {
+	if node < 0 || ttl <= 1 || w.answering(n, to) != node {
+		return lost
+	}
+	inCluster := w.hasPods(from) || inServiceRange(from)
 	f, ok := w.floatingAt(n, to)
-	if !ok || ttl <= 1 || w.nodeOf(w.floats(f)) != node {
+	if !ok && !inCluster {
+		return w.host(node, from, to, ttl)
+	}
+	if !ok {
 		return lost
 	}
 	b := w.floats(f)
-	inCluster := w.subnetOf(from) >= 0 || inServiceRange(from) || w.inSubnet(from, func(of intent.Router) bool { return of.Shared })
 	own := w.routerOf(b)
 	ofItsRouter := !own.Shared && w.inSubnet(from, func(of intent.Router) bool { return of.Name == own.Name })
 	if inCluster || ofItsRouter {

@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/reserved"
 )
@@ -38,7 +39,7 @@ func TestWorldsKeepPromises(t *testing.T) {
 			return
 		}
 		for range 30 {
-			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating", "gateway"}).Draw(t, "sender") {
+			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating", "served", "served", "gateway"}).Draw(t, "sender") {
 			case "port":
 				s.testPort(t, ends)
 			case "host":
@@ -47,6 +48,8 @@ func TestWorldsKeepPromises(t *testing.T) {
 				s.testService(t, ends)
 			case "floating":
 				s.testFloatingIP(t, ends)
+			case "served":
+				s.testServedIP(t, ends)
 			case "gateway":
 				s.testGateway(t, ends)
 			}
@@ -54,7 +57,8 @@ func TestWorldsKeepPromises(t *testing.T) {
 	})
 	t.Logf("packets by kind and end: %v", ends)
 	for _, end := range []string{"port dropped", "port port", "port host", "port wire", "port forwarded", "host dropped", "host port", "service answered", "service dropped",
-		"port outside", "port agent", "port hairpin", "floating port", "floating dropped", "host kernel", "port by gateway", "gateway dropped"} {
+		"port outside", "port agent", "port hairpin", "floating port", "floating dropped", "host kernel", "served host", "served dropped",
+		"reply outside", "reply agent", "reply port", "port by gateway", "gateway dropped"} {
 		if ends[end] == 0 {
 			t.Errorf("no packet of kind and end %q: the cases say nothing", end)
 		}
@@ -306,6 +310,71 @@ func (s *simulation) testFloatingIP(t *rapid.T, ends map[string]int) {
 	if (answer.end == "outside" || answer.end == "agent") && answer.src != to {
 		s.fatal(t, "answer to "+what+" comes from another address", back, answer)
 	}
+}
+
+// testServedIP sends a packet from the wire to the floating IP of a Service, which the kernel of the
+// chosen node gets, and has that kernel answer.
+func (s *simulation) testServedIP(t *rapid.T, ends map[string]int) {
+	if len(s.served) == 0 {
+		return
+	}
+	model := promise{s.clusterWorld}
+	f := rapid.SampledFrom(s.served).Draw(t, "floating IP of a Service")
+	n := s.network(f.Network)
+	s.log = nil
+	var want []int
+	if s.native && f.node >= 0 {
+		want = []int{f.node}
+	}
+	if at := s.answersFor(t, n, f.Address); !slices.Equal(at, want) {
+		t.Fatalf("the nodes %v answer for %+v\n%s", at, f, strings.Join(s.log, "\n"))
+	}
+	var addresses []netip.Addr
+	for _, a := range s.clusterWorld.addresses() {
+		if a.Is4() == f.Address.Is4() && a != f.Address {
+			addresses = append(addresses, a)
+		}
+	}
+	other := rapid.SampledFrom(addresses).Draw(t, "client")
+	if rapid.Bool().Draw(t, "from outside") {
+		other = at(n.Subnets[slices.IndexFunc(n.Subnets, func(sn intent.NetworkSubnet) bool { return sn.Prefix.Contains(f.Address) })].Prefix, outsideHost)
+	}
+	if want != nil {
+		s.testReply(t, ends, f, other)
+		s.log = nil
+	}
+	node := f.node
+	if node < 0 || rapid.IntRange(0, 3).Draw(t, "at any node") == 0 {
+		node = rapid.IntRange(0, len(s.nodes)-1).Draw(t, "node")
+	}
+	p := packet{
+		kind: "ip", inPort: uplinkOf(n), vlan: n.VLAN, ethSrc: outsideMAC(1), ethDst: reserved.PodMAC(f.Address),
+		src: other, dst: f.Address, ttl: rapid.SampledFrom([]uint8{64, 64, 1}).Draw(t, "ttl"),
+	}
+	what := fmt.Sprintf("from %s on the wire of %s to n%d for %s ttl %d", other, n.Name, node, f.Address, p.ttl)
+	promised := model.fromWire(n, node, other, f.Address, p.ttl)
+	got, err := s.send(node, p, -1, nil)
+	if err != nil || !got.same(promised) {
+		s.fatal(t, fmt.Sprintf("%s: %v", what, err), promised, got)
+	}
+	ends["served "+got.end]++
+}
+
+func (s *simulation) testReply(t *rapid.T, ends map[string]int, f servedIP, to netip.Addr) {
+	s.log = nil
+	model := promise{s.clusterWorld}
+	isPort := slices.ContainsFunc(s.ports, func(p worldPort) bool { return slices.Contains(model.inCluster(p), to) })
+	if model.hasPods(to) && !isPort {
+		return // hosts have asked their own kernels, and nothing else has such addresses
+	}
+	want := model.reply(f, to)
+	got, err := s.send(f.node, packet{
+		kind: "ip", inPort: datapath.GatewayPort, ethSrc: datapath.GatewayMAC, ethDst: datapath.RouterMAC, src: f.Address, dst: to, ttl: 64,
+	}, -1, nil)
+	if err != nil || !got.same(want) {
+		s.fatal(t, fmt.Sprintf("n%d answers %s as %s: %v", f.node, to, f.Address, err), want, got)
+	}
+	ends["reply "+got.end]++
 }
 
 // testGateway sends a packet from the wire to the address that a node has as a Router's gateway: it

@@ -26,8 +26,9 @@ type clusterWorld struct {
 	networks      []intent.Network
 	routers       []intent.Router
 	blocks        []intent.Block
-	ports         []worldPort // of all nodes
-	floating      []intent.FloatingIP
+	ports         []worldPort         // of all nodes
+	floating      []intent.FloatingIP // of ports
+	served        []servedIP
 	gateways      []intent.GatewayAddress
 	neighbours    map[NeighbourKey]intent.MAC // on external networks, as far as they are known
 }
@@ -36,6 +37,12 @@ type clusterWorld struct {
 type worldPort struct {
 	intent.Port
 	fixed bool
+}
+
+// servedIP is a floating IP of a Service, and the node that has been chosen to answer for it.
+type servedIP struct {
+	intent.FloatingIP
+	node int // -1: none
 }
 
 // The physical networks' uplinks.
@@ -51,6 +58,12 @@ func (w *clusterWorld) view(node int) intent.Objects {
 		Local: intent.Local{Node: w.nodes[node].Name, Encapsulation: w.encapsulation},
 		Nodes: w.nodes, Networks: w.networks, Routers: w.routers, Blocks: w.blocks, FloatingIPs: w.floating,
 		GatewayAddresses: w.gateways,
+	}
+	for _, f := range w.served {
+		o.FloatingIPs = append(o.FloatingIPs[:len(o.FloatingIPs):len(o.FloatingIPs)], f.FloatingIP)
+		if f.node == node {
+			o.ChosenAddresses = append(o.ChosenAddresses, intent.ChosenAddress{Address: f.Address})
+		}
 	}
 	if w.encapsulation.Tunneled() {
 		o.Local.TunnelIP = w.endpoint(node)
@@ -189,6 +202,7 @@ func drawWorld(t *rapid.T) *clusterWorld {
 	w.drawPorts(t)
 	w.drawRoutes(t)
 	w.drawFloatingIPs(t)
+	w.drawServedIPs(t)
 	w.drawGateways(t)
 	w.drawNeighbours(t)
 	return w
@@ -341,6 +355,28 @@ func (w *clusterWorld) drawFloatingIPs(t *rapid.T) {
 	}
 }
 
+// drawServedIPs gives a Service some floating IPs.
+func (w *clusterWorld) drawServedIPs(t *rapid.T) {
+	for _, n := range w.networks {
+		if !n.External {
+			continue
+		}
+		for _, s := range n.Subnets {
+			if rapid.IntRange(0, 4).Draw(t, "no floating IP of a Service") == 0 {
+				continue
+			}
+			node := -1
+			if rapid.IntRange(0, 4).Draw(t, "none is chosen") > 0 {
+				node = rapid.IntRange(0, len(w.nodes)-1).Draw(t, "chosen node")
+			}
+			w.served = append(w.served, servedIP{
+				intent.FloatingIP{Name: fmt.Sprint("default/", n.Name, "-", s.Prefix.Addr().BitLen()), Network: n.Name, Address: at(s.Prefix, 140), Service: "default/web"},
+				node,
+			})
+		}
+	}
+}
+
 // drawGateways gives some Routers a gateway on an external network, and some nodes its addresses.
 func (w *clusterWorld) drawGateways(t *rapid.T) {
 	var external []intent.Network
@@ -385,6 +421,9 @@ func (w *clusterWorld) drawNeighbours(t *rapid.T) {
 		}
 	}
 	for _, f := range w.floating {
+		w.drawNeighbour(t, w.network(f.Network), f.Address, reserved.PodMAC(f.Address))
+	}
+	for _, f := range w.served {
 		w.drawNeighbour(t, w.network(f.Network), f.Address, reserved.PodMAC(f.Address))
 	}
 	for _, g := range w.gateways {
@@ -444,6 +483,9 @@ func (w *clusterWorld) addresses() []netip.Addr {
 		}
 	}
 	for _, f := range w.floating {
+		list = append(list, f.Address)
+	}
+	for _, f := range w.served {
 		list = append(list, f.Address)
 	}
 	for _, g := range w.gateways {
