@@ -165,8 +165,12 @@ func floatingIPsOf(t agentapi.Trace) (lines []string) {
 	if f := t.SentTo; f != nil {
 		line := fmt.Sprintf("%s: %s of Network %s stands for ", f.Name, f.Address, f.Network)
 		switch {
+		case f.Service != "" && f.Node == "":
+			line += "Service " + f.Service + ", and no node answers for it"
+		case f.Service != "":
+			line += "Service " + f.Service + ", and node " + f.Node + " answers for it"
 		case f.Port == "":
-			line += "no Port: its spec.port is left out"
+			line += "no Port and no Service"
 		case f.Node == "":
 			line += "Port " + f.Port + ", which no node has"
 		default:
@@ -240,6 +244,10 @@ func outcomeOf(t agentapi.Trace) string {
 	case "gateway":
 		if t.Service != nil && t.Service.Refused {
 			return "REFUSED by the kernel of node " + t.Node + ": the Service has no endpoints"
+		}
+		if t.Returns != nil {
+			return "to the kernel of node " + t.Node + ", which gives it back for the Service, from " +
+				t.Returns.Source.String()
 		}
 		return "to the kernel of node " + t.Node + ", which routes it on (Services, other networks, the node itself)"
 	case "tunnel":

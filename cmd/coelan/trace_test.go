@@ -95,7 +95,28 @@ func TestTraceOfExternalAddresses(t *testing.T) {
 		},
 		"to none": {
 			agentapi.Trace{SentTo: &agentapi.TracedFloatingIP{Name: "shop/x", Network: "office", Address: gateway}},
-			[]string{"FloatingIP shop/x: 198.51.100.1 of Network office stands for no Port: its spec.port is left out"},
+			[]string{"FloatingIP shop/x: 198.51.100.1 of Network office stands for no Port and no Service"},
+		},
+		"to a Service": {
+			agentapi.Trace{
+				SentTo:  &agentapi.TracedFloatingIP{Name: "shop/s", Network: "office", Address: gateway, Service: "shop/web", Node: "n1"},
+				Returns: &agentapi.TraceRequest{Source: netip.MustParseAddr("10.244.1.1")}, Outcome: agentapi.Outcome{Kind: "gateway"},
+			},
+			[]string{
+				"FloatingIP shop/s: 198.51.100.1 of Network office stands for Service shop/web, and node n1 answers for it",
+				"⇒ to the kernel of node n1, which gives it back for the Service, from 10.244.1.1",
+			},
+		},
+		"to a Service without endpoints": {
+			agentapi.Trace{
+				SentTo:  &agentapi.TracedFloatingIP{Name: "shop/s", Network: "office", Address: gateway, Service: "shop/web", Node: "n1"},
+				Service: &agentapi.TracedService{Name: "shop/web", Refused: true}, Outcome: agentapi.Outcome{Kind: "gateway"},
+			},
+			[]string{"⇒ REFUSED by the kernel of node n1: the Service has no endpoints"},
+		},
+		"to a Service on no node": {
+			agentapi.Trace{SentTo: &agentapi.TracedFloatingIP{Name: "shop/s", Network: "office", Address: gateway, Service: "shop/web"}},
+			[]string{"FloatingIP shop/s: 198.51.100.1 of Network office stands for Service shop/web, and no node answers for it"},
 		},
 	} {
 		tc.trace.Node = "n1"

@@ -22,7 +22,7 @@ type ServiceInfo struct {
 	HealthCheckNodePort uint16 `json:"healthCheckNodePort,omitempty"`
 	// LocalEndpoints is how many ready endpoints the node has.
 	LocalEndpoints int `json:"localEndpoints"`
-	// Answers are the load balancers' addresses that this node answers for.
+	// Answers are the load balancers' addresses and FloatingIPs that this node answers for.
 	Answers []netip.Addr `json:"answers,omitempty"`
 	// Problems are what of it is not in effect, and why.
 	Problems []string `json:"problems,omitempty"`

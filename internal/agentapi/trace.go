@@ -46,6 +46,9 @@ type Trace struct {
 	LeavesBy *TracedGateway `json:"leavesBy,omitempty"`
 	// SentToGateway is the Router's gateway with the packet's destination address.
 	SentToGateway *TracedGateway `json:"sentToGateway,omitempty"`
+	// Returns is the packet as this node's kernel gives it back to the bridge, of one that came from
+	// outside for the FloatingIP of a Service; nil: it does not.
+	Returns *TraceRequest `json:"returns,omitempty"`
 	// NextHop is that of a packet which leaves by an external Network.
 	NextHop *TracedNextHop `json:"nextHop,omitempty"`
 	// Policies are what policies decide, in order.
@@ -74,9 +77,12 @@ type TracedFloatingIP struct {
 	Name    string     `json:"name"` // namespace/name
 	Network string     `json:"network"`
 	Address netip.Addr `json:"address"`
-	// Port is the namespace/name of what the address stands for; empty: it stands for nothing.
-	Port string `json:"port,omitempty"`
-	// Node is that of the Port; empty if it is not this one and this one does not know it.
+	// Port or Service is the namespace/name of what the address stands for; none: it stands for
+	// nothing.
+	Port    string `json:"port,omitempty"`
+	Service string `json:"service,omitempty"`
+	// Node is that of the Port, or that which answers for the Service; empty if it is not this one
+	// and this one does not know it.
 	Node string `json:"node,omitempty"`
 }
 

@@ -5,7 +5,10 @@ package diagnose
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,7 +100,12 @@ type scripted struct {
 	as, to   map[string]*agentapi.TracedFloatingIP
 	traces   map[string]agentapi.Trace // in place of the above
 	answers  map[string]string         // node by FloatingIP
+	lists    map[string][]agentapi.ServiceInfo
 	asked    []agentapi.TraceRequest
+}
+
+func (s *scripted) Nodes(context.Context) ([]string, error) {
+	return slices.Sorted(maps.Keys(s.lists)), nil
 }
 
 func (s *scripted) Answering(_ context.Context, f agentapi.TracedFloatingIP) (string, error) {
@@ -113,6 +121,11 @@ func (s *scripted) Query(_ context.Context, node, path string, body, out any) er
 		}
 		if whole, ok := s.traces[node]; ok {
 			answer = whole
+		}
+	}
+	if path == "/v1/services" {
+		if answer = s.lists[node]; s.lists[node] == nil {
+			return fmt.Errorf("the agent of node %s does not answer", node)
 		}
 	}
 	text, err := json.Marshal(answer)
@@ -169,7 +182,7 @@ func TestTraceEndsInALoop(t *testing.T) {
 		"one": {Kind: "tunnel", Node: "two", VNI: 1}, "two": {Kind: "tunnel", Node: "one", VNI: 1},
 	}}
 	_, err := Trace(t.Context(), agents, Packet{Node: "one", From: "a/x"})
-	if err == nil || !strings.Contains(err.Error(), "not delivered after 3 nodes") {
+	if err == nil || !strings.Contains(err.Error(), "not delivered after 4 nodes") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -55,12 +56,19 @@ func (c *Cluster) FindAnswering(ctx context.Context, e Endpoint) (Endpoint, erro
 		e.Node, err = leading(b)
 		return e, err
 	}
-	e.Node, err = nodeAnswering(e.Addresses[0], all.Items, networks.Items)
+	f, err := floatingIPWith(e.Addresses[0], all.Items, networks.Items)
+	if err != nil {
+		return e, err
+	}
+	e.Node, err = nodeOf(ctx, c, f)
 	return e, err
 }
 
 // Answering implements Agents.
 func (c *Cluster) Answering(ctx context.Context, f agentapi.TracedFloatingIP) (string, error) {
+	if f.Service != "" {
+		return nodeAnswering(ctx, c, f.Service, f.Address)
+	}
 	namespace, name, _ := strings.Cut(f.Name, "/")
 	var read v1alpha1.FloatingIP
 	err := c.read(ctx, &read, "namespaces", namespace, "floatingips", name)
@@ -105,20 +113,20 @@ func leading(b *v1alpha1.AddressBlock) (string, error) {
 	return b.Status.ActiveNode, nil
 }
 
-// nodeAnswering is the node with the Port that a floating IP stands for. The error says what is
-// wrong if there is none.
-func nodeAnswering(a netip.Addr, all []v1alpha1.FloatingIP, networks []v1alpha1.Network) (string, error) {
+// floatingIPWith is the FloatingIP that has an address. The error says what is wrong if there is
+// none.
+func floatingIPWith(a netip.Addr, all []v1alpha1.FloatingIP, networks []v1alpha1.Network) (f v1alpha1.FloatingIP, err error) {
 	var asking *v1alpha1.FloatingIP
 	for i, f := range all {
 		switch a.String() {
 		case f.Status.Address:
-			return nodeOf(f)
+			return f, nil
 		case spelled(f.Spec.Address):
 			asking = &all[i]
 		}
 	}
 	if asking != nil {
-		return "", fmt.Errorf("FloatingIP %s/%s asks for %s and does not have it: %s", asking.Namespace, asking.Name, a,
+		return f, fmt.Errorf("FloatingIP %s/%s asks for %s and does not have it: %s", asking.Namespace, asking.Name, a,
 			readiness(*asking))
 	}
 	inside := ""
@@ -128,7 +136,7 @@ func nodeAnswering(a netip.Addr, all []v1alpha1.FloatingIP, networks []v1alpha1.
 			switch {
 			case err != nil || !p.Contains(a):
 			case n.Spec.External:
-				return "", fmt.Errorf("no FloatingIP and no Router's gateway has the address %s of the external Network %s;"+
+				return f, fmt.Errorf("no FloatingIP and no Router's gateway has the address %s of the external Network %s;"+
 					" kubectl get floatingips -A shows the FloatingIPs that there are", a, n.Name)
 			default:
 				inside = n.Name
@@ -136,22 +144,54 @@ func nodeAnswering(a netip.Addr, all []v1alpha1.FloatingIP, networks []v1alpha1.
 		}
 	}
 	if inside != "" {
-		return "", fmt.Errorf("%s is an address of Network %s, which is not external: from outside, packets to floating IPs"+
+		return f, fmt.Errorf("%s is an address of Network %s, which is not external: from outside, packets to floating IPs"+
 			" can be traced; kubectl get floatingips -A shows them", a, inside)
 	}
-	return "", fmt.Errorf("%s is an address of no external Network: from outside, packets to floating IPs can be traced;"+
+	return f, fmt.Errorf("%s is an address of no external Network: from outside, packets to floating IPs can be traced;"+
 		" kubectl get floatingips -A shows them", a)
 }
 
-func nodeOf(f v1alpha1.FloatingIP) (string, error) {
+// nodeOf is the node that answers for a FloatingIP. The error says what is wrong if none does.
+func nodeOf(ctx context.Context, agents Agents, f v1alpha1.FloatingIP) (string, error) {
 	switch {
+	case f.Spec.Service != "" && !meta.IsStatusConditionTrue(f.Status.Conditions, v1alpha1.ConditionReady):
+		return "", fmt.Errorf("no node answers for FloatingIP %s/%s: %s", f.Namespace, f.Name, readiness(f))
+	case f.Spec.Service != "":
+		a, err := netip.ParseAddr(f.Status.Address)
+		if err != nil {
+			return "", fmt.Errorf("FloatingIP %s/%s: status.address: %w", f.Namespace, f.Name, err)
+		}
+		node, err := nodeAnswering(ctx, agents, f.Namespace+"/"+f.Spec.Service, a)
+		if node == "" {
+			err = errors.Join(fmt.Errorf("no node answers for %s, FloatingIP %s/%s of Service %s: is there such a Service, in "+
+				"the mode native, and with externalTrafficPolicy Local an endpoint on a node that is connected to Network %s?",
+				a, f.Namespace, f.Name, f.Spec.Service, f.Spec.Network), err)
+		}
+		return node, err
 	case f.Spec.Port == "":
-		return "", fmt.Errorf("FloatingIP %s/%s has the address %s and stands for no Port: set its spec.port", f.Namespace,
-			f.Name, f.Status.Address)
+		return "", fmt.Errorf("FloatingIP %s/%s has the address %s and stands for no Port and no Service: set its spec.port "+
+			"or spec.service", f.Namespace, f.Name, f.Status.Address)
 	case f.Status.Node == "":
 		return "", fmt.Errorf("no node answers for FloatingIP %s/%s: %s", f.Namespace, f.Name, readiness(f))
 	}
 	return f.Status.Node, nil
+}
+
+// nodeAnswering is the node that the nodes have chosen to answer for an address of a Service; empty
+// if no agent says that its node does.
+func nodeAnswering(ctx context.Context, agents Agents, service string, a netip.Addr) (string, error) {
+	nodes, err := agents.Nodes(ctx)
+	errs := []error{err}
+	for _, node := range nodes {
+		list, err := Services(ctx, agents, node)
+		errs = append(errs, err)
+		for _, v := range list {
+			if v.Namespace+"/"+v.Name == service && slices.Contains(v.Answers, a) {
+				return node, nil
+			}
+		}
+	}
+	return "", errors.Join(errs...)
 }
 
 // readiness is what the controller says of a FloatingIP.

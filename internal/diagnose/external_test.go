@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agentapi"
 )
 
@@ -56,6 +59,8 @@ const someFloatingIPs = `{"items":[
 		"address":"198.51.100.34","conditions":[{"type":"Ready","status":"True","reason":"NotBound","message":"there is no Port db.eth0"}]}},
 	{"metadata":{"namespace":"shop","name":"taken"},"spec":{"network":"office","address":"198.51.100.35","port":"web.eth0"},
 		"status":{"conditions":[{"type":"Ready","status":"False","reason":"AddressTaken","message":"node n1 has it"}]}},
+	{"metadata":{"namespace":"shop","name":"svc"},"spec":{"network":"office","service":"web"},"status":{"address":"198.51.100.37",
+		"conditions":[{"type":"Ready","status":"False","reason":"ServiceWithoutClusterIP","message":"service web is headless"}]}},
 	{"metadata":{"namespace":"shop","name":"new"},"spec":{"network":"office","address":"198.51.100.36"}}]}`
 
 const someNetworks = `{"items":[
@@ -103,9 +108,10 @@ func TestFindAnswering(t *testing.T) {
 		"198.51.100.41":     {node: "n3"},
 		"198.51.100.42":     {err: "no node has reported that it is active for 198.51.100.42/32, the gateway of router blue: its condition GatewayReady"},
 		"198.51.100.48":     {err: "no FloatingIP and no Router's gateway has the address 198.51.100.48 of the external Network office"},
-		"198.51.100.33":     {err: "FloatingIP shop/spare has the address 198.51.100.33 and stands for no Port: set its spec.port"},
+		"198.51.100.33":     {err: "FloatingIP shop/spare has the address 198.51.100.33 and stands for no Port and no Service: set its spec.port or spec.service"},
 		"198.51.100.34":     {err: "no node answers for FloatingIP shop/early: NotBound: there is no Port db.eth0"},
 		"198.51.100.35":     {err: "FloatingIP shop/taken asks for 198.51.100.35 and does not have it: AddressTaken: node n1 has it"},
+		"198.51.100.37":     {err: "no node answers for FloatingIP shop/svc: ServiceWithoutClusterIP: service web is headless"},
 		"198.51.100.36":     {err: "FloatingIP shop/new asks for 198.51.100.36 and does not have it: no controller has looked at it"},
 		"198.51.100.99":     {err: "no FloatingIP and no Router's gateway has the address 198.51.100.99"},
 		"10.60.0.9":         {err: "10.60.0.9 is an address of Network red, which is not external"},
@@ -188,4 +194,73 @@ func TestTraceFollowsTheGateway(t *testing.T) {
 			t.Errorf("%s: the second node was asked for another packet:\n%s", name, diff)
 		}
 	}
+}
+
+// The node that answers for a Service is the one whose agent says so.
+func TestNodeAnsweringForService(t *testing.T) {
+	a := netip.MustParseAddr("198.51.100.37")
+	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	f := v1alpha1.FloatingIP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "svc"}, Spec: v1alpha1.FloatingIPSpec{Network: "office", Service: "web"},
+		Status: v1alpha1.FloatingIPStatus{Address: a.String(), Conditions: ready},
+	}
+	answers := func(namespace string, all ...netip.Addr) []agentapi.ServiceInfo {
+		return []agentapi.ServiceInfo{{Namespace: namespace, Name: "web", Answers: all}}
+	}
+	for name, tc := range map[string]struct {
+		lists map[string][]agentapi.ServiceInfo
+		node  string
+		err   string
+	}{
+		"one node":                      {map[string][]agentapi.ServiceInfo{"n1": answers("shop"), "n2": answers("shop", a), "n3": answers("shop")}, "n2", ""},
+		"none":                          {map[string][]agentapi.ServiceInfo{"n1": answers("shop")}, "", "no node answers for 198.51.100.37, FloatingIP shop/svc of Service web"},
+		"another address":               {map[string][]agentapi.ServiceInfo{"n1": answers("shop", a.Next())}, "", "on a node that is connected to Network office?"},
+		"another Service":               {map[string][]agentapi.ServiceInfo{"n1": answers("other", a)}, "", "no node answers"},
+		"an agent that does not answer": {map[string][]agentapi.ServiceInfo{"n1": nil, "n2": answers("shop", a)}, "n2", ""},
+		"only such an agent":            {map[string][]agentapi.ServiceInfo{"n1": nil}, "", "the agent of node n1 does not answer"},
+	} {
+		node, err := nodeOf(t.Context(), &scripted{lists: tc.lists}, f)
+		if node != tc.node || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: node %q, error %v; want %q, %q", name, node, err, tc.node, tc.err)
+		}
+	}
+}
+
+// What a node's kernel gives back to the bridge, for the Service of a FloatingIP, is traced on the
+// same node, and from there to the endpoint.
+func TestTraceFollowsTheKernel(t *testing.T) {
+	dst, client := netip.MustParseAddr("198.51.100.37"), netip.MustParseAddr("203.0.113.9")
+	returned := agentapi.TraceRequest{From: "gateway", Source: netip.MustParseAddr("10.244.1.1"), Destination: dst, Protocol: "tcp", DestinationPort: 80}
+	agents := &twice{scripted: &scripted{traces: map[string]agentapi.Trace{"two": {Node: "two", Outcome: agentapi.Outcome{Kind: "pod"}}}}, ways: []agentapi.Trace{
+		{
+			Node: "one", SentTo: &agentapi.TracedFloatingIP{Name: "shop/svc", Service: "shop/web", Node: "one"}, Returns: &returned,
+			Outcome: agentapi.Outcome{Kind: "gateway"},
+		},
+		{
+			Node: "one", Service: &agentapi.TracedService{Name: "shop/web", Endpoint: netip.MustParseAddrPort("10.244.2.7:8080")},
+			Outcome: agentapi.Outcome{Kind: "tunnel", Node: "two", VNI: 1},
+		},
+	}}
+	way, err := Trace(t.Context(), agents, Packet{
+		Node: "one", From: "outside", Source: client, Destination: dst, Protocol: "tcp", DestinationPort: 80, Conntrack: []string{"trk,new"},
+	})
+	if err != nil || len(way) != 3 || way[2].Node != "two" {
+		t.Fatalf("way %+v, %v", way, err)
+	}
+	if diff := cmp.Diff(returned, agents.asked[1], addrs); diff != "" {
+		t.Errorf("asked again for another packet:\n%s", diff)
+	}
+}
+
+// twice answers the first traces of a node each in another way.
+type twice struct {
+	*scripted
+	ways []agentapi.Trace
+}
+
+func (s *twice) Query(ctx context.Context, node, path string, body, out any) error {
+	if path == "/v1/trace" && len(s.ways) > 0 {
+		s.traces["one"], s.ways = s.ways[0], s.ways[1:]
+	}
+	return s.scripted.Query(ctx, node, path, body, out)
 }

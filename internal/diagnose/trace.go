@@ -25,8 +25,8 @@ type Packet struct {
 }
 
 // maxNodes bounds a packet's way: the other end of a tunnel, or of an external Network, hands it to
-// a pod or to its host.
-const maxNodes = 3
+// a pod or to its host, which may give it to the bridge once more, for an endpoint on a third node.
+const maxNodes = 4
 
 // Trace follows a packet from node to node and returns what each node does with it, in order.
 func Trace(ctx context.Context, agents Agents, p Packet) ([]agentapi.Trace, error) {
@@ -41,7 +41,7 @@ func Trace(ctx context.Context, agents Agents, p Packet) ([]agentapi.Trace, erro
 			return way, err
 		}
 		var unknown error
-		if f := t.SentTo; f != nil && f.Port != "" && f.Node == "" {
+		if f := t.SentTo; f != nil && f.Port+f.Service != "" && f.Node == "" {
 			f.Node, unknown = agents.Answering(ctx, *f)
 		}
 		way = append(way, t)
@@ -51,6 +51,8 @@ func Trace(ctx context.Context, agents Agents, p Packet) ([]agentapi.Trace, erro
 		next := t.Outcome.Node
 		if to := answering(t); to != "" {
 			next = to
+		} else if t.Returns != nil {
+			next = node
 		} else if t.Outcome.Kind != "tunnel" {
 			return way, nil
 		}
@@ -60,6 +62,10 @@ func Trace(ctx context.Context, agents Agents, p Packet) ([]agentapi.Trace, erro
 		}
 		if len(way) == maxNodes {
 			return way, fmt.Errorf("the packet was not delivered after %d nodes", maxNodes)
+		}
+		if t.Returns != nil {
+			request = *t.Returns
+			continue
 		}
 		if t.Outcome.Kind == "physical" {
 			_, source := t.External()

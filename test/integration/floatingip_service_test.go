@@ -7,16 +7,20 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"coelan.io/coelan/internal/diagnose"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/test/lab"
@@ -31,7 +35,11 @@ const (
 	fipLocal
 	fipReds
 	fipNobody
+	fipClosed // its endpoints' port is closed
 )
+
+// closedPort has no listener.
+const closedPort = 9
 
 // atOffice is the FloatingIP of a Service, at its port.
 func atOffice(number int, f lab.Family) netip.AddrPort {
@@ -63,8 +71,9 @@ func startFloatingServices(t *testing.T) *external {
 	publish(w.world, "lab", "local", fipLocal, local, w.c)
 	publish(w.world, "red", "reds", fipReds, nil, w.red[2])
 	publish(w.world, "lab", "nobody", fipNobody, nil)
+	publishAt(w.world, "lab", "closed", fipClosed, closedPort, nil, w.a, w.c)
 	for name, number := range map[string]int{
-		"both": fipBoth, "near": fipNear, "other": fipOther, "local": fipLocal, "nobody": fipNobody,
+		"both": fipBoth, "near": fipNear, "other": fipOther, "local": fipLocal, "nobody": fipNobody, "closed": fipClosed,
 	} {
 		w.bindService("lab", name, number)
 	}
@@ -96,6 +105,9 @@ func TestFloatingIPsOfServices(t *testing.T) {
 	}
 	t.Run("ways", func(t *testing.T) { floatingServiceWays(t, w) })
 	t.Run("one node answers", func(t *testing.T) { floatingServiceNeighbours(t, w) })
+	t.Run("errors", func(t *testing.T) { floatingServiceErrors(t, w) })
+	t.Run("sizes", func(t *testing.T) { floatingServiceSizes(t, w) })
+	t.Run("trace", func(t *testing.T) { floatingServiceTraces(t, w) })
 	t.Run("policies", func(t *testing.T) { floatingServicePolicies(t, w) })
 	t.Run("a pod with a FloatingIP", func(t *testing.T) { floatingServiceHairpin(t, w) })
 	t.Run("an agent that starts anew", func(t *testing.T) { floatingServiceRestart(t, w) })
@@ -174,6 +186,102 @@ func floatingServiceNeighbours(t *testing.T, w *external) {
 	reachesService(t, w.near, fipBoth, "") // an answer of the other node would have come meanwhile
 	if n := len(near.Frames(answers)); n != 1 {
 		t.Errorf("%d answers to one ARP for %s", n, v4)
+	}
+}
+
+// floatingServiceErrors has endpoints with a closed port answer datagrams: clients outside get the
+// errors, which quote what they have sent.
+func floatingServiceErrors(t *testing.T, w *external) {
+	inBothFamilies(func(f lab.Family) {
+		for _, from := range []*lab.Host{w.near, w.far, w.b.Host, w.n1.Host} {
+			if err := refusedUDP(from, atOffice(fipClosed, f)); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("%s: from %s to a closed port: %v", f, from.Name, err)
+			}
+		}
+	})
+}
+
+// floatingServiceSizes sends what is too big, on both ways.
+func floatingServiceSizes(t *testing.T, w *external) {
+	const port = 8082
+	for _, p := range []*lab.Pod{w.a, w.c} {
+		for f := range lab.Dual.Each {
+			serve(t, p.Host, netip.AddrPortFrom(p.Address(f), port), sendMuch)
+		}
+	}
+	publishAt(w.world, "lab", "near", fipNear, port, nil, w.a)
+	publishAt(w.world, "lab", "local", fipLocal, port, func(s *corev1.ServiceSpec) {
+		s.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	}, w.c)
+	inBothFamilies(func(f lab.Family) {
+		want := tooBig[f]
+		for _, number := range []int{fipNear, fipLocal} {
+			r, err := (probe.Ping{Dst: office(f, number), Size: 1500 - headers[f]}).Run(t.Context(), w.near)
+			if err != nil || len(r.Errors) != 1 || r.Errors[0].Type != want[0] || r.Errors[0].Code != want[1] || r.Errors[0].MTU != 1450 {
+				t.Errorf("%s to %s: replies %v, errors %v, %v; want type %d code %d with MTU 1450",
+					f, office(f, number), r.Replies, r.Errors, err, want[0], want[1])
+			}
+			// The wire beyond the gateway is narrow, which a sender in the cluster has to learn.
+			for _, to := range []*lab.Host{w.near, w.far} {
+				becomes(t, fmt.Sprint(to.Name, " gets all from ", atOffice(number, f)), func(ctx context.Context) error {
+					return getMuch(ctx, to, atOffice(number, f))
+				})
+			}
+		}
+	})
+	publish(w.world, "lab", "near", fipNear, nil, w.a)
+	publish(w.world, "lab", "local", fipLocal, func(s *corev1.ServiceSpec) {
+		s.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	}, w.c)
+	reachesService(t, w.near, fipNear, w.a.Name)
+	reachesService(t, w.near, fipLocal, w.c.Name)
+}
+
+// much is more than any queue on the way holds.
+const much = 1 << 19
+
+func sendMuch(c net.Conn) { _, _ = c.Write(make([]byte, much)) }
+
+// getMuch connects to what sends much, and has to get all of it.
+func getMuch(ctx context.Context, from *lab.Host, at netip.AddrPort) error {
+	c, err := probe.Dial(ctx, from, at)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	n, err := io.Copy(io.Discard, c)
+	if err == nil && n != much {
+		err = fmt.Errorf("%d bytes", n)
+	}
+	return err
+}
+
+// floatingServiceTraces asks as `coelan trace` does.
+func floatingServiceTraces(t *testing.T, w *external) {
+	for f := range lab.Dual.Each {
+		for _, tc := range []struct {
+			name   string
+			number int
+			to     uint16
+			want   string // without the name of the node that answers
+		}{
+			{"a Service", fipNear, servicePort, "to near of N gateway, N pod lab/a/eth0"},
+			{"that keeps clients", fipLocal, servicePort, "to local of n2 gateway, n2 pod lab/c/eth0"},
+			{"of a tenant", fipReds, servicePort, "to reds of N gateway, N pod red/r2/eth0"},
+			{"without endpoints", fipNobody, servicePort, "to nobody of N gateway refused"},
+			{"at another port", fipNear, servicePort + 1, "to near of N gateway, N drop"},
+		} {
+			node := w.answeringNode(t, tc.number, f).Name
+			way, err := diagnose.Trace(t.Context(), labAgents{w.Lab}, diagnose.Packet{
+				Node: node, From: "outside", Source: w.far.Address(f), Destination: office(f, tc.number), Protocol: "tcp",
+				SourcePort: 49152, DestinationPort: tc.to,
+			})
+			if err != nil {
+				t.Errorf("%s %s: %v", f, tc.name, err)
+			}
+			t.Logf("%s %s: %s", f, tc.name, wayOf(way, f))
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ func serviceInfo(v intent.NodeService, owned map[netip.Addr]bool) agentapi.Servi
 			Endpoints: append([]netip.AddrPort{}, sockets(p.Endpoints)...), OnNode: sockets(p.LocalEndpoints),
 			Draining: sockets(p.Draining),
 		})
-		for _, address := range p.LoadBalancerIPs {
+		for _, address := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
 			if owned[address] && !slices.Contains(i.Answers, address) {
 				i.Answers = append(i.Answers, address)
 			}

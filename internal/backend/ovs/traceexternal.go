@@ -97,6 +97,10 @@ func (t *tracer) nameExternal(r agentapi.TraceRequest, way *agentapi.Trace) {
 			way.NextHop = tracedNextHop(in, network, source, destination)
 		}
 	case "gateway":
+		if way.SentTo != nil && way.SentTo.Service != "" {
+			leadByKernel(in.State, r, way)
+			return
+		}
 	default:
 		return
 	}
@@ -110,6 +114,31 @@ func (t *tracer) nameExternal(r agentapi.TraceRequest, way *agentapi.Trace) {
 			way.SentToGateway = tracedGateway(g)
 		}
 	}
+}
+
+// leadByKernel says what the kernel makes of a packet from outside for the FloatingIP of a Service:
+// it refuses it, or gives it back to the bridge, with the address of the node's gateway where the
+// Service does not want to see the client's.
+func leadByKernel(s *intent.State, r agentapi.TraceRequest, way *agentapi.Trace) {
+	v, _ := s.NodeServices().Get(way.SentTo.Service)
+	node, _ := s.Nodes().Get(s.Local().Node)
+	back := r
+	back.From, back.Conntrack = "gateway", nil
+	back.Source, _ = gatewayOf(node, r.Destination)
+	for _, p := range v.Ports {
+		if p.Port != r.DestinationPort || !strings.EqualFold(p.Protocol.String(), r.Protocol) ||
+			!slices.Contains(p.ExternalIPs, r.Destination) {
+			continue
+		}
+		if p.Unserved {
+			way.Service = &agentapi.TracedService{Name: way.SentTo.Service, Refused: true}
+			return
+		}
+		if v.ExternalLocal {
+			back.Source = r.Source
+		}
+	}
+	way.Returns = &back
 }
 
 // nameOwner names what the flow of a step is for, where it is a floating IP or a Router's gateway.
@@ -143,7 +172,10 @@ func waitsForMAC(way *agentapi.Trace) bool {
 }
 
 func tracedFloatingIP(s *intent.State, f intent.FloatingIP) *agentapi.TracedFloatingIP {
-	traced := &agentapi.TracedFloatingIP{Name: f.Name, Network: f.Network, Address: f.Address, Port: f.Port}
+	traced := &agentapi.TracedFloatingIP{Name: f.Name, Network: f.Network, Address: f.Address, Port: f.Port, Service: f.Service}
+	if _, chosen := s.ChosenAddresses().Get(f.Address.String()); chosen && f.Service != "" {
+		traced.Node = s.Local().Node
+	}
 	if f.Port == "" {
 		return traced
 	}
