@@ -36,10 +36,15 @@ const (
 	fipReds
 	fipNobody
 	fipClosed // its endpoints' port is closed
+	fipMuch   // its endpoint sends much
+	fipMuchLocal
 )
 
-// closedPort has no listener.
-const closedPort = 9
+// closedPort has no listener, at muchPort much is sent.
+const (
+	closedPort = 9
+	muchPort   = 8082
+)
 
 // atOffice is the FloatingIP of a Service, at its port.
 func atOffice(number int, f lab.Family) netip.AddrPort {
@@ -72,8 +77,11 @@ func startFloatingServices(t *testing.T) *external {
 	publish(w.world, "red", "reds", fipReds, nil, w.red[2])
 	publish(w.world, "lab", "nobody", fipNobody, nil)
 	publishAt(w.world, "lab", "closed", fipClosed, closedPort, nil, w.a, w.c)
+	publishAt(w.world, "lab", "much", fipMuch, muchPort, nil, w.a)
+	publishAt(w.world, "lab", "much-local", fipMuchLocal, muchPort, local, w.c)
 	for name, number := range map[string]int{
 		"both": fipBoth, "near": fipNear, "other": fipOther, "local": fipLocal, "nobody": fipNobody, "closed": fipClosed,
+		"much": fipMuch, "much-local": fipMuchLocal,
 	} {
 		w.bindService("lab", name, number)
 	}
@@ -203,19 +211,14 @@ func floatingServiceErrors(t *testing.T, w *external) {
 
 // floatingServiceSizes sends what is too big, on both ways.
 func floatingServiceSizes(t *testing.T, w *external) {
-	const port = 8082
 	for _, p := range []*lab.Pod{w.a, w.c} {
 		for f := range lab.Dual.Each {
-			serve(t, p.Host, netip.AddrPortFrom(p.Address(f), port), sendMuch)
+			serve(t, p.Host, netip.AddrPortFrom(p.Address(f), muchPort), sendMuch)
 		}
 	}
-	publishAt(w.world, "lab", "near", fipNear, port, nil, w.a)
-	publishAt(w.world, "lab", "local", fipLocal, port, func(s *corev1.ServiceSpec) {
-		s.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-	}, w.c)
 	inBothFamilies(func(f lab.Family) {
 		want := tooBig[f]
-		for _, number := range []int{fipNear, fipLocal} {
+		for _, number := range []int{fipMuch, fipMuchLocal} {
 			r, err := (probe.Ping{Dst: office(f, number), Size: 1500 - headers[f]}).Run(t.Context(), w.near)
 			if err != nil || len(r.Errors) != 1 || r.Errors[0].Type != want[0] || r.Errors[0].Code != want[1] || r.Errors[0].MTU != 1450 {
 				t.Errorf("%s to %s: replies %v, errors %v, %v; want type %d code %d with MTU 1450",
@@ -223,18 +226,12 @@ func floatingServiceSizes(t *testing.T, w *external) {
 			}
 			// The wire beyond the gateway is narrow, which a sender in the cluster has to learn.
 			for _, to := range []*lab.Host{w.near, w.far} {
-				becomes(t, fmt.Sprint(to.Name, " gets all from ", atOffice(number, f)), func(ctx context.Context) error {
-					return getMuch(ctx, to, atOffice(number, f))
-				})
+				if err := getMuch(within(t, 10*time.Second), to, atOffice(number, f)); err != nil {
+					t.Errorf("%s: %s gets from %s: %v", f, to.Name, atOffice(number, f), err)
+				}
 			}
 		}
 	})
-	publish(w.world, "lab", "near", fipNear, nil, w.a)
-	publish(w.world, "lab", "local", fipLocal, func(s *corev1.ServiceSpec) {
-		s.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-	}, w.c)
-	reachesService(t, w.near, fipNear, w.a.Name)
-	reachesService(t, w.near, fipLocal, w.c.Name)
 }
 
 // much is more than any queue on the way holds.
@@ -257,30 +254,50 @@ func getMuch(ctx context.Context, from *lab.Host, at netip.AddrPort) error {
 	return err
 }
 
-// floatingServiceTraces asks as `coelan trace` does.
+// floatingServiceTraces asks as `coelan trace` does, from outside and from inside.
 func floatingServiceTraces(t *testing.T, w *external) {
 	for f := range lab.Dual.Each {
+		packet := func(node, from string, source netip.Addr, number int, port uint16) diagnose.Packet {
+			return diagnose.Packet{
+				Node: node, From: from, Source: source, Destination: office(f, number), Protocol: "tcp", SourcePort: 49152,
+				DestinationPort: port,
+			}
+		}
 		for _, tc := range []struct {
-			name   string
-			number int
-			to     uint16
-			want   string // without the name of the node that answers
+			name, service string
+			number        int
+			port          uint16
+			at, end       string // the node with the endpoint, and what becomes of the packet there
 		}{
-			{"a Service", fipNear, servicePort, "to near of N gateway, N pod lab/a/eth0"},
-			{"that keeps clients", fipLocal, servicePort, "to local of n2 gateway, n2 pod lab/c/eth0"},
-			{"of a tenant", fipReds, servicePort, "to reds of N gateway, N pod red/r2/eth0"},
-			{"without endpoints", fipNobody, servicePort, "to nobody of N gateway refused"},
-			{"at another port", fipNear, servicePort + 1, "to near of N gateway, N drop"},
+			{"one endpoint", "near", fipNear, servicePort, "n1", "pod lab/a/eth0"},
+			{"of clients that it sees", "local", fipLocal, servicePort, "n2", "pod lab/c/eth0"},
+			{"of a tenant", "reds", fipReds, servicePort, "n2", "pod red/r2/eth0"},
+			{"at another port", "near", fipNear, servicePort + 1, "", "drop no route"},
+			{"without endpoints", "nobody", fipNobody, servicePort, "", "refused"},
 		} {
 			node := w.answeringNode(t, tc.number, f).Name
-			way, err := diagnose.Trace(t.Context(), labAgents{w.Lab}, diagnose.Packet{
-				Node: node, From: "outside", Source: w.far.Address(f), Destination: office(f, tc.number), Protocol: "tcp",
-				SourcePort: 49152, DestinationPort: tc.to,
-			})
-			if err != nil {
-				t.Errorf("%s %s: %v", f, tc.name, err)
+			want := fmt.Sprintf("%[1]s to %[2]s of %[1]s gateway", node, tc.service)
+			switch tc.at {
+			case "":
+				want += map[bool]string{true: " refused", false: ", " + node + " " + tc.end}[tc.end == "refused"]
+			case node:
+				want += ", " + node + " " + tc.end
+			default:
+				want += ", " + node + " tunnel, " + tc.at + " " + tc.end
 			}
-			t.Logf("%s %s: %s", f, tc.name, wayOf(way, f))
+			way, err := diagnose.Trace(t.Context(), labAgents{w.Lab}, packet(node, "outside", w.far.Address(f), tc.number, tc.port))
+			if got := wayOf(way, f); err != nil || got != want {
+				t.Errorf("%s %s: %q, %v; want %q", f, tc.name, got, err, want)
+			}
+		}
+		way, err := diagnose.Trace(t.Context(), labAgents{w.Lab}, packet("n1", "lab/b", w.b.Address(f), fipLocal, servicePort))
+		if got, want := wayOf(way, f), "n1 tunnel, n2 pod lab/c/eth0"; err != nil || got != want {
+			t.Errorf("%s from inside: %q, %v; want %q", f, got, err, want)
+		}
+		_, err = diagnose.Trace(t.Context(), labAgents{w.Lab}, packet("n1", "outside", w.far.Address(f), fipLocal, servicePort))
+		want := fmt.Sprintf("node n1 does not answer for %s: FloatingIP lab/local-%s: another node has been chosen to answer for its Service", office(f, fipLocal), f)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s from outside at the wrong node: %v, want %q", f, err, want)
 		}
 	}
 }

@@ -97,6 +97,9 @@ func wayOf(way []agentapi.Trace, f lab.Family) string {
 			}
 		}
 		words = append(words, n.Outcome.Kind)
+		if n.Service != nil && n.Service.Refused {
+			words = append(words, "refused")
+		}
 		if o := n.Outcome; o.Pod+o.Reason != "" {
 			words = append(words, o.Pod+o.Reason)
 		}
