@@ -75,7 +75,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 	for {
 		state := l.intent.State()
 		var err error
-		if d := intent.Diff(last, state); stale || d.Local || len(d.Routers) > 0 {
+		if d := intent.Diff(last, state); stale || d.Local || len(d.Routers)+len(d.GatewayAddresses) > 0 {
 			err = l.follow(ctx, state, stale)
 		}
 		last = state

@@ -240,6 +240,13 @@ func TestRun(t *testing.T) {
 		expect("Routers come", map[uint16]int{1: 50, 7: 10, 8: 10, 65534: 10, 65535: 10})
 		update(t, s, routers(blue))
 		expect("a Router goes", map[uint16]int{1: 50, 8: 10, 65534: 10, 65535: 10})
+		office := netip.MustParseAddr("198.51.100.40")
+		update(t, s, func(tx *intent.Tx) {
+			tx.SetGatewayAddress(intent.GatewayAddress{Router: "blue", Node: "n1", Network: "office", Address: office})
+		})
+		expect("a gateway comes", map[uint16]int{1: 50, 8: 10, 1<<15 + 8: 10, 65534: 10, 65535: 10})
+		update(t, s, func(tx *intent.Tx) { tx.DeleteGatewayAddress("office", office) })
+		expect("a gateway goes", map[uint16]int{1: 50, 8: 10, 65534: 10, 65535: 10})
 
 		before := f.asked()
 		update(t, s, func(tx *intent.Tx) { tx.SetLocal(intent.Local{Node: "n1", Datapath: intent.DatapathNetdev, MTU: 1400}) })
