@@ -27,6 +27,11 @@ func (s *State) GatewayAddressesAt(node string) iter.Seq[GatewayAddress] {
 	return s.gatewayAddresses.by(gatewayAddressesByNode, node)
 }
 
+// GatewayAddressesOf are those by which a node lets a Router's Ports out.
+func (s *State) GatewayAddressesOf(node, router string) iter.Seq[GatewayAddress] {
+	return s.gatewayAddresses.by(gatewayAddressesByUse, node+" "+router)
+}
+
 // SetGatewayAddress adds or replaces a GatewayAddress.
 func (tx *Tx) SetGatewayAddress(g GatewayAddress) { tx.gatewayAddresses = tx.gatewayAddresses.set(g) }
 

@@ -170,7 +170,10 @@ var kinds = []kind{
 		KindGatewayAddress, func(p parts) part[GatewayAddress] {
 			return part[GatewayAddress]{&p.gatewayAddresses, &p.GatewayAddresses, &p.delta.GatewayAddresses}
 		},
-		[]index[GatewayAddress]{{values: func(g GatewayAddress) []string { return []string{g.Node} }}},
+		[]index[GatewayAddress]{
+			gatewayAddressesByNode: {values: func(g GatewayAddress) []string { return []string{g.Node} }},
+			gatewayAddressesByUse:  {values: func(g GatewayAddress) []string { return []string{g.Node + " " + g.Router} }},
+		},
 	},
 	kindOf[EgressAddress]{
 		KindEgressAddress, func(p parts) part[EgressAddress] {
@@ -224,6 +227,12 @@ const (
 	floatingIPsByAddress
 )
 
+// The indexes of GatewayAddresses.
+const (
+	gatewayAddressesByNode = iota
+	gatewayAddressesByUse
+)
+
 // The indexes of EgressAddresses.
 const (
 	egressAddressesByUser = iota
@@ -242,8 +251,6 @@ const (
 	networksByRouter = 0
 	blocksByNetwork  = 0
 	subjectsByRule   = 0
-
-	gatewayAddressesByNode = 0
 )
 
 // kind is what a State does with objects of all kinds alike.

@@ -76,10 +76,8 @@ func gatewayZones(s *intent.State, network string) []uint16 {
 	if !ok {
 		return nil
 	}
-	for g := range s.GatewayAddressesAt(s.Local().Node) {
-		if g.Router == r.Name {
-			return []uint16{datapath.GatewayZone(r.ID)}
-		}
+	for range s.GatewayAddressesOf(s.Local().Node, r.Name) {
+		return []uint16{datapath.GatewayZone(r.ID)}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package pipeline
 
 import (
 	"cmp"
+	"iter"
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
@@ -35,7 +36,7 @@ var gatewayFeature = &feature{
 		if !ok || n.Physical != "" {
 			return
 		}
-		for _, g := range r.gatewayAddresses(rt) {
+		for g := range r.gatewayAddresses(rt) {
 			e, ok := r.externalAddress(g.Network, g.Address)
 			if !ok {
 				continue
@@ -98,14 +99,9 @@ func (t *translation) byGateway(way egressWay) {
 }
 
 // gatewayAddresses are those that this node has as a gateway of the Router.
-func (r *rules) gatewayAddresses(rt intent.Router) (list []intent.GatewayAddress) {
+func (r *rules) gatewayAddresses(rt intent.Router) iter.Seq[intent.GatewayAddress] {
 	r.dependOn(unitKey{kindGateways, rt.Name})
-	for g := range r.state.GatewayAddressesAt(r.local.Node) {
-		if g.Router == rt.Name {
-			list = append(list, g)
-		}
-	}
-	return list
+	return r.state.GatewayAddressesOf(r.local.Node, rt.Name)
 }
 
 // router looks up a Router, and reports a problem when it is missing.
