@@ -108,6 +108,10 @@ func (m *memory) ForgetBalanced(context.Context, []backend.Balanced) error      
 func (m *memory) ServiceProblems() map[string][]string                          { return nil }
 func (m *memory) Uplinks() map[string]uint32                                    { return nil }
 func (m *memory) PolicyStats(context.Context) ([]agentapi.PolicyStat, error)    { return nil, nil }
+func (m *memory) FloatingIPs() []agentapi.FloatingIPInfo                        { return nil }
+func (m *memory) Gateways(context.Context) ([]agentapi.GatewayInfo, error)      { return nil, nil }
+func (m *memory) EgressAddresses() []agentapi.EgressInfo                        { return nil }
+func (m *memory) NextHops() []agentapi.NextHop                                  { return nil }
 func (m *memory) Report(s *agentapi.Status)                                     { s.OVS.Connected = true }
 func (m *memory) Findings(context.Context) ([]agentapi.Finding, int, error) {
 	return nil, len(m.ports), nil

@@ -62,6 +62,34 @@ func PolicyStats(ctx context.Context, agents Agents, node string) ([]agentapi.Po
 	return s, err
 }
 
+// FloatingIPs are those of a node's Ports.
+func FloatingIPs(ctx context.Context, agents Agents, node string) ([]agentapi.FloatingIPInfo, error) {
+	var f []agentapi.FloatingIPInfo
+	err := agents.Query(ctx, node, "/v1/floatingips", nil, &f)
+	return f, err
+}
+
+// Gateways are the addresses that a node has as a gateway of Routers.
+func Gateways(ctx context.Context, agents Agents, node string) ([]agentapi.GatewayInfo, error) {
+	var g []agentapi.GatewayInfo
+	err := agents.Query(ctx, node, "/v1/gateways", nil, &g)
+	return g, err
+}
+
+// Egress are the addresses that Ports of several nodes are seen as, as a node knows them.
+func Egress(ctx context.Context, agents Agents, node string) ([]agentapi.EgressInfo, error) {
+	var e []agentapi.EgressInfo
+	err := agents.Query(ctx, node, "/v1/egress", nil, &e)
+	return e, err
+}
+
+// NextHops are the stations on external Networks that a node knows or looks for.
+func NextHops(ctx context.Context, agents Agents, node string) ([]agentapi.NextHop, error) {
+	var n []agentapi.NextHop
+	err := agents.Query(ctx, node, "/v1/nexthops", nil, &n)
+	return n, err
+}
+
 // Check compares what is on a node with what should be there.
 func Check(ctx context.Context, agents Agents, node string) (agentapi.Check, error) {
 	var c agentapi.Check

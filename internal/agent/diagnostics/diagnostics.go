@@ -42,6 +42,13 @@ type Backend interface {
 	Uplinks() map[string]uint32
 	// PolicyStats are what rules have decided.
 	PolicyStats(ctx context.Context) ([]agentapi.PolicyStat, error)
+	// FloatingIPs are those of this node's Ports, Gateways the addresses that the node has as a
+	// gateway of Routers, EgressAddresses all of the cluster, and NextHops the stations on external
+	// Networks that the node knows or looks for.
+	FloatingIPs() []agentapi.FloatingIPInfo
+	Gateways(ctx context.Context) ([]agentapi.GatewayInfo, error)
+	EgressAddresses() []agentapi.EgressInfo
+	NextHops() []agentapi.NextHop
 	// Trace follows a packet. A *backend.BadRequestError says what is wrong with the question.
 	Trace(ctx context.Context, r agentapi.TraceRequest) (agentapi.Trace, error)
 }
@@ -103,6 +110,18 @@ func (d *Diagnostics) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /v1/policystats", func(w http.ResponseWriter, r *http.Request) {
 		reply(w)(d.Backend.PolicyStats(r.Context()))
+	})
+	mux.HandleFunc("GET /v1/floatingips", func(w http.ResponseWriter, _ *http.Request) {
+		localapi.Answer(w, d.Backend.FloatingIPs())
+	})
+	mux.HandleFunc("GET /v1/gateways", func(w http.ResponseWriter, r *http.Request) {
+		reply(w)(d.Backend.Gateways(r.Context()))
+	})
+	mux.HandleFunc("GET /v1/egress", func(w http.ResponseWriter, _ *http.Request) {
+		localapi.Answer(w, d.Backend.EgressAddresses())
+	})
+	mux.HandleFunc("GET /v1/nexthops", func(w http.ResponseWriter, _ *http.Request) {
+		localapi.Answer(w, d.Backend.NextHops())
 	})
 	mux.HandleFunc("GET /v1/check", func(w http.ResponseWriter, r *http.Request) { reply(w)(d.check(r.Context())) })
 	mux.HandleFunc("POST /v1/trace", d.handleTrace)

@@ -72,7 +72,8 @@ func (b *Backend) registerViews() {
 		Name: "coelan_egress_takeovers_total",
 		Help: "How often this node became active for an external address that one of several nodes is active for.",
 	}, func() float64 { return float64(b.external.egress.takeovers()) }))
-	b.Metrics.MustRegister(&refusedCollector{b.flows.quarantine}, &connectionCollector{b.tracking})
+	b.Metrics.MustRegister(&refusedCollector{b.flows.quarantine}, &connectionCollector{b.tracking},
+		&externalCollector{b.external})
 	if b.policed() {
 		gauge("coelan_policy_closed_ports",
 			"Ports that are closed because their policies are not known, or cannot be put into effect.",

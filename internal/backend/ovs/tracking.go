@@ -9,9 +9,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovs/conntrack"
 	"coelan.io/coelan/internal/backend/ovs/ctflush"
 	"coelan.io/coelan/internal/backend/ovs/ctlimit"
+	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/backend/ovs/streams"
 	"coelan.io/coelan/internal/config"
 )
@@ -60,6 +63,33 @@ func (t *tracking) usage(ctx context.Context) (ctlimit.Usage, error) {
 	return t.limiter.Usage(ctx)
 }
 
+// translations are the connections by gateways of Routers, by the Router's name. Where connections
+// are not limited, Open vSwitch does not count them: those of the kernel's table are counted one by
+// one, and of the userspace datapath's nothing is known.
+func (t *tracking) translations(ctx context.Context) (map[string]agentapi.Translations, error) {
+	usage, err := t.usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]agentapi.Translations{}
+	for _, z := range usage.Zones {
+		if z.Gateway {
+			found[z.Router] = agentapi.Translations{Count: z.Entries, Limit: z.Limit}
+		}
+	}
+	if len(found) > 0 || !t.inKernel() {
+		return found, nil
+	}
+	count, err := conntrack.Kernel{}.CountZones(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for r := range t.intent.State().Routers().All() {
+		found[r.Name] = agentapi.Translations{Count: count[datapath.GatewayZone(r.ID)]}
+	}
+	return found, nil
+}
+
 // compareConnections finds Routers, and a node, that have nearly all connections that they may.
 func (c *comparison) compareConnections(ctx context.Context) {
 	usage, err := c.tracking.usage(ctx)
@@ -81,6 +111,11 @@ var (
 		[]string{"router"}, nil)
 	routerLimitDesc = prometheus.NewDesc("coelan_conntrack_limit",
 		"How many connections conntrack may remember of the Router.", []string{"router"}, nil)
+	gatewayEntriesDesc = prometheus.NewDesc("coelan_gateway_translations",
+		"Connections by a Router's gateway that conntrack remembers on this node, where they are limited.",
+		[]string{"router"}, nil)
+	gatewayLimitDesc = prometheus.NewDesc("coelan_gateway_translations_limit",
+		"How many connections by the Router's gateway conntrack may remember.", []string{"router"}, nil)
 	tableEntriesDesc = prometheus.NewDesc("coelan_conntrack_table_entries",
 		"Connections that conntrack remembers on this node.", nil, nil)
 	tableLimitDesc = prometheus.NewDesc("coelan_conntrack_table_limit",
@@ -91,12 +126,14 @@ var (
 func (c *connectionCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- routerEntriesDesc
 	ch <- routerLimitDesc
+	ch <- gatewayEntriesDesc
+	ch <- gatewayLimitDesc
 	ch <- tableEntriesDesc
 	ch <- tableLimitDesc
 }
 
 // Collect implements prometheus.Collector. Routers without connections on this node have no
-// metrics: there may be many.
+// metrics, as there may be many; gateways have, as the node has few.
 func (c *connectionCollector) Collect(ch chan<- prometheus.Metric) {
 	usage, err := c.tracking.usage(context.Background())
 	if err != nil || usage.Size == 0 {
@@ -108,7 +145,11 @@ func (c *connectionCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(tableEntriesDesc, usage.Entries)
 	gauge(tableLimitDesc, usage.Size)
 	for _, z := range usage.Zones {
-		if z.Entries > 0 {
+		switch {
+		case z.Gateway:
+			gauge(gatewayEntriesDesc, z.Entries, z.Router)
+			gauge(gatewayLimitDesc, z.Limit, z.Router)
+		case z.Entries > 0:
 			gauge(routerEntriesDesc, z.Entries, z.Router)
 			gauge(routerLimitDesc, z.Limit, z.Router)
 		}

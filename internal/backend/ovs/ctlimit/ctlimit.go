@@ -8,7 +8,6 @@
 package ctlimit
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -208,14 +207,17 @@ func (l *Limiter) Problem() error {
 
 // Zone is what a Router, or what Physical and Hairpin stand for, has of the table.
 type Zone struct {
-	Router         string
+	Router string
+	// Gateway says that these are connections that leave by the Router's gateway, which have a zone
+	// of their own.
+	Gateway        bool
 	Entries, Limit int
 }
 
 // Usage is how full the table is.
 type Usage struct {
 	Entries, Size int
-	// Zones are those with limits, by Router.
+	// Zones are those with limits, by number.
 	Zones []Zone
 }
 
@@ -240,12 +242,12 @@ func (l *Limiter) Usage(ctx context.Context) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	for id, z := range applied {
+	for _, id := range slices.Sorted(maps.Keys(applied)) {
+		z := applied[id]
 		if there, ok := have[id]; ok {
-			u.Zones = append(u.Zones, Zone{z.router, there.Count, there.Limit})
+			u.Zones = append(u.Zones, Zone{z.router, z.gateway, there.Count, there.Limit})
 		}
 	}
-	slices.SortFunc(u.Zones, func(a, b Zone) int { return cmp.Compare(a.Router, b.Router) })
 	return u, nil
 }
 
@@ -263,11 +265,15 @@ func (u Usage) Findings() map[string]string {
 			" once it is full, no new connection on this node is tracked", full, u.Size)
 	}
 	for _, z := range u.Zones {
-		if Full(z.Entries, z.Limit) {
-			found["Router "+z.Router] = fmt.Sprintf("has more than %d %% of the %d connections"+
-				" on this node that it may have: once it has all, no new one of its pods is tracked",
-				full, z.Limit)
+		if !Full(z.Entries, z.Limit) {
+			continue
 		}
+		object, effect := "Router "+z.Router, "of its pods is tracked"
+		if z.Gateway {
+			object, effect = "gateway of Router "+z.Router, "leaves by it"
+		}
+		found[object] = fmt.Sprintf("has more than %d %% of the %d connections on this node that it may have:"+
+			" once it has all, no new one %s", full, z.Limit, effect)
 	}
 	return found
 }

@@ -134,8 +134,8 @@ func TestZones(t *testing.T) {
 		}
 	})
 	want := map[uint16]zone{
-		1: {"default", 500}, 7: {"red", 20}, 1<<15 + 1: {"(gateway of default)", 500}, 1<<15 + 7: {"(gateway of red)", 20},
-		65534: {Physical, 20}, 65535: {Hairpin, 20},
+		1: {"default", false, 500}, 7: {"red", false, 20}, 1<<15 + 1: {"default", true, 500}, 1<<15 + 7: {"red", true, 20},
+		65534: {Physical, false, 20}, 65535: {Hairpin, false, 20},
 	}
 	got := zonesOf(gateway.State(), config.Conntrack{MaxDefault: 500, MaxPerRouter: 20}, size)
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(zone{})); diff != "" {
@@ -150,13 +150,13 @@ func TestZones(t *testing.T) {
 		want     map[uint16]zone
 	}{
 		"shares": {config.Conntrack{}, size, map[uint16]zone{
-			1: {"default", 1_500_000}, 7: {"red", 300_000}, 8: {"blue", 300_000}, 65534: {Physical, 300_000}, 65535: {Hairpin, 300_000},
+			1: {"default", false, 1_500_000}, 7: {"red", false, 300_000}, 8: {"blue", false, 300_000}, 65534: {Physical, false, 300_000}, 65535: {Hairpin, false, 300_000},
 		}},
 		"settings": {config.Conntrack{MaxDefault: 500, MaxPerRouter: 20}, size, map[uint16]zone{
-			1: {"default", 500}, 7: {"red", 20}, 8: {"blue", 20}, 65534: {Physical, 20}, 65535: {Hairpin, 20},
+			1: {"default", false, 500}, 7: {"red", false, 20}, 8: {"blue", false, 20}, 65534: {Physical, false, 20}, 65535: {Hairpin, false, 20},
 		}},
 		"a tiny table": {config.Conntrack{}, 3, map[uint16]zone{
-			1: {"default", 1}, 7: {"red", 1}, 8: {"blue", 1}, 65534: {Physical, 1}, 65535: {Hairpin, 1},
+			1: {"default", false, 1}, 7: {"red", false, 1}, 8: {"blue", false, 1}, 65534: {Physical, false, 1}, 65535: {Hairpin, false, 1},
 		}},
 	} {
 		got := zonesOf(state, tc.settings, tc.table)
@@ -279,24 +279,29 @@ func TestUsage(t *testing.T) {
 	f, s := &fake{entries: 2_400_001}, intent.NewStore()
 	f.set(map[uint16]int{99: 1}, nil)
 	update(t, s, routers(red, blue))
-	update(t, s, func(tx *intent.Tx) { tx.SetLocal(intent.Local{Node: "n1", Datapath: intent.DatapathNetdev}) })
+	update(t, s, func(tx *intent.Tx) {
+		tx.SetLocal(intent.Local{Node: "n1", Datapath: intent.DatapathNetdev})
+		tx.SetGatewayAddress(intent.GatewayAddress{Router: "red", Node: "n1", Network: "office", Address: netip.MustParseAddr("198.51.100.40")})
+	})
 	l := New(slog.New(slog.DiscardHandler), config.Conntrack{Limits: config.AutoLimits, MaxDefault: 50, MaxPerRouter: 10}, s, f)
 	if err := l.follow(t.Context(), s.State(), true); err != nil {
 		t.Fatal(err)
 	}
 	f.limits[7], f.limits[8] = appctl.ZoneLimit{Limit: 10, Count: 9}, appctl.ZoneLimit{Limit: 10, Count: 8}
+	f.limits[1<<15+7] = appctl.ZoneLimit{Limit: 10, Count: 10}
 	u, err := l.Usage(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Usage{Entries: 2_400_001, Size: size, Zones: []Zone{
-		{Hairpin, 0, 10}, {Physical, 0, 10}, {"blue", 8, 10}, {"default", 0, 50}, {"red", 9, 10},
+		{"default", false, 0, 50}, {"red", false, 9, 10}, {"blue", false, 8, 10}, {"red", true, 10, 10}, {Physical, false, 0, 10},
+		{Hairpin, false, 0, 10},
 	}}
 	if diff := cmp.Diff(want, u); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
 	}
 	found := slices.Sorted(maps.Keys(u.Findings()))
-	if diff := cmp.Diff([]string{"Router red", "table"}, found); diff != "" {
+	if diff := cmp.Diff([]string{"Router red", "gateway of Router red", "table"}, found); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }

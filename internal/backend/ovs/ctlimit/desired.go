@@ -16,13 +16,12 @@ const (
 	Hairpin = "(hairpin)"
 )
 
-// GatewayOf is the name of the zone of what leaves by a Router's gateway.
-func GatewayOf(router string) string { return "(gateway of " + router + ")" }
-
 // zone is a conntrack zone with its limit, 0: none.
 type zone struct {
 	router string
-	limit  int
+	// gateway says that it is the zone of what leaves by the Router's gateway.
+	gateway bool
+	limit   int
 }
 
 // Shares of the table.
@@ -42,12 +41,12 @@ func zonesOf(s *intent.State, c config.Conntrack, table int) map[uint16]zone {
 	}
 	each, ofDefault := share(c.MaxPerRouter, shareOfRouter), share(c.MaxDefault, shareOfDefault)
 	zones := map[uint16]zone{
-		uint16(intent.DefaultRouter):  {intent.DefaultRouterName, ofDefault},
-		uint16(datapath.PhysicalZone): {Physical, each},
-		uint16(datapath.HairpinZone):  {Hairpin, each},
+		uint16(intent.DefaultRouter):  {router: intent.DefaultRouterName, limit: ofDefault},
+		uint16(datapath.PhysicalZone): {router: Physical, limit: each},
+		uint16(datapath.HairpinZone):  {router: Hairpin, limit: each},
 	}
 	for r := range s.PrivateRouters() {
-		zones[uint16(r.ID)] = zone{r.Name, each}
+		zones[uint16(r.ID)] = zone{router: r.Name, limit: each}
 	}
 	for g := range s.GatewayAddressesAt(s.Local().Node) {
 		if r, ok := s.Routers().Get(g.Router); ok {
@@ -55,7 +54,7 @@ func zonesOf(s *intent.State, c config.Conntrack, table int) map[uint16]zone {
 			if r.Name == intent.DefaultRouterName {
 				limit = ofDefault
 			}
-			zones[datapath.GatewayZone(r.ID)] = zone{GatewayOf(r.Name), limit}
+			zones[datapath.GatewayZone(r.ID)] = zone{r.Name, true, limit}
 		}
 	}
 	return zones

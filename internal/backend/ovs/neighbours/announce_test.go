@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -47,6 +49,9 @@ func TestAnnounce(t *testing.T) {
 			w.expect()
 			if len(w.announcements) != 0 {
 				t.Error("the announcement is kept")
+			}
+			if n := testutil.ToFloat64(w.metrics.announcements); int(n) != 3*len(tc.want) {
+				t.Errorf("%v announcements are counted, want %d", n, 3*len(tc.want))
 			}
 		})
 	}

@@ -55,9 +55,11 @@ func TestSilentGateway(t *testing.T) {
 		if len(frames) < 10 || len(frames) > 20 {
 			t.Errorf("%d requests in a minute", len(frames))
 		}
+		w.lists(Neighbour{Key: Key{"office", addr(gateway)}, Gateway: true, Silent: true})
 		w.up(gateway, router)
 		w.pass(maxPause * 3 / 2)
 		w.table(known(gateway, router))
+		w.lists(Neighbour{Key: Key{"office", addr(gateway)}, Gateway: true, MAC: router})
 		log := w.log.String()
 		if n := strings.Count(log, "level=WARN"); n != 1 || !strings.Contains(log, "gateway=198.51.100.1") {
 			t.Errorf("%d warnings, want one that names the gateway:\n%s", n, log)

@@ -116,9 +116,12 @@ func TestFailedHostSpeaks(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.SetSegments([]Segment{segment4()})
 		w.Resolve("office", addr(host), nil)
+		w.lists(Neighbour{Key: Key{"office", addr(host)}})
 		w.pass(4 * time.Second)
+		w.lists(Neighbour{Key: Key{"office", addr(host)}, Silent: true})
 		w.Received("office", gratuitous(host, station))
 		w.table(known(host, station))
+		w.lists(Neighbour{Key: Key{"office", addr(host)}, MAC: station})
 	})
 }
 

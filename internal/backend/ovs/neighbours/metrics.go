@@ -6,8 +6,9 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are described in docs/operate/metrics.md.
 type metrics struct {
-	requests prometheus.Counter
-	packets  *prometheus.CounterVec
+	requests      prometheus.Counter
+	announcements prometheus.Counter
+	packets       *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -15,6 +16,10 @@ func newMetrics() *metrics {
 		requests: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coelan_neighbour_requests_total",
 			Help: "ARP requests and neighbor solicitations made for next hops on external Networks.",
+		}),
+		announcements: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coelan_external_announcements_total",
+			Help: "Frames by which the agent has announced that this node has an address of an external Network.",
 		}),
 		packets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coelan_neighbour_lost_packets_total",
@@ -30,7 +35,7 @@ func (m *metrics) lost(reason string, packets int) {
 }
 
 func (m *metrics) register(to prometheus.Registerer, r *Resolver) {
-	to.MustRegister(m.requests, m.packets, &stateCollector{r})
+	to.MustRegister(m.requests, m.announcements, m.packets, &stateCollector{r})
 }
 
 var neighboursDesc = prometheus.NewDesc("coelan_neighbours",

@@ -29,9 +29,11 @@
 package neighbours
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -159,6 +161,45 @@ func (r *Resolver) Table() map[Key]intent.MAC {
 		}
 	}
 	return table
+}
+
+// Neighbour is a next hop, or an address that may be one.
+type Neighbour struct {
+	Key
+	// Gateway says that it is one of a Segment's Gateways.
+	Gateway bool
+	MAC     intent.MAC // zero: not known
+	// Silent says that it has not answered. A gateway keeps its MAC nevertheless.
+	Silent bool
+}
+
+// Neighbours are all in the table, sorted by Network and address.
+func (r *Resolver) Neighbours() []Neighbour {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []Neighbour
+	for e := range r.entries() {
+		list = append(list, Neighbour{
+			Key: Key{e.network.name, e.address}, Gateway: e.gateway, MAC: e.mac, Silent: e.silent || e.phase == failed,
+		})
+	}
+	slices.SortFunc(list, func(a, b Neighbour) int {
+		return cmp.Or(cmp.Compare(a.Network, b.Network), a.Address.Compare(b.Address))
+	})
+	return list
+}
+
+// Sources are those of all Segments, with their MACs.
+func (r *Resolver) Sources() map[Key]intent.MAC {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sources := map[Key]intent.MAC{}
+	for _, n := range r.networks {
+		for a, mac := range n.macs {
+			sources[Key{n.name, a}] = mac
+		}
+	}
+	return sources
 }
 
 // Received takes an ARP or neighbor discovery frame, without a tag, from the wire of a Network. It

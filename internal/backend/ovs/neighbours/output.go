@@ -139,7 +139,9 @@ func (r *Resolver) say(a *announcement, now time.Time) {
 		return
 	}
 	for _, frame := range packet.Announcement(a.key.Address, a.mac[:], a.key.Address, 0) {
-		r.push(outgoing{network: a.key.Network, frame: frame})
+		if r.push(outgoing{network: a.key.Network, frame: frame}) {
+			r.metrics.announcements.Inc()
+		}
 		r.announced++
 	}
 	if a.said++; a.said == len(repeats) {

@@ -134,6 +134,9 @@ func TestMetrics(t *testing.T) {
 	r.Resolve("office", addr("203.0.113.9"), waiting(fip, "a"))
 	r.Resolve("office", addr("203.0.113.9"), nil) // no packet
 	want := `
+# HELP coelan_external_announcements_total Frames by which the agent has announced that this node has an address of an external Network.
+# TYPE coelan_external_announcements_total counter
+coelan_external_announcements_total 0
 # HELP coelan_neighbour_lost_packets_total Packets to next hops on external Networks that the agent has dropped, by reason.
 # TYPE coelan_neighbour_lost_packets_total counter
 coelan_neighbour_lost_packets_total{reason="not_a_neighbour"} 1

@@ -191,6 +191,15 @@ func (w *world) expect(want ...string) {
 	}
 }
 
+// lists compares what the Resolver says of all neighbours.
+func (w *world) lists(want ...Neighbour) {
+	w.t.Helper()
+	w.pass(0)
+	if diff := cmp.Diff(want, w.Neighbours(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		w.t.Errorf("neighbours (-want +got):\n%s", diff)
+	}
+}
+
 // table compares the table with lines such as "198.51.100.1 0c:…".
 func (w *world) table(want ...string) {
 	w.t.Helper()
