@@ -17,6 +17,7 @@ import (
 func newGetCommand() *cobra.Command {
 	c := &cobra.Command{Use: "get", Short: "List what the agents have, and the controllers"}
 	c.AddCommand(newGetPortsCommand(), newGetNetworksCommand(), newGetRoutersCommand(), newGetServicesCommand(),
+		newGetFloatingIPsCommand(), newGetGatewaysCommand(), newGetEgressCommand(), newGetNextHopsCommand(),
 		newGetPoliciesCommand(), newGetPolicyStatsCommand())
 	return c
 }

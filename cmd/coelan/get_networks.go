@@ -38,25 +38,45 @@ func newListCommand[T any](use, alias, short string, ask func(context.Context, d
 	flags := addClusterFlags(c)
 	flags.addNodeFlag(c)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		byNode, rows := map[string][]T{}, [][]any{}
-		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
-			list, err := ask(cmd.Context(), agents, node)
-			byNode[node] = list
-			for _, v := range list {
-				rows = append(rows, append([]any{node}, row(v)...))
+		rows := func(all []ofNode[T]) [][]any {
+			rows := [][]any{}
+			for _, v := range all {
+				rows = append(rows, append([]any{v.node}, row(v.info)...))
 			}
-			return err
-		})
-		if flags.json {
-			if printed := printJSON(cmd.OutOrStdout(), byNode); printed != nil {
-				return printed
-			}
-			return err
+			return rows
 		}
-		printRows(cmd.OutOrStdout(), rows, append([]string{"NODE"}, head...)...)
-		return err
+		return printLists(cmd, flags, ask, rows, append([]string{"NODE"}, head...)...)
 	}
 	return c
+}
+
+// ofNode is an element of a node's answer.
+type ofNode[T any] struct {
+	node string
+	info T
+}
+
+// printLists asks each agent for a list, and prints rows of all of them together.
+func printLists[T any](cmd *cobra.Command, flags *clusterFlags,
+	ask func(context.Context, diagnose.Agents, string) ([]T, error), rows func([]ofNode[T]) [][]any, head ...string,
+) error {
+	byNode, all := map[string][]T{}, []ofNode[T]{}
+	err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
+		list, err := ask(cmd.Context(), agents, node)
+		byNode[node] = list
+		for _, info := range list {
+			all = append(all, ofNode[T]{node, info})
+		}
+		return err
+	})
+	if flags.json {
+		if printed := printJSON(cmd.OutOrStdout(), byNode); printed != nil {
+			return printed
+		}
+		return err
+	}
+	printRows(cmd.OutOrStdout(), rows(all), head...)
+	return err
 }
 
 func orDash(s string) string {

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,14 +63,8 @@ func TestRowsOfStatistics(t *testing.T) {
 		{"n1", ruleStat("shop", "web", 0, 1)}, {"n1", closedStat(0)}, {"n2", ruleStat("shop", "web", 0, 2)}, {"n2", ruleStat("shop", "web", 2, 0)},
 		{"n2", closedStat(0)}, {"n3", closedStat(0)},
 	}
-	show := func(rows [][]any) (lines []string) {
-		for _, r := range rows {
-			lines = append(lines, strings.TrimSpace(fmt.Sprintln(r...)))
-		}
-		return lines
-	}
 	want := []string{"NetworkPolicy shop/web ingress - allowed 3 300", "NetworkPolicy shop/web ingress 2 allowed 0 0"}
-	if diff := cmp.Diff(want, show(statRows(all, false))); diff != "" {
+	if diff := cmp.Diff(want, lines(statRows(all, false))); diff != "" {
 		t.Errorf("sums (-want +got):\n%s", diff)
 	}
 	all[5].PolicyStat = closedStat(7)
@@ -80,7 +72,7 @@ func TestRowsOfStatistics(t *testing.T) {
 		"n1 NetworkPolicy shop/web ingress - allowed 1 100", "n2 NetworkPolicy shop/web ingress - allowed 2 200",
 		"n2 NetworkPolicy shop/web ingress 2 allowed 0 0", "n3 (ports are closed) ingress - denied 7 700",
 	}
-	if diff := cmp.Diff(want, show(statRows(all, true))); diff != "" {
+	if diff := cmp.Diff(want, lines(statRows(all, true))); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -23,27 +24,21 @@ func newGetServicesCommand() *cobra.Command {
 	flags.addNodeFlag(c)
 	c.Flags().Lookup("namespace").Usage = "only Services of this namespace"
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		byNode, rows := map[string][]agentapi.ServiceInfo{}, [][]any{}
-		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
-			list, err := diagnose.Services(cmd.Context(), agents, node)
-			list = slices.DeleteFunc(list, func(s agentapi.ServiceInfo) bool {
+		ask := func(ctx context.Context, agents diagnose.Agents, node string) ([]agentapi.ServiceInfo, error) {
+			list, err := diagnose.Services(ctx, agents, node)
+			return slices.DeleteFunc(list, func(s agentapi.ServiceInfo) bool {
 				return !isMeant(s.Namespace, s.Name, flags.overrides.Context.Namespace, args)
-			})
-			byNode[node] = list
-			for _, s := range list {
-				rows = append(rows, serviceRows(node, s)...)
-			}
-			return err
-		})
-		if flags.json {
-			if printed := printJSON(cmd.OutOrStdout(), byNode); printed != nil {
-				return printed
-			}
-			return err
+			}), err
 		}
-		printRows(cmd.OutOrStdout(), rows, "NODE", "SERVICE", "ROUTER", "PORT", "ADDRESSES", "NODE PORT", "ENDPOINTS",
-			"PROBLEMS")
-		return err
+		rows := func(all []ofNode[agentapi.ServiceInfo]) [][]any {
+			rows := [][]any{}
+			for _, s := range all {
+				rows = append(rows, serviceRows(s.node, s.info)...)
+			}
+			return rows
+		}
+		return printLists(cmd, flags, ask, rows, "NODE", "SERVICE", "ROUTER", "PORT", "ADDRESSES", "NODE PORT",
+			"ENDPOINTS", "PROBLEMS")
 	}
 	return c
 }
