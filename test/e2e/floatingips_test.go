@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,6 +77,18 @@ func TestFloatingIPs(t *testing.T) {
 				ready := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady)
 				if o.Status.Node != worker1 || ready == nil || ready.Reason != v1alpha1.ReasonBound {
 					t.Errorf("FloatingIP %s: node %q, %+v", o.Name, o.Status.Node, ready)
+				}
+			}
+		}},
+		{"listed", func(t *testing.T) {
+			out, err := world.coelan(within(t, time.Minute), "get", "floatingips", "-n", "red")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				row := regexp.MustCompile(fmt.Sprintf(`(?m)^red/\S+ +office +%s +red/web1\.eth0 +worker1 +\S+ +in effect$`, red.addresses[f]))
+				if !row.MatchString(out) {
+					t.Errorf("no row %s in:\n%s", row, out)
 				}
 			}
 		}},

@@ -19,10 +19,11 @@ import (
 )
 
 // TestGatewayTraces asks as `coelan trace` does about what leaves by Routers' gateways, and what
-// comes to them.
+// comes to them, and as `coelan get` does what nodes have.
 func TestGatewayTraces(t *testing.T) {
 	w := startExternal(t)
 	const red1, red2, lan1 = 151, 152, 153
+	gateways := map[string][]string{}
 	for number, at := range map[int]struct {
 		router string
 		node   *lab.Node
@@ -32,6 +33,7 @@ func TestGatewayTraces(t *testing.T) {
 		}
 		for f := range lab.Dual.Each {
 			w.API.AddGatewayAddress(at.router, at.node.Name, "office", office(f, number).String())
+			gateways[at.node.Name] = append(gateways[at.node.Name], fmt.Sprint(at.router, " ", office(f, number)))
 		}
 	}
 	for f := range lab.Dual.Each {
@@ -87,6 +89,7 @@ func TestGatewayTraces(t *testing.T) {
 			t.Errorf("%s from outside at the wrong node: %v, want %q", f, err, want)
 		}
 	}
+	externalLists(t, w, gateways)
 }
 
 // gatewayWayOf says in short what each node does with a packet.

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coelan.io/coelan/internal/agentapi"
+	"coelan.io/coelan/internal/diagnose"
+	"coelan.io/coelan/test/lab"
+	"coelan.io/coelan/test/lab/probe"
+)
+
+// externalLists asks what nodes have of the external Network, as `coelan get` does: a floating IP
+// of a pod, and gateways. What the virtual machine sends is counted for its Router.
+func externalLists(t *testing.T, w *external, gateways map[string][]string) {
+	agents, x := labAgents{w.Lab}, ofPod(w.a, 171)
+	w.bind(x)
+	w.awaitAnswers(t, x)
+	for node, want := range map[string][]string{
+		"n1": {fmt.Sprint("lab/a-IPv4 of lab/a.eth0 ", x.address(lab.IPv4)), fmt.Sprint("lab/a-IPv6 of lab/a.eth0 ", x.address(lab.IPv6))},
+		"n2": nil,
+	} {
+		list, err := diagnose.FloatingIPs(t.Context(), agents, node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range list {
+			got = append(got, fmt.Sprintf("%s/%s of %s %s", f.Namespace, f.Name, f.Port, f.Address)+missing(f.ExternalAddress))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("floating IPs of %s (-want +got):\n%s", node, diff)
+		}
+	}
+	becomes(t, "what leaves by the gateway is counted", func(ctx context.Context) error {
+		if _, err := (probe.Ping{Dst: w.far.Address(lab.IPv4), Wait: time.Second}).Run(ctx, w.vm.Host); err != nil {
+			return err
+		}
+		list, err := diagnose.Gateways(ctx, agents, "n1")
+		if err != nil {
+			return err
+		}
+		for _, g := range list {
+			if c := g.Translations; g.Router == "lan" && (c == nil || c.Count == 0 || c.Limit <= c.Count) {
+				return fmt.Errorf("translations of %s: %+v", g.Address, c)
+			}
+		}
+		return nil
+	})
+	for node, want := range gateways {
+		list, err := diagnose.Gateways(t.Context(), agents, node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, g := range list {
+			got = append(got, fmt.Sprint(g.Router, " ", g.Address, missing(g.ExternalAddress)))
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("gateways of %s (-want +got):\n%s", node, diff)
+		}
+	}
+	hops, err := diagnose.NextHops(t.Context(), agents, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for f := range lab.Dual.Each {
+		if !slices.ContainsFunc(hops, func(h agentapi.NextHop) bool {
+			return h.Address == office(f, officeGateway) && h.Gateway && h.MAC != "" && !h.Silent
+		}) {
+			t.Errorf("%s: n1 does not know the gateway: %+v", f, hops)
+		}
+	}
+}
+
+// missing says what keeps packets from passing; empty: nothing.
+func missing(a agentapi.ExternalAddress) string {
+	if !a.InEffect || a.MAC == "" || a.NextHop == nil || a.NextHop.MAC == "" {
+		return fmt.Sprintf(": %+v by %+v", a, a.NextHop)
+	}
+	return ""
+}
