@@ -68,7 +68,7 @@ generate: ## write what is generated from other files: of api/ the CRDs and copi
 
 .PHONY: demo
 # The sandbox makes what it needs by itself, which is less than sandbox-assets.
-demo: deps images ## a cluster on this machine: pods, a policy, two tenants, a pod with three interfaces
+demo: deps images ## a cluster on this machine: pods, a policy, two tenants, floating IPs, a pod with three interfaces
 	@hack/demo/demo.sh
 
 ##@ Test

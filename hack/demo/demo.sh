@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows pods of a real cluster talk through Coelan: brings up a sandbox, installs Coelan into it as a user would,
 # starts pods on two workers, and tries every way a packet can take. Then a policy that stops a connection that runs, two
-# tenants with the same subnet, and a pod with three interfaces. `make demo` builds what it needs first.
+# tenants with the same subnet, floating IPs for both, and a pod with three interfaces. `make demo` builds what it needs first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -130,6 +130,39 @@ for v in 4 6; do
   check "IPv$v, blue's client asks $store" '^no answer$' fails in_blue curl -sS -g --max-time 2 "http://$store:8080/hostname"
 done
 check "DNS: red's client asks for web.demo" '10\.96\.[0-9.]+' in_red dig +short +search web.demo A
+
+title "Floating IPs: outside.test and the two tenants"
+# A further card of each node leads to a network of its own, of which the fabric is the gateway.
+machine_pid() { sandbox status | awk -v machine="$1" '$1 == machine { print $NF }'; }
+in_fabric() { sandbox exec fabric -- "$@"; }
+in_fabric ip link add office type bridge
+in_fabric ip addr add 198.51.100.1/24 dev office
+in_fabric ip link set office up
+for node in cp worker1 worker2; do
+  nsenter -t "$(machine_pid fabric)" -n \
+    ip link add "office-$node" master office type veth peer name office0 netns "$(machine_pid $node)"
+  in_fabric ip link set "office-$node" up
+  sandbox exec $node -- ip link set office0 up
+  # The userspace datapath reads frames as they are.
+  in_fabric ethtool -K "office-$node" tx off >/dev/null
+  sandbox exec $node -- ethtool -K office0 tx off >/dev/null
+done
+in_fabric ethtool -K office tx off >/dev/null
+kubectl -n coelan-system get configmap coelan-config -o yaml |
+  sed 's/uplinks: {}/uplinks: {office: {interface: office0}}/' | kubectl apply -f -
+kubectl -n coelan-system rollout restart daemonset/coelan-agent
+kubectl -n coelan-system rollout status daemonset/coelan-agent --timeout=120s
+kubectl apply -f hack/demo/floatingips.yaml
+for tenant in red blue; do kubectl -n $tenant wait --for=condition=Ready floatingip/web --timeout=60s; done
+from_outside() { in_fabric "${curl[@]}" --interface 203.0.113.1 "$@"; }
+check "outside.test asks 198.51.100.32" '^red-web$' from_outside http://198.51.100.32:8080/hostname
+check "outside.test asks 198.51.100.33" '^blue-web$' from_outside http://198.51.100.33:8080/hostname
+check "outside.test asks red-web, which sees" '203\.0\.113\.1:[0-9]+' from_outside http://198.51.100.32:8080/clientip
+check "red-web asks outside.test, which sees" '198\.51\.100\.32:[0-9]+' \
+  kubectl -n red exec red-web -- "${curl[@]}" -4 http://outside.test/clientip
+check "blue-web asks outside.test, which sees" '198\.51\.100\.33:[0-9]+' \
+  kubectl -n blue exec blue-web -- "${curl[@]}" -4 http://outside.test/clientip
+bin/coelan get floatingips
 
 title "A pod with three interfaces"
 sandbox multus definitions # NetworkAttachmentDefinitions; Multus itself is not needed
