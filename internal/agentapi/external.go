@@ -54,9 +54,14 @@ type EgressInfo struct {
 	Egress string `json:"egress,omitempty"`
 	Router string `json:"router"`
 	ExternalAddress
-	Nodes    []string `json:"nodes"` // that may be active
-	Active   string   `json:"active,omitempty"`
-	Failback bool     `json:"failback,omitempty"`
+	// Nodes may be active; those that are Leaving are if no other can.
+	Nodes   []string `json:"nodes"`
+	Leaving []string `json:"leaving,omitempty"`
+	// Active is the node that is, as this one sees it, Reported the one that last said so to the
+	// API.
+	Active   string `json:"active,omitempty"`
+	Reported string `json:"reported,omitempty"`
+	Failback bool   `json:"failback,omitempty"`
 }
 
 // NextHop is an element of the answer to GET /v1/nexthops: a station on an external Network.

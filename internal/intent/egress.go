@@ -48,11 +48,6 @@ func EgressUser(egress string) string { return "egress/" + egress }
 // EgressAddresses are all of the cluster, by Network and address.
 func (s *State) EgressAddresses() Table[EgressAddress] { return s.egressAddresses }
 
-// EgressAddress is the one with that address of a Network; false if there is none.
-func (s *State) EgressAddress(network string, a netip.Addr) (EgressAddress, bool) {
-	return s.egressAddresses.Get(EgressAddress{Network: network, Address: a}.key())
-}
-
 // EgressAddressesOf are those of a user.
 func (s *State) EgressAddressesOf(user string) iter.Seq[EgressAddress] {
 	return s.egressAddresses.by(egressAddressesByUser, user)

@@ -172,7 +172,9 @@ var kinds = []kind{
 		},
 		[]index[GatewayAddress]{
 			gatewayAddressesByNode: {values: func(g GatewayAddress) []string { return []string{g.Node} }},
-			gatewayAddressesByUse:  {values: func(g GatewayAddress) []string { return []string{g.Node + " " + g.Router} }},
+			gatewayAddressesByUse: {values: func(g GatewayAddress) []string {
+				return []string{g.Node + " " + g.Router}
+			}},
 		},
 	},
 	kindOf[EgressAddress]{

@@ -276,6 +276,13 @@ func (e *egress) heard(network string, frame []byte) {
 	}
 }
 
+// state is how this node treats an address.
+func (e *egress) state(key failover.Key) failover.State {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.states[key]
+}
+
 // takeovers is how often this node became active for an address.
 func (e *egress) takeovers() int {
 	e.mu.Lock()

@@ -5,12 +5,14 @@ package ovs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"coelan.io/coelan/internal/agentapi"
+	"coelan.io/coelan/internal/backend/ovs/failover"
 	"coelan.io/coelan/internal/backend/ovs/neighbours"
 	"coelan.io/coelan/internal/backend/ovs/pipeline"
 	"coelan.io/coelan/internal/intent"
@@ -67,18 +69,27 @@ func (b *Backend) Gateways(ctx context.Context) ([]agentapi.GatewayInfo, error) 
 func (b *Backend) EgressAddresses() []agentapi.EgressInfo {
 	infos, v := []agentapi.EgressInfo{}, b.external.view()
 	for e := range v.in.State.EgressAddresses().All() {
+		seen := b.external.egress.state(failover.Key{Network: e.Network, Address: e.Address})
 		info := agentapi.EgressInfo{
-			Egress: e.Egress, Router: e.Router, Nodes: append([]string{}, e.Nodes...), Active: e.Active,
-			Failback:        e.Failback,
+			Egress: e.Egress, Router: e.Router, Nodes: append([]string{}, e.Nodes...), Leaving: e.Leaving,
+			Active: seen.Active, Reported: e.Active, Failback: e.Failback,
 			ExternalAddress: agentapi.ExternalAddress{Network: e.Network, Address: e.Address},
 		}
-		if v.answers(e.Network, e.Address) {
-			info.ExternalAddress = v.address(e.Network, e.Address, true, nil)
+		if seen.Active == b.Node {
+			_, problem := pipeline.InboundOfEgress(v.in, e)
+			if problem == nil && seen.Silent {
+				problem = errSilent
+			}
+			_, accepted := v.accepted.EgressAddresses().Get(e.Key())
+			info.ExternalAddress = v.address(e.Network, e.Address, accepted, problem)
 		}
 		infos = append(infos, info)
 	}
 	return infos
 }
+
+// errSilent is why an active node does not answer.
+var errSilent = errors.New("another node is to become active")
 
 // NextHops are those that this node knows, or looks for, on external Networks.
 func (b *Backend) NextHops() []agentapi.NextHop {
@@ -178,7 +189,7 @@ func (c *externalCollector) Collect(ch chan<- prometheus.Metric) {
 
 // kindOfAddress is what an address of an external Network is for.
 func kindOfAddress(s *intent.State, key neighbours.Key) string {
-	if _, ok := s.EgressAddress(key.Network, key.Address); ok {
+	if _, ok := s.EgressAddresses().Get(intent.EgressAddress{Network: key.Network, Address: key.Address}.Key()); ok {
 		return "egress"
 	}
 	for f := range s.FloatingIPsAt(key.Address) {

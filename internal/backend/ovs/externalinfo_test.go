@@ -21,6 +21,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovs/appctl"
 	"coelan.io/coelan/internal/backend/ovs/bridge"
 	"coelan.io/coelan/internal/backend/ovs/ctlimit"
+	"coelan.io/coelan/internal/backend/ovs/failover"
 	"coelan.io/coelan/internal/backend/ovs/pipeline"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
@@ -137,8 +138,7 @@ func TestListedFloatingIPs(t *testing.T) {
 	o.floatingIPs(web + ": bridge br-int does not answer by 198.51.100.1 02:00:00:00:00:01")
 }
 
-// A node lists the addresses that it has as a gateway, and all of which one of several nodes is
-// active.
+// A node lists the addresses that it has as a gateway.
 func TestListedGateways(t *testing.T) {
 	o := newOutward(t)
 	gateway := func(node, router, network, address string) intent.GatewayAddress {
@@ -149,9 +149,6 @@ func TestListedGateways(t *testing.T) {
 		tx.SetGatewayAddress(gateway("n2", "red", "office", "198.51.100.41"))
 		tx.SetGatewayAddress(gateway("n1", "gone", "office", "198.51.100.42"))
 		tx.SetGatewayAddress(gateway("n1", "default", "campus", "203.0.113.5"))
-		tx.SetEgressAddress(intent.EgressAddress{
-			Network: "office", Address: addr("198.51.100.50"), Router: "red", Nodes: []string{"n1", "n2"}, Active: "n2", Failback: true,
-		})
 	})
 	o.applied()
 	infos, err := o.Gateways(o.bound())
@@ -171,16 +168,45 @@ func TestListedGateways(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("gateways (-want +got):\n%s", diff)
 	}
-	wantEgress := []agentapi.EgressInfo{{
-		Router: "red", ExternalAddress: agentapi.ExternalAddress{Network: "office", Address: addr("198.51.100.50")},
-		Nodes: []string{"n1", "n2"}, Active: "n2", Failback: true,
-	}}
-	if diff := cmp.Diff(wantEgress, o.EgressAddresses(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
-		t.Errorf("egress (-want +got):\n%s", diff)
-	}
 	hops := fmt.Sprint(o.NextHops())
 	if want := "[{office 198.51.100.1 true  false}]"; hops != want {
 		t.Errorf("next hops %s, want %s", hops, want)
+	}
+}
+
+// A node lists all addresses of which one of several nodes is active, with what it does for those
+// that it takes itself to be active for.
+func TestListedEgress(t *testing.T) {
+	o := newOutward(t)
+	states := map[failover.Key]failover.State{}
+	for address, s := range map[string]failover.State{
+		"198.51.100.50": {Active: "n1"}, "198.51.100.51": {Active: "n2"}, "198.51.100.52": {Active: "n1", Silent: true},
+		"198.51.100.53": {}, "192.0.2.9": {Active: "n1"},
+	} {
+		states[failover.Key{Network: "office", Address: addr(address)}] = s
+		o.update(func(tx *intent.Tx) {
+			tx.SetEgressAddress(intent.EgressAddress{
+				Network: "office", Address: addr(address), Router: "red", Nodes: []string{"n1", "n2"}, Active: "n2",
+			})
+		})
+	}
+	o.external.egress.states = states
+	o.numbers.setEgress(egressStates(states))
+	o.applied()
+	var got []string
+	for _, e := range o.EgressAddresses() {
+		got = append(got, fmt.Sprintf("%s, %v, active %q, reported %q", said(e.ExternalAddress), e.Nodes, e.Active, e.Reported))
+	}
+	slices.Sort(got)
+	want := []string{
+		`office 192.0.2.9: network "office" is not external, or has no subnet with 192.0.2.9, [n1 n2], active "n1", reported "n2"`,
+		`office 198.51.100.50 at 0a:ce:c6:33:64:32 by 198.51.100.1 , [n1 n2], active "n1", reported "n2"`,
+		`office 198.51.100.51, [n1 n2], active "n2", reported "n2"`,
+		`office 198.51.100.52: another node is to become active by 198.51.100.1 , [n1 n2], active "n1", reported "n2"`,
+		`office 198.51.100.53, [n1 n2], active "", reported "n2"`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("egress (-want +got):\n%s", diff)
 	}
 }
 
@@ -195,11 +221,17 @@ func TestMetricsOfExternalAddresses(t *testing.T) {
 				Node: "n1", Router: router, Network: "office", Address: netip.AddrFrom4([4]byte{198, 51, 100, byte(40 + i)}),
 			})
 		}
+		tx.SetEgressAddress(intent.EgressAddress{
+			Network: "office", Address: addr("198.51.100.50"), Router: "red", Nodes: []string{"n1"},
+		})
 	})
+	key := pipeline.ExternalKey{Network: "office", Address: addr("198.51.100.50")}
+	o.numbers.setEgress(map[pipeline.ExternalKey]pipeline.EgressState{key: {Active: "n1"}})
 	o.applied()
 	const want = `
 # HELP coelan_external_addresses Addresses of external Networks that this node answers for, by kind: floating_ip, gateway or egress.
 # TYPE coelan_external_addresses gauge
+coelan_external_addresses{kind="egress",network="office"} 1
 coelan_external_addresses{kind="floating_ip",network="office"} 1
 coelan_external_addresses{kind="gateway",network="office"} 2
 `

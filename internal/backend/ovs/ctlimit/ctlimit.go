@@ -74,7 +74,8 @@ func (l *Limiter) Run(ctx context.Context) error {
 	for {
 		state := l.intent.State()
 		var err error
-		if d := intent.Diff(last, state); stale || d.Local || len(d.Routers)+len(d.GatewayAddresses) > 0 {
+		d := intent.Diff(last, state)
+		if stale || d.Local || len(d.Routers)+len(d.GatewayAddresses)+len(d.EgressAddresses) > 0 {
 			err = l.follow(ctx, state, stale)
 		}
 		last = state

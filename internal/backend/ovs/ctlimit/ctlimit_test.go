@@ -125,16 +125,21 @@ func TestZones(t *testing.T) {
 	update(t, s, routers(red, blue, shared))
 	state := s.State()
 	gateway := intent.NewStore()
-	update(t, gateway, routers(red))
+	update(t, gateway, routers(red, blue, shared))
 	update(t, gateway, func(tx *intent.Tx) {
 		tx.SetLocal(intent.Local{Node: "n1"})
 		for i, g := range []intent.GatewayAddress{{Router: "red", Node: "n1"}, {Router: "default", Node: "n1"}, {Router: "gone", Node: "n1"}, {Router: "default", Node: "n2"}} {
 			g.Network, g.Address = "office", netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})
 			tx.SetGatewayAddress(g)
 		}
+		for i, e := range []intent.EgressAddress{{Router: "blue", Nodes: []string{"n0", "n1"}}, {Router: "shared", Nodes: []string{"n2"}}} {
+			e.Network, e.Address = "office", netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + i)})
+			tx.SetEgressAddress(e)
+		}
 	})
 	want := map[uint16]zone{
-		1: {"default", false, 500}, 7: {"red", false, 20}, 1<<15 + 1: {"default", true, 500}, 1<<15 + 7: {"red", true, 20},
+		1: {"default", false, 500}, 7: {"red", false, 20}, 8: {"blue", false, 20}, 1<<15 + 1: {"default", true, 500},
+		1<<15 + 7: {"red", true, 20}, 1<<15 + 8: {"blue", true, 20},
 		65534: {Physical, false, 20}, 65535: {Hairpin, false, 20},
 	}
 	got := zonesOf(gateway.State(), config.Conntrack{MaxDefault: 500, MaxPerRouter: 20}, size)
@@ -245,7 +250,16 @@ func TestRun(t *testing.T) {
 			tx.SetGatewayAddress(intent.GatewayAddress{Router: "blue", Node: "n1", Network: "office", Address: office})
 		})
 		expect("a gateway comes", map[uint16]int{1: 50, 8: 10, 1<<15 + 8: 10, 65534: 10, 65535: 10})
-		update(t, s, func(tx *intent.Tx) { tx.DeleteGatewayAddress("office", office) })
+		update(t, s, func(tx *intent.Tx) {
+			tx.DeleteGatewayAddress("office", office)
+			tx.SetEgressAddress(intent.EgressAddress{Router: "red", Nodes: []string{"n1"}, Network: "office", Address: office})
+		})
+		expect("an address of a Router that is gone", map[uint16]int{1: 50, 8: 10, 65534: 10, 65535: 10})
+		update(t, s, func(tx *intent.Tx) {
+			tx.SetEgressAddress(intent.EgressAddress{Router: "blue", Nodes: []string{"n1"}, Network: "office", Address: office})
+		})
+		expect("the node may be active for a gateway", map[uint16]int{1: 50, 8: 10, 1<<15 + 8: 10, 65534: 10, 65535: 10})
+		update(t, s, func(tx *intent.Tx) { tx.DeleteEgressAddress("office", office) })
 		expect("a gateway goes", map[uint16]int{1: 50, 8: 10, 65534: 10, 65535: 10})
 
 		before := f.asked()

@@ -48,14 +48,20 @@ func zonesOf(s *intent.State, c config.Conntrack, table int) map[uint16]zone {
 	for r := range s.PrivateRouters() {
 		zones[uint16(r.ID)] = zone{router: r.Name, limit: each}
 	}
-	for g := range s.GatewayAddressesAt(s.Local().Node) {
-		if r, ok := s.Routers().Get(g.Router); ok {
+	ofGateway := func(router string) {
+		if r, ok := s.Routers().Get(router); ok {
 			limit := each
 			if r.Name == intent.DefaultRouterName {
 				limit = ofDefault
 			}
 			zones[datapath.GatewayZone(r.ID)] = zone{r.Name, true, limit}
 		}
+	}
+	for g := range s.GatewayAddressesAt(s.Local().Node) {
+		ofGateway(g.Router)
+	}
+	for e := range s.EgressAddressesAt(s.Local().Node) {
+		ofGateway(e.Router)
 	}
 	return zones
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"coelan.io/coelan/internal/intent"
@@ -60,6 +61,20 @@ func InboundOfGateway(in Input, g intent.GatewayAddress) (Inbound, error) {
 	e, _, ok := r.gateway(g)
 	if !ok {
 		return Inbound{}, r.unanswered("the Router's gateway is not known")
+	}
+	return e.inboundWay(), nil
+}
+
+// InboundOfEgress is how packets from the wire come in for an address while this node is active for
+// it. The error says why this node cannot answer for it.
+func InboundOfEgress(in Input, a intent.EgressAddress) (Inbound, error) {
+	r := askFor(in)
+	if !slices.Contains(a.Nodes, r.local.Node) {
+		return Inbound{}, errors.New("this node is not one of those that may be active for it")
+	}
+	e, _, ok := r.egressHere(a)
+	if !ok {
+		return Inbound{}, r.unanswered("its Router is not known")
 	}
 	return e.inboundWay(), nil
 }
