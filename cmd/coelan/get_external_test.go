@@ -20,7 +20,7 @@ func lines(rows [][]any) (list []string) {
 	return list
 }
 
-// inOffice is an address that is in effect, and whose gateway is in a state.
+// inOffice is an address that is in effect, with the state of its gateway.
 func inOffice(address string, hop *agentapi.NextHop) agentapi.ExternalAddress {
 	return agentapi.ExternalAddress{
 		Network: "office", Address: netip.MustParseAddr(address), InEffect: true, MAC: "0a:58:c6:33:64:20", NextHop: hop,
