@@ -9,7 +9,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -187,16 +186,5 @@ func testNFN(t *testing.T) {
 // mac is an interface's MAC address.
 func (p place) mac(t *testing.T, ifname string) string {
 	t.Helper()
-	var text string
-	err := p.Do(func() error {
-		i, err := net.InterfaceByName(ifname)
-		if err == nil {
-			text = i.HardwareAddr.String()
-		}
-		return err
-	})
-	if err != nil {
-		t.Errorf("%s, %s: %v", p.name, ifname, err)
-	}
-	return text
+	return macOn(t, p, ifname).String()
 }

@@ -63,7 +63,7 @@ func attackFixedAddresses(t *testing.T) {
 
 	far := world.tenant(ctx, t, "red/web2")
 	say := func(to netip.Addr) func([]byte) error {
-		return datagram(far, "udp", netip.AddrPortFrom(to, victimPort), func(text []byte) []byte { return text })
+		return datagram(far, "udp", netip.AddrPortFrom(to, victimPort), whole)
 	}
 	bindFor(ctx, t, objects, "stolen", machine)
 	claimFor(ctx, t, objects, free, "red/client1.free")

@@ -80,17 +80,9 @@ func attackNames(t *testing.T) {
 			return append(probe.Ethernet(mac, dst, probe.EtherARP, probe.ARP(op, mac, sender, dst, target)), text...)
 		}
 	}
-	// option makes text an option of neighbor discovery that no receiver knows
-	// (RFC 4861 section 4.6).
-	option := func(text []byte) []byte {
-		o := append([]byte{253, 0}, text...)
-		o = append(o, make([]byte, (8-len(o)%8)%8)...)
-		o[1] = byte(len(o) / 8)
-		return o
-	}
 	icmp6 := func(dst net.HardwareAddr, src, to netip.Addr, message ...byte) func([]byte) probe.Frame {
 		return func(text []byte) probe.Frame {
-			m := append(append([]byte(nil), message...), option(text)...)
+			m := append(append([]byte(nil), message...), ndOption(text)...)
 			return probe.Ethernet(mac, dst, probe.EtherIPv6, probe.IP(src, to, 58, 255, m))
 		}
 	}
@@ -135,6 +127,15 @@ func attackNames(t *testing.T) {
 		attacks = append(attacks, attack{hostile.name + " " + c.name, shot{frame(wire, c.make), seen}, control})
 	}
 	launch(ctx, t, attacks)
+}
+
+// ndOption makes a text an option of neighbor discovery that no receiver knows
+// (RFC 4861 section 4.6).
+func ndOption(text []byte) []byte {
+	o := append([]byte{253, 0}, text...)
+	o = append(o, make([]byte, (8-len(o)%8)%8)...)
+	o[1] = byte(len(o) / 8)
+	return o
 }
 
 // family4or6 is that of an address.

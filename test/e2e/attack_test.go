@@ -33,6 +33,7 @@ func TestAttack(t *testing.T) {
 		{"the node", attackNode},
 		{"tokens", attackTokens},
 		{"fixed addresses", attackFixedAddresses},
+		{"external addresses", attackExternalAddresses},
 	})
 }
 
@@ -129,7 +130,13 @@ func holds(text []byte) func(probe.Frame) bool {
 // wireOf listens on the first interface of a pod, for as long as the test runs.
 func wireOf(t *testing.T, p place) *probe.Wire {
 	t.Helper()
-	w, err := probe.OpenWire(p, "eth0")
+	return wireOn(t, p, "eth0")
+}
+
+// wireOn listens on an interface, for as long as the test runs.
+func wireOn(t *testing.T, p place, ifname string) *probe.Wire {
+	t.Helper()
+	w, err := probe.OpenWire(p, ifname)
 	if err != nil {
 		t.Fatalf("%s: %v", p.name, err)
 	}
@@ -140,9 +147,15 @@ func wireOf(t *testing.T, p place) *probe.Wire {
 // macOf is the MAC of a pod's first interface.
 func macOf(t *testing.T, p place) net.HardwareAddr {
 	t.Helper()
+	return macOn(t, p, "eth0")
+}
+
+// macOn is the MAC of an interface.
+func macOn(t *testing.T, p place, ifname string) net.HardwareAddr {
+	t.Helper()
 	var mac net.HardwareAddr
 	err := p.Do(func() error {
-		i, err := net.InterfaceByName("eth0")
+		i, err := net.InterfaceByName(ifname)
 		if err == nil {
 			mac = i.HardwareAddr
 		}
@@ -185,6 +198,9 @@ func frames(w *probe.Wire, make func(text []byte) []probe.Frame) func([]byte) er
 func frame(w *probe.Wire, make func(text []byte) probe.Frame) func([]byte) error {
 	return frames(w, func(text []byte) []probe.Frame { return []probe.Frame{make(text)} })
 }
+
+// whole is the content that is the text itself.
+func whole(text []byte) []byte { return text }
 
 // datagram sends what content makes of a text through a socket, as any process can.
 func datagram(from place, network string, to netip.AddrPort, content func(text []byte) []byte) func([]byte) error {

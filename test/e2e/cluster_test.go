@@ -65,6 +65,8 @@ type cluster struct {
 	api     *kubernetes.Clientset
 	objects client.Client // of Coelan's own kinds
 	program string        // the coelan command
+	// inOffice says that the nodes are connected to the external Network of office_test.go.
+	inOffice bool
 }
 
 func newCluster(ctx context.Context, name string, install sandbox.Install) (*cluster, error) {

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,35 +22,11 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// officeCard is the card of each node that is connected to the external Network, of which the
-// fabric is the gateway. The fabric has no route to pods.
-const officeCard = "office0"
-
-var officeGateway = map[family]netip.Prefix{
-	ipv4: netip.MustParsePrefix("198.51.100.1/24"), ipv6: netip.MustParsePrefix("2001:db8:70::1/64"),
-}
-
-const officeNetwork = `
-apiVersion: coelan.io/v1alpha1
-kind: Network
-metadata: {name: office}
-spec:
-  type: Flat
-  physicalNetwork: office
-  external: true
-  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [e2e, red]}]}
-  subnets:
-  - {cidr: 198.51.100.0/24, gateway: 198.51.100.1, ranges: [{from: 198.51.100.100, to: 198.51.100.149}]}
-  - {cidr: "2001:db8:70::/64", gateway: "2001:db8:70::1"}
-`
-
 // TestFloatingIPs has pods of the default Router and of a tenant answer to, and call the outside
 // from, addresses of a physical network.
 func TestFloatingIPs(t *testing.T) {
 	ctx := within(t, 5*time.Minute)
-	useUplink(ctx, t)
-	apply(ctx, t, officeNetwork)
-	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, "vnet", "office") })
+	useOffice(ctx, t)
 	web := floatingPair(ctx, t, "web", "web1.eth0")
 	red := floatingPair(ctx, t, "red/web", "web1.eth0")
 	inOrder(t, []step{
@@ -100,7 +75,7 @@ func TestFloatingIPs(t *testing.T) {
 				route{way: "tenant to outside", from: world.tenant(ctx, t, "red/web1"), to: world.machine(ctx, t, "fabric")})
 			for _, restart := range []func(context.Context) error{
 				func(ctx context.Context) error { return world.Restart(ctx, worker1, sandbox.Agent, syscall.SIGKILL) },
-				roll,
+				world.roll,
 			} {
 				if err := restart(ctx); err != nil {
 					t.Fatal(err)
@@ -229,75 +204,5 @@ func (x *floating) answers(ctx context.Context, t *testing.T, f family, pod stri
 	}
 	if seen, err := clientOf(ctx, fabric, server); err != nil || seen != officeGateway[f].Addr() {
 		t.Errorf("%s sees the client %s, %v; want %s", server, seen, err, officeGateway[f].Addr())
-	}
-}
-
-// useUplink connects a card of each node with the fabric, and gives the agents the setting for it,
-// until the test ends.
-func useUplink(ctx context.Context, t *testing.T) {
-	t.Helper()
-	fabric := world.machine(ctx, t, "fabric")
-	run := func(command string) { fabric.run(ctx, t, strings.Fields(command)...) }
-	run("ip link add office type bridge")
-	t.Cleanup(func() { fabric.run(context.WithoutCancel(ctx), t, "ip", "link", "delete", "office") })
-	run("ip link set office up")
-	for _, node := range []string{control, worker1, worker2} {
-		end := "office-" + node
-		run(fmt.Sprintf("ip link add %s master office type veth peer name %s netns %d", end, officeCard, world.PID(node)))
-		t.Cleanup(func() { fabric.run(context.WithoutCancel(ctx), t, "ip", "link", "delete", end) })
-		run("ip link set " + end + " up")
-		worker := world.machine(ctx, t, node)
-		worker.run(ctx, t, "ip", "link", "set", officeCard, "up")
-		checksumInSoftware(t, worker, officeCard)
-		checksumInSoftware(t, fabric, end)
-	}
-	checksumInSoftware(t, fabric, "office")
-	for _, f := range families {
-		command := []string{"ip", "addr", "add", officeGateway[f].String(), "dev", "office"}
-		if f == ipv6 {
-			command = append(command, "nodad")
-		}
-		fabric.run(ctx, t, command...)
-	}
-
-	setUplinks(ctx, t, "uplinks: {}", "uplinks: {office: {interface: "+officeCard+"}}")
-	t.Cleanup(func() {
-		setUplinks(context.WithoutCancel(ctx), t, "uplinks: {office: {interface: "+officeCard+"}}", "uplinks: {}")
-	})
-}
-
-// checksumInSoftware has the kernel compute checksums of what it sends by an interface: the
-// userspace datapath at the other end reads frames as they are.
-func checksumInSoftware(t *testing.T, at place, link string) {
-	t.Helper()
-	err := at.Do(func() error {
-		e, err := ethtool.NewEthtool()
-		if err != nil {
-			return err
-		}
-		defer e.Close()
-		return e.Change(link, map[string]bool{"tx-checksum-ip-generic": false})
-	})
-	if err != nil {
-		t.Fatalf("%s: %s: %v", at.name, link, err)
-	}
-}
-
-// setUplinks replaces a line of the agents' settings, and has them start with it.
-func setUplinks(ctx context.Context, t *testing.T, was, is string) {
-	t.Helper()
-	settings, err := world.api.CoreV1().ConfigMaps(agents).Get(ctx, "coelan-config", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(settings.Data["agent.yaml"], was) {
-		t.Fatalf("the agents' settings have no %q:\n%s", was, settings.Data["agent.yaml"])
-	}
-	settings.Data["agent.yaml"] = strings.Replace(settings.Data["agent.yaml"], was, is, 1)
-	if _, err := world.api.CoreV1().ConfigMaps(agents).Update(ctx, settings, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := roll(ctx); err != nil {
-		t.Fatal(err)
 	}
 }

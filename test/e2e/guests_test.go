@@ -36,16 +36,19 @@ spec:
   namespaceSelector: {matchLabels: {tenant: red}}
   subnets: [{cidr: 10.51.0.0/24}, {cidr: "fd00:51::/64"}]
 ---
+apiVersion: coelan.io/v1alpha1
+kind: Port
+metadata: {name: guest, namespace: red, labels: {app: guest}}
+spec: {network: guests, addresses: [10.51.0.77, "fd00:51::77"], mac: "52:54:00:00:51:77"}
+`
+
+// guestsAttachment is the name by which pods ask for interfaces on that Network.
+const guestsAttachment = `
 apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
 metadata: {name: guests, namespace: red}
 spec:
   config: '{"cniVersion": "1.0.0", "name": "guests", "type": "coelan-cni", "network": "guests"}'
----
-apiVersion: coelan.io/v1alpha1
-kind: Port
-metadata: {name: guest, namespace: red, labels: {app: guest}}
-spec: {network: guests, addresses: [10.51.0.77, "fd00:51::77"], mac: "52:54:00:00:51:77"}
 `
 
 // guestMTU is that of pods, too.
@@ -57,6 +60,7 @@ const guestMTU = 1450
 func testGuests(t *testing.T) {
 	ctx := within(t, 5*time.Minute)
 	apply(ctx, t, guests)
+	apply(ctx, t, guestsAttachment)
 	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, "-n", "red", "ports.coelan.io", "guest") })
 	port := named(&v1alpha1.Port{}, "red/guest")
 	if err := wait(ctx, port, portIn(v1alpha1.PortReady)); err != nil {

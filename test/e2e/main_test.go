@@ -49,6 +49,12 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	if name != ownName {
+		if err := world.disconnectOffice(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+			return 1
+		}
+	}
 	if err := measured.write(os.Getenv("COELAN_E2E_TABLE")); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
@@ -62,6 +68,7 @@ func run(m *testing.M) int {
 // of their files' names.
 func TestCoelan(t *testing.T) {
 	inOrder(t, []step{
+		{"no external Network", leaveOffice},
 		{"reach", testReach},
 		{"names", testNames},
 		{"kubectl", testKubectl},

@@ -76,10 +76,15 @@ func (p place) address(f family) netip.Addr {
 	return netip.Addr{}
 }
 
+// netns is the network of a node or of the fabric.
+func (c *cluster) netns(name string) place {
+	return place{name: name, netns: fmt.Sprintf("/proc/%d/ns/net", c.PID(name))}
+}
+
 // machine is a node or the fabric; a node's address is in the Kubernetes API.
 func (c *cluster) machine(ctx context.Context, t *testing.T, name string) place {
 	t.Helper()
-	p := place{name: name, netns: fmt.Sprintf("/proc/%d/ns/net", c.PID(name))}
+	p := c.netns(name)
 	for _, f := range families {
 		if name == "fabric" {
 			p.addresses = append(p.addresses, outside(f))

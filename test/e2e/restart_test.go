@@ -35,7 +35,7 @@ func testRestarts(t *testing.T) {
 		gap time.Duration
 	}{
 		{name: "agent killed (SIGKILL)", do: restart(sandbox.Agent, syscall.SIGKILL)},
-		{name: "agents rolled", do: roll},
+		{name: "agents rolled", do: world.roll},
 		{name: "agent stuck", do: stick},
 		{name: "ovs-vswitchd killed (SIGKILL)", do: restart("ovs-vswitchd", syscall.SIGKILL), gap: ovsGap},
 		{name: "ovsdb-server and ovs-vswitchd killed", do: restart(sandbox.OVS, syscall.SIGKILL), gap: ovsGap},
@@ -106,10 +106,10 @@ func stick(ctx context.Context) (err error) {
 }
 
 // roll replaces the agents of all nodes, as an upgrade does.
-func roll(ctx context.Context) error {
-	_, err := world.Kubectl(ctx, "-n", agents, "rollout", "restart", "daemonset/coelan-agent")
+func (c *cluster) roll(ctx context.Context) error {
+	_, err := c.Kubectl(ctx, "-n", agents, "rollout", "restart", "daemonset/coelan-agent")
 	if err == nil {
-		_, err = world.Kubectl(ctx, "-n", agents, "rollout", "status", "daemonset/coelan-agent", "--timeout=120s")
+		_, err = c.Kubectl(ctx, "-n", agents, "rollout", "status", "daemonset/coelan-agent", "--timeout=120s")
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func testServicesRestart(t *testing.T) {
 		{"agent killed (SIGKILL)", func(ctx context.Context) error {
 			return world.Restart(ctx, worker1, sandbox.Agent, syscall.SIGKILL)
 		}},
-		{"agents rolled", roll},
+		{"agents rolled", world.roll},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			ctx := within(t, 3*time.Minute)
