@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,14 +104,7 @@ func TestFloatingIPs(t *testing.T) {
 			fabric := world.machine(ctx, t, "fabric")
 			for _, f := range families {
 				server := netip.AddrPortFrom(red.addresses[f], 8080)
-				if err := eventually(ctx, func() error {
-					if host, err := get(ctx, fabric, server, "/hostname"); err == nil {
-						return fmt.Errorf("%s still answers at %s", host, server)
-					}
-					return nil
-				}); err != nil {
-					t.Error(err)
-				}
+				question{corev1.ProtocolTCP, server}.fails(ctx, t, fabric, silent)
 				way{from: world.tenant(ctx, t, "red/web1"), server: netip.AddrPortFrom(outside(f), 80),
 					seen: world.nodeAddress(ctx, t, worker1, f)}.check(ctx, t)
 			}

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
-	"coelan.io/coelan/test/vm"
 )
 
 // leavers are pods of two tenants, which leave by gateways of which each node has addresses.
@@ -27,7 +26,6 @@ type leavers struct {
 	red1, web1, web2    place // of red, the last one on worker2
 	shop1, shop2, plain place // of blue on each worker, and of no tenant on worker1
 	fabric              place
-	guest               *vm.Machine // of red, on worker2
 }
 
 // testDistributedGateways has each node translate what its own Ports send.
@@ -38,7 +36,6 @@ func testDistributedGateways(t *testing.T) {
 		shop1: world.tenant(ctx, t, "blue/shop1"), shop2: world.tenant(ctx, t, "blue/shop2"), plain: world.pod(ctx, t, "client1"),
 		fabric: world.machine(ctx, t, "fabric"),
 	}
-	w.bootGuest(ctx, t)
 	w.red, w.blue = openGateway(ctx, t, "red", `"network": "office"`), openGateway(ctx, t, "blue", `"network": "office"`)
 	w.red.onNodes(ctx, t, worker1, worker2)
 	w.blue.onNodes(ctx, t, worker1, worker2)
@@ -54,35 +51,6 @@ func testDistributedGateways(t *testing.T) {
 		{"Open vSwitch", w.openVSwitch},
 		{"removed", w.removed},
 	})
-}
-
-// bootGuest boots a virtual machine on a Network of red's Router. It has no address in the cluster.
-func (w *leavers) bootGuest(ctx context.Context, t *testing.T) {
-	t.Helper()
-	apply(ctx, t, guests)
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(ctx)
-		remove(ctx, t, "-n", "red", "ports.coelan.io", "guest")
-		remove(ctx, t, "vnet", "guests")
-	})
-	port := named(&v1alpha1.Port{}, "red/guest")
-	if err := wait(ctx, port, portIn(v1alpha1.PortReady)); err != nil {
-		t.Fatal(err)
-	}
-	w.guest = bootGuest(ctx, t, worker2, port)
-	if err := wait(ctx, port, portIn(v1alpha1.PortBound)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// guestSeen asks the outside how it sees the virtual machine.
-func (w *leavers) guestSeen(ctx context.Context, f family) (netip.Addr, error) {
-	out, err := w.guest.Run(ctx, fmt.Sprintf("timeout 2 wget -q -O - http://%s/clientip", netip.AddrPortFrom(outside(f), 80)))
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%w: %s", err, out)
-	}
-	seen, err := netip.ParseAddrPort(strings.TrimSpace(out))
-	return seen.Addr().Unmap(), err
 }
 
 // out has pods of each tenant on each node leave by the node's own address, one of the tenant's.
@@ -107,21 +75,62 @@ func (w *leavers) out(t *testing.T) {
 	onlyKnown(t, heard, all...)
 }
 
-// virtualMachine leaves by the gateway on its node, though no node could masquerade it.
+// virtualMachine boots one on a Network of red's Router, on worker2. It has no address in the cluster,
+// so no node could masquerade it: only a gateway on its node lets it out.
 func (w *leavers) virtualMachine(t *testing.T) {
-	ctx := within(t, time.Minute)
-	for _, f := range families {
-		want := w.red.addresses[worker2][f]
-		if err := eventually(ctx, func() error {
-			seen, err := w.guestSeen(ctx, f)
-			if err == nil && seen != want {
-				err = fmt.Errorf("as %s, want %s", seen, want)
+	ctx := within(t, 3*time.Minute)
+	apply(ctx, t, guests)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		remove(ctx, t, "-n", "red", "ports.coelan.io", "guest")
+		remove(ctx, t, "vnet", "guests")
+	})
+	port := named(&v1alpha1.Port{}, "red/guest")
+	if err := wait(ctx, port, portIn(v1alpha1.PortReady)); err != nil {
+		t.Fatal(err)
+	}
+	m := bootGuest(ctx, t, worker2, port)
+	if err := wait(ctx, port, portIn(v1alpha1.PortBound)); err != nil {
+		t.Fatal(err)
+	}
+	seen := func(f family) (netip.Addr, error) {
+		out, err := m.Run(ctx, fmt.Sprintf("timeout 1 wget -q -O - http://%s/clientip", netip.AddrPortFrom(outside(f), 80)))
+		if err != nil {
+			return netip.Addr{}, fmt.Errorf("%w: %s", err, out)
+		}
+		at, err := netip.ParseAddrPort(strings.TrimSpace(out))
+		return at.Addr().Unmap(), err
+	}
+	leavesBy := func() {
+		for _, f := range families {
+			want := w.red.addresses[worker2][f]
+			if err := eventually(ctx, func() error {
+				got, err := seen(f)
+				if err == nil && got != want {
+					err = fmt.Errorf("as %s, want %s", got, want)
+				}
+				return err
+			}); err != nil {
+				t.Errorf("the outside sees the guest: %v", err)
 			}
-			return err
-		}); err != nil {
-			t.Errorf("the outside sees the guest: %v", err)
 		}
 	}
+	leavesBy()
+	w.red.change(ctx, t, onlyWorker1)
+	w.red.onNodes(ctx, t, worker1)
+	for _, f := range families {
+		if err := eventually(ctx, func() error {
+			if got, err := seen(f); err == nil {
+				return fmt.Errorf("the guest leaves as %s, want not at all", got)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	w.red.change(ctx, t, allNodes)
+	w.red.onNodes(ctx, t, worker1, worker2)
+	leavesBy()
 }
 
 // inCluster has pods and nodes see a tenant's pods as without a gateway, and clients of Services get
@@ -188,15 +197,21 @@ func (w *leavers) policies(t *testing.T) {
 	})
 }
 
+// Values of the gateway's nodes.
+const (
+	onlyWorker1 = `"nodes": {"matchLabels": {"kubernetes.io/hostname": "` + worker1 + `"}}`
+	allNodes    = `"nodes": null`
+)
+
 // selectedNodes leaves a node without addresses: its Ports leave as without a gateway.
 func (w *leavers) selectedNodes(t *testing.T) {
 	ctx := within(t, time.Minute)
 	before := w.red.addresses[worker1]
-	w.red.change(ctx, t, `"nodes": {"matchLabels": {"kubernetes.io/hostname": "`+worker1+`"}}`)
+	w.red.change(ctx, t, onlyWorker1)
 	w.red.onNodes(ctx, t, worker1)
 	leaves(ctx, t, w.web2, ofNode(ctx, t, worker2))
 	leaves(ctx, t, w.red1, before)
-	w.red.change(ctx, t, `"nodes": null`)
+	w.red.change(ctx, t, allNodes)
 	w.red.onNodes(ctx, t, worker1, worker2)
 	leaves(ctx, t, w.web2, w.red.addresses[worker2])
 }
@@ -264,14 +279,15 @@ func (w *leavers) drained(t *testing.T) {
 // meanwhile.
 func (w *leavers) stays(ctx context.Context, t *testing.T) (tr *traffic, known []netip.Addr) {
 	t.Helper()
-	web := floatingPair(ctx, t, "steady", "web1.eth0")
+	web, pod := floatingPair(ctx, t, "steady", "web1.eth0"), world.pod(ctx, t, "web1")
 	known = slices.Concat(w.red.all(), w.blue.all(), []netip.Addr{web.addresses[ipv4], web.addresses[ipv6]})
 	return startTraffic(ctx, t,
 		route{way: "red, worker1", from: w.red1, to: w.fabric},
 		route{way: "red, worker2", from: w.web2, to: w.fabric},
 		route{way: "blue, worker1", from: w.shop1, to: w.fabric},
-		route{way: "red to a floating IP", from: w.web1, to: world.pod(ctx, t, "web1"), at: web.addresses},
-		route{way: "outside to a floating IP", from: w.fabric, to: world.pod(ctx, t, "web1"), at: web.addresses},
+		route{way: "red to a floating IP", from: w.web1, to: pod, at: web.addresses},
+		route{way: "outside to a floating IP", from: w.fabric, to: pod, at: web.addresses},
+		route{way: "from a floating IP to outside", from: pod, to: w.fabric},
 	), known
 }
 
@@ -346,11 +362,6 @@ func (w *leavers) removed(t *testing.T) {
 	w.red.close(ctx, t)
 	leaves(ctx, t, w.red1, ofNode(ctx, t, worker1))
 	leaves(ctx, t, w.web2, ofNode(ctx, t, worker2))
-	for _, f := range families {
-		if seen, err := w.guestSeen(ctx, f); err == nil {
-			t.Errorf("the guest leaves as %s, want not at all", seen)
-		}
-	}
 	tr.settle(ctx, t)
 	allow(t, tr.stop(t), 0)
 }
