@@ -100,11 +100,11 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 	$(TEST_SEQUENTIAL) -timeout 10m $(SEQUENTIAL)
 
 .PHONY: integration
-# They wait most of the time; each package makes networks of its own.
+# They wait most of the time; each package makes networks of its own, as tests do that run in parallel.
 integration: TESTS = -tags integration -count=1 -run '$(or $(RUN),$(call tests-with,integration))'
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(TEST_SEQUENTIAL) -timeout 15m $(TESTS) $(SEQUENTIAL) & sequential=$$!; status=0; \
-	  go test -race -timeout 15m -p 2 $(TESTS) $(filter-out $(SEQUENTIAL),$(call packages-with,integration)) || status=$$?; \
+	  go test -race -timeout 15m -p 2 -parallel 4 $(TESTS) $(filter-out $(SEQUENTIAL),$(call packages-with,integration)) || status=$$?; \
 	  wait $$sequential && exit $$status
 
 .PHONY: apiserver
@@ -153,7 +153,7 @@ test-kernel: ## the integration tests on the kernel's datapath, in an emulated m
 	CGO_ENABLED=0 go build -o bin/kernel/ ./test/kernel ./cmd/coelan-agent ./cmd/coelan-cni
 	CGO_ENABLED=0 go test -tags integration -c -o bin/kernel/integration.test ./test/integration
 	bin/kernel/kernel -out bin/kernel/out -timeout 20m -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel \
-	  bin/kernel/integration.test -test.v -test.timeout 18m $(if $(RUN),-test.run '$(RUN)') $(if $(SKIP),-test.skip '$(SKIP)')
+	  bin/kernel/integration.test -test.v -test.parallel 1 -test.timeout 18m $(if $(RUN),-test.run '$(RUN)') $(if $(SKIP),-test.skip '$(SKIP)')
 
 .PHONY: test-kernel-brief
 # These are slow in an emulated machine; what they are about other tests there or on the userspace datapath show as well.

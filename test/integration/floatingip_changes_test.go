@@ -341,6 +341,7 @@ func floatingRemoved(t *testing.T, w *external, s floatingIPs) {
 // TestFloatingIPsOfNodesSegment has FloatingIPs of the segment that the nodes themselves are on,
 // where kube-proxy balances Services, with policies and without.
 func TestFloatingIPsOfNodesSegment(t *testing.T) {
+	t.Parallel()
 	t.Run("policies", func(t *testing.T) { floatingOnSegment(t, true) })
 	t.Run("no policies", func(t *testing.T) { floatingOnSegment(t, false) })
 }

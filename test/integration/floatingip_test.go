@@ -312,6 +312,7 @@ func announced(t *testing.T, heard *probe.Wire, all ...outer) {
 
 // TestFloatingIPs takes FloatingIPs of Ports of all kinds through everything that they are for.
 func TestFloatingIPs(t *testing.T) {
+	t.Parallel()
 	w := startExternal(t)
 	s := w.floatingIPs()
 	if r, b := s.red.own(lab.IPv4), s.blue.own(lab.IPv4); r != b {

@@ -21,6 +21,7 @@ import (
 // TestGatewayTraces asks as `coelan trace` does about what leaves by Routers' gateways, and what
 // comes to them, and as `coelan get` does what nodes have.
 func TestGatewayTraces(t *testing.T) {
+	t.Parallel()
 	w := startExternal(t)
 	const red1, red2, lan1 = 151, 152, 153
 	gateways := map[string][]string{}

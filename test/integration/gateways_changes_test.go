@@ -252,6 +252,7 @@ func gatewayRemoved(t *testing.T, w *external, e exits) {
 // TestGatewaysOnNodesSegment has gateways on the segment that the nodes themselves are on, where
 // kube-proxy balances Services, with policies and without.
 func TestGatewaysOnNodesSegment(t *testing.T) {
+	t.Parallel()
 	t.Run("policies", func(t *testing.T) { gatewaysOnSegment(t, true) })
 	t.Run("no policies", func(t *testing.T) { gatewaysOnSegment(t, false) })
 }

@@ -112,6 +112,7 @@ func (w *external) leaves(t *testing.T, from *lab.Host, seen func(lab.Family) ne
 
 // TestGateways takes Ports of all kinds out of the cluster by their Routers' gateways.
 func TestGateways(t *testing.T) {
+	t.Parallel()
 	w := startExternal(t)
 	e := w.exits()
 	t.Run("before", func(t *testing.T) { floatingBefore(t, w, w.floatingIPs()) })

@@ -52,6 +52,7 @@ func narrow(ctx context.Context, t *testing.T, w *world, n *lab.Node) {
 // are answered, whatever sends them and on whatever way they go, or arrive in fragments if
 // their sender allows it.
 func TestNarrowNode(t *testing.T) {
+	t.Parallel()
 	w := startTenantsWith(t, lab.Options{})
 	ctx := within(t, 5*time.Minute)
 	narrow(ctx, t, w.world, w.n2)
@@ -128,6 +129,7 @@ func TestNarrowNode(t *testing.T) {
 // what does not fit its pods is answered, from wherever it comes, or arrives in fragments
 // if its sender allows it.
 func TestNarrowNetwork(t *testing.T) {
+	t.Parallel()
 	w := startTenantsWith(t, lab.Options{})
 	ctx := within(t, 5*time.Minute)
 	subnets := []string{"10.70.0.0/24", "fd00:70::/64"}

@@ -126,6 +126,7 @@ func unreachable(t *testing.T, attempts ...attempt) {
 
 // TestTenantsWithTheSameSubnet has two tenants with pods of the same addresses.
 func TestTenantsWithTheSameSubnet(t *testing.T) {
+	t.Parallel()
 	w := startTenants(t)
 	ctx := within(t, 5*time.Minute)
 	eachFamily(t, func(t *testing.T, f lab.Family) {
@@ -166,6 +167,7 @@ func TestTenantsWithTheSameSubnet(t *testing.T) {
 // and in their own. The nodes' kernels translate the services' address, and know the tenants
 // by their node addresses.
 func TestTenantsAndServices(t *testing.T) {
+	t.Parallel()
 	w := startTenantsWith(t, lab.Options{Configure: proxiedServices})
 	eachFamily(t, func(t *testing.T, f lab.Family) {
 		for _, tc := range []struct {
@@ -201,6 +203,7 @@ func TestTenantsAndServices(t *testing.T) {
 
 // TestTenantsOutliveRestarts restarts agents, also without the API server, while tenants talk.
 func TestTenantsOutliveRestarts(t *testing.T) {
+	t.Parallel()
 	w := startTenants(t)
 	ctx := within(t, 5*time.Minute)
 	restartUnder := func(name string, do func() error) {

@@ -219,6 +219,7 @@ func policiesOfNewPods(t *testing.T, w *world, b *rulebook) {
 // TestPoliciesOfTenants has pods of two tenants with the same addresses, of which one tenant
 // isolates a pod.
 func TestPoliciesOfTenants(t *testing.T) {
+	t.Parallel()
 	w := startTenantsWith(t, lab.Options{Policies: true, Configure: nativeServices})
 	b := &rulebook{w.world, map[string]intent.Rule{}, map[*lab.Pod]intent.Subject{}, map[string]intent.Peer{}}
 	for _, p := range slices.Concat(w.red[:], w.blue[:]) {

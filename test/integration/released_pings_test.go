@@ -19,6 +19,7 @@ import (
 // TestReleasedAfterPings deletes a pod that has just pinged and asked another one. Its connections
 // are forgotten, and Open vSwitch lives on, which has aborted at that.
 func TestReleasedAfterPings(t *testing.T) {
+	t.Parallel()
 	w := startTenantsWith(t, lab.Options{Policies: true})
 	allow(t, w)
 	ctx := t.Context()

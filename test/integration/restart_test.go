@@ -210,6 +210,7 @@ func healthy(ctx context.Context, t *testing.T, w *world) {
 
 // TestReboot reboots a node, and then the whole cluster twice in a row.
 func TestReboot(t *testing.T) {
+	t.Parallel()
 	w := start(t, lab.Options{})
 	ctx := within(t, 5*time.Minute)
 	before := map[*lab.Node]lab.Inventory{}
@@ -254,6 +255,7 @@ func TestReboot(t *testing.T) {
 // TestWithoutAPIServer stops the API server: pods notice nothing, others can
 // start, also after the agent has started again.
 func TestWithoutAPIServer(t *testing.T) {
+	t.Parallel()
 	w := start(t, lab.Options{})
 	ctx := within(t, 3*time.Minute)
 	tr := startTraffic(ctx, t, w)

@@ -231,6 +231,7 @@ const (
 // TestNativeServices asks for Services of every kind from everywhere, where agents and kernels do
 // what they do on real nodes.
 func TestNativeServices(t *testing.T) {
+	t.Parallel()
 	t.Logf("protocols that this kernel has: %v", protocols())
 	w := startTenantsWith(t, lab.Options{Configure: nativeServices})
 	for f := range lab.Dual.Each {
@@ -405,6 +406,7 @@ const modeGap = 500 * time.Millisecond
 // TestNativeServicesThroughRestarts has connections through Services live on while agents restart,
 // and those between pods also while agents change the Service mode.
 func TestNativeServicesThroughRestarts(t *testing.T) {
+	t.Parallel()
 	mode := config.NativeServices
 	w := start(t, lab.Options{Configure: func(c *config.Config) { c.Services.Mode = mode }})
 	ctx := within(t, 5*time.Minute)
