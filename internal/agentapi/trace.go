@@ -46,8 +46,8 @@ type Trace struct {
 	LeavesBy *TracedGateway `json:"leavesBy,omitempty"`
 	// SentToGateway is the Router's gateway with the packet's destination address.
 	SentToGateway *TracedGateway `json:"sentToGateway,omitempty"`
-	// Returns is the packet as this node's kernel gives it back to the bridge, of one that came from
-	// outside for the FloatingIP of a Service; nil: it does not.
+	// Returns is the packet as this node's kernel gives it back to the bridge, of one that came
+	// from outside for the FloatingIP of a Service; nil: it does not.
 	Returns *TraceRequest `json:"returns,omitempty"`
 	// NextHop is that of a packet which leaves by an external Network.
 	NextHop *TracedNextHop `json:"nextHop,omitempty"`

@@ -45,8 +45,8 @@ type GatewayVerdict struct {
 	Pools [][]translate.Pool
 }
 
-// CheckGateway judges the gateway of a Router that is not centralized. Whether addresses are free is not decided here: that
-// is asked of the API, see BlockName.
+// CheckGateway judges the gateway of a Router that is not centralized. Whether addresses are free
+// is not decided here: that is asked of the API, see BlockName.
 func CheckGateway(r *v1alpha1.Router, c GatewayCluster) GatewayVerdict {
 	selected, v := checkGatewaySpec(r, c.Network)
 	if v.Reason != "" {

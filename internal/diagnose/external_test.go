@@ -196,7 +196,7 @@ func TestTraceFollowsTheGateway(t *testing.T) {
 	}
 }
 
-// The node that answers for a Service is the one whose agent says so.
+// The node that answers for a Service is the one with an agent that says so.
 func TestNodeAnsweringForService(t *testing.T) {
 	a := netip.MustParseAddr("198.51.100.37")
 	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}

@@ -14,16 +14,16 @@ import (
 type EgressAddress struct {
 	Network string // name of the external Network
 	Address netip.Addr
-	// Router is the name of the Router in whose zone connections are translated: the one whose
-	// gateway has the address, and for an Egress the default one.
+	// Router is the name of the Router that connections are translated in the zone of: the one with
+	// the gateway that has the address, and for an Egress the default one.
 	Router string
 	// Egress is the name of the Egress that has the address; empty: the Router's gateway has it,
 	// for all of the Router's Ports.
 	Egress string
 	// Nodes may be active, alive or not, sorted: they are connected to the Network.
 	Nodes []string
-	// Leaving are those of Nodes, sorted, that are about to leave the cluster or keep load balancers
-	// away: others are active if they can.
+	// Leaving are those of Nodes, sorted, that are about to leave the cluster or keep load
+	// balancers away: others are active if they can.
 	Leaving []string
 	// Active is the node that last reported that it is active; it need not be among Nodes.
 	Active string

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rendezvous chooses one of several candidates for an address so that all that know the same
-// candidates choose the same one, and that only the addresses of a candidate that goes get another
-// one (rendezvous hashing).
+// Package rendezvous chooses one of several candidates for an address so that all that know the
+// same candidates choose the same one, and that only the addresses of a candidate that goes get
+// another one (rendezvous hashing).
 package rendezvous
 
 import (

@@ -63,7 +63,9 @@ func RouterMAC(n byte) intent.MAC {
 }
 
 // IsRouterMAC reports whether m is of the range of RouterMAC, or of that of ProbeMAC: a node's own.
-func IsRouterMAC(m intent.MAC) bool { return [3]byte(m[:3]) == routerMACs || [2]byte(m[:2]) == probeMACs }
+func IsRouterMAC(m intent.MAC) bool {
+	return [3]byte(m[:3]) == routerMACs || [2]byte(m[:2]) == probeMACs
+}
 
 // NodeLocalIPv4 and NodeLocalIPv6 are the addresses that every node uses within itself,
 // between the pods' network and its own kernel. They are the same on all nodes; what each is

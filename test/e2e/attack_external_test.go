@@ -35,8 +35,8 @@ const insideOffice = "net0"
 
 // attackExternalAddresses has pods take addresses of an external Network that are others', by what
 // they send and by what they answer: a floating IP, the addresses of Routers' gateways, those of
-// hosts and pods there. A host outside sends in the name of the cluster, and past translation. And a
-// tenant takes all connections that its gateway can have.
+// hosts and pods there. A host outside sends in the name of the cluster, and past translation. And
+// a tenant takes all connections that its gateway can have.
 func attackExternalAddresses(t *testing.T) {
 	ctx := within(t, 4*time.Minute)
 	useOffice(ctx, t)
@@ -86,8 +86,8 @@ func (x *contested) known(t *testing.T) []netip.Addr {
 	return list
 }
 
-// neighbours are the MACs that the fabric knows of the floating IP and the gateways' addresses, once
-// it has asked for them.
+// neighbours are the MACs that the fabric knows of the floating IP and the gateways' addresses,
+// once it has asked for them.
 func (x *contested) neighbours(ctx context.Context, t *testing.T) (list []string) {
 	t.Helper()
 	fabric := world.netns("fabric")

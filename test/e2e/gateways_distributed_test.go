@@ -75,8 +75,8 @@ func (w *leavers) out(t *testing.T) {
 	onlyKnown(t, heard, all...)
 }
 
-// virtualMachine boots one on a Network of red's Router, on worker2. It has no address in the cluster,
-// so no node could masquerade it: only a gateway on its node lets it out.
+// virtualMachine boots one on a Network of red's Router, on worker2. It has no address in the
+// cluster, so no node could masquerade it: only a gateway on its node lets it out.
 func (w *leavers) virtualMachine(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	apply(ctx, t, guests)
@@ -133,8 +133,8 @@ func (w *leavers) virtualMachine(t *testing.T) {
 	leavesBy()
 }
 
-// inCluster has pods and nodes see a tenant's pods as without a gateway, and clients of Services get
-// their answers.
+// inCluster has pods and nodes see a tenant's pods as without a gateway, and clients of Services
+// get their answers.
 func (w *leavers) inCluster(t *testing.T) {
 	ctx := within(t, time.Minute)
 	door := of(dualService("door", "web"), nodePort)
@@ -291,8 +291,8 @@ func (w *leavers) stays(ctx context.Context, t *testing.T) (tr *traffic, known [
 	), known
 }
 
-// restarts ends the API server, an agent meanwhile, and then all controllers and agents. Connections
-// go on, and new ones begin; addresses stay.
+// restarts ends the API server, an agent meanwhile, and then all controllers and agents.
+// Connections go on, and new ones begin; addresses stay.
 func (w *leavers) restarts(t *testing.T) {
 	ctx := within(t, 4*time.Minute)
 	before := slices.SortedFunc(slices.Values(w.red.all()), netip.Addr.Compare)

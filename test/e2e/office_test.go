@@ -188,8 +188,8 @@ func officeWire(t *testing.T) *probe.Wire {
 	return wireOn(t, world.netns("fabric"), officeLink)
 }
 
-// onlyKnown reports packets that nodes have sent by the external Network, ARP and neighbor discovery
-// too, with a source that is none of these addresses.
+// onlyKnown reports packets that nodes have sent by the external Network, ARP and neighbor
+// discovery too, with a source that is none of these addresses.
 func onlyKnown(t *testing.T, w *probe.Wire, known ...netip.Addr) {
 	t.Helper()
 	strange := map[netip.Addr]int{}

@@ -17,8 +17,8 @@ import (
 	"coelan.io/coelan/test/lab/probe"
 )
 
-// central is a cluster of which n1 and n2 may be active for external addresses, and n3, which is not
-// connected to the VLAN, has the hosts of the VLAN behind a bridge of another name.
+// central is a cluster of which n1 and n2 may be active for external addresses, and n3, which is
+// not connected to the VLAN, has the hosts of the VLAN behind a bridge of another name.
 type central struct {
 	*tenants
 	n3             *lab.Node

@@ -131,7 +131,8 @@ func (l *Lab) wireBehind(router, h *Host, mtu int) error {
 	return nil
 }
 
-// Unplug takes the wires of the node down: for others it is as if it had no power. Plug reverses it.
+// Unplug takes the wires of the node down: for others it is as if it had no power. Plug reverses
+// it.
 func (n *Node) Unplug() error { return n.eachWire(netlink.LinkSetDown) }
 
 // Plug takes the wires of the node up again.

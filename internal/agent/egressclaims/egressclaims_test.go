@@ -90,17 +90,20 @@ func TestClaims(t *testing.T) {
 		conflict := apierrors.NewConflict(schema.GroupResource{}, "", errors.New("newer"))
 		for name, fails := range map[string][]error{"conflict": {conflict}, "API away": {errors.New("no route"), errors.New("no route")}} {
 			c.Set(nil)
+			synctest.Wait()
 			a.fails = fails
 			c.Set(claim)
 			want := slices.Repeat([]string{"office-192-0-2-30-32 1 n1"}, len(fails)+1)
 			expect(name, want...)
 		}
 		c.Set(nil)
+		synctest.Wait()
 		a.fails = []error{apierrors.NewNotFound(schema.GroupResource{}, "")}
 		c.Set(claim)
 		expect("a block that is gone", "office-192-0-2-30-32 1 n1")
 
 		c.Set(nil)
+		synctest.Wait()
 		show("2", "n1")
 		c.Set(claim)
 		expect("the API shows it already")

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// sessionBridge has the sessions (BFD) by which Open vSwitch finds out which nodes are in reach.
-	// It has no flows: nothing but BFD passes there.
+	// sessionBridge has the sessions (BFD) by which Open vSwitch finds out which nodes are in
+	// reach. It has no flows: nothing but BFD passes there.
 	sessionBridge = "coelan-bfd"
 	// sessionInterval is the time between two packets of a session, in milliseconds: after three
 	// without one the other node is out of reach.
@@ -77,8 +77,8 @@ func sessionPorts(s *intent.State) []ovsdb.Port {
 	})
 }
 
-// ensureSessions makes the sessions of a State, and their bridge while there are any. Those that are
-// not wanted any more are swept.
+// ensureSessions makes the sessions of a State, and their bridge while there are any. Those that
+// are not wanted any more are swept.
 func ensureSessions(ctx context.Context, db sessionDatabase, s *intent.State) error {
 	bridges, err := db.Bridges(ctx)
 	if err != nil {

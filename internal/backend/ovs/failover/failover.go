@@ -37,7 +37,7 @@ const (
 	// settling is for how long what is not urgent has to be so: that a claim is not one's own view,
 	// that the preferred node is there, that no other node takes over.
 	settling = 3 * time.Second
-	// pause is for how long a node answers again that nobody took over from.
+	// pause is for how long a node answers again that no other one took over from.
 	pause = 10 * time.Second
 )
 
@@ -254,8 +254,8 @@ func (m *Machine) claims(e *entry, now time.Time, due func(time.Time)) bool {
 	return true
 }
 
-// isolated reports whether there are several other nodes, of which none is in reach: then it is this
-// node that is cut off, and not all of them.
+// isolated reports whether there are several other nodes, of which none is in reach: then it is
+// this node that is cut off, and not all of them.
 func (m *Machine) isolated() bool {
 	for _, up := range m.alive {
 		if up {
@@ -305,8 +305,8 @@ func (m *Machine) decide(e *entry, now time.Time, due func(time.Time)) (ask bool
 	return m.goOn(e, now, due)
 }
 
-// follow takes over what a claim says: at once when it is new, and else when it is not what is
-// seen here for a while. What this node itself is active for, only a claim ends that was made since.
+// follow takes over what a claim says: at once when it is new, and else when it is not what is seen
+// here for a while. What this node itself is active for, only a claim ends that was made since.
 func (m *Machine) follow(e *entry, now time.Time, due func(time.Time)) {
 	is := e.Claimed
 	isNew := is != e.claimed

@@ -25,7 +25,7 @@ type world struct {
 	t     testing.TB
 	now   time.Time
 	nodes []*station
-	// cut are pairs of nodes whose tunnel is cut.
+	// cut are pairs of nodes without a tunnel between them.
 	cut map[[2]string]bool
 	// claim is what the API has; since is when.
 	claim string
@@ -93,8 +93,8 @@ func (n *station) answers() bool {
 	return n.on && n.wire != 0 && s.Active == n.name && !s.Silent
 }
 
-// pass lets time pass, and checks all the time that no two nodes of a segment answer for longer than
-// the detection takes.
+// pass lets time pass, and checks all the time that no two nodes of a segment answer for longer
+// than the detection takes.
 func (w *world) pass(d time.Duration) {
 	w.t.Helper()
 	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(tick) {
@@ -121,7 +121,7 @@ func (w *world) pass(d time.Duration) {
 }
 
 // most is for how long two nodes of a segment may answer: until both know of each other, and have
-// asked. Claims that not all see take longer to decide who gives way.
+// asked. Claims that not all see take longer to decide which one gives way.
 func (w *world) most() time.Duration {
 	most := detection + (probes+1)*probeEvery
 	for _, n := range w.nodes {
@@ -173,7 +173,8 @@ func (w *world) step(n *station) {
 		w.log = append(w.log, fmt.Sprintf("%v %s: %+v", w.now.Sub(time.Unix(1e9, 0)), n.name, d.States[office]))
 	}
 	n.states, n.asked = d.States, len(d.Probes) > 0
-	if len(d.Claims) > 0 && n.api && w.claim == n.known { // the API refuses a write by one that has not seen the last one
+	// The API refuses the write of a node that has not seen the last one.
+	if len(d.Claims) > 0 && n.api && w.claim == n.known {
 		w.claim, w.since = n.name, w.now
 		w.claims++
 		w.log = append(w.log, fmt.Sprintf("%v %s claims", w.now.Sub(time.Unix(1e9, 0)), n.name))

@@ -178,8 +178,8 @@ func makeWorld(t *testing.T) *Host {
 }
 
 // attachWire has what plays the bridge take a client's packets from a wire: it gives those for a
-// floating IP to the host, and those that the host gives to the Service to its own listeners, at the
-// address of the load balancer. Answers go to the host, too, and from there to the wire.
+// floating IP to the host, and those that the host gives to the Service to its own listeners, at
+// the address of the load balancer. Answers go to the host, too, and from there to the wire.
 func attachWire(t *testing.T) {
 	t.Helper()
 	run(t, "ip", "-n", bridge, "link", "add", "wire0", "type", "veth", "peer", "name", "wire0", "netns", physical)
@@ -188,7 +188,8 @@ func attachWire(t *testing.T) {
 	}
 	run(t, "ip", "netns", "exec", bridge, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	var rules strings.Builder
-	// Each packet passes twice, of which conntrack has to know no more than what the listeners need.
+	// Each packet passes twice, of which conntrack has to know no more than what the listeners
+	// need.
 	v4, v6 := worlds["IPv4"], worlds["IPv6"]
 	fmt.Fprintf(&rules, "table inet wire {\nchain zones { type filter hook prerouting priority raw;\niifname wire0 notrack\n"+
 		"ip saddr %s notrack\nip6 saddr %s notrack\n}\nchain prerouting { type nat hook prerouting priority dstnat + 10;\n", v4.floating, v6.floating)
@@ -395,7 +396,8 @@ func wrong(t *testing.T, networks ...string) (problems []string) {
 					continue
 				}
 				if q.ns == physical && network != "tcp" && q.want == "refused" {
-					// The kernel's error comes from an address of its own, which knows no way to the wire.
+					// The kernel's error comes from an address of its own, which knows no way to
+					// the wire.
 					q.want = "silence"
 				}
 				if q.ns == "" && network != "tcp" && q.want == "silence" {

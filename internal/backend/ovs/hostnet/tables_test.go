@@ -242,8 +242,8 @@ func TestServiceSets(t *testing.T) {
 	}
 }
 
-// A floating IP is led to the bridge as an announced address is. The kernel knows besides that it is
-// on the wire of a physical network, and which clients are not; each of them in its own family.
+// A floating IP is led to the bridge as an announced address is. The kernel knows besides that it
+// is on the wire of a physical network, and which clients are not; each of them in its own family.
 func TestFloatingSets(t *testing.T) {
 	a, p := netip.MustParseAddr, netip.MustParsePrefix
 	s := Services{

@@ -105,7 +105,7 @@ const belowEgress = belowFloating + 1
 
 // egressWay is what Ports have to say of a way out.
 type egressWay struct {
-	router intent.Router // in whose zone connections are translated
+	router intent.Router // connections are translated in its zone
 	below  uint16        // see translation.way
 	// first, added to priorities, has the way be looked at before that of the Router.
 	first uint16
@@ -232,8 +232,8 @@ func (e externalAddress) fromNodes(rt intent.Router) {
 	}
 }
 
-// passedOn sends on what other nodes have sent here to be translated to an address for which another
-// node is active: they do not know it yet.
+// passedOn sends on what other nodes have sent here to be translated to an address for which
+// another node is active: they do not know it yet.
 func (e externalAddress) passedOn(rt intent.Router, active string) {
 	if active == "" {
 		return

@@ -22,8 +22,8 @@ type Input struct {
 
 // Numbers are what intent does not know of the node's surroundings: the OpenFlow ports of its own
 // Ports and of the uplinks to physical networks, the MACs of neighbors on external Networks, and
-// which nodes are active for EgressAddresses. Numbers never change, so that they can be read without a lock; WithPort and its like return
-// others. nil is the zero value.
+// which nodes are active for EgressAddresses. Numbers never change, so that they can be read
+// without a lock; WithPort and its like return others. nil is the zero value.
 type Numbers struct {
 	ports      map[string]uint32 // by the Port's ID
 	uplinks    map[string]uint32 // by the physical network's name

@@ -251,9 +251,9 @@ func (w promise) fromHost(node int, src, to netip.Addr) arrival {
 	return lost
 }
 
-// reply is where a packet ends that a node's kernel answers with in the name of a Service's floating
-// IP: in the cluster as any other of the kernel, else on the wire, with the TTL that the kernel has
-// made.
+// reply is where a packet ends that a node's kernel answers with in the name of a Service's
+// floating IP: in the cluster as any other of the kernel, else on the wire, with the TTL that the
+// kernel has made.
 func (w promise) reply(f servedIP, to netip.Addr) arrival {
 	if w.hasPods(to) {
 		return w.fromHost(f.node, f.Address, to)
@@ -327,7 +327,8 @@ func (w promise) servedAt(n intent.Network, a netip.Addr) (servedIP, bool) {
 }
 
 // answering is the node that answers for the floating IP with that address of an external network:
-// with the port, or the one that has been chosen where the bridges balance Services; -1 if none does.
+// with the port, or the one that has been chosen where the bridges balance Services; -1 if none
+// does.
 func (w promise) answering(n intent.Network, a netip.Addr) int {
 	if f, ok := w.floatingAt(n, a); ok {
 		return w.nodeOf(w.floats(f))
@@ -417,8 +418,8 @@ func (w promise) leaveNode(here int, as exit, to netip.Addr, ttl uint8) arrival 
 }
 
 // fromWire is where a packet ends that comes to a node by an external network: at the port there
-// with the floating IP that it is for, or at the node's kernel if it is a Service's. The outside has
-// no addresses of the cluster.
+// with the floating IP that it is for, or at the node's kernel if it is a Service's. The outside
+// has no addresses of the cluster.
 func (w promise) fromWire(n intent.Network, node int, from, to netip.Addr, ttl uint8) arrival {
 	if node < 0 || ttl <= 1 || w.answering(n, to) != node {
 		return lost

@@ -28,7 +28,8 @@ func TestStrangers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		s := &simulation{clusterWorld: drawWorld(t), ctx: ctx, tracers: tracers}
-		s.floating, s.served, s.gateways = nil, nil, nil // by which tenants reach each other, and outside
+		// Tenants reach each other, and outside, by these.
+		s.floating, s.served, s.gateways = nil, nil, nil
 		if err := tracers[0].load(ctx, stateFrom(t, s.view(0))); err != nil {
 			t.Fatal(err)
 		}

@@ -312,8 +312,8 @@ func (s *simulation) testFloatingIP(t *rapid.T, ends map[string]int) {
 	}
 }
 
-// testServedIP sends a packet from the wire to the floating IP of a Service, which the kernel of the
-// chosen node gets, and has that kernel answer.
+// testServedIP sends a packet from the wire to the floating IP of a Service, which the kernel of
+// the chosen node gets, and has that kernel answer.
 func (s *simulation) testServedIP(t *rapid.T, ends map[string]int) {
 	if len(s.served) == 0 {
 		return
