@@ -195,6 +195,7 @@ func (e *egress) look(wanted map[string]ovsdb.Port, ports []ovsdb.PortState, now
 	since, alive := make(map[string]time.Time, len(wanted)), make(map[string]bool, len(wanted))
 	for node, port := range wanted {
 		began, known := e.since[node]
+		alive[node] = false // and not unknown: see Machine.SetAlive
 		switch {
 		case have[port.Name] == "up":
 			began, alive[node] = time.Time{}, true
