@@ -25,9 +25,9 @@ func seenAs(name, network string, addresses ...string) *v1alpha1.Router {
 	return r
 }
 
-// appears waits until a Router has as many addresses of its own and nodes for them as are named,
-// and the condition has the reason, and for nothing to change that. A number in place of addresses
-// is how many.
+// appears waits until a Router has these addresses of its own and so many nodes for them, and the
+// condition has the reason, and for nothing to change that. A number in place of addresses is how
+// many.
 func (w *world) appears(name, reason string, nodes int, addresses ...string) []string {
 	w.Helper()
 	r := &v1alpha1.Router{ObjectMeta: metav1.ObjectMeta{Name: name}}

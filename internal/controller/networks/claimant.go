@@ -11,8 +11,8 @@ import (
 	"coelan.io/coelan/internal/controller/reconcile"
 )
 
-// claimant is what addresses are claimed for: a user's Port, a FloatingIP, a node that is a
-// Router's gateway, or a Router with a centralized gateway.
+// claimant is what addresses are claimed for: a user's Port, a FloatingIP, a node that is the
+// gateway of a Router, or a Router with a centralized gateway.
 type claimant struct {
 	spec  v1alpha1.AddressBlockSpec // of its claims: with its key alone
 	index string                    // by which the claims of its key are found

@@ -67,8 +67,8 @@ func (c claims) several(ctx context.Context, by claimant, b *blocksOf, pools []t
 		"all addresses of %s are taken or in blocks of nodes", strings.Join(full, " and ")), nil
 }
 
-// before are the addresses of the pools that the claimant has: first those in its status with
-// a claim that is there, or not known here, then those that were claimed first. A new leader may
+// before are the addresses of the pools that the claimant has: first those in its status, with a
+// claim that is there or is not known here, then those that were claimed first. A new leader may
 // claim others before it knows of these.
 func (b *blocksOf) before(by claimant, pools []translate.Pool) (found []netip.Addr) {
 	for _, a := range by.had {
