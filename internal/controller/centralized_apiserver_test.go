@@ -70,9 +70,8 @@ func testCentralizedGateways(t *testing.T, api *apitest.API) {
 	w.get(block)
 	w.status(block, func() { block.Status.ActiveNode = "worker2" })
 
-	// One node is withdrawn, one is connected no more, and the addresses stay, also without a
-	// controller.
-	w.change(first, func() { first.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""} })
+	// Nodes are connected no more, and the addresses stay, also without a controller.
+	w.connect(first, "lab")
 	w.appears("red", v1alpha1.ReasonReady, 1, one...)
 	w.connect(second, "lab")
 	w.appears("red", v1alpha1.ReasonNoConnectedNode, 0, one...)

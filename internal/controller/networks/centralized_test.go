@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/controller/reconcile/reconciletest"
@@ -136,14 +135,5 @@ func TestCentralizedGateways(t *testing.T) {
 		if again := led(t, a); again != got {
 			t.Errorf("%s, once more: %s, was %s", c.name, again, got)
 		}
-	}
-}
-
-// A node that comes to leave, or stays after all, asks for the gateways that it may be active for.
-func TestLeavingNodeAsksForGateways(t *testing.T) {
-	stays, leaves := connectedNode("w1", "office"), connectedNode("w1", "office")
-	leaves.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}}
-	if !gatewayNodeChanged().Update(event.UpdateEvent{ObjectOld: stays, ObjectNew: leaves}) || gatewayNodeChanged().Update(event.UpdateEvent{ObjectOld: leaves, ObjectNew: leaves.DeepCopy()}) {
-		t.Error("what is asked for does not follow whether a node leaves")
 	}
 }

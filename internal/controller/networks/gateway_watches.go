@@ -16,7 +16,6 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/translate"
-	"coelan.io/coelan/internal/wellknown"
 )
 
 // gateways finds Routers that have one in memory.
@@ -84,7 +83,6 @@ func gatewayNodeChanged() predicate.Predicate {
 	return reconcile.Updated(func(a, b *corev1.Node) bool {
 		x, says := a.Annotations[v1alpha1.AnnotationPhysicalNetworks]
 		y, said := b.Annotations[v1alpha1.AnnotationPhysicalNetworks]
-		return x == y && says == said && maps.Equal(a.Labels, b.Labels) &&
-			wellknown.NodeLeaving(a) == wellknown.NodeLeaving(b) && reconcile.SameNode(a, b)
+		return x == y && says == said && maps.Equal(a.Labels, b.Labels) && reconcile.SameNode(a, b)
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/translate"
 	"coelan.io/coelan/internal/translate/policies"
-	"coelan.io/coelan/internal/wellknown"
 )
 
 // TrimForCache returns the part of an object that is read: every replica holds all pods of the
@@ -32,11 +31,6 @@ func TrimForCache(obj any) (any, error) {
 		n.Labels = o.Labels
 		if value, there := o.Annotations[v1alpha1.AnnotationPhysicalNetworks]; there {
 			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationPhysicalNetworks, value)
-		}
-		for _, t := range o.Spec.Taints {
-			if t.Key == wellknown.TaintToBeDeleted {
-				n.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
-			}
 		}
 		return n, nil
 	case *corev1.Namespace:
