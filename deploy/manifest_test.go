@@ -198,7 +198,7 @@ func TestRights(t *testing.T) {
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: read},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}, Verbs: read},
 		{APIGroups: own, Resources: []string{"loadbalancerpools"}, Verbs: read},
-		{APIGroups: own, Resources: []string{"networks", "routers", "floatingips"}, Verbs: read},
+		{APIGroups: own, Resources: []string{"networks", "routers", "floatingips", "egresses"}, Verbs: read},
 		{APIGroups: own, Resources: []string{"ports"}, Verbs: all},
 		{APIGroups: own, Resources: []string{"addressblocks"}, Verbs: all},
 		{APIGroups: own, Resources: []string{"ports/status", "addressblocks/status"}, Verbs: []string{"patch"}},

@@ -35,7 +35,9 @@ type AddressBlock struct {
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an AddressBlock cannot be changed"
 // +kubebuilder:validation:XValidation:rule=`!isCIDR(self.cidr) || !has(self.floatingIP) || self.floatingIP == "" || cidr(self.cidr).prefixLength() == (cidr(self.cidr).ip().family() == 4 ? 32 : 128)`,message="a block that is for a FloatingIP is a single address: /32, or /128 for IPv6",fieldPath=".cidr"
 // +kubebuilder:validation:XValidation:rule=`!isCIDR(self.cidr) || !has(self.gateway) || self.gateway == "" || cidr(self.cidr).prefixLength() == (cidr(self.cidr).ip().family() == 4 ? 32 : 128)`,message="a block that is for a gateway is a single address: /32, or /128 for IPv6",fieldPath=".cidr"
-// +kubebuilder:validation:XValidation:rule=`!has(self.gateway) || self.gateway == "" || (!has(self.port) || self.port == "") && (!has(self.floatingIP) || self.floatingIP == "") && (!has(self.node) || self.node == "")`,message="a block that is for a gateway is the controller's, and for nothing else",fieldPath=".gateway"
+// +kubebuilder:validation:XValidation:rule=`!has(self.gateway) || self.gateway == "" || (!has(self.port) || self.port == "") && (!has(self.floatingIP) || self.floatingIP == "") && (!has(self.node) || self.node == "") && (!has(self.egress) || self.egress == "")`,message="a block that is for a gateway is the controller's, and for nothing else",fieldPath=".gateway"
+// +kubebuilder:validation:XValidation:rule=`!isCIDR(self.cidr) || !has(self.egress) || self.egress == "" || cidr(self.cidr).prefixLength() == (cidr(self.cidr).ip().family() == 4 ? 32 : 128)`,message="a block that is for an Egress is a single address: /32, or /128 for IPv6",fieldPath=".cidr"
+// +kubebuilder:validation:XValidation:rule=`!has(self.egress) || self.egress == "" || (!has(self.port) || self.port == "") && (!has(self.floatingIP) || self.floatingIP == "") && (!has(self.node) || self.node == "")`,message="a block that is for an Egress is the controller's, and for nothing else",fieldPath=".egress"
 // +kubebuilder:validation:XValidation:rule=`!has(self.floatingIP) || self.floatingIP == "" || (!has(self.port) || self.port == "") && (!has(self.node) || self.node == "")`,message="a block that is for a FloatingIP is the controller's, and for no Port",fieldPath=".floatingIP"
 // +kubebuilder:validation:XValidation:rule=`!isCIDR(self.cidr) || !has(self.port) || self.port == "" || cidr(self.cidr).prefixLength() == (cidr(self.cidr).ip().family() == 4 ? 32 : 128)`,message="a block that is for a Port is a single address: /32, or /128 for IPv6",fieldPath=".cidr"
 type AddressBlockSpec struct {
@@ -69,6 +71,11 @@ type AddressBlockSpec struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +optional
 	Gateway string `json:"gateway,omitempty"`
+	// Egress is the name of the Egress that a block of a single address is for.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Egress string `json:"egress,omitempty"`
 	// Grantor of a single address is the node that hands out the block around it: that node alone
 	// may say in the condition Granted whether the address is free. The claimant names it; empty:
 	// no node hands out the address.

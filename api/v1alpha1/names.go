@@ -120,6 +120,9 @@ const (
 	ReasonNoConnectedNode   = "NoConnectedNode"
 	ReasonNodesNotConnected = "NodesNotConnected"
 
+	// ReasonPodsTaken of an Egress says that an older one has some of the pods that it selects.
+	ReasonPodsTaken = "PodsTaken"
+
 	ReasonAddressesOverlap  = "AddressesOverlap"
 	ReasonPoolNotFound      = "PoolNotFound"
 	ReasonPoolNotReady      = "PoolNotReady"

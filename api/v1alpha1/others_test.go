@@ -191,6 +191,13 @@ func TestAddressBlocks(t *testing.T) {
 		{"gateway of a node's", "", `network: red, cidr: 10.1.0.5/32, node: a, gateway: r/n`, `spec.gateway: Invalid value: "object": a block that is for a gateway is the controller's, and for nothing else`},
 		{"gateway and Port", "", `network: red, cidr: 10.1.0.5/32, port: ns/p, gateway: r/n`, `and for nothing else`},
 		{"gateway and FloatingIP", "", `network: red, cidr: 10.1.0.5/32, floatingIP: ns/f, gateway: r/n`, `and for nothing else`},
+		{"gateway and Egress", "", `network: red, cidr: 10.1.0.5/32, egress: e, gateway: r/*`, `and for nothing else`},
+		{"many addresses for an Egress", "", `network: red, cidr: 10.1.0.0/26, egress: e`, `spec.cidr: Invalid value: "object": a block that is for an Egress is a single address: /32, or /128 for IPv6`},
+		{"32 bits of IPv6 for an Egress", "", `network: red, cidr: "fd00::/32", egress: e`, `is a single address`},
+		{"Egress of a node", "", `network: red, cidr: 10.1.0.5/32, node: a, egress: e`, `spec.egress: Invalid value: "object": a block that is for an Egress is the controller's, and for nothing else`},
+		{"Egress and Port", "", `network: red, cidr: 10.1.0.5/32, port: ns/p, egress: e`, `and for nothing else`},
+		{"Egress and FloatingIP", "", `network: red, cidr: 10.1.0.5/32, floatingIP: ns/f, egress: e`, `and for nothing else`},
+		{"long name of an Egress", "", `network: red, cidr: 10.1.0.5/32, egress: ` + strings.Repeat("e", 64), `spec.egress: Too long: may not be more than 63 bytes`},
 		{"long key of a gateway", "", `network: red, cidr: 10.1.0.5/32, gateway: ` + strings.Repeat("g", 318), `spec.gateway: Too long: may not be more than 317 bytes`},
 		{"long key of a FloatingIP", "", `network: red, cidr: 10.1.0.5/32, floatingIP: ` + strings.Repeat("f", 318), `spec.floatingIP: Too long: may not be more than 317 bytes`},
 		{"32 bits of IPv6 for a Port", "", `network: red, cidr: "fd00::/32", port: ns/p`, `is a single address`},
@@ -203,6 +210,7 @@ func TestAddressBlocks(t *testing.T) {
 		`network: red, cidr: "fd00:10::5/128", floatingIP: ns/f, grantor: b`,
 		`network: red, cidr: 10.1.0.5/32, gateway: r/n`,
 		`network: red, cidr: "fd00:10::5/128", gateway: "r/*"`,
+		`network: red, cidr: 10.1.0.5/32, egress: e, grantor: b`,
 	}, []update{
 		{"FloatingIP", `network: red, cidr: 10.1.0.5/32, floatingIP: ns/f`, `network: red, cidr: 10.1.0.5/32, floatingIP: ns/g`, `an AddressBlock cannot be changed`},
 		{"gateway", `network: red, cidr: 10.1.0.5/32, gateway: r/n`, `network: red, cidr: 10.1.0.5/32, gateway: r/m`, `an AddressBlock cannot be changed`},
@@ -211,6 +219,39 @@ func TestAddressBlocks(t *testing.T) {
 		{"node given later", `network: red, cidr: 10.1.0.0/26`, one, `an AddressBlock cannot be changed`},
 		{"prefix", one, `network: red, cidr: 10.1.0.64/26, node: a`, `an AddressBlock cannot be changed`},
 		{"network", one, `network: blue, cidr: 10.1.0.0/26, node: a`, `an AddressBlock cannot be changed`},
+	})
+}
+
+func TestEgresses(t *testing.T) {
+	const one, form = `network: office, podSelector: {}`, "must be an IPv4 or IPv6 address in canonical form"
+	load(t, "egresses").run(t, []create{
+		{"long name", strings.Repeat("e", 64), one, "metadata.name must not be longer than 63 characters"},
+		{"no network", "", `podSelector: {}`, `spec.network: Required value`},
+		{"empty network", "", `network: "", podSelector: {}`, `spec.network in body should be at least 1 chars long`},
+		{"no selector", "", `network: office`, `spec: Invalid value: "object": must select pods: set namespaceSelector, podSelector, or both; {} selects all`},
+		{"addresses and a count", "", one + `, addresses: [192.0.2.40], count: 1`, `spec.count: Invalid value: "object": count is for addresses that the Network hands out: leave it out, or leave addresses out`},
+		{"no address at all", "", one + `, count: 0`, `spec.count: Invalid value: 0: spec.count in body should be greater than or equal to 1`},
+		{"17 of the Network", "", one + `, count: 17`, `spec.count: Invalid value: 17: spec.count in body should be less than or equal to 16`},
+		{"17 addresses", "", one + `, addresses: [` + many(17, `192.0.2.%d`) + `]`, "spec.addresses: Too many: 17: must have at most 16 items"},
+		{"an address twice", "", one + `, addresses: [192.0.2.40, 192.0.2.40]`, `spec.addresses[1]: Duplicate value: "192.0.2.40"`},
+		{"an address that is none", "", one + `, addresses: [office]`, `spec.addresses[0]: Invalid value: "string": ` + form},
+		{"an address with a length", "", one + `, addresses: [192.0.2.40/32]`, form},
+		{"an address of a group", "", one + `, addresses: ["ff02::1"]`, `spec.addresses[0]: Invalid value: "string": must be a unicast address`},
+		{"a destination with host bits", "", one + `, destinations: [203.0.113.0/24, 203.0.113.1/24]`, `spec.destinations[1]: Invalid value: "string": must be a prefix in canonical form`},
+		{"a destination that is an address", "", one + `, destinations: [203.0.113.1]`, `spec.destinations[0]: Invalid value: "string": must be an IPv4 or IPv6 prefix`},
+		{"a destination twice", "", one + `, destinations: [203.0.113.0/24, 203.0.113.0/24]`, `spec.destinations[1]: Duplicate value: "203.0.113.0/24"`},
+		{"65 destinations", "", one + `, destinations: [` + many(65, `10.0.%d.0/24`) + `]`, "spec.destinations: Too many: 65: must have at most 64 items"},
+	}, []string{
+		one,
+		`network: office, namespaceSelector: {matchLabels: {team: bank}}, count: 16, failback: true`,
+		one + `, namespaceSelector: {}, addresses: [` + many(16, `192.0.2.%d`) + `], nodes: {matchLabels: {edge: "true"}}`,
+		one + `, addresses: [], count: 2, destinations: [0.0.0.0/0, "::/0"]`,
+		one + `, destinations: [` + many(64, `10.0.%d.0/24`) + `]`,
+	}, []update{
+		{"all", one, `network: lab, namespaceSelector: {}, addresses: ["2001:db8::40"], destinations: ["2001:db8:1::/48"], failback: true`, ""},
+		{"from a count to addresses", one + `, count: 2`, one + `, addresses: [192.0.2.40]`, ""},
+		{"to addresses beside a count", one + `, count: 2`, one + `, count: 2, addresses: [192.0.2.40]`, `count is for addresses that the Network hands out`},
+		{"without selectors", one, `network: office`, `must select pods`},
 	})
 }
 

@@ -16,7 +16,7 @@ var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&Network{}, &NetworkList{}, &Router{}, &RouterList{},
 		&Port{}, &PortList{}, &AddressBlock{}, &AddressBlockList{},
 		&LoadBalancerPool{}, &LoadBalancerPoolList{}, &SecurityGroup{}, &SecurityGroupList{},
-		&FloatingIP{}, &FloatingIPList{},
+		&FloatingIP{}, &FloatingIPList{}, &Egress{}, &EgressList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

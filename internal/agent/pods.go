@@ -82,6 +82,7 @@ func (a *Agent) watchPods(ctx context.Context) error {
 	return a.Cluster.WatchPods(ctx, func(pods []*corev1.Pod) {
 		defer a.health.loops.pods.Step()()
 		a.view.SetPods(pods)
+		a.networks.Refresh()
 		a.ports.PodsChanged()
 		alive := a.view.State().Pods
 		for _, at := range a.store.List() {

@@ -406,6 +406,7 @@ func (v *inMemoryView) WatchServices(ctx context.Context, u kube.ServiceUpdates)
 func (v *inMemoryView) WatchObjects(ctx context.Context, u kube.Updates) error {
 	u.Pools = func([]*v1alpha1.LoadBalancerPool) {}
 	u.FloatingIPs = func([]*v1alpha1.FloatingIP) {}
+	u.Egresses = func([]*v1alpha1.Egress) {}
 	hide := v.Show(u, nil)
 	defer hide()
 	<-ctx.Done()

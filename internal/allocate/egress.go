@@ -16,8 +16,8 @@ import (
 	"coelan.io/coelan/internal/translate"
 )
 
-// EgressVerdict is which addresses that fail over between nodes a Router's gateway is to have, or
-// why it gets none.
+// EgressVerdict is which addresses that fail over between nodes a Router's gateway or an Egress is
+// to have, or why it gets none.
 type EgressVerdict struct {
 	// Reason is why not, with a message for people; empty: it is to have some.
 	Reason, Message string
@@ -31,6 +31,8 @@ type EgressVerdict struct {
 	Count int
 	// Refused are addresses that it asks for and cannot have.
 	Refused []EgressRefusal
+	// Unserved says which destinations of an Egress have another family than all addresses.
+	Unserved string
 	// Nodes may be active, sorted. NoNode is why there is none.
 	Nodes  []string
 	NoNode string
@@ -66,6 +68,52 @@ func CheckCentralized(r *v1alpha1.Router, c GatewayCluster) EgressVerdict {
 		selected: selected,
 		unused:   fmt.Sprintf("the Router's Networks have %s addresses alone", strings.Join(families, " and ")),
 	}, c.Network, c.Nodes, c.Held)
+}
+
+// EgressCluster is what an Egress is judged by.
+type EgressCluster struct {
+	Network *v1alpha1.Network // that the Egress names; nil: there is none
+	Nodes   []*corev1.Node
+	Has     []netip.Addr // addresses of the Network that the Egress has
+	Held    []Held
+}
+
+// CheckEgress judges an Egress. Addresses stay the Egress's also while no node may be active for
+// them. Whether an older Egress selects the same pods is not looked at, see EgressRivals.
+func CheckEgress(e *v1alpha1.Egress, c EgressCluster) EgressVerdict {
+	destinations, err := translate.EgressDestinations(e)
+	if err == nil {
+		_, err = translate.SelectorOfEgress(e)
+	}
+	selected, invalid := translate.Select(e.Spec.Nodes)
+	if err == nil && invalid != nil {
+		err = fmt.Errorf("spec.nodes: %w", invalid)
+	}
+	if err != nil {
+		return EgressVerdict{Reason: v1alpha1.ReasonInvalid, Message: err.Error(), Keep: true}
+	}
+	if reason, message := wayOut(e.Spec.Network, c.Network); reason != "" {
+		return EgressVerdict{Reason: reason, Message: message, Keep: mayPass(reason)}
+	}
+	v := checkEgress(egressWish{
+		field: "spec", addresses: e.Spec.Addresses, count: max(int(e.Spec.Count), 1),
+		families: []string{string(v1alpha1.IPv4), string(v1alpha1.IPv6)}, has: c.Has, selected: selected,
+	}, c.Network, c.Nodes, c.Held)
+	for _, d := range destinations {
+		if !v.serves(d.Addr()) {
+			v.Unserved = fmt.Sprintf("spec.destinations: %s is %s, and no address of the Egress is: ask for one that is, "+
+				"or leave the destination out", d, familyOf(d.Addr()))
+		}
+	}
+	return v
+}
+
+// serves reports whether an address of the verdict has the family of a destination.
+func (v EgressVerdict) serves(d netip.Addr) bool {
+	same := func(a netip.Addr) bool { return a.Is4() == d.Is4() }
+	return slices.ContainsFunc(v.Fixed, same) || slices.ContainsFunc(v.Pools, func(pools []translate.Pool) bool {
+		return same(pools[0].Prefix.Addr())
+	})
 }
 
 func checkEgress(w egressWish, n *v1alpha1.Network, nodes []*corev1.Node, held []Held) EgressVerdict {
@@ -154,6 +202,8 @@ func EgressReady(kind string, v EgressVerdict, has []netip.Addr, refused []Egres
 		if more := len(refused) - 1; more > 0 {
 			c.Message += fmt.Sprintf("; and %d more", more)
 		}
+	case v.Unserved != "":
+		c.Reason, c.Message = v1alpha1.ReasonWrongFamily, v.Unserved
 	case v.NoNode != "":
 		c.Reason, c.Message = v1alpha1.ReasonNoConnectedNode, v.NoNode
 	default:
@@ -177,4 +227,25 @@ func enumerateAddresses(list []netip.Addr) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
+}
+
+// EgressRivals are pods that an Egress selects and that leave by an older one.
+type EgressRivals struct {
+	Count  int
+	Pod    string // namespace/name of one of them
+	Egress string // by which that one leaves
+}
+
+// WithRivals is the condition of an Egress of which some pods leave by an older one.
+func WithRivals(c metav1.Condition, r EgressRivals) metav1.Condition {
+	if r.Count == 0 || c.Status != metav1.ConditionTrue {
+		return c
+	}
+	pods := fmt.Sprintf("pod %s leaves by Egress %s, which is older", r.Pod, r.Egress)
+	if r.Count > 1 {
+		pods = fmt.Sprintf("%d pods leave by older Egresses, such as %s by %s", r.Count, r.Pod, r.Egress)
+	}
+	c.Reason = v1alpha1.ReasonPodsTaken
+	c.Message += fmt.Sprintf("; %s: change the selectors of one of them", pods)
+	return c
 }

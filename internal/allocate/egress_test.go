@@ -212,3 +212,117 @@ func TestEgressReady(t *testing.T) {
 		}
 	}
 }
+
+func testEgress(change func(*v1alpha1.EgressSpec)) *v1alpha1.Egress {
+	e := &v1alpha1.Egress{ObjectMeta: metav1.ObjectMeta{Name: "bank"}}
+	e.Spec.Network, e.Spec.PodSelector = "office", &metav1.LabelSelector{}
+	if change != nil {
+		change(&e.Spec)
+	}
+	return e
+}
+
+// What is wrong with an Egress, its Network and its addresses; and how many it is to have.
+func TestCheckEgress(t *testing.T) {
+	const ok, ask = "\nnodes [w1]", ": ask for another one, or for none"
+	const pools = "1 of 192.0.2.0/24-1 198.51.100.0/24-0\n1 of 2001:db8::/64-0"
+	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	server := gatewayNode("server", "-")
+	server.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.70"}}
+	addresses := func(list ...string) func(*v1alpha1.EgressSpec) {
+		return func(s *v1alpha1.EgressSpec) { s.Addresses = list }
+	}
+	for _, c := range []struct {
+		name     string
+		egress   func(*v1alpha1.EgressSpec)
+		has      []netip.Addr
+		network  func(*v1alpha1.Network) *v1alpha1.Network
+		want     string
+		unserved string
+	}{
+		{"no selector", func(s *v1alpha1.EgressSpec) { s.PodSelector = nil }, nil, nil,
+			"keep Invalid: spec: neither namespaceSelector nor podSelector is set; {} selects all", ""},
+		{"a bad selector of pods", func(s *v1alpha1.EgressSpec) { s.PodSelector = bad }, nil, nil,
+			`keep Invalid: spec.podSelector: "Near" is not a valid label selector operator`, ""},
+		{"a bad selector of namespaces", func(s *v1alpha1.EgressSpec) { s.NamespaceSelector = bad }, nil, nil,
+			`keep Invalid: spec.namespaceSelector: "Near" is not a valid label selector operator`, ""},
+		{"a bad selector of nodes", func(s *v1alpha1.EgressSpec) { s.Nodes = bad }, nil, nil,
+			`keep Invalid: spec.nodes: "Near" is not a valid label selector operator`, ""},
+		{"a destination with host bits", func(s *v1alpha1.EgressSpec) { s.Destinations = []string{"203.0.113.0/24", "203.0.113.1/24"} }, nil, nil,
+			`keep Invalid: spec.destinations[1]: "203.0.113.1/24" is not a CIDR without bits set after its length`, ""},
+		{"no Network", nil, nil, func(*v1alpha1.Network) *v1alpha1.Network { return nil },
+			"keep NetworkNotFound: network office does not exist: create it, or name an external Network that does", ""},
+		{"not external", nil, nil, func(n *v1alpha1.Network) *v1alpha1.Network {
+			n.Spec.External = false
+			return n
+		}, "NetworkNotExternal: network office does not lead out of the cluster: name a Network with external: true", ""},
+		{"not ready", nil, nil, func(n *v1alpha1.Network) *v1alpha1.Network {
+			n.Status.ID = 0
+			return n
+		}, "keep NetworkNotReady: network office is not ready: its condition Ready says what to do", ""},
+		{"no subnet", nil, nil, func(n *v1alpha1.Network) *v1alpha1.Network {
+			n.Spec.Subnets = nil
+			return n
+		}, "WrongFamily: network office has no IPv4 or IPv6 subnet: add one to it, or name an external Network that has", ""},
+
+		{"one of each family", nil, nil, nil, pools + ok, ""},
+		{"three of each family", func(s *v1alpha1.EgressSpec) { s.Count = 3 }, nil, nil, strings.ReplaceAll(pools, "1 of", "3 of") + ok, ""},
+		{"asked for", addresses("192.0.2.80", "2001:db8::80"), nil, nil, "fixed [192.0.2.80 2001:db8::80]" + ok, ""},
+		{"outside", addresses("203.0.113.9", "192.0.2.80"), nil, nil,
+			"fixed [192.0.2.80]\nrefused AddressOutside: spec.addresses[0]: 203.0.113.9 is in no subnet of the Network" + ask + ok, ""},
+		{"the subnet's gateway", addresses("192.0.2.254"), nil, nil,
+			"refused AddressOutside: spec.addresses[0]: 192.0.2.254 is the gateway of 192.0.2.0/24" + ask + ok, ""},
+		{"of a node", addresses("192.0.2.70"), nil, nil,
+			"refused AddressTaken: spec.addresses[0]: 192.0.2.70 is that of node server" + ask + ok, ""},
+		{"of a node, since", addresses("192.0.2.70"), addrs("192.0.2.70"), nil, "fixed [192.0.2.70]" + ok, ""},
+		{"to the other family", func(s *v1alpha1.EgressSpec) {
+			s.Addresses, s.Destinations = []string{"192.0.2.80"}, []string{"203.0.113.0/24", "2001:db8:1::/48"}
+		}, nil, nil, "fixed [192.0.2.80]" + ok,
+			"spec.destinations: 2001:db8:1::/48 is IPv6, and no address of the Egress is: ask for one that is, or leave the destination out"},
+		{"to both families", func(s *v1alpha1.EgressSpec) { s.Destinations = []string{"203.0.113.0/24", "2001:db8:1::/48"} }, nil, nil,
+			pools + ok, ""},
+		{"to a family that the Network lacks", func(s *v1alpha1.EgressSpec) { s.Destinations = []string{"203.0.113.0/24"} }, nil,
+			func(n *v1alpha1.Network) *v1alpha1.Network {
+				n.Spec.Subnets = n.Spec.Subnets[1:2]
+				return n
+			}, "1 of 2001:db8::/64-0" + ok,
+			"spec.destinations: 203.0.113.0/24 is IPv4, and no address of the Egress is: ask for one that is, or leave the destination out"},
+	} {
+		network := external()
+		if c.network != nil {
+			network = c.network(network)
+		}
+		nodes := []*corev1.Node{server, gatewayNode("w1", "p")}
+		v := CheckEgress(testEgress(c.egress), EgressCluster{
+			Network: network, Nodes: nodes, Has: c.has, Held: HeldAddresses(nodes, nil),
+		})
+		if diff := cmp.Diff([]string{c.want, c.unserved}, []string{verdictText(v), v.Unserved}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestWithRivals(t *testing.T) {
+	ready := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "m"}
+	not := metav1.Condition{Status: metav1.ConditionFalse, Reason: "R", Message: "m"}
+	for _, c := range []struct {
+		condition metav1.Condition
+		rivals    EgressRivals
+		want      string
+	}{
+		{ready, EgressRivals{}, "True Ready: m"},
+		{ready, EgressRivals{1, "a/web", "old"}, "True PodsTaken: m; pod a/web leaves by Egress old, which is older: change the selectors of one of them"},
+		{ready, EgressRivals{3, "a/web", "old"},
+			"True PodsTaken: m; 3 pods leave by older Egresses, such as a/web by old: change the selectors of one of them"},
+		{not, EgressRivals{3, "a/web", "old"}, "False R: m"},
+	} {
+		got := WithRivals(c.condition, c.rivals)
+		if text := fmt.Sprintf("%s %s: %s", got.Status, got.Reason, got.Message); text != c.want {
+			t.Errorf("%s\nwant %s", text, c.want)
+		}
+	}
+	got := EgressReady(v1alpha1.ConditionReady, EgressVerdict{Unserved: "u", NoNode: "n"}, nil, nil)
+	if text := fmt.Sprintf("%s %s: %s", got.Status, got.Reason, got.Message); text != "False WrongFamily: u" {
+		t.Error(text)
+	}
+}

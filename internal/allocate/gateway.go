@@ -96,7 +96,7 @@ const connectNodes = "name it in their bridgeMappings or uplinks"
 
 // checkGatewaySpec is CheckGateway as far as no node is looked at.
 func checkGatewaySpec(r *v1alpha1.Router, n *v1alpha1.Network) (labels.Selector, GatewayVerdict) {
-	selected, err := translate.SelectNodes(r.Spec.Gateway.Nodes)
+	selected, err := translate.Select(r.Spec.Gateway.Nodes)
 	if err != nil {
 		return nil, keepGateway(v1alpha1.ReasonInvalid, "spec.gateway.nodes: %v", err)
 	}
@@ -107,9 +107,12 @@ func checkGatewaySpec(r *v1alpha1.Router, n *v1alpha1.Network) (labels.Selector,
 		}
 	}
 	reason, message := wayOut(r.Spec.Gateway.Network, n)
-	// What may be for a while costs no addresses.
-	keep := reason == v1alpha1.ReasonNetworkNotFound || reason == v1alpha1.ReasonNetworkNotReady
-	return selected, GatewayVerdict{Reason: reason, Message: message, Keep: keep}
+	return selected, GatewayVerdict{Reason: reason, Message: message, Keep: mayPass(reason)}
+}
+
+// mayPass reports whether something may be wrong for a while only, which costs no addresses.
+func mayPass(reason string) bool {
+	return reason == v1alpha1.ReasonNetworkNotFound || reason == v1alpha1.ReasonNetworkNotReady
 }
 
 // wayOut says why nothing can leave the cluster by the Network of that name, "" if it can. The

@@ -22,9 +22,9 @@ type Usage struct {
 // maxCount is what a number in JSON holds exactly.
 const maxCount = 1 << 53
 
-// BlockUsage counts the addresses that Ports, FloatingIPs and the gateways of Routers have of a
-// Network's subnets, and the blocks of nodes. The addresses of FloatingIPs and gateways are blocks
-// of their own.
+// BlockUsage counts the addresses that Ports, FloatingIPs, gateways of Routers and Egresses have of
+// a Network's subnets, and the blocks of nodes. The addresses of all but Ports are blocks of their
+// own.
 func BlockUsage(n *v1alpha1.Network, ports []*v1alpha1.Port, blocks []*v1alpha1.AddressBlock) Usage {
 	var u Usage
 	for _, b := range blocks {
@@ -44,7 +44,7 @@ func BlockUsage(n *v1alpha1.Network, ports []*v1alpha1.Port, blocks []*v1alpha1.
 	}
 	used := addressesOf(ports)
 	for _, b := range blocks {
-		if p, err := netip.ParsePrefix(b.Spec.CIDR); err == nil && b.Spec.FloatingIP+b.Spec.Gateway != "" {
+		if p, err := netip.ParsePrefix(b.Spec.CIDR); err == nil && translate.ClaimedOutside(b) {
 			used[p.Addr()] = true
 		}
 	}

@@ -33,11 +33,12 @@ func TestUsage(t *testing.T) {
 		{Spec: v1alpha1.AddressBlockSpec{}}, {Spec: v1alpha1.AddressBlockSpec{Node: "a", Port: "x/y"}},
 		{Spec: v1alpha1.AddressBlockSpec{CIDR: "10.0.0.9/32", FloatingIP: "x/f"}},
 		{Spec: v1alpha1.AddressBlockSpec{CIDR: "10.0.0.10/32", Gateway: "r/n"}},
+		{Spec: v1alpha1.AddressBlockSpec{CIDR: "10.0.0.11/32", Egress: "e"}},
 	}
 	// 126 of the first half, without the network's address and the gateway; one
 	// in the second subnet.
 	got := BlockUsage(network, []*v1alpha1.Port{portWith("10.0.0.5", "10.0.0.200"), portWith("10.0.1.2"), portWith("10.0.0.5")}, blocks)
-	if want := (Usage{Blocks: 2, Used: 5, Free: 126 + 1 - 4}); got != want {
+	if want := (Usage{Blocks: 2, Used: 6, Free: 126 + 1 - 5}); got != want {
 		t.Errorf("BlockUsage = %+v, want %+v", got, want)
 	}
 	large := &v1alpha1.Network{Spec: v1alpha1.NetworkSpec{Subnets: []v1alpha1.Subnet{{CIDR: "fd00::/48"}, {CIDR: "fd01::/48"}}}}

@@ -31,6 +31,8 @@ var (
 		nil)
 	floatingIPsDesc = prometheus.NewDesc("coelan_floating_ips", "FloatingIPs, by the reason of their condition Ready.",
 		[]string{"reason"}, nil)
+	egressesDesc = prometheus.NewDesc("coelan_egresses", "Egresses, by the reason of their condition Ready.",
+		[]string{"reason"}, nil)
 	poolsDesc = prometheus.NewDesc("coelan_load_balancer_pools",
 		"LoadBalancerPools, by the reason of their condition Ready.", []string{"reason"}, nil)
 	poolSizeDesc = prometheus.NewDesc("coelan_load_balancer_addresses", "Addresses of a LoadBalancerPool.",
@@ -59,6 +61,7 @@ func (counts) Describe(to chan<- *prometheus.Desc) {
 	to <- routersDesc
 	to <- portsDesc
 	to <- floatingIPsDesc
+	to <- egressesDesc
 	to <- poolsDesc
 	to <- poolSizeDesc
 	to <- assignedDesc
@@ -93,11 +96,20 @@ func (c counts) Collect(to chan<- prometheus.Metric) {
 			floatingIPs[reasonOf(f.Status.Conditions)]++
 		}
 	}
+	egresses := map[string]int{}
+	if list, err := reconcile.All(ctx, c, &v1alpha1.EgressList{}); err == nil {
+		for _, e := range list.Items {
+			egresses[reasonOf(e.Status.Conditions)]++
+		}
+	}
 	c.collectPools(ctx, to)
 	for _, m := range []struct {
 		desc   *prometheus.Desc
 		counts map[string]int
-	}{{networksDesc, networks}, {routersDesc, routers}, {portsDesc, ports}, {floatingIPsDesc, floatingIPs}} {
+	}{
+		{networksDesc, networks}, {routersDesc, routers}, {portsDesc, ports}, {floatingIPsDesc, floatingIPs},
+		{egressesDesc, egresses},
+	} {
 		send(to, m.desc, m.counts)
 	}
 }

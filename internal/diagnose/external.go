@@ -38,7 +38,7 @@ func ParseSource(text, namespace string) (Endpoint, error) {
 }
 
 // FindAnswering fills in the node that answers for the end's address, which has to be that of a
-// FloatingIP or of a Router's gateway.
+// FloatingIP, of a Router's gateway or of an Egress.
 func (c *Cluster) FindAnswering(ctx context.Context, e Endpoint) (Endpoint, error) {
 	if e.Pod != "" {
 		return e, fmt.Errorf("packets from outside reach floating IPs: name the address of one that stands for %s "+
@@ -89,26 +89,30 @@ func (c *Cluster) read(ctx context.Context, into any, path ...string) error {
 	return nil
 }
 
-// gatewayWith is the block by which a Router's gateway has the address; nil if none has.
+// gatewayWith is the block by which a Router's gateway or an Egress has the address; nil if none has.
 func gatewayWith(a netip.Addr, blocks []v1alpha1.AddressBlock) *v1alpha1.AddressBlock {
 	for i, b := range blocks {
 		p, err := netip.ParsePrefix(b.Spec.CIDR)
-		if strings.Contains(b.Spec.Gateway, "/") && err == nil && p.IsSingleIP() && p.Addr() == a {
+		if (strings.Contains(b.Spec.Gateway, "/") || b.Spec.Egress != "") && err == nil && p.IsSingleIP() && p.Addr() == a {
 			return &blocks[i]
 		}
 	}
 	return nil
 }
 
-// leading is the node that translates to the address of a gateway's block.
+// leading is the node that translates to the address of a block of a gateway or an Egress.
 func leading(b *v1alpha1.AddressBlock) (string, error) {
-	_, node, _ := strings.Cut(b.Spec.Gateway, "/")
-	if node != v1alpha1.AnyNode {
+	_, node, of := strings.Cut(b.Spec.Gateway, "/")
+	if of && node != v1alpha1.AnyNode {
 		return node, nil
 	}
 	if b.Status.ActiveNode == "" {
-		return "", fmt.Errorf("no node has reported that it is active for %s, the %s: its condition GatewayReady says"+
-			" whether one may be", b.Spec.CIDR, translate.ClaimedFor(b))
+		condition := v1alpha1.ConditionReady
+		if of {
+			condition = v1alpha1.ConditionGatewayReady
+		}
+		return "", fmt.Errorf("no node has reported that it is active for %s of %s: its condition %s says whether one may be",
+			b.Spec.CIDR, translate.ClaimedFor(b), condition)
 	}
 	return b.Status.ActiveNode, nil
 }
@@ -136,7 +140,7 @@ func floatingIPWith(a netip.Addr, all []v1alpha1.FloatingIP, networks []v1alpha1
 			switch {
 			case err != nil || !p.Contains(a):
 			case n.Spec.External:
-				return f, fmt.Errorf("no FloatingIP and no Router's gateway has the address %s of the external Network %s;"+
+				return f, fmt.Errorf("no FloatingIP, Router's gateway or Egress has the address %s of the external Network %s;"+
 					" kubectl get floatingips -A shows the FloatingIPs that there are", a, n.Name)
 			default:
 				inside = n.Name

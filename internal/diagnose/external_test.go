@@ -73,6 +73,8 @@ const someBlocks = `{"items":[
 	{"spec":{"network":"office","cidr":"198.51.100.40/32","gateway":"red/n2"}},
 	{"spec":{"network":"office","cidr":"198.51.100.41/32","gateway":"blue/*"},"status":{"activeNode":"n3"}},
 	{"spec":{"network":"office","cidr":"198.51.100.42/32","gateway":"blue/*"}},
+	{"spec":{"network":"office","cidr":"198.51.100.43/32","egress":"bank"},"status":{"activeNode":"n1"}},
+	{"spec":{"network":"office","cidr":"198.51.100.44/32","egress":"bank"}},
 	{"spec":{"network":"office","cidr":"2001:db8::40/128","gateway":"red/n2"}}]}`
 
 // The node with the Port is found by the floating IP, or the error says what is wrong with it.
@@ -106,14 +108,16 @@ func TestFindAnswering(t *testing.T) {
 		"198.51.100.40":     {node: "n2"},
 		"2001:db8::40":      {node: "n2"},
 		"198.51.100.41":     {node: "n3"},
-		"198.51.100.42":     {err: "no node has reported that it is active for 198.51.100.42/32, the gateway of router blue: its condition GatewayReady"},
-		"198.51.100.48":     {err: "no FloatingIP and no Router's gateway has the address 198.51.100.48 of the external Network office"},
+		"198.51.100.42":     {err: "no node has reported that it is active for 198.51.100.42/32 of gateway of router blue: its condition GatewayReady"},
+		"198.51.100.43":     {node: "n1"},
+		"198.51.100.44":     {err: "no node has reported that it is active for 198.51.100.44/32 of egress bank: its condition Ready says"},
+		"198.51.100.48":     {err: "no FloatingIP, Router's gateway or Egress has the address 198.51.100.48 of the external Network office"},
 		"198.51.100.33":     {err: "FloatingIP shop/spare has the address 198.51.100.33 and stands for no Port and no Service: set its spec.port or spec.service"},
 		"198.51.100.34":     {err: "no node answers for FloatingIP shop/early: NotBound: there is no Port db.eth0"},
 		"198.51.100.35":     {err: "FloatingIP shop/taken asks for 198.51.100.35 and does not have it: AddressTaken: node n1 has it"},
 		"198.51.100.37":     {err: "no node answers for FloatingIP shop/svc: ServiceWithoutClusterIP: service web is headless"},
 		"198.51.100.36":     {err: "FloatingIP shop/new asks for 198.51.100.36 and does not have it: no controller has looked at it"},
-		"198.51.100.99":     {err: "no FloatingIP and no Router's gateway has the address 198.51.100.99"},
+		"198.51.100.99":     {err: "no FloatingIP, Router's gateway or Egress has the address 198.51.100.99"},
 		"10.60.0.9":         {err: "10.60.0.9 is an address of Network red, which is not external"},
 		"192.0.2.1":         {err: "192.0.2.1 is an address of no external Network"},
 		"shop/web":          {err: "name the address of one that stands for shop/web in its place"},

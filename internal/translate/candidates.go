@@ -24,8 +24,8 @@ func MayBeActive(o *corev1.Node, selected labels.Selector, physical string) bool
 	return ConnectedTo(o, physical) && selected.Matches(labels.Set(o.Labels))
 }
 
-// SelectNodes reads a selector of nodes; nil selects all.
-func SelectNodes(s *metav1.LabelSelector) (labels.Selector, error) {
+// Select reads a selector; nil selects all.
+func Select(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
 	}
@@ -112,7 +112,7 @@ func (c *candidates) setNetwork(name string, o *v1alpha1.Network) {
 // setUser adds or replaces a user with addresses of a Network. A selector that cannot be read
 // selects no node: the controller reports it.
 func (c *candidates) setUser(user, network string, nodes *metav1.LabelSelector) {
-	selected, err := SelectNodes(nodes)
+	selected, err := Select(nodes)
 	if err != nil {
 		selected = labels.Nothing()
 	}

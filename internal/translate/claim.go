@@ -18,10 +18,18 @@ func ClaimedFor(b *v1alpha1.AddressBlock) string {
 		return "gateway of router " + router + " on node " + node
 	case b.Spec.FloatingIP != "":
 		return "floatingip " + b.Spec.FloatingIP
+	case b.Spec.Egress != "":
+		return "egress " + b.Spec.Egress
 	case b.Spec.Port == "":
 		return "addressblock " + b.Name
 	case b.Spec.Node == "":
 		return "port " + b.Spec.Port
 	}
 	return "port " + b.Spec.Port + " on node " + b.Spec.Node
+}
+
+// ClaimedOutside reports whether a block is for what has its address outside of the cluster: a
+// FloatingIP, a Router's gateway or an Egress.
+func ClaimedOutside(b *v1alpha1.AddressBlock) bool {
+	return b.Spec.FloatingIP != "" || b.Spec.Gateway != "" || b.Spec.Egress != ""
 }

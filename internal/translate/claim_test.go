@@ -18,6 +18,7 @@ func TestClaimedFor(t *testing.T) {
 		{v1alpha1.AddressBlockSpec{Gateway: "red"}, "addressblock b"},
 		{v1alpha1.AddressBlockSpec{Gateway: "red/worker1.example.org"}, "gateway of router red on node worker1.example.org"},
 		{v1alpha1.AddressBlockSpec{Gateway: "red/*"}, "gateway of router red"},
+		{v1alpha1.AddressBlockSpec{Egress: "bank"}, "egress bank"},
 		{v1alpha1.AddressBlockSpec{FloatingIP: "a/web"}, "floatingip a/web"},
 		{v1alpha1.AddressBlockSpec{Port: "a/vm"}, "port a/vm"},
 		{v1alpha1.AddressBlockSpec{Port: "a/p.eth0", Node: "worker1"}, "port a/p.eth0 on node worker1"},

@@ -74,7 +74,7 @@ func LoadBalancerPools(pools []*v1alpha1.LoadBalancerPool, nodes []*corev1.Node)
 
 // answeringNodes are the names of the nodes that may answer for a pool's addresses, sorted.
 func answeringNodes(p *v1alpha1.LoadBalancerPool, nodes []*corev1.Node) []string {
-	selector, err := SelectNodes(p.Spec.NodeSelector)
+	selector, err := Select(p.Spec.NodeSelector)
 	if err != nil {
 		return nil // the controller tells
 	}

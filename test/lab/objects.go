@@ -28,6 +28,7 @@ const (
 	blocks      = "addressblocks.coelan.io"
 	pools       = "loadbalancerpools.coelan.io"
 	floatingIPs = "floatingips.coelan.io"
+	egresses    = "egresses.coelan.io"
 	definitions = "network-attachment-definitions.k8s.cni.cncf.io"
 
 	configMaps     = "configmaps"
@@ -59,6 +60,8 @@ func kindOf(resource string) (kind, version string) {
 		return "LoadBalancerPool", coelan
 	case floatingIPs:
 		return "FloatingIP", coelan
+	case egresses:
+		return "Egress", coelan
 	case definitions:
 		return "NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1"
 	case configMaps:
@@ -170,7 +173,7 @@ func (a *API) setNode(n *Node) {
 func (a *API) setPod(p *Pod) {
 	a.set(pods, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: types.UID(p.UID),
-			Annotations: p.Annotations},
+			Labels: p.Labels, Annotations: p.Annotations},
 		Spec:   corev1.PodSpec{NodeName: p.Node.Name},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	})

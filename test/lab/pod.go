@@ -17,6 +17,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Pod is a network namespace that the node's CNI plugins have plugged in.
@@ -30,6 +31,7 @@ type Pod struct {
 	MAC net.HardwareAddr
 	// Result is what ADD returned.
 	Result      *current.Result
+	Labels      map[string]string
 	Annotations map[string]string
 
 	ports []PortMapping
@@ -38,6 +40,7 @@ type Pod struct {
 // PodSpec says what a pod is to be.
 type PodSpec struct {
 	Namespace, Name string // an empty namespace is the lab's own
+	Labels          map[string]string
 	Annotations     map[string]string
 	Ports           []PortMapping
 }
@@ -87,7 +90,7 @@ func (n *Node) NewPodAs(spec PodSpec) (*Pod, error) {
 	id := randomID()
 	p := &Pod{
 		Host: h, Node: n, Namespace: orElse(spec.Namespace, defaultNamespace), UID: "uid-" + id[:8], ContainerID: id,
-		Annotations: spec.Annotations, ports: spec.Ports,
+		Labels: spec.Labels, Annotations: spec.Annotations, ports: spec.Ports,
 	}
 	n.adopt(p)
 	n.lab.API.setPod(p)
@@ -156,6 +159,12 @@ func (p *Pod) Own(ifName string, f Family) netip.Addr {
 		}
 	}
 	return netip.Addr{}
+}
+
+// Label publishes the pod with other labels.
+func (p *Pod) Label(labels map[string]string) error {
+	p.Labels = labels
+	return alter(p.Node.lab.API, pods, objectKey(p.Namespace, p.Name), func(o *corev1.Pod) { o.Labels = labels })
 }
 
 // Del calls DEL for the pod. The namespace stays.

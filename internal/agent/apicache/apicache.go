@@ -63,7 +63,7 @@ func New(log *slog.Logger, store Store) (*View, error) {
 		load(v, kube.Routers, &v.state.Routers), load(v, kube.Blocks, &v.state.Blocks),
 		load(v, kube.Ports, &v.state.Ports),
 		load(v, kube.Pools, &v.state.Pools), load(v, kube.Definitions, &v.state.Definitions),
-		load(v, kube.FloatingIPs, &v.state.FloatingIPs),
+		load(v, kube.FloatingIPs, &v.state.FloatingIPs), load(v, kube.Egresses, &v.state.Egresses),
 	)
 }
 
@@ -152,6 +152,10 @@ func (v *View) Updates(after func()) kube.Updates {
 			set(v, kube.FloatingIPs, &v.state.FloatingIPs, l, func(o *v1alpha1.FloatingIP) string {
 				return o.Namespace + "/" + o.Name
 			})
+			after()
+		},
+		Egresses: func(l []*v1alpha1.Egress) {
+			set(v, kube.Egresses, &v.state.Egresses, l, func(o *v1alpha1.Egress) string { return o.Name })
 			after()
 		},
 		Definitions: func(l []*kube.Definition) {

@@ -59,12 +59,13 @@ func TestWhatWasSeenIsRemembered(t *testing.T) {
 	u.Blocks([]*v1alpha1.AddressBlock{named("b", func(o *v1alpha1.AddressBlock, m metav1.ObjectMeta) { o.ObjectMeta = m })})
 	u.Ports([]*v1alpha1.Port{named("vm", func(o *v1alpha1.Port, m metav1.ObjectMeta) { o.ObjectMeta = m })})
 	u.FloatingIPs([]*v1alpha1.FloatingIP{named("f", func(o *v1alpha1.FloatingIP, m metav1.ObjectMeta) { o.ObjectMeta = m })})
+	u.Egresses([]*v1alpha1.Egress{named("e", func(o *v1alpha1.Egress, m metav1.ObjectMeta) { o.ObjectMeta = m })})
 	u.Definitions([]*kube.Definition{named("d", func(o *kube.Definition, m metav1.ObjectMeta) { o.ObjectMeta = m })})
 	static := named("static", func(o *corev1.Pod, m metav1.ObjectMeta) { o.ObjectMeta = m })
 	static.Annotations = map[string]string{wellknown.AnnotationConfigHash: "0123456789abcdef0123456789abcdef"}
 	v.SetPods([]*corev1.Pod{static})
 	want := v.State()
-	if calls != 9 || want.Networks["gone"] != nil || want.Pods["0123456789abcdef0123456789abcdef"] == nil || want.Ports["shop/vm"] == nil || !want.Listed(kube.Ports) {
+	if calls != 10 || want.Networks["gone"] != nil || want.Pods["0123456789abcdef0123456789abcdef"] == nil || want.Ports["shop/vm"] == nil || !want.Listed(kube.Ports) {
 		t.Errorf("after %d updates: %+v", calls, want)
 	}
 	if err := v.Save(); err != nil {
@@ -81,8 +82,8 @@ func TestWhatWasSeenIsRemembered(t *testing.T) {
 	for name, pair := range map[string][2]any{
 		"nodes": {want.Nodes, got.Nodes}, "namespaces": {want.Namespaces, got.Namespaces}, "networks": {want.Networks, got.Networks}, "routers": {want.Routers, got.Routers},
 		"blocks": {want.Blocks, got.Blocks}, "ports": {want.Ports, got.Ports}, "definitions": {want.Definitions, got.Definitions},
-		"floating IPs": {want.FloatingIPs, got.FloatingIPs},
-		"pods":         {want.Pods, got.Pods},
+		"floating IPs": {want.FloatingIPs, got.FloatingIPs}, "egresses": {want.Egresses, got.Egresses},
+		"pods": {want.Pods, got.Pods},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("%s (-seen +remembered):\n%s", name, diff)

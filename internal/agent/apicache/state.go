@@ -25,7 +25,8 @@ type State struct {
 	Pools       map[string]*v1alpha1.LoadBalancerPool
 	Definitions map[string]*kube.Definition     // by namespace/name
 	FloatingIPs map[string]*v1alpha1.FloatingIP // by namespace/name
-	listed      map[string]bool                 // by kind
+	Egresses    map[string]*v1alpha1.Egress
+	listed      map[string]bool // by kind
 	// By kind; another one when the objects of the kind may be others.
 	versions map[string]uint64
 	encoded  map[string]map[string][]byte // by kind and key
@@ -42,7 +43,7 @@ const (
 
 // kinds are all that is remembered.
 var kinds = []string{Pods, Nodes, Namespaces, kube.Networks, kube.Routers, kube.Blocks, kube.Ports, kube.Pools,
-	kube.Definitions, kube.FloatingIPs}
+	kube.Definitions, kube.FloatingIPs, kube.Egresses}
 
 // Listed says that the API was heard about a kind since the agent has started: what is not there
 // does not exist, or is new.

@@ -24,6 +24,7 @@ const (
 	Ports       = "ports"
 	Pools       = "loadbalancerpools"
 	FloatingIPs = "floatingips"
+	Egresses    = "egresses"
 	Definitions = "network-attachment-definitions"
 )
 

@@ -137,12 +137,13 @@ func TestWatchObjects(t *testing.T) {
 			Ports:       func(l []*v1alpha1.Port) { heard <- fmt.Sprint("ports ", len(l)) },
 			Pools:       func([]*v1alpha1.LoadBalancerPool) { heard <- "pools" },
 			FloatingIPs: func([]*v1alpha1.FloatingIP) { heard <- "floating IPs" },
+			Egresses:    func([]*v1alpha1.Egress) { heard <- "egresses" },
 			Definitions: func([]*Definition) { heard <- "definitions" },
 			Absent:      func(resource string) { heard <- "absent " + resource },
 		})
 	}()
 	var got []string
-	for range 9 {
+	for range 10 {
 		select {
 		case h := <-heard:
 			got = append(got, h)
@@ -151,7 +152,7 @@ func TestWatchObjects(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"absent " + FloatingIPs, "absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "nodes 1 [10.244.1.0/24] 0", "ports 0", "routers 0"}
+	want := []string{"absent " + Egresses, "absent " + FloatingIPs, "absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "nodes 1 [10.244.1.0/24] 0", "ports 0", "routers 0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}

@@ -152,6 +152,14 @@ func TestWatchPods(t *testing.T) {
 	if got := next(t, updates); len(got) != 1 || got[0].UID != "2" {
 		t.Errorf("pods: %v", got)
 	}
+	labelled := pod("a", "2")
+	labelled.Labels = map[string]string{"app": "web"}
+	if _, err := api.CoreV1().Pods("default").Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, updates); len(got) != 1 || got[0].Labels["app"] != "web" {
+		t.Errorf("pods with another label: %v", got)
+	}
 	for _, a := range api.Actions() {
 		if l, ok := a.(clienttesting.ListAction); ok && l.GetListRestrictions().Fields.String() != "spec.nodeName=n1" {
 			t.Errorf("asked for pods with %q", l.GetListRestrictions().Fields)

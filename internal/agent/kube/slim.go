@@ -78,6 +78,7 @@ func slimPod(p *corev1.Pod) *corev1.Pod {
 		Spec:       corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork},
 		Status:     corev1.PodStatus{Phase: p.Status.Phase},
 	}
+	slim.Labels = p.Labels
 	for _, key := range podAnnotations {
 		if value, ok := p.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&slim.ObjectMeta, key, value)
@@ -112,11 +113,12 @@ func nodeRelevant(old, now any) bool {
 		!maps.Equal(a.Annotations, b.Annotations)
 }
 
-// podRelevant is true for a pod that was replaced by one of the same name, has ended, or
-// asks for something else.
+// podRelevant is true for a pod that was replaced by one of the same name, has ended, or asks for
+// something else; and for one with other labels, by which Egresses select it.
 func podRelevant(old, now any) bool {
 	a, b := old.(*corev1.Pod), now.(*corev1.Pod)
-	return a.UID != b.UID || a.Status.Phase != b.Status.Phase || !maps.Equal(a.Annotations, b.Annotations)
+	return a.UID != b.UID || a.Status.Phase != b.Status.Phase || !maps.Equal(a.Annotations, b.Annotations) ||
+		!maps.Equal(a.Labels, b.Labels)
 }
 
 func namespaceRelevant(old, now any) bool {

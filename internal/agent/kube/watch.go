@@ -34,6 +34,7 @@ type Updates struct {
 	Ports       func([]*v1alpha1.Port)
 	Pools       func([]*v1alpha1.LoadBalancerPool)
 	FloatingIPs func([]*v1alpha1.FloatingIP)
+	Egresses    func([]*v1alpha1.Egress)
 	Definitions func([]*Definition)
 	// Absent is told of a kind that the API does not have, or not yet: its CustomResourceDefinition
 	// is missing.
@@ -81,6 +82,10 @@ func (c *Client) WatchObjects(ctx context.Context, u Updates) error {
 	g.Go(func() error {
 		return follow(ctx, c, informer(c.coelan, FloatingIPs, "", &v1alpha1.FloatingIP{}), changed, u.FloatingIPs,
 			absent(FloatingIPs))
+	})
+	g.Go(func() error {
+		return follow(ctx, c, informer(c.coelan, Egresses, "", &v1alpha1.Egress{}), changed, u.Egresses,
+			absent(Egresses))
 	})
 	g.Go(func() error {
 		return follow(ctx, c, informer(c.definitions, Definitions, "", &Definition{}), changed, u.Definitions,

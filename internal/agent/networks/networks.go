@@ -47,6 +47,7 @@ type Source struct {
 	networks    *translate.NetworkSet
 	floatingIPs *translate.FloatingIPSet
 	gateways    *translate.GatewaySet
+	egresses    *translate.EgressSet
 	nodes       *translate.NodeSet
 	// ports are those of other nodes, by their ids in intent, where this node may have one of the
 	// same id.
@@ -59,6 +60,8 @@ type Source struct {
 	known apicache.State
 	// nodeProblems and problems are values in objects that were left out.
 	nodeProblems, problems []translate.Problem
+	// selectors say which Egress a pod leaves by.
+	selectors translate.EgressSelectors
 	// vanished says that this node's object is gone or useless, and what was known of it is used
 	// on.
 	vanished bool
@@ -72,7 +75,7 @@ func New(o Options) *Source {
 	}
 	return &Source{
 		Options: o, ports: map[string]intent.Port{}, seen: o.Intent.State(), nodes: translate.NewNodeSet(),
-		floatingIPs: translate.NewFloatingIPSet(), gateways: translate.NewGatewaySet(),
+		floatingIPs: translate.NewFloatingIPSet(), gateways: translate.NewGatewaySet(), egresses: translate.NewEgressSet(),
 		networks: translate.NewNetworkSet(translate.NetworkView{
 			Node: o.Node, Connected: connected,
 			SNAT: intent.SNAT{Enabled: o.Config.SNAT.Enabled, Direct: o.Config.SNAT.ExcludeCIDRs},
@@ -86,7 +89,7 @@ func (s *Source) Load(tx *intent.Tx) {
 	s.applyNetworks(tx, s.translateNetworks(apicache.State{}, known))
 	applyNodes(tx, s.translateNodes(apicache.State{}, known))
 	applyFloatingIPs(tx, s.translateFloatingIPs(apicache.State{}, known))
-	applyGateways(tx, s.translateGateways(apicache.State{}, known))
+	applyGateways(tx, s.translateGateways(apicache.State{}, known), s.translateEgresses(apicache.State{}, known))
 	refreshPools(tx, known)
 	s.setKnown(known)
 }
@@ -123,15 +126,16 @@ func (s *Source) Refresh() {
 	before, known := s.applied(), s.View.State()
 	networks, nodes := s.translateNetworks(before, known), s.keepOwn(s.translateNodes(before, known))
 	floatingIPs, gateways := s.translateFloatingIPs(before, known), s.translateGateways(before, known)
+	egresses := s.translateEgresses(before, known)
 	otherNodes := !known.Same(before, apicache.Nodes)
 	old := s.Intent.State()
 	now, err := s.Intent.Update(func(tx *intent.Tx) error {
 		s.applyNetworks(tx, networks)
 		applyNodes(tx, nodes)
 		applyFloatingIPs(tx, floatingIPs)
-		applyGateways(tx, gateways)
-		if !known.Same(before, apicache.Namespaces) {
-			s.refreshAudited(tx)
+		applyGateways(tx, gateways, egresses)
+		if !known.Same(before, apicache.Namespaces) || !known.Same(before, apicache.Pods) || !known.Same(before, kube.Egresses) {
+			s.refreshPorts(tx)
 		}
 		if otherNodes || !known.Same(before, kube.Pools) {
 			refreshPools(tx, known)
@@ -203,9 +207,14 @@ func (s *Source) translateGateways(before, known apicache.State) translate.Gatew
 	return s.gateways.Changes()
 }
 
-func applyGateways(tx *intent.Tx, c translate.GatewayChanges) {
-	apply(c.Nodes, tx.SetGatewayAddress, func(g intent.GatewayAddress) { tx.DeleteGatewayAddress(g.Network, g.Address) })
-	apply(c.Shared, tx.SetEgressAddress, func(e intent.EgressAddress) { tx.DeleteEgressAddress(e.Network, e.Address) })
+// applyGateways brings intent to the addresses of gateways and of Egresses, and to what else
+// Egresses say. An address may go from one to another.
+func applyGateways(tx *intent.Tx, g translate.GatewayChanges, e translate.EgressChanges) {
+	apply(g.Nodes, tx.SetGatewayAddress, func(g intent.GatewayAddress) { tx.DeleteGatewayAddress(g.Network, g.Address) })
+	apply(translate.Change[intent.EgressAddress]{
+		Set: slices.Concat(g.Shared.Set, e.Addresses.Set), Gone: slices.Concat(g.Shared.Gone, e.Addresses.Gone),
+	}, tx.SetEgressAddress, func(e intent.EgressAddress) { tx.DeleteEgressAddress(e.Network, e.Address) })
+	apply(e.Paths, tx.SetEgressPath, func(e intent.EgressPath) { tx.DeleteEgressPath(e.Name) })
 }
 
 // follow calls changed with each object of a kind that is another one than before; nil: it is gone.
@@ -293,6 +302,7 @@ func refreshPools(tx *intent.Tx, known apicache.State) {
 func (s *Source) Port(at attachment.Attachment) intent.Port {
 	p := translate.Port(at, s.Node)
 	p.Audited = s.audited(p.Namespace)
+	p.Egress, _ = s.egress(p)
 	return p
 }
 
@@ -308,12 +318,17 @@ func (s *Source) audited(namespace string) bool {
 	return n != nil && n.Annotations[v1alpha1.AnnotationAuditDenied] == "true"
 }
 
-// refreshAudited follows the annotations of namespaces.
-func (s *Source) refreshAudited(tx *intent.Tx) {
+// refreshPorts follows the annotations of namespaces, Egresses, and the labels by which these select
+// pods. A pod that is gone from the API leaves as before until its end.
+func (s *Source) refreshPorts(tx *intent.Tx) {
 	for p := range s.Intent.State().PortsAt(s.Node) {
-		if want := s.audited(p.Namespace); p.Audited != want {
-			p.Audited = want
-			tx.SetPort(p)
+		now := p
+		now.Audited = s.audited(p.Namespace)
+		if egress, known := s.egress(p); known {
+			now.Egress = egress
+		}
+		if now.Audited != p.Audited || now.Egress != p.Egress {
+			tx.SetPort(now)
 		}
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"coelan.io/coelan/internal/translate"
 )
 
-// blocks removes AddressBlocks without their node, Network, Port, FloatingIP or Router, and unused
-// ones of the controller itself; and it answers nodes that want single addresses of the latter.
+// blocks removes AddressBlocks without their node, Network, Port, FloatingIP, Router or Egress, and
+// unused ones of the controller itself; and it answers nodes that want single addresses of the latter.
 type blocks struct {
 	*reconcile.Access
 	claims claims
@@ -46,6 +46,8 @@ func (r *blocks) setup(m manager.Manager, monitor *heartbeat.Monitor) error {
 		Watches(&v1alpha1.Port{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByPort)),
 			builder.WithPredicates(reconcile.OnlyDelete())).
 		Watches(&v1alpha1.FloatingIP{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByFloatingIP)),
+			builder.WithPredicates(reconcile.OnlyDelete())).
+		Watches(&v1alpha1.Egress{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByEgress)),
 			builder.WithPredicates(reconcile.OnlyDelete())).
 		Watches(&v1alpha1.Router{}, handler.EnqueueRequestsFromMapFunc(w.blocksBy(reconcile.ByGateway)),
 			builder.WithPredicates(reconcile.OnlyDelete())).
@@ -74,7 +76,7 @@ func (r *blocks) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if err != nil || !idle {
 		return reconcile.Requeue(err)
 	}
-	// What the controller has claimed for a Port, FloatingIP or Router is younger than that.
+	// What the controller has claimed for a Port, FloatingIP, Router or Egress is younger than that.
 	if young := newBlockGrace - time.Since(block.CreationTimestamp.Time); young > 0 &&
 		(block.Spec.Node != "" || ofController(block)) {
 		return ctrl.Result{RequeueAfter: young}, nil
@@ -115,8 +117,8 @@ func (r *blocks) stale(ctx context.Context, block *v1alpha1.AddressBlock, networ
 	return r.NodeGone(ctx, node)
 }
 
-// idle says whether a block is for a Port, FloatingIP or Router that is gone, or is one of the
-// controller's that no address is claimed of.
+// idle says whether a block is for a Port, FloatingIP, Router or Egress that is gone, or is one of
+// the controller's that no address is claimed of.
 func (r *blocks) idle(ctx context.Context, block *v1alpha1.AddressBlock) (bool, error) {
 	switch {
 	case block.Spec.Port != "":
@@ -126,6 +128,8 @@ func (r *blocks) idle(ctx context.Context, block *v1alpha1.AddressBlock) (bool, 
 	case block.Spec.Gateway != "":
 		router, _, _ := strings.Cut(block.Spec.Gateway, "/")
 		return r.claimantGone(ctx, "/"+router, &v1alpha1.Router{})
+	case block.Spec.Egress != "":
+		return r.claimantGone(ctx, "/"+block.Spec.Egress, &v1alpha1.Egress{})
 	case block.Spec.Node != "":
 		return false, nil
 	}
@@ -146,8 +150,8 @@ func (r *blocks) idle(ctx context.Context, block *v1alpha1.AddressBlock) (bool, 
 	return true, nil
 }
 
-// claimantGone says whether the Port, FloatingIP or Router of a key is neither in memory nor in the
-// API.
+// claimantGone says whether the Port, FloatingIP, Router or Egress of a key is neither in memory nor
+// in the API.
 func (r *blocks) claimantGone(ctx context.Context, key string, of client.Object) (bool, error) {
 	namespace, name, _ := strings.Cut(key, "/")
 	there, err := r.Find(ctx, namespace, name, of)

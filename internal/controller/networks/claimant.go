@@ -9,10 +9,11 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/controller/reconcile"
+	"coelan.io/coelan/internal/translate"
 )
 
 // claimant is what addresses are claimed for: a user's Port, a FloatingIP, a node that is the
-// gateway of a Router, or a Router with a centralized gateway.
+// gateway of a Router, a Router with a centralized gateway, or an Egress.
 type claimant struct {
 	spec  v1alpha1.AddressBlockSpec // of its claims: with its key alone
 	index string                    // by which the claims of its key are found
@@ -52,18 +53,22 @@ func claimantCentralized(r *v1alpha1.Router) claimant {
 	return c
 }
 
+func claimantEgress(e *v1alpha1.Egress) claimant {
+	return claimant{spec: v1alpha1.AddressBlockSpec{Egress: e.Name}, had: parsed(e.Status.Addresses...)}
+}
+
 // key is namespace/name, as AddressBlocks name a Port or FloatingIP as their claimant.
 func (c claimant) key() string { return c.spec.Port + c.spec.FloatingIP }
 
 // claimed reports whether the controller has made a block for the claimant.
 func (c claimant) claimed(b *v1alpha1.AddressBlock) bool {
 	return b.Spec.Node == "" && b.Spec.Port == c.spec.Port && b.Spec.FloatingIP == c.spec.FloatingIP &&
-		b.Spec.Gateway == c.spec.Gateway
+		b.Spec.Gateway == c.spec.Gateway && b.Spec.Egress == c.spec.Egress
 }
 
 // ofController reports whether a block is one that the controller claims single addresses of.
 func ofController(b *v1alpha1.AddressBlock) bool {
-	return b.Spec.Node == "" && b.Spec.Port == "" && b.Spec.FloatingIP == "" && b.Spec.Gateway == ""
+	return b.Spec.Node == "" && b.Spec.Port == "" && !translate.ClaimedOutside(b)
 }
 
 // key is that of a Port or FloatingIP, as AddressBlocks name it.

@@ -220,7 +220,7 @@ func (b *blocksOf) owner(by claimant, a netip.Addr) string {
 	switch {
 	case claim == nil || by.claimed(claim):
 		return ""
-	case claim.Spec.FloatingIP != "" || claim.Spec.Gateway != "":
+	case translate.ClaimedOutside(claim):
 		return translate.ClaimedFor(claim)
 	case claim.Spec.Port == "" || claim.Spec.Port == by.spec.Port: // of a node that names the Port
 		return "addressblock " + claim.Name

@@ -20,7 +20,7 @@ import (
 	"coelan.io/coelan/internal/names"
 )
 
-// egressAddresses are those that fail over which a Router's gateway has.
+// egressAddresses are those that fail over which a Router's gateway or an Egress has.
 type egressAddresses struct {
 	has     []netip.Addr    // in effect, sorted
 	blocks  map[string]bool // by name: all that are kept

@@ -87,7 +87,7 @@ func singles(t *testing.T, a *reconcile.Access) (list []string) {
 	}
 	for _, b := range blocks.Items {
 		if _, single := address(&b); single {
-			list = append(list, strings.TrimSuffix(b.Spec.CIDR, "/32")+"="+b.Spec.FloatingIP+b.Spec.Port+b.Spec.Gateway)
+			list = append(list, strings.TrimSuffix(b.Spec.CIDR, "/32")+"="+b.Spec.FloatingIP+b.Spec.Port+b.Spec.Gateway+b.Spec.Egress)
 		}
 	}
 	slices.Sort(list)

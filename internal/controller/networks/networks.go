@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package networks has the reconcilers of Networks and what belongs to them: numbers, the Networks
-// and Routers of namespaces, users' Ports, FloatingIPs, the gateways of Routers, blocks of
+// and Routers of namespaces, users' Ports, FloatingIPs, the gateways of Routers, Egresses, blocks of
 // addresses, and how many addresses are used.
 package networks
 
@@ -57,6 +57,9 @@ func Setup(m manager.Manager, a *reconcile.Access, monitor *heartbeat.Monitor, o
 	}
 	if err := (&gateways{Access: a, claims: claims}).setup(m, monitor); err != nil {
 		return fmt.Errorf("gateways: %w", err)
+	}
+	if err := (&egresses{Access: a, claims: claims}).setup(m, monitor); err != nil {
+		return fmt.Errorf("egresses: %w", err)
 	}
 	if err := (&blocks{Access: a, claims: claims}).setup(m, monitor); err != nil {
 		return fmt.Errorf("blocks: %w", err)

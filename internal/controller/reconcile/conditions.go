@@ -73,7 +73,8 @@ func (a *Access) Announce(about client.Object, v allocate.Verdict, before, now [
 		case (c.Type == v1alpha1.ConditionReady || c.Type == v1alpha1.ConditionGatewayReady) &&
 			c.Status == metav1.ConditionFalse && (changed || old.Message != c.Message):
 			a.Events.Event(about, corev1.EventTypeWarning, c.Reason, c.Message)
-		case (c.Type == v1alpha1.ConditionDeletionBlocked || c.Reason == v1alpha1.ReasonNodesNotConnected) && changed:
+		case changed && (c.Type == v1alpha1.ConditionDeletionBlocked || c.Reason == v1alpha1.ReasonNodesNotConnected ||
+			c.Reason == v1alpha1.ReasonPodsTaken):
 			a.Events.Event(about, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 // What objects are found by in memory.
 const (
-	// ByNetwork finds Ports, AddressBlocks and FloatingIPs by the Network's name, and Routers by
-	// that of their gateway's.
+	// ByNetwork finds Ports, AddressBlocks, FloatingIPs and Egresses by the Network's name, and
+	// Routers by that of their gateway's.
 	ByNetwork = "network"
 	ByNode    = "node" // pods, AddressBlocks, of gateways as well, and Ports, by the node's name
 	// ByPort finds AddressBlocks by the Port's key, and FloatingIPs by its name: it is of their
@@ -24,6 +24,7 @@ const (
 	ByService    = "service"    // FloatingIPs, by the Service's name: it is of their namespace
 	ByFloatingIP = "floatingIP" // AddressBlocks, by the FloatingIP's key
 	ByGateway    = "gateway"    // AddressBlocks of gateways, by the name of the Router
+	ByEgress     = "egress"     // AddressBlocks, by the name of the Egress
 	ByPod        = "pod"        // Ports, by the name of the pod that they are for
 	ByNamespace  = "namespace"  // Networks and Routers, by the namespace that they were made for
 	Selecting    = "selecting"  // Networks that select namespaces: all have the value "true"
@@ -64,6 +65,8 @@ var indexes = []index{
 		router, _, _ := strings.Cut(o.(*v1alpha1.AddressBlock).Spec.Gateway, "/")
 		return router
 	}},
+	{&v1alpha1.AddressBlock{}, ByEgress, func(o client.Object) string { return o.(*v1alpha1.AddressBlock).Spec.Egress }},
+	{&v1alpha1.Egress{}, ByNetwork, func(o client.Object) string { return o.(*v1alpha1.Egress).Spec.Network }},
 	{&v1alpha1.Router{}, ByNetwork, func(o client.Object) string {
 		if gateway := o.(*v1alpha1.Router).Spec.Gateway; gateway != nil {
 			return gateway.Network

@@ -111,6 +111,7 @@ func (a *API) told() {
 		v.Definitions(definitions)
 		v.Pools(nil)
 		v.FloatingIPs(nil)
+		v.Egresses(nil)
 		if v.pods != nil {
 			v.pods(pods)
 		}
