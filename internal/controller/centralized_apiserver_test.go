@@ -91,7 +91,6 @@ func testCentralizedGateways(t *testing.T, api *apitest.API) {
 	// Other addresses; one that is another's; and then that one, when the other gives it back.
 	w.change(red, func() { red.Spec.Gateway.Addresses = []string{"192.0.2.40", "192.0.2.41"} })
 	w.appears("red", v1alpha1.ReasonReady, 1, "192.0.2.40", "192.0.2.41")
-	w.get(red)
 	w.change(red, func() { red.Spec.Gateway.Addresses = []string{blue[0]} })
 	w.appears("red", v1alpha1.ReasonAddressTaken, 1, "192.0.2.40", "192.0.2.41")
 	w.event("Router", "red", v1alpha1.ReasonAddressTaken)
@@ -104,7 +103,6 @@ func testCentralizedGateways(t *testing.T, api *apitest.API) {
 	w.appears("red", v1alpha1.ReasonReady, 1, blue[0])
 
 	// Each node its own, and back; the Network waits for the Router.
-	w.get(red)
 	w.change(red, func() { red.Spec.Gateway.SNAT, red.Spec.Gateway.Addresses = v1alpha1.NoSNAT, nil })
 	w.blockFor("red-lan", "10.90.0.0/28", "worker2", "")
 	w.leads("red", v1alpha1.ReasonReady, "worker2")
@@ -122,7 +120,6 @@ func testCentralizedGateways(t *testing.T, api *apitest.API) {
 	w.blocked(office, "gateway of router red", "floatingip default/beside")
 	w.appears("red", v1alpha1.ReasonNetworkNotReady, 0, "192.0.2.40")
 	w.delete(floatingIP("default", "beside", v1alpha1.FloatingIPSpec{}))
-	w.get(red)
 	w.change(red, func() { red.Spec.Gateway = nil })
 	w.until(func() string { return want(!w.get(office), "the Network is left") })
 	stop()

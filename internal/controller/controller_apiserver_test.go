@@ -37,6 +37,8 @@ func TestController(t *testing.T) {
 		{"gateways with bad input", testBadGateways},
 		{"centralized gateways", testCentralizedGateways},
 		{"centralized gateways with bad input", testBadCentralizedGateways},
+		{"Egresses", testEgresses},
+		{"Egresses with bad input", testBadEgresses},
 		{"a leader is killed", testLeader},
 		{"300 Networks", testMany},
 		{"addresses of Services", testLoadBalancers},
