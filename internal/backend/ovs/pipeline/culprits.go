@@ -66,7 +66,7 @@ func Culprits(s *intent.State, owner string) []intent.Ref {
 var plainOwners = map[string]intent.Kind{
 	"router": intent.KindRouter, "network": intent.KindNetwork, "node": intent.KindNode,
 	"service": intent.KindService, "service-range": intent.KindServiceRange, "floating-ip": intent.KindFloatingIP,
-	"gateway": intent.KindGatewayAddress,
+	"gateway": intent.KindGatewayAddress, "egress-address": intent.KindEgressAddress,
 }
 
 func rulesOfPeer(s *intent.State, p intent.Peer) iter.Seq[intent.Rule] {
