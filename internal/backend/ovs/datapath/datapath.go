@@ -42,6 +42,9 @@ var (
 	RouterMAC = reserved.RouterMAC(1)
 	// GatewayMAC is the address of the gateway interface, on every node.
 	GatewayMAC = reserved.RouterMAC(2)
+	// RelayMAC is the inner source of what a node sends to another one because it is, or was, active
+	// for an address of an external Network.
+	RelayMAC = reserved.RouterMAC(3)
 )
 
 // Addresses that mean something between a node's bridge and its kernel only.

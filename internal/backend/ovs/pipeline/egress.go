@@ -18,7 +18,8 @@ import (
 // which one node is active at a time. Other nodes send to that node through the tunnel what the
 // cluster has no route for: with the Router's VNI, and with the MAC of the address as destination,
 // which tells the node by which address the packet leaves. The active node translates as for a
-// Router's gateway, and routes the replies in the Router.
+// Router's gateway, and routes the replies in the Router. Replies, and packets that a node passes on
+// as another one has become active, have a MAC of their own as source.
 //
 // The policies of the Port's node are the only ones that judge such packets.
 var egressFeature = &feature{
@@ -34,7 +35,7 @@ var egressFeature = &feature{
 		}
 		if r.relays("") {
 			// The TTL was counted where the packet came in.
-			r.on(ttl, 250, from(fromUplink)).goTo(output)
+			r.on(ttl, 250, from(fromUplink)).set(openflow.EthSrc(relayMAC)).goTo(output)
 			if r.anyPrivate() {
 				r.on(clusterSource, 100, from(fromUplink)).goTo(cluster)
 			}
@@ -95,21 +96,37 @@ var egressFeature = &feature{
 		if p.Egress != "" {
 			r.byEgress(p)
 		}
-		r.byAddresses(p, intent.RouterUser(rt.Name), egressWay{router: rt, below: belowEgress})
+		r.byAddresses(p, intent.RouterUser(rt.Name), egressWay{router: rt, below: belowGateway})
 	},
 }
 
 // Of several ways out of the cluster, a floating IP is the first, then an Egress, then the Router's
-// gateway.
-const belowEgress = belowFloating + 1
+// gateway: an address of this node, or one that one of several nodes is active for. A Router has
+// both only while it changes from one to the other.
+const (
+	belowFloating = iota + 1
+	belowEgress
+	belowGateway
+)
 
-// egressWay is what Ports have to say of a way out.
+// egressWay is a way out of the cluster.
 type egressWay struct {
-	router intent.Router // connections are translated in its zone
-	below  uint16        // see translation.way
-	// first, added to priorities, has the way be looked at before that of the Router.
-	first uint16
-	when  []openflow.FieldValue
+	router intent.Router  // connections are translated in its zone
+	below  uint16         // see translation.way
+	to     []netip.Prefix // only what is for these; none: all
+}
+
+// matches are what packets of the family of an address have that go this way.
+func (w egressWay) matches(like netip.Addr) (list [][]openflow.FieldValue) {
+	for _, d := range w.to {
+		if d.Addr().Is4() == like.Is4() {
+			list = append(list, []openflow.FieldValue{to(d)})
+		}
+	}
+	if len(w.to) == 0 {
+		list = append(list, nil)
+	}
+	return list
 }
 
 // byEgress lets a Port out as its Egress says.
@@ -117,34 +134,20 @@ func (r *rules) byEgress(p intent.Port) {
 	r.dependOn(unitKey{kindPath, p.Egress})
 	path, ok := r.state.EgressPaths().Get(p.Egress)
 	whole, known := r.defaultRouter()
-	if !ok || !known {
-		return
-	}
-	way := egressWay{router: whole, below: belowFloating, first: 10}
-	if len(path.Destinations) == 0 {
-		r.byAddresses(p, intent.EgressUser(p.Egress), way)
-	}
-	for _, d := range path.Destinations {
-		way.when = []openflow.FieldValue{to(d)}
-		r.byAddressesOf(p, intent.EgressUser(p.Egress), way, func(a netip.Addr) bool { return a.Is4() == d.Addr().Is4() })
+	if ok && known {
+		r.byAddresses(p, intent.EgressUser(p.Egress), egressWay{router: whole, below: belowFloating, to: path.Destinations})
 	}
 }
 
+// byAddresses lets a Port out by the addresses of a user. Each of the Port's own addresses has one
+// of them.
 func (r *rules) byAddresses(p intent.Port, user string, way egressWay) {
-	r.byAddressesOf(p, user, way, func(netip.Addr) bool { return true })
-}
-
-// byAddressesOf lets a Port out by those addresses of a user that are among some. Each of the
-// Port's own addresses has one of them.
-func (r *rules) byAddressesOf(p intent.Port, user string, way egressWay, among func(netip.Addr) bool) {
 	r.dependOn(unitKey{kindEgressOf, user})
 	var four, six []intent.EgressAddress
 	for a := range r.state.EgressAddressesOf(user) {
-		switch {
-		case !among(a.Address):
-		case a.Address.Is4():
+		if a.Address.Is4() {
 			four = append(four, a)
-		default:
+		} else {
 			six = append(six, a)
 		}
 	}
@@ -155,7 +158,7 @@ func (r *rules) byAddressesOf(p intent.Port, user string, way egressWay, among f
 		known, _ := r.translations(p, externalAddress{r: r, address: list[0].Address})
 		for _, t := range known {
 			if way.router.Private() || !t.space.Private() {
-				r.byAddress(t, egressFor(t.known, list), way)
+				t.byAddress(egressFor(t.known, list), way)
 			}
 		}
 	}
@@ -170,30 +173,66 @@ func egressFor(known netip.Addr, list []intent.EgressAddress) intent.EgressAddre
 	})
 }
 
-// byAddress lets out what is a Port's by an address: here, or on the node that is active for it.
-func (r *rules) byAddress(t *translation, a intent.EgressAddress, way egressWay) {
+// byAddress lets out what is a Port's by an address: here, or on the node that is active for it. It
+// leaves by no other address if that is not possible.
+func (t *translation) byAddress(a intent.EgressAddress, way egressWay) {
+	matches := way.matches(a.Address)
+	if len(matches) == 0 {
+		return
+	}
+	r := t.r
+	t.repliesBeyond(way)
 	state := r.egressState(a)
-	switch {
-	case state.Active == "":
-		t.way(way.below, nil, way.when...).drop("no node is active for the address " + a.Address.String())
-	case state.Active == r.local.Node:
-		e, _, ok := r.egressHere(a)
-		if !ok {
+	why := "no node is active for the address " + a.Address.String()
+	switch state.Active {
+	case "":
+	case r.local.Node:
+		if e, _, ok := r.egressHere(a); ok && slices.Contains(a.Nodes, r.local.Node) {
+			t.externalAddress = e
+			t.byGateway(way)
 			return
 		}
-		t.externalAddress = e
-		t.byGateway(way)
+		why = "this node cannot translate to the address " + a.Address.String()
 	default:
 		t.address, t.mac, t.uplink = a.Address, externalMAC(a.Address), datapath.TunnelPort
-		if out, ok := t.toNode(state.Active, way.router); ok {
-			t.way(way.below, out, way.when...).deliver()
+		if out, ok := t.toNode(state.Active, way.router, routerMAC); ok {
+			for _, when := range matches {
+				t.way(way.below, out, when...).deliver()
+			}
 			t.quotesOfPort(way.below)
+			return
 		}
+		why = "node " + state.Active + ", which is active for the address " + a.Address.String() + ", is out of reach"
+	}
+	for _, when := range matches {
+		t.closed(way.below, why, when...)
 	}
 }
 
-// toNode is where a packet is that leaves by the external Network of another node.
-func (e externalAddress) toNode(name string, rt intent.Router) (out []openflow.FieldValue, ok bool) {
+// closed drops what would leave the cluster, but not replies to what came by the node's kernel.
+func (t *translation) closed(below uint16, why string, when ...openflow.FieldValue) {
+	r := t.r
+	if r.native() { // these have been led back by now
+		t.leaving(below, when...).drop(why)
+		return
+	}
+	t.way(below, []openflow.FieldValue{toPort(nowhere)}, when...).deliver()
+	match := append([]openflow.FieldValue{openflow.InPort(r.number(t.port)), openflow.IPSrc(t.known), toPort(nowhere)}, when...)
+	r.on(output, 110-below, match...).drop(why)
+}
+
+// repliesBeyond lets in what other nodes send back in the default Router to a Port of a private one,
+// which else only hosts reach there.
+func (t *translation) repliesBeyond(way egressWay) {
+	if t.router.Private() && !way.router.Private() && t.r.tunneled() {
+		t.r.on(l3, 550, from(fromTunnel), inRouter(t.space), openflow.EthSrc(relayMAC), openflow.IPDst(t.known)).
+			set(t.r.toLocal(t.port)...).deliver()
+	}
+}
+
+// toNode is where a packet is that leaves by the external Network of another node. Its source says
+// whether it has been passed on.
+func (e externalAddress) toNode(name string, rt intent.Router, source openflow.MAC) (out []openflow.FieldValue, ok bool) {
 	r := e.r
 	n, ok := r.node(name)
 	if !ok || !r.tunneled() {
@@ -202,7 +241,7 @@ func (e externalAddress) toNode(name string, rt intent.Router) (out []openflow.F
 	home, known := r.home(rt)
 	remote, reached := r.endpoint(n, host(e.address))
 	return []openflow.FieldValue{
-		openflow.EthSrc(routerMAC), openflow.EthDst(e.mac), openflow.TunDst(remote),
+		openflow.EthSrc(source), openflow.EthDst(e.mac), openflow.TunDst(remote),
 		openflow.TunnelID(uint64(home.VNI)), toPort(datapath.TunnelPort),
 	}, known && reached
 }
@@ -225,33 +264,39 @@ func (r *rules) egressHere(a intent.EgressAddress) (e externalAddress, rt intent
 
 // fromNodes takes what other nodes send to be translated to the address.
 func (e externalAddress) fromNodes(rt intent.Router) {
-	if w, ok := e.fromTunnel(rt); ok {
-		w.set(inRouter(rt)).set(e.byUplink()...).set(openflow.EthDst(e.mac)).goTo(toExternal)
+	if match, ok := e.fromTunnel(rt); ok {
+		e.r.on(tunnel, 120, match...).set(inRouter(rt)).set(e.byUplink()...).set(openflow.EthDst(e.mac)).goTo(toExternal)
 		e.r.on(externalSource, 50, from(fromTunnel), inNetwork(e.external), openflow.EthDst(e.mac), familyOf(e.address)).
 			set(openflow.EthSrc(e.mac)).do(openflow.DecTTL(), e.commit(rt)).end()
 	}
 }
 
-// passedOn sends on what other nodes have sent here to be translated to an address for which
-// another node is active: they do not know it yet.
+// passedOn sends on what other nodes have sent here to be translated to an address for which another
+// node is active: they do not know it yet. What has been passed on already is dropped: of two nodes,
+// each may take the other one for the active one.
 func (e externalAddress) passedOn(rt intent.Router, active string) {
-	if active == "" {
+	match, ok := e.fromTunnel(rt)
+	if !ok {
 		return
 	}
-	w, ok := e.fromTunnel(rt)
-	out, reached := e.toNode(active, rt)
-	if ok && reached { // the TTL keeps two nodes from passing it to each other for ever
-		w.do(openflow.DecTTL()).set(out...).set(noInPort).goTo(output)
+	why := "no node is active for the address " + e.address.String()
+	if active != "" {
+		why = "node " + active + ", not this one, is active for the address " + e.address.String()
+		if out, reached := e.toNode(active, rt, relayMAC); reached {
+			e.r.on(tunnel, 125, append(match[:len(match):len(match)], openflow.EthSrc(routerMAC))...).
+				set(out...).set(noInPort).goTo(output)
+		}
 	}
+	e.r.on(tunnel, 120, match...).drop(why)
 }
 
-// fromTunnel begins the flow for what other nodes have sent here to be translated to the address.
-func (e externalAddress) fromTunnel(rt intent.Router) (w flow, ok bool) {
+// fromTunnel matches what other nodes have sent here to be translated to the address.
+func (e externalAddress) fromTunnel(rt intent.Router) (match []openflow.FieldValue, ok bool) {
 	home, ok := e.r.home(rt)
 	if !ok || !e.r.tunneled() {
-		return w, false
+		return nil, false
 	}
-	return e.r.on(tunnel, 120, openflow.TunnelID(uint64(home.VNI)), openflow.EthDst(e.mac), familyOf(e.address)), true
+	return []openflow.FieldValue{openflow.TunnelID(uint64(home.VNI)), openflow.EthDst(e.mac), familyOf(e.address)}, true
 }
 
 // probes is what this node asks by, on an external Network, whether another node answers for an

@@ -341,20 +341,25 @@ func (t *translation) toWire(below uint16, when ...openflow.FieldValue) {
 
 // way begins the flow of what the Port sends out of the cluster, which sets the fields out.
 func (t *translation) way(below uint16, out []openflow.FieldValue, when ...openflow.FieldValue) flow {
-	r := t.r
-	match := append([]openflow.FieldValue{openflow.InPort(r.number(t.port)), openflow.IPSrc(t.known)}, when...)
-	switch {
-	case !t.router.Private():
-		return r.on(l3, 50-below, append(match, inRouter(t.space))...).set(out...)
-	case t.space.Private():
-		return r.on(clusterSource, 90-below, match...).set(out...)
-	}
-	w := r.on(cluster, 50-below, match...).set(out...)
-	if !r.native() && !r.policed() {
+	w := t.leaving(below, when...).set(out...)
+	if t.router.Private() && !t.space.Private() && !t.r.native() && !t.r.policed() {
 		// The zone with the marks of what came by the node's kernel, which replies go back to.
 		w = w.set(inRouter(t.space))
 	}
 	return w
+}
+
+// leaving begins the flow for what the Port sends out of the cluster.
+func (t *translation) leaving(below uint16, when ...openflow.FieldValue) flow {
+	r := t.r
+	match := append([]openflow.FieldValue{openflow.InPort(r.number(t.port)), openflow.IPSrc(t.known)}, when...)
+	switch {
+	case !t.router.Private():
+		return r.on(l3, 50-below, append(match, inRouter(t.space))...)
+	case t.space.Private():
+		return r.on(clusterSource, 90-below, match...)
+	}
+	return r.on(cluster, 50-below, match...)
 }
 
 // byUplink is where a packet is that leaves by the external Network.

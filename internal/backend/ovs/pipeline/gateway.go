@@ -81,21 +81,22 @@ func (r *rules) gateway(g intent.GatewayAddress) (e externalAddress, rt intent.R
 	return e, rt, ok
 }
 
-// belowFloating makes flows less important than those of a floating IP.
-const belowFloating = 1
-
 // byGateway lets a Port out by an address that conntrack writes over its own, and the replies in.
 func (t *translation) byGateway(way egressWay) {
 	r := t.r
-	t.toWire(way.below, way.when...)
+	for _, when := range way.matches(t.address) {
+		t.toWire(way.below, when...)
+		match := append([]openflow.FieldValue{
+			openflow.InPort(r.number(t.port)), inNetwork(t.external), openflow.IPSrc(t.known),
+		}, when...)
+		r.on(externalSource, 70-10*way.below, match...).set(openflow.EthSrc(t.mac)).
+			do(openflow.DecTTL(), t.commit(way.router)).end()
+	}
 	t.quotesOfPort(way.below)
-	match := append([]openflow.FieldValue{
-		openflow.InPort(r.number(t.port)), inNetwork(t.external), openflow.IPSrc(t.known),
-	}, way.when...)
-	r.on(externalSource, 50+way.first, match...).set(openflow.EthSrc(t.mac)).
-		do(openflow.DecTTL(), t.commit(way.router)).end()
-	r.on(gatewayReply, 100, inRouter(way.router), openflow.IPDst(t.known), isLater).
-		set(inRouter(t.space)).set(r.toLocal(t.port)...).deliver()
+	// Ways in one Router have the same replies.
+	if reply := r.on(gatewayReply, 100, inRouter(way.router), openflow.IPDst(t.known), isLater); !reply.added() {
+		reply.set(inRouter(t.space)).set(r.toLocal(t.port)...).deliver()
+	}
 }
 
 // gatewayAddresses are those that this node has as a gateway of the Router.

@@ -3,8 +3,8 @@
 package pipeline
 
 import (
-	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // A new kind of unit is a constant before kindObjects and an entry in unitKinds. If the units are
@@ -152,8 +152,8 @@ func (r *rules) compilePort(key string) (owner string, ok bool) {
 	}
 	r.owner = "port/" + o.Name()
 	owner = r.owner + "#" + o.ID
-	if o.MAC == datapath.RouterMAC || o.MAC == datapath.GatewayMAC || o.MAC[0]&1 != 0 {
-		r.problem("MAC %s is not for ports: it is a group's, the virtual router's or the gateway's", o.MAC)
+	if reserved.IsRouterMAC(o.MAC) || o.MAC[0]&1 != 0 {
+		r.problem("MAC %s is not for ports: it is a group's, or of those of virtual routers and gateways", o.MAC)
 		return owner, true
 	}
 	if o.Node == r.local.Node && r.number(o) == 0 {

@@ -149,6 +149,7 @@ var (
 var (
 	routerMAC  = openflow.MAC(datapath.RouterMAC)
 	gatewayMAC = openflow.MAC(datapath.GatewayMAC)
+	relayMAC   = openflow.MAC(datapath.RelayMAC)
 )
 
 // What policies know of a packet.

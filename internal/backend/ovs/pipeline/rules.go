@@ -151,6 +151,11 @@ func (w flow) end() {
 	w.rules.flows = append(w.rules.flows, w.f)
 }
 
+// added reports whether the object has a flow for the same packets by now.
+func (w flow) added() bool {
+	return slices.ContainsFunc(w.rules.flows, func(f openflow.Flow) bool { return f.Key() == w.f.Key() })
+}
+
 // drop adds the flow; it has no actions, and the reason can be asked for.
 func (w flow) drop(reason string) {
 	w.f.Cookie = w.rules.cookie(reason)
