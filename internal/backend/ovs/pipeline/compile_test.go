@@ -272,6 +272,13 @@ func objectsOf(s *intent.State) []step {
 		name := "gateway " + g.Network + " " + g.Address.String()
 		steps = append(steps, step{name, func(o *intent.Objects) { o.GatewayAddresses = append(o.GatewayAddresses, g) }})
 	}
+	for e := range s.EgressAddresses().All() {
+		name := "egress address " + e.Network + " " + e.Address.String()
+		steps = append(steps, step{name, func(o *intent.Objects) { o.EgressAddresses = append(o.EgressAddresses, e) }})
+	}
+	for p := range s.EgressPaths().All() {
+		steps = append(steps, step{"egress path " + p.Name, func(o *intent.Objects) { o.EgressPaths = append(o.EgressPaths, p) }})
+	}
 	return append(steps, policySteps(s)...)
 }
 

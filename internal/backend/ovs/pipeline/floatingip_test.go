@@ -22,6 +22,7 @@ import (
 func floatingChange(t *rapid.T) step {
 	kind := rapid.SampledFrom([]string{
 		"local", "router", "network", "external", "external", "node", "range", "port", "port", "port", "floating", "floating", "floating", "chosen", "chosen", "gateway", "gateway",
+		"egress", "egress", "egress", "path",
 	}).Draw(t, "kind")
 	n := rapid.IntRange(1, 3).Draw(t, "object")
 	s := step{name: fmt.Sprint(kind, " ", n)}
@@ -74,6 +75,17 @@ func floatingChange(t *rapid.T) step {
 		c := intent.ChosenAddress{Address: rapid.SampledFrom(floatingAddresses).Draw(t, "address")}
 		s.name = "chosen " + c.Address.String()
 		s.add = func(o *intent.Objects) { o.ChosenAddresses = append(o.ChosenAddresses, c) }
+	case "egress":
+		e := drawEgressAddress(t, n)
+		s.add = func(o *intent.Objects) { o.EgressAddresses = append(o.EgressAddresses, e) }
+	case "path":
+		path := intent.EgressPath{Name: fmt.Sprint("e", n), Network: externals[n-1]}
+		for _, d := range []string{"198.51.100.0/24", "198.51.100.7/32", "2001:db8:9::/48", "0.0.0.0/0"} {
+			if rapid.IntRange(0, 2).Draw(t, "to "+d) == 0 {
+				path.Destinations = append(path.Destinations, netip.MustParsePrefix(d))
+			}
+		}
+		s.add = func(o *intent.Objects) { o.EgressPaths = append(o.EgressPaths, path) }
 	case "floating":
 		f := intent.FloatingIP{
 			Name: fmt.Sprint("default/f", n), Network: rapid.SampledFrom(append([]string{"office", "office", "red", "gone"}, externals...)).Draw(t, "network"),
@@ -94,7 +106,20 @@ var (
 		netip.MustParseAddr("192.0.2.200"), netip.MustParseAddr("2001:db8:7::10"), netip.MustParseAddr("203.0.113.1"),
 		netip.MustParseAddr("192.0.2.20"),
 	}
+	ofEgress = netip.MustParseAddr("192.0.2.12")
 )
+
+func drawEgressAddress(t *rapid.T, n int) intent.EgressAddress {
+	e := intent.EgressAddress{
+		Router: rapid.SampledFrom([]string{"default", "red", "blue", "gone"}).Draw(t, "router"), Network: externals[n-1],
+		Address: rapid.SampledFrom(floatingAddresses).Draw(t, "address"),
+		Nodes:   rapid.SampledFrom([][]string{{"o1"}, {"o1", "o2"}, {"o1", "o2", "o3"}, {"o2"}, nil}).Draw(t, "nodes"),
+	}
+	if rapid.Bool().Draw(t, "of an Egress") {
+		e.Router, e.Egress = rapid.SampledFrom([]string{"default", "default", "red"}).Draw(t, "router of it"), fmt.Sprint("e", rapid.IntRange(1, 3).Draw(t, "which"))
+	}
+	return e
+}
 
 func drawFloatingLocal(t *rapid.T) func(*intent.Objects) {
 	local := localForm(rapid.IntRange(0, 2).Draw(t, "form"))
@@ -128,6 +153,7 @@ func drawFloatingPort(t *rapid.T, n int) intent.Port {
 	if rapid.Bool().Draw(t, "node addresses") {
 		p.NodeAddresses = []netip.Addr{address4(10, 244, 1, 10+n)}
 	}
+	p.Egress = rapid.SampledFrom([]string{"", "e1", "e1", "e2"}).Draw(t, "egress")
 	p.MAC = reserved.PodMAC(own[0])
 	return p
 }
@@ -135,7 +161,7 @@ func drawFloatingPort(t *rapid.T, n int) intent.Port {
 // floatingNumbers changes what is known of the node's surroundings.
 func floatingNumbers(t *rapid.T, n *Numbers) *Numbers {
 	id := fmt.Sprintf("o%d/eth0", rapid.IntRange(1, 3).Draw(t, "port"))
-	switch rapid.SampledFrom([]string{"port", "no port", "uplink", "neighbours", "neighbours"}).Draw(t, "number") {
+	switch rapid.SampledFrom([]string{"port", "no port", "uplink", "neighbours", "neighbours", "egress", "egress", "egress"}).Draw(t, "number") {
 	case "port":
 		return n.WithPort(id, uint32(16+rapid.IntRange(0, 5).Draw(t, "number of it")))
 	case "no port":
@@ -145,7 +171,19 @@ func floatingNumbers(t *rapid.T, n *Numbers) *Numbers {
 		if rapid.Bool().Draw(t, "both") {
 			uplinks["physical-4"] = 4
 		}
-		return NewNumbers(n.ports, uplinks).WithNeighbours(n.neighbours)
+		return NewNumbers(n.ports, uplinks).WithNeighbours(n.neighbours).WithEgress(n.egress)
+	case "egress":
+		states := maps.Clone(n.egress)
+		if states == nil {
+			states = map[ExternalKey]EgressState{}
+		}
+		network := rapid.SampledFrom(append([]string{"office", "office"}, externals...)).Draw(t, "external")
+		for _, a := range append(floatingAddresses, ofEgress) {
+			states[ExternalKey{network, a}] = EgressState{
+				Active: rapid.SampledFrom([]string{"o1", "o1", "o2", "o3", "gone", ""}).Draw(t, "active"), Silent: rapid.IntRange(0, 2).Draw(t, "silent") == 0,
+			}
+		}
+		return n.WithEgress(states)
 	}
 	known := map[NeighbourKey]intent.MAC{}
 	for range rapid.IntRange(0, 3).Draw(t, "neighbours") {
@@ -192,6 +230,14 @@ var floatingStart = []step{
 	{"floating 2", func(o *intent.Objects) {
 		o.FloatingIPs = append(o.FloatingIPs, intent.FloatingIP{Name: "default/f2", Network: "office", Address: floatingAddresses[2], Port: "default/b"})
 	}},
+	{"egress 1", func(o *intent.Objects) {
+		o.EgressAddresses = append(o.EgressAddresses, intent.EgressAddress{
+			Router: "default", Egress: "e1", Network: "office", Address: ofEgress, Nodes: []string{"o1", "o2"},
+		})
+	}},
+	{"path 1", func(o *intent.Objects) {
+		o.EgressPaths = append(o.EgressPaths, intent.EgressPath{Name: "e1", Network: "office"})
+	}},
 	{"floating 3", func(o *intent.Objects) {
 		o.FloatingIPs = append(o.FloatingIPs, intent.FloatingIP{Name: "default/f3", Network: "office", Address: floatingAddresses[4], Port: "default/a"})
 	}},
@@ -226,7 +272,7 @@ func TestIncrementalFloatingIPs(t *testing.T) {
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			if rapid.IntRange(0, 5).Draw(t, "numbers change") == 0 {
 				numbers = floatingNumbers(t, numbers)
-				names = append(names, fmt.Sprintf("numbers %v %v %v", numbers.ports, numbers.uplinks, numbers.neighbours))
+				names = append(names, fmt.Sprintf("numbers %v %v %v %v", numbers.ports, numbers.uplinks, numbers.neighbours, numbers.egress))
 			} else {
 				s := floatingChange(t)
 				names = append(names, fmt.Sprintf("%s (set: %v)", s.name, s.add != nil))
@@ -261,6 +307,17 @@ func TestIncrementalFloatingIPs(t *testing.T) {
 					answered["gateway"]++
 				}
 			}
+			for e := range in.State.EgressAddresses().All() {
+				if want.Get("egress-address/" + e.Network + " " + e.Address.String()).Empty() {
+					continue
+				}
+				state := in.Numbers.egressState(ExternalKey{e.Network, e.Address})
+				active := state.Active == in.State.Local().Node
+				answered[fmt.Sprintf("egress address, active here: %v, silent: %v", active, active && state.Silent)]++
+				if active && !state.Silent {
+					flows = append(flows, e.Network+" "+e.Address.String())
+				}
+			}
 			slices.Sort(answers)
 			slices.Sort(flows)
 			// One address may be of several objects.
@@ -271,7 +328,7 @@ func TestIncrementalFloatingIPs(t *testing.T) {
 		}
 	})
 	t.Logf("addresses with flows: %v", answered)
-	if len(answered) < 6 {
+	if len(answered) < 9 {
 		t.Errorf("addresses with flows: %v: the cases say too little", answered)
 	}
 }

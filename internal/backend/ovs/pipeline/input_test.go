@@ -3,12 +3,15 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
@@ -41,7 +44,8 @@ func uplinkOf(n intent.Network) uint32 {
 	return uint32(uplink)
 }
 
-// inputOf has the State's own Ports, and the uplinks of its Networks, numbered.
+// inputOf has the State's own Ports, and the uplinks of its Networks, numbered. The nodes are active
+// that last reported that they are.
 func inputOf(s *intent.State) Input {
 	ports, uplinks := map[string]uint32{}, map[string]uint32{}
 	for p := range s.Ports().All() {
@@ -54,7 +58,11 @@ func inputOf(s *intent.State) Input {
 			uplinks[n.Physical] = uplinkOf(n)
 		}
 	}
-	return Input{State: s, Numbers: NewNumbers(ports, uplinks)}
+	states := map[ExternalKey]EgressState{}
+	for e := range s.EgressAddresses().All() {
+		states[ExternalKey{e.Network, e.Address}] = EgressState{Active: e.Active}
+	}
+	return Input{State: s, Numbers: NewNumbers(ports, uplinks).WithEgress(states)}
 }
 
 // Numbers that come, change and go one by one give the same flows as compiling anew, in clusters
@@ -68,12 +76,19 @@ func TestIncrementalNumbersEqualFull(t *testing.T) {
 				own = append(own, p.ID)
 			}
 		}
+		states := maps.Clone(in.Numbers.egress)
 		incremental := New()
 		incremental.Compile(in)
 		for i := range rapid.IntRange(1, 6).Draw(t, "changes") {
-			switch kind := rapid.IntRange(0, 3).Draw(t, "change"); {
+			switch kind := rapid.IntRange(0, 5).Draw(t, "change"); {
 			case kind == 0:
-				in.Numbers = NewNumbers(in.Numbers.ports, map[string]uint32{physicalNetwork(vlanUplink): vlanUplink + uint32(i%2)})
+				in.Numbers = NewNumbers(in.Numbers.ports, map[string]uint32{physicalNetwork(vlanUplink): vlanUplink + uint32(i%2)}).WithEgress(states)
+			case kind > 3 && len(states) > 0:
+				keys := slices.SortedFunc(maps.Keys(states), func(a, b ExternalKey) int { return cmp.Compare(a.text(), b.text()) })
+				states[rapid.SampledFrom(keys).Draw(t, "egress address")] = EgressState{
+					Active: rapid.SampledFrom([]string{"n0", "n0", "n1", "n2", "gone", ""}).Draw(t, "active"), Silent: rapid.Bool().Draw(t, "silent"),
+				}
+				in.Numbers = in.Numbers.WithEgress(states)
 			case len(own) == 0:
 			case kind == 1:
 				in.Numbers = in.Numbers.WithoutPort(rapid.SampledFrom(own).Draw(t, "port"))
@@ -83,9 +98,9 @@ func TestIncrementalNumbersEqualFull(t *testing.T) {
 			full := New()
 			want, got := full.Compile(in), incremental.Compile(in)
 			if !sameRules(rulesOf(want, full), rulesOf(got, incremental)) {
-				t.Fatalf("with %+v (-full +incremental):\n%s", in.Numbers, cmp.Diff(texts(full, want), texts(incremental, got)))
+				t.Fatalf("with %+v (-full +incremental):\n%s", in.Numbers, gocmp.Diff(texts(full, want), texts(incremental, got)))
 			}
-			if diff := cmp.Diff(full.Problems(), incremental.Problems()); diff != "" {
+			if diff := gocmp.Diff(full.Problems(), incremental.Problems()); diff != "" {
 				t.Fatalf("problems with %+v (-full +incremental):\n%s", in.Numbers, diff)
 			}
 		}
@@ -139,7 +154,7 @@ func TestWithoutNumbers(t *testing.T) {
 		{"network/wire", `no OpenFlow port leads to physical network "office"`},
 		{"port/default/web-1/eth0", "no OpenFlow port is known for it"},
 	}
-	if diff := cmp.Diff(want, c.Problems()); diff != "" {
+	if diff := gocmp.Diff(want, c.Problems()); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }
@@ -163,7 +178,7 @@ func TestNeighbourRateChanges(t *testing.T) {
 		if rate == 0 {
 			want = nil
 		}
-		if diff := cmp.Diff(want, rates); diff != "" {
+		if diff := gocmp.Diff(want, rates); diff != "" {
 			t.Errorf("rate %d (-want +got):\n%s", rate, diff)
 		}
 	}

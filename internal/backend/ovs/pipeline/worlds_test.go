@@ -30,7 +30,10 @@ type clusterWorld struct {
 	floating      []intent.FloatingIP // of ports
 	served        []servedIP
 	gateways      []intent.GatewayAddress
-	neighbours    map[NeighbourKey]intent.MAC // on external networks, as far as they are known
+	egress        []intent.EgressAddress
+	paths         []intent.EgressPath
+	states        []map[ExternalKey]EgressState // by node: how it treats egress addresses
+	neighbours    map[NeighbourKey]intent.MAC   // on external networks, as far as they are known
 }
 
 // worldPort is a port, and whether all nodes know it.
@@ -57,7 +60,7 @@ func (w *clusterWorld) view(node int) intent.Objects {
 	o := intent.Objects{
 		Local: intent.Local{Node: w.nodes[node].Name, Encapsulation: w.encapsulation},
 		Nodes: w.nodes, Networks: w.networks, Routers: w.routers, Blocks: w.blocks, FloatingIPs: w.floating,
-		GatewayAddresses: w.gateways,
+		GatewayAddresses: w.gateways, EgressAddresses: w.egress, EgressPaths: w.paths,
 	}
 	for _, f := range w.served {
 		o.FloatingIPs = append(o.FloatingIPs[:len(o.FloatingIPs):len(o.FloatingIPs)], f.FloatingIP)
@@ -204,6 +207,7 @@ func drawWorld(t *rapid.T) *clusterWorld {
 	w.drawFloatingIPs(t)
 	w.drawServedIPs(t)
 	w.drawGateways(t)
+	w.drawEgress(t)
 	w.drawNeighbours(t)
 	return w
 }
@@ -280,7 +284,7 @@ func (w *clusterWorld) drawPorts(t *rapid.T) {
 					Object: fmt.Sprint(node.Name, "-", network.Name, "-", i), Node: node.Name, Network: network.Name,
 				}}
 				number++
-				w.drawAddresses(t, &p, n, i, last, network)
+				w.drawPortAddresses(t, &p, n, i, last, network)
 				p.MAC = reserved.PodMAC(p.Addresses[0])
 				w.ports = append(w.ports, p)
 			}
@@ -288,7 +292,7 @@ func (w *clusterWorld) drawPorts(t *rapid.T) {
 	}
 }
 
-func (w *clusterWorld) drawAddresses(t *rapid.T, p *worldPort, n, i, last int, network intent.Network) {
+func (w *clusterWorld) drawPortAddresses(t *rapid.T, p *worldPort, n, i, last int, network intent.Network) {
 	ofNode := both(w, address4(10, 244, n, last), address6(244, n, last))
 	if network.FromNodes() {
 		p.Addresses = ofNode
@@ -377,19 +381,28 @@ func (w *clusterWorld) drawServedIPs(t *rapid.T) {
 	}
 }
 
-// drawGateways gives some Routers a gateway on an external network, and some nodes its addresses.
-func (w *clusterWorld) drawGateways(t *rapid.T) {
-	var external []intent.Network
+func (w *clusterWorld) external() (list []intent.Network) {
 	for _, n := range w.networks {
 		if n.External {
-			external = append(external, n)
+			list = append(list, n)
 		}
 	}
+	return list
+}
+
+// drawGateways gives some Routers a gateway on an external network: addresses of some nodes, or
+// those that one of several nodes is active for.
+func (w *clusterWorld) drawGateways(t *rapid.T) {
+	external := w.external()
 	if len(external) == 0 {
 		return
 	}
 	for i, rt := range w.routers {
 		n := rapid.SampledFrom(external).Draw(t, "gateway of "+rt.Name)
+		if rapid.Bool().Draw(t, "centralized") {
+			w.drawEgressAddresses(t, intent.EgressAddress{Network: n.Name, Router: rt.Name}, 53+2*i)
+			continue
+		}
 		for j, node := range w.nodes {
 			for _, s := range n.Subnets {
 				if rapid.Bool().Draw(t, "is a gateway") {
@@ -400,6 +413,79 @@ func (w *clusterWorld) drawGateways(t *rapid.T) {
 			}
 		}
 	}
+}
+
+// drawEgress draws an Egress or two, and Ports that they select, also one that does not take effect.
+func (w *clusterWorld) drawEgress(t *rapid.T) {
+	external := w.external()
+	if len(external) == 0 {
+		return
+	}
+	names := []string{"", "", "batch", "batch", "jobs", "gone"}
+	for i, name := range []string{"batch", "jobs"} {
+		path := intent.EgressPath{Name: name, Network: rapid.SampledFrom(external).Draw(t, "network of "+name).Name}
+		if rapid.IntRange(0, 2).Draw(t, "some destinations") == 0 {
+			for _, d := range both(w, "8.8.8.0/24", "2001:db8::/32") {
+				path.Destinations = append(path.Destinations, netip.MustParsePrefix(d))
+			}
+			// The second one is within the first.
+			for _, d := range both(w, "8.8.8.8/32", "2001:db8::8/128") {
+				if rapid.Bool().Draw(t, "more destinations") {
+					path.Destinations = append(path.Destinations, netip.MustParsePrefix(d))
+				}
+			}
+			path.Destinations = path.Destinations[rapid.IntRange(0, 1).Draw(t, "one family"):]
+		}
+		if rapid.IntRange(0, 5).Draw(t, "no "+name) > 0 {
+			w.paths = append(w.paths, path)
+		}
+		w.drawEgressAddresses(t, intent.EgressAddress{Network: path.Network, Router: intent.DefaultRouterName, Egress: name}, 40+2*i)
+	}
+	for i := range w.ports {
+		w.ports[i].Egress = rapid.SampledFrom(names).Draw(t, "egress")
+	}
+}
+
+// drawEgressAddresses draws up to two addresses of each family, and what nodes know of them: as a rule
+// the same.
+func (w *clusterWorld) drawEgressAddresses(t *rapid.T, like intent.EgressAddress, number int) {
+	for len(w.states) < len(w.nodes) {
+		w.states = append(w.states, map[ExternalKey]EgressState{})
+	}
+	like.Nodes = nil
+	for _, n := range w.nodes {
+		if rapid.IntRange(0, 3).Draw(t, "may not be active") > 0 {
+			like.Nodes = append(like.Nodes, n.Name)
+		}
+	}
+	for _, s := range w.network(like.Network).Subnets {
+		for i := range rapid.SampledFrom([]int{1, 1, 2, 0}).Draw(t, "addresses") {
+			e := like
+			e.Address = at(s.Prefix, number+i)
+			agreed := w.drawEgressState(t, e)
+			e.Active = agreed.Active
+			w.egress = append(w.egress, e)
+			differ := rapid.IntRange(0, 3).Draw(t, "nodes disagree") == 0
+			for n := range w.nodes {
+				state := agreed
+				if differ {
+					state = w.drawEgressState(t, e)
+				}
+				if state.Active != "" || rapid.Bool().Draw(t, "known state") {
+					w.states[n][ExternalKey{e.Network, e.Address}] = state
+				}
+			}
+		}
+	}
+}
+
+// drawEgressState draws that one of an address's nodes is active, none or, seldom, another one.
+func (w *clusterWorld) drawEgressState(t *rapid.T, e intent.EgressAddress) EgressState {
+	active := append([]string{""}, slices.Repeat(e.Nodes, 3)...)
+	for _, n := range w.nodes {
+		active = append(active, n.Name)
+	}
+	return EgressState{Active: rapid.SampledFrom(active).Draw(t, "active"), Silent: rapid.IntRange(0, 5).Draw(t, "silent") == 0}
 }
 
 // drawNeighbours draws which MACs on external networks are known.
@@ -428,6 +514,9 @@ func (w *clusterWorld) drawNeighbours(t *rapid.T) {
 	}
 	for _, g := range w.gateways {
 		w.drawNeighbour(t, w.network(g.Network), g.Address, reserved.PodMAC(g.Address))
+	}
+	for _, e := range w.egress {
+		w.drawNeighbour(t, w.network(e.Network), e.Address, reserved.PodMAC(e.Address))
 	}
 }
 
@@ -490,6 +579,9 @@ func (w *clusterWorld) addresses() []netip.Addr {
 	}
 	for _, g := range w.gateways {
 		list = append(list, g.Address)
+	}
+	for _, e := range w.egress {
+		list = append(list, e.Address)
 	}
 	return list
 }
