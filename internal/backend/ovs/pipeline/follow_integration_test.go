@@ -23,6 +23,7 @@ type simulation struct {
 	ctx     context.Context
 	tracers []*tracer
 	log     []string // of the last packet
+	zone    int      // where conntrack knows a connection by a gateway; 0: nowhere
 }
 
 // arrival is where a packet ended.
@@ -36,6 +37,7 @@ type arrival struct {
 	gateway  netip.Addr // that the agent is to find the MAC of; invalid: of the destination
 	last     outcome
 	commits  []int // zones in which the first node marked the connection
+	lookups  []int // zones in which the first node looked it up
 }
 
 func (a arrival) String() string {
@@ -63,14 +65,17 @@ func (s *simulation) input(t fataler, node int) Input {
 	}
 	in := inputOf(stateFrom(t, o))
 	in.Numbers = in.Numbers.WithNeighbours(s.neighbours)
+	if s.states != nil {
+		in.Numbers = in.Numbers.WithEgress(s.states[node])
+	}
 	return in
 }
 
 // send lets a packet in on a node, and follows it. Conntrack finds the reply's
 // mark on the node markedOn, if it looks into one of the zones.
 func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arrival, error) {
-	var commits []int
-	for hop := range 4 {
+	var commits, asked []int
+	for hop := range 5 {
 		p.reply = markedOn >= 0
 		p.marked = node == markedOn
 		o, text, err := s.tracers[node].trace(s.ctx, p)
@@ -86,17 +91,27 @@ func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arriva
 			}
 			s.log = append(s.log, "no mark in that zone\n"+text)
 		}
+		if i := slices.IndexFunc(o.Lookups, func(zone int) bool { return zone >= int(datapath.GatewayZone(0)) && zone != s.zone }); p.reply && i >= 0 {
+			p.unknown = i + 1
+			if o, text, err = s.tracers[node].trace(s.ctx, p); err != nil {
+				return arrival{}, err
+			}
+			s.log = append(s.log, "no connection by that gateway\n"+text)
+		}
 		lookups, resubmits := 1, 1
-		if len(s.floating)+len(s.served)+len(s.gateways) > 0 {
+		if len(s.floating)+len(s.served)+len(s.gateways)+len(s.egress) > 0 {
 			lookups, resubmits = 2, 3 // a hairpin begins anew
+		}
+		if p.reply && len(s.gateways)+len(s.egress) > 0 {
+			lookups = 3 // where it was translated, and for either port
 		}
 		if len(o.Lookups) > lookups || strings.Count(text, "resubmit(") > resubmits {
 			return arrival{}, fmt.Errorf("%d recirculations, %d resubmits", len(o.Lookups), strings.Count(text, "resubmit("))
 		}
 		if hop == 0 {
-			commits = o.Commits
+			commits, asked = o.Commits, o.Lookups
 		}
-		at := arrival{node: node, src: o.Src, dst: o.Dst, ttl: o.TTL, last: o, commits: commits}
+		at := arrival{node: node, src: o.Src, dst: o.Dst, ttl: o.TTL, last: o, commits: commits, lookups: asked}
 		next, more := packet{}, false
 		switch {
 		case o.Drop:
@@ -114,7 +129,7 @@ func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arriva
 			next, node, more = s.acrossTunnel(node, o)
 		case o.Port <= datapath.LastUplinkPort:
 			at.end = "wire"
-			if s.isFloating(o.Src, o.EthSrc) || s.isGateway(o.Src, o.EthSrc) {
+			if s.isFloating(o.Src, o.EthSrc) || s.isGateway(o.Src, o.EthSrc) || s.isEgress(o.Src, o.EthSrc) {
 				at.end, at.mac = "outside", o.EthDst
 			}
 			next, node, more = s.acrossWire(node, o)
@@ -176,7 +191,24 @@ func (s *simulation) acrossWire(from int, o outcome) (packet, int, bool) {
 			}, s.nodeNamed(g.Node), true
 		}
 	}
+	for _, e := range s.egress {
+		n := s.network(e.Network)
+		if reserved.PodMAC(e.Address) != o.EthDst || uplinkOf(n) != o.Port || n.VLAN != o.VLAN {
+			continue
+		}
+		// The switches outside may know any node that has been active.
+		if i := slices.IndexFunc(e.Nodes, func(name string) bool { return name != s.nodes[from].Name }); i >= 0 {
+			return packet{
+				kind: "ip", inPort: uplinkOf(n), vlan: o.VLAN, ethSrc: o.EthSrc, ethDst: o.EthDst, src: o.Src, dst: o.Dst, ttl: o.TTL,
+			}, s.nodeNamed(e.Nodes[i]), true
+		}
+	}
 	return packet{}, from, false
+}
+
+// isEgress says whether a packet comes from an address that one of several nodes is active for.
+func (s *simulation) isEgress(src netip.Addr, mac intent.MAC) bool {
+	return slices.ContainsFunc(s.egress, func(e intent.EgressAddress) bool { return e.Address == src && mac == reserved.PodMAC(src) })
 }
 
 // isGateway says whether a packet comes from a Router's gateway.
@@ -288,6 +320,10 @@ func (w *clusterWorld) gatewayOf(p worldPort, to netip.Addr) (gateway netip.Addr
 
 // fromPort sends a packet as a port would, from its first address of the family.
 func (s *simulation) fromPort(p worldPort, to netip.Addr, markedOn int, zones []int) (arrival, error) {
+	return s.fromPortTTL(p, to, 64, markedOn, zones)
+}
+
+func (s *simulation) fromPortTTL(p worldPort, to netip.Addr, ttl uint8, markedOn int, zones []int) (arrival, error) {
 	s.log = nil
 	source, ok := firstOf(p.Addresses, to)
 	if !ok {
@@ -297,7 +333,7 @@ func (s *simulation) fromPort(p worldPort, to netip.Addr, markedOn int, zones []
 	if err != nil || mac == (intent.MAC{}) {
 		return arrival{end: "dropped"}, err
 	}
-	return s.send(s.nodeOf(p), packet{kind: "ip", inPort: ofPort(p.ID), ethSrc: p.MAC, ethDst: mac, src: source, dst: to, ttl: 64}, markedOn, zones)
+	return s.send(s.nodeOf(p), packet{kind: "ip", inPort: ofPort(p.ID), ethSrc: p.MAC, ethDst: mac, src: source, dst: to, ttl: ttl}, markedOn, zones)
 }
 
 // forwardedBy sends back, by the port that a static route leads to, what a host behind it answers.

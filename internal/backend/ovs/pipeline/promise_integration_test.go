@@ -5,10 +5,12 @@
 package pipeline
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/rendezvous"
 )
 
 // promise computes what docs/develop/datapath.md specifies of a cluster: which ends reach each
@@ -112,6 +114,9 @@ func (w promise) fromPhysical(a worldPort, own, to netip.Addr) arrival {
 	}
 	if _, ok := w.exitAt(w.network(a.Network), to); ok {
 		return lost // nothing opens a connection to a Router's gateway
+	}
+	if e, ok := w.egressAt(w.network(a.Network), to); ok && len(w.holders(e, true)) > 0 {
+		return lost // nor here; if no node answers, it is any host of the wire
 	}
 	if as, ok := firstOf(a.NodeAddresses, to); ok && w.gatewayAt(to) == w.nodeOf(a) {
 		return w.host(w.nodeOf(a), as, to, 64)
@@ -258,7 +263,7 @@ func (w promise) reply(f servedIP, to netip.Addr) arrival {
 	if w.hasPods(to) {
 		return w.fromHost(f.node, f.Address, to)
 	}
-	return w.leaveNode(f.node, exit{f.Network, f.Address}, to, 64)
+	return w.leaveNode(f.node, exit{network: f.Network, address: f.Address}, to, 64)
 }
 
 // hasPods says whether an address is of a prefix that hosts know pods by.
@@ -280,20 +285,99 @@ func (w promise) floatingIPOf(p worldPort, to netip.Addr) (intent.FloatingIP, bo
 type exit struct {
 	network string
 	address netip.Addr
+	// ofNodes says that one of several nodes, nodes, is active for the address; else the port's
+	// node has it.
+	ofNodes bool
+	nodes   []string
+	// router has the connections that are translated to the address; empty: none are.
+	router string
 }
 
-// exitOf is the one of a port's packets to an address: its floating IP, else that which its node
-// has as a gateway of its router.
+// exitOf is the one of a port's packets to an address: its floating IP, else that of its Egress,
+// else that of its router's gateway, which its node has, or one of several nodes is active for.
 func (w promise) exitOf(p worldPort, to netip.Addr) (exit, bool) {
 	if f, ok := w.floatingIPOf(p, to); ok {
-		return exit{f.Network, f.Address}, true
+		return exit{network: f.Network, address: f.Address}, true
 	}
+	known, ok := firstOf(w.inCluster(p), to)
+	if i := slices.IndexFunc(w.paths, func(e intent.EgressPath) bool { return e.Name == p.Egress }); i >= 0 && ok {
+		all := len(w.paths[i].Destinations) == 0
+		if all || slices.ContainsFunc(w.paths[i].Destinations, func(d netip.Prefix) bool { return d.Contains(to) }) {
+			if e, ok := w.oneOf(intent.EgressUser(p.Egress), known); ok {
+				return e, true
+			}
+		}
+	}
+	rt := w.routerOf(p).Name
 	for _, g := range w.gateways {
-		if g.Router == w.routerOf(p).Name && g.Node == p.Node && g.Address.Is4() == to.Is4() {
-			return exit{g.Network, g.Address}, true
+		if g.Router == rt && g.Node == p.Node && g.Address.Is4() == to.Is4() {
+			return exit{network: g.Network, address: g.Address, router: rt}, true
+		}
+	}
+	if !ok {
+		known, _ = firstOf(p.Addresses, to)
+	}
+	return w.oneOf(intent.RouterUser(rt), known)
+}
+
+// oneOf is the one of a user's addresses that what has an address in the cluster leaves by.
+func (w promise) oneOf(user string, known netip.Addr) (exit, bool) {
+	byText := map[string]intent.EgressAddress{}
+	for _, e := range w.egress {
+		if e.User() == user && e.Address.Is4() == known.Is4() {
+			byText[e.Address.String()] = e
+		}
+	}
+	e, ok := byText[rendezvous.Choose(known, slices.Collect(maps.Keys(byText)))]
+	return exit{network: e.Network, address: e.Address, ofNodes: true, nodes: e.Nodes, router: e.Router}, ok
+}
+
+// activeFor is the node that another one takes for the one that translates to an address; -1: none.
+func (w promise) activeFor(node int, as exit) int {
+	return w.nodeNamed(w.states[node][ExternalKey{as.network, as.address}].Active)
+}
+
+// translates is the node that translates what leaves from a node; false if none does. A node that
+// may be active sends on what other nodes send it, but not what has been sent on already.
+func (w promise) translates(here int, as exit) (node int, ok bool) {
+	if !as.ofNodes {
+		return here, true
+	}
+	may := func(n int) bool { return slices.Contains(as.nodes, w.nodes[n].Name) }
+	at := here
+	for range 3 {
+		next := w.activeFor(at, as)
+		switch {
+		case next == at:
+			return at, may(at)
+		case next < 0 || !w.encapsulation.Tunneled() || at != here && !may(at):
+			return 0, false
+		}
+		at = next
+	}
+	return 0, false
+}
+
+// egressAt is the one with that address of an external network.
+func (w promise) egressAt(n intent.Network, a netip.Addr) (exit, bool) {
+	for _, e := range w.egress {
+		if e.Network == n.Name && e.Address == a {
+			return exit{network: e.Network, address: e.Address, ofNodes: true, nodes: e.Nodes, router: e.Router}, true
 		}
 	}
 	return exit{}, false
+}
+
+// holders are the nodes that take themselves for the active one, those that answer for the address
+// or all.
+func (w promise) holders(as exit, answering bool) (nodes []int) {
+	for n, node := range w.nodes {
+		silent := w.states[n][ExternalKey{as.network, as.address}].Silent
+		if slices.Contains(as.nodes, node.Name) && w.activeFor(n, as) == n && !(answering && silent) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
 }
 
 // exitAt is the gateway with that address of an external network.
@@ -339,10 +423,10 @@ func (w promise) answering(n intent.Network, a netip.Addr) int {
 	return -1
 }
 
-// withoutExits is the cluster as if it had no floating IPs, and no gateways.
+// withoutExits is the cluster as if it had no floating IPs, no gateways and no Egress.
 func (w promise) withoutExits() promise {
 	other := *w.clusterWorld
-	other.floating, other.served, other.gateways = nil, nil, nil
+	other.floating, other.served, other.gateways, other.egress, other.paths = nil, nil, nil, nil, nil
 	return promise{&other}
 }
 
@@ -362,10 +446,14 @@ func (w promise) isNode(a netip.Addr) bool {
 	return slices.ContainsFunc(w.nodes, func(n intent.Node) bool { return slices.Contains(n.Addresses, a) })
 }
 
-// leave is the way of a port's packet out of the cluster: by one router, from its floating IP or
-// its router's gateway.
+// leave is the way of a port's packet out of the cluster: by one router, from its floating IP, its
+// Egress or its router's gateway.
 func (w promise) leave(a worldPort, as exit, to netip.Addr) arrival {
-	return w.leaveNode(w.nodeOf(a), as, to, 63)
+	here, ok := w.translates(w.nodeOf(a), as)
+	if !ok {
+		return lost
+	}
+	return w.leaveNode(here, as, to, 63)
 }
 
 // leaveNode is the way of a packet that leaves the cluster at a node.
@@ -377,6 +465,10 @@ func (w promise) leaveNode(here int, as exit, to netip.Addr, ttl uint8) arrival 
 	}
 	gateway, toGateway := w.exitAt(n, to)
 	if toGateway && w.nodeNamed(gateway.Node) == here {
+		return lost
+	}
+	other, toEgress := w.egressAt(n, to)
+	if toEgress && slices.Contains(w.holders(other, false), here) {
 		return lost
 	}
 	for _, b := range w.ports {
@@ -407,7 +499,7 @@ func (w promise) leaveNode(here int, as exit, to netip.Addr, ttl uint8) arrival 
 	case at.port.ID != "" && onLink:
 		at.end = "port"
 		return at
-	case toGateway:
+	case toGateway, toEgress && slices.ContainsFunc(other.nodes, func(name string) bool { return name != w.nodes[here].Name }):
 		return lost
 	}
 	if node := w.answering(n, to); node >= 0 {

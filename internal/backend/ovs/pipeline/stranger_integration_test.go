@@ -17,6 +17,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // Whatever a packet claims to be, it reaches no end that its sender must not reach, and leaves with
@@ -28,8 +29,8 @@ func TestStrangers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		s := &simulation{clusterWorld: drawWorld(t), ctx: ctx, tracers: tracers}
-		// Tenants reach each other, and outside, by these.
-		s.floating, s.served, s.gateways = nil, nil, nil
+		// By these tenants reach each other, and outside.
+		s.floating, s.served, s.gateways, s.egress, s.paths = nil, nil, nil, nil, nil
 		if err := tracers[0].load(ctx, stateFrom(t, s.view(0))); err != nil {
 			t.Fatal(err)
 		}
@@ -53,6 +54,140 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// Whatever a packet claims to be, it leaves the cluster by no address of an external network that is
+// not its sender's, and a node sends on what other nodes send it to the active node only.
+func TestStrangersAtExits(t *testing.T) {
+	tracers := newTracers(t, 1)
+	ends := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		s := &simulation{clusterWorld: drawWorld(t), ctx: ctx, tracers: tracers}
+		if err := tracers[0].loadInput(ctx, s.input(t, 0)); err != nil {
+			t.Fatal(err)
+		}
+		for range 40 {
+			p := s.drawAtExit(t)
+			if p.kind != "ip" {
+				continue
+			}
+			o, text, err := tracers[0].trace(ctx, p)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", traceFlow(p), err, text)
+			}
+			kind, wrong := (promise{s.clusterWorld}).wrongAtExit(p, o)
+			if wrong != "" {
+				t.Fatalf("%s: %s\n%s", traceFlow(p), wrong, text)
+			}
+			ends[kind]++
+		}
+	})
+	t.Logf("packets by end: %v", ends)
+	for _, end := range []string{"port by exit", "tunnel by exit", "tunnel passed on", "port to active", "dropped"} {
+		if ends[end] == 0 {
+			t.Errorf("no packet was %s: the cases say nothing", end)
+		}
+	}
+}
+
+// drawAtExit draws a stranger, which may know what leads to egress addresses, or what a port sends to
+// any address.
+func (s *simulation) drawAtExit(t *rapid.T) packet {
+	p := s.drawStranger(t)
+	here := s.portsOn(0)
+	switch draw := rapid.IntRange(0, 5).Draw(t, "stranger"); {
+	case draw < 2 && len(here) > 0:
+		a := rapid.SampledFrom(here).Draw(t, "port")
+		to := rapid.SampledFrom(append(s.clusterWorld.addresses(), both(s.clusterWorld, netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("2001:db8::8"))...)).Draw(t, "to")
+		if own, ok := firstOf(a.Addresses, to); ok {
+			p = packet{kind: "ip", inPort: ofPort(a.ID), ethSrc: a.MAC, ethDst: datapath.RouterMAC, src: own, dst: to, ttl: p.ttl}
+		}
+	case draw < 5 && len(s.egress) > 0:
+		e := rapid.SampledFrom(s.egress).Draw(t, "egress address")
+		p.ethDst = reserved.PodMAC(e.Address)
+		if len(s.nodes) < 2 || rapid.IntRange(0, 4).Draw(t, "from anywhere") == 0 {
+			break
+		}
+		of := slices.DeleteFunc(family(s.clusterWorld.addresses(), e.Address.Is4()), func(a netip.Addr) bool { return a == e.Address })
+		p = packet{
+			kind: "ip", inPort: datapath.TunnelPort, tunSrc: s.endpoint(len(s.nodes) - 1), vni: s.home(e.Router).VNI,
+			ethSrc: rapid.SampledFrom([]intent.MAC{datapath.RouterMAC, datapath.RelayMAC, p.ethSrc}).Draw(t, "source"), ethDst: p.ethDst,
+			src: rapid.SampledFrom(of).Draw(t, "src again"), dst: rapid.SampledFrom(of).Draw(t, "dst again"), ttl: p.ttl,
+		}
+		if rapid.IntRange(0, 3).Draw(t, "another router") == 0 {
+			p.vni = rapid.SampledFrom(s.keys()).Draw(t, "its vni")
+		}
+	}
+	return p
+}
+
+// home is the router that has the routes of the one of that name.
+func (w *clusterWorld) home(name string) intent.Router {
+	if rt := w.router(name); rt != nil && !rt.Shared {
+		return *rt
+	}
+	return *w.router(intent.DefaultRouterName)
+}
+
+// wrongAtExit says what is wrong with the outcome of a packet on the first node, where that has to do
+// with addresses of external networks, and what has become of it.
+func (w promise) wrongAtExit(p packet, o outcome) (kind, wrong string) {
+	fromTunnel, own := p.inPort == datapath.TunnelPort, worldPort{}
+	for _, a := range w.portsOn(0) {
+		if ofPort(a.ID) == p.inPort {
+			own = a
+		}
+	}
+	isExit := slices.ContainsFunc(w.floating, func(f intent.FloatingIP) bool { return f.Address == o.Src }) ||
+		slices.ContainsFunc(w.gateways, func(g intent.GatewayAddress) bool { return g.Address == o.Src })
+	// addressed is the egress address that another node has sent the packet to.
+	addressed, toEgress := exit{}, false
+	for _, e := range w.egress {
+		isExit = isExit || e.Address == o.Src
+		if fromTunnel && p.vni == w.home(e.Router).VNI && p.ethDst == reserved.PodMAC(e.Address) && slices.Contains(e.Nodes, "n0") {
+			addressed, toEgress = w.egressAt(w.network(e.Network), e.Address)
+		}
+	}
+	switch {
+	case o.Drop:
+		return "dropped", ""
+	case isExit && o.Src != p.src && fromTunnel:
+		if !toEgress || addressed.address != o.Src || w.activeFor(0, addressed) != 0 {
+			return "", "another node's packet leaves as " + o.Src.String()
+		}
+		return "tunnel by exit", ""
+	case isExit && o.Src != p.src:
+		as, ok := w.exitOf(own, p.dst)
+		if node, here := w.translates(0, as); own.ID == "" || !ok || as.address != o.Src || !here || node != 0 {
+			return "", "leaves as " + o.Src.String() + ", which is not the sender's"
+		}
+		return "port by exit", ""
+	case isExit && fromTunnel:
+		return end(o), "" // no port can send so
+	case end(o) == "wire" && w.network(own.Network).Physical == "":
+		return "", "is on the wire untranslated"
+	case fromTunnel && end(o) == "tunnel":
+		next := w.activeFor(0, addressed)
+		switch {
+		case !toEgress || next <= 0 || p.ethSrc != datapath.RouterMAC:
+			return "", "from a tunnel to a tunnel"
+		case o.TunDst != w.endpoint(next) || o.EthSrc != datapath.RelayMAC || o.EthDst != p.ethDst || o.VNI != p.vni || o.Src != p.src || o.Dst != p.dst || o.TTL != p.ttl:
+			return "", fmt.Sprintf("passed on as another packet: %+v", o)
+		}
+		return "tunnel passed on", ""
+	case end(o) == "tunnel" && own.ID != "":
+		as, ok := w.exitOf(own, p.dst)
+		if !ok || !as.ofNodes || o.EthDst != reserved.PodMAC(as.address) {
+			break
+		}
+		if next := w.activeFor(0, as); next <= 0 || o.TunDst != w.endpoint(next) || o.VNI != w.home(as.router).VNI {
+			return "", fmt.Sprintf("to a node that is not active: %+v", o)
+		}
+		return "port to active", ""
+	}
+	return end(o), ""
+}
+
 func end(o outcome) string {
 	switch {
 	case o.Drop:
@@ -73,7 +208,7 @@ func end(o outcome) string {
 // addresses, MACs and keys that are in use somewhere.
 func (s *simulation) drawStranger(t *rapid.T) packet {
 	here := s.portsOn(0)
-	macs := []intent.MAC{datapath.RouterMAC, datapath.RouterMAC, datapath.GatewayMAC, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {2, 2, 2, 2, 2, 2}}
+	macs := []intent.MAC{datapath.RouterMAC, datapath.RouterMAC, datapath.GatewayMAC, datapath.RelayMAC, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {2, 2, 2, 2, 2, 2}}
 	for _, p := range s.ports {
 		macs = append(macs, p.MAC)
 	}

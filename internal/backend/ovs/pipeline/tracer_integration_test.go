@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,8 +37,10 @@ type packet struct {
 	link     intent.MAC // sha of ARP, or SLL of ND (zero: no option)
 	ttl      uint8
 
-	// What conntrack says if it is asked.
+	// What conntrack says if it is asked, but that it does not know the connection where it looks it
+	// up for the unknown-th time, from 1.
 	reply, marked bool
+	unknown       int
 }
 
 // outcome is what should happen to a packet.
@@ -121,13 +124,52 @@ func (tr *tracer) loadInput(ctx context.Context, in Input) error {
 	return err
 }
 
+// knows has what comes for an address of an external network be a reply to what was known by
+// another address, as conntrack, which a trace does not ask, would translate it. forget ends that.
+func (tr *tracer) knows(ctx context.Context, address, known netip.Addr) (forget func() error, err error) {
+	const owner = "conntrack"
+	var back bridge.Rules
+	for _, flows := range flowsOf(tr.compiler.desired, tr.compiler) {
+		for _, f := range flows {
+			i := slices.IndexFunc(f.Actions, func(a openflow.Action) bool { _, is := a.(openflow.CT); return is })
+			if f.Table != floatingPort.ID || i < 0 || !strings.Contains(f.Match.String(), "_dst="+address.String()) {
+				continue
+			}
+			f.Priority += 50 // below that of packets that are too big
+			f.Actions = slices.Insert(slices.Clone(f.Actions), i, openflow.Action(openflow.SetField(openflow.IPDst(known))))
+			back.Flows = append(back.Flows, f)
+		}
+	}
+	if len(back.Flows) != 1 {
+		return nil, fmt.Errorf("%d flows give conntrack what comes for %s", len(back.Flows), address)
+	}
+	sync := func() error {
+		_, err := tr.bridge.Sync(ctx, tr.compiler.desired)
+		return err
+	}
+	tr.compiler.desired.Set(owner, &back)
+	return func() error {
+		tr.compiler.desired.Remove(owner)
+		return sync()
+	}, sync()
+}
+
 // trace asks Open vSwitch for the packet's outcome.
 func (tr *tracer) trace(ctx context.Context, p packet) (outcome, string, error) {
 	ct := "trk,new"
 	if p.reply {
 		ct = "trk,est,rpl"
 	}
-	text, err := tr.vswitchd.Call(ctx, "ofproto/trace", tr.name, traceFlow(p), "--ct-next", ct)
+	// All lookups of a reply find its connection: where it is translated, and in its port's zone.
+	args := []string{tr.name, traceFlow(p)}
+	for i := range 3 {
+		if i+1 == p.unknown {
+			args = append(args, "--ct-next", "trk,new")
+		} else {
+			args = append(args, "--ct-next", ct)
+		}
+	}
+	text, err := tr.vswitchd.Call(ctx, "ofproto/trace", args...)
 	if err != nil {
 		return outcome{}, text, err
 	}

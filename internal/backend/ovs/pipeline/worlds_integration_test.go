@@ -39,7 +39,7 @@ func TestWorldsKeepPromises(t *testing.T) {
 			return
 		}
 		for range 30 {
-			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating", "served", "served", "gateway"}).Draw(t, "sender") {
+			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating", "served", "served", "gateway", "egress", "egress"}).Draw(t, "sender") {
 			case "port":
 				s.testPort(t, ends)
 			case "host":
@@ -52,13 +52,16 @@ func TestWorldsKeepPromises(t *testing.T) {
 				s.testServedIP(t, ends)
 			case "gateway":
 				s.testGateway(t, ends)
+			case "egress":
+				s.testEgress(t, ends)
 			}
 		}
 	})
 	t.Logf("packets by kind and end: %v", ends)
 	for _, end := range []string{"port dropped", "port port", "port host", "port wire", "port forwarded", "host dropped", "host port", "service answered", "service dropped",
 		"port outside", "port agent", "port hairpin", "floating port", "floating dropped", "host kernel", "served host", "served dropped",
-		"reply outside", "reply agent", "reply port", "port by gateway", "gateway dropped"} {
+		"reply outside", "reply agent", "reply port", "port by gateway", "gateway dropped",
+		"port by egress", "port by another node", "egress dropped", "egress reply", "egress reply by another node", "egress hairpin", "egress aged"} {
 		if ends[end] == 0 {
 			t.Errorf("no packet of kind and end %q: the cases say nothing", end)
 		}
@@ -78,14 +81,18 @@ func (s *simulation) testPort(t *rapid.T, ends map[string]int) {
 	if !s.native { // without Services, those bridges drop it
 		all = append(all, both(s.clusterWorld, netip.MustParseAddr("10.96.0.9"), netip.MustParseAddr("fd00:96::9"))...)
 	}
-	to := rapid.SampledFrom(all).Draw(t, "to")
+	s.testPortTo(t, a, rapid.SampledFrom(all).Draw(t, "to"), ends)
+}
+
+func (s *simulation) testPortTo(t *rapid.T, a worldPort, to netip.Addr, ends map[string]int) {
 	for _, own := range append(a.Addresses[:len(a.Addresses):len(a.Addresses)], a.NodeAddresses...) {
 		if own == to {
 			return
 		}
 	}
 	what := fmt.Sprintf("port %s to %s", a.ID, to)
-	want := promise{s.clusterWorld}.fromPort(a, to)
+	model := promise{s.clusterWorld}
+	want := model.fromPort(a, to)
 	got, err := s.fromPort(a, to, -1, nil)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", what, err, strings.Join(s.log, "\n"))
@@ -94,13 +101,19 @@ func (s *simulation) testPort(t *rapid.T, ends map[string]int) {
 		s.fatal(t, what, want, got)
 	}
 	ends["port "+got.end]++
+	s.testExitReply(t, a, to, got, what, ends)
 	if slices.ContainsFunc(s.gateways, func(g intent.GatewayAddress) bool { return g.Address == got.src }) {
 		ends["port by gateway"]++
+	}
+	if as, ok := model.exitOf(a, to); ok && as.ofNodes && got.src == as.address {
+		ends["port by egress"]++
+		if n, _ := model.translates(s.nodeOf(a), as); n != s.nodeOf(a) {
+			ends["port by another node"]++
+		}
 	}
 	if got.end != "port" {
 		return
 	}
-	model := promise{s.clusterWorld}
 	if got.dst != to && s.isFloating(to, reserved.PodMAC(to)) {
 		if got.port.Node == a.Node {
 			ends["port hairpin"]++
@@ -111,6 +124,9 @@ func (s *simulation) testPort(t *rapid.T, ends map[string]int) {
 			s.fatal(t, "answer to "+what, back, answer)
 		}
 		_, byRoute := model.staticRoute(model.routerOf(got.port), got.src, true)
+		byRoute = byRoute || slices.ContainsFunc(s.ports, func(p worldPort) bool { // of another network
+			return slices.Contains(p.Addresses, got.src) && sees(model.routerOf(got.port), model.routerOf(p))
+		})
 		if !byRoute && answer.end == "port" && (answer.port.ID != a.ID || answer.src != to) {
 			s.fatal(t, "answer to "+what+" comes to another port, or from another address", back, answer)
 		}
@@ -405,6 +421,145 @@ func (s *simulation) testGateway(t *rapid.T, ends map[string]int) {
 		s.fatal(t, fmt.Sprintf("from %s on the wire of %s to gateway %s: %v", p.src, n.Name, g.Address, err), lost, got)
 	}
 	ends["gateway "+got.end]++
+}
+
+// testExitReply has what a port has reached from an address that conntrack gave its packet answer it.
+func (s *simulation) testExitReply(t *rapid.T, a worldPort, to netip.Addr, got arrival, what string, ends map[string]int) {
+	model := promise{s.clusterWorld}
+	as, ok := model.exitOf(a, to)
+	if !ok || as.router == "" || got.src != as.address || got.end == "host" {
+		return
+	}
+	here, _ := model.translates(s.nodeOf(a), as)
+	known, ok := firstOf(model.inCluster(a), to)
+	own, _ := firstOf(a.Addresses, to)
+	if !ok {
+		known = own
+	}
+	zone := int(datapath.GatewayZone(s.router(as.router).ID))
+	if (got.end == "outside" || got.end == "agent") && !slices.Contains(got.last.Commits, zone) {
+		t.Fatalf("%s: committed in zones %v, want %d\n%s", what, got.last.Commits, zone, strings.Join(s.log, "\n"))
+	}
+	forget, err := s.tracers[here].knows(s.ctx, as.address, known)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	s.zone = zone
+	defer func() {
+		s.zone = 0
+		if err := forget(); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	back := arrival{end: "port", node: s.nodeOf(a), port: a, src: to, dst: own, ttl: 63}
+	s.log = nil
+	var answer arrival
+	n := s.network(as.network)
+	_, floats := model.floatingAt(n, to)
+	switch {
+	case got.end == "port" && floats && s.nodeOf(got.port) == here: // it turns back on the bridge
+		if _, byRoute := model.staticRoute(model.routerOf(got.port), got.src, true); byRoute {
+			return // another port gets what answers
+		}
+		back.ttl = 62
+		answer, err = s.fromPort(got.port, as.address, noMark, nil)
+		ends["egress hairpin"]++
+	default:
+		answer, err = s.send(here, packet{
+			kind: "ip", inPort: uplinkOf(n), vlan: n.VLAN, ethSrc: outsideMAC(1), ethDst: reserved.PodMAC(as.address),
+			src: to, dst: as.address, ttl: 64,
+		}, noMark, nil)
+		if err == nil && (len(answer.lookups) == 0 || answer.lookups[0] != zone) {
+			t.Fatalf("reply to %s: looked up in zones %v, want %d\n%s", what, answer.lookups, zone, strings.Join(s.log, "\n"))
+		}
+	}
+	if err != nil || !answer.same(back) {
+		s.fatal(t, fmt.Sprintf("reply to %s, which left from %s on n%d as %s: %v", what, as.address, here, known, err), back, answer)
+	}
+	switch {
+	case !as.ofNodes:
+	case here != s.nodeOf(a):
+		ends["egress reply by another node"]++
+	default:
+		ends["egress reply"]++
+	}
+}
+
+// testEgress has packets come from the wire for an address that one of several nodes is active for,
+// and has a port that leaves by it send some with any TTL. Only the active node answers for it, if
+// it is to, and no node lets anything in that no port has asked for.
+func (s *simulation) testEgress(t *rapid.T, ends map[string]int) {
+	if len(s.egress) == 0 {
+		return
+	}
+	model := promise{s.clusterWorld}
+	e := rapid.SampledFrom(s.egress).Draw(t, "egress address")
+	n := s.network(e.Network)
+	as, _ := model.egressAt(n, e.Address)
+	s.log = nil
+	if got, want := s.answersFor(t, n, e.Address), model.holders(as, true); !slices.Equal(got, want) {
+		t.Fatalf("the nodes %v answer for %+v, want %v\n%s", got, e, want, strings.Join(s.log, "\n"))
+	}
+	var others []netip.Addr
+	for _, a := range s.clusterWorld.addresses() {
+		if a.Is4() == e.Address.Is4() {
+			others = append(others, a)
+		}
+	}
+	p := packet{
+		kind: "ip", inPort: uplinkOf(n), vlan: n.VLAN, ethSrc: outsideMAC(1), ethDst: reserved.PodMAC(e.Address),
+		src: rapid.SampledFrom(others).Draw(t, "from"), dst: e.Address, ttl: rapid.SampledFrom([]uint8{64, 1}).Draw(t, "ttl"),
+	}
+	if rapid.IntRange(0, 3).Draw(t, "to another") == 0 {
+		p.dst = rapid.SampledFrom(others).Draw(t, "to")
+	}
+	for node := range s.nodes {
+		marked := rapid.SampledFrom([]int{-1, noMark}).Draw(t, "new, or a reply to something else")
+		want := lost
+		if slices.Contains(e.Nodes, s.nodes[node].Name) {
+			want = model.fromWire(n, node, p.src, p.dst, p.ttl) // the node has the MAC, and may have a floating IP
+		}
+		got, err := s.send(node, p, marked, nil)
+		if err != nil || !got.same(want) {
+			s.fatal(t, fmt.Sprintf("from %s on the wire of %s to %s, to the MAC of %s: %v", p.src, n.Name, p.dst, e.Address, err), want, got)
+		}
+		ends["egress "+got.end]++
+	}
+	var users []worldPort
+	outside := both(s.clusterWorld, netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("2001:db8::8"))
+	for _, f := range s.floating {
+		outside = append(outside, f.Address)
+		if f.Network == e.Network && slices.Contains(model.holders(as, false), s.nodeOf(s.floats(f))) {
+			outside = append(outside, f.Address, f.Address, f.Address, f.Address)
+		}
+	}
+	to := rapid.SampledFrom(family(slices.Concat(others, outside, outside), e.Address.Is4())).Draw(t, "sent to")
+	for _, a := range s.ports {
+		if exit, ok := model.exitOf(a, to); ok && exit.ofNodes && exit.address == e.Address && exit.network == e.Network {
+			users = append(users, a)
+		}
+	}
+	if len(users) == 0 {
+		return
+	}
+	a := rapid.SampledFrom(users).Draw(t, "user")
+	s.testPortTo(t, a, to, ends)
+	ttl := rapid.SampledFrom([]uint8{1, 2, 3, 255}).Draw(t, "ttl of it")
+	want := model.fromPort(a, to)
+	if want.src != e.Address {
+		return // it stays in the cluster
+	}
+	if spent := 64 - want.ttl; ttl <= spent {
+		want = lost
+	} else {
+		want.ttl = ttl - spent
+	}
+	what := fmt.Sprintf("port %s to %s with TTL %d", a.ID, to, ttl)
+	got, err := s.fromPortTTL(a, to, ttl, -1, nil)
+	if err != nil || !got.same(want) {
+		s.fatal(t, fmt.Sprintf("%s: %v", what, err), want, got)
+	}
+	ends["egress aged"]++
 }
 
 // answersFor are the nodes that answer a question from the wire.
