@@ -42,12 +42,15 @@ func (s *ServesNetworks) UnmarshalJSON(data []byte) error {
 // physicalNetwork is the form of a Network's spec.physicalNetwork, too.
 var physicalNetwork = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
 
-// Uplink is a network card that leads to a physical network and serves nothing else.
+// Uplink is a network card that leads to a physical network.
 type Uplink struct {
 	// Interface is the card's name.
 	Interface string `json:"interface"`
 	// Bridge is made for the card; empty: br- and the physical network's name.
 	Bridge string `json:"bridge"`
+	// Shared says that the physical network is the node's own: the card's addresses, the node's among
+	// them, move to the bridge. Otherwise a card that the node needs is refused.
+	Shared bool `json:"shared"`
 }
 
 // PhysicalNetworks are the bridges that lead to physical networks, by their names: those of

@@ -27,6 +27,8 @@ type Uplink struct {
 	// Card is the network card that is to be given to the bridge, which is made for it; empty: an
 	// administrator makes the bridge.
 	Card string
+	// Shared says that the card has the node's own addresses, which move to the bridge.
+	Shared bool
 }
 
 // GuardedPorts are the ports that only nodes of the cluster may reach, by number and protocol.

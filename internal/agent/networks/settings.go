@@ -28,8 +28,9 @@ func Settings(c config.Config, tx *intent.Tx) {
 	tx.ReplaceNodePortAddresses(at)
 	var uplinks []intent.Uplink
 	for physical, bridge := range c.PhysicalNetworks() {
-		card := c.Uplinks[physical].Interface
-		uplinks = append(uplinks, intent.Uplink{Physical: physical, Bridge: bridge, Card: card})
+		u := c.Uplinks[physical]
+		uplinks = append(uplinks,
+			intent.Uplink{Physical: physical, Bridge: bridge, Card: u.Interface, Shared: u.Shared})
 	}
 	tx.ReplaceUplinks(uplinks)
 }

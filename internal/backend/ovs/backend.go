@@ -110,7 +110,7 @@ func New(o backend.Options) (*Backend, error) {
 		numbers: newNumbers(o.Attachments.List(), numbers),
 		uplinks: &uplinks{
 			bridge: o.Config.Bridge, numbers: numbers, intent: o.Intent, hooks: o.Hooks,
-			cards: newCards(o.Intent.State().Uplinks()),
+			cards: newCards(o.Intent.State().Uplinks(), numbers),
 		},
 	}
 	b.clients.vswitchd = appctl.Vswitchd(o.Config.OVSRunDir)
@@ -176,7 +176,7 @@ func (b *Backend) newHost(k kernel) *host {
 		log: b.Log, config: b.Config, intent: b.Intent, conditions: b.Conditions, kernel: k,
 		ports:      &podHostPorts{attachments: b.Attachments, kernel: k},
 		services:   newHostServices(),
-		keeper:     hostnet.NewKeeper(b.Log, b.Config.StateFile(uplinkFile)),
+		keeper:     hostnet.NewKeeper(b.Log, b.Config.StateFile(uplinkFile), b.Config.SysctlDir),
 		neighbours: hostnet.NewNeighbours(b.Log, neighbourSetter{b.clients.vswitchd}),
 		reconcile:  b.wake,
 	}

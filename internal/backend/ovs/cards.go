@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,22 +25,37 @@ import (
 )
 
 // idCard is the external_ids key of the bridges that Coelan has made for network cards, with the
-// card's name.
-const idCard = "coelan-card"
+// card's name. idCardPort has the port's name where that is not the card itself.
+const (
+	idCard     = "coelan-card"
+	idCardPort = "coelan-card-port"
+)
 
 // cardPort is the OpenFlow number of a card on its bridge.
 const cardPort = 1
 
 // cards makes bridges for the network cards that lead to physical networks.
 type cards struct {
-	uplinks []intent.Uplink // those with cards, by physical network
+	uplinks []intent.Uplink   // those with cards, by physical network
+	numbers map[string]uint32 // the OpenFlow ports of all uplinks on the integration bridge
 	db      cardDatabase
 	kernel  cardKernel
+	// failed are the moves of shared cards that were undone, by physical network.
+	failed map[string]failedMove
 }
 
+// failedMove is one that is not tried again at once: each costs the node some packets.
+type failedMove struct {
+	err error
+	at  time.Time
+}
+
+// moveAgain is how long a move that failed is left.
+const moveAgain = time.Minute
+
 // newCards are those of the uplinks that have a card.
-func newCards(uplinks intent.Table[intent.Uplink]) *cards {
-	c := &cards{}
+func newCards(uplinks intent.Table[intent.Uplink], numbers map[string]uint32) *cards {
+	c := &cards{numbers: numbers, failed: map[string]failedMove{}}
 	for u := range uplinks.All() {
 		if u.Card != "" {
 			c.uplinks = append(c.uplinks, u)
@@ -48,10 +64,29 @@ func newCards(uplinks intent.Table[intent.Uplink]) *cards {
 	return c
 }
 
+// placement is how the card of an uplink is put into its bridge.
+func (c *cards) placement(u intent.Uplink) hostnet.Placement {
+	p := hostnet.Placement{Card: u.Card, Bridge: u.Bridge, Port: u.Card}
+	if u.Shared {
+		p.Port = hostnet.SharedPort(c.numbers[u.Physical])
+	}
+	return p
+}
+
+// cardIDs are the external_ids of a placement's bridge.
+func cardIDs(p hostnet.Placement) map[string]string {
+	ids := map[string]string{idCard: p.Card}
+	if p.Port != p.Card {
+		ids[idCardPort] = p.Port
+	}
+	return ids
+}
+
 // cardDatabase is what cards need of Open vSwitch's database.
 type cardDatabase interface {
 	EnsureBridge(ctx context.Context, b ovsdb.Bridge) error
 	EnsurePorts(ctx context.Context, bridge string, ports ...ovsdb.Port) error
+	DelPorts(ctx context.Context, bridge string, names ...string) error
 	DelBridge(ctx context.Context, name string) error
 }
 
@@ -62,7 +97,9 @@ type cardKernel interface {
 	// Interrupted are the cards that were being given back when the agent ended, by bridge.
 	Interrupted() map[string]string
 	Find(card string) (hostnet.Card, error)
-	Adopt(card, bridge string) error
+	HasPort(p hostnet.Placement) bool
+	Prepare(p hostnet.Placement) error
+	Adopt(p hostnet.Placement) error
 	Return(card, bridge string, remove func() error) error
 }
 
@@ -71,15 +108,15 @@ type cardKernel interface {
 func (c *cards) ensure(ctx context.Context, bridges []ovsdb.BridgeState, datapath intent.Datapath,
 	node []netip.Addr,
 ) (failed map[string]error, err error) {
-	wanted := map[string]string{} // cards, by bridge
+	wanted := map[string]hostnet.Placement{} // by bridge
 	for _, u := range c.uplinks {
-		wanted[u.Bridge] = u.Card
+		wanted[u.Bridge] = c.placement(u)
 	}
 	var errs []error
 	var left []ovsdb.BridgeState
 	for _, b := range bridges {
-		card := b.ExternalIDs[idCard]
-		if !b.Own || card == "" || wanted[b.Name] == card {
+		card, p := b.ExternalIDs[idCard], wanted[b.Name]
+		if !b.Own || card == "" || p.Card == card && b.ExternalIDs[idCardPort] == cardIDs(p)[idCardPort] {
 			left = append(left, b)
 			continue
 		}
@@ -87,13 +124,13 @@ func (c *cards) ensure(ctx context.Context, bridges []ovsdb.BridgeState, datapat
 	}
 	// Their bridges may be gone already.
 	for bridge, card := range c.kernel.Interrupted() {
-		if wanted[bridge] != card {
+		if wanted[bridge].Card != card {
 			errs = append(errs, c.remove(ctx, bridge, card))
 		}
 	}
 	failed = map[string]error{}
 	for _, u := range c.uplinks {
-		if err := c.ensureBridge(ctx, u.Card, u.Bridge, left, datapath, node); err != nil {
+		if err := c.ensureBridge(ctx, u, left, datapath, node); err != nil {
 			failed[u.Physical] = err
 		}
 	}
@@ -109,56 +146,84 @@ func (c *cards) remove(ctx context.Context, bridge, card string) error {
 	return nil
 }
 
-func (c *cards) ensureBridge(ctx context.Context, card, bridge string, bridges []ovsdb.BridgeState,
+func (c *cards) ensureBridge(ctx context.Context, u intent.Uplink, bridges []ovsdb.BridgeState,
 	datapath intent.Datapath, node []netip.Addr,
 ) error {
-	var have *ovsdb.BridgeState
-	for i, b := range bridges {
+	p := c.placement(u)
+	var have ovsdb.BridgeState
+	for _, b := range bridges {
 		switch {
-		case b.Name == bridge && b.ExternalIDs[idCard] == "":
+		case b.Name == u.Bridge && b.ExternalIDs[idCard] == "" && u.Shared && slices.Contains(b.Ports, u.Card):
+			return nil // an administrator's, who has put the node's address there
+		case b.Name == u.Bridge && b.ExternalIDs[idCard] == "":
 			return absentError{fmt.Errorf(
-				"bridge %s is not Coelan's: use it by bridgeMappings, or set another bridge in uplinks", bridge)}
-		case b.Name == bridge && b.ExternalIDs[idCard] == card:
-			have = &bridges[i]
-		case b.Name != bridge && slices.Contains(b.Ports, card):
+				"bridge %s is not Coelan's: use it by bridgeMappings, or set another bridge in uplinks", u.Bridge)}
+		case b.Name == u.Bridge && b.ExternalIDs[idCard] == u.Card:
+			have = b
+		case b.Name != u.Bridge && slices.Contains(b.Ports, u.Card):
 			return absentError{fmt.Errorf(
-				"interface %s is a port of bridge %s: use that by bridgeMappings, or remove the port", card, b.Name)}
+				"interface %s is a port of bridge %s: use that by bridgeMappings, or remove the port", u.Card, b.Name)}
 		}
 	}
-	in := have != nil && slices.Contains(have.Ports, card)
-	if in && have.Datapath == string(datapath) {
-		return c.adopt(ctx, card, bridge)
+	in := slices.Contains(have.Ports, p.Port)
+	there := in && c.kernel.HasPort(p)
+	if there && have.Datapath == string(datapath) {
+		return c.adopt(ctx, p)
 	}
-	found, err := c.kernel.Find(card)
+	found, err := c.kernel.Find(u.Card)
 	if err != nil {
 		return absentError{err}
 	}
-	if !in {
-		if err := found.Usable(node); err != nil {
+	if !there {
+		if err := found.Usable(node, u.Shared); err != nil {
 			return absentError{err}
 		}
 	}
+	if f, ok := c.failed[u.Physical]; ok && time.Since(f.at) < moveAgain {
+		return f.err
+	}
 	// The question itself changes the database.
-	if have == nil || have.Datapath != string(datapath) {
-		err := c.db.EnsureBridge(ctx, ovsdb.Bridge{
-			Name: bridge, Datapath: string(datapath), MAC: bridgeMAC(found.MAC, datapath), Switch: true,
-			ExternalIDs: map[string]string{idCard: card},
-		})
-		if err != nil {
+	err = c.db.EnsureBridge(ctx, ovsdb.Bridge{
+		Name: u.Bridge, Datapath: string(datapath), MAC: bridgeMAC(found.MAC, datapath, u.Shared), Switch: true,
+		ExternalIDs: cardIDs(p),
+	})
+	if err != nil {
+		return err
+	}
+	if !there {
+		err = c.place(ctx, p, in)
+	} else {
+		err = c.adopt(ctx, p)
+	}
+	if err != nil && u.Shared {
+		err = errors.Join(fmt.Errorf("the node's network is left as it was: %w", err), c.remove(ctx, u.Bridge, u.Card))
+		c.failed[u.Physical] = failedMove{err, time.Now()}
+	}
+	return err
+}
+
+// place puts a card into its bridge. again says that the database has its port already, of which
+// there was none when ovs-vswitchd looked: it would not look again by itself.
+func (c *cards) place(ctx context.Context, p hostnet.Placement, again bool) error {
+	if err := c.kernel.Prepare(p); err != nil {
+		return err
+	}
+	if again {
+		if err := c.db.DelPorts(ctx, p.Bridge, p.Port); err != nil {
 			return err
 		}
 	}
-	return c.adopt(ctx, card, bridge)
+	return c.adopt(ctx, p)
 }
 
-// adopt puts a card into its bridge.
-func (c *cards) adopt(ctx context.Context, card, bridge string) error {
-	if err := c.db.EnsurePorts(ctx, bridge, ovsdb.Port{Name: card, OFPort: cardPort}); err != nil {
+// adopt has a card's port in its bridge, and moves what the card has to the bridge.
+func (c *cards) adopt(ctx context.Context, p hostnet.Placement) error {
+	if err := c.db.EnsurePorts(ctx, p.Bridge, ovsdb.Port{Name: p.Port, OFPort: cardPort}); err != nil {
 		return err
 	}
-	err := c.kernel.Adopt(card, bridge)
+	err := c.kernel.Adopt(p)
 	if err != nil {
-		if _, gone := c.kernel.Find(card); gone != nil {
+		if _, gone := c.kernel.Find(p.Card); gone != nil {
 			return absentError{err}
 		}
 	}
@@ -167,10 +232,11 @@ func (c *cards) adopt(ctx context.Context, card, bridge string) error {
 
 // bridgeMAC is the MAC of a bridge that has a card: the card's. Not so on the userspace datapath,
 // which reads the card beside the kernel and not in its place: the kernel would take in again, as
-// sent to the card, what it gets by the bridge.
-func bridgeMAC(card net.HardwareAddr, datapath intent.Datapath) net.HardwareAddr {
+// sent to the card, what it gets by the bridge. Of a shared card others know the MAC already, so the
+// kernel is kept from the port (switchOnly).
+func bridgeMAC(card net.HardwareAddr, datapath intent.Datapath, shared bool) net.HardwareAddr {
 	mac := slices.Clone(card)
-	if datapath != intent.DatapathNetdev || len(mac) == 0 {
+	if datapath != intent.DatapathNetdev || shared || len(mac) == 0 {
 		return mac
 	}
 	// Locally administered (IEEE 802), and other than any card's.
@@ -185,7 +251,19 @@ func bridgeMAC(card net.HardwareAddr, datapath intent.Datapath) net.HardwareAddr
 func (c *cards) placed() []placedPort {
 	var list []placedPort
 	for _, u := range c.uplinks {
-		list = append(list, placedPort{u.Bridge, ovsdb.Port{Name: u.Card, OFPort: cardPort}})
+		list = append(list, placedPort{u.Bridge, ovsdb.Port{Name: c.placement(u).Port, OFPort: cardPort}})
+	}
+	return list
+}
+
+// switchOnly are the ports of shared cards. The userspace datapath reads them beside the kernel,
+// which must not take packets in twice.
+func (c *cards) switchOnly(datapath intent.Datapath) []string {
+	var list []string
+	for _, u := range c.uplinks {
+		if u.Shared && datapath == intent.DatapathNetdev {
+			list = append(list, c.placement(u).Port)
+		}
 	}
 	return list
 }
@@ -230,7 +308,7 @@ func newKernelCards(log *slog.Logger, c config.Config, uplinks []intent.Uplink) 
 }
 
 func (k *kernelCards) open(bridge string) *hostnet.Keeper {
-	return hostnet.NewKeeper(k.log, k.config.StateFile(fmt.Sprintf(cardFiles, bridge)))
+	return hostnet.NewKeeper(k.log, k.config.StateFile(fmt.Sprintf(cardFiles, bridge)), k.config.SysctlDir)
 }
 
 // keeper is that of a bridge; one that is about to be removed may have none yet.
@@ -258,16 +336,22 @@ func (k *kernelCards) Interrupted() map[string]string {
 }
 
 // Find implements cardKernel.
-func (*kernelCards) Find(card string) (hostnet.Card, error) { return hostnet.FindCard(card) }
+func (k *kernelCards) Find(card string) (hostnet.Card, error) {
+	return hostnet.FindCard(card, k.config.SysctlDir)
+}
+
+// HasPort implements cardKernel.
+func (*kernelCards) HasPort(p hostnet.Placement) bool { return p.HasPort() }
+
+// Prepare implements cardKernel.
+func (k *kernelCards) Prepare(p hostnet.Placement) error { return k.keeper(p.Bridge).Prepare(p) }
 
 // Adopt implements cardKernel.
-func (k *kernelCards) Adopt(card, bridge string) error {
-	return k.keeper(bridge).Adopt(card, bridge, k.config.SysctlDir)
-}
+func (k *kernelCards) Adopt(p hostnet.Placement) error { return k.keeper(p.Bridge).Adopt(p) }
 
 // Return implements cardKernel.
 func (k *kernelCards) Return(card, bridge string, remove func() error) error {
-	if err := k.keeper(bridge).Return(card, bridge, k.config.SysctlDir, remove); err != nil {
+	if err := k.keeper(bridge).Return(card, bridge, remove); err != nil {
 		return err
 	}
 	k.mu.Lock()

@@ -12,9 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
+	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -23,7 +26,10 @@ type fakeCards struct {
 	mu          sync.Mutex
 	unlike      map[string]hostnet.Card
 	gone        map[string]bool
+	ports       map[string]string // cards, by port
+	prepared    int
 	adopted     map[string]string // bridges, by card
+	refuse      error             // of Adopt
 	interrupted map[string]string
 }
 
@@ -46,13 +52,33 @@ func (k *fakeCards) Find(card string) (hostnet.Card, error) {
 	return c, nil
 }
 
-func (k *fakeCards) Adopt(card, bridge string) error {
+func (k *fakeCards) HasPort(p hostnet.Placement) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.gone[card] {
-		return errors.New("interface " + card + ": Link not found")
+	return p.Port == p.Card || k.ports[p.Port] == p.Card
+}
+
+func (k *fakeCards) Prepare(p hostnet.Placement) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.gone[p.Card] {
+		return errors.New("interface " + p.Card + ": Link not found")
 	}
-	k.adopted[card] = bridge
+	k.prepared++
+	k.ports[p.Port] = p.Card
+	return nil
+}
+
+func (k *fakeCards) Adopt(p hostnet.Placement) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.gone[p.Card] {
+		return errors.New("interface " + p.Card + ": Link not found")
+	}
+	if k.refuse != nil {
+		return k.refuse
+	}
+	k.adopted[p.Card] = p.Bridge
 	return nil
 }
 
@@ -64,6 +90,7 @@ func (k *fakeCards) Return(card, bridge string, remove func() error) error {
 	defer k.mu.Unlock()
 	delete(k.adopted, card)
 	delete(k.interrupted, bridge)
+	maps.DeleteFunc(k.ports, func(_, of string) bool { return of == card })
 	return nil
 }
 
@@ -156,13 +183,16 @@ func TestCardsThatAreInUse(t *testing.T) {
 		"the node's address": {func(m *machine, _ *testNode) {
 			m.cards.unlike["eth2"] = hostnet.Card{Addresses: []netip.Addr{addr("192.0.2.1")}}
 		}, "interface eth2 has the node's address 192.0.2.1"},
+		"by DHCP": {func(m *machine, _ *testNode) {
+			m.cards.unlike["eth2"] = hostnet.Card{Leased: []netip.Addr{addr("192.0.2.1")}}
+		}, "interface eth2 has the node's address 192.0.2.1 for a limited time only"},
 		"no such card":     {func(m *machine, _ *testNode) { m.cards.gone["eth2"] = true }, "interface eth2 does not exist"},
 		"another bridge":   {func(_ *machine, n *testNode) { n.addBridge("br-else", "netdev", "eth2") }, "interface eth2 is a port of bridge br-else"},
 		"another's bridge": {func(_ *machine, n *testNode) { n.addBridge("br-office", "netdev") }, "bridge br-office is not Coelan's"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
-			m.connect(intent.Uplink{Physical: "office", Bridge: "br-office", Card: "eth2"},
+			m.connect(intent.Uplink{Physical: "office", Bridge: "br-office", Card: "eth2", Shared: name == "by DHCP"},
 				intent.Uplink{Physical: "lab", Bridge: "br-lab", Card: "eth3"})
 			n := m.start(m.testConfig())
 			tc.before(m, n)
@@ -194,14 +224,177 @@ func TestMACOfACardsBridge(t *testing.T) {
 	for _, tc := range []struct {
 		card     string
 		datapath intent.Datapath
+		shared   bool
 		want     string
 	}{
-		{"52:54:00:01:02:03", intent.DatapathSystem, "52:54:00:01:02:03"},
-		{"52:54:00:01:02:03", intent.DatapathNetdev, "0a:54:00:01:02:03"},
-		{"0a:54:00:01:02:03", intent.DatapathNetdev, "0e:54:00:01:02:03"},
+		{"52:54:00:01:02:03", intent.DatapathSystem, false, "52:54:00:01:02:03"},
+		{"52:54:00:01:02:03", intent.DatapathNetdev, false, "0a:54:00:01:02:03"},
+		{"0a:54:00:01:02:03", intent.DatapathNetdev, false, "0e:54:00:01:02:03"},
+		{"52:54:00:01:02:03", intent.DatapathNetdev, true, "52:54:00:01:02:03"},
 	} {
-		if got := bridgeMAC(mac(tc.card), tc.datapath); got.String() != tc.want {
+		if got := bridgeMAC(mac(tc.card), tc.datapath, tc.shared); got.String() != tc.want {
 			t.Errorf("card %s, datapath %s: %s, want %s", tc.card, tc.datapath, got, tc.want)
 		}
+	}
+}
+
+// A shared card is in its bridge by a port of its own, which does not outlive the kernel: after a
+// reboot it is put there anew.
+func TestSharedCards(t *testing.T) {
+	m := newMachine(t)
+	node := hostnet.Card{Addresses: []netip.Addr{addr("192.0.2.1")}, Default: true}
+	m.cards.unlike["eth1"] = node
+	shared := intent.Uplink{Physical: "office", Bridge: "br-office", Card: "eth1", Shared: true}
+	m.connect(shared)
+	c := m.testConfig()
+	n := m.start(c)
+	n.reconciled()
+	b := n.bridgeOf("br-office")
+	if b == nil || !slices.Contains(b.Ports, "coelan-card3") || slices.Contains(b.Ports, "eth1") {
+		t.Fatalf("bridge %+v, want one with a port for eth1 and not eth1 itself", b)
+	}
+	if m.cards.in("eth1") != "br-office" || m.cards.prepared != 1 {
+		t.Errorf("addresses are on %v, prepared %d times", m.cards.adopted, m.cards.prepared)
+	}
+	if got := m.kernel.holds().SwitchOnly; !slices.Equal(got, []string{"coelan-card3"}) {
+		t.Errorf("the kernel takes in nothing from %v", got)
+	}
+	n.must(n.Connected("office"))
+	writes := m.ovs.Writes()
+	n.reconciled()
+	if again := m.ovs.Writes(); again != writes || m.cards.prepared != 1 {
+		t.Errorf("%d writes and %d preparations without a change", again-writes, m.cards.prepared-1)
+	}
+
+	delete(m.cards.ports, "coelan-card3")
+	delete(m.cards.adopted, "eth1")
+	n.reconciled()
+	if m.cards.in("eth1") != "br-office" || m.cards.prepared != 2 {
+		t.Errorf("after a reboot addresses are on %v, prepared %d times", m.cards.adopted, m.cards.prepared)
+	}
+	n.Close()
+
+	// The setting changes both ways.
+	m.cards.unlike["eth1"] = hostnet.Card{}
+	m.connect(intent.Uplink{Physical: "office", Bridge: "br-office", Card: "eth1"})
+	n = m.start(c)
+	n.reconciled()
+	if b := n.bridgeOf("br-office"); b == nil || !slices.Contains(b.Ports, "eth1") || slices.Contains(b.Ports, "coelan-card3") {
+		t.Errorf("bridge %+v, want one with eth1", b)
+	}
+	n.Close()
+	m.connect(shared)
+	n = m.start(c)
+	n.reconciled()
+	if b := n.bridgeOf("br-office"); b == nil || slices.Contains(b.Ports, "eth1") || !slices.Contains(b.Ports, "coelan-card3") {
+		t.Errorf("bridge %+v, want one with a port for eth1", b)
+	}
+	n.Close()
+	m.must(returnCards(m.bound(), c, m.cards))
+	if len(m.cards.adopted) != 0 || len(m.cards.ports) != 0 {
+		t.Errorf("after an uninstall addresses are on %v, ports %v", m.cards.adopted, m.cards.ports)
+	}
+}
+
+// A bridge that the administrator has made with the shared card in it is used as it is.
+func TestSharedCardInAnAdministratorsBridge(t *testing.T) {
+	m := newMachine(t)
+	m.connect(intent.Uplink{Physical: "office", Bridge: "br-ext", Card: "eth1", Shared: true})
+	n := m.start(m.testConfig())
+	n.addBridge("br-ext", "netdev", "eth1")
+	n.reconciled()
+	n.must(n.Connected("office"))
+	if b := n.bridgeOf("br-ext"); b.Own || !slices.Contains(b.Ports, "coelan-int3") {
+		t.Errorf("bridge %+v, want the administrator's with the wire", b)
+	}
+	if m.cards.prepared != 0 || len(m.cards.adopted) != 0 {
+		t.Errorf("the card was moved: %+v", m.cards)
+	}
+}
+
+// A move of a shared card that fails is undone at once, and not tried again for a while.
+func TestFailedMoveOfASharedCard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kernel := &fakeCards{ports: map[string]string{}, adopted: map[string]string{}, refuse: errors.New("no such table")}
+		db := &bridgeNames{}
+		c := cards{
+			uplinks: []intent.Uplink{{Physical: "office", Bridge: "br-office", Card: "eth1", Shared: true}},
+			numbers: map[string]uint32{"office": 3}, db: db, kernel: kernel, failed: map[string]failedMove{},
+		}
+		move := func() string {
+			t.Helper()
+			failed, err := c.ensure(t.Context(), db.states(), intent.DatapathSystem, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := failed["office"]; err != nil {
+				return err.Error()
+			}
+			return ""
+		}
+		const want = "the node's network is left as it was: no such table"
+		for range 3 {
+			if got := move(); got != want || len(db.names) != 0 || len(kernel.ports) != 0 {
+				t.Errorf("error %q, bridges %v, ports %v", got, db.names, kernel.ports)
+			}
+		}
+		if kernel.prepared != 1 {
+			t.Errorf("tried %d times at once", kernel.prepared)
+		}
+		time.Sleep(moveAgain)
+		kernel.refuse = nil
+		if got := move(); got != "" || kernel.in("eth1") != "br-office" {
+			t.Errorf("later: error %q, addresses are on %v", got, kernel.adopted)
+		}
+	})
+}
+
+// bridgeNames is a database of bridges without anything in them.
+type bridgeNames struct{ names map[string]ovsdb.Bridge }
+
+func (d *bridgeNames) states() []ovsdb.BridgeState {
+	var all []ovsdb.BridgeState
+	for name, b := range d.names {
+		all = append(all, ovsdb.BridgeState{Name: name, Own: true, Datapath: b.Datapath, ExternalIDs: b.ExternalIDs})
+	}
+	return all
+}
+
+func (d *bridgeNames) EnsureBridge(_ context.Context, b ovsdb.Bridge) error {
+	d.names = map[string]ovsdb.Bridge{b.Name: b}
+	return nil
+}
+
+func (d *bridgeNames) EnsurePorts(_ context.Context, bridge string, _ ...ovsdb.Port) error {
+	if _, ok := d.names[bridge]; !ok {
+		return errors.New("there is no bridge " + bridge)
+	}
+	return nil
+}
+
+func (*bridgeNames) DelPorts(context.Context, string, ...string) error { return nil }
+
+func (d *bridgeNames) DelBridge(_ context.Context, name string) error {
+	delete(d.names, name)
+	return nil
+}
+
+// Tunnels of the userspace datapath start at a bridge: a shared card makes one, or is named as what
+// is in the way.
+func TestSharedCardUnderTunnels(t *testing.T) {
+	m := newMachine(t)
+	m.connect(intent.Uplink{Physical: "office", Bridge: "br-office", Card: "eth0", Shared: true})
+	c := m.testConfig()
+	c.Encapsulation = config.VXLAN
+	m.cards.unlike["eth0"] = hostnet.Card{Leased: []netip.Addr{addr("192.0.2.1")}}
+	n := m.start(c)
+	err := n.reconciler.reconcile(n.bound())
+	n.says(err, "node address 192.0.2.1 is on interface eth0, which is no Open vSwitch bridge")
+	n.says(err, "physical network office: interface eth0 has the node's address 192.0.2.1 for a limited time only")
+	delete(m.cards.unlike, "eth0")
+	m.uplink.Name = "br-office"
+	n.reconciled()
+	if got := n.kernel.holds(); got.Uplink != "br-office" || !slices.Contains(n.portNames("br-int"), tunnelPort) {
+		t.Errorf("host %+v, ports %v", got, n.portNames("br-int"))
 	}
 }

@@ -114,13 +114,18 @@ func (h *host) setUplink(bridge *ovsdb.BridgeState, l intent.Local, uplink hostn
 	if bridge == nil || l.Datapath != intent.DatapathNetdev {
 		return nil, h.keeper.Set("", netip.Addr{})
 	}
+	if bridge.ExternalIDs[idCard] != "" {
+		// What it has is remembered with the card.
+		return nil, h.keeper.Set("", netip.Addr{})
+	}
 	cards := slices.DeleteFunc(slices.Clone(bridge.Ports), func(p string) bool { return p == bridge.Name })
 	return cards, h.keeper.Set(uplink.Name, uplink.Address.Addr())
 }
 
 // set has the kernel hold what a State says.
-func (h *host) set(s *intent.State, uplink string, cards []string) {
+func (h *host) set(s *intent.State, uplink string, cards, switchOnly []string) {
 	d := hostState(s, uplink, cards)
+	d.SwitchOnly = switchOnly
 	d.Services = h.services.of(s)
 	h.kernel.Set(d)
 }

@@ -108,9 +108,14 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 		r.hooks.Warn("NetworkNotReady", err)
 		return err
 	}
+	r.uplinks.ensureCards(ctx, datapath, node.Addresses)
 	setHost, err := r.setLocal(ctx, node, datapath)
 	if err == nil {
 		err = r.vswitch.ensureBridge(ctx, r.intent.State().Local())
+	}
+	if err != nil {
+		// A card may be the cause.
+		err = errors.Join(err, r.uplinks.cardErrors())
 	}
 	r.conditions.Set(condBridge, err)
 	if err != nil {
@@ -118,7 +123,7 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 		return err
 	}
 	setHost()
-	err = errors.Join(r.uplinks.ensure(ctx, node.Addresses), r.ports.ensure(ctx),
+	err = errors.Join(r.uplinks.ensure(ctx), r.ports.ensure(ctx),
 		ensureSessions(ctx, r.sessions, r.intent.State()), r.ports.sweep(ctx, r.others()))
 	r.setLeft(err)
 	r.hooks.Reconciled(err)
@@ -195,7 +200,7 @@ func (r *reconciler) setLocal(ctx context.Context, node intent.Node,
 	if datapath == intent.DatapathNetdev {
 		cards = append(cards, r.uplinks.cards.names()...)
 	}
-	return func() { r.host.set(state, uplink.Name, cards) }, nil
+	return func() { r.host.set(state, uplink.Name, cards, r.uplinks.cards.switchOnly(datapath)) }, nil
 }
 
 func hasPorts(s *intent.State, node string) bool {

@@ -24,6 +24,7 @@ func Removals(ctx context.Context, c config.Config) []backend.Removal {
 		{What: "bridge " + c.Bridge, Do: func() error { return removeBridge(ctx, c) }},
 		{What: "routes", Do: removeRoutes},
 		{What: "nftables table coelan", Do: hostnet.RemoveSNAT},
+		{What: "nftables table coelan of network cards", Do: hostnet.RemoveSwitchOnly},
 		{What: "nftables table coelan-services", Do: hostnet.RemoveServices},
 		{What: "nftables table coelan-hostports", Do: hostnet.RemoveHostPorts},
 	}

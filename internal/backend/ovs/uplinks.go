@@ -74,6 +74,10 @@ type uplinks struct {
 	intent  *intent.Store
 	hooks   backend.Hooks
 	db      uplinkDatabase
+	// withoutCard says why physical networks have no bridge with their card, and cardErr what else
+	// failed of cards. Only the reconciler uses them.
+	withoutCard map[string]error
+	cardErr     error
 
 	mu sync.Mutex
 	// unconnected says why this node is not connected to a physical network, by its name.
@@ -113,20 +117,39 @@ func (u *uplinks) ports() []uplinkPort {
 	return list
 }
 
+// ensureCards has bridges for network cards. It comes first: the node's own address may move to
+// one. node are the node's addresses. What fails is kept for ensure.
+func (u *uplinks) ensureCards(ctx context.Context, datapath intent.Datapath, node []netip.Addr) {
+	bridges, err := u.db.Bridges(ctx)
+	if err == nil {
+		u.withoutCard, err = u.cards.ensure(ctx, bridges, datapath, node)
+	}
+	u.cardErr = err
+}
+
+// cardErrors say what failed of ensureCards.
+func (u *uplinks) cardErrors() error {
+	errs := []error{u.cardErr}
+	for _, physical := range slices.Sorted(maps.Keys(u.withoutCard)) {
+		errs = append(errs, physicalError(physical, u.withoutCard[physical]))
+	}
+	return errors.Join(errs...)
+}
+
+func physicalError(physical string, err error) error {
+	return fmt.Errorf("physical network %s: %w", physical, err)
+}
+
 // ensure connects the integration bridge to the bridges of physical networks. Each is tried; the
-// Networks of one that fails take no pods, all others go on. node are the node's addresses.
-func (u *uplinks) ensure(ctx context.Context, node []netip.Addr) error {
+// Networks of one that fails take no pods, all others go on.
+func (u *uplinks) ensure(ctx context.Context) error {
 	bridges, err := u.db.Bridges(ctx)
 	if err != nil {
 		return err
 	}
-	unconnected, err := u.cards.ensure(ctx, bridges, u.intent.State().Local().Datapath, node)
-	errs := []error{err}
-	if len(u.cards.uplinks) > 0 {
-		if bridges, err = u.db.Bridges(ctx); err != nil {
-			return err
-		}
-	}
+	unconnected := map[string]error{}
+	maps.Copy(unconnected, u.withoutCard)
+	errs := []error{u.cardErr}
 	for _, p := range u.ports() {
 		err := unconnected[p.physical]
 		if err == nil {
@@ -134,7 +157,7 @@ func (u *uplinks) ensure(ctx context.Context, node []netip.Addr) error {
 		}
 		if err != nil {
 			unconnected[p.physical] = err
-			errs = append(errs, fmt.Errorf("physical network %s: %w", p.physical, err))
+			errs = append(errs, physicalError(p.physical, err))
 		}
 	}
 	u.mu.Lock()

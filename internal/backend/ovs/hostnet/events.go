@@ -139,7 +139,8 @@ func (h *Host) relevant(family int, m netlink.Message) bool {
 	switch uint16(m.Header.Type) {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		name := linkName(m)
-		return name == d.Gateway.Name || name == d.Uplink || slices.Contains(d.Cards, name)
+		return name == d.Gateway.Name || name == d.Uplink || slices.Contains(d.Cards, name) ||
+			slices.Contains(d.SwitchOnly, name)
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		return !addressOfPod(m)
 	case unix.RTM_NEWNETCONF, unix.RTM_DELNETCONF:

@@ -48,6 +48,9 @@ type Desired struct {
 	Uplink string
 	// Cards are the network cards behind an uplink that is a bridge of the userspace datapath.
 	Cards []string
+	// SwitchOnly are interfaces of which only Open vSwitch takes packets in, and the kernel none. The
+	// userspace datapath reads an interface beside the kernel.
+	SwitchOnly []string
 }
 
 // Status is the outcome of the newest comparison.
@@ -232,7 +235,7 @@ func (h *Host) applyAll(d Desired) (int, error) {
 	var total int
 	var errs []error
 	for _, part := range []func(Desired) (int, error){
-		h.applyForwarding, h.applyCards, h.applyGateway, h.applyRoutes, h.applySNAT, h.applyHostPorts,
+		h.applyForwarding, h.applyCards, h.applySwitchOnly, h.applyGateway, h.applyRoutes, h.applySNAT, h.applyHostPorts,
 		func(d Desired) (int, error) { return h.applyServices(d, plan) },
 		func(d Desired) (int, error) { return h.applyReplies(d, plan) },
 	} {

@@ -119,7 +119,7 @@ func (h *Host) applyHostPorts(d Desired) (int, error) {
 }
 
 // RemoveHostPorts deletes the table of host ports; one that is not there is fine.
-func RemoveHostPorts() error { return removeTable(hostPortsTable) }
+func RemoveHostPorts() error { return removeTable(nftable{name: hostPortsTable}) }
 
 func hostPortTable(d Desired, list []HostPort) nftable {
 	t := nftable{name: hostPortsTable}

@@ -29,10 +29,13 @@ import (
 // name with another index gets what the file says. A change by hand of an interface that
 // stays is never undone.
 type Keeper struct {
-	log  *slog.Logger
-	path string
-	boot string
-	wake trigger.Trigger
+	log     *slog.Logger
+	path    string
+	boot    string
+	sysctls sysctls
+	wake    trigger.Trigger
+	// before is asked before each step of a move, in tests.
+	before func(step string) error
 
 	mu   sync.Mutex
 	link string
@@ -41,8 +44,12 @@ type Keeper struct {
 
 // NewKeeper makes a Keeper that remembers in the file path, on a disk that survives the agent. It
 // starts with the interface that the file names, which may be waiting for its addresses already.
-func NewKeeper(log *slog.Logger, path string) *Keeper {
-	k := &Keeper{log: log, path: path, boot: BootID(), wake: trigger.New()}
+// sysctlDir is usually /proc/sys.
+func NewKeeper(log *slog.Logger, path, sysctlDir string) *Keeper {
+	k := &Keeper{
+		log: log, path: path, boot: BootID(), sysctls: sysctls{sysctlDir}, wake: trigger.New(),
+		before: func(string) error { return nil },
+	}
 	saved, err := load(path)
 	if err != nil {
 		log.Error("cannot read the saved addresses and routes of the uplink", "err", err)
@@ -126,7 +133,7 @@ func (k *Keeper) step() error {
 			return err
 		}
 	}
-	now, whole, err := k.look(link, saved != nil && saved.TurnedIPv6Off)
+	now, whole, err := k.look(link, saved)
 	if err != nil || !whole || reflect.DeepEqual(saved, now) {
 		return err
 	}
@@ -135,43 +142,71 @@ func (k *Keeper) step() error {
 
 // look reads what the interface has. The flags are read last: a vanishing interface goes down
 // before it loses routes.
-func (k *Keeper) look(link nl.Link, turnedIPv6Off bool) (now *memory, whole bool, err error) {
+func (k *Keeper) look(link nl.Link, saved *memory) (now *memory, whole bool, err error) {
 	now = &memory{Boot: k.boot, Link: k.link, Node: k.node, Index: link.Attrs().Index}
-	if now.Addresses, err = addressesOf(link); err != nil {
-		return nil, false, fmt.Errorf("interface %s: %w", k.link, err)
+	list, err := objectsOf(link)
+	if err != nil {
+		return nil, false, err
 	}
-	if now.Routes, err = routesOf(link); err != nil {
-		return nil, false, fmt.Errorf("interface %s: %w", k.link, err)
-	}
+	now.Objects = configured(list)
 	link, err = nl.LinkByIndex(now.Index)
 	if err != nil {
 		// It has just vanished.
 		return nil, false, nil
 	}
 	up := link.Attrs().Flags&net.FlagUp != 0
-	now.TurnedIPv6Off = turnedIPv6Off
+	if saved != nil {
+		now.Settings, now.MTU, now.TurnedIPv6Off = saved.Settings, saved.MTU, saved.TurnedIPv6Off
+	}
 	return now, up && now.has(k.node), nil
 }
 
 // restore writes what is missing. Another program may be doing the same: what exists is no error.
 func (k *Keeper) restore(link nl.Link, saved *memory) error {
-	var errs []error
-	if err := nl.LinkSetUp(link); err != nil {
-		errs = append(errs, fmt.Errorf("up: %w", err))
+	errs := []error{k.prepare(link, saved), addAll(link, saved.Objects)}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("interface %s: restore: %w", link.Attrs().Name, err)
 	}
-	for _, a := range saved.Addresses {
-		if err := nl.AddrAdd(link, a.netlink()); err != nil && !errors.Is(err, unix.EEXIST) {
-			errs = append(errs, fmt.Errorf("address %s: %w", a.Prefix, err))
-		}
-	}
-	for _, r := range saved.Routes {
-		if err := nl.RouteAdd(r.netlink(link.Attrs().Index)); err != nil && !errors.Is(err, unix.EEXIST) {
-			errs = append(errs, fmt.Errorf("route %s: %w", r.Destination, err))
-		}
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("interface %s: restore: %w", k.link, errors.Join(errs...))
-	}
-	k.log.Info("uplink restored", "interface", k.link, "addresses", len(saved.Addresses), "routes", len(saved.Routes))
+	k.log.Info("addresses and routes are in place", "interface", link.Attrs().Name, "objects", len(saved.Objects))
 	return nil
+}
+
+// prepare gives an interface the settings that it had, and sets it up.
+func (k *Keeper) prepare(link nl.Link, saved *memory) error {
+	errs := []error{k.sysctls.setInterface(link.Attrs().Name, saved.Settings)}
+	if saved.MTU != 0 && link.Attrs().MTU != saved.MTU {
+		errs = append(errs, nl.LinkSetMTU(link, saved.MTU))
+	}
+	return errors.Join(append(errs, nl.LinkSetUp(link))...)
+}
+
+// ifaceOf is a link as objects know it.
+func ifaceOf(link nl.Link) iface { return iface{link.Attrs().Index, link.Attrs().Name} }
+
+// objectsOf are all objects of an interface.
+func objectsOf(link nl.Link) ([]object, error) {
+	s, err := openObjects()
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	list, err := s.list(ifaceOf(link))
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", link.Attrs().Name, err)
+	}
+	return list, nil
+}
+
+// addAll makes objects of an interface, and tries each.
+func addAll(link nl.Link, list []object) error {
+	s, err := openObjects()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var errs []error
+	for _, o := range list {
+		errs = append(errs, s.add(o, ifaceOf(link)))
+	}
+	return errors.Join(errs...)
 }

@@ -126,7 +126,7 @@ func TestEventsThatMatter(t *testing.T) {
 
 // A keeper follows its interface and the routes that people make; neighbors follow next hops.
 func TestEventsOfUplinks(t *testing.T) {
-	k := NewKeeper(slog.New(slog.DiscardHandler), filepath.Join(t.TempDir(), "uplink.json"))
+	k := NewKeeper(slog.New(slog.DiscardHandler), filepath.Join(t.TempDir(), "uplink.json"), "")
 	if err := k.Set("br-ext", netip.MustParseAddr("192.0.2.1")); err != nil {
 		t.Fatal(err)
 	}
@@ -163,11 +163,11 @@ func TestKeeperRemembers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "uplink.json")
 	saved := &memory{
 		Boot: BootID(), Link: "br-ext", Node: netip.MustParseAddr("192.0.2.1"), Index: 3,
-		Addresses: []savedAddress{{Prefix: netip.MustParsePrefix("192.0.2.1/24"), Label: "br-ext"}},
-		Routes: []savedRoute{saveRoute(nl.Route{
-			Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0")), Gw: netip.MustParseAddr("192.0.2.254").AsSlice(), Table: 254, Priority: 100,
-			Protocol: unix.RTPROT_STATIC, Flags: unix.RTNH_F_ONLINK,
-		})},
+		Objects: []object{
+			addressObject(t, "192.0.2.1/24"),
+			{Kind: unix.RTM_NEWROUTE, Data: []byte("short")},
+		},
+		Settings: map[string]string{"ipv4/rp_filter": "1"}, MTU: 9000,
 	}
 	if err := saved.save(path); err != nil {
 		t.Fatal(err)
@@ -176,10 +176,10 @@ func TestKeeperRemembers(t *testing.T) {
 	if err != nil || !got.has(netip.MustParseAddr("192.0.2.1")) || got.has(netip.MustParseAddr("192.0.2.2")) {
 		t.Fatalf("read %+v, %v", got, err)
 	}
-	if r := got.Routes[0]; !r.OnLink || r.Metric != 100 || r.Gateway != netip.MustParseAddr("192.0.2.254") || r.Destination.Bits() != 0 {
-		t.Errorf("route %+v", r)
+	if len(got.Objects) != 1 || !got.Objects[0].equal(saved.Objects[0]) || got.Settings["ipv4/rp_filter"] != "1" || got.MTU != 9000 {
+		t.Errorf("read %+v", got)
 	}
-	if k := NewKeeper(slog.New(slog.DiscardHandler), path); k.link != "br-ext" {
+	if k := NewKeeper(slog.New(slog.DiscardHandler), path, ""); k.link != "br-ext" {
 		t.Errorf("a new keeper is for %q", k.link)
 	}
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {

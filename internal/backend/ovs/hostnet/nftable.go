@@ -4,6 +4,7 @@ package hostnet
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -18,9 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftable is one of Coelan's tables (family inet), as it should be.
+// nftable is one of Coelan's tables, as it should be.
 type nftable struct {
-	name   string
+	name string
+	// family is that of the table if it is not inet.
+	family nftables.TableFamily
 	chains []chain
 	sets   []set
 }
@@ -32,7 +35,7 @@ type chain struct {
 }
 
 func (t nftable) kernel() *nftables.Table {
-	return &nftables.Table{Name: t.name, Family: nftables.TableFamilyINet}
+	return &nftables.Table{Name: t.name, Family: cmp.Or(t.family, nftables.TableFamilyINet)}
 }
 
 // apply compares the table with what the kernel has, and brings it there. have are the contents of

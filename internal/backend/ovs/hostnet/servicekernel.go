@@ -182,7 +182,7 @@ func (h *Host) removeServices(p *servicePlan) (int, error) {
 }
 
 // RemoveServices deletes the table of Services; one that is not there is fine.
-func RemoveServices() error { return removeTable(servicesTable) }
+func RemoveServices() error { return removeTable(nftable{name: servicesTable}) }
 
 // applyServiceNeighbours keeps the permanent neighbors that stand for the bridge, so that no
 // neighbor discovery is needed.

@@ -42,12 +42,11 @@ func (h *Host) applySNAT(d Desired) (int, error) {
 }
 
 // RemoveSNAT deletes the table; one that is not there is fine.
-func RemoveSNAT() error { return removeTable(tableName) }
+func RemoveSNAT() error { return removeTable(nftable{name: tableName}) }
 
-func removeTable(name string) error {
+func removeTable(t nftable) error {
 	var s nftSocket
 	defer s.close()
-	t := nftable{name: name}
 	_, err := s.with(t, func(conn *nftables.Conn) (int, error) { return 0, t.remove(conn) })
 	return err
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -36,6 +38,48 @@ func (s sysctls) ensure(value string, path ...string) (int, error) {
 		return 0, fmt.Errorf("kernel setting %s: cannot write %q: %w", name, value, err)
 	}
 	return 1, nil
+}
+
+// families of settings of interfaces.
+var familySettings = []string{"ipv4", "ipv6"}
+
+// notCopied are the settings of an interface that another one does not take over: disable_ipv6 is
+// what a card in a bridge is left with, stable_secret can be read only once it was written, mtu is
+// the interface's own, and mc_forwarding belongs to a multicast router's daemon.
+var notCopied = []string{"disable_ipv6", "stable_secret", "mtu", "mc_forwarding"}
+
+// ofInterface are an interface's own settings of both families.
+func (s sysctls) ofInterface(name string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, family := range familySettings {
+		entries, err := os.ReadDir(filepath.Join(s.dir, "net", family, "conf", name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if slices.Contains(notCopied, e.Name()) {
+				continue
+			}
+			if all[family+"/"+e.Name()], err = s.get("net", family, "conf", name, e.Name()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// setInterface writes those of ofInterface that an interface has otherwise.
+func (s sysctls) setInterface(name string, settings map[string]string) error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		family, setting, _ := strings.Cut(key, "/")
+		_, err := s.ensure(settings[key], "net", family, "conf", name, setting)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // applyForwarding lets the node forward the families in use.

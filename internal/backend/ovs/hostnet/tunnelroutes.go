@@ -40,13 +40,15 @@ type basis struct {
 }
 
 func basisOf(link nl.Link, renewals int) (basis, error) {
-	addresses, err := addressesOf(link)
+	addresses, err := dump(func() ([]nl.Addr, error) { return nl.AddrList(link, nl.FAMILY_ALL) })
 	if err != nil {
 		return basis{}, fmt.Errorf("addresses of %s: %w", link.Attrs().Name, err)
 	}
 	b := basis{renewals: renewals, bridge: link.Attrs().Name, index: link.Attrs().Index}
 	for _, a := range addresses {
-		b.addresses += a.Prefix.String() + " "
+		if !a.IP.IsLinkLocalUnicast() {
+			b.addresses += a.IPNet.String() + " "
+		}
 	}
 	return b, nil
 }
