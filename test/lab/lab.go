@@ -36,6 +36,8 @@ type Options struct {
 	Binaries string
 	// NoAgents leaves the nodes with Open vSwitch alone.
 	NoAgents bool
+	// OneCard has nodes boot with their addresses on the network card itself, on either datapath.
+	OneCard bool
 }
 
 // Lab is a small cluster.

@@ -78,13 +78,13 @@ func (n *Node) boot(ctx context.Context) error {
 	n.OVS, err = ovstest.New(ctx, ovstest.Options{
 		Dir: n.ovsDir(), Netns: n.Netns(), Datapath: string(n.lab.options.Datapath),
 		// The agent adds the routes; without an agent they are missing.
-		OwnRoutes: n.lab.options.Datapath == config.DatapathNetdev && !n.lab.options.NoAgents,
+		OwnRoutes: n.lab.options.Datapath == config.DatapathNetdev && (!n.lab.options.NoAgents || n.lab.options.OneCard),
 	})
 	if err != nil {
 		return err
 	}
 	uplink := "eth0"
-	if n.lab.options.Datapath == config.DatapathNetdev {
+	if n.lab.options.Datapath == config.DatapathNetdev && !n.lab.options.OneCard {
 		uplink = physicalBridge
 		if err := n.addPhysicalBridge(ctx); err != nil {
 			return err
@@ -155,6 +155,14 @@ func (n *Node) Gateway(f Family) netip.Addr {
 // state of its kernel and of /run, and boots it again with the disk as it was
 // left. The agent is started as well; pods are not.
 func (n *Node) Reboot(ctx context.Context) error {
+	if err := n.RebootWithoutAgent(ctx); err != nil {
+		return err
+	}
+	return n.StartAgent(ctx)
+}
+
+// RebootWithoutAgent is Reboot up to the moment in which the agent would be started.
+func (n *Node) RebootWithoutAgent(ctx context.Context) error {
 	if err := n.lab.fabric.detach(n.Name); err != nil {
 		return err
 	}
@@ -165,7 +173,7 @@ func (n *Node) Reboot(ctx context.Context) error {
 	if err := n.boot(ctx); err != nil {
 		return fmt.Errorf("reboot n%d: %w", n.index, err)
 	}
-	return n.StartAgent(ctx)
+	return nil
 }
 
 // clearRun removes what a real node keeps in memory.
