@@ -413,8 +413,9 @@ func (o object) equal(p object) bool { return o.Kind == p.Kind && bytes.Equal(o.
 
 // sortObjects orders them so that each can be added after those before it: addresses first, and a
 // route through a gateway after the one that leads to the gateway, which has a narrower scope.
+// Neighbors come before the routes by which packets go to them.
 func sortObjects(list []object) {
-	order := []uint16{unix.RTM_NEWADDR, unix.RTM_NEWROUTE, unix.RTM_NEWRULE, unix.RTM_NEWNEIGH}
+	order := []uint16{unix.RTM_NEWADDR, unix.RTM_NEWNEIGH, unix.RTM_NEWROUTE, unix.RTM_NEWRULE}
 	const scope = 6
 	slices.SortStableFunc(list, func(a, b object) int {
 		if a.Kind != b.Kind || a.Kind != unix.RTM_NEWROUTE {
@@ -541,10 +542,14 @@ func (s objectSocket) dump(kind uint16, family uint8, from iface) ([]object, err
 // add makes an object of an interface. One that is there already is no error.
 func (s objectSocket) add(o object, to iface) error {
 	flags := netlink.Request | netlink.Acknowledge | netlink.Create
-	if o.Kind == unix.RTM_NEWROUTE {
+	switch o.Kind {
+	case unix.RTM_NEWROUTE:
 		// Beside a route of another interface to the same destination.
 		flags |= netlink.Append
-	} else {
+	case unix.RTM_NEWNEIGH:
+		// The kernel may be looking for it already.
+		flags |= netlink.Replace
+	default:
 		flags |= netlink.Excl
 	}
 	_, err := s.conn.Execute(netlink.Message{

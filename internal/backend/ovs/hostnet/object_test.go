@@ -307,13 +307,13 @@ func TestMovePlan(t *testing.T) {
 	}
 	for shared, want := range map[bool][3][]string{
 		false: {
-			{"address 192.0.2.1/24", "route 192.0.2.254/32", "route 0.0.0.0/0", "rule 100", "neighbour 192.0.2.9"},
-			{"address fd00::1/64", "route ::/0", "neighbour fe80::9"},
+			{"address 192.0.2.1/24", "neighbour 192.0.2.9", "neighbour fe80::9", "route 192.0.2.254/32", "route 0.0.0.0/0", "rule 100"},
+			{"address fd00::1/64", "route ::/0"},
 			{"rule 100", "route ::/0", "route 0.0.0.0/0", "route 192.0.2.254/32", "address 192.0.2.1/24"},
 		},
 		true: {
-			{"address 192.0.2.1/24", "address fe80::1/64", "route 192.0.2.254/32", "route 0.0.0.0/0", "rule 100", "neighbour 192.0.2.9"},
-			{"address fd00::1/64", "route ::/0", "neighbour fe80::9"},
+			{"address 192.0.2.1/24", "address fe80::1/64", "neighbour 192.0.2.9", "neighbour fe80::9", "route 192.0.2.254/32", "route 0.0.0.0/0", "rule 100"},
+			{"address fd00::1/64", "route ::/0"},
 			{"rule 100", "route ::/0", "route 0.0.0.0/0", "route 192.0.2.254/32", "address 192.0.2.1/24"},
 		},
 	} {

@@ -53,7 +53,7 @@ func planMove(have []object, shared bool) move {
 			// The kernel takes the next advertisement for news only if it does not find its own route.
 			add = o.later()
 		}
-		if o.family() == unix.AF_INET || o.linkLocal() {
+		if o.family() == unix.AF_INET || o.linkLocal() || o.Kind == unix.RTM_NEWNEIGH {
 			m.early = append(m.early, add)
 		} else {
 			m.late = append(m.late, add)
@@ -89,7 +89,7 @@ func (k *Keeper) Prepare(p Placement) error {
 		{"save", func() error { return saved.save(k.path) }},
 		{"set up the bridge", func() error { return k.prepare(to, saved) }},
 		{"add early", func() error { return addAll(to, planMove(have, p.shared()).early) }},
-		{"make the port", func() error { return p.makePort(from, k.sysctls) }},
+		{"make the port", func() error { return p.makePort(from) }},
 	})
 }
 
@@ -117,7 +117,7 @@ func (k *Keeper) Adopt(p Placement) error {
 	m := planMove(have, p.shared())
 	ipv6 := cardIPv6{k.sysctls, p.Card}
 	if len(m.gone) == 0 && saved.Index == to.Attrs().Index && !ipv6.on() {
-		return errors.Join(nl.LinkSetUp(from), p.makePort(from, k.sysctls))
+		return errors.Join(nl.LinkSetUp(from), p.closePort(from, k.sysctls))
 	}
 	saved.Index = 0 // not whole until all is there
 	k.link, k.node = p.Bridge, saved.Node
@@ -128,7 +128,7 @@ func (k *Keeper) Adopt(p Placement) error {
 		{"add late", func() error { return addAll(to, m.late) }},
 		{"remove", func() error { return removeAll(ifaceOf(from), m.gone) }},
 		{"turn IPv6 off", func() error { return ipv6.turn("1") }},
-		{"set up", func() error { return errors.Join(nl.LinkSetUp(from), p.makePort(from, k.sysctls)) }},
+		{"set up", func() error { return errors.Join(nl.LinkSetUp(from), p.closePort(from, k.sysctls)) }},
 	})
 	if err != nil {
 		return err
@@ -287,29 +287,38 @@ func (p Placement) HasPort() bool {
 	return err == nil && (!p.shared() || port.Attrs().ParentIndex == card.Attrs().Index)
 }
 
-// makePort makes a SharedPort, or corrects it. The kernel itself has no part in it.
-func (p Placement) makePort(card nl.Link, s sysctls) error {
+// makePort makes a SharedPort. Until Open vSwitch reads from it, the kernel takes in what it gets.
+func (p Placement) makePort(card nl.Link) error {
 	if !p.shared() {
 		return nil
 	}
 	port, err := nl.LinkByName(p.Port)
 	if err == nil && port.Attrs().ParentIndex != card.Attrs().Index {
 		if err := nl.LinkDel(port); err != nil {
-			return fmt.Errorf("interface %s: %w", p.Port, err)
+			return fmt.Errorf("interface %s: remove: %w", p.Port, err)
 		}
 		err = nl.LinkNotFoundError{}
 	}
-	if errors.As(err, new(nl.LinkNotFoundError)) {
-		// It is up from the first moment on: it takes the packets of the card also while it is down.
-		err = nl.LinkAdd(&nl.Macvlan{
-			LinkAttrs: nl.LinkAttrs{Name: p.Port, ParentIndex: card.Attrs().Index, Flags: net.FlagUp},
-			Mode:      nl.MACVLAN_MODE_PASSTHRU,
-		})
-		if err != nil {
-			return fmt.Errorf("interface %s above %s: %w; has the kernel the module macvlan?", p.Port, p.Card, err)
-		}
-		port, err = nl.LinkByName(p.Port)
+	if !errors.As(err, new(nl.LinkNotFoundError)) {
+		return err
 	}
+	// It is up from the first moment on: it takes the packets of the card also while it is down.
+	err = nl.LinkAdd(&nl.Macvlan{
+		LinkAttrs: nl.LinkAttrs{Name: p.Port, ParentIndex: card.Attrs().Index, Flags: net.FlagUp},
+		Mode:      nl.MACVLAN_MODE_PASSTHRU,
+	})
+	if err != nil {
+		return fmt.Errorf("interface %s above %s: %w; has the kernel the module macvlan?", p.Port, p.Card, err)
+	}
+	return nil
+}
+
+// closePort has the kernel itself take no part in a SharedPort, which takes what the card can carry.
+func (p Placement) closePort(card nl.Link, s sysctls) error {
+	if !p.shared() {
+		return nil
+	}
+	port, err := nl.LinkByName(p.Port)
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", p.Port, err)
 	}
