@@ -112,8 +112,8 @@ func TestValues(t *testing.T) {
 			want:   []string{`bridgeMappings: {"physnet1":"br-ex"}`},
 		},
 		"cards of physical networks": {
-			values: config("uplinks", map[string]any{"office": map[string]any{"interface": "eth2"}}),
-			want:   []string{`uplinks: {"office":{"interface":"eth2"}}`},
+			values: config("uplinks", map[string]any{"office": map[string]any{"interface": "eth2", "shared": true}}),
+			want:   []string{`uplinks: {"office":{"interface":"eth2","shared":true}}`},
 		},
 		"agents find the controllers where these listen": {
 			values: map[string]any{"controller": map[string]any{"policyBindAddress": "[fd00::1]:9999"}},

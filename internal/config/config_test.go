@@ -22,7 +22,7 @@ func TestParse(t *testing.T) {
 	want.CNI.BinDir = "/usr/lib/cni"
 	want.Mapping = MapNamespace
 	want.BridgeMappings = map[string]string{"physnet1": "br-ex", "dc.2_b": "br-dc"}
-	want.Uplinks = map[string]Uplink{"office": {Interface: "eth2"}, "the-second-office": {Interface: "eth3", Bridge: "br-2"}}
+	want.Uplinks = map[string]Uplink{"office": {Interface: "eth2"}, "the-second-office": {Interface: "eth3", Bridge: "br-2", Shared: true}}
 	want.ServesNetworks = ServesNever
 	want.Services = Services{
 		Mode: NativeServices, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
@@ -41,7 +41,7 @@ snat:
 cni: {binDir: /usr/lib/cni}
 mapping: namespace
 bridgeMappings: {physnet1: br-ex, dc.2_b: br-dc}
-uplinks: {office: {interface: eth2}, the-second-office: {interface: eth3, bridge: br-2}}
+uplinks: {office: {interface: eth2}, the-second-office: {interface: eth3, bridge: br-2, shared: true}}
 servesNetworks: false
 services:
   mode: native
@@ -107,12 +107,14 @@ func TestWrongSettings(t *testing.T) {
 		{"uplink as a name", "uplinks: {office: eth2}", "uplinks"},
 		{"uplink with slash", "uplinks: {a/b: {interface: eth2}}", `uplinks: "a/b" is not the name`},
 		{"uplink without interface", "uplinks: {a: {bridge: br-a}}", "uplinks[a].interface: must not be empty"},
-		{"uplink of unknown field", "uplinks: {a: {interface: eth2, shared: true}}", `"uplinks.a.shared"`},
+		{"uplink of unknown field", "uplinks: {a: {interface: eth2, share: true}}", `"uplinks.a.share"`},
 		{"uplink's bridge too long", "uplinks: {abcdefghijklm: {interface: eth2}}", "uplinks[abcdefghijklm].bridge: "},
 		{"uplink is also mapped", "bridgeMappings: {a: br-b}\nuplinks: {a: {interface: eth2}}", "uplinks[a]: bridgeMappings has"},
 		{"uplink of a mapped bridge", "bridgeMappings: {b: br-a}\nuplinks: {a: {interface: eth2}}", `"br-a" is also the bridge of bridgeMappings[b]`},
 		{"uplinks of one bridge", "uplinks: {a: {interface: eth2, bridge: x}, b: {interface: eth3, bridge: x}}", `"x" is also the bridge of uplinks[a]`},
 		{"uplinks of one card", "uplinks: {a: {interface: eth2}, b: {interface: eth2}}", `"eth2" is also the interface of uplinks[a]`},
+		{"uplinks of one shared card", "uplinks: {a: {interface: eth0, shared: true}, b: {interface: eth0}}", `"eth0" is also the interface of uplinks[a]: Networks of several VLANs can name one physical network`},
+		{"uplink that may be shared", "uplinks: {a: {interface: eth0, shared: maybe}}", "uplinks"},
 		{"uplink is the gateway", "uplinks: {a: {interface: coelan-gw0}}", `uplinks[a]: "coelan-gw0" is Coelan's own`},
 		{"uplink's bridge is br-int", "uplinks: {int: {interface: eth2}}", `uplinks[int]: "br-int" is Coelan's own`},
 		{"uplink is its bridge", "uplinks: {a: {interface: br-a}}", "are both"},

@@ -105,7 +105,8 @@ func (c Config) validateUplinks() error {
 			bad(field, "%q is also the bridge of %s", bridge, other)
 		}
 		if other, taken := cards[u.Interface]; taken {
-			bad(field, "%q is also the interface of %s", u.Interface, other)
+			bad(field, "%q is also the interface of %s: Networks of several VLANs can name one physical network",
+				u.Interface, other)
 		}
 		bridges[bridge], cards[u.Interface] = field, field
 	}

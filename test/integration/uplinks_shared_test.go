@@ -92,6 +92,9 @@ func (o *oneCard) has(ctx context.Context, t *testing.T, link, want string) {
 		func() { t.Errorf("%s (-want +got):\n%s", link, cmp.Diff(want, got)) })
 }
 
+// nodeInterval lets an emulated machine keep up.
+const nodeInterval = 3 * probeInterval
+
 // nodeTraffic are connections of the first node's own processes.
 func (o *oneCard) nodeTraffic(ctx context.Context, t *testing.T) *traffic {
 	t.Helper()
@@ -103,13 +106,13 @@ func (o *oneCard) nodeTraffic(ctx context.Context, t *testing.T) *traffic {
 	} {
 		for f := range lab.Dual.Each {
 			at := netip.AddrPortFrom(p.dst(f), uint16(7000+len(tr.udp)))
-			udp, err := probe.StartUDP(p.from, p.to, at, at, probeInterval)
+			udp, err := probe.StartUDP(p.from, p.to, at, at, nodeInterval)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(udp.Close)
 			serve(t, p.to, at, probe.Echo)
-			tcp, err := probe.StartTCP(ctx, p.from, at, probeInterval)
+			tcp, err := probe.StartTCP(ctx, p.from, at, nodeInterval)
 			if err != nil {
 				t.Fatalf("%s: %v", p.name, err)
 			}

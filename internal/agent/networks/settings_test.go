@@ -29,11 +29,11 @@ func TestSettings(t *testing.T) {
 			c.Policy.ControllerPort, c.LoadBalancer.MemberlistPort = 10463, 7946
 			c.Services.NodePortAddresses = []netip.Prefix{at}
 			c.BridgeMappings = map[string]string{"office": "br-office", "lab": "br-lab"}
-			c.Uplinks = map[string]config.Uplink{"wan": {Interface: "eth2"}, "dmz": {Interface: "eth3", Bridge: "br-x"}}
+			c.Uplinks = map[string]config.Uplink{"wan": {Interface: "eth2"}, "dmz": {Interface: "eth3", Bridge: "br-x", Shared: true}}
 		}, []intent.GuardedPort{
 			{Protocol: intent.TCP, Port: 7946}, {Protocol: intent.UDP, Port: 7946}, {Protocol: intent.TCP, Port: 10463},
 		}, []intent.NodePortAddress{{Prefix: at}}, []intent.Uplink{
-			{Physical: "dmz", Bridge: "br-x", Card: "eth3"}, {Physical: "lab", Bridge: "br-lab"},
+			{Physical: "dmz", Bridge: "br-x", Card: "eth3", Shared: true}, {Physical: "lab", Bridge: "br-lab"},
 			{Physical: "office", Bridge: "br-office"}, {Physical: "wan", Bridge: "br-wan", Card: "eth2"},
 		}},
 	} {

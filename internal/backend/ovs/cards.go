@@ -51,7 +51,7 @@ type failedMove struct {
 }
 
 // moveAgain is how long a move that failed is left.
-const moveAgain = time.Minute
+const moveAgain = 15 * time.Second
 
 // newCards are those of the uplinks that have a card.
 func newCards(uplinks intent.Table[intent.Uplink], numbers map[string]uint32) *cards {
@@ -196,10 +196,18 @@ func (c *cards) ensureBridge(ctx context.Context, u intent.Uplink, bridges []ovs
 		err = c.adopt(ctx, p)
 	}
 	if err != nil && u.Shared {
-		err = errors.Join(fmt.Errorf("the node's network is left as it was: %w", err), c.remove(ctx, u.Bridge, u.Card))
+		err = errors.Join(fmt.Errorf("the node's network is left as it was: %w", err), c.undo(ctx, p))
 		c.failed[u.Physical] = failedMove{err, time.Now()}
 	}
 	return err
+}
+
+// undo removes what a move that failed has made. There is time for it also if the move had too
+// little.
+func (c *cards) undo(ctx context.Context, p hostnet.Placement) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ovsTimeout)
+	defer cancel()
+	return c.remove(ctx, p.Bridge, p.Card)
 }
 
 // place puts a card into its bridge. again says that the database has its port already, of which
