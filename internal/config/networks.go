@@ -48,8 +48,8 @@ type Uplink struct {
 	Interface string `json:"interface"`
 	// Bridge is made for the card; empty: br- and the physical network's name.
 	Bridge string `json:"bridge"`
-	// Shared says that the physical network is the node's own: the card's addresses, the node's among
-	// them, move to the bridge. Otherwise a card that the node needs is refused.
+	// Shared says that the physical network is the node's own: the card's addresses, the node's
+	// among them, move to the bridge. Otherwise a card that the node needs is refused.
 	Shared bool `json:"shared"`
 }
 

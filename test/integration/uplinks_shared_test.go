@@ -138,8 +138,9 @@ func (o *oneCard) through(ctx context.Context, t *testing.T, name string, step f
 	}
 }
 
-// TestUplinksShared has nodes whose only network card leads to a physical network, too. Connections
-// of the node live through the move of its addresses, through restarts, and through the way back.
+// TestUplinksShared has nodes with one network card, which leads to a physical network, too.
+// Connections of the node live through the move of its addresses, through restarts, and through the
+// way back.
 func TestUplinksShared(t *testing.T) {
 	o := startOneCard(t)
 	ctx := within(t, 6*time.Minute)
@@ -229,9 +230,9 @@ func (o *oneCard) pods(ctx context.Context, t *testing.T) func(*testing.T, lab.F
 	}
 }
 
-// TestUplinksSharedReboot boots a node whose card was in a bridge, as far as the distribution brings
-// it: addresses on the card, Open vSwitch with its old database, no agent. The agent needs the
-// kubelet, and this the API server.
+// TestUplinksSharedReboot boots a node with a card that was in a bridge, as far as the distribution
+// brings it: addresses on the card, Open vSwitch with its old database, no agent. The agent needs
+// the kubelet, and this the API server.
 func TestUplinksSharedReboot(t *testing.T) {
 	o := startOneCard(t)
 	ctx := within(t, 4*time.Minute)
@@ -276,7 +277,7 @@ func TestUplinksSharedWithAnAdministratorsBridge(t *testing.T) {
 	}})}
 	ctx := within(t, 3*time.Minute)
 	n := w.Nodes[0]
-	mac := run(t, n.Host, "cat", "/sys/class/net/eth0/address")
+	mac := strings.Fields(run(t, n.Host, "ip", "-br", "link", "show", "eth0"))[2]
 	if _, err := n.OVS.Vsctl(ctx, "add-br", "br-ext", "--", "set", "bridge", "br-ext", "datapath_type="+n.OVS.Datapath,
 		fmt.Sprintf(`other_config:hwaddr="%s"`, mac), "--", "add-port", "br-ext", "eth0"); err != nil {
 		t.Fatal(err)

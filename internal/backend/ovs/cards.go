@@ -154,7 +154,7 @@ func (c *cards) ensureBridge(ctx context.Context, u intent.Uplink, bridges []ovs
 	for _, b := range bridges {
 		switch {
 		case b.Name == u.Bridge && b.ExternalIDs[idCard] == "" && u.Shared && slices.Contains(b.Ports, u.Card):
-			return nil // an administrator's, who has put the node's address there
+			return nil // an administrator's, with the node's address on it
 		case b.Name == u.Bridge && b.ExternalIDs[idCard] == "":
 			return absentError{fmt.Errorf(
 				"bridge %s is not Coelan's: use it by bridgeMappings, or set another bridge in uplinks", u.Bridge)}
@@ -240,8 +240,8 @@ func (c *cards) adopt(ctx context.Context, p hostnet.Placement) error {
 
 // bridgeMAC is the MAC of a bridge that has a card: the card's. Not so on the userspace datapath,
 // which reads the card beside the kernel and not in its place: the kernel would take in again, as
-// sent to the card, what it gets by the bridge. Of a shared card others know the MAC already, so the
-// kernel is kept from the port (switchOnly).
+// sent to the card, what it gets by the bridge. Of a shared card others know the MAC already, so
+// the kernel is kept from the port (switchOnly).
 func bridgeMAC(card net.HardwareAddr, datapath intent.Datapath, shared bool) net.HardwareAddr {
 	mac := slices.Clone(card)
 	if datapath != intent.DatapathNetdev || shared || len(mac) == 0 {

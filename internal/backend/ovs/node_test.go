@@ -195,7 +195,7 @@ func newMachine(t *testing.T) *machine {
 		links:  &fakeLinks{gone: map[string]bool{}, up: map[string]bool{}},
 		cards: &fakeCards{
 			unlike: map[string]hostnet.Card{}, gone: map[string]bool{}, adopted: map[string]string{},
-			ports: map[string]string{},
+			ports:       map[string]string{},
 			interrupted: map[string]string{},
 		},
 		said: &reports{changed: changed}, intent: intent.NewStore(nodeview.Services("n1")),

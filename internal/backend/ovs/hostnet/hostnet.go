@@ -48,8 +48,8 @@ type Desired struct {
 	Uplink string
 	// Cards are the network cards behind an uplink that is a bridge of the userspace datapath.
 	Cards []string
-	// SwitchOnly are interfaces of which only Open vSwitch takes packets in, and the kernel none. The
-	// userspace datapath reads an interface beside the kernel.
+	// SwitchOnly are interfaces of which only Open vSwitch takes packets in, and the kernel none.
+	// The userspace datapath reads an interface beside the kernel.
 	SwitchOnly []string
 }
 

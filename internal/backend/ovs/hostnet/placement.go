@@ -19,18 +19,20 @@ import (
 // Placement says how a card is put into a bridge.
 type Placement struct {
 	Card, Bridge string
-	// Port is the interface that the bridge has as its port: the card itself, or, for a card with the
-	// node's own address, a SharedPort.
+	// Port is the interface that the bridge has as its port: the card itself, or, for a card with
+	// the node's own address, a SharedPort.
 	//
-	// A SharedPort takes all packets of the card (macvlan, passthru), as a port does that is the card.
-	// But it ends with the kernel, and Open vSwitch's database outlives that: after a reboot Open
-	// vSwitch would have the card before its addresses were on the bridge, and so cut the node off.
+	// A SharedPort takes all packets of the card (macvlan, passthru), as a port that is the card
+	// does. But it ends with the kernel, and Open vSwitch's database outlives that: after a reboot
+	// Open vSwitch would have the card before its addresses were on the bridge, and so cut the node
+	// off.
 	Port string
 }
 
 func (p Placement) shared() bool { return p.Port != p.Card }
 
-// move is the way of what an interface has to another one, without a moment in which neither has it.
+// move is the way of what an interface has to another one, without a moment in which neither has
+// it.
 type move struct {
 	early []object // added while packets still come in by the first interface
 	late  []object // added when they come in by the second one
@@ -50,7 +52,7 @@ func planMove(have []object, shared bool) move {
 		}
 		add := o
 		if o.protocol() == unix.RTPROT_RA && o.passing() {
-			// The kernel takes the next advertisement for news only if it does not find its own route.
+			// The kernel must find no route equal to the one that it makes of the next advertisement.
 			add = o.later()
 		}
 		if o.family() == unix.AF_INET || o.linkLocal() || o.Kind == unix.RTM_NEWNEIGH {
@@ -313,7 +315,8 @@ func (p Placement) makePort(card nl.Link) error {
 	return nil
 }
 
-// closePort has the kernel itself take no part in a SharedPort, which takes what the card can carry.
+// closePort has the kernel itself take no part in a SharedPort, which carries packets of the card's
+// size.
 func (p Placement) closePort(card nl.Link, s sysctls) error {
 	if !p.shared() {
 		return nil
