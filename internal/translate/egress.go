@@ -16,9 +16,9 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// EgressSet is all Egresses, and the AddressBlocks that say which one an address belongs to. It also
-// knows which nodes may be active for them, and which pods they select. A change translates anew
-// what it touches. It is for one goroutine.
+// EgressSet is all Egresses, and the AddressBlocks that say which one an address belongs to. It
+// also knows which nodes may be active for them, and which pods they select. A change translates
+// anew what it touches. It is for one goroutine.
 type EgressSet struct {
 	objects    map[string]*v1alpha1.Egress
 	candidates *candidates // users are Egresses, by name
@@ -211,7 +211,8 @@ func (s EgressSelector) Selects(namespace *corev1.Namespace, pod *corev1.Pod) bo
 		s.Pods.Matches(labels.Set(pod.Labels))
 }
 
-// Of is the name of the Egress that a pod leaves by: the oldest that selects it; empty if none does.
+// Of is the name of the Egress that a pod leaves by: the oldest that selects it; empty if none
+// does.
 func (l EgressSelectors) Of(namespace *corev1.Namespace, pod *corev1.Pod) string {
 	for _, s := range l {
 		if s.Selects(namespace, pod) {

@@ -55,8 +55,8 @@ func (a *API) RemoveEgress(name string) {
 	a.release(v1alpha1.AddressBlockSpec{Egress: name}, nil)
 }
 
-// claim publishes the AddressBlock of an address unless its claimant has it already, with what nodes
-// have reported.
+// claim publishes the AddressBlock of an address unless its claimant has it already, with what
+// nodes have reported.
 func (a *API) claim(network, address string, spec v1alpha1.AddressBlockSpec) {
 	whole := netip.PrefixFrom(netip.MustParseAddr(address), netip.MustParseAddr(address).BitLen())
 	spec.Network, spec.CIDR = network, whole.String()
