@@ -51,8 +51,8 @@ func (w *world) egresses() map[string]string {
 	return got
 }
 
-// Ports follow Egresses and the labels of pods and of namespaces; and are right from the first, also
-// at a start without the API.
+// Ports follow Egresses and the labels of pods and of namespaces; and are right from the first,
+// also at a start without the API.
 func TestEgressOfPorts(t *testing.T) {
 	d := disk{}
 	w := newWorld(t, d)

@@ -318,8 +318,8 @@ func (s *Source) audited(namespace string) bool {
 	return n != nil && n.Annotations[v1alpha1.AnnotationAuditDenied] == "true"
 }
 
-// refreshPorts follows the annotations of namespaces, Egresses, and the labels by which these select
-// pods. A pod that is gone from the API leaves as before until its end.
+// refreshPorts follows the annotations of namespaces, Egresses, and the labels by which these
+// select pods. A pod that is gone from the API leaves as before until its end.
 func (s *Source) refreshPorts(tx *intent.Tx) {
 	for p := range s.Intent.State().PortsAt(s.Node) {
 		now := p

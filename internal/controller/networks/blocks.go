@@ -23,7 +23,8 @@ import (
 )
 
 // blocks removes AddressBlocks without their node, Network, Port, FloatingIP, Router or Egress, and
-// unused ones of the controller itself; and it answers nodes that want single addresses of the latter.
+// unused ones of the controller itself; and it answers nodes that want single addresses of the
+// latter.
 type blocks struct {
 	*reconcile.Access
 	claims claims
@@ -76,7 +77,7 @@ func (r *blocks) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if err != nil || !idle {
 		return reconcile.Requeue(err)
 	}
-	// What the controller has claimed for a Port, FloatingIP, Router or Egress is younger than that.
+	// What the controller has claimed for an object is younger than that.
 	if young := newBlockGrace - time.Since(block.CreationTimestamp.Time); young > 0 &&
 		(block.Spec.Node != "" || ofController(block)) {
 		return ctrl.Result{RequeueAfter: young}, nil
@@ -150,8 +151,8 @@ func (r *blocks) idle(ctx context.Context, block *v1alpha1.AddressBlock) (bool, 
 	return true, nil
 }
 
-// claimantGone says whether the Port, FloatingIP, Router or Egress of a key is neither in memory nor
-// in the API.
+// claimantGone says whether the Port, FloatingIP, Router or Egress of a key is neither in memory
+// nor in the API.
 func (r *blocks) claimantGone(ctx context.Context, key string, of client.Object) (bool, error) {
 	namespace, name, _ := strings.Cut(key, "/")
 	there, err := r.Find(ctx, namespace, name, of)

@@ -108,7 +108,8 @@ func (r *egresses) apply(ctx context.Context, egress *v1alpha1.Egress) (again ti
 	return s.again, nil
 }
 
-// activeFor are the nodes that have reported that they are active for one of some addresses, sorted.
+// activeFor are the nodes that have reported that they are active for one of some addresses,
+// sorted.
 func activeFor(blocks []*v1alpha1.AddressBlock, addresses []string) []string {
 	var nodes []string
 	for _, b := range blocks {

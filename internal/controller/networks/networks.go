@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package networks has the reconcilers of Networks and what belongs to them: numbers, the Networks
-// and Routers of namespaces, users' Ports, FloatingIPs, the gateways of Routers, Egresses, blocks of
-// addresses, and how many addresses are used.
+// and Routers of namespaces, users' Ports, FloatingIPs, the gateways of Routers, Egresses, blocks
+// of addresses, and how many addresses are used.
 package networks
 
 import (

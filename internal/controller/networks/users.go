@@ -16,10 +16,10 @@ import (
 )
 
 // networkUsers are what keeps a Network from going: its Ports, those of pods as well, the
-// FloatingIPs, gateways of Routers and Egresses that have addresses of it, and the blocks that nodes
-// have of it, because a node has one before the first of its pods and returns it after the last.
-// The default Network has neither; it is used by all pods that have their first interface on no
-// other one.
+// FloatingIPs, gateways of Routers and Egresses that have addresses of it, and the blocks that
+// nodes have of it, because a node has one before the first of its pods and returns it after the
+// last. The default Network has neither; it is used by all pods that have their first interface on
+// no other one.
 func (r *numbering) networkUsers(ctx context.Context, n *v1alpha1.Network) ([]string, error) {
 	if n.Name == v1alpha1.DefaultNetwork {
 		return r.defaultUsers(ctx)
