@@ -89,7 +89,8 @@ func (c *Cluster) read(ctx context.Context, into any, path ...string) error {
 	return nil
 }
 
-// gatewayWith is the block by which a Router's gateway or an Egress has the address; nil if none has.
+// gatewayWith is the block by which a Router's gateway or an Egress has the address; nil if none
+// has.
 func gatewayWith(a netip.Addr, blocks []v1alpha1.AddressBlock) *v1alpha1.AddressBlock {
 	for i, b := range blocks {
 		p, err := netip.ParsePrefix(b.Spec.CIDR)

@@ -42,8 +42,8 @@ var (
 	RouterMAC = reserved.RouterMAC(1)
 	// GatewayMAC is the address of the gateway interface, on every node.
 	GatewayMAC = reserved.RouterMAC(2)
-	// RelayMAC is the inner source of what a node sends to another one because it is, or was, active
-	// for an address of an external Network.
+	// RelayMAC is the inner source of what a node sends to another one because it is, or was,
+	// active for an address of an external Network.
 	RelayMAC = reserved.RouterMAC(3)
 )
 

@@ -141,8 +141,8 @@ func (m *Machine) SetAddresses(list []Address) {
 	}
 }
 
-// SetAlive says of all other nodes whether they are in reach. One that comes back may be active for an address
-// that this node is active for.
+// SetAlive says of all other nodes whether they are in reach. One that comes back may be active for
+// an address that this node is active for.
 func (m *Machine) SetAlive(nodes map[string]bool) {
 	for _, e := range m.entries {
 		for _, n := range e.Nodes {

@@ -52,7 +52,8 @@ func planMove(have []object, shared bool) move {
 		}
 		add := o
 		if o.protocol() == unix.RTPROT_RA && o.passing() {
-			// The kernel must find no route equal to the one that it makes of the next advertisement.
+			// The kernel must find no route equal to the one that it makes of the next
+			// advertisement.
 			add = o.later()
 		}
 		if o.family() == unix.AF_INET || o.linkLocal() || o.Kind == unix.RTM_NEWNEIGH {

@@ -18,8 +18,8 @@ import (
 // which one node is active at a time. Other nodes send to that node through the tunnel what the
 // cluster has no route for: with the Router's VNI, and with the MAC of the address as destination,
 // which tells the node by which address the packet leaves. The active node translates as for a
-// Router's gateway, and routes the replies in the Router. Replies, and packets that a node passes on
-// as another one has become active, have a MAC of their own as source.
+// Router's gateway, and routes the replies in the Router. Replies, and packets that a node passes
+// on as another one has become active, have a MAC of their own as source.
 //
 // The policies of the Port's node are the only ones that judge such packets.
 var egressFeature = &feature{
@@ -221,8 +221,8 @@ func (t *translation) closed(below uint16, why string, when ...openflow.FieldVal
 	r.on(output, 110-below, match...).drop(why)
 }
 
-// repliesBeyond lets in what other nodes send back in the default Router to a Port of a private one,
-// which else only hosts reach there.
+// repliesBeyond lets in what other nodes send back in the default Router to a Port of a private
+// one, which else only hosts reach there.
 func (t *translation) repliesBeyond(way egressWay) {
 	if t.router.Private() && !way.router.Private() && t.r.tunneled() {
 		t.r.on(l3, 550, from(fromTunnel), inRouter(t.space), openflow.EthSrc(relayMAC), openflow.IPDst(t.known)).
@@ -271,9 +271,9 @@ func (e externalAddress) fromNodes(rt intent.Router) {
 	}
 }
 
-// passedOn sends on what other nodes have sent here to be translated to an address for which another
-// node is active: they do not know it yet. What has been passed on already is dropped: of two nodes,
-// each may take the other one for the active one.
+// passedOn sends on what other nodes have sent here to be translated to an address for which
+// another node is active: they do not know it yet. What has been passed on already is dropped: of
+// two nodes, each may take the other one for the active one.
 func (e externalAddress) passedOn(rt intent.Router, active string) {
 	match, ok := e.fromTunnel(rt)
 	if !ok {

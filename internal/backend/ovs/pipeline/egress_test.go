@@ -106,8 +106,9 @@ func waysOut(c *Compiler, o intent.Objects, name string) (list []string) {
 	return list
 }
 
-// What is wrong with addresses that one of several nodes is active for, or with what a Port says, has
-// a problem that names it, and no Port that is to leave by such an address leaves by another one.
+// What is wrong with addresses that one of several nodes is active for, or with what a Port says,
+// has a problem that names it, and no Port that is to leave by such an address leaves by another
+// one.
 func TestEgressOfBadInput(t *testing.T) {
 	const reachable, unreachable = "ip as 192.0.2.30", "ip dropped: this node cannot translate to the address 192.0.2.30"
 	four := func(o *intent.Objects, states map[ExternalKey]EgressState, a string) {

@@ -44,8 +44,8 @@ func uplinkOf(n intent.Network) uint32 {
 	return uint32(uplink)
 }
 
-// inputOf has the State's own Ports, and the uplinks of its Networks, numbered. The nodes are active
-// that last reported that they are.
+// inputOf has the State's own Ports, and the uplinks of its Networks, numbered. The nodes are
+// active that last reported that they are.
 func inputOf(s *intent.State) Input {
 	ports, uplinks := map[string]uint32{}, map[string]uint32{}
 	for p := range s.Ports().All() {

@@ -54,8 +54,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// Whatever a packet claims to be, it leaves the cluster by no address of an external network that is
-// not its sender's, and a node sends on what other nodes send it to the active node only.
+// Whatever a packet claims to be, it leaves the cluster by no address of an external network that
+// is not its sender's, and a node sends on what other nodes send it to the active node only.
 func TestStrangersAtExits(t *testing.T) {
 	tracers := newTracers(t, 1)
 	ends := map[string]int{}
@@ -90,8 +90,8 @@ func TestStrangersAtExits(t *testing.T) {
 	}
 }
 
-// drawAtExit draws a stranger, which may know what leads to egress addresses, or what a port sends to
-// any address.
+// drawAtExit draws a stranger, which may know what leads to egress addresses, or what a port sends
+// to any address.
 func (s *simulation) drawAtExit(t *rapid.T) packet {
 	p := s.drawStranger(t)
 	here := s.portsOn(0)
@@ -129,8 +129,8 @@ func (w *clusterWorld) home(name string) intent.Router {
 	return *w.router(intent.DefaultRouterName)
 }
 
-// wrongAtExit says what is wrong with the outcome of a packet on the first node, where that has to do
-// with addresses of external networks, and what has become of it.
+// wrongAtExit says what is wrong with the outcome of a packet on the first node, where that has to
+// do with addresses of external networks, and what has become of it.
 func (w promise) wrongAtExit(p packet, o outcome) (kind, wrong string) {
 	fromTunnel, own := p.inPort == datapath.TunnelPort, worldPort{}
 	for _, a := range w.portsOn(0) {

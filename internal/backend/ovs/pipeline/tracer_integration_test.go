@@ -37,8 +37,8 @@ type packet struct {
 	link     intent.MAC // sha of ARP, or SLL of ND (zero: no option)
 	ttl      uint8
 
-	// What conntrack says if it is asked, but that it does not know the connection where it looks it
-	// up for the unknown-th time, from 1.
+	// What conntrack says if it is asked, but that it does not know the connection where it looks
+	// it up for the unknown-th time, from 1.
 	reply, marked bool
 	unknown       int
 }

@@ -124,7 +124,8 @@ func (s *simulation) testPortTo(t *rapid.T, a worldPort, to netip.Addr, ends map
 			s.fatal(t, "answer to "+what, back, answer)
 		}
 		_, byRoute := model.staticRoute(model.routerOf(got.port), got.src, true)
-		byRoute = byRoute || slices.ContainsFunc(s.ports, func(p worldPort) bool { // of another network
+		// Of another network.
+		byRoute = byRoute || slices.ContainsFunc(s.ports, func(p worldPort) bool {
 			return slices.Contains(p.Addresses, got.src) && sees(model.routerOf(got.port), model.routerOf(p))
 		})
 		if !byRoute && answer.end == "port" && (answer.port.ID != a.ID || answer.src != to) {
@@ -423,7 +424,8 @@ func (s *simulation) testGateway(t *rapid.T, ends map[string]int) {
 	ends["gateway "+got.end]++
 }
 
-// testExitReply has what a port has reached from an address that conntrack gave its packet answer it.
+// testExitReply has what a port has reached from an address that conntrack gave its packet answer
+// it.
 func (s *simulation) testExitReply(t *rapid.T, a worldPort, to netip.Addr, got arrival, what string, ends map[string]int) {
 	model := promise{s.clusterWorld}
 	as, ok := model.exitOf(a, to)
@@ -517,7 +519,8 @@ func (s *simulation) testEgress(t *rapid.T, ends map[string]int) {
 		marked := rapid.SampledFrom([]int{-1, noMark}).Draw(t, "new, or a reply to something else")
 		want := lost
 		if slices.Contains(e.Nodes, s.nodes[node].Name) {
-			want = model.fromWire(n, node, p.src, p.dst, p.ttl) // the node has the MAC, and may have a floating IP
+			// The node has the MAC, and may have a floating IP.
+			want = model.fromWire(n, node, p.src, p.dst, p.ttl)
 		}
 		got, err := s.send(node, p, marked, nil)
 		if err != nil || !got.same(want) {

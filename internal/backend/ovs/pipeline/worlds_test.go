@@ -415,7 +415,8 @@ func (w *clusterWorld) drawGateways(t *rapid.T) {
 	}
 }
 
-// drawEgress draws an Egress or two, and Ports that they select, also one that does not take effect.
+// drawEgress draws an Egress or two, and Ports that they select, also one that does not take
+// effect.
 func (w *clusterWorld) drawEgress(t *rapid.T) {
 	external := w.external()
 	if len(external) == 0 {
@@ -446,8 +447,8 @@ func (w *clusterWorld) drawEgress(t *rapid.T) {
 	}
 }
 
-// drawEgressAddresses draws up to two addresses of each family, and what nodes know of them: as a rule
-// the same.
+// drawEgressAddresses draws up to two addresses of each family, and what nodes know of them: as a
+// rule the same.
 func (w *clusterWorld) drawEgressAddresses(t *rapid.T, like intent.EgressAddress, number int) {
 	for len(w.states) < len(w.nodes) {
 		w.states = append(w.states, map[ExternalKey]EgressState{})
