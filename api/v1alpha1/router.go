@@ -73,7 +73,7 @@ type RouterSpec struct {
 
 // SNAT is which address takes the place of the source of what leaves a Router by its gateway.
 //
-// +kubebuilder:validation:Enum=Distributed;Centralized;None;distributed;centralized;none
+// +kubebuilder:validation:Enum=Distributed;Centralized;distributed;centralized
 type SNAT string
 
 // The kinds of SNAT.
@@ -82,8 +82,6 @@ const (
 	DistributedSNAT SNAT = "Distributed"
 	// CentralizedSNAT has one node at a time translate to each of the Router's addresses.
 	CentralizedSNAT SNAT = "Centralized"
-	// NoSNAT leaves the source as it is: routes of the outside lead back.
-	NoSNAT SNAT = "None"
 )
 
 // RouterGateway is the way out of a Router by an external Network. Each node that is connected to
@@ -104,8 +102,7 @@ type RouterGateway struct {
 	Nodes *metav1.LabelSelector `json:"nodes,omitempty"`
 	// SNAT is Distributed: each node writes its own address over the source. Centralized: all
 	// leaves with the Router's addresses, for each of which one node at a time is active, and
-	// another one takes over when that is gone. None: the source stays, and the outside needs
-	// routes to the Router's subnets by the nodes' addresses.
+	// another one takes over when that is gone.
 	//
 	// +kubebuilder:default=Distributed
 	// +optional

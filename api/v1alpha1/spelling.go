@@ -47,7 +47,7 @@ func (f *IPFamily) UnmarshalJSON(data []byte) error {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *SNAT) UnmarshalJSON(data []byte) error {
-	return unmarshalValue(s, data, DistributedSNAT, CentralizedSNAT, NoSNAT)
+	return unmarshalValue(s, data, DistributedSNAT, CentralizedSNAT)
 }
 
 // unmarshalValue reads one of the values in whatever case, and any other text as it is.

@@ -101,8 +101,6 @@ func gatewayRows(all []ofNode[agentapi.GatewayInfo]) [][]any {
 	for _, g := range all {
 		translations, left := "-", "-"
 		switch t := g.info.Translations; {
-		case g.info.Routed:
-			translations = "none: routed"
 		case t == nil:
 		default:
 			translations = fmt.Sprint(t.Count)

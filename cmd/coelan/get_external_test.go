@@ -57,24 +57,24 @@ func TestRowsOfFloatingIPs(t *testing.T) {
 }
 
 func TestRowsOfGateways(t *testing.T) {
-	of := func(router, address string, routed bool, translations *agentapi.Translations) agentapi.GatewayInfo {
+	of := func(router, address string, translations *agentapi.Translations) agentapi.GatewayInfo {
 		return agentapi.GatewayInfo{
-			Router: router, Routed: routed, ExternalAddress: inOffice(address, nil), Translations: translations,
+			Router: router, ExternalAddress: inOffice(address, nil), Translations: translations,
 		}
 	}
 	all := []ofNode[agentapi.GatewayInfo]{
-		{"n2", of("red", "198.51.100.41", false, &agentapi.Translations{Count: 3, Limit: 300})},
-		{"n1", of("red", "2001:db8::40", true, nil)},
-		{"n1", of("red", "198.51.100.40", false, &agentapi.Translations{Count: 301, Limit: 300})},
-		{"n1", of("blue", "198.51.100.42", false, &agentapi.Translations{Count: 7})},
-		{"n1", of("green", "198.51.100.43", false, nil)},
+		{"n2", of("red", "198.51.100.41", &agentapi.Translations{Count: 3, Limit: 300})},
+		{"n1", of("red", "2001:db8::40", nil)},
+		{"n1", of("red", "198.51.100.40", &agentapi.Translations{Count: 301, Limit: 300})},
+		{"n1", of("blue", "198.51.100.42", &agentapi.Translations{Count: 7})},
+		{"n1", of("green", "198.51.100.43", nil)},
 	}
 	const mac = "0a:58:c6:33:64:20 in effect"
 	want := []string{
 		"blue office 198.51.100.42 n1 " + mac + " 7 -",
 		"green office 198.51.100.43 n1 " + mac + " - -",
 		"red office 198.51.100.40 n1 " + mac + " 301 0",
-		"red office 2001:db8::40 n1 " + mac + " none: routed -",
+		"red office 2001:db8::40 n1 " + mac + " - -",
 		"red office 198.51.100.41 n2 " + mac + " 3 297",
 	}
 	if diff := cmp.Diff(want, lines(gatewayRows(all))); diff != "" {

@@ -32,8 +32,6 @@ type FloatingIPInfo struct {
 // the Ports that it has of a Router out of the cluster.
 type GatewayInfo struct {
 	Router string `json:"router"`
-	// Routed says that packets keep their source.
-	Routed bool `json:"routed,omitempty"`
 	ExternalAddress
 	// Translations are those of all addresses that the node has as the Router's gateway; nil: not
 	// known.

@@ -103,7 +103,7 @@ func testCentralizedGateways(t *testing.T, api *apitest.API) {
 	w.appears("red", v1alpha1.ReasonReady, 1, blue[0])
 
 	// Each node its own, and back; the Network waits for the Router.
-	w.change(red, func() { red.Spec.Gateway.SNAT, red.Spec.Gateway.Addresses = v1alpha1.NoSNAT, nil })
+	w.change(red, func() { red.Spec.Gateway.SNAT, red.Spec.Gateway.Addresses = v1alpha1.DistributedSNAT, nil })
 	w.blockFor("red-lan", "10.90.0.0/28", "worker2", "")
 	w.leads("red", v1alpha1.ReasonReady, "worker2")
 	w.get(red)

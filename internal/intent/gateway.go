@@ -14,9 +14,6 @@ type GatewayAddress struct {
 	Node    string // name
 	Network string // name of the external Network
 	Address netip.Addr
-	// Routed has packets leave with their own source, and come in for the Router's subnets by
-	// routes of the outside, which have the address as next hop.
-	Routed bool
 }
 
 // GatewayAddresses are those of all nodes, by Network and address.

@@ -130,7 +130,7 @@ func TestCentralizedAddresses(t *testing.T) {
 		{"a gateway on another Network", changed(func(r *v1alpha1.Router) { r.Spec.Gateway.Network = "lab" }), block(), officeNetwork("p"),
 			both, ""},
 		{"no gateway any more", changed(func(r *v1alpha1.Router) { r.Spec.Gateway = nil }), block(), officeNetwork("p"), both, ""},
-		{"another kind of SNAT", changed(func(r *v1alpha1.Router) { r.Spec.Gateway.SNAT = v1alpha1.NoSNAT }), block(), officeNetwork("p"),
+		{"another kind of SNAT", changed(func(r *v1alpha1.Router) { r.Spec.Gateway.SNAT = v1alpha1.DistributedSNAT }), block(), officeNetwork("p"),
 			both, ""},
 		{"an address that the controller has not given yet", centralizedRouter("red"), block(), officeNetwork("p"), both, ""},
 		{"without a block", centralizedRouter("red", v4), gatewayBlock(v6, "red/*"), officeNetwork("p"), both, ""},

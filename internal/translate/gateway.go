@@ -147,7 +147,7 @@ func (s *GatewaySet) ofNode(c gatewayClaim, r routerGateway) (intent.GatewayAddr
 		return intent.GatewayAddress{}, false
 	}
 	return intent.GatewayAddress{
-		Router: c.router, Node: c.node, Network: c.network, Address: c.address, Routed: r.spec.SNAT == v1alpha1.NoSNAT,
+		Router: c.router, Node: c.node, Network: c.network, Address: c.address,
 	}, true
 }
 

@@ -46,8 +46,7 @@ func TestGatewayAddressesInEffect(t *testing.T) {
 			{Router: router, Node: node, Network: "office", Address: netip.MustParseAddr(address)},
 		}
 	}
-	red, routed := gatewayRouter("red", "office"), gatewayRouter("red", "office")
-	routed.Spec.Gateway.SNAT = v1alpha1.NoSNAT
+	red := gatewayRouter("red", "office")
 	for _, tc := range []struct {
 		name   string
 		router *v1alpha1.Router
@@ -73,8 +72,6 @@ func TestGatewayAddressesInEffect(t *testing.T) {
 		{"an IPv4 address in IPv6", red, changed(func(b *v1alpha1.AddressBlock) { b.Spec.CIDR = "::ffff:192.0.2.10/128" }), nil},
 		{"of any node", red, gatewayBlock(v4, "red/*"), nil},
 		{"of a node, and the gateway is centralized", centralizedRouter("red", v4), gatewayBlock(v4, "red/n1"), nil},
-		{"without SNAT", routed, gatewayBlock(v4, "red/n1"), []intent.GatewayAddress{
-			{Router: "red", Node: "n1", Network: "office", Address: netip.MustParseAddr(v4), Routed: true}}},
 		{"whole", red, gatewayBlock(v4, "red/n1"), at("red", "n1", v4)},
 		{"whole, of IPv6", red, gatewayBlock(v6, "red/n1"), at("red", "n1", v6)},
 		{"the Router default", gatewayRouter("default", "office"), gatewayBlock(v4, "default/n1.example"),

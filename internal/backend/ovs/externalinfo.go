@@ -53,10 +53,10 @@ func (b *Backend) Gateways(ctx context.Context) ([]agentapi.GatewayInfo, error) 
 	for g := range v.in.State.GatewayAddressesAt(b.Node) {
 		_, problem := pipeline.InboundOfGateway(v.in, g)
 		info := agentapi.GatewayInfo{
-			Router: g.Router, Routed: g.Routed,
+			Router:          g.Router,
 			ExternalAddress: v.address(g.Network, g.Address, accepted[g], problem),
 		}
-		if t, known := translations[g.Router]; known && !g.Routed {
+		if t, known := translations[g.Router]; known {
 			info.Translations = &t
 		}
 		infos = append(infos, info)
