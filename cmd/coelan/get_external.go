@@ -31,7 +31,7 @@ func newGetFloatingIPsCommand() *cobra.Command {
 			}), err
 		}
 		return printLists(cmd, flags, ask, floatingIPRows,
-			"FLOATINGIP", "NETWORK", "ADDRESS", "PORT", "NODE", "MAC", "STATE")
+			"FLOATINGIP", "NETWORK", "ADDRESS", "STANDS FOR", "NODE", "MAC", "STATE")
 	}
 	return c
 }
@@ -84,11 +84,19 @@ func floatingIPRows(all []ofNode[agentapi.FloatingIPInfo]) [][]any {
 	rows := [][]any{}
 	for _, f := range all {
 		rows = append(rows, []any{
-			f.info.Namespace + "/" + f.info.Name, f.info.Network, f.info.Address, f.info.Port, f.node,
+			f.info.Namespace + "/" + f.info.Name, f.info.Network, f.info.Address, standsFor(f.info), f.node,
 			orDash(f.info.MAC), addressState(f.info.ExternalAddress),
 		})
 	}
 	return rows
+}
+
+// standsFor is the Port of a FloatingIP, or its Service.
+func standsFor(f agentapi.FloatingIPInfo) string {
+	if f.Service != "" {
+		return "Service " + f.Service
+	}
+	return f.Port
 }
 
 // gatewayRows are sorted by Router and node.

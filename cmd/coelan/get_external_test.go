@@ -43,10 +43,12 @@ func TestRowsOfFloatingIPs(t *testing.T) {
 		}))},
 		{"n2", of("blue", "db", "vm", missing)},
 		{"n2", of("blue", "alone", "vm", inOffice("198.51.100.36", nil))},
+		{"n2", agentapi.FloatingIPInfo{Namespace: "blue", Name: "shop", Service: "blue/shop", ExternalAddress: inOffice("198.51.100.37", nil)}},
 	}
 	want := []string{
 		"blue/alone office 198.51.100.36 blue/vm n2 0a:58:c6:33:64:20 in effect",
 		`blue/db office 198.51.100.35 blue/vm n2 - not in effect: network "office" does not exist, or …`,
+		"blue/shop office 198.51.100.37 Service blue/shop n2 0a:58:c6:33:64:20 in effect",
 		"red/kept office 198.51.100.34 red/kept.eth0 n1 0a:58:c6:33:64:20 in effect, gateway 198.51.100.1 does not answer",
 		"red/late office 198.51.100.33 red/late.eth0 n1 0a:58:c6:33:64:20 in effect, gateway 198.51.100.1 is asked for",
 		"red/web office 198.51.100.32 red/web.eth0 n1 0a:58:c6:33:64:20 in effect",

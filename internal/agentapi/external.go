@@ -20,11 +20,12 @@ type ExternalAddress struct {
 }
 
 // FloatingIPInfo is an element of the answer to GET /v1/floatingips: one that stands for a Port of
-// the node.
+// the node, or for a Service for which the node has been chosen to answer.
 type FloatingIPInfo struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Port      string `json:"port"` // namespace/name
+	Port      string `json:"port,omitempty"`    // namespace/name
+	Service   string `json:"service,omitempty"` // namespace/name
 	ExternalAddress
 }
 

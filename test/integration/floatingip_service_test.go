@@ -105,6 +105,7 @@ func reachesService(t *testing.T, from *lab.Host, number int, name string) {
 
 // TestFloatingIPsOfServices takes FloatingIPs of Services through everything that they are for.
 func TestFloatingIPsOfServices(t *testing.T) {
+	t.Parallel()
 	w := startFloatingServices(t)
 	for number, name := range map[int]string{
 		fipBoth: "", fipNear: w.a.Name, fipOther: w.c.Name, fipLocal: w.c.Name, fipReds: w.red[2].Name,

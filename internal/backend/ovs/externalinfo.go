@@ -18,23 +18,30 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// FloatingIPs are those of this node's Ports, with what has become of them.
+// FloatingIPs are those of this node's Ports, and those of Services that the node has been chosen to
+// answer for, with what has become of them.
 func (b *Backend) FloatingIPs() []agentapi.FloatingIPInfo {
 	infos, v, seen := []agentapi.FloatingIPInfo{}, b.external.view(), map[string]bool{}
+	add := func(f intent.FloatingIP) {
+		if seen[f.Name] {
+			return
+		}
+		seen[f.Name] = true
+		_, problem := pipeline.InboundOf(v.in, f)
+		_, accepted := v.accepted.FloatingIPs().Get(f.Name)
+		namespace, name, _ := strings.Cut(f.Name, "/")
+		infos = append(infos, agentapi.FloatingIPInfo{
+			Namespace: namespace, Name: name, Port: f.Port, Service: f.Service,
+			ExternalAddress: v.address(f.Network, f.Address, accepted, problem),
+		})
+	}
 	for p := range v.in.State.PortsAt(b.Node) {
 		for f := range v.in.State.FloatingIPsOf(p.ObjectKey()) {
-			if seen[f.Name] {
-				continue
-			}
-			seen[f.Name] = true
-			_, problem := pipeline.InboundOf(v.in, f)
-			_, accepted := v.accepted.FloatingIPs().Get(f.Name)
-			namespace, name, _ := strings.Cut(f.Name, "/")
-			infos = append(infos, agentapi.FloatingIPInfo{
-				Namespace: namespace, Name: name, Port: f.Port,
-				ExternalAddress: v.address(f.Network, f.Address, accepted, problem),
-			})
+			add(f)
 		}
+	}
+	for f := range v.in.State.ChosenFloatingIPs() {
+		add(f)
 	}
 	return infos
 }

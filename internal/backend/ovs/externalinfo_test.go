@@ -99,12 +99,37 @@ func (o *outward) floatingIPs(want ...string) {
 	o.Helper()
 	var got []string
 	for _, f := range o.FloatingIPs() {
-		got = append(got, fmt.Sprintf("%s/%s of %s, %s", f.Namespace, f.Name, f.Port, said(f.ExternalAddress)))
+		of := f.Port
+		if f.Service != "" {
+			of = "Service " + f.Service
+		}
+		got = append(got, fmt.Sprintf("%s/%s of %s, %s", f.Namespace, f.Name, of, said(f.ExternalAddress)))
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		o.Errorf("floating IPs (-want +got):\n%s", diff)
 	}
+}
+
+// A node lists the floating IPs of Services that it has been chosen for, and no others.
+func TestListedFloatingIPsOfServices(t *testing.T) {
+	o := newOutward(t)
+	o.update(func(tx *intent.Tx) {
+		local := o.intent.State().Local()
+		local.ServiceMode = intent.NativeServices
+		tx.SetLocal(local)
+		for address, service := range map[string]string{"198.51.100.32": "web", "198.51.100.33": "other", "192.0.2.7": "outside"} {
+			tx.SetFloatingIP(intent.FloatingIP{
+				Name: "default/" + service, Network: "office", Address: addr(address), Service: "default/" + service,
+			})
+		}
+		tx.ReplaceChosenAddresses([]intent.ChosenAddress{{Address: addr("198.51.100.32")}, {Address: addr("192.0.2.7")}})
+	})
+	o.applied()
+	o.floatingIPs(
+		`default/outside of Service default/outside, office 192.0.2.7: network "office" is not external, or has no subnet with 192.0.2.7`,
+		"default/web of Service default/web, office 198.51.100.32 at 0a:ce:c6:33:64:20 by 198.51.100.1 ",
+	)
 }
 
 // A node lists the floating IPs of its own Ports, and says of each that is not in effect why.
