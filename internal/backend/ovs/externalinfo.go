@@ -18,8 +18,8 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// FloatingIPs are those of this node's Ports, and those of Services that the node has been chosen to
-// answer for, with what has become of them.
+// FloatingIPs are those of this node's Ports, and those of Services that the node has been chosen
+// to answer for, with what has become of them.
 func (b *Backend) FloatingIPs() []agentapi.FloatingIPInfo {
 	infos, v, seen := []agentapi.FloatingIPInfo{}, b.external.view(), map[string]bool{}
 	add := func(f intent.FloatingIP) {
