@@ -148,7 +148,8 @@ func (e *egress) step(ctx context.Context, last, state *intent.State) (next <-ch
 	}
 	now := time.Now()
 	e.mu.Lock()
-	settles := e.look(wanted, ports, now)
+	alive, settles := e.look(wanted, ports, now)
+	e.machine.SetAlive(alive)
 	if last == nil || len(intent.Diff(last, state).EgressAddresses) > 0 {
 		e.machine.SetAddresses(egressAddresses(state))
 	}
@@ -184,15 +185,18 @@ func (e *egress) step(ctx context.Context, last, state *intent.State) (next <-ch
 // grace is for how long a session may take to come up before its node is out of reach.
 const grace = 2 * time.Second
 
-// look takes over which nodes are in reach, and says when a session's time to come up ends.
-func (e *egress) look(wanted map[string]ovsdb.Port, ports []ovsdb.PortState, now time.Time) (settles time.Time) {
+// look says which nodes are in reach, and when a session's time to come up ends.
+func (e *egress) look(wanted map[string]ovsdb.Port, ports []ovsdb.PortState, now time.Time) (
+	alive map[string]bool, settles time.Time,
+) {
 	have := make(map[string]string, len(wanted)) // states by the names of ports
 	for _, p := range ports {
 		if p.Bridge == sessionBridge {
 			have[p.Name] = p.BFDState
 		}
 	}
-	since, alive := make(map[string]time.Time, len(wanted)), make(map[string]bool, len(wanted))
+	since := make(map[string]time.Time, len(wanted))
+	alive = make(map[string]bool, len(wanted))
 	for node, port := range wanted {
 		began, known := e.since[node]
 		alive[node] = false // and not unknown: see Machine.SetAlive
@@ -214,8 +218,7 @@ func (e *egress) look(wanted map[string]ovsdb.Port, ports []ovsdb.PortState, now
 		}
 	}
 	e.since = since
-	e.machine.SetAlive(alive)
-	return settles
+	return alive, settles
 }
 
 // differ reports whether other sessions are wanted than there are.
