@@ -104,7 +104,7 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 integration: TESTS = -tags integration -count=1 -run '$(or $(RUN),$(call tests-with,integration))'
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(TEST_SEQUENTIAL) -timeout 15m $(TESTS) $(SEQUENTIAL) & sequential=$$!; status=0; \
-	  go test -race -timeout 15m -p 2 -parallel 4 $(TESTS) $(filter-out $(SEQUENTIAL),$(call packages-with,integration)) || status=$$?; \
+	  go test -race -timeout 15m -p 2 -parallel 2 $(TESTS) $(filter-out $(SEQUENTIAL),$(call packages-with,integration)) || status=$$?; \
 	  wait $$sequential && exit $$status
 
 .PHONY: apiserver
@@ -157,7 +157,7 @@ test-kernel: ## the integration tests on the kernel's datapath, in an emulated m
 
 .PHONY: test-kernel-brief
 # These are slow in an emulated machine; what they are about other tests there or on the userspace datapath show as well.
-test-kernel-brief: SKIP = TestAgentServices|TestBulk|TestChurn|TestFloatingIPs/moves|TestFloatingIPs/removed|TestFloatingIPs/restarts|TestFloatingIPsOfNodesSegment|TestGateways/before|TestGateways/changes|TestGateways/^in|TestGateways/policies|TestGateways/removed|TestGateways/restarts|TestGateways/Services|TestGatewaysOnNodesSegment|TestGuest|TestNamespaceMapping|TestNarrow|TestNativeServicesThroughRestarts|TestPolicies$$|TestPoliciesOfTenants|TestReachOtherwise|TestReboot|TestReleasedAfterPings|TestTenants|TestUnreachable|TestWithoutAPIServer
+test-kernel-brief: SKIP = TestAgentServices|TestBulk|TestCentralized/agent|TestCentralized/partition|TestCentralized/power_cut|TestChurn|TestFloatingIPs/moves|TestFloatingIPs/removed|TestFloatingIPs/restarts|TestFloatingIPsOfNodesSegment|TestGateways/before|TestGateways/changes|TestGateways/^in|TestGateways/policies|TestGateways/removed|TestGateways/restarts|TestGateways/Services|TestGatewaysOnNodesSegment|TestGuest|TestNamespaceMapping|TestNarrow|TestNativeServicesThroughRestarts|TestPolicies$$|TestPoliciesOfTenants|TestReachOtherwise|TestReboot|TestReleasedAfterPings|TestTenants|TestUnreachable|TestWithoutAPIServer
 test-kernel-brief: test-kernel ## those of test-kernel that are a part of make test
 
 ##@ Outside suites

@@ -24,8 +24,8 @@ run_background() {
 export -f run_background
 export logs
 exec {outcomes}< <(exec setsid bash -c 'run_background "$@"' background "${background[@]}" 2>/dev/null)
-groups=($!)
-trap 'for group in "${groups[@]}"; do kill -- -"$group" 2>/dev/null || true; done' EXIT
+group=$!
+trap 'kill -- -"$group" 2>/dev/null || true' EXIT
 
 declare -A outcome
 # await TARGET: returns when a target of the background is done; shows its output, and fails if it did.
@@ -45,28 +45,11 @@ await() {
 
 # step NAME COMMAND…: runs the command between a line that names it and one that says how long it took.
 step() {
-  local name=$1 began=$SECONDS status=0
+  local name=$1 began=$SECONDS
   shift
   printf '\n==== %s\n' "$name"
-  "$@" || status=$?
+  "$@"
   printf '==== %s: %d s\n' "$name" $((SECONDS - began))
-  return $status
-}
-
-# beside OTHER NAME COMMAND…: a step, while the target OTHER runs too, whose output follows. Both wait most of the
-# time. It returns when both have ended, also if one fails, since each has a sandbox that it takes down.
-beside() {
-  local other=$1 pid status=0 beside=0
-  shift
-  setsid make "$other" >"$logs/$other.log" 2>&1 &
-  pid=$!
-  groups+=("$pid")
-  step "$@" || status=$?
-  wait "$pid" || beside=$?
-  printf '\n==== %s, beside %s\n' "$other" "$1"
-  cat "$logs/$other.log"
-  [ "$beside" = 0 ] || { echo "make $other failed, see above" >&2; status=$beside; }
-  return "$status"
 }
 
 step unit make unit
@@ -74,7 +57,8 @@ step integration make integration
 await sandbox-assets
 step apiserver make apiserver
 step test-kernel-brief make test-kernel-brief
-await conformance-assets
-beside conformance-brief e2e-brief make e2e-brief
+step e2e-brief make e2e-brief
 await lint
+await conformance-assets
+step conformance-brief make conformance-brief
 printf '\nall of make test passed in %d min\n' $((SECONDS / 60))
