@@ -94,7 +94,8 @@ func (c *Cluster) read(ctx context.Context, into any, path ...string) error {
 func gatewayWith(a netip.Addr, blocks []v1alpha1.AddressBlock) *v1alpha1.AddressBlock {
 	for i, b := range blocks {
 		p, err := netip.ParsePrefix(b.Spec.CIDR)
-		if (strings.Contains(b.Spec.Gateway, "/") || b.Spec.Egress != "") && err == nil && p.IsSingleIP() && p.Addr() == a {
+		leads := strings.Contains(b.Spec.Gateway, "/") || b.Spec.Egress != ""
+		if leads && err == nil && p.IsSingleIP() && p.Addr() == a {
 			return &blocks[i]
 		}
 	}
@@ -120,7 +121,9 @@ func leading(b *v1alpha1.AddressBlock) (string, error) {
 
 // floatingIPWith is the FloatingIP that has an address. The error says what is wrong if there is
 // none.
-func floatingIPWith(a netip.Addr, all []v1alpha1.FloatingIP, networks []v1alpha1.Network) (f v1alpha1.FloatingIP, err error) {
+func floatingIPWith(a netip.Addr, all []v1alpha1.FloatingIP, networks []v1alpha1.Network) (
+	f v1alpha1.FloatingIP, err error,
+) {
 	var asking *v1alpha1.FloatingIP
 	for i, f := range all {
 		switch a.String() {

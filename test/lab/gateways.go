@@ -63,7 +63,9 @@ func (a *API) claim(network, address string, spec v1alpha1.AddressBlockSpec) {
 	if slices.ContainsFunc(a.Blocks(), func(b *v1alpha1.AddressBlock) bool { return b.Spec == spec }) {
 		return
 	}
-	a.set(blocks, &v1alpha1.AddressBlock{ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(network, whole)}, Spec: spec})
+	a.set(blocks, &v1alpha1.AddressBlock{
+		ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(network, whole)}, Spec: spec,
+	})
 }
 
 // release gives back the addresses of a claimant but for some.

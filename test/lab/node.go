@@ -78,7 +78,8 @@ func (n *Node) boot(ctx context.Context) error {
 	n.OVS, err = ovstest.New(ctx, ovstest.Options{
 		Dir: n.ovsDir(), Netns: n.Netns(), Datapath: string(n.lab.options.Datapath),
 		// The agent adds the routes; without an agent they are missing.
-		OwnRoutes: n.lab.options.Datapath == config.DatapathNetdev && (!n.lab.options.NoAgents || n.lab.options.OneCard),
+		OwnRoutes: n.lab.options.Datapath == config.DatapathNetdev &&
+			(!n.lab.options.NoAgents || n.lab.options.OneCard),
 	})
 	if err != nil {
 		return err

@@ -306,9 +306,9 @@ func (a *API) AddFloatingIP(namespace, name, network, address, port string) {
 func (a *API) addFloatingIP(namespace, name, address string, spec v1alpha1.FloatingIPSpec) {
 	whole := netip.PrefixFrom(netip.MustParseAddr(address), netip.MustParseAddr(address).BitLen())
 	a.set(blocks, &v1alpha1.AddressBlock{
-		ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(string(spec.Network), whole)},
+		ObjectMeta: metav1.ObjectMeta{Name: names.BlockName(spec.Network, whole)},
 		Spec: v1alpha1.AddressBlockSpec{
-			Network: string(spec.Network), CIDR: whole.String(), FloatingIP: namespace + "/" + name,
+			Network: spec.Network, CIDR: whole.String(), FloatingIP: namespace + "/" + name,
 		},
 	})
 	a.set(floatingIPs, &v1alpha1.FloatingIP{

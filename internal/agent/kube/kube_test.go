@@ -152,9 +152,9 @@ func TestWatchPods(t *testing.T) {
 	if got := next(t, updates); len(got) != 1 || got[0].UID != "2" {
 		t.Errorf("pods: %v", got)
 	}
-	labelled := pod("a", "2")
-	labelled.Labels = map[string]string{"app": "web"}
-	if _, err := api.CoreV1().Pods("default").Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil {
+	labeled := pod("a", "2")
+	labeled.Labels = map[string]string{"app": "web"}
+	if _, err := api.CoreV1().Pods("default").Update(t.Context(), labeled, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := next(t, updates); len(got) != 1 || got[0].Labels["app"] != "web" {

@@ -115,7 +115,8 @@ func (c *Client) ClaimBlock(ctx context.Context, name, resourceVersion, node str
 	if err != nil {
 		return fmt.Errorf("status of %s %s: %w", Blocks, name, err)
 	}
-	return c.coelan.Patch(types.MergePatchType).Resource(Blocks).Name(name).SubResource("status").Body(patch).Do(ctx).Error()
+	return c.coelan.Patch(types.MergePatchType).Resource(Blocks).Name(name).
+		SubResource("status").Body(patch).Do(ctx).Error()
 }
 
 // Port asks for one Port.

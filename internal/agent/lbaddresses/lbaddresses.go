@@ -71,7 +71,8 @@ func (a *Addresses) Run(ctx context.Context) error {
 	case <-a.ServicesReady:
 	}
 	_, ok := a.View.Await(ctx, func(s apicache.State) bool {
-		return s.Listed(kube.Pools) && s.Listed(kube.FloatingIPs) && s.Listed(kube.Networks) && a.NodesListed() && a.address().IsValid()
+		return s.Listed(kube.Pools) && s.Listed(kube.FloatingIPs) && s.Listed(kube.Networks) &&
+			a.NodesListed() && a.address().IsValid()
 	})
 	if !ok {
 		return nil

@@ -75,7 +75,8 @@ func New(o Options) *Source {
 	}
 	return &Source{
 		Options: o, ports: map[string]intent.Port{}, seen: o.Intent.State(), nodes: translate.NewNodeSet(),
-		floatingIPs: translate.NewFloatingIPSet(), gateways: translate.NewGatewaySet(), egresses: translate.NewEgressSet(),
+		floatingIPs: translate.NewFloatingIPSet(), gateways: translate.NewGatewaySet(),
+		egresses: translate.NewEgressSet(),
 		networks: translate.NewNetworkSet(translate.NetworkView{
 			Node: o.Node, Connected: connected,
 			SNAT: intent.SNAT{Enabled: o.Config.SNAT.Enabled, Direct: o.Config.SNAT.ExcludeCIDRs},
@@ -134,7 +135,8 @@ func (s *Source) Refresh() {
 		applyNodes(tx, nodes)
 		applyFloatingIPs(tx, floatingIPs)
 		applyGateways(tx, gateways, egresses)
-		if !known.Same(before, apicache.Namespaces) || !known.Same(before, apicache.Pods) || !known.Same(before, kube.Egresses) {
+		if !known.Same(before, apicache.Namespaces) || !known.Same(before, apicache.Pods) ||
+			!known.Same(before, kube.Egresses) {
 			s.refreshPorts(tx)
 		}
 		if otherNodes || !known.Same(before, kube.Pools) {
@@ -210,7 +212,9 @@ func (s *Source) translateGateways(before, known apicache.State) translate.Gatew
 // applyGateways brings intent to the addresses of gateways and of Egresses, and to what else
 // Egresses say. An address may go from one to another.
 func applyGateways(tx *intent.Tx, g translate.GatewayChanges, e translate.EgressChanges) {
-	apply(g.Nodes, tx.SetGatewayAddress, func(g intent.GatewayAddress) { tx.DeleteGatewayAddress(g.Network, g.Address) })
+	apply(g.Nodes, tx.SetGatewayAddress, func(g intent.GatewayAddress) {
+		tx.DeleteGatewayAddress(g.Network, g.Address)
+	})
 	apply(translate.Change[intent.EgressAddress]{
 		Set: slices.Concat(g.Shared.Set, e.Addresses.Set), Gone: slices.Concat(g.Shared.Gone, e.Addresses.Gone),
 	}, tx.SetEgressAddress, func(e intent.EgressAddress) { tx.DeleteEgressAddress(e.Network, e.Address) })

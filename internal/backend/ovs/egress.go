@@ -208,8 +208,10 @@ func (e *egress) look(wanted map[string]ovsdb.Port, ports []ovsdb.PortState, now
 		case !began.IsZero():
 			alive[node] = now.Sub(began) < grace
 		}
-		if since[node] = began; !began.IsZero() && alive[node] && (settles.IsZero() || began.Add(grace).Before(settles)) {
-			settles = began.Add(grace)
+		since[node] = began
+		over := began.Add(grace)
+		if !began.IsZero() && alive[node] && (settles.IsZero() || over.Before(settles)) {
+			settles = over
 		}
 	}
 	if len(wanted) == 0 { // without tunnels nothing is known of other nodes

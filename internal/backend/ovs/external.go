@@ -121,7 +121,8 @@ func answeredMayDiffer(last, state *intent.State) bool {
 		return true
 	}
 	delta := intent.Diff(last, state)
-	return len(delta.FloatingIPs)+len(delta.ChosenAddresses)+len(delta.GatewayAddresses)+len(delta.EgressAddresses)+len(delta.Ports)+len(delta.Networks)+
+	return len(delta.FloatingIPs)+len(delta.ChosenAddresses)+len(delta.GatewayAddresses)+
+		len(delta.EgressAddresses)+len(delta.Ports)+len(delta.Networks)+
 		len(delta.Routers) > 0
 }
 

@@ -55,7 +55,8 @@ func sessions(s *intent.State) map[string]ovsdb.Port {
 		if n.Name == local.Node || !remote.IsValid() || !candidates[n.Name] && !candidates[local.Node] {
 			continue
 		}
-		p := ovsdb.Session(sessionName(remote), string(local.Encapsulation), remote, datapath.SessionVNI, sessionInterval)
+		p := ovsdb.Session(sessionName(remote), string(local.Encapsulation), remote, datapath.SessionVNI,
+			sessionInterval)
 		p.ExternalIDs = map[string]string{idNode: n.Name}
 		all[n.Name] = p
 	}

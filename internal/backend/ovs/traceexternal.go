@@ -172,7 +172,9 @@ func waitsForMAC(way *agentapi.Trace) bool {
 }
 
 func tracedFloatingIP(s *intent.State, f intent.FloatingIP) *agentapi.TracedFloatingIP {
-	traced := &agentapi.TracedFloatingIP{Name: f.Name, Network: f.Network, Address: f.Address, Port: f.Port, Service: f.Service}
+	traced := &agentapi.TracedFloatingIP{
+		Name: f.Name, Network: f.Network, Address: f.Address, Port: f.Port, Service: f.Service,
+	}
 	if _, chosen := s.ChosenAddresses().Get(f.Address.String()); chosen && f.Service != "" {
 		traced.Node = s.Local().Node
 	}

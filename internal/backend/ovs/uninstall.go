@@ -63,7 +63,8 @@ func removeBridge(ctx context.Context, c config.Config) error {
 			errs = append(errs, db.DelPorts(ctx, p.Bridge, p.Name))
 		}
 	}
-	return errors.Join(append(errs, db.DelBridge(ctx, sessionBridge), db.DelBridge(ctx, c.Bridge), statefile.Remove(c.StateFile(uplinkFile)))...)
+	return errors.Join(append(errs, db.DelBridge(ctx, sessionBridge), db.DelBridge(ctx, c.Bridge),
+		statefile.Remove(c.StateFile(uplinkFile)))...)
 }
 
 // removeRoutes leaves none of our routes. Those through the gateway interface have gone with it.

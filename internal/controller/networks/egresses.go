@@ -156,7 +156,8 @@ func (r *egresses) rivals(ctx context.Context, egress *v1alpha1.Egress) (found a
 	if err != nil {
 		return found, err
 	}
-	older := translate.NewEgressSelectors(slices.DeleteFunc(reconcile.Pointers(all.Items), func(o *v1alpha1.Egress) bool {
+	others := reconcile.Pointers(all.Items)
+	older := translate.NewEgressSelectors(slices.DeleteFunc(others, func(o *v1alpha1.Egress) bool {
 		return translate.Older(o, egress) >= 0
 	}))
 	if len(older) == 0 {

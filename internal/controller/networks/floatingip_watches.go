@@ -94,7 +94,8 @@ func floatingIPChanged() predicate.Predicate {
 		return meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionReady) != nil
 	}
 	return reconcile.Updated(func(a, b *v1alpha1.FloatingIP) bool {
-		return a.Spec.Port == b.Spec.Port && a.Spec.Service == b.Spec.Service && a.Status.Address == b.Status.Address && judged(a) == judged(b)
+		return a.Spec.Port == b.Spec.Port && a.Spec.Service == b.Spec.Service &&
+			a.Status.Address == b.Status.Address && judged(a) == judged(b)
 	})
 }
 

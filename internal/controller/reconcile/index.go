@@ -65,7 +65,9 @@ var indexes = []index{
 		router, _, _ := strings.Cut(o.(*v1alpha1.AddressBlock).Spec.Gateway, "/")
 		return router
 	}},
-	{&v1alpha1.AddressBlock{}, ByEgress, func(o client.Object) string { return o.(*v1alpha1.AddressBlock).Spec.Egress }},
+	{&v1alpha1.AddressBlock{}, ByEgress, func(o client.Object) string {
+		return o.(*v1alpha1.AddressBlock).Spec.Egress
+	}},
 	{&v1alpha1.Egress{}, ByNetwork, func(o client.Object) string { return o.(*v1alpha1.Egress).Spec.Network }},
 	{&v1alpha1.Router{}, ByNetwork, func(o client.Object) string {
 		if gateway := o.(*v1alpha1.Router).Spec.Gateway; gateway != nil {

@@ -342,7 +342,8 @@ func (a *API) ClaimBlock(_ context.Context, name, resourceVersion, node string) 
 	b, ok := a.blocks[name]
 	a.mu.Unlock()
 	if ok && b.ResourceVersion != resourceVersion {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "addressblocks"}, name, errors.New("it has changed"))
+		resource := schema.GroupResource{Resource: "addressblocks"}
+		return apierrors.NewConflict(resource, name, errors.New("it has changed"))
 	}
 	return patch(a, "block", a.blocks, name, map[string]any{"status": map[string]any{"activeNode": node}})
 }

@@ -67,7 +67,8 @@ func FindCard(name, sysctlDir string) (Card, error) {
 		if o.Index == a.MasterIndex {
 			c.Master = o.Name
 		}
-		if o.ParentIndex == a.Index && slices.Contains(stacked, other.Type()) && !strings.HasPrefix(o.Name, sharedPort) {
+		if o.ParentIndex == a.Index && slices.Contains(stacked, other.Type()) &&
+			!strings.HasPrefix(o.Name, sharedPort) {
 			c.Uppers = append(c.Uppers, o.Name)
 		}
 	}

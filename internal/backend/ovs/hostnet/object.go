@@ -120,7 +120,8 @@ func parseAddress(header []byte, attributes []netlink.Attribute, from iface) []o
 			}
 		case unix.IFA_CACHEINFO:
 			if len(a.Data) >= 16 && (number32(a.Data) != forever || number32(a.Data[4:]) != forever) {
-				list = append(list, netlink.Attribute{Type: a.Type, Data: append(bytes.Clone(a.Data[:8]), make([]byte, 8)...)})
+				data := append(bytes.Clone(a.Data[:8]), make([]byte, 8)...)
+				list = append(list, netlink.Attribute{Type: a.Type, Data: data})
 			}
 		}
 	}

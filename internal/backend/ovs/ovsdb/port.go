@@ -107,7 +107,9 @@ func (p Port) validate() error {
 }
 
 func (p Port) row() *rows.Interface {
-	row := &rows.Interface{Name: p.Name, Type: p.Type, Options: p.Options, ExternalIDs: owned(p.ExternalIDs), BFD: p.BFD}
+	row := &rows.Interface{
+		Name: p.Name, Type: p.Type, Options: p.Options, ExternalIDs: owned(p.ExternalIDs), BFD: p.BFD,
+	}
 	if p.OFPort != 0 {
 		row.OFPortRequest = &p.OFPort
 	}

@@ -135,7 +135,8 @@ func (r *rules) byEgress(p intent.Port) {
 	path, ok := r.state.EgressPaths().Get(p.Egress)
 	whole, known := r.defaultRouter()
 	if ok && known {
-		r.byAddresses(p, intent.EgressUser(p.Egress), egressWay{router: whole, below: belowFloating, to: path.Destinations})
+		way := egressWay{router: whole, below: belowFloating, to: path.Destinations}
+		r.byAddresses(p, intent.EgressUser(p.Egress), way)
 	}
 }
 
@@ -217,7 +218,9 @@ func (t *translation) closed(below uint16, why string, when ...openflow.FieldVal
 		return
 	}
 	t.way(below, []openflow.FieldValue{toPort(nowhere)}, when...).deliver()
-	match := append([]openflow.FieldValue{openflow.InPort(r.number(t.port)), openflow.IPSrc(t.known), toPort(nowhere)}, when...)
+	match := append([]openflow.FieldValue{
+		openflow.InPort(r.number(t.port)), openflow.IPSrc(t.known), toPort(nowhere),
+	}, when...)
 	r.on(output, 110-below, match...).drop(why)
 }
 
@@ -232,7 +235,9 @@ func (t *translation) repliesBeyond(way egressWay) {
 
 // toNode is where a packet is that leaves by the external Network of another node. Its source says
 // whether it has been passed on.
-func (e externalAddress) toNode(name string, rt intent.Router, source openflow.MAC) (out []openflow.FieldValue, ok bool) {
+func (e externalAddress) toNode(name string, rt intent.Router, source openflow.MAC) (
+	out []openflow.FieldValue, ok bool,
+) {
 	r := e.r
 	n, ok := r.node(name)
 	if !ok || !r.tunneled() {
@@ -265,8 +270,10 @@ func (r *rules) egressHere(a intent.EgressAddress) (e externalAddress, rt intent
 // fromNodes takes what other nodes send to be translated to the address.
 func (e externalAddress) fromNodes(rt intent.Router) {
 	if match, ok := e.fromTunnel(rt); ok {
-		e.r.on(tunnel, 120, match...).set(inRouter(rt)).set(e.byUplink()...).set(openflow.EthDst(e.mac)).goTo(toExternal)
-		e.r.on(externalSource, 50, from(fromTunnel), inNetwork(e.external), openflow.EthDst(e.mac), familyOf(e.address)).
+		e.r.on(tunnel, 120, match...).set(inRouter(rt)).set(e.byUplink()...).set(openflow.EthDst(e.mac)).
+			goTo(toExternal)
+		e.r.on(externalSource, 50, from(fromTunnel), inNetwork(e.external), openflow.EthDst(e.mac),
+			familyOf(e.address)).
 			set(openflow.EthSrc(e.mac)).do(openflow.DecTTL(), e.commit(rt)).end()
 	}
 }

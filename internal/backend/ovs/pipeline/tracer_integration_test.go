@@ -136,7 +136,7 @@ func (tr *tracer) knows(ctx context.Context, address, known netip.Addr) (forget 
 				continue
 			}
 			f.Priority += 50 // below that of packets that are too big
-			f.Actions = slices.Insert(slices.Clone(f.Actions), i, openflow.Action(openflow.SetField(openflow.IPDst(known))))
+			f.Actions = slices.Insert(slices.Clone(f.Actions), i, openflow.SetField(openflow.IPDst(known)))
 			back.Flows = append(back.Flows, f)
 		}
 	}
