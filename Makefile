@@ -100,11 +100,11 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 	$(TEST_SEQUENTIAL) -timeout 10m $(SEQUENTIAL)
 
 .PHONY: integration
-# They wait most of the time; each package makes networks of its own, as tests do that run in parallel.
+# They wait most of the time; each package makes networks of its own. Tests of one package that count lost packets want the machine for themselves.
 integration: TESTS = -tags integration -count=1 -run '$(or $(RUN),$(call tests-with,integration))'
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(TEST_SEQUENTIAL) -timeout 15m $(TESTS) $(SEQUENTIAL) & sequential=$$!; status=0; \
-	  go test -race -timeout 15m -p 2 -parallel 2 $(TESTS) $(filter-out $(SEQUENTIAL),$(call packages-with,integration)) || status=$$?; \
+	  go test -race -timeout 15m -p 2 -parallel 1 $(TESTS) $(filter-out $(SEQUENTIAL),$(call packages-with,integration)) || status=$$?; \
 	  wait $$sequential && exit $$status
 
 .PHONY: apiserver

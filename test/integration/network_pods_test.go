@@ -258,7 +258,7 @@ func TestWithoutDefinitions(t *testing.T) {
 	if r := ping(t, p, probe.Ping{Dst: n.Gateway(lab.IPv4), Count: 1}); r.Lost() > 0 {
 		t.Errorf("errors %v", r.Errors)
 	}
-	if strings.Count(n.AgentLogTail(), "does not serve a kind yet") != 7 {
+	if strings.Count(n.AgentLogTail(), "does not serve a kind yet") != 8 {
 		t.Errorf("each missing kind is to be told of once:\n%s", n.AgentLogTail())
 	}
 }
