@@ -27,6 +27,8 @@ type TraceRequest struct {
 	// VNI and TunnelSource are those of a packet from the tunnel.
 	VNI          uint32     `json:"vni,omitempty"`
 	TunnelSource netip.Addr `json:"tunnelSource,omitzero"`
+	// MAC is the destination within the tunnel; empty: the virtual router's.
+	MAC string `json:"mac,omitempty"`
 }
 
 // Trace is the answer to POST /v1/trace.
@@ -156,10 +158,11 @@ type Outcome struct {
 	Pod string `json:"pod,omitempty"`
 	// Network is the receiver's, or the physical network that the packet leaves by.
 	Network string `json:"network,omitempty"`
-	// Node, TunnelIP and VNI say where the tunnel leads.
+	// Node, TunnelIP and VNI say where the tunnel leads, MAC what the destination in it is.
 	Node     string `json:"node,omitempty"`
 	TunnelIP string `json:"tunnelIP,omitempty"`
 	VNI      uint32 `json:"vni,omitempty"`
+	MAC      string `json:"mac,omitempty"`
 	// MTU is the size of the largest packet that fits the way, if a pod of this node may send a
 	// larger one, which is answered with ICMP; 0: all fit.
 	MTU int `json:"mtu,omitempty"`

@@ -109,7 +109,7 @@ func through(r agentapi.TraceRequest, t agentapi.Trace, tunnelIP string) (agenta
 	if err != nil {
 		return r, fmt.Errorf("tunnel address of node %s: %w", t.Node, err)
 	}
-	r.From, r.VNI, r.TunnelSource = "tunnel", t.Outcome.VNI, source
+	r.From, r.VNI, r.TunnelSource, r.MAC = "tunnel", t.Outcome.VNI, source, t.Outcome.MAC
 	r.Conntrack = nil
 	if t.Service != nil && t.Service.Endpoint.IsValid() {
 		r.Destination, r.DestinationPort = t.Service.Endpoint.Addr(), t.Service.Endpoint.Port()

@@ -115,10 +115,17 @@ func (t *tracer) fromTunnel(r agentapi.TraceRequest) ([]string, error) {
 	if r.TunnelSource.Is6() {
 		tun = "tun_ipv6_src"
 	}
+	to := datapath.RouterMAC
+	if r.MAC != "" {
+		var err error
+		if to, err = intent.ParseMAC(r.MAC); err != nil {
+			return nil, bad("mac: %v", err)
+		}
+	}
 	return []string{
 		fmt.Sprintf("in_port=%d", datapath.TunnelPort), fmt.Sprintf("tun_id=%d", r.VNI),
 		tun + "=" + r.TunnelSource.String(),
-		"dl_src=" + datapath.RouterMAC.String(), "dl_dst=" + datapath.RouterMAC.String(),
+		"dl_src=" + datapath.RouterMAC.String(), "dl_dst=" + to.String(),
 	}, nil
 }
 

@@ -35,6 +35,7 @@ var (
 	// outputLine is "output:17", or "-> output port is 17" where a register names the port;
 	// "IN_PORT" goes back.
 	outputLine = regexp.MustCompile(`^\s*(?:output:|-> output port is )?(\d+|(?i:IN_PORT))$`)
+	innerDst   = regexp.MustCompile(`set_field:([0-9a-f:]+)->eth_dst`)
 	tunnelDst  = regexp.MustCompile(`set_field:([0-9a-f.:]+)->tun(?:_ipv6)?_dst`)
 	// endpointNAT is the translation to an endpoint of a new connection.
 	endpointNAT = regexp.MustCompile(`\bnat\(dst=([0-9a-f.:\[\]]+)\)`)
@@ -149,6 +150,7 @@ func (t *tracer) throughTunnel(text string) agentapi.Outcome {
 		frame, _ := strconv.Atoi(m)
 		o.MTU = frame - packet.EthernetLen
 	}
+	o.MAC = lastMatch(innerDst, text)
 	o.TunnelIP = lastMatch(tunnelDst, text)
 	ip, err := netip.ParseAddr(o.TunnelIP)
 	if err != nil {

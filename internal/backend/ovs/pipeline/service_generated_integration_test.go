@@ -179,7 +179,8 @@ func TestWorldsServeClients(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		w := drawWorld(t)
-		w.floating, w.served, w.gateways, w.egress, w.paths = nil, nil, nil, nil, nil // TestWorldsKeepPromises has them
+		// TestWorldsKeepPromises has them.
+		w.floating, w.served, w.gateways, w.egress, w.paths = nil, nil, nil, nil, nil
 		if !w.encapsulation.Tunneled() {
 			w.encapsulation = intent.VXLAN // endpoints elsewhere are the kernel's else
 		}
