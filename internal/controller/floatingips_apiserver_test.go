@@ -414,40 +414,40 @@ func testFloatingIPsOfServices(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	w.start(nil)
 	w.node(1)
-	w.namespace("shop", nil)
+	w.namespace("floating-services", nil)
 	w.create(external("office", "192.0.2.0/24", "2001:db8::/64"))
 	w.ready("office")
-	both := floatingIP("shop", "both", v1alpha1.FloatingIPSpec{Network: "office", Port: "vm", Service: "web"})
+	both := floatingIP("floating-services", "both", v1alpha1.FloatingIPSpec{Network: "office", Port: "vm", Service: "web"})
 	if err := w.client.Create(t.Context(), both); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "beside port") {
 		t.Errorf("a Port and a Service: %v", err)
 	}
 	for _, name := range []string{"a-older", "b-younger"} {
-		w.create(floatingIP("shop", name, v1alpha1.FloatingIPSpec{Network: "office", Service: "web"}))
+		w.create(floatingIP("floating-services", name, v1alpha1.FloatingIPSpec{Network: "office", Service: "web"}))
 		reason, ready := v1alpha1.ReasonNotBound, metav1.ConditionTrue
 		if name == "b-younger" {
 			reason, ready = v1alpha1.ReasonServiceTaken, metav1.ConditionFalse
 		}
-		w.floats("shop", name, reason, func(s v1alpha1.FloatingIPStatus) bool {
+		w.floats("floating-services", name, reason, func(s v1alpha1.FloatingIPStatus) bool {
 			return s.Address != "" && meta.IsStatusConditionPresentAndEqual(s.Conditions, v1alpha1.ConditionReady, ready)
 		})
 	}
 	w.create(&corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "floating-services", Name: "web"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	})
-	older := w.floats("shop", "a-older", v1alpha1.ReasonBound, readyIP("", ""))
+	older := w.floats("floating-services", "a-older", v1alpha1.ReasonBound, readyIP("", ""))
 	before := older.DeepCopy()
 	older.Spec.Service, older.Spec.Port = "", "vm"
 	if err := w.client.Patch(w.Context(), older, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	w.floats("shop", "a-older", v1alpha1.ReasonNotBound, readyIP(before.Status.Address, ""))
-	w.floats("shop", "b-younger", v1alpha1.ReasonBound, readyIP("", ""))
+	w.floats("floating-services", "a-older", v1alpha1.ReasonNotBound, readyIP(before.Status.Address, ""))
+	w.floats("floating-services", "b-younger", v1alpha1.ReasonBound, readyIP("", ""))
 	w.create(&corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "named"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "floating-services", Name: "named"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "shop.example"},
 	})
-	w.create(floatingIP("shop", "named", v1alpha1.FloatingIPSpec{Network: "office", Service: "named"}))
-	w.floats("shop", "named", v1alpha1.ReasonNoClusterIP, func(s v1alpha1.FloatingIPStatus) bool { return s.Address != "" })
+	w.create(floatingIP("floating-services", "named", v1alpha1.FloatingIPSpec{Network: "office", Service: "named"}))
+	w.floats("floating-services", "named", v1alpha1.ReasonNoClusterIP, func(s v1alpha1.FloatingIPStatus) bool { return s.Address != "" })
 	w.event("FloatingIP", "named", v1alpha1.ReasonNoClusterIP)
 }

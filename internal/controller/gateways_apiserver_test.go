@@ -157,10 +157,11 @@ func testGateways(t *testing.T, api *apitest.API) {
 	red := router("red", nil, nil)
 	w.change(red, func() { red.Spec.Gateway = nil })
 	w.until(func() string { return want(!w.get(office), "the Network is left") })
-	w.get(red)
-	if c := meta.FindStatusCondition(red.Status.Conditions, v1alpha1.ConditionGatewayReady); c != nil || red.Status.GatewayNodes != 0 {
-		t.Errorf("without a gateway: %+v", red.Status)
-	}
+	w.until(func() string {
+		w.get(red)
+		c := meta.FindStatusCondition(red.Status.Conditions, v1alpha1.ConditionGatewayReady)
+		return want(c == nil && red.Status.GatewayNodes == 0, fmt.Sprintf("without a gateway: %+v", red.Status))
+	})
 	w.leads("blue", v1alpha1.ReasonNetworkNotFound)
 }
 
