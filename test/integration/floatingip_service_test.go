@@ -79,6 +79,7 @@ func startFloatingServices(t *testing.T) *external {
 	publishAt(w.world, "lab", "closed", fipClosed, closedPort, nil, w.a, w.c)
 	publishAt(w.world, "lab", "much", fipMuch, muchPort, nil, w.a)
 	publishAt(w.world, "lab", "much-local", fipMuchLocal, muchPort, local, w.c)
+	heard := wire(t, w.near)
 	for name, number := range map[string]int{
 		"both": fipBoth, "near": fipNear, "other": fipOther, "local": fipLocal, "nobody": fipNobody, "closed": fipClosed,
 		"much": fipMuch, "much-local": fipMuchLocal,
@@ -86,7 +87,27 @@ func startFloatingServices(t *testing.T) *external {
 		w.bindService("lab", name, number)
 	}
 	w.bindService("red", "reds", fipReds)
+	for f := range lab.Dual.Each {
+		for number := fipBoth; number <= fipMuchLocal; number++ {
+			if err := awaitAnnouncement(t, heard, number, f); err != nil {
+				t.Fatalf("%s is not announced: %v", office(f, number), err)
+			}
+		}
+	}
 	return w
+}
+
+// awaitAnnouncement waits until a node announces a FloatingIP: for as long as nodes may need to agree
+// on one.
+func awaitAnnouncement(t *testing.T, heard *probe.Wire, number int, f lab.Family) error {
+	t.Helper()
+	ctx := within(t, time.Minute)
+	for {
+		_, err := heard.Wait(ctx, announcement(office(f, number), fipMAC(number, f)))
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // reachesService waits until a host reaches a Service by its FloatingIP.
@@ -221,9 +242,9 @@ func floatingServiceSizes(t *testing.T, w *external) {
 		want := tooBig[f]
 		for _, number := range []int{fipMuch, fipMuchLocal} {
 			r, err := (probe.Ping{Dst: office(f, number), Size: 1500 - headers[f]}).Run(t.Context(), w.near)
-			if err != nil || len(r.Errors) != 1 || r.Errors[0].Type != want[0] || r.Errors[0].Code != want[1] || r.Errors[0].MTU != 1450 {
-				t.Errorf("%s to %s: replies %v, errors %v, %v; want type %d code %d with MTU 1450",
-					f, office(f, number), r.Replies, r.Errors, err, want[0], want[1])
+			tooBig := probe.ICMPError{From: office(f, number), Type: want[0], Code: want[1], MTU: 1450}
+			if err != nil || len(r.Errors) != 1 || r.Errors[0] != tooBig {
+				t.Errorf("%s to %s: replies %v, errors %v, %v; want %v", f, office(f, number), r.Replies, r.Errors, err, tooBig)
 			}
 			// The wire beyond the gateway is narrow, which a sender in the cluster has to learn.
 			for _, to := range []*lab.Host{w.near, w.far} {
@@ -364,7 +385,7 @@ func floatingServiceMoves(t *testing.T, w *external) {
 		from := w.answeringNode(t, fipBoth, f)
 		heard := wire(t, w.near)
 		from.KillAgent()
-		if _, err := heard.Wait(within(t, time.Minute), announcement(office(f, fipBoth), fipMAC(fipBoth, f))); err != nil {
+		if err := awaitAnnouncement(t, heard, fipBoth, f); err != nil {
 			t.Errorf("%s is not announced when the agent of %s is dead: %v", office(f, fipBoth), from.Name, err)
 		}
 		reachesService(t, w.near, fipBoth, "")
@@ -373,7 +394,7 @@ func floatingServiceMoves(t *testing.T, w *external) {
 		if err := from.StartAgent(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := heard.Wait(within(t, time.Minute), announcement(office(f, fipBoth), fipMAC(fipBoth, f))); err != nil {
+		if err := awaitAnnouncement(t, heard, fipBoth, f); err != nil {
 			t.Errorf("%s is not announced when the agent of %s is back: %v", office(f, fipBoth), from.Name, err)
 		}
 		reachesService(t, w.near, fipBoth, "")
