@@ -104,7 +104,7 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 integration: TESTS = -tags integration -count=1 -run '$(or $(RUN),$(call tests-with,integration))'
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(TEST_SEQUENTIAL) -timeout 15m $(TESTS) $(SEQUENTIAL) & sequential=$$!; status=0; \
-	  go test -race -timeout 15m -p 2 -parallel 1 $(TESTS) $(filter-out $(SEQUENTIAL),$(call packages-with,integration)) || status=$$?; \
+	  go test -race -timeout 25m -p 2 -parallel 1 $(TESTS) $(filter-out $(SEQUENTIAL),$(call packages-with,integration)) || status=$$?; \
 	  wait $$sequential && exit $$status
 
 .PHONY: apiserver
