@@ -97,8 +97,8 @@ func startFloatingServices(t *testing.T) *external {
 	return w
 }
 
-// awaitAnnouncement waits until a node announces a FloatingIP: for as long as nodes may need to agree
-// on one.
+// awaitAnnouncement waits until a node announces a FloatingIP: for as long as nodes may need to
+// agree on one.
 func awaitAnnouncement(t *testing.T, heard *probe.Wire, number int, f lab.Family) error {
 	t.Helper()
 	ctx := within(t, time.Minute)
