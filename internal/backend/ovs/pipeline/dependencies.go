@@ -126,7 +126,6 @@ func answered(from, to *snapshot, delta intent.Delta) map[unitKey]bool {
 		for _, key := range delta.GatewayAddresses {
 			if g, ok := s.GatewayAddresses().Get(key); ok && g.Node == s.Local().Node {
 				keys[unitKey{kindGateways, g.Router}] = true
-				keys[unitKey{kindRelays, g.Router}], keys[unitKey{kind: kindRelays}] = true, true
 			}
 		}
 		for _, key := range delta.EgressAddresses {
