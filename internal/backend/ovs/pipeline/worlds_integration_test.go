@@ -553,7 +553,8 @@ func (s *simulation) testEgress(t *rapid.T, ends map[string]int) {
 		return // it stays in the cluster
 	}
 	spent, least := 64-want.ttl, uint8(1)
-	if want.end == "host" { // a Service's floating IP, where nothing comes in that has no other hop left
+	if want.end == "host" {
+		// A Service's floating IP, where nothing comes in that has no other hop left.
 		least = 2
 	}
 	if ttl < spent+least {
