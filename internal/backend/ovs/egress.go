@@ -225,16 +225,21 @@ func (e *egress) look(wanted map[string]ovsdb.Port, ports []ovsdb.PortState, now
 
 // differ reports whether other sessions are wanted than there are.
 func differ(wanted map[string]ovsdb.Port, ports []ovsdb.PortState) bool {
-	have := 0
+	have := map[string]bool{}
 	for _, p := range ports {
 		if p.Bridge == sessionBridge {
-			have++
+			have[p.Name] = true
 		}
 	}
-	return have != len(wanted)
+	for _, p := range wanted {
+		if !have[p.Name] {
+			return true
+		}
+	}
+	return len(have) != len(wanted)
 }
 
-// tell logs what this node becomes or ceases to be active for.
+// tell logs which nodes are active now that were not.
 func (e *egress) tell(was, is map[failover.Key]failover.State) {
 	for key, s := range is {
 		if before := was[key]; before.Active != s.Active {

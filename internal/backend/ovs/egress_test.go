@@ -79,6 +79,33 @@ func TestSessions(t *testing.T) {
 	}
 }
 
+// Other sessions are asked for whenever those of the database are not the wanted ones, also when
+// there are as many.
+func TestSessionsDiffer(t *testing.T) {
+	store := intent.NewStore()
+	for _, tc := range []struct {
+		have, want []string
+		differ     bool
+	}{
+		{nil, nil, false},
+		{nil, []string{"n1"}, true},
+		{[]string{"n1"}, []string{"n1"}, false},
+		{[]string{"n1"}, []string{"n2"}, true},
+		{[]string{"n1"}, []string{"n1", "n2"}, true},
+		{[]string{"n1", "n2"}, []string{"n1"}, true},
+		{[]string{"n1"}, nil, true},
+	} {
+		ports := []ovsdb.PortState{{Port: ovsdb.Port{Name: "of a pod"}, Bridge: "coelan"}}
+		for _, p := range sessions(egressState(t, store, "n3", intent.VXLAN, tc.have...)) {
+			ports = append(ports, ovsdb.PortState{Port: p, Bridge: sessionBridge})
+		}
+		wanted := sessions(egressState(t, store, "n3", intent.VXLAN, tc.want...))
+		if got := differ(wanted, ports); got != tc.differ {
+			t.Errorf("with sessions with %v, with %v wanted: %v, want %v", tc.have, tc.want, got, tc.differ)
+		}
+	}
+}
+
 // The bridge of the sessions is there while there are any.
 func TestSessionsOnTheSwitch(t *testing.T) {
 	m := newMachine(t)
