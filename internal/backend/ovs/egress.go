@@ -5,6 +5,7 @@ package ovs
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -53,6 +54,8 @@ type egress struct {
 	states  map[failover.Key]failover.State
 	// since is when each session was wanted first; zero: it has been up. By the other node's name.
 	since map[string]time.Time
+
+	unsaved bool // what is remembered is not what has been decided; for step alone
 }
 
 // newEgress makes what knows the states that it had before a restart: the first flows are made by
@@ -125,7 +128,11 @@ func (e *egress) run(ctx context.Context) error {
 			done := e.loop.Step()
 			next, err = e.step(ctx, last, state)
 			done()
-			last = state
+			if err == nil {
+				last = state
+			} else if ctx.Err() == nil {
+				e.log.Warn("cannot find out which nodes are active for external addresses, retrying", "err", err)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -139,13 +146,15 @@ func (e *egress) run(ctx context.Context) error {
 	}
 }
 
-// step decides once, and says when to do so again without an event.
+// step decides once, and says when to do so again without an event. Last is the State of the last
+// one that succeeded; nil: none has.
 func (e *egress) step(ctx context.Context, last, state *intent.State) (next <-chan time.Time, err error) {
 	wanted := sessions(state)
 	ports, err := e.db.Ports(ctx)
-	if err != nil && len(wanted) > 0 {
-		return nil, err // the nodes in reach are those that were
+	if err != nil && len(wanted) > 0 { // the nodes in reach are those that were
+		return nil, sessionError(err)
 	}
+	err = nil // without sessions nothing depends on the database
 	now := time.Now()
 	e.mu.Lock()
 	alive, settles := e.look(wanted, ports, now)
@@ -168,7 +177,13 @@ func (e *egress) step(ctx context.Context, last, state *intent.State) (next <-ch
 		e.tell(was, d.States)
 		e.numbers.setEgress(egressStates(d.States))
 		e.changed()
-		err = e.save(d.States)
+		e.unsaved = true
+	}
+	if e.unsaved {
+		if err = e.save(d.States); err != nil {
+			err = fmt.Errorf("remember the active nodes of external addresses: %w", err)
+		}
+		e.unsaved = err != nil
 	}
 	if differ(wanted, ports) {
 		e.sessions()

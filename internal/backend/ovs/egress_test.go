@@ -4,6 +4,7 @@ package ovs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -258,7 +259,57 @@ func TestEgressHears(t *testing.T) {
 	}
 }
 
+// What cannot be read or remembered at first is done when it can be, without another event.
+func TestEgressRetries(t *testing.T) {
+	e := newTestEgress(t, "b1", nil)
+	egressState(t, e.intent, "n1", intent.VXLAN, "n1")
+	store := &failingStore{objectStore: e.store, failures: 1, saved: make(chan struct{}, 1)}
+	e.db, e.store = &failingSessions{failures: 1}, store
+	e.watch = func() (<-chan struct{}, func()) { return nil, func() {} }
+	e.changed, e.sessions = func() {}, func() {}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.run(ctx) }()
+	<-store.saved
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := string(e.store.Objects(kindEgress)["office/192.0.2.30"]); got != "b1 n1" {
+		t.Errorf("remembered is %q, want n1 of b1", got)
+	}
+}
+
 // emptySessions is a database without ports.
 type emptySessions struct{ sessionDatabase }
 
 func (emptySessions) Ports(context.Context) ([]ovsdb.PortState, error) { return nil, nil }
+
+// failingSessions cannot be read at first.
+type failingSessions struct {
+	emptySessions
+	failures int
+}
+
+func (f *failingSessions) Ports(ctx context.Context) ([]ovsdb.PortState, error) {
+	if f.failures--; f.failures >= 0 {
+		return nil, errors.New("not connected")
+	}
+	return f.emptySessions.Ports(ctx)
+}
+
+// failingStore cannot be written at first; saved follows when it has been.
+type failingStore struct {
+	objectStore
+	failures int
+	saved    chan struct{}
+}
+
+func (f *failingStore) SaveObjects(kind string, objects map[string][]byte) error {
+	if f.failures--; f.failures >= 0 {
+		return errors.New("no space left on device")
+	}
+	err := f.objectStore.SaveObjects(kind, objects)
+	f.saved <- struct{}{}
+	return err
+}
