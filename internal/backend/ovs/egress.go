@@ -124,7 +124,11 @@ func (e *egress) run(ctx context.Context) error {
 		state := e.intent.State()
 		var next <-chan time.Time
 		var err error
-		if state.Local().Node != "" { // what is not known yet would be forgotten
+		switch {
+		case state.Local().Node == "": // what is not known yet would be forgotten
+		case last != nil && last.EgressAddresses().Len()+state.EgressAddresses().Len() == 0:
+			last = state // nothing is to be decided, and most changes are of something else
+		default:
 			done := e.loop.Step()
 			next, err = e.step(ctx, last, state)
 			done()

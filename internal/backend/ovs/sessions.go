@@ -40,7 +40,7 @@ type sessionDatabase interface {
 // EgressAddress with all others, each of which may send to it; and they with it.
 func sessions(s *intent.State) map[string]ovsdb.Port {
 	local := s.Local()
-	if local.Node == "" || !local.Encapsulation.Tunneled() {
+	if local.Node == "" || !local.Encapsulation.Tunneled() || s.EgressAddresses().Len() == 0 {
 		return nil
 	}
 	candidates := map[string]bool{}
