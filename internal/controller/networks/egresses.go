@@ -128,16 +128,9 @@ func (r *egresses) cluster(ctx context.Context, egress *v1alpha1.Egress,
 	if c.Network, err = found(ctx, r.Access, "", egress.Spec.Network, &v1alpha1.Network{}); err != nil {
 		return c, err
 	}
-	nodes, err := reconcile.All(ctx, r, &corev1.NodeList{})
-	if err != nil {
+	if c.Nodes, c.Held, err = r.claims.held(ctx); err != nil {
 		return c, err
 	}
-	pools, err := reconcile.All(ctx, r, &v1alpha1.LoadBalancerPoolList{})
-	if err != nil {
-		return c, err
-	}
-	c.Nodes = reconcile.Pointers(nodes.Items)
-	c.Held = allocate.HeldAddresses(c.Nodes, reconcile.Pointers(pools.Items))
 	for _, b := range has {
 		if a, single := address(b); single && b.Spec.Network == egress.Spec.Network {
 			c.Has = append(c.Has, a)

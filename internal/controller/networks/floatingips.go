@@ -103,15 +103,10 @@ func (r *floatingIPs) address(ctx context.Context, f *v1alpha1.FloatingIP) (neti
 	if err != nil {
 		return netip.Addr{}, nil, err
 	}
-	nodes, err := reconcile.All(ctx, r, &corev1.NodeList{})
+	_, held, err := r.claims.held(ctx)
 	if err != nil {
 		return netip.Addr{}, nil, err
 	}
-	pools, err := reconcile.All(ctx, r, &v1alpha1.LoadBalancerPoolList{})
-	if err != nil {
-		return netip.Addr{}, nil, err
-	}
-	held := allocate.HeldAddresses(reconcile.Pointers(nodes.Items), reconcile.Pointers(pools.Items))
 	verdict := allocate.CheckFloatingIP(f, network, namespace, held)
 	if verdict.Reason == "" {
 		return r.claims.address(ctx, f, network, verdict)

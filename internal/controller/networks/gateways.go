@@ -130,16 +130,9 @@ func (r *gateways) cluster(ctx context.Context, router *v1alpha1.Router,
 	if err != nil {
 		return c, err
 	}
-	nodes, err := reconcile.All(ctx, r, &corev1.NodeList{})
-	if err != nil {
+	if c.Nodes, c.Held, err = r.claims.held(ctx); err != nil {
 		return c, err
 	}
-	pools, err := reconcile.All(ctx, r, &v1alpha1.LoadBalancerPoolList{})
-	if err != nil {
-		return c, err
-	}
-	c.Nodes = reconcile.Pointers(nodes.Items)
-	c.Held = allocate.HeldAddresses(c.Nodes, reconcile.Pointers(pools.Items))
 	c.Having, c.Present = map[string]bool{}, map[string]bool{}
 	for _, b := range has {
 		a, single := address(b)

@@ -279,7 +279,7 @@ func (m *Machine) decide(e *entry, now time.Time, due func(time.Time)) (ask bool
 		}
 	case m.disowned(e, now, due):
 		target = m.node
-	case m.handsOver(e, e.active, now, due):
+	case e.active != m.node && m.handsOver(e, e.active, now, due):
 		if list := m.successors(e, e.active); len(list) > 0 && list[0] == m.node {
 			target = m.node
 		}
@@ -341,11 +341,17 @@ func (m *Machine) disowned(e *entry, now time.Time, due func(time.Time)) bool {
 		e.disowned = time.Time{}
 		return false
 	}
-	if e.disowned.IsZero() {
-		e.disowned = now
+	return settled(&e.disowned, now, due)
+}
+
+// settled reports whether what has begun at since has lasted for as long as what is not urgent has
+// to. A since that is zero is now.
+func settled(since *time.Time, now time.Time, due func(time.Time)) bool {
+	if since.IsZero() {
+		*since = now
 	}
-	if now.Sub(e.disowned) < settling {
-		due(e.disowned.Add(settling))
+	if now.Sub(*since) < settling {
+		due(since.Add(settling))
 		return false
 	}
 	return true
@@ -394,14 +400,7 @@ func (m *Machine) handsOver(e *entry, active string, now time.Time, due func(tim
 		e.preferredSince = time.Time{}
 		return false
 	}
-	if e.preferredSince.IsZero() {
-		e.preferredSince = now
-	}
-	if now.Sub(e.preferredSince) < settling {
-		due(e.preferredSince.Add(settling))
-		return false
-	}
-	return true
+	return settled(&e.preferredSince, now, due)
 }
 
 // fallSilent has an active node not answer that is to hand over: the other one asks on the wire. It
