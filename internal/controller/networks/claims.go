@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,33 @@ func (c claims) blocks(ctx context.Context, network *v1alpha1.Network) (*blocksO
 		b.byName[o.Name] = o
 	}
 	return b, nil
+}
+
+// blocksAndPorts are what may have an address of a Network already.
+func (c claims) blocksAndPorts(ctx context.Context, network *v1alpha1.Network) (*blocksOf, []*v1alpha1.Port, error) {
+	blocks, err := c.blocks(ctx, network)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := reconcile.All(ctx, c, &v1alpha1.PortList{}, client.MatchingFields{reconcile.ByNetwork: network.Name})
+	if err != nil {
+		return nil, nil, err
+	}
+	return blocks, reconcile.Pointers(list.Items), nil
+}
+
+// held are the addresses of nodes and LoadBalancerPools, which no claimant can have, and the nodes.
+func (c claims) held(ctx context.Context) ([]*corev1.Node, []allocate.Held, error) {
+	list, err := reconcile.All(ctx, c, &corev1.NodeList{})
+	if err != nil {
+		return nil, nil, err
+	}
+	pools, err := reconcile.All(ctx, c, &v1alpha1.LoadBalancerPoolList{})
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes := reconcile.Pointers(list.Items)
+	return nodes, allocate.HeldAddresses(nodes, reconcile.Pointers(pools.Items)), nil
 }
 
 // settle claims what the verdict wants and says how far that is. What it has claimed, the Port

@@ -16,7 +16,6 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/allocate"
-	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/names"
 )
 
@@ -65,15 +64,10 @@ func (c claims) egress(ctx context.Context, by claimant, name string, network *v
 func (s *egressAddresses) claim(ctx context.Context, c claims, by claimant, network *v1alpha1.Network,
 	v allocate.EgressVerdict,
 ) error {
-	blocks, err := c.blocks(ctx, network)
+	blocks, ports, err := c.blocksAndPorts(ctx, network)
 	if err != nil {
 		return err
 	}
-	list, err := reconcile.All(ctx, c, &v1alpha1.PortList{}, client.MatchingFields{reconcile.ByNetwork: network.Name})
-	if err != nil {
-		return err
-	}
-	ports := reconcile.Pointers(list.Items)
 	for _, a := range v.Fixed {
 		refusal, err := c.fixed(ctx, by, blocks, []netip.Addr{a}, ports)
 		if err != nil {

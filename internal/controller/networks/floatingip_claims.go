@@ -8,11 +8,9 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/allocate"
-	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/names"
 	"coelan.io/coelan/internal/translate"
 )
@@ -32,16 +30,12 @@ func (c claims) address(ctx context.Context, f *v1alpha1.FloatingIP, network *v1
 			return a, nil, c.release(ctx, by, network.Name, a)
 		}
 	}
-	blocks, err := c.blocks(ctx, network)
-	if err != nil {
-		return netip.Addr{}, nil, err
-	}
-	list, err := reconcile.All(ctx, c, &v1alpha1.PortList{}, client.MatchingFields{reconcile.ByNetwork: network.Name})
+	blocks, ports, err := c.blocksAndPorts(ctx, network)
 	if err != nil {
 		return netip.Addr{}, nil, err
 	}
 	var refusal *outcome
-	a, ports := v.Fixed, reconcile.Pointers(list.Items)
+	a := v.Fixed
 	if a.IsValid() {
 		refusal, err = c.fixed(ctx, by, blocks, []netip.Addr{a}, ports)
 	} else {

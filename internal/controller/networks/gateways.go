@@ -203,15 +203,10 @@ func (r *gateways) claim(ctx context.Context, router string, network *v1alpha1.N
 	if len(v.Nodes) == 0 {
 		return s, nil
 	}
-	blocks, err := r.claims.blocks(ctx, network)
+	blocks, ports, err := r.claims.blocksAndPorts(ctx, network)
 	if err != nil {
 		return s, err
 	}
-	list, err := reconcile.All(ctx, r, &v1alpha1.PortList{}, client.MatchingFields{reconcile.ByNetwork: network.Name})
-	if err != nil {
-		return s, err
-	}
-	ports := reconcile.Pointers(list.Items)
 	s.nodes, s.blocks = map[string]bool{}, map[string]bool{}
 	for _, node := range v.Nodes {
 		for _, pools := range v.Pools {
