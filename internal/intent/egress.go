@@ -48,6 +48,11 @@ func EgressUser(egress string) string { return "egress/" + egress }
 // EgressAddresses are all of the cluster, by Network and address.
 func (s *State) EgressAddresses() Table[EgressAddress] { return s.egressAddresses }
 
+// EgressAddress is the one with that address of a Network.
+func (s *State) EgressAddress(network string, a netip.Addr) (EgressAddress, bool) {
+	return s.egressAddresses.Get(egressAddressKey(network, a))
+}
+
 // EgressAddressesOf are those of a user.
 func (s *State) EgressAddressesOf(user string) iter.Seq[EgressAddress] {
 	return s.egressAddresses.by(egressAddressesByUser, user)
@@ -63,13 +68,12 @@ func (tx *Tx) SetEgressAddress(e EgressAddress) { tx.egressAddresses = tx.egress
 
 // DeleteEgressAddress removes the EgressAddress with that address of a Network.
 func (tx *Tx) DeleteEgressAddress(network string, a netip.Addr) {
-	tx.egressAddresses = tx.egressAddresses.delete(EgressAddress{Network: network, Address: a}.key())
+	tx.egressAddresses = tx.egressAddresses.delete(egressAddressKey(network, a))
 }
 
-// Key is the address's in EgressAddresses.
-func (e EgressAddress) Key() string { return e.key() }
+func egressAddressKey(network string, a netip.Addr) string { return network + " " + a.String() }
 
-func (e EgressAddress) key() string { return e.Network + " " + e.Address.String() }
+func (e EgressAddress) key() string { return egressAddressKey(e.Network, e.Address) }
 
 func (e EgressAddress) equal(o EgressAddress) bool {
 	return e.Network == o.Network && e.Address == o.Address && e.Router == o.Router && e.Egress == o.Egress &&

@@ -149,7 +149,7 @@ func (e *external) answer(
 
 // mayBeActive reports whether an address is one that this node may be active for.
 func mayBeActive(s *intent.State, a pipeline.LocalAddress) bool {
-	e, ok := s.EgressAddresses().Get(intent.EgressAddress{Network: a.Network, Address: a.Address}.Key())
+	e, ok := s.EgressAddress(a.Network, a.Address)
 	return ok && slices.Contains(e.Nodes, s.Local().Node)
 }
 

@@ -87,7 +87,7 @@ func (b *Backend) EgressAddresses() []agentapi.EgressInfo {
 			if problem == nil && seen.Silent {
 				problem = errSilent
 			}
-			_, accepted := v.accepted.EgressAddresses().Get(e.Key())
+			_, accepted := v.accepted.EgressAddress(e.Network, e.Address)
 			info.ExternalAddress = v.address(e.Network, e.Address, accepted, problem)
 		}
 		infos = append(infos, info)
@@ -196,7 +196,7 @@ func (c *externalCollector) Collect(ch chan<- prometheus.Metric) {
 
 // kindOfAddress is what an address of an external Network is for.
 func kindOfAddress(s *intent.State, key neighbours.Key) string {
-	if _, ok := s.EgressAddresses().Get(intent.EgressAddress{Network: key.Network, Address: key.Address}.Key()); ok {
+	if _, ok := s.EgressAddress(key.Network, key.Address); ok {
 		return "egress"
 	}
 	for f := range s.FloatingIPsAt(key.Address) {
