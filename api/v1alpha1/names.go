@@ -36,8 +36,11 @@ const (
 	// AnnotationLoadBalancerPool on a Service of type LoadBalancer is the name of the
 	// LoadBalancerPool that its addresses are of; left out: one that assigns by itself.
 	AnnotationLoadBalancerPool = "coelan.io/load-balancer-pool"
-	// AnnotationLoadBalancerIPs on a Service of type LoadBalancer are the addresses of pools that
-	// it wants, at most one of each family, with commas between them.
+	// AnnotationLoadBalancerNetwork on a Service of type LoadBalancer is the name of the external
+	// Network that its addresses are of, in place of a LoadBalancerPool.
+	AnnotationLoadBalancerNetwork = "coelan.io/load-balancer-network"
+	// AnnotationLoadBalancerIPs on a Service of type LoadBalancer are the addresses, of pools or
+	// of the external Network, that it wants, at most one of each family, with commas between them.
 	AnnotationLoadBalancerIPs = "coelan.io/load-balancer-ips"
 	// AnnotationSecurityGroups on a pod are the names of SecurityGroups of its namespace, with
 	// commas between them, that all of its interfaces are of.
@@ -114,6 +117,9 @@ const (
 	ReasonPortOnPhysical = "PortOnPhysicalNetwork"
 	ReasonServiceTaken   = "ServiceTaken"
 	ReasonNoClusterIP    = "ServiceWithoutClusterIP"
+	// Reasons of Services that FloatingIPs are made for.
+	ReasonNameTaken     = "NameTaken"
+	ReasonQuotaExceeded = "QuotaExceeded"
 
 	// Reasons of Routers' gateways.
 	ReasonRouteConflict     = "RouteConflict"

@@ -36,7 +36,7 @@ type LoadBalancers struct {
 
 // AllocateLoadBalancers decides which addresses of pools Services of type LoadBalancer have: those
 // of the class coelan.io/pool, and those without a class if they name a pool or an address or if
-// there is a pool that assigns by itself.
+// there is a pool that assigns by itself; but see AllocateServiceFloatingIPs.
 //
 // What a Service has by its status, it keeps, unless it asks for something else that it can have;
 // also if the pool is refused now, is being deleted, or has the address no longer in its spec. It
@@ -111,7 +111,7 @@ func (a *lbAllocator) reportUnlessLeaving(svc *corev1.Service) func(translate.Se
 // WantsPoolAddress says whether a Service that has no address is to get one of a pool,
 // if there is one.
 func WantsPoolAddress(svc *corev1.Service, pools []*v1alpha1.LoadBalancerPool) bool {
-	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
+	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer || NamesNetwork(svc) {
 		return false
 	}
 	if class := svc.Spec.LoadBalancerClass; class != nil {
@@ -129,6 +129,9 @@ func WantsPoolAddress(svc *corev1.Service, pools []*v1alpha1.LoadBalancerPool) b
 
 // concerns says whether a Service's addresses are from here.
 func (a *lbAllocator) concerns(svc *corev1.Service) bool {
+	if NamesNetwork(svc) {
+		return false
+	}
 	if svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil && a.hasOurs(svc) {
 		return true
 	}

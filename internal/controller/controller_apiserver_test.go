@@ -42,6 +42,8 @@ func TestController(t *testing.T) {
 		{"a leader is killed", testLeader},
 		{"300 Networks", testMany},
 		{"addresses of Services", testLoadBalancers},
+		{"addresses of Services on external Networks", testLoadBalancerNetworks},
+		{"a quota of addresses of Services", testLoadBalancerNetworkQuota},
 		{"Services of other load balancers", testOthersLoadBalancers},
 		{"pools and Services with bad input", testBadPools},
 		{"pools for some namespaces", testPoolNamespaces},

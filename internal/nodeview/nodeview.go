@@ -105,14 +105,15 @@ func Service(v intent.Service, at Node) intent.NodeService {
 	return out
 }
 
-// externalIPs are those of a port of a Service, with its floating IPs.
+// externalIPs are those of a port of a Service, with its floating IPs that are not addresses of its
+// load balancer.
 func (at Node) externalIPs(v intent.Service, p *intent.ServicePort) []netip.Addr {
 	if at.FloatingIPs == nil {
 		return p.ExternalIPs
 	}
 	var more []netip.Addr
 	for f := range at.FloatingIPs(v.Namespace + "/" + v.Name) {
-		if f.Address.Is6() == p.IPv6 {
+		if f.Address.Is6() == p.IPv6 && !slices.Contains(p.LoadBalancerIPs, f.Address) {
 			more = append(more, f.Address)
 		}
 	}

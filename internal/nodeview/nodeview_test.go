@@ -5,6 +5,7 @@ package nodeview
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -284,6 +285,12 @@ func TestFloatingIPsOfServices(t *testing.T) {
 			tx.SetFloatingIP(intent.FloatingIP{Name: "shop/b", Address: ip("2001:db8::1"), Service: "shop/web"})
 			tx.SetFloatingIP(intent.FloatingIP{Name: "shop/a", Address: ip("192.0.2.9"), Service: "shop/web"})
 		}, "[192.0.2.9] [2001:db8::1]"},
+		{"one that is an address of its load balancer", func(tx *intent.Tx) {
+			balanced := v
+			balanced.Ports = slices.Clone(v.Ports)
+			balanced.Ports[1].LoadBalancerIPs = []netip.Addr{ip("2001:db8::1")}
+			tx.SetService(balanced)
+		}, "[192.0.2.9] []"},
 		{"none any more", func(tx *intent.Tx) {
 			tx.DeleteFloatingIP("shop/a")
 			tx.DeleteFloatingIP("shop/b")

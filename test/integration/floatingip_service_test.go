@@ -38,6 +38,7 @@ const (
 	fipClosed // its endpoints' port is closed
 	fipMuch   // its endpoint sends much
 	fipMuchLocal
+	fipBalanced // an address of its load balancer, for the host far away only
 )
 
 // closedPort has no listener, at muchPort much is sent.
@@ -69,7 +70,7 @@ func startFloatingServices(t *testing.T) *external {
 		}
 		answers(t, w.red[2].Host, netip.AddrPortFrom(w.red[2].Own("eth0", f), answerPort))
 	}
-	local := func(s *corev1.ServiceSpec) { s.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }
+	local := func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }
 	publish(w.world, "lab", "both", fipBoth, nil, w.b, w.c)
 	publish(w.world, "lab", "near", fipNear, nil, w.a)
 	publish(w.world, "lab", "other", fipOther, nil, w.c)
@@ -79,16 +80,24 @@ func startFloatingServices(t *testing.T) *external {
 	publishAt(w.world, "lab", "closed", fipClosed, closedPort, nil, w.a, w.c)
 	publishAt(w.world, "lab", "much", fipMuch, muchPort, nil, w.a)
 	publishAt(w.world, "lab", "much-local", fipMuchLocal, muchPort, local, w.c)
+	publish(w.world, "lab", "balanced", fipBalanced, func(s *corev1.Service) {
+		for f := range lab.Dual.Each {
+			allowed := netip.PrefixFrom(w.far.Address(f), w.far.Address(f).BitLen())
+			s.Spec.LoadBalancerSourceRanges = append(s.Spec.LoadBalancerSourceRanges, allowed.String())
+			s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress,
+				corev1.LoadBalancerIngress{IP: office(f, fipBalanced).String()})
+		}
+	}, w.a)
 	heard := wire(t, w.near)
 	for name, number := range map[string]int{
 		"both": fipBoth, "near": fipNear, "other": fipOther, "local": fipLocal, "nobody": fipNobody, "closed": fipClosed,
-		"much": fipMuch, "much-local": fipMuchLocal,
+		"much": fipMuch, "much-local": fipMuchLocal, "balanced": fipBalanced,
 	} {
 		w.bindService("lab", name, number)
 	}
 	w.bindService("red", "reds", fipReds)
 	for f := range lab.Dual.Each {
-		for number := fipBoth; number <= fipMuchLocal; number++ {
+		for number := fipBoth; number <= fipBalanced; number++ {
 			if err := awaitAnnouncement(t, heard, number, f); err != nil {
 				t.Fatalf("%s is not announced: %v", office(f, number), err)
 			}
@@ -160,6 +169,10 @@ func floatingServiceWays(t *testing.T, w *external) {
 			{name: "beyond, local", from: w.far, to: at(fipLocal), want: []string{c}, seen: w.far.Address(f)},
 			{name: "VLAN, a tenant's", from: w.near, to: at(fipReds), want: []string{r}},
 			{name: "beyond, a tenant's", from: w.far, to: at(fipReds), want: []string{r}},
+			{name: "beyond, of the source ranges", from: w.far, to: at(fipBalanced), want: []string{a}},
+			{name: "VLAN, not of the source ranges", from: w.near, to: at(fipBalanced), want: []string{unanswered}},
+			{name: "a pod, not of the source ranges", from: w.b.Host, to: at(fipBalanced), want: []string{unanswered}},
+			{name: "a node, not of the source ranges", from: w.n1.Host, to: at(fipBalanced), want: []string{unanswered}},
 			{name: "beyond, nobody", from: w.far, to: at(fipNobody), want: []string{refused}, only: "tcp"},
 
 			{name: "a pod", from: w.a.Host, to: at(fipBoth), want: []string{b, c}, seen: w.a.Address(f)},
@@ -293,6 +306,7 @@ func floatingServiceTraces(t *testing.T, w *external) {
 		}{
 			{"one endpoint", "near", fipNear, servicePort, "n1", "pod lab/a/eth0"},
 			{"of clients that it sees", "local", fipLocal, servicePort, "n2", "pod lab/c/eth0"},
+			{"of a load balancer", "balanced", fipBalanced, servicePort, "n1", "pod lab/a/eth0"},
 			{"of a tenant", "reds", fipReds, servicePort, "n2", "pod red/r2/eth0"},
 			{"at another port", "near", fipNear, servicePort + 1, "", "drop no route"},
 			{"without endpoints", "nobody", fipNobody, servicePort, "", "refused"},
@@ -312,12 +326,18 @@ func floatingServiceTraces(t *testing.T, w *external) {
 				t.Errorf("%s %s: %q, %v; want %q", f, tc.name, got, err, want)
 			}
 		}
-		way, err := diagnose.Trace(t.Context(), labAgents{w.Lab}, packet("n1", "lab/b", w.b.Address(f), fipLocal, servicePort))
+		node := w.answeringNode(t, fipBalanced, f).Name
+		way, err := diagnose.Trace(t.Context(), labAgents{w.Lab}, packet(node, "outside", w.near.Address(f), fipBalanced, servicePort))
+		want := fmt.Sprintf("%[1]s to balanced of %[1]s drop spec.loadBalancerSourceRanges of service lab/balanced do not have the sender", node)
+		if got := wayOf(way, f); err != nil || got != want {
+			t.Errorf("%s of a client that may not: %q, %v; want %q", f, got, err, want)
+		}
+		way, err = diagnose.Trace(t.Context(), labAgents{w.Lab}, packet("n1", "lab/b", w.b.Address(f), fipLocal, servicePort))
 		if got, want := wayOf(way, f), "n1 tunnel, n2 pod lab/c/eth0"; err != nil || got != want {
 			t.Errorf("%s from inside: %q, %v; want %q", f, got, err, want)
 		}
 		_, err = diagnose.Trace(t.Context(), labAgents{w.Lab}, packet("n1", "outside", w.far.Address(f), fipLocal, servicePort))
-		want := fmt.Sprintf("node n1 does not answer for %s: FloatingIP lab/local-%s: another node has been chosen to answer for its Service", office(f, fipLocal), f)
+		want = fmt.Sprintf("node n1 does not answer for %s: FloatingIP lab/local-%s: another node has been chosen to answer for its Service", office(f, fipLocal), f)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s from outside at the wrong node: %v, want %q", f, err, want)
 		}

@@ -77,11 +77,11 @@ func floatingServices(t *testing.T, w *external, s floatingIPs) {
 		run(t, w.Outside, "ip", "route", "add", ext, "via", w.n1.Address(f).String())
 		t.Cleanup(func() { run(t, w.Outside, "ip", "route", "del", ext) })
 	}
-	external := func(number int, policy corev1.ServiceExternalTrafficPolicy) func(*corev1.ServiceSpec) {
-		return func(s *corev1.ServiceSpec) {
-			s.ExternalTrafficPolicy = policy
+	external := func(number int, policy corev1.ServiceExternalTrafficPolicy) func(*corev1.Service) {
+		return func(s *corev1.Service) {
+			s.Spec.ExternalTrafficPolicy = policy
 			for f := range lab.Dual.Each {
-				s.ExternalIPs = append(s.ExternalIPs, externalIPOf(number, f).Addr().String())
+				s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, externalIPOf(number, f).Addr().String())
 			}
 		}
 	}

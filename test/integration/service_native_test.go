@@ -42,11 +42,11 @@ func protocols() []string {
 }
 
 // publish makes a Service with its endpoints.
-func publish(w *world, namespace, name string, number int, change func(*corev1.ServiceSpec), pods ...*lab.Pod) {
+func publish(w *world, namespace, name string, number int, change func(*corev1.Service), pods ...*lab.Pod) {
 	publishAt(w, namespace, name, number, answerPort, change, pods...)
 }
 
-func publishAt(w *world, namespace, name string, number int, target int32, change func(*corev1.ServiceSpec), pods ...*lab.Pod) {
+func publishAt(w *world, namespace, name string, number int, target int32, change func(*corev1.Service), pods ...*lab.Pod) {
 	var ports []corev1.ServicePort
 	for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
 		ports = append(ports, corev1.ServicePort{
@@ -57,7 +57,7 @@ func publishAt(w *world, namespace, name string, number int, target int32, chang
 	s.Namespace = namespace
 	s.Spec.Type = corev1.ServiceTypeNodePort
 	if change != nil {
-		change(&s.Spec)
+		change(s)
 	}
 	w.API.SetService(s)
 	for f := range lab.Dual.Each {
@@ -243,11 +243,11 @@ func TestNativeServices(t *testing.T) {
 		}
 		run(t, w.Outside, "ip", "route", "add", map[lab.Family]string{lab.IPv4: "198.51.100.0/24", lab.IPv6: "fd00:51::/64"}[f], "via", w.n1.Address(f).String())
 	}
-	external := func(number int, policy corev1.ServiceExternalTrafficPolicy) func(*corev1.ServiceSpec) {
-		return func(s *corev1.ServiceSpec) {
-			s.ExternalTrafficPolicy = policy
+	external := func(number int, policy corev1.ServiceExternalTrafficPolicy) func(*corev1.Service) {
+		return func(s *corev1.Service) {
+			s.Spec.ExternalTrafficPolicy = policy
 			for f := range lab.Dual.Each {
-				s.ExternalIPs = append(s.ExternalIPs, externalIPOf(number, f).Addr().String())
+				s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, externalIPOf(number, f).Addr().String())
 			}
 		}
 	}
@@ -256,11 +256,11 @@ func TestNativeServices(t *testing.T) {
 	publish(w.world, "lab", "itself", toItself, nil, w.a)
 	publish(w.world, "lab", "nobody", nobody, external(nobody, corev1.ServiceExternalTrafficPolicyCluster))
 	publish(w.world, "lab", "local", keptLocal, external(keptLocal, corev1.ServiceExternalTrafficPolicyLocal), w.b, w.c)
-	publish(w.world, "lab", "inside", insideLocal, func(s *corev1.ServiceSpec) {
+	publish(w.world, "lab", "inside", insideLocal, func(s *corev1.Service) {
 		policy := corev1.ServiceInternalTrafficPolicyLocal
-		s.InternalTrafficPolicy = &policy
+		s.Spec.InternalTrafficPolicy = &policy
 	}, w.b, w.c)
-	publish(w.world, "lab", "sticky", sticky, func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP }, w.b, w.c)
+	publish(w.world, "lab", "sticky", sticky, func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }, w.b, w.c)
 	publish(w.world, "red", "reds", reds, nil, w.red[1], w.red[2])
 	publish(w.world, "blue", "blues", blues, nil, w.blue[1])
 	publish(w.world, "red", "nobody", redsNobody, nil)

@@ -97,7 +97,7 @@ func (h *hostServices) make() hostnet.Services {
 					announced[a] = true
 				}
 			}
-			for _, a := range p.ExternalIPs {
+			for _, a := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
 				if standsForService(h.state, a) {
 					announced[a], floating[a] = true, true
 				}

@@ -135,6 +135,11 @@ func TestHostServicesFollowFloatingIPs(t *testing.T) {
 		{"the floating IP of a Port", floating(func(f *intent.FloatingIP) { f.Service, f.Port = "", "shop/web" }), false, nil, nil},
 		{"that of a Service", floating(func(*intent.FloatingIP) {}), true, []netip.Addr{addr("192.0.2.1")}, prefixes("10.244.1.0/24")},
 		{"another node", node("n2", "10.244.2.0/24"), true, []netip.Addr{addr("192.0.2.1")}, prefixes("10.244.1.0/24", "10.244.2.0/24")},
+		{"that is an address of its load balancer", func(tx *intent.Tx) {
+			balanced := web
+			balanced.Ports = []intent.NodeServicePort{{Protocol: intent.TCP, Port: 80, LoadBalancerIPs: web.Ports[0].ExternalIPs}}
+			tx.SetNodeService(balanced)
+		}, true, []netip.Addr{addr("192.0.2.1")}, prefixes("10.244.1.0/24", "10.244.2.0/24")},
 		{"of a Port again", floating(func(f *intent.FloatingIP) { f.Service, f.Port = "", "shop/web" }), true, nil, nil},
 	} {
 		s, err := store.Update(func(tx *intent.Tx) error { tc.change(tx); return nil })

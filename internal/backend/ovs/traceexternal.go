@@ -127,8 +127,13 @@ func leadByKernel(s *intent.State, r agentapi.TraceRequest, way *agentapi.Trace)
 	back.Source, _ = gatewayOf(node, r.Destination)
 	for _, p := range v.Ports {
 		if p.Port != r.DestinationPort || !strings.EqualFold(p.Protocol.String(), r.Protocol) ||
-			!slices.Contains(p.ExternalIPs, r.Destination) {
+			!slices.Contains(p.ExternalIPs, r.Destination) && !slices.Contains(p.LoadBalancerIPs, r.Destination) {
 			continue
+		}
+		if slices.Contains(p.LoadBalancerIPs, r.Destination) && !mayUse(v.SourceRanges, r.Source) {
+			way.Outcome = agentapi.Outcome{Kind: "drop",
+				Reason: "spec.loadBalancerSourceRanges of service " + way.SentTo.Service + " do not have the sender"}
+			return
 		}
 		if p.Unserved {
 			way.Service = &agentapi.TracedService{Name: way.SentTo.Service, Refused: true}
@@ -139,6 +144,12 @@ func leadByKernel(s *intent.State, r agentapi.TraceRequest, way *agentapi.Trace)
 		}
 	}
 	way.Returns = &back
+}
+
+// mayUse says whether ranges of a Service, if there are any of the family, have a client.
+func mayUse(ranges []netip.Prefix, client netip.Addr) bool {
+	return !slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Addr().Is6() == client.Is6() }) ||
+		slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
 // nameOwner names what the flow of a step is for, where it is a floating IP or a Router's gateway.

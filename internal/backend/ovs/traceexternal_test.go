@@ -18,13 +18,28 @@ import (
 func TestLeadByKernel(t *testing.T) {
 	six := addr("2001:db8::1")
 	refused := &agentapi.TracedService{Name: "shop/web", Refused: true}
+	// balanced makes its addresses those of a load balancer.
+	balanced := func(ranges ...string) func(*intent.NodeService) {
+		return func(v *intent.NodeService) {
+			v.SourceRanges = prefixes(ranges...)
+			for i := range v.Ports {
+				v.Ports[i].LoadBalancerIPs, v.Ports[i].ExternalIPs = v.Ports[i].ExternalIPs, nil
+			}
+		}
+	}
 	for name, tc := range map[string]struct {
 		change      func(*intent.NodeService)
 		destination netip.Addr
 		protocol    string
 		port        uint16
 		source      string // that the kernel gives it; empty: it does not
+		dropped     bool
 	}{
+		"to the load balancer":             {change: balanced(), protocol: "tcp", port: 80, source: "10.244.1.1"},
+		"from its source ranges":           {change: balanced("203.0.113.0/24"), protocol: "tcp", port: 80, source: "10.244.1.1"},
+		"from elsewhere":                   {change: balanced("198.51.100.0/24"), protocol: "tcp", port: 80, dropped: true},
+		"from elsewhere, by IPv6":          {change: balanced("203.0.113.0/24", "2001:db8:8::/48"), destination: six, protocol: "tcp", port: 80, dropped: true},
+		"from elsewhere, to a port":        {change: balanced("198.51.100.0/24"), protocol: "tcp", port: 81, source: "10.244.1.1"},
 		"to the Service":                   {protocol: "tcp", port: 80, source: "10.244.1.1"},
 		"by IPv6":                          {destination: six, protocol: "tcp", port: 80, source: "fd00:10:244:1::1"},
 		"where endpoints see clients":      {change: func(v *intent.NodeService) { v.ExternalLocal = true }, protocol: "tcp", port: 80, source: "203.0.113.9"},
@@ -67,6 +82,12 @@ func TestLeadByKernel(t *testing.T) {
 			leadByKernel(state, r, &way)
 			want := way
 			want.Service, want.Returns = refused, nil
+			if tc.dropped {
+				want.Service, want.Returns = nil, nil
+				if way.Outcome.Kind != "drop" || way.Outcome.Reason == "" {
+					t.Errorf("outcome: %+v", way.Outcome)
+				}
+			}
 			if tc.source != "" {
 				back := r
 				back.From, back.Source, back.Conntrack = "gateway", addr(tc.source), nil

@@ -34,6 +34,7 @@ type loadBalancers struct {
 	interval time.Duration
 	pools    reconcile.WriteCache[*v1alpha1.LoadBalancerPool]
 	services reconcile.WriteCache[*corev1.Service]
+	floating reconcile.WriteCache[*v1alpha1.FloatingIP]
 	// started is set when what the leader before has written is known.
 	started bool
 	// counted is when the number of a pool's addresses in use was written last.
@@ -45,6 +46,7 @@ func (r *loadBalancers) setup(m manager.Manager, monitor *heartbeat.Monitor) err
 	return ctrl.NewControllerManagedBy(m).Named("loadbalancers").WithOptions(reconcile.Queue(1)).
 		Watches(&v1alpha1.LoadBalancerPool{}, everything, builder.WithPredicates(poolChanged())).
 		Watches(&corev1.Service{}, everything, builder.WithPredicates(serviceChanged())).
+		Watches(&v1alpha1.FloatingIP{}, everything, builder.WithPredicates(isOfService())).
 		Watches(&corev1.Node{}, everything, builder.WithPredicates(reconcile.NodeChanged())).
 		Watches(&v1alpha1.Network{}, everything, builder.WithPredicates(reconcile.NetworkChanged(), isExternal())).
 		Watches(&corev1.Namespace{}, everything, builder.WithPredicates(predicate.LabelChangedPredicate{})).
@@ -72,21 +74,29 @@ func (r *loadBalancers) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Res
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	allocation := allocate.AllocateLoadBalancers(pools, services, reconcile.Pointers(nodes.Items),
-		reconcile.Pointers(networks.Items), reconcile.Pointers(namespaces.Items))
-	// Pools come first: an address that a Service has is always one that its pool has in effect.
-	again, err := r.writePools(ctx, pools, allocation)
+	// First, since a Service that names a Network no longer may get an address of a pool.
+	problems, again, err := r.provideFloatingIPs(ctx, services, reconcile.Pointers(networks.Items))
 	if err != nil {
 		return reconcile.Requeue(err)
 	}
+	allocation := allocate.AllocateLoadBalancers(pools, services, reconcile.Pointers(nodes.Items),
+		reconcile.Pointers(networks.Items), reconcile.Pointers(namespaces.Items))
+	// Pools come first: an address that a Service has is always one that its pool has in effect.
+	wait, err := r.writePools(ctx, pools, allocation)
+	if err != nil {
+		return reconcile.Requeue(err)
+	}
+	again = soonest(again, wait)
 	err = reconcile.Each(ctx, services, func(ctx context.Context, svc *corev1.Service) error {
 		addresses, ours := allocation.Services[client.ObjectKeyFromObject(svc)]
 		if !ours {
 			return nil
 		}
-		return r.writeService(ctx, svc, addresses)
+		_, err := r.writeService(ctx, svc, addresses)
+		return err
 	})
-	if failed := r.events.Report(ctx, r.Access, problemsOf(allocation.Problems)); err == nil {
+	problems = append(problems, allocation.Problems...)
+	if failed := r.events.Report(ctx, r.Access, problemsOf(problems)); err == nil {
 		err = failed
 	}
 	if err != nil {
@@ -153,11 +163,17 @@ func (r *loadBalancers) writePools(ctx context.Context, pools []*v1alpha1.LoadBa
 		if err != nil {
 			last = err
 		}
-		if wait > 0 && (again == 0 || wait < again) {
-			again = wait
-		}
+		again = soonest(again, wait)
 	}
 	return again, last
+}
+
+// soonest is the lesser of two times to wait, 0 being none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // writePool puts the finalizer on a pool before it hands out anything, and takes it off when it is
@@ -201,23 +217,25 @@ func (r *loadBalancers) writePool(ctx context.Context, p *v1alpha1.LoadBalancerP
 }
 
 // writeService makes the addresses those of a Service's status, unless the
-// Service has changed meanwhile.
-func (r *loadBalancers) writeService(ctx context.Context, svc *corev1.Service, addresses []netip.Addr) error {
+// Service has changed meanwhile. It returns the Service as it is now.
+func (r *loadBalancers) writeService(ctx context.Context, svc *corev1.Service,
+	addresses []netip.Addr,
+) (*corev1.Service, error) {
 	ingress, added := ingressOf(svc, addresses)
 	if equality.Semantic.DeepEqual(ingress, svc.Status.LoadBalancer.Ingress) {
-		return nil
+		return svc, nil
 	}
 	now := svc.DeepCopy()
 	now.Status.LoadBalancer.Ingress = ingress
 	if err := r.Status().Patch(ctx, now,
 		client.MergeFromWithOptions(svc, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("status of service %s/%s: %w", svc.Namespace, svc.Name, err)
+		return nil, fmt.Errorf("status of service %s/%s: %w", svc.Namespace, svc.Name, err)
 	}
 	r.services.Keep(now)
 	if len(added) > 0 {
 		r.Events.Event(now, corev1.EventTypeNormal, v1alpha1.ReasonAddressAssigned, strings.Join(added, " and "))
 	}
-	return nil
+	return now, nil
 }
 
 // ingressOf is how a status says that these are the addresses, and what a Service

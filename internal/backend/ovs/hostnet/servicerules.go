@@ -46,7 +46,7 @@ func serviceChains(gateway string, families []serviceFamily) []chain {
 		dnat = append(dnat, f.dnatRules()...)
 		snat = append(snat, f.snatRules(gateway)...)
 		reject = append(reject, f.rejectRules()...)
-		sources = append(sources, f.sourceRule(gateway))
+		sources = append(sources, f.sourceRules(gateway)...)
 		forwarded = append(forwarded, f.forwardedRule(gateway))
 	}
 	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
@@ -135,15 +135,24 @@ func (f serviceFamily) rejectRules() []rule {
 	}
 }
 
-// sourceRule drops what others than its source ranges send to a load balancer's address. What pods
-// send, the bridge has let pass.
-func (f serviceFamily) sourceRule(gateway string) rule {
+// sourceRules drop what others than its source ranges send to a load balancer's address. What pods
+// send, the bridge has let pass; what it takes from the wire of a physical network, it has not
+// judged.
+func (f serviceFamily) sourceRules(gateway string) []rule {
 	at := fmt.Sprintf("%s daddr . meta l4proto . th dport", f.ip)
-	return f.rule(fmt.Sprintf("iifname != %s %s @restricted%s %s . %s saddr != @allowed%s drop", gateway, at, f.name,
-		at, f.ip, f.name),
-		device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway), f.frontend(), f.in("restricted"),
-		f.load(f.src, f.words()+2),
-		lookup(expr.Lookup{SetName: "allowed" + f.name, Invert: true}), verdict(expr.VerdictDrop))
+	text := fmt.Sprintf("%s @restricted%s %s . %s saddr != @allowed%s drop", at, f.name, at, f.ip, f.name)
+	restricted := func() []expr.Any {
+		return slices.Concat(f.frontend(), f.in("restricted"), f.load(f.src, f.words()+2),
+			lookup(expr.Lookup{SetName: "allowed" + f.name, Invert: true}), verdict(expr.VerdictDrop))
+	}
+	return []rule{
+		f.rule(fmt.Sprintf("iifname != %s %s", gateway, text),
+			device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway), restricted()),
+		f.rule(fmt.Sprintf("iifname %s %s daddr @floating%s %s saddr != @cluster%s %s", gateway, f.ip, f.name, f.ip,
+			f.name, text),
+			device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in("floating"), f.load(f.src, 0),
+			lookup(expr.Lookup{SetName: "cluster" + f.name, Invert: true}), restricted()),
+	}
 }
 
 // forwardedRule marks what the host does not send itself to a ClusterIP: clients of an external
