@@ -157,7 +157,7 @@ test-kernel: ## the integration tests on the kernel's datapath, in an emulated m
 
 .PHONY: test-kernel-brief
 # These are slow in an emulated machine; what they are about other tests there or on the userspace datapath show as well.
-test-kernel-brief: SKIP = TestAgentServices|TestBulk|TestCentralized|TestChurn|TestFloatingIPs/moves|TestFloatingIPs/removed|TestFloatingIPs/restarts|TestFloatingIPsOfNodesSegment|TestFloatingIPsOfServices|TestGateways/before|TestGateways/changes|TestGateways/^in|TestGateways/policies|TestGateways/removed|TestGateways/restarts|TestGateways/Services|TestGatewaysOnNodesSegment|TestGuest|TestNamespaceMapping|TestNarrow|TestNativeServicesThroughRestarts|TestPolicies$$|TestPoliciesOfTenants|TestReachOtherwise|TestReboot|TestReleasedAfterPings|TestTenants|TestUnreachable|TestUplinksShared|TestWithoutAPIServer
+test-kernel-brief: SKIP = TestAgentServices|TestBulk|TestCentralized|TestChurn|TestFloatingIPs$$/moves|TestFloatingIPs$$/removed|TestFloatingIPs$$/restarts|TestFloatingIPsOfNodesSegment|TestFloatingIPsOfServices|TestGateways$$/before|TestGateways$$/changes|TestGateways$$/^in|TestGateways$$/policies|TestGateways$$/removed|TestGateways$$/restarts|TestGateways$$/Services|TestGatewaysOnNodesSegment|TestGuest|TestNamespaceMapping|TestNarrow|TestNativeServicesThroughRestarts|TestPolicies$$|TestPoliciesOfTenants|TestReachOtherwise|TestReboot|TestReleasedAfterPings|TestTenants|TestUnreachable|TestUplinksShared|TestWithoutAPIServer
 test-kernel-brief: test-kernel ## those of test-kernel that are a part of make test
 
 ##@ Outside suites

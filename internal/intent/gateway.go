@@ -14,6 +14,9 @@ type GatewayAddress struct {
 	Node    string // name
 	Network string // name of the external Network
 	Address netip.Addr
+	// Routed says that it is only where the outside sends what is for the Router's Networks. What
+	// leaves has the Ports' own addresses.
+	Routed bool
 }
 
 // GatewayAddresses are those of all nodes, by Network and address.
