@@ -4,6 +4,7 @@ package translate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -317,4 +318,24 @@ func showServicePort(p intent.NodeServicePort) string {
 		b.WriteString(" unserved")
 	}
 	return b.String()
+}
+
+// An endpoint that is in several slices is there once, also with one between that says something
+// else of the same address.
+func TestEndpointsInSeveralSlices(t *testing.T) {
+	svc, first := web()
+	other := slice("web-2", discoveryv1.AddressTypeIPv4, endpoint("10.244.1.2", "n2"), endpoint("10.244.1.3", "n1"))
+	again := slice("web-3", discoveryv1.AddressTypeIPv4, endpoint("10.244.1.2", "n1"))
+	v, ok, problems := Service(svc, []*discoveryv1.EndpointSlice{first, other, again}, ServiceView{})
+	if !ok || len(problems) > 0 || len(v.Ports) != 1 {
+		t.Fatalf("%+v, %v", v, problems)
+	}
+	var got []string
+	for _, e := range v.Ports[0].Endpoints {
+		got = append(got, e.Address.String()+" on "+e.Topology.Node())
+	}
+	want := []string{"10.244.1.2 on n1", "10.244.1.2 on n2", "10.244.1.3 on n1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }

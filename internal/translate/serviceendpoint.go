@@ -37,7 +37,22 @@ func endpoints(endpointSlices []*sliceRecord, f family, p recordPort) []intent.S
 	if !slices.IsSortedFunc(list, compareEndpoints) {
 		slices.SortStableFunc(list, compareEndpoints)
 	}
-	return slices.Compact(list)
+	return distinct(list)
+}
+
+// distinct takes out endpoints that are there before in the same list, which several slices may
+// have: those with the same address and port are next to each other.
+func distinct(list []intent.ServiceEndpoint) []intent.ServiceEndpoint {
+	kept, first := list[:0], 0
+	for _, e := range list {
+		if first < len(kept) && compareEndpoints(kept[first], e) != 0 {
+			first = len(kept)
+		}
+		if !slices.Contains(kept[first:], e) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
 }
 
 func compareEndpoints(a, b intent.ServiceEndpoint) int { return a.Endpoint().Compare(b.Endpoint()) }
