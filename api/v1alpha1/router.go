@@ -73,7 +73,7 @@ type RouterSpec struct {
 
 // SNAT is which address takes the place of the source of what leaves a Router by its gateway.
 //
-// +kubebuilder:validation:Enum=Distributed;Centralized;distributed;centralized
+// +kubebuilder:validation:Enum=Distributed;Centralized;None;distributed;centralized;none
 type SNAT string
 
 // The kinds of SNAT.
@@ -82,13 +82,24 @@ const (
 	DistributedSNAT SNAT = "Distributed"
 	// CentralizedSNAT has one node at a time translate to each of the Router's addresses.
 	CentralizedSNAT SNAT = "Centralized"
+	// NoSNAT leaves the source as it is: the outside has routes to the Router's Networks.
+	NoSNAT SNAT = "None"
 )
+
+// IPv6SNAT is how that of IPv6 differs.
+//
+// +kubebuilder:validation:Enum=None;none
+type IPv6SNAT string
+
+// NoIPv6SNAT leaves IPv6 sources as they are.
+const NoIPv6SNAT IPv6SNAT = "None"
 
 // RouterGateway is the way out of a Router by an external Network. Each node that is connected to
 // the Network and has something of the Router gets an address of its own there, one of each family,
 // which it writes over the source of what its pods and Ports send out of the cluster. Snat says
 // what differs from that.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.snatIPv6) || !has(self.snat) || self.snat.lowerAscii() != 'centralized'",message="is not for snat: Centralized: leave one of them out",fieldPath=".snatIPv6"
 // +kubebuilder:validation:XValidation:rule="!has(self.addresses) || size(self.addresses) == 0 || has(self.snat) && self.snat.lowerAscii() == 'centralized'",message="addresses are for snat: Centralized: set that, or leave addresses out",fieldPath=".addresses"
 // +kubebuilder:validation:XValidation:rule="!has(self.failback) || !self.failback || has(self.snat) && self.snat.lowerAscii() == 'centralized'",message="failback is for snat: Centralized: set that, or leave failback out",fieldPath=".failback"
 type RouterGateway struct {
@@ -102,11 +113,16 @@ type RouterGateway struct {
 	Nodes *metav1.LabelSelector `json:"nodes,omitempty"`
 	// SNAT is Distributed: each node writes its own address over the source. Centralized: all
 	// leaves with the Router's addresses, for each of which one node at a time is active, and
-	// another one takes over when that is gone.
+	// another one takes over when that is gone. None: nothing is translated, and the outside sends
+	// what is for the Router's Networks to the nodes' addresses.
 	//
 	// +kubebuilder:default=Distributed
 	// +optional
 	SNAT SNAT `json:"snat,omitempty"`
+	// SNATIPv6 is None where only IPv4 is to be translated.
+	//
+	// +optional
+	SNATIPv6 IPv6SNAT `json:"snatIPv6,omitempty"`
 	// Addresses that the Router is seen as (Centralized); left out: one of each family that the
 	// Network hands out.
 	//
@@ -124,6 +140,11 @@ type RouterGateway struct {
 // IsCentralized reports whether the Router is seen as a few addresses of its own; a Router without
 // a gateway is not.
 func (g *RouterGateway) IsCentralized() bool { return g != nil && g.SNAT == CentralizedSNAT }
+
+// IsRouted reports whether what leaves with IPv4, or IPv6, keeps its source.
+func (g *RouterGateway) IsRouted(ipv6 bool) bool {
+	return g != nil && (g.SNAT == NoSNAT || ipv6 && g.SNATIPv6 == NoIPv6SNAT)
+}
 
 // RouterStatus is what Coelan made of it.
 type RouterStatus struct {

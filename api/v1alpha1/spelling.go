@@ -47,7 +47,12 @@ func (f *IPFamily) UnmarshalJSON(data []byte) error {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *SNAT) UnmarshalJSON(data []byte) error {
-	return unmarshalValue(s, data, DistributedSNAT, CentralizedSNAT)
+	return unmarshalValue(s, data, DistributedSNAT, CentralizedSNAT, NoSNAT)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *IPv6SNAT) UnmarshalJSON(data []byte) error {
+	return unmarshalValue(s, data, NoIPv6SNAT)
 }
 
 // unmarshalValue reads one of the values in whatever case, and any other text as it is.

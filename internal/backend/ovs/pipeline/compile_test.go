@@ -323,6 +323,9 @@ func TestFlowsAreSound(t *testing.T) {
 						ok = strings.Contains(f.String(), openflow.SetField(asked).String())
 					case to.Table == affinity.ID: // once: the endpoint is known now
 						ok = f.Table == affinityLearn.ID
+					case f.Table == gatewayRoute.ID:
+						// What comes back has an address in the cluster.
+						ok = to.Table == clusterSource.ID
 					case to.Table == clusterSource.ID: // once: what it quotes is translated now
 						ok = strings.Contains(f.String(), openflow.SetField(quoted).String())
 					case f.Table == output.ID || f.Table == nextHop.ID:

@@ -106,7 +106,9 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 	}
 	dirty := c.affected(before, delta)
 	for _, key := range neighbours {
-		dirty[unitKey{kindNeighbour, key.text()}] = true
+		unit := unitKey{kindNeighbour, key.text()}
+		dirty[unit] = true
+		maps.Copy(dirty, c.dependents[unit])
 	}
 	for _, key := range egress {
 		unit := unitKey{kindEgressAddress, key.text()}
@@ -114,7 +116,7 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 		maps.Copy(dirty, c.dependents[unit])
 	}
 	had := c.defaultRoutes
-	if len(delta.Routers) > 0 {
+	if len(delta.Routers)+len(delta.GatewayAddresses) > 0 {
 		c.defaultRoutes = anyDefaultRoute(state)
 	}
 	if c.defaultRoutes != had || c.defaultRoutes && len(delta.ServiceRanges) > 0 {

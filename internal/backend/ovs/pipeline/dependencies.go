@@ -31,7 +31,7 @@ const (
 	kindOutside   // no key: does this node answer for any address of an external network?
 	kindChosen    // address: has this node been chosen to answer for it?
 	kindServing   // no key: does this node answer for any floating IP of a Service?
-	kindGateways  // router: which addresses has this node as its gateway?
+	kindGateways  // router: which addresses has this node as its gateway? No key: as any's?
 	kindEgressOf  // user: which addresses has it that one of several nodes is active for?
 	kindPath      // Egress: what does it say of the way?
 	// Router: may packets of other nodes' ports leave here for it? No key: for any?
@@ -125,7 +125,7 @@ func answered(from, to *snapshot, delta intent.Delta) map[unitKey]bool {
 	for _, s := range []*snapshot{from, to} {
 		for _, key := range delta.GatewayAddresses {
 			if g, ok := s.GatewayAddresses().Get(key); ok && g.Node == s.Local().Node {
-				keys[unitKey{kindGateways, g.Router}] = true
+				keys[unitKey{kindGateways, g.Router}], keys[unitKey{kind: kindGateways}] = true, true
 			}
 		}
 		for _, key := range delta.EgressAddresses {
@@ -193,9 +193,14 @@ func servicesMoved(from, to *snapshot, delta intent.Delta) iter.Seq[string] {
 
 func serviceKey(v intent.NodeService) string { return v.Namespace + "/" + v.Name }
 
-// anyDefaultRoute says whether any private router has a default route.
+// anyDefaultRoute says whether any private router has a default route, or a routed gateway here.
 func anyDefaultRoute(s *snapshot) bool {
 	for rt := range s.PrivateRouters() {
+		for g := range s.GatewayAddressesOf(s.Local().Node, rt.Name) {
+			if g.Routed {
+				return true
+			}
+		}
 		for _, route := range rt.Routes {
 			if route.Destination.Bits() == 0 {
 				return true

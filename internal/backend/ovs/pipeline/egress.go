@@ -33,12 +33,12 @@ var egressFeature = &feature{
 		if r.usesEgress() {
 			r.meter(uplinkMeter(datapath.TunnelPort, icmpErrors), uplinkRates[icmpErrors])
 		}
-		if r.relays("") {
+		if r.relays("") || r.routesIn() {
 			// The TTL was counted where the packet came in.
 			r.on(ttl, 250, from(fromUplink)).set(openflow.EthSrc(relayMAC)).goTo(output)
-			if r.anyPrivate() {
-				r.on(clusterSource, 100, from(fromUplink)).goTo(cluster)
-			}
+		}
+		if r.relays("") && r.anyPrivate() {
+			r.on(clusterSource, 100, from(fromUplink)).goTo(cluster)
 		}
 	},
 	node: func(r *rules, n intent.Node) {
@@ -182,6 +182,11 @@ func (t *translation) byAddress(a intent.EgressAddress, way egressWay) {
 		return
 	}
 	r := t.r
+	if way.below < belowEgress {
+		for _, when := range matches {
+			r.byOtherAddress(t.port, t.router, way.below, append(when[:len(when):len(when)], familyOf(a.Address))...)
+		}
+	}
 	t.repliesBeyond(way)
 	state := r.egressState(a)
 	why := "no node is active for the address " + a.Address.String()

@@ -99,6 +99,7 @@ var floatingIPFeature = &feature{
 			t.inbound()
 			t.outbound()
 			t.quotesOfPort(0)
+			r.byOtherAddress(t.port, t.router, 0, familyOf(t.address))
 		}
 	},
 }
@@ -266,20 +267,10 @@ func (e externalAddress) reachableHere() {
 // ownOf are the prefixes of a private Router's Networks: answers to what comes from there do not
 // leave it.
 func (r *rules) ownOf(rt intent.Router) iter.Seq[netip.Prefix] {
-	return func(yield func(netip.Prefix) bool) {
-		if !rt.Private() {
-			return
-		}
-		r.dependOn(unitKey{kindJoined, rt.Name})
-		for n := range r.state.NetworksOf(rt.Name) {
-			r.dependOn(unitKey{kindNetwork, n.Name})
-			for _, s := range n.Subnets {
-				if !yield(s.Prefix) {
-					return
-				}
-			}
-		}
+	if !rt.Private() {
+		return func(func(netip.Prefix) bool) {}
 	}
+	return r.prefixesOf(rt)
 }
 
 // sent matches what is sent to the address.
@@ -289,7 +280,12 @@ func (e externalAddress) sent() []openflow.FieldValue {
 
 // measured compares what is sent to the address with an MTU.
 func (e externalAddress) measured(mtu int) {
-	e.r.on(floatingIP, 100, e.sent()...).set(regPathMTU.Value(uint64(mtu))).
+	e.r.on(floatingIP, 100, e.sent()...).measured(mtu)
+}
+
+// measured ends a flow that compares the length of packets with an MTU.
+func (w flow) measured(mtu int) {
+	w.set(regPathMTU.Value(uint64(mtu))).
 		do(openflow.CheckPktLarger(uint16(mtu+ethernetHeader), regTooBig)). //nolint:gosec // MTUs have 16 bits
 		goTo(floatingPort)
 }

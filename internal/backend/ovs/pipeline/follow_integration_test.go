@@ -102,6 +102,9 @@ func (s *simulation) send(node int, p packet, markedOn int, zones []int) (arriva
 		if len(s.floating)+len(s.served)+len(s.gateways)+len(s.egress) > 0 {
 			lookups, resubmits = 2, 3 // a hairpin begins anew
 		}
+		if slices.ContainsFunc(s.gateways, func(g intent.GatewayAddress) bool { return g.Routed }) {
+			resubmits++ // back to what leaves by another address
+		}
 		if p.reply && len(s.gateways)+len(s.egress) > 0 {
 			lookups = 3 // where it was translated, and for either port
 		}
@@ -213,7 +216,9 @@ func (s *simulation) isEgress(src netip.Addr, mac intent.MAC) bool {
 
 // isGateway says whether a packet comes from a Router's gateway.
 func (s *simulation) isGateway(src netip.Addr, mac intent.MAC) bool {
-	return slices.ContainsFunc(s.gateways, func(g intent.GatewayAddress) bool { return g.Address == src && mac == reserved.PodMAC(src) })
+	return slices.ContainsFunc(s.gateways, func(g intent.GatewayAddress) bool {
+		return (g.Routed || g.Address == src) && mac == reserved.PodMAC(g.Address)
+	})
 }
 
 // isFloating says whether a packet comes from a floating IP.

@@ -5,6 +5,7 @@ package pipeline
 import (
 	"cmp"
 	"iter"
+	"net/netip"
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
@@ -15,11 +16,46 @@ import (
 // external Network that is this node's own. conntrack writes it over the source, after policies, in
 // a zone of the Router's that is for nothing else: so it finds replies, where they come from the
 // wire, before their Port is known. A Port's floating IP comes first.
+//
+// A routed gateway writes nothing. What leaves has the Port's own address, and the MAC of the
+// node's address as source; what the wire sends to that MAC for one of the Router's Networks is
+// routed in the Router.
 var gatewayFeature = &feature{
 	number: 29,
 	name:   "gateway",
-	tables: []Table{gatewayReply, gatewaySource},
+	tables: []Table{gatewayRoute, gatewayReply, gatewaySource},
 	needed: (*rules).answersOutside,
+	local: func(r *rules) {
+		if r.routesPrivate() {
+			r.keepInCluster(netip.MustParsePrefix("169.254.0.0/16"))
+			r.on(gatewayRoute, 0).toClusterSource()
+		}
+	},
+	node: func(r *rules, n intent.Node) {
+		if r.routesPrivate() {
+			for _, a := range n.Addresses {
+				r.keepInCluster(host(a))
+			}
+		}
+		r.routeToNodesPods(n)
+	},
+	network: func(r *rules, n intent.Network) {
+		if r.inCluster(n) && r.routesPrivate() {
+			for _, s := range n.Subnets {
+				r.keepInCluster(s.Prefix)
+			}
+		}
+	},
+	serviceRange: func(r *rules, s intent.ServiceRange) {
+		if r.routesPrivate() {
+			r.keepInCluster(s.Prefix)
+		}
+	},
+	router: func(r *rules, rt intent.Router) {
+		if rt.Private() {
+			r.defaultByGateway(rt)
+		}
+	},
 	gatewayAddress: func(r *rules, g intent.GatewayAddress) {
 		if g.Node != r.local.Node {
 			return
@@ -29,7 +65,11 @@ var gatewayFeature = &feature{
 			return
 		}
 		e.answered()
-		e.translated(rt)
+		if g.Routed {
+			e.routed(rt)
+		} else {
+			e.translated(rt)
+		}
 	},
 	port: func(r *rules, p intent.Port) {
 		n, rt, ok := r.lookup(p.Network)
@@ -39,6 +79,10 @@ var gatewayFeature = &feature{
 		for g := range r.gatewayAddresses(rt) {
 			e, ok := r.externalAddress(g.Network, g.Address)
 			if !ok {
+				continue
+			}
+			if g.Routed {
+				r.byOwnAddresses(p, n, rt, e)
 				continue
 			}
 			list, _ := r.translations(p, e)

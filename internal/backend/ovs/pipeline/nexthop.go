@@ -136,16 +136,18 @@ func (r *rules) compileNeighbour(key string) (owner string, ok bool) {
 	if !ok || !r.answering(n) {
 		return r.owner, true
 	}
-	wire := func(w flow) {
-		w.set(openflow.EthDst(openflow.MAC(mac))).do(tagged(n)...).do(openflow.OutputField(regOutput)).end()
-	}
 	for _, s := range n.Subnets {
 		if s.Gateway == k.Address {
-			wire(r.on(nextHop, 60, inNetwork(n), openflow.IPSrc(s.Prefix)))
+			r.on(nextHop, 60, inNetwork(n), openflow.IPSrc(s.Prefix)).toWire(n, openflow.MAC(mac))
 		}
 	}
-	wire(r.on(nextHopMAC, 100, inNetwork(n), openflow.IPDst(k.Address)))
+	r.on(nextHopMAC, 100, inNetwork(n), openflow.IPDst(k.Address)).toWire(n, openflow.MAC(mac))
 	return r.owner, true
+}
+
+// toWire ends a flow of packets that go to a MAC on the wire of an external Network.
+func (w flow) toWire(n intent.Network, to openflow.MAC) {
+	w.set(openflow.EthDst(to)).do(tagged(n)...).do(openflow.OutputField(regOutput)).end()
 }
 
 // uplinkPackets are what the agent is given of an uplink, each with a meter of its own.
@@ -192,7 +194,11 @@ func LocalAddresses(in Input) []LocalAddress {
 	}
 	for g := range in.State.GatewayAddressesAt(in.State.Local().Node) {
 		if e, rt, ok := askFor(in).gateway(g); ok {
-			list = append(list, LocalAddress{g.Network, g.Address, intent.MAC(e.mac), datapath.GatewayZone(rt.ID)})
+			zone := datapath.GatewayZone(rt.ID)
+			if g.Routed {
+				zone = 0
+			}
+			list = append(list, LocalAddress{g.Network, g.Address, intent.MAC(e.mac), zone})
 		}
 	}
 	for a := range in.State.EgressAddressesAt(in.State.Local().Node) {

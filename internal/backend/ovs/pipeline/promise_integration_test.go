@@ -291,6 +291,16 @@ type exit struct {
 	nodes   []string
 	// router has the connections that are translated to the address; empty: none are.
 	router string
+	// own is the port's address, which is not translated; not valid: it is.
+	own netip.Addr
+}
+
+// source is what the outside sees.
+func (e exit) source() netip.Addr {
+	if e.own.IsValid() {
+		return e.own
+	}
+	return e.address
 }
 
 // exitOf is the one of a port's packets to an address: its floating IP, else that of its Egress,
@@ -311,6 +321,9 @@ func (w promise) exitOf(p worldPort, to netip.Addr) (exit, bool) {
 	rt := w.routerOf(p).Name
 	for _, g := range w.gateways {
 		if g.Router == rt && g.Node == p.Node && g.Address.Is4() == to.Is4() {
+			if own, _ := firstOf(p.Addresses, to); g.Routed {
+				return exit{network: g.Network, address: g.Address, own: own}, true
+			}
 			return exit{network: g.Network, address: g.Address, router: rt}, true
 		}
 	}
@@ -459,9 +472,9 @@ func (w promise) leave(a worldPort, as exit, to netip.Addr) arrival {
 // leaveNode is the way of a packet that leaves the cluster at a node.
 func (w promise) leaveNode(here int, as exit, to netip.Addr, ttl uint8) arrival {
 	n := w.network(as.network)
-	at := arrival{end: "outside", node: here, src: as.address, dst: to, ttl: ttl}
+	at := arrival{end: "outside", node: here, src: as.source(), dst: to, ttl: ttl}
 	if w.answering(n, to) == here {
-		return w.fromWire(n, here, as.address, to, at.ttl)
+		return w.fromWire(n, here, as.source(), to, at.ttl)
 	}
 	gateway, toGateway := w.exitAt(n, to)
 	if toGateway && w.nodeNamed(gateway.Node) == here {
@@ -503,10 +516,51 @@ func (w promise) leaveNode(here int, as exit, to netip.Addr, ttl uint8) arrival 
 		return lost
 	}
 	if node := w.answering(n, to); node >= 0 {
-		return w.fromWire(n, node, as.address, to, at.ttl)
+		return w.fromWire(n, node, as.source(), to, at.ttl)
 	}
 	at.mac = mac
 	return at
+}
+
+// routedIn is where a packet ends that comes from the wire to the MAC of a routed gateway: at the
+// port of its router with the address, or at the kernel of the node that hands the address out. The
+// outside has no addresses of the cluster, nor of what the router has routes to.
+func (w promise) routedIn(g intent.GatewayAddress, from, to netip.Addr, ttl uint8) arrival {
+	here, rt := w.nodeNamed(g.Node), *w.router(g.Router)
+	if !rt.Shared && w.inSubnet(from, func(of intent.Router) bool { return sees(rt, of) }) {
+		return lost
+	}
+	if n := w.network(g.Network); w.answering(n, to) == here {
+		return w.fromWire(n, here, from, to, ttl)
+	}
+	ofNode := -1
+	if rt.Name == intent.DefaultRouterName {
+		ofNode = w.subnetOf(to)
+	}
+	switch {
+	case ttl <= 1, w.hasPods(from), inServiceRange(from):
+		return lost
+	case w.gatewayAt(to) >= 0 || ofNode < 0 && !w.inSubnet(to, func(of intent.Router) bool { return of.Name == rt.Name }):
+		return lost
+	}
+	carry := func(b worldPort) arrival {
+		if b.ID == "" || w.nodeOf(b) != here && !w.encapsulation.Tunneled() {
+			return lost
+		}
+		return arrival{end: "port", node: w.nodeOf(b), port: b, src: from, dst: to, ttl: ttl - 1}
+	}
+	for _, b := range w.ports {
+		if slices.Contains(b.Addresses, to) && sees(rt, w.routerOf(b)) {
+			return carry(b)
+		}
+	}
+	if hop, known := w.staticRoute(rt, to, false); known {
+		return carry(hop)
+	}
+	if ofNode < 0 || w.guarded(to) >= 0 || ofNode != here && !w.encapsulation.Tunneled() {
+		return lost
+	}
+	return w.host(ofNode, from, to, ttl-1)
 }
 
 // fromWire is where a packet ends that comes to a node by an external network: at the port there

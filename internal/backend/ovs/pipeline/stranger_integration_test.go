@@ -164,6 +164,8 @@ func (w promise) wrongAtExit(p packet, o outcome) (kind, wrong string) {
 		return "port by exit", ""
 	case isExit && fromTunnel:
 		return end(o), "" // no port can send so
+	case end(o) == "wire" && w.routedOut(own, p, o):
+		return "port routed", ""
 	case end(o) == "wire" && w.network(own.Network).Physical == "":
 		return "", "is on the wire untranslated"
 	case fromTunnel && end(o) == "tunnel":
@@ -186,6 +188,13 @@ func (w promise) wrongAtExit(p packet, o outcome) (kind, wrong string) {
 		return "port to active", ""
 	}
 	return end(o), ""
+}
+
+// routedOut says whether a port's packet leaves as it should by a routed gateway of its node.
+func (w promise) routedOut(own worldPort, p packet, o outcome) bool {
+	as, ok := w.exitOf(own, p.dst)
+	return own.ID != "" && ok && as.own.IsValid() && o.Src == p.src && slices.Contains(own.Addresses, o.Src) &&
+		o.EthSrc == reserved.PodMAC(as.address)
 }
 
 func end(o outcome) string {

@@ -59,6 +59,7 @@ var (
 		"the private router has no default route"}
 	clusterSource = Table{52, "cluster-source", "give what leaves a private router its address in the cluster",
 		"the sender has no address outside of its router"}
+	gatewayRoute  = Table{53, "gateway-route", "keep what is in the cluster from a private router's routed gateway", ""}
 	cluster       = Table{54, "cluster", "route in the cluster for a private router", "no route in the private router"}
 	hostAccess    = Table{56, "host-access", "let only the hosts and the outside reach a private router's port", ""}
 	ttl           = Table{60, "ttl", "decrement the TTL of a packet that leaves for another node", "not an IP packet"}

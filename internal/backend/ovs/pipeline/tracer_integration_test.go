@@ -213,6 +213,7 @@ var (
 	cookieText = regexp.MustCompile(`cookie 0x([0-9a-f]+)`)
 	fieldText  = regexp.MustCompile(`([a-z0-9_]+)=([^,\s]+)`)
 	keyText    = regexp.MustCompile(`set_field:(0x[0-9a-f]+)->tun_id`)
+	remoteText = regexp.MustCompile(`set_field:([0-9a-f.:]+)->tun_(?:ipv6_)?dst`)
 	agentText  = regexp.MustCompile(`\n +controller\(userdata=([0-9a-f.]+)`)
 	setText    = regexp.MustCompile(`set\((eth|ipv4|ipv6)\(([^)]*)\)\)`)
 	ctText     = regexp.MustCompile(`ct\((commit,)?zone=(\d+)`)
@@ -299,6 +300,10 @@ func (o *outcome) readHeader(f map[string]string, text string) {
 			if a, err := netip.ParseAddr(f[name]); err == nil && !a.IsUnspecified() {
 				o.TunDst = a
 			}
+		}
+		// Nor does it where the length was compared before.
+		if set := remoteText.FindAllStringSubmatch(text, -1); !o.TunDst.IsValid() && set != nil {
+			o.TunDst, _ = netip.ParseAddr(set[len(set)-1][1])
 		}
 	}
 }

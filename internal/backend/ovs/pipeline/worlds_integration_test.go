@@ -39,7 +39,7 @@ func TestWorldsKeepPromises(t *testing.T) {
 			return
 		}
 		for range 30 {
-			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating", "served", "served", "gateway", "egress", "egress"}).Draw(t, "sender") {
+			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating", "served", "served", "gateway", "gateway", "egress", "egress"}).Draw(t, "sender") {
 			case "port":
 				s.testPort(t, ends)
 			case "host":
@@ -61,6 +61,7 @@ func TestWorldsKeepPromises(t *testing.T) {
 	for _, end := range []string{"port dropped", "port port", "port host", "port wire", "port forwarded", "host dropped", "host port", "service answered", "service dropped",
 		"port outside", "port agent", "port hairpin", "floating port", "floating dropped", "host kernel", "served host", "served dropped",
 		"reply outside", "reply agent", "reply port", "port by gateway", "gateway dropped",
+		"port routed", "routed port", "routed dropped",
 		"port by egress", "port by another node", "egress dropped", "egress reply", "egress reply by another node", "egress hairpin", "egress aged"} {
 		if ends[end] == 0 {
 			t.Errorf("no packet of kind and end %q: the cases say nothing", end)
@@ -104,6 +105,9 @@ func (s *simulation) testPortTo(t *rapid.T, a worldPort, to netip.Addr, ends map
 	s.testExitReply(t, a, to, got, what, ends)
 	if slices.ContainsFunc(s.gateways, func(g intent.GatewayAddress) bool { return g.Address == got.src }) {
 		ends["port by gateway"]++
+	}
+	if as, ok := model.exitOf(a, to); ok && as.own.IsValid() && (got.end == "outside" || got.end == "agent") {
+		ends["port routed"]++
 	}
 	if as, ok := model.exitOf(a, to); ok && as.ofNodes && got.src == as.address {
 		ends["port by egress"]++
@@ -200,6 +204,10 @@ func (s *simulation) testHost(t *rapid.T, ends map[string]int) {
 	}
 	ends["host "+got.end]++
 	if back := model.withoutExits().fromPort(b, from); got.end == "port" && got.node == node && back.end == "host" && model.isOutside(from) {
+		if as, ok := model.exitOf(b, from); ok && as.own.IsValid() && !s.native && !model.routerOf(b).Shared {
+			// With kube-proxy, what ports of a routed private router answer leaves by the wire.
+			return
+		}
 		// What came by the node's kernel is answered by it, also where it has another way out.
 		answer, err := s.fromPort(b, from, node, got.commits)
 		if err != nil || !answer.same(back) {
@@ -403,6 +411,17 @@ func (s *simulation) testGateway(t *rapid.T, ends map[string]int) {
 	g := rapid.SampledFrom(s.gateways).Draw(t, "gateway")
 	n := s.network(g.Network)
 	s.log = nil
+	// What is to leave by it.
+	for _, b := range s.ports {
+		if b.Node != g.Node || (promise{s.clusterWorld}).routerOf(b).Name != g.Router {
+			continue
+		}
+		for _, to := range family(both(s.clusterWorld, netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("2001:db8::8")), g.Address.Is4()) {
+			s.testPortTo(t, b, to, ends)
+		}
+		break
+	}
+	s.log = nil
 	if at := s.answersFor(t, n, g.Address); !slices.Equal(at, []int{s.nodeNamed(g.Node)}) {
 		t.Fatalf("the nodes %v answer for %+v\n%s", at, g, strings.Join(s.log, "\n"))
 	}
@@ -417,11 +436,55 @@ func (s *simulation) testGateway(t *rapid.T, ends map[string]int) {
 		src: rapid.SampledFrom(sources).Draw(t, "from"), dst: g.Address, ttl: 64,
 	}
 	marked := rapid.SampledFrom([]int{-1, noMark}).Draw(t, "new, or a reply")
+	if g.Routed {
+		s.testRouted(t, g, p, ends)
+		return
+	}
 	got, err := s.send(s.nodeNamed(g.Node), p, marked, nil)
 	if err != nil || !got.same(lost) {
 		s.fatal(t, fmt.Sprintf("from %s on the wire of %s to gateway %s: %v", p.src, n.Name, g.Address, err), lost, got)
 	}
 	ends["gateway "+got.end]++
+}
+
+// testRouted sends a packet from the wire to the MAC of a routed gateway, for any address, and has
+// the port that it reaches answer.
+func (s *simulation) testRouted(t *rapid.T, g intent.GatewayAddress, p packet, ends map[string]int) {
+	addresses := s.clusterWorld.addresses()
+	if rapid.Bool().Draw(t, "to a port of the router") {
+		for _, b := range s.ports {
+			if (promise{s.clusterWorld}).routerOf(b).Name == g.Router {
+				addresses = b.Addresses
+			}
+		}
+		for _, sn := range s.network(g.Network).Subnets {
+			if sn.Prefix.Contains(g.Address) {
+				p.src = at(sn.Prefix, outsideHost)
+			}
+		}
+	}
+	if addresses = family(addresses, g.Address.Is4()); len(addresses) == 0 {
+		return
+	}
+	p.dst, p.ttl = rapid.SampledFrom(addresses).Draw(t, "to"), rapid.SampledFrom([]uint8{64, 64, 64, 2, 1}).Draw(t, "ttl")
+	model := promise{s.clusterWorld}
+	what := fmt.Sprintf("from %s on the wire of %s by the routed gateway %s of %s to %s", p.src, g.Network, g.Address, g.Router, p.dst)
+	want := model.routedIn(g, p.src, p.dst, p.ttl)
+	s.log = nil
+	got, err := s.send(s.nodeNamed(g.Node), p, noMark, nil)
+	if err != nil || !got.same(want) {
+		s.fatal(t, fmt.Sprintf("%s: %v", what, err), want, got)
+	}
+	ends["routed "+got.end]++
+	if got.end != "port" || !slices.Contains(got.port.Addresses, p.dst) {
+		return // or the next hop of a static route, or the port of a floating IP
+	}
+	s.log = nil
+	back := model.fromPort(got.port, p.src)
+	answer, err := s.fromPort(got.port, p.src, noMark, nil)
+	if err != nil || !answer.same(back) {
+		s.fatal(t, "answer to "+what, back, answer)
+	}
 }
 
 // testExitReply has what a port has reached from an address that conntrack gave its packet answer
@@ -460,8 +523,10 @@ func (s *simulation) testExitReply(t *rapid.T, a worldPort, to netip.Addr, got a
 	_, floats := model.floatingAt(n, to)
 	switch {
 	case got.end == "port" && floats && s.nodeOf(got.port) == here: // it turns back on the bridge
-		if _, byRoute := model.staticRoute(model.routerOf(got.port), got.src, true); byRoute {
-			return // another port gets what answers
+		own := model.routerOf(got.port)
+		if _, byRoute := model.staticRoute(own, got.src, true); byRoute ||
+			model.inSubnet(got.src, func(of intent.Router) bool { return sees(own, of) }) {
+			return // another port gets what answers, or would
 		}
 		back.ttl = 62
 		answer, err = s.fromPort(got.port, as.address, noMark, nil)

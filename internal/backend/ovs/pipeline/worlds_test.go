@@ -403,11 +403,16 @@ func (w *clusterWorld) drawGateways(t *rapid.T) {
 			w.drawEgressAddresses(t, intent.EgressAddress{Network: n.Name, Router: rt.Name}, 53+2*i)
 			continue
 		}
+		routed := map[bool]bool{}
+		for _, v6 := range []bool{false, true} {
+			routed[v6] = rapid.Bool().Draw(t, "is routed")
+		}
 		for j, node := range w.nodes {
 			for _, s := range n.Subnets {
 				if rapid.Bool().Draw(t, "is a gateway") {
 					w.gateways = append(w.gateways, intent.GatewayAddress{
 						Router: rt.Name, Node: node.Name, Network: n.Name, Address: at(s.Prefix, 70+3*i+j),
+						Routed: routed[s.Prefix.Addr().Is6()],
 					})
 				}
 			}
