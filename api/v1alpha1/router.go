@@ -2,7 +2,11 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Router is one L3 domain (VRF): the Networks that join it, and their routes. Two Routers exchange
 // routes when one imports what the other exports; without that they are isolated from each other
@@ -86,20 +90,12 @@ const (
 	NoSNAT SNAT = "None"
 )
 
-// IPv6SNAT is how that of IPv6 differs.
-//
-// +kubebuilder:validation:Enum=None;none
-type IPv6SNAT string
-
-// NoIPv6SNAT leaves IPv6 sources as they are.
-const NoIPv6SNAT IPv6SNAT = "None"
-
 // RouterGateway is the way out of a Router by an external Network. Each node that is connected to
 // the Network and has something of the Router gets an address of its own there, one of each family,
 // which it writes over the source of what its pods and Ports send out of the cluster. Snat says
 // what differs from that.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.snatIPv6) || !has(self.snat) || self.snat.lowerAscii() != 'centralized'",message="is not for snat: Centralized: leave one of them out",fieldPath=".snatIPv6"
+// +kubebuilder:validation:XValidation:rule="!has(self.snatFamilies) || !has(self.snat) || self.snat.lowerAscii() == 'distributed'",message="snatFamilies are for snat: Distributed: set that, or leave snatFamilies out",fieldPath=".snatFamilies"
 // +kubebuilder:validation:XValidation:rule="!has(self.addresses) || size(self.addresses) == 0 || has(self.snat) && self.snat.lowerAscii() == 'centralized'",message="addresses are for snat: Centralized: set that, or leave addresses out",fieldPath=".addresses"
 // +kubebuilder:validation:XValidation:rule="!has(self.failback) || !self.failback || has(self.snat) && self.snat.lowerAscii() == 'centralized'",message="failback is for snat: Centralized: set that, or leave failback out",fieldPath=".failback"
 type RouterGateway struct {
@@ -119,10 +115,14 @@ type RouterGateway struct {
 	// +kubebuilder:default=Distributed
 	// +optional
 	SNAT SNAT `json:"snat,omitempty"`
-	// SNATIPv6 is None where only IPv4 is to be translated.
+	// SNATFamilies are those that are translated (Distributed); left out: both. The other one is
+	// treated as with None.
 	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=set
 	// +optional
-	SNATIPv6 IPv6SNAT `json:"snatIPv6,omitempty"`
+	SNATFamilies []IPFamily `json:"snatFamilies,omitempty"`
 	// Addresses that the Router is seen as (Centralized); left out: one of each family that the
 	// Network hands out.
 	//
@@ -141,9 +141,9 @@ type RouterGateway struct {
 // a gateway is not.
 func (g *RouterGateway) IsCentralized() bool { return g != nil && g.SNAT == CentralizedSNAT }
 
-// IsRouted reports whether what leaves with IPv4, or IPv6, keeps its source.
-func (g *RouterGateway) IsRouted(ipv6 bool) bool {
-	return g != nil && (g.SNAT == NoSNAT || ipv6 && g.SNATIPv6 == NoIPv6SNAT)
+// IsRouted reports whether what leaves with a family keeps its source.
+func (g *RouterGateway) IsRouted(family IPFamily) bool {
+	return g != nil && (g.SNAT == NoSNAT || len(g.SNATFamilies) > 0 && !slices.Contains(g.SNATFamilies, family))
 }
 
 // RouterStatus is what Coelan made of it.

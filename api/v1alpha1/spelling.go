@@ -50,11 +50,6 @@ func (s *SNAT) UnmarshalJSON(data []byte) error {
 	return unmarshalValue(s, data, DistributedSNAT, CentralizedSNAT, NoSNAT)
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *IPv6SNAT) UnmarshalJSON(data []byte) error {
-	return unmarshalValue(s, data, NoIPv6SNAT)
-}
-
 // unmarshalValue reads one of the values in whatever case, and any other text as it is.
 func unmarshalValue[T ~string](to *T, data []byte, values ...T) error {
 	var text string

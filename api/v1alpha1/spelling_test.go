@@ -40,6 +40,13 @@ func TestFormerSpelling(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"snat": "centralized"}`), &g); err != nil || !g.IsCentralized() {
 		t.Errorf("snat %q, %v", g.SNAT, err)
 	}
+	var routed v1alpha1.RouterGateway
+	if err := json.Unmarshal([]byte(`{"snat": "distributed", "snatFamilies": ["ipv4"]}`), &routed); err != nil || routed.IsRouted(v1alpha1.IPv4) || !routed.IsRouted(v1alpha1.IPv6) {
+		t.Errorf("snat %q of %v, %v", routed.SNAT, routed.SNATFamilies, err)
+	}
+	if err := json.Unmarshal([]byte(`{"snat": "none"}`), &routed); err != nil || !routed.IsRouted(v1alpha1.IPv4) {
+		t.Errorf("snat %q, %v", routed.SNAT, err)
+	}
 	if err := json.Unmarshal([]byte(`{"type": "gre"}`), &got); err != nil || got.Type != "gre" {
 		t.Errorf("an unknown type is read as %q, %v", got.Type, err)
 	}

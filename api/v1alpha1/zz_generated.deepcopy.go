@@ -838,6 +838,11 @@ func (in *RouterGateway) DeepCopyInto(out *RouterGateway) {
 		*out = new(v1.LabelSelector)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.SNATFamilies != nil {
+		in, out := &in.SNATFamilies, &out.SNATFamilies
+		*out = make([]IPFamily, len(*in))
+		copy(*out, *in)
+	}
 	if in.Addresses != nil {
 		in, out := &in.Addresses, &out.Addresses
 		*out = make([]GatewayAddress, len(*in))

@@ -109,6 +109,8 @@ func gatewayRows(all []ofNode[agentapi.GatewayInfo]) [][]any {
 	for _, g := range all {
 		translations, left := "-", "-"
 		switch t := g.info.Translations; {
+		case g.info.Routed:
+			translations = "none"
 		case t == nil:
 		default:
 			translations = fmt.Sprint(t.Count)

@@ -64,11 +64,14 @@ func TestRowsOfGateways(t *testing.T) {
 			Router: router, ExternalAddress: inOffice(address, nil), Translations: translations,
 		}
 	}
+	routed := of("shop", "198.51.100.44", nil)
+	routed.Routed = true
 	all := []ofNode[agentapi.GatewayInfo]{
 		{"n2", of("red", "198.51.100.41", &agentapi.Translations{Count: 3, Limit: 300})},
 		{"n1", of("red", "2001:db8::40", nil)},
 		{"n1", of("red", "198.51.100.40", &agentapi.Translations{Count: 301, Limit: 300})},
 		{"n1", of("blue", "198.51.100.42", &agentapi.Translations{Count: 7})},
+		{"n1", routed},
 		{"n1", of("green", "198.51.100.43", nil)},
 	}
 	const mac = "0a:58:c6:33:64:20 in effect"
@@ -78,6 +81,7 @@ func TestRowsOfGateways(t *testing.T) {
 		"red office 198.51.100.40 n1 " + mac + " 301 0",
 		"red office 2001:db8::40 n1 " + mac + " - -",
 		"red office 198.51.100.41 n2 " + mac + " 3 297",
+		"shop office 198.51.100.44 n1 " + mac + " none -",
 	}
 	if diff := cmp.Diff(want, lines(gatewayRows(all))); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)

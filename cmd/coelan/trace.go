@@ -184,9 +184,16 @@ func floatingIPsOf(t agentapi.Trace) (lines []string) {
 // gatewaysOf says what Routers' gateways have the packet's addresses, or those that they become.
 func gatewaysOf(t agentapi.Trace) (lines []string) {
 	if g := t.LeavesBy; g != nil {
-		lines = append(lines, becomes(t, g.Router, g.Address, g.Network))
+		line := becomes(t, g.Router, g.Address, g.Network)
+		if g.Routed {
+			line = fmt.Sprintf("%s: leaves as it is by Network %s, from %s", g.Router, g.Network, g.Address) + byHop(t)
+		}
+		lines = append(lines, line)
 	}
-	if g := t.SentToGateway; g != nil {
+	if g := t.SentToGateway; g != nil && g.Routed {
+		lines = append(lines, fmt.Sprintf("%s: comes in by %s of Network %s, which routes to the Router's Networks on node %s",
+			g.Router, g.Address, g.Network, g.Node))
+	} else if g != nil {
 		lines = append(lines, fmt.Sprintf("%s: %s of Network %s is for what leaves from node %s, and the replies; "+
 			"nothing can open a connection to it", g.Router, g.Address, g.Network, g.Node))
 	}

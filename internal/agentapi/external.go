@@ -34,6 +34,8 @@ type FloatingIPInfo struct {
 type GatewayInfo struct {
 	Router string `json:"router"`
 	ExternalAddress
+	// Routed says that nothing is translated to the address.
+	Routed bool `json:"routed,omitempty"`
 	// Translations are those of all addresses that the node has as the Router's gateway; nil: not
 	// known.
 	Translations *Translations `json:"translations,omitempty"`

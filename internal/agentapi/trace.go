@@ -94,6 +94,8 @@ type TracedGateway struct {
 	Node    string     `json:"node"` // that has the address
 	Network string     `json:"network"`
 	Address netip.Addr `json:"address"`
+	// Routed says that the packet keeps its addresses, and the gateway's is only the next hop.
+	Routed bool `json:"routed,omitempty"`
 }
 
 // External is the address of an external Network that the packet leaves with, and the Network; not

@@ -110,6 +110,8 @@ func testCentralizedGateways(t *testing.T, api *apitest.API) {
 	if len(red.Status.GatewayAddresses) > 0 {
 		t.Errorf("addresses of the Router are left: %+v", red.Status)
 	}
+	w.change(red, func() { red.Spec.Gateway.SNAT = v1alpha1.NoSNAT })
+	w.leads("red", v1alpha1.ReasonReady, "worker2")
 	w.change(red, func() {
 		red.Spec.Gateway.SNAT, red.Spec.Gateway.Addresses = v1alpha1.CentralizedSNAT, []string{"192.0.2.40", "2001:db8::40"}
 	})

@@ -148,7 +148,7 @@ func (s *GatewaySet) ofNode(c gatewayClaim, r routerGateway) (intent.GatewayAddr
 	}
 	return intent.GatewayAddress{
 		Router: c.router, Node: c.node, Network: c.network, Address: c.address,
-		Routed: r.spec.IsRouted(c.address.Is6()),
+		Routed: r.spec.IsRouted(v1alpha1.IPFamily(familyOf(c.address).String())),
 	}, true
 }
 

@@ -47,9 +47,9 @@ func TestGatewayAddressesInEffect(t *testing.T) {
 		}
 	}
 	red := gatewayRouter("red", "office")
-	routed := func(snat v1alpha1.SNAT, six v1alpha1.IPv6SNAT) *v1alpha1.Router {
+	routed := func(snat v1alpha1.SNAT, families ...v1alpha1.IPFamily) *v1alpha1.Router {
 		o := gatewayRouter("red", "office")
-		o.Spec.Gateway.SNAT, o.Spec.Gateway.SNATIPv6 = snat, six
+		o.Spec.Gateway.SNAT, o.Spec.Gateway.SNATFamilies = snat, families
 		return o
 	}
 	asRouted := func(list []intent.GatewayAddress) []intent.GatewayAddress {
@@ -83,10 +83,10 @@ func TestGatewayAddressesInEffect(t *testing.T) {
 		{"of a node, and the gateway is centralized", centralizedRouter("red", v4), gatewayBlock(v4, "red/n1"), nil},
 		{"whole", red, gatewayBlock(v4, "red/n1"), at("red", "n1", v4)},
 		{"whole, of IPv6", red, gatewayBlock(v6, "red/n1"), at("red", "n1", v6)},
-		{"routed", routed(v1alpha1.NoSNAT, ""), gatewayBlock(v4, "red/n1"), asRouted(at("red", "n1", v4))},
-		{"routed, of IPv6", routed(v1alpha1.NoSNAT, ""), gatewayBlock(v6, "red/n1"), asRouted(at("red", "n1", v6))},
-		{"of IPv4, where IPv6 is routed", routed(v1alpha1.DistributedSNAT, v1alpha1.NoIPv6SNAT), gatewayBlock(v4, "red/n1"), at("red", "n1", v4)},
-		{"of IPv6, where that is routed", routed(v1alpha1.DistributedSNAT, v1alpha1.NoIPv6SNAT), gatewayBlock(v6, "red/n1"), asRouted(at("red", "n1", v6))},
+		{"routed", routed(v1alpha1.NoSNAT), gatewayBlock(v4, "red/n1"), asRouted(at("red", "n1", v4))},
+		{"routed, of IPv6", routed(v1alpha1.NoSNAT), gatewayBlock(v6, "red/n1"), asRouted(at("red", "n1", v6))},
+		{"of IPv4, where IPv6 is routed", routed(v1alpha1.DistributedSNAT, v1alpha1.IPv4), gatewayBlock(v4, "red/n1"), at("red", "n1", v4)},
+		{"of IPv6, where that is routed", routed(v1alpha1.DistributedSNAT, v1alpha1.IPv4), gatewayBlock(v6, "red/n1"), asRouted(at("red", "n1", v6))},
 		{"the Router default", gatewayRouter("default", "office"), gatewayBlock(v4, "default/n1.example"),
 			at("default", "n1.example", v4)},
 	} {

@@ -172,7 +172,7 @@ func floatingServiceWays(t *testing.T, w *external) {
 			{name: "beyond, of the source ranges", from: w.far, to: at(fipBalanced), want: []string{a}},
 			{name: "VLAN, not of the source ranges", from: w.near, to: at(fipBalanced), want: []string{unanswered}},
 			{name: "a pod, not of the source ranges", from: w.b.Host, to: at(fipBalanced), want: []string{unanswered}},
-			{name: "a node, not of the source ranges", from: w.n1.Host, to: at(fipBalanced), want: []string{unanswered}},
+			{name: "a node, not of the source ranges", from: w.n1.Host, to: at(fipBalanced), want: []string{unanswered}, only: "tcp"},
 			{name: "beyond, nobody", from: w.far, to: at(fipNobody), want: []string{refused}, only: "tcp"},
 
 			{name: "a pod", from: w.a.Host, to: at(fipBoth), want: []string{b, c}, seen: w.a.Address(f)},

@@ -60,10 +60,10 @@ func (b *Backend) Gateways(ctx context.Context) ([]agentapi.GatewayInfo, error) 
 	for g := range v.in.State.GatewayAddressesAt(b.Node) {
 		_, problem := pipeline.InboundOfGateway(v.in, g)
 		info := agentapi.GatewayInfo{
-			Router:          g.Router,
+			Router: g.Router, Routed: g.Routed,
 			ExternalAddress: v.address(g.Network, g.Address, accepted[g], problem),
 		}
-		if t, known := translations[g.Router]; known {
+		if t, known := translations[g.Router]; known && !g.Routed {
 			info.Translations = &t
 		}
 		infos = append(infos, info)

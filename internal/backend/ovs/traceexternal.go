@@ -56,6 +56,14 @@ func inboundTo(in pipeline.Input, a netip.Addr) (inbound pipeline.Inbound, netwo
 		errs = append(errs, fmt.Sprintf("gateway of Router %s: %s", g.Router, err))
 	}
 	if errs == nil {
+		g, ok, err := pipeline.RoutedTo(in, a)
+		if err != nil {
+			return inbound, "", err
+		}
+		if ok {
+			inbound, err = pipeline.InboundOfGateway(in, g)
+			return inbound, g.Network, err
+		}
 		errs = []string{"no FloatingIP and no Router's gateway has this address"}
 	}
 	return inbound, "", errors.New(strings.Join(errs, "; "))
@@ -82,6 +90,9 @@ func (t *tracer) nameExternal(r agentapi.TraceRequest, way *agentapi.Trace) {
 	in := t.input()
 	for _, step := range way.Steps {
 		nameOwner(in.State, step, way)
+		if g, ok := pipeline.RoutedBy(in, step.Table, step.Actions); ok {
+			way.LeavesBy = tracedGateway(g)
+		}
 	}
 	destination := r.Destination
 	if way.Service != nil && way.Service.Endpoint.IsValid() {
@@ -199,7 +210,8 @@ func tracedFloatingIP(s *intent.State, f intent.FloatingIP) *agentapi.TracedFloa
 }
 
 func tracedGateway(g intent.GatewayAddress) *agentapi.TracedGateway {
-	return &agentapi.TracedGateway{Router: g.Router, Node: g.Node, Network: g.Network, Address: g.Address}
+	return &agentapi.TracedGateway{Router: g.Router, Node: g.Node, Network: g.Network, Address: g.Address,
+		Routed: g.Routed}
 }
 
 func tracedNextHop(in pipeline.Input, network string, source, destination netip.Addr) *agentapi.TracedNextHop {

@@ -5,11 +5,13 @@ package pipeline
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/openflow"
 )
 
 // WritesSource reports whether flows of a table write a floating IP over the source address.
@@ -63,6 +65,56 @@ func InboundOfGateway(in Input, g intent.GatewayAddress) (Inbound, error) {
 		return Inbound{}, r.unanswered("the Router's gateway is not known")
 	}
 	return e.inboundWay(), nil
+}
+
+// RoutedTo is the routed gateway of this node by which the outside reaches an address; false if
+// there is none. The error says why that cannot be told: several Routers may have the address.
+func RoutedTo(in Input, a netip.Addr) (found intent.GatewayAddress, ok bool, err error) {
+	r := askFor(in)
+	for g := range in.State.GatewayAddressesAt(r.local.Node) {
+		rt, known := in.State.Routers().Get(g.Router)
+		if !g.Routed || g.Address.Is4() != a.Is4() || !known || !r.routes(rt, a) {
+			continue
+		}
+		if ok && g.Router != found.Router {
+			return found, false, fmt.Errorf("the Routers %s and %s both have it: trace from the Port in place of outside",
+				found.Router, g.Router)
+		}
+		found, ok = g, true
+	}
+	return found, ok, nil
+}
+
+// routes reports whether a routed gateway of a Router leads to an address.
+func (r *rules) routes(rt intent.Router, a netip.Addr) bool {
+	for p := range r.prefixesOf(rt) {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	for n := range r.state.Nodes().All() {
+		for _, s := range n.Subnets {
+			if rt.Name == intent.DefaultRouterName && s.Prefix.Contains(a) && s.Gateway != a {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// RoutedBy is the routed gateway of this node that a packet leaves by, if the actions in a table
+// give the packet the MAC of its address.
+func RoutedBy(in Input, table int, actions []string) (intent.GatewayAddress, bool) {
+	if table != int(externalSource.ID) {
+		return intent.GatewayAddress{}, false
+	}
+	for g := range in.State.GatewayAddressesAt(in.State.Local().Node) {
+		set := openflow.SetField(openflow.EthSrc(externalMAC(g.Address))).String()
+		if g.Routed && slices.Contains(actions, set) {
+			return g, true
+		}
+	}
+	return intent.GatewayAddress{}, false
 }
 
 // InboundOfEgress is how packets from the wire come in for an address while this node is active for
