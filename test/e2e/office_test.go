@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/safchain/ethtool"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/test/lab/probe"
 )
 
@@ -81,12 +83,8 @@ func (c *cluster) connectOffice(ctx context.Context) error {
 	}
 	c.inOffice = true
 	fabric := c.netns("fabric")
-	commands := []string{"ip link add office type bridge", "ip link set office up"}
-	for _, node := range c.Nodes() {
-		commands = append(commands,
-			fmt.Sprintf("ip link add office-%[1]s master office type veth peer name %[2]s netns %[3]d", node, officeCard, c.PID(node)),
-			"ip link set office-"+node+" up")
-	}
+	// Without a MAC of its own a bridge has that of one of its ports, which come and go.
+	commands := []string{"ip link add office address 02:c0:e1:00:01:01 type bridge", "ip link set office up"}
 	for _, f := range families {
 		commands = append(commands, "ip addr add "+officeGateway[f].String()+" dev office"+map[family]string{ipv6: " nodad"}[f])
 	}
@@ -95,22 +93,59 @@ func (c *cluster) connectOffice(ctx context.Context) error {
 			return err
 		}
 	}
-	links := map[string]place{officeLink: fabric}
-	for _, node := range c.Nodes() {
-		if err := c.netns(node).exec(ctx, "ip", "link", "set", officeCard, "up"); err != nil {
-			return err
-		}
-		if err := checksumInSoftware(c.netns(node), officeCard); err != nil {
-			return err
-		}
-		links["office-"+node] = fabric
+	if err := checksumInSoftware(fabric, officeLink); err != nil {
+		return err
 	}
-	for link, at := range links {
-		if err := checksumInSoftware(at, link); err != nil {
+	for _, node := range c.Nodes() {
+		if err := c.plugOffice(ctx, node); err != nil {
 			return err
 		}
 	}
 	return c.changeSettings(ctx, officeSettings)
+}
+
+// plugOffice gives a node its card, which it has lost if its power was cut.
+func (c *cluster) plugOffice(ctx context.Context, node string) error {
+	fabric, at := c.netns("fabric"), c.netns(node)
+	_ = c.unplugOffice(ctx, node) // the card of the last boot may be there yet
+	for _, command := range []string{
+		fmt.Sprintf("ip link add %s master office type veth peer name %s netns %d", officeLinkOf(node), officeCard, c.PID(node)),
+		"ip link set " + officeLinkOf(node) + " up",
+	} {
+		if err := fabric.exec(ctx, strings.Fields(command)...); err != nil {
+			return err
+		}
+	}
+	if err := at.exec(ctx, "ip", "link", "set", officeCard, "up"); err != nil {
+		return err
+	}
+	return errors.Join(checksumInSoftware(at, officeCard), checksumInSoftware(fabric, officeLinkOf(node)))
+}
+
+// unplugOffice takes a node's card away.
+func (c *cluster) unplugOffice(ctx context.Context, node string) error {
+	return c.netns("fabric").exec(ctx, "ip", "link", "delete", officeLinkOf(node))
+}
+
+// officeLinkOf is the fabric's end of a node's card.
+func officeLinkOf(node string) string { return "office-" + node }
+
+// awaitOffice waits until a node says that it is connected to the external Network, or that it is
+// not.
+func (c *cluster) awaitOffice(ctx context.Context, node string, connected bool) error {
+	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
+	defer cancel()
+	return eventually(ctx, func() error {
+		n, err := c.api.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		says := n.Annotations[v1alpha1.AnnotationPhysicalNetworks]
+		if slices.Contains(strings.Split(says, ","), "office") != connected {
+			return fmt.Errorf("node %s is connected to %q", node, says)
+		}
+		return nil
+	})
 }
 
 // disconnectOffice undoes what connectOffice has done.
@@ -126,13 +161,12 @@ func (c *cluster) disconnectOffice(ctx context.Context) error {
 	if err := c.changeSettings(ctx, before); err != nil {
 		return err
 	}
-	fabric := c.netns("fabric")
 	for _, node := range c.Nodes() {
-		if err := fabric.exec(ctx, "ip", "link", "delete", "office-"+node); err != nil {
+		if err := c.unplugOffice(ctx, node); err != nil {
 			return err
 		}
 	}
-	return fabric.exec(ctx, "ip", "link", "delete", officeLink)
+	return c.netns("fabric").exec(ctx, "ip", "link", "delete", officeLink)
 }
 
 // exec runs a program in the namespace.

@@ -48,6 +48,8 @@ type route struct {
 	port     uint16 // of the Service and its endpoint; servicePort
 	// at are the addresses that stand for those of to; none: its own.
 	at map[family]netip.Addr
+	// datagrams has no TCP connection, which would end with what happens meanwhile.
+	datagrams bool
 }
 
 // podRoutes are the ways of the restart promise, seen from the first worker; to the outside; and
@@ -111,6 +113,10 @@ func (tr *traffic) add(ctx context.Context, r route, f family, dst, at netip.Add
 	if err != nil {
 		return err
 	}
+	if r.datagrams { // the connection has shown that there is a way
+		tcp.Close()
+		tcp = nil
+	}
 	udp, err := probe.StartUDP(r.from, r.to, dst, at, interval)
 	if err != nil {
 		return err
@@ -122,11 +128,21 @@ func (tr *traffic) add(ctx context.Context, r route, f family, dst, at netip.Add
 // settle waits until packets come back on every way.
 func (tr *traffic) settle(ctx context.Context, t *testing.T) {
 	t.Helper()
+	tr.await(ctx, t, 50)
+}
+
+// await waits until so many packets more have come back on every way.
+func (tr *traffic) await(ctx context.Context, t *testing.T, packets int) {
+	t.Helper()
+	var wg sync.WaitGroup
 	for i, u := range tr.udp {
-		if err := u.Wait(ctx, 50); err != nil {
-			t.Errorf("%s: %v", tr.ways[i], err)
-		}
+		wg.Go(func() {
+			if err := u.Wait(ctx, packets); err != nil {
+				t.Errorf("%s: %v", tr.ways[i], err)
+			}
+		})
 	}
+	wg.Wait()
 }
 
 // outcome is what a way's traffic went through.
@@ -142,7 +158,9 @@ func (tr *traffic) stop(t *testing.T) map[string]outcome {
 	var wg sync.WaitGroup
 	for i := range tr.ways {
 		wg.Go(func() { outcomes[i].udp = tr.udp[i].Stop() })
-		wg.Go(func() { outcomes[i].tcp = tr.tcp[i].Stop() })
+		if tr.tcp[i] != nil {
+			wg.Go(func() { outcomes[i].tcp = tr.tcp[i].Stop() })
+		}
 	}
 	wg.Wait()
 	byWay := map[string]outcome{}
@@ -150,7 +168,9 @@ func (tr *traffic) stop(t *testing.T) map[string]outcome {
 		o := outcomes[i]
 		byWay[way] = o
 		t.Logf("%-16s UDP %s", way, o.udp)
-		t.Logf("%-16s TCP %s", way, o.tcp)
+		if tr.tcp[i] != nil {
+			t.Logf("%-16s TCP %s", way, o.tcp)
+		}
 	}
 	return byWay
 }
