@@ -164,21 +164,26 @@ func gatewayAddresses(ctx context.Context, router string) (map[string]map[family
 // and in it.
 func leaves(ctx context.Context, t *testing.T, from place, seen map[family]netip.Addr) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, learning)
-	defer cancel()
 	for _, f := range families {
 		for _, to := range []netip.Addr{outside(f), officeGateway[f].Addr()} {
-			server := netip.AddrPortFrom(to, 80)
-			if err := eventually(ctx, func() error {
-				got, err := clientOf(ctx, from, server)
-				if err == nil && got != seen[f] {
-					err = errors.New("as " + got.String())
-				}
-				return err
-			}); err != nil {
-				t.Errorf("%s is seen by %s, want as %s: %v", from.name, server, seen[f], err)
-			}
+			seenAs(ctx, t, from, netip.AddrPortFrom(to, 80), seen[f])
 		}
+	}
+}
+
+// seenAs waits until a server sees a pod by an address.
+func seenAs(ctx context.Context, t *testing.T, from place, server netip.AddrPort, want netip.Addr) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, learning)
+	defer cancel()
+	if err := eventually(ctx, func() error {
+		got, err := clientOf(ctx, from, server)
+		if err == nil && got != want {
+			err = errors.New("as " + got.String())
+		}
+		return err
+	}); err != nil {
+		t.Errorf("%s is seen by %s, want as %s: %v", from.name, server, want, err)
 	}
 }
 
