@@ -27,6 +27,7 @@ func TestGateways(t *testing.T) {
 	inOrder(t, []step{
 		{"refused", testGatewaysRefused},
 		{"distributed", testDistributedGateways},
+		{"centralized", testCentralizedGateways},
 	})
 }
 
