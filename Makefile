@@ -126,7 +126,7 @@ e2e: deps images sandbox-assets $(GOTESTSUM) ## tests of all of it, in a sandbox
 
 .PHONY: e2e-brief
 # These wait for long, or show once more what other tests show.
-e2e-brief: SKIP = TestControlPlanes|TestCoelan/events/database_hangs|TestCoelan/restarts/agent_stuck|TestCoelan/without_API_server|TestFloatingIPs/restarts|TestGateways/distributed/Open_vSwitch|TestGateways/distributed/virtual_machine|TestNetworks/Multus/thick|TestSandbox|TestUpgrade
+e2e-brief: SKIP = TestControlPlanes|TestCoelan/events/database_hangs|TestCoelan/restarts/agent_stuck|TestCoelan/without_API_server|TestEgress/cut_off|TestEgress/restarts|TestFloatingIPs/restarts|TestGateways/distributed/Open_vSwitch|TestGateways/distributed/virtual_machine|TestNetworks/Multus/thick|TestSandbox|TestUpgrade
 e2e-brief: e2e ## those of e2e that are a part of make test
 
 # TestUpgrade begins with this commit.
