@@ -126,8 +126,9 @@ func answeredMayDiffer(last, state *intent.State) bool {
 		len(delta.Routers) > 0
 }
 
-// answer has the resolver know the addresses that this node answers for, announces those that are
-// not among announced, ends with those that are gone, and returns all of them.
+// answer has the resolver know the addresses that this node answers for or lets out by. It announces
+// those that the node has begun to answer for, which are not among announced, and ends with those
+// that are gone. It returns all of them.
 func (e *external) answer(
 	ctx context.Context, state *intent.State, announced map[pipeline.LocalAddress]bool,
 ) map[pipeline.LocalAddress]bool {
@@ -135,7 +136,7 @@ func (e *external) answer(
 	e.resolver.SetSegments(segments(state, addresses))
 	now := make(map[pipeline.LocalAddress]bool, len(addresses))
 	for _, a := range addresses {
-		if now[a] = true; !announced[a] {
+		if now[a] = true; !announced[a] && !a.Silent {
 			e.resolver.Announce(a.Network, a.Address, a.MAC)
 		}
 	}

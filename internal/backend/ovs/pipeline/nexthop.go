@@ -177,19 +177,22 @@ type LocalAddress struct {
 	MAC     intent.MAC
 	// Zone has the connections that are translated to the address; 0: none are.
 	Zone uint16
+	// Silent says that the node still lets out by the address, but does not answer for it: another
+	// node is about to.
+	Silent bool
 }
 
-// LocalAddresses are all that this node answers for, sorted by Network and address.
+// LocalAddresses are all that this node answers for, or lets out by, sorted by Network and address.
 func LocalAddresses(in Input) []LocalAddress {
 	var list []LocalAddress
 	for f := range localFloatingIPs(in.State) {
 		if t, ok := askFor(in).translation(f); ok {
-			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(t.mac), 0})
+			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(t.mac), 0, false})
 		}
 	}
 	for f := range in.State.ChosenFloatingIPs() {
 		if e, ok := askFor(in).chosen(f); ok {
-			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(e.mac), 0})
+			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(e.mac), 0, false})
 		}
 	}
 	for g := range in.State.GatewayAddressesAt(in.State.Local().Node) {
@@ -198,13 +201,14 @@ func LocalAddresses(in Input) []LocalAddress {
 			if g.Routed {
 				zone = 0
 			}
-			list = append(list, LocalAddress{g.Network, g.Address, intent.MAC(e.mac), zone})
+			list = append(list, LocalAddress{g.Network, g.Address, intent.MAC(e.mac), zone, false})
 		}
 	}
 	for a := range in.State.EgressAddressesAt(in.State.Local().Node) {
 		state := in.Numbers.egressState(ExternalKey{a.Network, a.Address})
-		if e, rt, ok := askFor(in).egressHere(a); ok && state.Active == in.State.Local().Node && !state.Silent {
-			list = append(list, LocalAddress{a.Network, a.Address, intent.MAC(e.mac), datapath.GatewayZone(rt.ID)})
+		if e, rt, ok := askFor(in).egressHere(a); ok && state.Active == in.State.Local().Node {
+			zone := datapath.GatewayZone(rt.ID)
+			list = append(list, LocalAddress{a.Network, a.Address, intent.MAC(e.mac), zone, state.Silent})
 		}
 	}
 	slices.SortFunc(list, func(a, b LocalAddress) int {
