@@ -146,7 +146,7 @@ func printTrace(w io.Writer, t agentapi.Trace, verbose bool) {
 		fmt.Fprintf(w, "  FloatingIP %s\n", line)
 	}
 	for _, line := range gatewaysOf(t) {
-		fmt.Fprintf(w, "  Gateway of Router %s\n", line)
+		fmt.Fprintf(w, "  %s\n", line)
 	}
 	for _, p := range t.Policies {
 		fmt.Fprintf(w, "  Policies, %s: %s\n", p.Direction, p.Text)
@@ -184,20 +184,28 @@ func floatingIPsOf(t agentapi.Trace) (lines []string) {
 // gatewaysOf says what Routers' gateways have the packet's addresses, or those that they become.
 func gatewaysOf(t agentapi.Trace) (lines []string) {
 	if g := t.LeavesBy; g != nil {
-		line := becomes(t, g.Router, g.Address, g.Network)
+		line := becomes(t, gatewayName(*g), g.Address, g.Network)
 		if g.Routed {
-			line = fmt.Sprintf("%s: leaves as it is by Network %s, from %s", g.Router, g.Network, g.Address) + byHop(t)
+			line = fmt.Sprintf("%s: leaves as it is by Network %s, from %s", gatewayName(*g), g.Network, g.Address) + byHop(t)
 		}
 		lines = append(lines, line)
 	}
 	if g := t.SentToGateway; g != nil && g.Routed {
 		lines = append(lines, fmt.Sprintf("%s: comes in by %s of Network %s, which routes to the Router's Networks on node %s",
-			g.Router, g.Address, g.Network, g.Node))
+			gatewayName(*g), g.Address, g.Network, g.Node))
 	} else if g != nil {
 		lines = append(lines, fmt.Sprintf("%s: %s of Network %s is for what leaves from node %s, and the replies; "+
-			"nothing can open a connection to it", g.Router, g.Address, g.Network, g.Node))
+			"nothing can open a connection to it", gatewayName(*g), g.Address, g.Network, g.Node))
 	}
 	return lines
+}
+
+// gatewayName is what has an address that packets leave by.
+func gatewayName(g agentapi.TracedGateway) string {
+	if g.Egress != "" {
+		return "Egress " + g.Egress
+	}
+	return "Gateway of Router " + g.Router
 }
 
 // becomes is the line about an address that is written over the source.

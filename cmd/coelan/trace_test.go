@@ -64,6 +64,39 @@ func TestTraceOfExternalAddresses(t *testing.T) {
 				"⇒ to the physical network dc",
 			},
 		},
+		"out by an Egress": {
+			agentapi.Trace{
+				LeavesBy: &agentapi.TracedGateway{Router: "default", Egress: "batch", Node: "n1", Network: "office", Address: red.Address},
+				NextHop:  &agentapi.TracedNextHop{Address: gateway, Gateway: true, MAC: "02:00:00:00:00:fe"},
+				Outcome:  agentapi.Outcome{Kind: "physical", Network: "dc"},
+			},
+			[]string{
+				"Egress batch: the source becomes 198.51.100.40 of Network office, " +
+					"the next hop is the gateway 198.51.100.1 with the MAC 02:00:00:00:00:fe",
+				"⇒ to the physical network dc",
+			},
+		},
+		"out by a routed gateway": {
+			agentapi.Trace{
+				LeavesBy: &agentapi.TracedGateway{Router: "red", Routed: true, Node: "n1", Network: "office", Address: red.Address},
+				NextHop:  &agentapi.TracedNextHop{Address: gateway, Gateway: true, MAC: "02:00:00:00:00:fe"},
+				Outcome:  agentapi.Outcome{Kind: "physical", Network: "dc"},
+			},
+			[]string{
+				"Gateway of Router red: leaves as it is by Network office, from 198.51.100.40, " +
+					"the next hop is the gateway 198.51.100.1 with the MAC 02:00:00:00:00:fe",
+				"⇒ to the physical network dc",
+			},
+		},
+		"in by a routed gateway": {
+			agentapi.Trace{
+				SentToGateway: &agentapi.TracedGateway{Router: "red", Routed: true, Node: "n1", Network: "office", Address: red.Address},
+				Outcome:       agentapi.Outcome{Kind: "pod", Pod: "red/web/eth0", Network: "red"},
+			},
+			[]string{
+				"Gateway of Router red: comes in by 198.51.100.40 of Network office, which routes to the Router's Networks on node n1",
+			},
+		},
 		"by a Router's gateway to a host with an unknown MAC": {
 			agentapi.Trace{
 				LeavesBy: red, NextHop: &agentapi.TracedNextHop{Address: netip.MustParseAddr("198.51.100.9")},

@@ -88,9 +88,11 @@ type TracedFloatingIP struct {
 	Node string `json:"node,omitempty"`
 }
 
-// TracedGateway is a Router's gateway on a packet's way.
+// TracedGateway is a Router's gateway, or an address of an Egress, on a packet's way.
 type TracedGateway struct {
-	Router  string     `json:"router"`
+	Router string `json:"router"`
+	// Egress is the name of the Egress that has the address; empty: the Router's gateway has.
+	Egress  string     `json:"egress,omitempty"`
 	Node    string     `json:"node"` // that has the address
 	Network string     `json:"network"`
 	Address netip.Addr `json:"address"`

@@ -279,10 +279,14 @@ func (w *payers) shown(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		for _, text := range []string{"node " + p.node, "tunnel to node " + node, "node " + node, p.seen[f].String(), "to the physical network office"} {
+		for _, text := range []string{"node " + p.node, "tunnel to node " + node, "node " + node, "Egress bank: the source becomes " + p.seen[f].String(), "to the physical network office"} {
 			if !strings.Contains(out, text) {
 				t.Errorf("a trace does not say %q:\n%s", text, out)
 			}
+		}
+		out, err = world.coelan(ctx, "trace", "outside:"+outside(f).String(), netip.AddrPortFrom(p.seen[f], 80).String())
+		if text := "Egress bank: " + p.seen[f].String(); err != nil || !strings.Contains(out, text) {
+			t.Errorf("a trace from outside does not say %q, %v:\n%s", text, err, out)
 		}
 	}
 }

@@ -55,6 +55,15 @@ func inboundTo(in pipeline.Input, a netip.Addr) (inbound pipeline.Inbound, netwo
 		}
 		errs = append(errs, fmt.Sprintf("gateway of Router %s: %s", g.Router, err))
 	}
+	for e := range in.State.EgressAddresses().All() {
+		if e.Address != a {
+			continue
+		}
+		if inbound, err = inboundToEgress(in, e); err == nil {
+			return inbound, e.Network, nil
+		}
+		errs = append(errs, fmt.Sprintf("%s: %s", egressName(e), err))
+	}
 	if errs == nil {
 		g, ok, err := pipeline.RoutedTo(in, a)
 		if err != nil {
@@ -64,9 +73,29 @@ func inboundTo(in pipeline.Input, a netip.Addr) (inbound pipeline.Inbound, netwo
 			inbound, err = pipeline.InboundOfGateway(in, g)
 			return inbound, g.Network, err
 		}
-		errs = []string{"no FloatingIP and no Router's gateway has this address"}
+		errs = []string{"no FloatingIP, no Egress and no Router's gateway has this address"}
 	}
 	return inbound, "", errors.New(strings.Join(errs, "; "))
+}
+
+// inboundToEgress is what leads a packet from the wire to an address that this node is active for.
+func inboundToEgress(in pipeline.Input, e intent.EgressAddress) (pipeline.Inbound, error) {
+	switch active := pipeline.ActiveFor(in, e); active {
+	case in.State.Local().Node:
+		return pipeline.InboundOfEgress(in, e)
+	case "":
+		return pipeline.Inbound{}, errors.New("no node is active for it")
+	default:
+		return pipeline.Inbound{}, fmt.Errorf("node %s is active for it: trace there", active)
+	}
+}
+
+// egressName is what has an address that one of several nodes is active for.
+func egressName(e intent.EgressAddress) string {
+	if e.Egress != "" {
+		return "Egress " + e.Egress
+	}
+	return "gateway of Router " + e.Router
 }
 
 // gatewaysAt are the gateways with an address, each of another external Network.
@@ -163,7 +192,8 @@ func mayUse(ranges []netip.Prefix, client netip.Addr) bool {
 		slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
-// nameOwner names what the flow of a step is for, where it is a floating IP or a Router's gateway.
+// nameOwner names what the flow of a step is for, where it is a floating IP, a Router's gateway or
+// an Egress.
 func nameOwner(s *intent.State, step agentapi.TraceStep, way *agentapi.Trace) {
 	kind, name, _ := strings.Cut(step.Owner, "/")
 	switch kind {
@@ -182,6 +212,19 @@ func nameOwner(s *intent.State, step agentapi.TraceStep, way *agentapi.Trace) {
 			way.LeavesBy = tracedGateway(g)
 		case ok && pipeline.WritesDestination(step.Table):
 			way.SentToGateway = tracedGateway(g)
+		}
+	case "egress-address":
+		network, text, _ := strings.Cut(name, " ")
+		a, _ := netip.ParseAddr(text)
+		e, ok := s.EgressAddress(network, a)
+		traced := &agentapi.TracedGateway{
+			Router: e.Router, Egress: e.Egress, Node: s.Local().Node, Network: e.Network, Address: e.Address,
+		}
+		switch {
+		case ok && pipeline.LetsOut(step.Table):
+			way.LeavesBy = traced
+		case ok && pipeline.WritesDestination(step.Table):
+			way.SentToGateway = traced
 		}
 	}
 }

@@ -131,6 +131,11 @@ func InboundOfEgress(in Input, a intent.EgressAddress) (Inbound, error) {
 	return e.inboundWay(), nil
 }
 
+// ActiveFor is the node that this one takes for active for an address; empty: none.
+func ActiveFor(in Input, a intent.EgressAddress) string {
+	return in.Numbers.egressState(ExternalKey{a.Network, a.Address}).Active
+}
+
 func (e externalAddress) inboundWay() Inbound {
 	return Inbound{e.uplink, e.external.VLAN, intent.MAC(e.mac)}
 }
