@@ -186,7 +186,8 @@ func gatewaysOf(t agentapi.Trace) (lines []string) {
 	if g := t.LeavesBy; g != nil {
 		line := becomes(t, gatewayName(*g), g.Address, g.Network)
 		if g.Routed {
-			line = fmt.Sprintf("%s: leaves as it is by Network %s, from %s", gatewayName(*g), g.Network, g.Address) + byHop(t)
+			line = fmt.Sprintf("%s: leaves as it is by Network %s, from %s", gatewayName(*g), g.Network, g.Address)
+			line += byHop(t)
 		}
 		lines = append(lines, line)
 	}

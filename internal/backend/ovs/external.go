@@ -126,9 +126,9 @@ func answeredMayDiffer(last, state *intent.State) bool {
 		len(delta.Routers) > 0
 }
 
-// answer has the resolver know the addresses that this node answers for or lets out by. It announces
-// those that the node has begun to answer for, which are not among announced, and ends with those
-// that are gone. It returns all of them.
+// answer has the resolver know the addresses that this node answers for or lets out by. It
+// announces those that the node has begun to answer for, which are not among announced, and ends
+// with those that are gone. It returns all of them.
 func (e *external) answer(
 	ctx context.Context, state *intent.State, announced map[pipeline.LocalAddress]bool,
 ) map[pipeline.LocalAddress]bool {
