@@ -41,17 +41,19 @@ var (
 
 // serviceChains are the rules of the families.
 func serviceChains(gateway string, families []serviceFamily) []chain {
-	var dnat, snat, reject, sources, forwarded []rule
+	var dnat, snat, reject, sources, wireSources, forwarded []rule
 	for _, f := range families {
 		dnat = append(dnat, f.dnatRules()...)
 		snat = append(snat, f.snatRules(gateway)...)
 		reject = append(reject, f.rejectRules()...)
-		sources = append(sources, f.sourceRules(gateway)...)
+		sources = append(sources, f.sourceRule(gateway))
+		wireSources = append(wireSources, f.wireSourceRule(gateway))
 		forwarded = append(forwarded, f.forwardedRule(gateway))
 	}
 	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
 	return []chain{
-		baseChain("sources-prerouting", filter, nftables.ChainHookPrerouting, *nftables.ChainPriorityMangle, sources),
+		baseChain("sources-prerouting", filter, nftables.ChainHookPrerouting, *nftables.ChainPriorityMangle,
+			slices.Concat(sources, wireSources)),
 		baseChain("sources-output", filter, nftables.ChainHookOutput, *nftables.ChainPriorityMangle, sources),
 		baseChain("dnat-prerouting", nat, nftables.ChainHookPrerouting, dnatPriority, dnat),
 		baseChain("dnat-output", nat, nftables.ChainHookOutput, dnatPriority, dnat),
@@ -135,24 +137,30 @@ func (f serviceFamily) rejectRules() []rule {
 	}
 }
 
-// sourceRules drop what others than its source ranges send to a load balancer's address. What pods
-// send, the bridge has let pass; what it takes from the wire of a physical network, it has not
-// judged.
-func (f serviceFamily) sourceRules(gateway string) []rule {
+// sourceRule drops what others than its source ranges send to a load balancer's address. What pods
+// send, the bridge has let pass.
+func (f serviceFamily) sourceRule(gateway string) rule {
+	text, restricted := f.notOfRanges()
+	return f.rule(fmt.Sprintf("iifname != %s %s", gateway, text),
+		device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway), restricted)
+}
+
+// wireSourceRule is sourceRule for what the bridge takes from the wire of a physical network, which
+// it has not judged.
+func (f serviceFamily) wireSourceRule(gateway string) rule {
+	text, restricted := f.notOfRanges()
+	return f.rule(fmt.Sprintf("iifname %s %s daddr @floating%s %s saddr != @cluster%s %s", gateway, f.ip, f.name, f.ip,
+		f.name, text),
+		device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in("floating"), f.load(f.src, 0),
+		lookup(expr.Lookup{SetName: "cluster" + f.name, Invert: true}), restricted)
+}
+
+// notOfRanges ends a rule that drops what is not of the source ranges of an address.
+func (f serviceFamily) notOfRanges() (text string, end []expr.Any) {
 	at := fmt.Sprintf("%s daddr . meta l4proto . th dport", f.ip)
-	text := fmt.Sprintf("%s @restricted%s %s . %s saddr != @allowed%s drop", at, f.name, at, f.ip, f.name)
-	restricted := func() []expr.Any {
-		return slices.Concat(f.frontend(), f.in("restricted"), f.load(f.src, f.words()+2),
+	return fmt.Sprintf("%s @restricted%s %s . %s saddr != @allowed%s drop", at, f.name, at, f.ip, f.name),
+		slices.Concat(f.frontend(), f.in("restricted"), f.load(f.src, f.words()+2),
 			lookup(expr.Lookup{SetName: "allowed" + f.name, Invert: true}), verdict(expr.VerdictDrop))
-	}
-	return []rule{
-		f.rule(fmt.Sprintf("iifname != %s %s", gateway, text),
-			device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway), restricted()),
-		f.rule(fmt.Sprintf("iifname %s %s daddr @floating%s %s saddr != @cluster%s %s", gateway, f.ip, f.name, f.ip,
-			f.name, text),
-			device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in("floating"), f.load(f.src, 0),
-			lookup(expr.Lookup{SetName: "cluster" + f.name, Invert: true}), restricted()),
-	}
 }
 
 // forwardedRule marks what the host does not send itself to a ClusterIP: clients of an external

@@ -86,10 +86,14 @@ func (w world) ports(p intent.Protocol) []ServicePort {
 	none := one
 	none.Port, none.NodePort, none.ClusterIP, none.Unserved = port+3, refused, a(w.unserved), true
 	mine, yours := one, one
+	mine.ExternalIPs = mine.ExternalIPs[:2] // the floating IP is the load balancer's
+	mine.LoadBalancerIPs = append(mine.LoadBalancerIPs[:1:1], a(w.floating))
+	yours.ExternalIPs, yours.LoadBalancerIPs = mine.ExternalIPs, mine.LoadBalancerIPs
 	mine.Port, mine.NodePort, mine.SourceRanges = port+4, nodePort+4, []netip.Prefix{netip.PrefixFrom(a(w.client), a(w.client).BitLen())}
 	yours.Port, yours.NodePort = port+5, nodePort+5
 	yours.SourceRanges = []netip.Prefix{netip.MustParsePrefix("192.168.50.64/26"), netip.MustParsePrefix("fd50::1:0/112")}
 	mine.SourceRanges = append(mine.SourceRanges, yours.SourceRanges...)
+	mine.SourceRanges = append(mine.SourceRanges, netip.PrefixFrom(a(w.wired), a(w.wired).BitLen()))
 	hosts := one
 	hosts.Port, hosts.NodePort, hosts.SourceRanges = port+6, nodePort+6, []netip.Prefix{netip.PrefixFrom(a(w.node), a(w.node).BitLen())}
 	return []ServicePort{one, preserved, plain, alone, none, mine, yours, hosts}
@@ -336,6 +340,11 @@ func (w world) questions() []question {
 		question{"floating IP from a pod", bridge, w.pod, w.floating, port, toBridge(w.announced, port, w.gateway)},
 		question{"floating IP, Local, from a pod", bridge, w.pod, w.floating, port + 1, toBridge(w.announced, port+1, w.gateway)},
 		question{"floating IP, Local, from the host", "", "", w.floating, port + 1, toBridge(w.announced, port+1, w.gateway)},
+		question{"floating IP of a load balancer with the client's address from the wire", physical, w.wired, w.floating, port + 4,
+			toBridge(w.announced, port+4, w.gateway)},
+		question{"floating IP of a load balancer with other sources from the wire", physical, w.wired, w.floating, port + 5, "silence"},
+		question{"floating IP of a load balancer from a pod that the bridge has judged", bridge, w.pod, w.floating, port + 5,
+			toBridge(w.announced, port+5, w.gateway)},
 		question{"load balancer with other sources", outside, w.client, w.announced, port + 5, "silence"},
 		question{"a masked client leaves", bridge, w.masked, w.client, 9000, seen(outside, w.client, 9000, w.node)},
 		question{"a pod leaves", bridge, w.pod, w.client, 9000, seen(outside, w.client, 9000, w.node)},
