@@ -363,4 +363,17 @@ func TestUplinks(t *testing.T) {
 	}
 	awaitCheck(ctx, t, w)
 	eachFamily(t, works)
+	// The card goes, and another one of its name comes.
+	if _, err := w.n2.Run(ctx, "ip", "link", "del", "ext0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.n2.AddCard("ext0"); err != nil {
+		t.Fatal(err)
+	}
+	eachFamily(t, func(t *testing.T, f lab.Family) {
+		poll(ctx, t, func() bool {
+			return probePath(ctx, path{"pod to pod", v1.Host, v2.Host, on(v2), on(v1)}, f) == nil
+		}, func() { t.Error("the card that came back is not read from") })
+	})
+	awaitCheck(ctx, t, w)
 }

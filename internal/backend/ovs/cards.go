@@ -42,6 +42,9 @@ type cards struct {
 	kernel  cardKernel
 	// failed are the moves of shared cards that were undone, by physical network.
 	failed map[string]failedMove
+	// read are the numbers of the interfaces that ovs-vswitchd reads, by physical network. On the
+	// userspace datapath it would go on with one that is gone, though there is another of the name.
+	read map[string]int
 }
 
 // failedMove is one that is not tried again at once: each costs the node some packets.
@@ -55,7 +58,7 @@ const moveAgain = 15 * time.Second
 
 // newCards are those of the uplinks that have a card.
 func newCards(uplinks intent.Table[intent.Uplink], numbers map[string]uint32) *cards {
-	c := &cards{numbers: numbers, failed: map[string]failedMove{}}
+	c := &cards{numbers: numbers, failed: map[string]failedMove{}, read: map[string]int{}}
 	for u := range uplinks.All() {
 		if u.Card != "" {
 			c.uplinks = append(c.uplinks, u)
@@ -97,6 +100,8 @@ type cardKernel interface {
 	// Interrupted are the cards that were being given back when the agent ended, by bridge.
 	Interrupted() map[string]string
 	Find(card string) (hostnet.Card, error)
+	// Index is the kernel's number of an interface; 0: there is none.
+	Index(card string) int
 	HasPort(p hostnet.Placement) bool
 	Prepare(p hostnet.Placement) error
 	Adopt(p hostnet.Placement) error
@@ -165,10 +170,11 @@ func (c *cards) ensureBridge(ctx context.Context, u intent.Uplink, bridges []ovs
 				"interface %s is a port of bridge %s: use that by bridgeMappings, or remove the port", u.Card, b.Name)}
 		}
 	}
-	in := slices.Contains(have.Ports, p.Port)
-	there := in && c.kernel.HasPort(p)
+	in, index := slices.Contains(have.Ports, p.Port), c.kernel.Index(u.Card)
+	another := c.read[u.Physical] != 0 && index != 0 && index != c.read[u.Physical]
+	there := in && c.kernel.HasPort(p) && !another
 	if there && have.Datapath == string(datapath) {
-		return c.adopt(ctx, p)
+		return c.remember(u, index, c.adopt(ctx, p))
 	}
 	found, err := c.kernel.Find(u.Card)
 	if err != nil {
@@ -195,7 +201,7 @@ func (c *cards) ensureBridge(ctx context.Context, u intent.Uplink, bridges []ovs
 	} else {
 		err = c.adopt(ctx, p)
 	}
-	if err != nil && u.Shared {
+	if err = c.remember(u, index, err); err != nil && u.Shared {
 		err = errors.Join(fmt.Errorf("the node's network is left as it was: %w", err), c.undo(ctx, p))
 		c.failed[u.Physical] = failedMove{err, time.Now()}
 	}
@@ -222,6 +228,14 @@ func (c *cards) place(ctx context.Context, p hostnet.Placement, again bool) erro
 		}
 	}
 	return c.adopt(ctx, p)
+}
+
+// remember notes which interface ovs-vswitchd reads, if there was no error, which it returns.
+func (c *cards) remember(u intent.Uplink, index int, err error) error {
+	if err == nil {
+		c.read[u.Physical] = index
+	}
+	return err
 }
 
 // adopt has a card's port in its bridge, and moves what the card has to the bridge.
@@ -347,6 +361,9 @@ func (k *kernelCards) Interrupted() map[string]string {
 func (k *kernelCards) Find(card string) (hostnet.Card, error) {
 	return hostnet.FindCard(card, k.config.SysctlDir)
 }
+
+// Index implements cardKernel.
+func (*kernelCards) Index(card string) int { return hostnet.Index(card) }
 
 // HasPort implements cardKernel.
 func (*kernelCards) HasPort(p hostnet.Placement) bool { return p.HasPort() }

@@ -26,6 +26,7 @@ type fakeCards struct {
 	mu          sync.Mutex
 	unlike      map[string]hostnet.Card
 	gone        map[string]bool
+	replaced    map[string]int    // how often there was another interface of the name
 	ports       map[string]string // cards, by port
 	prepared    int
 	adopted     map[string]string // bridges, by card
@@ -50,6 +51,15 @@ func (k *fakeCards) Find(card string) (hostnet.Card, error) {
 	c := k.unlike[card]
 	c.Name, c.MAC = card, net.HardwareAddr{0x52, 0x54, 0, 0, 0, card[len(card)-1]}
 	return c, nil
+}
+
+func (k *fakeCards) Index(card string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.gone[card] {
+		return 0
+	}
+	return 7 + k.replaced[card]
 }
 
 func (k *fakeCards) HasPort(p hostnet.Placement) bool {
@@ -172,6 +182,30 @@ func TestCardsGetBridges(t *testing.T) {
 	if len(m.cards.adopted) != 0 {
 		t.Errorf("after an uninstall addresses are on %v", m.cards.adopted)
 	}
+}
+
+// A card that goes and comes back is another interface: its port is made anew, once.
+func TestCardThatComesBack(t *testing.T) {
+	m := newMachine(t)
+	m.connect(intent.Uplink{Physical: "office", Bridge: "br-office", Card: "eth2"})
+	n := m.start(m.testConfig())
+	n.reconciled()
+	for range 2 {
+		m.cards.mu.Lock()
+		m.cards.replaced["eth2"]++
+		prepared, writes := m.cards.prepared, m.ovs.Writes()
+		m.cards.mu.Unlock()
+		n.reconciled()
+		if m.cards.prepared == prepared || m.ovs.Writes() == writes {
+			t.Error("the port of another interface is not made anew")
+		}
+		writes = m.ovs.Writes()
+		n.reconciled()
+		if again := m.ovs.Writes(); again != writes {
+			t.Errorf("%d writes without a change", again-writes)
+		}
+	}
+	n.Close()
 }
 
 // What others use is not taken, and the node's object says why.
@@ -320,6 +354,7 @@ func TestFailedMoveOfASharedCard(t *testing.T) {
 		c := cards{
 			uplinks: []intent.Uplink{{Physical: "office", Bridge: "br-office", Card: "eth1", Shared: true}},
 			numbers: map[string]uint32{"office": 3}, db: db, kernel: kernel, failed: map[string]failedMove{},
+			read: map[string]int{},
 		}
 		move := func() string {
 			t.Helper()

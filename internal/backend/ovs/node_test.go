@@ -194,7 +194,7 @@ func newMachine(t *testing.T) *machine {
 		kernel: &fakeKernel{changed: changed, status: make(chan hostnet.Status)},
 		links:  &fakeLinks{gone: map[string]bool{}, up: map[string]bool{}},
 		cards: &fakeCards{
-			unlike: map[string]hostnet.Card{}, gone: map[string]bool{}, adopted: map[string]string{},
+			unlike: map[string]hostnet.Card{}, gone: map[string]bool{}, replaced: map[string]int{}, adopted: map[string]string{},
 			ports:       map[string]string{},
 			interrupted: map[string]string{},
 		},

@@ -414,3 +414,12 @@ func (c cardIPv6) back(wasOn bool) error {
 	}
 	return c.turn("0")
 }
+
+// Index is the kernel's number of an interface; 0: there is none of that name.
+func Index(name string) int {
+	link, err := nl.LinkByName(name)
+	if err != nil {
+		return 0
+	}
+	return link.Attrs().Index
+}
