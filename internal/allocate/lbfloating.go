@@ -45,14 +45,15 @@ func AllocateServiceFloatingIPs(services []*corev1.Service, all []*v1alpha1.Floa
 	networks []*v1alpha1.Network,
 ) ServiceFloatingIPs {
 	a := &serviceFloatingIPs{
-		all: map[types.NamespacedName]*v1alpha1.FloatingIP{}, of: map[types.UID][]*v1alpha1.FloatingIP{},
+		all: map[types.NamespacedName]*v1alpha1.FloatingIP{}, of: map[serviceUID][]*v1alpha1.FloatingIP{},
 		networks: map[string]*v1alpha1.Network{},
 		out:      ServiceFloatingIPs{Services: map[types.NamespacedName][]netip.Addr{}},
 	}
 	for _, f := range all {
 		a.all[types.NamespacedName{Namespace: f.Namespace, Name: f.Name}] = f
 		if owner := ServiceOf(f); owner != nil {
-			a.of[owner.UID] = append(a.of[owner.UID], f)
+			key := serviceUID{f.Namespace, owner.UID}
+			a.of[key] = append(a.of[key], f)
 		}
 	}
 	for _, n := range networks {
@@ -63,8 +64,8 @@ func AllocateServiceFloatingIPs(services []*corev1.Service, all []*v1alpha1.Floa
 		case svc.DeletionTimestamp != nil: // its FloatingIPs go with it
 		case NamesNetwork(svc):
 			a.provide(svc)
-		case len(a.of[svc.UID]) > 0:
-			a.withdraw(svc, a.of[svc.UID])
+		case len(a.of[uidOf(svc)]) > 0:
+			a.withdraw(svc, a.of[uidOf(svc)])
 		}
 	}
 	return a.out
@@ -72,10 +73,19 @@ func AllocateServiceFloatingIPs(services []*corev1.Service, all []*v1alpha1.Floa
 
 type serviceFloatingIPs struct {
 	all      map[types.NamespacedName]*v1alpha1.FloatingIP
-	of       map[types.UID][]*v1alpha1.FloatingIP // by the Service that they were made for
+	of       map[serviceUID][]*v1alpha1.FloatingIP // by the Service that they were made for
 	networks map[string]*v1alpha1.Network
 	out      ServiceFloatingIPs
 }
+
+// serviceUID is a Service that FloatingIPs of its namespace were made for. That those of another
+// namespace say so means nothing.
+type serviceUID struct {
+	namespace string
+	uid       types.UID
+}
+
+func uidOf(svc *corev1.Service) serviceUID { return serviceUID{svc.Namespace, svc.UID} }
 
 const serviceKind = "Service"
 
@@ -139,7 +149,7 @@ func (a *serviceFloatingIPs) provide(svc *corev1.Service) {
 		}
 	}
 	a.out.Services[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}] = addresses
-	for _, f := range a.of[svc.UID] {
+	for _, f := range a.of[uidOf(svc)] {
 		if !wanted[f.Name] {
 			a.out.Delete = append(a.out.Delete, f)
 		}

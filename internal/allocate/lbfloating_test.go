@@ -46,7 +46,8 @@ func made(family v1alpha1.IPFamily, address, reason string) *v1alpha1.FloatingIP
 
 func TestServiceFloatingIPs(t *testing.T) {
 	four, six := made(v1alpha1.IPv4, "192.0.2.70", v1alpha1.ReasonBound), made(v1alpha1.IPv6, "2001:db8::7", v1alpha1.ReasonBound)
-	both := []*v1alpha1.FloatingIP{four, six}
+	both, elsewhere := []*v1alpha1.FloatingIP{four, six}, four.DeepCopy()
+	elsewhere.Namespace = "b"
 	status := func(svc *corev1.Service, ips ...string) {
 		for _, ip := range ips {
 			svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
@@ -100,7 +101,8 @@ func TestServiceFloatingIPs(t *testing.T) {
 			class := v1alpha1.LoadBalancerClass
 			svc.Spec.LoadBalancerClass = &class
 		}, there: both, has: "[192.0.2.70 2001:db8::7]"},
-		"leaving": {change: func(svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} }, there: both, has: "-"},
+		"leaving":              {change: func(svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} }, there: both, has: "-"},
+		"of another namespace": {there: []*v1alpha1.FloatingIP{elsewhere}, create: []string{"web-ipv4 office IPv4", "web-ipv6 office IPv6"}, has: "[]"},
 		"IPv6 only": {change: func(svc *corev1.Service) { svc.Spec.IPFamilies = svc.Spec.IPFamilies[1:] }, there: both,
 			has: "[2001:db8::7]", remove: []string{"web-ipv4"}},
 		"a name that is there": {there: []*v1alpha1.FloatingIP{floating("web-ipv4", v1alpha1.FloatingIPSpec{}, "192.0.2.70"), six},
