@@ -184,19 +184,19 @@ func floatingIPsOf(t agentapi.Trace) (lines []string) {
 // gatewaysOf says what Routers' gateways have the packet's addresses, or those that they become.
 func gatewaysOf(t agentapi.Trace) (lines []string) {
 	if g := t.LeavesBy; g != nil {
-		line := becomes(t, gatewayName(*g), g.Address, g.Network)
 		if g.Routed {
-			line = fmt.Sprintf("%s: leaves as it is by Network %s, from %s", gatewayName(*g), g.Network, g.Address)
-			line += byHop(t)
+			lines = append(lines, fmt.Sprintf("%s: leaves as it is by Network %s, from %s", gatewayName(*g), g.Network,
+				g.Address)+byHop(t))
+		} else {
+			lines = append(lines, becomes(t, gatewayName(*g), g.Address, g.Network))
 		}
-		lines = append(lines, line)
 	}
-	if g := t.SentToGateway; g != nil && g.Routed {
-		lines = append(lines, fmt.Sprintf("%s: comes in by %s of Network %s, which routes to the Router's Networks on node %s",
-			gatewayName(*g), g.Address, g.Network, g.Node))
-	} else if g != nil {
-		lines = append(lines, fmt.Sprintf("%s: %s of Network %s is for what leaves from node %s, and the replies; "+
-			"nothing can open a connection to it", gatewayName(*g), g.Address, g.Network, g.Node))
+	if g := t.SentToGateway; g != nil {
+		text := "%s: %s of Network %s is for what leaves from node %s, and the replies; nothing can open a connection to it"
+		if g.Routed {
+			text = "%s: comes in by %s of Network %s, which routes to the Router's Networks on node %s"
+		}
+		lines = append(lines, fmt.Sprintf(text, gatewayName(*g), g.Address, g.Network, g.Node))
 	}
 	return lines
 }

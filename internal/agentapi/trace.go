@@ -44,7 +44,8 @@ type Trace struct {
 	LeavesAs *TracedFloatingIP `json:"leavesAs,omitempty"`
 	// SentTo is the FloatingIP with the packet's destination address.
 	SentTo *TracedFloatingIP `json:"sentTo,omitempty"`
-	// LeavesBy is the Router's gateway with the address that becomes the packet's source.
+	// LeavesBy is the Router's gateway, or the Egress, with the address that becomes the packet's
+	// source, unless the gateway is routed.
 	LeavesBy *TracedGateway `json:"leavesBy,omitempty"`
 	// SentToGateway is the Router's gateway with the packet's destination address.
 	SentToGateway *TracedGateway `json:"sentToGateway,omitempty"`

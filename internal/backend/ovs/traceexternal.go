@@ -186,9 +186,10 @@ func leadByKernel(s *intent.State, r agentapi.TraceRequest, way *agentapi.Trace)
 	way.Returns = &back
 }
 
-// mayUse says whether ranges of a Service, if there are any of the family, have a client.
+// mayUse says whether the source ranges of a Service have a client. They have prefixes of all of
+// its families, or none at all.
 func mayUse(ranges []netip.Prefix, client netip.Addr) bool {
-	return !slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Addr().Is6() == client.Is6() }) ||
+	return len(ranges) == 0 ||
 		slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 

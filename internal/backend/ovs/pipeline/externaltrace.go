@@ -92,10 +92,13 @@ func (r *rules) routes(rt intent.Router, a netip.Addr) bool {
 			return true
 		}
 	}
+	if rt.Name != intent.DefaultRouterName {
+		return false
+	}
 	for n := range r.state.Nodes().All() {
 		for _, s := range n.Subnets {
-			if rt.Name == intent.DefaultRouterName && s.Prefix.Contains(a) && s.Gateway != a {
-				return true
+			if s.Prefix.Contains(a) {
+				return s.Gateway != a
 			}
 		}
 	}

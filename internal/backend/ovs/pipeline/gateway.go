@@ -26,31 +26,25 @@ var gatewayFeature = &feature{
 	tables: []Table{gatewayRoute, gatewayReply, gatewaySource},
 	needed: (*rules).answersOutside,
 	local: func(r *rules) {
+		r.keepInCluster(netip.MustParsePrefix("169.254.0.0/16"))
 		if r.routesPrivate() {
-			r.keepInCluster(netip.MustParsePrefix("169.254.0.0/16"))
 			r.on(gatewayRoute, 0).toClusterSource()
 		}
 	},
 	node: func(r *rules, n intent.Node) {
-		if r.routesPrivate() {
-			for _, a := range n.Addresses {
-				r.keepInCluster(host(a))
-			}
+		for _, a := range n.Addresses {
+			r.keepInCluster(host(a))
 		}
 		r.routeToNodesPods(n)
 	},
 	network: func(r *rules, n intent.Network) {
-		if r.inCluster(n) && r.routesPrivate() {
+		if r.inCluster(n) {
 			for _, s := range n.Subnets {
 				r.keepInCluster(s.Prefix)
 			}
 		}
 	},
-	serviceRange: func(r *rules, s intent.ServiceRange) {
-		if r.routesPrivate() {
-			r.keepInCluster(s.Prefix)
-		}
-	},
+	serviceRange: func(r *rules, s intent.ServiceRange) { r.keepInCluster(s.Prefix) },
 	router: func(r *rules, rt intent.Router) {
 		if rt.Private() {
 			r.defaultByGateway(rt)

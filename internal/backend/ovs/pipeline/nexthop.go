@@ -187,28 +187,30 @@ func LocalAddresses(in Input) []LocalAddress {
 	var list []LocalAddress
 	for f := range localFloatingIPs(in.State) {
 		if t, ok := askFor(in).translation(f); ok {
-			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(t.mac), 0, false})
+			list = append(list, LocalAddress{Network: f.Network, Address: f.Address, MAC: intent.MAC(t.mac)})
 		}
 	}
 	for f := range in.State.ChosenFloatingIPs() {
 		if e, ok := askFor(in).chosen(f); ok {
-			list = append(list, LocalAddress{f.Network, f.Address, intent.MAC(e.mac), 0, false})
+			list = append(list, LocalAddress{Network: f.Network, Address: f.Address, MAC: intent.MAC(e.mac)})
 		}
 	}
 	for g := range in.State.GatewayAddressesAt(in.State.Local().Node) {
 		if e, rt, ok := askFor(in).gateway(g); ok {
-			zone := datapath.GatewayZone(rt.ID)
-			if g.Routed {
-				zone = 0
+			a := LocalAddress{Network: g.Network, Address: g.Address, MAC: intent.MAC(e.mac)}
+			if !g.Routed {
+				a.Zone = datapath.GatewayZone(rt.ID)
 			}
-			list = append(list, LocalAddress{g.Network, g.Address, intent.MAC(e.mac), zone, false})
+			list = append(list, a)
 		}
 	}
 	for a := range in.State.EgressAddressesAt(in.State.Local().Node) {
 		state := in.Numbers.egressState(ExternalKey{a.Network, a.Address})
 		if e, rt, ok := askFor(in).egressHere(a); ok && state.Active == in.State.Local().Node {
-			zone := datapath.GatewayZone(rt.ID)
-			list = append(list, LocalAddress{a.Network, a.Address, intent.MAC(e.mac), zone, state.Silent})
+			list = append(list, LocalAddress{
+				Network: a.Network, Address: a.Address, MAC: intent.MAC(e.mac), Zone: datapath.GatewayZone(rt.ID),
+				Silent: state.Silent,
+			})
 		}
 	}
 	slices.SortFunc(list, func(a, b LocalAddress) int {

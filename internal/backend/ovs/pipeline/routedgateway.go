@@ -116,22 +116,21 @@ func (r *rules) byOtherAddress(p intent.Port, rt intent.Router, below uint16, wh
 
 // defaultByGateway makes routed gateways of this node the default routes of a private Router.
 func (r *rules) defaultByGateway(rt intent.Router) {
-	added := map[bool]bool{}
 	for g := range r.routedGateways(rt.Name) {
-		if added[g.Address.Is4()] {
-			continue
-		}
-		added[g.Address.Is4()] = true
 		family := familyOf(g.Address)
-		r.beyondRoutes(r.on(l3, 90, inRouter(rt), from(fromPod), family), rt, defaultRoute)
-		r.on(defaultRoute, 50, inRouter(rt), family).goTo(gatewayRoute)
+		if w := r.on(l3, 90, inRouter(rt), from(fromPod), family); !w.added() {
+			r.beyondRoutes(w, rt, defaultRoute)
+			r.on(defaultRoute, 50, inRouter(rt), family).goTo(gatewayRoute)
+		}
 	}
 }
 
 // keepInCluster keeps what is for a prefix from routed gateways of private Routers. Prefixes of
 // nodes are kept from any default route.
 func (r *rules) keepInCluster(prefix netip.Prefix) {
-	r.on(gatewayRoute, 200, openflow.IPDst(prefix)).toClusterSource()
+	if r.routesPrivate() {
+		r.on(gatewayRoute, 200, openflow.IPDst(prefix)).toClusterSource()
+	}
 }
 
 // toClusterSource ends a flow of what leaves a private Router as without a routed gateway.
