@@ -209,6 +209,23 @@ func restartCoelan(ctx context.Context, t *testing.T) {
 	all.Wait()
 }
 
+// replaceCoelan starts the API server, and replaces all controllers and agents.
+func replaceCoelan(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := world.Start(ctx, control, "kube-apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := world.Kubectl(ctx, "-n", agents, "rollout", "restart", "deployment/coelan-controller"); err != nil {
+		t.Error(err)
+	}
+	if err := world.roll(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := world.Kubectl(ctx, "-n", agents, "rollout", "status", "deployment/coelan-controller", "--timeout=120s"); err != nil {
+		t.Error(err)
+	}
+}
+
 // pass lets time pass.
 func pass(ctx context.Context, t *testing.T, d time.Duration) {
 	t.Helper()

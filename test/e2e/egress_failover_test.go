@@ -69,18 +69,7 @@ func (w *payers) restarts(t *testing.T) {
 	for _, p := range w.pods() {
 		leavesNow(ctx, t, p.place, p.seen)
 	}
-	if err := world.Start(ctx, control, "kube-apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := world.Kubectl(ctx, "-n", agents, "rollout", "restart", "deployment/coelan-controller"); err != nil {
-		t.Error(err)
-	}
-	if err := world.roll(ctx); err != nil {
-		t.Error(err)
-	}
-	if _, err := world.Kubectl(ctx, "-n", agents, "rollout", "status", "deployment/coelan-controller", "--timeout=120s"); err != nil {
-		t.Error(err)
-	}
+	replaceCoelan(ctx, t)
 	for _, p := range w.pods() {
 		leavesNow(ctx, t, p.place, p.seen)
 	}

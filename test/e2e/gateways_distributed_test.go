@@ -311,18 +311,7 @@ func (w *leavers) restarts(t *testing.T) {
 	}
 	leaves(ctx, t, w.red1, w.red.addresses[worker1])
 	leaves(ctx, t, w.shop1, w.blue.addresses[worker1])
-	if err := world.Start(ctx, control, "kube-apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := world.Kubectl(ctx, "-n", agents, "rollout", "restart", "deployment/coelan-controller"); err != nil {
-		t.Error(err)
-	}
-	if err := world.roll(ctx); err != nil {
-		t.Error(err)
-	}
-	if _, err := world.Kubectl(ctx, "-n", agents, "rollout", "status", "deployment/coelan-controller", "--timeout=120s"); err != nil {
-		t.Error(err)
-	}
+	replaceCoelan(ctx, t)
 	tr.settle(ctx, t)
 	allow(t, tr.stop(t), 0)
 	w.red.onNodes(ctx, t, worker1, worker2)
