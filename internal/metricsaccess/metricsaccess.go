@@ -7,7 +7,6 @@ package metricsaccess
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,14 +14,13 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/cache"
 	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"coelan.io/coelan/internal/reviews"
 )
 
 // Access says which clients may read the metrics.
@@ -38,40 +36,32 @@ const (
 // Path is what clients have to be authorized for. It is a nonResourceURL of ClusterRoles.
 const Path = "/metrics"
 
-// Bounds of what clients can cause.
+// limits bound what clients can cause.
+var limits = reviews.Limits{
+	Accepted: allowedFor, Refused: deniedFor, Strangers: strangersPerSecond, Burst: strangersBurst,
+}
+
 const (
-	// An answer holds for a while: a client that has lost its rights reads on for so long.
-	allowedFor = time.Minute
-	deniedFor  = 30 * time.Second
-	// knownFor is how long a client that was allowed is asked about again before strangers.
-	knownFor  = time.Hour
-	maxCached = 1024
-	// Reviews of tokens that were not allowed lately.
+	allowedFor                         = time.Minute
+	deniedFor                          = 30 * time.Second
 	strangersPerSecond, strangersBurst = 5, 10
-	reviewTimeout                      = 10 * time.Second
 	maxToken                           = 16 << 10
 )
 
 // Guard protects handlers. It is safe for concurrent use.
 type Guard struct {
-	log     *slog.Logger
-	tokens  authentication.TokenReviewInterface
-	access  authorization.SubjectAccessReviewInterface
-	reviews singleflight.Group
-	// strangers bounds the reviews of tokens that are not in known.
-	strangers *rate.Limiter
-	// known are tokens that were allowed, answers the last answer for each; both by digest.
-	known, answers *cache.LRUExpireCache
+	log    *slog.Logger
+	tokens authentication.TokenReviewInterface
+	access authorization.SubjectAccessReviewInterface
+	// reviewed are answers, by token; nil is that of clients that may.
+	reviewed *reviews.Cache[*refusal]
 }
 
 // NewGuard asks that API.
 func NewGuard(log *slog.Logger, tokens authentication.TokenReviewInterface,
 	access authorization.SubjectAccessReviewInterface,
 ) *Guard {
-	return &Guard{
-		log: log, tokens: tokens, access: access, strangers: rate.NewLimiter(strangersPerSecond, strangersBurst),
-		known: cache.NewLRUExpireCache(maxCached), answers: cache.NewLRUExpireCache(maxCached),
-	}
+	return &Guard{log: log, tokens: tokens, access: access, reviewed: reviews.New[*refusal](limits)}
 }
 
 // refusal is an answer other than the metrics.
@@ -115,41 +105,19 @@ func (g *Guard) check(r *http.Request) error {
 	if !ok || token == "" || len(token) > maxToken {
 		return &refusal{http.StatusUnauthorized, "the request has no bearer token"}
 	}
-	digest := sha256.Sum256([]byte(token))
-	if answer, ok := g.answers.Get(digest); ok {
-		return denied(answer.(*refusal))
-	}
-	if _, known := g.known.Get(digest); !known && !g.strangers.Allow() {
-		return &refusal{http.StatusTooManyRequests, "too many tokens wait to be reviewed, try again"}
-	}
-	// Other requests wait for the same answer, so it does not end with this one.
-	answer, err, _ := g.reviews.Do(string(digest[:]), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), reviewTimeout)
-		defer cancel()
+	v, err := g.reviewed.Of(r.Context(), token, func(ctx context.Context) (reviews.Verdict[*refusal], error) {
 		no, err := g.review(ctx, token)
-		switch {
-		case err != nil:
-		case no != nil:
-			g.known.Remove(digest)
-			g.answers.Add(digest, no, deniedFor)
-		default:
-			g.known.Add(digest, true, knownFor)
-			g.answers.Add(digest, no, allowedFor)
-		}
-		return no, err
+		return reviews.Verdict[*refusal]{Accepted: no == nil, Answer: no}, err
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, reviews.ErrTooMany):
+		return &refusal{http.StatusTooManyRequests, "too many tokens wait to be reviewed, try again"}
+	case err != nil:
 		return err
+	case v.Answer != nil:
+		return v.Answer
 	}
-	return denied(answer.(*refusal))
-}
-
-// denied is a refusal as an error; none is nil.
-func denied(r *refusal) error {
-	if r == nil {
-		return nil
-	}
-	return r
+	return nil
 }
 
 // review asks the API. The refusal is nil for a client that is authorized.

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package restconf
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/openconfig/ygot/ygot"
+	"github.com/openconfig/ygot/ytypes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"coelan.io/coelan/internal/restconf/datatree"
+	"coelan.io/coelan/internal/restconf/mapping"
+	"coelan.io/coelan/internal/restconf/yangmodel"
+)
+
+// API reads and writes objects.
+type API interface {
+	// Read returns the objects of these resources. With pod, of the Ports only those may be there
+	// that are interfaces of the entry of pod:coe with that uid.
+	Read(ctx context.Context, resources []mapping.Resource, pod string) (*mapping.World, error)
+	// Commit does all of the changes, or none and returns an error.
+	Commit(ctx context.Context, changes []mapping.Change) error
+}
+
+// datastore is the data of the models, as views of objects.
+type datastore struct {
+	log    *slog.Logger
+	schema *datatree.Node
+	lists  map[string]*mapping.List
+	api    API
+	access *authorizer
+}
+
+func newDatastore(log *slog.Logger, api API, access *authorizer) *datastore {
+	return &datastore{
+		log:    log,
+		schema: datatree.NewSchema(yangmodel.SchemaTree["Root"], yangmodel.Root{}),
+		lists:  mapping.Lists(), api: api, access: access,
+	}
+}
+
+// request is what a client wants of a node.
+type request struct {
+	user Identity
+	path datatree.Path
+	// operational reads what is in operation.
+	operational bool
+	// former reports that the client speaks as before RFC 8040.
+	former bool
+	// ifMatch and ifNoneMatch are the preconditions (RFC 9110, section 13.1); empty: none.
+	ifMatch, ifNoneMatch string
+}
+
+// selected are the lists that a request concerns, in the order in which they are written.
+func (d *datastore) selected(p datatree.Path) []*mapping.List {
+	var all []*mapping.List
+	for name, l := range d.lists {
+		if len(p) == 0 || p[0].Node.Name == name {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b *mapping.List) int {
+		if a.Late != b.Late {
+			return map[bool]int{true: 1, false: -1}[a.Late]
+		}
+		return strings.Compare(a.Container, b.Container)
+	})
+	return all
+}
+
+// read returns the objects of lists, for an edit with what guards them.
+func (d *datastore) read(ctx context.Context, r request, lists []*mapping.List, edit bool) (*mapping.World, error) {
+	var resources []mapping.Resource
+	add := func(list []mapping.Resource) {
+		for _, r := range list {
+			if !slices.Contains(resources, r) {
+				resources = append(resources, r)
+			}
+		}
+	}
+	for _, l := range lists {
+		add(l.Reads)
+		if edit {
+			add(l.Guards)
+		}
+	}
+	pod := ""
+	if len(r.path) > 1 && r.path[0].Node.Name == "coe" && r.path[1].Keys != nil && !r.operational {
+		pod = r.path[1].Keys[0]
+	}
+	return d.api.Read(ctx, resources, pod)
+}
+
+// tree is the data of lists that a World has. An object that does not fit the models is left out
+// with a warning: it harms no other one.
+func (d *datastore) tree(w *mapping.World, lists []*mapping.List, operational bool) map[string]any {
+	tree := map[string]any{}
+	for _, l := range lists {
+		show := l.Entries
+		if operational && l.Operational != nil {
+			show = l.Operational
+		}
+		node := d.schema.Children[l.Container].Children[l.Name]
+		entries := []any{}
+		for _, e := range show(w) {
+			entry, err := toEntry(node, e)
+			if err != nil {
+				d.log.Warn("RESTCONF leaves out an object that does not fit the models", "err", err)
+				continue
+			}
+			entries = append(entries, entry)
+		}
+		container := map[string]any{}
+		if len(entries) > 0 {
+			container[l.Name] = entries
+		}
+		tree[l.Container] = container
+	}
+	return tree
+}
+
+// toEntry is a Go value as an entry of a tree.
+func toEntry(list *datatree.Node, value ygot.GoStruct) (map[string]any, error) {
+	object, err := ygot.ConstructIETFJSON(value, &ygot.RFC7951JSONConfig{AppendModuleName: true})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", list.Path(), err)
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", list.Path(), err)
+	}
+	decoded, err := datatree.Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", list.Path(), err)
+	}
+	checked, err := datatree.Check(list, []any{decoded}, list.Path())
+	if err != nil {
+		return nil, err
+	}
+	return checked.([]any)[0].(map[string]any), nil
+}
+
+// toStruct is an entry as a Go value, valid for the models.
+func toStruct(list *datatree.Node, l *mapping.List, entry map[string]any) (ygot.GoStruct, error) {
+	text, err := json.Marshal(entry)
+	if err != nil {
+		return nil, err
+	}
+	var object any
+	if err := json.Unmarshal(text, &object); err != nil {
+		return nil, err
+	}
+	value := l.New()
+	if err := ytypes.Unmarshal(list.Entry, value, object); err != nil {
+		return nil, datatree.Fail(datatree.InvalidValue, list.Path(), err.Error())
+	}
+	if err := ytypes.Validate(list.Entry, value); err != nil {
+		return nil, datatree.Fail(datatree.InvalidValue, list.Path(), err.Error())
+	}
+	return value, nil
+}
+
+// etag is the entity-tag of a node's configuration (RFC 8040, section 3.5.2): it changes with the
+// data alone, whichever replica answers, and whichever client has written it.
+func etag(n *datatree.Node, value any) (string, error) {
+	kept := datatree.Query{Content: datatree.Config}.Select(n, value)
+	var b bytes.Buffer
+	if err := json.NewEncoder(&b).Encode(kept); err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b.Bytes())
+	return `"` + hex.EncodeToString(sum[:12]) + `"`, nil
+}
+
+// get returns the data of a node that the client may read, and its entity-tag.
+func (d *datastore) get(ctx context.Context, r request) (value any, tag string, err error) {
+	lists := d.selected(r.path)
+	w, err := d.read(ctx, r, lists, false)
+	if err != nil {
+		return nil, "", err
+	}
+	w, err = d.access.visible(ctx, r.user, w, lists, len(r.path) > 0)
+	if err != nil {
+		return nil, "", err
+	}
+	return d.look(w, r, lists)
+}
+
+// look is a node's data in a World, and its entity-tag.
+func (d *datastore) look(w *mapping.World, r request, lists []*mapping.List) (value any, tag string, err error) {
+	value, err = datatree.Get(d.tree(w, lists, r.operational), r.path)
+	if err != nil {
+		return nil, "", err
+	}
+	tag, err = etag(r.path.Target(d.schema), value)
+	return value, tag, err
+}
+
+// result is what an edit has done.
+type result struct {
+	created bool
+	// location is the path of what a POST has made, below {+restconf}/data.
+	location string
+	tag      string
+}
+
+// Writes that meet others start anew so often.
+const maxTries = 8
+
+// edit changes the data and returns what has become of the target.
+func (d *datastore) edit(ctx context.Context, r request, edit datatree.Edit, body any) (result, error) {
+	for try := 1; ; try++ {
+		done, err := d.editOnce(ctx, r, edit, body)
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return done, err
+		}
+		if try == maxTries || ctx.Err() != nil {
+			return result{}, datatree.Fail(datatree.LockDenied, r.path.String(),
+				"is being written by other clients, try again")
+		}
+	}
+}
+
+func (d *datastore) editOnce(ctx context.Context, r request, edit datatree.Edit, body any) (done result, err error) {
+	// A body is checked anew for each try, because edits take parts of it into the tree.
+	var child *datatree.Node
+	var value any
+	only := false
+	if edit != datatree.Delete {
+		if child, value, only, err = datatree.Message(d.schema, r.path, edit, body, r.former); err != nil {
+			return result{}, err
+		}
+	}
+	lists := d.selected(r.path)
+	w, err := d.read(ctx, r, lists, true)
+	if err != nil {
+		return result{}, err
+	}
+	seen, err := d.access.visible(ctx, r.user, w, lists, false)
+	if err != nil {
+		return result{}, err
+	}
+	w.Limit(seen)
+	if err := d.precondition(seen, r, lists); err != nil {
+		return result{}, err
+	}
+	old, tree := d.tree(w, lists, false), d.tree(w, lists, false)
+	switch {
+	case only:
+		_, err = datatree.Apply(d.schema, tree, r.path, datatree.Merge, nil, map[string]any{child.Name: value})
+	case edit == datatree.Create:
+		done.created, err = datatree.Apply(d.schema, tree, r.path, edit, child, value)
+		done.location = location(r.path, child, value)
+	default:
+		done.created, err = datatree.Apply(d.schema, tree, r.path, edit, nil, value)
+	}
+	if err != nil {
+		return result{}, err
+	}
+	if edit == datatree.Replace && len(r.path) == 1 {
+		d.keep(w, lists[0], old, tree)
+	}
+	after := w.Clone()
+	if err := d.write(after, lists, old, tree); err != nil {
+		return result{}, err
+	}
+	changes := mapping.Changes(w, after)
+	if err := d.access.mayDo(ctx, r.user, changes); err != nil {
+		return result{}, err
+	}
+	if len(changes) == 0 {
+		if err := d.mayKnow(seen, r, lists); err != nil {
+			return result{}, err
+		}
+	}
+	if err := d.api.Commit(ctx, changes); err != nil {
+		return result{}, err
+	}
+	if edit != datatree.Delete {
+		if _, tag, err := d.look(after, r, lists); err == nil {
+			done.tag = tag
+		}
+	}
+	return done, nil
+}
+
+// keep puts the entries back that no client can remove, into a container that is replaced.
+func (d *datastore) keep(w *mapping.World, l *mapping.List, old, tree map[string]any) {
+	if l.Kept == nil {
+		return
+	}
+	node := d.schema.Children[l.Container].Children[l.Name]
+	kept, there := l.Kept(w), d.byKey(node, tree, l)
+	container := tree[l.Container].(map[string]any)
+	list, _ := container[l.Name].([]any)
+	for key, entry := range d.byKey(node, old, l) {
+		if there[key] == nil && slices.Contains(kept, key) {
+			list = append(list, entry)
+		}
+	}
+	container[l.Name] = list
+}
+
+// mayKnow returns an error for a client that could not have read the target: that an edit changes
+// nothing would say what it is. An entry about a pod of Kubernetes, which is only compared, is no
+// target.
+func (d *datastore) mayKnow(seen *mapping.World, r request, lists []*mapping.List) error {
+	ofPod := len(r.path) > 1 && r.path[0].Node.Name == "coe" && len(seen.Pods) > 0
+	if _, _, err := d.look(seen, r, lists); err != nil && !ofPod {
+		return datatree.Fail(datatree.AccessDenied, r.path.String(), r.user.Name+" may not read what is there")
+	}
+	return nil
+}
+
+// location is the path of a child that was made.
+func location(parent datatree.Path, child *datatree.Node, value any) string {
+	step := datatree.Step{Node: child}
+	if list, ok := value.([]any); ok && child.Kind == datatree.List {
+		if len(list) != 1 {
+			return parent.URI()
+		}
+		for _, k := range child.Keys {
+			step.Keys = append(step.Keys, fmt.Sprint(list[0].(map[string]any)[k]))
+		}
+	}
+	return append(slices.Clip(parent), step).URI()
+}
+
+// precondition compares the target that a client may read with what it expects.
+func (d *datastore) precondition(seen *mapping.World, r request, lists []*mapping.List) error {
+	if r.ifMatch == "" && r.ifNoneMatch == "" {
+		return nil
+	}
+	_, tag, err := d.look(seen, r, lists)
+	there := err == nil
+	if err != nil && !errors.Is(err, &datatree.Error{Tag: datatree.InvalidValue}) {
+		return err
+	}
+	if r.ifMatch != "" && (!there || !matches(r.ifMatch, tag)) ||
+		r.ifNoneMatch != "" && there && matches(r.ifNoneMatch, tag) {
+		return &datatree.Error{Tag: datatree.OperationFailed, Status: http.StatusPreconditionFailed,
+			Path: r.path.String(), Message: "the data has changed: the entity-tag is another one"}
+	}
+	return nil
+}
+
+// matches reports whether a list of entity-tags has one.
+func matches(list, tag string) bool {
+	for t := range strings.SplitSeq(list, ",") {
+		if t = strings.TrimSpace(t); t == "*" || t == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// write brings a World to what the tree says, where that differs from the tree before.
+func (d *datastore) write(w *mapping.World, lists []*mapping.List, old, tree map[string]any) error {
+	for _, l := range lists {
+		node := d.schema.Children[l.Container].Children[l.Name]
+		before, after := d.byKey(node, old, l), d.byKey(node, tree, l)
+		for key, entry := range after {
+			if reflect.DeepEqual(before[key], entry) {
+				continue
+			}
+			at := datatree.Path{{Node: node.Parent}, {Node: node, Keys: []string{key}}}.String()
+			if l.Write == nil {
+				return datatree.Fail(datatree.OperationNotSupported, at, "cannot be written: it is what Kubernetes has")
+			}
+			if err := datatree.Complete(node, entry, at); err != nil {
+				return err
+			}
+			value, err := toStruct(node, l, entry)
+			if err == nil {
+				err = l.Write(w, value)
+			}
+			if err != nil {
+				return below(at, err)
+			}
+		}
+	}
+	for _, l := range lists {
+		node := d.schema.Children[l.Container].Children[l.Name]
+		before, after := d.byKey(node, old, l), d.byKey(node, tree, l)
+		for key := range before {
+			if after[key] != nil {
+				continue
+			}
+			at := datatree.Path{{Node: node.Parent}, {Node: node, Keys: []string{key}}}.String()
+			if l.Remove == nil {
+				return datatree.Fail(datatree.OperationNotSupported, at, "cannot be removed: it is what Kubernetes has")
+			}
+			if err := l.Remove(w, key); err != nil {
+				return below(at, err)
+			}
+		}
+	}
+	return nil
+}
+
+// below puts the path of an entry before that of a leaf in it.
+func below(entry string, err error) error {
+	var e *datatree.Error
+	if !errors.As(err, &e) || strings.HasPrefix(e.Path, "/") {
+		return err
+	}
+	return &datatree.Error{Tag: e.Tag, Status: e.Status, Path: entry + "/" + e.Path, Message: e.Message}
+}
+
+// byKey are the entries of a list without state, by their keys.
+func (d *datastore) byKey(node *datatree.Node, tree map[string]any, l *mapping.List) map[string]map[string]any {
+	byKey := map[string]map[string]any{}
+	container, _ := tree[l.Container].(map[string]any)
+	list, _ := container[l.Name].([]any)
+	for _, e := range list {
+		entry, _ := datatree.Query{Content: datatree.Config}.Select(node, e).(map[string]any)
+		byKey[fmt.Sprint(entry[node.Keys[0]])] = entry
+	}
+	return byKey
+}

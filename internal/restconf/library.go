@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package restconf
+
+import (
+	"io"
+	"net/http"
+	"strings"
+
+	"coelan.io/coelan/internal/restconf/datatree"
+)
+
+// libraryVersion is the revision of ietf-yang-library that RFC 8040, section 3.3.3 asks for.
+const libraryVersion = "2016-06-21"
+
+// modelOf is a module of the yang folder.
+type modelOf struct{ name, revision, namespace string }
+
+// models are the modules that data is served of.
+var models = []modelOf{
+	{"dhcp_allocation_pool", "2016-12-14", "urn:opendaylight:netvirt:dhcp_allocation_pool"},
+	{"elan", "2015-06-02", "urn:opendaylight:netvirt:elan"},
+	{"k8s-node", "2017-08-29", "urn:opendaylight:coe:northbound:k8s-node"},
+	{"l3vpn", "2014-08-15", "urn:huawei:params:xml:ns:yang:l3vpn"},
+	{"pod", "2017-06-11", "urn:opendaylight:coe:northbound:pod"},
+	{"service", "2017-06-11", "urn:opendaylight:coe:northbound:service"},
+}
+
+// sharedTypes is the module of types that they import.
+var sharedTypes = modelOf{"coelan-types", "2026-11-25", "urn:coelan:types"}
+
+// capabilities are those of RFC 8040, section 9.1.1 that there are.
+var capabilities = []any{
+	"urn:ietf:params:restconf:capability:depth:1.0", "urn:ietf:params:restconf:capability:fields:1.0",
+	"urn:ietf:params:restconf:capability:defaults:1.0?basic-mode=explicit",
+}
+
+// hostMeta says where RESTCONF is (RFC 8040, section 3.1).
+func hostMeta(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	w.Header().Set("Content-Type", "application/xrd+xml")
+	if r.Method == http.MethodGet {
+		_, _ = io.WriteString(w, "<XRD xmlns='http://docs.oasis-open.org/ns/xri/xrd-1.0'>"+
+			"<Link rel='restconf' href='/restconf'/></XRD>\n")
+	}
+}
+
+// api are the resources beside data, by what follows the root.
+func (h *handler) api(rest string) (any, bool) {
+	switch strings.TrimSuffix(rest, "/") {
+	case "":
+		return map[string]any{"ietf-restconf:restconf": map[string]any{
+			"data": map[string]any{}, "operations": map[string]any{}, "yang-library-version": libraryVersion,
+		}}, true
+	case "operations":
+		return map[string]any{"ietf-restconf:operations": map[string]any{}}, true
+	case "yang-library-version":
+		return map[string]any{"ietf-restconf:yang-library-version": libraryVersion}, true
+	}
+	return nil, false
+}
+
+// static are the data of the protocol itself.
+func (h *handler) static(path string) (any, bool) {
+	switch strings.TrimSuffix(path, "/") {
+	case "ietf-yang-library:modules-state":
+		return map[string]any{"ietf-yang-library:modules-state": modulesState()}, true
+	case "ietf-restconf-monitoring:restconf-state":
+		return map[string]any{"ietf-restconf-monitoring:restconf-state": map[string]any{
+			"capabilities": map[string]any{"capability": capabilities},
+		}}, true
+	case "ietf-restconf-monitoring:restconf-state/capabilities":
+		return map[string]any{"ietf-restconf-monitoring:capabilities": map[string]any{"capability": capabilities}}, true
+	}
+	return nil, false
+}
+
+// modulesState is the library of RFC 7895.
+func modulesState() map[string]any {
+	modules := []any{module(sharedTypes, "import")}
+	id := sharedTypes.revision
+	for _, m := range models {
+		modules = append(modules, module(m, "implement"))
+		id += "." + m.name + "@" + m.revision
+	}
+	return map[string]any{"module-set-id": id, "module": modules}
+}
+
+func module(m modelOf, conformance string) any {
+	return map[string]any{
+		"name": m.name, "revision": m.revision, "namespace": m.namespace, "conformance-type": conformance,
+	}
+}
+
+// answerStatic answers what cannot be written.
+func answerStatic(w http.ResponseWriter, r *http.Request, value any) error {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		media, err := accepted(r, false)
+		if err != nil {
+			return err
+		}
+		return answer(w, r, http.StatusOK, media, value)
+	case http.MethodOptions:
+		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	w.Header().Set("Allow", "GET, HEAD, OPTIONS")
+	return &datatree.Error{Tag: datatree.OperationNotSupported, Status: http.StatusMethodNotAllowed,
+		Message: "the method " + r.Method + " is not for this resource"}
+}

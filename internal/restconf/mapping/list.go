@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mapping
+
+import (
+	"github.com/openconfig/ygot/ygot"
+
+	"coelan.io/coelan/internal/restconf/datatree"
+)
+
+// List is a list of the models; its entries are objects.
+type List struct {
+	// Container is at the top of its module, Name the list in it.
+	Container, Name string
+	// Reads are the resources that entries are made of; the first is the one that says whether a
+	// client may read them.
+	Reads []Resource
+	// Guards are read as well for an edit: they may keep an entry from being removed.
+	Guards []Resource
+	// Late reports that entries need those of other lists, which are written before them.
+	Late bool
+	// New is an empty entry.
+	New func() ygot.GoStruct
+	// Entries are the configuration that the World has.
+	Entries func(*World) []ygot.GoStruct
+	// Operational are the entries of what is in operation; nil: as Entries.
+	Operational func(*World) []ygot.GoStruct
+	// Write makes an entry or replaces it; nil: the list cannot be written.
+	Write func(w *World, entry ygot.GoStruct) error
+	// Remove removes the entry with that key.
+	Remove func(w *World, key string) error
+	// Kept are the keys of entries that no client can remove: they stay if the list is replaced as
+	// a whole; nil: there are none.
+	Kept func(*World) []string
+}
+
+// Lists are all that are mapped, by container.
+func Lists() map[string]*List {
+	all := map[string]*List{}
+	for _, l := range []*List{
+		pools(), pods(), elanInstances(), elanInterfaces(), vpnInstances(), nodes(), services(), endpoints(),
+	} {
+		all[l.Container] = l
+	}
+	return all
+}
+
+// writer adapts a function of one entry's type.
+func writer[T ygot.GoStruct](write func(*World, T) error) func(*World, ygot.GoStruct) error {
+	return func(w *World, entry ygot.GoStruct) error { return write(w, entry.(T)) }
+}
+
+// structs adapts a slice of one entry's type.
+func structs[T ygot.GoStruct](list []T) []ygot.GoStruct {
+	result := make([]ygot.GoStruct, len(list))
+	for i, e := range list {
+		result[i] = e
+	}
+	return result
+}
+
+// invalid is a value that an entry must not have.
+func invalid(leaf, message string) error { return datatree.Fail(datatree.InvalidValue, leaf, message) }
+
+// unsupported is a value that Coelan has nothing for.
+func unsupported(leaf, message string) error {
+	return datatree.Fail(datatree.OperationNotSupported, leaf, message)
+}
+
+// optional is a pointer to a value; nil if that is empty.
+func optional[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
+}
+
+// text is what a pointer points to, or the zero value.
+func text[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
+	}
+	return value
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mapping translates between entries of YANG models and objects of the Kubernetes API. It
+// is pure: a World holds the objects that were read, and an entry that is written changes them
+// there. Changes compares two Worlds.
+package mapping
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+)
+
+// World has the objects that entries are mapped to. Objects are not changed in place but replaced.
+type World struct {
+	Networks   map[string]*v1alpha1.Network
+	Routers    map[string]*v1alpha1.Router
+	Ports      map[types.NamespacedName]*v1alpha1.Port
+	Namespaces map[string]*corev1.Namespace
+	Nodes      map[string]*corev1.Node
+	// Pods are those of Kubernetes, by UID.
+	Pods     map[types.UID]*corev1.Pod
+	Services map[types.NamespacedName]*corev1.Service
+	Slices   map[types.NamespacedName]*discoveryv1.EndpointSlice
+
+	// hidden are the Ports that the client of an edit may not list: no entry can refer to them.
+	hidden map[types.NamespacedName]bool
+}
+
+// Clone has maps of its own with the same objects.
+func (w *World) Clone() *World {
+	return &World{
+		Networks: maps.Clone(w.Networks), Routers: maps.Clone(w.Routers), Ports: maps.Clone(w.Ports),
+		Namespaces: w.Namespaces, Nodes: w.Nodes, Pods: w.Pods,
+		Services: maps.Clone(w.Services), Slices: maps.Clone(w.Slices), hidden: w.hidden,
+	}
+}
+
+// Limit has entries that are written refer only to pods and Ports that the client may list.
+func (w *World) Limit(seen *World) {
+	w.Pods, w.hidden = seen.Pods, map[types.NamespacedName]bool{}
+	for key := range w.Ports {
+		if seen.Ports[key] == nil {
+			w.hidden[key] = true
+		}
+	}
+}
+
+// Verb is what a Change does, as authorization calls it.
+type Verb string
+
+// The verbs.
+const (
+	Create Verb = "create"
+	Update Verb = "update"
+	Delete Verb = "delete"
+)
+
+// Resource is an object's kind, as authorization calls it.
+type Resource struct{ Group, Name string }
+
+// The resources.
+var (
+	Networks = Resource{v1alpha1.GroupVersion.Group, "networks"}
+	Routers  = Resource{v1alpha1.GroupVersion.Group, "routers"}
+	Ports    = Resource{v1alpha1.GroupVersion.Group, "ports"}
+	Pods     = Resource{"", "pods"}
+	Nodes    = Resource{"", "nodes"}
+	Services = Resource{"", "services"}
+	Slices   = Resource{discoveryv1.GroupName, "endpointslices"}
+)
+
+// Change is a write of one object.
+type Change struct {
+	Verb     Verb
+	Resource Resource
+	// Object is the new one, or the one to delete; Old is the one before an update.
+	Object, Old client.Object
+}
+
+// Changes are the writes that lead from one World to another: what is made first, what is
+// deleted last, Networks before the Ports on them, and Services before their EndpointSlices.
+func Changes(from, to *World) []Change {
+	var list []Change
+	list = append(list, compare(Routers, from.Routers, to.Routers)...)
+	list = append(list, compare(Networks, from.Networks, to.Networks)...)
+	list = append(list, compare(Ports, from.Ports, to.Ports)...)
+	list = append(list, compare(Services, from.Services, to.Services)...)
+	list = append(list, compare(Slices, from.Slices, to.Slices)...)
+	order := map[Verb]int{Create: 0, Update: 1, Delete: 2}
+	slices.SortStableFunc(list, func(a, b Change) int { return cmp.Compare(order[a.Verb], order[b.Verb]) })
+	return list
+}
+
+func compare[K comparable, O client.Object](r Resource, from, to map[K]O) []Change {
+	var list []Change
+	for key, o := range to {
+		old, there := from[key]
+		switch {
+		case !there:
+			list = append(list, Change{Verb: Create, Resource: r, Object: o})
+		case !reflect.DeepEqual(old, o):
+			list = append(list, Change{Verb: Update, Resource: r, Object: o, Old: old})
+		}
+	}
+	for key, old := range from {
+		if _, there := to[key]; !there {
+			list = append(list, Change{Verb: Delete, Resource: r, Object: old})
+		}
+	}
+	slices.SortFunc(list, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Object.GetNamespace(), b.Object.GetNamespace()),
+			cmp.Compare(a.Object.GetName(), b.Object.GetName()))
+	})
+	return list
+}
+
+// alive reports that an object is not being deleted: one that is has no entry any more.
+func alive(o client.Object) bool { return o.GetDeletionTimestamp().IsZero() }

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package restconf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/restconf/datatree"
+	"coelan.io/coelan/internal/restconf/mapping"
+)
+
+// Store is the Kubernetes API. What clients write is read live, so that every replica answers with
+// what was written last; pods, nodes and namespaces are read from the cache.
+type Store struct {
+	Live   client.Reader
+	Cached client.Reader
+	Client client.Client
+}
+
+var _ API = (*Store)(nil)
+
+// Read implements API.
+func (s *Store) Read(ctx context.Context, resources []mapping.Resource, pod string) (*mapping.World, error) {
+	w := &mapping.World{
+		Networks: map[string]*v1alpha1.Network{}, Routers: map[string]*v1alpha1.Router{},
+		Ports: map[types.NamespacedName]*v1alpha1.Port{}, Namespaces: map[string]*corev1.Namespace{},
+		Nodes: map[string]*corev1.Node{}, Pods: map[types.UID]*corev1.Pod{},
+		Services: map[types.NamespacedName]*corev1.Service{},
+		Slices:   map[types.NamespacedName]*discoveryv1.EndpointSlice{},
+	}
+	for _, r := range resources {
+		var err error
+		switch r {
+		case mapping.Networks:
+			err = s.readNetworks(ctx, w)
+		case mapping.Routers:
+			var list v1alpha1.RouterList
+			err = s.Live.List(ctx, &list)
+			for i := range list.Items {
+				w.Routers[list.Items[i].Name] = &list.Items[i]
+			}
+		case mapping.Ports:
+			err = s.readPorts(ctx, w, pod)
+		case mapping.Nodes:
+			var list corev1.NodeList
+			err = s.Cached.List(ctx, &list)
+			for i := range list.Items {
+				w.Nodes[list.Items[i].Name] = &list.Items[i]
+			}
+		case mapping.Pods:
+			var list corev1.PodList
+			err = s.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy)
+			for i := range list.Items {
+				if p := &list.Items[i]; pod == "" || string(p.UID) == pod {
+					w.Pods[p.UID] = p
+				}
+			}
+		case mapping.Services:
+			var list corev1.ServiceList
+			err = s.Live.List(ctx, &list)
+			for i := range list.Items {
+				w.Services[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+			}
+		case mapping.Slices:
+			var list discoveryv1.EndpointSliceList
+			err = s.Live.List(ctx, &list)
+			for i := range list.Items {
+				w.Slices[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", r.Name, err)
+		}
+	}
+	return w, nil
+}
+
+// readNetworks reads the Networks, and the namespaces, which they may be called after.
+func (s *Store) readNetworks(ctx context.Context, w *mapping.World) error {
+	var list v1alpha1.NetworkList
+	if err := s.Live.List(ctx, &list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		w.Networks[list.Items[i].Name] = &list.Items[i]
+	}
+	var namespaces corev1.NamespaceList
+	if err := s.Cached.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for i := range namespaces.Items {
+		w.Namespaces[namespaces.Items[i].Name] = &namespaces.Items[i]
+	}
+	return nil
+}
+
+// readPorts reads all Ports, or those of one entry of pod:coe: by its label, or, if a client of
+// Kubernetes has made the Port, by its own UID.
+func (s *Store) readPorts(ctx context.Context, w *mapping.World, pod string) error {
+	var list v1alpha1.PortList
+	if pod == "" {
+		if err := s.Live.List(ctx, &list); err != nil {
+			return err
+		}
+		addPorts(w, list.Items)
+		return nil
+	}
+	if err := s.Live.List(ctx, &list, client.MatchingLabels{mapping.LabelPod: pod}); err != nil {
+		return err
+	}
+	if len(list.Items) > 0 {
+		addPorts(w, list.Items)
+		return nil
+	}
+	var cached v1alpha1.PortList
+	if err := s.Cached.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for i := range cached.Items {
+		if p := &cached.Items[i]; string(p.UID) == pod {
+			live := &v1alpha1.Port{}
+			err := s.Live.Get(ctx, client.ObjectKeyFromObject(p), live)
+			if client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			if err == nil && live.UID == p.UID {
+				addPorts(w, []v1alpha1.Port{*live})
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// addPorts puts Ports into a World.
+func addPorts(w *mapping.World, list []v1alpha1.Port) {
+	for i := range list {
+		w.Ports[client.ObjectKeyFromObject(&list[i])] = &list[i]
+	}
+}
+
+// undoTimeout bounds how long it takes to take back a part of the changes.
+const undoTimeout = 10 * time.Second
+
+// Commit implements API. All changes are tried first without effect. If one fails nevertheless,
+// those before it are taken back.
+func (s *Store) Commit(ctx context.Context, changes []mapping.Change) error {
+	if len(changes) > 1 {
+		for _, c := range changes {
+			if _, err := s.apply(ctx, client.NewDryRunClient(s.Client), c); err != nil {
+				return explain(c, err)
+			}
+		}
+	}
+	for i, c := range changes {
+		made, err := s.apply(ctx, s.Client, c)
+		if err != nil {
+			return errors.Join(explain(c, err), s.undo(ctx, changes[:i]))
+		}
+		mapping.Adopt(made, changes[i+1:])
+	}
+	return nil
+}
+
+// apply does one change of the version of the object that was read. It returns what the API has
+// made of the object.
+func (s *Store) apply(ctx context.Context, c client.Client, change mapping.Change) (client.Object, error) {
+	o := change.Object.DeepCopyObject().(client.Object)
+	switch change.Verb {
+	case mapping.Create:
+		return o, c.Create(ctx, o)
+	case mapping.Update:
+		return o, c.Update(ctx, o)
+	}
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	err := c.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	return o, client.IgnoreNotFound(err)
+}
+
+// undo takes changes back, the last one first.
+func (s *Store) undo(ctx context.Context, changes []mapping.Change) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	var problems []error
+	for _, c := range slices.Backward(changes) {
+		if err := s.undoOne(ctx, c); err != nil {
+			problems = append(problems, fmt.Errorf("take back %s of %s %s: %w", c.Verb, c.Resource.Name,
+				client.ObjectKeyFromObject(c.Object), err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (s *Store) undoOne(ctx context.Context, c mapping.Change) error {
+	switch c.Verb {
+	case mapping.Create:
+		return client.IgnoreNotFound(s.Client.Delete(ctx, c.Object.DeepCopyObject().(client.Object)))
+	case mapping.Update:
+		now := c.Old.DeepCopyObject().(client.Object)
+		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(c.Object), now); err != nil {
+			return err
+		}
+		before := c.Old.DeepCopyObject().(client.Object)
+		before.SetResourceVersion(now.GetResourceVersion())
+		return s.Client.Update(ctx, before)
+	}
+	again := c.Object.DeepCopyObject().(client.Object)
+	again.SetResourceVersion("")
+	again.SetUID("")
+	return s.Client.Create(ctx, again)
+}
+
+// explain is an error of the API as one of the entry that the object belongs to; those that a new
+// try may end are left as they are.
+func explain(c mapping.Change, err error) error {
+	name := client.ObjectKeyFromObject(c.Object)
+	switch {
+	case apierrors.IsInvalid(err):
+		return datatree.Fail(datatree.InvalidValue, "", err.Error())
+	case apierrors.IsNotFound(err) && c.Verb == mapping.Create:
+		return datatree.Fail(datatree.InvalidValue, "", fmt.Sprintf("%s %s: %v", c.Resource.Name, name, err))
+	case apierrors.IsNotFound(err):
+		return datatree.Fail(datatree.DataMissing, "",
+			fmt.Sprintf("%s %s was deleted meanwhile", c.Resource.Name, name))
+	case apierrors.IsForbidden(err):
+		return datatree.Fail(datatree.OperationFailed, "", err.Error())
+	}
+	return err
+}

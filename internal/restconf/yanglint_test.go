@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package restconf
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestYanglint has another implementation of YANG read the answers about all data.
+func TestYanglint(t *testing.T) {
+	if _, err := exec.LookPath("yanglint"); err != nil {
+		t.Skip("yanglint is not installed: make deps")
+	}
+	s := newSite(t)
+	s.want(204, "PATCH", "/restconf/data", `{"ietf-restconf:data":{
+		"elan:elan-instances":{"elan-instance":[{"elan-instance-name":"red","segmentation-id":70010,"description":"a tenant"},
+			{"elan-instance-name":"office","segment-type":"elan:segment-type-vlan","segmentation-id":7,"physical-network-name":"p","external":true}]},
+		"dhcp_allocation_pool:dhcp_allocation_pool":{"network":[{"network-id":"red","allocation-pool":[{"subnet":"10.10.0.0/16","dns-servers":["10.10.0.53"]},{"subnet":"fd00:10::/64"}]}]},
+		"l3vpn:vpn-instances":{"vpn-instance":[{"vpn-instance-name":"red","ipv6-family":{"route-distinguisher":["64512:7"],"vpnTargets":{"vpnTarget":[{"vrfRTValue":"64512:100","vrfRTType":"both"}]}}}]},
+		"elan:elan-interfaces":{"elan-interface":[{"name":"a:vm","elan-instance-name":"red","static-mac-entries":[{"mac-address":"0A:00:00:00:00:01","ip-prefix":"10.10.0.9"}]}]}}}`)
+	s.want(204, "POST", "/restconf/config/pod:coe", samplePod)
+	s.api.world.Routers["red"].Status.VNI = 70011
+	for _, m := range models {
+		all := ""
+		for name, l := range newDatastore(nil, s.api, nil).lists {
+			if node := newDatastore(nil, s.api, nil).schema.Children[name]; node.Module != m.name || l == nil {
+				continue
+			}
+			answer := s.want(200, "GET", "/restconf/data/"+m.name+":"+name, "").body
+			all += answer
+			file := filepath.Join(t.TempDir(), "answer.json")
+			if err := os.WriteFile(file, []byte(answer), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "yanglint", "-p", "../../yang", "-t", "data", "../../yang/"+m.name+".yang", file)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s\n%s", name, err, out, answer)
+			}
+		}
+		if !strings.Contains(all, "{") {
+			t.Errorf("%s has no data", m.name)
+		}
+	}
+}
