@@ -60,9 +60,10 @@ sandbox-assets: bin/coelan ## what sandboxes are made of, once: Kubernetes, etcd
 	bin/coelan sandbox prepare
 
 .PHONY: generate
-generate: ## write what is generated from other files: of api/ the CRDs and copies, of *.proto Go, of the chart deploy/*.yaml, of the pipeline its tables in docs/
+generate: ## write what is generated from other files: of api/ the CRDs and copies, of *.proto and yang/ Go, of the chart deploy/*.yaml, of the pipeline its tables in docs/
 	go -C build/apigen run . ../..
 	go -C build/protogen run . ../..
+	go -C build/yanggen run . ../..
 	go -C build/helm run . ../../deploy/helm/coelan ../../deploy
 	go test ./internal/backend/ovs/pipeline -run '^TestDatapathPage$$' -update
 
@@ -82,6 +83,7 @@ lint: $(GOLANGCI) ## golangci-lint, see .golangci.yml
 	cd build/apigen && ../../$(GOLANGCI) run ./...
 	cd build/helm && ../../$(GOLANGCI) run ./...
 	cd build/protogen && ../../$(GOLANGCI) run ./...
+	cd build/yanggen && ../../$(GOLANGCI) run ./...
 
 $(GOLANGCI): MODULE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 $(GOTESTSUM): MODULE := gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
@@ -96,8 +98,13 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 	go -C build/apigen test -count=1 ./...
 	go -C build/helm test -count=1 ./...
 	go -C build/protogen test -count=1 ./...
+	go -C build/yanggen test -count=1 ./...
 	go test -race -timeout 10m $$(go list ./... | grep -vxF '$(SEQUENTIAL:./%=coelan.io/coelan/%)')
 	$(TEST_SEQUENTIAL) -timeout 10m $(SEQUENTIAL)
+
+.PHONY: yang
+yang: deps ## check the YANG models with yanglint
+	for f in yang/*.yang; do yanglint -p yang "$$f"; done
 
 .PHONY: integration
 # They wait most of the time; each package makes networks of its own. Tests of one package that count lost packets want the machine for themselves.
@@ -126,7 +133,7 @@ e2e: deps images sandbox-assets $(GOTESTSUM) ## tests of all of it, in a sandbox
 
 .PHONY: e2e-brief
 # These wait for long, or show once more what other tests show.
-e2e-brief: SKIP = TestControlPlanes|TestCoelan/events/database_hangs|TestCoelan/restarts/agent_stuck|TestCoelan/without_API_server|TestEgress/cut_off|TestEgress/restarts|TestFloatingIPs/restarts|TestGateways/distributed/Open_vSwitch|TestGateways/distributed/virtual_machine|TestNetworks/Multus/thick|TestSandbox|TestUpgrade
+e2e-brief: SKIP = TestCNIConfigurations|TestControlPlanes|TestCoelan/events/database_hangs|TestCoelan/restarts/agent_stuck|TestCoelan/without_API_server|TestEgress/candidates_apart|TestEgress/cut_off|TestEgress/planned|TestEgress/power_cut|TestEgress/restarts|TestFloatingIPs/restarts|TestGateways/centralized|TestGateways/distributed/Open_vSwitch|TestGateways/distributed/virtual_machine|TestNetworks/Multus/thick|TestPolicies/restarts|TestRESTCONF|TestSandbox|TestServices/agent_restarted|TestServices/node_lost|TestUpgrade
 e2e-brief: e2e ## those of e2e that are a part of make test
 
 # TestUpgrade begins with this commit.
@@ -157,7 +164,7 @@ test-kernel: ## the integration tests on the kernel's datapath, in an emulated m
 
 .PHONY: test-kernel-brief
 # These are slow in an emulated machine; what they are about other tests there or on the userspace datapath show as well.
-test-kernel-brief: SKIP = TestAgentServices|TestBulk|TestCentralized|TestChurn|TestFloatingIPs$$/moves|TestFloatingIPs$$/removed|TestFloatingIPs$$/restarts|TestFloatingIPsOfNodesSegment|TestFloatingIPsOfServices|TestGateways$$/before|TestGateways$$/changes|TestGateways$$/^in|TestGateways$$/policies|TestGateways$$/removed|TestGateways$$/restarts|TestGateways$$/Services|TestGatewaysOnNodesSegment|TestGuest|TestNamespaceMapping|TestNarrow|TestNativeServicesThroughRestarts|TestPolicies$$|TestPoliciesOfTenants|TestReachOtherwise|TestReboot|TestReleasedAfterPings|TestTenants|TestUnreachable|TestUplinksShared|TestWithoutAPIServer
+test-kernel-brief: SKIP = TestAgentServices|TestBulk|TestCentralized|TestChurn|TestCOEConfigurations|TestDHCP|TestFixedAddressInAnotherNodesBlock|TestFloatingIPs$$/moves|TestFloatingIPs$$/removed|TestFloatingIPs$$/restarts|TestFloatingIPsOfNodesSegment|TestFloatingIPsOfServices|TestGateways$$/^in|TestGateways$$/before|TestGateways$$/changes|TestGateways$$/policies|TestGateways$$/removed|TestGateways$$/restarts|TestGateways$$/Services|TestGatewaysOnNodesSegment|TestGuest|TestNamespaceMapping|TestNarrow|TestNativeServicesThroughRestarts|TestPolicies$$|TestPoliciesOfTenants|TestPolicyRoutes|TestReachOtherwise|TestReboot|TestReleasedAfterPings|TestTenants|TestUnreachable|TestUplinks$$|TestUplinksShared|TestWithoutAPIServer
 test-kernel-brief: test-kernel ## those of test-kernel that are a part of make test
 
 ##@ Outside suites

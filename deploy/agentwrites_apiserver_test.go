@@ -29,6 +29,10 @@ func writes() map[right][]call {
 		"phase": "Bound", "node": own, "mac": "0a:58:0a:01:00:07", "addresses": []any{"10.1.0.7"}, "nodeAddresses": []any{"10.244.1.7"},
 		"boundTime": "2026-01-02T03:04:05Z",
 	}
+	lease := map[string]any{"lease": map[string]any{
+		"hostName": "db", "addresses": []any{"10.1.0.8"}, "renewTime": "2026-01-02T03:04:05Z", "expireTime": "2026-01-03T03:04:05Z",
+	}}
+	leased := func(o object) object { return with(o, lease["lease"], "status", "lease") }
 	complaint := with(userPort("c7", "", other), elsewhere+own, "status", "lastError")
 	othersComplaint := with(userPort("c8", "", other), elsewhere+"worker3", "status", "lastError")
 	return map[right][]call{
@@ -140,6 +144,20 @@ func writes() map[right][]call {
 				patchStatus(userPort("c5", "", ""), map[string]any{"lastError": "AddressTaken: it is"}), "into other nodes' Ports only"},
 			{"when another node has bound a Port", []object{userPort("c6", "", other)}, patchStatus(userPort("c6", "", ""),
 				map[string]any{"boundTime": "2026-02-02T03:04:05Z"}), "that another node has bound"},
+			{"the lease of its own Port", []object{userPort("l1", "", own)}, patchStatus(userPort("l1", "", ""), lease), ""},
+			{"that its own Port has no lease any more", []object{leased(userPort("l2", "", own))},
+				patchStatus(userPort("l2", "", ""), map[string]any{"lease": nil}), ""},
+			{"a lease without a host name", []object{userPort("l8", "", own)}, patchStatus(userPort("l8", "", ""), map[string]any{
+				"lease": map[string]any{"hostName": nil, "addresses": []any{"10.1.0.8"}}}), ""},
+			{"the lease of its own pod's Port", []object{podPort("l3", own)}, patchStatus(podPort("l3", own), lease), ""},
+			{"the lease of a Port that another node has", []object{userPort("l4", "", other)}, patchStatus(userPort("l4", "", ""), lease),
+				"that another node has bound"},
+			{"that a Port that another node has has no lease", []object{leased(userPort("l5", "", other))},
+				patchStatus(userPort("l5", "", ""), map[string]any{"lease": nil}), "that another node has bound"},
+			{"the lease of a Port that is for another node", []object{userPort("l6", other, "")}, patchStatus(userPort("l6", "", ""), lease),
+				"for another node"},
+			{"the lease of another node's pod", []object{podPort("l7", other)}, patchStatus(podPort("l7", other), lease),
+				"that another node has bound"},
 			{"take back that it has an interface", []object{complaint}, patchStatus(complaint, map[string]any{"lastError": nil}), ""},
 			{"take back what another node has said", []object{othersComplaint}, patchStatus(othersComplaint, map[string]any{"lastError": nil}),
 				"into other nodes' Ports only"},

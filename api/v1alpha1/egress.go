@@ -4,9 +4,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Egress has chosen pods leave the cluster by addresses of an external Network that are theirs. For
-// each address one node at a time is active, which translates what the pods of all nodes send, and
-// another one takes over when that is gone.
+// Egress has chosen pods leave the cluster by addresses of an external Network that are theirs, or
+// by next hops there. For each address one node at a time is active, by which the pods of all nodes
+// leave, and another one takes over when that is gone.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -32,6 +32,7 @@ type Egress struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.namespaceSelector) || has(self.podSelector)",message="must select pods: set namespaceSelector, podSelector, or both; {} selects all"
 // +kubebuilder:validation:XValidation:rule="!has(self.count) || !has(self.addresses) || size(self.addresses) == 0",message="count is for addresses that the Network hands out: leave it out, or leave addresses out",fieldPath=".count"
+// +kubebuilder:validation:XValidation:rule="has(self.policyRoute) == has(oldSelf.policyRoute)",message="cannot be set or removed, since that would break all connections at once: make another Egress",fieldPath=".policyRoute"
 type EgressSpec struct {
 	// NamespaceSelector selects pods by the labels of their namespace; left out: those of all
 	// namespaces.
@@ -66,6 +67,12 @@ type EgressSpec struct {
 	// +listType=set
 	// +optional
 	Destinations []CIDR `json:"destinations,omitempty"`
+	// PolicyRoute sends what the pods send to next hops on the Network, with the pods' own
+	// addresses in place of those of the Egress. The next hops send the answers to an address of
+	// the Egress.
+	//
+	// +optional
+	PolicyRoute *PolicyRoute `json:"policyRoute,omitempty"`
 	// Nodes that may be active; left out: all.
 	//
 	// +optional
@@ -76,6 +83,59 @@ type EgressSpec struct {
 	// +optional
 	Failback bool `json:"failback,omitempty"`
 }
+
+// PolicyRoute is where packets go in place of the Network's gateway.
+type PolicyRoute struct {
+	// NextHops are hosts of the Network outside of the cluster, such as firewalls. Connections are
+	// spread over those of their family that work, and stay with theirs while that works.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=set
+	// +required
+	NextHops []GatewayAddress `json:"nextHops"`
+	// HealthCheck finds out which next hops work; left out: those work of which the MAC is known or
+	// not known yet.
+	//
+	// +optional
+	HealthCheck *NextHopHealthCheck `json:"healthCheck,omitempty"`
+}
+
+// NextHopHealthCheck is how the active node finds out whether a next hop works.
+type NextHopHealthCheck struct {
+	// Type is ICMP for echo requests, or BFD for a session of RFC 5881, which the next hop has to
+	// be configured for with the address of the Egress as its peer.
+	//
+	// +required
+	Type HealthCheckType `json:"type"`
+	// IntervalMilliseconds between two packets; left out: 300.
+	//
+	// +kubebuilder:validation:Minimum=50
+	// +kubebuilder:validation:Maximum=60000
+	// +kubebuilder:default=300
+	// +optional
+	IntervalMilliseconds int32 `json:"intervalMilliseconds,omitempty"`
+	// FailureThreshold is after how many intervals without an answer a next hop does not work; left
+	// out: 3.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=255
+	// +kubebuilder:default=3
+	// +optional
+	FailureThreshold int32 `json:"failureThreshold,omitempty"`
+}
+
+// HealthCheckType is the protocol of a health check.
+//
+// +kubebuilder:validation:Enum=ICMP;BFD
+type HealthCheckType string
+
+const (
+	// HealthCheckICMP sends echo requests.
+	HealthCheckICMP HealthCheckType = "ICMP"
+	// HealthCheckBFD keeps a session of Bidirectional Forwarding Detection.
+	HealthCheckBFD HealthCheckType = "BFD"
+)
 
 // EgressStatus is what Coelan made of it.
 type EgressStatus struct {

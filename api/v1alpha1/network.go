@@ -122,6 +122,7 @@ type Network struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.subnets) || oldSelf.subnets.all(o, has(self.subnets) && self.subnets.exists(s, s.cidr == o.cidr))",message="subnets can be added, but not removed or changed",fieldPath=".subnets"
 // +kubebuilder:validation:XValidation:rule="!has(self.subnets) || self.subnets.all(a, !isCIDR(a.cidr) || self.subnets.all(b, a.cidr == b.cidr || !isCIDR(b.cidr) || !cidr(a.cidr).containsCIDR(b.cidr)))",message="subnets must not overlap",fieldPath=".subnets"
 // +kubebuilder:validation:XValidation:rule="!has(self.mtu) || self.mtu == 0 || self.mtu >= 1280",message="mtu must be 0 or at least 1280, as IPv6 needs it",fieldPath=".mtu"
+// +kubebuilder:validation:XValidation:rule="!has(self.dhcp) || self.type.lowerAscii() == 'overlay' && self.ipam.lowerAscii() == 'blocks'",message="dhcp is for type Overlay with ipam Blocks only: a physical network has servers of its own, and pods are configured by their node",fieldPath=".dhcp"
 type NetworkSpec struct {
 	// Type of the Network. It cannot be changed.
 	//
@@ -199,6 +200,11 @@ type NetworkSpec struct {
 	//
 	// +optional
 	DNS *DNS `json:"dns,omitempty"`
+	// DHCP, if set, has each node answer what machines on the Network ask for by DHCP, DHCPv6 and
+	// router solicitations. It is for type Overlay and ipam Blocks.
+	//
+	// +optional
+	DHCP *DHCP `json:"dhcp,omitempty"`
 	// Node, if set, is the only node with pods that may attach: the Network was made for one node
 	// of a namespace. It cannot be changed.
 	//
@@ -330,6 +336,58 @@ type DNS struct {
 	// +optional
 	Options []string `json:"options,omitempty"`
 }
+
+// DHCP is what machines on a Network are told beside addresses, masks, gateways, routes, MTU and
+// spec.dns, which they get as well.
+type DHCP struct {
+	// LeaseSeconds is how long an address is valid that a machine does not ask for again; 0: a day.
+	// A machine asks again after half of it, and learns of changes then.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 60",message="must be 0 or at least 60"
+	// +optional
+	LeaseSeconds int32 `json:"leaseSeconds,omitempty"`
+	// AddressMode says how machines get their IPv6 addresses; left out: Stateful.
+	//
+	// +optional
+	AddressMode AddressMode `json:"addressMode,omitempty"`
+	// NTPServers are the addresses of time servers.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	// +optional
+	NTPServers []GatewayAddress `json:"ntpServers,omitempty"`
+	// NextServer is the IPv4 address of the server that machines boot from (siaddr).
+	//
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip(self).family() == 4",message="must be an IPv4 address"
+	// +optional
+	NextServer GatewayAddress `json:"nextServer,omitempty"`
+	// BootFile is the name of the file that machines boot, on nextServer; or a URL, which machines
+	// that boot by IPv6 get, too.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=127
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]*$')",message="must be of printable ASCII characters without spaces"
+	// +optional
+	BootFile string `json:"bootFile,omitempty"`
+}
+
+// AddressMode says how machines get their IPv6 addresses.
+//
+// +kubebuilder:validation:Enum=Stateful;Stateless;None
+type AddressMode string
+
+// The ways to IPv6 addresses.
+const (
+	// Stateful has machines ask by DHCPv6.
+	Stateful AddressMode = "Stateful"
+	// Stateless has machines make their address of the prefix and their MAC (SLAAC, EUI-64). It is
+	// for Ports with that address; others are as with Stateful.
+	Stateless AddressMode = "Stateless"
+	// NoIPv6 leaves IPv6 alone: no answers to DHCPv6 and router solicitations.
+	NoIPv6 AddressMode = "None"
+)
 
 // NetworkStatus is what Coelan made of it.
 type NetworkStatus struct {

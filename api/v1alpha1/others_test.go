@@ -154,11 +154,15 @@ func TestPorts(t *testing.T) {
 		{"SecurityGroup of another namespace", "", `network: red, securityGroups: [b/a]`, `spec.securityGroups[0]: Invalid value: "string": must be the name of a SecurityGroup, not "b/a"`},
 		{"33 SecurityGroups", "", `network: red, securityGroups: [` + many(33, "g%d") + `]`, `spec.securityGroups: Too many: 33: must have at most 32 items`},
 		{"SecurityGroups of a pod", "", `network: red, securityGroups: [a], pod: {name: p, uid: u, interface: net1}`, `spec.securityGroups: Invalid value: "object": the Ports of a pod are of the SecurityGroups that its annotation coelan.io/security-groups names`},
+		{"a trusted pod", "", `network: red, trusted: true, pod: {name: p, uid: u, interface: net1}`, `spec.trusted: Invalid value: "object": the Ports of pods are not trusted`},
+		{"trusted in words", "", `network: red, trusted: "yes"`, `spec.trusted`},
 		{"long interface", "", `network: red, pod: {name: p, uid: u, interface: abcdefghijklmnop}`, `spec.pod.interface: Too long: may not be more than 15 bytes`},
 	}, []string{
 		one,
 		`network: red, mac: "02:00:00:aA:00:05", addresses: [10.1.0.5, 10.1.0.6, "fd00:10::5"], node: a`,
 		`network: red, addresses: []`,
+		`network: red, trusted: true`,
+		`network: red, trusted: false, pod: {name: p, uid: u, interface: net1}`,
 		`network: red, securityGroups: [a, b.c-d]`,
 		`network: red, pod: {name: p, uid: u, interface: net1}`,
 	}, []update{
@@ -175,6 +179,8 @@ func TestPorts(t *testing.T) {
 		{"node given and taken away", one, `network: red, node: b`, ""},
 		{"SecurityGroups", `network: red, securityGroups: [a]`, `network: red, securityGroups: [b, c]`, ""},
 		{"SecurityGroups given and taken away", one, `network: red, securityGroups: [b]`, ""},
+		{"trusted", one, `network: red, trusted: true`, ""},
+		{"not trusted any more", `network: red, trusted: true`, one, ""},
 		{"empty list left out", `network: red, addresses: []`, one, ""},
 	})
 }
@@ -248,8 +254,20 @@ func TestEgresses(t *testing.T) {
 		{"a destination that is an address", "", one + `, destinations: [203.0.113.1]`, `spec.destinations[0]: Invalid value: "string": must be an IPv4 or IPv6 prefix`},
 		{"a destination twice", "", one + `, destinations: [203.0.113.0/24, 203.0.113.0/24]`, `spec.destinations[1]: Duplicate value: "203.0.113.0/24"`},
 		{"65 destinations", "", one + `, destinations: [` + many(65, `10.0.%d.0/24`) + `]`, "spec.destinations: Too many: 65: must have at most 64 items"},
+		{"a policy route to nothing", "", one + `, policyRoute: {}`, "spec.policyRoute.nextHops: Required value"},
+		{"no next hop", "", one + `, policyRoute: {nextHops: []}`, "spec.policyRoute.nextHops: Invalid value: 0: spec.policyRoute.nextHops in body should have at least 1 items"},
+		{"17 next hops", "", one + `, policyRoute: {nextHops: [` + many(17, `192.0.2.%d`) + `]}`, "spec.policyRoute.nextHops: Too many: 17: must have at most 16 items"},
+		{"a next hop twice", "", one + `, policyRoute: {nextHops: [192.0.2.1, 192.0.2.1]}`, `spec.policyRoute.nextHops[1]: Duplicate value: "192.0.2.1"`},
+		{"a next hop that is a name", "", one + `, policyRoute: {nextHops: [fw1]}`, form},
+		{"a next hop of a group", "", one + `, policyRoute: {nextHops: ["ff02::1"]}`, `must be a unicast address`},
+		{"a check of no kind", "", one + `, policyRoute: {nextHops: [192.0.2.1], healthCheck: {}}`, "spec.policyRoute.healthCheck.type: Required value"},
+		{"a check by HTTP", "", one + `, policyRoute: {nextHops: [192.0.2.1], healthCheck: {type: HTTP}}`, `spec.policyRoute.healthCheck.type: Unsupported value: "HTTP": supported values: "ICMP", "BFD"`},
+		{"checks without a pause", "", one + `, policyRoute: {nextHops: [192.0.2.1], healthCheck: {type: ICMP, intervalMilliseconds: 49}}`, "should be greater than or equal to 50"},
+		{"256 failures", "", one + `, policyRoute: {nextHops: [192.0.2.1], healthCheck: {type: BFD, failureThreshold: 256}}`, "should be less than or equal to 255"},
 	}, []string{
 		one,
+		one + `, policyRoute: {nextHops: [192.0.2.1, "2001:db8::1"]}`,
+		one + `, policyRoute: {nextHops: [192.0.2.1], healthCheck: {type: BFD, intervalMilliseconds: 50, failureThreshold: 255}}`,
 		`network: office, namespaceSelector: {matchLabels: {team: bank}}, count: 16, failback: true`,
 		one + `, namespaceSelector: {}, addresses: [` + many(16, `192.0.2.%d`) + `], nodes: {matchLabels: {edge: "true"}}`,
 		one + `, addresses: [], count: 2, destinations: [0.0.0.0/0, "::/0"]`,
@@ -259,6 +277,9 @@ func TestEgresses(t *testing.T) {
 		{"from a count to addresses", one + `, count: 2`, one + `, addresses: [192.0.2.40]`, ""},
 		{"to addresses beside a count", one + `, count: 2`, one + `, count: 2, addresses: [192.0.2.40]`, `count is for addresses that the Network hands out`},
 		{"without selectors", one, `network: office`, `must select pods`},
+		{"other next hops", one + `, policyRoute: {nextHops: [192.0.2.1]}`, one + `, policyRoute: {nextHops: [192.0.2.2], healthCheck: {type: BFD}}`, ""},
+		{"to next hops", one, one + `, policyRoute: {nextHops: [192.0.2.1]}`, `spec.policyRoute: Invalid value: "object": cannot be set or removed, since that would break all connections at once: make another Egress`},
+		{"from next hops", one + `, policyRoute: {nextHops: [192.0.2.1]}`, one, `cannot be set or removed`},
 	})
 }
 

@@ -18,6 +18,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="LastError",type=string,JSONPath=`.status.lastError`,priority=1
+// +kubebuilder:printcolumn:name="HostName",type=string,JSONPath=`.status.lease.hostName`,priority=1
 type Port struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -28,13 +29,15 @@ type Port struct {
 	Status PortStatus `json:"status,omitempty"`
 }
 
-// PortSpec is what a user asks for. It cannot be changed, but for the node and the SecurityGroups.
+// PortSpec is what a user asks for. It cannot be changed, but for the node, the SecurityGroups and
+// trusted.
 //
 // +kubebuilder:validation:XValidation:rule="self.network == oldSelf.network",message="network cannot be changed",fieldPath=".network"
 // +kubebuilder:validation:XValidation:rule="has(self.mac) == has(oldSelf.mac) && (!has(self.mac) || self.mac == oldSelf.mac)",message="mac cannot be changed",fieldPath=".mac"
 // +kubebuilder:validation:XValidation:rule="has(self.addresses) && size(self.addresses) > 0 ? has(oldSelf.addresses) && self.addresses == oldSelf.addresses : !has(oldSelf.addresses) || size(oldSelf.addresses) == 0",message="addresses cannot be changed",fieldPath=".addresses"
 // +kubebuilder:validation:XValidation:rule="has(self.pod) == has(oldSelf.pod) && (!has(self.pod) || self.pod == oldSelf.pod)",message="pod cannot be changed",fieldPath=".pod"
 // +kubebuilder:validation:XValidation:rule="!has(self.pod) || !has(self.securityGroups) || size(self.securityGroups) == 0",message="the Ports of a pod are of the SecurityGroups that its annotation coelan.io/security-groups names",fieldPath=".securityGroups"
+// +kubebuilder:validation:XValidation:rule="!has(self.pod) || !self.?trusted.orValue(false)",message="the Ports of pods are not trusted",fieldPath=".trusted"
 type PortSpec struct {
 	// Network that the Port is on.
 	//
@@ -64,6 +67,11 @@ type PortSpec struct {
 	// +listType=set
 	// +optional
 	SecurityGroups []GroupName `json:"securityGroups,omitempty"`
+	// Trusted says that the Port may send as a DHCP server. On Networks with spec.dhcp, what others
+	// send so is dropped.
+	//
+	// +optional
+	Trusted bool `json:"trusted,omitempty"`
 	// Pod is set in the Ports of pods.
 	//
 	// +optional
@@ -135,12 +143,42 @@ type PortStatus struct {
 	//
 	// +optional
 	LastError string `json:"lastError,omitempty"`
+	// Lease is what the Port's machine has got by DHCP or DHCPv6. Without: it has not asked, or has
+	// given its addresses back.
+	//
+	// +optional
+	Lease *PortLease `json:"lease,omitempty"`
 	// Conditions: Ready.
 	//
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PortLease is what a machine said and got when it was last acknowledged its addresses.
+type PortLease struct {
+	// HostName is what the machine calls itself; left out: it does not say, or what it says is not
+	// a name of DNS. It is not verified: machines may say any name, also that of another.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z]([-0-9A-Za-z]*[0-9A-Za-z])?(\.[0-9A-Za-z]([-0-9A-Za-z]*[0-9A-Za-z])?)*$`
+	// +optional
+	HostName string `json:"hostName,omitempty"`
+	// Addresses that it was given, of both families.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Addresses []string `json:"addresses,omitempty"`
+	// RenewTime is when it was last acknowledged them.
+	//
+	// +optional
+	RenewTime *metav1.Time `json:"renewTime,omitempty"`
+	// ExpireTime is until when it may use them unless it renews them before.
+	//
+	// +optional
+	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 }
 
 // PortList is a list of Ports.

@@ -55,6 +55,23 @@ func TestValues(t *testing.T) {
 		absent []string
 		err    string
 	}{
+		"RESTCONF is off": {absent: []string{"restconf"}},
+		"RESTCONF": {
+			values: map[string]any{"restconf": map[string]any{"enabled": true, "bindAddress": "10.0.0.1:8443"}},
+			want: []string{"--restconf-bind-address=10.0.0.1:8443", "containerPort: 8443", "targetPort: 8443",
+				"resourceNames: [coelan-restconf-users]", "name: extension-apiserver-authentication-reader",
+				"resources: [services]\n    verbs: [create, update, delete]", "resources: [endpointslices]\n    verbs: [create, update, delete]"},
+		},
+		"the watcher is off": {absent: []string{"coelan-watcher"}},
+		"the watcher": {
+			values: map[string]any{"watcher": map[string]any{"enabled": true, "host": "https://odl:8443", "caKey": "ca.crt", "secret": "odl"}},
+			want: []string{`host: "https://odl:8443"`, "caFile: /etc/coelan-watcher/ca.crt", "secretName: odl", "containerPort: 10366",
+				"leaderElectionNamespace: coelan-system"},
+		},
+		"the watcher needs a controller": {values: map[string]any{"watcher": map[string]any{"enabled": true}}, err: "watcher.host"},
+		"the watcher's controller is a URL": {
+			values: map[string]any{"watcher": map[string]any{"enabled": true, "host": "odl:8181"}}, err: "host",
+		},
 		"a folder moves in the settings, the pod and the host": {
 			values: config("cni", map[string]any{"binDir": "/usr/libexec/cni"}),
 			want:   []string{"binDir: /usr/libexec/cni", "mountPath: /usr/libexec/cni", "path: /usr/libexec/cni"},

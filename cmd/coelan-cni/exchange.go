@@ -19,8 +19,8 @@ import (
 // *wire.Error: the agent's own, or what is wrong between it and the plugin. For STATUS
 // that is that the plugin is not available, at once; for anything else, that the runtime
 // should try again.
-func exchange(socket string, request []byte, timeout time.Duration, status bool) ([]byte, error) {
-	deadline := time.Now().Add(timeout)
+func exchange(socket, path string, request []byte, deadline time.Time, status bool) ([]byte, error) {
+	timeout := time.Until(deadline)
 	wait, unreachable := min(socketWait, timeout), uint(wire.CodeTryAgainLater)
 	if status {
 		wait, unreachable = 0, wire.CodeNotAvailable
@@ -33,10 +33,10 @@ func exchange(socket string, request []byte, timeout time.Duration, status bool)
 		return nil, fail("the Coelan agent of this node cannot be reached on %s: is it running?", err)
 	}
 	defer conn.Close()
-	answer, err := roundTrip(conn, request, deadline)
+	answer, err := roundTrip(conn, path, request, deadline)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fail("the Coelan agent did not answer on %s within "+timeout.String(), err)
+		return nil, fail("the Coelan agent did not answer on %s within "+timeout.Round(time.Millisecond).String(), err)
 	case err != nil:
 		return nil, fail("the Coelan agent on %s ended while it was asked", err)
 	}
@@ -57,11 +57,11 @@ func exchange(socket string, request []byte, timeout time.Duration, status bool)
 }
 
 // roundTrip writes a request in HTTP/1.0, which needs no chunks, and reads to the end.
-func roundTrip(conn *os.File, body []byte, deadline time.Time) ([]byte, error) {
+func roundTrip(conn *os.File, path string, body []byte, deadline time.Time) ([]byte, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
-	head := fmt.Sprintf("POST %s HTTP/1.0\r\nHost: coelan\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", wire.Path, len(body))
+	head := fmt.Sprintf("POST %s HTTP/1.0\r\nHost: coelan\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, len(body))
 	if _, err := conn.Write(append([]byte(head), body...)); err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func reply(conn net.Conn, status, body string) {
 func runPlugin(t *testing.T, env map[string]string, stdin string) (code int, stdout string) {
 	t.Helper()
 	var out bytes.Buffer
-	code = run(func(key string) string { return env[key] }, strings.NewReader(stdin), &out, io.Discard)
+	code = run("coelan-cni", func(key string) string { return env[key] }, strings.NewReader(stdin), &out, io.Discard)
 	return code, out.String()
 }
 
@@ -101,7 +101,11 @@ func TestTheAgentIsToldEverythingAndItsAnswerPrinted(t *testing.T) {
 		t.Errorf("exit code %d, output %s", code, out)
 	}
 	want := wire.Request{Command: "ADD", ContainerID: "c1", Netns: "/run/netns/c1", IfName: "eth0",
-		Args: `K8S_POD_NAME="x"`, Config: []byte(conf), TimeoutMillis: 2500}
+		Args: `K8S_POD_NAME="x"`, Config: []byte(conf), Delegates: true}
+	if got.TimeoutMillis < 2000 || got.TimeoutMillis > 2500 {
+		t.Errorf("the agent is told of %d ms", got.TimeoutMillis)
+	}
+	got.TimeoutMillis = 0
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
@@ -112,6 +116,8 @@ func TestVERSIONNeedsNoAgent(t *testing.T) {
 	want := `{
     "cniVersion": "1.1.0",
     "supportedVersions": [
+        "0.1.0",
+        "0.2.0",
         "0.3.0",
         "0.3.1",
         "0.4.0",
@@ -127,7 +133,7 @@ func TestVERSIONNeedsNoAgent(t *testing.T) {
 
 func TestWithoutACommandItSaysWhatItIs(t *testing.T) {
 	var errs bytes.Buffer
-	if code := run(func(string) string { return "" }, strings.NewReader(""), io.Discard, &errs); code != 0 {
+	if code := run("coelan-cni", func(string) string { return "" }, strings.NewReader(""), io.Discard, &errs); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if !strings.HasPrefix(errs.String(), "coelan-cni ") || !strings.Contains(errs.String(), "1.1.0") {

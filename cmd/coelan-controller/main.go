@@ -77,6 +77,8 @@ func command() *cobra.Command {
 		"serves agents what they need to know of policies; 0: nobody")
 	flags.StringVar(&options.PolicyTokenFile, "policy-token-file", options.PolicyTokenFile,
 		"the token that this replica shows the others, to learn where policies are in effect; empty: it does not ask them")
+	flags.StringVar(&options.RESTCONFBindAddress, "restconf-bind-address", options.RESTCONFBindAddress,
+		"serves RESTCONF by HTTPS, with the namespace of --leader-election-namespace; 0: nothing")
 	flags.StringVar(&options.Socket, "socket", options.Socket, "unix socket of the diagnostics; empty: none")
 	flags.TextVar(&level, "log-level", level, "debug, info, warn or error")
 	flags.StringVar(&kubeconfig, "kubeconfig", "",

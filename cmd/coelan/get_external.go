@@ -200,6 +200,8 @@ const hopKnown = "known"
 
 func nextHopState(n agentapi.NextHop) string {
 	switch {
+	case n.Down:
+		return "fails its health check"
 	case n.Silent:
 		return "does not answer"
 	case n.MAC == "":

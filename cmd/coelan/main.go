@@ -23,6 +23,7 @@ var commands = []func() *cobra.Command{
 	newGetCommand,
 	newTraceCommand,
 	newCheckCommand,
+	newCNICommand,
 	newSandboxCommand,
 }
 
@@ -55,6 +56,11 @@ func report(err error) int {
 	var failed *exec.ExitError
 	if errors.As(err, &failed) && failed.ExitCode() > 0 {
 		return failed.ExitCode()
+	}
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		return exitRefused
 	}
 	fmt.Fprintln(os.Stderr, "Error:", err)
 	return 1

@@ -273,6 +273,9 @@ func outcomeOf(t agentapi.Trace) string {
 		}
 		return text
 	case "answer":
+		if o.Node != "" {
+			return "answered by the agent of node " + o.Node
+		}
 		return "answered by the switch"
 	default:
 		return "DROPPED: " + o.Reason

@@ -37,7 +37,7 @@ func coelan(tag, bin string) image.Image {
 			"org.opencontainers.image.licenses": "Apache-2.0",
 		},
 	}
-	for _, name := range []string{"coelan-agent", "coelan-controller", "coelan-cni", "coelan"} {
+	for _, name := range []string{"coelan-agent", "coelan-controller", "coelan-watcher", "coelan-cni", "coelan"} {
 		i.Files = append(i.Files, image.File{Path: "/usr/bin/" + name, Source: filepath.Join(bin, name)})
 	}
 	return i

@@ -24,6 +24,7 @@ import (
 	"coelan.io/coelan/internal/agent/networks"
 	"coelan.io/coelan/internal/agent/policies"
 	"coelan.io/coelan/internal/agent/portbinding"
+	"coelan.io/coelan/internal/agent/portleases"
 	"coelan.io/coelan/internal/agent/portstatus"
 	"coelan.io/coelan/internal/agent/services"
 	"coelan.io/coelan/internal/announce"
@@ -67,6 +68,7 @@ type Agent struct {
 	ports  *portstatus.Publisher
 	claims *egressclaims.Claims
 	guests *portbinding.Binder
+	leases *portleases.Leases
 
 	warner *warner
 	health *health
@@ -182,6 +184,7 @@ func (a *Agent) backendOptions() backend.Options {
 			Begin: a.catchUp, Warn: a.warner.warn, Reconciled: a.reconciled,
 			InterfaceGone: a.pods.collect.Fire, UplinksChanged: func() { a.view.Touch() },
 			EgressClaims: func(list []backend.ExternalAddress) { a.claims.Set(list) },
+			Leased:       func(l backend.Lease) { a.leases.Set(l) },
 			Repaired:     a.health.metrics.Repaired, Swept: a.health.metrics.Swept,
 			Refused: func(list []policy.Refusal) {
 				if a.policies != nil {
@@ -211,7 +214,7 @@ func (a *Agent) work(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
 		a.backend.Run, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz,
 		a.announce.Run, a.followPolicies, a.view.Run, a.blocks.Run, a.ports.Run, a.claims.Run, a.guests.Run,
-		a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
+		a.leases.Run, a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
 	} {
 		g.Go(func() error { return part(ctx) })
 	}

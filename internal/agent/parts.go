@@ -7,6 +7,7 @@ import (
 	"coelan.io/coelan/internal/agent/egressclaims"
 	"coelan.io/coelan/internal/agent/podplan"
 	"coelan.io/coelan/internal/agent/portbinding"
+	"coelan.io/coelan/internal/agent/portleases"
 	"coelan.io/coelan/internal/agent/portstatus"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni"
@@ -20,6 +21,7 @@ func (a *Agent) makeWriters() {
 		Annotations: podplan.Annotations(podplan.Serves(a.Log, a.Config)),
 	})
 	a.claims = egressclaims.New(a.Log, a.NodeName, a.Cluster, a.view)
+	a.leases = portleases.New(a.Log, a.NodeName, a.Cluster)
 	a.guests = portbinding.New(portbinding.Options{
 		Log: a.Log, Node: a.NodeName, Guests: a.backend, API: a.Cluster, View: a.view,
 		Store: a.store, Flows: a.dataplane(), Events: a.Events, MTU: func() int { return a.intent.State().Local().MTU },

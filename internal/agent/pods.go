@@ -31,7 +31,8 @@ func (p *pods) serve(a *Agent) {
 	d := a.dataplane()
 	p.server = cni.New(cni.Options{
 		Store: a.store, Dataplane: d, Node: d, Interfaces: a.Links, Bridge: a.Config.Bridge,
-		Recorder: a.Events, Logger: a.Log, Observe: a.health.metrics.Request,
+		KeepsAddresses: !a.Config.SNAT.Enabled,
+		Recorder:       a.Events, Logger: a.Log, Observe: a.health.metrics.Request,
 		Planner: a.newPlanner(), Changed: a.attachmentsChanged, Reserved: a.backend.Reserves,
 	})
 }

@@ -31,6 +31,7 @@ import (
 	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/agent/kube/kubetest"
 	"coelan.io/coelan/internal/agentapi"
+	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/cni/wire"
 	"coelan.io/coelan/internal/config"
@@ -75,6 +76,18 @@ func TestAnotherBackend(t *testing.T) {
 	}
 	reaches("a", netip.AddrPortFrom(late, 80), "")
 	reaches("late", netip.AddrPortFrom(a, 80), "")
+
+	// What a machine has by DHCP is in the status of its Port.
+	for p := range n2.agent.intent.State().PortsAt("n2") {
+		if p.Pod == "late" {
+			f.nodes["n2"].Hooks.Leased(backend.Lease{Port: p, HostName: "db", Addresses: p.Addresses, Duration: time.Hour})
+		}
+	}
+	n2.until(t, "the Port has its lease", func() bool {
+		return slices.ContainsFunc(c.apis["n2"].AllPorts(), func(o *v1alpha1.Port) bool {
+			return o.Status.Lease != nil && o.Status.Lease.HostName == "db" && o.Status.Lease.Addresses[0] == late.String()
+		})
+	})
 
 	n2.cni(t, "DEL", "b")
 	n2.cni(t, "DEL", "b")

@@ -75,4 +75,6 @@ type NextHop struct {
 	MAC string `json:"mac,omitempty"`
 	// Silent says that it has not answered. A gateway keeps its MAC nevertheless.
 	Silent bool `json:"silent,omitempty"`
+	// Down says that it is a next hop of an Egress that fails its health check.
+	Down bool `json:"down,omitempty"`
 }

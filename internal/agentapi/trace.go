@@ -45,7 +45,7 @@ type Trace struct {
 	// SentTo is the FloatingIP with the packet's destination address.
 	SentTo *TracedFloatingIP `json:"sentTo,omitempty"`
 	// LeavesBy is the Router's gateway, or the Egress, with the address that becomes the packet's
-	// source, unless the gateway is routed.
+	// source, unless it is Routed.
 	LeavesBy *TracedGateway `json:"leavesBy,omitempty"`
 	// SentToGateway is the Router's gateway with the packet's destination address.
 	SentToGateway *TracedGateway `json:"sentToGateway,omitempty"`
@@ -97,7 +97,7 @@ type TracedGateway struct {
 	Node    string     `json:"node"` // that has the address
 	Network string     `json:"network"`
 	Address netip.Addr `json:"address"`
-	// Routed says that the packet keeps its addresses, and the gateway's is only the next hop.
+	// Routed says that the packet keeps its addresses: the address is only where answers go.
 	Routed bool `json:"routed,omitempty"`
 }
 
@@ -163,7 +163,8 @@ type Outcome struct {
 	Pod string `json:"pod,omitempty"`
 	// Network is the receiver's, or the physical network that the packet leaves by.
 	Network string `json:"network,omitempty"`
-	// Node, TunnelIP and VNI say where the tunnel leads, MAC what the destination in it is.
+	// Node, TunnelIP and VNI say where the tunnel leads, MAC what the destination in it is. Node is
+	// also that of the agent that answers; empty: the switch does by itself.
 	Node     string `json:"node,omitempty"`
 	TunnelIP string `json:"tunnelIP,omitempty"`
 	VNI      uint32 `json:"vni,omitempty"`

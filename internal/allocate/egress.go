@@ -95,10 +95,24 @@ func CheckEgress(e *v1alpha1.Egress, c EgressCluster) EgressVerdict {
 	if reason, message := wayOut(e.Spec.Network, c.Network); reason != "" {
 		return EgressVerdict{Reason: reason, Message: message, Keep: mayPass(reason)}
 	}
-	v := checkEgress(egressWish{
+	w := egressWish{
 		field: "spec", addresses: e.Spec.Addresses, count: max(int(e.Spec.Count), 1),
 		families: []string{string(v1alpha1.IPv4), string(v1alpha1.IPv6)}, has: c.Has, selected: selected,
-	}, c.Network, c.Nodes, c.Held)
+	}
+	if e.Spec.PolicyRoute != nil {
+		var reason, message string
+		if w.families, reason, message = checkHops(e, c.Network, c.Held); reason != "" {
+			return EgressVerdict{Reason: reason, Message: message, Keep: true}
+		}
+		w.unused = fmt.Sprintf("the next hops have %s addresses alone", strings.Join(w.families, " and "))
+	}
+	v := checkEgress(w, c.Network, c.Nodes, c.Held)
+	for _, family := range w.families {
+		if e.Spec.PolicyRoute != nil && v.Reason == "" && !v.has(family) {
+			v.Unserved = fmt.Sprintf("spec.policyRoute.nextHops: they have %s addresses, and no address of the Egress is: "+
+				"ask for one that is, or leave them out", family)
+		}
+	}
 	for _, d := range destinations {
 		if !v.serves(d.Addr()) {
 			v.Unserved = fmt.Sprintf("spec.destinations: %s is %s, and no address of the Egress is: ask for one that is, "+
@@ -114,6 +128,14 @@ func (v EgressVerdict) serves(d netip.Addr) bool {
 	return slices.ContainsFunc(v.Fixed, same) || slices.ContainsFunc(v.Pools, func(pools []translate.Pool) bool {
 		return same(pools[0].Prefix.Addr())
 	})
+}
+
+// has reports whether an address of the verdict is of a family.
+func (v EgressVerdict) has(family string) bool {
+	if family == string(v1alpha1.IPv4) {
+		return v.serves(netip.IPv4Unspecified())
+	}
+	return v.serves(netip.IPv6Unspecified())
 }
 
 func checkEgress(w egressWish, n *v1alpha1.Network, nodes []*corev1.Node, held []Held) EgressVerdict {

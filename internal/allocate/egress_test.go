@@ -232,6 +232,9 @@ func TestCheckEgress(t *testing.T) {
 	addresses := func(list ...string) func(*v1alpha1.EgressSpec) {
 		return func(s *v1alpha1.EgressSpec) { s.Addresses = list }
 	}
+	hops := func(list ...string) func(*v1alpha1.EgressSpec) {
+		return func(s *v1alpha1.EgressSpec) { s.PolicyRoute = &v1alpha1.PolicyRoute{NextHops: list} }
+	}
 	for _, c := range []struct {
 		name     string
 		egress   func(*v1alpha1.EgressSpec)
@@ -250,6 +253,14 @@ func TestCheckEgress(t *testing.T) {
 			`keep Invalid: spec.nodes: "Near" is not a valid label selector operator`, ""},
 		{"a destination with host bits", func(s *v1alpha1.EgressSpec) { s.Destinations = []string{"203.0.113.0/24", "203.0.113.1/24"} }, nil, nil,
 			`keep Invalid: spec.destinations[1]: "203.0.113.1/24" is not a CIDR without bits set after its length`, ""},
+		{"no next hop", hops(), nil, nil,
+			"keep Invalid: spec.policyRoute.nextHops: there is none: name one, or leave policyRoute out", ""},
+		{"a next hop that is no address", hops("192.0.2.300"), nil, nil,
+			`keep Invalid: spec.policyRoute.nextHops[0]: "192.0.2.300" is not an address`, ""},
+		{"a next hop in no subnet", hops("203.0.113.1"), nil, nil,
+			"keep AddressOutside: spec.policyRoute.nextHops: 203.0.113.1 is in no subnet of network office: name a host of the Network", ""},
+		{"a next hop that is a node", hops("192.0.2.70"), nil, nil,
+			"keep AddressTaken: spec.policyRoute.nextHops: 192.0.2.70 is that of node server: name a host outside of the cluster", ""},
 		{"no Network", nil, nil, func(*v1alpha1.Network) *v1alpha1.Network { return nil },
 			"keep NetworkNotFound: network office does not exist: create it, or name an external Network that does", ""},
 		{"not external", nil, nil, func(n *v1alpha1.Network) *v1alpha1.Network {

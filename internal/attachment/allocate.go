@@ -147,9 +147,12 @@ func (s *Store) checkFixed(a Attachment, addr netip.Addr) error {
 	k, taken := s.addresses[p]
 	by, held := s.held[p]
 	id, released := s.releasedAt[p]
+	lease, leased := s.leased[p]
 	switch {
 	case taken:
 		by = s.nameOf(k)
+	case leased:
+		by = lease
 	case released:
 		was := s.releasedByID[id].Was
 		return &TakenError{Network: a.NetworkName, What: "address " + addr.String(), By: was, Released: true}
@@ -182,6 +185,9 @@ func (s *Store) next(a *Attachment, ranges []ipam.Range, decidesMAC bool) (netip
 			return true
 		}
 		if _, held := s.held[place{a.space(), addr}]; held {
+			return true
+		}
+		if _, leased := s.leased[place{a.space(), addr}]; leased {
 			return true
 		}
 		if _, released := s.releasedAt[place{a.space(), addr}]; released {

@@ -41,6 +41,8 @@ func open(path string, reserve int64) (*Store, error) {
 		ports:     map[uint32]Key{},
 		cursors:   cursors{Addresses: map[netip.Prefix]netip.Addr{}},
 		held:      map[place]string{},
+		leases:    map[Key]Lease{},
+		leased:    map[place]string{},
 		objects:   map[string]map[string][]byte{},
 		unknown:   map[Key]fields{},
 

@@ -37,6 +37,8 @@ type Store struct {
 	macs      map[macPlace]Key
 	ports     map[uint32]Key
 	held      map[place]string // the Port that each is held for; see Hold
+	leases    map[Key]Lease    // on disk, or on the way there
+	leased    map[place]string // what has each, for messages
 	cursors   cursors
 	objects   map[string]map[string][]byte // by kind and name
 
@@ -122,13 +124,19 @@ func (s *Store) apply(c change) error {
 		delete(s.objects[kindNode], c.Forget)
 	case c.SaveObject != nil:
 		s.setObject(c.SaveObject.Kind, c.SaveObject.Name, c.SaveObject.Data)
-		if c.SaveObject.Kind == kindReleased {
+		switch c.SaveObject.Kind {
+		case kindReleased:
 			return s.applyReleased(c.SaveObject.Name, c.SaveObject.Data)
+		case kindLease:
+			return s.applyLease(c.SaveObject.Name, c.SaveObject.Data)
 		}
 	case c.ForgetObject != nil:
 		delete(s.objects[c.ForgetObject.Kind], c.ForgetObject.Name)
-		if c.ForgetObject.Kind == kindReleased {
+		switch c.ForgetObject.Kind {
+		case kindReleased:
 			return s.applyReleased(c.ForgetObject.Name, nil)
+		case kindLease:
+			return s.applyLease(c.ForgetObject.Name, nil)
 		}
 	case c.Format == formatVersion:
 	case len(c.unknown) == 0:

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -74,6 +75,21 @@ type Hooks struct {
 	// EgressClaims are all EgressAddresses that this node is active for and that the API does not
 	// say so of.
 	EgressClaims func([]ExternalAddress)
+	// Leased says that a Port's machine has got addresses by DHCP or DHCPv6, also the same ones
+	// again, or has given them back.
+	Leased func(Lease)
+}
+
+// Lease is what a Port's machine has by DHCP, or by DHCPv6: it may have one of each.
+type Lease struct {
+	Port intent.Port
+	IPv6 bool // by DHCPv6
+	// HostName is what the machine calls itself, a name of DNS; empty: it does not say.
+	HostName string
+	// Addresses are of the family; none: the machine has given them back.
+	Addresses []netip.Addr
+	// Duration is how long it may use them from now on.
+	Duration time.Duration
 }
 
 // ExternalAddress is an address of an external Network.

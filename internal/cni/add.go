@@ -45,9 +45,14 @@ func (s *Server) add(ctx context.Context, c call) ([]byte, error) {
 			g = nil
 		}
 	}
-	if len(g) > 0 {
-		err = s.repair(ctx, g, node)
-	} else {
+	switch {
+	case len(g) > 0:
+		if err = c.given.matches(g[0]); err == nil {
+			err = s.repair(ctx, g, node)
+		}
+	case c.conf.IPAM.Delegated() && c.given == nil:
+		err = errAddresses
+	default:
 		g, err = s.attach(ctx, c, node)
 	}
 	if err != nil {

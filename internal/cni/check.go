@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni/netconf"
 	"coelan.io/coelan/internal/cni/wire"
 )
 
@@ -49,13 +51,10 @@ func (s *Server) check(ctx context.Context, c call) error {
 
 // checkPrevResult compares the result that the runtime has kept with the attachments. It
 // may say more: plugins that came after this one add to it.
-func checkPrevResult(g group, conf netConf) error {
-	if conf.PrevResult == nil {
-		return newError(wire.CodeInvalidConfig, "network configuration lacks the key prevResult, which CHECK needs", "")
-	}
-	prev, err := decodeResult(conf)
+func checkPrevResult(g group, conf netconf.Config) error {
+	prev, err := previous(conf)
 	if err != nil {
-		return newError(wire.CodeInvalidConfig, "prevResult in the network configuration", err.Error())
+		return err
 	}
 	for _, a := range g {
 		if err := checkKept(a, prev); err != nil {
@@ -67,12 +66,8 @@ func checkPrevResult(g group, conf netConf) error {
 
 func checkKept(a attachment.Attachment, prev *types100.Result) error {
 	addresses, _ := runtimeAddresses(a)
-	for _, want := range addresses {
-		if !slices.ContainsFunc(prev.IPs, func(ip *types100.IPConfig) bool {
-			return ip.Address.String() == want.String()
-		}) {
-			return newError(wire.CodeCheck, fmt.Sprintf("prevResult lacks the address %s of %s", want, a.PodRef()), "")
-		}
+	if err := checkAddresses(addresses, a.PodRef(), prev); err != nil {
+		return err
 	}
 	if !slices.ContainsFunc(prev.Interfaces, func(i *types100.Interface) bool {
 		return i.Name == a.IfName && i.Sandbox != "" && i.Mac == a.MAC.String()
@@ -83,8 +78,31 @@ func checkKept(a attachment.Attachment, prev *types100.Result) error {
 	return nil
 }
 
+func checkAddresses(addresses []netip.Prefix, of string, prev *types100.Result) error {
+	for _, want := range addresses {
+		if !slices.ContainsFunc(prev.IPs, func(ip *types100.IPConfig) bool {
+			return ip.Address.String() == want.String()
+		}) {
+			return newError(wire.CodeCheck, fmt.Sprintf("prevResult lacks the address %s of %s", want, of), "")
+		}
+	}
+	return nil
+}
+
+// previous is the prevResult that CHECK needs.
+func previous(conf netconf.Config) (*types100.Result, error) {
+	if conf.PrevResult == nil {
+		return nil, newError(wire.CodeInvalidConfig, "network configuration lacks the key prevResult, which CHECK needs", "")
+	}
+	prev, err := decodeResult(conf)
+	if err != nil {
+		return nil, newError(wire.CodeInvalidConfig, "prevResult in the network configuration", err.Error())
+	}
+	return prev, nil
+}
+
 // decodeResult reads prevResult, which is in the version of the configuration.
-func decodeResult(conf netConf) (*types100.Result, error) {
+func decodeResult(conf netconf.Config) (*types100.Result, error) {
 	conf.PrevResult["cniVersion"] = conf.CNIVersion
 	data, err := json.Marshal(conf.PrevResult)
 	if err != nil {

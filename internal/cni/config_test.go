@@ -3,6 +3,7 @@
 package cni
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,18 +46,15 @@ func TestConfigurationOfOdlovsCNI(t *testing.T) {
 		"mgrPort is ignored: the agent reaches Open vSwitch by its unix sockets and sets no manager",
 	}
 	for _, tt := range []struct {
-		name, bridge, podCIDR string
-		more                  []string
+		name, bridge string
+		more         []string
 	}{
-		{"all fits", "ovsbrk8s", "10.11.1.0/24", nil},
-		{"other bridge and podCIDR", "br-int", "10.244.1.0/24", []string{
-			"ovsBridge ovsbrk8s is ignored: the agent's bridge is br-int",
-			"ipam is ignored: addresses are from the node's podCIDRs [10.244.1.0/24], the gateway is the first of each",
-		}},
+		{"all fits", "ovsbrk8s", nil},
+		{"other bridge", "br-int", []string{"bridge ovsbrk8s is ignored: the agent's bridge is br-int"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.opts.Bridge, w.node.node.PodCIDRs = tt.bridge, prefixes(tt.podCIDR)
+			w.opts.Bridge, w.node.node.PodCIDRs = tt.bridge, prefixes("10.11.1.0/24")
 			conf, warnings, err := w.parseConfig([]byte(odlConfig), true)
 			if err != nil {
 				t.Fatal(err)
@@ -68,9 +66,21 @@ func TestConfigurationOfOdlovsCNI(t *testing.T) {
 				t.Errorf("name %q, version %q", conf.Name, conf.CNIVersion)
 			}
 			r := addRequest("a")
-			r.Config = []byte(odlConfig)
-			w.must(r)
+			r.Config, r.Addresses = []byte(odlConfig), []byte(hostLocal)
+			if got := string(w.must(r)); !strings.Contains(got, "10.11.1.9/24") {
+				t.Errorf("result %s", got)
+			}
 		})
+	}
+}
+
+// What is written for people works, and one warning says what was understood.
+func TestConfigurationWithComments(t *testing.T) {
+	w := newWorld(t)
+	_, warnings, err := w.parseConfig([]byte("{ // ours\n\"name\": \"coelan\",\n}"), true)
+	want := []string{`the configuration is not JSON: corrected were comments, a comma before }; what is meant is {"name":"coelan"}`}
+	if diff := cmp.Diff(want, warnings); diff != "" || err != nil {
+		t.Errorf("error %v, warnings (-want +got):\n%s", err, diff)
 	}
 }
 

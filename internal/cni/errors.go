@@ -38,6 +38,8 @@ func codeOf(err error) uint {
 		write     *attachment.WriteError
 	)
 	switch {
+	case errors.Is(err, errAddresses):
+		return wire.CodeAddresses
 	case errors.As(err, &plan) && plan.Reason == v1alpha1.ReasonExhausted:
 		return wire.CodeExhausted
 	case errors.As(err, &plan) && plan.Retry:

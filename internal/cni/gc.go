@@ -8,20 +8,16 @@ import (
 	"fmt"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni/netconf"
 	"coelan.io/coelan/internal/cni/wire"
 )
 
 // gc detaches what the runtime does not list as valid, of the configuration's network
 // only. It goes on after an error.
 func (s *Server) gc(ctx context.Context, c call) error {
-	if !c.conf.validGiven {
-		// An empty list says that nothing is valid; a missing list does not.
-		return newError(wire.CodeInvalidConfig,
-			"network configuration lacks the key cni.dev/valid-attachments, which GC needs", "")
-	}
-	valid := map[attachment.Key]bool{}
-	for _, a := range c.conf.ValidAttachments {
-		valid[attachment.Key{ContainerID: a.ContainerID, IfName: a.IfName}] = true
+	valid, err := validAttachments(c.conf)
+	if err != nil {
+		return err
 	}
 	var errs []error
 	for _, a := range s.opts.Store.List() {
@@ -36,6 +32,20 @@ func (s *Server) gc(ctx context.Context, c call) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// validAttachments are those that the runtime lists. An empty list says that nothing is valid; a
+// missing list does not.
+func validAttachments(conf netconf.Config) (map[attachment.Key]bool, error) {
+	if !conf.ValidGiven {
+		return nil, newError(wire.CodeInvalidConfig,
+			"network configuration lacks the key cni.dev/valid-attachments, which GC needs", "")
+	}
+	valid := map[attachment.Key]bool{}
+	for _, a := range conf.ValidAttachments {
+		valid[attachment.Key{ContainerID: a.ContainerID, IfName: a.IfName}] = true
+	}
+	return valid, nil
 }
 
 // ifStill calls fn with the container locked, unless the attachment was released before

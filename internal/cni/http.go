@@ -76,10 +76,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
+type handler func(context.Context, wire.Request) ([]byte, *wire.Error)
+
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(wire.Header, wire.Version)
-	if r.URL.Path != wire.Path || r.Method != http.MethodPost {
+	handle, known := map[string]handler{wire.Path: s.Handle, wire.IPAMPath: s.HandleIPAM}[r.URL.Path]
+	if !known || r.Method != http.MethodPost {
 		writeError(w, http.StatusNotFound,
 			newError(wire.CodeInvalidEnvironment, "not a CNI request: "+r.Method+" "+r.URL.Path, ""))
 		return
@@ -89,7 +92,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, newError(wire.CodeDecoding, "request of the CNI plugin", err.Error()))
 		return
 	}
-	result, cniErr := s.Handle(r.Context(), request)
+	result, cniErr := handle(r.Context(), request)
 	if cniErr != nil {
 		writeError(w, http.StatusInternalServerError, cniErr)
 		return

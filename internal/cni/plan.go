@@ -47,6 +47,9 @@ type Request struct {
 	// Network is the key network or nfn-network of the CNI configuration, which names a Coelan
 	// Network; empty: none.
 	Network string
+	// VNI is the key ovs.vxlan of the CNI configuration, which selects the Network that has it; 0:
+	// it is not given, as whenever Network is.
+	VNI uint32
 	// Requested is by runtimeConfig, args or CNI_ARGS, for this interface.
 	attachment.Requested
 }
@@ -56,7 +59,7 @@ const firstInterface = "eth0"
 
 // Delegate says that just this interface is meant and not all of the pod: the configuration names a
 // Network, or CNI_IFNAME is not eth0.
-func (r Request) Delegate() bool { return r.Network != "" || r.IfName != firstInterface }
+func (r Request) Delegate() bool { return r.Network != "" || r.VNI != 0 || r.IfName != firstInterface }
 
 // PlanError says why a pod cannot have what it asks for.
 type PlanError struct {

@@ -41,6 +41,11 @@ func (s *Server) plan(ctx context.Context, c call, node Node) ([]attachment.Plan
 		if i.MTU == 0 || i.MTU > node.MTU {
 			i.MTU = node.MTU
 		}
+		if n == 0 {
+			if err := s.applyConfig(i, c); err != nil {
+				return nil, err
+			}
+		}
 		if err := i.check(taken); err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni/netconf"
 	"coelan.io/coelan/internal/cni/wire"
 )
 
@@ -31,9 +32,12 @@ type call struct {
 	command string
 	Request        // not of GC and STATUS
 	netns   string // of ADD and CHECK
-	conf    netConf
+	conf    netconf.Config
 	// hostPorts are for the pod's first interface, and of ADD.
 	hostPorts []attachment.HostPort
+	// given is what the IPAM plugin of the configuration gave; nil: it was not called yet, or there
+	// is none.
+	given *given
 }
 
 // subject names what the call is about, for messages.
@@ -62,9 +66,8 @@ func (s *Server) parse(r wire.Request) (call, []string, error) {
 	c := call{command: r.Command, netns: r.Netns,
 		Request: Request{Key: attachment.Key{ContainerID: r.ContainerID, IfName: r.IfName}}}
 	var args addressArgs
-	from, known := since[r.Command]
-	if !known {
-		return c, nil, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_COMMAND %q is not known", r.Command), "")
+	if err := checkCommand(r.Command); err != nil {
+		return c, nil, err
 	}
 	if r.Command != cmdGC && r.Command != cmdStatus {
 		var argsErr error
@@ -81,17 +84,35 @@ func (s *Server) parse(r wire.Request) (call, []string, error) {
 	if err != nil {
 		return c, nil, err
 	}
-	if ok, err := version.GreaterThanOrEqualTo(conf.CNIVersion, from); err != nil || !ok {
-		return c, nil, newError(wire.CodeIncompatibleVersion,
-			fmt.Sprintf("cniVersion %s in the network configuration has no %s, %s has", conf.CNIVersion, r.Command,
-				from), "")
+	if err := checkVersion(r.Command, conf.CNIVersion); err != nil {
+		return c, nil, err
 	}
 	if r.Command == cmdAdd {
 		if err = c.read(conf, args); err == nil {
 			err = s.readHostPorts(&c)
 		}
+		if err == nil {
+			err = c.readGiven(r.Addresses)
+		}
 	}
 	return c, warnings, err
+}
+
+func checkCommand(command string) error {
+	if _, known := since[command]; !known {
+		return newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_COMMAND %q is not known", command), "")
+	}
+	return nil
+}
+
+// checkVersion returns an error if a version of the specification does not have a command.
+func checkVersion(command, cniVersion string) error {
+	if ok, err := version.GreaterThanOrEqualTo(cniVersion, since[command]); err != nil || !ok {
+		return newError(wire.CodeIncompatibleVersion,
+			fmt.Sprintf("cniVersion %s in the network configuration has no %s, %s has", cniVersion, command,
+				since[command]), "")
+	}
+	return nil
 }
 
 // checkEnvironment checks the variables of ADD, DEL and CHECK.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"coelan.io/coelan/internal/cni/netconf"
 	"coelan.io/coelan/internal/cni/wire"
 	"coelan.io/coelan/internal/intent"
 )
@@ -20,7 +21,7 @@ type addressArgs struct {
 
 // read fills in what the configuration and CNI_ARGS ask for. The first of runtimeConfig, args and
 // CNI_ARGS that has addresses decides about them, and the same for the MAC.
-func (r *Request) read(conf netConf, args addressArgs) error {
+func (r *Request) read(conf netconf.Config, args addressArgs) error {
 	if conf.Network != "" && conf.NFNNetwork != "" && conf.Network != conf.NFNNetwork {
 		return newError(wire.CodeInvalidConfig,
 			fmt.Sprintf("network %q and nfn-network %q in the network configuration name different Networks",
@@ -29,6 +30,7 @@ func (r *Request) read(conf netConf, args addressArgs) error {
 	if r.Network = conf.Network; r.Network == "" {
 		r.Network = conf.NFNNetwork
 	}
+	r.VNI = conf.VNI
 	var runtime, cni addressArgs
 	var general struct {
 		CNI json.RawMessage `json:"cni"`

@@ -12,13 +12,14 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/cni/netconf"
 	"coelan.io/coelan/internal/cni/podnet"
 )
 
 // resultOf is what ADD returns: for each interface, the call's own one first, the host's end, the
 // pod's end with its addresses, and its routes; and the DNS settings of the call's Network or else
 // of the configuration.
-func resultOf(g group, conf netConf) *types100.Result {
+func resultOf(g group, conf netconf.Config) *types100.Result {
 	result := &types100.Result{CNIVersion: types100.ImplementedSpecVersion, DNS: conf.DNS}
 	if g[0].DNS != nil {
 		result.DNS = *g[0].DNS

@@ -108,6 +108,8 @@ type Options struct {
 	// Bridge is the integration bridge's name, for warnings about configurations that
 	// ask for another.
 	Bridge string
+	// KeepsAddresses says that the node does not masquerade pods, which configurations may ask for.
+	KeepsAddresses bool
 
 	Recorder Recorder     // nil: no Events
 	Logger   *slog.Logger // nil: slog.Default()
@@ -141,19 +143,29 @@ func New(opts Options) *Server {
 // Handle answers one request. The result is what the plugin prints; GC, DEL, CHECK and
 // STATUS have none.
 func (s *Server) Handle(ctx context.Context, r wire.Request) ([]byte, *wire.Error) {
+	return s.handle(ctx, r, s.parse, s.dispatch)
+}
+
+func (s *Server) handle(ctx context.Context, r wire.Request, parse func(wire.Request) (call, []string, error),
+	dispatch func(context.Context, call) ([]byte, error),
+) ([]byte, *wire.Error) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout(r))
 	defer cancel()
-	c, warnings, err := s.parse(r)
+	c, warnings, err := parse(r)
 	s.warn(warnings)
 	var result []byte
 	if err == nil {
-		result, err = s.dispatch(ctx, c)
+		result, err = dispatch(ctx, c)
 	}
 	took := time.Since(start)
 	if err == nil {
 		s.observe(r.Command, 0, took)
 		return result, nil
+	}
+	if errors.Is(err, errAddresses) && r.Delegates {
+		// No failure: the plugin asks again.
+		return nil, newError(wire.CodeAddresses, errAddresses.Error(), "")
 	}
 	cniErr := asCNI(err, fmt.Sprintf("%s of %s failed", r.Command, c.subject()))
 	if slices.Contains(wire.Versions, c.conf.CNIVersion) {

@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/announce/keyring"
@@ -33,7 +31,8 @@ import (
 	"coelan.io/coelan/internal/controller/policies"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
-	"coelan.io/coelan/internal/metricsaccess"
+	"coelan.io/coelan/internal/metricsaccess/managermetrics"
+	"coelan.io/coelan/internal/restconf"
 	"coelan.io/coelan/internal/retry"
 )
 
@@ -206,7 +205,7 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 		RenewDeadline:                 &renew,
 		RetryPeriod:                   &retry,
 		GracefulShutdownTimeout:       &shutdown,
-		Metrics:                       metricsOptions(o),
+		Metrics:                       managermetrics.Options(o.Log, o.MetricsBindAddress, o.MetricsAccess),
 		HealthProbeBindAddress:        "0",
 	})
 	if err != nil {
@@ -230,33 +229,14 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	if err := addMembershipKeys(m, o, monitor); err != nil {
 		return nil, fmt.Errorf("controller: keys of the membership: %w", err)
 	}
+	if err := addRESTCONF(m, o, monitor); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
 	if err := serveHealth(m, o.MetricsBindAddress, p, monitor); err != nil {
 		return nil, fmt.Errorf("controller: health: %w", err)
 	}
 	register(m.GetCache(), o)
 	return m, nil
-}
-
-// metricsOptions are HTTPS for clients that the API authorizes, unless the metrics are open.
-// Coelan's own guard takes the place of controller-runtime's, which brings all of k8s.io/apiserver
-// and bounds no reviews.
-func metricsOptions(o Options) metricsserver.Options {
-	options := metricsserver.Options{BindAddress: o.MetricsBindAddress}
-	if o.MetricsAccess == metricsaccess.Open {
-		return options
-	}
-	options.SecureServing = true
-	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
-	options.FilterProvider = func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
-		api, err := kubernetes.NewForConfigAndClient(config, client)
-		if err != nil {
-			return nil, err
-		}
-		guard := metricsaccess.NewGuard(o.Log, api.AuthenticationV1().TokenReviews(),
-			api.AuthorizationV1().SubjectAccessReviews())
-		return func(_ logr.Logger, h http.Handler) (http.Handler, error) { return guard.Protect(h), nil }, nil
-	}
-	return options
 }
 
 // addMembershipKeys has the leader keep the keys of the agents' membership, in the namespace that
@@ -270,6 +250,29 @@ func addMembershipKeys(m manager.Manager, o Options, monitor *heartbeat.Monitor)
 		return err
 	}
 	return m.Add(keyring.NewKeeper(api, o.LeaderElectionNamespace, o.Log, monitor.Loop("membership-keys")))
+}
+
+// addRESTCONF has every replica serve RESTCONF, if that is asked for.
+func addRESTCONF(m manager.Manager, o Options, monitor *heartbeat.Monitor) error {
+	if o.RESTCONFBindAddress == "0" {
+		return nil
+	}
+	if o.LeaderElectionNamespace == "" {
+		return errors.New("RESTCONF needs the namespace of its Secrets: set --leader-election-namespace")
+	}
+	api, err := kubernetes.NewForConfig(m.GetConfig())
+	if err != nil {
+		return err
+	}
+	s, err := restconf.New(restconf.Options{
+		Log: o.Log, Kubernetes: api, Namespace: o.LeaderElectionNamespace, BindAddress: o.RESTCONFBindAddress,
+		API:     &restconf.Store{Live: m.GetAPIReader(), Cached: m.GetClient(), Client: m.GetClient()},
+		Clients: restconf.ClusterAuthorities(api), Loop: monitor.Loop("restconf-certificate"),
+	})
+	if err != nil {
+		return err
+	}
+	return m.Add(s)
 }
 
 // clientConfig has no limit of its own: writes are few at a time, and the API server knows best

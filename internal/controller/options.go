@@ -60,6 +60,9 @@ type Options struct {
 	// Policies computes and serves the views of nodes; nil: a new one does.
 	Policies *policies.Distribution
 
+	// RESTCONFBindAddress serves RESTCONF by HTTPS; "0": nothing.
+	RESTCONFBindAddress string
+
 	// Socket is the unix socket of the diagnostics; empty: none.
 	Socket string
 }
@@ -74,8 +77,9 @@ func DefaultOptions() Options {
 		MetricsAccess: metricsaccess.Authorized,
 		LeaderElect:   true, UsageInterval: 5 * time.Second,
 		PolicyBindAddress: ":10363", PolicyTokenFile: "/var/run/secrets/coelan-controller/token",
-		PolicyInterval: time.Second,
-		Socket:         DefaultSocket,
+		PolicyInterval:      time.Second,
+		RESTCONFBindAddress: "0",
+		Socket:              DefaultSocket,
 	}
 }
 

@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	controller.LogTo(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
+	// glog, which the YANG library logs by, begins a goroutine when the program starts.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"))
 }
 
 func runAlone(kubeconfig string) {

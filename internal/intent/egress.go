@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // EgressAddress is an address of an external Network that Ports of several nodes are seen as
@@ -93,7 +94,30 @@ type EgressPath struct {
 	Network string // name of the external Network
 	// Destinations are those that it is for, sorted; none: all outside of the cluster.
 	Destinations []netip.Prefix
+	// NextHops are hosts of the Network, sorted, to one of which everything is sent with the Ports'
+	// own addresses; none: it leaves as the EgressAddresses, by the Network's gateway.
+	NextHops []netip.Addr
+	// Check is how the active node finds out which of NextHops work.
+	Check NextHopCheck
 }
+
+// NextHopCheck is how a node finds out whether a next hop works. The zero value asks for its MAC
+// alone.
+type NextHopCheck struct {
+	Protocol NextHopProtocol
+	Interval time.Duration // between two packets of the node
+	Failures int           // after so many intervals without an answer it does not work
+}
+
+// NextHopProtocol is what a next hop answers.
+type NextHopProtocol string
+
+const (
+	// CheckICMP are echo requests of RFC 792 and RFC 4443.
+	CheckICMP NextHopProtocol = "ICMP"
+	// CheckBFD is a session of RFC 5881.
+	CheckBFD NextHopProtocol = "BFD"
+)
 
 // EgressPaths are all of the cluster that take effect, by name.
 func (s *State) EgressPaths() Table[EgressPath] { return s.egressPaths }
@@ -107,10 +131,11 @@ func (tx *Tx) DeleteEgressPath(name string) { tx.egressPaths = tx.egressPaths.de
 func (e EgressPath) key() string { return e.Name }
 
 func (e EgressPath) equal(o EgressPath) bool {
-	return e.Name == o.Name && e.Network == o.Network && slices.Equal(e.Destinations, o.Destinations)
+	return e.Name == o.Name && e.Network == o.Network && e.Check == o.Check &&
+		slices.Equal(e.Destinations, o.Destinations) && slices.Equal(e.NextHops, o.NextHops)
 }
 
 func (e EgressPath) clone() EgressPath {
-	e.Destinations = slices.Clone(e.Destinations)
+	e.Destinations, e.NextHops = slices.Clone(e.Destinations), slices.Clone(e.NextHops)
 	return e
 }

@@ -29,6 +29,7 @@ type Network struct {
 	VLAN     uint16 // on the physical network; 0: untagged
 	MTU      int    // of interfaces, in bytes; 0: the most that the node's network takes
 	DNS      DNS
+	DHCP     DHCP
 }
 
 // DNS is what interfaces on a Network are told of name servers.
@@ -137,6 +138,8 @@ type Port struct {
 	// Egress is the name of the Egress that selects the Port, which is of this node; empty: none
 	// does.
 	Egress string
+	// Trusted says that the Port, which is of this node, may send as a DHCP server.
+	Trusted bool
 }
 
 // Local is the node that the agent runs on.
@@ -233,14 +236,15 @@ func (p Port) equal(o Port) bool {
 	return addresses && slices.Equal(p.NodeAddresses, o.NodeAddresses) && p.ID == o.ID && p.Namespace == o.Namespace &&
 		p.Pod == o.Pod &&
 		p.Interface == o.Interface && p.UID == o.UID && p.Object == o.Object && p.Network == o.Network &&
-		p.Node == o.Node && p.MAC == o.MAC && p.Audited == o.Audited && p.MTU == o.MTU && p.Egress == o.Egress
+		p.Node == o.Node && p.MAC == o.MAC && p.Audited == o.Audited && p.MTU == o.MTU && p.Egress == o.Egress &&
+		p.Trusted == o.Trusted
 }
 
 func (n Network) equal(o Network) bool {
 	return slices.Equal(n.Subnets, o.Subnets) && slices.EqualFunc(n.Pools, o.Pools, Pool.equal) &&
 		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
 		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN &&
-		n.MTU == o.MTU && n.DNS.equal(o.DNS)
+		n.MTU == o.MTU && n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
 }
 
 func (p Pool) equal(o Pool) bool {
@@ -281,6 +285,7 @@ func (n Network) clone() Network {
 		n.Pools[i].Only, n.Pools[i].Except = slices.Clone(p.Only), slices.Clone(p.Except)
 	}
 	n.DNS = DNS{slices.Clone(n.DNS.Servers), slices.Clone(n.DNS.Searches), slices.Clone(n.DNS.Options)}
+	n.DHCP = n.DHCP.clone()
 	return n
 }
 

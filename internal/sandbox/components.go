@@ -110,6 +110,9 @@ func ovsComponents(node string) []machine.Component {
 			Command: []string{
 				"ovs-vswitchd", "unix:" + ovsSocket,
 				"--pidfile=/run/openvswitch/ovs-vswitchd.pid", "-vconsole:info", "-vsyslog:off", "-vfile:off",
+				// As docs/operate/install.md says: with each change of a route of the node, tunnels
+				// of the userspace datapath would lose packets.
+				"--disable-system-route",
 			},
 			After: []string{ovsdbServer},
 			Before: [][]string{{

@@ -3,10 +3,13 @@
 package translate
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -142,7 +145,45 @@ func (s *EgressSet) path(name string) (intent.EgressPath, bool) {
 	if err != nil {
 		return intent.EgressPath{}, false // the controller reports it
 	}
-	return intent.EgressPath{Name: name, Network: o.Spec.Network, Destinations: destinations}, true
+	hops, err := PolicyNextHops(o)
+	if err != nil {
+		return intent.EgressPath{}, false
+	}
+	path := intent.EgressPath{Name: name, Network: o.Spec.Network, Destinations: destinations, NextHops: hops}
+	if len(hops) > 0 && o.Spec.PolicyRoute.HealthCheck != nil {
+		path.Check = nextHopCheck(*o.Spec.PolicyRoute.HealthCheck)
+	}
+	return path, true
+}
+
+// PolicyNextHops reads the next hops of an Egress, and sorts them; nil: it translates. An error
+// names the field.
+func PolicyNextHops(o *v1alpha1.Egress) ([]netip.Addr, error) {
+	if o.Spec.PolicyRoute == nil {
+		return nil, nil
+	}
+	var list []netip.Addr
+	for i, text := range o.Spec.PolicyRoute.NextHops {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Is4In6() || a.Zone() != "" {
+			return nil, fmt.Errorf("spec.policyRoute.nextHops[%d]: %q is not an address", i, text)
+		}
+		list = append(list, a)
+	}
+	if len(list) == 0 {
+		return nil, errors.New("spec.policyRoute.nextHops: there is none: name one, or leave policyRoute out")
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list), nil
+}
+
+// nextHopCheck is the check with its defaults.
+func nextHopCheck(c v1alpha1.NextHopHealthCheck) intent.NextHopCheck {
+	return intent.NextHopCheck{
+		Protocol: intent.NextHopProtocol(c.Type),
+		Interval: time.Duration(cmp.Or(c.IntervalMilliseconds, 300)) * time.Millisecond,
+		Failures: int(cmp.Or(c.FailureThreshold, 3)),
+	}
 }
 
 // EgressDestinations reads those of an Egress, and sorts them. An error names the field.

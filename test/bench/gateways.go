@@ -41,11 +41,12 @@ type external struct {
 }
 
 // measureGateways measures floating IPs: the traffic that they translate, how fast they move, and
-// what very many of them cost a node; and the traffic that leaves by a Router's gateway.
+// what very many of them cost a node; the traffic that leaves by a Router's gateway, and how fast
+// another node takes its address over.
 func measureGateways(ctx context.Context) ([]Result, error) {
 	var results []Result
 	for _, take := range []func(context.Context) ([]Result, error){
-		floatingTraffic, floatingMove, floatingScale, gatewayTraffic,
+		floatingTraffic, floatingMove, floatingScale, gatewayTraffic, gatewayFailover,
 	} {
 		more, err := take(ctx)
 		if err != nil {
@@ -59,6 +60,11 @@ func measureGateways(ctx context.Context) ([]Result, error) {
 // startExternal starts a cluster, with as many pods on each of its nodes. The host is at the first
 // node.
 func startExternal(ctx context.Context, nodes, pods int) (*external, error) {
+	return startExternalBy(ctx, nodes, pods, func(int) string { return externalBridge })
+}
+
+// startExternalBy does so with bridges of these names.
+func startExternalBy(ctx context.Context, nodes, pods int, bridge func(node int) string) (*external, error) {
 	l, err := lab.Start(ctx, lab.Options{Nodes: nodes, Policies: true, Configure: func(c *config.Config) {
 		c.Services.Mode = config.NativeServices
 		c.BridgeMappings = map[string]string{"dc": externalBridge}
@@ -73,8 +79,8 @@ func startExternal(ctx context.Context, nodes, pods int) (*external, error) {
 		Subnets: []v1alpha1.Subnet{{CIDR: externalCIDR}},
 	})
 	views := map[string]lab.PolicyView{}
-	for _, n := range l.Nodes {
-		if err := n.AddPhysicalBridge(ctx, externalBridge); err != nil {
+	for i, n := range l.Nodes {
+		if err := n.AddPhysicalBridge(ctx, bridge(i)); err != nil {
 			return e, err
 		}
 		var view lab.PolicyView
@@ -91,7 +97,7 @@ func startExternal(ctx context.Context, nodes, pods int) (*external, error) {
 	if err := l.Policies.Publish(ctx, views); err != nil {
 		return e, err
 	}
-	e.host, err = l.Nodes[0].AddVLANHost(ctx, externalBridge, "host", externalVLAN, externalHost)
+	e.host, err = l.Nodes[0].AddVLANHost(ctx, bridge(0), "host", externalVLAN, externalHost)
 	return e, err
 }
 

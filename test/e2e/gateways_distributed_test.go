@@ -89,7 +89,7 @@ func (w *leavers) virtualMachine(t *testing.T) {
 	if err := wait(ctx, port, portIn(v1alpha1.PortReady)); err != nil {
 		t.Fatal(err)
 	}
-	m := bootGuest(ctx, t, worker2, port)
+	m := bootGuest(ctx, t, worker2, port, guestAddresses, guestGateways...)
 	if err := wait(ctx, port, portIn(v1alpha1.PortBound)); err != nil {
 		t.Fatal(err)
 	}

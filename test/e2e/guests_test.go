@@ -51,6 +51,12 @@ spec:
   config: '{"cniVersion": "1.0.0", "name": "guests", "type": "coelan-cni", "network": "guests"}'
 `
 
+// What the machine has of that Network.
+var (
+	guestAddresses = []netip.Prefix{netip.MustParsePrefix("10.51.0.77/24"), netip.MustParsePrefix("fd00:51::77/64")}
+	guestGateways  = []netip.Addr{netip.MustParseAddr("10.51.0.1"), netip.MustParseAddr("fd00:51::1")}
+)
+
 // guestMTU is that of pods, too.
 const guestMTU = 1450
 
@@ -70,7 +76,7 @@ func testGuests(t *testing.T) {
 		makePod(ctx, t, annotated(webServer(fmt.Sprintf("red/g%d", i+1), node), networksAnnotation, "guests"))
 	}
 	t.Cleanup(func() { removePods(context.WithoutCancel(ctx), t, "red/g1", "red/g2") })
-	m := bootGuest(ctx, t, worker2, port)
+	m := bootGuest(ctx, t, worker2, port, guestAddresses, guestGateways...)
 	if err := wait(ctx, port, portIn(v1alpha1.PortBound)); err != nil {
 		t.Fatal(err)
 	}
@@ -124,8 +130,11 @@ func unplug(ctx context.Context, t *testing.T, node string) {
 	}
 }
 
-// bootGuest boots the virtual machine that a Port is for.
-func bootGuest(ctx context.Context, t *testing.T, node string, port *v1alpha1.Port) *vm.Machine {
+// bootGuest boots the virtual machine that a Port is for. It has these addresses and gateways from
+// the start.
+func bootGuest(ctx context.Context, t *testing.T, node string, port *v1alpha1.Port, addresses []netip.Prefix,
+	gateways ...netip.Addr,
+) *vm.Machine {
 	t.Helper()
 	plug(ctx, t, node, port.Namespace+"/"+port.Name)
 	kernel, err := debian.FindKernel(ctx, filepath.Join(artifact.DefaultDir(), "kernel"))
@@ -138,9 +147,7 @@ func bootGuest(ctx context.Context, t *testing.T, node string, port *v1alpha1.Po
 	}
 	m, err := vm.Start(ctx, vm.Config{
 		Name: port.Name, Tap: "guest0", MAC: mac, MTU: guestMTU,
-		Addresses: []netip.Prefix{netip.MustParsePrefix("10.51.0.77/24"), netip.MustParsePrefix("fd00:51::77/64")},
-		Gateways:  []netip.Addr{netip.MustParseAddr("10.51.0.1"), netip.MustParseAddr("fd00:51::1")},
-		Kernel:    kernel, Dir: t.TempDir(),
+		Addresses: addresses, Gateways: gateways, Kernel: kernel, Dir: t.TempDir(),
 		Command: func(ctx context.Context, args ...string) (*exec.Cmd, error) { return world.Command(ctx, node, args...) },
 	})
 	if err != nil {

@@ -15,11 +15,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -171,6 +173,8 @@ func TestAgentServices(t *testing.T) {
 	// The first node port comes before the clients of the next one.
 	t.Run("node ports", func(t *testing.T) { nodePortOfProcess(t, w) })
 	t.Run("UDP", func(t *testing.T) { udpMoves(t, w) })
+	t.Run("the kernel hears first", func(t *testing.T) { kernelHearsFirst(t, w) })
+	t.Run("the kernel answers", func(t *testing.T) { kernelAnswers(t, w) })
 	t.Run("health checks", func(t *testing.T) { healthChecks(t, w) })
 
 	// A node changes over when its agent starts anew, and connections between pods live on.
@@ -300,8 +304,15 @@ func toldOfServices(t *testing.T, w *world) {
 	}
 }
 
-// name answers each UDP packet with a name until the test ends.
+// nameUDP answers each UDP packet with a name until the test ends.
 func nameUDP(t *testing.T, h *lab.Host, at netip.AddrPort, name string) {
+	t.Helper()
+	answerUDP(t, h, at, func(net.Addr) string { return name })
+}
+
+// answerUDP answers each UDP packet with what the function makes of its sender, until the
+// test ends.
+func answerUDP(t *testing.T, h *lab.Host, at netip.AddrPort, answer func(from net.Addr) string) {
 	t.Helper()
 	var c net.PacketConn
 	err := h.Do(func() (err error) { c, err = net.ListenPacket("udp", at.String()); return err })
@@ -316,7 +327,7 @@ func nameUDP(t *testing.T, h *lab.Host, at netip.AddrPort, name string) {
 			if err != nil {
 				return
 			}
-			_, _ = c.WriteTo([]byte(name), from)
+			_, _ = c.WriteTo([]byte(answer(from)), from)
 		}
 	}()
 }
@@ -387,6 +398,73 @@ func udpMoves(t *testing.T, w *world) {
 	w.API.SetService(s)
 	for i, f := range []lab.Family{lab.IPv4, lab.IPv6} {
 		becomes(t, f.String()+" outside to b", outside[i].says("b"))
+	}
+}
+
+// kernelHearsFirst has the kernel know of an endpoint before the bridge does. What a process sends
+// meanwhile is lost, and must not keep it from the endpoint.
+func kernelHearsFirst(t *testing.T, w *world) {
+	ctx := t.Context()
+	w.API.SetService(labService("late", 21, corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}))
+	at := map[lab.Family]netip.AddrPort{
+		lab.IPv4: netip.MustParseAddrPort("10.96.0.21:53"), lab.IPv6: netip.MustParseAddrPort("[fd00:10:96::21]:53"),
+	}
+	hosts := map[lab.Family]asker{}
+	for f := range lab.Dual.Each {
+		hosts[f] = newAsker(t, w.n1.Host, at[f])
+		becomes(t, f.String()+": refused", func(context.Context) error {
+			if err := hosts[f].says("b")(ctx); !errors.Is(err, unix.ECONNREFUSED) {
+				return err
+			}
+			return nil
+		})
+	}
+	w.n1.StopAgent()
+	for f := range lab.Dual.Each {
+		set := map[lab.Family]string{lab.IPv4: "reject4", lab.IPv6: "reject6"}[f]
+		run(t, w.n1.Host, "nft", fmt.Sprintf("delete element inet coelan-services %s { %s . udp . 53 }", set, at[f].Addr()))
+		if err := hosts[f].says("b")(ctx); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: %v, not lost", f, err)
+		}
+	}
+	if err := w.n1.StartAgent(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for f := range lab.Dual.Each {
+		nameUDP(t, w.b.Host, netip.AddrPortFrom(w.b.Address(f), 5354), "b")
+		w.API.SetEndpointSlice(labSlice("late", f, corev1.ProtocolUDP, 5354, w.b))
+		becomes(t, f.String(), hosts[f].says("b"))
+	}
+}
+
+// kernelAnswers has the kernel send a pod the answer to a packet that it was given to refuse and
+// sent back instead. The pod hears it, and is led to the endpoint directly all the same.
+func kernelAnswers(t *testing.T, w *world) {
+	ctx := t.Context()
+	w.API.SetService(labService("seen", 22, corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}))
+	for f := range lab.Dual.Each {
+		at := map[lab.Family]netip.AddrPort{
+			lab.IPv4: netip.MustParseAddrPort("10.96.0.22:53"), lab.IPv6: netip.MustParseAddrPort("[fd00:10:96::22]:53"),
+		}[f]
+		answerUDP(t, w.b.Host, netip.AddrPortFrom(w.b.Address(f), 5355), func(from net.Addr) string {
+			return netip.MustParseAddrPort(from.String()).Addr().String()
+		})
+		pod := newAsker(t, w.a.Host, at)
+		kernel, err := probe.ListenForeign(ctx, w.n1, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = kernel.Close() }()
+		if _, err := kernel.WriteTo([]byte("kernel"), pod.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		_ = pod.SetReadDeadline(time.Now().Add(5 * time.Second))
+		b := make([]byte, 100)
+		if n, err := pod.Read(b); err != nil || string(b[:n]) != "kernel" {
+			t.Errorf("%s: the pod hears %q, %v", f, b[:n], err)
+		}
+		w.API.SetEndpointSlice(labSlice("seen", f, corev1.ProtocolUDP, 5355, w.b))
+		becomes(t, f.String(), pod.says(w.a.Address(f).String()))
 	}
 }
 

@@ -310,14 +310,21 @@ func TestUplinks(t *testing.T) {
 		}
 	}
 	for i, n := range w.Nodes {
-		if err := n.AddCard("ext0"); err != nil {
+		// It has its addresses when it gets its name: the agent may move them at once.
+		if err := n.AddCard("new0"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Run(ctx, "ip", "link", "set", "new0", "down"); err != nil {
 			t.Fatal(err)
 		}
 		for f, bits := range map[lab.Family]int{lab.IPv4: 24, lab.IPv6: 64} {
 			at := netip.PrefixFrom(address(i+1)(f), bits).String()
-			if _, err := n.Run(ctx, "ip", "addr", "add", at, "dev", "ext0", "nodad"); err != nil {
+			if _, err := n.Run(ctx, "ip", "addr", "add", at, "dev", "new0", "nodad"); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if _, err := n.Run(ctx, "ip", "link", "set", "new0", "name", "ext0", "up"); err != nil {
+			t.Fatal(err)
 		}
 	}
 	for _, n := range w.Nodes {
@@ -363,17 +370,28 @@ func TestUplinks(t *testing.T) {
 	}
 	awaitCheck(ctx, t, w)
 	eachFamily(t, works)
-	// The card goes, and another one of its name comes.
-	if _, err := w.n2.Run(ctx, "ip", "link", "del", "ext0"); err != nil {
-		t.Fatal(err)
+	// The card goes, and another one of its name comes; then again, while the agent is away.
+	replace := func() {
+		if _, err := w.n2.Run(ctx, "ip", "link", "del", "ext0"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.n2.AddCard("ext0"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := w.n2.AddCard("ext0"); err != nil {
-		t.Fatal(err)
-	}
-	eachFamily(t, func(t *testing.T, f lab.Family) {
+	isRead := func(t *testing.T, f lab.Family) {
 		poll(ctx, t, func() bool {
 			return probePath(ctx, path{"pod to pod", v1.Host, v2.Host, on(v2), on(v1)}, f) == nil
 		}, func() { t.Error("the card that came back is not read from") })
-	})
+	}
+	replace()
+	eachFamily(t, isRead)
+	awaitCheck(ctx, t, w)
+	w.n2.KillAgent()
+	replace()
+	if err := w.n2.StartAgent(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eachFamily(t, isRead)
 	awaitCheck(ctx, t, w)
 }

@@ -121,10 +121,15 @@ func routedInCluster(t *testing.T, w *routedWorld) {
 	}
 	inBothFamilies(func(f lab.Family) {
 		red0, red2 := w.external.red[0], w.external.red[2]
-		becomes(t, "Services are known", func(ctx context.Context) error {
-			_, _, err := ask(ctx, w.shared.Host, "tcp", clusterIPOf(48, f), time.Second)
-			return err
-		})
+		for from, to := range map[*lab.Host]netip.AddrPort{w.shared.Host: clusterIPOf(48, f), red0.Host: clusterIPOf(49, f)} {
+			becomes(t, "the Service is known", func(ctx context.Context) error {
+				who, _, err := ask(ctx, from, "tcp", to, time.Second)
+				if err == nil && (who == unanswered || who == refused) {
+					err = fmt.Errorf("%s from %s: %s", to, from.Name, who)
+				}
+				return err
+			})
+		}
 		for _, a := range []asking{
 			{name: "a Service of the tenant", from: red0.Host, to: clusterIPOf(49, f), want: []string{red2.Name}, seen: red0.Address(f)},
 			{name: "a Service of default", from: w.shared.Host, to: clusterIPOf(48, f), want: []string{w.a.Name}},

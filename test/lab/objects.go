@@ -229,6 +229,9 @@ func (a *API) AddNetwork(name string, spec v1alpha1.NetworkSpec) {
 	}
 	if spec.Type == v1alpha1.Overlay {
 		o.Status.VNI, o.Status.Router = firstVNI+n, orElse(spec.Router, name)
+		if spec.VNI != nil {
+			o.Status.VNI = *spec.VNI
+		}
 		if spec.Router == "" {
 			a.AddRouter(name, v1alpha1.RouterSpec{})
 		}
@@ -285,6 +288,11 @@ func (a *API) AddPort(namespace, name, network, mac string, addresses ...string)
 		Spec:       v1alpha1.PortSpec{Network: network, MAC: mac, Addresses: addresses},
 		Status:     v1alpha1.PortStatus{Phase: v1alpha1.PortReady, MAC: mac, Addresses: addresses},
 	})
+}
+
+// ChangePort publishes another spec of a Port.
+func (a *API) ChangePort(namespace, name string, change func(*v1alpha1.PortSpec)) error {
+	return alter(a, portObjects, namespace+"/"+name, func(p *v1alpha1.Port) { change(&p.Spec) })
 }
 
 // RemovePort deletes a Port, and gives back its addresses.

@@ -34,7 +34,8 @@ type Pod struct {
 	Labels      map[string]string
 	Annotations map[string]string
 
-	ports []PortMapping
+	ports  []PortMapping
+	config string
 }
 
 // PodSpec says what a pod is to be.
@@ -43,6 +44,8 @@ type PodSpec struct {
 	Labels          map[string]string
 	Annotations     map[string]string
 	Ports           []PortMapping
+	// Config is the network configuration in place of the one that the agent installs.
+	Config string
 }
 
 // defaultNamespace is where pods are that name none.
@@ -90,7 +93,7 @@ func (n *Node) NewPodAs(spec PodSpec) (*Pod, error) {
 	id := randomID()
 	p := &Pod{
 		Host: h, Node: n, Namespace: orElse(spec.Namespace, defaultNamespace), UID: "uid-" + id[:8], ContainerID: id,
-		Labels: spec.Labels, Annotations: spec.Annotations, ports: spec.Ports,
+		Labels: spec.Labels, Annotations: spec.Annotations, ports: spec.Ports, config: spec.Config,
 	}
 	n.adopt(p)
 	n.lab.API.setPod(p)
@@ -106,7 +109,7 @@ func (n *Node) adopt(p *Pod) {
 
 // Add calls ADD for the pod, and takes its addresses from the result.
 func (p *Pod) Add(ctx context.Context) error {
-	network, err := p.Node.Network()
+	network, err := p.network()
 	if err != nil {
 		return err
 	}
@@ -169,7 +172,7 @@ func (p *Pod) Label(labels map[string]string) error {
 
 // Del calls DEL for the pod. The namespace stays.
 func (p *Pod) Del(ctx context.Context) error {
-	network, err := p.Node.Network()
+	network, err := p.network()
 	if err != nil {
 		return err
 	}
@@ -181,7 +184,7 @@ func (p *Pod) Del(ctx context.Context) error {
 
 // Check calls CHECK for the pod.
 func (p *Pod) Check(ctx context.Context) error {
-	network, err := p.Node.Network()
+	network, err := p.network()
 	if err != nil {
 		return err
 	}
@@ -235,6 +238,31 @@ func (p *Pod) Runtime() *libcni.RuntimeConf {
 		r.CapabilityArgs = map[string]any{"portMappings": p.ports}
 	}
 	return r
+}
+
+// network is the configuration that the pod is plugged in by.
+func (p *Pod) network() (*libcni.NetworkConfigList, error) {
+	if p.config == "" {
+		return p.Node.Network()
+	}
+	var keys map[string]any
+	if err := json.Unmarshal([]byte(p.config), &keys); err != nil {
+		return nil, fmt.Errorf("pod %s: network configuration: %w", p.Name, err)
+	}
+	keys["socket"] = p.Node.Config().CNI.Socket
+	whole := map[string]any{"name": keys["name"], "plugins": []any{keys}}
+	if v, ok := keys["cniVersion"]; ok { // without one it is 0.1.0
+		whole["cniVersion"] = v
+	}
+	list, err := json.Marshal(whole)
+	if err != nil {
+		return nil, err
+	}
+	conf, err := libcni.NetworkConfFromBytes(list)
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: network configuration: %w", p.Name, err)
+	}
+	return conf, nil
 }
 
 // Network is the configuration that the agent installed, in the version that

@@ -32,7 +32,7 @@ type Config struct {
 	MAC net.HardwareAddr
 	// MTU of its interface in bytes; 0: 1500.
 	MTU int
-	// Addresses and Gateways are its network; no DHCP client asks.
+	// Addresses and Gateways are its network from the start; no DHCP client asks for others.
 	Addresses []netip.Prefix
 	Gateways  []netip.Addr
 	// Kernel to boot.

@@ -119,11 +119,12 @@ func TestWatchObjects(t *testing.T) {
 		"GET /api/v1/nodes":          `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"n1"},"spec":{"podCIDRs":["10.244.1.0/24"]},"status":{"images":[{}]}}]}`,
 		"GET " + group + "/networks": list("Network", `{"metadata":{"name":"lan","managedFields":[{}]},"status":{"id":2,"addressesUsed":7}}`),
 		"GET " + group + "/routers":  list("Router", ""), "GET " + group + "/addressblocks": list("AddressBlock", ""),
-		"GET " + group + "/ports": list("Port", ""),
+		"GET " + group + "/ports": list("Port", `{"metadata":{"name":"vm"},"status":{"node":"n1","lease":{"hostName":"db"}}}`),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	heard := make(chan string, 20)
 	var network *v1alpha1.Network
+	var port *v1alpha1.Port
 	done := make(chan error, 1)
 	go func() {
 		done <- c.WatchObjects(ctx, Updates{
@@ -134,7 +135,7 @@ func TestWatchObjects(t *testing.T) {
 			Networks:    func(l []*v1alpha1.Network) { network = l[0]; heard <- fmt.Sprint("networks ", len(l)) },
 			Routers:     func(l []*v1alpha1.Router) { heard <- fmt.Sprint("routers ", len(l)) },
 			Blocks:      func(l []*v1alpha1.AddressBlock) { heard <- fmt.Sprint("blocks ", len(l)) },
-			Ports:       func(l []*v1alpha1.Port) { heard <- fmt.Sprint("ports ", len(l)) },
+			Ports:       func(l []*v1alpha1.Port) { port = l[0]; heard <- fmt.Sprint("ports ", len(l)) },
 			Pools:       func([]*v1alpha1.LoadBalancerPool) { heard <- "pools" },
 			FloatingIPs: func([]*v1alpha1.FloatingIP) { heard <- "floating IPs" },
 			Egresses:    func([]*v1alpha1.Egress) { heard <- "egresses" },
@@ -152,12 +153,15 @@ func TestWatchObjects(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"absent " + Egresses, "absent " + FloatingIPs, "absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "nodes 1 [10.244.1.0/24] 0", "ports 0", "routers 0"}
+	want := []string{"absent " + Egresses, "absent " + FloatingIPs, "absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "nodes 1 [10.244.1.0/24] 0", "ports 1", "routers 0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}
 	if network.ManagedFields != nil || network.Status.AddressesUsed != 0 || network.Status.ID != 2 {
 		t.Errorf("the Network is not slim: %+v", network)
+	}
+	if port.Status.Lease != nil || port.Status.Node != "n1" {
+		t.Errorf("the Port is not slim: %+v", port)
 	}
 	s.mu.Lock()
 	if !slices.ContainsFunc(s.asked, func(r string) bool { return strings.Contains(r, "/ports?labelSelector=%21coelan.io%2Fpod-port&") }) {

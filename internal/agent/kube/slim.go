@@ -34,6 +34,9 @@ func slim(obj any) (any, error) {
 		o.Status.Used = 0
 	case *v1alpha1.LoadBalancerPool:
 		o.Status.Addresses, o.Status.Assigned = 0, 0
+	case *v1alpha1.Port:
+		// Leases are renewed all the time, and every agent holds all Ports.
+		o.Status.Lease = nil
 	}
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)

@@ -136,7 +136,7 @@ func (s *Source) Refresh() {
 		applyFloatingIPs(tx, floatingIPs)
 		applyGateways(tx, gateways, egresses)
 		if !known.Same(before, apicache.Namespaces) || !known.Same(before, apicache.Pods) ||
-			!known.Same(before, kube.Egresses) {
+			!known.Same(before, kube.Egresses) || !known.Same(before, kube.Ports) {
 			s.refreshPorts(tx)
 		}
 		if otherNodes || !known.Same(before, kube.Pools) {
@@ -307,7 +307,18 @@ func (s *Source) Port(at attachment.Attachment) intent.Port {
 	p := translate.Port(at, s.Node)
 	p.Audited = s.audited(p.Namespace)
 	p.Egress, _ = s.egress(p)
+	p.Trusted, _ = s.trusted(p)
 	return p
+}
+
+// trusted says whether a user's Port may send as a DHCP server; false if the Port is not known, or
+// a pod's.
+func (s *Source) trusted(p intent.Port) (trusted, known bool) {
+	o := s.View.State().Ports[p.ObjectKey()]
+	if o == nil || p.Interface != "" {
+		return false, false
+	}
+	return o.Spec.Trusted && o.Spec.Pod == nil, true
 }
 
 // audited says whether what policies deny of a namespace's Ports is logged.
@@ -322,8 +333,8 @@ func (s *Source) audited(namespace string) bool {
 	return n != nil && n.Annotations[v1alpha1.AnnotationAuditDenied] == "true"
 }
 
-// refreshPorts follows the annotations of namespaces, Egresses, and the labels by which these
-// select pods. A pod that is gone from the API leaves as before until its end.
+// refreshPorts follows the annotations of namespaces, Egresses, the labels by which these select
+// pods, and users' Ports. A pod that is gone from the API leaves as before until its end.
 func (s *Source) refreshPorts(tx *intent.Tx) {
 	for p := range s.Intent.State().PortsAt(s.Node) {
 		now := p
@@ -331,7 +342,10 @@ func (s *Source) refreshPorts(tx *intent.Tx) {
 		if egress, known := s.egress(p); known {
 			now.Egress = egress
 		}
-		if now.Audited != p.Audited || now.Egress != p.Egress {
+		if trusted, known := s.trusted(p); known {
+			now.Trusted = trusted
+		}
+		if now.Audited != p.Audited || now.Egress != p.Egress || now.Trusted != p.Trusted {
 			tx.SetPort(now)
 		}
 	}

@@ -31,6 +31,32 @@ func (p *Planner) on(ctx context.Context, i attachment.Plan, name string) (attac
 	return i, nil
 }
 
+// withVNI is the Network that has a VNI. Networks on physical networks have none.
+func (p *Planner) withVNI(vni uint32) (string, error) {
+	if vni == uint32(intent.DefaultNetwork) {
+		return intent.DefaultNetworkName, nil
+	}
+	s := p.View.State()
+	awaits := "" // the controller, to say that it has the VNI
+	for _, n := range s.NetworkList() {
+		asked := n.Spec.VNI
+		switch {
+		case int64(n.Status.VNI) == int64(vni):
+			return n.Name, nil
+		case n.Status.VNI == 0 && asked != nil && int64(*asked) == int64(vni):
+			awaits = n.Name
+		}
+	}
+	if awaits != "" {
+		return awaits, nil
+	}
+	if !s.Listed(kube.Networks) {
+		return "", early(v1alpha1.ReasonNetworkNotFound,
+			"no network with VNI %d is known, and the API server has not been heard of", vni)
+	}
+	return "", refused(v1alpha1.ReasonNetworkNotFound, "no network has the VNI %d of the CNI configuration", vni)
+}
+
 // readyNetwork is the intent of a Network, of its Router, and the object that it is made of.
 type readyNetwork struct {
 	intent.Network

@@ -269,6 +269,12 @@ func onDefault(i attachment.Plan) attachment.Plan {
 func (p *Planner) delegate(ctx context.Context, ask cni.Request, namespace *corev1.Namespace) (attachment.Plan, error) {
 	i := plan(ask.IfName, attachment.Requested{})
 	name := ask.Network
+	if ask.VNI != 0 {
+		var err error
+		if name, err = p.withVNI(ask.VNI); err != nil {
+			return i, err
+		}
+	}
 	if name == "" {
 		pod, err := p.pod(ctx, ask)
 		if err != nil {

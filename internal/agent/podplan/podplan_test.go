@@ -244,6 +244,22 @@ func TestPlan(t *testing.T) {
 			want: []attachment.Plan{onLAN("net1")},
 		},
 		{
+			name: "by VNI", namespace: "shop", change: func(a *cni.Request) { a.VNI = 80004 },
+			want: []attachment.Plan{onLAN("eth0")},
+		},
+		{
+			name: "by the VNI of the Network default", namespace: "shop", change: func(a *cni.Request) { a.VNI, a.IfName = 1, "net1" },
+			want: []attachment.Plan{with(first, func(i *attachment.Plan) { i.IfName, i.Primary, i.DefaultRoute = "net1", false, false })},
+		},
+		{
+			name: "no such VNI", namespace: "shop", change: func(a *cni.Request) { a.VNI = 42 },
+			err: "NetworkNotFound: no network has the VNI 42 of the CNI configuration",
+		},
+		{
+			name: "the VNI of a tenant", namespace: "shop", change: func(a *cni.Request) { a.VNI = 80003 },
+			err: "NamespaceNotAllowed: network red does not take pods of this namespace",
+		},
+		{
 			name: "delegate of OVN4NFV", namespace: "shop", change: func(a *cni.Request) { a.IfName = "net1" },
 			annotations: map[string]string{podnets.AnnotationNFNNetwork: `{"type":"ovn4nfv","interface":[{"name":"lan","interface":"net0"}]}`},
 			want:        []attachment.Plan{onLAN("net1")},

@@ -140,30 +140,34 @@ func newMemory(s *Services) *memory { return &memory{Services: s, dirty: trigger
 // savePause is how long changes are gathered.
 const savePause = time.Second
 
-// run writes until ctx ends; what is new then is still written. Before the API has told of all
-// Services, the file stays as it is: one of a release that remembered them in another form holds
-// more than the intent.
+// run writes until ctx ends. Before the API has told of all Services, the file stays as it is: one
+// of a release that remembered them in another form holds more than the intent.
 func (m *memory) run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-m.ready:
-	}
-	if !closed(m.ready) {
 		return
+	case <-m.ready:
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			select {
-			case <-m.dirty:
-				m.save()
-			default:
-			}
 			return
 		case <-m.dirty:
 		}
 		retry.Sleep(ctx, savePause)
 		m.save()
+	}
+}
+
+// finish writes what is new when nothing changes any more.
+func (m *memory) finish() {
+	if !closed(m.ready) {
+		return
+	}
+	select {
+	case <-m.dirty:
+		m.save()
+	default:
 	}
 }
 

@@ -199,11 +199,12 @@ func (s *Services) Ready() <-chan struct{} { return s.ready }
 
 // Run makes intent of what changes, until ctx ends.
 func (s *Services) Run(ctx context.Context) error {
+	m := newMemory(s)
+	defer m.finish()
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer s.health.close()
 	done := newFollower(s)
-	m := newMemory(s)
 	running.Go(func() { done.run(ctx) })
 	running.Go(func() { m.run(ctx) })
 	s.followed = s.Intent.State()

@@ -60,6 +60,7 @@ type Backend struct {
 	refusals *refusalReports
 	packets  packets
 	external *external
+	dhcp     *dhcpServer
 	tracking *tracking
 	asked    asked
 	wake     trigger.Trigger // starts a reconciliation
@@ -110,7 +111,7 @@ func New(o backend.Options) (*Backend, error) {
 		numbers: newNumbers(o.Attachments.List(), numbers),
 		uplinks: &uplinks{
 			bridge: o.Config.Bridge, numbers: numbers, intent: o.Intent, hooks: o.Hooks,
-			cards: newCards(o.Intent.State().Uplinks(), numbers),
+			cards: newCards(o.Intent.State().Uplinks(), numbers, o.Attachments),
 		},
 	}
 	b.clients.vswitchd = appctl.Vswitchd(o.Config.OVSRunDir)
@@ -124,7 +125,12 @@ func New(o backend.Options) (*Backend, error) {
 		intent: o.Intent, vswitchd: b.clients.vswitchd, sysctlDir: o.Config.SysctlDir,
 		conn: func(ctx context.Context) (*openflow.Conn, error) { return b.clients.sw.Conn(ctx) },
 	}, b.flows)
+	b.flows.relearn = b.tracking.relearn
 	b.external = newExternal(o, b.numbers, b.flows, b.metrics.tooBig, b.clients.send)
+	b.dhcp = &dhcpServer{
+		log: o.Log, intent: o.Intent, numbers: b.numbers, count: b.metrics.dhcp, wait: b.flows.wait,
+		send: b.clients.send, leased: o.Hooks.Leased,
+	}
 	b.handlePackets()
 	return b, nil
 }
@@ -137,9 +143,11 @@ func (b *Backend) handlePackets() {
 	}
 	b.packets.on(pipeline.TooBigUserdata, tooBig.answer, tooBig.lost)
 	b.packets.on(pipeline.NeighbourUserdata, b.external.heard, nil)
+	b.packets.on(pipeline.NextHopUserdata, b.external.answered, nil)
 	b.packets.on(pipeline.UnresolvedUserdata, b.external.unresolved, nil)
 	b.packets.on(pipeline.OversizeUserdata, b.external.oversize, tooBig.lost)
 	b.packets.on(pipeline.QuoteUserdata, b.external.quote, nil)
+	b.packets.on(pipeline.DHCPUserdata, b.dhcp.answer, b.dhcp.lost)
 	if b.policed() {
 		log := &auditLog{log: b.Log, intent: b.Intent, flows: b.flows}
 		b.packets.on(pipeline.AuditUserdata, log.denied, nil)
@@ -253,7 +261,7 @@ func (b *Backend) synced(ctx context.Context) error {
 func (b *Backend) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	parts := []func(context.Context) error{b.flows.run, b.reconciler.run, b.packets.run, b.external.run,
-		b.uplinks.cards.kernel.Run}
+		b.dhcp.advertise, b.uplinks.cards.kernel.Run}
 	for _, part := range slices.Concat(parts, b.host.parts(), b.tracking.parts()) {
 		g.Go(func() error { return part(ctx) })
 	}

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,8 +45,14 @@ type cards struct {
 	failed map[string]failedMove
 	// read are the numbers of the interfaces that ovs-vswitchd reads, by physical network. On the
 	// userspace datapath it would go on with one that is gone, though there is another of the name.
-	read map[string]int
+	// They are saved for the case that this happens while the agent is away.
+	read  map[string]int
+	store objectStore
 }
+
+// kindCard is the kind of what is saved of cards: the run of the kernel and the interface's number
+// in that.
+const kindCard = "card"
 
 // failedMove is one that is not tried again at once: each costs the node some packets.
 type failedMove struct {
@@ -57,8 +64,14 @@ type failedMove struct {
 const moveAgain = 15 * time.Second
 
 // newCards are those of the uplinks that have a card.
-func newCards(uplinks intent.Table[intent.Uplink], numbers map[string]uint32) *cards {
-	c := &cards{numbers: numbers, failed: map[string]failedMove{}, read: map[string]int{}}
+func newCards(uplinks intent.Table[intent.Uplink], numbers map[string]uint32, store objectStore) *cards {
+	c := &cards{numbers: numbers, failed: map[string]failedMove{}, read: map[string]int{}, store: store}
+	for physical, data := range store.Objects(kindCard) {
+		boot, number, _ := strings.Cut(string(data), " ")
+		if index, err := strconv.Atoi(number); err == nil && boot == hostnet.BootID() {
+			c.read[physical] = index
+		}
+	}
 	for u := range uplinks.All() {
 		if u.Card != "" {
 			c.uplinks = append(c.uplinks, u)
@@ -89,7 +102,7 @@ func cardIDs(p hostnet.Placement) map[string]string {
 type cardDatabase interface {
 	EnsureBridge(ctx context.Context, b ovsdb.Bridge) error
 	EnsurePorts(ctx context.Context, bridge string, ports ...ovsdb.Port) error
-	DelPorts(ctx context.Context, bridge string, names ...string) error
+	ClosePort(ctx context.Context, bridge, name string) error
 	DelBridge(ctx context.Context, name string) error
 }
 
@@ -172,7 +185,12 @@ func (c *cards) ensureBridge(ctx context.Context, u intent.Uplink, bridges []ovs
 	}
 	in, index := slices.Contains(have.Ports, p.Port), c.kernel.Index(u.Card)
 	another := c.read[u.Physical] != 0 && index != 0 && index != c.read[u.Physical]
-	there := in && c.kernel.HasPort(p) && !another
+	if another && datapath == intent.DatapathSystem {
+		// ovs-vswitchd may have put it into the kernel's datapath already.
+		card, err := c.kernel.Find(u.Card)
+		another = err == nil && card.Master == ""
+	}
+	there := in && index != 0 && c.kernel.HasPort(p) && !another
 	if there && have.Datapath == string(datapath) {
 		return c.remember(u, index, c.adopt(ctx, p))
 	}
@@ -201,7 +219,7 @@ func (c *cards) ensureBridge(ctx context.Context, u intent.Uplink, bridges []ovs
 	} else {
 		err = c.adopt(ctx, p)
 	}
-	if err = c.remember(u, index, err); err != nil && u.Shared {
+	if err = c.remember(u, found.Index, err); err != nil && u.Shared {
 		err = errors.Join(fmt.Errorf("the node's network is left as it was: %w", err), c.undo(ctx, p))
 		c.failed[u.Physical] = failedMove{err, time.Now()}
 	}
@@ -223,7 +241,7 @@ func (c *cards) place(ctx context.Context, p hostnet.Placement, again bool) erro
 		return err
 	}
 	if again {
-		if err := c.db.DelPorts(ctx, p.Bridge, p.Port); err != nil {
+		if err := c.db.ClosePort(ctx, p.Bridge, p.Port); err != nil {
 			return err
 		}
 	}
@@ -232,10 +250,17 @@ func (c *cards) place(ctx context.Context, p hostnet.Placement, again bool) erro
 
 // remember notes which interface ovs-vswitchd reads, if there was no error, which it returns.
 func (c *cards) remember(u intent.Uplink, index int, err error) error {
-	if err == nil {
-		c.read[u.Physical] = index
+	if err != nil || c.read[u.Physical] == index {
+		return err
 	}
-	return err
+	c.read[u.Physical] = index
+	saved := map[string][]byte{}
+	for _, of := range c.uplinks {
+		if index := c.read[of.Physical]; index != 0 {
+			saved[of.Physical] = fmt.Append(nil, hostnet.BootID(), " ", index)
+		}
+	}
+	return c.store.SaveObjects(kindCard, saved)
 }
 
 // adopt has a card's port in its bridge, and moves what the card has to the bridge.

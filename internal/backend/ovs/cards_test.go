@@ -26,6 +26,7 @@ type fakeCards struct {
 	mu          sync.Mutex
 	unlike      map[string]hostnet.Card
 	gone        map[string]bool
+	coming      map[string]bool   // those that come when they have been looked for once
 	replaced    map[string]int    // how often there was another interface of the name
 	ports       map[string]string // cards, by port
 	prepared    int
@@ -49,6 +50,7 @@ func (k *fakeCards) Find(card string) (hostnet.Card, error) {
 		return hostnet.Card{}, errors.New("interface " + card + " does not exist on this node")
 	}
 	c := k.unlike[card]
+	c.Index = 7 + k.replaced[card]
 	c.Name, c.MAC = card, net.HardwareAddr{0x52, 0x54, 0, 0, 0, card[len(card)-1]}
 	return c, nil
 }
@@ -56,7 +58,8 @@ func (k *fakeCards) Find(card string) (hostnet.Card, error) {
 func (k *fakeCards) Index(card string) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.gone[card] {
+	if k.gone[card] || k.coming[card] {
+		delete(k.coming, card)
 		return 0
 	}
 	return 7 + k.replaced[card]
@@ -354,7 +357,7 @@ func TestFailedMoveOfASharedCard(t *testing.T) {
 		c := cards{
 			uplinks: []intent.Uplink{{Physical: "office", Bridge: "br-office", Card: "eth1", Shared: true}},
 			numbers: map[string]uint32{"office": 3}, db: db, kernel: kernel, failed: map[string]failedMove{},
-			read: map[string]int{},
+			read: map[string]int{}, store: savedObjects{},
 		}
 		move := func() string {
 			t.Helper()
@@ -384,8 +387,66 @@ func TestFailedMoveOfASharedCard(t *testing.T) {
 	})
 }
 
+// A card that comes while the agent looks for it is not taken for the one that ovs-vswitchd reads.
+func TestCardThatComesDuringALook(t *testing.T) {
+	kernel := &fakeCards{ports: map[string]string{}, adopted: map[string]string{}, replaced: map[string]int{}}
+	db := &bridgeNames{names: map[string]ovsdb.Bridge{"br-office": {}}}
+	up := intent.Uplink{Physical: "office", Bridge: "br-office", Card: "eth1"}
+	store := savedObjects{}
+	c := &cards{uplinks: []intent.Uplink{up}, db: db, kernel: kernel, read: map[string]int{}, store: store}
+	have := []ovsdb.BridgeState{{
+		Name: up.Bridge, Own: true, Datapath: "netdev", ExternalIDs: map[string]string{idCard: "eth1"}, Ports: []string{"eth1"},
+	}}
+	look := func() {
+		t.Helper()
+		if failed, err := c.ensure(t.Context(), have, intent.DatapathNetdev, nil); err != nil || len(failed) > 0 {
+			t.Fatal(failed, err)
+		}
+	}
+	look()
+	if db.closed != 0 {
+		t.Errorf("a port that is as it should be was closed")
+	}
+	kernel.replaced["eth1"], kernel.coming = 1, map[string]bool{"eth1": true}
+	look()
+	look()
+	if db.closed != 1 {
+		t.Errorf("the port was closed %d times, want once: there is another card", db.closed)
+	}
+	// Agents that start: with the card as it was, and with another one.
+	for _, replaced := range []int{1, 2, 3} {
+		kernel.replaced["eth1"] = replaced
+		c = newCards(intent.NewStore().State().Uplinks(), nil, store)
+		c.uplinks, c.db, c.kernel = []intent.Uplink{up}, db, kernel
+		look()
+		look()
+		if db.closed != replaced {
+			t.Errorf("the port was closed %d times, want %d", db.closed, replaced)
+		}
+	}
+	kernel.replaced["eth1"]++
+	kernel.unlike = map[string]hostnet.Card{"eth1": {Master: "ovs-system"}}
+	have[0].Datapath = "system"
+	if failed, err := c.ensure(t.Context(), have, intent.DatapathSystem, nil); err != nil || len(failed) > 0 || db.closed != 3 {
+		t.Errorf("on the kernel's datapath, %d ports closed, %v, %v", db.closed, failed, err)
+	}
+}
+
+// savedObjects is a store in memory.
+type savedObjects map[string]map[string][]byte
+
+func (s savedObjects) Objects(kind string) map[string][]byte { return maps.Clone(s[kind]) }
+
+func (s savedObjects) SaveObjects(kind string, objects map[string][]byte) error {
+	s[kind] = maps.Clone(objects)
+	return nil
+}
+
 // bridgeNames is a database of bridges without anything in them.
-type bridgeNames struct{ names map[string]ovsdb.Bridge }
+type bridgeNames struct {
+	names  map[string]ovsdb.Bridge
+	closed int // ports
+}
 
 func (d *bridgeNames) states() []ovsdb.BridgeState {
 	var all []ovsdb.BridgeState
@@ -407,7 +468,10 @@ func (d *bridgeNames) EnsurePorts(_ context.Context, bridge string, _ ...ovsdb.P
 	return nil
 }
 
-func (*bridgeNames) DelPorts(context.Context, string, ...string) error { return nil }
+func (d *bridgeNames) ClosePort(context.Context, string, string) error {
+	d.closed++
+	return nil
+}
 
 func (d *bridgeNames) DelBridge(_ context.Context, name string) error {
 	delete(d.names, name)

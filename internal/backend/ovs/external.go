@@ -14,6 +14,7 @@ import (
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/neighbours"
+	"coelan.io/coelan/internal/backend/ovs/nexthops"
 	"coelan.io/coelan/internal/backend/ovs/pipeline"
 	"coelan.io/coelan/internal/backend/ovs/toobig"
 	"coelan.io/coelan/internal/intent"
@@ -35,6 +36,7 @@ type external struct {
 	// send has the switch send packets.
 	send     func(ctx context.Context, messages []openflow.Message) error
 	resolver *neighbours.Resolver
+	nextHops *nexthops.Prober
 	// egress gets what other nodes say on the wire; moved fires when this node may answer for other
 	// addresses though intent is the same.
 	egress *egress
@@ -62,12 +64,25 @@ func newExternal(o backend.Options, n *numbers, f *flows, tooBig *prometheus.Cou
 		Metrics: o.Metrics,
 	})
 	n.setNeighbours(known(e.resolver))
+	e.nextHops = nexthops.New(nexthops.Options{
+		Log: o.Log, Send: e.toWire, MAC: e.resolver.MAC, Changed: e.hopsChanged, Metrics: o.Metrics,
+	})
 	return e
 }
 
 // learned has flows lead to the neighbors that are known now.
 func (e *external) learned() {
 	e.numbers.setNeighbours(known(e.resolver))
+	e.flows.wake.Fire()
+}
+
+// hopsChanged has flows lead to the next hops that work now.
+func (e *external) hopsChanged() {
+	down := map[pipeline.NextHopKey]bool{}
+	for k := range e.nextHops.Down() {
+		down[pipeline.NextHopKey(k)] = true
+	}
+	e.numbers.setNextHopsDown(down)
 	e.flows.wake.Fire()
 }
 
@@ -83,6 +98,7 @@ func known(r *neighbours.Resolver) map[pipeline.NeighbourKey]intent.MAC {
 func (e *external) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.resolver.Run(ctx) })
+	g.Go(func() error { return e.nextHops.Run(ctx) })
 	g.Go(func() error { return e.follow(ctx) })
 	g.Go(func() error { return e.egress.run(ctx) })
 	return g.Wait()
@@ -122,7 +138,7 @@ func answeredMayDiffer(last, state *intent.State) bool {
 	}
 	delta := intent.Diff(last, state)
 	return len(delta.FloatingIPs)+len(delta.ChosenAddresses)+len(delta.GatewayAddresses)+
-		len(delta.EgressAddresses)+len(delta.Ports)+len(delta.Networks)+
+		len(delta.EgressAddresses)+len(delta.EgressPaths)+len(delta.Ports)+len(delta.Networks)+
 		len(delta.Routers) > 0
 }
 
@@ -132,8 +148,10 @@ func answeredMayDiffer(last, state *intent.State) bool {
 func (e *external) answer(
 	ctx context.Context, state *intent.State, announced map[pipeline.LocalAddress]bool,
 ) map[pipeline.LocalAddress]bool {
-	addresses := pipeline.LocalAddresses(pipeline.Input{State: state, Numbers: e.numbers.get()})
-	e.resolver.SetSegments(segments(state, addresses))
+	in := pipeline.Input{State: state, Numbers: e.numbers.get()}
+	addresses, hops := pipeline.LocalAddresses(in), pipeline.NextHopTargets(in)
+	e.resolver.SetSegments(segments(state, addresses, hops))
+	e.nextHops.SetTargets(checked(hops))
 	now := make(map[pipeline.LocalAddress]bool, len(addresses))
 	for _, a := range addresses {
 		if now[a] = true; !announced[a] && !a.Silent {
@@ -165,8 +183,23 @@ func (e *external) forget(ctx context.Context, a pipeline.LocalAddress) {
 	}
 }
 
-// segments are the external Networks with the addresses that this node answers for.
-func segments(s *intent.State, addresses []pipeline.LocalAddress) []neighbours.Segment {
+// checked are the next hops that are to be checked.
+func checked(hops []pipeline.NextHopTarget) (list []nexthops.Target) {
+	for _, h := range hops {
+		if h.Check.Protocol != "" {
+			list = append(list, nexthops.Target{
+				Key: nexthops.Key(h.NextHopKey), SourceMAC: h.SourceMAC, Check: h.Check,
+			})
+		}
+	}
+	return list
+}
+
+// segments are the external Networks with the addresses that this node answers for, and the next
+// hops of these.
+func segments(
+	s *intent.State, addresses []pipeline.LocalAddress, hops []pipeline.NextHopTarget,
+) []neighbours.Segment {
 	var list []neighbours.Segment
 	for _, a := range addresses { // sorted by Network
 		if last := len(list) - 1; last < 0 || list[last].Network != a.Network {
@@ -179,6 +212,13 @@ func segments(s *intent.State, addresses []pipeline.LocalAddress) []neighbours.S
 			list = append(list, segment)
 		}
 		list[len(list)-1].Sources[a.Address] = a.MAC
+	}
+	for i := range list {
+		for _, h := range hops {
+			if h.Network == list[i].Network && !slices.Contains(list[i].Gateways, h.NextHop) {
+				list[i].Gateways = append(list[i].Gateways, h.NextHop)
+			}
+		}
 	}
 	return list
 }
@@ -205,6 +245,13 @@ func (e *external) heard(_ context.Context, m *openflow.PacketIn2) {
 	if network, ok := pipeline.NetworkOf(e.intent.State(), m); ok {
 		e.resolver.Received(network, m.Packet)
 		e.egress.heard(network, m.Packet)
+	}
+}
+
+// answered takes what a next hop answers to a check.
+func (e *external) answered(_ context.Context, m *openflow.PacketIn2) {
+	if network, ok := pipeline.NetworkOf(e.intent.State(), m); ok {
+		e.nextHops.Received(network, m.Packet)
 	}
 }
 

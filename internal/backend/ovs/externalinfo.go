@@ -101,8 +101,14 @@ var errSilent = errors.New("another node is to become active")
 // NextHops are those that this node knows, or looks for, on external Networks.
 func (b *Backend) NextHops() []agentapi.NextHop {
 	infos := []agentapi.NextHop{}
+	down := map[neighbours.Key]bool{}
+	for k := range b.external.nextHops.Down() {
+		down[neighbours.Key{Network: k.Network, Address: k.NextHop}] = true
+	}
 	for _, n := range b.external.resolver.Neighbours() {
-		infos = append(infos, nextHopInfo(n))
+		info := nextHopInfo(n)
+		info.Down = down[n.Key]
+		infos = append(infos, info)
 	}
 	return infos
 }

@@ -194,7 +194,7 @@ func TestListedGateways(t *testing.T) {
 		t.Errorf("gateways (-want +got):\n%s", diff)
 	}
 	hops := fmt.Sprint(o.NextHops())
-	if want := "[{office 198.51.100.1 true  false}]"; hops != want {
+	if want := "[{office 198.51.100.1 true  false false}]"; hops != want {
 		t.Errorf("next hops %s, want %s", hops, want)
 	}
 }

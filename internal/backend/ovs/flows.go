@@ -48,6 +48,10 @@ type flows struct {
 	// synced is called after the first Sync on each connection, until it succeeds.
 	synced func(ctx context.Context) error
 	fresh  bool
+	// relearn is called after changes of flows, until it succeeds, at most once in a relearnPause.
+	relearn   func(ctx context.Context) error
+	replaced  bool
+	relearned time.Time
 	// quarantine is what is left out because the switch refuses it; refused is called for what is
 	// left out newly, leftOut after each Sync for all of it.
 	quarantine *quarantine.Quarantine
@@ -93,6 +97,10 @@ const (
 	maxSyncBackoff = 2 * time.Second
 )
 
+// relearnPause bounds what a datapath that learns its flows anew costs while flows change all the
+// time: some 50 µs for each learned flow that is in use.
+const relearnPause = time.Second
+
 // run syncs until ctx ends. Nothing is written before the State knows its node: a State without it
 // has no flows, and would cut off pods that are running.
 func (f *flows) run(ctx context.Context) error {
@@ -121,9 +129,13 @@ func (f *flows) run(ctx context.Context) error {
 	}
 }
 
-// due tells when something that is left out is to be tried again; nil if nothing is.
+// due tells when something that is left out is to be tried again, or the datapath to learn anew;
+// nil if neither is.
 func (f *flows) due() <-chan time.Time {
 	next, ok := f.quarantine.Next()
+	if again := f.relearned.Add(relearnPause); f.replaced && (!ok || again.Before(next)) {
+		next, ok = again, true
+	}
 	if !ok {
 		return nil
 	}
@@ -146,6 +158,13 @@ func (f *flows) sync(running context.Context, state *intent.State) error {
 			"duration", res.Duration)
 		// Where there are many flows, what was read and sent is several times what is kept of it.
 		go debug.FreeOSMemory()
+	}
+	if res.Added+res.Changed+res.Deleted > 0 {
+		f.replaced = true
+	}
+	if now := time.Now(); err == nil && f.replaced && now.Sub(f.relearned) >= relearnPause {
+		err = f.relearn(ctx)
+		f.replaced, f.relearned = err != nil, now
 	}
 	for _, c := range res.Conflicts {
 		f.log.Error("two objects require the same flow; the loser's is not installed",

@@ -21,6 +21,7 @@ type metrics struct {
 	flows       prometheus.Gauge
 	reconnects  *prometheus.CounterVec
 	tooBig      *prometheus.CounterVec
+	dhcp        *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -49,7 +50,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		Name: "coelan_too_big_packets_total",
 		Help: "Packets too big for their way to another node that the agent has got, by outcome: answered, fragmented or dropped.",
 	}, []string{"outcome"})
-	r.MustRegister(m.syncSeconds, m.syncErrors, m.refusals, m.flowChanges, m.flows, m.reconnects, m.tooBig)
+	m.dhcp = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "coelan_dhcp_requests_total",
+		Help: "Requests of machines about their addresses, by protocol and outcome: answered, refused, released, declined or ignored.",
+	}, []string{"protocol", "outcome"})
+	r.MustRegister(m.syncSeconds, m.syncErrors, m.refusals, m.flowChanges, m.flows, m.reconnects, m.tooBig, m.dhcp)
 	return m
 }
 

@@ -53,6 +53,12 @@ func (n *numbers) setEgress(states map[pipeline.ExternalKey]pipeline.EgressState
 	n.current = n.current.WithEgress(states)
 }
 
+func (n *numbers) setNextHopsDown(down map[pipeline.NextHopKey]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.current = n.current.WithNextHopsDown(down)
+}
+
 func (n *numbers) setNeighbours(known map[pipeline.NeighbourKey]intent.MAC) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -118,7 +118,7 @@ func (t *tracer) input() pipeline.Input {
 func (t *tracer) nameExternal(r agentapi.TraceRequest, way *agentapi.Trace) {
 	in := t.input()
 	for _, step := range way.Steps {
-		nameOwner(in.State, step, way)
+		nameOwner(in, step, way)
 		if g, ok := pipeline.RoutedBy(in, step.Table, step.Actions); ok {
 			way.LeavesBy = tracedGateway(g)
 		}
@@ -133,8 +133,8 @@ func (t *tracer) nameExternal(r agentapi.TraceRequest, way *agentapi.Trace) {
 	}
 	switch way.Outcome.Kind {
 	case "physical", "unresolved":
-		if source.IsValid() {
-			way.NextHop = tracedNextHop(in, network, source, destination)
+		if source.IsValid() && way.NextHop == nil {
+			way.NextHop = tracedNextHop(pipeline.NextHop(in, network, source, destination))
 		}
 	case "gateway":
 		if way.SentTo != nil && way.SentTo.Service != "" {
@@ -195,7 +195,8 @@ func mayUse(ranges []netip.Prefix, client netip.Addr) bool {
 
 // nameOwner names what the flow of a step is for, where it is a floating IP, a Router's gateway or
 // an Egress.
-func nameOwner(s *intent.State, step agentapi.TraceStep, way *agentapi.Trace) {
+func nameOwner(in pipeline.Input, step agentapi.TraceStep, way *agentapi.Trace) {
+	s := in.State
 	kind, name, _ := strings.Cut(step.Owner, "/")
 	switch kind {
 	case "floating-ip":
@@ -222,6 +223,11 @@ func nameOwner(s *intent.State, step agentapi.TraceStep, way *agentapi.Trace) {
 			Router: e.Router, Egress: e.Egress, Node: s.Local().Node, Network: e.Network, Address: e.Address,
 		}
 		switch {
+		case ok && pipeline.ByPolicy(step.Table):
+			traced.Routed, way.LeavesBy = true, traced
+			if hop := pipeline.PolicyHop(in, e, step.Actions); hop.Address.IsValid() {
+				way.NextHop = tracedNextHop(hop)
+			}
 		case ok && pipeline.LetsOut(step.Table):
 			way.LeavesBy = traced
 		case ok && pipeline.WritesDestination(step.Table):
@@ -258,8 +264,7 @@ func tracedGateway(g intent.GatewayAddress) *agentapi.TracedGateway {
 		Routed: g.Routed}
 }
 
-func tracedNextHop(in pipeline.Input, network string, source, destination netip.Addr) *agentapi.TracedNextHop {
-	hop := pipeline.NextHop(in, network, source, destination)
+func tracedNextHop(hop pipeline.Hop) *agentapi.TracedNextHop {
 	traced := &agentapi.TracedNextHop{Address: hop.Address, Gateway: hop.Gateway}
 	if hop.MAC != (intent.MAC{}) {
 		traced.MAC = hop.MAC.String()

@@ -121,6 +121,8 @@ func (t *tracer) outcome(out string, steps []agentapi.TraceStep, text string) ag
 	switch {
 	case strings.EqualFold(out, "IN_PORT"):
 		return agentapi.Outcome{Kind: "answer"}
+	case asksAgent(steps):
+		return agentapi.Outcome{Kind: "answer", Node: t.node}
 	case err != nil || port == 0:
 		return agentapi.Outcome{Kind: "drop", Reason: dropReason(steps)}
 	case uint32(port) == datapath.GatewayPort:
@@ -137,6 +139,17 @@ func (t *tracer) outcome(out string, steps []agentapi.TraceStep, text string) ag
 		}
 	}
 	return agentapi.Outcome{Kind: "drop", Reason: "OpenFlow port " + out + " belongs to no pod"}
+}
+
+// asksAgent reports whether the packet is a machine's question about its addresses, which the agent
+// answers.
+func asksAgent(steps []agentapi.TraceStep) bool {
+	if len(steps) == 0 {
+		return false
+	}
+	last := steps[len(steps)-1]
+	return last.Feature == pipeline.DHCPFeature && last.Reason == "" &&
+		slices.ContainsFunc(last.Actions, func(a string) bool { return strings.HasPrefix(a, "controller(") })
 }
 
 // throughTunnel finds the other end in the actions that chose it.

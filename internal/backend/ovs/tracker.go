@@ -112,6 +112,23 @@ func (t tracker) Settled(ctx context.Context) error {
 	return nil
 }
 
+// relearn has the userspace datapath forget the flows that it has learned, when the bridge's have
+// changed. ovs-vswitchd would change each of them as the bridge's are now. But it looks for the one
+// to be changed by a packet that fits. If a wider one, learned meanwhile, fits, too, it changes
+// that, and the old one stays as it was while packets use it: dropped or allowed by what is no more
+// (Open vSwitch 3.1, lib/dpif-netdev.c, flow_put_on_pmd).
+func (t tracker) relearn(ctx context.Context) error {
+	if t.inKernel() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	if _, err := t.vswitchd.Call(ctx, "revalidator/purge"); err != nil {
+		return fmt.Errorf("have the datapath learn its flows anew: %w", err)
+	}
+	return nil
+}
+
 // Mark implements streams.Connections: by a packet of the connection for each,
 // which ends in conntrack.
 func (t tracker) Mark(ctx context.Context, denied bool, which []conntrack.Connection) error {

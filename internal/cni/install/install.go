@@ -43,11 +43,11 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("%s is there and is not Coelan's: move it away", e.Path)
 }
 
-// Install copies the plugin and then writes the configuration list, which tells the
-// runtime that the node is ready for pods. Each file appears whole or not at all, also
-// after a power loss; a file that is right already is not touched. Warnings name other
-// configurations that the runtime would take first. A *ForeignError is returned before
-// anything is written.
+// Install copies the plugin, links its other names to it, and then writes the configuration list,
+// which tells the runtime that the node is ready for pods. Each file appears whole or not at all,
+// also after a power loss; a file that is right already is not touched. Warnings name other
+// configurations that the runtime would take first, and plugins that have one of the other names.
+// A *ForeignError is returned before anything is written.
 func Install(p Paths) (warnings []string, err error) {
 	binary, err := os.ReadFile(p.Source)
 	if err != nil {
@@ -63,17 +63,21 @@ func Install(p Paths) (warnings []string, err error) {
 	if err := replace(p.binary(), binary, 0o755); err != nil {
 		return nil, fmt.Errorf("install the CNI plugin: %w", err)
 	}
+	warnings, err = p.link()
+	if err != nil {
+		return nil, fmt.Errorf("install the CNI plugin: %w", err)
+	}
 	if err := replace(p.conflist(), conflist, 0o644); err != nil {
 		return nil, fmt.Errorf("install the CNI configuration: %w", err)
 	}
-	return p.shadows(), nil
+	return append(warnings, p.shadows()...), nil
 }
 
-// Uninstall removes the configuration list, so that the runtime starts no more pods with
-// it, and then the plugin. What is not there, or is not ours, stays as it is; the latter
-// is a *ForeignError.
+// Uninstall removes the configuration list, so that the runtime starts no more pods with it, and
+// then the plugin under all of its names. What is not there, or is not ours, stays as it is; the
+// latter is a *ForeignError, unless it is another name of the plugin.
 func Uninstall(p Paths) error {
-	return errors.Join(remove(p.conflist(), isOurConflist), remove(p.binary(), isOurBinary))
+	return errors.Join(remove(p.conflist(), isOurConflist), p.unlink(), remove(p.binary(), isOurBinary))
 }
 
 // Conflist is the configuration list. Its version is the latest that runtimes of these

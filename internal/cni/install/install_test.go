@@ -58,7 +58,8 @@ func paths(t *testing.T, source string) Paths {
 func TestInstallAndUninstall(t *testing.T) {
 	source := plugin(t)
 	p := paths(t, source)
-	installed := map[string]string{"bin/coelan-cni": "-rwxr-xr-x", "net.d/10-coelan.conflist": "-rw-r--r--"}
+	installed := map[string]string{"bin/coelan-cni": "-rwxr-xr-x", "net.d/10-coelan.conflist": "-rw-r--r--",
+		"bin/odlovs-cni": "Lrwxrwxrwx", "bin/odlcoe": "Lrwxrwxrwx", "bin/ovs-odl": "Lrwxrwxrwx", "bin/ipam-odl": "Lrwxrwxrwx"}
 	if warnings, err := Install(p); err != nil || len(warnings) != 0 {
 		t.Fatal(warnings, err)
 	}
@@ -104,6 +105,39 @@ func TestInstallAndUninstall(t *testing.T) {
 		if got := tree(t, p); len(got) != 0 {
 			t.Errorf("left after Uninstall: %v", got)
 		}
+	}
+}
+
+// Each name is the plugin, unless another plugin or a link has it: that stays, and is a warning.
+func TestOtherNames(t *testing.T) {
+	p := paths(t, plugin(t))
+	if err := os.MkdirAll(p.BinDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	theirs, dangling, ours := filepath.Join(p.BinDir, "odlovs-cni"), filepath.Join(p.BinDir, "odlcoe"), filepath.Join(p.BinDir, "ovs-odl")
+	if err := errors.Join(os.WriteFile(theirs, []byte("#!/bin/sh\n"), 0o755), os.Symlink("/nowhere", dangling), os.Symlink(p.binary(), ours)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		warnings, err := Install(p)
+		if err != nil || len(warnings) != 2 || !strings.Contains(warnings[0], theirs+" is another plugin's") || !strings.Contains(warnings[1], dangling) {
+			t.Errorf("Install = %q, %v", warnings, err)
+		}
+	}
+	out, err := exec.Command(filepath.Join(p.BinDir, "ipam-odl")).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "a CNI plugin, to be run by a container runtime") {
+		t.Errorf("ipam-odl: %s, %v", out, err)
+	}
+	if err := Uninstall(p); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{theirs, dangling} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(p.BinDir, "ipam-odl")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ipam-odl is left, %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -69,7 +70,8 @@ func awaitChange(ctx context.Context, w *fsnotify.Watcher, again <-chan time.Tim
 			// Events were lost.
 			return ok
 		case e := <-w.Events:
-			if name := filepath.Base(e.Name); name == BinaryName || name == ConflistName {
+			if name := filepath.Base(e.Name); name == BinaryName || name == ConflistName ||
+				slices.Contains(links(), name) {
 				return true
 			}
 		}

@@ -7,8 +7,12 @@ package wire
 // DefaultSocket is where the agent listens if its configuration does not say otherwise.
 const DefaultSocket = "/run/coelan/cni.sock"
 
-// Path of the request. The method is POST.
-const Path = "/v1/cni"
+// Paths of the request. The method is POST. Path is that of pods' interfaces, IPAMPath that of
+// addresses for interfaces that other plugins make.
+const (
+	Path     = "/v1/cni"
+	IPAMPath = "/v1/ipam"
+)
 
 // Header is set, to Version, on every answer that the agent's CNI server gives, so that
 // the plugin can tell it from that of anything else on the socket.
@@ -31,6 +35,11 @@ type Request struct {
 	Config []byte `json:"config,omitempty"`
 	// TimeoutMillis is how long the plugin waits for the answer.
 	TimeoutMillis int64 `json:"timeoutMillis,omitempty"`
+	// Addresses is what the IPAM plugin of the configuration printed, for an ADD.
+	Addresses []byte `json:"addresses,omitempty"`
+	// Delegates says that the caller calls IPAM plugins: an ADD that needs addresses of one is
+	// answered with CodeAddresses.
+	Delegates bool `json:"delegates,omitempty"`
 }
 
 // The answer to a command that succeeded has status 200, and its body is what the plugin
@@ -70,11 +79,15 @@ const (
 	CodeFailed    = 101 // the network could not be set up; the message says where
 	CodeCheck     = 102 // CHECK found a difference
 	CodeRefused   = 103 // the pod cannot have the Network, address or interface that it asks for
+	// CodeAddresses is no failure: the caller is to call the IPAM plugin of the configuration, and
+	// to ask again with what that printed. Runtimes see it only if the plugin is older than the
+	// agent.
+	CodeAddresses = 104
 )
 
 // LatestVersion of the CNI specification that is spoken.
 const LatestVersion = "1.1.0"
 
 // Versions of the CNI specification that results can be given in. The first is that of
-// the configurations that odlovs-cni came with.
-var Versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", LatestVersion}
+// configurations that name none, such as those of ovs-odl.
+var Versions = []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", LatestVersion}

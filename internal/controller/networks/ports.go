@@ -37,7 +37,7 @@ type ports struct {
 func (r *ports) setup(m manager.Manager, monitor *heartbeat.Monitor) error {
 	w := watches{r.Access}
 	return ctrl.NewControllerManagedBy(m).Named("ports").WithOptions(reconcile.Queue(reconcile.Workers)).
-		Watches(&v1alpha1.Port{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.Port{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(portChanged())).
 		Watches(&v1alpha1.Port{}, handler.EnqueueRequestsFromMapFunc(w.unsettled),
 			builder.WithPredicates(reconcile.OnlyDelete())).
 		Watches(&v1alpha1.AddressBlock{}, handler.EnqueueRequestsFromMapFunc(portOfBlock)).

@@ -5,9 +5,11 @@ package networks
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"coelan.io/coelan/api/v1alpha1"
 )
@@ -73,5 +75,31 @@ func TestRouterUsers(t *testing.T) {
 	})
 	if diff := cmp.Diff([]string{"network joined", "network r"}, got); diff != "" {
 		t.Errorf("users (-want +got):\n%s", diff)
+	}
+}
+
+// A lease that is written makes no work; everything else of a Port does.
+func TestPortChanged(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*v1alpha1.Port)
+		want   bool
+	}{
+		{"nothing", func(*v1alpha1.Port) {}, false},
+		{"the lease", func(p *v1alpha1.Port) { p.Status.Lease = &v1alpha1.PortLease{HostName: "db"} }, false},
+		{"the lease, and the node", func(p *v1alpha1.Port) { p.Status.Lease, p.Status.Node = nil, "n1" }, true},
+		{"the last error", func(p *v1alpha1.Port) { p.Status.LastError = "AddressTaken: it is" }, true},
+		{"the spec", func(p *v1alpha1.Port) { p.Generation++ }, true},
+		{"labels", func(p *v1alpha1.Port) { p.Labels = map[string]string{"a": "b"} }, true},
+		{"it is being deleted", func(p *v1alpha1.Port) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
+		{"made anew", func(p *v1alpha1.Port) { p.UID = "another" }, true},
+	} {
+		before := &v1alpha1.Port{Status: v1alpha1.PortStatus{Lease: &v1alpha1.PortLease{HostName: "web"}}}
+		now := before.DeepCopy()
+		now.ResourceVersion = "2"
+		tc.change(now)
+		if got := portChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: now}); got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
 	}
 }

@@ -36,7 +36,8 @@ type usage struct {
 func (r *usage) setup(m manager.Manager, monitor *heartbeat.Monitor) error {
 	return ctrl.NewControllerManagedBy(m).Named("usage").WithOptions(reconcile.Queue(reconcile.Workers)).
 		Watches(&v1alpha1.Network{}, &handler.EnqueueRequestForObject{}).
-		Watches(&v1alpha1.Port{}, handler.EnqueueRequestsFromMapFunc(networkOf)).
+		Watches(&v1alpha1.Port{}, handler.EnqueueRequestsFromMapFunc(networkOf),
+			builder.WithPredicates(portChanged())).
 		Watches(&v1alpha1.AddressBlock{}, handler.EnqueueRequestsFromMapFunc(networkOf)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(toDefault), builder.WithPredicates(podChanged())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(toDefault),

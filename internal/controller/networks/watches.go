@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -194,4 +195,16 @@ func networkName(o client.Object) string {
 
 func toDefault(context.Context, client.Object) []ctrl.Request {
 	return reconcile.RequestFor("", v1alpha1.DefaultNetwork)
+}
+
+// portChanged leaves out that a Port's lease was written, as it is whenever the machine renews it.
+func portChanged() predicate.Predicate {
+	return reconcile.Updated(func(a, b *v1alpha1.Port) bool {
+		x, y := a.Status, b.Status
+		x.Lease, y.Lease = nil, nil
+		return a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+			slices.Equal(a.Finalizers, b.Finalizers) && equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+			equality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
+			equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) && equality.Semantic.DeepEqual(x, y)
+	})
 }

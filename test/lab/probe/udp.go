@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -290,4 +291,19 @@ func AskUDP(ctx context.Context, client, server Netns, dst, at netip.AddrPort, t
 	buf := make([]byte, 1<<16)
 	n, err := conn.Read(buf)
 	return string(buf[:n]), err
+}
+
+// ListenForeign listens for UDP at an address that the namespace need not have, to send from it.
+func ListenForeign(ctx context.Context, in Netns, at netip.AddrPort) (conn net.PacketConn, err error) {
+	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
+	if at.Addr().Is6() {
+		level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+	}
+	foreign := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var set error
+		err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), level, option, 1) })
+		return errors.Join(err, set)
+	}}
+	err = in.Do(func() (err error) { conn, err = foreign.ListenPacket(ctx, "udp", at.String()); return err })
+	return conn, err
 }

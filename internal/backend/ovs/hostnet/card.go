@@ -16,8 +16,9 @@ import (
 
 // Card is a network card of this node, as far as it matters for giving it to a bridge.
 type Card struct {
-	Name string
-	MAC  net.HardwareAddr
+	Name  string
+	Index int // the kernel's number of it
+	MAC   net.HardwareAddr
 	// Loopback says that the interface leads nowhere.
 	Loopback bool
 	// Master is the interface that it is a part of (a bond, a bridge); empty: none.
@@ -50,7 +51,7 @@ func FindCard(name, sysctlDir string) (Card, error) {
 		return Card{}, fmt.Errorf("interface %s: %w", name, err)
 	}
 	a := link.Attrs()
-	c := Card{Name: name, MAC: a.HardwareAddr, Loopback: a.Flags&net.FlagLoopback != 0}
+	c := Card{Name: name, Index: a.Index, MAC: a.HardwareAddr, Loopback: a.Flags&net.FlagLoopback != 0}
 	list, err := objectsOf(link)
 	if err != nil {
 		return Card{}, err

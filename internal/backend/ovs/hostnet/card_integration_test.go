@@ -186,6 +186,33 @@ func killedAt(path string, at int) (k *Keeper, steps *int) {
 	return k, steps
 }
 
+// What the card gets while it moves moves as well: an IPv6 address would be lost otherwise.
+func TestAddressesDuringTheMoveOfACard(t *testing.T) {
+	for name, p := range placements {
+		t.Run(name, func(t *testing.T) {
+			path, _ := cardAndBridge(t)
+			k := NewKeeper(quiet, path, procSys)
+			must(t, k.Prepare(p))
+			k.before = func(step string) error {
+				if step == "remove" {
+					run(t, "ip", "addr", "add", "192.168.56.1/24", "dev", "phy0")
+					run(t, "ip", "addr", "add", "fd56::1/64", "dev", "phy0", "nodad")
+				}
+				return nil
+			}
+			must(t, k.Adopt(p))
+			for _, at := range []string{"192.168.56.1/24", "fd56::1/64"} {
+				if shown := run(t, "ip", "addr", "show", "dev", "br0"); !strings.Contains(shown, at) {
+					t.Errorf("%s is not on the bridge:\n%s", at, shown)
+				}
+			}
+			if shown := run(t, "ip", "addr", "show", "dev", "phy0"); strings.Contains(shown, "192.168.56.1") {
+				t.Errorf("the card still has\n%s", shown)
+			}
+		})
+	}
+}
+
 // TestInterruptedMovesOfCards kills the agent before each step of the moves. The next one completes
 // the move, or brings everything back, and at every moment the node has its address.
 func TestInterruptedMovesOfCards(t *testing.T) {

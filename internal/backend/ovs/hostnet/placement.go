@@ -130,6 +130,7 @@ func (k *Keeper) Adopt(p Placement) error {
 		{"add early", func() error { return addAll(to, m.early) }},
 		{"add late", func() error { return addAll(to, m.late) }},
 		{"remove", func() error { return removeAll(ifaceOf(from), m.gone) }},
+		{"add late-comers", func() error { return moveLateComers(p, from, to, saved) }},
 		{"turn IPv6 off", func() error { return ipv6.turn("1") }},
 		{"set up", func() error { return errors.Join(nl.LinkSetUp(from), p.closePort(from, k.sysctls)) }},
 	})
@@ -139,6 +140,21 @@ func (k *Keeper) Adopt(p Placement) error {
 	saved.Index = to.Attrs().Index
 	k.log.Info("a network card is in a bridge", "card", p.Card, "bridge", p.Bridge, "port", p.Port)
 	return saved.save(k.path)
+}
+
+// moveLateComers moves what the card got since the move began: an IPv6 address would end with the
+// card's IPv6.
+func moveLateComers(p Placement, from, to nl.Link, saved *memory) error {
+	have, err := objectsOf(from)
+	if err != nil {
+		return err
+	}
+	m := planMove(have, p.shared())
+	if err := addAll(to, slices.Concat(m.early, m.late)); err != nil {
+		return err
+	}
+	saved.Objects = and(saved.Objects, configured(have))
+	return removeAll(ifaceOf(from), m.gone)
 }
 
 // links are the card and the bridge's interface.

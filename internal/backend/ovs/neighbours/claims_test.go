@@ -179,7 +179,7 @@ func TestIdle(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = r.Run(ctx) }()
 		synctest.Wait()
-		if _, more := r.timers.next(); more {
+		if _, more := r.timers.Next(); more {
 			t.Error("a timer is pending without any Segment")
 		}
 		cancel()

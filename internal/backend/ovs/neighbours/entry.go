@@ -11,6 +11,7 @@ import (
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/packet"
 	"coelan.io/coelan/internal/retry"
+	"coelan.io/coelan/internal/timers"
 )
 
 // Times are those of RFC 4861, section 10, where it has any.
@@ -59,14 +60,14 @@ type entry struct {
 	// silent says that the log has a gateway that does not answer.
 	silent  bool
 	backoff *retry.Backoff
-	timer   timer
+	timer   timers.Timer
 	// waiting are packets, the oldest first.
 	waiting [][]byte
 }
 
 func newEntry(n *network, a netip.Addr, now time.Time) *entry {
 	e := &entry{network: n, address: a, made: now, backoff: retry.New(pause, maxPause)}
-	e.timer = timer{index: idle, fire: func(now time.Time) { n.resolver.expire(e, now) }}
+	e.timer = timers.New(func(now time.Time) { n.resolver.expire(e, now) })
 	return e
 }
 
@@ -95,7 +96,7 @@ func (r *Resolver) expire(e *entry, now time.Time) {
 	default:
 		e.phase = failed
 		r.discard(e)
-		r.timers.set(&e.timer, now.Add(wait.Jitter(negative, jitter)))
+		r.timers.Set(&e.timer, now.Add(wait.Jitter(negative, jitter)))
 	}
 }
 
@@ -128,13 +129,13 @@ func (r *Resolver) request(e *entry, now time.Time) {
 	if e.gateway {
 		next = e.backoff.Next()
 	}
-	r.timers.set(&e.timer, now.Add(next))
+	r.timers.Set(&e.timer, now.Add(next))
 }
 
 // probe asks the station that has the MAC.
 func (r *Resolver) probe(e *entry, now time.Time) {
 	r.query(e, e.mac[:], now)
-	r.timers.set(&e.timer, now.Add(wait.Jitter(pause, jitter)))
+	r.timers.Set(&e.timer, now.Add(wait.Jitter(pause, jitter)))
 }
 
 func (r *Resolver) query(e *entry, to []byte, now time.Time) {
@@ -187,7 +188,7 @@ func (r *Resolver) dispute(e *entry) {
 		return
 	}
 	e.phase, e.unanswered, e.disputed = asking, 0, true
-	r.timers.set(&e.timer, e.learned.Add(settling))
+	r.timers.Set(&e.timer, e.learned.Add(settling))
 }
 
 // learn changes the MAC.
@@ -211,7 +212,7 @@ func (r *Resolver) learn(e *entry, mac intent.MAC, now time.Time) {
 // reached ends asking and probing until next, and sends on what waits.
 func (r *Resolver) reached(e *entry, next time.Time) {
 	e.phase, e.unanswered = reachable, 0
-	r.timers.set(&e.timer, next)
+	r.timers.Set(&e.timer, next)
 	if e.silent {
 		e.silent = false
 		r.Log.Info("gateway of an external Network answers again", "network", e.network.name, "gateway", e.address)
@@ -228,7 +229,7 @@ func (r *Resolver) reached(e *entry, next time.Time) {
 // drop removes an entry.
 func (r *Resolver) drop(e *entry) {
 	r.discard(e)
-	r.timers.stop(&e.timer)
+	r.timers.Stop(&e.timer)
 	delete(e.network.entries, e.address)
 	if e.known() {
 		r.tableChanged(time.Now())

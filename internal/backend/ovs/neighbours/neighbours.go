@@ -42,6 +42,7 @@ import (
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/packet"
 	"coelan.io/coelan/internal/retry"
+	"coelan.io/coelan/internal/timers"
 	"coelan.io/coelan/internal/trigger"
 )
 
@@ -90,7 +91,7 @@ type Resolver struct {
 
 	mu       sync.Mutex
 	networks map[string]*network
-	timers   timers
+	timers   timers.Queue
 	out      outbox
 	// waiting is the number of bytes of packets that wait for their next hop.
 	waiting       int
@@ -101,7 +102,7 @@ type Resolver struct {
 	// changed says that Changed is to be called, unsaved that Save is, when save fires.
 	changed bool
 	unsaved bool
-	save    timer
+	save    timers.Timer
 	saveDue bool
 	retry   *retry.Backoff
 }
@@ -112,7 +113,7 @@ func New(o Options) *Resolver {
 		Options: o, metrics: newMetrics(), wake: trigger.New(), networks: map[string]*network{},
 		announcements: map[Key]*announcement{}, retry: retry.New(time.Second, time.Minute),
 	}
-	r.save = timer{index: idle, fire: func(time.Time) { r.saveDue = true }}
+	r.save = timers.New(func(time.Time) { r.saveDue = true })
 	r.restore(o.Saved)
 	if o.Metrics != nil {
 		r.metrics.register(o.Metrics, r)
@@ -143,11 +144,21 @@ func (r *Resolver) SetSegments(segments []Segment) {
 	}
 	for key, a := range r.announcements {
 		if !r.owned(key, a.mac) {
-			r.timers.stop(&a.timer)
+			r.timers.Stop(&a.timer)
 			delete(r.announcements, key)
 		}
 	}
 	r.wake.Fire()
+}
+
+// MAC is that of a neighbour; false if it is not known.
+func (r *Resolver) MAC(network string, a netip.Addr) (intent.MAC, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := r.networks[network]; n != nil && n.entries[a] != nil {
+		return n.entries[a].mac, n.entries[a].known()
+	}
+	return intent.MAC{}, false
 }
 
 // Table returns the neighbours with known MACs.
@@ -253,12 +264,12 @@ func (r *Resolver) Announce(network string, a netip.Addr, mac intent.MAC) {
 		return
 	}
 	if old := r.announcements[key]; old != nil {
-		r.timers.stop(&old.timer)
+		r.timers.Stop(&old.timer)
 	}
 	said := &announcement{key: key, mac: mac, started: time.Now()}
-	said.timer = timer{index: idle, fire: func(now time.Time) { r.say(said, now) }}
+	said.timer = timers.New(func(now time.Time) { r.say(said, now) })
 	r.announcements[key] = said
-	r.timers.set(&said.timer, said.started)
+	r.timers.Set(&said.timer, said.started)
 	r.wake.Fire()
 }
 
@@ -287,7 +298,7 @@ func (r *Resolver) Run(ctx context.Context) error {
 // step does what is due, and says when there is more to do.
 func (r *Resolver) step(ctx context.Context) (next time.Time, more bool) {
 	r.mu.Lock()
-	r.timers.expire(time.Now())
+	r.timers.Expire(time.Now())
 	frames, changed := r.out.take(), r.changed
 	r.changed = false
 	r.mu.Unlock()
@@ -298,5 +309,5 @@ func (r *Resolver) step(ctx context.Context) (next time.Time, more bool) {
 	r.remember()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.timers.next()
+	return r.timers.Next()
 }

@@ -135,11 +135,11 @@ func (n *network) adopt(e *entry, gateway bool, now time.Time) {
 		return
 	}
 	switch {
-	case became && (!e.known() || !e.timer.pending()):
+	case became && (!e.known() || !e.timer.Pending()):
 		r.ask(e, now)
-	case !e.timer.pending():
+	case !e.timer.Pending():
 		// A saved one. All of them at once would be a burst.
-		r.timers.set(&e.timer, now.Add(rand.N(confirmation)))
+		r.timers.Set(&e.timer, now.Add(rand.N(confirmation)))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/packet"
+	"coelan.io/coelan/internal/timers"
 )
 
 // Bounds of packets: how many wait for one next hop, and how many bytes wait for any, and to be
@@ -126,7 +127,7 @@ type announcement struct {
 	mac     intent.MAC
 	started time.Time
 	said    int
-	timer   timer
+	timer   timers.Timer
 }
 
 // say announces an address once, and sets the time of the next announcement.
@@ -135,7 +136,7 @@ func (r *Resolver) say(a *announcement, now time.Time) {
 		r.burstBegan, r.announced = now, 0
 	}
 	if r.announced >= burst {
-		r.timers.set(&a.timer, r.burstBegan.Add(burstPause))
+		r.timers.Set(&a.timer, r.burstBegan.Add(burstPause))
 		return
 	}
 	for _, frame := range packet.Announcement(a.key.Address, a.mac[:], a.key.Address, 0) {
@@ -148,5 +149,5 @@ func (r *Resolver) say(a *announcement, now time.Time) {
 		delete(r.announcements, a.key)
 		return
 	}
-	r.timers.set(&a.timer, a.started.Add(repeats[a.said]))
+	r.timers.Set(&a.timer, a.started.Add(repeats[a.said]))
 }

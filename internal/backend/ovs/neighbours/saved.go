@@ -18,8 +18,8 @@ const saving = time.Second
 // tableChanged has Run call Changed and, a little later, Save.
 func (r *Resolver) tableChanged(now time.Time) {
 	r.changed, r.unsaved = true, true
-	if !r.save.pending() {
-		r.timers.set(&r.save, now.Add(saving))
+	if !r.save.Pending() {
+		r.timers.Set(&r.save, now.Add(saving))
 	}
 }
 
@@ -47,7 +47,7 @@ func (r *Resolver) remember() {
 	pause := r.retry.Next()
 	r.Log.Warn("cannot save the neighbours of external Networks, retrying", "in", pause, "err", err)
 	r.unsaved = true
-	r.timers.set(&r.save, time.Now().Add(pause))
+	r.timers.Set(&r.save, time.Now().Add(pause))
 }
 
 // encode is the table by NETWORK/ADDRESS.

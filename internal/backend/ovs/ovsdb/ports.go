@@ -85,32 +85,52 @@ func (c *Client) ensure(ctx context.Context, ports []placed) error {
 // is, and nothing is changed then.
 func (c *Client) DelPorts(ctx context.Context, bridge string, names ...string) error {
 	return c.with(ctx, func(ctx context.Context, s *session) error {
-		row := s.bridge(bridge)
-		if row == nil {
-			return nil
-		}
-		var gone []string
-		for _, name := range names {
-			port := s.port(name)
-			if port == nil {
-				continue
-			}
-			if err := s.ours(row, port, s.iface(name)); err != nil {
-				return portError(name, err)
-			}
-			gone = append(gone, port.UUID)
-		}
-		if len(gone) == 0 {
-			return nil
-		}
-		ops, err := s.cli.Where(row).Mutate(row, model.Mutation{
-			Field: &row.Ports, Mutator: db.MutateOperationDelete, Value: gone})
-		if err != nil {
+		ops, err := s.delPorts(bridge, names)
+		if err != nil || len(ops) == 0 {
 			return err
 		}
 		_, err = s.transact(ctx, ops)
 		return err
 	})
+}
+
+// ClosePort is DelPorts for one port, and waits until ovs-vswitchd has closed it. If it saw the
+// port removed and added in one look, it would go on with the interface that it has open.
+func (c *Client) ClosePort(ctx context.Context, bridge, name string) error {
+	return c.with(ctx, func(ctx context.Context, s *session) error {
+		ops, err := s.delPorts(bridge, []string{name})
+		if err != nil || len(ops) == 0 {
+			return err
+		}
+		cfg, err := s.configure(ctx, ops)
+		if err != nil {
+			return err
+		}
+		return c.applied(ctx, s, cfg)
+	})
+}
+
+func (s *session) delPorts(bridge string, names []string) ([]db.Operation, error) {
+	row := s.bridge(bridge)
+	if row == nil {
+		return nil, nil
+	}
+	var gone []string
+	for _, name := range names {
+		port := s.port(name)
+		if port == nil {
+			continue
+		}
+		if err := s.ours(row, port, s.iface(name)); err != nil {
+			return nil, portError(name, err)
+		}
+		gone = append(gone, port.UUID)
+	}
+	if len(gone) == 0 {
+		return nil, nil
+	}
+	return s.cli.Where(row).Mutate(row, model.Mutation{
+		Field: &row.Ports, Mutator: db.MutateOperationDelete, Value: gone})
 }
 
 // Ports lists the ports that are Coelan's, of all bridges, by name. The LOCAL

@@ -29,7 +29,7 @@ func newControl(dir string) (*control, error) {
 	}
 	c := &control{listener: l, answers: map[string]string{
 		"version":     "ovs-vswitchd (Open vSwitch) 3.1.0\n",
-		"memory/show": "handlers:2 revalidators:1\n", "revalidator/wait": "",
+		"memory/show": "handlers:2 revalidators:1\n", "revalidator/wait": "", "revalidator/purge": "",
 	}}
 	c.serving.Go(func() {
 		for {

@@ -92,7 +92,10 @@ func change(kind string, n, form int) step {
 		}}
 	case "network":
 		s = step{kind + " " + network, func(o *intent.Objects) {
-			o.Networks = append(o.Networks, intent.Network{Name: network, ID: intent.NetworkID(n%2*10 + form), VNI: uint32(n%2*10 + form), Router: router})
+			o.Networks = append(o.Networks, intent.Network{
+				Name: network, ID: intent.NetworkID(n%2*10 + form), VNI: uint32(n%2*10 + form), Router: router,
+				DHCP: intent.DHCP{Enabled: n > 2, IPv6: intent.IPv6Configuration(form)},
+			})
 		}}
 	case "node":
 		s.add = func(o *intent.Objects) { o.Nodes = append(o.Nodes, nodeForm(n, form, network)) }
@@ -134,6 +137,7 @@ func portForm(n, form int, network string) intent.Port {
 	p.MAC = reserved.PodMAC(p.Addresses[0])
 	if form == 1 {
 		p.MTU = 1300
+		p.Trusted = n > 2
 	}
 	return p
 }

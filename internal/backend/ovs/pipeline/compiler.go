@@ -96,7 +96,7 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 		}
 		delta.Ports = slices.Sorted(maps.Keys(renumbered))
 	}
-	neighbours, egress := c.numbers.differingNeighbours(in.Numbers), c.numbers.differingEgress(in.Numbers)
+	renewed := c.numbers.differingUnits(in.Numbers)
 	c.last, c.numbers, c.neighbourRate, c.uses = state, in.Numbers, in.NeighbourRate, map[uint64]directions{}
 	if before == nil || narrowMay(before, state, delta) {
 		c.narrow = anyNarrow(state)
@@ -105,14 +105,10 @@ func (c *Compiler) Compile(in Input) *bridge.Desired {
 		c.outside = anyAnswering(state)
 	}
 	dirty := c.affected(before, delta)
-	for _, key := range neighbours {
-		unit := unitKey{kindNeighbour, key.text()}
-		dirty[unit] = true
-		maps.Copy(dirty, c.dependents[unit])
-	}
-	for _, key := range egress {
-		unit := unitKey{kindEgressAddress, key.text()}
-		dirty[unit] = true
+	for _, unit := range renewed {
+		if unit.kind < kindObjects { // the others have no flows of their own
+			dirty[unit] = true
+		}
 		maps.Copy(dirty, c.dependents[unit])
 	}
 	had := c.defaultRoutes

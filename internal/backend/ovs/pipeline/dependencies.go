@@ -34,6 +34,7 @@ const (
 	kindGateways  // router: which addresses has this node as its gateway? No key: as any's?
 	kindEgressOf  // user: which addresses has it that one of several nodes is active for?
 	kindPath      // Egress: what does it say of the way?
+	kindHop       // next hop of an Egress's address: does it work?
 	// Router: may packets of other nodes' ports leave here for it? No key: for any?
 	kindRelays
 )

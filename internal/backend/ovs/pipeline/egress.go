@@ -33,9 +33,13 @@ var egressFeature = &feature{
 		if r.usesEgress() {
 			r.meter(uplinkMeter(datapath.TunnelPort, icmpErrors), uplinkRates[icmpErrors])
 		}
-		if r.relays("") || r.routesIn() {
+		if r.relays("") {
 			// The TTL was counted where the packet came in.
 			r.on(ttl, 250, from(fromUplink)).set(openflow.EthSrc(relayMAC)).goTo(output)
+		}
+		if r.routesIn() {
+			// So was that of these. They are no answers, which alone reach some Ports.
+			r.on(ttl, 260, from(fromUplink), routedIn).goTo(output)
 		}
 		if r.relays("") && r.anyPrivate() {
 			r.on(clusterSource, 100, from(fromUplink)).goTo(cluster)
@@ -73,7 +77,12 @@ var egressFeature = &feature{
 			return
 		}
 		e.reachable()
-		e.translated(rt)
+		path, byPolicy := r.policyPath(a.Egress)
+		if byPolicy {
+			e.answersByPolicy(rt, path)
+		} else {
+			e.translated(rt)
+		}
 		state := r.egressState(a)
 		if state.Active != r.local.Node {
 			e.rivals()
@@ -86,7 +95,10 @@ var egressFeature = &feature{
 			r.knows(e.address, intent.MAC(e.mac), 0, inNetwork(e.external))
 		}
 		e.reachableHere()
-		e.fromNodes(rt)
+		e.fromNodes(egressWay{router: rt, byPolicy: byPolicy})
+		if byPolicy {
+			r.as(policyRouteFeature, func() { e.byPolicy(rt, path) })
+		}
 	},
 	port: func(r *rules, p intent.Port) {
 		n, rt, ok := r.lookup(p.Network)
@@ -114,6 +126,8 @@ type egressWay struct {
 	router intent.Router  // connections are translated in its zone
 	below  uint16         // see translation.way
 	to     []netip.Prefix // only what is for these; none: all
+	// byPolicy says that it leaves by a next hop of the Egress, with its own address.
+	byPolicy bool
 }
 
 // matches are what packets of the family of an address have that go this way.
@@ -135,7 +149,9 @@ func (r *rules) byEgress(p intent.Port) {
 	path, ok := r.state.EgressPaths().Get(p.Egress)
 	whole, known := r.defaultRouter()
 	if ok && known {
-		way := egressWay{router: whole, below: belowFloating, to: path.Destinations}
+		way := egressWay{
+			router: whole, below: belowFloating, to: path.Destinations, byPolicy: len(path.NextHops) > 0,
+		}
 		r.byAddresses(p, intent.EgressUser(p.Egress), way)
 	}
 }
@@ -272,14 +288,14 @@ func (r *rules) egressHere(a intent.EgressAddress) (e externalAddress, rt intent
 	return e, rt, ok
 }
 
-// fromNodes takes what other nodes send to be translated to the address.
-func (e externalAddress) fromNodes(rt intent.Router) {
-	if match, ok := e.fromTunnel(rt); ok {
-		e.r.on(tunnel, 120, match...).set(inRouter(rt)).set(e.byUplink()...).set(openflow.EthDst(e.mac)).
+// fromNodes takes what other nodes send to leave by the address.
+func (e externalAddress) fromNodes(way egressWay) {
+	if match, ok := e.fromTunnel(way.router); ok {
+		e.r.on(tunnel, 120, match...).set(inRouter(way.router)).set(e.byUplink()...).set(openflow.EthDst(e.mac)).
 			goTo(toExternal)
 		e.r.on(externalSource, 50, from(fromTunnel), inNetwork(e.external), openflow.EthDst(e.mac),
 			familyOf(e.address)).
-			set(openflow.EthSrc(e.mac)).do(openflow.DecTTL(), e.commit(rt)).end()
+			set(openflow.EthSrc(e.mac)).do(openflow.DecTTL(), e.leave(way)).end()
 	}
 }
 

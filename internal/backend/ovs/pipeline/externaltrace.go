@@ -26,7 +26,9 @@ func LetsOut(table int) bool { return table == int(gatewaySource.ID) }
 
 // FindsNextHop reports whether flows of a table find a next hop on an external Network, or give the
 // agent the packet if they do not know its MAC.
-func FindsNextHop(table int) bool { return table == int(nextHop.ID) || table == int(nextHopMAC.ID) }
+func FindsNextHop(table int) bool {
+	return table == int(nextHop.ID) || table == int(nextHopMAC.ID) || ByPolicy(table)
+}
 
 // Inbound is what leads a packet from the wire to an address that this node answers for.
 type Inbound struct {

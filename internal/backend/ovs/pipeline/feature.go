@@ -34,7 +34,7 @@ type feature struct {
 }
 
 // maxFeature is the greatest number of a feature.
-const maxFeature = 31
+const maxFeature = 33
 
 // features is the pipeline, in the order of a packet's way.
 var features []*feature
@@ -45,6 +45,7 @@ func init() {
 		questionLimitFeature,
 		tunnelFeature,
 		spoofguardFeature,
+		dhcpFeature,
 		neighbourFeature,
 		serviceFeature,
 		affinityFeature,
@@ -53,6 +54,7 @@ func init() {
 		floatingIPFeature,
 		gatewayFeature,
 		egressFeature,
+		policyRouteFeature,
 		floatingServiceFeature,
 		l3Feature,
 		staticRouteFeature,

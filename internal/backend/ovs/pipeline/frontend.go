@@ -51,6 +51,7 @@ func frontends(r *rules, v intent.NodeService) {
 		s.frontends()
 		s.notByDefaultRoute()
 		s.refusals()
+		s.answersOfHost()
 	}
 }
 
@@ -137,6 +138,18 @@ func (s served) refusals() {
 			}
 		}
 	})
+}
+
+// answersOfHost is for external addresses what clusterIPs has for those of the ranges. Of a private
+// Router's Service, the host leads the connections of other Routers' Ports, and its answers belong
+// to these.
+func (s served) answersOfHost() {
+	if s.inner {
+		return
+	}
+	for _, a := range slices.Concat(s.port.ExternalIPs, s.port.LoadBalancerIPs) {
+		s.r.answersOfHost(openflow.IPSrc(a), openflow.L4Src(uint8(s.port.Protocol), s.port.Port))
+	}
 }
 
 // inRanges says whether an address is of a range of ClusterIPs.

@@ -102,6 +102,14 @@ func (e externalAddress) translated(rt intent.Router) {
 	}
 }
 
+// leave has conntrack know a connection that leaves the cluster.
+func (e externalAddress) leave(way egressWay) openflow.Action {
+	if way.byPolicy {
+		return e.track(way.router)
+	}
+	return e.commit(way.router)
+}
+
 // commit has conntrack write the address over the source.
 func (e externalAddress) commit(rt intent.Router) openflow.Action {
 	return openflow.CT{
@@ -128,7 +136,7 @@ func (t *translation) byGateway(way egressWay) {
 			openflow.InPort(r.number(t.port)), inNetwork(t.external), openflow.IPSrc(t.known),
 		}, when...)
 		r.on(externalSource, 70-10*way.below, match...).set(openflow.EthSrc(t.mac)).
-			do(openflow.DecTTL(), t.commit(way.router)).end()
+			do(openflow.DecTTL(), t.leave(way)).end()
 	}
 	t.quotesOfPort(way.below)
 	// Ways in one Router have the same replies.

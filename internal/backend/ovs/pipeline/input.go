@@ -5,6 +5,7 @@ package pipeline
 import (
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"coelan.io/coelan/internal/intent"
@@ -22,13 +23,26 @@ type Input struct {
 
 // Numbers are what intent does not know of the node's surroundings: the OpenFlow ports of its own
 // Ports and of the uplinks to physical networks, the MACs of neighbors on external Networks, and
-// which nodes are active for EgressAddresses. Numbers never change, so that they can be read
+// which nodes are active for EgressAddresses, and which of their next hops do not work. Numbers
+// never change, so that they can be read
 // without a lock; WithPort and its like return others. nil is the zero value.
 type Numbers struct {
 	ports      map[string]uint32 // by the Port's ID
 	uplinks    map[string]uint32 // by the physical network's name
 	neighbours neighbours
 	egress     map[ExternalKey]EgressState
+	down       map[NextHopKey]bool
+}
+
+// NextHopKey is a next hop of an address of an external Network.
+type NextHopKey struct {
+	Network         string
+	Source, NextHop netip.Addr
+}
+
+// text is the key as units have it.
+func (k NextHopKey) text() string {
+	return k.Network + " " + k.Source.String() + " " + k.NextHop.String()
 }
 
 // ExternalKey is an address of an external Network.
@@ -128,6 +142,16 @@ func (n *Numbers) WithEgress(states map[ExternalKey]EgressState) *Numbers {
 	return next
 }
 
+// WithNextHopsDown returns the Numbers in which these next hops do not work.
+func (n *Numbers) WithNextHopsDown(down map[NextHopKey]bool) *Numbers {
+	next := n.copied()
+	next.down = maps.Clone(down)
+	return next
+}
+
+// hopDown reports whether a next hop does not work.
+func (n *Numbers) hopDown(k NextHopKey) bool { return n != nil && n.down[k] }
+
 func (n *Numbers) copied() *Numbers {
 	if n == nil {
 		return &Numbers{}
@@ -144,16 +168,29 @@ func (n *Numbers) egressState(k ExternalKey) EgressState {
 	return n.egress[k]
 }
 
-// differingEgress are the EgressAddresses with another state in o.
-func (n *Numbers) differingEgress(o *Numbers) (list []ExternalKey) {
-	for _, pair := range [][2]*Numbers{{n, o}, {o, n}} {
-		if pair[0] == nil {
-			continue
+// differingUnits are what Numbers stand for that differs in o, but Ports and uplinks.
+func (n *Numbers) differingUnits(o *Numbers) []unitKey {
+	was, is := n.copied(), o.copied()
+	return slices.Concat(
+		differingKeys(kindNeighbour, was.neighbours, is.neighbours),
+		differingKeys(kindEgressAddress, was.egress, is.egress),
+		differingKeys(kindHop, was.down, is.down),
+	)
+}
+
+// differingKeys are the units of that kind with another value in the one map than in the other.
+func differingKeys[K interface {
+	comparable
+	text() string
+}, V comparable](k kind, was, is map[K]V) (list []unitKey) {
+	for key, v := range was {
+		if is[key] != v {
+			list = append(list, unitKey{k, key.text()})
 		}
-		for k, state := range pair[0].egress {
-			if pair[1].egressState(k) != state {
-				list = append(list, k)
-			}
+	}
+	for key, v := range is {
+		if _, both := was[key]; !both && v != *new(V) {
+			list = append(list, unitKey{k, key.text()})
 		}
 	}
 	return list
@@ -171,22 +208,6 @@ func (n *Numbers) known() neighbours {
 		return nil
 	}
 	return n.neighbours
-}
-
-// differingNeighbours are the neighbors with another MAC in o.
-func (n *Numbers) differingNeighbours(o *Numbers) (list []NeighbourKey) {
-	was, is := n.known(), o.known()
-	for k, mac := range was {
-		if now, ok := is[k]; !ok || now != mac {
-			list = append(list, k)
-		}
-	}
-	for k := range is {
-		if _, ok := was[k]; !ok {
-			list = append(list, k)
-		}
-	}
-	return list
 }
 
 func (n *Numbers) change(change func(map[string]uint32)) *Numbers {

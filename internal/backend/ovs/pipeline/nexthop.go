@@ -25,7 +25,7 @@ var nextHopFeature = &feature{
 	needed: (*rules).answersOutside,
 	local: func(r *rules) {
 		for _, physical := range slices.Sorted(maps.Keys(r.numbers.uplinks)) {
-			for _, of := range []uplinkPackets{neighbourPackets, unresolvedPackets, icmpErrors} {
+			for of := range checkPackets + 1 {
 				r.meter(uplinkMeter(r.numbers.Uplink(physical), of), uplinkRates[of])
 			}
 		}
@@ -157,10 +157,13 @@ const (
 	neighbourPackets uplinkPackets = iota
 	unresolvedPackets
 	icmpErrors
+	checkPackets
 )
 
 // uplinkRates are how many of them the agent is given in a second.
-var uplinkRates = map[uplinkPackets]uint32{neighbourPackets: 500, unresolvedPackets: 200, icmpErrors: 200}
+var uplinkRates = map[uplinkPackets]uint32{
+	neighbourPackets: 500, unresolvedPackets: 200, icmpErrors: 200, checkPackets: 1000,
+}
 
 // firstUplinkMeter is above the meters of all Ports.
 const firstUplinkMeter = 1 << 17

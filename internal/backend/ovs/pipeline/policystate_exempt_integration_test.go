@@ -28,7 +28,8 @@ func TestPolicyExemptions(t *testing.T) {
 	itself := &liveService{name: "itself", number: 60, endpoints: g.endpoints(closed), outside: true}
 	here := &liveService{name: "here", number: 61, endpoints: []liveEndpoint{{g.nodes[0].local.Node, g.nodes[0], g.nodes[0].address, answerPort}}}
 	plain := &liveService{name: "plain", number: 62, endpoints: g.endpoints(closed), external: true}
-	g.services = append(all, itself, here, plain)
+	free := &liveService{name: "free", number: 63, endpoints: g.endpoints(g.nodes[1].pods[0]), external: true}
+	g.services = append(all, itself, here, plain, free)
 	for _, v6 := range []bool{false, true} {
 		g.run(g.outside, fmt.Sprintf("%s route add %s via %s", ip(v6), plain.clusterIP(v6).Addr(), g.nodes[0].address(v6)))
 	}
@@ -45,6 +46,9 @@ func TestPolicyExemptions(t *testing.T) {
 				g.check(t, w)
 			}
 			all.Wait()
+			for _, at := range []netip.AddrPort{free.clusterIP(v6), free.externalIP(v6)} {
+				testAnswerOfHost(t, g.nodes[0], at)
+			}
 		})
 	}
 	// A client is judged by the address that the port sees.
@@ -62,6 +66,34 @@ func TestPolicyExemptions(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		g.check(t, way{name: "outside, masked", from: g.outside, to: itself.at(g.nodes[0], v6), want: []string{lostCall}})
 		g.check(t, way{name: "outside, not masked", from: g.outside, to: s.local.at(g.nodes[0], v6), want: []string{closed.name()}})
+	}
+}
+
+// testAnswerOfHost has a node's kernel answer a Pod from the address of a Service, as it does if it
+// sends back what it was given to refuse. The Pod's connection does not go by the kernel therefore.
+func testAnswerOfHost(t *testing.T, node *liveNode, at netip.AddrPort) {
+	t.Helper()
+	pod := node.pods[0]
+	c, err := called(t.Context(), pod.Namespace, "udp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	kernel, err := probe.ListenForeign(t.Context(), node, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = kernel.Close() }()
+	if _, err := kernel.WriteTo([]byte("kernel\n"), c.LocalAddr()); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(talkTime))
+	if heard, err := c.in.ReadString('\n'); err != nil || heard != "kernel\n" {
+		t.Errorf("%s: the pod hears %q, %v", at, heard, err)
+	}
+	want := netip.MustParseAddrPort(c.LocalAddr().String()).Addr().String()
+	if _, seen, err := c.say("coelan", talkTime); err != nil || seen != want {
+		t.Errorf("%s: the client is seen as %q, %v", at, seen, err)
 	}
 }
 

@@ -20,6 +20,7 @@ var (
 	notOfPrivate = unset(ofPrivate)
 	quoted       = regFlag(openflow.Reg(0), 23, "", "an ICMP error: the packet that it quotes has been translated")
 	notQuoted    = unset(quoted)
+	routedIn     = regFlag(openflow.Reg(0), 11, "", "a routed gateway has taken it from the wire as it is")
 	regMarks     = regBits(openflow.Reg(0), 12, 17, "",
 		"the mark that its connection will get: bits 0–5 of ct_mark (bit 3 is never set); "+
 			"without enforced policies bits 0–2 only")

@@ -42,7 +42,7 @@ func (e externalAddress) routeTo(rt intent.Router, prefix netip.Prefix) {
 	}
 	sent := append(e.toMAC(), openflow.IPDst(prefix))
 	r.on(floatingIP, 90, sent...).measured(r.mtuIn(rt))
-	r.on(floatingPort, 90, sent...).set(inNoNetwork, inRouter(home), openflow.EthDst(routerMAC)).
+	r.on(floatingPort, 90, sent...).set(inNoNetwork, inRouter(home), routedIn, openflow.EthDst(routerMAC)).
 		do(openflow.DecTTL()).goTo(l3)
 }
 

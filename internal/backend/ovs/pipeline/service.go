@@ -166,6 +166,20 @@ func clusterIPs(r *rules, s intent.ServiceRange) {
 	r.on(serviceState, 240, openflow.CTState(openflow.CTTrk|openflow.CTInv, 0), openflow.IPDst(s.Prefix)).
 		drop("the packet does not fit its connection")
 	r.on(serviceFrontend, 10, openflow.IPDst(s.Prefix)).drop("no Service has the address and port")
+	r.answersOfHost(openflow.IPSrc(s.Prefix))
+}
+
+// answersOfHost keeps conntrack from what the host sends from the address of a Service. A packet
+// that the host is given to refuse, it may send back as its own, if its rules have heard of the
+// endpoint before the bridge. The answer passes; but as a connection of the host it would lead all
+// that the client sends from this port to the host.
+func (r *rules) answersOfHost(fromService ...openflow.FieldValue) {
+	when := append(fromService, from(fromGateway))
+	if r.policed() {
+		r.as(policyFeature, func() { r.on(policyVerdict, 220, append(when, isFirst)...).commit() })
+		return
+	}
+	r.as(serviceCommitFeature, func() { r.on(serviceCommit, 110, when...).goTo(output) })
 }
 
 // ask tells that the packets of a network are known by the cluster's addresses, and so

@@ -3,6 +3,7 @@
 package pipeline
 
 import (
+	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/openflow"
 )
@@ -16,7 +17,7 @@ var serviceCommitFeature = &feature{
 	tables: []Table{serviceCommit, serviceEndpoint},
 	needed: (*rules).native,
 	local: func(r *rules) {
-		for _, proto := range []uint8{openflow.IPProtoTCP, openflow.IPProtoUDP, openflow.IPProtoSCTP} {
+		for _, proto := range portProtocols {
 			port := openflow.L4Dst(proto, 0).Field().All()
 			for _, f := range []struct {
 				address, saved openflow.Subfield
@@ -36,6 +37,9 @@ var serviceCommitFeature = &feature{
 		if r.policed() {
 			return // policyFeature has committed the others
 		}
+		// Nothing answers what the host gets back because its Service has no endpoint. A connection
+		// of it would keep the client from the endpoint that comes next.
+		r.on(serviceCommit, 120, from(fromGateway), toPort(datapath.GatewayPort)).goTo(output)
 		for _, t := range ipTypes {
 			ip := openflow.EthType(t)
 			first := openflow.CTState(openflow.CTTrk|openflow.CTNew, 0)

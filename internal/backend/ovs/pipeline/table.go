@@ -104,7 +104,10 @@ var (
 		"the source address may not leave by the external network"}
 	gatewaySource = Table{105, "gateway-source", "let go on what conntrack has given the gateway's address",
 		"conntrack has not translated the source address: it knows no such connection, or has no room"}
-	nextHop = Table{106, "next-hop", "find the next hop on the external network",
+	policyRoute = Table{108, "policy-route", "find the next hop of a connection by an Egress that does not translate",
+		""}
+	policyHop = Table{109, "policy-hop", "find the next hop of a new connection, and commit it", ""}
+	nextHop   = Table{106, "next-hop", "find the next hop on the external network",
 		"the source address is of no subnet of the external network"}
 	nextHopMAC = Table{107, "next-hop-mac", "find the MAC of a host on the external network", "not an IP packet"}
 	pathMTU    = Table{102, "path-mtu", "keep from the tunnel what is too big for the other node", ""}

@@ -204,8 +204,10 @@ func (s *simulation) testHost(t *rapid.T, ends map[string]int) {
 	}
 	ends["host "+got.end]++
 	if back := model.withoutExits().fromPort(b, from); got.end == "port" && got.node == node && back.end == "host" && model.isOutside(from) {
-		if as, ok := model.exitOf(b, from); ok && as.own.IsValid() && !s.native && !model.routerOf(b).Shared {
-			// With kube-proxy, what ports of a routed private router answer leaves by the wire.
+		n := s.network(b.Network)
+		if as, ok := model.exitOf(b, from); ok && as.own.IsValid() && !(s.native && n.FromNodes()) && !model.routerOf(b).Shared {
+			// What ports of a routed private router answer leaves by the wire, unless conntrack is
+			// asked before the way is chosen.
 			return
 		}
 		// What came by the node's kernel is answered by it, also where it has another way out.
