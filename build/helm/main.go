@@ -31,6 +31,7 @@ var manifests = []struct {
 	file, about string
 	values      map[string]any
 	kinds       []string // of the objects in it; nil: all
+	template    string   // that they are of; empty: all
 }{
 	{
 		file:   "coelan.yaml",
@@ -44,6 +45,14 @@ var manifests = []struct {
 `,
 		values: map[string]any{"uninstall": true},
 		kinds:  []string{"DaemonSet", "Deployment"},
+	},
+	{
+		file: "watcher.yaml",
+		about: `# Keeps a RESTCONF controller outside of the cluster as the cluster is. Write its URL into the ConfigMap, and its
+# password into a Secret: docs/use/watcher.md.
+`,
+		values:   map[string]any{"watcher": map[string]any{"enabled": true, "host": "https://odl.example.com:8443"}},
+		template: "watcher.yaml",
 	},
 }
 
@@ -60,7 +69,7 @@ func main() {
 
 func generate(chartDir, dir string) error {
 	for _, m := range manifests {
-		text, err := render(chartDir, m.values, m.kinds...)
+		text, err := render(chartDir, m.values, m.template, m.kinds...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.file, err)
 		}
@@ -72,8 +81,8 @@ func generate(chartDir, dir string) error {
 }
 
 // render is the chart's objects in the order in which they are to be applied, as one YAML stream;
-// with kinds, only those of these kinds.
-func render(chartDir string, values map[string]any, kinds ...string) (string, error) {
+// with a template or kinds, only those of that file or of these kinds.
+func render(chartDir string, values map[string]any, template string, kinds ...string) (string, error) {
 	chart, err := loader.Load(chartDir)
 	if err != nil {
 		return "", err
@@ -98,7 +107,7 @@ func render(chartDir string, values map[string]any, kinds ...string) (string, er
 	}
 	var b strings.Builder
 	for _, o := range objects {
-		if len(kinds) == 0 || slices.Contains(kinds, o.Head.Kind) {
+		if (len(kinds) == 0 || slices.Contains(kinds, o.Head.Kind)) && (template == "" || path.Base(o.Name) == template) {
 			b.WriteString("---\n" + strings.TrimSpace(o.Content) + "\n")
 		}
 	}

@@ -220,7 +220,7 @@ func TestValues(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := render(chartDir, tc.values)
+			got, err := render(chartDir, tc.values, "")
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("error %v, want one that names %s", err, tc.err)

@@ -43,6 +43,7 @@ var measures = []measure{
 	{"borders", measureBorders},
 	{"cluster", measureCluster},
 	{"gateways", measureGateways},
+	{"dhcp", measureDHCP},
 	{"service-traffic", measureServiceTraffic},
 	{"service-churn", measureServiceChurn},
 	{"service-scale", measureServiceScale},
