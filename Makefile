@@ -123,6 +123,16 @@ apiserver: deps sandbox-assets ## tests of the controller against a real etcd an
 bench: deps images sandbox-assets upgrade-images ## measures, as a table and in bench/results.json (root, an idle machine)
 	go run ./test/bench -o bench/results.json
 
+.PHONY: bench-kernel
+# The clock of the machine is the number of instructions that it has run, so the load of this one does not matter.
+bench-kernel: RUN = ^(pod|recirc|service-traffic|policy-traffic|gateways-traffic)$$
+bench-kernel: deps sandbox-assets ## the measures of traffic in counted instructions, on the kernel's datapath, as a table and in bench/kernel.json
+	@mkdir -p bin/kernel/out bench
+	CGO_ENABLED=0 go build -o bin/kernel/ ./test/kernel ./test/bench ./cmd/coelan-agent ./cmd/coelan-cni
+	bin/kernel/kernel -counted -out bin/kernel/out -timeout 120m -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel \
+	  bin/kernel/bench -run '$(RUN)' -o /run/out/kernel.json
+	@cp bin/kernel/out/kernel.json bench/kernel.json
+
 .PHONY: e2e
 # Prints a line for each test, and at the end the output of those that failed. bin/e2e.json has the output of
 # all tests, and bin/e2e.md the table of what restarts cost.
@@ -133,7 +143,7 @@ e2e: deps images sandbox-assets $(GOTESTSUM) ## tests of all of it, in a sandbox
 
 .PHONY: e2e-brief
 # These wait for long, or show once more what other tests show.
-e2e-brief: SKIP = TestCNIConfigurations|TestControlPlanes|TestCoelan/events/database_hangs|TestCoelan/restarts/agent_stuck|TestCoelan/without_API_server|TestEgress/candidates_apart|TestEgress/cut_off|TestEgress/planned|TestEgress/power_cut|TestEgress/restarts|TestFloatingIPs/restarts|TestGateways/centralized|TestGateways/distributed/Open_vSwitch|TestGateways/distributed/virtual_machine|TestNetworks/Multus/thick|TestPolicies/restarts|TestRESTCONF|TestSandbox|TestServices/agent_restarted|TestServices/node_lost|TestUpgrade
+e2e-brief: SKIP = TestCNIConfigurations|TestControlPlanes|TestCoelan/events/database_hangs|TestCoelan/restarts/agent_stuck|TestCoelan/without_API_server|TestEgress/candidates_apart|TestEgress/cut_off|TestEgress/planned|TestEgress/power_cut|TestEgress/restarts|TestFloatingIPs/restarts|TestGateways/centralized|TestGateways/distributed/Open_vSwitch|TestGateways/distributed/virtual_machine|TestNetworks/Multus/thick|TestPolicies/restarts|TestRESTCONF|TestSandbox|TestServices/agent_restarted|TestServices/node_lost|TestUpgrade|TestWatcher
 e2e-brief: e2e ## those of e2e that are a part of make test
 
 # TestUpgrade begins with this commit.

@@ -40,14 +40,21 @@ type external struct {
 	pods []*lab.Pod
 }
 
-// measureGateways measures floating IPs: the traffic that they translate, how fast they move, and
-// what very many of them cost a node; the traffic that leaves by a Router's gateway, and how fast
-// another node takes its address over.
+// measureGatewayTraffic measures the traffic that floating IPs translate, and that which leaves by a
+// Router's gateway.
+func measureGatewayTraffic(ctx context.Context) ([]Result, error) {
+	return takeAll(ctx, floatingTraffic, gatewayTraffic)
+}
+
+// measureGateways measures how fast floating IPs move, what very many of them cost a node, and how
+// fast another node takes the address of a Router's gateway over.
 func measureGateways(ctx context.Context) ([]Result, error) {
+	return takeAll(ctx, floatingMove, floatingScale, gatewayFailover)
+}
+
+func takeAll(ctx context.Context, measures ...func(context.Context) ([]Result, error)) ([]Result, error) {
 	var results []Result
-	for _, take := range []func(context.Context) ([]Result, error){
-		floatingTraffic, floatingMove, floatingScale, gatewayTraffic, gatewayFailover,
-	} {
+	for _, take := range measures {
 		more, err := take(ctx)
 		if err != nil {
 			return nil, err
@@ -182,7 +189,7 @@ func (e *external) firstAnswer(ctx context.Context, address netip.Addr, p *lab.P
 
 // floatingTraffic compares a floating IP with the translation of the kernel by nftables, each from
 // a host outside: in a namespace in place of the node, and by the kernel of a node, between the
-// external Network's bridge and the pod.
+// external Network's bridge and the pod; and with OVN's.
 func floatingTraffic(ctx context.Context) ([]Result, error) {
 	ours, err := startExternal(ctx, 1, 1)
 	defer ours.Close()
@@ -205,11 +212,17 @@ func floatingTraffic(ctx context.Context) ([]Result, error) {
 	if err := translateByKernel(ctx, router, server); err != nil {
 		return nil, err
 	}
+	ovn, err := ovnFloating(ctx)
+	defer ovn.lab.Close()
+	if err != nil {
+		return nil, err
+	}
 	ours.bind(firstFloating, ours.pods[0])
 	all := []*contender{
 		{name: "floating", lab: ours.Lab, client: ours.host, server: ours.pods[0].Host},
 		{name: "kernel", lab: ours.Lab, client: client, server: server},
 		{name: "node", lab: node.Lab, client: node.host, server: node.pods[0].Host},
+		ovn,
 	}
 	at := netip.AddrPortFrom(firstFloating, serverPort)
 	if err := awaitAll(ctx, all, at); err != nil {
@@ -225,7 +238,11 @@ func floatingTraffic(ctx context.Context) ([]Result, error) {
 		if tr.name != "rr" {
 			kernel = kernel.atLeast(1, 1.3)
 		}
-		results = append(results, kernel, paired("fip-"+tr.name+"-node", tr.unit, rates[0], rates[2]))
+		byOVN := paired("fip-"+tr.name+"-ovn", tr.unit, rates[0], rates[3])
+		if tr.name == "crr" {
+			byOVN = byOVN.atLeast(1, 1.3)
+		}
+		results = append(results, kernel, paired("fip-"+tr.name+"-node", tr.unit, rates[0], rates[2]), byOVN)
 	}
 	return results, nil
 }

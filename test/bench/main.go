@@ -42,6 +42,7 @@ var measures = []measure{
 	{"networks-churn", measureNetworksChurn},
 	{"borders", measureBorders},
 	{"cluster", measureCluster},
+	{"gateways-traffic", measureGatewayTraffic},
 	{"gateways", measureGateways},
 	{"dhcp", measureDHCP},
 	{"service-traffic", measureServiceTraffic},

@@ -31,7 +31,9 @@ import (
 const odlPort = 8181
 
 // watcherManifest is what docs/use/watcher.md has users apply.
-func watcherManifest() string { return filepath.Join(filepath.Dir(world.program), "../deploy/watcher.yaml") }
+func watcherManifest() string {
+	return filepath.Join(filepath.Dir(world.program), "../deploy/watcher.yaml")
+}
 
 // watched is a RESTCONF controller outside, and the watcher's Deployment in the cluster.
 type watched struct{ odl *odltest.Controller }

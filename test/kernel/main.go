@@ -30,6 +30,7 @@ type options struct {
 	timeout time.Duration
 	memory  int
 	cpus    int
+	counted bool
 	env     envList
 }
 
@@ -73,6 +74,8 @@ func parseFlags() options {
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "longest time the machine may run")
 	flag.IntVar(&o.memory, "memory", 3072, "the guest's memory, MiB")
 	flag.IntVar(&o.cpus, "cpus", 2, "the guest's processors")
+	flag.BoolVar(&o.counted, "counted", false,
+		"one processor, by which time passes as it runs instructions (8 ns for each), whatever else this machine does")
 	flag.Var(&o.env, "env", "NAME=VALUE for the program's environment; repeatable")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: kernel [flags] PROGRAM [ARGUMENT…]")
@@ -118,7 +121,7 @@ func run(ctx context.Context, o options, args []string) (int, error) {
 		Args: append([]string{program}, args[1:]...), Env: o.env, Dir: cwd,
 		ModulesDir: k.ModulesDir(), Release: k.Release,
 	}
-	status, err := boot(ctx, machine{kernel: k, spec: spec, dir: dir, out: o.out, memory: o.memory, cpus: o.cpus})
+	status, err := boot(ctx, machine{kernel: k, spec: spec, dir: dir, out: o.out, memory: o.memory, cpus: o.cpus, counted: o.counted})
 	if errors.Is(context.Cause(ctx), errTimeout) {
 		return statusTimeout, fmt.Errorf("%s did not end within %s: %w: %w", args[0], o.timeout, errTimeout, err)
 	}

@@ -25,6 +25,8 @@ type machine struct {
 	out    string // shared with the guest for writing
 	memory int    // MiB
 	cpus   int
+	// counted has the guest's clock follow the instructions that its one processor runs.
+	counted bool
 }
 
 // Files in the directory shared for writing.
@@ -91,19 +93,21 @@ func (m machine) runQemu(ctx context.Context, initrd, console string) error {
 // serial port; the program's output has a virtio port of its own, so that no
 // kernel message mixes with it.
 func (m machine) args(initrd, console string) []string {
-	args := []string{
-		"-accel", "tcg,thread=multi", "-cpu", "max", "-M", "q35", "-smp", strconv.Itoa(m.cpus), "-m",
-		strconv.Itoa(m.memory),
+	processor := []string{"-accel", "tcg,thread=multi", "-smp", strconv.Itoa(m.cpus)}
+	if m.counted {
+		// With sleep=off the clock would advance while the guest waits for its disk.
+		processor = []string{"-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=3,sleep=on"}
+	}
+	return append(processor,
+		"-cpu", "max", "-M", "q35", "-m", strconv.Itoa(m.memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", m.kernel.Image(), "-initrd", initrd,
 		"-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable",
-		"-serial", "file:" + console,
+		"-serial", "file:"+console,
 		"-device", "virtio-rng-pci",
 		"-device", "virtio-serial-pci",
 		"-add-fd", "fd=3,set=1", "-chardev", "file,id=out,path=/dev/fdset/1,append=on", "-device",
-		"virtserialport,chardev=out,name=" + outputPort,
-	}
-	return append(args,
+		"virtserialport,chardev=out,name="+outputPort,
 		"-virtfs", "local,id=root,mount_tag="+rootTag+",path=/,security_model=none,readonly=on,multidevs=remap",
 		"-virtfs", "local,id=share,mount_tag="+outTag+",path="+m.out+",security_model=none")
 }
