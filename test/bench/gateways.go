@@ -40,8 +40,8 @@ type external struct {
 	pods []*lab.Pod
 }
 
-// measureGatewayTraffic measures the traffic that floating IPs translate, and that which leaves by a
-// Router's gateway.
+// measureGatewayTraffic measures the traffic that floating IPs translate, and what leaves by the
+// gateway of a Router.
 func measureGatewayTraffic(ctx context.Context) ([]Result, error) {
 	return takeAll(ctx, floatingTraffic, gatewayTraffic)
 }
