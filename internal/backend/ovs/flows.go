@@ -48,7 +48,8 @@ type flows struct {
 	// synced is called after the first Sync on each connection, until it succeeds.
 	synced func(ctx context.Context) error
 	fresh  bool
-	// relearn is called after changes of flows, until it succeeds, at most once in a relearnPause.
+	// relearn is called after changes of flows, until it succeeds, at most once in a relearnPause;
+	// relearned is when that was last to be.
 	relearn   func(ctx context.Context) error
 	replaced  bool
 	relearned time.Time
@@ -162,9 +163,12 @@ func (f *flows) sync(running context.Context, state *intent.State) error {
 	if res.Added+res.Changed+res.Deleted > 0 {
 		f.replaced = true
 	}
-	if now := time.Now(); err == nil && f.replaced && now.Sub(f.relearned) >= relearnPause {
-		err = f.relearn(ctx)
-		f.replaced, f.relearned = err != nil, now
+	if now := time.Now(); f.replaced && now.Sub(f.relearned) >= relearnPause {
+		if err == nil {
+			err = f.relearn(ctx)
+			f.replaced = err != nil
+		}
+		f.relearned = now // also after errors, which are tried again at their own pace
 	}
 	for _, c := range res.Conflicts {
 		f.log.Error("two objects require the same flow; the loser's is not installed",

@@ -66,6 +66,16 @@ func TestRelearn(t *testing.T) {
 	sync(4, nil) // too early
 	isDue(true)
 	later()
+	lost := errors.New("the switch is away")
+	r.flows.bridge = bridge.New(bridge.Options{
+		Connect: func(context.Context) (bridge.Switch, error) { return nil, lost },
+	})
+	sync(4, lost)
+	if time.Since(r.flows.relearned) >= relearnPause {
+		t.Error("another one is due at once while the switch is away")
+	}
+	restart(intent.UnenforcedPolicies)
+	later()
 	sync(5, nil)
 	isDue(false)
 }
