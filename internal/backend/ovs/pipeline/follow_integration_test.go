@@ -66,7 +66,7 @@ func (s *simulation) input(t fataler, node int) Input {
 	in := inputOf(stateFrom(t, o))
 	in.Numbers = in.Numbers.WithNeighbours(s.neighbours)
 	if s.states != nil {
-		in.Numbers = in.Numbers.WithEgress(s.states[node])
+		in.Numbers = in.Numbers.WithEgress(s.states[node]).WithNextHopsDown(s.down)
 	}
 	return in
 }
@@ -209,9 +209,13 @@ func (s *simulation) acrossWire(from int, o outcome) (packet, int, bool) {
 	return packet{}, from, false
 }
 
-// isEgress says whether a packet comes from an address that one of several nodes is active for.
+// isEgress says whether a packet comes from an address that one of several nodes is active for, or
+// leaves with its MAC for a next hop.
 func (s *simulation) isEgress(src netip.Addr, mac intent.MAC) bool {
-	return slices.ContainsFunc(s.egress, func(e intent.EgressAddress) bool { return e.Address == src && mac == reserved.PodMAC(src) })
+	return slices.ContainsFunc(s.egress, func(e intent.EgressAddress) bool {
+		byPolicy := slices.ContainsFunc(s.paths, func(p intent.EgressPath) bool { return p.Name == e.Egress && len(p.NextHops) > 0 })
+		return (byPolicy || e.Address == src) && mac == reserved.PodMAC(e.Address)
+	})
 }
 
 // isGateway says whether a packet comes from a Router's gateway.

@@ -293,6 +293,9 @@ type exit struct {
 	router string
 	// own is the port's address, which is not translated; not valid: it is.
 	own netip.Addr
+	// byPolicy says that packets leave by one of hops, which work.
+	byPolicy bool
+	hops     []netip.Addr
 }
 
 // source is what the outside sees.
@@ -314,7 +317,7 @@ func (w promise) exitOf(p worldPort, to netip.Addr) (exit, bool) {
 		all := len(w.paths[i].Destinations) == 0
 		if all || slices.ContainsFunc(w.paths[i].Destinations, func(d netip.Prefix) bool { return d.Contains(to) }) {
 			if e, ok := w.oneOf(intent.EgressUser(p.Egress), known); ok {
-				return e, true
+				return w.byPolicy(e, w.paths[i], known), true
 			}
 		}
 	}
@@ -331,6 +334,35 @@ func (w promise) exitOf(p worldPort, to netip.Addr) (exit, bool) {
 		known, _ = firstOf(p.Addresses, to)
 	}
 	return w.oneOf(intent.RouterUser(rt), known)
+}
+
+// byPolicy is the exit of an Egress by its next hops, if it has some.
+func (w promise) byPolicy(e exit, path intent.EgressPath, known netip.Addr) exit {
+	if len(path.NextHops) == 0 {
+		return e
+	}
+	e.byPolicy, e.own = true, known
+	for _, hop := range path.NextHops {
+		if hop.Is4() == e.address.Is4() && !w.down[NextHopKey{e.network, e.address, hop}] {
+			e.hops = append(e.hops, hop)
+		}
+	}
+	return e
+}
+
+// byNextHop is the way of a traced packet that leaves by a next hop, whatever it is for: that of its
+// source port.
+func (w promise) byNextHop(here int, as exit, to netip.Addr, ttl uint8) arrival {
+	if len(as.hops) == 0 {
+		return lost
+	}
+	hop := as.hops[tracedPort>>1%hopSlots%len(as.hops)]
+	at := arrival{end: "outside", node: here, src: as.own, dst: to, ttl: ttl}
+	var known bool
+	if at.mac, known = w.neighbours[NeighbourKey{as.network, hop}]; !known {
+		at.end, at.gateway = "agent", hop
+	}
+	return at
 }
 
 // oneOf is the one of a user's addresses that what has an address in the cluster leaves by.
@@ -471,6 +503,9 @@ func (w promise) leave(a worldPort, as exit, to netip.Addr) arrival {
 
 // leaveNode is the way of a packet that leaves the cluster at a node.
 func (w promise) leaveNode(here int, as exit, to netip.Addr, ttl uint8) arrival {
+	if as.byPolicy {
+		return w.byNextHop(here, as, to, ttl)
+	}
 	n := w.network(as.network)
 	at := arrival{end: "outside", node: here, src: as.source(), dst: to, ttl: ttl}
 	if w.answering(n, to) == here {

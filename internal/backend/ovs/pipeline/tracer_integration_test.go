@@ -176,6 +176,9 @@ func (tr *tracer) trace(ctx context.Context, p packet) (outcome, string, error) 
 	return tr.read(text)
 }
 
+// tracedPort is the source port of packets that are traced.
+const tracedPort = 1234
+
 // traceFlow is a packet as ofproto/trace takes it.
 func traceFlow(p packet) string {
 	f := []string{fmt.Sprintf("in_port=%d,dl_src=%s,dl_dst=%s", p.inPort, p.ethSrc, p.ethDst)}
@@ -198,9 +201,9 @@ func traceFlow(p packet) string {
 	case p.kind == "advertise":
 		f = append(f, fmt.Sprintf("icmp6,icmpv6_type=136,icmpv6_code=0,ipv6_src=%s,ipv6_dst=%s,nw_ttl=%d,nd_target=%s", p.src, p.dst, p.ttl, p.target))
 	case p.src.Is4():
-		f = append(f, fmt.Sprintf("tcp,nw_src=%s,nw_dst=%s,nw_ttl=%d,tcp_src=1234,tcp_dst=80", p.src, p.dst, p.ttl))
+		f = append(f, fmt.Sprintf("tcp,nw_src=%s,nw_dst=%s,nw_ttl=%d,tcp_src=%d,tcp_dst=80", p.src, p.dst, p.ttl, tracedPort))
 	default:
-		f = append(f, fmt.Sprintf("tcp6,ipv6_src=%s,ipv6_dst=%s,nw_ttl=%d,tcp_src=1234,tcp_dst=80", p.src, p.dst, p.ttl))
+		f = append(f, fmt.Sprintf("tcp6,ipv6_src=%s,ipv6_dst=%s,nw_ttl=%d,tcp_src=%d,tcp_dst=80", p.src, p.dst, p.ttl, tracedPort))
 	}
 	if p.vlan != 0 { // after all fields, or they lack their Ethernet type
 		f = append(f, fmt.Sprintf("vlan_tci=%#x", 0x1000|p.vlan))

@@ -62,7 +62,7 @@ func TestWorldsKeepPromises(t *testing.T) {
 		"port outside", "port agent", "port hairpin", "floating port", "floating dropped", "host kernel", "served host", "served dropped",
 		"reply outside", "reply agent", "reply port", "port by gateway", "gateway dropped",
 		"port routed", "routed port", "routed dropped",
-		"port by egress", "port by another node", "egress dropped", "egress reply", "egress reply by another node", "egress hairpin", "egress aged"} {
+		"port by egress", "port by another node", "egress dropped", "port by next hop", "next hop reply", "egress reply", "egress reply by another node", "egress hairpin", "egress aged"} {
 		if ends[end] == 0 {
 			t.Errorf("no packet of kind and end %q: the cases say nothing", end)
 		}
@@ -106,7 +106,8 @@ func (s *simulation) testPortTo(t *rapid.T, a worldPort, to netip.Addr, ends map
 	if slices.ContainsFunc(s.gateways, func(g intent.GatewayAddress) bool { return g.Address == got.src }) {
 		ends["port by gateway"]++
 	}
-	if as, ok := model.exitOf(a, to); ok && as.own.IsValid() && (got.end == "outside" || got.end == "agent") {
+	s.testHopReply(t, a, to, got, what, ends)
+	if as, ok := model.exitOf(a, to); ok && as.own.IsValid() && !as.byPolicy && (got.end == "outside" || got.end == "agent") {
 		ends["port routed"]++
 	}
 	if as, ok := model.exitOf(a, to); ok && as.ofNodes && got.src == as.address {
@@ -554,6 +555,34 @@ func (s *simulation) testExitReply(t *rapid.T, a worldPort, to netip.Addr, got a
 	}
 }
 
+// testHopReply has the next hop that a port's packet has left by answer it.
+func (s *simulation) testHopReply(t *rapid.T, a worldPort, to netip.Addr, got arrival, what string, ends map[string]int) {
+	model := promise{s.clusterWorld}
+	as, ok := model.exitOf(a, to)
+	if !ok || !as.byPolicy || got.end != "outside" && got.end != "agent" {
+		return
+	}
+	ends["port by next hop"]++
+	here, _ := model.translates(s.nodeOf(a), as)
+	s.zone = int(datapath.GatewayZone(s.router(as.router).ID))
+	defer func() { s.zone = 0 }()
+	if !slices.Contains(got.last.Commits, s.zone) {
+		t.Fatalf("%s: committed in zones %v, want %d\n%s", what, got.last.Commits, s.zone, strings.Join(s.log, "\n"))
+	}
+	own, _ := firstOf(a.Addresses, to)
+	back := arrival{end: "port", node: s.nodeOf(a), port: a, src: to, dst: own, ttl: 63}
+	n := s.network(as.network)
+	s.log = nil
+	answer, err := s.send(here, packet{
+		kind: "ip", inPort: uplinkOf(n), vlan: n.VLAN, ethSrc: outsideMAC(firstNextHop), ethDst: reserved.PodMAC(as.address),
+		src: to, dst: as.own, ttl: 64,
+	}, noMark, nil)
+	if err != nil || !answer.same(back) {
+		s.fatal(t, fmt.Sprintf("reply to %s, by the next hop of %s on n%d: %v", what, as.address, here, err), back, answer)
+	}
+	ends["next hop reply"]++
+}
+
 // testEgress has packets come from the wire for an address that one of several nodes is active for,
 // and has a port that leaves by it send some with any TTL. Only the active node answers for it, if
 // it is to, and no node lets anything in that no port has asked for.
@@ -616,7 +645,8 @@ func (s *simulation) testEgress(t *rapid.T, ends map[string]int) {
 	s.testPortTo(t, a, to, ends)
 	ttl := rapid.SampledFrom([]uint8{1, 2, 3, 255}).Draw(t, "ttl of it")
 	want := model.fromPort(a, to)
-	if want.src != e.Address {
+	as, _ = model.exitOf(a, to)
+	if want.src != as.source() || as.byPolicy && want.end != "outside" && want.end != "agent" {
 		return // it stays in the cluster
 	}
 	spent, least := 64-want.ttl, uint8(1)

@@ -33,6 +33,7 @@ type clusterWorld struct {
 	egress        []intent.EgressAddress
 	paths         []intent.EgressPath
 	states        []map[ExternalKey]EgressState // by node: how it treats egress addresses
+	down          map[NextHopKey]bool           // next hops of egress addresses that do not work
 	neighbours    map[NeighbourKey]intent.MAC   // on external networks, as far as they are known
 }
 
@@ -442,13 +443,39 @@ func (w *clusterWorld) drawEgress(t *rapid.T) {
 			}
 			path.Destinations = path.Destinations[rapid.IntRange(0, 1).Draw(t, "one family"):]
 		}
+		w.drawNextHops(t, &path)
 		if rapid.IntRange(0, 5).Draw(t, "no "+name) > 0 {
 			w.paths = append(w.paths, path)
 		}
 		w.drawEgressAddresses(t, intent.EgressAddress{Network: path.Network, Router: intent.DefaultRouterName, Egress: name}, 40+2*i)
 	}
+	w.down = map[NextHopKey]bool{}
+	for _, path := range w.paths {
+		for _, e := range w.egress {
+			for _, hop := range path.NextHops {
+				if e.Egress == path.Name && rapid.IntRange(0, 3).Draw(t, "next hop works") == 0 {
+					w.down[NextHopKey{e.Network, e.Address, hop}] = true
+				}
+			}
+		}
+	}
 	for i := range w.ports {
 		w.ports[i].Egress = rapid.SampledFrom(names).Draw(t, "egress")
+	}
+}
+
+// firstNextHop is the number of the first next hop of an Egress in each subnet of an external network.
+const firstNextHop = 90
+
+// drawNextHops draws that a third of Egresses do not translate, but send to next hops.
+func (w *clusterWorld) drawNextHops(t *rapid.T, path *intent.EgressPath) {
+	if rapid.IntRange(0, 2).Draw(t, "translates") > 0 {
+		return
+	}
+	for _, s := range w.network(path.Network).Subnets {
+		for i := range rapid.IntRange(0, 3).Draw(t, "next hops") {
+			path.NextHops = append(path.NextHops, at(s.Prefix, firstNextHop+i))
+		}
 	}
 }
 
@@ -524,6 +551,11 @@ func (w *clusterWorld) drawNeighbours(t *rapid.T) {
 	for _, e := range w.egress {
 		w.drawNeighbour(t, w.network(e.Network), e.Address, reserved.PodMAC(e.Address))
 	}
+	for _, path := range w.paths {
+		for i, hop := range path.NextHops {
+			w.drawNeighbour(t, w.network(path.Network), hop, outsideMAC(firstNextHop+i))
+		}
+	}
 }
 
 // outsideHost is the number of a host outside in each subnet of an external network.
@@ -588,6 +620,9 @@ func (w *clusterWorld) addresses() []netip.Addr {
 	}
 	for _, e := range w.egress {
 		list = append(list, e.Address)
+	}
+	for _, path := range w.paths {
+		list = append(list, path.NextHops...)
 	}
 	return list
 }
