@@ -94,7 +94,8 @@ func (w watched) deploy(ctx context.Context, t *testing.T) {
 		remove(ctx, t, "-n", agents, "secret", "coelan-watcher")
 		remove(ctx, t, "-f", watcherManifest())
 	})
-	apply(ctx, t, strings.ReplaceAll(string(data), "https://odl.example.com:8443", url))
+	settings := strings.NewReplacer("https://odl.example.com:8443", url, "reread: 1m", "reread: 5s")
+	apply(ctx, t, settings.Replace(string(data)))
 	w.rolledOut(ctx, t)
 }
 
@@ -212,12 +213,11 @@ func (w watched) ends(t *testing.T) {
 	}
 }
 
-// forgets has the controller lose everything, as after a reinstallation.
+// forgets has the controller lose everything, as after a reinstallation. The watcher notices when it
+// reads it anew.
 func (w watched) forgets(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
-	w.odl.SetDown(true)
 	w.odl.Forget()
-	w.odl.SetDown(false)
 	w.equal(ctx, t)
 }
 
