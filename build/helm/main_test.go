@@ -60,7 +60,8 @@ func TestValues(t *testing.T) {
 			values: map[string]any{"restconf": map[string]any{"enabled": true, "bindAddress": "10.0.0.1:8443"}},
 			want: []string{"--restconf-bind-address=10.0.0.1:8443", "containerPort: 8443", "targetPort: 8443",
 				"resourceNames: [coelan-restconf-users]", "name: extension-apiserver-authentication-reader",
-				"resources: [services]\n    verbs: [create, update, delete]", "resources: [endpointslices]\n    verbs: [create, update, delete]"},
+				"resources: [services]\n    verbs: [create, update, delete]", "resources: [endpointslices]\n    verbs: [create, update, delete]",
+				"resources: [networkpolicies]\n    verbs: [create, update, delete]"},
 		},
 		"the watcher is off": {absent: []string{"coelan-watcher"}},
 		"the watcher": {

@@ -54,6 +54,7 @@ func generate(root string) ([]byte, error) {
 		"-path=" + models, "-output_file=" + file, "-package_name=yangmodel",
 		"-generate_fakeroot", "-fakeroot_name=root", "-compress_paths=false",
 		"-generate_simple_unions", "-generate_getters=false", "-include_descriptions=false",
+		"-yangpresence",
 	}, files...)...)
 	var problems bytes.Buffer
 	cmd.Stderr = &problems

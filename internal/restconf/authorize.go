@@ -85,15 +85,17 @@ func (a *authorizer) mayDo(ctx context.Context, user Identity, changes []mapping
 // nothing of what the lists are made of is refused.
 func (a *authorizer) visible(ctx context.Context, user Identity, w *mapping.World, lists []*mapping.List, strict bool,
 ) (*mapping.World, error) {
-	seen := &mapping.World{Namespaces: w.Namespaces}
+	seen := &mapping.World{}
 	s := scope{a: a, ctx: ctx, user: user}
 	seen.Networks = filter(&s, mapping.Networks, w.Networks, func(string) string { return "" })
 	seen.Routers = filter(&s, mapping.Routers, w.Routers, func(string) string { return "" })
+	seen.Namespaces = filter(&s, mapping.Namespaces, w.Namespaces, func(string) string { return "" })
 	seen.Nodes = filter(&s, mapping.Nodes, w.Nodes, func(string) string { return "" })
 	namespaceOf := func(k types.NamespacedName) string { return k.Namespace }
 	seen.Ports = filter(&s, mapping.Ports, w.Ports, namespaceOf)
 	seen.Services = filter(&s, mapping.Services, w.Services, namespaceOf)
 	seen.Slices = filter(&s, mapping.Slices, w.Slices, namespaceOf)
+	seen.Policies = filter(&s, mapping.Policies, w.Policies, namespaceOf)
 	seen.Pods = filter(&s, mapping.Pods, w.Pods, func(uid types.UID) string { return w.Pods[uid].Namespace })
 	if s.err != nil {
 		return nil, s.err
@@ -120,6 +122,8 @@ func anyOf(seen *mapping.World, r mapping.Resource) bool {
 		return len(seen.Services) > 0
 	case mapping.Slices:
 		return len(seen.Slices) > 0
+	case mapping.Policies:
+		return len(seen.Policies) > 0
 	}
 	return false
 }

@@ -112,7 +112,7 @@ func (d *datastore) tree(w *mapping.World, lists []*mapping.List, operational bo
 		if operational && l.Operational != nil {
 			show = l.Operational
 		}
-		node := d.schema.Children[l.Container].Children[l.Name]
+		node := d.node(l)
 		entries := []any{}
 		for _, e := range show(w) {
 			entry, err := toEntry(node, e)
@@ -126,9 +126,30 @@ func (d *datastore) tree(w *mapping.World, lists []*mapping.List, operational bo
 		if len(entries) > 0 {
 			container[l.Name] = entries
 		}
+		if l.Inner != "" {
+			container = map[string]any{l.Inner: container}
+		}
 		tree[l.Container] = container
 	}
 	return tree
+}
+
+// node is the schema of a list.
+func (d *datastore) node(l *mapping.List) *datatree.Node {
+	n := d.schema.Children[l.Container]
+	if l.Inner != "" {
+		n = n.Children[l.Inner]
+	}
+	return n.Children[l.Name]
+}
+
+// holder is the container that a list is in; nil if it was deleted.
+func holder(tree map[string]any, l *mapping.List) map[string]any {
+	at, _ := tree[l.Container].(map[string]any)
+	if l.Inner != "" {
+		at, _ = at[l.Inner].(map[string]any)
+	}
+	return at
 }
 
 // toEntry is a Go value as an entry of a tree.
@@ -301,9 +322,9 @@ func (d *datastore) keep(w *mapping.World, l *mapping.List, old, tree map[string
 	if l.Kept == nil {
 		return
 	}
-	node := d.schema.Children[l.Container].Children[l.Name]
+	node := d.node(l)
 	kept, there := l.Kept(w), d.byKey(node, tree, l)
-	container := tree[l.Container].(map[string]any)
+	container := holder(tree, l)
 	list, _ := container[l.Name].([]any)
 	for key, entry := range d.byKey(node, old, l) {
 		if there[key] == nil && slices.Contains(kept, key) {
@@ -369,13 +390,13 @@ func matches(list, tag string) bool {
 // write brings a World to what the tree says, where that differs from the tree before.
 func (d *datastore) write(w *mapping.World, lists []*mapping.List, old, tree map[string]any) error {
 	for _, l := range lists {
-		node := d.schema.Children[l.Container].Children[l.Name]
+		node := d.node(l)
 		before, after := d.byKey(node, old, l), d.byKey(node, tree, l)
 		for key, entry := range after {
 			if reflect.DeepEqual(before[key], entry) {
 				continue
 			}
-			at := datatree.Path{{Node: node.Parent}, {Node: node, Keys: []string{key}}}.String()
+			at := datatree.EntryPath(node, key).String()
 			if l.Write == nil {
 				return datatree.Fail(datatree.OperationNotSupported, at, "cannot be written: it is what Kubernetes has")
 			}
@@ -392,13 +413,13 @@ func (d *datastore) write(w *mapping.World, lists []*mapping.List, old, tree map
 		}
 	}
 	for _, l := range lists {
-		node := d.schema.Children[l.Container].Children[l.Name]
+		node := d.node(l)
 		before, after := d.byKey(node, old, l), d.byKey(node, tree, l)
 		for key := range before {
 			if after[key] != nil {
 				continue
 			}
-			at := datatree.Path{{Node: node.Parent}, {Node: node, Keys: []string{key}}}.String()
+			at := datatree.EntryPath(node, key).String()
 			if l.Remove == nil {
 				return datatree.Fail(datatree.OperationNotSupported, at, "cannot be removed: it is what Kubernetes has")
 			}
@@ -422,8 +443,7 @@ func below(entry string, err error) error {
 // byKey are the entries of a list without state, by their keys.
 func (d *datastore) byKey(node *datatree.Node, tree map[string]any, l *mapping.List) map[string]map[string]any {
 	byKey := map[string]map[string]any{}
-	container, _ := tree[l.Container].(map[string]any)
-	list, _ := container[l.Name].([]any)
+	list, _ := holder(tree, l)[l.Name].([]any)
 	for _, e := range list {
 		entry, _ := datatree.Query{Content: datatree.Config}.Select(node, e).(map[string]any)
 		byKey[fmt.Sprint(entry[node.Keys[0]])] = entry

@@ -22,6 +22,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,6 +52,7 @@ func newMemory() *memory {
 		Ports: map[types.NamespacedName]*v1alpha1.Port{}, Namespaces: map[string]*corev1.Namespace{},
 		Nodes: map[string]*corev1.Node{}, Pods: map[types.UID]*corev1.Pod{},
 		Services: map[types.NamespacedName]*corev1.Service{}, Slices: map[types.NamespacedName]*discoveryv1.EndpointSlice{},
+		Policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{},
 	}}
 }
 
@@ -104,6 +106,10 @@ func (m *memory) get(o client.Object) client.Object {
 		if slice := m.world.Slices[client.ObjectKeyFromObject(o)]; slice != nil {
 			return slice
 		}
+	case *networkingv1.NetworkPolicy:
+		if p := m.world.Policies[client.ObjectKeyFromObject(o)]; p != nil {
+			return p
+		}
 	}
 	return nil
 }
@@ -139,6 +145,11 @@ func (m *memory) put(o client.Object, remove bool) {
 		m.world.Slices[client.ObjectKeyFromObject(o)] = o
 		if remove {
 			delete(m.world.Slices, client.ObjectKeyFromObject(o))
+		}
+	case *networkingv1.NetworkPolicy:
+		m.world.Policies[client.ObjectKeyFromObject(o)] = o
+		if remove {
+			delete(m.world.Policies, client.ObjectKeyFromObject(o))
 		}
 	}
 }

@@ -3,6 +3,9 @@
 package restconf
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -20,14 +23,21 @@ type modelOf struct{ name, revision, namespace string }
 var models = []modelOf{
 	{"dhcp_allocation_pool", "2016-12-14", "urn:opendaylight:netvirt:dhcp_allocation_pool"},
 	{"elan", "2015-06-02", "urn:opendaylight:netvirt:elan"},
+	{"k8s", "2018-12-05", "urn:opendaylight:k8s"},
+	{"k8s-cluster", "2018-11-27", "urn:opendaylight:coe:northbound:k8s-cluster"},
 	{"k8s-node", "2017-08-29", "urn:opendaylight:coe:northbound:k8s-node"},
 	{"l3vpn", "2014-08-15", "urn:huawei:params:xml:ns:yang:l3vpn"},
 	{"pod", "2017-06-11", "urn:opendaylight:coe:northbound:pod"},
 	{"service", "2017-06-11", "urn:opendaylight:coe:northbound:service"},
 }
 
-// sharedTypes is the module of types that they import.
-var sharedTypes = modelOf{"coelan-types", "2026-11-25", "urn:coelan:types"}
+// imported are the modules of types and groupings that they import.
+var imported = []modelOf{
+	{"coelan-types", "2026-11-25", "urn:coelan:types"},
+	{"core", "2018-12-05", "urn:opendaylight:k8s:core"},
+	{"meta-v1", "2018-12-05", "urn:opendaylight:k8s:meta-v1"},
+	{"network-policy", "2018-12-05", "urn:opendaylight:k8s:network-policy"},
+}
 
 // capabilities are those of RFC 8040, section 9.1.1 that there are.
 var capabilities = []any{
@@ -81,13 +91,17 @@ func (h *handler) static(path string) (any, bool) {
 
 // modulesState is the library of RFC 7895.
 func modulesState() map[string]any {
-	modules := []any{module(sharedTypes, "import")}
-	id := sharedTypes.revision
+	var modules []any
+	h := sha256.New()
+	for _, m := range imported {
+		modules = append(modules, module(m, "import"))
+		fmt.Fprintln(h, m.name, m.revision)
+	}
 	for _, m := range models {
 		modules = append(modules, module(m, "implement"))
-		id += "." + m.name + "@" + m.revision
+		fmt.Fprintln(h, m.name, m.revision)
 	}
-	return map[string]any{"module-set-id": id, "module": modules}
+	return map[string]any{"module-set-id": hex.EncodeToString(h.Sum(nil)[:12]), "module": modules}
 }
 
 func module(m modelOf, conformance string) any {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -76,6 +77,10 @@ func (s *site) compare(manifest string) {
 		v := &corev1.Service{}
 		err = yaml.UnmarshalStrict([]byte(manifest), v)
 		got, want = s.api.world.Services[types.NamespacedName{Namespace: v.Namespace, Name: v.Name}].Spec, v.Spec
+	case "NetworkPolicy":
+		p := &networkingv1.NetworkPolicy{}
+		err = yaml.UnmarshalStrict([]byte(manifest), p)
+		got, want = s.api.world.Policies[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}].Spec, p.Spec
 	default:
 		s.Fatalf("kind %q", kind.Kind)
 	}

@@ -23,6 +23,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -65,7 +66,7 @@ func serve(t *testing.T) *served {
 		t.Cleanup(s.replicas[i].Close)
 	}
 	s.token = s.account("admin", rbacv1.PolicyRule{
-		APIGroups: []string{"", "coelan.io", "discovery.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"},
+		APIGroups: []string{"", "coelan.io", "discovery.k8s.io", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"},
 	})
 	return s
 }
@@ -134,10 +135,35 @@ func TestServed(t *testing.T) {
 	t.Run("samples", func(t *testing.T) { s.samples(t) })
 	t.Run("kubectl", func(t *testing.T) { s.bothWays(t) })
 	t.Run("services", func(t *testing.T) { s.services(t) })
+	t.Run("policies", func(t *testing.T) { s.policies(t) })
 	t.Run("refused by the API", func(t *testing.T) { s.refused(t) })
 	t.Run("users", func(t *testing.T) { s.users(t) })
 	t.Run("no lost update", func(t *testing.T) { s.noLostUpdate(t) })
 	t.Run("yanglint", func(t *testing.T) { s.yanglint(t) })
+}
+
+// policies writes a NetworkPolicy, which the API server completes: written again, it stays as it
+// is.
+func (s *served) policies(t *testing.T) {
+	s = s.on(t)
+	body := ingressOf(`"ingress-ports":[{"network-policy-port":{"port":"80"}}],"from":[{"network-policy-peer":{"peer-pod-selector":{}}}]`)
+	p := &networkingv1.NetworkPolicy{}
+	key := client.ObjectKey{Namespace: "default", Name: "policy-" + policyUUID}
+	version := ""
+	for range 2 {
+		s.want(200, "PUT", "/restconf/config/k8s:k8s/network-policies/network-policy/"+policyUUID, body)
+		if err := s.client.Get(t.Context(), key, p); err != nil || len(p.Spec.PolicyTypes) != 1 {
+			t.Fatalf("%v: %+v", err, p.Spec)
+		}
+		if version != "" && p.ResourceVersion != version {
+			t.Errorf("written again without a change: version %s, then %s", version, p.ResourceVersion)
+		}
+		version = p.ResourceVersion
+	}
+	if got := s.want(400, "PUT", policyPath+policyUUID, policyOf(`"network-policy-spec":{"pod-selector":{"match-labels":[{"key":"no label"}]}}`)); !strings.Contains(got.body, "no label") {
+		t.Error(got.body)
+	}
+	s.want(204, "DELETE", policyPath+policyUUID, "")
 }
 
 // on is the same with another test.
@@ -350,7 +376,7 @@ func (s *served) noLostUpdate(t *testing.T) {
 // yanglint has another implementation of YANG read an answer with all data.
 func (s *served) yanglint(t *testing.T) {
 	s = s.on(t)
-	for _, name := range []string{"dhcp_allocation_pool:dhcp_allocation_pool", "elan:elan-instances", "elan:elan-interfaces", "l3vpn:vpn-instances", "pod:coe", "k8s-node:k8s-nodes-info", "service:service-information", "service:endpoints-info"} {
+	for _, name := range []string{"dhcp_allocation_pool:dhcp_allocation_pool", "elan:elan-instances", "elan:elan-interfaces", "l3vpn:vpn-instances", "pod:coe", "k8s-node:k8s-nodes-info", "service:service-information", "service:endpoints-info", "k8s:k8s", "k8s-cluster:k8s-clusters-info"} {
 		answer := s.want(200, "GET", "/restconf/data/"+name, "").body
 		module, _, _ := strings.Cut(name, ":")
 		file := filepath.Join(t.TempDir(), "answer.json")

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,7 @@ func (s *Store) Read(ctx context.Context, resources []mapping.Resource, pod stri
 		Nodes: map[string]*corev1.Node{}, Pods: map[types.UID]*corev1.Pod{},
 		Services: map[types.NamespacedName]*corev1.Service{},
 		Slices:   map[types.NamespacedName]*discoveryv1.EndpointSlice{},
+		Policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{},
 	}
 	for _, r := range resources {
 		var err error
@@ -78,6 +80,14 @@ func (s *Store) Read(ctx context.Context, resources []mapping.Resource, pod stri
 			for i := range list.Items {
 				w.Slices[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
 			}
+		case mapping.Policies:
+			var list networkingv1.NetworkPolicyList
+			err = s.Live.List(ctx, &list)
+			for i := range list.Items {
+				w.Policies[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+			}
+		case mapping.Namespaces:
+			err = s.readNamespaces(ctx, w)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", r.Name, err)
@@ -95,6 +105,10 @@ func (s *Store) readNetworks(ctx context.Context, w *mapping.World) error {
 	for i := range list.Items {
 		w.Networks[list.Items[i].Name] = &list.Items[i]
 	}
+	return s.readNamespaces(ctx, w)
+}
+
+func (s *Store) readNamespaces(ctx context.Context, w *mapping.World) error {
 	var namespaces corev1.NamespaceList
 	if err := s.Cached.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return err

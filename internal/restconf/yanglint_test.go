@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestYanglint has another implementation of YANG read the answers about all data.
@@ -23,6 +26,10 @@ func TestYanglint(t *testing.T) {
 		"l3vpn:vpn-instances":{"vpn-instance":[{"vpn-instance-name":"red","ipv6-family":{"route-distinguisher":["64512:7"],"vpnTargets":{"vpnTarget":[{"vrfRTValue":"64512:100","vrfRTType":"both"}]}}}]},
 		"elan:elan-interfaces":{"elan-interface":[{"name":"a:vm","elan-instance-name":"red","static-mac-entries":[{"mac-address":"0A:00:00:00:00:01","ip-prefix":"10.10.0.9"}]}]}}}`)
 	s.want(204, "POST", "/restconf/config/pod:coe", samplePod)
+	s.want(201, "PUT", policyPath+policyUUID, policyOf(`"network-NS":"shop","network-policy-spec":{"pod-selector":{"match-expressions":[{"key":"a","operator":"In","values":["b"]}]},
+		"ingress":[{},{"network-policy-ingress-rule":{"from":[{"network-policy-peer":{"peer-namespace-selector":{}}},{"network-policy-peer":{"ip-block":{"cidr":"10.0.0.0/8"}}}],
+			"ingress-ports":[{"network-policy-port":{"port":"80","end-port":90}}]}}]}`))
+	s.api.world.Namespaces["kube-system"] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{UID: "00000000-2222-3333-4444-555555555555"}}
 	s.api.world.Routers["red"].Status.VNI = 70011
 	for _, m := range models {
 		all := ""

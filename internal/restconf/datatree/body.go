@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -140,13 +141,15 @@ func checkList(n *Node, value any, path string) ([]any, error) {
 	}
 	result := make([]any, 0, len(list))
 	seen := map[string]bool{}
-	for _, v := range list {
+	for i, v := range list {
 		entry, err := checkObject(n, v, path)
 		if err != nil {
 			return nil, err
 		}
 		for _, k := range n.Keys {
-			if _, there := entry[k]; !there {
+			if _, there := entry[k]; !there && n.positioned() {
+				entry[k] = json.Number(strconv.Itoa(i))
+			} else if !there {
 				return nil, Fail(MissingElement, path+"/"+k, "the key of an entry is missing")
 			}
 		}

@@ -85,7 +85,7 @@ func Apply(root *Node, tree map[string]any, path Path, edit Edit, child *Node, v
 	}
 	switch edit {
 	case Create:
-		return true, create(root, tree, path, child, value)
+		return true, create(tree, path, child, value)
 	case Delete:
 		return false, remove(tree, path)
 	}
@@ -162,19 +162,19 @@ func applyEntry(tree map[string]any, path Path, edit Edit, value any) (bool, err
 }
 
 // create adds a child that must not be there.
-func create(root *Node, tree map[string]any, path Path, child *Node, value any) error {
-	parent, err := containerOf(tree, path, len(path) == 1)
+func create(tree map[string]any, path Path, child *Node, value any) error {
+	parent, err := containerOf(tree, path, false)
 	if err != nil {
 		return err
 	}
-	if child.Kind == Container && child.Parent == root {
-		// Containers at the top are always there: their entries are what is new.
+	if child.Kind == Container && child.always() {
+		// It is there without data as well: its entries are what is new.
 		for _, c := range child.Children {
 			entries, there := value.(map[string]any)[c.Name]
 			if !there {
 				continue
 			}
-			if err := create(root, tree, Path{{Node: child}}, c, entries); err != nil {
+			if err := create(tree, append(slices.Clip(path), Step{Node: child}), c, entries); err != nil {
 				return err
 			}
 		}
@@ -234,8 +234,8 @@ func remove(tree map[string]any, path Path) error {
 	return nil
 }
 
-// containerOf finds the object that a path leads to; containers that are missing are made if make
-// is true, entries of lists never.
+// containerOf finds the object that a path leads to; containers that are missing are made outside
+// of lists, and in their entries if make is true. Entries are never made.
 func containerOf(tree map[string]any, path Path, make bool) (map[string]any, error) {
 	at := tree
 	for i, s := range path {
@@ -260,7 +260,7 @@ func containerOf(tree map[string]any, path Path, make bool) (map[string]any, err
 			}
 		}
 		if !there {
-			if !make && i > 0 {
+			if !make && !s.Node.always() {
 				return nil, NotFound(path[:i+1].String())
 			}
 			value = map[string]any{}
@@ -286,7 +286,7 @@ func merge(n *Node, dst, src map[string]any) {
 }
 
 func mergeValue(n *Node, old, value any) any {
-	if old == nil || n.Kind == Leaf {
+	if old == nil || n.Kind == Leaf || n.positioned() {
 		return value
 	}
 	switch n.Kind {

@@ -22,6 +22,15 @@ type Step struct {
 // Path leads from the root to a node.
 type Path []Step
 
+// EntryPath leads to an entry of a list that is in no other list.
+func EntryPath(list *Node, keys ...string) Path {
+	path := Path{{Node: list, Keys: keys}}
+	for n := list.Parent; n.Parent != nil; n = n.Parent {
+		path = append(Path{{Node: n}}, path...)
+	}
+	return path
+}
+
 // Target is the schema node that the path leads to.
 func (p Path) Target(root *Node) *Node {
 	if len(p) == 0 {

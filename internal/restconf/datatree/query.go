@@ -174,7 +174,7 @@ func Get(tree map[string]any, path Path) (any, error) {
 	for i, s := range path {
 		object := at.(map[string]any)
 		value, there := object[s.Node.Name]
-		if !there && s.Node.Kind == Container && i == 0 {
+		if !there && s.Node.always() {
 			value, there = map[string]any{}, true
 		}
 		if s.Keys != nil {
@@ -222,7 +222,7 @@ func (q Query) content(n *Node, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		kept := map[string]any{}
-		found := n.Parent == nil || n.Parent.Parent == nil || q.Content == Config
+		found := n.always() || q.Content == Config
 		for name, below := range v {
 			c := n.Children[name]
 			if part := q.content(c, below); part != nil {

@@ -102,6 +102,27 @@ func (n *Node) isKey() bool {
 	return false
 }
 
+// always reports whether a node is a container outside of lists: it is there also without data (RFC
+// 7950, section 7.5.1).
+func (n *Node) always() bool {
+	for ; n.Parent != nil; n = n.Parent {
+		if n.Kind != Container {
+			return false
+		}
+	}
+	return true
+}
+
+// positioned reports whether the entries of a list have an order and no name (position of
+// coelan-types): then an edit of a node above replaces the list as a whole.
+func (n *Node) positioned() bool {
+	if n.Kind != List || len(n.Keys) != 1 {
+		return false
+	}
+	key := n.Children[n.Keys[0]]
+	return key != nil && typeName(key.Type) == "position"
+}
+
 // qualified is the name as the top of a message has it.
 func (n *Node) qualified() string {
 	if n.Parent == nil {

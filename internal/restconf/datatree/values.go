@@ -35,7 +35,7 @@ func leafValue(n *Node, value any, path string) (any, error) {
 		if !ok {
 			return nil, Fail(InvalidValue, path, show(value)+" is no string")
 		}
-		return canonical(n.Type.Name, text, path)
+		return canonical(typeName(n.Type), text, path)
 	}
 }
 
@@ -53,9 +53,12 @@ func isInteger(text string) bool {
 	return err == nil && !strings.HasPrefix(text, "+")
 }
 
+// typeName is a type's name without its module.
+func typeName(t *yang.YangType) string { return t.Name[strings.LastIndexByte(t.Name, ':')+1:] }
+
 // canonical is the form in which values of the types of coelan-types are compared.
 func canonical(typ, text, path string) (string, error) {
-	switch typ[strings.LastIndexByte(typ, ':')+1:] {
+	switch typ {
 	case "uuid", "mac-address":
 		return strings.ToLower(text), nil
 	case "ip-address":

@@ -24,8 +24,8 @@ type (
 	staticMACEntry = yangmodel.Elan_ElanInterfaces_ElanInterface_StaticMacEntries
 )
 
-// maxPortName is that of objects.
-const maxPortName = 253
+// maxObjectName is that of most objects.
+const maxObjectName = 253
 
 // elanInterfaces are Ports as elan-interfaces: in configuration those of users.
 func elanInterfaces() *List {
@@ -102,7 +102,7 @@ func interfaceKey(name string) (types.NamespacedName, error) {
 	if err := checkName(namespace, "name", maxName); err != nil {
 		return types.NamespacedName{}, err
 	}
-	if err := checkName(port, "name", maxPortName); err != nil {
+	if err := checkName(port, "name", maxObjectName); err != nil {
 		return types.NamespacedName{}, err
 	}
 	return types.NamespacedName{Namespace: namespace, Name: port}, nil

@@ -10,8 +10,8 @@ import (
 
 // List is a list of the models; its entries are objects.
 type List struct {
-	// Container is at the top of its module, Name the list in it.
-	Container, Name string
+	// Container is at the top of its module, Name the list in it, or in its container Inner.
+	Container, Inner, Name string
 	// Reads are the resources that entries are made of; the first is the one that says whether a
 	// client may read them.
 	Reads []Resource
@@ -39,6 +39,7 @@ func Lists() map[string]*List {
 	all := map[string]*List{}
 	for _, l := range []*List{
 		pools(), pods(), elanInstances(), elanInterfaces(), vpnInstances(), nodes(), services(), endpoints(),
+		policies(), clusters(),
 	} {
 		all[l.Container] = l
 	}

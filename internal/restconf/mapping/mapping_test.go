@@ -9,6 +9,7 @@ import (
 	"github.com/openconfig/ygot/ygot"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -22,6 +23,7 @@ func newWorld() *mapping.World {
 		Ports: map[types.NamespacedName]*v1alpha1.Port{}, Namespaces: map[string]*corev1.Namespace{},
 		Nodes: map[string]*corev1.Node{}, Pods: map[types.UID]*corev1.Pod{},
 		Services: map[types.NamespacedName]*corev1.Service{}, Slices: map[types.NamespacedName]*discoveryv1.EndpointSlice{},
+		Policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{},
 	}
 }
 
@@ -69,6 +71,8 @@ func full() *mapping.World {
 		w.Ports[types.NamespacedName{Namespace: "a", Name: p.Name}] = p
 	}
 	addServices(w)
+	addPolicies(w)
+	w.Namespaces["kube-system"] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "00000000-2222-3333-4444-555555555555"}}
 	return w
 }
 

@@ -39,15 +39,18 @@ func elanName(n *v1alpha1.Network) string {
 	return n.Name
 }
 
-// findNetwork finds a Network by its own name or that of its elan-instance.
-func findNetwork(w *World, name string) *v1alpha1.Network {
-	for _, n := range w.Networks {
-		if elanName(n) == name {
-			return n
+// find finds the object that clients know by a name; the zero value: there is none.
+func find[K comparable, O any](objects map[K]O, nameOf func(O) string, name string) (found O) {
+	for _, o := range objects {
+		if nameOf(o) == name {
+			return o
 		}
 	}
-	return nil
+	return found
 }
+
+// findNetwork finds a Network by the name of its elan-instance.
+func findNetwork(w *World, name string) *v1alpha1.Network { return find(w.Networks, elanName, name) }
 
 // editNetwork returns a copy of a Network that may be changed, or a new one, which it puts into
 // the World.

@@ -65,14 +65,8 @@ func vpnName(r *v1alpha1.Router) string {
 	return r.Name
 }
 
-func findRouter(w *World, name string) *v1alpha1.Router {
-	for _, r := range w.Routers {
-		if vpnName(r) == name {
-			return r
-		}
-	}
-	return nil
-}
+// findRouter finds a Router by the name of its vpn-instance.
+func findRouter(w *World, name string) *v1alpha1.Router { return find(w.Routers, vpnName, name) }
 
 // showVPNs are the instances as they are asked for, or as they are in operation.
 func showVPNs(w *World, operational bool) []*vpnInstance {

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +31,7 @@ type World struct {
 	Pods     map[types.UID]*corev1.Pod
 	Services map[types.NamespacedName]*corev1.Service
 	Slices   map[types.NamespacedName]*discoveryv1.EndpointSlice
+	Policies map[types.NamespacedName]*networkingv1.NetworkPolicy
 
 	// hidden are the Ports that the client of an edit may not list: no entry can refer to them.
 	hidden map[types.NamespacedName]bool
@@ -40,7 +42,8 @@ func (w *World) Clone() *World {
 	return &World{
 		Networks: maps.Clone(w.Networks), Routers: maps.Clone(w.Routers), Ports: maps.Clone(w.Ports),
 		Namespaces: w.Namespaces, Nodes: w.Nodes, Pods: w.Pods,
-		Services: maps.Clone(w.Services), Slices: maps.Clone(w.Slices), hidden: w.hidden,
+		Services: maps.Clone(w.Services), Slices: maps.Clone(w.Slices),
+		Policies: maps.Clone(w.Policies), hidden: w.hidden,
 	}
 }
 
@@ -76,6 +79,9 @@ var (
 	Nodes    = Resource{"", "nodes"}
 	Services = Resource{"", "services"}
 	Slices   = Resource{discoveryv1.GroupName, "endpointslices"}
+	Policies = Resource{networkingv1.GroupName, "networkpolicies"}
+	// Namespaces say which cluster it is.
+	Namespaces = Resource{"", "namespaces"}
 )
 
 // Change is a write of one object.
@@ -95,6 +101,7 @@ func Changes(from, to *World) []Change {
 	list = append(list, compare(Ports, from.Ports, to.Ports)...)
 	list = append(list, compare(Services, from.Services, to.Services)...)
 	list = append(list, compare(Slices, from.Slices, to.Slices)...)
+	list = append(list, compare(Policies, from.Policies, to.Policies)...)
 	order := map[Verb]int{Create: 0, Update: 1, Delete: 2}
 	slices.SortStableFunc(list, func(a, b Change) int { return cmp.Compare(order[a.Verb], order[b.Verb]) })
 	return list
