@@ -266,7 +266,9 @@ func addRESTCONF(m manager.Manager, o Options, monitor *heartbeat.Monitor) error
 	}
 	s, err := restconf.New(restconf.Options{
 		Log: o.Log, Kubernetes: api, Namespace: o.LeaderElectionNamespace, BindAddress: o.RESTCONFBindAddress,
-		API:     &restconf.Store{Live: m.GetAPIReader(), Cached: m.GetClient(), Client: m.GetClient()},
+		API: &restconf.Store{
+			Live: m.GetAPIReader(), Cached: m.GetClient(), Client: m.GetClient(), Informers: m.GetCache(),
+		},
 		Clients: restconf.ClusterAuthorities(api), Loop: monitor.Loop("restconf-certificate"),
 	})
 	if err != nil {

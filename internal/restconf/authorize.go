@@ -111,6 +111,24 @@ func (a *authorizer) visible(ctx context.Context, user Identity, w *mapping.Worl
 	return seen, s.err
 }
 
+// mayReadAny returns an error for a client that may read nothing of any of the lists.
+func (a *authorizer) mayReadAny(ctx context.Context, user Identity, w *mapping.World, lists []*mapping.List) error {
+	seen, err := a.visible(ctx, user, w, lists, false)
+	if err != nil {
+		return err
+	}
+	s := scope{a: a, ctx: ctx, user: user}
+	for _, l := range lists {
+		if r := l.Reads[0]; s.mayRead(r, "") || anyOf(seen, r) {
+			return s.err
+		}
+	}
+	if s.err != nil {
+		return s.err
+	}
+	return datatree.Fail(datatree.AccessDenied, "", user.Name+" may list nothing that the models have")
+}
+
 // anyOf reports whether a client sees objects of a resource.
 func anyOf(seen *mapping.World, r mapping.Resource) bool {
 	switch r {

@@ -32,6 +32,8 @@ type API interface {
 	Read(ctx context.Context, resources []mapping.Resource, pod string) (*mapping.World, error)
 	// Commit does all of the changes, or none and returns an error.
 	Commit(ctx context.Context, changes []mapping.Change) error
+	// Watch calls changed each time objects of a resource may have changed, until ctx ends.
+	Watch(ctx context.Context, r mapping.Resource, changed func()) error
 }
 
 // datastore is the data of the models, as views of objects.

@@ -40,6 +40,8 @@ type handler struct {
 	log  *slog.Logger
 	auth *authenticator
 	data *datastore
+	// streams are for requests that wait for changes.
+	streams *streams
 	// underWay bounds how many requests are worked on; rates are those of users.
 	underWay chan struct{}
 	mu       sync.Mutex
@@ -52,7 +54,7 @@ func newHandler(o Options) (*handler, error) {
 		return nil, err
 	}
 	return &handler{
-		log: o.Log, auth: auth,
+		log: o.Log, auth: auth, streams: newStreams(o.Log, o.API),
 		data:     newDatastore(o.Log, o.API, newAuthorizer(o.Kubernetes.AuthorizationV1().SubjectAccessReviews())),
 		underWay: make(chan struct{}, maxUnderWay), rates: cache.NewLRUExpireCache(maxUsers),
 	}, nil
@@ -60,9 +62,6 @@ func newHandler(o Options) (*handler, error) {
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	defer cancel()
-	r = r.WithContext(ctx)
 	header := w.Header()
 	header.Set("Cache-Control", "no-cache")
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -70,11 +69,20 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		hostMeta(w, r)
 		return
 	}
-	user, err := h.admit(r)
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	user, err := h.admit(r.WithContext(ctx))
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
+	if name, ok := isStream(r.URL.Path); ok {
+		if err := h.stream(w, r, user, name); err != nil {
+			h.fail(w, r, err)
+		}
+		return
+	}
+	r = r.WithContext(ctx)
 	select {
 	case h.underWay <- struct{}{}:
 		defer func() { <-h.underWay }()
@@ -138,7 +146,7 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request, user Identity) e
 	q := request{user: user, ifMatch: r.Header.Get("If-Match"), ifNoneMatch: r.Header.Get("If-None-Match")}
 	switch {
 	case resource == "data":
-		if value, known := h.static(below); known {
+		if value, known := h.static(r.Host, below); known {
 			return answerStatic(w, r, value)
 		}
 	case resource == "config":

@@ -44,6 +44,8 @@ type memory struct {
 	version int
 	// before is called before each commit, outside of the lock.
 	before func()
+	// watchers are called after each write.
+	watchers []func()
 }
 
 func newMemory() *memory {
@@ -60,6 +62,13 @@ func (m *memory) Read(_ context.Context, _ []mapping.Resource, _ string) (*mappi
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.world.Clone(), nil
+}
+
+func (m *memory) Watch(_ context.Context, _ mapping.Resource, changed func()) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watchers = append(m.watchers, changed)
+	return nil
 }
 
 func (m *memory) Commit(_ context.Context, changes []mapping.Change) error {
@@ -80,6 +89,9 @@ func (m *memory) Commit(_ context.Context, changes []mapping.Change) error {
 	}
 	for _, c := range changes {
 		m.put(c.Object.DeepCopyObject().(client.Object), c.Verb == mapping.Delete)
+	}
+	for _, changed := range m.watchers {
+		changed()
 	}
 	return nil
 }

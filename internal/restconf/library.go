@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"coelan.io/coelan/internal/restconf/datatree"
@@ -75,18 +76,63 @@ func (h *handler) api(rest string) (any, bool) {
 }
 
 // static are the data of the protocol itself.
-func (h *handler) static(path string) (any, bool) {
+func (h *handler) static(host, path string) (any, bool) {
 	switch strings.TrimSuffix(path, "/") {
 	case "ietf-yang-library:modules-state":
 		return map[string]any{"ietf-yang-library:modules-state": modulesState()}, true
-	case "ietf-restconf-monitoring:restconf-state":
-		return map[string]any{"ietf-restconf-monitoring:restconf-state": map[string]any{
-			"capabilities": map[string]any{"capability": capabilities},
-		}}, true
-	case "ietf-restconf-monitoring:restconf-state/capabilities":
-		return map[string]any{"ietf-restconf-monitoring:capabilities": map[string]any{"capability": capabilities}}, true
+	}
+	if path, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), "ietf-restconf-monitoring:restconf-state"); ok &&
+		(path == "" || path[0] == '/') {
+		return monitored(restconfState(host), path)
 	}
 	return nil, false
+}
+
+// restconfState is what RESTCONF can (RFC 8040, section 9.3).
+func restconfState(host string) map[string]any {
+	var list []any
+	for _, s := range streamNames {
+		list = append(list, map[string]any{
+			"name": s.name, "description": s.description, "replay-support": false,
+			"access": []any{map[string]any{"encoding": "json", "location": "https://" + host + "/restconf/streams/" + s.name}},
+		})
+	}
+	return map[string]any{
+		"capabilities": map[string]any{"capability": capabilities}, "streams": map[string]any{"stream": list},
+	}
+}
+
+// monitored is the part of restconf-state that a path leads to.
+func monitored(state map[string]any, path string) (any, bool) {
+	name, at := "restconf-state", any(state)
+	keys := map[string]string{"stream": "name", "access": "encoding"}
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "" && name == "restconf-state" {
+			continue
+		}
+		// An entry that was reached by its key is the only one of its list.
+		if list, ok := at.([]any); ok && len(list) == 1 {
+			at = list[0]
+		}
+		object, _ := at.(map[string]any)
+		var key string
+		var keyed bool
+		name, key, keyed = strings.Cut(segment, "=")
+		value, there := object[name]
+		list, isList := value.([]any)
+		if !there || keyed && keys[name] == "" {
+			return nil, false
+		}
+		if keyed && isList {
+			i := slices.IndexFunc(list, func(e any) bool { return e.(map[string]any)[keys[name]] == key })
+			if i < 0 {
+				return nil, false
+			}
+			value = list[i : i+1]
+		}
+		at = value
+	}
+	return map[string]any{"ietf-restconf-monitoring:" + name: at}, true
 }
 
 // modulesState is the library of RFC 7895.

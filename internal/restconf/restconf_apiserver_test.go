@@ -5,6 +5,7 @@
 package restconf
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,6 +28,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
@@ -53,15 +55,21 @@ func serve(t *testing.T) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
+	informers, err := cache.New(a.REST, cache.Options{Scheme: reconcile.NewScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inBackground(t, informers.Start)
 	s := &served{T: t, client: c, api: api}
 	for i := range s.replicas {
 		h, err := newHandler(Options{
 			Log: slog.New(slog.DiscardHandler), Kubernetes: api, Namespace: "kube-system",
-			API: &Store{Live: c, Cached: c, Client: c}, Clients: ClusterAuthorities(api),
+			API: &Store{Live: c, Cached: c, Client: c, Informers: informers}, Clients: ClusterAuthorities(api),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		inBackground(t, h.streams.run)
 		s.replicas[i] = httptest.NewTLSServer(h)
 		t.Cleanup(s.replicas[i].Close)
 	}
@@ -69,6 +77,19 @@ func serve(t *testing.T) *served {
 		APIGroups: []string{"", "coelan.io", "discovery.k8s.io", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"},
 	})
 	return s
+}
+
+// inBackground calls run, and ends it with the test.
+func inBackground(t *testing.T, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // account makes a service account with rights in all of the cluster, and returns a token of it.
@@ -136,6 +157,7 @@ func TestServed(t *testing.T) {
 	t.Run("kubectl", func(t *testing.T) { s.bothWays(t) })
 	t.Run("services", func(t *testing.T) { s.services(t) })
 	t.Run("policies", func(t *testing.T) { s.policies(t) })
+	t.Run("streams", func(t *testing.T) { s.streams(t) })
 	t.Run("refused by the API", func(t *testing.T) { s.refused(t) })
 	t.Run("users", func(t *testing.T) { s.users(t) })
 	t.Run("no lost update", func(t *testing.T) { s.noLostUpdate(t) })
@@ -164,6 +186,44 @@ func (s *served) policies(t *testing.T) {
 		t.Error(got.body)
 	}
 	s.want(204, "DELETE", policyPath+policyUUID, "")
+}
+
+// streams has a client of one replica see what is written to another, and by kubectl, of each kind.
+func (s *served) streams(t *testing.T) {
+	s = s.on(t)
+	l := (&site{T: t}).listen(s.replicas[1], s.token, runningStream)
+	const uid = "99999999-3333-3333-4444-555555555555"
+	r := &v1alpha1.Router{ObjectMeta: metav1.ObjectMeta{Name: "streamed"}}
+	if err := s.client.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	sees := func(want string) {
+		t.Helper()
+		for {
+			for _, got := range l.edits() {
+				if strings.HasPrefix(got, want) {
+					return
+				}
+			}
+		}
+	}
+	sees("create /l3vpn:vpn-instances/vpn-instance=streamed")
+	s.want(201, "PUT", policyPath+policyUUID, ingressOf(""))
+	sees("create /k8s:k8s/network-policies/network-policy=" + policyUUID)
+	s.want(204, "DELETE", policyPath+policyUUID, "")
+	sees("delete /k8s:k8s/network-policies/network-policy=" + policyUUID)
+	s.want(201, "PUT", servicesPath+"/services="+uid, `{"service:services":[{"uid":"`+uid+`","name":"streamed"}]}`)
+	sees("create /service:service-information/services=" + uid)
+	s.want(201, "PUT", endpointsPath+"/endpoints="+uid, `{"service:endpoints":[{"uid":"`+uid+`","endpoint-addresses":[{"ip-address":"10.11.2.7"}]}]}`)
+	sees("create /service:endpoints-info/endpoints=" + uid)
+	s.want(204, "DELETE", endpointsPath+"/endpoints="+uid, "")
+	sees("delete /service:endpoints-info/endpoints=" + uid)
+	s.want(204, "DELETE", servicesPath+"/services="+uid, "")
+	sees("delete /service:service-information/services=" + uid)
+	if err := s.client.Delete(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	sees("delete /l3vpn:vpn-instances/vpn-instance=streamed")
 }
 
 // on is the same with another test.

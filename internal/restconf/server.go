@@ -50,7 +50,7 @@ type Options struct {
 // Server serves RESTCONF by HTTPS. It is a Runnable of controller-runtime's manager.
 type Server struct {
 	Options
-	handler http.Handler
+	handler *handler
 }
 
 // New makes a Server that does not serve yet.
@@ -74,6 +74,7 @@ func (s *Server) Start(ctx context.Context) error {
 	keeper := certs.NewKeeper(s.Kubernetes, s.Namespace, s.Log, s.Loop)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return keeper.Run(ctx) })
+	g.Go(func() error { return s.handler.streams.run(ctx) })
 	g.Go(func() error {
 		select {
 		case <-keeper.Ready():

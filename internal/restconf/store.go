@@ -13,10 +13,13 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/eventhandler"
 	"coelan.io/coelan/internal/restconf/datatree"
 	"coelan.io/coelan/internal/restconf/mapping"
 )
@@ -27,9 +30,37 @@ type Store struct {
 	Live   client.Reader
 	Cached client.Reader
 	Client client.Client
+	// Informers say when objects change.
+	Informers cache.Informers
 }
 
 var _ API = (*Store)(nil)
+
+// kinds are what informers know resources by. Of EndpointSlices they only have the metadata: a
+// controller that does not lead keeps no others.
+var kinds = map[mapping.Resource]client.Object{
+	mapping.Networks: &v1alpha1.Network{}, mapping.Routers: &v1alpha1.Router{}, mapping.Ports: &v1alpha1.Port{},
+	mapping.Pods: &corev1.Pod{}, mapping.Nodes: &corev1.Node{}, mapping.Namespaces: &corev1.Namespace{},
+	mapping.Services: &corev1.Service{}, mapping.Policies: &networkingv1.NetworkPolicy{},
+	mapping.Slices: &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{
+		APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice",
+	}},
+}
+
+// Watch implements API.
+func (s *Store) Watch(ctx context.Context, r mapping.Resource, changed func()) error {
+	informer, err := s.Informers.GetInformer(ctx, kinds[r], cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	registration, err := informer.AddEventHandler(eventhandler.OnChange(changed, nil))
+	if err != nil {
+		return err
+	}
+	// It fails if the informer has ended before.
+	context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registration) })
+	return nil
+}
 
 // Read implements API.
 func (s *Store) Read(ctx context.Context, resources []mapping.Resource, pod string) (*mapping.World, error) {

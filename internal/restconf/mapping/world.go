@@ -57,6 +57,12 @@ func (w *World) Limit(seen *World) {
 	}
 }
 
+// Size is the number of all objects.
+func (w *World) Size() int {
+	return len(w.Networks) + len(w.Routers) + len(w.Ports) + len(w.Namespaces) + len(w.Nodes) + len(w.Pods) +
+		len(w.Services) + len(w.Slices) + len(w.Policies)
+}
+
 // Verb is what a Change does, as authorization calls it.
 type Verb string
 
