@@ -28,6 +28,7 @@ var models = []modelOf{
 	{"k8s-cluster", "2018-11-27", "urn:opendaylight:coe:northbound:k8s-cluster"},
 	{"k8s-node", "2017-08-29", "urn:opendaylight:coe:northbound:k8s-node"},
 	{"l3vpn", "2014-08-15", "urn:huawei:params:xml:ns:yang:l3vpn"},
+	{"odl-l3vpn", "2013-09-11", "urn:opendaylight:netvirt:l3vpn"},
 	{"pod", "2017-06-11", "urn:opendaylight:coe:northbound:pod"},
 	{"service", "2017-06-11", "urn:opendaylight:coe:northbound:service"},
 }

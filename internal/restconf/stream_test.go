@@ -230,7 +230,7 @@ func TestStreamOfOneNamespace(t *testing.T) {
 	s.want(201, "PUT", "/restconf/data/l3vpn:vpn-instances/vpn-instance=red", `{"l3vpn:vpn-instance":[{"vpn-instance-name":"red"}]}`)
 	s.want(204, "DELETE", path+"/elan-interface=a%3Aone", "")
 	gone := l.edits()
-	if len(gone) != 2 || !strings.HasPrefix(gone[0], "delete /elan:elan-interfaces/elan-interface=a%3Aone") || !strings.HasPrefix(gone[1], "delete /pod:coe/pods=") {
+	if len(gone) != 3 || gone[0] != "delete /elan:elan-interfaces/elan-interface=a%3Aone" || gone[1] != "delete /l3vpn:vpn-interfaces/vpn-interface=a%3Aone" || !strings.HasPrefix(gone[2], "delete /pod:coe/pods=") {
 		t.Errorf("got %q", gone)
 	}
 	// It goes on, also if the client sees nothing at present.

@@ -32,6 +32,7 @@ func elanInterfaces() *List {
 	return &List{
 		Container: "elan-interfaces", Name: "elan-interface",
 		Reads:       []Resource{Ports, Networks},
+		Guards:      []Resource{Routers},
 		New:         func() ygot.GoStruct { return &elanInterface{} },
 		Entries:     func(w *World) []ygot.GoStruct { return structs(showInterfaces(w, false)) },
 		Operational: func(w *World) []ygot.GoStruct { return structs(showInterfaces(w, true)) },
@@ -66,7 +67,7 @@ func showInterfaces(w *World, operational bool) []*elanInterface {
 
 func showInterface(w *World, p *v1alpha1.Port, operational bool) *elanInterface {
 	e := &elanInterface{
-		Name:             ygot.String(p.Namespace + ":" + p.Name),
+		Name:             ygot.String(interfaceName(p)),
 		ElanInstanceName: ygot.String(elanNameOf(w, p.Spec.Network)),
 		Description:      optional(p.Annotations[AnnotationDescription]),
 	}
@@ -166,6 +167,18 @@ func removeInterface(w *World, name string) error {
 	case p.Spec.Pod != nil:
 		return unsupported("name", fmt.Sprintf("the Port %s is one of a pod, which Kubernetes removes", key))
 	}
+	if err := usedByRoutes(w, p, "name"); err != nil {
+		return err
+	}
 	delete(w.Ports, key)
+	return nil
+}
+
+// usedByRoutes returns an error for a Port that routes of its Router lead to.
+func usedByRoutes(w *World, p *v1alpha1.Port, leaf string) error {
+	for prefix := range routesBy(w, p) {
+		return datatree.Fail(datatree.InUse, leaf, fmt.Sprintf(
+			"the Router %s has a route for %s by way of the Port %s", routerOf(w, p), prefix, keyOf(p)))
+	}
 	return nil
 }

@@ -39,7 +39,7 @@ func Lists() map[string]*List {
 	all := map[string]*List{}
 	for _, l := range []*List{
 		pools(), pods(), elanInstances(), elanInterfaces(), vpnInstances(), nodes(), services(), endpoints(),
-		policies(), clusters(),
+		policies(), clusters(), vpnInterfaces(),
 	} {
 		all[l.Container] = l
 	}

@@ -55,6 +55,7 @@ func pods() *List {
 	return &List{
 		Container: "coe", Name: "pods",
 		Reads:       []Resource{Ports, Networks, Pods, Nodes},
+		Guards:      []Resource{Routers},
 		New:         func() ygot.GoStruct { return &podEntry{} },
 		Entries:     func(w *World) []ygot.GoStruct { return structs(podEntries(w)) },
 		Operational: func(w *World) []ygot.GoStruct { return structs(operationalPods(w)) },
@@ -312,6 +313,9 @@ func removePod(w *World, uid string) error {
 	found := false
 	for key, p := range w.Ports {
 		if p.Spec.Pod == nil && alive(p) && podUID(p) == uid {
+			if err := usedByRoutes(w, p, "uid"); err != nil {
+				return err
+			}
 			delete(w.Ports, key)
 			found = true
 		}
