@@ -447,7 +447,10 @@ func (d *datastore) byKey(node *datatree.Node, tree map[string]any, l *mapping.L
 	byKey := map[string]map[string]any{}
 	list, _ := holder(tree, l)[l.Name].([]any)
 	for _, e := range list {
-		entry, _ := datatree.Query{Content: datatree.Config}.Select(node, e).(map[string]any)
+		entry, ok := datatree.Query{Content: datatree.Config}.Select(node, e).(map[string]any)
+		if !ok {
+			continue // the list is state
+		}
 		byKey[fmt.Sprint(entry[node.Keys[0]])] = entry
 	}
 	return byKey

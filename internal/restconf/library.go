@@ -24,10 +24,12 @@ type modelOf struct{ name, revision, namespace string }
 var models = []modelOf{
 	{"dhcp_allocation_pool", "2016-12-14", "urn:opendaylight:netvirt:dhcp_allocation_pool"},
 	{"elan", "2015-06-02", "urn:opendaylight:netvirt:elan"},
+	{"ietf-interfaces", "2014-05-08", "urn:ietf:params:xml:ns:yang:ietf-interfaces"},
 	{"k8s", "2018-12-05", "urn:opendaylight:k8s"},
 	{"k8s-cluster", "2018-11-27", "urn:opendaylight:coe:northbound:k8s-cluster"},
 	{"k8s-node", "2017-08-29", "urn:opendaylight:coe:northbound:k8s-node"},
 	{"l3vpn", "2014-08-15", "urn:huawei:params:xml:ns:yang:l3vpn"},
+	{"odl-interface", "2016-04-06", "urn:opendaylight:genius:interfacemanager"},
 	{"odl-l3vpn", "2013-09-11", "urn:opendaylight:netvirt:l3vpn"},
 	{"pod", "2017-06-11", "urn:opendaylight:coe:northbound:pod"},
 	{"service", "2017-06-11", "urn:opendaylight:coe:northbound:service"},
@@ -37,6 +39,7 @@ var models = []modelOf{
 var imported = []modelOf{
 	{"coelan-types", "2026-11-25", "urn:coelan:types"},
 	{"core", "2018-12-05", "urn:opendaylight:k8s:core"},
+	{"iana-if-type", "2014-05-08", "urn:ietf:params:xml:ns:yang:iana-if-type"},
 	{"meta-v1", "2018-12-05", "urn:opendaylight:k8s:meta-v1"},
 	{"network-policy", "2018-12-05", "urn:opendaylight:k8s:network-policy"},
 }

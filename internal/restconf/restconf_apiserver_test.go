@@ -436,14 +436,14 @@ func (s *served) noLostUpdate(t *testing.T) {
 // yanglint has another implementation of YANG read an answer with all data.
 func (s *served) yanglint(t *testing.T) {
 	s = s.on(t)
-	for _, name := range []string{"dhcp_allocation_pool:dhcp_allocation_pool", "elan:elan-instances", "elan:elan-interfaces", "l3vpn:vpn-instances", "pod:coe", "k8s-node:k8s-nodes-info", "service:service-information", "service:endpoints-info", "k8s:k8s", "k8s-cluster:k8s-clusters-info", "l3vpn:vpn-interfaces"} {
+	for _, name := range []string{"dhcp_allocation_pool:dhcp_allocation_pool", "elan:elan-instances", "elan:elan-interfaces", "l3vpn:vpn-instances", "pod:coe", "k8s-node:k8s-nodes-info", "service:service-information", "service:endpoints-info", "k8s:k8s", "k8s-cluster:k8s-clusters-info", "l3vpn:vpn-interfaces", "ietf-interfaces:interfaces", "ietf-interfaces:interfaces-state"} {
 		answer := s.want(200, "GET", "/restconf/data/"+name, "").body
 		module, _, _ := strings.Cut(name, ":")
 		file := filepath.Join(t.TempDir(), "answer.json")
 		if err := os.WriteFile(file, []byte(answer), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "yanglint", "-p", "../../yang", "-t", "data", "../../yang/"+module+".yang", "../../yang/odl-l3vpn.yang", file)
+		cmd := exec.CommandContext(t.Context(), "yanglint", "-p", "../../yang", "-t", "data", "../../yang/"+module+".yang", "../../yang/odl-l3vpn.yang", "../../yang/odl-interface.yang", "../../yang/iana-if-type.yang", file)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s\n%s", name, err, out, answer)
 		}

@@ -212,7 +212,10 @@ func (d *datastore) render(w *mapping.World, lists []*mapping.List, operational 
 		node := d.node(l)
 		list, _ := holder(tree, l)[l.Name].([]any)
 		for _, e := range list {
-			entry, _ := content.Select(node, e).(map[string]any)
+			entry, ok := content.Select(node, e).(map[string]any)
+			if !ok {
+				continue // the list is state
+			}
 			text, err := json.Marshal(datatree.Qualify(node, []any{entry}))
 			if err != nil {
 				d.log.Warn("RESTCONF leaves out an object of a stream", "err", err)

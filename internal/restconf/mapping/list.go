@@ -39,7 +39,7 @@ func Lists() map[string]*List {
 	all := map[string]*List{}
 	for _, l := range []*List{
 		pools(), pods(), elanInstances(), elanInterfaces(), vpnInstances(), nodes(), services(), endpoints(),
-		policies(), clusters(), vpnInterfaces(),
+		policies(), clusters(), vpnInterfaces(), interfaces(), interfaceStates(),
 	} {
 		all[l.Container] = l
 	}

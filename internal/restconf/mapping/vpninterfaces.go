@@ -46,13 +46,7 @@ func vpnInterfaces() *List {
 		Operational: func(w *World) []ygot.GoStruct { return structs(showVPNInterfaces(w, true)) },
 		Write:       writer(writeVPNInterface),
 		Remove:      removeVPNInterface,
-		Kept: func(w *World) []string {
-			var list []string
-			for _, p := range sortedPorts(w, false) {
-				list = append(list, interfaceName(p))
-			}
-			return list
-		},
+		Kept:        userInterfaces,
 	}
 }
 
