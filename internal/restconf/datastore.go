@@ -27,9 +27,9 @@ import (
 
 // API reads and writes objects.
 type API interface {
-	// Read returns the objects of these resources. With pod, of the Ports only those may be there
-	// that are interfaces of the entry of pod:coe with that uid.
-	Read(ctx context.Context, resources []mapping.Resource, pod string) (*mapping.World, error)
+	// Read returns the objects of these resources. With an entry, only those may be there that it
+	// is made of.
+	Read(ctx context.Context, resources []mapping.Resource, only mapping.Entry) (*mapping.World, error)
 	// Commit does all of the changes, or none and returns an error.
 	Commit(ctx context.Context, changes []mapping.Change) error
 	// Watch calls changed each time objects of a resource may have changed, until ctx ends.
@@ -98,11 +98,14 @@ func (d *datastore) read(ctx context.Context, r request, lists []*mapping.List, 
 			add(l.Guards)
 		}
 	}
-	pod := ""
-	if len(r.path) > 1 && r.path[0].Node.Name == "coe" && r.path[1].Keys != nil && !r.operational {
-		pod = r.path[1].Keys[0]
+	var only mapping.Entry
+	if len(r.path) > 1 && r.path[1].Keys != nil {
+		l := d.lists[r.path[0].Node.Name]
+		if single := l.Single; single == mapping.Always && !r.operational || single == mapping.IfRead && !edit {
+			only = mapping.Entry{Container: l.Container, Key: r.path[1].Keys[0]}
+		}
 	}
-	return d.api.Read(ctx, resources, pod)
+	return d.api.Read(ctx, resources, only)
 }
 
 // tree is the data of lists that a World has. An object that does not fit the models is left out

@@ -58,7 +58,7 @@ func newMemory() *memory {
 	}}
 }
 
-func (m *memory) Read(_ context.Context, _ []mapping.Resource, _ string) (*mapping.World, error) {
+func (m *memory) Read(_ context.Context, _ []mapping.Resource, _ mapping.Entry) (*mapping.World, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.world.Clone(), nil

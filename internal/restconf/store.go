@@ -63,7 +63,7 @@ func (s *Store) Watch(ctx context.Context, r mapping.Resource, changed func()) e
 }
 
 // Read implements API.
-func (s *Store) Read(ctx context.Context, resources []mapping.Resource, pod string) (*mapping.World, error) {
+func (s *Store) Read(ctx context.Context, resources []mapping.Resource, only mapping.Entry) (*mapping.World, error) {
 	w := &mapping.World{
 		Networks: map[string]*v1alpha1.Network{}, Routers: map[string]*v1alpha1.Router{},
 		Ports: map[types.NamespacedName]*v1alpha1.Port{}, Namespaces: map[string]*corev1.Namespace{},
@@ -71,6 +71,16 @@ func (s *Store) Read(ctx context.Context, resources []mapping.Resource, pod stri
 		Services: map[types.NamespacedName]*corev1.Service{},
 		Slices:   map[types.NamespacedName]*discoveryv1.EndpointSlice{},
 		Policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{},
+	}
+	pod := ""
+	switch only.Container {
+	case "coe":
+		pod = only.Key
+	case "service-information", "endpoints-info":
+		if err := s.readService(ctx, w, only); err != nil {
+			return nil, fmt.Errorf("read the Service %s: %w", only.Key, err)
+		}
+		return w, nil
 	}
 	for _, r := range resources {
 		var err error

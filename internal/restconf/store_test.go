@@ -7,10 +7,13 @@ import (
 	"errors"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -24,7 +27,7 @@ import (
 func newStore(t *testing.T, objects ...client.Object) *Store {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), clientgoscheme.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	fails := func(o client.Object, dryRun []string) error {
@@ -57,7 +60,7 @@ func testRouter(name, distinguisher string) *v1alpha1.Router {
 // routers are the distinguishers of all Routers.
 func routers(t *testing.T, s *Store) map[string]string {
 	t.Helper()
-	w, err := s.Read(t.Context(), []mapping.Resource{mapping.Routers}, "")
+	w, err := s.Read(t.Context(), []mapping.Resource{mapping.Routers}, mapping.Entry{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +74,7 @@ func routers(t *testing.T, s *Store) map[string]string {
 // TestCommitIsWhole has the last of several changes fail: those before it are taken back.
 func TestCommitIsWhole(t *testing.T) {
 	s := newStore(t, testRouter("changed", "1:1"), testRouter("deleted", "1:2"), testRouter("broken", "1:3"))
-	from, err := s.Read(t.Context(), []mapping.Resource{mapping.Routers}, "")
+	from, err := s.Read(t.Context(), []mapping.Resource{mapping.Routers}, mapping.Entry{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +104,7 @@ func TestCommitIsWhole(t *testing.T) {
 // TestCommitNeedsTheVersionRead changes an object that another client has changed meanwhile.
 func TestCommitNeedsTheVersionRead(t *testing.T) {
 	s := newStore(t, testRouter("red", "1:1"))
-	from, err := s.Read(t.Context(), []mapping.Resource{mapping.Routers}, "")
+	from, err := s.Read(t.Context(), []mapping.Resource{mapping.Routers}, mapping.Entry{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +145,56 @@ func TestReadOfOnePod(t *testing.T) {
 	}
 	s := newStore(t, port("one", "1", "x"), port("two", "2", "x"), port("three", "3", "y"), port("vm", "4", ""))
 	for uid, want := range map[string]int{"x": 2, "y": 1, "4": 1, "none": 0, "": 4} {
-		w, err := s.Read(t.Context(), []mapping.Resource{mapping.Ports}, uid)
+		only := mapping.Entry{Container: "coe", Key: uid}
+		if uid == "" {
+			only = mapping.Entry{}
+		}
+		w, err := s.Read(t.Context(), []mapping.Resource{mapping.Ports}, only)
 		if err != nil || len(w.Ports) != want {
 			t.Errorf("%q: %v, %d Ports, want %d", uid, err, len(w.Ports), want)
+		}
+	}
+}
+
+// TestReadOfOneService reads one Service with its slices and members, whichever client has made it.
+func TestReadOfOneService(t *testing.T) {
+	service := func(name, uid, label string) *corev1.Service {
+		svc := &corev1.Service{ObjectMeta: serviceMeta("a", name, uid)}
+		if label != "" {
+			svc.Labels = map[string]string{mapping.LabelService: label}
+		}
+		return svc
+	}
+	slice := func(name, of, label string) *discoveryv1.EndpointSlice {
+		s := &discoveryv1.EndpointSlice{ObjectMeta: serviceMeta("a", name, ""), Endpoints: []discoveryv1.Endpoint{
+			{TargetRef: &corev1.ObjectReference{Kind: "Port", Namespace: "a", Name: "vm"}}, {TargetRef: &corev1.ObjectReference{Kind: "Port", Namespace: "a", Name: "gone"}}, {},
+		}}
+		s.Labels = map[string]string{discoveryv1.LabelServiceName: of}
+		if label != "" {
+			s.Labels[mapping.LabelEndpoints] = label
+		}
+		return s
+	}
+	port := func(name string) *v1alpha1.Port { return &v1alpha1.Port{ObjectMeta: serviceMeta("a", name, "")} }
+	s := newStore(t, service("one", "1", "x"), service("two", "2", ""), service("three", "3", "y"), port("vm"), port("other"),
+		slice("one-1", "one", ""), slice("one-2", "one", ""), slice("two-1", "two", "z"))
+	for _, c := range []struct {
+		container, uid, name string
+		slices               int
+	}{
+		{"service-information", "x", "one", 2}, {"service-information", "2", "two", 1}, {"service-information", "y", "three", 0},
+		{"service-information", "none", "", 0}, {"endpoints-info", "z", "two", 1}, {"endpoints-info", "x", "one", 2}, {"endpoints-info", "1", "one", 2},
+	} {
+		w, err := s.Read(t.Context(), []mapping.Resource{mapping.Services, mapping.Slices, mapping.Ports}, mapping.Entry{Container: c.container, Key: c.uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports := min(c.slices, 1)
+		if c.name == "" && len(w.Services) == 0 {
+			continue
+		}
+		if len(w.Services) != 1 || w.Services[types.NamespacedName{Namespace: "a", Name: c.name}] == nil || len(w.Slices) != c.slices || len(w.Ports) != ports {
+			t.Errorf("%s %s: %d Services, %d slices, %d Ports", c.container, c.uid, len(w.Services), len(w.Slices), len(w.Ports))
 		}
 	}
 }

@@ -137,7 +137,7 @@ func (s *streams) read(ctx context.Context, resources []mapping.Resource) error 
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	w, err := s.api.Read(ctx, resources, "")
+	w, err := s.api.Read(ctx, resources, mapping.Entry{})
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ func endpoints() *List {
 	return &List{
 		Container: "endpoints-info", Name: "endpoints",
 		Reads:   []Resource{Slices, Services},
+		Single:  IfRead,
 		Late:    true,
 		New:     func() ygot.GoStruct { return &endpointsEntry{} },
 		Entries: func(w *World) []ygot.GoStruct { return structs(showEndpoints(w)) },
@@ -43,8 +44,8 @@ func endpoints() *List {
 	}
 }
 
-// serviceOfSlice is the Service that an EndpointSlice belongs to.
-func serviceOfSlice(s *discoveryv1.EndpointSlice) types.NamespacedName {
+// ServiceOf is the Service that an EndpointSlice belongs to.
+func ServiceOf(s *discoveryv1.EndpointSlice) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
 }
 
@@ -54,7 +55,7 @@ func slicesByService(w *World) map[types.NamespacedName][]*discoveryv1.EndpointS
 	of := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
 	for _, s := range w.Slices {
 		if alive(s) && s.AddressType != discoveryv1.AddressTypeFQDN {
-			key := serviceOfSlice(s)
+			key := ServiceOf(s)
 			of[key] = append(of[key], s)
 		}
 	}

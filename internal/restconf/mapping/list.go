@@ -17,6 +17,8 @@ type List struct {
 	Reads []Resource
 	// Guards are read as well for an edit: they may keep an entry from being removed.
 	Guards []Resource
+	// Single says when one entry's objects can be read alone.
+	Single Single
 	// Late reports that entries need those of other lists, which are written before them.
 	Late bool
 	// New is an empty entry.
@@ -33,6 +35,19 @@ type List struct {
 	// a whole; nil: there are none.
 	Kept func(*World) []string
 }
+
+// Entry is one of a list, by the list's container and its own key; the zero Entry: all of them.
+type Entry struct{ Container, Key string }
+
+// Single says when the objects of one entry are enough for a request that is about it.
+type Single int
+
+// The cases.
+const (
+	Never  Single = iota
+	IfRead        // an edit compares it with others
+	Always        // but not of what is in operation
+)
 
 // Lists are all that are mapped, by container.
 func Lists() map[string]*List {

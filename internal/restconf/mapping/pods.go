@@ -56,6 +56,7 @@ func pods() *List {
 		Container: "coe", Name: "pods",
 		Reads:       []Resource{Ports, Networks, Pods, Nodes},
 		Guards:      []Resource{Routers},
+		Single:      Always,
 		New:         func() ygot.GoStruct { return &podEntry{} },
 		Entries:     func(w *World) []ygot.GoStruct { return structs(podEntries(w)) },
 		Operational: func(w *World) []ygot.GoStruct { return structs(operationalPods(w)) },

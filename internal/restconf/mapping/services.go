@@ -44,6 +44,7 @@ func services() *List {
 		Container: "service-information", Name: "services",
 		Reads:       []Resource{Services, Slices, Ports},
 		Guards:      []Resource{Pods},
+		Single:      IfRead,
 		New:         func() ygot.GoStruct { return &serviceEntry{} },
 		Entries:     func(w *World) []ygot.GoStruct { return structs(showServices(w, false)) },
 		Operational: func(w *World) []ygot.GoStruct { return structs(showServices(w, true)) },

@@ -220,6 +220,6 @@ func removeService(w *World, uid string) error {
 // removeSlices removes the EndpointSlices of a Service.
 func removeSlices(w *World, service types.NamespacedName) {
 	maps.DeleteFunc(w.Slices, func(_ types.NamespacedName, slice *discoveryv1.EndpointSlice) bool {
-		return alive(slice) && serviceOfSlice(slice) == service
+		return alive(slice) && ServiceOf(slice) == service
 	})
 }

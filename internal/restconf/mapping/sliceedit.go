@@ -143,7 +143,7 @@ func Adopt(made metav1.Object, changes []Change) {
 	}
 	for i := range changes {
 		slice, ok := changes[i].Object.(*discoveryv1.EndpointSlice)
-		if ok && changes[i].Verb == Create && serviceOfSlice(slice) == keyOf(s) {
+		if ok && changes[i].Verb == Create && ServiceOf(slice) == keyOf(s) {
 			slice = slice.DeepCopy()
 			slice.OwnerReferences = []metav1.OwnerReference{ownerOf(s)}
 			changes[i].Object = slice
