@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
@@ -50,6 +52,7 @@ func TestRESTCONF(t *testing.T) {
 	inOrder(t, []step{
 		{"written and read", c.written},
 		{"as it is", c.asItIs},
+		{"streamed", c.streamed},
 		{"refused", c.refused},
 		{"controllers end", c.controllersEnd},
 	})
@@ -68,8 +71,10 @@ func serveRESTCONF(ctx context.Context, t *testing.T) {
 		{"role", "coelan-restconf", "--verb=get", "--resource=secrets", "--resource-name=coelan-restconf-users"},
 		{"rolebinding", "coelan-restconf", "--role=coelan-restconf", "--serviceaccount=" + agents + ":coelan-controller"},
 		{"clusterrole", "coelan-networks", "--verb=list,create,update,delete",
-			"--resource=networks.coelan.io,routers.coelan.io,ports.coelan.io"},
+			"--resource=networks.coelan.io,routers.coelan.io,ports.coelan.io,networkpolicies.networking.k8s.io"},
 		{"clusterrolebinding", "odl-admin", "--clusterrole=coelan-networks", "--user=odl-admin"},
+		{"clusterrole", "coelan-restconf", "--verb=create,update,delete", "--resource=networkpolicies.networking.k8s.io"},
+		{"clusterrolebinding", "coelan-restconf", "--clusterrole=coelan-restconf", "--serviceaccount=" + agents + ":coelan-controller"},
 	}
 	for _, args := range made {
 		if _, err := world.Kubectl(ctx, append([]string{"-n", agents, "create"}, args...)...); err != nil {
@@ -218,6 +223,63 @@ func (c *restconf) asItIs(t *testing.T) {
 			t.Errorf("%s is not in %s", want, pods)
 		}
 	}
+}
+
+const coePolicy = "/restconf/data/k8s:k8s/network-policies/network-policy=22222222-2222-3333-4444-555555555555"
+
+// streamed writes a NetworkPolicy, which kubectl shows and a client of a stream receives, and the
+// reverse.
+func (c *restconf) streamed(t *testing.T) {
+	ctx := within(t, time.Minute)
+	lines := c.stream(ctx, t, "/restconf/streams/running")
+	c.succeeds(ctx, t, http.MethodPut, coePolicy, `{"k8s:network-policy": [{"uuid": "22222222-2222-3333-4444-555555555555",
+		"name": "coe", "network-NS": "e2e", "network-policy-spec": {"pod-selector": {"match-labels": [{"key": "none", "value": "has"}]}}}]}`)
+	policy := named(&networkingv1.NetworkPolicy{}, "e2e/coe")
+	if err := wait(ctx, policy, func(p *networkingv1.NetworkPolicy) error {
+		if p.Spec.PodSelector.MatchLabels["none"] != "has" {
+			return fmt.Errorf("its spec is %+v", p.Spec)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, lines, `"operation":"create","target":"/k8s:k8s/network-policies/network-policy=22222222-`)
+	remove(ctx, t, "-n", "e2e", "networkpolicy", "coe")
+	receive(t, lines, `"operation":"delete","target":"/k8s:k8s/network-policies/network-policy=22222222-`)
+}
+
+// stream opens a stream, which ends with ctx.
+func (c *restconf) stream(ctx context.Context, t *testing.T, path string) *bufio.Scanner {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://coelan-controller.coelan-system.svc"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.SetBasicAuth(restconfUser, c.password)
+	unbounded := c.http
+	unbounded.Timeout = 0
+	answer, err := unbounded.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s", path, answer.Status)
+	}
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 4<<20)
+	return lines
+}
+
+// receive reads events until one has a text.
+func receive(t *testing.T, lines *bufio.Scanner, want string) {
+	t.Helper()
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), want) {
+			return
+		}
+	}
+	t.Fatalf("the stream ended without %s: %v", want, lines.Err())
 }
 
 // refused has a client with another password, and a user without the right.
