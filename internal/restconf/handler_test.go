@@ -45,7 +45,7 @@ type memory struct {
 	// before is called before each commit, outside of the lock.
 	before func()
 	// watchers are called after each write.
-	watchers []func()
+	watchers []func(mapping.Resource)
 }
 
 func newMemory() *memory {
@@ -64,10 +64,14 @@ func (m *memory) Read(_ context.Context, _ []mapping.Resource, _ mapping.Entry) 
 	return m.world.Clone(), nil
 }
 
-func (m *memory) Watch(_ context.Context, _ mapping.Resource, changed func()) error {
+func (m *memory) Watch(_ context.Context, r mapping.Resource, changed func()) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.watchers = append(m.watchers, changed)
+	m.watchers = append(m.watchers, func(of mapping.Resource) {
+		if of == r {
+			changed()
+		}
+	})
 	return nil
 }
 
@@ -90,8 +94,10 @@ func (m *memory) Commit(_ context.Context, changes []mapping.Change) error {
 	for _, c := range changes {
 		m.put(c.Object.DeepCopyObject().(client.Object), c.Verb == mapping.Delete)
 	}
-	for _, changed := range m.watchers {
-		changed()
+	for _, c := range changes {
+		for _, changed := range m.watchers {
+			changed(c.Resource)
+		}
 	}
 	return nil
 }

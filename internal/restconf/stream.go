@@ -38,8 +38,11 @@ const (
 	maxEdits    = 256
 )
 
-// entries are those of all lists, as JSON, by their paths.
-type entries map[string]string
+// entries are those of a list, as JSON, by their paths; lists have them by their containers.
+type (
+	entries map[string]string
+	lists   map[string]entries
+)
 
 // isStream returns the name of the stream that a path leads to.
 func isStream(path string) (string, bool) {
@@ -124,7 +127,7 @@ type subscriber struct {
 	user        Identity
 	operational bool
 	// has are the entries that the client knows; patches counts notifications.
-	has     entries
+	has     lists
 	patches int
 }
 
@@ -139,16 +142,15 @@ func (c *subscriber) first(ctx context.Context, after uint64) (uint64, error) {
 	case err != nil:
 		return 0, fmt.Errorf("objects of a stream: %w", err)
 	}
-	lists := c.h.data.selected(nil)
-	if c.has, err = c.see(ctx, at, lists); err != nil {
+	if err := c.h.data.access.mayReadAny(ctx, c.user, at.world, c.h.data.selected(nil)); err != nil {
 		return 0, err
 	}
-	return at.number, c.h.data.access.mayReadAny(ctx, c.user, at.world, lists)
+	c.has, err = c.see(ctx, at)
+	return at.number, err
 }
 
 // follow sends changes until the stream is to end, and returns why it does.
 func (c *subscriber) follow(ctx context.Context, s *eventWriter, after uint64) (why string, err error) {
-	lists := c.h.data.selected(nil)
 	beats := time.NewTicker(beatEvery)
 	defer beats.Stop()
 	for {
@@ -166,7 +168,7 @@ func (c *subscriber) follow(ctx context.Context, s *eventWriter, after uint64) (
 		if _, err := c.h.auth.identify(c.r); err != nil {
 			return "the credentials cannot be verified any more", nil
 		}
-		now, err := c.see(ctx, at, lists)
+		now, err := c.see(ctx, at)
 		if err != nil {
 			c.h.log.Warn("RESTCONF stream ended", "user", c.user.Name, "err", err)
 			return "the rights of the user cannot be verified", nil
@@ -183,46 +185,53 @@ func (c *subscriber) follow(ctx context.Context, s *eventWriter, after uint64) (
 }
 
 // see are the entries of a snapshot that the client may read now.
-func (c *subscriber) see(ctx context.Context, at *snapshot, lists []*mapping.List) (entries, error) {
+func (c *subscriber) see(ctx context.Context, at *snapshot) (lists, error) {
 	d := c.h.data
-	seen, err := d.access.visible(ctx, c.user, at.world, lists, false)
+	all := d.selected(nil)
+	seen, err := d.access.visible(ctx, c.user, at.world, all, false)
 	if err != nil {
 		return nil, err
 	}
 	if seen.Size() < at.world.Size() {
-		return d.render(seen, lists, c.operational), nil
+		return c.render(seen, all, lists{}), nil
 	}
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if at.rendered[c.operational] == nil {
-		at.rendered[c.operational] = d.render(seen, lists, c.operational)
-	}
-	return at.rendered[c.operational], nil
+	return c.render(seen, all, at.rendered[c.operational]), nil
 }
 
-// render are all entries of lists, of configuration without state.
-func (d *datastore) render(w *mapping.World, lists []*mapping.List, operational bool) entries {
+// render completes lists of entries.
+func (c *subscriber) render(w *mapping.World, all []*mapping.List, rendered lists) lists {
+	began := time.Now()
+	for _, l := range all {
+		if _, done := rendered[l.Container]; !done {
+			rendered[l.Container] = c.h.data.render(w, l, c.operational)
+		}
+	}
+	c.h.streams.worked(time.Since(began))
+	return rendered
+}
+
+// render are the entries of a list, of configuration without state.
+func (d *datastore) render(w *mapping.World, l *mapping.List, operational bool) entries {
 	all := entries{}
-	tree := d.tree(w, lists, operational)
 	content := datatree.Query{Content: datatree.Config}
 	if operational {
 		content.Content = datatree.All
 	}
-	for _, l := range lists {
-		node := d.node(l)
-		list, _ := holder(tree, l)[l.Name].([]any)
-		for _, e := range list {
-			entry, ok := content.Select(node, e).(map[string]any)
-			if !ok {
-				continue // the list is state
-			}
-			text, err := json.Marshal(datatree.Qualify(node, []any{entry}))
-			if err != nil {
-				d.log.Warn("RESTCONF leaves out an object of a stream", "err", err)
-				continue
-			}
-			all[datatree.EntryPath(node, fmt.Sprint(entry[node.Keys[0]])).URI()] = string(text)
+	node := d.node(l)
+	list, _ := holder(d.tree(w, []*mapping.List{l}, operational), l)[l.Name].([]any)
+	for _, e := range list {
+		entry, ok := content.Select(node, e).(map[string]any)
+		if !ok {
+			continue // the list is state
 		}
+		text, err := json.Marshal(datatree.Qualify(node, []any{entry}))
+		if err != nil {
+			d.log.Warn("RESTCONF leaves out an object of a stream", "err", err)
+			continue
+		}
+		all[datatree.EntryPath(node, fmt.Sprint(entry[node.Keys[0]])).URI()] = string(text)
 	}
 	return all
 }
@@ -235,21 +244,24 @@ type edit struct {
 	Value     json.RawMessage `json:"value,omitempty"`
 }
 
-// difference are the edits that lead from one set of entries to another, in the order of their
-// paths.
-func difference(from, to entries) []edit {
+// difference are the edits that lead from some entries to others, in the order of their paths. Both
+// have all lists.
+func difference(from, to lists) []edit {
 	var list []edit
-	for path, value := range to {
-		switch old, there := from[path]; {
-		case !there:
-			list = append(list, edit{Operation: "create", Target: path, Value: json.RawMessage(value)})
-		case old != value:
-			list = append(list, edit{Operation: "replace", Target: path, Value: json.RawMessage(value)})
+	for container, now := range to {
+		before := from[container]
+		for path, value := range now {
+			switch old, there := before[path]; {
+			case !there:
+				list = append(list, edit{Operation: "create", Target: path, Value: json.RawMessage(value)})
+			case old != value:
+				list = append(list, edit{Operation: "replace", Target: path, Value: json.RawMessage(value)})
+			}
 		}
-	}
-	for path := range from {
-		if _, there := to[path]; !there {
-			list = append(list, edit{Operation: "delete", Target: path})
+		for path := range before {
+			if _, there := now[path]; !there {
+				list = append(list, edit{Operation: "delete", Target: path})
+			}
 		}
 	}
 	slices.SortFunc(list, func(a, b edit) int { return cmp.Compare(a.Target, b.Target) })

@@ -203,7 +203,7 @@ func TestStream(t *testing.T) {
 			operational.gets(created)
 			n := s.api.world.Networks["lan"].DeepCopy()
 			n.Status.VNI = 70001
-			if err := s.api.Commit(t.Context(), []mapping.Change{{Verb: mapping.Update, Object: n}}); err != nil {
+			if err := s.api.Commit(t.Context(), []mapping.Change{{Verb: mapping.Update, Resource: mapping.Networks, Object: n}}); err != nil {
 				t.Fatal(err)
 			}
 			operational.gets("replace " + lan + ` {"elan:elan-instance":[{"elan-instance-name":"lan","segment-type":"elan:segment-type-vxlan","segmentation-id":70001}]}`)

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"coelan.io/coelan/internal/broadcast"
 	"coelan.io/coelan/internal/restconf/datatree"
@@ -21,11 +21,12 @@ import (
 )
 
 // Bounds of streams. However many changes there are, objects are read for all streams together, at
-// most once in readEvery.
+// most once in readEvery, and pauses are so many times longer than the work between them.
 const (
 	maxStreams     = 64
 	maxUserStreams = 8
 	readEvery      = 250 * time.Millisecond
+	pausesToWork   = 4
 	firstRetry     = 200 * time.Millisecond
 	lastRetry      = 10 * time.Second
 )
@@ -44,23 +45,53 @@ type streams struct {
 	// users have a number of streams each, total is their sum.
 	users map[string]int
 	total int
-	// started counts the reads; latest is what the last one that is complete has read.
+	// started counts the reads; latest is what is there after the last one that is complete.
 	started uint64
 	latest  *snapshot
+	// stale are the resources that have changed since they were read.
+	stale map[mapping.Resource]bool
+	// work is how long reads and what was made of them took since the last pause.
+	work time.Duration
 }
 
-// snapshot has the objects of one read.
+// snapshot has the objects of one read, and those before that have not changed.
 type snapshot struct {
 	number uint64
 	world  *mapping.World
 	mu     sync.Mutex
-	// rendered are the entries of clients that see all objects, made once for all of them.
-	rendered map[bool]entries
+	// rendered are the entries of clients that see all objects, of what is in operation (true) and
+	// of the configuration. They are made once for all clients, and again if their objects have
+	// changed.
+	rendered map[bool]lists
+}
+
+// after is the snapshot that follows one, with objects of resources that have changed.
+func (s *snapshot) after(number uint64, read *mapping.World, changed map[mapping.Resource]bool) *snapshot {
+	next := &snapshot{number: number, world: read, rendered: map[bool]lists{true: {}, false: {}}}
+	if s == nil {
+		return next
+	}
+	next.world = s.world.Clone()
+	next.world.Replace(read, slices.Collect(maps.Keys(changed)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range mapping.Lists() {
+		if slices.ContainsFunc(l.Reads, func(r mapping.Resource) bool { return changed[r] }) {
+			continue
+		}
+		for operational, rendered := range s.rendered {
+			if e, done := rendered[l.Container]; done {
+				next.rendered[operational][l.Container] = e
+			}
+		}
+	}
+	return next
 }
 
 func newStreams(log *slog.Logger, api API) *streams {
 	return &streams{
 		log: log, api: api, trigger: trigger.New(), ended: make(chan struct{}), users: map[string]int{},
+		stale: map[mapping.Resource]bool{},
 	}
 }
 
@@ -72,11 +103,10 @@ func (s *streams) run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	resources := allResources()
 	backoff := retry.New(firstRetry, lastRetry)
-	for _, r := range resources {
+	for _, r := range allResources() {
 		for {
-			err := s.api.Watch(ctx, r, s.trigger.Fire)
+			err := s.api.Watch(ctx, r, func() { s.note(r) })
 			if err == nil {
 				break
 			}
@@ -87,27 +117,48 @@ func (s *streams) run(ctx context.Context) error {
 		}
 	}
 	s.trigger.Fire()
-	backoff.Reset()
-	limit := rate.NewLimiter(rate.Every(readEvery), 1)
 	for {
 		select {
 		case <-s.trigger:
 		case <-ctx.Done():
 			return nil
 		}
-		if limit.Wait(ctx) != nil {
+		pause := s.pause()
+		if err := s.read(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("RESTCONF cannot read objects for its streams, retrying", "err", err)
+			s.trigger.Fire()
+			pause = backoff.Next()
+		} else {
+			backoff.Reset()
+		}
+		if !retry.Sleep(ctx, pause) {
 			return nil
 		}
-		if err := s.read(ctx, resources); err != nil && ctx.Err() == nil {
-			s.log.Warn("RESTCONF cannot read objects for its streams, retrying", "err", err)
-			if !backoff.Wait(ctx) {
-				return nil
-			}
-			s.trigger.Fire()
-			continue
-		}
-		backoff.Reset()
 	}
+}
+
+// note says that objects of a resource may have changed.
+func (s *streams) note(r mapping.Resource) {
+	s.mu.Lock()
+	s.stale[r] = true
+	s.mu.Unlock()
+	s.trigger.Fire()
+}
+
+// pause is how long nothing is read after the next read.
+func (s *streams) pause() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pause := max(readEvery, pausesToWork*s.work)
+	s.work = 0
+	return pause
+}
+
+// worked adds to the work.
+func (s *streams) worked(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.work += d
 }
 
 // allResources are those that any list is made of.
@@ -124,25 +175,37 @@ func allResources() []mapping.Resource {
 	return all
 }
 
-// read makes the next snapshot, if there are streams.
-func (s *streams) read(ctx context.Context, resources []mapping.Resource) error {
+// read makes the next snapshot, if there are streams. It reads what has changed since the last one.
+func (s *streams) read(ctx context.Context) error {
+	began := time.Now()
+	defer func() { s.worked(time.Since(began)) }()
 	s.mu.Lock()
 	if s.total == 0 {
 		s.latest = nil
 		s.mu.Unlock()
 		return nil
 	}
+	if s.latest == nil {
+		for _, r := range allResources() {
+			s.stale[r] = true
+		}
+	}
 	s.started++
-	number := s.started
+	number, last, changed := s.started, s.latest, s.stale
+	s.stale = map[mapping.Resource]bool{}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	w, err := s.api.Read(ctx, resources, mapping.Entry{})
+	w, err := s.api.Read(ctx, slices.Collect(maps.Keys(changed)), mapping.Entry{})
 	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		maps.Copy(s.stale, changed)
 		return err
 	}
+	next := last.after(number, w, changed)
 	s.mu.Lock()
-	s.latest = &snapshot{number: number, world: w, rendered: map[bool]entries{}}
+	s.latest = next
 	s.mu.Unlock()
 	s.changed.Send()
 	return nil

@@ -57,6 +57,32 @@ func (w *World) Limit(seen *World) {
 	}
 }
 
+// Replace takes the objects of resources from another World.
+func (w *World) Replace(from *World, resources []Resource) {
+	for _, r := range resources {
+		switch r {
+		case Networks:
+			w.Networks = from.Networks
+		case Routers:
+			w.Routers = from.Routers
+		case Ports:
+			w.Ports = from.Ports
+		case Namespaces:
+			w.Namespaces = from.Namespaces
+		case Nodes:
+			w.Nodes = from.Nodes
+		case Pods:
+			w.Pods = from.Pods
+		case Services:
+			w.Services = from.Services
+		case Slices:
+			w.Slices = from.Slices
+		case Policies:
+			w.Policies = from.Policies
+		}
+	}
+}
+
 // Size is the number of all objects.
 func (w *World) Size() int {
 	return len(w.Networks) + len(w.Routers) + len(w.Ports) + len(w.Namespaces) + len(w.Nodes) + len(w.Pods) +
