@@ -108,9 +108,10 @@ func (d *datastore) read(ctx context.Context, r request, lists []*mapping.List, 
 	return d.api.Read(ctx, resources, only)
 }
 
-// tree is the data of lists that a World has. An object that does not fit the models is left out
-// with a warning: it harms no other one.
-func (d *datastore) tree(w *mapping.World, lists []*mapping.List, operational bool) map[string]any {
+// tree is the data of lists that a World has, of a path to an entry that entry alone. An object
+// that does not fit the models is left out with a warning: it harms no other one.
+func (d *datastore) tree(w *mapping.World, lists []*mapping.List, operational bool, path datatree.Path,
+) map[string]any {
 	tree := map[string]any{}
 	for _, l := range lists {
 		show := l.Entries
@@ -120,6 +121,9 @@ func (d *datastore) tree(w *mapping.World, lists []*mapping.List, operational bo
 		node := d.node(l)
 		entries := []any{}
 		for _, e := range show(w) {
+			if !concerns(path, node, e) {
+				continue
+			}
 			entry, err := toEntry(node, e)
 			if err != nil {
 				d.log.Warn("RESTCONF leaves out an object that does not fit the models", "err", err)
@@ -137,6 +141,42 @@ func (d *datastore) tree(w *mapping.World, lists []*mapping.List, operational bo
 		tree[l.Container] = container
 	}
 	return tree
+}
+
+// concerns reports whether an entry can be what a path leads to, or in it. Letters of keys may be
+// others: the entry in the tree has them as the model wants them.
+func concerns(path datatree.Path, list *datatree.Node, e ygot.GoStruct) bool {
+	for _, step := range path {
+		if step.Node != list || step.Keys == nil {
+			continue
+		}
+		keyed, ok := e.(ygot.KeyHelperGoStruct)
+		if !ok {
+			return true
+		}
+		keys, err := keyed.ΛListKeyMap()
+		return err != nil || strings.EqualFold(fmt.Sprint(keys[list.Keys[0]]), step.Keys[0])
+	}
+	return true
+}
+
+// clone is a copy of a tree, which an edit may change.
+func clone(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		object := make(map[string]any, len(v))
+		for name, below := range v {
+			object[name] = clone(below)
+		}
+		return object
+	case []any:
+		list := make([]any, len(v))
+		for i, below := range v {
+			list[i] = clone(below)
+		}
+		return list
+	}
+	return value
 }
 
 // node is the schema of a list.
@@ -226,7 +266,7 @@ func (d *datastore) get(ctx context.Context, r request) (value any, tag string, 
 
 // look is a node's data in a World, and its entity-tag.
 func (d *datastore) look(w *mapping.World, r request, lists []*mapping.List) (value any, tag string, err error) {
-	value, err = datatree.Get(d.tree(w, lists, r.operational), r.path)
+	value, err = datatree.Get(d.tree(w, lists, r.operational, r.path), r.path)
 	if err != nil {
 		return nil, "", err
 	}
@@ -282,7 +322,8 @@ func (d *datastore) editOnce(ctx context.Context, r request, edit datatree.Edit,
 	if err := d.precondition(seen, r, lists); err != nil {
 		return result{}, err
 	}
-	old, tree := d.tree(w, lists, false), d.tree(w, lists, false)
+	old := d.tree(w, lists, false, r.path)
+	tree := clone(old).(map[string]any)
 	switch {
 	case only:
 		_, err = datatree.Apply(d.schema, tree, r.path, datatree.Merge, nil, map[string]any{child.Name: value})

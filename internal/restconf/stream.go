@@ -220,7 +220,7 @@ func (d *datastore) render(w *mapping.World, l *mapping.List, operational bool) 
 		content.Content = datatree.All
 	}
 	node := d.node(l)
-	list, _ := holder(d.tree(w, []*mapping.List{l}, operational), l)[l.Name].([]any)
+	list, _ := holder(d.tree(w, []*mapping.List{l}, operational, nil), l)[l.Name].([]any)
 	for _, e := range list {
 		entry, ok := content.Select(node, e).(map[string]any)
 		if !ok {
