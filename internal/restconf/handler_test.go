@@ -173,8 +173,8 @@ func (m *memory) put(o client.Object, remove bool) {
 }
 
 // site is a handler over a memory, and what tests do with it. The token "admin" may do all,
-// "reader" may list, "ports-a" and "services-a" may do all with Ports, or Services, of the
-// namespace a.
+// "reader" may list, "ports-a", "services-a" and "networkpolicies-a" may do all with Ports,
+// Services or NetworkPolicies of the namespace a.
 type site struct {
 	*testing.T
 	api *memory
@@ -196,7 +196,7 @@ func reviewer() *fake.Clientset {
 	api := fake.NewClientset()
 	api.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		review := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
-		if slices.Contains([]string{"admin", "reader", "ports-a", "services-a"}, review.Spec.Token) {
+		if slices.Contains([]string{"admin", "reader", "ports-a", "services-a", "networkpolicies-a"}, review.Spec.Token) {
 			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: review.Spec.Token}}
 		}
 		return true, review, nil
@@ -205,8 +205,7 @@ func reviewer() *fake.Clientset {
 		review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
 		want := review.Spec.ResourceAttributes
 		review.Status.Allowed = review.Spec.User == "admin" || review.Spec.User == "reader" && want.Verb == "list" ||
-			review.Spec.User == "ports-a" && want.Resource == "ports" && want.Namespace == "a" ||
-			review.Spec.User == "services-a" && want.Resource == "services" && want.Namespace == "a"
+			review.Spec.User == want.Resource+"-a" && want.Namespace == "a"
 		return true, review, nil
 	})
 	return api

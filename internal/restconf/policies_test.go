@@ -162,6 +162,19 @@ func TestWhoMayReadPolicies(t *testing.T) {
 	if got := s.as("reader", "PUT", policyPath+policyUUID, ingressOf("")); got.code != 403 || !strings.Contains(got.body, "may not create networkpolicies default/policy-"+policyUUID) {
 		t.Errorf("%+v", got)
 	}
+	for _, namespace := range []string{"a", "b"} {
+		uuid := map[string]string{"a": policyUUID, "b": plainUID}[namespace]
+		s.want(201, "PUT", policyPath+uuid, strings.ReplaceAll(policyOf(`"network-NS":"`+namespace+`"`), policyUUID, uuid))
+	}
+	if got := s.as("networkpolicies-a", "GET", policiesPath, ""); got.code != 200 || !strings.Contains(got.body, policyUUID) || strings.Contains(got.body, plainUID) {
+		t.Errorf("%+v", got)
+	}
+	if got := s.as("networkpolicies-a", "DELETE", policyPath+plainUID, ""); got.code != 403 || len(s.api.world.Policies) != 2 {
+		t.Errorf("%+v", got)
+	}
+	if got := s.as("networkpolicies-a", "DELETE", policyPath+policyUUID, ""); got.code != 204 || len(s.api.world.Policies) != 1 {
+		t.Errorf("%+v", got)
+	}
 	s.api.world.Namespaces["kube-system"] = &corev1.Namespace{ObjectMeta: serviceMeta("", "kube-system", selectedUID)}
 	const clusters = "/restconf/data/k8s-cluster:k8s-clusters-info"
 	s.same(s.as("reader", "GET", clusters, "").body, `{"k8s-cluster:k8s-clusters-info":{"k8s-clusters":[{"cluster-id":"`+selectedUID+`"}]}}`)

@@ -216,12 +216,14 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamOfOneNamespace has a client that may read Ports of one namespace alone.
+// TestStreamOfOneNamespace has a client that may read Ports of one namespace alone, beside one that
+// may read all.
 func TestStreamOfOneNamespace(t *testing.T) {
 	s := newSite(t)
 	s.streaming()
 	s.api.put(&v1alpha1.Port{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}, Spec: v1alpha1.PortSpec{Network: "lan"}}, false)
-	l := s.listen(s.both()["HTTP/1.1"], "ports-a", runningStream)
+	server := s.both()["HTTP/1.1"]
+	l, all := s.listen(server, "ports-a", runningStream), s.listen(server, "admin", runningStream)
 	const path = "/restconf/data/elan:elan-interfaces"
 	entry := func(name string) string {
 		return `{"elan:elan-interface":[{"name":"` + name + `","elan-instance-name":"lan"}]}`
@@ -229,6 +231,12 @@ func TestStreamOfOneNamespace(t *testing.T) {
 	s.want(201, "POST", path, entry("b:two"))
 	s.want(201, "PUT", "/restconf/data/l3vpn:vpn-instances/vpn-instance=red", `{"l3vpn:vpn-instance":[{"vpn-instance-name":"red"}]}`)
 	s.want(204, "DELETE", path+"/elan-interface=a%3Aone", "")
+	for seen := ""; !strings.Contains(seen, "delete /elan:elan-interfaces/elan-interface=a%3Aone"); {
+		seen += strings.Join(all.edits(), "\n") + "\n"
+		if strings.Contains(seen, "a%3Aone") && !strings.Contains(seen, "create /elan:elan-interfaces/elan-interface=b%3Atwo") {
+			t.Errorf("the other client got %s", seen)
+		}
+	}
 	gone := l.edits()
 	if len(gone) != 4 {
 		t.Errorf("got %q", gone)
