@@ -98,7 +98,9 @@ func restconfState(host string) map[string]any {
 	for _, s := range streamNames {
 		list = append(list, map[string]any{
 			"name": s.name, "description": s.description, "replay-support": false,
-			"access": []any{map[string]any{"encoding": "json", "location": "https://" + host + "/restconf/streams/" + s.name}},
+			"access": []any{
+				map[string]any{"encoding": "json", "location": "https://" + host + "/restconf/streams/" + s.name},
+			},
 		})
 	}
 	return map[string]any{

@@ -138,7 +138,9 @@ func (c *subscriber) first(ctx context.Context, after uint64) (uint64, error) {
 	at, err := c.h.streams.next(ctx, after, nil, nil)
 	switch {
 	case errors.Is(err, errStreamsEnded):
-		return 0, &datatree.Error{Tag: datatree.ResourceDenied, Status: http.StatusServiceUnavailable, Message: err.Error()}
+		return 0, &datatree.Error{
+			Tag: datatree.ResourceDenied, Status: http.StatusServiceUnavailable, Message: err.Error(),
+		}
 	case err != nil:
 		return 0, fmt.Errorf("objects of a stream: %w", err)
 	}

@@ -30,7 +30,9 @@ func (s *site) streaming() (end func()) {
 	go func() { done <- s.h.(*handler).streams.run(ctx) }()
 	end = func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			s.Error(err)
+		}
 	}
 	s.Cleanup(cancel)
 	return end

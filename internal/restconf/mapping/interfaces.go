@@ -68,7 +68,9 @@ func interfaceStates() *List {
 			list = append(list, s)
 		}
 		for _, i := range nodeInterfaces(w) {
-			list = append(list, &interfaceState{Name: i.Name, Type: i.Type, AdminStatus: adminUp, OperStatus: operUnknown})
+			list = append(list, &interfaceState{
+				Name: i.Name, Type: i.Type, AdminStatus: adminUp, OperStatus: operUnknown,
+			})
 		}
 		return structs(list)
 	}

@@ -48,7 +48,8 @@ func editPolicy(w *World, n policyNode) (*networkingv1.NetworkPolicy, error) {
 		case n.Name != "" && n.Name != p.Name:
 			return nil, invalid("name", fmt.Sprintf("is %q: the NetworkPolicy of that uuid is %s", n.Name, key))
 		case n.Namespace != "" && n.Namespace != p.Namespace:
-			return nil, invalid("network-NS", fmt.Sprintf("is %q: the NetworkPolicy of that uuid is %s", n.Namespace, key))
+			return nil, invalid("network-NS",
+				fmt.Sprintf("is %q: the NetworkPolicy of that uuid is %s", n.Namespace, key))
 		}
 		return p.DeepCopy(), nil
 	}
@@ -122,7 +123,8 @@ func policyPorts(nodes []portNode, at string) ([]networkingv1.NetworkPolicyPort,
 	for _, n := range inOrder(nodes) {
 		leaf := atPlace(at, n.place) + "/network-policy-port/"
 		p := networkingv1.NetworkPolicyPort{
-			Protocol: new(cmp.Or(corev1.Protocol(n.Port.Protocol), corev1.ProtocolTCP)), EndPort: optional(n.Port.EndPort),
+			Protocol: new(cmp.Or(corev1.Protocol(n.Port.Protocol), corev1.ProtocolTCP)),
+			EndPort:  optional(n.Port.EndPort),
 		}
 		if n.Port.Port != "" {
 			p.Port = new(intstr.Parse(n.Port.Port))
@@ -133,7 +135,8 @@ func policyPorts(nodes []portNode, at string) ([]networkingv1.NetworkPolicyPort,
 		case p.Port != nil && p.Port.Type == intstr.Int && (p.Port.IntVal < 1 || p.Port.IntVal > 65535):
 			return nil, invalid(leaf+"port", fmt.Sprintf("is %s: ports are 1 to 65535", n.Port.Port))
 		case p.EndPort != nil && *p.EndPort < p.Port.IntVal:
-			return nil, invalid(leaf+"end-port", fmt.Sprintf("is %d: it lies before the port %s", *p.EndPort, n.Port.Port))
+			return nil, invalid(leaf+"end-port",
+				fmt.Sprintf("is %d: it lies before the port %s", *p.EndPort, n.Port.Port))
 		}
 		list = append(list, p)
 	}

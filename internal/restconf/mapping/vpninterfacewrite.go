@@ -120,21 +120,22 @@ func nextHop(p *v1alpha1.Port, a *adjacency, at string) (string, error) {
 		return "", unsupported(at+"next-hop-ip-list", "has several addresses: a route has one next hop")
 	}
 	addresses := addressesOf(p)
-	for _, want := range a.NextHopIpList {
-		switch {
-		case !slices.Contains(addresses, want):
-			return "", invalid(at+"next-hop-ip-list", fmt.Sprintf("%s is no address of the Port %s", want, keyOf(p)))
-		case !sameFamily(want, *a.IpAddress):
-			return "", invalid(at+"next-hop-ip-list", fmt.Sprintf("%s is of another family than the prefix", want))
+	want := first(a.NextHopIpList)
+	if want == "" {
+		i := slices.IndexFunc(addresses, func(address string) bool { return sameFamily(address, *a.IpAddress) })
+		if i < 0 {
+			return "", invalid(at+"next-hop-ip-list",
+				fmt.Sprintf("the Port %s has no address of the prefix's family", keyOf(p)))
 		}
-		return want, nil
+		return addresses[i], nil
 	}
-	for _, address := range addresses {
-		if sameFamily(address, *a.IpAddress) {
-			return address, nil
-		}
+	switch {
+	case !slices.Contains(addresses, want):
+		return "", invalid(at+"next-hop-ip-list", fmt.Sprintf("%s is no address of the Port %s", want, keyOf(p)))
+	case !sameFamily(want, *a.IpAddress):
+		return "", invalid(at+"next-hop-ip-list", fmt.Sprintf("%s is of another family than the prefix", want))
 	}
-	return "", invalid(at+"next-hop-ip-list", fmt.Sprintf("the Port %s has no address of the prefix's family", keyOf(p)))
+	return want, nil
 }
 
 // setRoutes makes the Port's Router have these routes by way of the Port, next hops by prefix, and
