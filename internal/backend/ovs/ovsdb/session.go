@@ -197,9 +197,16 @@ func (s *session) create(rows ...model.Model) (ops []db.Operation, err error) {
 // configure commits ops and asks ovs-vswitchd to say when it has applied them.
 // It returns the number that cur_cfg reaches then.
 func (s *session) configure(ctx context.Context, ops []db.Operation) (int, error) {
+	cfg, _, err := s.configureRows(ctx, ops)
+	return cfg, err
+}
+
+// configureRows is configure, and returns the results of ops too: they name the rows that were
+// inserted.
+func (s *session) configureRows(ctx context.Context, ops []db.Operation) (int, []db.OperationResult, error) {
 	root, err := s.root()
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	where := []db.Condition{db.NewCondition("_uuid", db.ConditionEqual, db.UUID{GoUUID: root.UUID})}
 	ops = append(ops,
@@ -208,17 +215,17 @@ func (s *session) configure(ctx context.Context, ops []db.Operation) (int, error
 		db.Operation{Op: db.OperationSelect, Table: rows.TableOpenVSwitch, Where: where, Columns: []string{"next_cfg"}})
 	results, err := s.transact(ctx, ops)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	last := results[len(results)-1]
 	if len(last.Rows) != 1 {
-		return 0, fmt.Errorf("%w: its row has vanished", ErrNotConnected)
+		return 0, nil, fmt.Errorf("%w: its row has vanished", ErrNotConnected)
 	}
 	next, ok := last.Rows[0]["next_cfg"].(float64)
 	if !ok {
-		return 0, fmt.Errorf("next_cfg is not a number: %v", last.Rows[0]["next_cfg"])
+		return 0, nil, fmt.Errorf("next_cfg is not a number: %v", last.Rows[0]["next_cfg"])
 	}
-	return int(next), nil
+	return int(next), results, nil
 }
 
 // until waits until done says so, looking at the view after each change of it.

@@ -17,6 +17,7 @@ const schemaText = `{
 "name": "Open_vSwitch", "version": "8.3.1", "tables": {
   "Open_vSwitch": {"isRoot": true, "maxRows": 1, "columns": {
     "bridges": {"type": {"key": {"type": "uuid", "refTable": "Bridge"}, "min": 0, "max": "unlimited"}},
+    "manager_options": {"type": {"key": {"type": "uuid", "refTable": "Manager"}, "min": 0, "max": "unlimited"}},
     "cur_cfg": {"type": "integer"},
     "next_cfg": {"type": "integer"},
     "datapath_types": {"type": {"key": "string", "min": 0, "max": "unlimited"}},
@@ -30,11 +31,19 @@ const schemaText = `{
     "protocols": {"type": {"key": {"type": "string", "enum": ["set", ["OpenFlow10", "OpenFlow11",
       "OpenFlow12", "OpenFlow13", "OpenFlow14", "OpenFlow15"]]}, "min": 0, "max": "unlimited"}},
     "ports": {"type": {"key": {"type": "uuid", "refTable": "Port"}, "min": 0, "max": "unlimited"}},
+    "controller": {"type": {"key": {"type": "uuid", "refTable": "Controller"}, "min": 0, "max": "unlimited"}},
     "other_config": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}},
     "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}},
   "Port": {"indexes": [["name"]], "columns": {
     "name": {"type": "string", "mutable": false},
-    "interfaces": {"type": {"key": {"type": "uuid", "refTable": "Interface"}, "min": 1, "max": "unlimited"}}}},
+    "interfaces": {"type": {"key": {"type": "uuid", "refTable": "Interface"}, "min": 1, "max": "unlimited"}},
+    "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}},
+  "Controller": {"columns": {
+    "target": {"type": "string"},
+    "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}},
+  "Manager": {"indexes": [["target"]], "columns": {
+    "target": {"type": "string"},
+    "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}},
   "Interface": {"indexes": [["name"]], "columns": {
     "name": {"type": "string", "mutable": false},
     "type": {"type": "string"},

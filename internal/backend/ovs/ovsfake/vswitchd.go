@@ -281,6 +281,28 @@ func (o *OVS) AddPort(bridge, name string, externalIDs map[string]string) error 
 	})
 }
 
+// AddController gives a bridge a controller that is not Coelan's.
+func (o *OVS) AddController(bridge, target string) error {
+	return o.change([]ovsdb.Operation{
+		insert("Controller", "controller", ovsdb.Row{"target": target}),
+		{
+			Op: ovsdb.OperationMutate, Table: "Bridge", Where: named(bridge), Mutations: []ovsdb.Mutation{
+				*ovsdb.NewMutation("controller", ovsdb.MutateOperationInsert, references("controller")),
+			},
+		},
+	})
+}
+
+// AddManager gives the database a manager that is not Coelan's.
+func (o *OVS) AddManager(target string) error {
+	return o.change([]ovsdb.Operation{
+		insert("Manager", "manager", ovsdb.Row{"target": target}),
+		{Op: ovsdb.OperationMutate, Table: "Open_vSwitch", Mutations: []ovsdb.Mutation{
+			*ovsdb.NewMutation("manager_options", ovsdb.MutateOperationInsert, references("manager")),
+		}},
+	})
+}
+
 // DeletePort takes a port off its bridge, as ovs-vsctl del-port does.
 func (o *OVS) DeletePort(bridge, name string) error {
 	o.mu.Lock()

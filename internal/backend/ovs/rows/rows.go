@@ -19,6 +19,8 @@ type OpenVSwitch struct {
 	IfaceTypes    []string          `ovsdb:"iface_types"`
 	OVSVersion    *string           `ovsdb:"ovs_version"`
 	OtherConfig   map[string]string `ovsdb:"other_config"`
+	// Managers are rows of the table Manager.
+	Managers []string `ovsdb:"manager_options"`
 }
 
 // Bridge is a row of the table Bridge.
@@ -29,15 +31,17 @@ type Bridge struct {
 	FailMode     *string           `ovsdb:"fail_mode"`
 	Protocols    []string          `ovsdb:"protocols"`
 	Ports        []string          `ovsdb:"ports"`
+	Controllers  []string          `ovsdb:"controller"`
 	OtherConfig  map[string]string `ovsdb:"other_config"`
 	ExternalIDs  map[string]string `ovsdb:"external_ids"`
 }
 
 // Port is a row of the table Port.
 type Port struct {
-	UUID       string   `ovsdb:"_uuid"`
-	Name       string   `ovsdb:"name"`
-	Interfaces []string `ovsdb:"interfaces"`
+	UUID        string            `ovsdb:"_uuid"`
+	Name        string            `ovsdb:"name"`
+	Interfaces  []string          `ovsdb:"interfaces"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
 // Interface is a row of the table Interface.
@@ -59,12 +63,28 @@ type Interface struct {
 	BFDStatus     map[string]string `ovsdb:"bfd_status"`
 }
 
+// Controller is a row of the table Controller: an OpenFlow controller of a bridge.
+type Controller struct {
+	UUID        string            `ovsdb:"_uuid"`
+	Target      string            `ovsdb:"target"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
+// Manager is a row of the table Manager: a client of the database.
+type Manager struct {
+	UUID        string            `ovsdb:"_uuid"`
+	Target      string            `ovsdb:"target"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
 // The names of the tables.
 const (
 	TableOpenVSwitch = "Open_vSwitch"
 	TableBridge      = "Bridge"
 	TablePort        = "Port"
 	TableInterface   = "Interface"
+	TableController  = "Controller"
+	TableManager     = "Manager"
 )
 
 // Model are the tables with their rows. An error is a mistake in a row's tags.
@@ -74,5 +94,7 @@ func Model() (model.ClientDBModel, error) {
 		TableBridge:      &Bridge{},
 		TablePort:        &Port{},
 		TableInterface:   &Interface{},
+		TableController:  &Controller{},
+		TableManager:     &Manager{},
 	})
 }
