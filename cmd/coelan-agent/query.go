@@ -67,7 +67,11 @@ func uninstallCommand(path *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := agent.Uninstall(cfg, force, ovs.Removals(cmd.Context(), cfg))
+			foreign, err := ovs.ForeignAttached(cmd.Context(), cfg)
+			if err != nil && !force {
+				return err
+			}
+			done, err := agent.Uninstall(cfg, force, foreign, ovs.Removals(cmd.Context(), cfg))
 			for _, line := range done {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"coelan.io/coelan/internal/cni/netconf"
+	"coelan.io/coelan/internal/config"
 )
 
 // exitRefused is the exit status of lint if pods could not be attached by a configuration. What
@@ -33,23 +34,27 @@ func (e *refusedError) Error() string {
 
 func newCNICommand() *cobra.Command {
 	c := &cobra.Command{Use: "cni", Short: "Look at network configurations of the container runtime"}
-	c.AddCommand(&cobra.Command{
+	var bridge string
+	lintCommand := &cobra.Command{
 		Use: "lint FILE", Args: cobra.ExactArgs(1),
 		Short: "List what each key of a configuration does; - is standard input",
 		Long: "List what each key of a network configuration, or of a list of them, does; - is standard input.\n" +
 			"Comments and commas too many or too few are corrected, and the corrected text is printed.\n" +
 			"Exit status: 0 if the plugin takes the configuration, 2 if it refuses it, 1 if it cannot be read.",
-		RunE: func(cmd *cobra.Command, args []string) error { return lint(cmd, args[0]) },
-	})
+		RunE: func(cmd *cobra.Command, args []string) error { return lint(cmd, args[0], bridge) },
+	}
+	lintCommand.Flags().StringVar(&bridge, "bridge", config.Default().Bridge,
+		"the agent's bridge, as its configuration says")
+	c.AddCommand(lintCommand)
 	return c
 }
 
-func lint(cmd *cobra.Command, file string) error {
+func lint(cmd *cobra.Command, file, bridge string) error {
 	data, err := readConfiguration(cmd.InOrStdin(), file)
 	if err != nil {
 		return err
 	}
-	text, findings, err := netconf.JudgeFile(data)
+	text, findings, err := netconf.JudgeFile(data, bridge)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}

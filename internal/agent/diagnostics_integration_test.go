@@ -194,13 +194,13 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	w.ready()
 	at := w.plug("a")
 	w.must(w.stop())
-	if _, err := Uninstall(w.cfg, false, ovs.Removals(t.Context(), w.cfg)); err == nil || !strings.Contains(err.Error(), "1 pods are attached, the first is default/a/eth0") {
+	if _, err := Uninstall(w.cfg, false, nil, ovs.Removals(t.Context(), w.cfg)); err == nil || !strings.Contains(err.Error(), "1 pods are attached, the first is default/a/eth0") {
 		t.Errorf("uninstalled under a pod: %v", err)
 	}
 	if !linkExists(at.HostInterface) {
 		t.Error("a refused uninstall removed something")
 	}
-	if _, err := Uninstall(w.cfg, true, ovs.Removals(t.Context(), w.cfg)); err != nil {
+	if _, err := Uninstall(w.cfg, true, nil, ovs.Removals(t.Context(), w.cfg)); err != nil {
 		t.Fatal(err)
 	}
 	if after := w.ip("route") + w.ip("-br link"); after != before {
@@ -209,7 +209,7 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	if out := w.vsctl("list-br"); strings.Contains(out, "br-int") {
 		t.Errorf("bridges: %s", out)
 	}
-	if _, err := Uninstall(w.cfg, false, ovs.Removals(t.Context(), w.cfg)); err != nil {
+	if _, err := Uninstall(w.cfg, false, nil, ovs.Removals(t.Context(), w.cfg)); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/conditions"
 	"coelan.io/coelan/internal/intent"
 )
@@ -42,10 +43,19 @@ func (f *fabric) factory() Factory {
 // memory is a backend that forwards in memory, by the intent of its node alone.
 type memory struct {
 	backend.Options
+	noForeignBridges
 	fabric *fabric
 
 	mu    sync.Mutex
 	ports map[string]attachment.Attachment // by the keys of their Ports
+}
+
+// noForeignBridges are those of a node without any: nothing is attached there, and nothing is asked
+// for.
+type noForeignBridges struct{ cni.ForeignBridges }
+
+func (noForeignBridges) ForeignAttached(context.Context) ([]attachment.Attachment, error) {
+	return nil, nil
 }
 
 func (m *memory) Open() error { return nil }

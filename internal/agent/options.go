@@ -129,6 +129,7 @@ type Backend interface {
 	// Reserves says whether the node itself needs one of its ports.
 	Reserves(p intent.Protocol, port uint16) bool
 
+	cni.ForeignBridges
 	portbinding.Guests
 	services.Connections
 	diagnostics.Backend

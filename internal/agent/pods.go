@@ -30,7 +30,8 @@ func newPods() *pods { return &pods{collect: trigger.New()} }
 func (p *pods) serve(a *Agent) {
 	d := a.dataplane()
 	p.server = cni.New(cni.Options{
-		Store: a.store, Dataplane: d, Node: d, Interfaces: a.Links, Bridge: a.Config.Bridge,
+		Store: a.store, Dataplane: d, Node: d, Interfaces: a.Links, Foreign: a.backend,
+		Bridge:         a.Config.Bridge,
 		KeepsAddresses: !a.Config.SNAT.Enabled,
 		Recorder:       a.Events, Logger: a.Log, Observe: a.health.metrics.Request,
 		Planner: a.newPlanner(), Changed: a.attachmentsChanged, Reserved: a.backend.Reserves,

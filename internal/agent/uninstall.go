@@ -16,13 +16,16 @@ import (
 
 // Uninstall removes everything that Coelan has put on this node, its backend's part included, and
 // says what it removed. The agent must not be running. While pods are attached it refuses, unless
-// force is set: they lose their network. Every part is tried; the errors are joined.
-func Uninstall(c config.Config, force bool, ofBackend []backend.Removal) (done []string, err error) {
+// force is set: they lose their network. Every part is tried; the errors are joined. foreign are
+// the attachments on bridges of external controllers.
+func Uninstall(c config.Config, force bool, foreign []attachment.Attachment, ofBackend []backend.Removal) (
+	done []string, err error,
+) {
 	store, err := attachment.Open(c.StateFile(stateFile))
 	if err != nil {
 		return nil, err
 	}
-	attached := store.List()
+	attached := append(store.List(), foreign...)
 	if err := store.Close(); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func (s *Server) add(ctx context.Context, c call) ([]byte, error) {
 	}
 	g := s.group(c.Key)
 	if len(g) > 0 {
-		same, err := s.sameContainer(ctx, g, c)
+		same, err := s.sameContainer(ctx, g, c, s.detach)
 		if err != nil {
 			return nil, err
 		}
@@ -46,6 +46,8 @@ func (s *Server) add(ctx context.Context, c call) ([]byte, error) {
 		}
 	}
 	switch {
+	case len(g) == 0 && c.conf.Foreign != nil:
+		return s.addForeign(ctx, c, node)
 	case len(g) > 0:
 		if err = c.given.matches(g[0]); err == nil {
 			err = s.repair(ctx, g, node)
@@ -72,7 +74,9 @@ func (s *Server) node() (Node, error) {
 // sameContainer says whether attachments are those of the call. If their network namespace
 // is gone although the container is added anew, they are removed; so are those that a DEL
 // has left half done.
-func (s *Server) sameContainer(ctx context.Context, g group, c call) (bool, error) {
+func (s *Server) sameContainer(ctx context.Context, g group, c call,
+	detach func(context.Context, group) error,
+) (bool, error) {
 	a := g[0]
 	if a.PodUID != c.PodUID {
 		return false, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("K8S_POD_UID %q in CNI_ARGS", c.PodUID),
@@ -89,7 +93,7 @@ func (s *Server) sameContainer(ctx context.Context, g group, c call) (bool, erro
 		return false, newError(wire.CodeInvalidEnvironment, fmt.Sprintf("CNI_NETNS %q", c.netns),
 			fmt.Sprintf("container %s is attached in %s", a.Key, a.Netns))
 	}
-	return false, s.detach(ctx, g)
+	return false, detach(ctx, g)
 }
 
 // attach makes attachments from nothing. If a step fails, those before it are undone.

@@ -27,8 +27,11 @@ func (s *Server) check(ctx context.Context, c call) error {
 	}
 	defer unlock()
 	g := s.group(c.Key)
+	if len(g) == 0 && c.conf.Foreign != nil {
+		return s.checkAttachedForeign(ctx, c)
+	}
 	if len(g) == 0 || g[0].Key != c.Key || c.PodUID != "" && c.PodUID != g[0].PodUID {
-		return newError(wire.CodeUnknownContainer, c.subject()+" is not attached", "")
+		return notAttached(c)
 	}
 	if err := s.opts.Interfaces.Verify(c.netns); err != nil {
 		return err
@@ -43,10 +46,19 @@ func (s *Server) check(ctx context.Context, c call) error {
 	for _, a := range g {
 		err = errors.Join(err, s.opts.Interfaces.Check(node.Interface(a)), s.opts.Dataplane.Check(ctx, a))
 	}
-	if err != nil {
-		return newError(wire.CodeCheck, fmt.Sprintf("%s is not as ADD left it", c.subject()), err.Error())
+	return notAsADD(c, err)
+}
+
+func notAttached(c call) error {
+	return newError(wire.CodeUnknownContainer, c.subject()+" is not attached", "")
+}
+
+// notAsADD is the error for differences; nil if there are none.
+func notAsADD(c call, differences error) error {
+	if differences == nil {
+		return nil
 	}
-	return nil
+	return newError(wire.CodeCheck, fmt.Sprintf("%s is not as ADD left it", c.subject()), differences.Error())
 }
 
 // checkPrevResult compares the result that the runtime has kept with the attachments. It

@@ -13,7 +13,7 @@ import (
 // parseConfig reads a configuration, see netconf.Read. Warnings are about keys that do not do
 // what they say.
 func (s *Server) parseConfig(data []byte, strict bool) (conf netconf.Config, warnings []string, err error) {
-	conf, findings, err := netconf.Read(data, strict)
+	conf, findings, err := netconf.Read(data, s.opts.Bridge, strict)
 	if err != nil {
 		return conf, nil, err
 	}
@@ -26,7 +26,7 @@ func (s *Server) parseConfig(data []byte, strict bool) (conf netconf.Config, war
 			warnings = append(warnings, fmt.Sprintf("%s is ignored: %s", f.Key, f.Meaning))
 		}
 	}
-	if conf.Bridge != "" && s.opts.Bridge != "" && conf.Bridge != s.opts.Bridge {
+	if conf.Foreign == nil && conf.Bridge != "" && s.opts.Bridge != "" && conf.Bridge != s.opts.Bridge {
 		warnings = append(warnings,
 			fmt.Sprintf("bridge %s is ignored: the agent's bridge is %s", conf.Bridge, s.opts.Bridge))
 	}

@@ -3,6 +3,7 @@
 package cni
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,12 @@ const odlConfig = `{
 	}
 }`
 
+// withoutController is one that names another bridge than the agent's, and nothing that could own
+// it.
+const withoutController = `{"cniVersion":"0.3.0","name":"odl-cni","type":"odlovs-cni","mgrPort":6640,"mgrActive":true,"manager":"192.168.33.1",
+	"ovsBridge":"ovsbrk8s","ipam":{"type":"host-local","subnet":"10.11.1.0/24"}}`
+
+// With a bridge of its own and a controller it means what it says: see TestForeign.
 func TestConfigurationOfOdlovsCNI(t *testing.T) {
 	ignored := []string{
 		"clusterId is ignored: ports are named by namespace, pod and interface",
@@ -46,27 +53,28 @@ func TestConfigurationOfOdlovsCNI(t *testing.T) {
 		"mgrPort is ignored: the agent reaches Open vSwitch by its unix sockets and sets no manager",
 	}
 	for _, tt := range []struct {
-		name, bridge string
-		more         []string
+		name, bridge, config string
+		want                 []string
 	}{
-		{"all fits", "ovsbrk8s", nil},
-		{"other bridge", "br-int", []string{"bridge ovsbrk8s is ignored: the agent's bridge is br-int"}},
+		{"the agent's bridge", "ovsbrk8s", odlConfig, ignored},
+		{"without a controller", "br-int", withoutController,
+			append([]string{"bridge ovsbrk8s is ignored: the agent's bridge is br-int"}, ignored[len(ignored)-3:]...)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.opts.Bridge, w.node.node.PodCIDRs = tt.bridge, prefixes("10.11.1.0/24")
-			conf, warnings, err := w.parseConfig([]byte(odlConfig), true)
+			conf, warnings, err := w.parseConfig([]byte(tt.config), true)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(append(ignored[:len(ignored):len(ignored)], tt.more...), warnings); diff != "" {
+			if diff := cmp.Diff(slices.Sorted(slices.Values(tt.want)), slices.Sorted(slices.Values(warnings))); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
 			if conf.Name != "odl-cni" || conf.CNIVersion != "0.3.0" {
 				t.Errorf("name %q, version %q", conf.Name, conf.CNIVersion)
 			}
 			r := addRequest("a")
-			r.Config, r.Addresses = []byte(odlConfig), []byte(hostLocal)
+			r.Config, r.Addresses = []byte(tt.config), []byte(hostLocal)
 			if got := string(w.must(r)); !strings.Contains(got, "10.11.1.9/24") {
 				t.Errorf("result %s", got)
 			}

@@ -18,7 +18,7 @@ func (s *Server) del(ctx context.Context, c call) error {
 	defer unlock()
 	g := s.group(c.Key)
 	if len(g) == 0 {
-		return nil
+		return s.delForeign(ctx, c)
 	}
 	a := g[0]
 	if c.PodUID != "" && c.PodUID != a.PodUID {

@@ -241,15 +241,82 @@ func (e *events) PodWarning(namespace, name, uid, reason, message string) {
 	e.list = append(e.list, fmt.Sprintf("%s/%s %s %s: %s", namespace, name, uid, reason, message))
 }
 
+// foreignBridges is a fake of ForeignBridges.
+type foreignBridges struct {
+	mu     sync.Mutex
+	ports  map[string]attachment.Attachment    // by host interface
+	on     map[string]attachment.ForeignBridge // the bridge, by host interface
+	fails  map[string]error                    // by method
+	kernel *kernel
+}
+
+func (f *foreignBridges) ForeignDatapath(context.Context, string) (string, error) {
+	return "netdev", f.fails["Datapath"]
+}
+
+func (f *foreignBridges) PlugForeign(_ context.Context, b attachment.ForeignBridge, a attachment.Attachment) error {
+	if links, _ := f.kernel.Existing(); !links[a.HostInterface] {
+		return fmt.Errorf("%s: no such device", a.HostInterface)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fails["Plug"]; err != nil {
+		return err
+	}
+	f.ports[a.HostInterface], f.on[a.HostInterface] = a, b
+	return nil
+}
+
+func (f *foreignBridges) UnplugForeign(ctx context.Context, a attachment.Attachment) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := errors.Join(f.fails["Unplug"], ctx.Err()); err != nil {
+		return err
+	}
+	delete(f.ports, a.HostInterface)
+	return nil
+}
+
+func (f *foreignBridges) CloseForeign(ctx context.Context, a attachment.Attachment) error {
+	return f.UnplugForeign(ctx, a)
+}
+
+func (f *foreignBridges) CheckForeign(_ context.Context, b attachment.ForeignBridge, a attachment.Attachment) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.ports[a.HostInterface]; !ok || f.on[a.HostInterface] != b {
+		return fmt.Errorf("port %s is missing on bridge %s", a.HostInterface, b.Name)
+	}
+	return nil
+}
+
+func (f *foreignBridges) ForeignUsable(context.Context, attachment.ForeignBridge) error {
+	return f.fails["Usable"]
+}
+
+func (f *foreignBridges) ForeignAttached(ctx context.Context) (list []attachment.Attachment, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := errors.Join(f.fails["Attached"], ctx.Err()); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.ports)) {
+		list = append(list, f.ports[name])
+	}
+	return list, nil
+}
+
 // world is a server and all that it works on.
 type world struct {
 	*Server
 	t      *testing.T
 	kernel *kernel
 	bridge *bridge
-	node   *fakeNode
-	events *events
-	store  *attachment.Store
+	// foreign are the bridges of external controllers.
+	foreign *foreignBridges
+	node    *fakeNode
+	events  *events
+	store   *attachment.Store
 }
 
 func prefixes(cidrs ...string) []netip.Prefix {
@@ -275,8 +342,11 @@ func newWorld(t *testing.T) *world {
 			PodCIDRs: prefixes("10.244.1.0/24", "fd00:10:244:1::/64"), MTU: 1450, NetworkID: 1,
 		}},
 	}
+	w.foreign = &foreignBridges{
+		ports: map[string]attachment.Attachment{}, on: map[string]attachment.ForeignBridge{}, fails: map[string]error{}, kernel: k,
+	}
 	w.Server = New(Options{
-		Store: store, Dataplane: w.bridge, Node: w.node, Interfaces: k, Planner: nodePlan{}, Bridge: "br-int", Recorder: w.events,
+		Foreign: w.foreign, Store: store, Dataplane: w.bridge, Node: w.node, Interfaces: k, Planner: nodePlan{}, Bridge: "br-int", Recorder: w.events,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	return w
@@ -330,6 +400,9 @@ func (w *world) snapshot() []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.bridge.ports)) {
 		state = append(state, "port "+name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.foreign.ports)) {
+		state = append(state, fmt.Sprintf("port %s on %+v", name, w.foreign.on[name]))
 	}
 	return state
 }

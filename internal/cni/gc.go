@@ -31,7 +31,7 @@ func (s *Server) gc(ctx context.Context, c call) error {
 			errs = append(errs, fmt.Errorf("container %s: %w", a.Key, err))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.gcForeign(ctx, c, valid))...)
 }
 
 // validAttachments are those that the runtime lists. An empty list says that nothing is valid; a

@@ -31,10 +31,12 @@ type given struct {
 	prefixes []netip.Prefix // the addresses, each with its length
 	// hops are the gateways that the addresses and the default routes come with.
 	hops []netip.Addr
-	// defaultRoute says that there is a default route; routes are the others.
-	defaultRoute bool
-	routes       []attachment.Route
-	dns          *types.DNS
+	// gateways has one for each address; an invalid one if the address came without.
+	gateways []netip.Addr
+	// default4 and default6 say that there is a default route; routes are the others.
+	default4, default6 bool
+	routes             []attachment.Route
+	dns                *types.DNS
 }
 
 // readGiven makes what an IPAM plugin gave what the call asks for.
@@ -97,9 +99,11 @@ func (g *given) read(text []byte, version string) error {
 		if err != nil {
 			return fmt.Errorf("address: %w", err)
 		}
-		g.prefixes = append(g.prefixes, p)
-		if hop, ok := netip.AddrFromSlice(ip.Gateway); ok && !slices.ContainsFunc(g.hops, sameFamily(hop.Unmap())) {
-			g.hops = append(g.hops, hop.Unmap())
+		hop, ok := netip.AddrFromSlice(ip.Gateway)
+		hop = hop.Unmap()
+		g.prefixes, g.gateways = append(g.prefixes, p), append(g.gateways, hop)
+		if ok && !slices.ContainsFunc(g.hops, sameFamily(hop)) {
+			g.hops = append(g.hops, hop)
 		}
 	}
 	if !result.DNS.IsEmpty() {
@@ -134,15 +138,21 @@ func (g *given) readRoutes(routes []*types.Route) error {
 		switch {
 		case to.Bits() > 0:
 			g.routes = append(g.routes, attachment.Route{Destination: to.Masked(), NextHop: hop})
-		case hop.IsValid():
-			g.defaultRoute = true
-			g.hops = append(slices.DeleteFunc(g.hops, sameFamily(hop)), hop)
+			continue
+		case to.Addr().Is4():
+			g.default4 = true
 		default:
-			g.defaultRoute = true
+			g.default6 = true
+		}
+		if hop.IsValid() {
+			g.hops = append(slices.DeleteFunc(g.hops, sameFamily(hop)), hop)
 		}
 	}
 	return nil
 }
+
+// hasDefault says whether there is a default route of a family.
+func (g *given) hasDefault(is4 bool) bool { return is4 && g.default4 || !is4 && g.default6 }
 
 func sameFamily(as netip.Addr) func(netip.Addr) bool {
 	return func(a netip.Addr) bool { return a.Is4() == as.Is4() }
@@ -197,7 +207,7 @@ func (s *Server) applyConfig(i planned, c call) error {
 		return i.refused(v1alpha1.ReasonInvalid, "the pod asks for %v, and the IPAM plugin %s gave %v", i.Addresses,
 			g.plugin, g.addresses())
 	}
-	i.DefaultRoute = i.DefaultRoute || g.defaultRoute
+	i.DefaultRoute = i.DefaultRoute || g.default4 || g.default6
 	i.Routes = append(slices.Clone(i.Routes), g.routes...)
 	if i.DNS == nil {
 		i.DNS = g.dns

@@ -97,7 +97,7 @@ func newNode(t testing.TB, stateDir string) *node {
 	n.must(err)
 	t.Cleanup(func() { n.store.Close() })
 	n.server = New(Options{
-		Store: n.store, Dataplane: n.ports, Interfaces: n.plumber, Planner: nodePlan{}, Bridge: "br-int",
+		Store: n.store, Dataplane: n.ports, Interfaces: n.plumber, Planner: nodePlan{}, Bridge: "br-int", Foreign: &foreignBridges{},
 		Logger: slog.New(slog.DiscardHandler),
 		Node: &fakeNode{node: Node{PodCIDRs: prefixes("10.244.1.0/24", "fd00:10:244:1::/64"), MTU: 1450, NetworkID: 1,
 			TXOffload: n.ovs.Datapath == "system"}},

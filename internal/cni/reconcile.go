@@ -26,6 +26,9 @@ type Report struct {
 //     ADD. If that ADD failed for the runtime, it will send a DEL.
 //   - A host interface of no attachment is removed.
 //
+// Attachments on bridges of external controllers are released in the same way, and not repaired: an
+// ADD that the agent's end has interrupted has made no port there.
+//
 // It goes on after an error. Calls of the runtime can go on at the same time.
 func (s *Server) Reconcile(ctx context.Context) (Report, error) {
 	var report Report
@@ -45,10 +48,14 @@ func (s *Server) Reconcile(ctx context.Context) (Report, error) {
 			errs = append(errs, fmt.Errorf("%s (container %s): %w", a.PodRef(), a.ContainerID, err))
 		}
 	}
+	foreign, err := s.reconcileForeign(ctx, links, &report)
+	if err != nil {
+		errs = append(errs, err)
+	}
 	used := s.hostInterfaces()
 	for name := range links {
-		if used[name] {
-			continue
+		if used[name] || foreign == nil || foreign[name] {
+			continue // of a pod, or it is not known whether it is
 		}
 		if err := s.opts.Interfaces.Remove(name); err != nil {
 			errs = append(errs, err)

@@ -92,6 +92,9 @@ func (s *Server) parse(r wire.Request) (call, []string, error) {
 			err = s.readHostPorts(&c)
 		}
 		if err == nil {
+			err = c.checkForeign()
+		}
+		if err == nil {
 			err = c.readGiven(r.Addresses)
 		}
 	}

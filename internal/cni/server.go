@@ -92,7 +92,8 @@ type Interfaces interface {
 	Existing() (map[string]bool, error)
 }
 
-// Options are what a Server works with. Store, Dataplane, Node, Interfaces and Planner are needed.
+// Options are what a Server works with. Store, Dataplane, Node, Interfaces, Planner and
+// Foreign are needed.
 type Options struct {
 	Store      *attachment.Store
 	Dataplane  Dataplane
@@ -100,6 +101,8 @@ type Options struct {
 	Interfaces Interfaces
 	// Planner says what pods get.
 	Planner Planner
+	// Foreign are the bridges of external controllers.
+	Foreign ForeignBridges
 	// Changed is called with attachments that were added or removed, after that is stored;
 	// Store.Get tells which of the two. It must not block, and may be nil.
 	Changed func([]attachment.Attachment)
@@ -126,7 +129,8 @@ type Server struct {
 	log   *slog.Logger
 	locks keymutex.Mutex // by container id
 	// warned remembers which warnings about configurations were logged.
-	warned sync.Map
+	warned        sync.Map
+	makingForeign makingForeign
 }
 
 // New returns a server.
@@ -200,6 +204,9 @@ func (s *Server) dispatch(ctx context.Context, c call) ([]byte, error) {
 	case cmdGC:
 		return nil, s.gc(ctx, c)
 	default:
+		if c.conf.Foreign != nil {
+			return nil, s.statusForeign(ctx, c)
+		}
 		return nil, s.status(ctx)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovs/appctl"
 	"coelan.io/coelan/internal/backend/ovs/bridge"
+	"coelan.io/coelan/internal/backend/ovs/foreignbridge"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/backend/ovs/pipeline"
@@ -71,6 +72,7 @@ type Backend struct {
 	host       *host
 	attacher   *attacher
 	reconciler *reconciler
+	foreign    *foreignbridge.Bridges
 }
 
 // clients are the connections to Open vSwitch. They come back by themselves.
@@ -174,6 +176,8 @@ func (b *Backend) Open() (err error) {
 	}
 	b.openClients()
 	b.connect(b.clients.db, kernelLinks{}, newKernelCards(b.Log, b.Config, b.uplinks.cards.uplinks))
+	b.foreign = foreignbridge.New(b.Log, b.clients.db, foreignLinks{sysctlDir: b.Config.SysctlDir},
+		func() string { return string(b.Intent.State().Local().Datapath) })
 	b.registerViews()
 	return nil
 }

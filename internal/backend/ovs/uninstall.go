@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovs/foreignbridge"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/config"
@@ -21,6 +23,7 @@ func Removals(ctx context.Context, c config.Config) []backend.Removal {
 	cards := newKernelCards(slog.Default(), c, nil)
 	return []backend.Removal{
 		{What: "bridges of network cards", Do: func() error { return returnCards(ctx, c, cards) }},
+		{What: "bridges of external controllers", Do: func() error { return removeForeign(ctx, c) }},
 		{What: "bridge " + c.Bridge, Do: func() error { return removeBridge(ctx, c) }},
 		{What: "routes", Do: removeRoutes},
 		{What: "nftables table coelan", Do: hostnet.RemoveSNAT},
@@ -48,6 +51,26 @@ func returnCards(ctx context.Context, c config.Config, k cardKernel) error {
 	none := cards{db: db, kernel: k}
 	_, err = none.ensure(ctx, bridges, "", nil)
 	return err
+}
+
+// removeForeign removes what was made for external controllers. A bridge with ports of other
+// programs stays.
+func removeForeign(ctx context.Context, c config.Config) error {
+	db := openDatabase(c)
+	defer db.Close()
+	return db.RemoveForeign(ctx)
+}
+
+// ForeignAttached are the attachments on bridges of external controllers. The agent need not run.
+// None are known while Open vSwitch does not answer: that is an error of Removals.
+func ForeignAttached(ctx context.Context, c config.Config) ([]attachment.Attachment, error) {
+	db := openDatabase(c)
+	defer db.Close()
+	list, err := foreignbridge.Attachments(ctx, db)
+	if errors.Is(err, ovsdb.ErrNotConnected) {
+		return nil, nil
+	}
+	return list, err
 }
 
 // removeBridge also takes the wires from the bridges of physical networks, what is

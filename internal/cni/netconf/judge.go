@@ -34,25 +34,26 @@ func (f Finding) String() string {
 
 const unknownKey = "no such key is known"
 
-// Judge says of each key what it does, in the order of their names, and returns the text as JSON. A
-// finding without a key says what was corrected for that. The error says why it is no JSON object.
-func Judge(data []byte) (text []byte, findings []Finding, err error) {
-	text, findings, given, err := judged(data)
+// Judge says of each key what it does on a node with the agent's bridge of that name, in the order
+// of the keys' names, and returns the text as JSON. A finding without a key says what was corrected
+// for that. The error says why it is no JSON object.
+func Judge(data []byte, agentBridge string) (text []byte, findings []Finding, err error) {
+	text, findings, given, err := judged(data, agentBridge)
 	if err != nil {
 		return text, findings, err
 	}
-	return text, withProblem(text, findings, given), nil
+	return text, withProblem(text, findings, given, agentBridge), nil
 }
 
 // withProblem adds what is wrong with a configuration although each of its keys is right.
-func withProblem(text []byte, findings []Finding, given map[string]json.RawMessage) []Finding {
+func withProblem(text []byte, findings []Finding, given map[string]json.RawMessage, agentBridge string) []Finding {
 	if slices.ContainsFunc(findings, func(f Finding) bool { return f.State == Refused }) {
 		return findings
 	}
 	var conf Config
 	err := json.Unmarshal(text, &conf)
 	if err == nil {
-		err = conf.complete(given, true)
+		err = conf.complete(given, agentBridge, true)
 	}
 	if err != nil {
 		findings = append(findings, Finding{State: Refused, Meaning: err.Error()})
@@ -60,9 +61,11 @@ func withProblem(text []byte, findings []Finding, given map[string]json.RawMessa
 	return findings
 }
 
-func judged(data []byte) (text []byte, findings []Finding, given map[string]json.RawMessage, err error) {
+func judged(data []byte, agentBridge string) (text []byte, findings []Finding, given map[string]json.RawMessage,
+	err error,
+) {
 	text, findings, given, err = parsed(data)
-	return text, append(findings, judgeAll("", given, keys)...), given, err
+	return text, append(findings, judgeAll("", given, keysFor(given, agentBridge))...), given, err
 }
 
 // parsed says what was corrected, and which keys are there twice.

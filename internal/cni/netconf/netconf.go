@@ -45,6 +45,8 @@ type Config struct {
 	IPAM IPAM `json:"ipam"`
 	// Bridge is the first of ovsBridge, bridge, ovs.bridge and ovsConfig.ovsBridge that is given.
 	Bridge string `json:"-"`
+	// Foreign is set if Bridge is not the agent's, and the configuration names a controller.
+	Foreign *ForeignBridge `json:"-"`
 	// VNI selects the Network that has it; 0: none does.
 	VNI uint32 `json:"-"`
 	// DefaultGateway asks for the default route, Masquerade for the node's addresses outside.
@@ -63,8 +65,8 @@ func (i IPAM) Delegated() bool { return wire.Delegates(i.Type) }
 // Read reads a configuration. Strict refuses keys that are not known: what is misspelled should not
 // be silently without effect. DEL and GC are not strict, so that nothing that was once added cannot
 // be deleted. The findings are those of Judge. Errors are *wire.Error.
-func Read(data []byte, strict bool) (conf Config, findings []Finding, err error) {
-	text, findings, keys, err := judged(data)
+func Read(data []byte, agentBridge string, strict bool) (conf Config, findings []Finding, err error) {
+	text, findings, keys, err := judged(data, agentBridge)
 	if err != nil {
 		return conf, findings, err
 	}
@@ -74,20 +76,31 @@ func Read(data []byte, strict bool) (conf Config, findings []Finding, err error)
 	if err := json.Unmarshal(text, &conf); err != nil {
 		return conf, findings, newError(wire.CodeInvalidConfig, "network configuration", err.Error())
 	}
-	return conf, findings, conf.complete(keys, strict)
+	return conf, findings, conf.complete(keys, agentBridge, strict)
 }
 
 // complete fills in what is not a key's value as it stands, and checks the whole. Unless it is
 // strict, contradictions are no error.
-func (c *Config) complete(given map[string]json.RawMessage, strict bool) error {
+func (c *Config) complete(given map[string]json.RawMessage, agentBridge string, strict bool) error {
 	c.ValidGiven = given["cni.dev/valid-attachments"] != nil
 	if c.CNIVersion == "" {
 		c.CNIVersion = firstVersion
 	}
-	if err := c.readNested(given); err != nil && strict {
+	if err := c.readAll(given, agentBridge); err != nil && strict {
 		return err
 	}
 	return c.check()
+}
+
+// readAll reads what can be said in several places, and by several keys together.
+func (c *Config) readAll(given map[string]json.RawMessage, agentBridge string) error {
+	if err := c.readNested(given); err != nil {
+		return err
+	}
+	if isForeign(given, agentBridge) {
+		return c.readForeign(given)
+	}
+	return nil
 }
 
 // check returns an error if what every configuration needs is missing.

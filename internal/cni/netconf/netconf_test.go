@@ -15,6 +15,9 @@ import (
 	"coelan.io/coelan/internal/cni/netconf"
 )
 
+// agentBridge is that of the node.
+const agentBridge = "br-int"
+
 // rows are findings as the tables below have them.
 func rows(findings []netconf.Finding) string {
 	var b strings.Builder
@@ -28,15 +31,15 @@ func rows(findings []netconf.Finding) string {
 func TestPrintedConfigurations(t *testing.T) {
 	for file, want := range map[string]string{
 		"odlovs-cni.conf": `cniVersion: used
-controller: no effect
-ctlrActive: no effect
-ctlrPort: no effect
-externalIntf: no effect
+controller: used
+ctlrActive: used
+ctlrPort: used
+externalIntf: used
 externalIp: no effect
 ipam: used
-manager: no effect
-mgrActive: no effect
-mgrPort: no effect
+manager: used
+mgrActive: used
+mgrPort: used
 name: used
 ovsBridge: used
 type: used
@@ -45,13 +48,13 @@ type: used
 cniVersion: used
 ipam: refused
 name: used
-ovsConfig.controller: no effect
-ovsConfig.ctlrActive: no effect
-ovsConfig.ctlrPort: no effect
+ovsConfig.controller: used
+ovsConfig.ctlrActive: used
+ovsConfig.ctlrPort: used
 ovsConfig.isMaster: no effect
-ovsConfig.manager: no effect
-ovsConfig.mgrActive: no effect
-ovsConfig.mgrPort: no effect
+ovsConfig.manager: used
+ovsConfig.mgrActive: used
+ovsConfig.mgrPort: used
 ovsConfig.ovsBridge: used
 type: used
 `,
@@ -87,7 +90,7 @@ type: used
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, findings, err := netconf.Judge(data)
+			text, findings, err := netconf.Judge(data, agentBridge)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +107,10 @@ type: used
 func TestReadPrintedConfigurations(t *testing.T) {
 	for file, want := range map[string]netconf.Config{
 		"odlovs-cni.conf": {CNIVersion: "0.3.0", Name: "odl-cni", Type: "odlovs-cni", Bridge: "ovsbrk8s",
-			IPAM: netconf.IPAM{Type: "host-local"}},
+			IPAM: netconf.IPAM{Type: "host-local"}, Foreign: &netconf.ForeignBridge{
+				Name: "ovsbrk8s", Controller: "tcp:192.168.33.1:6653", Manager: "tcp:192.168.33.1:6640", Uplink: "eth2",
+				ClusterID: "00000000-0000-0000-0000-000000000001",
+			}},
 		"ovs-odl.conf": {CNIVersion: "0.1.0", Name: "odl-coe", Type: "ovs-odl", Bridge: "br-int", VNI: 42,
 			IPAM: netconf.IPAM{Type: "host-local"}, DefaultGateway: true, Masquerade: true},
 	} {
@@ -112,7 +118,7 @@ func TestReadPrintedConfigurations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := netconf.Read(data, true)
+		got, _, err := netconf.Read(data, agentBridge, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,15 +134,16 @@ func TestODLCOE(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := netconf.Read(data, true); err == nil || !strings.Contains(err.Error(), "gateway 192.168.33.0 is outside of the subnet 10.11.0.0/16") {
+	if _, _, err := netconf.Read(data, agentBridge, true); err == nil || !strings.Contains(err.Error(), "gateway 192.168.33.0 is outside of the subnet 10.11.0.0/16") {
 		t.Errorf("error %v", err)
 	}
-	if _, _, err := netconf.Read(data, false); err != nil {
+	if _, _, err := netconf.Read(data, agentBridge, false); err != nil {
 		t.Errorf("DEL: %v", err)
 	}
 	fixed := strings.Replace(string(data), "192.168.33.0", "10.11.0.1", 1)
-	conf, _, err := netconf.Read([]byte(fixed), true)
-	if err != nil || conf.Bridge != "brk8s" || conf.IPAM.Type != "host-local" {
+	conf, _, err := netconf.Read([]byte(fixed), agentBridge, true)
+	if err != nil || conf.Bridge != "brk8s" || conf.IPAM.Type != "host-local" || conf.Foreign == nil ||
+		conf.Foreign.Controller != "tcp:192.168.33.1:6653" {
 		t.Errorf("%+v, %v", conf, err)
 	}
 }
@@ -168,7 +175,7 @@ func TestJudge(t *testing.T) {
 		{`"ipam": {"type": "a", "x": {"y": [{"z": 1, "z": 2}]}}`, "ipam.x.y.z twice (refused): the key is there more than once: keep the one that is meant"},
 		{`"bridge": "a", "ovs": {"bridge": "b"}`, `bridge "a" and ovs.bridge "b" in the network configuration name different bridges`},
 	} {
-		_, findings, err := netconf.Judge([]byte("{" + tt.keys + "}"))
+		_, findings, err := netconf.Judge([]byte("{"+tt.keys+"}"), agentBridge)
 		if err != nil {
 			t.Errorf("%s: %v", tt.keys, err)
 		}
@@ -187,7 +194,7 @@ func TestNoObject(t *testing.T) {
 		"": "standard input is empty", "null": "it is null", "[1]": "cannot unmarshal array", `{"a"`: "at byte",
 		strings.Repeat("[", 20000): "", "{\"a\": \xff}": "at byte",
 	} {
-		if _, _, err := netconf.Judge([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := netconf.Judge([]byte(text), agentBridge); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: %v, want %q", text, err, want)
 		}
 	}
@@ -209,19 +216,19 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add([]byte(`{"name":"a","ovs":{"vxlan":"1"},"prevResult":{"a":[{}]},"cni.dev/valid-attachments":[]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		text, _, judgeErr := netconf.Judge(data)
-		conf, _, err := netconf.Read(data, true)
+		text, _, judgeErr := netconf.Judge(data, agentBridge)
+		conf, _, err := netconf.Read(data, agentBridge, true)
 		if err != nil {
 			return
 		}
 		if judgeErr != nil {
 			t.Fatalf("accepted, and judged %v", judgeErr)
 		}
-		again, _, err := netconf.Read(text, true)
+		again, _, err := netconf.Read(text, agentBridge, true)
 		if err != nil || !cmp.Equal(conf, again) {
 			t.Errorf("corrected %s: %v, %s", text, err, cmp.Diff(conf, again))
 		}
-		if _, _, err := netconf.Read(data, false); err != nil {
+		if _, _, err := netconf.Read(data, agentBridge, false); err != nil {
 			t.Errorf("DEL: %v", err)
 		}
 	})

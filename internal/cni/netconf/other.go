@@ -53,6 +53,6 @@ func ReadOther(data []byte, strict bool) (Config, error) {
 		RuntimeConfig: in.RuntimeConfig, Args: in.Args,
 	}
 	const valid = "cni.dev/valid-attachments"
-	err = conf.complete(map[string]json.RawMessage{valid: given[valid]}, strict)
+	err = conf.complete(map[string]json.RawMessage{valid: given[valid]}, "", strict)
 	return conf, err
 }
