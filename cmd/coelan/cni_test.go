@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-func runLint(t *testing.T, text string) (out string, status int) {
+func runLint(t *testing.T, text string, flags ...string) (out string, status int) {
 	t.Helper()
 	var b bytes.Buffer
 	root := newRootCommand()
-	root.SetArgs([]string{"cni", "lint", "-"})
+	root.SetArgs(append([]string{"cni", "lint", "-"}, flags...))
 	root.SetIn(strings.NewReader(text))
 	root.SetOut(&b)
 	if err := root.ExecuteContext(t.Context()); err != nil {
@@ -55,6 +55,43 @@ func TestLint(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, status := runLint(t, tt.text)
+			if status != tt.status {
+				t.Errorf("exit status %d, want %d", status, tt.status)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%s\nlacks %s", out, want)
+				}
+			}
+		})
+	}
+}
+
+// What the keys of a bridge's owner do depends on whether the bridge is the agent's.
+func TestLintForeignBridge(t *testing.T) {
+	const text = `{"name":"odl","type":"odlovs-cni","ovsBridge":"ovsbrk8s","ctlrPort":6653,"externalIp":"192.0.2.1","ipam":{"type":"static"}}`
+	for _, tt := range []struct {
+		name, text string
+		flags      []string
+		status     int
+		want       []string
+	}{
+		{"another bridge", text, nil, 0, []string{
+			"ctlrPort    6653               used       the controller's port (6653)\n",
+			"externalIp  \"192.0.2.1\"        no effect  no plugin has ever used it, COE's neither\n",
+			"ovsBridge   \"ovsbrk8s\"         used       the bridge of the external controller: it is made if it is not there\n",
+		}},
+		{"the agent's bridge", text, []string{"--bridge", "ovsbrk8s"}, 0, []string{
+			"ctlrPort    6653               no effect  the agent is the bridge's only controller\n",
+		}},
+		{"a list", `{"name":"odl","plugins":[` + text + `]}`, nil, 0, []string{"plugins[0].ctlrPort    6653               used"}},
+		{"a list with a mistake", `{"name":"odl","plugins":[` + strings.Replace(text, `"ctlrPort":6653`, `"ctlrPort":0`, 1) + `]}`, nil, exitRefused,
+			[]string{"ctlrPort in the network configuration has the value 0: it is not between 1 and 65535"}},
+		{"a list without addresses", `{"name":"odl","plugins":[` + strings.Replace(text, "static", "ipam-odl", 1) + `]}`, nil, exitRefused,
+			[]string{"use host-local or another IPAM plugin"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, status := runLint(t, tt.text, tt.flags...)
 			if status != tt.status {
 				t.Errorf("exit status %d, want %d", status, tt.status)
 			}

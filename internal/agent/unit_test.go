@@ -5,6 +5,7 @@ package agent
 import (
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 
 	"coelan.io/coelan/internal/attachment"
@@ -33,6 +34,18 @@ func TestUninstallRemovesWhatIsRemembered(t *testing.T) {
 	left, err := os.ReadDir(c.StateDir)
 	if err != nil || len(left) != 2 {
 		t.Errorf("%v, %v; want the two files of others", left, err)
+	}
+}
+
+// Pods on bridges of external controllers are not in the state file, and lose their network too.
+func TestUninstallRefusesForeignPods(t *testing.T) {
+	c := config.Default()
+	c.StateDir = t.TempDir()
+	foreign := []attachment.Attachment{{Spec: attachment.Spec{
+		Key: attachment.Key{ContainerID: "a", IfName: "eth0"}, PodNamespace: "shop", PodName: "web-0",
+	}}}
+	if done, err := Uninstall(c, false, foreign, nil); err == nil || !strings.Contains(err.Error(), "1 pods are attached, the first is shop/web-0/eth0") {
+		t.Errorf("removed %v, error %v", done, err)
 	}
 }
 
