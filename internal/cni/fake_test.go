@@ -264,7 +264,7 @@ func (f *foreignBridges) PlugForeign(_ context.Context, b attachment.ForeignBrid
 		return err
 	}
 	f.ports[a.HostInterface], f.on[a.HostInterface] = a, b
-	return nil
+	return f.fails["Plugged"]
 }
 
 func (f *foreignBridges) UnplugForeign(ctx context.Context, a attachment.Attachment) error {

@@ -178,6 +178,8 @@ func (s *Server) attachForeign(ctx context.Context, c call, i podnet.Interface) 
 	if err := s.opts.Interfaces.Configure(i); err != nil {
 		return err
 	}
+	// Also if it is not known whether there is a port, because Open vSwitch did not answer in time.
+	undo.add(func(ctx context.Context) error { return s.opts.Foreign.UnplugForeign(ctx, i.Attachment) })
 	if err := s.opts.Foreign.PlugForeign(ctx, foreignBridge(c.conf), i.Attachment); err != nil {
 		return err
 	}

@@ -143,6 +143,12 @@ func TestFailedForeignADDLeavesNothing(t *testing.T) {
 			t.Errorf("error %v, left behind: %v", err, w.snapshot())
 		}
 	}
+	// The port is taken back also if it was made although that was an error.
+	w := newWorld(t)
+	w.foreign.fails["Plugged"] = errors.New("no answer")
+	if _, err := w.Handle(t.Context(), foreignRequest("a", "", given99)); err == nil || len(w.snapshot()) != 0 {
+		t.Errorf("error %v, left behind: %v", err, w.snapshot())
+	}
 	for _, method := range []string{"Plug", "Attached", "Datapath"} {
 		w := newWorld(t)
 		w.foreign.fails[method] = errors.New("broken")

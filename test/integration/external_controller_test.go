@@ -23,8 +23,8 @@ import (
 	"coelan.io/coelan/test/lab/probe"
 )
 
-// foreignNetwork is a configuration of odlovs-cni for a bridge of an external controller. Its addresses
-// are of no Network.
+// foreignNetwork is a configuration of odlovs-cni for a bridge of an external controller. Its
+// addresses are of no Network.
 type foreignNetwork struct {
 	name, bridge, dir string
 	subnet            int

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A real Open vSwitch makes all of a foreign bridge in one transaction, gives back what cannot work,
-// and keeps what other programs have made.
+// A real Open vSwitch makes all of a foreign bridge in one transaction, gives back what cannot
+// work, and keeps what other programs have made.
 func TestForeignBridgeOnOVS(t *testing.T) {
 	ovs, c, ctx := open(t)
 	veths(t, ovs, "veth", 2)
