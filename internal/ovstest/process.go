@@ -27,7 +27,8 @@ func (o *OVS) StartDB(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	os.Remove(o.DBSocket()) // left by a kill; its creation is what is waited for
-	p, err := o.daemon("ovsdb-server", filepath.Join(o.Dir, "conf.db"), "--remote=punix:"+o.DBSocket())
+	p, err := o.daemon("ovsdb-server", filepath.Join(o.Dir, "conf.db"), "--remote=punix:"+o.DBSocket(),
+		"--remote=db:Open_vSwitch,Open_vSwitch,manager_options")
 	if err != nil {
 		return err
 	}

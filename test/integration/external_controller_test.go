@@ -76,10 +76,11 @@ func TestExternalController(t *testing.T) {
 			return err == nil
 		}, func() { t.Error("the bridge does not listen") })
 		followsFlows(ctx, t, w, conn, x, y)
-		if out := run(t, w.n1.Host, "ovsdb-client", "list-dbs", "tcp:127.0.0.1:6640"); !strings.Contains(out, "Open_vSwitch") {
+		out := run(t, w.n1.Host, "ovsdb-client", "list-dbs", "tcp:127.0.0.1:6640")
+		if !strings.Contains(out, "Open_vSwitch") {
 			t.Errorf("the manager sees %s", out)
 		}
-		if out := run(t, w.n1.Host, "ss", "-Hltn"); strings.Contains(out, "0.0.0.0:66") || strings.Contains(out, "*:66") {
+		if out = run(t, w.n1.Host, "ss", "-Hltn"); strings.Contains(out, "0.0.0.0:66") || strings.Contains(out, "*:66") {
 			t.Errorf("Open vSwitch listens at all addresses:\n%s", out)
 		}
 		deleteForeign(ctx, t, w.n1, f, x, y)
@@ -120,7 +121,7 @@ func agentState(ctx context.Context, t *testing.T, n *lab.Node) lab.Inventory {
 // agent.
 func learningController(t *testing.T, w *world, dir string) {
 	ctx := within(t, 2*time.Minute)
-	controller := exec.CommandContext(ctx, "ovs-testcontroller", "ptcp:6653:127.0.0.1")
+	controller := exec.CommandContext(ctx, "ovs-testcontroller", "--unixctl="+filepath.Join(dir, "ctl"), "ptcp:6653:127.0.0.1")
 	if err := w.n1.Start(controller); err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +168,7 @@ func learningController(t *testing.T, w *world, dir string) {
 		t.Errorf("the controller's row was replaced: %s, was %s", got, controllers)
 	}
 	awaitAnswer(ctx, t, y, x)
+	checkAll(ctx, t, w)
 	// A pod with a namespace that is gone, and one that comes with its name.
 	x.End()
 	if err := x.Del(ctx); err != nil {
@@ -219,9 +221,10 @@ func followsFlows(ctx context.Context, t *testing.T, w *world, nc net.Conn, x, y
 	if err := conn.Do(ctx, []openflow.Message{openflow.DeleteFlow(flows[0])}); err != nil {
 		t.Fatal(err)
 	}
-	if echoes(t, x, y) {
+	// Ovs-vswitchd looks at what it has cached a little later.
+	poll(ctx, t, func() bool { return !echoes(t, x, y) }, func() {
 		t.Error("pods reach each other without one of the flows")
-	}
+	})
 	if err := probePath(ctx, path{"of the agent", w.a.Host, w.c.Host, w.c.Address, w.a.Address}, lab.IPv4); err != nil {
 		t.Error(err)
 	}

@@ -58,7 +58,7 @@ func (d *Diagnostics) look(ctx context.Context) (agentapi.Check, error) {
 		c.attachments[at.HostInterface] = at
 	}
 	c.compareAttachments()
-	c.compareLinks()
+	c.compareLinks(c.compareForeign(ctx))
 	c.compareNetworks()
 	c.findings = append(c.findings, found...)
 	if err := d.Conditions.Ready(); err != nil {
@@ -184,9 +184,26 @@ func (c *checker) compareAttachment(at attachment.Attachment) {
 	}
 }
 
-func (c *checker) compareLinks() {
+// compareForeign looks at attachments on bridges of external controllers. It returns their host
+// interfaces.
+func (c *checker) compareForeign(ctx context.Context) map[string]bool {
+	foreign, err := c.Backend.ForeignAttached(ctx)
+	if err != nil {
+		c.findings.Add("port", "of an external controller", "%v", err)
+	}
+	names := map[string]bool{}
+	for _, at := range foreign {
+		names[at.HostInterface] = true
+		if !c.links[at.HostInterface] {
+			c.findings.Add("interface", at.HostInterface, "of %s is missing", at.PodRef())
+		}
+	}
+	return names
+}
+
+func (c *checker) compareLinks(foreign map[string]bool) {
 	for name := range c.links {
-		if _, ok := c.attachments[name]; !ok && !c.busy(name) {
+		if _, ok := c.attachments[name]; !ok && !foreign[name] && !c.busy(name) {
 			c.findings.Add("interface", name, "belongs to no pod")
 		}
 	}

@@ -36,6 +36,8 @@ type Backend interface {
 	Ports(ctx context.Context) ([]agentapi.PortInfo, error)
 	// Findings are what is not as intent and attachments say, and how many ports there are.
 	Findings(ctx context.Context) (found []agentapi.Finding, ports int, err error)
+	// ForeignAttached are the attachments on bridges of external controllers.
+	ForeignAttached(ctx context.Context) ([]attachment.Attachment, error)
 	// ServiceProblems are what of Services is not in effect, by namespace/name.
 	ServiceProblems() map[string][]string
 	// Uplinks are the numbers of physical networks, by their names.
