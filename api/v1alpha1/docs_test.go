@@ -73,6 +73,7 @@ func (s server) acceptExample(t *testing.T, page string, o *unstructured.Unstruc
 		"Network": &v1alpha1.Network{}, "Router": &v1alpha1.Router{}, "Port": &v1alpha1.Port{}, "AddressBlock": &v1alpha1.AddressBlock{},
 		"LoadBalancerPool": &v1alpha1.LoadBalancerPool{}, "SecurityGroup": &v1alpha1.SecurityGroup{},
 		"FloatingIP": &v1alpha1.FloatingIP{}, "Egress": &v1alpha1.Egress{},
+		"NodeNetworkConfig": &v1alpha1.NodeNetworkConfig{},
 	}
 	if err := yaml.UnmarshalStrict([]byte(document), types[s.kind]); err != nil {
 		t.Errorf("%s: %s %s: %v", page, o.GetKind(), o.GetName(), err)

@@ -50,6 +50,9 @@ const (
 	// AnnotationPhysicalNetworks on a node are the names of the physical networks that it is
 	// connected to, sorted and with commas between them. Agents write it, each on its own node.
 	AnnotationPhysicalNetworks = "coelan.io/physical-networks"
+	// AnnotationNetworkConfig on a node says which NodeNetworkConfig it runs with, since when, and
+	// what it refuses, as JSON. Agents write it, each on its own node.
+	AnnotationNetworkConfig = "coelan.io/network-config"
 	// AnnotationAuditDenied on a namespace has agents log what policies deny of its pods and Ports,
 	// if it is "true".
 	AnnotationAuditDenied = "coelan.io/audit-denied"
@@ -128,6 +131,14 @@ const (
 
 	// ReasonPodsTaken of an Egress says that an older one has some of the pods that it selects.
 	ReasonPodsTaken = "PodsTaken"
+
+	// Reasons of NodeNetworkConfigs: an older one holds for some of its nodes, some nodes refuse
+	// it, or it holds for no node.
+	ReasonNodesTaken     = "NodesTaken"
+	ReasonRefusedByNodes = "RefusedByNodes"
+	ReasonNoNode         = "NoNode"
+	// ReasonAddressNotOfNode of a Node says that a call with its token came from elsewhere.
+	ReasonAddressNotOfNode = "AddressNotOfNode"
 
 	ReasonAddressesOverlap  = "AddressesOverlap"
 	ReasonPoolNotFound      = "PoolNotFound"

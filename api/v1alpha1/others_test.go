@@ -235,6 +235,35 @@ func TestAddressBlocks(t *testing.T) {
 	})
 }
 
+func TestNodeNetworkConfigs(t *testing.T) {
+	of := func(setting string) string { return "nodeName: worker1, " + setting }
+	load(t, "nodenetworkconfigs").run(t, []create{
+		{"long name", strings.Repeat("n", 64), of("mtu: 1400"), "metadata.name must not be longer than 63 characters"},
+		{"for nothing", "", "mtu: 1400", `must be for one node or for those with some labels: set nodeName or nodeSelector; {} selects all`},
+		{"for a node and for some", "", of("nodeSelector: {}"), "set nodeName or nodeSelector"},
+		{"small MTU", "", of("mtu: 1279"), "spec.mtu: Invalid value: 1279: spec.mtu in body should be greater than or equal to 1280"},
+		{"large MTU", "", of("mtu: 65536"), "spec.mtu in body should be less than or equal to 65535"},
+		{"encapsulation of the ConfigMap", "", of("encapsulation: vxlan"), `supported values: "VXLAN", "Geneve", "NoEncap"`},
+		{"bad physical network", "", of(`bridgeMappings: {"-x": br-ex}`), "a key is the name of a physical network"},
+		{"no bridge", "", of(`bridgeMappings: {office: ""}`), "a value is the name of an OVS bridge: 1 to 15 characters"},
+		{"long bridge", "", of(`bridgeMappings: {office: br-0123456789abc}`), "1 to 15 characters"},
+		{"bad physical network of an uplink", "", of(`uplinks: {"a b": {interface: eth2}}`), "a key is the name of a physical network"},
+		{"no card", "", of(`uplinks: {office: {}}`), "spec.uplinks.office.interface: Required value"},
+		{"long card", "", of(`uplinks: {office: {interface: eth0123456789abc}}`), "may not be more than 15 bytes"},
+		{"pod network", "", of(`subnets: [{network: default, cidrs: [10.244.0.0/16]}]`), "the Network default has the podCIDRs of the nodes"},
+		{"no prefixes", "", of(`subnets: [{network: lan, cidrs: []}]`), "spec.subnets[0].cidrs in body should have at least 1 items"},
+		{"address", "", of(`subnets: [{network: lan, cidrs: [10.1.0.1]}]`), "must be an IPv4 or IPv6 prefix"},
+		{"a Network twice", "", of(`subnets: [{network: lan, cidrs: [10.1.0.0/24]}, {network: lan, cidrs: [10.2.0.0/24]}]`), "Duplicate value"},
+	}, []string{
+		"nodeName: worker1", "nodeSelector: {}, mtu: 1280", of("encapsulation: Geneve, bridgeMappings: {}, uplinks: {}"),
+		`nodeSelector: {matchLabels: {rack: "1"}}, bridgeMappings: {physnet1: br-ex}, uplinks: {office: {interface: eth2, bridge: br-2, shared: true}}`,
+		of(`subnets: [{network: lan, cidrs: [10.1.0.0/20, "fd00:1::/64"]}, {network: red, cidrs: [10.10.0.0/24]}]`),
+	}, []update{
+		{"another node", of("mtu: 1400"), "nodeName: worker2, mtu: 1400", ""},
+		{"to a selector", of("mtu: 1400"), "nodeSelector: {}, mtu: 1400", ""},
+	})
+}
+
 func TestEgresses(t *testing.T) {
 	const one, form = `network: office, podSelector: {}`, "must be an IPv4 or IPv6 address in canonical form"
 	load(t, "egresses").run(t, []create{

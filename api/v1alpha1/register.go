@@ -17,6 +17,7 @@ var builder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&Port{}, &PortList{}, &AddressBlock{}, &AddressBlockList{},
 		&LoadBalancerPool{}, &LoadBalancerPoolList{}, &SecurityGroup{}, &SecurityGroupList{},
 		&FloatingIP{}, &FloatingIPList{}, &Egress{}, &EgressList{},
+		&NodeNetworkConfig{}, &NodeNetworkConfigList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -30,7 +30,7 @@ const definitions = "../../deploy/helm/coelan/files/crds"
 
 // plurals are the names of all resources.
 var plurals = []string{"networks", "routers", "ports", "addressblocks", "loadbalancerpools", "securitygroups",
-	"floatingips", "egresses"}
+	"floatingips", "egresses", "nodenetworkconfigs"}
 
 // server answers for one kind as an API server does, with the API server's own code.
 type server struct {

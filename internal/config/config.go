@@ -88,6 +88,9 @@ type Config struct {
 	// Uplinks gives, by the name of a physical network, the network card that leads to it on this
 	// node. The agent makes a bridge for each.
 	Uplinks map[string]Uplink `json:"uplinks"`
+	// Subnets gives, by the name of a Network, the prefixes that this node takes blocks of
+	// addresses from; of a family or Network without any it takes them from anywhere.
+	Subnets map[string][]netip.Prefix `json:"subnets"`
 	// ServesNetworks says what makes the interfaces that pods request by the annotation of the
 	// Network Plumbing Working Group: Coelan or Multus.
 	ServesNetworks ServesNetworks `json:"servesNetworks"`

@@ -23,6 +23,7 @@ func TestParse(t *testing.T) {
 	want.Mapping = MapNamespace
 	want.BridgeMappings = map[string]string{"physnet1": "br-ex", "dc.2_b": "br-dc"}
 	want.Uplinks = map[string]Uplink{"office": {Interface: "eth2"}, "the-second-office": {Interface: "eth3", Bridge: "br-2", Shared: true}}
+	want.Subnets = map[string][]netip.Prefix{"lan": {netip.MustParsePrefix("10.1.0.0/20")}}
 	want.ServesNetworks = ServesNever
 	want.Services = Services{
 		Mode: NativeServices, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
@@ -42,6 +43,7 @@ cni: {binDir: /usr/lib/cni}
 mapping: namespace
 bridgeMappings: {physnet1: br-ex, dc.2_b: br-dc}
 uplinks: {office: {interface: eth2}, the-second-office: {interface: eth3, bridge: br-2, shared: true}}
+subnets: {lan: [10.1.0.0/20]}
 servesNetworks: false
 services:
   mode: native

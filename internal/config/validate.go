@@ -40,6 +40,7 @@ func (c Config) Validate() error {
 		oneOf("mapping", c.Mapping, MapFlat, MapNamespace),
 		c.validateBridgeMappings(),
 		c.validateUplinks(),
+		c.validateSubnets(),
 		oneOf("servesNetworks", c.ServesNetworks, ServesAuto, ServesAlways, ServesNever),
 		excludes(c.SNAT),
 		c.Services.validate(),
