@@ -34,6 +34,10 @@ type API interface {
 
 // Blocks are those of one node. Its methods are safe for concurrent use.
 type Blocks struct {
+	// Subnets are the parts of Networks, by name, that new blocks are from; of other Networks they
+	// are from anywhere. It is set before the Blocks are used.
+	Subnets map[string][]netip.Prefix
+
 	log   *slog.Logger
 	node  string
 	api   API
@@ -112,9 +116,16 @@ func (b *Blocks) of(network string) *state {
 type ExhaustedError struct {
 	Network string
 	Subnet  netip.Prefix
+	// Parts are those that the node may take blocks from; none: all.
+	Parts []netip.Prefix
 }
 
 func (e *ExhaustedError) Error() string {
+	if len(e.Parts) > 0 {
+		return fmt.Sprintf("network %s: no block of subnet %s is left in %v, from which this node takes its blocks; "+
+			"delete pods that do not need their addresses, or add to the node's subnets in its NodeNetworkConfig or ConfigMap",
+			e.Network, e.Subnet, e.Parts)
+	}
 	return fmt.Sprintf("network %s: all blocks of subnet %s are taken; delete pods that do not need their addresses, or make a larger Network",
 		e.Network, e.Subnet)
 }

@@ -391,3 +391,38 @@ func TestBlockAroundASingleAddress(t *testing.T) {
 		}
 	}
 }
+
+// A node takes blocks from its parts of a Network, keeps those that it has elsewhere, and says when
+// there is none left.
+func TestPartsOfANetwork(t *testing.T) {
+	api := kubetest.New("")
+	network := lan(v1alpha1.Subnet{CIDR: "10.3.0.0/24", BlockPrefixLength: 28})
+	n := newNode(t, api, "a")
+	n.Subnets = map[string][]netip.Prefix{network.Name: {netip.MustParsePrefix("10.3.0.32/28")}, "other": {netip.MustParsePrefix("10.9.0.0/24")}}
+	part := netip.MustParsePrefix("10.3.0.32/28")
+	for i := range 17 {
+		at, err := n.add(network, fmt.Sprint("pod", i))
+		if err != nil {
+			var exhausted *ExhaustedError
+			if !errors.As(err, &exhausted) || !strings.Contains(err.Error(), "left in [10.3.0.32/28], from which this node takes its blocks") {
+				t.Fatal(err)
+			}
+			if i != 16 {
+				t.Fatalf("%d pods: %v", i, err)
+			}
+			n.Subnets = nil
+			if elsewhere := n.mustAdd(network, "elsewhere"); part.Contains(elsewhere.Addresses[0].Addr()) {
+				t.Errorf("%v is in the part that is full", elsewhere.Addresses)
+			}
+			n.Subnets = map[string][]netip.Prefix{network.Name: {part}}
+			if next := n.mustAdd(network, "next"); part.Contains(next.Addresses[0].Addr()) {
+				t.Errorf("%v: a block that the node has elsewhere is not used", next.Addresses)
+			}
+			return
+		}
+		if a := at.Addresses[0].Addr(); !part.Contains(a) {
+			t.Errorf("%s is not in the node's part", a)
+		}
+	}
+	t.Error("the part has no end")
+}

@@ -67,6 +67,7 @@ func (b *Blocks) usable(ctx context.Context, network intent.Network, s *state, s
 // claim makes a block of the subnet this node's own. It begins somewhere that depends on the node's
 // name, so that nodes that start at the same time seldom want the same one.
 func (b *Blocks) claim(ctx context.Context, network intent.Network, s *state, sp spec) (netip.Prefix, error) {
+	sp = sp.of(b.Subnets[network.Name])
 	taken := b.taken(network.Name, s, sp)
 	for p := range sp.candidates(b.node) {
 		if slices.ContainsFunc(taken, p.Overlaps) {
@@ -87,7 +88,7 @@ func (b *Blocks) claim(ctx context.Context, network intent.Network, s *state, sp
 		b.log.Info("address block claimed", "network", network.Name, "block", p)
 		return p, b.relist(ctx, network.Name, s, name)
 	}
-	return netip.Prefix{}, &ExhaustedError{network.Name, sp.subnet}
+	return netip.Prefix{}, &ExhaustedError{network.Name, sp.subnet, sp.parts}
 }
 
 // taken are the known blocks of a subnet, of all owners.

@@ -23,12 +23,32 @@ type spec struct {
 	gateway      netip.Addr
 	length       int
 	only, except []netipx.IPRange
+	// parts are the prefixes that new blocks are in; none: anywhere.
+	parts []netip.Prefix
 }
 
 func newSpec(p intent.Pool, gateway netip.Addr) spec {
 	return spec{
 		subnet: p.Subnet, gateway: gateway, length: p.BlockBits, only: intervals(p.Only), except: intervals(p.Except),
 	}
+}
+
+// of takes new blocks from those prefixes that are of the subnet's family; from anywhere if none
+// is.
+func (s spec) of(parts []netip.Prefix) spec {
+	for _, p := range parts {
+		if p.Addr().Is4() == s.subnet.Addr().Is4() {
+			s.parts = append(s.parts, p)
+		}
+	}
+	return s
+}
+
+// allowed says whether a block is in one of the parts.
+func (s spec) allowed(block netip.Prefix) bool {
+	return len(s.parts) == 0 || slices.ContainsFunc(s.parts, func(p netip.Prefix) bool {
+		return p.Bits() <= block.Bits() && p.Contains(block.Addr())
+	})
 }
 
 func intervals(ranges []intent.AddressRange) []netipx.IPRange {
@@ -68,7 +88,7 @@ func (s spec) candidates(seed string) iter.Seq[netip.Prefix] {
 		start := h.Sum64() % total
 		for i := range total {
 			p := s.at(segments, (start+i)%total)
-			if r, err := s.block(p); err != nil || r.Size() == 0 {
+			if r, err := s.block(p); err != nil || r.Size() == 0 || !s.allowed(p) {
 				continue
 			}
 			if !yield(p) {
@@ -83,6 +103,9 @@ func (s spec) segments() []segment {
 	only := s.only
 	if len(only) == 0 {
 		only = []netipx.IPRange{netipx.RangeOfPrefix(s.subnet)}
+	}
+	if len(s.parts) > 0 {
+		only = common(only, s.parts)
 	}
 	all := netipx.RangeOfPrefix(s.subnet)
 	var list []segment
@@ -109,6 +132,27 @@ func (s spec) segments() []segment {
 		merged = append(merged, g)
 	}
 	return merged
+}
+
+// common are the parts of ranges that are in one of some prefixes.
+func common(ranges []netipx.IPRange, prefixes []netip.Prefix) []netipx.IPRange {
+	var list []netipx.IPRange
+	for _, r := range ranges {
+		for _, p := range prefixes {
+			q := netipx.RangeOfPrefix(p)
+			from, to := r.From(), r.To()
+			if from.Less(q.From()) {
+				from = q.From()
+			}
+			if q.To().Less(to) {
+				to = q.To()
+			}
+			if both := netipx.IPRangeFrom(from, to); both.IsValid() {
+				list = append(list, both)
+			}
+		}
+	}
+	return list
 }
 
 // at is the block of a number that counts through the segments.

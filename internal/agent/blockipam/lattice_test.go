@@ -4,6 +4,8 @@ package blockipam
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -77,4 +79,33 @@ func TestCandidatesOfALargeSubnet(t *testing.T) {
 		}
 	}
 	t.Errorf("only %d candidates", n)
+}
+
+// With parts, the candidates are those that are in one of them.
+func TestCandidatesOfParts(t *testing.T) {
+	for _, tc := range []struct {
+		parts string
+		want  int // candidates
+	}{
+		{"", 16}, {"10.3.0.0/24", 16}, {"10.3.0.64/26", 4}, {"10.3.0.16/28", 1}, {"10.3.0.16/28 10.3.0.128/25", 9},
+		{"10.0.0.0/8", 16}, {"fd00::/64", 16},
+		// A part that holds no whole block, or is elsewhere, has none.
+		{"10.3.0.16/29", 0}, {"10.9.0.0/16", 0},
+	} {
+		var parts []netip.Prefix
+		for _, text := range strings.Fields(tc.parts) {
+			parts = append(parts, netip.MustParsePrefix(text))
+		}
+		sp := specOf(t, v1alpha1.Subnet{CIDR: "10.3.0.0/24", BlockPrefixLength: 28}).of(parts)
+		n := 0
+		for p := range sp.candidates("node") {
+			if len(sp.parts) > 0 && !slices.ContainsFunc(sp.parts, p.Overlaps) {
+				t.Errorf("%q: candidate %s", tc.parts, p)
+			}
+			n++
+		}
+		if n != tc.want {
+			t.Errorf("%q: %d candidates, want %d", tc.parts, n, tc.want)
+		}
+	}
 }
