@@ -22,7 +22,7 @@ func kinds() []client.Object {
 	return []client.Object{
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{},
 		&v1alpha1.Network{}, &v1alpha1.Router{}, &v1alpha1.Port{}, &v1alpha1.AddressBlock{}, &v1alpha1.FloatingIP{},
-		&v1alpha1.Egress{},
+		&v1alpha1.Egress{}, &v1alpha1.NodeNetworkConfig{},
 		&corev1.Service{}, &v1alpha1.LoadBalancerPool{}, &networkingv1.NetworkPolicy{}, &v1alpha1.SecurityGroup{},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"coelan.io/coelan/internal/controller/loadbalancers"
 	"coelan.io/coelan/internal/controller/networks"
+	"coelan.io/coelan/internal/controller/nodeconfigs"
 	"coelan.io/coelan/internal/controller/policies"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
@@ -33,6 +34,9 @@ func setup(
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load balancers: %w", err)
+	}
+	if err := nodeconfigs.Setup(m, a, monitor, o.Log, distribution.Hub); err != nil {
+		return nil, fmt.Errorf("node configurations: %w", err)
 	}
 	p, err := policies.Setup(m, a, monitor, policies.Options{
 		Log: o.Log, Distribution: distribution, Progress: progress, Namespace: o.LeaderElectionNamespace,

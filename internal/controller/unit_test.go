@@ -87,7 +87,7 @@ func TestParsePrefixes(t *testing.T) {
 
 func TestCompleteDefinitions(t *testing.T) {
 	served := &metav1.APIResourceList{GroupVersion: "coelan.io/v1alpha1"}
-	for _, kind := range []string{"Network", "Router", "Port", "AddressBlock", "LoadBalancerPool", "FloatingIP", "Egress"} {
+	for _, kind := range []string{"Network", "Router", "Port", "AddressBlock", "LoadBalancerPool", "FloatingIP", "Egress", "NodeNetworkConfig"} {
 		served.APIResources = append(served.APIResources, metav1.APIResource{Kind: kind})
 	}
 	if err := complete(served); err == nil || fmt.Sprint(err) != "coelan.io/v1alpha1: there is no kind SecurityGroup" {

@@ -29,8 +29,10 @@ func TrimForCache(obj any) (any, error) {
 			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
 		}
 		n.Labels = o.Labels
-		if value, there := o.Annotations[v1alpha1.AnnotationPhysicalNetworks]; there {
-			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationPhysicalNetworks, value)
+		for _, key := range []string{v1alpha1.AnnotationPhysicalNetworks, v1alpha1.AnnotationNetworkConfig} {
+			if value, there := o.Annotations[key]; there {
+				metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value)
+			}
 		}
 		return n, nil
 	case *corev1.Namespace:

@@ -34,6 +34,8 @@ type Options struct {
 	// OnChange is called after each change; of one that is empty, too, when a stream has begun.
 	// Calls do not overlap.
 	OnChange func(Change)
+	// Beside makes further calls on a connection, until ctx ends; nil: there are none.
+	Beside Calls
 }
 
 // Client follows the policies of one node.

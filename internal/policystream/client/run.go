@@ -37,26 +37,51 @@ func (c *Client) Run(ctx context.Context) {
 	if c.File != "" {
 		saving.Go(func() { c.saveChanges(ctx) })
 	}
-	last := ""
+	r := rounds{
+		controllers: c.Controllers, session: c.session,
+		ended: func(controller string, err error) {
+			c.Log.Debug("policy stream ended", "controller", controller, "err", err)
+		},
+		failed: func(err error) {
+			before := c.Status().LastError
+			c.update(func(s *Status) { s.LastError = err.Error() })
+			if before != err.Error() {
+				c.Log.Warn("no controller serves policies; the last known ones stay in effect, retrying", "err", err)
+			}
+		},
+	}
+	r.run(ctx)
+}
+
+// rounds keep a session with one of the controllers.
+type rounds struct {
+	controllers Controllers
+	// session lasts as long as a connection; began says that it has worked.
+	session func(ctx context.Context, address string) (began bool, err error)
+	// ended is called after a session that has worked, failed after a round in which none did.
+	ended  func(controller string, err error)
+	failed func(err error)
+	// last is the controller of the last session that has worked.
+	last string
+}
+
+// run goes on until ctx ends.
+func (r *rounds) run(ctx context.Context) {
 	for backoff := retry.New(firstPause, lastPause); ctx.Err() == nil; {
 		start := time.Now()
-		worked, err := c.round(ctx, &last)
+		worked, err := r.round(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if worked && time.Since(start) > steady {
 			backoff.Reset()
-			c.Log.Debug("policy stream ended", "controller", last, "err", err)
+			r.ended(r.last, err)
 			continue
 		}
-		before := c.Status().LastError
-		c.update(func(s *Status) { s.LastError = err.Error() })
-		if before != err.Error() {
-			c.Log.Warn("no controller serves policies; the last known ones stay in effect, retrying", "err", err)
-		}
+		r.failed(err)
 		select {
 		case <-backoff.After(err):
-		case <-c.Controllers.Changed():
+		case <-r.controllers.Changed():
 		case <-ctx.Done():
 		}
 	}
@@ -65,23 +90,23 @@ func (c *Client) Run(ctx context.Context) {
 // errNone says that no controller is known.
 var errNone = errors.New("no controller is known: the Kubernetes API has no endpoints of the Service " + wire.Service)
 
-// round asks one controller after the other, until a stream has begun and ended. Last is the one of
-// the last round that did, which comes last.
-func (c *Client) round(ctx context.Context, last *string) (worked bool, err error) {
-	addresses, _ := c.Controllers.Current()
+// round asks one controller after the other, until a session has begun and ended. The one of the
+// last round that did comes last.
+func (r *rounds) round(ctx context.Context) (worked bool, err error) {
+	addresses, _ := r.controllers.Current()
 	if len(addresses) == 0 {
 		return false, errNone
 	}
 	addresses = slices.Clone(addresses)
 	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
-	if i := slices.Index(addresses, *last); i >= 0 {
-		addresses = append(slices.Delete(addresses, i, i+1), *last)
+	if i := slices.Index(addresses, r.last); i >= 0 {
+		addresses = append(slices.Delete(addresses, i, i+1), r.last)
 	}
 	var errs []error
 	for _, a := range addresses {
-		began, err := c.session(ctx, a)
+		began, err := r.session(ctx, a)
 		if began {
-			*last = a
+			r.last = a
 			return true, err
 		}
 		if ctx.Err() != nil {
@@ -123,6 +148,9 @@ func (c *Client) session(ctx context.Context, address string) (began bool, err e
 	defer telling.Wait()
 	defer cancel(nil)
 	telling.Go(func() { c.tell(ctx, stream, base) })
+	if c.Beside != nil {
+		telling.Go(func() { c.Beside(ctx, conn) })
+	}
 	for r := newReceived(); ; {
 		m, err := stream.Recv()
 		if err != nil {

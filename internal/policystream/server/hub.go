@@ -23,6 +23,8 @@ type Hub struct {
 	// Source says what the Views are computed from; nil: nothing does. It is set before
 	// the Hub is used.
 	Source Source
+	// Configurations of nodes; nil: no agent is told one. It is set before the Hub is used.
+	Configurations Configurations
 
 	mu     sync.Mutex
 	ready  bool

@@ -21,19 +21,22 @@ import (
 // Service answers calls about a Hub.
 type Service struct {
 	wire.UnimplementedPoliciesServer
-	hub      *Hub
-	auth     Authenticator
-	metrics  *metrics
-	places   *places
-	instance string
-	age      time.Duration // of an agent's stream
+	hub     *Hub
+	auth    Authenticator
+	metrics *metrics
+	places  *places
+	// configured are the streams of Configuration.
+	configured *places
+	instance   string
+	age        time.Duration // of an agent's stream
 }
 
 // NewService makes a Service with metrics that are not registered anywhere.
 func NewService(h *Hub, auth Authenticator) *Service { return newService(h, auth, newMetrics(h)) }
 
 func newService(h *Hub, auth Authenticator, m *metrics) *Service {
-	return &Service{hub: h, auth: auth, metrics: m, places: newPlaces(), instance: rand.Text(), age: streamAge}
+	return &Service{hub: h, auth: auth, metrics: m, places: newPlaces(), configured: newPlaces(),
+		instance: rand.Text(), age: streamAge}
 }
 
 // streamAge is how long an agent has one stream, a tenth more or less. Its token and the name of
@@ -69,8 +72,7 @@ func (s *Service) Sync(stream wire.Policies_SyncServer) error {
 	away := s.hub.leaving()
 	taken, leave := s.places.enter(who.Node)
 	defer leave()
-	const jitter = 10
-	age := time.NewTimer(s.age - s.age/jitter + mathrand.N(2*s.age/jitter+1))
+	age := s.newAge()
 	defer age.Stop()
 	// What serves may wait for the agent for long. It ends with the call.
 	ended := make(chan error, 1)
@@ -79,12 +81,31 @@ func (s *Service) Sync(stream wire.Policies_SyncServer) error {
 	case err := <-ended:
 		return err
 	case <-taken:
-		return status.Error(codes.ResourceExhausted, "there are newer streams of the node")
+		return errNewerStream()
 	case <-away:
-		return status.Error(codes.Unavailable, "this controller is behind: ask another one")
+		return errAway()
 	case <-age.C:
-		return status.Error(codes.Unavailable, "the stream has lasted long enough: come again")
+		return errAge()
 	}
+}
+
+// newAge fires when a stream that begins now has lasted long enough.
+func (s *Service) newAge() *time.Timer {
+	const jitter = 10
+	return time.NewTimer(s.age - s.age/jitter + mathrand.N(2*s.age/jitter+1))
+}
+
+// Why a controller ends a stream.
+func errNewerStream() error {
+	return status.Error(codes.ResourceExhausted, "there are newer streams of the node")
+}
+
+func errAway() error {
+	return status.Error(codes.Unavailable, "this controller is behind: ask another one")
+}
+
+func errAge() error {
+	return status.Error(codes.Unavailable, "the stream has lasted long enough: come again")
 }
 
 // serve sends a node's agent what it has to know until the stream ends.

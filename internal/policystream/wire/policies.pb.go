@@ -72,7 +72,115 @@ func (x Key_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Key_Kind.Descriptor instead.
 func (Key_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{9, 0}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{11, 0}
+}
+
+// ConfigurationRequest asks for the configuration of the node that the token names.
+type ConfigurationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigurationRequest) Reset() {
+	*x = ConfigurationRequest{}
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigurationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigurationRequest) ProtoMessage() {}
+
+func (x *ConfigurationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigurationRequest.ProtoReflect.Descriptor instead.
+func (*ConfigurationRequest) Descriptor() ([]byte, []int) {
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{0}
+}
+
+// NodeConfiguration is the NodeNetworkConfig that holds for a node; without a name there is none.
+type NodeConfiguration struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Uid        string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Generation int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	// settings are those of the agent's configuration file that it sets, as JSON. An agent that does not know one of them
+	// applies none.
+	Settings      []byte `protobuf:"bytes,4,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeConfiguration) Reset() {
+	*x = NodeConfiguration{}
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeConfiguration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeConfiguration) ProtoMessage() {}
+
+func (x *NodeConfiguration) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeConfiguration.ProtoReflect.Descriptor instead.
+func (*NodeConfiguration) Descriptor() ([]byte, []int) {
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeConfiguration) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodeConfiguration) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *NodeConfiguration) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *NodeConfiguration) GetSettings() []byte {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
 }
 
 // AgentMessage is first, in one or more messages, the inventory, and then tells of what is done.
@@ -91,7 +199,7 @@ type AgentMessage struct {
 
 func (x *AgentMessage) Reset() {
 	*x = AgentMessage{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[0]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -103,7 +211,7 @@ func (x *AgentMessage) String() string {
 func (*AgentMessage) ProtoMessage() {}
 
 func (x *AgentMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[0]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -116,7 +224,7 @@ func (x *AgentMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentMessage.ProtoReflect.Descriptor instead.
 func (*AgentMessage) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{0}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *AgentMessage) GetKind() isAgentMessage_Kind {
@@ -205,7 +313,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[1]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -217,7 +325,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[1]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -230,7 +338,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{1}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Inventory) GetDigests() []byte {
@@ -264,7 +372,7 @@ type Basis struct {
 
 func (x *Basis) Reset() {
 	*x = Basis{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[2]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -276,7 +384,7 @@ func (x *Basis) String() string {
 func (*Basis) ProtoMessage() {}
 
 func (x *Basis) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[2]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -289,7 +397,7 @@ func (x *Basis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Basis.ProtoReflect.Descriptor instead.
 func (*Basis) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{2}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Basis) GetKinds() []*KindVersion {
@@ -313,7 +421,7 @@ type KindVersion struct {
 
 func (x *KindVersion) Reset() {
 	*x = KindVersion{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +433,7 @@ func (x *KindVersion) String() string {
 func (*KindVersion) ProtoMessage() {}
 
 func (x *KindVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[3]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +446,7 @@ func (x *KindVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindVersion.ProtoReflect.Descriptor instead.
 func (*KindVersion) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{3}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *KindVersion) GetKind() string {
@@ -372,7 +480,7 @@ type ProgrammedVersion struct {
 
 func (x *ProgrammedVersion) Reset() {
 	*x = ProgrammedVersion{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -384,7 +492,7 @@ func (x *ProgrammedVersion) String() string {
 func (*ProgrammedVersion) ProtoMessage() {}
 
 func (x *ProgrammedVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[4]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -397,7 +505,7 @@ func (x *ProgrammedVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgrammedVersion.ProtoReflect.Descriptor instead.
 func (*ProgrammedVersion) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{4}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ProgrammedVersion) GetVersion() uint64 {
@@ -423,7 +531,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +543,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[5]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +556,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{5}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Attachment) GetNamespace() string {
@@ -489,7 +597,7 @@ type Refusals struct {
 
 func (x *Refusals) Reset() {
 	*x = Refusals{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +609,7 @@ func (x *Refusals) String() string {
 func (*Refusals) ProtoMessage() {}
 
 func (x *Refusals) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[6]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +622,7 @@ func (x *Refusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
 func (*Refusals) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{6}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Refusals) GetObjects() []*Refusal {
@@ -537,7 +645,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +657,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[7]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +670,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{7}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Refusal) GetObject() *PolicyRef {
@@ -603,7 +711,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +723,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[8]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +736,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{8}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Update) GetVersion() uint64 {
@@ -684,7 +792,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +804,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[9]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +817,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{9}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Key) GetKind() Key_Kind {
@@ -741,7 +849,7 @@ type Item struct {
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +861,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[10]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +874,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{10}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Item) GetKind() isItem_Kind {
@@ -837,7 +945,7 @@ type PolicyRef struct {
 
 func (x *PolicyRef) Reset() {
 	*x = PolicyRef{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +957,7 @@ func (x *PolicyRef) String() string {
 func (*PolicyRef) ProtoMessage() {}
 
 func (x *PolicyRef) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[11]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +970,7 @@ func (x *PolicyRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyRef.ProtoReflect.Descriptor instead.
 func (*PolicyRef) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{11}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PolicyRef) GetKind() string {
@@ -906,7 +1014,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1026,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[12]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1039,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{12}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Rule) GetId() string {
@@ -1023,7 +1131,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1143,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[13]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1156,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{13}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Block) GetAddress() []byte {
@@ -1078,7 +1186,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1198,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[14]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1211,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{14}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PortRange) GetProtocol() uint32 {
@@ -1149,7 +1257,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[15]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1269,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[15]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1282,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{15}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Subject) GetKey() string {
@@ -1232,7 +1340,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[16]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1352,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[16]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1365,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{16}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Peer) GetSpace() string {
@@ -1292,7 +1400,7 @@ type ProgrammedRequest struct {
 
 func (x *ProgrammedRequest) Reset() {
 	*x = ProgrammedRequest{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[17]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1412,7 @@ func (x *ProgrammedRequest) String() string {
 func (*ProgrammedRequest) ProtoMessage() {}
 
 func (x *ProgrammedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[17]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1425,7 @@ func (x *ProgrammedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgrammedRequest.ProtoReflect.Descriptor instead.
 func (*ProgrammedRequest) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{17}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProgrammedRequest) GetInstance() string {
@@ -1343,7 +1451,7 @@ type ProgrammedReport struct {
 
 func (x *ProgrammedReport) Reset() {
 	*x = ProgrammedReport{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[18]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1463,7 @@ func (x *ProgrammedReport) String() string {
 func (*ProgrammedReport) ProtoMessage() {}
 
 func (x *ProgrammedReport) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[18]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1476,7 @@ func (x *ProgrammedReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgrammedReport.ProtoReflect.Descriptor instead.
 func (*ProgrammedReport) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{18}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProgrammedReport) GetCounts() []*PolicyCount {
@@ -1410,7 +1518,7 @@ type NodeRefusals struct {
 
 func (x *NodeRefusals) Reset() {
 	*x = NodeRefusals{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[19]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1530,7 @@ func (x *NodeRefusals) String() string {
 func (*NodeRefusals) ProtoMessage() {}
 
 func (x *NodeRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[19]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1543,7 @@ func (x *NodeRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRefusals.ProtoReflect.Descriptor instead.
 func (*NodeRefusals) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{19}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NodeRefusals) GetNode() string {
@@ -1463,7 +1571,7 @@ type NodeAttachment struct {
 
 func (x *NodeAttachment) Reset() {
 	*x = NodeAttachment{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[20]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1583,7 @@ func (x *NodeAttachment) String() string {
 func (*NodeAttachment) ProtoMessage() {}
 
 func (x *NodeAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[20]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1596,7 @@ func (x *NodeAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAttachment.ProtoReflect.Descriptor instead.
 func (*NodeAttachment) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{20}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NodeAttachment) GetNode() string {
@@ -1517,7 +1625,7 @@ type PolicyCount struct {
 
 func (x *PolicyCount) Reset() {
 	*x = PolicyCount{}
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[21]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1637,7 @@ func (x *PolicyCount) String() string {
 func (*PolicyCount) ProtoMessage() {}
 
 func (x *PolicyCount) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_policystream_wire_policies_proto_msgTypes[21]
+	mi := &file_internal_policystream_wire_policies_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1650,7 @@ func (x *PolicyCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyCount.ProtoReflect.Descriptor instead.
 func (*PolicyCount) Descriptor() ([]byte, []int) {
-	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{21}
+	return file_internal_policystream_wire_policies_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PolicyCount) GetPolicy() *PolicyRef {
@@ -1563,7 +1671,15 @@ var File_internal_policystream_wire_policies_proto protoreflect.FileDescriptor
 
 const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\n" +
-	")internal/policystream/wire/policies.proto\x12\x10coelan.policy.v1\"\x8e\x02\n" +
+	")internal/policystream/wire/policies.proto\x12\x10coelan.policy.v1\"\x16\n" +
+	"\x14ConfigurationRequest\"u\n" +
+	"\x11NodeConfiguration\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x03R\n" +
+	"generation\x12\x1a\n" +
+	"\bsettings\x18\x04 \x01(\fR\bsettings\"\x8e\x02\n" +
 	"\fAgentMessage\x12;\n" +
 	"\tinventory\x18\x01 \x01(\v2\x1b.coelan.policy.v1.InventoryH\x00R\tinventory\x12E\n" +
 	"\n" +
@@ -1670,10 +1786,11 @@ const file_internal_policystream_wire_policies_proto_rawDesc = "" +
 	"\x06policy\x18\x01 \x01(\v2\x1b.coelan.policy.v1.PolicyRefR\x06policy\x12\x1e\n" +
 	"\n" +
 	"programmed\x18\x02 \x01(\rR\n" +
-	"programmed2\xa7\x01\n" +
+	"programmed2\x87\x02\n" +
 	"\bPolicies\x12D\n" +
 	"\x04Sync\x12\x1e.coelan.policy.v1.AgentMessage\x1a\x18.coelan.policy.v1.Update(\x010\x01\x12U\n" +
-	"\bRealised\x12#.coelan.policy.v1.ProgrammedRequest\x1a\".coelan.policy.v1.ProgrammedReport0\x01B-Z+coelan.io/coelan/internal/policystream/wireb\x06proto3"
+	"\bRealised\x12#.coelan.policy.v1.ProgrammedRequest\x1a\".coelan.policy.v1.ProgrammedReport0\x01\x12^\n" +
+	"\rConfiguration\x12&.coelan.policy.v1.ConfigurationRequest\x1a#.coelan.policy.v1.NodeConfiguration0\x01B-Z+coelan.io/coelan/internal/policystream/wireb\x06proto3"
 
 var (
 	file_internal_policystream_wire_policies_proto_rawDescOnce sync.Once
@@ -1688,65 +1805,69 @@ func file_internal_policystream_wire_policies_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_policystream_wire_policies_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_policystream_wire_policies_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_internal_policystream_wire_policies_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_internal_policystream_wire_policies_proto_goTypes = []any{
-	(Key_Kind)(0),             // 0: coelan.policy.v1.Key.Kind
-	(*AgentMessage)(nil),      // 1: coelan.policy.v1.AgentMessage
-	(*Inventory)(nil),         // 2: coelan.policy.v1.Inventory
-	(*Basis)(nil),             // 3: coelan.policy.v1.Basis
-	(*KindVersion)(nil),       // 4: coelan.policy.v1.KindVersion
-	(*ProgrammedVersion)(nil), // 5: coelan.policy.v1.ProgrammedVersion
-	(*Attachment)(nil),        // 6: coelan.policy.v1.Attachment
-	(*Refusals)(nil),          // 7: coelan.policy.v1.Refusals
-	(*Refusal)(nil),           // 8: coelan.policy.v1.Refusal
-	(*Update)(nil),            // 9: coelan.policy.v1.Update
-	(*Key)(nil),               // 10: coelan.policy.v1.Key
-	(*Item)(nil),              // 11: coelan.policy.v1.Item
-	(*PolicyRef)(nil),         // 12: coelan.policy.v1.PolicyRef
-	(*Rule)(nil),              // 13: coelan.policy.v1.Rule
-	(*Block)(nil),             // 14: coelan.policy.v1.Block
-	(*PortRange)(nil),         // 15: coelan.policy.v1.PortRange
-	(*Subject)(nil),           // 16: coelan.policy.v1.Subject
-	(*Peer)(nil),              // 17: coelan.policy.v1.Peer
-	(*ProgrammedRequest)(nil), // 18: coelan.policy.v1.ProgrammedRequest
-	(*ProgrammedReport)(nil),  // 19: coelan.policy.v1.ProgrammedReport
-	(*NodeRefusals)(nil),      // 20: coelan.policy.v1.NodeRefusals
-	(*NodeAttachment)(nil),    // 21: coelan.policy.v1.NodeAttachment
-	(*PolicyCount)(nil),       // 22: coelan.policy.v1.PolicyCount
+	(Key_Kind)(0),                // 0: coelan.policy.v1.Key.Kind
+	(*ConfigurationRequest)(nil), // 1: coelan.policy.v1.ConfigurationRequest
+	(*NodeConfiguration)(nil),    // 2: coelan.policy.v1.NodeConfiguration
+	(*AgentMessage)(nil),         // 3: coelan.policy.v1.AgentMessage
+	(*Inventory)(nil),            // 4: coelan.policy.v1.Inventory
+	(*Basis)(nil),                // 5: coelan.policy.v1.Basis
+	(*KindVersion)(nil),          // 6: coelan.policy.v1.KindVersion
+	(*ProgrammedVersion)(nil),    // 7: coelan.policy.v1.ProgrammedVersion
+	(*Attachment)(nil),           // 8: coelan.policy.v1.Attachment
+	(*Refusals)(nil),             // 9: coelan.policy.v1.Refusals
+	(*Refusal)(nil),              // 10: coelan.policy.v1.Refusal
+	(*Update)(nil),               // 11: coelan.policy.v1.Update
+	(*Key)(nil),                  // 12: coelan.policy.v1.Key
+	(*Item)(nil),                 // 13: coelan.policy.v1.Item
+	(*PolicyRef)(nil),            // 14: coelan.policy.v1.PolicyRef
+	(*Rule)(nil),                 // 15: coelan.policy.v1.Rule
+	(*Block)(nil),                // 16: coelan.policy.v1.Block
+	(*PortRange)(nil),            // 17: coelan.policy.v1.PortRange
+	(*Subject)(nil),              // 18: coelan.policy.v1.Subject
+	(*Peer)(nil),                 // 19: coelan.policy.v1.Peer
+	(*ProgrammedRequest)(nil),    // 20: coelan.policy.v1.ProgrammedRequest
+	(*ProgrammedReport)(nil),     // 21: coelan.policy.v1.ProgrammedReport
+	(*NodeRefusals)(nil),         // 22: coelan.policy.v1.NodeRefusals
+	(*NodeAttachment)(nil),       // 23: coelan.policy.v1.NodeAttachment
+	(*PolicyCount)(nil),          // 24: coelan.policy.v1.PolicyCount
 }
 var file_internal_policystream_wire_policies_proto_depIdxs = []int32{
-	2,  // 0: coelan.policy.v1.AgentMessage.inventory:type_name -> coelan.policy.v1.Inventory
-	5,  // 1: coelan.policy.v1.AgentMessage.programmed:type_name -> coelan.policy.v1.ProgrammedVersion
-	6,  // 2: coelan.policy.v1.AgentMessage.attached:type_name -> coelan.policy.v1.Attachment
-	7,  // 3: coelan.policy.v1.AgentMessage.refused:type_name -> coelan.policy.v1.Refusals
-	3,  // 4: coelan.policy.v1.Inventory.basis:type_name -> coelan.policy.v1.Basis
-	4,  // 5: coelan.policy.v1.Basis.kinds:type_name -> coelan.policy.v1.KindVersion
-	8,  // 6: coelan.policy.v1.Refusals.objects:type_name -> coelan.policy.v1.Refusal
-	12, // 7: coelan.policy.v1.Refusal.object:type_name -> coelan.policy.v1.PolicyRef
-	10, // 8: coelan.policy.v1.Update.gone:type_name -> coelan.policy.v1.Key
-	3,  // 9: coelan.policy.v1.Update.basis:type_name -> coelan.policy.v1.Basis
+	4,  // 0: coelan.policy.v1.AgentMessage.inventory:type_name -> coelan.policy.v1.Inventory
+	7,  // 1: coelan.policy.v1.AgentMessage.programmed:type_name -> coelan.policy.v1.ProgrammedVersion
+	8,  // 2: coelan.policy.v1.AgentMessage.attached:type_name -> coelan.policy.v1.Attachment
+	9,  // 3: coelan.policy.v1.AgentMessage.refused:type_name -> coelan.policy.v1.Refusals
+	5,  // 4: coelan.policy.v1.Inventory.basis:type_name -> coelan.policy.v1.Basis
+	6,  // 5: coelan.policy.v1.Basis.kinds:type_name -> coelan.policy.v1.KindVersion
+	10, // 6: coelan.policy.v1.Refusals.objects:type_name -> coelan.policy.v1.Refusal
+	14, // 7: coelan.policy.v1.Refusal.object:type_name -> coelan.policy.v1.PolicyRef
+	12, // 8: coelan.policy.v1.Update.gone:type_name -> coelan.policy.v1.Key
+	5,  // 9: coelan.policy.v1.Update.basis:type_name -> coelan.policy.v1.Basis
 	0,  // 10: coelan.policy.v1.Key.kind:type_name -> coelan.policy.v1.Key.Kind
-	13, // 11: coelan.policy.v1.Item.rule:type_name -> coelan.policy.v1.Rule
-	16, // 12: coelan.policy.v1.Item.subject:type_name -> coelan.policy.v1.Subject
-	17, // 13: coelan.policy.v1.Item.peer:type_name -> coelan.policy.v1.Peer
-	12, // 14: coelan.policy.v1.Rule.policy:type_name -> coelan.policy.v1.PolicyRef
-	14, // 15: coelan.policy.v1.Rule.blocks:type_name -> coelan.policy.v1.Block
-	15, // 16: coelan.policy.v1.Rule.ports:type_name -> coelan.policy.v1.PortRange
-	12, // 17: coelan.policy.v1.Subject.ingress_isolation:type_name -> coelan.policy.v1.PolicyRef
-	12, // 18: coelan.policy.v1.Subject.egress_isolation:type_name -> coelan.policy.v1.PolicyRef
-	12, // 19: coelan.policy.v1.Subject.security_groups:type_name -> coelan.policy.v1.PolicyRef
-	22, // 20: coelan.policy.v1.ProgrammedReport.counts:type_name -> coelan.policy.v1.PolicyCount
-	21, // 21: coelan.policy.v1.ProgrammedReport.attached:type_name -> coelan.policy.v1.NodeAttachment
-	20, // 22: coelan.policy.v1.ProgrammedReport.refused:type_name -> coelan.policy.v1.NodeRefusals
-	7,  // 23: coelan.policy.v1.NodeRefusals.refusals:type_name -> coelan.policy.v1.Refusals
-	6,  // 24: coelan.policy.v1.NodeAttachment.attachment:type_name -> coelan.policy.v1.Attachment
-	12, // 25: coelan.policy.v1.PolicyCount.policy:type_name -> coelan.policy.v1.PolicyRef
-	1,  // 26: coelan.policy.v1.Policies.Sync:input_type -> coelan.policy.v1.AgentMessage
-	18, // 27: coelan.policy.v1.Policies.Realised:input_type -> coelan.policy.v1.ProgrammedRequest
-	9,  // 28: coelan.policy.v1.Policies.Sync:output_type -> coelan.policy.v1.Update
-	19, // 29: coelan.policy.v1.Policies.Realised:output_type -> coelan.policy.v1.ProgrammedReport
-	28, // [28:30] is the sub-list for method output_type
-	26, // [26:28] is the sub-list for method input_type
+	15, // 11: coelan.policy.v1.Item.rule:type_name -> coelan.policy.v1.Rule
+	18, // 12: coelan.policy.v1.Item.subject:type_name -> coelan.policy.v1.Subject
+	19, // 13: coelan.policy.v1.Item.peer:type_name -> coelan.policy.v1.Peer
+	14, // 14: coelan.policy.v1.Rule.policy:type_name -> coelan.policy.v1.PolicyRef
+	16, // 15: coelan.policy.v1.Rule.blocks:type_name -> coelan.policy.v1.Block
+	17, // 16: coelan.policy.v1.Rule.ports:type_name -> coelan.policy.v1.PortRange
+	14, // 17: coelan.policy.v1.Subject.ingress_isolation:type_name -> coelan.policy.v1.PolicyRef
+	14, // 18: coelan.policy.v1.Subject.egress_isolation:type_name -> coelan.policy.v1.PolicyRef
+	14, // 19: coelan.policy.v1.Subject.security_groups:type_name -> coelan.policy.v1.PolicyRef
+	24, // 20: coelan.policy.v1.ProgrammedReport.counts:type_name -> coelan.policy.v1.PolicyCount
+	23, // 21: coelan.policy.v1.ProgrammedReport.attached:type_name -> coelan.policy.v1.NodeAttachment
+	22, // 22: coelan.policy.v1.ProgrammedReport.refused:type_name -> coelan.policy.v1.NodeRefusals
+	9,  // 23: coelan.policy.v1.NodeRefusals.refusals:type_name -> coelan.policy.v1.Refusals
+	8,  // 24: coelan.policy.v1.NodeAttachment.attachment:type_name -> coelan.policy.v1.Attachment
+	14, // 25: coelan.policy.v1.PolicyCount.policy:type_name -> coelan.policy.v1.PolicyRef
+	3,  // 26: coelan.policy.v1.Policies.Sync:input_type -> coelan.policy.v1.AgentMessage
+	20, // 27: coelan.policy.v1.Policies.Realised:input_type -> coelan.policy.v1.ProgrammedRequest
+	1,  // 28: coelan.policy.v1.Policies.Configuration:input_type -> coelan.policy.v1.ConfigurationRequest
+	11, // 29: coelan.policy.v1.Policies.Sync:output_type -> coelan.policy.v1.Update
+	21, // 30: coelan.policy.v1.Policies.Realised:output_type -> coelan.policy.v1.ProgrammedReport
+	2,  // 31: coelan.policy.v1.Policies.Configuration:output_type -> coelan.policy.v1.NodeConfiguration
+	29, // [29:32] is the sub-list for method output_type
+	26, // [26:29] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
 	26, // [26:26] is the sub-list for extension extendee
 	0,  // [0:26] is the sub-list for field type_name
@@ -1757,13 +1878,13 @@ func file_internal_policystream_wire_policies_proto_init() {
 	if File_internal_policystream_wire_policies_proto != nil {
 		return
 	}
-	file_internal_policystream_wire_policies_proto_msgTypes[0].OneofWrappers = []any{
+	file_internal_policystream_wire_policies_proto_msgTypes[2].OneofWrappers = []any{
 		(*AgentMessage_Inventory)(nil),
 		(*AgentMessage_Programmed)(nil),
 		(*AgentMessage_Attached)(nil),
 		(*AgentMessage_Refused)(nil),
 	}
-	file_internal_policystream_wire_policies_proto_msgTypes[10].OneofWrappers = []any{
+	file_internal_policystream_wire_policies_proto_msgTypes[12].OneofWrappers = []any{
 		(*Item_Rule)(nil),
 		(*Item_Subject)(nil),
 		(*Item_Peer)(nil),
@@ -1774,7 +1895,7 @@ func file_internal_policystream_wire_policies_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_policystream_wire_policies_proto_rawDesc), len(file_internal_policystream_wire_policies_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

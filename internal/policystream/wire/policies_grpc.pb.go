@@ -21,8 +21,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Policies_Sync_FullMethodName     = "/coelan.policy.v1.Policies/Sync"
-	Policies_Realised_FullMethodName = "/coelan.policy.v1.Policies/Realised"
+	Policies_Sync_FullMethodName          = "/coelan.policy.v1.Policies/Sync"
+	Policies_Realised_FullMethodName      = "/coelan.policy.v1.Policies/Realised"
+	Policies_Configuration_FullMethodName = "/coelan.policy.v1.Policies/Configuration"
 )
 
 // PoliciesClient is the client API for Policies service.
@@ -38,6 +39,10 @@ type PoliciesClient interface {
 	// Realised is for other controllers: where the policies are in effect, and which pods have just been attached, as far as the
 	// agents say that are connected to this one.
 	Realised(ctx context.Context, in *ProgrammedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProgrammedReport], error)
+	// Configuration lasts as Sync does, on the same connection. The controller says which NodeNetworkConfig holds for the node
+	// of the token, and says so again when that is another one. It refuses a call that does not come from an address of that
+	// node.
+	Configuration(ctx context.Context, in *ConfigurationRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[NodeConfiguration], error)
 }
 
 type policiesClient struct {
@@ -80,6 +85,25 @@ func (c *policiesClient) Realised(ctx context.Context, in *ProgrammedRequest, op
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Policies_RealisedClient = grpc.ServerStreamingClient[ProgrammedReport]
 
+func (c *policiesClient) Configuration(ctx context.Context, in *ConfigurationRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[NodeConfiguration], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Policies_ServiceDesc.Streams[2], Policies_Configuration_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ConfigurationRequest, NodeConfiguration]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Policies_ConfigurationClient = grpc.ServerStreamingClient[NodeConfiguration]
+
 // PoliciesServer is the server API for Policies service.
 // All implementations must embed UnimplementedPoliciesServer
 // for forward compatibility.
@@ -93,6 +117,10 @@ type PoliciesServer interface {
 	// Realised is for other controllers: where the policies are in effect, and which pods have just been attached, as far as the
 	// agents say that are connected to this one.
 	Realised(*ProgrammedRequest, grpc.ServerStreamingServer[ProgrammedReport]) error
+	// Configuration lasts as Sync does, on the same connection. The controller says which NodeNetworkConfig holds for the node
+	// of the token, and says so again when that is another one. It refuses a call that does not come from an address of that
+	// node.
+	Configuration(*ConfigurationRequest, grpc.ServerStreamingServer[NodeConfiguration]) error
 	mustEmbedUnimplementedPoliciesServer()
 }
 
@@ -108,6 +136,9 @@ func (UnimplementedPoliciesServer) Sync(grpc.BidiStreamingServer[AgentMessage, U
 }
 func (UnimplementedPoliciesServer) Realised(*ProgrammedRequest, grpc.ServerStreamingServer[ProgrammedReport]) error {
 	return status.Error(codes.Unimplemented, "method Realised not implemented")
+}
+func (UnimplementedPoliciesServer) Configuration(*ConfigurationRequest, grpc.ServerStreamingServer[NodeConfiguration]) error {
+	return status.Error(codes.Unimplemented, "method Configuration not implemented")
 }
 func (UnimplementedPoliciesServer) mustEmbedUnimplementedPoliciesServer() {}
 func (UnimplementedPoliciesServer) testEmbeddedByValue()                  {}
@@ -148,6 +179,17 @@ func _Policies_Realised_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Policies_RealisedServer = grpc.ServerStreamingServer[ProgrammedReport]
 
+func _Policies_Configuration_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ConfigurationRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PoliciesServer).Configuration(m, &grpc.GenericServerStream[ConfigurationRequest, NodeConfiguration]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Policies_ConfigurationServer = grpc.ServerStreamingServer[NodeConfiguration]
+
 // Policies_ServiceDesc is the grpc.ServiceDesc for Policies service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -165,6 +207,11 @@ var Policies_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Realised",
 			Handler:       _Policies_Realised_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Configuration",
+			Handler:       _Policies_Configuration_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -23,7 +23,7 @@ const maxEvents = 100
 func Access(objects ...client.Object) *reconcile.Access {
 	b := fake.NewClientBuilder().WithScheme(reconcile.NewScheme()).WithObjects(objects...).WithStatusSubresource(
 		&v1alpha1.Port{}, &v1alpha1.AddressBlock{}, &v1alpha1.Network{}, &v1alpha1.Router{},
-		&v1alpha1.LoadBalancerPool{}, &v1alpha1.FloatingIP{}, &v1alpha1.Egress{},
+		&v1alpha1.LoadBalancerPool{}, &v1alpha1.FloatingIP{}, &v1alpha1.Egress{}, &v1alpha1.NodeNetworkConfig{},
 		&v1alpha1.SecurityGroup{}, &corev1.Service{})
 	if err := reconcile.AddIndexes(context.Background(), indexer{b}); err != nil {
 		panic(err) // an indexer returns none
