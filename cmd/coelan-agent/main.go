@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agent/configuration"
 	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/announce/keyring"
 	"coelan.io/coelan/internal/apiaccess"
@@ -99,8 +100,8 @@ func run(ctx context.Context, path, node string) error {
 	}
 	defer links.Close()
 	namespace := ownNamespace()
-	a, err := agent.New(agent.Options{
-		Config: cfg, Backend: openVSwitch(), Links: links, NodeName: node, Cluster: cluster, Events: events, Log: log,
+	options := agent.Options{
+		Backend: openVSwitch(), Links: links, NodeName: node, Cluster: cluster, Events: events, Log: log,
 		Namespace: namespace,
 		Controllers: func(ctx context.Context) client.Controllers {
 			return client.Watch(ctx, cluster.Kubernetes(), namespace, log)
@@ -108,12 +109,18 @@ func run(ctx context.Context, path, node string) error {
 		MembershipKeys: func(ctx context.Context, update func([][]byte)) {
 			keyring.Watch(ctx, cluster.Kubernetes(), namespace, log, update)
 		},
-	})
-	if err != nil {
-		return err
 	}
+	var m *configuration.Manager
+	m = configuration.New(configuration.Options{
+		Log: log, Base: cfg, File: cfg.StateFile(configuration.File),
+		Make: func(c config.Config) (configuration.Agent, error) {
+			o := options
+			o.Config, o.Configuration = c, m
+			return agent.New(o)
+		},
+	})
 	log.Info("coelan-agent starting", "version", version.String(), "node", node)
-	if err := a.Run(ctx); err != nil {
+	if err := m.Run(ctx); err != nil {
 		return err
 	}
 	log.Info("coelan-agent stopped; ports and flows stay in place")

@@ -32,8 +32,12 @@ func newCheckCommand() *cobra.Command {
 			if flags.json {
 				return printJSON(out, result)
 			}
-			fmt.Fprintf(out, "%s: %d pod interfaces, %d ports, %d findings\n",
-				node, result.Interfaces, result.Ports, len(result.Findings))
+			by := ""
+			if result.Configuration != "" {
+				by = ", configured by nodenetworkconfig " + result.Configuration
+			}
+			fmt.Fprintf(out, "%s: %d pod interfaces, %d ports, %d findings%s\n",
+				node, result.Interfaces, result.Ports, len(result.Findings), by)
 			for _, f := range result.Findings {
 				fmt.Fprintf(out, "  %s %s %s\n", f.Kind, f.Object, f.Problem)
 			}

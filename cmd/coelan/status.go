@@ -55,6 +55,7 @@ func printNodeStatus(w io.Writer, s agentapi.Status) {
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "  "+name+"\t"+format+"\n", args...) }
 	row("Open vSwitch", "%s, bridge %s, datapath %s, %s", s.OVS.Version, s.OVS.Bridge, s.OVS.Datapath, connected)
 	row("pods", "%d ports, addresses from %s, MTU %d", s.Ports, join(s.PodCIDRs), s.MTU)
+	row("configuration", "%s", configurationOf(s.Configuration))
 	row("last sync", "%s, %.1f ms: %d flows (%d added, %d changed, %d deleted)", s.Sync.Time.Format(time.RFC3339),
 		float64(s.Sync.Duration)/float64(time.Millisecond), s.Sync.Flows, s.Sync.Added, s.Sync.Changed, s.Sync.Deleted)
 	row("policies", "%s", policiesOf(s.Policies))
@@ -74,6 +75,19 @@ func printNodeStatus(w io.Writer, s agentapi.Status) {
 		row("PROBLEM", "%s", p)
 	}
 	_ = t.Flush()
+}
+
+// configurationOf says which configuration a node runs with.
+func configurationOf(c agentapi.ConfigurationStatus) string {
+	text := "the ConfigMap's"
+	if c.Name != "" {
+		text = fmt.Sprintf("nodenetworkconfig %s, generation %d, since %s", c.Name, c.Generation,
+			c.Since.Format(time.RFC3339))
+	}
+	if c.Trial != "" {
+		text += ", on trial: " + c.Trial
+	}
+	return text
 }
 
 // policiesOf says what is enforced, and which controller sends changes.

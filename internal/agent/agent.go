@@ -30,6 +30,7 @@ import (
 	"coelan.io/coelan/internal/announce"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/broadcast"
 	"coelan.io/coelan/internal/conditions"
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
@@ -72,6 +73,8 @@ type Agent struct {
 
 	warner *warner
 	health *health
+	// looked wakes what waits for a reconciliation.
+	looked broadcast.Broadcast
 }
 
 // health is what tells how the agent does.
@@ -205,7 +208,9 @@ func (a *Agent) reconciled(err error) {
 		a.ports.NodeMTU(s.Local().MTU)
 	}
 	a.publishPhysicalNetworks()
+	a.publishConfiguration()
 	a.guests.Kick()
+	a.looked.Send()
 }
 
 // work runs all parts; the first that fails ends the others.
@@ -214,7 +219,7 @@ func (a *Agent) work(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
 		a.backend.Run, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz,
 		a.announce.Run, a.followPolicies, a.view.Run, a.blocks.Run, a.ports.Run, a.claims.Run, a.guests.Run,
-		a.leases.Run, a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
+		a.leases.Run, a.followConfiguration, a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
 	} {
 		g.Go(func() error { return part(ctx) })
 	}

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/conditions"
+	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -67,7 +69,7 @@ func (m *memory) Run(ctx context.Context) error {
 		_, err := backend.OwnNode(state, m.Node)
 		m.Conditions.Set("fabric", err)
 		if err == nil && state.Local().Node == "" {
-			local := intent.Local{Node: m.Node, MTU: 1500, ServiceMode: intent.NativeServices}
+			local := intent.Local{Node: m.Node, MTU: cmp.Or(m.Config.MTU, 1500), ServiceMode: intent.NativeServices}
 			state, err = m.Intent.Update(func(tx *intent.Tx) error { tx.SetLocal(local); return nil })
 		}
 		m.Hooks.Reconciled(err)
@@ -102,6 +104,13 @@ func (m *memory) Check(_ context.Context, at attachment.Attachment) error {
 	defer m.mu.Unlock()
 	if _, ok := m.ports[at.Key.String()]; !ok {
 		return fmt.Errorf("port %s of %s is missing", at.HostInterface, at.PodRef())
+	}
+	return nil
+}
+
+func (m *memory) Admits(_ context.Context, c config.Config) error {
+	if c.MTU > 1500 {
+		return fmt.Errorf("mtu: %d is too large", c.MTU)
 	}
 	return nil
 }

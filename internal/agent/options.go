@@ -18,13 +18,16 @@ import (
 	"coelan.io/coelan/internal/agent/portbinding"
 	"coelan.io/coelan/internal/agent/portstatus"
 	"coelan.io/coelan/internal/agent/services"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/conditions"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/nodeconfig"
 	"coelan.io/coelan/internal/policystream/client"
+	"coelan.io/coelan/internal/policystream/wire"
 )
 
 // Options are what an Agent is made of.
@@ -43,6 +46,8 @@ type Options struct {
 	// Controllers tells until ctx ends which controllers there are to hear of policies from. It may
 	// be nil where these are not enforced.
 	Controllers func(ctx context.Context) client.Controllers
+	// Configuration is what this agent's Config follows from; nil: the ConfigMap alone.
+	Configuration Configuration
 	// MembershipKeys calls update with the keys of the membership that decides which node answers
 	// for load balancers' addresses, once they are known and after each change, until ctx ends.
 	// While it is nil, this node answers for none.
@@ -51,6 +56,19 @@ type Options struct {
 	Namespace string
 	// Log may be nil: slog.Default.
 	Log *slog.Logger
+}
+
+// Configuration follows which NodeNetworkConfig holds for the node. Its methods do not block.
+// *configuration.Manager is one.
+type Configuration interface {
+	// Received takes what a controller says holds, Failed why none says anything.
+	Received(c *wire.NodeConfiguration)
+	Failed(err error)
+	// Report is what the node's object is to say, and Status what the coelan command prints.
+	// Changed is closed when they may be others than at the time of the call.
+	Report() nodeconfig.Report
+	Status() agentapi.ConfigurationStatus
+	Changed() <-chan struct{}
 }
 
 // Cluster is what the agent sees of Kubernetes. kube.Client is one.
@@ -122,6 +140,8 @@ type Backend interface {
 	Forwards(ctx context.Context, at attachment.Attachment, revision uint64) error
 	Withdrawn(ctx context.Context, at attachment.Attachment, revision uint64)
 
+	// Admits says why this node cannot have a configuration in place of its own.
+	Admits(ctx context.Context, c config.Config) error
 	// Connected says why this node is not connected to one. PhysicalNetworks are those of which it
 	// is known whether the node is connected.
 	Connected(physical string) error

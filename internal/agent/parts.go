@@ -16,6 +16,7 @@ import (
 // makeWriters makes what works on objects of the API: blocks, Ports, bindings.
 func (a *Agent) makeWriters() {
 	a.blocks = blockipam.New(a.Log, a.NodeName, a.Cluster, a.view, a.store)
+	a.blocks.Subnets = a.Config.Subnets
 	a.ports = portstatus.New(portstatus.Options{
 		Log: a.Log, Node: a.NodeName, API: a.Cluster, View: a.view, Store: a.store, Singles: a.blocks,
 		Annotations: podplan.Annotations(podplan.Serves(a.Log, a.Config)),

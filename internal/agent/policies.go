@@ -37,6 +37,7 @@ func (a *Agent) newPolicies(ctx context.Context) *policies.Policies {
 			return client.New(client.Options{
 				Node: a.NodeName, Namespace: a.Namespace, File: a.Config.StateFile(policiesFile), Log: a.Log,
 				Controllers: controllers, Token: client.TokenFile(a.Config.Policy.TokenFile),
+				Beside: a.configurationCalls(),
 				OnChange: func(c client.Change) {
 					defer a.health.loops.policies.Step()()
 					changed(c)

@@ -143,6 +143,23 @@ type inMemoryNode struct {
 
 func startInMemory(t *testing.T, name string, c *inMemoryCluster, f *fabric) *inMemoryNode {
 	t.Helper()
+	n := newInMemory(t)
+	var err error
+	n.agent, err = New(Options{
+		Config: n.cfg, Backend: f.factory(), Links: &noLinks{made: map[string]bool{}}, NodeName: name,
+		Cluster: &inMemoryView{c, c.apis[name]}, Events: &quietEvents{}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.run(t, n.agent.Run)
+	n.until(t, "pods can be attached", func() bool { return n.agent.health.conditions.Attaching() == nil })
+	return n
+}
+
+// newInMemory has a configuration and no agent yet.
+func newInMemory(t *testing.T) *inMemoryNode {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "agent") //nolint:usetesting // sockets want a short path
 	if err != nil {
 		t.Fatal(err)
@@ -156,24 +173,20 @@ func startInMemory(t *testing.T, name string, c *inMemoryCluster, f *fabric) *in
 	if err := os.WriteFile(n.cfg.CNI.Binary, []byte("#!"), 0o755); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	n.agent, err = New(Options{
-		Config: n.cfg, Backend: f.factory(), Links: &noLinks{made: map[string]bool{}}, NodeName: name,
-		Cluster: &inMemoryView{c, c.apis[name]}, Events: &quietEvents{}, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return n
+}
+
+// run runs until the test ends.
+func (n *inMemoryNode) run(t *testing.T, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- n.agent.Run(ctx) }()
+	go func() { done <- run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	n.until(t, "pods can be attached", func() bool { return n.agent.health.conditions.Attaching() == nil })
-	return n
 }
 
 func (n *inMemoryNode) until(t *testing.T, what string, ok func() bool) {

@@ -93,6 +93,9 @@ func (a *Agent) diagnostics() *diagnostics.Diagnostics {
 		Backend: a.backend, Services: a.services, Problems: a.networks.Problems,
 		Announced: func() []netip.Addr { return a.announce.Status().Owned },
 	}
+	if a.Configuration != nil {
+		o.Configuration = a.Configuration.Status
+	}
 	if a.policies != nil {
 		o.Policies = a.policies.Status
 	}

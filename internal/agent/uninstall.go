@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"coelan.io/coelan/internal/agent/configuration"
 	"coelan.io/coelan/internal/announce"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
@@ -71,7 +72,7 @@ func removeState(c config.Config) error {
 	var errs []error
 	for _, path := range []string{
 		c.StateFile(stateFile), c.StateFile(stateFile + ".lock"), c.StateFile(servicesFile), c.StateFile(policiesFile),
-		c.CNI.Socket, c.AgentSocket,
+		c.StateFile(configuration.File), c.CNI.Socket, c.AgentSocket,
 	} {
 		errs = append(errs, statefile.Remove(path))
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"coelan.io/coelan/internal/agent/configuration"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/config"
 )
@@ -18,7 +19,7 @@ func TestUninstallRemovesWhatIsRemembered(t *testing.T) {
 	c.StateDir = t.TempDir()
 	c.CNI.Socket, c.AgentSocket = c.StateFile("cni.sock"), c.StateFile("agent.sock")
 	var names []string
-	for _, name := range []string{stateFile, servicesFile, policiesFile} {
+	for _, name := range []string{stateFile, servicesFile, policiesFile, configuration.File} {
 		names = append(names, name, name+".new")
 	}
 	for _, name := range append(names, stateFile+".lock", "cni.sock", "agent.sock", "other", "other.new") {

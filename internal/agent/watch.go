@@ -27,6 +27,7 @@ func (a *Agent) watchObjects(ctx context.Context) error {
 		a.networks.Refresh()
 		a.services.Recheck()
 		a.publishPhysicalNetworks()
+		a.publishConfiguration()
 	}))
 }
 

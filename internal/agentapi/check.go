@@ -13,14 +13,17 @@ type Check struct {
 	Ports       int `json:"ports"`
 	Interfaces  int `json:"interfaces"`
 	// MTU is that of the node's pods; 0: it is not known yet.
-	MTU      int      `json:"mtu"`
-	Findings Findings `json:"findings"`
+	MTU int `json:"mtu"`
+	// Configuration is the name of the NodeNetworkConfig that the node runs with; empty: the
+	// ConfigMap alone.
+	Configuration string   `json:"configuration,omitempty"`
+	Findings      Findings `json:"findings"`
 }
 
 // Finding is one thing that is there and should not be, or the other way round.
 type Finding struct {
 	// Kind is port, interface, attachment, address, network, flow, refused,
-	// conntrack, mtu or condition.
+	// conntrack, mtu, configuration or condition.
 	Kind string `json:"kind"`
 	// Object is its name: a port, an interface, namespace/pod/interface, an address, a flow as
 	// ovs-ofctl prints it.

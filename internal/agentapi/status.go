@@ -20,16 +20,32 @@ type Status struct {
 	Encapsulation string            `json:"encapsulation"`
 	TunnelIP      string            `json:"tunnelIP,omitempty"`
 	MTU           int               `json:"mtu"`
-	PodCIDRs      []netip.Prefix    `json:"podCIDRs"`
-	Peers         []Peer            `json:"peers"`
-	Ports         int               `json:"ports"`
-	Sync          SyncStatus        `json:"sync"`
-	Host          HostStatus        `json:"host"`
-	Policies      PolicyStatus      `json:"policies"`
+	// Configuration says which NodeNetworkConfig holds.
+	Configuration ConfigurationStatus `json:"configuration"`
+	PodCIDRs      []netip.Prefix      `json:"podCIDRs"`
+	Peers         []Peer              `json:"peers"`
+	Ports         int                 `json:"ports"`
+	Sync          SyncStatus          `json:"sync"`
+	Host          HostStatus          `json:"host"`
+	Policies      PolicyStatus        `json:"policies"`
 	// Refused are objects with flows that the switch refuses.
 	Refused []Refused `json:"refused,omitempty"`
 	// Problems are objects of which not everything could be put into effect.
 	Problems []string `json:"problems"`
+}
+
+// ConfigurationStatus is the NodeNetworkConfig that a node runs with; without a name it is the
+// ConfigMap alone.
+type ConfigurationStatus struct {
+	Name       string    `json:"name,omitempty"`
+	Generation int64     `json:"generation,omitempty"`
+	Since      time.Time `json:"since,omitzero"`
+	// Trial is what the agent has just started with; the one before returns if that fails.
+	Trial string `json:"trial,omitempty"`
+	// Refused is what the node does not run with, and why.
+	Refused string `json:"refused,omitempty"`
+	// Problem is why no controller says what holds.
+	Problem string `json:"problem,omitempty"`
 }
 
 // HostStatus is how far the host's own network is as it should be.

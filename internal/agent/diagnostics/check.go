@@ -57,6 +57,7 @@ func (d *Diagnostics) look(ctx context.Context) (agentapi.Check, error) {
 	for _, at := range d.Store.List() {
 		c.attachments[at.HostInterface] = at
 	}
+	c.compareConfiguration()
 	c.compareAttachments()
 	c.compareLinks(c.compareForeign(ctx))
 	c.compareNetworks()
@@ -66,7 +67,7 @@ func (d *Diagnostics) look(ctx context.Context) (agentapi.Check, error) {
 	}
 	return agentapi.Check{
 		Attachments: len(c.attachments), Ports: ports, Interfaces: len(links), MTU: d.Intent.State().Local().MTU,
-		Findings: append(agentapi.Findings{}, c.findings...),
+		Configuration: c.configuration, Findings: append(agentapi.Findings{}, c.findings...),
 	}, nil
 }
 
@@ -75,6 +76,8 @@ type checker struct {
 	links       map[string]bool
 	attachments map[string]attachment.Attachment
 	findings    agentapi.Findings
+	// configuration is the name of the NodeNetworkConfig that holds.
+	configuration string
 }
 
 // busy says that an interface is being worked on, so that a difference means nothing.
@@ -152,6 +155,17 @@ func (c *checker) ownBlock(s *intent.State, network string, a netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// compareConfiguration finds that the node does not run with what holds for it.
+func (c *checker) compareConfiguration() {
+	if c.Configuration == nil {
+		return
+	}
+	s := c.Configuration()
+	if c.configuration = s.Name; s.Refused != "" {
+		c.findings.Add("configuration", "refused:", "%s", s.Refused)
+	}
 }
 
 // compareMTU finds pods that are older than a change of the uplink's MTU: their largest packets do

@@ -68,7 +68,7 @@ type Services interface {
 	ServiceProblems() map[types.NamespacedName][]string
 }
 
-// Options are what Diagnostics work with. All are needed, but for Policies.
+// Options are what Diagnostics work with. All are needed, but for Policies and Configuration.
 type Options struct {
 	Node       string
 	Since      time.Time // the agent's start
@@ -88,6 +88,8 @@ type Options struct {
 	Announced func() []netip.Addr
 	// Policies is the state of the stream of policies; nil: they are not enforced.
 	Policies func() client.Status
+	// Configuration is the NodeNetworkConfig that holds; nil: none can.
+	Configuration func() agentapi.ConfigurationStatus
 }
 
 // Diagnostics answer for one node.

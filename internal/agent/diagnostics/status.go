@@ -26,6 +26,10 @@ func (d *Diagnostics) status() agentapi.Status {
 	for range state.PortsAt(d.Node) {
 		s.Ports++
 	}
+	if d.Configuration != nil {
+		s.Configuration = d.Configuration()
+		s.Problems = append(s.Problems, configurationProblems(s.Configuration)...)
+	}
 	d.Backend.Report(&s)
 	s.Problems = append(s.Problems, policyProblems(s.Policies)...)
 	if local.TunnelIP.IsValid() {
@@ -56,6 +60,18 @@ func peer(local intent.Local, n intent.Node) agentapi.Peer {
 		p.TunnelIP = a.String()
 	}
 	return p
+}
+
+// configurationProblems are the parts of c that an administrator has to know.
+func configurationProblems(c agentapi.ConfigurationStatus) []string {
+	var list []string
+	if c.Refused != "" {
+		list = append(list, "configuration: refused is "+c.Refused)
+	}
+	if c.Problem != "" {
+		list = append(list, "configuration: no controller says which holds, the last one stays: "+c.Problem)
+	}
+	return list
 }
 
 // policyProblems are the parts of p that people have to know.

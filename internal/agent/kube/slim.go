@@ -19,10 +19,15 @@ import (
 
 // slim keeps of an object what the agent reads: a node's status alone is some ten kilobytes, and
 // every agent holds all nodes.
-func slim(obj any) (any, error) {
+func (c *Client) slim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Node:
-		return slimNode(o), nil
+		n := slimNode(o)
+		// Of other nodes it is not read.
+		if value, ok := o.Annotations[v1alpha1.AnnotationNetworkConfig]; ok && o.Name == c.node {
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationNetworkConfig, value)
+		}
+		return n, nil
 	case *corev1.Pod:
 		return slimPod(o), nil
 	case *corev1.Namespace:

@@ -115,6 +115,12 @@ func (p *Publisher) NodePhysicalNetworks(value string) {
 	p.setOfNode(v1alpha1.AnnotationPhysicalNetworks, value)
 }
 
+// NodeConfiguration has the node's object say which NodeNetworkConfig it runs with, by the value of
+// the annotation. It does not block.
+func (p *Publisher) NodeConfiguration(value string) {
+	p.setOfNode(v1alpha1.AnnotationNetworkConfig, value)
+}
+
 func (p *Publisher) setOfNode(annotation, value string) {
 	p.mu.Lock()
 	p.ofNode[annotation] = value

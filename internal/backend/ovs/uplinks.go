@@ -30,13 +30,20 @@ type objectStore interface {
 	SaveObjects(kind string, objects map[string][]byte) error
 }
 
+// uplinksFit says that so many physical networks are too many.
+func uplinksFit(n int) error {
+	const most = int(datapath.LastUplinkPort - datapath.FirstUplinkPort + 1)
+	if n > most {
+		return fmt.Errorf("bridgeMappings and uplinks: %d physical networks, at most %d are possible", n, most)
+	}
+	return nil
+}
+
 // numberUplinks gives each physical network the OpenFlow port that it had before, or a free one.
 // Flows name it, and must not change when another network is added.
 func numberUplinks(store objectStore, wanted intent.Table[intent.Uplink]) (map[string]uint32, error) {
-	const most = int(datapath.LastUplinkPort - datapath.FirstUplinkPort + 1)
-	if wanted.Len() > most {
-		return nil, fmt.Errorf("bridgeMappings and uplinks: %d physical networks, at most %d are possible",
-			wanted.Len(), most)
+	if err := uplinksFit(wanted.Len()); err != nil {
+		return nil, err
 	}
 	numbers, taken := map[string]uint32{}, map[uint32]bool{}
 	for name, data := range store.Objects(kindUplink) {
