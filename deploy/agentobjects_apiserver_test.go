@@ -179,6 +179,7 @@ const (
 	statusKey = "k8s.v1.cni.cncf.io/network-status"
 	mtuKey    = "coelan.io/mtu"
 	uplinkKey = "coelan.io/physical-networks"
+	configKey = "coelan.io/network-config"
 )
 
 func without(o object, path ...string) object {

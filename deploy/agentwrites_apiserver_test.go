@@ -4,6 +4,8 @@
 
 package deploy
 
+import "strings"
+
 // call is one write with a token. Each call has objects of its own.
 type call struct {
 	name string
@@ -71,6 +73,11 @@ func writes() map[right][]call {
 				uplinkKey: "office"}), "status"), "its own node only"},
 			{"what are no physical networks", nil, patch(node(own), annotations(map[string]any{
 				uplinkKey: "office, lab"}), "status"), "names of physical networks"},
+			{"the configuration of its own node", nil, patch(node(own), annotations(map[string]any{configKey: "{}"}), "status"), ""},
+			{"the configuration of another node", nil, patch(node(other), annotations(map[string]any{configKey: "{}"}), "status"),
+				"its own node only"},
+			{"a long configuration", nil, patch(node(own), annotations(map[string]any{configKey: strings.Repeat("x", 4097)}), "status"),
+				"at most 4096 characters"},
 			{"another annotation of its node", nil, patch(node(own), annotations(map[string]any{
 				"example.org/other": "yes"}), "status"), "no annotations of a node but"},
 			{"labels of its node", nil, patch(node(own), map[string]any{
