@@ -39,6 +39,7 @@ func TestController(t *testing.T) {
 		{"centralized gateways with bad input", testBadCentralizedGateways},
 		{"Egresses", testEgresses},
 		{"Egresses with bad input", testBadEgresses},
+		{"NodeNetworkConfigs", testNodeNetworkConfigs},
 		{"a leader is killed", testLeader},
 		{"300 Networks", testMany},
 		{"addresses of Services", testLoadBalancers},

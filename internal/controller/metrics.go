@@ -33,6 +33,8 @@ var (
 		[]string{"reason"}, nil)
 	egressesDesc = prometheus.NewDesc("coelan_egresses", "Egresses, by the reason of their condition Ready.",
 		[]string{"reason"}, nil)
+	nodeConfigsDesc = prometheus.NewDesc("coelan_node_network_configs",
+		"NodeNetworkConfigs, by the reason of their condition Ready.", []string{"reason"}, nil)
 	poolsDesc = prometheus.NewDesc("coelan_load_balancer_pools",
 		"LoadBalancerPools, by the reason of their condition Ready.", []string{"reason"}, nil)
 	poolSizeDesc = prometheus.NewDesc("coelan_load_balancer_addresses", "Addresses of a LoadBalancerPool.",
@@ -62,6 +64,7 @@ func (counts) Describe(to chan<- *prometheus.Desc) {
 	to <- portsDesc
 	to <- floatingIPsDesc
 	to <- egressesDesc
+	to <- nodeConfigsDesc
 	to <- poolsDesc
 	to <- poolSizeDesc
 	to <- assignedDesc
@@ -102,13 +105,19 @@ func (c counts) Collect(to chan<- prometheus.Metric) {
 			egresses[reasonOf(e.Status.Conditions)]++
 		}
 	}
+	nodeConfigs := map[string]int{}
+	if list, err := reconcile.All(ctx, c, &v1alpha1.NodeNetworkConfigList{}); err == nil {
+		for _, o := range list.Items {
+			nodeConfigs[reasonOf(o.Status.Conditions)]++
+		}
+	}
 	c.collectPools(ctx, to)
 	for _, m := range []struct {
 		desc   *prometheus.Desc
 		counts map[string]int
 	}{
 		{networksDesc, networks}, {routersDesc, routers}, {portsDesc, ports}, {floatingIPsDesc, floatingIPs},
-		{egressesDesc, egresses},
+		{egressesDesc, egresses}, {nodeConfigsDesc, nodeConfigs},
 	} {
 		send(to, m.desc, m.counts)
 	}

@@ -129,7 +129,7 @@ func byNamespaceMapping(o *controller.Options) { o.Mapping = config.MapNamespace
 func (w *world) clear() {
 	ctx := context.Background()
 	for _, list := range []client.ObjectList{
-		&v1alpha1.EgressList{}, &v1alpha1.FloatingIPList{}, &v1alpha1.PortList{}, &v1alpha1.AddressBlockList{}, &v1alpha1.NetworkList{}, &v1alpha1.RouterList{}, &corev1.PodList{}, &corev1.NodeList{},
+		&v1alpha1.NodeNetworkConfigList{}, &v1alpha1.EgressList{}, &v1alpha1.FloatingIPList{}, &v1alpha1.PortList{}, &v1alpha1.AddressBlockList{}, &v1alpha1.NetworkList{}, &v1alpha1.RouterList{}, &corev1.PodList{}, &corev1.NodeList{},
 		&corev1.ServiceList{}, &v1alpha1.LoadBalancerPoolList{}, &networkingv1.NetworkPolicyList{}, &v1alpha1.SecurityGroupList{},
 	} {
 		if err := w.client.List(ctx, list); err != nil {
