@@ -97,7 +97,8 @@ func ready(
 		condition.Message = "it holds for no node: none has that name or these labels, or others name all of them"
 	case refused > 0:
 		condition.Reason = v1alpha1.ReasonRefusedByNodes
-		condition.Message = fmt.Sprintf("%s, %d refuse it, such as %s: %s", progress, refused, first.Name, first.Message)
+		condition.Message = fmt.Sprintf("%s, %d refuse it, such as %s: %s", progress, refused, first.Name,
+			first.Message)
 	case s.AppliedNodes < s.SelectedNodes && first.Message != "":
 		condition.Reason = v1alpha1.ReasonPending
 		condition.Message = fmt.Sprintf("%s; node %s: %s", progress, first.Name, first.Message)

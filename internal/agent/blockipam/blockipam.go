@@ -123,7 +123,7 @@ type ExhaustedError struct {
 func (e *ExhaustedError) Error() string {
 	if len(e.Parts) > 0 {
 		return fmt.Sprintf("network %s: no block of subnet %s is left in %v, from which this node takes its blocks; "+
-			"delete pods that do not need their addresses, or add to the node's subnets in its NodeNetworkConfig or ConfigMap",
+			"delete pods that do not need their addresses, or give the node more in its NodeNetworkConfig",
 			e.Network, e.Subnet, e.Parts)
 	}
 	return fmt.Sprintf("network %s: all blocks of subnet %s are taken; delete pods that do not need their addresses, or make a larger Network",

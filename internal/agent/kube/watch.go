@@ -112,7 +112,8 @@ func follow[T any](ctx context.Context, c *Client, informer cache.SharedIndexInf
 ) error {
 	look := trigger.New()
 	_, err := informer.AddEventHandler(eventhandler.OnChange(look.Fire, relevant))
-	err = errors.Join(err, informer.SetTransform(c.slim), informer.SetWatchErrorHandlerWithContext(c.watchError(absent)))
+	err = errors.Join(err, informer.SetTransform(c.slim),
+		informer.SetWatchErrorHandlerWithContext(c.watchError(absent)))
 	if err != nil {
 		return err
 	}

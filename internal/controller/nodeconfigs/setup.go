@@ -14,7 +14,9 @@ import (
 
 // Setup adds to a manager what knows the configurations of nodes, which the Hub tells agents, and
 // the status of NodeNetworkConfigs, which the leader writes.
-func Setup(m manager.Manager, a *reconcile.Access, monitor *heartbeat.Monitor, log *slog.Logger, hub *server.Hub) error {
+func Setup(
+	m manager.Manager, a *reconcile.Access, monitor *heartbeat.Monitor, log *slog.Logger, hub *server.Hub,
+) error {
 	s := newSource(log, m.GetCache(), m.GetCache(), a.Events, monitor)
 	hub.Configurations = s
 	if err := m.Add(s); err != nil {
