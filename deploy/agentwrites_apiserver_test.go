@@ -71,13 +71,13 @@ func writes() map[right][]call {
 			{"that it has no physical networks", nil, patch(node(own), annotations(map[string]any{uplinkKey: ""}), "status"), ""},
 			{"the physical networks of another node", nil, patch(node(other), annotations(map[string]any{
 				uplinkKey: "office"}), "status"), "its own node only"},
-			{"what are no physical networks", nil, patch(node(own), annotations(map[string]any{
-				uplinkKey: "office, lab"}), "status"), "names of physical networks"},
+			{"a long configuration", nil, patch(node(own), annotations(map[string]any{configKey: strings.Repeat("x", 4097)}), "status"),
+				"at most 4096 characters"},
 			{"the configuration of its own node", nil, patch(node(own), annotations(map[string]any{configKey: "{}"}), "status"), ""},
 			{"the configuration of another node", nil, patch(node(other), annotations(map[string]any{configKey: "{}"}), "status"),
 				"its own node only"},
-			{"a long configuration", nil, patch(node(own), annotations(map[string]any{configKey: strings.Repeat("x", 4097)}), "status"),
-				"at most 4096 characters"},
+			{"what are no physical networks", nil, patch(node(own), annotations(map[string]any{
+				uplinkKey: "office, lab"}), "status"), "names of physical networks"},
 			{"another annotation of its node", nil, patch(node(own), annotations(map[string]any{
 				"example.org/other": "yes"}), "status"), "no annotations of a node but"},
 			{"labels of its node", nil, patch(node(own), map[string]any{

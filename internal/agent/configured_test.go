@@ -135,7 +135,7 @@ func configuredByAController(t *testing.T, mode config.PolicyMode) {
 // answer.
 func (n *inMemoryNode) configured() string {
 	s, ok := n.status()
-	if !ok || !s.OVS.Connected || s.MTU == 0 || s.Conditions["fabric"] != "" {
+	if !ok || !n.listens() || !s.OVS.Connected || s.MTU == 0 || s.Conditions["fabric"] != "" {
 		return ""
 	}
 	text := fmt.Sprintf("%d %s/%d", s.MTU, s.Configuration.Name, s.Configuration.Generation)

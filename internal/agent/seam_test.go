@@ -153,7 +153,9 @@ func startInMemory(t *testing.T, name string, c *inMemoryCluster, f *fabric) *in
 		t.Fatal(err)
 	}
 	n.run(t, n.agent.Run)
-	n.until(t, "pods can be attached", func() bool { return n.agent.health.conditions.Attaching() == nil })
+	n.until(t, "pods can be attached", func() bool {
+		return n.agent.health.conditions.Attaching() == nil && n.listens()
+	})
 	return n
 }
 
@@ -174,6 +176,16 @@ func newInMemory(t *testing.T) *inMemoryNode {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// listens says that the agent has its sockets.
+func (n *inMemoryNode) listens() bool {
+	for _, path := range []string{n.cfg.CNI.Socket, n.cfg.AgentSocket} {
+		if _, err := os.Stat(path); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // run runs until the test ends.
