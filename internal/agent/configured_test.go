@@ -21,7 +21,7 @@ import (
 	"coelan.io/coelan/internal/broadcast"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/policystream/client"
-	"coelan.io/coelan/internal/policystream/server"
+	policyserver "coelan.io/coelan/internal/policystream/server"
 	"coelan.io/coelan/internal/policystream/streamtest"
 	policywire "coelan.io/coelan/internal/policystream/wire"
 )
@@ -34,10 +34,10 @@ type nodeConfigurations struct {
 	address netip.Addr
 }
 
-func (c *nodeConfigurations) Of(string) (server.NodeConfiguration, bool) {
+func (c *nodeConfigurations) Of(string) (policyserver.NodeConfiguration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return server.NodeConfiguration{Addresses: []netip.Addr{c.address}, Answer: c.answer}, c.answer != nil
+	return policyserver.NodeConfiguration{Addresses: []netip.Addr{c.address}, Answer: c.answer}, c.answer != nil
 }
 
 func (c *nodeConfigurations) Changed() <-chan struct{} { return c.changed.Changed() }

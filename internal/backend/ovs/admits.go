@@ -25,9 +25,7 @@ func (b *Backend) Admits(ctx context.Context, c config.Config) error {
 	}
 	errs := []error{uplinksFit(len(c.PhysicalNetworks()))}
 	if c.MTU != b.Config.MTU {
-		trial := *b.reconciler
-		trial.config = c
-		_, _, err := trial.local(node, b.Intent.State().Local().Datapath)
+		_, _, err := b.reconciler.local(c, node, b.Intent.State().Local().Datapath)
 		errs = append(errs, err)
 	}
 	bridges, err := b.uplinks.db.Bridges(ctx)

@@ -7,16 +7,20 @@ import (
 	"slices"
 
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
+	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
 )
 
-// local computes how this node takes part, from its Node object and its interfaces.
-func (r *reconciler) local(node intent.Node, datapath intent.Datapath) (intent.Local, hostnet.Uplink, error) {
+// local computes how this node takes part with a configuration, from its Node object and its
+// interfaces.
+func (r *reconciler) local(c config.Config, node intent.Node, datapath intent.Datapath) (
+	intent.Local, hostnet.Uplink, error,
+) {
 	l := intent.Local{
-		Node: node.Name, Datapath: datapath, Encapsulation: intent.Encapsulation(r.config.Encapsulation),
-		MTU:         r.config.MTU,
-		ServiceMode: intent.ServiceMode(r.config.Services.Mode), PolicyMode: intent.PolicyMode(r.config.Policy.Mode),
-		Gateway: r.config.GatewayInterface,
+		Node: node.Name, Datapath: datapath, Encapsulation: intent.Encapsulation(c.Encapsulation),
+		MTU:         c.MTU,
+		ServiceMode: intent.ServiceMode(c.Services.Mode), PolicyMode: intent.PolicyMode(c.Policy.Mode),
+		Gateway: c.GatewayInterface,
 	}
 	address := node.Addresses[0]
 	uplink, err := r.findUplink(address)

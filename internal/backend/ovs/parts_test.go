@@ -155,7 +155,7 @@ func TestLocalOfNodes(t *testing.T) {
 				config: c, intent: m.intent, attachments: m.store,
 				findUplink: func(netip.Addr) (hostnet.Uplink, error) { return u, nil },
 			}
-			l, _, err := r.local(node, intent.DatapathNetdev)
+			l, _, err := r.local(r.config, node, intent.DatapathNetdev)
 			switch {
 			case tc.err == "" && (err != nil || l.MTU != tc.mtu):
 				t.Errorf("MTU %d, %v; want %d", l.MTU, err, tc.mtu)

@@ -173,7 +173,7 @@ func (r *reconciler) others() []placedPort {
 func (r *reconciler) setLocal(ctx context.Context, node intent.Node,
 	datapath intent.Datapath,
 ) (setHost func(), err error) {
-	local, uplink, err := r.local(node, datapath)
+	local, uplink, err := r.local(r.config, node, datapath)
 	if err != nil {
 		return nil, err
 	}
