@@ -176,7 +176,7 @@ func (b *Backend) Open() (err error) {
 	}
 	b.openClients()
 	b.connect(b.clients.db, kernelLinks{}, newKernelCards(b.Log, b.Config, b.uplinks.cards.uplinks))
-	b.foreign = foreignbridge.New(b.Log, b.clients.db, foreignLinks{sysctlDir: b.Config.SysctlDir},
+	b.foreign = foreignbridge.New(b.clients.db, foreignLinks{sysctlDir: b.Config.SysctlDir},
 		func() string { return string(b.Intent.State().Local().Datapath) })
 	b.registerViews()
 	return nil

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -52,7 +51,6 @@ type Links interface {
 
 // Bridges are those of one node.
 type Bridges struct {
-	log   *slog.Logger
 	db    Database
 	links Links
 	// datapath is that of the agent's bridge, for bridges that have to be made.
@@ -62,8 +60,8 @@ type Bridges struct {
 }
 
 // New returns the bridges of a database.
-func New(log *slog.Logger, db Database, links Links, datapath func() string) *Bridges {
-	return &Bridges{log: log, db: db, links: links, datapath: datapath}
+func New(db Database, links Links, datapath func() string) *Bridges {
+	return &Bridges{db: db, links: links, datapath: datapath}
 }
 
 // Datapath is that of a bridge, or the one that it would be made with.

@@ -61,7 +61,7 @@ func newWorld(t *testing.T, bridges ...[]string) *world {
 	}
 	w.db = ovsdb.Open(ovsdb.Options{Socket: w.ovs.Socket(), Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(w.db.Close)
-	w.Bridges = New(slog.New(slog.DiscardHandler), w.db, w.links, func() string { return "netdev" })
+	w.Bridges = New(w.db, w.links, func() string { return "netdev" })
 	return w
 }
 
