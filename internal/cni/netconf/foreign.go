@@ -182,7 +182,8 @@ func (e endpoint) target(port uint16) (string, error) {
 	text := e.address
 	switch {
 	case text == "" && e.active:
-		return "", wrongValue(e.activeKey, "true", fmt.Sprintf("the key %s is missing: the address to connect to", e.key))
+		return "", wrongValue(e.activeKey, "true",
+			fmt.Sprintf("the key %s is missing: the address to connect to", e.key))
 	case text == "":
 		text = loopback
 	}
