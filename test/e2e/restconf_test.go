@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
@@ -234,14 +233,9 @@ func (c *restconf) streamed(t *testing.T) {
 	lines := c.stream(ctx, t, "/restconf/streams/running")
 	c.succeeds(ctx, t, http.MethodPut, coePolicy, `{"k8s:network-policy": [{"uuid": "22222222-2222-3333-4444-555555555555",
 		"name": "coe", "network-NS": "e2e", "network-policy-spec": {"pod-selector": {"match-labels": [{"key": "none", "value": "has"}]}}}]}`)
-	policy := named(&networkingv1.NetworkPolicy{}, "e2e/coe")
-	if err := wait(ctx, policy, func(p *networkingv1.NetworkPolicy) error {
-		if p.Spec.PodSelector.MatchLabels["none"] != "has" {
-			return fmt.Errorf("its spec is %+v", p.Spec)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
+	p, err := world.api.NetworkingV1().NetworkPolicies("e2e").Get(ctx, "coe", metav1.GetOptions{})
+	if err != nil || p.Spec.PodSelector.MatchLabels["none"] != "has" {
+		t.Fatalf("%v, its spec is %+v", err, p.Spec)
 	}
 	receive(t, lines, `"operation":"create","target":"/k8s:k8s/network-policies/network-policy=22222222-`)
 	remove(ctx, t, "-n", "e2e", "networkpolicy", "coe")
