@@ -3,12 +3,12 @@
 package config
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"net/netip"
 )
 
 func TestOverridesRefused(t *testing.T) {
