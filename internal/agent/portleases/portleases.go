@@ -42,6 +42,10 @@ const (
 	writeTimeout = 20 * time.Second
 	// failPause is that of the Port: others are tried before.
 	failPause = 10 * time.Second
+	// The Port of a pod comes into the API after the pod has its addresses: it is looked for as many
+	// times.
+	absentPause = time.Second
+	absentTries = 30
 )
 
 // Leases are those of one node's Ports. They are safe for concurrent use.
@@ -65,6 +69,8 @@ type machine struct {
 	// last is what was written at that time.
 	last    *v1alpha1.PortLease
 	written time.Time
+	// absent counts how often the Port was not in the API.
+	absent int
 }
 
 // due is when something is to be written, or, if nothing is, when the machine can be forgotten. One
@@ -120,7 +126,7 @@ func (l *Leases) Run(ctx context.Context) error {
 				backoff.Reset()
 			} else if ctx.Err() == nil {
 				l.log.Warn("cannot write into a Port's status what its machine has got by DHCP, retrying", "err", err)
-				l.fail(key, m)
+				l.again(key, m, failPause)
 				pause = backoff.Next()
 			}
 		}
@@ -152,12 +158,20 @@ func (l *Leases) next(key string) *machine {
 	return m
 }
 
-// fail has a machine tried again that could not be written.
-func (l *Leases) fail(key string, m *machine) {
+// again has a machine tried again that could not be written.
+func (l *Leases) again(key string, m *machine, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m.changed, m.retry = true, time.Now().Add(failPause)
+	m.changed, m.retry = true, time.Now().Add(pause)
 	l.queue.Add(key)
+}
+
+// comes says whether the Port of a machine, which is not in the API, may still come there.
+func (l *Leases) comes(m *machine) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m.absent++
+	return m.port.Interface != "" && m.absent < absentTries
 }
 
 // sync writes what a machine has into its Port, if this node still has that.
@@ -166,6 +180,10 @@ func (l *Leases) sync(ctx context.Context, key string, m *machine) error {
 	defer cancel()
 	namespace, name, _ := strings.Cut(key, "/")
 	o, err := l.api.Port(ctx, namespace, name)
+	if apierrors.IsNotFound(err) && l.comes(m) {
+		l.again(key, m, absentPause)
+		return nil
+	}
 	if apierrors.IsNotFound(err) || err == nil && !l.has(o, m.port) {
 		l.forget(key, m)
 		return nil

@@ -350,6 +350,30 @@ func TestPodsPort(t *testing.T) {
 	})
 }
 
+// The Port of a pod comes into the API after the pod has its addresses, or not at all.
+func TestPodsPortComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		l := got(false, "", "10.0.0.5")
+		for _, pod := range []string{"late", "never"} {
+			l.Port = intent.Port{ID: pod + "/eth0", Namespace: "shop", Pod: pod, Interface: "eth0", UID: pod, Object: pod + ".eth0"}
+			w.Set(l)
+		}
+		time.Sleep(absentPause / 2)
+		w.Add(&v1alpha1.Port{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "late.eth0"}, Spec: v1alpha1.PortSpec{Pod: &v1alpha1.PortPod{UID: "late"}},
+		})
+		time.Sleep(2 * absentPause)
+		if list := w.wrote(); len(list) != 1 || !strings.HasSuffix(list[0], " late.eth0 10.0.0.5") {
+			t.Errorf("written: %q", list)
+		}
+		time.Sleep(2 * absentTries * absentPause)
+		if n := w.known(); n != 1 {
+			t.Errorf("%d machines are known", n)
+		}
+	})
+}
+
 // An agent that starts anew goes on with what the API has, and writes nothing that is there.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
