@@ -86,7 +86,8 @@ func addDHCPClient(ctx context.Context, l *lab.Lab, i int) (dhcpClient, error) {
 	}
 	c := dhcpClient{address: address}
 	err = guest.Do(func() (err error) {
-		c.Client, err = nclient4.New("eth0", nclient4.WithTimeout(dhcpGiveUp/dhcpRetries), nclient4.WithRetry(dhcpRetries))
+		c.Client, err = nclient4.New("eth0",
+			nclient4.WithTimeout(dhcpGiveUp/dhcpRetries), nclient4.WithRetry(dhcpRetries))
 		return err
 	})
 	return c, err
@@ -107,8 +108,10 @@ func (c dhcpClient) lease(ctx context.Context) ([]float64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: no lease: %w", c.address, err)
 	}
-	if got, _ := netip.AddrFromSlice(lease.ACK.YourIPAddr); got.Unmap() != c.address || lease.ACK.MessageType() != dhcpv4.MessageTypeAck {
-		return nil, fmt.Errorf("%s: %s instead", c.address, lease.ACK.Summary())
+	ack := lease.ACK
+	got, _ := netip.AddrFromSlice(ack.YourIPAddr)
+	if got.Unmap() != c.address || ack.MessageType() != dhcpv4.MessageTypeAck {
+		return nil, fmt.Errorf("%s: %s instead", c.address, ack.Summary())
 	}
 	return []float64{milliseconds(offered.Sub(began)), milliseconds(time.Since(offered))}, nil
 }

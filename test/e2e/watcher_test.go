@@ -213,8 +213,8 @@ func (w watched) ends(t *testing.T) {
 	}
 }
 
-// forgets has the controller lose everything, as after a reinstallation. The watcher notices when it
-// reads it anew.
+// forgets has the controller lose everything, as after a reinstallation. The watcher notices when
+// it reads it anew.
 func (w watched) forgets(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	w.odl.Forget()
@@ -236,7 +236,7 @@ func (w watched) status(t *testing.T) {
 				return err
 			}
 			var r watcher.Report
-			if err := json.Unmarshal([]byte(text), &r); err != nil {
+			if err := json.Unmarshal(text, &r); err != nil {
 				return fmt.Errorf("%w: %s", err, text)
 			}
 			if r.Leading {

@@ -121,7 +121,9 @@ func run(ctx context.Context, o options, args []string) (int, error) {
 		Args: append([]string{program}, args[1:]...), Env: o.env, Dir: cwd,
 		ModulesDir: k.ModulesDir(), Release: k.Release,
 	}
-	status, err := boot(ctx, machine{kernel: k, spec: spec, dir: dir, out: o.out, memory: o.memory, cpus: o.cpus, counted: o.counted})
+	status, err := boot(ctx, machine{
+		kernel: k, spec: spec, dir: dir, out: o.out, memory: o.memory, cpus: o.cpus, counted: o.counted,
+	})
 	if errors.Is(context.Cause(ctx), errTimeout) {
 		return statusTimeout, fmt.Errorf("%s did not end within %s: %w: %w", args[0], o.timeout, errTimeout, err)
 	}

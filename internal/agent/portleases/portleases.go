@@ -42,8 +42,8 @@ const (
 	writeTimeout = 20 * time.Second
 	// failPause is that of the Port: others are tried before.
 	failPause = 10 * time.Second
-	// The Port of a pod comes into the API after the pod has its addresses: it is looked for as many
-	// times.
+	// The Port of a pod comes into the API after the pod has its addresses: it is looked for as
+	// many times.
 	absentPause = time.Second
 	absentTries = 30
 )

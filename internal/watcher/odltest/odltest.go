@@ -80,15 +80,17 @@ func (o *Controller) Keys(list string) []string {
 var model = map[string]map[string]any{
 	"k8s-cluster:k8s-clusters-info/k8s-clusters": {"cluster-id": nil},
 	"k8s-node:k8s-nodes-info/k8s-nodes": {
-		"uid": nil, "cluster-id": nil, "host-name": nil, "external-ip-address": nil, "internal-ip-address": nil, "pod-cidr": nil,
+		"uid": nil, "cluster-id": nil, "host-name": nil, "external-ip-address": nil, "internal-ip-address": nil,
+		"pod-cidr": nil,
 	},
 	"pod:coe/pods": {
 		"uid": nil, "name": nil, "host-ip-address": nil, "cluster-id": nil, "network-NS": nil, "port-mac-address": nil,
 		"interface": map[string]any{"uid": nil, "ip-address": nil, "network-id": nil, "network-type": nil},
 	},
 	"service:service-information/services": {
-		"uid": nil, "name": nil, "cluster-id": nil, "cluster-ip-address": nil, "network-NS": nil, "external-ip-address": nil,
-		"load-balancer-IP": nil, "ingress-ip-address": nil,
+		"uid": nil, "name": nil, "cluster-id": nil, "cluster-ip-address": nil, "network-NS": nil,
+		"external-ip-address": nil,
+		"load-balancer-IP":    nil, "ingress-ip-address": nil,
 		"service-ports": map[string]any{"name": nil, "port": nil, "target-port": nil, "node-port": nil},
 	},
 	"service:endpoints-info/endpoints": {
@@ -151,7 +153,8 @@ func (o *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (o *Controller) get(w http.ResponseWriter, container string) {
 	for list, entries := range o.data {
 		if in, name, _ := strings.Cut(list, "/"); in == container && len(entries) > 0 {
-			data, err := json.Marshal(map[string]any{container: map[string]any{name: slices.Collect(maps.Values(entries))}})
+			all := slices.Collect(maps.Values(entries))
+			data, err := json.Marshal(map[string]any{container: map[string]any{name: all}})
 			if err != nil {
 				panic(err)
 			}

@@ -350,8 +350,8 @@ func (w promise) byPolicy(e exit, path intent.EgressPath, known netip.Addr) exit
 	return e
 }
 
-// byNextHop is the way of a traced packet that leaves by a next hop, whatever it is for: that of its
-// source port.
+// byNextHop is the way of a traced packet that leaves by a next hop, whatever it is for: that of
+// its source port.
 func (w promise) byNextHop(here int, as exit, to netip.Addr, ttl uint8) arrival {
 	if len(as.hops) == 0 {
 		return lost

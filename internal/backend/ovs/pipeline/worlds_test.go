@@ -464,7 +464,8 @@ func (w *clusterWorld) drawEgress(t *rapid.T) {
 	}
 }
 
-// firstNextHop is the number of the first next hop of an Egress in each subnet of an external network.
+// firstNextHop is the number of the first next hop of an Egress in each subnet of an external
+// network.
 const firstNextHop = 220
 
 // drawNextHops draws that a third of Egresses do not translate, but send to next hops.
