@@ -107,7 +107,8 @@ func render(chartDir string, values map[string]any, template string, kinds ...st
 	}
 	var b strings.Builder
 	for _, o := range objects {
-		if (len(kinds) == 0 || slices.Contains(kinds, o.Head.Kind)) && (template == "" || path.Base(o.Name) == template) {
+		of := template == "" || path.Base(o.Name) == template
+		if of && (len(kinds) == 0 || slices.Contains(kinds, o.Head.Kind)) {
 			b.WriteString("---\n" + strings.TrimSpace(o.Content) + "\n")
 		}
 	}
