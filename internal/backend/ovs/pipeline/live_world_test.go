@@ -309,4 +309,13 @@ func (w *world) sync(ctx context.Context, n *liveNode) {
 	if _, err := b.Sync(ctx, Desired(inputOf(w.state(n)))); err != nil {
 		w.t.Fatal(err)
 	}
+	w.relearn(ctx, n)
+}
+
+// relearn has the datapath learn its flows anew after changes, as agents do.
+func (w *world) relearn(ctx context.Context, n *liveNode) {
+	w.t.Helper()
+	if _, err := n.ovs.Appctl(ctx, "revalidator/purge"); err != nil {
+		w.t.Fatal(err)
+	}
 }

@@ -229,6 +229,7 @@ func (b *balanced) program(ctx context.Context, n *liveNode) {
 	if res, err := a.bridge.Sync(ctx, desired); err != nil || len(res.Conflicts) > 0 {
 		b.t.Fatal(res, err)
 	}
+	b.relearn(ctx, n)
 	kernel := b.kernel(n)
 	kernel.Services = kernelServices(services, n.local.ServiceMode)
 	err := n.Do(func() error {

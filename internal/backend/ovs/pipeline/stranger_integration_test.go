@@ -83,7 +83,7 @@ func TestStrangersAtExits(t *testing.T) {
 		}
 	})
 	t.Logf("packets by end: %v", ends)
-	for _, end := range []string{"port by exit", "tunnel by exit", "tunnel passed on", "port to active", "dropped"} {
+	for _, end := range []string{"port by exit", "tunnel by exit", "tunnel passed on", "port to active", "by next hop", "dropped"} {
 		if ends[end] == 0 {
 			t.Errorf("no packet was %s: the cases say nothing", end)
 		}
@@ -166,6 +166,8 @@ func (w promise) wrongAtExit(p packet, o outcome) (kind, wrong string) {
 		return end(o), "" // no port can send so
 	case end(o) == "wire" && w.routedOut(own, p, o):
 		return "port routed", ""
+	case end(o) == "wire" && w.outByNextHop(own, p, o, addressed, toEgress):
+		return "by next hop", ""
 	case end(o) == "wire" && w.network(own.Network).Physical == "":
 		return "", "is on the wire untranslated"
 	case fromTunnel && end(o) == "tunnel":
@@ -188,6 +190,38 @@ func (w promise) wrongAtExit(p packet, o outcome) (kind, wrong string) {
 		return "port to active", ""
 	}
 	return end(o), ""
+}
+
+// outByNextHop says whether a packet leaves as it should by a next hop of an Egress: what another
+// node has sent to an address of the Egress, or what a port sends.
+func (w promise) outByNextHop(own worldPort, p packet, o outcome, addressed exit, toEgress bool) bool {
+	as, source := addressed, p.src
+	if !toEgress {
+		var ok bool
+		if as, ok = w.exitOf(own, p.dst); !ok || own.ID == "" {
+			return false
+		}
+		source = as.own
+	}
+	node, here := w.translates(0, as)
+	return here && node == 0 && o.Src == source && o.EthSrc == reserved.PodMAC(as.address) &&
+		slices.ContainsFunc(w.hopsOf(as), func(hop netip.Addr) bool {
+			mac, known := w.neighbours[NeighbourKey{as.network, hop}]
+			return known && mac == o.EthDst || !known && o.Asked != "" // the agent finds the MAC
+		})
+}
+
+// hopsOf are the next hops that what leaves by an address of an Egress is sent to; none: it is
+// translated.
+func (w promise) hopsOf(as exit) []netip.Addr {
+	for _, e := range w.egress {
+		for _, path := range w.paths {
+			if e.Network == as.network && e.Address == as.address && e.Egress == path.Name {
+				return w.byPolicy(as, path, netip.Addr{}).hops
+			}
+		}
+	}
+	return nil
 }
 
 // routedOut says whether a port's packet leaves as it should by a routed gateway of its node.
