@@ -213,8 +213,7 @@ func (s *simulation) acrossWire(from int, o outcome) (packet, int, bool) {
 // leaves with its MAC for a next hop.
 func (s *simulation) isEgress(src netip.Addr, mac intent.MAC) bool {
 	return slices.ContainsFunc(s.egress, func(e intent.EgressAddress) bool {
-		byPolicy := slices.ContainsFunc(s.paths, func(p intent.EgressPath) bool { return p.Name == e.Egress && len(p.NextHops) > 0 })
-		return (byPolicy || e.Address == src) && mac == reserved.PodMAC(e.Address)
+		return (len(s.nextHopsOf(e)) > 0 || e.Address == src) && mac == reserved.PodMAC(e.Address)
 	})
 }
 

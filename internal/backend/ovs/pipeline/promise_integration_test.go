@@ -317,7 +317,7 @@ func (w promise) exitOf(p worldPort, to netip.Addr) (exit, bool) {
 		all := len(w.paths[i].Destinations) == 0
 		if all || slices.ContainsFunc(w.paths[i].Destinations, func(d netip.Prefix) bool { return d.Contains(to) }) {
 			if e, ok := w.oneOf(intent.EgressUser(p.Egress), known); ok {
-				return w.byPolicy(e, w.paths[i], known), true
+				return w.byPolicy(e, w.paths[i].NextHops, known), true
 			}
 		}
 	}
@@ -337,12 +337,12 @@ func (w promise) exitOf(p worldPort, to netip.Addr) (exit, bool) {
 }
 
 // byPolicy is the exit of an Egress by its next hops, if it has some.
-func (w promise) byPolicy(e exit, path intent.EgressPath, known netip.Addr) exit {
-	if len(path.NextHops) == 0 {
+func (w promise) byPolicy(e exit, hops []netip.Addr, known netip.Addr) exit {
+	if len(hops) == 0 {
 		return e
 	}
 	e.byPolicy, e.own = true, known
-	for _, hop := range path.NextHops {
+	for _, hop := range hops {
 		if hop.Is4() == e.address.Is4() && !w.down[NextHopKey{e.network, e.address, hop}] {
 			e.hops = append(e.hops, hop)
 		}

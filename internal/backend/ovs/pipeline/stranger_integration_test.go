@@ -215,10 +215,8 @@ func (w promise) outByNextHop(own worldPort, p packet, o outcome, addressed exit
 // translated.
 func (w promise) hopsOf(as exit) []netip.Addr {
 	for _, e := range w.egress {
-		for _, path := range w.paths {
-			if e.Network == as.network && e.Address == as.address && e.Egress == path.Name {
-				return w.byPolicy(as, path, netip.Addr{}).hops
-			}
+		if e.Network == as.network && e.Address == as.address {
+			return w.byPolicy(as, w.nextHopsOf(e), netip.Addr{}).hops
 		}
 	}
 	return nil

@@ -450,12 +450,10 @@ func (w *clusterWorld) drawEgress(t *rapid.T) {
 		w.drawEgressAddresses(t, intent.EgressAddress{Network: path.Network, Router: intent.DefaultRouterName, Egress: name}, 40+2*i)
 	}
 	w.down = map[NextHopKey]bool{}
-	for _, path := range w.paths {
-		for _, e := range w.egress {
-			for _, hop := range path.NextHops {
-				if e.Egress == path.Name && rapid.IntRange(0, 3).Draw(t, "next hop works") == 0 {
-					w.down[NextHopKey{e.Network, e.Address, hop}] = true
-				}
+	for _, e := range w.egress {
+		for _, hop := range w.nextHopsOf(e) {
+			if rapid.IntRange(0, 3).Draw(t, "next hop works") == 0 {
+				w.down[NextHopKey{e.Network, e.Address, hop}] = true
 			}
 		}
 	}
@@ -478,6 +476,16 @@ func (w *clusterWorld) drawNextHops(t *rapid.T, path *intent.EgressPath) {
 			path.NextHops = append(path.NextHops, at(s.Prefix, firstNextHop+i))
 		}
 	}
+}
+
+// nextHopsOf are those of an address's Egress; none: it translates.
+func (w *clusterWorld) nextHopsOf(e intent.EgressAddress) []netip.Addr {
+	for _, path := range w.paths {
+		if path.Name == e.Egress {
+			return path.NextHops
+		}
+	}
+	return nil
 }
 
 // drawEgressAddresses draws up to two addresses of each family, and what nodes know of them: as a
