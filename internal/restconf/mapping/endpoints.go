@@ -40,7 +40,7 @@ func endpoints() *List {
 		Entries: func(w *World) []ygot.GoStruct { return structs(showEndpoints(w)) },
 		Write:   writer(writeEndpoints),
 		Remove:  removeEndpoints,
-		Kept:    func(w *World) []string { return fixedServices(w, endpointsUID) },
+		Kept:    func(w *World) []string { return fixedServices(w, entryUID) },
 	}
 }
 
@@ -70,18 +70,14 @@ func slicesOf(w *World, service types.NamespacedName) []*discoveryv1.EndpointSli
 	return slicesByService(w)[service]
 }
 
-// endpointsUID is the uid of the entry of a Service's endpoints.
-func endpointsUID(w *World, s *corev1.Service) string {
-	return entryUID(w, s, slicesOf(w, keyOf(s)))
-}
-
-func entryUID(w *World, s *corev1.Service, of []*discoveryv1.EndpointSlice) string {
+// entryUID is the uid of the entry of a Service's endpoints, which are in these EndpointSlices.
+func entryUID(s *corev1.Service, of []*discoveryv1.EndpointSlice) string {
 	for _, slice := range of {
 		if uid := slice.Labels[LabelEndpoints]; uid != "" {
 			return uid
 		}
 	}
-	return serviceUID(w, s)
+	return serviceUID(s)
 }
 
 // showEndpoints are the entries of Services that have EndpointSlices.
@@ -90,16 +86,16 @@ func showEndpoints(w *World) []*endpointsEntry {
 	of := slicesByService(w)
 	for _, s := range sortedServices(w) {
 		if all := of[keyOf(s)]; len(all) > 0 {
-			list = append(list, showSlices(w, s, all))
+			list = append(list, showSlices(s, all))
 		}
 	}
 	return list
 }
 
 // showSlices has the endpoints that are ready, of all slices and families.
-func showSlices(w *World, s *corev1.Service, of []*discoveryv1.EndpointSlice) *endpointsEntry {
+func showSlices(s *corev1.Service, of []*discoveryv1.EndpointSlice) *endpointsEntry {
 	e := &endpointsEntry{
-		Uid: ygot.String(entryUID(w, s, of)), Name: ygot.String(s.Name), Network_NS: ygot.String(s.Namespace),
+		Uid: ygot.String(entryUID(s, of)), Name: ygot.String(s.Name), Network_NS: ygot.String(s.Namespace),
 		EndpointAddresses: map[string]*endpointAddress{}, EndpointPorts: map[endpointPortKey]*endpointPorts{},
 	}
 	for _, slice := range of {

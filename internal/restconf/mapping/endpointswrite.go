@@ -28,7 +28,7 @@ func writeEndpoints(w *World, e *endpointsEntry) error {
 		return err
 	}
 	of := slicesOf(w, keyOf(s))
-	shown := showSlices(w, s, of)
+	shown := showSlices(s, of)
 	if len(of) > 0 && *shown.Uid != text(e.Uid) {
 		return datatree.Fail(datatree.DataExists, "uid", fmt.Sprintf(
 			"the endpoints of the Service %s are there under the uid %s: use that", keyOf(s), *shown.Uid))
@@ -56,7 +56,7 @@ func serviceOf(w *World, e *endpointsEntry) (*corev1.Service, error) {
 	uid := text(e.Uid)
 	of := slicesByService(w)
 	for _, s := range sortedServices(w) {
-		if all := of[keyOf(s)]; len(all) > 0 && entryUID(w, s, all) == uid {
+		if all := of[keyOf(s)]; len(all) > 0 && entryUID(s, all) == uid {
 			return s, nil
 		}
 	}
@@ -145,7 +145,7 @@ func removeEndpoints(w *World, uid string) error {
 	of := slicesByService(w)
 	for _, s := range sortedServices(w) {
 		all := of[keyOf(s)]
-		if len(all) == 0 || entryUID(w, s, all) != uid {
+		if len(all) == 0 || entryUID(s, all) != uid {
 			continue
 		}
 		if err := mayWrite(w, s); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/openconfig/ygot/ygot"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -50,12 +51,16 @@ func services() *List {
 		Operational: func(w *World) []ygot.GoStruct { return structs(showServices(w, true)) },
 		Write:       writer(writeService),
 		Remove:      removeService,
-		Kept:        func(w *World) []string { return fixedServices(w, serviceUID) },
+		Kept: func(w *World) []string {
+			return fixedServices(w, func(s *corev1.Service, _ []*discoveryv1.EndpointSlice) string {
+				return serviceUID(s)
+			})
+		},
 	}
 }
 
 // serviceUID is the uid of a Service's entry.
-func serviceUID(_ *World, s *corev1.Service) string {
+func serviceUID(s *corev1.Service) string {
 	return cmp.Or(s.Labels[LabelService], string(s.UID))
 }
 
@@ -83,7 +88,7 @@ func keyOf(o metav1.Object) types.NamespacedName {
 // findService finds a Service by the uid of its entry.
 func findService(w *World, uid string) *corev1.Service {
 	for _, s := range sortedServices(w) {
-		if serviceUID(w, s) == uid {
+		if serviceUID(s) == uid {
 			return s
 		}
 	}
@@ -105,7 +110,7 @@ func showServices(w *World, operational bool) []*serviceEntry {
 	of := slicesByService(w)
 	for _, s := range sortedServices(w) {
 		e := &serviceEntry{
-			Uid: ygot.String(serviceUID(w, s)), Name: ygot.String(s.Name), Network_NS: ygot.String(s.Namespace),
+			Uid: ygot.String(serviceUID(s)), Name: ygot.String(s.Name), Network_NS: ygot.String(s.Namespace),
 			ExternalIpAddress: canonicalAddresses(s.Spec.ExternalIPs), Endpoints: memberUIDs(w, of[keyOf(s)]),
 		}
 		x := readServiceExtra(s)

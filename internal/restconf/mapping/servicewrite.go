@@ -46,12 +46,12 @@ func mayWrite(w *World, s *corev1.Service) error {
 }
 
 // fixedServices are the uids of entries of Services that RESTCONF cannot write.
-func fixedServices(w *World, uid func(*World, *corev1.Service) string) []string {
+func fixedServices(w *World, uid func(*corev1.Service, []*discoveryv1.EndpointSlice) string) []string {
 	var list []string
 	of := slicesByService(w)
 	for _, s := range sortedServices(w) {
-		if fixed(s, of[keyOf(s)]) != "" {
-			list = append(list, uid(w, s))
+		if its := of[keyOf(s)]; fixed(s, its) != "" {
+			list = append(list, uid(s, its))
 		}
 	}
 	return list
@@ -109,7 +109,7 @@ func editService(w *World, e *serviceEntry) (*corev1.Service, error) {
 	case s != nil:
 		return nil, datatree.Fail(datatree.DataExists, "name",
 			fmt.Sprintf("there is a Service %s already, whose entry has the uid %s: use that, or another name",
-				key, serviceUID(w, s)))
+				key, serviceUID(s)))
 	}
 	// The model has one address, but endpoints of both families.
 	prefer := corev1.IPFamilyPolicyPreferDualStack
