@@ -39,7 +39,7 @@ func newUpCommand(name *string) *cobra.Command {
 	var spec sandbox.Spec
 	var install sandbox.Install
 	var prepareOnly bool
-	var family, cni, services, proxyMode string
+	var family, cni, backend, services, proxyMode string
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a sandbox up, or what of it does not run",
@@ -50,6 +50,7 @@ func newUpCommand(name *string) *cobra.Command {
 				return sandbox.Prepare(cmd.Context(), out)
 			}
 			spec.Name, spec.Family, spec.CNI = *name, sandbox.Family(family), sandbox.CNI(cni)
+			spec.Backend = sandbox.Backend(backend)
 			spec.Services, spec.ProxyMode = sandbox.Services(services), sandbox.ProxyMode(proxyMode)
 			began := time.Now()
 			s, err := sandbox.Up(cmd.Context(), spec, install, out)
@@ -67,6 +68,8 @@ func newUpCommand(name *string) *cobra.Command {
 	f.IntVar(&spec.Workers, "workers", 0, "number of nodes besides the control plane's (default 2)")
 	f.StringVar(&family, "ip-family", "", "dual, ipv4 or ipv6 (default dual)")
 	f.StringVar(&cni, "cni", "", "pod network: coelan, bridge (the reference plugins) or none (default coelan)")
+	f.StringVar(&backend, "backend", "",
+		"what brings about Coelan's objects: ovs (each node's Open vSwitch alone) or ovn (with OVN's databases) (default ovs)")
 	f.StringVar(&spec.Datapath, "ovs-datapath", "",
 		"Open vSwitch's datapath: system (the kernel's), netdev (userspace) or auto (default auto)")
 	f.StringVar(&services, "services", "",

@@ -78,7 +78,13 @@ func (s *Sandbox) nodeMachine(node string) machine.Config {
 	if s.CNI == Bridge {
 		c.Rules = s.masqueradeRules()
 	}
-	c.Components = ovsComponents(node)
+	c.Components = s.ovsComponents(node)
+	if s.Backend == OVNBackend {
+		if node == ControlPlaneName {
+			c.Components = append(c.Components, s.ovnCentral()...)
+		}
+		c.Components = append(c.Components, ovnNode())
+	}
 	c.Components = append(c.Components, machine.Component{
 		Name: containerd, Command: []string{"containerd", "-c", containerdFile},
 		Ready: machine.Probe{Socket: containerdSock},
@@ -91,9 +97,22 @@ func (s *Sandbox) nodeMachine(node string) machine.Config {
 }
 
 // ovsComponents are Open vSwitch as its Debian unit files run it.
-func ovsComponents(node string) []machine.Component {
+func (s Spec) ovsComponents(node string) []machine.Component {
 	create := fmt.Sprintf("test -s %[1]s || { mkdir -p %[3]s && ovsdb-tool create %[1]s %[2]s; }",
 		ovsDatabase, ovsSchema, "/etc/openvswitch")
+	vswitchd := []string{
+		ovsVswitchd, "unix:" + ovsSocket,
+		"--pidfile=/run/openvswitch/ovs-vswitchd.pid", "-vconsole:info", "-vsyslog:off", "-vfile:off",
+	}
+	if s.Backend != OVNBackend {
+		// As docs/operate/install.md says: with each change of a route of the node, tunnels of the
+		// userspace datapath would lose packets.
+		vswitchd = append(vswitchd, "--disable-system-route")
+	}
+	init := []string{
+		"ovs-vsctl", "--timeout=10", "--no-wait", "init", "--", "set", "Open_vSwitch", ".",
+		"external_ids:system-id=" + node, "external_ids:hostname=" + node,
+	}
 	return []machine.Component{
 		{
 			Name: ovsdbServer,
@@ -106,19 +125,8 @@ func ovsComponents(node string) []machine.Component {
 			Ready:  machine.Probe{Socket: ovsSocket},
 		},
 		{
-			Name: ovsVswitchd,
-			Command: []string{
-				"ovs-vswitchd", "unix:" + ovsSocket,
-				"--pidfile=/run/openvswitch/ovs-vswitchd.pid", "-vconsole:info", "-vsyslog:off", "-vfile:off",
-				// As docs/operate/install.md says: with each change of a route of the node, tunnels
-				// of the userspace datapath would lose packets.
-				"--disable-system-route",
-			},
-			After: []string{ovsdbServer},
-			Before: [][]string{{
-				"ovs-vsctl", "--timeout=10", "--no-wait", "init", "--", "set", "Open_vSwitch", ".",
-				"external_ids:system-id=" + node, "external_ids:hostname=" + node,
-			}},
+			Name: ovsVswitchd, Command: vswitchd, After: []string{ovsdbServer},
+			Before: [][]string{append(init, s.chassis(node)...)},
 			Ready:  machine.Probe{Socket: "/run/openvswitch/ovs-vswitchd.%d.ctl"},
 			Uplink: true,
 		},

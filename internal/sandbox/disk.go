@@ -18,7 +18,7 @@ import (
 
 // foreign are the parts of this machine's /etc that are another's business or the sandbox's own.
 var foreign = []string{
-	"cni", "containerd", "coredns", "kubernetes", "openvswitch", "rancher", "coelan", "machine-id", "hosts",
+	"cni", "containerd", "coredns", "kubernetes", "openvswitch", "ovn", "rancher", "coelan", "machine-id", "hosts",
 	"resolv.conf",
 }
 

@@ -69,6 +69,42 @@ func TestManifestWithoutSettings(t *testing.T) {
 	}
 }
 
+func TestManifestOVN(t *testing.T) {
+	const deployment = `---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: coelan-controller, namespace: coelan-system}
+spec:
+  template:
+    spec:
+      containers: [{name: controller, args: [--vni-range=2-9]}]
+`
+	s := sandboxOf(IPv6)
+	s.Services, s.Backend = NativeServices, OVNBackend
+	file := filepath.Join(t.TempDir(), "coelan.yaml")
+	for text, want := range map[string][]string{
+		installed + deployment: {
+			"type: ovn", "encapsulation: geneve", "--vni-range=2-9", "--backend=ovn",
+			"--northbound=tcp:[fd00:192:168:33::11]:6641",
+		},
+		installed:  {}, // a controller that does not know of OVN would do nothing there
+		deployment: {},
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		manifest, err := s.manifest(file)
+		if (err != nil) != (len(want) == 0) {
+			t.Errorf("error %v of\n%s", err, text)
+		}
+		for _, w := range want {
+			if !strings.Contains(manifest, w) {
+				t.Errorf("%q is missing in\n%s", w, manifest)
+			}
+		}
+	}
+}
+
 func TestZones(t *testing.T) {
 	s := Spec{Workers: 3, Zones: 2}
 	for node, want := range map[string]string{"cp": "zone1", "worker1": "zone1", "worker2": "zone2", "worker3": "zone1"} {

@@ -85,6 +85,8 @@ type Spec struct {
 	Family Family
 	// CNI is Coelan unless said otherwise.
 	CNI CNI
+	// Backend of Coelan is each node's Open vSwitch alone, unless said otherwise.
+	Backend Backend
 	// Datapath of Open vSwitch: "system" (the kernel's), "netdev" (userspace) or "auto", which
 	// takes the kernel's if it has one.
 	Datapath string
@@ -113,6 +115,7 @@ func (s Spec) complete() (Spec, error) {
 	setDefault(&s.Name, DefaultName)
 	setDefault(&s.Family, Dual)
 	setDefault(&s.CNI, Coelan)
+	setDefault(&s.Backend, OVSBackend)
 	setDefault(&s.Datapath, auto)
 	setDefault(&s.ProxyMode, ProxyIPTables)
 	if s.CNI == Coelan {
@@ -144,6 +147,15 @@ func (s Spec) complete() (Spec, error) {
 	case Coelan, Bridge, NoCNI:
 	default:
 		errs = append(errs, fmt.Errorf("CNI %q: want coelan, bridge or none", s.CNI))
+	}
+	switch s.Backend {
+	case OVSBackend:
+	case OVNBackend:
+		if s.CNI != Coelan {
+			errs = append(errs, fmt.Errorf("backend ovn: the CNI %s has no use for it; take the CNI coelan", s.CNI))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("backend %q: want ovs or ovn", s.Backend))
 	}
 	switch s.Services {
 	case KubeProxyServices:
@@ -240,6 +252,8 @@ func merge(dir string, want Spec) (Spec, error) {
 	}
 	setDefault(&want.Family, have.Family)
 	setDefault(&want.CNI, have.CNI)
+	setDefault(&have.Backend, OVSBackend) // one of an older release names none
+	setDefault(&want.Backend, have.Backend)
 	setDefault(&want.Datapath, have.Datapath)
 	setDefault(&want.Services, have.Services)
 	setDefault(&want.ProxyMode, have.ProxyMode)
@@ -267,6 +281,7 @@ func merge(dir string, want Spec) (Spec, error) {
 		{"control planes", have.ControlPlanes, want.ControlPlanes},
 		{"IP family", have.Family, want.Family},
 		{"CNI", have.CNI, want.CNI},
+		{"backend", have.Backend, want.Backend},
 		{"datapath", have.Datapath, want.Datapath},
 	} {
 		if field.have != field.want {

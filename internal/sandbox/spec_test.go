@@ -15,7 +15,7 @@ func TestSpecComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Spec{Name: "coelan", ControlPlanes: 1, Workers: 2, Family: Dual, CNI: Coelan, Datapath: "netdev", Services: defaultServices, ProxyMode: ProxyIPTables}
+	want := Spec{Name: "coelan", ControlPlanes: 1, Workers: 2, Family: Dual, CNI: Coelan, Backend: OVSBackend, Datapath: "netdev", Services: defaultServices, ProxyMode: ProxyIPTables}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -28,6 +28,8 @@ func TestSpecComplete(t *testing.T) {
 		"workers ":       {Workers: 1000},
 		"IP family":      {Family: "ipx"},
 		"CNI":            {CNI: "flannel"},
+		"backend":        {Backend: "dpdk"},
+		"backend ":       {Backend: OVNBackend, CNI: Bridge},
 		"datapath":       {Datapath: "dpdk"},
 		"services":       {Services: "ipvs"},
 		"services ":      {Services: NativeServices, CNI: Bridge},
@@ -43,7 +45,8 @@ func TestSpecComplete(t *testing.T) {
 
 func TestMerge(t *testing.T) {
 	have := Spec{
-		Name: "a", ControlPlanes: 1, Workers: 2, Family: Dual, CNI: Bridge, Datapath: "netdev", Services: KubeProxyServices, ProxyMode: ProxyIPTables,
+		Name: "a", ControlPlanes: 1, Workers: 2, Family: Dual, CNI: Bridge, Backend: OVSBackend, Datapath: "netdev", Services: KubeProxyServices,
+		ProxyMode: ProxyIPTables,
 	}
 	dir := t.TempDir()
 	if _, err := merge(filepath.Join(dir, "none"), Spec{Name: "b", Workers: -1}); err == nil {
@@ -74,6 +77,7 @@ func TestMerge(t *testing.T) {
 		"more control planes": {want: Spec{Name: "a", ControlPlanes: 3}, fault: "control planes"},
 		"another family":      {want: Spec{Name: "a", Workers: 2, Family: IPv4, CNI: Bridge, Datapath: "netdev"}, fault: "IP family"},
 		"another network":     {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: NoCNI, Datapath: "netdev"}, fault: "CNI"},
+		"another backend":     {want: Spec{Name: "a", Backend: OVNBackend}, fault: "backend"},
 		"another switch":      {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: Bridge, Datapath: "system"}, fault: "datapath"},
 	} {
 		t.Run(name, func(t *testing.T) {

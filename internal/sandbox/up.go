@@ -64,7 +64,11 @@ func Prepare(ctx context.Context, output io.Writer) error {
 
 // prepare makes what this sandbox is built from and the cache lacks.
 func (s *Sandbox) prepare(ctx context.Context) error {
-	if err := artifact.CheckTools(); err != nil {
+	var tools []artifact.Tool
+	if s.Backend == OVNBackend {
+		tools = ovnTools
+	}
+	if err := artifact.CheckTools(tools...); err != nil {
 		return err
 	}
 	var extras []artifact.Extra

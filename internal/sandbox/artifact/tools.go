@@ -11,8 +11,11 @@ import (
 	"strings"
 )
 
-// tools are the programs that a sandbox runs and does not build, with the Debian package of each.
-var tools = []struct{ program, debian string }{
+// Tool is a program that a sandbox runs and does not build, with its Debian package.
+type Tool struct{ Program, Debian string }
+
+// tools are those of every sandbox.
+var tools = []Tool{
 	{"containerd", "containerd"},
 	{"ctr", "containerd"},
 	{"runc", "runc"},
@@ -28,9 +31,9 @@ var tools = []struct{ program, debian string }{
 	{"mmdebstrap", "mmdebstrap"},
 }
 
-// CheckTools returns an error that names the missing programs and the Debian
-// packages that have them.
-func CheckTools() error {
+// CheckTools returns an error that names the missing programs of every sandbox and of more, and the
+// Debian packages that have them.
+func CheckTools(more ...Tool) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a sandbox needs root: it makes namespaces, mounts and network interfaces")
 	}
@@ -41,9 +44,9 @@ func CheckTools() error {
 			packages = append(packages, debian)
 		}
 	}
-	for _, t := range tools {
-		if _, err := exec.LookPath(t.program); err != nil {
-			add(t.program, t.debian)
+	for _, t := range slices.Concat(tools, more) {
+		if _, err := exec.LookPath(t.Program); err != nil {
+			add(t.Program, t.Debian)
 		}
 	}
 	if len(missing) > 0 {
