@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nb
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/ovn-kubernetes/libovsdb/model"
+)
+
+// Rows are all rows that a cluster wants, from units. The zero value is not usable: NewRows. It is
+// not safe for concurrent use.
+type Rows struct {
+	units    map[string]Unit
+	rows     map[Ref]model.Model
+	elements map[Ref]map[columnValue]int // how many units put it there
+	changed  map[Ref]struct{}
+}
+
+type columnValue struct{ column, value string }
+
+// NewRows returns Rows without any.
+func NewRows() *Rows {
+	return &Rows{
+		units: map[string]Unit{}, rows: map[Ref]model.Model{}, elements: map[Ref]map[columnValue]int{},
+		changed: map[Ref]struct{}{},
+	}
+}
+
+// Set replaces what the unit of that name contributes; an empty Unit removes it. Rows of different
+// units must not have one key: names of units are unique, and keys of rows begin with them (Key).
+func (r *Rows) Set(name string, u Unit) {
+	old, ok := r.units[name]
+	if ok && old.equal(u) {
+		return
+	}
+	for _, row := range old.Rows {
+		delete(r.rows, row.Ref())
+	}
+	for _, row := range u.Rows {
+		ref := row.Ref()
+		if _, twice := r.rows[ref]; twice {
+			panic(fmt.Sprintf("unit %s has the row %s, which is there already", name, ref))
+		}
+		r.rows[ref] = row.Data
+	}
+	r.note(old.Rows, u.Rows)
+	for _, e := range u.Elements {
+		r.put(e)
+	}
+	for _, e := range old.Elements {
+		r.take(e)
+	}
+	if len(u.Rows) == 0 && len(u.Elements) == 0 && len(u.Problems) == 0 {
+		delete(r.units, name)
+		return
+	}
+	r.units[name] = u
+}
+
+// note records which rows differ between two lists of one unit.
+func (r *Rows) note(old, now []Row) {
+	before := make(map[Ref]model.Model, len(old))
+	for _, row := range old {
+		before[row.Ref()] = row.Data
+	}
+	for _, row := range now {
+		ref := row.Ref()
+		if was, ok := before[ref]; !ok || !reflect.DeepEqual(was, row.Data) {
+			r.changed[ref] = struct{}{}
+		}
+		delete(before, ref)
+	}
+	for ref := range before {
+		r.changed[ref] = struct{}{}
+	}
+}
+
+func (r *Rows) put(e Element) {
+	of := r.elements[e.Of]
+	if of == nil {
+		of = map[columnValue]int{}
+		r.elements[e.Of] = of
+	}
+	v := columnValue{e.Column, e.Value}
+	if of[v]++; of[v] == 1 {
+		r.changed[e.Of] = struct{}{}
+	}
+}
+
+func (r *Rows) take(e Element) {
+	of, v := r.elements[e.Of], columnValue{e.Column, e.Value}
+	if of[v]--; of[v] > 0 {
+		return
+	}
+	delete(of, v)
+	r.changed[e.Of] = struct{}{}
+	if len(of) == 0 {
+		delete(r.elements, e.Of)
+	}
+}
+
+// Changes returns the rows that differ from what they were at the last call, in order: those with
+// other data, those with other elements, and those that are gone.
+func (r *Rows) Changes() []Ref {
+	refs := slices.SortedFunc(maps.Keys(r.changed), Ref.Compare)
+	clear(r.changed)
+	return refs
+}
+
+// Get returns a row's data; false if it is not wanted.
+func (r *Rows) Get(ref Ref) (model.Model, bool) {
+	data, ok := r.rows[ref]
+	return data, ok
+}
+
+// Refs yields all rows in any order.
+func (r *Rows) Refs() iter.Seq[Ref] { return maps.Keys(r.rows) }
+
+// Len is the number of rows.
+func (r *Rows) Len() int { return len(r.rows) }
+
+// Elements yields column and value of a row's elements in any order, beside what its data has.
+func (r *Rows) Elements(ref Ref) iter.Seq2[string, string] {
+	return func(yield func(column, value string) bool) {
+		for v := range r.elements[ref] {
+			if !yield(v.column, v.value) {
+				return
+			}
+		}
+	}
+}
+
+// Problems are those of all units, by object.
+func (r *Rows) Problems() []Problem {
+	var list []Problem
+	for _, u := range r.units {
+		list = append(list, u.Problems...)
+	}
+	slices.SortFunc(list, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(list)
+}
+
+// Compare orders by table and key.
+func (r Ref) Compare(o Ref) int {
+	return cmp.Or(cmp.Compare(r.Table, o.Table), cmp.Compare(r.Key, o.Key))
+}
+
+func (u Unit) equal(o Unit) bool {
+	return slices.Equal(u.Elements, o.Elements) && slices.Equal(u.Problems, o.Problems) &&
+		slices.EqualFunc(u.Rows, o.Rows, func(a, b Row) bool { return a.Key == b.Key && reflect.DeepEqual(a.Data, b.Data) })
+}
