@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/sandbox"
 )
 
@@ -44,6 +46,9 @@ const (
 	worker1   = "worker1"
 	worker2   = "worker2"
 )
+
+// backend is the one that Coelan has in the tests: by these, all backends are the same.
+var backend = sandbox.Backend(cmp.Or(os.Getenv("BACKEND"), string(sandbox.OVSBackend)))
 
 // podNames are the pods of the manifests. The digit at the end is their worker's.
 var podNames = []string{
@@ -70,7 +75,7 @@ type cluster struct {
 }
 
 func newCluster(ctx context.Context, name string, install sandbox.Install) (*cluster, error) {
-	return newClusterOf(ctx, sandbox.Spec{Name: name, Zones: 2}, install, tenants)
+	return newClusterOf(ctx, sandbox.Spec{Name: name, Zones: 2, Backend: backend}, install, tenants)
 }
 
 // newClusterOf brings up a cluster with the objects of testdata/pods.yaml and those of tenants,
@@ -171,8 +176,24 @@ func (c *cluster) nodeAddress(ctx context.Context, t *testing.T, node string, f 
 	return netip.Addr{}
 }
 
-// gateway is the first address of a node's range of pod addresses, which the node itself has.
+// gateway is the first address of a node's range of pod addresses, which is its pods' router.
 func (c *cluster) gateway(ctx context.Context, t *testing.T, node string, f family) netip.Addr {
+	t.Helper()
+	return c.podRange(ctx, t, node, f).Addr().Next()
+}
+
+// nodeAmongPods is the address that a node's own processes have among pods.
+func (c *cluster) nodeAmongPods(ctx context.Context, t *testing.T, node string, f family) netip.Addr {
+	t.Helper()
+	if backend == sandbox.OVNBackend {
+		address, _ := names.ManagementAddress(c.podRange(ctx, t, node, f))
+		return address
+	}
+	return c.gateway(ctx, t, node, f)
+}
+
+// podRange is a node's range of pod addresses.
+func (c *cluster) podRange(ctx context.Context, t *testing.T, node string, f family) netip.Prefix {
 	t.Helper()
 	n, err := c.api.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
@@ -180,11 +201,11 @@ func (c *cluster) gateway(ctx context.Context, t *testing.T, node string, f fami
 	}
 	for _, cidr := range n.Spec.PodCIDRs {
 		if p, err := netip.ParsePrefix(cidr); err == nil && f.has(p.Addr()) {
-			return p.Addr().Next()
+			return p
 		}
 	}
 	t.Fatalf("node %s has no %s pod range", node, f)
-	return netip.Addr{}
+	return netip.Prefix{}
 }
 
 // serviceAddress is the cluster's address of a Service.

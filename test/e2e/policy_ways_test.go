@@ -42,7 +42,7 @@ func testPolicyOwnNode(t *testing.T) {
 	t.Run("other nodes", func(t *testing.T) {
 		policy(ctx, t, "nodes", fmt.Sprintf("podSelector: {matchLabels: {server: web1}}, ingress: [{from: ["+
 			"{ipBlock: {cidr: %s/32}}, {ipBlock: {cidr: '%s/128'}}]}]",
-			world.gateway(ctx, t, worker2, ipv4), world.gateway(ctx, t, worker2, ipv6)))
+			world.nodeAmongPods(ctx, t, worker2, ipv4), world.nodeAmongPods(ctx, t, worker2, ipv6)))
 		judge(ctx, t, func(f family) []try {
 			return []try{{stage.host2, web(stage.web1, f), true}, {stage.cp, web(stage.web1, f), false}}
 		})
@@ -192,7 +192,7 @@ func testPolicyNodePorts(t *testing.T) {
 		})
 	})
 	t.Run("the node", func(t *testing.T) {
-		policy(ctx, t, "web", from(func(f family) netip.Addr { return world.gateway(ctx, t, worker2, f) }))
+		policy(ctx, t, "web", from(func(f family) netip.Addr { return world.nodeAmongPods(ctx, t, worker2, f) }))
 		judge(ctx, t, func(f family) []try {
 			return []try{
 				{stage.fabric, at(masked, stage.host2, f), true},

@@ -81,7 +81,7 @@ func testNodePort(t *testing.T) {
 					q.serves(ctx, t, from, "echo1", "echo2")
 				}
 			}
-			atNode(t, s, pitch.host1, f, p).seen(ctx, t, pitch.fabric, world.gateway(ctx, t, worker1, f))
+			atNode(t, s, pitch.host1, f, p).seen(ctx, t, pitch.fabric, world.nodeAmongPods(ctx, t, worker1, f))
 		}
 	}
 }
