@@ -10,6 +10,11 @@ import (
 // kinds are all kinds, in any order.
 func kinds(o Options) []Kind {
 	return []Kind{
+		networkKind{o.Cluster},
+		routerKind{o.Cluster},
+		linkKind{o.Cluster},
+		nodeKind{o.Cluster},
+		rangeKind{},
 		portKind{o.Cluster},
 	}
 }
@@ -17,17 +22,14 @@ func kinds(o Options) []Kind {
 // switchRef is the Logical_Switch of a Network; node is empty unless the Network's addresses are of
 // the nodes' ranges.
 func switchRef(network, node string) nb.Ref {
-	key := "Network/" + network
-	if node != "" {
-		key += "@" + node
-	}
-	return nb.Ref{Table: "Logical_Switch", Key: key}
+	return nb.Ref{Table: "Logical_Switch", Key: "Network/" + networkKey(network, node)}
 }
 
-// switchOf is the Logical_Switch that a Port on a node is on.
+// switchOf is the Logical_Switch that a Port on a node is on. All Networks with addresses of the
+// nodes' ranges have one on each node, since they share its subnets.
 func switchOf(n intent.Network, node string) nb.Ref {
 	if n.FromNodes() {
-		return switchRef(n.Name, node)
+		return switchRef(intent.DefaultNetworkName, node)
 	}
 	return switchRef(n.Name, "")
 }
@@ -44,3 +46,13 @@ func portRef(object string) nb.Ref {
 func managementRef(node string) nb.Ref {
 	return nb.Ref{Table: "Logical_Switch_Port", Key: "Node/" + node}
 }
+
+// states are the States that there are of two.
+func states(from, to *intent.State) []*intent.State {
+	if from == nil {
+		return []*intent.State{to}
+	}
+	return []*intent.State{from, to}
+}
+
+func ptr[T any](v T) *T { return &v }
