@@ -19,16 +19,23 @@ type Rows struct {
 	units    map[string]Unit
 	rows     map[Ref]model.Model
 	elements map[Ref]map[columnValue]int // how many units put it there
+	holders  map[Ref]map[Holder]struct{}
 	changed  map[Ref]struct{}
 }
 
 type columnValue struct{ column, value string }
 
+// Holder is a column of a row that another row is an element of.
+type Holder struct {
+	Of     Ref
+	Column string
+}
+
 // NewRows returns Rows without any.
 func NewRows() *Rows {
 	return &Rows{
 		units: map[string]Unit{}, rows: map[Ref]model.Model{}, elements: map[Ref]map[columnValue]int{},
-		changed: map[Ref]struct{}{},
+		holders: map[Ref]map[Holder]struct{}{}, changed: map[Ref]struct{}{},
 	}
 }
 
@@ -88,9 +95,25 @@ func (r *Rows) put(e Element) {
 		r.elements[e.Of] = of
 	}
 	v := columnValue{e.Column, e.Value}
-	if of[v]++; of[v] == 1 {
-		r.changed[e.Of] = struct{}{}
+	if of[v]++; of[v] > 1 {
+		return
 	}
+	r.changed[e.Of] = struct{}{}
+	if row, ok := e.row(); ok {
+		if r.holders[row] == nil {
+			r.holders[row] = map[Holder]struct{}{}
+		}
+		r.holders[row][Holder{e.Of, e.Column}] = struct{}{}
+	}
+}
+
+// row is the row that an Element is; false if it is a value.
+func (e Element) row() (Ref, bool) {
+	c := TableNamed(e.Of.Table).Column(e.Column)
+	if c == nil {
+		panic(fmt.Sprintf("%s has no column %s", e.Of.Table, e.Column))
+	}
+	return Ref{c.Refers, e.Value}, c.Refers != ""
 }
 
 func (r *Rows) take(e Element) {
@@ -102,6 +125,12 @@ func (r *Rows) take(e Element) {
 	r.changed[e.Of] = struct{}{}
 	if len(of) == 0 {
 		delete(r.elements, e.Of)
+	}
+	if row, ok := e.row(); ok {
+		delete(r.holders[row], Holder{e.Of, e.Column})
+		if len(r.holders[row]) == 0 {
+			delete(r.holders, row)
+		}
 	}
 }
 
@@ -135,6 +164,9 @@ func (r *Rows) Elements(ref Ref) iter.Seq2[string, string] {
 		}
 	}
 }
+
+// Holders yields where a row is an element, in any order.
+func (r *Rows) Holders(ref Ref) iter.Seq[Holder] { return maps.Keys(r.holders[ref]) }
 
 // Problems are those of all units, by object.
 func (r *Rows) Problems() []Problem {

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
+
+func subnets(list ...string) (all []intent.NetworkSubnet) {
+	for _, s := range list {
+		p := prefix(s)
+		all = append(all, intent.NetworkSubnet{Prefix: p, Gateway: p.Addr().Next()})
+	}
+	return all
+}
+
+func node(name string, n int) intent.Node {
+	v4, v6 := prefix(fmt.Sprintf("10.244.%d.0/24", n)), prefix(fmt.Sprintf("fd00:10:244:%d::/64", n))
+	return intent.Node{
+		Name: name, Addresses: []netip.Addr{addr(fmt.Sprintf("192.168.33.%d", 10+n))}, MTU: 1400,
+		Subnets: []intent.Subnet{
+			{Network: "default", Prefix: v4, Gateway: v4.Addr().Next()}, {Network: "default", Prefix: v6, Gateway: v6.Addr().Next()},
+		},
+	}
+}
+
+func port(namespace, name, network, node string, addresses ...string) intent.Port {
+	p := intent.Port{
+		ID: "id-" + namespace + "-" + name, Namespace: namespace, Pod: name, Object: name, Network: network, Node: node,
+	}
+	for _, a := range addresses {
+		p.Addresses = append(p.Addresses, addr(a))
+	}
+	p.MAC = reserved.PodMAC(p.Addresses[0])
+	return p
+}
+
+// defaults are what each cluster has.
+func defaults() intent.Objects {
+	return intent.Objects{
+		Routers:       []intent.Router{{Name: "default", ID: 1}},
+		Networks:      []intent.Network{{Name: "default", Router: "default"}},
+		Nodes:         []intent.Node{node("n1", 1), node("n2", 2)},
+		ServiceRanges: []intent.ServiceRange{{Prefix: prefix("10.96.0.0/16")}, {Prefix: prefix("fd00:96::/112")}},
+	}
+}
+
+func stateOf(o intent.Objects) *intent.State {
+	s, _ := intent.NewStore().Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
+	return s
+}
+
+func compiled(s *intent.State) *Compiler {
+	c := New(Options{})
+	c.Update(s)
+	return c
+}
+
+var worlds = map[string]func(*intent.Objects){
+	"pods": func(o *intent.Objects) {
+		o.Ports = []intent.Port{
+			port("shop", "web", "default", "n1", "10.244.1.2", "fd00:10:244:1::2"),
+			port("shop", "db", "default", "n2", "10.244.2.2"),
+			port("shop", "lost", "default", "n3", "10.244.3.2"),
+		}
+	},
+	"tenants": func(o *intent.Objects) {
+		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3},
+			intent.Router{Name: "audit", ID: 4, Imports: []string{"red"}, Routes: []intent.Route{
+				{Destination: prefix("0.0.0.0/0"), NextHop: addr("10.20.0.5")}}})
+		o.Networks = append(o.Networks,
+			intent.Network{Name: "red", Router: "red", Subnets: subnets("10.10.0.0/16", "fd00:10::/64")},
+			intent.Network{Name: "blue", Router: "blue", Subnets: subnets("10.10.0.0/16")},
+			intent.Network{Name: "audit", Router: "audit", Subnets: subnets("10.20.0.0/16")},
+			intent.Network{Name: "ns-x-n1", Router: "red"})
+		o.Ports = []intent.Port{
+			port("a", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), port("b", "web", "blue", "n1", "10.10.0.2"),
+			port("c", "fw", "audit", "n2", "10.20.0.5"), port("x", "pod", "ns-x-n1", "n1", "10.244.1.9"),
+		}
+	},
+	"shared": func(o *intent.Objects) {
+		o.Routers = append(o.Routers, intent.Router{Name: "lab", ID: 2, Shared: true, Routes: []intent.Route{
+			{Destination: prefix("192.168.50.0/24"), NextHop: addr("10.30.0.5")},
+			{Destination: prefix("0.0.0.0/0"), NextHop: addr("10.30.0.5")},
+		}})
+		o.Networks = append(o.Networks,
+			intent.Network{Name: "lab", Router: "lab", Subnets: subnets("10.30.0.0/16", "fd00:30::/64")},
+			intent.Network{Name: "ns-shop-n1", Router: "lab"})
+		o.Ports = []intent.Port{
+			port("lab", "gw", "lab", "n1", "10.30.0.5"), port("shop", "web", "ns-shop-n1", "n1", "10.244.1.7"),
+		}
+	},
+	"machines": func(o *intent.Objects) {
+		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2})
+		o.Networks = append(o.Networks, intent.Network{
+			Name: "red", Router: "red", Subnets: subnets("10.10.0.0/16", "fd00:10::/64"), MTU: 1380,
+			DNS: intent.DNS{Servers: []netip.Addr{addr("192.0.2.53"), addr("2001:db8::53")}, Searches: []string{"red.example", "example"}},
+			DHCP: intent.DHCP{
+				Enabled: true, Lease: time.Hour, NTP: []netip.Addr{addr("192.0.2.123"), addr("2001:db8::123")},
+				Routes:     []intent.Route{{Destination: prefix("192.168.50.0/24"), NextHop: addr("10.10.0.5")}},
+				NextServer: addr("192.0.2.69"), BootFile: "pxelinux.0",
+			},
+		}, intent.Network{
+			Name: "plain", Router: "red", Subnets: subnets("10.11.0.0/16"), DHCP: intent.DHCP{Enabled: true, Lease: time.Minute},
+		})
+		o.Ports = []intent.Port{
+			port("shop", "db.example", "red", "n1", "10.10.0.50", "fd00:10::50"), port("shop", "unbound", "plain", "", "10.11.0.2"),
+		}
+	},
+	"wires": func(o *intent.Objects) {
+		o.Networks = append(o.Networks,
+			intent.Network{Name: "office", Physical: "dc", VLAN: 70, Subnets: subnets("192.168.70.0/24")},
+			intent.Network{Name: "flat", Physical: "dc2", Subnets: subnets("192.168.71.0/24")})
+		o.Ports = []intent.Port{port("shop", "web.net1", "office", "n1", "192.168.70.21")}
+	},
+}
+
+func TestGolden(t *testing.T) {
+	for name, change := range worlds {
+		t.Run(name, func(t *testing.T) {
+			o := defaults()
+			change(&o)
+			rows := compiled(stateOf(o)).Rows()
+			for _, problem := range dangling(rows) {
+				t.Error(problem)
+			}
+			got, file := dump(rows), filepath.Join("testdata", name+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What a Compiler has after any changes is what a new one has.
+func TestUpdateIsCompilingAnew(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		store := intent.NewStore()
+		c := New(Options{Cluster: names.Cluster("blue")})
+		router := rapid.SampledFrom([]string{"default", "red", "lab"})
+		network := rapid.SampledFrom([]string{"default", "red", "lab", "ns", "office"})
+		nodes := rapid.SampledFrom([]string{"n1", "n2"})
+		change := func(do func(*intent.Tx)) {
+			_, _ = store.Update(func(tx *intent.Tx) error { do(tx); return nil })
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"router": func(t *rapid.T) {
+				name := router.Draw(t, "router")
+				r := intent.Router{Name: name, ID: intent.RouterID(len(name)), Shared: name != "default" && rapid.Bool().Draw(t, "shared")}
+				if rapid.Bool().Draw(t, "imports") {
+					r.Imports = []string{rapid.SampledFrom([]string{"red", "lab"}).Draw(t, "import")}
+				}
+				if rapid.Bool().Draw(t, "routes") {
+					r.Routes = []intent.Route{{
+						Destination: rapid.SampledFrom([]netip.Prefix{prefix("0.0.0.0/0"), prefix("192.168.0.0/16")}).Draw(t, "to"),
+						NextHop:     addr("10.10.0.2"),
+					}}
+				}
+				r.Imports = slices.DeleteFunc(r.Imports, func(s string) bool { return s == name })
+				change(func(tx *intent.Tx) { tx.SetRouter(r) })
+			},
+			"no router": func(t *rapid.T) { change(func(tx *intent.Tx) { tx.DeleteRouter(router.Draw(t, "router")) }) },
+			"network": func(t *rapid.T) {
+				n := intent.Network{Name: network.Draw(t, "network"), Router: router.Draw(t, "router")}
+				switch n.Name {
+				case "office":
+					n.Physical, n.Router = "dc", ""
+				case "default", "ns":
+				default:
+					n.Subnets = subnets("10.10.0.0/16", "fd00:10::/64")
+					n.DHCP.Enabled = rapid.Bool().Draw(t, "dhcp")
+					n.MTU = rapid.SampledFrom([]int{0, 1400}).Draw(t, "mtu")
+				}
+				change(func(tx *intent.Tx) { tx.SetNetwork(n) })
+			},
+			"no network": func(t *rapid.T) { change(func(tx *intent.Tx) { tx.DeleteNetwork(network.Draw(t, "network")) }) },
+			"node": func(t *rapid.T) {
+				n := node(nodes.Draw(t, "node"), rapid.IntRange(1, 2).Draw(t, "number"))
+				n.MTU = rapid.SampledFrom([]int{0, 1300, 1400}).Draw(t, "mtu")
+				if rapid.Bool().Draw(t, "no subnets") {
+					n.Subnets = nil
+				}
+				change(func(tx *intent.Tx) { tx.SetNode(n) })
+			},
+			"no node": func(t *rapid.T) { change(func(tx *intent.Tx) { tx.DeleteNode(nodes.Draw(t, "node")) }) },
+			"port": func(t *rapid.T) {
+				p := port("a", rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), network.Draw(t, "network"), nodes.Draw(t, "node"),
+					rapid.SampledFrom([]string{"10.10.0.2", "10.10.0.3"}).Draw(t, "address"))
+				p.ID = rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id")
+				change(func(tx *intent.Tx) { tx.SetPort(p) })
+			},
+			"no port": func(t *rapid.T) {
+				change(func(tx *intent.Tx) { tx.DeletePort(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id")) })
+			},
+			"range": func(t *rapid.T) {
+				change(func(tx *intent.Tx) { tx.ReplaceServiceRanges([]intent.ServiceRange{{Prefix: prefix("10.96.0.0/16")}}) })
+			},
+			"": func(t *rapid.T) {
+				s := store.State()
+				if rapid.Bool().Draw(t, "several at once") {
+					return
+				}
+				before := rowsOf(c.Rows())
+				c.Update(s)
+				anew := New(Options{Cluster: names.Cluster("blue")})
+				anew.Update(s)
+				if diff := cmp.Diff(dump(anew.Rows()), dump(c.Rows())); diff != "" {
+					t.Fatalf("rows (-anew +updated):\n%s", diff)
+				}
+				if changes := c.Rows().Changes(); len(changes) == 0 && before != rowsOf(c.Rows()) {
+					t.Fatal("rows differ, and Changes has none")
+				}
+			},
+		})
+	})
+}
