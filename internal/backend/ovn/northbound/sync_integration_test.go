@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package northbound
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ovntest"
+	"coelan.io/coelan/internal/reserved"
+)
+
+func port(namespace, name, network, node string, addresses ...string) intent.Port {
+	p := intent.Port{
+		ID: namespace + "/" + name, Namespace: namespace, Pod: name, Object: name, Network: network, Node: node,
+	}
+	for _, a := range addresses {
+		p.Addresses = append(p.Addresses, netip.MustParseAddr(a))
+	}
+	p.MAC = reserved.PodMAC(p.Addresses[0])
+	return p
+}
+
+func subnet(text string) intent.NetworkSubnet {
+	p := netip.MustParsePrefix(text)
+	return intent.NetworkSubnet{Prefix: p, Gateway: p.Addr().Next()}
+}
+
+// world has pods on two nodes, two tenants with one subnet, and a shared Router.
+func world() intent.Objects {
+	o := intent.Objects{
+		Routers: []intent.Router{
+			{Name: "default", ID: 1}, {Name: "red", ID: 2}, {Name: "blue", ID: 3}, {Name: "lab", ID: 4, Shared: true},
+			{Name: "audit", ID: 5, Imports: []string{"red"}}, {Name: "spare", ID: 6},
+		},
+		Networks: []intent.Network{
+			{Name: "default", Router: "default"},
+			{Name: "red", Router: "red", Subnets: []intent.NetworkSubnet{subnet("10.10.0.0/16"), subnet("fd00:10::/64")},
+				DHCP: intent.DHCP{Enabled: true, Lease: 3600e9}},
+			{Name: "red2", Router: "red", Subnets: []intent.NetworkSubnet{subnet("10.11.0.0/16")}},
+			{Name: "blue", Router: "blue", Subnets: []intent.NetworkSubnet{subnet("10.10.0.0/16")}},
+			{Name: "lab", Router: "lab", Subnets: []intent.NetworkSubnet{subnet("10.30.0.0/16"), subnet("fd00:30::/64")}},
+			{Name: "audit", Router: "audit", Subnets: []intent.NetworkSubnet{subnet("10.20.0.0/16")}},
+			{Name: "office", Physical: "dc", VLAN: 70, Subnets: []intent.NetworkSubnet{subnet("192.168.70.0/24")}},
+		},
+		ServiceRanges: []intent.ServiceRange{{Prefix: netip.MustParsePrefix("10.96.0.0/16")}},
+		Ports: []intent.Port{
+			port("shop", "web", "default", "n1", "10.244.1.2", "fd00:244:1::2"),
+			port("shop", "db", "default", "n2", "10.244.2.2", "fd00:244:2::2"),
+			port("red", "a", "red", "n1", "10.10.0.2", "fd00:10::2"), port("red", "b", "red2", "n2", "10.11.0.2"),
+			port("red", "c", "red", "n2", "10.10.0.3"),
+			port("blue", "a", "blue", "n1", "10.10.0.2"), port("lab", "a", "lab", "n2", "10.30.0.2", "fd00:30::2"),
+			port("audit", "a", "audit", "n1", "10.20.0.2"), port("shop", "web.net1", "office", "n1", "192.168.70.9"),
+		},
+	}
+	for i := range 2 {
+		n := intent.Node{Name: fmt.Sprintf("n%d", i+1), MTU: 1400}
+		for _, s := range []string{fmt.Sprintf("10.244.%d.0/24", i+1), fmt.Sprintf("fd00:244:%d::/64", i+1)} {
+			p := netip.MustParsePrefix(s)
+			n.Subnets = append(n.Subnets, intent.Subnet{Network: "default", Prefix: p, Gateway: p.Addr().Next()})
+		}
+		o.Nodes = append(o.Nodes, n)
+	}
+	return o
+}
+
+func stateOf(o intent.Objects) *intent.State {
+	s, _ := intent.NewStore().Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
+	return s
+}
+
+func lines(text string) []string { return strings.Fields(text) }
+
+// A controller that starts again on a database that is right writes nothing; one that finds less,
+// more or something else mends it, and leaves alone what is others'.
+func TestSync(t *testing.T) {
+	o := ovntest.Start(t)
+	remotes := []string{o.Remote("nb")}
+	c := start(t, remotes, stateOf(world()), nil)
+	c.synced()
+	if n := c.client.Transactions(); n != 1 {
+		t.Errorf("%d transactions made a small world, not 1", n)
+	}
+	ports := lines(o.Nbctl("--columns=name", "--bare", "list", "Logical_Switch_Port"))
+	if len(ports) != 9+2+2+5+1 {
+		t.Errorf("ports: %v", ports)
+	}
+	want := o.Nbctl("--bare", "--columns=external_ids,static_routes", "list", "Logical_Router")
+	if strings.Count(want, "coelan.io/owner=coelan/Router/") != 6 {
+		t.Errorf("routers have no owners: %s", want)
+	}
+	c.stop()
+	c = start(t, remotes, stateOf(world()), nil)
+	c.synced()
+	if n := c.client.Transactions(); n != 0 {
+		t.Errorf("a restart wrote %d transactions, not 0", n)
+	}
+
+	for _, damage := range [][]string{
+		{"lsp-del", "shop/web"},
+		{"ls-del", "net-red"},
+		{"lr-del", "router-default"},
+		{"lsp-set-addresses", "shop/db", "0a:00:00:00:00:01 10.1.1.1"},
+		{"set", "logical_router", "router-red", "options:mcast_relay=true"},
+	} {
+		before := c.client.Transactions()
+		o.Nbctl(damage...)
+		for c.client.Transactions() == before {
+			c.until(fmt.Sprint(damage), func(error) bool { return true })
+		}
+		c.synced()
+	}
+	o.Nbctl("--ecmp", "lr-route-add", "router-lab", "0.0.0.0/0", "10.30.0.9")
+	if got := o.Nbctl("lsp-get-addresses", "shop/db"); !strings.Contains(got, "10.244.2.2") {
+		t.Errorf("the port has addresses %s", got)
+	}
+	if got := lines(o.Nbctl("--columns=name", "--bare", "list", "Logical_Switch_Port")); len(got) != len(ports) {
+		t.Errorf("ports: %v", got)
+	}
+	if got := o.Nbctl("get", "logical_router", "router-red", "options"); strings.Contains(got, "mcast_relay") {
+		t.Errorf("options are %s", got)
+	}
+	if got := o.Nbctl("lr-route-list", "router-lab"); !strings.Contains(got, "10.30.0.9") {
+		t.Errorf("the route of another system is gone: %s", got)
+	}
+}
+
+// Rows that are not ours stay, in our sets too, and one with a name of ours is an error.
+func TestStrangers(t *testing.T) {
+	o := ovntest.Start(t)
+	o.Nbctl("ls-add", "net-blue")
+	w := world()
+	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c.fails("Logical_Switch net-blue: the northbound database has a row of this name", nil)
+	if got := o.Nbctl("lsp-list", "net-red"); !strings.Contains(got, "red/a") {
+		t.Errorf("because of one row that is taken others are not there: %s", got)
+	}
+	o.Nbctl("lsp-add", "net-red", "vm", "--", "lsp-set-addresses", "vm", "0a:00:00:00:00:01 10.10.0.77")
+	o.Nbctl("set", "logical_switch_port", "red/a", "external_ids:note=mine")
+	o.Nbctl("ls-add", "other")
+	o.Nbctl("ls-del", "net-blue")
+	c.synced()
+	if got := o.Nbctl("lsp-list", "net-blue"); !strings.Contains(got, "blue/a") {
+		t.Errorf("the name is free, and the switch has %s", got)
+	}
+	w.Ports = w.Ports[:4] // all but a and b of red are gone
+	c.set(stateOf(w))
+	c.synced()
+	red := o.Nbctl("lsp-list", "net-red")
+	if !strings.Contains(red, "(vm)") || strings.Contains(red, "red/c") || !strings.Contains(red, "red/a") {
+		t.Errorf("ports of red: %s", red)
+	}
+	if got := o.Nbctl("get", "logical_switch_port", "red/a", "external_ids:note"); !strings.Contains(got, "mine") {
+		t.Errorf("the note is %s", got)
+	}
+	c.set(stateOf(intent.Objects{}))
+	c.synced()
+	if got := o.Nbctl("ls-list"); !strings.Contains(got, "(other)") || strings.Contains(got, "net-") {
+		t.Errorf("switches: %s", got)
+	}
+}
+
+// One pod more is one transaction with a row and elements.
+func TestOnePodMore(t *testing.T) {
+	o := ovntest.Start(t)
+	store := intent.NewStore()
+	s, _ := store.Update(func(tx *intent.Tx) error { tx.Replace(world()); return nil })
+	c := start(t, []string{o.Remote("nb")}, s, nil)
+	c.synced()
+	before := c.client.Transactions()
+	s, _ = store.Update(func(tx *intent.Tx) error { tx.SetPort(port("shop", "new", "default", "n1", "10.244.1.9")); return nil })
+	c.set(s)
+	for !strings.Contains(o.Nbctl("lsp-list", "net-default@n1"), "shop/new") {
+		c.until("the pod is there", func(error) bool { return true })
+	}
+	s, _ = store.Update(func(tx *intent.Tx) error { tx.DeletePort("shop/new"); return nil })
+	c.set(s)
+	for strings.Contains(o.Nbctl("lsp-list", "net-default@n1"), "shop/new") {
+		c.until("the pod is gone", func(error) bool { return true })
+	}
+	if n := c.client.Transactions() - before; n != 2 {
+		t.Errorf("a pod came and went with %d transactions, not 2", n)
+	}
+}
+
+// A database that is wiped, or is that of last week, is mended; one that is away or read-only is
+// an error that says so.
+func TestDatabaseUnderIt(t *testing.T) {
+	o := ovntest.Start(t)
+	w := world()
+	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c.synced()
+	backup := o.SaveNB()
+	o.WipeNB()
+	c.fails("does not answer", ErrUnreachable)
+	c.synced()
+	if got := o.Nbctl("lsp-list", "net-red"); !strings.Contains(got, "red/a") {
+		t.Errorf("after it was wiped: %s", got)
+	}
+	w.Ports = append(w.Ports[:1], port("shop", "young", "default", "n1", "10.244.1.77"))
+	c.set(stateOf(w))
+	c.synced()
+	o.RestoreNB(backup)
+	c.fails("does not answer", ErrUnreachable)
+	c.synced()
+	if got := o.Nbctl("lsp-list", "net-default@n1"); !strings.Contains(got, "shop/young") {
+		t.Errorf("after it was restored: %s", got)
+	}
+	if got := o.Nbctl("lsp-list", "net-red"); strings.Contains(got, "red/a") {
+		t.Errorf("what is wanted no longer has come back: %s", got)
+	}
+	o.StopNB()
+	c.fails("does not answer", ErrUnreachable)
+	o.StartNB()
+	c.synced()
+}

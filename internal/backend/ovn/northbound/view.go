@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package northbound
+
+import (
+	"maps"
+	"reflect"
+	"sync"
+
+	"github.com/ovn-kubernetes/libovsdb/model"
+
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/trigger"
+)
+
+// view is what a database has in our tables. Rows in it are shared with libovsdb and never change.
+type view struct {
+	cluster names.Cluster
+	trigger trigger.Trigger // fired when a row of ours has changed
+
+	mu   sync.Mutex
+	rows map[string]model.Model // by UUID
+	refs map[string]nb.Ref      // of our rows, by UUID
+	// owned are our rows by key: usually one. That one counts which came first.
+	owned map[nb.Ref][]string
+	named map[nb.Ref]map[string]bool // UUIDs of all rows by table and name
+	// dirty are our rows that are no longer as they were when they were compared.
+	dirty map[nb.Ref]bool
+}
+
+func newView(cluster names.Cluster, changed trigger.Trigger) *view {
+	return &view{
+		cluster: cluster, trigger: changed, rows: map[string]model.Model{}, refs: map[string]nb.Ref{},
+		owned: map[nb.Ref][]string{}, named: map[nb.Ref]map[string]bool{}, dirty: map[nb.Ref]bool{},
+	}
+}
+
+// OnAdd implements cache.EventHandler.
+func (v *view) OnAdd(table string, row model.Model) { v.set(table, row) }
+
+// OnUpdate implements cache.EventHandler.
+func (v *view) OnUpdate(table string, _, row model.Model) { v.set(table, row) }
+
+// OnDelete implements cache.EventHandler.
+func (v *view) OnDelete(table string, row model.Model) {
+	t := nb.TableNamed(table)
+	if t == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.remove(t, uuidOf(row))
+}
+
+func (v *view) set(table string, row model.Model) {
+	t := nb.TableNamed(table)
+	if t == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	uuid := uuidOf(row)
+	if old := v.rows[uuid]; old != nil {
+		v.unname(t, uuid, old)
+		if ref, ours := v.refs[uuid]; ours && ref.Key != v.key(t, row) {
+			v.disown(uuid, ref)
+		}
+	}
+	v.rows[uuid] = row
+	if name := nameOf(t, row); name != "" {
+		at := nb.Ref{Table: t.Name, Key: name}
+		if v.named[at] == nil {
+			v.named[at] = map[string]bool{}
+		}
+		v.named[at][uuid] = true
+	}
+	if key := v.key(t, row); key != "" {
+		v.own(uuid, nb.Ref{Table: t.Name, Key: key})
+		v.touch(v.refs[uuid])
+	}
+}
+
+// own notes that a row is ours.
+func (v *view) own(uuid string, ref nb.Ref) {
+	if v.refs[uuid] == ref {
+		return
+	}
+	v.refs[uuid] = ref
+	v.owned[ref] = append(v.owned[ref], uuid)
+}
+
+func (v *view) disown(uuid string, ref nb.Ref) {
+	delete(v.refs, uuid)
+	var rest []string
+	for _, other := range v.owned[ref] {
+		if other != uuid {
+			rest = append(rest, other)
+		}
+	}
+	v.owned[ref] = rest
+	if len(rest) == 0 {
+		delete(v.owned, ref)
+	}
+	v.touch(ref)
+}
+
+func (v *view) touch(ref nb.Ref) {
+	v.dirty[ref] = true
+	v.trigger.Fire()
+}
+
+func (v *view) remove(t *nb.Table, uuid string) {
+	if row := v.rows[uuid]; row != nil {
+		v.unname(t, uuid, row)
+		delete(v.rows, uuid)
+	}
+	if ref, ours := v.refs[uuid]; ours {
+		v.disown(uuid, ref)
+	}
+}
+
+func (v *view) unname(t *nb.Table, uuid string, row model.Model) {
+	at := nb.Ref{Table: t.Name, Key: nameOf(t, row)}
+	delete(v.named[at], uuid)
+	if len(v.named[at]) == 0 {
+		delete(v.named, at)
+	}
+}
+
+// fill takes the rows of tables as they are.
+func (v *view) fill(rows func(table string) map[string]model.Model) {
+	for _, t := range nb.Tables() {
+		for _, row := range rows(t.Name) {
+			v.set(t.Name, row)
+		}
+	}
+}
+
+// takeDirty returns the rows that have changed since the last call.
+func (v *view) takeDirty() []nb.Ref {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var refs []nb.Ref
+	for ref := range maps.Keys(v.dirty) {
+		refs = append(refs, ref)
+	}
+	clear(v.dirty)
+	return refs
+}
+
+// all are all rows of ours.
+func (v *view) all() []nb.Ref {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var refs []nb.Ref
+	for ref := range maps.Keys(v.owned) {
+		refs = append(refs, ref)
+	}
+	return refs
+}
+
+// uuid is that of our row; empty: there is none.
+func (v *view) uuid(ref nb.Ref) string {
+	if list := v.owned[ref]; len(list) > 0 {
+		return list[0]
+	}
+	return ""
+}
+
+// stranger is the UUID of a row that has the name and is not ours; empty: there is none.
+func (v *view) stranger(table, name string) string {
+	for uuid := range v.named[nb.Ref{Table: table, Key: name}] {
+		if _, ours := v.refs[uuid]; !ours {
+			return uuid
+		}
+	}
+	return ""
+}
+
+// key is that of a row of ours; empty: it is not ours.
+func (v *view) key(t *nb.Table, row model.Model) string {
+	owner := nameOf(t, row)
+	if c := t.Column(externalIDs); c != nil {
+		ids, _ := field(row, c).Interface().(map[string]string)
+		owner = ids[names.OwnerKey]
+	}
+	key, _ := v.cluster.Owned(owner)
+	return key
+}
+
+const externalIDs = "external_ids"
+
+func uuidOf(row model.Model) string { return reflect.ValueOf(row).Elem().FieldByName("UUID").String() }
+
+// nameOf is the name of a row that has one which should be unique.
+func nameOf(t *nb.Table, row model.Model) string {
+	if c := t.Column("name"); c != nil {
+		name, _ := field(row, c).Interface().(string)
+		return name
+	}
+	return ""
+}
+
+// field is the value of a column.
+func field(row model.Model, c *nb.Column) reflect.Value {
+	return reflect.ValueOf(row).Elem().Field(c.Field)
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package northbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/nb"
+)
+
+// largeTransaction is from how many operations on a comparison goes on in the next transaction: a
+// server does nothing else meanwhile, and members of a RAFT cluster would elect another leader.
+const largeTransaction = 1000
+
+func isOurs(externalID string) bool {
+	prefix, _, _ := strings.Cut(names.OwnerKey, "/")
+	return strings.HasPrefix(externalID, prefix+"/")
+}
+
+// writer compares on one connection. It is used by one goroutine.
+type writer struct {
+	session *session
+	client  *Client
+	all     bool            // compare everything
+	pending map[nb.Ref]bool // rows to be compared
+	// kept are rows that could not be written, and why.
+	kept map[nb.Ref]error
+}
+
+// pass compares what may differ and writes what does. Its error says what could not be written.
+func (w *writer) pass(ctx context.Context) error {
+	rows := w.client.o.Rows()
+	for _, refs := range [][]nb.Ref{rows.Changes(), w.session.view.takeDirty(), slices.Collect(maps.Keys(w.kept))} {
+		for _, ref := range refs {
+			w.pending[ref] = true
+		}
+	}
+	if w.all {
+		for ref := range rows.Refs() {
+			w.pending[ref] = true
+		}
+		for _, ref := range w.session.view.all() {
+			w.pending[ref] = true
+		}
+	}
+	w.kept = map[nb.Ref]error{}
+	if err := w.write(ctx, rows, w.ordered(rows), true); err != nil {
+		w.all = true // what is pending is known no more
+		return err
+	}
+	w.all = false
+	clear(w.pending)
+	return w.problem()
+}
+
+// problem names what could not be written.
+func (w *writer) problem() error {
+	var errs []error
+	for _, ref := range slices.SortedFunc(maps.Keys(w.kept), nb.Ref.Compare) {
+		errs = append(errs, w.kept[ref])
+	}
+	const most = 5
+	if more := len(errs) - most; more > 0 {
+		errs = append(errs[:most], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
+}
+
+// ordered are the pending rows: first those that go, whose names others may get, then those that
+// are there, then those that are not.
+func (w *writer) ordered(rows *nb.Rows) []nb.Ref {
+	w.session.view.mu.Lock()
+	defer w.session.view.mu.Unlock()
+	var stages [3][]nb.Ref
+	for ref := range w.pending {
+		stage := 0
+		if _, wanted := rows.Get(ref); wanted {
+			stage = 2
+			if w.session.view.uuid(ref) != "" {
+				stage = 1
+			}
+		}
+		stages[stage] = append(stages[stage], ref)
+	}
+	for _, list := range stages {
+		slices.SortFunc(list, nb.Ref.Compare)
+	}
+	return slices.Concat(stages[:]...)
+}
+
+// write writes what rows lack, in as many transactions as it takes. It returns an error if the
+// database takes none; rows that it refuses are kept.
+func (w *writer) write(ctx context.Context, rows *nb.Rows, refs []nb.Ref, more bool) error {
+	for len(refs) > 0 {
+		p, done := w.plan(rows, refs)
+		maps.Copy(w.kept, p.refused)
+		err := w.commit(ctx, p)
+		var refused *refusedError
+		switch {
+		case errors.As(err, &refused) && done > 1:
+			if err := w.write(ctx, rows, refs[:done/2], false); err != nil {
+				return err
+			}
+			if err := w.write(ctx, rows, refs[done/2:done], false); err != nil {
+				return err
+			}
+		case errors.As(err, &refused):
+			w.kept[refs[0]] = fmt.Errorf("%s: OVN's northbound database refuses it: %w", refs[0], err)
+		case err != nil:
+			return err
+		}
+		refs = refs[done:]
+		if more {
+			refs = append(refs, p.later...)
+		}
+	}
+	return nil
+}
+
+// plan makes a transaction of the first rows, and returns of how many.
+func (w *writer) plan(rows *nb.Rows, refs []nb.Ref) (*plan, int) {
+	w.session.view.mu.Lock()
+	defer w.session.view.mu.Unlock()
+	p := newPlan(w.session.view, w.session.cli.Schema(), rows)
+	for i, ref := range refs {
+		if p.size() >= largeTransaction {
+			return p, i
+		}
+		p.row(ref)
+	}
+	return p, len(refs)
+}
+
+func (w *writer) commit(ctx context.Context, p *plan) error {
+	ops := p.operations()
+	if len(ops) == 0 {
+		return nil
+	}
+	results, err := w.session.transact(ctx, ops)
+	if err != nil {
+		return err
+	}
+	w.client.transactions.Add(1)
+	w.session.view.mu.Lock()
+	defer w.session.view.mu.Unlock()
+	for i, ref := range p.inserted {
+		w.session.view.own(results[i].UUID.GoUUID, ref)
+	}
+	return nil
+}

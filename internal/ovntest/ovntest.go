@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ovntest runs real OVN databases and ovn-northd for tests, in a directory of their own.
+// There is no node: what the rows mean is asked of ovn-trace. It needs the Debian packages
+// ovn-central and ovn-common.
+package ovntest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// schemas is where Debian's ovn-common puts the databases' schemas.
+const schemas = "/usr/share/ovn"
+
+// timeout bounds every wait for one of the programs.
+const timeout = time.Minute
+
+// OVN is two databases and perhaps ovn-northd.
+type OVN struct {
+	t   testing.TB
+	Dir string
+	nb  *exec.Cmd
+}
+
+// Start runs the databases until the test ends.
+func Start(t testing.TB) *OVN {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ovn") // the paths of sockets must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &OVN{t: t, Dir: dir}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, db := range []string{"nb", "sb"} {
+		o.create(db)
+	}
+	o.StartNB()
+	o.daemon("ovsdb-server", o.file("sb"), "--remote=p"+o.Remote("sb"))
+	return o
+}
+
+// create makes a database with the one row of its global table, which the first writer would make.
+func (o *OVN) create(db string) {
+	schema := map[string]string{"nb": "OVN_Northbound", "sb": "OVN_Southbound"}[db]
+	o.run("ovsdb-tool", "create", o.file(db), filepath.Join(schemas, "ovn-"+db+".ovsschema"))
+	o.run("ovsdb-tool", "transact", o.file(db),
+		fmt.Sprintf(`[%q,{"op":"insert","table":"%s_Global","row":{}}]`, schema, strings.ToUpper(db)))
+}
+
+// Northd runs ovn-northd until the test ends.
+func (o *OVN) Northd() {
+	o.daemon("ovn-northd", "--ovnnb-db="+o.Remote("nb"), "--ovnsb-db="+o.Remote("sb"))
+}
+
+// Remote is where a database listens: nb or sb.
+func (o *OVN) Remote(db string) string { return "unix:" + filepath.Join(o.Dir, db+".sock") }
+
+func (o *OVN) file(db string) string { return filepath.Join(o.Dir, db+".db") }
+
+// StartNB runs the server of the northbound database, with more remotes and options if any.
+func (o *OVN) StartNB(args ...string) {
+	o.t.Helper()
+	o.nb = o.daemon("ovsdb-server", append([]string{
+		o.file("nb"), "--remote=p" + o.Remote("nb"), "--unixctl=" + filepath.Join(o.Dir, "nb.ctl")}, args...)...)
+}
+
+// StopNB ends the server of the northbound database.
+func (o *OVN) StopNB() {
+	o.t.Helper()
+	if err := o.nb.Process.Kill(); err != nil {
+		o.t.Fatal(err)
+	}
+	_, _ = o.nb.Process.Wait()
+}
+
+// WipeNB ends the server of the northbound database and has it start with an empty one.
+func (o *OVN) WipeNB() {
+	o.t.Helper()
+	o.StopNB()
+	if err := os.Remove(o.file("nb")); err != nil {
+		o.t.Fatal(err)
+	}
+	o.create("nb")
+	o.StartNB()
+}
+
+// SaveNB returns the content of the northbound database's file, for RestoreNB.
+func (o *OVN) SaveNB() []byte {
+	o.t.Helper()
+	data, err := os.ReadFile(o.file("nb"))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return data
+}
+
+// RestoreNB has the server of the northbound database start with what SaveNB returned.
+func (o *OVN) RestoreNB(data []byte) {
+	o.t.Helper()
+	o.StopNB()
+	if err := os.WriteFile(o.file("nb"), data, 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	o.StartNB()
+}
+
+// Appctl asks the server of the northbound database something.
+func (o *OVN) Appctl(args ...string) string {
+	o.t.Helper()
+	return o.run("ovs-appctl", append([]string{"--target=" + filepath.Join(o.Dir, "nb.ctl")}, args...)...)
+}
+
+// Nbctl runs ovn-nbctl and returns what it prints.
+func (o *OVN) Nbctl(args ...string) string {
+	o.t.Helper()
+	return o.run("ovn-nbctl", append([]string{"--timeout=60", "--db=" + o.Remote("nb")}, args...)...)
+}
+
+// Trace asks ovn-trace what becomes of a packet on a logical switch.
+func (o *OVN) Trace(datapath, packet string) string {
+	o.t.Helper()
+	return o.run("ovn-trace", "--db="+o.Remote("sb"), "--ct=new", datapath, packet)
+}
+
+func (o *OVN) run(program string, args ...string) string {
+	o.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	if err != nil {
+		o.t.Fatalf("%s %s: %v: %s", program, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// daemon starts a program that ends with the test.
+func (o *OVN) daemon(program string, args ...string) *exec.Cmd {
+	o.t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "OVN_RUNDIR="+o.Dir, "OVS_RUNDIR="+o.Dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		o.t.Fatalf("start %s: %v", program, err)
+	}
+	o.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_, _ = cmd.Process.Wait()
+	})
+	return cmd
+}
