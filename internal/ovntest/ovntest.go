@@ -74,6 +74,7 @@ func (o *OVN) StartNB(args ...string) {
 	o.t.Helper()
 	o.nb = o.daemon("ovsdb-server", append([]string{
 		o.file("nb"), "--remote=p" + o.Remote("nb"), "--unixctl=" + filepath.Join(o.Dir, "nb.ctl")}, args...)...)
+	o.run("ovsdb-client", "wait", o.Remote("nb"), "OVN_Northbound", "connected")
 }
 
 // StopNB ends the server of the northbound database.

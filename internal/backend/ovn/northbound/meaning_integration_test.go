@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package northbound
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"coelan.io/coelan/internal/ovntest"
+	"coelan.io/coelan/internal/reserved"
+)
+
+// packet is one that a Port of the world sends to its router, or to a neighbor's MAC.
+type packet struct {
+	name   string
+	port   string // that sends it
+	on     string // its logical switch
+	from   string
+	to     string
+	mac    string // of the destination; empty: the switch's router
+	want   string // the logical port that it leaves by; empty: none
+	spoofs bool   // with the MAC of another port
+}
+
+func (p packet) match(t *testing.T, o *ovntest.OVN) string {
+	mac := p.mac
+	if mac == "" {
+		mac = strings.TrimSpace(o.Nbctl("get", "logical_router_port", strings.Replace(p.on, "net-", "lrp-", 1), "mac"))
+	}
+	src := reserved.PodMAC(netip.MustParseAddr(p.from))
+	for _, q := range world().Ports {
+		if q.ObjectKey() == p.port && !p.spoofs {
+			src = q.MAC
+		}
+	}
+	family, icmp := "ip4", "icmp4"
+	if strings.Contains(p.to, ":") {
+		family, icmp = "ip6", "icmp6 && icmp6.type == 128"
+	}
+	return fmt.Sprintf(`inport == "%s" && eth.src == %s && eth.dst == %s && %s.src == %s && %s.dst == %s && ip.ttl == 64 && %s`,
+		p.port, src, strings.Trim(mac, `"`), family, p.from, family, p.to, icmp)
+}
+
+// What ovn-northd makes of the rows is what Networks and Routers mean.
+func TestMeaning(t *testing.T) {
+	o := ovntest.Start(t)
+	o.Northd()
+	c := start(t, []string{o.Remote("nb")}, stateOf(world()), nil)
+	c.synced()
+	o.Nbctl("--wait=sb", "sync")
+	for _, p := range []packet{
+		{name: "a pod on another node", port: "shop/web", on: "net-default@n1", from: "10.244.1.2", to: "10.244.2.2", want: "shop/db"},
+		{name: "the same by IPv6", port: "shop/web", on: "net-default@n1", from: "fd00:244:1::2", to: "fd00:244:2::2", want: "shop/db"},
+		{name: "the outside", port: "shop/web", on: "net-default@n1", from: "10.244.1.2", to: "203.0.113.9", want: "mgmt-n1"},
+		{name: "the outside by IPv6", port: "shop/db", on: "net-default@n2", from: "fd00:244:2::2", to: "2001:db8::9", want: "mgmt-n2"},
+		{name: "no such pod", port: "shop/web", on: "net-default@n1", from: "10.244.1.2", to: "10.244.9.9", want: "mgmt-n1"},
+		{name: "a Service without endpoints", port: "shop/web", on: "net-default@n1", from: "10.244.1.2", to: "10.96.0.9"},
+		{name: "a pod from its node", port: "mgmt-n1", on: "net-default@n1", from: "10.244.1.254", to: "10.244.2.2", want: "shop/db"},
+		{name: "a pod's source that is another's", port: "shop/web", on: "net-default@n1", from: "10.244.1.3", to: "10.244.2.2"},
+		{name: "a MAC that is another's", port: "shop/web", on: "net-default@n1", from: "10.244.1.3", to: "10.244.2.2", spoofs: true},
+		{name: "a neighbor", port: "red/a", on: "net-red", from: "10.10.0.2", to: "10.10.0.3", mac: "0a:ce:0a:0a:00:03", want: "red/c"},
+		{name: "another Network of the Router", port: "red/a", on: "net-red", from: "10.10.0.2", to: "10.11.0.2", want: "red/b"},
+		{name: "another tenant's neighbor", port: "blue/a", on: "net-blue", from: "10.10.0.2", to: "10.10.0.3", mac: "0a:ce:0a:0a:00:03"},
+		{name: "another tenant's Network", port: "blue/a", on: "net-blue", from: "10.10.0.2", to: "10.11.0.2"},
+		{name: "a tenant to the cluster", port: "red/a", on: "net-red", from: "10.10.0.2", to: "10.244.1.2"},
+		{name: "the cluster to a tenant", port: "shop/web", on: "net-default@n1", from: "10.244.1.2", to: "10.11.0.2", want: "mgmt-n1"},
+		{name: "a Router that is imported", port: "audit/a", on: "net-audit", from: "10.20.0.2", to: "10.11.0.2", want: "red/b"},
+		{name: "a Router that is not", port: "red/a", on: "net-red", from: "10.10.0.2", to: "10.20.0.2"},
+		{name: "from a shared Router", port: "lab/a", on: "net-lab", from: "10.30.0.2", to: "10.244.1.2", want: "shop/web"},
+		{name: "to a shared Router", port: "shop/web", on: "net-default@n1", from: "10.244.1.2", to: "10.30.0.2", want: "lab/a"},
+		{name: "to a shared Router by IPv6", port: "shop/web", on: "net-default@n1", from: "fd00:244:1::2", to: "fd00:30::2", want: "lab/a"},
+		{name: "to the wire", port: "shop/web.net1", on: "net-office", from: "192.168.70.9", to: "192.168.70.200",
+			mac: "0a:00:00:00:00:99", want: "wire-office"},
+	} {
+		trace := o.Trace(p.on, p.match(t, o))
+		out := outputs(trace)
+		if p.want == "" && len(out) > 0 || p.want != "" && (len(out) != 1 || out[0] != p.want) {
+			t.Errorf("%s: leaves by %q, want %q\n%s\n%s", p.name, out, p.want, p.match(t, o), trace)
+		}
+	}
+	dhcp := o.Trace("net-red", fmt.Sprintf(`inport == "red/a" && eth.src == %s && eth.dst == ff:ff:ff:ff:ff:ff && `+
+		`ip4.src == 0.0.0.0 && ip4.dst == 255.255.255.255 && udp.src == 68 && udp.dst == 67 && ip.ttl == 64`,
+		reserved.PodMAC(netip.MustParseAddr("10.10.0.2"))))
+	if !strings.Contains(dhcp, "put_dhcp_opts(offerip = 10.10.0.2") {
+		t.Errorf("DHCP is not answered:\n%s", dhcp)
+	}
+}
+
+// outputs are the logical ports that a packet leaves by.
+func outputs(trace string) (ports []string) {
+	for _, line := range strings.Split(trace, "\n") {
+		if _, after, ok := strings.Cut(line, `/* output to "`); ok {
+			name, kind, _ := strings.Cut(after, `"`)
+			if !strings.Contains(kind, `type "patch"`) {
+				ports = append(ports, name)
+			}
+		}
+	}
+	return ports
+}
