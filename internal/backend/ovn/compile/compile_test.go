@@ -126,6 +126,36 @@ var worlds = map[string]func(*intent.Objects){
 			port("shop", "db.example", "red", "n1", "10.10.0.50", "fd00:10::50"), port("shop", "unbound", "plain", "", "10.11.0.2"),
 		}
 	},
+	"gateways": func(o *intent.Objects) {
+		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3})
+		o.Networks = append(o.Networks,
+			intent.Network{Name: "office", Physical: "dc", VLAN: 70, External: true, Subnets: subnets("198.51.100.0/24", "2001:db8:70::/64")},
+			intent.Network{Name: "red", Router: "red", Subnets: subnets("10.10.0.0/16", "fd00:10::/64")},
+			intent.Network{Name: "blue", Router: "blue", Subnets: subnets("10.10.0.0/16")})
+		for router, addresses := range map[string][]string{
+			"red": {"198.51.100.50", "2001:db8:70::50", "198.51.100.51"}, "default": {"198.51.100.60"},
+		} {
+			for _, a := range addresses {
+				o.EgressAddresses = append(o.EgressAddresses, intent.EgressAddress{
+					Network: "office", Address: addr(a), Router: router, Nodes: []string{"n1", "n2"}, Leaving: []string{"n1"},
+				})
+			}
+		}
+		o.EgressAddresses = append(o.EgressAddresses,
+			intent.EgressAddress{Network: "office", Address: addr("198.51.100.70"), Router: "default", Egress: "bank"})
+		o.EgressPaths = []intent.EgressPath{{Name: "bank", Network: "office"}}
+		o.GatewayAddresses = []intent.GatewayAddress{{Router: "blue", Node: "n1", Network: "office", Address: addr("198.51.100.80")}}
+		o.FloatingIPs = []intent.FloatingIP{
+			{Name: "red/web", Network: "office", Address: addr("198.51.100.32"), Port: "red/web"},
+			{Name: "red/web-6", Network: "office", Address: addr("2001:db8:70::32"), Port: "red/web"},
+			{Name: "blue/web", Network: "office", Address: addr("198.51.100.33"), Port: "blue/web"},
+			{Name: "red/shop", Network: "office", Address: addr("198.51.100.34"), Service: "red/shop"},
+			{Name: "red/none", Network: "office", Address: addr("198.51.100.35"), Port: "red/none"},
+		}
+		o.Ports = []intent.Port{
+			port("red", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), port("blue", "web", "blue", "n1", "10.10.0.2"),
+		}
+	},
 	"wires": func(o *intent.Objects) {
 		o.Networks = append(o.Networks,
 			intent.Network{Name: "office", Physical: "dc", VLAN: 70, Subnets: subnets("192.168.70.0/24")},
@@ -192,7 +222,7 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 				n := intent.Network{Name: network.Draw(t, "network"), Router: router.Draw(t, "router")}
 				switch n.Name {
 				case "office":
-					n.Physical, n.Router = "dc", ""
+					n.Physical, n.Router, n.Subnets = "dc", "", subnets("10.10.0.0/16")
 				case "default", "ns":
 				default:
 					n.Subnets = subnets("10.10.0.0/16", "fd00:10::/64")
@@ -220,6 +250,30 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 			"no port": func(t *rapid.T) {
 				change(func(tx *intent.Tx) { tx.DeletePort(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id")) })
 			},
+			"gateway": func(t *rapid.T) {
+				e := intent.EgressAddress{
+					Network: "office", Router: router.Draw(t, "router"),
+					Address: rapid.SampledFrom([]netip.Addr{addr("10.10.0.77"), addr("fd00:10::77")}).Draw(t, "address"),
+					Nodes:   []string{nodes.Draw(t, "node")},
+				}
+				if rapid.Bool().Draw(t, "egress") {
+					e.Egress = "bank"
+				}
+				change(func(tx *intent.Tx) { tx.SetEgressAddress(e) })
+			},
+			"no gateway": func(t *rapid.T) {
+				change(func(tx *intent.Tx) { tx.DeleteEgressAddress("office", addr("10.10.0.77")) })
+			},
+			"distributed": func(t *rapid.T) {
+				g := intent.GatewayAddress{Router: router.Draw(t, "router"), Node: "n1", Network: "office", Address: addr("10.10.0.78")}
+				change(func(tx *intent.Tx) { tx.SetGatewayAddress(g) })
+			},
+			"floating": func(t *rapid.T) {
+				f := intent.FloatingIP{Name: "a/f", Network: "office", Address: addr("10.10.0.79"),
+					Port: rapid.SampledFrom([]string{"a/x", "a/y"}).Draw(t, "port")}
+				change(func(tx *intent.Tx) { tx.SetFloatingIP(f) })
+			},
+			"no floating": func(*rapid.T) { change(func(tx *intent.Tx) { tx.DeleteFloatingIP("a/f") }) },
 			"range": func(t *rapid.T) {
 				change(func(tx *intent.Tx) { tx.ReplaceServiceRanges([]intent.ServiceRange{{Prefix: prefix("10.96.0.0/16")}}) })
 			},

@@ -16,6 +16,9 @@ func kinds(o Options) []Kind {
 		nodeKind{o.Cluster},
 		rangeKind{},
 		portKind{o.Cluster},
+		gatewayKind{o.Cluster},
+		floatingKind{o.Cluster},
+		egressKind{},
 	}
 }
 

@@ -41,6 +41,7 @@ func NewRows() *Rows {
 
 // Set replaces what the unit of that name contributes; an empty Unit removes it. Rows of different
 // units must not have one key: names of units are unique, and keys of rows begin with them (Key).
+// Of two rows of the unit with one key the first counts.
 func (r *Rows) Set(name string, u Unit) {
 	old, ok := r.units[name]
 	if ok && old.equal(u) {
@@ -50,11 +51,9 @@ func (r *Rows) Set(name string, u Unit) {
 		delete(r.rows, row.Ref())
 	}
 	for _, row := range u.Rows {
-		ref := row.Ref()
-		if _, twice := r.rows[ref]; twice {
-			panic(fmt.Sprintf("unit %s has the row %s, which is there already", name, ref))
+		if _, twice := r.rows[row.Ref()]; !twice {
+			r.rows[row.Ref()] = row.Data
 		}
-		r.rows[ref] = row.Data
 	}
 	r.note(old.Rows, u.Rows)
 	for _, e := range u.Elements {
@@ -73,18 +72,19 @@ func (r *Rows) Set(name string, u Unit) {
 // note records which rows differ between two lists of one unit.
 func (r *Rows) note(old, now []Row) {
 	before := make(map[Ref]model.Model, len(old))
-	for _, row := range old {
+	for _, row := range slices.Backward(old) {
 		before[row.Ref()] = row.Data
 	}
 	for _, row := range now {
 		ref := row.Ref()
-		if was, ok := before[ref]; !ok || !reflect.DeepEqual(was, row.Data) {
+		if was, ok := before[ref]; !ok || !reflect.DeepEqual(was, r.rows[ref]) {
 			r.changed[ref] = struct{}{}
 		}
-		delete(before, ref)
 	}
 	for ref := range before {
-		r.changed[ref] = struct{}{}
+		if _, still := r.rows[ref]; !still {
+			r.changed[ref] = struct{}{}
+		}
 	}
 }
 

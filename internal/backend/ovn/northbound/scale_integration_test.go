@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package northbound
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ovntest"
+)
+
+// TestScale writes 20,000 Ports on 400 nodes, half of them on one switch. It reports what our side
+// takes for one more, for a start with nothing to do, and how much memory it has.
+func TestScale(t *testing.T) {
+	if testing.Short() {
+		t.Skip("20,000 Ports")
+	}
+	const nodes, each, crowd = 400, 25, 10000
+	o := ovntest.Start(t)
+	w := world()
+	w.Networks = append(w.Networks, intent.Network{
+		Name: "crowd", Router: "spare", Subnets: []intent.NetworkSubnet{subnet("10.50.0.0/16")},
+	})
+	for i := range nodes {
+		n := intent.Node{Name: fmt.Sprintf("m%d", i), MTU: 1400}
+		p := netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256))
+		n.Subnets = []intent.Subnet{{Network: "default", Prefix: p, Gateway: p.Addr().Next()}}
+		w.Nodes = append(w.Nodes, n)
+		for j := range each {
+			w.Ports = append(w.Ports, port("shop", fmt.Sprintf("p-%d-%d", i, j), "default", n.Name,
+				fmt.Sprintf("10.%d.%d.%d", 100+i/256, i%256, j+2)))
+		}
+	}
+	for i := range crowd {
+		w.Ports = append(w.Ports, port("crowd", fmt.Sprintf("p-%d", i), "crowd", "n1", fmt.Sprintf("10.50.%d.%d", 1+i/250, 2+i%250)))
+	}
+	store := intent.NewStore()
+	s, _ := store.Update(func(tx *intent.Tx) error { tx.Replace(w); return nil })
+	began := time.Now()
+	c := start(t, []string{o.Remote("nb")}, s, nil)
+	c.synced()
+	t.Logf("written in %v, %d transactions", time.Since(began), c.client.Transactions())
+	c.stop()
+
+	began = time.Now()
+	c = start(t, []string{o.Remote("nb")}, s, nil)
+	c.synced()
+	t.Logf("start with nothing to do: %v, %d transactions", time.Since(began), c.client.Transactions())
+	if n := c.client.Transactions(); n != 0 {
+		t.Errorf("a restart wrote %d transactions", n)
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	t.Logf("heap %d MB", m.HeapAlloc>>20)
+
+	for _, p := range []intent.Port{
+		port("shop", "more", "default", "m7", "10.100.7.200"), port("crowd", "more", "crowd", "n1", "10.50.99.2"),
+	} {
+		s, _ = store.Update(func(tx *intent.Tx) error { tx.SetPort(p); return nil })
+		before, ref := c.client.Transactions(), nb.Ref{Table: "Logical_Switch_Port", Key: "Port/" + p.ObjectKey()}
+		began = time.Now()
+		c.set(s)
+		for c.client.Transactions() == before {
+			c.until("one more", func(error) bool { return true })
+		}
+		t.Logf("%s: %v with the database's own time", ref, time.Since(began))
+	}
+}
