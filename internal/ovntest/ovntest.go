@@ -161,3 +161,47 @@ func (o *OVN) daemon(program string, args ...string) *exec.Cmd {
 	})
 	return cmd
 }
+
+// Member is one server of a RAFT cluster.
+type Member struct {
+	Remote string // where it listens
+	cmd    *exec.Cmd
+}
+
+// StartCluster runs a RAFT cluster of three servers with an empty northbound database until the
+// test ends. All listen on the loopback interface.
+func StartCluster(t testing.TB) []*Member {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ovn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &OVN{t: t, Dir: dir}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	const size = 3
+	members := make([]*Member, size)
+	var first string
+	for i := range members {
+		file, raft := o.file(fmt.Sprint("nb", i)), "unix:"+filepath.Join(dir, fmt.Sprint("raft", i))
+		if i == 0 {
+			first = raft
+			o.run("ovsdb-tool", "create-cluster", file, filepath.Join(schemas, "ovn-nb.ovsschema"), raft)
+		} else {
+			o.run("ovsdb-tool", "join-cluster", file, "OVN_Northbound", raft, first)
+		}
+		m := &Member{Remote: "unix:" + filepath.Join(dir, fmt.Sprint("nb", i, ".sock"))}
+		m.cmd = o.daemon("ovsdb-server", file, "--remote=p"+m.Remote, "--unixctl="+filepath.Join(dir, fmt.Sprint("ctl", i)))
+		o.run("ovsdb-client", "wait", m.Remote, "OVN_Northbound", "connected")
+		members[i] = m
+	}
+	return members
+}
+
+// Kill ends the server.
+func (m *Member) Kill() error {
+	if err := m.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	_, err := m.cmd.Process.Wait()
+	return err
+}
