@@ -12,8 +12,8 @@ import (
 	"coelan.io/coelan/internal/reserved"
 )
 
-// floatingKind are FloatingIPs of Ports: translation of one address to one, at the node that has the
-// Port. OVN does it on a Router's gateway, so the Router must have one.
+// floatingKind are FloatingIPs of Ports: translation of one address to one, at the node that has
+// the Port. OVN does it on a Router's gateway, so the Router must have one.
 type floatingKind struct{ cluster names.Cluster }
 
 // Name implements Kind.

@@ -11,9 +11,9 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// gatewayKind are the gateways of private Routers, by Router: a port on an external Network that one
-// chassis has, translation to its address, and the default route. What a Router asks for that OVN
-// does not have is a problem of it.
+// gatewayKind are the gateways of private Routers, by Router: a port on an external Network that
+// one chassis has, translation to its address, and the default route. What a Router asks for that
+// OVN does not have is a problem of it.
 type gatewayKind struct{ cluster names.Cluster }
 
 // The highest priority of a chassis of a gateway.

@@ -11,8 +11,8 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// routerKind are Routers: a Logical_Router each, with its own routes. What leads to other Routers is
-// of linkKind.
+// routerKind are Routers: a Logical_Router each, with its own routes. What leads to other Routers
+// is of linkKind.
 //
 // The Router default is where packets leave the cluster. A route leads all that no other one does
 // to its port "way out", which nothing is behind, and policies lead what is for that port to the
@@ -44,7 +44,8 @@ func (k routerKind) Compile(s *intent.State, name string, u *nb.Unit) {
 		return
 	}
 	ref := u.Add("Router/"+name, &nb.LogicalRouter{Name: k.cluster.Router(name), Options: map[string]string{
-		// Neighbors are known from the rows of their ports; those of wires are learned when asked for.
+		// Neighbors are known from the rows of their ports; those of wires are learned when asked
+		// for.
 		"always_learn_from_arp_request": "false",
 		"mac_binding_age_threshold":     "300",
 	}})

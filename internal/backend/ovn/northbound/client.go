@@ -38,8 +38,9 @@ const DefaultProbe = 10 * time.Second
 // Options of a Client. Remotes and Rows are needed.
 type Options struct {
 	Cluster names.Cluster
-	// Remotes are the servers of the database, such as unix:/run/ovn/ovnnb_db.sock, tcp:10.0.0.1:6641
-	// or ssl:[fd00::1]:6641: one, or those of a RAFT cluster, of which the leader is used.
+	// Remotes are the servers of the database, such as unix:/run/ovn/ovnnb_db.sock,
+	// tcp:10.0.0.1:6641 or ssl:[fd00::1]:6641: one, or those of a RAFT cluster, of which the
+	// leader is used.
 	Remotes []string
 	TLS     *tls.Config   // for ssl
 	Probe   time.Duration // 0: DefaultProbe
@@ -56,8 +57,8 @@ type Options struct {
 type Client struct {
 	o       Options
 	changed trigger.Trigger
-	// transactions that the database took, and rows that they inserted.
-	transactions, inserts atomic.Int64
+	// transactions are how many the database took.
+	transactions atomic.Int64
 }
 
 // New returns a Client that Run lets work.
@@ -82,7 +83,7 @@ func (c *Client) Transactions() int64 { return c.transactions.Load() }
 
 // Run connects, again after each loss, and keeps the database as wanted until ctx ends.
 func (c *Client) Run(ctx context.Context) {
-	pause := retry.New(firstPause, lastPause)
+	pause, last := retry.New(firstPause, lastPause), ""
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := c.connection(ctx)
@@ -90,7 +91,10 @@ func (c *Client) Run(ctx context.Context) {
 			return
 		}
 		c.o.Report(err)
-		c.o.Log.Warn("connection to OVN's northbound database, trying again", "remotes", c.o.Remotes, "error", err)
+		if err.Error() != last { // each reason once
+			last = err.Error()
+			c.o.Log.Warn("no connection to OVN's northbound database, trying again", "error", err)
+		}
 		if time.Since(began) > lastPause {
 			pause.Reset()
 		}

@@ -327,7 +327,8 @@ func (p *plan) mutate(table, row string, mutations ...ovsdb.Mutation) ovsdb.Oper
 func (p *plan) value(table, column string, v any) any {
 	value, err := ovsdb.NativeToOvs(p.schema.Table(table).Column(column), v)
 	if err != nil {
-		panic(fmt.Sprintf("column %s of %s: %v", column, table, err)) // libovsdb has compared types on connection
+		// libovsdb compares the types of rows with the database's on connection.
+		panic(fmt.Sprintf("column %s of %s: %v", column, table, err))
 	}
 	return value
 }

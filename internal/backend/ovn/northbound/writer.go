@@ -72,8 +72,8 @@ func (w *writer) problem() error {
 	return errors.Join(errs...)
 }
 
-// ordered are the pending rows: first those that go, whose names others may get, then those that
-// are there, then those that are not.
+// ordered are the pending rows: first those that go, so that others may get their names, then those
+// that are there, then those that are not.
 func (w *writer) ordered(rows *nb.Rows) []nb.Ref {
 	w.session.view.mu.Lock()
 	defer w.session.view.mu.Unlock()
