@@ -26,6 +26,8 @@ import (
 type Engine struct {
 	namespaces map[string]*namespace
 	nodes      map[string]*node
+	// everywhere is what AllNodes names. It has watchers only.
+	everywhere *node
 	endpoints  map[string]*endpoint
 	policies   map[intent.PolicyRef]*policy
 
@@ -89,6 +91,7 @@ func NewEngine() *Engine {
 	return &Engine{
 		namespaces:    map[string]*namespace{},
 		nodes:         map[string]*node{},
+		everywhere:    &node{name: AllNodes},
 		endpoints:     map[string]*endpoint{},
 		policies:      map[intent.PolicyRef]*policy{},
 		selectors:     map[string]*selector{},
@@ -189,8 +192,15 @@ func (e *Engine) DeleteNode(name string) {
 	}
 }
 
+// AllNodes in place of a node's name stands for all of them: its View is what the Views of all
+// nodes have together.
+const AllNodes = ""
+
 // node returns the one of that name, as namespace does.
 func (e *Engine) node(name string) *node {
+	if name == AllNodes {
+		return e.everywhere
+	}
 	n := e.nodes[name]
 	if n == nil {
 		n = &node{name: name}
@@ -200,7 +210,7 @@ func (e *Engine) node(name string) *node {
 }
 
 func (e *Engine) tidyNode(n *node) {
-	if !n.known && n.endpoints.len() == 0 && len(n.watchers) == 0 {
+	if n != e.everywhere && !n.known && n.endpoints.len() == 0 && len(n.watchers) == 0 {
 		delete(e.nodes, n.name)
 	}
 }
@@ -255,7 +265,7 @@ func (e *Engine) SetEndpoint(to Endpoint) {
 		c.endpoints.add(p)
 		if on != nil {
 			on.endpoints.add(p)
-			for _, w := range on.watchers {
+			for w := range e.watchersOf(on) {
 				w.add(e, p)
 			}
 		}
@@ -293,7 +303,7 @@ func (e *Engine) withdraw(p *endpoint) {
 	p.identity.endpoints.remove(p)
 	if p.node != nil {
 		p.node.endpoints.remove(p)
-		for _, w := range p.node.watchers {
+		for w := range e.watchersOf(p.node) {
 			w.remove(e, p)
 		}
 	}
@@ -306,7 +316,7 @@ func (e *Engine) close(p *endpoint, closed bool) {
 	}
 	p.closed = closed
 	if p.node != nil {
-		for _, w := range p.node.watchers {
+		for w := range e.watchersOf(p.node) {
 			w.subject(e, p.key, nil)
 		}
 	}
@@ -345,7 +355,8 @@ func (e *Engine) SetPolicy(p Policy) { e.stalePolicies[p.Ref] = &p }
 // DeletePolicy removes a Policy.
 func (e *Engine) DeletePolicy(ref intent.PolicyRef) { e.stalePolicies[ref] = nil }
 
-// View returns what the node of that name has to know, whether or not there is such a Node.
+// View returns what the node of that name has to know, whether or not there is such a Node; of
+// AllNodes what all nodes have to know together.
 func (e *Engine) View(node string) View {
 	w := e.newWatcher(node)
 	e.settle()
@@ -357,7 +368,7 @@ func (e *Engine) View(node string) View {
 // Attach returns the node's View and has Deltas tell what changes from now on. It may be called
 // again for the same node.
 func (e *Engine) Attach(node string) View {
-	if n := e.nodes[node]; n != nil && len(n.watchers) > 0 {
+	if n := e.attachable(node); n != nil && len(n.watchers) > 0 {
 		v := e.View(node)
 		for key := range n.watchers[0].subjects {
 			// The caller has no earlier state of them.
@@ -372,9 +383,17 @@ func (e *Engine) Attach(node string) View {
 
 // Detach ends what Attach began.
 func (e *Engine) Detach(node string) {
-	if n := e.nodes[node]; n != nil && len(n.watchers) > 0 {
+	if n := e.attachable(node); n != nil && len(n.watchers) > 0 {
 		n.watchers[0].close(e)
 	}
+}
+
+// attachable is the node of that name, or everywhere; nil if there is none.
+func (e *Engine) attachable(name string) *node {
+	if name == AllNodes {
+		return e.everywhere
+	}
+	return e.nodes[name]
 }
 
 // Deltas returns what has changed since the last call, by name of the attached nodes

@@ -182,6 +182,9 @@ func drawEvent(t *rapid.T) event {
 
 var testNodes = []string{"n1", "n2", "n3"}
 
+// allViews are those of the nodes, and the one of all of them.
+var allViews = append([]string{AllNodes}, testNodes...)
+
 // agent is the state that follows from a View and then Deltas.
 type agent struct {
 	rules    map[string]intent.Rule
@@ -254,11 +257,11 @@ func checkEngine(t *rapid.T) {
 			t.Log(ev.name)
 			ev.do(e, r)
 		case "attach":
-			n := few(t, "node", testNodes...)
+			n := few(t, "node", allViews...)
 			t.Log("attach", n)
 			agents[n] = newAgent(e.Attach(n))
 		case "detach":
-			n := few(t, "node", testNodes...)
+			n := few(t, "node", allViews...)
 			t.Log("detach", n)
 			e.Detach(n)
 			delete(agents, n)
@@ -268,9 +271,9 @@ func checkEngine(t *rapid.T) {
 		}
 	}
 	follow(t, e, r, agents)
-	for _, n := range testNodes {
-		if diff := cmp.Diff(r.view(n), e.View(n), options); diff != "" {
-			t.Fatalf("node %s (-reference +engine):\n%s", n, diff)
+	for _, n := range allViews {
+		if diff := cmp.Diff(r.viewOf(n), e.View(n), options); diff != "" {
+			t.Fatalf("node %q (-reference +engine):\n%s", n, diff)
 		}
 	}
 	for ref := range r.policies {
@@ -295,7 +298,7 @@ func checkEngine(t *rapid.T) {
 			t.Fatalf("node %s is left with %+v", n, agents[n].view())
 		}
 	}
-	for _, n := range testNodes {
+	for _, n := range allViews {
 		e.Detach(n)
 	}
 	if n := len(e.namespaces) + len(e.nodes) + len(e.endpoints) + len(e.policies) + len(e.selectors) + len(e.scopes) + len(e.groups) +
@@ -313,8 +316,8 @@ func follow(t *rapid.T, e *Engine, r *reference, agents map[string]*agent) {
 		agents[n].apply(d)
 	}
 	for n, a := range agents {
-		if diff := cmp.Diff(r.view(n), a.view(), options); diff != "" {
-			t.Fatalf("node %s (-reference +engine):\n%s", n, diff)
+		if diff := cmp.Diff(r.viewOf(n), a.view(), options); diff != "" {
+			t.Fatalf("node %q (-reference +engine):\n%s", n, diff)
 		}
 	}
 	if d := e.Deltas(); len(d) > 0 {

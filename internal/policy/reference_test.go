@@ -74,6 +74,24 @@ func (r *reference) members(s Selector, n narrowed) map[location]bool {
 	return out
 }
 
+// viewOf is the View of a node, or of AllNodes: what the Views of the nodes have together.
+func (r *reference) viewOf(node string) View {
+	if node != AllNodes {
+		return r.view(node)
+	}
+	all := newAgent(View{})
+	for _, n := range testNodes {
+		v := r.view(n)
+		for i, p := range v.Peers {
+			groups := append(slices.Clone(p.Groups), all.peers[intent.PeerKey(p.Space, p.Address)].Groups...)
+			slices.Sort(groups)
+			v.Peers[i].Groups = slices.Compact(groups)
+		}
+		all.apply(Delta{View: v})
+	}
+	return all.view()
+}
+
 // view computes what a node has to know.
 func (r *reference) view(node string) View {
 	var v View

@@ -4,14 +4,15 @@ package policy
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"coelan.io/coelan/internal/intent"
 )
 
-// watcher records the changes of one node.
+// watcher records the changes of one node, or of all of them together.
 type watcher struct {
-	node    *node
+	node    *node                   // AllNodes: it is the Engine's everywhere
 	applied map[*identity]*governed // the parts of it that are in use
 	pending map[*identity]struct{}  // for which that may have to change
 
@@ -28,10 +29,43 @@ func (e *Engine) newWatcher(name string) *watcher {
 	w.forget()
 	n.watchers = append(n.watchers, w)
 	e.attached[w] = struct{}{}
-	for p := range n.endpoints.all() {
+	for p := range e.endpointsOf(w) {
 		w.add(e, p)
 	}
 	return w
+}
+
+// whole says that the watcher is for all nodes.
+func (w *watcher) whole() bool { return w.node.name == AllNodes }
+
+// covers says that Subjects of Endpoints on a node, which may be nil, are the watcher's.
+func (w *watcher) covers(n *node) bool { return n != nil && (w.whole() || n == w.node) }
+
+// endpointsOf are those that a watcher covers.
+func (e *Engine) endpointsOf(w *watcher) iter.Seq[*endpoint] {
+	if !w.whole() {
+		return w.node.endpoints.all()
+	}
+	return func(yield func(*endpoint) bool) {
+		for _, p := range e.endpoints {
+			if p.node != nil && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// watchersOf are those that cover a node.
+func (e *Engine) watchersOf(n *node) iter.Seq[*watcher] {
+	return func(yield func(*watcher) bool) {
+		for _, list := range [...][]*watcher{n.watchers, e.everywhere.watchers} {
+			for _, w := range list {
+				if !yield(w) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // forget has nothing to be checked.
@@ -43,7 +77,7 @@ func (w *watcher) forget() {
 
 // close ends it.
 func (w *watcher) close(e *Engine) {
-	for p := range w.node.endpoints.all() {
+	for p := range e.endpointsOf(w) {
 		p.identity.on.remove(w)
 	}
 	for _, g := range w.applied {
@@ -128,9 +162,9 @@ func (w *watcher) apply(e *Engine, c *identity) {
 	if was == nil {
 		return // additions have been recorded already
 	}
-	if c.endpoints.len() < w.node.endpoints.len() {
+	if w.whole() || c.endpoints.len() < w.node.endpoints.len() {
 		for p := range c.endpoints.all() {
-			if p.node == w.node {
+			if w.covers(p.node) {
 				w.subject(e, p.key, was)
 			}
 		}
@@ -238,7 +272,7 @@ func (w *watcher) delta(e *Engine) Delta {
 	}
 	for key, was := range w.subjects {
 		p := e.endpoints[key]
-		if p == nil || p.node != w.node {
+		if p == nil || !w.covers(p.node) {
 			d.RemovedSubjects = append(d.RemovedSubjects, key)
 			continue
 		}
