@@ -22,6 +22,9 @@ type holders struct {
 	singles  map[string]*v1alpha1.AddressBlock // of one address, by name
 	blocks   []intent.Block                    // those in effect, sorted as by Blocks
 	objects  map[intent.Block]*v1alpha1.AddressBlock
+	// ofNode reports whether an address of the nodes' own subnets belongs to a pod's Port; nil: no
+	// such address belongs to any.
+	ofNode func(o *v1alpha1.Port, a netip.Addr) bool
 }
 
 func newHolders(objects []*v1alpha1.AddressBlock, networks []intent.Network, blocks []intent.Block) *holders {
@@ -54,8 +57,11 @@ func (h *holders) judge(o *v1alpha1.Port, p intent.Port) (Problem, bool) {
 		if !h.address(o, a) {
 			problem.Field, problem.Value = fmt.Sprintf("status.addresses[%d]", i), a.String()
 			problem.Text = "is not the Port's by an AddressBlock of node " + o.Status.Node
-			if o.Spec.Pod == nil {
+			switch {
+			case o.Spec.Pod == nil:
 				problem.Text = "is not the Port's by an AddressBlock of the controller"
+			case h.networks[o.Spec.Network].FromNodes():
+				problem.Text = notOfNode + o.Status.Node
 			}
 			return problem, false
 		}
@@ -72,6 +78,9 @@ func (h *holders) judge(o *v1alpha1.Port, p intent.Port) (Problem, bool) {
 // or to a pod by the block that its node hands out.
 func (h *holders) address(o *v1alpha1.Port, a netip.Addr) bool {
 	n, whole := h.networks[o.Spec.Network], netip.PrefixFrom(a, a.BitLen())
+	if n.FromNodes() {
+		return h.ofNode != nil && h.ofNode(o, a)
+	}
 	ofGateway := func(s intent.NetworkSubnet) bool { return s.Gateway == a }
 	if whole.Addr() != a || !inSubnet(n, whole) || slices.ContainsFunc(n.Subnets, ofGateway) {
 		return false
@@ -109,6 +118,9 @@ func ownMAC(o *v1alpha1.Port, p intent.Port) bool {
 	asked := SameMAC(o.Spec.MAC, p.MAC) && !reserved.IsPodMAC(p.MAC) && !reserved.IsRouterMAC(p.MAC)
 	return o.Spec.Pod == nil || asked || p.MAC == reserved.PodMAC(p.Addresses[0])
 }
+
+// notOfNode is why an address does not belong to a Port of the node that is named after it.
+const notOfNode = "is not one that pods have of the podCIDRs of node "
 
 // boundPort is a Port that a node has bound, and what is made of it.
 type boundPort struct {

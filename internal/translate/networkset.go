@@ -15,6 +15,8 @@ type NetworkView struct {
 	// Node is the name of this node: Networks of another one mean nothing here, and Ports that this
 	// node has bound are known by their attachments.
 	Node string
+	// Everywhere says that the Networks of all nodes have effect.
+	Everywhere bool
 	// Connected reports whether this node is connected to a physical network.
 	Connected func(physical string) bool
 	// SNAT is that of the Router default.
@@ -249,7 +251,7 @@ func (s *NetworkSet) translateRouter(e *routerEntry, c *NetworkChanges) {
 func (s *NetworkSet) translateNetwork(e *networkEntry, c *NetworkChanges) {
 	t := &networkTables{routers: s.results, networks: map[string]intent.Network{}}
 	var specs []*v1alpha1.Network
-	if o := e.object; o != nil && onNode(o, s.view.Node) {
+	if o := e.object; o != nil && (s.view.Everywhere || onNode(o, s.view.Node)) {
 		specs = append(specs, o)
 		if e.name != intent.DefaultNetworkName && Admitted(o.Status.ID, o.Status.Conditions) {
 			t.addNetwork(o)
@@ -325,14 +327,14 @@ func inOrder[T any](m map[string]*T) []*T {
 	return list
 }
 
-func add[T comparable](index map[string]map[T]struct{}, key string, e T) {
+func add[K, T comparable](index map[K]map[T]struct{}, key K, e T) {
 	if index[key] == nil {
 		index[key] = map[T]struct{}{}
 	}
 	index[key][e] = struct{}{}
 }
 
-func remove[T comparable](index map[string]map[T]struct{}, key string, e T) {
+func remove[K, T comparable](index map[K]map[T]struct{}, key K, e T) {
 	delete(index[key], e)
 	if len(index[key]) == 0 {
 		delete(index, key)

@@ -59,14 +59,7 @@ func FixedPorts(objects []*v1alpha1.Port, claims []*v1alpha1.AddressBlock,
 		if _, known := holders.networks[o.Spec.Network]; !known || o.Status.Node == "" || len(o.Status.Addresses) == 0 {
 			continue
 		}
-		p := intent.Port{
-			ID: RemoteID(o.Namespace, o.Name), Namespace: o.Namespace, Pod: o.Name, Object: o.Name,
-			Network: o.Spec.Network, Node: o.Status.Node,
-		}
-		if o.Spec.Pod != nil {
-			p.Pod, p.Interface, p.UID = o.Spec.Pod.Name, o.Spec.Pod.Interface, o.Spec.Pod.UID
-		}
-		problem, ok := onWire(o, &p)
+		p, problem, ok := readPort(o)
 		if ok {
 			problem, ok = holders.judge(o, p)
 		}
@@ -83,11 +76,7 @@ func FixedPorts(objects []*v1alpha1.Port, claims []*v1alpha1.AddressBlock,
 			continue
 		}
 		if other := owners[b.mac()]; other != b.object {
-			problems = append(problems, Problem{
-				Object: "port " + b.object.Namespace + "/" + b.object.Name, Reason: NotOwned,
-				Field: "status.mac", Value: b.object.Status.MAC,
-				Text: "is that of port " + other.Namespace + "/" + other.Name,
-			})
+			problems = append(problems, macTaken(b.object, other))
 			continue
 		}
 		ports = append(ports, b.port)
@@ -95,6 +84,27 @@ func FixedPorts(objects []*v1alpha1.Port, claims []*v1alpha1.AddressBlock,
 	slices.SortFunc(ports, func(a, b intent.Port) int { return cmp.Compare(a.ID, b.ID) })
 	sortProblems(problems)
 	return ports, problems
+}
+
+// macTaken is what is wrong with a Port with a MAC that another one has.
+func macTaken(o, other *v1alpha1.Port) Problem {
+	return Problem{
+		Object: "port " + o.Namespace + "/" + o.Name, Reason: NotOwned, Field: "status.mac", Value: o.Status.MAC,
+		Text: "is that of port " + other.Namespace + "/" + other.Name,
+	}
+}
+
+// readPort is what a Port that a node has bound says of itself.
+func readPort(o *v1alpha1.Port) (intent.Port, Problem, bool) {
+	p := intent.Port{
+		ID: RemoteID(o.Namespace, o.Name), Namespace: o.Namespace, Pod: o.Name, Object: o.Name,
+		Network: o.Spec.Network, Node: o.Status.Node,
+	}
+	if o.Spec.Pod != nil {
+		p.Pod, p.Interface, p.UID = o.Spec.Pod.Name, o.Spec.Pod.Interface, o.Spec.Pod.UID
+	}
+	problem, ok := onWire(o, &p)
+	return p, problem, ok
 }
 
 // onWire reads what a Port has on the wire.
