@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/nodeview"
+)
+
+// serviceKind are Services: a Load_Balancer for each protocol. One of a shared Router is in a group
+// that all switches have, so that it costs one row however many switches there are; one of a
+// private Router is at the Router's switches.
+//
+// Where nodes see different endpoints (policies Local, hints), each node has a Load_Balancer of its
+// own, at the switches that are the node's; the switches that span nodes get what a node without
+// any of the endpoints and without a zone sees.
+type serviceKind struct {
+	cluster names.Cluster
+	private map[string]map[string]struct{} // keys of Services, by private Router
+	varying map[string]struct{}            // keys of Services that nodes see differently
+}
+
+func newServiceKind(c names.Cluster) *serviceKind {
+	return &serviceKind{c, map[string]map[string]struct{}{}, map[string]struct{}{}}
+}
+
+// Name implements Kind.
+func (*serviceKind) Name() string { return "Service" }
+
+// Affected implements Kind.
+func (k *serviceKind) Affected(from, to *intent.State, d intent.Delta, yield func(string)) {
+	if from == nil {
+		clear(k.private)
+		clear(k.varying)
+	}
+	for _, key := range d.Services {
+		if from != nil {
+			if v, ok := from.Services().Get(key); ok {
+				unindex(k.private, v.Router, key)
+				delete(k.varying, key)
+			}
+		}
+		if v, ok := to.Services().Get(key); ok {
+			if isPrivate(to, v.Router) {
+				index(k.private, v.Router, key)
+			}
+			if varies(v) {
+				k.varying[key] = struct{}{}
+			}
+		}
+		yield(key)
+	}
+	for _, key := range d.FloatingIPs {
+		for _, s := range [...]*intent.State{from, to} {
+			if s == nil {
+				continue
+			}
+			if f, ok := s.FloatingIPs().Get(key); ok && f.Service != "" {
+				yield(f.Service)
+			}
+		}
+	}
+	k.affectedByRouters(from, to, d, yield)
+	if !nodesDiffer(from, to, d) {
+		return
+	}
+	for key := range k.varying {
+		yield(key)
+	}
+	for _, keys := range k.private { // their Routers may have a switch for each node
+		for key := range keys {
+			yield(key)
+		}
+	}
+}
+
+// affectedByRouters yields the Services of Routers that have become private or shared, and of
+// private Routers with other Networks.
+func (k *serviceKind) affectedByRouters(from, to *intent.State, d intent.Delta, yield func(string)) {
+	routers, changed := map[string]struct{}{}, false
+	for _, name := range d.Routers {
+		if from == nil || isPrivate(from, name) != isPrivate(to, name) {
+			changed = true
+		}
+	}
+	for _, name := range d.Networks {
+		for _, s := range [...]*intent.State{from, to} {
+			if s == nil {
+				continue
+			}
+			if n, ok := s.Networks().Get(name); ok {
+				routers[n.Router] = struct{}{}
+			}
+		}
+	}
+	if changed {
+		clear(k.private)
+		for v := range to.Services().All() {
+			if isPrivate(to, v.Router) {
+				index(k.private, v.Router, serviceKey(v))
+			}
+			yield(serviceKey(v))
+		}
+	}
+	for router := range routers {
+		for key := range k.private[router] {
+			yield(key)
+		}
+	}
+}
+
+// nodesDiffer reports whether there are other nodes than before, or in other zones.
+func nodesDiffer(from, to *intent.State, d intent.Delta) bool {
+	return slices.ContainsFunc(d.Nodes, func(name string) bool {
+		if from == nil {
+			return true
+		}
+		a, was := from.Nodes().Get(name)
+		b, is := to.Nodes().Get(name)
+		return was != is || a.Zone != b.Zone
+	})
+}
+
+func serviceKey(v intent.Service) string { return v.Namespace + "/" + v.Name }
+
+// isPrivate reports whether a Router's addresses mean something on its own Networks only. One that
+// is not known is: nothing of it is for others.
+func isPrivate(s *intent.State, router string) bool {
+	r, ok := s.Routers().Get(router)
+	return !ok || r.Private()
+}
+
+// varies reports whether what a Service has depends on the node.
+func varies(v intent.Service) bool {
+	return v.InternalLocal || v.ExternalLocal || slices.ContainsFunc(v.Ports, func(p intent.ServicePort) bool {
+		return slices.ContainsFunc(p.Endpoints, func(e intent.ServiceEndpoint) bool {
+			return e.Topology.HasZones() || e.Topology.HasNodes()
+		})
+	})
+}
+
+// Compile implements Kind.
+func (k *serviceKind) Compile(s *intent.State, key string, u *nb.Unit) {
+	v, ok := s.Services().Get(key)
+	if !ok {
+		return
+	}
+	if _, known := s.Routers().Get(v.Router); !known {
+		return
+	}
+	b := balancer{cluster: k.cluster, service: v, unit: u, private: isPrivate(s, v.Router)}
+	b.report()
+	at := nodeview.Node{FloatingIPs: s.FloatingIPsOfService}
+	if !varies(v) {
+		b.rows(nodeview.Service(v, at), "", b.everywhere(s))
+		return
+	}
+	b.rows(nodeview.Service(v, at), "", b.spanning(s))
+	for n := range s.Nodes().All() {
+		at.Name, at.Zone = n.Name, n.Zone
+		b.rows(nodeview.Service(v, at), n.Name, b.onNode(s, n.Name))
+	}
+}
+
+// place is a row that Load_Balancers are elements of, in a column.
+type place struct {
+	of     nb.Ref
+	column string
+}
+
+// balancer makes the rows of one Service.
+type balancer struct {
+	cluster names.Cluster
+	service intent.Service
+	unit    *nb.Unit
+	private bool
+}
+
+// everywhere is at all switches that have the Service.
+func (b balancer) everywhere(s *intent.State) []place {
+	if !b.private {
+		return []place{{balancingGroup(everySwitch), "load_balancer"}}
+	}
+	places := b.spanning(s)
+	for n := range s.Nodes().All() {
+		places = append(places, b.onNode(s, n.Name)...)
+	}
+	return places
+}
+
+// spanning is at the switches that are not one node's.
+func (b balancer) spanning(s *intent.State) []place {
+	if !b.private {
+		return []place{{balancingGroup(spanningSwitches), "load_balancer"}}
+	}
+	var places []place
+	for n := range s.NetworksOf(b.service.Router) {
+		if !n.FromNodes() {
+			places = append(places, place{switchRef(n.Name, ""), "load_balancer"})
+		}
+	}
+	return places
+}
+
+// onNode is at the switches that are the node's.
+func (b balancer) onNode(s *intent.State, node string) []place {
+	if !b.private {
+		return []place{{balancingGroup(switchesOf(node)), "load_balancer"}}
+	}
+	var places []place
+	for n := range s.NetworksOf(b.service.Router) {
+		if n.FromNodes() {
+			places = append(places, place{switchRef(n.Name, node), "load_balancer"})
+		}
+	}
+	return places
+}
+
+// rows adds the Load_Balancers of what a node serves, or all do without one, at these places.
+func (b balancer) rows(v intent.NodeService, node string, places []place) {
+	for _, protocol := range []intent.Protocol{intent.TCP, intent.UDP, intent.SCTP} {
+		open, kept := b.vips(v, protocol)
+		name := strings.ToLower(protocol.String())
+		b.row(name, node, open, true, places)
+		b.row(name+" local", node, kept, false, places)
+	}
+}
+
+// row adds one Load_Balancer. Clients are refused where there is no endpoint on any node, but where
+// a policy keeps them on a node without one, their packets are dropped.
+func (b balancer) row(name, node string, vips map[string]string, reject bool, places []place) {
+	if len(vips) == 0 || len(places) == 0 {
+		return
+	}
+	key := nb.Key("Service/"+serviceKey(b.service), name)
+	if node != "" {
+		key = nb.Key(key, "at", node)
+	}
+	protocol, _, _ := strings.Cut(name, " ")
+	options := map[string]string{"hairpin_snat_ip": hairpinAddresses, "reject": strconv.FormatBool(reject), "event": "false"}
+	if b.service.AffinitySeconds > 0 {
+		options["affinity_timeout"] = strconv.Itoa(min(b.service.AffinitySeconds, maxAffinity))
+	}
+	b.unit.Add(key, &nb.LoadBalancer{
+		Name: b.cluster.Owner(key), VIPs: vips, Protocol: &protocol, Options: options,
+	})
+	for _, p := range places {
+		b.unit.Put(p.of, p.column, key)
+	}
+}
+
+// maxAffinity is the longest affinity_timeout.
+const maxAffinity = 65535
+
+// vips are the addresses of a protocol with their endpoints: open ones, where a client without an
+// endpoint is refused if none has one, and those where a policy keeps clients on the node.
+func (b balancer) vips(v intent.NodeService, protocol intent.Protocol) (open, kept map[string]string) {
+	open, kept = map[string]string{}, map[string]string{}
+	for _, p := range v.Ports {
+		if p.Protocol != protocol {
+			continue
+		}
+		internal, external := open, open
+		internals, externals := p.Endpoints, p.Endpoints
+		if v.InternalLocal {
+			internals = p.LocalEndpoints
+		}
+		if v.ExternalLocal {
+			externals = p.LocalEndpoints
+		}
+		// If there are endpoints, but not for these clients, packets are dropped.
+		if len(internals) == 0 && !p.Unserved {
+			internal = kept
+		}
+		if len(externals) == 0 && !p.Unserved {
+			external = kept
+		}
+		if p.ClusterIP.IsValid() {
+			internal[joinHostPort(p.ClusterIP, p.Port)] = backends(internals)
+		}
+		if b.private {
+			continue
+		}
+		for _, a := range p.ExternalIPs {
+			external[joinHostPort(a, p.Port)] = backends(externals)
+		}
+		if openTo(v.SourceRanges, p.IPv6) {
+			for _, a := range p.LoadBalancerIPs {
+				external[joinHostPort(a, p.Port)] = backends(externals)
+			}
+		}
+		if p.NodePort != 0 {
+			external[joinHostPort(nodePortAddress(p.IPv6), p.NodePort)] = backends(externals)
+		}
+	}
+	return open, kept
+}
+
+// report tells what the Service does not get.
+func (b balancer) report() {
+	v := b.service
+	object := "Service " + serviceKey(v)
+	outside, restricted := false, false
+	for _, p := range v.Ports {
+		outside = outside || p.NodePort != 0 || len(p.ExternalIPs)+len(p.LoadBalancerIPs) > 0
+		restricted = restricted || len(p.LoadBalancerIPs) > 0 && !openTo(v.SourceRanges, p.IPv6)
+	}
+	switch {
+	case b.private && outside:
+		b.unit.Problem(object, reasonUnsupported, "OVN serves addresses of Services outside of the cluster and node ports"+
+			" only where the network of the Service's namespace is in a shared Router; the ClusterIP works")
+	case restricted:
+		b.unit.Problem(object, reasonUnsupported, "OVN cannot keep other sources than those of"+
+			" spec.loadBalancerSourceRanges away, so nothing is served at the load balancer's addresses")
+	}
+	if v.AffinitySeconds > maxAffinity {
+		b.unit.Problem(object, reasonUnsupported, "a client keeps its endpoint for "+strconv.Itoa(maxAffinity)+
+			" seconds at most")
+	}
+}
+
+// reasonUnsupported is that of Problems with what OVN cannot do.
+const reasonUnsupported = "NotSupported"
+
+func index(of map[string]map[string]struct{}, key, value string) {
+	if of[key] == nil {
+		of[key] = map[string]struct{}{}
+	}
+	of[key][value] = struct{}{}
+}
+
+func unindex(of map[string]map[string]struct{}, key, value string) {
+	delete(of[key], value)
+	if len(of[key]) == 0 {
+		delete(of, key)
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

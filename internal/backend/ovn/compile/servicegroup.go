@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"strings"
+
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/intent"
+)
+
+// The Load_Balancer_Groups of Services that all Routers' pods reach: at every switch, at those that
+// span nodes, and at those of one node.
+const (
+	everySwitch      = "all"
+	spanningSwitches = "spanning"
+)
+
+func switchesOf(node string) string { return "node " + node }
+
+// balancingGroup is the Load_Balancer_Group of that name.
+func balancingGroup(name string) nb.Ref {
+	return nb.Ref{Table: "Load_Balancer_Group", Key: "Balancing/" + name}
+}
+
+// balancingKind are Load_Balancer_Groups, and which switches have them: units are groups, and
+// switches of Networks that are in a Router, since on physical networks others route.
+type balancingKind struct{ cluster names.Cluster }
+
+// Name implements Kind.
+func (balancingKind) Name() string { return "Balancing" }
+
+const atSwitch = "switch "
+
+// Affected implements Kind.
+func (balancingKind) Affected(from, to *intent.State, d intent.Delta, yield func(string)) {
+	if from == nil {
+		yield(everySwitch)
+		yield(spanningSwitches)
+	}
+	for _, node := range d.Nodes {
+		yield(switchesOf(node))
+		for n := range to.Networks().All() {
+			if n.FromNodes() {
+				yield(atSwitch + n.Name + " " + node)
+			}
+		}
+	}
+	for _, network := range d.Networks {
+		yield(atSwitch + network + " ")
+		for _, s := range [...]*intent.State{from, to} {
+			if s == nil {
+				continue
+			}
+			for n := range s.Nodes().All() {
+				yield(atSwitch + network + " " + n.Name)
+			}
+		}
+	}
+}
+
+// Compile implements Kind.
+func (k balancingKind) Compile(s *intent.State, key string, u *nb.Unit) {
+	if at, ok := strings.CutPrefix(key, atSwitch); ok {
+		network, node, _ := strings.Cut(at, " ")
+		k.atSwitch(s, network, node, u)
+		return
+	}
+	if node, ok := strings.CutPrefix(key, switchesOf("")); ok {
+		if _, there := s.Nodes().Get(node); !there {
+			return
+		}
+	}
+	group := balancingGroup(key)
+	u.Add(group.Key, &nb.LoadBalancerGroup{Name: k.cluster.Owner(group.Key)})
+}
+
+// atSwitch gives a switch its groups; node is empty for one that spans nodes.
+func (balancingKind) atSwitch(s *intent.State, network, node string, u *nb.Unit) {
+	n, ok := s.Networks().Get(network)
+	if !ok || n.Router == "" || n.FromNodes() != (node != "") {
+		return
+	}
+	also := spanningSwitches
+	if node != "" {
+		if _, there := s.Nodes().Get(node); !there {
+			return
+		}
+		also = switchesOf(node)
+	}
+	for _, group := range []string{everySwitch, also} {
+		u.Put(switchRef(network, node), "load_balancer_group", balancingGroup(group).Key)
+	}
+}
