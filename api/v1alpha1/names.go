@@ -112,6 +112,9 @@ const (
 	ReasonNotBound        = "NotBound"
 	ReasonBound           = "Bound"
 	ReasonRefused         = "RefusedBySwitch"
+	// ReasonNotSupported says that a central system, such as OVN, does not do all that is asked for,
+	// or cannot be programmed.
+	ReasonNotSupported = "NotSupported"
 
 	// Reasons of FloatingIPs. One without a Port is Unassociated, as in OpenStack.
 	ReasonNotExternal    = "NetworkNotExternal"

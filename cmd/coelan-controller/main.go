@@ -36,6 +36,7 @@ func main() {
 func command() *cobra.Command {
 	options := controller.DefaultOptions()
 	var kubeconfig, apiServers, vnis, externalIPs string
+	ovn := ovnFlags{}
 	level := slog.LevelInfo
 	cmd := &cobra.Command{
 		Use:           "coelan-controller",
@@ -54,6 +55,9 @@ func command() *cobra.Command {
 			if a := options.MetricsAccess; a != metricsaccess.Authorized && a != metricsaccess.Open {
 				return fmt.Errorf("--metrics-access: is %q, not %s or %s", a, metricsaccess.Authorized,
 					metricsaccess.Open)
+			}
+			if options.OVN, err = ovn.options(); err != nil {
+				return err
 			}
 			options.Log = slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			return run(cmd.Context(), options, kubeconfig, apiServers)
@@ -85,6 +89,7 @@ func command() *cobra.Command {
 		"file with the API server's address (default the pod's service account)")
 	flags.StringVar(&apiServers, "api-servers", "",
 		"file in which the node's agent remembers where the API servers are; empty: none")
+	ovn.add(flags)
 	cmd.AddCommand(uninstallCommand(), queryCommand())
 	return cmd
 }

@@ -27,11 +27,16 @@ func kinds() []client.Object {
 	}
 }
 
-// cacheOptions keep of each object what is read: every replica holds all pods of the cluster.
-func cacheOptions(p *policies.Progress) cache.Options {
+// cacheOptions keep of each object what is read: every replica holds all pods of the cluster. The
+// endpoints of Services are read where the controller programs these.
+func cacheOptions(p *policies.Progress, endpoints bool) cache.Options {
+	trim := reconcile.TrimForCache
+	if endpoints {
+		trim = reconcile.TrimKeepingEndpoints
+	}
 	return cache.Options{
 		NewInformer:      p.NewInformer,
-		DefaultTransform: reconcile.TrimForCache,
+		DefaultTransform: trim,
 		ByObject: map[client.Object]cache.ByObject{
 			&apiextensionsv1.CustomResourceDefinition{}: policies.OnlyClusterDefinition(),
 		},

@@ -19,8 +19,11 @@ import (
 
 	"coelan.io/coelan/internal/allocate"
 	"coelan.io/coelan/internal/apiaccess"
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/northbound"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/controller/policies"
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/metricsaccess"
 )
 
@@ -65,6 +68,25 @@ type Options struct {
 
 	// Socket is the unix socket of the diagnostics; empty: none.
 	Socket string
+
+	// OVN is what the backend ovn needs; nil: the agents have the backend ovs.
+	OVN *OVN
+}
+
+// OVN are the settings of the backend ovn. But for the first ones they have to be those of the
+// agents.
+type OVN struct {
+	// Northbound are the servers of the northbound database.
+	Northbound []string
+	// Cluster tells this cluster's rows from those of other clusters.
+	Cluster names.Cluster
+	// TLS are files for servers with ssl:; nil: there are none.
+	TLS *northbound.TLSFiles
+	// ServiceCIDRs are prefixes of ClusterIPs beside those of the API.
+	ServiceCIDRs []netip.Prefix
+	SNAT         intent.SNAT
+	PolicyMode   intent.PolicyMode
+	AuditDenied  bool
 }
 
 // DefaultSocket is where the coelan command expects the diagnostics, in the controller's container.

@@ -7,9 +7,12 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/controller/clusterintent"
 	"coelan.io/coelan/internal/controller/loadbalancers"
 	"coelan.io/coelan/internal/controller/networks"
 	"coelan.io/coelan/internal/controller/nodeconfigs"
+	"coelan.io/coelan/internal/controller/ovn"
 	"coelan.io/coelan/internal/controller/policies"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
@@ -22,8 +25,25 @@ func setup(
 ) (*policies.Feed, error) {
 	a := &reconcile.Access{Client: m.GetClient(), Live: m.GetAPIReader(),
 		Events: m.GetEventRecorderFor(reconcile.EventSource)}
-	err := networks.Setup(m, a, monitor, networks.Options{
-		Mapping: o.Mapping, VNIs: o.VNIs, UsageInterval: o.UsageInterval, Refusals: distribution.Hub,
+	policyOptions := policies.Options{
+		Log: o.Log, Distribution: distribution, Progress: progress, Namespace: o.LeaderElectionNamespace,
+		BindAddress: o.PolicyBindAddress, TokenFile: o.PolicyTokenFile, Interval: o.PolicyInterval, Socket: o.Socket,
+	}
+	if o.OVN != nil {
+		policyOptions.NodeAddress = names.ManagementAddress
+	}
+	p, err := policies.Setup(m, a, monitor, policyOptions)
+	if err != nil {
+		return nil, fmt.Errorf("policies: %w", err)
+	}
+	var refusals networks.Refusals = distribution.Hub
+	if o.OVN != nil {
+		if refusals, err = setupOVN(m, a, o, distribution, p, monitor); err != nil {
+			return nil, fmt.Errorf("backend ovn: %w", err)
+		}
+	}
+	err = networks.Setup(m, a, monitor, networks.Options{
+		Mapping: o.Mapping, VNIs: o.VNIs, UsageInterval: o.UsageInterval, Refusals: refusals,
 		RefusedInterval: o.PolicyInterval,
 	})
 	if err != nil {
@@ -38,12 +58,31 @@ func setup(
 	if err := nodeconfigs.Setup(m, a, monitor, o.Log, distribution.Hub); err != nil {
 		return nil, fmt.Errorf("node configurations: %w", err)
 	}
-	p, err := policies.Setup(m, a, monitor, policies.Options{
-		Log: o.Log, Distribution: distribution, Progress: progress, Namespace: o.LeaderElectionNamespace,
-		BindAddress: o.PolicyBindAddress, TokenFile: o.PolicyTokenFile, Interval: o.PolicyInterval, Socket: o.Socket,
+	return p, nil
+}
+
+// setupOVN adds what programs OVN, and returns what objects' conditions say of it.
+func setupOVN(
+	m manager.Manager, a *reconcile.Access, o Options, distribution *policies.Distribution, feed *policies.Feed,
+	monitor *heartbeat.Monitor,
+) (*ovn.Runner, error) {
+	source := clusterintent.New(clusterintent.Options{
+		Log: o.Log, Informers: m.GetCache(), Monitor: monitor,
+		Policies: distribution.Engine, PoliciesKnown: feed.Known(),
+		Settings: clusterintent.Settings{
+			Mapping: o.Mapping, ExternalIPs: o.ExternalIPs, ServiceCIDRs: o.OVN.ServiceCIDRs, SNAT: o.OVN.SNAT,
+			PolicyMode: o.OVN.PolicyMode, AuditDenied: o.OVN.AuditDenied, NodeAddress: names.ManagementAddress,
+		},
+	})
+	runner, err := ovn.New(ovn.Options{
+		Log: o.Log, Cluster: o.OVN.Cluster, Remotes: o.OVN.Northbound, TLS: o.OVN.TLS, Intent: source,
+		Switches: distribution.Hub, Access: a, Monitor: monitor,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("policies: %w", err)
+		return nil, err
 	}
-	return p, nil
+	if err := m.Add(source); err != nil {
+		return nil, err
+	}
+	return runner, m.Add(runner)
 }

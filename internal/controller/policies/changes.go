@@ -60,7 +60,7 @@ func (p *Feed) change(e event, changed *changedPolicies) func(*policy.Engine) {
 			return remove(p.nodes, name, (*policy.Engine).DeleteNode)
 		}
 		p.endpoints.SetNode(o)
-		return set(p.nodes, name, policies.Node(o), (*policy.Engine).SetNode)
+		return set(p.nodes, name, policies.Node(o, p.nodeAddress), (*policy.Engine).SetNode)
 	case *corev1.Pod:
 		if e.gone {
 			p.endpoints.DeletePod(namespace, name)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"reflect"
 	"sync"
 
@@ -46,6 +47,8 @@ type Feed struct {
 	source   *viewSource
 	// loop reports an apply that does not end: it waits for nothing but locks.
 	loop *heartbeat.Loop
+
+	nodeAddress func(subnet netip.Prefix) (netip.Addr, bool)
 
 	// endpoints, namespaces and nodes are of the one goroutine that works.
 	endpoints  *policies.Endpoints
@@ -254,6 +257,9 @@ func (p *Feed) apply() {
 		p.findingsChanged.Fire()
 	}
 }
+
+// Known is closed when the Engine knows all that there is.
+func (p *Feed) Known() <-chan struct{} { return p.complete }
 
 // Ready says why agents cannot be served; nil: they can.
 func (p *Feed) Ready() error {

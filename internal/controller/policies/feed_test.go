@@ -81,7 +81,7 @@ func TestSlimPodsAreTheSameToPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(fmt.Sprint(policies.Node(node)), fmt.Sprint(policies.Node(slimNode.(*corev1.Node)))); diff != "" {
+	if diff := cmp.Diff(fmt.Sprint(policies.Node(node, nil)), fmt.Sprint(policies.Node(slimNode.(*corev1.Node), nil))); diff != "" {
 		t.Errorf("node (-whole +slim):\n%s", diff)
 	}
 }

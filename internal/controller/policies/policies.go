@@ -6,6 +6,7 @@ package policies
 
 import (
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -47,12 +48,16 @@ type Options struct {
 	Interval time.Duration
 	// Socket is the unix socket of the diagnostics; empty: none.
 	Socket string
+	// NodeAddress is the address in a node's subnet that pods see its processes by, beside the
+	// gateway; nil: there is none.
+	NodeAddress func(subnet netip.Prefix) (netip.Addr, bool)
 }
 
 // Setup adds to a manager what every replica does, and the status of policies,
 // which the leader writes.
 func Setup(m manager.Manager, a *reconcile.Access, monitor *heartbeat.Monitor, o Options) (*Feed, error) {
 	p := newFeed(o.Log, m.GetCache(), o.Distribution, o.Progress, monitor)
+	p.nodeAddress = o.NodeAddress
 	p.source = newViewSource(o.Progress, m.GetAPIReader())
 	p.engine.Basis, p.hub.Source = p.source.Basis, p.source
 	status := &policyStatus{

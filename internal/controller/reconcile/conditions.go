@@ -114,13 +114,15 @@ func SetBlocked(conditions *[]metav1.Condition, generation int64, users []string
 	})
 }
 
-// RefusedMessage says on how many nodes an object is left out, and why on one of them;
-// empty if on none.
+// RefusedMessage says on how many nodes an object is left out, and why on one of them; empty if on
+// none. What a central system does not do of it is there without a node, and comes first.
 func RefusedMessage(list []server.NodeRefusal) string {
-	switch len(list) {
-	case 0:
+	switch {
+	case len(list) == 0:
 		return ""
-	case 1:
+	case list[0].Node == "":
+		return list[0].Reason
+	case len(list) == 1:
 		return fmt.Sprintf("left out on node %s, whose switch refuses it: %s", list[0].Node, list[0].Reason)
 	}
 	return fmt.Sprintf("left out on %d nodes, whose switches refuse it, such as %s: %s", len(list), list[0].Node,
@@ -142,6 +144,9 @@ func SetProgrammed(
 	switch {
 	case len(refused) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonRefused
+		if refused[0].Node == "" {
+			c.Reason = v1alpha1.ReasonNotSupported
+		}
 		c.Message = strings.TrimPrefix(progress+"; "+RefusedMessage(refused), "; ")
 	case pending:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonPending

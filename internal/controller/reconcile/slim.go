@@ -14,6 +14,7 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/translate"
 	"coelan.io/coelan/internal/translate/policies"
+	"coelan.io/coelan/internal/wellknown"
 )
 
 // TrimForCache returns the part of an object that is read: every replica holds all pods of the
@@ -29,15 +30,18 @@ func TrimForCache(obj any) (any, error) {
 			Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
 		}
 		n.Labels = o.Labels
-		for _, key := range []string{v1alpha1.AnnotationPhysicalNetworks, v1alpha1.AnnotationNetworkConfig} {
-			if value, there := o.Annotations[key]; there {
-				metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value)
+		for _, t := range o.Spec.Taints {
+			if t.Key == wellknown.TaintToBeDeleted {
+				n.Spec.Taints = append(n.Spec.Taints, t)
 			}
 		}
+		keepAnnotations(&n.ObjectMeta, o.Annotations, v1alpha1.AnnotationPhysicalNetworks,
+			v1alpha1.AnnotationNetworkConfig, v1alpha1.AnnotationMTU)
 		return n, nil
 	case *corev1.Namespace:
 		n := &corev1.Namespace{ObjectMeta: slimMeta(o.ObjectMeta)}
 		n.Labels = o.Labels
+		keepAnnotations(&n.ObjectMeta, o.Annotations, v1alpha1.AnnotationAuditDenied)
 		return n, nil
 	case *corev1.Service:
 		svc := &corev1.Service{ObjectMeta: slimMeta(o.ObjectMeta), Spec: o.Spec}
@@ -56,6 +60,19 @@ func TrimForCache(obj any) (any, error) {
 	return obj, nil
 }
 
+// TrimKeepingEndpoints is TrimForCache that leaves EndpointSlices with all of their endpoints.
+func TrimKeepingEndpoints(obj any) (any, error) {
+	o, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return TrimForCache(obj)
+	}
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: slimMeta(o.ObjectMeta), AddressType: o.AddressType, Ports: o.Ports, Endpoints: o.Endpoints,
+	}
+	s.Labels = o.Labels
+	return s, nil
+}
+
 // slimPod has the labels, the annotations and the named ports that policies look at.
 func slimPod(o *corev1.Pod) *corev1.Pod {
 	p := &corev1.Pod{
@@ -64,11 +81,7 @@ func slimPod(o *corev1.Pod) *corev1.Pod {
 		Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
 	}
 	p.Labels = o.Labels
-	for _, key := range policies.Annotations() {
-		if value, there := o.Annotations[key]; there {
-			metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value)
-		}
-	}
+	keepAnnotations(&p.ObjectMeta, o.Annotations, policies.Annotations()...)
 	p.Spec.Containers, p.Spec.InitContainers = slimContainers(o.Spec.Containers), slimContainers(o.Spec.InitContainers)
 	return p
 }
@@ -110,6 +123,15 @@ func isWrong(e discoveryv1.Endpoint, of discoveryv1.AddressType) bool {
 	return len(e.Addresses) == 0 || slices.ContainsFunc(e.Addresses, func(text string) bool {
 		return !translate.IsSound(text, of)
 	})
+}
+
+// keepAnnotations keeps those of the given keys.
+func keepAnnotations(m *metav1.ObjectMeta, annotations map[string]string, keys ...string) {
+	for _, key := range keys {
+		if value, there := annotations[key]; there {
+			metav1.SetMetaDataAnnotation(m, key, value)
+		}
+	}
 }
 
 func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {

@@ -114,7 +114,7 @@ func NewController() *Controller {
 // Load gives it all objects.
 func (c *Controller) Load(crowd Crowd) {
 	for _, n := range crowd.Nodes {
-		c.SetNode(policies.Node(n))
+		c.SetNode(policies.Node(n, nil))
 		c.endpoints.SetNode(n)
 	}
 	for _, n := range crowd.Namespaces {

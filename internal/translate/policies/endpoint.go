@@ -42,15 +42,22 @@ func Namespace(o *corev1.Namespace) policy.Namespace {
 	return policy.Namespace{Name: o.Name, Labels: o.Labels}
 }
 
-// Node is what policies see of a node: its addresses of all types, and those of the gateways of its
-// podCIDRs. What cannot be read is left out here; Nodes tells of it.
-func Node(o *corev1.Node) policy.Node {
+// Node is what policies see of a node: its addresses of all types, those of the gateways of its
+// podCIDRs, and the address in each that own returns, unless own is nil. What cannot be read is left
+// out here; Nodes tells of it.
+func Node(o *corev1.Node, own func(subnet netip.Prefix) (netip.Addr, bool)) policy.Node {
 	n := policy.Node{Name: o.Name, Labels: o.Labels}
 	for _, a := range o.Status.Addresses {
 		n.Addresses = append(n.Addresses, parseAddresses(a.Address)...)
 	}
 	for _, s := range translate.PodSubnets(o) {
 		n.Addresses = append(n.Addresses, s.Gateway)
+		if own == nil {
+			continue
+		}
+		if a, ok := own(s.Prefix); ok {
+			n.Addresses = append(n.Addresses, a)
+		}
 	}
 	n.Addresses = sortedAddresses(n.Addresses)
 	return n

@@ -118,6 +118,6 @@ func FuzzPolicyEndpoint(f *testing.F) {
 		if set, gone := e.Changes(); len(set) > 0 || len(gone) > 2 || len(e.made)+len(e.keys)+len(e.groupsOf)+len(e.naming)+len(e.onto)+len(e.podPorts)+len(e.onNode)+len(e.foreign)+len(e.foreignOn) > 0 {
 			t.Fatalf("something is left: %v, %v, %+v", set, gone, e)
 		}
-		Node(node)
+		Node(node, nil)
 	})
 }

@@ -19,6 +19,8 @@ func kinds(o Options) []Kind {
 		gatewayKind{o.Cluster},
 		floatingKind{o.Cluster},
 		egressKind{},
+		newServiceKind(o.Cluster),
+		balancingKind{o.Cluster},
 	}
 }
 

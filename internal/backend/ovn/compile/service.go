@@ -3,7 +3,6 @@
 package compile
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,14 +67,8 @@ func (k *serviceKind) Affected(from, to *intent.State, d intent.Delta, yield fun
 		}
 	}
 	k.affectedByRouters(from, to, d, yield)
-	if !nodesDiffer(from, to, d) {
-		return
-	}
-	for key := range k.varying {
-		yield(key)
-	}
-	for _, keys := range k.private { // their Routers may have a switch for each node
-		for key := range keys {
+	if nodesDiffer(from, to, d) {
+		for key := range k.varying {
 			yield(key)
 		}
 	}
@@ -163,16 +156,13 @@ func (k *serviceKind) Compile(s *intent.State, key string, u *nb.Unit) {
 		return
 	}
 	b.rows(nodeview.Service(v, at), "", b.spanning(s))
+	if b.private {
+		return // of Networks with addresses of nodes' ranges none is in a private Router
+	}
 	for n := range s.Nodes().All() {
 		at.Name, at.Zone = n.Name, n.Zone
-		b.rows(nodeview.Service(v, at), n.Name, b.onNode(s, n.Name))
+		b.rows(nodeview.Service(v, at), n.Name, []nb.Ref{balancingGroup(switchesOf(n.Name))})
 	}
-}
-
-// place is a row that Load_Balancers are elements of, in a column.
-type place struct {
-	of     nb.Ref
-	column string
 }
 
 // balancer makes the rows of one Service.
@@ -184,47 +174,29 @@ type balancer struct {
 }
 
 // everywhere is at all switches that have the Service.
-func (b balancer) everywhere(s *intent.State) []place {
+func (b balancer) everywhere(s *intent.State) []nb.Ref {
 	if !b.private {
-		return []place{{balancingGroup(everySwitch), "load_balancer"}}
+		return []nb.Ref{balancingGroup(everySwitch)}
 	}
-	places := b.spanning(s)
-	for n := range s.Nodes().All() {
-		places = append(places, b.onNode(s, n.Name)...)
-	}
-	return places
+	return b.spanning(s)
 }
 
 // spanning is at the switches that are not one node's.
-func (b balancer) spanning(s *intent.State) []place {
+func (b balancer) spanning(s *intent.State) []nb.Ref {
 	if !b.private {
-		return []place{{balancingGroup(spanningSwitches), "load_balancer"}}
+		return []nb.Ref{balancingGroup(spanningSwitches)}
 	}
-	var places []place
+	var places []nb.Ref
 	for n := range s.NetworksOf(b.service.Router) {
 		if !n.FromNodes() {
-			places = append(places, place{switchRef(n.Name, ""), "load_balancer"})
-		}
-	}
-	return places
-}
-
-// onNode is at the switches that are the node's.
-func (b balancer) onNode(s *intent.State, node string) []place {
-	if !b.private {
-		return []place{{balancingGroup(switchesOf(node)), "load_balancer"}}
-	}
-	var places []place
-	for n := range s.NetworksOf(b.service.Router) {
-		if n.FromNodes() {
-			places = append(places, place{switchRef(n.Name, node), "load_balancer"})
+			places = append(places, switchRef(n.Name, ""))
 		}
 	}
 	return places
 }
 
 // rows adds the Load_Balancers of what a node serves, or all do without one, at these places.
-func (b balancer) rows(v intent.NodeService, node string, places []place) {
+func (b balancer) rows(v intent.NodeService, node string, places []nb.Ref) {
 	for _, protocol := range []intent.Protocol{intent.TCP, intent.UDP, intent.SCTP} {
 		open, kept := b.vips(v, protocol)
 		name := strings.ToLower(protocol.String())
@@ -235,7 +207,7 @@ func (b balancer) rows(v intent.NodeService, node string, places []place) {
 
 // row adds one Load_Balancer. Clients are refused where there is no endpoint on any node, but where
 // a policy keeps them on a node without one, their packets are dropped.
-func (b balancer) row(name, node string, vips map[string]string, reject bool, places []place) {
+func (b balancer) row(name, node string, vips map[string]string, reject bool, places []nb.Ref) {
 	if len(vips) == 0 || len(places) == 0 {
 		return
 	}
@@ -252,7 +224,7 @@ func (b balancer) row(name, node string, vips map[string]string, reject bool, pl
 		Name: b.cluster.Owner(key), VIPs: vips, Protocol: &protocol, Options: options,
 	})
 	for _, p := range places {
-		b.unit.Put(p.of, p.column, key)
+		b.unit.Put(p, "load_balancer", key)
 	}
 }
 
@@ -342,5 +314,3 @@ func unindex(of map[string]map[string]struct{}, key, value string) {
 		delete(of, key)
 	}
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

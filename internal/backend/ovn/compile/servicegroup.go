@@ -25,7 +25,8 @@ func balancingGroup(name string) nb.Ref {
 }
 
 // balancingKind are Load_Balancer_Groups, and which switches have them: units are groups, and
-// switches of Networks that are in a Router, since on physical networks others route.
+// switches of Networks that are in a Router, since on physical networks others route. Networks with
+// addresses of the nodes' ranges share the switches of the Network default.
 type balancingKind struct{ cluster names.Cluster }
 
 // Name implements Kind.
@@ -41,21 +42,11 @@ func (balancingKind) Affected(from, to *intent.State, d intent.Delta, yield func
 	}
 	for _, node := range d.Nodes {
 		yield(switchesOf(node))
-		for n := range to.Networks().All() {
-			if n.FromNodes() {
-				yield(atSwitch + n.Name + " " + node)
-			}
-		}
+		yield(atSwitch + intent.DefaultNetworkName + " " + node)
 	}
 	for _, network := range d.Networks {
-		yield(atSwitch + network + " ")
-		for _, s := range [...]*intent.State{from, to} {
-			if s == nil {
-				continue
-			}
-			for n := range s.Nodes().All() {
-				yield(atSwitch + network + " " + n.Name)
-			}
+		if network != intent.DefaultNetworkName {
+			yield(atSwitch + network + " ")
 		}
 	}
 }
@@ -79,7 +70,7 @@ func (k balancingKind) Compile(s *intent.State, key string, u *nb.Unit) {
 // atSwitch gives a switch its groups; node is empty for one that spans nodes.
 func (balancingKind) atSwitch(s *intent.State, network, node string, u *nb.Unit) {
 	n, ok := s.Networks().Get(network)
-	if !ok || n.Router == "" || n.FromNodes() != (node != "") {
+	if !ok || n.Router == "" || node == "" && n.FromNodes() {
 		return
 	}
 	also := spanningSwitches

@@ -81,7 +81,7 @@ func (c *Controller) things(t *rapid.T, w *World) map[string]thing {
 	}
 	for _, o := range w.Nodes {
 		things["node "+o.Name] = thing{
-			func() { c.engine.SetNode(policies.Node(o)); c.endpoints.SetNode(o) },
+			func() { c.engine.SetNode(policies.Node(o, nil)); c.endpoints.SetNode(o) },
 			func() { c.engine.DeleteNode(o.Name); c.endpoints.DeleteNode(o.Name) },
 		}
 	}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/northbound"
+	"coelan.io/coelan/internal/controller"
+	"coelan.io/coelan/internal/intent"
+)
+
+// ovnFlags are those of the backend, which have no meaning with the backend ovs.
+type ovnFlags struct {
+	backend, northbound, cluster       string
+	certificate, privateKey, authority string
+	serviceCIDRs, direct, policyMode   string
+	snat, auditDenied                  bool
+}
+
+func (f *ovnFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.backend, "backend", "ovs",
+		"what connects pods: ovs (each node's agent alone), or ovn (OVN, whose northbound database the leader writes)")
+	flags.StringVar(&f.northbound, "northbound", "",
+		"servers of OVN's northbound database with commas between them, such as tcp:192.0.2.1:6641 or ssl:[2001:db8::1]:6641")
+	flags.StringVar(&f.cluster, "cluster", "",
+		"name of this cluster in OVN's northbound database, which tells its rows from those of other clusters")
+	flags.StringVar(&f.certificate, "northbound-certificate", "", "file with the certificate for ssl:")
+	flags.StringVar(&f.privateKey, "northbound-private-key", "", "file with the private key for ssl:")
+	flags.StringVar(&f.authority, "northbound-authority", "", "file with the authority of the servers with ssl:")
+	flags.StringVar(&f.serviceCIDRs, "service-cidrs", "",
+		"with the backend ovn: prefixes of ClusterIPs beside those of the API, with commas between them")
+	flags.BoolVar(&f.snat, "snat", true, "with the backend ovn: the agents' snat.enabled")
+	flags.StringVar(&f.direct, "snat-exclude-cidrs", "", "with the backend ovn: the agents' snat.excludeCIDRs")
+	flags.StringVar(&f.policyMode, "policy-mode", string(intent.EnforcedPolicies),
+		"with the backend ovn: the agents' policy.mode, enforced or off")
+	flags.BoolVar(&f.auditDenied, "audit-denied", false, "with the backend ovn: the agents' policy.auditDenied")
+}
+
+// options are nil for the backend ovs.
+func (f *ovnFlags) options() (*controller.OVN, error) {
+	switch f.backend {
+	case "ovs":
+		if f.northbound != "" {
+			return nil, errors.New("--northbound has no meaning with --backend ovs")
+		}
+		return nil, nil //nolint:nilnil // without OVN there are no settings of it
+	case "ovn":
+	default:
+		return nil, fmt.Errorf("--backend: is %q, not ovs or ovn", f.backend)
+	}
+	o := &controller.OVN{
+		Northbound: split(f.northbound), AuditDenied: f.auditDenied, PolicyMode: intent.PolicyMode(f.policyMode),
+		SNAT: intent.SNAT{Enabled: f.snat},
+	}
+	if len(o.Northbound) == 0 {
+		return nil, errors.New("--northbound: the backend ovn needs the servers of OVN's northbound database")
+	}
+	secure := false
+	for _, remote := range o.Northbound {
+		scheme, _, _ := strings.Cut(remote, ":")
+		if scheme != "tcp" && scheme != "ssl" && scheme != "unix" {
+			return nil, fmt.Errorf("--northbound: %q does not begin with tcp:, ssl: or unix:", remote)
+		}
+		secure = secure || scheme == "ssl"
+	}
+	if secure {
+		if f.certificate == "" || f.privateKey == "" || f.authority == "" {
+			return nil, errors.New("--northbound: ssl: needs --northbound-certificate, --northbound-private-key and --northbound-authority")
+		}
+		o.TLS = &northbound.TLSFiles{Certificate: f.certificate, PrivateKey: f.privateKey, Authority: f.authority}
+	}
+	if o.PolicyMode != intent.EnforcedPolicies && o.PolicyMode != intent.UnenforcedPolicies {
+		return nil, fmt.Errorf("--policy-mode: is %q, not %s or %s", f.policyMode, intent.EnforcedPolicies,
+			intent.UnenforcedPolicies)
+	}
+	var err error
+	if o.Cluster, err = names.ParseCluster(f.cluster); err != nil {
+		return nil, fmt.Errorf("--cluster: %w", err)
+	}
+	for _, list := range []struct {
+		flag, text string
+		to         *[]netip.Prefix
+	}{{"--service-cidrs", f.serviceCIDRs, &o.ServiceCIDRs}, {"--snat-exclude-cidrs", f.direct, &o.SNAT.Direct}} {
+		if *list.to, err = controller.ParsePrefixes(list.text); err != nil {
+			return nil, fmt.Errorf("%s: %w", list.flag, err)
+		}
+	}
+	return o, nil
+}
+
+func split(text string) (list []string) {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
+	}
+	return list
+}

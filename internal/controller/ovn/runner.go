@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ovn runs the controller's half of the backend ovn: in the leader, it has OVN's northbound
+// database be as the cluster's intent says, and reports what OVN cannot do.
+package ovn
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"coelan.io/coelan/internal/backend/ovn/compile"
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/backend/ovn/northbound"
+	"coelan.io/coelan/internal/controller/reconcile"
+	"coelan.io/coelan/internal/heartbeat"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/trigger"
+)
+
+// Options are what a Runner is made with. All are needed but where it is said.
+type Options struct {
+	Log     *slog.Logger
+	Cluster names.Cluster
+	// Remotes are the servers of the northbound database.
+	Remotes []string
+	TLS     *northbound.TLSFiles // nil: none
+	Intent  Intent
+	// Switches are the objects that nodes' agents refuse; the Runner adds those that OVN does.
+	Switches Refusals
+	Access   *reconcile.Access
+	Monitor  *heartbeat.Monitor
+}
+
+// Intent is the whole cluster's.
+type Intent interface {
+	Intent() *intent.Store
+	// Ready is closed when it is complete.
+	Ready() <-chan struct{}
+}
+
+// Runner writes while the manager runs it. Its methods are safe for concurrent use.
+type Runner struct {
+	Options
+	client   *northbound.Client
+	compiler *compile.Compiler // of the client's goroutine
+	loop     *heartbeat.Loop
+	// refusedChanged has an element after Refused has changed, findings after there are other
+	// problems.
+	refusedChanged, findings trigger.Trigger
+	metrics                  *metrics
+
+	mu       sync.Mutex
+	problems []nb.Problem
+	failure  error     // why the database is not as wanted
+	compiled uint64    // revision of the newest State that rows are made of
+	since    time.Time // when the oldest State came that the database does not have; zero: it has all
+}
+
+// New makes a Runner. An error names the file that cannot be used.
+func New(o Options) (*Runner, error) {
+	r := &Runner{
+		Options: o, compiler: compile.New(compile.Options{Cluster: o.Cluster}), loop: o.Monitor.Loop("ovn"),
+		refusedChanged: trigger.New(), findings: trigger.New(),
+	}
+	to := northbound.Options{Cluster: o.Cluster, Remotes: o.Remotes, Rows: r.rows, Report: r.report, Log: o.Log}
+	if o.TLS != nil {
+		config, err := o.TLS.Config()
+		if err != nil {
+			return nil, err
+		}
+		to.TLS = config
+	}
+	r.client = northbound.New(to)
+	r.metrics = newMetrics(r)
+	return r, nil
+}
+
+// NeedLeaderElection says that the leader alone writes.
+func (*Runner) NeedLeaderElection() bool { return true }
+
+// Start works until ctx ends, which it does when leadership is lost.
+func (r *Runner) Start(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { r.followSwitches(ctx) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.Intent.Ready():
+	}
+	r.metrics.register()
+	defer r.metrics.unregister()
+	running.Go(func() { r.followIntent(ctx) })
+	running.Go(func() { r.announce(ctx) })
+	r.client.Run(ctx)
+	return nil
+}
+
+// followIntent has the database compared whenever there is a newer State.
+func (r *Runner) followIntent(ctx context.Context) {
+	for state := r.Intent.Intent().State(); ; state = r.Intent.Intent().State() {
+		r.changed(state)
+		select {
+		case <-ctx.Done():
+			return
+		case <-state.Replaced():
+		}
+	}
+}
+
+// changed notes since when there is a State that the database does not have.
+func (r *Runner) changed(state *intent.State) {
+	r.mu.Lock()
+	if r.since.IsZero() && (state.Revision() != r.compiled || r.failure != nil) {
+		r.since = time.Now()
+	}
+	r.mu.Unlock()
+	r.client.Changed()
+}
+
+// rows brings the rows to the newest intent.
+func (r *Runner) rows() *nb.Rows {
+	defer r.loop.Step()()
+	state := r.Intent.Intent().State()
+	began := time.Now()
+	r.mu.Lock()
+	same := r.compiled == state.Revision() && r.compiled != 0
+	r.mu.Unlock()
+	if same {
+		return r.compiler.Rows()
+	}
+	r.compiler.Update(state)
+	rows := r.compiler.Rows()
+	problems := rows.Problems()
+	r.metrics.compiled(time.Since(began), rows.Len(), len(problems))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.compiled = state.Revision()
+	if fmt.Sprint(problems) != fmt.Sprint(r.problems) {
+		r.problems = problems
+		r.refusedChanged.Fire()
+		r.findings.Fire()
+	}
+	return rows
+}
+
+// report takes what came of a comparison; nil: the database is as wanted.
+func (r *Runner) report(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text(err) != text(r.failure) {
+		if err != nil {
+			r.Log.Warn("OVN's northbound database is not as wanted", "err", err)
+		}
+		r.refusedChanged.Fire()
+	}
+	r.failure = err
+	switch {
+	case err != nil:
+		if r.since.IsZero() {
+			r.since = time.Now()
+		}
+	case !r.since.IsZero() && r.Intent.Intent().State().Revision() == r.compiled:
+		r.metrics.written(time.Since(r.since))
+		r.since = time.Time{}
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// lag is for how long there has been a State that the database does not have.
+func (r *Runner) lag() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.since.IsZero() {
+		return 0
+	}
+	return time.Since(r.since)
+}
