@@ -462,7 +462,7 @@ func TestPolicyNode(t *testing.T) {
 	for _, a := range []string{"10.244.1.1", "192.0.2.1", "198.51.100.1", "2001:db8::1", "fd00::1"} {
 		want.Addresses = append(want.Addresses, netip.MustParseAddr(a))
 	}
-	if diff := cmp.Diff(want, Node(o), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, Node(o, nil), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}
 }

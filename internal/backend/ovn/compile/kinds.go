@@ -21,6 +21,7 @@ func kinds(o Options) []Kind {
 		egressKind{},
 		newServiceKind(o.Cluster),
 		balancingKind{o.Cluster},
+		newPolicyKind(o.Cluster),
 	}
 }
 
