@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ovntest"
 	"coelan.io/coelan/internal/reserved"
 )
@@ -87,6 +88,48 @@ func TestMeaning(t *testing.T) {
 		reserved.PodMAC(netip.MustParseAddr("10.10.0.2"))))
 	if !strings.Contains(dhcp, "put_dhcp_opts(offerip = 10.10.0.2") {
 		t.Errorf("DHCP is not answered:\n%s", dhcp)
+	}
+}
+
+// A Router's gateway translates what leaves to its address, and a floating IP what is for it and
+// what its Port sends. ovn-trace takes chassis as they are bound: there is none here but by hand.
+func TestGatewayMeaning(t *testing.T) {
+	o := ovntest.Start(t)
+	o.Northd()
+	w := world()
+	address := netip.MustParseAddr
+	w.Networks[len(w.Networks)-1].External = true // office
+	w.EgressAddresses = []intent.EgressAddress{{
+		Network: "office", Address: address("192.168.70.50"), Router: "red", Nodes: []string{"n1", "n2"},
+	}}
+	w.FloatingIPs = []intent.FloatingIP{{Name: "red/a", Network: "office", Address: address("192.168.70.60"), Port: "red/a"}}
+	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c.synced()
+	o.Nbctl("--wait=sb", "sync")
+	nat := o.Nbctl("lr-nat-list", "router-red")
+	for _, want := range []string{"dnat_and_snat", "192.168.70.60", "0a:ce:c0:a8:46:3c", "192.168.70.50"} {
+		if !strings.Contains(nat, want) {
+			t.Errorf("translation lacks %s:\n%s", want, nat)
+		}
+	}
+	chassis := o.Nbctl("lrp-get-gateway-chassis", "gw-office@red")
+	if strings.Index(chassis, "gw-office@red@n1") < 0 || strings.Index(chassis, "n2") < strings.Index(chassis, "n1") {
+		t.Errorf("gateway chassis: %s", chassis)
+	}
+	o.Chassis("n1", "red/a", "cr-gw-office@red")
+	o.Neighbor("gw-office@red", "192.168.70.1", "0a:00:00:00:00:99")
+	for _, p := range []struct {
+		packet
+		translation string
+	}{
+		{packet{port: "red/a", on: "net-red", from: "10.10.0.2", to: "203.0.113.9", want: "wire-office"}, "ct_snat_in_czone(192.168.70.60)|ct_snat(192.168.70.60)"},
+		{packet{port: "red/c", on: "net-red", from: "10.10.0.3", to: "203.0.113.9", want: "wire-office"}, "ct_snat_in_czone(192.168.70.50)|ct_snat(192.168.70.50)"},
+	} {
+		trace := o.Trace(p.on, p.match(t, o))
+		one, other, _ := strings.Cut(p.translation, "|")
+		if !strings.Contains(trace, one) && !strings.Contains(trace, other) {
+			t.Errorf("%s is not translated by %s:\n%s", p.port, p.translation, trace)
+		}
 	}
 }
 
