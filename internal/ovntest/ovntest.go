@@ -33,7 +33,7 @@ type OVN struct {
 // Start runs the databases until the test ends.
 func Start(t testing.TB) *OVN {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "ovn") // the paths of sockets must be short
+	dir, err := os.MkdirTemp("", "ovn") //nolint:usetesting // the paths of sockets must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ type Member struct {
 // test ends. All listen on the loopback interface.
 func StartCluster(t testing.TB) []*Member {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "ovn")
+	dir, err := os.MkdirTemp("", "ovn") //nolint:usetesting // the paths of sockets must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,8 @@ func StartCluster(t testing.TB) []*Member {
 			o.run("ovsdb-tool", "join-cluster", file, "OVN_Northbound", raft, first)
 		}
 		m := &Member{Remote: "unix:" + filepath.Join(dir, fmt.Sprint("nb", i, ".sock"))}
-		m.cmd = o.daemon("ovsdb-server", file, "--remote=p"+m.Remote, "--unixctl="+filepath.Join(dir, fmt.Sprint("ctl", i)))
+		m.cmd = o.daemon("ovsdb-server", file, "--remote=p"+m.Remote,
+			"--unixctl="+filepath.Join(dir, fmt.Sprint("ctl", i)))
 		o.run("ovsdb-client", "wait", m.Remote, "OVN_Northbound", "connected")
 		members[i] = m
 	}

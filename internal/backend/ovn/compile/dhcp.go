@@ -45,8 +45,8 @@ func optionsV4(s *intent.State, n intent.Network, sn intent.NetworkSubnet) map[s
 	if mtu := machineMTU(s, n); mtu > 0 {
 		o["mtu"] = strconv.Itoa(mtu)
 	}
-	set(o, "dns_server", "{"+strings.Join(ofFamily(n.DNS.Servers, false), ", ")+"}", len(ofFamily(n.DNS.Servers, false)))
-	set(o, "ntp_server", "{"+strings.Join(ofFamily(n.DHCP.NTP, false), ", ")+"}", len(ofFamily(n.DHCP.NTP, false)))
+	list(o, "dns_server", ofFamily(n.DNS.Servers, false))
+	list(o, "ntp_server", ofFamily(n.DHCP.NTP, false))
 	if len(n.DNS.Searches) > 0 {
 		o["domain_name"] = strconv.Quote(n.DNS.Searches[0])
 		o["domain_search_list"] = strconv.Quote(strings.Join(n.DNS.Searches, ","))
@@ -73,8 +73,7 @@ func optionsV4(s *intent.State, n intent.Network, sn intent.NetworkSubnet) map[s
 
 func optionsV6(_ *intent.State, n intent.Network, _ intent.NetworkSubnet) map[string]string {
 	o := map[string]string{"server_id": gatewayMAC(n)}
-	servers := ofFamily(n.DNS.Servers, true)
-	set(o, "dns_server", "{"+strings.Join(servers, ", ")+"}", len(servers))
+	list(o, "dns_server", ofFamily(n.DNS.Servers, true))
 	if len(n.DNS.Searches) > 0 {
 		o["domain_search"] = strconv.Quote(strings.Join(n.DNS.Searches, ","))
 	}
@@ -84,10 +83,10 @@ func optionsV6(_ *intent.State, n intent.Network, _ intent.NetworkSubnet) map[st
 	return o
 }
 
-// set sets an option that has values.
-func set(o map[string]string, name, value string, values int) {
-	if values > 0 {
-		o[name] = value
+// list sets an option to a list, if that is not empty.
+func list(o map[string]string, name string, values []string) {
+	if len(values) > 0 {
+		o[name] = "{" + strings.Join(values, ", ") + "}"
 	}
 }
 

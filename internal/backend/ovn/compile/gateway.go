@@ -125,7 +125,8 @@ func (k gatewayKind) port(router string, g gateway, u *nb.Unit) {
 	name := k.cluster.GatewayPort(g.network.Name, router)
 	row := &nb.LogicalRouterPort{Name: name, MAC: externalMAC(g.addresses[0].Address)}
 	for _, e := range g.addresses {
-		row.Networks = append(row.Networks, netip.PrefixFrom(e.Address, subnetOf(g.network, e.Address).Prefix.Bits()).String())
+		bits := subnetOf(g.network, e.Address).Prefix.Bits()
+		row.Networks = append(row.Networks, netip.PrefixFrom(e.Address, bits).String())
 	}
 	port := u.AddTo(routerRef(router), "ports", gatewayPortRef(router).Key, row)
 	u.AddTo(switchRef(g.network.Name, ""), "ports", port.Key,

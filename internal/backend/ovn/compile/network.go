@@ -158,7 +158,8 @@ func (k networkKind) join(n intent.Network, node string, sw nb.Ref, subnets []in
 // routerSidePort is the Logical_Switch_Port that leads to a router's port.
 func routerSidePort(name, routerPort string) *nb.LogicalSwitchPort {
 	return &nb.LogicalSwitchPort{
-		Name: name, Type: "router", Addresses: []string{"router"}, Options: map[string]string{"router-port": routerPort},
+		Name: name, Type: "router", Addresses: []string{"router"},
+		Options: map[string]string{"router-port": routerPort},
 	}
 }
 

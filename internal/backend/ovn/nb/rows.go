@@ -18,12 +18,21 @@ import (
 type Rows struct {
 	units    map[string]Unit
 	rows     map[Ref]model.Model
-	elements map[Ref]map[columnValue]int // how many units put it there
+	elements map[Ref]map[ColumnValue]int // how many units put it there
 	holders  map[Ref]map[Holder]struct{}
-	changed  map[Ref]struct{}
+	changed  map[Ref]*Change
 }
 
-type columnValue struct{ column, value string }
+// ColumnValue is a value in a column that is a set.
+type ColumnValue struct{ Column, Value string }
+
+// Change says in what a row is no longer wanted as it was.
+type Change struct {
+	// Whole says that its data differs, or that it has come or gone.
+	Whole bool
+	// Elements have come or gone.
+	Elements map[ColumnValue]bool
+}
 
 // Holder is a column of a row that another row is an element of.
 type Holder struct {
@@ -34,8 +43,8 @@ type Holder struct {
 // NewRows returns Rows without any.
 func NewRows() *Rows {
 	return &Rows{
-		units: map[string]Unit{}, rows: map[Ref]model.Model{}, elements: map[Ref]map[columnValue]int{},
-		holders: map[Ref]map[Holder]struct{}{}, changed: map[Ref]struct{}{},
+		units: map[string]Unit{}, rows: map[Ref]model.Model{}, elements: map[Ref]map[ColumnValue]int{},
+		holders: map[Ref]map[Holder]struct{}{}, changed: map[Ref]*Change{},
 	}
 }
 
@@ -78,12 +87,12 @@ func (r *Rows) note(old, now []Row) {
 	for _, row := range now {
 		ref := row.Ref()
 		if was, ok := before[ref]; !ok || !reflect.DeepEqual(was, r.rows[ref]) {
-			r.changed[ref] = struct{}{}
+			r.change(ref).Whole = true
 		}
 	}
 	for ref := range before {
 		if _, still := r.rows[ref]; !still {
-			r.changed[ref] = struct{}{}
+			r.change(ref).Whole = true
 		}
 	}
 }
@@ -91,14 +100,14 @@ func (r *Rows) note(old, now []Row) {
 func (r *Rows) put(e Element) {
 	of := r.elements[e.Of]
 	if of == nil {
-		of = map[columnValue]int{}
+		of = map[ColumnValue]int{}
 		r.elements[e.Of] = of
 	}
-	v := columnValue{e.Column, e.Value}
+	v := ColumnValue{e.Column, e.Value}
 	if of[v]++; of[v] > 1 {
 		return
 	}
-	r.changed[e.Of] = struct{}{}
+	r.element(e.Of, v)
 	if row, ok := e.row(); ok {
 		if r.holders[row] == nil {
 			r.holders[row] = map[Holder]struct{}{}
@@ -117,12 +126,12 @@ func (e Element) row() (Ref, bool) {
 }
 
 func (r *Rows) take(e Element) {
-	of, v := r.elements[e.Of], columnValue{e.Column, e.Value}
+	of, v := r.elements[e.Of], ColumnValue{e.Column, e.Value}
 	if of[v]--; of[v] > 0 {
 		return
 	}
 	delete(of, v)
-	r.changed[e.Of] = struct{}{}
+	r.element(e.Of, v)
 	if len(of) == 0 {
 		delete(r.elements, e.Of)
 	}
@@ -134,12 +143,39 @@ func (r *Rows) take(e Element) {
 	}
 }
 
-// Changes returns the rows that differ from what they were at the last call, in order: those with
-// other data, those with other elements, and those that are gone.
-func (r *Rows) Changes() []Ref {
-	refs := slices.SortedFunc(maps.Keys(r.changed), Ref.Compare)
-	clear(r.changed)
-	return refs
+// Changes returns in what rows differ from what they were at the last call.
+func (r *Rows) Changes() map[Ref]*Change {
+	changed := r.changed
+	r.changed = map[Ref]*Change{}
+	return changed
+}
+
+func (r *Rows) change(ref Ref) *Change {
+	c := r.changed[ref]
+	if c == nil {
+		c = &Change{}
+		r.changed[ref] = c
+	}
+	return c
+}
+
+// element notes that an element has come or gone.
+func (r *Rows) element(of Ref, v ColumnValue) { r.change(of).Add(v) }
+
+// Add adds an element to the Change.
+func (c *Change) Add(v ColumnValue) {
+	if c.Elements == nil {
+		c.Elements = map[ColumnValue]bool{}
+	}
+	c.Elements[v] = true
+}
+
+// Merge adds another Change of the row.
+func (c *Change) Merge(o *Change) {
+	c.Whole = c.Whole || o.Whole
+	for v := range o.Elements {
+		c.Add(v)
+	}
 }
 
 // Get returns a row's data; false if it is not wanted.
@@ -158,12 +194,15 @@ func (r *Rows) Len() int { return len(r.rows) }
 func (r *Rows) Elements(ref Ref) iter.Seq2[string, string] {
 	return func(yield func(column, value string) bool) {
 		for v := range r.elements[ref] {
-			if !yield(v.column, v.value) {
+			if !yield(v.Column, v.Value) {
 				return
 			}
 		}
 	}
 }
+
+// HasElement says whether a row has the element, beside what its data has.
+func (r *Rows) HasElement(ref Ref, v ColumnValue) bool { return r.elements[ref][v] > 0 }
 
 // Holders yields where a row is an element, in any order.
 func (r *Rows) Holders(ref Ref) iter.Seq[Holder] { return maps.Keys(r.holders[ref]) }
@@ -175,7 +214,8 @@ func (r *Rows) Problems() []Problem {
 		list = append(list, u.Problems...)
 	}
 	slices.SortFunc(list, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Reason, b.Reason),
+			cmp.Compare(a.Message, b.Message))
 	})
 	return slices.Compact(list)
 }
@@ -187,5 +227,7 @@ func (r Ref) Compare(o Ref) int {
 
 func (u Unit) equal(o Unit) bool {
 	return slices.Equal(u.Elements, o.Elements) && slices.Equal(u.Problems, o.Problems) &&
-		slices.EqualFunc(u.Rows, o.Rows, func(a, b Row) bool { return a.Key == b.Key && reflect.DeepEqual(a.Data, b.Data) })
+		slices.EqualFunc(u.Rows, o.Rows, func(a, b Row) bool {
+			return a.Key == b.Key && reflect.DeepEqual(a.Data, b.Data)
+		})
 }

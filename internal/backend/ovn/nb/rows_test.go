@@ -4,6 +4,7 @@ package nb
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,7 +48,8 @@ func TestRowsChanges(t *testing.T) {
 		{"a port is gone", func() { r.Set("Port/b", Unit{}) }, []Ref{sw, b}},
 	} {
 		step.do()
-		if diff := cmp.Diff(step.want, r.Changes()); diff != "" {
+		got := slices.SortedFunc(maps.Keys(r.Changes()), Ref.Compare)
+		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
 	}

@@ -113,7 +113,7 @@ func (c *Client) connection(ctx context.Context) error {
 	defer s.close()
 	c.o.Log.Info("connected to OVN's northbound database", "remote", s.cli.CurrentEndpoint())
 	go s.probe(ctx, c.o.Probe)
-	w := writer{session: s, client: c, pending: map[nb.Ref]bool{}, all: true}
+	w := writer{session: s, client: c, pending: map[nb.Ref]*nb.Change{}, all: true}
 	again := retry.New(firstPause, lastPause)
 	for {
 		err := w.pass(ctx)

@@ -113,7 +113,7 @@ func TestGatewayMeaning(t *testing.T) {
 		}
 	}
 	chassis := o.Nbctl("lrp-get-gateway-chassis", "gw-office@red")
-	if strings.Index(chassis, "gw-office@red@n1") < 0 || strings.Index(chassis, "n2") < strings.Index(chassis, "n1") {
+	if !strings.Contains(chassis, "gw-office@red@n1") || strings.Index(chassis, "n2") < strings.Index(chassis, "n1") {
 		t.Errorf("gateway chassis: %s", chassis)
 	}
 	o.Chassis("n1", "red/a", "cr-gw-office@red")

@@ -67,12 +67,8 @@ func (c *controller) set(s *intent.State) {
 }
 
 func (c *controller) drain() {
-	for {
-		select {
-		case <-c.reports:
-		default:
-			return
-		}
+	for len(c.reports) > 0 {
+		<-c.reports //nolint:errcheck // of before
 	}
 }
 

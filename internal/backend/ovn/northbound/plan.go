@@ -83,6 +83,41 @@ func (p *plan) row(ref nb.Ref) {
 	}
 }
 
+// parts adds what a row lacks of some elements, and takes away what it has too much of them.
+func (p *plan) parts(ref nb.Ref, elements map[nb.ColumnValue]bool) {
+	data, wanted := p.rows.Get(ref)
+	uuid := p.view.uuid(ref)
+	actual := p.view.rows[uuid]
+	if !wanted || actual == nil {
+		return // it goes, or comes, as a whole
+	}
+	t := nb.TableOf(data)
+	minus := map[string][]string{}
+	for v := range elements {
+		c := t.Column(v.Column)
+		own, _ := field(data, c).Interface().([]string)
+		has, _ := field(actual, c).Interface().([]string)
+		value := v.Value
+		if c.Refers != "" {
+			value = p.view.uuid(nb.Ref{Table: c.Refers, Key: v.Value})
+		}
+		want := p.rows.HasElement(ref, v) || slices.Contains(own, v.Value)
+		switch there := slices.Contains(has, value); {
+		case value == "": // it is put there when it is inserted
+		case want && !there:
+			p.put(setOf{t.Name, uuid, c.Name}, value)
+		case there && !want:
+			minus[c.Name] = append(minus[c.Name], value)
+		}
+	}
+	for _, column := range slices.Sorted(maps.Keys(minus)) {
+		slices.Sort(minus[column])
+		p.changes = append(p.changes, p.mutate(t.Name, uuid, ovsdb.Mutation{
+			Column: column, Mutator: ovsdb.MutateOperationDelete, Value: p.value(t.Name, column, minus[column]),
+		}))
+	}
+}
+
 // insert adds a row that is not there, with what it refers to and the rows that it is an element
 // of. It returns what to refer to it by; empty: it cannot be inserted.
 func (p *plan) insert(ref nb.Ref, data model.Model) string {
@@ -91,8 +126,9 @@ func (p *plan) insert(ref nb.Ref, data model.Model) string {
 	}
 	t := nb.TableOf(data)
 	if uuid := p.view.stranger(t.Name, nameOf(t, data)); uuid != "" {
-		p.refused[ref] = fmt.Errorf("%s %s: the northbound database has a row of this name, %s, without %s=%s in its "+
-			"external_ids: rename or remove it", t.Name, nameOf(t, data), uuid, names.OwnerKey, p.view.cluster.Owner(ref.Key))
+		p.refused[ref] = fmt.Errorf("%s %s: the northbound database has a row of this name, %s, without %s=%s in "+
+			"its external_ids: rename or remove it",
+			t.Name, nameOf(t, data), uuid, names.OwnerKey, p.view.cluster.Owner(ref.Key))
 		return ""
 	}
 	name := p.newName()
@@ -103,10 +139,10 @@ func (p *plan) insert(ref nb.Ref, data model.Model) string {
 		delete(p.named, ref)
 		return ""
 	}
-	row := ovsdb.Row{}
+	row, elements := ovsdb.Row{}, p.elementsOf(ref)
 	for i := range t.Columns {
 		c := &t.Columns[i]
-		if v := p.desired(ref, data, c, true); !empty(v) {
+		if v := p.desired(ref, data, c, elements[c.Name], true); !empty(v) {
 			row[c.Name] = p.value(t.Name, c.Name, v)
 		}
 	}
@@ -173,11 +209,11 @@ func (p *plan) put(set setOf, value string) {
 // update adds what differs in a row that is there.
 func (p *plan) update(ref nb.Ref, uuid string, data, actual model.Model) {
 	t := nb.TableOf(data)
-	row := ovsdb.Row{}
+	row, elements := ovsdb.Row{}, p.elementsOf(ref)
 	var mutations []ovsdb.Mutation
 	for i := range t.Columns {
 		c := &t.Columns[i]
-		want, is := p.desired(ref, data, c, false), field(actual, c).Interface()
+		want, is := p.desired(ref, data, c, elements[c.Name], false), field(actual, c).Interface()
 		var plus, minus any
 		switch want := want.(type) {
 		case []string:
@@ -210,7 +246,8 @@ func (p *plan) update(ref nb.Ref, uuid string, data, actual model.Model) {
 		}
 	}
 	if len(row) > 0 {
-		p.changes = append(p.changes, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: t.Name, Where: is(uuid), Row: row})
+		p.changes = append(p.changes,
+			ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: t.Name, Where: is(uuid), Row: row})
 	}
 	if len(mutations) > 0 {
 		p.changes = append(p.changes, p.mutate(t.Name, uuid, mutations...))
@@ -260,7 +297,7 @@ func mapDifference(want, is map[string]string, shared bool) (plus, minus map[str
 
 // desired is what a column should have. In sets, rows that are not there are left out: they are
 // added when they are inserted.
-func (p *plan) desired(ref nb.Ref, data model.Model, c *nb.Column, fresh bool) any {
+func (p *plan) desired(ref nb.Ref, data model.Model, c *nb.Column, elements []string, fresh bool) any {
 	v := field(data, c).Interface()
 	if c.Name == externalIDs {
 		ids := maps.Clone(v.(map[string]string))
@@ -280,13 +317,13 @@ func (p *plan) desired(ref nb.Ref, data model.Model, c *nb.Column, fresh bool) a
 		}
 		return (*string)(nil)
 	case []string:
-		return p.set(ref, v, c, fresh)
+		return p.set(v, elements, c, fresh)
 	}
 	return v
 }
 
 // set is what a set should have: the row's own values and the elements.
-func (p *plan) set(ref nb.Ref, own []string, c *nb.Column, fresh bool) []string {
+func (p *plan) set(own, elements []string, c *nb.Column, fresh bool) []string {
 	var list []string
 	if c.Refers == "" {
 		list = slices.Clone(own)
@@ -297,11 +334,8 @@ func (p *plan) set(ref nb.Ref, own []string, c *nb.Column, fresh bool) []string 
 			}
 		}
 	}
-	for column, value := range p.rows.Elements(ref) {
-		switch {
-		case column != c.Name:
-			continue
-		case c.Refers == "":
+	for _, value := range elements {
+		if c.Refers == "" {
 			list = append(list, value)
 			continue
 		}
@@ -316,6 +350,15 @@ func (p *plan) set(ref nb.Ref, own []string, c *nb.Column, fresh bool) []string 
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// elementsOf are a row's elements by column.
+func (p *plan) elementsOf(ref nb.Ref) map[string][]string {
+	all := map[string][]string{}
+	for column, value := range p.rows.Elements(ref) {
+		all[column] = append(all[column], value)
+	}
+	return all
 }
 
 // mutate is an operation on one row, by UUID or by what the plan calls it.

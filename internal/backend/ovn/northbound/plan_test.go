@@ -14,7 +14,7 @@ import (
 )
 
 // schema has the columns of the tables that tests use, as OVN has them.
-func schema(t *testing.T) ovsdb.DatabaseSchema {
+func schema(t testing.TB) ovsdb.DatabaseSchema {
 	t.Helper()
 	const text = `{"key":"string","value":"string","min":0,"max":"unlimited"}`
 	const rows = `{"key":"uuid","min":0,"max":"unlimited"}`

@@ -5,6 +5,7 @@ package northbound
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/ovn-kubernetes/libovsdb/model"
@@ -26,13 +27,13 @@ type view struct {
 	owned map[nb.Ref][]string
 	named map[nb.Ref]map[string]bool // UUIDs of all rows by table and name
 	// dirty are our rows that are no longer as they were when they were compared.
-	dirty map[nb.Ref]bool
+	dirty map[nb.Ref]*nb.Change
 }
 
 func newView(cluster names.Cluster, changed trigger.Trigger) *view {
 	return &view{
 		cluster: cluster, trigger: changed, rows: map[string]model.Model{}, refs: map[string]nb.Ref{},
-		owned: map[nb.Ref][]string{}, named: map[nb.Ref]map[string]bool{}, dirty: map[nb.Ref]bool{},
+		owned: map[nb.Ref][]string{}, named: map[nb.Ref]map[string]bool{}, dirty: map[nb.Ref]*nb.Change{},
 	}
 }
 
@@ -61,7 +62,8 @@ func (v *view) set(table string, row model.Model) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	uuid := uuidOf(row)
-	if old := v.rows[uuid]; old != nil {
+	old := v.rows[uuid]
+	if old != nil {
 		v.unname(t, uuid, old)
 		if ref, ours := v.refs[uuid]; ours && ref.Key != v.key(t, row) {
 			v.disown(uuid, ref)
@@ -76,9 +78,50 @@ func (v *view) set(table string, row model.Model) {
 		v.named[at][uuid] = true
 	}
 	if key := v.key(t, row); key != "" {
-		v.own(uuid, nb.Ref{Table: t.Name, Key: key})
-		v.touch(v.refs[uuid])
+		ref := nb.Ref{Table: t.Name, Key: key}
+		v.own(uuid, ref)
+		v.differs(t, ref, old, row)
 	}
+}
+
+// differs notes in what a row of ours is another one than before. Sets may be large, and most
+// changes are of an element.
+func (v *view) differs(t *nb.Table, ref nb.Ref, old, row model.Model) {
+	change := &nb.Change{Whole: old == nil}
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		if old == nil {
+			break
+		}
+		was, isSet := field(old, c).Interface().([]string)
+		if !isSet {
+			change.Whole = change.Whole || !reflect.DeepEqual(field(old, c).Interface(), field(row, c).Interface())
+			continue
+		}
+		is := field(row, c).Interface().([]string)
+		for _, value := range between(was, is) {
+			switch other, ours := v.refs[value]; {
+			case c.Refers == "":
+				change.Add(nb.ColumnValue{Column: c.Name, Value: value})
+			case ours:
+				change.Add(nb.ColumnValue{Column: c.Name, Value: other.Key})
+			case v.rows[value] == nil:
+				change.Whole = true // it is not known yet what it is
+			}
+		}
+	}
+	v.mark(ref, change)
+}
+
+// between is what two lists have between a common beginning and a common end.
+func between(a, b []string) []string {
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return slices.Concat(a, b)
 }
 
 // own notes that a row is ours.
@@ -105,8 +148,13 @@ func (v *view) disown(uuid string, ref nb.Ref) {
 	v.touch(ref)
 }
 
-func (v *view) touch(ref nb.Ref) {
-	v.dirty[ref] = true
+func (v *view) touch(ref nb.Ref) { v.mark(ref, &nb.Change{Whole: true}) }
+
+func (v *view) mark(ref nb.Ref, change *nb.Change) {
+	if v.dirty[ref] == nil {
+		v.dirty[ref] = &nb.Change{}
+	}
+	v.dirty[ref].Merge(change)
 	v.trigger.Fire()
 }
 
@@ -138,15 +186,12 @@ func (v *view) fill(rows func(table string) map[string]model.Model) {
 }
 
 // takeDirty returns the rows that have changed since the last call.
-func (v *view) takeDirty() []nb.Ref {
+func (v *view) takeDirty() map[nb.Ref]*nb.Change {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var refs []nb.Ref
-	for ref := range maps.Keys(v.dirty) {
-		refs = append(refs, ref)
-	}
-	clear(v.dirty)
-	return refs
+	dirty := v.dirty
+	v.dirty = map[nb.Ref]*nb.Change{}
+	return dirty
 }
 
 // all are all rows of ours.

@@ -27,8 +27,8 @@ func isOurs(externalID string) bool {
 type writer struct {
 	session *session
 	client  *Client
-	all     bool            // compare everything
-	pending map[nb.Ref]bool // rows to be compared
+	all     bool                  // compare everything
+	pending map[nb.Ref]*nb.Change // rows to be compared
 	// kept are rows that could not be written, and why.
 	kept map[nb.Ref]error
 }
@@ -36,17 +36,20 @@ type writer struct {
 // pass compares what may differ and writes what does. Its error says what could not be written.
 func (w *writer) pass(ctx context.Context) error {
 	rows := w.client.o.Rows()
-	for _, refs := range [][]nb.Ref{rows.Changes(), w.session.view.takeDirty(), slices.Collect(maps.Keys(w.kept))} {
-		for _, ref := range refs {
-			w.pending[ref] = true
+	for _, changes := range []map[nb.Ref]*nb.Change{rows.Changes(), w.session.view.takeDirty()} {
+		for ref, change := range changes {
+			w.compare(ref, change)
 		}
+	}
+	for ref := range w.kept {
+		w.compare(ref, whole)
 	}
 	if w.all {
 		for ref := range rows.Refs() {
-			w.pending[ref] = true
+			w.compare(ref, whole)
 		}
 		for _, ref := range w.session.view.all() {
-			w.pending[ref] = true
+			w.compare(ref, whole)
 		}
 	}
 	w.kept = map[nb.Ref]error{}
@@ -57,6 +60,16 @@ func (w *writer) pass(ctx context.Context) error {
 	w.all = false
 	clear(w.pending)
 	return w.problem()
+}
+
+var whole = &nb.Change{Whole: true}
+
+// compare has a row be compared.
+func (w *writer) compare(ref nb.Ref, change *nb.Change) {
+	if w.pending[ref] == nil {
+		w.pending[ref] = &nb.Change{}
+	}
+	w.pending[ref].Merge(change)
 }
 
 // problem names what could not be written.
@@ -132,7 +145,11 @@ func (w *writer) plan(rows *nb.Rows, refs []nb.Ref) (*plan, int) {
 		if p.size() >= largeTransaction {
 			return p, i
 		}
-		p.row(ref)
+		if change := w.pending[ref]; change == nil || change.Whole {
+			p.row(ref)
+		} else {
+			p.parts(ref, change.Elements)
+		}
 	}
 	return p, len(refs)
 }
