@@ -96,6 +96,7 @@ var worlds = map[string]func(*intent.Objects){
 			port("a", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), port("b", "web", "blue", "n1", "10.10.0.2"),
 			port("c", "fw", "audit", "n2", "10.20.0.5"), port("x", "pod", "ns-x-n1", "n1", "10.244.1.9"),
 		}
+		o.Ports[0].NodeAddresses = []netip.Addr{addr("10.244.1.20")}
 	},
 	"shared": func(o *intent.Objects) {
 		o.Routers = append(o.Routers, intent.Router{Name: "lab", ID: 2, Shared: true, Routes: []intent.Route{

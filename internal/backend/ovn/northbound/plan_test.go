@@ -44,16 +44,21 @@ const (
 	guestUUID  = "00000000-0000-0000-0000-000000000003"
 )
 
-// operations is what is to be done about some rows of a database with a switch, a port of ours and
-// one of another system.
-func operations(t *testing.T, want func(*nb.Unit), refs ...nb.Ref) []string {
-	t.Helper()
+// database is a view of one with a switch, a port of ours and one of another system.
+func database() *view {
 	v := newView("", trigger.New())
 	v.set("Logical_Switch", &nb.LogicalSwitch{UUID: switchUUID, Name: "net-red", Ports: []string{portUUID, guestUUID},
 		ExternalIDs: map[string]string{"coelan.io/owner": "coelan/Network/red", "note": "x"}})
 	v.set("Logical_Switch_Port", &nb.LogicalSwitchPort{UUID: portUUID, Name: "a/b", Addresses: []string{"10.0.0.1"},
 		ExternalIDs: map[string]string{"coelan.io/owner": "coelan/Port/a/b"}, Options: map[string]string{"hostname": "b"}})
 	v.set("Logical_Switch_Port", &nb.LogicalSwitchPort{UUID: guestUUID, Name: "vm"})
+	return v
+}
+
+// operations is what is to be done about some rows of the database.
+func operations(t *testing.T, want func(*nb.Unit), refs ...nb.Ref) []string {
+	t.Helper()
+	v := database()
 	var u nb.Unit
 	want(&u)
 	rows := nb.NewRows()
@@ -129,5 +134,39 @@ func TestOperations(t *testing.T) {
 		if diff := cmp.Diff(tc.ops, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}
+	}
+}
+
+// What comes and goes in a set is compared by itself, and what others have there stays.
+func TestElements(t *testing.T) {
+	v, rows := database(), nb.NewRows()
+	sw, port := nb.Ref{Table: "Logical_Switch", Key: "Network/red"}, nb.Ref{Table: "Logical_Switch_Port", Key: "Port/a/b"}
+	var red, ab nb.Unit
+	red.Add(sw.Key, &nb.LogicalSwitch{Name: "net-red"})
+	ab.AddTo(sw, "ports", port.Key, &nb.LogicalSwitchPort{Name: "a/b"})
+	rows.Set("red", red)
+	parts := func() int {
+		p := newPlan(v, schema(t), rows)
+		p.parts(sw, map[nb.ColumnValue]bool{{Column: "ports", Value: port.Key}: true})
+		return len(p.operations())
+	}
+	rows.Set("ab", ab)
+	if n := parts(); n != 0 {
+		t.Errorf("%d operations for an element that is there", n)
+	}
+	rows.Set("ab", nb.Unit{})
+	if n := parts(); n != 1 {
+		t.Errorf("%d operations for an element too much", n)
+	}
+	rows.Set("ab", ab)
+	v.takeDirty()
+	v.set("Logical_Switch", &nb.LogicalSwitch{UUID: switchUUID, Name: "net-red", Ports: []string{guestUUID},
+		ExternalIDs: map[string]string{"coelan.io/owner": "coelan/Network/red"}})
+	dirty := v.takeDirty()[sw]
+	if dirty == nil || !dirty.Elements[nb.ColumnValue{Column: "ports", Value: port.Key}] {
+		t.Errorf("another system took a port away, and what differs is %v", dirty)
+	}
+	if n := parts(); n != 1 {
+		t.Errorf("%d operations for an element that lacks", n)
 	}
 }
