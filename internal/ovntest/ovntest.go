@@ -151,10 +151,15 @@ func (o *OVN) sbctl(args ...string) string {
 	return o.run("ovn-sbctl", append([]string{"--timeout=60", "--db=" + o.Remote("sb")}, args...)...)
 }
 
-// Trace asks ovn-trace what becomes of a packet on a logical switch.
+// Trace asks ovn-trace what becomes of a packet on a logical switch. A logical flow that cannot be
+// parsed fails the test.
 func (o *OVN) Trace(datapath, packet string) string {
 	o.t.Helper()
-	return o.run("ovn-trace", "--db="+o.Remote("sb"), "--ct=new", datapath, packet)
+	trace := o.run("ovn-trace", "--db="+o.Remote("sb"), "--ct=new", datapath, packet)
+	if strings.Contains(trace, "|WARN|") {
+		o.t.Errorf("ovn-trace warns:\n%s", trace)
+	}
+	return trace
 }
 
 func (o *OVN) run(program string, args ...string) string {

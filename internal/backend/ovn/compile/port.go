@@ -4,6 +4,7 @@ package compile
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"coelan.io/coelan/internal/backend/ovn/names"
@@ -123,7 +124,7 @@ func (k portKind) port(s *intent.State, p intent.Port, u *nb.Unit) {
 		DHCPv4Options: dhcpOf(n, p.Addresses, false), DHCPv6Options: dhcpOf(n, p.Addresses, true),
 	}
 	if host := hostName(p); row.DHCPv4Options != nil && host != "" {
-		row.Options = map[string]string{"hostname": host}
+		row.Options = map[string]string{"hostname": strconv.Quote(host)}
 	}
 	u.AddTo(switchOf(n, p.Node), "ports", portRef(p.ObjectKey()).Key, row)
 }

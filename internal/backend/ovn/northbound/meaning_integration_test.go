@@ -86,8 +86,30 @@ func TestMeaning(t *testing.T) {
 	dhcp := o.Trace("net-red", fmt.Sprintf(`inport == "red/a" && eth.src == %s && eth.dst == ff:ff:ff:ff:ff:ff && `+
 		`ip4.src == 0.0.0.0 && ip4.dst == 255.255.255.255 && udp.src == 68 && udp.dst == 67 && ip.ttl == 64`,
 		reserved.PodMAC(netip.MustParseAddr("10.10.0.2"))))
-	if !strings.Contains(dhcp, "put_dhcp_opts(offerip = 10.10.0.2") {
-		t.Errorf("DHCP is not answered:\n%s", dhcp)
+	for _, want := range []string{
+		"put_dhcp_opts(offerip = 10.10.0.2", `bootfile_name = "pxelinux.0"`, "dns_server = {192.0.2.53}",
+		"classless_static_route = {192.168.50.0/24, 10.10.0.5, 0.0.0.0/0, 10.10.0.1}", `domain_name = "red.example"`,
+		`domain_search_list = "red.example,example"`, "lease_time = 3600", "mtu = 1400", "next_server = 192.0.2.69",
+		"ntp_server = {192.0.2.123}", "router = 10.10.0.1", "server_id = 10.10.0.1", `tftp_server = "192.0.2.69"`,
+		`hostname = "a"`,
+	} {
+		if !strings.Contains(dhcp, want) {
+			t.Errorf("DHCP lacks %s:\n%s", want, dhcp)
+		}
+	}
+	dhcp = o.Trace("net-red", fmt.Sprintf(`inport == "red/a" && eth.src == %[1]s && eth.dst == 33:33:00:01:00:02 && `+
+		`ip6.src == %[2]s && ip6.dst == ff02::1:2 && udp.src == 546 && udp.dst == 547 && ip.ttl == 64`,
+		reserved.PodMAC(netip.MustParseAddr("10.10.0.2")), reserved.PodMAC(netip.MustParseAddr("10.10.0.2")).LinkLocal()))
+	for _, want := range []string{"put_dhcpv6_opts(ia_addr = fd00:10::2", "dns_server = {2001:db8::53}", `domain_search = "red.example,example"`} {
+		if !strings.Contains(dhcp, want) {
+			t.Errorf("DHCPv6 lacks %s:\n%s", want, dhcp)
+		}
+	}
+
+	// ovn-trace takes every port as being on the chassis: by which node it leaves, it cannot say.
+	p := packet{port: "lab/a", on: "net-lab", from: "10.30.0.2", to: "203.0.113.9"}
+	if out := outputs(o.Trace(p.on, p.match(t, o))); len(out) != 1 || !strings.HasPrefix(out[0], "mgmt-") {
+		t.Errorf("from a shared Router to the outside: leaves by %q", out)
 	}
 }
 

@@ -41,7 +41,15 @@ func world() intent.Objects {
 		Networks: []intent.Network{
 			{Name: "default", Router: "default"},
 			{Name: "red", Router: "red", Subnets: []intent.NetworkSubnet{subnet("10.10.0.0/16"), subnet("fd00:10::/64")},
-				DHCP: intent.DHCP{Enabled: true, Lease: 3600e9}},
+				DNS: intent.DNS{Searches: []string{"red.example", "example"},
+					Servers: []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("2001:db8::53")}},
+				DHCP: intent.DHCP{
+					Enabled: true, Lease: 3600e9, NTP: []netip.Addr{netip.MustParseAddr("192.0.2.123")},
+					NextServer: netip.MustParseAddr("192.0.2.69"), BootFile: "pxelinux.0",
+					Routes: []intent.Route{{
+						Destination: netip.MustParsePrefix("192.168.50.0/24"), NextHop: netip.MustParseAddr("10.10.0.5"),
+					}},
+				}},
 			{Name: "red2", Router: "red", Subnets: []intent.NetworkSubnet{subnet("10.11.0.0/16")}},
 			{Name: "blue", Router: "blue", Subnets: []intent.NetworkSubnet{subnet("10.10.0.0/16")}},
 			{Name: "lab", Router: "lab", Subnets: []intent.NetworkSubnet{subnet("10.30.0.0/16"), subnet("fd00:30::/64")}},
