@@ -86,6 +86,20 @@ func (o *OVN) StopNB() {
 	_, _ = o.nb.Process.Wait()
 }
 
+// FreezeNB has the server of the northbound database stand still until ThawNB: its connections stay,
+// and nothing is answered.
+func (o *OVN) FreezeNB() { o.signal(syscall.SIGSTOP) }
+
+// ThawNB has the server go on.
+func (o *OVN) ThawNB() { o.signal(syscall.SIGCONT) }
+
+func (o *OVN) signal(s syscall.Signal) {
+	o.t.Helper()
+	if err := o.nb.Process.Signal(s); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
 // WipeNB ends the server of the northbound database and has it start with an empty one.
 func (o *OVN) WipeNB() {
 	o.t.Helper()

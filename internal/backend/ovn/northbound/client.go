@@ -32,7 +32,7 @@ const (
 	lastPause  = 10 * time.Second
 )
 
-// DefaultProbe is how long a connection may be silent before it is probed.
+// DefaultProbe is how often a server is asked for an echo, and how long that may take.
 const DefaultProbe = 10 * time.Second
 
 // Options of a Client. Remotes and Rows are needed.

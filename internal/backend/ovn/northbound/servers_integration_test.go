@@ -33,6 +33,17 @@ func TestReadOnly(t *testing.T) {
 	c.synced()
 }
 
+// A server that keeps its connections and answers nothing is noticed.
+func TestSilence(t *testing.T) {
+	o := ovntest.Start(t)
+	c := start(t, []string{o.Remote("nb")}, stateOf(world()), func(o *Options) { o.Probe = time.Second })
+	c.synced()
+	o.FreezeNB()
+	c.fails("the connection was lost", ErrUnreachable)
+	o.ThawNB()
+	c.synced()
+}
+
 // The leader of a RAFT cluster is used, and the next one when it is gone.
 func TestCluster(t *testing.T) {
 	members := ovntest.StartCluster(t)
