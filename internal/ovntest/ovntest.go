@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ovntest runs real OVN databases and ovn-northd for tests, in a directory of their own.
-// There is no node: what the rows mean is asked of ovn-trace. It needs the Debian packages
-// ovn-central and ovn-common.
+// What the rows mean is asked of ovn-trace, or of packets where an ovn-controller serves an Open
+// vSwitch of package ovstest. It needs the Debian packages ovn-central, ovn-common and ovn-host.
 package ovntest
 
 import (
@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"coelan.io/coelan/internal/ovstest"
 )
 
 // schemas is where Debian's ovn-common puts the databases' schemas.
@@ -62,6 +64,19 @@ func (o *OVN) create(db string) {
 // Northd runs ovn-northd until the test ends.
 func (o *OVN) Northd() {
 	o.daemon("ovn-northd", "--ovnnb-db="+o.Remote("nb"), "--ovnsb-db="+o.Remote("sb"))
+}
+
+// Controller runs ovn-controller for an Open vSwitch until the test ends: a chassis of that name.
+func (o *OVN) Controller(ovs *ovstest.OVS, name string) {
+	o.t.Helper()
+	if _, err := ovs.Vsctl(o.t.Context(), "set", "open_vswitch", ".", "external_ids:system-id="+name,
+		"external_ids:ovn-remote="+o.Remote("sb"), "external_ids:ovn-encap-type=geneve",
+		"external_ids:ovn-encap-ip=127.0.0.1", "external_ids:ovn-bridge-datapath-type="+ovs.Datapath); err != nil {
+		o.t.Fatal(err)
+	}
+	cmd := ovs.Command(context.Background(), "ovn-controller", "unix:"+ovs.DBSocket())
+	cmd.Env = append(cmd.Environ(), "OVN_RUNDIR="+o.Dir, "OVS_RUNDIR="+ovs.Dir)
+	o.start(cmd, ovs.Do)
 }
 
 // Remote is where a database listens: nb or sb.
@@ -192,15 +207,21 @@ func (o *OVN) daemon(program string, args ...string) *exec.Cmd {
 	o.t.Helper()
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), "OVN_RUNDIR="+o.Dir, "OVS_RUNDIR="+o.Dir)
+	o.start(cmd, func(fn func() error) error { return fn() })
+	return cmd
+}
+
+// start starts a program that ends with the test, where in says.
+func (o *OVN) start(cmd *exec.Cmd, in func(func() error) error) {
+	o.t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		o.t.Fatalf("start %s: %v", program, err)
+	if err := in(cmd.Start); err != nil {
+		o.t.Fatalf("start %s: %v", cmd.Path, err)
 	}
 	o.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_, _ = cmd.Process.Wait()
 	})
-	return cmd
 }
 
 // Member is one server of a RAFT cluster.
