@@ -73,6 +73,28 @@ func TestValues(t *testing.T) {
 		"the watcher's controller is a URL": {
 			values: map[string]any{"watcher": map[string]any{"enabled": true, "host": "odl:8181"}}, err: "host",
 		},
+		"OVN is off": {absent: []string{"--backend", "--northbound", "coelan-ovn"}, want: []string{"type: ovs\n"}},
+		"OVN": {
+			values: map[string]any{
+				"config": map[string]any{"encapsulation": "geneve", "backend": map[string]any{
+					"type": "ovn", "cluster": "east", "southbound": "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642",
+				}},
+				"controller": map[string]any{"northbound": "ssl:192.0.2.1:6641", "northboundSecret": "ovn-client"},
+			},
+			want: []string{
+				"type: ovn\n", `cluster: "east"`, `southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642"`,
+				"--backend=ovn\n", "--northbound=ssl:192.0.2.1:6641\n", "--cluster=east\n",
+				"--policy-mode=enforced\n", "--ovn-certificate=/etc/coelan-ovn/tls.crt\n", "--ovn-private-key=/etc/coelan-ovn/tls.key\n",
+				"--ovn-ca-certificate=/etc/coelan-ovn/ca.crt\n", "mountPath: /etc/coelan-ovn\n", "secretName: ovn-client\n",
+			},
+		},
+		"OVN needs a northbound database": {
+			values: map[string]any{"config": map[string]any{"backend": map[string]any{"type": "ovn"}}}, err: "controller.northbound",
+		},
+		"OVN's database is a remote": {
+			values: map[string]any{"controller": map[string]any{"northbound": "192.0.2.1:6641"}}, err: "northbound",
+		},
+		"an unknown backend": {values: config("backend", map[string]any{"type": "neutron"}), err: "backend"},
 		"a folder moves in the settings, the pod and the host": {
 			values: config("cni", map[string]any{"binDir": "/usr/libexec/cni"}),
 			want:   []string{"binDir: /usr/libexec/cni", "mountPath: /usr/libexec/cni", "path: /usr/libexec/cni"},

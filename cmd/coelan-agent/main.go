@@ -22,6 +22,7 @@ import (
 	"coelan.io/coelan/internal/announce/keyring"
 	"coelan.io/coelan/internal/apiaccess"
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovn/node"
 	"coelan.io/coelan/internal/backend/ovs"
 	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/config"
@@ -63,7 +64,7 @@ const gcPercent = 50
 // into the controllers' pods.
 const apiServersFile = "api-server/endpoints.json"
 
-func run(ctx context.Context, path, node string) error {
+func run(ctx context.Context, path, name string) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -79,7 +80,7 @@ func run(ctx context.Context, path, node string) error {
 		Log: log, File: cfg.StateFile(apiServersFile), Kubeconfigs: cfg.APIServer.KubeletKubeconfigs,
 		Explicit: cfg.Kubeconfig != "" || apiaccess.ExplicitInPod(),
 	})
-	cluster, err := kube.Connect(log, cfg.Kubeconfig, node, access)
+	cluster, err := kube.Connect(log, cfg.Kubeconfig, name, access)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func run(ctx context.Context, path, node string) error {
 	defer links.Close()
 	namespace := ownNamespace()
 	options := agent.Options{
-		Backend: openVSwitch(), Links: links, NodeName: node, Cluster: cluster, Events: events, Log: log,
+		Backend: backends[cfg.Backend.Type].factory, Links: links, NodeName: name, Cluster: cluster, Events: events, Log: log,
 		Namespace: namespace,
 		Controllers: func(ctx context.Context) client.Controllers {
 			return client.Watch(ctx, cluster.Kubernetes(), namespace, log)
@@ -119,7 +120,7 @@ func run(ctx context.Context, path, node string) error {
 			return agent.New(o)
 		},
 	})
-	log.Info("coelan-agent starting", "version", version.String(), "node", node)
+	log.Info("coelan-agent starting", "version", version.String(), "node", name)
 	if err := m.Run(ctx); err != nil {
 		return err
 	}
@@ -127,12 +128,23 @@ func run(ctx context.Context, path, node string) error {
 	return nil
 }
 
-// openVSwitch is the backend that implements agents' intent.
-func openVSwitch() agent.Factory {
-	return agent.Factory{
-		Conditions: ovs.Conditions(),
-		New:        func(o backend.Options) (agent.Backend, error) { return ovs.New(o) },
-	}
+// backends implement agents' intent.
+var backends = map[config.BackendType]struct {
+	factory  agent.Factory
+	removals func(context.Context, config.Config) []backend.Removal
+}{
+	config.OVSBackend: {
+		agent.Factory{
+			Conditions: ovs.Conditions(),
+			New:        func(o backend.Options) (agent.Backend, error) { return ovs.New(o) },
+		}, ovs.Removals,
+	},
+	config.OVNBackend: {
+		agent.Factory{
+			Conditions: node.Conditions(), AllPorts: true,
+			New: func(o backend.Options) (agent.Backend, error) { return node.New(o) },
+		}, node.Removals,
+	},
 }
 
 // ownNamespace is the one of the agent's pod, or the usual one outside of a pod.

@@ -71,7 +71,7 @@ func uninstallCommand(path *string) *cobra.Command {
 			if err != nil && !force {
 				return err
 			}
-			done, err := agent.Uninstall(cfg, force, foreign, ovs.Removals(cmd.Context(), cfg))
+			done, err := agent.Uninstall(cfg, force, foreign, backends[cfg.Backend.Type].removals(cmd.Context(), cfg))
 			for _, line := range done {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}

@@ -114,6 +114,9 @@ type Factory struct {
 	// Conditions are those that the backend sets, in the order in which they come true.
 	Conditions []conditions.Condition
 	New        func(backend.Options) (Backend, error)
+	// AllPorts says that the backend needs the Port object of every pod, those on the Network
+	// default included, before it can attach it.
+	AllPorts bool
 }
 
 // Backend brings about on this node what intent says. Its methods are safe for

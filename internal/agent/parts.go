@@ -19,6 +19,7 @@ func (a *Agent) makeWriters() {
 	a.blocks.Subnets = a.Config.Subnets
 	a.ports = portstatus.New(portstatus.Options{
 		Log: a.Log, Node: a.NodeName, API: a.Cluster, View: a.view, Store: a.store, Singles: a.blocks,
+		All:         a.Backend.AllPorts,
 		Annotations: podplan.Annotations(podplan.Serves(a.Log, a.Config)),
 	})
 	a.claims = egressclaims.New(a.Log, a.NodeName, a.Cluster, a.view)

@@ -98,8 +98,12 @@ func (a *Agent) watchPods(ctx context.Context) error {
 
 // dataplane connects pods and guests.
 func (a *Agent) dataplane() dataplane.Dataplane {
-	return dataplane.Dataplane{
+	d := dataplane.Dataplane{
 		NodeName: a.NodeName, Intent: a.intent, Backend: a.backend, Conditions: a.health.conditions,
 		Networks: a.networks,
 	}
+	if a.Backend.AllPorts {
+		d.Ports = a.ports
+	}
+	return d
 }

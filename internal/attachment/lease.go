@@ -4,6 +4,7 @@ package attachment
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -154,4 +155,22 @@ func (s *Store) Leases() []Lease {
 	s.mu.RUnlock()
 	slices.SortFunc(list, func(a, b Lease) int { return strings.Compare(a.Key.String(), b.Key.String()) })
 	return list
+}
+
+// Withhold keeps addresses of the node's podCIDRs for the node itself: no attachment and no lease
+// gets them. An error names attachments that have some already, which keep them.
+func (s *Store) Withhold(addresses ...netip.Addr) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, a := range addresses {
+		p := place{addr: a}
+		if k, taken := s.addresses[p]; taken {
+			errs = append(errs, fmt.Errorf("address %s is to be the node's own, and %s has it: recreate that pod", a,
+				s.nameOf(k)))
+			continue
+		}
+		s.leased[p] = "the node itself"
+	}
+	return errors.Join(errs...)
 }

@@ -67,9 +67,11 @@ func (Mapping) Type() string { return "mapping" }
 // Config is the whole configuration of one agent. Default gives every field's value when the file
 // leaves it out.
 type Config struct {
+	// Backend brings about what Coelan's objects ask for.
+	Backend Backend `json:"backend"`
 	// Datapath of the integration bridge.
 	Datapath Datapath `json:"datapath"`
-	// Encapsulation between nodes.
+	// Encapsulation between nodes. OVN always has Geneve.
 	Encapsulation Encapsulation `json:"encapsulation"`
 	// MTU of the pods' interfaces in bytes; 0 derives it from the interface that
 	// carries the node's address.
@@ -165,6 +167,7 @@ type CNI struct {
 // Default is the configuration of an empty file.
 func Default() Config {
 	return Config{
+		Backend:          Backend{Type: OVSBackend},
 		Datapath:         DatapathAuto,
 		Encapsulation:    VXLAN,
 		Bridge:           "br-int",

@@ -14,7 +14,7 @@ import (
 // ovnFloating is a node of OVN's alone, in which OVN translates the first floating IP one-to-one on
 // the server's own node, from a host in the same VLAN as Coelan's.
 func ovnFloating(ctx context.Context) (*contender, error) {
-	l, err := lab.Start(ctx, lab.Options{Nodes: 1, NoAgents: true})
+	l, err := lab.Start(ctx, lab.Options{Nodes: 1, NoAgents: true, OVN: true})
 	c := &contender{name: "ovn", lab: l}
 	if err != nil {
 		return c, err
@@ -30,16 +30,13 @@ func ovnFloating(ctx context.Context) (*contender, error) {
 		"external_ids:ovn-bridge-mappings=dc:"+externalBridge); err != nil {
 		return c, err
 	}
-	o, err := startOVN(ctx, n)
-	if err == nil {
-		c.server, err = o.float(ctx)
-	}
+	c.server, err = ovn{l.OVN, n}.float(ctx)
 	return c, err
 }
 
 // float makes a logical switch with a server, one for the external network, and the router between
 // them, which has the first floating IP stand for the server.
-func (o *ovn) float(ctx context.Context) (server *lab.Host, err error) {
+func (o ovn) float(ctx context.Context) (server *lab.Host, err error) {
 	const (
 		inside, outside, router = "pods", "office", "router"
 		serverMAC               = "0a:00:00:00:00:02"
@@ -68,7 +65,7 @@ func (o *ovn) float(ctx context.Context) (server *lab.Host, err error) {
 		"--", "lrp-set-gateway-chassis", router+"-"+outside, o.node.Name,
 		"--", "lr-nat-add", router, "dnat_and_snat", firstFloating.String(), own.Addr().String(), "server",
 		"0a:00:00:00:01:03")
-	if _, err := o.nbctl(ctx, args...); err != nil {
+	if _, err := o.Nbctl(ctx, args...); err != nil {
 		return nil, err
 	}
 	mac, err := net.ParseMAC(serverMAC)

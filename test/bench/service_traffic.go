@@ -168,14 +168,10 @@ func coelanContender(ctx context.Context, mode config.ServiceMode, kubeProxy str
 
 // ovnContender is a node of OVN's alone.
 func ovnContender(ctx context.Context) (*contender, error) {
-	l, err := lab.Start(ctx, lab.Options{Nodes: 1, NoAgents: true})
+	l, err := lab.Start(ctx, lab.Options{Nodes: 1, NoAgents: true, OVN: true})
 	c := &contender{lab: l}
-	if err != nil {
-		return c, err
-	}
-	o, err := startOVN(ctx, l.Nodes[0])
 	if err == nil {
-		c.client, c.server, err = o.balance(ctx)
+		c.client, c.server, err = ovn{l.OVN, l.Nodes[0]}.balance(ctx)
 	}
 	return c, err
 }

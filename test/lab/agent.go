@@ -43,6 +43,9 @@ func (n *Node) Config() config.Config {
 	c.Datapath = n.lab.options.Datapath
 	c.Encapsulation = n.lab.options.Encapsulation
 	c.OVSRunDir = n.ovsDir()
+	if n.lab.options.OVN {
+		c.Backend.Type, c.Encapsulation = config.OVNBackend, config.Geneve
+	}
 	c.CNI = config.CNI{
 		BinDir: n.binDir(), ConfDir: n.confDir(), Socket: filepath.Join(n.runDir(), "cni.sock"),
 		Binary: n.program("coelan-cni"),

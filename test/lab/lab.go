@@ -36,6 +36,8 @@ type Options struct {
 	Binaries string
 	// NoAgents leaves the nodes with Open vSwitch alone.
 	NoAgents bool
+	// OVN runs OVN, and the agents have the backend ovn.
+	OVN bool
 	// OneCard has nodes boot with their addresses on the network card itself, on either datapath.
 	OneCard bool
 }
@@ -45,8 +47,9 @@ type Lab struct {
 	Nodes   []*Node
 	Outside *Host
 	API     *API
-	// Policies are there if Options ask for them.
+	// Policies are there if Options ask for them, and so is OVN.
 	Policies *Policies
+	OVN      *OVN
 
 	options Options
 	dir     string
@@ -111,6 +114,11 @@ func (l *Lab) build(ctx context.Context) (err error) {
 	l.API.addServiceRanges(l.options.Families)
 	if l.options.Policies {
 		if err := l.startPolicies(); err != nil {
+			return err
+		}
+	}
+	if l.options.OVN {
+		if err := l.startOVN(ctx); err != nil {
 			return err
 		}
 	}

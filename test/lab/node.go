@@ -29,6 +29,8 @@ type Node struct {
 	index int    // 1, 2, …
 	dir   string // its disk
 	agent *process
+	// controller kills ovn-controller, if there is one.
+	controller func()
 
 	mu    sync.Mutex
 	pods  map[*Pod]struct{}
@@ -79,7 +81,7 @@ func (n *Node) boot(ctx context.Context) error {
 		Dir: n.ovsDir(), Netns: n.Netns(), Datapath: string(n.lab.options.Datapath),
 		// The agent adds the routes; without an agent they are missing.
 		OwnRoutes: n.lab.options.Datapath == config.DatapathNetdev &&
-			(!n.lab.options.NoAgents || n.lab.options.OneCard),
+			(!n.lab.options.NoAgents || n.lab.options.OneCard) && !n.lab.options.OVN,
 	})
 	if err != nil {
 		return err
@@ -93,6 +95,11 @@ func (n *Node) boot(ctx context.Context) error {
 	}
 	if err := n.configureUplink(uplink); err != nil {
 		return err
+	}
+	if n.lab.options.OVN {
+		if err := n.bootOVN(ctx); err != nil {
+			return err
+		}
 	}
 	return n.lab.API.listen(n)
 }

@@ -27,6 +27,15 @@ type Dataplane struct {
 	Backend    Backend
 	Conditions *conditions.Set
 	Networks   *networks.Source
+	// Ports has the Port objects of pods written before they are attached; nil: nothing waits for
+	// them.
+	Ports Ports
+}
+
+// Ports writes Port objects.
+type Ports interface {
+	Write(ctx context.Context, at attachment.Attachment) error
+	Remove(at attachment.Attachment)
 }
 
 // Backend brings about what intent says of attachments; the agent's interface of that name
@@ -57,6 +66,11 @@ func (d Dataplane) Attach(ctx context.Context, at attachment.Attachment) error {
 	if err := d.Conditions.Await(ready); err != nil {
 		return err
 	}
+	if d.Ports != nil {
+		if err := d.Ports.Write(ctx, at); err != nil {
+			return err
+		}
+	}
 	revision, err := d.set(at)
 	if err != nil {
 		return err
@@ -85,6 +99,9 @@ func (d Dataplane) update(change func(*intent.Tx)) (revision uint64, err error) 
 
 // Detach implements cni.Dataplane.
 func (d Dataplane) Detach(ctx context.Context, at attachment.Attachment) error {
+	if d.Ports != nil {
+		d.Ports.Remove(at)
+	}
 	revision, err := d.remove(at)
 	if err != nil {
 		return err

@@ -50,6 +50,8 @@ type Options struct {
 	View    *apicache.View
 	Store   *attachment.Store
 	Singles Singles
+	// All has Ports of pods on the Network default in the API, too.
+	All bool
 	// Annotations are what a pod is told of its attachments, which are all of
 	// one container; nil: nothing.
 	Annotations func(pod *corev1.Pod, attachments []attachment.Attachment) map[string]string
@@ -134,7 +136,7 @@ func (p *Publisher) Changed(list ...attachment.Attachment) {
 		if at.IsPort() {
 			continue
 		}
-		if hasPort(at) {
+		if p.hasPort(at) {
 			p.queue.Add(item{port: at.PortKey()})
 		}
 		p.queue.Add(item{container: at.ContainerID})
@@ -150,10 +152,13 @@ func (p *Publisher) Remove(at attachment.Attachment) {
 	p.queue.Add(item{port: at.PortKey()})
 }
 
-// hasPort says whether an attachment has a Port object: those on the default Network are too many
-// to be of use.
-func hasPort(at attachment.Attachment) bool {
-	return !at.IsPort() && at.NetworkName != "" && at.NetworkName != intent.DefaultNetworkName && at.PortName != ""
+// hasPort says whether an attachment has a Port object. Those on the default Network are too many
+// to be of use, unless All is set.
+func (p *Publisher) hasPort(at attachment.Attachment) bool {
+	if at.IsPort() || at.NetworkName == "" || at.PortName == "" {
+		return false
+	}
+	return p.All || at.NetworkName != intent.DefaultNetworkName
 }
 
 // Run works until ctx ends.
@@ -213,7 +218,7 @@ func (p *Publisher) attached(key string) (attachment.Attachment, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, at := range p.Store.List() {
-		if _, going := p.removed[at.Key]; !going && hasPort(at) && at.PortKey() == key {
+		if _, going := p.removed[at.Key]; !going && p.hasPort(at) && at.PortKey() == key {
 			return at, true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend/kernelview"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 )
 
@@ -18,7 +19,7 @@ type attacher struct {
 	ports     *ports
 	flows     *flows
 	numbers   *numbers
-	hostPorts *podHostPorts
+	hostPorts *kernelview.HostPorts
 }
 
 // expect prepares for an attachment before its Port becomes intent: flows name the
@@ -43,7 +44,7 @@ func (a *attacher) attach(ctx context.Context, at attachment.Attachment, revisio
 	if err := a.ports.links.SetUp(at.HostInterface); err != nil {
 		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
 	}
-	if err := a.hostPorts.attach(at); err != nil {
+	if err := a.hostPorts.Attach(at); err != nil {
 		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
 	}
 	return nil
@@ -82,7 +83,7 @@ func (a *attacher) detach(ctx context.Context, at attachment.Attachment, revisio
 		return fmt.Errorf("port %s: %w", at.HostInterface, err)
 	}
 	defer unlock()
-	if err := a.hostPorts.detach(at); err != nil {
+	if err := a.hostPorts.Detach(at); err != nil {
 		return fmt.Errorf("detach %s: %w", at.PodRef(), err)
 	}
 	bounded, cancel := context.WithTimeout(ctx, detachTimeout)
@@ -114,7 +115,7 @@ func (a *attacher) check(ctx context.Context, at attachment.Attachment) error {
 	if _, ok := state.Ports().Get(at.Key.String()); !ok {
 		return fmt.Errorf("%s has no flows on bridge %s", at.PodRef(), a.ports.bridge)
 	}
-	if err := a.hostPorts.check(at); err != nil {
+	if err := a.hostPorts.Check(at); err != nil {
 		return err
 	}
 	return a.flows.of(at)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/kernelview"
 	"coelan.io/coelan/internal/backend/ovs/appctl"
 	"coelan.io/coelan/internal/backend/ovs/bridge"
 	"coelan.io/coelan/internal/backend/ovs/foreignbridge"
@@ -170,12 +171,12 @@ func (b *Backend) Open() (err error) {
 		return err
 	}
 	b.host = b.newHost(kernel)
-	if err := b.host.ports.set(); err != nil {
+	if err := b.host.ports.Set(); err != nil {
 		kernel.Close()
 		return err
 	}
 	b.openClients()
-	b.connect(b.clients.db, kernelLinks{}, newKernelCards(b.Log, b.Config, b.uplinks.cards.uplinks))
+	b.connect(b.clients.db, hostnet.KernelLinks{}, newKernelCards(b.Log, b.Config, b.uplinks.cards.uplinks))
 	b.foreign = foreignbridge.New(b.clients.db, foreignLinks{sysctlDir: b.Config.SysctlDir},
 		func() string { return string(b.Intent.State().Local().Datapath) })
 	b.registerViews()
@@ -186,8 +187,8 @@ func (b *Backend) Open() (err error) {
 func (b *Backend) newHost(k kernel) *host {
 	return &host{
 		log: b.Log, config: b.Config, intent: b.Intent, conditions: b.Conditions, kernel: k,
-		ports:      &podHostPorts{attachments: b.Attachments, kernel: k},
-		services:   newHostServices(),
+		ports:      &kernelview.HostPorts{Attachments: b.Attachments, Kernel: k},
+		services:   kernelview.NewServices(),
 		keeper:     hostnet.NewKeeper(b.Log, b.Config.StateFile(uplinkFile), b.Config.SysctlDir),
 		neighbours: hostnet.NewNeighbours(b.Log, neighbourSetter{b.clients.vswitchd}),
 		reconcile:  b.wake,

@@ -48,7 +48,7 @@ func (b *Backend) ForeignAttached(ctx context.Context) ([]attachment.Attachment,
 
 // foreignLinks are the node's interfaces.
 type foreignLinks struct {
-	kernelLinks
+	hostnet.KernelLinks
 	sysctlDir string
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 
+	"coelan.io/coelan/internal/backend/kernelview"
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
@@ -28,8 +29,8 @@ type host struct {
 	intent     *intent.Store
 	conditions *conditions.Set
 	kernel     kernel
-	ports      *podHostPorts
-	services   *hostServices
+	ports      *kernelview.HostPorts
+	services   *kernelview.Services
 	keeper     *hostnet.Keeper
 	neighbours *hostnet.Neighbours
 	// reconcile is fired when something of the host has changed.
@@ -91,7 +92,7 @@ func (h *host) followIntent(ctx context.Context) error {
 	var last *intent.State
 	for {
 		state := h.intent.State()
-		services := h.services.follow(state)
+		services := h.services.Follow(state)
 		if services || hostAffected(last, state) {
 			h.reconcile.Fire()
 		}
@@ -126,7 +127,7 @@ func (h *host) setUplink(bridge *ovsdb.BridgeState, l intent.Local, uplink hostn
 func (h *host) set(s *intent.State, uplink string, cards, switchOnly []string) {
 	d := hostState(s, uplink, cards)
 	d.SwitchOnly = switchOnly
-	d.Services = h.services.of(s)
+	d.Services = h.services.Of(s)
 	h.kernel.Set(d)
 }
 
@@ -166,7 +167,7 @@ func gatewayNeighbour(s *intent.State, address netip.Addr) (net.HardwareAddr, bo
 		}
 	}
 	for n := range s.Networks().All() {
-		for _, sn := range sharedSubnets(s, n) {
+		for _, sn := range kernelview.SharedSubnets(s, n) {
 			if sn.Gateway == address {
 				return datapath.RouterMAC.HardwareAddr(), true
 			}

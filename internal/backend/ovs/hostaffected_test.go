@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"coelan.io/coelan/internal/backend/kernelview"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/trigger"
 )
@@ -101,7 +102,7 @@ func TestHostFollowsIntent(t *testing.T) {
 					return s
 				}
 				before = update(func(tx *intent.Tx) { replaceWith(tx, before) })
-				h := &host{intent: store, services: newHostServices(), reconcile: trigger.New()}
+				h := &host{intent: store, services: kernelview.NewServices(), reconcile: trigger.New()}
 				fired := func() bool {
 					synctest.Wait()
 					select {

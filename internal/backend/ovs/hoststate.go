@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/backend/kernelview"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/pipeline"
 	"coelan.io/coelan/internal/intent"
@@ -21,7 +21,7 @@ func hostState(s *intent.State, uplink string, cards []string) hostnet.Desired {
 	d := hostnet.Desired{
 		Gateway: hostnet.Gateway{Name: local.Gateway, MTU: local.MTU},
 		SNAT:    hostnet.SNAT{Enabled: router.SNAT.Enabled, Direct: slices.Clone(router.SNAT.Direct)},
-		Guard:   guard(s),
+		Guard:   kernelview.Guard(s),
 		Uplink:  uplink,
 		Cards:   cards,
 	}
@@ -43,7 +43,7 @@ func hostState(s *intent.State, uplink string, cards []string) hostnet.Desired {
 		}
 	}
 	for n := range s.Networks().All() {
-		for _, sn := range sharedSubnets(s, n) {
+		for _, sn := range kernelview.SharedSubnets(s, n) {
 			d.SNAT.Pods, d.SNAT.Direct = append(d.SNAT.Pods, sn.Prefix), append(d.SNAT.Direct, sn.Prefix)
 			if src, ok := gatewayOf(own, sn.Prefix.Addr()); ok {
 				d.Routes = append(d.Routes,
@@ -68,30 +68,15 @@ func hostAffected(from, to *intent.State) bool {
 	d := intent.Diff(from, to)
 	return len(d.Nodes)+len(d.GuardedPorts)+len(d.Uplinks) > 0 ||
 		slices.ContainsFunc(d.Routers, func(name string) bool {
-			return name == intent.DefaultRouterName || sharedRouter(from, name) != sharedRouter(to, name)
+			return name == intent.DefaultRouterName || kernelview.Shared(from, name) != kernelview.Shared(to, name)
 		}) ||
 		slices.ContainsFunc(d.Networks, func(name string) bool {
 			old, _ := from.Networks().Get(name)
 			now, _ := to.Networks().Get(name)
 			// Overlays limit the MTU of the node's pods.
 			return (old.Physical == "") != (now.Physical == "") ||
-				!slices.Equal(sharedSubnets(from, old), sharedSubnets(to, now))
+				!slices.Equal(kernelview.SharedSubnets(from, old), kernelview.SharedSubnets(to, now))
 		})
-}
-
-// guard names the ports that nodes serve for each other.
-func guard(s *intent.State) hostnet.Guard {
-	local := s.Local()
-	g := hostnet.Guard{
-		Tunnel: datapath.TunnelUDPPort(local.Encapsulation), TunnelToKernel: local.Datapath == intent.DatapathSystem,
-	}
-	for p := range s.GuardedPorts().All() {
-		g.Ports = append(g.Ports, hostnet.NodePort{Protocol: p.Protocol, Port: p.Port})
-	}
-	for n := range s.Nodes().All() {
-		g.Nodes = append(g.Nodes, n.Addresses...)
-	}
-	return g
 }
 
 // remoteRoute leads to the pods of another node: through the gateway interface and the tunnel, or
@@ -120,21 +105,6 @@ func gatewayOf(own intent.Node, like netip.Addr) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	return own.Subnets[i].Gateway, true
-}
-
-// sharedSubnets are those of a Network with addresses that all nodes know: they lead into the
-// bridge, where the virtual router answers for their gateway.
-func sharedSubnets(s *intent.State, n intent.Network) []intent.NetworkSubnet {
-	if n.Physical != "" || !sharedRouter(s, n.Router) {
-		return nil
-	}
-	return n.Subnets
-}
-
-// sharedRouter says whether there is a Router of that name with addresses that all nodes know.
-func sharedRouter(s *intent.State, name string) bool {
-	r, ok := s.Routers().Get(name)
-	return ok && !r.Private()
 }
 
 // tunnelPeers are the underlay addresses of the other nodes.

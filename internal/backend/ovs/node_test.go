@@ -318,7 +318,7 @@ func (m *machine) start(c config.Config) *testNode {
 	m.must(err)
 	n := &testNode{machine: m, Backend: b}
 	b.host = b.newHost(m.kernel)
-	m.must(b.host.ports.set())
+	m.must(b.host.ports.Set())
 	b.openClients()
 	m.Cleanup(b.Close)
 	b.flows.bridge = m.newBridge()

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/vishvananda/netlink"
-
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
@@ -163,25 +161,4 @@ func (p *ports) owned(name string) bool {
 		}
 	}
 	return false
-}
-
-// kernelLinks are those of the kernel.
-type kernelLinks struct{}
-
-// Exists implements links.
-func (kernelLinks) Exists(name string) bool {
-	_, err := netlink.LinkByName(name)
-	return err == nil
-}
-
-// SetUp implements links.
-func (kernelLinks) SetUp(name string) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("interface %s: %w", name, err)
-	}
-	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("interface %s: set up: %w", name, err)
-	}
-	return nil
 }

@@ -10,8 +10,8 @@ import (
 
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/kernelview"
 	"coelan.io/coelan/internal/backend/ovs/foreignbridge"
-	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/statefile"
@@ -21,16 +21,11 @@ import (
 // must not be running.
 func Removals(ctx context.Context, c config.Config) []backend.Removal {
 	cards := newKernelCards(slog.Default(), c, nil)
-	return []backend.Removal{
+	return append([]backend.Removal{
 		{What: "bridges of network cards", Do: func() error { return returnCards(ctx, c, cards) }},
 		{What: "bridges of external controllers", Do: func() error { return removeForeign(ctx, c) }},
 		{What: "bridge " + c.Bridge, Do: func() error { return removeBridge(ctx, c) }},
-		{What: "routes", Do: removeRoutes},
-		{What: "nftables table coelan", Do: hostnet.RemoveSNAT},
-		{What: "nftables table coelan of network cards", Do: hostnet.RemoveSwitchOnly},
-		{What: "nftables table coelan-services", Do: hostnet.RemoveServices},
-		{What: "nftables table coelan-hostports", Do: hostnet.RemoveHostPorts},
-	}
+	}, kernelview.Removals()...)
 }
 
 // openDatabase connects to Open vSwitch's database, silently.
@@ -88,14 +83,4 @@ func removeBridge(ctx context.Context, c config.Config) error {
 	}
 	return errors.Join(append(errs, db.DelBridge(ctx, sessionBridge), db.DelBridge(ctx, c.Bridge),
 		statefile.Remove(c.StateFile(uplinkFile)))...)
-}
-
-// removeRoutes leaves none of our routes. Those through the gateway interface have gone with it.
-func removeRoutes() error {
-	h, err := hostnet.New(slog.New(slog.DiscardHandler), "")
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	return h.RemoveRoutes()
 }

@@ -44,6 +44,12 @@ envFrom:
 {{ .Values.config.stateDir }}/api-server
 {{- end -}}
 
+{{/* Whether policies are enforced. YAML reads off as false. */}}
+{{- define "coelan.policyMode" -}}
+{{- $mode := .Values.config.policy.mode -}}
+{{ ternary "off" ($mode | default "enforced") (eq (toString $mode) "false") }}
+{{- end -}}
+
 {{/* The folders of kubelet's kubeconfig, each once. */}}
 {{- define "coelan.kubeconfigs" -}}
 {{- $dirs := list -}}

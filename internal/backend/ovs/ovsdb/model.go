@@ -15,7 +15,7 @@ func monitored() []client.MonitorOption {
 	controller, manager := &rows.Controller{}, &rows.Manager{}
 	return []client.MonitorOption{
 		client.WithTable(o, &o.Bridges, &o.CurCfg, &o.NextCfg, &o.DatapathTypes, &o.IfaceTypes, &o.OVSVersion,
-			&o.OtherConfig, &o.Managers),
+			&o.OtherConfig, &o.ExternalIDs, &o.Managers),
 		client.WithTable(b, &b.Name, &b.DatapathType, &b.FailMode, &b.Protocols, &b.Ports, &b.OtherConfig,
 			&b.ExternalIDs, &b.Controllers),
 		client.WithTable(p, &p.Name, &p.Interfaces),

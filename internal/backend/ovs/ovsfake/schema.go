@@ -23,7 +23,8 @@ const schemaText = `{
     "datapath_types": {"type": {"key": "string", "min": 0, "max": "unlimited"}},
     "iface_types": {"type": {"key": "string", "min": 0, "max": "unlimited"}},
     "ovs_version": {"type": {"key": "string", "min": 0, "max": 1}},
-    "other_config": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}},
+    "other_config": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}},
+    "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}},
   "Bridge": {"indexes": [["name"]], "columns": {
     "name": {"type": "string", "mutable": false},
     "datapath_type": {"type": "string"},

@@ -25,6 +25,8 @@ type vswitchd struct {
 	taken  map[int]bool
 	// unmakable are the types of datapaths that it cannot make.
 	unmakable map[string]bool
+	// logical are the names of the ports that an ovn-controller connects; nil: there is none.
+	logical map[string]bool
 }
 
 func newVswitchd() vswitchd {
@@ -73,6 +75,50 @@ func (o *OVS) CannotMake(datapath string) {
 	o.vswitchd.unmakable[datapath] = true
 }
 
+// ConnectOVN has an ovn-controller connect interfaces by the names of their logical ports, and say
+// so.
+func (o *OVS) ConnectOVN(logical ...string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.vswitchd.logical = map[string]bool{}
+	for _, name := range logical {
+		o.vswitchd.logical[name] = true
+	}
+	return o.configure()
+}
+
+// SetExternalIDs replaces those of the whole Open vSwitch, as an administrator does.
+func (o *OVS) SetExternalIDs(ids map[string]string) error {
+	value, err := ovsdb.NewOvsMap(ids)
+	if err != nil {
+		return err
+	}
+	return o.change([]ovsdb.Operation{
+		{Op: ovsdb.OperationUpdate, Table: "Open_vSwitch", Row: ovsdb.Row{"external_ids": value}},
+	})
+}
+
+// installed says of interfaces that OVN has connected them.
+func (o *OVS) installed() (ops []ovsdb.Operation, err error) {
+	interfaces, err := o.db.List(rows.Database, "Interface")
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Sorted(maps.Keys(interfaces)) {
+		ids := maps.Clone(interfaces[id].(*rows.Interface).ExternalIDs)
+		if !o.vswitchd.logical[ids["iface-id"]] || ids["ovn-installed"] == "true" {
+			continue
+		}
+		ids["ovn-installed"] = "true"
+		value, err := ovsdb.NewOvsMap(ids)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, update("Interface", id, ovsdb.Row{"external_ids": value}))
+	}
+	return ops, nil
+}
+
 // configure opens interfaces and reports that the newest configuration is applied. It needs mu to
 // be held.
 func (o *OVS) configure() error {
@@ -87,6 +133,11 @@ func (o *OVS) configure() error {
 	if err != nil {
 		return err
 	}
+	installed, err := o.installed()
+	if err != nil {
+		return err
+	}
+	ops = append(ops, installed...)
 	for id, m := range roots {
 		if r := m.(*rows.OpenVSwitch); r.CurCfg != r.NextCfg {
 			ops = append(ops, update("Open_vSwitch", id, ovsdb.Row{"cur_cfg": r.NextCfg}))

@@ -19,6 +19,7 @@ type OpenVSwitch struct {
 	IfaceTypes    []string          `ovsdb:"iface_types"`
 	OVSVersion    *string           `ovsdb:"ovs_version"`
 	OtherConfig   map[string]string `ovsdb:"other_config"`
+	ExternalIDs   map[string]string `ovsdb:"external_ids"`
 	// Managers are rows of the table Manager.
 	Managers []string `ovsdb:"manager_options"`
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ovs
+package kernelview
 
 import (
 	"fmt"
@@ -13,10 +13,11 @@ import (
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 )
 
-// podHostPorts has the kernel's host ports follow the attachments, one change at a time.
-type podHostPorts struct {
-	attachments *attachment.Store
-	kernel      interface {
+// HostPorts has the kernel's host ports follow the attachments, one change at a time. Its methods
+// are safe for concurrent use.
+type HostPorts struct {
+	Attachments *attachment.Store
+	Kernel      interface {
 		SetHostPorts(list []hostnet.HostPort) error
 		CheckHostPorts() error
 	}
@@ -26,15 +27,15 @@ type podHostPorts struct {
 	leaving map[attachment.Key]bool
 }
 
-// set writes those of all attachments.
-func (h *podHostPorts) set() error {
+// Set writes those of all attachments.
+func (h *HostPorts) Set() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.write()
 }
 
-// attach returns when the node's ports lead to the pod.
-func (h *podHostPorts) attach(at attachment.Attachment) error {
+// Attach returns when the node's ports lead to the pod.
+func (h *HostPorts) Attach(at attachment.Attachment) error {
 	if len(at.HostPorts) == 0 {
 		return nil
 	}
@@ -44,8 +45,8 @@ func (h *podHostPorts) attach(at attachment.Attachment) error {
 	return h.write()
 }
 
-// detach returns when no port of the node's leads to the pod.
-func (h *podHostPorts) detach(at attachment.Attachment) error {
+// Detach returns when no port of the node's leads to the pod.
+func (h *HostPorts) Detach(at attachment.Attachment) error {
 	if len(at.HostPorts) == 0 {
 		return nil
 	}
@@ -58,24 +59,24 @@ func (h *podHostPorts) detach(at attachment.Attachment) error {
 	return h.write()
 }
 
-// check returns an error if the kernel lacks some of an attachment that has some.
-func (h *podHostPorts) check(at attachment.Attachment) error {
+// Check returns an error if the kernel lacks some of an attachment that has some.
+func (h *HostPorts) Check(at attachment.Attachment) error {
 	if len(at.HostPorts) == 0 {
 		return nil
 	}
-	if err := h.kernel.CheckHostPorts(); err != nil {
+	if err := h.Kernel.CheckHostPorts(); err != nil {
 		return fmt.Errorf("host ports of %s: %w", at.PodRef(), err)
 	}
 	return nil
 }
 
 // write needs mu to be held.
-func (h *podHostPorts) write() error {
-	list := h.attachments.List()
+func (h *HostPorts) write() error {
+	list := h.Attachments.List()
 	// Of two pods that have the same port, because one is about to go, the newer one has it.
 	slices.SortStableFunc(list, func(a, b attachment.Attachment) int { return a.Created.Compare(b.Created) })
 	maps.DeleteFunc(h.leaving, func(k attachment.Key, _ bool) bool {
-		_, recorded := h.attachments.Get(k)
+		_, recorded := h.Attachments.Get(k)
 		return !recorded
 	})
 	var ports []hostnet.HostPort
@@ -84,7 +85,7 @@ func (h *podHostPorts) write() error {
 			ports = append(ports, hostPortsOf(at)...)
 		}
 	}
-	return h.kernel.SetHostPorts(ports)
+	return h.Kernel.SetHostPorts(ports)
 }
 
 // hostPortsOf are an attachment's, one for each family that it has an address of.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ovs
+package kernelview
 
 import (
 	"maps"
@@ -13,33 +13,34 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// hostServices is what the host's kernel does for Services. It is recreated of those that have
-// changed only: endpoints, which change most, do not matter to it.
-type hostServices struct {
+// Services is what the node's kernel does for Services. It is recreated of those that have changed
+// only: endpoints, which change most, do not matter to it. Its methods are safe for concurrent use.
+type Services struct {
 	mu    sync.Mutex
 	state *intent.State
 	ports map[string][]hostnet.ServicePort // by namespace/name
 	whole hostnet.Services
 }
 
-func newHostServices() *hostServices { return &hostServices{ports: map[string][]hostnet.ServicePort{}} }
+// NewServices makes one that knows no State.
+func NewServices() *Services { return &Services{ports: map[string][]hostnet.ServicePort{}} }
 
-// follow takes a State and says whether the kernel has to follow.
-func (h *hostServices) follow(s *intent.State) bool {
+// Follow takes a State and says whether the kernel has to follow.
+func (h *Services) Follow(s *intent.State) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.bring(s)
 }
 
-// of is what the kernel does for a State.
-func (h *hostServices) of(s *intent.State) hostnet.Services {
+// Of is what the kernel does for a State.
+func (h *Services) Of(s *intent.State) hostnet.Services {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.bring(s)
 	return h.whole
 }
 
-func (h *hostServices) bring(s *intent.State) (changed bool) {
+func (h *Services) bring(s *intent.State) (changed bool) {
 	delta := intent.Diff(h.state, s)
 	for _, key := range delta.NodeServices {
 		v, ok := s.NodeServices().Get(key)
@@ -70,14 +71,14 @@ func (h *hostServices) bring(s *intent.State) (changed bool) {
 }
 
 // floatingIP is that of a key in the State before.
-func (h *hostServices) floatingIP(key string) (intent.FloatingIP, bool) {
+func (h *Services) floatingIP(key string) (intent.FloatingIP, bool) {
 	if h.state == nil {
 		return intent.FloatingIP{}, false
 	}
 	return h.state.FloatingIPs().Get(key)
 }
 
-func (h *hostServices) make() hostnet.Services {
+func (h *Services) make() hostnet.Services {
 	if h.state.Local().ServiceMode != intent.NativeServices {
 		return hostnet.Services{}
 	}
@@ -127,7 +128,7 @@ func clusterPrefixes(s *intent.State) (list []netip.Prefix) {
 		list = append(list, n.Prefixes()...)
 	}
 	for n := range s.Networks().All() {
-		for _, subnet := range sharedSubnets(s, n) {
+		for _, subnet := range SharedSubnets(s, n) {
 			list = append(list, subnet.Prefix)
 		}
 	}

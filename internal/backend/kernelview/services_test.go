@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ovs
+package kernelview
 
 import (
 	"net/netip"
@@ -37,7 +37,7 @@ func TestHostServicesFollowPools(t *testing.T) {
 		}
 	}
 	update(func(tx *intent.Tx) { tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.NativeServices}) })
-	h := newHostServices()
+	h := NewServices()
 	for _, tc := range []struct {
 		name    string
 		change  func(*intent.Tx)
@@ -56,10 +56,10 @@ func TestHostServicesFollowPools(t *testing.T) {
 		{"no pool any more", func(tx *intent.Tx) { tx.ReplaceLoadBalancerPools(nil) }, true, nil},
 	} {
 		s := update(tc.change)
-		if got := h.follow(s); got != tc.follows {
+		if got := h.Follow(s); got != tc.follows {
 			t.Errorf("%s: the kernel follows: %v", tc.name, got)
 		}
-		if got := h.of(s).Announced; !slices.Equal(got, tc.want) {
+		if got := h.Of(s).Announced; !slices.Equal(got, tc.want) {
 			t.Errorf("%s: addresses %v, want %v", tc.name, got, tc.want)
 		}
 	}
@@ -69,7 +69,7 @@ func TestHostServicesFollowPools(t *testing.T) {
 // where that balances them.
 func TestHostServicesFollowSettings(t *testing.T) {
 	at := prefixes("192.168.33.0/24", "fd33::/64")
-	h := newHostServices()
+	h := NewServices()
 	store := intent.NewStore()
 	for _, tc := range []struct {
 		name    string
@@ -94,11 +94,11 @@ func TestHostServicesFollowSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := h.follow(s); got != tc.follows {
+		if got := h.Follow(s); got != tc.follows {
 			t.Errorf("%s: the kernel follows: %v", tc.name, got)
 		}
 		options := []cmp.Option{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()}
-		if diff := cmp.Diff(tc.want, h.of(s), options...); diff != "" {
+		if diff := cmp.Diff(tc.want, h.Of(s), options...); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}
 	}
@@ -107,7 +107,7 @@ func TestHostServicesFollowSettings(t *testing.T) {
 // The kernel leads floating IPs of Services to the bridge, and what these answer; it knows which
 // clients are in the cluster.
 func TestHostServicesFollowFloatingIPs(t *testing.T) {
-	store, h := intent.NewStore(), newHostServices()
+	store, h := intent.NewStore(), NewServices()
 	web := intent.NodeService{Namespace: "shop", Name: "web", Ports: []intent.NodeServicePort{
 		{Protocol: intent.TCP, Port: 80, ExternalIPs: []netip.Addr{addr("192.0.2.1"), addr("198.51.100.1")}},
 	}}
@@ -146,12 +146,21 @@ func TestHostServicesFollowFloatingIPs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := h.follow(s); got != tc.follows {
+		if got := h.Follow(s); got != tc.follows {
 			t.Errorf("%s: the kernel follows: %v", tc.name, got)
 		}
-		got := h.of(s)
+		got := h.Of(s)
 		if !slices.Equal(got.Floating, tc.floating) || !slices.Equal(got.Announced, tc.floating) || !slices.Equal(got.Cluster, tc.cluster) {
 			t.Errorf("%s: floating IPs %v, addresses %v, clients in %v", tc.name, got.Floating, got.Announced, got.Cluster)
 		}
 	}
+}
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func prefixes(s ...string) (ps []netip.Prefix) {
+	for _, p := range s {
+		ps = append(ps, netip.MustParsePrefix(p))
+	}
+	return ps
 }

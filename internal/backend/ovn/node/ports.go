@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovs/ovsdb"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/keymutex"
+)
+
+// The external_ids of interfaces. ovn-controller reads the first, which is the name of a
+// Logical_Switch_Port, and writes the last.
+const (
+	idInterface = "iface-id"
+	idMAC       = "attached-mac"
+	idContainer = "coelan-container-id"
+	idIfName    = "coelan-interface"
+	idPodUID    = "coelan-pod-uid"
+	idInstalled = "ovn-installed"
+)
+
+// installTimeout is how long an attachment waits until OVN has connected it: the controller's
+// transaction, ovn-northd, which takes seconds for thousands of ports, and ovn-controller.
+const installTimeout = 30 * time.Second
+
+// detachTimeout is how long a DEL waits for a database that is away.
+const detachTimeout = 3 * time.Second
+
+// ports keeps the ports of attachments on the bridge, and removes those that belong to none.
+type ports struct {
+	log         *slog.Logger
+	bridge      string
+	cluster     names.Cluster
+	intent      *intent.Store
+	attachments *attachment.Store
+	interfaces  *keymutex.Mutex
+	hooks       backend.Hooks
+	links       links
+	db          portDatabase
+	// patience is how long an attachment waits until OVN has connected it.
+	patience time.Duration
+}
+
+// portDatabase is what ports need of Open vSwitch's database.
+type portDatabase interface {
+	Ports(ctx context.Context) ([]ovsdb.PortState, error)
+	EnsurePorts(ctx context.Context, bridge string, ports ...ovsdb.Port) error
+	DelPorts(ctx context.Context, bridge string, names ...string) error
+	Interfaces(ctx context.Context, bridge, key string) ([]ovsdb.PortState, error)
+	Watch() (changes <-chan struct{}, stop func())
+}
+
+// links are the interfaces of the host.
+type links interface {
+	Exists(name string) bool
+	SetUp(name string) error
+}
+
+// logical is the name of the Logical_Switch_Port that an attachment is plugged into.
+func (p *ports) logical(at attachment.Attachment) string { return p.cluster.Port(at.PortKey()) }
+
+// port is the port of an attachment.
+func (p *ports) port(at attachment.Attachment) ovsdb.Port {
+	return ovsdb.Port{
+		Name: at.HostInterface,
+		ExternalIDs: map[string]string{
+			idInterface: p.logical(at), idMAC: at.MAC.String(), idContainer: at.ContainerID, idIfName: at.IfName,
+			idPodUID: at.PodUID,
+		},
+	}
+}
+
+// plugged says whether a port is as it should be. What ovn-controller has written is left alone.
+func plugged(bridge string, want ovsdb.Port, have ovsdb.PortState) bool {
+	if have.Bridge != bridge || have.Type != want.Type || !have.Ready() {
+		return false
+	}
+	for key, value := range want.ExternalIDs {
+		if have.ExternalIDs[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// find returns one of Coelan's ports.
+func (p *ports) find(ctx context.Context, name string) (ovsdb.PortState, bool, error) {
+	have, err := p.db.Ports(ctx)
+	if err != nil {
+		return ovsdb.PortState{}, false, err
+	}
+	i := slices.IndexFunc(have, func(s ovsdb.PortState) bool { return s.Name == name })
+	if i < 0 {
+		return ovsdb.PortState{}, false, nil
+	}
+	return have[i], true, nil
+}
+
+// ensurePort makes a port, unless it is as it should be: EnsurePorts would take away what
+// ovn-controller has written of it.
+func (p *ports) ensurePort(ctx context.Context, want ovsdb.Port) error {
+	have, ok, err := p.find(ctx, want.Name)
+	if err != nil || ok && plugged(p.bridge, want, have) {
+		return err
+	}
+	return p.db.EnsurePorts(ctx, p.bridge, want)
+}
+
+// attach plugs an attachment, and returns when OVN has connected it.
+func (p *ports) attach(ctx context.Context, at attachment.Attachment) error {
+	unlock, err := p.interfaces.Lock(ctx, at.HostInterface)
+	if err != nil {
+		return fmt.Errorf("port %s: %w", at.HostInterface, err)
+	}
+	defer unlock()
+	if err := p.ensurePort(ctx, p.port(at)); err != nil {
+		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
+	}
+	if err := p.links.SetUp(at.HostInterface); err != nil {
+		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
+	}
+	if err := p.awaitInstalled(ctx, p.logical(at)); err != nil {
+		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
+	}
+	return nil
+}
+
+// awaitInstalled returns when ovn-controller has said of an interface that all of its flows are in
+// place.
+func (p *ports) awaitInstalled(ctx context.Context, logical string) error {
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
+	defer cancel()
+	changes, stop := p.db.Watch()
+	defer stop()
+	for {
+		done, err := p.installed(ctx, logical)
+		if ctx.Err() == nil && (err != nil || done) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("OVN has not connected the port %s: does coelan-controller run, has its northbound database "+
+				"that port, do ovn-northd and this node's ovn-controller run? %w", logical, ctx.Err())
+		case <-changes:
+		}
+	}
+}
+
+// installed says whether an interface is connected, be it Coelan's or a guest's.
+func (p *ports) installed(ctx context.Context, logical string) (bool, error) {
+	own, err := p.db.Ports(ctx)
+	if err != nil {
+		return false, err
+	}
+	guests, err := p.db.Interfaces(ctx, p.bridge, idInterface)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(append(own, guests...), func(s ovsdb.PortState) bool {
+		return s.ExternalIDs[idInterface] == logical && s.ExternalIDs[idInstalled] == "true"
+	}), nil
+}
+
+// detach returns when the port of an attachment is gone. It succeeds also while Open vSwitch is
+// away: what is left of a port without an attachment is removed as soon as it is seen.
+func (p *ports) detach(ctx context.Context, at attachment.Attachment) error {
+	unlock, err := p.interfaces.Lock(ctx, at.HostInterface)
+	if err != nil {
+		return fmt.Errorf("port %s: %w", at.HostInterface, err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(ctx, detachTimeout)
+	defer cancel()
+	err = p.db.DelPorts(ctx, p.bridge, at.HostInterface)
+	if err != nil && !errors.Is(err, ovsdb.ErrNotConnected) {
+		return fmt.Errorf("detach %s: %w", at.PodRef(), err)
+	}
+	return nil
+}
+
+// check says what an attachment lacks.
+func (p *ports) check(ctx context.Context, at attachment.Attachment) error {
+	have, ok, err := p.find(ctx, at.HostInterface)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return fmt.Errorf("port %s of %s is missing on bridge %s", at.HostInterface, at.PodRef(), p.bridge)
+	case !plugged(p.bridge, p.port(at), have):
+		return fmt.Errorf("port %s of %s is not plugged as %s on bridge %s: %s", at.HostInterface, at.PodRef(),
+			p.logical(at), p.bridge, have.Error)
+	case have.ExternalIDs[idInstalled] != "true":
+		return fmt.Errorf("OVN has not connected port %s of %s: does ovn-controller run?", at.HostInterface, at.PodRef())
+	}
+	return nil
+}
+
+// ensure makes the ports of all attached pods that do not work. A port that is being attached or
+// detached right now is left to that.
+func (p *ports) ensure(ctx context.Context) error {
+	have, err := p.db.Ports(ctx)
+	if err != nil {
+		return err
+	}
+	state := make(map[string]ovsdb.PortState, len(have))
+	for _, port := range have {
+		state[port.Name] = port
+	}
+	var errs []error
+	for _, at := range p.attachments.List() {
+		if at.IsPort() {
+			continue // another program's interface
+		}
+		if st, ok := state[at.HostInterface]; !ok || !plugged(p.bridge, p.port(at), st) {
+			errs = append(errs, p.repair(ctx, at, ok && st.Actual < 0))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// repair makes one port. One that ovs-vswitchd failed to open is removed first: it would not look
+// again by itself.
+func (p *ports) repair(ctx context.Context, at attachment.Attachment, failed bool) error {
+	unlock, free := p.interfaces.TryLock(at.HostInterface)
+	if !free {
+		return nil
+	}
+	defer unlock()
+	if _, ok := p.intent.State().Ports().Get(at.Key.String()); !ok {
+		return nil
+	}
+	if !p.links.Exists(at.HostInterface) {
+		p.hooks.InterfaceGone()
+		return nil
+	}
+	if failed {
+		if err := p.db.DelPorts(ctx, p.bridge, at.HostInterface); err != nil {
+			return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
+		}
+	}
+	if err := p.db.EnsurePorts(ctx, p.bridge, p.port(at)); err != nil {
+		return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
+	}
+	p.log.Info("bridge port of a pod repaired", "port", at.HostInterface, "pod", at.PodRef())
+	p.hooks.Repaired(1)
+	return nil
+}
+
+// sweep removes Coelan's ports that belong neither to an attachment nor to the node itself.
+func (p *ports) sweep(ctx context.Context, own ovsdb.Port) error {
+	have, err := p.db.Ports(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, port := range have {
+		if port.Name != own.Name && !p.owned(port.Name) {
+			errs = append(errs, p.remove(ctx, port))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *ports) remove(ctx context.Context, port ovsdb.PortState) error {
+	unlock, free := p.interfaces.TryLock(port.Name)
+	if !free {
+		return nil
+	}
+	defer unlock()
+	if p.owned(port.Name) {
+		return nil
+	}
+	if err := p.db.DelPorts(ctx, port.Bridge, port.Name); err != nil {
+		return fmt.Errorf("remove port %s that belongs to no pod: %w", port.Name, err)
+	}
+	p.log.Info("removed a bridge port that belongs to no pod", "port", port.Name, "was", port.ExternalIDs[idInterface])
+	p.hooks.Swept("port", 1)
+	return nil
+}
+
+// owned says whether an attachment has the host interface.
+func (p *ports) owned(name string) bool {
+	return slices.ContainsFunc(p.attachments.List(), func(at attachment.Attachment) bool {
+		return at.HostInterface == name
+	})
+}
+
+// guests are the interfaces of the bridge that are not Coelan's and say what they are plugged for.
+// With a cluster's name, only those of this cluster are.
+func (p *ports) guests(ctx context.Context) ([]backend.Guest, error) {
+	found, err := p.db.Interfaces(ctx, p.bridge, idInterface)
+	var guests []backend.Guest
+	for _, i := range found {
+		key, ok := strings.CutPrefix(i.ExternalIDs[idInterface], p.cluster.Port(""))
+		if ok {
+			guests = append(guests, backend.Guest{Name: i.Name, ID: key, Number: i.Actual})
+		}
+	}
+	return guests, err
+}

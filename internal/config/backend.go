@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// BackendType names a backend. It is the same on all nodes, and the controller's.
+type BackendType string
+
+// The backends.
+const (
+	OVSBackend BackendType = "ovs" // each agent programs its node's Open vSwitch
+	OVNBackend BackendType = "ovn" // the controller writes OVN's northbound database
+)
+
+// Backend says what brings about what Coelan's objects ask for.
+type Backend struct {
+	Type BackendType `json:"type"`
+	// Cluster is the name of this cluster among those that share OVN's northbound database; empty:
+	// it is the only one, or the first.
+	Cluster string `json:"cluster"`
+	// Southbound are the remotes of OVN's southbound database, with commas between them, such as
+	// ssl:192.0.2.1:6642. The agent gives them to its node's ovn-controller, with the node's address
+	// for tunnels; empty: an administrator does.
+	Southbound string `json:"southbound"`
+}
+
+func (b Backend) validate(e Encapsulation) error {
+	switch b.Type {
+	case OVSBackend:
+		if b != (Backend{Type: OVSBackend}) {
+			return errors.New("backend: cluster and southbound are OVN's: set type to ovn, or leave them out")
+		}
+		return nil
+	case OVNBackend:
+	default:
+		return fmt.Errorf("backend.type: is %q, not %s or %s", b.Type, OVSBackend, OVNBackend)
+	}
+	var errs []error
+	if e == NoEncap {
+		errs = append(errs, fmt.Errorf("encapsulation: is %s, but OVN has tunnels between nodes", e))
+	}
+	if b.Cluster != "" {
+		for _, problem := range validation.IsDNS1123Label(b.Cluster) {
+			errs = append(errs, fmt.Errorf("backend.cluster: %q: %s", b.Cluster, problem))
+		}
+	}
+	if b.Southbound != "" {
+		errs = append(errs, validRemotes("backend.southbound", b.Southbound))
+	}
+	return errors.Join(errs...)
+}
+
+// validRemotes checks remotes of an OVSDB server as OVN has them, by addresses: unix:PATH,
+// tcp:ADDRESS:PORT or ssl:ADDRESS:PORT.
+func validRemotes(field, list string) error {
+	var errs []error
+	for _, remote := range strings.Split(list, ",") {
+		kind, rest, _ := strings.Cut(remote, ":")
+		_, err := netip.ParseAddrPort(rest)
+		switch kind {
+		case "unix":
+			err = absolute(field, rest)
+		case "tcp", "ssl":
+		default:
+			err = strconv.ErrSyntax
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %q is not tcp:ADDRESS:PORT, ssl:ADDRESS:PORT or unix:PATH", field, remote))
+		}
+	}
+	return errors.Join(errs...)
+}
