@@ -101,8 +101,8 @@ func (o *OVN) StopNB() {
 	_, _ = o.nb.Process.Wait()
 }
 
-// FreezeNB has the server of the northbound database stand still until ThawNB: its connections stay,
-// and nothing is answered.
+// FreezeNB has the server of the northbound database stand still until ThawNB: its connections
+// stay, and nothing is answered.
 func (o *OVN) FreezeNB() { o.signal(syscall.SIGSTOP) }
 
 // ThawNB has the server go on.
