@@ -99,11 +99,15 @@ func (k *policyKind) Affected(from, to *intent.State, d intent.Delta, yield func
 			}
 		}
 	}
+	var sets []string
 	for key := range groups {
-		for _, set := range k.useSets(to, key) {
-			yield(unitSet + set)
-		}
+		sets = append(sets, k.useSets(to, key)...)
+	}
+	for key := range groups { // when it is known what all of them use
 		yield(unitGroup + key)
+	}
+	for _, set := range sets {
+		yield(unitSet + set)
 	}
 	for _, key := range d.Peers {
 		yield(unitPeer + key)

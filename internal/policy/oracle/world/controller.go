@@ -124,15 +124,18 @@ func (c *Controller) tell(t *rapid.T, w *World) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	deltas := c.engine.Deltas()
+	deltas, names := c.engine.Deltas(), []string{policy.AllNodes}
 	for _, n := range nodes {
-		store, delta := c.stores[n.Name], deltas[n.Name]
+		names = append(names, n.Name)
+	}
+	for _, name := range names {
+		store, delta := c.stores[name], deltas[name]
 		if store == nil {
-			store, delta = intent.NewStore(), policy.Delta{View: c.engine.Attach(n.Name)}
-			c.stores[n.Name] = store
+			store, delta = intent.NewStore(), policy.Delta{View: c.engine.Attach(name)}
+			c.stores[name] = store
 		}
 		_, err := store.Update(func(tx *intent.Tx) error {
-			tx.SetLocal(intent.Local{Node: n.Name, PolicyMode: intent.EnforcedPolicies})
+			tx.SetLocal(intent.Local{Node: name, PolicyMode: intent.EnforcedPolicies})
 			tx.ReplaceNodes(nodes)
 			delta.Apply(tx)
 			return nil
@@ -143,7 +146,7 @@ func (c *Controller) tell(t *rapid.T, w *World) {
 	}
 }
 
-// State is what a node knows. Of Ports there are none.
+// State is what a node knows, or all of them together (policy.AllNodes). Of Ports there are none.
 func (c *Controller) State(node string) *intent.State { return c.stores[node].State() }
 
 // Objects are those of the State of a node of the World.
