@@ -33,7 +33,9 @@ type Backend struct {
 	Southbound string `json:"southbound"`
 }
 
-func (b Backend) validate(e Encapsulation) error {
+// validateBackend also refuses settings that OVN would leave without effect.
+func (c Config) validateBackend() error {
+	b := c.Backend
 	switch b.Type {
 	case OVSBackend:
 		if b != (Backend{Type: OVSBackend}) {
@@ -45,8 +47,16 @@ func (b Backend) validate(e Encapsulation) error {
 		return fmt.Errorf("backend.type: is %q, not %s or %s", b.Type, OVSBackend, OVNBackend)
 	}
 	var errs []error
-	if e == NoEncap {
-		errs = append(errs, fmt.Errorf("encapsulation: is %s, but OVN has tunnels between nodes", e))
+	if c.Encapsulation == NoEncap {
+		errs = append(errs, fmt.Errorf("encapsulation: is %s, but OVN has tunnels between nodes", c.Encapsulation))
+	}
+	if len(c.Uplinks) > 0 {
+		errs = append(errs, errors.New("uplinks: OVN has bridges of physical networks alone: make the bridge, with the "+
+			"card in it, and name it in bridgeMappings"))
+	}
+	if len(c.BridgeMappings) > 0 && b.Southbound == "" {
+		errs = append(errs, errors.New("bridgeMappings: without backend.southbound an administrator configures OVN on the "+
+			"node, by external_ids:ovn-bridge-mappings: set one or the other"))
 	}
 	if b.Cluster != "" {
 		for _, problem := range validation.IsDNS1123Label(b.Cluster) {

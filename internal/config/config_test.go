@@ -64,6 +64,22 @@ policy: {mode: enforced, auditDenied: true, tokenFile: /token, controllerPort: 1
 	}
 }
 
+func TestOVN(t *testing.T) {
+	want := Default()
+	want.Backend = Backend{Type: OVNBackend, Cluster: "east", Southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642,unix:/run/ovn/sb.sock"}
+	want.BridgeMappings = map[string]string{"office": "br-office"}
+	got, err := Parse([]byte(`
+backend: {type: ovn, cluster: east, southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642,unix:/run/ovn/sb.sock"}
+bridgeMappings: {office: br-office}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
 func TestEmptyFileIsDefault(t *testing.T) {
 	for _, text := range []string{"", "{}", "# nothing\n"} {
 		got, err := Parse([]byte(text))
@@ -85,6 +101,16 @@ func TestWrongSettings(t *testing.T) {
 		{"wrong case", "MTU: 1400", `unknown field "MTU"`},
 		{"repeated field", "mtu: 1400\nmtu: 1500", `"mtu" already set`},
 		{"wrong type", "mtu: large", "mtu"},
+		{"backend", "backend: {type: neutron}", `backend.type: is "neutron", not ovs or ovn`},
+		{"unknown field of the backend", "backend: {type: ovn, northbound: 'tcp:192.0.2.1:6641'}", `unknown field "backend.northbound"`},
+		{"OVN's settings without it", "backend: {southbound: 'tcp:192.0.2.1:6642'}", "backend: cluster and southbound are OVN's"},
+		{"cluster", "backend: {type: ovn, cluster: East}", `backend.cluster: "East": `},
+		{"remote of no kind", "backend: {type: ovn, southbound: '192.0.2.1:6642'}", `backend.southbound: "192.0.2.1:6642" is not tcp:ADDRESS:PORT`},
+		{"one bad remote", "backend: {type: ovn, southbound: 'tcp:192.0.2.1:6642,ssl:host:6642'}", `backend.southbound: "ssl:host:6642" is not`},
+		{"relative socket", "backend: {type: ovn, southbound: 'unix:sb.sock'}", `backend.southbound: "unix:sb.sock" is not`},
+		{"OVN without tunnels", "backend: {type: ovn}\nencapsulation: noEncap", "encapsulation: is noEncap, but OVN has tunnels"},
+		{"cards with OVN", "backend: {type: ovn}\nuplinks: {a: {interface: eth2}}", "uplinks: OVN has bridges of physical networks alone"},
+		{"mappings that nobody reads", "backend: {type: ovn}\nbridgeMappings: {a: br-a}", "bridgeMappings: without backend.southbound"},
 		{"datapath", "datapath: dpdk", `datapath: "dpdk" is not one of auto, system, netdev`},
 		{"encapsulation", "encapsulation: gre", `encapsulation: "gre" is not one of vxlan, geneve, noEncap`},
 		{"mtu too small", "mtu: 1279", "mtu: 1279"},

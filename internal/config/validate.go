@@ -30,7 +30,7 @@ const (
 // joined; each starts with the field's name as it stands in the file.
 func (c Config) Validate() error {
 	return errors.Join(
-		c.Backend.validate(c.Encapsulation),
+		c.validateBackend(),
 		oneOf("datapath", c.Datapath, DatapathAuto, DatapathSystem, DatapathNetdev),
 		oneOf("encapsulation", c.Encapsulation, VXLAN, Geneve, NoEncap),
 		c.validateMTU(),
