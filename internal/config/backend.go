@@ -28,8 +28,8 @@ type Backend struct {
 	// it is the only one, or the first.
 	Cluster string `json:"cluster"`
 	// Southbound are the remotes of OVN's southbound database, with commas between them, such as
-	// ssl:192.0.2.1:6642. The agent gives them to its node's ovn-controller, with the node's address
-	// for tunnels; empty: an administrator does.
+	// ssl:192.0.2.1:6642. The agent gives them to its node's ovn-controller, with the node's
+	// address for tunnels; empty: an administrator does.
 	Southbound string `json:"southbound"`
 }
 

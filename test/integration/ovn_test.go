@@ -42,7 +42,8 @@ func management(n *lab.Node) (addresses []netip.Addr) {
 
 // build makes the router, and each node's switch with its management port and its way out.
 func (l *logical) build(ctx context.Context, nodes ...*lab.Node) error {
-	// What leaves the cluster has a route to a port that nothing is behind: only then are policies asked.
+	// What leaves the cluster has a route to a port that nothing is behind: policies are asked
+	// about packets that have a route.
 	out := l.PeerPort("default", "")
 	args := []string{
 		"lr-add", logicalRouter, "--", "lrp-add", logicalRouter, out, "0a:c0:e1:00:02:00", "240.255.0.1/30",
@@ -306,8 +307,8 @@ func TestOVNDelLeavesNothing(t *testing.T) {
 	poll(t.Context(), t, same, func() { t.Errorf("ports %s, want %v", left(), want) })
 }
 
-// A pod whose port the northbound database lacks fails in bounded time, with an error that says so,
-// and leaves nothing.
+// A pod fails in bounded time if the northbound database lacks its port, with an error that says
+// so, and leaves nothing.
 func TestOVNPortIsMissing(t *testing.T) {
 	w, rows := newOVNWorld(t)
 	rows.absent["lab/lost.eth0"] = true
@@ -323,7 +324,7 @@ func TestOVNPortIsMissing(t *testing.T) {
 func TestOVNControllerIsKilled(t *testing.T) {
 	w, _ := newOVNWorld(t)
 	w.addPods(t)
-	// Else it clears all flows when it starts, before it knows which there are to be (ovn-controller(8)).
+	// Else it clears all flows when it starts, before it has computed any (ovn-controller(8)).
 	_, err := w.n1.OVS.Vsctl(t.Context(), "set", "open_vswitch", ".", "external_ids:ovn-ofctrl-wait-before-clear=3000")
 	must(t, err)
 	tr := startTraffic(t.Context(), t, w)

@@ -121,8 +121,8 @@ func (h *host) set(s *intent.State, uplink hostnet.Uplink, bridged bool, cards [
 }
 
 // desired is what the host's kernel must hold for a State, but for Services: the management
-// addresses on the gateway interface, routes to all pods by the logical router, and the masquerading
-// of what leaves the cluster. It is a pure function of its arguments.
+// addresses on the gateway interface, routes to all pods by the logical router, and the
+// masquerading of what leaves the cluster. It is a pure function of its arguments.
 func desired(s *intent.State, uplink string, cards []string) hostnet.Desired {
 	local := s.Local()
 	router, _ := s.Routers().Get(intent.DefaultRouterName)

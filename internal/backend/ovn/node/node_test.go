@@ -318,8 +318,8 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// Of several clusters on one OVN, each plugs interfaces under its own prefix, and binds the machines
-// that are plugged under it.
+// Of several clusters on one OVN, each plugs interfaces under its own prefix, and binds the
+// machines that are plugged under it.
 func TestCluster(t *testing.T) {
 	n := newNode(t, func(c *config.Config) { c.Backend.Cluster = "east" })
 	must(t, n.reconcile(bound(t)))
@@ -360,7 +360,7 @@ func (n *node) seen(names ...string) <-chan struct{} {
 	return done
 }
 
-// The node's kernel reaches pods by the management port, whose addresses no pod gets.
+// The node's kernel reaches pods by the management port. No pod gets its addresses.
 func TestManagement(t *testing.T) {
 	n := newNode(t, nil)
 	must(t, n.reconcile(bound(t)))

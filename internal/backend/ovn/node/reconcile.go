@@ -124,8 +124,8 @@ func (b *Backend) ask(ctx context.Context) error {
 	return nil
 }
 
-// reconcileBridge has ovn-controller configured where that is asked for, and the management port and
-// the host's kernel as they should be.
+// reconcileBridge has ovn-controller configured where that is asked for, and the management port
+// and the host's kernel as they should be.
 func (b *Backend) reconcileBridge(ctx context.Context, node intent.Node) error {
 	if err := b.configure(ctx, node); err != nil {
 		return err

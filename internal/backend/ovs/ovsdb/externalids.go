@@ -23,8 +23,8 @@ func (c *Client) ExternalIDs(ctx context.Context) (ids map[string]string, err er
 	return ids, err
 }
 
-// SetExternalIDs gives entries of ExternalIDs their values, and leaves all others. Entries that have
-// them already cost nothing.
+// SetExternalIDs gives entries of ExternalIDs their values, and leaves all others. Entries that
+// have them already cost nothing.
 func (c *Client) SetExternalIDs(ctx context.Context, ids map[string]string) error {
 	return c.with(ctx, func(ctx context.Context, s *session) error {
 		root, err := s.root()
