@@ -100,6 +100,18 @@ func podPort(name, node string) object {
 	}}
 }
 
+// dynamicPort is the Port that the agent of a node has made for a machine.
+func dynamicPort(name, node string) object {
+	return object{portResource, map[string]any{
+		"apiVersion": "coelan.io/v1alpha1", "kind": "Port",
+		"metadata": map[string]any{
+			"namespace": tenant, "name": name, "labels": map[string]any{"coelan.io/managed-by": "coelan-agent", "coelan.io/node": node},
+		},
+		"spec":   map[string]any{"network": "blue", "node": node, "mac": "52:54:00:00:00:09", "dynamic": true},
+		"status": map[string]any{"phase": "Bound", "node": node, "mac": "52:54:00:00:00:09", "addresses": []any{"10.1.0.9"}},
+	}}
+}
+
 // userPort is a Port of a user, with the node of its spec and the one that has bound it.
 func userPort(name, only, bound string) object {
 	o := object{portResource, map[string]any{

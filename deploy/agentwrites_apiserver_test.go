@@ -91,21 +91,30 @@ func writes() map[right][]call {
 		},
 		{"coelan.io", "ports", "create"}: {
 			{"of its own pod", nil, create(podPort("n1", own)), ""},
-			{"of another node's pod", nil, create(podPort("n2", other)), "own node's pods only"},
-			{"for no node", nil, create(with(podPort("n3", own), "", "spec", "node")), "own node's pods only"},
-			{"of a user", nil, create(userPort("n4", own, "")), "not of a pod"},
+			{"of a machine that names none", nil, create(dynamicPort("n8", own)), ""},
+			{"of another node's machine", nil, create(dynamicPort("n9", other)), "own node's pods and machines only"},
+			{"of a machine, with an owner", nil, create(with(dynamicPort("n10", own), []any{map[string]any{
+				"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "another"}}, "metadata", "ownerReferences")), "no owner but its pod"},
+			{"of a machine, without the label", nil, create(with(dynamicPort("n11", own), map[string]any{}, "metadata", "labels")), "has the label"},
+			{"of another node's pod", nil, create(podPort("n2", other)), "own node's pods and machines only"},
+			{"for no node", nil, create(with(podPort("n3", own), "", "spec", "node")), "own node's pods and machines only"},
+			{"of a user", nil, create(userPort("n4", own, "")), "Ports of users"},
 			{"without the label", nil, create(with(podPort("n5", own), map[string]any{}, "metadata", "labels")), "has the label"},
 			{"with another owner", nil, create(with(podPort("n6", own), []any{map[string]any{
-				"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "another"}}, "metadata", "ownerReferences")), "no owner but the pod"},
+				"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "another"}}, "metadata", "ownerReferences")), "no owner but its pod"},
 			{"with a finalizer", nil, create(with(podPort("n7", own), []any{"example.org/stay"}, "metadata", "finalizers")), "no finalizers"},
 		},
 		{"coelan.io", "ports", "delete"}: {
 			{"of its own pod", []object{podPort("d1", own)}, remove(podPort("d1", own)), ""},
-			{"of another node's pod", []object{podPort("d2", other)}, remove(podPort("d2", other)), "own node's pods only"},
-			{"of a user", []object{userPort("d3", own, own)}, remove(userPort("d3", "", "")), "not of a pod"},
+			{"of its own machine", []object{dynamicPort("d4", own)}, remove(dynamicPort("d4", own)), ""},
+			{"of another node's machine", []object{dynamicPort("d5", other)}, remove(dynamicPort("d5", other)), "own node's pods and machines only"},
+			{"of another node's pod", []object{podPort("d2", other)}, remove(podPort("d2", other)), "own node's pods and machines only"},
+			{"of a user", []object{userPort("d3", own, own)}, remove(userPort("d3", "", "")), "Ports of users"},
 		},
 		{"coelan.io", "ports/status", "patch"}: {
 			{"of its own pod", []object{podPort("s1", own)}, patchStatus(podPort("s1", own), podStatus), ""},
+			{"of its own machine", []object{dynamicPort("s1m", own)}, patchStatus(dynamicPort("s1m", own), podStatus), ""},
+			{"of another node's machine", []object{dynamicPort("s2m", other)}, patchStatus(dynamicPort("s2m", other), podStatus), "that another node has bound"},
 			{"of a pod whose Port is new", []object{without(podPort("s2", own), "status")}, patchStatus(podPort("s2", own), podStatus), ""},
 			{"of another node's pod", []object{podPort("s3", other)}, patchStatus(podPort("s3", other), podStatus), "that another node has bound"},
 			{"addresses of another node's pod", []object{podPort("s4", other)}, patchStatus(podPort("s4", other), map[string]any{

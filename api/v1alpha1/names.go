@@ -112,6 +112,7 @@ const (
 	ReasonNotBound        = "NotBound"
 	ReasonBound           = "Bound"
 	ReasonRefused         = "RefusedBySwitch"
+	ReasonNoDHCP          = "NetworkWithoutDHCP"
 	// ReasonNotSupported says that a central system, such as OVN, does not do all that is asked for,
 	// or cannot be programmed.
 	ReasonNotSupported = "NotSupported"

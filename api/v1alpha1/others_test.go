@@ -156,6 +156,10 @@ func TestPorts(t *testing.T) {
 		{"SecurityGroups of a pod", "", `network: red, securityGroups: [a], pod: {name: p, uid: u, interface: net1}`, `spec.securityGroups: Invalid value: "object": the Ports of a pod are of the SecurityGroups that its annotation coelan.io/security-groups names`},
 		{"a trusted pod", "", `network: red, trusted: true, pod: {name: p, uid: u, interface: net1}`, `spec.trusted: Invalid value: "object": the Ports of pods are not trusted`},
 		{"trusted in words", "", `network: red, trusted: "yes"`, `spec.trusted`},
+		{"dynamic without a node", "", `network: red, dynamic: true, mac: "02:00:00:00:00:05"`, `spec.dynamic: Invalid value: "object": a dynamic Port has a node and a mac, no addresses and no pod`},
+		{"dynamic without a MAC", "", `network: red, dynamic: true, node: a`, `a dynamic Port has a node and a mac`},
+		{"dynamic with an address", "", `network: red, dynamic: true, node: a, mac: "02:00:00:00:00:05", addresses: [10.1.0.5]`, `no addresses and no pod`},
+		{"dynamic of a pod", "", `network: red, dynamic: true, node: a, mac: "02:00:00:00:00:05", pod: {name: p, uid: u, interface: net1}`, `no addresses and no pod`},
 		{"long interface", "", `network: red, pod: {name: p, uid: u, interface: abcdefghijklmnop}`, `spec.pod.interface: Too long: may not be more than 15 bytes`},
 	}, []string{
 		one,
@@ -164,6 +168,8 @@ func TestPorts(t *testing.T) {
 		`network: red, trusted: true`,
 		`network: red, trusted: false, pod: {name: p, uid: u, interface: net1}`,
 		`network: red, securityGroups: [a, b.c-d]`,
+		`network: red, dynamic: true, node: a, mac: "02:00:00:00:00:05", securityGroups: [a]`,
+		`network: red, dynamic: false`,
 		`network: red, pod: {name: p, uid: u, interface: net1}`,
 	}, []update{
 		{"network", one, `network: blue`, `spec.network: Invalid value: "object": network cannot be changed`},
@@ -174,6 +180,10 @@ func TestPorts(t *testing.T) {
 		{"address taken away", `network: red, addresses: [10.1.0.6]`, one, `addresses cannot be changed`},
 		{"pod", `network: red, pod: {name: p, uid: u, interface: net1}`, `network: red, pod: {name: p, uid: v, interface: net1}`, `spec.pod: Invalid value: "object": pod cannot be changed`},
 		{"pod given later", one, `network: red, pod: {name: p, uid: v, interface: net1}`, `pod cannot be changed`},
+
+		{"dynamic given later", `network: red, node: a, mac: "02:00:00:00:00:05"`, `network: red, dynamic: true, node: a, mac: "02:00:00:00:00:05"`, `spec.dynamic: Invalid value: "object": dynamic cannot be changed`},
+		{"dynamic taken away", `network: red, dynamic: true, node: a, mac: "02:00:00:00:00:05"`, `network: red, node: a, mac: "02:00:00:00:00:05"`, `dynamic cannot be changed`},
+		{"node of a dynamic one", `network: red, dynamic: true, node: a, mac: "02:00:00:00:00:05"`, `network: red, dynamic: true, node: b, mac: "02:00:00:00:00:05"`, `spec.node: Invalid value: "object": the node of a dynamic Port cannot be changed`},
 
 		{"node", `network: red, node: a`, `network: red, node: b`, ""},
 		{"node given and taken away", one, `network: red, node: b`, ""},

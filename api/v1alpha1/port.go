@@ -6,7 +6,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Port is one attachment to a Network. Those of pods are made by Coelan, those of virtual machines
 // and hosts by users. A user's Port is bound by the OVS interface with
-// external_ids:iface-id=<namespace>/<name>, on any node.
+// external_ids:iface-id=<namespace>/<name>, on any node. Those of machines that name none are
+// made by the agent of their node.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -38,6 +39,9 @@ type Port struct {
 // +kubebuilder:validation:XValidation:rule="has(self.pod) == has(oldSelf.pod) && (!has(self.pod) || self.pod == oldSelf.pod)",message="pod cannot be changed",fieldPath=".pod"
 // +kubebuilder:validation:XValidation:rule="!has(self.pod) || !has(self.securityGroups) || size(self.securityGroups) == 0",message="the Ports of a pod are of the SecurityGroups that its annotation coelan.io/security-groups names",fieldPath=".securityGroups"
 // +kubebuilder:validation:XValidation:rule="!has(self.pod) || !self.?trusted.orValue(false)",message="the Ports of pods are not trusted",fieldPath=".trusted"
+// +kubebuilder:validation:XValidation:rule="self.?dynamic.orValue(false) == oldSelf.?dynamic.orValue(false)",message="dynamic cannot be changed",fieldPath=".dynamic"
+// +kubebuilder:validation:XValidation:rule="!self.?dynamic.orValue(false) || self.node == oldSelf.node",message="the node of a dynamic Port cannot be changed",fieldPath=".node"
+// +kubebuilder:validation:XValidation:rule="!self.?dynamic.orValue(false) || has(self.node) && size(self.node) > 0 && has(self.mac) && !has(self.pod) && (!has(self.addresses) || size(self.addresses) == 0)",message="a dynamic Port has a node and a mac, no addresses and no pod",fieldPath=".dynamic"
 type PortSpec struct {
 	// Network that the Port is on.
 	//
@@ -72,11 +76,21 @@ type PortSpec struct {
 	//
 	// +optional
 	Trusted bool `json:"trusted,omitempty"`
+	// Dynamic is set in the Ports that agents make for machines which are plugged without naming a
+	// Port, with iface-id=<namespace>/?. Their addresses are of a block of their node, and they are
+	// deleted when the interface is gone and the lease has expired.
+	//
+	// +optional
+	Dynamic bool `json:"dynamic,omitempty"`
 	// Pod is set in the Ports of pods.
 	//
 	// +optional
 	Pod *PortPod `json:"pod,omitempty"`
 }
+
+// ByAgent reports whether the agent of the Port's node makes it, gives it its addresses and removes
+// it; otherwise a user makes it, and the controller gives it its addresses.
+func (s *PortSpec) ByAgent() bool { return s.Pod != nil || s.Dynamic }
 
 // PortPod is the interface of a pod that a Port is for.
 type PortPod struct {

@@ -25,7 +25,8 @@ func (a *Agent) makeWriters() {
 	a.claims = egressclaims.New(a.Log, a.NodeName, a.Cluster, a.view)
 	a.leases = portleases.New(a.Log, a.NodeName, a.Cluster)
 	a.guests = portbinding.New(portbinding.Options{
-		Log: a.Log, Node: a.NodeName, Guests: a.backend, API: a.Cluster, View: a.view,
+		Log: a.Log, Node: a.NodeName, Mapping: a.Config.Mapping, Guests: a.backend, API: a.Cluster, Blocks: a.blocks,
+		View:  a.view,
 		Store: a.store, Flows: a.dataplane(), Events: a.Events, MTU: func() int { return a.intent.State().Local().MTU },
 	})
 }

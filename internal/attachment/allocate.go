@@ -80,7 +80,7 @@ func (s *Store) chooseOne(p Plan) (Attachment, error) {
 	}
 	a := Attachment{
 		Spec: p.Spec.clone(), Created: time.Now().UTC().Truncate(time.Second),
-		FixedAddresses: len(p.Addresses) > 0, FixedMAC: p.MAC != nil,
+		FixedAddresses: len(p.Addresses) > 0 && !p.Dynamic, FixedMAC: p.MAC != nil,
 	}
 	if a.NetworkName == "" {
 		a.NetworkName = intent.DefaultNetworkName

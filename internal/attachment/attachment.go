@@ -63,6 +63,9 @@ type Spec struct {
 	// PortName is the name of the Port object in the pod's namespace; empty in a Plan: it is made
 	// from the pod's name.
 	PortName string `json:"portName,omitempty"`
+	// Dynamic says that it is of a Port that the agent has made for a machine: its addresses are of
+	// this node's blocks.
+	Dynamic bool `json:"dynamic,omitempty"`
 	// NAD is namespace/name of the NetworkAttachmentDefinition that asked for it.
 	NAD string     `json:"nad,omitempty"`
 	DNS *types.DNS `json:"dns,omitempty"` // of the Network

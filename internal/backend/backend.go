@@ -133,8 +133,11 @@ type Balanced struct {
 // Guest is an interface of the data path that is not Coelan's, such as a virtual machine's.
 type Guest struct {
 	Name string
-	// ID says what it is plugged for: the namespace/name of a Port.
+	// ID says what it is plugged for: the namespace/name of a Port, or its UID; or namespace/? if
+	// the machine names none.
 	ID string
+	// MAC is what it says of the machine's; empty: nothing.
+	MAC string
 	// Number is what the data path knows it by; less than 0 if it could not be opened.
 	Number int
 }

@@ -88,7 +88,7 @@ func (c counts) Collect(to chan<- prometheus.Metric) {
 	}
 	if list, err := reconcile.All(ctx, c, &v1alpha1.PortList{}); err == nil {
 		for _, p := range list.Items {
-			if p.Spec.Pod == nil {
+			if !p.Spec.ByAgent() {
 				ports[string(p.Status.Phase)]++
 			}
 		}

@@ -16,10 +16,16 @@ import (
 // for as long as there is the Port, and machines keep theirs while their node's agent is away.
 const defaultLease = 24 * time.Hour
 
-// dhcp reads what machines on a Network are told; nothing where the API admits no spec.dhcp.
-func (t *networkTables) dhcp(o *v1alpha1.Network) intent.DHCP {
+// Answers reports whether agents answer what machines on a Network ask about their addresses; not
+// where the API admits no spec.dhcp.
+func Answers(o *v1alpha1.Network) bool {
 	overlay := o.Spec.Type != v1alpha1.VLAN && o.Spec.Type != v1alpha1.Flat
-	if o.Spec.DHCP == nil || !overlay || o.Spec.IPAM == v1alpha1.PodCIDR {
+	return o.Spec.DHCP != nil && overlay && o.Spec.IPAM != v1alpha1.PodCIDR
+}
+
+// dhcp reads what machines on a Network are told.
+func (t *networkTables) dhcp(o *v1alpha1.Network) intent.DHCP {
+	if !Answers(o) {
 		return intent.DHCP{}
 	}
 	spec := o.Spec.DHCP

@@ -58,7 +58,7 @@ func (h *holders) judge(o *v1alpha1.Port, p intent.Port) (Problem, bool) {
 			problem.Field, problem.Value = fmt.Sprintf("status.addresses[%d]", i), a.String()
 			problem.Text = "is not the Port's by an AddressBlock of node " + o.Status.Node
 			switch {
-			case o.Spec.Pod == nil:
+			case !o.Spec.ByAgent():
 				problem.Text = "is not the Port's by an AddressBlock of the controller"
 			case h.networks[o.Spec.Network].FromNodes():
 				problem.Text = notOfNode + o.Status.Node
@@ -75,7 +75,7 @@ func (h *holders) judge(o *v1alpha1.Port, p intent.Port) (Problem, bool) {
 }
 
 // address reports whether an address belongs to a bound Port: by the block of the single address,
-// or to a pod by the block that its node hands out.
+// or to one that an agent has made by the block that its node hands out.
 func (h *holders) address(o *v1alpha1.Port, a netip.Addr) bool {
 	n, whole := h.networks[o.Spec.Network], netip.PrefixFrom(a, a.BitLen())
 	if n.FromNodes() {
@@ -89,10 +89,10 @@ func (h *holders) address(o *v1alpha1.Port, a netip.Addr) bool {
 	claim := h.singles[names.BlockName(n.Name, whole)]
 	if claim == nil || claim.Spec.Network != n.Name || claim.Spec.CIDR != whole.String() ||
 		!ClaimStands(claim, around) {
-		return o.Spec.Pod != nil && around != nil && around.Spec.Node == o.Status.Node
+		return o.Spec.ByAgent() && around != nil && around.Spec.Node == o.Status.Node
 	}
 	node := "" // the controller claims for users' Ports
-	if o.Spec.Pod != nil {
+	if o.Spec.ByAgent() {
 		node = o.Status.Node
 	}
 	return claim.Spec.Node == node && claim.Spec.Port == o.Namespace+"/"+o.Name
@@ -113,10 +113,11 @@ func (h *holders) around(network string, a netip.Addr) *v1alpha1.AddressBlock {
 }
 
 // ownMAC reports whether a bound Port may have its MAC. A pod's is made from its address, or was
-// asked for when its Port was created; those of users' Ports are the controller's.
+// asked for when its Port was created, as those of dynamic Ports are; those of users' Ports are the
+// controller's.
 func ownMAC(o *v1alpha1.Port, p intent.Port) bool {
 	asked := SameMAC(o.Spec.MAC, p.MAC) && !reserved.IsPodMAC(p.MAC) && !reserved.IsRouterMAC(p.MAC)
-	return o.Spec.Pod == nil || asked || p.MAC == reserved.PodMAC(p.Addresses[0])
+	return !o.Spec.ByAgent() || asked || p.MAC == reserved.PodMAC(p.Addresses[0])
 }
 
 // notOfNode is why an address does not belong to a Port of the node that is named after it.
@@ -142,8 +143,8 @@ func macOwners(ports []boundPort) map[portMAC]*v1alpha1.Port {
 	owners := map[portMAC]*v1alpha1.Port{}
 	for _, p := range ports {
 		other, o := owners[p.mac()], p.object
-		if other == nil || (o.Spec.Pod == nil) && other.Spec.Pod != nil ||
-			(o.Spec.Pod == nil) == (other.Spec.Pod == nil) && Older(o, other) < 0 {
+		if other == nil || !o.Spec.ByAgent() && other.Spec.ByAgent() ||
+			o.Spec.ByAgent() == other.Spec.ByAgent() && Older(o, other) < 0 {
 			owners[p.mac()] = o
 		}
 	}

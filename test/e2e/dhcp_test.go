@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -66,6 +67,66 @@ func TestDHCP(t *testing.T) {
 	})
 	m.Stop()
 	unplug(ctx, t, worker2)
+	t.Run("machine without a Port", func(t *testing.T) { asksWithoutPort(ctx, t) })
+}
+
+// strangers is a Network of red's Router for machines that name no Port, and their namespace.
+const strangers = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: strangers, labels: {on: strangers}}
+---
+apiVersion: coelan.io/v1alpha1
+kind: Network
+metadata: {name: strangers}
+spec:
+  role: Primary
+  router: red
+  namespaceSelector: {matchLabels: {on: strangers}}
+  subnets: [{cidr: 10.53.0.0/24}]
+  dhcp: {leaseSeconds: 600}
+`
+
+// asksWithoutPort boots a virtual machine that names no Port: it gets one, and keeps it while it is
+// away, until it has given its address back.
+func asksWithoutPort(ctx context.Context, t *testing.T) {
+	t.Cleanup(func() {
+		remove(context.WithoutCancel(ctx), t, "namespace", "strangers")
+		remove(context.WithoutCancel(ctx), t, "vnet", "strangers")
+	})
+	apply(ctx, t, strangers)
+	plugAgain := func() {
+		t.Helper()
+		plug(ctx, t, worker2, "'strangers/?'", `'external_ids:attached-mac="52:54:00:53:00:50"'`)
+	}
+	plugAgain()
+	port := named(&v1alpha1.Port{}, "strangers/guest-52-54-00-53-00-50")
+	if err := wait(ctx, port, portIn(v1alpha1.PortBound)); err != nil {
+		t.Fatal(err)
+	}
+	had := port.Status.Addresses
+	m := bootPlugged(ctx, t, worker2, port, nil)
+	asks(ctx, t, m, "ip="+had[0], "mask=24", "router=10.53.0.1", "hostname=guest-52-54-00-53-00-50", "lease=600")
+	talk(ctx, t, m, port, map[string]string{"red/web1": "eth0", "red/web2": "eth0"})
+	leased := func(p *v1alpha1.Port) error {
+		if p.Status.Lease == nil {
+			return errors.New("it has no lease")
+		}
+		return nil
+	}
+	if err := wait(ctx, port, leased); err != nil {
+		t.Fatal(err)
+	}
+	m.Stop()
+	unplug(ctx, t, worker2)
+	if err := wait(ctx, port, portIn(v1alpha1.PortReady)); err != nil {
+		t.Fatal(err)
+	}
+	plugAgain()
+	if err := wait(ctx, port, portIn(v1alpha1.PortBound)); err != nil || port.Status.Addresses[0] != had[0] {
+		t.Errorf("the machine that is back has %s, had %s: %v", port.Status.Addresses, had, err)
+	}
+	unplug(ctx, t, worker2)
 }
 
 // makesAddress has the machine ask for a router advertisement, and waits for what its kernel makes
@@ -98,6 +159,12 @@ func makesAddress(ctx context.Context, t *testing.T, m *vm.Machine) {
 // asksForAddress has the machine ask by DHCP, and use what it is told.
 func asksForAddress(ctx context.Context, t *testing.T, m *vm.Machine) {
 	t.Helper()
+	asks(ctx, t, m, "ip=10.52.0.50", "mask=24", "router=10.52.0.1", "dns=192.0.2.53", "search=red.example", "hostname=asker", "lease=600")
+}
+
+// asks has the machine ask by DHCP, configures it, and compares what it was told.
+func asks(ctx context.Context, t *testing.T, m *vm.Machine, wanted ...string) {
+	t.Helper()
 	const script = `printf '#!/bin/sh\n[ "$1" = bound ] || exit 0\nip -4 addr flush dev eth0\nip addr add $ip/$mask dev eth0\n` +
 		`ip route add default via $router\nenv >/tmp/told\n' >/tmp/script; chmod +x /tmp/script; rm -f /tmp/told`
 	for _, line := range []string{script, "udhcpc -i eth0 -n -q -t 10 -T 1 -s /tmp/script -O mtu -O search"} {
@@ -106,9 +173,7 @@ func asksForAddress(ctx context.Context, t *testing.T, m *vm.Machine) {
 		}
 	}
 	told, err := m.Run(ctx, "cat /tmp/told")
-	for _, want := range []string{
-		"ip=10.52.0.50", "mask=24", "router=10.52.0.1", "dns=192.0.2.53", "search=red.example", "hostname=asker", "lease=600",
-	} {
+	for _, want := range wanted {
 		if !strings.Contains("\n"+told+"\n", "\n"+want+"\n") {
 			t.Errorf("the machine was told %q, %v, and not %s", told, err, want)
 		}

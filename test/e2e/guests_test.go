@@ -111,11 +111,12 @@ func testGuests(t *testing.T) {
 	})
 }
 
-// plug makes a tap on a node, a port of the integration bridge for the Port of that key.
-func plug(ctx context.Context, t *testing.T, node, key string) {
+// plug makes a tap on a node, a port of the integration bridge for the Port of that key, with more
+// settings of its Interface.
+func plug(ctx context.Context, t *testing.T, node, key string, settings ...string) {
 	t.Helper()
 	_, err := world.Exec(ctx, node, "sh", "-ec", "ip tuntap add guest0 mode tap; ip link set guest0 up mtu 1450; "+
-		"ovs-vsctl add-port br-int guest0 -- set Interface guest0 external_ids:iface-id="+key)
+		"ovs-vsctl add-port br-int guest0 -- set Interface guest0 external_ids:iface-id="+key+" "+strings.Join(settings, " "))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +138,14 @@ func bootGuest(ctx context.Context, t *testing.T, node string, port *v1alpha1.Po
 ) *vm.Machine {
 	t.Helper()
 	plug(ctx, t, node, port.Namespace+"/"+port.Name)
+	return bootPlugged(ctx, t, node, port, addresses, gateways...)
+}
+
+// bootPlugged is bootGuest where the machine's interface is plugged already.
+func bootPlugged(ctx context.Context, t *testing.T, node string, port *v1alpha1.Port, addresses []netip.Prefix,
+	gateways ...netip.Addr,
+) *vm.Machine {
+	t.Helper()
 	kernel, err := debian.FindKernel(ctx, filepath.Join(artifact.DefaultDir(), "kernel"))
 	if err != nil {
 		t.Fatal(err)

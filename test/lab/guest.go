@@ -18,6 +18,7 @@ type Guest struct {
 	// Port is the interface's name on the node.
 	Port string
 	node *Node
+	mac  net.HardwareAddr
 }
 
 // AddGuest makes a guest and its interface, and plugs it in with external_ids:iface-id. Routes lead
@@ -30,7 +31,7 @@ func (n *Node) AddGuest(ctx context.Context, name, ifaceID string, mac net.Hardw
 		return nil, err
 	}
 	n.onStop(h.close)
-	g := &Guest{Host: h, Port: "tap-" + name, node: n}
+	g := &Guest{Host: h, Port: "tap-" + name, node: n, mac: mac}
 	if err := connect(n.Host, g.Port, h, "eth0"); err != nil {
 		return nil, err
 	}
@@ -62,7 +63,8 @@ func (n *Node) AddGuest(ctx context.Context, name, ifaceID string, mac net.Hardw
 // Plug puts the guest's interface on the integration bridge.
 func (g *Guest) Plug(ctx context.Context, ifaceID string) error {
 	_, err := g.node.OVS.Vsctl(ctx, "--may-exist", "add-port", bridge, g.Port, "--",
-		"set", "interface", g.Port, fmt.Sprintf("external_ids:iface-id=%q", ifaceID))
+		"set", "interface", g.Port, fmt.Sprintf("external_ids:iface-id=%q", ifaceID),
+		fmt.Sprintf("external_ids:attached-mac=%q", g.mac))
 	return err
 }
 

@@ -119,7 +119,8 @@ func (c *checker) compareAttachments() {
 
 // compareGuest checks a user's Port. Its interface is not Coelan's.
 func (c *checker) compareGuest(at attachment.Attachment) {
-	if _, ok := c.Intent.State().Ports().Get(at.Key.String()); !ok {
+	// A dynamic Port may wait for its machine to come back.
+	if _, ok := c.Intent.State().Ports().Get(at.Key.String()); !ok && !at.Dynamic {
 		c.findings.Add("attachment", at.PortKey(), "is bound but has no flows")
 	}
 }
@@ -136,7 +137,7 @@ func (c *checker) compareNetworks() {
 			c.findings.Add("network", at.NetworkName, "of %s is not in effect: it does not exist, or is not ready",
 				at.PodRef())
 		}
-		if !at.BlockSpace || at.FixedAddresses || at.IsPort() || !s.Listed(kube.Blocks) {
+		if !at.BlockSpace || at.FixedAddresses || !s.Listed(kube.Blocks) {
 			continue
 		}
 		for _, p := range at.Addresses {
@@ -182,7 +183,8 @@ func (c *checker) compareMTU(at attachment.Attachment) {
 
 func (c *checker) compareAttachment(at attachment.Attachment) {
 	c.compareMTU(at)
-	if _, ok := c.Intent.State().Ports().Get(at.Key.String()); !ok {
+	// A dynamic Port may wait for its machine to come back.
+	if _, ok := c.Intent.State().Ports().Get(at.Key.String()); !ok && !at.Dynamic {
 		c.findings.Add("attachment", at.PodRef(),
 			"has addresses but was never attached: a request for it is under way, or was left")
 	}

@@ -19,6 +19,11 @@
 // never removes an interface that it did not make. It ignores an iface-id that names no Port, so
 // others may use the bridge in their own way.
 //
+// A guest that names no Port, by iface-id=NAMESPACE/?, has that of its namespace which asks for its
+// MAC (external_ids:attached-mac), else one that is made for it: with addresses of this node's
+// block of the Network that the namespace is on, if agents answer DHCP there. It outlasts the
+// interface until its lease has expired.
+//
 // A Port is bound on one node at a time: on the one in spec.node, if that is set; else on the one
 // in status.node as long as that node exists. Restarts of the agent and of Open vSwitch do not
 // change which interface a Port has.

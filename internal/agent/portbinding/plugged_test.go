@@ -32,6 +32,7 @@ func TestPlugged(t *testing.T) {
 		{"name without a namespace", "/db", 16, ""},
 		{"namespace without a name", "shop/", 16, ""},
 		{"empty", "", 16, ""},
+		{"none named", "shop/?", 16, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			i := backend.Guest{Name: "tap0", ID: tc.ifaceID, Number: tc.actual}
@@ -39,7 +40,11 @@ func TestPlugged(t *testing.T) {
 			if tc.want != "" {
 				want[tc.want] = []backend.Guest{i}
 			}
-			if diff := cmp.Diff(want, plugged([]backend.Guest{i}, ports)); diff != "" {
+			got, unnamed := plugged([]backend.Guest{i}, ports)
+			if (len(unnamed) == 1) != (tc.ifaceID == "shop/?") {
+				t.Errorf("of those that name none: %v", unnamed)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -13,13 +13,16 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
 	"coelan.io/coelan/internal/retry"
 	"coelan.io/coelan/internal/trigger"
 )
@@ -32,9 +35,20 @@ type Guests interface {
 	RequestNumber(ctx context.Context, name string, number int) error
 }
 
-// API is where the status of Ports is written.
+// API is where Ports are.
 type API interface {
+	Port(ctx context.Context, namespace, name string) (*v1alpha1.Port, error)
 	PatchPortStatus(ctx context.Context, namespace, name string, status any) error
+	CreatePort(ctx context.Context, p *v1alpha1.Port) (*v1alpha1.Port, error)
+	// DeletePort succeeds if the Port of that UID is gone.
+	DeletePort(ctx context.Context, namespace, name string, uid types.UID) error
+}
+
+// Blocks are this node's parts of Networks.
+type Blocks interface {
+	// Ranges are what addresses on a Network are from, of new blocks if all are exhausted. Until
+	// ctx ends, none is given back.
+	Ranges(ctx context.Context, network intent.Network, exhausted []netip.Prefix) ([]ipam.Range, error)
 }
 
 // Flows are what connects a Port.
@@ -51,19 +65,25 @@ type Flows interface {
 // Recorder tells users why their Ports do not work.
 type Recorder interface {
 	PortWarning(namespace, name, uid, reason, message string)
+	// ObjectWarning is about an object that does not exist.
+	ObjectWarning(apiVersion, kind, namespace, name, reason, message string)
 }
 
 // Options are what a Binder works with. All are needed.
 type Options struct {
-	Log    *slog.Logger
-	Node   string
-	Guests Guests
-	API    API
-	View   *apicache.View
-	Store  *attachment.Store
-	Flows  Flows
-	Events Recorder
-	MTU    func() int
+	Log  *slog.Logger
+	Node string
+	// Mapping says which Network machines are on that name no Port, if none selects their
+	// namespace.
+	Mapping config.Mapping
+	Guests  Guests
+	API     API
+	Blocks  Blocks
+	View    *apicache.View
+	Store   *attachment.Store
+	Flows   Flows
+	Events  Recorder
+	MTU     func() int
 }
 
 // Binder is the part of one node's agent.
@@ -74,11 +94,15 @@ type Binder struct {
 	// told are the statuses that were written last, by namespace/name, until the view shows them.
 	mu   sync.Mutex
 	told map[string]string
+
+	// waiting are the attachments of dynamic Ports that wait for their interface without flows,
+	// with the time until which they do; zero: not known yet.
+	waiting map[attachment.Key]time.Time
 }
 
 // New makes a Binder.
 func New(o Options) *Binder {
-	return &Binder{Options: o, wake: trigger.New(), told: map[string]string{}}
+	return &Binder{Options: o, wake: trigger.New(), told: map[string]string{}, waiting: map[attachment.Key]time.Time{}}
 }
 
 // Kick says that something of Open vSwitch has changed.
@@ -99,12 +123,15 @@ func (b *Binder) Run(ctx context.Context) error {
 	for {
 		changed := b.View.Changes()
 		bounded, cancel := context.WithTimeout(ctx, passTimeout)
-		err := b.pass(bounded)
+		due, err := b.pass(bounded)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			b.Log.Warn("cannot bind Ports to guests' interfaces, retrying", "err", err)
 		}
 		again := backoff.After(err)
+		if err == nil && !due.IsZero() {
+			again = time.After(time.Until(due))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -115,14 +142,17 @@ func (b *Binder) Run(ctx context.Context) error {
 	}
 }
 
-// pass compares interfaces, Ports and what is bound. It goes on after an error.
-func (b *Binder) pass(ctx context.Context) error {
+// pass compares interfaces, Ports and what is bound. It goes on after an error. It returns when to
+// look again although nothing changes; zero: then not.
+func (b *Binder) pass(ctx context.Context) (due time.Time, _ error) {
 	found, err := b.Guests.Guests(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // the database is away: what is bound stays, and its return is told
+		return due, nil //nolint:nilerr // the database is away: what is bound stays, and its return is told
 	}
 	s := b.View.State()
-	plugged := plugged(found, s.Ports)
+	plugged, unnamed := plugged(found, s.Ports)
+	asked := asked(s.Ports)
+	missing := b.place(s, unnamed, asked, plugged)
 	var errs []error
 	for _, at := range b.Store.List() {
 		if at.IsPort() {
@@ -130,48 +160,67 @@ func (b *Binder) pass(ctx context.Context) error {
 		}
 	}
 	for key, list := range plugged {
-		if o := s.Ports[key]; o != nil && o.Spec.Pod == nil {
+		if o := s.Ports[key]; o != nil && !o.Spec.ByAgent() {
 			errs = append(errs, b.consider(ctx, s, o, list))
 		}
 	}
 	for key, o := range s.Ports {
-		if o.Spec.Pod != nil || len(plugged[key]) > 0 || !s.Listed(kube.Ports) {
-			continue
-		}
-		switch {
+		switch list := plugged[key]; {
+		case o.Spec.Pod != nil || !s.Listed(kube.Ports):
+		case len(list) > 0 && o.Spec.Dynamic:
+			errs = append(errs, b.considerDynamic(ctx, s, o, list))
+		case len(list) > 0:
+		case o.Spec.Dynamic:
+			again, err := b.leave(ctx, o, asked)
+			errs = append(errs, err)
+			if due.IsZero() || !again.IsZero() && again.Before(due) {
+				due = again
+			}
 		case o.Status.Node == b.Node:
 			errs = append(errs, b.tell(ctx, o, unbound()))
 		case b.complained(o.Status.LastError):
 			errs = append(errs, b.tell(ctx, o, map[string]any{"lastError": nil}))
 		}
 	}
-	return errors.Join(errs...)
+	for _, m := range missing {
+		errs = append(errs, b.make(ctx, s, m))
+	}
+	return due, errors.Join(errs...)
 }
 
+// anyPort is what an iface-id has in place of a Port's name if the machine names none.
+const anyPort = "?"
+
 // plugged are the interfaces that can be used, by the key of the Port that has their iface-id
-// as its key or UID. One that ovs-vswitchd could not open, such as the tap of a machine that
-// is gone, is none.
-func plugged(found []backend.Guest, ports map[string]*v1alpha1.Port) map[string][]backend.Guest {
+// as its key or UID, and those that name none. One that ovs-vswitchd could not open, such as the
+// tap of a machine that is gone, is none.
+func plugged(found []backend.Guest, ports map[string]*v1alpha1.Port) (m map[string][]backend.Guest,
+	unnamed []backend.Guest,
+) {
 	byUID := map[string]string{}
 	for key, o := range ports {
 		if o.Spec.Pod == nil {
 			byUID[string(o.UID)] = key
 		}
 	}
-	m := map[string][]backend.Guest{}
+	m = map[string][]backend.Guest{}
 	for _, i := range found {
 		key := i.ID
 		if named, ok := byUID[key]; ok {
 			key = named
 		}
-		if namespace, name, ok := strings.Cut(key, "/"); ok && namespace != "" && name != "" && i.Number >= 0 {
+		switch namespace, name, ok := strings.Cut(key, "/"); {
+		case !ok || namespace == "" || name == "" || i.Number < 0:
+		case name == anyPort:
+			unnamed = append(unnamed, i)
+		default:
 			m[key] = append(m[key], i)
 		}
 	}
-	return m
+	return m, unnamed
 }
 
-// keep ends a binding if its Port or interface is gone.
+// keep ends a binding if its Port or interface is gone. Dynamic Ports outlast their interface.
 func (b *Binder) keep(ctx context.Context, s apicache.State, at attachment.Attachment,
 	plugged map[string][]backend.Guest,
 ) error {
@@ -183,6 +232,10 @@ func (b *Binder) keep(ctx context.Context, s apicache.State, at attachment.Attac
 		why = "the Port was deleted"
 	case o == nil:
 		return nil // not heard of since the start
+	case at.Dynamic && string(o.UID) != at.PodUID:
+		why = "the Port is another one"
+	case at.Dynamic:
+		return nil
 	case !has(plugged[key], at.HostInterface):
 		why = "the interface is gone"
 	case !sameAddresses(o, at):
@@ -194,13 +247,19 @@ func (b *Binder) keep(ctx context.Context, s apicache.State, at attachment.Attac
 	if why == "" {
 		return nil
 	}
+	return b.release(ctx, at, why)
+}
+
+// release ends a binding.
+func (b *Binder) release(ctx context.Context, at attachment.Attachment, why string) error {
 	if err := b.Flows.Disconnect(ctx, at); err != nil {
-		return fmt.Errorf("port %s: %w", key, err)
+		return fmt.Errorf("port %s: %w", at.PortKey(), err)
 	}
 	if _, err := b.Store.Release(at.Key); err != nil {
-		return fmt.Errorf("port %s: %w", key, err)
+		return fmt.Errorf("port %s: %w", at.PortKey(), err)
 	}
-	b.Log.Info("Port unbound", "port", key, "interface", at.HostInterface, "why", why)
+	delete(b.waiting, at.Key)
+	b.Log.Info("Port unbound", "port", at.PortKey(), "interface", at.HostInterface, "why", why)
 	return nil
 }
 
@@ -263,9 +322,18 @@ func (b *Binder) consider(ctx context.Context, s apicache.State, o *v1alpha1.Por
 		}
 		return fmt.Errorf("port %s: %w", key, err)
 	}
+	return b.connect(ctx, o, at, map[string]any{})
+}
+
+// connect makes a Port forward, and its status say so beside what is given.
+func (b *Binder) connect(ctx context.Context, o *v1alpha1.Port, at attachment.Attachment,
+	status map[string]any,
+) error {
+	key := at.PortKey()
 	if err := b.Guests.RequestNumber(ctx, at.HostInterface, int(at.OFPort)); err != nil {
 		return fmt.Errorf("port %s: %w", key, err)
 	}
+	delete(b.waiting, at.Key)
 	if err := b.Flows.Connect(ctx, at); err != nil {
 		err = fmt.Errorf("port %s: %w", key, err)
 		var refused *backend.RefusedError
@@ -275,9 +343,9 @@ func (b *Binder) consider(ctx context.Context, s apicache.State, o *v1alpha1.Por
 		}
 		return err
 	}
-	return b.tell(ctx, o, map[string]any{
-		"phase": v1alpha1.PortBound, "node": b.Node, "boundTime": metav1.Time{Time: at.Created}, "lastError": nil,
-	})
+	status["phase"], status["node"], status["lastError"] = v1alpha1.PortBound, b.Node, nil
+	status["boundTime"] = metav1.Time{Time: at.Created}
+	return b.tell(ctx, o, status)
 }
 
 // maxWaitForFree bounds how long a Port waits for its addresses where they have just been released.
@@ -291,19 +359,10 @@ func (b *Binder) attachment(ctx context.Context, o *v1alpha1.Port, network inten
 	if at, ok := b.Store.Get(key); ok {
 		return at, nil
 	}
-	plan := attachment.Plan{
-		Spec: attachment.Spec{
-			Key: key, PodNamespace: o.Namespace, PodName: o.Name, PodUID: string(o.UID), PortName: o.Name,
-			HostInterface: list[0].Name, NetworkName: network.Name, NetworkID: network.ID,
-			BlockSpace: !network.FromNodes(), MTU: b.MTU(),
-		},
-		Subnets: network.Subnets,
-	}
-	mac, err := intent.ParseMAC(o.Status.MAC)
+	plan, err := b.plan(o, network, list, o.Status.MAC)
 	if err != nil {
 		return attachment.Attachment{}, err
 	}
-	plan.MAC = &mac
 	for _, text := range o.Status.Addresses {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
@@ -311,16 +370,38 @@ func (b *Binder) attachment(ctx context.Context, o *v1alpha1.Port, network inten
 		}
 		plan.Addresses = append(plan.Addresses, a)
 	}
+	return b.allocate(ctx, plan)
+}
+
+// plan is that of a Port without addresses.
+func (b *Binder) plan(o *v1alpha1.Port, network intent.Network, list []backend.Guest,
+	mac string,
+) (attachment.Plan, error) {
+	plan := attachment.Plan{
+		Spec: attachment.Spec{
+			Key:          attachment.PortKey(o.Namespace, o.Name),
+			PodNamespace: o.Namespace, PodName: o.Name, PodUID: string(o.UID), PortName: o.Name,
+			HostInterface: list[0].Name, NetworkName: network.Name, NetworkID: network.ID,
+			BlockSpace: !network.FromNodes(), MTU: b.MTU(),
+		},
+		Subnets: network.Subnets,
+	}
+	parsed, err := intent.ParseMAC(mac)
+	plan.MAC = &parsed
+	return plan, err
+}
+
+func (b *Binder) allocate(ctx context.Context, plan attachment.Plan) (attachment.Attachment, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWaitForFree)
 	defer cancel()
 	all, err := b.Store.AllocateAllWhenFree(ctx, plan)
-	var at attachment.Attachment
-	if err == nil {
-		at = all[0]
-		b.Log.Info("Port bound",
-			"port", at.PortKey(), "interface", at.HostInterface, "ofport", at.OFPort, "addresses", at.Addresses)
+	if err != nil {
+		return attachment.Attachment{}, err
 	}
-	return at, err
+	at := all[0]
+	b.Log.Info("Port bound",
+		"port", at.PortKey(), "interface", at.HostInterface, "ofport", at.OFPort, "addresses", at.Addresses)
+	return at, nil
 }
 
 // sameAddresses says whether an attachment has what a Port's status says.

@@ -18,11 +18,14 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
+	"coelan.io/coelan/internal/agent/blockipam"
 	"coelan.io/coelan/internal/agent/kube/kubetest"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovs/datapath"
+	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,7 +72,7 @@ func (w *world) start() (stop func()) {
 		w.t.Fatal(err)
 	}
 	w.Binder = New(Options{
-		Log: log, Node: "n1", Guests: w, API: w.api, View: w.view, Store: w.store, Flows: w, Events: w,
+		Log: log, Node: "n1", Mapping: config.MapFlat, Guests: w, API: w.api, Blocks: w, View: w.view, Store: w.store, Flows: w, Events: w,
 		MTU: func() int { return 1450 },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -138,6 +141,34 @@ func (w *world) PortWarning(namespace, name, _, reason, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = append(w.events, namespace+"/"+name+" "+reason+": "+message)
+}
+
+func (w *world) ObjectWarning(_, kind, namespace, name, reason, message string) {
+	w.PortWarning(namespace, name, kind, reason, message)
+}
+
+// blocks are what this node has of the Network lan.
+var blocks = []string{"10.0.0.16/29", "10.0.0.32/29"}
+
+// Ranges are the first block, and the second one when that is exhausted.
+func (w *world) Ranges(_ context.Context, network intent.Network, exhausted []netip.Prefix) ([]ipam.Range, error) {
+	subnet := network.Subnets[0].Prefix
+	for i, text := range blocks {
+		p := netip.MustParsePrefix(text)
+		if slices.Contains(exhausted, p) {
+			continue
+		}
+		var ranges []ipam.Range
+		for _, text := range blocks[:i+1] {
+			r, err := ipam.Block{Prefix: netip.MustParsePrefix(text), Subnet: subnet, Gateway: network.Subnets[0].Gateway}.Range()
+			if err != nil {
+				return nil, err
+			}
+			ranges = append(ranges, r)
+		}
+		return ranges, nil
+	}
+	return nil, &blockipam.ExhaustedError{Network: network.Name, Subnet: subnet}
 }
 
 // plug puts an interface on the bridge, or changes it.

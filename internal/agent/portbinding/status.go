@@ -5,6 +5,7 @@ package portbinding
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,6 +56,10 @@ func (b *Binder) says(have v1alpha1.PortStatus, want map[string]any) bool {
 		switch field {
 		case "phase":
 			same = have.Phase == value
+		case "mac":
+			same = have.MAC == value
+		case "addresses":
+			same = slices.Equal(have.Addresses, value.([]string))
 		case "node":
 			same = value == nil && have.Node == "" || value == have.Node
 		case "lastError":

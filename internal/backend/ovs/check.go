@@ -91,7 +91,10 @@ func (c *comparison) compareAttachments() {
 
 // compareGuest checks a user's Port. Its interface is not Coelan's.
 func (c *comparison) compareGuest(at attachment.Attachment) {
-	if p, ok := c.guests[at.HostInterface]; !ok || p.Actual != int(at.OFPort) {
+	switch p, ok := c.guests[at.HostInterface]; {
+	case at.Dynamic && (!ok || p.Actual < 0):
+		// Its machine is away, and may come back until its lease has expired.
+	case !ok || p.Actual != int(at.OFPort):
 		c.findings.Add("port", at.HostInterface, "of %s is missing on bridge %s, or has OpenFlow port %d instead of %d",
 			at.PortKey(), c.config.Bridge, p.Actual, at.OFPort)
 	}

@@ -108,7 +108,9 @@ func (p *ports) guests(ctx context.Context) ([]backend.Guest, error) {
 	found, err := p.db.Interfaces(ctx, p.bridge, idInterface)
 	var guests []backend.Guest
 	for _, i := range found {
-		guests = append(guests, backend.Guest{Name: i.Name, ID: i.ExternalIDs[idInterface], Number: i.Actual})
+		guests = append(guests, backend.Guest{
+			Name: i.Name, ID: i.ExternalIDs[idInterface], MAC: i.ExternalIDs[idMAC], Number: i.Actual,
+		})
 	}
 	return guests, err
 }

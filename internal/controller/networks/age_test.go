@@ -187,6 +187,42 @@ func TestBlocksGoInTime(t *testing.T) {
 	}
 }
 
+// dynamicPort is what the agent of a node has made for a machine that is away.
+func dynamicPort(node string) *v1alpha1.Port {
+	return &v1alpha1.Port{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "guest"},
+		Spec:       v1alpha1.PortSpec{Network: "lan", Node: node, MAC: "52:54:00:00:00:01", Dynamic: true},
+		Status:     v1alpha1.PortStatus{Phase: v1alpha1.PortReady, MAC: "52:54:00:00:00:01", Addresses: []string{"10.0.0.9"}},
+	}
+}
+
+// The Port that an agent has made for a machine is left to that agent, and goes with its node.
+func TestDynamicPort(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker1"}}
+	for _, there := range []bool{true, false} {
+		port := dynamicPort("worker1")
+		a := reconciletest.Access(port)
+		if there {
+			a = reconciletest.Access(port, node, testNetwork(time.Hour))
+		}
+		r := &ports{Access: a, claims: claims{a}}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(port)}); err != nil {
+			t.Error(err)
+		}
+		err := a.Get(t.Context(), client.ObjectKeyFromObject(port), port)
+		if apierrors.IsNotFound(err) == there {
+			t.Errorf("the node is there: %v; the Port: %v", there, err)
+		}
+		if there && (len(port.Status.Conditions) > 0 || port.Status.Addresses[0] != "10.0.0.9") {
+			t.Errorf("the controller has changed it: %+v", port.Status)
+		}
+		found, err := reconcile.All(t.Context(), a, &v1alpha1.PortList{}, client.MatchingFields{reconcile.ByNode: "worker1"})
+		if err != nil || (len(found.Items) == 1) != there {
+			t.Errorf("Ports of the node: %v, %v", found.Items, err)
+		}
+	}
+}
+
 // What memory does not have is asked for before anything is removed because of it.
 func TestNothingIsRemovedOnHearsay(t *testing.T) {
 	pod := &corev1.Pod{
@@ -201,11 +237,12 @@ func TestNothingIsRemovedOnHearsay(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "vm"}, Spec: v1alpha1.PortSpec{Network: "lan"},
 		Status: v1alpha1.PortStatus{Node: "worker1", Phase: v1alpha1.PortBound},
 	}
+	machine := dynamicPort("worker1")
 	old := testBlock("lan-10-0-0-5-32", "10.0.0.5/32", "worker1", "a/vm", time.Hour)
-	known := reconciletest.Access(port, vm, old)
-	live := reconciletest.Access(pod, node, port, vm, old, testNetwork(2*time.Hour))
+	known := reconciletest.Access(port, vm, machine, old)
+	live := reconciletest.Access(pod, node, port, vm, machine, old, testNetwork(2*time.Hour))
 	a := &reconcile.Access{Client: known, Live: live, Events: known.Events}
-	for _, p := range []*v1alpha1.Port{port, vm} {
+	for _, p := range []*v1alpha1.Port{port, vm, machine} {
 		r := &ports{Access: a, claims: claims{a}}
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)}); err != nil {
 			t.Error(err)

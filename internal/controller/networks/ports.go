@@ -28,7 +28,8 @@ import (
 )
 
 // ports gives users' Ports their addresses and MAC, takes them off nodes that are gone, and removes
-// the Ports of pods that are gone, which their agents do unless they are gone as well.
+// the Ports of pods that are gone, and those that agents have made for machines, which their agents
+// do unless they are gone as well.
 type ports struct {
 	*reconcile.Access
 	claims claims
@@ -60,8 +61,11 @@ func (r *ports) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 	if err != nil || !there || port.DeletionTimestamp != nil {
 		return ctrl.Result{}, err
 	}
-	if port.Spec.Pod != nil {
+	switch {
+	case port.Spec.Pod != nil:
 		return reconcile.Requeue(r.ofPod(ctx, port))
+	case port.Spec.Dynamic:
+		return reconcile.Requeue(r.dynamic(ctx, port))
 	}
 	again, err := r.ofUser(ctx, port)
 	if err != nil {
@@ -74,6 +78,18 @@ func (r *ports) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 func (r *ports) ofPod(ctx context.Context, port *v1alpha1.Port) error {
 	over, err := r.podIsOver(ctx, port)
 	if err != nil || !over {
+		return err
+	}
+	if err := r.Remove(ctx, port); err != nil {
+		return fmt.Errorf("delete port %s/%s: %w", port.Namespace, port.Name, err)
+	}
+	return nil
+}
+
+// dynamic removes the Port that the agent of a node that is gone has made for a machine.
+func (r *ports) dynamic(ctx context.Context, port *v1alpha1.Port) error {
+	gone, err := r.NodeGone(ctx, port.Spec.Node)
+	if err != nil || !gone {
 		return err
 	}
 	if err := r.Remove(ctx, port); err != nil {

@@ -92,7 +92,7 @@ func (w watches) namespacesOfNetwork(ctx context.Context, o client.Object) []ctr
 // unsettled are the users' Ports of a Network that may get what another one, or a block, has left.
 func (w watches) unsettled(ctx context.Context, o client.Object) []ctrl.Request {
 	return w.ports(ctx, func(p *v1alpha1.Port) bool {
-		return p.Spec.Pod == nil && p.Status.Phase != v1alpha1.PortReady && p.Status.Phase != v1alpha1.PortBound
+		return !p.Spec.ByAgent() && p.Status.Phase != v1alpha1.PortReady && p.Status.Phase != v1alpha1.PortBound
 	}, client.MatchingFields{reconcile.ByNetwork: networkName(o)})
 }
 
@@ -107,12 +107,12 @@ func portOfBlock(_ context.Context, o client.Object) []ctrl.Request {
 // portsOfNetwork are the users' Ports: those of pods are their agents' concern.
 func (w watches) portsOfNetwork(ctx context.Context, o client.Object) []ctrl.Request {
 	return w.ports(ctx, func(p *v1alpha1.Port) bool {
-		return p.Spec.Pod == nil
+		return !p.Spec.ByAgent()
 	}, client.MatchingFields{reconcile.ByNetwork: o.GetName()})
 }
 
 func (w watches) portsInNamespace(ctx context.Context, o client.Object) []ctrl.Request {
-	return w.ports(ctx, func(p *v1alpha1.Port) bool { return p.Spec.Pod == nil }, client.InNamespace(o.GetName()))
+	return w.ports(ctx, func(p *v1alpha1.Port) bool { return !p.Spec.ByAgent() }, client.InNamespace(o.GetName()))
 }
 
 func (w watches) portsOfPod(ctx context.Context, o client.Object) []ctrl.Request {

@@ -39,7 +39,7 @@ type index struct {
 
 var indexes = []index{
 	{&v1alpha1.Port{}, ByNetwork, func(o client.Object) string { return o.(*v1alpha1.Port).Spec.Network }},
-	{&v1alpha1.Port{}, ByNode, func(o client.Object) string { return o.(*v1alpha1.Port).Status.Node }},
+	{&v1alpha1.Port{}, ByNode, nodeOfPort},
 	{&v1alpha1.Port{}, ByPod, func(o client.Object) string {
 		if pod := o.(*v1alpha1.Port).Spec.Pod; pod != nil {
 			return pod.Name
@@ -112,4 +112,14 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 	}
 	return nil
+}
+
+// nodeOfPort is the node that has bound a Port; of a dynamic one, that of the agent which has made
+// it.
+func nodeOfPort(o client.Object) string {
+	p := o.(*v1alpha1.Port)
+	if p.Spec.Dynamic {
+		return p.Spec.Node
+	}
+	return p.Status.Node
 }
