@@ -93,6 +93,15 @@ func (c *clients) send(ctx context.Context, messages []openflow.Message) error {
 	return conn.Do(ctx, messages)
 }
 
+// post is send without waiting for the switch, which may refuse a message unnoticed.
+func (c *clients) post(ctx context.Context, messages []openflow.Message) error {
+	conn, err := c.sw.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	return conn.Send(ctx, messages...)
+}
+
 // dump asks the switch for flows with their counters.
 func (c *clients) dump(ctx context.Context, r *openflow.FlowDescRequest) ([]openflow.FlowDesc, error) {
 	conn, err := c.sw.Conn(ctx)
@@ -132,7 +141,7 @@ func New(o backend.Options) (*Backend, error) {
 	b.external = newExternal(o, b.numbers, b.flows, b.metrics.tooBig, b.clients.send)
 	b.dhcp = &dhcpServer{
 		log: o.Log, intent: o.Intent, numbers: b.numbers, count: b.metrics.dhcp, wait: b.flows.wait,
-		send: b.clients.send, leased: o.Hooks.Leased,
+		send: b.clients.send, reply: b.clients.post, leased: o.Hooks.Leased,
 	}
 	b.handlePackets()
 	return b, nil

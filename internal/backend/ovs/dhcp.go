@@ -30,8 +30,11 @@ type dhcpServer struct {
 	count   *prometheus.CounterVec // by protocol and outcome
 	// wait returns when the flows of a revision of the intent are on the switch.
 	wait func(ctx context.Context, revision uint64) error
-	// send has the switch send packets.
+	// send has the switch send packets, and returns when it has.
 	send func(ctx context.Context, messages []openflow.Message) error
+	// reply does not wait for the switch: so many machines may ask at the same moment that a round
+	// trip for each answer would have the last ones ask again.
+	reply func(ctx context.Context, messages []openflow.Message) error
 	// leased is backend.Hooks.Leased.
 	leased func(backend.Lease)
 }
@@ -61,7 +64,7 @@ func (d *dhcpServer) answer(ctx context.Context, m *openflow.PacketIn2) {
 	if a.Frame != nil {
 		answer = append(answer, toMachine(m.InPort(), a.Frame))
 	}
-	if err := d.sendAll(ctx, answer); err != nil {
+	if err := bounded(ctx, answer, d.reply); err != nil {
 		d.log.Debug("cannot answer a machine that asks about its address; it will ask again", "port", p.Name(), "err", err)
 		return
 	}
@@ -79,13 +82,16 @@ func toMachine(port uint32, frame []byte) *openflow.PacketOut {
 	}
 }
 
-func (d *dhcpServer) sendAll(ctx context.Context, messages []openflow.Message) error {
+// bounded passes messages on to send, which gets a bounded time, if there are any.
+func bounded(ctx context.Context, messages []openflow.Message,
+	send func(context.Context, []openflow.Message) error,
+) error {
 	if len(messages) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
 	defer cancel()
-	return d.send(ctx, messages)
+	return send(ctx, messages)
 }
 
 // advertised is what the machine of a Port was told of the virtual router last.
@@ -108,7 +114,7 @@ func (d *dhcpServer) advertise(ctx context.Context) error {
 		}
 		if s.Local().Node != "" && (all || advertisementsMayDiffer(last, s)) {
 			now := advertisements(s)
-			if err := d.sendAll(ctx, d.announcements(known, now, all)); err != nil {
+			if err := bounded(ctx, d.announcements(known, now, all), d.send); err != nil {
 				d.log.Debug("cannot advertise the router to machines; they are told later", "err", err)
 			} else {
 				known, last = now, s

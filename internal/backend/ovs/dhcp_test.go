@@ -43,7 +43,7 @@ func newDHCPWorld(t *testing.T) *dhcpWorld {
 	w.dhcpServer = &dhcpServer{
 		log: slog.New(slog.DiscardHandler), intent: intent.NewStore(), numbers: newNumbers(nil, nil),
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests"}, []string{"protocol", "outcome"}),
-		wait:  func(ctx context.Context, _ uint64) error { return ctx.Err() }, send: w.take,
+		wait:  func(ctx context.Context, _ uint64) error { return ctx.Err() }, send: w.take, reply: w.take,
 		leased: func(l backend.Lease) { w.leases = append(w.leases, l) },
 	}
 	w.numbers.set("u1", 16)
