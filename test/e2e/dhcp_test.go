@@ -107,7 +107,18 @@ func asksWithoutPort(ctx context.Context, t *testing.T) {
 	had := port.Status.Addresses
 	m := bootPlugged(ctx, t, worker2, port, nil)
 	asks(ctx, t, m, "ip="+had[0], "mask=24", "router=10.53.0.1", "hostname=guest-52-54-00-53-00-50", "lease=600")
-	talk(ctx, t, m, port, map[string]string{"red/web1": "eth0", "red/web2": "eth0"})
+	for _, key := range []string{"red/web1", "red/web2"} {
+		pod := world.tenant(ctx, t, key)
+		pod.run(ctx, t, "ping", "-q", "-c", "1", "-W", "2", had[0])
+		for _, a := range pod.on(t, "eth0") {
+			if !a.Is4() {
+				continue
+			}
+			if out, err := m.Run(ctx, "ping -q -c 1 -W 2 "+a.String()); err != nil {
+				t.Errorf("the guest to %s: %v: %s", key, err, out)
+			}
+		}
+	}
 	leased := func(p *v1alpha1.Port) error {
 		if p.Status.Lease == nil {
 			return errors.New("it has no lease")
