@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
@@ -26,52 +27,111 @@ type traffic struct {
 	handle     func(net.Conn)
 	load       func(context.Context, probe.Netns, netip.AddrPort, time.Duration) (float64, error)
 	scale      float64
+	// A rate of 1 is perSecond times the costUnit in a second.
+	costUnit  string
+	perSecond float64
 }
+
+const perTransaction = "per transaction"
 
 var traffics = []traffic{
-	{"stream", "Mbit/s", probe.Discard, probe.Stream, 8e-6},
-	{"rr", "1/s", probe.Echo, probe.RequestResponse, 1},
-	{"crr", "1/s", probe.Answer, probe.ConnectRequestResponse, 1},
+	{"stream", "Mbit/s", probe.Discard, probe.Stream, 8e-6, "per KiB", 1e6 / 8 / 1024},
+	{"rr", "1/s", probe.Echo, probe.RequestResponse, 1, perTransaction, 1},
+	{"crr", "1/s", probe.Answer, probe.ConnectRequestResponse, 1, perTransaction, 1},
 }
 
-// measurePods compares two pods of one node with two hosts on a plain switch of
-// the same Open vSwitch.
+// measurePods compares two pods of one node with two hosts on a plain switch of the same Open
+// vSwitch: where policies are off, where they are enforced and none is for the pods, and where the
+// server has one. Where instructions are counted, it also says what is left without any network.
 func measurePods(ctx context.Context) ([]Result, error) {
-	l, err := lab.Start(ctx, lab.Options{Nodes: 1})
-	defer l.Close()
+	all, err := podContenders(ctx)
+	defer closeAll(all)
 	if err != nil {
 		return nil, err
 	}
-	n := l.Nodes[0]
-	var pods, plain [2]*lab.Host
-	for i := range pods {
-		p, err := n.AddPod(ctx, fmt.Sprintf("pod-%d", i))
-		if err != nil {
-			return nil, err
-		}
-		pods[i] = p.Host
-		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 98, 0, byte(i + 1)}), 24)
-		if plain[i], err = n.AddReferenceHost(ctx, fmt.Sprintf("plain-%d", i), address); err != nil {
-			return nil, err
-		}
-	}
 	var results []Result
 	for _, tr := range traffics {
-		var rates [2][]float64
+		rates := map[string][]float64{}
 		for range trafficRounds {
-			for who, hosts := range [][2]*lab.Host{pods, plain} {
-				rate, err := tr.run(ctx, hosts[0], hosts[1], netip.AddrPortFrom(hosts[1].Address(lab.IPv4), serverPort),
-					trafficTime)
+			for _, c := range all {
+				rate, err := c.direct(ctx, tr, trafficTime)
 				if err != nil {
-					return nil, fmt.Errorf("%s: %w", tr.name, err)
+					return nil, fmt.Errorf("%s %s: %w", c.name, tr.name, err)
 				}
-				rates[who] = append(rates[who], rate)
+				rates[c.name] = append(rates[c.name], rate)
 			}
 		}
-		results = append(results,
-			compared("pod-"+tr.name, tr.unit, percentile(rates[0], 0.5), percentile(rates[1], 0.5), 0.8, 0.95, higher))
+		plain := percentile(rates[plainSwitch], 0.5)
+		for _, c := range all {
+			name, ours := c.name+"-"+tr.name, percentile(rates[c.name], 0.5)
+			switch c.name {
+			case plainSwitch:
+			case loopback:
+				results = append(results, tr.costs(name, ours, plain)...)
+			default:
+				results = append(results, compared(name, tr.unit, ours, plain, 0.8, 0.95, higher))
+				results = append(results, tr.costs(name, ours, plain)...)
+			}
+		}
 	}
 	return results, nil
+}
+
+// What is no Coelan: two hosts on a plain switch, and one that is its own server.
+const (
+	plainSwitch = "plain"
+	loopback    = "loopback"
+)
+
+// admit gives the pod of the view's last Subject a NetworkPolicy that lets all pods of the lab
+// connect to it.
+func admit(view *lab.PolicyView, p *lab.Pod) {
+	ref := intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: p.Namespace, Name: "admit"}
+	rule := intent.Rule{ID: "admit", Policy: ref, Number: 1, Direction: intent.Ingress, Tier: intent.NetworkPolicyTier,
+		Action: intent.Allow, Blocks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+		Ports: []intent.PortRange{{Protocol: 6, First: serverPort, Last: serverPort}}}
+	view.Rules = append(view.Rules, rule)
+	s := &view.Subjects[len(view.Subjects)-1]
+	s.Rules, s.IngressIsolation = []string{rule.ID}, []intent.PolicyRef{ref}
+}
+
+// podContenders are pairs of pods and what they are compared with. They are to be closed also if
+// there is an error.
+func podContenders(ctx context.Context) ([]*contender, error) {
+	off, err := lab.Start(ctx, lab.Options{Nodes: 1})
+	all := []*contender{{name: "pod", lab: off}}
+	if err != nil {
+		return all, err
+	}
+	enforced, err := lab.Start(ctx, lab.Options{Nodes: 1, Policies: true})
+	free, judged := &contender{name: "pod-enforced", lab: enforced}, &contender{name: "pod-policy"}
+	if all = append(all, free); err != nil {
+		return all, err
+	}
+	if err := all[0].addPods(ctx, off.Nodes[0]); err != nil {
+		return all, err
+	}
+	var view lab.PolicyView
+	for _, c := range []*contender{free, judged} {
+		if err := c.addPods(ctx, enforced.Nodes[0]); err != nil {
+			return all, err
+		}
+		for _, p := range c.pods {
+			view.Subjects = append(view.Subjects, intent.Subject{Key: intent.PodSubject(p.UID)})
+		}
+	}
+	admit(&view, judged.pods[1])
+	if err := enforced.Policies.Publish(ctx, map[string]lab.PolicyView{enforced.Nodes[0].Name: view}); err != nil {
+		return all, err
+	}
+	plain := &contender{name: plainSwitch}
+	for i, h := range []**lab.Host{&plain.client, &plain.server} {
+		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 98, 0, byte(i + 1)}), 24)
+		if *h, err = off.Nodes[0].AddReferenceHost(ctx, fmt.Sprintf("plain-%d", i), address); err != nil {
+			return all, err
+		}
+	}
+	return append(all, judged, plain, &contender{name: loopback, client: plain.client, server: plain.client}), nil
 }
 
 // serverPort is where the servers of all traffic are.

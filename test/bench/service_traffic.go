@@ -28,6 +28,34 @@ type contender struct {
 	name           string
 	lab            *lab.Lab
 	client, server *lab.Host
+	pods           []*lab.Pod // of which client and server are, if they are pods
+}
+
+// addPods makes a client and a server on a node.
+func (c *contender) addPods(ctx context.Context, n *lab.Node) error {
+	for _, name := range []string{"client", "server"} {
+		p, err := n.AddPod(ctx, c.name+"-"+name)
+		if err != nil {
+			return err
+		}
+		c.pods = append(c.pods, p)
+	}
+	c.client, c.server = c.pods[0].Host, c.pods[1].Host
+	return nil
+}
+
+// direct is the rate of one load to the server's own address.
+func (c *contender) direct(ctx context.Context, tr traffic, d time.Duration) (float64, error) {
+	return tr.run(ctx, c.client, c.server, netip.AddrPortFrom(c.server.Address(lab.IPv4), serverPort), d)
+}
+
+// closeAll ends the labs of contenders.
+func closeAll(all []*contender) {
+	for _, c := range all {
+		if c.lab != nil {
+			c.lab.Close()
+		}
+	}
 }
 
 // measureServiceTraffic compares load balancers: Coelan's own, OVN's, and kube-proxy beside Coelan.
@@ -35,11 +63,7 @@ type contender struct {
 // two ports of the same kind.
 func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 	var all []*contender
-	defer func() {
-		for _, c := range all {
-			c.lab.Close()
-		}
-	}()
+	defer func() { closeAll(all) }()
 	for _, c := range []struct {
 		name  string
 		start func(context.Context) (*contender, error)
@@ -116,7 +140,7 @@ func (c *contender) run(ctx context.Context, tr traffic, address netip.AddrPort)
 
 // connectMany is the load of many clients at once: Open vSwitch, and not their sleeping and waking,
 // is what they wait for.
-var connectMany = traffic{"crr-many", "1/s", probe.Answer, connectManyTimes, 1}
+var connectMany = traffic{"crr-many", "1/s", probe.Answer, connectManyTimes, 1, perTransaction, 1}
 
 const manyClients = 16
 
@@ -144,18 +168,14 @@ func connectManyTimes(ctx context.Context, from probe.Netns, dst netip.AddrPort,
 // coelanContender is Coelan in one of its modes, with kube-proxy if a mode of it is named.
 func coelanContender(ctx context.Context, mode config.ServiceMode, kubeProxy string) (*contender, error) {
 	l, err := lab.Start(ctx, lab.Options{Nodes: 1, Configure: func(c *config.Config) { c.Services.Mode = mode }})
-	c := &contender{lab: l}
+	c := &contender{name: string(mode), lab: l}
 	if err != nil {
 		return c, err
 	}
 	n := l.Nodes[0]
-	var pods [2]*lab.Pod
-	for i, name := range []string{"client", "server"} {
-		if pods[i], err = n.AddPod(ctx, name); err != nil {
-			return c, err
-		}
+	if err := c.addPods(ctx, n); err != nil {
+		return c, err
 	}
-	c.client, c.server = pods[0].Host, pods[1].Host
 	l.API.AddNamespace(serviceNamespace, nil)
 	s := service{name: "balanced", address: serviceAddress}
 	l.API.SetService(s.object())

@@ -117,6 +117,9 @@ func run(ctx context.Context, o options, args []string) (int, error) {
 	if err != nil {
 		return statusHarness, err
 	}
+	if o.counted {
+		o.env = append(o.env, instructionTime)
+	}
 	spec := guestSpec{
 		Args: append([]string{program}, args[1:]...), Env: o.env, Dir: cwd,
 		ModulesDir: k.ModulesDir(), Release: k.Release,

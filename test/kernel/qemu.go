@@ -29,6 +29,10 @@ type machine struct {
 	counted bool
 }
 
+// instructionTime tells the program by how much the clock of a counted machine advances with each
+// instruction: 2 to the power of the shift of -icount, in nanoseconds.
+const instructionTime = "COELAN_INSTRUCTION_TIME=8ns"
+
 // Files in the directory shared for writing.
 const (
 	statusFile  = "status"  // the guest leaves the program's exit status there
