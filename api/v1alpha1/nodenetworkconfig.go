@@ -62,14 +62,14 @@ type NodeNetworkConfigSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(n, n.matches('^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="a key is the name of a physical network: at most 63 letters, digits and -_. between letters or digits"
 	// +kubebuilder:validation:XValidation:rule="self.all(n, size(self[n]) > 0 && size(self[n]) <= 15)",message="a value is the name of an OVS bridge: 1 to 15 characters"
 	// +optional
-	BridgeMappings map[string]string `json:"bridgeMappings,omitempty"`
+	BridgeMappings map[string]string `json:"bridgeMappings,omitzero"`
 	// Uplinks give, by the name of a physical network, the network card of the node that leads to
 	// it; {}: there are none.
 	//
 	// +kubebuilder:validation:MaxProperties=13
 	// +kubebuilder:validation:XValidation:rule="self.all(n, n.matches('^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="a key is the name of a physical network: at most 63 letters, digits and -_. between letters or digits"
 	// +optional
-	Uplinks map[string]NodeUplink `json:"uplinks,omitempty"`
+	Uplinks map[string]NodeUplink `json:"uplinks,omitzero"`
 	// Subnets are the parts of Networks that the node takes its blocks of addresses from; of other
 	// Networks it takes them from anywhere.
 	//

@@ -229,7 +229,7 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	if err := addMembershipKeys(m, o, monitor); err != nil {
 		return nil, fmt.Errorf("controller: keys of the membership: %w", err)
 	}
-	if err := addRESTCONF(m, o, monitor); err != nil {
+	if err := addRESTCONF(ctx, m, o, monitor); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	if err := serveHealth(m, o.MetricsBindAddress, p, monitor); err != nil {
@@ -253,7 +253,7 @@ func addMembershipKeys(m manager.Manager, o Options, monitor *heartbeat.Monitor)
 }
 
 // addRESTCONF has every replica serve RESTCONF, if that is asked for.
-func addRESTCONF(m manager.Manager, o Options, monitor *heartbeat.Monitor) error {
+func addRESTCONF(ctx context.Context, m manager.Manager, o Options, monitor *heartbeat.Monitor) error {
 	if o.RESTCONFBindAddress == "0" {
 		return nil
 	}
@@ -262,6 +262,9 @@ func addRESTCONF(m manager.Manager, o Options, monitor *heartbeat.Monitor) error
 	}
 	api, err := kubernetes.NewForConfig(m.GetConfig())
 	if err != nil {
+		return err
+	}
+	if err := restconf.AddIndexes(ctx, m.GetFieldIndexer()); err != nil {
 		return err
 	}
 	s, err := restconf.New(restconf.Options{

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/internal/restconf/datatree"
 	"coelan.io/coelan/internal/restconf/mapping"
@@ -96,6 +97,10 @@ func (a *authorizer) visible(ctx context.Context, user Identity, w *mapping.Worl
 	seen.Services = filter(&s, mapping.Services, w.Services, namespaceOf)
 	seen.Slices = filter(&s, mapping.Slices, w.Slices, namespaceOf)
 	seen.Policies = filter(&s, mapping.Policies, w.Policies, namespaceOf)
+	seen.Objects = map[mapping.Resource]map[types.NamespacedName]client.Object{}
+	for r, objects := range w.Objects {
+		seen.Objects[r] = filter(&s, r, objects, namespaceOf)
+	}
 	seen.Pods = filter(&s, mapping.Pods, w.Pods, func(uid types.UID) string { return w.Pods[uid].Namespace })
 	if s.err != nil {
 		return nil, s.err
@@ -143,7 +148,7 @@ func anyOf(seen *mapping.World, r mapping.Resource) bool {
 	case mapping.Policies:
 		return len(seen.Policies) > 0
 	}
-	return false
+	return len(seen.Objects[r]) > 0
 }
 
 // scope asks for one client and keeps the first error.

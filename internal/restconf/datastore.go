@@ -30,7 +30,8 @@ type API interface {
 	// Read returns the objects of these resources. With an entry, only those may be there that it
 	// is made of.
 	Read(ctx context.Context, resources []mapping.Resource, only mapping.Entry) (*mapping.World, error)
-	// Commit does all of the changes, or none and returns an error.
+	// Commit does all of the changes, or none and returns an error. Afterwards the changes have the
+	// objects as they were stored.
 	Commit(ctx context.Context, changes []mapping.Change) error
 	// Watch calls changed each time objects of a resource may have changed, until ctx ends.
 	Watch(ctx context.Context, r mapping.Resource, changed func()) error
@@ -57,6 +58,10 @@ func newDatastore(log *slog.Logger, api API, access *authorizer) *datastore {
 type request struct {
 	user Identity
 	path datatree.Path
+	// entry is the one that an edit writes as a whole.
+	entry map[string]any
+	// removes reports that the request is to remove the node.
+	removes bool
 	// operational reads what is in operation.
 	operational bool
 	// former reports that the client speaks as before RFC 8040.
@@ -98,14 +103,28 @@ func (d *datastore) read(ctx context.Context, r request, lists []*mapping.List, 
 			add(l.Guards)
 		}
 	}
-	var only mapping.Entry
-	if len(r.path) > 1 && r.path[1].Keys != nil {
-		l := d.lists[r.path[0].Node.Name]
-		if single := l.Single; single == mapping.Always && !r.operational || single == mapping.IfRead && !edit {
-			only = mapping.Entry{Container: l.Container, Key: r.path[1].Keys[0]}
-		}
+	return d.api.Read(ctx, resources, d.single(r, edit))
+}
+
+// single is the entry of which alone the objects are enough for a request; the zero Entry: all are
+// needed.
+func (d *datastore) single(r request, edit bool) mapping.Entry {
+	if len(r.path) < 2 || r.path[1].Keys == nil {
+		return mapping.Entry{}
 	}
-	return d.api.Read(ctx, resources, only)
+	l := d.lists[r.path[0].Node.Name]
+	one := mapping.Entry{Container: l.Container, Key: datatree.JoinKeys(r.path[1].Keys), Object: l.Object}
+	enough := l.Single == mapping.Always && !r.operational || l.Single == mapping.IfRead && !edit
+	switch {
+	case l.Object != (mapping.Resource{}):
+		enough = !r.removes || len(l.Guards) == 0
+	case edit && l.Refers != nil:
+		enough = l.Refers(&one, r.entry, r.path)
+	}
+	if !enough {
+		return mapping.Entry{}
+	}
+	return one
 }
 
 // tree is the data of lists that a World has, of a path to an entry that entry alone. An object
@@ -114,23 +133,7 @@ func (d *datastore) tree(w *mapping.World, lists []*mapping.List, operational bo
 ) map[string]any {
 	tree := map[string]any{}
 	for _, l := range lists {
-		show := l.Entries
-		if operational && l.Operational != nil {
-			show = l.Operational
-		}
-		node := d.node(l)
-		entries := []any{}
-		for _, e := range show(w) {
-			if !concerns(path, node, e) {
-				continue
-			}
-			entry, err := toEntry(node, e)
-			if err != nil {
-				d.log.Warn("RESTCONF leaves out an object that does not fit the models", "err", err)
-				continue
-			}
-			entries = append(entries, entry)
-		}
+		entries := d.entries(w, l, operational, path)
 		container := map[string]any{}
 		if len(entries) > 0 {
 			container[l.Name] = entries
@@ -141,6 +144,38 @@ func (d *datastore) tree(w *mapping.World, lists []*mapping.List, operational bo
 		tree[l.Container] = container
 	}
 	return tree
+}
+
+// entries are those of a list.
+func (d *datastore) entries(w *mapping.World, l *mapping.List, operational bool, path datatree.Path) []any {
+	node := d.node(l)
+	entries := []any{}
+	if l.Show != nil {
+		only := ""
+		if len(path) > 1 && path[1].Node == node {
+			only = datatree.JoinKeys(path[1].Keys)
+		}
+		for _, entry := range l.Show(w, node, operational, only) {
+			entries = append(entries, entry)
+		}
+		return entries
+	}
+	show := l.Entries
+	if operational && l.Operational != nil {
+		show = l.Operational
+	}
+	for _, e := range show(w) {
+		if !concerns(path, node, e) {
+			continue
+		}
+		entry, err := toEntry(node, e)
+		if err != nil {
+			d.log.Warn("RESTCONF leaves out an object that does not fit the models", "err", err)
+			continue
+		}
+		entries = append(entries, entry)
+	}
+	return entries
 }
 
 // concerns reports whether an entry can be what a path leads to, or in it. Letters of keys may be
@@ -230,10 +265,10 @@ func toStruct(list *datatree.Node, l *mapping.List, entry map[string]any) (ygot.
 	}
 	value := l.New()
 	if err := ytypes.Unmarshal(list.Entry, value, object); err != nil {
-		return nil, datatree.Fail(datatree.InvalidValue, list.Path(), err.Error())
+		return nil, datatree.Fail(datatree.InvalidValue, "", err.Error())
 	}
 	if err := ytypes.Validate(list.Entry, value); err != nil {
-		return nil, datatree.Fail(datatree.InvalidValue, list.Path(), err.Error())
+		return nil, datatree.Fail(datatree.InvalidValue, "", err.Error())
 	}
 	return value, nil
 }
@@ -287,6 +322,7 @@ const maxTries = 8
 
 // edit changes the data and returns what has become of the target.
 func (d *datastore) edit(ctx context.Context, r request, edit datatree.Edit, body any) (result, error) {
+	r.removes = edit == datatree.Delete && len(r.path) == 2
 	for try := 1; ; try++ {
 		done, err := d.editOnce(ctx, r, edit, body)
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
@@ -310,7 +346,14 @@ func (d *datastore) editOnce(ctx context.Context, r request, edit datatree.Edit,
 		}
 	}
 	lists := d.selected(r.path)
-	w, err := d.read(ctx, r, lists, true)
+	at := r
+	if edit == datatree.Create {
+		at.path = d.narrow(r, child, value)
+	}
+	if list, ok := value.([]any); ok && len(at.path) == 2 && len(list) == 1 && !only {
+		at.entry, _ = list[0].(map[string]any)
+	}
+	w, err := d.read(ctx, at, lists, true)
 	if err != nil {
 		return result{}, err
 	}
@@ -322,7 +365,7 @@ func (d *datastore) editOnce(ctx context.Context, r request, edit datatree.Edit,
 	if err := d.precondition(seen, r, lists); err != nil {
 		return result{}, err
 	}
-	old := d.tree(w, lists, false, r.path)
+	old := d.tree(w, lists, false, at.path)
 	tree := clone(old).(map[string]any)
 	switch {
 	case only:
@@ -355,12 +398,29 @@ func (d *datastore) editOnce(ctx context.Context, r request, edit datatree.Edit,
 	if err := d.api.Commit(ctx, changes); err != nil {
 		return result{}, err
 	}
+	// The API has completed what it stored: the entity-tag is of that.
+	for _, c := range changes {
+		if c.Verb != mapping.Delete {
+			after.Put(c.Resource, c.Object)
+		}
+	}
 	if edit != datatree.Delete {
 		if _, tag, err := d.look(after, r, lists); err == nil {
 			done.tag = tag
 		}
 	}
 	return done, nil
+}
+
+// narrow is the path of the one entry that a POST is to make, if it needs no others.
+func (d *datastore) narrow(r request, child *datatree.Node, value any) datatree.Path {
+	list, _ := value.([]any)
+	whole := len(r.path) != 1 || child.Kind != datatree.List || len(list) != 1 || r.ifMatch != "" || r.ifNoneMatch != ""
+	if l := d.lists[r.path[0].Node.Name]; whole || l.Object == (mapping.Resource{}) && l.Refers == nil {
+		return r.path
+	}
+	keys := datatree.SplitKey(child, datatree.Key(child, list[0].(map[string]any)))
+	return datatree.Path{r.path[0], {Node: child, Keys: keys}}
 }
 
 // keep puts the entries back that no client can remove, into a container that is replaced.
@@ -442,15 +502,19 @@ func (d *datastore) write(w *mapping.World, lists []*mapping.List, old, tree map
 			if reflect.DeepEqual(before[key], entry) {
 				continue
 			}
-			at := datatree.EntryPath(node, key).String()
-			if l.Write == nil {
+			at := datatree.EntryPath(node, datatree.SplitKey(node, key)...).String()
+			if l.Write == nil && l.Edit == nil {
 				return datatree.Fail(datatree.OperationNotSupported, at, "cannot be written: it is what Kubernetes has")
 			}
 			if err := datatree.Complete(node, entry, at); err != nil {
 				return err
 			}
 			value, err := toStruct(node, l, entry)
-			if err == nil {
+			switch {
+			case err != nil:
+			case l.Edit != nil:
+				err = l.Edit(w, node, entry)
+			default:
 				err = l.Write(w, value)
 			}
 			if err != nil {
@@ -465,7 +529,7 @@ func (d *datastore) write(w *mapping.World, lists []*mapping.List, old, tree map
 			if after[key] != nil {
 				continue
 			}
-			at := datatree.EntryPath(node, key).String()
+			at := datatree.EntryPath(node, datatree.SplitKey(node, key)...).String()
 			if l.Remove == nil {
 				return datatree.Fail(datatree.OperationNotSupported, at, "cannot be removed: it is what Kubernetes has")
 			}
@@ -483,7 +547,8 @@ func below(entry string, err error) error {
 	if !errors.As(err, &e) || strings.HasPrefix(e.Path, "/") {
 		return err
 	}
-	return &datatree.Error{Tag: e.Tag, Status: e.Status, Path: entry + "/" + e.Path, Message: e.Message}
+	path := strings.TrimSuffix(entry+"/"+e.Path, "/")
+	return &datatree.Error{Tag: e.Tag, Status: e.Status, Path: path, Message: e.Message}
 }
 
 // byKey are the entries of a list without state, by their keys.
@@ -495,7 +560,7 @@ func (d *datastore) byKey(node *datatree.Node, tree map[string]any, l *mapping.L
 		if !ok {
 			continue // the list is state
 		}
-		byKey[fmt.Sprint(entry[node.Keys[0]])] = entry
+		byKey[datatree.Key(node, entry)] = entry
 	}
 	return byKey
 }

@@ -55,6 +55,7 @@ func newMemory() *memory {
 		Nodes: map[string]*corev1.Node{}, Pods: map[types.UID]*corev1.Pod{},
 		Services: map[types.NamespacedName]*corev1.Service{}, Slices: map[types.NamespacedName]*discoveryv1.EndpointSlice{},
 		Policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{},
+		Objects:  map[mapping.Resource]map[types.NamespacedName]client.Object{},
 	}}
 }
 
@@ -82,7 +83,7 @@ func (m *memory) Commit(_ context.Context, changes []mapping.Change) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range changes {
-		now := m.get(c.Object)
+		now := m.get(c.Resource, c.Object)
 		resource := schema.GroupResource{Group: c.Resource.Group, Resource: c.Resource.Name}
 		switch {
 		case c.Verb == mapping.Create && now != nil:
@@ -91,8 +92,9 @@ func (m *memory) Commit(_ context.Context, changes []mapping.Change) error {
 			return apierrors.NewConflict(resource, c.Object.GetName(), nil)
 		}
 	}
-	for _, c := range changes {
-		m.put(c.Object.DeepCopyObject().(client.Object), c.Verb == mapping.Delete)
+	for i, c := range changes {
+		changes[i].Object = c.Object.DeepCopyObject().(client.Object)
+		m.putAs(c.Resource, changes[i].Object, c.Verb == mapping.Delete)
 	}
 	for _, c := range changes {
 		for _, changed := range m.watchers {
@@ -102,7 +104,7 @@ func (m *memory) Commit(_ context.Context, changes []mapping.Change) error {
 	return nil
 }
 
-func (m *memory) get(o client.Object) client.Object {
+func (m *memory) get(r mapping.Resource, o client.Object) client.Object {
 	switch o := o.(type) {
 	case *v1alpha1.Network:
 		if n := m.world.Networks[o.Name]; n != nil {
@@ -128,11 +130,18 @@ func (m *memory) get(o client.Object) client.Object {
 		if p := m.world.Policies[client.ObjectKeyFromObject(o)]; p != nil {
 			return p
 		}
+	default:
+		if known := m.world.Objects[r][client.ObjectKeyFromObject(o)]; known != nil {
+			return known
+		}
 	}
 	return nil
 }
 
-func (m *memory) put(o client.Object, remove bool) {
+// put stores an object of one of the kinds that a World has maps of its own for, or removes it.
+func (m *memory) put(o client.Object, remove bool) { m.putAs(mapping.Resource{}, o, remove) }
+
+func (m *memory) putAs(r mapping.Resource, o client.Object, remove bool) {
 	m.version++
 	o.SetResourceVersion(string(rune('0'+m.version/10)) + string(rune('0'+m.version%10)))
 	if o.GetUID() == "" {
@@ -169,12 +178,17 @@ func (m *memory) put(o client.Object, remove bool) {
 		if remove {
 			delete(m.world.Policies, client.ObjectKeyFromObject(o))
 		}
+	default:
+		m.world.Put(r, o)
+		if remove {
+			delete(m.world.Objects[r], client.ObjectKeyFromObject(o))
+		}
 	}
 }
 
 // site is a handler over a memory, and what tests do with it. The token "admin" may do all,
-// "reader" may list, "ports-a", "services-a" and "networkpolicies-a" may do all with Ports,
-// Services or NetworkPolicies of the namespace a.
+// "reader" may list, "ports-a", "services-a", "networkpolicies-a" and "securitygroups-a" may do all
+// with Ports, Services, NetworkPolicies or SecurityGroups of the namespace a.
 type site struct {
 	*testing.T
 	api *memory
@@ -196,7 +210,7 @@ func reviewer() *fake.Clientset {
 	api := fake.NewClientset()
 	api.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		review := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
-		if slices.Contains([]string{"admin", "reader", "ports-a", "services-a", "networkpolicies-a"}, review.Spec.Token) {
+		if slices.Contains([]string{"admin", "reader", "ports-a", "services-a", "networkpolicies-a", "securitygroups-a"}, review.Spec.Token) {
 			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: review.Spec.Token}}
 		}
 		return true, review, nil

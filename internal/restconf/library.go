@@ -22,6 +22,7 @@ type modelOf struct{ name, revision, namespace string }
 
 // models are the modules that data is served of.
 var models = []modelOf{
+	{"coelan", "2026-11-26", "urn:coelan:coelan"},
 	{"dhcp_allocation_pool", "2016-12-14", "urn:opendaylight:netvirt:dhcp_allocation_pool"},
 	{"elan", "2015-06-02", "urn:opendaylight:netvirt:elan"},
 	{"ietf-interfaces", "2014-05-08", "urn:ietf:params:xml:ns:yang:ietf-interfaces"},
@@ -37,7 +38,7 @@ var models = []modelOf{
 
 // imported are the modules of types and groupings that they import.
 var imported = []modelOf{
-	{"coelan-types", "2026-11-25", "urn:coelan:types"},
+	{"coelan-types", "2026-11-26", "urn:coelan:types"},
 	{"core", "2018-12-05", "urn:opendaylight:k8s:core"},
 	{"iana-if-type", "2014-05-08", "urn:ietf:params:xml:ns:yang:iana-if-type"},
 	{"meta-v1", "2018-12-05", "urn:opendaylight:k8s:meta-v1"},

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/restconf/mapping"
 )
 
 // TestPage does what docs/use/restconf.md shows: each call of rc makes the object that the YAML
@@ -77,6 +78,11 @@ func (s *site) compare(manifest string) {
 		v := &corev1.Service{}
 		err = yaml.UnmarshalStrict([]byte(manifest), v)
 		got, want = s.api.world.Services[types.NamespacedName{Namespace: v.Namespace, Name: v.Name}].Spec, v.Spec
+	case "FloatingIP":
+		f := &v1alpha1.FloatingIP{}
+		err = yaml.UnmarshalStrict([]byte(manifest), f)
+		key := types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
+		got, want = s.api.world.Objects[mapping.FloatingIPs][key].(*v1alpha1.FloatingIP).Spec, f.Spec
 	case "NetworkPolicy":
 		p := &networkingv1.NetworkPolicy{}
 		err = yaml.UnmarshalStrict([]byte(manifest), p)

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/crypto/bcrypt"
@@ -26,7 +27,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,6 +46,14 @@ type served struct {
 	api      kubernetes.Interface
 	replicas [2]*httptest.Server
 	token    string
+	*loaded
+}
+
+// loaded is what clients under load have met: how often another one was first, and the labels that
+// were written last.
+type loaded struct {
+	conflicts atomic.Int64
+	labels  sync.Map
 }
 
 func serve(t *testing.T) *served {
@@ -60,11 +71,11 @@ func serve(t *testing.T) *served {
 		t.Fatal(err)
 	}
 	inBackground(t, informers.Start)
-	s := &served{T: t, client: c, api: api}
+	s := &served{T: t, client: c, api: api, loaded: &loaded{}}
 	for i := range s.replicas {
 		h, err := newHandler(Options{
 			Log: slog.New(slog.DiscardHandler), Kubernetes: api, Namespace: "kube-system",
-			API: &Store{Live: c, Cached: c, Client: c, Informers: informers}, Clients: ClusterAuthorities(api),
+			API: &Store{Live: c, Cached: uidReader{c}, Client: c, Informers: informers}, Clients: ClusterAuthorities(api),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -77,6 +88,25 @@ func serve(t *testing.T) *served {
 		APIGroups: []string{"", "coelan.io", "discovery.k8s.io", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"},
 	})
 	return s
+}
+
+// uidReader is a cache with the index of UIDs that is never late.
+type uidReader struct{ client.Reader }
+
+func (r uidReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(opts)
+	if o.FieldSelector == nil {
+		return r.Reader.List(ctx, list, opts...)
+	}
+	uid, _ := o.FieldSelector.RequiresExactMatch(IndexUID)
+	if err := r.Reader.List(ctx, list); err != nil {
+		return err
+	}
+	all, err := apimeta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	return apimeta.SetList(list, slices.DeleteFunc(all, func(o runtime.Object) bool { return string(o.(client.Object).GetUID()) != uid }))
 }
 
 // inBackground calls run, and ends it with the test.
@@ -157,11 +187,45 @@ func TestServed(t *testing.T) {
 	t.Run("kubectl", func(t *testing.T) { s.bothWays(t) })
 	t.Run("services", func(t *testing.T) { s.services(t) })
 	t.Run("policies", func(t *testing.T) { s.policies(t) })
+	t.Run("objects", func(t *testing.T) { s.objects(t) })
 	t.Run("streams", func(t *testing.T) { s.streams(t) })
 	t.Run("refused by the API", func(t *testing.T) { s.refused(t) })
 	t.Run("users", func(t *testing.T) { s.users(t) })
 	t.Run("no lost update", func(t *testing.T) { s.noLostUpdate(t) })
 	t.Run("yanglint", func(t *testing.T) { s.yanglint(t) })
+}
+
+// objects writes every node of the module coelan, which the API server judges and completes.
+func (s *served) objects(t *testing.T) {
+	s = s.on(t)
+	for _, o := range wholeObjects {
+		made := s.want(201, "POST", o.parent(), o.message())
+		got := s.want(200, "GET", o.path()+"?content=config", "")
+		s.same(got.body, o.message())
+		if made.head.Get("ETag") == "" {
+			t.Errorf("%s: no entity-tag", o.key)
+		}
+		s.want(204, "PATCH", o.path(), `{"coelan:`+o.list+`":[{`+keysOnly(o)+`,"description":"again"}]}`, "If-Match", got.head.Get("ETag"))
+	}
+	// What the API server adds is in the entity-tag of the answer.
+	const small = "/restconf/data/coelan:networks/network=small"
+	put := s.want(201, "PUT", small, `{"coelan:network":[{"name":"small","subnet":[{"cidr":"10.77.0.0/16"}]}]}`)
+	s.want(204, "PUT", small, `{"coelan:network":[{"name":"small","subnet":[{"cidr":"10.77.0.0/16"},{"cidr":"10.78.0.0/16"}]}]}`, "If-Match", put.head.Get("ETag"))
+	s.same(s.want(200, "GET", small+"?content=config", "").body,
+		`{"coelan:network":[{"name":"small","type":"overlay","role":"secondary","ipam":"blocks","subnet":[{"cidr":"10.77.0.0/16"},{"cidr":"10.78.0.0/16"}]}]}`)
+	// What the module allows and the API does not.
+	for says, body := range map[string]string{
+		"subnets can be added":         `{"coelan:network":[{"name":"small","subnet":[{"cidr":"10.79.0.0/16"}]}]}`,
+		"type VLAN needs a vlan":       `{"coelan:network":[{"name":"small","type":"vlan","physical-network":"p"}]}`,
+		"subnets must not overlap":     `{"coelan:network":[{"name":"small","subnet":[{"cidr":"10.77.0.0/16"},{"cidr":"10.78.0.0/16"},{"cidr":"10.77.1.0/24"}]}]}`,
+		"must be an address, a prefix": `{"coelan:network":[{"name":"small","subnet":[{"cidr":"10.77.0.0/16","exclusion":["10.77.0.5-10.77"]},{"cidr":"10.78.0.0/16"}]}]}`,
+	} {
+		s.send(0, "Bearer "+s.token, "PUT", small, body).refuses(t, 400, "invalid-value", says)
+	}
+	s.want(204, "DELETE", small, "")
+	for i := len(wholeObjects) - 1; i >= 0; i-- {
+		s.want(204, "DELETE", wholeObjects[i].path(), "")
+	}
 }
 
 // policies writes a NetworkPolicy, which the API server completes: written again, it stays as it
@@ -389,6 +453,23 @@ func (s *served) users(t *testing.T) {
 	}
 }
 
+// yanglint has another implementation of YANG read an answer with all data.
+func (s *served) yanglint(t *testing.T) {
+	s = s.on(t)
+	for _, name := range []string{"dhcp_allocation_pool:dhcp_allocation_pool", "elan:elan-instances", "elan:elan-interfaces", "l3vpn:vpn-instances", "pod:coe", "k8s-node:k8s-nodes-info", "service:service-information", "service:endpoints-info", "k8s:k8s", "k8s-cluster:k8s-clusters-info", "l3vpn:vpn-interfaces", "ietf-interfaces:interfaces", "ietf-interfaces:interfaces-state"} {
+		answer := s.want(200, "GET", "/restconf/data/"+name, "").body
+		module, _, _ := strings.Cut(name, ":")
+		file := filepath.Join(t.TempDir(), "answer.json")
+		if err := os.WriteFile(file, []byte(answer), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "yanglint", "-p", "../../yang", "-t", "data", "../../yang/"+module+".yang", "../../yang/odl-l3vpn.yang", "../../yang/odl-interface.yang", "../../yang/iana-if-type.yang", file)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s\n%s", name, err, out, answer)
+		}
+	}
+}
+
 // noLostUpdate has 20 clients of two replicas add to the same entry.
 func (s *served) noLostUpdate(t *testing.T) {
 	s = s.on(t)
@@ -430,22 +511,5 @@ func (s *served) noLostUpdate(t *testing.T) {
 	s.want(204, "PUT", path, empty, "If-Match", tag)
 	if got := s.send(1, "Bearer "+s.token, "PUT", path, empty, "If-Match", tag); got.code != 412 {
 		t.Errorf("%+v", got)
-	}
-}
-
-// yanglint has another implementation of YANG read an answer with all data.
-func (s *served) yanglint(t *testing.T) {
-	s = s.on(t)
-	for _, name := range []string{"dhcp_allocation_pool:dhcp_allocation_pool", "elan:elan-instances", "elan:elan-interfaces", "l3vpn:vpn-instances", "pod:coe", "k8s-node:k8s-nodes-info", "service:service-information", "service:endpoints-info", "k8s:k8s", "k8s-cluster:k8s-clusters-info", "l3vpn:vpn-interfaces", "ietf-interfaces:interfaces", "ietf-interfaces:interfaces-state"} {
-		answer := s.want(200, "GET", "/restconf/data/"+name, "").body
-		module, _, _ := strings.Cut(name, ":")
-		file := filepath.Join(t.TempDir(), "answer.json")
-		if err := os.WriteFile(file, []byte(answer), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), "yanglint", "-p", "../../yang", "-t", "data", "../../yang/"+module+".yang", "../../yang/odl-l3vpn.yang", "../../yang/odl-interface.yang", "../../yang/iana-if-type.yang", file)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v: %s\n%s", name, err, out, answer)
-		}
 	}
 }

@@ -13,7 +13,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +29,8 @@ import (
 // Store is the Kubernetes API. What clients write is read live, so that every replica answers with
 // what was written last; pods, nodes and namespaces are read from the cache.
 type Store struct {
-	Live   client.Reader
+	Live client.Reader
+	// Cached has the indexes of AddIndexes.
 	Cached client.Reader
 	Client client.Client
 	// Informers say when objects change.
@@ -45,6 +48,9 @@ var kinds = map[mapping.Resource]client.Object{
 	mapping.Slices: &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{
 		APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice",
 	}},
+	mapping.Blocks: &v1alpha1.AddressBlock{}, mapping.FloatingIPs: &v1alpha1.FloatingIP{},
+	mapping.Egresses: &v1alpha1.Egress{}, mapping.Pools: &v1alpha1.LoadBalancerPool{},
+	mapping.Groups: &v1alpha1.SecurityGroup{}, mapping.NodeConfigs: &v1alpha1.NodeNetworkConfig{},
 }
 
 // Watch implements API.
@@ -71,6 +77,13 @@ func (s *Store) Read(ctx context.Context, resources []mapping.Resource, only map
 		Services: map[types.NamespacedName]*corev1.Service{},
 		Slices:   map[types.NamespacedName]*discoveryv1.EndpointSlice{},
 		Policies: map[types.NamespacedName]*networkingv1.NetworkPolicy{},
+		Objects:  map[mapping.Resource]map[types.NamespacedName]client.Object{},
+	}
+	if only.Object != (mapping.Resource{}) {
+		if err := s.readObject(ctx, w, only); err != nil {
+			return nil, fmt.Errorf("read %s of %s: %w", only.Key, only.Object.Name, err)
+		}
+		return w, nil
 	}
 	pod := ""
 	switch only.Container {
@@ -102,13 +115,7 @@ func (s *Store) Read(ctx context.Context, resources []mapping.Resource, only map
 				w.Nodes[list.Items[i].Name] = &list.Items[i]
 			}
 		case mapping.Pods:
-			var list corev1.PodList
-			err = s.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy)
-			for i := range list.Items {
-				if p := &list.Items[i]; pod == "" || string(p.UID) == pod {
-					w.Pods[p.UID] = p
-				}
-			}
+			err = s.readPods(ctx, w, pod)
 		case mapping.Services:
 			var list corev1.ServiceList
 			err = s.Live.List(ctx, &list)
@@ -129,12 +136,40 @@ func (s *Store) Read(ctx context.Context, resources []mapping.Resource, only map
 			}
 		case mapping.Namespaces:
 			err = s.readNamespaces(ctx, w)
+		default:
+			err = s.readObjects(ctx, w, r)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", r.Name, err)
 		}
 	}
 	return w, nil
+}
+
+// readObject reads one object of coelan.io.
+func (s *Store) readObject(ctx context.Context, w *mapping.World, of mapping.Entry) error {
+	o := mapping.NewObject(of.Object)
+	if err := s.Live.Get(ctx, mapping.ObjectKey(of.Object, of.Key), o); err != nil {
+		// No object has a name that the API does not take for one.
+		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+			return nil
+		}
+		return client.IgnoreNotFound(err)
+	}
+	w.Put(of.Object, o)
+	return nil
+}
+
+// readObjects reads all objects of a kind of coelan.io.
+func (s *Store) readObjects(ctx context.Context, w *mapping.World, r mapping.Resource) error {
+	list := mapping.NewObjectList(r)
+	if err := s.Live.List(ctx, list); err != nil {
+		return err
+	}
+	return apimeta.EachListItem(list, func(o runtime.Object) error {
+		w.Put(r, o.(client.Object))
+		return nil
+	})
 }
 
 // readNetworks reads the Networks, and the namespaces, which they may be called after.
@@ -179,21 +214,34 @@ func (s *Store) readPorts(ctx context.Context, w *mapping.World, pod string) err
 		return nil
 	}
 	var cached v1alpha1.PortList
-	if err := s.Cached.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
+	err := s.Cached.List(ctx, &cached, client.MatchingFields{IndexUID: pod}, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return err
 	}
 	for i := range cached.Items {
-		if p := &cached.Items[i]; string(p.UID) == pod {
-			live := &v1alpha1.Port{}
-			err := s.Live.Get(ctx, client.ObjectKeyFromObject(p), live)
-			if client.IgnoreNotFound(err) != nil {
-				return err
-			}
-			if err == nil && live.UID == p.UID {
-				addPorts(w, []v1alpha1.Port{*live})
-			}
-			return nil
+		live := &v1alpha1.Port{}
+		err := s.Live.Get(ctx, client.ObjectKeyFromObject(&cached.Items[i]), live)
+		if client.IgnoreNotFound(err) != nil {
+			return err
 		}
+		if err == nil && string(live.UID) == pod {
+			addPorts(w, []v1alpha1.Port{*live})
+		}
+	}
+	return nil
+}
+
+// readPods reads all pods, or that of one UID.
+func (s *Store) readPods(ctx context.Context, w *mapping.World, uid string) error {
+	if uid != "" {
+		return s.readPod(ctx, w, types.UID(uid))
+	}
+	var list corev1.PodList
+	if err := s.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		w.Pods[list.Items[i].UID] = &list.Items[i]
 	}
 	return nil
 }
@@ -209,7 +257,7 @@ func addPorts(w *mapping.World, list []v1alpha1.Port) {
 const undoTimeout = 10 * time.Second
 
 // Commit implements API. All changes are tried first without effect. If one fails nevertheless,
-// those before it are taken back.
+// those before it are taken back. Afterwards they have the objects as the API stored them.
 func (s *Store) Commit(ctx context.Context, changes []mapping.Change) error {
 	if len(changes) > 1 {
 		for _, c := range changes {
@@ -224,6 +272,7 @@ func (s *Store) Commit(ctx context.Context, changes []mapping.Change) error {
 			return errors.Join(explain(c, err), s.undo(ctx, changes[:i]))
 		}
 		mapping.Adopt(made, changes[i+1:])
+		changes[i].Object = made
 	}
 	return nil
 }

@@ -5,11 +5,14 @@ package restconf
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +39,11 @@ func newStore(t *testing.T, objects ...client.Object) *Store {
 		}
 		return nil
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
+	for _, o := range []client.Object{&corev1.Service{}, &corev1.Pod{}, &v1alpha1.Port{}} {
+		builder.WithIndex(o, IndexUID, uidOf)
+	}
+	c := builder.WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if err := fails(o, (&client.CreateOptions{}).ApplyOptions(opts).DryRun); err != nil {
 				return err
@@ -197,4 +204,52 @@ func TestReadOfOneService(t *testing.T) {
 			t.Errorf("%s %s: %d Services, %d slices, %d Ports", c.container, c.uid, len(w.Services), len(w.Slices), len(w.Ports))
 		}
 	}
+}
+
+// TestEditOfOneService edits one of many Services: no other one is read.
+func TestEditOfOneService(t *testing.T) {
+	const uid, kubectls = "22222222-2222-3333-4444-555555555555", "33333333-2222-3333-4444-555555555555"
+	objects := []client.Object{
+		&corev1.Service{ObjectMeta: serviceMeta("a", "by-kubectl", kubectls), Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", Ports: []corev1.ServicePort{{Port: 80}}}},
+		&v1alpha1.Port{ObjectMeta: serviceMeta("a", "vm", "44444444-2222-3333-4444-555555555555"), Spec: v1alpha1.PortSpec{Network: "n", Addresses: []string{"10.10.0.9"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+	}
+	for i := range 200 {
+		objects = append(objects, &corev1.Service{ObjectMeta: serviceMeta("a", fmt.Sprintf("s%d", i), fmt.Sprintf("11111111-2222-3333-4444-%012d", i))})
+	}
+	store := newStore(t, objects...)
+	counted := &countingReader{Reader: store.Live}
+	store.Live, store.Cached = counted, counted
+	h, err := newHandler(Options{Log: slog.New(slog.DiscardHandler), Kubernetes: reviewer(), API: store, Namespace: "coelan-system"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{T: t, h: h}
+	const services, endpoints = "/restconf/data/service:service-information", "/restconf/data/service:endpoints-info"
+	s.want(201, "POST", services, `{"service:services":[{"uid":"`+uid+`","network-NS":"a","name":"db","service-ports":[{"name":"sql","port":5432}],"endpoints":["44444444-2222-3333-4444-555555555555"]}]}`)
+	s.want(204, "PATCH", services+"/services="+uid, `{"service:services":[{"uid":"`+uid+`","external-ip-address":["203.0.113.7"]}]}`)
+	s.do("POST", services, `{"service:services":[{"uid":"55555555-2222-3333-4444-555555555555","network-NS":"a","name":"db"}]}`).refuses(t, 409, "data-exists", uid)
+	s.want(204, "PATCH", services+"/services="+kubectls, `{"service:services":[{"uid":"`+kubectls+`","external-ip-address":["203.0.113.8"]}]}`)
+	s.want(201, "PUT", endpoints+"/endpoints="+kubectls, `{"service:endpoints":[{"uid":"`+kubectls+`","endpoint-addresses":[{"ip-address":"10.10.0.12"}]}]}`)
+	s.want(201, "PUT", endpoints+"/endpoints=66666666-2222-3333-4444-555555555555", `{"service:endpoints":[{"uid":"66666666-2222-3333-4444-555555555555","network-NS":"a","name":"s7","endpoint-addresses":[{"ip-address":"10.10.0.13"}]}]}`)
+	s.want(204, "DELETE", services+"/services="+uid, "")
+	if counted.most > 10 {
+		t.Errorf("an answer of the API had %d objects", counted.most)
+	}
+	w, err := store.Read(t.Context(), []mapping.Resource{mapping.Services, mapping.Slices}, mapping.Entry{})
+	if err != nil || len(w.Services) != 201 || len(w.Slices) != 2 {
+		t.Errorf("%v: %d Services, %d slices", err, len(w.Services), len(w.Slices))
+	}
+}
+
+// countingReader counts the objects in answers.
+type countingReader struct {
+	client.Reader
+	most int
+}
+
+func (r *countingReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, opts...)
+	r.most = max(r.most, apimeta.LenList(list))
+	return err
 }

@@ -4,6 +4,8 @@ package restconf
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -14,19 +16,38 @@ import (
 	"coelan.io/coelan/internal/restconf/mapping"
 )
 
-// readService reads the Service of one entry, its EndpointSlices and the Ports among its endpoints.
+// readService reads what an entry of services or endpoints is about: its Service, and the one that
+// an edit calls so, their EndpointSlices, and the pods and Ports among the endpoints.
 func (s *Store) readService(ctx context.Context, w *mapping.World, of mapping.Entry) error {
-	key, found, err := s.findService(ctx, of)
-	if err != nil || !found {
+	keys, err := s.findServices(ctx, of)
+	if err != nil {
 		return err
 	}
+	for _, key := range keys {
+		if err := s.readSlices(ctx, w, key); err != nil {
+			return err
+		}
+	}
+	for _, uid := range of.Members {
+		if err := s.readPod(ctx, w, types.UID(uid)); err != nil {
+			return err
+		}
+		if err := s.readPorts(ctx, w, uid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSlices reads a Service and its EndpointSlices with what they lead to.
+func (s *Store) readSlices(ctx context.Context, w *mapping.World, key types.NamespacedName) error {
 	service := &corev1.Service{}
 	if err := s.Live.Get(ctx, key, service); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	w.Services[key] = service
 	var list discoveryv1.EndpointSliceList
-	err = s.Live.List(ctx, &list, client.InNamespace(key.Namespace),
+	err := s.Live.List(ctx, &list, client.InNamespace(key.Namespace),
 		client.MatchingLabels{discoveryv1.LabelServiceName: key.Name})
 	if err != nil {
 		return err
@@ -35,51 +56,94 @@ func (s *Store) readService(ctx context.Context, w *mapping.World, of mapping.En
 		slice := &list.Items[i]
 		w.Slices[client.ObjectKeyFromObject(slice)] = slice
 		for _, e := range slice.Endpoints {
-			if e.TargetRef == nil || e.TargetRef.Kind != "Port" {
-				continue
-			}
-			port := &v1alpha1.Port{}
-			at := types.NamespacedName{Namespace: e.TargetRef.Namespace, Name: e.TargetRef.Name}
-			if err := s.Live.Get(ctx, at, port); client.IgnoreNotFound(err) != nil {
+			if err := s.readTarget(ctx, w, e.TargetRef); err != nil {
 				return err
-			} else if err == nil {
-				w.Ports[at] = port
 			}
 		}
 	}
 	return nil
 }
 
-// findService finds the Service of an entry: by the label of its slices or its own, or, if a client
-// of Kubernetes has made it, by its UID, which cannot be asked for: the cache has it.
-func (s *Store) findService(ctx context.Context, of mapping.Entry) (types.NamespacedName, bool, error) {
+// readTarget reads the pod or Port that an endpoint is.
+func (s *Store) readTarget(ctx context.Context, w *mapping.World, ref *corev1.ObjectReference) error {
+	switch {
+	case ref == nil:
+		return nil
+	case ref.Kind == "Pod":
+		return s.readPod(ctx, w, ref.UID)
+	case ref.Kind != "Port":
+		return nil
+	}
+	port := &v1alpha1.Port{}
+	at := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	if err := s.Live.Get(ctx, at, port); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	w.Ports[at] = port
+	return nil
+}
+
+// findServices finds the Services of an entry: by the label of slices or its own, by its UID, if a
+// client of Kubernetes has made it, and by the name that an edit gives.
+func (s *Store) findServices(ctx context.Context, of mapping.Entry) ([]types.NamespacedName, error) {
+	var keys []types.NamespacedName
+	add := func(key types.NamespacedName) {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
 	if of.Container == "endpoints-info" {
 		var list discoveryv1.EndpointSliceList
-		err := s.Live.List(ctx, &list, client.MatchingLabels{mapping.LabelEndpoints: of.Key})
-		if err != nil || len(list.Items) > 0 {
-			return mapping.ServiceOf(first(list.Items)), err == nil, err
+		if err := s.Live.List(ctx, &list, client.MatchingLabels{mapping.LabelEndpoints: of.Key}); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			add(mapping.ServiceOf(&list.Items[i]))
 		}
 	}
 	var list corev1.ServiceList
-	err := s.Live.List(ctx, &list, client.MatchingLabels{mapping.LabelService: of.Key})
-	if err != nil || len(list.Items) > 0 {
-		return client.ObjectKeyFromObject(first(list.Items)), err == nil, err
-	}
-	if err := s.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return types.NamespacedName{}, false, err
+	if err := s.Live.List(ctx, &list, client.MatchingLabels{mapping.LabelService: of.Key}); err != nil {
+		return nil, err
 	}
 	for i := range list.Items {
-		if string(list.Items[i].UID) == of.Key {
-			return client.ObjectKeyFromObject(&list.Items[i]), true, nil
-		}
+		add(client.ObjectKeyFromObject(&list.Items[i]))
 	}
-	return types.NamespacedName{}, false, nil
+	if err := s.Cached.List(ctx, &list, client.MatchingFields{IndexUID: of.Key}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		add(client.ObjectKeyFromObject(&list.Items[i]))
+	}
+	if of.Named.Name != "" {
+		add(of.Named)
+	}
+	return keys, nil
 }
 
-// first is the first of a list, or the zero value.
-func first[T any](list []T) *T {
-	if len(list) == 0 {
-		return new(T)
+// readPod finds a pod by its UID.
+func (s *Store) readPod(ctx context.Context, w *mapping.World, uid types.UID) error {
+	var list corev1.PodList
+	err := s.Cached.List(ctx, &list, client.MatchingFields{IndexUID: string(uid)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return err
 	}
-	return &list[0]
+	for i := range list.Items {
+		w.Pods[uid] = &list.Items[i]
+	}
+	return nil
 }
+
+// IndexUID is the index of caches by the UID of objects, which the API cannot be asked for.
+const IndexUID = "metadata.uid"
+
+// AddIndexes adds the indexes that a Store needs to a cache.
+func AddIndexes(ctx context.Context, to client.FieldIndexer) error {
+	for _, o := range []client.Object{&corev1.Service{}, &corev1.Pod{}, &v1alpha1.Port{}} {
+		if err := to.IndexField(ctx, o, IndexUID, uidOf); err != nil {
+			return fmt.Errorf("index by UID: %w", err)
+		}
+	}
+	return nil
+}
+
+func uidOf(o client.Object) []string { return []string{string(o.GetUID())} }

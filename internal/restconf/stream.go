@@ -233,7 +233,7 @@ func (d *datastore) render(w *mapping.World, l *mapping.List, operational bool) 
 			d.log.Warn("RESTCONF leaves out an object of a stream", "err", err)
 			continue
 		}
-		all[datatree.EntryPath(node, fmt.Sprint(entry[node.Keys[0]])).URI()] = string(text)
+		all[datatree.EntryPath(node, datatree.SplitKey(node, datatree.Key(node, entry))...).URI()] = string(text)
 	}
 	return all
 }

@@ -201,18 +201,21 @@ func TestStream(t *testing.T) {
 			const lan, path = "/elan:elan-instances/elan-instance=lan", "/restconf/data/elan:elan-instances/elan-instance=lan"
 			s.want(201, "PUT", path, `{"elan:elan-instance":[{"elan-instance-name":"lan","segment-type":"elan:segment-type-vxlan"}]}`)
 			created := "create " + lan + ` {"elan:elan-instance":[{"elan-instance-name":"lan","segment-type":"elan:segment-type-vxlan"}]}`
-			running.gets(created)
-			operational.gets(created)
+			network := func(operation, status string) string {
+				return operation + ` /coelan:networks/network=lan {"coelan:network":[{"ipam":"blocks","name":"lan","role":"secondary",` + status + `"type":"overlay"}]}`
+			}
+			running.gets(network("create", ""), created)
+			operational.gets(network("create", ""), created)
 			n := s.api.world.Networks["lan"].DeepCopy()
 			n.Status.VNI = 70001
 			if err := s.api.Commit(t.Context(), []mapping.Change{{Verb: mapping.Update, Resource: mapping.Networks, Object: n}}); err != nil {
 				t.Fatal(err)
 			}
-			operational.gets("replace " + lan + ` {"elan:elan-instance":[{"elan-instance-name":"lan","segment-type":"elan:segment-type-vxlan","segmentation-id":70001}]}`)
+			operational.gets(network("replace", `"status":{"vni":70001},`), "replace "+lan+` {"elan:elan-instance":[{"elan-instance-name":"lan","segment-type":"elan:segment-type-vxlan","segmentation-id":70001}]}`)
 			s.want(204, "DELETE", path, "")
 			s.want(204, "DELETE", "/restconf/data/l3vpn:vpn-instances/vpn-instance=old", "")
 			for _, l := range []*listener{running, operational} {
-				l.gets("delete "+lan, "delete /l3vpn:vpn-instances/vpn-instance=old")
+				l.gets("delete /coelan:networks/network=lan", "delete /coelan:routers/router=old", "delete "+lan, "delete /l3vpn:vpn-instances/vpn-instance=old")
 			}
 		})
 	}
@@ -240,17 +243,17 @@ func TestStreamOfOneNamespace(t *testing.T) {
 		}
 	}
 	gone := l.edits()
-	if len(gone) != 4 {
+	if len(gone) != 5 {
 		t.Errorf("got %q", gone)
 	}
-	for i, of := range []string{"/elan:elan-interfaces/elan-interface=a%3Aone", "/ietf-interfaces:interfaces/interface=a%3Aone", "/l3vpn:vpn-interfaces/vpn-interface=a%3Aone", "/pod:coe/pods="} {
+	for i, of := range []string{"/coelan:ports/port=a,one", "/elan:elan-interfaces/elan-interface=a%3Aone", "/ietf-interfaces:interfaces/interface=a%3Aone", "/l3vpn:vpn-interfaces/vpn-interface=a%3Aone", "/pod:coe/pods="} {
 		if !strings.HasPrefix(gone[i], "delete "+of) {
 			t.Errorf("got %q, want deletion of %s", gone[i], of)
 		}
 	}
 	// It goes on, also if the client sees nothing at present.
 	s.want(201, "POST", path, entry("a:three"))
-	if got := l.edits(); !strings.Contains(strings.Join(got, " "), "a%3Athree") || strings.Contains(strings.Join(got, " "), "b%3A") {
+	if got := l.edits(); !strings.Contains(strings.Join(got, " "), "a%3Athree") || strings.Contains(strings.Join(got, " "), "port=b") || strings.Contains(strings.Join(got, " "), "b%3A") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -11,6 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"coelan.io/coelan/api/v1alpha1"
 )
 
 // TestYanglint has another implementation of YANG read the answers about all data.
@@ -33,6 +36,16 @@ func TestYanglint(t *testing.T) {
 			"ingress-ports":[{"network-policy-port":{"port":"80","end-port":90}}]}}]}`))
 	s.api.world.Namespaces["kube-system"] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{UID: "00000000-2222-3333-4444-555555555555"}}
 	s.api.world.Routers["red"].Status.VNI = 70011
+	for _, o := range wholeObjects {
+		if got := s.do("PUT", o.path(), o.message()); got.code >= 300 {
+			t.Fatalf("%s: %+v", o.key, got)
+		}
+	}
+	at := metav1.Now()
+	conditions := []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, ObservedGeneration: 1, LastTransitionTime: at}}
+	s.api.world.Networks["wan"].Status = v1alpha1.NetworkStatus{ID: 2, AddressesFree: 1 << 40, Subnets: []string{"203.0.113.0/24"}, Conditions: conditions}
+	port := s.api.world.Ports[types.NamespacedName{Namespace: "default", Name: "vm1"}]
+	port.Status = v1alpha1.PortStatus{Phase: v1alpha1.PortBound, BoundTime: &at, Lease: &v1alpha1.PortLease{HostName: "vm", RenewTime: &at}, Conditions: conditions}
 	for _, m := range models {
 		all := ""
 		for name, l := range newDatastore(nil, s.api, nil).lists {

@@ -147,7 +147,7 @@ func checkList(n *Node, value any, path string) ([]any, error) {
 			return nil, err
 		}
 		for _, k := range n.Keys {
-			if _, there := entry[k]; !there && n.positioned() {
+			if _, there := entry[k]; !there && n.Positioned() {
 				entry[k] = json.Number(strconv.Itoa(i))
 			} else if !there {
 				return nil, Fail(MissingElement, path+"/"+k, "the key of an entry is missing")

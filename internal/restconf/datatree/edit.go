@@ -286,7 +286,7 @@ func merge(n *Node, dst, src map[string]any) {
 }
 
 func mergeValue(n *Node, old, value any) any {
-	if old == nil || n.Kind == Leaf || n.positioned() {
+	if old == nil || n.Kind == Leaf || n.Positioned() {
 		return value
 	}
 	switch n.Kind {

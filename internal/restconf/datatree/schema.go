@@ -36,6 +36,8 @@ type Node struct {
 	State bool
 	// Mandatory reports that an entry is invalid without the leaf.
 	Mandatory bool
+	// Presence reports that a container means something by being there, also if it is empty.
+	Presence bool
 	// Keys are the names of a list's key leaves.
 	Keys []string
 	// Type is the type of a leaf.
@@ -56,9 +58,7 @@ func NewSchema(entry *yang.Entry, fields any) *Node {
 
 // add makes the children that the struct type t has.
 func (n *Node) add(entry *yang.Entry, t reflect.Type) {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Map {
-		t = t.Elem()
-	}
+	t = structOf(t)
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name := field.Tag.Get("path")
@@ -70,7 +70,7 @@ func (n *Node) add(entry *yang.Entry, t reflect.Type) {
 		c := &Node{
 			Name: name, Module: module, Parent: n, Entry: e, Type: e.Type,
 			State:     n.State || e.Config == yang.TSFalse,
-			Mandatory: e.Mandatory == yang.TSTrue,
+			Mandatory: e.Mandatory == yang.TSTrue, Presence: field.Tag.Get("yangPresence") == "true",
 		}
 		switch {
 		case e.IsList():
@@ -87,6 +87,19 @@ func (n *Node) add(entry *yang.Entry, t reflect.Type) {
 		}
 		n.Children[name] = c
 	}
+}
+
+// structOf is the struct of a node, or of a list's entry: a map of entries, or, where they have an
+// order, what keeps that.
+func structOf(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Map {
+		if values, ordered := t.MethodByName("Values"); ordered {
+			t = values.Type.Out(0).Elem()
+			continue
+		}
+		t = t.Elem()
+	}
+	return t
 }
 
 // isKey reports whether a leaf is a key of its list.
@@ -113,9 +126,9 @@ func (n *Node) always() bool {
 	return true
 }
 
-// positioned reports whether the entries of a list have an order and no name (position of
+// Positioned reports whether the entries of a list have an order and no name (position of
 // coelan-types): then an edit of a node above replaces the list as a whole.
-func (n *Node) positioned() bool {
+func (n *Node) Positioned() bool {
 	if n.Kind != List || len(n.Keys) != 1 {
 		return false
 	}

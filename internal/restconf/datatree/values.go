@@ -93,6 +93,15 @@ func show(value any) string {
 // keyText is a key's value as paths have it.
 func keyText(value any) string { return fmt.Sprint(value) }
 
+// Key is an entry's key as one text: the values of its key leaves, with slashes between them.
+func Key(list *Node, entry map[string]any) string { return JoinKeys(keysOf(list, entry)) }
+
+// JoinKeys is the same of a path's step.
+func JoinKeys(keys []string) string { return strings.Join(keys, "/") }
+
+// SplitKey is the reverse. The last one may have slashes, those before it cannot.
+func SplitKey(list *Node, key string) []string { return strings.SplitN(key, "/", len(list.Keys)) }
+
 // keysOf are the values of an entry's keys.
 func keysOf(list *Node, entry map[string]any) []string {
 	keys := make([]string, len(list.Keys))

@@ -35,6 +35,7 @@ func endpoints() *List {
 		Container: "endpoints-info", Name: "endpoints",
 		Reads:   []Resource{Slices, Services},
 		Single:  IfRead,
+		Refers:  refersTo,
 		Late:    true,
 		New:     func() ygot.GoStruct { return &endpointsEntry{} },
 		Entries: func(w *World) []ygot.GoStruct { return structs(showEndpoints(w)) },

@@ -4,6 +4,7 @@ package mapping
 
 import (
 	"github.com/openconfig/ygot/ygot"
+	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/internal/restconf/datatree"
 )
@@ -19,6 +20,9 @@ type List struct {
 	Guards []Resource
 	// Single says when one entry's objects can be read alone.
 	Single Single
+	// Refers adds to the Entry of an edit what the entry that it writes refers to; false: that
+	// cannot be said. A nil entry is not written as a whole.
+	Refers func(of *Entry, entry map[string]any, path datatree.Path) bool
 	// Late reports that entries need those of other lists, which are written before them.
 	Late bool
 	// New is an empty entry.
@@ -29,15 +33,30 @@ type List struct {
 	Operational func(*World) []ygot.GoStruct
 	// Write makes an entry or replaces it; nil: the list cannot be written.
 	Write func(w *World, entry ygot.GoStruct) error
-	// Remove removes the entry with that key.
+	// Remove removes the entry with that key; nil: none can be removed.
 	Remove func(w *World, key string) error
+	// Object is the resource of a list of the module coelan: its entries are objects as they are,
+	// node for field, and Show and Edit take the place of Entries, Operational and Write.
+	Object Resource
+	// Show are the entries as trees; with only, that of a key alone.
+	Show func(w *World, node *datatree.Node, operational bool, only string) []map[string]any
+	// Edit makes an object be as a valid entry says; nil: the list cannot be written.
+	Edit func(w *World, node *datatree.Node, entry map[string]any) error
 	// Kept are the keys of entries that no client can remove: they stay if the list is replaced as
 	// a whole; nil: there are none.
 	Kept func(*World) []string
 }
 
 // Entry is one of a list, by the list's container and its own key; the zero Entry: all of them.
-type Entry struct{ Container, Key string }
+type Entry struct {
+	Container, Key string
+	// Object is that of the List.
+	Object Resource
+	// Named is the object that an edit calls the entry's, if it gives a name; Members are the uids
+	// of the pods and Ports that it refers to.
+	Named   types.NamespacedName
+	Members []string
+}
 
 // Single says when the objects of one entry are enough for a request that is about it.
 type Single int
@@ -45,17 +64,17 @@ type Single int
 // The cases.
 const (
 	Never  Single = iota
-	IfRead        // an edit compares it with others
+	IfRead        // an edit compares it with others, unless the list has Refers
 	Always        // but not of what is in operation
 )
 
 // Lists are all that are mapped, by container.
 func Lists() map[string]*List {
 	all := map[string]*List{}
-	for _, l := range []*List{
+	for _, l := range append(objectLists(),
 		pools(), pods(), elanInstances(), elanInterfaces(), vpnInstances(), nodes(), services(), endpoints(),
 		policies(), clusters(), vpnInterfaces(), interfaces(), interfaceStates(),
-	} {
+	) {
 		all[l.Container] = l
 	}
 	return all

@@ -101,6 +101,15 @@ func removeNetwork(w *World, name, leaf string) error {
 	if n == nil {
 		return datatree.NotFound(leaf)
 	}
+	if err := mayRemoveNetwork(w, n, leaf); err != nil {
+		return err
+	}
+	delete(w.Networks, n.Name)
+	return nil
+}
+
+// mayRemoveNetwork returns an error for a Network that has to stay.
+func mayRemoveNetwork(w *World, n *v1alpha1.Network, leaf string) error {
 	if n.Name == v1alpha1.DefaultNetwork {
 		return unsupported(leaf, "the Network default cannot be removed")
 	}
@@ -109,6 +118,5 @@ func removeNetwork(w *World, name, leaf string) error {
 			return datatree.Fail(datatree.InUse, leaf, fmt.Sprintf("the Port %s is on the Network %s", key, n.Name))
 		}
 	}
-	delete(w.Networks, n.Name)
 	return nil
 }

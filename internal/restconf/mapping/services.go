@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"coelan.io/coelan/internal/restconf/datatree"
 	"coelan.io/coelan/internal/restconf/yangmodel"
 )
 
@@ -46,6 +47,7 @@ func services() *List {
 		Reads:       []Resource{Services, Slices, Ports},
 		Guards:      []Resource{Pods},
 		Single:      IfRead,
+		Refers:      refersTo,
 		New:         func() ygot.GoStruct { return &serviceEntry{} },
 		Entries:     func(w *World) []ygot.GoStruct { return structs(showServices(w, false)) },
 		Operational: func(w *World) []ygot.GoStruct { return structs(showServices(w, true)) },
@@ -86,13 +88,30 @@ func keyOf(o metav1.Object) types.NamespacedName {
 }
 
 // findService finds a Service by the uid of its entry.
-func findService(w *World, uid string) *corev1.Service {
-	for _, s := range sortedServices(w) {
-		if serviceUID(s) == uid {
-			return s
+func findService(w *World, uid string) (found *corev1.Service) {
+	for _, s := range w.Services {
+		if alive(s) && serviceUID(s) == uid && (found == nil || compareKeys(keyOf(s), keyOf(found)) < 0) {
+			found = s
 		}
 	}
-	return nil
+	return found
+}
+
+// refersTo has the Service of an entry of services or endpoints that is written, and the members of
+// its leaf-list endpoints.
+func refersTo(of *Entry, entry map[string]any, path datatree.Path) bool {
+	if len(path) > 2 {
+		return path[2].Node.Name != "endpoints"
+	}
+	if name, _ := entry["name"].(string); name != "" {
+		namespace, _ := entry["network-NS"].(string)
+		of.Named = types.NamespacedName{Namespace: cmp.Or(namespace, defaultNamespace), Name: name}
+	}
+	members, _ := entry["endpoints"].([]any)
+	for _, uid := range members {
+		of.Members = append(of.Members, uid.(string))
+	}
+	return true
 }
 
 // readServiceExtra is what the annotation says; nothing if a client of Kubernetes has broken it.

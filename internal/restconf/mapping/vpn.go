@@ -225,15 +225,23 @@ func removeVPN(w *World, name string) error {
 	if r == nil || !alive(r) {
 		return datatree.NotFound("vpn-instance-name")
 	}
+	if err := mayRemoveRouter(w, r, "vpn-instance-name"); err != nil {
+		return err
+	}
+	delete(w.Routers, r.Name)
+	return nil
+}
+
+// mayRemoveRouter returns an error for a Router that has to stay.
+func mayRemoveRouter(w *World, r *v1alpha1.Router, leaf string) error {
 	if r.Name == v1alpha1.DefaultRouter {
-		return unsupported("vpn-instance-name", "the Router default cannot be removed")
+		return unsupported(leaf, "the Router default cannot be removed")
 	}
 	for _, n := range sortedNetworks(w) {
 		if n.Spec.Router == r.Name || n.Spec.Router == "" && n.Name == r.Name {
-			return datatree.Fail(datatree.InUse, "vpn-instance-name",
+			return datatree.Fail(datatree.InUse, leaf,
 				fmt.Sprintf("the Network %s is in the Router %s", n.Name, r.Name))
 		}
 	}
-	delete(w.Routers, r.Name)
 	return nil
 }

@@ -32,6 +32,8 @@ type World struct {
 	Services map[types.NamespacedName]*corev1.Service
 	Slices   map[types.NamespacedName]*discoveryv1.EndpointSlice
 	Policies map[types.NamespacedName]*networkingv1.NetworkPolicy
+	// Objects are those of the other resources of coelan.io.
+	Objects map[Resource]map[types.NamespacedName]client.Object
 
 	// hidden are the Ports that the client of an edit may not list: no entry can refer to them.
 	hidden map[types.NamespacedName]bool
@@ -43,7 +45,109 @@ func (w *World) Clone() *World {
 		Networks: maps.Clone(w.Networks), Routers: maps.Clone(w.Routers), Ports: maps.Clone(w.Ports),
 		Namespaces: w.Namespaces, Nodes: w.Nodes, Pods: w.Pods,
 		Services: maps.Clone(w.Services), Slices: maps.Clone(w.Slices),
-		Policies: maps.Clone(w.Policies), hidden: w.hidden,
+		Policies: maps.Clone(w.Policies), Objects: cloneObjects(w.Objects), hidden: w.hidden,
+	}
+}
+
+func cloneObjects(all map[Resource]map[types.NamespacedName]client.Object,
+) map[Resource]map[types.NamespacedName]client.Object {
+	cloned := make(map[Resource]map[types.NamespacedName]client.Object, len(all))
+	for r, objects := range all {
+		cloned[r] = maps.Clone(objects)
+	}
+	return cloned
+}
+
+// Put puts an object into the World, in place of the one of its name.
+func (w *World) Put(r Resource, o client.Object) {
+	key := client.ObjectKeyFromObject(o)
+	switch o := o.(type) {
+	case *v1alpha1.Network:
+		w.Networks[o.Name] = o
+	case *v1alpha1.Router:
+		w.Routers[o.Name] = o
+	case *v1alpha1.Port:
+		w.Ports[key] = o
+	case *corev1.Service:
+		w.Services[key] = o
+	case *discoveryv1.EndpointSlice:
+		w.Slices[key] = o
+	case *networkingv1.NetworkPolicy:
+		w.Policies[key] = o
+	default:
+		if w.Objects == nil {
+			w.Objects = map[Resource]map[types.NamespacedName]client.Object{}
+		}
+		if w.Objects[r] == nil {
+			w.Objects[r] = map[types.NamespacedName]client.Object{}
+		}
+		w.Objects[r][key] = o
+	}
+}
+
+// object is the object of coelan.io of that name; nil if there is none.
+func (w *World) object(r Resource, key types.NamespacedName) client.Object {
+	switch r {
+	case Networks:
+		return orNil(w.Networks[key.Name])
+	case Routers:
+		return orNil(w.Routers[key.Name])
+	case Ports:
+		return orNil(w.Ports[key])
+	}
+	return w.Objects[r][key]
+}
+
+// orNil is an interface without a value for a nil pointer.
+func orNil[T any, P interface {
+	*T
+	client.Object
+}](p P) client.Object {
+	if p == nil {
+		return nil
+	}
+	return p
+}
+
+// objects are all of a resource of coelan.io, in the order of their names.
+func (w *World) objects(r Resource) []client.Object {
+	var all []client.Object
+	switch r {
+	case Networks:
+		all = appendObjects(all, w.Networks)
+	case Routers:
+		all = appendObjects(all, w.Routers)
+	case Ports:
+		all = appendObjects(all, w.Ports)
+	default:
+		all = appendObjects(all, w.Objects[r])
+	}
+	slices.SortFunc(all, byName)
+	return all
+}
+
+func appendObjects[K comparable, O client.Object](to []client.Object, from map[K]O) []client.Object {
+	for _, o := range from {
+		to = append(to, o)
+	}
+	return to
+}
+
+func byName(a, b client.Object) int {
+	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+}
+
+// remove takes an object of coelan.io out.
+func (w *World) remove(r Resource, key types.NamespacedName) {
+	switch r {
+	case Networks:
+		delete(w.Networks, key.Name)
+	case Routers:
+		delete(w.Routers, key.Name)
+	case Ports:
+		delete(w.Ports, key)
+	default:
+		delete(w.Objects[r], key)
 	}
 }
 
@@ -79,14 +183,20 @@ func (w *World) Replace(from *World, resources []Resource) {
 			w.Slices = from.Slices
 		case Policies:
 			w.Policies = from.Policies
+		default:
+			w.Objects[r] = from.Objects[r]
 		}
 	}
 }
 
 // Size is the number of all objects.
 func (w *World) Size() int {
-	return len(w.Networks) + len(w.Routers) + len(w.Ports) + len(w.Namespaces) + len(w.Nodes) + len(w.Pods) +
+	size := len(w.Networks) + len(w.Routers) + len(w.Ports) + len(w.Namespaces) + len(w.Nodes) + len(w.Pods) +
 		len(w.Services) + len(w.Slices) + len(w.Policies)
+	for _, objects := range w.Objects {
+		size += len(objects)
+	}
+	return size
 }
 
 // Verb is what a Change does, as authorization calls it.
@@ -114,7 +224,19 @@ var (
 	Policies = Resource{networkingv1.GroupName, "networkpolicies"}
 	// Namespaces say which cluster it is.
 	Namespaces = Resource{"", "namespaces"}
+
+	Blocks      = Resource{v1alpha1.GroupVersion.Group, "addressblocks"}
+	FloatingIPs = Resource{v1alpha1.GroupVersion.Group, "floatingips"}
+	Egresses    = Resource{v1alpha1.GroupVersion.Group, "egresses"}
+	Pools       = Resource{v1alpha1.GroupVersion.Group, "loadbalancerpools"}
+	Groups      = Resource{v1alpha1.GroupVersion.Group, "securitygroups"}
+	NodeConfigs = Resource{v1alpha1.GroupVersion.Group, "nodenetworkconfigs"}
 )
+
+// OtherObjects are the resources of coelan.io that a World has in Objects.
+func OtherObjects() []Resource {
+	return []Resource{Blocks, FloatingIPs, Egresses, Pools, Groups, NodeConfigs}
+}
 
 // Change is a write of one object.
 type Change struct {
@@ -134,6 +256,9 @@ func Changes(from, to *World) []Change {
 	list = append(list, compare(Services, from.Services, to.Services)...)
 	list = append(list, compare(Slices, from.Slices, to.Slices)...)
 	list = append(list, compare(Policies, from.Policies, to.Policies)...)
+	for _, r := range OtherObjects() {
+		list = append(list, compare(r, from.Objects[r], to.Objects[r])...)
+	}
 	order := map[Verb]int{Create: 0, Update: 1, Delete: 2}
 	slices.SortStableFunc(list, func(a, b Change) int { return cmp.Compare(order[a.Verb], order[b.Verb]) })
 	return list
@@ -155,10 +280,7 @@ func compare[K comparable, O client.Object](r Resource, from, to map[K]O) []Chan
 			list = append(list, Change{Verb: Delete, Resource: r, Object: old})
 		}
 	}
-	slices.SortFunc(list, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(a.Object.GetNamespace(), b.Object.GetNamespace()),
-			cmp.Compare(a.Object.GetName(), b.Object.GetName()))
-	})
+	slices.SortFunc(list, func(a, b Change) int { return byName(a.Object, b.Object) })
 	return list
 }
 
