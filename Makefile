@@ -119,6 +119,18 @@ apiserver: deps sandbox-assets ## tests of the controller against a real etcd an
 	go test -race -tags apiserver -count=1 -p 2 -timeout 15m -run '$(or $(RUN),$(call tests-with,apiserver))' \
 	  $(call packages-with,apiserver)
 
+# What `make apiserver` does in seconds, for LOAD.
+LOAD := 10m
+UNDER_LOAD := go test -tags apiserver -count=1 -v -timeout 60m ./internal/restconf -load $(LOAD)
+
+.PHONY: test-restconf-load
+test-restconf-load: deps sandbox-assets ## two replicas of RESTCONF, 20 clients, and others by kubectl, for LOAD: no update is lost
+	$(UNDER_LOAD) -run '^TestIncrements$$'
+
+.PHONY: test-watcher-load
+test-watcher-load: deps sandbox-assets ## the watcher of one cluster writes to another for LOAD, and either side is killed at random points
+	$(UNDER_LOAD) -run '^TestClusterToCluster$$'
+
 .PHONY: bench
 bench: deps images sandbox-assets upgrade-images ## measures, as a table and in bench/results.json (root, an idle machine)
 	go run ./test/bench -o bench/results.json

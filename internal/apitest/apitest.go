@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apitest runs a Kubernetes API of its own for a test: etcd and kube-apiserver as sandboxes
+// Package apitest runs a Kubernetes API of its own for a test or a measure: etcd and kube-apiserver as sandboxes
 // have them, with Coelan's definitions. There are no kubelets, no scheduler and no controllers: a
 // test makes nodes and pods itself, and nothing else changes them.
 package apitest
@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,46 +33,63 @@ const (
 	probeEvery   = 50 * time.Millisecond
 )
 
-// API is one that runs until its test ends.
+// API is one that runs until it is closed, or its test ends.
 type API struct {
 	// REST is an administrator's access.
 	REST *rest.Config
 	// Kubeconfig is a file with the same.
 	Kubeconfig string
 
-	t       testing.TB
 	dir     string
 	cache   artifact.Cache
 	etcdURL string
 	address string
 	apiserv *process
+	running []*process
 }
 
-// Start runs the API and installs Coelan's definitions.
+// Start runs the API until the test ends.
 func Start(t testing.TB) *API {
 	t.Helper()
-	source := artifact.FindSource()
-	a := &API{t: t, dir: t.TempDir(), cache: artifact.Cache{Dir: artifact.DefaultDir(), Source: source}}
-	for _, name := range []string{"etcd", "kube-apiserver"} {
-		if _, err := os.Stat(a.cache.Binary(name)); err != nil {
-			t.Fatalf("%v: `make sandbox-assets` builds it", err)
-		}
+	a, err := Launch(t.Context(), t.TempDir())
+	if a != nil {
+		t.Cleanup(a.Close)
 	}
-	if err := a.credentials(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
-	if err := a.startEtcd(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.StartServer(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := install(ctx, a.REST, filepath.Join(source, "deploy/helm/coelan/files/crds")); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// Launch runs the API, with its files in dir, and installs Coelan's definitions. It is to be closed
+// also after an error.
+func Launch(ctx context.Context, dir string) (*API, error) {
+	source := artifact.FindSource()
+	a := &API{dir: dir, cache: artifact.Cache{Dir: artifact.DefaultDir(), Source: source}}
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if _, err := os.Stat(a.cache.Binary(name)); err != nil {
+			return a, fmt.Errorf("%w: `make sandbox-assets` builds it", err)
+		}
+	}
+	if err := a.credentials(); err != nil {
+		return a, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := a.startEtcd(ctx); err != nil {
+		return a, err
+	}
+	if err := a.StartServer(ctx); err != nil {
+		return a, err
+	}
+	return a, install(ctx, a.REST, filepath.Join(source, "deploy/helm/coelan/files/crds"))
+}
+
+// Close ends all programs, the last one first.
+func (a *API) Close() {
+	for _, p := range slices.Backward(a.running) {
+		p.kill()
+	}
 }
 
 // credentials makes the certificates, and ports that are free now.
@@ -183,7 +201,7 @@ func (a *API) StopServer() { a.apiserv.kill() }
 func (a *API) Binary(name string) string { return a.cache.Binary(name) }
 
 // Run starts a further program of a sandbox's, such as kube-controller-manager,
-// until the test ends.
+// until the API is closed.
 func (a *API) Run(name string, args ...string) error {
 	_, err := a.run(name, args...)
 	return err
@@ -197,7 +215,7 @@ type process struct {
 	err       error
 }
 
-// run starts a program, and kills it at the end of the test or of this process.
+// run starts a program, which ends with the API or with this process.
 func (a *API) run(name string, args ...string) (*process, error) {
 	log, err := os.OpenFile(a.file(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -222,7 +240,7 @@ func (a *API) run(name string, args ...string) (*process, error) {
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	a.t.Cleanup(p.kill)
+	a.running = append(a.running, p)
 	return p, nil
 }
 

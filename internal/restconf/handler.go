@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime"
@@ -346,6 +347,9 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		h.log.Warn("RESTCONF request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 		e = &datatree.Error{Tag: datatree.OperationFailed, Status: http.StatusServiceUnavailable,
 			Message: "the Kubernetes API did not answer as expected, the controller's log says how"}
+		if errors.Is(err, context.DeadlineExceeded) {
+			e.Message = fmt.Sprintf("the request was not done after %v: an edit may be done or not", requestTimeout)
+		}
 	}
 	one := map[string]any{"error-type": "application", "error-tag": string(e.Tag), "error-message": e.Message}
 	if e.Tag == datatree.MalformedMessage || e.Path == "" {

@@ -42,6 +42,7 @@ import (
 // served is RESTCONF of two replicas over a real API, and the administrator's access to that.
 type served struct {
 	*testing.T
+	server   *apitest.API
 	client   client.Client
 	api      kubernetes.Interface
 	replicas [2]*httptest.Server
@@ -53,7 +54,7 @@ type served struct {
 // were written last.
 type loaded struct {
 	conflicts atomic.Int64
-	labels  sync.Map
+	labels    sync.Map
 }
 
 func serve(t *testing.T) *served {
@@ -71,10 +72,10 @@ func serve(t *testing.T) *served {
 		t.Fatal(err)
 	}
 	inBackground(t, informers.Start)
-	s := &served{T: t, client: c, api: api, loaded: &loaded{}}
+	s := &served{T: t, server: a, client: c, api: api, loaded: &loaded{}}
 	for i := range s.replicas {
 		h, err := newHandler(Options{
-			Log: slog.New(slog.DiscardHandler), Kubernetes: api, Namespace: "kube-system",
+			Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Kubernetes: api, Namespace: "kube-system",
 			API: &Store{Live: c, Cached: uidReader{c}, Client: c, Informers: informers}, Clients: ClusterAuthorities(api),
 		})
 		if err != nil {
@@ -106,7 +107,7 @@ func (r uidReader) List(ctx context.Context, list client.ObjectList, opts ...cli
 	if err != nil {
 		return err
 	}
-	return apimeta.SetList(list, slices.DeleteFunc(all, func(o runtime.Object) bool { return string(o.(client.Object).GetUID()) != uid }))
+	return apimeta.SetList(list, slices.DeleteFunc(all, func(o runtime.Object) bool { return !slices.Contains(uidOf(o.(client.Object)), uid) }))
 }
 
 // inBackground calls run, and ends it with the test.

@@ -19,13 +19,24 @@ import (
 // readService reads what an entry of services or endpoints is about: its Service, and the one that
 // an edit calls so, their EndpointSlices, and the pods and Ports among the endpoints.
 func (s *Store) readService(ctx context.Context, w *mapping.World, of mapping.Entry) error {
-	keys, err := s.findServices(ctx, of)
+	keys, err := s.knownServices(ctx, of)
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
 		if err := s.readSlices(ctx, w, key); err != nil {
 			return err
+		}
+	}
+	// The cache may not have heard of the Service yet. An edit that makes it has its name.
+	if len(w.Services) == 0 && (of.Named.Name == "" || of.Container == endpointsInfo) {
+		if keys, err = s.labeledServices(ctx, of); err != nil {
+			return err
+		}
+		for _, key := range keys {
+			if err := s.readSlices(ctx, w, key); err != nil {
+				return err
+			}
 		}
 	}
 	for _, uid := range of.Members {
@@ -83,41 +94,53 @@ func (s *Store) readTarget(ctx context.Context, w *mapping.World, ref *corev1.Ob
 	return nil
 }
 
-// findServices finds the Services of an entry: by the label of slices or its own, by its UID, if a
-// client of Kubernetes has made it, and by the name that an edit gives.
-func (s *Store) findServices(ctx context.Context, of mapping.Entry) ([]types.NamespacedName, error) {
-	var keys []types.NamespacedName
-	add := func(key types.NamespacedName) {
-		if !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
+// endpointsInfo is the container of endpoints.
+const endpointsInfo = "endpoints-info"
+
+// knownServices are those of an entry's uid that the cache knows, and the one that an edit calls so.
+func (s *Store) knownServices(ctx context.Context, of mapping.Entry) ([]types.NamespacedName, error) {
+	var list corev1.ServiceList
+	err := s.Cached.List(ctx, &list, client.MatchingFields{IndexUID: of.Key}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, err
 	}
-	if of.Container == "endpoints-info" {
+	keys := keysOf(&list)
+	if of.Named.Name != "" && !slices.Contains(keys, of.Named) {
+		keys = append(keys, of.Named)
+	}
+	return keys, nil
+}
+
+// labeledServices asks the API for the Services of an entry, by the labels that clients of RESTCONF
+// give Services and slices.
+func (s *Store) labeledServices(ctx context.Context, of mapping.Entry) (keys []types.NamespacedName, err error) {
+	if of.Container == endpointsInfo {
 		var list discoveryv1.EndpointSliceList
 		if err := s.Live.List(ctx, &list, client.MatchingLabels{mapping.LabelEndpoints: of.Key}); err != nil {
 			return nil, err
 		}
 		for i := range list.Items {
-			add(mapping.ServiceOf(&list.Items[i]))
+			if key := mapping.ServiceOf(&list.Items[i]); !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
 		}
+	}
+	if len(keys) > 0 {
+		return keys, nil
 	}
 	var list corev1.ServiceList
 	if err := s.Live.List(ctx, &list, client.MatchingLabels{mapping.LabelService: of.Key}); err != nil {
 		return nil, err
 	}
+	return keysOf(&list), nil
+}
+
+func keysOf(list *corev1.ServiceList) []types.NamespacedName {
+	keys := make([]types.NamespacedName, len(list.Items))
 	for i := range list.Items {
-		add(client.ObjectKeyFromObject(&list.Items[i]))
+		keys[i] = client.ObjectKeyFromObject(&list.Items[i])
 	}
-	if err := s.Cached.List(ctx, &list, client.MatchingFields{IndexUID: of.Key}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		add(client.ObjectKeyFromObject(&list.Items[i]))
-	}
-	if of.Named.Name != "" {
-		add(of.Named)
-	}
-	return keys, nil
+	return keys
 }
 
 // readPod finds a pod by its UID.
@@ -133,7 +156,8 @@ func (s *Store) readPod(ctx context.Context, w *mapping.World, uid types.UID) er
 	return nil
 }
 
-// IndexUID is the index of caches by the UID of objects, which the API cannot be asked for.
+// IndexUID is the index of caches by the UID of objects, which the API cannot be asked for, and of
+// Services by the uid of their entry, for which the API would look at all of them.
 const IndexUID = "metadata.uid"
 
 // AddIndexes adds the indexes that a Store needs to a cache.
@@ -146,4 +170,10 @@ func AddIndexes(ctx context.Context, to client.FieldIndexer) error {
 	return nil
 }
 
-func uidOf(o client.Object) []string { return []string{string(o.GetUID())} }
+func uidOf(o client.Object) []string {
+	uids := []string{string(o.GetUID())}
+	if _, ok := o.(*corev1.Service); ok && o.GetLabels()[mapping.LabelService] != "" {
+		uids = append(uids, o.GetLabels()[mapping.LabelService])
+	}
+	return uids
+}

@@ -41,6 +41,9 @@ type Config struct {
 	ClusterID string `json:"clusterID"`
 	// NetworkID is the network of the pods' interfaces.
 	NetworkID string `json:"networkID"`
+	// Networks are those of pods' further interfaces, by the name that the pod's annotation
+	// k8s.v1.cni.cncf.io/network-status has, with the controller's. Others are not sent.
+	Networks map[string]string `json:"networks"`
 	// HostNetwork includes pods on their node's network.
 	HostNetwork bool `json:"hostNetwork"`
 	// Reread is how often the controller is read without cause.
@@ -135,6 +138,11 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("clusterID %q: want a UUID, such as %s", c.ClusterID, uuid.Nil)
 		}
 		c.ClusterID = strings.ToLower(c.ClusterID)
+	}
+	for name, id := range c.Networks {
+		if name == "" || id == "" {
+			return fmt.Errorf("networks has %q: %q: want the name of a network, and the controller's name of it", name, id)
+		}
 	}
 	switch {
 	case c.NetworkID == "":

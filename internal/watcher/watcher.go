@@ -73,6 +73,9 @@ func run(ctx context.Context, log *slog.Logger, api *rest.Config, c Config, to m
 	}
 	if c.ClusterID == "" {
 		if c.ClusterID, err = clusterID(ctx, api); err != nil {
+			if ctx.Err() != nil {
+				return nil // it is to end before it has begun
+			}
 			return err
 		}
 	}
@@ -164,6 +167,9 @@ func trim(obj any) (any, error) {
 	}
 	switch o := obj.(type) {
 	case *corev1.Pod:
+		if status := o.Annotations[coe.AnnotationNetworkStatus]; status != "" {
+			meta.Annotations = map[string]string{coe.AnnotationNetworkStatus: status}
+		}
 		return &corev1.Pod{
 			ObjectMeta: meta, Spec: corev1.PodSpec{HostNetwork: o.Spec.HostNetwork},
 			Status: corev1.PodStatus{Phase: o.Status.Phase, HostIP: o.Status.HostIP, PodIPs: o.Status.PodIPs},

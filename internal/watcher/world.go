@@ -43,7 +43,9 @@ type world struct {
 func newWorld(log *slog.Logger, m manager.Manager, c Config, to mirror.Target) *world {
 	w := &world{
 		log: log, api: m.GetCache(), events: m.GetEventRecorderFor(name),
-		render: coe.Renderer{ClusterID: c.ClusterID, NetworkID: c.NetworkID, HostNetwork: c.HostNetwork},
+		render: coe.Renderer{
+			ClusterID: c.ClusterID, NetworkID: c.NetworkID, Networks: c.Networks, HostNetwork: c.HostNetwork,
+		},
 	}
 	w.mirror = mirror.New(mirror.Options{
 		Log: log, Target: to, ClusterID: c.ClusterID, Reread: c.Reread.Duration, Workers: c.Workers,

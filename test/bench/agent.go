@@ -80,16 +80,21 @@ func addPods(ctx context.Context, n *lab.Node, from, to int) error {
 }
 
 // residentMiB reads how much memory a process has.
-func residentMiB(pid int) (float64, error) {
+func residentMiB(pid int) (float64, error) { return memoryMiB(pid, "VmRSS") }
+
+// peakMiB reads how much memory a process has had at most.
+func peakMiB(pid int) (float64, error) { return memoryMiB(pid, "VmHWM") }
+
+func memoryMiB(pid int, name string) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(data)) {
 		var kib float64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %f kB", &kib); n == 1 {
+		if n, _ := fmt.Sscanf(line, name+": %f kB", &kib); n == 1 {
 			return kib / 1024, nil
 		}
 	}
-	return 0, fmt.Errorf("process %d: no VmRSS in its status", pid)
+	return 0, fmt.Errorf("process %d: no %s in its status", pid, name)
 }

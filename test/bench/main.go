@@ -45,6 +45,8 @@ var measures = []measure{
 	{"gateways-traffic", measureGatewayTraffic},
 	{"gateways", measureGateways},
 	{"dhcp", measureDHCP},
+	{"restconf", measureRESTCONF},
+	{"watcher", measureWatcher},
 	{"service-traffic", measureServiceTraffic},
 	{"service-churn", measureServiceChurn},
 	{"service-scale", measureServiceScale},

@@ -5,6 +5,7 @@ package coe
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -105,6 +106,70 @@ func TestEntries(t *testing.T) {
 	if host.Pod(&corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}, Status: corev1.PodStatus{PodIPs: ips("192.0.2.1")}}) == nil {
 		t.Error("a pod of the host is missing though it is asked for")
 	}
+}
+
+// TestFurtherInterfaces has a pod with interfaces on networks that the controller knows, and others.
+func TestFurtherInterfaces(t *testing.T) {
+	const red = "7ba91a3a-f17e-2ebb-edec-3bbbea27dca7"
+	r := renderer
+	r.Networks = map[string]string{"red": red, "shop/blue": "blue"}
+	p := &corev1.Pod{ObjectMeta: meta("web-0"), Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.11.2.7"}}}}
+	for name, c := range map[string]struct {
+		status string
+		want   []string
+	}{
+		"none": {"", nil},
+		"two": {`[{"name":"coelan","interface":"eth0","ips":["10.11.2.7"],"default":true},{"name":"red","interface":"net1","ips":["10.20.0.5","fd00:20::5"]},
+			{"name":"shop/blue","interface":"net2","ips":["10.30.0.5"],"mac":"02:00:00:00:00:01"}]`, []string{red + " 10.20.0.5", red + " fd00:20::5", "blue 10.30.0.5"}},
+		"unknown network":  {`[{"name":"green","interface":"net1","ips":["10.20.0.5"]},{"name":"blue","interface":"net2","ips":["10.30.0.5"]}]`, nil},
+		"the first":        {`[{"name":"red","interface":"eth0","ips":["10.20.0.5"],"default":true}]`, nil},
+		"twice":            {`[{"name":"red","interface":"net1","ips":["10.20.0.5"]},{"name":"red","interface":"net1","ips":["10.20.0.6"]}]`, []string{red + " 10.20.0.5"}},
+		"without address":  {`[{"name":"red","interface":"net1"}]`, nil},
+		"no address":       {`[{"name":"red","interface":"net1","ips":["none","fe80::1%eth0","10.20.0.5/16","10.20.0.6"]}]`, []string{red + " 10.20.0.6"}},
+		"no JSON":          {`[{"name":"red"`, nil},
+		"no list":          {`{"name":"red","interface":"net1","ips":["10.20.0.5"]}`, nil},
+		"of another type":  {`[{"name":7,"interface":"net1","ips":["10.20.0.5"]}]`, nil},
+		"without its name": {`[{"name":"red","ips":["10.20.0.5"]}]`, nil},
+	} {
+		p.Annotations = map[string]string{AnnotationNetworkStatus: c.status}
+		var got []string
+		uids := map[any]bool{}
+		for _, e := range r.Pod(p)["interface"].([]Entry) {
+			uids[e["uid"]] = true
+			if e["network-id"] != DefaultNetworkID {
+				got = append(got, fmt.Sprint(e["network-id"], " ", e["ip-address"]))
+			}
+		}
+		if strings.Join(got, ",") != strings.Join(c.want, ",") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if len(uids) != len(c.want)+1 {
+			t.Errorf("%s: uids are not unique: %v", name, uids)
+		}
+	}
+	if got := renderer.Pod(p)["interface"].([]Entry); len(got) != 1 {
+		t.Errorf("without networks: %v", got)
+	}
+}
+
+// FuzzFurtherInterfaces has any client that may annotate a pod write the annotation.
+func FuzzFurtherInterfaces(f *testing.F) {
+	f.Add(`[{"name":"red","interface":"net1","ips":["10.20.0.5","fd00:20::5","::ffff:10.0.0.1"]}]`)
+	f.Add(`[{"name":"red","interface":"net1","ips":[null]},null,7]`)
+	r := renderer
+	r.Networks = map[string]string{"red": "red"}
+	f.Fuzz(func(t *testing.T, status string) {
+		p := &corev1.Pod{ObjectMeta: meta("web-0"), Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "10.11.2.7"}}}}
+		p.Annotations = map[string]string{AnnotationNetworkStatus: status}
+		if _, err := Pods.Body(r.Pod(p)); err != nil {
+			t.Error(err)
+		}
+		for _, e := range r.Pod(p)["interface"].([]Entry) {
+			if _, err := netip.ParseAddr(e["ip-address"].(string)); err != nil || e["uid"] == "" {
+				t.Errorf("%v", e)
+			}
+		}
+	})
 }
 
 // Endpoints are of all slices: subsets with other ports, both families; only what is ready.

@@ -4,7 +4,9 @@ package coe
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +23,9 @@ const DefaultNetworkID = "00000000-0000-0000-0000-000000000000"
 type Renderer struct {
 	ClusterID string // UUID
 	NetworkID string // of the pods' interfaces; usually DefaultNetworkID
+	// Networks are the names at the controller of the networks that further interfaces of pods are
+	// on, by those in AnnotationNetworkStatus. Interfaces on others are left out.
+	Networks map[string]string
 	// HostNetwork includes pods on their node's network.
 	HostNetwork bool
 }
@@ -58,8 +63,47 @@ func (r Renderer) Pod(p *corev1.Pod) Entry {
 			uid: interfaceUID(string(p.UID), i), ipAddress: ip.IP, "network-id": r.NetworkID, "network-type": "VXLAN",
 		})
 	}
-	e["interface"] = interfaces
+	e["interface"] = append(interfaces, r.further(p)...)
 	return e
+}
+
+// AnnotationNetworkStatus on a pod has its interfaces, as the Network Plumbing Working Group says.
+const AnnotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
+
+// further are the pod's interfaces beside the first one: an entry for each address. What is in the
+// annotation and is none is left out.
+func (r Renderer) further(p *corev1.Pod) []Entry {
+	var status []struct {
+		Name      string   `json:"name"`
+		Interface string   `json:"interface"`
+		IPs       []string `json:"ips"`
+		Default   bool     `json:"default"`
+	}
+	text := p.Annotations[AnnotationNetworkStatus]
+	space, err := uuid.Parse(string(p.UID))
+	if len(r.Networks) == 0 || text == "" || err != nil || json.Unmarshal([]byte(text), &status) != nil {
+		return nil
+	}
+	var list []Entry
+	seen := map[string]bool{}
+	for _, s := range status {
+		id := r.Networks[s.Name]
+		if s.Default || id == "" || s.Interface == "" || seen[s.Interface] {
+			continue
+		}
+		seen[s.Interface] = true
+		for i, text := range s.IPs {
+			ip, err := netip.ParseAddr(text)
+			if err != nil || ip.Zone() != "" {
+				continue
+			}
+			name := "interface " + s.Interface + " address " + strconv.Itoa(i)
+			list = append(list, Entry{
+				uid: uuid.NewSHA1(space, []byte(name)).String(), ipAddress: ip.Unmap().String(), "network-id": id,
+			})
+		}
+	}
+	return list
 }
 
 // interfaceUID is the pod's uid for the first interface, as COE's watcher had it. The model has one
