@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apitest runs a Kubernetes API of its own for a test or a measure: etcd and kube-apiserver as sandboxes
-// have them, with Coelan's definitions. There are no kubelets, no scheduler and no controllers: a
-// test makes nodes and pods itself, and nothing else changes them.
+// Package apitest runs a Kubernetes API of its own for a test or a measure: etcd and kube-apiserver
+// as sandboxes have them, with Coelan's definitions. There are no kubelets, no scheduler and no
+// controllers: a test makes nodes and pods itself, and nothing else changes them.
 package apitest
 
 import (

@@ -30,7 +30,7 @@ import (
 // load is how long the tests under load last; 0: as briefly as they show what they are for.
 var load = flag.Duration("load", 0, "how long tests under load last")
 
-// counter is an object whose description counts its increments, and the entries that show it.
+// counter is an object with a description that counts increments, and the entries that show it.
 type counter struct {
 	object client.Object
 	paths  []string

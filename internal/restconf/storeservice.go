@@ -97,7 +97,8 @@ func (s *Store) readTarget(ctx context.Context, w *mapping.World, ref *corev1.Ob
 // endpointsInfo is the container of endpoints.
 const endpointsInfo = "endpoints-info"
 
-// knownServices are those of an entry's uid that the cache knows, and the one that an edit calls so.
+// knownServices are those of an entry's uid that the cache knows, and the one that an edit calls
+// so.
 func (s *Store) knownServices(ctx context.Context, of mapping.Entry) ([]types.NamespacedName, error) {
 	var list corev1.ServiceList
 	err := s.Cached.List(ctx, &list, client.MatchingFields{IndexUID: of.Key}, client.UnsafeDisableDeepCopy)

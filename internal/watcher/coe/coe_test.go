@@ -108,7 +108,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestFurtherInterfaces has a pod with interfaces on networks that the controller knows, and others.
+// TestFurtherInterfaces has a pod with interfaces on networks that the controller knows, and on
+// others.
 func TestFurtherInterfaces(t *testing.T) {
 	const red = "7ba91a3a-f17e-2ebb-edec-3bbbea27dca7"
 	r := renderer

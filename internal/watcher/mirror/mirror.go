@@ -301,6 +301,10 @@ func (m *Mirror) write(ctx context.Context, ref Ref) {
 		m.mu.Unlock()
 		return
 	}
+	if m.awaitsService(ref, it) {
+		m.mu.Unlock()
+		return
+	}
 	entry, want := it.entry, it.want
 	it.busy = true
 	m.mu.Unlock()
@@ -325,7 +329,12 @@ func (m *Mirror) write(ctx context.Context, ref Ref) {
 		news = it.refused == nil || it.refused.Error() != err.Error()
 		it.refused, it.known, m.wrote = err, false, true
 	}
+	endpoints := Ref{coe.Endpoints, ref.Key}
+	followed := ref.List == coe.Services && (err == nil || it.refused != nil) && m.items[endpoints] != nil
 	m.mu.Unlock()
+	if followed {
+		m.queue.Add(endpoints)
+	}
 	switch {
 	case err == nil:
 	case errors.As(err, &refused):
@@ -340,6 +349,17 @@ func (m *Mirror) write(ctx context.Context, ref Ref) {
 			m.broken.Fire()
 		}
 	}
+}
+
+// awaitsService reports whether endpoints have to wait for their Service, which is on its way: a
+// controller that compares the two refuses them before. They are queued again when it is there, or
+// refused.
+func (m *Mirror) awaitsService(ref Ref, it *item) bool {
+	if ref.List != coe.Endpoints || it.entry == nil {
+		return false
+	}
+	service := m.items[Ref{coe.Services, ref.Key}]
+	return service != nil && service.entry != nil && service.have == "" && service.refused == nil
 }
 
 // delete removes an entry. A Service's endpoints go first: only it says which cluster they are of.

@@ -33,7 +33,9 @@ type fake struct {
 	edits   []string
 	down    bool
 	refuses map[Ref]bool
-	delay   time.Duration
+	// strict refuses endpoints without their Service, which takes longer.
+	strict bool
+	delay  time.Duration
 	// slow is how long a Put takes, and afterRead runs once when pods have been read.
 	slow      time.Duration
 	afterRead func()
@@ -77,7 +79,12 @@ func (f *fake) Read(_ context.Context, list *coe.List) (map[string]coe.Remote, e
 
 func (f *fake) Put(_ context.Context, ref Ref, e coe.Entry) error {
 	var slow time.Duration
-	f.change(func() { slow = f.slow })
+	f.change(func() {
+		slow = f.slow
+		if f.strict && ref.List == coe.Services {
+			slow *= 2
+		}
+	})
 	time.Sleep(slow)
 	if err := f.wait(); err != nil {
 		return err
@@ -85,7 +92,7 @@ func (f *fake) Put(_ context.Context, ref Ref, e coe.Entry) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.edits = append(f.edits, "PUT "+ref.String())
-	if f.refuses[ref] {
+	if f.refuses[ref] || f.strict && ref.List == coe.Endpoints && f.entries[Ref{coe.Services, ref.Key}].Text == "" {
 		return &RefusedError{errors.New("400")}
 	}
 	text, err := ref.List.Text(e)
@@ -213,6 +220,33 @@ func (s *scene) took() []string {
 	s.change(func() { all, s.edits = s.edits, nil })
 	slices.Sort(all)
 	return all
+}
+
+// Endpoints are written after their Service, and without it if that is refused.
+func TestEndpointsFollowTheirService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.strict, s.slow = true, time.Second
+		for i := range 5 {
+			s.service(fmt.Sprint(i), fmt.Sprintf("web-%d", i))
+		}
+		defer s.start()()
+		time.Sleep(reread / 2)
+		s.service("late", "late")
+		time.Sleep(reread / 4)
+		s.equal()
+		if len(s.reports) > 0 {
+			t.Errorf("refused: %v", s.reports)
+		}
+		refused := Ref{coe.Services, "foul"}
+		s.change(func() { s.refuses[refused], s.strict = true, false })
+		s.took()
+		s.service("foul", "foul")
+		time.Sleep(reread / 8)
+		if took := s.took(); !slices.Contains(took, "PUT "+Ref{coe.Endpoints, "foul"}.String()) {
+			t.Errorf("the endpoints of a Service that is refused were not tried: %v", took)
+		}
+	})
 }
 
 // What the target has of this cluster and should not have goes, what is right stays untouched, and
