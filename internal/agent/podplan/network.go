@@ -54,7 +54,8 @@ func (p *Planner) withVNI(vni uint32) (string, error) {
 		return "", early(v1alpha1.ReasonNetworkNotFound,
 			"no network with VNI %d is known, and the API server has not been heard of", vni)
 	}
-	return "", refused(v1alpha1.ReasonNetworkNotFound, "no network has the VNI %d of the CNI configuration", vni)
+	return "", refused(v1alpha1.ReasonNetworkNotFound,
+		"no network has the VNI %d of the CNI configuration: make a Network with spec.vni: %d", vni, vni)
 }
 
 // readyNetwork is the intent of a Network, of its Router, and the object that it is made of.

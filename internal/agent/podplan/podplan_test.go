@@ -253,7 +253,7 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "no such VNI", namespace: "shop", change: func(a *cni.Request) { a.VNI = 42 },
-			err: "NetworkNotFound: no network has the VNI 42 of the CNI configuration",
+			err: "NetworkNotFound: no network has the VNI 42 of the CNI configuration: make a Network with spec.vni: 42",
 		},
 		{
 			name: "the VNI of a tenant", namespace: "shop", change: func(a *cni.Request) { a.VNI = 80003 },
