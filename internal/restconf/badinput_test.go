@@ -260,6 +260,11 @@ func FuzzRequests(f *testing.F) {
 		}
 	}
 	f.Add("POST", "/restconf/config/pod:coe", samplePod)
+	for _, o := range wholeObjects {
+		f.Add("PUT", o.path(), o.message())
+		f.Add("POST", o.parent(), o.message())
+		f.Add("DELETE", strings.ReplaceAll(o.path(), "=", "/"), "")
+	}
 	f.Add("PATCH", "/restconf/data", `{"ietf-restconf:data":{"elan:elan-instances":{"elan-instance":[{"elan-instance-name":"a"}]}}}`)
 	f.Fuzz(func(t *testing.T, method, path, body string) {
 		r, ok := newRequest(method, path, body)

@@ -367,12 +367,14 @@ func (d *datastore) editOnce(ctx context.Context, r request, edit datatree.Edit,
 	}
 	old := d.tree(w, lists, false, at.path)
 	tree := clone(old).(map[string]any)
+	target := r
 	switch {
 	case only:
 		_, err = datatree.Apply(d.schema, tree, r.path, datatree.Merge, nil, map[string]any{child.Name: value})
 	case edit == datatree.Create:
 		done.created, err = datatree.Apply(d.schema, tree, r.path, edit, child, value)
-		done.location = location(r.path, child, value)
+		target.path = created(r.path, child, value)
+		done.location = target.path.URI()
 	default:
 		done.created, err = datatree.Apply(d.schema, tree, r.path, edit, nil, value)
 	}
@@ -405,7 +407,7 @@ func (d *datastore) editOnce(ctx context.Context, r request, edit datatree.Edit,
 		}
 	}
 	if edit != datatree.Delete {
-		if _, tag, err := d.look(after, r, lists); err == nil {
+		if _, tag, err := d.look(after, target, lists); err == nil {
 			done.tag = tag
 		}
 	}
@@ -419,8 +421,7 @@ func (d *datastore) narrow(r request, child *datatree.Node, value any) datatree.
 	if l := d.lists[r.path[0].Node.Name]; whole || l.Object == (mapping.Resource{}) && l.Refers == nil {
 		return r.path
 	}
-	keys := datatree.SplitKey(child, datatree.Key(child, list[0].(map[string]any)))
-	return datatree.Path{r.path[0], {Node: child, Keys: keys}}
+	return created(r.path, child, value)
 }
 
 // keep puts the entries back that no client can remove, into a container that is replaced.
@@ -451,18 +452,16 @@ func (d *datastore) mayKnow(seen *mapping.World, r request, lists []*mapping.Lis
 	return nil
 }
 
-// location is the path of a child that was made.
-func location(parent datatree.Path, child *datatree.Node, value any) string {
+// created is the path of a child that was made; of several entries, that of their parent.
+func created(parent datatree.Path, child *datatree.Node, value any) datatree.Path {
 	step := datatree.Step{Node: child}
 	if list, ok := value.([]any); ok && child.Kind == datatree.List {
 		if len(list) != 1 {
-			return parent.URI()
+			return parent
 		}
-		for _, k := range child.Keys {
-			step.Keys = append(step.Keys, fmt.Sprint(list[0].(map[string]any)[k]))
-		}
+		step.Keys = datatree.SplitKey(child, datatree.Key(child, list[0].(map[string]any)))
 	}
-	return append(slices.Clip(parent), step).URI()
+	return append(slices.Clip(parent), step)
 }
 
 // precondition compares the target that a client may read with what it expects.

@@ -4,6 +4,7 @@ package mapping
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -257,10 +258,11 @@ func setFields(n *datatree.Node, entry map[string]any, v reflect.Value) error {
 
 // below is an error of a node in another one.
 func below(name string, err error) error {
-	if e, ok := err.(*datatree.Error); ok { //nolint:errorlint // made just now
-		return &datatree.Error{Tag: e.Tag, Status: e.Status, Path: strings.TrimSuffix(name+"/"+e.Path, "/"), Message: e.Message}
+	var e *datatree.Error
+	if !errors.As(err, &e) {
+		return err
 	}
-	return err
+	return datatree.Fail(e.Tag, strings.TrimSuffix(name+"/"+e.Path, "/"), e.Message)
 }
 
 func setValue(n *datatree.Node, value any, f reflect.Value) error {
