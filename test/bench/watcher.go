@@ -173,7 +173,8 @@ func buildWatcher(ctx context.Context, kubeconfig, controller string,
 		return nil, nil, err
 	}
 	binary, file := filepath.Join(dir, "coelan-watcher"), filepath.Join(dir, "coe.yaml")
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, "coelan.io/coelan/cmd/coelan-watcher")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary,
+		"coelan.io/coelan/cmd/coelan-watcher")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("coelan-watcher: %w: %s", err, out)

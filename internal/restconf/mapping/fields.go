@@ -27,31 +27,44 @@ import (
 
 // enums are the values of the API's enumerations, by their Go types. In the module they are written
 // as names are: PodCIDR is pod-cidr.
-var enums = map[reflect.Type][]string{
-	reflect.TypeFor[v1alpha1.NetworkType]():     names(v1alpha1.Overlay, v1alpha1.VLAN, v1alpha1.Flat),
-	reflect.TypeFor[v1alpha1.NetworkRole]():     names(v1alpha1.Primary, v1alpha1.Secondary),
-	reflect.TypeFor[v1alpha1.IPAM]():            names(v1alpha1.Blocks, v1alpha1.PodCIDR),
-	reflect.TypeFor[v1alpha1.FixedAddresses]():  names(v1alpha1.AnyAddress, v1alpha1.RangeAddresses, v1alpha1.NoAddress),
-	reflect.TypeFor[v1alpha1.FixedMACs]():       names(v1alpha1.AnyMAC, v1alpha1.LocalMACs, v1alpha1.NoMAC),
-	reflect.TypeFor[v1alpha1.AddressMode]():     names(v1alpha1.Stateful, v1alpha1.Stateless, v1alpha1.NoIPv6),
-	reflect.TypeFor[v1alpha1.SNAT]():            names(v1alpha1.DistributedSNAT, v1alpha1.CentralizedSNAT, v1alpha1.NoSNAT),
-	reflect.TypeFor[v1alpha1.IPFamily]():        names(v1alpha1.IPv4, v1alpha1.IPv6),
-	reflect.TypeFor[v1alpha1.EtherType]():       names(v1alpha1.EtherIPv4, v1alpha1.EtherIPv6),
-	reflect.TypeFor[v1alpha1.RuleDirection]():   names(v1alpha1.RuleIngress, v1alpha1.RuleEgress),
-	reflect.TypeFor[v1alpha1.HealthCheckType](): names(v1alpha1.HealthCheckICMP, v1alpha1.HealthCheckBFD),
-	reflect.TypeFor[v1alpha1.Encapsulation]():   names(v1alpha1.EncapsulationVXLAN, v1alpha1.EncapsulationGeneve, v1alpha1.EncapsulationNone),
-	reflect.TypeFor[v1alpha1.PortPhase]():       names(v1alpha1.PortPending, v1alpha1.PortReady, v1alpha1.PortBound, v1alpha1.PortFailed),
-	reflect.TypeFor[metav1.ConditionStatus]():   names(metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown),
-	reflect.TypeFor[metav1.LabelSelectorOperator](): names(metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn,
+var enums = byType(
+	enumOf(v1alpha1.Overlay, v1alpha1.VLAN, v1alpha1.Flat),
+	enumOf(v1alpha1.Primary, v1alpha1.Secondary),
+	enumOf(v1alpha1.Blocks, v1alpha1.PodCIDR),
+	enumOf(v1alpha1.AnyAddress, v1alpha1.RangeAddresses, v1alpha1.NoAddress),
+	enumOf(v1alpha1.AnyMAC, v1alpha1.LocalMACs, v1alpha1.NoMAC),
+	enumOf(v1alpha1.Stateful, v1alpha1.Stateless, v1alpha1.NoIPv6),
+	enumOf(v1alpha1.DistributedSNAT, v1alpha1.CentralizedSNAT, v1alpha1.NoSNAT),
+	enumOf(v1alpha1.IPv4, v1alpha1.IPv6),
+	enumOf(v1alpha1.EtherIPv4, v1alpha1.EtherIPv6),
+	enumOf(v1alpha1.RuleIngress, v1alpha1.RuleEgress),
+	enumOf(v1alpha1.HealthCheckICMP, v1alpha1.HealthCheckBFD),
+	enumOf(v1alpha1.EncapsulationVXLAN, v1alpha1.EncapsulationGeneve, v1alpha1.EncapsulationNone),
+	enumOf(v1alpha1.PortPending, v1alpha1.PortReady, v1alpha1.PortBound, v1alpha1.PortFailed),
+	enumOf(metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown),
+	enumOf(metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn,
 		metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist),
+)
+
+type enum struct {
+	of     reflect.Type
+	values []string
 }
 
-func names[T ~string](values ...T) []string {
-	list := make([]string, len(values))
-	for i, v := range values {
-		list[i] = string(v)
+func enumOf[T ~string](values ...T) enum {
+	e := enum{of: reflect.TypeFor[T]()}
+	for _, v := range values {
+		e.values = append(e.values, string(v))
 	}
-	return list
+	return e
+}
+
+func byType(list ...enum) map[reflect.Type][]string {
+	all := map[reflect.Type][]string{}
+	for _, e := range list {
+		all[e.of] = e.values
+	}
+	return all
 }
 
 // nodeName is a name of the API as YANG writes it.

@@ -260,7 +260,8 @@ func routerInUse(w *World, o client.Object) error {
 
 func poolInUse(_ *World, o client.Object) error {
 	if n := o.(*v1alpha1.LoadBalancerPool).Status.Assigned; n > 0 {
-		return datatree.Fail(datatree.InUse, "name", fmt.Sprintf("Services have %d addresses of the pool %s", n, o.GetName()))
+		return datatree.Fail(datatree.InUse, "name",
+			fmt.Sprintf("Services have %d addresses of the pool %s", n, o.GetName()))
 	}
 	return nil
 }
