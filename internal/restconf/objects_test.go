@@ -4,7 +4,6 @@ package restconf
 
 import (
 	"encoding/json"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -140,7 +139,7 @@ func (s *site) everyNode() {
 			}
 		}
 	}
-	d := newDatastore(slog.New(slog.NewTextHandler(io.Discard, nil)), s.api, nil)
+	d := newDatastore(slog.New(slog.DiscardHandler), s.api, nil)
 	lists := mapping.Lists()
 	for _, o := range wholeObjects {
 		var entry map[string]any
