@@ -45,8 +45,14 @@ func (balancingKind) Affected(from, to *intent.State, d intent.Delta, yield func
 		yield(atSwitch + intent.DefaultNetworkName + " " + node)
 	}
 	for _, network := range d.Networks {
+		yield(atSwitch + network + " ")
 		if network != intent.DefaultNetworkName {
-			yield(atSwitch + network + " ")
+			continue
+		}
+		for _, st := range states(from, to) {
+			for n := range st.Nodes().All() {
+				yield(atSwitch + network + " " + n.Name)
+			}
 		}
 	}
 }
