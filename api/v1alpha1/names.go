@@ -113,8 +113,8 @@ const (
 	ReasonBound           = "Bound"
 	ReasonRefused         = "RefusedBySwitch"
 	ReasonNoDHCP          = "NetworkWithoutDHCP"
-	// ReasonNotSupported says that a central system, such as OVN, does not do all that is asked for,
-	// or cannot be programmed.
+	// ReasonNotSupported says that a central system, such as OVN, does not do all that is asked
+	// for, or cannot be programmed.
 	ReasonNotSupported = "NotSupported"
 
 	// Reasons of FloatingIPs. One without a Port is Unassociated, as in OpenStack.

@@ -84,8 +84,8 @@ func TestValues(t *testing.T) {
 			want: []string{
 				"type: ovn\n", `cluster: "east"`, `southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642"`,
 				"--backend=ovn\n", "--northbound=ssl:192.0.2.1:6641\n", "--cluster=east\n",
-				"--policy-mode=enforced\n", "--ovn-certificate=/etc/coelan-ovn/tls.crt\n", "--ovn-private-key=/etc/coelan-ovn/tls.key\n",
-				"--ovn-ca-certificate=/etc/coelan-ovn/ca.crt\n", "mountPath: /etc/coelan-ovn\n", "secretName: ovn-client\n",
+				"--policy-mode=enforced\n", "--northbound-certificate=/etc/coelan-ovn/tls.crt\n", "--northbound-private-key=/etc/coelan-ovn/tls.key\n",
+				"--northbound-authority=/etc/coelan-ovn/ca.crt\n", "mountPath: /etc/coelan-ovn\n", "secretName: ovn-client\n",
 			},
 		},
 		"OVN needs a northbound database": {

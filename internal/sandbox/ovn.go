@@ -117,5 +117,7 @@ func (s Spec) chassis(node string) []string {
 		"external_ids:ovn-encap-type=geneve",
 		"external_ids:ovn-encap-ip=" + `"` + s.addresses(node)[0].String() + `"`,
 		"external_ids:ovn-bridge-datapath-type=" + s.Datapath,
+		// Else an ovn-controller that starts deletes the flows that are there before it has others.
+		"external_ids:ovn-ofctrl-wait-before-clear=3000",
 	}
 }

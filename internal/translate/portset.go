@@ -17,11 +17,12 @@ import (
 	"coelan.io/coelan/internal/names"
 )
 
-// PortSet is all Ports that nodes have bound, of pods and of users, also those whose addresses say
-// where they are. A Port that has an address or a MAC that does not belong to it is left out, as by
-// FixedPorts. A change judges anew what it touches: the Ports with an address that a block or claim
-// is about, those of a node whose subnets change, those of a Network. What comes out depends only
-// on what is in the set, not on the order in which it came. It is for one goroutine.
+// PortSet is all Ports that nodes have bound, of pods and of users, also those with addresses that
+// say where they are. A Port that has an address or a MAC that does not belong to it is left out,
+// as by FixedPorts. A change judges anew what it touches: the Ports with an address that a block or
+// claim is about, those of a node with other subnets than before, those of a Network. What comes
+// out depends only on what is in the set, not on the order in which it came. It is for one
+// goroutine.
 type PortSet struct {
 	// own is the address in a subnet that the node uses itself beside the gateway, if there is one.
 	own      func(subnet netip.Prefix) (netip.Addr, bool)

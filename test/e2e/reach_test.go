@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,7 +126,7 @@ func ways(ctx context.Context, t *testing.T, f family) []way {
 	}
 	client1, client2, web1, web2, host1 := pods["client1"], pods["client2"], pods["web1"], pods["web2"], pods["host1"]
 	red := pods["red/client1 inside"]
-	return []way{
+	list := []way{
 		{name: "pod to pod, same node", from: client1, server: port(web1, 8080), seen: client1.address(f)},
 		{name: "pod to pod, other node", from: client1, server: port(web2, 8080), seen: client1.address(f)},
 		{name: "pod to its node", from: client1, server: port(host1, 8082), seen: client1.address(f)},
@@ -153,6 +154,10 @@ func ways(ctx context.Context, t *testing.T, f family) []way {
 		{name: "hostPort from another node", from: nodes[worker2], server: port(nodes[worker1], 8090), seen: nodes[worker2].address(f)},
 		{name: "hostPort from a pod of another node", from: client2, server: port(nodes[worker1], 8090), seen: nodes[worker2].address(f)},
 	}
+	if !hasTenants() {
+		list = slices.DeleteFunc(list, func(w way) bool { return strings.Contains(w.name, "tenant") })
+	}
+	return list
 }
 
 // testNames resolves names of Services, of the cluster and of the outside, from a

@@ -31,7 +31,8 @@ type cluster struct {
 	nodeObjects map[string]*corev1.Node
 	pools       map[string]*v1alpha1.LoadBalancerPool
 	cidrs       map[string][]netip.Prefix // by the name of the ServiceCIDR
-	// poolsChanged and rangesChanged say that other pools or prefixes of ClusterIPs may be in effect.
+	// poolsChanged and rangesChanged say that other pools or prefixes of ClusterIPs may be in
+	// effect.
 	poolsChanged, rangesChanged bool
 }
 

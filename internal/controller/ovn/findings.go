@@ -29,8 +29,8 @@ type Refusals interface {
 }
 
 // Refused are the objects that agents refuse, and those of which OVN does not do all, on no node:
-// the conditions of objects have it. While the database is not as wanted, the Network and the Router
-// default say why.
+// the conditions of objects have it. While the database is not as wanted, the Network and the
+// Router default say why.
 func (r *Runner) Refused() map[intent.PolicyRef][]server.NodeRefusal {
 	all := maps.Clone(r.Switches.Refused())
 	if all == nil {

@@ -55,9 +55,10 @@ type Runner struct {
 
 	mu       sync.Mutex
 	problems []nb.Problem
-	failure  error     // why the database is not as wanted
-	compiled uint64    // revision of the newest State that rows are made of
-	since    time.Time // when the oldest State came that the database does not have; zero: it has all
+	failure  error  // why the database is not as wanted
+	compiled uint64 // revision of the newest State that rows are made of
+	// since is when the oldest State came that the database does not have; zero: it has all.
+	since time.Time
 }
 
 // New makes a Runner. An error names the file that cannot be used.

@@ -43,8 +43,8 @@ func Namespace(o *corev1.Namespace) policy.Namespace {
 }
 
 // Node is what policies see of a node: its addresses of all types, those of the gateways of its
-// podCIDRs, and the address in each that own returns, unless own is nil. What cannot be read is left
-// out here; Nodes tells of it.
+// podCIDRs, and the address in each that own returns, unless own is nil. What cannot be read is
+// left out here; Nodes tells of it.
 func Node(o *corev1.Node, own func(subnet netip.Prefix) (netip.Addr, bool)) policy.Node {
 	n := policy.Node{Name: o.Name, Labels: o.Labels}
 	for _, a := range o.Status.Addresses {

@@ -303,7 +303,8 @@ func portGroupRef(key string) nb.Ref { return nb.Ref{Table: "Port_Group", Key: "
 
 func groupRef(key string) nb.Ref { return portGroupRef(unitGroup + key) }
 
-// governedRef is the group of all Ports that policies govern, closedRef that of those that are closed.
+// governedRef is the group of all Ports that policies govern, closedRef that of those that are
+// closed.
 var (
 	governedRef = portGroupRef(unitBase)
 	closedRef   = portGroupRef(unitBase + " closed")

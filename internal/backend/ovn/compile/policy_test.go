@@ -27,7 +27,8 @@ type matcher struct {
 	// fields are what the packet has, words those predicates that are true of it.
 	fields map[string]string
 	words  map[string]bool
-	sets   map[string][]string // of addresses, and names of groups that the port is in, with $ and @
+	// sets are those of addresses, and names of groups that the port is in, with $ and @.
+	sets map[string][]string
 }
 
 func tokens(match string) (list []string) {

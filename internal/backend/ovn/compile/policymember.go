@@ -32,8 +32,8 @@ type groupSpec struct {
 	policy  intent.PolicyRef
 	// part is the ID of the only rule, for a rule that is for some of the policy's Ports only.
 	part string
-	// ingress and egress say in which directions a NetworkPolicy isolates, or a SecurityGroup denies
-	// what it does not allow.
+	// ingress and egress say in which directions a NetworkPolicy isolates, or a SecurityGroup
+	// denies what it does not allow.
 	ingress, egress bool
 
 	// Without a policy:
@@ -80,14 +80,15 @@ func (g groupSpec) ruleIDs(s *intent.State) []string {
 	return list
 }
 
-// forSome reports whether a rule is for some of its policy's Ports: those that have a container port
-// of a name.
+// forSome reports whether a rule is for some of its policy's Ports: those that have a container
+// port of a name.
 func forSome(r intent.Rule) bool {
 	whole := fmt.Sprintf("%s/%s/%s/ingress/%d", r.Policy.Kind, r.Policy.Namespace, r.Policy.Name, r.Number)
 	return r.Direction == intent.Ingress && r.ID != whole
 }
 
-// primary is the name of a pod's first interface, which alone policies but SecurityGroups are about.
+// primary is the name of a pod's first interface, which alone policies but SecurityGroups are
+// about.
 const primary = "eth0"
 
 // memberOf finds the groups of a Port.

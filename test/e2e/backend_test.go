@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"coelan.io/coelan/internal/sandbox"
+)
+
+// TestBackend is what a backend other than Open vSwitch alone has to do, which the other tests show
+// of that one: BACKEND=ovn make e2e RUN='^TestBackend$'.
+func TestBackend(t *testing.T) {
+	if backend == sandbox.OVSBackend {
+		t.Skip("the other tests are about this backend; BACKEND=ovn chooses another one")
+	}
+	inOrder(t, []step{
+		{"reach", testReach},
+		{"names", testNames},
+		{"kubectl", testKubectl},
+		{"check", testBackendCheck},
+		{"policies", testBackendPolicies},
+		{"restarts", testBackendRestarts},
+	})
+}
+
+// testBackendCheck has `coelan check` find nothing, and no object be something that OVN cannot do.
+func testBackendCheck(t *testing.T) {
+	world.healthy(within(t, time.Minute), t)
+}
+
+// testBackendPolicies isolates a server, lets one client in, and lets all in again.
+func testBackendPolicies(t *testing.T) {
+	ctx := within(t, 3*time.Minute)
+	reaches := func(client string, open bool) {
+		t.Helper()
+		err := eventually(ctx, func() error {
+			switch err := ask(ctx, t, client, "web2"); {
+			case open:
+				return err
+			case err == nil:
+				return fmt.Errorf("%s reaches web2", client)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	reaches("client1", true)
+	apply(ctx, t, `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: isolated, namespace: e2e}
+spec:
+  podSelector: {matchLabels: {server: web2}}
+  policyTypes: [Ingress]
+  ingress:
+    - from: [{podSelector: {matchLabels: {server: client2}}}]
+      ports: [{port: 8080}]
+`)
+	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, "-n", namespace, "networkpolicy", "isolated") })
+	reaches("client1", false)
+	reaches("client2", true)
+	remove(ctx, t, "-n", namespace, "networkpolicy", "isolated")
+	reaches("client1", true)
+}
+
+// testBackendRestarts kills the parts of OVN and of Coelan one after the other under traffic, of
+// which no packet is lost, and attaches a pod after each.
+func testBackendRestarts(t *testing.T) {
+	kill := func(machine, component string) func(context.Context) error {
+		return func(ctx context.Context) error { return world.Restart(ctx, machine, component, syscall.SIGKILL) }
+	}
+	for _, r := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"agent killed", kill(worker1, sandbox.Agent)},
+		{"ovn-northd killed", kill(control, "ovn-northd")},
+		{"northbound database killed", kill(control, "ovn-nb")},
+		{"southbound database killed", kill(control, "ovn-sb")},
+		{"ovn-controller killed", kill(worker1, "ovn-controller")},
+		{"controllers killed", func(ctx context.Context) error {
+			_, err := world.Kubectl(ctx, "-n", agents, "delete", "pod", "--force", "--grace-period=0", "--wait=false",
+				"-l", "app.kubernetes.io/component=controller")
+			return err
+		}},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			ctx := within(t, 4*time.Minute)
+			tr := startTraffic(ctx, t, podRoutes(ctx, t)...)
+			if err := r.do(ctx); err != nil {
+				t.Fatal(err)
+			}
+			makePod(ctx, t, webServer("later", worker1))
+			if err := world.waitReady(ctx, "later"); err != nil {
+				t.Error(err)
+			}
+			tr.settle(ctx, t)
+			allow(t, tr.stop(t), 0)
+			removePods(ctx, t, "later")
+			world.healthy(ctx, t)
+		})
+	}
+}
