@@ -26,6 +26,16 @@ func routerMAC(a netip.Addr) intent.MAC {
 	return mac
 }
 
+// networkMAC is that of a Network's Logical_Router_Port, of which a gateway is the first. Where the
+// nodes' own addresses are, it is the one that the nodes' kernels have for the next hop of Services
+// (package hostnet), on each node.
+func networkMAC(n intent.Network, gateway netip.Addr) intent.MAC {
+	if n.FromNodes() {
+		return reserved.RouterMAC(1)
+	}
+	return routerMAC(gateway)
+}
+
 // linkAddress is the IPv4 address of a Router on its links with others. Nothing but OVN knows it:
 // it is of 240.0.0.0/4, which no host has.
 func linkAddress(r intent.RouterID) netip.Addr {

@@ -150,7 +150,7 @@ func (k networkKind) join(n intent.Network, node string, sw nb.Ref, subnets []in
 	}
 	name := k.cluster.RouterPort(n.Name, node)
 	u.AddTo(routerRef(n.Router), "ports", sw.Key, &nb.LogicalRouterPort{
-		Name: name, MAC: routerMAC(first).String(), Networks: networks, IPv6RAConfigs: advertised(n),
+		Name: name, MAC: networkMAC(n, first).String(), Networks: networks, IPv6RAConfigs: advertised(n),
 	})
 	u.AddTo(sw, "ports", nb.Key(sw.Key, "router"), routerSidePort(k.cluster.SwitchPort(n.Name, node), name))
 }
@@ -167,7 +167,7 @@ func routerSidePort(name, routerPort string) *nb.LogicalSwitchPort {
 func gatewayMAC(n intent.Network) string {
 	for _, sn := range n.Subnets {
 		if sn.Gateway.IsValid() {
-			return routerMAC(sn.Gateway).String()
+			return networkMAC(n, sn.Gateway).String()
 		}
 	}
 	return ""
