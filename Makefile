@@ -32,9 +32,9 @@ packages-with = $(sort $(shell grep -rl --include='*_test.go' '^//go:build $(1)'
 tests-with = ^($(shell grep -rl --include='*_test.go' '^//go:build $(1)' . | \
   xargs -r sed -n 's/^func \(Test[A-Z0-9][A-Za-z0-9_]*\)[(]t \*testing[.]T[)].*/\1/p' | sort -u | paste -sd'|'))$$
 
-# These run nothing in goroutines (their tests see to that), so that the race detector has nothing to find, and their
-# generated cases would take ten times as long with it. They are built as the programs are, to use the same cache.
-SEQUENTIAL := ./internal/backend/ovs/pipeline
+# These run nothing in goroutines (tests of the pipeline see to that), so that the race detector has nothing to find, and
+# their generated cases would take ten times as long with it. They are built as the programs are, to use the same cache.
+SEQUENTIAL := ./internal/backend/ovn/compile ./internal/backend/ovs/pipeline
 TEST_SEQUENTIAL := CGO_ENABLED=0 go test -trimpath
 
 ##@ Build
@@ -99,7 +99,7 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 	go -C build/helm test -count=1 ./...
 	go -C build/protogen test -count=1 ./...
 	go -C build/yanggen test -count=1 ./...
-	go test -race -timeout 10m $$(go list ./... | grep -vxF '$(SEQUENTIAL:./%=coelan.io/coelan/%)')
+	go test -race -timeout 10m $$(go list ./... | grep -vxF $(SEQUENTIAL:./%=-e coelan.io/coelan/%))
 	$(TEST_SEQUENTIAL) -timeout 10m $(SEQUENTIAL)
 
 .PHONY: yang
