@@ -198,6 +198,14 @@ E2E_TEST := $(KUBERNETES_BIN)/e2e.test
 E2E_VERSION := k8s.io/component-base/version.gitVersion=$(KUBERNETES)
 
 POLICIES := $(shell sed -n 's/^.*sigs.k8s.io\/network-policy-api //p' build/netpolapi/go.mod)
+.PHONY: test-ovn-brief
+test-ovn-brief: ## the backend ovn in a sandbox, as a part of make test (root)
+	BACKEND=ovn $(MAKE) e2e RUN='^TestBackend$$'
+
+.PHONY: test-ovn
+test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN, and the rows in its databases (root)
+	$(MAKE) integration RUN='^(TestOVN|TestSync|TestStrangers|TestOnePodMore|TestDatabaseUnderIt|TestReadOnly|TestCluster|TestTLS|TestSilence|TestMeaning|TestGatewayMeaning|TestPackets)'
+
 CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test
 
 .PHONY: conformance

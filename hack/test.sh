@@ -58,6 +58,7 @@ await sandbox-assets
 step apiserver make apiserver
 step test-kernel-brief make test-kernel-brief
 step e2e-brief make e2e-brief
+step test-ovn-brief make test-ovn-brief
 await lint
 await conformance-assets
 step conformance-brief make conformance-brief

@@ -14,6 +14,6 @@ down() {
 up() {
   trap down EXIT
   sandbox up --cni "${CNI-}" --services "${SERVICES-}" --kube-proxy-mode "${KUBE_PROXY_MODE-}" --workers "${WORKERS-0}" \
-    --zones "${ZONES-0}" --ip-family "${IP_FAMILY-}"
+    --zones "${ZONES-0}" --ip-family "${IP_FAMILY-}" --backend "${BACKEND-}"
   rm -rf "$report" && mkdir -p "$report"
 }
