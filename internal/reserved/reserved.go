@@ -24,6 +24,10 @@ var (
 // are found again without a list of them, and rules of nftables can name them all.
 const LinkGroup = 0xc0e1
 
+// ForwardedDSCP marks packets that a node's kernel leads to Services and has not sent itself: a
+// codepoint for local use (xxxx11 of RFC 2474).
+const ForwardedDSCP = 59
+
 // PodMAC is the address of a pod's interface, made from its primary address: 0a:ce and the four
 // bytes of the IPv4 address, or of the FNV-1a hash of the IPv6 address.
 func PodMAC(primary netip.Addr) intent.MAC {

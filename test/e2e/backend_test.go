@@ -7,6 +7,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,7 +37,7 @@ func testBackendCheck(t *testing.T) {
 	world.healthy(within(t, time.Minute), t)
 }
 
-// testBackendPolicies isolates a server, lets one client in, and lets all in again.
+// testBackendPolicies isolates servers, lets one client in, and lets all in again.
 func testBackendPolicies(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	reaches := func(client string, open bool) {
@@ -54,13 +55,35 @@ func testBackendPolicies(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	fabric := world.machine(ctx, t, "fabric")
+	byNodePort := func(open bool) {
+		t.Helper()
+		for _, node := range []string{worker1, worker2} {
+			for _, f := range families {
+				at := netip.AddrPortFrom(world.nodeAddress(ctx, t, node, f), 30080)
+				err := eventually(ctx, func() error {
+					switch _, err := get(ctx, fabric, at, "/hostname"); {
+					case open:
+						return err
+					case err == nil:
+						return fmt.Errorf("the outside reaches web1 at %s", at)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
 	reaches("client1", true)
+	byNodePort(true)
 	apply(ctx, t, `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: isolated, namespace: e2e}
 spec:
-  podSelector: {matchLabels: {server: web2}}
+  podSelector: {matchExpressions: [{key: server, operator: In, values: [web1, web2]}]}
   policyTypes: [Ingress]
   ingress:
     - from: [{podSelector: {matchLabels: {server: client2}}}]
@@ -69,8 +92,17 @@ spec:
 	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, "-n", namespace, "networkpolicy", "isolated") })
 	reaches("client1", false)
 	reaches("client2", true)
+	byNodePort(false)
+	// Its own node's processes reach it, as kubelet's probes do.
+	own := world.pod(ctx, t, "web1")
+	for _, f := range families {
+		if _, err := get(ctx, world.machine(ctx, t, worker1), netip.AddrPortFrom(own.address(f), webPort), "/hostname"); err != nil {
+			t.Errorf("the node to its own pod: %v", err)
+		}
+	}
 	remove(ctx, t, "-n", namespace, "networkpolicy", "isolated")
 	reaches("client1", true)
+	byNodePort(true)
 }
 
 // testBackendRestarts kills the parts of OVN and of Coelan one after the other under traffic, and

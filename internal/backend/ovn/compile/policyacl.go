@@ -228,7 +228,9 @@ func (k *policyKind) node(s *intent.State, name string, u *nb.Unit) {
 		}
 	}
 	if len(from) > 0 {
-		a.add("own node", intent.Ingress, priorityNode, or(from), true, "own node")
+		// A client that the kernel forwards has the node's address, and a mark.
+		match := fmt.Sprintf("%s && ip.dscp != %d", or(from), reserved.ForwardedDSCP)
+		a.add("own node", intent.Ingress, priorityNode, match, true, "own node")
 	}
 	a = acls{kind: k, unit: u, group: isolated, name: k.portGroup(u, isolated)}
 	if match := k.ofNode(s, name); match != "" {

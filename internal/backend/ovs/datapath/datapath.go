@@ -60,9 +60,8 @@ var (
 	NodePortIPv6 = reserved.NodeLocalIPv6[1]
 )
 
-// ForwardedDSCP marks what the host's kernel leads to a ClusterIP and has not sent itself: a
-// codepoint for local use (xxxx11 of RFC 2474).
-const ForwardedDSCP = 59
+// ForwardedDSCP marks what the host's kernel leads to a ClusterIP and has not sent itself.
+const ForwardedDSCP = reserved.ForwardedDSCP
 
 // TunnelUDPPort is where tunnel packets are sent (RFC 7348, RFC 8926); 0 if there are none.
 func TunnelUDPPort(e intent.Encapsulation) uint16 {

@@ -65,6 +65,9 @@ func newServicePlan(d Desired, families []serviceFamily, own map[netip.Addr]bool
 		p.table.chains = serviceChains(d.Gateway.Name, families)
 		for _, f := range families {
 			k := servicesOf(d.Services, f, own)
+			if d.Services.MarkForwarded {
+				k.inside = k.led
+			}
 			p.table.sets = append(p.table.sets, k.sets(d.Services.NodePortAddresses)...)
 			p.routes = append(p.routes, k.routes()...)
 		}

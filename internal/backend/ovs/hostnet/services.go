@@ -26,6 +26,9 @@ type Services struct {
 	// all other external addresses it takes the ports of Services alone, because the rest may
 	// belong to any host: another node's, a router's, the API server's.
 	Announced []netip.Addr
+	// MarkForwarded says that all clients are marked that the host does not send itself, not those
+	// of ClusterIPs alone: for backends that tell clients of node ports from the host by that only.
+	MarkForwarded bool
 	// Floating are those of Announced that the bridge takes from the wire of a physical network, to
 	// which it gives the answers. Cluster are the prefixes that no client on such a wire is in.
 	Floating []netip.Addr
@@ -55,7 +58,7 @@ type ServicePort struct {
 }
 
 func (s Services) equal(o Services) bool {
-	return s.Native == o.Native && slices.Equal(s.Ranges, o.Ranges) &&
+	return s.Native == o.Native && s.MarkForwarded == o.MarkForwarded && slices.Equal(s.Ranges, o.Ranges) &&
 		slices.Equal(s.NodePortAddresses, o.NodePortAddresses) &&
 		slices.Equal(s.Announced, o.Announced) && slices.Equal(s.Floating, o.Floating) &&
 		slices.Equal(s.Cluster, o.Cluster) &&

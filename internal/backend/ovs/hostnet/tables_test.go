@@ -346,3 +346,26 @@ func TestHostPortSets(t *testing.T) {
 		t.Errorf("named %q", got)
 	}
 }
+
+// What the host forwards to ClusterIPs is marked, or all that it forwards to Services.
+func TestMarkForwarded(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		d := bothFamilies()
+		d.Services = Services{
+			Native: true, Ranges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, MarkForwarded: all,
+		}
+		p := newServicePlan(d, serviceFamilies(d.Gateway), nil)
+		marked, led := 0, 0
+		for _, s := range p.table.sets {
+			switch s.name {
+			case "clusterips4":
+				marked = len(s.ranges)
+			case "services4":
+				led = len(s.ranges)
+			}
+		}
+		if (marked == led) != all || marked == 0 {
+			t.Errorf("all %t: %d ranges of %d are marked", all, marked, led)
+		}
+	}
+}
