@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
@@ -144,6 +143,6 @@ func (r *Runner) about(ctx context.Context, p nb.Problem) (*corev1.ObjectReferen
 		version = networkingv1.SchemeGroupVersion.String()
 	}
 	return &corev1.ObjectReference{
-		APIVersion: version, Kind: kind, Namespace: namespace, Name: name, UID: types.UID(o.GetUID()),
+		APIVersion: version, Kind: kind, Namespace: namespace, Name: name, UID: o.GetUID(),
 	}, true
 }

@@ -119,7 +119,8 @@ func (k *policyKind) Affected(from, to *intent.State, d intent.Delta, yield func
 
 // withAll is a Delta of what another one has as well.
 func withAll(d, all intent.Delta) intent.Delta {
-	d.Ports, d.Subjects, d.Rules = append(d.Ports, all.Ports...), append(d.Subjects, all.Subjects...), append(d.Rules, all.Rules...)
+	d.Ports, d.Subjects = append(d.Ports, all.Ports...), append(d.Subjects, all.Subjects...)
+	d.Rules = append(d.Rules, all.Rules...)
 	d.Peers, d.Nodes = append(d.Peers, all.Peers...), append(d.Nodes, all.Nodes...)
 	return d
 }
@@ -178,8 +179,8 @@ func sameStage(from, to *intent.State, id string) bool {
 	}
 	a, was := from.Rules().Get(id)
 	b, is := to.Rules().Get(id)
-	return was && is && a.Tier == b.Tier && a.Direction == b.Direction && a.Action == b.Action && a.Policy == b.Policy &&
-		a.Priority == b.Priority && a.Number == b.Number
+	return was && is && a.Tier == b.Tier && a.Direction == b.Direction && a.Action == b.Action &&
+		a.Policy == b.Policy && a.Priority == b.Priority && a.Number == b.Number
 }
 
 // place finds the groups of a Port anew, and adds to groups those that come or go.

@@ -31,11 +31,9 @@ type matcher struct {
 	sets map[string][]string
 }
 
-func tokens(match string) (list []string) {
-	for _, word := range strings.Fields(strings.NewReplacer("(", " ( ", ")", " ) ", "{", " { ", "}", " } ", ",", " ").Replace(match)) {
-		list = append(list, word)
-	}
-	return list
+func tokens(match string) []string {
+	apart := strings.NewReplacer("(", " ( ", ")", " ) ", "{", " { ", "}", " } ", ",", " ")
+	return strings.Fields(apart.Replace(match))
 }
 
 func (m *matcher) next() string {

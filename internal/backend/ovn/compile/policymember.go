@@ -124,7 +124,8 @@ func interact(rules []intent.Rule, subject intent.Subject) bool {
 	others := len(subject.IngressIsolation)+len(subject.EgressIsolation) > 0
 	for _, r := range rules {
 		others = others || r.Tier != intent.SecurityGroupTier
-		if r.Tier == intent.AdminTier && r.Action == intent.Pass && slices.ContainsFunc(rules, func(o intent.Rule) bool {
+		passes := r.Tier == intent.AdminTier && r.Action == intent.Pass
+		if passes && slices.ContainsFunc(rules, func(o intent.Rule) bool {
 			return o.Tier == r.Tier && o.Direction == r.Direction && o.Action != intent.Pass && compareRules(r, o) < 0
 		}) {
 			return true
@@ -166,7 +167,9 @@ func apart(base groupSpec, rules []intent.Rule, subject intent.Subject) membersh
 		}
 		add(g)
 	}
-	for _, refs := range [][]intent.PolicyRef{subject.IngressIsolation, subject.EgressIsolation, subject.SecurityGroups} {
+	for _, refs := range [][]intent.PolicyRef{
+		subject.IngressIsolation, subject.EgressIsolation, subject.SecurityGroups,
+	} {
 		for _, ref := range refs {
 			add(whole(ref))
 		}
@@ -187,7 +190,9 @@ func together(base groupSpec, rules []intent.Rule, subject intent.Subject, node 
 		g.node = node
 	}
 	var isolating []string
-	for _, refs := range [][]intent.PolicyRef{subject.SecurityGroups, subject.IngressIsolation, subject.EgressIsolation} {
+	for _, refs := range [][]intent.PolicyRef{
+		subject.SecurityGroups, subject.IngressIsolation, subject.EgressIsolation,
+	} {
 		for _, ref := range refs {
 			isolating = append(isolating, ref.String())
 		}

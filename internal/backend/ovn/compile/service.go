@@ -216,7 +216,9 @@ func (b balancer) row(name, node string, vips map[string]string, reject bool, pl
 		key = nb.Key(key, "at", node)
 	}
 	protocol, _, _ := strings.Cut(name, " ")
-	options := map[string]string{"hairpin_snat_ip": hairpinAddresses, "reject": strconv.FormatBool(reject), "event": "false"}
+	options := map[string]string{
+		"hairpin_snat_ip": hairpinAddresses, "reject": strconv.FormatBool(reject), "event": "false",
+	}
 	if b.service.AffinitySeconds > 0 {
 		options["affinity_timeout"] = strconv.Itoa(min(b.service.AffinitySeconds, maxAffinity))
 	}

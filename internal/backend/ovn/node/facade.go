@@ -143,9 +143,8 @@ func (b *Backend) Ports(ctx context.Context) ([]agentapi.PortInfo, error) {
 	infos := []agentapi.PortInfo{}
 	for _, at := range b.Attachments.List() {
 		st, ok := states[at.HostInterface]
-		info := agentapi.PortInfo{
-			Attachment: at, Ready: st.Ready() && st.ExternalIDs[idInstalled] == "true", Actual: st.Actual, Error: st.Error,
-		}
+		ready := st.Ready() && st.ExternalIDs[idInstalled] == "true"
+		info := agentapi.PortInfo{Attachment: at, Ready: ready, Actual: st.Actual, Error: st.Error}
 		switch {
 		case !ok:
 			info.Error = "not in the database"
@@ -194,8 +193,8 @@ func (b *Backend) Findings(ctx context.Context) ([]agentapi.Finding, int, error)
 		case !ok:
 			found.Add("port", at.HostInterface, "of %s is missing on bridge %s", at.PodRef(), b.Config.Bridge)
 		case st.ExternalIDs[idInterface] != b.ports.logical(at):
-			found.Add("port", at.HostInterface, "of %s is plugged as %s, not as %s", at.PodRef(), st.ExternalIDs[idInterface],
-				b.ports.logical(at))
+			found.Add("port", at.HostInterface, "of %s is plugged as %s, not as %s", at.PodRef(),
+				st.ExternalIDs[idInterface], b.ports.logical(at))
 		case !st.Ready() || st.ExternalIDs[idInstalled] != "true":
 			found.Add("port", at.HostInterface, "of %s is not connected by OVN: %s", at.PodRef(), st.Error)
 		}

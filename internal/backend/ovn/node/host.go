@@ -143,7 +143,9 @@ func desired(s *intent.State, uplink string, cards []string) hostnet.Desired {
 		d.Routes = append(d.Routes, hostnet.Route{Destination: sn.Prefix, Gateway: true, Source: address})
 	}
 	route := func(p netip.Prefix) {
-		i := slices.IndexFunc(own.Subnets, func(sn intent.Subnet) bool { return sn.Prefix.Addr().Is4() == p.Addr().Is4() })
+		i := slices.IndexFunc(own.Subnets, func(sn intent.Subnet) bool {
+			return sn.Prefix.Addr().Is4() == p.Addr().Is4()
+		})
 		if i < 0 {
 			return // this node has no pods of the family
 		}

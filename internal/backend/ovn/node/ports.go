@@ -73,7 +73,7 @@ func (p *ports) logical(at attachment.Attachment) string { return p.cluster.Port
 // port is the port of an attachment.
 func (p *ports) port(at attachment.Attachment) ovsdb.Port {
 	return ovsdb.Port{
-		Name: at.HostInterface,
+		Name: at.HostInterface, AnyNumber: true,
 		ExternalIDs: map[string]string{
 			idInterface: p.logical(at), idMAC: at.MAC.String(), idContainer: at.ContainerID, idIfName: at.IfName,
 			idPodUID: at.PodUID,

@@ -225,6 +225,7 @@ func (b *Backend) management(node intent.Node) ovsdb.Port {
 	addresses := names.ManagementAddresses(node)
 	p := ovsdb.Internal(b.Config.GatewayInterface, 0, names.ManagementMAC(addresses).HardwareAddr(),
 		b.Intent.State().Local().MTU)
+	p.AnyNumber = true
 	p.ExternalIDs = map[string]string{idInterface: b.cluster.ManagementPort(node.Name)}
 	return p
 }

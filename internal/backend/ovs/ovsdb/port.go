@@ -20,9 +20,12 @@ type Port struct {
 	// Type is empty for a network device of the host (a veth, a tap), or
 	// "internal", "vxlan", "geneve", "patch".
 	Type string
-	// OFPort is the OpenFlow port number, 1 to 65279; 0 lets Open vSwitch choose, for ports on
-	// bridges that are programmed by others.
+	// OFPort is the OpenFlow port number, 1 to 65279; 0 lets Open vSwitch choose, for patch ports
+	// on bridges of others.
 	OFPort int
+	// AnyNumber lets Open vSwitch choose the number of another port, for bridges that other
+	// programs write the flows of.
+	AnyNumber bool
 	// MAC is the address of an internal port; nil: chosen by Open vSwitch.
 	MAC net.HardwareAddr
 	// MTU of an internal port; 0: chosen by Open vSwitch.
@@ -97,7 +100,8 @@ func (p Port) validate() error {
 	switch {
 	case p.Name == "" || len(p.Name) > 15 || strings.ContainsAny(p.Name, "/ "):
 		return fmt.Errorf("not the name of a network device (1 to 15 bytes, no '/', no space)")
-	case p.OFPort < 0 || p.OFPort > 65279:
+	case p.OFPort == 0 && (p.AnyNumber || p.Type == "patch" || p.BFD != nil):
+	case p.OFPort < 1 || p.OFPort > 65279:
 		return fmt.Errorf("OpenFlow port %d is not in 1 to 65279", p.OFPort)
 	case p.Type != "internal" && (p.MAC != nil || p.MTU != 0):
 		return fmt.Errorf("MAC and MTU can be set on ports of type internal only, not %q", p.Type)
