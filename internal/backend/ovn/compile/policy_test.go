@@ -80,9 +80,6 @@ func (m *matcher) term() bool {
 	case "==", ">=", "<=":
 		m.take()
 		return m.compare(t, op)
-	case "!=":
-		m.take()
-		return !m.compare(t, "==")
 	}
 	return m.words[t]
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
@@ -228,14 +229,25 @@ func (k *policyKind) node(s *intent.State, name string, u *nb.Unit) {
 		}
 	}
 	if len(from) > 0 {
-		// A client that the kernel forwards has the node's address, and a mark.
-		match := fmt.Sprintf("%s && ip.dscp != %d", or(from), reserved.ForwardedDSCP)
-		a.add("own node", intent.Ingress, priorityNode, match, true, "own node")
+		a.add("own node", intent.Ingress, priorityNode, and(or(from), unmarked()), true, "own node")
 	}
 	a = acls{kind: k, unit: u, group: isolated, name: k.portGroup(u, isolated)}
 	if match := k.ofNode(s, name); match != "" {
 		a.add("own node", intent.Egress, priorityAllow, match, true, "own node")
 	}
+}
+
+// unmarked fits what the kernel does not forward: a client that it does has the node's address, too,
+// and a mark. OVN tests this field for equality alone.
+func unmarked() string {
+	const codepoints = 64 // RFC 2474, section 3
+	var list []string
+	for c := range codepoints {
+		if c != reserved.ForwardedDSCP {
+			list = append(list, strconv.Itoa(c))
+		}
+	}
+	return "ip.dscp == {" + strings.Join(list, ", ") + "}"
 }
 
 func familyOf(is4 bool) string {
