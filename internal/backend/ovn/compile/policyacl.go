@@ -237,8 +237,8 @@ func (k *policyKind) node(s *intent.State, name string, u *nb.Unit) {
 	}
 }
 
-// unmarked fits what the kernel does not forward: a client that it does has the node's address, too,
-// and a mark. OVN tests this field for equality alone.
+// unmarked fits what the kernel does not forward: a client that it does has the node's address,
+// too, and a mark. OVN tests this field for equality alone.
 func unmarked() string {
 	const codepoints = 64 // RFC 2474, section 3
 	var list []string
