@@ -33,7 +33,7 @@ func LeaseOf(s *intent.State, p intent.Port, router intent.MAC) (Lease, bool) {
 	}
 	mtu := s.Local().MTU
 	return Lease{
-		MAC: p.MAC, Router: router, Host: hostName(p.Pod), Addresses: p.Addresses,
+		MAC: p.MAC, Router: router, Host: HostName(p.Pod), Addresses: p.Addresses,
 		Subnets: n.Subnets, MTU: min(cmp.Or(n.MTU, mtu), mtu), DNS: n.DNS, DHCP: n.DHCP,
 	}, true
 }
@@ -41,8 +41,8 @@ func LeaseOf(s *intent.State, p intent.Port, router intent.MAC) (Lease, bool) {
 // maxLabel is the length of a label of DNS (RFC 1035, section 2.3.4).
 const maxLabel = 63
 
-// hostName is the first label of a Port's or pod's name; empty if it is too long.
-func hostName(name string) string {
+// HostName is the first label of a Port's or pod's name; empty if it is too long.
+func HostName(name string) string {
 	label, _, _ := strings.Cut(name, ".")
 	if len(label) > maxLabel {
 		return ""

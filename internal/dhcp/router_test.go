@@ -152,7 +152,7 @@ func TestLeaseOf(t *testing.T) {
 	if l := leaseOf(t, large, "10.70.0.50"); l.MTU != 1450 {
 		t.Errorf("MTU %d", l.MTU)
 	}
-	if got := hostName(strings.Repeat("a", 64)); got != "" {
+	if got := HostName(strings.Repeat("a", 64)); got != "" {
 		t.Errorf("a host name that is none: %s", got)
 	}
 }
