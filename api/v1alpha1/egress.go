@@ -149,7 +149,7 @@ type EgressStatus struct {
 	// +listType=atomic
 	// +optional
 	ActiveNodes []string `json:"activeNodes,omitempty"`
-	// Conditions: Ready.
+	// Conditions: Ready, and with the backend ovn Programmed.
 	//
 	// +listType=map
 	// +listMapKey=type

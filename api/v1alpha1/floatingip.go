@@ -90,7 +90,7 @@ type FloatingIPStatus struct {
 	//
 	// +optional
 	Node string `json:"node,omitempty"`
-	// Conditions: Ready.
+	// Conditions: Ready, and with the backend ovn Programmed.
 	//
 	// +listType=map
 	// +listMapKey=type

@@ -113,6 +113,7 @@ const (
 	ReasonBound           = "Bound"
 	ReasonRefused         = "RefusedBySwitch"
 	ReasonNoDHCP          = "NetworkWithoutDHCP"
+	ReasonNoLease         = "NoDHCPLease"
 	// ReasonNotSupported says that a central system, such as OVN, does not do all that is asked
 	// for, or cannot be programmed.
 	ReasonNotSupported = "NotSupported"

@@ -29,13 +29,15 @@ const (
 
 // IPAM says where a Network's addresses come from.
 //
-// +kubebuilder:validation:Enum=Blocks;PodCIDR;blocks;podCIDR
+// +kubebuilder:validation:Enum=Blocks;PodCIDR;DHCP;blocks;podCIDR;dhcp
 type IPAM string
 
 // The sources of addresses.
 const (
 	Blocks  IPAM = "Blocks"  // AddressBlocks of the Network's subnets
 	PodCIDR IPAM = "PodCIDR" // the podCIDRs of the Node that the pod is on
+	// DHCPServers are those of the physical network, which agents ask for pods.
+	DHCPServers IPAM = "DHCP"
 )
 
 // FixedAddresses says which addresses interfaces may ask for.
@@ -119,6 +121,9 @@ type Network struct {
 // +kubebuilder:validation:XValidation:rule="self.ipam.lowerAscii() != 'podcidr' || self.role.lowerAscii() == 'primary'",message="ipam PodCIDR is for primary Networks only",fieldPath=".ipam"
 // +kubebuilder:validation:XValidation:rule="self.ipam.lowerAscii() != 'podcidr' || !has(self.subnets) || size(self.subnets) == 0",message="with ipam PodCIDR the subnets are those of the nodes: leave subnets empty",fieldPath=".subnets"
 // +kubebuilder:validation:XValidation:rule="self.ipam.lowerAscii() != 'blocks' || self.type.lowerAscii() != 'overlay' || has(self.subnets) && size(self.subnets) > 0",message="an overlay with ipam Blocks needs a subnet",fieldPath=".subnets"
+// +kubebuilder:validation:XValidation:rule="self.ipam.lowerAscii() != 'dhcp' || self.type.lowerAscii() != 'overlay'",message="ipam DHCP is for types VLAN and Flat only: it asks the servers of a physical network",fieldPath=".ipam"
+// +kubebuilder:validation:XValidation:rule="self.ipam.lowerAscii() != 'dhcp' || !has(self.subnets) || size(self.subnets) == 0",message="with ipam DHCP the subnets are those of the physical network's servers: leave subnets empty",fieldPath=".subnets"
+// +kubebuilder:validation:XValidation:rule="self.ipam.lowerAscii() != 'dhcp' || !self.?external.orValue(false)",message="external needs addresses that Coelan gives: not those of ipam DHCP",fieldPath=".external"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.subnets) || oldSelf.subnets.all(o, has(self.subnets) && self.subnets.exists(s, s.cidr == o.cidr))",message="subnets can be added, but not removed or changed",fieldPath=".subnets"
 // +kubebuilder:validation:XValidation:rule="!has(self.subnets) || self.subnets.all(a, !isCIDR(a.cidr) || self.subnets.all(b, a.cidr == b.cidr || !isCIDR(b.cidr) || !cidr(a.cidr).containsCIDR(b.cidr)))",message="subnets must not overlap",fieldPath=".subnets"
 // +kubebuilder:validation:XValidation:rule="!has(self.mtu) || self.mtu == 0 || self.mtu >= 1280",message="mtu must be 0 or at least 1280, as IPv6 needs it",fieldPath=".mtu"
@@ -172,7 +177,8 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
-	// IPAM says where addresses come from. It cannot be changed.
+	// IPAM says where addresses come from. DHCP, of types VLAN and Flat, has the agents ask the
+	// physical network's servers for pods' IPv4 addresses. It cannot be changed.
 	//
 	// +kubebuilder:default=Blocks
 	// +optional

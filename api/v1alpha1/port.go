@@ -162,7 +162,7 @@ type PortStatus struct {
 	//
 	// +optional
 	Lease *PortLease `json:"lease,omitempty"`
-	// Conditions: Ready.
+	// Conditions: Ready, and Programmed once the backend ovn has not done all of it.
 	//
 	// +listType=map
 	// +listMapKey=type

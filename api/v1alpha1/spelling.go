@@ -22,7 +22,7 @@ func (r *NetworkRole) UnmarshalJSON(data []byte) error {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (i *IPAM) UnmarshalJSON(data []byte) error {
-	return unmarshalValue(i, data, Blocks, PodCIDR)
+	return unmarshalValue(i, data, Blocks, PodCIDR, DHCPServers)
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

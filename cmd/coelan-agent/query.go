@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"coelan.io/coelan/internal/agent"
+	"coelan.io/coelan/internal/agent/installation"
 	"coelan.io/coelan/internal/backend/ovs"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/localapi"
@@ -71,7 +71,8 @@ func uninstallCommand(path *string) *cobra.Command {
 			if err != nil && !force {
 				return err
 			}
-			done, err := agent.Uninstall(cfg, force, foreign, backends[cfg.Backend.Type].removals(cmd.Context(), cfg))
+			removals := backends[cfg.Backend.Type].removals(cmd.Context(), cfg)
+			done, err := installation.Uninstall(cfg, force, foreign, removals)
 			for _, line := range done {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}

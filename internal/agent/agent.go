@@ -17,15 +17,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"coelan.io/coelan/internal/agent/apicache"
-	"coelan.io/coelan/internal/agent/blockipam"
-	"coelan.io/coelan/internal/agent/egressclaims"
+	"coelan.io/coelan/internal/agent/installation"
 	"coelan.io/coelan/internal/agent/lbaddresses"
 	"coelan.io/coelan/internal/agent/metrics"
 	"coelan.io/coelan/internal/agent/networks"
+	"coelan.io/coelan/internal/agent/nodestatus"
+	"coelan.io/coelan/internal/agent/podleases"
 	"coelan.io/coelan/internal/agent/policies"
-	"coelan.io/coelan/internal/agent/portbinding"
-	"coelan.io/coelan/internal/agent/portleases"
-	"coelan.io/coelan/internal/agent/portstatus"
 	"coelan.io/coelan/internal/agent/services"
 	"coelan.io/coelan/internal/announce"
 	"coelan.io/coelan/internal/attachment"
@@ -37,9 +35,6 @@ import (
 	"coelan.io/coelan/internal/nodeview"
 	"coelan.io/coelan/internal/policy"
 )
-
-// stateFile, in the state directory, holds attachments and nodes.
-const stateFile = "state.db"
 
 // The names of the agent's own conditions; its backend has others.
 const (
@@ -62,16 +57,13 @@ type Agent struct {
 	services *services.Services
 	policies *policies.Policies // nil: they are not enforced
 	pods     *pods
-	announce *lbaddresses.Addresses
+	// podLeases are of pods on Networks with ipam DHCP.
+	podLeases *podleases.Leases
+	announce  *lbaddresses.Addresses
 
-	// What writes to the API.
-	blocks *blockipam.Blocks
-	ports  *portstatus.Publisher
-	claims *egressclaims.Claims
-	guests *portbinding.Binder
-	leases *portleases.Leases
+	writers // to the API
 
-	warner *warner
+	warner *nodestatus.Warner
 	health *health
 	// looked wakes what waits for a reconciliation.
 	looked broadcast.Broadcast
@@ -98,7 +90,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		Options: opts, intent: intent.NewStore(nodeview.Services(opts.NodeName)), pods: newPods(),
-		warner: &warner{node: opts.NodeName, events: opts.Events},
+		warner: nodestatus.NewWarner(opts.NodeName, opts.Events),
 	}
 	order := append([]conditions.Condition{{Name: condNode}}, opts.Backend.Conditions...)
 	a.health = &health{
@@ -124,7 +116,7 @@ func (a *Agent) newMetrics() *metrics.Metrics {
 // Run works until ctx ends, or until something fails that a restart may mend. It leaves ports,
 // flows and the host's state as they are.
 func (a *Agent) Run(ctx context.Context) (err error) {
-	if a.store, err = attachment.Open(a.Config.StateFile(stateFile)); err != nil {
+	if a.store, err = attachment.Open(a.Config.StateFile(installation.State)); err != nil {
 		return err
 	}
 	defer func() { _ = a.store.Close() }()
@@ -156,9 +148,13 @@ func (a *Agent) makeParts(ctx context.Context) (err error) {
 	if a.backend, err = a.Backend.New(a.backendOptions()); err != nil {
 		return err
 	}
+	if err := a.makeLeases(); err != nil {
+		return err
+	}
 	a.networks = networks.New(networks.Options{
-		Log: a.Log, Node: a.NodeName, Config: a.Config, Intent: a.intent, View: a.view, Store: a.store,
-		Warn:   a.warner.warn,
+		Withheld: a.podLeases.Withholds,
+		Log:      a.Log, Node: a.NodeName, Config: a.Config, Intent: a.intent, View: a.view, Store: a.store,
+		Warn:   a.warner.Warn,
 		Judged: func(err error) { a.health.conditions.Set(condNode, err) },
 		NodesChanged: func() {
 			a.nodesChanged()
@@ -184,10 +180,11 @@ func (a *Agent) backendOptions() backend.Options {
 		Interfaces: &a.pods.interfaces, Conditions: a.health.conditions, Monitor: a.health.loops.monitor,
 		Metrics: a.health.metrics.Registry, Events: a.Events,
 		Hooks: backend.Hooks{
-			Begin: a.catchUp, Warn: a.warner.warn, Reconciled: a.reconciled,
+			Begin: a.catchUp, Warn: a.warner.Warn, Reconciled: a.reconciled,
 			InterfaceGone: a.pods.collect.Fire, UplinksChanged: func() { a.view.Touch() },
 			EgressClaims: func(list []backend.ExternalAddress) { a.claims.Set(list) },
 			Leased:       func(l backend.Lease) { a.leases.Set(l) },
+			Replied:      func(network string, frame []byte) { a.podLeases.Received(network, frame) },
 			Repaired:     a.health.metrics.Repaired, Swept: a.health.metrics.Swept,
 			Refused: func(list []policy.Refusal) {
 				if a.policies != nil {
@@ -201,14 +198,9 @@ func (a *Agent) backendOptions() backend.Options {
 // reconciled follows each comparison of what is with intent.
 func (a *Agent) reconciled(err error) {
 	if err == nil && a.networks.OwnProblem() == nil {
-		a.warner.healthy()
+		a.warner.Healthy()
 	}
-	s := a.intent.State()
-	if n, ok := s.LocalNode(); ok && n.MTU != s.Local().MTU {
-		a.ports.NodeMTU(s.Local().MTU)
-	}
-	a.publishPhysicalNetworks()
-	a.publishConfiguration()
+	a.node.Reconciled()
 	a.guests.Kick()
 	a.looked.Send()
 }
@@ -219,7 +211,8 @@ func (a *Agent) work(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
 		a.backend.Run, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz,
 		a.announce.Run, a.followPolicies, a.view.Run, a.blocks.Run, a.ports.Run, a.claims.Run, a.guests.Run,
-		a.leases.Run, a.followConfiguration, a.serveCNI, a.collectLoop, a.serveHealth, a.serveDiagnostics, a.installCNI,
+		a.leases.Run, a.podLeases.Run, a.followConfiguration, a.serveCNI, a.collectLoop, a.serveHealth,
+		a.serveDiagnostics, a.keepCNI,
 	} {
 		g.Go(func() error { return part(ctx) })
 	}

@@ -149,7 +149,10 @@ func (r *recorder) all() string {
 // away is an API server that does not answer, as a Cluster sees it.
 type away struct{ API }
 
-func (away) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error { <-ctx.Done(); return nil }
+func (away) WatchPods(ctx context.Context, _ func(kube.Delta[*corev1.Pod])) error {
+	<-ctx.Done()
+	return nil
+}
 func (away) WatchServices(ctx context.Context, u kube.ServiceUpdates) error {
 	if u.Services != nil {
 		u.Services.Failed(errors.New("the API server does not answer"))
@@ -197,7 +200,7 @@ func (s *fixed) WatchObjects(ctx context.Context, u kube.Updates) error {
 		s.mu.Lock()
 		nodes, changed := s.nodes, s.changed
 		s.mu.Unlock()
-		u.Nodes(nodes)
+		u.Nodes(kube.Whole(nodes))
 		select {
 		case <-ctx.Done():
 			return nil

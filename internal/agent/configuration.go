@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/policystream/client"
 )
@@ -40,31 +39,12 @@ func (a *Agent) followConfiguration(ctx context.Context) error {
 	defer func() { <-done }()
 	for {
 		changed := a.Configuration.Changed()
-		a.publishConfiguration()
+		a.node.PublishConfiguration()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
 		}
-	}
-}
-
-// publishConfiguration has the node's object say which configuration the node runs with. One that
-// has never had another than the ConfigMap's says nothing.
-func (a *Agent) publishConfiguration() {
-	own := a.networks.Own()
-	if a.Configuration == nil || own == nil {
-		return
-	}
-	now, err := a.Configuration.Report().Encode()
-	if err != nil {
-		a.Log.Error("cannot report the node's configuration", "err", err)
-		return
-	}
-	const nothing = "{}"
-	before, written := own.Annotations[v1alpha1.AnnotationNetworkConfig]
-	if now != before && (written || now != nothing) {
-		a.ports.NodeConfiguration(now)
 	}
 }
 

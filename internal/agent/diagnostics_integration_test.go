@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"coelan.io/coelan/internal/agent/installation"
 	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/backend/ovs"
 	"coelan.io/coelan/internal/localapi"
@@ -194,13 +195,13 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	w.ready()
 	at := w.plug("a")
 	w.must(w.stop())
-	if _, err := Uninstall(w.cfg, false, nil, ovs.Removals(t.Context(), w.cfg)); err == nil || !strings.Contains(err.Error(), "1 pods are attached, the first is default/a/eth0") {
+	if _, err := installation.Uninstall(w.cfg, false, nil, ovs.Removals(t.Context(), w.cfg)); err == nil || !strings.Contains(err.Error(), "1 pods are attached, the first is default/a/eth0") {
 		t.Errorf("uninstalled under a pod: %v", err)
 	}
 	if !linkExists(at.HostInterface) {
 		t.Error("a refused uninstall removed something")
 	}
-	if _, err := Uninstall(w.cfg, true, nil, ovs.Removals(t.Context(), w.cfg)); err != nil {
+	if _, err := installation.Uninstall(w.cfg, true, nil, ovs.Removals(t.Context(), w.cfg)); err != nil {
 		t.Fatal(err)
 	}
 	if after := w.ip("route") + w.ip("-br link"); after != before {
@@ -209,7 +210,7 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	if out := w.vsctl("list-br"); strings.Contains(out, "br-int") {
 		t.Errorf("bridges: %s", out)
 	}
-	if _, err := Uninstall(w.cfg, false, nil, ovs.Removals(t.Context(), w.cfg)); err != nil {
+	if _, err := installation.Uninstall(w.cfg, false, nil, ovs.Removals(t.Context(), w.cfg)); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }

@@ -91,7 +91,7 @@ type API interface {
 type Watcher interface {
 	// WatchPods calls update with all pods that are bound to this node once they are known and
 	// after each change, until ctx ends.
-	WatchPods(ctx context.Context, update func([]*corev1.Pod)) error
+	WatchPods(ctx context.Context, update func(kube.Delta[*corev1.Pod])) error
 	// WatchServices tells of Services, and of all that they lead to.
 	WatchServices(ctx context.Context, updates kube.ServiceUpdates) error
 	// WatchObjects does the same for nodes, namespaces and all that Networks are made of.
@@ -115,7 +115,7 @@ type Factory struct {
 	Conditions []conditions.Condition
 	New        func(backend.Options) (Backend, error)
 	// AllPorts says that the backend needs the Port object of every pod, those on the Network
-	// default included, before it can attach it.
+	// default included, before it can attach it, and of a guest that the Port is bound.
 	AllPorts bool
 }
 

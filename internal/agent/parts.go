@@ -5,6 +5,7 @@ package agent
 import (
 	"coelan.io/coelan/internal/agent/blockipam"
 	"coelan.io/coelan/internal/agent/egressclaims"
+	"coelan.io/coelan/internal/agent/nodestatus"
 	"coelan.io/coelan/internal/agent/podplan"
 	"coelan.io/coelan/internal/agent/portbinding"
 	"coelan.io/coelan/internal/agent/portleases"
@@ -13,7 +14,16 @@ import (
 	"coelan.io/coelan/internal/cni"
 )
 
-// makeWriters makes what works on objects of the API: blocks, Ports, bindings.
+// writers work on objects of the API: the node's own, its blocks, Ports, claims and guests.
+type writers struct {
+	node   *nodestatus.Status
+	blocks *blockipam.Blocks
+	ports  *portstatus.Publisher
+	claims *egressclaims.Claims
+	guests *portbinding.Binder
+	leases *portleases.Leases
+}
+
 func (a *Agent) makeWriters() {
 	a.blocks = blockipam.New(a.Log, a.NodeName, a.Cluster, a.view, a.store)
 	a.blocks.Subnets = a.Config.Subnets
@@ -22,12 +32,20 @@ func (a *Agent) makeWriters() {
 		All:         a.Backend.AllPorts,
 		Annotations: podplan.Annotations(podplan.Serves(a.Log, a.Config)),
 	})
+	a.node = nodestatus.New(nodestatus.Options{
+		Log: a.Log, Intent: a.intent, Writer: a.ports,
+		Own: a.networks.Own, PhysicalNetworks: a.backend.PhysicalNetworks,
+	})
+	if a.Configuration != nil {
+		a.node.Configuration = a.Configuration.Report
+	}
 	a.claims = egressclaims.New(a.Log, a.NodeName, a.Cluster, a.view)
 	a.leases = portleases.New(a.Log, a.NodeName, a.Cluster)
 	a.guests = portbinding.New(portbinding.Options{
 		Log: a.Log, Node: a.NodeName, Mapping: a.Config.Mapping, Guests: a.backend, API: a.Cluster, Blocks: a.blocks,
 		View:  a.view,
 		Store: a.store, Flows: a.dataplane(), Events: a.Events, MTU: func() int { return a.intent.State().Local().MTU },
+		BoundFirst: a.Backend.AllPorts,
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"coelan.io/coelan/internal/agent/dataplane"
+	"coelan.io/coelan/internal/agent/installation"
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/keymutex"
 	"coelan.io/coelan/internal/retry"
@@ -34,6 +36,7 @@ func (p *pods) serve(a *Agent) {
 		Bridge:         a.Config.Bridge,
 		KeepsAddresses: !a.Config.SNAT.Enabled,
 		Recorder:       a.Events, Logger: a.Log, Observe: a.health.metrics.Request,
+		Leases:  a.cniLeases(),
 		Planner: a.newPlanner(), Changed: a.attachmentsChanged, Reserved: a.backend.Reserves,
 	})
 }
@@ -46,6 +49,19 @@ func (a *Agent) serveCNI(ctx context.Context) error {
 		return err
 	}
 	return a.pods.server.Serve(ctx, l)
+}
+
+// keepCNI tells the container runtime about the network when pods can be attached.
+func (a *Agent) keepCNI(ctx context.Context) error {
+	if a.health.conditions.Await(ctx) != nil {
+		return nil
+	}
+	return installation.KeepCNI(ctx, a.Config, func(warnings []string, err error) {
+		a.health.conditions.Set(condCNI, err)
+		for _, w := range warnings {
+			a.Log.Warn("another CNI configuration has precedence over Coelan's", "problem", w)
+		}
+	})
 }
 
 // The pause between attempts to make attachments and interfaces agree.
@@ -81,14 +97,14 @@ func (a *Agent) collectLoop(ctx context.Context) error {
 
 // watchPods looks for attachments of pods that are gone: their DEL may have got lost.
 func (a *Agent) watchPods(ctx context.Context) error {
-	return a.Cluster.WatchPods(ctx, func(pods []*corev1.Pod) {
+	return a.Cluster.WatchPods(ctx, func(pods kube.Delta[*corev1.Pod]) {
 		defer a.health.loops.pods.Step()()
 		a.view.SetPods(pods)
 		a.networks.Refresh()
 		a.ports.PodsChanged()
 		alive := a.view.State().Pods
 		for _, at := range a.store.List() {
-			if !at.IsPort() && alive[at.PodUID] == nil {
+			if !at.IsPort() && alive.Get(at.PodUID) == nil {
 				a.pods.collect.Fire()
 				return
 			}

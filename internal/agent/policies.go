@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"coelan.io/coelan/internal/agent/installation"
 	"coelan.io/coelan/internal/agent/policies"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/config"
@@ -14,9 +15,6 @@ import (
 	"coelan.io/coelan/internal/policy/evaluate"
 	"coelan.io/coelan/internal/policystream/client"
 )
-
-// policiesFile holds the rules, subjects and peers that a controller sent last.
-const policiesFile = "policies.db"
 
 // policed says whether policies are enforced.
 func (a *Agent) policed() bool { return a.Config.Policy.Mode == config.EnforcedPolicies }
@@ -35,7 +33,7 @@ func (a *Agent) newPolicies(ctx context.Context) *policies.Policies {
 		Observe: a.health.metrics.PolicySync,
 		NewClient: func(changed func(client.Change)) policies.Client {
 			return client.New(client.Options{
-				Node: a.NodeName, Namespace: a.Namespace, File: a.Config.StateFile(policiesFile), Log: a.Log,
+				Node: a.NodeName, Namespace: a.Namespace, File: a.Config.StateFile(installation.Policies), Log: a.Log,
 				Controllers: controllers, Token: client.TokenFile(a.Config.Policy.TokenFile),
 				Beside: a.configurationCalls(),
 				OnChange: func(c client.Change) {

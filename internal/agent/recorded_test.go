@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"coelan.io/coelan/internal/agent/installation"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/backend/ovs/pipeline"
@@ -41,7 +42,7 @@ func recorded(t *testing.T) (dirs []string) {
 }
 
 // stateFiles are those of the state directory.
-var stateFiles = []string{stateFile, policiesFile, servicesFile, "uplink.json"}
+var stateFiles = []string{installation.State, installation.Policies, installation.Services, "uplink.json"}
 
 // takeOver copies recorded files, and has an agent load them as at its start.
 func takeOver(t *testing.T, dir string) *Agent {
@@ -62,7 +63,7 @@ func takeOver(t *testing.T, dir string) *Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.store, err = attachment.Open(c.StateFile(stateFile)); err != nil {
+	if a.store, err = attachment.Open(c.StateFile(installation.State)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.store.Close() })
@@ -111,7 +112,7 @@ func TestRecordedState(t *testing.T) {
 			for _, d := range missing("", parseJSON(t, want), parseJSON(t, now)) {
 				t.Errorf("%s. If a field has another name or form now, and means the same, write it so into %s", d, golden)
 			}
-			for _, name := range []string{stateFile, policiesFile, servicesFile} {
+			for _, name := range []string{installation.State, installation.Policies, installation.Services} {
 				before, err := os.ReadFile(filepath.Join(dir, name))
 				if err != nil {
 					t.Fatal(err)

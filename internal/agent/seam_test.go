@@ -22,6 +22,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
@@ -424,7 +425,7 @@ func memoryNode(name string, n int) *corev1.Node {
 	}
 }
 
-func (v *inMemoryView) WatchPods(ctx context.Context, _ func([]*corev1.Pod)) error {
+func (v *inMemoryView) WatchPods(ctx context.Context, _ func(kube.Delta[*corev1.Pod])) error {
 	<-ctx.Done()
 	return nil
 }
@@ -435,16 +436,16 @@ func (v *inMemoryView) WatchServices(ctx context.Context, u kube.ServiceUpdates)
 	v.cluster.mu.Unlock()
 	u.Services.Listed(func(types.NamespacedName) bool { return true })
 	u.Slices.Listed(func(types.NamespacedName) bool { return true })
-	u.CIDRs(nil)
+	u.CIDRs(kube.Whole([]*networkingv1.ServiceCIDR{}))
 	<-ctx.Done()
 	return nil
 }
 
 // WatchObjects leaves out pools: nothing here answers for addresses of load balancers.
 func (v *inMemoryView) WatchObjects(ctx context.Context, u kube.Updates) error {
-	u.Pools = func([]*v1alpha1.LoadBalancerPool) {}
-	u.FloatingIPs = func([]*v1alpha1.FloatingIP) {}
-	u.Egresses = func([]*v1alpha1.Egress) {}
+	u.Pools = func(kube.Delta[*v1alpha1.LoadBalancerPool]) {}
+	u.FloatingIPs = func(kube.Delta[*v1alpha1.FloatingIP]) {}
+	u.Egresses = func(kube.Delta[*v1alpha1.Egress]) {}
 	hide := v.Show(u, nil)
 	defer hide()
 	<-ctx.Done()

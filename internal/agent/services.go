@@ -6,18 +6,16 @@ import (
 	"context"
 	"time"
 
+	"coelan.io/coelan/internal/agent/installation"
 	"coelan.io/coelan/internal/agent/services"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
 )
 
-// servicesFile holds the intent's Services.
-const servicesFile = "services.json"
-
 func (a *Agent) newServices() *services.Services {
 	return services.New(services.Options{
 		Log: a.Log, Config: a.Config.Services, Mapping: a.Config.Mapping, Node: a.NodeName,
-		File:   a.Config.StateFile(servicesFile),
+		File:   a.Config.StateFile(installation.Services),
 		Intent: a.intent, View: a.view, Events: a.Events,
 		Applied:     a.backend.Applied,
 		Connections: a.backend, Changed: a.servicesChanged, Observe: a.health.metrics.ServiceSync,
@@ -37,7 +35,7 @@ func (a *Agent) native() bool { return a.Config.Services.Mode == config.NativeSe
 // loadServices makes intent of the Services that were known when the agent ran last. What cannot be
 // read is left out: the API tells of it again.
 func (a *Agent) loadServices(tx *intent.Tx) {
-	remembered, err := services.Load(a.Config.StateFile(servicesFile))
+	remembered, err := services.Load(a.Config.StateFile(installation.Services))
 	if err != nil {
 		a.Log.Error("cannot read all Services of the cache on disk; the missing ones come from the API", "err", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/agent/dataplane"
+	"coelan.io/coelan/internal/agent/installation"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/config"
 )
@@ -182,7 +183,7 @@ func TestDamagedStateFile(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.must(os.MkdirAll(w.cfg.StateDir, 0o700))
-	path := filepath.Join(w.cfg.StateDir, stateFile)
+	path := filepath.Join(w.cfg.StateDir, installation.State)
 	w.must(os.WriteFile(path, []byte("nonsense\n"), 0o600))
 	a, err := New(Options{Config: w.cfg, NodeName: thisNode, Cluster: w.cluster, Events: w.events})
 	w.must(err)

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"coelan.io/coelan/internal/agent/apicache"
@@ -16,7 +15,7 @@ func (a *Agent) nodesChanged() {
 	a.services.SetNodes(a.view.State().NodeList())
 	if own := a.networks.Own(); own != nil {
 		a.services.SetNode(own)
-		a.warner.seen(string(own.UID))
+		a.warner.Seen(string(own.UID))
 	}
 }
 
@@ -26,8 +25,7 @@ func (a *Agent) watchObjects(ctx context.Context) error {
 		defer a.health.loops.objects.Step()()
 		a.networks.Refresh()
 		a.services.Recheck()
-		a.publishPhysicalNetworks()
-		a.publishConfiguration()
+		a.node.Publish()
 	}))
 }
 
@@ -50,40 +48,4 @@ func (a *Agent) catchUp(running context.Context) {
 	a.services.Recheck()
 	a.awaitServices(running)
 	a.awaitPolicies(running)
-}
-
-// warner tells by Events what is wrong with the node; the same only once.
-type warner struct {
-	node   string
-	events Recorder
-
-	mu   sync.Mutex
-	uid  string // of the node's object
-	told string
-}
-
-// seen takes the UID of the node's object. Before, there is nothing to attach an Event to.
-func (w *warner) seen(uid string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.uid = uid
-}
-
-func (w *warner) warn(reason string, err error) {
-	w.mu.Lock()
-	uid, again := w.uid, w.told == err.Error()
-	if uid != "" {
-		w.told = err.Error()
-	}
-	w.mu.Unlock()
-	if uid != "" && !again {
-		w.events.NodeWarning(w.node, uid, reason, err.Error())
-	}
-}
-
-// healthy has the next problem told although it was told before.
-func (w *warner) healthy() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.told = ""
 }

@@ -33,6 +33,10 @@ func checkNetwork(n *v1alpha1.Network) ([]translate.Pool, error) {
 		return nil, fmt.Errorf("spec.router: is for type Overlay only")
 	case n.Spec.IPAM == v1alpha1.PodCIDR && len(n.Spec.Subnets) > 0:
 		return nil, fmt.Errorf("spec.subnets: with ipam PodCIDR they are those of the nodes")
+	case n.Spec.IPAM == v1alpha1.DHCPServers && n.Spec.Type == v1alpha1.Overlay:
+		return nil, fmt.Errorf("spec.ipam: DHCP is for types VLAN and Flat only")
+	case n.Spec.IPAM == v1alpha1.DHCPServers && len(n.Spec.Subnets) > 0:
+		return nil, fmt.Errorf("spec.subnets: with ipam DHCP they are those of the physical network's servers")
 	case n.Spec.IPAM != v1alpha1.PodCIDR && n.Spec.Type == v1alpha1.Overlay && len(n.Spec.Subnets) == 0:
 		return nil, fmt.Errorf("spec.subnets: an overlay with ipam Blocks needs one")
 	}

@@ -80,7 +80,7 @@ func (s *Store) chooseOne(p Plan) (Attachment, error) {
 	}
 	a := Attachment{
 		Spec: p.Spec.clone(), Created: time.Now().UTC().Truncate(time.Second),
-		FixedAddresses: len(p.Addresses) > 0 && !p.Dynamic, FixedMAC: p.MAC != nil,
+		FixedAddresses: len(p.Addresses) > 0 && !p.Dynamic && !p.Leased, FixedMAC: p.MAC != nil,
 	}
 	if a.NetworkName == "" {
 		a.NetworkName = intent.DefaultNetworkName
@@ -203,12 +203,12 @@ func (s *Store) chooseMAC(a *Attachment, fixed *intent.MAC) error {
 	switch {
 	case fixed != nil:
 		a.MAC = *fixed
-	case len(a.Addresses) > 0:
+	case len(a.Addresses) > 0 && !a.Leased:
 		a.MAC = reserved.PodMAC(a.Addresses[0].Addr())
 	case a.IsPort():
 		return nil // the Port's status has it
 	default:
-		a.MAC = macOf(a.Key)
+		a.MAC = MACOf(a.Key)
 	}
 	if k, taken := s.macs[macPlace{a.NetworkName, a.MAC}]; taken {
 		return &TakenError{Network: a.NetworkName, What: "MAC " + a.MAC.String(), MAC: true, By: s.nameOf(k)}
@@ -216,9 +216,9 @@ func (s *Store) chooseMAC(a *Attachment, fixed *intent.MAC) error {
 	return nil
 }
 
-// macOf is the MAC of an interface without an address: as reserved.PodMAC makes it, but
-// of the key's hash.
-func macOf(k Key) intent.MAC {
+// MACOf is the MAC of an interface without an address, or with one that its MAC is known before: as
+// reserved.PodMAC makes it, but of the key's hash.
+func MACOf(k Key) intent.MAC {
 	sum := sha256.Sum256([]byte(k.String()))
 	return intent.MAC{0x0a, 0xce, sum[0], sum[1], sum[2], sum[3]}
 }

@@ -66,6 +66,8 @@ type Spec struct {
 	// Dynamic says that it is of a Port that the agent has made for a machine: its addresses are of
 	// this node's blocks.
 	Dynamic bool `json:"dynamic,omitempty"`
+	// Leased says that a DHCP server of the physical network gives the address.
+	Leased bool `json:"leased,omitempty"`
 	// NAD is namespace/name of the NetworkAttachmentDefinition that asked for it.
 	NAD string     `json:"nad,omitempty"`
 	DNS *types.DNS `json:"dns,omitempty"` // of the Network

@@ -18,18 +18,31 @@ const kindNode = "node"
 // SaveObjects makes the saved objects of a kind equal to those given, by name; others are
 // forgotten. It writes only what differs. The error is a *WriteError.
 func (s *Store) SaveObjects(kind string, objects map[string][]byte) error {
-	old := s.Objects(kind)
+	var gone []string
+	for name := range s.Objects(kind) {
+		if _, stays := objects[name]; !stays {
+			gone = append(gone, name)
+		}
+	}
+	return s.ChangeObjects(kind, objects, gone)
+}
+
+// ChangeObjects saves objects of a kind, by name, forgets those that are gone, and leaves all
+// others. It writes only what differs. The error is a *WriteError.
+func (s *Store) ChangeObjects(kind string, objects map[string][]byte, gone []string) error {
 	var changes []change
+	s.mu.RLock()
 	for name, data := range objects {
-		if was, ok := old[name]; !ok || !bytes.Equal(was, data) {
+		if was, ok := s.objects[kind][name]; !ok || !bytes.Equal(was, data) {
 			changes = append(changes, saved(object{Kind: kind, Name: name, Data: slices.Clone(data)}))
 		}
 	}
-	for name := range old {
-		if _, keep := objects[name]; !keep {
+	for _, name := range gone {
+		if _, ok := s.objects[kind][name]; ok {
 			changes = append(changes, forgotten(object{Kind: kind, Name: name}))
 		}
 	}
+	s.mu.RUnlock()
 	if len(changes) == 0 {
 		return nil
 	}

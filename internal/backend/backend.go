@@ -78,6 +78,9 @@ type Hooks struct {
 	// Leased says that a Port's machine has got addresses by DHCP or DHCPv6, also the same ones
 	// again, or has given them back.
 	Leased func(Lease)
+	// Replied takes an answer of a DHCP server of the physical network of a Network with Leased
+	// set: a frame without a VLAN tag.
+	Replied func(network string, frame []byte)
 }
 
 // Lease is what a Port's machine has by DHCP, or by DHCPv6: it may have one of each.

@@ -103,6 +103,11 @@ func (s *Server) attach(ctx context.Context, c call, node Node) (_ group, err er
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			s.releaseAll(ctx, plans)
+		}
+	}()
 	if err := s.complete(ctx, c, node, plans); err != nil {
 		return nil, err
 	}

@@ -32,6 +32,10 @@ func (s *Server) complete(ctx context.Context, c call, node Node, plans []attach
 			p.HostPorts = c.hostPorts
 		}
 		switch {
+		case p.Leased:
+			if err := s.obtain(ctx, p); err != nil {
+				return err
+			}
 		case len(p.Addresses) > 0:
 		case !p.BlockSpace:
 			p.Ranges = podCIDRs

@@ -43,6 +43,9 @@ func (s *Server) detach(ctx context.Context, g group) error {
 			return err
 		}
 		s.unclaim(ctx, a)
+		if a.Leased && s.opts.Leases != nil {
+			s.opts.Leases.Release(ctx, a.Key)
+		}
 	}
 	if _, err := s.opts.Store.Release(g.keys()...); err != nil {
 		return fmt.Errorf("release the addresses of %s: %w", g[0].PodRef(), err)

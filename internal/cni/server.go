@@ -103,6 +103,9 @@ type Options struct {
 	Planner Planner
 	// Foreign are the bridges of external controllers.
 	Foreign ForeignBridges
+	// Leases has the addresses of interfaces on Networks where DHCP servers of the physical network
+	// give them; nil: the backend cannot ask these.
+	Leases Leases
 	// Changed is called with attachments that were added or removed, after that is stored;
 	// Store.Get tells which of the two. It must not block, and may be nil.
 	Changed func([]attachment.Attachment)

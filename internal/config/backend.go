@@ -50,6 +50,10 @@ func (c Config) validateBackend() error {
 	if c.Encapsulation == NoEncap {
 		errs = append(errs, fmt.Errorf("encapsulation: is %s, but OVN has tunnels between nodes", c.Encapsulation))
 	}
+	if c.Services.Mode == KubeProxy {
+		errs = append(errs, errors.New("services.mode: is kube-proxy, but OVN leads answers between pods past the nodes' "+
+			"kernels, which would have to translate them: set native"))
+	}
 	if len(c.Uplinks) > 0 {
 		errs = append(errs, errors.New("uplinks: OVN has bridges of physical networks alone: make the bridge, with the "+
 			"card in it, and name it in bridgeMappings"))

@@ -110,6 +110,7 @@ func TestWrongSettings(t *testing.T) {
 		{"relative socket", "backend: {type: ovn, southbound: 'unix:sb.sock'}", `backend.southbound: "unix:sb.sock" is not`},
 		{"OVN without tunnels", "backend: {type: ovn}\nencapsulation: noEncap", "encapsulation: is noEncap, but OVN has tunnels"},
 		{"cards with OVN", "backend: {type: ovn}\nuplinks: {a: {interface: eth2}}", "uplinks: OVN has bridges of physical networks alone"},
+		{"kube-proxy with OVN", "backend: {type: ovn}\nservices: {mode: kube-proxy}", "services.mode: is kube-proxy, but OVN"},
 		{"mappings that nobody reads", "backend: {type: ovn}\nbridgeMappings: {a: br-a}", "bridgeMappings: without backend.southbound"},
 		{"datapath", "datapath: dpdk", `datapath: "dpdk" is not one of auto, system, netdev`},
 		{"encapsulation", "encapsulation: gre", `encapsulation: "gre" is not one of vxlan, geneve, noEncap`},

@@ -5,6 +5,8 @@ package intent
 import (
 	"iter"
 	"strings"
+
+	"coelan.io/coelan/internal/sortedmap"
 )
 
 // object is what a Table can hold.
@@ -17,7 +19,7 @@ type object[T any] interface {
 // Table is an immutable map from key to object, sorted by key, with indexes.
 // Slices inside the objects that it returns must not be written to.
 type Table[T object[T]] struct {
-	rows    tree[T]
+	rows    sortedmap.Map[T]
 	indexes []index[T]
 }
 
@@ -25,12 +27,12 @@ type Table[T object[T]] struct {
 // indexed value, a zero byte and the object's key.
 type index[T any] struct {
 	values  func(T) []string
-	entries tree[T]
+	entries sortedmap.Map[T]
 }
 
 // Get returns the object of a key.
 func (t Table[T]) Get(key string) (T, bool) {
-	if row := t.rows.get(key); row != nil {
+	if row := t.rows.Get(key); row != nil {
 		return *row, true
 	}
 	var none T
@@ -38,12 +40,16 @@ func (t Table[T]) Get(key string) (T, bool) {
 }
 
 // Len is the number of objects.
-func (t Table[T]) Len() int { return t.rows.size }
+func (t Table[T]) Len() int { return t.rows.Len() }
 
 // All yields the objects in the order of their keys.
 func (t Table[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		t.rows.root.walk("", func(_ string, row *T) bool { return yield(*row) })
+		for row := range t.rows.Values() {
+			if !yield(*row) {
+				return
+			}
+		}
 	}
 }
 
@@ -53,23 +59,25 @@ func (t Table[T]) by(i int, value string) iter.Seq[T] { return t.indexes[i].by(v
 func (x index[T]) by(value string) iter.Seq[T] {
 	prefix := value + "\x00"
 	return func(yield func(T) bool) {
-		x.entries.root.walk(prefix, func(key string, row *T) bool {
-			return strings.HasPrefix(key, prefix) && yield(*row)
-		})
+		for key, row := range x.entries.From(prefix) {
+			if !strings.HasPrefix(key, prefix) || !yield(*row) {
+				return
+			}
+		}
 	}
 }
 
 // add and remove return the index with or without an object.
 func (x index[T]) add(key string, row *T) index[T] {
 	for _, v := range x.values(*row) {
-		x.entries = x.entries.put(v+"\x00"+key, row)
+		x.entries = x.entries.Put(v+"\x00"+key, row)
 	}
 	return x
 }
 
 func (x index[T]) remove(key string, row *T) index[T] {
 	for _, v := range x.values(*row) {
-		x.entries = x.entries.remove(v + "\x00" + key)
+		x.entries = x.entries.Remove(v + "\x00" + key)
 	}
 	return x
 }
@@ -89,7 +97,7 @@ func NewIndex[T object[T]](values func(T) []string) Index[T] {
 // At is the Index of another Table. The cost follows from how it differs from the Table
 // that x is of.
 func (x Index[T]) At(t Table[T]) Index[T] {
-	diff(x.table.rows.root, t.rows.root, func(key string, old, now *T) {
+	sortedmap.Diff(x.table.rows, t.rows, func(key string, old, now *T) {
 		if old != nil {
 			x.index = x.index.remove(key, old)
 		}
@@ -108,13 +116,13 @@ func (x Index[T]) By(value string) iter.Seq[T] { return x.index.by(value) }
 // leaves the table as it is.
 func (t Table[T]) set(obj T) Table[T] {
 	key := obj.key()
-	old := t.rows.get(key)
+	old := t.rows.Get(key)
 	if old != nil && (*old).equal(obj) {
 		return t
 	}
 	row := obj.clone()
 	t = t.unindex(key, old)
-	t.rows = t.rows.put(key, &row)
+	t.rows = t.rows.Put(key, &row)
 	for i, x := range t.indexes {
 		t.indexes[i] = x.add(key, &row)
 	}
@@ -122,12 +130,12 @@ func (t Table[T]) set(obj T) Table[T] {
 }
 
 func (t Table[T]) delete(key string) Table[T] {
-	old := t.rows.get(key)
+	old := t.rows.Get(key)
 	if old == nil {
 		return t
 	}
 	t = t.unindex(key, old)
-	t.rows = t.rows.remove(key)
+	t.rows = t.rows.Remove(key)
 	return t
 }
 
@@ -146,7 +154,7 @@ func (t Table[T]) unindex(key string, old *T) Table[T] {
 // changes lists the keys in which two tables differ, sorted.
 func changes[T object[T]](a, b Table[T]) []string {
 	var keys []string
-	diff(a.rows.root, b.rows.root, func(key string, old, now *T) {
+	sortedmap.Diff(a.rows, b.rows, func(key string, old, now *T) {
 		if old == nil || now == nil || !(*old).equal(*now) {
 			keys = append(keys, key)
 		}

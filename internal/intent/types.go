@@ -27,9 +27,11 @@ type Network struct {
 	// External says that FloatingIPs may have addresses of it.
 	External bool
 	VLAN     uint16 // on the physical network; 0: untagged
-	MTU      int    // of interfaces, in bytes; 0: the most that the node's network takes
-	DNS      DNS
-	DHCP     DHCP
+	// Leased says that DHCP servers of the physical network give the addresses.
+	Leased bool
+	MTU    int // of interfaces, in bytes; 0: the most that the node's network takes
+	DNS    DNS
+	DHCP   DHCP
 }
 
 // DNS is what interfaces on a Network are told of name servers.
@@ -244,7 +246,7 @@ func (n Network) equal(o Network) bool {
 	return slices.Equal(n.Subnets, o.Subnets) && slices.EqualFunc(n.Pools, o.Pools, Pool.equal) &&
 		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
 		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN &&
-		n.MTU == o.MTU && n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
+		n.Leased == o.Leased && n.MTU == o.MTU && n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
 }
 
 func (p Pool) equal(o Pool) bool {

@@ -155,6 +155,41 @@ func TestRefused(t *testing.T) {
 	stop()
 }
 
+// What a central system does not do counts on no node, and for all kinds, with what nodes refuse.
+func TestUnsupported(t *testing.T) {
+	c := streamtest.Start(t)
+	c.Set("a", view())
+	a, _ := streamtest.StartAgent(t, c.ClientOptions("a"))
+	out := intent.PolicyRef{Kind: intent.PolicyKind(intent.KindEgress), Name: "out"}
+	check := func(want map[intent.PolicyRef][]server.NodeRefusal) {
+		t.Helper()
+		timeout := time.After(20 * time.Second)
+		for !cmp.Equal(c.Hub.Refused(), want) {
+			select {
+			case <-c.Hub.RefusedChanged():
+			case <-timeout:
+				t.Fatalf("refused %v, want %v", c.Hub.Refused(), want)
+			}
+		}
+	}
+	c.Hub.SetUnsupported(map[intent.PolicyRef]string{out: "no Egresses", ofPolicy("web"): "too many rules"})
+	check(map[intent.PolicyRef][]server.NodeRefusal{
+		out: {{Reason: "no Egresses"}}, ofPolicy("web"): {{Reason: "too many rules"}},
+	})
+	// What writes the conditions of policies waits for this one.
+	select {
+	case <-c.Hub.ProgrammedChanged():
+	case <-time.After(20 * time.Second):
+		t.Error("ProgrammedChanged has no element")
+	}
+	a.Refused([]policy.Refusal{{Object: ofPolicy("web"), Reason: "BAD"}})
+	check(map[intent.PolicyRef][]server.NodeRefusal{
+		out: {{Reason: "no Egresses"}}, ofPolicy("web"): {{Reason: "too many rules"}, {Node: "a", Reason: "BAD"}},
+	})
+	c.Hub.SetUnsupported(nil)
+	check(map[intent.PolicyRef][]server.NodeRefusal{ofPolicy("web"): {{Node: "a", Reason: "BAD"}}})
+}
+
 // A controller that has an address of each family is one.
 func TestProgrammedAtTwoAddresses(t *testing.T) {
 	first, second := pair(t)

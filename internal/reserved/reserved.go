@@ -28,6 +28,11 @@ const LinkGroup = 0xc0e1
 // codepoint for local use (xxxx11 of RFC 2474).
 const ForwardedDSCP = 59
 
+// ForwardedTTL is the most that such a packet has as its TTL, or hop limit, where OVN has to tell
+// it from the node's own, which begin with more: OVN 23.03 compares neither DSCP nor ECN, and says
+// nothing of it.
+const ForwardedTTL = 32
+
 // PodMAC is the address of a pod's interface, made from its primary address: 0a:ce and the four
 // bytes of the IPv4 address, or of the FNV-1a hash of the IPv6 address.
 func PodMAC(primary netip.Addr) intent.MAC {

@@ -32,6 +32,10 @@ func fixedOf(n *v1alpha1.Network) v1alpha1.Fixed {
 // FixedAddressRefused says why an interface on a Network may not ask for an address, "" if it may.
 // Whether the address is of a subnet at all, and no gateway's, is not looked at.
 func FixedAddressRefused(n *v1alpha1.Network, a netip.Addr) string {
+	if n.Spec.IPAM == v1alpha1.DHCPServers {
+		return fmt.Sprintf("address %s is asked for, and the DHCP servers of network %s choose: ask for a MAC, and "+
+			"have the servers reserve the address for it", a, n.Name)
+	}
 	switch fixed := fixedOf(n); fixed.Addresses {
 	case v1alpha1.AnyAddress:
 		return ""

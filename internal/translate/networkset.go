@@ -4,6 +4,7 @@ package translate
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"coelan.io/coelan/api/v1alpha1"
@@ -33,6 +34,8 @@ type NetworkSet struct {
 	networks map[string]*networkEntry
 	blocks   map[string]*networkEntry // of each AddressBlock, by its name
 	ports    map[string]*networkEntry // of each Port, by its namespace/name
+	// having are how many Ports say that they have an address, by the name of its block.
+	having map[string]int
 
 	results   map[string]intent.Router // those in effect
 	shared    map[string]bool          // by Router
@@ -90,7 +93,7 @@ type NetworkChanges struct {
 func NewNetworkSet(view NetworkView) *NetworkSet {
 	s := &NetworkSet{
 		view: view, routers: map[string]*routerEntry{}, networks: map[string]*networkEntry{},
-		blocks: map[string]*networkEntry{}, ports: map[string]*networkEntry{},
+		blocks: map[string]*networkEntry{}, ports: map[string]*networkEntry{}, having: map[string]int{},
 		results: map[string]intent.Router{}, shared: map[string]bool{}, exports: map[string][]string{},
 		importers: map[string]map[*routerEntry]struct{}{}, attached: map[string]map[*networkEntry]struct{}{},
 		touchedRouters: map[*routerEntry]struct{}{}, touchedNetworks: map[*networkEntry]struct{}{},
@@ -155,19 +158,36 @@ func (s *NetworkSet) SetNetwork(name string, o *v1alpha1.Network) {
 // SetBlock adds or replaces the AddressBlock of a name; nil removes it.
 func (s *NetworkSet) SetBlock(name string, o *v1alpha1.AddressBlock) {
 	if e := s.blocks[name]; e != nil {
+		s.touchByBlock(e, e.claims[name])
 		delete(e.claims, name)
 		delete(s.blocks, name)
-		s.touchedNetworks[e] = struct{}{}
+		if e.object == nil && len(e.claims) == 0 {
+			s.touchedNetworks[e] = struct{}{} // it may be of no more use
+		}
 	}
 	if o != nil {
-		e := s.network(o.Spec.Network)
+		e := s.entry(o.Spec.Network)
 		e.claims[name], s.blocks[name] = o, e
+		s.touchByBlock(e, o)
+	}
+}
+
+// touchByBlock has a Network translated anew because of one of its blocks. Those of one address
+// that no Port has, such as a floating IP's, may be very many, and mean nothing to it.
+func (s *NetworkSet) touchByBlock(e *networkEntry, o *v1alpha1.AddressBlock) {
+	if p, err := parsePrefix(o.Spec.CIDR); err != nil || !p.IsSingleIP() || s.having[o.Name] > 0 {
+		s.touchedNetworks[e] = struct{}{}
 	}
 }
 
 // SetPort adds or replaces the Port of a namespace/name; nil removes it.
 func (s *NetworkSet) SetPort(name string, o *v1alpha1.Port) {
 	if e := s.ports[name]; e != nil {
+		for _, block := range blocksOf(e.objects[name]) {
+			if s.having[block]--; s.having[block] == 0 {
+				delete(s.having, block)
+			}
+		}
 		delete(e.objects, name)
 		delete(s.ports, name)
 		s.touchedNetworks[e] = struct{}{}
@@ -175,7 +195,20 @@ func (s *NetworkSet) SetPort(name string, o *v1alpha1.Port) {
 	if o != nil {
 		e := s.network(o.Spec.Network)
 		e.objects[name], s.ports[name] = o, e
+		for _, block := range blocksOf(o) {
+			s.having[block]++
+		}
 	}
+}
+
+// blocksOf are the names of the blocks of the single addresses that a Port says it has.
+func blocksOf(o *v1alpha1.Port) (list []string) {
+	for _, text := range o.Status.Addresses {
+		if a, err := netip.ParseAddr(text); err == nil {
+			list = append(list, singleBlock(o.Spec.Network, a))
+		}
+	}
+	return list
 }
 
 // Changes is how intent differs from what it was at the last call, or from nothing. It costs as
@@ -308,6 +341,13 @@ func (s *NetworkSet) router(name string) *routerEntry {
 
 // network returns the entry of a Network, touched.
 func (s *NetworkSet) network(name string) *networkEntry {
+	e := s.entry(name)
+	s.touchedNetworks[e] = struct{}{}
+	return e
+}
+
+// entry returns the entry of a Network.
+func (s *NetworkSet) entry(name string) *networkEntry {
 	e := s.networks[name]
 	if e == nil {
 		e = &networkEntry{
@@ -315,7 +355,6 @@ func (s *NetworkSet) network(name string) *networkEntry {
 		}
 		s.networks[name] = e
 	}
-	s.touchedNetworks[e] = struct{}{}
 	return e
 }
 

@@ -295,7 +295,7 @@ func TestNetworkSetEqualsFullTranslation(t *testing.T) {
 		}
 		s.Changes()
 		for what, n := range map[string]int{
-			"routers": len(s.routers) - 1, "networks": len(s.networks) - 1, "blocks": len(s.blocks), "ports": len(s.ports),
+			"routers": len(s.routers) - 1, "networks": len(s.networks) - 1, "blocks": len(s.blocks), "ports": len(s.ports), "having": len(s.having),
 			"results": len(s.results) - 1, "shared": len(s.shared), "exports": len(s.exports), "importers": len(s.importers),
 			"attached": len(s.attached), "troubled": len(s.troubled) + len(s.troubledRouters),
 		} {
@@ -339,6 +339,11 @@ func TestNetworkSetTouches(t *testing.T) {
 		b.Spec.Network, b.Spec.CIDR, b.Spec.Node = fmt.Sprint("net-", i), "10.1.0.16/28", node
 		return b
 	}
+	floating := &v1alpha1.AddressBlock{}
+	floating.Spec.Network, floating.Spec.CIDR, floating.Spec.FloatingIP = "net-50", "10.1.0.99/32", "default/f"
+	floating.Name = names.BlockName("net-50", netip.MustParsePrefix("10.1.0.99/32"))
+	vm := &v1alpha1.Port{}
+	vm.Spec.Network, vm.Status.Addresses = "net-50", []string{"10.1.0.99"}
 	for i := range 100 {
 		s.SetNetwork(fmt.Sprint("net-", i), ready(i))
 		s.SetBlock(fmt.Sprint("block-", i), block(i, "n2"))
@@ -357,6 +362,10 @@ func TestNetworkSetTouches(t *testing.T) {
 		{"nothing", func() {}, 0, 0, 0},
 		{"a Network", func() { s.SetNetwork("net-50", ready(50)) }, 0, 1, 1},
 		{"a block", func() { s.SetBlock("block-50", block(50, "n3")) }, 0, 1, 1},
+		{"a floating IP's block", func() { s.SetBlock(floating.Name, floating) }, 0, 0, 0},
+		{"it goes", func() { s.SetBlock(floating.Name, nil) }, 0, 0, 0},
+		{"a Port that says it has the floating IP", func() { s.SetPort("default/vm", vm) }, 0, 1, 1},
+		{"the block, which counts now", func() { s.SetBlock(floating.Name, floating) }, 0, 1, 1},
 		{"a Router, and the one that imports its routes", func() { s.SetRouter("router-5", router(5, "64512:5")) }, 2, 0, 0},
 		{"a Router that goes, with its Networks", func() { s.SetRouter("router-5", nil) }, 2, 10, 10},
 	} {

@@ -56,7 +56,10 @@ func FixedPorts(objects []*v1alpha1.Port, claims []*v1alpha1.AddressBlock,
 	var bound []boundPort
 	var problems []Problem
 	for _, o := range objects {
-		if _, known := holders.networks[o.Spec.Network]; !known || o.Status.Node == "" || len(o.Status.Addresses) == 0 {
+		// Where DHCP servers of a physical network give the addresses, there is no AddressBlock
+		// to judge a Port by, and other nodes need not know it.
+		n, known := holders.networks[o.Spec.Network]
+		if !known || n.Leased || o.Status.Node == "" || len(o.Status.Addresses) == 0 {
 			continue
 		}
 		p, problem, ok := readPort(o)

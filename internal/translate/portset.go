@@ -223,7 +223,7 @@ func (s *PortSet) setNetwork(name string, now []intent.Network) {
 	n := s.network(name)
 	defer s.tidy(n)
 	subnets := func(a, b intent.Network) bool {
-		return a.FromNodes() == b.FromNodes() && slices.Equal(a.Subnets, b.Subnets)
+		return a.FromNodes() == b.FromNodes() && a.Leased == b.Leased && slices.Equal(a.Subnets, b.Subnets)
 	}
 	if same := slices.EqualFunc(n.network, now, subnets); same {
 		return
@@ -293,8 +293,8 @@ func (s *PortSet) Problems() []Problem {
 // judge finds whether all that a Port has belongs to it.
 func (s *PortSet) judge(e *portEntry) {
 	e.valid, e.problem = false, nil
-	if e.object == nil || len(e.network.network) == 0 {
-		return
+	if e.object == nil || len(e.network.network) == 0 || e.network.network[0].Leased {
+		return // no AddressBlock has addresses that DHCP servers of a physical network give
 	}
 	if e.problem = e.malformed; e.port.ID == "" {
 		return

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,9 +26,9 @@ import (
 
 // Store keeps objects on disk, by kind and name.
 type Store interface {
-	// SaveObjects makes the saved objects of a kind equal to those given; it writes only what
-	// differs.
-	SaveObjects(kind string, objects map[string][]byte) error
+	// ChangeObjects saves objects of a kind, by name, forgets those that are gone, and leaves all
+	// others. It writes only what differs.
+	ChangeObjects(kind string, objects map[string][]byte, gone []string) error
 	// Objects are the saved ones of a kind. Their bytes must not be changed.
 	Objects(kind string) map[string][]byte
 }
@@ -40,9 +41,12 @@ type View struct {
 	saving sync.Mutex
 	dirty  trigger.Trigger
 
-	mu      sync.Mutex
-	state   State
-	unsaved map[string]bool // kinds
+	mu    sync.Mutex
+	state State
+	// pods are those of this node by namespace/name; two may have the same UID, see
+	// wellknown.PodUID.
+	pods    map[string]*corev1.Pod
+	unsaved map[string]map[string]encoder // by kind and key; nil: it is gone
 	changed broadcast.Broadcast
 }
 
@@ -50,13 +54,9 @@ type View struct {
 func New(log *slog.Logger, store Store) (*View, error) {
 	v := &View{
 		log: log, store: store, dirty: trigger.New(),
-		unsaved: map[string]bool{},
+		pods: map[string]*corev1.Pod{}, unsaved: map[string]map[string]encoder{},
 	}
 	v.state.listed, v.state.versions = map[string]bool{}, map[string]uint64{}
-	v.state.encoded = map[string]map[string][]byte{}
-	for _, kind := range kinds {
-		v.state.encoded[kind] = store.Objects(kind)
-	}
 	return v, errors.Join(
 		load(v, Pods, &v.state.Pods), load(v, Nodes, &v.state.Nodes), load(v, Namespaces, &v.state.Namespaces),
 		load(v, kube.Networks, &v.state.Networks),
@@ -67,15 +67,14 @@ func New(log *slog.Logger, store Store) (*View, error) {
 	)
 }
 
-func load[T any](v *View, kind string, into *map[string]*T) error {
-	*into = map[string]*T{}
+func load[T any](v *View, kind string, into *Objects[T]) error {
 	v.state.versions[kind]++
-	for name, data := range v.state.encoded[kind] {
+	for name, data := range v.store.Objects(kind) {
 		o := new(T)
 		if err := json.Unmarshal(data, o); err != nil {
 			return fmt.Errorf("remembered object %s %s: %w", kind, name, err)
 		}
-		(*into)[name] = o
+		*into = into.Put(name, o)
 	}
 	return nil
 }
@@ -120,56 +119,61 @@ func (v *View) Await(ctx context.Context, enough func(State) bool) (State, bool)
 // Updates are what keeps the View up to date; after is called after each change.
 func (v *View) Updates(after func()) kube.Updates {
 	return kube.Updates{
-		Nodes: func(l []*corev1.Node) {
-			set(v, Nodes, &v.state.Nodes, l, func(o *corev1.Node) string { return o.Name })
+		Nodes: func(d kube.Delta[*corev1.Node]) {
+			set(v, Nodes, &v.state.Nodes, d, name)
 			after()
 		},
-		Namespaces: func(l []*corev1.Namespace) {
-			set(v, Namespaces, &v.state.Namespaces, l, func(o *corev1.Namespace) string { return o.Name })
+		Namespaces: func(d kube.Delta[*corev1.Namespace]) {
+			set(v, Namespaces, &v.state.Namespaces, d, name)
 			after()
 		},
-		Networks: func(l []*v1alpha1.Network) {
-			set(v, kube.Networks, &v.state.Networks, l, func(o *v1alpha1.Network) string { return o.Name })
+		Networks: func(d kube.Delta[*v1alpha1.Network]) {
+			set(v, kube.Networks, &v.state.Networks, d, name)
 			after()
 		},
-		Routers: func(l []*v1alpha1.Router) {
-			set(v, kube.Routers, &v.state.Routers, l, func(o *v1alpha1.Router) string { return o.Name })
+		Routers: func(d kube.Delta[*v1alpha1.Router]) {
+			set(v, kube.Routers, &v.state.Routers, d, name)
 			after()
 		},
-		Blocks: func(l []*v1alpha1.AddressBlock) {
-			set(v, kube.Blocks, &v.state.Blocks, l, func(o *v1alpha1.AddressBlock) string { return o.Name })
+		Blocks: func(d kube.Delta[*v1alpha1.AddressBlock]) {
+			set(v, kube.Blocks, &v.state.Blocks, d, name)
 			after()
 		},
-		Ports: func(l []*v1alpha1.Port) {
-			set(v, kube.Ports, &v.state.Ports, l, func(o *v1alpha1.Port) string { return o.Namespace + "/" + o.Name })
+		Ports: func(d kube.Delta[*v1alpha1.Port]) {
+			set(v, kube.Ports, &v.state.Ports, d, namespacedName)
 			after()
 		},
-		Pools: func(l []*v1alpha1.LoadBalancerPool) {
-			set(v, kube.Pools, &v.state.Pools, l, func(o *v1alpha1.LoadBalancerPool) string { return o.Name })
+		Pools: func(d kube.Delta[*v1alpha1.LoadBalancerPool]) {
+			set(v, kube.Pools, &v.state.Pools, d, name)
 			after()
 		},
-		FloatingIPs: func(l []*v1alpha1.FloatingIP) {
-			set(v, kube.FloatingIPs, &v.state.FloatingIPs, l, func(o *v1alpha1.FloatingIP) string {
-				return o.Namespace + "/" + o.Name
-			})
+		FloatingIPs: func(d kube.Delta[*v1alpha1.FloatingIP]) {
+			set(v, kube.FloatingIPs, &v.state.FloatingIPs, d, namespacedName)
 			after()
 		},
-		Egresses: func(l []*v1alpha1.Egress) {
-			set(v, kube.Egresses, &v.state.Egresses, l, func(o *v1alpha1.Egress) string { return o.Name })
+		Egresses: func(d kube.Delta[*v1alpha1.Egress]) {
+			set(v, kube.Egresses, &v.state.Egresses, d, name)
 			after()
 		},
-		Definitions: func(l []*kube.Definition) {
-			set(v, kube.Definitions, &v.state.Definitions, l, func(o *kube.Definition) string {
-				return o.Namespace + "/" + o.Name
-			})
+		Definitions: func(d kube.Delta[*kube.Definition]) {
+			set(v, kube.Definitions, &v.state.Definitions, d, namespacedName)
 			after()
 		},
 		Absent: v.absent,
 	}
 }
 
-// SetPods replaces the pods of this node.
-func (v *View) SetPods(l []*corev1.Pod) { set(v, Pods, &v.state.Pods, l, wellknown.PodUID) }
+// SetPods brings the pods of this node to a Delta.
+func (v *View) SetPods(d kube.Delta[*corev1.Pod]) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d.Apply(v.pods, namespacedName)
+	all := make([]*corev1.Pod, 0, len(v.pods))
+	for _, n := range slices.Sorted(maps.Keys(v.pods)) {
+		all = append(all, v.pods[n])
+	}
+	apply(v, Pods, &v.state.Pods, kube.Whole(all), wellknown.PodUID)
+}
 
 // absent notes that the API does not have a kind. What is remembered of it stays.
 func (v *View) absent(kind string) {
@@ -189,42 +193,63 @@ func (v *View) note(kind string) {
 	v.changed.Send()
 }
 
-// set replaces the objects of a kind. Only those that are other objects than before are encoded
-// anew.
-func set[T any](v *View, kind string, target *map[string]*T, list []*T, key func(*T) string) {
+// object is a pointer to one of type T.
+type object[T any] interface {
+	*T
+	metav1.Object
+}
+
+func name[O metav1.Object](o O) string { return o.GetName() }
+
+func namespacedName[O metav1.Object](o O) string { return o.GetNamespace() + "/" + o.GetName() }
+
+// set brings the objects of a kind to a Delta.
+func set[T any, P object[T]](v *View, kind string, objects *Objects[T], d kube.Delta[P], key func(P) string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	objects, encoded := make(map[string]*T, len(list)), make(map[string][]byte, len(list))
-	for _, o := range list {
-		k := key(o)
-		objects[k] = o
-		if data, ok := v.state.encoded[kind][k]; ok && (*target)[k] == o {
-			encoded[k] = data
-			continue
-		}
-		data, err := encode(o)
-		if err != nil {
-			v.log.Error("cannot encode an object for the cache on disk; a start without the API server would lack it",
-				"kind", kind, "name", k, "err", err)
-			continue
-		}
-		encoded[k] = data
+	apply(v, kind, objects, d, key)
+}
+
+// apply does what set does. The caller holds mu.
+func apply[T any, P object[T]](v *View, kind string, objects *Objects[T], d kube.Delta[P], key func(P) string) {
+	if v.unsaved[kind] == nil {
+		v.unsaved[kind] = map[string]encoder{}
 	}
-	*target = objects
-	v.state.encoded = maps.Clone(v.state.encoded)
-	v.state.encoded[kind] = encoded
-	v.unsaved[kind] = true
+	unsaved, now := v.unsaved[kind], *objects
+	remove := func(k string) {
+		now, unsaved[k] = now.Remove(k), nil
+	}
+	for _, o := range d.Gone {
+		remove(key(o))
+	}
+	stays := make(map[string]struct{}, len(d.Set))
+	for _, o := range d.Set {
+		k := key(o)
+		stays[k] = struct{}{}
+		if now.Get(k) != (*T)(o) {
+			now, unsaved[k] = now.Put(k, o), func() ([]byte, error) { return encode[T, P](o) }
+		}
+	}
+	if d.Whole {
+		for k := range objects.All() {
+			if _, ok := stays[k]; !ok {
+				remove(k)
+			}
+		}
+	}
+	*objects = now
 	v.note(kind)
 	v.dirty.Fire()
 }
 
+// encoder returns an object as it is saved.
+type encoder func() ([]byte, error)
+
 // encode leaves out the version of an object, which changes with each heartbeat of a node and each
 // count of addresses: an object that is the same but for its version is not written again.
-func encode[T any](o *T) ([]byte, error) {
+func encode[T any, P object[T]](o P) ([]byte, error) {
 	c := *o
-	if m, ok := any(&c).(metav1.Object); ok {
-		m.SetResourceVersion("")
-	}
+	P(&c).SetResourceVersion("")
 	return json.Marshal(&c)
 }
 
@@ -252,17 +277,38 @@ func (v *View) Save() error {
 	v.saving.Lock()
 	defer v.saving.Unlock()
 	v.mu.Lock()
-	unsaved, encoded := v.unsaved, v.state.encoded
-	v.unsaved = map[string]bool{}
+	unsaved := v.unsaved
+	v.unsaved = map[string]map[string]encoder{}
 	v.mu.Unlock()
 	var errs []error
-	for kind := range unsaved {
-		if err := v.store.SaveObjects(kind, encoded[kind]); err != nil {
+	for kind, objects := range unsaved {
+		if err := v.write(kind, objects); err != nil {
 			errs = append(errs, err)
 			v.mu.Lock()
-			v.unsaved[kind] = true
+			maps.Copy(objects, v.unsaved[kind]) // what is newer counts
+			v.unsaved[kind] = objects
 			v.mu.Unlock()
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (v *View) write(kind string, objects map[string]encoder) error {
+	var gone []string
+	encoded := make(map[string][]byte, len(objects))
+	for key, encode := range objects {
+		if encode == nil {
+			gone = append(gone, key)
+			continue
+		}
+		data, err := encode()
+		if err != nil {
+			v.log.Error("cannot encode an object for the cache on disk; a start without the API server would lack it",
+				"kind", kind, "name", key, "err", err)
+			gone = append(gone, key)
+			continue
+		}
+		encoded[key] = data
+	}
+	return v.store.ChangeObjects(kind, encoded, gone)
 }

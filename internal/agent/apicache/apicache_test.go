@@ -5,6 +5,7 @@ package apicache
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"testing"
 	"time"
@@ -48,24 +49,24 @@ func TestWhatWasSeenIsRemembered(t *testing.T) {
 	v, store := open(t, path)
 	calls := 0
 	u := v.Updates(func() { calls++ })
-	u.Nodes([]*corev1.Node{named("n1", func(o *corev1.Node, m metav1.ObjectMeta) { o.ObjectMeta = m })})
-	u.Namespaces([]*corev1.Namespace{named("shop", func(o *corev1.Namespace, m metav1.ObjectMeta) { o.ObjectMeta = m })})
-	u.Networks([]*v1alpha1.Network{
+	u.Nodes(kube.Whole([]*corev1.Node{named("n1", func(o *corev1.Node, m metav1.ObjectMeta) { o.ObjectMeta = m })}))
+	u.Namespaces(kube.Whole([]*corev1.Namespace{named("shop", func(o *corev1.Namespace, m metav1.ObjectMeta) { o.ObjectMeta = m })}))
+	u.Networks(kube.Whole([]*v1alpha1.Network{
 		named("lan", func(o *v1alpha1.Network, m metav1.ObjectMeta) { o.ObjectMeta, o.Spec.VNI = m, new(int32) }),
 		named("gone", func(o *v1alpha1.Network, m metav1.ObjectMeta) { o.ObjectMeta = m }),
-	})
-	u.Networks([]*v1alpha1.Network{named("lan", func(o *v1alpha1.Network, m metav1.ObjectMeta) { o.ObjectMeta = m })})
-	u.Routers([]*v1alpha1.Router{named("r", func(o *v1alpha1.Router, m metav1.ObjectMeta) { o.ObjectMeta = m })})
-	u.Blocks([]*v1alpha1.AddressBlock{named("b", func(o *v1alpha1.AddressBlock, m metav1.ObjectMeta) { o.ObjectMeta = m })})
-	u.Ports([]*v1alpha1.Port{named("vm", func(o *v1alpha1.Port, m metav1.ObjectMeta) { o.ObjectMeta = m })})
-	u.FloatingIPs([]*v1alpha1.FloatingIP{named("f", func(o *v1alpha1.FloatingIP, m metav1.ObjectMeta) { o.ObjectMeta = m })})
-	u.Egresses([]*v1alpha1.Egress{named("e", func(o *v1alpha1.Egress, m metav1.ObjectMeta) { o.ObjectMeta = m })})
-	u.Definitions([]*kube.Definition{named("d", func(o *kube.Definition, m metav1.ObjectMeta) { o.ObjectMeta = m })})
+	}))
+	u.Networks(kube.Whole([]*v1alpha1.Network{named("lan", func(o *v1alpha1.Network, m metav1.ObjectMeta) { o.ObjectMeta = m })}))
+	u.Routers(kube.Whole([]*v1alpha1.Router{named("r", func(o *v1alpha1.Router, m metav1.ObjectMeta) { o.ObjectMeta = m })}))
+	u.Blocks(kube.Whole([]*v1alpha1.AddressBlock{named("b", func(o *v1alpha1.AddressBlock, m metav1.ObjectMeta) { o.ObjectMeta = m })}))
+	u.Ports(kube.Whole([]*v1alpha1.Port{named("vm", func(o *v1alpha1.Port, m metav1.ObjectMeta) { o.ObjectMeta = m })}))
+	u.FloatingIPs(kube.Whole([]*v1alpha1.FloatingIP{named("f", func(o *v1alpha1.FloatingIP, m metav1.ObjectMeta) { o.ObjectMeta = m })}))
+	u.Egresses(kube.Whole([]*v1alpha1.Egress{named("e", func(o *v1alpha1.Egress, m metav1.ObjectMeta) { o.ObjectMeta = m })}))
+	u.Definitions(kube.Whole([]*kube.Definition{named("d", func(o *kube.Definition, m metav1.ObjectMeta) { o.ObjectMeta = m })}))
 	static := named("static", func(o *corev1.Pod, m metav1.ObjectMeta) { o.ObjectMeta = m })
 	static.Annotations = map[string]string{wellknown.AnnotationConfigHash: "0123456789abcdef0123456789abcdef"}
-	v.SetPods([]*corev1.Pod{static})
+	v.SetPods(kube.Whole([]*corev1.Pod{static}))
 	want := v.State()
-	if calls != 10 || want.Networks["gone"] != nil || want.Pods["0123456789abcdef0123456789abcdef"] == nil || want.Ports["shop/vm"] == nil || !want.Listed(kube.Ports) {
+	if calls != 10 || want.Networks.Get("gone") != nil || want.Pods.Get("0123456789abcdef0123456789abcdef") == nil || want.Ports.Get("shop/vm") == nil || !want.Listed(kube.Ports) {
 		t.Errorf("after %d updates: %+v", calls, want)
 	}
 	if err := v.Save(); err != nil {
@@ -80,10 +81,10 @@ func TestWhatWasSeenIsRemembered(t *testing.T) {
 		t.Error("what is remembered counts as heard of")
 	}
 	for name, pair := range map[string][2]any{
-		"nodes": {want.Nodes, got.Nodes}, "namespaces": {want.Namespaces, got.Namespaces}, "networks": {want.Networks, got.Networks}, "routers": {want.Routers, got.Routers},
-		"blocks": {want.Blocks, got.Blocks}, "ports": {want.Ports, got.Ports}, "definitions": {want.Definitions, got.Definitions},
-		"floating IPs": {want.FloatingIPs, got.FloatingIPs}, "egresses": {want.Egresses, got.Egresses},
-		"pods": {want.Pods, got.Pods},
+		"nodes": {maps.Collect(want.Nodes.All()), maps.Collect(got.Nodes.All())}, "namespaces": {maps.Collect(want.Namespaces.All()), maps.Collect(got.Namespaces.All())}, "networks": {maps.Collect(want.Networks.All()), maps.Collect(got.Networks.All())}, "routers": {maps.Collect(want.Routers.All()), maps.Collect(got.Routers.All())},
+		"blocks": {maps.Collect(want.Blocks.All()), maps.Collect(got.Blocks.All())}, "ports": {maps.Collect(want.Ports.All()), maps.Collect(got.Ports.All())}, "definitions": {maps.Collect(want.Definitions.All()), maps.Collect(got.Definitions.All())},
+		"floating IPs": {maps.Collect(want.FloatingIPs.All()), maps.Collect(got.FloatingIPs.All())}, "egresses": {maps.Collect(want.Egresses.All()), maps.Collect(got.Egresses.All())},
+		"pods": {maps.Collect(want.Pods.All()), maps.Collect(got.Pods.All())},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("%s (-seen +remembered):\n%s", name, diff)
@@ -98,13 +99,13 @@ func TestRunSaves(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- v.Run(ctx) }()
 	u := v.Updates(func() {})
-	u.Routers([]*v1alpha1.Router{named("r", func(o *v1alpha1.Router, m metav1.ObjectMeta) { o.ObjectMeta = m })})
+	u.Routers(kube.Whole([]*v1alpha1.Router{named("r", func(o *v1alpha1.Router, m metav1.ObjectMeta) { o.ObjectMeta = m })}))
 	for deadline := time.Now().Add(10 * time.Second); len(store.Objects(kube.Routers)) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not saved")
 		}
 	}
-	u.Routers(nil)
+	u.Routers(kube.Whole[*v1alpha1.Router](nil))
 	cancel()
 	if err := <-done; err != nil || len(store.Objects(kube.Routers)) != 0 {
 		t.Errorf("at the end: %v, saved %v", err, store.Objects(kube.Routers))
@@ -118,7 +119,7 @@ func TestAwait(t *testing.T) {
 	defer cancel()
 	go func() {
 		u.Absent(kube.Definitions)
-		u.Routers(nil)
+		u.Routers(kube.Whole[*v1alpha1.Router](nil))
 	}()
 	if s, ok := v.Await(ctx, func(s State) bool { return s.Listed(kube.Routers) && s.Listed(kube.Definitions) }); !ok {
 		t.Errorf("not heard of: %+v", s)
@@ -138,7 +139,7 @@ func TestPodByItsWholeName(t *testing.T) {
 			Namespace: "shop", Name: name, UID: types.UID(uid), Annotations: map[string]string{wellknown.AnnotationConfigHash: claims},
 		}}
 	}
-	v.SetPods([]*corev1.Pod{pod("victim", given, ""), pod("static", "1", static), pod("thief", "2", given), pod("other", "3", static)})
+	v.SetPods(kube.Whole([]*corev1.Pod{pod("victim", given, ""), pod("static", "1", static), pod("thief", "2", given), pod("other", "3", static)}))
 	s := v.State()
 	if p := s.Pod("shop", "victim", given); p == nil {
 		t.Error("a pod is not found by the UID that the API server gave it")

@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/internal/agent/kube"
 )
 
 // oldFile is a state file in which agents remembered a node before they remembered other objects.
@@ -36,7 +38,7 @@ func TestNodesOfEarlierReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, store := open(t, path)
-	n := v.State().Nodes["n1"]
+	n := v.State().Nodes.Get("n1")
 	if n == nil || n.Name != "n1" || n.Spec.PodCIDR != "10.244.1.0/24" {
 		t.Fatalf("nodes: %v", v.State().Nodes)
 	}
@@ -45,7 +47,7 @@ func TestNodesOfEarlierReleases(t *testing.T) {
 	}
 	n = n.DeepCopy()
 	n.Name = "n2"
-	v.Updates(func() {}).Nodes([]*corev1.Node{n})
+	v.Updates(func() {}).Nodes(kube.Whole([]*corev1.Node{n}))
 	if err := v.Save(); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func TestNodesOfEarlierReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, _ := open(t, path)
-	if got := again.State().Nodes; len(got) != 1 || got["n2"] == nil || got["n2"].Spec.PodCIDR != "10.244.1.0/24" {
+	if got := again.State().Nodes; got.Len() != 1 || got.Get("n2") == nil || got.Get("n2").Spec.PodCIDR != "10.244.1.0/24" {
 		t.Errorf("after another start: %v", got)
 	}
 }
@@ -72,11 +74,11 @@ func TestVersionsAreNotWritten(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "n1", ResourceVersion: "2"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "n1", ResourceVersion: "3"}, Spec: corev1.NodeSpec{PodCIDR: "10.244.1.0/24"}},
 	} {
-		v.Updates(func() {}).Nodes([]*corev1.Node{n})
+		v.Updates(func() {}).Nodes(kube.Whole([]*corev1.Node{n}))
 		if err := v.Save(); err != nil {
 			t.Fatal(err)
 		}
-		if got := v.State().Nodes["n1"]; got != n || got.ResourceVersion != n.ResourceVersion {
+		if got := v.State().Nodes.Get("n1"); got != n || got.ResourceVersion != n.ResourceVersion {
 			t.Errorf("%v is known, and not %v", got, n)
 		}
 		data, err := os.ReadFile(path)

@@ -46,6 +46,7 @@ type Blocks struct {
 	wake  trigger.Trigger
 
 	mu       sync.Mutex
+	index    *index
 	networks map[string]*state
 	held     map[hold]bool
 	// granted are the answers that were given, by block and UID, until the view shows them.
@@ -89,10 +90,11 @@ type hold struct {
 // New keeps the single addresses that are known from being handed out.
 func New(log *slog.Logger, node string, api API, v *apicache.View, store *attachment.Store) *Blocks {
 	b := &Blocks{
-		log: log, node: node, api: api, view: v, store: store, wake: trigger.New(),
+		log: log, node: node, api: api, view: v, store: store, wake: trigger.New(), index: newIndex(),
 		networks: map[string]*state{}, held: map[hold]bool{}, granted: map[string]bool{}, used: map[string]int{},
 	}
-	b.honor(v.State().BlockList())
+	b.follow(v.State())
+	b.honorUnsettled()
 	return b
 }
 

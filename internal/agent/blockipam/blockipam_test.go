@@ -226,7 +226,7 @@ func TestVanishedBlockIsClaimedAgain(t *testing.T) {
 	n.run()
 	n.mustAdd(network, "p")
 	name := api.AllBlocks()[0].Name
-	kubetest.Eventually(t, "the view shows the block", func() bool { return n.view.State().Blocks[name] != nil })
+	kubetest.Eventually(t, "the view shows the block", func() bool { return n.view.State().Blocks.Get(name) != nil })
 	api.RemoveBlock(name)
 	kubetest.Eventually(t, "the block is back", func() bool { return len(api.AllBlocks()) == 1 && api.AllBlocks()[0].Name == name })
 }

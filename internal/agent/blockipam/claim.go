@@ -5,6 +5,7 @@ package blockipam
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -18,15 +19,16 @@ import (
 	"coelan.io/coelan/internal/names"
 )
 
-// blocksOf are the blocks of a Network that are known, with those that were just made.
-// The caller holds claiming.
+// blocksOf are the blocks of several addresses of a Network that are known, with those that were
+// just made. The caller holds claiming.
 func (b *Blocks) blocksOf(network string, s *state) map[string]*v1alpha1.AddressBlock {
 	all := map[string]*v1alpha1.AddressBlock{}
-	for name, o := range b.view.State().Blocks {
-		if o.Spec.Network == network {
-			all[name] = o
-			delete(s.made, name)
-		}
+	b.mu.Lock()
+	b.index.follow(b.view.State().Blocks, b.node)
+	maps.Copy(all, b.index.blocks[network])
+	b.mu.Unlock()
+	for name := range all {
+		delete(s.made, name)
 	}
 	for name, o := range s.made {
 		all[name] = o.AddressBlock

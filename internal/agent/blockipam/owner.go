@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,26 +53,36 @@ func (b *Blocks) Run(ctx context.Context) error {
 // tend does all that is due, and says whether to look again soon. It goes on after an error.
 func (b *Blocks) tend(ctx context.Context) (again bool, err error) {
 	state := b.view.State()
-	all := state.BlockList()
+	own := b.follow(state)
 	waiting, err := b.shown(ctx, state)
-	errs := []error{err, b.answer(ctx, b.honor(all)), b.reclaim(ctx, state)}
-	b.letGo(all)
+	errs := []error{err, b.answer(ctx, b.honorUnsettled()), b.reclaim(ctx, state)}
+	b.letGo()
 	attached := map[string]bool{} // Networks
 	for _, at := range b.store.List() {
 		attached[at.NetworkName] = true
 	}
-	for name, o := range state.Blocks {
+	for _, o := range own {
 		p, err := netip.ParsePrefix(o.Spec.CIDR)
-		if err != nil || o.Spec.Node != b.node || p.IsSingleIP() {
-			continue
-		}
-		if !attached[o.Spec.Network] {
+		switch {
+		case err != nil:
+		case !attached[o.Spec.Network]:
 			errs = append(errs, b.giveBack(ctx, o))
-			continue
+		default:
+			errs = append(errs, b.tellUsed(ctx, o.Name, o.Spec.Network, p))
 		}
-		errs = append(errs, b.tellUsed(ctx, name, o.Spec.Network, p))
 	}
 	return waiting, errors.Join(errs...)
+}
+
+// follow brings the index to a State, and returns this node's blocks of several addresses.
+func (b *Blocks) follow(state apicache.State) (own []*v1alpha1.AddressBlock) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.index.follow(state.Blocks, b.node)
+	for _, blocks := range b.index.own {
+		own = slices.AppendSeq(own, maps.Values(blocks))
+	}
+	return own
 }
 
 // shown leaves to the view what it shows. It says whether there is something that it
@@ -83,7 +94,7 @@ func (b *Blocks) shown(ctx context.Context, state apicache.State) (waiting bool,
 	for _, s := range networks {
 		s.claiming.Lock()
 		for name, o := range s.made {
-			if state.Blocks[name] == nil && time.Since(o.at) > showTimeout {
+			if state.Blocks.Get(name) == nil && time.Since(o.at) > showTimeout {
 				now, getErr := b.api.Block(ctx, name)
 				if getErr != nil && !apierrors.IsNotFound(getErr) {
 					err = fmt.Errorf("addressblock %s: %w", name, getErr)
@@ -92,7 +103,7 @@ func (b *Blocks) shown(ctx context.Context, state apicache.State) (waiting bool,
 					continue
 				}
 			}
-			if state.Blocks[name] != nil {
+			if state.Blocks.Get(name) != nil {
 				delete(s.made, name)
 			}
 		}
@@ -106,34 +117,59 @@ func (b *Blocks) shown(ctx context.Context, state apicache.State) (waiting bool,
 // they are free.
 type answers map[*v1alpha1.AddressBlock]error
 
-// honor keeps the single addresses of this node's blocks from being handed out. It returns the
-// claims that wait for an answer.
-func (b *Blocks) honor(all []*v1alpha1.AddressBlock) answers {
+// honor keeps the single addresses of this node's blocks from being handed out, of the blocks that
+// the API has listed.
+func (b *Blocks) honor(listed []*v1alpha1.AddressBlock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own, waiting := b.ownPrefixes(all), answers{}
-	for _, o := range all {
-		p, err := netip.ParsePrefix(o.Spec.CIDR)
-		if err != nil || !p.IsSingleIP() || !within(own[o.Spec.Network], p.Addr()) {
+	own := b.ownPrefixes(listed)
+	for _, o := range listed {
+		if a, single := singleAddress(o); single && within(own[o.Spec.Network], a) {
+			_ = b.keep(o, a) // an address that is taken is answered when the view shows the claim
+		}
+	}
+}
+
+// honorUnsettled does so with those that the view shows, and returns the claims that wait for an
+// answer. What is taken or waits is looked at again the next time.
+func (b *Blocks) honorUnsettled() answers {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own, waiting := b.index.prefixes(), answers{}
+	for name, o := range b.index.unsettled {
+		a, _ := singleAddress(o)
+		if !within(own[o.Spec.Network], a) {
+			delete(b.index.unsettled, name)
 			continue
 		}
-		answer := translate.Answer(o, b.node)
-		if answer == nil || answer.Status != metav1.ConditionFalse {
-			h := hold{o.Spec.Network, p.Addr(), o.Spec.Port}
-			if err = b.store.Hold(h.network, h.addr, h.port); err == nil && !b.held[h] {
-				b.held[h] = false
-			}
-		}
+		err := b.keep(o, a)
 		mayAnswer := o.Spec.Node != b.node && (o.Spec.Grantor == "" || o.Spec.Grantor == b.node) &&
 			meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionGranted) == nil
-		if mayAnswer && !b.granted[o.Name+" "+string(o.UID)] {
+		switch {
+		case mayAnswer && !b.granted[o.Name+" "+string(o.UID)]:
 			waiting[o] = err
+		case err == nil:
+			delete(b.index.unsettled, name)
 		}
 	}
 	return waiting
 }
 
-// ownPrefixes are this node's blocks by Network.
+// keep keeps a single address from being handed out, unless its claim was refused. The caller holds
+// mu.
+func (b *Blocks) keep(o *v1alpha1.AddressBlock, a netip.Addr) error {
+	if answer := translate.Answer(o, b.node); answer != nil && answer.Status == metav1.ConditionFalse {
+		return nil
+	}
+	h := hold{o.Spec.Network, a, o.Spec.Port}
+	err := b.store.Hold(h.network, h.addr, h.port)
+	if err == nil && !b.held[h] {
+		b.held[h] = false
+	}
+	return err
+}
+
+// ownPrefixes are this node's blocks, of those that the API has listed, by Network.
 func (b *Blocks) ownPrefixes(all []*v1alpha1.AddressBlock) map[string][]netip.Prefix {
 	own := map[string][]netip.Prefix{}
 	for _, o := range all {
@@ -145,18 +181,12 @@ func (b *Blocks) ownPrefixes(all []*v1alpha1.AddressBlock) map[string][]netip.Pr
 }
 
 // letGo lets addresses be handed out again after the cache has shown that their claims are gone.
-func (b *Blocks) letGo(all []*v1alpha1.AddressBlock) {
-	shown := map[hold]bool{}
-	for _, o := range all {
-		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && p.IsSingleIP() {
-			shown[hold{o.Spec.Network, p.Addr(), o.Spec.Port}] = true
-		}
-	}
+func (b *Blocks) letGo() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for h, before := range b.held {
 		switch {
-		case shown[h]:
+		case b.index.claims(h):
 			b.held[h] = true
 		case before:
 			b.store.Unhold(h.network, h.addr, h.port)
@@ -255,11 +285,13 @@ func (b *Blocks) reclaim(ctx context.Context, state apicache.State) error {
 	if !state.Listed(kube.Blocks) {
 		return nil
 	}
-	own := b.ownPrefixes(state.BlockList())
+	b.mu.Lock()
+	own := b.index.prefixes()
+	b.mu.Unlock()
 	var errs []error
 	for _, at := range b.store.List() {
-		object, ok := state.Networks[at.NetworkName]
-		if !ok || !at.BlockSpace || at.FixedAddresses && at.IsPort() {
+		object := state.Networks.Get(at.NetworkName)
+		if object == nil || !at.BlockSpace || at.FixedAddresses && at.IsPort() {
 			continue
 		}
 		// Addresses are in use also while their Network has no effect here, and is not intent.
@@ -284,10 +316,10 @@ func (b *Blocks) reclaimSingle(ctx context.Context, state apicache.State, networ
 	port string,
 ) error {
 	p := netip.PrefixFrom(a, a.BitLen())
-	if state.Blocks[names.BlockName(network.Name, p)] != nil {
+	if state.Blocks.Get(names.BlockName(network.Name, p)) != nil {
 		return nil
 	}
-	_, err := b.api.CreateBlock(ctx, b.single(network, p, port, around(network, a, state.BlockList())))
+	_, err := b.api.CreateBlock(ctx, b.single(network, p, port, around(network, a, state.Blocks.Get)))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("claim address %s of network %s for port %s again: %w", a, network.Name, port, err)
 	}

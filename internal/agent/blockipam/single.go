@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,7 +38,7 @@ const grantTimeout = 10 * time.Second
 // that there was no answer.
 func (b *Blocks) ClaimSingle(ctx context.Context, network intent.Network, addr netip.Addr, port string) error {
 	p := netip.PrefixFrom(addr, addr.BitLen())
-	single, err := b.api.CreateBlock(ctx, b.single(network, p, port, around(network, addr, b.view.State().BlockList())))
+	single, err := b.api.CreateBlock(ctx, b.single(network, p, port, around(network, addr, b.view.State().Blocks.Get)))
 	if apierrors.IsAlreadyExists(err) {
 		single, err = b.api.Block(ctx, names.BlockName(network.Name, p))
 		if err == nil && (single.Spec.Node != b.node || single.Spec.Port != port) {
@@ -52,7 +53,12 @@ func (b *Blocks) ClaimSingle(ctx context.Context, network intent.Network, addr n
 		return fmt.Errorf("list the blocks of network %s: %w", network.Name, err)
 	}
 	b.honor(all)
-	around := around(network, addr, all)
+	around := around(network, addr, func(name string) *v1alpha1.AddressBlock {
+		if i := slices.IndexFunc(all, func(o *v1alpha1.AddressBlock) bool { return o.Name == name }); i >= 0 {
+			return all[i]
+		}
+		return nil
+	})
 	if around == nil || around.Spec.Node == b.node {
 		return nil
 	}
@@ -96,16 +102,15 @@ func (b *Blocks) claimAgain(ctx context.Context, before, now *v1alpha1.AddressBl
 
 // around is the block that is handed out with an address in it, nil if there is none. One of
 // another length, or of another name, is none: its node could take addresses from others' blocks.
-func around(network intent.Network, addr netip.Addr, all []*v1alpha1.AddressBlock) *v1alpha1.AddressBlock {
+func around(network intent.Network, addr netip.Addr, block func(name string) *v1alpha1.AddressBlock,
+) *v1alpha1.AddressBlock {
 	for _, sp := range specs(network) {
 		if !sp.subnet.Contains(addr) {
 			continue
 		}
 		p := netip.PrefixFrom(addr, sp.length).Masked()
-		for _, o := range all {
-			if o.Name == names.BlockName(network.Name, p) && o.Spec.CIDR == p.String() {
-				return o
-			}
+		if o := block(names.BlockName(network.Name, p)); o != nil && o.Spec.CIDR == p.String() {
+			return o
 		}
 	}
 	return nil
@@ -120,15 +125,15 @@ func (b *Blocks) awaitGrant(ctx context.Context, single *v1alpha1.AddressBlock, 
 	ctx, cancel := context.WithTimeout(ctx, grantTimeout)
 	defer cancel()
 	answered := func(s apicache.State) bool {
-		o, ok := s.Blocks[single.Name]
-		return ok && o.UID == single.UID && translate.Answer(o, node) != nil
+		o := s.Blocks.Get(single.Name)
+		return o != nil && o.UID == single.UID && translate.Answer(o, node) != nil
 	}
 	s, ok := b.view.Await(ctx, answered)
 	if !ok {
 		return fmt.Errorf("address %s of network %s: node %s, which has its block, has not answered", addr,
 			single.Spec.Network, node)
 	}
-	if c := translate.Answer(s.Blocks[single.Name], node); c.Status == "False" {
+	if c := translate.Answer(s.Blocks.Get(single.Name), node); c.Status == "False" {
 		return &TakenError{single.Spec.Network, addr, c.Message}
 	}
 	return nil
@@ -153,7 +158,7 @@ func (b *Blocks) UnclaimSingle(ctx context.Context, network string, addr netip.A
 // Singles are the single addresses that this node has claimed, as far as the view shows.
 func (b *Blocks) Singles() []*v1alpha1.AddressBlock {
 	var list []*v1alpha1.AddressBlock
-	for _, o := range b.view.State().BlockList() {
+	for o := range b.view.State().Blocks.Values() {
 		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && p.IsSingleIP() && o.Spec.Node == b.node {
 			list = append(list, o)
 		}

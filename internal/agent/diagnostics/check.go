@@ -137,7 +137,7 @@ func (c *checker) compareNetworks() {
 			c.findings.Add("network", at.NetworkName, "of %s is not in effect: it does not exist, or is not ready",
 				at.PodRef())
 		}
-		if !at.BlockSpace || at.FixedAddresses || !s.Listed(kube.Blocks) {
+		if !at.BlockSpace || at.FixedAddresses || at.Leased || !s.Listed(kube.Blocks) {
 			continue
 		}
 		for _, p := range at.Addresses {

@@ -86,7 +86,7 @@ func (c *Claims) write(ctx context.Context) (failed error) {
 	blocks := c.view.State().Blocks
 	for _, a := range claims {
 		name := names.BlockName(a.Network, netip.PrefixFrom(a.Address, a.Address.BitLen()))
-		b := blocks[name]
+		b := blocks.Get(name)
 		if b == nil || b.Status.ActiveNode == c.node {
 			continue // intent follows
 		}

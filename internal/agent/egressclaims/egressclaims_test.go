@@ -19,6 +19,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/backend"
 )
 
@@ -52,8 +53,8 @@ func (a *api) take() []string {
 
 type disk struct{}
 
-func (disk) Objects(string) map[string][]byte            { return nil }
-func (disk) SaveObjects(string, map[string][]byte) error { return nil }
+func (disk) Objects(string) map[string][]byte                        { return nil }
+func (disk) ChangeObjects(string, map[string][]byte, []string) error { return nil }
 
 func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +65,7 @@ func TestClaims(t *testing.T) {
 		show := func(version, active string) {
 			b := &v1alpha1.AddressBlock{ObjectMeta: metav1.ObjectMeta{Name: "office-192-0-2-30-32", ResourceVersion: version}}
 			b.Status.ActiveNode = active
-			view.Updates(func() {}).Blocks([]*v1alpha1.AddressBlock{b})
+			view.Updates(func() {}).Blocks(kube.Whole([]*v1alpha1.AddressBlock{b}))
 		}
 		show("1", "n2")
 		a := &api{}

@@ -128,18 +128,20 @@ func TestWatchObjects(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- c.WatchObjects(ctx, Updates{
-			Nodes: func(l []*corev1.Node) {
-				heard <- fmt.Sprint("nodes ", len(l), l[0].Spec.PodCIDRs, len(l[0].Status.Images))
+			Nodes: func(l Delta[*corev1.Node]) {
+				heard <- fmt.Sprint("nodes ", len(l.Set), l.Set[0].Spec.PodCIDRs, len(l.Set[0].Status.Images))
 			},
-			Namespaces:  func(l []*corev1.Namespace) { heard <- fmt.Sprint("namespaces ", len(l), l[0].Labels, l[0].Annotations) },
-			Networks:    func(l []*v1alpha1.Network) { network = l[0]; heard <- fmt.Sprint("networks ", len(l)) },
-			Routers:     func(l []*v1alpha1.Router) { heard <- fmt.Sprint("routers ", len(l)) },
-			Blocks:      func(l []*v1alpha1.AddressBlock) { heard <- fmt.Sprint("blocks ", len(l)) },
-			Ports:       func(l []*v1alpha1.Port) { port = l[0]; heard <- fmt.Sprint("ports ", len(l)) },
-			Pools:       func([]*v1alpha1.LoadBalancerPool) { heard <- "pools" },
-			FloatingIPs: func([]*v1alpha1.FloatingIP) { heard <- "floating IPs" },
-			Egresses:    func([]*v1alpha1.Egress) { heard <- "egresses" },
-			Definitions: func([]*Definition) { heard <- "definitions" },
+			Namespaces: func(l Delta[*corev1.Namespace]) {
+				heard <- fmt.Sprint("namespaces ", len(l.Set), l.Set[0].Labels, l.Set[0].Annotations)
+			},
+			Networks:    func(l Delta[*v1alpha1.Network]) { network = l.Set[0]; heard <- fmt.Sprint("networks ", len(l.Set)) },
+			Routers:     func(l Delta[*v1alpha1.Router]) { heard <- fmt.Sprint("routers ", len(l.Set)) },
+			Blocks:      func(l Delta[*v1alpha1.AddressBlock]) { heard <- fmt.Sprint("blocks ", len(l.Set)) },
+			Ports:       func(l Delta[*v1alpha1.Port]) { port = l.Set[0]; heard <- fmt.Sprint("ports ", len(l.Set)) },
+			Pools:       func(Delta[*v1alpha1.LoadBalancerPool]) { heard <- "pools" },
+			FloatingIPs: func(Delta[*v1alpha1.FloatingIP]) { heard <- "floating IPs" },
+			Egresses:    func(Delta[*v1alpha1.Egress]) { heard <- "egresses" },
+			Definitions: func(Delta[*Definition]) { heard <- "definitions" },
 			Absent:      func(resource string) { heard <- "absent " + resource },
 		})
 	}()

@@ -85,7 +85,7 @@ func none[T any](t *testing.T, updates <-chan T) {
 func TestWatchNodes(t *testing.T) {
 	api, updates := watch(t, []runtime.Object{node("n1")}, (*Client).watchNodes)
 	nodes := api.CoreV1().Nodes()
-	want := []*corev1.Node{slimNode(node("n1"))}
+	want := Whole([]*corev1.Node{slimNode(node("n1"))})
 	if diff := cmp.Diff(want, next(t, updates)); diff != "" {
 		t.Errorf("first update (-want +got):\n%s", diff)
 	}
@@ -96,7 +96,7 @@ func TestWatchNodes(t *testing.T) {
 	if _, err := nodes.Update(t.Context(), labeled, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	got := next(t, updates)[0]
+	got := next(t, updates).Set[0]
 	_, connected := got.Annotations[v1alpha1.AnnotationPhysicalNetworks]
 	if got.Labels["topology.kubernetes.io/zone"] != "a" || !wellknown.NodeLeaving(got) || !connected {
 		t.Errorf("after a label, a taint and an annotation: %+v", got)
@@ -104,7 +104,7 @@ func TestWatchNodes(t *testing.T) {
 	if _, err := nodes.Update(t.Context(), node("n1"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := next(t, updates)[0]; wellknown.NodeLeaving(got) {
+	if got := next(t, updates).Set[0]; wellknown.NodeLeaving(got) {
 		t.Errorf("without the taint: %+v", got)
 	}
 	// A heartbeat changes nothing that is read.
@@ -119,20 +119,20 @@ func TestWatchNodes(t *testing.T) {
 	if _, err := nodes.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := next(t, updates)[0].Status.Addresses[0].Address; got != "192.168.33.99" {
+	if got := next(t, updates).Set[0].Status.Addresses[0].Address; got != "192.168.33.99" {
 		t.Errorf("address %s after the change", got)
 	}
 	if err := nodes.Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := next(t, updates); len(got) != 0 {
+	if got := next(t, updates); got.Whole || len(got.Set) != 0 || len(got.Gone) != 1 || got.Gone[0].Name != "n1" {
 		t.Errorf("nodes after the last was deleted: %v", got)
 	}
 }
 
 func TestWatchNodesWithoutAny(t *testing.T) {
 	_, updates := watch(t, nil, (*Client).watchNodes)
-	if got := next(t, updates); len(got) != 0 {
+	if got := next(t, updates); !got.Whole || len(got.Set) != 0 {
 		t.Errorf("nodes: %v", got)
 	}
 }
@@ -142,14 +142,14 @@ func TestWatchPods(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: "n1"}}
 	}
 	api, updates := watch(t, []runtime.Object{pod("a", "1")}, (*Client).WatchPods)
-	if got := next(t, updates); len(got) != 1 || got[0].UID != "1" {
+	if got := next(t, updates); !got.Whole || len(got.Set) != 1 || got.Set[0].UID != "1" {
 		t.Errorf("pods: %v", got)
 	}
 	// A pod of the same name comes back with another UID.
 	if _, err := api.CoreV1().Pods("default").Update(t.Context(), pod("a", "2"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := next(t, updates); len(got) != 1 || got[0].UID != "2" {
+	if got := next(t, updates); len(got.Set) != 1 || got.Set[0].UID != "2" || len(got.Gone) != 1 || got.Gone[0].UID != "1" {
 		t.Errorf("pods: %v", got)
 	}
 	labeled := pod("a", "2")
@@ -157,7 +157,7 @@ func TestWatchPods(t *testing.T) {
 	if _, err := api.CoreV1().Pods("default").Update(t.Context(), labeled, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := next(t, updates); len(got) != 1 || got[0].Labels["app"] != "web" {
+	if got := next(t, updates); len(got.Set) != 1 || len(got.Gone) != 0 || got.Set[0].Labels["app"] != "web" {
 		t.Errorf("pods with another label: %v", got)
 	}
 	for _, a := range api.Actions() {

@@ -31,7 +31,7 @@ const ServiceCIDRs = "servicecidrs"
 type ServiceUpdates struct {
 	Services *Changes[*corev1.Service]
 	Slices   *Changes[*discoveryv1.EndpointSlice]
-	CIDRs    func([]*networkingv1.ServiceCIDR)
+	CIDRs    func(Delta[*networkingv1.ServiceCIDR])
 }
 
 // Changes is called with objects one by one, so that they need not be held all at once. It must not
@@ -75,8 +75,9 @@ func (c *Client) WatchServices(ctx context.Context, u ServiceUpdates) error {
 	if u.CIDRs != nil {
 		g.Go(func() error {
 			// An API server before 1.33 has none.
-			absent := func() { u.CIDRs(nil) }
-			return follow(ctx, c, informers.NewServiceCIDRInformer(c.api, 0, nil), changed, u.CIDRs, absent)
+			absent := func() { u.CIDRs(Whole[*networkingv1.ServiceCIDR](nil)) }
+			return follow(ctx, c, informers.NewServiceCIDRInformer(c.api, 0, nil), changed[*networkingv1.ServiceCIDR],
+				u.CIDRs, absent)
 		})
 	}
 	return g.Wait()

@@ -92,7 +92,7 @@ func TestWatchServices(t *testing.T) {
 // that has none.
 func TestWatchServiceCIDRs(t *testing.T) {
 	run := func(c *Client, ctx context.Context, update func(int)) error {
-		return c.WatchServices(ctx, ServiceUpdates{CIDRs: func(l []*networkingv1.ServiceCIDR) { update(len(l)) }})
+		return c.WatchServices(ctx, ServiceUpdates{CIDRs: func(d Delta[*networkingv1.ServiceCIDR]) { update(len(d.Set) - len(d.Gone)) }})
 	}
 	cidr := &networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}},

@@ -113,8 +113,7 @@ func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 
 // nodeRelevant leaves out the heartbeats: each node changes every few seconds in what the agent
 // does not read.
-func nodeRelevant(old, now any) bool {
-	a, b := old.(*corev1.Node), now.(*corev1.Node)
+func nodeRelevant(a, b *corev1.Node) bool {
 	return a.UID != b.UID || a.Spec.PodCIDR != b.Spec.PodCIDR || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) ||
 		!slices.Equal(a.Status.Addresses, b.Status.Addresses) || !maps.Equal(a.Labels, b.Labels) ||
 		wellknown.NodeLeaving(a) != wellknown.NodeLeaving(b) ||
@@ -123,24 +122,22 @@ func nodeRelevant(old, now any) bool {
 
 // podRelevant is true for a pod that was replaced by one of the same name, has ended, or asks for
 // something else; and for one with other labels, by which Egresses select it.
-func podRelevant(old, now any) bool {
-	a, b := old.(*corev1.Pod), now.(*corev1.Pod)
+func podRelevant(a, b *corev1.Pod) bool {
 	return a.UID != b.UID || a.Status.Phase != b.Status.Phase || !maps.Equal(a.Annotations, b.Annotations) ||
 		!maps.Equal(a.Labels, b.Labels)
 }
 
-func namespaceRelevant(old, now any) bool {
-	a, b := old.(*corev1.Namespace), now.(*corev1.Namespace)
+func namespaceRelevant(a, b *corev1.Namespace) bool {
 	return a.UID != b.UID || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations)
 }
 
 // changed is true if more than the version of an object is another.
-func changed(old, now any) bool {
+func changed[T runtime.Object](old, now T) bool {
 	return !reflect.DeepEqual(withoutVersion(old), withoutVersion(now))
 }
 
-func withoutVersion(obj any) runtime.Object {
-	o := obj.(runtime.Object).DeepCopyObject()
+func withoutVersion(obj runtime.Object) runtime.Object {
+	o := obj.DeepCopyObject()
 	if m, err := meta.Accessor(o); err == nil {
 		m.SetResourceVersion("")
 	}

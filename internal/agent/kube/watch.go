@@ -19,31 +19,29 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/apiaccess"
-	"coelan.io/coelan/internal/eventhandler"
-	"coelan.io/coelan/internal/trigger"
 )
 
-// Updates are called with all objects of a kind once they are known and after each change that
-// matters to the agent. Calls for one kind do not overlap, those for several may.
+// Updates are called with all objects of a kind once they are known, and then with what differs
+// after changes that matter to the agent. Calls for one kind do not overlap, those for several may.
 type Updates struct {
-	Nodes       func([]*corev1.Node)
-	Namespaces  func([]*corev1.Namespace)
-	Networks    func([]*v1alpha1.Network)
-	Routers     func([]*v1alpha1.Router)
-	Blocks      func([]*v1alpha1.AddressBlock)
-	Ports       func([]*v1alpha1.Port)
-	Pools       func([]*v1alpha1.LoadBalancerPool)
-	FloatingIPs func([]*v1alpha1.FloatingIP)
-	Egresses    func([]*v1alpha1.Egress)
-	Definitions func([]*Definition)
+	Nodes       func(Delta[*corev1.Node])
+	Namespaces  func(Delta[*corev1.Namespace])
+	Networks    func(Delta[*v1alpha1.Network])
+	Routers     func(Delta[*v1alpha1.Router])
+	Blocks      func(Delta[*v1alpha1.AddressBlock])
+	Ports       func(Delta[*v1alpha1.Port])
+	Pools       func(Delta[*v1alpha1.LoadBalancerPool])
+	FloatingIPs func(Delta[*v1alpha1.FloatingIP])
+	Egresses    func(Delta[*v1alpha1.Egress])
+	Definitions func(Delta[*Definition])
 	// Absent is told of a kind that the API does not have, or not yet: its CustomResourceDefinition
 	// is missing.
 	Absent func(resource string)
 }
 
-// WatchPods calls update with all pods that are bound to this node once they are known and after
-// each change that matters to the agent, until ctx ends. Calls do not overlap.
-func (c *Client) WatchPods(ctx context.Context, update func([]*corev1.Pod)) error {
+// WatchPods calls update with all pods that are bound to this node once they are known, and then
+// with what differs after changes that matter to the agent, until ctx ends. Calls do not overlap.
+func (c *Client) WatchPods(ctx context.Context, update func(Delta[*corev1.Pod])) error {
 	mine := fields.OneTermEqualSelector("spec.nodeName", c.node).String()
 	informer := informers.NewFilteredPodInformer(c.api, metav1.NamespaceAll, 0, nil,
 		func(o *metav1.ListOptions) { o.FieldSelector = mine })
@@ -61,40 +59,41 @@ func (c *Client) WatchObjects(ctx context.Context, u Updates) error {
 		return follow(ctx, c, informers.NewNamespaceInformer(c.api, 0, nil), namespaceRelevant, u.Namespaces, nil)
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, Networks, "", &v1alpha1.Network{}), changed, u.Networks,
-			absent(Networks))
+		return follow(ctx, c, informer(c.coelan, Networks, "", &v1alpha1.Network{}),
+			changed[*v1alpha1.Network], u.Networks, absent(Networks))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, Routers, "", &v1alpha1.Router{}), changed, u.Routers, absent(Routers))
+		return follow(ctx, c, informer(c.coelan, Routers, "", &v1alpha1.Router{}),
+			changed[*v1alpha1.Router], u.Routers, absent(Routers))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, Blocks, "", &v1alpha1.AddressBlock{}), changed, u.Blocks,
-			absent(Blocks))
+		return follow(ctx, c, informer(c.coelan, Blocks, "", &v1alpha1.AddressBlock{}),
+			changed[*v1alpha1.AddressBlock], u.Blocks, absent(Blocks))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, Ports, "!"+v1alpha1.LabelPodPort, &v1alpha1.Port{}), changed, u.Ports,
-			absent(Ports))
+		return follow(ctx, c, informer(c.coelan, Ports, "!"+v1alpha1.LabelPodPort, &v1alpha1.Port{}),
+			changed[*v1alpha1.Port], u.Ports, absent(Ports))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, Pools, "", &v1alpha1.LoadBalancerPool{}), changed, u.Pools,
-			absent(Pools))
+		return follow(ctx, c, informer(c.coelan, Pools, "", &v1alpha1.LoadBalancerPool{}),
+			changed[*v1alpha1.LoadBalancerPool], u.Pools, absent(Pools))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, FloatingIPs, "", &v1alpha1.FloatingIP{}), changed, u.FloatingIPs,
-			absent(FloatingIPs))
+		return follow(ctx, c, informer(c.coelan, FloatingIPs, "", &v1alpha1.FloatingIP{}),
+			changed[*v1alpha1.FloatingIP], u.FloatingIPs, absent(FloatingIPs))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.coelan, Egresses, "", &v1alpha1.Egress{}), changed, u.Egresses,
-			absent(Egresses))
+		return follow(ctx, c, informer(c.coelan, Egresses, "", &v1alpha1.Egress{}),
+			changed[*v1alpha1.Egress], u.Egresses, absent(Egresses))
 	})
 	g.Go(func() error {
-		return follow(ctx, c, informer(c.definitions, Definitions, "", &Definition{}), changed, u.Definitions,
-			absent(Definitions))
+		return follow(ctx, c, informer(c.definitions, Definitions, "", &Definition{}),
+			changed[*Definition], u.Definitions, absent(Definitions))
 	})
 	return g.Wait()
 }
 
-func (c *Client) watchNodes(ctx context.Context, update func([]*corev1.Node)) error {
+func (c *Client) watchNodes(ctx context.Context, update func(Delta[*corev1.Node])) error {
 	return follow(ctx, c, informers.NewNodeInformer(c.api, 0, nil), nodeRelevant, update, nil)
 }
 
@@ -105,13 +104,14 @@ func informer(api rest.Interface, resource, labels string, example runtime.Objec
 	return cache.NewSharedIndexInformer(lw, example, 0, nil)
 }
 
-// follow calls update after the first synchronization and then for each event that relevant picks.
-// A kind with absent may be unknown to the API, which absent is told once.
-func follow[T any](ctx context.Context, c *Client, informer cache.SharedIndexInformer, relevant func(old, now any) bool,
-	update func([]T), absent func(),
+// follow calls update after the first synchronization and then for the events that relevant picks,
+// with what differs: several that come before update has returned make one call. A kind with absent
+// may be unknown to the API, which absent is told once.
+func follow[T metav1.Object](ctx context.Context, c *Client, informer cache.SharedIndexInformer,
+	relevant func(old, now T) bool, update func(Delta[T]), absent func(),
 ) error {
-	look := trigger.New()
-	_, err := informer.AddEventHandler(eventhandler.OnChange(look.Fire, relevant))
+	events := newPending(relevant)
+	handler, err := informer.AddEventHandler(events)
 	err = errors.Join(err, informer.SetTransform(c.slim),
 		informer.SetWatchErrorHandlerWithContext(c.watchError(absent)))
 	if err != nil {
@@ -120,28 +120,20 @@ func follow[T any](ctx context.Context, c *Client, informer cache.SharedIndexInf
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { informer.RunWithContext(apiaccess.WaitForConnection(ctx)) })
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	// Not before the handler has all of the list.
+	if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
 		return nil
 	}
 	// A list that is empty has no event.
-	look.Fire()
+	events.look.Fire()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-look:
-			update(all[T](informer.GetStore()))
+		case <-events.look:
+			update(events.take())
 		}
 	}
-}
-
-func all[T any](store cache.Store) []T {
-	objects := store.List()
-	list := make([]T, 0, len(objects))
-	for _, o := range objects {
-		list = append(list, o.(T))
-	}
-	return list
 }
 
 // watchError logs what client-go retries by itself; that a kind is absent, once.

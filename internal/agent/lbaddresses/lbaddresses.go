@@ -94,9 +94,14 @@ func (a *Addresses) Run(ctx context.Context) error {
 
 // follow has an announcer follow intent until ctx ends.
 func (a *Addresses) follow(ctx context.Context, announcer *announce.Announcer) {
+	var seen *intent.State
 	for {
 		changed := a.View.Changes()
-		announcer.Set(desired(a.Intent.State()))
+		now := a.Intent.State()
+		if seen == nil || touched(seen, now) {
+			announcer.Set(desired(now))
+		}
+		seen = now
 		select {
 		case <-ctx.Done():
 			return
@@ -149,18 +154,32 @@ func (a *Addresses) Status() announce.Status {
 
 // ServicesChanged has addresses of load balancers answered for that have come or gone.
 func (a *Addresses) ServicesChanged(before, after *intent.State) {
-	for _, key := range intent.Diff(before, after).Services {
+	if servicesTouched(before, after, intent.Diff(before, after)) {
+		a.wake.Fire()
+	}
+}
+
+// touched says whether a change may be one of what is to be answered for.
+func touched(before, after *intent.State) bool {
+	d := intent.Diff(before, after)
+	return len(d.Nodes)+len(d.Networks)+len(d.LoadBalancerPools) > 0 || servicesTouched(before, after, d) ||
+		slices.ContainsFunc(d.FloatingIPs, func(name string) bool {
+			old, _ := before.FloatingIPs().Get(name)
+			now, _ := after.FloatingIPs().Get(name)
+			return old.Service != "" || now.Service != ""
+		})
+}
+
+// servicesTouched says whether Services have changed that have an address to be answered for.
+func servicesTouched(before, after *intent.State, d intent.Delta) bool {
+	return slices.ContainsFunc(d.Services, func(key string) bool {
 		old, _ := before.Services().Get(key)
 		now, _ := after.Services().Get(key)
-		if balanced(old) || balanced(now) {
-			a.wake.Fire()
-			return
-		}
 		for range after.FloatingIPsOfService(key) {
-			a.wake.Fire()
-			return
+			return true
 		}
-	}
+		return balanced(old) || balanced(now)
+	})
 }
 
 // balanced says whether a Service has an address of a load balancer.

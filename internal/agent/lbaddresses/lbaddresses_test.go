@@ -120,10 +120,35 @@ func TestServicesChanged(t *testing.T) {
 				woken = true
 			default:
 			}
-			if woken != tc.want {
+			if woken != tc.want || touched(before, store.State()) != tc.want {
 				t.Errorf("chooses anew: %v, want %v", woken, tc.want)
 			}
 		})
+	}
+}
+
+// TestTouched has the nodes choose anew for whatever may change which of them answers, and
+// not for the floating IPs of Ports.
+func TestTouched(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*intent.Tx)
+		want   bool
+	}{
+		{"nothing", func(*intent.Tx) {}, false},
+		{"a Port's floating IP", func(tx *intent.Tx) { tx.SetFloatingIP(floating("p", "198.51.100.9", "")) }, false},
+		{"a Service's floating IP", func(tx *intent.Tx) { tx.SetFloatingIP(floating("f", "198.51.100.9", "default/web")) }, true},
+		{"it goes", func(tx *intent.Tx) { tx.DeleteFloatingIP("default/there") }, true},
+		{"a node", func(tx *intent.Tx) { tx.SetNode(intent.Node{Name: "n1"}) }, true},
+		{"a Network", func(tx *intent.Tx) { tx.SetNetwork(intent.Network{Name: "office", External: true}) }, true},
+		{"a pool", func(tx *intent.Tx) { tx.ReplaceLoadBalancerPools([]intent.LoadBalancerPool{{Name: "pool"}}) }, true},
+	} {
+		store := storeWith(t, func(tx *intent.Tx) { tx.SetFloatingIP(floating("there", "198.51.100.1", "default/web")) })
+		before := store.State()
+		update(t, store, tc.change)
+		if got := touched(before, store.State()); got != tc.want {
+			t.Errorf("%s: chooses anew: %v, want %v", tc.name, got, tc.want)
+		}
 	}
 }
 

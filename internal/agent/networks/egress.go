@@ -4,17 +4,16 @@ package networks
 
 import (
 	"coelan.io/coelan/internal/agent/apicache"
-	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/translate"
 )
 
 // translateEgresses brings the Egresses to what is known.
 func (s *Source) translateEgresses(before, known apicache.State) translate.EgressChanges {
-	follow(before, known, kube.Egresses, before.Egresses, known.Egresses, s.egresses.Set)
-	follow(before, known, kube.Blocks, before.Blocks, known.Blocks, s.egresses.SetBlock)
-	follow(before, known, kube.Networks, before.Networks, known.Networks, s.egresses.SetNetwork)
-	follow(before, known, apicache.Nodes, before.Nodes, known.Nodes, s.egresses.SetNode)
+	follow(before.Egresses, known.Egresses, s.egresses.Set)
+	follow(before.Blocks, known.Blocks, s.egresses.SetBlock)
+	follow(before.Networks, known.Networks, s.egresses.SetNetwork)
+	follow(before.Nodes, known.Nodes, s.egresses.SetNode)
 	selectors := s.egresses.Selectors()
 	s.mu.Lock()
 	s.selectors = selectors
@@ -33,5 +32,5 @@ func (s *Source) egress(p intent.Port) (string, bool) {
 	if pod == nil {
 		return "", false
 	}
-	return selectors.Of(known.Namespaces[p.Namespace], pod), true
+	return selectors.Of(known.Namespaces.Get(p.Namespace), pod), true
 }

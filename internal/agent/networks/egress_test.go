@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
@@ -71,26 +72,26 @@ func TestEgressOfPorts(t *testing.T) {
 		}
 	}
 	pods := func(w *world, list ...*corev1.Pod) {
-		w.View.SetPods(list)
+		w.View.SetPods(kube.Whole(list))
 		w.Refresh()
 	}
 	namespace := func(team string) []*corev1.Namespace {
 		return []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": team}}}}
 	}
-	w.api.Namespaces(namespace("a"))
+	w.api.Namespaces(kube.Whole(namespace("a")))
 	pods(w, podWith("web", "web"), podWith("db", "db"))
 	attach(w, "web", "db")
 	w.update(func(tx *intent.Tx) {
 		tx.SetPort(intent.Port{ID: "port:shop/vm", Node: "n1", Network: "lan", Namespace: "shop", Pod: "web"})
 	})
 	check("without an Egress", w, map[string]string{})
-	w.api.Egresses([]*v1alpha1.Egress{selecting("bank", "web", 1)})
+	w.api.Egresses(kube.Whole([]*v1alpha1.Egress{selecting("bank", "web", 1)}))
 	check("with one", w, map[string]string{"web/eth0": "bank"})
 	older := selecting("old", "web", 2)
 	older.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}
-	w.api.Egresses([]*v1alpha1.Egress{selecting("bank", "web", 1), older})
+	w.api.Egresses(kube.Whole([]*v1alpha1.Egress{selecting("bank", "web", 1), older}))
 	check("with an older one for another namespace", w, map[string]string{"web/eth0": "bank"})
-	w.api.Namespaces(namespace("b"))
+	w.api.Namespaces(kube.Whole(namespace("b")))
 	check("of another namespace", w, map[string]string{"web/eth0": "old"})
 	pods(w, podWith("web", "web"), podWith("db", "web"))
 	check("with another label", w, map[string]string{"web/eth0": "old", "db/eth0": "old"})
@@ -105,7 +106,7 @@ func TestEgressOfPorts(t *testing.T) {
 	again := newWorld(t, d)
 	attach(again, "web", "new")
 	check("after a restart without the API", again, map[string]string{"web/eth0": "old", "new/eth0": "old"})
-	w.api.Egresses(nil)
+	w.api.Egresses(kube.Whole[*v1alpha1.Egress](nil))
 	check("without an Egress again", w, map[string]string{"db/eth0": "old"})
 }
 
@@ -114,16 +115,16 @@ func TestPortsFollowBoth(t *testing.T) {
 	c := config.Default()
 	c.Policy.Mode = config.EnforcedPolicies
 	w := newWorldWith(t, disk{}, c)
-	w.View.SetPods([]*corev1.Pod{podWith("web", "web")})
+	w.View.SetPods(kube.Whole([]*corev1.Pod{podWith("web", "web")}))
 	w.Refresh()
-	w.api.Namespaces([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}})
+	w.api.Namespaces(kube.Whole([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}))
 	w.update(func(tx *intent.Tx) { tx.SetPort(w.Port(attached("web"))) })
 	e := selecting("bank", "web", 1)
 	e.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-	w.api.Egresses([]*v1alpha1.Egress{e})
-	w.api.Namespaces([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{
+	w.api.Egresses(kube.Whole([]*v1alpha1.Egress{e}))
+	w.api.Namespaces(kube.Whole([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{
 		Name: "shop", Labels: map[string]string{"team": "a"}, Annotations: map[string]string{v1alpha1.AnnotationAuditDenied: "true"},
-	}}})
+	}}}))
 	p, _ := w.Intent.State().Ports().Get("web/eth0")
 	if !p.Audited || p.Egress != "bank" {
 		t.Errorf("audited %t, by Egress %q", p.Audited, p.Egress)
@@ -143,13 +144,13 @@ func TestAddressGoesToAnEgress(t *testing.T) {
 		b.Spec.Network, b.Spec.CIDR, b.Spec.Gateway, b.Spec.Egress = "office", "192.0.2.10/32", gateway, egress
 		return []*v1alpha1.AddressBlock{b}
 	}
-	w.api.Networks(networks)
-	w.api.Routers(routers)
-	w.api.Egresses([]*v1alpha1.Egress{bank})
+	w.api.Networks(kube.Whole(networks))
+	w.api.Routers(kube.Whole(routers))
+	w.api.Egresses(kube.Whole([]*v1alpha1.Egress{bank}))
 	for _, step := range []struct{ gateway, egress, want string }{
 		{"lan/*", "", "[router/lan]"}, {"", "bank", "[egress/bank]"}, {"lan/*", "", "[router/lan]"}, {"", "", "[]"},
 	} {
-		w.api.Blocks(block(step.gateway, step.egress))
+		w.api.Blocks(kube.Whole(block(step.gateway, step.egress)))
 		got := []string{}
 		for e := range w.Intent.State().EgressAddresses().All() {
 			got = append(got, e.User())

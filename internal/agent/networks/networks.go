@@ -15,6 +15,7 @@ import (
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/sortedmap"
 	"coelan.io/coelan/internal/translate"
 )
 
@@ -33,6 +34,8 @@ type Options struct {
 	Judged func(err error)
 	// NodesChanged is called when there are other Node objects, once they are intent.
 	NodesChanged func()
+	// Withheld says that an attachment may not use its addresses now; nil: all may.
+	Withheld func(attachment.Attachment) bool
 	// Changed is called when intent has become another, or has been made of more kinds of objects
 	// than before.
 	Changed func()
@@ -170,16 +173,17 @@ func (s *Source) InEffect(seen apicache.State, name string) (intent.Network, int
 	made, state := s.applied(), s.Intent.State()
 	n, ok := state.Networks().Get(name)
 	r, _ := state.Routers().Get(n.Router)
-	same := made.Networks[name] == seen.Networks[name] && made.Routers[n.Router] == seen.Routers[n.Router]
+	same := made.Networks.Get(name) == seen.Networks.Get(name) &&
+		made.Routers.Get(n.Router) == seen.Routers.Get(n.Router)
 	return n, r, ok && same
 }
 
 // translateNetworks brings the Networks to what is known, and logs once what cannot be used.
 func (s *Source) translateNetworks(before, known apicache.State) translate.NetworkChanges {
-	follow(before, known, kube.Routers, before.Routers, known.Routers, s.networks.SetRouter)
-	follow(before, known, kube.Networks, before.Networks, known.Networks, s.networks.SetNetwork)
-	follow(before, known, kube.Blocks, before.Blocks, known.Blocks, s.networks.SetBlock)
-	follow(before, known, kube.Ports, before.Ports, known.Ports, s.networks.SetPort)
+	follow(before.Routers, known.Routers, s.networks.SetRouter)
+	follow(before.Networks, known.Networks, s.networks.SetNetwork)
+	follow(before.Blocks, known.Blocks, s.networks.SetBlock)
+	follow(before.Ports, known.Ports, s.networks.SetPort)
 	changes := s.networks.Changes()
 	// Before the blocks are listed, it is not known yet to which Ports addresses belong.
 	listed := known.Listed(kube.Blocks)
@@ -191,8 +195,8 @@ func (s *Source) translateNetworks(before, known apicache.State) translate.Netwo
 
 // translateFloatingIPs brings the FloatingIPs to what is known.
 func (s *Source) translateFloatingIPs(before, known apicache.State) translate.Change[intent.FloatingIP] {
-	follow(before, known, kube.Blocks, before.Blocks, known.Blocks, s.floatingIPs.SetBlock)
-	follow(before, known, kube.FloatingIPs, before.FloatingIPs, known.FloatingIPs, s.floatingIPs.Set)
+	follow(before.Blocks, known.Blocks, s.floatingIPs.SetBlock)
+	follow(before.FloatingIPs, known.FloatingIPs, s.floatingIPs.Set)
 	return s.floatingIPs.Changes()
 }
 
@@ -202,10 +206,10 @@ func applyFloatingIPs(tx *intent.Tx, c translate.Change[intent.FloatingIP]) {
 
 // translateGateways brings the addresses of Routers' gateways to what is known.
 func (s *Source) translateGateways(before, known apicache.State) translate.GatewayChanges {
-	follow(before, known, kube.Routers, before.Routers, known.Routers, s.gateways.SetRouter)
-	follow(before, known, kube.Networks, before.Networks, known.Networks, s.gateways.SetNetwork)
-	follow(before, known, apicache.Nodes, before.Nodes, known.Nodes, s.gateways.SetNode)
-	follow(before, known, kube.Blocks, before.Blocks, known.Blocks, s.gateways.SetBlock)
+	follow(before.Routers, known.Routers, s.gateways.SetRouter)
+	follow(before.Networks, known.Networks, s.gateways.SetNetwork)
+	follow(before.Nodes, known.Nodes, s.gateways.SetNode)
+	follow(before.Blocks, known.Blocks, s.gateways.SetBlock)
 	return s.gateways.Changes()
 }
 
@@ -222,20 +226,8 @@ func applyGateways(tx *intent.Tx, g translate.GatewayChanges, e translate.Egress
 }
 
 // follow calls changed with each object of a kind that is another one than before; nil: it is gone.
-func follow[T any](before, known apicache.State, kind string, old, now map[string]*T, changed func(name string, o *T)) {
-	if known.Same(before, kind) {
-		return
-	}
-	for name := range old {
-		if now[name] == nil {
-			changed(name, nil)
-		}
-	}
-	for name, o := range now {
-		if old[name] != o {
-			changed(name, o)
-		}
-	}
+func follow[T any](before, now apicache.Objects[T], changed func(name string, o *T)) {
+	sortedmap.Diff(before, now, func(name string, _, o *T) { changed(name, o) })
 }
 
 // report replaces what is wrong with objects, and logs what was not wrong before.
@@ -305,6 +297,9 @@ func refreshPools(tx *intent.Tx, known apicache.State) {
 // Port is the intent of an attachment of this node.
 func (s *Source) Port(at attachment.Attachment) intent.Port {
 	p := translate.Port(at, s.Node)
+	if s.Withheld != nil && s.Withheld(at) {
+		p.Addresses = nil
+	}
 	p.Audited = s.audited(p.Namespace)
 	p.Egress, _ = s.egress(p)
 	p.Trusted, _ = s.trusted(p)
@@ -314,7 +309,7 @@ func (s *Source) Port(at attachment.Attachment) intent.Port {
 // trusted says whether a user's Port may send as a DHCP server; false if the Port is not known, or
 // a pod's.
 func (s *Source) trusted(p intent.Port) (trusted, known bool) {
-	o := s.View.State().Ports[p.ObjectKey()]
+	o := s.View.State().Ports.Get(p.ObjectKey())
 	if o == nil || p.Interface != "" {
 		return false, false
 	}
@@ -329,7 +324,7 @@ func (s *Source) audited(namespace string) bool {
 	if s.Config.Policy.AuditDenied {
 		return true
 	}
-	n := s.View.State().Namespaces[namespace]
+	n := s.View.State().Namespaces.Get(namespace)
 	return n != nil && n.Annotations[v1alpha1.AnnotationAuditDenied] == "true"
 }
 

@@ -28,8 +28,14 @@ type disk map[string]map[string][]byte
 
 func (d disk) Objects(kind string) map[string][]byte { return maps.Clone(d[kind]) }
 
-func (d disk) SaveObjects(kind string, objects map[string][]byte) error {
-	d[kind] = maps.Clone(objects)
+func (d disk) ChangeObjects(kind string, objects map[string][]byte, gone []string) error {
+	if d[kind] == nil {
+		d[kind] = map[string][]byte{}
+	}
+	maps.Copy(d[kind], objects)
+	for _, name := range gone {
+		delete(d[kind], name)
+	}
 	return nil
 }
 
@@ -115,22 +121,22 @@ func TestRefreshLeavesOwnPorts(t *testing.T) {
 	w := newWorld(t, disk{})
 	own := func(id string) intent.Port { return intent.Port{ID: id, Node: "n1", Network: "lan"} }
 	routers, networks := lan()
-	w.api.Routers(routers)
-	w.api.Networks(networks)
+	w.api.Routers(kube.Whole(routers))
+	w.api.Networks(kube.Whole(networks))
 	w.update(func(tx *intent.Tx) {
 		tx.SetPort(own("container/eth0"))
 		tx.SetPort(own(translate.RemoteID("shop", "mine")))
 	})
 	mine, ofMine := port("mine", "10.1.0.11", "n2")
 	other, ofOther := port("other", "10.1.0.12", "n2")
-	w.api.Blocks([]*v1alpha1.AddressBlock{ofMine, ofOther})
+	w.api.Blocks(kube.Whole([]*v1alpha1.AddressBlock{ofMine, ofOther}))
 	check := func(when string, want map[string]string) {
 		t.Helper()
 		if diff := cmp.Diff(want, w.portNodes()); diff != "" {
 			t.Errorf("%s: ports by node (-want +got):\n%s", when, diff)
 		}
 	}
-	w.api.Ports([]*v1alpha1.Port{mine, other})
+	w.api.Ports(kube.Whole([]*v1alpha1.Port{mine, other}))
 	check("bound here and there", map[string]string{"container/eth0": "n1", "port:shop/mine": "n1", "port:shop/other": "n2"})
 	w.update(func(tx *intent.Tx) { tx.SetPort(own(translate.RemoteID("shop", "other"))) })
 	w.Refresh()
@@ -142,7 +148,7 @@ func TestRefreshLeavesOwnPorts(t *testing.T) {
 	w.Refresh()
 	check("given up", map[string]string{"container/eth0": "n1", "port:shop/mine": "n2", "port:shop/other": "n2"})
 	w.update(func(tx *intent.Tx) { tx.SetPort(own(translate.RemoteID("shop", "mine"))) })
-	w.api.Ports(nil)
+	w.api.Ports(kube.Whole[*v1alpha1.Port](nil))
 	check("gone from the API", map[string]string{"container/eth0": "n1", "port:shop/mine": "n1"})
 	w.update(func(tx *intent.Tx) { tx.DeletePort(translate.RemoteID("shop", "mine")) })
 	w.Refresh()
@@ -158,12 +164,12 @@ func TestLoad(t *testing.T) {
 	nodes := []*corev1.Node{node("n1", 1, nil), node("n2", 2, nil)}
 	p, b := port("vm", "10.1.0.11", "n2")
 	tell := func(w *world) {
-		w.api.Nodes(nodes)
-		w.api.Namespaces(nil)
-		w.api.Routers(routers)
-		w.api.Networks(networks)
-		w.api.Blocks([]*v1alpha1.AddressBlock{b})
-		w.api.Ports([]*v1alpha1.Port{p})
+		w.api.Nodes(kube.Whole(nodes))
+		w.api.Namespaces(kube.Whole[*corev1.Namespace](nil))
+		w.api.Routers(kube.Whole(routers))
+		w.api.Networks(kube.Whole(networks))
+		w.api.Blocks(kube.Whole([]*v1alpha1.AddressBlock{b}))
+		w.api.Ports(kube.Whole([]*v1alpha1.Port{p}))
 	}
 	tell(w)
 	if err := w.View.Save(); err != nil {
@@ -206,11 +212,11 @@ func TestGatewayAddresses(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	w.api.Blocks([]*v1alpha1.AddressBlock{own, block})
+	w.api.Blocks(kube.Whole([]*v1alpha1.AddressBlock{own, block}))
 	check("before the Router", w)
-	w.api.Routers(routers)
-	w.api.Networks(networks)
-	w.api.Ports([]*v1alpha1.Port{vm})
+	w.api.Routers(kube.Whole(routers))
+	w.api.Networks(kube.Whole(networks))
+	w.api.Ports(kube.Whole([]*v1alpha1.Port{vm}))
 	check("all", w, "lan/n1 office 192.0.2.10")
 	if got := w.portNodes(); len(got) != 0 {
 		t.Errorf("a Port has the address of a gateway: %v", got)
@@ -220,11 +226,11 @@ func TestGatewayAddresses(t *testing.T) {
 	}
 	again := newWorld(t, d)
 	check("after a restart without the API", again, "lan/n1 office 192.0.2.10")
-	again.api.Routers([]*v1alpha1.Router{{ObjectMeta: routers[0].ObjectMeta, Status: routers[0].Status}})
+	again.api.Routers(kube.Whole([]*v1alpha1.Router{{ObjectMeta: routers[0].ObjectMeta, Status: routers[0].Status}}))
 	check("without the Router's gateway", again)
-	again.api.Routers(routers)
+	again.api.Routers(kube.Whole(routers))
 	check("with it again", again, "lan/n1 office 192.0.2.10")
-	again.api.Blocks([]*v1alpha1.AddressBlock{block})
+	again.api.Blocks(kube.Whole([]*v1alpha1.AddressBlock{block}))
 	check("without the block", again)
 }
 
@@ -256,23 +262,23 @@ func TestCentralizedGateway(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	w.api.Blocks([]*v1alpha1.AddressBlock{block("")})
-	w.api.Networks(append(networks, office))
+	w.api.Blocks(kube.Whole([]*v1alpha1.AddressBlock{block("")}))
+	w.api.Networks(kube.Whole(append(networks, office)))
 	check("before the Router", w)
-	w.api.Routers(routers)
+	w.api.Routers(kube.Whole(routers))
 	check("without nodes", w, `lan 192.0.2.10 [] ""`)
-	w.api.Nodes([]*corev1.Node{node("n1", 1, connected), node("n2", 2, nil), node("n3", 3, connected)})
+	w.api.Nodes(kube.Whole([]*corev1.Node{node("n1", 1, connected), node("n2", 2, nil), node("n3", 3, connected)}))
 	check("all", w, `lan 192.0.2.10 [n1 n3] ""`)
-	w.api.Blocks([]*v1alpha1.AddressBlock{block("n3")})
+	w.api.Blocks(kube.Whole([]*v1alpha1.AddressBlock{block("n3")}))
 	check("a node has reported", w, `lan 192.0.2.10 [n1 n3] "n3"`)
 	if err := w.View.Save(); err != nil {
 		t.Fatal(err)
 	}
 	again := newWorld(t, d)
 	check("after a restart without the API", again, `lan 192.0.2.10 [n1 n3] "n3"`)
-	again.api.Nodes([]*corev1.Node{node("n1", 1, nil), node("n2", 2, connected), node("n3", 3, connected)})
+	again.api.Nodes(kube.Whole([]*corev1.Node{node("n1", 1, nil), node("n2", 2, connected), node("n3", 3, connected)}))
 	check("another node is connected", again, `lan 192.0.2.10 [n2 n3] "n3"`)
-	again.api.Blocks(nil)
+	again.api.Blocks(kube.Whole[*v1alpha1.AddressBlock](nil))
 	check("without the block", again)
 }
 
@@ -281,7 +287,7 @@ func TestOwnNodeIsKept(t *testing.T) {
 	w := newWorld(t, disk{})
 	own := func() intent.Node { n, _ := w.Intent.State().Nodes().Get("n1"); return n }
 	n2 := node("n2", 2, nil)
-	w.api.Nodes([]*corev1.Node{node("n1", 1, nil), n2})
+	w.api.Nodes(kube.Whole([]*corev1.Node{node("n1", 1, nil), n2}))
 	want := own()
 	if len(want.Subnets) != 1 || w.OwnProblem() != nil {
 		t.Fatalf("%+v, %v", want, w.OwnProblem())
@@ -297,7 +303,7 @@ func TestOwnNodeIsKept(t *testing.T) {
 		{"back", []*corev1.Node{n2, node("n1", 1, nil)}, false},
 		{"without addresses", []*corev1.Node{n2, node("n1", 1, func(n *corev1.Node) { n.Status.Addresses = nil })}, true},
 	} {
-		w.api.Nodes(tc.nodes)
+		w.api.Nodes(kube.Whole(tc.nodes))
 		if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(own())); diff != "" {
 			t.Errorf("%s (-before +after):\n%s", tc.what, diff)
 		}
@@ -337,7 +343,7 @@ func TestNetworksFollowUplinks(t *testing.T) {
 		if len(d) > 0 {
 			check("what is remembered")
 		}
-		w.api.Networks([]*v1alpha1.Network{office})
+		w.api.Networks(kube.Whole([]*v1alpha1.Network{office}))
 		check("the API")
 		if err := w.View.Save(); err != nil {
 			t.Fatal(err)
@@ -350,17 +356,17 @@ func TestProblemsAreLoggedOnce(t *testing.T) {
 	w := newWorld(t, disk{})
 	routers, networks := lan()
 	networks[0].Spec.Subnets = append(networks[0].Spec.Subnets, v1alpha1.Subnet{CIDR: "nonsense"})
-	w.api.Routers(routers)
-	w.api.Networks(networks)
-	w.api.Nodes([]*corev1.Node{node("n1", 1, nil), node("n2", 1, nil)})
-	w.api.Networks(append(networks, &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "wan"}, Status: v1alpha1.NetworkStatus{ID: 3}}))
-	w.api.Nodes([]*corev1.Node{node("n1", 1, nil), node("n2", 1, nil), node("n3", 3, nil)})
+	w.api.Routers(kube.Whole(routers))
+	w.api.Networks(kube.Whole(networks))
+	w.api.Nodes(kube.Whole([]*corev1.Node{node("n1", 1, nil), node("n2", 1, nil)}))
+	w.api.Networks(kube.Whole(append(networks, &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "wan"}, Status: v1alpha1.NetworkStatus{ID: 3}})))
+	w.api.Nodes(kube.Whole([]*corev1.Node{node("n1", 1, nil), node("n2", 1, nil), node("n3", 3, nil)}))
 	if got := strings.Count(w.log.String(), "nonsense"); got != 1 || len(w.Problems()) != 3 {
 		t.Errorf("told %d times, problems %q; log:\n%s", got, w.Problems(), &w.log)
 	}
 	networks[0] = networks[0].DeepCopy()
 	networks[0].Spec.Subnets = networks[0].Spec.Subnets[:1]
-	w.api.Networks(networks)
+	w.api.Networks(kube.Whole(networks))
 	if got := w.Problems(); len(got) != 2 {
 		t.Errorf("mended: %q", got)
 	}

@@ -19,7 +19,7 @@ import (
 func (s *Source) NodesListed() bool { return s.applied().Listed(apicache.Nodes) }
 
 // Own is this node's object; nil if it is not known.
-func (s *Source) Own() *corev1.Node { return s.applied().Nodes[s.Node] }
+func (s *Source) Own() *corev1.Node { return s.applied().Nodes.Get(s.Node) }
 
 // keepOwn keeps what was known of this node when its object has vanished or has become useless: the
 // pods that run here still need their gateway. New pods are refused, see OwnProblem.
@@ -52,7 +52,7 @@ func (s *Source) keepOwn(c translate.Change[intent.Node]) translate.Change[inten
 
 // translateNodes brings the nodes to what is known, and logs once what cannot be used.
 func (s *Source) translateNodes(before, known apicache.State) translate.Change[intent.Node] {
-	follow(before, known, apicache.Nodes, before.Nodes, known.Nodes, s.nodes.Set)
+	follow(before.Nodes, known.Nodes, s.nodes.Set)
 	changes, problems := s.nodes.Changes()
 	if problems {
 		s.report(&s.nodeProblems, s.nodes.Problems())

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/intent"
 )
@@ -43,7 +44,7 @@ func TestTrustedPorts(t *testing.T) {
 	}
 	attach(w)
 	check("not known", w, false)
-	w.api.Ports([]*v1alpha1.Port{object("vm", true), pod})
+	w.api.Ports(kube.Whole([]*v1alpha1.Port{object("vm", true), pod}))
 	check("trusted", w, true)
 	attach(w)
 	check("plugged anew", w, true)
@@ -53,6 +54,6 @@ func TestTrustedPorts(t *testing.T) {
 	again := newWorld(t, d)
 	attach(again)
 	check("after a start without the API", again, true)
-	w.api.Ports([]*v1alpha1.Port{object("vm", false), pod})
+	w.api.Ports(kube.Whole([]*v1alpha1.Port{object("vm", false), pod}))
 	check("not any more", w, false)
 }

@@ -23,7 +23,7 @@ func (p *Planner) Claim(ctx context.Context, at attachment.Attachment) error {
 	if p.claimed(s, at) {
 		return nil
 	}
-	if s.Networks[at.NetworkName] == nil {
+	if s.Networks.Get(at.NetworkName) == nil {
 		return early(v1alpha1.ReasonNetworkNotFound, "network %s is not known any more", at.NetworkName)
 	}
 	if other := sameMAC(s, at); other != "" {
@@ -54,7 +54,7 @@ func (p *Planner) Claim(ctx context.Context, at attachment.Attachment) error {
 
 // claimed says that the view shows everything that Claim makes.
 func (p *Planner) claimed(s apicache.State, at attachment.Attachment) bool {
-	port := s.Ports[at.PortKey()]
+	port := s.Ports.Get(at.PortKey())
 	if port == nil || port.Spec.Pod == nil || port.Spec.Pod.UID != at.PodUID || port.Status.Node != p.Node {
 		return false
 	}
@@ -62,7 +62,7 @@ func (p *Planner) claimed(s apicache.State, at attachment.Attachment) bool {
 		return true
 	}
 	for _, a := range at.Addresses {
-		single := s.Blocks[names.BlockName(at.NetworkName, netip.PrefixFrom(a.Addr(), a.Addr().BitLen()))]
+		single := s.Blocks.Get(names.BlockName(at.NetworkName, netip.PrefixFrom(a.Addr(), a.Addr().BitLen())))
 		if single == nil || single.Spec.Node != p.Node || single.Spec.Port != at.PortKey() {
 			return false
 		}
@@ -74,7 +74,7 @@ func (p *Planner) claimed(s apicache.State, at attachment.Attachment) bool {
 // "" if none has.
 func sameMAC(s apicache.State, at attachment.Attachment) string {
 	mac := at.MAC.String()
-	for key, o := range s.Ports {
+	for key, o := range s.Ports.All() {
 		if key != at.PortKey() && o.Spec.Network == at.NetworkName && (o.Status.MAC == mac || o.Spec.MAC == mac) {
 			return key
 		}

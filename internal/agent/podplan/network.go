@@ -26,6 +26,7 @@ func (p *Planner) on(ctx context.Context, i attachment.Plan, name string) (attac
 	}
 	i.NetworkName, i.NetworkID, i.MTU, i.Subnets, i.DNS = n.Name, n.ID, n.MTU, n.Subnets, dnsOf(n.DNS)
 	i.BlockSpace = n.object.Spec.IPAM != v1alpha1.PodCIDR
+	i.Leased = n.Leased
 	i.NodeAddresses = i.Primary && i.BlockSpace && !n.shared()
 	i.Routes = append(i.Routes, routesOf(n.object)...)
 	return i, nil
@@ -79,7 +80,7 @@ func (p *Planner) awaitNetwork(ctx context.Context, name string) (n readyNetwork
 		}
 		var ok bool
 		n.Network, n.router, ok = p.InEffect(s, name)
-		n.object = s.Networks[name]
+		n.object = s.Networks.Get(name)
 		return ok
 	})
 	if err := p.unready(s, name); err != nil {
@@ -93,7 +94,7 @@ func (p *Planner) awaitNetwork(ctx context.Context, name string) (n readyNetwork
 
 // unready says why a Network cannot be used.
 func (p *Planner) unready(s apicache.State, name string) error {
-	n := s.Networks[name]
+	n := s.Networks.Get(name)
 	switch {
 	case n == nil && s.Listed(kube.Networks):
 		return refused(v1alpha1.ReasonNetworkNotFound, "network %s does not exist", name)

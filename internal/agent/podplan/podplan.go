@@ -140,7 +140,7 @@ func (p *Planner) Plan(ctx context.Context, ask cni.Request) ([]attachment.Plan,
 // mayBeFixed refuses addresses and MACs that an interface asks for and that its Network does not
 // let it choose.
 func (p *Planner) mayBeFixed(i attachment.Plan) error {
-	n := p.View.State().Networks[i.NetworkName]
+	n := p.View.State().Networks.Get(i.NetworkName)
 	if n == nil {
 		return nil // the Network default, of which nothing is said yet
 	}
@@ -196,13 +196,13 @@ func answered(err error) bool {
 
 // namespace finds the namespace of an ADD; nil if the API is away and nothing is remembered of it.
 func (p *Planner) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	if ns := p.View.State().Namespaces[name]; ns != nil {
+	if ns := p.View.State().Namespaces.Get(name); ns != nil {
 		return ns, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
-	if s, ok := p.View.Await(bounded, func(s apicache.State) bool { return s.Namespaces[name] != nil }); ok {
-		return s.Namespaces[name], nil
+	if s, ok := p.View.Await(bounded, func(s apicache.State) bool { return s.Namespaces.Get(name) != nil }); ok {
+		return s.Namespaces.Get(name), nil
 	}
 	bounded, cancel = context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -328,7 +328,7 @@ func (p *Planner) secondary(ctx context.Context, i attachment.Plan, name, primar
 	if err != nil {
 		return i, err
 	}
-	if n := p.View.State().Networks[name]; n != nil && !translate.MayAttach(n, namespace, p.Node) {
+	if n := p.View.State().Networks.Get(name); n != nil && !translate.MayAttach(n, namespace, p.Node) {
 		what := "its namespaceSelector does not select it"
 		if n.Spec.Node != "" && n.Spec.Node != p.Node {
 			what = "it is for node " + n.Spec.Node + " only"
@@ -345,7 +345,7 @@ func (p *Planner) mayJoinDefault(ctx context.Context, primary string) error {
 	if primary == intent.DefaultNetworkName {
 		return nil
 	}
-	if p.View.State().Networks[primary] == nil {
+	if p.View.State().Networks.Get(primary) == nil {
 		return early(v1alpha1.ReasonNetworkNotFound, "network %s, which the pod is on, is not known", primary)
 	}
 	n, err := p.awaitNetwork(ctx, primary)
@@ -361,7 +361,7 @@ func (p *Planner) mayJoinDefault(ctx context.Context, primary string) error {
 
 // Ranges implements cni.Planner.
 func (p *Planner) Ranges(ctx context.Context, network string, exhausted []netip.Prefix) ([]ipam.Range, error) {
-	if p.View.State().Networks[network] == nil {
+	if p.View.State().Networks.Get(network) == nil {
 		return nil, early(v1alpha1.ReasonNetworkNotFound, "network %s is not known any more", network)
 	}
 	n, err := p.awaitNetwork(ctx, network)

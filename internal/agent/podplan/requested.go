@@ -116,7 +116,7 @@ func asksByNFN(requests []podnets.Request) bool {
 // new, so it is asked for.
 func (p *Planner) definition(ctx context.Context, r podnets.Request) (podnets.Config, error) {
 	key := r.Namespace + "/" + r.Name
-	d := p.View.State().Definitions[key]
+	d := p.View.State().Definitions.Get(key)
 	if d == nil {
 		bounded, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()

@@ -113,12 +113,12 @@ func TestAfterARestartWithoutTheAPI(t *testing.T) {
 		}
 		// It was there for a moment, and did not come to this.
 		u := p.View.Updates(w.refresh)
-		u.Routers(nil)
+		u.Routers(kube.Whole[*v1alpha1.Router](nil))
 		_, err := p.Plan(t.Context(), asks["default"])
 		wantPlanError(t, err, "NetworkNotReady: not heard yet")
 		// A cluster without the kind has no Networks.
 		u.Absent(kube.Networks)
-		u.Namespaces([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}})
+		u.Namespaces(kube.Whole([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}))
 		began := time.Now()
 		if list, err := p.Plan(t.Context(), asks["default"]); err != nil || list[0].NetworkName != "default" || time.Since(began) > 0 {
 			t.Errorf("without the kind: %+v, %v after %v", list, err, time.Since(began))

@@ -15,12 +15,12 @@ import (
 // admit chooses the Network of a machine that names no Port, by its namespace as for pods; or it
 // says why the machine gets none, with the reason.
 func (b *Binder) admit(s apicache.State, m machine) (network, reason, refusal string) {
-	namespace := s.Namespaces[m.namespace]
+	namespace := s.Namespaces.Get(m.namespace)
 	if namespace == nil {
 		return "", v1alpha1.ReasonInvalid, "namespace " + m.namespace + " does not exist"
 	}
 	name, _ := translate.PrimaryNetwork(b.Mapping, m.namespace, namespace, b.Node, s.NetworkList())
-	n := s.Networks[name]
+	n := s.Networks.Get(name)
 	switch {
 	case name == intent.DefaultNetworkName:
 		return "", v1alpha1.ReasonNetworkNotFound, "no Network selects namespace " + m.namespace +
@@ -36,7 +36,7 @@ func (b *Binder) admit(s apicache.State, m machine) (network, reason, refusal st
 // asked of Ports that are there, too: users may make some that look like an agent's.
 func (b *Binder) mayBeOn(s apicache.State, n *v1alpha1.Network, m machine) (reason, refusal string) {
 	switch {
-	case !translate.MayAttach(n, s.Namespaces[m.namespace], b.Node):
+	case !translate.MayAttach(n, s.Namespaces.Get(m.namespace), b.Node):
 		return v1alpha1.ReasonNotAllowed, "network " + n.Name + " does not take Ports of namespace " + m.namespace
 	case !translate.Answers(n):
 		return v1alpha1.ReasonNoDHCP, "network " + n.Name +
@@ -47,7 +47,7 @@ func (b *Binder) mayBeOn(s apicache.State, n *v1alpha1.Network, m machine) (reas
 	if why := translate.FixedMACRefused(n, m.mac); why != "" {
 		return v1alpha1.ReasonFixedMAC, why
 	}
-	for key, o := range s.Ports {
+	for key, o := range s.Ports.All() {
 		if o.Spec.Network == n.Name && key != m.key() &&
 			(translate.SameMAC(o.Status.MAC, m.mac) || translate.SameMAC(o.Spec.MAC, m.mac)) {
 			return v1alpha1.ReasonMACTaken, fmt.Sprintf("MAC %s is that of port %s on network %s", m.mac, key, n.Name)

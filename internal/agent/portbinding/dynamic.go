@@ -41,8 +41,7 @@ func dynamicName(mac intent.MAC) string { return "guest-" + strings.ReplaceAll(m
 // place adds guests that name no Port to those that are plugged: for the user's Port of their
 // namespace that asks for their MAC, else for their own. It returns those of which that has to be
 // made.
-func (b *Binder) place(s apicache.State, unnamed []backend.Guest, asked map[macOf]*v1alpha1.Port,
-	plugged map[string][]backend.Guest,
+func (b *Binder) place(s apicache.State, unnamed []backend.Guest, plugged map[string][]backend.Guest,
 ) (missing []machine) {
 	for _, g := range unnamed {
 		m := machine{namespace: strings.TrimSuffix(g.ID, "/"+anyPort), guest: g}
@@ -55,9 +54,9 @@ func (b *Binder) place(s apicache.State, unnamed []backend.Guest, asked map[macO
 		}
 		m.name = dynamicName(m.mac)
 		key := m.key()
-		if o := asked[macOf{m.namespace, m.mac}]; o != nil {
+		if o := b.ports.asked(macOf{m.namespace, m.mac}); o != nil {
 			key = o.Namespace + "/" + o.Name
-		} else if o := s.Ports[key]; o == nil {
+		} else if o := s.Ports.Get(key); o == nil {
 			missing = append(missing, m)
 		} else if !o.Spec.Dynamic {
 			b.refuse(m, v1alpha1.ReasonNameTaken,
@@ -67,29 +66,6 @@ func (b *Binder) place(s apicache.State, unnamed []backend.Guest, asked map[macO
 		plugged[key] = append(plugged[key], g)
 	}
 	return missing
-}
-
-// macOf is a MAC that users' Ports of a namespace ask for.
-type macOf struct {
-	namespace string
-	mac       intent.MAC
-}
-
-// asked are the users' Ports that ask for a MAC. Of several on different Networks the one with the
-// first name has it.
-func asked(ports map[string]*v1alpha1.Port) map[macOf]*v1alpha1.Port {
-	all := map[macOf]*v1alpha1.Port{}
-	for _, o := range ports {
-		if o.Spec.ByAgent() || o.Spec.MAC == "" {
-			continue
-		}
-		mac, err := intent.ParseMAC(o.Spec.MAC)
-		key := macOf{o.Namespace, mac}
-		if other := all[key]; err == nil && (other == nil || o.Name < other.Name) {
-			all[key] = o
-		}
-	}
-	return all
 }
 
 // refuse tells once of each reason why a machine has no Port.
@@ -155,7 +131,7 @@ func (b *Binder) considerDynamic(ctx context.Context, s apicache.State, o *v1alp
 		return nil
 	}
 	network, ok := b.Flows.Network(o.Spec.Network)
-	n := s.Networks[o.Spec.Network]
+	n := s.Networks.Get(o.Spec.Network)
 	if !ok || n == nil || o.DeletionTimestamp != nil {
 		return nil // what changes is told
 	}
@@ -260,15 +236,10 @@ func (b *Binder) unallocated(ctx context.Context, o *v1alpha1.Port, err error) e
 	return errors.Join(wrapped, b.tell(ctx, o, map[string]any{"lastError": reason + ": " + err.Error()}))
 }
 
-// leave is for the Port of a machine without an interface: of another node's it says nothing, and
-// one that this agent has not made it leaves alone.
-func (b *Binder) leave(ctx context.Context, o *v1alpha1.Port, asked map[macOf]*v1alpha1.Port) (time.Time, error) {
-	if o.Spec.Node != b.Node || o.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByAgent {
-		return time.Time{}, nil
-	}
+// leave is for the Port of a machine of this node without an interface.
+func (b *Binder) leave(ctx context.Context, o *v1alpha1.Port) (time.Time, error) {
 	mac, err := intent.ParseMAC(o.Spec.MAC)
-	superseded := err == nil && asked[macOf{o.Namespace, mac}] != nil
-	return b.idle(ctx, o, superseded)
+	return b.idle(ctx, o, err == nil && b.ports.asked(macOf{o.Namespace, mac}) != nil)
 }
 
 // idle has a machine's Port wait for its interface until its lease has expired, and deletes it then

@@ -9,15 +9,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/backend"
 )
 
 func TestPlugged(t *testing.T) {
 	const uid, podUID = "3a1dbbb8-b757-4021-a4d8-eba8477e61d7", "86c59fef-2c00-42a5-8d4e-673013e074bf"
-	ports := map[string]*v1alpha1.Port{
+	var known apicache.Objects[v1alpha1.Port]
+	for key, o := range map[string]*v1alpha1.Port{
 		"shop/db":       {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: uid}},
 		"shop/web.eth0": {ObjectMeta: metav1.ObjectMeta{UID: podUID}, Spec: v1alpha1.PortSpec{Pod: &v1alpha1.PortPod{Name: "web"}}},
+	} {
+		known = known.Put(key, o)
 	}
+	ports := newIndex()
+	ports.follow(known, func(*v1alpha1.Port) bool { return false })
 	for _, tc := range []struct {
 		name, ifaceID string
 		actual        int
@@ -40,7 +46,7 @@ func TestPlugged(t *testing.T) {
 			if tc.want != "" {
 				want[tc.want] = []backend.Guest{i}
 			}
-			got, unnamed := plugged([]backend.Guest{i}, ports)
+			got, unnamed := ports.plugged([]backend.Guest{i})
 			if (len(unnamed) == 1) != (tc.ifaceID == "shop/?") {
 				t.Errorf("of those that name none: %v", unnamed)
 			}

@@ -84,12 +84,16 @@ type Options struct {
 	Flows   Flows
 	Events  Recorder
 	MTU     func() int
+	// BoundFirst has a Port say that it is bound before it forwards: the controller connects what
+	// the API says to be bound.
+	BoundFirst bool
 }
 
 // Binder is the part of one node's agent.
 type Binder struct {
 	Options
-	wake trigger.Trigger
+	wake  trigger.Trigger
+	ports *index // of Run
 
 	// told are the statuses that were written last, by namespace/name, until the view shows them.
 	mu   sync.Mutex
@@ -102,7 +106,10 @@ type Binder struct {
 
 // New makes a Binder.
 func New(o Options) *Binder {
-	return &Binder{Options: o, wake: trigger.New(), told: map[string]string{}, waiting: map[attachment.Key]time.Time{}}
+	return &Binder{
+		Options: o, wake: trigger.New(), ports: newIndex(), told: map[string]string{},
+		waiting: map[attachment.Key]time.Time{},
+	}
 }
 
 // Kick says that something of Open vSwitch has changed.
@@ -150,9 +157,9 @@ func (b *Binder) pass(ctx context.Context) (due time.Time, _ error) {
 		return due, nil //nolint:nilerr // the database is away: what is bound stays, and its return is told
 	}
 	s := b.View.State()
-	plugged, unnamed := plugged(found, s.Ports)
-	asked := asked(s.Ports)
-	missing := b.place(s, unnamed, asked, plugged)
+	b.ports.follow(s.Ports, b.concerned)
+	plugged, unnamed := b.ports.plugged(found)
+	missing := b.place(s, unnamed, plugged)
 	var errs []error
 	for _, at := range b.Store.List() {
 		if at.IsPort() {
@@ -160,25 +167,26 @@ func (b *Binder) pass(ctx context.Context) (due time.Time, _ error) {
 		}
 	}
 	for key, list := range plugged {
-		if o := s.Ports[key]; o != nil && !o.Spec.ByAgent() {
+		switch o := s.Ports.Get(key); {
+		case o == nil:
+		case o.Spec.Dynamic && s.Listed(kube.Ports):
+			errs = append(errs, b.considerDynamic(ctx, s, o, list))
+		case !o.Spec.ByAgent():
 			errs = append(errs, b.consider(ctx, s, o, list))
 		}
 	}
-	for key, o := range s.Ports {
-		switch list := plugged[key]; {
-		case o.Spec.Pod != nil || !s.Listed(kube.Ports):
-		case len(list) > 0 && o.Spec.Dynamic:
-			errs = append(errs, b.considerDynamic(ctx, s, o, list))
-		case len(list) > 0:
+	for key, o := range b.ports.here {
+		switch {
+		case len(plugged[key]) > 0 || !s.Listed(kube.Ports):
 		case o.Spec.Dynamic:
-			again, err := b.leave(ctx, o, asked)
+			again, err := b.leave(ctx, o)
 			errs = append(errs, err)
 			if due.IsZero() || !again.IsZero() && again.Before(due) {
 				due = again
 			}
 		case o.Status.Node == b.Node:
 			errs = append(errs, b.tell(ctx, o, unbound()))
-		case b.complained(o.Status.LastError):
+		default:
 			errs = append(errs, b.tell(ctx, o, map[string]any{"lastError": nil}))
 		}
 	}
@@ -188,36 +196,12 @@ func (b *Binder) pass(ctx context.Context) (due time.Time, _ error) {
 	return due, errors.Join(errs...)
 }
 
-// anyPort is what an iface-id has in place of a Port's name if the machine names none.
-const anyPort = "?"
-
-// plugged are the interfaces that can be used, by the key of the Port that has their iface-id
-// as its key or UID, and those that name none. One that ovs-vswitchd could not open, such as the
-// tap of a machine that is gone, is none.
-func plugged(found []backend.Guest, ports map[string]*v1alpha1.Port) (m map[string][]backend.Guest,
-	unnamed []backend.Guest,
-) {
-	byUID := map[string]string{}
-	for key, o := range ports {
-		if o.Spec.Pod == nil {
-			byUID[string(o.UID)] = key
-		}
+// concerned says whether a Port without an interface on this node may have to be told or to go.
+func (b *Binder) concerned(o *v1alpha1.Port) bool {
+	if o.Spec.Dynamic {
+		return o.Spec.Node == b.Node && o.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByAgent
 	}
-	m = map[string][]backend.Guest{}
-	for _, i := range found {
-		key := i.ID
-		if named, ok := byUID[key]; ok {
-			key = named
-		}
-		switch namespace, name, ok := strings.Cut(key, "/"); {
-		case !ok || namespace == "" || name == "" || i.Number < 0:
-		case name == anyPort:
-			unnamed = append(unnamed, i)
-		default:
-			m[key] = append(m[key], i)
-		}
-	}
-	return m, unnamed
+	return o.Status.Node == b.Node || b.complained(o.Status.LastError)
 }
 
 // keep ends a binding if its Port or interface is gone. Dynamic Ports outlast their interface.
@@ -225,7 +209,7 @@ func (b *Binder) keep(ctx context.Context, s apicache.State, at attachment.Attac
 	plugged map[string][]backend.Guest,
 ) error {
 	key := at.PortKey()
-	o := s.Ports[key]
+	o := s.Ports.Get(key)
 	why := ""
 	switch {
 	case o == nil && s.Listed(kube.Ports):
@@ -274,7 +258,7 @@ func has(list []backend.Guest, name string) bool {
 
 // allowed says whether this node may bind a Port, with the reason and the text of a refusal.
 func (b *Binder) allowed(s apicache.State, o *v1alpha1.Port) (ok bool, reason, refusal string) {
-	n := s.Networks[o.Spec.Network]
+	n := s.Networks.Get(o.Spec.Network)
 	switch {
 	case o.Spec.Node != "" && o.Spec.Node != b.Node:
 		return false, v1alpha1.ReasonBoundElsewhere, "it is for node " + o.Spec.Node + " only" + b.here()
@@ -325,7 +309,7 @@ func (b *Binder) consider(ctx context.Context, s apicache.State, o *v1alpha1.Por
 	return b.connect(ctx, o, at, map[string]any{})
 }
 
-// connect makes a Port forward, and its status say so beside what is given.
+// connect makes a Port forward, and its status say that it is bound beside what is given.
 func (b *Binder) connect(ctx context.Context, o *v1alpha1.Port, at attachment.Attachment,
 	status map[string]any,
 ) error {
@@ -334,6 +318,14 @@ func (b *Binder) connect(ctx context.Context, o *v1alpha1.Port, at attachment.At
 		return fmt.Errorf("port %s: %w", key, err)
 	}
 	delete(b.waiting, at.Key)
+	status["phase"], status["node"] = v1alpha1.PortBound, b.Node
+	status["boundTime"] = metav1.Time{Time: at.Created}
+	if b.BoundFirst {
+		if err := b.tell(ctx, o, status); err != nil {
+			return err
+		}
+		status = map[string]any{}
+	}
 	if err := b.Flows.Connect(ctx, at); err != nil {
 		err = fmt.Errorf("port %s: %w", key, err)
 		var refused *backend.RefusedError
@@ -343,8 +335,7 @@ func (b *Binder) connect(ctx context.Context, o *v1alpha1.Port, at attachment.At
 		}
 		return err
 	}
-	status["phase"], status["node"], status["lastError"] = v1alpha1.PortBound, b.Node, nil
-	status["boundTime"] = metav1.Time{Time: at.Created}
+	status["lastError"] = nil
 	return b.tell(ctx, o, status)
 }
 

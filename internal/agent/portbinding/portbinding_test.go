@@ -48,16 +48,23 @@ type world struct {
 	nodes   []string
 	// refuses has Connect fail as if the switch refused the flows.
 	refuses bool
+	// boundFirst has Connect fail unless the API says that the Port is bound.
+	boundFirst bool
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{
+	w := stopped(t)
+	t.Cleanup(w.start())
+	return w
+}
+
+// stopped is a world before its Binder runs.
+func stopped(t *testing.T) *world {
+	return &world{
 		t: t, api: kubetest.New("n1"), path: filepath.Join(t.TempDir(), "state.db"), guests: map[string]backend.Guest{}, numbers: map[string]int{},
 		flows: map[string]attachment.Attachment{}, nodes: []string{"n1", "n2"},
 	}
-	t.Cleanup(w.start())
-	return w
 }
 
 // start runs a Binder with what is on disk, until the returned function is called.
@@ -73,7 +80,7 @@ func (w *world) start() (stop func()) {
 	}
 	w.Binder = New(Options{
 		Log: log, Node: "n1", Mapping: config.MapFlat, Guests: w, API: w.api, Blocks: w, View: w.view, Store: w.store, Flows: w, Events: w,
-		MTU: func() int { return 1450 },
+		MTU: func() int { return 1450 }, BoundFirst: w.boundFirst,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -116,6 +123,9 @@ func (w *world) Connect(_ context.Context, at attachment.Attachment) error {
 	defer w.mu.Unlock()
 	if w.refuses {
 		return &backend.RefusedError{Problem: "the switch refuses it: OFPBAC_BAD_ARGUMENT"}
+	}
+	if s := w.status(at.PortName); w.boundFirst && (s.Phase != v1alpha1.PortBound || s.Node != "n1") {
+		return errors.New("the controller does not know that it is bound")
 	}
 	w.flows[at.PortKey()] = at
 	return nil
@@ -255,10 +265,7 @@ func TestBindAndUnbind(t *testing.T) {
 }
 
 func TestBindingOutlivesRestarts(t *testing.T) {
-	w := &world{
-		t: t, api: kubetest.New("n1"), path: filepath.Join(t.TempDir(), "state.db"), guests: map[string]backend.Guest{}, numbers: map[string]int{},
-		flows: map[string]attachment.Attachment{}, nodes: []string{"n1"},
-	}
+	w := stopped(t)
 	stop := w.start()
 	w.plug("tap0", "shop/vm", 5)
 	w.api.Add(port("vm", "10.0.0.20"))
@@ -338,6 +345,22 @@ func TestRefusedPort(t *testing.T) {
 		s := w.status("vm")
 		return s.LastError == "" && s.Phase == v1alpha1.PortBound && w.connected("vm") != 0
 	})
+}
+
+// Where the controller connects Ports, it learns from the API which are bound.
+func TestBoundBeforeItForwards(t *testing.T) {
+	w := stopped(t)
+	w.boundFirst = true
+	t.Cleanup(w.start())
+	w.api.Add(port("vm", "10.0.0.20"))
+	w.refuse(true)
+	w.plug("tap0", "shop/vm", 5)
+	kubetest.Eventually(t, "the refusal is told", func() bool { return strings.HasPrefix(w.status("vm").LastError, "RefusedBySwitch: ") })
+	w.refuse(false)
+	kubetest.Eventually(t, "the Port is connected", func() bool { return w.connected("vm") != 0 && w.status("vm").LastError == "" })
+	if s := w.status("vm"); s.Phase != v1alpha1.PortBound || s.Node != "n1" || s.BoundTime == nil {
+		t.Errorf("status %+v", s)
+	}
 }
 
 func (w *world) refuse(refuses bool) {

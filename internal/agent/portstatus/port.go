@@ -66,7 +66,7 @@ func (p *Publisher) replace(ctx context.Context, former *v1alpha1.Port) error {
 	defer cancel()
 	key := former.Namespace + "/" + former.Name
 	_, gone := p.View.Await(ctx, func(s apicache.State) bool {
-		return s.Ports[key] == nil || s.Ports[key].UID != former.UID
+		return s.Ports.Get(key) == nil || s.Ports.Get(key).UID != former.UID
 	})
 	if !gone {
 		return fmt.Errorf("node %s and the controller have not deleted it yet; while its pod is there, no other can have it", former.Spec.Node)

@@ -19,6 +19,7 @@ import (
 	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/apicache/apicachetest"
 	"coelan.io/coelan/internal/agent/blockipam"
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/agent/kube/kubetest"
 	"coelan.io/coelan/internal/attachment"
 )
@@ -53,7 +54,7 @@ func (w *world) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	hide := w.api.Show(w.view.Updates(func() {}), func(pods []*corev1.Pod) {
+	hide := w.api.Show(w.view.Updates(func() {}), func(pods kube.Delta[*corev1.Pod]) {
 		w.view.SetPods(pods)
 		w.PodsChanged()
 	})
@@ -198,7 +199,7 @@ func TestFormerPodOfAnotherNode(t *testing.T) {
 		Spec:       v1alpha1.PortSpec{Network: "lan", Node: "n2", Pod: &v1alpha1.PortPod{Name: "p", UID: "u1", Interface: "net1"}},
 	})
 	w.run()
-	kubetest.Eventually(t, "the Port is seen", func() bool { return w.view.State().Ports["shop/p.net1"] != nil })
+	kubetest.Eventually(t, "the Port is seen", func() bool { return w.view.State().Ports.Get("shop/p.net1") != nil })
 	w.Changed(w.attach("p", "u2", "lan", "10.0.0.9"))
 	kubetest.Eventually(t, "the former Port is looked at", func() bool { return slices.Contains(w.api.Calls(), "get port shop/p.net1") })
 	w.api.RemovePort("shop/p.net1")
@@ -230,10 +231,10 @@ func TestAnnotations(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: types.UID("u1")}}
 	w.api.Add(pod)
 	w.run()
-	kubetest.Eventually(t, "the pod is seen", func() bool { return w.view.State().Pods["u1"] != nil })
+	kubetest.Eventually(t, "the pod is seen", func() bool { return w.view.State().Pods.Get("u1") != nil })
 	w.Changed(w.attach("p", "u1", "lan"))
 	kubetest.Eventually(t, "the pod is told", func() bool {
-		p := w.view.State().Pods["u1"]
+		p := w.view.State().Pods.Get("u1")
 		return p != nil && p.Annotations["interfaces"] == "1"
 	})
 }
@@ -246,7 +247,7 @@ func TestAnnotationsOfAPodThatComesLater(t *testing.T) {
 	kubetest.Eventually(t, "the Port is there", func() bool { return len(w.api.AllPorts()) == 1 })
 	w.api.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: types.UID("u1")}})
 	kubetest.Eventually(t, "the pod is told", func() bool {
-		p := w.view.State().Pods["u1"]
+		p := w.view.State().Pods.Get("u1")
 		return p != nil && p.Annotations["interfaces"] == "1"
 	})
 }

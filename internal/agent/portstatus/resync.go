@@ -47,7 +47,7 @@ func (p *Publisher) guard(ctx context.Context) {
 		changed := p.View.Changes()
 		s := p.View.State()
 		for _, at := range p.Store.List() {
-			if !translate.Fixed(at) || s.Ports[at.PortKey()] != nil {
+			if !translate.Fixed(at) || s.Ports.Get(at.PortKey()) != nil {
 				continue
 			}
 			if _, wanted := p.attached(at.PortKey()); wanted {

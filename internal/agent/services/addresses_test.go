@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -52,43 +53,43 @@ func TestExternalIPs(t *testing.T) {
 	has(false, "is an address of node n2")
 	w.SetNodes(nil)
 	has(true, "")
-	w.about.Pools([]*v1alpha1.LoadBalancerPool{{
+	w.about.Pools(kube.Whole([]*v1alpha1.LoadBalancerPool{{
 		ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Status: v1alpha1.LoadBalancerPoolStatus{Ranges: []string{ip}},
-	}})
+	}}))
 	has(false, "is an address of LoadBalancerPool edge")
-	w.about.Pools(nil)
+	w.about.Pools(kube.Whole[*v1alpha1.LoadBalancerPool](nil))
 	has(true, "")
-	w.from.CIDRs([]*networkingv1.ServiceCIDR{{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"198.51.100.0/24"}}}})
+	w.from.CIDRs(kube.Whole([]*networkingv1.ServiceCIDR{{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"198.51.100.0/24"}}}}))
 	has(false, "is in 198.51.100.0/24 of the cluster's Services")
-	w.from.CIDRs(nil)
+	w.from.CIDRs(kube.Whole[*networkingv1.ServiceCIDR](nil))
 	has(true, "")
 	office := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "office"}}
 	office.Spec.Type, office.Spec.Subnets = v1alpha1.VLAN, []v1alpha1.Subnet{{CIDR: "198.51.100.0/24"}}
-	w.about.Networks([]*v1alpha1.Network{office})
+	w.about.Networks(kube.Whole([]*v1alpha1.Network{office}))
 	has(false, "is in 198.51.100.0/24 of network office")
 	moved := office.DeepCopy()
 	moved.Spec.Subnets[0].CIDR = "203.0.113.0/24"
-	w.about.Networks([]*v1alpha1.Network{moved})
+	w.about.Networks(kube.Whole([]*v1alpha1.Network{moved}))
 	has(true, "")
 	green := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "green"}, Status: v1alpha1.NetworkStatus{Router: "green"}}
 	green.Spec.Router, green.Spec.Subnets = "green", []v1alpha1.Subnet{{CIDR: "198.51.100.0/24"}}
-	w.about.Networks([]*v1alpha1.Network{green})
+	w.about.Networks(kube.Whole([]*v1alpha1.Network{green}))
 	has(true, "")
 	router := &v1alpha1.Router{ObjectMeta: metav1.ObjectMeta{Name: "green"}}
 	both := []v1alpha1.RouteTarget{v1alpha1.DefaultRouteTarget}
 	router.Spec.ImportRouteTargets, router.Spec.ExportRouteTargets = both, both
-	w.about.Routers([]*v1alpha1.Router{router})
+	w.about.Routers(kube.Whole([]*v1alpha1.Router{router}))
 	has(false, "is in 198.51.100.0/24 of network green")
-	w.about.Routers(nil)
+	w.about.Routers(kube.Whole[*v1alpha1.Router](nil))
 	has(true, "")
-	w.about.Networks([]*v1alpha1.Network{{
+	w.about.Networks(kube.Whole([]*v1alpha1.Network{{
 		ObjectMeta: metav1.ObjectMeta{Name: "red"},
 		Spec: v1alpha1.NetworkSpec{
 			Role: v1alpha1.Primary, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "shop"}},
 			Subnets: []v1alpha1.Subnet{{CIDR: "10.1.0.0/24"}},
 		},
 		Status: v1alpha1.NetworkStatus{Router: "red"},
-	}})
+	}}))
 	has(false, "private router red")
 }
 

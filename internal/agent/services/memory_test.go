@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
@@ -32,7 +33,7 @@ func TestServicesAreRemembered(t *testing.T) {
 	t.Run("before", func(t *testing.T) {
 		w := newWorld(t, dir, nil)
 		w.hearNetworks("shop")
-		w.from.CIDRs([]*networkingv1.ServiceCIDR{{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "nonsense"}}}})
+		w.from.CIDRs(kube.Whole([]*networkingv1.ServiceCIDR{{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "nonsense"}}}}))
 		w.from.Services.Set(service("web", "10.96.0.10"))
 		w.from.Services.Set(service("db", "10.96.0.11"))
 		w.from.Slices.Set(slice("web", "10.244.1.2"))
@@ -241,7 +242,7 @@ func TestOlderMemory(t *testing.T) {
 		t.Run(start+" start without the API", func(t *testing.T) {
 			w := newWorld(t, dir, nil)
 			w.from.Services.Failed(errors.New("connection refused"))
-			w.from.CIDRs([]*networkingv1.ServiceCIDR{{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/16"}}}})
+			w.from.CIDRs(kube.Whole([]*networkingv1.ServiceCIDR{{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/16"}}}}))
 			w.hearNetworks("shop")
 			eventually(t, func() string { // what is known of the API is intent
 				_, ok := w.Intent.State().ServiceRanges().Get("10.97.0.0/16")

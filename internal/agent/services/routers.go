@@ -4,6 +4,7 @@ package services
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -58,7 +59,7 @@ func (s *Services) Recheck() {
 // are.
 func selecting(state apicache.State) []*v1alpha1.Network {
 	var list []*v1alpha1.Network
-	for _, n := range state.Networks {
+	for n := range state.Networks.Values() {
 		if n.Spec.NamespaceSelector != nil {
 			list = append(list, n)
 		}
@@ -68,30 +69,36 @@ func selecting(state apicache.State) []*v1alpha1.Network {
 }
 
 func (s *Services) routerOf(namespace string) string {
-	return translate.ServiceRouter(s.Mapping, namespace, s.objects.Namespaces[namespace], s.Node, s.selecting,
-		func(name string) bool { return s.objects.Routers[name] != nil })
+	return translate.ServiceRouter(s.Mapping, namespace, s.objects.Namespaces.Get(namespace), s.Node, s.selecting,
+		func(name string) bool { return s.objects.Routers.Get(name) != nil })
 }
 
 // setCIDRs takes the API's prefixes of ClusterIPs.
-func (s *Services) setCIDRs(objects []*networkingv1.ServiceCIDR) {
-	var list []netip.Prefix
-	for _, o := range objects {
-		for _, text := range o.Spec.CIDRs {
-			p, err := netip.ParsePrefix(text)
-			if err != nil {
-				s.Log.Warn("a ServiceCIDR has an invalid prefix, which is ignored", "servicecidr", o.Name, "err", err)
-				continue
-			}
-			list = append(list, p.Masked())
-		}
-	}
+func (s *Services) setCIDRs(d kube.Delta[*networkingv1.ServiceCIDR]) {
 	s.heard(func() {
-		if !slices.Equal(s.cidrs, list) {
+		d.Apply(s.cidrObjects, (*networkingv1.ServiceCIDR).GetName)
+		if list := s.prefixes(); !slices.Equal(s.cidrs, list) {
 			s.cidrs = list
 			s.forgetExternalIPs()
 		}
 		s.listed[kube.ServiceCIDRs] = true
 	})
+}
+
+// prefixes are those of all ServiceCIDRs, of which clusters have few. The caller holds mu.
+func (s *Services) prefixes() []netip.Prefix {
+	var list []netip.Prefix
+	for _, name := range slices.Sorted(maps.Keys(s.cidrObjects)) {
+		for _, text := range s.cidrObjects[name].Spec.CIDRs {
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				s.Log.Warn("a ServiceCIDR has an invalid prefix, which is ignored", "servicecidr", name, "err", err)
+				continue
+			}
+			list = append(list, p.Masked())
+		}
+	}
+	return list
 }
 
 // ranges are the prefixes of ClusterIPs, of the API and of the configuration. The caller holds mu.

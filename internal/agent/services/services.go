@@ -19,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
@@ -83,8 +84,10 @@ type Services struct {
 	ports   *nodePorts
 	leaving bool
 	routers map[string]string // by namespace, of those that were asked for
-	cidrs   []netip.Prefix
-	nodes   []*corev1.Node
+	// cidrObjects are by name, cidrs the prefixes of them.
+	cidrObjects map[string]*networkingv1.ServiceCIDR
+	cidrs       []netip.Prefix
+	nodes       []*corev1.Node
 	// objects is the View's State that Services are translated by, selecting its Networks that may
 	// select namespaces.
 	objects   apicache.State
@@ -111,9 +114,10 @@ func New(o Options) *Services {
 		Options: o, native: o.Config.Mode == config.NativeServices,
 		wake: trigger.New(), ready: make(chan struct{}), away: make(chan struct{}),
 		ports: newNodePorts(o.Config.NodePortAddresses, listeners), routers: map[string]string{},
-		listed:  map[string]bool{},
-		told:    map[translate.ServiceProblem]bool{},
-		objects: o.View.State(),
+		cidrObjects: map[string]*networkingv1.ServiceCIDR{},
+		listed:      map[string]bool{},
+		told:        map[translate.ServiceProblem]bool{},
+		objects:     o.View.State(),
 	}
 	s.selecting = selecting(s.objects)
 	s.health = newHealthChecks(o.Log, o.Config.NodePortAddresses, o.Healthy)

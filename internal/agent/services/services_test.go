@@ -124,9 +124,9 @@ func (w *world) hearNetworks(namespaces ...string) {
 	for _, n := range namespaces {
 		list = append(list, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n, Labels: map[string]string{"name": n}}})
 	}
-	w.about.Namespaces(list)
-	w.about.Networks(nil)
-	w.about.Routers(nil)
+	w.about.Namespaces(kube.Whole(list))
+	w.about.Networks(kube.Whole[*v1alpha1.Network](nil))
+	w.about.Routers(kube.Whole[*v1alpha1.Router](nil))
 }
 
 // listed tells that these are all Services, and all EndpointSlices.
@@ -265,23 +265,23 @@ func TestRouterOfServices(t *testing.T) {
 			Status: v1alpha1.NetworkStatus{Router: router},
 		}
 	}
-	w.about.Networks([]*v1alpha1.Network{network("red-router")})
+	w.about.Networks(kube.Whole([]*v1alpha1.Network{network("red-router")}))
 	w.await("web@red-router")
-	w.about.Networks([]*v1alpha1.Network{network("")}) // not known yet
+	w.about.Networks(kube.Whole([]*v1alpha1.Network{network("")})) // not known yet
 	w.await()
-	w.about.Networks(nil)
+	w.about.Networks(kube.Whole[*v1alpha1.Network](nil))
 	w.await("web@default")
-	w.about.Namespaces(nil)
+	w.about.Namespaces(kube.Whole[*corev1.Namespace](nil))
 	w.await()
-	w.about.Namespaces([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}})
+	w.about.Namespaces(kube.Whole([]*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}))
 	w.await("web@default")
 }
 
 func TestRouterOf(t *testing.T) {
-	namespace := func(labels map[string]string) map[string]*corev1.Namespace {
-		return map[string]*corev1.Namespace{"shop": {ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: labels}}}
+	namespace := func(labels map[string]string) (o apicache.Objects[corev1.Namespace]) {
+		return o.Put("shop", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: labels}})
 	}
-	routers := map[string]*v1alpha1.Router{"ns-shop": {ObjectMeta: metav1.ObjectMeta{Name: "ns-shop"}}}
+	routers := apicache.Objects[v1alpha1.Router]{}.Put("ns-shop", &v1alpha1.Router{ObjectMeta: metav1.ObjectMeta{Name: "ns-shop"}})
 	isolated := map[string]string{v1alpha1.LabelIsolated: "true"}
 	for _, tc := range []struct {
 		name    string
@@ -324,16 +324,16 @@ func TestRecheckOnlyWhatMatters(t *testing.T) {
 		change  func()
 		matters bool
 	}{
-		{"Namespaces", func() { api.Namespaces([]*corev1.Namespace{{ObjectMeta: meta}}) }, true},
-		{"Blocks", func() { api.Blocks([]*v1alpha1.AddressBlock{{ObjectMeta: meta}}) }, false},
-		{"Networks", func() { api.Networks([]*v1alpha1.Network{{ObjectMeta: meta}}) }, true},
-		{"Ports", func() { api.Ports([]*v1alpha1.Port{{ObjectMeta: meta}}) }, false},
-		{"Routers", func() { api.Routers([]*v1alpha1.Router{{ObjectMeta: meta}}) }, true},
-		{"Nodes", func() { api.Nodes([]*corev1.Node{{ObjectMeta: meta}}) }, false},
-		{"Pools", func() { api.Pools([]*v1alpha1.LoadBalancerPool{{ObjectMeta: meta}}) }, true},
-		{"FloatingIPs", func() { api.FloatingIPs([]*v1alpha1.FloatingIP{{ObjectMeta: meta}}) }, false},
-		{"Definitions", func() { api.Definitions([]*kube.Definition{{ObjectMeta: meta}}) }, false},
-		{"no Networks any more", func() { api.Networks(nil) }, true},
+		{"Namespaces", func() { api.Namespaces(kube.Whole([]*corev1.Namespace{{ObjectMeta: meta}})) }, true},
+		{"Blocks", func() { api.Blocks(kube.Whole([]*v1alpha1.AddressBlock{{ObjectMeta: meta}})) }, false},
+		{"Networks", func() { api.Networks(kube.Whole([]*v1alpha1.Network{{ObjectMeta: meta}})) }, true},
+		{"Ports", func() { api.Ports(kube.Whole([]*v1alpha1.Port{{ObjectMeta: meta}})) }, false},
+		{"Routers", func() { api.Routers(kube.Whole([]*v1alpha1.Router{{ObjectMeta: meta}})) }, true},
+		{"Nodes", func() { api.Nodes(kube.Whole([]*corev1.Node{{ObjectMeta: meta}})) }, false},
+		{"Pools", func() { api.Pools(kube.Whole([]*v1alpha1.LoadBalancerPool{{ObjectMeta: meta}})) }, true},
+		{"FloatingIPs", func() { api.FloatingIPs(kube.Whole([]*v1alpha1.FloatingIP{{ObjectMeta: meta}})) }, false},
+		{"Definitions", func() { api.Definitions(kube.Whole([]*kube.Definition{{ObjectMeta: meta}})) }, false},
+		{"no Networks any more", func() { api.Networks(kube.Whole[*v1alpha1.Network](nil)) }, true},
 	} {
 		tc.change()
 		looks := false

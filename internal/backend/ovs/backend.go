@@ -159,6 +159,7 @@ func (b *Backend) handlePackets() {
 	b.packets.on(pipeline.UnresolvedUserdata, b.external.unresolved, nil)
 	b.packets.on(pipeline.OversizeUserdata, b.external.oversize, tooBig.lost)
 	b.packets.on(pipeline.QuoteUserdata, b.external.quote, nil)
+	b.packets.on(pipeline.LeaseUserdata, b.replied, nil)
 	b.packets.on(pipeline.DHCPUserdata, b.dhcp.answer, b.dhcp.lost)
 	if b.policed() {
 		log := &auditLog{log: b.Log, intent: b.Intent, flows: b.flows}

@@ -30,6 +30,8 @@ type refusals struct {
 	here map[string]nodeRefusals // by node
 	// By the address of the controller, and by node.
 	elsewhere map[string]map[string][]policy.Refusal
+	// unsupported are those of SetUnsupported.
+	unsupported map[intent.PolicyRef]string
 }
 
 // nodeRefusals are what one agent of a node says. While another one takes over from it,
@@ -131,6 +133,9 @@ func (r *refusals) all() map[intent.PolicyRef][]NodeRefusal {
 		nodes[node] = n.list
 	}
 	all := map[intent.PolicyRef][]NodeRefusal{}
+	for ref, reason := range r.unsupported {
+		all[ref] = []NodeRefusal{{Reason: reason}}
+	}
 	for node, list := range nodes {
 		for _, o := range list {
 			all[o.Object] = append(all[o.Object], NodeRefusal{node, o.Reason})
@@ -142,15 +147,29 @@ func (r *refusals) all() map[intent.PolicyRef][]NodeRefusal {
 	return all
 }
 
-// Refused are the objects that switches refuse, by node. Agents say so of their own nodes, and of
-// policies only where the policy is for Ports of the node.
+// SetUnsupported replaces the objects of which a system that programs all nodes, such as OVN, does
+// not do all, with the reasons: they are refused on no node in particular.
+func (h *Hub) SetUnsupported(objects map[intent.PolicyRef]string) {
+	r := h.tally.refusals
+	r.mu.Lock()
+	r.unsupported = objects
+	r.mu.Unlock()
+	r.changed.Fire()
+	h.tally.changed.Fire()
+}
+
+// Refused are the objects that switches refuse, by node, and those of SetUnsupported, without a
+// node. Agents say so of their own nodes, and of policies only where the policy is for Ports of the
+// node.
 func (h *Hub) Refused() map[intent.PolicyRef][]NodeRefusal {
 	all := h.tally.refusals.all()
 	for ref, list := range all {
 		switch ref.Kind {
 		case intent.NetworkPolicy, intent.ClusterNetworkPolicy, intent.SecurityGroup:
 			nodes := h.views.NodesOf(ref)
-			all[ref] = slices.DeleteFunc(list, func(r NodeRefusal) bool { return !slices.Contains(nodes, r.Node) })
+			all[ref] = slices.DeleteFunc(list, func(r NodeRefusal) bool {
+				return r.Node != "" && !slices.Contains(nodes, r.Node)
+			})
 		}
 		if len(all[ref]) == 0 {
 			delete(all, ref)

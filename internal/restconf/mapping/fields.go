@@ -30,7 +30,7 @@ import (
 var enums = byType(
 	enumOf(v1alpha1.Overlay, v1alpha1.VLAN, v1alpha1.Flat),
 	enumOf(v1alpha1.Primary, v1alpha1.Secondary),
-	enumOf(v1alpha1.Blocks, v1alpha1.PodCIDR),
+	enumOf(v1alpha1.Blocks, v1alpha1.PodCIDR, v1alpha1.DHCPServers),
 	enumOf(v1alpha1.AnyAddress, v1alpha1.RangeAddresses, v1alpha1.NoAddress),
 	enumOf(v1alpha1.AnyMAC, v1alpha1.LocalMACs, v1alpha1.NoMAC),
 	enumOf(v1alpha1.Stateful, v1alpha1.Stateless, v1alpha1.NoIPv6),

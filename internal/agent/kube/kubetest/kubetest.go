@@ -49,7 +49,7 @@ type API struct {
 
 type viewer struct {
 	kube.Updates
-	pods func([]*corev1.Pod)
+	pods func(kube.Delta[*corev1.Pod])
 }
 
 // New makes an empty API.
@@ -66,7 +66,7 @@ func New(node string) *API {
 
 // Show has a view see all objects, now and after each change, until the
 // returned function is called.
-func (a *API) Show(u kube.Updates, pods func([]*corev1.Pod)) (hide func()) {
+func (a *API) Show(u kube.Updates, pods func(kube.Delta[*corev1.Pod])) (hide func()) {
 	v := &viewer{u, pods}
 	a.mutate(func() { a.viewers[v] = true })
 	return func() { a.mutate(func() { delete(a.viewers, v) }) }
@@ -102,18 +102,18 @@ func (a *API) told() {
 	}
 	ports = slices.DeleteFunc(ports, func(p *v1alpha1.Port) bool { return p.Labels[v1alpha1.LabelPodPort] != "" })
 	for v := range viewers {
-		v.Nodes(nodes)
-		v.Namespaces(namespaces)
-		v.Networks(networks)
-		v.Routers(routers)
-		v.Blocks(blocks)
-		v.Ports(ports)
-		v.Definitions(definitions)
-		v.Pools(nil)
-		v.FloatingIPs(nil)
-		v.Egresses(nil)
+		v.Nodes(kube.Whole(nodes))
+		v.Namespaces(kube.Whole(namespaces))
+		v.Networks(kube.Whole(networks))
+		v.Routers(kube.Whole(routers))
+		v.Blocks(kube.Whole(blocks))
+		v.Ports(kube.Whole(ports))
+		v.Definitions(kube.Whole(definitions))
+		v.Pools(kube.Whole[*v1alpha1.LoadBalancerPool](nil))
+		v.FloatingIPs(kube.Whole[*v1alpha1.FloatingIP](nil))
+		v.Egresses(kube.Whole[*v1alpha1.Egress](nil))
 		if v.pods != nil {
-			v.pods(pods)
+			v.pods(kube.Whole(pods))
 		}
 	}
 }

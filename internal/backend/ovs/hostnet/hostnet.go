@@ -43,6 +43,10 @@ type Desired struct {
 	Guard Guard
 	// Services are led to the bridge that balances them.
 	Services Services
+	// HideClientsOfHostPorts gives pods that are clients of host ports the gateway's address, and
+	// marks them by their TTL: for backends that lead answers between pods past the kernel, which
+	// has to translate them.
+	HideClientsOfHostPorts bool
 	// Uplink is the interface with the node's address; its router advertisements keep working when
 	// the node forwards.
 	Uplink string

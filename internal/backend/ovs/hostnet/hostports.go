@@ -123,9 +123,13 @@ func RemoveHostPorts() error { return removeTable(nftable{name: hostPortsTable})
 
 func hostPortTable(d Desired, list []HostPort) nftable {
 	t := nftable{name: hostPortsTable}
-	var dnat, snat []rule
+	var dnat, snat, marks []rule
 	for _, f := range serviceFamilies(d.Gateway) {
 		dnat, snat = append(dnat, f.hostPortRules()...), append(snat, f.hostPortSources(d.Gateway.Name)...)
+		if d.HideClientsOfHostPorts {
+			mark, hide := f.hiddenClients(d.Gateway.Name)
+			marks, snat = append(marks, mark), append(snat, hide)
+		}
 		t.sets = append(t.sets, f.hostPortSets(list)...)
 	}
 	nat := nftables.ChainTypeNAT
@@ -133,6 +137,10 @@ func hostPortTable(d Desired, list []HostPort) nftable {
 		baseChain("prerouting", nat, nftables.ChainHookPrerouting, hostPortDNAT, dnat),
 		baseChain("output", nat, nftables.ChainHookOutput, hostPortDNAT, dnat),
 		baseChain("postrouting", nat, nftables.ChainHookPostrouting, hostPortSNAT, snat),
+	}
+	if len(marks) > 0 {
+		t.chains = append(t.chains, baseChain("hidden-postrouting", nftables.ChainTypeFilter,
+			nftables.ChainHookPostrouting, *nftables.ChainPriorityMangle, marks))
 	}
 	return t
 }
@@ -192,7 +200,7 @@ func (f serviceFamily) hostPortSources(gateway string) []rule {
 		&expr.Fib{Register: register(0), FlagSADDR: true, ResultADDRTYPE: true},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
 	}
-	snat := append(immediate(f.gateway), f.nat(expr.NAT{Type: expr.NATTypeSourceNAT, FullyRandom: true})...)
+	snat := f.snatToGateway()
 	return []rule{
 		f.rule(fmt.Sprintf("oifname %s ct status dnat %s daddr . meta l4proto . th dport @targets%s fib saddr type local snat to %s fully-random",
 			gateway, f.ip, f.name, f.gateway), towards, translatedTo(), f.frontend(), f.in("targets"), own, snat),
@@ -200,6 +208,21 @@ func (f serviceFamily) hostPortSources(gateway string) []rule {
 			gateway, f.ip, f.ip, f.name, f.gateway),
 			towards, translatedTo(), f.load(f.src, 0), f.load(f.dst, f.words()), f.in("hairpins"), snat),
 	}
+}
+
+func (f serviceFamily) snatToGateway() []expr.Any {
+	return append(immediate(f.gateway), f.nat(expr.NAT{Type: expr.NATTypeSourceNAT, FullyRandom: true})...)
+}
+
+// hiddenClients are the rules of Desired.HideClientsOfHostPorts.
+func (f serviceFamily) hiddenClients(gateway string) (mark, hide rule) {
+	text := fmt.Sprintf("oifname %s iifname %s ct status dnat %s daddr . meta l4proto . th dport @targets%s",
+		gateway, gateway, f.ip, f.name)
+	through := slices.Concat(device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway),
+		device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway), translatedTo(), f.frontend(), f.in("targets"))
+	lowered, lower := f.lowerTTL()
+	return f.rule(text+" "+lowered, through, lower),
+		f.rule(fmt.Sprintf("%s snat to %s fully-random", text, f.gateway), through, f.snatToGateway())
 }
 
 // forgetHostPorts makes the kernel's conntrack forget the connections of ports that are gone, and

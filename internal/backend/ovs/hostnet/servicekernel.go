@@ -62,7 +62,7 @@ func (h *Host) planServices(d Desired) (*servicePlan, error) {
 func newServicePlan(d Desired, families []serviceFamily, own map[netip.Addr]bool) *servicePlan {
 	p := &servicePlan{of: d.Services, families: families, own: own, table: nftable{name: servicesTable}}
 	if d.Services.Native {
-		p.table.chains = serviceChains(d.Gateway.Name, families)
+		p.table.chains = serviceChains(d.Gateway.Name, families, d.Services.MarkForwarded)
 		for _, f := range families {
 			k := servicesOf(d.Services, f, own)
 			if d.Services.MarkForwarded {

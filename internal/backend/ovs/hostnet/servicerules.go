@@ -15,6 +15,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // header is where a family has its addresses, and how nftables calls it.
@@ -40,7 +41,7 @@ var (
 )
 
 // serviceChains are the rules of the families.
-func serviceChains(gateway string, families []serviceFamily) []chain {
+func serviceChains(gateway string, families []serviceFamily, all bool) []chain {
 	var dnat, snat, reject, sources, wireSources, forwarded []rule
 	for _, f := range families {
 		dnat = append(dnat, f.dnatRules()...)
@@ -48,7 +49,7 @@ func serviceChains(gateway string, families []serviceFamily) []chain {
 		reject = append(reject, f.rejectRules()...)
 		sources = append(sources, f.sourceRule(gateway))
 		wireSources = append(wireSources, f.wireSourceRule(gateway))
-		forwarded = append(forwarded, f.forwardedRule(gateway))
+		forwarded = append(forwarded, f.forwardedRule(gateway, all))
 	}
 	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
 	return []chain{
@@ -167,30 +168,61 @@ func (f serviceFamily) notOfRanges() (text string, end []expr.Any) {
 // address that leads there, as other tenants' pods and hosts outside are, and hosts that have a
 // route. They get the gateway's address, as the host's own processes have it, and the bridge must
 // not take them for these.
-func (f serviceFamily) forwardedRule(gateway string) rule {
-	return f.rule(fmt.Sprintf(`oifname %s iifname != "" %s daddr @clusterips%s %s dscp set %d`, gateway, f.ip, f.name,
-		f.ip, datapath.ForwardedDSCP),
-		device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ""),
-		f.load(f.dst, 0), f.in("clusterips"), f.setDSCP(datapath.ForwardedDSCP))
+func (f serviceFamily) forwardedRule(gateway string, all bool) rule {
+	text := fmt.Sprintf(`oifname %s iifname != "" %s daddr @clusterips%s`, gateway, f.ip, f.name)
+	forwarded := slices.Concat(device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway),
+		device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ""), f.load(f.dst, 0), f.in("clusterips"))
+	if all {
+		lowered, lower := f.lowerTTL()
+		return f.rule(text+" "+lowered, forwarded, lower)
+	}
+	return f.rule(fmt.Sprintf("%s %s dscp set %d", text, f.ip, datapath.ForwardedDSCP),
+		forwarded, f.setDSCP(datapath.ForwardedDSCP))
+}
+
+// lowerTTL takes what has a TTL, or hop limit, of more than reserved.ForwardedTTL, and lowers it
+// to that. It is never raised, so that what goes in circles ends.
+func (f serviceFamily) lowerTTL() (text string, exprs []expr.Any) {
+	const ttl, hopLimit = 8, 7
+	name, offset := "ttl", uint32(ttl)
+	if f.ipv6 {
+		name, offset = "hoplimit", hopLimit
+	}
+	text = fmt.Sprintf("%s %s > %d %s %s set %d", f.ip, name, reserved.ForwardedTTL, f.ip, name, reserved.ForwardedTTL)
+	load := &expr.Payload{DestRegister: register(0), Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 1}
+	above := &expr.Cmp{Op: expr.CmpOpGt, Register: register(0), Data: []byte{reserved.ForwardedTTL}}
+	if f.ipv6 {
+		// The two bytes of next header and hop limit.
+		return text, append([]expr.Any{load, above}, f.setBytes(hopLimit-1, 0xff00, reserved.ForwardedTTL)...)
+	}
+	return text, append([]expr.Any{load, above}, f.setBytes(ttl, 0x00ff, reserved.ForwardedTTL<<8)...)
 }
 
 // setDSCP writes six bits of the first two bytes of the header: behind version and header length in
 // IPv4, behind the version in IPv6, which has no checksum.
 func (f serviceFamily) setDSCP(v uint16) []expr.Any {
-	mask, value, sum := uint16(0xff03), v<<2, expr.CsumTypeInet
 	if f.ipv6 {
-		mask, value, sum = 0xf03f, v<<6, expr.CsumTypeNone
+		return f.setBytes(0, 0xf03f, v<<6)
+	}
+	return f.setBytes(0, 0xff03, v<<2)
+}
+
+// setBytes writes value to those bits of two bytes of the header that mask does not keep.
+func (f serviceFamily) setBytes(offset uint32, mask, value uint16) []expr.Any {
+	sum := expr.CsumTypeInet
+	if f.ipv6 {
+		sum = expr.CsumTypeNone
 	}
 	const checksum = 10
 	return []expr.Any{
-		&expr.Payload{DestRegister: register(0), Base: expr.PayloadBaseNetworkHeader, Offset: 0, Len: 2},
+		&expr.Payload{DestRegister: register(0), Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 2},
 		&expr.Bitwise{
 			SourceRegister: register(0), DestRegister: register(0), Len: 2,
 			Mask: binary.BigEndian.AppendUint16(nil, mask), Xor: binary.BigEndian.AppendUint16(nil, value),
 		},
 		&expr.Payload{
 			OperationType: expr.PayloadWrite, SourceRegister: register(0), Base: expr.PayloadBaseNetworkHeader,
-			Offset: 0, Len: 2,
+			Offset: offset, Len: 2,
 			CsumType: sum, CsumOffset: checksum,
 		},
 	}

@@ -27,7 +27,8 @@ type Services struct {
 	// belong to any host: another node's, a router's, the API server's.
 	Announced []netip.Addr
 	// MarkForwarded says that all clients are marked that the host does not send itself, not those
-	// of ClusterIPs alone: for backends that tell clients of node ports from the host by that only.
+	// of ClusterIPs alone, and by their TTL: for backends that tell clients of node ports from the
+	// host by that only.
 	MarkForwarded bool
 	// Floating are those of Announced that the bridge takes from the wire of a physical network, to
 	// which it gives the answers. Cluster are the prefixes that no client on such a wire is in.

@@ -279,7 +279,7 @@ func TestFloatingSets(t *testing.T) {
 // Of what the bridge sends for Services, only clients on the wire of a physical network keep their
 // address, and only where the Service wants to see it: this comes before all get the gateway's.
 func TestFloatingSourceRule(t *testing.T) {
-	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway))
+	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), false)
 	for _, ip := range []struct{ name, set string }{{"ip", "4"}, {"ip6", "6"}} {
 		rules := texts(chains, "snat-postrouting")
 		keep := slices.Index(rules, fmt.Sprintf("meta nfproto %[1]s oifname gw0 iifname gw0 %[1]s daddr @floating%[2]s "+
@@ -296,7 +296,7 @@ func TestFloatingSourceRule(t *testing.T) {
 
 // Both families have the same rules, each for its own addresses.
 func TestServiceRulesOfBothFamilies(t *testing.T) {
-	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway))
+	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), false)
 	for _, c := range chains {
 		var v4, v6 int
 		for _, r := range c.rules {
@@ -344,6 +344,24 @@ func TestHostPortSets(t *testing.T) {
 	}
 	if got := list[1].String() + ", " + list[0].String(); got != "UDP port 5353 of 192.0.2.1, TCP port 8080 of *" {
 		t.Errorf("named %q", got)
+	}
+}
+
+// Pods that are clients of host ports are hidden and marked, where the backend needs it.
+func TestHiddenClientsOfHostPorts(t *testing.T) {
+	list := []HostPort{{Protocol: intent.TCP, Port: 8080, To: netip.MustParseAddrPort("10.244.1.10:80")}}
+	d := only4()
+	before := texts(hostPortTable(d, list).chains, "postrouting")
+	d.HideClientsOfHostPorts = true
+	table := hostPortTable(d, list)
+	gw := d.Gateway.Name
+	through := "meta nfproto ip oifname " + gw + " iifname " + gw + " ct status dnat ip daddr . meta l4proto . th dport @targets4 "
+	want := append(before, through+"snat to "+d.Gateway.Addresses[0].Addr().String()+" fully-random")
+	if diff := cmp.Diff(want, texts(table.chains, "postrouting")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{through + "ip ttl > 32 ip ttl set 32"}, texts(table.chains, "hidden-postrouting")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -37,21 +37,19 @@ func TestAnnounce(t *testing.T) {
 			w.SetSegments([]Segment{quiet()})
 			w.Announce("office", addr(tc.address), tc.mac)
 			w.expect(tc.want...)
-			w.pass(99 * time.Millisecond)
-			w.expect()
-			w.pass(time.Millisecond)
-			w.expect(tc.want...)
-			w.pass(999 * time.Millisecond)
-			w.expect()
-			w.pass(time.Millisecond)
-			w.expect(tc.want...)
+			for _, wait := range []time.Duration{50, 100, 250, 600} { // a second altogether
+				w.pass(wait*time.Millisecond - 1)
+				w.expect()
+				w.pass(1)
+				w.expect(tc.want...)
+			}
 			w.pass(time.Hour)
 			w.expect()
 			if len(w.announcements) != 0 {
 				t.Error("the announcement is kept")
 			}
-			if n := testutil.ToFloat64(w.metrics.announcements); int(n) != 3*len(tc.want) {
-				t.Errorf("%v announcements are counted, want %d", n, 3*len(tc.want))
+			if n := testutil.ToFloat64(w.metrics.announcements); int(n) != 5*len(tc.want) {
+				t.Errorf("%v announcements are counted, want %d", n, 5*len(tc.want))
 			}
 		})
 	}
@@ -105,11 +103,11 @@ func TestAnnouncedAgain(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.SetSegments([]Segment{quiet()})
 		w.Announce("office", addr(fip), own)
-		w.pass(50 * time.Millisecond)
+		w.pass(40 * time.Millisecond)
 		w.Announce("office", addr(fip), own)
 		w.expect(said, said, said, said)
 		w.pass(time.Hour)
-		w.expect(said, said, said, said) // one series
+		w.expect(said, said, said, said, said, said, said, said) // one series
 	})
 }
 
@@ -137,7 +135,7 @@ func TestAnnouncementsArePaced(t *testing.T) {
 			}
 		}
 		for i := range 500 {
-			if n := count[fmt.Sprintf("%s is at %s, to ff:ff:ff:ff:ff:ff", hostNumber(i), own)]; n != 6 {
+			if n := count[fmt.Sprintf("%s is at %s, to ff:ff:ff:ff:ff:ff", hostNumber(i), own)]; n != 2*len(repeats) {
 				t.Errorf("%s: %d frames", hostNumber(i), n)
 			}
 		}

@@ -253,9 +253,9 @@ func (r *Resolver) Resolve(network string, hop netip.Addr, waiting []byte) {
 	r.wake.Fire()
 }
 
-// Announce has the stations of a Network learn that a Source has its MAC: at once and again after a
-// tenth of a second and after a second, or until it is not a Source with that MAC any more. An
-// address that is no Source is not announced.
+// Announce has the stations of a Network learn that a Source has its MAC: at once and four times
+// within the next second, or until it is not a Source with that MAC any more. An address that is no
+// Source is not announced.
 func (r *Resolver) Announce(network string, a netip.Addr, mac intent.MAC) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

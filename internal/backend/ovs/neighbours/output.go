@@ -112,8 +112,12 @@ func (r *Resolver) release(e *entry) {
 	e.waiting = nil
 }
 
-// repeats are when an address is announced after the call of Announce: a frame may be lost.
-var repeats = []time.Duration{0, 100 * time.Millisecond, 1100 * time.Millisecond}
+// repeats are when an address is announced after the call of Announce. A frame may be lost, and the
+// node that had the address before may send from it after the first ones, until it has heard that
+// it has gone: switches go by the last frame.
+var repeats = []time.Duration{
+	0, 50 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond, 1000 * time.Millisecond,
+}
 
 // Announcements go out in bursts that no queue is too short for.
 const (

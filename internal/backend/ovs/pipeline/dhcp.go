@@ -15,10 +15,16 @@ import (
 // are checked, since a machine that asks may have none; the agent answers the Port, whatever the
 // address. What Ports send to machines as a DHCP server or router would is dropped, but from
 // trusted Ports.
+//
+// Where DHCP servers of a physical network give the addresses, the agent asks them for the Ports:
+// it is given what they answer, and Ports neither ask nor answer by themselves.
 var dhcpFeature = &feature{
 	number: 33,
 	name:   DHCPFeature,
 	network: func(r *rules, n intent.Network) {
+		if uplink := r.numbers.Uplink(n.Physical); n.Leased && uplink != 0 {
+			r.replies(n, uplink)
+		}
 		if n.DHCP.Enabled && n.DHCP.IPv6 != intent.NoIPv6 && r.attached(n.Name) {
 			// Advertisements come from it, so it is machines' next hop.
 			r.knows(datapath.RouterMAC.LinkLocal(), datapath.RouterMAC, openflow.NDRouter, inNetwork(n))
@@ -26,6 +32,9 @@ var dhcpFeature = &feature{
 	},
 	port: func(r *rules, p intent.Port) {
 		n, _, ok := r.network(p.Network)
+		if n.Leased {
+			r.unasked(p)
+		}
 		if !ok || !n.DHCP.Enabled {
 			return
 		}
@@ -41,6 +50,9 @@ var dhcpFeature = &feature{
 // DHCPFeature is the name of the feature in traces.
 const DHCPFeature = "dhcp"
 
+// LeaseUserdata is what answers of DHCP servers of a physical network bring along.
+const LeaseUserdata = "coelan/lease"
+
 // DHCPUserdata is what messages of machines that ask about their addresses bring along.
 const DHCPUserdata = "coelan/dhcp"
 
@@ -51,6 +63,12 @@ const (
 	// dhcpRate is how many requests of a Port the agent is given in a second. A machine that starts
 	// sends a handful.
 	dhcpRate = 20
+	// firstLeaseMeter is that of the answers of DHCP servers to the first uplink, untagged: above
+	// the requests of all Ports.
+	firstLeaseMeter = dhcpMeter + 1<<16
+	// leaseRate is how many such answers the agent is given in a second by a Network: some of them
+	// may be broadcast, and for hosts elsewhere.
+	leaseRate = 500
 
 	dhcpServer, dhcpClient     = 67, 68
 	dhcpv6Server, dhcpv6Client = 547, 546
@@ -93,6 +111,36 @@ func (r *rules) dhcpMeter(port uint32) uint32 {
 	}
 	r.meter(id, dhcpRate)
 	return id
+}
+
+// leaseMeter is the number of the meter of what DHCP servers of a Network answer: one Network has a
+// VLAN of an uplink.
+func leaseMeter(n intent.Network, uplink uint32) uint32 {
+	return firstLeaseMeter + (uplink-datapath.FirstUplinkPort)<<12 + uint32(n.VLAN)
+}
+
+// replies gives the agent what DHCP servers of a physical network answer.
+func (r *rules) replies(n intent.Network, uplink uint32) {
+	tag := openflow.NoVLAN()
+	if n.VLAN != 0 {
+		tag = openflow.VLANVID(n.VLAN)
+	}
+	reply := r.on(classify, 235, openflow.InPort(uplink), tag, openflow.EthType(openflow.EthTypeIPv4),
+		openflow.L4Dst(openflow.IPProtoUDP, dhcpClient)).set(inNetwork(n))
+	r.meter(leaseMeter(n, uplink), leaseRate)
+	if n.VLAN != 0 {
+		reply = reply.do(openflow.PopVLAN())
+	}
+	reply.do(openflow.Controller{Userdata: LeaseUserdata, Meter: leaseMeter(n, uplink)}).end()
+}
+
+// unasked drops what a Port says to DHCP clients and servers: its address is leased for it, and it
+// could give back those of others.
+func (r *rules) unasked(p intent.Port) {
+	for _, to := range []uint16{dhcpServer, dhcpClient} {
+		r.on(spoofguard, 305, openflow.InPort(r.number(p)), openflow.EthType(openflow.EthTypeIPv4),
+			openflow.L4Dst(openflow.IPProtoUDP, to)).drop("the node asks for the port's address")
+	}
 }
 
 // rogue drops what a Port sends to machines as their server would, unless it is trusted.

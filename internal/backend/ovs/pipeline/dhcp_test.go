@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/openflow"
 )
@@ -17,7 +18,12 @@ func TestDHCPMeters(t *testing.T) {
 	if lowest := uint32(dhcpMeter + first); lowest <= lastUplink || lowest <= questionMeter+last {
 		t.Errorf("the first meter is %d, an uplink's %d, a port's for questions %d", lowest, lastUplink, questionMeter+last)
 	}
-	if highest := dhcpMeter + last; highest >= 1<<18 { // as many as a userspace datapath has
+	leased := func(uplink uint32, vlan uint16) uint32 { return leaseMeter(intent.Network{VLAN: vlan}, uplink) }
+	if lowest := leased(datapath.FirstUplinkPort, 0); lowest <= dhcpMeter+last {
+		t.Errorf("the first meter of a Network is %d, the last of a port %d", lowest, dhcpMeter+last)
+	}
+	const most = 1 << 18 // as many as a userspace datapath has
+	if highest := leased(datapath.LastUplinkPort, 4094); highest >= most {
 		t.Errorf("the last meter is %d", highest)
 	}
 }

@@ -227,14 +227,14 @@ func LocalAddresses(in Input) []LocalAddress {
 func NetworkOf(s *intent.State, p *openflow.PacketIn2) (name string, ok bool) {
 	id, _ := p.Metadata.Get(regNetwork.All())
 	for n := range s.NetworksOf("") { // physical ones have no router
-		if uint64(n.ID) == id && n.External {
+		if uint64(n.ID) == id && (n.External || n.Leased) {
 			return n.Name, true
 		}
 	}
 	return "", false
 }
 
-// ToWire puts a packet without a tag onto the wire of an external Network.
+// ToWire puts a packet without a tag onto the wire of a physical Network.
 func ToWire(in Input, network string) ([]openflow.Action, error) {
 	n, uplink, err := externalUplink(in, network)
 	if err != nil {
@@ -253,7 +253,7 @@ func FromWire(in Input, network string) (actions []openflow.Action, inPort uint3
 	return append(tagged(n), openflow.Resubmit(classify.ID)), inPort, nil
 }
 
-// externalUplink is an external Network with the OpenFlow port that leads to it.
+// externalUplink is a physical Network with the OpenFlow port that leads to it.
 func externalUplink(in Input, network string) (n intent.Network, uplink uint32, err error) {
 	n, _ = in.State.Networks().Get(network)
 	if uplink = in.Numbers.Uplink(n.Physical); uplink == 0 {

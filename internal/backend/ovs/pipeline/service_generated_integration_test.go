@@ -175,7 +175,7 @@ func (s servedWorld) gateways(node int) (list []netip.Addr) {
 func TestWorldsServeClients(t *testing.T) {
 	tracers := newTracers(t, 3)
 	ends := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
+	checkUntilSeen(t, ends, []string{"port port", "port dropped", "port host", "host port", "host dropped"}, func(t *rapid.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		w := drawWorld(t)
@@ -195,12 +195,6 @@ func TestWorldsServeClients(t *testing.T) {
 			s.testServed(t, served, ends)
 		}
 	})
-	t.Logf("packets by kind of client and end: %v", ends)
-	for _, end := range []string{"port port", "port dropped", "port host", "host port", "host dropped"} {
-		if ends[end] == 0 {
-			t.Errorf("no packet of client and end %q: the cases say nothing", end)
-		}
-	}
 }
 
 func (s *simulation) testServed(t *rapid.T, w servedWorld, ends map[string]int) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package nodestatus
 
 import (
 	"slices"
@@ -11,18 +11,18 @@ import (
 
 // publishPhysicalNetworks has the node's object say which physical networks the node is connected
 // to, once the backend has looked.
-func (a *Agent) publishPhysicalNetworks() {
-	known, own := a.backend.PhysicalNetworks(), a.networks.Own()
+func (s *Status) publishPhysicalNetworks() {
+	known, own := s.PhysicalNetworks(), s.Own()
 	if known == nil || own == nil {
 		return
 	}
 	var all []string
-	for u := range a.intent.State().Uplinks().All() {
+	for u := range s.Intent.State().Uplinks().All() {
 		all = append(all, u.Physical)
 	}
 	before, written := own.Annotations[v1alpha1.AnnotationPhysicalNetworks]
 	if now := physicalNetworks(all, known, before); !written || now != before {
-		a.ports.NodePhysicalNetworks(now)
+		s.Writer.NodePhysicalNetworks(now)
 	}
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package installation puts the CNI configuration and the plugin on a node, and takes everything
+// off it again that an agent has put there.
+package installation
 
 import (
 	"context"
@@ -12,23 +14,16 @@ import (
 	"coelan.io/coelan/internal/config"
 )
 
-// installCNI tells the container runtime about the network when pods can be attached, and puts the
-// files back when another program removes or changes them. When the agent ends they stay: the
-// plugin tells the runtime to try again.
-func (a *Agent) installCNI(ctx context.Context) error {
-	if a.health.conditions.Await(ctx) != nil {
-		return nil
-	}
-	paths, err := cniPaths(a.Config)
+// KeepCNI tells the container runtime about the network, and puts the files back when another
+// program removes or changes them, until ctx ends. Then they stay: the plugin tells the runtime to
+// try again. It calls report after each look, with other configurations that have precedence, and
+// with what failed.
+func KeepCNI(ctx context.Context, c config.Config, report func(warnings []string, err error)) error {
+	paths, err := cniPaths(c)
 	if err != nil {
 		return err
 	}
-	return install.Keep(ctx, paths, func(warnings []string, err error) {
-		a.health.conditions.Set(condCNI, err)
-		for _, w := range warnings {
-			a.Log.Warn("another CNI configuration has precedence over Coelan's", "problem", w)
-		}
-	})
+	return install.Keep(ctx, paths, report)
 }
 
 // cniPaths says what is installed where; the plugin is beside the agent unless it is configured.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package installation
 
 import (
 	"errors"
@@ -15,6 +15,16 @@ import (
 	"coelan.io/coelan/internal/statefile"
 )
 
+// The agent's files in its state directory.
+const (
+	// State holds attachments and objects of the API.
+	State = "state.db"
+	// Services holds the intent's Services.
+	Services = "services.json"
+	// Policies holds the rules, subjects and peers that a controller sent last.
+	Policies = "policies.db"
+)
+
 // Uninstall removes everything that Coelan has put on this node, its backend's part included, and
 // says what it removed. The agent must not be running. While pods are attached it refuses, unless
 // force is set: they lose their network. Every part is tried; the errors are joined. foreign are
@@ -22,7 +32,7 @@ import (
 func Uninstall(c config.Config, force bool, foreign []attachment.Attachment, ofBackend []backend.Removal) (
 	done []string, err error,
 ) {
-	store, err := attachment.Open(c.StateFile(stateFile))
+	store, err := attachment.Open(c.StateFile(State))
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +81,7 @@ func removeLinks(c config.Config) error {
 func removeState(c config.Config) error {
 	var errs []error
 	for _, path := range []string{
-		c.StateFile(stateFile), c.StateFile(stateFile + ".lock"), c.StateFile(servicesFile), c.StateFile(policiesFile),
+		c.StateFile(State), c.StateFile(State + ".lock"), c.StateFile(Services), c.StateFile(Policies),
 		c.StateFile(configuration.File), c.CNI.Socket, c.AgentSocket,
 	} {
 		errs = append(errs, statefile.Remove(path))

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"coelan.io/coelan/internal/agent/podleases"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/cni"
+	"coelan.io/coelan/internal/intent"
+)
+
+// wireSender is implemented by backends that can ask DHCP servers of physical networks: they send
+// frames without a VLAN tag to that of a Network, and give the answers to backend.Hooks.Replied.
+type wireSender interface {
+	ToWire(ctx context.Context, network string, frame []byte) error
+}
+
+// makeLeases makes what has the addresses of pods on Networks with ipam DHCP.
+func (a *Agent) makeLeases() (err error) {
+	send := func(context.Context, string, []byte) error { return errors.New("the backend sends nothing by itself") }
+	if w, ok := a.backend.(wireSender); ok {
+		send = w.ToWire
+	}
+	a.podLeases, err = podleases.New(podleases.Options{
+		Log: a.Log, Store: a.store, Send: send, Withheld: a.refreshLeased, Events: a.Events,
+		Leased: func(l backend.Lease) { a.leases.Set(l) },
+	})
+	return err
+}
+
+// cniLeases are what pods are attached with; nil: the backend cannot ask DHCP servers.
+func (a *Agent) cniLeases() cni.Leases {
+	if _, ok := a.backend.(wireSender); !ok {
+		return nil
+	}
+	return a.podLeases
+}
+
+// refreshLeased has the Port of an attachment send as its lease says.
+func (a *Agent) refreshLeased(k attachment.Key) {
+	_, err := a.intent.Update(func(tx *intent.Tx) error {
+		at, attached := a.store.Get(k)
+		if _, connected := a.intent.State().Ports().Get(k.String()); attached && connected {
+			tx.SetPort(a.networks.Port(at))
+		}
+		return nil
+	})
+	if err != nil {
+		a.Log.Error("cannot follow the lease of a pod", "attachment", k, "err", err)
+	}
+}
