@@ -60,6 +60,8 @@ func TestController(t *testing.T) {
 		{"namespace deletion", testNamespaceDeletion},
 		{"policies of all kinds", testPoliciesOfAllKinds},
 		{"refused by switches", testRefusedBySwitches},
+		{"FloatingIPs and Egresses with OVN", testProgrammedByOVN},
+		{"Ports of isolated namespaces with OVN", testPortsOfIsolated},
 		{"values in their former spelling", testFormerSpelling},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, api) })

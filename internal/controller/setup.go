@@ -36,14 +36,13 @@ func setup(
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}
-	var refusals networks.Refusals = distribution.Hub
 	if o.OVN != nil {
-		if refusals, err = setupOVN(m, a, o, distribution, p, monitor); err != nil {
+		if err := setupOVN(m, a, o, distribution, p, monitor); err != nil {
 			return nil, fmt.Errorf("backend ovn: %w", err)
 		}
 	}
 	err = networks.Setup(m, a, monitor, networks.Options{
-		Mapping: o.Mapping, VNIs: o.VNIs, UsageInterval: o.UsageInterval, Refusals: refusals,
+		Mapping: o.Mapping, VNIs: o.VNIs, UsageInterval: o.UsageInterval, Refusals: distribution.Hub,
 		RefusedInterval: o.PolicyInterval,
 	})
 	if err != nil {
@@ -61,11 +60,11 @@ func setup(
 	return p, nil
 }
 
-// setupOVN adds what programs OVN, and returns what objects' conditions say of it.
+// setupOVN adds what programs OVN.
 func setupOVN(
 	m manager.Manager, a *reconcile.Access, o Options, distribution *policies.Distribution, feed *policies.Feed,
 	monitor *heartbeat.Monitor,
-) (*ovn.Runner, error) {
+) error {
 	source := clusterintent.New(clusterintent.Options{
 		Log: o.Log, Informers: m.GetCache(), Monitor: monitor,
 		Policies: distribution.Engine, PoliciesKnown: feed.Known(),
@@ -76,13 +75,13 @@ func setupOVN(
 	})
 	runner, err := ovn.New(ovn.Options{
 		Log: o.Log, Cluster: o.OVN.Cluster, Remotes: o.OVN.Northbound, TLS: o.OVN.TLS, Intent: source,
-		Switches: distribution.Hub, Access: a, Monitor: monitor,
+		Hub: distribution.Hub, Access: a, Monitor: monitor,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := m.Add(source); err != nil {
-		return nil, err
+		return err
 	}
-	return runner, m.Add(runner)
+	return runner.Setup(m)
 }

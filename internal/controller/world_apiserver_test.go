@@ -42,7 +42,9 @@ func TestMain(m *testing.M) {
 	}
 	controller.LogTo(slog.New(slog.DiscardHandler))
 	// glog, which the YANG library logs by, begins a goroutine when the program starts.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"),
+		// It waits on a channel of a closed client that libovsdb (v0.8.1) never closes.
+		goleak.IgnoreTopFunction("github.com/ovn-kubernetes/libovsdb/client.(*ovsdbClient).watchForLeaderChange.func2"))
 }
 
 func runAlone(kubeconfig string) {

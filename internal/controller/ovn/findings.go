@@ -4,7 +4,6 @@ package ovn
 
 import (
 	"context"
-	"maps"
 	"strings"
 	"time"
 
@@ -16,57 +15,42 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/policystream/server"
 	"coelan.io/coelan/internal/retry"
 )
 
-// Refusals are the objects that are not in effect, and why.
-type Refusals interface {
-	Refused() map[intent.PolicyRef][]server.NodeRefusal
-	// RefusedChanged has an element after Refused has changed.
-	RefusedChanged() <-chan struct{}
-}
-
-// Refused are the objects that agents refuse, and those of which OVN does not do all, on no node:
-// the conditions of objects have it. While the database is not as wanted, the Network and the
-// Router default say why.
-func (r *Runner) Refused() map[intent.PolicyRef][]server.NodeRefusal {
-	all := maps.Clone(r.Switches.Refused())
-	if all == nil {
-		all = map[intent.PolicyRef][]server.NodeRefusal{}
-	}
+// publish has the conditions of objects say what OVN does not do of them. While the database is not
+// as wanted, the Network and the Router default say why. r.mu is held.
+func (r *Runner) publish() {
+	all := map[intent.PolicyRef]string{}
 	add := func(ref intent.PolicyRef, text string) {
-		all[ref] = append([]server.NodeRefusal{{Reason: text}}, all[ref]...)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.problems {
-		kind, key, _ := strings.Cut(p.Object, " ")
-		ref := intent.PolicyRef{Kind: intent.PolicyKind(kind), Name: key}
-		if namespace, name, ok := strings.Cut(key, "/"); ok {
-			ref.Namespace, ref.Name = namespace, name
+		if before := all[ref]; before != "" {
+			text = before + "; " + text
 		}
-		add(ref, p.Message)
+		all[ref] = text
+	}
+	for _, p := range r.problems {
+		add(refOf(p.Object), p.Message)
 	}
 	if r.failure != nil {
 		add(reconcile.ObjectRef(intent.KindNetwork, intent.DefaultNetworkName), r.failure.Error())
 		add(reconcile.ObjectRef(intent.KindRouter, intent.DefaultRouterName), r.failure.Error())
 	}
-	return all
+	r.Hub.SetUnsupported(all)
 }
 
-// RefusedChanged has an element after Refused has changed.
-func (r *Runner) RefusedChanged() <-chan struct{} { return r.refusedChanged }
+// refOf is the object that a problem names.
+func refOf(object string) intent.PolicyRef {
+	kind, key, _ := strings.Cut(object, " ")
+	return objectRef(intent.Kind(kind), key)
+}
 
-func (r *Runner) followSwitches(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.Switches.RefusedChanged():
-			r.refusedChanged.Fire()
-		}
+// objectRef is an object by its name, or namespace/name.
+func objectRef(kind intent.Kind, key string) intent.PolicyRef {
+	ref := reconcile.ObjectRef(kind, key)
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		ref.Namespace, ref.Name = namespace, name
 	}
+	return ref
 }
 
 // Pauses between attempts to read the Events that there are.
@@ -122,17 +106,13 @@ func kindNames() (list []string) {
 
 // about is the object of a problem; false if it is gone.
 func (r *Runner) about(ctx context.Context, p nb.Problem) (*corev1.ObjectReference, bool) {
-	kind, key, _ := strings.Cut(p.Object, " ")
-	object := objects[kind]
+	ref := refOf(p.Object)
+	object := objects[string(ref.Kind)]
 	if object == nil {
 		return nil, false
 	}
-	namespace, name, ok := strings.Cut(key, "/")
-	if !ok {
-		namespace, name = "", key
-	}
 	o := object()
-	if there, err := r.Access.Find(ctx, namespace, name, o); err != nil || !there {
+	if there, err := r.Access.Find(ctx, ref.Namespace, ref.Name, o); err != nil || !there {
 		return nil, false
 	}
 	version := v1alpha1.GroupVersion.String()
@@ -143,6 +123,6 @@ func (r *Runner) about(ctx context.Context, p nb.Problem) (*corev1.ObjectReferen
 		version = networkingv1.SchemeGroupVersion.String()
 	}
 	return &corev1.ObjectReference{
-		APIVersion: version, Kind: kind, Namespace: namespace, Name: name, UID: o.GetUID(),
+		APIVersion: version, Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, UID: o.GetUID(),
 	}, true
 }

@@ -6,8 +6,8 @@ package ovn
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,10 +29,11 @@ type Options struct {
 	Remotes []string
 	TLS     *northbound.TLSFiles // nil: none
 	Intent  Intent
-	// Switches are the objects that nodes' agents refuse; the Runner adds those that OVN does.
-	Switches Refusals
-	Access   *reconcile.Access
-	Monitor  *heartbeat.Monitor
+	// Hub has the objects that conditions say are not in effect; the Runner adds those of which OVN
+	// does not do all.
+	Hub     Hub
+	Access  *reconcile.Access
+	Monitor *heartbeat.Monitor
 }
 
 // Intent is the whole cluster's.
@@ -42,21 +43,26 @@ type Intent interface {
 	Ready() <-chan struct{}
 }
 
+// Hub is what a Runner needs of a server.Hub.
+type Hub interface {
+	SetUnsupported(objects map[intent.PolicyRef]string)
+}
+
 // Runner writes while the manager runs it. Its methods are safe for concurrent use.
 type Runner struct {
 	Options
 	client   *northbound.Client
 	compiler *compile.Compiler // of the client's goroutine
 	loop     *heartbeat.Loop
-	// refusedChanged has an element after Refused has changed, findings after there are other
-	// problems.
-	refusedChanged, findings trigger.Trigger
-	metrics                  *metrics
+	findings trigger.Trigger // has an element after there are other problems
+	verdicts *verdicts
+	metrics  *metrics
 
 	mu       sync.Mutex
 	problems []nb.Problem
-	failure  error  // why the database is not as wanted
-	compiled uint64 // revision of the newest State that rows are made of
+	failure  error         // why the database is not as wanted
+	compiled uint64        // revision of the newest State that rows are made of
+	state    *intent.State // that of compiled
 	// since is when the oldest State came that the database does not have; zero: it has all.
 	since time.Time
 }
@@ -65,7 +71,7 @@ type Runner struct {
 func New(o Options) (*Runner, error) {
 	r := &Runner{
 		Options: o, compiler: compile.New(compile.Options{Cluster: o.Cluster}), loop: o.Monitor.Loop("ovn"),
-		refusedChanged: trigger.New(), findings: trigger.New(),
+		findings: trigger.New(), verdicts: newVerdicts(),
 	}
 	to := northbound.Options{Cluster: o.Cluster, Remotes: o.Remotes, Rows: r.rows, Report: r.report, Log: o.Log}
 	if o.TLS != nil {
@@ -87,7 +93,6 @@ func (*Runner) NeedLeaderElection() bool { return true }
 func (r *Runner) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { r.followSwitches(ctx) })
 	select {
 	case <-ctx.Done():
 		return nil
@@ -140,12 +145,16 @@ func (r *Runner) rows() *nb.Rows {
 	r.metrics.compiled(time.Since(began), rows.Len(), len(problems))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.compiled = state.Revision()
-	if fmt.Sprint(problems) != fmt.Sprint(r.problems) {
+	other := !slices.Equal(problems, r.problems)
+	if other {
 		r.problems = problems
-		r.refusedChanged.Fire()
+		r.publish()
 		r.findings.Fire()
 	}
+	if d := intent.Diff(r.state, state); other || len(d.FloatingIPs)+len(d.EgressPaths) > 0 {
+		r.verdicts.want(state, problems)
+	}
+	r.compiled, r.state = state.Revision(), state
 	return rows
 }
 
@@ -153,13 +162,14 @@ func (r *Runner) rows() *nb.Rows {
 func (r *Runner) report(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.verdicts.judge(err)
 	if text(err) != text(r.failure) {
 		if err != nil {
 			r.Log.Warn("OVN's northbound database is not as wanted", "err", err)
 		}
-		r.refusedChanged.Fire()
+		r.failure = err
+		r.publish()
 	}
-	r.failure = err
 	switch {
 	case err != nil:
 		if r.since.IsZero() {

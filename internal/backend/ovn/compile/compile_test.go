@@ -128,8 +128,12 @@ var worlds = map[string]func(*intent.Objects){
 		}
 	},
 	"gateways": func(o *intent.Objects) {
-		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3})
+		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3}, intent.Router{Name: "green", ID: 4},
+			intent.Router{Name: "fw", ID: 5, Routes: []intent.Route{{Destination: prefix("0.0.0.0/0"), NextHop: addr("10.13.0.9")}}})
 		o.Networks = append(o.Networks,
+			intent.Network{Name: "green", Router: "green", Subnets: subnets("10.12.0.0/16")},
+			intent.Network{Name: "fw", Router: "fw", Subnets: subnets("10.13.0.0/16")},
+			intent.Network{Name: "lab", Physical: "dc", VLAN: 71, External: true, Subnets: subnets("203.0.113.0/24")},
 			intent.Network{Name: "office", Physical: "dc", VLAN: 70, External: true, Subnets: subnets("198.51.100.0/24", "2001:db8:70::/64")},
 			intent.Network{Name: "red", Router: "red", Subnets: subnets("10.10.0.0/16", "fd00:10::/64")},
 			intent.Network{Name: "blue", Router: "blue", Subnets: subnets("10.10.0.0/16")})
@@ -152,9 +156,15 @@ var worlds = map[string]func(*intent.Objects){
 			{Name: "blue/web", Network: "office", Address: addr("198.51.100.33"), Port: "blue/web"},
 			{Name: "red/shop", Network: "office", Address: addr("198.51.100.34"), Service: "red/shop"},
 			{Name: "red/none", Network: "office", Address: addr("198.51.100.35"), Port: "red/none"},
+			{Name: "shop/web", Network: "office", Address: addr("198.51.100.36"), Port: "shop/web"},
+			{Name: "green/web", Network: "office", Address: addr("198.51.100.37"), Port: "green/web"},
+			{Name: "green/web-lab", Network: "lab", Address: addr("203.0.113.37"), Port: "green/web"},
+			{Name: "fw/web", Network: "office", Address: addr("198.51.100.38"), Port: "fw/web"},
 		}
 		o.Ports = []intent.Port{
 			port("red", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), port("blue", "web", "blue", "n1", "10.10.0.2"),
+			port("shop", "web", "default", "n1", "10.244.1.2"), port("green", "web", "green", "n2", "10.12.0.2"),
+			port("fw", "web", "fw", "n2", "10.13.0.2"),
 		}
 	},
 	"wires": func(o *intent.Objects) {
@@ -222,7 +232,7 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 			"network": func(t *rapid.T) {
 				n := intent.Network{Name: network.Draw(t, "network"), Router: router.Draw(t, "router")}
 				switch n.Name {
-				case "office":
+				case "office", "lab":
 					n.Physical, n.Router, n.Subnets = "dc", "", subnets("10.10.0.0/16")
 				case "default", "ns":
 				default:
@@ -270,8 +280,11 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 				change(func(tx *intent.Tx) { tx.SetGatewayAddress(g) })
 			},
 			"floating": func(t *rapid.T) {
-				f := intent.FloatingIP{Name: "a/f", Network: "office", Address: addr("10.10.0.79"),
-					Port: rapid.SampledFrom([]string{"a/x", "a/y"}).Draw(t, "port")}
+				f := intent.FloatingIP{
+					Name: rapid.SampledFrom([]string{"a/f", "a/g"}).Draw(t, "floating"), Address: addr("10.10.0.79"),
+					Network: rapid.SampledFrom([]string{"office", "lab"}).Draw(t, "external"),
+					Port:    rapid.SampledFrom([]string{"a/x", "a/y"}).Draw(t, "port"),
+				}
 				change(func(tx *intent.Tx) { tx.SetFloatingIP(f) })
 			},
 			"no floating": func(*rapid.T) { change(func(tx *intent.Tx) { tx.DeleteFloatingIP("a/f") }) },

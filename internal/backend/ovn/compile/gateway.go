@@ -27,6 +27,7 @@ func (gatewayKind) Affected(from, to *intent.State, d intent.Delta, yield func(s
 	for _, name := range d.Routers {
 		yield(name)
 	}
+	floatingRouters(from, to, d, yield)
 	for _, s := range states(from, to) {
 		for _, key := range d.EgressAddresses {
 			if e, ok := s.EgressAddresses().Get(key); ok && e.Egress == "" {
@@ -110,6 +111,9 @@ func (k gatewayKind) Compile(s *intent.State, router string, u *nb.Unit) {
 					"sent out of a shared Router leaves as its node")
 			}
 			break
+		}
+		if n, ok := floatingNetwork(s, router); ok {
+			k.floating(r, n, u)
 		}
 		return
 	}

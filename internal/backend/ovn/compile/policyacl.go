@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
@@ -229,7 +228,7 @@ func (k *policyKind) node(s *intent.State, name string, u *nb.Unit) {
 		}
 	}
 	if len(from) > 0 {
-		a.add("own node", intent.Ingress, priorityNode, and(or(from), unmarked()), true, "own node")
+		a.add("own node", intent.Ingress, priorityNode, and(or(from), unforwarded()), true, "own node")
 	}
 	a = acls{kind: k, unit: u, group: isolated, name: k.portGroup(u, isolated)}
 	if match := k.ofNode(s, name); match != "" {
@@ -237,17 +236,11 @@ func (k *policyKind) node(s *intent.State, name string, u *nb.Unit) {
 	}
 }
 
-// unmarked fits what the kernel does not forward: a client that it does has the node's address,
-// too, and a mark. OVN tests this field for equality alone.
-func unmarked() string {
-	const codepoints = 64 // RFC 2474, section 3
-	var list []string
-	for c := range codepoints {
-		if c != reserved.ForwardedDSCP {
-			list = append(list, strconv.Itoa(c))
-		}
-	}
-	return "ip.dscp == {" + strings.Join(list, ", ") + "}"
+// unforwarded fits what the kernel does not forward: a client that it does has the node's address,
+// too, and a TTL of at most reserved.ForwardedTTL. OVN tests this field for equality alone, so
+// these are what packets begin with, Linux' own first, and what up to three routers leave of that.
+func unforwarded() string {
+	return "ip.ttl == {64, 63, 62, 61, 128, 127, 126, 125, 255, 254, 253, 252}"
 }
 
 func familyOf(is4 bool) string {

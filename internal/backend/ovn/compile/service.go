@@ -24,10 +24,11 @@ type serviceKind struct {
 	cluster names.Cluster
 	private map[string]map[string]struct{} // keys of Services, by private Router
 	varying map[string]struct{}            // keys of Services that nodes see differently
+	tenants tenantEndpoints
 }
 
 func newServiceKind(c names.Cluster) *serviceKind {
-	return &serviceKind{c, map[string]map[string]struct{}{}, map[string]struct{}{}}
+	return &serviceKind{c, map[string]map[string]struct{}{}, map[string]struct{}{}, newTenantEndpoints()}
 }
 
 // Name implements Kind.
@@ -38,7 +39,9 @@ func (k *serviceKind) Affected(from, to *intent.State, d intent.Delta, yield fun
 	if from == nil {
 		clear(k.private)
 		clear(k.varying)
+		k.tenants = newTenantEndpoints()
 	}
+	k.tenants.affected(from, to, d, yield)
 	for _, key := range d.Services {
 		if from != nil {
 			if v, ok := from.Services().Get(key); ok {
@@ -149,6 +152,10 @@ func (k *serviceKind) Compile(s *intent.State, key string, u *nb.Unit) {
 		return
 	}
 	b := balancer{cluster: k.cluster, service: v, unit: u, private: isPrivate(s, v.Router)}
+	if b.private {
+		b.service = k.tenants.own(s, v)
+		v = b.service
+	}
 	b.report()
 	at := nodeview.Node{FloatingIPs: s.FloatingIPsOfService}
 	if !varies(v) {
@@ -218,6 +225,11 @@ func (b balancer) row(name, node string, vips map[string]string, reject bool, pl
 	protocol, _, _ := strings.Cut(name, " ")
 	options := map[string]string{
 		"hairpin_snat_ip": hairpinAddresses, "reject": strconv.FormatBool(reject), "event": "false",
+	}
+	if protocol == "udp" {
+		// A client that keeps its port would have the endpoint that is gone as long as it sends.
+		// Connections of TCP end by themselves, and may go on while an endpoint is terminating.
+		options["ct_flush"] = "true"
 	}
 	if b.service.AffinitySeconds > 0 {
 		options["affinity_timeout"] = strconv.Itoa(min(b.service.AffinitySeconds, maxAffinity))
@@ -303,14 +315,14 @@ func (b balancer) report() {
 // reasonUnsupported is that of Problems with what OVN cannot do.
 const reasonUnsupported = "NotSupported"
 
-func index(of map[string]map[string]struct{}, key, value string) {
+func index[K comparable](of map[K]map[string]struct{}, key K, value string) {
 	if of[key] == nil {
 		of[key] = map[string]struct{}{}
 	}
 	of[key][value] = struct{}{}
 }
 
-func unindex(of map[string]map[string]struct{}, key, value string) {
+func unindex[K comparable](of map[K]map[string]struct{}, key K, value string) {
 	delete(of[key], value)
 	if len(of[key]) == 0 {
 		delete(of, key)

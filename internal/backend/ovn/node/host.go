@@ -130,7 +130,7 @@ func desired(s *intent.State, uplink string, cards []string) hostnet.Desired {
 	d := hostnet.Desired{
 		Gateway: hostnet.Gateway{Name: local.Gateway, MTU: local.MTU},
 		SNAT:    hostnet.SNAT{Enabled: router.SNAT.Enabled, Direct: slices.Clone(router.SNAT.Direct)},
-		Guard:   kernelview.Guard(s), Uplink: uplink, Cards: cards,
+		Guard:   kernelview.Guard(s), Uplink: uplink, Cards: cards, HideClientsOfHostPorts: true,
 	}
 	own, _ := s.LocalNode()
 	for _, sn := range own.Subnets {

@@ -155,6 +155,50 @@ func TestGatewayMeaning(t *testing.T) {
 	}
 }
 
+// Without a gateway of its Router a FloatingIP translates at the node of its Port, both ways, and
+// nothing else leaves the Router.
+func TestGatewayMeaningOfFloatingIPsAlone(t *testing.T) {
+	o := ovntest.Start(t)
+	o.Northd()
+	w := world()
+	address := netip.MustParseAddr
+	w.Networks[len(w.Networks)-1].External = true // office
+	w.FloatingIPs = []intent.FloatingIP{{Name: "red/a", Network: "office", Address: address("192.168.70.60"), Port: "red/a"}}
+	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c.synced()
+	o.Nbctl("--wait=sb", "sync")
+	o.Chassis("n1", "red/a") // the gateway's port is on no chassis
+	o.Neighbor("gw-office@red", "192.168.70.1", "0a:00:00:00:00:99")
+	o.Neighbor("gw-office@red", "192.168.70.200", "0a:00:00:00:00:98")
+	for _, p := range []struct {
+		packet
+		translated string
+	}{
+		{packet{name: "what has one", port: "red/a", on: "net-red", from: "10.10.0.2", to: "203.0.113.9", want: "wire-office"}, "ct_snat(192.168.70.60)"},
+		{packet{name: "to the segment", port: "red/a", on: "net-red", from: "10.10.0.2", to: "192.168.70.200", want: "wire-office"}, "ct_snat(192.168.70.60)"},
+		{packet{name: "what has none", port: "red/c", on: "net-red", from: "10.10.0.3", to: "203.0.113.9"}, ""},
+		{packet{name: "what has none, to the segment", port: "red/c", on: "net-red", from: "10.10.0.3", to: "192.168.70.200"}, ""},
+		{packet{name: "within the Router", port: "red/a", on: "net-red", from: "10.10.0.2", to: "10.11.0.2", want: "red/b"}, ""},
+		{packet{name: "from outside", port: "wire-office", on: "net-office", from: "192.168.70.200", to: "192.168.70.60",
+			mac: reserved.PodMAC(address("192.168.70.60")).String(), want: "red/a"}, "ct_dnat(10.10.0.2)"},
+	} {
+		trace := o.Trace(p.on, p.match(t, o))
+		out := outputs(trace)
+		if p.want == "" && len(out) > 0 || p.want != "" && (len(out) != 1 || out[0] != p.want) {
+			t.Errorf("%s: leaves by %q, want %q\n%s\n%s", p.name, out, p.want, p.match(t, o), trace)
+		}
+		inZone := strings.Replace(p.translated, "(", "_in_czone(", 1)
+		if !strings.Contains(trace, p.translated) && !strings.Contains(trace, inZone) || p.translated == "" && strings.Contains(trace, "192.168.70.60") {
+			t.Errorf("%s: is to be translated by %q:\n%s", p.name, p.translated, trace)
+		}
+	}
+	arp := o.Trace("net-office", `inport == "wire-office" && eth.src == 0a:00:00:00:00:98 && eth.dst == ff:ff:ff:ff:ff:ff && `+
+		`arp.op == 1 && arp.sha == 0a:00:00:00:00:98 && arp.spa == 192.168.70.200 && arp.tpa == 192.168.70.60 && arp.tha == 00:00:00:00:00:00`)
+	if mac := reserved.PodMAC(address("192.168.70.60")).String(); !strings.Contains(arp, "arp.sha = "+mac) {
+		t.Errorf("nothing answers for the address with %s:\n%s", mac, arp)
+	}
+}
+
 // outputs are the logical ports that a packet leaves by.
 func outputs(trace string) (ports []string) {
 	for _, line := range strings.Split(trace, "\n") {

@@ -5,12 +5,15 @@
 package northbound
 
 import (
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
 
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ovntest"
 	"coelan.io/coelan/internal/ovstest"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // guest is a Port with its interface in a network namespace of its own.
@@ -22,6 +25,18 @@ type guest struct {
 // plug gives a Port an interface on the node.
 func plug(t *testing.T, o *ovstest.OVS, name, ifaceID, mac string, commands ...string) guest {
 	t.Helper()
+	g := wire(t, o, name, "br-int", "interface", "external_ids:iface-id="+ifaceID)
+	// Without RAs: a default route that the kernel learns from OVN's would stand in the way of the
+	// one that a test adds.
+	g.run("sysctl -qw net.ipv6.conf.eth0.accept_ra=0; ip link set eth0 address " + mac + " up; " +
+		strings.Join(commands, "; "))
+	return g
+}
+
+// wire makes a namespace with an interface that is on a bridge, with a setting of its row in a
+// table.
+func wire(t *testing.T, o *ovstest.OVS, name, bridge, table, setting string) guest {
+	t.Helper()
 	ns, err := ovstest.NewNamespace("")
 	if err != nil {
 		t.Fatal(err)
@@ -32,9 +47,7 @@ func plug(t *testing.T, o *ovstest.OVS, name, ifaceID, mac string, commands ...s
 	if err := o.Do(func() error { return exec.Command("sh", "-ec", script, "sh", ns.Path()).Run() }); err != nil {
 		t.Fatalf("%s: %v", script, err)
 	}
-	g.run("ip link set eth0 address " + mac + " up; " + strings.Join(commands, "; "))
-	if _, err := o.Vsctl(t.Context(), "add-port", "br-int", name, "--", "set", "interface", name,
-		"external_ids:iface-id="+ifaceID); err != nil {
+	if _, err := o.Vsctl(t.Context(), "add-port", bridge, name, "--", "set", table, name, setting); err != nil {
 		t.Fatal(err)
 	}
 	return g
@@ -92,4 +105,47 @@ func TestPackets(t *testing.T) {
 	lab.run("ping -c 1 -W 10 10.244.2.2")
 	db.run("ping -c 1 -W 10 fd00:30::2")
 	lab.run("! ping -c 1 -W 1 10.96.0.9")
+}
+
+// A FloatingIP without a gateway of its Router: a host of the segment and the Port's machine reach
+// each other by it in both families, and a machine without one reaches nothing there.
+func TestPacketsOfFloatingIPsAlone(t *testing.T) {
+	o, ovs := ovntest.Start(t), ovstest.Start(t, ovstest.Options{})
+	o.Northd()
+	w := world()
+	office := &w.Networks[len(w.Networks)-1]
+	office.External, office.Subnets = true, append(office.Subnets, subnet("fd00:70::/64"))
+	w.Ports = append(w.Ports, port("red", "none", "red", "n1", "10.10.0.9", "fd00:10::9"))
+	for name, address := range map[string]string{"red/four": "192.168.70.60", "red/six": "fd00:70::60"} {
+		w.FloatingIPs = append(w.FloatingIPs, intent.FloatingIP{
+			Name: name, Network: "office", Address: netip.MustParseAddr(address), Port: "red/a",
+		})
+	}
+	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c.synced()
+	if _, err := ovs.Vsctl(t.Context(), "add-br", "br-dc", "--", "set", "bridge", "br-dc", "datapath_type=netdev", "--", "set", "open", ".",
+		"external_ids:ovn-bridge-mappings=dc:br-dc"); err != nil {
+		t.Fatal(err)
+	}
+	o.Controller(ovs, "n1")
+	if _, err := ovs.Vsctl(t.Context(), "wait-until", "bridge", "br-int"); err != nil {
+		t.Fatal(err)
+	}
+	guests := map[string]guest{}
+	for name, last := range map[string]string{"a": "2", "none": "9"} {
+		guests[name] = plug(t, ovs, "if-"+name, "red/"+name, reserved.PodMAC(netip.MustParseAddr("10.10.0."+last)).String(),
+			"ip addr add 10.10.0."+last+"/16 dev eth0", "ip addr add fd00:10::"+last+"/64 dev eth0 nodad",
+			"ip route add default via 10.10.0.1", "ip route add default via fd00:10::1")
+	}
+	host := wire(t, ovs, "host", "br-dc", "port", "tag=70")
+	host.run("ip addr add 192.168.70.200/24 dev eth0; ip addr add fd00:70::200/64 dev eth0 nodad; ip link set eth0 up")
+	for _, port := range []string{"red/a", "red/none"} {
+		o.Nbctl("wait-until", "logical_switch_port", port, "up=true")
+	}
+	o.Nbctl("--wait=hv", "sync")
+	for _, x := range []struct{ floating, host string }{{"192.168.70.60", "192.168.70.200"}, {"fd00:70::60", "fd00:70::200"}} {
+		host.run("ping -c 1 -W 10 " + x.floating)
+		guests["a"].run("ping -c 1 -W 10 " + x.host)
+		guests["none"].run("! ping -c 1 -W 1 " + x.host)
+	}
 }

@@ -24,7 +24,7 @@ type plan struct {
 
 	inserted []nb.Ref          // in the order of the first operations
 	named    map[nb.Ref]string // what the operations call the rows that are inserted
-	names    int
+	made     map[string]bool   // all of these names
 	inserts  []ovsdb.Operation
 	changes  []ovsdb.Operation
 	// elements are what is added to sets of other rows.
@@ -42,14 +42,21 @@ type setOf struct{ table, row, column string }
 
 func newPlan(v *view, schema ovsdb.DatabaseSchema, rows *nb.Rows) *plan {
 	return &plan{
-		view: v, schema: schema, rows: rows, named: map[nb.Ref]string{}, elements: map[setOf][]string{},
-		refused: map[nb.Ref]error{},
+		view: v, schema: schema, rows: rows, named: map[nb.Ref]string{}, made: map[string]bool{},
+		elements: map[setOf][]string{}, refused: map[nb.Ref]error{},
 	}
 }
 
 // operations are those of the transaction.
 func (p *plan) operations() []ovsdb.Operation {
 	ops := slices.Concat(p.inserts, p.changes)
+	there := map[string]bool{}
+	for _, set := range p.order {
+		if p.isNew(p.elements[set]) && !there[set.row] && !p.isNew([]string{set.row}) {
+			there[set.row] = true
+			ops = append(ops, p.wait(set.table, set.row))
+		}
+	}
 	for _, set := range p.order {
 		ops = append(ops, p.mutate(set.table, set.row, ovsdb.Mutation{
 			Column: set.column, Mutator: ovsdb.MutateOperationInsert,
@@ -57,6 +64,21 @@ func (p *plan) operations() []ovsdb.Operation {
 		}))
 	}
 	return ops
+}
+
+// isNew says whether rows that the plan makes are among values.
+func (p *plan) isNew(values []string) bool {
+	return slices.ContainsFunc(values, func(v string) bool { return p.made[v] })
+}
+
+// wait is an operation that refuses the transaction if a row is not there any more. Without it the
+// database would take a row that belongs to that one, and throw it away at once.
+func (p *plan) wait(table, row string) ovsdb.Operation {
+	now := 0
+	return ovsdb.Operation{
+		Op: ovsdb.OperationWait, Table: table, Where: is(row), Timeout: &now, Columns: []string{"_uuid"},
+		Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{"_uuid": ovsdb.UUID{GoUUID: row}}},
+	}
 }
 
 // size is about how many operations there are.
@@ -158,8 +180,9 @@ func (p *plan) insert(ref nb.Ref, data model.Model) string {
 
 // newName is what the operations may call a row.
 func (p *plan) newName() string {
-	p.names++
-	return fmt.Sprintf("row%d", p.names)
+	name := fmt.Sprintf("row%d", len(p.made)+1)
+	p.made[name] = true
+	return name
 }
 
 // hold sees to it that what a row is an element of is there, and says whether anything is.

@@ -108,6 +108,8 @@ func TestOperations(t *testing.T) {
 		}, []nb.Ref{{Table: "Logical_Switch_Port", Key: "Port/a/c"}, sw}, []string{
 			`{"op":"insert","table":"Logical_Switch_Port","row":{"external_ids":["map",[["coelan.io/owner","coelan/Port/a/c"]]],"name":"a/c"},"uuid-name":"row1"}`,
 			`{"op":"mutate","table":"Logical_Switch","mutations":[["ports","insert",["named-uuid","row1"]]],` + where(switchUUID) + `}`,
+			`{"op":"wait","table":"Logical_Switch","rows":[{"_uuid":["uuid","` + switchUUID + `"]}],"columns":["_uuid"],` +
+				`"timeout":0,` + where(switchUUID) + `,"until":"=="}`,
 		}},
 		{"another address", func(u *nb.Unit) {
 			red(u)
@@ -134,6 +136,27 @@ func TestOperations(t *testing.T) {
 		if diff := cmp.Diff(tc.ops, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}
+	}
+}
+
+// A row that went before the answer to the transaction that made it is not taken for one of ours.
+func TestInsertedAndGone(t *testing.T) {
+	v, ref := database(), nb.Ref{Table: "Logical_Switch", Key: "Network/blue"}
+	const uuid = "00000000-0000-0000-0000-000000000004"
+	row := &nb.LogicalSwitch{UUID: uuid, Name: "net-blue", ExternalIDs: map[string]string{"coelan.io/owner": "coelan/Network/blue"}}
+	v.expect()
+	v.OnAdd("Logical_Switch", row)
+	v.OnDelete("Logical_Switch", row)
+	v.takeDirty()
+	v.inserted(uuid, ref)
+	if got := v.uuid(ref); got != "" || v.takeDirty()[ref] == nil {
+		t.Errorf("it counts as row %q, or is not compared again", got)
+	}
+	v.expect()
+	v.inserted(uuid, ref)
+	v.OnAdd("Logical_Switch", row)
+	if got := v.uuid(ref); got != uuid || len(v.owned[ref]) != 1 {
+		t.Errorf("a row that is there counts as %q", got)
 	}
 }
 

@@ -28,6 +28,8 @@ type view struct {
 	named map[nb.Ref]map[string]bool // UUIDs of all rows by table and name
 	// dirty are our rows that are no longer as they were when they were compared.
 	dirty map[nb.Ref]*nb.Change
+	// gone are the rows that went since the last call of expect.
+	gone map[string]bool
 }
 
 func newView(cluster names.Cluster, changed trigger.Trigger) *view {
@@ -124,6 +126,23 @@ func between(a, b []string) []string {
 	return slices.Concat(a, b)
 }
 
+// expect is to be called before a transaction that inserts rows.
+func (v *view) expect() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.gone = map[string]bool{}
+}
+
+// inserted notes that a transaction has inserted a row, which may have been heard of before, or
+// even that it has gone since.
+func (v *view) inserted(uuid string, ref nb.Ref) {
+	if v.gone[uuid] {
+		v.touch(ref)
+		return
+	}
+	v.own(uuid, ref)
+}
+
 // own notes that a row is ours.
 func (v *view) own(uuid string, ref nb.Ref) {
 	if v.refs[uuid] == ref {
@@ -162,6 +181,9 @@ func (v *view) remove(t *nb.Table, uuid string) {
 	if row := v.rows[uuid]; row != nil {
 		v.unname(t, uuid, row)
 		delete(v.rows, uuid)
+	}
+	if v.gone != nil {
+		v.gone[uuid] = true
 	}
 	if ref, ours := v.refs[uuid]; ours {
 		v.disown(uuid, ref)

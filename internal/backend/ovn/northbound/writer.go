@@ -53,9 +53,20 @@ func (w *writer) pass(ctx context.Context) error {
 		}
 	}
 	w.kept = map[nb.Ref]error{}
-	if err := w.write(ctx, rows, w.ordered(rows), true); err != nil {
-		w.all = true // what is pending is known no more
-		return err
+	tried := map[nb.Ref]bool{} // of the later ones: one that is refused again would never end
+	for refs := w.ordered(rows); len(refs) > 0; {
+		later, err := w.write(ctx, rows, refs)
+		if err != nil {
+			w.all = true // what is pending is known no more
+			return err
+		}
+		refs = refs[:0]
+		for _, ref := range later {
+			if !tried[ref] {
+				tried[ref] = true
+				refs = append(refs, ref)
+			}
+		}
 	}
 	w.all = false
 	clear(w.pending)
@@ -107,9 +118,9 @@ func (w *writer) ordered(rows *nb.Rows) []nb.Ref {
 	return slices.Concat(stages[:]...)
 }
 
-// write writes what rows lack, in as many transactions as it takes. It returns an error if the
-// database takes none; rows that it refuses are kept.
-func (w *writer) write(ctx context.Context, rows *nb.Rows, refs []nb.Ref, more bool) error {
+// write writes what rows lack, in as many transactions as it takes, and returns what is to be
+// written after them. Its error says that the database takes none; rows that it refuses are kept.
+func (w *writer) write(ctx context.Context, rows *nb.Rows, refs []nb.Ref) (later []nb.Ref, err error) {
 	for len(refs) > 0 {
 		p, done := w.plan(rows, refs)
 		maps.Copy(w.kept, p.refused)
@@ -117,23 +128,23 @@ func (w *writer) write(ctx context.Context, rows *nb.Rows, refs []nb.Ref, more b
 		var refused *refusedError
 		switch {
 		case errors.As(err, &refused) && done > 1:
-			if err := w.write(ctx, rows, refs[:done/2], false); err != nil {
-				return err
-			}
-			if err := w.write(ctx, rows, refs[done/2:done], false); err != nil {
-				return err
+			for _, half := range [][]nb.Ref{refs[:done/2], refs[done/2 : done]} {
+				more, err := w.write(ctx, rows, half)
+				if err != nil {
+					return nil, err
+				}
+				later = append(later, more...)
 			}
 		case errors.As(err, &refused):
 			w.kept[refs[0]] = fmt.Errorf("%s: OVN's northbound database refuses it: %w", refs[0], err)
 		case err != nil:
-			return err
+			return nil, err
+		default:
+			later = append(later, p.later...)
 		}
 		refs = refs[done:]
-		if more {
-			refs = append(refs, p.later...)
-		}
 	}
-	return nil
+	return later, nil
 }
 
 // plan makes a transaction of the first rows, and returns of how many.
@@ -159,15 +170,18 @@ func (w *writer) commit(ctx context.Context, p *plan) error {
 	if len(ops) == 0 {
 		return nil
 	}
+	v := w.session.view
+	v.expect()
 	results, err := w.session.transact(ctx, ops)
 	if err != nil {
 		return err
 	}
 	w.client.transactions.Add(1)
-	w.session.view.mu.Lock()
-	defer w.session.view.mu.Unlock()
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	for i, ref := range p.inserted {
-		w.session.view.own(results[i].UUID.GoUUID, ref)
+		v.inserted(results[i].UUID.GoUUID, ref)
 	}
+	v.gone = nil
 	return nil
 }

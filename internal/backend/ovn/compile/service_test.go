@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+	"testing"
+
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/intent"
+)
+
+// A client of UDP that keeps its port must not stay with an endpoint that is gone; a connection of
+// TCP may end by itself.
+func TestConnectionsToFormerEndpoints(t *testing.T) {
+	o := defaults()
+	service := intent.Service{Namespace: "shop", Name: "dns", Router: "default"}
+	for _, protocol := range []intent.Protocol{intent.TCP, intent.UDP} {
+		service.Ports = append(service.Ports, intent.ServicePort{
+			Protocol: protocol, Port: 53, ClusterIP: addr("10.96.0.10"),
+			Endpoints: []intent.ServiceEndpoint{{Address: addr("10.244.1.2"), Port: 53}},
+		})
+	}
+	o.Services = []intent.Service{service}
+	rows := compiled(stateOf(o)).Rows()
+	for protocol, want := range map[string]string{"tcp": "", "udp": "true"} {
+		row, ok := rows.Get(nb.Ref{Table: "Load_Balancer", Key: "Service/shop/dns " + protocol})
+		if !ok {
+			t.Fatalf("there is no row for %s", protocol)
+		}
+		if got := row.(*nb.LoadBalancer).Options["ct_flush"]; got != want {
+			t.Errorf("%s: ct_flush=%q, want %q", protocol, got, want)
+		}
+	}
+}
+
+// Kubernetes knows pods of private Routers by addresses of their nodes, and their Services lead to
+// their own addresses, whichever comes first, and to no pod of another Router.
+func TestEndpointsOfTenants(t *testing.T) {
+	o := defaults()
+	o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3})
+	for _, name := range []string{"red", "blue"} {
+		o.Networks = append(o.Networks, intent.Network{Name: name, ID: 5, Router: name, Subnets: subnets("10.50.0.0/24")})
+	}
+	service := intent.Service{Namespace: "red", Name: "web", Router: "red", Ports: []intent.ServicePort{{
+		Protocol: intent.TCP, Port: 80, ClusterIP: addr("10.96.0.10"), Endpoints: []intent.ServiceEndpoint{
+			{Address: addr("10.244.1.2"), Port: 8080}, {Address: addr("10.244.1.3"), Port: 8080}, {Address: addr("10.50.0.9"), Port: 8080},
+		},
+	}}}
+	ofRed, ofBlue := port("red", "web", "red", "n1", "10.50.0.4"), port("blue", "web", "blue", "n1", "10.50.0.4")
+	ofRed.NodeAddresses, ofBlue.NodeAddresses = []netip.Addr{addr("10.244.1.2")}, []netip.Addr{addr("10.244.1.3")}
+	vip := func(c *Compiler) string {
+		row, ok := c.Rows().Get(nb.Ref{Table: "Load_Balancer", Key: "Service/red/web tcp"})
+		if !ok {
+			return "no row"
+		}
+		return row.(*nb.LoadBalancer).VIPs["10.96.0.10:80"]
+	}
+	store, c := intent.NewStore(), New(Options{})
+	for _, step := range []struct {
+		name   string
+		change func(*intent.Tx)
+		want   string
+	}{
+		{"the Service before its Ports", func(tx *intent.Tx) { tx.Replace(o); tx.SetService(service) }, "10.244.1.2:8080,10.244.1.3:8080,10.50.0.9:8080"},
+		{"the Ports", func(tx *intent.Tx) { tx.SetPort(ofRed); tx.SetPort(ofBlue) }, "10.50.0.4:8080,10.244.1.3:8080,10.50.0.9:8080"},
+		{"the Port has another address", func(tx *intent.Tx) {
+			moved := ofRed
+			moved.Addresses = []netip.Addr{addr("10.50.0.7")}
+			tx.SetPort(moved)
+		}, "10.50.0.7:8080,10.244.1.3:8080,10.50.0.9:8080"},
+		{"the Port is gone", func(tx *intent.Tx) { tx.DeletePort(ofRed.ID) }, "10.244.1.2:8080,10.244.1.3:8080,10.50.0.9:8080"},
+		{"the other one has its address", func(tx *intent.Tx) {
+			again := ofRed
+			again.ID, again.Addresses = "again", []netip.Addr{addr("10.50.0.8")}
+			tx.SetPort(again)
+		}, "10.50.0.8:8080,10.244.1.3:8080,10.50.0.9:8080"},
+	} {
+		state, err := store.Update(func(tx *intent.Tx) error { step.change(tx); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Update(state)
+		if got := vip(c); got != step.want {
+			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovn
+
+import (
+	"sync"
+
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/trigger"
+)
+
+// verdict is what becomes of an object in OVN.
+type verdict struct {
+	unsupported string // what OVN does not do of it; empty: it does all
+	missing     string // why the database does not have it yet; empty: it has
+}
+
+// verdicts are those of all FloatingIPs and Egresses that take effect, and of Ports of which OVN
+// does not do all. They say of an object only what the database has been compared with, so that a
+// condition does not say for a moment that all is well. The methods are safe for concurrent use.
+type verdicts struct {
+	mu sync.Mutex
+	// wanted are what problems there are with the objects of the newest State; stale says that
+	// others than those of the last judgement are wanted.
+	wanted map[intent.PolicyRef]string
+	stale  bool
+	failed string // of the last judgement
+	judged bool   // there was one
+	all    map[intent.PolicyRef]verdict
+	news   map[intent.PolicyKind]*news
+}
+
+// news are the objects of one kind to look at.
+type news struct {
+	wake    trigger.Trigger
+	objects map[intent.PolicyRef]struct{}
+}
+
+func newVerdicts() *verdicts {
+	v := &verdicts{all: map[intent.PolicyRef]verdict{}, news: map[intent.PolicyKind]*news{}}
+	for _, kind := range []intent.Kind{intent.KindFloatingIP, intent.KindEgress, intent.KindPort} {
+		v.news[intent.PolicyKind(kind)] = &news{trigger.New(), map[intent.PolicyRef]struct{}{}}
+	}
+	return v
+}
+
+// want notes what the database is to have, before it is compared.
+func (v *verdicts) want(s *intent.State, problems []nb.Problem) {
+	wanted := map[intent.PolicyRef]string{}
+	for f := range s.FloatingIPs().All() {
+		wanted[objectRef(intent.KindFloatingIP, f.Name)] = ""
+	}
+	for e := range s.EgressPaths().All() {
+		wanted[objectRef(intent.KindEgress, e.Name)] = ""
+	}
+	for _, p := range problems {
+		if ref := refOf(p.Object); v.news[ref.Kind] != nil {
+			wanted[ref] = p.Message
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.wanted, v.stale = wanted, true
+}
+
+// judge notes what came of a comparison. What the database had before an error it still has.
+func (v *verdicts) judge(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	failed := text(err)
+	if !v.stale && v.judged && v.failed == failed {
+		return
+	}
+	all := make(map[intent.PolicyRef]verdict, len(v.wanted))
+	for ref, unsupported := range v.wanted {
+		before, known := v.all[ref]
+		now := verdict{unsupported: unsupported, missing: failed}
+		if known && before.missing == "" {
+			now.missing = ""
+		}
+		if all[ref] = now; !known || before != now {
+			v.look(ref)
+		}
+	}
+	for ref := range v.all {
+		if _, still := all[ref]; !still {
+			v.look(ref)
+		}
+	}
+	if !v.judged {
+		for _, n := range v.news {
+			n.wake.Fire() // for those that have waited
+		}
+	}
+	v.all, v.stale, v.failed, v.judged = all, false, failed, true
+}
+
+// look asks for an object to be looked at; v.mu is held.
+func (v *verdicts) look(ref intent.PolicyRef) {
+	n := v.news[ref.Kind]
+	n.objects[ref] = struct{}{}
+	n.wake.Fire()
+}
+
+// of is the verdict on an object; nil if there is none. Before the first judgement nothing is
+// known: then the object is asked for again.
+func (v *verdicts) of(ref intent.PolicyRef) (found *verdict, known bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.judged {
+		v.news[ref.Kind].objects[ref] = struct{}{}
+		return nil, false
+	}
+	if of, is := v.all[ref]; is {
+		return &of, true
+	}
+	return nil, true
+}
+
+// take returns the objects of a kind to look at.
+func (v *verdicts) take(kind intent.PolicyKind) map[intent.PolicyRef]struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	list := v.news[kind].objects
+	v.news[kind].objects = map[intent.PolicyRef]struct{}{}
+	return list
+}

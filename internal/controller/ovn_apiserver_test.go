@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package controller_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/apitest"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/controller"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ovntest"
+	"coelan.io/coelan/internal/reserved"
+)
+
+// withOVN has the controller write into OVN's northbound database.
+func withOVN(ovn *ovntest.OVN) func(*controller.Options) {
+	return func(o *controller.Options) {
+		o.OVN = &controller.OVN{
+			Northbound: []string{ovn.Remote("nb")}, PolicyMode: intent.EnforcedPolicies, SNAT: intent.SNAT{Enabled: true},
+		}
+	}
+}
+
+// testProgrammedByOVN has the condition Programmed say what OVN does of FloatingIPs and Egresses,
+// and, through a restart of the controller, what has changed meanwhile.
+func testProgrammedByOVN(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	ovn := ovntest.Start(t)
+	stop := w.start(withOVN(ovn))
+	w.connected(1, "office")
+	w.namespace("by-ovn", nil)
+	red := router("red", nil, nil)
+	red.Spec.Routes = []v1alpha1.Route{{Destination: "0.0.0.0/0", NextHop: "10.90.0.9"}}
+	w.create(external("office", "192.0.2.0/24"), red, overlay("red-lan", "red", "10.90.0.0/24"))
+	web := userPort("by-ovn", "web", "red-lan", "10.90.0.5")
+	w.create(web)
+	w.port("by-ovn", "web", func(p *v1alpha1.Port) bool { return p.Status.Phase == v1alpha1.PortReady })
+	w.bind(web, "worker1")
+
+	f := floatingIP("by-ovn", "web", v1alpha1.FloatingIPSpec{Network: "office", Address: "192.0.2.7", Port: "web"})
+	e := egress("out", "office", "by-ovn", "192.0.2.8")
+	w.create(f, e)
+	says := func(o *v1alpha1.FloatingIP, status metav1.ConditionStatus, reason, text string) {
+		t.Helper()
+		w.condition(o, func() []metav1.Condition { return o.Status.Conditions }, v1alpha1.ConditionProgrammed, status, reason, text)
+	}
+	says(f, metav1.ConditionFalse, v1alpha1.ReasonNotSupported, "its own default route: remove that")
+	w.condition(e, func() []metav1.Condition { return e.Status.Conditions },
+		v1alpha1.ConditionProgrammed, metav1.ConditionFalse, v1alpha1.ReasonNotSupported, "leave as their nodes")
+
+	// The route goes while there is no controller.
+	stop()
+	w.change(red, func() { red.Spec.Routes = nil })
+	stop = w.start(withOVN(ovn))
+	says(f, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
+	if nat := ovn.Nbctl("lr-nat-list", "router-red"); !strings.Contains(nat, "192.0.2.7") {
+		t.Errorf("the FloatingIP is said to be programmed, and OVN has:\n%s", nat)
+	}
+
+	// What is new while the database is away waits for it.
+	ovn.StopNB()
+	late := floatingIP("by-ovn", "late", v1alpha1.FloatingIPSpec{Network: "office", Address: "192.0.2.9"})
+	w.create(late)
+	w.floats("by-ovn", "late", v1alpha1.ReasonUnassociated, readyIP("192.0.2.9", ""))
+	ovn.StartNB()
+	says(late, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
+	says(f, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
+	stop()
+}
+
+// testPortsOfIsolated has the condition of a Port say that OVN does not isolate its namespace, as
+// long as it is asked to.
+func testPortsOfIsolated(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	ovn := ovntest.Start(t)
+	w.start(func(o *controller.Options) {
+		withOVN(ovn)(o)
+		o.Mapping = config.MapNamespace
+	})
+	w.node(1)
+	ns := w.namespace("apart", map[string]string{v1alpha1.LabelIsolated: "true"})
+	pod := w.pod("apart", "p", "worker1")
+	w.ready("ns-apart-worker1")
+	address := netip.MustParseAddr("10.244.1.5")
+	port := &v1alpha1.Port{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "p.eth0", Labels: map[string]string{v1alpha1.LabelPodPort: "true"}},
+		Spec: v1alpha1.PortSpec{
+			Network: "ns-apart-worker1", Node: "worker1", Pod: &v1alpha1.PortPod{Name: pod.Name, UID: string(pod.UID), Interface: "eth0"},
+		},
+	}
+	w.create(port)
+	w.status(port, func() {
+		port.Status = v1alpha1.PortStatus{
+			Phase: v1alpha1.PortBound, Node: "worker1", Addresses: []string{address.String()}, MAC: reserved.PodMAC(address).String(),
+		}
+	})
+	has := func() []metav1.Condition { return port.Status.Conditions }
+	w.condition(port, has, v1alpha1.ConditionProgrammed, metav1.ConditionFalse, v1alpha1.ReasonNotSupported, "isolated namespace")
+	inOVN := func() bool {
+		return slices.Contains(strings.Fields(ovn.Nbctl("--bare", "--columns=name", "list", "logical_switch_port")), "apart/p.eth0")
+	}
+	if inOVN() {
+		t.Error("OVN has the Port")
+	}
+	w.change(ns, func() { delete(ns.Labels, v1alpha1.LabelIsolated) })
+	w.condition(port, has, v1alpha1.ConditionProgrammed, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
+	if !inOVN() {
+		t.Error("the Port is said to be programmed, and OVN does not have it")
+	}
+}
