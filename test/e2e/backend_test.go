@@ -28,6 +28,7 @@ func TestBackend(t *testing.T) {
 		{"kubectl", testKubectl},
 		{"check", testBackendCheck},
 		{"policies", testBackendPolicies},
+		{"detours", attackDetours},
 		{"restarts", testBackendRestarts},
 	})
 }
@@ -54,6 +55,11 @@ func testBackendPolicies(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+		if !open {
+			if err := ask(ctx, t, client, "web2"); err == nil {
+				t.Errorf("%s reaches web2 again", client)
+			}
+		}
 	}
 	fabric := world.machine(ctx, t, "fabric")
 	byNodePort := func(open bool) {
@@ -72,6 +78,12 @@ func testBackendPolicies(t *testing.T) {
 				})
 				if err != nil {
 					t.Error(err)
+				}
+				// While a policy comes into effect nothing may pass, whatever it says.
+				if !open {
+					if _, err := get(ctx, fabric, at, "/hostname"); err == nil {
+						t.Errorf("the outside reaches web1 at %s again", at)
+					}
 				}
 			}
 		}

@@ -5,7 +5,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -19,17 +18,6 @@ import (
 	"coelan.io/coelan/test/lab/probe"
 )
 
-// logical plays the controller for the nodes' own ranges: it writes rows of OVN's northbound
-// database with ovn-nbctl.
-type logical struct {
-	names.Cluster
-	ovn *lab.OVN
-	// absent are the Ports that get no row, by namespace/name.
-	absent map[string]bool
-}
-
-const logicalRouter = "router-default"
-
 // management are a node's own addresses.
 func management(n *lab.Node) (addresses []netip.Addr) {
 	for _, p := range n.PodCIDRs {
@@ -40,102 +28,11 @@ func management(n *lab.Node) (addresses []netip.Addr) {
 	return addresses
 }
 
-// build makes the router, and each node's switch with its management port and its way out.
-func (l *logical) build(ctx context.Context, nodes ...*lab.Node) error {
-	// What leaves the cluster has a route to a port that nothing is behind: policies are asked
-	// about packets that have a route.
-	out := l.PeerPort("default", "")
-	args := []string{
-		"lr-add", logicalRouter, "--", "lrp-add", logicalRouter, out, "0a:c0:e1:00:02:00", "240.255.0.1/30",
-		"--", "lr-route-add", logicalRouter, "0.0.0.0/0", "240.255.0.2", out,
-		"--", "lr-route-add", logicalRouter, "::/0", "fe80::2", out,
-	}
-	and := func(more ...string) { args = append(append(args, "--"), more...) }
-	for i, n := range nodes {
-		ls, lrp, lsp := l.Switch("default", n.Name), l.RouterPort("default", n.Name), l.SwitchPort("default", n.Name)
-		and("ls-add", ls)
-		link := []string{"lrp-add", logicalRouter, lrp, fmt.Sprintf("0a:c0:e1:00:01:%02x", i)}
-		for _, p := range n.PodCIDRs {
-			link = append(link, netip.PrefixFrom(p.Addr().Next(), p.Bits()).String())
-		}
-		and(link...)
-		and("lsp-add", ls, lsp)
-		and("lsp-set-type", lsp, "router")
-		and("lsp-set-addresses", lsp, "router")
-		and("lsp-set-options", lsp, "router-port="+lrp)
-		own := management(n)
-		l.port(&args, ls, l.ManagementPort(n.Name), names.ManagementMAC(own).String(), own)
-		for j, p := range n.PodCIDRs {
-			ip := "ip4"
-			if p.Addr().Is6() {
-				ip = "ip6"
-			}
-			and("lr-policy-add", logicalRouter, "500", fmt.Sprintf("outport == %q && %s.src == %s", out, ip, p), "reroute",
-				own[j].String())
-		}
-	}
-	_, err := l.ovn.Nbctl(ctx, args...)
-	return err
-}
-
-func (l *logical) port(args *[]string, ls, name, mac string, addresses []netip.Addr) {
-	texts := []string{mac}
-	for _, a := range addresses {
-		texts = append(texts, a.String())
-	}
-	*args = append(*args, "--", "--may-exist", "lsp-add", ls, name, "--", "lsp-set-addresses", name, strings.Join(texts, " "))
-}
-
-// follow has a row for each Port that is bound, until ctx ends.
-func (l *logical) follow(ctx context.Context, t *testing.T, api *lab.API) {
-	have := map[string]bool{}
-	api.FollowPorts(ctx, func(list []*v1alpha1.Port) {
-		args, now := []string{"--wait=none"}, map[string]bool{}
-		for _, p := range list {
-			key := p.Namespace + "/" + p.Name
-			if p.Status.Phase != v1alpha1.PortBound || l.absent[key] {
-				continue
-			}
-			if now[key] = true; have[key] {
-				continue
-			}
-			var addresses []netip.Addr
-			for _, a := range p.Status.Addresses {
-				addresses = append(addresses, netip.MustParseAddr(a))
-			}
-			l.port(&args, l.Switch("default", p.Status.Node), l.Port(key), p.Status.MAC, addresses)
-		}
-		for key := range have {
-			if !now[key] {
-				args = append(args, "--", "lsp-del", l.Port(key))
-			}
-		}
-		if have = now; len(args) > 1 {
-			if _, err := l.ovn.Nbctl(ctx, args...); err != nil && ctx.Err() == nil {
-				t.Errorf("the logical network does not follow: %v", err)
-			}
-		}
-	})
-}
-
-// newOVNWorld is a world with the backend ovn, and the northbound database that the test writes.
-func newOVNWorld(t *testing.T) (*world, *logical) {
+// newOVNWorld is a world with the backend ovn, and no pods yet.
+func newOVNWorld(t *testing.T) *world {
 	t.Helper()
 	l := lab.New(t, lab.Options{OVN: true})
-	w := &world{Lab: l, n1: l.Nodes[0], n2: l.Nodes[1]}
-	rows := &logical{ovn: l.OVN, absent: map[string]bool{}}
-	must(t, rows.build(t.Context(), l.Nodes...))
-	ctx, stop := context.WithCancel(t.Context())
-	followed := make(chan struct{})
-	go func() {
-		defer close(followed)
-		rows.follow(ctx, t, l.API)
-	}()
-	t.Cleanup(func() {
-		stop()
-		<-followed
-	})
-	return w, rows
+	return &world{Lab: l, n1: l.Nodes[0], n2: l.Nodes[1]}
 }
 
 // addPods makes the pods of a world. The userspace datapath looks for the other node by its first
@@ -197,7 +94,7 @@ func configuration(t *testing.T, n *lab.Node) string {
 // Pods reach each other, their node by the management port, and the world, whichever node they are
 // on. CHECK agrees, and so does the agent.
 func TestOVNReach(t *testing.T) {
-	w, _ := newOVNWorld(t)
+	w := newOVNWorld(t)
 	w.addPods(t)
 	own, other := of(management(w.n1)), of(management(w.n2))
 	for _, p := range []path{
@@ -246,7 +143,7 @@ func TestOVNReach(t *testing.T) {
 
 // An agent that is killed and starts anew writes nothing, and no packet is lost.
 func TestOVNAgentRestarts(t *testing.T) {
-	w, _ := newOVNWorld(t)
+	w := newOVNWorld(t)
 	w.addPods(t)
 	before := configuration(t, w.n1)
 	tr := startTraffic(t.Context(), t, w)
@@ -271,10 +168,10 @@ func TestOVNAgentRestarts(t *testing.T) {
 // What a pod had is gone after its DEL: interface, Port, row; a pod that the agent has missed the
 // end of is swept, and interfaces of others stay.
 func TestOVNDelLeavesNothing(t *testing.T) {
-	w, rows := newOVNWorld(t)
+	w := newOVNWorld(t)
 	before, err := w.n1.OVS.Vsctl(t.Context(), "list-ports", "br-int")
 	must(t, err)
-	_, err = rows.ovn.Nbctl(t.Context(), "lsp-add", rows.Switch("default", "n1"), "other/vm", "--", "lsp-set-addresses",
+	_, err = w.OVN.Nbctl(t.Context(), "lsp-add", names.Cluster("").Switch("default", "n1"), "other/vm", "--", "lsp-set-addresses",
 		"other/vm", "unknown")
 	must(t, err)
 	vm, err := w.n1.AddGuest(t.Context(), "vm", "other/vm", []byte{0x0a, 0, 0, 0, 0, 9}, w.n1.PodCIDRs[:0])
@@ -307,22 +204,25 @@ func TestOVNDelLeavesNothing(t *testing.T) {
 	poll(t.Context(), t, same, func() { t.Errorf("ports %s, want %v", left(), want) })
 }
 
-// A pod fails in bounded time if the northbound database lacks its port, with an error that says
-// so, and leaves nothing.
+// A pod fails in bounded time if the northbound database lacks its port, as without a controller,
+// with an error that says so, and leaves nothing. It comes once there is one.
 func TestOVNPortIsMissing(t *testing.T) {
-	w, rows := newOVNWorld(t)
-	rows.absent["lab/lost.eth0"] = true
+	w := newOVNWorld(t)
+	w.OVN.Stop()
 	_, err := w.n1.AddPod(t.Context(), "lost")
 	if err == nil || !strings.Contains(err.Error(), "OVN has not connected the port lab/lost.eth0") {
 		t.Errorf("error %v", err)
 	}
 	poll(t.Context(), t, func() bool { return len(w.API.Ports()) == 0 }, func() { t.Errorf("Ports %v", w.API.Ports()) })
 	must(t, w.n1.Check(t.Context()))
+	must(t, w.OVN.Resume())
+	_, err = w.n1.AddPod(t.Context(), "found")
+	must(t, err)
 }
 
 // Without ovn-controller running pods go on, and new ones wait until it is back.
 func TestOVNControllerIsKilled(t *testing.T) {
-	w, _ := newOVNWorld(t)
+	w := newOVNWorld(t)
 	w.addPods(t)
 	// Else it clears all flows when it starts, before it has computed any (ovn-controller(8)).
 	_, err := w.n1.OVS.Vsctl(t.Context(), "set", "open_vswitch", ".", "external_ids:ovn-ofctrl-wait-before-clear=3000")
@@ -356,18 +256,6 @@ func TestOVNManagementAddressIsNotAPods(t *testing.T) {
 	l := lab.New(t, lab.Options{OVN: true, Nodes: 1, Families: lab.IPv4,
 		PodCIDRs: func(int) []string { return []string{"10.244.1.0/29"} }})
 	n := l.Nodes[0]
-	rows := &logical{ovn: l.OVN}
-	must(t, rows.build(t.Context(), n))
-	ctx, stop := context.WithCancel(t.Context())
-	followed := make(chan struct{})
-	go func() {
-		defer close(followed)
-		rows.follow(ctx, t, l.API)
-	}()
-	t.Cleanup(func() {
-		stop()
-		<-followed
-	})
 	var got []string
 	for i := range 4 {
 		p, err := n.AddPod(t.Context(), fmt.Sprint("p", i))

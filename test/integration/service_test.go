@@ -169,7 +169,12 @@ func hostPorts(t *testing.T, w *world) {
 func TestSNATExclusion(t *testing.T) {
 	w := sharedWorld(t)
 	for _, p := range excluded {
-		run(t, w.Outside, "ip", "address", "add", p.String(), "dev", "lo")
+		// Without nodad nothing can listen there until the kernel has come to it.
+		args := []string{"address", "add", p.String(), "dev", "lo"}
+		if p.Addr().Is6() {
+			args = append(args, "nodad")
+		}
+		run(t, w.Outside, "ip", args...)
 		t.Cleanup(func() { run(t, w.Outside, "ip", "address", "del", p.String(), "dev", "lo") })
 	}
 	eachFamily(t, func(t *testing.T, f lab.Family) {

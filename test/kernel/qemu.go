@@ -95,7 +95,8 @@ func (m machine) runQemu(ctx context.Context, initrd, console string) error {
 // args is qemu's command line. TCG (plain emulation) because it works on
 // every machine, also one that is itself virtual. The kernel's console is a
 // serial port; the program's output has a virtio port of its own, so that no
-// kernel message mixes with it.
+// kernel message mixes with it. Without no_timer_check a guest that does not get
+// the processor in time takes its timer for broken, and panics.
 func (m machine) args(initrd, console string) []string {
 	processor := []string{"-accel", "tcg,thread=multi", "-smp", strconv.Itoa(m.cpus)}
 	if m.counted {
@@ -106,7 +107,7 @@ func (m machine) args(initrd, console string) []string {
 		"-cpu", "max", "-M", "q35", "-m", strconv.Itoa(m.memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", m.kernel.Image(), "-initrd", initrd,
-		"-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable",
+		"-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable no_timer_check",
 		"-serial", "file:"+console,
 		"-device", "virtio-rng-pci",
 		"-device", "virtio-serial-pci",

@@ -57,6 +57,9 @@ func (n *Node) Config() config.Config {
 	if n.lab.options.Configure != nil {
 		n.lab.options.Configure(&c)
 	}
+	if n.lab.options.OVN && len(c.BridgeMappings) > 0 {
+		c.Backend.Southbound = n.lab.OVN.Remote("sb")
+	}
 	return c
 }
 
@@ -100,7 +103,7 @@ func (n *Node) writeConfig() (string, error) {
 			return "", err
 		}
 	}
-	if err := os.WriteFile(c.Kubeconfig, []byte(kubeconfig()), 0o600); err != nil {
+	if err := n.WriteKubeconfig(); err != nil {
 		return "", err
 	}
 	if err := n.writeToken(); err != nil {
@@ -112,6 +115,11 @@ func (n *Node) writeConfig() (string, error) {
 	}
 	path := filepath.Join(n.dir, "agent.yaml")
 	return path, os.WriteFile(path, text, 0o644)
+}
+
+// WriteKubeconfig writes the file by which programs on the node find the API server.
+func (n *Node) WriteKubeconfig() error {
+	return os.WriteFile(n.Config().Kubeconfig, []byte(kubeconfig()), 0o600)
 }
 
 // settings are those of a configuration that are not the default. An agent of another release

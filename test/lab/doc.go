@@ -16,7 +16,8 @@
 //
 // Agents talk to an API server that the test serves on each node's loopback. There
 // is no controller: tests publish Networks, Routers and Ports as the controller
-// would have admitted them.
+// would have admitted them. With OVN, what the controller writes into its
+// northbound database is written, of the same code.
 //
 // Every process is killed and every namespace ends with the test process,
 // however that ends; nothing has a name outside of it.

@@ -165,6 +165,9 @@ func (l *Lab) Close() {
 	if l.Policies != nil {
 		l.Policies.close()
 	}
+	if l.OVN != nil {
+		l.OVN.Stop()
+	}
 	if l.API != nil {
 		l.API.Stop()
 	}

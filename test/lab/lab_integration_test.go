@@ -189,3 +189,39 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("%s: %v", dir, err)
 	}
 }
+
+// Pods that the kernels of two nodes connect reach each other through the tunnel, and the outside
+// once they are masqueraded.
+func TestKernelVXLAN(t *testing.T) {
+	ctx := t.Context()
+	l := lab.New(t, lab.Options{NoAgents: true, Families: lab.IPv4})
+	if err := l.ConnectByKernel(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var pods [2]*lab.Host
+	for i, n := range l.Nodes {
+		var err error
+		if pods[i], err = n.AddKernelPod(ctx, string(rune('a'+i)), n.Gateway(lab.IPv4).Next()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := func(to netip.Addr) int {
+		got, err := probe.Ping{Dst: to, Wait: time.Second}.Run(ctx, pods[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Lost()
+	}
+	if lost(pods[1].Address(lab.IPv4)) != 0 {
+		t.Error("a pod does not reach the one of the other node")
+	}
+	if lost(l.Outside.Address(lab.IPv4)) != 1 {
+		t.Error("the outside answers a pod that nothing masquerades")
+	}
+	if err := l.Nodes[0].MasqueradeByKernel(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if lost(l.Outside.Address(lab.IPv4)) != 0 {
+		t.Error("a masqueraded pod does not reach the outside")
+	}
+}

@@ -79,9 +79,10 @@ func (n *Node) boot(ctx context.Context) error {
 	}
 	n.OVS, err = ovstest.New(ctx, ovstest.Options{
 		Dir: n.ovsDir(), Netns: n.Netns(), Datapath: string(n.lab.options.Datapath),
-		// The agent adds the routes; without an agent they are missing.
+		// The agent adds the routes, or the lab those of OVN's tunnels; without an agent they are
+		// missing.
 		OwnRoutes: n.lab.options.Datapath == config.DatapathNetdev &&
-			(!n.lab.options.NoAgents || n.lab.options.OneCard) && !n.lab.options.OVN,
+			(!n.lab.options.NoAgents || n.lab.options.OneCard),
 	})
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@
 package lab
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -11,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
@@ -141,30 +138,6 @@ func (a *API) Blocks() []*v1alpha1.AddressBlock { return all[v1alpha1.AddressBlo
 
 // Ports are all Ports.
 func (a *API) Ports() []*v1alpha1.Port { return all[v1alpha1.Port](a, portObjects) }
-
-// FollowPorts calls changed with all Ports, at once and after changes, until ctx ends.
-func (a *API) FollowPorts(ctx context.Context, changed func([]*v1alpha1.Port)) {
-	w := &watcher{
-		query{resource: portObjects, labels: labels.Everything(), fields: fields.Everything()},
-		make(chan watchEvent, 10000),
-	}
-	a.mu.Lock()
-	a.watchers[w] = struct{}{}
-	a.mu.Unlock()
-	defer func() {
-		a.mu.Lock()
-		delete(a.watchers, w)
-		a.mu.Unlock()
-	}()
-	for {
-		changed(a.Ports())
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.queue:
-		}
-	}
-}
 
 // Pods are all pods.
 func (a *API) Pods() []*corev1.Pod { return all[corev1.Pod](a, pods) }

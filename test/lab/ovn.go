@@ -9,14 +9,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
+
+	"coelan.io/coelan/internal/config"
 )
 
 // OVN is OVN on a lab's nodes, as Debian has it: both databases and ovn-northd, and ovn-controller
-// on each node. Nothing is in the northbound database but what tests write there.
+// on each node. With agents, the northbound database is as the API's objects say; without, nothing
+// is there but what tests write.
 type OVN struct {
 	lab *Lab
 	dir string
+	// stop ends what writes into the northbound database.
+	stop func()
+
+	mu      sync.Mutex
+	failure error
 }
 
 // ovnSchemas is where Debian's ovn-common puts the databases' schemas.
@@ -27,7 +36,7 @@ const ovnTimeout = time.Minute
 
 // startOVN runs the databases and ovn-northd until the lab ends.
 func (l *Lab) startOVN(ctx context.Context) error {
-	o := &OVN{lab: l, dir: filepath.Join(l.dir, "ovn")}
+	o := &OVN{lab: l, dir: filepath.Join(l.dir, "ovn"), stop: func() {}}
 	l.OVN = o
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return err
@@ -48,7 +57,10 @@ func (l *Lab) startOVN(ctx context.Context) error {
 		}
 	}
 	_, err := o.daemon(l.Outside, o.dir, "ovn-northd", "--ovnnb-db="+o.Remote("nb"), "--ovnsb-db="+o.Remote("sb"))
-	return err
+	if err != nil || l.options.NoAgents {
+		return err
+	}
+	return o.Resume()
 }
 
 // Remote is where a database listens: nb or sb.
@@ -93,6 +105,13 @@ func (o *OVN) tool(ctx context.Context, program string, args ...string) (string,
 
 // bootOVN configures the node as a chassis, and returns when ovn-controller has made its bridge.
 func (n *Node) bootOVN(ctx context.Context) error {
+	if n.lab.options.Datapath == config.DatapathNetdev {
+		// Else each interface that appears on the node costs tunnels a few milliseconds, while
+		// ovs-vswitchd reads the kernel's routes anew.
+		if _, err := n.OVS.Appctl(ctx, "ovs/route/add", n.Addresses[0].Masked().String(), physicalBridge); err != nil {
+			return err
+		}
+	}
 	if _, err := n.OVS.Vsctl(ctx, "set", "open_vswitch", ".", "external_ids:system-id="+n.Name,
 		"external_ids:ovn-remote="+n.lab.OVN.Remote("sb"), "external_ids:ovn-encap-type=geneve",
 		fmt.Sprintf("external_ids:ovn-encap-ip=%q", n.Addresses[0].Addr()),

@@ -11,18 +11,33 @@ import (
 	"time"
 )
 
-// Stream writes to a Discard server over one connection for a time and returns
-// the rate in bytes per second, as the receiver had them.
-func Stream(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (float64, error) {
+// Extent says when a load ends: after a time, or, if Units is set, after so many bytes of a stream
+// or transactions. A fixed number costs the same number of instructions each time.
+type Extent struct {
+	Time  time.Duration
+	Units int
+}
+
+// over reports whether the load ends that began at a time and has done n units.
+func (e Extent) over(start time.Time, n int) bool {
+	if e.Units > 0 {
+		return n >= e.Units
+	}
+	return time.Since(start) >= e.Time
+}
+
+// Stream writes to a Discard server over one connection and returns the rate in bytes per second,
+// as the receiver had them.
+func Stream(ctx context.Context, from Netns, dst netip.AddrPort, e Extent) (float64, error) {
 	c, err := Dial(ctx, from, dst)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(d + 10*AnswerTimeout))
+	_ = c.SetDeadline(time.Now().Add(e.Time + 10*AnswerTimeout))
 	block := make([]byte, 1<<17)
 	start, sent := time.Now(), 0
-	for time.Since(start) < d {
+	for !e.over(start, sent) {
 		n, err := c.Write(block)
 		if err != nil {
 			return 0, err
@@ -40,16 +55,16 @@ func Stream(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration
 }
 
 // RequestResponse sends one byte to an Echo server and waits for it, over one
-// connection, for a time, and returns the transactions per second (TCP_RR).
-func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time.Duration) (float64, error) {
+// connection, and returns the transactions per second (TCP_RR).
+func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, e Extent) (float64, error) {
 	c, err := Dial(ctx, from, dst)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(d + 10*AnswerTimeout))
+	_ = c.SetDeadline(time.Now().Add(e.Time + 10*AnswerTimeout))
 	start, n, one := time.Now(), 0, []byte{1}
-	for time.Since(start) < d {
+	for !e.over(start, n) {
 		if _, err := c.Write(one); err != nil {
 			return 0, err
 		}
@@ -65,14 +80,12 @@ func RequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, d time
 // that it sends, and returns the transactions per second (TCP_CRR). One connection
 // in a thousand may fail: kube-proxy's rules lose or refuse one at times, and Open vSwitch's
 // userspace datapath leaves one without an answer.
-func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort,
-	d time.Duration,
-) (rate float64, err error) {
+func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort, e Extent) (rate float64, err error) {
 	err = from.Do(func() error {
 		start, n, failed := time.Now(), 0, 0
 		var last error
 		dialer := net.Dialer{Timeout: AnswerTimeout, KeepAlive: -1}
-		for time.Since(start) < d {
+		for !e.over(start, n) {
 			if err := oneAnswer(ctx, dialer, dst); err != nil {
 				if failed++; 1000*(failed-1) > n || ctx.Err() != nil {
 					return err
@@ -83,7 +96,7 @@ func ConnectRequestResponse(ctx context.Context, from Netns, dst netip.AddrPort,
 			n++
 		}
 		if n == 0 {
-			return fmt.Errorf("no connection in %s: %w", d, last)
+			return fmt.Errorf("no connection in %s: %w", e.Time, last)
 		}
 		rate = float64(n) / time.Since(start).Seconds()
 		return nil
