@@ -135,15 +135,26 @@ test-watcher-load: deps sandbox-assets ## the watcher of one cluster writes to a
 bench: deps images sandbox-assets upgrade-images ## measures, as a table and in bench/results.json (root, an idle machine)
 	go run ./test/bench -o bench/results.json
 
-.PHONY: bench-kernel
 # The clock of the machine is the number of instructions that it has run, so the load of this one does not matter.
-bench-kernel: RUN = ^(pod|recirc|service-traffic|policy-traffic|gateways-traffic)$$
-bench-kernel: deps sandbox-assets ## the measures of traffic in counted instructions, on the kernel's datapath, as a table and in bench/kernel.json
+COUNTED = bin/kernel/kernel -counted -out bin/kernel/out -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel
+
+.PHONY: counted-binaries
+counted-binaries:
 	@mkdir -p bin/kernel/out bench
 	CGO_ENABLED=0 go build -o bin/kernel/ ./test/kernel ./test/bench ./cmd/coelan-agent ./cmd/coelan-cni
-	bin/kernel/kernel -counted -out bin/kernel/out -timeout 120m -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel \
-	  bin/kernel/bench -run '$(RUN)' -o /run/out/kernel.json
+
+.PHONY: bench-kernel
+bench-kernel: RUN = ^$(if $(PROFILE),profile-$(PROFILE),(pod|cross-node|recirc|service-traffic|policy-traffic|gateways-traffic))$$
+bench-kernel: deps sandbox-assets counted-binaries ## the measures of traffic in counted instructions, on the kernel's datapath, as a table and in bench/kernel.json
+	$(COUNTED) -timeout 120m bin/kernel/bench -run '$(RUN)' -o /run/out/kernel.json
 	@cp bin/kernel/out/kernel.json bench/kernel.json
+
+.PHONY: gate-kernel
+# UPDATE=1 writes what it has counted into the tree, in place of the comparison.
+gate-kernel: deps counted-binaries ## compares the instructions of a brief set with test/bench/instructions.json: growth of more than 3 % fails
+	$(COUNTED) -timeout 20m bin/kernel/bench -run '^instructions$$' -figures /run/out/instructions.json \
+	  $(if $(UPDATE),,-gate test/bench/instructions.json)
+	$(if $(UPDATE),@cp bin/kernel/out/instructions.json test/bench/instructions.json)
 
 .PHONY: e2e
 # Prints a line for each test, and at the end the output of those that failed. bin/e2e.json has the output of
@@ -155,7 +166,7 @@ e2e: deps images sandbox-assets $(GOTESTSUM) ## tests of all of it, in a sandbox
 
 .PHONY: e2e-brief
 # These wait for long, or show once more what other tests show.
-e2e-brief: SKIP = TestCNIConfigurations|TestControlPlanes|TestCoelan/events/database_hangs|TestCoelan/restarts/agent_stuck|TestCoelan/without_API_server|TestEgress/candidates_apart|TestEgress/cut_off|TestEgress/planned|TestEgress/power_cut|TestEgress/restarts|TestFloatingIPs/restarts|TestGateways/centralized|TestGateways/distributed/Open_vSwitch|TestGateways/distributed/virtual_machine|TestNetworks/Multus/thick|TestNodeNetworkConfig|TestPolicies/restarts|TestRESTCONF|TestSandbox|TestServices/agent_restarted|TestServices/node_lost|TestUpgrade
+e2e-brief: SKIP = TestCNIConfigurations|TestControlPlanes|TestCoelan/events/database_hangs|TestCoelan/restarts/agent_stuck|TestCoelan/without_API_server|TestEgress/candidates_apart|TestEgress/cut_off|TestEgress/planned|TestEgress/power_cut|TestEgress/restarts|TestFloatingIPs/restarts|TestGateways/centralized|TestGateways/distributed/Open_vSwitch|TestGateways/distributed/virtual_machine|TestNetworks/Multus/thick|TestNodeNetworkConfig|TestPolicies/restarts|TestRESTCONF|TestSandbox|TestServices/agent_restarted|TestServices/node_lost|TestTC1|TestTC3|TestUpgrade
 e2e-brief: e2e ## those of e2e that are a part of make test
 
 # TestUpgrade begins with this commit.
@@ -186,7 +197,7 @@ test-kernel: ## the integration tests on the kernel's datapath, in an emulated m
 
 .PHONY: test-kernel-brief
 # These are slow in an emulated machine; what they are about other tests there or on the userspace datapath show as well.
-test-kernel-brief: SKIP = TestAgentServices|TestBulk|TestCentralized|TestChurn|TestCOEConfigurations|TestDHCP|TestFixedAddressInAnotherNodesBlock|TestFloatingIPs$$/moves|TestFloatingIPs$$/removed|TestFloatingIPs$$/restarts|TestFloatingIPsOfNodesSegment|TestFloatingIPsOfServices|TestGateways$$/^in|TestGateways$$/before|TestGateways$$/changes|TestGateways$$/policies|TestGateways$$/removed|TestGateways$$/restarts|TestGateways$$/Services|TestGatewaysOnNodesSegment|TestGuest|TestNamespaceMapping|TestNarrow|TestNativeServicesThroughRestarts|TestOVN|TestPolicies$$|TestPoliciesOfTenants|TestPolicyRoutes|TestReachOtherwise|TestReboot|TestReleasedAfterPings|TestTenants|TestUnreachable|TestUplinks$$|TestUplinksShared|TestWithoutAPIServer
+test-kernel-brief: SKIP = TestAgentServices|TestBulk|TestCentralized|TestChurn|TestCOEConfigurations|TestDHCP|TestDynamicDHCP|TestExternalController|TestFixedAddressInAnotherNodesBlock|TestFloatingIPs$$/moves|TestFloatingIPs$$/removed|TestFloatingIPs$$/restarts|TestFloatingIPsOfNodesSegment|TestFloatingIPsOfServices|TestGateways$$/^in|TestGateways$$/before|TestGateways$$/changes|TestGateways$$/policies|TestGateways$$/removed|TestGateways$$/restarts|TestGateways$$/Services|TestGatewaysOnNodesSegment|TestGuest|TestIPAMDHCP|TestNamespaceMapping|TestNarrow|TestNativeServicesThroughRestarts|TestNetworkBoot|TestOVN|TestPolicies$$|TestPoliciesOfTenants|TestPolicyRoutes|TestReachOtherwise|TestReboot|TestReleasedAfterPings|TestTenants|TestUnreachable|TestUplinks$$|TestUplinksShared|TestWithoutAPIServer
 test-kernel-brief: test-kernel ## those of test-kernel that are a part of make test
 
 ##@ Outside suites
@@ -204,7 +215,7 @@ test-ovn-brief: ## the backend ovn in a sandbox, as a part of make test (root)
 
 .PHONY: test-ovn
 test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN, and the rows in its databases (root)
-	$(MAKE) integration RUN='^(TestOVN|TestSync|TestStrangers|TestOnePodMore|TestDatabaseUnderIt|TestReadOnly|TestCluster|TestTLS|TestSilence|TestMeaning|TestGatewayMeaning|TestPackets)'
+	$(MAKE) integration RUN='^(TestBackendOVN|TestOVN|TestSync|TestStrangers|TestOnePodMore|TestDatabaseUnderIt|TestReadOnly|TestCluster|TestTLS|TestSilence|TestMeaning|TestGatewayMeaning|TestPackets)'
 
 CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test
 

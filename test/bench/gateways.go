@@ -230,19 +230,19 @@ func floatingTraffic(ctx context.Context) ([]Result, error) {
 	}
 	var results []Result
 	for _, tr := range traffics {
-		rates, err := takeTurns(ctx, all, tr, at)
+		rates, err := takeTurns(ctx, balancedRounds, all, tr, always(at))
 		if err != nil {
 			return nil, err
 		}
-		kernel := paired("fip-"+tr.name, tr.unit, rates[0], rates[1])
+		kernel := tr.turns("fip-"+tr.name, rates[0], rates[1])
 		if tr.name != "rr" {
 			kernel = kernel.atLeast(1, 1.3)
 		}
-		byOVN := paired("fip-"+tr.name+"-ovn", tr.unit, rates[0], rates[3])
+		byOVN := tr.turns("fip-"+tr.name+"-ovn", rates[0], rates[3])
 		if tr.name == "crr" {
 			byOVN = byOVN.atLeast(1, 1.3)
 		}
-		results = append(results, kernel, paired("fip-"+tr.name+"-node", tr.unit, rates[0], rates[2]), byOVN)
+		results = append(results, kernel, tr.turns("fip-"+tr.name+"-node", rates[0], rates[2]), byOVN)
 	}
 	return results, nil
 }
@@ -323,11 +323,11 @@ func gatewayTraffic(ctx context.Context) ([]Result, error) {
 	}
 	var results []Result
 	for _, tr := range traffics {
-		rates, err := takeTurns(ctx, all, tr, at)
+		rates, err := takeTurns(ctx, balancedRounds, all, tr, always(at))
 		if err != nil {
 			return nil, err
 		}
-		r := paired("snat-"+tr.name, tr.unit, rates[0], rates[1])
+		r := tr.turns("snat-"+tr.name, rates[0], rates[1])
 		if tr.name == "crr" {
 			r = r.atLeast(1, 1.2)
 		}

@@ -85,7 +85,7 @@ func besideNoise(
 	client := pods["blue/client"].Host
 	var loud, quiet []float64
 	for range noisyRounds {
-		rate, err := connectManyTimes(ctx, client, to, noisyTime)
+		rate, err := connectManyTimes(ctx, client, to, probe.Extent{Time: noisyTime})
 		if err != nil {
 			return Result{}, err
 		}
@@ -94,7 +94,7 @@ func besideNoise(
 		if err != nil {
 			return Result{}, err
 		}
-		rate, err = connectManyTimes(ctx, client, to, noisyTime)
+		rate, err = connectManyTimes(ctx, client, to, probe.Extent{Time: noisyTime})
 		if _, ended := flood.Stop(); err != nil || ended != nil {
 			return Result{}, errors.Join(err, ended)
 		}

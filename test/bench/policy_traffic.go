@@ -62,7 +62,7 @@ func measurePolicyTraffic(ctx context.Context) ([]Result, error) {
 				rates[i] = append(rates[i], rate)
 			}
 		}
-		r := paired("policy-"+tr.name, tr.unit, rates[0], rates[1])
+		r := tr.turns("policy-"+tr.name, rates[0], rates[1])
 		if tr.name == "stream" {
 			r = r.atLeast(throughputBar, throughputAim)
 		}

@@ -94,6 +94,22 @@ var flowPackets = regexp.MustCompile(`packets:(\d+)`)
 func parseFlows(dump string) counts {
 	var c counts
 	var most float64
+	eachFlow(dump, func(packets float64, match, actions string) {
+		if packets < recircPackets/2 || !strings.Contains(match, "eth_type(0x0800)") {
+			return
+		}
+		most = max(most, packets)
+		c.recirculations += packets * float64(strings.Count(actions, "recirc("))
+		c.actions += packets * float64(actionCount(actions))
+	})
+	if most == 0 {
+		return counts{}
+	}
+	return counts{roundToHalf(c.recirculations / most / 2), roundToHalf(c.actions / most / 2)}
+}
+
+// eachFlow reads the flows that dpctl/dump-flows prints.
+func eachFlow(dump string, each func(packets float64, match, actions string)) {
 	for line := range strings.Lines(dump) {
 		m := flowPackets.FindStringSubmatch(line)
 		if m == nil {
@@ -101,17 +117,8 @@ func parseFlows(dump string) counts {
 		}
 		packets, _ := strconv.ParseFloat(m[1], 64)
 		match, actions, _ := strings.Cut(line, "actions:")
-		if packets < recircPackets/2 || !strings.Contains(match, "eth_type(0x0800)") {
-			continue
-		}
-		most = max(most, packets)
-		c.recirculations += packets * float64(strings.Count(actions, "recirc("))
-		c.actions += packets * float64(actionCount(actions))
+		each(packets, match, actions)
 	}
-	if most == 0 {
-		return counts{}
-	}
-	return counts{roundToHalf(c.recirculations / most / 2), roundToHalf(c.actions / most / 2)}
 }
 
 // roundToHalf evens out that a flow was looked at a packet earlier than another.

@@ -16,15 +16,16 @@ type ovn struct {
 	node *lab.Node
 }
 
-// balance makes a logical switch with two ports, for a client and a server, and one load balancer.
-// There is no logical router: the client knows the server's MAC for the balanced address, which
-// saves OVN what a router would cost.
-func (o ovn) balance(ctx context.Context) (client, server *lab.Host, err error) {
+// balance makes a logical switch with two ports, for a client and for a server on another node or
+// the same one, and one load balancer. There is no logical router: the client knows the server's
+// MAC for the balanced address, which saves OVN what a router would cost.
+func (o ovn) balance(ctx context.Context, serverNode *lab.Node) (client, server *lab.Host, err error) {
 	const name = "pods"
 	var hosts [2]*lab.Host
 	if _, err := o.Nbctl(ctx, "ls-add", name); err != nil {
 		return nil, nil, err
 	}
+	nodes := [2]*lab.Node{o.node, serverNode}
 	for i, port := range []string{"client", "server"} {
 		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, 1, byte(i + 2)}), 24)
 		mac := net.HardwareAddr{0x0a, 0, 0, 0, 0, byte(i + 2)}
@@ -32,7 +33,7 @@ func (o ovn) balance(ctx context.Context) (client, server *lab.Host, err error) 
 			mac.String()+" "+address.Addr().String()); err != nil {
 			return nil, nil, err
 		}
-		g, err := o.node.AddGuest(ctx, port, port, mac, []netip.Prefix{address})
+		g, err := nodes[i].AddGuest(ctx, port, port, mac, []netip.Prefix{address})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -29,6 +29,7 @@ type contender struct {
 	lab            *lab.Lab
 	client, server *lab.Host
 	pods           []*lab.Pod // of which client and server are, if they are pods
+	kernelOnly     bool       // Open vSwitch has no part in it
 }
 
 // addPods makes a client and a server on a node.
@@ -46,13 +47,18 @@ func (c *contender) addPods(ctx context.Context, n *lab.Node) error {
 
 // direct is the rate of one load to the server's own address.
 func (c *contender) direct(ctx context.Context, tr traffic, d time.Duration) (float64, error) {
+	if err := c.flush(ctx); err != nil {
+		return 0, err
+	}
 	return tr.run(ctx, c.client, c.server, netip.AddrPortFrom(c.server.Address(lab.IPv4), serverPort), d)
 }
 
-// closeAll ends the labs of contenders.
+// closeAll ends the labs of contenders, of which some may share one.
 func closeAll(all []*contender) {
+	closed := map[*lab.Lab]bool{}
 	for _, c := range all {
-		if c.lab != nil {
+		if c.lab != nil && !closed[c.lab] {
+			closed[c.lab] = true
 			c.lab.Close()
 		}
 	}
@@ -93,7 +99,7 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 	}
 	var results []Result
 	for _, tr := range append(traffics[:len(traffics):len(traffics)], connectMany) {
-		rates, err := takeTurns(ctx, all, tr, serviceAddress)
+		rates, err := takeTurns(ctx, balancedRounds, all, tr, always(serviceAddress))
 		if err != nil {
 			return nil, err
 		}
@@ -101,23 +107,31 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 			name := "service-" + tr.name + "-" + c.name
 			switch {
 			case tr.name != "crr":
-				results = append(results, paired(name, tr.unit, rates[0], rates[i+1]))
+				results = append(results, tr.turns(name, rates[0], rates[i+1]))
 			case c.name == "ovn":
-				results = append(results, paired(name, tr.unit, rates[0], rates[i+1]).atLeast(1.2, 1.5))
+				results = append(results, tr.turns(name, rates[0], rates[i+1]).atLeast(1.2, 1.5))
 			default:
-				results = append(results, paired(name, tr.unit, rates[0], rates[i+1]).atLeast(1, 1.2))
+				results = append(results, tr.turns(name, rates[0], rates[i+1]).atLeast(1, 1.2))
 			}
 		}
 	}
 	return results, nil
 }
 
-// takeTurns has the contenders run by turns, and returns the rates of each.
-func takeTurns(ctx context.Context, all []*contender, tr traffic, at netip.AddrPort) ([][]float64, error) {
+// always is the same address for each contender.
+func always(at netip.AddrPort) func(*contender) netip.AddrPort {
+	return func(*contender) netip.AddrPort { return at }
+}
+
+// takeTurns has the contenders run by turns, and returns the rates of each. The address at which
+// the client finds the server may be another one for each.
+func takeTurns(ctx context.Context, rounds int, all []*contender, tr traffic,
+	at func(*contender) netip.AddrPort,
+) ([][]float64, error) {
 	rates := make([][]float64, len(all))
-	for range balancedRounds {
+	for range rounds {
 		for i, c := range all {
-			rate, err := c.run(ctx, tr, at)
+			rate, err := c.run(ctx, tr, at(c))
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", c.name, tr.name, err)
 			}
@@ -129,22 +143,35 @@ func takeTurns(ctx context.Context, all []*contender, tr traffic, at netip.AddrP
 
 // run is the rate of one load to the address that stands for the server.
 func (c *contender) run(ctx context.Context, tr traffic, address netip.AddrPort) (float64, error) {
-	// Clients use their ports again soon. Open vSwitch before 3.1.3 does not let go of what it has
-	// translated for a connection when that ends, and then gives the next one from the same port
-	// another port (docs/develop/datapath.md).
-	if _, err := c.lab.Nodes[0].OVS.Appctl(ctx, "dpctl/flush-conntrack"); err != nil {
+	if err := c.flush(ctx); err != nil {
 		return 0, err
 	}
 	return tr.run(ctx, c.client, c.server, address, balancedTime)
 }
 
+// flush ends what Open vSwitch knows of connections. Clients use their ports again soon. Open
+// vSwitch before 3.1.3 does not let go of what it has translated for a connection when that ends,
+// and then gives the next one from the same port another port (docs/develop/datapath.md).
+func (c *contender) flush(ctx context.Context) error {
+	if c.kernelOnly || c.lab == nil { // without a datapath, Open vSwitch would refuse
+		return nil
+	}
+	for _, n := range c.lab.Nodes {
+		if _, err := n.OVS.Appctl(ctx, "dpctl/flush-conntrack"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // connectMany is the load of many clients at once: Open vSwitch, and not their sleeping and waking,
 // is what they wait for.
-var connectMany = traffic{"crr-many", "1/s", probe.Answer, connectManyTimes, 1, perTransaction, 1}
+var connectMany = traffic{"crr-many", "1/s", probe.Answer, connectManyTimes, 1, perTransaction, 1, 320}
 
 const manyClients = 16
 
-func connectManyTimes(ctx context.Context, from probe.Netns, dst netip.AddrPort, d time.Duration) (float64, error) {
+func connectManyTimes(ctx context.Context, from probe.Netns, dst netip.AddrPort, e probe.Extent) (float64, error) {
+	e.Units /= manyClients
 	var (
 		wg   sync.WaitGroup
 		mu   sync.Mutex
@@ -153,7 +180,7 @@ func connectManyTimes(ctx context.Context, from probe.Netns, dst netip.AddrPort,
 	)
 	for range manyClients {
 		wg.Go(func() {
-			rate, err := probe.ConnectRequestResponse(ctx, from, dst, d)
+			rate, err := probe.ConnectRequestResponse(ctx, from, dst, e)
 			mu.Lock()
 			defer mu.Unlock()
 			if sum += rate; err != nil {
@@ -176,14 +203,20 @@ func coelanContender(ctx context.Context, mode config.ServiceMode, kubeProxy str
 	if err := c.addPods(ctx, n); err != nil {
 		return c, err
 	}
-	l.API.AddNamespace(serviceNamespace, nil)
-	s := service{name: "balanced", address: serviceAddress}
-	l.API.SetService(s.object())
-	l.API.SetEndpointSlice(s.slice(n.Name, c.server.Address(lab.IPv4)))
+	c.balance()
 	if kubeProxy != "" {
 		err = startKubeProxy(n, kubeProxy)
 	}
 	return c, err
+}
+
+// balance has a Service stand for the server, which is on the last node.
+func (c *contender) balance() {
+	c.lab.API.AddNamespace(serviceNamespace, nil)
+	s := service{name: "balanced", address: serviceAddress}
+	c.lab.API.SetService(s.object())
+	node := c.lab.Nodes[len(c.lab.Nodes)-1].Name
+	c.lab.API.SetEndpointSlice(s.slice(node, c.server.Address(lab.IPv4)))
 }
 
 // ovnContender is a node of OVN's alone.
@@ -191,7 +224,7 @@ func ovnContender(ctx context.Context) (*contender, error) {
 	l, err := lab.Start(ctx, lab.Options{Nodes: 1, NoAgents: true, OVN: true})
 	c := &contender{lab: l}
 	if err == nil {
-		c.client, c.server, err = ovn{l.OVN, l.Nodes[0]}.balance(ctx)
+		c.client, c.server, err = ovn{l.OVN, l.Nodes[0]}.balance(ctx, l.Nodes[0])
 	}
 	return c, err
 }
@@ -201,7 +234,7 @@ const balanceTimeout = 30 * time.Second
 
 // await returns when the server answers at an address that stands for it.
 func (c *contender) await(ctx context.Context, address netip.AddrPort) error {
-	server, err := probe.Serve(c.server, netip.AddrPortFrom(c.server.Address(lab.IPv4), serverPort), probe.Answer)
+	server, err := probe.Serve(c.server, listening(c.server, address), probe.Answer)
 	if err != nil {
 		return err
 	}
