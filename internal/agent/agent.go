@@ -211,7 +211,7 @@ func (a *Agent) work(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
 		a.backend.Run, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz,
 		a.announce.Run, a.followPolicies, a.view.Run, a.blocks.Run, a.ports.Run, a.claims.Run, a.guests.Run,
-		a.leases.Run, a.podLeases.Run, a.followConfiguration, a.serveCNI, a.collectLoop, a.serveHealth,
+		a.leases.Run, a.podLeases.Run, a.followConfiguration, a.serveCNI, a.collect, a.serveHealth,
 		a.serveDiagnostics, a.keepCNI,
 	} {
 		g.Go(func() error { return part(ctx) })

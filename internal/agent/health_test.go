@@ -3,8 +3,6 @@
 package agent
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,30 +13,25 @@ import (
 
 // A loop that waits is healthy for however long; one that does not come back from a step fails the
 // probe, which names it.
-func TestHealthz(t *testing.T) {
+func TestHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoops(heartbeat.Bound)
-		probe := func() (int, string) {
-			w := httptest.NewRecorder()
-			healthz(l.monitor).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
-			return w.Code, w.Body.String()
-		}
 		time.Sleep(24 * time.Hour) // there is nothing to do
-		if code, text := probe(); code != http.StatusOK {
-			t.Errorf("a loop that waits: %d %s", code, text)
+		if err := l.monitor.Check(); err != nil {
+			t.Errorf("a loop that waits: %v", err)
 		}
 		done := l.objects.Step()
 		time.Sleep(heartbeat.Bound)
-		if code, text := probe(); code != http.StatusOK {
-			t.Errorf("a loop within its bound: %d %s", code, text)
+		if err := l.monitor.Check(); err != nil {
+			t.Errorf("a loop within its bound: %v", err)
 		}
 		time.Sleep(time.Second)
-		if code, text := probe(); code != http.StatusInternalServerError || !strings.Contains(text, "loop objects: stuck") {
-			t.Errorf("a stuck loop: %d %s", code, text)
+		if err := l.monitor.Check(); err == nil || !strings.Contains(err.Error(), "loop objects: stuck") {
+			t.Errorf("a stuck loop: %v", err)
 		}
 		done()
-		if code, text := probe(); code != http.StatusOK {
-			t.Errorf("a loop that has ended: %d %s", code, text)
+		if err := l.monitor.Check(); err != nil {
+			t.Errorf("a loop that has ended: %v", err)
 		}
 	})
 }

@@ -4,12 +4,10 @@ package agent
 
 import (
 	"context"
-	"errors"
 
 	"coelan.io/coelan/internal/agent/podleases"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
-	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -21,23 +19,15 @@ type wireSender interface {
 
 // makeLeases makes what has the addresses of pods on Networks with ipam DHCP.
 func (a *Agent) makeLeases() (err error) {
-	send := func(context.Context, string, []byte) error { return errors.New("the backend sends nothing by itself") }
-	if w, ok := a.backend.(wireSender); ok {
-		send = w.ToWire
-	}
-	a.podLeases, err = podleases.New(podleases.Options{
-		Log: a.Log, Store: a.store, Send: send, Withheld: a.refreshLeased, Events: a.Events,
+	o := podleases.Options{
+		Log: a.Log, Store: a.store, Withheld: a.refreshLeased, Events: a.Events,
 		Leased: func(l backend.Lease) { a.leases.Set(l) },
-	})
-	return err
-}
-
-// cniLeases are what pods are attached with; nil: the backend cannot ask DHCP servers.
-func (a *Agent) cniLeases() cni.Leases {
-	if _, ok := a.backend.(wireSender); !ok {
-		return nil
 	}
-	return a.podLeases
+	if w, ok := a.backend.(wireSender); ok {
+		o.Send = w.ToWire
+	}
+	a.podLeases, err = podleases.New(o)
+	return err
 }
 
 // refreshLeased has the Port of an attachment send as its lease says.

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,7 +12,6 @@ import (
 	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/keymutex"
-	"coelan.io/coelan/internal/retry"
 	"coelan.io/coelan/internal/trigger"
 )
 
@@ -36,7 +34,7 @@ func (p *pods) serve(a *Agent) {
 		Bridge:         a.Config.Bridge,
 		KeepsAddresses: !a.Config.SNAT.Enabled,
 		Recorder:       a.Events, Logger: a.Log, Observe: a.health.metrics.Request,
-		Leases:  a.cniLeases(),
+		Leases:  a.podLeases,
 		Planner: a.newPlanner(), Changed: a.attachmentsChanged, Reserved: a.backend.Reserves,
 	})
 }
@@ -64,35 +62,17 @@ func (a *Agent) keepCNI(ctx context.Context) error {
 	})
 }
 
-// The pause between attempts to make attachments and interfaces agree.
-const (
-	minCollectBackoff = 200 * time.Millisecond
-	maxCollectBackoff = 30 * time.Second
-)
-
-// collectLoop makes attachments and the pods' interfaces agree when the agent has become ready, and
+// collect makes attachments and the pods' interfaces agree when the agent has become ready, and
 // each time something suggests that they do not.
-func (a *Agent) collectLoop(ctx context.Context) error {
-	if a.health.conditions.Await(ctx) != nil {
-		return nil
+func (a *Agent) collect(ctx context.Context) error {
+	if a.health.conditions.Await(ctx) == nil {
+		a.pods.server.KeepReconciled(ctx, a.pods.collect, func(r cni.Report) {
+			a.health.metrics.Swept("attachment", len(r.Released))
+			a.health.metrics.Swept("interface", len(r.Removed))
+			a.health.metrics.Repaired(len(r.Repaired))
+		})
 	}
-	backoff := retry.New(minCollectBackoff, maxCollectBackoff)
-	for {
-		report, err := a.pods.server.Reconcile(ctx)
-		a.health.metrics.Swept("attachment", len(report.Released))
-		a.health.metrics.Swept("interface", len(report.Removed))
-		a.health.metrics.Repaired(len(report.Repaired))
-		if err != nil && ctx.Err() == nil {
-			a.Log.Warn("cannot reconcile attachments with pods' interfaces, retrying", "err", err)
-		}
-		again := backoff.After(err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-a.pods.collect:
-		case <-again:
-		}
-	}
+	return nil
 }
 
 // watchPods looks for attachments of pods that are gone: their DEL may have got lost.

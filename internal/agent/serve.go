@@ -5,60 +5,22 @@ package agent
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"net/netip"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"coelan.io/coelan/internal/agent/diagnostics"
+	"coelan.io/coelan/internal/agent/probes"
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/localapi"
-	"coelan.io/coelan/internal/metricsaccess"
 )
 
-// serveHealth serves /healthz, /readyz and /metrics until ctx ends: by HTTPS, unless
-// the metrics are open.
+// serveHealth answers kubelet's probes until ctx ends. A loop that is stuck has it restart the
+// agent; that the API server or Open vSwitch is away does not.
 func (a *Agent) serveHealth(ctx context.Context) error {
-	if a.Config.MetricsBindAddress == "0" {
-		return nil
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", a.Config.MetricsBindAddress)
-	if err != nil {
-		return fmt.Errorf("metricsBindAddress: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", healthz(a.health.loops.monitor))
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := a.health.conditions.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.health.metrics.Registry, promhttp.HandlerOpts{}))
-	if a.Config.MetricsAccess == metricsaccess.Open {
-		return localapi.Serve(ctx, l, mux)
-	}
-	if l, err = metricsaccess.Secure(l); err != nil {
-		return err
-	}
-	tokens, access := a.Cluster.Reviews()
-	return localapi.Serve(ctx, l, metricsaccess.NewGuard(a.Log, tokens, access).Protect(mux))
-}
-
-// healthz fails if a loop is stuck, so that kubelet restarts the agent. That the API server or Open
-// vSwitch is away is no reason for it.
-func healthz(m *heartbeat.Monitor) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if err := m.Check(); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
+	return probes.Server{
+		Log: a.Log, Address: a.Config.MetricsBindAddress, Access: a.Config.MetricsAccess, Reviews: a.Cluster.Reviews,
+		Healthy: a.health.loops.monitor.Check, Ready: a.health.conditions.Ready, Metrics: a.health.metrics.Registry,
+	}.Run(ctx)
 }
 
 // loops have bounded steps: what they wait for in a step ends by a timeout.

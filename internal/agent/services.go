@@ -18,7 +18,8 @@ func (a *Agent) newServices() *services.Services {
 		File:   a.Config.StateFile(installation.Services),
 		Intent: a.intent, View: a.view, Events: a.Events,
 		Applied:     a.backend.Applied,
-		Connections: a.backend, Changed: a.servicesChanged, Observe: a.health.metrics.ServiceSync,
+		Connections: a.backend,
+		Changed:     func(before, after *intent.State) { a.announce.ServicesChanged(before, after) }, Observe: a.health.metrics.ServiceSync,
 		Healthy: a.health.conditions.Forwarding,
 		Step:    a.health.loops.services.Step,
 	})
@@ -47,11 +48,6 @@ func (a *Agent) loadServices(tx *intent.Tx) {
 	if a.native() {
 		remembered.Apply(tx)
 	}
-}
-
-// servicesChanged passes changes of Services on to those that depend on them.
-func (a *Agent) servicesChanged(before, after *intent.State) {
-	a.announce.ServicesChanged(before, after)
 }
 
 // servicesTimeout is how long an agent that starts waits for the API's lists of Services,

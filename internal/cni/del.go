@@ -43,7 +43,7 @@ func (s *Server) detach(ctx context.Context, g group) error {
 			return err
 		}
 		s.unclaim(ctx, a)
-		if a.Leased && s.opts.Leases != nil {
+		if a.Leased {
 			s.opts.Leases.Release(ctx, a.Key)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/dhcp/client"
 	"coelan.io/coelan/internal/intent"
@@ -27,10 +26,6 @@ type Leases interface {
 
 // obtain fills in what a DHCP server gives.
 func (s *Server) obtain(ctx context.Context, p *attachment.Plan) error {
-	if s.opts.Leases == nil {
-		return planned{p}.refused(v1alpha1.ReasonNetworkNotReady,
-			"the Network has ipam DHCP, and with this node's backend the agent cannot ask DHCP servers: that takes ovs")
-	}
 	l, err := s.opts.Leases.Obtain(ctx, *p)
 	if err != nil {
 		return err
@@ -57,7 +52,7 @@ func (s *Server) releaseAll(ctx context.Context, plans []attachment.Plan) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	for _, p := range plans {
-		if p.Leased && s.opts.Leases != nil && p.ContainerID != "" {
+		if p.Leased && p.ContainerID != "" {
 			s.opts.Leases.Release(ctx, p.Key)
 		}
 	}

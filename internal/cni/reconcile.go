@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/retry"
+	"coelan.io/coelan/internal/trigger"
 )
 
 // Report is what Reconcile did.
@@ -65,6 +68,32 @@ func (s *Server) Reconcile(ctx context.Context) (Report, error) {
 		report.Removed = append(report.Removed, name)
 	}
 	return report, errors.Join(errs...)
+}
+
+// The pause between attempts to reconcile.
+const (
+	minReconcileBackoff = 200 * time.Millisecond
+	maxReconcileBackoff = 30 * time.Second
+)
+
+// KeepReconciled reconciles at once, after each wake and after an error, until ctx ends. It calls
+// report with what each comparison has changed.
+func (s *Server) KeepReconciled(ctx context.Context, wake trigger.Trigger, report func(Report)) {
+	backoff := retry.New(minReconcileBackoff, maxReconcileBackoff)
+	for {
+		changed, err := s.Reconcile(ctx)
+		report(changed)
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("cannot reconcile attachments with pods' interfaces, retrying", "err", err)
+		}
+		again := backoff.After(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-again:
+		}
+	}
 }
 
 func (s *Server) reconcileOne(ctx context.Context, a attachment.Attachment, report *Report) error {

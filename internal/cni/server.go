@@ -104,7 +104,7 @@ type Options struct {
 	// Foreign are the bridges of external controllers.
 	Foreign ForeignBridges
 	// Leases has the addresses of interfaces on Networks where DHCP servers of the physical network
-	// give them; nil: the backend cannot ask these.
+	// give them.
 	Leases Leases
 	// Changed is called with attachments that were added or removed, after that is stored;
 	// Store.Get tells which of the two. It must not block, and may be nil.

@@ -36,12 +36,13 @@ type Recorder interface {
 	PodWarning(namespace, name, uid, reason, message string)
 }
 
-// Options are what Leases work with. All are needed.
+// Options are what Leases work with. All but Send are needed.
 type Options struct {
 	Log *slog.Logger
 	// Store has the leases between two runs.
 	Store *attachment.Store
-	// Send sends a frame without a VLAN tag to the physical network of a Network.
+	// Send sends a frame without a VLAN tag to the physical network of a Network; nil: the node's
+	// backend cannot, and no interface gets a lease.
 	Send func(ctx context.Context, network string, frame []byte) error
 	// Withheld is called when an attachment may not use its address any more, or may again.
 	Withheld func(attachment.Key)
@@ -91,6 +92,13 @@ func (l *Leases) Withholds(at attachment.Attachment) bool {
 
 // Obtain implements cni.Leases.
 func (l *Leases) Obtain(ctx context.Context, p attachment.Plan) (client.Lease, error) {
+	if l.Send == nil {
+		return client.Lease{}, &cni.PlanError{
+			Reason: v1alpha1.ReasonNetworkNotReady,
+			Message: fmt.Sprintf("interface %s: Network %s has ipam DHCP, and with this node's backend the agent "+
+				"cannot ask DHCP servers: that takes ovs", p.IfName, p.NetworkName),
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, obtainTimeout)
 	defer cancel()
 	i := l.add(p)
@@ -233,6 +241,9 @@ func (l *Leases) run(ctx context.Context, e effects) {
 }
 
 func (l *Leases) send(ctx context.Context, o outgoing) error {
+	if l.Send == nil {
+		return errors.New("this node's backend cannot ask DHCP servers: that takes ovs")
+	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	return l.Send(ctx, o.network, o.frame)

@@ -305,3 +305,19 @@ func TestReceivedForOthers(t *testing.T) {
 		}
 	})
 }
+
+// A backend that cannot ask servers gives no lease, at once, and says why.
+func TestBackendCannotAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLAN(t)
+		l.Send = nil
+		began := time.Now()
+		_, err := l.Obtain(t.Context(), attachment.Plan{Spec: web})
+		if err == nil || !strings.Contains(err.Error(), "interface net1: Network lan has ipam DHCP") || time.Now() != began {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if !l.Withholds(attachment.Attachment{Spec: web}) {
+			t.Error("the pod may use an address")
+		}
+	})
+}
