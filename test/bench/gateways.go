@@ -189,7 +189,8 @@ func (e *external) firstAnswer(ctx context.Context, address netip.Addr, p *lab.P
 
 // floatingTraffic compares a floating IP with the translation of the kernel by nftables, each from
 // a host outside: in a namespace in place of the node, and by the kernel of a node, between the
-// external Network's bridge and the pod; and with OVN's.
+// external Network's bridge and the pod; and with OVN's. The ceiling is a plain switch, which does
+// not even translate, in place of ours: no pipeline on this datapath is faster.
 func floatingTraffic(ctx context.Context) ([]Result, error) {
 	ours, err := startExternal(ctx, 1, 1)
 	defer ours.Close()
@@ -217,20 +218,29 @@ func floatingTraffic(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	plain, err := plainContender(ctx, ours.Nodes[0])
+	if err != nil {
+		return nil, err
+	}
 	ours.bind(firstFloating, ours.pods[0])
 	all := []*contender{
 		{name: "floating", lab: ours.Lab, client: ours.host, server: ours.pods[0].Host},
 		{name: "kernel", lab: ours.Lab, client: client, server: server},
 		{name: "node", lab: node.Lab, client: node.host, server: node.pods[0].Host},
-		ovn,
+		ovn, plain,
 	}
-	at := netip.AddrPortFrom(firstFloating, serverPort)
+	at := func(c *contender) netip.AddrPort {
+		if c == plain {
+			return netip.AddrPortFrom(plain.server.Address(lab.IPv4), serverPort)
+		}
+		return netip.AddrPortFrom(firstFloating, serverPort)
+	}
 	if err := awaitAll(ctx, all, at); err != nil {
 		return nil, err
 	}
 	var results []Result
 	for _, tr := range traffics {
-		rates, err := takeTurns(ctx, balancedRounds, all, tr, always(at))
+		rates, err := takeTurns(ctx, balancedRounds, all, tr, at)
 		if err != nil {
 			return nil, err
 		}
@@ -242,15 +252,16 @@ func floatingTraffic(ctx context.Context) ([]Result, error) {
 		if tr.name == "crr" {
 			byOVN = byOVN.atLeast(1, 1.3)
 		}
-		results = append(results, kernel, tr.turns("fip-"+tr.name+"-node", rates[0], rates[2]), byOVN)
+		results = append(results, kernel, tr.turns("fip-"+tr.name+"-node", rates[0], rates[2]), byOVN,
+			tr.turns("fip-"+tr.name+"-ceiling", rates[4], rates[1]))
 	}
 	return results, nil
 }
 
-// awaitAll waits until each contender reaches an address.
-func awaitAll(ctx context.Context, all []*contender, at netip.AddrPort) error {
+// awaitAll waits until each contender reaches its address.
+func awaitAll(ctx context.Context, all []*contender, at func(*contender) netip.AddrPort) error {
 	for _, c := range all {
-		if err := c.await(ctx, at); err != nil {
+		if err := c.await(ctx, at(c)); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
@@ -313,7 +324,7 @@ func gatewayTraffic(ctx context.Context) ([]Result, error) {
 		return nil, err
 	}
 	ours.API.AddGatewayAddress(intent.DefaultRouterName, ours.Nodes[0].Name, externalNetwork, firstFloating.String())
-	at := netip.AddrPortFrom(externalHost.Addr(), serverPort)
+	at := always(netip.AddrPortFrom(externalHost.Addr(), serverPort))
 	all := []*contender{
 		{name: "gateway", lab: ours.Lab, client: ours.pods[0].Host, server: ours.host},
 		{name: "node", lab: node.Lab, client: node.pods[0].Host, server: node.host},
@@ -323,7 +334,7 @@ func gatewayTraffic(ctx context.Context) ([]Result, error) {
 	}
 	var results []Result
 	for _, tr := range traffics {
-		rates, err := takeTurns(ctx, balancedRounds, all, tr, always(at))
+		rates, err := takeTurns(ctx, balancedRounds, all, tr, at)
 		if err != nil {
 			return nil, err
 		}

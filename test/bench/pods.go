@@ -126,14 +126,25 @@ func podContenders(ctx context.Context) ([]*contender, error) {
 	if err := enforced.Policies.Publish(ctx, map[string]lab.PolicyView{enforced.Nodes[0].Name: view}); err != nil {
 		return all, err
 	}
-	plain := &contender{name: plainSwitch}
-	for i, h := range []**lab.Host{&plain.client, &plain.server} {
-		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 98, 0, byte(i + 1)}), 24)
-		if *h, err = off.Nodes[0].AddReferenceHost(ctx, fmt.Sprintf("plain-%d", i), address); err != nil {
-			return all, err
-		}
+	plain, err := plainContender(ctx, off.Nodes[0])
+	if err != nil {
+		return all, err
 	}
 	return append(all, judged, plain, &contender{name: loopback, client: plain.client, server: plain.client}), nil
+}
+
+// plainContender has two hosts on a bridge with one flow, NORMAL.
+func plainContender(ctx context.Context, n *lab.Node) (*contender, error) {
+	plain := &contender{name: plainSwitch}
+	for i, h := range []**lab.Host{&plain.client, &plain.server} {
+		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 98, 2, byte(i + 1)}), 24)
+		host, err := n.AddReferenceHost(ctx, fmt.Sprintf("plain-%d", i), address)
+		if err != nil {
+			return nil, err
+		}
+		*h = host
+	}
+	return plain, nil
 }
 
 // serverPort is where the servers of all traffic are. Where a server has connections by a Service
