@@ -59,6 +59,7 @@ var measures = []measure{
 	{name: "service-traffic", take: measureServiceTraffic},
 	{name: "service-churn", take: measureServiceChurn},
 	{name: "service-scale", take: measureServiceScale},
+	{name: "size", take: measureSize},
 	{name: "policy-compute", take: measurePolicyCompute},
 	{name: "policy-agents", take: measurePolicyAgents},
 	{name: "policy-traffic", take: measurePolicyTraffic},
