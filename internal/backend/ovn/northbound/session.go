@@ -29,10 +29,11 @@ const transactTimeout = 30 * time.Second
 
 // session is one connection and its view.
 type session struct {
-	cli  client.Client
-	view *view
-	done chan struct{} // closed when the connection has ended
-	stop func()
+	cli    client.Client
+	view   *view
+	schema ovsdb.DatabaseSchema // libovsdb forgets it when the connection is lost
+	done   chan struct{}        // closed when the connection has ended
+	stop   func()
 }
 
 // connect opens a session with a complete view.
@@ -74,7 +75,8 @@ func connect(ctx context.Context, o Options, changed trigger.Trigger) (*session,
 		return nil, fmt.Errorf("it cannot be watched: %w", err)
 	}
 	cache := cli.Cache()
-	if cache == nil {
+	s.schema = cli.Schema()
+	if cache == nil || len(s.schema.Tables) == 0 {
 		s.close()
 		return nil, errors.New("the connection was lost")
 	}

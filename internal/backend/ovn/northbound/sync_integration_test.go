@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"coelan.io/coelan/internal/backend/ovn/compile"
+	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ovntest"
 	"coelan.io/coelan/internal/reserved"
@@ -227,4 +229,21 @@ func TestDatabaseUnderIt(t *testing.T) {
 	c.fails("does not answer", ErrUnreachable)
 	o.StartNB()
 	c.synced()
+}
+
+// A connection that is lost while a change is being made of what differs ends in an error.
+func TestDatabaseUnderItIsLost(t *testing.T) {
+	o := ovntest.Start(t)
+	compiler := compile.New(compile.Options{})
+	compiler.Update(stateOf(world()))
+	c := New(Options{Remotes: []string{o.Remote("nb")}, Rows: compiler.Rows})
+	s, err := connect(t.Context(), c.o, c.changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.close()
+	w := writer{session: s, client: c, pending: map[nb.Ref]*nb.Change{}, all: true}
+	if err := w.pass(t.Context()); err == nil {
+		t.Error("all is written, without a connection")
+	}
 }

@@ -151,7 +151,7 @@ func (w *writer) write(ctx context.Context, rows *nb.Rows, refs []nb.Ref) (later
 func (w *writer) plan(rows *nb.Rows, refs []nb.Ref) (*plan, int) {
 	w.session.view.mu.Lock()
 	defer w.session.view.mu.Unlock()
-	p := newPlan(w.session.view, w.session.cli.Schema(), rows)
+	p := newPlan(w.session.view, w.session.schema, rows)
 	for i, ref := range refs {
 		if p.size() >= largeTransaction {
 			return p, i
