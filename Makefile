@@ -55,6 +55,10 @@ IMAGE := coelan.io/coelan:$(RELEASE)
 images: build ## the image's archive, bin/images/coelan.tar
 	go run ./hack/images -tag $(IMAGE) -bin bin -o bin/images/coelan.tar
 
+.PHONY: ovn-image
+ovn-image: deps ## the archive of an image with OVN, of Debian's packages: bin/images/ovn.tar (root)
+	go run ./hack/images -ovn -tag coelan.io/ovn:$(RELEASE) -o bin/images/ovn.tar
+
 .PHONY: sandbox-assets
 sandbox-assets: bin/coelan ## what sandboxes are made of, once: Kubernetes, etcd, CoreDNS, test images
 	bin/coelan sandbox prepare
@@ -135,8 +139,9 @@ test-watcher-load: deps sandbox-assets ## the watcher of one cluster writes to a
 	$(UNDER_LOAD) -run '^TestClusterToCluster$$'
 
 .PHONY: bench
-bench: deps images sandbox-assets upgrade-images ## measures, as a table and in bench/results.json (root, an idle machine)
-	go run ./test/bench -o bench/results.json
+# RUN=ovn measures one group, and writes bench/ovn.json.
+bench: deps $(if $(filter ovn,$(RUN)),,images sandbox-assets upgrade-images) ## measures, as a table and in bench/results.json (root, an idle machine): [RUN=group]
+	go run ./test/bench $(if $(RUN),-run '$(RUN)') -o bench/$(or $(RUN),results).json
 
 # The clock of the machine is the number of instructions that it has run, so the load of this one does not matter.
 COUNTED = bin/kernel/kernel -counted -out bin/kernel/out -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel
@@ -217,8 +222,12 @@ test-ovn-brief: ## the backend ovn in a sandbox, as a part of make test (root)
 	BACKEND=ovn $(MAKE) e2e RUN='^TestBackend$$'
 
 .PHONY: test-ovn
-test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN, and the rows in its databases (root)
-	$(MAKE) integration RUN='^(TestBackendOVN|TestOVN|TestSync|TestStrangers|TestOnePodMore|TestDatabaseUnderIt|TestReadOnly|TestCluster|TestTLS|TestSilence|TestMeaning|TestGatewayMeaning|TestPackets)'
+# FAULTS pods come and go while programs are killed at random points; SEED draws the same points again.
+test-ovn: FAULTS = 1000
+test-ovn: SEED = 0
+test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN, the rows in its databases, and faults at random (root)
+	$(MAKE) integration RUN='^(TestBackendOVN|TestOVN|TestSync|TestStrangers|TestOnePodMore|TestDatabaseUnderIt|TestReadOnly|TestCluster|TestTLS|TestSilence|TestScale|TestMeaning|TestGatewayMeaning|TestPackets)'
+	go test -race -tags integration -count=1 -v -timeout 60m ./test/integration -run '^TestOVNFaults$$' -faults $(FAULTS) -faults-seed $(SEED)
 
 CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test
 

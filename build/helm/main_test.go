@@ -94,6 +94,35 @@ func TestValues(t *testing.T) {
 		"OVN's database is a remote": {
 			values: map[string]any{"controller": map[string]any{"northbound": "192.0.2.1:6641"}}, err: "northbound",
 		},
+		"OVN is not run": {absent: []string{"coelan.io/ovn:", "coelan-ovn"}},
+		"OVN is run": {
+			values: map[string]any{
+				"config": map[string]any{"encapsulation": "geneve", "backend": map[string]any{"type": "ovn"}},
+				"ovn":    map[string]any{"enabled": true, "members": []any{"192.0.2.1", "fd00::1", "192.0.2.3"}, "secret": "ovn-certificate"},
+			},
+			want: []string{
+				"kind: StatefulSet\n", "replicas: 3\n", "name: coelan-ovn-controller\n", "image: coelan.io/ovn:v", `value: "192.0.2.1,fd00::1,192.0.2.3"`,
+				"--northbound=ssl:192.0.2.1:6641,ssl:[fd00::1]:6641,ssl:192.0.2.3:6641\n", "--northbound-certificate=/etc/coelan-ovn/tls.crt\n",
+				`southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642,ssl:192.0.2.3:6642"`, "secretName: ovn-certificate\n",
+				"containerPort: 6644\n", "path: /var/lib/coelan-ovn\n", "value: unix:/run/openvswitch/db.sock\n",
+			},
+		},
+		"OVN without certificates": {
+			values: map[string]any{
+				"config": map[string]any{"encapsulation": "geneve", "backend": map[string]any{"type": "ovn"}},
+				"ovn":    map[string]any{"enabled": true, "members": []any{"192.0.2.1"}},
+			},
+			want:   []string{"replicas: 1\n", "--northbound=tcp:192.0.2.1:6641\n", `southbound: "tcp:192.0.2.1:6642"`},
+			absent: []string{"/etc/coelan-ovn/tls.crt", "name: certificate"},
+		},
+		"OVN is run for its backend": {
+			values: map[string]any{"ovn": map[string]any{"enabled": true, "members": []any{"192.0.2.1"}}}, err: "ovn.enabled needs config.backend.type ovn",
+		},
+		"OVN has members": {
+			values: map[string]any{
+				"config": map[string]any{"backend": map[string]any{"type": "ovn"}}, "ovn": map[string]any{"enabled": true},
+			}, err: "members",
+		},
 		"an unknown backend": {values: config("backend", map[string]any{"type": "neutron"}), err: "backend"},
 		"a folder moves in the settings, the pod and the host": {
 			values: config("cni", map[string]any{"binDir": "/usr/libexec/cni"}),

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Images writes the archive of Coelan's one image: the agent, the CNI plugin that it installs, the
-// controller, and the command line.
+// Images writes the archive of Coelan's image: the agent, the CNI plugin that it installs, the
+// controller, and the command line; or that of OVN, of Debian's packages.
 //
 //	images -tag coelan.io/coelan:v0.1.0 -bin bin -o bin/images/coelan.tar
+//	images -ovn -tag coelan.io/ovn:v0.1.0 -o bin/images/ovn.tar
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -19,8 +21,15 @@ func main() {
 	tag := flag.String("tag", "", "the image's name")
 	bin := flag.String("bin", "bin", "the folder of the static binaries")
 	out := flag.String("o", "", "the archive to write")
+	withOVN := flag.Bool("ovn", false, "write the image of OVN")
 	flag.Parse()
-	if err := coelan(*tag, *bin).Write(*out); err != nil {
+	var err error
+	if *withOVN {
+		err = writeOVN(context.Background(), *tag, *out)
+	} else {
+		err = coelan(*tag, *bin).Write(*out)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
 	}

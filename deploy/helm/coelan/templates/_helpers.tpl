@@ -130,3 +130,63 @@ securityContext:
     drop: [ALL]
 {{ include "coelan.apiserver" . }}
 {{- end -}}
+
+{{/* What selects OVN's databases, and the nodes' ovn-controllers. */}}
+{{- define "coelan.ovn" -}}
+app.kubernetes.io/name: coelan
+app.kubernetes.io/component: ovn
+{{- end -}}
+
+{{- define "coelan.ovnController" -}}
+app.kubernetes.io/name: coelan
+app.kubernetes.io/component: ovn-controller
+{{- end -}}
+
+{{/* Image and rights of OVN's programs. */}}
+{{- define "coelan.ovn.container" -}}
+{{- $image := .Values.ovn.image -}}
+image: {{ $image.repository }}:{{ $image.tag | default (printf "v%s" .Chart.AppVersion) }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}
+
+{{- define "coelan.ovn.secretMount" -}}
+{{- if .Values.ovn.secret -}}
+- name: certificate
+  mountPath: /etc/coelan-ovn
+  readOnly: true
+{{- end -}}
+{{- end -}}
+
+{{- define "coelan.ovn.secretVolume" -}}
+{{- with .Values.ovn.secret -}}
+- name: certificate
+  secret:
+    secretName: {{ . }}
+{{- end -}}
+{{- end -}}
+
+{{/* The remotes of all members at a port; arguments: the values, the port. */}}
+{{- define "coelan.ovn.remotes" -}}
+{{- $scheme := ternary "tcp" "ssl" (eq (index . 0).ovn.secret "") -}}
+{{- $port := index . 1 -}}
+{{- $remotes := list -}}
+{{- range (index . 0).ovn.members -}}
+{{- $host := ternary (printf "[%s]" .) . (contains ":" .) -}}
+{{- $remotes = append $remotes (printf "%s:%s:%d" $scheme $host $port) -}}
+{{- end -}}
+{{ join "," $remotes }}
+{{- end -}}
+
+{{/* The servers of OVN's databases: those of the release itself, or others. */}}
+{{- define "coelan.northbound" -}}
+{{- if .Values.ovn.enabled }}{{ include "coelan.ovn.remotes" (list .Values 6641) }}{{ else }}{{ .Values.controller.northbound }}{{ end -}}
+{{- end -}}
+
+{{- define "coelan.southbound" -}}
+{{- if .Values.ovn.enabled }}{{ include "coelan.ovn.remotes" (list .Values 6642) }}{{ else }}{{ .Values.config.backend.southbound }}{{ end -}}
+{{- end -}}
