@@ -23,10 +23,22 @@ type OVN struct {
 	dir string
 	// stop ends what writes into the northbound database.
 	stop func()
+	// kill ends each of the programs, by its name.
+	kill map[OVNProgram]func()
 
 	mu      sync.Mutex
 	failure error
 }
+
+// OVNProgram is one of OVN's programs that a lab has once.
+type OVNProgram string
+
+// The servers of the databases, and ovn-northd.
+const (
+	OVNNorthbound OVNProgram = "nb"
+	OVNSouthbound OVNProgram = "sb"
+	OVNNorthd     OVNProgram = "northd"
+)
 
 // ovnSchemas is where Debian's ovn-common puts the databases' schemas.
 const ovnSchemas = "/usr/share/ovn"
@@ -36,32 +48,51 @@ const ovnTimeout = time.Minute
 
 // startOVN runs the databases and ovn-northd until the lab ends.
 func (l *Lab) startOVN(ctx context.Context) error {
-	o := &OVN{lab: l, dir: filepath.Join(l.dir, "ovn"), stop: func() {}}
+	o := &OVN{lab: l, dir: filepath.Join(l.dir, "ovn"), stop: func() {}, kill: map[OVNProgram]func(){}}
 	l.OVN = o
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return err
 	}
-	for db, schema := range map[string]string{"nb": "OVN_Northbound", "sb": "OVN_Southbound"} {
-		file := filepath.Join(o.dir, db+".db")
+	for db, schema := range map[OVNProgram]string{OVNNorthbound: "OVN_Northbound", OVNSouthbound: "OVN_Southbound"} {
 		// The first writer makes the one row of the global table: a change that is made meanwhile
 		// would wait forever.
-		row := fmt.Sprintf(`[%q,{"op":"insert","table":"%s_Global","row":{}}]`, schema, strings.ToUpper(db))
-		for _, args := range [][]string{{"create", file, filepath.Join(ovnSchemas, "ovn-"+db+".ovsschema")},
-			{"transact", file, row}} {
+		row := fmt.Sprintf(`[%q,{"op":"insert","table":"%s_Global","row":{}}]`, schema, strings.ToUpper(string(db)))
+		for _, args := range [][]string{
+			{"create", o.file(db), filepath.Join(ovnSchemas, fmt.Sprintf("ovn-%s.ovsschema", db))}, {"transact", o.file(db), row},
+		} {
 			if out, err := exec.CommandContext(ctx, "ovsdb-tool", args...).CombinedOutput(); err != nil {
 				return fmt.Errorf("OVN's %s database: %w: %s", db, err, out)
 			}
 		}
-		if _, err := o.daemon(l.Outside, o.dir, "ovsdb-server", file, "--remote=p"+o.Remote(db)); err != nil {
+	}
+	for _, p := range []OVNProgram{OVNNorthbound, OVNSouthbound, OVNNorthd} {
+		if err := o.Start(p); err != nil {
 			return err
 		}
 	}
-	_, err := o.daemon(l.Outside, o.dir, "ovn-northd", "--ovnnb-db="+o.Remote("nb"), "--ovnsb-db="+o.Remote("sb"))
-	if err != nil || l.options.NoAgents {
-		return err
+	if l.options.NoAgents {
+		return nil
 	}
 	return o.Resume()
 }
+
+func (o *OVN) file(db OVNProgram) string { return filepath.Join(o.dir, string(db)+".db") }
+
+// Start starts one of the programs, which ends with the lab. It must not run.
+func (o *OVN) Start(p OVNProgram) error {
+	program, args := "ovsdb-server", []string{o.file(p), "--remote=p" + o.Remote(string(p))}
+	if p == OVNNorthd {
+		program, args = "ovn-northd", []string{"--ovnnb-db=" + o.Remote("nb"), "--ovnsb-db=" + o.Remote("sb")}
+	}
+	kill, err := o.killable(o.lab.Outside, o.dir, program, args...)
+	if err == nil {
+		o.kill[p] = kill
+	}
+	return err
+}
+
+// Kill kills one of the programs as kill -9 does, and waits until it is gone.
+func (o *OVN) Kill(p OVNProgram) { o.kill[p]() }
 
 // Remote is where a database listens: nb or sb.
 func (o *OVN) Remote(db string) string { return "unix:" + filepath.Join(o.dir, db+".sock") }
@@ -80,6 +111,23 @@ func (o *OVN) daemon(h *Host, runDir, program string, args ...string) (*exec.Cmd
 		return nil, fmt.Errorf("start %s on %s: %w", program, h.Name, err)
 	}
 	return cmd, nil
+}
+
+// killable starts one of OVN's programs, and returns what kills it and waits until it is gone.
+func (o *OVN) killable(h *Host, runDir, program string, args ...string) (kill func(), err error) {
+	cmd, err := o.daemon(h, runDir, program, args...)
+	if err != nil {
+		return nil, err
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it is killed
+		close(exited)
+	}()
+	return func() {
+		_ = cmd.Process.Kill() // fails only if it is gone already
+		<-exited
+	}, nil
 }
 
 // Nbctl changes the northbound database and waits until all nodes have followed.
@@ -127,19 +175,11 @@ func (n *Node) bootOVN(ctx context.Context) error {
 
 // StartOVNController starts the node's ovn-controller, which ends with the node.
 func (n *Node) StartOVNController() error {
-	cmd, err := n.lab.OVN.daemon(n.Host, n.ovsDir(), "ovn-controller", "unix:"+n.OVS.DBSocket())
+	kill, err := n.lab.OVN.killable(n.Host, n.ovsDir(), "ovn-controller", "unix:"+n.OVS.DBSocket())
 	if err != nil {
 		return err
 	}
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // it is killed
-		close(exited)
-	}()
-	n.controller = func() {
-		_ = cmd.Process.Kill() // fails only if it is gone already
-		<-exited
-	}
+	n.controller = kill
 	return nil
 }
 
