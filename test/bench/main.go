@@ -65,6 +65,7 @@ var measures = []measure{
 	{name: "policy-traffic", take: measurePolicyTraffic},
 	{name: "policy-connections", take: measurePolicyConnections},
 	{name: "policy-latency", take: measurePolicyLatency},
+	{name: "ovn", take: measureOVN},
 	{name: "noisy-neighbour", take: measureNoisyNeighbour},
 }
 
