@@ -109,6 +109,25 @@ func (g Guard) chains(gateway string) []chain {
 	}
 }
 
+// untracked keep what nodes send each other by tunnels from this kernel's conntrack. Nothing asks
+// for these connections: each direction has a source port of its own, so none is ever answered.
+// What pods send is tracked, whatever its port, since what guards from it asks conntrack.
+func (g Guard) untracked() []rule {
+	if g.Tunnel == 0 || !g.TunnelToKernel {
+		return nil
+	}
+	var rules []rule
+	for _, f := range []header{header4, header6} {
+		nodes := func(offset uint32) []expr.Any {
+			return append(f.load(offset, 0), lookup(expr.Lookup{SetName: "nodes" + f.name})...)
+		}
+		rules = append(rules, f.rule(
+			fmt.Sprintf("udp dport %d %s saddr @nodes%s %s daddr @nodes%s notrack", g.Tunnel, f.ip, f.name, f.ip, f.name),
+			udpTo(g.Tunnel), nodes(f.src), nodes(f.dst), one(&expr.Notrack{})))
+	}
+	return rules
+}
+
 // tunneled are the rules for what is forwarded to the tunnel's port of anything but a
 // pod. Not only the known addresses of nodes are meant: one may have others, by which
 // tunnels take packets, too.

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/backend/ovs/conntrack"
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -259,6 +262,48 @@ func TestGuardFragments(t *testing.T) {
 		}
 		patience = hurry
 	}
+}
+
+// TestTunnelsUntracked has nodes send each other packets in both directions: conntrack knows those
+// to an open port, and those to the tunnel's only where they are a pod's, or the tunnels another's.
+func TestTunnelsUntracked(t *testing.T) {
+	h := makeWorld(t)
+	serve(t, "")
+	for _, toKernel := range []bool{true, false} {
+		_, err := h.Apply(guarded(true, toKernel))
+		must(t, err)
+		patience = 2 * time.Second
+		for _, name := range []string{"IPv4", "IPv6"} {
+			w := worlds[name]
+			for _, way := range []struct{ ns, from, to string }{{"", w.node, w.client}, {outside, w.client, w.node}} {
+				for _, port := range []int{tunnelPort, 9000} {
+					_, err := conntrack.Kernel{}.Flush(t.Context(), netip.MustParseAddr(way.from), []uint16{0})
+					must(t, err)
+					if !(attempt{network: "udp", ns: way.ns, from: way.from, to: way.to, port: port, size: 1}).answered() {
+						t.Fatalf("a node's packet from %s to %s, port %d, is not answered", way.from, way.to, port)
+					}
+					want := port != tunnelPort || !toKernel
+					if got := tracked(t, way.from, way.to, port); got != want {
+						t.Errorf("tunnels of the kernel: %t: from %s to %s, port %d, is tracked: %t, want %t", toKernel, way.from,
+							way.to, port, got, want)
+					}
+				}
+			}
+		}
+		patience = hurry
+	}
+}
+
+// tracked says whether conntrack knows a connection of UDP that began with a packet between these
+// addresses to a port.
+func tracked(t *testing.T, from, to string, port int) bool {
+	t.Helper()
+	found := false
+	must(t, conntrack.Kernel{}.Each(t.Context(), 0, unix.IPPROTO_UDP, func(c conntrack.Connection) bool {
+		found = found || c.Orig.Src.String() == from && c.Orig.Dst.String() == to && int(c.Orig.DstPort) == port
+		return true
+	}))
+	return found
 }
 
 // TestGuardWithoutKernelTunnels leaves the tunnel's port at this node to others, where Open vSwitch

@@ -99,7 +99,27 @@ func TestGuardedPorts(t *testing.T) {
 	if diff := cmp.Diff(want, contents(t, d.hostTable().sets)); diff != "" {
 		t.Errorf("kernel's datapath (-want +got):\n%s", diff)
 	}
+	notrack := []string{
+		"meta nfproto ip udp dport 4789 ip saddr @nodes4 ip daddr @nodes4 notrack",
+		"meta nfproto ip6 udp dport 4789 ip6 saddr @nodes6 ip6 daddr @nodes6 notrack",
+	}
+	untracked := func() (list []string) {
+		for _, name := range []string{"prerouting", "untracked-output"} {
+			for _, text := range texts(d.hostTable().chains, name) {
+				if strings.Contains(text, "notrack") {
+					list = append(list, text)
+				}
+			}
+		}
+		return list
+	}
+	if diff := cmp.Diff(append(notrack, notrack...), untracked()); diff != "" {
+		t.Errorf("kernel's datapath (-want +got):\n%s", diff)
+	}
 	d.Guard.TunnelToKernel = false
+	if got := untracked(); got != nil {
+		t.Errorf("the kernel has no tunnels, and leaves out of conntrack: %q", got)
+	}
 	want["received"] = []string{"TCP 7946"}
 	if diff := cmp.Diff(want, contents(t, d.hostTable().sets)); diff != "" {
 		t.Errorf("userspace datapath (-want +got):\n%s", diff)
