@@ -154,7 +154,7 @@ func manyLive(ctx context.Context) ([]Result, error) {
 			*side.rates = append(*side.rates, rate)
 		}
 	}
-	// All that are counted were there in all rounds: the userspace datapath remembers them for 60 s.
+	// These were there in all rounds: the userspace datapath remembers them for 60 s.
 	n, err := full.connections(ctx)
 	if err != nil {
 		return nil, err

@@ -33,12 +33,12 @@ const (
 )
 
 // chains are the table's first chains: masquerading, redirects that must not reach pods, and pods'
-// packets that the kernel must not take. Rules of untracked say what conntrack does not see, in both
-// directions. A redirect leaves when a packet goes out where it came in,
-// as one from a pod to a Service does; the kernel has no setting against it for IPv6. The userspace
-// datapath reads the host's end of a pod's interface beside the kernel, not instead of it: what a
-// pod sends to that end's MAC, or to broadcast, would reach the host, and by its routes any
-// destination, past every flow.
+// packets that the kernel must not take. Rules of untracked say what conntrack does not see, in
+// both directions. A redirect leaves when a packet goes out where it came in, as one from a pod to
+// a Service does; the kernel has no setting against it for IPv6. The userspace datapath reads the
+// host's end of a pod's interface beside the kernel, not instead of it: what a pod sends to that
+// end's MAC, or to broadcast, would reach the host, and by its routes any destination, past every
+// flow.
 func (s SNAT) chains(gateway string, untracked []rule) []chain {
 	post := chain{Chain: &nftables.Chain{
 		Name: "postrouting", Type: nftables.ChainTypeNAT,
