@@ -36,7 +36,7 @@ type IPAM string
 const (
 	Blocks  IPAM = "Blocks"  // AddressBlocks of the Network's subnets
 	PodCIDR IPAM = "PodCIDR" // the podCIDRs of the Node that the pod is on
-	// DHCPServers are those of the physical network, which agents ask for pods.
+	// DHCPServers are the physical network's: agents ask for pods, machines by themselves.
 	DHCPServers IPAM = "DHCP"
 )
 
@@ -177,8 +177,8 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
-	// IPAM says where addresses come from. DHCP, of types VLAN and Flat, has the agents ask the
-	// physical network's servers for pods' IPv4 addresses. It cannot be changed.
+	// IPAM says where addresses come from. DHCP, of types VLAN and Flat: those of the physical
+	// network's servers (IPv4); agents ask for pods, machines by themselves. It cannot be changed.
 	//
 	// +kubebuilder:default=Blocks
 	// +optional

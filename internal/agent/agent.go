@@ -22,7 +22,6 @@ import (
 	"coelan.io/coelan/internal/agent/metrics"
 	"coelan.io/coelan/internal/agent/networks"
 	"coelan.io/coelan/internal/agent/nodestatus"
-	"coelan.io/coelan/internal/agent/podleases"
 	"coelan.io/coelan/internal/agent/policies"
 	"coelan.io/coelan/internal/agent/services"
 	"coelan.io/coelan/internal/announce"
@@ -57,9 +56,8 @@ type Agent struct {
 	services *services.Services
 	policies *policies.Policies // nil: they are not enforced
 	pods     *pods
-	// podLeases are of pods on Networks with ipam DHCP.
-	podLeases *podleases.Leases
-	announce  *lbaddresses.Addresses
+	wire     wireLeases
+	announce *lbaddresses.Addresses
 
 	writers // to the API
 
@@ -152,7 +150,7 @@ func (a *Agent) makeParts(ctx context.Context) (err error) {
 		return err
 	}
 	a.networks = networks.New(networks.Options{
-		Withheld: a.podLeases.Withholds,
+		Withheld: a.wire.pods.Withholds,
 		Log:      a.Log, Node: a.NodeName, Config: a.Config, Intent: a.intent, View: a.view, Store: a.store,
 		Warn:   a.warner.Warn,
 		Judged: func(err error) { a.health.conditions.Set(condNode, err) },
@@ -184,8 +182,12 @@ func (a *Agent) backendOptions() backend.Options {
 			InterfaceGone: a.pods.collect.Fire, UplinksChanged: func() { a.view.Touch() },
 			EgressClaims: func(list []backend.ExternalAddress) { a.claims.Set(list) },
 			Leased:       func(l backend.Lease) { a.leases.Set(l) },
-			Replied:      func(network string, frame []byte) { a.podLeases.Received(network, frame) },
-			Repaired:     a.health.metrics.Repaired, Swept: a.health.metrics.Swept,
+			Asked:        func(p intent.Port, frame []byte) { a.wire.machines.Asked(p, frame) },
+			Replied: func(network string, frame []byte) {
+				a.wire.pods.Received(network, frame)
+				a.wire.machines.Answered(network, frame)
+			},
+			Repaired: a.health.metrics.Repaired, Swept: a.health.metrics.Swept,
 			Refused: func(list []policy.Refusal) {
 				if a.policies != nil {
 					a.policies.Refused(list)
@@ -209,13 +211,14 @@ func (a *Agent) reconciled(err error) {
 func (a *Agent) work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{
-		a.backend.Run, a.watchPods, a.watchObjects, a.watchServices, a.services.Run, a.services.ServeHealthz,
+		a.backend.Run, a.watchPods, a.watchObjects, a.services.Run, a.services.ServeHealthz,
 		a.announce.Run, a.followPolicies, a.view.Run, a.blocks.Run, a.ports.Run, a.claims.Run, a.guests.Run,
-		a.leases.Run, a.podLeases.Run, a.followConfiguration, a.serveCNI, a.collect, a.serveHealth,
+		a.leases.Run, a.wire.pods.Run, a.wire.machines.Run, a.followConfiguration, a.serveCNI, a.collect, a.serveHealth,
 		a.serveDiagnostics, a.keepCNI,
 	} {
 		g.Go(func() error { return part(ctx) })
 	}
+	g.Go(func() error { return a.Cluster.WatchServices(ctx, a.services.Updates()) })
 	return g.Wait()
 }
 

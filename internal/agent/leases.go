@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 
+	"coelan.io/coelan/internal/agent/guestleases"
 	"coelan.io/coelan/internal/agent/podleases"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
@@ -13,20 +14,36 @@ import (
 
 // wireSender is implemented by backends that can ask DHCP servers of physical networks: they send
 // frames without a VLAN tag to that of a Network, and give the answers to backend.Hooks.Replied.
+// What machines ask by themselves they give to backend.Hooks.Asked.
 type wireSender interface {
 	ToWire(ctx context.Context, network string, frame []byte) error
+	// ToMachine sends a frame to the Port with that ID.
+	ToMachine(ctx context.Context, port string, frame []byte) error
 }
 
-// makeLeases makes what has the addresses of pods on Networks with ipam DHCP.
+// wireLeases are of Networks with ipam DHCP: of pods, and of machines that ask by themselves.
+type wireLeases struct {
+	pods     *podleases.Leases
+	machines *guestleases.Leases
+}
+
+// makeLeases makes them.
 func (a *Agent) makeLeases() (err error) {
-	o := podleases.Options{
-		Log: a.Log, Store: a.store, Withheld: a.refreshLeased, Events: a.Events,
-		Leased: func(l backend.Lease) { a.leases.Set(l) },
+	leased := func(l backend.Lease) { a.leases.Set(l) }
+	pods := podleases.Options{
+		Log: a.Log, Store: a.store, Withheld: a.refreshLeased, Leased: leased, Events: a.Events,
+	}
+	machines := guestleases.Options{
+		Log: a.Log, Store: a.store, Leased: leased, Events: a.Events, Changed: func() { a.guests.Kick() },
+		Connect: func(ctx context.Context, at attachment.Attachment) error { return a.dataplane().Connect(ctx, at) },
 	}
 	if w, ok := a.backend.(wireSender); ok {
-		o.Send = w.ToWire
+		pods.Send, machines.Ask, machines.Deliver = w.ToWire, w.ToWire, w.ToMachine
 	}
-	a.podLeases, err = podleases.New(o)
+	if a.wire.pods, err = podleases.New(pods); err != nil {
+		return err
+	}
+	a.wire.machines, err = guestleases.New(machines)
 	return err
 }
 

@@ -45,7 +45,7 @@ func (a *Agent) makeWriters() {
 		Log: a.Log, Node: a.NodeName, Mapping: a.Config.Mapping, Guests: a.backend, API: a.Cluster, Blocks: a.blocks,
 		View:  a.view,
 		Store: a.store, Flows: a.dataplane(), Events: a.Events, MTU: func() int { return a.intent.State().Local().MTU },
-		BoundFirst: a.Backend.AllPorts,
+		BoundFirst: a.Backend.AllPorts, Leases: a.wire.machines,
 	})
 }
 

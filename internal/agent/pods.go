@@ -34,7 +34,7 @@ func (p *pods) serve(a *Agent) {
 		Bridge:         a.Config.Bridge,
 		KeepsAddresses: !a.Config.SNAT.Enabled,
 		Recorder:       a.Events, Logger: a.Log, Observe: a.health.metrics.Request,
-		Leases:  a.podLeases,
+		Leases:  a.wire.pods,
 		Planner: a.newPlanner(), Changed: a.attachmentsChanged, Reserved: a.backend.Reserves,
 	})
 }

@@ -25,11 +25,6 @@ func (a *Agent) newServices() *services.Services {
 	})
 }
 
-// watchServices makes intent of Services, and remembers it.
-func (a *Agent) watchServices(ctx context.Context) error {
-	return a.Cluster.WatchServices(ctx, a.services.Updates())
-}
-
 // native says whether the bridge balances Services.
 func (a *Agent) native() bool { return a.Config.Services.Mode == config.NativeServices }
 

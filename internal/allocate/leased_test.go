@@ -11,7 +11,8 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 )
 
-// Networks of DHCP servers are physical ones without subnets, and for pods only.
+// Networks of DHCP servers are physical ones without subnets. Ports on them get a MAC, but no
+// address.
 func TestNetworksOfDHCPServers(t *testing.T) {
 	n := &v1alpha1.Network{
 		ObjectMeta: metav1.ObjectMeta{Name: "office"},
@@ -22,8 +23,12 @@ func TestNetworksOfDHCPServers(t *testing.T) {
 		t.Error(err)
 	}
 	v := CheckPort(&v1alpha1.Port{Spec: v1alpha1.PortSpec{Network: "office"}}, n, nil, nil)
-	if v.Reason != v1alpha1.ReasonInvalid || !strings.Contains(v.Message, "network office has its addresses by DHCP, for pods only") {
+	if v.Reason != "" || len(v.Fixed)+len(v.Pools) > 0 {
 		t.Errorf("a user's Port: %+v", v)
+	}
+	v = CheckPort(&v1alpha1.Port{Spec: v1alpha1.PortSpec{Network: "office", Addresses: []v1alpha1.Address{"192.0.2.9"}}}, n, nil, nil)
+	if v.Reason != v1alpha1.ReasonInvalid || !strings.Contains(v.Message, "spec.addresses: the DHCP servers of network office give addresses") {
+		t.Errorf("a user's Port with an address: %+v", v)
 	}
 	n.Spec.Subnets = []v1alpha1.Subnet{{CIDR: "192.0.2.0/24"}}
 	if _, err := checkNetwork(n); err == nil || !strings.Contains(err.Error(), "spec.subnets") {

@@ -47,9 +47,9 @@ func CheckPort(p *v1alpha1.Port, n *v1alpha1.Network, namespace *corev1.Namespac
 	case n.Spec.IPAM == v1alpha1.PodCIDR:
 		return refuse(v1alpha1.ReasonInvalid,
 			"network %s has its addresses from the nodes' podCIDRs, for pods only: name a Network with subnets", n.Name)
-	case n.Spec.IPAM == v1alpha1.DHCPServers:
+	case n.Spec.IPAM == v1alpha1.DHCPServers && len(p.Spec.Addresses) > 0:
 		return refuse(v1alpha1.ReasonInvalid,
-			"network %s has its addresses by DHCP, for pods only: name a Network with subnets", n.Name)
+			"spec.addresses: the DHCP servers of network %s give addresses: have them reserve one for the MAC", n.Name)
 	case !translate.MayAttach(n, namespace, p.Spec.Node):
 		return refuse(v1alpha1.ReasonNotAllowed, "network %s does not take Ports of namespace %s", n.Name, p.Namespace)
 	}

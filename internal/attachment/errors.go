@@ -10,6 +10,9 @@ import (
 // ErrExists says that an attachment of the same key is there already.
 var ErrExists = errors.New("is attached already")
 
+// ErrGone says that there is no attachment of the key, or that it is on its way out.
+var ErrGone = errors.New("is not attached")
+
 // ErrNoPort says that all OpenFlow port numbers for pods are taken.
 var ErrNoPort = errors.New("all OpenFlow port numbers of the integration bridge are in use")
 

@@ -78,6 +78,8 @@ type Hooks struct {
 	// Leased says that a Port's machine has got addresses by DHCP or DHCPv6, also the same ones
 	// again, or has given them back.
 	Leased func(Lease)
+	// Asked takes what the machine of a Port asks DHCP servers that are not this node's: a frame.
+	Asked func(p intent.Port, frame []byte)
 	// Replied takes an answer of a DHCP server of the physical network of a Network with Leased
 	// set: a frame without a VLAN tag.
 	Replied func(network string, frame []byte)

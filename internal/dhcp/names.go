@@ -35,10 +35,10 @@ func isDomain(name string) bool {
 	return len(name) <= maxDomain
 }
 
-// hostNameOf is what a machine calls itself, without the dot at the end; empty if that is not the
+// MachineName is what a machine calls itself, without the dot at the end; empty if that is not the
 // name of a host (RFC 1123, section 2.1). Names are shown to users and may be read by programs: no
 // other characters than those of names get there.
-func hostNameOf(name string) string {
+func MachineName(name string) string {
 	name = strings.TrimSuffix(name, ".")
 	if !isDomain(name) {
 		return ""

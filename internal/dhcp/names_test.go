@@ -51,7 +51,7 @@ func TestHostNames(t *testing.T) {
 		{"not UTF-8", "db\xff", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := hostNameOf(tc.said); got != tc.want {
+			if got := MachineName(tc.said); got != tc.want {
 				t.Errorf("%q is %q, want %q", tc.said, got, tc.want)
 			}
 		})

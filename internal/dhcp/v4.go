@@ -136,7 +136,7 @@ func (r reply4) answer(t dhcpv4.MessageType) Answer {
 // acknowledge is the answer by which the machine has its address.
 func (r reply4) acknowledge() Answer {
 	a := r.answer(dhcpv4.MessageTypeAck)
-	a.Given, a.HostName = []netip.Addr{r.address}, hostNameOf(r.request.HostName())
+	a.Given, a.HostName = []netip.Addr{r.address}, MachineName(r.request.HostName())
 	return a
 }
 

@@ -121,7 +121,7 @@ func (r reply6) hostName() string {
 	if fqdn == nil || len(fqdn.DomainName.Labels) != 1 {
 		return ""
 	}
-	return hostNameOf(fqdn.DomainName.Labels[0])
+	return MachineName(fqdn.DomainName.Labels[0])
 }
 
 // preferred has the machine take this answer without waiting for others (RFC 8415, section 18.2.1).

@@ -206,6 +206,9 @@ func (p Port) Name() string {
 	return p.Namespace + "/" + p.Pod + "/" + p.Interface
 }
 
+// IsMachine says whether the port is not a pod's, but a virtual machine's or another guest's.
+func (p Port) IsMachine() bool { return p.Interface == "" }
+
 // ObjectKey is the namespace/name of the Port object; empty if the Port has no name.
 func (p Port) ObjectKey() string {
 	if p.Object == "" {

@@ -81,7 +81,7 @@ func New(o Options) (*Leases, error) {
 
 // Withholds says that an attachment may not use its address now.
 func (l *Leases) Withholds(at attachment.Attachment) bool {
-	if !at.Leased {
+	if !at.Leased || at.IsPort() {
 		return false
 	}
 	l.mu.Lock()

@@ -21,6 +21,7 @@ import (
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/dhcp/snoop"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
 	"coelan.io/coelan/internal/retry"
@@ -62,6 +63,15 @@ type Flows interface {
 	NodeExists(name string) bool
 }
 
+// Leases know the addresses of machines that ask DHCP servers of others.
+type Leases interface {
+	// Serves says whether the node's backend passes on what machines ask.
+	Serves() bool
+	// Adopt has a machine that has come from another node go on with its lease.
+	Adopt(at attachment.Attachment, lease snoop.Lease)
+	Forget(k attachment.Key)
+}
+
 // Recorder tells users why their Ports do not work.
 type Recorder interface {
 	PortWarning(namespace, name, uid, reason, message string)
@@ -84,6 +94,8 @@ type Options struct {
 	Flows   Flows
 	Events  Recorder
 	MTU     func() int
+	// Leases are of machines on Networks with ipam DHCP.
+	Leases Leases
 	// BoundFirst has a Port say that it is bound before it forwards: the controller connects what
 	// the API says to be bound.
 	BoundFirst bool
@@ -185,7 +197,7 @@ func (b *Binder) pass(ctx context.Context) (due time.Time, _ error) {
 				due = again
 			}
 		case o.Status.Node == b.Node:
-			errs = append(errs, b.tell(ctx, o, unbound()))
+			errs = append(errs, b.tell(ctx, o, b.unplugged(o)))
 		default:
 			errs = append(errs, b.tell(ctx, o, map[string]any{"lastError": nil}))
 		}
@@ -242,6 +254,9 @@ func (b *Binder) release(ctx context.Context, at attachment.Attachment, why stri
 	if _, err := b.Store.Release(at.Key); err != nil {
 		return fmt.Errorf("port %s: %w", at.PortKey(), err)
 	}
+	if at.Leased {
+		b.Leases.Forget(at.Key)
+	}
 	delete(b.waiting, at.Key)
 	b.Log.Info("Port unbound", "port", at.PortKey(), "interface", at.HostInterface, "why", why)
 	return nil
@@ -285,12 +300,16 @@ func (b *Binder) consider(ctx context.Context, s apicache.State, o *v1alpha1.Por
 		b.warn(o, reason, refusal)
 		return b.tell(ctx, o, map[string]any{"lastError": reason + ": " + refusal})
 	}
-	if len(o.Status.Addresses) == 0 || o.Status.MAC == "" {
-		return nil // the controller has not come to it yet
-	}
 	network, ok := b.Flows.Network(o.Spec.Network)
 	if !ok {
-		return nil // likewise; the Network's arrival is told
+		return nil // the Network's arrival is told
+	}
+	if len(o.Status.Addresses) == 0 && !network.Leased || o.Status.MAC == "" {
+		return nil // the controller has not come to it yet
+	}
+	if network.Leased && !b.Leases.Serves() {
+		b.warn(o, v1alpha1.ReasonNoLease, noLeases)
+		return b.tell(ctx, o, map[string]any{"lastError": v1alpha1.ReasonNoLease + ": " + noLeases})
 	}
 	if len(list) > 1 {
 		b.warn(o, v1alpha1.ReasonBoundElsewhere,
@@ -306,8 +325,16 @@ func (b *Binder) consider(ctx context.Context, s apicache.State, o *v1alpha1.Por
 		}
 		return fmt.Errorf("port %s: %w", key, err)
 	}
-	return b.connect(ctx, o, at, map[string]any{})
+	status := map[string]any{}
+	if at.Leased {
+		status["addresses"] = texts(at)
+	}
+	return b.connect(ctx, o, at, status)
 }
+
+// noLeases is why a machine is not bound by some backends.
+const noLeases = "the Network has ipam DHCP, and with this node's backend the agent cannot pass on what machines " +
+	"ask DHCP servers: that takes ovs"
 
 // connect makes a Port forward, and its status say that it is bound beside what is given.
 func (b *Binder) connect(ctx context.Context, o *v1alpha1.Port, at attachment.Attachment,
@@ -354,6 +381,9 @@ func (b *Binder) attachment(ctx context.Context, o *v1alpha1.Port, network inten
 	if err != nil {
 		return attachment.Attachment{}, err
 	}
+	if network.Leased {
+		return b.leased(ctx, o, plan)
+	}
 	for _, text := range o.Status.Addresses {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
@@ -397,12 +427,12 @@ func (b *Binder) allocate(ctx context.Context, plan attachment.Plan) (attachment
 
 // sameAddresses says whether an attachment has what a Port's status says.
 func sameAddresses(o *v1alpha1.Port, at attachment.Attachment) bool {
-	if len(o.Status.Addresses) != len(at.Addresses) || o.Status.MAC != at.MAC.String() ||
+	if len(o.Status.Addresses) != len(at.Addresses) && !at.Leased || o.Status.MAC != at.MAC.String() ||
 		o.Spec.Network != at.NetworkName {
 		return false
 	}
 	for i, a := range at.Addresses {
-		if o.Status.Addresses[i] != a.Addr().String() {
+		if !at.Leased && o.Status.Addresses[i] != a.Addr().String() {
 			return false
 		}
 	}

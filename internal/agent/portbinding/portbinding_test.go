@@ -50,6 +50,8 @@ type world struct {
 	refuses bool
 	// boundFirst has Connect fail unless the API says that the Port is bound.
 	boundFirst bool
+	// leases are those of machines; nil: the backend has none.
+	leases Leases
 }
 
 func newWorld(t *testing.T) *world {
@@ -81,6 +83,7 @@ func (w *world) start() (stop func()) {
 	w.Binder = New(Options{
 		Log: log, Node: "n1", Mapping: config.MapFlat, Guests: w, API: w.api, Blocks: w, View: w.view, Store: w.store, Flows: w, Events: w,
 		MTU: func() int { return 1450 }, BoundFirst: w.boundFirst,
+		Leases: w.leases,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -142,6 +145,9 @@ func (w *world) Network(name string) (intent.Network, bool) {
 	n := intent.Network{Name: "lan", ID: 2, Subnets: []intent.NetworkSubnet{{
 		Prefix: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"),
 	}}}
+	if name == "office" {
+		return intent.Network{Name: "office", ID: 3, Physical: "dc", Leased: true}, true
+	}
 	return n, name == "lan"
 }
 

@@ -19,6 +19,16 @@ func unbound() map[string]any {
 	return map[string]any{"phase": v1alpha1.PortReady, "node": nil, "boundTime": nil, "lastError": nil}
 }
 
+// unplugged is the status of a user's Port after its interface on this node is gone. An address
+// that its machine has by DHCP is shown for as long as a node lets it be used.
+func (b *Binder) unplugged(o *v1alpha1.Port) map[string]any {
+	status := unbound()
+	if n, _ := b.Flows.Network(o.Spec.Network); n.Leased {
+		status["addresses"] = []string(nil)
+	}
+	return status
+}
+
 // tell writes a part of a Port's status, unless that is what it says already.
 func (b *Binder) tell(ctx context.Context, o *v1alpha1.Port, status map[string]any) error {
 	key := o.Namespace + "/" + o.Name

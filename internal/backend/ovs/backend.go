@@ -141,7 +141,7 @@ func New(o backend.Options) (*Backend, error) {
 	b.external = newExternal(o, b.numbers, b.flows, b.metrics.tooBig, b.clients.send)
 	b.dhcp = &dhcpServer{
 		log: o.Log, intent: o.Intent, numbers: b.numbers, count: b.metrics.dhcp, wait: b.flows.wait,
-		send: b.clients.send, reply: b.clients.post, leased: o.Hooks.Leased,
+		send: b.clients.send, reply: b.clients.post, leased: o.Hooks.Leased, asked: o.Hooks.Asked,
 	}
 	b.handlePackets()
 	return b, nil

@@ -35,8 +35,9 @@ type dhcpServer struct {
 	// reply does not wait for the switch: so many machines may ask at the same moment that a round
 	// trip for each answer would have the last ones ask again.
 	reply func(ctx context.Context, messages []openflow.Message) error
-	// leased is backend.Hooks.Leased.
+	// leased and asked are those of backend.Hooks.
 	leased func(backend.Lease)
+	asked  func(intent.Port, []byte)
 }
 
 // lost counts a request that found the queue full.
@@ -51,6 +52,10 @@ func (d *dhcpServer) answer(ctx context.Context, m *openflow.PacketIn2) {
 	s := d.intent.State()
 	id, _ := d.numbers.get().PortAt(m.InPort())
 	p, _ := s.Ports().Get(id)
+	if n, _ := s.Networks().Get(p.Network); n.Leased {
+		d.asked(p, m.Packet)
+		return
+	}
 	l, ok := dhcp.LeaseOf(s, p, datapath.RouterMAC)
 	if !ok {
 		return // the Port is gone, or its Network does not answer any more

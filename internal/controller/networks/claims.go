@@ -102,7 +102,11 @@ func (c claims) settle(ctx context.Context, port *v1alpha1.Port, network *v1alph
 		}
 		addresses = append(addresses, a)
 	}
-	return withMAC(port, v, addresses, others), nil
+	o := withMAC(port, v, addresses, others)
+	if network.Spec.IPAM == v1alpha1.DHCPServers {
+		o.addresses = port.Status.Addresses // its node's agent writes them
+	}
+	return o, nil
 }
 
 func deref(o *outcome) outcome {

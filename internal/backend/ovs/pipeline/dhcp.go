@@ -16,8 +16,9 @@ import (
 // address. What Ports send to machines as a DHCP server or router would is dropped, but from
 // trusted Ports.
 //
-// Where DHCP servers of a physical network give the addresses, the agent asks them for the Ports:
-// it is given what they answer, and Ports neither ask nor answer by themselves.
+// Where DHCP servers of a physical network give the addresses, the agent asks them for pods: it is
+// given what they answer, and pods neither ask nor answer by themselves. Machines ask by
+// themselves, and the agent is given what they ask, too: it passes questions and answers on.
 var dhcpFeature = &feature{
 	number: 33,
 	name:   DHCPFeature,
@@ -32,7 +33,10 @@ var dhcpFeature = &feature{
 	},
 	port: func(r *rules, p intent.Port) {
 		n, _, ok := r.network(p.Network)
-		if n.Leased {
+		switch {
+		case n.Leased && p.IsMachine():
+			r.passedOn(p)
+		case n.Leased:
 			r.unasked(p)
 		}
 		if !ok || !n.DHCP.Enabled {
@@ -141,6 +145,17 @@ func (r *rules) unasked(p intent.Port) {
 		r.on(spoofguard, 305, openflow.InPort(r.number(p)), openflow.EthType(openflow.EthTypeIPv4),
 			openflow.L4Dst(openflow.IPProtoUDP, to)).drop("the node asks for the port's address")
 	}
+}
+
+// passedOn gives the agent what the machine of a Port asks servers that are not its node's. What
+// it says to clients as a server is dropped: it would teach others, or the agent, addresses.
+func (r *rules) passedOn(p intent.Port) {
+	in := openflow.InPort(r.number(p))
+	r.on(spoofguard, 310, in, openflow.EthSrc(openflow.MAC(p.MAC)), openflow.EthType(openflow.EthTypeIPv4),
+		openflow.L4Dst(openflow.IPProtoUDP, dhcpServer)).
+		do(openflow.Controller{Userdata: DHCPUserdata, Meter: r.dhcpMeter(r.number(p))}).end()
+	r.on(spoofguard, 305, in, openflow.EthType(openflow.EthTypeIPv4), openflow.L4Dst(openflow.IPProtoUDP, dhcpClient)).
+		drop("a machine is no DHCP server here")
 }
 
 // rogue drops what a Port sends to machines as their server would, unless it is trusted.
