@@ -318,6 +318,10 @@ func (w *clusterWorld) gatewayOf(p worldPort, to netip.Addr) (gateway netip.Addr
 		}
 		return gateway, onLink
 	}
+	if n.Leased {
+		gateway = leasedAddress(n.Name, 1)
+		return gateway, netip.PrefixFrom(gateway, 24).Masked().Contains(to)
+	}
 	for _, s := range n.Subnets {
 		if s.Gateway.Is4() == to.Is4() {
 			gateway, onLink = s.Gateway, s.Prefix.Contains(to)

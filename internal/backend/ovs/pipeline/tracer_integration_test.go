@@ -31,7 +31,8 @@ type packet struct {
 	vlan           uint16 // of a tagged packet
 	ethSrc, ethDst intent.MAC
 
-	kind     string     // "ip", "arp-request", "arp-reply", "solicit", "advertise"
+	kind     string     // "ip", "udp", "arp-request", "arp-reply", "solicit", "advertise"
+	port     uint16     // the destination port of UDP
 	src, dst netip.Addr // addresses; of ARP the sender's and the one asked for
 	target   netip.Addr // asked for by a neighbor solicitation
 	link     intent.MAC // sha of ARP, or SLL of ND (zero: no option)
@@ -200,6 +201,8 @@ func traceFlow(p packet) string {
 		f = append(f, fmt.Sprintf("icmp6,icmpv6_type=135,icmpv6_code=0,ipv6_src=%s,ipv6_dst=%s,nw_ttl=%d,nd_target=%s,nd_sll=%s", p.src, p.dst, p.ttl, p.target, p.link))
 	case p.kind == "advertise":
 		f = append(f, fmt.Sprintf("icmp6,icmpv6_type=136,icmpv6_code=0,ipv6_src=%s,ipv6_dst=%s,nw_ttl=%d,nd_target=%s", p.src, p.dst, p.ttl, p.target))
+	case p.kind == "udp":
+		f = append(f, fmt.Sprintf("udp,nw_src=%s,nw_dst=%s,nw_ttl=%d,udp_src=%d,udp_dst=%d", p.src, p.dst, p.ttl, tracedPort, p.port))
 	case p.src.Is4():
 		f = append(f, fmt.Sprintf("tcp,nw_src=%s,nw_dst=%s,nw_ttl=%d,tcp_src=%d,tcp_dst=80", p.src, p.dst, p.ttl, tracedPort))
 	default:
@@ -252,8 +255,8 @@ func (tr *tracer) read(text string) (outcome, string, error) {
 	switch port := outputLine.FindStringSubmatch(text); {
 	case strings.Contains(text, "\n    IN_PORT"):
 		return outcome{Answer: o.EthSrc, VLAN: o.VLAN}, text, nil
-	case port == nil && forNextHop(text) != "":
-		o.Asked = forNextHop(text)
+	case port == nil && forAgent(text) != "":
+		o.Asked = forAgent(text)
 	case port == nil || strings.Contains(text, "skipping output to input port"):
 		cookies := cookieText.FindAllStringSubmatch(text, -1)
 		cookie, _ := strconv.ParseUint(cookies[len(cookies)-1][1], 16, 64)
@@ -269,15 +272,17 @@ func (tr *tracer) read(text string) (outcome, string, error) {
 	return o, text, nil
 }
 
-// forNextHop is what the agent is given the packet for, if it is to find the MAC of the next hop.
-func forNextHop(text string) string {
+// forAgent is what the agent is given the packet for, if it is to find the MAC of the next hop, or
+// to pass on a message of DHCP.
+func forAgent(text string) string {
 	for _, found := range agentText.FindAllStringSubmatch(text, -1) {
 		var userdata []byte
 		for b := range strings.SplitSeq(found[1], ".") {
 			c, _ := strconv.ParseUint(b, 16, 8)
 			userdata = append(userdata, byte(c))
 		}
-		if kind, _ := Kind(userdata); kind == UnresolvedUserdata {
+		switch kind, _ := Kind(userdata); kind {
+		case UnresolvedUserdata, DHCPUserdata, LeaseUserdata:
 			return string(userdata)
 		}
 	}

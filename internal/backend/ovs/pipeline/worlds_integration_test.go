@@ -30,7 +30,8 @@ func TestWorldsKeepPromises(t *testing.T) {
 		"port outside", "port agent", "port hairpin", "floating port", "floating dropped", "host kernel", "served host", "served dropped",
 		"reply outside", "reply agent", "reply port", "port by gateway", "gateway dropped",
 		"port routed", "routed port", "routed dropped",
-		"port by egress", "port by another node", "egress dropped", "port by next hop", "next hop reply", "egress reply", "egress reply by another node", "egress hairpin", "egress aged"}, func(t *rapid.T) {
+		"port by egress", "port by another node", "egress dropped", "port by next hop", "next hop reply", "egress reply", "egress reply by another node", "egress hairpin", "egress aged",
+		"question agent", "question dropped", "answer agent", "answer of a port dropped", "lost dropped"}, func(t *rapid.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		s := &simulation{clusterWorld: drawWorld(t), ctx: ctx, tracers: tracers}
@@ -43,7 +44,7 @@ func TestWorldsKeepPromises(t *testing.T) {
 			return
 		}
 		for range 30 {
-			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating", "served", "served", "gateway", "gateway", "egress", "egress"}).Draw(t, "sender") {
+			switch rapid.SampledFrom([]string{"port", "port", "host", "service", "floating", "served", "served", "gateway", "gateway", "egress", "egress", "leased"}).Draw(t, "sender") {
 			case "port":
 				s.testPort(t, ends)
 			case "host":
@@ -58,6 +59,8 @@ func TestWorldsKeepPromises(t *testing.T) {
 				s.testGateway(t, ends)
 			case "egress":
 				s.testEgress(t, ends)
+			case "leased":
+				s.testLeased(t, ends)
 			}
 		}
 	})

@@ -27,6 +27,7 @@ type clusterWorld struct {
 	routers       []intent.Router
 	blocks        []intent.Block
 	ports         []worldPort         // of all nodes
+	lost          []intent.Port       // those that may send from no address: their lease is over
 	floating      []intent.FloatingIP // of ports
 	served        []servedIP
 	gateways      []intent.GatewayAddress
@@ -42,6 +43,9 @@ type worldPort struct {
 	intent.Port
 	fixed bool
 }
+
+// lostLease is the number of the addresses that Ports without a valid lease had.
+const lostLease = 200
 
 // servedIP is a floating IP of a Service, and the node that has been chosen to answer for it.
 type servedIP struct {
@@ -83,6 +87,11 @@ func (w *clusterWorld) view(node int) intent.Objects {
 			remote := p.Port
 			remote.NodeAddresses = nil
 			o.Ports = append(o.Ports, remote)
+		}
+	}
+	for _, p := range w.lost {
+		if p.Node == o.Local.Node {
+			o.Ports = append(o.Ports, p)
 		}
 	}
 	if w.policed {
@@ -182,6 +191,11 @@ func drawWorld(t *rapid.T) *clusterWorld {
 		if kind.physical != 0 {
 			network.VNI, network.Physical = 0, physicalNetwork(kind.physical)
 			network.External = rapid.Bool().Draw(t, kind.name+" is external")
+			network.Leased = !network.External && w.v4 && rapid.Bool().Draw(t, kind.name+" has DHCP servers")
+		}
+		if network.Leased { // its subnets are the servers'
+			w.networks = append(w.networks, network)
+			continue
 		}
 		if kind.net == 0 {
 			for n := range w.nodes {
@@ -285,12 +299,41 @@ func (w *clusterWorld) drawPorts(t *rapid.T) {
 					Object: fmt.Sprint(node.Name, "-", network.Name, "-", i), Node: node.Name, Network: network.Name,
 				}}
 				number++
+				if network.Leased {
+					w.drawLeasedPort(t, &p, n, i)
+					continue
+				}
 				w.drawPortAddresses(t, &p, n, i, last, network)
 				p.MAC = reserved.PodMAC(p.Addresses[0])
 				w.ports = append(w.ports, p)
 			}
 		}
 	}
+}
+
+// drawLeasedPort draws a pod or a machine with an address of a DHCP server, or without one.
+func (w *clusterWorld) drawLeasedPort(t *rapid.T, p *worldPort, n, i int) {
+	p.Addresses = []netip.Addr{leasedAddress(p.Network, 100+10*n+i)}
+	p.MAC = reserved.PodMAC(p.Addresses[0])
+	if rapid.Bool().Draw(t, "machine") {
+		p.Interface, p.Pod = "", p.Object
+	}
+	if rapid.IntRange(0, 3).Draw(t, "has no lease") == 0 {
+		p.Addresses = nil
+		w.lost = append(w.lost, p.Port)
+		return
+	}
+	w.ports = append(w.ports, *p)
+}
+
+// leasedAddress is one that the DHCP servers of a physical network give.
+func leasedAddress(network string, number int) netip.Addr {
+	for _, kind := range worldNetworks {
+		if kind.name == network {
+			return address4(10, kind.net, 0, number)
+		}
+	}
+	panic("no such network")
 }
 
 func (w *clusterWorld) drawPortAddresses(t *rapid.T, p *worldPort, n, i, last int, network intent.Network) {
