@@ -40,8 +40,8 @@ func TestLint(t *testing.T) {
 			`ovsBrigde  "br-int"         refused  no such key is known`, "the plugin refuses it, because of 3 of its keys",
 		}},
 		{"contradictory", `{"bridge":"a","ovs":{"bridge":"b"}}`, exitRefused, []string{"name different bridges", "because of 1 of its keys"}},
-		{"a list", `{"name":"n","plugins":[{"type":"portmap","x":1},{"type":"odlcoe","ovsConfig":{"isMaster":true}}]}`, 0, []string{
-			"plugins[1].ovsConfig.isMaster  true      no effect",
+		{"a list", `{"name":"n","plugins":[{"type":"portmap","x":1},{"type":"odlcoe","ovsConfig":{"isMaster":false}}]}`, 0, []string{
+			"plugins[1].ovsConfig.isMaster  false     always so",
 		}},
 		{"a list with keys twice", `{"plugins":[{"type":"odlcoe","name":"a","name":"b"}]}`, exitRefused, []string{"plugins.name"}},
 		{"a list without the plugin", `{"plugins":[{"type":"portmap"}]}`, 1, []string{"has none of Coelan's plugin"}},

@@ -66,7 +66,7 @@ func TestHostLocal(t *testing.T) {
 	n := newDelegatingNode(t)
 	for i, tt := range []struct{ version, keys string }{
 		{"0.3.0", `"type":"odlovs-cni","mgrPort":6640,"ovsBridge":"br-int","ctlrActive":true`},
-		{"0.4.0", `"type":"odlcoe","ovsConfig":{"isMaster":true,"ovsBridge":"br-int"}`},
+		{"0.4.0", `"type":"odlcoe","ovsConfig":{"isMaster":false,"ovsBridge":"br-int"}`},
 		{"", `"type":"ovs-odl","bridge":"br-int","isDefaultGateway":true,"forceAddress":false,"ipMasq":true,"hairpinMode":true`},
 		{"1.0.0", `"type":"coelan-cni"`},
 	} {

@@ -83,7 +83,7 @@ func TestForeignBridges(t *testing.T) {
 		`"ctlrPort": 6653, "mgrActive": false`:                                                            {Controller: "ptcp:6653:127.0.0.1"},
 		`"ctlrPort": 6653, "manager": "192.0.2.1", "mgrActive": true`:                                     {Controller: "ptcp:6653:127.0.0.1", Manager: "tcp:192.0.2.1:6640"},
 		`"ctlrPort": 6653, "clusterId": "c1", "externalIntf": "eth2"`:                                     {Controller: "ptcp:6653:127.0.0.1", ClusterID: "c1", Uplink: "eth2"},
-		`"ovsConfig": {"controller": "192.0.2.1", "ctlrActive": true, "isMaster": true}`:                  {Controller: "tcp:192.0.2.1:6653"},
+		`"ovsConfig": {"controller": "192.0.2.1", "ctlrActive": true, "isMaster": false}`:                 {Controller: "tcp:192.0.2.1:6653"},
 		`"ctlrActive": true, "ovsConfig": {"controller": "192.0.2.1", "ctlrPort": 1, "ctlrActive": true}`: {Controller: "tcp:192.0.2.1:1"},
 	} {
 		want.Name = "ovsbrk8s"

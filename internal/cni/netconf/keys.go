@@ -88,7 +88,7 @@ var keys = with(ownerKeys, map[string]key{
 	"ipam":          {typed: typed[map[string]any], judge: judgeIPAM},
 
 	"ovsConfig": {typed: typed[map[string]any], within: with(ownerKeys, map[string]key{
-		"isMaster": ignored[bool]("no node is special: an agent runs on each"),
+		"isMaster": {typed: typed[bool], judge: judgeMaster},
 	})},
 	"bridge": bridgeKey,
 	"ovs": {typed: typed[map[string]any], within: map[string]key{
@@ -112,6 +112,15 @@ func with(lists ...map[string]key) map[string]key {
 		}
 	}
 	return all
+}
+
+// judgeMaster judges whether the node is the one that others depend on, which no node is.
+func judgeMaster(value json.RawMessage) (State, string) {
+	if string(value) == "true" {
+		return Refused, "no node is the master of others: an agent runs on each, and Coelan's controller elects its leader; " +
+			"remove the key, or make it false"
+	}
+	return Fixed, "no node is the master of others: an agent runs on each"
 }
 
 // ifTrue judges a bool of which false has no effect.

@@ -51,7 +51,7 @@ name: used
 ovsConfig.controller: used
 ovsConfig.ctlrActive: used
 ovsConfig.ctlrPort: used
-ovsConfig.isMaster: no effect
+ovsConfig.isMaster: refused
 ovsConfig.manager: used
 ovsConfig.mgrActive: used
 ovsConfig.mgrPort: used
@@ -128,7 +128,8 @@ func TestReadPrintedConfigurations(t *testing.T) {
 	}
 }
 
-// The gateway that odlcoe's sample has is not in its subnet; all else means what it says.
+// The gateway that odlcoe's sample has is not in its subnet, and no node is a master; all else
+// means what it says.
 func TestODLCOE(t *testing.T) {
 	data, err := os.ReadFile("testdata/odlcoe.conf")
 	if err != nil {
@@ -141,6 +142,10 @@ func TestODLCOE(t *testing.T) {
 		t.Errorf("DEL: %v", err)
 	}
 	fixed := strings.Replace(string(data), "192.168.33.0", "10.11.0.1", 1)
+	if _, _, err := netconf.Read([]byte(fixed), agentBridge, true); err == nil || !strings.Contains(err.Error(), "no node is the master of others") {
+		t.Errorf("error %v", err)
+	}
+	fixed = strings.Replace(fixed, `"isMaster": true`, `"isMaster": false`, 1)
 	conf, _, err := netconf.Read([]byte(fixed), agentBridge, true)
 	if err != nil || conf.Bridge != "brk8s" || conf.IPAM.Type != "host-local" || conf.Foreign == nil ||
 		conf.Foreign.Controller != "tcp:192.168.33.1:6653" {
