@@ -9,14 +9,20 @@ import (
 	"slices"
 	"sync"
 
+	"go4.org/netipx"
+
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/intent"
 )
 
 // Services is what the node's kernel does for Services. It is recreated of those that have changed
-// only: endpoints, which change most, do not matter to it. Its methods are safe for concurrent use.
+// only: endpoints, which change most, do not matter to it, but for those that are no pods where the
+// bridge balances by address alone. Its methods are safe for concurrent use.
 type Services struct {
+	byAddress bool // see hostnet.Services
+
 	mu    sync.Mutex
+	pods  *netipx.IPSet // of byAddress alone: all pods that the nodes' kernels know
 	state *intent.State
 	ports map[string][]hostnet.ServicePort // by namespace/name
 	whole hostnet.Services
@@ -24,6 +30,11 @@ type Services struct {
 
 // NewServices makes one that knows no State.
 func NewServices() *Services { return &Services{ports: map[string][]hostnet.ServicePort{}} }
+
+// NewServicesByAddress makes one for a bridge that balances by address and port alone.
+func NewServicesByAddress() *Services {
+	return &Services{byAddress: true, ports: map[string][]hostnet.ServicePort{}}
+}
 
 // Follow takes a State and says whether the kernel has to follow.
 func (h *Services) Follow(s *intent.State) bool {
@@ -42,9 +53,19 @@ func (h *Services) Of(s *intent.State) hostnet.Services {
 
 func (h *Services) bring(s *intent.State) (changed bool) {
 	delta := intent.Diff(h.state, s)
-	for _, key := range delta.NodeServices {
+	services := delta.NodeServices
+	if h.byAddress && len(delta.Nodes)+len(delta.Networks)+len(delta.Routers) > 0 {
+		if pods := podAddresses(s); h.pods == nil || !h.pods.Equal(pods) || len(delta.Routers) > 0 {
+			h.pods = pods
+			services = slices.Concat(services, serviceKeys(s))
+		}
+	}
+	for _, key := range services {
 		v, ok := s.NodeServices().Get(key)
 		ports := hostPorts(v)
+		if h.byAddress && kernelKnows(s, v) {
+			h.addHosts(v, ports)
+		}
 		if reflect.DeepEqual(h.ports[key], ports) {
 			continue
 		}
@@ -82,7 +103,7 @@ func (h *Services) make() hostnet.Services {
 	if h.state.Local().ServiceMode != intent.NativeServices {
 		return hostnet.Services{}
 	}
-	whole := hostnet.Services{Native: true}
+	whole := hostnet.Services{Native: true, ByAddress: h.byAddress}
 	for a := range h.state.NodePortAddresses().All() {
 		whole.NodePortAddresses = append(whole.NodePortAddresses, a.Prefix)
 	}
@@ -142,7 +163,8 @@ func hostPorts(v intent.NodeService) []hostnet.ServicePort {
 		list = append(list, hostnet.ServicePort{
 			Protocol: p.Protocol, IPv6: p.IPv6, Port: p.Port, NodePort: p.NodePort, ClusterIP: p.ClusterIP,
 			ExternalIPs: p.ExternalIPs, LoadBalancerIPs: p.LoadBalancerIPs,
-			SourceRanges: v.SourceRanges, ExternalLocal: v.ExternalLocal, Unserved: p.Unserved,
+			SourceRanges: v.SourceRanges, ExternalLocal: v.ExternalLocal, InternalLocal: v.InternalLocal,
+			Unserved: p.Unserved,
 		})
 	}
 	return list

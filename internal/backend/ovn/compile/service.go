@@ -274,16 +274,20 @@ func (b balancer) vips(v intent.NodeService, protocol intent.Protocol) (open, ke
 		if b.private {
 			continue
 		}
+		if p.NodePort != 0 {
+			external[joinHostPort(nodePortAddress(p.IPv6), p.NodePort)] = backends(externals)
+			// Nodes' kernels lead clients outside to the node port where a policy keeps these on
+			// the node, so that only clients inside come to the other addresses.
+			external, externals = open, p.Endpoints
+		}
 		for _, a := range p.ExternalIPs {
 			external[joinHostPort(a, p.Port)] = backends(externals)
 		}
-		if openTo(v.SourceRanges, p.IPv6) {
-			for _, a := range p.LoadBalancerIPs {
-				external[joinHostPort(a, p.Port)] = backends(externals)
-			}
+		if !openTo(v.SourceRanges, p.IPv6) {
+			continue // nodes' kernels judge the sources, and lead to the node port or the ClusterIP
 		}
-		if p.NodePort != 0 {
-			external[joinHostPort(nodePortAddress(p.IPv6), p.NodePort)] = backends(externals)
+		for _, a := range p.LoadBalancerIPs {
+			external[joinHostPort(a, p.Port)] = backends(externals)
 		}
 	}
 	return open, kept
@@ -293,18 +297,20 @@ func (b balancer) vips(v intent.NodeService, protocol intent.Protocol) (open, ke
 func (b balancer) report() {
 	v := b.service
 	object := "Service " + serviceKey(v)
-	outside, restricted := false, false
+	outside, undecided := false, false
 	for _, p := range v.Ports {
 		outside = outside || p.NodePort != 0 || len(p.ExternalIPs)+len(p.LoadBalancerIPs) > 0
-		restricted = restricted || len(p.LoadBalancerIPs) > 0 && !openTo(v.SourceRanges, p.IPv6)
+		undecided = undecided || len(p.LoadBalancerIPs) > 0 && p.NodePort == 0 && v.ExternalLocal &&
+			!openTo(v.SourceRanges, p.IPv6)
 	}
 	switch {
 	case b.private && outside:
 		b.unit.Problem(object, reasonUnsupported, "OVN serves addresses of Services outside of the cluster and node ports"+
 			" only where the network of the Service's namespace is in a shared Router; the ClusterIP works")
-	case restricted:
-		b.unit.Problem(object, reasonUnsupported, "OVN cannot keep other sources than those of"+
-			" spec.loadBalancerSourceRanges away, so nothing is served at the load balancer's addresses")
+	case undecided:
+		b.unit.Problem(object, reasonUnsupported, "with spec.loadBalancerSourceRanges the addresses of the load balancer"+
+			" lead to the ClusterIP, as the Service has no node ports: its endpoints on all nodes get clients, and do not"+
+			" see their addresses; allow node ports")
 	}
 	if v.AffinitySeconds > maxAffinity {
 		b.unit.Problem(object, reasonUnsupported, "a client keeps its endpoint for "+strconv.Itoa(maxAffinity)+

@@ -6,8 +6,11 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/nodeview"
 )
 
 // A client of UDP that keeps its port must not stay with an endpoint that is gone; a connection of
@@ -83,6 +86,46 @@ func TestEndpointsOfTenants(t *testing.T) {
 		c.Update(state)
 		if got := vip(c); got != step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		}
+	}
+}
+
+// Clients outside come by the node port where a policy keeps them on their node, so that the other
+// addresses are for clients inside, of all endpoints; nodes' kernels judge by source ranges.
+func TestEndpointsOutsideAndInside(t *testing.T) {
+	const both = "10.244.1.2:8080,10.244.2.2:8080"
+	topology := func(node string) intent.Topology { return intent.NewTopology(node, nil, nil) }
+	for name, tc := range map[string]struct {
+		change func(*intent.Service)
+		want   map[string]string
+	}{
+		"policy Cluster": {func(*intent.Service) {}, map[string]string{
+			"10.96.0.10:80": both, "169.254.64.2:30080": both, "198.51.100.1:80": both, "203.0.113.1:80": both,
+		}},
+		"policy Local": {func(v *intent.Service) { v.ExternalLocal = true }, map[string]string{
+			"10.96.0.10:80": both, "169.254.64.2:30080": "10.244.1.2:8080", "198.51.100.1:80": both, "203.0.113.1:80": both,
+		}},
+		"policy Local without node ports": {func(v *intent.Service) { v.ExternalLocal, v.Ports[0].NodePort = true, 0 },
+			map[string]string{
+				"10.96.0.10:80": both, "198.51.100.1:80": "10.244.1.2:8080", "203.0.113.1:80": "10.244.1.2:8080",
+			}},
+		"source ranges": {func(v *intent.Service) {
+			v.ExternalLocal, v.SourceRanges = true, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+		}, map[string]string{"10.96.0.10:80": both, "169.254.64.2:30080": "10.244.1.2:8080", "198.51.100.1:80": both}},
+	} {
+		v := intent.Service{Namespace: "shop", Name: "web", Router: "default", Ports: []intent.ServicePort{{
+			Protocol: intent.TCP, Port: 80, NodePort: 30080, ClusterIP: addr("10.96.0.10"),
+			ExternalIPs: []netip.Addr{addr("198.51.100.1")}, LoadBalancerIPs: []netip.Addr{addr("203.0.113.1")},
+			Endpoints: []intent.ServiceEndpoint{
+				{Address: addr("10.244.1.2"), Port: 8080, Topology: topology("n1")},
+				{Address: addr("10.244.2.2"), Port: 8080, Topology: topology("n2")},
+			},
+		}}}
+		tc.change(&v)
+		b := balancer{service: v}
+		got, kept := b.vips(nodeview.Service(v, nodeview.Node{Name: "n1"}), intent.TCP)
+		if diff := cmp.Diff(tc.want, got); diff != "" || len(kept) > 0 {
+			t.Errorf("%s: %d are kept from endpoints; (-want +got):\n%s", name, len(kept), diff)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func (b *Backend) Open() error {
 func (b *Backend) connect(db database, k kernel, keeper keeper, l links, find findUplink) {
 	b.db = db
 	b.host = &host{
-		conditions: b.Conditions, kernel: k, keeper: keeper, services: kernelview.NewServices(), find: find,
+		conditions: b.Conditions, kernel: k, keeper: keeper, services: kernelview.NewServicesByAddress(), find: find,
 		ports:  &kernelview.HostPorts{Attachments: b.Attachments, Kernel: k},
 		intent: b.Intent, wake: b.wake,
 	}

@@ -116,7 +116,6 @@ func (h *host) set(s *intent.State, uplink hostnet.Uplink, bridged bool, cards [
 	}
 	d := desired(s, uplink.Name, cards)
 	d.Services = h.services.Of(s)
-	d.Services.MarkForwarded = true
 	h.kernel.Set(d)
 	return nil
 }

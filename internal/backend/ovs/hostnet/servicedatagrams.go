@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -48,11 +49,14 @@ type staleDatagrams struct {
 	// ports are node ports, frontends external addresses with their ports, as the sets have them.
 	ports, frontends map[string]bool
 	own              map[netip.Addr]bool
+	// stay are endpoints that are no pods, behind the frontends that lead to them: clients of these
+	// keep them.
+	stay map[string]bool
 }
 
 // stale are the keys of UDP that differ between two states of the family's sets.
 func (f serviceFamily) stale(had, has []set) *staleDatagrams {
-	s := &staleDatagrams{ports: map[string]bool{}, frontends: map[string]bool{}}
+	s := &staleDatagrams{ports: map[string]bool{}, frontends: map[string]bool{}, stay: map[string]bool{}}
 	differ := func(name string, proto int, into map[string]bool) {
 		i := slices.IndexFunc(has, func(s set) bool { return s.name == name+f.name })
 		for _, pair := range [][2]map[string]string{{had[i].elements, has[i].elements},
@@ -66,8 +70,29 @@ func (f serviceFamily) stale(had, has []set) *staleDatagrams {
 	}
 	differ("nodeports", 0, s.ports)
 	differ("external", int(f.sz), s.frontends)
+	if !slices.ContainsFunc(has, func(s set) bool { return s.name == "ends"+f.name }) {
+		return s
+	}
+	hosts := map[string]bool{}
+	for _, name := range [...]string{"inside", "outside", "sticky-inside", "sticky-outside"} {
+		differ(name, int(f.sz), hosts)
+		i := slices.IndexFunc(has, func(s set) bool { return s.name == name+f.name })
+		for key, to := range has[i].elements {
+			s.stay[f.asked(key)+to] = true
+		}
+	}
+	for key := range hosts {
+		if at := f.asked(key); strings.HasPrefix(at, string(f.hop.AsSlice())) {
+			s.ports[at[f.sz:]] = true
+		} else {
+			s.frontends[at] = true
+		}
+	}
 	return s
 }
+
+// asked is the frontend of a key of a map of host endpoints.
+func (f serviceFamily) asked(key string) string { return key[:len(key)-4] }
 
 func (s *staleDatagrams) none() bool { return len(s.ports)+len(s.frontends) == 0 }
 
@@ -76,7 +101,14 @@ func (s *staleDatagrams) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
 	if c.Forward.Protocol != unix.IPPROTO_UDP {
 		return false
 	}
-	to := addr(c.Forward.DstIP)
-	return s.frontends[frontend(to, intent.UDP, c.Forward.DstPort)] || s.own[to] &&
-		s.ports[service(intent.UDP, c.Forward.DstPort)]
+	to, port := addr(c.Forward.DstIP), service(intent.UDP, c.Forward.DstPort)
+	at := frontend(to, intent.UDP, c.Forward.DstPort)
+	ported := s.own[to] && s.ports[port]
+	if !s.frontends[at] && !ported {
+		return false
+	}
+	if ported {
+		at = string(nodePortHop(to).AsSlice()) + port
+	}
+	return !s.stay[at+endpoint(addr(c.Reverse.SrcIP), c.Reverse.SrcPort)]
 }

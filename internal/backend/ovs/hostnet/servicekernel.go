@@ -62,10 +62,10 @@ func (h *Host) planServices(d Desired) (*servicePlan, error) {
 func newServicePlan(d Desired, families []serviceFamily, own map[netip.Addr]bool) *servicePlan {
 	p := &servicePlan{of: d.Services, families: families, own: own, table: nftable{name: servicesTable}}
 	if d.Services.Native {
-		p.table.chains = serviceChains(d.Gateway.Name, families, d.Services.MarkForwarded)
+		p.table.chains = serviceChains(d.Gateway.Name, families, d.Services.ByAddress)
 		for _, f := range families {
 			k := servicesOf(d.Services, f, own)
-			if d.Services.MarkForwarded {
+			if d.Services.ByAddress {
 				k.inside = k.led
 			}
 			p.table.sets = append(p.table.sets, k.sets(d.Services.NodePortAddresses)...)

@@ -40,24 +40,32 @@ var (
 	filterPriority = *nftables.ChainPriorityFilter - 10
 )
 
-// serviceChains are the rules of the families.
-func serviceChains(gateway string, families []serviceFamily, all bool) []chain {
-	var dnat, snat, reject, sources, wireSources, forwarded []rule
+// serviceChains are the rules of the families. byAddress is that of Services.
+func serviceChains(gateway string, families []serviceFamily, byAddress bool) []chain {
+	var incoming, outgoing, snat, reject, sources, wireSources, forwarded []rule
 	for _, f := range families {
-		dnat = append(dnat, f.dnatRules()...)
+		dnat := f.dnatRules()
+		if byAddress {
+			incoming = append(incoming, f.hostPreroutingRules(gateway)...)
+			outgoing = append(outgoing, f.insideRules("", nil)...)
+			snat = append(snat, f.hostSourceRule(gateway))
+			sources = append(sources, f.everySourceRule())
+		} else {
+			sources = append(sources, f.sourceRule(gateway))
+			wireSources = append(wireSources, f.wireSourceRule(gateway))
+		}
+		incoming, outgoing = append(incoming, dnat...), append(outgoing, dnat...)
 		snat = append(snat, f.snatRules(gateway)...)
 		reject = append(reject, f.rejectRules()...)
-		sources = append(sources, f.sourceRule(gateway))
-		wireSources = append(wireSources, f.wireSourceRule(gateway))
-		forwarded = append(forwarded, f.forwardedRule(gateway, all))
+		forwarded = append(forwarded, f.forwardedRule(gateway, byAddress))
 	}
 	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
 	return []chain{
 		baseChain("sources-prerouting", filter, nftables.ChainHookPrerouting, *nftables.ChainPriorityMangle,
 			slices.Concat(sources, wireSources)),
 		baseChain("sources-output", filter, nftables.ChainHookOutput, *nftables.ChainPriorityMangle, sources),
-		baseChain("dnat-prerouting", nat, nftables.ChainHookPrerouting, dnatPriority, dnat),
-		baseChain("dnat-output", nat, nftables.ChainHookOutput, dnatPriority, dnat),
+		baseChain("dnat-prerouting", nat, nftables.ChainHookPrerouting, dnatPriority, incoming),
+		baseChain("dnat-output", nat, nftables.ChainHookOutput, dnatPriority, outgoing),
 		baseChain("forwarded-postrouting", filter, nftables.ChainHookPostrouting, *nftables.ChainPriorityMangle,
 			forwarded),
 		baseChain("snat-postrouting", nat, nftables.ChainHookPostrouting, snatPriority, snat),
@@ -144,6 +152,12 @@ func (f serviceFamily) sourceRule(gateway string) rule {
 	text, restricted := f.notOfRanges()
 	return f.rule(fmt.Sprintf("iifname != %s %s", gateway, text),
 		device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway), restricted)
+}
+
+// everySourceRule is sourceRule for pods, too.
+func (f serviceFamily) everySourceRule() rule {
+	text, restricted := f.notOfRanges()
+	return f.rule(text, restricted)
 }
 
 // wireSourceRule is sourceRule for what the bridge takes from the wire of a physical network, which

@@ -26,10 +26,12 @@ type Services struct {
 	// all other external addresses it takes the ports of Services alone, because the rest may
 	// belong to any host: another node's, a router's, the API server's.
 	Announced []netip.Addr
-	// MarkForwarded says that all clients are marked that the host does not send itself, not those
-	// of ClusterIPs alone, and by their TTL: for backends that tell clients of node ports from the
-	// host by that only.
-	MarkForwarded bool
+	// ByAddress says that the bridge balances by address and port alone, whatever the client, and
+	// leads what is not for pods back to the kernel (OVN). So the kernel marks all clients that the
+	// host does not send itself, not those of ClusterIPs alone, and by their TTL; it translates to
+	// endpoints that are no pods; it leads clients inside and outside to different addresses where
+	// a policy gives them different endpoints; and it judges pods, too, by source ranges.
+	ByAddress bool
 	// Floating are those of Announced that the bridge takes from the wire of a physical network, to
 	// which it gives the answers. Cluster are the prefixes that no client on such a wire is in.
 	Floating []netip.Addr
@@ -52,14 +54,17 @@ type ServicePort struct {
 	// SourceRanges are the only sources that may use LoadBalancerIPs, among clients from outside
 	// and the host's own processes; none of this family: all may.
 	SourceRanges []netip.Prefix
-	// ExternalLocal says that endpoints see the addresses of clients from outside.
-	ExternalLocal bool
+	// ExternalLocal says that endpoints see the addresses of clients from outside, InternalLocal
+	// that ClusterIP leads to the node's endpoints only.
+	ExternalLocal, InternalLocal bool
 	// Unserved says that clients are refused.
 	Unserved bool
+	// Hosts are endpoints that the kernel translates to itself.
+	Hosts HostEndpoints
 }
 
 func (s Services) equal(o Services) bool {
-	return s.Native == o.Native && s.MarkForwarded == o.MarkForwarded && slices.Equal(s.Ranges, o.Ranges) &&
+	return s.Native == o.Native && s.ByAddress == o.ByAddress && slices.Equal(s.Ranges, o.Ranges) &&
 		slices.Equal(s.NodePortAddresses, o.NodePortAddresses) &&
 		slices.Equal(s.Announced, o.Announced) && slices.Equal(s.Floating, o.Floating) &&
 		slices.Equal(s.Cluster, o.Cluster) &&
@@ -69,6 +74,7 @@ func (s Services) equal(o Services) bool {
 func (p ServicePort) equal(o ServicePort) bool {
 	return p.Protocol == o.Protocol && p.IPv6 == o.IPv6 && p.Port == o.Port && p.NodePort == o.NodePort &&
 		p.ClusterIP == o.ClusterIP &&
-		p.ExternalLocal == o.ExternalLocal && p.Unserved == o.Unserved && slices.Equal(p.ExternalIPs, o.ExternalIPs) &&
+		p.ExternalLocal == o.ExternalLocal && p.InternalLocal == o.InternalLocal && p.Hosts.equal(o.Hosts) &&
+		p.Unserved == o.Unserved && slices.Equal(p.ExternalIPs, o.ExternalIPs) &&
 		slices.Equal(p.LoadBalancerIPs, o.LoadBalancerIPs) && slices.Equal(p.SourceRanges, o.SourceRanges)
 }

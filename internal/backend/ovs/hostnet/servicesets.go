@@ -58,6 +58,14 @@ func serviceFamilies(g Gateway) []serviceFamily {
 	return all
 }
 
+// nodePortHop stands for the bridge's node ports, in the family of an address.
+func nodePortHop(like netip.Addr) netip.Addr {
+	if like.Is6() {
+		return datapath.NodePortIPv6
+	}
+	return datapath.NodePortIPv4
+}
+
 func (f serviceFamily) has(a netip.Addr) bool { return a.IsValid() && a.Is6() == f.ipv6 }
 
 // kernelServices are the contents of one family's sets.
@@ -73,6 +81,12 @@ type kernelServices struct {
 	floating, cluster []netipx.IPRange
 
 	nodePorts, external, preserve, reject, restricted, allowed map[string]string
+
+	// byAddress is that of Services. Only then the rest matters.
+	byAddress bool
+	// within are frontends that lead clients inside to another one than those outside.
+	within map[string]string
+	hosts  hostTranslation
 }
 
 // servicesOf sorts all Services' ports into one family's sets. own are the host's addresses.
@@ -82,6 +96,7 @@ func servicesOf(s Services, f serviceFamily, own map[netip.Addr]bool) kernelServ
 		nodePorts: map[string]string{}, external: map[string]string{}, preserve: map[string]string{},
 		reject:     map[string]string{},
 		restricted: map[string]string{}, allowed: map[string]string{},
+		byAddress: s.ByAddress, within: map[string]string{}, hosts: newHostTranslation(),
 	}
 	inside := slices.Clone(s.Ranges)
 	led := []netip.Prefix{f.bridge}
@@ -125,6 +140,32 @@ func (k *kernelServices) port(p *ServicePort) {
 	k.externalAddresses(p, p.ExternalIPs, instead)
 	k.externalAddresses(p, p.LoadBalancerIPs, instead)
 	k.restrict(p)
+	if k.byAddress {
+		k.leadWithin(p)
+		k.hosts.port(p, k.f)
+	}
+}
+
+// leadWithin leads clients inside to the ClusterIP, where a policy keeps those outside on the node.
+func (k *kernelServices) leadWithin(p *ServicePort) {
+	if !p.ExternalLocal || p.InternalLocal || !k.f.has(p.ClusterIP) {
+		return
+	}
+	cluster := endpoint(p.ClusterIP, p.Port)
+	if p.NodePort != 0 {
+		k.within[frontend(k.f.hop, p.Protocol, p.NodePort)] = cluster
+	}
+	for _, a := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
+		if k.f.has(a) {
+			k.within[frontend(a, p.Protocol, p.Port)] = cluster
+		}
+	}
+}
+
+// byNodePort says that an address that is led to the bridge whole leads to the node port all the
+// same: the bridge has the address for clients inside alone, or for none.
+func (k *kernelServices) byNodePort(p *ServicePort) bool {
+	return k.byAddress && p.NodePort != 0 && (p.ExternalLocal || len(ranges(p.SourceRanges, k.f.is)) > 0)
 }
 
 // frontend notes what happens to packets for an address and a port that the bridge knows.
@@ -141,7 +182,7 @@ func (k *kernelServices) externalAddresses(p *ServicePort, all []netip.Addr, ins
 	for _, a := range all {
 		switch {
 		case !k.f.has(a):
-		case k.whole[a]:
+		case k.whole[a] && !k.byNodePort(p):
 			k.frontend(p, a, p.Port, p.ExternalLocal)
 		case instead != "":
 			k.external[frontend(a, p.Protocol, p.Port)] = instead
@@ -181,7 +222,7 @@ func (k kernelServices) sets(nodePortAddresses []netip.Prefix) []set {
 	n, addr := k.f.name, k.f.addr
 	protoPort := concat(nftables.TypeInetProto, nftables.TypeInetService)
 	at := concat(addr, nftables.TypeInetProto, nftables.TypeInetService)
-	return []set{
+	list := []set{
 		{name: "services" + n, key: addr, ranges: k.led},
 		{name: "clusterips" + n, key: addr, ranges: k.inside},
 		{name: "floating" + n, key: addr, ranges: k.floating},
@@ -196,6 +237,12 @@ func (k kernelServices) sets(nodePortAddresses []netip.Prefix) []set {
 		{name: "allowed" + n, key: concat(addr, nftables.TypeInetProto, nftables.TypeInetService, addr), kind: runs,
 			elements: k.allowed},
 	}
+	if k.byAddress {
+		list = append(list, set{name: "within" + n, key: at, value: concat(addr, nftables.TypeInetService), kind: keys,
+			elements: k.within})
+		list = append(list, k.hosts.sets(k.f)...)
+	}
+	return list
 }
 
 func (f serviceFamily) is(a netip.Addr) bool { return a.Is6() == f.ipv6 }

@@ -390,7 +390,7 @@ func TestMarkForwarded(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		d := bothFamilies()
 		d.Services = Services{
-			Native: true, Ranges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, MarkForwarded: all,
+			Native: true, Ranges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, ByAddress: all,
 		}
 		p := newServicePlan(d, serviceFamilies(d.Gateway), nil)
 		marked, led := 0, 0

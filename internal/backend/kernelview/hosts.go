@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelview
+
+import (
+	"slices"
+
+	"go4.org/netipx"
+
+	"coelan.io/coelan/internal/backend/ovs/hostnet"
+	"coelan.io/coelan/internal/intent"
+)
+
+// addHosts gives ports, those of a Service, the endpoints that are no pods. Where a client has some
+// of both kinds, the kernel chooses among these alone.
+func (h *Services) addHosts(v intent.NodeService, ports []hostnet.ServicePort) {
+	for i, p := range v.Ports {
+		cluster, outside := p.Endpoints, p.Endpoints
+		if v.InternalLocal {
+			cluster = p.LocalEndpoints
+		}
+		if v.ExternalLocal {
+			outside = p.LocalEndpoints
+		}
+		ports[i].Hosts = hostnet.HostEndpoints{
+			Cluster: h.hosts(cluster), Inside: h.hosts(p.Endpoints), Outside: h.hosts(outside),
+			Sticky: v.AffinitySeconds > 0,
+		}
+	}
+}
+
+func (h *Services) hosts(endpoints []intent.Endpoint) []intent.Endpoint {
+	return slices.DeleteFunc(slices.Clone(endpoints), func(e intent.Endpoint) bool {
+		return h.pods != nil && h.pods.Contains(e.Address)
+	})
+}
+
+// kernelKnows says whether a Service's addresses mean something to the nodes' kernels.
+func kernelKnows(s *intent.State, v intent.NodeService) bool { return Shared(s, v.Router) }
+
+// podAddresses are those of all pods that the nodes' kernels know. A prefix that is not valid holds
+// none.
+func podAddresses(s *intent.State) *netipx.IPSet {
+	var b netipx.IPSetBuilder
+	for _, p := range clusterPrefixes(s) {
+		b.AddPrefix(p)
+	}
+	pods, _ := b.IPSet()
+	return pods
+}
+
+func serviceKeys(s *intent.State) (keys []string) {
+	for v := range s.NodeServices().All() {
+		keys = append(keys, v.Namespace+"/"+v.Name)
+	}
+	return keys
+}

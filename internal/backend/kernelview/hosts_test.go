@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelview
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"coelan.io/coelan/internal/intent"
+)
+
+// The kernel translates to endpoints that are no pods, in whichever order Services, nodes and
+// Networks come, where the bridge balances by address alone.
+func TestEndpointsThatAreNoPods(t *testing.T) {
+	service := intent.NodeService{Namespace: "default", Name: "kubernetes", Router: "default", Ports: []intent.NodeServicePort{{
+		Protocol: intent.TCP, Port: 443, ClusterIP: addr("10.96.0.1"), Endpoints: []intent.Endpoint{
+			{Address: addr("10.60.0.5"), Port: 6443}, {Address: addr("10.244.1.9"), Port: 6443}, {Address: addr("192.0.2.1"), Port: 6443},
+		},
+	}}}
+	store, h, plain := intent.NewStore(), NewServicesByAddress(), NewServices()
+	for _, step := range []struct {
+		name   string
+		change func(*intent.Tx)
+		want   []string
+	}{
+		{"a Service of a Router that is not known", func(tx *intent.Tx) {
+			tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.NativeServices})
+			tx.SetNodeService(service)
+		}, nil},
+		{"a Router", func(tx *intent.Tx) { tx.SetRouter(intent.Router{Name: "default", ID: 1, Shared: true}) },
+			[]string{"10.60.0.5", "10.244.1.9", "192.0.2.1"}},
+		{"a node with pods", func(tx *intent.Tx) {
+			tx.SetNode(intent.Node{Name: "n1", Subnets: []intent.Subnet{
+				{Network: "default", Prefix: netip.MustParsePrefix("10.244.1.0/24"), Gateway: addr("10.244.1.1")},
+			}})
+		}, []string{"10.60.0.5", "192.0.2.1"}},
+		{"a Network", func(tx *intent.Tx) {
+			tx.SetNetwork(intent.Network{Name: "shop", ID: 5, Router: "default", Subnets: []intent.NetworkSubnet{
+				{Prefix: netip.MustParsePrefix("10.60.0.0/16"), Gateway: addr("10.60.0.1")},
+			}})
+		}, []string{"192.0.2.1"}},
+		{"policy Local without an endpoint on the node", func(tx *intent.Tx) {
+			local := service
+			local.InternalLocal, local.ExternalLocal = true, true
+			tx.SetNodeService(local)
+		}, nil},
+		{"a private Router", func(tx *intent.Tx) {
+			other := service
+			other.Router = "red"
+			tx.SetNodeService(other)
+		}, nil},
+	} {
+		s, err := store.Update(func(tx *intent.Tx) error { step.change(tx); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		ports := h.Of(s).Ports
+		for _, e := range ports[0].Hosts.Cluster {
+			got = append(got, e.Address.String())
+		}
+		if !slices.Equal(got, step.want) {
+			t.Errorf("%s: %v, want %v", step.name, got, step.want)
+		}
+		if n := len(plain.Of(s).Ports[0].Hosts.Cluster); n > 0 {
+			t.Errorf("%s: %d endpoints where the bridge balances", step.name, n)
+		}
+	}
+}
