@@ -28,8 +28,8 @@ type Options struct {
 	PodCIDRs func(node int) []string
 	// Configure changes the agents' configuration before they start.
 	Configure func(*config.Config)
-	// Policies has agents enforce policies, which the test gives them by Lab.Policies: all pods are
-	// closed until it does.
+	// Policies has agents, or OVN, enforce policies, which the test gives them by
+	// Lab.PublishPolicies: all pods are closed until it does.
 	Policies bool
 	// Binaries is the directory of coelan-agent and coelan-cni of another release;
 	// empty: those under test.
@@ -47,7 +47,7 @@ type Lab struct {
 	Nodes   []*Node
 	Outside *Host
 	API     *API
-	// Policies are there if Options ask for them, and so is OVN.
+	// Policies are there if Options ask for them, but for OVN, and so is OVN.
 	Policies *Policies
 	OVN      *OVN
 
@@ -112,7 +112,7 @@ func (l *Lab) build(ctx context.Context) (err error) {
 	}
 	l.API = newAPI()
 	l.API.addServiceRanges(l.options.Families)
-	if l.options.Policies {
+	if l.options.Policies && !l.options.OVN {
 		if err := l.startPolicies(); err != nil {
 			return err
 		}

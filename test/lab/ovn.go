@@ -24,7 +24,8 @@ type OVN struct {
 	// stop ends what writes into the northbound database.
 	stop func()
 	// kill ends each of the programs, by its name.
-	kill map[OVNProgram]func()
+	kill     map[OVNProgram]func()
+	policies clusterPolicies
 
 	mu      sync.Mutex
 	failure error

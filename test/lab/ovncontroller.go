@@ -30,7 +30,7 @@ import (
 )
 
 // Resume has the northbound database be as the objects of the API say, as the controller does, also
-// again after Stop. Policies are off.
+// again after Stop.
 func (o *OVN) Resume() error {
 	ctrl.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
@@ -53,10 +53,16 @@ func (o *OVN) Resume() error {
 		return fmt.Errorf("objects for OVN's rows: %w", err)
 	}
 	log := slog.New(slog.DiscardHandler)
+	mode, known := intent.UnenforcedPolicies, make(chan struct{})
+	if o.lab.options.Policies {
+		mode = intent.EnforcedPolicies
+		close(known)
+	}
 	source := clusterintent.New(clusterintent.Options{
 		Log: log, Informers: objects, Monitor: heartbeat.New(heartbeat.Bound),
+		Policies: &o.policies, PoliciesKnown: known,
 		Settings: clusterintent.Settings{
-			Mapping: config.MapFlat, SNAT: intent.SNAT{Enabled: true}, PolicyMode: intent.UnenforcedPolicies,
+			Mapping: config.MapFlat, SNAT: intent.SNAT{Enabled: true}, PolicyMode: mode,
 			NodeAddress: names.ManagementAddress,
 		},
 	})

@@ -35,9 +35,14 @@ type Options struct {
 	Monitor   *heartbeat.Monitor
 	// Policies compute what the cluster has to know of policies; PoliciesKnown is closed when they
 	// know all that there is.
-	Policies      *policy.Publisher[*policy.Engine]
+	Policies      Policies
 	PoliciesKnown <-chan struct{}
 	Settings
+}
+
+// Policies publish what nodes have to know. *policy.Publisher does.
+type Policies interface {
+	Subscribe(node string, s policy.Subscriber) (cancel func())
 }
 
 // Settings are those of the agents that intent depends on.
