@@ -8,6 +8,7 @@ package ovntest
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,9 +28,9 @@ const timeout = time.Minute
 
 // OVN is two databases and perhaps ovn-northd.
 type OVN struct {
-	t   testing.TB
-	Dir string
-	nb  *exec.Cmd
+	Daemons
+	t  testing.TB
+	nb *exec.Cmd
 }
 
 // Start runs the databases until the test ends.
@@ -39,7 +40,7 @@ func Start(t testing.TB) *OVN {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &OVN{t: t, Dir: dir}
+	o := newOVN(t, dir)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -49,46 +50,56 @@ func Start(t testing.TB) *OVN {
 		o.create(db)
 	}
 	o.StartNB()
-	o.daemon("ovsdb-server", o.file("sb"), "--remote=p"+o.Remote("sb"))
+	o.must(o.Serve("sb"))
 	return o
 }
 
-// create makes a database with the one row of its global table, which the first writer would make.
+// newOVN runs nothing yet. Its programs end with the test.
+func newOVN(t testing.TB, dir string) *OVN {
+	o := &OVN{t: t}
+	o.Daemons = Daemons{Dir: dir, Start: func(cmd *exec.Cmd) error {
+		return o.start(cmd, func(fn func() error) error { return fn() })
+	}}
+	return o
+}
+
 func (o *OVN) create(db string) {
-	schema := map[string]string{"nb": "OVN_Northbound", "sb": "OVN_Southbound"}[db]
-	o.run("ovsdb-tool", "create", o.file(db), filepath.Join(schemas, "ovn-"+db+".ovsschema"))
-	o.run("ovsdb-tool", "transact", o.file(db),
-		fmt.Sprintf(`[%q,{"op":"insert","table":"%s_Global","row":{}}]`, schema, strings.ToUpper(db)))
+	o.t.Helper()
+	if err := o.Create(o.t.Context(), db); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *OVN) must(cmd *exec.Cmd, err error) *exec.Cmd {
+	o.t.Helper()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return cmd
 }
 
 // Northd runs ovn-northd until the test ends.
 func (o *OVN) Northd() {
-	o.daemon("ovn-northd", "--ovnnb-db="+o.Remote("nb"), "--ovnsb-db="+o.Remote("sb"))
+	o.t.Helper()
+	o.must(o.Daemons.Northd())
 }
 
 // Controller runs ovn-controller for an Open vSwitch until the test ends: a chassis of that name.
 func (o *OVN) Controller(ovs *ovstest.OVS, name string) {
 	o.t.Helper()
-	if _, err := ovs.Vsctl(o.t.Context(), "set", "open_vswitch", ".", "external_ids:system-id="+name,
-		"external_ids:ovn-remote="+o.Remote("sb"), "external_ids:ovn-encap-type=geneve",
-		"external_ids:ovn-encap-ip=127.0.0.1", "external_ids:ovn-bridge-datapath-type="+ovs.Datapath); err != nil {
+	chassis := o.ChassisOf(name, netip.AddrFrom4([4]byte{127, 0, 0, 1}), ovs.Datapath)
+	if _, err := ovs.Vsctl(o.t.Context(), chassis...); err != nil {
 		o.t.Fatal(err)
 	}
-	cmd := ovs.Command(context.Background(), "ovn-controller", "unix:"+ovs.DBSocket())
-	cmd.Env = append(cmd.Environ(), "OVN_RUNDIR="+o.Dir, "OVS_RUNDIR="+ovs.Dir)
-	o.start(cmd, ovs.Do)
+	there := o.Daemons
+	there.Start = func(cmd *exec.Cmd) error { return o.start(cmd, ovs.Do) }
+	o.must(there.Controller(ovs.Dir, ovs.DBSocket()))
 }
-
-// Remote is where a database listens: nb or sb.
-func (o *OVN) Remote(db string) string { return "unix:" + filepath.Join(o.Dir, db+".sock") }
-
-func (o *OVN) file(db string) string { return filepath.Join(o.Dir, db+".db") }
 
 // StartNB runs the server of the northbound database, with more remotes and options if any.
 func (o *OVN) StartNB(args ...string) {
 	o.t.Helper()
-	o.nb = o.daemon("ovsdb-server", append([]string{
-		o.file("nb"), "--remote=p" + o.Remote("nb"), "--unixctl=" + filepath.Join(o.Dir, "nb.ctl")}, args...)...)
+	o.nb = o.must(o.Serve("nb", append([]string{"--unixctl=" + filepath.Join(o.Dir, "nb.ctl")}, args...)...))
 	o.run("ovsdb-client", "wait", o.Remote("nb"), "OVN_Northbound", "connected")
 }
 
@@ -119,7 +130,7 @@ func (o *OVN) signal(s syscall.Signal) {
 func (o *OVN) WipeNB() {
 	o.t.Helper()
 	o.StopNB()
-	if err := os.Remove(o.file("nb")); err != nil {
+	if err := os.Remove(o.File("nb")); err != nil {
 		o.t.Fatal(err)
 	}
 	o.create("nb")
@@ -129,7 +140,7 @@ func (o *OVN) WipeNB() {
 // SaveNB returns the content of the northbound database's file, for RestoreNB.
 func (o *OVN) SaveNB() []byte {
 	o.t.Helper()
-	data, err := os.ReadFile(o.file("nb"))
+	data, err := os.ReadFile(o.File("nb"))
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -140,7 +151,7 @@ func (o *OVN) SaveNB() []byte {
 func (o *OVN) RestoreNB(data []byte) {
 	o.t.Helper()
 	o.StopNB()
-	if err := os.WriteFile(o.file("nb"), data, 0o600); err != nil {
+	if err := os.WriteFile(o.File("nb"), data, 0o600); err != nil {
 		o.t.Fatal(err)
 	}
 	o.StartNB()
@@ -202,26 +213,17 @@ func (o *OVN) run(program string, args ...string) string {
 	return string(out)
 }
 
-// daemon starts a program that ends with the test.
-func (o *OVN) daemon(program string, args ...string) *exec.Cmd {
-	o.t.Helper()
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "OVN_RUNDIR="+o.Dir, "OVS_RUNDIR="+o.Dir)
-	o.start(cmd, func(fn func() error) error { return fn() })
-	return cmd
-}
-
 // start starts a program that ends with the test, where in says.
-func (o *OVN) start(cmd *exec.Cmd, in func(func() error) error) {
-	o.t.Helper()
+func (o *OVN) start(cmd *exec.Cmd, in func(func() error) error) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := in(cmd.Start); err != nil {
-		o.t.Fatalf("start %s: %v", cmd.Path, err)
+		return err
 	}
 	o.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_, _ = cmd.Process.Wait()
 	})
+	return nil
 }
 
 // Member is one server of a RAFT cluster.
@@ -238,22 +240,21 @@ func StartCluster(t testing.TB) []*Member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &OVN{t: t, Dir: dir}
+	o := newOVN(t, dir)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	const size = 3
 	members := make([]*Member, size)
 	var first string
 	for i := range members {
-		file, raft := o.file(fmt.Sprint("nb", i)), "unix:"+filepath.Join(dir, fmt.Sprint("raft", i))
+		file, raft := o.File(fmt.Sprint("nb", i)), "unix:"+filepath.Join(dir, fmt.Sprint("raft", i))
 		if i == 0 {
 			first = raft
 			o.run("ovsdb-tool", "create-cluster", file, filepath.Join(schemas, "ovn-nb.ovsschema"), raft)
 		} else {
 			o.run("ovsdb-tool", "join-cluster", file, "OVN_Northbound", raft, first)
 		}
-		m := &Member{Remote: "unix:" + filepath.Join(dir, fmt.Sprint("nb", i, ".sock"))}
-		m.cmd = o.daemon("ovsdb-server", file, "--remote=p"+m.Remote,
-			"--unixctl="+filepath.Join(dir, fmt.Sprint("ctl", i)))
+		m := &Member{Remote: o.Remote(fmt.Sprint("nb", i))}
+		m.cmd = o.must(o.Serve(fmt.Sprint("nb", i), "--unixctl="+filepath.Join(dir, fmt.Sprint("ctl", i))))
 		o.run("ovsdb-client", "wait", m.Remote, "OVN_Northbound", "connected")
 		members[i] = m
 	}

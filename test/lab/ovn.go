@@ -13,14 +13,15 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/ovntest"
 )
 
 // OVN is OVN on a lab's nodes, as Debian has it: both databases and ovn-northd, and ovn-controller
 // on each node. With agents, the northbound database is as the API's objects say; without, nothing
 // is there but what tests write.
 type OVN struct {
-	lab *Lab
-	dir string
+	lab     *Lab
+	daemons ovntest.Daemons
 	// stop ends what writes into the northbound database.
 	stop func()
 	// kill ends each of the programs, by its name.
@@ -41,29 +42,23 @@ const (
 	OVNNorthd     OVNProgram = "northd"
 )
 
-// ovnSchemas is where Debian's ovn-common puts the databases' schemas.
-const ovnSchemas = "/usr/share/ovn"
-
 // ovnTimeout bounds every wait for one of OVN's programs.
 const ovnTimeout = time.Minute
 
 // startOVN runs the databases and ovn-northd until the lab ends.
 func (l *Lab) startOVN(ctx context.Context) error {
-	o := &OVN{lab: l, dir: filepath.Join(l.dir, "ovn"), stop: func() {}, kill: map[OVNProgram]func(){}}
+	dir := filepath.Join(l.dir, "ovn")
+	o := &OVN{
+		lab: l, daemons: ovntest.Daemons{Dir: dir, Start: logged(l.Outside, dir)}, stop: func() {},
+		kill: map[OVNProgram]func(){},
+	}
 	l.OVN = o
-	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for db, schema := range map[OVNProgram]string{OVNNorthbound: "OVN_Northbound", OVNSouthbound: "OVN_Southbound"} {
-		// The first writer makes the one row of the global table: a change that is made meanwhile
-		// would wait forever.
-		row := fmt.Sprintf(`[%q,{"op":"insert","table":"%s_Global","row":{}}]`, schema, strings.ToUpper(string(db)))
-		for _, args := range [][]string{
-			{"create", o.file(db), filepath.Join(ovnSchemas, fmt.Sprintf("ovn-%s.ovsschema", db))}, {"transact", o.file(db), row},
-		} {
-			if out, err := exec.CommandContext(ctx, "ovsdb-tool", args...).CombinedOutput(); err != nil {
-				return fmt.Errorf("OVN's %s database: %w: %s", db, err, out)
-			}
+	for _, db := range []OVNProgram{OVNNorthbound, OVNSouthbound} {
+		if err := o.daemons.Create(ctx, string(db)); err != nil {
+			return err
 		}
 	}
 	for _, p := range []OVNProgram{OVNNorthbound, OVNSouthbound, OVNNorthd} {
@@ -77,17 +72,15 @@ func (l *Lab) startOVN(ctx context.Context) error {
 	return o.Resume()
 }
 
-func (o *OVN) file(db OVNProgram) string { return filepath.Join(o.dir, string(db)+".db") }
-
 // Start starts one of the programs, which ends with the lab. It must not run.
 func (o *OVN) Start(p OVNProgram) error {
-	program, args := "ovsdb-server", []string{o.file(p), "--remote=p" + o.Remote(string(p))}
-	if p == OVNNorthd {
-		program, args = "ovn-northd", []string{"--ovnnb-db=" + o.Remote("nb"), "--ovnsb-db=" + o.Remote("sb")}
+	start := o.daemons.Northd
+	if p != OVNNorthd {
+		start = func() (*exec.Cmd, error) { return o.daemons.Serve(string(p)) }
 	}
-	kill, err := o.killable(o.lab.Outside, o.dir, program, args...)
+	cmd, err := start()
 	if err == nil {
-		o.kill[p] = kill
+		o.kill[p] = killable(cmd)
 	}
 	return err
 }
@@ -96,30 +89,24 @@ func (o *OVN) Start(p OVNProgram) error {
 func (o *OVN) Kill(p OVNProgram) { o.kill[p]() }
 
 // Remote is where a database listens: nb or sb.
-func (o *OVN) Remote(db string) string { return "unix:" + filepath.Join(o.dir, db+".sock") }
+func (o *OVN) Remote(db string) string { return o.daemons.Remote(db) }
 
-// daemon starts one of OVN's programs, which ends with the host.
-func (o *OVN) daemon(h *Host, runDir, program string, args ...string) (*exec.Cmd, error) {
-	log, err := os.OpenFile(filepath.Join(runDir, program+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return nil, err
+// logged starts programs that end with a host, and leaves what they print in a directory.
+func logged(h *Host, dir string) func(*exec.Cmd) error {
+	return func(cmd *exec.Cmd) error {
+		file := filepath.Join(dir, filepath.Base(cmd.Path)+".log")
+		log, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		cmd.Stdout, cmd.Stderr = log, log
+		return h.Start(cmd)
 	}
-	defer log.Close()
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+runDir, "OVN_RUNDIR="+runDir)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := h.Start(cmd); err != nil {
-		return nil, fmt.Errorf("start %s on %s: %w", program, h.Name, err)
-	}
-	return cmd, nil
 }
 
-// killable starts one of OVN's programs, and returns what kills it and waits until it is gone.
-func (o *OVN) killable(h *Host, runDir, program string, args ...string) (kill func(), err error) {
-	cmd, err := o.daemon(h, runDir, program, args...)
-	if err != nil {
-		return nil, err
-	}
+// killable returns what kills a program that runs, and waits until it is gone.
+func killable(cmd *exec.Cmd) (kill func()) {
 	exited := make(chan struct{})
 	go func() {
 		_ = cmd.Wait() // it is killed
@@ -128,7 +115,7 @@ func (o *OVN) killable(h *Host, runDir, program string, args ...string) (kill fu
 	return func() {
 		_ = cmd.Process.Kill() // fails only if it is gone already
 		<-exited
-	}, nil
+	}
 }
 
 // Nbctl changes the northbound database and waits until all nodes have followed.
@@ -157,14 +144,12 @@ func (n *Node) bootOVN(ctx context.Context) error {
 	if n.lab.options.Datapath == config.DatapathNetdev {
 		// Else each interface that appears on the node costs tunnels a few milliseconds, while
 		// ovs-vswitchd reads the kernel's routes anew.
-		if _, err := n.OVS.Appctl(ctx, "ovs/route/add", n.Addresses[0].Masked().String(), physicalBridge); err != nil {
+		if err := n.addRoute(ctx); err != nil {
 			return err
 		}
 	}
-	if _, err := n.OVS.Vsctl(ctx, "set", "open_vswitch", ".", "external_ids:system-id="+n.Name,
-		"external_ids:ovn-remote="+n.lab.OVN.Remote("sb"), "external_ids:ovn-encap-type=geneve",
-		fmt.Sprintf("external_ids:ovn-encap-ip=%q", n.Addresses[0].Addr()),
-		"external_ids:ovn-bridge-datapath-type="+n.OVS.Datapath); err != nil {
+	chassis := n.lab.OVN.daemons.ChassisOf(n.Name, n.Addresses[0].Addr(), n.OVS.Datapath)
+	if _, err := n.OVS.Vsctl(ctx, chassis...); err != nil {
 		return err
 	}
 	if err := n.StartOVNController(); err != nil {
@@ -174,13 +159,30 @@ func (n *Node) bootOVN(ctx context.Context) error {
 	return err
 }
 
+// addRoute tells ovs-vswitchd the way to the other nodes, as soon as it knows the node's address.
+func (n *Node) addRoute(ctx context.Context) error {
+	for {
+		_, err := n.OVS.Appctl(ctx, "ovs/route/add", n.Addresses[0].Masked().String(), physicalBridge)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 // StartOVNController starts the node's ovn-controller, which ends with the node.
 func (n *Node) StartOVNController() error {
-	kill, err := n.lab.OVN.killable(n.Host, n.ovsDir(), "ovn-controller", "unix:"+n.OVS.DBSocket())
+	daemons := n.lab.OVN.daemons
+	daemons.Start = logged(n.Host, n.ovsDir())
+	cmd, err := daemons.Controller(n.ovsDir(), n.OVS.DBSocket())
 	if err != nil {
-		return err
+		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	n.controller = kill
+	n.controller = killable(cmd)
 	return nil
 }
 
