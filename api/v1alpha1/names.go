@@ -56,6 +56,9 @@ const (
 	// AnnotationAuditDenied on a namespace has agents log what policies deny of its pods and Ports,
 	// if it is "true".
 	AnnotationAuditDenied = "coelan.io/audit-denied"
+	// AnnotationLogicalSwitch on a Network is, with the backend ovn, the name of a Logical_Switch
+	// that another system has made. Ports of the Network are on it.
+	AnnotationLogicalSwitch = "coelan.io/logical-switch"
 	// FinalizerInUse keeps a Network, Router or LoadBalancerPool until nothing uses it.
 	FinalizerInUse = "coelan.io/in-use"
 

@@ -32,6 +32,8 @@ type Network struct {
 	MTU    int // of interfaces, in bytes; 0: the most that the node's network takes
 	DNS    DNS
 	DHCP   DHCP
+	// LogicalSwitch is the name of OVN's switch of another system that it is on; empty: none.
+	LogicalSwitch string
 }
 
 // DNS is what interfaces on a Network are told of name servers.
@@ -249,7 +251,7 @@ func (n Network) equal(o Network) bool {
 	return slices.Equal(n.Subnets, o.Subnets) && slices.EqualFunc(n.Pools, o.Pools, Pool.equal) &&
 		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
 		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN &&
-		n.Leased == o.Leased && n.MTU == o.MTU && n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
+		n.Leased == o.Leased && n.MTU == o.MTU && n.LogicalSwitch == o.LogicalSwitch && n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
 }
 
 func (p Pool) equal(o Pool) bool {

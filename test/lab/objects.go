@@ -244,6 +244,11 @@ func (a *API) ChangeNetwork(name string, change func(*v1alpha1.NetworkSpec)) err
 	return alter(a, networks, name, func(n *v1alpha1.Network) { change(&n.Spec) })
 }
 
+// AnnotateNetwork publishes other annotations of a Network.
+func (a *API) AnnotateNetwork(name string, annotations map[string]string) error {
+	return alter(a, networks, name, func(n *v1alpha1.Network) { n.Annotations = annotations })
+}
+
 // alter publishes an object as a change makes it of the one there is.
 func alter[T any, P interface {
 	*T

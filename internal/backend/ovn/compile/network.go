@@ -89,6 +89,11 @@ func (k networkKind) Compile(s *intent.State, key string, u *nb.Unit) {
 			return
 		}
 	}
+	if n.LogicalSwitch != "" && !perNode {
+		// Its gateway and its wire are the other system's, too.
+		u.Add("Network/"+key, &nb.LogicalSwitch{Name: n.LogicalSwitch, Adopted: true})
+		return
+	}
 	sw := u.Add("Network/"+key, &nb.LogicalSwitch{Name: k.cluster.Switch(name, node)})
 	if n.Physical != "" {
 		k.wire(n, sw, u)

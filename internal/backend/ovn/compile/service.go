@@ -195,7 +195,7 @@ func (b balancer) spanning(s *intent.State) []nb.Ref {
 	}
 	var places []nb.Ref
 	for n := range s.NetworksOf(b.service.Router) {
-		if !n.FromNodes() {
+		if !n.FromNodes() && n.LogicalSwitch == "" {
 			places = append(places, switchRef(n.Name, ""))
 		}
 	}

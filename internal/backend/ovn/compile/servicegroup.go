@@ -76,7 +76,7 @@ func (k balancingKind) Compile(s *intent.State, key string, u *nb.Unit) {
 // atSwitch gives a switch its groups; node is empty for one that spans nodes.
 func (balancingKind) atSwitch(s *intent.State, network, node string, u *nb.Unit) {
 	n, ok := s.Networks().Get(network)
-	if !ok || n.Router == "" || node == "" && n.FromNodes() {
+	if !ok || n.Router == "" || n.LogicalSwitch != "" || node == "" && n.FromNodes() {
 		return
 	}
 	also := spanningSwitches

@@ -14,6 +14,9 @@ type LogicalSwitch struct {
 	Copp               *string           `ovsdb:"copp" nb:"Copp"`
 	OtherConfig        map[string]string `ovsdb:"other_config"`
 	ExternalIDs        map[string]string `ovsdb:"external_ids"`
+	// Adopted says that it is another system's switch of that name: nothing of it is ours but
+	// elements of its sets.
+	Adopted bool `nb:"-"`
 }
 
 // LogicalSwitchPort is a row of the table Logical_Switch_Port.

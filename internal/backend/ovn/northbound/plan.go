@@ -89,6 +89,8 @@ func (p *plan) row(ref nb.Ref) {
 	data, wanted := p.rows.Get(ref)
 	uuids := p.view.owned[ref]
 	switch {
+	case wanted && isAdopted(data):
+		p.join(ref, data)
 	case wanted && len(uuids) == 0:
 		p.insert(ref, data)
 	case wanted:
@@ -98,6 +100,9 @@ func (p *plan) row(ref nb.Ref) {
 		uuids = uuids[1:]
 	}
 	if !nb.TableNamed(ref.Table).Root {
+		if !wanted {
+			p.leave(uuids)
+		}
 		return // a row that is not a root goes when its parent lets go of it
 	}
 	for _, uuid := range uuids {
@@ -108,7 +113,7 @@ func (p *plan) row(ref nb.Ref) {
 // parts adds what a row lacks of some elements, and takes away what it has too much of them.
 func (p *plan) parts(ref nb.Ref, elements map[nb.ColumnValue]bool) {
 	data, wanted := p.rows.Get(ref)
-	uuid := p.view.uuid(ref)
+	uuid := p.uuid(ref)
 	actual := p.view.rows[uuid]
 	if !wanted || actual == nil {
 		return // it goes, or comes, as a whole
@@ -147,6 +152,10 @@ func (p *plan) insert(ref nb.Ref, data model.Model) string {
 		return name
 	}
 	t := nb.TableOf(data)
+	if isAdopted(data) {
+		p.refused[ref] = absent(data)
+		return ""
+	}
 	if uuid := p.view.stranger(t.Name, nameOf(t, data)); uuid != "" {
 		p.refused[ref] = fmt.Errorf("%s %s: the northbound database has a row of this name, %s, without %s=%s in "+
 			"its external_ids: rename or remove it",
@@ -195,7 +204,7 @@ func (p *plan) hold(ref nb.Ref) (held bool) {
 
 // there is what to refer to a row by that is there or being inserted.
 func (p *plan) there(ref nb.Ref) string {
-	if uuid := p.view.uuid(ref); uuid != "" {
+	if uuid := p.uuid(ref); uuid != "" {
 		return uuid
 	}
 	return p.named[ref]

@@ -176,6 +176,73 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// Ports of a Network join the switch of another system that it names. Nothing else of the switch
+// changes, and it stays when they go, whether the controller sees that or not.
+func TestStrangersSwitch(t *testing.T) {
+	o := ovntest.Start(t)
+	o.Nbctl("ls-add", "neutron-1", "--", "set", "logical_switch", "neutron-1", "other_config:mcast_snoop=true", "--",
+		"lsp-add", "neutron-1", "vm", "--", "lsp-set-addresses", "vm", "0a:00:00:00:00:01 10.70.0.77")
+	switchRow := func() string {
+		return o.Nbctl("--columns=name,other_config,external_ids,load_balancer,load_balancer_group", "list", "logical_switch", "neutron-1")
+	}
+	before := switchRow()
+	w := world()
+	without := stateOf(w)
+	w.Networks = append(w.Networks, intent.Network{Name: "legacy", Router: "spare", Subnets: []intent.NetworkSubnet{subnet("10.70.0.0/16")},
+		LogicalSwitch: "neutron-1"})
+	w.Ports = append(w.Ports, port("legacy", "a", "legacy", "n1", "10.70.0.2"), port("legacy", "b", "legacy", "n2", "10.70.0.3"))
+	remotes := []string{o.Remote("nb")}
+	c := start(t, remotes, stateOf(w), nil)
+	c.synced()
+	has := func(what, want string) {
+		t.Helper()
+		var ports []string
+		for _, p := range lines(o.Nbctl("lsp-list", "neutron-1")) {
+			if strings.HasPrefix(p, "(") {
+				ports = append(ports, strings.Trim(p, "()"))
+			}
+		}
+		slices.Sort(ports)
+		if got := strings.Join(ports, " "); got != want {
+			t.Errorf("%s: the switch has %s, want %s", what, got, want)
+		}
+		if now := switchRow(); now != before {
+			t.Errorf("%s: the switch was\n%s\nand is\n%s", what, before, now)
+		}
+	}
+	has("at first", "legacy/a legacy/b vm")
+	if got := o.Nbctl("ls-list"); strings.Contains(got, "net-legacy") {
+		t.Errorf("there is a switch beside it: %s", got)
+	}
+	c.stop()
+	c = start(t, remotes, stateOf(w), nil)
+	c.synced()
+	if n := c.client.Transactions(); n != 0 {
+		t.Errorf("a restart wrote %d transactions, not 0", n)
+	}
+	o.Nbctl("lsp-del", "legacy/a")
+	for c.client.Transactions() == 0 {
+		c.until("the port is back", func(error) bool { return true })
+	}
+	has("after a port was deleted", "legacy/a legacy/b vm")
+	w.Ports = w.Ports[:len(w.Ports)-1]
+	c.set(stateOf(w))
+	c.synced()
+	has("after a Port has gone", "legacy/a vm")
+
+	o.Nbctl("ls-del", "neutron-1")
+	c.fails("has no Logical_Switch neutron-1 of another system", nil)
+	o.Nbctl("ls-add", "neutron-1", "--", "set", "logical_switch", "neutron-1", "other_config:mcast_snoop=true")
+	c.synced()
+	before = switchRow()
+	has("after it was made anew", "legacy/a")
+	o.Nbctl("lsp-add", "neutron-1", "vm")
+	c.stop()
+	c = start(t, remotes, without, nil)
+	c.synced()
+	has("after the Network has gone while there was no controller", "vm")
+}
+
 // One pod more is one transaction with a row and elements.
 func TestOnePodMore(t *testing.T) {
 	o := ovntest.Start(t)

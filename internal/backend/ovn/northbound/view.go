@@ -24,8 +24,9 @@ type view struct {
 	rows map[string]model.Model // by UUID
 	refs map[string]nb.Ref      // of our rows, by UUID
 	// owned are our rows by key: usually one. That one counts which came first.
-	owned map[nb.Ref][]string
-	named map[nb.Ref]map[string]bool // UUIDs of all rows by table and name
+	owned   map[nb.Ref][]string
+	named   map[nb.Ref]map[string]bool // UUIDs of all rows by table and name
+	foreign map[string]bool            // UUIDs of Logical_Switches that are not ours
 	// dirty are our rows that are no longer as they were when they were compared.
 	dirty map[nb.Ref]*nb.Change
 	// gone are the rows that went since the last call of expect.
@@ -35,7 +36,7 @@ type view struct {
 func newView(cluster names.Cluster, changed trigger.Trigger) *view {
 	return &view{
 		cluster: cluster, trigger: changed, rows: map[string]model.Model{}, refs: map[string]nb.Ref{},
-		owned: map[nb.Ref][]string{}, named: map[nb.Ref]map[string]bool{}, dirty: map[nb.Ref]*nb.Change{},
+		owned: map[nb.Ref][]string{}, named: map[nb.Ref]map[string]bool{}, foreign: map[string]bool{}, dirty: map[nb.Ref]*nb.Change{},
 	}
 }
 
@@ -79,7 +80,13 @@ func (v *view) set(table string, row model.Model) {
 		}
 		v.named[at][uuid] = true
 	}
-	if key := v.key(t, row); key != "" {
+	key := v.key(t, row)
+	if t.Name == switches && key == "" {
+		v.foreign[uuid] = true
+	} else {
+		delete(v.foreign, uuid)
+	}
+	if key != "" {
 		ref := nb.Ref{Table: t.Name, Key: key}
 		v.own(uuid, ref)
 		v.differs(t, ref, old, row)
@@ -181,6 +188,7 @@ func (v *view) remove(t *nb.Table, uuid string) {
 	if row := v.rows[uuid]; row != nil {
 		v.unname(t, uuid, row)
 		delete(v.rows, uuid)
+		delete(v.foreign, uuid)
 	}
 	if v.gone != nil {
 		v.gone[uuid] = true
