@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,14 +20,15 @@ import (
 func newClusterStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show every node's agent: Open vSwitch, ports, tunnels, last sync, errors",
+		Short: "Show every node's agent: Open vSwitch, ports, tunnels, last sync, errors; and how far OVN is behind",
 		Args:  cobra.NoArgs,
 	}
 	flags := addClusterFlags(c)
 	flags.addNodeFlag(c)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
-		return flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
+		withOVN := false
+		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
 			s, err := diagnose.Status(cmd.Context(), agents, node)
 			switch {
 			case err != nil:
@@ -35,10 +37,42 @@ func newClusterStatusCommand() *cobra.Command {
 				return printJSON(out, s)
 			}
 			printNodeStatus(out, s)
+			withOVN = withOVN || s.Backend == string(config.OVNBackend)
 			return nil
 		})
+		if flags.json || flags.node != "" || !withOVN {
+			return err
+		}
+		return errors.Join(err, flags.printOVN(cmd))
 	}
 	return c
+}
+
+// printOVN says how long OVN takes to follow.
+func (f *clusterFlags) printOVN(cmd *cobra.Command) error {
+	cluster, _, err := f.connect()
+	if err != nil {
+		return err
+	}
+	p, err := cluster.OVN(cmd.Context())
+	if err != nil {
+		return fmt.Errorf("how far OVN is behind: %w", err)
+	}
+	if p != nil {
+		fmt.Fprintf(cmd.OutOrStdout(), "OVN: %s\n", progressOf(*p))
+	}
+	return nil
+}
+
+// progressOf says how long ovn-northd and the chassis took, or that they did not follow.
+func progressOf(p agentapi.OVNProgress) string {
+	after := func(name string, took *time.Duration) string {
+		if took == nil {
+			return fmt.Sprintf("%s NOT within %s", name, p.Waited.Round(time.Millisecond))
+		}
+		return fmt.Sprintf("%s within %s", name, took.Round(time.Millisecond))
+	}
+	return after("ovn-northd follows", p.Northd) + ", " + after("all chassis", p.Chassis)
 }
 
 func printNodeStatus(w io.Writer, s agentapi.Status) {

@@ -10,6 +10,16 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
+// OVNProgress is how long OVN takes to follow a change of its northbound database.
+type OVNProgress struct {
+	// Northd is until ovn-northd had written the southbound database, Chassis until the
+	// ovn-controllers of all nodes had followed; nil: they had not when the wait ended.
+	Northd  *time.Duration `json:"northd,omitempty"`
+	Chassis *time.Duration `json:"chassis,omitempty"`
+	// Waited is how long the wait was.
+	Waited time.Duration `json:"waited"`
+}
+
 // PolicyStatus is how policies are enforced on a node.
 type PolicyStatus struct {
 	// Mode is enforced or off.

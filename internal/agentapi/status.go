@@ -15,11 +15,13 @@ type Status struct {
 	Ready   bool      `json:"ready"`
 	// Conditions are the reasons why a condition is not met, by its name; empty for
 	// one that is met.
-	Conditions    map[string]string `json:"conditions"`
-	OVS           OVSStatus         `json:"ovs"`
-	Encapsulation string            `json:"encapsulation"`
-	TunnelIP      string            `json:"tunnelIP,omitempty"`
-	MTU           int               `json:"mtu"`
+	Conditions map[string]string `json:"conditions"`
+	// Backend is the configuration's backend.type.
+	Backend       string    `json:"backend,omitempty"`
+	OVS           OVSStatus `json:"ovs"`
+	Encapsulation string    `json:"encapsulation"`
+	TunnelIP      string    `json:"tunnelIP,omitempty"`
+	MTU           int       `json:"mtu"`
 	// Configuration says which NodeNetworkConfig holds.
 	Configuration ConfigurationStatus `json:"configuration"`
 	PodCIDRs      []netip.Prefix      `json:"podCIDRs"`

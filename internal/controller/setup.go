@@ -3,10 +3,12 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/controller/clusterintent"
 	"coelan.io/coelan/internal/controller/loadbalancers"
@@ -29,15 +31,17 @@ func setup(
 		Log: o.Log, Distribution: distribution, Progress: progress, Namespace: o.LeaderElectionNamespace,
 		BindAddress: o.PolicyBindAddress, TokenFile: o.PolicyTokenFile, Interval: o.PolicyInterval, Socket: o.Socket,
 	}
+	var runner *ovn.Runner
 	if o.OVN != nil {
 		policyOptions.NodeAddress = names.ManagementAddress
+		policyOptions.OVN = func(ctx context.Context) (agentapi.OVNProgress, error) { return runner.Progress(ctx) }
 	}
 	p, err := policies.Setup(m, a, monitor, policyOptions)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}
 	if o.OVN != nil {
-		if err := setupOVN(m, a, o, distribution, p, monitor); err != nil {
+		if runner, err = setupOVN(m, a, o, distribution, p, monitor); err != nil {
 			return nil, fmt.Errorf("backend ovn: %w", err)
 		}
 	}
@@ -64,7 +68,7 @@ func setup(
 func setupOVN(
 	m manager.Manager, a *reconcile.Access, o Options, distribution *policies.Distribution, feed *policies.Feed,
 	monitor *heartbeat.Monitor,
-) error {
+) (*ovn.Runner, error) {
 	source := clusterintent.New(clusterintent.Options{
 		Log: o.Log, Informers: m.GetCache(), Monitor: monitor,
 		Policies: distribution.Engine, PoliciesKnown: feed.Known(),
@@ -78,10 +82,10 @@ func setupOVN(
 		Hub: distribution.Hub, Access: a, Monitor: monitor,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := m.Add(source); err != nil {
-		return err
+		return nil, err
 	}
-	return runner.Setup(m)
+	return runner, runner.Setup(m)
 }

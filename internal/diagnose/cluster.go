@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/policy"
 )
 
@@ -125,30 +126,40 @@ func (c *Cluster) ask(ctx context.Context, what, pod string, command []string, o
 	return nil
 }
 
-// Policies are what has become of all policies. The controllers that are Ready are
-// asked, until one gives an answer that can be read.
-func (c *Cluster) Policies(ctx context.Context) ([]policy.EnforcementStatus, error) {
+// Policies are what has become of all policies.
+func (c *Cluster) Policies(ctx context.Context) (statuses []policy.EnforcementStatus, err error) {
+	err = c.askControllers(ctx, "/v1/policies", &statuses)
+	return statuses, err
+}
+
+// OVN is how long OVN takes to follow; nil if the backend is another.
+func (c *Cluster) OVN(ctx context.Context) (progress *agentapi.OVNProgress, err error) {
+	err = c.askControllers(ctx, "/v1/ovn", &progress)
+	return progress, err
+}
+
+// askControllers asks the controllers that are Ready, until one gives an answer that can be read.
+func (c *Cluster) askControllers(ctx context.Context, path string, answer any) error {
 	list, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
 	if err != nil {
-		return nil, fmt.Errorf("list the controllers' pods: %w", err)
+		return fmt.Errorf("list the controllers' pods: %w", err)
 	}
 	var errs []error
 	for _, pod := range list.Items {
 		if !isReady(pod) {
 			continue
 		}
-		var statuses []policy.EnforcementStatus
-		err := c.ask(ctx, "controller", pod.Name, []string{controllerBinary, "query", "/v1/policies"}, &statuses)
+		err := c.ask(ctx, "controller", pod.Name, []string{controllerBinary, "query", path}, answer)
 		if err == nil {
-			return statuses, nil
+			return nil
 		}
 		errs = append(errs, err)
 	}
 	if errs == nil {
-		return nil, fmt.Errorf("namespace %s has no controller that is Ready: see kubectl -n %[1]s get pods -l %s",
+		return fmt.Errorf("namespace %s has no controller that is Ready: see kubectl -n %[1]s get pods -l %s",
 			c.namespace, controllerSelector)
 	}
-	return nil, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 func isReady(p corev1.Pod) bool {

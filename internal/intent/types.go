@@ -251,7 +251,8 @@ func (n Network) equal(o Network) bool {
 	return slices.Equal(n.Subnets, o.Subnets) && slices.EqualFunc(n.Pools, o.Pools, Pool.equal) &&
 		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
 		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN &&
-		n.Leased == o.Leased && n.MTU == o.MTU && n.LogicalSwitch == o.LogicalSwitch && n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
+		n.Leased == o.Leased && n.MTU == o.MTU && n.LogicalSwitch == o.LogicalSwitch &&
+		n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
 }
 
 func (p Pool) equal(o Pool) bool {

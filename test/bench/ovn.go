@@ -70,7 +70,8 @@ func measureOVNPods(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	interfaces, err := monitorRows(ctx, "unix:"+with.Nodes[0].OVS.DBSocket(), "Open_vSwitch", "Interface", "external_ids")
+	database := "unix:" + with.Nodes[0].OVS.DBSocket()
+	interfaces, err := monitorRows(ctx, database, "Open_vSwitch", "Interface", "external_ids")
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,8 @@ func ovnPort(node, number int) intent.Port {
 	a := nth(netip.MustParseAddr("10.128.0.0"), node*256+number+2)
 	return intent.Port{
 		ID: "crowd/" + name, Namespace: "crowd", Pod: name, UID: name, Object: name, Interface: "eth0",
-		Network: intent.DefaultNetworkName, Node: fmt.Sprint("n", node), Addresses: []netip.Addr{a}, MAC: reserved.PodMAC(a),
+		Network: intent.DefaultNetworkName, Node: fmt.Sprint("n", node),
+		Addresses: []netip.Addr{a}, MAC: reserved.PodMAC(a),
 	}
 }
 

@@ -19,6 +19,7 @@ func (d *Diagnostics) status() agentapi.Status {
 	s := agentapi.Status{
 		Node: d.Node, Version: version.String(), Since: d.Since,
 		Ready: d.Conditions.Ready() == nil, Conditions: d.Conditions.All(),
+		Backend:       string(d.Config.Backend.Type),
 		Encapsulation: string(d.Config.Encapsulation), MTU: local.MTU, PodCIDRs: own.Prefixes(),
 		Peers: []agentapi.Peer{}, Policies: d.policyStatus(),
 		Problems: slices.Concat(d.Problems(), d.Services.Problems()),

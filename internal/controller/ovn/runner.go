@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/backend/ovn/compile"
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
@@ -84,6 +85,11 @@ func New(o Options) (*Runner, error) {
 	r.client = northbound.New(to)
 	r.metrics = newMetrics(r)
 	return r, nil
+}
+
+// Progress measures how long OVN takes to follow. It is an error in replicas that do not lead.
+func (r *Runner) Progress(ctx context.Context) (agentapi.OVNProgress, error) {
+	return r.client.Progress(ctx)
 }
 
 // NeedLeaderElection says that the leader alone writes.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/localapi"
 	"coelan.io/coelan/internal/policy"
@@ -17,7 +19,11 @@ import (
 type diagnostics struct {
 	socket   string
 	policies *Feed
+	ovn      func(context.Context) (agentapi.OVNProgress, error) // nil: the backend is another
 }
+
+// followTimeout bounds the wait for OVN to follow.
+const followTimeout = 5 * time.Second
 
 // NeedLeaderElection says that every replica does it.
 func (d *diagnostics) NeedLeaderElection() bool { return false }
@@ -40,6 +46,20 @@ func (d *diagnostics) handler() http.Handler {
 		default:
 			http.Error(w, "not all policies are known yet", http.StatusServiceUnavailable)
 		}
+	})
+	mux.HandleFunc("GET /v1/ovn", func(w http.ResponseWriter, r *http.Request) {
+		if d.ovn == nil {
+			localapi.Answer(w, nil)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), followTimeout)
+		defer cancel()
+		progress, err := d.ovn(ctx)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		localapi.Answer(w, progress)
 	})
 	return mux
 }

@@ -352,7 +352,7 @@ func TestStanding(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "run", "c.sock")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	d := &diagnostics{socket, p}
+	d := &diagnostics{socket: socket, policies: p}
 	l, err := localapi.Listen(ctx, d.socket)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@
 package policies
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/policy"
@@ -48,6 +50,8 @@ type Options struct {
 	Interval time.Duration
 	// Socket is the unix socket of the diagnostics; empty: none.
 	Socket string
+	// OVN answers the diagnostics about OVN's progress; nil: the backend is another.
+	OVN func(context.Context) (agentapi.OVNProgress, error)
 	// NodeAddress is the address in a node's subnet that pods see its processes by, beside the
 	// gateway; nil: there is none.
 	NodeAddress func(subnet netip.Prefix) (netip.Addr, bool)
@@ -66,7 +70,7 @@ func Setup(m manager.Manager, a *reconcile.Access, monitor *heartbeat.Monitor, o
 	}
 	runnables := []manager.Runnable{p, status}
 	if o.Socket != "" {
-		runnables = append(runnables, &diagnostics{o.Socket, p})
+		runnables = append(runnables, &diagnostics{o.Socket, p, o.OVN})
 	}
 	if o.BindAddress != "0" {
 		api, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())

@@ -23,8 +23,8 @@ func isAdopted(row model.Model) bool {
 }
 
 func absent(row model.Model) error {
-	return fmt.Errorf("the northbound database has no %s %s of another system: make it, or take the annotation from the Network",
-		switches, row.(*nb.LogicalSwitch).Name)
+	return fmt.Errorf("the northbound database has no %s %s of another system: make it, or take the annotation "+
+		"from the Network", switches, row.(*nb.LogicalSwitch).Name)
 }
 
 // uuid is that of a row of ours, or of one that is adopted; empty: there is none.
@@ -72,7 +72,8 @@ func (p *plan) leave(uuids []string) {
 		for _, uuid := range uuids {
 			if slices.Contains(ports, uuid) {
 				p.changes = append(p.changes, p.mutate(switches, sw, ovsdb.Mutation{
-					Column: "ports", Mutator: ovsdb.MutateOperationDelete, Value: p.value(switches, "ports", []string{uuid}),
+					Column: "ports", Mutator: ovsdb.MutateOperationDelete,
+					Value: p.value(switches, "ports", []string{uuid}),
 				}))
 			}
 		}

@@ -59,6 +59,7 @@ type Client struct {
 	changed trigger.Trigger
 	// transactions are how many the database took.
 	transactions atomic.Int64
+	current      atomic.Pointer[session] // nil: none
 }
 
 // New returns a Client that Run lets work.
@@ -111,6 +112,8 @@ func (c *Client) connection(ctx context.Context) error {
 		return c.unreachable(err)
 	}
 	defer s.close()
+	c.current.Store(s)
+	defer c.current.Store(nil)
 	c.o.Log.Info("connected to OVN's northbound database", "remote", s.cli.CurrentEndpoint())
 	go s.probe(ctx, c.o.Probe)
 	w := writer{session: s, client: c, pending: map[nb.Ref]*nb.Change{}, all: true}

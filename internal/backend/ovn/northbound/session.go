@@ -96,7 +96,8 @@ func monitored() (options []client.MonitorOption) {
 		}
 		options = append(options, client.WithTable(row, columns...))
 	}
-	return options
+	global := &nb.NBGlobal{}
+	return append(options, client.WithTable(global, &global.NBCfg, &global.SBCfg, &global.HVCfg))
 }
 
 // probe ends the session when the server does not answer any more.

@@ -5,11 +5,14 @@
 package northbound
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"coelan.io/coelan/internal/backend/ovn/compile"
 	"coelan.io/coelan/internal/backend/ovn/nb"
@@ -241,6 +244,33 @@ func TestStrangersSwitch(t *testing.T) {
 	c = start(t, remotes, without, nil)
 	c.synced()
 	has("after the Network has gone while there was no controller", "vm")
+}
+
+// How far OVN is behind is measured while the Client is connected: with ovn-northd, and without any
+// chassis, which is all of them; and not at all without ovn-northd.
+func TestSyncProgress(t *testing.T) {
+	o := ovntest.Start(t)
+	c := start(t, []string{o.Remote("nb")}, stateOf(world()), nil)
+	c.synced()
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	p, err := c.client.Progress(short)
+	if err != nil || p.Northd != nil || p.Chassis != nil {
+		t.Errorf("without ovn-northd: %+v, %v", p, err)
+	}
+	o.Northd()
+	long, cancel := context.WithTimeout(t.Context(), syncTimeout)
+	defer cancel()
+	if p, err = c.client.Progress(long); err != nil || p.Northd == nil || p.Chassis == nil {
+		t.Errorf("with ovn-northd: %+v, %v", p, err)
+	}
+	if n := c.client.Transactions(); n != 1 {
+		t.Errorf("rows were written in %d transactions, not 1", n)
+	}
+	c.stop()
+	if _, err := c.client.Progress(t.Context()); !errors.Is(err, ErrNotConnected) {
+		t.Errorf("after the end: %v", err)
+	}
 }
 
 // One pod more is one transaction with a row and elements.

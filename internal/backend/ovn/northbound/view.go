@@ -29,6 +29,9 @@ type view struct {
 	foreign map[string]bool            // UUIDs of Logical_Switches that are not ours
 	// dirty are our rows that are no longer as they were when they were compared.
 	dirty map[nb.Ref]*nb.Change
+	// global is the row of NB_Global; newer is closed when there is another one.
+	global nb.NBGlobal
+	newer  chan struct{}
 	// gone are the rows that went since the last call of expect.
 	gone map[string]bool
 }
@@ -36,7 +39,9 @@ type view struct {
 func newView(cluster names.Cluster, changed trigger.Trigger) *view {
 	return &view{
 		cluster: cluster, trigger: changed, rows: map[string]model.Model{}, refs: map[string]nb.Ref{},
-		owned: map[nb.Ref][]string{}, named: map[nb.Ref]map[string]bool{}, foreign: map[string]bool{}, dirty: map[nb.Ref]*nb.Change{},
+		owned: map[nb.Ref][]string{}, named: map[nb.Ref]map[string]bool{},
+		foreign: map[string]bool{}, newer: make(chan struct{}),
+		dirty: map[nb.Ref]*nb.Change{},
 	}
 }
 
@@ -58,6 +63,10 @@ func (v *view) OnDelete(table string, row model.Model) {
 }
 
 func (v *view) set(table string, row model.Model) {
+	if g, ok := row.(*nb.NBGlobal); ok {
+		v.setGlobal(g)
+		return
+	}
 	t := nb.TableNamed(table)
 	if t == nil {
 		return
@@ -212,6 +221,9 @@ func (v *view) fill(rows func(table string) map[string]model.Model) {
 		for _, row := range rows(t.Name) {
 			v.set(t.Name, row)
 		}
+	}
+	for _, row := range rows(globalTable) {
+		v.set(globalTable, row)
 	}
 }
 
