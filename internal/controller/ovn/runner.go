@@ -16,10 +16,10 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/backend/ovn/northbound"
+	"coelan.io/coelan/internal/controller/findings"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/trigger"
 )
 
 // Options are what a Runner is made with. All are needed but where it is said.
@@ -32,7 +32,7 @@ type Options struct {
 	Intent  Intent
 	// Hub has the objects that conditions say are not in effect; the Runner adds those of which OVN
 	// does not do all.
-	Hub     Hub
+	Hub     findings.Hub
 	Access  *reconcile.Access
 	Monitor *heartbeat.Monitor
 }
@@ -44,18 +44,13 @@ type Intent interface {
 	Ready() <-chan struct{}
 }
 
-// Hub is what a Runner needs of a server.Hub.
-type Hub interface {
-	SetUnsupported(objects map[intent.PolicyRef]string)
-}
-
 // Runner writes while the manager runs it. Its methods are safe for concurrent use.
 type Runner struct {
 	Options
 	client   *northbound.Client
 	compiler *compile.Compiler // of the client's goroutine
 	loop     *heartbeat.Loop
-	findings trigger.Trigger // has an element after there are other problems
+	findings *findings.Reporter
 	verdicts *verdicts
 	metrics  *metrics
 
@@ -72,7 +67,7 @@ type Runner struct {
 func New(o Options) (*Runner, error) {
 	r := &Runner{
 		Options: o, compiler: compile.New(compile.Options{Cluster: o.Cluster}), loop: o.Monitor.Loop("ovn"),
-		findings: trigger.New(), verdicts: newVerdicts(),
+		findings: findings.New(o.Log, o.Access, o.Hub), verdicts: newVerdicts(),
 	}
 	to := northbound.Options{Cluster: o.Cluster, Remotes: o.Remotes, Rows: r.rows, Report: r.report, Log: o.Log}
 	if o.TLS != nil {
@@ -107,7 +102,7 @@ func (r *Runner) Start(ctx context.Context) error {
 	r.metrics.register()
 	defer r.metrics.unregister()
 	running.Go(func() { r.followIntent(ctx) })
-	running.Go(func() { r.announce(ctx) })
+	running.Go(func() { r.findings.Run(ctx) })
 	r.client.Run(ctx)
 	return nil
 }
@@ -155,7 +150,6 @@ func (r *Runner) rows() *nb.Rows {
 	if other {
 		r.problems = problems
 		r.publish()
-		r.findings.Fire()
 	}
 	if d := intent.Diff(r.state, state); other || len(d.FloatingIPs)+len(d.EgressPaths) > 0 {
 		r.verdicts.want(state, problems)
@@ -185,6 +179,15 @@ func (r *Runner) report(err error) {
 		r.metrics.written(time.Since(r.since))
 		r.since = time.Time{}
 	}
+}
+
+// publish reports what OVN does not do of objects. r.mu is held.
+func (r *Runner) publish() {
+	var list []findings.Finding
+	for _, p := range r.problems {
+		list = append(list, findings.Finding(p))
+	}
+	r.findings.Set(list, r.failure)
 }
 
 func text(err error) string {

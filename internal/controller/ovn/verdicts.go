@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/controller/findings"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/trigger"
 )
@@ -49,13 +50,13 @@ func newVerdicts() *verdicts {
 func (v *verdicts) want(s *intent.State, problems []nb.Problem) {
 	wanted := map[intent.PolicyRef]string{}
 	for f := range s.FloatingIPs().All() {
-		wanted[objectRef(intent.KindFloatingIP, f.Name)] = ""
+		wanted[findings.RefTo(intent.KindFloatingIP, f.Name)] = ""
 	}
 	for e := range s.EgressPaths().All() {
-		wanted[objectRef(intent.KindEgress, e.Name)] = ""
+		wanted[findings.RefTo(intent.KindEgress, e.Name)] = ""
 	}
 	for _, p := range problems {
-		if ref := refOf(p.Object); v.news[ref.Kind] != nil {
+		if ref := findings.Ref(p.Object); v.news[ref.Kind] != nil {
 			wanted[ref] = p.Message
 		}
 	}
