@@ -42,6 +42,10 @@ TEST_SEQUENTIAL := CGO_ENABLED=0 go test -trimpath
 deps: ## install the Debian packages that are missing (hack/packages.txt)
 	@hack/deps.sh
 
+.PHONY: deps-neutron
+deps-neutron: deps ## install the Debian packages for test-neutron that are missing (hack/packages-neutron.txt)
+	@hack/deps.sh packages-neutron.txt
+
 .PHONY: build
 build: $(COMMANDS:%=bin/%) ## static binaries in bin/
 
@@ -228,6 +232,11 @@ test-ovn: SEED = 0
 test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN, the rows in its databases, and faults at random (root)
 	$(MAKE) integration RUN='^(TestBackendOVN|TestOVN|TestSync|TestStrangers|TestOnePodMore|TestDatabaseUnderIt|TestReadOnly|TestCluster|TestTLS|TestSilence|TestScale|TestMeaning|TestGatewayMeaning|TestPackets)'
 	go test -race -tags integration -count=1 -v -timeout 60m ./test/integration -run '^TestOVNFaults$$' -faults $(FAULTS) -faults-seed $(SEED)
+
+.PHONY: test-neutron
+# A pod's port waits for Neutron: the tests want the machine for themselves.
+test-neutron: deps-neutron ## the backend neutron: whole agents with a real Neutron on OVN (root)
+	go test -tags integration,neutron -count=1 -v -timeout 20m -run '$(or $(RUN),^TestNeutron)' ./test/integration
 
 CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test
 

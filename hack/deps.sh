@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the packages of hack/packages.txt that this machine lacks. The services that some of them bring
+# Installs the packages of hack/packages.txt, or of the lists that are given, that this machine lacks. The services that some of them bring
 # (Open vSwitch, containerd) are not started: every sandbox node runs its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -9,7 +9,7 @@ installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = i
 missing=()
 while read -r package; do
   installed "$package" || missing+=("$package")
-done < <(grep -v '^#' packages.txt)
+done < <(grep -hv '^#' "${@:-packages.txt}")
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 if [ "$(id -u)" != 0 ]; then

@@ -53,6 +53,9 @@ const (
 	// AnnotationNetworkConfig on a node says which NodeNetworkConfig it runs with, since when, and
 	// what it refuses, as JSON. Agents write it, each on its own node.
 	AnnotationNetworkConfig = "coelan.io/network-config"
+	// AnnotationNeutronPort on a node is the UUID of the port of OpenStack's Neutron by which the
+	// node's kernel reaches pods. The controller writes it.
+	AnnotationNeutronPort = "coelan.io/neutron-port"
 	// AnnotationAuditDenied on a namespace has agents log what policies deny of its pods and Ports,
 	// if it is "true".
 	AnnotationAuditDenied = "coelan.io/audit-denied"

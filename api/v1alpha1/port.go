@@ -162,12 +162,30 @@ type PortStatus struct {
 	//
 	// +optional
 	Lease *PortLease `json:"lease,omitempty"`
+	// Neutron is the port in OpenStack that the Port is made into, with the backend neutron.
+	//
+	// +optional
+	Neutron *NeutronPort `json:"neutron,omitempty"`
 	// Conditions: Ready, and Programmed once the backend ovn has not done all of it.
 	//
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NeutronPort is a port of OpenStack's Neutron.
+type NeutronPort struct {
+	// ID is its UUID: the external_ids:iface-id of the interface that is plugged for it.
+	//
+	// +kubebuilder:validation:MaxLength=36
+	// +required
+	ID string `json:"id"`
+	// MAC is its MAC address. While status.mac is another, it is about to be replaced.
+	//
+	// +kubebuilder:validation:MaxLength=17
+	// +required
+	MAC string `json:"mac"`
 }
 
 // PortLease is what a machine said and got when it was last acknowledged its addresses.

@@ -19,6 +19,7 @@ import (
 	"coelan.io/coelan/internal/agent"
 	"coelan.io/coelan/internal/agent/configuration"
 	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/agent/neutronports"
 	"coelan.io/coelan/internal/announce/keyring"
 	"coelan.io/coelan/internal/apiaccess"
 	"coelan.io/coelan/internal/backend"
@@ -102,7 +103,7 @@ func run(ctx context.Context, path, name string) error {
 	defer links.Close()
 	namespace := ownNamespace()
 	options := agent.Options{
-		Backend: backends[cfg.Backend.Type].factory, Links: links, NodeName: name, Cluster: cluster, Events: events,
+		Backend: backends[cfg.Backend.Type].factory(cluster), Links: links, NodeName: name, Cluster: cluster, Events: events,
 		Log: log, Namespace: namespace,
 		Controllers: func(ctx context.Context) client.Controllers {
 			return client.Watch(ctx, cluster.Kubernetes(), namespace, log)
@@ -130,19 +131,33 @@ func run(ctx context.Context, path, name string) error {
 
 // backends implement agents' intent.
 var backends = map[config.BackendType]struct {
-	factory  agent.Factory
+	factory  func(*kube.Client) agent.Factory
 	removals func(context.Context, config.Config) []backend.Removal
 }{
 	config.OVSBackend: {
-		agent.Factory{
-			Conditions: ovs.Conditions(),
-			New:        func(o backend.Options) (agent.Backend, error) { return ovs.New(o) },
+		func(*kube.Client) agent.Factory {
+			return agent.Factory{
+				Conditions: ovs.Conditions(),
+				New:        func(o backend.Options) (agent.Backend, error) { return ovs.New(o) },
+			}
 		}, ovs.Removals,
 	},
 	config.OVNBackend: {
-		agent.Factory{
-			Conditions: node.Conditions(), AllPorts: true,
-			New: func(o backend.Options) (agent.Backend, error) { return node.New(o) },
+		func(*kube.Client) agent.Factory {
+			return agent.Factory{
+				Conditions: node.Conditions(), AllPorts: true,
+				New: func(o backend.Options) (agent.Backend, error) { return node.New(o) },
+			}
+		}, node.Removals,
+	},
+	config.NeutronBackend: {
+		func(cluster *kube.Client) agent.Factory {
+			return agent.Factory{
+				Conditions: node.Conditions(), AllPorts: true,
+				New: func(o backend.Options) (agent.Backend, error) {
+					return node.NewWith(o, neutronports.New(cluster), neutronports.Patience), nil
+				},
+			}
 		}, node.Removals,
 	},
 }

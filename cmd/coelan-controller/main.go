@@ -36,7 +36,7 @@ func main() {
 func command() *cobra.Command {
 	options := controller.DefaultOptions()
 	var kubeconfig, apiServers, vnis, externalIPs string
-	ovn := ovnFlags{}
+	ovn, neutron := ovnFlags{}, neutronFlags{}
 	level := slog.LevelInfo
 	cmd := &cobra.Command{
 		Use:           "coelan-controller",
@@ -57,6 +57,9 @@ func command() *cobra.Command {
 					metricsaccess.Open)
 			}
 			if options.OVN, err = ovn.options(); err != nil {
+				return err
+			}
+			if options.Neutron, err = neutron.options(&ovn); err != nil {
 				return err
 			}
 			options.Log = slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
@@ -90,6 +93,7 @@ func command() *cobra.Command {
 	flags.StringVar(&apiServers, "api-servers", "",
 		"file in which the node's agent remembers where the API servers are; empty: none")
 	ovn.add(flags)
+	neutron.add(flags)
 	cmd.AddCommand(uninstallCommand(), queryCommand())
 	return cmd
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -26,11 +25,12 @@ type ovnFlags struct {
 
 func (f *ovnFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.backend, "backend", "ovs",
-		"what connects pods: ovs (each node's agent alone), or ovn (OVN, whose northbound database the leader writes)")
+		"what connects pods: ovs (each node's agent alone), ovn (OVN, whose northbound database the leader writes), "+
+			"or neutron (OpenStack, whose Neutron the leader asks)")
 	flags.StringVar(&f.northbound, "northbound", "",
 		"servers of OVN's northbound database with commas between them, such as tcp:192.0.2.1:6641 or ssl:[2001:db8::1]:6641")
 	flags.StringVar(&f.cluster, "cluster", "",
-		"name of this cluster in OVN's northbound database, which tells its rows from those of other clusters")
+		"name of this cluster in OVN's northbound database, or in OpenStack, which tells what is its from what other clusters have")
 	flags.StringVar(&f.certificate, "northbound-certificate", "", "file with the certificate for ssl:")
 	flags.StringVar(&f.privateKey, "northbound-private-key", "", "file with the private key for ssl:")
 	flags.StringVar(&f.authority, "northbound-authority", "", "file with the authority of the servers with ssl:")
@@ -46,18 +46,17 @@ func (f *ovnFlags) add(flags *pflag.FlagSet) {
 // options are nil for the backend ovs.
 func (f *ovnFlags) options() (*controller.OVN, error) {
 	switch f.backend {
-	case "ovs":
+	case "ovs", "neutron":
 		if f.northbound != "" {
-			return nil, errors.New("--northbound has no meaning with --backend ovs")
+			return nil, fmt.Errorf("--northbound has no meaning with --backend %s", f.backend)
 		}
 		return nil, nil //nolint:nilnil // without OVN there are no settings of it
 	case "ovn":
 	default:
-		return nil, fmt.Errorf("--backend: is %q, not ovs or ovn", f.backend)
+		return nil, fmt.Errorf("--backend: is %q, not ovs, ovn or neutron", f.backend)
 	}
 	o := &controller.OVN{
 		Northbound: split(f.northbound), AuditDenied: f.auditDenied, PolicyMode: intent.PolicyMode(f.policyMode),
-		SNAT: intent.SNAT{Enabled: f.snat},
 	}
 	if len(o.Northbound) == 0 {
 		return nil, errors.New("--northbound: the backend ovn needs the servers of OVN's northbound database")
@@ -81,18 +80,25 @@ func (f *ovnFlags) options() (*controller.OVN, error) {
 			intent.UnenforcedPolicies)
 	}
 	var err error
-	if o.Cluster, err = names.ParseCluster(f.cluster); err != nil {
-		return nil, fmt.Errorf("--cluster: %w", err)
+	if o.Cluster, o.SNAT, err = f.shared(); err != nil {
+		return nil, err
 	}
-	for _, list := range []struct {
-		flag, text string
-		to         *[]netip.Prefix
-	}{{"--service-cidrs", f.serviceCIDRs, &o.ServiceCIDRs}, {"--snat-exclude-cidrs", f.direct, &o.SNAT.Direct}} {
-		if *list.to, err = controller.ParsePrefixes(list.text); err != nil {
-			return nil, fmt.Errorf("%s: %w", list.flag, err)
-		}
+	if o.ServiceCIDRs, err = controller.ParsePrefixes(f.serviceCIDRs); err != nil {
+		return nil, fmt.Errorf("--service-cidrs: %w", err)
 	}
 	return o, nil
+}
+
+// shared are the settings that the backends ovn and neutron have.
+func (f *ovnFlags) shared() (cluster names.Cluster, snat intent.SNAT, err error) {
+	if cluster, err = names.ParseCluster(f.cluster); err != nil {
+		return "", snat, fmt.Errorf("--cluster: %w", err)
+	}
+	snat.Enabled = f.snat
+	if snat.Direct, err = controller.ParsePrefixes(f.direct); err != nil {
+		return "", snat, fmt.Errorf("--snat-exclude-cidrs: %w", err)
+	}
+	return cluster, snat, nil
 }
 
 func split(text string) (list []string) {

@@ -19,13 +19,16 @@ type BackendType string
 const (
 	OVSBackend BackendType = "ovs" // each agent programs its node's Open vSwitch
 	OVNBackend BackendType = "ovn" // the controller writes OVN's northbound database
+	// NeutronBackend has the controller make networks and ports of OpenStack's Neutron, which
+	// writes OVN's northbound database.
+	NeutronBackend BackendType = "neutron"
 )
 
 // Backend says what brings about what Coelan's objects ask for.
 type Backend struct {
 	Type BackendType `json:"type"`
-	// Cluster is the name of this cluster among those that share OVN's northbound database; empty:
-	// it is the only one, or the first.
+	// Cluster is the name of this cluster among those that share OVN's northbound database, or a
+	// project of OpenStack; empty: it is the only one, or the first.
 	Cluster string `json:"cluster"`
 	// Southbound are the remotes of OVN's southbound database, with commas between them, such as
 	// ssl:192.0.2.1:6642. The agent gives them to its node's ovn-controller, with the node's
@@ -42,9 +45,9 @@ func (c Config) validateBackend() error {
 			return errors.New("backend: cluster and southbound are OVN's: set type to ovn, or leave them out")
 		}
 		return nil
-	case OVNBackend:
+	case OVNBackend, NeutronBackend:
 	default:
-		return fmt.Errorf("backend.type: is %q, not %s or %s", b.Type, OVSBackend, OVNBackend)
+		return fmt.Errorf("backend.type: is %q, not %s, %s or %s", b.Type, OVSBackend, OVNBackend, NeutronBackend)
 	}
 	var errs []error
 	if c.Encapsulation == NoEncap {
@@ -53,6 +56,9 @@ func (c Config) validateBackend() error {
 	if c.Services.Mode == KubeProxy {
 		errs = append(errs, errors.New("services.mode: is kube-proxy, but OVN leads answers between pods past the nodes' "+
 			"kernels, which would have to translate them: set native"))
+	}
+	if b.Type == NeutronBackend && c.Policy.Mode != PoliciesOff {
+		errs = append(errs, errors.New("policy.mode: with the backend neutron no policies are enforced: set off"))
 	}
 	if len(c.Uplinks) > 0 {
 		errs = append(errs, errors.New("uplinks: OVN has bridges of physical networks alone: make the bridge, with the "+

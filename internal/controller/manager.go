@@ -191,7 +191,7 @@ func newManager(ctx context.Context, o Options) (manager.Manager, error) {
 	m, err := ctrl.NewManager(clientConfig(o.REST), ctrl.Options{
 		Scheme: scheme,
 		Logger: logr.FromSlogHandler(o.Log.Handler()),
-		Cache:  cacheOptions(progress, o.OVN != nil),
+		Cache:  cacheOptions(progress, o.OVN != nil || o.Neutron != nil),
 		Controller: config.Controller{
 			// Two controllers in one process, as in tests, have metrics of the same names.
 			SkipNameValidation:    &skip,

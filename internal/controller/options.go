@@ -19,6 +19,7 @@ import (
 
 	"coelan.io/coelan/internal/allocate"
 	"coelan.io/coelan/internal/apiaccess"
+	"coelan.io/coelan/internal/backend/neutron/cloud"
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/northbound"
 	"coelan.io/coelan/internal/config"
@@ -71,6 +72,16 @@ type Options struct {
 
 	// OVN is what the backend ovn needs; nil: the agents have the backend ovs.
 	OVN *OVN
+	// Neutron is what the backend neutron needs; nil: the agents have another one.
+	Neutron *Neutron
+}
+
+// Neutron are the settings of the backend neutron. Policies are not enforced with it.
+type Neutron struct {
+	Cloud cloud.Access
+	// Cluster tells this cluster's resources from those of other clusters.
+	Cluster names.Cluster
+	SNAT    intent.SNAT // the agents'
 }
 
 // OVN are the settings of the backend ovn. But for the first ones they have to be those of the

@@ -13,11 +13,13 @@ import (
 	"coelan.io/coelan/internal/controller/clusterintent"
 	"coelan.io/coelan/internal/controller/loadbalancers"
 	"coelan.io/coelan/internal/controller/networks"
+	"coelan.io/coelan/internal/controller/neutron"
 	"coelan.io/coelan/internal/controller/nodeconfigs"
 	"coelan.io/coelan/internal/controller/ovn"
 	"coelan.io/coelan/internal/controller/policies"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
+	"coelan.io/coelan/internal/intent"
 )
 
 // setup adds to a manager all that the controller decides and serves.
@@ -32,8 +34,10 @@ func setup(
 		BindAddress: o.PolicyBindAddress, TokenFile: o.PolicyTokenFile, Interval: o.PolicyInterval, Socket: o.Socket,
 	}
 	var runner *ovn.Runner
-	if o.OVN != nil {
+	if o.OVN != nil || o.Neutron != nil {
 		policyOptions.NodeAddress = names.ManagementAddress
+	}
+	if o.OVN != nil {
 		policyOptions.OVN = func(ctx context.Context) (agentapi.OVNProgress, error) { return runner.Progress(ctx) }
 	}
 	p, err := policies.Setup(m, a, monitor, policyOptions)
@@ -43,6 +47,11 @@ func setup(
 	if o.OVN != nil {
 		if runner, err = setupOVN(m, a, o, distribution, p, monitor); err != nil {
 			return nil, fmt.Errorf("backend ovn: %w", err)
+		}
+	}
+	if o.Neutron != nil {
+		if err := setupNeutron(m, a, o, distribution, monitor); err != nil {
+			return nil, fmt.Errorf("backend neutron: %w", err)
 		}
 	}
 	err = networks.Setup(m, a, monitor, networks.Options{
@@ -88,4 +97,24 @@ func setupOVN(
 		return nil, err
 	}
 	return runner, runner.Setup(m)
+}
+
+// setupNeutron adds what has OpenStack's Neutron be as the cluster's intent says.
+func setupNeutron(
+	m manager.Manager, a *reconcile.Access, o Options, distribution *policies.Distribution, monitor *heartbeat.Monitor,
+) error {
+	source := clusterintent.New(clusterintent.Options{
+		Log: o.Log, Informers: m.GetCache(), Monitor: monitor,
+		Settings: clusterintent.Settings{
+			Mapping: o.Mapping, ExternalIPs: o.ExternalIPs, SNAT: o.Neutron.SNAT, PolicyMode: intent.UnenforcedPolicies,
+			NodeAddress: names.ManagementAddress,
+		},
+	})
+	if err := m.Add(source); err != nil {
+		return err
+	}
+	return m.Add(neutron.New(neutron.Options{
+		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Intent: source, Informers: m.GetCache(),
+		Access: a, Hub: distribution.Hub, Monitor: monitor,
+	}))
 }

@@ -66,7 +66,8 @@ func (d Daemons) start(cmd *exec.Cmd, runDir string) (*exec.Cmd, error) {
 // ChassisOf are the arguments of ovs-vsctl that make an Open vSwitch a chassis of that name.
 func (d Daemons) ChassisOf(name string, address netip.Addr, datapath string) []string {
 	return []string{
-		"set", "open_vswitch", ".", "external_ids:system-id=" + name, "external_ids:ovn-remote=" + d.Remote("sb"),
+		"set", "open_vswitch", ".", "external_ids:system-id=" + name, "external_ids:hostname=" + name,
+		"external_ids:ovn-remote=" + d.Remote("sb"),
 		"external_ids:ovn-encap-type=geneve", fmt.Sprintf("external_ids:ovn-encap-ip=%q", address),
 		"external_ids:ovn-bridge-datapath-type=" + datapath,
 	}

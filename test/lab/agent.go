@@ -46,6 +46,9 @@ func (n *Node) Config() config.Config {
 	if n.lab.options.OVN {
 		c.Backend.Type, c.Encapsulation = config.OVNBackend, config.Geneve
 	}
+	if n.lab.options.Neutron {
+		c.Backend.Type = config.NeutronBackend
+	}
 	c.CNI = config.CNI{
 		BinDir: n.binDir(), ConfDir: n.confDir(), Socket: filepath.Join(n.runDir(), "cni.sock"),
 		Binary: n.program("coelan-cni"),

@@ -38,6 +38,8 @@ type Options struct {
 	NoAgents bool
 	// OVN runs OVN, and the agents have the backend ovn.
 	OVN bool
+	// Neutron runs OVN and a Neutron on it, and the agents have the backend neutron.
+	Neutron bool
 	// OneCard has nodes boot with their addresses on the network card itself, on either datapath.
 	OneCard bool
 }
@@ -47,9 +49,10 @@ type Lab struct {
 	Nodes   []*Node
 	Outside *Host
 	API     *API
-	// Policies are there if Options ask for them, but for OVN, and so is OVN.
+	// Policies are there if Options ask for them, but for OVN, and so are OVN and Neutron.
 	Policies *Policies
 	OVN      *OVN
+	Neutron  *Neutron
 
 	options Options
 	dir     string
@@ -82,6 +85,7 @@ func Start(ctx context.Context, o Options) (*Lab, error) {
 	if o.Datapath == "" {
 		o.Datapath = Datapath()
 	}
+	o.OVN = o.OVN || o.Neutron
 	if o.Encapsulation == "" {
 		o.Encapsulation = config.VXLAN
 	}
@@ -122,6 +126,11 @@ func (l *Lab) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if l.options.Neutron {
+		if err := l.startNeutron(ctx); err != nil {
+			return err
+		}
+	}
 	for range l.options.Nodes {
 		if _, err := l.AddNode(ctx); err != nil {
 			return err
@@ -135,6 +144,9 @@ func (l *Lab) ReportOn(t testing.TB) {
 	t.Cleanup(func() {
 		if !t.Failed() {
 			return
+		}
+		if l.Neutron != nil {
+			t.Logf("not done by Neutron: %v; its log ends:\n%s", l.Neutron.Unsupported(), l.Neutron.Log())
 		}
 		for _, n := range l.Nodes {
 			t.Logf("node n%d: agent log ends:\n%s", n.index, n.AgentLogTail())
@@ -164,6 +176,9 @@ func (l *Lab) Close() {
 	}
 	if l.Policies != nil {
 		l.Policies.close()
+	}
+	if l.Neutron != nil {
+		l.Neutron.close()
 	}
 	if l.OVN != nil {
 		l.OVN.Stop()

@@ -66,7 +66,7 @@ func (l *Lab) startOVN(ctx context.Context) error {
 			return err
 		}
 	}
-	if l.options.NoAgents {
+	if l.options.NoAgents || l.options.Neutron {
 		return nil
 	}
 	return o.Resume()

@@ -23,9 +23,11 @@ func (c *Client) slim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Node:
 		n := slimNode(o)
-		// Of other nodes it is not read.
-		if value, ok := o.Annotations[v1alpha1.AnnotationNetworkConfig]; ok && o.Name == c.node {
-			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationNetworkConfig, value)
+		// Of other nodes these are not read.
+		for _, key := range []string{v1alpha1.AnnotationNetworkConfig, v1alpha1.AnnotationNeutronPort} {
+			if value, ok := o.Annotations[key]; ok && o.Name == c.node {
+				metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value)
+			}
 		}
 		return n, nil
 	case *corev1.Pod:

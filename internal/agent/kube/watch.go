@@ -48,6 +48,21 @@ func (c *Client) WatchPods(ctx context.Context, update func(Delta[*corev1.Pod]))
 	return follow(ctx, c, informer, podRelevant, update, nil)
 }
 
+// WatchNodePorts is like WatchPods, for the Ports that this agent has made for the pods of its
+// node.
+func (c *Client) WatchNodePorts(ctx context.Context, update func(Delta[*v1alpha1.Port])) error {
+	return follow(ctx, c, informer(c.coelan, Ports, c.madeHere().String(), &v1alpha1.Port{}), changed[*v1alpha1.Port],
+		update, nil)
+}
+
+// WatchOwnNode is like WatchPods, for this node's object.
+func (c *Client) WatchOwnNode(ctx context.Context, update func(Delta[*corev1.Node])) error {
+	own := fields.OneTermEqualSelector(metav1.ObjectNameField, c.node).String()
+	lw := cache.NewFilteredListWatchFromClient(c.api.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll,
+		func(o *metav1.ListOptions) { o.FieldSelector = own })
+	return follow(ctx, c, cache.NewSharedIndexInformer(lw, &corev1.Node{}, 0, nil), nodeRelevant, update, nil)
+}
+
 // WatchObjects watches nodes, namespaces, the kinds of coelan.io and NetworkAttachmentDefinitions
 // until ctx ends. Of the Ports it leaves out those that only their own node needs to know. A kind
 // that the API does not have is asked for again and again, ever more seldom.

@@ -127,15 +127,19 @@ func (c *Client) Port(ctx context.Context, namespace, name string) (*v1alpha1.Po
 	return p, c.coelan.Get().Namespace(namespace).Resource(Ports).Name(name).Do(ctx).Into(p)
 }
 
+// madeHere selects the Ports that this agent has made.
+func (c *Client) madeHere() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedByAgent, v1alpha1.LabelNode: names.LabelValue(c.node),
+	})
+}
+
 // NodePorts asks for the Ports that this agent has made for the pods of its node.
 func (c *Client) NodePorts(ctx context.Context) ([]*v1alpha1.Port, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	selector := labels.SelectorFromSet(labels.Set{
-		v1alpha1.LabelManagedBy: v1alpha1.ManagedByAgent, v1alpha1.LabelNode: names.LabelValue(c.node),
-	})
 	list := &v1alpha1.PortList{}
-	err := c.coelan.Get().Resource(Ports).Param("labelSelector", selector.String()).Do(ctx).Into(list)
+	err := c.coelan.Get().Resource(Ports).Param("labelSelector", c.madeHere().String()).Do(ctx).Into(list)
 	if err != nil {
 		return nil, err
 	}

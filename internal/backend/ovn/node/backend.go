@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -40,9 +41,11 @@ const uplinkFile = "uplink.json"
 // Backend is one node's. New makes it, Open connects it, and Run lets it work.
 type Backend struct {
 	backend.Options
-	cluster names.Cluster
-	wake    trigger.Trigger // starts a reconciliation
-	status  status
+	names LogicalPorts
+	wake  trigger.Trigger // starts a reconciliation
+	// patience is how long an attachment waits until OVN has connected it.
+	patience time.Duration
+	status   status
 
 	// What Open makes.
 	db       database
@@ -53,13 +56,19 @@ type Backend struct {
 	foreign  foreign
 }
 
-// New makes a Backend that is not connected.
+// New makes a Backend that is not connected, for the ports that the controller makes.
 func New(o backend.Options) (*Backend, error) {
 	cluster, err := names.ParseCluster(o.Config.Backend.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("backend.cluster: %w", err)
 	}
-	return &Backend{Options: o, cluster: cluster, wake: trigger.New()}, nil
+	return NewWith(o, clusterPorts{cluster}, installTimeout), nil
+}
+
+// NewWith is New for ports that have other names. An attachment waits for patience until OVN has
+// connected it.
+func NewWith(o backend.Options, ports LogicalPorts, patience time.Duration) *Backend {
+	return &Backend{Options: o, names: ports, patience: patience, wake: trigger.New()}
 }
 
 // database is what the backend needs of Open vSwitch's database. *ovsdb.Client is one.
@@ -107,8 +116,8 @@ func (b *Backend) connect(db database, k kernel, keeper keeper, l links, find fi
 		intent: b.Intent, wake: b.wake,
 	}
 	b.ports = &ports{
-		log: b.Log, bridge: b.Config.Bridge, cluster: b.cluster, intent: b.Intent, attachments: b.Attachments,
-		interfaces: b.Interfaces, hooks: b.Hooks, links: l, db: db, patience: installTimeout,
+		log: b.Log, bridge: b.Config.Bridge, names: b.names, intent: b.Intent, attachments: b.Attachments,
+		interfaces: b.Interfaces, hooks: b.Hooks, links: l, db: db, patience: b.patience,
 	}
 }
 
@@ -130,7 +139,10 @@ func (b *Backend) databaseLost(err error) {
 // the host's state as they are.
 func (b *Backend) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, part := range slices.Concat([]func(context.Context) error{b.reconcileLoop}, b.host.parts()) {
+	parts := []func(context.Context) error{
+		b.reconcileLoop, func(ctx context.Context) error { return b.names.Run(ctx, b.wake.Fire) },
+	}
+	for _, part := range slices.Concat(parts, b.host.parts()) {
 		g.Go(func() error { return part(ctx) })
 	}
 	return g.Wait()

@@ -54,7 +54,7 @@ func (b *Backend) Applied(context.Context, uint64) error { return nil }
 
 // Forwards returns when OVN has connected an attachment.
 func (b *Backend) Forwards(ctx context.Context, at attachment.Attachment, _ uint64) error {
-	return b.ports.awaitInstalled(ctx, b.ports.logical(at))
+	return b.ports.awaitInstalled(ctx, at, func(string) error { return nil })
 }
 
 // Withdrawn returns at once: what OVN has of an attachment goes with its interface.
@@ -192,9 +192,9 @@ func (b *Backend) Findings(ctx context.Context) ([]agentapi.Finding, int, error)
 		switch st, ok := states[at.HostInterface]; {
 		case !ok:
 			found.Add("port", at.HostInterface, "of %s is missing on bridge %s", at.PodRef(), b.Config.Bridge)
-		case st.ExternalIDs[idInterface] != b.ports.logical(at):
+		case b.names.Port(at) != "" && st.ExternalIDs[idInterface] != b.names.Port(at):
 			found.Add("port", at.HostInterface, "of %s is plugged as %s, not as %s", at.PodRef(),
-				st.ExternalIDs[idInterface], b.ports.logical(at))
+				st.ExternalIDs[idInterface], b.names.Port(at))
 		case !st.Ready() || st.ExternalIDs[idInstalled] != "true":
 			found.Add("port", at.HostInterface, "of %s is not connected by OVN: %s", at.PodRef(), st.Error)
 		}

@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
-	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/keymutex"
@@ -41,7 +39,7 @@ const detachTimeout = 3 * time.Second
 type ports struct {
 	log         *slog.Logger
 	bridge      string
-	cluster     names.Cluster
+	names       LogicalPorts
 	intent      *intent.Store
 	attachments *attachment.Store
 	interfaces  *keymutex.Mutex
@@ -67,18 +65,25 @@ type links interface {
 	SetUp(name string) error
 }
 
-// logical is the name of the Logical_Switch_Port that an attachment is plugged into.
-func (p *ports) logical(at attachment.Attachment) string { return p.cluster.Port(at.PortKey()) }
-
-// port is the port of an attachment.
-func (p *ports) port(at attachment.Attachment) ovsdb.Port {
+// port is the port of an attachment, plugged into the Logical_Switch_Port of that name.
+func port(at attachment.Attachment, logical string) ovsdb.Port {
 	return ovsdb.Port{
 		Name: at.HostInterface, AnyNumber: true,
 		ExternalIDs: map[string]string{
-			idInterface: p.logical(at), idMAC: at.MAC.String(), idContainer: at.ContainerID, idIfName: at.IfName,
+			idInterface: logical, idMAC: at.MAC.String(), idContainer: at.ContainerID, idIfName: at.IfName,
 			idPodUID: at.PodUID,
 		},
 	}
+}
+
+// plug is the port that an attachment is to have, given what it has. While the name of its
+// Logical_Switch_Port is not known, that is what it has; false if it has none.
+func (p *ports) plug(at attachment.Attachment, have ovsdb.PortState) (ovsdb.Port, bool) {
+	logical := p.names.Port(at)
+	if logical == "" && have.ExternalIDs[idContainer] == at.ContainerID {
+		logical = have.ExternalIDs[idInterface]
+	}
+	return port(at, logical), logical != ""
 }
 
 // plugged says whether a port is as it should be. What ovn-controller has written is left alone.
@@ -124,37 +129,56 @@ func (p *ports) attach(ctx context.Context, at attachment.Attachment) error {
 		return fmt.Errorf("port %s: %w", at.HostInterface, err)
 	}
 	defer unlock()
-	if err := p.ensurePort(ctx, p.port(at)); err != nil {
-		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
-	}
-	if err := p.links.SetUp(at.HostInterface); err != nil {
-		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
-	}
-	if err := p.awaitInstalled(ctx, p.logical(at)); err != nil {
+	err = p.awaitInstalled(ctx, at, func(logical string) error {
+		if err := p.ensurePort(ctx, port(at, logical)); err != nil {
+			return err
+		}
+		return p.links.SetUp(at.HostInterface)
+	})
+	if err != nil {
 		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
 	}
 	return nil
 }
 
-// awaitInstalled returns when ovn-controller has said of an interface that all of its flows are in
-// place.
-func (p *ports) awaitInstalled(ctx context.Context, logical string) error {
+// awaitInstalled returns when ovn-controller has said of an attachment's interface that all of its
+// flows are in place. It calls plug once the name of the Logical_Switch_Port is known, and again
+// when it is another.
+func (p *ports) awaitInstalled(ctx context.Context, at attachment.Attachment, plug func(logical string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
 	changes, stop := p.db.Watch()
 	defer stop()
-	for {
+	for last := ""; ; {
+		renamed := p.names.Changed()
+		logical := p.names.Port(at)
+		if logical != last {
+			if err := plug(logical); err != nil {
+				return err
+			}
+			last = logical
+		}
 		done, err := p.installed(ctx, logical)
 		if ctx.Err() == nil && (err != nil || done) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("OVN has not connected the port %s: does coelan-controller run, has its northbound database "+
-				"that port, do ovn-northd and this node's ovn-controller run? %w", logical, ctx.Err())
+			return notConnected(at, logical, ctx.Err())
 		case <-changes:
+		case <-renamed:
 		}
 	}
+}
+
+// notConnected says what may be why an attachment's interface is not connected.
+func notConnected(at attachment.Attachment, logical string, err error) error {
+	if logical == "" {
+		return fmt.Errorf("Neutron's port of Port %s is not known: does coelan-controller run, and does Neutron take "+
+			"the port? The Port's Events say: %w", at.PortKey(), err)
+	}
+	return fmt.Errorf("OVN has not connected the port %s: does coelan-controller run, has its northbound database "+
+		"that port, do ovn-northd and this node's ovn-controller run? %w", logical, err)
 }
 
 // installed says whether an interface is connected, be it Coelan's or a guest's.
@@ -167,7 +191,7 @@ func (p *ports) installed(ctx context.Context, logical string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(append(own, guests...), func(s ovsdb.PortState) bool {
+	return logical != "" && slices.ContainsFunc(append(own, guests...), func(s ovsdb.PortState) bool {
 		return s.ExternalIDs[idInterface] == logical && s.ExternalIDs[idInstalled] == "true"
 	}), nil
 }
@@ -192,14 +216,15 @@ func (p *ports) detach(ctx context.Context, at attachment.Attachment) error {
 // check says what an attachment lacks.
 func (p *ports) check(ctx context.Context, at attachment.Attachment) error {
 	have, ok, err := p.find(ctx, at.HostInterface)
+	want, known := p.plug(at, have)
 	switch {
 	case err != nil:
 		return err
 	case !ok:
 		return fmt.Errorf("port %s of %s is missing on bridge %s", at.HostInterface, at.PodRef(), p.bridge)
-	case !plugged(p.bridge, p.port(at), have):
+	case !known || !plugged(p.bridge, want, have):
 		return fmt.Errorf("port %s of %s is not plugged as %s on bridge %s: %s", at.HostInterface, at.PodRef(),
-			p.logical(at), p.bridge, have.Error)
+			want.ExternalIDs[idInterface], p.bridge, have.Error)
 	case have.ExternalIDs[idInstalled] != "true":
 		return fmt.Errorf("OVN has not connected port %s of %s: does ovn-controller run?", at.HostInterface, at.PodRef())
 	}
@@ -222,8 +247,9 @@ func (p *ports) ensure(ctx context.Context) error {
 		if at.IsPort() {
 			continue // another program's interface
 		}
-		if st, ok := state[at.HostInterface]; !ok || !plugged(p.bridge, p.port(at), st) {
-			errs = append(errs, p.repair(ctx, at, ok && st.Actual < 0))
+		st, ok := state[at.HostInterface]
+		if want, known := p.plug(at, st); known && (!ok || !plugged(p.bridge, want, st)) {
+			errs = append(errs, p.repair(ctx, at, want, ok && st.Actual < 0))
 		}
 	}
 	return errors.Join(errs...)
@@ -231,7 +257,7 @@ func (p *ports) ensure(ctx context.Context) error {
 
 // repair makes one port. One that ovs-vswitchd failed to open is removed first: it would not look
 // again by itself.
-func (p *ports) repair(ctx context.Context, at attachment.Attachment, failed bool) error {
+func (p *ports) repair(ctx context.Context, at attachment.Attachment, want ovsdb.Port, failed bool) error {
 	unlock, free := p.interfaces.TryLock(at.HostInterface)
 	if !free {
 		return nil
@@ -249,7 +275,7 @@ func (p *ports) repair(ctx context.Context, at attachment.Attachment, failed boo
 			return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
 		}
 	}
-	if err := p.db.EnsurePorts(ctx, p.bridge, p.port(at)); err != nil {
+	if err := p.db.EnsurePorts(ctx, p.bridge, want); err != nil {
 		return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
 	}
 	p.log.Info("bridge port of a pod repaired", "port", at.HostInterface, "pod", at.PodRef())
@@ -296,13 +322,12 @@ func (p *ports) owned(name string) bool {
 	})
 }
 
-// guests are the interfaces of the bridge that are not Coelan's and say what they are plugged for.
-// With a cluster's name, only those of this cluster are.
+// guests are the interfaces of the bridge that are not Coelan's and are plugged for a Port.
 func (p *ports) guests(ctx context.Context) ([]backend.Guest, error) {
 	found, err := p.db.Interfaces(ctx, p.bridge, idInterface)
 	var guests []backend.Guest
 	for _, i := range found {
-		key, ok := strings.CutPrefix(i.ExternalIDs[idInterface], p.cluster.Port(""))
+		key, ok := p.names.Guest(i.ExternalIDs[idInterface])
 		if ok {
 			guests = append(guests, backend.Guest{Name: i.Name, ID: key, Number: i.Actual})
 		}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
@@ -153,7 +154,12 @@ func (b *Backend) reconcileBridge(ctx context.Context, node intent.Node) error {
 	if err := b.Attachments.Withhold(names.ManagementAddresses(node)...); err != nil {
 		return err
 	}
-	if err := b.ports.ensurePort(ctx, b.management(node)); err != nil {
+	management := b.management(node)
+	if management.ExternalIDs[idInterface] == "" {
+		return fmt.Errorf("node %s has no annotation %s yet: does coelan-controller run, and does Neutron take the node's port?",
+			node.Name, v1alpha1.AnnotationNeutronPort)
+	}
+	if err := b.ports.ensurePort(ctx, management); err != nil {
 		return err
 	}
 	at := slices.IndexFunc(bridges, func(s ovsdb.BridgeState) bool { return s.Name == uplink.Name })
@@ -226,7 +232,7 @@ func (b *Backend) management(node intent.Node) ovsdb.Port {
 	p := ovsdb.Internal(b.Config.GatewayInterface, 0, names.ManagementMAC(addresses).HardwareAddr(),
 		b.Intent.State().Local().MTU)
 	p.AnyNumber = true
-	p.ExternalIDs = map[string]string{idInterface: b.cluster.ManagementPort(node.Name)}
+	p.ExternalIDs = map[string]string{idInterface: b.names.Management(node.Name)}
 	return p
 }
 

@@ -21,16 +21,26 @@ func (b *Backend) Trace(_ context.Context, r agentapi.TraceRequest) (agentapi.Tr
 			continue
 		}
 		network, _ := state.Networks().Get(p.Network)
-		at := ""
-		if network.FromNodes() {
-			at = b.Node
+		logical := b.logical(p)
+		if logical == "" {
+			return agentapi.Trace{}, &backend.BadRequestError{Problem: fmt.Sprintf("the port of %s in Neutron is not known", p.Name())}
 		}
 		return agentapi.Trace{}, &backend.BadRequestError{Problem: fmt.Sprintf(
-			"with the backend ovn, ask OVN where its southbound database is: ovn-trace %s '%s'",
-			b.cluster.Switch(p.Network, at), microflow(b.cluster.Port(p.ObjectKey()), p, r))}
+			"with the backend %s, ask OVN where its southbound database is: %s '%s'",
+			b.Config.Backend.Type, b.names.Trace(network, b.Node), microflow(logical, p, r))}
 	}
 	return agentapi.Trace{}, &backend.BadRequestError{Problem: fmt.Sprintf(
-		"with the backend ovn, a packet is followed from a pod of node %s; %q is none", b.Node, r.From)}
+		"with the backend %s, a packet is followed from a pod of node %s; %q is none", b.Config.Backend.Type, b.Node, r.From)}
+}
+
+// logical is the Logical_Switch_Port of a Port of this node.
+func (b *Backend) logical(p intent.Port) string {
+	for _, at := range b.Attachments.List() {
+		if at.PortKey() == p.ObjectKey() {
+			return b.names.Port(at)
+		}
+	}
+	return ""
 }
 
 // microflow describes the packet in OVN's language (ovn-trace(8)).

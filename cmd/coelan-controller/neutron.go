@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"coelan.io/coelan/internal/backend/neutron/cloud"
+	"coelan.io/coelan/internal/controller"
+)
+
+// neutronFlags are those of the backend neutron. It shares --cluster, --snat and
+// --snat-exclude-cidrs with the backend ovn.
+type neutronFlags struct{ access cloud.Access }
+
+func (f *neutronFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.access.CloudsFile, "clouds-file", "",
+		"with the backend neutron: a file clouds.yaml, which says where keystone is, and as which user it is asked")
+	flags.StringVar(&f.access.Cloud, "cloud", "", "with the backend neutron: name of the cloud in --clouds-file")
+	flags.StringVar(&f.access.Endpoint, "neutron-endpoint", "",
+		"with the backend neutron: URL of a Neutron without keystone, in place of --clouds-file")
+	flags.StringVar(&f.access.Project, "neutron-project", "",
+		"with --neutron-endpoint: the project that resources are of")
+}
+
+// options are nil for other backends.
+func (f *neutronFlags) options(o *ovnFlags) (*controller.Neutron, error) {
+	if o.backend != "neutron" {
+		if f.access != (cloud.Access{}) {
+			return nil, fmt.Errorf("--clouds-file, --cloud, --neutron-endpoint and --neutron-project have no meaning with --backend %s",
+				o.backend)
+		}
+		return nil, nil //nolint:nilnil // without Neutron there are no settings of it
+	}
+	if err := f.access.Validate(); err != nil {
+		return nil, fmt.Errorf("--backend neutron: %w", err)
+	}
+	if o.policyMode != "off" {
+		return nil, errors.New("--policy-mode: with the backend neutron no policies are enforced: set off")
+	}
+	n := &controller.Neutron{Cloud: f.access}
+	var err error
+	n.Cluster, n.SNAT, err = o.shared()
+	return n, err
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package neutronports follows which ports of OpenStack's Neutron the Ports of a node are made
+// into, as the controller writes it into their statuses and into the node's annotation. ML2/OVN
+// gives a Logical_Switch_Port the UUID of its port as its name. The agent itself never asks
+// Neutron.
+package neutronports
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/broadcast"
+	"coelan.io/coelan/internal/intent"
+)
+
+// Patience is how long an attachment waits for its port: Neutron takes a tenth of a second for one,
+// and seconds when many come at once. A call of the container runtime may take a minute.
+const Patience = 50 * time.Second
+
+// Watcher tells of the objects of one node until ctx ends. *kube.Client is one.
+type Watcher interface {
+	WatchNodePorts(ctx context.Context, update func(kube.Delta[*v1alpha1.Port])) error
+	WatchOwnNode(ctx context.Context, update func(kube.Delta[*corev1.Node])) error
+}
+
+// Ports are those of one node. New makes it.
+type Ports struct {
+	api     Watcher
+	changes broadcast.Broadcast
+
+	mu    sync.Mutex
+	ports map[string]*v1alpha1.Port // by namespace/name
+	node  string                    // the port of the node itself; empty: not known
+}
+
+// New returns Ports that know nothing until Run.
+func New(api Watcher) *Ports { return &Ports{api: api, ports: map[string]*v1alpha1.Port{}} }
+
+// Run calls changed after each change, until ctx ends.
+func (p *Ports) Run(ctx context.Context, changed func()) error {
+	note := func(change func()) {
+		p.mu.Lock()
+		change()
+		p.mu.Unlock()
+		p.changes.Send()
+		changed()
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return p.api.WatchNodePorts(ctx, func(d kube.Delta[*v1alpha1.Port]) {
+			note(func() { d.Apply(p.ports, func(o *v1alpha1.Port) string { return o.Namespace + "/" + o.Name }) })
+		})
+	})
+	g.Go(func() error {
+		return p.api.WatchOwnNode(ctx, func(d kube.Delta[*corev1.Node]) {
+			note(func() {
+				for _, n := range d.Set {
+					p.node = n.Annotations[v1alpha1.AnnotationNeutronPort]
+				}
+			})
+		})
+	})
+	return g.Wait()
+}
+
+// Port is the UUID of the port in Neutron that an attachment has; empty: it is not known, or is
+// about to be replaced.
+func (p *Ports) Port(at attachment.Attachment) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.ports[at.PortKey()]
+	if o == nil || o.Status.Neutron == nil || o.Status.Neutron.MAC != at.MAC.String() {
+		return ""
+	}
+	return o.Status.Neutron.ID
+}
+
+// Management is the UUID of the port by which the node's kernel reaches pods; empty: it is not
+// known yet.
+func (p *Ports) Management(string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.node
+}
+
+// Guest finds none: which Port another program's interface is plugged for is Neutron's affair.
+func (*Ports) Guest(string) (string, bool) { return "", false }
+
+// Trace is the command that follows a packet in OVN. It finds the switch by the port.
+func (*Ports) Trace(intent.Network, string) string { return "ovn-trace" }
+
+// Changed is closed when a port may be another than at the time of the call.
+func (p *Ports) Changed() <-chan struct{} { return p.changes.Changed() }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package neutronports
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agent/kube"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/trigger"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// api tells of what is sent to it.
+type api struct {
+	ports chan kube.Delta[*v1alpha1.Port]
+	nodes chan kube.Delta[*corev1.Node]
+}
+
+func (a api) WatchNodePorts(ctx context.Context, update func(kube.Delta[*v1alpha1.Port])) error {
+	return tell(ctx, a.ports, update)
+}
+
+func (a api) WatchOwnNode(ctx context.Context, update func(kube.Delta[*corev1.Node])) error {
+	return tell(ctx, a.nodes, update)
+}
+
+func tell[T any](ctx context.Context, from chan T, update func(T)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case d := <-from:
+			update(d)
+		}
+	}
+}
+
+// Each change wakes what waits, and a port is known as long as it has the MAC of the attachment.
+func TestFollows(t *testing.T) {
+	a := api{make(chan kube.Delta[*v1alpha1.Port]), make(chan kube.Delta[*corev1.Node])}
+	p := New(a)
+	ctx, cancel := context.WithCancel(t.Context())
+	woken, ended := trigger.New(), make(chan error, 1)
+	go func() { ended <- p.Run(ctx, woken.Fire) }()
+	change := func(send func()) {
+		t.Helper()
+		changed := p.Changed()
+		send()
+		for _, c := range []<-chan struct{}{changed, woken} {
+			select {
+			case <-c:
+			case <-time.After(10 * time.Second):
+				t.Fatal("nothing is woken")
+			}
+		}
+	}
+	mac, err := intent.ParseMAC("0a:ce:0a:f4:01:02")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := attachment.Attachment{Spec: attachment.Spec{PodNamespace: "shop", PortName: "web.eth0"}, MAC: mac}
+	object := func(neutron *v1alpha1.NeutronPort) *v1alpha1.Port {
+		return &v1alpha1.Port{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web.eth0"}, Status: v1alpha1.PortStatus{Neutron: neutron},
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		delta kube.Delta[*v1alpha1.Port]
+		want  string
+	}{
+		{"no port yet", kube.Whole([]*v1alpha1.Port{object(nil)}), ""},
+		{"a port", kube.Delta[*v1alpha1.Port]{Set: []*v1alpha1.Port{object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String()})}}, "u1"},
+		{"one that is about to be replaced",
+			kube.Delta[*v1alpha1.Port]{Set: []*v1alpha1.Port{object(&v1alpha1.NeutronPort{ID: "u1", MAC: "0a:ce:0a:f4:01:09"})}}, ""},
+		{"another", kube.Delta[*v1alpha1.Port]{Set: []*v1alpha1.Port{object(&v1alpha1.NeutronPort{ID: "u2", MAC: mac.String()})}}, "u2"},
+		{"the Port is gone", kube.Delta[*v1alpha1.Port]{Gone: []*v1alpha1.Port{object(nil)}}, ""},
+	} {
+		change(func() { a.ports <- tc.delta })
+		if got := p.Port(at); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+	change(func() {
+		a.nodes <- kube.Whole([]*corev1.Node{{ObjectMeta: metav1.ObjectMeta{
+			Name: "n1", Annotations: map[string]string{v1alpha1.AnnotationNeutronPort: "u9"},
+		}}})
+	})
+	if got := p.Management("n1"); got != "u9" {
+		t.Errorf("the node's port: %q", got)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"coelan.io/coelan/internal/backend/neutron/resource"
+)
+
+// create makes a resource.
+func (s *session) create(ctx context.Context, r resource.Ref, attributes map[string]any) (resource.Actual, error) {
+	if r.Kind == resource.Interface {
+		return s.join(ctx, attributes)
+	}
+	if s.doubtful[r] {
+		if a, found, err := s.find(ctx, r); found || err != nil {
+			if err == nil {
+				delete(s.doubtful, r)
+			}
+			return a, err
+		}
+	}
+	c := collections[r.Kind]
+	var answer map[string]map[string]any
+	err := s.do(ctx, http.MethodPost, c.path, map[string]any{c.singular: s.body(r, attributes)}, &answer)
+	s.note(err, r)
+	return actual(answer[c.singular]), err
+}
+
+// body is what makes a resource: its attributes, its owner, and the project.
+func (s *session) body(r resource.Ref, attributes map[string]any) map[string]any {
+	body := map[string]any{"description": s.owner(r), "project_id": s.project}
+	for name, value := range attributes {
+		body[name] = value
+	}
+	return body
+}
+
+// note remembers whether it is known that a call had its effect.
+func (s *session) note(err error, r resource.Ref) {
+	var refused *refusal
+	if errors.As(err, &refused) && !refused.uncertain || err == nil {
+		delete(s.doubtful, r)
+	} else {
+		s.doubtful[r] = true
+	}
+}
+
+// join gives a subnet its place on a router.
+func (s *session) join(ctx context.Context, attributes map[string]any) (resource.Actual, error) {
+	router, _ := attributes["router_id"].(string)
+	var answer map[string]any
+	err := s.do(ctx, http.MethodPut, "routers/"+router+"/add_router_interface",
+		map[string]any{"subnet_id": attributes["subnet_id"]}, &answer)
+	id, _ := answer["port_id"].(string)
+	return resource.Actual{ID: id, Attributes: attributes}, err
+}
+
+// change changes attributes of a resource.
+func (s *session) change(ctx context.Context, r resource.Ref, id string, attributes map[string]any) (resource.Actual, error) {
+	k := r.Kind
+	if k == resource.Routes {
+		k = resource.Router
+	}
+	c := collections[k]
+	var answer map[string]map[string]any
+	err := s.do(ctx, http.MethodPut, c.path+"/"+id, map[string]any{c.singular: attributes}, &answer)
+	a := actual(answer[c.singular])
+	if err == nil && r.Kind == resource.Routes {
+		a = routesOf(a)
+	}
+	return a, err
+}
+
+// remove deletes a resource; that it is gone is no error.
+func (s *session) remove(ctx context.Context, c resource.Call) error {
+	var err error
+	if c.Ref.Kind == resource.Interface {
+		router, _ := c.Attributes["router_id"].(string)
+		err = s.do(ctx, http.MethodPut, "routers/"+router+"/remove_router_interface",
+			map[string]any{"subnet_id": c.Attributes["subnet_id"]}, nil)
+	} else {
+		err = s.do(ctx, http.MethodDelete, collections[c.Ref.Kind].path+"/"+c.ID, nil, nil)
+	}
+	var refused *refusal
+	if errors.As(err, &refused) && refused.gone {
+		return nil
+	}
+	return err
+}
+
+// do makes one call. Its error is a *refusal or an *outage.
+func (s *session) do(ctx context.Context, method, path string, body, answer any) error {
+	s.calls()
+	options := &gophercloud.RequestOpts{
+		JSONBody: body, JSONResponse: answer,
+		OkCodes: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent},
+	}
+	if _, err := s.api.Request(ctx, method, s.api.ServiceURL(path), options); err != nil {
+		return classify(err, time.Now())
+	}
+	return nil
+}

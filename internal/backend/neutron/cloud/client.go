@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/retry"
+	"coelan.io/coelan/internal/trigger"
+)
+
+// ErrUnreachable is wrapped by errors of a Neutron, or a keystone, that cannot be used now.
+var ErrUnreachable = errors.New("Neutron cannot be used")
+
+// Pauses after what did not succeed.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// DefaultResync is how often all is read anew.
+const DefaultResync = time.Minute
+
+// resyncShare bounds the share of the time that reading takes: a Neutron with many ports is read
+// more seldom.
+const resyncShare = 20
+
+// Options of a Client. All are needed but where it is said.
+type Options struct {
+	Access  Access
+	Cluster names.Cluster
+	// Want returns what is wanted now. It is called before each comparison, by the goroutine of
+	// Run.
+	Want func() *resource.Set
+	// Found takes each port that is there and wanted, as often as it is looked at.
+	Found func(resource.Ref, resource.Actual)
+	// Report is called after each comparison: with what Neutron refuses of objects, and with why
+	// Neutron cannot be used; neither: all is as wanted.
+	Report func(problems []resource.Problem, err error)
+	Log    *slog.Logger
+	Resync time.Duration // 0: DefaultResync
+}
+
+// Client makes what a Neutron has of a cluster be as wanted.
+type Client struct {
+	o       Options
+	changed trigger.Trigger
+	calls   atomic.Int64
+}
+
+// New returns a Client that Run lets work.
+func New(o Options) *Client {
+	if o.Resync == 0 {
+		o.Resync = DefaultResync
+	}
+	return &Client{o: o, changed: trigger.New()}
+}
+
+// Changed says that Want has something else.
+func (c *Client) Changed() { c.changed.Fire() }
+
+// Calls is how many calls of Neutron's API were made.
+func (c *Client) Calls() int64 { return c.calls.Load() }
+
+// Run works until ctx ends.
+func (c *Client) Run(ctx context.Context) {
+	pause := retry.New(firstPause, lastPause)
+	for {
+		err := c.connected(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+		c.o.Log.Warn("cannot work with Neutron, trying again", "err", err)
+		c.o.Report(nil, err)
+		pause.Wait(ctx)
+	}
+}
+
+// connected works with one client of Neutron until ctx ends; an error is why there is none.
+func (c *Client) connected(ctx context.Context) error {
+	api, project, err := c.o.Access.connect(ctx)
+	if err != nil {
+		return err
+	}
+	s := &session{
+		api: api, project: project, cluster: c.o.Cluster, doubtful: map[resource.Ref]bool{},
+		calls: func() { c.calls.Add(1) },
+	}
+	var have *resource.Inventory
+	pause := retry.New(firstPause, lastPause)
+	resync := time.NewTimer(0)
+	defer resync.Stop()
+	for ctx.Err() == nil {
+		var again <-chan time.Time
+		next, err := c.pass(ctx, s, have, resync)
+		if have = next.have; ctx.Err() != nil {
+			return nil
+		}
+		var away *outage
+		switch {
+		case errors.As(err, &away):
+			c.o.Report(next.problems, fmt.Errorf("%w: %w", ErrUnreachable, err))
+			if next.progress {
+				pause.Reset()
+			}
+			again = time.After(away.pause(pause.Next))
+		case err != nil:
+			return err
+		case next.left:
+			c.changed.Fire()
+		case len(next.problems) > 0:
+			c.o.Report(next.problems, nil)
+			again = time.After(pause.Next())
+		default:
+			c.o.Report(nil, nil)
+			pause.Reset()
+		}
+		c.wait(ctx, again, resync, &have, away != nil)
+	}
+	return nil
+}
+
+// wait returns when there is something to do. While Neutron is away a change is none.
+func (c *Client) wait(ctx context.Context, again <-chan time.Time, resync *time.Timer, have **resource.Inventory, away bool) {
+	changed := c.changed
+	if away {
+		changed = nil
+	}
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	case <-again:
+	case <-resync.C:
+		*have = nil
+	}
+}
+
+// passed is what came of a comparison.
+type passed struct {
+	have     *resource.Inventory
+	problems []resource.Problem
+	left     bool
+	progress bool // calls have succeeded
+}
+
+// pass compares what there is, which is read if it is not known, with what is wanted, and makes
+// calls.
+func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory, resync *time.Timer) (passed, error) {
+	if have == nil {
+		began := time.Now()
+		var err error
+		if have, err = s.read(ctx); err != nil {
+			return passed{}, asOutage(err)
+		}
+		clear(s.doubtful)
+		resync.Reset(max(c.o.Resync, resyncShare*time.Since(began)))
+		want := c.o.Want()
+		for _, p := range want.All(resource.Port) {
+			if a, there := have.Get(p.Ref); there {
+				c.o.Found(p.Ref, a)
+			}
+		}
+	}
+	r := &round{session: s, have: have, found: c.o.Found, failed: map[resource.Ref]bool{}}
+	err := r.run(ctx, resource.Plan(c.o.Want(), have))
+	if r.stale {
+		have = nil
+	}
+	return passed{have, r.problems, r.left, r.made > 0}, err
+}
+
+// asOutage makes what a list is refused for a reason to wait, too: without lists nothing is known.
+func asOutage(err error) error {
+	var away *outage
+	if errors.As(err, &away) {
+		return err
+	}
+	return &outage{err: err}
+}

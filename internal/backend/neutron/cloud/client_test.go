@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coelan.io/coelan/internal/backend/neutron/neutronfake"
+	"coelan.io/coelan/internal/backend/neutron/resource"
+)
+
+// bound is how long a test waits for what it wants.
+const bound = 30 * time.Second
+
+// world is a Client at work with a Neutron in memory.
+type world struct {
+	*testing.T
+	neutron *neutronfake.Neutron
+	client  *Client
+	stop    func()
+
+	mu      sync.Mutex
+	want    *resource.Set
+	reports chan outcome
+	found   map[string]string // ids of ports by key
+}
+
+type outcome struct {
+	problems []resource.Problem
+	err      error
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, neutron: neutronfake.Start(t), want: resource.NewSet(), found: map[string]string{}}
+	w.start()
+	t.Cleanup(func() { w.stop() })
+	return w
+}
+
+// start lets a new Client work.
+func (w *world) start() {
+	w.reports = make(chan outcome)
+	ctx, cancel := context.WithCancel(context.Background())
+	reports := w.reports
+	w.client = New(Options{
+		Access: Access{Endpoint: w.neutron.URL, Project: "p"}, Cluster: "east", Log: slog.New(slog.DiscardHandler),
+		Want: func() *resource.Set { w.mu.Lock(); defer w.mu.Unlock(); return w.want },
+		Found: func(r resource.Ref, a resource.Actual) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.found[r.Key] = a.ID
+		},
+		Report: func(problems []resource.Problem, err error) {
+			select {
+			case reports <- outcome{problems, err}:
+			case <-ctx.Done():
+			}
+		},
+	})
+	var running sync.WaitGroup
+	running.Go(func() { w.client.Run(ctx) })
+	w.stop = func() { cancel(); running.Wait() }
+}
+
+// set has something else wanted.
+func (w *world) set(want *resource.Set) {
+	w.mu.Lock()
+	w.want = want
+	w.mu.Unlock()
+	w.client.Changed()
+}
+
+// await returns when a report is as a test wants it.
+func (w *world) await(what string, fits func(outcome) bool) outcome {
+	w.Helper()
+	last := outcome{}
+	for end := time.After(bound); ; {
+		select {
+		case last = <-w.reports:
+			if fits(last) {
+				return last
+			}
+		case <-end:
+			w.Fatalf("%s: the last report is %+v", what, last)
+		}
+	}
+}
+
+func (w *world) done() {
+	w.Helper()
+	w.await("all is as wanted", func(o outcome) bool { return len(o.problems) == 0 && o.err == nil && w.same() })
+}
+
+// same reports whether the ports are those that are wanted, each once.
+func (w *world) same() bool { return w.difference() == "" }
+
+func (w *world) difference() string {
+	w.mu.Lock()
+	var want []string
+	for _, r := range w.want.All(resource.Port) {
+		want = append(want, "east/"+r.Key)
+	}
+	w.mu.Unlock()
+	return cmp.Diff(want, w.described("ports"))
+}
+
+// described are the descriptions of what is the cluster's in a collection, sorted.
+func (w *world) described(collection string) (list []string) {
+	for _, o := range w.neutron.All(collection) {
+		if text, _ := o["description"].(string); strings.HasPrefix(text, "east/") {
+			list = append(list, text)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// tenant wants a network with a subnet on a router, and ports there.
+func tenant(ports int, routes ...any) *resource.Set {
+	s := resource.NewSet()
+	network := s.Add(resource.Resource{
+		Ref: resource.Ref{Kind: resource.Network, Key: "Network/red"}, Object: "Network red", Mutable: resource.Attributes{"name": "net-red"},
+	})
+	subnet := s.Add(resource.Resource{
+		Ref: resource.Ref{Kind: resource.Subnet, Key: "Network/red 10.90.0.0/16"}, Object: "Network red",
+		Fixed:   resource.Attributes{"network_id": network, "cidr": "10.90.0.0/16", "ip_version": 4},
+		Mutable: resource.Attributes{"gateway_ip": "10.90.0.1", "enable_dhcp": false},
+	})
+	router := s.Add(resource.Resource{
+		Ref: resource.Ref{Kind: resource.Router, Key: "Router/red"}, Object: "Router red", Mutable: resource.Attributes{"name": "router-red"},
+	})
+	s.Add(resource.Resource{
+		Ref: resource.Ref{Kind: resource.Interface, Key: subnet.Key}, Object: "Network red",
+		Fixed: resource.Attributes{"router_id": router, "subnet_id": subnet},
+	})
+	for i := range 2 {
+		v6 := fmt.Sprintf("fd00:9%d::", i)
+		subnet := s.Add(resource.Resource{
+			Ref: resource.Ref{Kind: resource.Subnet, Key: "Network/red " + v6 + "/64"}, Object: "Network red",
+			Fixed:   resource.Attributes{"network_id": network, "cidr": v6 + "/64", "ip_version": 6},
+			Mutable: resource.Attributes{"gateway_ip": v6 + "1", "enable_dhcp": false},
+		})
+		s.Add(resource.Resource{
+			Ref: resource.Ref{Kind: resource.Interface, Key: subnet.Key}, Object: "Network red",
+			Fixed: resource.Attributes{"router_id": router, "subnet_id": subnet},
+		})
+	}
+	if routes == nil {
+		routes = []any{}
+	}
+	s.Add(resource.Resource{
+		Ref: resource.Ref{Kind: resource.Routes, Key: router.Key}, Object: "Router red", Mutable: resource.Attributes{"routes": routes},
+	})
+	for i := range ports {
+		s.Add(resource.Resource{
+			Ref: resource.Ref{Kind: resource.Port, Key: fmt.Sprintf("Port/shop/web-%04d", i)}, Object: fmt.Sprintf("Port shop/web-%04d", i),
+			Fixed: resource.Attributes{
+				"network_id": network, "mac_address": fmt.Sprintf("0a:58:0a:5a:%02x:%02x", i/200+1, i%200),
+			},
+			Mutable: resource.Attributes{
+				"device_owner": "compute:kuryr",
+				"fixed_ips": []any{resource.Attributes{
+					"subnet_id": subnet, "ip_address": fmt.Sprintf("10.90.%d.%d", i/200+1, i%200+1),
+				}},
+			},
+		})
+	}
+	return s
+}
+
+func route(to, by string) resource.Attributes {
+	return resource.Attributes{"destination": to, "nexthop": by}
+}
+
+func (w *world) call(method, path, body string) {
+	w.Helper()
+	status, answer, err := neutronfake.Call(w.Context(), method, w.neutron.URL+"/v2.0/"+path, body)
+	if err != nil || status >= http.StatusBadRequest {
+		w.Fatalf("%s %s: %d, %v, %v", method, path, status, answer, err)
+	}
+}
+
+// All is made, each by one call, and goes again; what others have stays.
+func TestComesAndGoes(t *testing.T) {
+	w := newWorld(t)
+	w.call("POST", "networks", `{"network": {"project_id": "p", "name": "theirs", "description": "west/Network/red"}}`)
+	w.set(tenant(120, route("10.99.0.0/24", "10.90.1.1")))
+	w.done()
+	// Each kind is read, and that of the other cluster was made by a call.
+	const readings, others = 8, 1
+	if calls, want := w.neutron.Calls(), readings+others+tenant(120).Len(); calls != want {
+		t.Errorf("%d calls for 120 ports, want %d", calls, want)
+	}
+	if id := w.found["Port/shop/web-0007"]; id == "" {
+		t.Error("the port's id has not been told")
+	}
+	w.set(tenant(3))
+	w.done()
+	w.set(resource.NewSet())
+	w.done()
+	for _, collection := range []string{"networks", "subnets", "routers", "ports"} {
+		if left := w.described(collection); len(left) > 0 {
+			t.Errorf("left of %s: %v", collection, left)
+		}
+	}
+	if all := w.neutron.All("networks"); len(all) != 1 || all[0]["name"] != "theirs" {
+		t.Errorf("networks %v, want that of the other cluster", all)
+	}
+}
+
+// A restart changes nothing when nothing has changed, page by page.
+func TestRestart(t *testing.T) {
+	w := newWorld(t)
+	w.neutron.Page(7)
+	w.set(tenant(30, route("10.99.0.0/24", "10.90.1.1")))
+	w.done()
+	w.stop()
+	var mu sync.Mutex
+	var written []string
+	w.neutron.Fail(func(_ int, method, path string) neutronfake.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if method != http.MethodGet {
+			written = append(written, method+" "+path)
+		}
+		return neutronfake.None
+	})
+	clear(w.found)
+	w.start()
+	w.done()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(written) > 0 {
+		t.Errorf("a start without changes makes the calls %v", written)
+	}
+	if len(w.found) != 30 {
+		t.Errorf("%d ports are found", len(w.found))
+	}
+}
+
+// What is changed or deleted by hand is mended at the next reading.
+func TestMends(t *testing.T) {
+	w := newWorld(t)
+	w.set(tenant(3, route("10.99.0.0/24", "10.90.1.1")))
+	w.done()
+	w.stop()
+	ids := maps.Clone(w.found)
+	router, subnet := w.neutron.All("routers")[0]["id"].(string), w.neutron.All("subnets")[0]["id"].(string)
+	w.call("DELETE", "ports/"+ids["Port/shop/web-0000"], "")
+	w.call("PUT", "ports/"+ids["Port/shop/web-0001"], `{"port": {"fixed_ips": []}}`)
+	w.call("PUT", "routers/"+router, `{"router": {"routes": [], "name": "by hand"}}`)
+	w.call("PUT", "routers/"+router+"/remove_router_interface", fmt.Sprintf(`{"subnet_id": %q}`, subnet))
+	w.start()
+	w.done()
+	if w.found["Port/shop/web-0000"] == ids["Port/shop/web-0000"] || w.found["Port/shop/web-0001"] != ids["Port/shop/web-0001"] {
+		t.Errorf("ports were %v and are %v: the first is made anew, the second is changed", ids, w.found)
+	}
+	r := w.neutron.All("routers")[0]
+	if routes, _ := r["routes"].([]any); len(routes) != 1 || r["name"] != "router-red" {
+		t.Errorf("router %v", r)
+	}
+	if n := len(w.neutron.All("ports")); n != 5 {
+		t.Errorf("%d ports, want 3 and the router's, of which it has one for each family", n)
+	}
+}
+
+// With a Neutron that answers every tenth call with 503, whether it has done it or not, all is
+// there once at the end, and nothing is left.
+func TestBusy(t *testing.T) {
+	for _, fault := range []neutronfake.Fault{neutronfake.Busy, neutronfake.Lost} {
+		t.Run(fmt.Sprint(fault), func(t *testing.T) {
+			w := newWorld(t)
+			w.neutron.Fail(func(number int, _, _ string) neutronfake.Fault {
+				if number%10 == 9 {
+					return fault
+				}
+				return neutronfake.None
+			})
+			for _, n := range []int{200, 40, 0} {
+				w.set(tenant(n))
+				w.done()
+				if diff := w.difference(); diff != "" {
+					t.Errorf("%d ports (-want +there):\n%s", n, diff)
+				}
+			}
+		})
+	}
+}
+
+// What Neutron refuses is said of the object, and the others are made.
+func TestRefused(t *testing.T) {
+	w := newWorld(t)
+	w.set(tenant(0))
+	w.done()
+	subnet := w.neutron.All("subnets")[0]
+	w.call("POST", "ports", fmt.Sprintf(`{"port": {"project_id": "p", "network_id": %q, "fixed_ips": [{"subnet_id": %q,
+		"ip_address": "10.90.1.2"}]}}`, subnet["network_id"], subnet["id"]))
+	theirs := w.neutron.All("ports")
+	w.set(tenant(3))
+	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
+	if len(o.problems) != 1 || o.problems[0].Object != "Port shop/web-0001" || o.problems[0].Reason != reasonRefused ||
+		!strings.Contains(o.problems[0].Message, "10.90.1.2 already allocated") {
+		t.Errorf("problems %+v", o.problems)
+	}
+	if got := w.described("ports"); !slices.Equal(got, []string{"east/Port/shop/web-0000", "east/Port/shop/web-0002"}) {
+		t.Errorf("ports %v", got)
+	}
+	w.call("DELETE", "ports/"+theirs[len(theirs)-1]["id"].(string), "")
+	w.done()
+}
+
+// A quota is said with the object that did not fit.
+func TestQuota(t *testing.T) {
+	w := newWorld(t)
+	w.neutron.Quota(4) // the router has two
+	w.set(tenant(3))
+	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
+	if len(o.problems) != 1 || o.problems[0].Reason != reasonQuota || o.problems[0].Object != "Port shop/web-0002" {
+		t.Errorf("problems %+v", o.problems)
+	}
+	w.neutron.Quota(-1)
+	w.done()
+}
+
+// While Neutron is away that is said, and what has changed meanwhile is done when it is back.
+func TestAway(t *testing.T) {
+	w := newWorld(t)
+	w.set(tenant(1))
+	w.done()
+	w.neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.Busy })
+	w.set(tenant(2))
+	w.await("an error", func(o outcome) bool { return o.err != nil })
+	w.neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.None })
+	w.done()
+}
+
+// A call that fails inside of Neutron does not stop the others.
+func TestBroken(t *testing.T) {
+	w := newWorld(t)
+	w.neutron.Fail(func(_ int, method, path string) neutronfake.Fault {
+		if method == http.MethodPost && path == "routers" {
+			return neutronfake.Broken
+		}
+		return neutronfake.None
+	})
+	w.set(tenant(2))
+	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
+	waits := slices.ContainsFunc(o.problems, func(p resource.Problem) bool {
+		return p.Object == "Network red" && strings.Contains(p.Message, "waits for router Router/red")
+	})
+	if !waits || len(w.described("ports")) != 2 {
+		t.Errorf("problems %+v, ports %v", o.problems, w.described("ports"))
+	}
+	w.neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.None })
+	w.done()
+}

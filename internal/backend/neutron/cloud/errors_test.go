@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+)
+
+func TestClassify(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	answer := func(code int, body string, header ...string) error {
+		e := gophercloud.ErrUnexpectedResponseCode{Actual: code, Body: []byte(body), ResponseHeader: http.Header{}}
+		for i := 0; i < len(header); i += 2 {
+			e.ResponseHeader.Set(header[i], header[i+1])
+		}
+		return e
+	}
+	for _, tc := range []struct {
+		name   string
+		err    error
+		refuse *refusal
+		after  time.Duration
+	}{
+		{name: "no answer", err: errors.New("connection refused")},
+		{name: "busy", err: answer(503, ""), after: 0},
+		{name: "busy for seconds", err: answer(503, "", "Retry-After", "7"), after: 7 * time.Second},
+		{name: "too many, until a time", err: answer(429, "", "Retry-After", "Fri, 02 Jan 2026 03:04:15 GMT"), after: 10 * time.Second},
+		{name: "a time that is over", err: answer(429, "", "Retry-After", "Fri, 02 Jan 2026 03:04:00 GMT")},
+		{name: "too long", err: answer(503, "", "Retry-After", "86400"), after: maxAfter},
+		{name: "no time", err: answer(503, "", "Retry-After", "soon")},
+		{name: "unknown user", err: answer(401, `{"error": {}}`)},
+		{name: "gone", err: answer(404, `{"NeutronError": {"type": "PortNotFound", "message": "no port"}}`),
+			refuse: &refusal{gone: true, reason: reasonRefused, text: "no port"}},
+		{name: "conflict", err: answer(409, `{"NeutronError": {"type": "MacAddressInUse", "message": "in use"}}`),
+			refuse: &refusal{reason: reasonRefused, text: "in use"}},
+		{name: "quota", err: answer(409, `{"NeutronError": {"type": "OverQuota", "message": "too many"}}`),
+			refuse: &refusal{reason: reasonQuota, text: "too many"}},
+		{name: "forbidden", err: answer(403, "not you"), refuse: &refusal{reason: reasonRefused, text: "not you"}},
+		{name: "failed inside", err: answer(500, "oops"), refuse: &refusal{reason: reasonFailed, text: "oops", uncertain: true}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := classify(tc.err, now)
+			var refused *refusal
+			var away *outage
+			switch {
+			case errors.As(err, &refused):
+				if tc.refuse == nil || *refused != *tc.refuse {
+					t.Errorf("%+v, want %+v", refused, tc.refuse)
+				}
+			case errors.As(err, &away):
+				if tc.refuse != nil || away.after != tc.after {
+					t.Errorf("%+v after %v, want %+v, %v", away, away.after, tc.refuse, tc.after)
+				}
+			}
+		})
+	}
+}
+
+func TestAccess(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		access Access
+		want   string
+	}{
+		{"nothing", Access{}, "clouds.yaml is needed"},
+		{"both", Access{CloudsFile: "f", Cloud: "c", Endpoint: "http://n"}, "not both"},
+		{"no cloud", Access{CloudsFile: "f"}, "which cloud"},
+		{"no project", Access{Endpoint: "http://n"}, "project is needed"},
+		{"file", Access{CloudsFile: "f", Cloud: "c"}, ""},
+		{"endpoint", Access{Endpoint: "http://n", Project: "p"}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := tc.access.Validate()
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// Keystone says where Neutron is, and which project the user is of; passwords and application
+// credentials are of the file.
+func TestKeystone(t *testing.T) {
+	for name, auth := range map[string]string{
+		"password":               `{auth_url: %s, username: u, password: s, project_name: p, user_domain_name: d, project_domain_name: d}`,
+		"application credential": `{auth_url: %s, application_credential_id: i, application_credential_secret: s}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := ""
+			url := keystone(t, &asked)
+			file := filepath.Join(t.TempDir(), "clouds.yaml")
+			text := "clouds:\n  c:\n    auth: " + strings.Replace(auth, "%s", url+"/v3", 1) + "\n    region_name: r\n"
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			api, project, err := Access{CloudsFile: file, Cloud: "c"}.connect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if project != "p1" || api.ServiceURL("ports") != url+"/network/v2.0/ports" || api.TokenID != "token" {
+				t.Errorf("project %s, ports at %s, token %s", project, api.ServiceURL("ports"), api.TokenID)
+			}
+			if method := strings.ReplaceAll(name, " ", "_"); !strings.Contains(asked, `"methods":["`+method+`"]`) {
+				t.Errorf("keystone was asked %s", asked)
+			}
+			if _, _, err := (Access{CloudsFile: file, Cloud: "other"}).connect(t.Context()); err == nil {
+				t.Error("a cloud that the file does not have is no error")
+			}
+		})
+	}
+}

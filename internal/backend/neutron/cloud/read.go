@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/retry"
+)
+
+// session is what is known of one Neutron.
+type session struct {
+	api     *gophercloud.ServiceClient
+	project string
+	cluster names.Cluster
+	// doubtful are resources of which it is not known whether a call has made them.
+	doubtful map[resource.Ref]bool
+	calls    func() // counts
+}
+
+// pageSize is how many resources a list asks for at once.
+const pageSize = 500
+
+// Attempts to read, which have no effect: a Neutron that answers now and then with an error is
+// asked again at once.
+const (
+	readAttempts = 5
+	readPause    = 200 * time.Millisecond
+)
+
+// read returns all that there is of the cluster.
+func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
+	have := resource.NewInventory()
+	routers, subnets := map[string]resource.Ref{}, map[string]resource.Ref{}
+	for _, k := range resource.Kinds() {
+		if k == resource.Routes {
+			continue
+		}
+		found, err := s.list(ctx, k, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range found {
+			if k == resource.Interface {
+				joined(have, a, routers, subnets)
+				continue
+			}
+			description, _ := a.Attributes["description"].(string)
+			key, ours := s.cluster.Owned(description)
+			if !ours {
+				continue
+			}
+			r := resource.Ref{Kind: k, Key: key}
+			have.Put(r, a)
+			switch k {
+			case resource.Router:
+				routers[a.ID] = r
+				have.Put(resource.Ref{Kind: resource.Routes, Key: r.Key}, routesOf(a))
+			case resource.Subnet:
+				subnets[a.ID] = r
+			}
+		}
+	}
+	return have, nil
+}
+
+// routesOf are the Routes of a router.
+func routesOf(a resource.Actual) resource.Actual {
+	return resource.Actual{ID: a.ID, Attributes: resource.Attributes{
+		"routes": a.Attributes["routes"], "created_at": a.Attributes["created_at"],
+	}}
+}
+
+// joined adds the interfaces of a router's port, if the router and the subnets are the cluster's:
+// it has one for each subnet, and IPv6 subnets of one network share a port.
+func joined(have *resource.Inventory, port resource.Actual, routers, subnets map[string]resource.Ref) {
+	router, _ := port.Attributes["device_id"].(string)
+	if _, ours := routers[router]; !ours {
+		return
+	}
+	ips, _ := port.Attributes["fixed_ips"].([]any)
+	for _, ip := range ips {
+		fixed, _ := ip.(map[string]any)
+		subnet, _ := fixed["subnet_id"].(string)
+		if r, ours := subnets[subnet]; ours {
+			have.Put(resource.Ref{Kind: resource.Interface, Key: r.Key}, resource.Actual{
+				ID: port.ID, Attributes: resource.Attributes{"router_id": router, "subnet_id": subnet},
+			})
+		}
+	}
+}
+
+// list returns all resources of a kind that a filter leaves, page by page.
+func (s *session) list(ctx context.Context, k resource.Kind, more url.Values) ([]resource.Actual, error) {
+	c := collections[k]
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	if !c.noProject {
+		query.Set("project_id", s.project)
+	}
+	for _, filter := range []url.Values{c.filter, more} {
+		for name, values := range filter {
+			query[name] = values
+		}
+	}
+	var all []resource.Actual
+	for {
+		var page map[string]any
+		if err := s.get(ctx, c.path+"?"+query.Encode(), &page); err != nil {
+			return nil, err
+		}
+		items, _ := page[c.plural].([]any)
+		for _, item := range items {
+			if attributes, ok := item.(map[string]any); ok {
+				all = append(all, actual(attributes))
+			}
+		}
+		if links, _ := page[c.plural+"_links"].([]any); len(items) == 0 || !hasNext(links) {
+			return all, nil
+		}
+		query.Set("marker", all[len(all)-1].ID)
+	}
+}
+
+func hasNext(links []any) bool {
+	for _, l := range links {
+		if link, _ := l.(map[string]any); link["rel"] == "next" {
+			return true
+		}
+	}
+	return false
+}
+
+func actual(attributes map[string]any) resource.Actual {
+	id, _ := attributes["id"].(string)
+	return resource.Actual{ID: id, Attributes: attributes}
+}
+
+// get reads, again after an error that may be gone.
+func (s *session) get(ctx context.Context, path string, into any) error {
+	pause := retry.New(readPause, lastPause)
+	for attempt := 1; ; attempt++ {
+		s.calls()
+		_, err := s.api.Get(ctx, s.api.ServiceURL(path), into, nil)
+		if err == nil {
+			return nil
+		}
+		err = classify(err, time.Now())
+		var away *outage
+		if attempt == readAttempts || !errors.As(err, &away) {
+			return err
+		}
+		if !retry.Sleep(ctx, away.pause(pause.Next)) {
+			return err
+		}
+	}
+}
+
+// owner is the description of a resource.
+func (s *session) owner(r resource.Ref) string { return s.cluster.Owner(r.Key) }
+
+// find returns the resource with a Ref, if a call has made it that was not answered.
+func (s *session) find(ctx context.Context, r resource.Ref) (a resource.Actual, found bool, err error) {
+	list, err := s.list(ctx, r.Kind, url.Values{"description": {s.owner(r)}})
+	for _, a := range list {
+		if text, _ := a.Attributes["description"].(string); text == s.owner(r) {
+			return a, true, nil
+		}
+	}
+	return a, false, err
+}

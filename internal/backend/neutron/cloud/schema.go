@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"net/url"
+
+	"coelan.io/coelan/internal/backend/neutron/resource"
+)
+
+// collection is where the resources of a kind are in Neutron's API.
+type collection struct {
+	path             string
+	singular, plural string // the names of one and of several in bodies
+	// filter is what a list asks for beside the project; noProject says that what others have made
+	// for Neutron's own use is of no project.
+	filter    url.Values
+	noProject bool
+}
+
+// collections are those of the kinds. An Interface is found by its port; Routes are an attribute.
+var collections = map[resource.Kind]collection{
+	resource.SecurityGroup:     {path: "security-groups", singular: "security_group", plural: "security_groups"},
+	resource.SecurityGroupRule: {path: "security-group-rules", singular: "security_group_rule", plural: "security_group_rules"},
+	resource.Network:           {path: "networks", singular: "network", plural: "networks"},
+	resource.Subnet:            {path: "subnets", singular: "subnet", plural: "subnets"},
+	resource.Router:            {path: "routers", singular: "router", plural: "routers"},
+	resource.Interface: {
+		path: "ports", singular: "port", plural: "ports", noProject: true,
+		filter: url.Values{"device_owner": {
+			"network:router_interface", "network:router_interface_distributed", "network:ha_router_replicated_interface",
+		}},
+	},
+	resource.Port: {
+		path: "ports", singular: "port", plural: "ports", filter: url.Values{"device_owner": {"compute:kuryr"}},
+	},
+	resource.FloatingIP: {path: "floatingips", singular: "floatingip", plural: "floatingips"},
+}

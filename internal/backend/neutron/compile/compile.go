@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compile makes resources of Neutron (package resource) of a cluster's intent. It does no
+// I/O, and what is wanted depends on present intent only.
+package compile
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/intent"
+)
+
+// Options are what resources depend on beside intent.
+type Options struct {
+	Cluster names.Cluster
+}
+
+// compiler makes one Set.
+type compiler struct {
+	Options
+	state *intent.State
+	set   *resource.Set
+	// unreached are the private Routers with Ports that nodes cannot reach.
+	unreached map[string]bool
+}
+
+// Compile returns what a State wants of Neutron.
+func Compile(s *intent.State, o Options) *resource.Set {
+	c := &compiler{o, s, resource.NewSet(), map[string]bool{}}
+	c.openGroup()
+	for r := range s.Routers().All() {
+		c.router(r)
+	}
+	for n := range s.Networks().All() {
+		c.network(n)
+	}
+	for n := range s.Nodes().All() {
+		c.node(n)
+	}
+	for p := range s.Ports().All() {
+		c.port(p)
+	}
+	for f := range s.FloatingIPs().All() {
+		c.floatingIP(f)
+	}
+	for e := range s.EgressPaths().All() {
+		c.set.Problem("Egress "+e.Name, "EgressUnsupported", "with Neutron pods leave by the gateway of their Router alone")
+	}
+	for _, router := range slices.Sorted(maps.Keys(c.unreached)) {
+		c.set.Problem("Router "+router, "NodeAddressesUnsupported", "with Neutron nodes do not reach Ports of private "+
+			"Routers: use no probes by the network, and a centralized gateway for the way out")
+	}
+	return c.set
+}
+
+// NetworkRef is a Network.
+func NetworkRef(network string) resource.Ref {
+	return resource.Ref{Kind: resource.Network, Key: resource.Key("Network/" + network)}
+}
+
+// SubnetRef is a subnet of a Network.
+func SubnetRef(network string, prefix netip.Prefix) resource.Ref {
+	return resource.Ref{Kind: resource.Subnet, Key: resource.Key("Network/"+network, prefix.String())}
+}
+
+// RouterRef is a Router.
+func RouterRef(router string) resource.Ref {
+	return resource.Ref{Kind: resource.Router, Key: resource.Key("Router/" + router)}
+}
+
+// PortRef is a Port, namespace/name of the object.
+func PortRef(object string) resource.Ref {
+	return resource.Ref{Kind: resource.Port, Key: resource.Key("Port/" + object)}
+}
+
+// NodePortRef is the port by which a node's kernel reaches pods.
+func NodePortRef(node string) resource.Ref {
+	return resource.Ref{Kind: resource.Port, Key: resource.Key("Node/" + node)}
+}
+
+// openGroupRef is the security group that lets everything pass.
+func openGroupRef() resource.Ref {
+	return resource.Ref{Kind: resource.SecurityGroup, Key: resource.Key("Cluster/open")}
+}
+
+// openGroup makes the security group of all Ports: without one Neutron lets nothing in. Neutron
+// itself adds rules that let everything out.
+func (c *compiler) openGroup() {
+	const object = "Network " + intent.DefaultNetworkName
+	ref := c.set.Add(resource.Resource{
+		Ref: openGroupRef(), Object: object, Mutable: resource.Attributes{"name": c.name("open")},
+	})
+	for _, family := range []string{"IPv4", "IPv6"} {
+		c.set.Add(resource.Resource{
+			Ref:    resource.Ref{Kind: resource.SecurityGroupRule, Key: resource.Key("Cluster/open", family)},
+			Object: object,
+			Fixed: resource.Attributes{
+				"security_group_id": ref, "direction": "ingress", "ethertype": family, "protocol": nil,
+				"remote_ip_prefix": nil, "remote_group_id": nil,
+			},
+		})
+	}
+}
+
+// name is what people see of a resource, with the cluster's name before it.
+func (c *compiler) name(of string) string {
+	if c.Cluster == "" {
+		return of
+	}
+	return string(c.Cluster) + ":" + of
+}
+
+// at is the name of the Router in Neutron that a Network's packets pass: shared Routers are one
+// with the Router default, since their addresses mean the same.
+func at(r intent.Router) string {
+	if r.Private() {
+		return r.Name
+	}
+	return intent.DefaultRouterName
+}

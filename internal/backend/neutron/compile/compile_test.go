@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
+
+func subnets(list ...string) (all []intent.NetworkSubnet) {
+	for _, s := range list {
+		p := prefix(s)
+		all = append(all, intent.NetworkSubnet{Prefix: p, Gateway: p.Addr().Next()})
+	}
+	return all
+}
+
+func node(name string, n int) intent.Node {
+	v4, v6 := prefix(fmt.Sprintf("10.244.%d.0/24", n)), prefix(fmt.Sprintf("fd00:10:244:%d::/64", n))
+	return intent.Node{
+		Name: name, Addresses: []netip.Addr{addr(fmt.Sprintf("192.168.33.%d", 10+n))}, MTU: 1400,
+		Subnets: []intent.Subnet{
+			{Network: "default", Prefix: v4, Gateway: v4.Addr().Next()}, {Network: "default", Prefix: v6, Gateway: v6.Addr().Next()},
+		},
+	}
+}
+
+func port(namespace, name, network, node string, addresses ...string) intent.Port {
+	p := intent.Port{
+		ID: "id-" + namespace + "-" + name, Namespace: namespace, Pod: name, Object: name, UID: "uid-" + name, Network: network, Node: node,
+	}
+	for _, a := range addresses {
+		p.Addresses = append(p.Addresses, addr(a))
+	}
+	p.MAC = reserved.PodMAC(p.Addresses[0])
+	return p
+}
+
+func stateOf(change func(*intent.Objects)) *intent.State {
+	o := intent.Objects{
+		Routers:  []intent.Router{{Name: "default", ID: 1}},
+		Networks: []intent.Network{{Name: "default", Router: "default"}},
+		Nodes:    []intent.Node{node("n1", 1)},
+	}
+	change(&o)
+	s, _ := intent.NewStore().Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
+	return s
+}
+
+var worlds = map[string]func(*intent.Objects){
+	"pods": func(o *intent.Objects) {
+		o.Ports = []intent.Port{
+			port("shop", "web", "default", "n1", "10.244.1.2", "fd00:10:244:1::2"), port("shop", "lost", "gone", "n1", "10.244.1.3"),
+		}
+	},
+	"tenants": func(o *intent.Objects) {
+		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2, Imports: []string{"default"}, Routes: []intent.Route{
+			{Destination: prefix("0.0.0.0/0"), NextHop: addr("10.10.0.2")}, {Destination: prefix("0.0.0.0/0"), NextHop: addr("10.10.0.3")},
+		}})
+		only, except := []intent.AddressRange{{First: addr("10.10.0.16"), Last: addr("10.10.0.31")}},
+			[]intent.AddressRange{{First: addr("10.10.0.20"), Last: addr("10.10.0.20")}}
+		o.Networks = append(o.Networks, intent.Network{
+			Name: "red", Router: "red", Subnets: subnets("10.10.0.0/24", "fd00:10::/64"), MTU: 1380,
+			Pools: []intent.Pool{{Subnet: prefix("10.10.0.0/24"), Only: only, Except: except}},
+			DNS:   intent.DNS{Servers: []netip.Addr{addr("192.0.2.53"), addr("2001:db8::53"), addr("192.0.2.52")}},
+			DHCP:  intent.DHCP{Enabled: true},
+		}, intent.Network{Name: "ns-x-n1", Router: "red"})
+		o.Ports = []intent.Port{
+			port("a", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), port("x", "pod", "ns-x-n1", "n1", "10.244.1.9"),
+		}
+		o.Ports[0].NodeAddresses = []netip.Addr{addr("10.244.1.20")}
+	},
+	"shared": func(o *intent.Objects) {
+		o.Routers = append(o.Routers, intent.Router{Name: "lab", ID: 2, Shared: true, Routes: []intent.Route{
+			{Destination: prefix("192.168.50.0/24"), NextHop: addr("10.30.0.5")}, {Destination: prefix("0.0.0.0/0"), NextHop: addr("10.30.0.5")},
+		}})
+		o.Networks = append(o.Networks, intent.Network{Name: "lab", Router: "lab", Subnets: subnets("10.30.0.0/16")},
+			intent.Network{Name: "ns-shop-n1", Router: "default"})
+		o.Ports = []intent.Port{port("lab", "gw", "lab", "n1", "10.30.0.5"), port("shop", "web", "ns-shop-n1", "n1", "10.244.1.7")}
+	},
+	"gateways": func(o *intent.Objects) {
+		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3})
+		o.Networks = append(o.Networks,
+			intent.Network{Name: "office", Physical: "dc", VLAN: 70, External: true, Subnets: subnets("198.51.100.0/24", "2001:db8:70::/64")},
+			intent.Network{Name: "wire", Physical: "dc2", Leased: true},
+			intent.Network{Name: "red", Router: "red", Subnets: subnets("10.10.0.0/16")})
+		for _, a := range []string{"198.51.100.50", "2001:db8:70::50"} {
+			o.EgressAddresses = append(o.EgressAddresses,
+				intent.EgressAddress{Network: "office", Address: addr(a), Router: "red", Nodes: []string{"n1"}})
+		}
+		o.GatewayAddresses = []intent.GatewayAddress{{Router: "blue", Node: "n1", Network: "office", Address: addr("198.51.100.80")}}
+		o.EgressPaths = []intent.EgressPath{{Name: "bank", Network: "office"}}
+		o.FloatingIPs = []intent.FloatingIP{
+			{Name: "red/web", Network: "office", Address: addr("198.51.100.32"), Port: "red/web"},
+			{Name: "red/none", Network: "office", Address: addr("198.51.100.35"), Port: "red/none"},
+			{Name: "red/shop", Network: "office", Address: addr("198.51.100.34"), Service: "red/shop"},
+		}
+		o.Ports = []intent.Port{port("red", "web", "red", "n1", "10.10.0.2")}
+	},
+}
+
+// dump is all that is wanted as text.
+func dump(s *resource.Set) string {
+	var b strings.Builder
+	for _, k := range resource.Kinds() {
+		for _, r := range s.All(k) {
+			fmt.Fprintf(&b, "%s, of %s\n", r.Ref, r.Object)
+			for _, part := range []resource.Attributes{r.Fixed, r.Mutable} {
+				for _, name := range slices.Sorted(maps.Keys(part)) {
+					value := resource.Resolve(part[name], func(r resource.Ref) (string, bool) { return "→ " + r.Key, true })
+					text, _ := json.Marshal(value)
+					fmt.Fprintf(&b, "    %s: %s\n", name, text)
+				}
+			}
+		}
+	}
+	for _, p := range s.Problems {
+		fmt.Fprintf(&b, "problem of %s: %s: %s\n", p.Object, p.Reason, p.Message)
+	}
+	return b.String()
+}
+
+// dangling are Refs to what is not wanted, or is made later.
+func dangling(s *resource.Set) (list []string) {
+	for _, k := range resource.Kinds() {
+		for _, r := range s.All(k) {
+			for _, part := range []resource.Attributes{r.Fixed, r.Mutable} {
+				resource.Resolve(part, func(to resource.Ref) (string, bool) {
+					if _, ok := s.Get(to); !ok || to.Kind >= k {
+						list = append(list, fmt.Sprintf("%s refers to %s", r.Ref, to))
+					}
+					return "", true
+				})
+			}
+		}
+	}
+	return list
+}
+
+func TestGolden(t *testing.T) {
+	for name, change := range worlds {
+		t.Run(name, func(t *testing.T) {
+			set := Compile(stateOf(change), Options{})
+			for _, problem := range dangling(set) {
+				t.Error(problem)
+			}
+			got, file := dump(set), filepath.Join("testdata", name+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("resources (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever is changed in whatever order, no resource refers to one that is not wanted, and what is
+// wanted is what the same intent wants that came at once.
+func TestChangesAreCompilingAnew(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		store := intent.NewStore()
+		all := stateOf(worlds["gateways"])
+		steps := rapid.SliceOfN(rapid.IntRange(0, 5), 1, 20).Draw(t, "steps")
+		for _, step := range steps {
+			_, _ = store.Update(func(tx *intent.Tx) error {
+				gone := rapid.Bool().Draw(t, "gone")
+				some := func(names ...string) string { return rapid.SampledFrom(names).Draw(t, "name") }
+				switch step {
+				case 0:
+					if name := some("default", "red", "blue"); gone {
+						tx.DeleteRouter(name)
+					} else {
+						r, _ := all.Routers().Get(name)
+						tx.SetRouter(r)
+					}
+				case 1:
+					if name := some("default", "red", "office", "wire"); gone {
+						tx.DeleteNetwork(name)
+					} else {
+						n, _ := all.Networks().Get(name)
+						tx.SetNetwork(n)
+					}
+				case 2:
+					if gone {
+						tx.DeleteNode("n1")
+					} else {
+						tx.SetNode(node("n1", 1))
+					}
+				case 3:
+					p := port("red", "web", some("red", "default", "office"), "n1", some("10.10.0.2", "10.244.1.2", "198.51.100.9"))
+					if gone {
+						tx.DeletePort(p.ID)
+					} else {
+						tx.SetPort(p)
+					}
+				case 4:
+					if name := some("red/web", "red/none", "red/shop"); gone {
+						tx.DeleteFloatingIP(name)
+					} else {
+						f, _ := all.FloatingIPs().Get(name)
+						tx.SetFloatingIP(f)
+					}
+				case 5:
+					for e := range all.EgressAddresses().All() {
+						if gone {
+							tx.DeleteEgressAddress(e.Network, e.Address)
+						} else {
+							tx.SetEgressAddress(e)
+						}
+					}
+				}
+				return nil
+			})
+		}
+		s := store.State()
+		set := Compile(s, Options{Cluster: "east"})
+		for _, r := range dangling(set) {
+			t.Error(r)
+		}
+		anew, _ := intent.NewStore().Update(func(tx *intent.Tx) error {
+			tx.Replace(intent.Objects{
+				Routers: slices.Collect(s.Routers().All()), Networks: slices.Collect(s.Networks().All()), Nodes: slices.Collect(s.Nodes().All()), Ports: slices.Collect(s.Ports().All()),
+				FloatingIPs: slices.Collect(s.FloatingIPs().All()), EgressAddresses: slices.Collect(s.EgressAddresses().All()),
+			})
+			return nil
+		})
+		if diff := cmp.Diff(dump(Compile(anew, Options{Cluster: "east"})), dump(set)); diff != "" {
+			t.Errorf("resources (-anew +changed):\n%s", diff)
+		}
+	})
+}

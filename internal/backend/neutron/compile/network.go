@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+
+	"go4.org/netipx"
+
+	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/intent"
+)
+
+// network makes a network, its subnets, and their places on the Router. The Network default has the
+// nodes' podCIDRs as its subnets, which node makes; other Networks with addresses of the nodes'
+// ranges have none of their own: their Ports are on this one.
+func (c *compiler) network(n intent.Network) {
+	if n.FromNodes() && n.Name != intent.DefaultNetworkName {
+		return
+	}
+	object := "Network " + n.Name
+	r := resource.Resource{
+		Ref: NetworkRef(n.Name), Object: object, Mutable: resource.Attributes{"name": c.name("net-" + n.Name)},
+		Fixed: resource.Attributes{},
+	}
+	if n.MTU > 0 {
+		r.Mutable["mtu"] = n.MTU
+	}
+	if n.Physical != "" {
+		r.Fixed["provider:physical_network"], r.Fixed["provider:network_type"] = n.Physical, "flat"
+		if n.VLAN != 0 {
+			r.Fixed["provider:network_type"], r.Fixed["provider:segmentation_id"] = "vlan", int(n.VLAN)
+		}
+		r.Mutable["router:external"] = n.External
+	}
+	if n.Leased {
+		c.set.Problem(object, "DHCPAddressesUnsupported", "Neutron knows each address of a network: give the Network subnets "+
+			"with addresses of its own")
+		return
+	}
+	c.set.Add(r)
+	for _, sn := range n.Subnets {
+		c.subnet(n, sn, poolOf(n, sn.Prefix))
+	}
+}
+
+// subnet makes a subnet of a Network and, unless the Network is a physical one, its place on the
+// Router.
+func (c *compiler) subnet(n intent.Network, sn intent.NetworkSubnet, pool intent.Pool) {
+	object := "Network " + n.Name
+	version := 4
+	if sn.Prefix.Addr().Is6() {
+		version = 6
+	}
+	r := resource.Resource{
+		Ref: SubnetRef(n.Name, sn.Prefix), Object: object,
+		Fixed: resource.Attributes{"network_id": NetworkRef(n.Name), "cidr": sn.Prefix.String(), "ip_version": version},
+		Mutable: resource.Attributes{
+			"name": c.name("net-" + n.Name + " " + sn.Prefix.String()), "gateway_ip": nil, "enable_dhcp": false,
+			"allocation_pools": allocationPools(sn, pool), "dns_nameservers": []any{},
+		},
+	}
+	if sn.Gateway.IsValid() {
+		r.Mutable["gateway_ip"] = sn.Gateway.String()
+	}
+	var servers []any
+	for _, s := range n.DNS.Servers {
+		if s.Is6() == sn.Prefix.Addr().Is6() {
+			servers = append(servers, s.String())
+		}
+	}
+	if servers != nil {
+		r.Mutable["dns_nameservers"] = servers
+	}
+	c.dhcp(n, sn, &r)
+	ref := c.set.Add(r)
+	router, ok := c.state.Routers().Get(n.Router)
+	if n.Physical != "" || !ok || !sn.Gateway.IsValid() {
+		return
+	}
+	c.set.Add(resource.Resource{
+		Ref: resource.Ref{Kind: resource.Interface, Key: ref.Key}, Object: object,
+		Fixed: resource.Attributes{"router_id": RouterRef(at(router)), "subnet_id": ref},
+	})
+}
+
+// dhcp has Neutron answer machines that ask for their addresses.
+func (c *compiler) dhcp(n intent.Network, sn intent.NetworkSubnet, r *resource.Resource) {
+	if !n.DHCP.Enabled {
+		return
+	}
+	if sn.Prefix.Addr().Is4() {
+		r.Mutable["enable_dhcp"] = true
+		return
+	}
+	switch n.DHCP.IPv6 {
+	case intent.NoIPv6:
+	case intent.StatelessIPv6:
+		c.set.Problem("Network "+n.Name, "StatelessDHCPUnsupported", "with Neutron machines that make their own IPv6 addresses "+
+			"cannot have others: use the mode Stateful")
+	default:
+		r.Mutable["enable_dhcp"] = true
+		r.Fixed["ipv6_ra_mode"], r.Fixed["ipv6_address_mode"] = "dhcpv6-stateful", "dhcpv6-stateful"
+	}
+}
+
+// poolOf is what nodes hand out of a subnet of a Network.
+func poolOf(n intent.Network, subnet netip.Prefix) intent.Pool {
+	for _, p := range n.Pools {
+		if p.Subnet == subnet {
+			return p
+		}
+	}
+	return intent.Pool{Subnet: subnet}
+}
+
+// allocationPools are the addresses of a subnet that Neutron gives to machines which ask for none:
+// those that nodes do not hand out. Neutron takes no empty list, so without any it is the last
+// address alone.
+func allocationPools(sn intent.NetworkSubnet, pool intent.Pool) []any {
+	var b netipx.IPSetBuilder
+	if len(pool.Only) > 0 {
+		b.AddPrefix(sn.Prefix)
+		for _, r := range pool.Only {
+			b.RemoveRange(netipx.IPRangeFrom(r.First, r.Last))
+		}
+	}
+	for _, r := range pool.Except {
+		b.AddRange(netipx.IPRangeFrom(r.First, r.Last))
+	}
+	all := netipx.RangeOfPrefix(sn.Prefix)
+	b.Remove(all.From())
+	if sn.Prefix.Addr().Is4() {
+		b.Remove(all.To())
+	}
+	if sn.Gateway.IsValid() {
+		b.Remove(sn.Gateway)
+	}
+	left, err := b.IPSet()
+	ranges := []netipx.IPRange{}
+	if err == nil {
+		ranges = left.Ranges()
+	}
+	if len(ranges) == 0 {
+		last := all.To()
+		if last.Is4() {
+			last = last.Prev()
+		}
+		ranges = append(ranges, netipx.IPRangeFrom(last, last))
+	}
+	var list []any
+	for _, r := range ranges {
+		list = append(list, resource.Attributes{"start": r.From().String(), "end": r.To().String()})
+	}
+	return list
+}

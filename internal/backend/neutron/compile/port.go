@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"net/netip"
+	"slices"
+
+	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/intent"
+)
+
+// deviceOwner marks ports of pods and machines as those of a computer, as Kuryr does: Neutron
+// itself then leaves them alone.
+const deviceOwner = "compute:kuryr"
+
+// port makes a port.
+func (c *compiler) port(p intent.Port) {
+	object := "Port " + p.ObjectKey()
+	n, ok := c.networkOf(p)
+	if !ok {
+		c.isolated(p, n)
+		return
+	}
+	r, _ := c.state.Routers().Get(n.Router)
+	if r.Private() && len(p.NodeAddresses) > 0 { // once for all of the Router's Ports
+		c.unreached[r.Name] = true
+	}
+	made := resource.Resource{
+		Ref: PortRef(p.ObjectKey()), Object: object,
+		Fixed: resource.Attributes{"network_id": NetworkRef(n.Name), "mac_address": p.MAC.String()},
+		Mutable: resource.Attributes{
+			"name": c.name(p.ObjectKey()), "device_id": p.UID, "device_owner": deviceOwner, "admin_state_up": true,
+			"binding:host_id": p.Node, "fixed_ips": c.fixedIPs(n, p.Node, p.Addresses), "port_security_enabled": true,
+			"security_groups": []any{openGroupRef()}, "allowed_address_pairs": pairs(r, p),
+		},
+	}
+	c.set.Add(made)
+}
+
+// networkOf is the Network that a Port is on in Neutron; false if it is on none.
+func (c *compiler) networkOf(p intent.Port) (intent.Network, bool) {
+	n, ok := c.state.Networks().Get(p.Network)
+	if !ok || len(p.Addresses) == 0 || p.ObjectKey() == "" {
+		return n, false
+	}
+	r, ok := c.state.Routers().Get(n.Router)
+	if !ok && n.Physical == "" {
+		return n, false
+	}
+	if !n.FromNodes() {
+		return n, !n.Leased
+	}
+	if r.Private() {
+		return n, false
+	}
+	return c.state.Networks().Get(intent.DefaultNetworkName)
+}
+
+// isolated says why a Port of an isolated namespace is on no network.
+func (c *compiler) isolated(p intent.Port, n intent.Network) {
+	if r, ok := c.state.Routers().Get(n.Router); ok && r.Private() && n.FromNodes() {
+		c.set.Problem("Port "+p.ObjectKey(), "IsolatedNamespaceUnsupported", "the isolated namespace of Network "+n.Name+
+			" shares its node's subnet with others, which Neutron cannot keep apart: use a Network with subnets of its own")
+	}
+}
+
+// fixedIPs are the addresses of a Port, each in its subnet of the Network.
+func (c *compiler) fixedIPs(n intent.Network, node string, addresses []netip.Addr) []any {
+	var prefixes []netip.Prefix
+	for _, sn := range n.Subnets {
+		prefixes = append(prefixes, sn.Prefix)
+	}
+	if n.FromNodes() {
+		owner, _ := c.state.Nodes().Get(node)
+		prefixes = owner.Prefixes()
+	}
+	list := []any{}
+	for _, a := range addresses {
+		i := slices.IndexFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+		if i >= 0 {
+			list = append(list, resource.Attributes{"subnet_id": SubnetRef(n.Name, prefixes[i]), "ip_address": a.String()})
+		}
+	}
+	return list
+}
+
+// pairs are what a Port may send from beside its addresses: the destinations of routes that lead to
+// it.
+func pairs(r intent.Router, p intent.Port) []any {
+	list := []any{}
+	for _, route := range r.Routes {
+		if slices.Contains(p.Addresses, route.NextHop) {
+			list = append(list, resource.Attributes{"ip_address": route.Destination.String()})
+		}
+	}
+	return list
+}
+
+// node makes the subnets that a node hands out, and the port by which its kernel reaches pods.
+func (c *compiler) node(node intent.Node) {
+	n, ok := c.state.Networks().Get(intent.DefaultNetworkName)
+	if !ok {
+		return
+	}
+	subnets := false
+	for _, s := range node.Subnets {
+		if s.Network != n.Name {
+			continue
+		}
+		subnets = true
+		if _, ok := names.ManagementAddress(s.Prefix); !ok {
+			c.set.Problem("Node "+node.Name, "SubnetTooSmall", "the podCIDR "+s.Prefix.String()+
+				" has no room for the node's own address beside its gateway")
+		}
+		c.subnet(n, intent.NetworkSubnet{Prefix: s.Prefix, Gateway: s.Gateway}, intent.Pool{})
+	}
+	addresses := names.ManagementAddresses(node)
+	if !subnets || len(addresses) == 0 {
+		return
+	}
+	c.set.Add(resource.Resource{
+		Ref: NodePortRef(node.Name), Object: "Node " + node.Name,
+		Fixed: resource.Attributes{
+			"network_id": NetworkRef(n.Name), "mac_address": names.ManagementMAC(addresses).String(),
+		},
+		Mutable: resource.Attributes{
+			"name": c.name("node-" + node.Name), "device_id": node.Name, "device_owner": deviceOwner, "admin_state_up": true,
+			"binding:host_id": node.Name, "fixed_ips": c.fixedIPs(n, node.Name, addresses),
+			// The node answers from its own addresses, which are not of the subnet.
+			"port_security_enabled": false, "security_groups": []any{}, "allowed_address_pairs": []any{},
+		},
+	})
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package neutronfake
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Case is a call, and what a Neutron answers.
+type Case struct {
+	Name         string
+	Method, Path string
+	// Body is JSON. $NAME in it and in Path stands for the id of what the case NAME has made.
+	Body   string
+	Status int
+	Kind   string // of the error
+}
+
+// Cases build on each other. They hold for the fake and for the real one.
+var Cases = []Case{
+	{"unknown attribute", "POST", "networks", `{"network": {"project_id": "p", "bogus": 1}}`, 400, "HTTPBadRequest"},
+	{"tags of a new network", "POST", "networks", `{"network": {"project_id": "p", "tags": ["a"]}}`, 400, "HTTPBadRequest"},
+	{"net", "POST", "networks", `{"network": {"project_id": "p", "name": "n", "description": "d"}}`, 201, ""},
+	{"sub", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id": "$net", "cidr": "10.90.0.0/24", "ip_version": 4,
+		"gateway_ip": "10.90.0.1", "enable_dhcp": false}}`, 201, ""},
+	{"overlapping subnet", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id": "$net", "cidr": "10.90.0.0/25",
+		"ip_version": 4}}`, 400, "InvalidInput"},
+	{"subnet without network", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id":
+		"00000000-0000-0000-0000-000000000000", "cidr": "10.91.0.0/24", "ip_version": 4}}`, 404, "NetworkNotFound"},
+	{"other cidr", "PUT", "subnets/$sub", `{"subnet": {"cidr": "10.92.0.0/24"}}`, 400, "HTTPBadRequest"},
+	{"port", "POST", "ports", `{"port": {"project_id": "p", "network_id": "$net", "mac_address": "0a:58:0a:5a:00:07",
+		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.90.0.7"}], "device_owner": "compute:kuryr"}}`, 201, ""},
+	{"address in use", "POST", "ports", `{"port": {"project_id": "p", "network_id": "$net",
+		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.90.0.7"}]}}`, 409, "IpAddressAlreadyAllocated"},
+	{"MAC in use", "POST", "ports", `{"port": {"project_id": "p", "network_id": "$net", "mac_address": "0a:58:0a:5a:00:07",
+		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.90.0.8"}]}}`, 409, "MacAddressInUse"},
+	{"address elsewhere", "POST", "ports", `{"port": {"project_id": "p", "network_id": "$net",
+		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.99.0.8"}]}}`, 400, "InvalidIpForSubnet"},
+	{"other network", "PUT", "ports/$port", `{"port": {"network_id": "$net"}}`, 400, "HTTPBadRequest"},
+	{"network in use", "DELETE", "networks/$net", "", 409, "NetworkInUse"},
+	{"subnet in use", "DELETE", "subnets/$sub", "", 409, "SubnetInUse"},
+	{"router", "POST", "routers", `{"router": {"project_id": "p", "name": "r"}}`, 201, ""},
+	{"sub6", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id": "$net", "cidr": "fd00:90::/64", "ip_version": 6,
+		"gateway_ip": "fd00:90::1", "enable_dhcp": false}}`, 201, ""},
+	{"sub6b", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id": "$net", "cidr": "fd00:91::/64", "ip_version": 6,
+		"gateway_ip": "fd00:91::1", "enable_dhcp": false}}`, 201, ""},
+	{"join6", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub6"}`, 200, ""},
+	{"join6b", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub6b"}`, 200, ""},
+	{"join6b again", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub6b"}`, 400, "BadRequest"},
+	{"leave6", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub6"}`, 200, ""},
+	{"leave6b", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub6b"}`, 200, ""},
+	{"leave6b again", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub6b"}`, 404, "RouterInterfaceNotFoundForSubnet"},
+	{"next hop elsewhere", "PUT", "routers/$router", `{"router": {"routes": [{"destination": "10.99.0.0/24",
+		"nexthop": "10.90.0.7"}]}}`, 400, "InvalidRoutes"},
+	{"join", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub"}`, 200, ""},
+	{"join again", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub"}`, 400, "BadRequest"},
+	{"routes", "PUT", "routers/$router", `{"router": {"routes": [{"destination": "10.99.0.0/24", "nexthop": "10.90.0.7"}]}}`, 200, ""},
+	{"interface in use", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub"}`, 409, "RouterInterfaceInUseByRoute"},
+	{"router in use", "DELETE", "routers/$router", "", 409, "RouterInUse"},
+	{"no routes", "PUT", "routers/$router", `{"router": {"routes": []}}`, 200, ""},
+	{"leave", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub"}`, 200, ""},
+	{"leave again", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub"}`, 404, "RouterInterfaceNotFoundForSubnet"},
+	{"router goes", "DELETE", "routers/$router", "", 204, ""},
+	{"group", "POST", "security-groups", `{"security_group": {"project_id": "p", "name": "g"}}`, 201, ""},
+	{"rule", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
+		"direction": "ingress", "ethertype": "IPv4"}}`, 201, ""},
+	{"rule again", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
+		"direction": "ingress", "ethertype": "IPv4"}}`, 409, "SecurityGroupRuleExists"},
+	{"port of the group", "PUT", "ports/$port", `{"port": {"security_groups": ["$group"]}}`, 200, ""},
+	{"group in use", "DELETE", "security-groups/$group", "", 409, "SecurityGroupInUse"},
+	{"port goes", "DELETE", "ports/$port", "", 204, ""},
+	{"port is gone", "DELETE", "ports/$port", "", 404, "PortNotFound"},
+	{"group goes", "DELETE", "security-groups/$group", "", 204, ""},
+}
+
+// Check runs all Cases with a Neutron.
+func Check(t *testing.T, endpoint string) {
+	ids := map[string]string{}
+	for _, c := range Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			path, body := c.Path, c.Body
+			for name, id := range ids {
+				path = strings.ReplaceAll(path, "$"+name, id)
+				body = strings.ReplaceAll(body, `"$`+name+`"`, `"`+id+`"`)
+			}
+			status, answer, err := Call(t.Context(), c.Method, endpoint+"v2.0/"+path, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			failure, _ := answer["NeutronError"].(map[string]any)
+			if kind, _ := failure["type"].(string); status != c.Status || kind != c.Kind {
+				t.Errorf("status %d, %v; want %d, %s", status, answer, c.Status, c.Kind)
+			}
+			for _, made := range answer {
+				if o, ok := made.(map[string]any); ok && o["id"] != nil {
+					ids[c.Name] = fmt.Sprint(o["id"])
+				}
+			}
+		})
+	}
+}
+
+// Call makes one call.
+func Call(ctx context.Context, method, url, body string) (status int, answer map[string]any, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewBufferString(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	got, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer got.Body.Close()
+	data, err := io.ReadAll(got.Body)
+	if err == nil && len(data) > 0 {
+		err = json.Unmarshal(data, &answer)
+	}
+	return got.StatusCode, answer, err
+}

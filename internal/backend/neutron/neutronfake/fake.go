@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package neutronfake is a Neutron in memory for tests. It refuses what the real one refuses:
+// bodies with attributes that it does not know, addresses and MACs that are taken, and the removal
+// of what is in use. A table of cases, Cases, holds for both.
+package neutronfake
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// object is a resource.
+type object = map[string]any
+
+// Neutron is the server.
+type Neutron struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	numbers int
+	// all are resources by collection, each in the order in which they were made.
+	all map[string][]object
+	// calls counts; faults says of a call by its number how it fails.
+	calls  int
+	faults func(number int, method, path string) Fault
+	quota  int
+	page   int
+}
+
+// Fault is how a call fails.
+type Fault int
+
+// The faults.
+const (
+	None   Fault = iota
+	Busy         // 503, and nothing is done
+	Lost         // 503, and the call has its effect
+	Broken       // 500, and nothing is done
+)
+
+// Start runs a Neutron until the test ends.
+func Start(t testing.TB) *Neutron {
+	n := &Neutron{all: map[string][]object{}, faults: func(int, string, string) Fault { return None }, quota: -1, page: 1000}
+	n.Server = httptest.NewServer(n)
+	t.Cleanup(n.Close)
+	return n
+}
+
+// Fail has calls fail.
+func (n *Neutron) Fail(faults func(number int, method, path string) Fault) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.faults = faults
+}
+
+// Quota bounds how many ports there may be; negative: it does not.
+func (n *Neutron) Quota(ports int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.quota = ports
+}
+
+// Page bounds how many resources a list has at once.
+func (n *Neutron) Page(size int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.page = size
+}
+
+// Calls is how many there were.
+func (n *Neutron) Calls() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.calls
+}
+
+// All are the resources of a collection, such as ports.
+func (n *Neutron) All(collection string) []map[string]any {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var list []map[string]any
+	for _, o := range n.all[collection] {
+		list = append(list, clone(o))
+	}
+	return list
+}
+
+func clone(o object) object {
+	data, _ := json.Marshal(o)
+	var c object
+	_ = json.Unmarshal(data, &c)
+	return c
+}
+
+// refused is an answer that is an error.
+type refused struct {
+	status        int
+	kind, message string
+}
+
+func (r *refused) Error() string { return r.kind + ": " + r.message }
+
+func refuse(status int, kind, format string, args ...any) *refused {
+	return &refused{status, kind, fmt.Sprintf(format, args...)}
+}
+
+// ServeHTTP implements http.Handler.
+func (n *Neutron) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls++
+	path := strings.TrimPrefix(r.URL.Path, "/v2.0/")
+	fault := n.faults(n.calls, r.Method, path)
+	if fault == Busy || fault == Broken {
+		fail(w, fault)
+		return
+	}
+	status, answer, err := n.answer(r, path)
+	switch {
+	case fault == Lost:
+		fail(w, fault)
+	case err != nil:
+		write(w, err.status, object{"NeutronError": object{"type": err.kind, "message": err.message, "detail": ""}})
+	case answer == nil:
+		w.WriteHeader(status)
+	default:
+		write(w, status, answer)
+	}
+}
+
+func fail(w http.ResponseWriter, f Fault) {
+	if f == Broken {
+		write(w, http.StatusInternalServerError, object{"NeutronError": object{
+			"type": "HTTPInternalServerError", "message": "Request Failed: internal server error while processing your request."}})
+		return
+	}
+	w.Header().Set("Retry-After", "0")
+	w.WriteHeader(http.StatusServiceUnavailable)
+}
+
+func write(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
+	parts := strings.Split(path, "/")
+	c := collections[parts[0]]
+	if c == nil {
+		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
+	}
+	var body object
+	if r.Method == http.MethodPost || r.Method == http.MethodPut {
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			return 0, nil, refuse(http.StatusBadRequest, "HTTPBadRequest", "The server could not comply with the request: %v", err)
+		}
+	}
+	switch {
+	case r.Method == http.MethodGet && len(parts) == 1:
+		return http.StatusOK, n.list(r, parts[0]), nil
+	case r.Method == http.MethodPost && len(parts) == 1:
+		return n.post(c, parts[0], body)
+	case r.Method == http.MethodPut && len(parts) == 3:
+		return n.interfaces(parts[1], parts[2], body)
+	}
+	i := slices.IndexFunc(n.all[parts[0]], func(o object) bool { return o["id"] == parts[1] })
+	if i < 0 {
+		return 0, nil, refuse(http.StatusNotFound, c.class+"NotFound", "%s %s could not be found.", c.class, parts[1])
+	}
+	o := n.all[parts[0]][i]
+	switch r.Method {
+	case http.MethodGet:
+		return http.StatusOK, object{c.singular: o}, nil
+	case http.MethodDelete:
+		if err := n.unused(parts[0], o); err != nil {
+			return 0, nil, err
+		}
+		n.all[parts[0]] = slices.Delete(n.all[parts[0]], i, i+1)
+		n.removed(parts[0], o)
+		return http.StatusNoContent, nil, nil
+	}
+	changes, _ := body[c.singular].(object)
+	changed, err := n.changed(c, parts[0], o, changes)
+	if err != nil {
+		return 0, nil, err
+	}
+	n.all[parts[0]][i] = changed
+	return http.StatusOK, object{c.singular: changed}, nil
+}
+
+// list is what a filter leaves, from a marker on, up to the page's size.
+func (n *Neutron) list(r *http.Request, collection string) object {
+	query := r.URL.Query()
+	skipping := query.Get("marker") != ""
+	found := []object{}
+	var links []object
+	for _, o := range n.all[collection] {
+		if skipping {
+			skipping = o["id"] != query.Get("marker")
+			continue
+		}
+		fits := true
+		for name, values := range query {
+			if name != "limit" && name != "marker" {
+				text, _ := o[name].(string)
+				fits = fits && slices.Contains(values, text)
+			}
+		}
+		if fits && len(found) == n.page {
+			links = append(links, object{"rel": "next", "href": n.URL})
+			break
+		}
+		if fits {
+			found = append(found, o)
+		}
+	}
+	return object{collections[collection].plural: found, collections[collection].plural + "_links": links}
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Actual is a resource that is there.
+type Actual struct {
+	ID         string
+	Attributes Attributes // as decoded from JSON
+}
+
+// Inventory is what there is of a cluster. Of several resources with one Ref, which a call leaves
+// that is repeated because its answer was lost, the oldest is the one; the others are surplus.
+type Inventory struct {
+	resources map[Ref]Actual
+	surplus   map[Ref][]Actual
+}
+
+// NewInventory returns an empty Inventory.
+func NewInventory() *Inventory {
+	return &Inventory{resources: map[Ref]Actual{}, surplus: map[Ref][]Actual{}}
+}
+
+// Put adds what has been found.
+func (i *Inventory) Put(r Ref, a Actual) {
+	before, there := i.resources[r]
+	if there && before.ID != a.ID {
+		if older(before, a) {
+			before, a = a, before
+		}
+		i.surplus[r] = append(i.surplus[r], before)
+	}
+	i.resources[r] = a
+}
+
+// older reports whether a was made before b.
+func older(a, b Actual) bool {
+	created := func(x Actual) string { s, _ := x.Attributes["created_at"].(string); return s }
+	return cmp.Or(cmp.Compare(created(a), created(b)), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+// Set replaces what there is with a Ref.
+func (i *Inventory) Set(r Ref, a Actual) { i.resources[r] = a }
+
+// Get is what there is with a Ref.
+func (i *Inventory) Get(r Ref) (Actual, bool) {
+	a, ok := i.resources[r]
+	return a, ok
+}
+
+// Remove forgets a resource that is gone.
+func (i *Inventory) Remove(r Ref, id string) {
+	if i.resources[r].ID == id {
+		delete(i.resources, r)
+		return
+	}
+	i.surplus[r] = slices.DeleteFunc(i.surplus[r], func(a Actual) bool { return a.ID == id })
+	if len(i.surplus[r]) == 0 {
+		delete(i.surplus, r)
+	}
+}
+
+// IDs are those of all resources.
+func (i *Inventory) IDs() map[Ref]string {
+	ids := make(map[Ref]string, len(i.resources))
+	for r, a := range i.resources {
+		ids[r] = a.ID
+	}
+	return ids
+}
+
+// sortedRefs are the Refs of a kind in a map, by key.
+func sortedRefs[T any](of map[Ref]T, k Kind) []Ref {
+	var list []Ref
+	for r := range maps.Keys(of) {
+		if r.Kind == k {
+			list = append(list, r)
+		}
+	}
+	sortByKey(list, func(r Ref) string { return r.Key })
+	return list
+}
+
+func sortByKey[T any](list []T, key func(T) string) {
+	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+}

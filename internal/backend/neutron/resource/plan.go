@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+// Operation is what a Call does.
+type Operation int
+
+// The operations.
+const (
+	Create Operation = iota
+	Update
+	Delete
+)
+
+// Call is one call of Neutron's API.
+type Call struct {
+	Operation Operation
+	Ref       Ref
+	Object    string // what people call what it is for; empty if that is gone
+	// ID is that of what is changed or deleted; empty for the Routes of a router that a call before
+	// this one makes.
+	ID string
+	// Attributes are what a Create or an Update sets. Refs in them may be of resources that calls
+	// before this one make.
+	Attributes Attributes
+}
+
+// planner compares.
+type planner struct {
+	want *Set
+	have *Inventory
+	// replaced are resources that are made anew, and so are those that refer to them by attributes
+	// that cannot be changed.
+	replaced map[Ref]bool
+}
+
+// Plan returns the calls that make what there is what is wanted, in an order in which each can
+// succeed: first what is in the way is deleted, from what refers to others to what others refer to,
+// then the rest is changed and made, in the order of the kinds.
+func Plan(want *Set, have *Inventory) []Call {
+	p := &planner{want, have, map[Ref]bool{}}
+	for _, k := range Kinds() {
+		for _, r := range want.All(k) {
+			if a, there := have.Get(r.Ref); there && len(p.differing(r.Fixed, a)) > 0 {
+				p.replaced[r.Ref] = true
+			}
+		}
+	}
+	var calls []Call
+	for k := kinds - 1; k >= 0; k-- {
+		calls = p.remove(calls, k)
+	}
+	for _, k := range Kinds() {
+		for _, r := range want.All(k) {
+			calls = p.bring(calls, r)
+		}
+	}
+	return calls
+}
+
+// remove adds calls for what is there of a kind and wanted no longer, or not as it is.
+func (p *planner) remove(calls []Call, k Kind) []Call {
+	for _, r := range sortedRefs(p.have.resources, k) {
+		wanted, still := p.want.Get(r)
+		a, _ := p.have.Get(r)
+		switch {
+		case k == Routes:
+			// The router goes with its routes; of one that stays, those go first that another
+			// network's removal would stumble over.
+			if left, fewer := p.keep(wanted, a); still && fewer {
+				calls = append(calls, Call{Update, r, wanted.Object, a.ID, Attributes{"routes": left}})
+			} else if !still && len(list(a.Attributes["routes"])) > 0 {
+				calls = append(calls, Call{Update, r, "", a.ID, Attributes{"routes": []any{}}})
+			}
+		case !still || p.replaced[r]:
+			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID, Attributes: a.Attributes})
+		}
+	}
+	for _, r := range sortedRefs(p.have.surplus, k) {
+		for _, a := range p.have.surplus[r] {
+			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
+		}
+	}
+	return calls
+}
+
+// keep are the routes that are there and stay.
+func (p *planner) keep(wanted Resource, a Actual) (left []any, fewer bool) {
+	stay := map[string]bool{}
+	for _, route := range list(wanted.Mutable["routes"]) {
+		stay[canonical(p.resolved(route))] = true
+	}
+	left = []any{}
+	for _, route := range list(a.Attributes["routes"]) {
+		if stay[canonical(route)] {
+			left = append(left, route)
+		} else {
+			fewer = true
+		}
+	}
+	return left, fewer
+}
+
+// bring adds the call that makes or changes a resource, if one is needed.
+func (p *planner) bring(calls []Call, r Resource) []Call {
+	a, there := p.have.Get(r.Ref)
+	if there && !p.replaced[r.Ref] {
+		changes := p.differing(r.Mutable, a)
+		if len(changes) == 0 {
+			return calls
+		}
+		return append(calls, Call{Update, r.Ref, r.Object, a.ID, changes})
+	}
+	if r.Kind == Routes { // they are there as soon as their router is
+		if len(list(r.Mutable["routes"])) == 0 {
+			return calls
+		}
+		return append(calls, Call{Operation: Update, Ref: r.Ref, Object: r.Object, Attributes: r.Mutable})
+	}
+	all := Attributes{}
+	for _, part := range []Attributes{r.Fixed, r.Mutable, r.Initial} {
+		for name, value := range part {
+			all[name] = value
+		}
+	}
+	return append(calls, Call{Operation: Create, Ref: r.Ref, Object: r.Object, Attributes: all})
+}
+
+// differing are the attributes that a resource does not have as they are wanted.
+func (p *planner) differing(wanted Attributes, a Actual) Attributes {
+	changes := Attributes{}
+	for name, value := range wanted {
+		if !has(a.Attributes[name], p.resolved(value), name != "dns_nameservers") {
+			changes[name] = value
+		}
+	}
+	return changes
+}
+
+// resolved is a value with ids in place of the Refs of resources that are there and stay.
+func (p *planner) resolved(value any) any {
+	return Resolve(value, func(r Ref) (string, bool) {
+		a, there := p.have.Get(r)
+		return a.ID, there && !p.replaced[r]
+	})
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	network = Ref{Network, "net"}
+	subnet  = Ref{Subnet, "sub"}
+	router  = Ref{Router, "r"}
+	routes  = Ref{Routes, "r"}
+	link    = Ref{Interface, "sub"}
+	port    = Ref{Port, "p"}
+)
+
+// wanted is a network with a subnet on a router that has a route, and a port.
+func wanted(change ...func(map[Ref]Resource)) *Set {
+	all := map[Ref]Resource{
+		network: {Mutable: Attributes{"name": "n"}},
+		subnet:  {Fixed: Attributes{"network_id": network, "cidr": "10.0.0.0/24"}, Mutable: Attributes{"dns_nameservers": []any{"a", "b"}}},
+		router:  {Mutable: Attributes{"name": "r"}},
+		link:    {Fixed: Attributes{"router_id": router, "subnet_id": subnet}},
+		routes:  {Mutable: Attributes{"routes": []any{Attributes{"destination": "10.1.0.0/16", "nexthop": "10.0.0.2"}}}},
+		port: {
+			Fixed: Attributes{"network_id": network, "mac_address": "m"},
+			Mutable: Attributes{"security_groups": []any{"g", "h"},
+				"fixed_ips": []any{Attributes{"subnet_id": subnet, "ip_address": "10.0.0.2"}}},
+			Initial: Attributes{"first": true},
+		},
+	}
+	for _, c := range change {
+		c(all)
+	}
+	s := NewSet()
+	for r, resource := range all {
+		resource.Ref = r
+		s.Add(resource)
+	}
+	return s
+}
+
+func without(refs ...Ref) func(map[Ref]Resource) {
+	return func(all map[Ref]Resource) {
+		for _, r := range refs {
+			delete(all, r)
+		}
+	}
+}
+
+// there is what wanted has made.
+func there(change ...func(*Inventory)) *Inventory {
+	i := NewInventory()
+	for r, attributes := range map[Ref]Attributes{
+		network: {"name": "n", "mtu": 1500.0},
+		subnet:  {"network_id": "id-net", "cidr": "10.0.0.0/24", "dns_nameservers": []any{"a", "b"}},
+		router:  {"name": "r"},
+		link:    {"router_id": "id-r", "subnet_id": "id-sub"},
+		routes:  {"routes": []any{map[string]any{"nexthop": "10.0.0.2", "destination": "10.1.0.0/16"}}},
+		port: {"network_id": "id-net", "mac_address": "m", "security_groups": []any{"h", "g"},
+			"fixed_ips": []any{map[string]any{"ip_address": "10.0.0.2", "subnet_id": "id-sub"}}},
+	} {
+		i.Put(r, Actual{"id-" + r.Key, attributes})
+	}
+	for _, c := range change {
+		c(i)
+	}
+	return i
+}
+
+func with(r Ref, name string, value any) func(*Inventory) {
+	return func(i *Inventory) {
+		a, _ := i.Get(r)
+		a.Attributes[name] = value
+	}
+}
+
+func TestPlan(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		want *Set
+		have *Inventory
+		plan []string
+	}{
+		{"all is there", wanted(), there(), nil},
+		{"nothing is there", wanted(), NewInventory(), []string{
+			"create network net", "create subnet sub", "create router r", "create router interface sub", "create port p",
+			"update routes of router r routes",
+		}},
+		{"nothing is wanted", NewSet(), there(), []string{
+			"update routes of router r routes", "delete port p", "delete router interface sub", "delete router r",
+			"delete subnet sub", "delete network net",
+		}},
+		{"another name", wanted(), there(with(network, "name", "by hand")), []string{"update network net name"}},
+		{"another order of name servers", wanted(), there(with(subnet, "dns_nameservers", []any{"b", "a"})),
+			[]string{"update subnet sub dns_nameservers"}},
+		{"a port of another MAC", wanted(), there(with(port, "mac_address", "other")), []string{"delete port p", "create port p"}},
+		{"a port without its address", wanted(), there(with(port, "fixed_ips", []any{})), []string{"update port p fixed_ips"}},
+		{"a subnet of another prefix", wanted(), there(with(subnet, "cidr", "10.9.0.0/24")), []string{
+			"delete router interface sub", "delete subnet sub", "create subnet sub", "create router interface sub", "update port p fixed_ips",
+		}},
+		{"no network any more", wanted(without(subnet, link, port, routes)), there(), []string{
+			"update routes of router r routes", "delete port p", "delete router interface sub", "delete subnet sub",
+		}},
+		{"a route that another has added", wanted(), there(with(routes, "routes", []any{
+			map[string]any{"nexthop": "10.0.0.2", "destination": "10.1.0.0/16"},
+			map[string]any{"nexthop": "10.0.0.9", "destination": "0.0.0.0/0"}})),
+			[]string{"update routes of router r routes", "update routes of router r routes"}},
+		{"a second network", wanted(), there(func(i *Inventory) {
+			i.Put(network, Actual{"id-later", Attributes{"created_at": "2026"}})
+		}), []string{"delete network net"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, c := range Plan(tc.want, tc.have) {
+				text := fmt.Sprint([]string{"create", "update", "delete"}[c.Operation], " ", c.Ref)
+				if c.Operation == Update {
+					for name := range c.Attributes {
+						text += " " + name
+					}
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(tc.plan, got); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Of two with one Ref, the one that was made first stays, in whichever order they are found.
+func TestOldestStays(t *testing.T) {
+	first, second := Actual{"b", Attributes{"created_at": "2025"}}, Actual{"a", Attributes{"created_at": "2026"}}
+	for _, order := range [][]Actual{{first, second}, {second, first}} {
+		i := NewInventory()
+		for _, a := range order {
+			i.Put(network, a)
+		}
+		if a, _ := i.Get(network); a.ID != "b" {
+			t.Errorf("%v: %s stays", order, a.ID)
+		}
+		i.Remove(network, "a")
+		s := NewSet()
+		s.Add(Resource{Ref: network})
+		if plan := Plan(s, i); len(plan) > 0 {
+			t.Errorf("plan %v after the second is gone", plan)
+		}
+	}
+}
+
+// A key fits into a description, and long ones stay different.
+func TestKey(t *testing.T) {
+	long := strings.Repeat("x", 400)
+	a, b := Key("Port/shop/"+long+"a"), Key("Port/shop/"+long+"b")
+	if len(a) != maxKey || a == b || a != Key("Port/shop/"+long+"a") {
+		t.Errorf("%d bytes, %q, %q", len(a), a, b)
+	}
+	if got := Key("Network/red", "10.0.0.0/8"); got != "Network/red 10.0.0.0/8" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resource describes resources of Neutron: those that a cluster wants, those that there are
+// of it, and which calls make the former of the latter. It does no I/O.
+//
+// A resource is found again by its description, which names the cluster and the object that it is
+// made of. The call that makes a resource sets it, so that none is left behind unmarked; tags need
+// a call of their own, in all releases of Neutron that there are.
+package resource
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// Kind is a kind of resources. They are in the order in which they can be made: each refers only to
+// those before it.
+type Kind int
+
+// The kinds. Interface is a Subnet's place on a Router, and Routes are the extra routes of one:
+// both are parts of a Router, which need others to be there.
+const (
+	SecurityGroup Kind = iota
+	SecurityGroupRule
+	Network
+	Subnet
+	Router
+	Interface
+	Port
+	Routes
+	FloatingIP
+	kinds // how many there are
+)
+
+// Kinds are all kinds, in order.
+func Kinds() []Kind {
+	list := make([]Kind, kinds)
+	for i := range list {
+		list[i] = Kind(i)
+	}
+	return list
+}
+
+// String is how messages call the kind.
+func (k Kind) String() string {
+	return [...]string{
+		"security group", "security group rule", "network", "subnet", "router", "router interface", "port",
+		"routes of router", "floating IP",
+	}[k]
+}
+
+// Ref names a resource: its kind, and the object that it is made of.
+type Ref struct {
+	Kind Kind
+	Key  string // see Key
+}
+
+func (r Ref) String() string { return r.Kind.String() + " " + r.Key }
+
+// maxKey is how long a key may be: a description has 255 bytes, of which the cluster takes up to
+// 64.
+const maxKey = 190
+
+// hashBytes are how many bytes of a hash end a key that would be too long.
+const hashBytes = 16
+
+// Key is the key of the resource that an object is made into, such as Port/shop/web; parts tell
+// several of one kind apart. What would be too long for a description ends with a hash.
+func Key(object string, parts ...string) string {
+	key := strings.Join(append([]string{object}, parts...), " ")
+	if len(key) <= maxKey {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	hash := "#" + hex.EncodeToString(sum[:hashBytes])
+	return key[:maxKey-len(hash)] + hash
+}
+
+// Attributes are those of a resource by the names that Neutron's API has for them. Values are what
+// JSON has, and Refs, which stand for the ids of other resources.
+type Attributes map[string]any
+
+// Resource is one that is wanted.
+type Resource struct {
+	Ref
+	// Object is what people call what it is made of, such as "Port shop/web".
+	Object string
+	// Fixed are attributes that cannot be changed: a resource that has others is made anew.
+	Fixed Attributes
+	// Mutable are attributes that can be.
+	Mutable Attributes
+	// Initial are set when the resource is made, and are not compared later.
+	Initial Attributes
+}
+
+// Problem is what Neutron does not do for an object, or not as asked for.
+type Problem struct {
+	Object  string // what people call it
+	Reason  string // one word, as conditions have it
+	Message string // what is not done, and what to do
+}
+
+// Set is all that is wanted.
+type Set struct {
+	resources map[Ref]Resource
+	Problems  []Problem
+}
+
+// NewSet returns an empty Set.
+func NewSet() *Set { return &Set{resources: map[Ref]Resource{}} }
+
+// Add adds a resource and returns its Ref. Of two with one Ref the first stays.
+func (s *Set) Add(r Resource) Ref {
+	if _, there := s.resources[r.Ref]; !there {
+		s.resources[r.Ref] = r
+	}
+	return r.Ref
+}
+
+// Get is the resource with a Ref.
+func (s *Set) Get(r Ref) (Resource, bool) {
+	found, ok := s.resources[r]
+	return found, ok
+}
+
+// Len is how many resources there are.
+func (s *Set) Len() int { return len(s.resources) }
+
+// Problem adds a Problem.
+func (s *Set) Problem(object, reason, message string) {
+	s.Problems = append(s.Problems, Problem{object, reason, message})
+}
+
+// All are the resources of a kind, by key.
+func (s *Set) All(k Kind) []Resource {
+	var list []Resource
+	for _, r := range s.resources {
+		if r.Kind == k {
+			list = append(list, r)
+		}
+	}
+	sortByKey(list, func(r Resource) string { return r.Key })
+	return list
+}

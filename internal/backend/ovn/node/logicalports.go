@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/intent"
+)
+
+// LogicalPorts are the names of Logical_Switch_Ports in OVN's northbound database, which are the
+// external_ids:iface-id of interfaces. The methods are safe for concurrent use.
+type LogicalPorts interface {
+	// Port is that of an attachment; empty: it is not known, or not yet.
+	Port(at attachment.Attachment) string
+	// Management is that by which a node's kernel reaches pods; empty: it is not known yet.
+	Management(node string) string
+	// Guest is the namespace/name of the Port that another program's interface is plugged for;
+	// false if it is plugged for none of this cluster.
+	Guest(logical string) (string, bool)
+	// Trace is the command that follows a packet in OVN, without the packet.
+	Trace(n intent.Network, node string) string
+	// Changed is closed when a name may be another than at the time of the call; nil: that does
+	// not happen.
+	Changed() <-chan struct{}
+	// Run calls changed after each change, until ctx ends.
+	Run(ctx context.Context, changed func()) error
+}
+
+// clusterPorts are those that Coelan's controller makes: their names follow from those of objects.
+type clusterPorts struct{ cluster names.Cluster }
+
+// Port implements LogicalPorts.
+func (p clusterPorts) Port(at attachment.Attachment) string { return p.cluster.Port(at.PortKey()) }
+
+// Management implements LogicalPorts.
+func (p clusterPorts) Management(node string) string { return p.cluster.ManagementPort(node) }
+
+// Guest implements LogicalPorts. With a cluster's name, only those of this cluster are its.
+func (p clusterPorts) Guest(logical string) (string, bool) {
+	return strings.CutPrefix(logical, p.cluster.Port(""))
+}
+
+// Trace implements LogicalPorts.
+func (p clusterPorts) Trace(n intent.Network, node string) string {
+	if !n.FromNodes() {
+		node = ""
+	}
+	return fmt.Sprintf("ovn-trace %s", p.cluster.Switch(n.Name, node))
+}
+
+// Changed implements LogicalPorts.
+func (clusterPorts) Changed() <-chan struct{} { return nil }
+
+// Run implements LogicalPorts.
+func (clusterPorts) Run(context.Context, func()) error { return nil }

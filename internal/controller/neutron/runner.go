@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package neutron runs the controller's half of the backend neutron: in the leader, it has
+// OpenStack's Neutron be as the cluster's intent says, tells agents which ports there are, and
+// reports what Neutron does not do.
+package neutron
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"coelan.io/coelan/internal/backend/neutron/cloud"
+	"coelan.io/coelan/internal/backend/neutron/compile"
+	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/controller/findings"
+	"coelan.io/coelan/internal/controller/reconcile"
+	"coelan.io/coelan/internal/heartbeat"
+	"coelan.io/coelan/internal/intent"
+)
+
+// Options are what a Runner is made with. All are needed.
+type Options struct {
+	Log       *slog.Logger
+	Cluster   names.Cluster
+	Cloud     cloud.Access
+	Intent    Intent
+	Informers cache.Informers
+	Access    *reconcile.Access
+	Monitor   *heartbeat.Monitor
+	// Hub has the objects that conditions say are not in effect; the Runner adds those of which
+	// Neutron does not do all.
+	Hub findings.Hub
+}
+
+// Intent is the whole cluster's.
+type Intent interface {
+	Intent() *intent.Store
+	// Ready is closed when it is complete.
+	Ready() <-chan struct{}
+}
+
+// Runner works while the manager runs it.
+type Runner struct {
+	Options
+	client     *cloud.Client
+	findings   *findings.Reporter
+	identities *identities
+	loop       *heartbeat.Loop
+
+	// compiled and set are of the client's goroutine.
+	compiled *intent.State
+	set      *resource.Set
+}
+
+// New makes a Runner.
+func New(o Options) *Runner {
+	r := &Runner{
+		Options: o, loop: o.Monitor.Loop("neutron"), identities: newIdentities(o),
+		findings: findings.New(o.Log, o.Access, o.Hub),
+	}
+	r.client = cloud.New(cloud.Options{
+		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Found: r.identities.found, Report: r.report, Log: o.Log,
+	})
+	return r
+}
+
+// NeedLeaderElection says that the leader alone writes.
+func (*Runner) NeedLeaderElection() bool { return true }
+
+// Start works until ctx ends, which it does when leadership is lost.
+func (r *Runner) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.Intent.Ready():
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { r.followIntent(ctx) })
+	running.Go(func() { r.findings.Run(ctx) })
+	running.Go(func() { r.client.Run(ctx) })
+	return r.identities.run(ctx)
+}
+
+// followIntent has Neutron compared whenever there is a newer State.
+func (r *Runner) followIntent(ctx context.Context) {
+	for {
+		state := r.Intent.Intent().State()
+		r.client.Changed()
+		select {
+		case <-ctx.Done():
+			return
+		case <-state.Replaced():
+		}
+	}
+}
+
+// want is what the newest intent wants.
+func (r *Runner) want() *resource.Set {
+	defer r.loop.Step()()
+	state := r.Intent.Intent().State()
+	if state == r.compiled {
+		return r.set
+	}
+	r.compiled, r.set = state, compile.Compile(state, compile.Options{Cluster: r.Cluster})
+	return r.set
+}
+
+// report takes what came of a comparison, by the goroutine of the client.
+func (r *Runner) report(refused []resource.Problem, err error) {
+	var list []findings.Finding
+	if r.set != nil {
+		for _, p := range slices.Concat(r.set.Problems, refused) {
+			list = append(list, findings.Finding(p))
+		}
+	}
+	r.findings.Set(list, err)
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build neutron && integration
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/backend/neutron/neutronfake"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/neutrontest"
+	"coelan.io/coelan/internal/ovntest"
+	"coelan.io/coelan/test/lab"
+	"coelan.io/coelan/test/lab/probe"
+)
+
+// TestNeutron is the backend neutron with a real Neutron: one for all, since it takes long to
+// start.
+func TestNeutron(t *testing.T) {
+	l := lab.New(t, lab.Options{Neutron: true})
+	w := &world{Lab: l, n1: l.Nodes[0], n2: l.Nodes[1]}
+	w.addPods(t)
+	for _, part := range []struct {
+		name string
+		test func(*testing.T, *world)
+	}{
+		{"reach", neutronReach}, {"machine of OpenStack", neutronMachine}, {"changes by hand", neutronByHand},
+		{"restarts", neutronRestarts}, {"away", neutronAway},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.test(t, w) })
+	}
+	if why := neutronFailure(w); why != "" {
+		t.Errorf("not done: %s", why)
+	}
+}
+
+// neutronFailure is why Neutron is not as wanted.
+func neutronFailure(w *world) string {
+	return w.Neutron.Unsupported()[intent.PolicyRef{Kind: intent.PolicyKind(intent.KindNetwork), Name: intent.DefaultNetworkName}]
+}
+
+// neutronPings counts lost packets of pods until it is asked.
+func neutronPings(t *testing.T, w *world) (lost func()) {
+	t.Helper()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			for _, dst := range []netip.Addr{w.b.Address(lab.IPv4), w.c.Address(lab.IPv4), w.c.Address(lab.IPv6)} {
+				r, err := (&probe.Ping{Dst: dst, Count: 3}).Run(t.Context(), w.a.Host)
+				if err != nil || r.Lost() > 0 {
+					t.Errorf("ping of %s: %+v, %v", dst, r, err)
+				}
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	return func() { close(stop); <-ended }
+}
+
+// Pods and nodes reach each other by networks and ports that Neutron has. CHECK agrees, and so does
+// the agent.
+func neutronReach(t *testing.T, w *world) {
+	own, other := of(management(w.n1)), of(management(w.n2))
+	for _, p := range []path{
+		{"pod to pod on its node", w.a.Host, w.b.Host, w.b.Address, w.a.Address},
+		{"pod to pod on another node", w.a.Host, w.c.Host, w.c.Address, w.a.Address},
+		{"pod back to pod on another node", w.c.Host, w.a.Host, w.a.Address, w.c.Address},
+		{"pod to its node", w.a.Host, w.n1.Host, w.n1.Address, w.a.Address},
+		{"pod to another node's management address", w.a.Host, w.n2.Host, other, w.a.Address},
+		{"pod to another node", w.a.Host, w.n2.Host, w.n2.Address, w.a.Address},
+		{"node to its pod", w.n1.Host, w.a.Host, w.a.Address, own},
+		{"node to pod on another node", w.n1.Host, w.c.Host, w.c.Address, own},
+	} {
+		for f := range lab.Dual.Each {
+			t.Run(p.name+" "+f.String(), func(t *testing.T) {
+				if err := probePath(t.Context(), p, f); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	for _, p := range []*lab.Pod{w.a, w.b, w.c, w.d} {
+		must(t, p.Check(t.Context()))
+	}
+	for _, n := range w.Nodes {
+		must(t, n.Check(t.Context()))
+	}
+}
+
+// neutronCall asks the real Neutron, again while its database, SQLite, is locked by another call.
+func neutronCall(t *testing.T, w *world, method, path, body string) (answer map[string]any) {
+	t.Helper()
+	var status int
+	poll(t.Context(), t, func() bool {
+		var err error
+		status, answer, err = neutronfake.Call(t.Context(), method, w.Neutron.Endpoint+"v2.0/"+path, body)
+		must(t, err)
+		return status != http.StatusInternalServerError
+	}, func() { t.Errorf("%s %s: %d, %v", method, path, status, answer) })
+	if status >= http.StatusBadRequest {
+		t.Fatalf("%s %s: %d, %v", method, path, status, answer)
+	}
+	return answer
+}
+
+// neutronOne is the one resource that a list has.
+func neutronOne(t *testing.T, w *world, collection, query string) map[string]any {
+	t.Helper()
+	list, _ := neutronCall(t, w, "GET", collection+"?"+query, "")[collection].([]any)
+	if len(list) != 1 {
+		t.Fatalf("%s?%s: %v", collection, query, list)
+	}
+	return list[0].(map[string]any)
+}
+
+// A machine that another program has made a port for, on a Network of a tenant and with an address
+// that Neutron has chosen, and a pod there reach each other.
+func neutronMachine(t *testing.T, w *world) {
+	w.API.AddNamespace("red", map[string]string{"tenant": "red"})
+	w.API.AddRouter("red", v1alpha1.RouterSpec{})
+	w.API.AddNetwork("red", v1alpha1.NetworkSpec{
+		Role: v1alpha1.Primary, Router: "red", Subnets: subnets("10.90.0.0/24"),
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "red"}},
+	})
+	pod := addPodAs(t, w.n1, lab.PodSpec{Namespace: "red", Name: "web"})
+	network := neutronOne(t, w, "networks", "name=net-red")
+	vm := neutronCall(t, w, "POST", "ports", fmt.Sprintf(`{"port": {"project_id": %q, "network_id": %q, "name": "vm",
+		"device_owner": "compute:nova", "binding:host_id": "n2", "port_security_enabled": false}}`, neutrontest.Project,
+		network["id"]))["port"].(map[string]any)
+	ip, _ := vm["fixed_ips"].([]any)[0].(map[string]any)
+	address := netip.MustParseAddr(ip["ip_address"].(string))
+	mac, _ := vm["mac_address"].(string)
+	guest, err := w.n2.AddGuest(t.Context(), "vm", vm["id"].(string), parseMAC(t, mac), []netip.Prefix{netip.PrefixFrom(address, 24)},
+		netip.MustParseAddr("10.90.0.1"))
+	must(t, err)
+	var last error
+	poll(t.Context(), t, func() bool {
+		r, err := (&probe.Ping{Dst: address, Count: 1}).Run(t.Context(), pod.Host)
+		last = err
+		return err == nil && r.Lost() == 0
+	}, func() { t.Errorf("the machine is not reached: %v", last) })
+	// What the runtime knows of a tenant's pod is its address among the node's.
+	own, _ := neutronOne(t, w, "ports", "name=red/web.eth0")["fixed_ips"].([]any)[0].(map[string]any)
+	if r := ping(t, guest.Host, probe.Ping{Dst: netip.MustParseAddr(own["ip_address"].(string)), Count: 2}); r.Lost() > 0 {
+		t.Errorf("the pod is not reached: %+v", r)
+	}
+	if r, err := (&probe.Ping{Dst: w.c.Address(lab.IPv4), Count: 1}).Run(t.Context(), pod.Host); err == nil && r.Lost() == 0 {
+		t.Error("a tenant's pod reaches one of another")
+	}
+
+	// Its end leaves nothing, and takes nothing of others.
+	must(t, pod.Delete(t.Context()))
+	poll(t.Context(), t, func() bool {
+		list, _ := neutronCall(t, w, "GET", "ports?network_id="+network["id"].(string)+"&device_owner=compute:kuryr", "")["ports"].([]any)
+		return len(list) == 0
+	}, func() { t.Error("the pod's port is still there") })
+	neutronOne(t, w, "ports", "name=vm")
+}
+
+// neutronPort is a pod's port in Neutron.
+func neutronPort(t *testing.T, w *world, name string) map[string]any {
+	t.Helper()
+	return neutronOne(t, w, "ports", "name=lab/"+name+".eth0")
+}
+
+// A port that is deleted by hand is made anew, and plugged; one that is changed is changed back.
+func neutronByHand(t *testing.T, w *world) {
+	before := neutronPort(t, w, "b")
+	if before["device_owner"] != "compute:kuryr" || before["device_id"] != w.b.UID || before["binding:host_id"] != "n1" ||
+		before["description"] != "coelan/Port/lab/b.eth0" || before["binding:vif_type"] != "ovs" {
+		t.Errorf("port %v", before)
+	}
+	router := neutronOne(t, w, "routers", "name=router-default")
+	neutronCall(t, w, "PUT", "routers/"+router["id"].(string), `{"router": {"routes": []}}`)
+	neutronCall(t, w, "DELETE", "ports/"+before["id"].(string), "")
+	// A controller that starts reads all; one that runs does so each minute.
+	w.Neutron.StopController()
+	must(t, w.Neutron.StartController())
+	poll(t.Context(), t, func() bool {
+		list, _ := neutronCall(t, w, "GET", "ports?name=lab/b.eth0", "")["ports"].([]any)
+		return len(list) == 1 && list[0].(map[string]any)["status"] == "ACTIVE"
+	}, func() { t.Error("the port is not there again, or not plugged") })
+	after := neutronPort(t, w, "b")
+	if after["id"] == before["id"] || after["mac_address"] != before["mac_address"] {
+		t.Errorf("port %v was %v", after, before)
+	}
+	for _, p := range []path{
+		{"pod to pod", w.a.Host, w.b.Host, w.b.Address, w.a.Address}, {"pod to another node", w.a.Host, w.n2.Host, w.n2.Address, w.a.Address},
+	} {
+		var last error
+		poll(t.Context(), t, func() bool { last = probePath(t.Context(), p, lab.IPv4); return last == nil },
+			func() { t.Errorf("%s: %v", p.name, last) })
+	}
+}
+
+// Agents and the controller that are killed and start anew change nothing, and no packet is lost.
+func neutronRestarts(t *testing.T, w *world) {
+	before, plugged := neutronState(t, w), configuration(t, w.n1)
+	lost := neutronPings(t, w)
+	w.n1.KillAgent()
+	w.Neutron.StopController()
+	must(t, w.Neutron.StartController())
+	must(t, w.n1.StartAgent(t.Context()))
+	must(t, w.n1.Check(t.Context()))
+	lost()
+	if after := configuration(t, w.n1); after != plugged {
+		t.Errorf("the database of Open vSwitch was\n%s\nand is\n%s", plugged, after)
+	}
+	if after := neutronState(t, w); after != before {
+		t.Errorf("Neutron had\n%s\nand has\n%s", before, after)
+	}
+}
+
+// neutronState is all that Neutron has of the cluster.
+func neutronState(t *testing.T, w *world) string {
+	t.Helper()
+	var b strings.Builder
+	for _, collection := range []string{"networks", "subnets", "routers", "ports", "security-groups"} {
+		text, err := json.MarshalIndent(neutronCall(t, w, "GET", collection+"?sort_key=id&sort_dir=asc", ""), "", " ")
+		must(t, err)
+		b.Write(text)
+	}
+	return b.String()
+}
+
+// While Neutron is away, running pods lose nothing, and the Network default says so; what has
+// changed meanwhile is done when it is back.
+func neutronAway(t *testing.T, w *world) {
+	lost := neutronPings(t, w)
+	w.Neutron.Stop()
+	w.API.AddNetwork("later", v1alpha1.NetworkSpec{Subnets: subnets("10.91.0.0/24")})
+	poll(t.Context(), t, func() bool { return strings.Contains(neutronFailure(w), "Neutron cannot be used") },
+		func() { t.Error("it is not said that Neutron is away") })
+	lost()
+	must(t, w.Neutron.Run(t.Context()))
+	poll(t.Context(), t, func() bool { return neutronFailure(w) == "" },
+		func() { t.Errorf("not done: %s", neutronFailure(w)) })
+	neutronOne(t, w, "networks", "name=net-later")
+}
+
+func parseMAC(t *testing.T, text string) net.HardwareAddr {
+	t.Helper()
+	mac, err := net.ParseMAC(text)
+	must(t, err)
+	return mac
+}
+
+// The fake Neutron of other tests answers as the real one does.
+func TestNeutronCases(t *testing.T) {
+	ovn := ovntest.Start(t)
+	ovn.Northd()
+	neutronfake.Check(t, neutrontest.Start(t, ovn).Endpoint)
+}
