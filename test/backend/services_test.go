@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
@@ -191,14 +190,10 @@ func nodeServices(t *testing.T, w *world) {
 		{"outside by a node port", w.Outside, byNodePort(w.n1, api), w.n1.Address},
 		{"outside by a node port of the endpoint's node", w.Outside, byNodePort(w.n2, api), nil},
 		{"node by its node port with the policy Local", w.n1.Host, byNodePort(w.n1, local), nil},
+		{"outside by a node port with the policy Local", w.Outside, byNodePort(w.n2, local), w.Outside.Address},
 		{"node by a ClusterIP with affinity", w.n1.Host, byClusterIP(sticky), w.n1.Address},
 		{"outside by a node port with affinity", w.Outside, byNodePort(w.n1, sticky), w.n1.Address},
 	})
-	if w.backend == config.OVNBackend { // ovs: such a client gets no answer of a node
-		w.servesAt(t, w.n2.Host, w.n2.Address, []client{
-			{"outside by a node port with the policy Local", w.Outside, byNodePort(w.n2, local), w.Outside.Address},
-		})
-	}
 	for f := range lab.Dual.Each {
 		if c, err := probe.Dial(t.Context(), w.Outside, byNodePort(w.n1, local)(f)); err == nil {
 			c.Close()

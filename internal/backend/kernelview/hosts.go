@@ -12,9 +12,17 @@ import (
 )
 
 // addHosts gives ports, those of a Service, the endpoints that are no pods. Where a client has some
-// of both kinds, the kernel chooses among these alone.
+// of both kinds, the kernel chooses among these alone. Where the bridge does not balance by address
+// alone, it leads clients to such endpoints itself, and only the node's process that is to see the
+// address of a client outside would answer past it.
 func (h *Services) addHosts(v intent.NodeService, ports []hostnet.ServicePort) {
 	for i, p := range v.Ports {
+		if !h.byAddress {
+			if v.ExternalLocal {
+				ports[i].Hosts = hostnet.HostEndpoints{Outside: h.hosts(p.LocalEndpoints), Sticky: v.AffinitySeconds > 0}
+			}
+			continue
+		}
 		cluster, outside := p.Endpoints, p.Endpoints
 		if v.InternalLocal {
 			cluster = p.LocalEndpoints

@@ -68,3 +68,47 @@ func TestEndpointsThatAreNoPods(t *testing.T) {
 		}
 	}
 }
+
+// Where the bridge leads clients to nodes itself, the kernel translates for those outside alone, if
+// the node's own process is to see their addresses: it answers past the bridge.
+func TestProcessesThatSeeClients(t *testing.T) {
+	service := intent.NodeService{Namespace: "default", Name: "ingress", Router: "default", Ports: []intent.NodeServicePort{{
+		Protocol: intent.TCP, Port: 443, NodePort: 30443, ClusterIP: addr("10.96.0.9"),
+	}}}
+	store, h := intent.NewStore(), NewServices()
+	outside := func(name string, local bool, endpoints ...string) []intent.Endpoint {
+		t.Helper()
+		v := service
+		v.ExternalLocal, v.Ports = local, slices.Clone(v.Ports)
+		for _, text := range endpoints {
+			v.Ports[0].LocalEndpoints = append(v.Ports[0].LocalEndpoints, intent.Endpoint{Address: addr(text), Port: 8443})
+		}
+		v.Ports[0].Endpoints = v.Ports[0].LocalEndpoints
+		s, err := store.Update(func(tx *intent.Tx) error {
+			tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.NativeServices})
+			tx.SetRouter(intent.Router{Name: "default", ID: 1, Shared: true})
+			tx.SetNode(intent.Node{Name: "n1", Subnets: []intent.Subnet{
+				{Network: "default", Prefix: netip.MustParsePrefix("10.244.1.0/24"), Gateway: addr("10.244.1.1")},
+			}})
+			tx.SetNodeService(v)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts := h.Of(s).Ports[0].Hosts
+		if len(hosts.Cluster)+len(hosts.Inside) > 0 {
+			t.Errorf("%s: the kernel chooses for clients inside", name)
+		}
+		return hosts.Outside
+	}
+	if got := outside("a process of the node", true, "192.0.2.1"); len(got) != 1 || got[0].Address != addr("192.0.2.1") {
+		t.Errorf("a process of the node: %v", got)
+	}
+	if got := outside("a pod", true, "10.244.1.9"); len(got) > 0 {
+		t.Errorf("a pod: %v", got)
+	}
+	if got := outside("clients need not be seen", false, "192.0.2.1"); len(got) > 0 {
+		t.Errorf("clients need not be seen: %v", got)
+	}
+}

@@ -16,13 +16,13 @@ import (
 )
 
 // Services is what the node's kernel does for Services. It is recreated of those that have changed
-// only: endpoints, which change most, do not matter to it, but for those that are no pods where the
-// bridge balances by address alone. Its methods are safe for concurrent use.
+// only: endpoints, which change most, do not matter to it, but for those that are no pods and that
+// the kernel translates to itself. Its methods are safe for concurrent use.
 type Services struct {
 	byAddress bool // see hostnet.Services
 
 	mu    sync.Mutex
-	pods  *netipx.IPSet // of byAddress alone: all pods that the nodes' kernels know
+	pods  *netipx.IPSet // all that the nodes' kernels know
 	state *intent.State
 	ports map[string][]hostnet.ServicePort // by namespace/name
 	whole hostnet.Services
@@ -54,7 +54,7 @@ func (h *Services) Of(s *intent.State) hostnet.Services {
 func (h *Services) bring(s *intent.State) (changed bool) {
 	delta := intent.Diff(h.state, s)
 	services := delta.NodeServices
-	if h.byAddress && len(delta.Nodes)+len(delta.Networks)+len(delta.Routers) > 0 {
+	if len(delta.Nodes)+len(delta.Networks)+len(delta.Routers) > 0 {
 		if pods := podAddresses(s); h.pods == nil || !h.pods.Equal(pods) || len(delta.Routers) > 0 {
 			h.pods = pods
 			services = slices.Concat(services, serviceKeys(s))
@@ -63,7 +63,7 @@ func (h *Services) bring(s *intent.State) (changed bool) {
 	for _, key := range services {
 		v, ok := s.NodeServices().Get(key)
 		ports := hostPorts(v)
-		if h.byAddress && kernelKnows(s, v) {
+		if kernelKnows(s, v) {
 			h.addHosts(v, ports)
 		}
 		if reflect.DeepEqual(h.ports[key], ports) {

@@ -35,8 +35,23 @@ var served = []int{
 // asked and the client's.
 func serve(t *testing.T, ns string) {
 	t.Helper()
+	serveAt(t, ns, served...)
 	must(t, in(ns, func() {
-		for _, p := range served {
+		for _, network := range []string{"ip4:132", "ip6:132"} {
+			c, err := net.ListenPacket(network, "")
+			must(t, err)
+			serveDatagrams(t, network == "ip6:132", c, func(b []byte, asked net.IP, from net.Addr) []byte {
+				return acknowledge(b, func(p int) string { return answerOf(ns, asked, p, from) })
+			})
+		}
+	}))
+}
+
+// serveAt does so at some ports of TCP and UDP.
+func serveAt(t *testing.T, ns string, ports ...int) {
+	t.Helper()
+	must(t, in(ns, func() {
+		for _, p := range ports {
 			l, err := net.Listen("tcp", fmt.Sprintf(":%d", p))
 			must(t, err)
 			t.Cleanup(func() { _ = l.Close() })
@@ -48,13 +63,6 @@ func serve(t *testing.T, ns string) {
 					return []byte(answerOf(ns, asked, p, from))
 				})
 			}
-		}
-		for _, network := range []string{"ip4:132", "ip6:132"} {
-			c, err := net.ListenPacket(network, "")
-			must(t, err)
-			serveDatagrams(t, network == "ip6:132", c, func(b []byte, asked net.IP, from net.Addr) []byte {
-				return acknowledge(b, func(p int) string { return answerOf(ns, asked, p, from) })
-			})
 		}
 	}))
 }

@@ -70,13 +70,13 @@ func (f serviceFamily) stale(had, has []set) *staleDatagrams {
 	}
 	differ("nodeports", 0, s.ports)
 	differ("external", int(f.sz), s.frontends)
-	if !slices.ContainsFunc(has, func(s set) bool { return s.name == "ends"+f.name }) {
-		return s
-	}
 	hosts := map[string]bool{}
 	for _, name := range [...]string{"inside", "outside", "sticky-inside", "sticky-outside"} {
-		differ(name, int(f.sz), hosts)
 		i := slices.IndexFunc(has, func(s set) bool { return s.name == name+f.name })
+		if i < 0 {
+			continue
+		}
+		differ(name, int(f.sz), hosts)
 		for key, to := range has[i].elements {
 			s.stay[f.asked(key)+to] = true
 		}

@@ -15,8 +15,9 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// HostEndpoints are endpoints of a Service's port that are no pods, as the kernel chooses among
-// them itself where Services.ByAddress says so. Where a list is empty, the bridge balances.
+// HostEndpoints are endpoints of a Service's port that are no pods, and that the kernel chooses
+// among itself. Where a list is empty, the bridge balances. Only Outside is used without
+// Services.ByAddress.
 type HostEndpoints struct {
 	// Cluster are those at the ClusterIP, for all clients; Inside and Outside those at all other
 	// addresses, for pods and processes of nodes and for all others.
@@ -86,17 +87,25 @@ func (h *hostTranslation) spread(into map[string]string, p *ServicePort, a netip
 	}
 }
 
-// sets are the maps that the rules ask, named for their family.
-func (h hostTranslation) sets(f serviceFamily) []set {
+// outsideSets are the maps that the rules for clients outside ask, named for their family.
+func (h hostTranslation) outsideSets(f serviceFamily) []set {
+	return []set{f.hostMap("outside", h.outside), f.hostMap("sticky-outside", h.stickyOutside)}
+}
+
+// insideSets are those that the rules for all others ask.
+func (h hostTranslation) insideSets(f serviceFamily) []set {
 	at := concat(f.addr, nftables.TypeInetProto, nftables.TypeInetService)
-	placed := concat(f.addr, nftables.TypeInetProto, nftables.TypeInetService, nftables.TypeMark)
-	to := concat(f.addr, nftables.TypeInetService)
 	return []set{
-		{name: "inside" + f.name, key: placed, value: to, kind: keys, elements: h.inside},
-		{name: "outside" + f.name, key: placed, value: to, kind: keys, elements: h.outside},
-		{name: "sticky-inside" + f.name, key: placed, value: to, kind: keys, elements: h.stickyInside},
-		{name: "sticky-outside" + f.name, key: placed, value: to, kind: keys, elements: h.stickyOutside},
+		f.hostMap("inside", h.inside), f.hostMap("sticky-inside", h.stickyInside),
 		{name: "ends" + f.name, key: at, kind: keys, elements: h.ends},
+	}
+}
+
+func (f serviceFamily) hostMap(name string, elements map[string]string) set {
+	return set{
+		name: name + f.name, kind: keys, elements: elements,
+		key:   concat(f.addr, nftables.TypeInetProto, nftables.TypeInetService, nftables.TypeMark),
+		value: concat(f.addr, nftables.TypeInetService),
 	}
 }
 
@@ -135,7 +144,12 @@ func (f serviceFamily) hostRules(maps, when string, clients []expr.Any) []rule {
 func (f serviceFamily) hostPreroutingRules(gateway string) []rule {
 	return slices.Concat(
 		f.insideRules("iifname "+gateway+" ", device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway)),
-		f.hostRules("outside", "iifname != "+gateway+" ", device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway)))
+		f.outsideRules(gateway))
+}
+
+// outsideRules are for clients outside.
+func (f serviceFamily) outsideRules(gateway string) []rule {
+	return f.hostRules("outside", "iifname != "+gateway+" ", device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway))
 }
 
 // insideRules are for pods and the host's own processes: endpoints that are no pods, or frontends

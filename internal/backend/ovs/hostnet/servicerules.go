@@ -51,6 +51,7 @@ func serviceChains(gateway string, families []serviceFamily, byAddress bool) []c
 			snat = append(snat, f.hostSourceRule(gateway))
 			sources = append(sources, f.everySourceRule())
 		} else {
+			incoming = append(incoming, f.outsideRules(gateway)...)
 			sources = append(sources, f.sourceRule(gateway))
 			wireSources = append(wireSources, f.wireSourceRule(gateway))
 		}

@@ -82,11 +82,11 @@ type kernelServices struct {
 
 	nodePorts, external, preserve, reject, restricted, allowed map[string]string
 
+	hosts hostTranslation
 	// byAddress is that of Services. Only then the rest matters.
 	byAddress bool
 	// within are frontends that lead clients inside to another one than those outside.
 	within map[string]string
-	hosts  hostTranslation
 }
 
 // servicesOf sorts all Services' ports into one family's sets. own are the host's addresses.
@@ -140,9 +140,9 @@ func (k *kernelServices) port(p *ServicePort) {
 	k.externalAddresses(p, p.ExternalIPs, instead)
 	k.externalAddresses(p, p.LoadBalancerIPs, instead)
 	k.restrict(p)
+	k.hosts.port(p, k.f)
 	if k.byAddress {
 		k.leadWithin(p)
-		k.hosts.port(p, k.f)
 	}
 }
 
@@ -237,10 +237,11 @@ func (k kernelServices) sets(nodePortAddresses []netip.Prefix) []set {
 		{name: "allowed" + n, key: concat(addr, nftables.TypeInetProto, nftables.TypeInetService, addr), kind: runs,
 			elements: k.allowed},
 	}
+	list = append(list, k.hosts.outsideSets(k.f)...)
 	if k.byAddress {
 		list = append(list, set{name: "within" + n, key: at, value: concat(addr, nftables.TypeInetService), kind: keys,
 			elements: k.within})
-		list = append(list, k.hosts.sets(k.f)...)
+		list = append(list, k.hosts.insideSets(k.f)...)
 	}
 	return list
 }

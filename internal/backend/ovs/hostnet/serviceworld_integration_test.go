@@ -69,6 +69,8 @@ const (
 	// marked is where what plays the bridge leads packets that the host's kernel
 	// has marked as forwarded.
 	marked = 9100
+	// process is where a process of the host serves.
+	process = 9200
 	// chosen is a client's own port; the answer says that it has arrived.
 	chosen = 5555
 )
@@ -96,7 +98,11 @@ func (w world) ports(p intent.Protocol) []ServicePort {
 	mine.SourceRanges = append(mine.SourceRanges, netip.PrefixFrom(a(w.wired), a(w.wired).BitLen()))
 	hosts := one
 	hosts.Port, hosts.NodePort, hosts.SourceRanges = port+6, nodePort+6, []netip.Prefix{netip.PrefixFrom(a(w.node), a(w.node).BitLen())}
-	return []ServicePort{one, preserved, plain, alone, none, mine, yours, hosts}
+	own, sticky := preserved, preserved
+	own.Port, own.NodePort, sticky.Port, sticky.NodePort = port+7, nodePort+7, port+8, nodePort+8
+	own.Hosts.Outside = []intent.Endpoint{{Address: a(w.node), Port: process}}
+	sticky.Hosts = HostEndpoints{Outside: own.Hosts.Outside, Sticky: true}
+	return []ServicePort{one, preserved, plain, alone, none, mine, yours, hosts, own, sticky}
 }
 
 func nativeServices() Services {
@@ -178,6 +184,7 @@ func makeWorld(t *testing.T) *Host {
 	leadMarked(t)
 	serve(t, bridge)
 	serve(t, outside)
+	serveAt(t, "", process)
 	return h
 }
 
@@ -345,6 +352,11 @@ func (w world) questions() []question {
 		question{"floating IP of a load balancer with other sources from the wire", physical, w.wired, w.floating, port + 5, "silence"},
 		question{"floating IP of a load balancer from a pod that the bridge has judged", bridge, w.pod, w.floating, port + 5,
 			toBridge(w.announced, port+5, w.gateway)},
+		question{"node port of a process", outside, w.client, w.node, nodePort + 7, seen("", w.node, process, w.client)},
+		question{"load balancer of a process", outside, w.client, w.announced, port + 7, seen("", w.node, process, w.client)},
+		question{"node port of a process, with affinity", outside, w.client, w.node, nodePort + 8, seen("", w.node, process, w.client)},
+		question{"load balancer of a process, with affinity", outside, w.client, w.announced, port + 8,
+			seen("", w.node, process, w.client)},
 		question{"load balancer with other sources", outside, w.client, w.announced, port + 5, "silence"},
 		question{"a masked client leaves", bridge, w.masked, w.client, 9000, seen(outside, w.client, 9000, w.node)},
 		question{"a pod leaves", bridge, w.pod, w.client, 9000, seen(outside, w.client, 9000, w.node)},
@@ -400,7 +412,8 @@ func wrong(t *testing.T, networks ...string) (problems []string) {
 	for _, name := range []string{"IPv4", "IPv6"} {
 		for _, network := range networks {
 			for _, q := range worlds[name].questions() {
-				if network == "sctp" && (q.port == noListener || strings.HasSuffix(q.want, "chosen")) {
+				own := strings.HasPrefix(q.want, " ") // of the host
+				if network == "sctp" && (q.port == noListener || own || strings.HasSuffix(q.want, "chosen")) {
 					// No program speaks it, and raw sockets have no ports.
 					continue
 				}
