@@ -116,13 +116,10 @@ yang: deps ## check the YANG models with yanglint
 
 .PHONY: integration
 # They wait most of the time; each package makes networks of its own. Tests of one package that count lost packets want the machine for themselves.
-# The longest package begins first, so that it does not run alone at the end.
-integration: LONGEST = ./test/integration
 integration: TESTS = -tags integration -count=1 -run '$(or $(RUN),$(call tests-with,integration))'
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	$(TEST_SEQUENTIAL) -timeout 15m $(TESTS) $(SEQUENTIAL) & sequential=$$!; status=0; \
-	  go test -race -timeout 25m -p 2 -parallel 1 $(TESTS) $(LONGEST) \
-	    $(filter-out $(SEQUENTIAL) $(LONGEST),$(call packages-with,integration)) || status=$$?; \
+	  go test -race -timeout 25m -p 2 -parallel 1 $(TESTS) $(filter-out $(SEQUENTIAL),$(call packages-with,integration)) || status=$$?; \
 	  wait $$sequential && exit $$status
 
 .PHONY: apiserver
