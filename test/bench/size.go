@@ -71,14 +71,12 @@ func atRest(ctx context.Context) ([]Result, error) {
 	share := func(i int, of func(processes) time.Duration) float64 {
 		return 100 * float64(of(after[i])-of(before[i])) / float64(took)
 	}
-	var results []Result
-	for name, of := range map[string]func(processes) time.Duration{
-		"rest-vswitchd": func(p processes) time.Duration { return p.vswitchd },
-		"rest-agent":    func(p processes) time.Duration { return p.agent },
-	} {
-		results = append(results, beside(name, "% of a core", share(0, of), share(1, of)))
-	}
-	return results, nil
+	vswitchd := func(p processes) time.Duration { return p.vswitchd }
+	agent := func(p processes) time.Duration { return p.agent }
+	return []Result{
+		beside("rest-vswitchd", "% of a core", share(0, vswitchd), share(1, vswitchd)),
+		beside("rest-agent", "% of a core", share(0, agent), share(1, agent)),
+	}, nil
 }
 
 // startCrowd starts a node in a cluster of so many Services.
