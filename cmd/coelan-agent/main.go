@@ -103,8 +103,9 @@ func run(ctx context.Context, path, name string) error {
 	defer links.Close()
 	namespace := ownNamespace()
 	options := agent.Options{
-		Backend: backends[cfg.Backend.Type].factory(cluster), Links: links, NodeName: name, Cluster: cluster, Events: events,
-		Log: log, Namespace: namespace,
+		Backend: backends[cfg.Backend.Type].factory(cluster), Links: links, NodeName: name, Cluster: cluster,
+		Events: events,
+		Log:    log, Namespace: namespace,
 		Controllers: func(ctx context.Context) client.Controllers {
 			return client.Watch(ctx, cluster.Kubernetes(), namespace, log)
 		},

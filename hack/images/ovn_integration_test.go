@@ -75,7 +75,9 @@ func (h *ovnHost) kill() {
 	if err := h.process.Kill(); err != nil {
 		h.t.Fatal(err)
 	}
-	<-h.exited
+	if err := <-h.exited; err == nil {
+		h.t.Errorf("%s has ended by itself", h.address)
+	}
 }
 
 // ready waits until the program says that it does its work.

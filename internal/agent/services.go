@@ -19,9 +19,10 @@ func (a *Agent) newServices() *services.Services {
 		Intent: a.intent, View: a.view, Events: a.Events,
 		Applied:     a.backend.Applied,
 		Connections: a.backend,
-		Changed:     func(before, after *intent.State) { a.announce.ServicesChanged(before, after) }, Observe: a.health.metrics.ServiceSync,
-		Healthy: a.health.conditions.Forwarding,
-		Step:    a.health.loops.services.Step,
+		Changed:     func(before, after *intent.State) { a.announce.ServicesChanged(before, after) },
+		Observe:     a.health.metrics.ServiceSync,
+		Healthy:     a.health.conditions.Forwarding,
+		Step:        a.health.loops.services.Step,
 	})
 }
 

@@ -84,7 +84,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: o.Dir, config: filepath.Join(o.Dir, "neutron.conf"), Endpoint: fmt.Sprintf("http://127.0.0.1:%d/", port)}
+	s := &Server{dir: o.Dir, config: filepath.Join(o.Dir, "neutron.conf"),
+		Endpoint: fmt.Sprintf("http://127.0.0.1:%d/", port)}
 	var text strings.Builder
 	if err := template.Must(template.New("").Parse(configuration)).Execute(&text, map[string]any{
 		"Dir": o.Dir, "Port": port, "Database": s.database(), "Northbound": o.Northbound, "Southbound": o.Southbound,

@@ -42,7 +42,8 @@ func (d Daemons) Remote(db string) string { return "unix:" + filepath.Join(d.Dir
 
 // Serve starts the server of a database, with more options if any.
 func (d Daemons) Serve(db string, args ...string) (*exec.Cmd, error) {
-	return d.start(exec.Command("ovsdb-server", append([]string{d.File(db), "--remote=p" + d.Remote(db)}, args...)...), d.Dir)
+	return d.start(exec.Command("ovsdb-server", append([]string{d.File(db), "--remote=p" + d.Remote(db)}, args...)...),
+		d.Dir)
 }
 
 // Northd starts ovn-northd.

@@ -174,7 +174,7 @@ func startOVNHalf(ctx context.Context, remote string, store *intent.Store) *ovnH
 		},
 		Report: func(err error) {
 			select {
-			case <-h.reports: // of before
+			case <-h.reports: //nolint:errcheck // what was reported before is of no interest
 			default:
 			}
 			h.reports <- err

@@ -219,7 +219,8 @@ func mesh(ctx context.Context) ([]Result, error) {
 	for i := range meshServices {
 		s := service{"mesh-" + strconv.Itoa(i), netip.AddrPortFrom(nth(netip.MustParseAddr("10.96.1.0"), i), 80)}
 		l.API.SetService(s.object())
-		l.API.SetEndpointSlice(s.slice(n.Name, pods[i%len(pods)].Address(lab.IPv4), pods[(i+1)%len(pods)].Address(lab.IPv4)))
+		l.API.SetEndpointSlice(s.slice(n.Name, pods[i%len(pods)].Address(lab.IPv4),
+			pods[(i+1)%len(pods)].Address(lab.IPv4)))
 		all = append(all, s.address)
 	}
 	for _, at := range all {

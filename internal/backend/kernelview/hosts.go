@@ -19,7 +19,9 @@ func (h *Services) addHosts(v intent.NodeService, ports []hostnet.ServicePort) {
 	for i, p := range v.Ports {
 		if !h.byAddress {
 			if v.ExternalLocal {
-				ports[i].Hosts = hostnet.HostEndpoints{Outside: h.hosts(p.LocalEndpoints), Sticky: v.AffinitySeconds > 0}
+				ports[i].Hosts = hostnet.HostEndpoints{
+					Outside: h.hosts(p.LocalEndpoints), Sticky: v.AffinitySeconds > 0,
+				}
 			}
 			continue
 		}

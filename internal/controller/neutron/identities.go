@@ -159,10 +159,13 @@ func (i *identities) write(ctx context.Context, t target) error {
 	key := client.ObjectKey{Namespace: t.namespace, Name: t.name}
 	if t.namespace == "" {
 		node := &corev1.Node{}
-		if err := i.Access.Get(ctx, key, node); err != nil || node.Annotations[v1alpha1.AnnotationNeutronPort] == now.ID {
+		if err := i.Access.Get(ctx, key, node); err != nil ||
+			node.Annotations[v1alpha1.AnnotationNeutronPort] == now.ID {
 			return client.IgnoreNotFound(err)
 		}
-		patch := map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationNeutronPort: now.ID}}}
+		patch := map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+			v1alpha1.AnnotationNeutronPort: now.ID,
+		}}}
 		return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Patch(ctx, node, p) })
 	}
 	port := &v1alpha1.Port{}

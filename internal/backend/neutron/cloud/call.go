@@ -63,7 +63,9 @@ func (s *session) join(ctx context.Context, attributes map[string]any) (resource
 }
 
 // change changes attributes of a resource.
-func (s *session) change(ctx context.Context, r resource.Ref, id string, attributes map[string]any) (resource.Actual, error) {
+func (s *session) change(
+	ctx context.Context, r resource.Ref, id string, attributes map[string]any,
+) (resource.Actual, error) {
 	k := r.Kind
 	if k == resource.Routes {
 		k = resource.Router
@@ -102,7 +104,8 @@ func (s *session) do(ctx context.Context, method, path string, body, answer any)
 		JSONBody: body, JSONResponse: answer,
 		OkCodes: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent},
 	}
-	if _, err := s.api.Request(ctx, method, s.api.ServiceURL(path), options); err != nil {
+	_, err := s.api.Request(ctx, method, s.api.ServiceURL(path), options) //nolint:bodyclose // the library closes it
+	if err != nil {
 		return classify(err, time.Now())
 	}
 	return nil

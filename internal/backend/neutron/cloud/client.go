@@ -129,7 +129,9 @@ func (c *Client) connected(ctx context.Context) error {
 }
 
 // wait returns when there is something to do. While Neutron is away a change is none.
-func (c *Client) wait(ctx context.Context, again <-chan time.Time, resync *time.Timer, have **resource.Inventory, away bool) {
+func (c *Client) wait(
+	ctx context.Context, again <-chan time.Time, resync *time.Timer, have **resource.Inventory, away bool,
+) {
 	changed := c.changed
 	if away {
 		changed = nil

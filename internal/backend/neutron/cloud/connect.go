@@ -50,8 +50,10 @@ func (a Access) connect(ctx context.Context) (*gophercloud.ServiceClient, string
 	if a.CloudsFile == "" {
 		endpoint := strings.TrimSuffix(a.Endpoint, "/") + "/"
 		provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Timeout: callTimeout}}
-		return &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: endpoint, ResourceBase: endpoint + "v2.0/"},
-			a.Project, nil
+		api := &gophercloud.ServiceClient{
+			ProviderClient: provider, Endpoint: endpoint, ResourceBase: endpoint + "v2.0/",
+		}
+		return api, a.Project, nil
 	}
 	auth, where, tls, err := clouds.Parse(clouds.WithLocations(a.CloudsFile), clouds.WithCloudName(a.Cloud))
 	if err != nil {

@@ -148,7 +148,7 @@ func (s *session) get(ctx context.Context, path string, into any) error {
 	pause := retry.New(readPause, lastPause)
 	for attempt := 1; ; attempt++ {
 		s.calls()
-		_, err := s.api.Get(ctx, s.api.ServiceURL(path), into, nil)
+		_, err := s.api.Get(ctx, s.api.ServiceURL(path), into, nil) //nolint:bodyclose // the library closes it
 		if err == nil {
 			return nil
 		}

@@ -48,7 +48,8 @@ func (r *round) one(ctx context.Context, c resource.Call) error {
 		r.waits(c)
 		return nil
 	}
-	if router, there := r.have.Get(resource.Ref{Kind: resource.Router, Key: c.Ref.Key}); c.Ref.Kind == resource.Routes && c.ID == "" {
+	if c.Ref.Kind == resource.Routes && c.ID == "" {
+		router, there := r.have.Get(resource.Ref{Kind: resource.Router, Key: c.Ref.Key})
 		if !there {
 			r.waits(c)
 			return nil

@@ -20,15 +20,17 @@ type collection struct {
 
 // collections are those of the kinds. An Interface is found by its port; Routes are an attribute.
 var collections = map[resource.Kind]collection{
-	resource.SecurityGroup:     {path: "security-groups", singular: "security_group", plural: "security_groups"},
-	resource.SecurityGroupRule: {path: "security-group-rules", singular: "security_group_rule", plural: "security_group_rules"},
-	resource.Network:           {path: "networks", singular: "network", plural: "networks"},
-	resource.Subnet:            {path: "subnets", singular: "subnet", plural: "subnets"},
-	resource.Router:            {path: "routers", singular: "router", plural: "routers"},
+	resource.SecurityGroup: {path: "security-groups", singular: "security_group", plural: "security_groups"},
+	resource.SecurityGroupRule: {path: "security-group-rules", singular: "security_group_rule",
+		plural: "security_group_rules"},
+	resource.Network: {path: "networks", singular: "network", plural: "networks"},
+	resource.Subnet:  {path: "subnets", singular: "subnet", plural: "subnets"},
+	resource.Router:  {path: "routers", singular: "router", plural: "routers"},
 	resource.Interface: {
 		path: "ports", singular: "port", plural: "ports", noProject: true,
 		filter: url.Values{"device_owner": {
-			"network:router_interface", "network:router_interface_distributed", "network:ha_router_replicated_interface",
+			"network:router_interface", "network:router_interface_distributed",
+			"network:ha_router_replicated_interface",
 		}},
 	},
 	resource.Port: {

@@ -61,8 +61,9 @@ func (c *compiler) networkOf(p intent.Port) (intent.Network, bool) {
 // isolated says why a Port of an isolated namespace is on no network.
 func (c *compiler) isolated(p intent.Port, n intent.Network) {
 	if r, ok := c.state.Routers().Get(n.Router); ok && r.Private() && n.FromNodes() {
-		c.set.Problem("Port "+p.ObjectKey(), "IsolatedNamespaceUnsupported", "the isolated namespace of Network "+n.Name+
-			" shares its node's subnet with others, which Neutron cannot keep apart: use a Network with subnets of its own")
+		c.set.Problem("Port "+p.ObjectKey(), "IsolatedNamespaceUnsupported",
+			"the isolated namespace of Network "+n.Name+
+				" shares its node's subnet with others, which Neutron cannot keep apart: use a Network with subnets of its own")
 	}
 }
 
@@ -80,7 +81,8 @@ func (c *compiler) fixedIPs(n intent.Network, node string, addresses []netip.Add
 	for _, a := range addresses {
 		i := slices.IndexFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 		if i >= 0 {
-			list = append(list, resource.Attributes{"subnet_id": SubnetRef(n.Name, prefixes[i]), "ip_address": a.String()})
+			list = append(list, resource.Attributes{"subnet_id": SubnetRef(n.Name, prefixes[i]),
+				"ip_address": a.String()})
 		}
 	}
 	return list
@@ -126,7 +128,8 @@ func (c *compiler) node(node intent.Node) {
 			"network_id": NetworkRef(n.Name), "mac_address": names.ManagementMAC(addresses).String(),
 		},
 		Mutable: resource.Attributes{
-			"name": c.name("node-" + node.Name), "device_id": node.Name, "device_owner": deviceOwner, "admin_state_up": true,
+			"name": c.name("node-" + node.Name), "device_id": node.Name, "device_owner": deviceOwner,
+			"admin_state_up":  true,
 			"binding:host_id": node.Name, "fixed_ips": c.fixedIPs(n, node.Name, addresses),
 			// The node answers from its own addresses, which are not of the subnet.
 			"port_security_enabled": false, "security_groups": []any{}, "allowed_address_pairs": []any{},

@@ -108,7 +108,8 @@ func (c *compiler) gateway(r intent.Router) any {
 			}
 		}
 		addresses = append(addresses, address)
-		info = resource.Attributes{"network_id": NetworkRef(n.Name), "enable_snat": true, "external_fixed_ips": addresses}
+		info = resource.Attributes{"network_id": NetworkRef(n.Name), "enable_snat": true,
+			"external_fixed_ips": addresses}
 	}
 	if info == nil {
 		return nil

@@ -47,7 +47,8 @@ const (
 
 // Start runs a Neutron until the test ends.
 func Start(t testing.TB) *Neutron {
-	n := &Neutron{all: map[string][]object{}, faults: func(int, string, string) Fault { return None }, quota: -1, page: 1000}
+	n := &Neutron{all: map[string][]object{}, faults: func(int, string, string) Fault { return None }, quota: -1,
+		page: 1000}
 	n.Server = httptest.NewServer(n)
 	t.Cleanup(n.Close)
 	return n
@@ -160,7 +161,8 @@ func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
 	var body object
 	if r.Method == http.MethodPost || r.Method == http.MethodPut {
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-			return 0, nil, refuse(http.StatusBadRequest, "HTTPBadRequest", "The server could not comply with the request: %v", err)
+			return 0, nil, refuse(http.StatusBadRequest, "HTTPBadRequest",
+				"The server could not comply with the request: %v", err)
 		}
 	}
 	switch {

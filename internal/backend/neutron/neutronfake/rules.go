@@ -41,8 +41,10 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 		},
 		"ports": {
 			class: "Port", singular: "port", plural: "ports", attributes: object{
-				"name": "", "network_id": nil, "mac_address": nil, "fixed_ips": []any{}, "device_id": "", "device_owner": "",
-				"admin_state_up": true, "binding:host_id": "", "port_security_enabled": true, "security_groups": []any{},
+				"name": "", "network_id": nil, "mac_address": nil, "fixed_ips": []any{}, "device_id": "",
+				"device_owner":   "",
+				"admin_state_up": true, "binding:host_id": "", "port_security_enabled": true,
+				"security_groups":       []any{},
 				"allowed_address_pairs": []any{},
 			}, fixed: []string{"network_id"}, check: (*Neutron).checkPort,
 		},
@@ -52,12 +54,15 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 			}, check: (*Neutron).checkRouter,
 		},
 		"security-groups": {
-			class: "SecurityGroup", singular: "security_group", plural: "security_groups", attributes: object{"name": ""},
+			class: "SecurityGroup", singular: "security_group", plural: "security_groups",
+			attributes: object{"name": ""},
 		},
 		"security-group-rules": {
-			class: "SecurityGroupRule", singular: "security_group_rule", plural: "security_group_rules", attributes: object{
-				"security_group_id": nil, "direction": nil, "ethertype": "IPv4", "protocol": nil, "remote_ip_prefix": nil,
-				"remote_group_id": nil, "port_range_min": nil, "port_range_max": nil,
+			class: "SecurityGroupRule", singular: "security_group_rule", plural: "security_group_rules",
+			attributes: object{
+				"security_group_id": nil, "direction": nil, "ethertype": "IPv4", "protocol": nil,
+				"remote_ip_prefix": nil,
+				"remote_group_id":  nil, "port_range_min": nil, "port_range_max": nil,
 			}, check: (*Neutron).checkRule,
 		},
 		"floatingips": {
@@ -72,7 +77,8 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 func (n *Neutron) post(c *collection, path string, body object) (int, any, *refused) {
 	given, ok := body[c.singular].(object)
 	if !ok || len(body) != 1 {
-		return 0, nil, refuse(http.StatusBadRequest, "HTTPBadRequest", "Unable to find '%s' in request body", c.singular)
+		return 0, nil, refuse(http.StatusBadRequest, "HTTPBadRequest", "Unable to find '%s' in request body",
+			c.singular)
 	}
 	o, err := n.make(c, path, given)
 	return http.StatusCreated, object{c.singular: o}, err
@@ -163,7 +169,8 @@ func (n *Neutron) checkPort(o object) *refused {
 		o["mac_address"] = fmt.Sprintf("fa:16:3e:%02x:%02x:%02x", n.numbers>>16&0xff, n.numbers>>8&0xff, n.numbers&0xff)
 	}
 	for _, other := range n.all["ports"] {
-		if other["id"] != o["id"] && other["network_id"] == o["network_id"] && other["mac_address"] == o["mac_address"] {
+		if other["id"] != o["id"] && other["network_id"] == o["network_id"] &&
+			other["mac_address"] == o["mac_address"] {
 			return refuse(http.StatusConflict, "MacAddressInUse", "Unable to complete operation for network %v. The mac address %v "+
 				"is in use.", o["network_id"], o["mac_address"])
 		}
@@ -184,8 +191,10 @@ func (n *Neutron) checkAddress(o, ip object) *refused {
 	}
 	for _, other := range n.all["ports"] {
 		for _, taken := range list(other["fixed_ips"]) {
-			if other["id"] != o["id"] && taken.(object)["subnet_id"] == subnet["id"] && taken.(object)["ip_address"] == text {
-				return refuse(http.StatusConflict, "IpAddressAlreadyAllocated", "IP address %s already allocated in subnet %v", text,
+			if other["id"] != o["id"] && taken.(object)["subnet_id"] == subnet["id"] &&
+				taken.(object)["ip_address"] == text {
+				return refuse(http.StatusConflict, "IpAddressAlreadyAllocated",
+					"IP address %s already allocated in subnet %v", text,
 					subnet["id"])
 			}
 		}
@@ -195,7 +204,8 @@ func (n *Neutron) checkAddress(o, ip object) *refused {
 
 func (n *Neutron) checkRule(o object) *refused {
 	if n.find("security-groups", o["security_group_id"]) == nil {
-		return refuse(http.StatusNotFound, "SecurityGroupNotFound", "Security group %v does not exist", o["security_group_id"])
+		return refuse(http.StatusNotFound, "SecurityGroupNotFound", "Security group %v does not exist",
+			o["security_group_id"])
 	}
 	same := func(a, b object) bool {
 		for name := range collections["security-group-rules"].attributes {
@@ -253,14 +263,16 @@ func (n *Neutron) interfaces(router, action string, body object) (int, any, *ref
 	i := slices.IndexFunc(ports, func(p object) bool { return slices.ContainsFunc(list(p["fixed_ips"]), on) })
 	if action == "remove_router_interface" {
 		if i < 0 {
-			return 0, nil, refuse(http.StatusNotFound, "RouterInterfaceNotFoundForSubnet", "Router %s has no interface on subnet %v",
+			return 0, nil, refuse(http.StatusNotFound, "RouterInterfaceNotFoundForSubnet",
+				"Router %s has no interface on subnet %v",
 				router, subnet["id"])
 		}
 		cidr := netip.MustParsePrefix(subnet["cidr"].(string))
 		for _, route := range list(r["routes"]) {
 			if hop, err := netip.ParseAddr(fmt.Sprint(route.(object)["nexthop"])); err == nil && cidr.Contains(hop) {
-				return 0, nil, refuse(http.StatusConflict, "RouterInterfaceInUseByRoute", "Router interface for subnet %v on router %s "+
-					"cannot be deleted, as it is required by one or more routes.", subnet["id"], router)
+				return 0, nil, refuse(http.StatusConflict, "RouterInterfaceInUseByRoute",
+					"Router interface for subnet %v on router %s "+
+						"cannot be deleted, as it is required by one or more routes.", subnet["id"], router)
 			}
 		}
 		if left := slices.DeleteFunc(list(ports[i]["fixed_ips"]), on); len(left) > 0 {
@@ -278,14 +290,16 @@ func (n *Neutron) interfaces(router, action string, body object) (int, any, *ref
 	address := object{"subnet_id": subnet["id"], "ip_address": subnet["gateway_ip"]}
 	for _, p := range ports {
 		first, _ := list(p["fixed_ips"])[0].(object)["ip_address"].(string)
-		if p["network_id"] == subnet["network_id"] && strings.Contains(first, ":") && fmt.Sprint(subnet["ip_version"]) == "6" {
+		if p["network_id"] == subnet["network_id"] && strings.Contains(first, ":") &&
+			fmt.Sprint(subnet["ip_version"]) == "6" {
 			p["fixed_ips"] = append(list(p["fixed_ips"]), address)
 			return http.StatusOK, object{"id": router, "subnet_id": subnet["id"], "port_id": p["id"]}, nil
 		}
 	}
 	p, err := n.make(collections["ports"], "ports", object{
-		"network_id": subnet["network_id"], "device_id": router, "device_owner": interfaceOwner, "project_id": r["project_id"],
-		"fixed_ips": []any{address},
+		"network_id": subnet["network_id"], "device_id": router, "device_owner": interfaceOwner,
+		"project_id": r["project_id"],
+		"fixed_ips":  []any{address},
 	})
 	if err != nil {
 		return 0, nil, err

@@ -73,7 +73,8 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 				calls = append(calls, Call{Update, r, "", a.ID, Attributes{"routes": []any{}}})
 			}
 		case !still || p.replaced[r]:
-			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID, Attributes: a.Attributes})
+			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID,
+				Attributes: a.Attributes})
 		}
 	}
 	for _, r := range sortedRefs(p.have.surplus, k) {

@@ -23,7 +23,8 @@ func (b *Backend) Trace(_ context.Context, r agentapi.TraceRequest) (agentapi.Tr
 		network, _ := state.Networks().Get(p.Network)
 		logical := b.logical(p)
 		if logical == "" {
-			return agentapi.Trace{}, &backend.BadRequestError{Problem: fmt.Sprintf("the port of %s in Neutron is not known", p.Name())}
+			return agentapi.Trace{},
+				&backend.BadRequestError{Problem: fmt.Sprintf("the port of %s in Neutron is not known", p.Name())}
 		}
 		return agentapi.Trace{}, &backend.BadRequestError{Problem: fmt.Sprintf(
 			"with the backend %s, ask OVN where its southbound database is: %s '%s'",

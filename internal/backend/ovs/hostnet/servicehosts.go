@@ -134,7 +134,8 @@ func (f serviceFamily) hostRules(maps, when string, clients []expr.Any) []rule {
 				f.name), clients, f.frontend(), c.choose, find, dnat),
 			f.rule(fmt.Sprintf("%sfib daddr type local %s daddr @node%s dnat to %s . meta l4proto . th dport . %s map @%s%s",
 				when, f.ip, f.name, f.hop, c.text, c.name, f.name),
-				clients, local(), f.load(f.dst, 0), f.in("node"), immediate(f.hop), protocolAndPort(f.words()), c.choose,
+				clients, local(), f.load(f.dst, 0), f.in("node"), immediate(f.hop), protocolAndPort(f.words()),
+				c.choose,
 				find, dnat))
 	}
 	return list
