@@ -85,3 +85,12 @@ func (q *queue) Pop() any {
 	t.index = idle
 	return t
 }
+
+// At returns a channel that delivers at a time. For the zero time it is nil, from which a select
+// never receives.
+func At(t time.Time) <-chan time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(t))
+}

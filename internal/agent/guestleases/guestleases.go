@@ -13,6 +13,7 @@ import (
 	"coelan.io/coelan/internal/dhcp/client"
 	"coelan.io/coelan/internal/dhcp/snoop"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/timers"
 	"coelan.io/coelan/internal/trigger"
 )
 
@@ -124,14 +125,10 @@ func (l *Leases) Forget(k attachment.Key) {
 func (l *Leases) Run(ctx context.Context) error {
 	for {
 		next := l.expire(ctx, time.Now())
-		var due <-chan time.Time
-		if !next.IsZero() {
-			due = time.After(time.Until(next))
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-due:
+		case <-timers.At(next):
 		case <-l.wake:
 		case m := <-l.waiting:
 			l.handle(ctx, m)

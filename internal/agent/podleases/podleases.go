@@ -21,6 +21,7 @@ import (
 	"coelan.io/coelan/internal/dhcp"
 	"coelan.io/coelan/internal/dhcp/client"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/timers"
 	"coelan.io/coelan/internal/trigger"
 )
 
@@ -30,6 +31,9 @@ const (
 	// sendTimeout bounds the sending of one frame.
 	sendTimeout = 5 * time.Second
 )
+
+// errCannotAsk is what some backends' nodes have in place of leases.
+var errCannotAsk = errors.New("this node's backend cannot ask DHCP servers: that takes ovs")
 
 // Recorder tells users of pods that an address is lost.
 type Recorder interface {
@@ -94,9 +98,8 @@ func (l *Leases) Withholds(at attachment.Attachment) bool {
 func (l *Leases) Obtain(ctx context.Context, p attachment.Plan) (client.Lease, error) {
 	if l.Send == nil {
 		return client.Lease{}, &cni.PlanError{
-			Reason: v1alpha1.ReasonNetworkNotReady,
-			Message: fmt.Sprintf("interface %s: Network %s has ipam DHCP, and with this node's backend the agent "+
-				"cannot ask DHCP servers: that takes ovs", p.IfName, p.NetworkName),
+			Reason:  v1alpha1.ReasonNetworkNotReady,
+			Message: fmt.Sprintf("interface %s: Network %s has ipam DHCP, and %v", p.IfName, p.NetworkName, errCannotAsk),
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, obtainTimeout)
@@ -192,14 +195,10 @@ func (l *Leases) Run(ctx context.Context) error {
 	for {
 		after, next := l.tick(time.Now())
 		l.run(ctx, after)
-		var due <-chan time.Time
-		if !next.IsZero() {
-			due = time.After(time.Until(next))
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-due:
+		case <-timers.At(next):
 		case <-l.wake:
 		}
 	}
@@ -242,7 +241,7 @@ func (l *Leases) run(ctx context.Context, e effects) {
 
 func (l *Leases) send(ctx context.Context, o outgoing) error {
 	if l.Send == nil {
-		return errors.New("this node's backend cannot ask DHCP servers: that takes ovs")
+		return errCannotAsk
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()

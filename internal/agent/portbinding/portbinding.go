@@ -25,6 +25,7 @@ import (
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
 	"coelan.io/coelan/internal/retry"
+	"coelan.io/coelan/internal/timers"
 	"coelan.io/coelan/internal/trigger"
 )
 
@@ -148,8 +149,8 @@ func (b *Binder) Run(ctx context.Context) error {
 			b.Log.Warn("cannot bind Ports to guests' interfaces, retrying", "err", err)
 		}
 		again := backoff.After(err)
-		if err == nil && !due.IsZero() {
-			again = time.After(time.Until(due))
+		if err == nil {
+			again = timers.At(due)
 		}
 		select {
 		case <-ctx.Done():
