@@ -98,8 +98,9 @@ func (l *Leases) Withholds(at attachment.Attachment) bool {
 func (l *Leases) Obtain(ctx context.Context, p attachment.Plan) (client.Lease, error) {
 	if l.Send == nil {
 		return client.Lease{}, &cni.PlanError{
-			Reason:  v1alpha1.ReasonNetworkNotReady,
-			Message: fmt.Sprintf("interface %s: Network %s has ipam DHCP, and %v", p.IfName, p.NetworkName, errCannotAsk),
+			Reason: v1alpha1.ReasonNetworkNotReady,
+			Message: fmt.Sprintf("interface %s: Network %s has ipam DHCP, and %v", p.IfName, p.NetworkName,
+				errCannotAsk),
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, obtainTimeout)
