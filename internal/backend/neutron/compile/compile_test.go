@@ -19,7 +19,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/reserved"
+	"coelan.io/coelan/internal/intenttest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -27,50 +27,20 @@ var update = flag.Bool("update", false, "write the golden files")
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
 
-func subnets(list ...string) (all []intent.NetworkSubnet) {
-	for _, s := range list {
-		p := prefix(s)
-		all = append(all, intent.NetworkSubnet{Prefix: p, Gateway: p.Addr().Next()})
-	}
-	return all
-}
-
-func node(name string, n int) intent.Node {
-	v4, v6 := prefix(fmt.Sprintf("10.244.%d.0/24", n)), prefix(fmt.Sprintf("fd00:10:244:%d::/64", n))
-	return intent.Node{
-		Name: name, Addresses: []netip.Addr{addr(fmt.Sprintf("192.168.33.%d", 10+n))}, MTU: 1400,
-		Subnets: []intent.Subnet{
-			{Network: "default", Prefix: v4, Gateway: v4.Addr().Next()}, {Network: "default", Prefix: v6, Gateway: v6.Addr().Next()},
-		},
-	}
-}
-
-func port(namespace, name, network, node string, addresses ...string) intent.Port {
-	p := intent.Port{
-		ID: "id-" + namespace + "-" + name, Namespace: namespace, Pod: name, Object: name, UID: "uid-" + name, Network: network, Node: node,
-	}
-	for _, a := range addresses {
-		p.Addresses = append(p.Addresses, addr(a))
-	}
-	p.MAC = reserved.PodMAC(p.Addresses[0])
-	return p
-}
-
 func stateOf(change func(*intent.Objects)) *intent.State {
 	o := intent.Objects{
 		Routers:  []intent.Router{{Name: "default", ID: 1}},
 		Networks: []intent.Network{{Name: "default", Router: "default"}},
-		Nodes:    []intent.Node{node("n1", 1)},
+		Nodes:    []intent.Node{intenttest.Node("n1", 1)},
 	}
 	change(&o)
-	s, _ := intent.NewStore().Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
-	return s
+	return intenttest.State(o)
 }
 
 var worlds = map[string]func(*intent.Objects){
 	"pods": func(o *intent.Objects) {
 		o.Ports = []intent.Port{
-			port("shop", "web", "default", "n1", "10.244.1.2", "fd00:10:244:1::2"), port("shop", "lost", "gone", "n1", "10.244.1.3"),
+			intenttest.Port("shop", "web", "default", "n1", "10.244.1.2", "fd00:10:244:1::2"), intenttest.Port("shop", "lost", "gone", "n1", "10.244.1.3"),
 		}
 	},
 	"tenants": func(o *intent.Objects) {
@@ -80,13 +50,13 @@ var worlds = map[string]func(*intent.Objects){
 		only, except := []intent.AddressRange{{First: addr("10.10.0.16"), Last: addr("10.10.0.31")}},
 			[]intent.AddressRange{{First: addr("10.10.0.20"), Last: addr("10.10.0.20")}}
 		o.Networks = append(o.Networks, intent.Network{
-			Name: "red", Router: "red", Subnets: subnets("10.10.0.0/24", "fd00:10::/64"), MTU: 1380,
+			Name: "red", Router: "red", Subnets: intenttest.Subnets("10.10.0.0/24", "fd00:10::/64"), MTU: 1380,
 			Pools: []intent.Pool{{Subnet: prefix("10.10.0.0/24"), Only: only, Except: except}},
 			DNS:   intent.DNS{Servers: []netip.Addr{addr("192.0.2.53"), addr("2001:db8::53"), addr("192.0.2.52")}},
 			DHCP:  intent.DHCP{Enabled: true},
 		}, intent.Network{Name: "ns-x-n1", Router: "red"})
 		o.Ports = []intent.Port{
-			port("a", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), port("x", "pod", "ns-x-n1", "n1", "10.244.1.9"),
+			intenttest.Port("a", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), intenttest.Port("x", "pod", "ns-x-n1", "n1", "10.244.1.9"),
 		}
 		o.Ports[0].NodeAddresses = []netip.Addr{addr("10.244.1.20")}
 	},
@@ -94,16 +64,16 @@ var worlds = map[string]func(*intent.Objects){
 		o.Routers = append(o.Routers, intent.Router{Name: "lab", ID: 2, Shared: true, Routes: []intent.Route{
 			{Destination: prefix("192.168.50.0/24"), NextHop: addr("10.30.0.5")}, {Destination: prefix("0.0.0.0/0"), NextHop: addr("10.30.0.5")},
 		}})
-		o.Networks = append(o.Networks, intent.Network{Name: "lab", Router: "lab", Subnets: subnets("10.30.0.0/16")},
+		o.Networks = append(o.Networks, intent.Network{Name: "lab", Router: "lab", Subnets: intenttest.Subnets("10.30.0.0/16")},
 			intent.Network{Name: "ns-shop-n1", Router: "default"})
-		o.Ports = []intent.Port{port("lab", "gw", "lab", "n1", "10.30.0.5"), port("shop", "web", "ns-shop-n1", "n1", "10.244.1.7")}
+		o.Ports = []intent.Port{intenttest.Port("lab", "gw", "lab", "n1", "10.30.0.5"), intenttest.Port("shop", "web", "ns-shop-n1", "n1", "10.244.1.7")}
 	},
 	"gateways": func(o *intent.Objects) {
 		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3})
 		o.Networks = append(o.Networks,
-			intent.Network{Name: "office", Physical: "dc", VLAN: 70, External: true, Subnets: subnets("198.51.100.0/24", "2001:db8:70::/64")},
+			intent.Network{Name: "office", Physical: "dc", VLAN: 70, External: true, Subnets: intenttest.Subnets("198.51.100.0/24", "2001:db8:70::/64")},
 			intent.Network{Name: "wire", Physical: "dc2", Leased: true},
-			intent.Network{Name: "red", Router: "red", Subnets: subnets("10.10.0.0/16")})
+			intent.Network{Name: "red", Router: "red", Subnets: intenttest.Subnets("10.10.0.0/16")})
 		for _, a := range []string{"198.51.100.50", "2001:db8:70::50"} {
 			o.EgressAddresses = append(o.EgressAddresses,
 				intent.EgressAddress{Network: "office", Address: addr(a), Router: "red", Nodes: []string{"n1"}})
@@ -115,7 +85,7 @@ var worlds = map[string]func(*intent.Objects){
 			{Name: "red/none", Network: "office", Address: addr("198.51.100.35"), Port: "red/none"},
 			{Name: "red/shop", Network: "office", Address: addr("198.51.100.34"), Service: "red/shop"},
 		}
-		o.Ports = []intent.Port{port("red", "web", "red", "n1", "10.10.0.2")}
+		o.Ports = []intent.Port{intenttest.Port("red", "web", "red", "n1", "10.10.0.2")}
 	},
 }
 
@@ -211,10 +181,10 @@ func TestChangesAreCompilingAnew(t *testing.T) {
 					if gone {
 						tx.DeleteNode("n1")
 					} else {
-						tx.SetNode(node("n1", 1))
+						tx.SetNode(intenttest.Node("n1", 1))
 					}
 				case 3:
-					p := port("red", "web", some("red", "default", "office"), "n1", some("10.10.0.2", "10.244.1.2", "198.51.100.9"))
+					p := intenttest.Port("red", "web", some("red", "default", "office"), "n1", some("10.10.0.2", "10.244.1.2", "198.51.100.9"))
 					if gone {
 						tx.DeletePort(p.ID)
 					} else {

@@ -4,7 +4,6 @@ package compile
 
 import (
 	"flag"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,7 +16,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/reserved"
+	"coelan.io/coelan/internal/intenttest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -25,48 +24,14 @@ var update = flag.Bool("update", false, "write the golden files")
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
 
-func subnets(list ...string) (all []intent.NetworkSubnet) {
-	for _, s := range list {
-		p := prefix(s)
-		all = append(all, intent.NetworkSubnet{Prefix: p, Gateway: p.Addr().Next()})
-	}
-	return all
-}
-
-func node(name string, n int) intent.Node {
-	v4, v6 := prefix(fmt.Sprintf("10.244.%d.0/24", n)), prefix(fmt.Sprintf("fd00:10:244:%d::/64", n))
-	return intent.Node{
-		Name: name, Addresses: []netip.Addr{addr(fmt.Sprintf("192.168.33.%d", 10+n))}, MTU: 1400,
-		Subnets: []intent.Subnet{
-			{Network: "default", Prefix: v4, Gateway: v4.Addr().Next()}, {Network: "default", Prefix: v6, Gateway: v6.Addr().Next()},
-		},
-	}
-}
-
-func port(namespace, name, network, node string, addresses ...string) intent.Port {
-	p := intent.Port{
-		ID: "id-" + namespace + "-" + name, Namespace: namespace, Pod: name, Object: name, Network: network, Node: node,
-	}
-	for _, a := range addresses {
-		p.Addresses = append(p.Addresses, addr(a))
-	}
-	p.MAC = reserved.PodMAC(p.Addresses[0])
-	return p
-}
-
 // defaults are what each cluster has.
 func defaults() intent.Objects {
 	return intent.Objects{
 		Routers:       []intent.Router{{Name: "default", ID: 1}},
 		Networks:      []intent.Network{{Name: "default", Router: "default"}},
-		Nodes:         []intent.Node{node("n1", 1), node("n2", 2)},
+		Nodes:         []intent.Node{intenttest.Node("n1", 1), intenttest.Node("n2", 2)},
 		ServiceRanges: []intent.ServiceRange{{Prefix: prefix("10.96.0.0/16")}, {Prefix: prefix("fd00:96::/112")}},
 	}
-}
-
-func stateOf(o intent.Objects) *intent.State {
-	s, _ := intent.NewStore().Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
-	return s
 }
 
 func compiled(s *intent.State) *Compiler {
@@ -78,9 +43,9 @@ func compiled(s *intent.State) *Compiler {
 var worlds = map[string]func(*intent.Objects){
 	"pods": func(o *intent.Objects) {
 		o.Ports = []intent.Port{
-			port("shop", "web", "default", "n1", "10.244.1.2", "fd00:10:244:1::2"),
-			port("shop", "db", "default", "n2", "10.244.2.2"),
-			port("shop", "lost", "default", "n3", "10.244.3.2"),
+			intenttest.Port("shop", "web", "default", "n1", "10.244.1.2", "fd00:10:244:1::2"),
+			intenttest.Port("shop", "db", "default", "n2", "10.244.2.2"),
+			intenttest.Port("shop", "lost", "default", "n3", "10.244.3.2"),
 		}
 	},
 	"tenants": func(o *intent.Objects) {
@@ -88,13 +53,13 @@ var worlds = map[string]func(*intent.Objects){
 			intent.Router{Name: "audit", ID: 4, Imports: []string{"red"}, Routes: []intent.Route{
 				{Destination: prefix("0.0.0.0/0"), NextHop: addr("10.20.0.5")}}})
 		o.Networks = append(o.Networks,
-			intent.Network{Name: "red", Router: "red", Subnets: subnets("10.10.0.0/16", "fd00:10::/64")},
-			intent.Network{Name: "blue", Router: "blue", Subnets: subnets("10.10.0.0/16")},
-			intent.Network{Name: "audit", Router: "audit", Subnets: subnets("10.20.0.0/16")},
+			intent.Network{Name: "red", Router: "red", Subnets: intenttest.Subnets("10.10.0.0/16", "fd00:10::/64")},
+			intent.Network{Name: "blue", Router: "blue", Subnets: intenttest.Subnets("10.10.0.0/16")},
+			intent.Network{Name: "audit", Router: "audit", Subnets: intenttest.Subnets("10.20.0.0/16")},
 			intent.Network{Name: "ns-x-n1", Router: "red"})
 		o.Ports = []intent.Port{
-			port("a", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), port("b", "web", "blue", "n1", "10.10.0.2"),
-			port("c", "fw", "audit", "n2", "10.20.0.5"), port("x", "pod", "ns-x-n1", "n1", "10.244.1.9"),
+			intenttest.Port("a", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), intenttest.Port("b", "web", "blue", "n1", "10.10.0.2"),
+			intenttest.Port("c", "fw", "audit", "n2", "10.20.0.5"), intenttest.Port("x", "pod", "ns-x-n1", "n1", "10.244.1.9"),
 		}
 		o.Ports[0].NodeAddresses = []netip.Addr{addr("10.244.1.20")}
 	},
@@ -104,16 +69,16 @@ var worlds = map[string]func(*intent.Objects){
 			{Destination: prefix("0.0.0.0/0"), NextHop: addr("10.30.0.5")},
 		}})
 		o.Networks = append(o.Networks,
-			intent.Network{Name: "lab", Router: "lab", Subnets: subnets("10.30.0.0/16", "fd00:30::/64")},
+			intent.Network{Name: "lab", Router: "lab", Subnets: intenttest.Subnets("10.30.0.0/16", "fd00:30::/64")},
 			intent.Network{Name: "ns-shop-n1", Router: "lab"})
 		o.Ports = []intent.Port{
-			port("lab", "gw", "lab", "n1", "10.30.0.5"), port("shop", "web", "ns-shop-n1", "n1", "10.244.1.7"),
+			intenttest.Port("lab", "gw", "lab", "n1", "10.30.0.5"), intenttest.Port("shop", "web", "ns-shop-n1", "n1", "10.244.1.7"),
 		}
 	},
 	"machines": func(o *intent.Objects) {
 		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2})
 		o.Networks = append(o.Networks, intent.Network{
-			Name: "red", Router: "red", Subnets: subnets("10.10.0.0/16", "fd00:10::/64"), MTU: 1380,
+			Name: "red", Router: "red", Subnets: intenttest.Subnets("10.10.0.0/16", "fd00:10::/64"), MTU: 1380,
 			DNS: intent.DNS{Servers: []netip.Addr{addr("192.0.2.53"), addr("2001:db8::53")}, Searches: []string{"red.example", "example"}},
 			DHCP: intent.DHCP{
 				Enabled: true, Lease: time.Hour, NTP: []netip.Addr{addr("192.0.2.123"), addr("2001:db8::123")},
@@ -121,22 +86,22 @@ var worlds = map[string]func(*intent.Objects){
 				NextServer: addr("192.0.2.69"), BootFile: "pxelinux.0",
 			},
 		}, intent.Network{
-			Name: "plain", Router: "red", Subnets: subnets("10.11.0.0/16"), DHCP: intent.DHCP{Enabled: true, Lease: time.Minute},
+			Name: "plain", Router: "red", Subnets: intenttest.Subnets("10.11.0.0/16"), DHCP: intent.DHCP{Enabled: true, Lease: time.Minute},
 		})
 		o.Ports = []intent.Port{
-			port("shop", "db.example", "red", "n1", "10.10.0.50", "fd00:10::50"), port("shop", "unbound", "plain", "", "10.11.0.2"),
+			intenttest.Port("shop", "db.example", "red", "n1", "10.10.0.50", "fd00:10::50"), intenttest.Port("shop", "unbound", "plain", "", "10.11.0.2"),
 		}
 	},
 	"gateways": func(o *intent.Objects) {
 		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3}, intent.Router{Name: "green", ID: 4},
 			intent.Router{Name: "fw", ID: 5, Routes: []intent.Route{{Destination: prefix("0.0.0.0/0"), NextHop: addr("10.13.0.9")}}})
 		o.Networks = append(o.Networks,
-			intent.Network{Name: "green", Router: "green", Subnets: subnets("10.12.0.0/16")},
-			intent.Network{Name: "fw", Router: "fw", Subnets: subnets("10.13.0.0/16")},
-			intent.Network{Name: "lab", Physical: "dc", VLAN: 71, External: true, Subnets: subnets("203.0.113.0/24")},
-			intent.Network{Name: "office", Physical: "dc", VLAN: 70, External: true, Subnets: subnets("198.51.100.0/24", "2001:db8:70::/64")},
-			intent.Network{Name: "red", Router: "red", Subnets: subnets("10.10.0.0/16", "fd00:10::/64")},
-			intent.Network{Name: "blue", Router: "blue", Subnets: subnets("10.10.0.0/16")})
+			intent.Network{Name: "green", Router: "green", Subnets: intenttest.Subnets("10.12.0.0/16")},
+			intent.Network{Name: "fw", Router: "fw", Subnets: intenttest.Subnets("10.13.0.0/16")},
+			intent.Network{Name: "lab", Physical: "dc", VLAN: 71, External: true, Subnets: intenttest.Subnets("203.0.113.0/24")},
+			intent.Network{Name: "office", Physical: "dc", VLAN: 70, External: true, Subnets: intenttest.Subnets("198.51.100.0/24", "2001:db8:70::/64")},
+			intent.Network{Name: "red", Router: "red", Subnets: intenttest.Subnets("10.10.0.0/16", "fd00:10::/64")},
+			intent.Network{Name: "blue", Router: "blue", Subnets: intenttest.Subnets("10.10.0.0/16")})
 		for router, addresses := range map[string][]string{
 			"red": {"198.51.100.50", "2001:db8:70::50", "198.51.100.51"}, "default": {"198.51.100.60"},
 		} {
@@ -162,16 +127,16 @@ var worlds = map[string]func(*intent.Objects){
 			{Name: "fw/web", Network: "office", Address: addr("198.51.100.38"), Port: "fw/web"},
 		}
 		o.Ports = []intent.Port{
-			port("red", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), port("blue", "web", "blue", "n1", "10.10.0.2"),
-			port("shop", "web", "default", "n1", "10.244.1.2"), port("green", "web", "green", "n2", "10.12.0.2"),
-			port("fw", "web", "fw", "n2", "10.13.0.2"),
+			intenttest.Port("red", "web", "red", "n1", "10.10.0.2", "fd00:10::2"), intenttest.Port("blue", "web", "blue", "n1", "10.10.0.2"),
+			intenttest.Port("shop", "web", "default", "n1", "10.244.1.2"), intenttest.Port("green", "web", "green", "n2", "10.12.0.2"),
+			intenttest.Port("fw", "web", "fw", "n2", "10.13.0.2"),
 		}
 	},
 	"wires": func(o *intent.Objects) {
 		o.Networks = append(o.Networks,
-			intent.Network{Name: "office", Physical: "dc", VLAN: 70, Subnets: subnets("192.168.70.0/24")},
-			intent.Network{Name: "flat", Physical: "dc2", Subnets: subnets("192.168.71.0/24")})
-		o.Ports = []intent.Port{port("shop", "web.net1", "office", "n1", "192.168.70.21")}
+			intent.Network{Name: "office", Physical: "dc", VLAN: 70, Subnets: intenttest.Subnets("192.168.70.0/24")},
+			intent.Network{Name: "flat", Physical: "dc2", Subnets: intenttest.Subnets("192.168.71.0/24")})
+		o.Ports = []intent.Port{intenttest.Port("shop", "web.net1", "office", "n1", "192.168.70.21")}
 	},
 }
 
@@ -180,7 +145,7 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := defaults()
 			change(&o)
-			rows := compiled(stateOf(o)).Rows()
+			rows := compiled(intenttest.State(o)).Rows()
 			for _, problem := range dangling(rows) {
 				t.Error(problem)
 			}
@@ -233,10 +198,10 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 				n := intent.Network{Name: network.Draw(t, "network"), Router: router.Draw(t, "router")}
 				switch n.Name {
 				case "office", "lab":
-					n.Physical, n.Router, n.Subnets = "dc", "", subnets("10.10.0.0/16")
+					n.Physical, n.Router, n.Subnets = "dc", "", intenttest.Subnets("10.10.0.0/16")
 				case "default", "ns":
 				default:
-					n.Subnets = subnets("10.10.0.0/16", "fd00:10::/64")
+					n.Subnets = intenttest.Subnets("10.10.0.0/16", "fd00:10::/64")
 					n.DHCP.Enabled = rapid.Bool().Draw(t, "dhcp")
 					n.MTU = rapid.SampledFrom([]int{0, 1400}).Draw(t, "mtu")
 				}
@@ -244,7 +209,7 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 			},
 			"no network": func(t *rapid.T) { change(func(tx *intent.Tx) { tx.DeleteNetwork(network.Draw(t, "network")) }) },
 			"node": func(t *rapid.T) {
-				n := node(nodes.Draw(t, "node"), rapid.IntRange(1, 2).Draw(t, "number"))
+				n := intenttest.Node(nodes.Draw(t, "node"), rapid.IntRange(1, 2).Draw(t, "number"))
 				n.MTU = rapid.SampledFrom([]int{0, 1300, 1400}).Draw(t, "mtu")
 				if rapid.Bool().Draw(t, "no subnets") {
 					n.Subnets = nil
@@ -253,7 +218,7 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 			},
 			"no node": func(t *rapid.T) { change(func(tx *intent.Tx) { tx.DeleteNode(nodes.Draw(t, "node")) }) },
 			"port": func(t *rapid.T) {
-				p := port("a", rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), network.Draw(t, "network"), nodes.Draw(t, "node"),
+				p := intenttest.Port("a", rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), network.Draw(t, "network"), nodes.Draw(t, "node"),
 					rapid.SampledFrom([]string{"10.10.0.2", "10.10.0.3"}).Draw(t, "address"))
 				p.ID = rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id")
 				change(func(tx *intent.Tx) { tx.SetPort(p) })

@@ -16,6 +16,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/intenttest"
 	"coelan.io/coelan/internal/policy"
 	"coelan.io/coelan/internal/policy/oracle"
 	"coelan.io/coelan/internal/policy/oracle/world"
@@ -207,7 +208,7 @@ func worldOf(w *world.World, c *world.Controller, space string) intent.Objects {
 		Local: s.Local(), Nodes: slices.Collect(s.Nodes().All()), Rules: slices.Collect(s.Rules().All()),
 		Subjects: slices.Collect(s.Subjects().All()), Peers: slices.Collect(s.Peers().All()),
 		Routers:  []intent.Router{{Name: "default", ID: 1, Shared: true}},
-		Networks: []intent.Network{{Name: "default", Router: "default"}, {Name: space + "-net", Router: space, Subnets: subnets("10.0.0.0/8")}},
+		Networks: []intent.Network{{Name: "default", Router: "default"}, {Name: space + "-net", Router: space, Subnets: intenttest.Subnets("10.0.0.0/8")}},
 	}
 	if space != "default" {
 		o.Routers = append(o.Routers, intent.Router{Name: space, ID: 2})

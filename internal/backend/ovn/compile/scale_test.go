@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/intenttest"
 )
 
 // crowd is 20,000 Ports on 400 nodes.
@@ -20,7 +21,7 @@ func crowd() intent.Objects {
 		n.Subnets = []intent.Subnet{{Network: "default", Prefix: p, Gateway: p.Addr().Next()}}
 		o.Nodes = append(o.Nodes, n)
 		for j := range each {
-			o.Ports = append(o.Ports, port("shop", fmt.Sprintf("p-%d-%d", i, j), "default", n.Name,
+			o.Ports = append(o.Ports, intenttest.Port("shop", fmt.Sprintf("p-%d-%d", i, j), "default", n.Name,
 				fmt.Sprintf("10.%d.%d.%d", 100+i/256, i%256, j+2)))
 		}
 	}
@@ -36,7 +37,7 @@ func BenchmarkOnePortMore(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		s, _ = store.Update(func(tx *intent.Tx) error {
-			if p := port("shop", "more", "default", "n7", "10.100.7.200"); i%2 == 0 {
+			if p := intenttest.Port("shop", "more", "default", "n7", "10.100.7.200"); i%2 == 0 {
 				tx.SetPort(p)
 			} else {
 				tx.DeletePort(p.ID)
@@ -57,7 +58,7 @@ func TestOnePortMoreIsTwoRows(t *testing.T) {
 	c := compiled(s)
 	c.Rows().Changes()
 	s, _ = store.Update(func(tx *intent.Tx) error {
-		tx.SetPort(port("shop", "more", "default", "n7", "10.100.7.200"))
+		tx.SetPort(intenttest.Port("shop", "more", "default", "n7", "10.100.7.200"))
 		return nil
 	})
 	c.Update(s)

@@ -10,6 +10,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/intenttest"
 	"coelan.io/coelan/internal/nodeview"
 )
 
@@ -25,7 +26,7 @@ func TestConnectionsToFormerEndpoints(t *testing.T) {
 		})
 	}
 	o.Services = []intent.Service{service}
-	rows := compiled(stateOf(o)).Rows()
+	rows := compiled(intenttest.State(o)).Rows()
 	for protocol, want := range map[string]string{"tcp": "", "udp": "true"} {
 		row, ok := rows.Get(nb.Ref{Table: "Load_Balancer", Key: "Service/shop/dns " + protocol})
 		if !ok {
@@ -43,14 +44,14 @@ func TestEndpointsOfTenants(t *testing.T) {
 	o := defaults()
 	o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3})
 	for _, name := range []string{"red", "blue"} {
-		o.Networks = append(o.Networks, intent.Network{Name: name, ID: 5, Router: name, Subnets: subnets("10.50.0.0/24")})
+		o.Networks = append(o.Networks, intent.Network{Name: name, ID: 5, Router: name, Subnets: intenttest.Subnets("10.50.0.0/24")})
 	}
 	service := intent.Service{Namespace: "red", Name: "web", Router: "red", Ports: []intent.ServicePort{{
 		Protocol: intent.TCP, Port: 80, ClusterIP: addr("10.96.0.10"), Endpoints: []intent.ServiceEndpoint{
 			{Address: addr("10.244.1.2"), Port: 8080}, {Address: addr("10.244.1.3"), Port: 8080}, {Address: addr("10.50.0.9"), Port: 8080},
 		},
 	}}}
-	ofRed, ofBlue := port("red", "web", "red", "n1", "10.50.0.4"), port("blue", "web", "blue", "n1", "10.50.0.4")
+	ofRed, ofBlue := intenttest.Port("red", "web", "red", "n1", "10.50.0.4"), intenttest.Port("blue", "web", "blue", "n1", "10.50.0.4")
 	ofRed.NodeAddresses, ofBlue.NodeAddresses = []netip.Addr{addr("10.244.1.2")}, []netip.Addr{addr("10.244.1.3")}
 	vip := func(c *Compiler) string {
 		row, ok := c.Rows().Get(nb.Ref{Table: "Load_Balancer", Key: "Service/red/web tcp"})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/intenttest"
 	"coelan.io/coelan/internal/ovntest"
 	"coelan.io/coelan/internal/reserved"
 )
@@ -50,7 +51,7 @@ func (p packet) match(t *testing.T, o *ovntest.OVN) string {
 func TestMeaning(t *testing.T) {
 	o := ovntest.Start(t)
 	o.Northd()
-	c := start(t, []string{o.Remote("nb")}, stateOf(world()), nil)
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(world()), nil)
 	c.synced()
 	o.Nbctl("--wait=sb", "sync")
 	for _, p := range []packet{
@@ -125,7 +126,7 @@ func TestGatewayMeaning(t *testing.T) {
 		Network: "office", Address: address("192.168.70.50"), Router: "red", Nodes: []string{"n1", "n2"},
 	}}
 	w.FloatingIPs = []intent.FloatingIP{{Name: "red/a", Network: "office", Address: address("192.168.70.60"), Port: "red/a"}}
-	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(w), nil)
 	c.synced()
 	o.Nbctl("--wait=sb", "sync")
 	nat := o.Nbctl("lr-nat-list", "router-red")
@@ -164,7 +165,7 @@ func TestGatewayMeaningOfFloatingIPsAlone(t *testing.T) {
 	address := netip.MustParseAddr
 	w.Networks[len(w.Networks)-1].External = true // office
 	w.FloatingIPs = []intent.FloatingIP{{Name: "red/a", Network: "office", Address: address("192.168.70.60"), Port: "red/a"}}
-	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(w), nil)
 	c.synced()
 	o.Nbctl("--wait=sb", "sync")
 	o.Chassis("n1", "red/a") // the gateway's port is on no chassis

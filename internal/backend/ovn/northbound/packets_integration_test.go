@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/intenttest"
 	"coelan.io/coelan/internal/ovntest"
 	"coelan.io/coelan/internal/ovstest"
 	"coelan.io/coelan/internal/reserved"
@@ -78,7 +79,7 @@ func TestPackets(t *testing.T) {
 		}
 		return ""
 	}
-	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(w), nil)
 	c.synced()
 	o.Controller(ovs, "n2")
 	if _, err := ovs.Vsctl(t.Context(), "wait-until", "bridge", "br-int"); err != nil {
@@ -114,14 +115,14 @@ func TestPacketsOfFloatingIPsAlone(t *testing.T) {
 	o.Northd()
 	w := world()
 	office := &w.Networks[len(w.Networks)-1]
-	office.External, office.Subnets = true, append(office.Subnets, subnet("fd00:70::/64"))
-	w.Ports = append(w.Ports, port("red", "none", "red", "n1", "10.10.0.9", "fd00:10::9"))
+	office.External, office.Subnets = true, append(office.Subnets, intenttest.Subnet("fd00:70::/64"))
+	w.Ports = append(w.Ports, intenttest.Port("red", "none", "red", "n1", "10.10.0.9", "fd00:10::9"))
 	for name, address := range map[string]string{"red/four": "192.168.70.60", "red/six": "fd00:70::60"} {
 		w.FloatingIPs = append(w.FloatingIPs, intent.FloatingIP{
 			Name: name, Network: "office", Address: netip.MustParseAddr(address), Port: "red/a",
 		})
 	}
-	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(w), nil)
 	c.synced()
 	if _, err := ovs.Vsctl(t.Context(), "add-br", "br-dc", "--", "set", "bridge", "br-dc", "datapath_type=netdev", "--", "set", "open", ".",
 		"external_ids:ovn-bridge-mappings=dc:br-dc"); err != nil {

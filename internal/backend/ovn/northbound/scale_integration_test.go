@@ -13,6 +13,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/intenttest"
 	"coelan.io/coelan/internal/ovntest"
 )
 
@@ -26,7 +27,7 @@ func TestScale(t *testing.T) {
 	o := ovntest.Start(t)
 	w := world()
 	w.Networks = append(w.Networks, intent.Network{
-		Name: "crowd", Router: "spare", Subnets: []intent.NetworkSubnet{subnet("10.50.0.0/16")},
+		Name: "crowd", Router: "spare", Subnets: []intent.NetworkSubnet{intenttest.Subnet("10.50.0.0/16")},
 	})
 	for i := range nodes {
 		n := intent.Node{Name: fmt.Sprintf("m%d", i), MTU: 1400}
@@ -34,12 +35,12 @@ func TestScale(t *testing.T) {
 		n.Subnets = []intent.Subnet{{Network: "default", Prefix: p, Gateway: p.Addr().Next()}}
 		w.Nodes = append(w.Nodes, n)
 		for j := range each {
-			w.Ports = append(w.Ports, port("shop", fmt.Sprintf("p-%d-%d", i, j), "default", n.Name,
+			w.Ports = append(w.Ports, intenttest.Port("shop", fmt.Sprintf("p-%d-%d", i, j), "default", n.Name,
 				fmt.Sprintf("10.%d.%d.%d", 100+i/256, i%256, j+2)))
 		}
 	}
 	for i := range crowd {
-		w.Ports = append(w.Ports, port("crowd", fmt.Sprintf("p-%d", i), "crowd", "n1", fmt.Sprintf("10.50.%d.%d", 1+i/250, 2+i%250)))
+		w.Ports = append(w.Ports, intenttest.Port("crowd", fmt.Sprintf("p-%d", i), "crowd", "n1", fmt.Sprintf("10.50.%d.%d", 1+i/250, 2+i%250)))
 	}
 	store := intent.NewStore()
 	s, _ := store.Update(func(tx *intent.Tx) error { tx.Replace(w); return nil })
@@ -62,7 +63,7 @@ func TestScale(t *testing.T) {
 	t.Logf("heap %d MB", m.HeapAlloc>>20)
 
 	for _, p := range []intent.Port{
-		port("shop", "more", "default", "m7", "10.100.7.200"), port("crowd", "more", "crowd", "n1", "10.50.99.2"),
+		intenttest.Port("shop", "more", "default", "m7", "10.100.7.200"), intenttest.Port("crowd", "more", "crowd", "n1", "10.50.99.2"),
 	} {
 		s, _ = store.Update(func(tx *intent.Tx) error { tx.SetPort(p); return nil })
 		before, ref := c.client.Transactions(), nb.Ref{Table: "Logical_Switch_Port", Key: "Port/" + p.ObjectKey()}

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"coelan.io/coelan/internal/intenttest"
 	"coelan.io/coelan/internal/ovntest"
 )
 
@@ -27,7 +28,7 @@ func TestReadOnly(t *testing.T) {
 	o := ovntest.Start(t)
 	o.StopNB()
 	o.StartNB("--sync-from=unix:" + filepath.Join(o.Dir, "nothing"))
-	c := start(t, []string{o.Remote("nb")}, stateOf(world()), nil)
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(world()), nil)
 	c.fails("read-only", ErrReadOnly)
 	o.Appctl("ovsdb-server/disconnect-active-ovsdb-server")
 	c.synced()
@@ -36,7 +37,7 @@ func TestReadOnly(t *testing.T) {
 // A server that keeps its connections and answers nothing is noticed.
 func TestSilence(t *testing.T) {
 	o := ovntest.Start(t)
-	c := start(t, []string{o.Remote("nb")}, stateOf(world()), func(o *Options) { o.Probe = time.Second })
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(world()), func(o *Options) { o.Probe = time.Second })
 	c.synced()
 	o.FreezeNB()
 	c.fails("the connection was lost", ErrUnreachable)
@@ -52,14 +53,14 @@ func TestCluster(t *testing.T) {
 		remotes = append(remotes, m.Remote)
 	}
 	w := world()
-	c := start(t, remotes, stateOf(w), nil)
+	c := start(t, remotes, intenttest.State(w), nil)
 	c.synced()
 	if err := members[0].Kill(); err != nil { // it made the cluster, and leads it
 		t.Fatal(err)
 	}
 	c.fails("does not answer", ErrUnreachable)
 	w.Ports = w.Ports[:4]
-	c.set(stateOf(w))
+	c.set(intenttest.State(w))
 	before := c.client.Transactions()
 	for c.client.Transactions() == before {
 		c.until("the next leader has the change", func(error) bool { return true })
@@ -132,7 +133,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	remotes := []string{fmt.Sprintf("ssl:127.0.0.1:%d", port)}
-	c := start(t, remotes, stateOf(world()), func(o *Options) { o.TLS = config })
+	c := start(t, remotes, intenttest.State(world()), func(o *Options) { o.TLS = config })
 	c.fails("certificate signed by unknown authority", ErrUnreachable)
 	data, err := os.ReadFile(ca.file("ca", "cert"))
 	if err != nil {

@@ -17,25 +17,9 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/compile"
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/intenttest"
 	"coelan.io/coelan/internal/ovntest"
-	"coelan.io/coelan/internal/reserved"
 )
-
-func port(namespace, name, network, node string, addresses ...string) intent.Port {
-	p := intent.Port{
-		ID: namespace + "/" + name, Namespace: namespace, Pod: name, Object: name, Network: network, Node: node,
-	}
-	for _, a := range addresses {
-		p.Addresses = append(p.Addresses, netip.MustParseAddr(a))
-	}
-	p.MAC = reserved.PodMAC(p.Addresses[0])
-	return p
-}
-
-func subnet(text string) intent.NetworkSubnet {
-	p := netip.MustParsePrefix(text)
-	return intent.NetworkSubnet{Prefix: p, Gateway: p.Addr().Next()}
-}
 
 // world has pods on two nodes, two tenants with one subnet, and a shared Router.
 func world() intent.Objects {
@@ -46,7 +30,7 @@ func world() intent.Objects {
 		},
 		Networks: []intent.Network{
 			{Name: "default", Router: "default"},
-			{Name: "red", Router: "red", Subnets: []intent.NetworkSubnet{subnet("10.10.0.0/16"), subnet("fd00:10::/64")},
+			{Name: "red", Router: "red", Subnets: []intent.NetworkSubnet{intenttest.Subnet("10.10.0.0/16"), intenttest.Subnet("fd00:10::/64")},
 				DNS: intent.DNS{Searches: []string{"red.example", "example"},
 					Servers: []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("2001:db8::53")}},
 				DHCP: intent.DHCP{
@@ -56,20 +40,20 @@ func world() intent.Objects {
 						Destination: netip.MustParsePrefix("192.168.50.0/24"), NextHop: netip.MustParseAddr("10.10.0.5"),
 					}},
 				}},
-			{Name: "red2", Router: "red", Subnets: []intent.NetworkSubnet{subnet("10.11.0.0/16")}},
-			{Name: "blue", Router: "blue", Subnets: []intent.NetworkSubnet{subnet("10.10.0.0/16")}},
-			{Name: "lab", Router: "lab", Subnets: []intent.NetworkSubnet{subnet("10.30.0.0/16"), subnet("fd00:30::/64")}},
-			{Name: "audit", Router: "audit", Subnets: []intent.NetworkSubnet{subnet("10.20.0.0/16")}},
-			{Name: "office", Physical: "dc", VLAN: 70, Subnets: []intent.NetworkSubnet{subnet("192.168.70.0/24")}},
+			{Name: "red2", Router: "red", Subnets: []intent.NetworkSubnet{intenttest.Subnet("10.11.0.0/16")}},
+			{Name: "blue", Router: "blue", Subnets: []intent.NetworkSubnet{intenttest.Subnet("10.10.0.0/16")}},
+			{Name: "lab", Router: "lab", Subnets: []intent.NetworkSubnet{intenttest.Subnet("10.30.0.0/16"), intenttest.Subnet("fd00:30::/64")}},
+			{Name: "audit", Router: "audit", Subnets: []intent.NetworkSubnet{intenttest.Subnet("10.20.0.0/16")}},
+			{Name: "office", Physical: "dc", VLAN: 70, Subnets: []intent.NetworkSubnet{intenttest.Subnet("192.168.70.0/24")}},
 		},
 		ServiceRanges: []intent.ServiceRange{{Prefix: netip.MustParsePrefix("10.96.0.0/16")}},
 		Ports: []intent.Port{
-			port("shop", "web", "default", "n1", "10.244.1.2", "fd00:244:1::2"),
-			port("shop", "db", "default", "n2", "10.244.2.2", "fd00:244:2::2"),
-			port("red", "a", "red", "n1", "10.10.0.2", "fd00:10::2"), port("red", "b", "red2", "n2", "10.11.0.2"),
-			port("red", "c", "red", "n2", "10.10.0.3"),
-			port("blue", "a", "blue", "n1", "10.10.0.2"), port("lab", "a", "lab", "n2", "10.30.0.2", "fd00:30::2"),
-			port("audit", "a", "audit", "n1", "10.20.0.2"), port("shop", "web.net1", "office", "n1", "192.168.70.9"),
+			intenttest.Port("shop", "web", "default", "n1", "10.244.1.2", "fd00:244:1::2"),
+			intenttest.Port("shop", "db", "default", "n2", "10.244.2.2", "fd00:244:2::2"),
+			intenttest.Port("red", "a", "red", "n1", "10.10.0.2", "fd00:10::2"), intenttest.Port("red", "b", "red2", "n2", "10.11.0.2"),
+			intenttest.Port("red", "c", "red", "n2", "10.10.0.3"),
+			intenttest.Port("blue", "a", "blue", "n1", "10.10.0.2"), intenttest.Port("lab", "a", "lab", "n2", "10.30.0.2", "fd00:30::2"),
+			intenttest.Port("audit", "a", "audit", "n1", "10.20.0.2"), intenttest.Port("shop", "web.net1", "office", "n1", "192.168.70.9"),
 		},
 	}
 	for i := range 2 {
@@ -83,11 +67,6 @@ func world() intent.Objects {
 	return o
 }
 
-func stateOf(o intent.Objects) *intent.State {
-	s, _ := intent.NewStore().Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
-	return s
-}
-
 func lines(text string) []string { return strings.Fields(text) }
 
 // A controller that starts again on a database that is right writes nothing; one that finds less,
@@ -95,7 +74,7 @@ func lines(text string) []string { return strings.Fields(text) }
 func TestSync(t *testing.T) {
 	o := ovntest.Start(t)
 	remotes := []string{o.Remote("nb")}
-	c := start(t, remotes, stateOf(world()), nil)
+	c := start(t, remotes, intenttest.State(world()), nil)
 	c.synced()
 	if n := c.client.Transactions(); n != 1 {
 		t.Errorf("%d transactions made a small world, not 1", n)
@@ -109,7 +88,7 @@ func TestSync(t *testing.T) {
 		t.Errorf("routers have no owners: %s", want)
 	}
 	c.stop()
-	c = start(t, remotes, stateOf(world()), nil)
+	c = start(t, remotes, intenttest.State(world()), nil)
 	c.synced()
 	if n := c.client.Transactions(); n != 0 {
 		t.Errorf("a restart wrote %d transactions, not 0", n)
@@ -149,7 +128,7 @@ func TestStrangers(t *testing.T) {
 	o := ovntest.Start(t)
 	o.Nbctl("ls-add", "net-blue")
 	w := world()
-	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(w), nil)
 	c.fails("Logical_Switch net-blue: the northbound database has a row of this name", nil)
 	if got := o.Nbctl("lsp-list", "net-red"); !strings.Contains(got, "red/a") {
 		t.Errorf("because of one row that is taken others are not there: %s", got)
@@ -163,7 +142,7 @@ func TestStrangers(t *testing.T) {
 		t.Errorf("the name is free, and the switch has %s", got)
 	}
 	w.Ports = w.Ports[:4] // all but a and b of red are gone
-	c.set(stateOf(w))
+	c.set(intenttest.State(w))
 	c.synced()
 	red := o.Nbctl("lsp-list", "net-red")
 	if !strings.Contains(red, "(vm)") || strings.Contains(red, "red/c") || !strings.Contains(red, "red/a") {
@@ -172,7 +151,7 @@ func TestStrangers(t *testing.T) {
 	if got := o.Nbctl("get", "logical_switch_port", "red/a", "external_ids:note"); !strings.Contains(got, "mine") {
 		t.Errorf("the note is %s", got)
 	}
-	c.set(stateOf(intent.Objects{}))
+	c.set(intenttest.State(intent.Objects{}))
 	c.synced()
 	if got := o.Nbctl("ls-list"); !strings.Contains(got, "(other)") || strings.Contains(got, "net-") {
 		t.Errorf("switches: %s", got)
@@ -190,12 +169,12 @@ func TestStrangersSwitch(t *testing.T) {
 	}
 	before := switchRow()
 	w := world()
-	without := stateOf(w)
-	w.Networks = append(w.Networks, intent.Network{Name: "legacy", Router: "spare", Subnets: []intent.NetworkSubnet{subnet("10.70.0.0/16")},
+	without := intenttest.State(w)
+	w.Networks = append(w.Networks, intent.Network{Name: "legacy", Router: "spare", Subnets: []intent.NetworkSubnet{intenttest.Subnet("10.70.0.0/16")},
 		LogicalSwitch: "neutron-1"})
-	w.Ports = append(w.Ports, port("legacy", "a", "legacy", "n1", "10.70.0.2"), port("legacy", "b", "legacy", "n2", "10.70.0.3"))
+	w.Ports = append(w.Ports, intenttest.Port("legacy", "a", "legacy", "n1", "10.70.0.2"), intenttest.Port("legacy", "b", "legacy", "n2", "10.70.0.3"))
 	remotes := []string{o.Remote("nb")}
-	c := start(t, remotes, stateOf(w), nil)
+	c := start(t, remotes, intenttest.State(w), nil)
 	c.synced()
 	has := func(what, want string) {
 		t.Helper()
@@ -218,7 +197,7 @@ func TestStrangersSwitch(t *testing.T) {
 		t.Errorf("there is a switch beside it: %s", got)
 	}
 	c.stop()
-	c = start(t, remotes, stateOf(w), nil)
+	c = start(t, remotes, intenttest.State(w), nil)
 	c.synced()
 	if n := c.client.Transactions(); n != 0 {
 		t.Errorf("a restart wrote %d transactions, not 0", n)
@@ -229,7 +208,7 @@ func TestStrangersSwitch(t *testing.T) {
 	}
 	has("after a port was deleted", "legacy/a legacy/b vm")
 	w.Ports = w.Ports[:len(w.Ports)-1]
-	c.set(stateOf(w))
+	c.set(intenttest.State(w))
 	c.synced()
 	has("after a Port has gone", "legacy/a vm")
 
@@ -250,7 +229,7 @@ func TestStrangersSwitch(t *testing.T) {
 // chassis, which is all of them; and not at all without ovn-northd.
 func TestSyncProgress(t *testing.T) {
 	o := ovntest.Start(t)
-	c := start(t, []string{o.Remote("nb")}, stateOf(world()), nil)
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(world()), nil)
 	c.synced()
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -281,7 +260,10 @@ func TestOnePodMore(t *testing.T) {
 	c := start(t, []string{o.Remote("nb")}, s, nil)
 	c.synced()
 	before := c.client.Transactions()
-	s, _ = store.Update(func(tx *intent.Tx) error { tx.SetPort(port("shop", "new", "default", "n1", "10.244.1.9")); return nil })
+	s, _ = store.Update(func(tx *intent.Tx) error {
+		tx.SetPort(intenttest.Port("shop", "new", "default", "n1", "10.244.1.9"))
+		return nil
+	})
 	c.set(s)
 	for !strings.Contains(o.Nbctl("lsp-list", "net-default@n1"), "shop/new") {
 		c.until("the pod is there", func(error) bool { return true })
@@ -301,7 +283,7 @@ func TestOnePodMore(t *testing.T) {
 func TestDatabaseUnderIt(t *testing.T) {
 	o := ovntest.Start(t)
 	w := world()
-	c := start(t, []string{o.Remote("nb")}, stateOf(w), nil)
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(w), nil)
 	c.synced()
 	backup := o.SaveNB()
 	o.WipeNB()
@@ -310,8 +292,8 @@ func TestDatabaseUnderIt(t *testing.T) {
 	if got := o.Nbctl("lsp-list", "net-red"); !strings.Contains(got, "red/a") {
 		t.Errorf("after it was wiped: %s", got)
 	}
-	w.Ports = append(w.Ports[:1], port("shop", "young", "default", "n1", "10.244.1.77"))
-	c.set(stateOf(w))
+	w.Ports = append(w.Ports[:1], intenttest.Port("shop", "young", "default", "n1", "10.244.1.77"))
+	c.set(intenttest.State(w))
 	c.synced()
 	o.RestoreNB(backup)
 	c.fails("does not answer", ErrUnreachable)
@@ -332,7 +314,7 @@ func TestDatabaseUnderIt(t *testing.T) {
 func TestDatabaseUnderItIsLost(t *testing.T) {
 	o := ovntest.Start(t)
 	compiler := compile.New(compile.Options{})
-	compiler.Update(stateOf(world()))
+	compiler.Update(intenttest.State(world()))
 	c := New(Options{Remotes: []string{o.Remote("nb")}, Rows: compiler.Rows})
 	s, err := connect(t.Context(), c.o, c.changed)
 	if err != nil {
