@@ -81,18 +81,22 @@ func (s *dhcpServer) awaitRenewed(ctx context.Context, a netip.Addr) {
 	})
 }
 
-// TestIPAMDHCP has pods on a VLAN that have their addresses from a DHCP server of the data center.
-func TestIPAMDHCP(t *testing.T) {
+// dhcpGateway is the address of the server, and of the router that it names.
+var dhcpGateway = netip.MustParseAddr("192.168.42.254")
+
+// newDHCPWorld has two nodes on a VLAN of the data center, the Network lan, with a server that is
+// not started.
+func newDHCPWorld(t *testing.T, timeout time.Duration) (context.Context, *world, *dhcpServer) {
+	t.Helper()
 	w := &world{Lab: lab.New(t, lab.Options{Configure: func(c *config.Config) {
 		c.BridgeMappings = map[string]string{"dc": "br-ext"}
 	}})}
 	w.n1, w.n2 = w.Nodes[0], w.Nodes[1]
-	ctx := within(t, 4*time.Minute)
+	ctx := within(t, timeout)
 	vlan := int32(42)
 	w.API.AddNetwork("lan", v1alpha1.NetworkSpec{
 		Type: v1alpha1.VLAN, VLAN: &vlan, PhysicalNetwork: "dc", IPAM: v1alpha1.DHCPServers,
 	})
-	w.API.AddDefinition("lab", "lan", "lan")
 	for _, n := range w.Nodes {
 		if err := n.AddPhysicalBridge(ctx, "br-ext"); err != nil {
 			t.Fatal(err)
@@ -100,16 +104,22 @@ func TestIPAMDHCP(t *testing.T) {
 	}
 	awaitConnected(ctx, t, w, w.n1, "dc")
 	awaitConnected(ctx, t, w, w.n2, "dc")
-	gateway := netip.MustParseAddr("192.168.42.254")
-	host, err := w.n2.AddVLANHost(ctx, "br-ext", "server", 42, netip.PrefixFrom(gateway, 24))
+	host, err := w.n2.AddVLANHost(ctx, "br-ext", "server", 42, netip.PrefixFrom(dhcpGateway, 24))
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &dhcpServer{t: t, host: host, leases: filepath.Join(t.TempDir(), "leases")}
 	t.Cleanup(func() { server.stop(false) })
+	return ctx, w, server
+}
+
+// TestIPAMDHCP has pods on a VLAN that have their addresses from a DHCP server of the data center.
+func TestIPAMDHCP(t *testing.T) {
+	ctx, w, server := newDHCPWorld(t, 4*time.Minute)
+	w.API.AddDefinition("lab", "lan", "lan")
 	spec := lab.PodSpec{Name: "early", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "lan@lan0"}}
 
-	_, err = w.n1.AddPodAs(ctx, spec)
+	_, err := w.n1.AddPodAs(ctx, spec)
 	if err == nil || !strings.Contains(err.Error(), "lan0 on Network lan: no DHCP server of its physical network answered within 10s") {
 		t.Errorf("without a server: %v", err)
 	}
@@ -129,7 +139,7 @@ func TestIPAMDHCP(t *testing.T) {
 		if server.expires(list[0].Addr()) == 0 {
 			t.Errorf("the server knows nothing of %v of pod %s", list, p.Name)
 		}
-		if r, err := (probe.Ping{Dst: gateway, Count: 2}).Run(ctx, p.Host); err != nil || r.Lost() > 0 {
+		if r, err := (probe.Ping{Dst: dhcpGateway, Count: 2}).Run(ctx, p.Host); err != nil || r.Lost() > 0 {
 			t.Errorf("pod %s does not reach the server: %+v, %v", p.Name, r, err)
 		}
 	}
@@ -152,7 +162,7 @@ func TestIPAMDHCP(t *testing.T) {
 		source  string
 		arrives bool
 	}{{own.String(), true}, {"192.168.42.77", false}} {
-		_, err := a.Run(ctx, "ping", "-c", "2", "-W", "1", "-I", tc.source, gateway.String())
+		_, err := a.Run(ctx, "ping", "-c", "2", "-W", "1", "-I", tc.source, dhcpGateway.String())
 		if (err == nil) != tc.arrives {
 			t.Errorf("ping from %s: %v, want it to arrive: %t", tc.source, err, tc.arrives)
 		}
@@ -165,7 +175,7 @@ func TestIPAMDHCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.awaitRenewed(ctx, own)
-	if r, err := (probe.Ping{Dst: gateway, Count: 2}).Run(ctx, a.Host); err != nil || r.Lost() > 0 {
+	if r, err := (probe.Ping{Dst: dhcpGateway, Count: 2}).Run(ctx, a.Host); err != nil || r.Lost() > 0 {
 		t.Errorf("after a restart of the agent: %+v, %v", r, err)
 	}
 
@@ -174,14 +184,14 @@ func TestIPAMDHCP(t *testing.T) {
 	server.start("192.168.42.200", "192.168.42.210")
 	awaitEvent(ctx, t, w, v1alpha1.ReasonNoLease, "may not use its address "+own.String())
 	poll(ctx, t, func() bool {
-		r, err := (probe.Ping{Dst: gateway, Count: 1}).Run(ctx, a.Host)
+		r, err := (probe.Ping{Dst: dhcpGateway, Count: 1}).Run(ctx, a.Host)
 		return err == nil && r.Lost() == 1
 	}, func() { t.Errorf("pod a uses %s, which it has lost", own) })
-	unreachable(t, attempt{"a lease that is lost", a.Host, gateway})
+	unreachable(t, attempt{"a lease that is lost", a.Host, dhcpGateway})
 	server.stop(true)
 	server.start("192.168.42.100", "192.168.42.120")
 	poll(ctx, t, func() bool {
-		r, err := (probe.Ping{Dst: gateway, Count: 1}).Run(ctx, a.Host)
+		r, err := (probe.Ping{Dst: dhcpGateway, Count: 1}).Run(ctx, a.Host)
 		return err == nil && r.Lost() == 0
 	}, func() { t.Errorf("pod a has not got %s again", own) })
 	if server.expires(own) == 0 {
