@@ -74,7 +74,8 @@ func TestIPAMDHCPMachines(t *testing.T) {
 	renewed := func() {
 		t.Helper()
 		was := server.expires(own)
-		// The server counts in seconds, of a clock that may be a tick behind, and gives two minutes.
+		// The server counts in seconds, of a clock that may be a tick behind, and gives two
+		// minutes.
 		poll(ctx, t, func() bool {
 			var now unix.Timespec
 			must(t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now))
