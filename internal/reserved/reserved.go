@@ -28,6 +28,11 @@ const LinkGroup = 0xc0e1
 // codepoint for local use (xxxx11 of RFC 2474).
 const ForwardedDSCP = 59
 
+// TunnelMark is the mark (fwmark) of the packets that the kernel's Open vSwitch sends into tunnels.
+// No packet of a pod, or of another host, has it: marks end with the network namespace and the
+// host. kube-proxy's bits, 0x4000 and 0x8000, are not in it.
+const TunnelMark = 0x2000
+
 // ForwardedTTL is the most that such a packet has as its TTL, or hop limit, where OVN has to tell
 // it from the node's own, which begin with more: OVN 23.03 compares neither DSCP nor ECN, and says
 // nothing of it.

@@ -25,6 +25,7 @@ func hostState(s *intent.State, uplink string, cards []string) hostnet.Desired {
 		Uplink:  uplink,
 		Cards:   cards,
 	}
+	d.Guard.TunnelMark = tunnelMark(local)
 	own, _ := s.LocalNode()
 	for _, sn := range own.Subnets {
 		d.Gateway.Addresses = append(d.Gateway.Addresses, netip.PrefixFrom(sn.Gateway, sn.Prefix.Bits()))

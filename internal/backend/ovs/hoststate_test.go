@@ -14,6 +14,7 @@ import (
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/internal/translate"
 )
 
@@ -111,7 +112,9 @@ func TestHostState(t *testing.T) {
 				Gateway: gateway, Routes: tc.want, SNAT: snat, Guard: guarded, Uplink: "br-phy", Cards: []string{"eth0"},
 			}
 			want.Guard.Tunnel = map[intent.Encapsulation]uint16{intent.VXLAN: 4789, intent.Geneve: 6081}[tc.local.Encapsulation]
-			want.Guard.TunnelToKernel = tc.local.Datapath == intent.DatapathSystem
+			if tc.local.Datapath == intent.DatapathSystem {
+				want.Guard.TunnelToKernel, want.Guard.TunnelMark = true, reserved.TunnelMark
+			}
 			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -3,13 +3,12 @@
 package ovs
 
 import (
-	"net/netip"
-
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // tunnelPort is the name of the port to all other nodes.
@@ -37,9 +36,18 @@ func infrastructure(c config.Config, l intent.Local) []ovsdb.Port {
 	ports := []ovsdb.Port{gateway}
 	if l.Encapsulation.Tunneled() {
 		ports = append(ports,
-			ovsdb.Tunnel(tunnelPort, string(l.Encapsulation), int(datapath.TunnelPort), netip.Addr{}, 0))
+			ovsdb.Tunnel(tunnelPort, string(l.Encapsulation), int(datapath.TunnelPort), tunnelMark(l)))
 	}
 	return ports
+}
+
+// tunnelMark is the mark of tunnel packets that pass the node's kernel; 0: they have none. In
+// userspace, Open vSwitch sends them past it.
+func tunnelMark(l intent.Local) uint32 {
+	if l.Datapath != intent.DatapathSystem || !l.Encapsulation.Tunneled() {
+		return 0
+	}
+	return reserved.TunnelMark
 }
 
 // placedPort is a port and the bridge that it is on.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -25,6 +26,9 @@ type Guard struct {
 	// TunnelToKernel says that this node's kernel takes tunnel packets in. Otherwise Open vSwitch
 	// reads them from the wire, and the kernel's own tunnels, if it has some, are another's.
 	TunnelToKernel bool
+	// TunnelMark is the mark of the tunnel packets that Open vSwitch has this kernel send, and of
+	// no others; 0: they have none.
+	TunnelMark uint32
 	// Ports are what the nodes' processes serve for each other.
 	Ports []NodePort
 }
@@ -48,9 +52,13 @@ const ctStatusDNAT = 1 << 5
 const ctReply = 1
 
 func (g Guard) sets() []set {
-	prefixes := make([]netip.Prefix, 0, len(g.Nodes))
+	nodes4, nodes6 := map[string]string{}, map[string]string{}
 	for _, a := range g.Nodes {
-		prefixes = append(prefixes, netip.PrefixFrom(a, a.BitLen()))
+		if a.Is4() {
+			nodes4[string(a.AsSlice())] = ""
+		} else {
+			nodes6[string(a.AsSlice())] = ""
+		}
 	}
 	guarded, received := map[string]string{}, map[string]string{}
 	for _, p := range g.Ports {
@@ -64,9 +72,12 @@ func (g Guard) sets() []set {
 		}
 	}
 	key := concat(nftables.TypeInetProto, nftables.TypeInetService)
-	return append(addressSets("nodes", prefixes),
-		set{name: guardedPorts, key: key, kind: keys, elements: guarded},
-		set{name: receivedPorts, key: key, kind: keys, elements: received})
+	return []set{
+		{name: "nodes4", key: nftables.TypeIPAddr, kind: keys, elements: nodes4},
+		{name: "nodes6", key: nftables.TypeIP6Addr, kind: keys, elements: nodes6},
+		{name: guardedPorts, key: key, kind: keys, elements: guarded},
+		{name: receivedPorts, key: key, kind: keys, elements: received},
+	}
 }
 
 // chains are asked after the translation of destinations and before that of sources, so that what
@@ -77,17 +88,20 @@ func (g Guard) sets() []set {
 // before the first of its chains, whether or not anything is masqueraded or translated.
 func (g Guard) chains(gateway string) []chain {
 	priority, filter := *nftables.ChainPriorityFilter, nftables.ChainTypeFilter
-	var forward, input, post []rule
+	tcpReply := anyFamily("tcp, a reply: return", l4proto(intent.TCP), isReply(), verdict(expr.VerdictReturn))
+	var forward []rule
 	if g.Tunnel != 0 {
 		forward = append(forward, anyFamily("a reply to the tunnel's port: return",
 			udpTo(g.Tunnel), isReply(), verdict(expr.VerdictReturn)))
 	}
-	input = append(input,
-		anyFamily("iifname lo return", device(expr.MetaKeyIIFNAME, expr.CmpOpEq, "lo"), verdict(expr.VerdictReturn)),
-		anyFamily("tcp, a reply: return", l4proto(intent.TCP), isReply(), verdict(expr.VerdictReturn)),
-		anyFamily("from pods @guarded drop", protocolAndPort(0), lookup(expr.Lookup{SetName: guardedPorts}),
-			device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway), drop()))
-	post = append(post, anyFamily("tcp, a reply: return", l4proto(intent.TCP), isReply(), verdict(expr.VerdictReturn)))
+	input := []rule{
+		anyFamily("iif lo return", loopback(), verdict(expr.VerdictReturn)),
+		tcpReply,
+		anyFamily("from pods @guarded drop", device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway),
+			protocolAndPort(0), lookup(expr.Lookup{SetName: guardedPorts}), drop()),
+		notIn(receivedPorts),
+	}
+	post := slices.Concat(g.pass(), unsaid(gateway), []rule{tcpReply, notIn(guardedPorts)})
 	headers := []header{header4, header6}
 	for _, f := range headers {
 		post = append(post, g.toNodes(f))
@@ -109,10 +123,62 @@ func (g Guard) chains(gateway string) []chain {
 	}
 }
 
-// untracked keep what nodes send each other by tunnels from this kernel's conntrack. Nothing asks
-// for these connections: each direction has a source port of its own, so none is ever answered.
-// What pods send is tracked, whatever its port, since what guards from it asks conntrack.
-func (g Guard) untracked() []rule {
+// notIn ends a chain for what is not for one of a set's ports.
+func notIn(set string) rule {
+	return anyFamily("!= @"+set+" return", protocolAndPort(0), lookup(expr.Lookup{SetName: set, Invert: true}),
+		verdict(expr.VerdictReturn))
+}
+
+// pass begins chains through which all packets of tunnels go, and which are not for these: each
+// rule costs them more than this one.
+func (g Guard) pass() []rule {
+	if g.TunnelMark == 0 {
+		return nil
+	}
+	return []rule{anyFamily(g.markText()+" return", g.marked(), verdict(expr.VerdictReturn))}
+}
+
+// passUntracked is the same for what untrackedInput has taken from conntrack.
+func (g Guard) passUntracked() []rule {
+	if len(g.untrackedInput()) == 0 {
+		return nil
+	}
+	return []rule{anyFamily(fmt.Sprintf("ct state untracked udp dport %d return", g.Tunnel),
+		inState(expr.CtStateBitUNTRACKED), udpTo(g.Tunnel), verdict(expr.VerdictReturn))}
+}
+
+// passText tells the rules of pass and passUntracked from others.
+func (g Guard) passText() string {
+	var all []string
+	for _, r := range slices.Concat(g.pass(), g.passUntracked()) {
+		all = append(all, r.text)
+	}
+	return strings.Join(all, "; ")
+}
+
+func (g Guard) markText() string { return fmt.Sprintf("meta mark %#x", g.TunnelMark) }
+
+// loopback says that the packet comes from the interface lo. Its index is always 1.
+func loopback() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIF, Register: register(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: binaryutil.NativeEndian.PutUint32(1)},
+	}
+}
+
+// marked says that Open vSwitch sends the packet into a tunnel.
+func (g Guard) marked() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: binaryutil.NativeEndian.PutUint32(g.TunnelMark)},
+	}
+}
+
+// untrackedInput keeps what other nodes send by tunnels from this kernel's conntrack, and
+// untrackedOutput what this node sends. Nothing asks for these connections: each direction has a
+// source port of its own, so none is ever answered. What pods send is tracked, whatever its port,
+// since what guards from it asks conntrack.
+func (g Guard) untrackedInput() []rule {
 	if g.Tunnel == 0 || !g.TunnelToKernel {
 		return nil
 	}
@@ -126,6 +192,13 @@ func (g Guard) untracked() []rule {
 			udpTo(g.Tunnel), nodes(f.src), nodes(f.dst), one(&expr.Notrack{})))
 	}
 	return rules
+}
+
+func (g Guard) untrackedOutput() []rule {
+	if g.TunnelMark == 0 {
+		return g.untrackedInput()
+	}
+	return []rule{anyFamily(g.markText()+" notrack", g.marked(), one(&expr.Notrack{}))}
 }
 
 // tunneled are the rules for what is forwarded to the tunnel's port of anything but a
@@ -152,25 +225,24 @@ func (g Guard) tunnelFromPods(f header) rule {
 		f.load(f.dst, 0), lookup(expr.Lookup{SetName: "direct" + f.name, Invert: true}), drop())
 }
 
-// toNodes drops what is for the nodes' own ports and not from a node. Answers of UDP are no
-// exception: a pod could keep a connection alive here that the other node has forgotten.
+// toNodes drops what is for the nodes' own ports, which come here alone, and not from a node.
+// Answers of UDP are no exception: a pod could keep a connection alive here that the other node has
+// forgotten.
 func (g Guard) toNodes(f header) rule {
-	return f.rule(fmt.Sprintf("@guarded %s daddr @nodes%s %s saddr != @nodes%s drop", f.ip, f.name, f.ip, f.name),
-		protocolAndPort(0), lookup(expr.Lookup{SetName: guardedPorts}),
+	return f.rule(fmt.Sprintf("%s daddr @nodes%s %s saddr != @nodes%s drop", f.ip, f.name, f.ip, f.name),
 		f.load(f.dst, 0), lookup(expr.Lookup{SetName: "nodes" + f.name}),
 		f.load(f.src, 0), lookup(expr.Lookup{SetName: "nodes" + f.name, Invert: true}), drop())
 }
 
 // fromStrangers drops what is not from a node, and what is for an address of this node that others
-// do not know as one: they would not keep their pods from it.
+// do not know as one: they would not keep their pods from it. Only the received ports come here.
 func (g Guard) fromStrangers(f header) []rule {
 	var all []rule
 	for _, end := range []struct {
 		name   string
 		offset uint32
 	}{{"saddr", f.src}, {"daddr", f.dst}} {
-		all = append(all, f.rule(fmt.Sprintf("@received %s %s != @nodes%s drop", f.ip, end.name, f.name),
-			protocolAndPort(0), lookup(expr.Lookup{SetName: receivedPorts}),
+		all = append(all, f.rule(fmt.Sprintf("%s %s != @nodes%s drop", f.ip, end.name, f.name),
 			f.load(end.offset, 0), lookup(expr.Lookup{SetName: "nodes" + f.name, Invert: true}), drop()))
 	}
 	return all

@@ -6,7 +6,9 @@ package hostnet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -19,6 +21,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/ovs/conntrack"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // Ports of the nodes.
@@ -36,7 +39,7 @@ func guarded(snat, tunnelToKernel bool) Desired {
 	d := overlay("gw0")
 	d.SNAT.Enabled = snat
 	d.Guard = Guard{
-		Tunnel: tunnelPort, TunnelToKernel: tunnelToKernel,
+		Tunnel: tunnelPort, TunnelToKernel: tunnelToKernel, TunnelMark: reserved.TunnelMark,
 		Ports: []NodePort{{intent.TCP, memberPort}, {intent.UDP, memberPort}, {intent.TCP, streamPort}},
 	}
 	for _, name := range []string{"IPv4", "IPv6"} {
@@ -53,6 +56,8 @@ type attempt struct {
 	// stopped says that the guard stops it.
 	stopped bool
 	size    int
+	// mark is what the sender gives its packets (datagrams only); 0: none.
+	mark uint32
 }
 
 // Ports at the node's address by which kube-proxy's rules lead to the other node's ports, to those
@@ -68,7 +73,7 @@ func attempts(name string) []attempt {
 	w := worlds[name]
 	var all []attempt
 	add := func(stopped bool, name, network, ns, from, to string, port int) {
-		all = append(all, attempt{name, network, ns, from, to, port, stopped, 1})
+		all = append(all, attempt{name, network, ns, from, to, port, stopped, 1, 0})
 	}
 	for _, network := range []string{"tcp", "udp"} {
 		for _, from := range []struct{ name, ns, addr string }{
@@ -103,6 +108,10 @@ func attempts(name string) []attempt {
 		add(false, network+": the node to the other one's memberlist", network, "", w.node, w.client, memberPort)
 		add(false, network+": the node to the other one's tunnels", network, "", w.node, w.client, tunnelPort)
 	}
+	all = append(all, attempt{
+		name: "a pod's own mark, to tunnels", network: "udp", ns: bridge, from: w.pod, to: w.client, port: tunnelPort,
+		stopped: true, size: 1, mark: reserved.TunnelMark,
+	})
 	for _, big := range []attempt{
 		{name: "fragments to tunnels", to: w.client, port: tunnelPort, stopped: true},
 		{name: "fragments to the node's own tunnels", to: w.node, port: tunnelPort, stopped: true},
@@ -127,6 +136,9 @@ func (a attempt) answered() bool {
 		defer func() { _ = c.Close() }()
 		_ = c.SetDeadline(time.Now().Add(patience))
 		if a.network == "udp" {
+			if err := mark(c, a.mark); err != nil {
+				return
+			}
 			if _, err := c.Write(make([]byte, a.size)); err != nil {
 				return
 			}
@@ -135,6 +147,19 @@ func (a attempt) answered() bool {
 		got = err == nil && n > 0
 	})
 	return got
+}
+
+// mark has the packets that leave by a connection marked; 0 is no mark.
+func mark(c net.Conn, mark uint32) error {
+	raw, err := c.(*net.UDPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(mark))
+	})
+	return errors.Join(err, failed)
 }
 
 // surprises are the attempts that do not end as they should; a busy machine gets
@@ -265,27 +290,48 @@ func TestGuardFragments(t *testing.T) {
 }
 
 // TestTunnelsUntracked has nodes send each other packets in both directions: conntrack knows those
-// to an open port, and those to the tunnel's only where they are a pod's, or the tunnels another's.
+// to an open port, and those to the tunnel's only where they are a pod's, or the tunnels another's,
+// or not of Open vSwitch's, which has a mark for its own.
 func TestTunnelsUntracked(t *testing.T) {
 	h := makeWorld(t)
 	serve(t, "")
-	for _, toKernel := range []bool{true, false} {
-		_, err := h.Apply(guarded(true, toKernel))
+	for _, tc := range []struct {
+		name     string
+		toKernel bool
+		mark     uint32 // of the rules
+		sent     uint32 // of what this node sends
+		out, in  bool   // are untracked
+	}{
+		{"tunnels with a mark", true, reserved.TunnelMark, reserved.TunnelMark, true, true},
+		{"tunnels with a mark, and another sender", true, reserved.TunnelMark, 0, false, true},
+		{"tunnels without a mark", true, 0, 0, true, true},
+		{"tunnels past the kernel", false, 0, 0, false, false},
+	} {
+		d := guarded(true, tc.toKernel)
+		d.Guard.TunnelMark = tc.mark
+		_, err := h.Apply(d)
 		must(t, err)
 		patience = 2 * time.Second
 		for _, name := range []string{"IPv4", "IPv6"} {
 			w := worlds[name]
-			for _, way := range []struct{ ns, from, to string }{{"", w.node, w.client}, {outside, w.client, w.node}} {
+			for _, way := range []struct {
+				ns, from, to string
+				mark         uint32
+				untracked    bool
+			}{{"", w.node, w.client, tc.sent, tc.out}, {outside, w.client, w.node, 0, tc.in}} {
 				for _, port := range []int{tunnelPort, 9000} {
 					_, err := conntrack.Kernel{}.Flush(t.Context(), netip.MustParseAddr(way.from), []uint16{0})
 					must(t, err)
-					if !(attempt{network: "udp", ns: way.ns, from: way.from, to: way.to, port: port, size: 1}).answered() {
+					a := attempt{network: "udp", ns: way.ns, from: way.from, to: way.to, port: port, size: 1, mark: way.mark}
+					if port != tunnelPort {
+						a.mark = 0
+					}
+					if !a.answered() {
 						t.Fatalf("a node's packet from %s to %s, port %d, is not answered", way.from, way.to, port)
 					}
-					want := port != tunnelPort || !toKernel
+					want := port != tunnelPort || !way.untracked
 					if got := tracked(t, way.from, way.to, port); got != want {
-						t.Errorf("tunnels of the kernel: %t: from %s to %s, port %d, is tracked: %t, want %t", toKernel, way.from,
-							way.to, port, got, want)
+						t.Errorf("%s: from %s to %s, port %d, is tracked: %t, want %t", tc.name, way.from, way.to, port, got, want)
 					}
 				}
 			}

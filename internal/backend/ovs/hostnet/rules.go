@@ -32,14 +32,11 @@ const (
 	icmpv6Redirect = 137
 )
 
-// chains are the table's first chains: masquerading, redirects that must not reach pods, and pods'
-// packets that the kernel must not take. Rules of untracked say what conntrack does not see, in
-// both directions. A redirect leaves when a packet goes out where it came in, as one from a pod to
-// a Service does; the kernel has no setting against it for IPv6. The userspace datapath reads the
-// host's end of a pod's interface beside the kernel, not instead of it: what a pod sends to that
-// end's MAC, or to broadcast, would reach the host, and by its routes any destination, past every
-// flow.
-func (s SNAT) chains(gateway string, untracked []rule) []chain {
+// chains are the table's first chains: masquerading, pods' packets that the kernel must not take,
+// and what conntrack does not see. The userspace datapath reads the host's end of a pod's interface
+// beside the kernel, not instead of it: what a pod sends to that end's MAC, or to broadcast, would
+// reach the host, and by its routes any destination, past every flow.
+func (s SNAT) chains(gateway string, g Guard) []chain {
 	post := chain{Chain: &nftables.Chain{
 		Name: "postrouting", Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
@@ -50,31 +47,31 @@ func (s SNAT) chains(gateway string, untracked []rule) []chain {
 			masquerade("ip6", gateway, "pods6", "direct6", unix.NFPROTO_IPV6, source6, destination6, size6),
 		}
 	}
-	out := chain{
-		Chain: &nftables.Chain{
-			Name: "output", Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityFilter,
-		},
-		rules: []rule{
-			dropICMP("icmp", gateway, unix.IPPROTO_ICMP, icmpRedirect),
-			dropICMP("icmpv6", gateway, unix.IPPROTO_ICMPV6, icmpv6Redirect),
-			// Multicast listener reports, the last thing that the kernel says on these wires.
-			dropGroup("oifgroup", expr.MetaKeyOIFGROUP, reserved.LinkGroup),
-		},
-	}
 	pre := chain{
 		Chain: &nftables.Chain{
 			Name: "prerouting", Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
 		},
 		rules: append([]rule{dropGroup("iifgroup", expr.MetaKeyIIFGROUP, reserved.LinkGroup), toLoopback(gateway)},
-			untracked...),
+			g.untrackedInput()...),
 	}
-	if len(untracked) == 0 {
-		return []chain{post, out, pre}
+	chains := []chain{post, pre}
+	if rules := g.untrackedOutput(); rules != nil {
+		chains = append(chains, baseChain("untracked-output", nftables.ChainTypeFilter, nftables.ChainHookOutput,
+			*nftables.ChainPriorityRaw, rules))
 	}
-	return []chain{post, out, pre, baseChain("untracked-output", nftables.ChainTypeFilter, nftables.ChainHookOutput,
-		*nftables.ChainPriorityRaw, untracked)}
+	return chains
+}
+
+// unsaid is what the kernel must not say to pods. A redirect leaves when a packet goes out where it
+// came in, as one from a pod to a Service does; the kernel has no setting against it for IPv6.
+func unsaid(gateway string) []rule {
+	return []rule{
+		dropICMP("icmp", gateway, unix.IPPROTO_ICMP, icmpRedirect),
+		dropICMP("icmpv6", gateway, unix.IPPROTO_ICMPV6, icmpv6Redirect),
+		// Multicast listener reports, the last thing that the kernel says on these wires.
+		dropGroup("oifgroup", expr.MetaKeyOIFGROUP, reserved.LinkGroup),
+	}
 }
 
 // dropGroup drops what comes from, or goes to, the interfaces of a group.
@@ -111,12 +108,12 @@ func masquerade(family, gateway, pods, direct string, proto byte, src, dst, size
 
 func dropICMP(family, gateway string, proto, typ byte) rule {
 	return rule{
-		text: "oifname " + gateway + " " + family + " type redirect drop",
+		text: family + " type redirect oifname " + gateway + " drop",
 		exprs: []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: ifname(gateway)},
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
+			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: ifname(gateway)},
 			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{typ}},
 			&expr.Verdict{Kind: expr.VerdictDrop},

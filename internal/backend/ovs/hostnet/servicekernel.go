@@ -26,6 +26,8 @@ type servicePlan struct {
 	families []serviceFamily
 	// own are the host's addresses, if they matter.
 	own map[netip.Addr]bool
+	// tunnels are the Guard's first rules of chains.
+	tunnels string
 
 	table  nftable
 	routes []Route
@@ -52,7 +54,7 @@ func (h *Host) planServices(d Desired) (*servicePlan, error) {
 	families := serviceFamilies(d.Gateway)
 	same := func(a, b serviceFamily) bool { return a.gateway == b.gateway }
 	if p := h.services.plan; p != nil && p.of.equal(d.Services) && slices.EqualFunc(p.families, families, same) &&
-		maps.Equal(p.own, own) {
+		maps.Equal(p.own, own) && p.tunnels == d.Guard.passText() {
 		return p, nil
 	}
 	return newServicePlan(d, families, own), nil
@@ -60,9 +62,10 @@ func (h *Host) planServices(d Desired) (*servicePlan, error) {
 
 // newServicePlan computes what the kernel needs for a Desired on a host with the addresses own.
 func newServicePlan(d Desired, families []serviceFamily, own map[netip.Addr]bool) *servicePlan {
-	p := &servicePlan{of: d.Services, families: families, own: own, table: nftable{name: servicesTable}}
+	p := &servicePlan{of: d.Services, families: families, own: own, tunnels: d.Guard.passText(),
+		table: nftable{name: servicesTable}}
 	if d.Services.Native {
-		p.table.chains = serviceChains(d.Gateway.Name, families, d.Services.ByAddress)
+		p.table.chains = serviceChains(d.Gateway.Name, families, d.Services.ByAddress, d.Guard)
 		for _, f := range families {
 			k := servicesOf(d.Services, f, own)
 			if d.Services.ByAddress {

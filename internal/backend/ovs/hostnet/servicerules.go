@@ -40,8 +40,9 @@ var (
 	filterPriority = *nftables.ChainPriorityFilter - 10
 )
 
-// serviceChains are the rules of the families. byAddress is that of Services.
-func serviceChains(gateway string, families []serviceFamily, byAddress bool) []chain {
+// serviceChains are the rules of the families. byAddress is that of Services. The chains begin with
+// what the Guard has for tunnels' packets.
+func serviceChains(gateway string, families []serviceFamily, byAddress bool, g Guard) []chain {
 	var incoming, outgoing, snat, reject, sources, wireSources, forwarded []rule
 	for _, f := range families {
 		dnat := f.dnatRules()
@@ -63,15 +64,16 @@ func serviceChains(gateway string, families []serviceFamily, byAddress bool) []c
 	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
 	return []chain{
 		baseChain("sources-prerouting", filter, nftables.ChainHookPrerouting, *nftables.ChainPriorityMangle,
-			slices.Concat(sources, wireSources)),
-		baseChain("sources-output", filter, nftables.ChainHookOutput, *nftables.ChainPriorityMangle, sources),
+			slices.Concat(g.passUntracked(), sources, wireSources)),
+		baseChain("sources-output", filter, nftables.ChainHookOutput, *nftables.ChainPriorityMangle,
+			slices.Concat(g.pass(), sources)),
 		baseChain("dnat-prerouting", nat, nftables.ChainHookPrerouting, dnatPriority, incoming),
 		baseChain("dnat-output", nat, nftables.ChainHookOutput, dnatPriority, outgoing),
 		baseChain("forwarded-postrouting", filter, nftables.ChainHookPostrouting, *nftables.ChainPriorityMangle,
-			forwarded),
+			slices.Concat(g.pass(), forwarded)),
 		baseChain("snat-postrouting", nat, nftables.ChainHookPostrouting, snatPriority, snat),
 		baseChain("reject-forward", filter, nftables.ChainHookForward, filterPriority, reject),
-		baseChain("reject-output", filter, nftables.ChainHookOutput, filterPriority, reject),
+		baseChain("reject-output", filter, nftables.ChainHookOutput, filterPriority, slices.Concat(g.pass(), reject)),
 	}
 }
 
@@ -323,8 +325,11 @@ func l4proto(p intent.Protocol) []expr.Any {
 }
 
 // isNew says that the packet is the first of its connection.
-func isNew() []expr.Any {
-	mask, zero := binaryutil.NativeEndian.PutUint32(expr.CtStateBitNEW), make([]byte, 4)
+func isNew() []expr.Any { return inState(expr.CtStateBitNEW) }
+
+// inState says that conntrack has the packet in the state of a bit.
+func inState(bit uint32) []expr.Any {
+	mask, zero := binaryutil.NativeEndian.PutUint32(bit), make([]byte, 4)
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: register(0)},
 		&expr.Bitwise{SourceRegister: register(0), DestRegister: register(0), Len: 4, Mask: mask, Xor: zero},

@@ -27,7 +27,7 @@ type SNAT struct {
 func (d Desired) hostTable() nftable {
 	gateway := d.Gateway.Name
 	return nftable{
-		name: tableName, chains: slices.Concat(d.SNAT.chains(gateway, d.Guard.untracked()), d.Guard.chains(gateway),
+		name: tableName, chains: slices.Concat(d.SNAT.chains(gateway, d.Guard), d.Guard.chains(gateway),
 			[]chain{mssChain(gateway)}),
 		sets: slices.Concat(addressSets("pods", d.SNAT.Pods), addressSets("direct", d.SNAT.Direct), d.Guard.sets()),
 	}

@@ -27,6 +27,8 @@ func element(t *testing.T, key string) string {
 	switch {
 	case key == "":
 		return ""
+	case len(key) == 4:
+		return address(key)
 	case len(key) == 8 && key[1]+key[2]+key[3] == 0 && key[6]+key[7] == 0 && key[0] < 10 || len(key) == 8 && key[0] == 17:
 		return protocolAndPort(key)
 	case len(key) == 8 && key[6]+key[7] == 0:
@@ -89,17 +91,17 @@ func TestGuardedPorts(t *testing.T) {
 	d := only4()
 	d.SNAT.Pods = []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}
 	d.Guard = Guard{
-		Nodes: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}, Tunnel: 4789, TunnelToKernel: true,
+		Nodes: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}, Tunnel: 4789, TunnelToKernel: true, TunnelMark: 0x2000,
 		Ports: []NodePort{{intent.TCP, 7946}},
 	}
 	want := map[string][]string{
-		"pods4": {"10.244.1.0-10.244.1.255"}, "nodes4": {"192.0.2.1-192.0.2.2"},
+		"pods4": {"10.244.1.0-10.244.1.255"}, "nodes4": {"192.0.2.1", "192.0.2.2"},
 		"guarded": {"TCP 7946", "UDP 4789"}, "received": {"TCP 7946", "UDP 4789"},
 	}
 	if diff := cmp.Diff(want, contents(t, d.hostTable().sets)); diff != "" {
 		t.Errorf("kernel's datapath (-want +got):\n%s", diff)
 	}
-	notrack := []string{
+	byMark, byAddress := []string{"meta mark 0x2000 notrack"}, []string{
 		"meta nfproto ip udp dport 4789 ip saddr @nodes4 ip daddr @nodes4 notrack",
 		"meta nfproto ip6 udp dport 4789 ip6 saddr @nodes6 ip6 daddr @nodes6 notrack",
 	}
@@ -113,8 +115,12 @@ func TestGuardedPorts(t *testing.T) {
 		}
 		return list
 	}
-	if diff := cmp.Diff(append(notrack, notrack...), untracked()); diff != "" {
+	if diff := cmp.Diff(slices.Concat(byAddress, byMark), untracked()); diff != "" {
 		t.Errorf("kernel's datapath (-want +got):\n%s", diff)
+	}
+	d.Guard.TunnelMark = 0
+	if diff := cmp.Diff(slices.Concat(byAddress, byAddress), untracked()); diff != "" {
+		t.Errorf("kernel's datapath, tunnels without a mark (-want +got):\n%s", diff)
 	}
 	d.Guard.TunnelToKernel = false
 	if got := untracked(); got != nil {
@@ -161,7 +167,7 @@ func TestRulesOfTheHost(t *testing.T) {
 	}, texts(on.chains, "postrouting")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if len(texts(on.chains, "output")) != len(texts(off.chains, "output")) || len(texts(on.chains, "mss")) != 2 {
+	if len(texts(on.chains, "guard-postrouting")) != len(texts(off.chains, "guard-postrouting")) || len(texts(on.chains, "mss")) != 2 {
 		t.Error("masquerading changes other chains")
 	}
 	if on.text() == off.text() {
@@ -299,7 +305,7 @@ func TestFloatingSets(t *testing.T) {
 // Of what the bridge sends for Services, only clients on the wire of a physical network keep their
 // address, and only where the Service wants to see it: this comes before all get the gateway's.
 func TestFloatingSourceRule(t *testing.T) {
-	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), false)
+	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), false, Guard{})
 	for _, ip := range []struct{ name, set string }{{"ip", "4"}, {"ip6", "6"}} {
 		rules := texts(chains, "snat-postrouting")
 		keep := slices.Index(rules, fmt.Sprintf("meta nfproto %[1]s oifname gw0 iifname gw0 %[1]s daddr @floating%[2]s "+
@@ -316,7 +322,7 @@ func TestFloatingSourceRule(t *testing.T) {
 
 // Both families have the same rules, each for its own addresses.
 func TestServiceRulesOfBothFamilies(t *testing.T) {
-	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), false)
+	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), false, Guard{})
 	for _, c := range chains {
 		var v4, v6 int
 		for _, r := range c.rules {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -203,7 +202,7 @@ func TestDatapathLeavesNoBridge(t *testing.T) {
 func TestPortsAreMadeAndAdapted(t *testing.T) {
 	o, c := withBridge(t)
 	gateway := Internal("gw0", 2, net.HardwareAddr{2, 0, 0, 0, 0, 2}, 1450)
-	tunnel := Tunnel("tun0", "geneve", 3, netip.MustParseAddr("192.0.2.1"), 6082)
+	tunnel := Tunnel("tun0", "geneve", 3, 0x2000)
 	pod := Port{Name: "veth0", OFPort: 20, ExternalIDs: map[string]string{"iface-id": "default/a"}}
 	must(t, c.EnsurePorts(bound(t), "br0", gateway, tunnel, pod))
 	ports, err := c.Ports(bound(t))
@@ -218,7 +217,7 @@ func TestPortsAreMadeAndAdapted(t *testing.T) {
 	if p := byName["gw0"]; p.MAC.String() != gateway.MAC.String() || p.ActualMTU != 1450 {
 		t.Errorf("gateway %+v", p)
 	}
-	wantOptions := map[string]string{"remote_ip": "flow", "key": "flow", "local_ip": "192.0.2.1", "dst_port": "6082"}
+	wantOptions := map[string]string{"remote_ip": "flow", "key": "flow", "egress_pkt_mark": "8192"}
 	if diff := cmp.Diff(wantOptions, byName["tun0"].Options); diff != "" {
 		t.Errorf("options of the tunnel (-want +got):\n%s", diff)
 	}

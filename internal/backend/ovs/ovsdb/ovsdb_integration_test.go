@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -151,7 +150,7 @@ func TestPorts(t *testing.T) {
 	pod := Port{Name: "v0", OFPort: 16, ExternalIDs: map[string]string{"iface-id": "default/web-0/eth0"}}
 	want := []Port{
 		Internal("gw0", 2, gatewayMAC, 1400),
-		Tunnel("tun0", "vxlan", 1, netip.Addr{}, 0),
+		Tunnel("tun0", "vxlan", 1, 0x2000),
 		pod,
 		{Name: "v1", OFPort: 65279},
 	}

@@ -61,14 +61,11 @@ func (p PortState) Ready() bool {
 }
 
 // Tunnel is a port of a type ("vxlan" or "geneve"); flows choose the remote address and the key.
-// local may be zero: any; udpPort 0 is the type's own (4789, 6081).
-func Tunnel(name, typ string, ofport int, local netip.Addr, udpPort int) Port {
+// Packets that leave by it have mark (fwmark) in the kernel; 0: none.
+func Tunnel(name, typ string, ofport int, mark uint32) Port {
 	o := map[string]string{"remote_ip": "flow", "key": "flow"}
-	if local.IsValid() {
-		o["local_ip"] = local.String()
-	}
-	if udpPort != 0 {
-		o["dst_port"] = strconv.Itoa(udpPort)
+	if mark != 0 {
+		o["egress_pkt_mark"] = strconv.FormatUint(uint64(mark), 10)
 	}
 	return Port{Name: name, Type: typ, OFPort: ofport, Options: o}
 }
