@@ -56,10 +56,32 @@ func tenants(t *testing.T, w *world) {
 	unreachable(t, "tenant to a pod of the cluster", red[0].Host, w.b.Address)
 	unreachable(t, "tenant to a pod of the cluster on another node", red[0].Host, w.c.Address)
 	unreachable(t, "pod of the cluster to a tenant", w.a.Host, own(red[0], "eth0"))
+	tenantNodes(t, w, red, blue)
 	// The other tenant's pod with this address answers no more.
 	must(t, red[1].Delete(t.Context()))
 	unreachable(t, "tenant to an address that only the other one has", red[0].Host, own(blue[1], "eth0"))
 	reaches(t, "the other one", blue[0].Host, blue[1].Host, own(blue[1], "eth0"), own(blue[1], "eth0"), own(blue[0], "eth0"))
+}
+
+// tenantNodes has nodes reach tenants' pods by their addresses in the cluster, and these nodes, the
+// outside and Services of the cluster; pods of others reach them by neither address.
+func tenantNodes(t *testing.T, w *world, red, blue []*lab.Pod) {
+	for name, p := range map[string]*lab.Pod{"red": red[0], "blue": blue[0]} {
+		reaches(t, "node to its pod of "+name, w.n1.Host, p.Host, p.Address, own(p, "eth0"), nil)
+		reaches(t, "another node to a pod of "+name, w.n2.Host, p.Host, p.Address, own(p, "eth0"), nil)
+		reaches(t, name+" to its node", p.Host, w.n1.Host, w.n1.Address, w.n1.Address, p.Address)
+		reaches(t, name+" to another node", p.Host, w.n2.Host, w.n2.Address, w.n2.Address, w.n1.Address)
+		reaches(t, name+" to the internet", p.Host, w.Outside, lab.Internet, lab.Internet, w.n1.Address)
+	}
+	const near, far = 45, 46
+	w.service("lab", "near", near, nil, podEndpoints(w.b)...)
+	w.service("lab", "far", far, nil, podEndpoints(w.c)...)
+	w.serves(t, w.b, []client{{"tenant by a ClusterIP, on its node", red[0].Host, byClusterIP(near), red[0].Address}})
+	w.serves(t, w.c, []client{{"tenant by a ClusterIP", red[0].Host, byClusterIP(far), red[0].Address}})
+	unreachable(t, "pod to a tenant by its address in the cluster", w.a.Host, red[0].Address)
+	unreachable(t, "pod on another node to a tenant by its address in the cluster", w.c.Host, red[0].Address)
+	unreachable(t, "tenant to another one by its address in the cluster", red[0].Host, blue[1].Address)
+	unreachable(t, "tenant to another one on another node", red[0].Host, blue[2].Address)
 }
 
 // sharedRouter has pods of another subnet be part of the cluster.

@@ -221,6 +221,9 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 				p := intenttest.Port("a", rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), network.Draw(t, "network"), nodes.Draw(t, "node"),
 					rapid.SampledFrom([]string{"10.10.0.2", "10.10.0.3"}).Draw(t, "address"))
 				p.ID = rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id")
+				if rapid.Bool().Draw(t, "node address") {
+					p.NodeAddresses = []netip.Addr{addr("10.244.1.20")}
+				}
 				change(func(tx *intent.Tx) { tx.SetPort(p) })
 			},
 			"no port": func(t *rapid.T) {

@@ -93,6 +93,7 @@ func (k floatingKind) Compile(s *intent.State, name string, u *nb.Unit) {
 		u.AddTo(routerRef(n.Router), "nat", "FloatingIP/"+name, &nb.NAT{
 			Type: "dnat_and_snat", ExternalIP: f.Address.String(), ExternalMAC: &mac,
 			LogicalIP: p.Addresses[i].String(), LogicalPort: &port,
+			GatewayPort: ptr(gatewayPortRef(n.Router).Key),
 		})
 		return
 	}

@@ -169,6 +169,7 @@ func (k gatewayKind) translate(s *intent.State, router string, g gateway, u *nb.
 				}
 				u.AddTo(ref, "nat", nb.Key("Gateway/"+router, sn.Prefix.String()), &nb.NAT{
 					Type: "snat", ExternalIP: e.Address.String(), LogicalIP: sn.Prefix.String(),
+					GatewayPort: ptr(gatewayPortRef(router).Key),
 				})
 			}
 		}

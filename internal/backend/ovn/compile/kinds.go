@@ -18,6 +18,7 @@ func kinds(o Options) []Kind {
 		portKind{o.Cluster},
 		gatewayKind{o.Cluster},
 		floatingKind{o.Cluster},
+		newAccessKind(o.Cluster),
 		egressKind{},
 		newServiceKind(o.Cluster),
 		balancingKind{o.Cluster},

@@ -106,12 +106,35 @@ func (k networkKind) Compile(s *intent.State, key string, u *nb.Unit) {
 	k.join(n, node, sw, subnets, u)
 	if !r.Private() && !perNode {
 		for _, sn := range subnets {
-			u.Put(clusterSetRef(sn.Prefix.Addr()), "addresses", sn.Prefix.String())
+			ofPods(u, sn.Prefix)
 		}
+	}
+	if r.Private() {
+		k.isolate(sw, u)
 	}
 	if n.DHCP.Enabled {
 		dhcpOptions(s, n, u)
 	}
+}
+
+// priorityApart is that of the ACL that keeps Ports of private Routers from pods of the cluster.
+const priorityApart = 32650
+
+// isolate keeps Ports of a private Router from opening connections to pods of the cluster. They may
+// use Services, which are resolved behind ACLs. The second ACL decides nothing; with it, answers are
+// known as such.
+func (k networkKind) isolate(sw nb.Ref, u *nb.Unit) {
+	var pods []string
+	for _, all := range everything {
+		like := all.Destination.Addr()
+		pods = append(pods, family(like)+".dst == $"+k.cluster.Set(family(like), podsSetRef(like).Key))
+	}
+	u.AddTo(sw, "acls", nb.Key(sw.Key, "isolated"), &nb.ACL{
+		Priority: priorityApart, Direction: "from-lport", Match: or(pods), Action: "drop",
+	})
+	u.AddTo(sw, "acls", nb.Key(sw.Key, "answers"), &nb.ACL{
+		Direction: "from-lport", Match: "ip", Action: "allow-related",
+	})
 }
 
 // nodeSubnets are a node's ranges of the Network default.

@@ -50,7 +50,7 @@ func (k nodeKind) Compile(s *intent.State, name string, u *nb.Unit) {
 	}
 	subnets := nodeSubnets(s, name)
 	for _, sn := range subnets {
-		u.Put(clusterSetRef(sn.Prefix.Addr()), "addresses", sn.Prefix.String())
+		ofPods(u, sn.Prefix)
 		if _, room := names.ManagementAddress(sn.Prefix); !room {
 			u.Problem("Node "+name, "SubnetTooSmall",
 				fmt.Sprintf("subnet %s has no address for the node itself: make it larger", sn.Prefix))

@@ -133,7 +133,9 @@ func firewallOf(rows *nb.Rows) firewall {
 		var list []string
 		switch row := data.(type) {
 		case *nb.ACL:
-			f.acls = append(f.acls, row)
+			if strings.HasPrefix(ref.Key, "Policy/") { // those of switches are of no policy
+				f.acls = append(f.acls, row)
+			}
 		case *nb.PortGroup:
 			for column, value := range rows.Elements(ref) {
 				if column == "ports" {

@@ -113,10 +113,9 @@ func (k portKind) port(s *intent.State, p intent.Port, u *nb.Unit) {
 			return
 		}
 	}
-	if r.Private() && len(p.NodeAddresses) > 0 { // once for all of the Router's Ports
-		u.Problem("Router "+r.Name, "NodeAddressesUnsupported", "with OVN nodes do not reach Ports of private Routers, "+
-			"nor these nodes and Services of other Routers: use no probes by the network, and a centralized gateway "+
-			"for the way out")
+	if r.Private() && len(p.NodeAddresses) > 0 && n.LogicalSwitch != "" { // once for all of the Router's Ports
+		u.Problem("Router "+r.Name, "NodeAddressesUnsupported", "nodes do not reach Ports on another system's switch: use "+
+			"no probes by the network")
 	}
 	row := &nb.LogicalSwitchPort{
 		Name: k.cluster.Port(p.ObjectKey()), Addresses: []string{addressesOf(p.MAC, p.Addresses)},

@@ -104,6 +104,8 @@ func (k routerKind) wayOut(router nb.Ref, u *nb.Unit) {
 		set := clusterSetRef(dst)
 		name := k.cluster.Set(family(dst), set.Key)
 		u.Add(set.Key, &nb.AddressSet{Name: name})
+		pods := podsSetRef(dst)
+		u.Add(pods.Key, &nb.AddressSet{Name: k.cluster.Set(family(dst), pods.Key)})
 		u.AddTo(router, "policies", nb.Key(router.Key, "within", family(dst)), &nb.RouterPolicy{
 			Priority: withinPriority, Match: fmt.Sprintf("outport == %q && %s.dst == $%s", port, family(dst), name),
 			Action: "drop",
@@ -118,6 +120,18 @@ func (k routerKind) wayOut(router nb.Ref, u *nb.Unit) {
 // has no way out of it.
 func clusterSetRef(like netip.Addr) nb.Ref {
 	return nb.Ref{Table: "Address_Set", Key: nb.Key("Router/"+intent.DefaultRouterName, "cluster", family(like))}
+}
+
+// podsSetRef is the Address_Set of all pods of the cluster, also those on Networks of shared Routers,
+// and of node addresses: what is in the cluster but for ClusterIPs.
+func podsSetRef(like netip.Addr) nb.Ref {
+	return nb.Ref{Table: "Address_Set", Key: nb.Key("Router/"+intent.DefaultRouterName, "pods", family(like))}
+}
+
+// ofPods makes a prefix one of the cluster's pods.
+func ofPods(u *nb.Unit, p netip.Prefix) {
+	u.Put(clusterSetRef(p.Addr()), "addresses", p.String())
+	u.Put(podsSetRef(p.Addr()), "addresses", p.String())
 }
 
 // rangeKind are the prefixes of ClusterIPs, which are in the cluster.

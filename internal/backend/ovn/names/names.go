@@ -91,6 +91,16 @@ func (c Cluster) GatewaySwitchPort(network, router string) string {
 	return c.prefixed("gwp-" + at(network, router))
 }
 
+// AccessPort is the name of the Logical_Router_Port by which a private Router reaches a node.
+func (c Cluster) AccessPort(node, router string) string {
+	return c.prefixed("node-" + at(node, router))
+}
+
+// AccessSwitchPort is the name of the Logical_Switch_Port that AccessPort belongs to.
+func (c Cluster) AccessSwitchPort(node, router string) string {
+	return c.prefixed("nodep-" + at(node, router))
+}
+
 // LocalnetPort is the name of the Logical_Switch_Port by which a physical Network reaches its wire.
 func (c Cluster) LocalnetPort(network string) string { return c.prefixed("wire-" + network) }
 

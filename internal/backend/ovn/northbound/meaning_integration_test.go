@@ -7,6 +7,7 @@ package northbound
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -197,6 +198,65 @@ func TestGatewayMeaningOfFloatingIPsAlone(t *testing.T) {
 		`arp.op == 1 && arp.sha == 0a:00:00:00:00:98 && arp.spa == 192.168.70.200 && arp.tpa == 192.168.70.60 && arp.tha == 00:00:00:00:00:00`)
 	if mac := reserved.PodMAC(address("192.168.70.60")).String(); !strings.Contains(arp, "arp.sha = "+mac) {
 		t.Errorf("nothing answers for the address with %s:\n%s", mac, arp)
+	}
+}
+
+// A private Router's Ports and their nodes reach each other by node addresses, and pods of the
+// cluster do not.
+func TestNodeAddressMeaning(t *testing.T) {
+	o := ovntest.Start(t)
+	o.Northd()
+	w := world()
+	for i, p := range w.Ports {
+		switch p.ObjectKey() {
+		case "red/a":
+			w.Ports[i].NodeAddresses = []netip.Addr{netip.MustParseAddr("10.244.1.20"), netip.MustParseAddr("fd00:244:1::20")}
+		case "red/c":
+			w.Ports[i].NodeAddresses = []netip.Addr{netip.MustParseAddr("10.244.2.20")}
+		}
+	}
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(w), nil)
+	c.synced()
+	o.Nbctl("--wait=sb", "sync")
+	o.Chassis("n1", "red/a", "cr-node-n1@red", "mgmt-n1", "shop/web")
+	gate := strings.Trim(strings.TrimSpace(o.Nbctl("get", "logical_router_port", "node-n1@red", "mac")), `"`)
+	for _, p := range []struct {
+		packet
+		translated string
+	}{
+		{packet{name: "from the node", port: "mgmt-n1", on: "net-default@n1", from: "10.244.1.254", to: "10.244.1.20", mac: gate,
+			want: "red/a"}, "ct_dnat(10.10.0.2)"},
+		{packet{name: "from the node by IPv6", port: "mgmt-n1", on: "net-default@n1", from: "fd00:244:1:0:ffff:ffff:ffff:ffff",
+			to: "fd00:244:1::20", mac: gate, want: "red/a"}, "ct_dnat(fd00:10::2)"},
+		{packet{name: "from another node", port: "mgmt-n2", on: "net-default@n2", from: "10.244.2.254", to: "10.244.1.20",
+			want: "mgmt-n1"}, ""},
+		{packet{name: "from another node, at the Port's", port: "mgmt-n1", on: "net-default@n1", from: "10.244.2.254",
+			to: "10.244.1.20", mac: gate, want: "red/a"}, "ct_dnat(10.10.0.2)"},
+		{packet{name: "from a pod", port: "shop/web", on: "net-default@n1", from: "10.244.1.2", to: "10.244.1.20", mac: gate}, ""},
+		{packet{name: "to a node address that no Port has", port: "mgmt-n1", on: "net-default@n1", from: "10.244.1.254",
+			to: "10.244.1.21", mac: gate}, ""},
+		{packet{name: "to the outside", port: "red/a", on: "net-red", from: "10.10.0.2", to: "203.0.113.9", want: "mgmt-n1"},
+			"ct_snat(10.244.1.20)"},
+		{packet{name: "to the outside without a node address", port: "red/b", on: "net-red2", from: "10.11.0.2", to: "203.0.113.9"}, ""},
+		{packet{name: "to a node's address in the cluster without one", port: "red/b", on: "net-red2", from: "10.11.0.2", to: "10.244.1.9"}, ""},
+		{packet{name: "to a pod", port: "red/a", on: "net-red", from: "10.10.0.2", to: "10.244.2.2"}, ""},
+		{packet{name: "within the Router", port: "red/a", on: "net-red", from: "10.10.0.2", to: "10.11.0.2", want: "red/b"}, ""},
+	} {
+		trace := o.Trace(p.on, p.match(t, o))
+		out := outputs(trace)
+		if p.want == "" && len(out) > 0 || p.want != "" && (len(out) != 1 || out[0] != p.want) {
+			t.Errorf("%s: leaves by %q, want %q\n%s\n%s", p.name, out, p.want, p.match(t, o), trace)
+		}
+		inZone := strings.Replace(p.translated, "(", "_in_czone(", 1)
+		if !strings.Contains(trace, p.translated) && !strings.Contains(trace, inZone) {
+			t.Errorf("%s: is to be translated by %q:\n%s", p.name, p.translated, trace)
+		}
+	}
+	asks := reserved.PodMAC(netip.MustParseAddr("10.244.1.254")).String()
+	arp := o.Trace("net-default@n1", fmt.Sprintf(`inport == "mgmt-n1" && eth.src == %[1]s && eth.dst == ff:ff:ff:ff:ff:ff && `+
+		`arp.op == 1 && arp.sha == %[1]s && arp.spa == 10.244.1.254 && arp.tpa == 10.244.1.20 && arp.tha == 00:00:00:00:00:00`, asks))
+	if !slices.Contains(outputs(arp), "mgmt-n1") {
+		t.Errorf("nothing answers the node for the node address:\n%s", arp)
 	}
 }
 

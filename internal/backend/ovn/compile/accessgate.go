@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/intent"
+)
+
+// The priorities of the policies of a private Router about nodes, and of the Router default's about
+// node addresses. Those of floatingPriority are between.
+const (
+	untranslatedPriority = 930 // drops what comes for a node address that no Port has
+	fromNodesPriority    = 920 // lets in what nodes send
+	fromPodsPriority     = 910 // drops connections of pods of the cluster
+	accessPriority       = 800 // to the node, for what is of the cluster
+	outPriority          = 300 // to the node, for all that the Router has no route for
+)
+
+// gate makes the port of a Router on a node's switch, and what leads there. Its address is that of
+// the subnet itself, which no other has: what it sends has node addresses.
+func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
+	r, ok := s.Routers().Get(at.router)
+	if !ok || len(k.at[at]) == 0 || !k.there(s, at.node) {
+		return
+	}
+	n, _ := s.Nodes().Get(at.node)
+	ref, name := routerRef(at.router), k.cluster.AccessPort(at.node, at.router)
+	row := &nb.LogicalRouterPort{Name: name, MAC: linkMAC(r.ID).String()}
+	for _, sn := range nodeSubnets(s, at.node) {
+		row.Networks = append(row.Networks, sn.Prefix.Masked().String())
+	}
+	port := u.AddTo(ref, "ports", accessPortRef(at).Key, row)
+	u.AddTo(switchRef(intent.DefaultNetworkName, at.node), "ports", port.Key,
+		routerSidePort(k.cluster.AccessSwitchPort(at.node, at.router), name))
+	u.AddTo(port, "gateway_chassis", nb.Key(port.Key, "chassis"), &nb.GatewayChassis{
+		Name: name + "@" + at.node, ChassisName: at.node, Priority: firstChassis,
+	})
+	policy := func(what string, priority int, action, match string, to ...string) {
+		u.AddTo(ref, "policies", nb.Key(port.Key, what), &nb.RouterPolicy{
+			Priority: priority, Match: match, Action: action, Nexthops: to,
+		})
+	}
+	from := fmt.Sprintf("inport == %q && ", name)
+	policy("untranslated", untranslatedPriority, "drop", from+k.within("dst", clusterSetRef))
+	policy("from nodes", fromNodesPriority, "allow", from+k.within("src", nodesSetRef))
+	policy("from pods", fromPodsPriority, "drop", from+"ct.new && "+k.within("src", clusterSetRef))
+	policy("untranslated source", nowherePriority, "drop", fmt.Sprintf("outport == %q", name))
+	for _, all := range everything {
+		set := translatedSetRef(at, all.Destination.Addr())
+		u.Add(set.Key, &nb.AddressSet{Name: k.set(set)})
+	}
+	resident := fmt.Sprintf("is_chassis_resident(%q) && ", "cr-"+name)
+	for _, a := range names.ManagementAddresses(n) {
+		fam, e := family(a), k.exitOf(s, r, a)
+		sent := fmt.Sprintf("%s%s.src == $%s", resident, fam, k.set(translatedSetRef(at, a)))
+		to := func(set nb.Ref) string { return fmt.Sprintf(" && %s.dst == $%s", fam, k.set(set)) }
+		by := fmt.Sprintf("outport == %q && ", e.port)
+		policy("cluster "+fam, accessPriority, "reroute", sent+to(clusterSetRef(a)), a.String())
+		policy("nodes "+fam, accessPriority, "reroute", by+sent+to(nodesSetRef(a)), a.String())
+		if !e.others {
+			policy("out "+fam, outPriority, "reroute", by+sent, a.String())
+		}
+	}
+}
+
+// exit is where a Router sends what it has no other route for.
+type exit struct {
+	port   string // its Logical_Router_Port
+	others bool   // that is the way of all Ports; else only of those with FloatingIPs, or of none
+	made   bool   // a port that nothing is behind, made for policies
+}
+
+// exitOf is a private Router's exit for the family of an address.
+func (k *accessKind) exitOf(s *intent.State, r intent.Router, like netip.Addr) exit {
+	for _, route := range effective(r) {
+		if route.Destination.Bits() == 0 && route.NextHop.Is4() == like.Is4() {
+			return exit{port: k.portTo(s, r, route.NextHop), others: true}
+		}
+	}
+	if g, ok := gatewayOf(s, r.Name); ok {
+		for _, e := range g.addresses {
+			if e.Address.Is4() == like.Is4() && subnetOf(g.network, e.Address).Gateway.IsValid() {
+				return exit{port: k.cluster.GatewayPort(g.network.Name, r.Name), others: true}
+			}
+		}
+	} else if n, ok := floatingNetwork(s, r.Name); ok {
+		for _, sn := range n.Subnets {
+			if sn.Prefix.Addr().Is4() == like.Is4() && sn.Gateway.IsValid() {
+				return exit{port: k.cluster.GatewayPort(n.Name, r.Name)}
+			}
+		}
+	}
+	return exit{port: k.cluster.PeerPort(r.Name, ""), made: true}
+}
+
+// portTo is a Router's port on the Network that has a next hop.
+func (k *accessKind) portTo(s *intent.State, r intent.Router, hop netip.Addr) string {
+	for n := range s.NetworksOf(r.Name) {
+		for _, sn := range n.Subnets {
+			if sn.Prefix.Contains(hop) {
+				return k.cluster.RouterPort(n.Name, "")
+			}
+		}
+	}
+	return k.cluster.PeerPort(r.Name, "")
+}
+
+// wayOut makes the port that nothing is behind of a private Router, as the Router default has one.
+func (k *accessKind) wayOut(s *intent.State, name string, u *nb.Unit) {
+	r, ok := s.Routers().Get(name)
+	if !ok || !r.Private() {
+		return
+	}
+	ref, port, made := routerRef(name), k.cluster.PeerPort(name, ""), false
+	for _, all := range everything {
+		if !k.exitOf(s, r, all.Destination.Addr()).made {
+			continue
+		}
+		made = true
+		u.AddTo(ref, "static_routes", nb.Key("Access/"+accessRouter+name, family(all.NextHop)), &nb.StaticRoute{
+			IPPrefix: all.Destination.String(), Nexthop: all.NextHop.String(), OutputPort: &port,
+		})
+	}
+	if !made {
+		return
+	}
+	u.AddTo(ref, "ports", "Access/"+accessRouter+name, &nb.LogicalRouterPort{
+		Name: port, MAC: linkMAC(0).String(), Networks: []string{"240.255.0.1/30"},
+	})
+	u.AddTo(ref, "policies", nb.Key("Access/"+accessRouter+name, "nowhere"), &nb.RouterPolicy{
+		Priority: nowherePriority, Match: fmt.Sprintf("outport == %q", port), Action: "drop",
+	})
+}
