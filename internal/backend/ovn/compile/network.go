@@ -78,21 +78,18 @@ func leastMTU(s *intent.State) (least int) {
 // Compile implements Kind.
 func (k networkKind) Compile(s *intent.State, key string, u *nb.Unit) {
 	name, node, perNode := strings.Cut(key, "@")
-	n, ok := s.Networks().Get(name)
-	if !ok || n.FromNodes() != perNode {
+	n, _ := s.Networks().Get(name)
+	if n.LogicalSwitch != "" && !perNode && !n.FromNodes() {
+		// Its gateway and its wire are the other system's, too.
+		u.Add("Network/"+key, &nb.LogicalSwitch{Name: n.LogicalSwitch, Adopted: true})
+		return
+	}
+	if !hasSwitch(s, name, node) {
 		return
 	}
 	subnets := n.Subnets
 	if perNode {
 		subnets = nodeSubnets(s, node)
-		if len(subnets) == 0 {
-			return
-		}
-	}
-	if n.LogicalSwitch != "" && !perNode {
-		// Its gateway and its wire are the other system's, too.
-		u.Add("Network/"+key, &nb.LogicalSwitch{Name: n.LogicalSwitch, Adopted: true})
-		return
 	}
 	sw := u.Add("Network/"+key, &nb.LogicalSwitch{Name: k.cluster.Switch(name, node)})
 	if n.Physical != "" {
@@ -115,6 +112,18 @@ func (k networkKind) Compile(s *intent.State, key string, u *nb.Unit) {
 	if n.DHCP.Enabled {
 		dhcpOptions(s, n, u)
 	}
+}
+
+// hasSwitch says whether a Network has a Logical_Switch of ours, on that node if one is given.
+func hasSwitch(s *intent.State, network, node string) bool {
+	n, ok := s.Networks().Get(network)
+	switch {
+	case !ok || n.FromNodes() != (node != ""):
+		return false
+	case node != "":
+		return len(nodeSubnets(s, node)) > 0
+	}
+	return n.LogicalSwitch == ""
 }
 
 // priorityApart is that of the ACL that keeps Ports of private Routers from pods of the cluster.

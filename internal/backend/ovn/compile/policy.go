@@ -19,7 +19,8 @@ import (
 //	peer KEY        which Address_Sets an address is in
 //	set SPACE GROUP the Address_Sets of a group, one for each family
 //	node NAME       what a node's own processes may, and what may reach them
-//	base            what holds for all Ports that policies govern, and those that are closed
+//	switch KEY      what policies do not judge on a switch, of a unit of networkKind
+//	base            the same on switches of other systems, and Ports that are closed
 //
 // A Port that comes or goes changes elements only; a rule is an ACL for each group of its policy.
 type policyKind struct {
@@ -59,12 +60,13 @@ func (*policyKind) Name() string { return "Policy" }
 
 // The prefixes of units.
 const (
-	unitPort  = "port "
-	unitGroup = "group "
-	unitPeer  = "peer "
-	unitSet   = "set "
-	unitNode  = "node "
-	unitBase  = "base"
+	unitPort   = "port "
+	unitGroup  = "group "
+	unitPeer   = "peer "
+	unitSet    = "set "
+	unitNode   = "node "
+	unitSwitch = "switch "
+	unitBase   = "base"
 )
 
 func enforced(s *intent.State) bool { return s.Local().PolicyMode == intent.EnforcedPolicies }
@@ -115,6 +117,7 @@ func (k *policyKind) Affected(from, to *intent.State, d intent.Delta, yield func
 	for _, name := range d.Nodes {
 		yield(unitNode + name)
 	}
+	networkKind{k.cluster}.Affected(from, to, d, func(key string) { yield(unitSwitch + key) })
 }
 
 // withAll is a Delta of what another one has as well.
@@ -122,6 +125,7 @@ func withAll(d, all intent.Delta) intent.Delta {
 	d.Ports, d.Subjects = append(d.Ports, all.Ports...), append(d.Subjects, all.Subjects...)
 	d.Rules = append(d.Rules, all.Rules...)
 	d.Peers, d.Nodes = append(d.Peers, all.Peers...), append(d.Nodes, all.Nodes...)
+	d.Networks = append(d.Networks, all.Networks...)
 	return d
 }
 
@@ -273,6 +277,8 @@ func (k *policyKind) Compile(s *intent.State, key string, u *nb.Unit) {
 		k.set(name, u)
 	case unitNode:
 		k.node(s, name, u)
+	case unitSwitch:
+		k.unjudged(s, name, u)
 	case unitBase + " ":
 		k.base(s, u)
 	}
@@ -287,7 +293,9 @@ func (k *policyKind) port(s *intent.State, id string, u *nb.Unit) {
 	}
 	port := portRef(p.ObjectKey()).Key
 	put := func(of nb.Ref) { u.Put(of, "ports", port) }
-	put(governedRef)
+	if n, _ := s.Networks().Get(p.Network); n.LogicalSwitch != "" {
+		put(adoptedRef)
+	}
 	put(nodePortsRef(p.Node))
 	if m.closed {
 		put(closedRef)
@@ -304,11 +312,11 @@ func portGroupRef(key string) nb.Ref { return nb.Ref{Table: "Port_Group", Key: "
 
 func groupRef(key string) nb.Ref { return portGroupRef(unitGroup + key) }
 
-// governedRef is the group of all Ports that policies govern, closedRef that of those that are
-// closed.
+// adoptedRef is the group of Ports that policies govern on switches of other systems, closedRef that
+// of those that are closed. There is none of all Ports: each one more would have all be compared.
 var (
-	governedRef = portGroupRef(unitBase)
-	closedRef   = portGroupRef(unitBase + " closed")
+	adoptedRef = portGroupRef(unitBase)
+	closedRef  = portGroupRef(unitBase + " closed")
 )
 
 // nodePortsRef is the group of the governed Ports on a node, isolatedAtRef that of those that a

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
@@ -31,21 +32,25 @@ func aclName(text string) string {
 	return text[:maxACLName-hashDigits-1] + "~" + hex.EncodeToString(sum[:hashDigits/2])
 }
 
-// acls are those of one Port_Group.
+// acls are those of one Port_Group, or of a switch.
 type acls struct {
 	kind    *policyKind
 	unit    *nb.Unit
 	group   nb.Ref
-	name    string // of the group, as matches have it
+	name    string // of the group, as matches have it; empty: of a switch
 	audited bool
 }
 
 // add adds an ACL. What is denied is logged where that is asked for.
 func (a acls) add(key string, d intent.Direction, priority int, match string, allow bool, by string) {
 	at := directedBy(d)
+	ports := ""
+	if a.name != "" {
+		ports = at.port + " == " + a.name
+	}
 	row := &nb.ACL{
 		Name: ptr(aclName(by)), Priority: priority, Direction: at.direction, Options: at.options,
-		Match: and(at.port+" == "+a.name, match), Action: "drop",
+		Match: and(ports, match), Action: "drop",
 		ExternalIDs: map[string]string{"coelan.io/policy": by},
 	}
 	if allow {
@@ -53,7 +58,11 @@ func (a acls) add(key string, d intent.Direction, priority int, match string, al
 	} else if a.audited {
 		row.Log, row.Severity, row.Meter = true, ptr("info"), ptr(a.kind.meter())
 	}
-	a.unit.AddTo(a.group, "acls", nb.Key(a.group.Key, at.direction, key), row)
+	of := a.group.Key
+	if a.name == "" {
+		of = "Policy/" + unitSwitch + of
+	}
+	a.unit.AddTo(a.group, "acls", nb.Key(of, at.direction, key), row)
 }
 
 func ruleName(r intent.Rule) string {
@@ -272,13 +281,16 @@ func (k *policyKind) meter() string { return k.cluster.Set("meter", unitBase) }
 // logged is how many denied packets a second are logged of each ACL.
 const logged = 10
 
-// base adds what holds for all Ports that policies govern: multicast and DHCP are not judged, and a
-// Port may always reach itself, also by a Service.
-func (k *policyKind) base(s *intent.State, u *nb.Unit) {
-	if !enforced(s) {
-		return
+// unjudged adds what policies do not judge on a switch.
+func (k *policyKind) unjudged(s *intent.State, key string, u *nb.Unit) {
+	if name, node, _ := strings.Cut(key, "@"); enforced(s) && hasSwitch(s, name, node) {
+		acls{kind: k, unit: u, group: switchRef(name, node)}.unjudged()
 	}
-	a := acls{kind: k, unit: u, group: governedRef, name: k.portGroup(u, governedRef)}
+}
+
+// unjudged adds that multicast and DHCP are not judged, and that a Port may always reach itself, also
+// by a Service.
+func (a acls) unjudged() {
 	const multicast = "(ip4.dst == 224.0.0.0/4 || ip6.dst == ff00::/8)"
 	for _, d := range []intent.Direction{intent.Ingress, intent.Egress} {
 		a.add("multicast", d, priorityExempt, multicast, true, "multicast")
@@ -287,7 +299,16 @@ func (k *policyKind) base(s *intent.State, u *nb.Unit) {
 		"ip4.dst == 255.255.255.255 && udp.src == 68 && udp.dst == 67", true, "DHCP")
 	a.add("itself", intent.Ingress, priorityExempt, fmt.Sprintf("(ip4.src == %s || ip6.src == %s)",
 		reserved.NodeLocalIPv4[0], reserved.NodeLocalIPv6[0]), true, "itself")
-	a = acls{kind: k, unit: u, group: closedRef, name: k.portGroup(u, closedRef)}
+}
+
+// base adds what holds on switches of other systems, where only Ports are ours, and Ports that are
+// closed.
+func (k *policyKind) base(s *intent.State, u *nb.Unit) {
+	if !enforced(s) {
+		return
+	}
+	acls{kind: k, unit: u, group: adoptedRef, name: k.portGroup(u, adoptedRef)}.unjudged()
+	a := acls{kind: k, unit: u, group: closedRef, name: k.portGroup(u, closedRef)}
 	for _, d := range []intent.Direction{intent.Ingress, intent.Egress} {
 		a.add("closed", d, priorityClosed, "ip", false, "policies of the Port are not known")
 	}
