@@ -14,8 +14,8 @@ import (
 )
 
 // accessKind are ways between Ports of private Routers and their nodes. A Router has, on each node
-// with Ports of it that have node addresses, a port on the node's switch of the Network default. The
-// node's chassis alone has it, and translates node addresses there one to one. What such a Port
+// with Ports of it that have node addresses, a port on the node's switch of the Network default.
+// The node's chassis alone has it, and translates node addresses there one to one. What such a Port
 // sends beyond its Router goes by the kernel of its node. Units are
 //
 //	nodes           the addresses that nodes have: Address_Sets of them

@@ -130,8 +130,8 @@ func hasSwitch(s *intent.State, network, node string) bool {
 const priorityApart = 32650
 
 // isolate keeps Ports of a private Router from opening connections to pods of the cluster. They may
-// use Services, which are resolved behind ACLs. The second ACL decides nothing; with it, answers are
-// known as such.
+// use Services, which are resolved behind ACLs. The second ACL decides nothing; with it, answers
+// are known as such.
 func (k networkKind) isolate(sw nb.Ref, u *nb.Unit) {
 	var pods []string
 	for _, all := range everything {

@@ -312,8 +312,9 @@ func portGroupRef(key string) nb.Ref { return nb.Ref{Table: "Port_Group", Key: "
 
 func groupRef(key string) nb.Ref { return portGroupRef(unitGroup + key) }
 
-// adoptedRef is the group of Ports that policies govern on switches of other systems, closedRef that
-// of those that are closed. There is none of all Ports: each one more would have all be compared.
+// adoptedRef is the group of Ports that policies govern on switches of other systems, closedRef
+// that of those that are closed. There is none of all Ports: each one more would have all be
+// compared.
 var (
 	adoptedRef = portGroupRef(unitBase)
 	closedRef  = portGroupRef(unitBase + " closed")

@@ -288,8 +288,8 @@ func (k *policyKind) unjudged(s *intent.State, key string, u *nb.Unit) {
 	}
 }
 
-// unjudged adds that multicast and DHCP are not judged, and that a Port may always reach itself, also
-// by a Service.
+// unjudged adds that multicast and DHCP are not judged, and that a Port may always reach itself,
+// also by a Service.
 func (a acls) unjudged() {
 	const multicast = "(ip4.dst == 224.0.0.0/4 || ip6.dst == ff00::/8)"
 	for _, d := range []intent.Direction{intent.Ingress, intent.Egress} {

@@ -113,7 +113,8 @@ func (k portKind) port(s *intent.State, p intent.Port, u *nb.Unit) {
 			return
 		}
 	}
-	if r.Private() && len(p.NodeAddresses) > 0 && n.LogicalSwitch != "" { // once for all of the Router's Ports
+	if r.Private() && len(p.NodeAddresses) > 0 && n.LogicalSwitch != "" {
+		// Once for all of the Router's Ports.
 		u.Problem("Router "+r.Name, "NodeAddressesUnsupported", "nodes do not reach Ports on another system's switch: use "+
 			"no probes by the network")
 	}

@@ -122,8 +122,8 @@ func clusterSetRef(like netip.Addr) nb.Ref {
 	return nb.Ref{Table: "Address_Set", Key: nb.Key("Router/"+intent.DefaultRouterName, "cluster", family(like))}
 }
 
-// podsSetRef is the Address_Set of all pods of the cluster, also those on Networks of shared Routers,
-// and of node addresses: what is in the cluster but for ClusterIPs.
+// podsSetRef is the Address_Set of all pods of the cluster, also those on Networks of shared
+// Routers, and of node addresses: what is in the cluster but for ClusterIPs.
 func podsSetRef(like netip.Addr) nb.Ref {
 	return nb.Ref{Table: "Address_Set", Key: nb.Key("Router/"+intent.DefaultRouterName, "pods", family(like))}
 }

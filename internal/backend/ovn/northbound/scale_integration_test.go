@@ -17,8 +17,27 @@ import (
 	"coelan.io/coelan/internal/ovntest"
 )
 
-// TestScale writes 20,000 Ports on 400 nodes, half of them on one switch. It reports what our side
-// takes for one more, for a start with nothing to do, and how much memory it has.
+// govern has Ports be isolated, each by one of 200 policies that allow nothing.
+func govern(ports []intent.Port) (rules []intent.Rule, subjects []intent.Subject) {
+	const policies = 200
+	for i := range policies {
+		ref := intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: fmt.Sprint("crowd-", i), Name: "web"}
+		rules = append(rules, intent.Rule{
+			ID: ref.String(), Policy: ref, Number: 1, Direction: intent.Ingress, Tier: intent.NetworkPolicyTier, Action: intent.Allow,
+			Groups: []string{ref.Namespace},
+		})
+	}
+	for i, p := range ports {
+		r := rules[i%policies]
+		subjects = append(subjects, intent.Subject{
+			Key: p.SubjectKey(), Rules: []string{r.ID}, IngressIsolation: []intent.PolicyRef{r.Policy},
+		})
+	}
+	return rules, subjects
+}
+
+// TestScale writes 20,000 Ports with policies on 400 nodes, half of them on one switch. It reports
+// what our side takes for one more, for a start with nothing to do, and how much memory it has.
 func TestScale(t *testing.T) {
 	if testing.Short() {
 		t.Skip("20,000 Ports")
@@ -42,6 +61,8 @@ func TestScale(t *testing.T) {
 	for i := range crowd {
 		w.Ports = append(w.Ports, intenttest.Port("crowd", fmt.Sprintf("p-%d", i), "crowd", "n1", fmt.Sprintf("10.50.%d.%d", 1+i/250, 2+i%250)))
 	}
+	w.Local.PolicyMode = intent.EnforcedPolicies
+	w.Rules, w.Subjects = govern(w.Ports)
 	store := intent.NewStore()
 	s, _ := store.Update(func(tx *intent.Tx) error { tx.Replace(w); return nil })
 	began := time.Now()
@@ -65,7 +86,12 @@ func TestScale(t *testing.T) {
 	for _, p := range []intent.Port{
 		intenttest.Port("shop", "more", "default", "m7", "10.100.7.200"), intenttest.Port("crowd", "more", "crowd", "n1", "10.50.99.2"),
 	} {
-		s, _ = store.Update(func(tx *intent.Tx) error { tx.SetPort(p); return nil })
+		s, _ = store.Update(func(tx *intent.Tx) error {
+			_, subjects := govern([]intent.Port{p})
+			tx.SetSubject(subjects[0])
+			tx.SetPort(p)
+			return nil
+		})
 		before, ref := c.client.Transactions(), nb.Ref{Table: "Logical_Switch_Port", Key: "Port/" + p.ObjectKey()}
 		began = time.Now()
 		c.set(s)
