@@ -131,6 +131,9 @@ var worlds = map[string]func(*intent.Objects){
 			intenttest.Port("shop", "web", "default", "n1", "10.244.1.2"), intenttest.Port("green", "web", "green", "n2", "10.12.0.2"),
 			intenttest.Port("fw", "web", "fw", "n2", "10.13.0.2"),
 		}
+		for i, a := range map[int]string{0: "10.244.1.20", 3: "10.244.2.20", 4: "10.244.2.21"} {
+			o.Ports[i].NodeAddresses = []netip.Addr{addr(a)}
+		}
 	},
 	"wires": func(o *intent.Objects) {
 		o.Networks = append(o.Networks,

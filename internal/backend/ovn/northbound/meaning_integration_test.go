@@ -127,6 +127,11 @@ func TestGatewayMeaning(t *testing.T) {
 		Network: "office", Address: address("192.168.70.50"), Router: "red", Nodes: []string{"n1", "n2"},
 	}}
 	w.FloatingIPs = []intent.FloatingIP{{Name: "red/a", Network: "office", Address: address("192.168.70.60"), Port: "red/a"}}
+	for i, p := range w.Ports {
+		if p.ObjectKey() == "red/c" {
+			w.Ports[i].NodeAddresses = []netip.Addr{address("10.244.2.20")}
+		}
+	}
 	c := start(t, []string{o.Remote("nb")}, intenttest.State(w), nil)
 	c.synced()
 	o.Nbctl("--wait=sb", "sync")
@@ -140,7 +145,7 @@ func TestGatewayMeaning(t *testing.T) {
 	if !strings.Contains(chassis, "gw-office@red@n1") || strings.Index(chassis, "n2") < strings.Index(chassis, "n1") {
 		t.Errorf("gateway chassis: %s", chassis)
 	}
-	o.Chassis("n1", "red/a", "cr-gw-office@red")
+	o.Chassis("n1", "red/a", "cr-gw-office@red", "cr-node-n2@red")
 	o.Neighbor("gw-office@red", "192.168.70.1", "0a:00:00:00:00:99")
 	for _, p := range []struct {
 		packet
@@ -148,8 +153,12 @@ func TestGatewayMeaning(t *testing.T) {
 	}{
 		{packet{port: "red/a", on: "net-red", from: "10.10.0.2", to: "203.0.113.9", want: "wire-office"}, "ct_snat_in_czone(192.168.70.60)|ct_snat(192.168.70.60)"},
 		{packet{port: "red/c", on: "net-red", from: "10.10.0.3", to: "203.0.113.9", want: "wire-office"}, "ct_snat_in_czone(192.168.70.50)|ct_snat(192.168.70.50)"},
+		{packet{port: "red/c", on: "net-red", from: "10.10.0.3", to: "10.96.0.9", want: "mgmt-n2"}, "ct_snat_in_czone(10.244.2.20)|ct_snat(10.244.2.20)"},
 	} {
 		trace := o.Trace(p.on, p.match(t, o))
+		if out := outputs(trace); len(out) != 1 || out[0] != p.want {
+			t.Errorf("what %s sends to %s leaves by %q, not %s:\n%s", p.port, p.to, out, p.want, trace)
+		}
 		one, other, _ := strings.Cut(p.translation, "|")
 		if !strings.Contains(trace, one) && !strings.Contains(trace, other) {
 			t.Errorf("%s is not translated by %s:\n%s", p.port, p.translation, trace)
