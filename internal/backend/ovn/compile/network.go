@@ -130,8 +130,8 @@ func hasSwitch(s *intent.State, network, node string) bool {
 const priorityApart = 32650
 
 // isolate keeps Ports of a private Router from opening connections to pods of the cluster. They may
-// use Services, which are resolved behind ACLs. The second ACL decides nothing; with it, answers
-// are known as such.
+// use Services: OVN resolves the first packet behind ACLs, and marks what follows (ct.dnat). The
+// second ACL decides nothing; with it, answers are known as such.
 func (k networkKind) isolate(sw nb.Ref, u *nb.Unit) {
 	var pods []string
 	for _, all := range everything {
@@ -139,7 +139,7 @@ func (k networkKind) isolate(sw nb.Ref, u *nb.Unit) {
 		pods = append(pods, family(like)+".dst == $"+k.cluster.Set(family(like), podsSetRef(like).Key))
 	}
 	u.AddTo(sw, "acls", nb.Key(sw.Key, "isolated"), &nb.ACL{
-		Priority: priorityApart, Direction: "from-lport", Match: or(pods), Action: "drop",
+		Priority: priorityApart, Direction: "from-lport", Match: and("!ct.dnat", or(pods)), Action: "drop",
 	})
 	u.AddTo(sw, "acls", nb.Key(sw.Key, "answers"), &nb.ACL{
 		Direction: "from-lport", Match: "ip", Action: "allow-related",
