@@ -128,6 +128,7 @@ type Network struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.subnets) || self.subnets.all(a, !isCIDR(a.cidr) || self.subnets.all(b, a.cidr == b.cidr || !isCIDR(b.cidr) || !cidr(a.cidr).containsCIDR(b.cidr)))",message="subnets must not overlap",fieldPath=".subnets"
 // +kubebuilder:validation:XValidation:rule="!has(self.mtu) || self.mtu == 0 || self.mtu >= 1280",message="mtu must be 0 or at least 1280, as IPv6 needs it",fieldPath=".mtu"
 // +kubebuilder:validation:XValidation:rule="!has(self.dhcp) || self.type.lowerAscii() == 'overlay' && self.ipam.lowerAscii() == 'blocks'",message="dhcp is for type Overlay with ipam Blocks only: a physical network has servers of its own, and pods are configured by their node",fieldPath=".dhcp"
+// +kubebuilder:validation:XValidation:rule="!has(self.dhcpRelay) || self.ipam.lowerAscii() == 'dhcp'",message="dhcpRelay is for ipam DHCP only: it says which servers give the addresses",fieldPath=".dhcpRelay"
 type NetworkSpec struct {
 	// Type of the Network. It cannot be changed.
 	//
@@ -211,6 +212,11 @@ type NetworkSpec struct {
 	//
 	// +optional
 	DHCP *DHCP `json:"dhcp,omitempty"`
+	// DHCPRelay, if set, names the DHCP servers that give the addresses: nodes ask them as relays
+	// (RFC 3046), in place of those on the physical network. It is for ipam DHCP.
+	//
+	// +optional
+	DHCPRelay *DHCPRelay `json:"dhcpRelay,omitempty"`
 	// Node, if set, is the only node with pods that may attach: the Network was made for one node
 	// of a namespace. It cannot be changed.
 	//
@@ -377,6 +383,26 @@ type DHCP struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]*$')",message="must be of printable ASCII characters without spaces"
 	// +optional
 	BootFile string `json:"bootFile,omitempty"`
+}
+
+// DHCPRelay is what nodes ask DHCP servers in the name of pods and machines.
+type DHCPRelay struct {
+	// Servers are the IPv4 addresses of the DHCP servers, which nodes must be in reach of. All of
+	// them are asked, and no others are believed.
+	//
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !isIP(a) || ip(a).family() == 4)",message="must be IPv4 addresses"
+	// +required
+	Servers []GatewayAddress `json:"servers"`
+	// Subnet is the IPv4 subnet on the physical network: servers choose addresses of it (RFC 3527),
+	// and others are refused.
+	//
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).ip().family() == 4",message="must be an IPv4 prefix"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).ip().isGlobalUnicast()",message="must be a prefix of unicast addresses: not unspecified, loopback, link-local or multicast"
+	// +required
+	Subnet CIDR `json:"subnet"`
 }
 
 // AddressMode says how machines get their IPv6 addresses.

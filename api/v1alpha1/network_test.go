@@ -102,6 +102,16 @@ func TestNetworksRefused(t *testing.T) {
 		{"fixed MACs of a kind", "n", `fixed: {macs: Ranges}, ` + v4(""), `spec.fixed.macs: Unsupported value: "Ranges": supported values: "Any", "Local", "None"`},
 		{"DHCP of a wire", "n", `type: Flat, physicalNetwork: p, dhcp: {}, ` + v4(""), `spec.dhcp: Invalid value: "object": dhcp is for type Overlay with ipam Blocks only`},
 		{"DHCP of podCIDRs", "n", `role: Primary, namespaceSelector: {}, ipam: PodCIDR, dhcp: {}`, `dhcp is for type Overlay with ipam Blocks only`},
+		{"relay with blocks", "n", `dhcpRelay: {servers: [192.0.2.7], subnet: 10.1.0.0/16}, ` + v4(""), `spec.dhcpRelay: Invalid value: "object": dhcpRelay is for ipam DHCP only`},
+		{"relay to nothing", "n", relay(`servers: [], subnet: 10.1.0.0/16`), `spec.dhcpRelay.servers: Invalid value: 0: spec.dhcpRelay.servers in body should have at least 1 items`},
+		{"relay to many", "n", relay(`servers: [` + many(9, "10.0.0.%d") + `], subnet: 10.1.0.0/16`), `spec.dhcpRelay.servers: Too many: 9: must have at most 8 items`},
+		{"relay by name", "n", relay(`servers: [dhcp.example.org], subnet: 10.1.0.0/16`), `spec.dhcpRelay.servers[0]: Invalid value: "string": must be an IPv4 or IPv6 address in canonical form`},
+		{"relay by IPv6", "n", relay(`servers: [192.0.2.7, "fd00::7"], subnet: 10.1.0.0/16`), `spec.dhcpRelay.servers: Invalid value: "array": must be IPv4 addresses`},
+		{"relay to all", "n", relay(`servers: [255.255.255.255], subnet: 10.1.0.0/16`), `must be a unicast address`},
+		{"relay for no subnet", "n", relay(`servers: [192.0.2.7]`), `spec.dhcpRelay.subnet: Required value`},
+		{"relay for IPv6", "n", relay(`servers: [192.0.2.7], subnet: "fd00::/64"`), `spec.dhcpRelay.subnet: Invalid value: "string": must be an IPv4 prefix`},
+		{"relay for a group", "n", relay(`servers: [192.0.2.7], subnet: 224.0.1.0/24`), `spec.dhcpRelay.subnet: Invalid value: "string": must be a prefix of unicast addresses`},
+		{"relay for an address", "n", relay(`servers: [192.0.2.7], subnet: 10.1.0.9/16`), `spec.dhcpRelay.subnet: Invalid value: "string": must be a prefix in canonical form`},
 		{"short lease", "n", `dhcp: {leaseSeconds: 59}, ` + v4(""), `spec.dhcp.leaseSeconds: Invalid value: "integer": must be 0 or at least 60`},
 		{"negative lease", "n", `dhcp: {leaseSeconds: -1}, ` + v4(""), `spec.dhcp.leaseSeconds in body should be greater than or equal to 0`},
 		{"lease in words", "n", `dhcp: {leaseSeconds: "1h"}, ` + v4(""), `spec.dhcp.leaseSeconds`},
@@ -126,6 +136,11 @@ func TestNetworksRefused(t *testing.T) {
 	} {
 		t.Run(tc.test, func(t *testing.T) { refused(t, networks.create(t, tc.name, tc.spec), tc.want) })
 	}
+}
+
+// relay is the spec of a Network with servers that nodes ask as relays.
+func relay(fields string) string {
+	return `ipam: DHCP, type: Flat, physicalNetwork: p, dhcpRelay: {` + fields + `}`
 }
 
 // many is the text n times, each with its number, as the items of a list.
@@ -161,6 +176,7 @@ func TestNetworksAccepted(t *testing.T) {
 		{"fixed of nothing", "n", `fixed: {addresses: None, macs: None}, subnets: [{cidr: 10.1.0.0/16}]`},
 		{"fixed MACs only", "n", `fixed: {macs: None}, subnets: [{cidr: 10.1.0.0/16}]`},
 		{"DHCP servers", "n", `type: VLAN, vlan: 7, physicalNetwork: p, ipam: DHCP`},
+		{"DHCP servers by relay", "n", relay(`servers: [192.0.2.7, 198.51.100.7], subnet: 192.168.70.0/24`)},
 		{"untagged, without addresses", "n", `type: Flat, physicalNetwork: dc.2_b`},
 		{"exclusions, IPv6", "n", `subnets: [{cidr: "fd00:10::/64", exclusions: ["fd00:10::1", "fd00:10::/120", "fd00:10::8000-fd00:10::9000"], ranges: [{from: "fd00:10::1", to: "fd00:10::ffff"}]}]`},
 		{"a range of one", "n", `subnets: [{cidr: 10.1.0.0/16, ranges: [{from: 10.1.0.9, to: 10.1.0.9}]}]`},
@@ -220,6 +236,8 @@ func TestNetworkChanges(t *testing.T) {
 		{"ranges, exclusions and routes", one, "subnets: [{cidr: 10.1.0.0/16, ranges: [{from: 10.1.0.9, to: 10.1.0.19}], exclusions: [10.1.0.12], routes: [{destination: 10.9.0.0/16, nextHop: 10.1.0.7}]}]", ""},
 		{"MTU, selector, name servers", one, "mtu: 1400, namespaceSelector: {matchLabels: {a: b}}, dns: {nameservers: [10.1.0.2]}, " + one, ""},
 		{"DHCP", one, "dhcp: {leaseSeconds: 0, addressMode: None}, " + one, ""},
+		{"other DHCP servers", relay("servers: [192.0.2.7], subnet: 10.1.0.0/16"), relay("servers: [192.0.2.8], subnet: 10.2.0.0/16"), ""},
+		{"DHCP servers by relay no more", relay("servers: [192.0.2.7], subnet: 10.1.0.0/16"), "ipam: DHCP, type: Flat, physicalNetwork: p", ""},
 		{"DHCP taken away", "dhcp: {}, " + one, one, ""},
 		{"fixed", one, "fixed: {addresses: None, macs: Local}, " + one, ""},
 		{"length of blocks made explicit", one, "subnets: [{cidr: 10.1.0.0/16, blockPrefixLength: 0}]", ""},

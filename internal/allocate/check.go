@@ -37,6 +37,8 @@ func checkNetwork(n *v1alpha1.Network) ([]translate.Pool, error) {
 		return nil, fmt.Errorf("spec.ipam: DHCP is for types VLAN and Flat only")
 	case n.Spec.IPAM == v1alpha1.DHCPServers && len(n.Spec.Subnets) > 0:
 		return nil, fmt.Errorf("spec.subnets: with ipam DHCP they are those of the physical network's servers")
+	case n.Spec.IPAM != v1alpha1.DHCPServers && n.Spec.DHCPRelay != nil:
+		return nil, fmt.Errorf("spec.dhcpRelay: is for ipam DHCP only")
 	case n.Spec.IPAM != v1alpha1.PodCIDR && n.Spec.Type == v1alpha1.Overlay && len(n.Spec.Subnets) == 0:
 		return nil, fmt.Errorf("spec.subnets: an overlay with ipam Blocks needs one")
 	}

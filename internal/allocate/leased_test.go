@@ -34,6 +34,10 @@ func TestNetworksOfDHCPServers(t *testing.T) {
 	if _, err := checkNetwork(n); err == nil || !strings.Contains(err.Error(), "spec.subnets") {
 		t.Errorf("with a subnet: %v", err)
 	}
+	n.Spec = v1alpha1.NetworkSpec{Type: v1alpha1.Flat, PhysicalNetwork: "dc", IPAM: v1alpha1.Blocks, DHCPRelay: &v1alpha1.DHCPRelay{}}
+	if _, err := checkNetwork(n); err == nil || !strings.Contains(err.Error(), "spec.dhcpRelay") {
+		t.Errorf("a relay with blocks: %v", err)
+	}
 	n.Spec = v1alpha1.NetworkSpec{Type: v1alpha1.Overlay, IPAM: v1alpha1.DHCPServers}
 	if _, err := checkNetwork(n); err == nil || !strings.Contains(err.Error(), "spec.ipam") {
 		t.Errorf("an overlay: %v", err)

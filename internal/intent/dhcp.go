@@ -30,6 +30,17 @@ const (
 	NoIPv6                                 // by none
 )
 
+// Relay is how nodes ask DHCP servers for addresses of a Network. The zero value does not.
+type Relay struct {
+	Enabled bool
+	Servers []netip.Addr // of IPv4; none: what names them cannot be read, and no server is asked
+	Subnet  netip.Prefix // of which they give addresses
+}
+
+func (r Relay) equal(o Relay) bool {
+	return r.Enabled == o.Enabled && slices.Equal(r.Servers, o.Servers) && r.Subnet == o.Subnet
+}
+
 func (d DHCP) equal(o DHCP) bool {
 	return d.Enabled == o.Enabled && d.Lease == o.Lease && d.IPv6 == o.IPv6 && slices.Equal(d.Routes, o.Routes) &&
 		slices.Equal(d.NTP, o.NTP) && d.NextServer == o.NextServer && d.BootFile == o.BootFile

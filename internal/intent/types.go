@@ -29,9 +29,11 @@ type Network struct {
 	VLAN     uint16 // on the physical network; 0: untagged
 	// Leased says that DHCP servers of the physical network give the addresses.
 	Leased bool
-	MTU    int // of interfaces, in bytes; 0: the most that the node's network takes
-	DNS    DNS
-	DHCP   DHCP
+	// Relay says which servers these are; not enabled: those that are on the physical network.
+	Relay Relay
+	MTU   int // of interfaces, in bytes; 0: the most that the node's network takes
+	DNS   DNS
+	DHCP  DHCP
 	// LogicalSwitch is the name of OVN's switch of another system that it is on; empty: none.
 	LogicalSwitch string
 }
@@ -251,7 +253,7 @@ func (n Network) equal(o Network) bool {
 	return slices.Equal(n.Subnets, o.Subnets) && slices.EqualFunc(n.Pools, o.Pools, Pool.equal) &&
 		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
 		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN &&
-		n.Leased == o.Leased && n.MTU == o.MTU && n.LogicalSwitch == o.LogicalSwitch &&
+		n.Leased == o.Leased && n.Relay.equal(o.Relay) && n.MTU == o.MTU && n.LogicalSwitch == o.LogicalSwitch &&
 		n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
 }
 
@@ -293,7 +295,7 @@ func (n Network) clone() Network {
 		n.Pools[i].Only, n.Pools[i].Except = slices.Clone(p.Only), slices.Clone(p.Except)
 	}
 	n.DNS = DNS{slices.Clone(n.DNS.Servers), slices.Clone(n.DNS.Searches), slices.Clone(n.DNS.Options)}
-	n.DHCP = n.DHCP.clone()
+	n.DHCP, n.Relay.Servers = n.DHCP.clone(), slices.Clone(n.Relay.Servers)
 	return n
 }
 

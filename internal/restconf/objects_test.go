@@ -37,6 +37,8 @@ var wholeObjects = []wholeObject{
 		"dns":{"nameserver":["10.10.0.53"],"search":["red.example"],"option":["ndots:2"]},
 		"dhcp":{"lease-seconds":600,"address-mode":"stateless","ntp-server":["10.10.0.54"],"next-server":"10.10.0.55","boot-file":"pxe.0"}}`},
 	{"networks", "network", "plain", `{"name":"plain","type":"overlay","role":"primary","ipam":"pod-cidr","namespace-selector":{"match-label":[{"key":"a"}]}}`},
+	{"networks", "network", "leased", `{"name":"leased","type":"vlan","vlan":101,"physical-network":"Uplink_1","role":"secondary","ipam":"dhcp",
+		"dhcp-relay":{"server":["192.0.2.7","198.51.100.7"],"subnet":"192.168.70.0/24"}}`},
 	{"security-groups", "security-group", "default,web", `{"namespace":"default","name":"web","description":"servers","rule":[
 		{"position":0,"direction":"ingress","ether-type":"ipv4","protocol":"tcp","port-range-min":80,"port-range-max":81,"remote-ip-prefix":"10.0.0.0/8","description":"clients"},
 		{"position":1,"direction":"egress","ether-type":"ipv6","protocol":"icmpv6","port-range-min":0,"remote-group":"other/db"}]}`},

@@ -66,6 +66,31 @@ func (t *networkTables) dhcp(o *v1alpha1.Network) intent.DHCP {
 	return d
 }
 
+// relay reads which servers nodes ask as relays. What cannot be read has them ask none: those on
+// the physical network are not meant, and without the subnet servers would give addresses of the
+// nodes'.
+func (t *networkTables) relay(o *v1alpha1.Network) intent.Relay {
+	spec := o.Spec.DHCPRelay
+	if spec == nil {
+		return intent.Relay{}
+	}
+	r := intent.Relay{Enabled: true}
+	var err error
+	if r.Subnet, err = parsePrefix(spec.Subnet); err != nil || !r.Subnet.Addr().Is4() {
+		t.problem("network "+o.Name, "spec.dhcpRelay.subnet", spec.Subnet, "is not an IPv4 prefix")
+		return intent.Relay{Enabled: true}
+	}
+	for i, text := range spec.Servers {
+		a, err := netip.ParseAddr(text)
+		if err != nil || !a.Is4() {
+			t.problem("network "+o.Name, fmt.Sprintf("spec.dhcpRelay.servers[%d]", i), text, "is not an IPv4 address")
+			continue
+		}
+		r.Servers = append(r.Servers, a)
+	}
+	return r
+}
+
 // subnetRoutes are the routes that interfaces get beside the default route.
 func (t *networkTables) subnetRoutes(o *v1alpha1.Network) (routes []intent.Route) {
 	for i, s := range o.Spec.Subnets {

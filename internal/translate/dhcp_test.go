@@ -89,3 +89,51 @@ func TestDHCP(t *testing.T) {
 		})
 	}
 }
+
+// Nodes ask the servers that the spec names. If it cannot be read, they ask fewer or none, and not
+// those on the physical network.
+func TestDHCPRelay(t *testing.T) {
+	subnet, server := netip.MustParsePrefix("192.168.70.0/24"), netip.MustParseAddr("192.0.2.7")
+	for _, tc := range []struct {
+		name     string
+		ipam     v1alpha1.IPAM
+		relay    *v1alpha1.DHCPRelay
+		want     intent.Relay
+		problems int
+	}{
+		{"none", v1alpha1.DHCPServers, nil, intent.Relay{}, 0},
+		{
+			"two servers", v1alpha1.DHCPServers, &v1alpha1.DHCPRelay{Servers: []string{"192.0.2.7", "192.0.2.8"}, Subnet: "192.168.70.0/24"},
+			intent.Relay{Enabled: true, Servers: []netip.Addr{server, server.Next()}, Subnet: subnet}, 0,
+		},
+		{
+			"not all can be read", v1alpha1.DHCPServers,
+			&v1alpha1.DHCPRelay{Servers: []string{"dhcp", "fd00::7", "192.0.2.7"}, Subnet: "192.168.70.0/24"},
+			intent.Relay{Enabled: true, Servers: []netip.Addr{server}, Subnet: subnet}, 2,
+		},
+		{
+			"no subnet", v1alpha1.DHCPServers, &v1alpha1.DHCPRelay{Servers: []string{"192.0.2.7"}, Subnet: "fd00::/64"},
+			intent.Relay{Enabled: true}, 1,
+		},
+		{"of blocks", v1alpha1.Blocks, &v1alpha1.DHCPRelay{Servers: []string{"192.0.2.7"}, Subnet: "192.168.70.0/24"}, intent.Relay{}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "lan"}, Status: v1alpha1.NetworkStatus{ID: 7}, Spec: v1alpha1.NetworkSpec{
+				Type: v1alpha1.Flat, PhysicalNetwork: "p", IPAM: tc.ipam, DHCPRelay: tc.relay,
+			}}
+			_, networks, problems := Networks(nil, []*v1alpha1.Network{o})
+			var got intent.Relay
+			for _, n := range networks {
+				if n.Name == "lan" {
+					got = n.Relay
+				}
+			}
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+				t.Errorf("relay (-want +got):\n%s", diff)
+			}
+			if len(problems) != tc.problems {
+				t.Errorf("problems %v, want %d", problems, tc.problems)
+			}
+		})
+	}
+}

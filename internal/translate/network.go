@@ -189,7 +189,9 @@ func (t *networkTables) network(o *v1alpha1.Network) intent.Network {
 		return n
 	}
 	n.Physical, n.External = o.Spec.PhysicalNetwork, o.Spec.External
-	n.Leased = o.Spec.IPAM == v1alpha1.DHCPServers
+	if n.Leased = o.Spec.IPAM == v1alpha1.DHCPServers; n.Leased {
+		n.Relay = t.relay(o)
+	}
 	if o.Spec.Type == v1alpha1.VLAN && o.Spec.VLAN != nil {
 		n.VLAN = uint16(*o.Spec.VLAN) //nolint:gosec // 1 to 4094
 	}

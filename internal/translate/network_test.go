@@ -57,7 +57,7 @@ func TestNetworkSettings(t *testing.T) {
 		Servers:  []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("fd00::53")},
 		Searches: []string{"example"}, Options: []string{"ndots:2"},
 	}}
-	if diff := cmp.Diff(want, networks[1], cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	if diff := cmp.Diff(want, networks[1], cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 		t.Errorf("Network (-want +got):\n%s", diff)
 	}
 	if len(problems) != 1 || problems[0].Field != "spec.dns.nameservers[1]" || problems[0].Value != "ns.example" {
