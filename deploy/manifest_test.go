@@ -212,7 +212,7 @@ func TestRights(t *testing.T) {
 	context := only[*appsv1.DaemonSet](t).Spec.Template.Spec.Containers[0].SecurityContext
 	capabilities := &corev1.Capabilities{
 		Drop: []corev1.Capability{"ALL"},
-		Add:  []corev1.Capability{"NET_ADMIN", "NET_RAW", "SYS_ADMIN"},
+		Add:  []corev1.Capability{"NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW", "SYS_ADMIN"},
 	}
 	if diff := cmp.Diff(capabilities, context.Capabilities); diff != "" {
 		t.Errorf("what the agent may do on the node (-want +got):\n%s", diff)

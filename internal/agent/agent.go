@@ -183,11 +183,8 @@ func (a *Agent) backendOptions() backend.Options {
 			EgressClaims: func(list []backend.ExternalAddress) { a.claims.Set(list) },
 			Leased:       func(l backend.Lease) { a.leases.Set(l) },
 			Asked:        func(p intent.Port, frame []byte) { a.wire.machines.Asked(p, frame) },
-			Replied: func(network string, frame []byte) {
-				a.wire.pods.Received(network, frame)
-				a.wire.machines.Answered(network, frame)
-			},
-			Repaired: a.health.metrics.Repaired, Swept: a.health.metrics.Swept,
+			Replied:      a.wire.received,
+			Repaired:     a.health.metrics.Repaired, Swept: a.health.metrics.Swept,
 			Refused: func(list []policy.Refusal) {
 				if a.policies != nil {
 					a.policies.Refused(list)
@@ -213,8 +210,8 @@ func (a *Agent) work(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
 		a.backend.Run, a.watchPods, a.watchObjects, a.services.Run, a.services.ServeHealthz,
 		a.announce.Run, a.followPolicies, a.view.Run, a.blocks.Run, a.ports.Run, a.claims.Run, a.guests.Run,
-		a.leases.Run, a.wire.pods.Run, a.wire.machines.Run, a.followConfiguration, a.serveCNI, a.collect, a.serveHealth,
-		a.serveDiagnostics, a.keepCNI,
+		a.leases.Run, a.wire.pods.Run, a.wire.machines.Run, a.wire.relay.Run, a.followConfiguration, a.serveCNI,
+		a.collect, a.serveHealth, a.serveDiagnostics, a.keepCNI,
 	} {
 		g.Go(func() error { return part(ctx) })
 	}

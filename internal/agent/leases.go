@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 
+	"coelan.io/coelan/internal/agent/dhcprelay"
 	"coelan.io/coelan/internal/agent/guestleases"
 	"coelan.io/coelan/internal/agent/podleases"
 	"coelan.io/coelan/internal/attachment"
@@ -25,20 +26,48 @@ type wireSender interface {
 type wireLeases struct {
 	pods     *podleases.Leases
 	machines *guestleases.Leases
+	relay    *dhcprelay.Relay
+}
+
+// received takes what a server of a Network answers.
+func (w *wireLeases) received(network string, frame []byte) {
+	w.pods.Received(network, frame)
+	w.machines.Answered(network, frame)
+}
+
+// servers names the servers of a Network that the node asks, and what is wrong with what a Port has
+// asked them.
+func (w *wireLeases) servers(network, port string) (which, problem string) {
+	if w.relay.Relays(network) {
+		return w.relay.Servers(network, port)
+	}
+	return "DHCP server of its physical network", ""
 }
 
 // makeLeases makes them.
 func (a *Agent) makeLeases() (err error) {
+	a.wire.relay = dhcprelay.New(dhcprelay.Options{
+		Log: a.Log, Intent: a.intent, Received: a.wire.received, Warn: a.warner.Warn,
+		Metrics: a.health.metrics.Registry,
+	})
 	leased := func(l backend.Lease) { a.leases.Set(l) }
 	pods := podleases.Options{
-		Log: a.Log, Store: a.store, Withheld: a.refreshLeased, Leased: leased, Events: a.Events,
+		Log: a.Log, Store: a.store, Servers: a.wire.servers, Withheld: a.refreshLeased, Leased: leased,
+		Events: a.Events,
 	}
 	machines := guestleases.Options{
-		Log: a.Log, Store: a.store, Leased: leased, Events: a.Events, Changed: func() { a.guests.Kick() },
+		Log: a.Log, Store: a.store, Servers: a.wire.servers, Leased: leased, Events: a.Events,
+		Changed: func() { a.guests.Kick() },
 		Connect: func(ctx context.Context, at attachment.Attachment) error { return a.dataplane().Connect(ctx, at) },
 	}
 	if w, ok := a.backend.(wireSender); ok {
-		pods.Send, machines.Ask, machines.Deliver = w.ToWire, w.ToWire, w.ToMachine
+		ask := func(ctx context.Context, network, port string, frame []byte) error {
+			if a.wire.relay.Relays(network) {
+				return a.wire.relay.Ask(ctx, network, port, frame)
+			}
+			return w.ToWire(ctx, network, frame)
+		}
+		pods.Send, machines.Ask, machines.Deliver = ask, ask, w.ToMachine
 	}
 	if a.wire.pods, err = podleases.New(pods); err != nil {
 		return err

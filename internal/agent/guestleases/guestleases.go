@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/dhcp/client"
@@ -22,6 +24,8 @@ const (
 	maxWaiting = 1024
 	// stepTimeout bounds what is done for one message.
 	stepTimeout = 5 * time.Second
+	// silence is how long servers may say nothing to a machine that asks before an Event says so.
+	silence = 10 * time.Second
 )
 
 // Options are what Leases work with. All are needed but Ask and Deliver, without which a backend
@@ -30,8 +34,12 @@ type Options struct {
 	Log *slog.Logger
 	// Store has the attachments with their addresses, and the leases between two runs.
 	Store *attachment.Store
-	// Ask passes a machine's question on to the servers of a Network.
-	Ask func(ctx context.Context, network string, frame []byte) error
+	// Ask passes what the machine of a Port, which is NAMESPACE/NAME, asks on to the servers of a
+	// Network.
+	Ask func(ctx context.Context, network, port string, frame []byte) error
+	// Servers names these servers, for messages, and what is wrong with what the Port has asked
+	// them.
+	Servers func(network, port string) (which, problem string)
 	// Deliver passes a frame on to the machine of the Port with that ID.
 	Deliver func(ctx context.Context, port string, frame []byte) error
 	// Connect has a Port send from the addresses of its attachment, and returns when it may.
@@ -43,7 +51,7 @@ type Options struct {
 	Events Recorder
 }
 
-// Recorder tells users of Ports that an address is lost.
+// Recorder tells users of Ports that a machine has no address.
 type Recorder interface {
 	PortWarning(namespace, name, uid, reason, message string)
 }
@@ -62,6 +70,10 @@ type Leases struct {
 type machine struct {
 	at      attachment.Attachment // without its addresses, which change
 	binding snoop.Binding
+	// unanswered is when it has asked for an address without an answer since; the zero time: it has
+	// its answer. silent says that there is an Event of that.
+	unanswered time.Time
+	silent     bool
 }
 
 // message is what a machine asks, or a server answers.
@@ -124,7 +136,8 @@ func (l *Leases) Forget(k attachment.Key) {
 // Run passes messages on until ctx ends. Leases stay as they are then.
 func (l *Leases) Run(ctx context.Context) error {
 	for {
-		next := l.expire(ctx, time.Now())
+		now := time.Now()
+		next := earlier(l.expire(ctx, now), l.watchSilence(now))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -159,7 +172,13 @@ func (l *Leases) ask(ctx context.Context, p intent.Port, frame []byte) {
 			"port", m.at.PortKey(), "message", question.MessageType())
 		return
 	}
-	if err := l.Ask(ctx, p.Network, frame); err != nil {
+	switch question.MessageType() {
+	case dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest:
+		if m.unanswered.IsZero() {
+			m.unanswered = time.Now()
+		}
+	}
+	if err := l.Ask(ctx, p.Network, m.at.PortKey(), frame); err != nil {
 		l.Log.Debug("cannot pass a machine's question on; it repeats it", "port", m.at.PortKey(), "err", err)
 	}
 	if givesUp {
@@ -200,6 +219,9 @@ func (l *Leases) answer(ctx context.Context, network string, frame []byte) {
 		return
 	}
 	pass, lease := m.binding.Answer(time.Now(), reply)
+	if pass {
+		m.unanswered, m.silent = time.Time{}, false
+	}
 	if !pass || lease != nil && !l.change(ctx, m, *lease) {
 		return
 	}

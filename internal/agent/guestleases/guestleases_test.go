@@ -31,7 +31,7 @@ type node struct {
 	store *attachment.Store
 
 	mu        sync.Mutex
-	asked     int
+	asked     []string // Network and Port
 	delivered []string // by Port
 	connected []string // addresses
 	events    []string
@@ -61,7 +61,13 @@ func (n *node) start() (stop func()) {
 	var err error
 	n.Leases, err = New(Options{
 		Log: slog.New(slog.DiscardHandler), Store: n.store, Events: n, Changed: func() {},
-		Ask: func(context.Context, string, []byte) error { record(func() { n.asked++ }); return nil },
+		Ask: func(_ context.Context, network, port string, _ []byte) error {
+			record(func() { n.asked = append(n.asked, network+" "+port) })
+			return nil
+		},
+		Servers: func(network, port string) (which, problem string) {
+			return "DHCP server of " + network, "it does not know " + port
+		},
 		Deliver: func(_ context.Context, port string, _ []byte) error {
 			record(func() { n.delivered = append(n.delivered, port) })
 			return nil
@@ -183,8 +189,8 @@ func TestLifeOfALease(t *testing.T) {
 		g.want("offered,", "")
 		g.gets("192.0.2.50")
 		g.want("acknowledged,", "192.0.2.50")
-		if !slices.Equal(n.connected, []string{"vm 192.0.2.50/24"}) || len(n.delivered) != 2 || n.asked != 2 {
-			t.Errorf("connected %v, delivered %v, asked %d", n.connected, n.delivered, n.asked)
+		if !slices.Equal(n.connected, []string{"vm 192.0.2.50/24"}) || len(n.delivered) != 2 || !slices.Equal(n.asked, []string{"lan shop/vm", "lan shop/vm"}) {
+			t.Errorf("connected %v, delivered %v, asked %q", n.connected, n.delivered, n.asked)
 		}
 		time.Sleep(40 * time.Second)
 		g.gets("192.0.2.50") // renewed
@@ -223,6 +229,44 @@ func TestExpiry(t *testing.T) {
 		}
 		g.gets("192.0.2.50")
 		g.want("again,", "192.0.2.50")
+	})
+}
+
+// A machine that is not answered is told of once, until there is an answer.
+func TestNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		g := n.plug("vm", 1)
+		events := func(when string, want int) {
+			t.Helper()
+			synctest.Wait()
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if len(n.events) != want {
+				t.Errorf("%s there are Events %q", when, n.events)
+			}
+		}
+		for range 4 {
+			g.ask(dhcpv4.MessageTypeDiscover)
+			time.Sleep(3 * time.Second)
+		}
+		events("after twelve seconds", 1)
+		if want := "shop/vm NoDHCPLease: no DHCP server of lan has answered for 10s what the machine asks: it does not know shop/vm"; n.events[0] != want {
+			t.Errorf("the Event is %q", n.events[0])
+		}
+		g.ask(dhcpv4.MessageTypeDiscover)
+		time.Sleep(time.Minute)
+		events("after a minute", 1)
+		g.ask(dhcpv4.MessageTypeDiscover)
+		time.Sleep(9 * time.Second)
+		g.answer(dhcpv4.MessageTypeOffer, "192.0.2.50")
+		time.Sleep(time.Minute)
+		events("after an answer", 1)
+		g.ask(dhcpv4.MessageTypeDiscover)
+		time.Sleep(9 * time.Second)
+		events("nine seconds after the next question", 1)
+		time.Sleep(2 * time.Second)
+		events("eleven seconds after it", 2)
 	})
 }
 
@@ -290,9 +334,9 @@ func TestMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.Forget(g.key)
-		asked := n.asked
+		asked := len(n.asked)
 		g.ask(dhcpv4.MessageTypeDiscover)
-		if n.asked != asked {
+		if len(n.asked) != asked {
 			t.Error("a machine that is gone asks")
 		}
 	})

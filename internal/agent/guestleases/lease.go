@@ -99,6 +99,38 @@ func (l *Leases) expire(ctx context.Context, now time.Time) (next time.Time) {
 	return next
 }
 
+// watchSilence warns, once, of machines that servers have not answered for some time, and says when
+// there may be the next one; the zero time: none.
+func (l *Leases) watchSilence(now time.Time) (next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.machines {
+		if m.unanswered.IsZero() || m.silent {
+			continue
+		}
+		if at := m.unanswered.Add(silence); now.Before(at) {
+			next = earlier(next, at)
+			continue
+		}
+		m.silent = true
+		which, problem := l.Servers(m.at.NetworkName, m.at.PortKey())
+		message := fmt.Sprintf("no %s has answered for %v what the machine asks", which, silence)
+		if problem != "" {
+			message += ": " + problem
+		}
+		l.warn(m, message)
+	}
+	return next
+}
+
+// earlier is the first of two times; the zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 func (l *Leases) warn(m *machine, message string) {
 	l.Events.PortWarning(m.at.PodNamespace, m.at.PortName, m.at.PodUID, v1alpha1.ReasonNoLease, message)
 }

@@ -45,9 +45,12 @@ type Options struct {
 	Log *slog.Logger
 	// Store has the leases between two runs.
 	Store *attachment.Store
-	// Send sends a frame without a VLAN tag to the physical network of a Network; nil: the node's
-	// backend cannot, and no interface gets a lease.
-	Send func(ctx context.Context, network string, frame []byte) error
+	// Send sends a frame without a VLAN tag to the servers of a Network, in the name of a Port,
+	// which is NAMESPACE/NAME; nil: the node's backend cannot, and no interface gets a lease.
+	Send func(ctx context.Context, network, port string, frame []byte) error
+	// Servers names these servers, for messages, and what is wrong with what the Port has asked
+	// them.
+	Servers func(network, port string) (which, problem string)
 	// Withheld is called when an attachment may not use its address any more, or may again.
 	Withheld func(attachment.Key)
 	// Leased takes what an interface has got, or has lost. It does not block.
@@ -114,12 +117,16 @@ func (l *Leases) Obtain(ctx context.Context, p attachment.Plan) (client.Lease, e
 		return lease, i.failed
 	case <-ctx.Done():
 	}
+	which, problem := l.Servers(p.NetworkName, i.portName())
 	l.Release(context.WithoutCancel(ctx), p.Key) // an answer may have come at this moment
-	message := fmt.Sprintf("interface %s on Network %s: no DHCP server of its physical network answered within %v",
-		p.IfName, p.NetworkName, obtainTimeout)
+	message := fmt.Sprintf("interface %s on Network %s: no %s answered within %v", p.IfName, p.NetworkName, which,
+		obtainTimeout)
+	if problem != "" {
+		message += ": " + problem
+	}
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		message = fmt.Sprintf("interface %s on Network %s: no DHCP server has answered yet: %v", p.IfName, p.NetworkName,
-			ctx.Err())
+		message = fmt.Sprintf("interface %s on Network %s: no DHCP server has answered yet: %v", p.IfName,
+			p.NetworkName, ctx.Err())
 	}
 	return client.Lease{}, &cni.PlanError{Reason: v1alpha1.ReasonNoLease, Message: message, Retry: true}
 }
@@ -154,7 +161,7 @@ func (l *Leases) Release(ctx context.Context, k attachment.Key) {
 	if frame == nil {
 		return
 	}
-	if err := l.send(ctx, outgoing{i.Network, frame}); err != nil {
+	if err := l.send(ctx, outgoing{i.Network, i.portName(), frame}); err != nil {
 		l.Log.Warn("cannot give back a pod's address; it is free when its lease expires", "pod", i.ref(), "err", err)
 	}
 }
@@ -225,8 +232,8 @@ type effects struct {
 }
 
 type outgoing struct {
-	network string
-	frame   []byte
+	network, port string
+	frame         []byte
 }
 
 func (l *Leases) run(ctx context.Context, e effects) {
@@ -246,13 +253,13 @@ func (l *Leases) send(ctx context.Context, o outgoing) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	return l.Send(ctx, o.network, o.frame)
+	return l.Send(ctx, o.network, o.port, o.frame)
 }
 
 // apply follows a step of an interface's client.
 func (l *Leases) apply(i *leased, s client.Step, after *effects) {
 	if s.Frame != nil {
-		after.frames = append(after.frames, outgoing{i.Network, s.Frame})
+		after.frames = append(after.frames, outgoing{i.Network, i.portName(), s.Frame})
 	}
 	switch s.Event {
 	case client.Nothing:
@@ -311,6 +318,9 @@ func xid() (id dhcpv4.TransactionID) {
 func (r record) config() client.Config {
 	return client.Config{MAC: net.HardwareAddr(r.MAC[:]), HostName: dhcp.HostName(r.Pod), XID: xid}
 }
+
+// portName is that of its Port.
+func (r record) portName() string { return r.Namespace + "/" + r.Port }
 
 func (r record) ref() string { return r.Namespace + "/" + r.Pod + "/" + r.IfName }
 

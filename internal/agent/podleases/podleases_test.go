@@ -57,6 +57,9 @@ func (l *lan) start() (stop func()) {
 	var err error
 	l.Leases, err = New(Options{
 		Log: slog.New(slog.DiscardHandler), Store: l.store, Send: l.serve, Events: l,
+		Servers: func(network, port string) (which, problem string) {
+			return "DHCP server of " + network, "it does not know " + port
+		},
 		Withheld: func(k attachment.Key) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -94,11 +97,11 @@ func (l *lan) PodWarning(_, name, _, reason, message string) {
 var given = netip.MustParsePrefix("192.0.2.50/24")
 
 // serve is the server.
-func (l *lan) serve(_ context.Context, network string, frame []byte) error {
+func (l *lan) serve(_ context.Context, network, port string, frame []byte) error {
 	p, _ := packet.Parse(frame)
 	_, _, data, _ := p.Datagram()
 	q, err := dhcpv4.FromBytes(data)
-	if err != nil || network != "lan" {
+	if err != nil || network != "lan" || port != "shop/web.net1" {
 		return errors.New("not a message")
 	}
 	l.mu.Lock()
@@ -202,7 +205,7 @@ func TestNoServer(t *testing.T) {
 		_, err := l.Obtain(t.Context(), attachment.Plan{Spec: web})
 		var plan *cni.PlanError
 		if !errors.As(err, &plan) || !plan.Retry || plan.Message !=
-			"interface net1 on Network lan: no DHCP server of its physical network answered within 10s" {
+			"interface net1 on Network lan: no DHCP server of lan answered within 10s: it does not know shop/web.net1" {
 			t.Errorf("%v", err)
 		}
 		if d := time.Since(began); d != obtainTimeout {

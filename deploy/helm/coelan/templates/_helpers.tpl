@@ -70,6 +70,7 @@ securityContext:
     drop: [ALL]
     add:
       - NET_ADMIN # interfaces, routes, nftables, conntrack
+      - NET_BIND_SERVICE # ask DHCP servers as a relay
       - NET_RAW # announce addresses of load balancers
       - SYS_ADMIN # enter the pods' network namespaces
 {{ include "coelan.apiserver" . }}

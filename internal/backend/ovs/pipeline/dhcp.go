@@ -18,7 +18,8 @@ import (
 //
 // Where DHCP servers of a physical network give the addresses, the agent asks them for pods: it is
 // given what they answer, and pods neither ask nor answer by themselves. Machines ask by
-// themselves, and the agent is given what they ask, too: it passes questions and answers on.
+// themselves, and the agent is given what they ask, too: it passes questions and answers on. Where
+// it asks servers elsewhere, as a relay, what answers by the wire is none of them, and is dropped.
 var dhcpFeature = &feature{
 	number: 33,
 	name:   DHCPFeature,
@@ -130,7 +131,12 @@ func (r *rules) replies(n intent.Network, uplink uint32) {
 		tag = openflow.VLANVID(n.VLAN)
 	}
 	reply := r.on(classify, 235, openflow.InPort(uplink), tag, openflow.EthType(openflow.EthTypeIPv4),
-		openflow.L4Dst(openflow.IPProtoUDP, dhcpClient)).set(inNetwork(n))
+		openflow.L4Dst(openflow.IPProtoUDP, dhcpClient))
+	if n.Relay.Enabled {
+		reply.drop("the node asks other DHCP servers, as a relay")
+		return
+	}
+	reply = reply.set(inNetwork(n))
 	r.meter(leaseMeter(n, uplink), leaseRate)
 	if n.VLAN != 0 {
 		reply = reply.do(openflow.PopVLAN())

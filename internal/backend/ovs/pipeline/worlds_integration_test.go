@@ -31,7 +31,7 @@ func TestWorldsKeepPromises(t *testing.T) {
 		"reply outside", "reply agent", "reply port", "port by gateway", "gateway dropped",
 		"port routed", "routed port", "routed dropped",
 		"port by egress", "port by another node", "egress dropped", "port by next hop", "next hop reply", "egress reply", "egress reply by another node", "egress hairpin", "egress aged",
-		"question agent", "question dropped", "answer agent", "answer of a port dropped", "lost dropped"}, func(t *rapid.T) {
+		"question agent", "question dropped", "answer agent", "answer of another server dropped", "answer of a port dropped", "lost dropped"}, func(t *rapid.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		s := &simulation{clusterWorld: drawWorld(t), ctx: ctx, tracers: tracers}

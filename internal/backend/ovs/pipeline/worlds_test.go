@@ -192,6 +192,7 @@ func drawWorld(t *rapid.T) *clusterWorld {
 			network.VNI, network.Physical = 0, physicalNetwork(kind.physical)
 			network.External = rapid.Bool().Draw(t, kind.name+" is external")
 			network.Leased = !network.External && w.v4 && rapid.Bool().Draw(t, kind.name+" has DHCP servers")
+			network.Relay.Enabled = network.Leased && rapid.Bool().Draw(t, kind.name+" has them elsewhere")
 		}
 		if network.Leased { // its subnets are the servers'
 			w.networks = append(w.networks, network)
