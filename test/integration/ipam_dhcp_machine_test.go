@@ -7,9 +7,7 @@ package integration
 import (
 	"context"
 	"net/netip"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,7 +15,6 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
-	"golang.org/x/sys/unix"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
@@ -47,14 +44,7 @@ func TestIPAMDHCPMachines(t *testing.T) {
 	})
 	renew := askForEver(t, guest)
 	own := awaitLeased(ctx, t, w, "192.168.42.1")
-	configured := func(a netip.Addr) {
-		t.Helper()
-		poll(ctx, t, func() bool {
-			out, err := guest.Run(ctx, "ip", "-4", "-o", "address", "show", "dev", "eth0")
-			return err == nil && strings.Contains(out, a.String()+"/")
-		}, func() { t.Errorf("the machine has not configured %s", a) })
-	}
-	configured(own)
+	configured(ctx, t, guest, own)
 	if server.expires(own) == 0 {
 		t.Errorf("the server knows nothing of %s", own)
 	}
@@ -71,36 +61,20 @@ func TestIPAMDHCPMachines(t *testing.T) {
 	}
 	run(t, guest.Host, "ip", "addr", "del", "192.168.42.77/24", "dev", "eth0")
 
-	renewed := func() {
-		t.Helper()
-		was := server.expires(own)
-		// The server counts in seconds, of a clock that may be a tick behind, and gives two
-		// minutes.
-		poll(ctx, t, func() bool {
-			var now unix.Timespec
-			must(t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now))
-			return now.Sec+120 > int64(was)
-		}, func() { t.Error("no second passes") })
-		renew()
-		poll(ctx, t, func() bool { return server.expires(own) > was }, func() {
-			log, _ := os.ReadFile(filepath.Join(filepath.Dir(server.leases), "log"))
-			t.Errorf("the lease of %s is not renewed:\n%s", own, log)
-		})
-	}
-	renewed()
+	server.awaitRenewedBy(ctx, own, renew)
 	w.n1.KillAgent()
 	if err := w.n1.StartAgent(ctx); err != nil {
 		t.Fatal(err)
 	}
 	reach("after a restart of the agent")
-	renewed()
+	server.awaitRenewedBy(ctx, own, renew)
 
 	// A server that knows nothing of the lease refuses it, and gives the machine another one.
 	server.stop(true)
 	server.start("192.168.42.200", "192.168.42.210")
 	renew()
 	now := awaitLeased(ctx, t, w, "192.168.42.2")
-	configured(now)
+	configured(ctx, t, guest, now)
 	reach("with another address")
 	run(t, guest.Host, "ip", "addr", "add", own.String()+"/24", "dev", "eth0")
 	if _, err := guest.Run(ctx, "ping", "-c", "2", "-W", "1", "-I", own.String(), dhcpGateway.String()); err == nil {
@@ -127,13 +101,23 @@ func TestIPAMDHCPMachines(t *testing.T) {
 	awaitCheck(ctx, t, w)
 }
 
+// configured waits until a machine has an address.
+func configured(ctx context.Context, t *testing.T, g *lab.Guest, a netip.Addr) {
+	t.Helper()
+	poll(ctx, t, func() bool {
+		out, err := g.Run(ctx, "ip", "-4", "-o", "address", "show", "dev", "eth0")
+		return err == nil && strings.Contains(out, a.String()+"/")
+	}, func() { t.Errorf("the machine has not configured %s", a) })
+}
+
 // askForEver runs busybox's client, which configures the machine, and renews its lease when the
 // function that is returned is called.
 func askForEver(t *testing.T, g *lab.Guest) (renew func()) {
 	t.Helper()
 	path, _ := script(t, `[ "$1" = bound -o "$1" = renew -o "$1" = deconfig ] || exit 0
 [ "$1" = renew ] || ip address flush dev $interface scope global
-[ "$1" = bound ] || exit 0`, `ip address add $ip/$mask dev $interface`)
+[ "$1" = bound ] || exit 0`, `ip address add $ip/$mask dev $interface
+ip route replace default via $router`)
 	cmd := exec.Command("/bin/busybox", "udhcpc", "-i", "eth0", "-f", "-t", "20", "-T", "1", "-A", "1", "-s", path)
 	if err := g.Start(cmd); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/test/lab"
@@ -74,8 +76,27 @@ func (s *dhcpServer) expires(a netip.Addr) int {
 // awaitRenewed waits until a lease is valid for longer than it is now.
 func (s *dhcpServer) awaitRenewed(ctx context.Context, a netip.Addr) {
 	s.t.Helper()
+	s.awaitLonger(ctx, a, s.expires(a))
+}
+
+// awaitRenewedBy has a machine renew its lease, and waits until it is valid for longer than now.
+func (s *dhcpServer) awaitRenewedBy(ctx context.Context, a netip.Addr, renew func()) {
+	s.t.Helper()
 	was := s.expires(a)
-	poll(ctx, s.t, func() bool { return s.expires(a) > was }, func() {
+	// The server counts in seconds, of a clock that may be a tick behind, and gives two minutes.
+	poll(ctx, s.t, func() bool {
+		var now unix.Timespec
+		must(s.t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now))
+		return now.Sec+120 > int64(was)
+	}, func() { s.t.Error("no second passes") })
+	renew()
+	s.awaitLonger(ctx, a, was)
+}
+
+// awaitLonger waits until a lease expires later than it did.
+func (s *dhcpServer) awaitLonger(ctx context.Context, a netip.Addr, than int) {
+	s.t.Helper()
+	poll(ctx, s.t, func() bool { return s.expires(a) > than }, func() {
 		log, _ := os.ReadFile(filepath.Join(filepath.Dir(s.leases), "log"))
 		s.t.Errorf("the lease of %s is not renewed:\n%s", a, log)
 	})
