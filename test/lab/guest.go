@@ -26,6 +26,16 @@ type Guest struct {
 func (n *Node) AddGuest(ctx context.Context, name, ifaceID string, mac net.HardwareAddr, addresses []netip.Prefix,
 	gateways ...netip.Addr,
 ) (*Guest, error) {
+	g, err := n.NewGuest(name, mac, addresses, gateways...)
+	if err != nil {
+		return nil, err
+	}
+	return g, g.Plug(ctx, ifaceID)
+}
+
+// NewGuest is AddGuest without the plugging in.
+func (n *Node) NewGuest(name string, mac net.HardwareAddr, addresses []netip.Prefix, gateways ...netip.Addr,
+) (*Guest, error) {
 	h, err := newHost(name, addresses)
 	if err != nil {
 		return nil, err
@@ -54,18 +64,32 @@ func (n *Node) AddGuest(ctx context.Context, name, ifaceID string, mac net.Hardw
 			err = h.AddRoute(netip.PrefixFrom(gw, 0).Masked(), gw)
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return g, g.Plug(ctx, ifaceID)
+	return g, err
 }
 
 // Plug puts the guest's interface on the integration bridge.
 func (g *Guest) Plug(ctx context.Context, ifaceID string) error {
-	_, err := g.node.OVS.Vsctl(ctx, "--may-exist", "add-port", bridge, g.Port, "--",
-		"set", "interface", g.Port, fmt.Sprintf("external_ids:iface-id=%q", ifaceID),
-		fmt.Sprintf("external_ids:attached-mac=%q", g.mac))
+	_, err := g.node.OVS.Vsctl(ctx, g.plugging(ifaceID)...)
 	return err
+}
+
+// PlugAll plugs guests in at once, by their iface-ids.
+func (n *Node) PlugAll(ctx context.Context, guests map[string]*Guest) error {
+	var args []string
+	for ifaceID, g := range guests {
+		args = append(append(args, "--"), g.plugging(ifaceID)...)
+	}
+	_, err := n.OVS.Vsctl(ctx, args...)
+	return err
+}
+
+// plugging are the commands of ovs-vsctl that plug the guest in.
+func (g *Guest) plugging(ifaceID string) []string {
+	return []string{
+		"--may-exist", "add-port", bridge, g.Port, "--",
+		"set", "interface", g.Port, fmt.Sprintf("external_ids:iface-id=%q", ifaceID),
+		fmt.Sprintf("external_ids:attached-mac=%q", g.mac),
+	}
 }
 
 // Unplug takes it from there.
