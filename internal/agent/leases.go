@@ -47,8 +47,12 @@ func (w *wireLeases) servers(network, port string) (which, problem string) {
 // makeLeases makes them.
 func (a *Agent) makeLeases() (err error) {
 	a.wire.relay = dhcprelay.New(dhcprelay.Options{
-		Log: a.Log, Intent: a.intent, Received: a.wire.received, Warn: a.warner.Warn,
-		Metrics: a.health.metrics.Registry,
+		Log: a.Log, Intent: a.intent, Received: a.wire.received, Metrics: a.health.metrics.Registry,
+		Warn: func(reason string, err error) bool {
+			ready := a.warner.Ready()
+			a.warner.Warn(reason, err)
+			return ready
+		},
 	})
 	leased := func(l backend.Lease) { a.leases.Set(l) }
 	pods := podleases.Options{

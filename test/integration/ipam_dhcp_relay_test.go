@@ -165,6 +165,7 @@ func portTaken(ctx context.Context, t *testing.T, w *relayWorld, spec lab.PodSpe
 	w.n1.KillAgent() // which has the port
 	taken := listenOn(t, w.n1.Host, netip.AddrPortFrom(netip.IPv4Unspecified(), 67))
 	must(t, w.n1.StartAgent(ctx))
+	spec.Name = "late"
 	_, err := w.n1.AddPodAs(ctx, spec)
 	if err == nil || !strings.Contains(err.Error(), "UDP port 67, by which the node asks DHCP servers as a relay, is in use by another program") {
 		t.Errorf("%v", err)

@@ -36,8 +36,8 @@ type Options struct {
 	Listen func(at netip.AddrPort) (Conn, error)
 	// Received takes a server's answer for a Network: a frame as the machine receives it.
 	Received func(network string, frame []byte)
-	// Warn tells by an Event on the Node what is wrong.
-	Warn    func(reason string, err error)
+	// Warn tells by an Event on the Node what is wrong; false: it cannot yet.
+	Warn    func(reason string, err error) bool
 	Metrics prometheus.Registerer
 }
 
@@ -51,7 +51,7 @@ type Relay struct {
 	ended   bool // by Run
 	socket  Conn // nil: not open
 	at      netip.AddrPort
-	failure string            // to open it, the last time; empty: it was opened
+	failure string            // to open it that there is an Event of; empty: it was opened
 	askers  map[string]*asker // by option 82
 	pruned  time.Time
 }

@@ -86,9 +86,8 @@ func (r *Relay) open(at netip.AddrPort) error {
 	}
 	socket, err := r.Listen(at)
 	if err != nil {
-		if r.failure != err.Error() {
+		if r.failure != err.Error() && r.Warn(reasonNotWorking, err) {
 			r.failure = err.Error()
-			r.Warn(reasonNotWorking, err)
 		}
 		return err
 	}

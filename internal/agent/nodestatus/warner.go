@@ -29,6 +29,13 @@ func (w *Warner) Seen(uid string) {
 	w.uid = uid
 }
 
+// Ready says whether there is something to attach an Event to.
+func (w *Warner) Ready() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.uid != ""
+}
+
 // Warn tells what is wrong, unless it was the last thing told.
 func (w *Warner) Warn(reason string, err error) {
 	w.mu.Lock()
