@@ -179,6 +179,153 @@ func tenant(ports int, routes ...any) *resource.Set {
 	return s
 }
 
+// unguarded wants ports without security groups.
+func unguarded() *resource.Set {
+	all := tenant(4)
+	for _, p := range all.All(resource.Port) {
+		p.Mutable["security_groups"] = []any{}
+	}
+	return all
+}
+
+// guarded wants the first ports in a security group that lets in what the others send to ports.
+func guarded(first int, ports ...int) *resource.Set {
+	all := unguarded()
+	peers := all.Add(resource.Resource{
+		Ref: resource.Ref{Kind: resource.SecurityGroup, Key: "Peers/app"}, Object: "NetworkPolicy shop/web", Mutable: resource.Attributes{"name": "app"},
+	})
+	group := all.Add(resource.Resource{
+		Ref: resource.Ref{Kind: resource.SecurityGroup, Key: "Policy/web"}, Object: "NetworkPolicy shop/web", Mutable: resource.Attributes{"name": "web"},
+	})
+	for _, p := range ports {
+		all.Add(resource.Resource{
+			Ref:    resource.Ref{Kind: resource.SecurityGroupRule, Key: fmt.Sprint("Policy/web ", p)},
+			Object: "NetworkPolicy shop/web",
+			Fixed: resource.Attributes{"security_group_id": group, "remote_group_id": peers, "direction": "ingress",
+				"ethertype": "IPv4", "protocol": "tcp", "port_range_min": p, "port_range_max": p},
+		})
+	}
+	for i, p := range all.All(resource.Port) {
+		p.Mutable["security_groups"] = []any{peers}
+		if i < first {
+			p.Mutable["security_groups"] = []any{group}
+		}
+	}
+	return all
+}
+
+// rules are those of all security groups, as text.
+func (w *world) rules() (list []string) {
+	names := map[any]any{}
+	for _, g := range w.neutron.All("security-groups") {
+		names[g["id"]] = g["name"]
+	}
+	for _, r := range w.neutron.All("security-group-rules") {
+		list = append(list, fmt.Sprint(names[r["security_group_id"]], " ", r["direction"], " ", r["port_range_min"], " from ",
+			names[r["remote_group_id"]]))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// awaitRules returns when all is as wanted and these rules are all.
+func (w *world) awaitRules(rules ...string) {
+	w.Helper()
+	w.await(fmt.Sprintf("rules %v", rules), func(o outcome) bool {
+		return len(o.problems) == 0 && o.err == nil && w.same() && slices.Equal(rules, w.rules())
+	})
+}
+
+// A policy's rules follow it, and those of a new group that let everything out are deleted. The
+// group goes when ports have left it.
+func TestSecurityGroups(t *testing.T) {
+	for _, fault := range []neutronfake.Fault{neutronfake.None, neutronfake.Busy, neutronfake.Lost} {
+		t.Run(fmt.Sprint(fault), func(t *testing.T) {
+			w := newWorld(t)
+			w.neutron.Fail(func(number int, _, _ string) neutronfake.Fault {
+				if number%7 == 6 {
+					return fault
+				}
+				return neutronfake.None
+			})
+			for _, step := range []struct {
+				want  *resource.Set
+				rules []string
+			}{
+				{unguarded(), nil},
+				{guarded(1, 80), []string{"web ingress 80 from app"}},
+				{guarded(3, 80, 81), []string{"web ingress 80 from app", "web ingress 81 from app"}},
+				{guarded(2, 82), []string{"web ingress 82 from app"}},
+				{unguarded(), nil},
+			} {
+				w.set(step.want)
+				w.awaitRules(step.rules...)
+			}
+			if left := w.described("security-groups"); len(left) > 0 {
+				t.Errorf("groups are left: %v", left)
+			}
+		})
+	}
+}
+
+// What is done to groups by hand is mended at the next reading.
+func TestSecurityGroupsAreMended(t *testing.T) {
+	w := newWorld(t)
+	w.set(guarded(4, 80, 81))
+	rules := []string{"web ingress 80 from app", "web ingress 81 from app"}
+	w.awaitRules(rules...)
+	w.stop()
+	ids := map[string]string{}
+	for _, g := range w.neutron.All("security-groups") {
+		ids[g["name"].(string)] = g["id"].(string)
+	}
+	w.call("POST", "security-group-rules", fmt.Sprintf(`{"security_group_rule": {"project_id": "p", "security_group_id": %q,
+		"direction": "ingress", "ethertype": "IPv6"}}`, ids["web"]))
+	w.call("PUT", "security-groups/"+ids["web"], `{"security_group": {"name": "by hand"}}`)
+	w.call("DELETE", "security-groups/"+ids["app"], "") // which no port has; the rules go with it
+	w.call("PUT", "ports/"+w.found["Port/shop/web-0001"], `{"port": {"security_groups": []}}`)
+	w.start()
+	w.awaitRules(rules...)
+	for _, p := range w.neutron.All("ports") {
+		if groups, _ := p["security_groups"].([]any); p["device_owner"] == "compute:kuryr" && len(groups) != 1 {
+			t.Errorf("port %v has the groups %v", p["name"], groups)
+		}
+	}
+}
+
+// A group that is deleted while a port is about to join it is made anew.
+func TestGroupIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.set(guarded(0, 80))
+	w.awaitRules("web ingress 80 from app")
+	for _, g := range w.neutron.All("security-groups") {
+		if g["name"] == "web" {
+			w.call("DELETE", "security-groups/"+g["id"].(string), "")
+		}
+	}
+	w.set(guarded(2, 80))
+	w.awaitRules("web ingress 80 from app")
+}
+
+// A quota of groups or rules is said with the policy that did not fit.
+func TestQuotaOfGroups(t *testing.T) {
+	for collection, most := range map[string]int{"security-groups": 1, "security-group-rules": 2} {
+		t.Run(collection, func(t *testing.T) {
+			w := newWorld(t)
+			w.neutron.Quota(collection, most)
+			w.set(guarded(1, 80, 81, 82))
+			o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
+			if !slices.ContainsFunc(o.problems, func(p resource.Problem) bool {
+				return p.Object == "NetworkPolicy shop/web" && p.Reason == reasonQuota && strings.Contains(p.Message, "security_group")
+			}) {
+				t.Errorf("problems %+v", o.problems)
+			}
+			w.neutron.Quota(collection, -1)
+			w.done()
+		})
+	}
+}
+
 func route(to, by string) resource.Attributes {
 	return resource.Attributes{"destination": to, "nexthop": by}
 }
@@ -323,13 +470,13 @@ func TestRefused(t *testing.T) {
 // A quota is said with the object that did not fit.
 func TestQuota(t *testing.T) {
 	w := newWorld(t)
-	w.neutron.Quota(4) // the router has two
+	w.neutron.Quota("ports", 4) // the router has two
 	w.set(tenant(3))
 	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
 	if len(o.problems) != 1 || o.problems[0].Reason != reasonQuota || o.problems[0].Object != "Port shop/web-0002" {
 		t.Errorf("problems %+v", o.problems)
 	}
-	w.neutron.Quota(-1)
+	w.neutron.Quota("ports", -1)
 	w.done()
 }
 

@@ -40,6 +40,7 @@ const (
 func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	have := resource.NewInventory()
 	routers, subnets := map[string]resource.Ref{}, map[string]resource.Ref{}
+	groups := map[any]bool{}
 	for _, k := range resource.Kinds() {
 		if k == resource.Routes {
 			continue
@@ -55,12 +56,17 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 			}
 			description, _ := a.Attributes["description"].(string)
 			key, ours := s.cluster.Owned(description)
+			r := resource.Ref{Kind: k, Key: key}
+			if k == resource.SecurityGroupRule && !ours && groups[a.Attributes["security_group_id"]] {
+				r, ours = resource.ForeignRule(a.ID), true
+			}
 			if !ours {
 				continue
 			}
-			r := resource.Ref{Kind: k, Key: key}
 			have.Put(r, a)
 			switch k {
+			case resource.SecurityGroup:
+				groups[a.ID] = true
 			case resource.Router:
 				routers[a.ID] = r
 				have.Put(resource.Ref{Kind: resource.Routes, Key: r.Key}, routesOf(a))

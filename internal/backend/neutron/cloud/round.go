@@ -5,6 +5,7 @@ package cloud
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"coelan.io/coelan/internal/backend/neutron/resource"
 )
@@ -70,16 +71,21 @@ func (r *round) one(ctx context.Context, c resource.Call) error {
 	switch {
 	case err == nil && c.Operation == resource.Delete:
 		r.have.Remove(c.Ref, c.ID)
-		if c.Ref.Kind == resource.Router {
+		switch c.Ref.Kind {
+		case resource.Router:
 			r.have.Remove(resource.Ref{Kind: resource.Routes, Key: c.Ref.Key}, c.ID)
+		case resource.SecurityGroup:
+			r.have.RemoveRules(c.ID)
 		}
+	case err == nil && c.Ref.Kind == resource.SecurityGroup && c.Operation == resource.Create:
+		r.set(c.Ref, a)
+		return r.strip(ctx, a)
 	case err == nil:
 		r.set(c.Ref, a)
 	case !errors.As(err, &refused):
 		return err // what may have been made is looked for before it is made again
 	case refused.gone && c.Operation == resource.Update:
-		r.have.Remove(c.Ref, c.ID) // the next round makes it
-		r.left = true
+		r.stale, r.left = true, true // or what it refers to is gone: the next round makes it
 	default:
 		// An interface that an unanswered call has made is refused.
 		r.stale = r.stale || c.Ref.Kind == resource.Interface || refused.gone
@@ -106,13 +112,40 @@ func (r *round) set(ref resource.Ref, a resource.Actual) {
 	}
 }
 
+// strip deletes the rules that Neutron gives a new security group, which let everything out. Those
+// that are left when a call fails, the next plan deletes.
+func (r *round) strip(ctx context.Context, group resource.Actual) error {
+	rules, _ := group.Attributes["security_group_rules"].([]any)
+	var calls []resource.Call
+	for _, rule := range rules {
+		attributes, _ := rule.(map[string]any)
+		a := actual(attributes)
+		description, _ := attributes["description"].(string)
+		if _, ours := r.cluster.Owned(description); ours {
+			continue
+		}
+		c := resource.Call{Operation: resource.Delete, Ref: resource.ForeignRule(a.ID), ID: a.ID}
+		r.have.Set(c.Ref, a)
+		calls = append(calls, c)
+	}
+	for _, c := range calls {
+		if err := r.one(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // waits says that an object waits for another's resource.
 func (r *round) waits(c resource.Call) {
 	message := c.Ref.Kind.String() + " of Neutron: what it replaces is still there"
 	if _, missing := r.resolve(c.Attributes); missing != nil {
 		message = c.Ref.Kind.String() + " of Neutron: waits for " + missing.String()
 	}
-	r.problems = append(r.problems, resource.Problem{Object: c.Object, Reason: "Waiting", Message: message})
+	p := resource.Problem{Object: c.Object, Reason: "Waiting", Message: message}
+	if !slices.Contains(r.problems, p) { // rules of a group wait for the same
+		r.problems = append(r.problems, p)
+	}
 }
 
 // resolve is attributes with ids in place of Refs, or the first Ref that has none.

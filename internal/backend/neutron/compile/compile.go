@@ -26,12 +26,13 @@ type compiler struct {
 	set   *resource.Set
 	// unreached are the private Routers with Ports that nodes cannot reach.
 	unreached map[string]bool
+	groups    *firewall
 }
 
 // Compile returns what a State wants of Neutron.
 func Compile(s *intent.State, o Options) *resource.Set {
-	c := &compiler{o, s, resource.NewSet(), map[string]bool{}}
-	c.openGroup()
+	c := &compiler{Options: o, state: s, set: resource.NewSet(), unreached: map[string]bool{}}
+	c.groups = c.firewall()
 	for r := range s.Routers().All() {
 		c.router(r)
 	}
@@ -80,30 +81,6 @@ func PortRef(object string) resource.Ref {
 // NodePortRef is the port by which a node's kernel reaches pods.
 func NodePortRef(node string) resource.Ref {
 	return resource.Ref{Kind: resource.Port, Key: resource.Key("Node/" + node)}
-}
-
-// openGroupRef is the security group that lets everything pass.
-func openGroupRef() resource.Ref {
-	return resource.Ref{Kind: resource.SecurityGroup, Key: resource.Key("Cluster/open")}
-}
-
-// openGroup makes the security group of all Ports: without one Neutron lets nothing in. Neutron
-// itself adds rules that let everything out.
-func (c *compiler) openGroup() {
-	const object = "Network " + intent.DefaultNetworkName
-	ref := c.set.Add(resource.Resource{
-		Ref: openGroupRef(), Object: object, Mutable: resource.Attributes{"name": c.name("open")},
-	})
-	for _, family := range []string{"IPv4", "IPv6"} {
-		c.set.Add(resource.Resource{
-			Ref:    resource.Ref{Kind: resource.SecurityGroupRule, Key: resource.Key("Cluster/open", family)},
-			Object: object,
-			Fixed: resource.Attributes{
-				"security_group_id": ref, "direction": "ingress", "ethertype": family, "protocol": nil,
-				"remote_ip_prefix": nil, "remote_group_id": nil,
-			},
-		})
-	}
 }
 
 // name is what people see of a resource, with the cluster's name before it.

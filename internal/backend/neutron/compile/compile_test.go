@@ -38,6 +38,7 @@ func stateOf(change func(*intent.Objects)) *intent.State {
 }
 
 var worlds = map[string]func(*intent.Objects){
+	"policies": policies,
 	"pods": func(o *intent.Objects) {
 		o.Ports = []intent.Port{
 			intenttest.Port("shop", "web", "default", "n1", "10.244.1.2", "fd00:10:244:1::2"), intenttest.Port("shop", "lost", "gone", "n1", "10.244.1.3"),
@@ -87,6 +88,63 @@ var worlds = map[string]func(*intent.Objects){
 		}
 		o.Ports = []intent.Port{intenttest.Port("red", "web", "red", "n1", "10.10.0.2")}
 	},
+}
+
+// policies isolates the pods web and db: web takes TCP from the pods app and from outside but for a
+// prefix, and sends to its node alone; db takes what web sends to a named port. The pod ping has a
+// SecurityGroup, denied a policy that Neutron cannot say, and of unknown no policies are known.
+func policies(o *intent.Objects) {
+	ref := func(name string) intent.PolicyRef {
+		return intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: "shop", Name: name}
+	}
+	rule := func(policy string, d intent.Direction, suffix string) intent.Rule {
+		return intent.Rule{
+			ID: "NetworkPolicy/shop/" + policy + "/" + suffix, Policy: ref(policy), Number: 1, Direction: d,
+			Tier: intent.NetworkPolicyTier, Action: intent.Allow,
+		}
+	}
+	web, db := rule("web", intent.Ingress, "ingress/1"), rule("db", intent.Ingress, "ingress/1/6-5432")
+	web.Groups, web.Ports = []string{"app"}, []intent.PortRange{{Protocol: 6, First: 80, Last: 80}, {Protocol: 6, First: 0, Last: 0xffff}}
+	web.Blocks = []netip.Prefix{prefix("192.0.2.0/25"), prefix("192.0.2.192/26")}
+	db.Groups, db.Ports = []string{"web"}, []intent.PortRange{{Protocol: 6, First: 5432, Last: 5432}}
+	group := intent.Rule{
+		ID: "SecurityGroup/shop/ping/egress/1", Policy: intent.PolicyRef{Kind: intent.SecurityGroup, Namespace: "shop", Name: "ping"}, Number: 1,
+		Direction: intent.Egress, Tier: intent.SecurityGroupTier, Action: intent.Allow, AnyPeer: true,
+		Ports: []intent.PortRange{{Protocol: 1, First: 8, Last: 0, ICMP: true}, {Protocol: 58, First: 128, Last: intent.AnyICMPCode, ICMP: true}, {Protocol: 47}},
+	}
+	lab := rule("lab", intent.Ingress, "ingress/1")
+	lab.Groups = []string{"app"}
+	deny := intent.Rule{
+		ID: "ClusterNetworkPolicy//admin/egress/1", Policy: intent.PolicyRef{Kind: intent.ClusterNetworkPolicy, Name: "admin"}, Number: 1,
+		Direction: intent.Egress, Tier: intent.AdminTier, Action: intent.Deny, Groups: []string{"app"},
+	}
+	o.Local.PolicyMode = intent.EnforcedPolicies
+	o.Rules = []intent.Rule{web, db, group, lab, deny}
+	o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2})
+	o.Networks = append(o.Networks, intent.Network{Name: "red", Router: "red", Subnets: intenttest.Subnets("10.10.0.0/24")})
+	add := func(name, network string, s intent.Subject, groups []string, addresses ...string) {
+		p := intenttest.Port("shop", name, network, "n1", addresses...)
+		p.Interface = "eth0"
+		if s.Key == "" {
+			s.Key = p.SubjectKey()
+			o.Subjects = append(o.Subjects, s)
+		}
+		o.Ports = append(o.Ports, p)
+		for _, a := range p.Addresses {
+			if len(groups) > 0 { // Routers are named like their Networks
+				o.Peers = append(o.Peers, intent.Peer{Space: network, Address: a, Groups: groups})
+			}
+		}
+	}
+	add("app", "default", intent.Subject{}, []string{"app", "unused"}, "10.244.1.2", "fd00:10:244:1::2")
+	add("web", "default", intent.Subject{Rules: []string{web.ID}, IngressIsolation: []intent.PolicyRef{ref("web")},
+		EgressIsolation: []intent.PolicyRef{ref("web")}}, []string{"web"}, "10.244.1.3", "fd00:10:244:1::3")
+	add("db", "default", intent.Subject{Rules: []string{db.ID}, IngressIsolation: []intent.PolicyRef{ref("db")}}, nil, "10.244.1.4")
+	add("ping", "default", intent.Subject{Rules: []string{group.ID}, SecurityGroups: []intent.PolicyRef{group.Policy}}, nil, "10.244.1.7")
+	add("lab", "red", intent.Subject{Rules: []string{lab.ID}, IngressIsolation: []intent.PolicyRef{ref("lab")}}, []string{"app"}, "10.10.0.2")
+	add("denied", "default", intent.Subject{Rules: []string{deny.ID}}, nil, "10.244.1.5")
+	add("unknown", "default", intent.Subject{Key: "none"}, nil, "10.244.1.6")
+	o.Peers = append(o.Peers, intent.Peer{Space: "default", Address: o.Nodes[0].Addresses[0], Groups: []string{"app"}})
 }
 
 // dump is all that is wanted as text.

@@ -33,7 +33,7 @@ func (c *compiler) port(p intent.Port) {
 		Mutable: resource.Attributes{
 			"name": c.name(p.ObjectKey()), "device_id": p.UID, "device_owner": deviceOwner, "admin_state_up": true,
 			"binding:host_id": p.Node, "fixed_ips": c.fixedIPs(n, p.Node, p.Addresses), "port_security_enabled": true,
-			"security_groups": []any{openGroupRef()}, "allowed_address_pairs": pairs(r, p),
+			"security_groups": c.groups.groupsOf(p), "allowed_address_pairs": pairs(r, p),
 		},
 	}
 	c.set.Add(made)

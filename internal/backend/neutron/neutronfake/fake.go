@@ -30,7 +30,7 @@ type Neutron struct {
 	// calls counts; faults says of a call by its number how it fails.
 	calls  int
 	faults func(number int, method, path string) Fault
-	quota  int
+	quotas map[string]int
 	page   int
 }
 
@@ -47,8 +47,8 @@ const (
 
 // Start runs a Neutron until the test ends.
 func Start(t testing.TB) *Neutron {
-	n := &Neutron{all: map[string][]object{}, faults: func(int, string, string) Fault { return None }, quota: -1,
-		page: 1000}
+	n := &Neutron{all: map[string][]object{}, faults: func(int, string, string) Fault { return None },
+		quotas: map[string]int{}, page: 1000}
 	n.Server = httptest.NewServer(n)
 	t.Cleanup(n.Close)
 	return n
@@ -61,11 +61,14 @@ func (n *Neutron) Fail(faults func(number int, method, path string) Fault) {
 	n.faults = faults
 }
 
-// Quota bounds how many ports there may be; negative: it does not.
-func (n *Neutron) Quota(ports int) {
+// Quota bounds how many resources a collection may have; negative: it does not.
+func (n *Neutron) Quota(collection string, most int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.quota = ports
+	n.quotas[collection] = most
+	if most < 0 {
+		delete(n.quotas, collection)
+	}
 }
 
 // Page bounds how many resources a list has at once.
@@ -219,6 +222,9 @@ func (n *Neutron) list(r *http.Request, collection string) object {
 		if fits && len(found) == n.page {
 			links = append(links, object{"rel": "next", "href": n.URL})
 			break
+		}
+		if fits && collection == "security-groups" {
+			o = n.withItsRules(o)
 		}
 		if fits {
 			found = append(found, o)

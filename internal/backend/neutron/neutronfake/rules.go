@@ -55,7 +55,7 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 		},
 		"security-groups": {
 			class: "SecurityGroup", singular: "security_group", plural: "security_groups",
-			attributes: object{"name": ""},
+			attributes: object{"name": ""}, check: (*Neutron).checkGroup,
 		},
 		"security-group-rules": {
 			class: "SecurityGroupRule", singular: "security_group_rule", plural: "security_group_rules",
@@ -92,8 +92,12 @@ func (n *Neutron) make(c *collection, path string, given object) (object, *refus
 		}
 		o[name] = value
 	}
-	if path == "ports" && n.quota >= 0 && len(n.all[path]) >= n.quota {
-		return nil, refuse(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['port'].")
+	if quota, bounded := n.quotas[path]; bounded && len(n.all[path]) >= quota {
+		return nil, refuse(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['%s'].", c.singular)
+	}
+	const rules = "security-group-rules"
+	if quota, bounded := n.quotas[rules]; bounded && path == "security-groups" && len(n.all[rules])+2 > quota {
+		return nil, refuse(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['security_group_rule'].")
 	}
 	n.numbers++
 	o["id"], o["created_at"] = fmt.Sprintf("%s-%06d", c.singular, n.numbers), fmt.Sprintf("2026-01-01T%09d", n.numbers)
@@ -103,6 +107,10 @@ func (n *Neutron) make(c *collection, path string, given object) (object, *refus
 		}
 	}
 	n.all[path] = append(n.all[path], o)
+	if path == "security-groups" {
+		n.giveRules(o)
+		return n.withItsRules(o), nil
+	}
 	return o, nil
 }
 
@@ -155,7 +163,12 @@ func (n *Neutron) checkPort(o object) *refused {
 	if n.find("networks", o["network_id"]) == nil {
 		return refuse(http.StatusNotFound, "NetworkNotFound", "Network %v could not be found.", o["network_id"])
 	}
-	for _, g := range list(o["security_groups"]) {
+	groups := list(o["security_groups"])
+	if len(groups) > 0 && o["port_security_enabled"] == false {
+		return refuse(http.StatusBadRequest, "PortSecurityAndIPRequiredForSecurityGroups",
+			"Port security must be enabled and port must have an IP address in order to use security groups.")
+	}
+	for _, g := range groups {
 		if n.find("security-groups", g) == nil {
 			return refuse(http.StatusNotFound, "SecurityGroupNotFound", "Security group %v does not exist", g)
 		}
@@ -198,25 +211,6 @@ func (n *Neutron) checkAddress(o, ip object) *refused {
 					subnet["id"])
 			}
 		}
-	}
-	return nil
-}
-
-func (n *Neutron) checkRule(o object) *refused {
-	if n.find("security-groups", o["security_group_id"]) == nil {
-		return refuse(http.StatusNotFound, "SecurityGroupNotFound", "Security group %v does not exist",
-			o["security_group_id"])
-	}
-	same := func(a, b object) bool {
-		for name := range collections["security-group-rules"].attributes {
-			if fmt.Sprint(a[name]) != fmt.Sprint(b[name]) {
-				return false
-			}
-		}
-		return true
-	}
-	if slices.ContainsFunc(n.all["security-group-rules"], func(other object) bool { return same(o, other) }) {
-		return refuse(http.StatusConflict, "SecurityGroupRuleExists", "Security group rule already exists. Rule id is known.")
 	}
 	return nil
 }
@@ -337,7 +331,9 @@ func (n *Neutron) removed(path string, o object) {
 		"networks": {"subnets": "network_id"}, "security-groups": {"security-group-rules": "security_group_id"},
 	}[path]
 	for other, attribute := range maps.All(with) {
-		n.all[other] = slices.DeleteFunc(n.all[other], func(p object) bool { return p[attribute] == o["id"] })
+		n.all[other] = slices.DeleteFunc(n.all[other], func(p object) bool {
+			return p[attribute] == o["id"] || path == "security-groups" && p["remote_group_id"] == o["id"]
+		})
 	}
 }
 

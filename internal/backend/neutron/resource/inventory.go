@@ -65,6 +65,17 @@ func (i *Inventory) Remove(r Ref, id string) {
 	}
 }
 
+// RemoveRules forgets the rules of a security group, which go with it, and those that have it as
+// their peer.
+func (i *Inventory) RemoveRules(group string) {
+	for r, a := range i.resources {
+		if r.Kind == SecurityGroupRule &&
+			(a.Attributes["security_group_id"] == group || a.Attributes["remote_group_id"] == group) {
+			delete(i.resources, r)
+		}
+	}
+}
+
 // IDs are those of all resources.
 func (i *Inventory) IDs() map[Ref]string {
 	ids := make(map[Ref]string, len(i.resources))

@@ -2,6 +2,8 @@
 
 package resource
 
+import "strings"
+
 // Operation is what a Call does.
 type Operation int
 
@@ -37,6 +39,9 @@ type planner struct {
 // Plan returns the calls that make what there is what is wanted, in an order in which each can
 // succeed: first what is in the way is deleted, from what refers to others to what others refer to,
 // then the rest is changed and made, in the order of the kinds.
+//
+// Security groups that are wanted no longer go last, since ports leave them by a change; and their
+// rules when the new ones are there, so that what both allow is not interrupted.
 func Plan(want *Set, have *Inventory) []Call {
 	p := &planner{want, have, map[Ref]bool{}}
 	for _, k := range Kinds() {
@@ -54,8 +59,34 @@ func Plan(want *Set, have *Inventory) []Call {
 		for _, r := range want.All(k) {
 			calls = p.bring(calls, r)
 		}
+		if k == SecurityGroupRule {
+			calls = p.unwanted(calls, k)
+		}
+	}
+	return p.unwanted(calls, SecurityGroup)
+}
+
+// unwanted adds calls that delete what is there of a kind and wanted no longer. Rules go with their
+// group.
+func (p *planner) unwanted(calls []Call, k Kind) []Call {
+	leaving := map[any]bool{}
+	for _, r := range sortedRefs(p.have.resources, SecurityGroup) {
+		if a, _ := p.have.Get(r); !p.wanted(r) {
+			leaving[a.ID] = true
+		}
+	}
+	for _, r := range sortedRefs(p.have.resources, k) {
+		a, _ := p.have.Get(r)
+		if !p.wanted(r) && !foreign(r) && !leaving[a.Attributes["security_group_id"]] {
+			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
+		}
 	}
 	return calls
+}
+
+func (p *planner) wanted(r Ref) bool {
+	_, ok := p.want.Get(r)
+	return ok
 }
 
 // remove adds calls for what is there of a kind and wanted no longer, or not as it is.
@@ -72,7 +103,7 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 			} else if !still && len(list(a.Attributes["routes"])) > 0 {
 				calls = append(calls, Call{Update, r, "", a.ID, Attributes{"routes": []any{}}})
 			}
-		case !still || p.replaced[r]:
+		case p.replaced[r], !still && k != SecurityGroup && (k != SecurityGroupRule || foreign(r)):
 			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID,
 				Attributes: a.Attributes})
 		}
@@ -84,6 +115,15 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 	}
 	return calls
 }
+
+// foreignKey begins keys of rules that are in the cluster's groups and not the cluster's.
+const foreignKey = "Foreign/"
+
+// ForeignRule is a rule in one of the cluster's groups that the cluster has not made: one of those
+// that Neutron gives a new group, or one that was added by hand. It is never wanted.
+func ForeignRule(id string) Ref { return Ref{SecurityGroupRule, foreignKey + id} }
+
+func foreign(r Ref) bool { return strings.HasPrefix(r.Key, foreignKey) }
 
 // keep are the routes that are there and stay.
 func (p *planner) keep(wanted Resource, a Actual) (left []any, fewer bool) {

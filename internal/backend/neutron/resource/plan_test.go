@@ -17,6 +17,8 @@ var (
 	routes  = Ref{Routes, "r"}
 	link    = Ref{Interface, "sub"}
 	port    = Ref{Port, "p"}
+	group   = Ref{SecurityGroup, "web"}
+	rule    = Ref{SecurityGroupRule, "web tcp 80"}
 )
 
 // wanted is a network with a subnet on a router that has a route, and a port.
@@ -43,6 +45,28 @@ func wanted(change ...func(map[Ref]Resource)) *Set {
 		s.Add(resource)
 	}
 	return s
+}
+
+// guarded has the port in a security group with rules.
+func guarded(rules ...Ref) func(map[Ref]Resource) {
+	return func(all map[Ref]Resource) {
+		all[group] = Resource{Mutable: Attributes{"name": "web"}}
+		for _, r := range rules {
+			all[r] = Resource{Fixed: Attributes{"security_group_id": group}}
+		}
+		all[port].Mutable["security_groups"] = []any{group}
+	}
+}
+
+// isGuarded is what guarded has made.
+func isGuarded(rules ...Ref) func(*Inventory) {
+	return func(i *Inventory) {
+		i.Put(group, Actual{"id-web", Attributes{"name": "web"}})
+		for _, r := range rules {
+			i.Put(r, Actual{"id-" + r.Key, Attributes{"security_group_id": "id-web"}})
+		}
+		with(port, "security_groups", []any{"id-web"})(i)
+	}
 }
 
 func without(refs ...Ref) func(map[Ref]Resource) {
@@ -114,6 +138,17 @@ func TestPlan(t *testing.T) {
 		{"a second network", wanted(), there(func(i *Inventory) {
 			i.Put(network, Actual{"id-later", Attributes{"created_at": "2026"}})
 		}), []string{"delete network net"}},
+		{"a policy", wanted(guarded(rule)), there(),
+			[]string{"create security group web", "create security group rule web tcp 80", "update port p security_groups"}},
+		{"a policy no longer", wanted(), there(isGuarded(rule)), []string{"update port p security_groups", "delete security group web"}},
+		{"a policy with another rule", wanted(guarded(Ref{SecurityGroupRule, "web tcp 81"})), there(isGuarded(rule)),
+			[]string{"create security group rule web tcp 81", "delete security group rule web tcp 80"}},
+		{"a rule by hand", wanted(guarded(rule)), there(isGuarded(rule, ForeignRule("x"))),
+			[]string{"delete security group rule Foreign/x"}},
+		{"a group that was made anew", wanted(guarded(rule)), there(isGuarded(rule), with(rule, "security_group_id", "other")),
+			[]string{"delete security group rule web tcp 80", "create security group rule web tcp 80"}},
+		{"a port and its policy go", wanted(without(port)), there(isGuarded(rule)),
+			[]string{"delete port p", "delete security group web"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string

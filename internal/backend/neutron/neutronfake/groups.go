@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package neutronfake
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+func (n *Neutron) checkGroup(o object) *refused {
+	if name, _ := o["name"].(string); strings.EqualFold(name, "default") {
+		return refuse(http.StatusConflict, "SecurityGroupDefaultAlreadyExists", "Default security group already exists.")
+	}
+	return nil
+}
+
+// giveRules gives a new security group the rules that let everything out.
+func (n *Neutron) giveRules(group object) {
+	for _, family := range []string{"IPv4", "IPv6"} {
+		r := clone(collections["security-group-rules"].attributes)
+		maps.Copy(r, object{
+			"security_group_id": group["id"], "direction": "egress", "ethertype": family,
+			"project_id": group["project_id"], "description": nil,
+		})
+		n.numbers++
+		r["id"] = fmt.Sprintf("security_group_rule-%06d", n.numbers)
+		n.all["security-group-rules"] = append(n.all["security-group-rules"], r)
+	}
+}
+
+// withItsRules is a security group as answers have it.
+func (n *Neutron) withItsRules(group object) object {
+	rules := []any{}
+	for _, r := range n.all["security-group-rules"] {
+		if r["security_group_id"] == group["id"] {
+			rules = append(rules, r)
+		}
+	}
+	answer := clone(group)
+	answer["security_group_rules"] = rules
+	return answer
+}
+
+// checkRule wants what fits together, and no second rule that says the same.
+func (n *Neutron) checkRule(o object) *refused {
+	for _, name := range []string{"security_group_id", "remote_group_id"} {
+		if (o[name] != nil || name == "security_group_id") && n.find("security-groups", o[name]) == nil {
+			return refuse(http.StatusNotFound, "SecurityGroupNotFound", "Security group %v does not exist", o[name])
+		}
+	}
+	if o["remote_group_id"] != nil && o["remote_ip_prefix"] != nil {
+		return refuse(http.StatusBadRequest, "SecurityGroupMultipleRemoteEntites",
+			"Only remote_ip_prefix or remote_group_id or remote_address_group_id may be provided.")
+	}
+	if text, ok := o["remote_ip_prefix"].(string); ok {
+		b, err := netip.ParsePrefix(text)
+		if err != nil || b.Addr().Is4() != (o["ethertype"] == "IPv4") {
+			return refuse(http.StatusBadRequest, "SecurityGroupRuleParameterConflict",
+				"Conflicting value ethertype %v for CIDR %s", o["ethertype"], text)
+		}
+	}
+	if err := checkPorts(o); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(n.all["security-group-rules"], func(other object) bool { return sameRule(o, other) }); i >= 0 {
+		return refuse(http.StatusConflict, "SecurityGroupRuleExists", "Security group rule already exists. Rule id is %v.",
+			n.all["security-group-rules"][i]["id"])
+	}
+	return nil
+}
+
+// sameRule reports whether two rules say the same: all addresses of a family are no prefix.
+func sameRule(a, b object) bool {
+	value := func(o object, name string) string {
+		if text, _ := o[name].(string); text == "0.0.0.0/0" || text == "::/0" {
+			return fmt.Sprint(nil)
+		}
+		return fmt.Sprint(o[name])
+	}
+	for name := range collections["security-group-rules"].attributes {
+		if value(a, name) != value(b, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkPorts wants ports of protocols that have some, and types before codes of ICMP.
+func checkPorts(o object) *refused {
+	protocol, _ := o["protocol"].(string)
+	first, bounded := number(o["port_range_min"])
+	last, ended := number(o["port_range_max"])
+	if protocol == "ipv6-icmp" && o["ethertype"] == "IPv4" {
+		return refuse(http.StatusBadRequest, "SecurityGroupEthertypeConflictWithProtocol",
+			"Invalid ethertype IPv4 for protocol ipv6-icmp.")
+	}
+	if !bounded && !ended {
+		return nil
+	}
+	switch protocol {
+	case "":
+		return refuse(http.StatusBadRequest, "SecurityGroupProtocolRequiredWithPorts",
+			"Must also specify protocol if port range is given.")
+	case "icmp", "ipv6-icmp":
+		if !bounded {
+			return refuse(http.StatusBadRequest, "SecurityGroupMissingIcmpType", "ICMP code (port-range-max) %d is provided but ICMP "+
+				"type (port-range-min) is missing.", last)
+		}
+		return nil
+	case "tcp", "udp", "sctp":
+	default:
+		return refuse(http.StatusBadRequest, "SecurityGroupInvalidProtocolForPort", "Invalid protocol %s for port range", protocol)
+	}
+	switch {
+	case bounded && first == 0 || ended && last == 0:
+		return refuse(http.StatusBadRequest, "SecurityGroupInvalidPortValue", "Invalid value for port 0")
+	case !bounded || !ended || first > last:
+		return refuse(http.StatusBadRequest, "SecurityGroupInvalidPortRange",
+			"For TCP/UDP protocols, port_range_min must be <= port_range_max")
+	}
+	return nil
+}
+
+// number is one as JSON has it, or as Go does.
+func number(value any) (int, bool) {
+	switch v := value.(type) {
+	case float64:
+		return int(v), true
+	case int:
+		return v, true
+	}
+	return 0, false
+}
