@@ -12,7 +12,7 @@ import (
 	"coelan.io/coelan/internal/controller"
 )
 
-// neutronFlags are those of the backend neutron. It shares --cluster, --snat and
+// neutronFlags are those of the backend neutron. It shares --cluster, --policy-mode, --snat and
 // --snat-exclude-cidrs with the backend ovn.
 type neutronFlags struct{ access cloud.Access }
 
@@ -38,11 +38,11 @@ func (f *neutronFlags) options(o *ovnFlags) (*controller.Neutron, error) {
 	if err := f.access.Validate(); err != nil {
 		return nil, fmt.Errorf("--backend neutron: %w", err)
 	}
-	if o.policyMode != "off" {
-		return nil, errors.New("--policy-mode: with the backend neutron no policies are enforced: set off")
+	if o.auditDenied {
+		return nil, errors.New("--audit-denied: Neutron does not log what is denied: leave it out")
 	}
 	n := &controller.Neutron{Cloud: f.access}
 	var err error
-	n.Cluster, n.SNAT, err = o.shared()
+	n.Cluster, n.SNAT, n.PolicyMode, err = o.shared()
 	return n, err
 }

@@ -39,7 +39,7 @@ func (f *ovnFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.snat, "snat", true, "with the backend ovn: the agents' snat.enabled")
 	flags.StringVar(&f.direct, "snat-exclude-cidrs", "", "with the backend ovn: the agents' snat.excludeCIDRs")
 	flags.StringVar(&f.policyMode, "policy-mode", string(intent.EnforcedPolicies),
-		"with the backend ovn: the agents' policy.mode, enforced or off")
+		"with the backends ovn and neutron: the agents' policy.mode, enforced or off")
 	flags.BoolVar(&f.auditDenied, "audit-denied", false, "with the backend ovn: the agents' policy.auditDenied")
 }
 
@@ -56,7 +56,7 @@ func (f *ovnFlags) options() (*controller.OVN, error) {
 		return nil, fmt.Errorf("--backend: is %q, not ovs, ovn or neutron", f.backend)
 	}
 	o := &controller.OVN{
-		Northbound: split(f.northbound), AuditDenied: f.auditDenied, PolicyMode: intent.PolicyMode(f.policyMode),
+		Northbound: split(f.northbound), AuditDenied: f.auditDenied,
 	}
 	if len(o.Northbound) == 0 {
 		return nil, errors.New("--northbound: the backend ovn needs the servers of OVN's northbound database")
@@ -75,12 +75,8 @@ func (f *ovnFlags) options() (*controller.OVN, error) {
 		}
 		o.TLS = &northbound.TLSFiles{Certificate: f.certificate, PrivateKey: f.privateKey, Authority: f.authority}
 	}
-	if o.PolicyMode != intent.EnforcedPolicies && o.PolicyMode != intent.UnenforcedPolicies {
-		return nil, fmt.Errorf("--policy-mode: is %q, not %s or %s", f.policyMode, intent.EnforcedPolicies,
-			intent.UnenforcedPolicies)
-	}
 	var err error
-	if o.Cluster, o.SNAT, err = f.shared(); err != nil {
+	if o.Cluster, o.SNAT, o.PolicyMode, err = f.shared(); err != nil {
 		return nil, err
 	}
 	if o.ServiceCIDRs, err = controller.ParsePrefixes(f.serviceCIDRs); err != nil {
@@ -90,15 +86,20 @@ func (f *ovnFlags) options() (*controller.OVN, error) {
 }
 
 // shared are the settings that the backends ovn and neutron have.
-func (f *ovnFlags) shared() (cluster names.Cluster, snat intent.SNAT, err error) {
+func (f *ovnFlags) shared() (cluster names.Cluster, snat intent.SNAT, mode intent.PolicyMode, err error) {
 	if cluster, err = names.ParseCluster(f.cluster); err != nil {
-		return "", snat, fmt.Errorf("--cluster: %w", err)
+		return "", snat, "", fmt.Errorf("--cluster: %w", err)
 	}
 	snat.Enabled = f.snat
 	if snat.Direct, err = controller.ParsePrefixes(f.direct); err != nil {
-		return "", snat, fmt.Errorf("--snat-exclude-cidrs: %w", err)
+		return "", snat, "", fmt.Errorf("--snat-exclude-cidrs: %w", err)
 	}
-	return cluster, snat, nil
+	mode = intent.PolicyMode(f.policyMode)
+	if mode != intent.EnforcedPolicies && mode != intent.UnenforcedPolicies {
+		return "", snat, "", fmt.Errorf("--policy-mode: is %q, not %s or %s", f.policyMode, intent.EnforcedPolicies,
+			intent.UnenforcedPolicies)
+	}
+	return cluster, snat, mode, nil
 }
 
 func split(text string) (list []string) {

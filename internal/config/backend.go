@@ -57,8 +57,8 @@ func (c Config) validateBackend() error {
 		errs = append(errs, errors.New("services.mode: is kube-proxy, but OVN leads answers between pods past the nodes' "+
 			"kernels, which would have to translate them: set native"))
 	}
-	if b.Type == NeutronBackend && c.Policy.Mode != PoliciesOff {
-		errs = append(errs, errors.New("policy.mode: with the backend neutron no policies are enforced: set off"))
+	if b.Type == NeutronBackend && c.Policy.AuditDenied {
+		errs = append(errs, errors.New("policy.auditDenied: Neutron does not log what is denied: set false"))
 	}
 	if len(c.Uplinks) > 0 {
 		errs = append(errs, errors.New("uplinks: OVN has bridges of physical networks alone: make the bridge, with the "+

@@ -102,7 +102,7 @@ func TestWrongSettings(t *testing.T) {
 		{"repeated field", "mtu: 1400\nmtu: 1500", `"mtu" already set`},
 		{"wrong type", "mtu: large", "mtu"},
 		{"backend", "backend: {type: contrail}", `backend.type: is "contrail", not ovs, ovn or neutron`},
-		{"Neutron with policies", "backend: {type: neutron}", "policy.mode: with the backend neutron no policies are enforced"},
+		{"Neutron with logs of denied packets", "backend: {type: neutron}\npolicy: {auditDenied: true}", "policy.auditDenied: Neutron does not log"},
 		{"Neutron without tunnels", "backend: {type: neutron}\npolicy: {mode: off}\nencapsulation: noEncap", "encapsulation: is noEncap, but OVN"},
 		{"unknown field of the backend", "backend: {type: ovn, northbound: 'tcp:192.0.2.1:6641'}", `unknown field "backend.northbound"`},
 		{"OVN's settings without it", "backend: {southbound: 'tcp:192.0.2.1:6642'}", "backend: cluster and southbound are OVN's"},

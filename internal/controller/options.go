@@ -76,12 +76,14 @@ type Options struct {
 	Neutron *Neutron
 }
 
-// Neutron are the settings of the backend neutron. Policies are not enforced with it.
+// Neutron are the settings of the backend neutron.
 type Neutron struct {
 	Cloud cloud.Access
 	// Cluster tells this cluster's resources from those of other clusters.
 	Cluster names.Cluster
-	SNAT    intent.SNAT // the agents'
+	// SNAT and PolicyMode have to be those of the agents.
+	SNAT       intent.SNAT
+	PolicyMode intent.PolicyMode
 }
 
 // OVN are the settings of the backend ovn. But for the first ones they have to be those of the

@@ -19,7 +19,6 @@ import (
 	"coelan.io/coelan/internal/controller/policies"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
-	"coelan.io/coelan/internal/intent"
 )
 
 // setup adds to a manager all that the controller decides and serves.
@@ -50,7 +49,7 @@ func setup(
 		}
 	}
 	if o.Neutron != nil {
-		if err := setupNeutron(m, a, o, distribution, monitor); err != nil {
+		if err := setupNeutron(m, a, o, distribution, p, monitor); err != nil {
 			return nil, fmt.Errorf("backend neutron: %w", err)
 		}
 	}
@@ -101,12 +100,14 @@ func setupOVN(
 
 // setupNeutron adds what has OpenStack's Neutron be as the cluster's intent says.
 func setupNeutron(
-	m manager.Manager, a *reconcile.Access, o Options, distribution *policies.Distribution, monitor *heartbeat.Monitor,
+	m manager.Manager, a *reconcile.Access, o Options, distribution *policies.Distribution, feed *policies.Feed,
+	monitor *heartbeat.Monitor,
 ) error {
 	source := clusterintent.New(clusterintent.Options{
 		Log: o.Log, Informers: m.GetCache(), Monitor: monitor,
+		Policies: distribution.Engine, PoliciesKnown: feed.Known(),
 		Settings: clusterintent.Settings{
-			Mapping: o.Mapping, ExternalIPs: o.ExternalIPs, SNAT: o.Neutron.SNAT, PolicyMode: intent.UnenforcedPolicies,
+			Mapping: o.Mapping, ExternalIPs: o.ExternalIPs, SNAT: o.Neutron.SNAT, PolicyMode: o.Neutron.PolicyMode,
 			NodeAddress: names.ManagementAddress,
 		},
 	})

@@ -72,7 +72,12 @@ func labSlice(service string, f lab.Family, protocol corev1.Protocol, port int32
 // becomes waits until check finds nothing wrong.
 func becomes(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	becomesWithin(t, 15*time.Second, what, check)
+}
+
+func becomesWithin(t *testing.T, bound time.Duration, what string, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	for {
 		err := check(ctx)

@@ -69,7 +69,7 @@ func (b *rulebook) publish(t *testing.T) {
 		}
 		views[n.Name] = v
 	}
-	if err := b.w.Policies.Publish(within(t, 15*time.Second), views); err != nil {
+	if err := b.w.PublishPolicies(within(t, 15*time.Second), views); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -79,14 +79,15 @@ var denyAll = intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: "lab", Nam
 
 // isolate has a policy isolate the pod in a direction, and allow by these rules only.
 func (b *rulebook) isolate(p *lab.Pod, d intent.Direction, rules ...intent.Rule) {
-	s := intent.Subject{Key: intent.PodSubject(p.UID)}
+	s, direction := intent.Subject{Key: intent.PodSubject(p.UID)}, "ingress"
 	if d == intent.Ingress {
 		s.IngressIsolation = []intent.PolicyRef{denyAll}
 	} else {
-		s.EgressIsolation = []intent.PolicyRef{denyAll}
+		s.EgressIsolation, direction = []intent.PolicyRef{denyAll}, "egress"
 	}
 	for i, r := range rules {
-		r.ID, r.Policy, r.Number, r.Direction = fmt.Sprintf("%s/%d/%d", denyAll, d, i+1), denyAll, i+1, d
+		r.ID = fmt.Sprintf("%s/%s/%s/%s/%d", denyAll.Kind, denyAll.Namespace, denyAll.Name, direction, i+1)
+		r.Policy, r.Number, r.Direction = denyAll, i+1, d
 		r.Tier, r.Action = intent.NetworkPolicyTier, intent.Allow
 		b.rules[r.ID] = r
 		s.Rules = append(s.Rules, r.ID)

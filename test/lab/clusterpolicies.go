@@ -46,6 +46,16 @@ func union(views map[string]PolicyView) (all PolicyView) {
 	return all
 }
 
+// policyMode is that of a controller's half of a backend. Policies are known, if they are enforced.
+func (l *Lab) policyMode() (mode intent.PolicyMode, known chan struct{}) {
+	known = make(chan struct{})
+	if !l.options.Policies {
+		return intent.UnenforcedPolicies, known
+	}
+	close(known)
+	return intent.EnforcedPolicies, known
+}
+
 // clusterPolicies are what OVN's controller has to know. It has one subscriber at a time.
 type clusterPolicies struct {
 	mu         sync.Mutex

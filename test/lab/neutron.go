@@ -110,10 +110,11 @@ func (n *Neutron) StartController() error {
 // parts are what works until its context ends.
 func (n *Neutron) parts(objects cache.Cache, writer client.Client) []func(context.Context) error {
 	log, monitor := slog.New(slog.DiscardHandler), heartbeat.New(heartbeat.Bound)
+	mode, known := n.lab.policyMode()
 	source := clusterintent.New(clusterintent.Options{
-		Log: log, Informers: objects, Monitor: monitor,
+		Log: log, Informers: objects, Monitor: monitor, Policies: &n.lab.OVN.policies, PoliciesKnown: known,
 		Settings: clusterintent.Settings{
-			Mapping: config.MapFlat, SNAT: intent.SNAT{Enabled: true}, PolicyMode: intent.UnenforcedPolicies,
+			Mapping: config.MapFlat, SNAT: intent.SNAT{Enabled: true}, PolicyMode: mode,
 			NodeAddress: names.ManagementAddress,
 		},
 	})

@@ -53,11 +53,7 @@ func (o *OVN) Resume() error {
 		return fmt.Errorf("objects for OVN's rows: %w", err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	mode, known := intent.UnenforcedPolicies, make(chan struct{})
-	if o.lab.options.Policies {
-		mode = intent.EnforcedPolicies
-		close(known)
-	}
+	mode, known := o.lab.policyMode()
 	source := clusterintent.New(clusterintent.Options{
 		Log: log, Informers: objects, Monitor: heartbeat.New(heartbeat.Bound),
 		Policies: &o.policies, PoliciesKnown: known,
