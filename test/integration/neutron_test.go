@@ -121,7 +121,8 @@ func neutronCall(t *testing.T, w *world, method, path, body string) (answer map[
 // neutronOne is the one resource that a list has.
 func neutronOne(t *testing.T, w *world, collection, query string) map[string]any {
 	t.Helper()
-	list, _ := neutronCall(t, w, "GET", collection+"?"+query, "")[collection].([]any)
+	plural := strings.ReplaceAll(collection, "-", "_")
+	list, _ := neutronCall(t, w, "GET", collection+"?"+query, "")[plural].([]any)
 	if len(list) != 1 {
 		t.Fatalf("%s?%s: %v", collection, query, list)
 	}
