@@ -7,12 +7,14 @@ package integration
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"coelan.io/coelan/internal/backend/neutron/neutronfake"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
@@ -150,8 +152,14 @@ func neutronRulesByHand(t *testing.T, w *world, _ *rulebook) {
 	for _, r := range group["security_group_rules"].([]any) {
 		neutronCall(t, w, "DELETE", "security-group-rules/"+r.(map[string]any)["id"].(string), "")
 	}
-	neutronCall(t, w, "POST", "security-group-rules", fmt.Sprintf(`{"security_group_rule": {"project_id": %q, "security_group_id": %q,
-		"direction": "ingress", "ethertype": "IPv4"}}`, group["project_id"], group["id"]))
+	body := fmt.Sprintf(`{"security_group_rule": {"project_id": %q, "security_group_id": %q, "direction": "ingress",
+		"ethertype": "IPv4"}}`, group["project_id"], group["id"])
+	poll(t.Context(), t, func() bool {
+		status, _, err := neutronfake.Call(t.Context(), "POST", w.Neutron.Endpoint+"v2.0/security-group-rules", body)
+		must(t, err)
+		// A call that met a lock of SQLite may have had its effect.
+		return status == http.StatusCreated || status == http.StatusConflict
+	}, func() { t.Error("no rule is added") })
 	comesTo(t, "open by hand", reaches(w.a, serverOf(w.c, lab.IPv4, 8081)))
 	w.Neutron.StopController()
 	must(t, w.Neutron.StartController())
