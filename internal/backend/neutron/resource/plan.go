@@ -67,21 +67,30 @@ func Plan(want *Set, have *Inventory) []Call {
 }
 
 // unwanted adds calls that delete what is there of a kind and wanted no longer. Rules go with their
-// group.
+// group, so groups with rules go before those that are only peers in rules: Neutron on SQLite does
+// not delete a group that a rule refers to.
 func (p *planner) unwanted(calls []Call, k Kind) []Call {
-	leaving := map[any]bool{}
+	leaving, ruled := map[any]bool{}, map[any]bool{}
+	for r, a := range p.have.resources {
+		if r.Kind == SecurityGroupRule {
+			ruled[a.Attributes["security_group_id"]] = true
+		}
+	}
 	for _, r := range sortedRefs(p.have.resources, SecurityGroup) {
 		if a, _ := p.have.Get(r); !p.wanted(r) {
 			leaving[a.ID] = true
 		}
 	}
+	var peers []Call
 	for _, r := range sortedRefs(p.have.resources, k) {
 		a, _ := p.have.Get(r)
-		if !p.wanted(r) && !foreign(r) && !leaving[a.Attributes["security_group_id"]] {
+		if !p.wanted(r) && k == SecurityGroup && !ruled[a.ID] {
+			peers = append(peers, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
+		} else if !p.wanted(r) && !foreign(r) && (k == SecurityGroup || !leaving[a.Attributes["security_group_id"]]) {
 			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
 		}
 	}
-	return calls
+	return append(calls, peers...)
 }
 
 func (p *planner) wanted(r Ref) bool {

@@ -147,6 +147,9 @@ func TestPlan(t *testing.T) {
 			[]string{"delete security group rule Foreign/x"}},
 		{"a group that was made anew", wanted(guarded(rule)), there(isGuarded(rule), with(rule, "security_group_id", "other")),
 			[]string{"delete security group rule web tcp 80", "create security group rule web tcp 80"}},
+		{"a policy and its peers go", wanted(), there(isGuarded(rule), func(i *Inventory) {
+			i.Put(Ref{SecurityGroup, "peers"}, Actual{"id-peers", Attributes{}})
+		}), []string{"update port p security_groups", "delete security group web", "delete security group peers"}},
 		{"a port and its policy go", wanted(without(port)), there(isGuarded(rule)),
 			[]string{"delete port p", "delete security group web"}},
 	} {
