@@ -103,7 +103,9 @@ func (f *firewall) fits(r intent.Rule, space string) bool {
 // all reports whether a rule fits everything.
 func (f *firewall) all(r intent.Rule) bool {
 	every := r.AnyPeer || !slices.ContainsFunc(f.families, func(fam family) bool {
-		return !slices.ContainsFunc(r.Blocks, func(b netip.Prefix) bool { return b.Bits() == 0 && familyOf(b.Addr()) == fam })
+		return !slices.ContainsFunc(r.Blocks, func(b netip.Prefix) bool {
+			return b.Bits() == 0 && familyOf(b.Addr()) == fam
+		})
 	})
 	return every && len(r.Ports) == 0
 }

@@ -13,7 +13,8 @@ import (
 
 func (n *Neutron) checkGroup(o object) *refused {
 	if name, _ := o["name"].(string); strings.EqualFold(name, "default") {
-		return refuse(http.StatusConflict, "SecurityGroupDefaultAlreadyExists", "Default security group already exists.")
+		return refuse(http.StatusConflict, "SecurityGroupDefaultAlreadyExists",
+			"Default security group already exists.")
 	}
 	return nil
 }
@@ -66,7 +67,8 @@ func (n *Neutron) checkRule(o object) *refused {
 	if err := checkPorts(o); err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(n.all["security-group-rules"], func(other object) bool { return sameRule(o, other) }); i >= 0 {
+	i := slices.IndexFunc(n.all["security-group-rules"], func(other object) bool { return sameRule(o, other) })
+	if i >= 0 {
 		return refuse(http.StatusConflict, "SecurityGroupRuleExists", "Security group rule already exists. Rule id is %v.",
 			n.all["security-group-rules"][i]["id"])
 	}
@@ -113,7 +115,8 @@ func checkPorts(o object) *refused {
 		return nil
 	case "tcp", "udp", "sctp":
 	default:
-		return refuse(http.StatusBadRequest, "SecurityGroupInvalidProtocolForPort", "Invalid protocol %s for port range", protocol)
+		return refuse(http.StatusBadRequest, "SecurityGroupInvalidProtocolForPort",
+			"Invalid protocol %s for port range", protocol)
 	}
 	switch {
 	case bounded && first == 0 || ended && last == 0:
