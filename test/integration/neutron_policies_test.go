@@ -149,17 +149,21 @@ func neutronPeers(t *testing.T, w *world, b *rulebook) {
 func neutronRulesByHand(t *testing.T, w *world, _ *rulebook) {
 	group := neutronOne(t, w, "security-groups", "name=NetworkPolicy%20lab/web-deny")
 	before := neutronRules(t, w)
-	for _, r := range group["security_group_rules"].([]any) {
-		neutronCall(t, w, "DELETE", "security-group-rules/"+r.(map[string]any)["id"].(string), "")
+	// A call may meet a lock of SQLite, with or without its effect.
+	byHand := func(method, path, body string, done ...int) {
+		t.Helper()
+		poll(t.Context(), t, func() bool {
+			status, _, err := neutronfake.Call(t.Context(), method, w.Neutron.Endpoint+"v2.0/"+path, body)
+			must(t, err)
+			return slices.Contains(done, status)
+		}, func() { t.Errorf("%s %s has no effect", method, path) })
 	}
-	body := fmt.Sprintf(`{"security_group_rule": {"project_id": %q, "security_group_id": %q, "direction": "ingress",
-		"ethertype": "IPv4"}}`, group["project_id"], group["id"])
-	poll(t.Context(), t, func() bool {
-		status, _, err := neutronfake.Call(t.Context(), "POST", w.Neutron.Endpoint+"v2.0/security-group-rules", body)
-		must(t, err)
-		// A call that met a lock of SQLite may have had its effect.
-		return status == http.StatusCreated || status == http.StatusConflict
-	}, func() { t.Error("no rule is added") })
+	for _, r := range group["security_group_rules"].([]any) {
+		byHand("DELETE", "security-group-rules/"+r.(map[string]any)["id"].(string), "", http.StatusNoContent, http.StatusNotFound)
+	}
+	byHand("POST", "security-group-rules", fmt.Sprintf(`{"security_group_rule": {"project_id": %q,
+		"security_group_id": %q, "direction": "ingress", "ethertype": "IPv4"}}`, group["project_id"], group["id"]),
+		http.StatusCreated, http.StatusConflict)
 	comesTo(t, "open by hand", reaches(w.a, serverOf(w.c, lab.IPv4, 8081)))
 	w.Neutron.StopController()
 	must(t, w.Neutron.StartController())
