@@ -81,8 +81,7 @@ func measureDHCP(ctx context.Context) ([]Result, error) {
 	}, nil
 }
 
-// addDHCPClients adds machines and their Ports, which are plugged in at the same moment: one by one
-// they would take Open vSwitch minutes.
+// addDHCPClients adds machines and their Ports, which are plugged in by one transaction.
 func addDHCPClients(ctx context.Context, l *lab.Lab) (clients []dhcpClient, err error) {
 	guests := map[string]*lab.Guest{}
 	for i := range dhcpMachines {
