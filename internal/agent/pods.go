@@ -11,6 +11,7 @@ import (
 	"coelan.io/coelan/internal/agent/installation"
 	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/cni"
+	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/keymutex"
 	"coelan.io/coelan/internal/trigger"
 )
@@ -32,6 +33,7 @@ func (p *pods) serve(a *Agent) {
 	p.server = cni.New(cni.Options{
 		Store: a.store, Dataplane: d, Node: d, Interfaces: a.Links, Foreign: a.backend,
 		Bridge:         a.Config.Bridge,
+		OneBridge:      a.Config.Backend.Type != config.OVSBackend,
 		KeepsAddresses: !a.Config.SNAT.Enabled,
 		Recorder:       a.Events, Logger: a.Log, Observe: a.health.metrics.Request,
 		Leases:  a.wire.pods,

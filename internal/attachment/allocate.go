@@ -4,6 +4,7 @@ package attachment
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -98,9 +99,29 @@ func (s *Store) chooseOne(p Plan) (Attachment, error) {
 		return Attachment{}, err
 	}
 	a.DefaultRoutes = defaultRoutes(a, p)
+	if err := s.chooseVLAN(&a); err != nil {
+		return Attachment{}, err
+	}
 	port, err := s.nextPort()
 	a.OFPort = port
 	return a, err
+}
+
+// lastVLAN is the highest that frames can have (IEEE 802.1Q, table 9-2).
+const lastVLAN = 4094
+
+// chooseVLAN gives an attachment on a bridge of its own the lowest VLAN that is free there.
+func (s *Store) chooseVLAN(a *Attachment) error {
+	if a.Bridge == "" {
+		return nil
+	}
+	for vlan := uint16(1); vlan <= lastVLAN; vlan++ {
+		if _, taken := s.vlans[vlanPlace{a.Bridge, vlan}]; !taken {
+			a.VLAN = vlan
+			return nil
+		}
+	}
+	return fmt.Errorf("bridge %s has %d interfaces of pods, and no VLAN is left: name another bridge", a.Bridge, lastVLAN)
 }
 
 // chooseAddresses gives the attachment its addresses, and those in the node's podCIDRs if

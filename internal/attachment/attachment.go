@@ -51,6 +51,10 @@ type Spec struct {
 	NetworkID     intent.NetworkID `json:"networkID"`
 	MTU           int              `json:"mtu"`
 
+	// Bridge is the bridge that HostInterface is a port of, and from which a wire leads to the
+	// integration bridge; empty: the integration bridge itself.
+	Bridge string `json:"bridge,omitempty"`
+
 	// NetworkName is the Coelan Network; empty in a Plan, or in what an older release
 	// recorded: the default one.
 	NetworkName string `json:"networkName,omitempty"`
@@ -88,7 +92,10 @@ type Attachment struct {
 	// Gateways has one gateway for each address; an invalid one if the subnet has none.
 	Gateways []netip.Addr `json:"gateways"`
 	// OFPort is the OpenFlow port number on the integration bridge.
-	OFPort  uint32    `json:"ofPort"`
+	OFPort uint32 `json:"ofPort"`
+	// VLAN keeps the frames of the attachments of one Bridge apart: no two have the same, 1 to
+	// 4094; 0 without Bridge.
+	VLAN    uint16    `json:"vlan,omitempty"`
 	Created time.Time `json:"created"`
 
 	// DefaultRoutes are the gateways of the default routes through the interface: at most

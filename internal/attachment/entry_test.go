@@ -158,11 +158,11 @@ func TestFieldsOnDisk(t *testing.T) {
 	addr, prefix := netip.MustParseAddr("10.0.0.1"), netip.MustParsePrefix("10.0.0.3/24")
 	data, err := json.Marshal(change{Put: &Attachment{
 		Spec: Spec{
-			MadeWith: "eth0", NetworkName: "red", BlockSpace: true, Primary: true, Routes: []Route{{Destination: prefix}},
+			MadeWith: "eth0", NetworkName: "red", Bridge: "brk8s", BlockSpace: true, Primary: true, Routes: []Route{{Destination: prefix}},
 			PortName: "p.eth0", Dynamic: true, Leased: true, NAD: "a/b", DNS: &types.DNS{}, HostPorts: []HostPort{{}},
 		},
 		DefaultRoutes: []netip.Addr{addr}, NodeAddresses: []netip.Prefix{prefix}, NodeGateways: []netip.Addr{addr},
-		FixedAddresses: true, FixedMAC: true,
+		FixedAddresses: true, FixedMAC: true, VLAN: 1,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -172,9 +172,9 @@ func TestFieldsOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"addresses", "blockSpace", "containerID", "created", "defaultRoutes", "dns", "dynamic", "fixedAddresses", "fixedMAC", "gateways",
+		"addresses", "blockSpace", "bridge", "containerID", "created", "defaultRoutes", "dns", "dynamic", "fixedAddresses", "fixedMAC", "gateways",
 		"hostInterface", "hostPorts", "ifName", "leased", "mac", "madeWith", "mtu", "nad", "netns", "network", "networkID", "networkName",
-		"nodeAddresses", "nodeGateways", "ofPort", "podName", "podNamespace", "podUID", "portName", "primary", "routes",
+		"nodeAddresses", "nodeGateways", "ofPort", "podName", "podNamespace", "podUID", "portName", "primary", "routes", "vlan",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(entry.Put))); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)

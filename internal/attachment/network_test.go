@@ -496,3 +496,55 @@ func TestPortName(t *testing.T) {
 		t.Error("two interfaces have the same Port")
 	}
 }
+
+// Interfaces on a bridge beside the integration bridge have each a VLAN of their own there, also
+// those that are chosen at the same time, and one that goes leaves its VLAN to the next.
+func TestVLANsOfABridge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := openTest(t, path)
+	on := func(bridge, id string) Plan {
+		p := request(id)
+		p.Bridge = bridge
+		return p
+	}
+	list, err := s.AllocateAll(on("brk8s", "c1"), on("brk8s", "c2"), on("other", "c3"), request("c4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(want ...uint16) {
+		t.Helper()
+		var got []uint16
+		for _, a := range list {
+			got = append(got, a.VLAN)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("VLANs (-want +got):\n%s", diff)
+		}
+	}
+	check(1, 2, 1, 0)
+	if _, err := s.Release(list[0].Key); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s = openTest(t, path)
+	if list, err = s.AllocateAll(on("brk8s", "c5"), on("brk8s", "c6")); err != nil {
+		t.Fatal(err)
+	}
+	check(1, 3)
+	if a, _ := s.Get(list[1].Key); a.Bridge != "brk8s" || a.VLAN != 3 {
+		t.Errorf("stored: %+v", a)
+	}
+}
+
+// A bridge has as many interfaces as there are VLANs, and says so.
+func TestBridgeWithoutAVLANLeft(t *testing.T) {
+	s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
+	for vlan := uint16(1); vlan <= lastVLAN; vlan++ {
+		s.vlans[vlanPlace{"brk8s", vlan}] = Key{ContainerID: "x"}
+	}
+	p := request("c1")
+	p.Bridge = "brk8s"
+	if _, err := s.Allocate(p); err == nil || !strings.Contains(err.Error(), "bridge brk8s has 4094 interfaces of pods") {
+		t.Errorf("error %v", err)
+	}
+}

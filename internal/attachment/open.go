@@ -39,6 +39,7 @@ func open(path string, reserve int64) (*Store, error) {
 		addresses: map[place]Key{},
 		macs:      map[macPlace]Key{},
 		ports:     map[uint32]Key{},
+		vlans:     map[vlanPlace]Key{},
 		cursors:   cursors{Addresses: map[netip.Prefix]netip.Addr{}},
 		held:      map[place]string{},
 		leases:    map[Key]Lease{},

@@ -36,6 +36,7 @@ type Store struct {
 	addresses map[place]Key      // of both
 	macs      map[macPlace]Key
 	ports     map[uint32]Key
+	vlans     map[vlanPlace]Key
 	held      map[place]string // the Port that each is held for; see Hold
 	leases    map[Key]Lease    // on disk, or on the way there
 	leased    map[place]string // what has each, for messages
@@ -61,6 +62,12 @@ type place struct {
 type macPlace struct {
 	network string
 	mac     intent.MAC
+}
+
+// vlanPlace is a VLAN on an attachment's Bridge.
+type vlanPlace struct {
+	bridge string
+	vlan   uint16
 }
 
 // Get returns the attachment of a key.
@@ -184,6 +191,9 @@ func (s *Store) reserve(a Attachment) {
 		s.macs[macPlace{a.NetworkName, a.MAC}] = a.Key
 	}
 	s.ports[a.OFPort] = a.Key
+	if a.Bridge != "" {
+		s.vlans[vlanPlace{a.Bridge, a.VLAN}] = a.Key
+	}
 }
 
 // free undoes reserve and removes the attachment.
@@ -195,6 +205,7 @@ func (s *Store) free(a Attachment) {
 		delete(s.macs, macPlace{a.NetworkName, a.MAC})
 	}
 	delete(s.ports, a.OFPort)
+	delete(s.vlans, vlanPlace{a.Bridge, a.VLAN})
 	delete(s.byKey, a.Key)
 	delete(s.unknown, a.Key)
 }

@@ -26,9 +26,10 @@ func (s *Server) parseConfig(data []byte, strict bool) (conf netconf.Config, war
 			warnings = append(warnings, fmt.Sprintf("%s is ignored: %s", f.Key, f.Meaning))
 		}
 	}
-	if conf.Foreign == nil && conf.Bridge != "" && s.opts.Bridge != "" && conf.Bridge != s.opts.Bridge {
-		warnings = append(warnings,
-			fmt.Sprintf("bridge %s is ignored: the agent's bridge is %s", conf.Bridge, s.opts.Bridge))
+	if conf.Beside != "" && s.opts.OneBridge && strict {
+		return conf, warnings, newError(wire.CodeInvalidConfig,
+			fmt.Sprintf("ovsBridge in the network configuration has the value %q", conf.Beside),
+			fmt.Sprintf("with OVN, pods' interfaces are ports of its bridge %s: name that one, or none", s.opts.Bridge))
 	}
 	if conf.Masquerade && s.opts.KeepsAddresses && strict {
 		return conf, warnings, newError(wire.CodeInvalidConfig, "ipMasq in the network configuration has the value true",

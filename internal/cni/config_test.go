@@ -57,8 +57,7 @@ func TestConfigurationOfOdlovsCNI(t *testing.T) {
 		want                 []string
 	}{
 		{"the agent's bridge", "ovsbrk8s", odlConfig, ignored},
-		{"without a controller", "br-int", withoutController,
-			append([]string{"bridge ovsbrk8s is ignored: the agent's bridge is br-int"}, ignored[len(ignored)-3:]...)},
+		{"without a controller", "br-int", withoutController, ignored[len(ignored)-3:]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -78,7 +77,28 @@ func TestConfigurationOfOdlovsCNI(t *testing.T) {
 			if got := string(w.must(r)); !strings.Contains(got, "10.11.1.9/24") {
 				t.Errorf("result %s", got)
 			}
+			want := "" // the agent's
+			if tt.bridge != "ovsbrk8s" {
+				want = "ovsbrk8s"
+			}
+			if got := w.store.List()[0].Bridge; got != want {
+				t.Errorf("the interface is on bridge %q, want %q", got, want)
+			}
 		})
+	}
+}
+
+// With OVN a pod's interface can be on its bridge alone. DEL of what is attached works.
+func TestBridgeBesideOVN(t *testing.T) {
+	w := newWorld(t)
+	w.opts.Bridge, w.opts.OneBridge = "br-int", true
+	_, _, err := w.parseConfig([]byte(withoutController), true)
+	const want = `ovsBridge in the network configuration has the value "ovsbrk8s": with OVN, pods' interfaces are ports of its bridge br-int`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if _, _, err := w.parseConfig([]byte(withoutController), false); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -195,10 +195,11 @@ func (g *given) matches(a attachment.Attachment) error {
 	return nil
 }
 
-// applyConfig adds to the plan of the call's own interface what the configuration says of routes,
-// and what an IPAM plugin gave.
+// applyConfig adds to the plan of the call's own interface what the configuration says of its
+// bridge and of routes, and what an IPAM plugin gave.
 func (s *Server) applyConfig(i planned, c call) error {
 	i.DefaultRoute = i.DefaultRoute || c.conf.DefaultGateway
+	i.Bridge = c.conf.Beside
 	g := c.given
 	if g == nil {
 		return nil

@@ -111,9 +111,10 @@ type Options struct {
 	Changed func([]attachment.Attachment)
 	// Reserved says that a port of the node's is needed by the node itself. nil: none is.
 	Reserved func(p intent.Protocol, port uint16) bool
-	// Bridge is the integration bridge's name, for warnings about configurations that
-	// ask for another.
+	// Bridge is the integration bridge's name: configurations may ask for another.
 	Bridge string
+	// OneBridge says that pods' interfaces have to be ports of Bridge itself.
+	OneBridge bool
 	// KeepsAddresses says that the node does not masquerade pods, which configurations may ask for.
 	KeepsAddresses bool
 

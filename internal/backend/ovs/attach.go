@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"coelan.io/coelan/internal/attachment"
@@ -36,7 +35,7 @@ func (a *attacher) attach(ctx context.Context, at attachment.Attachment, revisio
 	}
 	defer unlock()
 	port := make(chan error, 1)
-	go func() { port <- a.ports.db.EnsurePorts(ctx, a.ports.bridge, podPort(at)) }()
+	go func() { port <- a.ports.make(ctx, at) }()
 	flows := a.forwards(ctx, at, revision)
 	if err := errors.Join(<-port, flows); err != nil {
 		return fmt.Errorf("attach %s: %w", at.PodRef(), err)
@@ -88,7 +87,7 @@ func (a *attacher) detach(ctx context.Context, at attachment.Attachment, revisio
 	}
 	bounded, cancel := context.WithTimeout(ctx, detachTimeout)
 	defer cancel()
-	err = a.ports.db.DelPorts(bounded, a.ports.bridge, at.HostInterface)
+	err = a.ports.delete(bounded, at)
 	if err != nil && !errors.Is(err, ovsdb.ErrNotConnected) {
 		return fmt.Errorf("detach %s: %w", at.PodRef(), err)
 	}
@@ -103,13 +102,8 @@ func (a *attacher) check(ctx context.Context, at attachment.Attachment) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(ports, func(p ovsdb.PortState) bool { return p.Name == at.HostInterface })
-	switch {
-	case i < 0:
-		return fmt.Errorf("port %s of %s is missing on bridge %s", at.HostInterface, at.PodRef(), a.ports.bridge)
-	case broken(ports[i]):
-		return fmt.Errorf("port %s of %s has OpenFlow port %d instead of %d: %s",
-			at.HostInterface, at.PodRef(), ports[i].Actual, at.OFPort, ports[i].Error)
+	if problem := a.ports.problem(at, byName(ports)); problem != nil {
+		return fmt.Errorf("port %s of %s %s", problem.port, at.PodRef(), problem.text)
 	}
 	state := a.ports.intent.State()
 	if _, ok := state.Ports().Get(at.Key.String()); !ok {

@@ -295,10 +295,11 @@ func bridgeMAC(card net.HardwareAddr, datapath intent.Datapath, shared bool) net
 }
 
 // placed are the ports of cards that are in their bridges.
-func (c *cards) placed() []placedPort {
-	var list []placedPort
+func (c *cards) placed() []ovsdb.PlacedPort {
+	var list []ovsdb.PlacedPort
 	for _, u := range c.uplinks {
-		list = append(list, placedPort{u.Bridge, ovsdb.Port{Name: c.placement(u).Port, OFPort: cardPort}})
+		port := ovsdb.Port{Name: c.placement(u).Port, OFPort: cardPort}
+		list = append(list, ovsdb.PlacedPort{Bridge: u.Bridge, Port: port})
 	}
 	return list
 }

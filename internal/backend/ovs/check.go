@@ -32,8 +32,12 @@ func (c *checker) findings(ctx context.Context) (found []agentapi.Finding, ports
 	if err != nil {
 		return nil, 0, err
 	}
+	bridges, err := c.ports.db.Bridges(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
 	m := &comparison{
-		checker: c, ports: map[string]ovsdb.PortState{}, guests: map[string]ovsdb.PortState{},
+		checker: c, own: byName(own), ports: map[string]ovsdb.PortState{}, guests: byName(guests),
 		attachments: map[string]attachment.Attachment{},
 	}
 	for _, p := range own {
@@ -41,14 +45,12 @@ func (c *checker) findings(ctx context.Context) (found []agentapi.Finding, ports
 			m.ports[p.Name] = p
 		}
 	}
-	for _, p := range guests {
-		m.guests[p.Name] = p
-	}
 	for _, at := range c.ports.attachments.List() {
-		m.attachments[at.HostInterface] = at
+		m.attachments[podPort(at).Name] = at
 	}
 	m.compareAttachments()
 	m.comparePorts()
+	m.comparePodBridges(bridges)
 	for physical := range c.uplinks.numbers {
 		if err := c.uplinks.connected(physical); err != nil {
 			m.findings.Add("network", physical, "%v", err)
@@ -65,7 +67,8 @@ func (c *checker) findings(ctx context.Context) (found []agentapi.Finding, ports
 // comparison is one run of a checker.
 type comparison struct {
 	*checker
-	ports       map[string]ovsdb.PortState
+	own         map[string]ovsdb.PortState // Coelan's ports of all bridges
+	ports       map[string]ovsdb.PortState // those of the agent's bridge
 	guests      map[string]ovsdb.PortState // interfaces of users' Ports, which Coelan does not make
 	attachments map[string]attachment.Attachment
 	findings    agentapi.Findings
@@ -75,16 +78,40 @@ type comparison struct {
 func (c *comparison) busy(name string) bool { return c.checker.ports.interfaces.Held(name) }
 
 func (c *comparison) compareAttachments() {
-	for name, at := range c.attachments {
-		switch p, ok := c.ports[name]; {
-		case c.busy(name):
+	for _, at := range c.attachments {
+		switch problem := c.checker.ports.problem(at, c.own); {
+		case c.busy(at.HostInterface):
 		case at.IsPort():
 			c.compareGuest(at)
-		case !ok:
-			c.findings.Add("port", name, "of %s is missing on bridge %s", at.PodRef(), c.config.Bridge)
-		case broken(p):
-			c.findings.Add("port", name, "of %s has OpenFlow port %d instead of %d: %s", at.PodRef(), p.Actual,
-				at.OFPort, p.Error)
+		case problem != nil:
+			c.findings.Add("port", problem.port, "of %s %s", at.PodRef(), problem.text)
+		}
+	}
+}
+
+// comparePodBridges finds what is beside pods on the bridges that their network configurations
+// name.
+func (c *comparison) comparePodBridges(bridges []ovsdb.BridgeState) {
+	known := map[string]bool{}
+	for _, at := range c.attachments {
+		for _, p := range podPorts(c.config.Bridge, at) {
+			known[p.Bridge+" "+p.Name] = true
+		}
+	}
+	for _, b := range bridges {
+		if !isPodBridge(b) {
+			continue
+		}
+		for _, name := range b.Ports {
+			_, own := c.own[name]
+			switch {
+			case name == b.Name || known[b.Name+" "+name]:
+			case own:
+				c.findings.Add("port", name, "on bridge %s belongs to no pod", b.Name)
+			default:
+				c.findings.Add("port", name, "on bridge %s is not Coelan's: unless a mirror sends to it, it gets what "+
+					"pods send, and sends to them, past policies: remove it", b.Name)
+			}
 		}
 	}
 }

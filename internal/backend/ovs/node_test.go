@@ -437,11 +437,18 @@ func (n *testNode) attached(name string, ports ...attachment.HostPort) attachmen
 // pod allocates an attachment and makes its Port intent. It returns the revision.
 func (n *testNode) pod(name string, ports ...attachment.HostPort) (attachment.Attachment, uint64) {
 	n.Helper()
+	return n.podOn("", name, ports...)
+}
+
+// podOn is pod for an interface on a bridge that its network configuration names.
+func (n *testNode) podOn(bridge, name string, ports ...attachment.HostPort) (attachment.Attachment, uint64) {
+	n.Helper()
 	address := netip.AddrFrom4([4]byte{10, 244, 1, byte(10 + len(n.store.List()))})
 	at, err := n.store.Allocate(attachment.Plan{
 		Spec: attachment.Spec{
 			Key: attachment.Key{ContainerID: "container-" + name, IfName: "eth0"}, PodNamespace: "default", PodName: name,
 			PodUID: "uid-" + name, NetworkID: intent.DefaultNetwork, MTU: 1500, Primary: true, HostPorts: ports,
+			Bridge: bridge,
 		},
 		Requested: attachment.Requested{Addresses: []netip.Addr{address}},
 		Subnets:   []intent.NetworkSubnet{{Prefix: netip.MustParsePrefix("10.244.1.0/24"), Gateway: addr("10.244.1.1")}},

@@ -353,7 +353,7 @@ func TestOtherLayoutOfConntrack(t *testing.T) {
 	n.says(v.renewConntrack(n.bound()), "bridge br-int does not exist")
 }
 
-// What is removed from a node is Coelan's: its bridge and its wires. Bridges of others stay.
+// What is removed from a node is Coelan's: its bridges and its wires. Bridges of others stay.
 func TestUninstall(t *testing.T) {
 	m := newMachine(t)
 	c := m.testConfig()
@@ -361,6 +361,7 @@ func TestUninstall(t *testing.T) {
 	n := m.start(c)
 	n.addBridge("br-office", "netdev", "eth1")
 	n.reconciled()
+	n.beside("a")
 	if ports := n.portNames("br-office"); len(ports) != 2 {
 		t.Errorf("ports %v, want the card and the wire", ports)
 	}

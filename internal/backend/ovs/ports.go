@@ -3,7 +3,6 @@
 package ovs
 
 import (
-	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/config"
@@ -48,25 +47,4 @@ func tunnelMark(l intent.Local) uint32 {
 		return 0
 	}
 	return reserved.TunnelMark
-}
-
-// placedPort is a port and the bridge that it is on.
-type placedPort struct {
-	bridge string
-	ovsdb.Port
-}
-
-// podPort is the port of an attachment.
-func podPort(at attachment.Attachment) ovsdb.Port {
-	return ovsdb.Port{
-		Name:   at.HostInterface,
-		OFPort: int(at.OFPort),
-		ExternalIDs: map[string]string{
-			idInterface: at.PodRef(),
-			idMAC:       at.MAC.String(),
-			idContainer: at.ContainerID,
-			idIfName:    at.IfName,
-			idPodUID:    at.PodUID,
-		},
-	}
 }

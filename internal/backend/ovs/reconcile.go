@@ -13,6 +13,7 @@ import (
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
+	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/conditions"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/heartbeat"
@@ -153,17 +154,17 @@ func (r *reconciler) unmet() string {
 }
 
 // others are the ports that are not those of attachments.
-func (r *reconciler) others() []placedPort {
-	var list []placedPort
+func (r *reconciler) others() []ovsdb.PlacedPort {
+	var list []ovsdb.PlacedPort
 	for _, p := range infrastructure(r.config, r.intent.State().Local()) {
-		list = append(list, placedPort{r.config.Bridge, p})
+		list = append(list, ovsdb.PlacedPort{Bridge: r.config.Bridge, Port: p})
 	}
 	for _, p := range sessionPorts(r.intent.State()) {
-		list = append(list, placedPort{sessionBridge, p})
+		list = append(list, ovsdb.PlacedPort{Bridge: sessionBridge, Port: p})
 	}
 	list = append(list, r.uplinks.cards.placed()...)
 	for _, u := range r.uplinks.ports() {
-		list = append(list, placedPort{r.config.Bridge, u.inner}, placedPort{u.bridge, u.outer})
+		list = append(list, u.placed(r.config.Bridge)...)
 	}
 	return list
 }

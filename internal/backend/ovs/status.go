@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"coelan.io/coelan/internal/agentapi"
-	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/backend/ovs/pipeline"
 	"coelan.io/coelan/internal/intent"
 )
@@ -80,13 +79,10 @@ func (p *ports) list(ctx context.Context) ([]agentapi.PortInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	states := make(map[string]ovsdb.PortState, len(have))
-	for _, port := range append(have, guests...) {
-		states[port.Name] = port
-	}
+	states := byName(append(have, guests...))
 	infos := []agentapi.PortInfo{}
 	for _, at := range p.attachments.List() {
-		st, ok := states[at.HostInterface]
+		st, ok := states[podPort(at).Name]
 		info := agentapi.PortInfo{
 			Attachment: at, Ready: st.Ready() && st.Actual == int(at.OFPort), Actual: st.Actual, Error: st.Error,
 		}

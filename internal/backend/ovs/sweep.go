@@ -31,8 +31,10 @@ type ports struct {
 // portDatabase is what ports need of Open vSwitch's database.
 type portDatabase interface {
 	Ports(ctx context.Context) ([]ovsdb.PortState, error)
-	EnsurePorts(ctx context.Context, bridge string, ports ...ovsdb.Port) error
+	EnsurePlaced(ctx context.Context, ports ...ovsdb.PlacedPort) error
 	DelPorts(ctx context.Context, bridge string, names ...string) error
+	Bridges(ctx context.Context) ([]ovsdb.BridgeState, error)
+	EnsureBridge(ctx context.Context, b ovsdb.Bridge) error
 	Interfaces(ctx context.Context, bridge, key string) ([]ovsdb.PortState, error)
 }
 
@@ -53,25 +55,59 @@ func (p *ports) ensure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state := make(map[string]ovsdb.PortState, len(have))
-	for _, port := range have {
-		state[port.Name] = port
-	}
+	state := byName(have)
 	var errs []error
 	for port := range p.intent.State().Ports().All() {
 		at, ok := p.attachments.Get(keyOf(port))
 		if !ok || at.IsPort() {
 			continue // another node's, or another program's interface
 		}
-		if st, ok := state[at.HostInterface]; !ok || broken(st) || st.Bridge != p.bridge {
-			errs = append(errs, p.repair(ctx, at, ok && st.Actual < 0))
+		if problem := p.problem(at, state); problem != nil {
+			errs = append(errs, p.repair(ctx, at, problem.failed))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// repair makes one port. One that ovs-vswitchd failed to open is removed first: it would not look
-// again by itself.
+func byName(list []ovsdb.PortState) map[string]ovsdb.PortState {
+	m := make(map[string]ovsdb.PortState, len(list))
+	for _, p := range list {
+		m[p.Name] = p
+	}
+	return m
+}
+
+// portProblem is what is wrong with a port of an attachment.
+type portProblem struct {
+	port, text string
+	failed     bool // ovs-vswitchd could not open it
+}
+
+// problem is the first of an attachment's ports; nil: they work. have are those of the database, by
+// name.
+func (p *ports) problem(at attachment.Attachment, have map[string]ovsdb.PortState) *portProblem {
+	for _, want := range podPorts(p.bridge, at) {
+		st, ok := have[want.Name]
+		found := &portProblem{port: want.Name, failed: st.Actual < 0}
+		switch {
+		case !ok || st.Bridge != want.Bridge:
+			found.text, found.failed = "is missing on bridge "+want.Bridge, false
+		case broken(st) && want.OFPort == 0:
+			found.text = fmt.Sprintf("does not work on bridge %s: %s", want.Bridge, st.Error)
+		case broken(st):
+			found.text = fmt.Sprintf("has OpenFlow port %d instead of %d: %s", st.Actual, want.OFPort, st.Error)
+		case st.VLAN != want.VLAN && want.VLAN != 0:
+			found.text = fmt.Sprintf("has the VLAN (tag) %d instead of %d", st.VLAN, want.VLAN)
+		default:
+			continue
+		}
+		return found
+	}
+	return nil
+}
+
+// repair makes the ports of an attachment. Those that ovs-vswitchd failed to open are removed
+// first: it would not look again by itself.
 func (p *ports) repair(ctx context.Context, at attachment.Attachment, failed bool) error {
 	unlock, free := p.interfaces.TryLock(at.HostInterface)
 	if !free {
@@ -86,11 +122,11 @@ func (p *ports) repair(ctx context.Context, at attachment.Attachment, failed boo
 		return nil
 	}
 	if failed {
-		if err := p.db.DelPorts(ctx, p.bridge, at.HostInterface); err != nil {
+		if err := p.delete(ctx, at); err != nil {
 			return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
 		}
 	}
-	if err := p.db.EnsurePorts(ctx, p.bridge, podPort(at)); err != nil {
+	if err := p.make(ctx, at); err != nil {
 		return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
 	}
 	p.log.Info("bridge port of a pod repaired", "port", at.HostInterface, "pod", at.PodRef(), "ofport", at.OFPort)
@@ -116,17 +152,19 @@ func (p *ports) guests(ctx context.Context) ([]backend.Guest, error) {
 }
 
 // sweep removes Coelan's ports that neither an attachment has nor other parts of the backend want.
-func (p *ports) sweep(ctx context.Context, others []placedPort) error {
+func (p *ports) sweep(ctx context.Context, others []ovsdb.PlacedPort) error {
 	have, err := p.db.Ports(ctx)
 	if err != nil {
 		return err
 	}
 	wanted := map[string]bool{} // by bridge and name
 	for _, o := range others {
-		wanted[o.bridge+" "+o.Name] = true
+		wanted[o.Bridge+" "+o.Name] = true
 	}
 	for _, at := range p.attachments.List() {
-		wanted[p.bridge+" "+at.HostInterface] = true
+		for _, port := range podPorts(p.bridge, at) {
+			wanted[port.Bridge+" "+port.Name] = true
+		}
 	}
 	var errs []error
 	for _, port := range have {
@@ -143,7 +181,7 @@ func (p *ports) remove(ctx context.Context, port ovsdb.PortState) error {
 		return nil
 	}
 	defer unlock()
-	if p.owned(port.Name) {
+	if p.owned(port) {
 		return nil
 	}
 	if err := p.db.DelPorts(ctx, port.Bridge, port.Name); err != nil {
@@ -155,11 +193,13 @@ func (p *ports) remove(ctx context.Context, port ovsdb.PortState) error {
 	return nil
 }
 
-// owned says whether an attachment has the host interface.
-func (p *ports) owned(name string) bool {
+// owned says whether an attachment has the port.
+func (p *ports) owned(port ovsdb.PortState) bool {
 	for _, at := range p.attachments.List() {
-		if at.HostInterface == name {
-			return true
+		for _, own := range podPorts(p.bridge, at) {
+			if own.Name == port.Name && own.Bridge == port.Bridge {
+				return true
+			}
 		}
 	}
 	return false

@@ -68,14 +68,21 @@ func ForeignAttached(ctx context.Context, c config.Config) ([]attachment.Attachm
 	return list, err
 }
 
-// removeBridge also takes the wires from the bridges of physical networks, what is
-// remembered of the uplink, and flow-restore-wait back: nothing would reset it after the
-// next start of Open vSwitch.
+// removeBridge also takes the bridges that network configurations named, the wires from the bridges
+// of physical networks, what is remembered of the uplink, and flow-restore-wait back: nothing would
+// reset it after the next start of Open vSwitch.
 func removeBridge(ctx context.Context, c config.Config) error {
 	db := openDatabase(c)
 	defer db.Close()
-	ports, err := db.Ports(ctx)
+	bridges, err := db.Bridges(ctx)
 	errs := []error{err, db.ReleaseFlowRestore(ctx, false)}
+	for _, b := range bridges {
+		if isPodBridge(b) {
+			errs = append(errs, db.DelBridge(ctx, b.Name))
+		}
+	}
+	ports, err := db.Ports(ctx)
+	errs = append(errs, err)
 	for _, p := range ports {
 		if p.Bridge != c.Bridge {
 			errs = append(errs, db.DelPorts(ctx, p.Bridge, p.Name))

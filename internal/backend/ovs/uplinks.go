@@ -94,6 +94,11 @@ type uplinks struct {
 	decided map[string]bool
 }
 
+// placed are both ends of a wire from the agent's bridge.
+func (p uplinkPort) placed(agent string) []ovsdb.PlacedPort {
+	return []ovsdb.PlacedPort{{Bridge: agent, Port: p.inner}, {Bridge: p.bridge, Port: p.outer}}
+}
+
 // absentError says that something is not there or cannot be used, and so that this node is not
 // connected to a physical network until that is mended.
 type absentError struct{ error }
@@ -104,7 +109,7 @@ func (e absentError) Unwrap() error { return e.error }
 type uplinkDatabase interface {
 	cardDatabase
 	Bridges(ctx context.Context) ([]ovsdb.BridgeState, error)
-	EnsureWire(ctx context.Context, bridge string, port ovsdb.Port, other string, peer ovsdb.Port) error
+	EnsurePlaced(ctx context.Context, ports ...ovsdb.PlacedPort) error
 }
 
 // ports are the wires to all physical networks, by name.
@@ -217,7 +222,7 @@ func (u *uplinks) ensureWire(ctx context.Context, p uplinkPort, bridges []ovsdb.
 		return absentError{fmt.Errorf("bridge %s has datapath %q, and bridge %s has %q: there is no way between them",
 			p.bridge, bridges[i].Datapath, u.bridge, datapath)}
 	}
-	return u.db.EnsureWire(ctx, u.bridge, p.inner, p.bridge, p.outer)
+	return u.db.EnsurePlaced(ctx, p.placed(u.bridge)...)
 }
 
 // connected says why this node is not connected to a physical network.

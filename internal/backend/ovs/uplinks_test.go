@@ -67,7 +67,7 @@ func TestUplinkNumbersStay(t *testing.T) {
 // wireless is a database that makes no wires.
 type wireless struct{ uplinkDatabase }
 
-func (wireless) EnsureWire(context.Context, string, ovsdb.Port, string, ovsdb.Port) error {
+func (wireless) EnsurePlaced(context.Context, ...ovsdb.PlacedPort) error {
 	return errors.New("the database does not answer")
 }
 

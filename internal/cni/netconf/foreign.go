@@ -141,13 +141,14 @@ var (
 	identity   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 )
 
+const noDeviceName = "it is not the name of a network device: at most 15 letters, digits, '.', '_' and '-'"
+
 func (f ForeignBridge) checkNames() error {
-	const device = "it is not the name of a network device: at most 15 letters, digits, '.', '_' and '-'"
 	switch {
 	case !deviceName.MatchString(f.Name):
-		return wrongValue("ovsBridge", strconv.Quote(f.Name), device)
+		return wrongValue("ovsBridge", strconv.Quote(f.Name), noDeviceName)
 	case f.Uplink != "" && !deviceName.MatchString(f.Uplink):
-		return wrongValue("externalIntf", strconv.Quote(f.Uplink), device)
+		return wrongValue("externalIntf", strconv.Quote(f.Uplink), noDeviceName)
 	case f.Uplink == f.Name:
 		return wrongValue("externalIntf", strconv.Quote(f.Uplink),
 			"it is the bridge itself: name the network card that is to be its port")

@@ -53,6 +53,7 @@ func TestBadForeignBridges(t *testing.T) {
 	}
 	for config, want := range map[string]string{
 		`{"name": "odl", "ovsBridge": "br k8s", "ctlrPort": 6653, ` + givenIPAM + `}`:                     `ovsBridge in the network configuration has the value "br k8s"`,
+		`{"name": "odl", "ovsBridge": "br/k8s"}`:                                                          `ovsBridge in the network configuration has the value "br/k8s"`,
 		`{"name": "odl", "ovsBridge": "a-bridge-too-long", "ctlrPort": 6653, ` + givenIPAM + `}`:          "at most 15",
 		`{"name": "odl", "ovsBridge": "ovsbrk8s", "ctlrPort": 6653}`:                                      "network configuration lacks the key ipam",
 		`{"name": "odl", "ovsBridge": "ovsbrk8s", "ctlrPort": 6653, "ipam": {}}`:                          "use host-local or another IPAM plugin",

@@ -53,7 +53,7 @@ func ignored[T any](meaning string) key {
 const (
 	noManager    = "the agent reaches Open vSwitch by its unix sockets and sets no manager"
 	noController = "the agent is the bridge's only controller"
-	bridgeName   = "the agent's bridge, by name: another name has no effect without a controller, and the agent logs a warning"
+	bridgeName   = "the pod's interface is a port of this bridge; one that is not the agent's is made, and a wire of the pod's own leads to the agent's"
 )
 
 var (

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -47,6 +48,9 @@ type Config struct {
 	Bridge string `json:"-"`
 	// Foreign is set if Bridge is not the agent's, and the configuration names a controller.
 	Foreign *ForeignBridge `json:"-"`
+	// Beside is Bridge if it is not the agent's, and the configuration names no controller: the
+	// pod's interface is a port of it. Else it is "".
+	Beside string `json:"-"`
 	// VNI selects the Network that has it; 0: none does.
 	VNI uint32 `json:"-"`
 	// DefaultGateway asks for the default route, Masquerade for the node's addresses outside.
@@ -97,9 +101,15 @@ func (c *Config) readAll(given map[string]json.RawMessage, agentBridge string) e
 	if err := c.readNested(given); err != nil {
 		return err
 	}
-	if isForeign(given, agentBridge) {
+	switch {
+	case isForeign(given, agentBridge):
 		return c.readForeign(given)
+	case c.Bridge == "" || agentBridge == "" || c.Bridge == agentBridge:
+		return nil
+	case !deviceName.MatchString(c.Bridge):
+		return wrongValue("ovsBridge", strconv.Quote(c.Bridge), noDeviceName)
 	}
+	c.Beside = c.Bridge
 	return nil
 }
 

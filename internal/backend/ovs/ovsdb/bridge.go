@@ -25,6 +25,8 @@ type Bridge struct {
 	MAC      net.HardwareAddr // of its LOCAL port; nil: chosen by Open vSwitch
 	// Switch has it forward by the MACs that it learns (fail mode standalone).
 	Switch bool
+	// LocalVLAN is the VLAN of its LOCAL port, as Port.VLAN.
+	LocalVLAN int
 	// ExternalIDs are set beside the owner's mark; other keys stay.
 	ExternalIDs map[string]string
 }
@@ -35,6 +37,7 @@ type BridgeState struct {
 	Datapath    string // "system" or "netdev"
 	Own         bool   // it is Coelan's
 	Ports       []string
+	Controlled  bool // it has an OpenFlow controller
 	ExternalIDs map[string]string
 }
 
@@ -139,7 +142,8 @@ func (c *Client) Bridges(ctx context.Context) ([]BridgeState, error) {
 			row := m.(*rows.Bridge)
 			b := BridgeState{
 				Name: row.Name, Datapath: datapathName(row.DatapathType),
-				Own: row.ExternalIDs[OwnerKey] == OwnerValue, ExternalIDs: row.ExternalIDs,
+				Own: row.ExternalIDs[OwnerKey] == OwnerValue, Controlled: len(row.Controllers) > 0,
+				ExternalIDs: row.ExternalIDs,
 			}
 			for _, uuid := range row.Ports {
 				if p, ok := ports[uuid].(*rows.Port); ok {
@@ -165,7 +169,9 @@ func (s *session) createBridge(b Bridge) ([]db.Operation, error) {
 	}
 	failMode := b.failMode()
 	iface := &rows.Interface{UUID: "iface", Name: b.Name, Type: "internal", ExternalIDs: owned(nil)}
-	port := &rows.Port{UUID: "port", Name: b.Name, Interfaces: []string{iface.UUID}}
+	port := &rows.Port{
+		UUID: "port", Name: b.Name, Interfaces: []string{iface.UUID}, VLAN: Port{VLAN: b.LocalVLAN}.vlan(),
+	}
 	bridge := &rows.Bridge{
 		UUID: "bridge", Name: b.Name, DatapathType: b.Datapath, FailMode: &failMode, Protocols: protocols,
 		Ports: []string{port.UUID}, ExternalIDs: owned(b.ExternalIDs), OtherConfig: b.otherConfig(),
@@ -213,7 +219,13 @@ func (s *session) updateBridge(row *rows.Bridge, b Bridge) ([]db.Operation, erro
 	if !slices.Contains(row.Protocols, "OpenFlow15") {
 		want.Protocols = protocols
 	}
-	return s.cli.Where(row).Update(&want, &want.FailMode, &want.ExternalIDs, &want.OtherConfig, &want.Protocols)
+	ops, err := s.cli.Where(row).Update(&want, &want.FailMode, &want.ExternalIDs, &want.OtherConfig, &want.Protocols)
+	if local := s.port(b.Name); err == nil && local != nil && b.LocalVLAN != 0 {
+		var change []db.Operation
+		change, err = s.setVLAN(local, b.LocalVLAN)
+		ops = append(ops, change...)
+	}
+	return ops, err
 }
 
 func (b Bridge) failMode() string {

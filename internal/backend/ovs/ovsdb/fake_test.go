@@ -314,13 +314,13 @@ func TestWire(t *testing.T) {
 	must(t, o.AddBridge("br-ext", "netdev", "eth1"))
 	until(t, c, viewed{t, c}.has("br-ext"))
 	inner, outer := Patch("in", "out", 9), Patch("out", "in", 0)
-	must(t, c.EnsureWire(bound(t), "br0", inner, "br-ext", outer))
+	must(t, c.EnsurePlaced(bound(t), PlacedPort{"br0", inner}, PlacedPort{"br-ext", outer}))
 	if diff := cmp.Diff([]string{"br0 in", "br-ext out"}, portNames(t, c)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	before := o.Writes()
-	must(t, c.EnsureWire(bound(t), "br0", inner, "br-ext", outer))
-	says(t, c.EnsureWire(bound(t), "br0", inner, "br-none", outer), "bridge br-none does not exist")
+	must(t, c.EnsurePlaced(bound(t), PlacedPort{"br0", inner}, PlacedPort{"br-ext", outer}))
+	says(t, c.EnsurePlaced(bound(t), PlacedPort{"br0", inner}, PlacedPort{"br-none", outer}), "bridge br-none does not exist")
 	if n := o.Writes() - before; n != 0 {
 		t.Errorf("%d writes", n)
 	}

@@ -48,7 +48,7 @@ func TestPatchToABridgeOfOthers(t *testing.T) {
 	ovs, c, ctx := open(t)
 	vsctl(t, ovs, "add-br", "br-ext", "--", "set", "bridge", "br-ext", "datapath_type="+ovs.Datapath)
 	for range 2 {
-		if err := c.EnsureWire(ctx, "br0", Patch("inner", "outer", 3), "br-ext", Patch("outer", "inner", 0)); err != nil {
+		if err := c.EnsurePlaced(ctx, PlacedPort{"br0", Patch("inner", "outer", 3)}, PlacedPort{"br-ext", Patch("outer", "inner", 0)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestPatchToABridgeOfOthers(t *testing.T) {
 	}
 	// One end that was removed is put back.
 	vsctl(t, ovs, "del-port", "outer")
-	if err := c.EnsureWire(ctx, "br0", Patch("inner", "outer", 3), "br-ext", Patch("outer", "inner", 0)); err != nil {
+	if err := c.EnsurePlaced(ctx, PlacedPort{"br0", Patch("inner", "outer", 3)}, PlacedPort{"br-ext", Patch("outer", "inner", 0)}); err != nil {
 		t.Error(err)
 	}
 	if err := c.DelPorts(ctx, "br-ext", "outer"); err != nil {

@@ -206,7 +206,7 @@ func TestForeignBridgeOfTheAgent(t *testing.T) {
 	o, c := withBridge(t)
 	must(t, o.AddBridge("br-ext", "netdev", "eth1"))
 	until(t, c, viewed{t, c}.has("br-ext"))
-	must(t, c.EnsureWire(bound(t), "br0", Patch("in", "out", 9), "br-ext", Patch("out", "in", 0)))
+	must(t, c.EnsurePlaced(bound(t), PlacedPort{"br0", Patch("in", "out", 9)}, PlacedPort{"br-ext", Patch("out", "in", 0)}))
 	before := o.Writes()
 	for name, want := range map[string]string{
 		"br0":    "bridge br0: it is one of the agent's own, and the agent is its only controller",

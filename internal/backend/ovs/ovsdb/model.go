@@ -18,7 +18,7 @@ func monitored() []client.MonitorOption {
 			&o.OtherConfig, &o.ExternalIDs, &o.Managers),
 		client.WithTable(b, &b.Name, &b.DatapathType, &b.FailMode, &b.Protocols, &b.Ports, &b.OtherConfig,
 			&b.ExternalIDs, &b.Controllers),
-		client.WithTable(p, &p.Name, &p.Interfaces),
+		client.WithTable(p, &p.Name, &p.Interfaces, &p.VLAN),
 		client.WithTable(i, &i.Name, &i.Type, &i.MAC, &i.MACInUse, &i.MTU, &i.MTURequest, &i.OFPort,
 			&i.OFPortRequest, &i.LinkState, &i.Error, &i.Options, &i.ExternalIDs, &i.BFD, &i.BFDStatus),
 		client.WithTable(controller, &controller.Target, &controller.ExternalIDs),

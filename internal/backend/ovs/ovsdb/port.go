@@ -26,6 +26,10 @@ type Port struct {
 	// AnyNumber lets Open vSwitch choose the number of another port, for bridges that other
 	// programs write the flows of.
 	AnyNumber bool
+	// VLAN is the one of which the port has frames, without a tag (vlan_mode access); 0: it has
+	// those of all VLANs, or whichever an administrator has set. Only bridges that forward by MACs
+	// go by it.
+	VLAN int
 	// MAC is the address of an internal port; nil: chosen by Open vSwitch.
 	MAC net.HardwareAddr
 	// MTU of an internal port; 0: chosen by Open vSwitch.
@@ -97,6 +101,8 @@ func (p Port) validate() error {
 	switch {
 	case p.Name == "" || len(p.Name) > 15 || strings.ContainsAny(p.Name, "/ "):
 		return fmt.Errorf("not the name of a network device (1 to 15 bytes, no '/', no space)")
+	case p.VLAN < 0 || p.VLAN > maxVLAN:
+		return fmt.Errorf("VLAN %d is not in 1 to %d", p.VLAN, maxVLAN)
 	case p.OFPort == 0 && (p.AnyNumber || p.Type == "patch" || p.BFD != nil):
 	case p.OFPort < 1 || p.OFPort > 65279:
 		return fmt.Errorf("OpenFlow port %d is not in 1 to 65279", p.OFPort)
@@ -104,6 +110,18 @@ func (p Port) validate() error {
 		return fmt.Errorf("MAC and MTU can be set on ports of type internal only, not %q", p.Type)
 	}
 	return nil
+}
+
+// maxVLAN is that of the database. 4095 is no VLAN of frames (IEEE 802.1Q, table 9-2): a port that
+// has it gets none.
+const maxVLAN = 4095
+
+// vlan is the column tag.
+func (p Port) vlan() *int {
+	if p.VLAN == 0 {
+		return nil
+	}
+	return &p.VLAN
 }
 
 func (p Port) row() *rows.Interface {

@@ -21,26 +21,22 @@ import (
 // is tried again. A port of that name that is not Coelan's, or is on another
 // bridge, is an error, and nothing is changed then.
 func (c *Client) EnsurePorts(ctx context.Context, bridge string, ports ...Port) error {
-	all := make([]placed, len(ports))
+	all := make([]PlacedPort, len(ports))
 	for i, p := range ports {
-		all[i] = placed{bridge, p}
+		all[i] = PlacedPort{bridge, p}
 	}
-	return c.ensure(ctx, all)
+	return c.EnsurePlaced(ctx, all...)
 }
 
-// EnsureWire is EnsurePorts for the two ends of a wire between bridges, made by Patch. Both are in
-// one transaction: an end without its peer is an error to ovs-vswitchd.
-func (c *Client) EnsureWire(ctx context.Context, bridge string, port Port, other string, peer Port) error {
-	return c.ensure(ctx, []placed{{bridge, port}, {other, peer}})
-}
-
-// placed is a port and its bridge.
-type placed struct {
-	bridge string
+// PlacedPort is a port and the bridge that it is on.
+type PlacedPort struct {
+	Bridge string
 	Port
 }
 
-func (c *Client) ensure(ctx context.Context, ports []placed) error {
+// EnsurePlaced is EnsurePorts for ports of several bridges. The two ends of a wire, made by Patch,
+// have to be in one call: an end without its peer is an error to ovs-vswitchd.
+func (c *Client) EnsurePlaced(ctx context.Context, ports ...PlacedPort) error {
 	for _, p := range ports {
 		if err := p.validate(); err != nil {
 			return portError(p.Name, err)
@@ -50,9 +46,9 @@ func (c *Client) ensure(ctx context.Context, ports []placed) error {
 		var ops []db.Operation
 		var pending []Port
 		for i, p := range ports {
-			row := s.bridge(p.bridge)
+			row := s.bridge(p.Bridge)
 			if row == nil {
-				return fmt.Errorf("bridge %s does not exist", p.bridge)
+				return fmt.Errorf("bridge %s does not exist", p.Bridge)
 			}
 			change, err := s.ensurePort(row, p.Port, i)
 			if err != nil {
@@ -149,7 +145,9 @@ func (c *Client) Ports(ctx context.Context) ([]PortState, error) {
 				}
 				row, ok := ifaces[port.Interfaces[0]].(*rows.Interface)
 				if ok && row.ExternalIDs[OwnerKey] == OwnerValue {
-					all = append(all, portState(bridge.Name, row))
+					state := portState(bridge.Name, row)
+					state.VLAN = value(port.VLAN)
+					all = append(all, state)
 				}
 			}
 		}
@@ -171,18 +169,33 @@ func (s *session) ensurePort(bridge *rows.Bridge, p Port, n int) ([]db.Operation
 	if err := s.ours(bridge, port, have); err != nil {
 		return nil, err
 	}
+	var ops []db.Operation
+	if p.VLAN != 0 && value(port.VLAN) != p.VLAN {
+		var err error
+		if ops, err = s.setVLAN(port, p.VLAN); err != nil {
+			return nil, err
+		}
+	}
 	if p.same(have) {
-		return nil, nil
+		return ops, nil
 	}
 	want := p.row()
-	return s.cli.Where(have).Update(want, &want.Type, &want.OFPortRequest, &want.MAC,
+	change, err := s.cli.Where(have).Update(want, &want.Type, &want.OFPortRequest, &want.MAC,
 		&want.MTURequest, &want.Options, &want.ExternalIDs, &want.BFD)
+	return append(ops, change...), err
+}
+
+func (s *session) setVLAN(port *rows.Port, vlan int) ([]db.Operation, error) {
+	want := &rows.Port{VLAN: Port{VLAN: vlan}.vlan()}
+	return s.cli.Where(port).Update(want, &want.VLAN)
 }
 
 func (s *session) createPort(bridge *rows.Bridge, p Port, n int) ([]db.Operation, error) {
 	iface := p.row()
 	iface.UUID = "iface" + strconv.Itoa(n)
-	port := &rows.Port{UUID: "port" + strconv.Itoa(n), Name: p.Name, Interfaces: []string{iface.UUID}}
+	port := &rows.Port{
+		UUID: "port" + strconv.Itoa(n), Name: p.Name, Interfaces: []string{iface.UUID}, VLAN: p.vlan(),
+	}
 	ops, err := s.create(iface, port)
 	if err != nil {
 		return nil, err

@@ -38,6 +38,7 @@ const schemaText = `{
   "Port": {"indexes": [["name"]], "columns": {
     "name": {"type": "string", "mutable": false},
     "interfaces": {"type": {"key": {"type": "uuid", "refTable": "Interface"}, "min": 1, "max": "unlimited"}},
+    "tag": {"type": {"key": {"type": "integer", "minInteger": 0, "maxInteger": 4095}, "min": 0, "max": 1}},
     "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}},
   "Controller": {"columns": {
     "target": {"type": "string"},
