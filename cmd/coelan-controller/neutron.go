@@ -10,11 +10,18 @@ import (
 
 	"coelan.io/coelan/internal/backend/neutron/cloud"
 	"coelan.io/coelan/internal/controller"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // neutronFlags are those of the backend neutron. It shares --cluster, --policy-mode, --snat and
 // --snat-exclude-cidrs with the backend ovn.
-type neutronFlags struct{ access cloud.Access }
+type neutronFlags struct {
+	access cloud.Access
+	spare  int
+}
+
+// maxSpare is what the smallest podCIDRs that are usual, /24, have room for.
+const maxSpare = 120
 
 func (f *neutronFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.access.CloudsFile, "clouds-file", "",
@@ -24,6 +31,8 @@ func (f *neutronFlags) add(flags *pflag.FlagSet) {
 		"with the backend neutron: URL of a Neutron without keystone, in place of --clouds-file")
 	flags.StringVar(&f.access.Project, "neutron-project", "",
 		"with --neutron-endpoint: the project that resources are of")
+	flags.IntVar(&f.spare, "neutron-spare-ports", reserved.NeutronSpare,
+		"with the backend neutron: ports that each node has ready for pods of its podCIDRs; 0: none")
 }
 
 // options are nil for other backends.
@@ -41,7 +50,10 @@ func (f *neutronFlags) options(o *ovnFlags) (*controller.Neutron, error) {
 	if o.auditDenied {
 		return nil, errors.New("--audit-denied: Neutron does not log what is denied: leave it out")
 	}
-	n := &controller.Neutron{Cloud: f.access}
+	if f.spare < 0 || f.spare > maxSpare {
+		return nil, fmt.Errorf("--neutron-spare-ports: is %d, not in 0 to %d", f.spare, maxSpare)
+	}
+	n := &controller.Neutron{Cloud: f.access, Spare: f.spare}
 	var err error
 	n.Cluster, n.SNAT, n.PolicyMode, err = o.shared()
 	return n, err

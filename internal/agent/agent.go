@@ -29,10 +29,12 @@ import (
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/broadcast"
 	"coelan.io/coelan/internal/conditions"
+	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/nodeview"
 	"coelan.io/coelan/internal/policy"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // The names of the agent's own conditions; its backend has others.
@@ -118,6 +120,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = a.store.Close() }()
+	if a.Config.Backend.Type == config.NeutronBackend {
+		a.store.InSlots(reserved.NeutronSpare)
+	}
 	if err := a.makeParts(ctx); err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (s *Store) chooseAddresses(a *Attachment, p Plan) error {
 		}
 		a.Addresses, a.Gateways = append(a.Addresses, netip.PrefixFrom(addr, length)), append(a.Gateways, gateway)
 	}
-	if len(p.Addresses) == 0 {
+	if len(p.Addresses) == 0 && !s.nextSlot(a, p) {
 		for _, family := range families(p.Ranges) {
 			addr, of, err := s.next(a, family, p.MAC == nil && len(a.Addresses) == 0)
 			if err != nil {
@@ -159,6 +159,30 @@ func (s *Store) chooseAddresses(a *Attachment, p Plan) error {
 			append(a.NodeGateways, of.Gateway())
 	}
 	return nil
+}
+
+// nextSlot gives the attachment the addresses of a slot, see InSlots. It reports false if there is
+// none for it.
+func (s *Store) nextSlot(a *Attachment, p Plan) bool {
+	if s.slots == 0 || a.space() != "" {
+		return false
+	}
+	taken, first := s.taken(a, false), s.taken(a, p.MAC == nil)
+	slots := ipam.Slots(p.Ranges, s.slots, func(addr netip.Addr) bool {
+		if p.Ranges[0].Contains(addr) {
+			return first(addr)
+		}
+		return taken(addr)
+	})
+	if len(slots) == 0 {
+		return false
+	}
+	after := s.cursors.after("", p.Ranges[0].Subnet())
+	i := max(slices.IndexFunc(slots, func(slot []netip.Addr) bool { return after.Less(slot[0]) }), 0)
+	for n, r := range p.Ranges {
+		a.Addresses, a.Gateways = append(a.Addresses, r.WithLength(slots[i][n])), append(a.Gateways, r.Gateway())
+	}
+	return true
 }
 
 // checkFixed returns a *TakenError if another attachment, also of the same Port, has a fixed
@@ -200,8 +224,13 @@ func families(ranges []ipam.Range) [][]ipam.Range {
 // next finds a free address of ranges of one family; if the MAC is derived from it, one that has a
 // free MAC too.
 func (s *Store) next(a *Attachment, ranges []ipam.Range, decidesMAC bool) (netip.Addr, ipam.Range, error) {
-	after := s.cursors.after(a.space(), ranges[0].Subnet())
-	return ipam.Next(ranges, after, func(addr netip.Addr) bool {
+	return ipam.Next(ranges, s.cursors.after(a.space(), ranges[0].Subnet()), s.taken(a, decidesMAC))
+}
+
+// taken says of an address that the attachment cannot get it; nor if its MAC is to be made of it
+// and another one has that.
+func (s *Store) taken(a *Attachment, decidesMAC bool) func(netip.Addr) bool {
+	return func(addr netip.Addr) bool {
 		if _, taken := s.addresses[place{a.space(), addr}]; taken {
 			return true
 		}
@@ -217,7 +246,7 @@ func (s *Store) next(a *Attachment, ranges []ipam.Range, decidesMAC bool) (netip
 		// Two IPv6 addresses can hash to one MAC: the second is passed over.
 		_, sameMAC := s.macs[macPlace{a.NetworkName, reserved.PodMAC(addr)}]
 		return decidesMAC && sameMAC
-	})
+	}
 }
 
 func (s *Store) chooseMAC(a *Attachment, fixed *intent.MAC) error {

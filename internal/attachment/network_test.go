@@ -548,3 +548,50 @@ func TestBridgeWithoutAVLANLeft(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Addresses in slots: those of both families are at the same distance, near the beginning; one that
+// is released comes last among these; and what finds no slot gets any address.
+func TestInSlots(t *testing.T) {
+	s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
+	s.InSlots(4)
+	ends := func(a Attachment) string { return fmt.Sprint(a.Addresses[0].Addr(), " ", a.Addresses[1].Addr()) }
+	var all []Attachment
+	for i := range 6 {
+		all = append(all, mustAllocate(t, s, fmt.Sprint("c", i)))
+	}
+	if got := ends(all[0]) + ", " + ends(all[5]); got != "10.0.0.2 fd00:1::2, 10.0.0.7 fd00:1::7" {
+		t.Errorf("the first and the last have %s", got)
+	}
+	for _, i := range []int{1, 3} {
+		if _, err := s.Release(all[i].Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Free near the beginning are 3, 5, 8 and on; 7 was the last.
+	for i, want := range []string{"10.0.0.8 fd00:1::8", "10.0.0.9 fd00:1::9"} {
+		if got := ends(mustAllocate(t, s, fmt.Sprint("next", i))); got != want {
+			t.Errorf("then one has %s, want %s", got, want)
+		}
+	}
+	fixed := request("fixed")
+	fixed.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.12")}
+	if _, err := s.Allocate(fixed); err != nil {
+		t.Fatal(err)
+	}
+	// Pods that come and go move on only until enough are free that others had.
+	highest := byte(0)
+	for i := range 50 {
+		a := mustAllocate(t, s, fmt.Sprint("more", i))
+		v4, v6 := a.Addresses[0].Addr().As4(), a.Addresses[1].Addr().As16()
+		if v4[3] != v6[15] || v4[3] == 12 {
+			t.Errorf("not of one slot, or of one that is not free: %s", ends(a))
+		}
+		highest = max(highest, v4[3])
+		if _, err := s.Release(a.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if highest > 16 {
+		t.Errorf("one pod after the other, of 8 and a fixed address, have addresses up to %d", highest)
+	}
+}

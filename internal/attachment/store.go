@@ -41,6 +41,7 @@ type Store struct {
 	leases    map[Key]Lease    // on disk, or on the way there
 	leased    map[place]string // what has each, for messages
 	cursors   cursors
+	slots     int                          // see InSlots
 	objects   map[string]map[string][]byte // by kind and name
 
 	unknown map[Key]fields // of attachments, in which a newer release wrote them
@@ -69,6 +70,11 @@ type vlanPlace struct {
 	bridge string
 	vlan   uint16
 }
+
+// InSlots has attachments get addresses of the node's podCIDRs by ipam.Slots with this n, as long as
+// there are some: of all families at the same distance, and near the beginning, where what comes
+// next can be known elsewhere. It is called before the Store is used.
+func (s *Store) InSlots(n int) { s.slots = n }
 
 // Get returns the attachment of a key.
 func (s *Store) Get(k Key) (Attachment, bool) {

@@ -79,6 +79,8 @@ type Options struct {
 // Neutron are the settings of the backend neutron.
 type Neutron struct {
 	Cloud cloud.Access
+	// Spare is how many ports each node has ready for pods; 0: none.
+	Spare int
 	// Cluster tells this cluster's resources from those of other clusters.
 	Cluster names.Cluster
 	// SNAT and PolicyMode have to be those of the agents.

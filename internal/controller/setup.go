@@ -115,7 +115,8 @@ func setupNeutron(
 		return err
 	}
 	return m.Add(neutron.New(neutron.Options{
-		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Intent: source, Informers: m.GetCache(),
-		Access: a, Hub: distribution.Hub, Monitor: monitor,
+		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Spare: o.Neutron.Spare, Intent: source,
+		Informers: m.GetCache(),
+		Access:    a, Hub: distribution.Hub, Monitor: monitor,
 	}))
 }

@@ -93,3 +93,7 @@ var (
 func IsNodeLocal(a netip.Addr) bool {
 	return slices.Contains(NodeLocalIPv4[:], a) || slices.Contains(NodeLocalIPv6[:], a)
 }
+
+// NeutronSpare is how many ports the backend neutron has ready on each node, unless the controller
+// is told otherwise. Agents hand addresses out in slots of this number, see package ipam.
+const NeutronSpare = 16

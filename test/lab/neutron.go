@@ -120,6 +120,7 @@ func (n *Neutron) parts(objects cache.Cache, writer client.Client) []func(contex
 	})
 	runner := neutron.New(neutron.Options{
 		Log: log, Intent: source, Informers: objects, Monitor: monitor, Hub: n,
+		Spare:  reserved.NeutronSpare,
 		Cloud:  cloud.Access{Endpoint: n.Endpoint, Project: neutrontest.Project},
 		Access: &reconcile.Access{Client: writer, Live: writer, Events: &record.FakeRecorder{}},
 	})

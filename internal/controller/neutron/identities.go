@@ -27,19 +27,19 @@ type identities struct {
 	queue workqueue.TypedRateLimitingInterface[target]
 
 	mu    sync.Mutex
-	ports map[resource.Ref]v1alpha1.NeutronPort
+	ports map[string]v1alpha1.NeutronPort // by what resources call the object
 	// targets are the objects of ports.
-	targets map[resource.Ref]target
+	targets map[string]target
 }
 
 // target is a Port, or a Node, which has no namespace.
 type target struct{ namespace, name string }
 
-func (t target) ref() resource.Ref {
+func (t target) object() string {
 	if t.namespace == "" {
-		return compile.NodePortRef(t.name)
+		return compile.NodeObject(t.name)
 	}
-	return compile.PortRef(t.namespace + "/" + t.name)
+	return compile.PortObject(t.namespace + "/" + t.name)
 }
 
 // writers is how many objects are written at once.
@@ -47,22 +47,22 @@ const writers = 4
 
 func newIdentities(o Options) *identities {
 	return &identities{
-		Options: o, ports: map[resource.Ref]v1alpha1.NeutronPort{}, targets: map[resource.Ref]target{},
+		Options: o, ports: map[string]v1alpha1.NeutronPort{}, targets: map[string]target{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
 	}
 }
 
-// found takes a port that Neutron has.
-func (i *identities) found(r resource.Ref, a resource.Actual) {
+// found takes the port that Neutron has of an object.
+func (i *identities) found(object string, a resource.Actual) {
 	mac, _ := a.Attributes["mac_address"].(string)
 	now := v1alpha1.NeutronPort{ID: a.ID, MAC: mac}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.ports[r] == now {
+	if i.ports[object] == now {
 		return
 	}
-	i.ports[r] = now
-	if t, known := i.targets[r]; known {
+	i.ports[object] = now
+	if t, known := i.targets[object]; known {
 		i.queue.Add(t)
 	}
 }
@@ -112,8 +112,8 @@ func (i *identities) note(o any) {
 	t := target{object.GetNamespace(), object.GetName()}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.targets[t.ref()] = t
-	if _, made := i.ports[t.ref()]; made {
+	i.targets[t.object()] = t
+	if _, made := i.ports[t.object()]; made {
 		i.queue.Add(t)
 	}
 }
@@ -123,11 +123,11 @@ func (i *identities) forget(o any) {
 		o = last.Obj
 	}
 	if object, ok := o.(client.Object); ok {
-		r := target{object.GetNamespace(), object.GetName()}.ref()
+		key := target{object.GetNamespace(), object.GetName()}.object()
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		delete(i.targets, r)
-		delete(i.ports, r)
+		delete(i.targets, key)
+		delete(i.ports, key)
 	}
 }
 
@@ -151,7 +151,7 @@ func (i *identities) next(ctx context.Context) bool {
 // nothing is written: its port is replaced.
 func (i *identities) write(ctx context.Context, t target) error {
 	i.mu.Lock()
-	now, known := i.ports[t.ref()]
+	now, known := i.ports[t.object()]
 	i.mu.Unlock()
 	if !known {
 		return nil

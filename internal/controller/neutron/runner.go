@@ -25,9 +25,11 @@ import (
 
 // Options are what a Runner is made with. All are needed.
 type Options struct {
-	Log       *slog.Logger
-	Cluster   names.Cluster
-	Cloud     cloud.Access
+	Log     *slog.Logger
+	Cluster names.Cluster
+	Cloud   cloud.Access
+	// Spare is how many ports are ready on each node; 0: none is needed.
+	Spare     int
 	Intent    Intent
 	Informers cache.Informers
 	Access    *reconcile.Access
@@ -109,7 +111,7 @@ func (r *Runner) want() *resource.Set {
 	if state == r.compiled {
 		return r.set
 	}
-	r.compiled, r.set = state, compile.Compile(state, compile.Options{Cluster: r.Cluster})
+	r.compiled, r.set = state, compile.Compile(state, compile.Options{Cluster: r.Cluster, Spare: r.Spare})
 	return r.set
 }
 

@@ -39,8 +39,9 @@ type Options struct {
 	// Want returns what is wanted now. It is called before each comparison, by the goroutine of
 	// Run.
 	Want func() *resource.Set
-	// Found takes each port that is there and wanted, as often as it is looked at.
-	Found func(resource.Ref, resource.Actual)
+	// Found takes the port of each object that has one as it is wanted, as often as it is looked at,
+	// also while Neutron is away.
+	Found func(object string, port resource.Actual)
 	// Report is called after each comparison: with what Neutron refuses of objects, and with why
 	// Neutron cannot be used; neither: all is as wanted.
 	Report func(problems []resource.Problem, err error)
@@ -94,7 +95,7 @@ func (c *Client) connected(ctx context.Context) error {
 		api: api, project: project, cluster: c.o.Cluster, doubtful: map[resource.Ref]bool{},
 		calls: func() { c.calls.Add(1) },
 	}
-	var have *resource.Inventory
+	var have, known *resource.Inventory
 	pause := retry.New(firstPause, lastPause)
 	resync := time.NewTimer(0)
 	defer resync.Stop()
@@ -103,6 +104,9 @@ func (c *Client) connected(ctx context.Context) error {
 		next, err := c.pass(ctx, s, have, resync)
 		if have = next.have; ctx.Err() != nil {
 			return nil
+		}
+		if have != nil {
+			known = have
 		}
 		var away *outage
 		switch {
@@ -123,25 +127,49 @@ func (c *Client) connected(ctx context.Context) error {
 			c.o.Report(nil, nil)
 			pause.Reset()
 		}
-		c.wait(ctx, again, resync, &have, away != nil)
+		if away != nil {
+			c.waitWithout(ctx, again, known)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.changed:
+		case <-again:
+		case <-resync.C:
+			have = nil
+		}
 	}
 	return nil
 }
 
-// wait returns when there is something to do. While Neutron is away a change is none.
-func (c *Client) wait(
-	ctx context.Context, again <-chan time.Time, resync *time.Timer, have **resource.Inventory, away bool,
-) {
-	changed := c.changed
-	if away {
-		changed = nil
+// waitWithout returns when Neutron is to be tried again. Meanwhile a change can be one that needs no
+// call: a pod that has a port which another one had.
+func (c *Client) waitWithout(ctx context.Context, again <-chan time.Time, known *resource.Inventory) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+			return
+		case <-c.changed:
+			if known != nil {
+				want := c.o.Want()
+				c.tell(want, known, resource.Plan(want, known))
+			}
+		}
 	}
-	select {
-	case <-ctx.Done():
-	case <-changed:
-	case <-again:
-	case <-resync.C:
-		*have = nil
+}
+
+// tell tells of the ports that need no call.
+func (c *Client) tell(want *resource.Set, have *resource.Inventory, calls []resource.Call) {
+	due := map[resource.Ref]bool{}
+	for _, call := range calls {
+		due[call.Ref] = true
+	}
+	for _, p := range want.All(resource.Port) {
+		if a, there := have.Get(p.Ref); there && !p.Spare && !due[p.Ref] {
+			c.o.Found(p.Object, a)
+		}
 	}
 }
 
@@ -164,15 +192,12 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 		}
 		clear(s.doubtful)
 		resync.Reset(max(c.o.Resync, resyncShare*time.Since(began)))
-		want := c.o.Want()
-		for _, p := range want.All(resource.Port) {
-			if a, there := have.Get(p.Ref); there {
-				c.o.Found(p.Ref, a)
-			}
-		}
 	}
-	r := &round{session: s, have: have, found: c.o.Found, failed: map[resource.Ref]bool{}}
-	err := r.run(ctx, resource.Plan(c.o.Want(), have))
+	want := c.o.Want()
+	calls := resource.Plan(want, have)
+	c.tell(want, have, calls)
+	r := &round{session: s, have: have, want: want, found: c.o.Found, failed: map[resource.Ref]bool{}}
+	err := r.run(ctx, calls)
 	if r.stale {
 		have = nil
 	}

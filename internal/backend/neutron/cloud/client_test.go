@@ -18,6 +18,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/neutron/neutronfake"
 	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/broadcast"
 )
 
 // bound is how long a test waits for what it wants.
@@ -33,7 +34,8 @@ type world struct {
 	mu      sync.Mutex
 	want    *resource.Set
 	reports chan outcome
-	found   map[string]string // ids of ports by key
+	found   map[string]string // ids of ports by object
+	telling broadcast.Broadcast
 }
 
 type outcome struct {
@@ -56,10 +58,11 @@ func (w *world) start() {
 	w.client = New(Options{
 		Access: Access{Endpoint: w.neutron.URL, Project: "p"}, Cluster: "east", Log: slog.New(slog.DiscardHandler),
 		Want: func() *resource.Set { w.mu.Lock(); defer w.mu.Unlock(); return w.want },
-		Found: func(r resource.Ref, a resource.Actual) {
+		Found: func(object string, a resource.Actual) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.found[r.Key] = a.ID
+			w.found[object] = a.ID
+			w.telling.Send()
 		},
 		Report: func(problems []resource.Problem, err error) {
 			select {
@@ -283,7 +286,7 @@ func TestSecurityGroupsAreMended(t *testing.T) {
 		"direction": "ingress", "ethertype": "IPv6"}}`, ids["web"]))
 	w.call("PUT", "security-groups/"+ids["web"], `{"security_group": {"name": "by hand"}}`)
 	w.call("DELETE", "security-groups/"+ids["app"], "") // which no port has; the rules go with it
-	w.call("PUT", "ports/"+w.found["Port/shop/web-0001"], `{"port": {"security_groups": []}}`)
+	w.call("PUT", "ports/"+w.found["Port shop/web-0001"], `{"port": {"security_groups": []}}`)
 	w.start()
 	w.awaitRules(rules...)
 	for _, p := range w.neutron.All("ports") {
@@ -349,7 +352,7 @@ func TestComesAndGoes(t *testing.T) {
 	if calls, want := w.neutron.Calls(), readings+others+tenant(120).Len(); calls != want {
 		t.Errorf("%d calls for 120 ports, want %d", calls, want)
 	}
-	if id := w.found["Port/shop/web-0007"]; id == "" {
+	if id := w.found["Port shop/web-0007"]; id == "" {
 		t.Error("the port's id has not been told")
 	}
 	w.set(tenant(3))
@@ -404,13 +407,13 @@ func TestMends(t *testing.T) {
 	w.stop()
 	ids := maps.Clone(w.found)
 	router, subnet := w.neutron.All("routers")[0]["id"].(string), w.neutron.All("subnets")[0]["id"].(string)
-	w.call("DELETE", "ports/"+ids["Port/shop/web-0000"], "")
-	w.call("PUT", "ports/"+ids["Port/shop/web-0001"], `{"port": {"fixed_ips": []}}`)
+	w.call("DELETE", "ports/"+ids["Port shop/web-0000"], "")
+	w.call("PUT", "ports/"+ids["Port shop/web-0001"], `{"port": {"fixed_ips": []}}`)
 	w.call("PUT", "routers/"+router, `{"router": {"routes": [], "name": "by hand"}}`)
 	w.call("PUT", "routers/"+router+"/remove_router_interface", fmt.Sprintf(`{"subnet_id": %q}`, subnet))
 	w.start()
 	w.done()
-	if w.found["Port/shop/web-0000"] == ids["Port/shop/web-0000"] || w.found["Port/shop/web-0001"] != ids["Port/shop/web-0001"] {
+	if w.found["Port shop/web-0000"] == ids["Port shop/web-0000"] || w.found["Port shop/web-0001"] != ids["Port shop/web-0001"] {
 		t.Errorf("ports were %v and are %v: the first is made anew, the second is changed", ids, w.found)
 	}
 	r := w.neutron.All("routers")[0]
@@ -489,6 +492,79 @@ func TestAway(t *testing.T) {
 	w.set(tenant(2))
 	w.await("an error", func(o outcome) bool { return o.err != nil })
 	w.neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.None })
+	w.done()
+}
+
+// spare has the last ports be for pods that may come.
+func spare(all *resource.Set, first int) *resource.Set {
+	s := resource.NewSet()
+	for _, k := range resource.Kinds() {
+		for i, r := range all.All(k) {
+			r.Spare = k == resource.Port && i >= first
+			s.Add(r)
+		}
+	}
+	return s
+}
+
+// Ports that are ready take no call when an object comes for one, and are told of then: also while
+// Neutron is away.
+func TestSparePorts(t *testing.T) {
+	w := newWorld(t)
+	w.set(spare(tenant(20), 0))
+	w.done()
+	if len(w.found) > 0 {
+		t.Errorf("told of ports of no object: %v", w.found)
+	}
+	calls := w.neutron.Calls()
+	w.set(spare(tenant(20), 1))
+	w.await("a port for the first", func(outcome) bool { return w.told("Port shop/web-0000") })
+	if n := w.neutron.Calls() - calls; n > 0 {
+		t.Errorf("%d calls", n)
+	}
+	w.neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.Busy })
+	w.set(spare(tenant(21), 2)) // one port more has to be made
+	w.await("an error", func(o outcome) bool { return o.err != nil })
+	w.set(spare(tenant(21), 20))
+	for end := time.After(bound); ; {
+		changed := w.telling.Changed()
+		if w.told("Port shop/web-0019") {
+			break
+		}
+		select {
+		case <-w.reports:
+		case <-changed:
+		case <-end:
+			t.Fatal("no port is told of while Neutron is away")
+		}
+	}
+	if w.told("Port shop/web-0020") {
+		t.Error("told of a port that is not there")
+	}
+	w.neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.None })
+	w.set(tenant(21))
+	w.done()
+	if !w.told("Port shop/web-0020") {
+		t.Error("not told of the last port")
+	}
+}
+
+func (w *world) told(object string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.found[object] != ""
+}
+
+// Ports for pods that are there come before others, and a quota that ends these is said once.
+func TestQuotaOfSparePorts(t *testing.T) {
+	w := newWorld(t)
+	w.neutron.Quota("ports", 6) // the router has two
+	w.set(spare(tenant(20), 2))
+	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
+	if len(o.problems) != 1 || o.problems[0].Reason != reasonQuota || !w.told("Port shop/web-0000") || !w.told("Port shop/web-0001") {
+		t.Errorf("problems %+v, ports %v", o.problems, w.found)
+	}
+	w.neutron.Quota("ports", -1)
 	w.done()
 }
 

@@ -10,14 +10,19 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/resource"
 )
 
-// maxCalls is how many calls a round makes: what is wanted may have changed meanwhile.
-const maxCalls = 50
+// maxCalls is how many calls a round makes: what is wanted may have changed meanwhile. maxSpare is
+// how many of them make spare resources: a pod does not wait for many of these.
+const (
+	maxCalls = 50
+	maxSpare = 3
+)
 
 // round makes the calls of one plan, or the first of them.
 type round struct {
 	*session
 	have     *resource.Inventory
-	found    func(resource.Ref, resource.Actual)
+	want     *resource.Set
+	found    func(object string, port resource.Actual)
 	problems []resource.Problem
 	// failed are resources that could not be deleted: others of their Refs are not made yet.
 	failed map[resource.Ref]bool
@@ -29,13 +34,20 @@ type round struct {
 
 // run makes calls, and brings have to what they did. An error is an *outage.
 func (r *round) run(ctx context.Context, calls []resource.Call) error {
+	spare := 0
 	for ; len(calls) > 0; r.made++ {
-		if r.made == maxCalls {
+		if calls[0].Spare {
+			spare++
+		}
+		if r.made == maxCalls || spare > maxSpare {
 			r.left = true
 			return nil
 		}
 		if err := r.one(ctx, calls[0]); err != nil {
 			return err
+		}
+		if calls[0].Spare && len(r.problems) > 0 {
+			return nil // such as of a quota, which the others would meet, too
 		}
 		calls = calls[1:]
 	}
@@ -108,7 +120,9 @@ func (r *round) set(ref resource.Ref, a resource.Actual) {
 	case resource.Router:
 		r.have.Set(resource.Ref{Kind: resource.Routes, Key: ref.Key}, routesOf(a))
 	case resource.Port:
-		r.found(ref, a)
+		if wanted, _ := r.want.Get(ref); !wanted.Spare {
+			r.found(wanted.Object, a)
+		}
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 // Options are what resources depend on beside intent.
 type Options struct {
 	Cluster names.Cluster
+	// Spare is how many ports each node has, at least, that no pod has yet. Ports of pods are then
+	// known by their addresses, and stay when the pod goes. 0: each is made as its pod comes.
+	Spare int
 }
 
 // compiler makes one Set.
@@ -27,11 +30,15 @@ type compiler struct {
 	// unreached are the private Routers with Ports that nodes cannot reach.
 	unreached map[string]bool
 	groups    *firewall
+	// used are the addresses that Ports of a node have.
+	used map[string]map[netip.Addr]bool
 }
 
 // Compile returns what a State wants of Neutron.
 func Compile(s *intent.State, o Options) *resource.Set {
-	c := &compiler{Options: o, state: s, set: resource.NewSet(), unreached: map[string]bool{}}
+	c := &compiler{
+		Options: o, state: s, set: resource.NewSet(), unreached: map[string]bool{}, used: map[string]map[netip.Addr]bool{},
+	}
 	c.groups = c.firewall()
 	for r := range s.Routers().All() {
 		c.router(r)
@@ -44,6 +51,9 @@ func Compile(s *intent.State, o Options) *resource.Set {
 	}
 	for p := range s.Ports().All() {
 		c.port(p)
+	}
+	for n := range s.Nodes().All() {
+		c.spare(n)
 	}
 	for f := range s.FloatingIPs().All() {
 		c.floatingIP(f)
@@ -73,15 +83,12 @@ func RouterRef(router string) resource.Ref {
 	return resource.Ref{Kind: resource.Router, Key: resource.Key("Router/" + router)}
 }
 
-// PortRef is a Port, namespace/name of the object.
-func PortRef(object string) resource.Ref {
-	return resource.Ref{Kind: resource.Port, Key: resource.Key("Port/" + object)}
-}
+// PortObject is how resources call a Port, namespace/name.
+func PortObject(port string) string { return "Port " + port }
 
-// NodePortRef is the port by which a node's kernel reaches pods.
-func NodePortRef(node string) resource.Ref {
-	return resource.Ref{Kind: resource.Port, Key: resource.Key("Node/" + node)}
-}
+// NodeObject is how resources call a node. The port by which its kernel reaches pods is the only one
+// that is not Spare.
+func NodeObject(node string) string { return "Node " + node }
 
 // name is what people see of a resource, with the cluster's name before it.
 func (c *compiler) name(of string) string {

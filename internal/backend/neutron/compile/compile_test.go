@@ -153,7 +153,7 @@ func dump(s *resource.Set) string {
 	for _, k := range resource.Kinds() {
 		for _, r := range s.All(k) {
 			fmt.Fprintf(&b, "%s, of %s\n", r.Ref, r.Object)
-			for _, part := range []resource.Attributes{r.Fixed, r.Mutable} {
+			for _, part := range []resource.Attributes{r.Fixed, r.Mutable, r.Kept} {
 				for _, name := range slices.Sorted(maps.Keys(part)) {
 					value := resource.Resolve(part[name], func(r resource.Ref) (string, bool) { return "→ " + r.Key, true })
 					text, _ := json.Marshal(value)
@@ -172,7 +172,7 @@ func dump(s *resource.Set) string {
 func dangling(s *resource.Set) (list []string) {
 	for _, k := range resource.Kinds() {
 		for _, r := range s.All(k) {
-			for _, part := range []resource.Attributes{r.Fixed, r.Mutable} {
+			for _, part := range []resource.Attributes{r.Fixed, r.Mutable, r.Kept} {
 				resource.Resolve(part, func(to resource.Ref) (string, bool) {
 					if _, ok := s.Get(to); !ok || to.Kind >= k {
 						list = append(list, fmt.Sprintf("%s refers to %s", r.Ref, to))
@@ -268,7 +268,8 @@ func TestChangesAreCompilingAnew(t *testing.T) {
 			})
 		}
 		s := store.State()
-		set := Compile(s, Options{Cluster: "east"})
+		options := Options{Cluster: "east", Spare: rapid.SampledFrom([]int{0, 3}).Draw(t, "spare")}
+		set := Compile(s, options)
 		for _, r := range dangling(set) {
 			t.Error(r)
 		}
@@ -279,7 +280,7 @@ func TestChangesAreCompilingAnew(t *testing.T) {
 			})
 			return nil
 		})
-		if diff := cmp.Diff(dump(Compile(anew, Options{Cluster: "east"})), dump(set)); diff != "" {
+		if diff := cmp.Diff(dump(Compile(anew, options)), dump(set)); diff != "" {
 			t.Errorf("resources (-anew +changed):\n%s", diff)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // deviceOwner marks ports of pods and machines as those of a computer, as Kuryr does: Neutron
@@ -17,7 +18,7 @@ const deviceOwner = "compute:kuryr"
 
 // port makes a port.
 func (c *compiler) port(p intent.Port) {
-	object := "Port " + p.ObjectKey()
+	c.uses(p)
 	n, ok := c.networkOf(p)
 	if !ok {
 		c.isolated(p, n)
@@ -27,16 +28,45 @@ func (c *compiler) port(p intent.Port) {
 	if r.Private() && len(p.NodeAddresses) > 0 { // once for all of the Router's Ports
 		c.unreached[r.Name] = true
 	}
-	made := resource.Resource{
-		Ref: PortRef(p.ObjectKey()), Object: object,
-		Fixed: resource.Attributes{"network_id": NetworkRef(n.Name), "mac_address": p.MAC.String()},
+	made := c.portAt(n, p.Node, p.MAC, p.Addresses)
+	made.Ref, made.Object = c.portRef(n, p), PortObject(p.ObjectKey())
+	if made.Ref != addressRef(p.Node, p.Addresses) {
+		made.Mutable["name"], made.Mutable["device_id"] = c.name(p.ObjectKey()), p.UID
+	}
+	made.Mutable["security_groups"], made.Mutable["allowed_address_pairs"] = c.groups.groupsOf(p), pairs(r, p)
+	c.set.Add(made)
+}
+
+// portAt is the port of an interface on a node, without what depends on the Port that has it.
+func (c *compiler) portAt(
+	n intent.Network, node string, mac intent.MAC, addresses []netip.Addr,
+) resource.Resource {
+	return resource.Resource{
+		Fixed: resource.Attributes{"network_id": NetworkRef(n.Name), "mac_address": mac.String()},
 		Mutable: resource.Attributes{
-			"name": c.name(p.ObjectKey()), "device_id": p.UID, "device_owner": deviceOwner, "admin_state_up": true,
-			"binding:host_id": p.Node, "fixed_ips": c.fixedIPs(n, p.Node, p.Addresses), "port_security_enabled": true,
-			"security_groups": c.groups.groupsOf(p), "allowed_address_pairs": pairs(r, p),
+			"name": c.name(node + " " + addresses[0].String()), "device_id": node, "device_owner": deviceOwner,
+			"admin_state_up": true, "binding:host_id": node, "fixed_ips": c.fixedIPs(n, node, addresses),
+			"port_security_enabled": true, "allowed_address_pairs": []any{},
 		},
 	}
-	c.set.Add(made)
+}
+
+// portRef is the port of a Port: its own, or that of its addresses, which other Ports had before.
+func (c *compiler) portRef(n intent.Network, p intent.Port) resource.Ref {
+	if c.Spare > 0 && n.FromNodes() && p.MAC == reserved.PodMAC(p.Addresses[0]) &&
+		len(c.fixedIPs(n, p.Node, p.Addresses)) == len(p.Addresses) {
+		return addressRef(p.Node, p.Addresses)
+	}
+	return resource.Ref{Kind: resource.Port, Key: resource.Key("Port/" + p.ObjectKey())}
+}
+
+// addressRef is the port of addresses that a node hands out.
+func addressRef(node string, addresses []netip.Addr) resource.Ref {
+	parts := make([]string, len(addresses))
+	for i, a := range addresses {
+		parts[i] = a.String()
+	}
+	return resource.Ref{Kind: resource.Port, Key: resource.Key("Node/"+node, parts...)}
 }
 
 // networkOf is the Network that a Port is on in Neutron; false if it is on none.
@@ -123,7 +153,7 @@ func (c *compiler) node(node intent.Node) {
 		return
 	}
 	c.set.Add(resource.Resource{
-		Ref: NodePortRef(node.Name), Object: "Node " + node.Name,
+		Ref: addressRef(node.Name, nil), Object: NodeObject(node.Name),
 		Fixed: resource.Attributes{
 			"network_id": NetworkRef(n.Name), "mac_address": names.ManagementMAC(addresses).String(),
 		},

@@ -137,8 +137,8 @@ func (c *compiler) floatingIP(f intent.FloatingIP) {
 	}
 	for p := range c.state.PortsNamed(f.Port) {
 		i := slices.IndexFunc(p.Addresses, func(a netip.Addr) bool { return a.Is4() == f.Address.Is4() })
-		if _, made := c.networkOf(p); made && i >= 0 {
-			r.Mutable["port_id"], r.Mutable["fixed_ip_address"] = PortRef(p.ObjectKey()), p.Addresses[i].String()
+		if on, made := c.networkOf(p); made && i >= 0 {
+			r.Mutable["port_id"], r.Mutable["fixed_ip_address"] = c.portRef(on, p), p.Addresses[i].String()
 		}
 		break
 	}

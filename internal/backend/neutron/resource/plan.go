@@ -25,6 +25,7 @@ type Call struct {
 	// Attributes are what a Create or an Update sets. Refs in them may be of resources that calls
 	// before this one make.
 	Attributes Attributes
+	Spare      bool // it makes a resource that is Spare
 }
 
 // planner compares.
@@ -34,6 +35,8 @@ type planner struct {
 	// replaced are resources that are made anew, and so are those that refer to them by attributes
 	// that cannot be changed.
 	replaced map[Ref]bool
+	// ids are those of the wanted resources that are there.
+	ids map[any]bool
 }
 
 // Plan returns the calls that make what there is what is wanted, in an order in which each can
@@ -41,13 +44,17 @@ type planner struct {
 // then the rest is changed and made, in the order of the kinds.
 //
 // Security groups that are wanted no longer go last, since ports leave them by a change; and their
-// rules when the new ones are there, so that what both allow is not interrupted.
+// rules when the new ones are there, so that what both allow is not interrupted. Spare resources
+// are made after all that.
 func Plan(want *Set, have *Inventory) []Call {
-	p := &planner{want, have, map[Ref]bool{}}
+	p := &planner{want, have, map[Ref]bool{}, map[any]bool{}}
 	for _, k := range Kinds() {
 		for _, r := range want.All(k) {
-			if a, there := have.Get(r.Ref); there && len(p.differing(r.Fixed, a)) > 0 {
+			a, there := have.Get(r.Ref)
+			if there && len(p.differing(r.Fixed, a)) > 0 {
 				p.replaced[r.Ref] = true
+			} else if there {
+				p.ids[a.ID] = true
 			}
 		}
 	}
@@ -55,15 +62,21 @@ func Plan(want *Set, have *Inventory) []Call {
 	for k := kinds - 1; k >= 0; k-- {
 		calls = p.remove(calls, k)
 	}
+	var later []Call
 	for _, k := range Kinds() {
 		for _, r := range want.All(k) {
+			n := len(calls)
 			calls = p.bring(calls, r)
+			if len(calls) > n && r.Spare && calls[n].Operation == Create {
+				later, calls = append(later, calls[n]), calls[:n]
+				later[len(later)-1].Spare = true
+			}
 		}
 		if k == SecurityGroupRule {
 			calls = p.unwanted(calls, k)
 		}
 	}
-	return p.unwanted(calls, SecurityGroup)
+	return append(p.unwanted(calls, SecurityGroup), later...)
 }
 
 // unwanted adds calls that delete what is there of a kind and wanted no longer. Rules go with their
@@ -108,9 +121,10 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 			// The router goes with its routes; of one that stays, those go first that another
 			// network's removal would stumble over.
 			if left, fewer := p.keep(wanted, a); still && fewer {
-				calls = append(calls, Call{Update, r, wanted.Object, a.ID, Attributes{"routes": left}})
+				calls = append(calls, Call{Operation: Update, Ref: r, Object: wanted.Object, ID: a.ID,
+					Attributes: Attributes{"routes": left}})
 			} else if !still && len(list(a.Attributes["routes"])) > 0 {
-				calls = append(calls, Call{Update, r, "", a.ID, Attributes{"routes": []any{}}})
+				calls = append(calls, Call{Operation: Update, Ref: r, ID: a.ID, Attributes: Attributes{"routes": []any{}}})
 			}
 		case p.replaced[r], !still && k != SecurityGroup && (k != SecurityGroupRule || foreign(r)):
 			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID,
@@ -156,10 +170,15 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 	a, there := p.have.Get(r.Ref)
 	if there && !p.replaced[r.Ref] {
 		changes := p.differing(r.Mutable, a)
+		for name, value := range r.Kept {
+			if !p.refersToWanted(a.Attributes[name]) && !has(a.Attributes[name], p.resolved(value), true) {
+				changes[name] = value
+			}
+		}
 		if len(changes) == 0 {
 			return calls
 		}
-		return append(calls, Call{Update, r.Ref, r.Object, a.ID, changes})
+		return append(calls, Call{Operation: Update, Ref: r.Ref, Object: r.Object, ID: a.ID, Attributes: changes})
 	}
 	if r.Kind == Routes { // they are there as soon as their router is
 		if len(list(r.Mutable["routes"])) == 0 {
@@ -167,13 +186,27 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 		}
 		return append(calls, Call{Operation: Update, Ref: r.Ref, Object: r.Object, Attributes: r.Mutable})
 	}
+	if r.Optional {
+		return calls
+	}
 	all := Attributes{}
-	for _, part := range []Attributes{r.Fixed, r.Mutable, r.Initial} {
+	for _, part := range []Attributes{r.Fixed, r.Mutable, r.Kept, r.Initial} {
 		for name, value := range part {
 			all[name] = value
 		}
 	}
 	return append(calls, Call{Operation: Create, Ref: r.Ref, Object: r.Object, Attributes: all})
+}
+
+// refersToWanted says whether a list of ids has some, all of wanted resources.
+func (p *planner) refersToWanted(value any) bool {
+	ids := list(value)
+	for _, id := range ids {
+		if !p.ids[id] {
+			return false
+		}
+	}
+	return len(ids) > 0
 }
 
 // differing are the attributes that a resource does not have as they are wanted.

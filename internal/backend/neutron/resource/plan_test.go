@@ -69,6 +69,21 @@ func isGuarded(rules ...Ref) func(*Inventory) {
 	}
 }
 
+// spare has the port be for a pod that may come. It keeps the groups that it has.
+func spare(optional bool) func(map[Ref]Resource) {
+	return func(all map[Ref]Resource) {
+		p := all[port]
+		p.Spare, p.Optional, p.Kept = true, optional, Attributes{"security_groups": p.Mutable["security_groups"]}
+		p.Mutable = Attributes{"fixed_ips": p.Mutable["fixed_ips"]}
+		all[port] = p
+	}
+}
+
+// kept are the groups that a spare port is made with.
+func kept(groups ...any) func(map[Ref]Resource) {
+	return func(all map[Ref]Resource) { all[port].Kept["security_groups"] = groups }
+}
+
 func without(refs ...Ref) func(map[Ref]Resource) {
 	return func(all map[Ref]Resource) {
 		for _, r := range refs {
@@ -150,6 +165,17 @@ func TestPlan(t *testing.T) {
 		{"a policy and its peers go", wanted(), there(isGuarded(rule), func(i *Inventory) {
 			i.Put(Ref{SecurityGroup, "peers"}, Actual{"id-peers", Attributes{}})
 		}), []string{"update port p security_groups", "delete security group web", "delete security group peers"}},
+		{"a spare port, last of all", wanted(guarded(rule), spare(false)), NewInventory(), []string{
+			"create security group web", "create security group rule web tcp 80", "create network net", "create subnet sub",
+			"create router r", "create router interface sub", "update routes of router r routes", "create port p",
+		}},
+		{"a port that is spare now", wanted(spare(false)), there(), nil},
+		{"a spare port that is not needed", wanted(spare(true)), there(), nil},
+		{"a spare port that is not needed, and not there", wanted(spare(true)), there(func(i *Inventory) { i.Remove(port, "id-p") }), nil},
+		{"a spare port of another MAC that is not needed", wanted(spare(true)), there(with(port, "mac_address", "other")), []string{"delete port p"}},
+		{"a spare port with the groups of the pod before", wanted(guarded(rule), spare(true), kept("groups")), there(isGuarded(rule)), nil},
+		{"a spare port with a group that goes", wanted(spare(true), kept("h")), there(isGuarded(rule)),
+			[]string{"update port p security_groups", "delete security group web"}},
 		{"a port and its policy go", wanted(without(port)), there(isGuarded(rule)),
 			[]string{"delete port p", "delete security group web"}},
 	} {

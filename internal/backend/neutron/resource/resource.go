@@ -92,6 +92,13 @@ type Resource struct {
 	Mutable Attributes
 	// Initial are set when the resource is made, and are not compared later.
 	Initial Attributes
+	// Kept are set when the resource is made. Later they stay as they are, as long as all resources
+	// that they name are wanted.
+	Kept Attributes
+	// Spare says that the resource is for an object that may come: calls for it come last.
+	Spare bool
+	// Optional says that it stays if it is there, and is not made.
+	Optional bool
 }
 
 // Problem is what Neutron does not do for an object, or not as asked for.
