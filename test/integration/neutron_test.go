@@ -10,16 +10,21 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/backend/neutron/neutronfake"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
 	"coelan.io/coelan/internal/neutrontest"
 	"coelan.io/coelan/internal/ovntest"
+	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
@@ -35,7 +40,7 @@ func TestNeutron(t *testing.T) {
 		test func(*testing.T, *world)
 	}{
 		{"reach", neutronReach}, {"machine of OpenStack", neutronMachine}, {"changes by hand", neutronByHand},
-		{"restarts", neutronRestarts}, {"away", neutronAway},
+		{"ready ports", neutronReady}, {"restarts", neutronRestarts}, {"away", neutronAway},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, w) })
 	}
@@ -88,9 +93,7 @@ func neutronReach(t *testing.T, w *world) {
 	} {
 		for f := range lab.Dual.Each {
 			t.Run(p.name+" "+f.String(), func(t *testing.T) {
-				if err := probePath(t.Context(), p, f); err != nil {
-					t.Error(err)
-				}
+				neutronReaches(t, p, f)
 			})
 		}
 	}
@@ -174,16 +177,17 @@ func neutronMachine(t *testing.T, w *world) {
 }
 
 // neutronPort is a pod's port in Neutron.
-func neutronPort(t *testing.T, w *world, name string) map[string]any {
+func neutronPort(t *testing.T, w *world, pod *lab.Pod) map[string]any {
 	t.Helper()
-	return neutronOne(t, w, "ports", "name=lab/"+name+".eth0")
+	return neutronOne(t, w, "ports", "fixed_ips=ip_address%3D"+pod.Address(lab.IPv4).String())
 }
 
 // A port that is deleted by hand is made anew, and plugged; one that is changed is changed back.
 func neutronByHand(t *testing.T, w *world) {
-	before := neutronPort(t, w, "b")
-	if before["device_owner"] != "compute:kuryr" || before["device_id"] != w.b.UID || before["binding:host_id"] != "n1" ||
-		before["description"] != "coelan/Port/lab/b.eth0" || before["binding:vif_type"] != "ovs" {
+	before := neutronPort(t, w, w.b)
+	v4, v6 := w.b.Address(lab.IPv4).String(), w.b.Address(lab.IPv6).String()
+	if before["device_owner"] != "compute:kuryr" || before["device_id"] != "n1" || before["binding:host_id"] != "n1" ||
+		before["name"] != "n1 "+v4 || before["description"] != "coelan/Node/n1 "+v4+" "+v6 || before["binding:vif_type"] != "ovs" {
 		t.Errorf("port %v", before)
 	}
 	router := neutronOne(t, w, "routers", "name=router-default")
@@ -193,24 +197,84 @@ func neutronByHand(t *testing.T, w *world) {
 	w.Neutron.StopController()
 	must(t, w.Neutron.StartController())
 	poll(t.Context(), t, func() bool {
-		list, _ := neutronCall(t, w, "GET", "ports?name=lab/b.eth0", "")["ports"].([]any)
+		list, _ := neutronCall(t, w, "GET", "ports?fixed_ips=ip_address%3D"+v4, "")["ports"].([]any)
 		return len(list) == 1 && list[0].(map[string]any)["status"] == "ACTIVE"
 	}, func() { t.Error("the port is not there again, or not plugged") })
-	after := neutronPort(t, w, "b")
+	after := neutronPort(t, w, w.b)
 	if after["id"] == before["id"] || after["mac_address"] != before["mac_address"] {
 		t.Errorf("port %v was %v", after, before)
 	}
 	for _, p := range []path{
 		{"pod to pod", w.a.Host, w.b.Host, w.b.Address, w.a.Address}, {"pod to another node", w.a.Host, w.n2.Host, w.n2.Address, w.a.Address},
 	} {
-		var last error
-		poll(t.Context(), t, func() bool { last = probePath(t.Context(), p, lab.IPv4); return last == nil },
-			func() { t.Errorf("%s: %v", p.name, last) })
+		neutronReaches(t, p, lab.IPv4)
+	}
+}
+
+// neutronReaches asks until there is an answer: another node learns late where a port is.
+func neutronReaches(t *testing.T, p path, f lab.Family) {
+	t.Helper()
+	var last error
+	poll(t.Context(), t, func() bool { last = probePath(t.Context(), p, f); return last == nil },
+		func() { t.Errorf("%s: %v", p.name, last) })
+}
+
+// neutronPorts are the ids of all ports, when each node has those that are to be ready.
+func neutronPorts(t *testing.T, w *world) (ids []string) {
+	t.Helper()
+	var missing []netip.Addr
+	poll(t.Context(), t, func() bool {
+		ids = nil
+		ready, taken := map[netip.Addr]bool{}, map[netip.Addr]bool{}
+		list, _ := neutronCall(t, w, "GET", "ports", "")["ports"].([]any)
+		for _, p := range list {
+			port := p.(map[string]any)
+			ids = append(ids, port["id"].(string))
+			for _, ip := range port["fixed_ips"].([]any) {
+				a := netip.MustParseAddr(ip.(map[string]any)["ip_address"].(string))
+				ready[a], taken[a] = true, port["status"] == "ACTIVE"
+			}
+		}
+		missing = nil
+		for _, n := range w.Nodes {
+			ranges, err := ipam.Parse(n.PodCIDRs)
+			must(t, err)
+			for _, slot := range ipam.Slots(ranges, reserved.NeutronSpare, func(a netip.Addr) bool { return taken[a] }) {
+				if !ready[slot[0]] {
+					missing = append(missing, slot[0])
+				}
+			}
+		}
+		return len(missing) == 0
+	}, func() { t.Errorf("no ports of %v are ready", missing) })
+	slices.Sort(ids)
+	return ids
+}
+
+// Pods that come and go have ports that are there before and after them.
+func neutronReady(t *testing.T, w *world) {
+	before := neutronPorts(t, w)
+	var last string
+	for i := range 8 {
+		pod := addPodAs(t, w.n1, lab.PodSpec{Name: fmt.Sprint("ready", i)})
+		neutronReaches(t, path{"ready " + pod.Name, pod.Host, w.c.Host, w.c.Address, pod.Address}, lab.IPv4)
+		id := neutronPort(t, w, pod)["id"].(string)
+		if !slices.Contains(before, id) || id == last {
+			t.Errorf("pod %d has port %s, the one before it %s; there were %v", i, id, last, before)
+		}
+		last = id
+		must(t, pod.Delete(t.Context()))
+		poll(t.Context(), t, func() bool { return neutronPort(t, w, pod)["status"] == "DOWN" },
+			func() { t.Errorf("port %s of pod %d, which is gone, is plugged", id, i) })
+	}
+	if diff := cmp.Diff(before, neutronPorts(t, w)); diff != "" {
+		t.Errorf("ports (-before +after):\n%s", diff)
 	}
 }
 
 // Agents and the controller that are killed and start anew change nothing, and no packet is lost.
 func neutronRestarts(t *testing.T, w *world) {
+	neutronPorts(t, w)
 	before, plugged := neutronState(t, w), configuration(t, w.n1)
 	lost := neutronPings(t, w)
 	w.n1.KillAgent()
@@ -239,14 +303,21 @@ func neutronState(t *testing.T, w *world) string {
 	return b.String()
 }
 
-// While Neutron is away, running pods lose nothing, and the Network default says so; what has
-// changed meanwhile is done when it is back.
+// While Neutron is away, running pods lose nothing, others start, and the Network default says so;
+// what has changed meanwhile is done when it is back.
 func neutronAway(t *testing.T, w *world) {
-	lost := neutronPings(t, w)
+	neutronPorts(t, w)
+	lost := sync.OnceFunc(neutronPings(t, w))
+	defer lost()
 	w.Neutron.Stop()
 	w.API.AddNetwork("later", v1alpha1.NetworkSpec{Subnets: subnets("10.91.0.0/24")})
 	poll(t.Context(), t, func() bool { return strings.Contains(neutronFailure(w), "Neutron cannot be used") },
 		func() { t.Error("it is not said that Neutron is away") })
+	for i := range 3 {
+		pod := addPodAs(t, w.n2, lab.PodSpec{Name: fmt.Sprint("without", i)})
+		neutronReaches(t, path{"without Neutron " + pod.Name, pod.Host, w.a.Host, w.a.Address, pod.Address}, lab.IPv4)
+		must(t, pod.Delete(t.Context()))
+	}
 	lost()
 	must(t, w.Neutron.Run(t.Context()))
 	poll(t.Context(), t, func() bool { return neutronFailure(w) == "" },

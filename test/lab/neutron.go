@@ -33,6 +33,7 @@ import (
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/neutrontest"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // Neutron is a real neutron-server on a lab's OVN, and the controller's half of the backend, which

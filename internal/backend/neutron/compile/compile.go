@@ -37,7 +37,8 @@ type compiler struct {
 // Compile returns what a State wants of Neutron.
 func Compile(s *intent.State, o Options) *resource.Set {
 	c := &compiler{
-		Options: o, state: s, set: resource.NewSet(), unreached: map[string]bool{}, used: map[string]map[netip.Addr]bool{},
+		Options: o, state: s, set: resource.NewSet(), unreached: map[string]bool{},
+		used: map[string]map[netip.Addr]bool{},
 	}
 	c.groups = c.firewall()
 	for r := range s.Routers().All() {
@@ -86,8 +87,8 @@ func RouterRef(router string) resource.Ref {
 // PortObject is how resources call a Port, namespace/name.
 func PortObject(port string) string { return "Port " + port }
 
-// NodeObject is how resources call a node. The port by which its kernel reaches pods is the only one
-// that is not Spare.
+// NodeObject is how resources call a node. The port by which its kernel reaches pods is the only
+// one that is not Spare.
 func NodeObject(node string) string { return "Node " + node }
 
 // name is what people see of a resource, with the cluster's name before it.

@@ -142,8 +142,8 @@ func excused(s *intent.State, set *resource.Set, p intent.Port) bool {
 	})
 }
 
-// onRouter reports whether an end has an address that is its node's elsewhere, and that of Neutron's
-// router here: the gateway of a podCIDR.
+// onRouter reports whether an end has an address that is its node's elsewhere, and that of
+// Neutron's router here: the gateway of a podCIDR.
 func onRouter(s *intent.State, e oracle.End) bool {
 	if e.Node == nil {
 		return false

@@ -23,9 +23,9 @@ func (c *compiler) uses(p intent.Port) {
 	}
 }
 
-// spare makes ports of the addresses that a node hands out next: its agent finds them by ipam.Slots,
-// too. Of the slots after these, ports stay that are there: then a pod more and one less again take
-// no call.
+// spare makes ports of the addresses that a node hands out next: its agent finds them by
+// ipam.Slots, too. Of the slots after these, ports stay that are there: then a pod more and one
+// less again take no call.
 func (c *compiler) spare(node intent.Node) {
 	n, ok := c.state.Networks().Get(intent.DefaultNetworkName)
 	if !ok || c.Spare == 0 {

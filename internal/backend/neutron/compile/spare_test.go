@@ -110,8 +110,8 @@ func TestSparePorts(t *testing.T) {
 	}
 }
 
-// A pod whose addresses are of no slot, or that has a MAC of its own, has a port of its own, and
-// none is made of what it has.
+// A pod with addresses of no slot, or with a MAC of its own, has a port of its own, and none is
+// made of what it has.
 func TestPodsBesideSparePorts(t *testing.T) {
 	apart, other := podAt("apart", 3), podAt("other", 5)
 	apart.Addresses[1] = netip.MustParseAddr("fd00:10:244:1::6")

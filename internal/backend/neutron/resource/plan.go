@@ -124,7 +124,8 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 				calls = append(calls, Call{Operation: Update, Ref: r, Object: wanted.Object, ID: a.ID,
 					Attributes: Attributes{"routes": left}})
 			} else if !still && len(list(a.Attributes["routes"])) > 0 {
-				calls = append(calls, Call{Operation: Update, Ref: r, ID: a.ID, Attributes: Attributes{"routes": []any{}}})
+				calls = append(calls, Call{Operation: Update, Ref: r, ID: a.ID,
+					Attributes: Attributes{"routes": []any{}}})
 			}
 		case p.replaced[r], !still && k != SecurityGroup && (k != SecurityGroupRule || foreign(r)):
 			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID,
