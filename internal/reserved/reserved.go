@@ -96,4 +96,4 @@ func IsNodeLocal(a netip.Addr) bool {
 
 // NeutronSpare is how many ports the backend neutron has ready on each node, unless the controller
 // is told otherwise. Agents hand addresses out in slots of this number, see package ipam.
-const NeutronSpare = 16
+const NeutronSpare = 8

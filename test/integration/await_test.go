@@ -22,6 +22,12 @@ func poll(ctx context.Context, t *testing.T, ok func() bool, failed func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
+	pollUntil(ctx, t, ok, failed)
+}
+
+// pollUntil is poll that waits until ctx ends.
+func pollUntil(ctx context.Context, t *testing.T, ok func() bool, failed func()) {
+	t.Helper()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for !ok() {

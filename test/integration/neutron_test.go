@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -176,6 +177,9 @@ func neutronMachine(t *testing.T, w *world) {
 	neutronOne(t, w, "ports", "name=vm")
 }
 
+// neutronPatience is for what takes dozens of calls, of which each takes a second on a busy machine.
+const neutronPatience = 2 * time.Minute
+
 // neutronPort is a pod's port in Neutron.
 func neutronPort(t *testing.T, w *world, pod *lab.Pod) map[string]any {
 	t.Helper()
@@ -196,7 +200,7 @@ func neutronByHand(t *testing.T, w *world) {
 	// A controller that starts reads all; one that runs does so each minute.
 	w.Neutron.StopController()
 	must(t, w.Neutron.StartController())
-	poll(t.Context(), t, func() bool {
+	pollUntil(within(t, neutronPatience), t, func() bool {
 		list, _ := neutronCall(t, w, "GET", "ports?fixed_ips=ip_address%3D"+v4, "")["ports"].([]any)
 		return len(list) == 1 && list[0].(map[string]any)["status"] == "ACTIVE"
 	}, func() { t.Error("the port is not there again, or not plugged") })
@@ -223,7 +227,7 @@ func neutronReaches(t *testing.T, p path, f lab.Family) {
 func neutronPorts(t *testing.T, w *world) (ids []string) {
 	t.Helper()
 	var missing []netip.Addr
-	poll(t.Context(), t, func() bool {
+	pollUntil(within(t, neutronPatience), t, func() bool {
 		ids = nil
 		ready, taken := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 		list, _ := neutronCall(t, w, "GET", "ports", "")["ports"].([]any)

@@ -39,8 +39,8 @@ type Options struct {
 	// Want returns what is wanted now. It is called before each comparison, by the goroutine of
 	// Run.
 	Want func() *resource.Set
-	// Found takes the port of each object that has one as it is wanted, as often as it is looked at,
-	// also while Neutron is away.
+	// Found takes the port of each object that has one as it is wanted, as often as it is looked
+	// at, also while Neutron is away.
 	Found func(object string, port resource.Actual)
 	// Report is called after each comparison: with what Neutron refuses of objects, and with why
 	// Neutron cannot be used; neither: all is as wanted.
@@ -142,8 +142,8 @@ func (c *Client) connected(ctx context.Context) error {
 	return nil
 }
 
-// waitWithout returns when Neutron is to be tried again. Meanwhile a change can be one that needs no
-// call: a pod that has a port which another one had.
+// waitWithout returns when Neutron is to be tried again. Meanwhile a change can be one that needs
+// no call: a pod that has a port which another one had.
 func (c *Client) waitWithout(ctx context.Context, again <-chan time.Time, known *resource.Inventory) {
 	for {
 		select {
