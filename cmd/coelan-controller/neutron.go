@@ -12,8 +12,8 @@ import (
 	"coelan.io/coelan/internal/controller"
 )
 
-// neutronFlags are those of the backend neutron. It shares --cluster, --policy-mode, --snat and
-// --snat-exclude-cidrs with the backend ovn.
+// neutronFlags are those of the backend neutron. It shares --northbound, --cluster,
+// --policy-mode, --service-cidrs, --snat and --snat-exclude-cidrs with the backend ovn.
 type neutronFlags struct{ access cloud.Access }
 
 func (f *neutronFlags) add(flags *pflag.FlagSet) {
@@ -43,6 +43,12 @@ func (f *neutronFlags) options(o *ovnFlags) (*controller.Neutron, error) {
 	}
 	n := &controller.Neutron{Cloud: f.access}
 	var err error
+	if n.Northbound, n.TLS, err = o.servers(); err != nil {
+		return nil, err
+	}
+	if n.ServiceCIDRs, err = controller.ParsePrefixes(o.serviceCIDRs); err != nil {
+		return nil, fmt.Errorf("--service-cidrs: %w", err)
+	}
 	n.Cluster, n.SNAT, n.PolicyMode, err = o.shared()
 	return n, err
 }

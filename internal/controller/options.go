@@ -79,8 +79,14 @@ type Options struct {
 // Neutron are the settings of the backend neutron.
 type Neutron struct {
 	Cloud cloud.Access
+	// Northbound are the servers of the northbound database that Neutron writes, TLS files for those
+	// with ssl:; none: there are no Services.
+	Northbound []string
+	TLS        *northbound.TLSFiles
 	// Cluster tells this cluster's resources from those of other clusters.
 	Cluster names.Cluster
+	// ServiceCIDRs are prefixes of ClusterIPs beside those of the API.
+	ServiceCIDRs []netip.Prefix
 	// SNAT and PolicyMode have to be those of the agents.
 	SNAT       intent.SNAT
 	PolicyMode intent.PolicyMode

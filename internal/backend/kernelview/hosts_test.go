@@ -18,7 +18,7 @@ func TestEndpointsThatAreNoPods(t *testing.T) {
 			{Address: addr("10.60.0.5"), Port: 6443}, {Address: addr("10.244.1.9"), Port: 6443}, {Address: addr("192.0.2.1"), Port: 6443},
 		},
 	}}}
-	store, h, plain := intent.NewStore(), NewServicesByAddress(), NewServices()
+	store, h, plain := intent.NewStore(), NewServicesByAddress(false), NewServices()
 	for _, step := range []struct {
 		name   string
 		change func(*intent.Tx)

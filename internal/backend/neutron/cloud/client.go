@@ -39,7 +39,8 @@ type Options struct {
 	// Want returns what is wanted now. It is called before each comparison, by the goroutine of
 	// Run.
 	Want func() *resource.Set
-	// Found takes each port that is there and wanted, as often as it is looked at.
+	// Found takes each network, router and port that is there and wanted, as often as it is looked
+	// at.
 	Found func(resource.Ref, resource.Actual)
 	// Report is called after each comparison: with what Neutron refuses of objects, and with why
 	// Neutron cannot be used; neither: all is as wanted.
@@ -165,9 +166,11 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 		clear(s.doubtful)
 		resync.Reset(max(c.o.Resync, resyncShare*time.Since(began)))
 		want := c.o.Want()
-		for _, p := range want.All(resource.Port) {
-			if a, there := have.Get(p.Ref); there {
-				c.o.Found(p.Ref, a)
+		for _, kind := range []resource.Kind{resource.Network, resource.Router, resource.Port} {
+			for _, p := range want.All(kind) {
+				if a, there := have.Get(p.Ref); there {
+					c.o.Found(p.Ref, a)
+				}
 			}
 		}
 	}

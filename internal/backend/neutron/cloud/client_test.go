@@ -59,7 +59,9 @@ func (w *world) start() {
 		Found: func(r resource.Ref, a resource.Actual) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.found[r.Key] = a.ID
+			if r.Kind == resource.Port {
+				w.found[r.Key] = a.ID
+			}
 		},
 		Report: func(problems []resource.Problem, err error) {
 			select {

@@ -107,7 +107,8 @@ func (r *round) set(ref resource.Ref, a resource.Actual) {
 	switch ref.Kind {
 	case resource.Router:
 		r.have.Set(resource.Ref{Kind: resource.Routes, Key: ref.Key}, routesOf(a))
-	case resource.Port:
+		r.found(ref, a)
+	case resource.Network, resource.Port:
 		r.found(ref, a)
 	}
 }

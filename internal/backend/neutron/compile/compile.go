@@ -17,6 +17,9 @@ import (
 // Options are what resources depend on beside intent.
 type Options struct {
 	Cluster names.Cluster
+	// Supplemented says that OVN's northbound database has what Neutron lacks (ovn/compile.Supplement):
+	// Services, and the way out of the cluster.
+	Supplemented bool
 }
 
 // compiler makes one Set.
