@@ -163,7 +163,21 @@ func neutronServicePolicies(t *testing.T, w *world, b *rulebook) {
 		comesTo(t, f.String()+" from the policy's peer", asked(w.a, at, w.b.Name))
 		comesTo(t, f.String()+" still not from others", asked(w.d, at, unanswered))
 	}
+	b.isolate(w.a, intent.Egress, intent.Rule{Groups: b.group("servers", w.b)})
+	b.isolate(w.d, intent.Ingress)
+	publish(w, "lab", "closed", reds, nil, w.d)
+	b.publish(t)
+	for f := range lab.Dual.Each {
+		comesTo(t, f.String()+" not to a Service with other endpoints", asked(w.a, clusterIPOf(keptLocal, f), unanswered))
+		comesTo(t, f.String()+" to a Service of the policy's peer", asked(w.a, clusterIPOf(nearOnly, f), w.b.Name))
+		comesTo(t, f.String()+" still not to others", asked(w.a, clusterIPOf(keptLocal, f), unanswered))
+		comesTo(t, f.String()+" a closed pod to itself", asked(w.d, clusterIPOf(reds, f), w.d.Name))
+		comesTo(t, f.String()+" no other to a closed pod", asked(w.c, clusterIPOf(reds, f), unanswered))
+	}
+	w.API.RemoveService("lab", "closed")
+	b.open(w.a)
 	b.open(w.b)
+	b.open(w.d)
 	b.publish(t)
 	for f := range lab.Dual.Each {
 		comesTo(t, f.String()+" open again", asked(w.d, clusterIPOf(nearOnly, f), w.b.Name))
