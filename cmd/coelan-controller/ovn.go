@@ -93,7 +93,8 @@ func (f *ovnFlags) servers() (remotes []string, files *northbound.TLSFiles, err 
 		return nil, nil, errors.New("--northbound: ssl: needs --northbound-certificate, --northbound-private-key and " +
 			"--northbound-authority")
 	}
-	return remotes, &northbound.TLSFiles{Certificate: f.certificate, PrivateKey: f.privateKey, Authority: f.authority}, nil
+	files = &northbound.TLSFiles{Certificate: f.certificate, PrivateKey: f.privateKey, Authority: f.authority}
+	return remotes, files, nil
 }
 
 // shared are the settings that the backends ovn and neutron have.

@@ -79,8 +79,8 @@ type Options struct {
 // Neutron are the settings of the backend neutron.
 type Neutron struct {
 	Cloud cloud.Access
-	// Northbound are the servers of the northbound database that Neutron writes, TLS files for those
-	// with ssl:; none: there are no Services.
+	// Northbound are the servers of the northbound database that Neutron writes, TLS files for
+	// those with ssl:; none: there are no Services.
 	Northbound []string
 	TLS        *northbound.TLSFiles
 	// Cluster tells this cluster's resources from those of other clusters.

@@ -112,8 +112,8 @@ func setupNeutron(
 		},
 	})
 	runner, err := neutron.New(neutron.Options{
-		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Northbound: o.Neutron.Northbound, TLS: o.Neutron.TLS,
-		Intent: source, Informers: m.GetCache(), Access: a, Hub: distribution.Hub, Monitor: monitor,
+		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Northbound: o.Neutron.Northbound,
+		TLS: o.Neutron.TLS, Intent: source, Informers: m.GetCache(), Access: a, Hub: distribution.Hub, Monitor: monitor,
 	})
 	if err != nil {
 		return err

@@ -113,8 +113,8 @@ func TestProcessesThatSeeClients(t *testing.T) {
 	}
 }
 
-// Where the bridge does not know nodes, the kernel chooses among the node's own pods for clients that
-// a policy keeps there.
+// Where the bridge does not know nodes, the kernel chooses among the node's own pods for clients
+// that a policy keeps there.
 func TestEndpointsOfTheNode(t *testing.T) {
 	local, other := intent.Endpoint{Address: addr("10.244.1.9"), Port: 80}, intent.Endpoint{Address: addr("10.244.2.9"), Port: 80}
 	for _, internal := range []bool{false, true} {

@@ -32,9 +32,9 @@ type Services struct {
 // NewServices makes one that knows no State.
 func NewServices() *Services { return &Services{ports: map[string][]hostnet.ServicePort{}} }
 
-// NewServicesByAddress makes one for a bridge that balances by address and port alone. With spanning
-// it does not tell nodes apart either: where a policy keeps clients at the node's own endpoints, the
-// kernel chooses among these.
+// NewServicesByAddress makes one for a bridge that balances by address and port alone. With
+// spanning it does not tell nodes apart either: where a policy keeps clients at the node's own
+// endpoints, the kernel chooses among these.
 func NewServicesByAddress(spanning bool) *Services {
 	return &Services{byAddress: true, spanning: spanning, ports: map[string][]hostnet.ServicePort{}}
 }

@@ -37,8 +37,11 @@ type supplement struct {
 func newSupplement(o Options, report func(outcome)) (*supplement, error) {
 	begun := make(chan struct{})
 	s := &supplement{
-		Options: o, report: report, begun: begun, begin: sync.OnceFunc(func() { close(begun) }), rows: compile.NewSupplement(compile.Options{Cluster: o.Cluster}),
-		others: compile.Others{Switches: map[string]string{}, Routers: map[string]string{}, NodePorts: map[string]string{}},
+		Options: o, report: report, begun: begun, begin: sync.OnceFunc(func() { close(begun) }),
+		rows: compile.NewSupplement(compile.Options{Cluster: o.Cluster}),
+		others: compile.Others{
+			Switches: map[string]string{}, Routers: map[string]string{}, NodePorts: map[string]string{},
+		},
 	}
 	to := northbound.Options{Cluster: o.Cluster, Remotes: o.Northbound, Rows: s.want, Report: s.compared, Log: o.Log}
 	if o.TLS != nil {
@@ -85,8 +88,8 @@ func (s *supplement) found(ref resource.Ref, a resource.Actual) {
 	}
 }
 
-// want are the rows of the newest intent. What Neutron has made of objects that are gone is forgotten:
-// of those that come back it makes others.
+// want are the rows of the newest intent. What Neutron has made of objects that are gone is
+// forgotten: of those that come back it makes others.
 func (s *supplement) want() *nb.Rows {
 	s.mu.Lock()
 	state := s.Intent.Intent().State()

@@ -17,8 +17,8 @@ import (
 // Options are what resources depend on beside intent.
 type Options struct {
 	Cluster names.Cluster
-	// Supplemented says that OVN's northbound database has what Neutron lacks (ovn/compile.Supplement):
-	// Services, and the way out of the cluster.
+	// Supplemented says that OVN's northbound database has what Neutron lacks: Services, and the
+	// way out of the cluster (ovn/compile.Supplement).
 	Supplemented bool
 }
 

@@ -84,8 +84,10 @@ func (f *firewall) toServices(group resource.Ref, r intent.Rule, space string) {
 		}
 	}
 	for _, p := range candidates {
-		if !slices.ContainsFunc(p.Endpoints, func(e intent.ServiceEndpoint) bool { return !f.letsOut(r, p.Protocol, e) }) {
-			f.rule(group, intent.Egress, addressPeer(p.ClusterIP), port{protocolName(uint8(p.Protocol)), int(p.Port), int(p.Port)})
+		closed := func(e intent.ServiceEndpoint) bool { return !f.letsOut(r, p.Protocol, e) }
+		if !slices.ContainsFunc(p.Endpoints, closed) {
+			at := port{protocolName(uint8(p.Protocol)), int(p.Port), int(p.Port)}
+			f.rule(group, intent.Egress, addressPeer(p.ClusterIP), at)
 		}
 	}
 }

@@ -86,8 +86,8 @@ func TestSupplementGolden(t *testing.T) {
 	}
 }
 
-// What a Supplement has after any changes, of intent and of what others have made, is what a new one
-// has.
+// What a Supplement has after any changes, of intent and of what others have made, is what a new
+// one has.
 func TestSupplementIsCompilingAnew(t *testing.T) {
 	whole := supplemented()
 	rapid.Check(t, func(t *rapid.T) {

@@ -45,7 +45,8 @@ type Backend struct {
 	wake  trigger.Trigger // starts a reconciliation
 	// patience is how long an attachment waits until OVN has connected it.
 	patience time.Duration
-	// spanning says that one switch has the pods of all nodes, and a router of its own choice of MAC.
+	// spanning says that one switch has the pods of all nodes, and that another system chooses the
+	// MAC of its router.
 	spanning bool
 	status   status
 
@@ -67,8 +68,8 @@ func New(o backend.Options) (*Backend, error) {
 	return &Backend{Options: o, names: clusterPorts{cluster}, patience: installTimeout, wake: trigger.New()}, nil
 }
 
-// NewOfOthers is New for ports and switches that another system makes, such as OpenStack: one switch
-// has the pods of all nodes. An attachment waits for patience until OVN has connected it.
+// NewOfOthers is New for ports and switches that another system makes, such as OpenStack: one
+// switch has the pods of all nodes. An attachment waits for patience until OVN has connected it.
 func NewOfOthers(o backend.Options, ports LogicalPorts, patience time.Duration) *Backend {
 	return &Backend{Options: o, names: ports, patience: patience, spanning: true, wake: trigger.New()}
 }
@@ -113,9 +114,10 @@ func (b *Backend) Open() error {
 func (b *Backend) connect(db database, k kernel, keeper keeper, l links, find findUplink) {
 	b.db = db
 	b.host = &host{
-		conditions: b.Conditions, kernel: k, keeper: keeper, services: kernelview.NewServicesByAddress(b.spanning), find: find,
-		ports:  &kernelview.HostPorts{Attachments: b.Attachments, Kernel: k},
-		intent: b.Intent, wake: b.wake, spanning: b.spanning,
+		conditions: b.Conditions, kernel: k, keeper: keeper, find: find,
+		services: kernelview.NewServicesByAddress(b.spanning),
+		ports:    &kernelview.HostPorts{Attachments: b.Attachments, Kernel: k},
+		intent:   b.Intent, wake: b.wake, spanning: b.spanning,
 	}
 	b.ports = &ports{
 		log: b.Log, bridge: b.Config.Bridge, names: b.names, intent: b.Intent, attachments: b.Attachments,

@@ -16,7 +16,7 @@ import (
 )
 
 // Rows beside those of another system, such as Neutron: references to ours come and go in its
-// columns, come back when somebody takes them away, and nothing else of it is touched.
+// columns, come back when they are taken away, and nothing else of it is touched.
 func TestSupplement(t *testing.T) {
 	o := ovntest.Start(t)
 	o.Nbctl("ls-add", "neutron-d", "--", "lr-add", "neutron-rd", "--", "set", "logical_router", "neutron-rd", "external_ids:a=b", "--",

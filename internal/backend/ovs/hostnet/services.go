@@ -32,8 +32,8 @@ type Services struct {
 	// endpoints that are no pods; it leads clients inside and outside to different addresses where
 	// a policy gives them different endpoints; and it judges pods, too, by source ranges.
 	ByAddress bool
-	// Via are the next hops of routes to the bridge, one for each family, that answer for themselves;
-	// none: a neighbor that stands for the bridge.
+	// Via are the next hops of routes to the bridge, one for each family, that answer for
+	// themselves; none: a neighbor that stands for the bridge.
 	Via []netip.Addr
 	// Floating are those of Announced that the bridge takes from the wire of a physical network, to
 	// which it gives the answers. Cluster are the prefixes that no client on such a wire is in.
