@@ -14,7 +14,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/test/lab"
@@ -54,7 +56,7 @@ func TestNeutronServices(t *testing.T) {
 		test func(*testing.T, *world, *rulebook)
 	}{
 		{"ways", neutronWays}, {"way out", neutronWayOut}, {"policies", neutronServicePolicies},
-		{"others", neutronKeeps}, {"restart", neutronRowsStay}, {"gone", neutronRowsGo},
+		{"tenant", neutronTenantService}, {"others", neutronKeeps}, {"restart", neutronRowsStay}, {"gone", neutronRowsGo},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, w, b) })
 	}
@@ -193,6 +195,29 @@ func asked(from *lab.Pod, at netip.AddrPort, want string) func(context.Context) 
 		}
 		return err
 	}
+}
+
+// A Service of a private Router leads its pods to their own addresses, and serves no others.
+func neutronTenantService(t *testing.T, w *world, b *rulebook) {
+	w.API.AddNamespace("red", map[string]string{"tenant": "red"})
+	w.API.AddRouter("red", v1alpha1.RouterSpec{})
+	w.API.AddNetwork("red", v1alpha1.NetworkSpec{
+		Role: v1alpha1.Primary, Router: "red", Subnets: subnets("10.92.0.0/24", "fd00:92::/64"),
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "red"}},
+	})
+	server := addPodAs(t, w.n1, lab.PodSpec{Namespace: "red", Name: "server"})
+	client := addPodAs(t, w.n2, lab.PodSpec{Namespace: "red", Name: "client"})
+	b.open(server)
+	b.open(client)
+	b.publish(t)
+	publish(w, "red", "tenant", redsNobody, nil, server)
+	for f := range lab.Dual.Each {
+		answers(t, server.Host, netip.AddrPortFrom(server.Own("eth0", f), answerPort))
+		at := clusterIPOf(redsNobody, f)
+		comesTo(t, f.String()+" its pod", asked(client, at, server.Name))
+		comesTo(t, f.String()+" another's pod", asked(w.a, at, unanswered))
+	}
+	w.API.RemoveService("red", "tenant")
 }
 
 // neutronRows are the UUIDs and versions of our rows, and what refers to them.

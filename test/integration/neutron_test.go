@@ -196,6 +196,11 @@ func neutronByHand(t *testing.T, w *world) {
 		list, _ := neutronCall(t, w, "GET", "ports?name=lab/b.eth0", "")["ports"].([]any)
 		return len(list) == 1 && list[0].(map[string]any)["status"] == "ACTIVE"
 	}, func() { t.Error("the port is not there again, or not plugged") })
+	// A call that meets a lock of SQLite may have its effect in OVN alone, until it is made again.
+	poll(t.Context(), t, func() bool {
+		routes, _ := neutronOne(t, w, "routers", "name=router-default")["routes"].([]any)
+		return len(routes) > 0
+	}, func() { t.Error("the router has no routes") })
 	after := neutronPort(t, w, "b")
 	if after["id"] == before["id"] || after["mac_address"] != before["mac_address"] {
 		t.Errorf("port %v was %v", after, before)
