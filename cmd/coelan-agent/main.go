@@ -156,7 +156,7 @@ var backends = map[config.BackendType]struct {
 			return agent.Factory{
 				Conditions: node.Conditions(), AllPorts: true,
 				New: func(o backend.Options) (agent.Backend, error) {
-					return node.NewWith(o, neutronports.New(cluster), neutronports.Patience), nil
+					return node.NewOfOthers(o, neutronports.New(cluster), neutronports.Patience), nil
 				},
 			}
 		}, node.Removals,

@@ -13,8 +13,8 @@ import (
 	"coelan.io/coelan/internal/reserved"
 )
 
-// neutronFlags are those of the backend neutron. It shares --cluster, --policy-mode, --snat and
-// --snat-exclude-cidrs with the backend ovn.
+// neutronFlags are those of the backend neutron. It shares --northbound, --cluster,
+// --policy-mode, --service-cidrs, --snat and --snat-exclude-cidrs with the backend ovn.
 type neutronFlags struct {
 	access cloud.Access
 	spare  int
@@ -55,6 +55,12 @@ func (f *neutronFlags) options(o *ovnFlags) (*controller.Neutron, error) {
 	}
 	n := &controller.Neutron{Cloud: f.access, Spare: f.spare}
 	var err error
+	if n.Northbound, n.TLS, err = o.servers(); err != nil {
+		return nil, err
+	}
+	if n.ServiceCIDRs, err = controller.ParsePrefixes(o.serviceCIDRs); err != nil {
+		return nil, fmt.Errorf("--service-cidrs: %w", err)
+	}
 	n.Cluster, n.SNAT, n.PolicyMode, err = o.shared()
 	return n, err
 }

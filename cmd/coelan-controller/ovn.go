@@ -28,14 +28,15 @@ func (f *ovnFlags) add(flags *pflag.FlagSet) {
 		"what connects pods: ovs (each node's agent alone), ovn (OVN, whose northbound database the leader writes), "+
 			"or neutron (OpenStack, whose Neutron the leader asks)")
 	flags.StringVar(&f.northbound, "northbound", "",
-		"servers of OVN's northbound database with commas between them, such as tcp:192.0.2.1:6641 or ssl:[2001:db8::1]:6641")
+		"servers of OVN's northbound database with commas between them, such as tcp:192.0.2.1:6641 or ssl:[2001:db8::1]:6641; "+
+			"with the backend neutron, of the one that Neutron writes: without, there are no Services")
 	flags.StringVar(&f.cluster, "cluster", "",
 		"name of this cluster in OVN's northbound database, or in OpenStack, which tells what is its from what other clusters have")
 	flags.StringVar(&f.certificate, "northbound-certificate", "", "file with the certificate for ssl:")
 	flags.StringVar(&f.privateKey, "northbound-private-key", "", "file with the private key for ssl:")
 	flags.StringVar(&f.authority, "northbound-authority", "", "file with the authority of the servers with ssl:")
 	flags.StringVar(&f.serviceCIDRs, "service-cidrs", "",
-		"with the backend ovn: prefixes of ClusterIPs beside those of the API, with commas between them")
+		"with the backends ovn and neutron: prefixes of ClusterIPs beside those of the API, with commas between them")
 	flags.BoolVar(&f.snat, "snat", true, "with the backend ovn: the agents' snat.enabled")
 	flags.StringVar(&f.direct, "snat-exclude-cidrs", "", "with the backend ovn: the agents' snat.excludeCIDRs")
 	flags.StringVar(&f.policyMode, "policy-mode", string(intent.EnforcedPolicies),
@@ -46,36 +47,25 @@ func (f *ovnFlags) add(flags *pflag.FlagSet) {
 // options are nil for the backend ovs.
 func (f *ovnFlags) options() (*controller.OVN, error) {
 	switch f.backend {
-	case "ovs", "neutron":
+	case "ovs":
 		if f.northbound != "" {
-			return nil, fmt.Errorf("--northbound has no meaning with --backend %s", f.backend)
+			return nil, errors.New("--northbound has no meaning with --backend ovs")
 		}
+		return nil, nil //nolint:nilnil // without OVN there are no settings of it
+	case "neutron":
 		return nil, nil //nolint:nilnil // without OVN there are no settings of it
 	case "ovn":
 	default:
 		return nil, fmt.Errorf("--backend: is %q, not ovs, ovn or neutron", f.backend)
 	}
-	o := &controller.OVN{
-		Northbound: split(f.northbound), AuditDenied: f.auditDenied,
+	o := &controller.OVN{AuditDenied: f.auditDenied}
+	var err error
+	if o.Northbound, o.TLS, err = f.servers(); err != nil {
+		return nil, err
 	}
 	if len(o.Northbound) == 0 {
 		return nil, errors.New("--northbound: the backend ovn needs the servers of OVN's northbound database")
 	}
-	secure := false
-	for _, remote := range o.Northbound {
-		scheme, _, _ := strings.Cut(remote, ":")
-		if scheme != "tcp" && scheme != "ssl" && scheme != "unix" {
-			return nil, fmt.Errorf("--northbound: %q does not begin with tcp:, ssl: or unix:", remote)
-		}
-		secure = secure || scheme == "ssl"
-	}
-	if secure {
-		if f.certificate == "" || f.privateKey == "" || f.authority == "" {
-			return nil, errors.New("--northbound: ssl: needs --northbound-certificate, --northbound-private-key and --northbound-authority")
-		}
-		o.TLS = &northbound.TLSFiles{Certificate: f.certificate, PrivateKey: f.privateKey, Authority: f.authority}
-	}
-	var err error
 	if o.Cluster, o.SNAT, o.PolicyMode, err = f.shared(); err != nil {
 		return nil, err
 	}
@@ -83,6 +73,28 @@ func (f *ovnFlags) options() (*controller.OVN, error) {
 		return nil, fmt.Errorf("--service-cidrs: %w", err)
 	}
 	return o, nil
+}
+
+// servers are those of the northbound database, with files for TLS if some of them need these.
+func (f *ovnFlags) servers() (remotes []string, files *northbound.TLSFiles, err error) {
+	remotes = split(f.northbound)
+	secure := false
+	for _, remote := range remotes {
+		scheme, _, _ := strings.Cut(remote, ":")
+		if scheme != "tcp" && scheme != "ssl" && scheme != "unix" {
+			return nil, nil, fmt.Errorf("--northbound: %q does not begin with tcp:, ssl: or unix:", remote)
+		}
+		secure = secure || scheme == "ssl"
+	}
+	if !secure {
+		return remotes, nil, nil
+	}
+	if f.certificate == "" || f.privateKey == "" || f.authority == "" {
+		return nil, nil, errors.New("--northbound: ssl: needs --northbound-certificate, --northbound-private-key and " +
+			"--northbound-authority")
+	}
+	files = &northbound.TLSFiles{Certificate: f.certificate, PrivateKey: f.privateKey, Authority: f.authority}
+	return remotes, files, nil
 }
 
 // shared are the settings that the backends ovn and neutron have.

@@ -81,8 +81,14 @@ type Neutron struct {
 	Cloud cloud.Access
 	// Spare is how many ports each node has ready for pods; 0: none.
 	Spare int
+	// Northbound are the servers of the northbound database that Neutron writes, TLS files for
+	// those with ssl:; none: there are no Services.
+	Northbound []string
+	TLS        *northbound.TLSFiles
 	// Cluster tells this cluster's resources from those of other clusters.
 	Cluster names.Cluster
+	// ServiceCIDRs are prefixes of ClusterIPs beside those of the API.
+	ServiceCIDRs []netip.Prefix
 	// SNAT and PolicyMode have to be those of the agents.
 	SNAT       intent.SNAT
 	PolicyMode intent.PolicyMode

@@ -107,16 +107,20 @@ func setupNeutron(
 		Log: o.Log, Informers: m.GetCache(), Monitor: monitor,
 		Policies: distribution.Engine, PoliciesKnown: feed.Known(),
 		Settings: clusterintent.Settings{
-			Mapping: o.Mapping, ExternalIPs: o.ExternalIPs, SNAT: o.Neutron.SNAT, PolicyMode: o.Neutron.PolicyMode,
-			NodeAddress: names.ManagementAddress,
+			Mapping: o.Mapping, ExternalIPs: o.ExternalIPs, ServiceCIDRs: o.Neutron.ServiceCIDRs, SNAT: o.Neutron.SNAT,
+			PolicyMode: o.Neutron.PolicyMode, NodeAddress: names.ManagementAddress,
 		},
 	})
+	runner, err := neutron.New(neutron.Options{
+		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Northbound: o.Neutron.Northbound,
+		TLS: o.Neutron.TLS, Spare: o.Neutron.Spare, Intent: source, Informers: m.GetCache(), Access: a,
+		Hub: distribution.Hub, Monitor: monitor,
+	})
+	if err != nil {
+		return err
+	}
 	if err := m.Add(source); err != nil {
 		return err
 	}
-	return m.Add(neutron.New(neutron.Options{
-		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Spare: o.Neutron.Spare, Intent: source,
-		Informers: m.GetCache(),
-		Access:    a, Hub: distribution.Hub, Monitor: monitor,
-	}))
+	return m.Add(runner)
 }

@@ -190,6 +190,9 @@ func (s *Server) Stop() {
 	s.cmd = nil
 }
 
+// Configuration is the server's file, which Neutron's other programs take, too.
+func (s *Server) Configuration() string { return s.config }
+
 func (s *Server) log() string { return filepath.Join(s.dir, "neutron-server.log") }
 
 // Log is the end of the server's log, at most 8 kB.

@@ -177,7 +177,7 @@ func neutronMachine(t *testing.T, w *world) {
 	neutronOne(t, w, "ports", "name=vm")
 }
 
-// neutronPatience is for what takes dozens of calls, of which each takes a second on a busy machine.
+// neutronPatience is for what takes dozens of calls, each of them up to a second on a busy machine.
 const neutronPatience = 2 * time.Minute
 
 // neutronPort is a pod's port in Neutron.
@@ -204,6 +204,11 @@ func neutronByHand(t *testing.T, w *world) {
 		list, _ := neutronCall(t, w, "GET", "ports?fixed_ips=ip_address%3D"+v4, "")["ports"].([]any)
 		return len(list) == 1 && list[0].(map[string]any)["status"] == "ACTIVE"
 	}, func() { t.Error("the port is not there again, or not plugged") })
+	// A call that meets a lock of SQLite may have its effect in OVN alone, until it is made again.
+	poll(t.Context(), t, func() bool {
+		routes, _ := neutronOne(t, w, "routers", "name=router-default")["routes"].([]any)
+		return len(routes) > 0
+	}, func() { t.Error("the router has no routes") })
 	after := neutronPort(t, w, w.b)
 	if after["id"] == before["id"] || after["mac_address"] != before["mac_address"] {
 		t.Errorf("port %v was %v", after, before)

@@ -89,11 +89,16 @@ func (n *Neutron) StartController() error {
 		listener.Close()
 		return fmt.Errorf("client for Neutron: %w", err)
 	}
+	parts, err := n.parts(objects, writer)
+	if err != nil {
+		listener.Close()
+		return err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = api.Serve(listener) })
 	running.Go(func() { _ = objects.Start(ctx) })
-	for _, part := range n.parts(objects, writer) {
+	for _, part := range parts {
 		running.Go(func() {
 			if err := part(ctx); err != nil {
 				n.SetUnsupported(map[intent.PolicyRef]string{{}: err.Error()})
@@ -109,7 +114,7 @@ func (n *Neutron) StartController() error {
 }
 
 // parts are what works until its context ends.
-func (n *Neutron) parts(objects cache.Cache, writer client.Client) []func(context.Context) error {
+func (n *Neutron) parts(objects cache.Cache, writer client.Client) ([]func(context.Context) error, error) {
 	log, monitor := slog.New(slog.DiscardHandler), heartbeat.New(heartbeat.Bound)
 	mode, known := n.lab.policyMode()
 	source := clusterintent.New(clusterintent.Options{
@@ -119,13 +124,17 @@ func (n *Neutron) parts(objects cache.Cache, writer client.Client) []func(contex
 			NodeAddress: names.ManagementAddress,
 		},
 	})
-	runner := neutron.New(neutron.Options{
+	runner, err := neutron.New(neutron.Options{
 		Log: log, Intent: source, Informers: objects, Monitor: monitor, Hub: n,
-		Spare:  reserved.NeutronSpare,
-		Cloud:  cloud.Access{Endpoint: n.Endpoint, Project: neutrontest.Project},
-		Access: &reconcile.Access{Client: writer, Live: writer, Events: &record.FakeRecorder{}},
+		Spare:      reserved.NeutronSpare,
+		Northbound: []string{n.lab.OVN.Remote("nb")},
+		Cloud:      cloud.Access{Endpoint: n.Endpoint, Project: neutrontest.Project},
+		Access:     &reconcile.Access{Client: writer, Live: writer, Events: &record.FakeRecorder{}},
 	})
-	return []func(context.Context) error{source.Start, runner.Start}
+	if err != nil {
+		return nil, err
+	}
+	return []func(context.Context) error{source.Start, runner.Start}, nil
 }
 
 // StopController leaves Neutron as it is: no controller is left.

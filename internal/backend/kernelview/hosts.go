@@ -36,6 +36,12 @@ func (h *Services) addHosts(v intent.NodeService, ports []hostnet.ServicePort) {
 			Cluster: h.hosts(cluster), Inside: h.hosts(p.Endpoints), Outside: h.hosts(outside),
 			Sticky: v.AffinitySeconds > 0,
 		}
+		if h.spanning && v.InternalLocal {
+			ports[i].Hosts.Cluster = p.LocalEndpoints
+		}
+		if h.spanning && v.ExternalLocal {
+			ports[i].Hosts.Outside = p.LocalEndpoints
+		}
 	}
 }
 

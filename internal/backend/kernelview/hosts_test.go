@@ -18,7 +18,7 @@ func TestEndpointsThatAreNoPods(t *testing.T) {
 			{Address: addr("10.60.0.5"), Port: 6443}, {Address: addr("10.244.1.9"), Port: 6443}, {Address: addr("192.0.2.1"), Port: 6443},
 		},
 	}}}
-	store, h, plain := intent.NewStore(), NewServicesByAddress(), NewServices()
+	store, h, plain := intent.NewStore(), NewServicesByAddress(false), NewServices()
 	for _, step := range []struct {
 		name   string
 		change func(*intent.Tx)
@@ -110,5 +110,48 @@ func TestProcessesThatSeeClients(t *testing.T) {
 	}
 	if got := outside("clients need not be seen", false, "192.0.2.1"); len(got) > 0 {
 		t.Errorf("clients need not be seen: %v", got)
+	}
+}
+
+// Where the bridge does not know nodes, the kernel chooses among the node's own pods for clients
+// that a policy keeps there.
+func TestEndpointsOfTheNode(t *testing.T) {
+	local, other := intent.Endpoint{Address: addr("10.244.1.9"), Port: 80}, intent.Endpoint{Address: addr("10.244.2.9"), Port: 80}
+	for _, internal := range []bool{false, true} {
+		for _, external := range []bool{false, true} {
+			service := intent.NodeService{
+				Namespace: "shop", Name: "web", Router: "default", InternalLocal: internal, ExternalLocal: external,
+				Ports: []intent.NodeServicePort{{
+					Protocol: intent.TCP, Port: 80, NodePort: 30080, ClusterIP: addr("10.96.0.1"),
+					Endpoints: []intent.Endpoint{local, other}, LocalEndpoints: []intent.Endpoint{local},
+				}},
+			}
+			s, err := intent.NewStore().Update(func(tx *intent.Tx) error {
+				tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.NativeServices})
+				tx.SetRouter(intent.Router{Name: "default", ID: 1, Shared: true})
+				tx.SetNode(intent.Node{Name: "n1", Subnets: []intent.Subnet{
+					{Network: "default", Prefix: netip.MustParsePrefix("10.244.0.0/16"), Gateway: addr("10.244.1.1")},
+				}})
+				tx.SetNodeService(service)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spanning := range []bool{false, true} {
+				hosts := NewServicesByAddress(spanning).Of(s).Ports[0].Hosts
+				for what, of := range map[string]struct {
+					list []intent.Endpoint
+					want bool
+				}{
+					"of clients of the ClusterIP": {hosts.Cluster, spanning && internal}, "of clients outside": {hosts.Outside, spanning && external},
+					"of others": {hosts.Inside, false},
+				} {
+					if len(of.list) > 1 || slices.Contains(of.list, local) != of.want {
+						t.Errorf("spanning %t, local %t %t, %s: %v", spanning, internal, external, what, of.list)
+					}
+				}
+			}
+		}
 	}
 }

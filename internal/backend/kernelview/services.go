@@ -20,6 +20,7 @@ import (
 // the kernel translates to itself. Its methods are safe for concurrent use.
 type Services struct {
 	byAddress bool // see hostnet.Services
+	spanning  bool // see NewServicesByAddress
 
 	mu    sync.Mutex
 	pods  *netipx.IPSet // all that the nodes' kernels know
@@ -31,9 +32,11 @@ type Services struct {
 // NewServices makes one that knows no State.
 func NewServices() *Services { return &Services{ports: map[string][]hostnet.ServicePort{}} }
 
-// NewServicesByAddress makes one for a bridge that balances by address and port alone.
-func NewServicesByAddress() *Services {
-	return &Services{byAddress: true, ports: map[string][]hostnet.ServicePort{}}
+// NewServicesByAddress makes one for a bridge that balances by address and port alone. With
+// spanning it does not tell nodes apart either: where a policy keeps clients at the node's own
+// endpoints, the kernel chooses among these.
+func NewServicesByAddress(spanning bool) *Services {
+	return &Services{byAddress: true, spanning: spanning, ports: map[string][]hostnet.ServicePort{}}
 }
 
 // Follow takes a State and says whether the kernel has to follow.

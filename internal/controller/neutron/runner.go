@@ -7,6 +7,7 @@ package neutron
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -17,23 +18,28 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/northbound"
 	"coelan.io/coelan/internal/controller/findings"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
 )
 
-// Options are what a Runner is made with. All are needed.
+// Options are what a Runner is made with. All are needed but where it is said.
 type Options struct {
 	Log     *slog.Logger
 	Cluster names.Cluster
 	Cloud   cloud.Access
 	// Spare is how many ports are ready on each node; 0: none is needed.
-	Spare     int
-	Intent    Intent
-	Informers cache.Informers
-	Access    *reconcile.Access
-	Monitor   *heartbeat.Monitor
+	Spare int
+	// Northbound are the servers of OVN's northbound database that Neutron writes; without, there
+	// are no Services, and no way out of the Router default.
+	Northbound []string
+	TLS        *northbound.TLSFiles // nil: none
+	Intent     Intent
+	Informers  cache.Informers
+	Access     *reconcile.Access
+	Monitor    *heartbeat.Monitor
 	// Hub has the objects that conditions say are not in effect; the Runner adds those of which
 	// Neutron does not do all.
 	Hub findings.Hub
@@ -52,23 +58,41 @@ type Runner struct {
 	client     *cloud.Client
 	findings   *findings.Reporter
 	identities *identities
+	supplement *supplement // nil: none
 	loop       *heartbeat.Loop
 
 	// compiled and set are of the client's goroutine.
 	compiled *intent.State
 	set      *resource.Set
+
+	mu    sync.Mutex
+	cloud outcome // of Neutron
+	nb    outcome // of the supplement
 }
 
-// New makes a Runner.
-func New(o Options) *Runner {
+// outcome is what came of a comparison.
+type outcome struct {
+	list []findings.Finding
+	err  error
+}
+
+// New makes a Runner. An error names the file that cannot be used.
+func New(o Options) (*Runner, error) {
 	r := &Runner{
 		Options: o, loop: o.Monitor.Loop("neutron"), identities: newIdentities(o),
 		findings: findings.New(o.Log, o.Access, o.Hub),
 	}
 	r.client = cloud.New(cloud.Options{
-		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Found: r.identities.found, Report: r.report, Log: o.Log,
+		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Found: r.found, Report: r.report, Log: o.Log,
 	})
-	return r
+	if len(o.Northbound) == 0 {
+		o.Log.Warn("pods have no Services and no way out of the cluster: --northbound does not say where the northbound " +
+			"database of Neutron's OVN is")
+		return r, nil
+	}
+	var err error
+	r.supplement, err = newSupplement(o, func(now outcome) { r.publish(func() { r.nb = now }) })
+	return r, err
 }
 
 // NeedLeaderElection says that the leader alone writes.
@@ -88,6 +112,9 @@ func (r *Runner) Start(ctx context.Context) error {
 	running.Go(func() { r.followIntent(ctx) })
 	running.Go(func() { r.findings.Run(ctx) })
 	running.Go(func() { r.client.Run(ctx) })
+	if r.supplement != nil {
+		running.Go(func() { r.supplement.run(ctx) })
+	}
 	return r.identities.run(ctx)
 }
 
@@ -96,6 +123,9 @@ func (r *Runner) followIntent(ctx context.Context) {
 	for {
 		state := r.Intent.Intent().State()
 		r.client.Changed()
+		if r.supplement != nil {
+			r.supplement.client.Changed()
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -111,8 +141,20 @@ func (r *Runner) want() *resource.Set {
 	if state == r.compiled {
 		return r.set
 	}
-	r.compiled, r.set = state, compile.Compile(state, compile.Options{Cluster: r.Cluster, Spare: r.Spare})
+	r.compiled, r.set = state, compile.Compile(state, compile.Options{
+		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare,
+	})
 	return r.set
+}
+
+// found takes a resource that Neutron has.
+func (r *Runner) found(of resource.Resource, a resource.Actual) {
+	if of.Kind == resource.Port {
+		r.identities.found(of.Object, a)
+	}
+	if r.supplement != nil {
+		r.supplement.found(of.Ref, a)
+	}
 }
 
 // report takes what came of a comparison, by the goroutine of the client.
@@ -123,5 +165,16 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 			list = append(list, findings.Finding(p))
 		}
 	}
-	r.findings.Set(list, err)
+	if r.supplement != nil && err == nil {
+		r.supplement.begin()
+	}
+	r.publish(func() { r.cloud = outcome{list, err} })
+}
+
+// publish reports both outcomes after one has changed.
+func (r *Runner) publish(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+	r.findings.Set(slices.Concat(r.cloud.list, r.nb.list), errors.Join(r.cloud.err, r.nb.err))
 }

@@ -39,9 +39,9 @@ type Options struct {
 	// Want returns what is wanted now. It is called before each comparison, by the goroutine of
 	// Run.
 	Want func() *resource.Set
-	// Found takes the port of each object that has one as it is wanted, as often as it is looked
-	// at, also while Neutron is away.
-	Found func(object string, port resource.Actual)
+	// Found takes each network and router that is there and wanted, and the port of each object
+	// that has one as it is wanted, as often as they are looked at: also while Neutron is away.
+	Found func(resource.Resource, resource.Actual)
 	// Report is called after each comparison: with what Neutron refuses of objects, and with why
 	// Neutron cannot be used; neither: all is as wanted.
 	Report func(problems []resource.Problem, err error)
@@ -160,15 +160,23 @@ func (c *Client) waitWithout(ctx context.Context, again <-chan time.Time, known 
 	}
 }
 
-// tell tells of the ports that need no call.
+// toldOf says of which resources Found is told.
+func toldOf(r resource.Resource) bool {
+	return r.Kind == resource.Network || r.Kind == resource.Router || r.Kind == resource.Port && !r.Spare
+}
+
+// tell tells of what is there: of ports, those that need no call.
 func (c *Client) tell(want *resource.Set, have *resource.Inventory, calls []resource.Call) {
 	due := map[resource.Ref]bool{}
 	for _, call := range calls {
 		due[call.Ref] = true
 	}
-	for _, p := range want.All(resource.Port) {
-		if a, there := have.Get(p.Ref); there && !p.Spare && !due[p.Ref] {
-			c.o.Found(p.Object, a)
+	for _, kind := range []resource.Kind{resource.Network, resource.Router, resource.Port} {
+		for _, r := range want.All(kind) {
+			a, there := have.Get(r.Ref)
+			if there && toldOf(r) && (kind != resource.Port || !due[r.Ref]) {
+				c.o.Found(r, a)
+			}
 		}
 	}
 }

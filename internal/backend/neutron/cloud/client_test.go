@@ -58,11 +58,13 @@ func (w *world) start() {
 	w.client = New(Options{
 		Access: Access{Endpoint: w.neutron.URL, Project: "p"}, Cluster: "east", Log: slog.New(slog.DiscardHandler),
 		Want: func() *resource.Set { w.mu.Lock(); defer w.mu.Unlock(); return w.want },
-		Found: func(object string, a resource.Actual) {
+		Found: func(r resource.Resource, a resource.Actual) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.found[object] = a.ID
-			w.telling.Send()
+			if r.Kind == resource.Port {
+				w.found[r.Object] = a.ID
+				w.telling.Send()
+			}
 		},
 		Report: func(problems []resource.Problem, err error) {
 			select {

@@ -22,7 +22,7 @@ type round struct {
 	*session
 	have     *resource.Inventory
 	want     *resource.Set
-	found    func(object string, port resource.Actual)
+	found    func(resource.Resource, resource.Actual)
 	problems []resource.Problem
 	// failed are resources that could not be deleted: others of their Refs are not made yet.
 	failed map[resource.Ref]bool
@@ -119,10 +119,9 @@ func (r *round) set(ref resource.Ref, a resource.Actual) {
 	switch ref.Kind {
 	case resource.Router:
 		r.have.Set(resource.Ref{Kind: resource.Routes, Key: ref.Key}, routesOf(a))
-	case resource.Port:
-		if wanted, _ := r.want.Get(ref); !wanted.Spare {
-			r.found(wanted.Object, a)
-		}
+	}
+	if wanted, ok := r.want.Get(ref); ok && toldOf(wanted) {
+		r.found(wanted, a)
 	}
 }
 

@@ -20,6 +20,9 @@ type Options struct {
 	// Spare is how many ports each node has, at least, that no pod has yet. Ports of pods are then
 	// known by their addresses, and stay when the pod goes. 0: each is made as its pod comes.
 	Spare int
+	// Supplemented says that OVN's northbound database has what Neutron lacks: Services, and the
+	// way out of the cluster (ovn/compile.Supplement).
+	Supplemented bool
 }
 
 // compiler makes one Set.
@@ -83,6 +86,14 @@ func SubnetRef(network string, prefix netip.Prefix) resource.Ref {
 func RouterRef(router string) resource.Ref {
 	return resource.Ref{Kind: resource.Router, Key: resource.Key("Router/" + router)}
 }
+
+// PortRef is the port of a Port, namespace/name of the object, unless that has one of addresses.
+func PortRef(object string) resource.Ref {
+	return resource.Ref{Kind: resource.Port, Key: resource.Key("Port/" + object)}
+}
+
+// NodePortRef is the port by which a node's kernel reaches pods.
+func NodePortRef(node string) resource.Ref { return addressRef(node, nil) }
 
 // PortObject is how resources call a Port, namespace/name.
 func PortObject(port string) string { return "Port " + port }

@@ -30,6 +30,7 @@ type firewall struct {
 	members map[memberKey]resource.Ref
 	// nodes are the nodes that have an address.
 	nodes    map[netip.Addr]bool
+	services balanced
 	reported map[resource.Problem]bool
 }
 
@@ -90,6 +91,7 @@ func (c *compiler) firewall() *firewall {
 	}
 	f.exempt(object)
 	f.families = f.familiesInUse()
+	f.services = f.balancedPorts()
 	for n := range c.state.Nodes().All() {
 		for _, a := range slices.Concat(n.Addresses, names.ManagementAddresses(n)) {
 			f.nodes[a] = true
@@ -201,8 +203,11 @@ func (f *firewall) govern(p intent.Port) (list []resource.Ref) {
 	in, out := f.access(p)
 	if in.open {
 		list = append(list, openRef(intent.Ingress))
-	} else if f.spaceOf(p.Network) == intent.DefaultRouterName {
-		list = append(list, f.fromNode(p.Node)...)
+	} else {
+		list = append(list, f.fromItself()...)
+		if f.spaceOf(p.Network) == intent.DefaultRouterName {
+			list = append(list, f.fromNode(p.Node)...)
+		}
 	}
 	if out.open {
 		list = append(list, openRef(intent.Egress))
@@ -300,6 +305,7 @@ func (f *firewall) policyGroup(space string, rules []intent.Rule, whole bool) re
 				f.rule(ref, r.Direction, from, at)
 			}
 		}
+		f.toServices(ref, r, space)
 	}
 	return ref
 }

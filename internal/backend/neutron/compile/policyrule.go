@@ -99,7 +99,9 @@ func (f *firewall) peersOf(r intent.Rule, space string) (list []peer) {
 	}
 	for _, b := range r.Blocks {
 		if slices.Contains(f.families, familyOf(b.Addr())) {
-			list = append(list, blockPeer(b))
+			for _, p := range f.withoutServices(r, b) {
+				list = append(list, blockPeer(p))
+			}
 		}
 	}
 	if space != intent.DefaultRouterName || len(r.Groups) == 0 {

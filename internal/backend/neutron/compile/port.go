@@ -57,7 +57,7 @@ func (c *compiler) portRef(n intent.Network, p intent.Port) resource.Ref {
 		len(c.fixedIPs(n, p.Node, p.Addresses)) == len(p.Addresses) {
 		return addressRef(p.Node, p.Addresses)
 	}
-	return resource.Ref{Kind: resource.Port, Key: resource.Key("Port/" + p.ObjectKey())}
+	return PortRef(p.ObjectKey())
 }
 
 // addressRef is the port of addresses that a node hands out.
@@ -153,7 +153,7 @@ func (c *compiler) node(node intent.Node) {
 		return
 	}
 	c.set.Add(resource.Resource{
-		Ref: addressRef(node.Name, nil), Object: NodeObject(node.Name),
+		Ref: NodePortRef(node.Name), Object: NodeObject(node.Name),
 		Fixed: resource.Attributes{
 			"network_id": NetworkRef(n.Name), "mac_address": names.ManagementMAC(addresses).String(),
 		},

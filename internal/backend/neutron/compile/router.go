@@ -67,6 +67,26 @@ func (c *compiler) routes(r intent.Router) (routes []intent.Route) {
 	for n := range c.state.Nodes().All() {
 		add(r, nodeRoutes(n))
 	}
+	if c.Supplemented {
+		routes = append(routes, c.wayOut()...)
+	}
+	return routes
+}
+
+// wayOut are default routes, to the first node with an address of the family. OVN asks policies,
+// which lead to other nodes, only about packets with a route.
+func (c *compiler) wayOut() (routes []intent.Route) {
+	for _, all := range []string{"0.0.0.0/0", "::/0"} {
+		destination := netip.MustParsePrefix(all)
+		for n := range c.state.Nodes().All() {
+			management := names.ManagementAddresses(n)
+			i := slices.IndexFunc(management, func(m netip.Addr) bool { return m.Is4() == destination.Addr().Is4() })
+			if i >= 0 {
+				routes = append(routes, intent.Route{Destination: destination, NextHop: management[i]})
+				break
+			}
+		}
+	}
 	return routes
 }
 

@@ -43,10 +43,16 @@ func (c *Compiler) Rows() *nb.Rows { return c.rows }
 // Update makes the rows those of a State, at a cost that follows from what differs from the State
 // of the Update before.
 func (c *Compiler) Update(s *intent.State) {
-	d := intent.Diff(c.state, s)
+	c.update(c.state, s)
+	c.state = s
+}
+
+// update compiles what may differ between two States; from nil, all of the second.
+func (c *Compiler) update(from, s *intent.State) {
+	d := intent.Diff(from, s)
 	for _, k := range c.kinds {
 		done := map[string]bool{}
-		k.Affected(c.state, s, d, func(key string) {
+		k.Affected(from, s, d, func(key string) {
 			if done[key] {
 				return
 			}
@@ -56,5 +62,4 @@ func (c *Compiler) Update(s *intent.State) {
 			c.rows.Set(k.Name()+"/"+key, u)
 		})
 	}
-	c.state = s
 }

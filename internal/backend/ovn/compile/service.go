@@ -24,11 +24,16 @@ type serviceKind struct {
 	cluster names.Cluster
 	private map[string]map[string]struct{} // keys of Services, by private Router
 	varying map[string]struct{}            // keys of Services that nodes see differently
-	tenants tenantEndpoints
+	// spanning says that no switch is one node's.
+	spanning bool
+	tenants  tenantEndpoints
 }
 
 func newServiceKind(c names.Cluster) *serviceKind {
-	return &serviceKind{c, map[string]map[string]struct{}{}, map[string]struct{}{}, newTenantEndpoints()}
+	return &serviceKind{
+		cluster: c, private: map[string]map[string]struct{}{}, varying: map[string]struct{}{},
+		tenants: newTenantEndpoints(),
+	}
 }
 
 // Name implements Kind.
@@ -158,8 +163,12 @@ func (k *serviceKind) Compile(s *intent.State, key string, u *nb.Unit) {
 	}
 	b.report()
 	at := nodeview.Node{FloatingIPs: s.FloatingIPsOfService}
-	if !varies(v) {
+	if !varies(v) || k.spanning {
 		b.rows(nodeview.Service(v, at), "", b.everywhere(s))
+		if varies(v) && v.InternalLocal {
+			b.unit.Problem("Service "+key, reasonUnsupported, "networks span nodes, so that OVN does not know a pod's own "+
+				"node: with internalTrafficPolicy Local pods are not served at the ClusterIP; use Cluster")
+		}
 		return
 	}
 	b.rows(nodeview.Service(v, at), "", b.spanning(s))

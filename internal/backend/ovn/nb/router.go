@@ -16,6 +16,8 @@ type LogicalRouter struct {
 	Enabled            *bool             `ovsdb:"enabled"`
 	Options            map[string]string `ovsdb:"options"`
 	ExternalIDs        map[string]string `ovsdb:"external_ids"`
+	// Adopted is as that of LogicalSwitch.
+	Adopted bool `nb:"-"`
 }
 
 // LogicalRouterPort is a row of the table Logical_Router_Port.

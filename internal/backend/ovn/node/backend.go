@@ -45,6 +45,9 @@ type Backend struct {
 	wake  trigger.Trigger // starts a reconciliation
 	// patience is how long an attachment waits until OVN has connected it.
 	patience time.Duration
+	// spanning says that one switch has the pods of all nodes, and that another system chooses the
+	// MAC of its router.
+	spanning bool
 	status   status
 
 	// What Open makes.
@@ -62,13 +65,13 @@ func New(o backend.Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("backend.cluster: %w", err)
 	}
-	return NewWith(o, clusterPorts{cluster}, installTimeout), nil
+	return &Backend{Options: o, names: clusterPorts{cluster}, patience: installTimeout, wake: trigger.New()}, nil
 }
 
-// NewWith is New for ports that have other names. An attachment waits for patience until OVN has
-// connected it.
-func NewWith(o backend.Options, ports LogicalPorts, patience time.Duration) *Backend {
-	return &Backend{Options: o, names: ports, patience: patience, wake: trigger.New()}
+// NewOfOthers is New for ports and switches that another system makes, such as OpenStack: one
+// switch has the pods of all nodes. An attachment waits for patience until OVN has connected it.
+func NewOfOthers(o backend.Options, ports LogicalPorts, patience time.Duration) *Backend {
+	return &Backend{Options: o, names: ports, patience: patience, spanning: true, wake: trigger.New()}
 }
 
 // database is what the backend needs of Open vSwitch's database. *ovsdb.Client is one.
@@ -111,9 +114,10 @@ func (b *Backend) Open() error {
 func (b *Backend) connect(db database, k kernel, keeper keeper, l links, find findUplink) {
 	b.db = db
 	b.host = &host{
-		conditions: b.Conditions, kernel: k, keeper: keeper, services: kernelview.NewServicesByAddress(), find: find,
-		ports:  &kernelview.HostPorts{Attachments: b.Attachments, Kernel: k},
-		intent: b.Intent, wake: b.wake,
+		conditions: b.Conditions, kernel: k, keeper: keeper, find: find,
+		services: kernelview.NewServicesByAddress(b.spanning),
+		ports:    &kernelview.HostPorts{Attachments: b.Attachments, Kernel: k},
+		intent:   b.Intent, wake: b.wake, spanning: b.spanning,
 	}
 	b.ports = &ports{
 		log: b.Log, bridge: b.Config.Bridge, names: b.names, intent: b.Intent, attachments: b.Attachments,

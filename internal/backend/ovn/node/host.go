@@ -28,6 +28,8 @@ type host struct {
 	services   *kernelview.Services
 	find       findUplink
 	wake       trigger.Trigger
+	// spanning is that of the Backend.
+	spanning bool
 
 	mu     sync.Mutex
 	uplink string
@@ -116,6 +118,11 @@ func (h *host) set(s *intent.State, uplink hostnet.Uplink, bridged bool, cards [
 	}
 	d := desired(s, uplink.Name, cards)
 	d.Services = h.services.Of(s)
+	if own, _ := s.LocalNode(); h.spanning {
+		for _, sn := range own.Subnets {
+			d.Services.Via = append(d.Services.Via, sn.Gateway)
+		}
+	}
 	h.kernel.Set(d)
 	return nil
 }

@@ -99,10 +99,10 @@ func (p *plan) row(ref nb.Ref) {
 		}
 		uuids = uuids[1:]
 	}
+	if !wanted {
+		p.leave(ref.Table, uuids)
+	}
 	if !nb.TableNamed(ref.Table).Root {
-		if !wanted {
-			p.leave(uuids)
-		}
 		return // a row that is not a root goes when its parent lets go of it
 	}
 	for _, uuid := range uuids {
@@ -153,7 +153,7 @@ func (p *plan) insert(ref nb.Ref, data model.Model) string {
 	}
 	t := nb.TableOf(data)
 	if isAdopted(data) {
-		p.refused[ref] = absent(data)
+		p.refused[ref] = absent(t, data)
 		return ""
 	}
 	if uuid := p.view.stranger(t.Name, nameOf(t, data)); uuid != "" {

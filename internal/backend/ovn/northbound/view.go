@@ -24,9 +24,12 @@ type view struct {
 	rows map[string]model.Model // by UUID
 	refs map[string]nb.Ref      // of our rows, by UUID
 	// owned are our rows by key: usually one. That one counts which came first.
-	owned   map[nb.Ref][]string
-	named   map[nb.Ref]map[string]bool // UUIDs of all rows by table and name
-	foreign map[string]bool            // UUIDs of Logical_Switches that are not ours
+	owned map[nb.Ref][]string
+	named map[nb.Ref]map[string]bool // UUIDs of all rows by table and name
+	// foreign are the tables of switches and routers that are not ours, by UUID.
+	foreign map[string]string
+	// adopted are the wanted rows that others make, by table and name.
+	adopted map[nb.Ref]nb.Ref
 	// dirty are our rows that are no longer as they were when they were compared.
 	dirty map[nb.Ref]*nb.Change
 	// global is the row of NB_Global; newer is closed when there is another one.
@@ -40,7 +43,7 @@ func newView(cluster names.Cluster, changed trigger.Trigger) *view {
 	return &view{
 		cluster: cluster, trigger: changed, rows: map[string]model.Model{}, refs: map[string]nb.Ref{},
 		owned: map[nb.Ref][]string{}, named: map[nb.Ref]map[string]bool{},
-		foreign: map[string]bool{}, newer: make(chan struct{}),
+		foreign: map[string]string{}, adopted: map[nb.Ref]nb.Ref{}, newer: make(chan struct{}),
 		dirty: map[nb.Ref]*nb.Change{},
 	}
 }
@@ -90,8 +93,9 @@ func (v *view) set(table string, row model.Model) {
 		v.named[at][uuid] = true
 	}
 	key := v.key(t, row)
-	if t.Name == switches && key == "" {
-		v.foreign[uuid] = true
+	if adoptable(t.Name) && key == "" {
+		v.foreign[uuid] = t.Name
+		v.adoptedChanged(t, old, row)
 	} else {
 		delete(v.foreign, uuid)
 	}
@@ -198,6 +202,9 @@ func (v *view) remove(t *nb.Table, uuid string) {
 		v.unname(t, uuid, row)
 		delete(v.rows, uuid)
 		delete(v.foreign, uuid)
+		if ref, adopted := v.adopted[nb.Ref{Table: t.Name, Key: nameOf(t, row)}]; adopted {
+			v.touch(ref)
+		}
 	}
 	if v.gone != nil {
 		v.gone[uuid] = true

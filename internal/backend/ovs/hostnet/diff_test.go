@@ -214,6 +214,12 @@ func TestServicePlan(t *testing.T) {
 	if p.table.name != servicesTable || len(p.table.chains) == 0 || len(p.table.sets) == 0 {
 		t.Errorf("table %+v", p.table)
 	}
+	d.Services.Via = []netip.Addr{netip.MustParseAddr("fd00:10:244:1::1"), netip.MustParseAddr("10.244.1.1")}
+	for _, r := range newServicePlan(d, serviceFamilies(d.Gateway), nil).routes {
+		if !slices.Contains(d.Services.Via, r.Via) || r.Via.Is4() != r.Destination.Addr().Is4() {
+			t.Errorf("the route to %s is by %s, not by %v", r.Destination, r.Via, d.Services.Via)
+		}
+	}
 	d.Services.Native = false
 	if p = newServicePlan(d, serviceFamilies(d.Gateway), nil); len(p.table.chains)+len(p.table.sets)+len(p.routes) > 0 {
 		t.Errorf("Services are kube-proxy's: %+v", p)

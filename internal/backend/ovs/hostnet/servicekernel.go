@@ -120,10 +120,18 @@ func (k *kernelServices) routes() []Route {
 	var all []Route
 	for _, r := range k.led {
 		for _, p := range r.Prefixes() {
-			all = append(all, Route{Destination: p, Via: k.f.masked, Gateway: true, Source: k.f.gateway})
+			all = append(all, Route{Destination: p, Via: k.via, Gateway: true, Source: k.f.gateway})
 		}
 	}
 	return all
+}
+
+// via is the next hop to the bridge.
+func (s Services) via(f serviceFamily) netip.Addr {
+	if i := slices.IndexFunc(s.Via, f.has); i >= 0 {
+		return s.Via[i]
+	}
+	return f.masked
 }
 
 // applyServices brings neighbors and table into the state of the plan.
@@ -201,7 +209,7 @@ func (h *Host) applyServiceNeighbours(d Desired, p *servicePlan) (int, error) {
 	var n int
 	var errs []error
 	for _, f := range p.families {
-		k, err := applyNeighbour(link, f.masked, p.of.Native)
+		k, err := applyNeighbour(link, f.masked, p.of.Native && p.of.via(f) == f.masked)
 		if err != nil {
 			err = fmt.Errorf("neighbour %s of %s: %w", f.masked, d.Gateway.Name, err)
 		}

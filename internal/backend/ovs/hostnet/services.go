@@ -32,6 +32,9 @@ type Services struct {
 	// endpoints that are no pods; it leads clients inside and outside to different addresses where
 	// a policy gives them different endpoints; and it judges pods, too, by source ranges.
 	ByAddress bool
+	// Via are the next hops of routes to the bridge, one for each family, that answer for
+	// themselves; none: a neighbor that stands for the bridge.
+	Via []netip.Addr
 	// Floating are those of Announced that the bridge takes from the wire of a physical network, to
 	// which it gives the answers. Cluster are the prefixes that no client on such a wire is in.
 	Floating []netip.Addr
@@ -65,6 +68,7 @@ type ServicePort struct {
 
 func (s Services) equal(o Services) bool {
 	return s.Native == o.Native && s.ByAddress == o.ByAddress && slices.Equal(s.Ranges, o.Ranges) &&
+		slices.Equal(s.Via, o.Via) &&
 		slices.Equal(s.NodePortAddresses, o.NodePortAddresses) &&
 		slices.Equal(s.Announced, o.Announced) && slices.Equal(s.Floating, o.Floating) &&
 		slices.Equal(s.Cluster, o.Cluster) &&

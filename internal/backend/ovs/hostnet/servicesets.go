@@ -23,7 +23,7 @@ type serviceFamily struct {
 	// hop stands for the bridge: see datapath.NodePortIPv4.
 	hop netip.Addr
 	// masked is the address that clients are masqueraded with, and the next hop of routes to the
-	// bridge: see datapath.ServiceSourceIPv4.
+	// bridge unless that has another: see datapath.ServiceSourceIPv4.
 	masked netip.Addr
 	// bridge is the prefix of both.
 	bridge netip.Prefix
@@ -70,7 +70,8 @@ func (f serviceFamily) has(a netip.Addr) bool { return a.IsValid() && a.Is6() ==
 
 // kernelServices are the contents of one family's sets.
 type kernelServices struct {
-	f serviceFamily
+	f   serviceFamily
+	via netip.Addr // the next hop of routes to the bridge
 	// own are the host's addresses, whole those that are led to the bridge whole whatever the port:
 	// announced ones that are not the host's.
 	own, whole map[netip.Addr]bool
@@ -92,7 +93,7 @@ type kernelServices struct {
 // servicesOf sorts all Services' ports into one family's sets. own are the host's addresses.
 func servicesOf(s Services, f serviceFamily, own map[netip.Addr]bool) kernelServices {
 	k := kernelServices{
-		f: f, own: own, whole: map[netip.Addr]bool{},
+		f: f, via: s.via(f), own: own, whole: map[netip.Addr]bool{},
 		nodePorts: map[string]string{}, external: map[string]string{}, preserve: map[string]string{},
 		reject:     map[string]string{},
 		restricted: map[string]string{}, allowed: map[string]string{},

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/intent"
+)
+
+// Others are the rows that another system has made for a cluster: switches, routers and ports of
+// nodes, by name of the Network, Router or Node. ML2/OVN of OpenStack is such a system.
+type Others struct {
+	Switches, Routers, NodePorts map[string]string
+}
+
+// Equal reports whether both have the same names.
+func (o Others) Equal(p Others) bool {
+	return maps.Equal(o.Switches, p.Switches) && maps.Equal(o.Routers, p.Routers) &&
+		maps.Equal(o.NodePorts, p.NodePorts)
+}
+
+// Supplement keeps rows that another system's lack: Load_Balancers of Services, and policies that
+// lead what leaves the cluster to nodes. Of the other system's rows it wants references to these
+// alone. One switch has all Ports of the Network default, and one router all shared Routers.
+type Supplement struct {
+	compiler *Compiler
+	others   *Others
+}
+
+// NewSupplement returns a Supplement without rows.
+func NewSupplement(o Options) *Supplement {
+	others := &Others{}
+	services := newServiceKind(o.Cluster)
+	services.spanning = true
+	return &Supplement{others: others, compiler: newCompiler(
+		services, groupKind{o.Cluster}, otherSwitchKind{others}, otherRouterKind{o.Cluster, others},
+		otherNodeKind{others}, rangeKind{},
+	)}
+}
+
+// Rows are those of the last Update. They change with the next one.
+func (c *Supplement) Rows() *nb.Rows { return c.compiler.Rows() }
+
+// Update makes the rows those of a State, next to rows that others have made of it.
+func (c *Supplement) Update(s *intent.State, others Others) {
+	same := c.others.Equal(others)
+	*c.others = others
+	c.compiler.Update(s)
+	if !same {
+		c.compiler.update(nil, s)
+	}
+}
+
+// groupKind is the Load_Balancer_Group of Services of shared Routers.
+type groupKind struct{ cluster names.Cluster }
+
+// Name implements Kind.
+func (groupKind) Name() string { return "Balancing" }
+
+// Affected implements Kind.
+func (groupKind) Affected(from, _ *intent.State, _ intent.Delta, yield func(string)) {
+	if from == nil {
+		yield(everySwitch)
+	}
+}
+
+// Compile implements Kind.
+func (k groupKind) Compile(_ *intent.State, key string, u *nb.Unit) {
+	group := balancingGroup(key)
+	u.Add(group.Key, &nb.LoadBalancerGroup{Name: k.cluster.Owner(group.Key)})
+}
+
+// otherSwitchKind are Networks that another system has made switches of. Those of shared
+// Routers have the group of Services: pods of private ones do not reach its endpoints.
+type otherSwitchKind struct{ others *Others }
+
+// Name implements Kind.
+func (otherSwitchKind) Name() string { return "Network" }
+
+// Affected implements Kind.
+func (otherSwitchKind) Affected(from, to *intent.State, d intent.Delta, yield func(string)) {
+	for _, name := range d.Networks {
+		yield(name)
+	}
+	for _, s := range states(from, to) {
+		for _, router := range d.Routers {
+			for n := range s.NetworksOf(router) {
+				yield(n.Name)
+			}
+		}
+	}
+}
+
+// Compile implements Kind.
+func (k otherSwitchKind) Compile(s *intent.State, name string, u *nb.Unit) {
+	n, ok := s.Networks().Get(name)
+	made := k.others.Switches[name]
+	if !ok || made == "" || n.Router == "" || n.Physical != "" {
+		return
+	}
+	sw := switchRef(name, "")
+	u.Add(sw.Key, &nb.LogicalSwitch{Name: made, Adopted: true})
+	if r, known := s.Routers().Get(n.Router); known && !r.Private() {
+		u.Put(sw, "load_balancer_group", balancingGroup(everySwitch).Key)
+		for _, sn := range n.Subnets {
+			ofPods(u, sn.Prefix)
+		}
+	}
+}
+
+// otherRouterKind are Routers that another system has made, one of all shared ones. What is in the
+// cluster keeps its ways, and nothing leaves for a ClusterIP that no Service has.
+type otherRouterKind struct {
+	cluster names.Cluster
+	others  *Others
+}
+
+// staysPriority is that of policies for destinations that the router has ways to.
+const staysPriority = 950
+
+// Name implements Kind.
+func (otherRouterKind) Name() string { return "Router" }
+
+// Affected implements Kind.
+func (otherRouterKind) Affected(_, _ *intent.State, d intent.Delta, yield func(string)) {
+	for _, name := range d.Routers {
+		yield(name)
+	}
+}
+
+// Compile implements Kind.
+func (k otherRouterKind) Compile(s *intent.State, name string, u *nb.Unit) {
+	r, ok := s.Routers().Get(name)
+	if !ok || r.Private() {
+		return
+	}
+	for _, route := range effective(r) {
+		ofPods(u, route.Destination)
+	}
+	made := k.others.Routers[name]
+	if name != intent.DefaultRouterName || made == "" {
+		return
+	}
+	ref := routerRef(name)
+	u.Add(ref.Key, &nb.LogicalRouter{Name: made, Adopted: true})
+	for _, all := range everything {
+		dst := all.Destination.Addr()
+		stays, within := podsSetRef(dst), clusterSetRef(dst)
+		for _, set := range []nb.Ref{stays, within} {
+			u.Add(set.Key, &nb.AddressSet{Name: k.cluster.Set(family(dst), set.Key)})
+		}
+		u.AddTo(ref, "policies", nb.Key(ref.Key, "stays", family(dst)), &nb.RouterPolicy{
+			Priority: staysPriority, Match: inSet(dst, k.cluster, stays), Action: "allow",
+		})
+		u.AddTo(ref, "policies", nb.Key(ref.Key, "within", family(dst)), &nb.RouterPolicy{
+			Priority: withinPriority, Match: inSet(dst, k.cluster, within), Action: "drop",
+		})
+	}
+}
+
+// inSet matches what is for an address of a set.
+func inSet(like netip.Addr, c names.Cluster, set nb.Ref) string {
+	return fmt.Sprintf("%s.dst == $%s", family(like), c.Set(family(like), set.Key))
+}
+
+// otherNodeKind are nodes that another system has made ports of: what leaves the cluster goes to
+// the node that its sender is on, as with nodeKind.
+type otherNodeKind struct{ others *Others }
+
+// Name implements Kind.
+func (otherNodeKind) Name() string { return "Node" }
+
+// Affected implements Kind.
+func (otherNodeKind) Affected(_, _ *intent.State, d intent.Delta, yield func(string)) {
+	for _, name := range d.Nodes {
+		yield(name)
+	}
+}
+
+// Compile implements Kind.
+func (k otherNodeKind) Compile(s *intent.State, name string, u *nb.Unit) {
+	n, ok := s.Nodes().Get(name)
+	if !ok {
+		return
+	}
+	for _, a := range n.Addresses {
+		ofPods(u, netip.PrefixFrom(a, a.BitLen()))
+	}
+	port := k.others.NodePorts[name]
+	for _, sn := range nodeSubnets(s, name) {
+		ofPods(u, sn.Prefix)
+		a, room := names.ManagementAddress(sn.Prefix)
+		if !room || port == "" {
+			continue
+		}
+		nodeKind{}.policy(u, name, "source", sourcePriority, a, fmt.Sprintf("%s.src == %s", family(a), sn.Prefix))
+		nodeKind{}.policy(u, name, "resident", residentPriority, a,
+			fmt.Sprintf("%s && is_chassis_resident(%q)", family(a), port))
+	}
+}

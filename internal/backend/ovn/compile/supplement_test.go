@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compile
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/intenttest"
+)
+
+// supplemented has Services of a shared and of a private Router.
+func supplemented() intent.Objects {
+	o := defaults()
+	worlds["tenants"](&o)
+	o.Networks = append(o.Networks, intent.Network{Name: "office", Router: "", Physical: "dc", Subnets: intenttest.Subnets("192.168.70.0/24")},
+		intent.Network{Name: "lab", Router: "lab", Subnets: intenttest.Subnets("10.30.0.0/24")})
+	o.Routers = append(o.Routers, intent.Router{Name: "lab", ID: 9, Shared: true, Routes: []intent.Route{
+		{Destination: prefix("192.168.50.0/24"), NextHop: addr("10.30.0.5")},
+	}})
+	for i, at := range []struct{ namespace, router, endpoint string }{{"shop", "default", "10.244.1.2"}, {"a", "red", "10.244.1.20"}} {
+		o.Services = append(o.Services, intent.Service{
+			Namespace: at.namespace, Name: "web", Router: at.router, AffinitySeconds: i * 60, ExternalLocal: i == 0, InternalLocal: i == 1,
+			Ports: []intent.ServicePort{{
+				Protocol: intent.TCP, Port: 80, ClusterIP: addr("10.96.0.10"), NodePort: 30080,
+				Endpoints: []intent.ServiceEndpoint{{Address: addr(at.endpoint), Port: 8080}},
+			}},
+		})
+	}
+	return o
+}
+
+// all are what Neutron has made of the Objects.
+func all() Others {
+	return Others{
+		Switches:  map[string]string{"default": "neutron-d", "red": "neutron-r", "blue": "neutron-b", "lab": "neutron-l", "office": "neutron-o"},
+		Routers:   map[string]string{"default": "neutron-rd", "red": "neutron-rr"},
+		NodePorts: map[string]string{"n1": "p1", "n2": "p2"},
+	}
+}
+
+func TestSupplementGolden(t *testing.T) {
+	c := NewSupplement(Options{Cluster: "east"})
+	c.Update(intenttest.State(supplemented()), all())
+	rows := c.Rows()
+	for _, problem := range dangling(rows) {
+		// Other systems' networks of which nothing is known yet wait.
+		if !strings.Contains(problem, "Network/audit") {
+			t.Error(problem)
+		}
+	}
+	for ref := range rows.Refs() {
+		row, _ := rows.Get(ref)
+		switch r := row.(type) {
+		case *nb.LogicalSwitch:
+			if !r.Adopted {
+				t.Errorf("%s would be made", ref)
+			}
+		case *nb.LogicalRouter:
+			if !r.Adopted {
+				t.Errorf("%s would be made", ref)
+			}
+		}
+	}
+	got, file := dump(rows), filepath.Join("testdata", "supplement.txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+}
+
+// What a Supplement has after any changes, of intent and of what others have made, is what a new
+// one has.
+func TestSupplementIsCompilingAnew(t *testing.T) {
+	whole := supplemented()
+	rapid.Check(t, func(t *rapid.T) {
+		store, c := intent.NewStore(), NewSupplement(Options{})
+		for range rapid.IntRange(1, 6).Draw(t, "changes") {
+			o, others := whole, all()
+			o.Routers = some(t, "routers", o.Routers)
+			o.Networks = some(t, "networks", o.Networks)
+			o.Nodes = some(t, "nodes", o.Nodes)
+			o.Services = some(t, "services", o.Services)
+			o.Ports = some(t, "ports", o.Ports)
+			o.ServiceRanges = some(t, "ranges", o.ServiceRanges)
+			for _, names := range []map[string]string{others.Switches, others.Routers, others.NodePorts} {
+				kept := some(t, "others", slices.Sorted(maps.Keys(names)))
+				maps.DeleteFunc(names, func(name, _ string) bool { return !slices.Contains(kept, name) })
+			}
+			s, err := store.Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Update(s, others)
+			anew := NewSupplement(Options{})
+			anew.Update(s, others)
+			if diff := cmp.Diff(dump(anew.Rows()), dump(c.Rows())); diff != "" {
+				t.Fatalf("rows (-anew +updated):\n%s", diff)
+			}
+		}
+	})
+}
+
+func some[T any](t *rapid.T, what string, list []T) (kept []T) {
+	for i := range list {
+		if rapid.Bool().Draw(t, what) {
+			kept = append(kept, list[i])
+		}
+	}
+	return kept
+}

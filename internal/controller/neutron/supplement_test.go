@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package neutron
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"coelan.io/coelan/internal/backend/neutron/compile"
+	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/intenttest"
+)
+
+// known is an intent that is complete.
+type known struct{ store *intent.Store }
+
+func (k known) Intent() *intent.Store { return k.store }
+func (known) Ready() <-chan struct{}  { return nil }
+
+// Rows are beside those that ML2/OVN makes of what Neutron has, under its names; a Network that
+// comes back waits for its new switch.
+func TestNamesOfNeutron(t *testing.T) {
+	store := intent.NewStore()
+	red := intent.Network{Name: "red", Router: "default", Subnets: intenttest.Subnets("10.10.0.0/24")}
+	change := func(do func(*intent.Tx)) {
+		t.Helper()
+		if _, err := store.Update(func(tx *intent.Tx) error { do(tx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(tx *intent.Tx) {
+		tx.SetRouter(intent.Router{Name: "default", ID: 1})
+		tx.SetNetwork(red)
+		tx.SetNode(intenttest.Node("n1", 1))
+	})
+	s, err := newSupplement(Options{
+		Log: slog.New(slog.DiscardHandler), Northbound: []string{"unix:/none"}, Intent: known{store},
+	}, func(outcome) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := func(table, key string) string {
+		row, ok := s.want().Get(nb.Ref{Table: table, Key: key})
+		switch r := row.(type) {
+		case *nb.LogicalSwitch:
+			return r.Name
+		case *nb.LogicalRouter:
+			return r.Name
+		case *nb.RouterPolicy:
+			return r.Match
+		}
+		if ok {
+			t.Errorf("%s %s is a %T", table, key, row)
+		}
+		return ""
+	}
+	check := func(what, sw, router, resident string) {
+		t.Helper()
+		for _, c := range [][3]string{
+			{"Logical_Switch", "Network/red", sw}, {"Logical_Router", "Router/default", router},
+			{"Logical_Router_Policy", "Node/n1 resident ip4", resident},
+		} {
+			if got := name(c[0], c[1]); got != c[2] {
+				t.Errorf("%s: %s %s: %q, want %q", what, c[0], c[1], got, c[2])
+			}
+		}
+	}
+	check("nothing is known", "", "", "")
+	for ref, id := range map[resource.Ref]string{
+		compile.NetworkRef("red"): "u1", compile.RouterRef("default"): "u2", compile.NodePortRef("n1"): "u3",
+		compile.PortRef("shop/red"): "u4", compile.SubnetRef("red", netip.MustParsePrefix("10.10.0.0/24")): "u5",
+	} {
+		s.found(ref, resource.Actual{ID: id})
+	}
+	const resident = `ip4 && is_chassis_resident("u3")`
+	check("all is known", "neutron-u1", "neutron-u2", resident)
+	change(func(tx *intent.Tx) { tx.DeleteNetwork("red") })
+	check("the Network is gone", "", "neutron-u2", resident)
+	change(func(tx *intent.Tx) { tx.SetNetwork(red) })
+	check("the Network is back", "", "neutron-u2", resident)
+	s.found(compile.NetworkRef("red"), resource.Actual{ID: "u6"})
+	check("Neutron has made it", "neutron-u6", "neutron-u2", resident)
+}
