@@ -168,7 +168,7 @@ func (s *Store) nextSlot(a *Attachment, p Plan) bool {
 		return false
 	}
 	taken, first := s.taken(a, false), s.taken(a, p.MAC == nil)
-	slots := ipam.Slots(p.Ranges, s.slots, func(addr netip.Addr) bool {
+	slots := ipam.Slots(p.Ranges, s.slots, s.slots, func(addr netip.Addr) bool {
 		if p.Ranges[0].Contains(addr) {
 			return first(addr)
 		}

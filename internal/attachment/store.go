@@ -71,7 +71,7 @@ type vlanPlace struct {
 	vlan   uint16
 }
 
-// InSlots has attachments get addresses of the node's podCIDRs by ipam.Slots with this n, as long
+// InSlots has attachments get addresses of the node's podCIDRs by ipam.Slots of this step, as long
 // as there are some: of all families at the same distance, and near the beginning, where what comes
 // next can be known elsewhere. It is called before the Store is used.
 func (s *Store) InSlots(n int) { s.slots = n }

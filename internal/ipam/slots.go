@@ -13,17 +13,17 @@ import (
 // address at the same distance from the beginning of each. It is free if each of them can be handed
 // out and none is taken.
 //
-// There are at least n, as long as the smallest podCIDR has them. They end after a multiple of n
-// slots, free or not: one that comes to be taken moves the end seldom.
-func Slots(ranges []Range, n int, taken func(netip.Addr) bool) (free [][]netip.Addr) {
-	if len(ranges) == 0 || n < 1 {
+// There are at least as many as asked for, if the smallest podCIDR has them. They end after a
+// multiple of step slots, free or not: one that comes to be taken moves the end seldom.
+func Slots(ranges []Range, step, least int, taken func(netip.Addr) bool) (free [][]netip.Addr) {
+	if len(ranges) == 0 || step < 1 {
 		return nil
 	}
 	slot := make([]netip.Addr, len(ranges))
 	for i, r := range ranges {
 		slot[i] = r.prefix.Addr()
 	}
-	for count := 0; count%n > 0 || len(free) < n; count++ {
+	for count := 0; count%step > 0 || len(free) < least; count++ {
 		usable := true
 		for i, r := range ranges {
 			usable = usable && r.Contains(slot[i]) && !taken(slot[i])

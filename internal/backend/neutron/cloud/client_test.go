@@ -567,7 +567,23 @@ func TestQuotaOfSparePorts(t *testing.T) {
 		t.Errorf("problems %+v, ports %v", o.problems, w.found)
 	}
 	w.neutron.Quota("ports", -1)
+	w.stop()
+	w.start() // what was refused is tried again when all is read anew
 	w.done()
+}
+
+// An address that another program's port has is not in the way of the other ports.
+func TestSparePortThatIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.set(tenant(0))
+	w.done()
+	subnet := w.neutron.All("subnets")[0]
+	for _, last := range []int{1, 2, 3, 5} {
+		w.call("POST", "ports", fmt.Sprintf(`{"port": {"project_id": "p", "network_id": %q, "fixed_ips": [{"subnet_id": %q,
+			"ip_address": "10.90.1.%d"}]}}`, subnet["network_id"], subnet["id"], last+1))
+	}
+	w.set(spare(tenant(9), 0))
+	w.await("the others are there", func(outcome) bool { return len(w.described("ports")) == 5 })
 }
 
 // A call that fails inside of Neutron does not stop the others.

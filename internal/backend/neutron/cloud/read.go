@@ -23,7 +23,9 @@ type session struct {
 	cluster names.Cluster
 	// doubtful are resources of which it is not known whether a call has made them.
 	doubtful map[resource.Ref]bool
-	calls    func() // counts
+	// refused says why Neutron has refused spare resources since all was read.
+	refused map[resource.Ref]resource.Problem
+	calls   func() // counts
 }
 
 // pageSize is how many resources a list asks for at once.

@@ -35,23 +35,42 @@ type round struct {
 // run makes calls, and brings have to what they did. An error is an *outage.
 func (r *round) run(ctx context.Context, calls []resource.Call) error {
 	spare := 0
-	for ; len(calls) > 0; r.made++ {
-		if calls[0].Spare {
-			spare++
+	for _, c := range calls {
+		if c.Spare && r.refusedBefore(c) {
+			continue
 		}
-		if r.made == maxCalls || spare > maxSpare {
+		if r.made == maxCalls || c.Spare && spare == maxSpare {
 			r.left = true
 			return nil
 		}
-		if err := r.one(ctx, calls[0]); err != nil {
+		problems := len(r.problems)
+		if err := r.one(ctx, c); err != nil {
 			return err
 		}
-		if calls[0].Spare && len(r.problems) > 0 {
-			return nil // such as of a quota, which the others would meet, too
+		r.made++
+		if c.Spare {
+			spare++
+			for _, p := range r.problems[problems:] {
+				r.refused[c.Ref] = p
+			}
 		}
-		calls = calls[1:]
 	}
 	return nil
+}
+
+// refusedBefore reports whether Neutron has refused a spare resource, or for its quota another one,
+// since all was read: that is still a problem, and not tried again until then.
+func (r *round) refusedBefore(c resource.Call) bool {
+	p, was := r.refused[c.Ref]
+	for _, other := range r.refused {
+		if !was && other.Reason == reasonQuota {
+			p, was = other, true
+		}
+	}
+	if was && !slices.Contains(r.problems, p) {
+		r.problems = append(r.problems, p)
+	}
+	return was
 }
 
 // one makes one call. What Neutron refuses is a problem of the object.

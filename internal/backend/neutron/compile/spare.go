@@ -37,8 +37,8 @@ func (c *compiler) spare(node intent.Node) {
 	}
 	own := names.ManagementAddresses(node)
 	taken := func(a netip.Addr) bool { return c.used[node.Name][a] || slices.Contains(own, a) }
-	needed := len(ipam.Slots(ranges, c.Spare, taken))
-	for i, addresses := range ipam.Slots(ranges, c.Spare+needed, taken) {
+	needed := len(ipam.Slots(ranges, c.Spare, c.Spare, taken))
+	for i, addresses := range ipam.Slots(ranges, c.Spare, c.Spare+needed, taken) {
 		r := c.portAt(n, node.Name, reserved.PodMAC(addresses[0]), addresses)
 		r.Ref, r.Object = addressRef(node.Name, addresses), NodeObject(node.Name)
 		r.Spare, r.Optional = true, i >= needed
