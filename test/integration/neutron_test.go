@@ -138,8 +138,8 @@ func neutronMachine(t *testing.T, w *world) {
 	w.API.AddNamespace("red", map[string]string{"tenant": "red"})
 	w.API.AddRouter("red", v1alpha1.RouterSpec{})
 	w.API.AddNetwork("red", v1alpha1.NetworkSpec{
-		// A call that meets a lock of SQLite may leave an address taken: there have to be some more.
-		Role: v1alpha1.Primary, Router: "red", Subnets: []v1alpha1.Subnet{{CIDR: "10.90.0.0/24", Ranges: []v1alpha1.AddressRange{"10.90.0.2-10.90.0.200"}}},
+		// A call that meets a lock of SQLite may leave an address taken: there have to be more.
+		Role: v1alpha1.Primary, Router: "red", Subnets: []v1alpha1.Subnet{{CIDR: "10.90.0.0/24", Ranges: []v1alpha1.AddressRange{{From: "10.90.0.2", To: "10.90.0.200"}}}},
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "red"}},
 	})
 	pod := addPodAs(t, w.n1, lab.PodSpec{Namespace: "red", Name: "web"})
