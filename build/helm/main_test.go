@@ -123,7 +123,38 @@ func TestValues(t *testing.T) {
 				"config": map[string]any{"backend": map[string]any{"type": "ovn"}}, "ovn": map[string]any{"enabled": true},
 			}, err: "members",
 		},
-		"an unknown backend": {values: config("backend", map[string]any{"type": "neutron"}), err: "backend"},
+		"an unknown backend": {values: config("backend", map[string]any{"type": "contrail"}), err: "backend"},
+		"Neutron is off":     {absent: []string{"neutron-spare-ports", "clouds", "resources: [nodes/status]\n    verbs: [patch]\n  # Services", "coelan-controller-nodes"}},
+		"Neutron by keystone": {
+			values: map[string]any{
+				"config": map[string]any{"encapsulation": "geneve", "backend": map[string]any{
+					"type": "neutron", "cluster": "east", "southbound": "ssl:192.0.2.1:6642",
+				}},
+				"controller": map[string]any{"northbound": "ssl:192.0.2.1:6641", "northboundSecret": "ovn-client"},
+				"neutron":    map[string]any{"cloudsSecret": "clouds", "cloud": "mycloud", "sparePorts": 20},
+			},
+			want: []string{
+				"type: neutron\n", "--backend=neutron\n", "--clouds-file=/etc/openstack/clouds.yaml\n", "--cloud=mycloud\n", "--cluster=east\n",
+				"--neutron-spare-ports=20\n", "--northbound=ssl:192.0.2.1:6641\n", "--northbound-certificate=/etc/coelan-ovn/tls.crt\n",
+				"secretName: clouds\n", "mountPath: /etc/openstack\n", "secretName: ovn-client\n", "--policy-mode=enforced\n",
+				"resources: [nodes/status]\n    verbs: [patch]\n  # Services", "policyName: coelan-controller-nodes\n",
+			},
+			absent: []string{"--neutron-endpoint"},
+		},
+		"Neutron without keystone": {
+			values: map[string]any{
+				"config":  map[string]any{"encapsulation": "geneve", "backend": map[string]any{"type": "neutron"}},
+				"neutron": map[string]any{"endpoint": "http://192.0.2.1:9696/", "project": "coelan"},
+			},
+			want:   []string{"--neutron-endpoint=http://192.0.2.1:9696/\n", "--neutron-project=coelan\n", "--neutron-spare-ports=8\n"},
+			absent: []string{"--clouds-file", "name: clouds", "--northbound"},
+		},
+		"Neutron is somewhere": {values: config("backend", map[string]any{"type": "neutron"}), err: "where is Neutron"},
+		"Neutron's cloud": {
+			values: map[string]any{
+				"config": map[string]any{"backend": map[string]any{"type": "neutron"}}, "neutron": map[string]any{"cloudsSecret": "clouds"},
+			}, err: "neutron.cloudsSecret needs neutron.cloud",
+		},
 		"a folder moves in the settings, the pod and the host": {
 			values: config("cni", map[string]any{"binDir": "/usr/libexec/cni"}),
 			want:   []string{"binDir: /usr/libexec/cni", "mountPath: /usr/libexec/cni", "path: /usr/libexec/cni"},

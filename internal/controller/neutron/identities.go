@@ -166,7 +166,7 @@ func (i *identities) write(ctx context.Context, t target) error {
 		patch := map[string]any{"metadata": map[string]any{"annotations": map[string]string{
 			v1alpha1.AnnotationNeutronPort: now.ID,
 		}}}
-		return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Patch(ctx, node, p) })
+		return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, node, p) })
 	}
 	port := &v1alpha1.Port{}
 	if err := i.Access.Get(ctx, key, port); err != nil {
