@@ -277,9 +277,12 @@ func neutronReady(t *testing.T, w *world) {
 			t.Errorf("pod %d has port %s, the one before it %s; there were %v", i, id, last, before)
 		}
 		last = id
+		is := func(status string) func() bool {
+			return func() bool { return neutronPort(t, w, pod)["status"] == status }
+		}
+		neutronPoll(t, is("ACTIVE"), func() { t.Errorf("port %s of pod %d is not plugged", id, i) })
 		must(t, pod.Delete(t.Context()))
-		neutronPoll(t, func() bool { return neutronPort(t, w, pod)["status"] == "DOWN" },
-			func() { t.Errorf("port %s of pod %d, which is gone, is plugged", id, i) })
+		neutronPoll(t, is("DOWN"), func() { t.Errorf("port %s of pod %d, which is gone, is plugged", id, i) })
 	}
 	after := neutronPorts(t, w)
 	for _, id := range before {
