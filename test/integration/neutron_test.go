@@ -112,8 +112,11 @@ func neutronCall(t *testing.T, w *world, method, path, body string) (answer map[
 	poll(t.Context(), t, func() bool {
 		var err error
 		status, answer, err = neutronfake.Call(t.Context(), method, w.Neutron.Endpoint+"v2.0/"+path, body)
+		if status == http.StatusInternalServerError {
+			return false // and the answer may be no JSON
+		}
 		must(t, err)
-		return status != http.StatusInternalServerError
+		return true
 	}, func() { t.Errorf("%s %s: %d, %v", method, path, status, answer) })
 	if status >= http.StatusBadRequest {
 		t.Fatalf("%s %s: %d, %v", method, path, status, answer)
