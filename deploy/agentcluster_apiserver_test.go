@@ -50,8 +50,9 @@ type cluster struct {
 	admin dynamic.Interface
 }
 
-// newCluster is a new one. The service account "other" has the rights of agents.
-func newCluster(t *testing.T) cluster {
+// newCluster is a new one, with what a manifest has for agents and controllers, but for what runs
+// them. The service account "other" has the rights of agents.
+func newCluster(t *testing.T, manifest string) cluster {
 	t.Helper()
 	config := apitest.Start(t).REST
 	api, err := kubernetes.NewForConfig(config)
@@ -74,7 +75,7 @@ func newCluster(t *testing.T) cluster {
 	_, err = api.CoreV1().ServiceAccounts(coelanNamespace).Create(t.Context(), &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{})
 	c.must(err)
-	c.install()
+	c.install(manifest)
 	binding := named[*rbacv1.ClusterRoleBinding](t, "coelan-agent")
 	binding.Name, binding.Subjects[0].Name = "other", "other"
 	_, err = api.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
@@ -82,15 +83,14 @@ func newCluster(t *testing.T) cluster {
 	return c
 }
 
-// install creates what coelan.yaml has for agents and controllers, but for what runs them.
-func (c cluster) install() {
+func (c cluster) install(manifest string) {
 	c.Helper()
 	resources := map[string]string{
 		"ServiceAccount": "serviceaccounts", "Role": "roles", "RoleBinding": "rolebindings", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
 		"ValidatingAdmissionPolicy":        "validatingadmissionpolicies",
 		"ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 	}
-	for _, o := range objects(c.T, "coelan.yaml") {
+	for _, o := range objects(c.T, manifest) {
 		kind := o.GetObjectKind().GroupVersionKind()
 		resource, ok := resources[kind.Kind]
 		if !ok {

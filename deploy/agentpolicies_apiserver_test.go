@@ -18,7 +18,7 @@ import (
 // has. Another service account with the same rights does what an agent must not: the
 // policies concern agents alone.
 func TestAgentToken(t *testing.T) {
-	c := newCluster(t)
+	c := newCluster(t, "coelan.yaml")
 	table := writes()
 	for _, rule := range named[*rbacv1.ClusterRole](t, "coelan-agent").Rules {
 		for _, group := range rule.APIGroups {

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path"
@@ -58,13 +59,30 @@ var manifests = []struct {
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: helm CHART DIR")
+		fmt.Fprintln(os.Stderr, "usage: helm CHART DIR, or with values in JSON on standard input: helm CHART -")
 		os.Exit(2)
 	}
-	if err := generate(os.Args[1], os.Args[2]); err != nil {
+	do := generate
+	if os.Args[2] == "-" {
+		do = printOut
+	}
+	if err := do(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "helm:", err)
 		os.Exit(1)
 	}
+}
+
+// printOut writes what the chart makes of values on standard input to standard output.
+func printOut(chartDir, _ string) error {
+	var values map[string]any
+	if err := json.NewDecoder(os.Stdin).Decode(&values); err != nil {
+		return fmt.Errorf("values: %w", err)
+	}
+	text, err := render(chartDir, values, "")
+	if err == nil {
+		_, err = os.Stdout.WriteString(text)
+	}
+	return err
 }
 
 func generate(chartDir, dir string) error {
