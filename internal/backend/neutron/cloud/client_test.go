@@ -557,6 +557,44 @@ func (w *world) told(object string) bool {
 	return w.found[object] != ""
 }
 
+// A port of an object that is gone is the one of another that is to have the same MAC: what is
+// plugged for it stays plugged.
+func TestPortOfAnotherObject(t *testing.T) {
+	w := newWorld(t)
+	w.set(tenant(3))
+	w.done()
+	before := w.found["Port shop/web-0001"]
+	renamed := resource.NewSet()
+	for _, k := range resource.Kinds() {
+		for _, r := range tenant(3).All(k) {
+			if r.Object == "Port shop/web-0001" {
+				r.Key, r.Object = "Node/n1 10.90.1.2", "Port shop/app"
+			}
+			renamed.Add(r)
+		}
+	}
+	calls := w.neutron.Calls()
+	w.set(renamed)
+	w.done()
+	if n := w.neutron.Calls() - calls; n != 1 {
+		t.Errorf("%d calls", n)
+	}
+	if after := w.found["Port shop/app"]; after != before {
+		t.Errorf("port %s, before it was %s", after, before)
+	}
+	w.stop()
+	w.start()
+	calls = w.neutron.Calls()
+	w.done()
+	if want := []string{"east/Node/n1 10.90.1.2", "east/Port/shop/web-0000", "east/Port/shop/web-0002"}; !slices.Equal(w.described("ports"), want) {
+		t.Errorf("ports %v, want %v", w.described("ports"), want)
+	}
+	const readings = 8
+	if n := w.neutron.Calls() - calls; n != readings {
+		t.Errorf("%d calls after a restart", n)
+	}
+}
+
 // Ports for pods that are there come before others, and a quota that ends these is said once.
 func TestQuotaOfSparePorts(t *testing.T) {
 	w := newWorld(t)

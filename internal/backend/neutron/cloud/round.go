@@ -94,6 +94,9 @@ func (r *round) one(ctx context.Context, c resource.Call) error {
 	case resource.Create:
 		a, err = r.create(ctx, c.Ref, attributes)
 	case resource.Update:
+		if c.Was != (resource.Ref{}) {
+			attributes["description"] = r.owner(c.Ref)
+		}
 		a, err = r.change(ctx, c.Ref, c.ID, attributes)
 	case resource.Delete:
 		err = r.remove(ctx, c)
@@ -112,6 +115,7 @@ func (r *round) one(ctx context.Context, c resource.Call) error {
 		r.set(c.Ref, a)
 		return r.strip(ctx, a)
 	case err == nil:
+		r.have.Remove(c.Was, c.ID)
 		r.set(c.Ref, a)
 	case !errors.As(err, &refused):
 		return err // what may have been made is looked for before it is made again

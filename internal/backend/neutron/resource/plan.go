@@ -26,6 +26,8 @@ type Call struct {
 	// before this one make.
 	Attributes Attributes
 	Spare      bool // it makes a resource that is Spare
+	// Was is the Ref that an Update finds the resource with, if it gets another one.
+	Was Ref
 }
 
 // planner compares.
@@ -37,6 +39,10 @@ type planner struct {
 	replaced map[Ref]bool
 	// ids are those of the wanted resources that are there.
 	ids map[any]bool
+	// renamed are ports that are there with a Ref that is not wanted, by the one that they get;
+	// leaving are the Refs that they had.
+	renamed map[Ref]Ref
+	leaving map[Ref]bool
 }
 
 // Plan returns the calls that make what there is what is wanted, in an order in which each can
@@ -47,10 +53,11 @@ type planner struct {
 // rules when the new ones are there, so that what both allow is not interrupted. Spare resources
 // are made after all that.
 func Plan(want *Set, have *Inventory) []Call {
-	p := &planner{want, have, map[Ref]bool{}, map[any]bool{}}
+	p := &planner{want, have, map[Ref]bool{}, map[any]bool{}, map[Ref]Ref{}, map[Ref]bool{}}
+	p.rename()
 	for _, k := range Kinds() {
 		for _, r := range want.All(k) {
-			a, there := have.Get(r.Ref)
+			a, there := p.get(r.Ref)
 			if there && len(p.differing(r.Fixed, a)) > 0 {
 				p.replaced[r.Ref] = true
 			} else if there {
@@ -77,6 +84,36 @@ func Plan(want *Set, have *Inventory) []Call {
 		}
 	}
 	return append(p.unwanted(calls, SecurityGroup), later...)
+}
+
+// rename finds ports for those that are not there among those that are wanted no longer: of one MAC
+// there is only one on a network. An interface that is plugged for one stays so.
+func (p *planner) rename() {
+	type place struct{ network, mac any }
+	left := map[place]Ref{}
+	for _, r := range sortedRefs(p.have.resources, Port) {
+		if a, _ := p.have.Get(r); !p.wanted(r) {
+			left[place{a.Attributes["network_id"], a.Attributes["mac_address"]}] = r
+		}
+	}
+	for _, r := range p.want.All(Port) {
+		at := place{p.resolved(r.Fixed["network_id"]), r.Fixed["mac_address"]}
+		was, ok := left[at]
+		a, _ := p.have.Get(was)
+		if _, there := p.have.Get(r.Ref); !there && ok && len(p.differing(r.Fixed, a)) == 0 {
+			p.renamed[r.Ref], p.leaving[was] = was, true
+			delete(left, at)
+		}
+	}
+}
+
+// get is what there is of a wanted resource, also if it has another Ref yet.
+func (p *planner) get(r Ref) (Actual, bool) {
+	a, there := p.have.Get(r)
+	if was, ok := p.renamed[r]; ok && !there {
+		return p.have.Get(was)
+	}
+	return a, there
 }
 
 // unwanted adds calls that delete what is there of a kind and wanted no longer. Rules go with their
@@ -127,6 +164,7 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 				calls = append(calls, Call{Operation: Update, Ref: r, ID: a.ID,
 					Attributes: Attributes{"routes": []any{}}})
 			}
+		case p.leaving[r]:
 		case p.replaced[r], !still && k != SecurityGroup && (k != SecurityGroupRule || foreign(r)):
 			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID,
 				Attributes: a.Attributes})
@@ -168,7 +206,7 @@ func (p *planner) keep(wanted Resource, a Actual) (left []any, fewer bool) {
 
 // bring adds the call that makes or changes a resource, if one is needed.
 func (p *planner) bring(calls []Call, r Resource) []Call {
-	a, there := p.have.Get(r.Ref)
+	a, there := p.get(r.Ref)
 	if there && !p.replaced[r.Ref] {
 		changes := p.differing(r.Mutable, a)
 		for name, value := range r.Kept {
@@ -176,10 +214,13 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 				changes[name] = value
 			}
 		}
-		if len(changes) == 0 {
+		was := p.renamed[r.Ref]
+		if len(changes) == 0 && was == (Ref{}) {
 			return calls
 		}
-		return append(calls, Call{Operation: Update, Ref: r.Ref, Object: r.Object, ID: a.ID, Attributes: changes})
+		return append(calls, Call{
+			Operation: Update, Ref: r.Ref, Object: r.Object, ID: a.ID, Attributes: changes, Was: was,
+		})
 	}
 	if r.Kind == Routes { // they are there as soon as their router is
 		if len(list(r.Mutable["routes"])) == 0 {
@@ -224,7 +265,7 @@ func (p *planner) differing(wanted Attributes, a Actual) Attributes {
 // resolved is a value with ids in place of the Refs of resources that are there and stay.
 func (p *planner) resolved(value any) any {
 	return Resolve(value, func(r Ref) (string, bool) {
-		a, there := p.have.Get(r)
+		a, there := p.get(r)
 		return a.ID, there && !p.replaced[r]
 	})
 }

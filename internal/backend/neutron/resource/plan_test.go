@@ -69,6 +69,17 @@ func isGuarded(rules ...Ref) func(*Inventory) {
 	}
 }
 
+// renamed has the port be another object's.
+func renamed(all map[Ref]Resource) {
+	all[Ref{Port, "of 10.0.0.2"}] = all[port]
+	delete(all, port)
+}
+
+// floating is the floating IP of that port.
+func floating(all map[Ref]Resource) {
+	all[Ref{FloatingIP, "f"}] = Resource{Mutable: Attributes{"port_id": Ref{Port, "of 10.0.0.2"}}}
+}
+
 // spare has the port be for a pod that may come. It keeps the groups that it has.
 func spare(optional bool) func(map[Ref]Resource) {
 	return func(all map[Ref]Resource) {
@@ -176,6 +187,16 @@ func TestPlan(t *testing.T) {
 		{"a spare port with the groups of the pod before", wanted(guarded(rule), spare(true), kept("groups")), there(isGuarded(rule)), nil},
 		{"a spare port with a group that goes", wanted(spare(true), kept("h")), there(isGuarded(rule)),
 			[]string{"update port p security_groups", "delete security group web"}},
+		{"a port for another object", wanted(renamed), there(), []string{"update port of 10.0.0.2"}},
+		{"a port for another object, with another MAC", wanted(renamed), there(with(port, "mac_address", "other")),
+			[]string{"delete port p", "create port of 10.0.0.2"}},
+		{"a port for another object, on another network", wanted(renamed), there(with(port, "network_id", "other")),
+			[]string{"delete port p", "create port of 10.0.0.2"}},
+		{"ports for both objects", wanted(func(all map[Ref]Resource) { all[Ref{Port, "of 10.0.0.2"}] = all[port] }), there(),
+			[]string{"create port of 10.0.0.2"}},
+		{"a port for another object, and a floating IP", wanted(renamed, floating), there(func(i *Inventory) {
+			i.Put(Ref{FloatingIP, "f"}, Actual{"id-f", Attributes{"port_id": "id-p"}})
+		}), []string{"update port of 10.0.0.2"}},
 		{"a port and its policy go", wanted(without(port)), there(isGuarded(rule)),
 			[]string{"delete port p", "delete security group web"}},
 	} {
