@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
@@ -72,6 +74,13 @@ func outside(t *testing.T, w *world) {
 		p := w.pod(t, n, "green", "out-of-"+n.Name)
 		reaches(t, "a tenant's pod on "+n.Name, p.Host, near, near.Address, near.Address, office(150))
 	}
+	// With such a gateway answers to clients by node ports still take the way they came.
+	const local = 49
+	server := w.pod(t, w.n1, "green", "server")
+	w.service("green", "local", local, func(s *corev1.Service) {
+		s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	}, podEndpoints(server)...)
+	w.serves(t, server, []client{{"outside by a node port with the policy Local", w.Outside, byNodePort(w.n1, local), nil}})
 }
 
 // restarts of an agent, and the absence of a controller, lose no packet; what comes meanwhile works

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -99,7 +100,7 @@ type client struct {
 
 // services of all kinds, with an endpoint on another node than their client, and on its own.
 func services(t *testing.T, w *world) {
-	const web, self, none, local, tenant = 40, 41, 42, 43, 44
+	const web, self, none, local = 40, 41, 42, 43
 	w.service("lab", "web", web, func(s *corev1.Service) {
 		s.Spec.ExternalIPs = []string{"198.51.100.40", "fd00:51::40"}
 	}, podEndpoints(w.c)...)
@@ -108,10 +109,6 @@ func services(t *testing.T, w *world) {
 	w.service("lab", "local", local, func(s *corev1.Service) {
 		s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	}, podEndpoints(w.a)...)
-	red := w.pod(t, w.n1, "red", "server")
-	redClient := w.pod(t, w.n2, "red", "client")
-	w.service("red", "tenant", tenant, nil, podEndpoints(red)...)
-
 	external := func(f lab.Family) netip.AddrPort {
 		return netip.AddrPortFrom(map[lab.Family]netip.Addr{
 			lab.IPv4: netip.MustParseAddr("198.51.100.40"), lab.IPv6: netip.MustParseAddr("fd00:51::40"),
@@ -133,7 +130,6 @@ func services(t *testing.T, w *world) {
 		{"pod by a ClusterIP, itself", w.a.Host, byClusterIP(self), nil},
 		{"outside by a node port with the policy Local", w.Outside, byNodePort(w.n1, local), w.Outside.Address},
 	})
-	w.serves(t, red, []client{{"tenant by its ClusterIP", redClient.Host, byClusterIP(tenant), nil}})
 	for f := range lab.Dual.Each {
 		eventually(t, f.String()+" a Service without endpoints refuses", func(ctx context.Context) error {
 			c, err := probe.Dial(ctx, w.a.Host, byClusterIP(none)(f))
@@ -146,11 +142,59 @@ func services(t *testing.T, w *world) {
 			}
 			return nil
 		})
-		if c, err := probe.Dial(t.Context(), w.a.Host, byClusterIP(tenant)(f)); err == nil {
-			c.Close()
-			t.Errorf("%s: another tenant's Service is served", f)
+	}
+}
+
+// tenantServices serve pods of their Router, and nodes and the outside by whichever node; pods of
+// others do not get by their ClusterIPs, directly or by a node, to pods that they would not reach.
+func tenantServices(t *testing.T, w *world) {
+	const tenant, local = 47, 48
+	red := w.pod(t, w.n1, "red", "server")
+	near, far := w.pod(t, w.n1, "red", "near"), w.pod(t, w.n2, "red", "far")
+	w.service("red", "tenant", tenant, nil, podEndpoints(red)...)
+	w.service("red", "tenant-local", local, func(s *corev1.Service) {
+		s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	}, podEndpoints(red)...)
+	w.serves(t, red, []client{
+		{"tenant by its ClusterIP", near.Host, byClusterIP(tenant), own(near, "eth0")},
+		{"tenant by its ClusterIP, on another node", far.Host, byClusterIP(tenant), own(far, "eth0")},
+		{"tenant by its node port", far.Host, byNodePort(w.n2, tenant), nil},
+		{"node by a tenant's ClusterIP", w.n1.Host, byClusterIP(tenant), nil},
+		{"another node by a tenant's ClusterIP", w.n2.Host, byClusterIP(tenant), nil},
+		{"node by a tenant's node port", w.n1.Host, byNodePort(w.n1, tenant), nil},
+		{"outside by a tenant's node port", w.Outside, byNodePort(w.n1, tenant), nil},
+		{"outside by a tenant's node port of another node", w.Outside, byNodePort(w.n2, tenant), nil},
+		{"outside by a tenant's node port with the policy Local", w.Outside, byNodePort(w.n1, local), w.Outside.Address},
+	})
+	others := map[string]*lab.Host{"pod": w.a.Host, "pod on another node": w.c.Host}
+	for node, n := range map[string]*lab.Node{"": w.n1, " on another node": w.n2} {
+		others["another tenant"+node] = w.pod(t, n, "blue", "visitor-"+n.Name).Host
+	}
+	refuses := map[string]func(lab.Family) netip.AddrPort{}
+	for name := range others {
+		refuses[name] = byClusterIP(tenant)
+	}
+	others["outside by a node without an endpoint, with the policy Local"] = w.Outside
+	refuses["outside by a node without an endpoint, with the policy Local"] = byNodePort(w.n2, local)
+	for f := range lab.Dual.Each {
+		server, err := probe.Serve(red.Host, netip.AddrPortFrom(red.Own("eth0", f), targetPort), probe.WhoAmI)
+		must(t, err)
+		defer server.Close()
+		for name, from := range others {
+			if seen, err := probe.Seen(t.Context(), from, refuses[name](f)); !timedOut(err) {
+				t.Errorf("%s: %s: a tenant's Service is served, to %s: %v", f, name, seen, err)
+			}
+		}
+		if _, err := probe.Seen(t.Context(), near.Host, byClusterIP(tenant)(f)); err != nil {
+			t.Errorf("%s: the tenant itself: %v", f, err)
 		}
 	}
+}
+
+// timedOut says whether there was no answer at all, not even a refusal.
+func timedOut(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
 }
 
 // serves has a pod serve clients of both families.

@@ -52,7 +52,8 @@ func suite(t *testing.T, backend config.BackendType) {
 		test func(*testing.T, *world)
 	}{
 		{"pods", pods}, {"tenants", tenants}, {"shared Router", sharedRouter}, {"several interfaces", severalInterfaces},
-		{"machines", machines}, {"routes", routes}, {"Services", services}, {"Services of nodes", nodeServices},
+		{"machines", machines}, {"routes", routes}, {"Services", services},
+		{"Services of tenants", tenantServices}, {"Services of nodes", nodeServices},
 		{"load balancers", balanced}, {"host ports", hostPorts}, {"outside", outside}, {"restarts", restarts},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, w) })

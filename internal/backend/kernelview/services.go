@@ -57,15 +57,18 @@ func (h *Services) Of(s *intent.State) hostnet.Services {
 func (h *Services) bring(s *intent.State) (changed bool) {
 	delta := intent.Diff(h.state, s)
 	services := delta.NodeServices
+	all := len(delta.Routers) > 0 || h.byAddress && len(delta.EgressAddresses) > 0
 	if len(delta.Nodes)+len(delta.Networks)+len(delta.Routers) > 0 {
-		if pods := podAddresses(s); h.pods == nil || !h.pods.Equal(pods) || len(delta.Routers) > 0 {
-			h.pods = pods
-			services = slices.Concat(services, serviceKeys(s))
-		}
+		pods := podAddresses(s)
+		all = all || h.pods == nil || !h.pods.Equal(pods)
+		h.pods = pods
+	}
+	if all {
+		services = slices.Concat(services, serviceKeys(s))
 	}
 	for _, key := range services {
 		v, ok := s.NodeServices().Get(key)
-		ports := hostPorts(v)
+		ports := hostPorts(v, h.byAddress && answersElsewhere(s, v.Router))
 		if kernelKnows(s, v) {
 			h.addHosts(v, ports)
 		}
@@ -159,15 +162,29 @@ func clusterPrefixes(s *intent.State) (list []netip.Prefix) {
 	return list
 }
 
+// answersElsewhere says whether a private Router sends what is for the outside by a gateway or a
+// route of its own. A bridge that does not know which way a connection came would send answers of
+// the Router's Services that way, too.
+func answersElsewhere(s *intent.State, router string) bool {
+	r, ok := s.Routers().Get(router)
+	if !ok || !r.Private() {
+		return false
+	}
+	for range s.EgressAddressesOf(intent.RouterUser(router)) {
+		return true
+	}
+	return slices.ContainsFunc(r.Routes, func(route intent.Route) bool { return route.Destination.Bits() == 0 })
+}
+
 // hostPorts are a Service's ports, as far as the kernel has to know.
-func hostPorts(v intent.NodeService) []hostnet.ServicePort {
+func hostPorts(v intent.NodeService, masked bool) []hostnet.ServicePort {
 	var list []hostnet.ServicePort
 	for _, p := range v.Ports {
 		list = append(list, hostnet.ServicePort{
 			Protocol: p.Protocol, IPv6: p.IPv6, Port: p.Port, NodePort: p.NodePort, ClusterIP: p.ClusterIP,
 			ExternalIPs: p.ExternalIPs, LoadBalancerIPs: p.LoadBalancerIPs,
 			SourceRanges: v.SourceRanges, ExternalLocal: v.ExternalLocal, InternalLocal: v.InternalLocal,
-			Unserved: p.Unserved,
+			Unserved: p.Unserved, Masked: masked,
 		})
 	}
 	return list

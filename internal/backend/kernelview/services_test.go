@@ -164,3 +164,52 @@ func prefixes(s ...string) (ps []netip.Prefix) {
 	}
 	return ps
 }
+
+// Where the bridge does not know which way a connection came, endpoints of a private Router with a
+// way out of its own do not see clients of node ports, whatever the policy: their answers would go
+// by that way. It follows when the gateway comes and goes.
+func TestClientsOfTenantsWithGateways(t *testing.T) {
+	store, byAddress, plain := intent.NewStore(), NewServicesByAddress(false), NewServices()
+	red := intent.Router{Name: "red", ID: 2}
+	gateway := intent.EgressAddress{Network: "office", Address: addr("198.51.100.5"), Router: "red", Nodes: []string{"n1"}}
+	for _, step := range []struct {
+		name   string
+		change func(*intent.Tx)
+		want   bool
+	}{
+		{"no gateway", func(tx *intent.Tx) {
+			tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.NativeServices})
+			tx.SetRouter(red)
+			tx.SetNodeService(intent.NodeService{
+				Namespace: "red", Name: "web", Router: "red", ExternalLocal: true,
+				Ports: []intent.NodeServicePort{{Protocol: intent.TCP, Port: 80, NodePort: 30080, ClusterIP: addr("10.96.0.1")}},
+			})
+		}, false},
+		{"a gateway", func(tx *intent.Tx) { tx.SetEgressAddress(gateway) }, true},
+		{"another Router's", func(tx *intent.Tx) {
+			other := gateway
+			other.Router = "blue"
+			tx.SetEgressAddress(other)
+		}, false},
+		{"a default route", func(tx *intent.Tx) {
+			r := red
+			r.Routes = []intent.Route{{Destination: netip.MustParsePrefix("0.0.0.0/0"), NextHop: addr("10.50.0.9")}}
+			tx.SetRouter(r)
+		}, true},
+		{"a shared Router", func(tx *intent.Tx) {
+			tx.SetRouter(intent.Router{Name: "red", ID: 2, Shared: true})
+			tx.SetEgressAddress(gateway)
+		}, false},
+	} {
+		s, err := store.Update(func(tx *intent.Tx) error { step.change(tx); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := byAddress.Of(s).Ports[0].Masked; got != step.want {
+			t.Errorf("%s: masked is %t", step.name, got)
+		}
+		if plain.Of(s).Ports[0].Masked {
+			t.Errorf("%s: masked where the bridge knows connections", step.name)
+		}
+	}
+}

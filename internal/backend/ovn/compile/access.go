@@ -264,7 +264,8 @@ func (k *accessKind) there(s *intent.State, node string) bool {
 }
 
 // byOthers makes the Router default send what is for node addresses to the kernel of the node that
-// has them, since a Router's port on a chassis takes packets on that one only.
+// has them, since a Router's port on a chassis takes packets on that one only. What comes from the
+// node's own switch, by a Service, is on that chassis, and goes back there.
 func (k *accessKind) byOthers(s *intent.State, node string, u *nb.Unit) {
 	if len(k.routers[node]) == 0 || !k.there(s, node) {
 		return
@@ -274,11 +275,15 @@ func (k *accessKind) byOthers(s *intent.State, node string, u *nb.Unit) {
 		set := heldSetRef(node, all.Destination.Addr())
 		u.Add(set.Key, &nb.AddressSet{Name: k.set(set)})
 	}
+	own := fmt.Sprintf("inport == %q && ", k.cluster.RouterPort(intent.DefaultNetworkName, node))
 	for _, a := range names.ManagementAddresses(n) {
 		set := heldSetRef(node, a)
+		match := fmt.Sprintf("%s.dst == $%s", family(a), k.set(set))
 		u.AddTo(routerRef(intent.DefaultRouterName), "policies", set.Key, &nb.RouterPolicy{
-			Priority: accessPriority, Match: fmt.Sprintf("%s.dst == $%s", family(a), k.set(set)),
-			Action: "reroute", Nexthops: []string{a.String()},
+			Priority: accessPriority, Match: match, Action: "reroute", Nexthops: []string{a.String()},
+		})
+		u.AddTo(routerRef(intent.DefaultRouterName), "policies", nb.Key(set.Key, "own"), &nb.RouterPolicy{
+			Priority: ownAccessPriority, Match: own + match, Action: "allow",
 		})
 	}
 }

@@ -17,6 +17,8 @@ const (
 	untranslatedPriority = 930 // drops what comes for a node address that no Port has
 	fromNodesPriority    = 920 // lets in what nodes send
 	fromPodsPriority     = 910 // drops connections of pods of the cluster
+	tenantsPriority      = 850 // drops what is for Services of private Routers
+	ownAccessPriority    = 810 // to the Router's port, from the node's own switch
 	accessPriority       = 800 // to the node, for what is of the cluster
 	outPriority          = 300 // to the node, for all that the Router has no route for
 )
@@ -111,6 +113,7 @@ func (k *accessKind) portTo(s *intent.State, r intent.Router, hop netip.Addr) st
 }
 
 // wayOut makes the port that nothing is behind of a private Router, as the Router default has one.
+// A Service of its own is balanced on its switches: what comes here for one is another Router's.
 func (k *accessKind) wayOut(s *intent.State, name string, u *nb.Unit) {
 	r, ok := s.Routers().Get(name)
 	if !ok || !r.Private() {
@@ -118,7 +121,12 @@ func (k *accessKind) wayOut(s *intent.State, name string, u *nb.Unit) {
 	}
 	ref, port, made := routerRef(name), k.cluster.PeerPort(name, ""), false
 	for _, all := range everything {
-		if !k.exitOf(s, r, all.Destination.Addr()).made {
+		like := all.Destination.Addr()
+		u.AddTo(ref, "policies", nb.Key("Access/"+accessRouter+name, "tenants", family(like)), &nb.RouterPolicy{
+			Priority: tenantsPriority, Match: fmt.Sprintf("%s.dst == $%s", family(like), k.set(tenantsSetRef(like))),
+			Action: "drop",
+		})
+		if !k.exitOf(s, r, like).made {
 			continue
 		}
 		made = true

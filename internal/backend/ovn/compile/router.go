@@ -106,9 +106,16 @@ func (k routerKind) wayOut(router nb.Ref, u *nb.Unit) {
 		u.Add(set.Key, &nb.AddressSet{Name: name})
 		pods := podsSetRef(dst)
 		u.Add(pods.Key, &nb.AddressSet{Name: k.cluster.Set(family(dst), pods.Key)})
+		tenants := tenantsSetRef(dst)
+		tenantsName := k.cluster.Set(family(dst), tenants.Key)
+		u.Add(tenants.Key, &nb.AddressSet{Name: tenantsName})
 		u.AddTo(router, "policies", nb.Key(router.Key, "within", family(dst)), &nb.RouterPolicy{
 			Priority: withinPriority, Match: fmt.Sprintf("outport == %q && %s.dst == $%s", port, family(dst), name),
 			Action: "drop",
+		})
+		u.AddTo(router, "policies", nb.Key(router.Key, "tenants", family(dst)), &nb.RouterPolicy{
+			Priority: withinPriority, Action: "drop",
+			Match: fmt.Sprintf("outport == %q && %s.dst == $%s", port, family(dst), tenantsName),
 		})
 	}
 	u.AddTo(router, "policies", nb.Key(router.Key, "nowhere"), &nb.RouterPolicy{

@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +15,8 @@ import (
 )
 
 // serviceKind are Services: a Load_Balancer for each protocol. One of a shared Router is in a group
-// that all switches have, so that it costs one row however many switches there are; one of a
-// private Router is at the Router's switches.
+// that all switches have, so that it costs one row however many switches there are. One of a
+// private Router is at the Router's switches, and there is one more of it for nodes, at theirs.
 //
 // Where nodes see different endpoints (policies Local, hints), each node has a Load_Balancer of its
 // own, at the switches that are the node's; the switches that span nodes get what a node without
@@ -156,54 +157,56 @@ func (k *serviceKind) Compile(s *intent.State, key string, u *nb.Unit) {
 	if _, known := s.Routers().Get(v.Router); !known {
 		return
 	}
-	b := balancer{cluster: k.cluster, service: v, unit: u, private: isPrivate(s, v.Router)}
-	if b.private {
-		b.service = k.tenants.own(s, v)
-		v = b.service
-	}
-	b.report()
-	at := nodeview.Node{FloatingIPs: s.FloatingIPsOfService}
-	if !varies(v) || k.spanning {
-		b.rows(nodeview.Service(v, at), "", b.everywhere(s))
-		if varies(v) && v.InternalLocal {
-			b.unit.Problem("Service "+key, reasonUnsupported, "networks span nodes, so that OVN does not know a pod's own "+
-				"node: with internalTrafficPolicy Local pods are not served at the ClusterIP; use Cluster")
-		}
+	b := balancer{cluster: k.cluster, service: v, unit: u}
+	private := isPrivate(s, v.Router)
+	b.report(private && k.spanning)
+	if private {
+		k.ofTenant(s, b)
 		return
 	}
-	b.rows(nodeview.Service(v, at), "", b.spanning(s))
-	if b.private {
-		return // of Networks with addresses of nodes' ranges none is in a private Router
-	}
-	for n := range s.Nodes().All() {
-		at.Name, at.Zone = n.Name, n.Zone
-		b.rows(nodeview.Service(v, at), n.Name, []nb.Ref{balancingGroup(switchesOf(n.Name))})
+	everywhere := nodeview.Service(v, nodeview.Node{FloatingIPs: s.FloatingIPsOfService})
+	switch {
+	case !varies(v):
+		b.rows(everywhere, "", []nb.Ref{balancingGroup(everySwitch)})
+	case k.spanning:
+		b.rows(everywhere, "", []nb.Ref{balancingGroup(everySwitch)})
+		b.reportSpanning()
+	default:
+		b.rows(everywhere, "", []nb.Ref{balancingGroup(spanningSwitches)})
+		b.nodes(s)
 	}
 }
 
-// balancer makes the rows of one Service.
-type balancer struct {
-	cluster names.Cluster
-	service intent.Service
-	unit    *nb.Unit
-	private bool
+// ofTenant makes the rows of a Service of a private Router: its ClusterIP for pods of the Router,
+// with their own addresses, and all of its addresses for nodes and those they forward, with the
+// addresses by which nodes know these pods. To pods of others, which share switches with nodes, the
+// Router's ports on these are closed (accessKind). What they send elsewhere for the ClusterIP is
+// dropped: a node would forward it as its own.
+func (k *serviceKind) ofTenant(s *intent.State, b balancer) {
+	v := b.service
+	b.service, b.inside = k.tenants.own(s, v), true
+	b.rows(nodeview.Service(b.service, nodeview.Node{}), "", tenantSwitches(s, v.Router))
+	b.reportSpanning()
+	if k.spanning {
+		return
+	}
+	b.service, b.inside = k.tenants.held(s, v), false
+	for _, p := range v.Ports {
+		if p.ClusterIP.IsValid() {
+			b.unit.Put(tenantsSetRef(p.ClusterIP), "addresses", p.ClusterIP.String())
+		}
+	}
+	if varies(v) {
+		b.nodes(s)
+		return
+	}
+	b.rows(nodeview.Service(b.service, nodeview.Node{FloatingIPs: s.FloatingIPsOfService}), "for nodes",
+		[]nb.Ref{balancingGroup(nodeSwitches)})
 }
 
-// everywhere is at all switches that have the Service.
-func (b balancer) everywhere(s *intent.State) []nb.Ref {
-	if !b.private {
-		return []nb.Ref{balancingGroup(everySwitch)}
-	}
-	return b.spanning(s)
-}
-
-// spanning is at the switches that are not one node's.
-func (b balancer) spanning(s *intent.State) []nb.Ref {
-	if !b.private {
-		return []nb.Ref{balancingGroup(spanningSwitches)}
-	}
-	var places []nb.Ref
-	for n := range s.NetworksOf(b.service.Router) {
+// tenantSwitches are the switches of a private Router.
+func tenantSwitches(s *intent.State, router string) (places []nb.Ref) {
+	for n := range s.NetworksOf(router) {
 		if !n.FromNodes() && n.LogicalSwitch == "" {
 			places = append(places, switchRef(n.Name, ""))
 		}
@@ -211,25 +214,50 @@ func (b balancer) spanning(s *intent.State) []nb.Ref {
 	return places
 }
 
-// rows adds the Load_Balancers of what a node serves, or all do without one, at these places.
-func (b balancer) rows(v intent.NodeService, node string, places []nb.Ref) {
+// tenantsSetRef is the Address_Set of the ClusterIPs of Services of private Routers, of the family
+// of an address.
+func tenantsSetRef(like netip.Addr) nb.Ref {
+	key := nb.Key("Router/"+intent.DefaultRouterName, "services of tenants", family(like))
+	return nb.Ref{Table: "Address_Set", Key: key}
+}
+
+// balancer makes the rows of one Service.
+type balancer struct {
+	cluster names.Cluster
+	service intent.Service
+	unit    *nb.Unit
+	inside  bool // ClusterIPs only
+}
+
+// nodes adds, for each node, the Load_Balancers of what it sees.
+func (b balancer) nodes(s *intent.State) {
+	at := nodeview.Node{FloatingIPs: s.FloatingIPsOfService}
+	for n := range s.Nodes().All() {
+		at.Name, at.Zone = n.Name, n.Zone
+		b.rows(nodeview.Service(b.service, at), "at "+n.Name, []nb.Ref{balancingGroup(switchesOf(n.Name))})
+	}
+}
+
+// rows adds the Load_Balancers of a view of the Service, which has a name if it is not the only
+// one, at these places.
+func (b balancer) rows(v intent.NodeService, view string, places []nb.Ref) {
 	for _, protocol := range []intent.Protocol{intent.TCP, intent.UDP, intent.SCTP} {
 		open, kept := b.vips(v, protocol)
 		name := strings.ToLower(protocol.String())
-		b.row(name, node, open, true, places)
-		b.row(name+" local", node, kept, false, places)
+		b.row(name, view, open, true, places)
+		b.row(name+" local", view, kept, false, places)
 	}
 }
 
 // row adds one Load_Balancer. Clients are refused where there is no endpoint on any node, but where
 // a policy keeps them on a node without one, their packets are dropped.
-func (b balancer) row(name, node string, vips map[string]string, reject bool, places []nb.Ref) {
+func (b balancer) row(name, view string, vips map[string]string, reject bool, places []nb.Ref) {
 	if len(vips) == 0 || len(places) == 0 {
 		return
 	}
 	key := nb.Key("Service/"+serviceKey(b.service), name)
-	if node != "" {
-		key = nb.Key(key, "at", node)
+	if view != "" {
+		key = nb.Key(key, view)
 	}
 	protocol, _, _ := strings.Cut(name, " ")
 	options := map[string]string{
@@ -280,7 +308,7 @@ func (b balancer) vips(v intent.NodeService, protocol intent.Protocol) (open, ke
 		if p.ClusterIP.IsValid() {
 			internal[joinHostPort(p.ClusterIP, p.Port)] = backends(internals)
 		}
-		if b.private {
+		if b.inside {
 			continue
 		}
 		if p.NodePort != 0 {
@@ -302,8 +330,8 @@ func (b balancer) vips(v intent.NodeService, protocol intent.Protocol) (open, ke
 	return open, kept
 }
 
-// report tells what the Service does not get.
-func (b balancer) report() {
+// report tells what the Service does not get; with inside it has its ClusterIP only.
+func (b balancer) report(inside bool) {
 	v := b.service
 	object := "Service " + serviceKey(v)
 	outside, undecided := false, false
@@ -313,7 +341,7 @@ func (b balancer) report() {
 			!openTo(v.SourceRanges, p.IPv6)
 	}
 	switch {
-	case b.private && outside:
+	case inside && outside:
 		b.unit.Problem(object, reasonUnsupported, "OVN serves addresses of Services outside of the cluster and node ports"+
 			" only where the network of the Service's namespace is in a shared Router; the ClusterIP works")
 	case undecided:
@@ -324,6 +352,14 @@ func (b balancer) report() {
 	if v.AffinitySeconds > maxAffinity {
 		b.unit.Problem(object, reasonUnsupported, "a client keeps its endpoint for "+strconv.Itoa(maxAffinity)+
 			" seconds at most")
+	}
+}
+
+// reportSpanning tells what the Service does not get on switches that span nodes.
+func (b balancer) reportSpanning() {
+	if b.service.InternalLocal {
+		b.unit.Problem("Service "+serviceKey(b.service), reasonUnsupported, "networks span nodes, so that OVN does "+
+			"not know a pod's own node: with internalTrafficPolicy Local pods are not served at the ClusterIP; use Cluster")
 	}
 }
 

@@ -39,7 +39,8 @@ func TestConnectionsToFormerEndpoints(t *testing.T) {
 }
 
 // Kubernetes knows pods of private Routers by addresses of their nodes, and their Services lead to
-// their own addresses, whichever comes first, and to no pod of another Router.
+// their own addresses, whichever comes first. Nodes know these pods as Kubernetes does, and their
+// Load_Balancer leads to no pod of another Router.
 func TestEndpointsOfTenants(t *testing.T) {
 	o := defaults()
 	o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3})
@@ -53,8 +54,8 @@ func TestEndpointsOfTenants(t *testing.T) {
 	}}}
 	ofRed, ofBlue := intenttest.Port("red", "web", "red", "n1", "10.50.0.4"), intenttest.Port("blue", "web", "blue", "n1", "10.50.0.4")
 	ofRed.NodeAddresses, ofBlue.NodeAddresses = []netip.Addr{addr("10.244.1.2")}, []netip.Addr{addr("10.244.1.3")}
-	vip := func(c *Compiler) string {
-		row, ok := c.Rows().Get(nb.Ref{Table: "Load_Balancer", Key: "Service/red/web tcp"})
+	vip := func(c *Compiler, key string) string {
+		row, ok := c.Rows().Get(nb.Ref{Table: "Load_Balancer", Key: key})
 		if !ok {
 			return "no row"
 		}
@@ -64,29 +65,33 @@ func TestEndpointsOfTenants(t *testing.T) {
 	for _, step := range []struct {
 		name   string
 		change func(*intent.Tx)
-		want   string
+		want   string // for pods of the Router
+		nodes  string
 	}{
-		{"the Service before its Ports", func(tx *intent.Tx) { tx.Replace(o); tx.SetService(service) }, "10.244.1.2:8080,10.244.1.3:8080,10.50.0.9:8080"},
-		{"the Ports", func(tx *intent.Tx) { tx.SetPort(ofRed); tx.SetPort(ofBlue) }, "10.50.0.4:8080,10.244.1.3:8080,10.50.0.9:8080"},
+		{"the Service before its Ports", func(tx *intent.Tx) { tx.Replace(o); tx.SetService(service) }, "10.244.1.2:8080,10.244.1.3:8080,10.50.0.9:8080", ""},
+		{"the Ports", func(tx *intent.Tx) { tx.SetPort(ofRed); tx.SetPort(ofBlue) }, "10.50.0.4:8080,10.244.1.3:8080,10.50.0.9:8080", "10.244.1.2:8080"},
 		{"the Port has another address", func(tx *intent.Tx) {
 			moved := ofRed
 			moved.Addresses = []netip.Addr{addr("10.50.0.7")}
 			tx.SetPort(moved)
-		}, "10.50.0.7:8080,10.244.1.3:8080,10.50.0.9:8080"},
-		{"the Port is gone", func(tx *intent.Tx) { tx.DeletePort(ofRed.ID) }, "10.244.1.2:8080,10.244.1.3:8080,10.50.0.9:8080"},
+		}, "10.50.0.7:8080,10.244.1.3:8080,10.50.0.9:8080", "10.244.1.2:8080"},
+		{"the Port is gone", func(tx *intent.Tx) { tx.DeletePort(ofRed.ID) }, "10.244.1.2:8080,10.244.1.3:8080,10.50.0.9:8080", ""},
 		{"the other one has its address", func(tx *intent.Tx) {
 			again := ofRed
 			again.ID, again.Addresses = "again", []netip.Addr{addr("10.50.0.8")}
 			tx.SetPort(again)
-		}, "10.50.0.8:8080,10.244.1.3:8080,10.50.0.9:8080"},
+		}, "10.50.0.8:8080,10.244.1.3:8080,10.50.0.9:8080", "10.244.1.2:8080"},
 	} {
 		state, err := store.Update(func(tx *intent.Tx) error { step.change(tx); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Update(state)
-		if got := vip(c); got != step.want {
+		if got := vip(c, "Service/red/web tcp"); got != step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		}
+		if got := vip(c, "Service/red/web tcp for nodes"); got != step.nodes {
+			t.Errorf("%s: nodes have %s, want %s", step.name, got, step.nodes)
 		}
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// The Load_Balancer_Groups of Services that all Routers' pods reach: at every switch, at those that
-// span nodes, and at those of one node.
+// The Load_Balancer_Groups: at every switch, at those that span nodes, at those of one node, and at
+// those of any.
 const (
 	everySwitch      = "all"
 	spanningSwitches = "spanning"
+	nodeSwitches     = "nodes"
 )
 
 func switchesOf(node string) string { return "node " + node }
@@ -39,6 +40,7 @@ func (balancingKind) Affected(from, to *intent.State, d intent.Delta, yield func
 	if from == nil {
 		yield(everySwitch)
 		yield(spanningSwitches)
+		yield(nodeSwitches)
 	}
 	for _, node := range d.Nodes {
 		yield(switchesOf(node))
@@ -79,14 +81,14 @@ func (balancingKind) atSwitch(s *intent.State, network, node string, u *nb.Unit)
 	if !ok || n.Router == "" || n.LogicalSwitch != "" || node == "" && n.FromNodes() {
 		return
 	}
-	also := spanningSwitches
+	groups := []string{everySwitch, spanningSwitches}
 	if node != "" {
 		if _, there := s.Nodes().Get(node); !there {
 			return
 		}
-		also = switchesOf(node)
+		groups = []string{everySwitch, nodeSwitches, switchesOf(node)}
 	}
-	for _, group := range []string{everySwitch, also} {
+	for _, group := range groups {
 		u.Put(switchRef(network, node), "load_balancer_group", balancingGroup(group).Key)
 	}
 }

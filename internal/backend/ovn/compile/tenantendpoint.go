@@ -76,25 +76,51 @@ func followServices(s *intent.State, d intent.Delta, each func(a netip.Addr, key
 // own is a Service of a private Router with the own addresses of its endpoints. One that is no
 // Port's of the Router stays as it is: it may be an address in one of its Networks.
 func (e tenantEndpoints) own(s *intent.State, v intent.Service) intent.Service {
-	v.Ports = slices.Clone(v.Ports)
-	for i, p := range v.Ports {
-		p.Endpoints = slices.Clone(p.Endpoints)
-		for j, at := range p.Endpoints {
-			port, ok := s.Ports().Get(e.ports[at.Address])
+	return e.each(v, func(list []intent.ServiceEndpoint) []intent.ServiceEndpoint {
+		for i, at := range list {
+			port, ok := e.of(s, v.Router, at)
 			if !ok {
-				continue
-			}
-			if n, known := s.Networks().Get(port.Network); !known || n.Router != v.Router {
 				continue
 			}
 			for _, a := range port.Addresses {
 				if a.Is4() == at.Address.Is4() {
-					p.Endpoints[j].Address = a
+					list[i].Address = a
 					break
 				}
 			}
 		}
-		v.Ports[i] = p
+		return list
+	})
+}
+
+// held is a Service of a private Router as nodes have it: with those of its endpoints that are
+// Ports of the Router. Others would be no tenant's, or another one's.
+func (e tenantEndpoints) held(s *intent.State, v intent.Service) intent.Service {
+	return e.each(v, func(list []intent.ServiceEndpoint) []intent.ServiceEndpoint {
+		return slices.DeleteFunc(list, func(at intent.ServiceEndpoint) bool {
+			_, ok := e.of(s, v.Router, at)
+			return !ok
+		})
+	})
+}
+
+// each changes copies of the endpoints of each port.
+func (tenantEndpoints) each(
+	v intent.Service, change func([]intent.ServiceEndpoint) []intent.ServiceEndpoint,
+) intent.Service {
+	v.Ports = slices.Clone(v.Ports)
+	for i := range v.Ports {
+		v.Ports[i].Endpoints = change(slices.Clone(v.Ports[i].Endpoints))
 	}
 	return v
+}
+
+// of is the Port of a Router behind an endpoint.
+func (e tenantEndpoints) of(s *intent.State, router string, at intent.ServiceEndpoint) (intent.Port, bool) {
+	port, ok := s.Ports().Get(e.ports[at.Address])
+	if !ok {
+		return port, false
+	}
+	n, ok := s.Networks().Get(port.Network)
+	return port, ok && n.Router == router
 }

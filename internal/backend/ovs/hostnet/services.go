@@ -60,6 +60,9 @@ type ServicePort struct {
 	// ExternalLocal says that endpoints see the addresses of clients from outside, InternalLocal
 	// that ClusterIP leads to the node's endpoints only.
 	ExternalLocal, InternalLocal bool
+	// Masked says that endpoints do not see these addresses even so: they would not answer by this
+	// node.
+	Masked bool
 	// Unserved says that clients are refused.
 	Unserved bool
 	// Hosts are endpoints that the kernel translates to itself.
@@ -79,6 +82,6 @@ func (p ServicePort) equal(o ServicePort) bool {
 	return p.Protocol == o.Protocol && p.IPv6 == o.IPv6 && p.Port == o.Port && p.NodePort == o.NodePort &&
 		p.ClusterIP == o.ClusterIP &&
 		p.ExternalLocal == o.ExternalLocal && p.InternalLocal == o.InternalLocal && p.Hosts.equal(o.Hosts) &&
-		p.Unserved == o.Unserved && slices.Equal(p.ExternalIPs, o.ExternalIPs) &&
+		p.Masked == o.Masked && p.Unserved == o.Unserved && slices.Equal(p.ExternalIPs, o.ExternalIPs) &&
 		slices.Equal(p.LoadBalancerIPs, o.LoadBalancerIPs) && slices.Equal(p.SourceRanges, o.SourceRanges)
 }

@@ -135,7 +135,7 @@ func (k *kernelServices) port(p *ServicePort) {
 	}
 	if p.NodePort != 0 {
 		k.nodePorts[service(p.Protocol, p.NodePort)] = ""
-		k.frontend(p, k.f.hop, p.NodePort, p.ExternalLocal)
+		k.frontend(p, k.f.hop, p.NodePort, p.ExternalLocal && !p.Masked)
 		instead = endpoint(k.f.hop, p.NodePort)
 	}
 	k.externalAddresses(p, p.ExternalIPs, instead)
@@ -184,7 +184,7 @@ func (k *kernelServices) externalAddresses(p *ServicePort, all []netip.Addr, ins
 		switch {
 		case !k.f.has(a):
 		case k.whole[a] && !k.byNodePort(p):
-			k.frontend(p, a, p.Port, p.ExternalLocal)
+			k.frontend(p, a, p.Port, p.ExternalLocal && !p.Masked)
 		case instead != "":
 			k.external[frontend(a, p.Protocol, p.Port)] = instead
 		}
