@@ -135,9 +135,12 @@ func (c Cluster) Owner(key string) string {
 	return string(c) + "/" + key
 }
 
-// Owned returns the key in an owner; false if the row is not this cluster's.
+// Owned returns the key in an owner; empty and false if the row is not this cluster's.
 func (c Cluster) Owned(owner string) (key string, ok bool) {
-	return strings.CutPrefix(owner, c.Owner(""))
+	if key, ok = strings.CutPrefix(owner, c.Owner("")); !ok {
+		return "", false
+	}
+	return key, true
 }
 
 // ManagementAddress is the node's own address in a subnet that it hands out: the last one, and for

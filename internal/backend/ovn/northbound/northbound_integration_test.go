@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/backend/ovn/compile"
+	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/intent"
 )
@@ -33,8 +34,16 @@ type controller struct {
 }
 
 func start(t testing.TB, remotes []string, s *intent.State, change func(*Options)) *controller {
-	c := &controller{t: t, compiler: compile.New(compile.Options{}), reports: make(chan error, 1000), state: s}
-	o := Options{Remotes: remotes, Rows: c.rows, Report: func(err error) { c.reports <- err }}
+	return startCluster(t, "", remotes, s, change)
+}
+
+// startCluster is start for the cluster of that name.
+func startCluster(
+	t testing.TB, cluster names.Cluster, remotes []string, s *intent.State, change func(*Options),
+) *controller {
+	compiler := compile.New(compile.Options{Cluster: cluster})
+	c := &controller{t: t, compiler: compiler, reports: make(chan error, 1000), state: s}
+	o := Options{Cluster: cluster, Remotes: remotes, Rows: c.rows, Report: func(err error) { c.reports <- err }}
 	if change != nil {
 		change(&o)
 	}

@@ -158,6 +158,30 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// Two clusters share a database, with a group of load balancers of another system in it, whose name
+// alone says that it is another's: none changes what the others have.
+func TestClusters(t *testing.T) {
+	o := ovntest.Start(t)
+	o.Nbctl("create", "load_balancer_group", "name=theirs")
+	remotes := []string{o.Remote("nb")}
+	first := start(t, remotes, intenttest.State(world()), nil)
+	first.synced()
+	second := startCluster(t, "blue", remotes, intenttest.State(world()), nil)
+	second.synced()
+	first.stop()
+	first = start(t, remotes, intenttest.State(world()), nil)
+	first.synced()
+	if n := first.client.Transactions(); n != 0 {
+		t.Errorf("beside another cluster a restart wrote %d transactions, not 0", n)
+	}
+	if got := o.Nbctl("ls-list"); !strings.Contains(got, "(net-red)") || !strings.Contains(got, "(blue:net-red)") {
+		t.Errorf("switches: %s", got)
+	}
+	if got := o.Nbctl("--bare", "--columns=name", "list", "load_balancer_group"); !strings.Contains(got, "theirs") {
+		t.Errorf("groups of load balancers: %s", got)
+	}
+}
+
 // Ports of a Network join the switch of another system that it names. Nothing else of the switch
 // changes, and it stays when they go, whether the controller sees that or not.
 func TestStrangersSwitch(t *testing.T) {
