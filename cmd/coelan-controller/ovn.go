@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"coelan.io/coelan/internal/backend/ovn/names"
-	"coelan.io/coelan/internal/backend/ovn/northbound"
+	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/controller"
 	"coelan.io/coelan/internal/intent"
 )
@@ -76,7 +76,7 @@ func (f *ovnFlags) options() (*controller.OVN, error) {
 }
 
 // servers are those of the northbound database, with files for TLS if some of them need these.
-func (f *ovnFlags) servers() (remotes []string, files *northbound.TLSFiles, err error) {
+func (f *ovnFlags) servers() (remotes []string, files *remote.TLSFiles, err error) {
 	remotes = split(f.northbound)
 	secure := false
 	for _, remote := range remotes {
@@ -93,7 +93,7 @@ func (f *ovnFlags) servers() (remotes []string, files *northbound.TLSFiles, err 
 		return nil, nil, errors.New("--northbound: ssl: needs --northbound-certificate, --northbound-private-key and " +
 			"--northbound-authority")
 	}
-	files = &northbound.TLSFiles{Certificate: f.certificate, PrivateKey: f.privateKey, Authority: f.authority}
+	files = &remote.TLSFiles{Certificate: f.certificate, PrivateKey: f.privateKey, Authority: f.authority}
 	return remotes, files, nil
 }
 

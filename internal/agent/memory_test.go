@@ -132,8 +132,9 @@ func (m *memory) Gateways(context.Context) ([]agentapi.GatewayInfo, error)      
 func (m *memory) EgressAddresses() []agentapi.EgressInfo                        { return nil }
 func (m *memory) NextHops() []agentapi.NextHop                                  { return nil }
 func (m *memory) Report(s *agentapi.Status)                                     { s.OVS.Connected = true }
-func (m *memory) Findings(context.Context) ([]agentapi.Finding, int, error) {
-	return nil, len(m.ports), nil
+func (m *memory) Findings(_ context.Context, c *agentapi.Check) error {
+	c.Ports = len(m.ports)
+	return nil
 }
 func (m *memory) Ports(context.Context) ([]agentapi.PortInfo, error) { return nil, nil }
 

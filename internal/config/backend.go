@@ -34,6 +34,9 @@ type Backend struct {
 	// ssl:192.0.2.1:6642. The agent gives them to its node's ovn-controller, with the node's
 	// address for tunnels; empty: an administrator does.
 	Southbound string `json:"southbound"`
+	// Certificates is a folder with tls.crt, tls.key and ca.crt, by which the agent reads the
+	// southbound database with ssl: while the node is checked; empty: it does not.
+	Certificates string `json:"certificates"`
 }
 
 // validateBackend also refuses settings that OVN would leave without effect.
@@ -42,7 +45,7 @@ func (c Config) validateBackend() error {
 	switch b.Type {
 	case OVSBackend:
 		if b != (Backend{Type: OVSBackend}) {
-			return errors.New("backend: cluster and southbound are OVN's: set type to ovn, or leave them out")
+			return errors.New("backend: cluster, southbound and certificates are OVN's: set type to ovn, or leave them out")
 		}
 		return nil
 	case OVNBackend, NeutronBackend:
@@ -72,6 +75,9 @@ func (c Config) validateBackend() error {
 		for _, problem := range validation.IsDNS1123Label(b.Cluster) {
 			errs = append(errs, fmt.Errorf("backend.cluster: %q: %s", b.Cluster, problem))
 		}
+	}
+	if b.Certificates != "" {
+		errs = append(errs, absolute("backend.certificates", b.Certificates))
 	}
 	if b.Southbound != "" {
 		errs = append(errs, validRemotes("backend.southbound", b.Southbound))

@@ -66,10 +66,11 @@ policy: {mode: enforced, auditDenied: true, tokenFile: /token, controllerPort: 1
 
 func TestOVN(t *testing.T) {
 	want := Default()
-	want.Backend = Backend{Type: OVNBackend, Cluster: "east", Southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642,unix:/run/ovn/sb.sock"}
+	want.Backend = Backend{Type: OVNBackend, Cluster: "east", Southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642,unix:/run/ovn/sb.sock",
+		Certificates: "/etc/coelan-ovn"}
 	want.BridgeMappings = map[string]string{"office": "br-office"}
 	got, err := Parse([]byte(`
-backend: {type: ovn, cluster: east, southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642,unix:/run/ovn/sb.sock"}
+backend: {type: ovn, cluster: east, southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642,unix:/run/ovn/sb.sock", certificates: /etc/coelan-ovn}
 bridgeMappings: {office: br-office}
 `))
 	if err != nil {
@@ -105,11 +106,12 @@ func TestWrongSettings(t *testing.T) {
 		{"Neutron with logs of denied packets", "backend: {type: neutron}\npolicy: {auditDenied: true}", "policy.auditDenied: Neutron does not log"},
 		{"Neutron without tunnels", "backend: {type: neutron}\npolicy: {mode: off}\nencapsulation: noEncap", "encapsulation: is noEncap, but OVN"},
 		{"unknown field of the backend", "backend: {type: ovn, northbound: 'tcp:192.0.2.1:6641'}", `unknown field "backend.northbound"`},
-		{"OVN's settings without it", "backend: {southbound: 'tcp:192.0.2.1:6642'}", "backend: cluster and southbound are OVN's"},
+		{"OVN's settings without it", "backend: {southbound: 'tcp:192.0.2.1:6642'}", "backend: cluster, southbound and certificates are OVN's"},
 		{"cluster", "backend: {type: ovn, cluster: East}", `backend.cluster: "East": `},
 		{"remote of no kind", "backend: {type: ovn, southbound: '192.0.2.1:6642'}", `backend.southbound: "192.0.2.1:6642" is not tcp:ADDRESS:PORT`},
 		{"one bad remote", "backend: {type: ovn, southbound: 'tcp:192.0.2.1:6642,ssl:host:6642'}", `backend.southbound: "ssl:host:6642" is not`},
 		{"relative socket", "backend: {type: ovn, southbound: 'unix:sb.sock'}", `backend.southbound: "unix:sb.sock" is not`},
+		{"relative folder of certificates", "backend: {type: ovn, certificates: tls}", "backend.certificates"},
 		{"OVN without tunnels", "backend: {type: ovn}\nencapsulation: noEncap", "encapsulation: is noEncap, but OVN has tunnels"},
 		{"cards with OVN", "backend: {type: ovn}\nuplinks: {a: {interface: eth2}}", "uplinks: OVN has bridges of physical networks alone"},
 		{"kube-proxy with OVN", "backend: {type: ovn}\nservices: {mode: kube-proxy}", "services.mode: is kube-proxy, but OVN"},

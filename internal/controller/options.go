@@ -21,7 +21,7 @@ import (
 	"coelan.io/coelan/internal/apiaccess"
 	"coelan.io/coelan/internal/backend/neutron/cloud"
 	"coelan.io/coelan/internal/backend/ovn/names"
-	"coelan.io/coelan/internal/backend/ovn/northbound"
+	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/controller/policies"
 	"coelan.io/coelan/internal/intent"
@@ -84,7 +84,7 @@ type Neutron struct {
 	// Northbound are the servers of the northbound database that Neutron writes, TLS files for
 	// those with ssl:; none: there are no Services.
 	Northbound []string
-	TLS        *northbound.TLSFiles
+	TLS        *remote.TLSFiles
 	// Cluster tells this cluster's resources from those of other clusters.
 	Cluster names.Cluster
 	// ServiceCIDRs are prefixes of ClusterIPs beside those of the API.
@@ -102,7 +102,7 @@ type OVN struct {
 	// Cluster tells this cluster's rows from those of other clusters.
 	Cluster names.Cluster
 	// TLS are files for servers with ssl:; nil: there are none.
-	TLS *northbound.TLSFiles
+	TLS *remote.TLSFiles
 	// ServiceCIDRs are prefixes of ClusterIPs beside those of the API.
 	ServiceCIDRs []netip.Prefix
 	SNAT         intent.SNAT

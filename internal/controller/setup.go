@@ -3,12 +3,10 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/controller/clusterintent"
 	"coelan.io/coelan/internal/controller/loadbalancers"
@@ -32,19 +30,19 @@ func setup(
 		Log: o.Log, Distribution: distribution, Progress: progress, Namespace: o.LeaderElectionNamespace,
 		BindAddress: o.PolicyBindAddress, TokenFile: o.PolicyTokenFile, Interval: o.PolicyInterval, Socket: o.Socket,
 	}
-	var runner *ovn.Runner
+	answers := &struct{ *ovn.Runner }{} // nothing asks before the manager starts
 	if o.OVN != nil || o.Neutron != nil {
 		policyOptions.NodeAddress = names.ManagementAddress
 	}
 	if o.OVN != nil {
-		policyOptions.OVN = func(ctx context.Context) (agentapi.OVNProgress, error) { return runner.Progress(ctx) }
+		policyOptions.OVN = answers
 	}
 	p, err := policies.Setup(m, a, monitor, policyOptions)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}
 	if o.OVN != nil {
-		if runner, err = setupOVN(m, a, o, distribution, p, monitor); err != nil {
+		if answers.Runner, err = setupOVN(m, a, o, distribution, p, monitor); err != nil {
 			return nil, fmt.Errorf("backend ovn: %w", err)
 		}
 	}

@@ -138,6 +138,13 @@ func (c *Cluster) OVN(ctx context.Context) (progress *agentapi.OVNProgress, err 
 	return progress, err
 }
 
+// OVNCheck is how OVN's northbound database differs from what is wanted; nil if the backend is
+// another.
+func (c *Cluster) OVNCheck(ctx context.Context) (check *agentapi.OVNCheck, err error) {
+	err = c.askControllers(ctx, "/v1/ovn/check", &check)
+	return check, err
+}
+
 // askControllers asks the controllers that are Ready, until one gives an answer that can be read.
 func (c *Cluster) askControllers(ctx context.Context, path string, answer any) error {
 	list, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})

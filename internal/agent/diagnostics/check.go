@@ -45,8 +45,8 @@ func (d *Diagnostics) check(ctx context.Context) (agentapi.Check, error) {
 
 // look compares once. Pods that are being started or stopped right now are left out.
 func (d *Diagnostics) look(ctx context.Context) (agentapi.Check, error) {
-	found, ports, err := d.Backend.Findings(ctx)
-	if err != nil {
+	result := agentapi.Check{Backend: string(d.Config.Backend.Type), MTU: d.Intent.State().Local().MTU}
+	if err := d.Backend.Findings(ctx, &result); err != nil {
 		return agentapi.Check{}, err
 	}
 	links, err := d.Links.Existing()
@@ -61,14 +61,13 @@ func (d *Diagnostics) look(ctx context.Context) (agentapi.Check, error) {
 	c.compareAttachments()
 	c.compareLinks(c.compareForeign(ctx))
 	c.compareNetworks()
-	c.findings = append(c.findings, found...)
+	c.findings = append(c.findings, result.Findings...)
 	if err := d.Conditions.Ready(); err != nil {
 		c.findings.Add("condition", d.Node, "%v", err)
 	}
-	return agentapi.Check{
-		Attachments: len(c.attachments), Ports: ports, Interfaces: len(links), MTU: d.Intent.State().Local().MTU,
-		Configuration: c.configuration, Findings: append(agentapi.Findings{}, c.findings...),
-	}, nil
+	result.Attachments, result.Interfaces = len(c.attachments), len(links)
+	result.Configuration, result.Findings = c.configuration, append(agentapi.Findings{}, c.findings...)
+	return result, nil
 }
 
 type checker struct {

@@ -34,8 +34,9 @@ type Backend interface {
 	Report(s *agentapi.Status)
 	// Ports are all attachments, with what the backend has of each.
 	Ports(ctx context.Context) ([]agentapi.PortInfo, error)
-	// Findings are what is not as intent and attachments say, and how many ports there are.
-	Findings(ctx context.Context) (found []agentapi.Finding, ports int, err error)
+	// Findings adds to a check what is not as intent and attachments say, what could not be
+	// compared, and how many ports there are.
+	Findings(ctx context.Context, c *agentapi.Check) error
 	// ForeignAttached are the attachments on bridges of external controllers.
 	ForeignAttached(ctx context.Context) ([]attachment.Attachment, error)
 	// ServiceProblems are what of Services is not in effect, by namespace/name.

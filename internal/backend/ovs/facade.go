@@ -93,12 +93,13 @@ func (b *Backend) PolicyStats(ctx context.Context) ([]agentapi.PolicyStat, error
 
 // Findings compares attachments with ports, and flows with intent, and says what is not as it
 // should be, and how many ports the bridge has.
-func (b *Backend) Findings(ctx context.Context) (found []agentapi.Finding, ports int, err error) {
+func (b *Backend) Findings(ctx context.Context, result *agentapi.Check) (err error) {
 	c := &checker{
 		config: b.Config, ports: b.attacher.ports, uplinks: b.uplinks, flows: b.flows, tracking: b.tracking,
 		refusals: b.refusals,
 	}
-	return c.findings(ctx)
+	result.Findings, result.Ports, err = c.findings(ctx)
+	return err
 }
 
 // Trace asks ovs-vswitchd for the packet's way, and names what it finds.

@@ -30,10 +30,10 @@ import (
 // findings are what a check finds, as text.
 func (n *testNode) findings() []string {
 	n.Helper()
-	found, _, err := n.Findings(n.bound())
-	n.must(err)
+	var c agentapi.Check
+	n.must(n.Findings(n.bound(), &c))
 	var list []string
-	for _, f := range found {
+	for _, f := range c.Findings {
 		list = append(list, f.Kind+" "+f.Object+" "+f.Problem)
 	}
 	slices.Sort(list)

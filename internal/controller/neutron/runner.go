@@ -18,7 +18,7 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/backend/ovn/names"
-	"coelan.io/coelan/internal/backend/ovn/northbound"
+	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/controller/findings"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
@@ -35,7 +35,7 @@ type Options struct {
 	// Northbound are the servers of OVN's northbound database that Neutron writes; without, there
 	// are no Services, and no way out of the Router default.
 	Northbound []string
-	TLS        *northbound.TLSFiles // nil: none
+	TLS        *remote.TLSFiles // nil: none
 	Intent     Intent
 	Informers  cache.Informers
 	Access     *reconcile.Access

@@ -5,10 +5,14 @@
 package ovn
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"coelan.io/coelan/internal/agentapi"
@@ -16,6 +20,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/backend/ovn/northbound"
+	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/controller/findings"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
@@ -28,7 +33,7 @@ type Options struct {
 	Cluster names.Cluster
 	// Remotes are the servers of the northbound database.
 	Remotes []string
-	TLS     *northbound.TLSFiles // nil: none
+	TLS     *remote.TLSFiles // nil: none
 	Intent  Intent
 	// Hub has the objects that conditions say are not in effect; the Runner adds those of which OVN
 	// does not do all.
@@ -53,6 +58,7 @@ type Runner struct {
 	findings *findings.Reporter
 	verdicts *verdicts
 	metrics  *metrics
+	leads    atomic.Bool
 
 	mu       sync.Mutex
 	problems []nb.Problem
@@ -87,6 +93,30 @@ func (r *Runner) Progress(ctx context.Context) (agentapi.OVNProgress, error) {
 	return r.client.Progress(ctx)
 }
 
+// errNotLeading is the answer of replicas that do not know what the database has.
+var errNotLeading = errors.New("this controller does not lead: another one writes OVN's northbound database")
+
+// Check compares the database with what is wanted. That the database cannot be used is a finding.
+func (r *Runner) Check(ctx context.Context) (agentapi.OVNCheck, error) {
+	if !r.leads.Load() {
+		return agentapi.OVNCheck{}, errNotLeading
+	}
+	select {
+	case <-r.Intent.Ready():
+	default:
+		return agentapi.OVNCheck{}, errors.New("this controller does not know all of the cluster's objects yet")
+	}
+	c, err := r.client.Check(ctx)
+	if err == nil {
+		return c, nil
+	}
+	r.mu.Lock()
+	err = cmp.Or(r.failure, err)
+	r.mu.Unlock()
+	c.Findings.Add("northbound", strings.Join(r.Remotes, ","), "has not been compared: %v", err)
+	return c, nil
+}
+
 // NeedLeaderElection says that the leader alone writes.
 func (*Runner) NeedLeaderElection() bool { return true }
 
@@ -94,6 +124,8 @@ func (*Runner) NeedLeaderElection() bool { return true }
 func (r *Runner) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
+	r.leads.Store(true)
+	defer r.leads.Store(false)
 	select {
 	case <-ctx.Done():
 		return nil

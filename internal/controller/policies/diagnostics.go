@@ -19,11 +19,23 @@ import (
 type diagnostics struct {
 	socket   string
 	policies *Feed
-	ovn      func(context.Context) (agentapi.OVNProgress, error) // nil: the backend is another
+	ovn      OVN // nil: the backend is another
 }
 
-// followTimeout bounds the wait for OVN to follow.
-const followTimeout = 5 * time.Second
+// OVN is what the leader knows of OVN. *ovn.Runner is one.
+type OVN interface {
+	// Progress measures how long OVN takes to follow, or until ctx ends.
+	Progress(ctx context.Context) (agentapi.OVNProgress, error)
+	// Check compares OVN's northbound database with what is wanted.
+	Check(ctx context.Context) (agentapi.OVNCheck, error)
+}
+
+// followTimeout bounds the wait for OVN to follow, compareTimeout that for a comparison, during
+// which the controller may be writing.
+const (
+	followTimeout  = 5 * time.Second
+	compareTimeout = 20 * time.Second
+)
 
 // NeedLeaderElection says that every replica does it.
 func (d *diagnostics) NeedLeaderElection() bool { return false }
@@ -47,21 +59,29 @@ func (d *diagnostics) handler() http.Handler {
 			http.Error(w, "not all policies are known yet", http.StatusServiceUnavailable)
 		}
 	})
-	mux.HandleFunc("GET /v1/ovn", func(w http.ResponseWriter, r *http.Request) {
-		if d.ovn == nil {
+	handleOVN(mux, "GET /v1/ovn", d.ovn, followTimeout, OVN.Progress)
+	handleOVN(mux, "GET /v1/ovn/check", d.ovn, compareTimeout, OVN.Check)
+	return mux
+}
+
+// handleOVN answers a question about OVN: null if the backend is another.
+func handleOVN[T any](
+	mux *http.ServeMux, pattern string, ovn OVN, timeout time.Duration, ask func(OVN, context.Context) (T, error),
+) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if ovn == nil {
 			localapi.Answer(w, nil)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), followTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
-		progress, err := d.ovn(ctx)
+		answer, err := ask(ovn, ctx)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		localapi.Answer(w, progress)
+		localapi.Answer(w, answer)
 	})
-	return mux
 }
 
 // statuses is of all policies, sorted.

@@ -5,7 +5,6 @@
 package policies
 
 import (
-	"context"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/policy"
@@ -50,8 +48,8 @@ type Options struct {
 	Interval time.Duration
 	// Socket is the unix socket of the diagnostics; empty: none.
 	Socket string
-	// OVN answers the diagnostics about OVN's progress; nil: the backend is another.
-	OVN func(context.Context) (agentapi.OVNProgress, error)
+	// OVN answers the diagnostics about OVN; nil: the backend is another.
+	OVN OVN
 	// NodeAddress is the address in a node's subnet that pods see its processes by, beside the
 	// gateway; nil: there is none.
 	NodeAddress func(subnet netip.Prefix) (netip.Addr, bool)

@@ -14,6 +14,7 @@ import (
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/kernelview"
 	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovn/southbound"
 	"coelan.io/coelan/internal/backend/ovs/appctl"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
@@ -48,6 +49,9 @@ type Backend struct {
 	// spanning says that one switch has the pods of all nodes, and that another system chooses the
 	// MAC of its router.
 	spanning bool
+	// owned says of rows of OVN's, by names.OwnerKey, whether this cluster's controller makes them.
+	owned    func(owner string) bool
+	bindings readBindings
 	status   status
 
 	// What Open makes.
@@ -65,13 +69,27 @@ func New(o backend.Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("backend.cluster: %w", err)
 	}
-	return &Backend{Options: o, names: clusterPorts{cluster}, patience: installTimeout, wake: trigger.New()}, nil
+	b := newBackend(o, clusterPorts{cluster}, installTimeout)
+	b.owned = func(owner string) bool {
+		_, ours := cluster.Owned(owner)
+		return ours
+	}
+	return b, nil
 }
 
 // NewOfOthers is New for ports and switches that another system makes, such as OpenStack: one
 // switch has the pods of all nodes. An attachment waits for patience until OVN has connected it.
 func NewOfOthers(o backend.Options, ports LogicalPorts, patience time.Duration) *Backend {
-	return &Backend{Options: o, names: ports, patience: patience, spanning: true, wake: trigger.New()}
+	b := newBackend(o, ports, patience)
+	b.spanning = true
+	return b
+}
+
+func newBackend(o backend.Options, ports LogicalPorts, patience time.Duration) *Backend {
+	return &Backend{
+		Options: o, names: ports, patience: patience, wake: trigger.New(), bindings: southbound.Read,
+		owned: func(string) bool { return false },
+	}
 }
 
 // database is what the backend needs of Open vSwitch's database. *ovsdb.Client is one.

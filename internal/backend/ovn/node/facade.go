@@ -174,47 +174,6 @@ func (p *ports) states(ctx context.Context) (map[string]ovsdb.PortState, error) 
 	return states, nil
 }
 
-// Findings compares attachments with ports, and says what is not as it should be, and how many
-// ports of Coelan's the bridge has. Interfaces that are being attached or detached right now are
-// left out.
-func (b *Backend) Findings(ctx context.Context) ([]agentapi.Finding, int, error) {
-	states, err := b.ports.states(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	var found agentapi.Findings
-	wanted := map[string]bool{b.Config.GatewayInterface: true}
-	for _, at := range b.Attachments.List() {
-		wanted[at.HostInterface] = true
-		if b.Interfaces.Held(at.HostInterface) {
-			continue
-		}
-		switch st, ok := states[at.HostInterface]; {
-		case !ok:
-			found.Add("port", at.HostInterface, "of %s is missing on bridge %s", at.PodRef(), b.Config.Bridge)
-		case b.names.Port(at) != "" && st.ExternalIDs[idInterface] != b.names.Port(at):
-			found.Add("port", at.HostInterface, "of %s is plugged as %s, not as %s", at.PodRef(),
-				st.ExternalIDs[idInterface], b.names.Port(at))
-		case !st.Ready() || st.ExternalIDs[idInstalled] != "true":
-			found.Add("port", at.HostInterface, "of %s is not connected by OVN: %s", at.PodRef(), st.Error)
-		}
-	}
-	if st, ok := states[b.Config.GatewayInterface]; !ok || st.ExternalIDs[idInstalled] != "true" {
-		found.Add("port", b.Config.GatewayInterface, "is missing on bridge %s, or OVN has not connected it: %s",
-			b.Config.Bridge, st.Error)
-	}
-	own, err := b.db.Ports(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, p := range own {
-		if !wanted[p.Name] && !b.Interfaces.Held(p.Name) {
-			found.Add("port", p.Name, "on bridge %s belongs to no pod", p.Bridge)
-		}
-	}
-	return found, len(own), nil
-}
-
 // ServiceProblems are none here: the controller says them.
 func (b *Backend) ServiceProblems() map[string][]string { return nil }
 

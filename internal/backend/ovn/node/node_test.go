@@ -20,6 +20,7 @@ import (
 	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovn/southbound"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/backend/ovs/ovsfake"
@@ -266,10 +267,14 @@ func TestNeverConnected(t *testing.T) {
 	err := n.Attach(bound(t), at, 0)
 	n.says(err, "OVN has not connected the port shop/web.eth0")
 	n.says(n.Check(bound(t), at), "OVN has not connected port "+at.HostInterface)
-	found, _, err := n.Findings(bound(t))
-	must(t, err)
-	if len(found) != 1 || found[0].Object != at.HostInterface {
-		t.Errorf("findings: %+v", found)
+	n.configured(map[string]string{"system-id": "n1", "ovn-remote": "tcp:192.0.2.1:6642"})
+	n.bindings = bindingsOf(southbound.View{HasChassis: true, Bindings: map[string]southbound.Binding{
+		"mgmt-n1": {LogicalPort: "mgmt-n1", Chassis: "n1", Up: true},
+	}})
+	var c agentapi.Check
+	must(t, n.Findings(bound(t), &c))
+	if len(c.Findings) != 2 || c.Findings[0].Object != at.HostInterface || c.Findings[1].Object != "shop/web.eth0" {
+		t.Errorf("findings: %+v", c.Findings)
 	}
 }
 

@@ -39,6 +39,7 @@ const minIPv6MTU = 1280
 // The external_ids of the whole Open vSwitch by which ovn-controller is configured
 // (ovn-controller(8)).
 const (
+	idSystem      = "system-id"
 	idRemote      = "ovn-remote"
 	idEncapType   = "ovn-encap-type"
 	idEncapIP     = "ovn-encap-ip"
@@ -182,8 +183,8 @@ func (b *Backend) configure(ctx context.Context, node intent.Node) error {
 	want := map[string]string{
 		idRemote: b.Config.Backend.Southbound, idEncapType: encapOfTunnel, idEncapIP: node.Addresses[0].String(),
 	}
-	if ids["system-id"] == "" {
-		want["system-id"] = node.Name
+	if ids[idSystem] == "" {
+		want[idSystem] = node.Name
 	}
 	if b.Config.Datapath != config.DatapathAuto {
 		want["ovn-bridge-datapath-type"] = string(b.Config.Datapath)

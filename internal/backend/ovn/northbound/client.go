@@ -60,6 +60,7 @@ type Client struct {
 	// transactions are how many the database took.
 	transactions atomic.Int64
 	current      atomic.Pointer[session] // nil: none
+	questions    chan question
 }
 
 // New returns a Client that Run lets work.
@@ -73,7 +74,7 @@ func New(o Options) *Client {
 	if o.Report == nil {
 		o.Report = func(error) {}
 	}
-	return &Client{o: o, changed: trigger.New()}
+	return &Client{o: o, changed: trigger.New(), questions: make(chan question)}
 }
 
 // Changed says that Rows has something else.
@@ -111,13 +112,14 @@ func (c *Client) connection(ctx context.Context) error {
 	if err != nil {
 		return c.unreachable(err)
 	}
-	defer s.close()
+	defer s.cli.Close()
 	c.current.Store(s)
 	defer c.current.Store(nil)
 	c.o.Log.Info("connected to OVN's northbound database", "remote", s.cli.CurrentEndpoint())
 	go s.probe(ctx, c.o.Probe)
 	w := writer{session: s, client: c, pending: map[nb.Ref]*nb.Change{}, all: true}
 	again := retry.New(firstPause, lastPause)
+	var asked questions
 	for {
 		err := w.pass(ctx)
 		if s.ended() {
@@ -125,6 +127,7 @@ func (c *Client) connection(ctx context.Context) error {
 		}
 		if ctx.Err() == nil {
 			c.o.Report(err)
+			asked.answer(&w, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -132,6 +135,9 @@ func (c *Client) connection(ctx context.Context) error {
 		case <-s.done:
 			return c.unreachable(errors.New("the connection was lost"))
 		case <-c.changed:
+		case q := <-c.questions:
+			asked = append(asked, q)
+		case <-asked.due():
 		case <-again.After(err):
 		}
 	}

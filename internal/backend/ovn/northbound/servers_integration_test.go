@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/intenttest"
 	"coelan.io/coelan/internal/ovntest"
 )
@@ -127,7 +128,7 @@ func TestTLS(t *testing.T) {
 	o.StopNB()
 	o.StartNB(fmt.Sprintf("--remote=pssl:%d:127.0.0.1", port), "--private-key="+ca.file("server", "key"),
 		"--certificate="+ca.file("server", "cert"), "--ca-cert="+ca.file("ca", "cert"))
-	files := TLSFiles{Certificate: ca.file("client", "cert"), PrivateKey: ca.file("client", "key"), Authority: other.file("ca", "cert")}
+	files := remote.TLSFiles{Certificate: ca.file("client", "cert"), PrivateKey: ca.file("client", "key"), Authority: other.file("ca", "cert")}
 	config, err := files.Config()
 	if err != nil {
 		t.Fatal(err)

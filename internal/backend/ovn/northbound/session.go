@@ -9,15 +9,14 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/ovn-kubernetes/libovsdb/client"
 	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"coelan.io/coelan/internal/backend/ovn/nb"
+	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/trigger"
 )
 
@@ -29,11 +28,10 @@ const transactTimeout = 30 * time.Second
 
 // session is one connection and its view.
 type session struct {
-	cli    client.Client
+	cli    *remote.Connection
 	view   *view
 	schema ovsdb.DatabaseSchema // libovsdb forgets it when the connection is lost
-	done   chan struct{}        // closed when the connection has ended
-	stop   func()
+	done   <-chan struct{}      // closed when the connection has ended
 }
 
 // connect opens a session with a complete view.
@@ -42,42 +40,21 @@ func connect(ctx context.Context, o Options, changed trigger.Trigger) (*session,
 	if err != nil {
 		return nil, err
 	}
-	quiet := logr.Discard()
-	options := []client.Option{client.WithLeaderOnly(true), client.WithLogger(&quiet)}
-	for _, remote := range o.Remotes {
-		options = append(options, client.WithEndpoint(remote))
-	}
-	if o.TLS != nil {
-		options = append(options, client.WithTLSConfig(o.TLS))
-	}
-	cli, err := client.NewOVSDBClient(m, options...)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	cli, err := remote.Connect(ctx, remote.Options{Model: m, Remotes: o.Remotes, Leader: true, TLS: o.TLS})
 	if err != nil {
 		return nil, err
 	}
-	s := &session{cli: cli, view: newView(o.Cluster, changed), done: make(chan struct{})}
-	abort := make(chan struct{})
-	go func() { // libovsdb does not queue the notification: a receiver must wait from the start
-		select {
-		case <-cli.DisconnectNotify():
-			close(s.done)
-		case <-abort:
-		}
-	}()
-	s.stop = sync.OnceFunc(func() { close(abort) })
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	if err := cli.Connect(ctx); err != nil {
-		s.stop()
-		return nil, err
-	}
+	s := &session{cli: cli, view: newView(o.Cluster, changed), done: cli.Ended()}
 	if _, err := cli.Monitor(ctx, cli.NewMonitor(monitored()...)); err != nil {
-		s.close()
+		cli.Close()
 		return nil, fmt.Errorf("it cannot be watched: %w", err)
 	}
 	cache := cli.Cache()
 	s.schema = cli.Schema()
 	if cache == nil || len(s.schema.Tables) == 0 {
-		s.close()
+		cli.Close()
 		return nil, errors.New("the connection was lost")
 	}
 	// From here on events are queued; those of before that are still in the queue change nothing.
@@ -116,7 +93,7 @@ func (s *session) probe(ctx context.Context, interval time.Duration) {
 		err := s.cli.Echo(answer)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			s.cli.Close()
+			s.cli.Client.Close() // Run notices that it has ended
 			return
 		}
 	}
@@ -129,16 +106,6 @@ func (s *session) ended() bool {
 	default:
 		return s.cli.Cache() == nil
 	}
-}
-
-// close ends the connection and waits until libovsdb has stopped.
-func (s *session) close() {
-	s.cli.Close()
-	select {
-	case <-s.done:
-	case <-time.After(transactTimeout):
-	}
-	s.stop()
 }
 
 // refusedError says that the database does not take a transaction as it is.

@@ -344,7 +344,7 @@ func TestDatabaseUnderItIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.close()
+	s.cli.Close()
 	w := writer{session: s, client: c, pending: map[nb.Ref]*nb.Change{}, all: true}
 	if err := w.pass(t.Context()); err == nil {
 		t.Error("all is written, without a connection")

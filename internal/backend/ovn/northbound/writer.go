@@ -27,6 +27,7 @@ func isOurs(externalID string) bool {
 type writer struct {
 	session *session
 	client  *Client
+	rows    *nb.Rows              // of the last pass
 	all     bool                  // compare everything
 	pending map[nb.Ref]*nb.Change // rows to be compared
 	// kept are rows that could not be written, and why.
@@ -36,6 +37,7 @@ type writer struct {
 // pass compares what may differ and writes what does. Its error says what could not be written.
 func (w *writer) pass(ctx context.Context) error {
 	rows := w.client.o.Rows()
+	w.rows = rows
 	for _, changes := range []map[nb.Ref]*nb.Change{rows.Changes(), w.session.view.takeDirty()} {
 		for ref, change := range changes {
 			w.compare(ref, change)

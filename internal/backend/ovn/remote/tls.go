@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package northbound
+package remote
 
 import (
 	"crypto/tls"
@@ -17,7 +17,7 @@ type TLSFiles struct {
 	Authority               string // that the servers' certificates must be of
 }
 
-// Config is for Options.TLS. Servers are known by their authority alone, as for all programs of
+// Config is for Connect. Servers are known by their authority alone, as for all programs of
 // Open vSwitch and OVN: the certificates of these do not name addresses.
 func (f TLSFiles) Config() (*tls.Config, error) {
 	if _, err := f.authority(); err != nil {
