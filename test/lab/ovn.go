@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"coelan.io/coelan/internal/backend/ovn/northbound"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/ovntest"
 )
@@ -22,8 +23,9 @@ import (
 type OVN struct {
 	lab     *Lab
 	daemons ovntest.Daemons
-	// stop ends what writes into the northbound database.
-	stop func()
+	// stop ends what writes into the northbound database, which client is.
+	stop   func()
+	client *northbound.Client
 	// kill ends each of the programs, by its name.
 	kill     map[OVNProgram]func()
 	policies clusterPolicies

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/backend/ovn/compile"
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
@@ -75,6 +76,7 @@ func (o *OVN) Resume() error {
 			o.failure = err
 		},
 	})
+	o.client = client
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = api.Serve(listener) })
@@ -118,3 +120,7 @@ func (o *OVN) Failure() error {
 	defer o.mu.Unlock()
 	return o.failure
 }
+
+// Check is how the northbound database differs from what the objects of the API want, as `coelan
+// check` says. It needs what Resume has started.
+func (o *OVN) Check(ctx context.Context) (agentapi.OVNCheck, error) { return o.client.Check(ctx) }
