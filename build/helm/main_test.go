@@ -79,9 +79,11 @@ func TestValues(t *testing.T) {
 				"config": map[string]any{"encapsulation": "geneve", "backend": map[string]any{
 					"type": "ovn", "cluster": "east", "southbound": "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642",
 				}},
-				"controller": map[string]any{"northbound": "ssl:192.0.2.1:6641", "northboundSecret": "ovn-client"},
+				"controller":       map[string]any{"northbound": "ssl:192.0.2.1:6641", "northboundSecret": "ovn-client"},
+				"southboundSecret": "ovn-reader",
 			},
 			want: []string{
+				`certificates: "/etc/coelan-ovn"`, "name: southbound\n          secret:\n            secretName: ovn-reader\n",
 				"type: ovn\n", `cluster: "east"`, `southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642"`,
 				"--backend=ovn\n", "--northbound=ssl:192.0.2.1:6641\n", "--cluster=east\n",
 				"--policy-mode=enforced\n", "--northbound-certificate=/etc/coelan-ovn/tls.crt\n", "--northbound-private-key=/etc/coelan-ovn/tls.key\n",
@@ -104,6 +106,7 @@ func TestValues(t *testing.T) {
 				"kind: StatefulSet\n", "replicas: 3\n", "name: coelan-ovn-controller\n", "image: coelan.io/ovn:v", `value: "192.0.2.1,fd00::1,192.0.2.3"`,
 				"--northbound=ssl:192.0.2.1:6641,ssl:[fd00::1]:6641,ssl:192.0.2.3:6641\n", "--northbound-certificate=/etc/coelan-ovn/tls.crt\n",
 				`southbound: "ssl:192.0.2.1:6642,ssl:[fd00::1]:6642,ssl:192.0.2.3:6642"`, "secretName: ovn-certificate\n",
+				`certificates: "/etc/coelan-ovn"`, "name: southbound\n          secret:\n            secretName: ovn-certificate\n",
 				"containerPort: 6644\n", "path: /var/lib/coelan-ovn\n", "value: unix:/run/openvswitch/db.sock\n",
 			},
 		},
@@ -112,8 +115,8 @@ func TestValues(t *testing.T) {
 				"config": map[string]any{"encapsulation": "geneve", "backend": map[string]any{"type": "ovn"}},
 				"ovn":    map[string]any{"enabled": true, "members": []any{"192.0.2.1"}},
 			},
-			want:   []string{"replicas: 1\n", "--northbound=tcp:192.0.2.1:6641\n", `southbound: "tcp:192.0.2.1:6642"`},
-			absent: []string{"/etc/coelan-ovn/tls.crt", "name: certificate"},
+			want:   []string{"replicas: 1\n", "--northbound=tcp:192.0.2.1:6641\n", `southbound: "tcp:192.0.2.1:6642"`, `certificates: ""`},
+			absent: []string{"/etc/coelan-ovn", "name: certificate", "name: southbound\n          secret"},
 		},
 		"OVN is run for its backend": {
 			values: map[string]any{"ovn": map[string]any{"enabled": true, "members": []any{"192.0.2.1"}}}, err: "ovn.enabled needs config.backend.type ovn",

@@ -88,7 +88,8 @@ func (f *clusterFlags) checkOVN(cmd *cobra.Command) (found int, err error) {
 		return 0, fmt.Errorf("OVN's northbound database: %w", err)
 	}
 	if c == nil {
-		return 0, nil // controllers and agents have different backends, which status says
+		return 0, errors.New("OVN's northbound database: the controllers' backend is not ovn, and so nothing writes it: give " +
+			"them the agents' backend")
 	}
 	if f.json {
 		return len(c.Findings) + c.More, printJSON(cmd.OutOrStdout(), c)

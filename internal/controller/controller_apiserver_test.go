@@ -61,6 +61,7 @@ func TestController(t *testing.T) {
 		{"policies of all kinds", testPoliciesOfAllKinds},
 		{"refused by switches", testRefusedBySwitches},
 		{"FloatingIPs and Egresses with OVN", testProgrammedByOVN},
+		{"what OVN has, compared", testCheckOfOVN},
 		{"Ports of isolated namespaces with OVN", testPortsOfIsolated},
 		{"values in their former spelling", testFormerSpelling},
 	} {

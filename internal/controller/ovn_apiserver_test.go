@@ -5,7 +5,12 @@
 package controller_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,10 +18,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/apitest"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/controller"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/localapi"
 	"coelan.io/coelan/internal/ovntest"
 	"coelan.io/coelan/internal/reserved"
 )
@@ -75,6 +82,54 @@ func testProgrammedByOVN(t *testing.T, api *apitest.API) {
 	says(late, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
 	says(f, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
 	stop()
+}
+
+// testCheckOfOVN asks a controller how OVN's northbound database differs from what objects want:
+// nothing does while it works, and a Network is missing while another system has its switch's name.
+func testCheckOfOVN(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	ovn := ovntest.Start(t)
+	dir, err := os.MkdirTemp("", "check") //nolint:usetesting // the paths of sockets must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "controller.sock")
+	stop := w.start(func(o *controller.Options) {
+		withOVN(ovn)(o)
+		o.Socket = socket
+	})
+	defer stop()
+	finds := func(what string, ok func(agentapi.OVNCheck) bool) {
+		t.Helper()
+		w.until(func() string {
+			var out bytes.Buffer
+			err := localapi.Query(t.Context(), "controller", socket, "/v1/ovn/check", nil, &out)
+			var c agentapi.OVNCheck
+			if err == nil && json.Unmarshal(out.Bytes(), &c) == nil && ok(c) {
+				return ""
+			}
+			return fmt.Sprintf("%s: %s, error %v", what, out.String(), err)
+		})
+	}
+	finds("all is as wanted", func(c agentapi.OVNCheck) bool { return c.OK && c.Rows > 0 })
+	ovn.Nbctl("ls-add", "net-compared")
+	w.create(router("compared", nil, nil), overlay("compared", "compared", "10.91.0.0/24"))
+	finds("a Network whose name is taken", func(c agentapi.OVNCheck) bool {
+		return slices.ContainsFunc(c.Findings, func(f agentapi.Finding) bool {
+			return f.Object == "Logical_Switch net-compared" && strings.HasPrefix(f.Problem, "of Network compared is missing: ") &&
+				strings.Contains(f.Problem, "has a row of this name")
+		})
+	})
+	ovn.Nbctl("ls-del", "net-compared")
+	finds("the name is free", func(c agentapi.OVNCheck) bool { return c.OK })
+	ovn.StopNB()
+	finds("the database is away", func(c agentapi.OVNCheck) bool {
+		return len(c.Findings) == 1 && c.Findings[0].Kind == "northbound" &&
+			strings.Contains(c.Findings[0].Problem, "OVN's northbound database does not answer")
+	})
+	ovn.StartNB()
+	finds("the database is back", func(c agentapi.OVNCheck) bool { return c.OK })
 }
 
 // testPortsOfIsolated has the condition of a Port say that OVN does not isolate its namespace, as

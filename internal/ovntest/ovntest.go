@@ -172,21 +172,22 @@ func (o *OVN) Nbctl(args ...string) string {
 // Chassis makes a chassis by hand, as ovn-controller would, that has the given logical ports.
 func (o *OVN) Chassis(name string, ports ...string) {
 	o.t.Helper()
-	o.sbctl("chassis-add", name, "geneve", "127.0.0.1")
+	o.Sbctl("chassis-add", name, "geneve", "127.0.0.1")
 	for _, port := range ports {
-		o.sbctl("lsp-bind", port, name)
+		o.Sbctl("lsp-bind", port, name)
 	}
 }
 
 // Neighbor has a router's port know the MAC of an address, as if it had answered.
 func (o *OVN) Neighbor(port, address, mac string) {
 	o.t.Helper()
-	datapath := o.sbctl("--bare", "--columns=datapath", "find", "port_binding", fmt.Sprintf("logical_port=%q", port))
-	o.sbctl("create", "mac_binding", fmt.Sprintf("logical_port=%q", port), fmt.Sprintf("ip=%q", address),
+	datapath := o.Sbctl("--bare", "--columns=datapath", "find", "port_binding", fmt.Sprintf("logical_port=%q", port))
+	o.Sbctl("create", "mac_binding", fmt.Sprintf("logical_port=%q", port), fmt.Sprintf("ip=%q", address),
 		fmt.Sprintf("mac=%q", mac), "datapath="+strings.TrimSpace(datapath))
 }
 
-func (o *OVN) sbctl(args ...string) string {
+// Sbctl runs ovn-sbctl and returns what it prints.
+func (o *OVN) Sbctl(args ...string) string {
 	o.t.Helper()
 	return o.run("ovn-sbctl", append([]string{"--timeout=60", "--db=" + o.Remote("sb")}, args...)...)
 }

@@ -68,9 +68,9 @@ func TestOVNCheckOfBindings(t *testing.T) {
 	checkFinds(ctx, t, w.n1, "one too much", 1, "binding old/pod.eth0 is bound to chassis n1 in the table Port_Binding, and no pod")
 }
 
-// A port that is deleted from the northbound database is back at once, and nothing is found; without
-// a controller the node's check names it. Nothing can be compared while the southbound database is
-// away.
+// A port that is deleted from the northbound database is back at once, and nothing is found;
+// without a controller the node's check names it. Nothing can be compared while the southbound
+// database is away.
 func TestOVNCheckOfAPortThatIsDeleted(t *testing.T) {
 	ctx := t.Context()
 	w := newOVNWorld(t)

@@ -104,6 +104,11 @@ volumeMounts:
     mountPropagation: HostToContainer
   - name: sysctl-net
     mountPath: /host/proc/sys/net
+  {{- if include "coelan.southboundSecret" . }}
+  - name: southbound
+    mountPath: /etc/coelan-ovn
+    readOnly: true
+  {{- end }}
   # Of kubelet's kubeconfig the agent reads where the API server is, for as long as it knows no better.
   {{- range $i, $dir := include "coelan.kubeconfigs" . | fromJsonArray }}
   - name: kubeconfig-{{ $i }}
@@ -186,6 +191,13 @@ securityContext:
 {{/* The servers of OVN's databases: those of the release itself, or others. */}}
 {{- define "coelan.northbound" -}}
 {{- if .Values.ovn.enabled }}{{ include "coelan.ovn.remotes" (list .Values 6641) }}{{ else }}{{ .Values.controller.northbound }}{{ end -}}
+{{- end -}}
+
+{{/* The Secret by which agents read the southbound database: the release's own, or the one that is named. */}}
+{{- define "coelan.southboundSecret" -}}
+{{- if ne .Values.config.backend.type "ovs" -}}
+{{ ternary .Values.ovn.secret .Values.southboundSecret .Values.ovn.enabled }}
+{{- end -}}
 {{- end -}}
 
 {{- define "coelan.southbound" -}}

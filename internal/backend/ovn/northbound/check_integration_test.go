@@ -73,7 +73,7 @@ func TestCheckWhileItWorks(t *testing.T) {
 	}
 }
 
-// A row whose name another system has is missing, with that reason.
+// A row is missing while another system has its name, with that reason.
 func TestCheckOfATakenName(t *testing.T) {
 	o := ovntest.Start(t)
 	o.Nbctl("ls-add", "theirs", "--", "lsp-add", "theirs", "shop/web")
@@ -86,8 +86,8 @@ func TestCheckOfATakenName(t *testing.T) {
 	c.finds("the name is free", "")
 }
 
-// What was deleted, changed and added while there was no controller is named when the database takes
-// no changes, with that reason.
+// What was deleted, changed and added while there was no controller is named when the database
+// takes no changes, with that reason.
 func TestCheckOfAReadOnlyDatabase(t *testing.T) {
 	o := ovntest.Start(t)
 	w := world()

@@ -158,8 +158,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// Two clusters share a database, with a group of load balancers of another system in it, whose name
-// alone says that it is another's: none changes what the others have.
+// Two clusters share a database, with a group of load balancers of another system in it, which has
+// nothing but its name to say so: none changes what the others have.
 func TestClusters(t *testing.T) {
 	o := ovntest.Start(t)
 	o.Nbctl("create", "load_balancer_group", "name=theirs")

@@ -63,8 +63,8 @@ type (
 	}
 )
 
-// serverTimeout bounds the reading from one server.
-const serverTimeout = 3 * time.Second
+// readTimeout bounds the reading, of which each server has the same share.
+const readTimeout = 6 * time.Second
 
 const (
 	database     = "OVN_Southbound"
@@ -79,11 +79,13 @@ type Options struct {
 }
 
 // Read reads the bindings of ports, and those on a chassis, from the first server that answers.
-// That none does is an error whose text is the same each time, without the client's ports.
+// If none does, the error has the same text each time, without the client's ports.
 func Read(ctx context.Context, o Options, chassis string, ports []string) (View, error) {
 	var errs []error
 	for _, server := range o.Remotes {
-		v, err := read(ctx, remote.Options{Remotes: []string{server}, TLS: o.TLS}, chassis, ports)
+		one, cancel := context.WithTimeout(ctx, readTimeout/time.Duration(len(o.Remotes)))
+		v, err := read(one, remote.Options{Remotes: []string{server}, TLS: o.TLS}, chassis, ports)
+		cancel()
 		if err == nil {
 			return v, nil
 		}
@@ -103,8 +105,6 @@ func read(ctx context.Context, o remote.Options, chassis string, ports []string)
 	if err != nil {
 		return View{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
-	defer cancel()
 	c, err := remote.Connect(ctx, o)
 	if err != nil {
 		return View{}, err

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coelan.io/coelan/internal/agentapi"
+)
+
+// A check says what was found, what was left out, and what could not be compared.
+func TestPrintedChecks(t *testing.T) {
+	var out strings.Builder
+	node := agentapi.Check{
+		Interfaces: 2, Ports: 3, Configuration: "racks", NotCompared: []string{"the bindings of ports"},
+		Findings: agentapi.Findings{{Kind: "binding", Object: "shop/web.eth0", Problem: "is bound to no chassis"}},
+	}
+	printCheck(&out, "n1", node)
+	printOVNCheck(&out, agentapi.OVNCheck{
+		Rows: 900, More: 7,
+		Findings: agentapi.Findings{{Kind: "row", Object: "Logical_Switch net-red", Problem: "of Network red is missing"}},
+	})
+	printOVNCheck(&out, agentapi.OVNCheck{OK: true, Rows: 901})
+	const want = `n1: 2 pod interfaces, 3 ports, 1 findings, configured by nodenetworkconfig racks
+  binding shop/web.eth0 is bound to no chassis
+  not compared: the bindings of ports
+OVN: 900 rows, 8 findings
+  row Logical_Switch net-red of Network red is missing
+  and 7 more
+OVN: 901 rows, 0 findings
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
