@@ -62,6 +62,7 @@ func TestController(t *testing.T) {
 		{"refused by switches", testRefusedBySwitches},
 		{"FloatingIPs and Egresses with OVN", testProgrammedByOVN},
 		{"what OVN has, compared", testCheckOfOVN},
+		{"FloatingIPs and Egresses with Neutron", testProgrammedByNeutron},
 		{"Ports of isolated namespaces with OVN", testPortsOfIsolated},
 		{"values in their former spelling", testFormerSpelling},
 	} {

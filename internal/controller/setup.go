@@ -120,5 +120,5 @@ func setupNeutron(
 	if err := m.Add(source); err != nil {
 		return err
 	}
-	return m.Add(runner)
+	return runner.Setup(m)
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"coelan.io/coelan/internal/backend/neutron/cloud"
 	"coelan.io/coelan/internal/backend/neutron/compile"
@@ -20,6 +21,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/controller/findings"
+	"coelan.io/coelan/internal/controller/programmed"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
@@ -57,6 +59,7 @@ type Runner struct {
 	Options
 	client     *cloud.Client
 	findings   *findings.Reporter
+	verdicts   *programmed.Verdicts
 	identities *identities
 	supplement *supplement // nil: none
 	loop       *heartbeat.Loop
@@ -80,7 +83,7 @@ type outcome struct {
 func New(o Options) (*Runner, error) {
 	r := &Runner{
 		Options: o, loop: o.Monitor.Loop("neutron"), identities: newIdentities(o),
-		findings: findings.New(o.Log, o.Access, o.Hub),
+		findings: findings.New(o.Log, o.Access, o.Hub), verdicts: programmed.New(),
 	}
 	r.client = cloud.New(cloud.Options{
 		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Found: r.found, Report: r.report, Log: o.Log,
@@ -93,6 +96,14 @@ func New(o Options) (*Runner, error) {
 	var err error
 	r.supplement, err = newSupplement(o, func(now outcome) { r.publish(func() { r.nb = now }) })
 	return r, err
+}
+
+// Setup adds to a manager the Runner and what writes conditions.
+func (r *Runner) Setup(m manager.Manager) error {
+	if err := r.verdicts.Setup(m, "neutron", r.Access, r.Monitor); err != nil {
+		return err
+	}
+	return m.Add(r)
 }
 
 // NeedLeaderElection says that the leader alone writes.
@@ -164,7 +175,9 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 		for _, p := range slices.Concat(r.set.Problems, refused) {
 			list = append(list, findings.Finding(p))
 		}
+		r.verdicts.Want(r.compiled, list)
 	}
+	r.verdicts.Judge(err)
 	if r.supplement != nil && err == nil {
 		r.supplement.begin()
 	}

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
 	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/backend/ovn/compile"
 	"coelan.io/coelan/internal/backend/ovn/names"
@@ -22,6 +24,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/northbound"
 	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/controller/findings"
+	"coelan.io/coelan/internal/controller/programmed"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
@@ -56,7 +59,7 @@ type Runner struct {
 	compiler *compile.Compiler // of the client's goroutine
 	loop     *heartbeat.Loop
 	findings *findings.Reporter
-	verdicts *verdicts
+	verdicts *programmed.Verdicts
 	metrics  *metrics
 	leads    atomic.Bool
 
@@ -73,7 +76,7 @@ type Runner struct {
 func New(o Options) (*Runner, error) {
 	r := &Runner{
 		Options: o, compiler: compile.New(compile.Options{Cluster: o.Cluster}), loop: o.Monitor.Loop("ovn"),
-		findings: findings.New(o.Log, o.Access, o.Hub), verdicts: newVerdicts(),
+		findings: findings.New(o.Log, o.Access, o.Hub), verdicts: programmed.New(),
 	}
 	to := northbound.Options{Cluster: o.Cluster, Remotes: o.Remotes, Rows: r.rows, Report: r.report, Log: o.Log}
 	if o.TLS != nil {
@@ -115,6 +118,14 @@ func (r *Runner) Check(ctx context.Context) (agentapi.OVNCheck, error) {
 	r.mu.Unlock()
 	c.Findings.Add("northbound", strings.Join(r.Remotes, ","), "has not been compared: %v", err)
 	return c, nil
+}
+
+// Setup adds to a manager the Runner and what writes conditions.
+func (r *Runner) Setup(m manager.Manager) error {
+	if err := r.verdicts.Setup(m, "ovn", r.Access, r.Monitor); err != nil {
+		return err
+	}
+	return m.Add(r)
 }
 
 // NeedLeaderElection says that the leader alone writes.
@@ -184,7 +195,7 @@ func (r *Runner) rows() *nb.Rows {
 		r.publish()
 	}
 	if d := intent.Diff(r.state, state); other || len(d.FloatingIPs)+len(d.EgressPaths) > 0 {
-		r.verdicts.want(state, problems)
+		r.verdicts.Want(state, found(problems))
 	}
 	r.compiled, r.state = state.Revision(), state
 	return rows
@@ -194,7 +205,7 @@ func (r *Runner) rows() *nb.Rows {
 func (r *Runner) report(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.verdicts.judge(err)
+	r.verdicts.Judge(err)
 	if text(err) != text(r.failure) {
 		if err != nil {
 			r.Log.Warn("OVN's northbound database is not as wanted", "err", err)
@@ -215,11 +226,14 @@ func (r *Runner) report(err error) {
 
 // publish reports what OVN does not do of objects. r.mu is held.
 func (r *Runner) publish() {
-	var list []findings.Finding
-	for _, p := range r.problems {
+	r.findings.Set(found(r.problems), r.failure)
+}
+
+func found(problems []nb.Problem) (list []findings.Finding) {
+	for _, p := range problems {
 		list = append(list, findings.Finding(p))
 	}
-	r.findings.Set(list, r.failure)
+	return list
 }
 
 func text(err error) string {

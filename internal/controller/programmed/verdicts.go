@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ovn
+package programmed
 
 import (
 	"sync"
 
-	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/controller/findings"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/trigger"
 )
 
-// verdict is what becomes of an object in OVN.
+// verdict is what becomes of an object in the system behind a backend.
 type verdict struct {
-	unsupported string // what OVN does not do of it; empty: it does all
-	missing     string // why the database does not have it yet; empty: it has
+	unsupported string // what the system does not do of it; empty: it does all
+	missing     string // why the system does not have it yet; empty: it has
 }
 
-// verdicts are those of all FloatingIPs and Egresses that take effect, and of Ports of which OVN
-// does not do all. They say of an object only what the database has been compared with, so that a
-// condition does not say for a moment that all is well. The methods are safe for concurrent use.
-type verdicts struct {
+// Verdicts are those of all FloatingIPs and Egresses that take effect, and of Ports of which the
+// system does not do all. They say of an object only what the system has been compared with, so
+// that a condition does not say for a moment that all is well. The methods are safe for concurrent
+// use.
+type Verdicts struct {
 	mu sync.Mutex
 	// wanted are what problems there are with the objects of the newest State; stale says that
 	// others than those of the last judgement are wanted.
@@ -38,16 +38,17 @@ type news struct {
 	objects map[intent.PolicyRef]struct{}
 }
 
-func newVerdicts() *verdicts {
-	v := &verdicts{all: map[intent.PolicyRef]verdict{}, news: map[intent.PolicyKind]*news{}}
+// New returns Verdicts on nothing.
+func New() *Verdicts {
+	v := &Verdicts{all: map[intent.PolicyRef]verdict{}, news: map[intent.PolicyKind]*news{}}
 	for _, kind := range []intent.Kind{intent.KindFloatingIP, intent.KindEgress, intent.KindPort} {
 		v.news[intent.PolicyKind(kind)] = &news{trigger.New(), map[intent.PolicyRef]struct{}{}}
 	}
 	return v
 }
 
-// want notes what the database is to have, before it is compared.
-func (v *verdicts) want(s *intent.State, problems []nb.Problem) {
+// Want notes what the system is to have, and what it does not do of that, before it is compared.
+func (v *Verdicts) Want(s *intent.State, problems []findings.Finding) {
 	wanted := map[intent.PolicyRef]string{}
 	for f := range s.FloatingIPs().All() {
 		wanted[findings.RefTo(intent.KindFloatingIP, f.Name)] = ""
@@ -65,11 +66,15 @@ func (v *verdicts) want(s *intent.State, problems []nb.Problem) {
 	v.wanted, v.stale = wanted, true
 }
 
-// judge notes what came of a comparison. What the database had before an error it still has.
-func (v *verdicts) judge(err error) {
+// Judge notes what came of a comparison; nil: the system has all. What it had before an error it
+// still has.
+func (v *Verdicts) Judge(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	failed := text(err)
+	failed := ""
+	if err != nil {
+		failed = err.Error()
+	}
 	if !v.stale && v.judged && v.failed == failed {
 		return
 	}
@@ -98,7 +103,7 @@ func (v *verdicts) judge(err error) {
 }
 
 // look asks for an object to be looked at; v.mu is held.
-func (v *verdicts) look(ref intent.PolicyRef) {
+func (v *Verdicts) look(ref intent.PolicyRef) {
 	n := v.news[ref.Kind]
 	n.objects[ref] = struct{}{}
 	n.wake.Fire()
@@ -106,7 +111,7 @@ func (v *verdicts) look(ref intent.PolicyRef) {
 
 // of is the verdict on an object; nil if there is none. Before the first judgement nothing is
 // known: then the object is asked for again.
-func (v *verdicts) of(ref intent.PolicyRef) (found *verdict, known bool) {
+func (v *Verdicts) of(ref intent.PolicyRef) (found *verdict, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.judged {
@@ -120,7 +125,7 @@ func (v *verdicts) of(ref intent.PolicyRef) (found *verdict, known bool) {
 }
 
 // take returns the objects of a kind to look at.
-func (v *verdicts) take(kind intent.PolicyKind) map[intent.PolicyRef]struct{} {
+func (v *Verdicts) take(kind intent.PolicyKind) map[intent.PolicyRef]struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	list := v.news[kind].objects

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ovn
+// Package programmed writes the condition Programmed of FloatingIPs, Egresses and Ports, by what
+// becomes of them in the system behind a backend of the controller, such as OVN. That of other
+// objects follows from a Hub (package findings).
+package programmed
 
 import (
 	"context"
@@ -21,14 +24,14 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/controller/reconcile"
+	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policystream/server"
 )
 
-// Setup adds to a manager the Runner and what writes the condition Programmed of FloatingIPs,
-// Egresses and Ports. That of other objects follows from the Hub.
-func (r *Runner) Setup(m manager.Manager) error {
-	for _, p := range []*programmed{
+// Setup adds to a manager what writes the conditions. The loops' names begin with the backend's.
+func (v *Verdicts) Setup(m manager.Manager, backend string, access *reconcile.Access, monitor *heartbeat.Monitor) error {
+	for _, p := range []*writer{
 		{
 			kind: intent.KindFloatingIP, object: func() client.Object { return &v1alpha1.FloatingIP{} },
 			conditions: func(o client.Object) *[]metav1.Condition {
@@ -44,41 +47,41 @@ func (r *Runner) Setup(m manager.Manager) error {
 			conditions: func(o client.Object) *[]metav1.Condition { return &o.(*v1alpha1.Port).Status.Conditions },
 		},
 	} {
-		p.Access, p.verdicts = r.Access, r.verdicts
-		name := "ovn-" + strings.ToLower(string(p.kind))
+		p.Access, p.verdicts = access, v
+		name := backend + "-" + strings.ToLower(string(p.kind))
 		err := ctrl.NewControllerManagedBy(m).Named(name).WithOptions(reconcile.Queue(1)).
 			Watches(p.object(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(p.concerned())).
 			WatchesRawSource(source.Func(p.follow)).
-			Complete(reconcile.WithHeartbeat(r.Monitor.Loop(name), p))
+			Complete(reconcile.WithHeartbeat(monitor.Loop(name), p))
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return m.Add(r)
+	return nil
 }
 
-// programmed writes the condition of one kind. Ports have it once OVN has not done all of them:
+// writer writes the condition of one kind. Ports have it once the system has not done all of them:
 // there are many, and that a Port is bound says as much.
-type programmed struct {
+type writer struct {
 	*reconcile.Access
 	kind       intent.Kind
 	object     func() client.Object
 	conditions func(client.Object) *[]metav1.Condition
-	verdicts   *verdicts
+	verdicts   *Verdicts
 }
 
-func (p *programmed) has(o client.Object) bool {
+func (p *writer) has(o client.Object) bool {
 	return meta.FindStatusCondition(*p.conditions(o), v1alpha1.ConditionProgrammed) != nil
 }
 
 // concerned lets through what may have the condition: without it a Port is of interest only after
 // there is another verdict.
-func (p *programmed) concerned() predicate.Predicate {
+func (p *writer) concerned() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return p.kind != intent.KindPort || p.has(o) })
 }
 
 // follow asks for the objects with other verdicts.
-func (p *programmed) follow(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (p *writer) follow(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	kind := intent.PolicyKind(p.kind)
 	go func() {
 		for {
@@ -96,7 +99,7 @@ func (p *programmed) follow(ctx context.Context, queue workqueue.TypedRateLimiti
 }
 
 // Reconcile is for one object.
-func (p *programmed) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (p *writer) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	before := p.object()
 	there, err := p.Find(ctx, request.Namespace, request.Name, before)
 	if err != nil || !there || before.GetDeletionTimestamp() != nil {
@@ -116,7 +119,7 @@ func (p *programmed) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // set makes the condition say what the verdict does.
-func (p *programmed) set(conditions *[]metav1.Condition, generation int64, v *verdict) {
+func (p *writer) set(conditions *[]metav1.Condition, generation int64, v *verdict) {
 	progress, pending := "", false
 	var refused []server.NodeRefusal
 	switch {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build apiserver
+
+package controller_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/apitest"
+	"coelan.io/coelan/internal/backend/neutron/cloud"
+	"coelan.io/coelan/internal/backend/neutron/neutronfake"
+	"coelan.io/coelan/internal/controller"
+	"coelan.io/coelan/internal/intent"
+)
+
+// testProgrammedByNeutron has the condition Programmed say what Neutron does of FloatingIPs and
+// Egresses, also when it refuses one for a while, and when it has been away.
+func testProgrammedByNeutron(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	neutron := neutronfake.Start(t)
+	w.start(func(o *controller.Options) {
+		o.Neutron = &controller.Neutron{
+			Cloud: cloud.Access{Endpoint: neutron.URL + "/", Project: "p"}, PolicyMode: intent.EnforcedPolicies,
+		}
+	})
+	w.connected(1, "office")
+	w.namespace("by-neutron", nil)
+	red := router("red", nil, nil)
+	red.Spec.Gateway = &v1alpha1.RouterGateway{Network: "office", SNAT: v1alpha1.CentralizedSNAT}
+	w.create(external("office", "192.0.2.0/24"), red, overlay("red-lan", "red", "10.90.0.0/24"))
+	w.ready("red-lan")
+	says := func(o *v1alpha1.FloatingIP, status metav1.ConditionStatus, reason, text string) {
+		t.Helper()
+		w.condition(o, func() []metav1.Condition { return o.Status.Conditions }, v1alpha1.ConditionProgrammed, status, reason, text)
+	}
+	floats := func(name, inside, outside string) *v1alpha1.FloatingIP {
+		t.Helper()
+		p := userPort("by-neutron", name, "red-lan", inside)
+		w.create(p)
+		w.port("by-neutron", name, func(p *v1alpha1.Port) bool { return p.Status.Phase == v1alpha1.PortReady })
+		w.bind(p, "worker1")
+		f := floatingIP("by-neutron", name, v1alpha1.FloatingIPSpec{Network: "office", Address: outside, Port: name})
+		w.create(f)
+		return f
+	}
+	e := egress("out", "office", "by-neutron", "192.0.2.8")
+	w.create(e)
+	w.condition(e, func() []metav1.Condition { return e.Status.Conditions },
+		v1alpha1.ConditionProgrammed, metav1.ConditionFalse, v1alpha1.ReasonNotSupported, "")
+	web := floats("web", "10.90.0.5", "192.0.2.7")
+	says(web, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
+	if n := len(neutron.All("floatingips")); n != 1 {
+		t.Errorf("the FloatingIP is said to be programmed, and Neutron has %d", n)
+	}
+
+	neutron.Quota("floatingips", 1)
+	more := floats("more", "10.90.0.6", "192.0.2.9")
+	says(more, metav1.ConditionFalse, v1alpha1.ReasonNotSupported, "Quota")
+	says(web, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
+	neutron.Quota("floatingips", 10)
+	says(more, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
+
+	neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.Busy })
+	late := floats("late", "10.90.0.10", "192.0.2.10")
+	says(late, metav1.ConditionFalse, v1alpha1.ReasonPending, "")
+	says(web, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
+	neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.None })
+	says(late, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
+}
