@@ -64,7 +64,8 @@ func printCheck(out io.Writer, node string, c agentapi.Check) {
 	if c.Configuration != "" {
 		by = ", configured by nodenetworkconfig " + c.Configuration
 	}
-	fmt.Fprintf(out, "%s: %d pod interfaces, %d ports, %d findings%s\n", node, c.Interfaces, c.Ports, len(c.Findings), by)
+	fmt.Fprintf(out, "%s: %d pod interfaces, %d ports, %d findings%s\n",
+		node, c.Interfaces, c.Ports, len(c.Findings), by)
 	printFindings(out, c.Findings...)
 	for _, what := range c.NotCompared {
 		fmt.Fprintf(out, "  not compared: %s\n", what)
