@@ -43,8 +43,11 @@ deps: ## install the Debian packages that are missing (hack/packages.txt)
 	@hack/deps.sh
 
 .PHONY: deps-neutron
-deps-neutron: deps ## install the Debian packages for test-neutron that are missing (hack/packages-neutron.txt)
+deps-neutron: deps ## install the Debian packages for Neutron that are missing (hack/packages-neutron.txt)
 	@hack/deps.sh packages-neutron.txt
+
+# What a sandbox with the backend BACKEND needs.
+SANDBOX_DEPS = $(if $(filter neutron,$(BACKEND)),deps-neutron,deps)
 
 .PHONY: build
 build: $(COMMANDS:%=bin/%) ## static binaries in bin/
@@ -168,7 +171,7 @@ gate-kernel: deps counted-binaries ## compares the instructions of a brief set w
 .PHONY: e2e
 # Prints a line for each test, and at the end the output of those that failed. bin/e2e.json has the output of
 # all tests, and bin/e2e.md the table of what restarts cost.
-e2e: deps images sandbox-assets $(GOTESTSUM) ## tests of all of it, in a sandbox cluster of their own (root)
+e2e: $(SANDBOX_DEPS) images sandbox-assets $(GOTESTSUM) ## tests of all of it, in a sandbox cluster of their own (root)
 	@rm -f bin/e2e.md
 	COELAN_E2E_TABLE=$(CURDIR)/bin/e2e.md \
 	  $(GOTESTSUM) --format testname --hide-summary skipped --jsonfile bin/e2e.json -- -tags e2e -count=1 -p 1 -timeout 60m $(if $(RUN),-run '$(RUN)') $(if $(SKIP),-skip '$(SKIP)') $(call packages-with,e2e)
@@ -231,32 +234,33 @@ test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN
 	go test -race -tags integration -count=1 -v -timeout 60m ./test/integration -run '^TestOVNFaults$$' -faults $(FAULTS) -faults-seed $(SEED)
 
 .PHONY: test-neutron
-# A pod's port waits for Neutron: the tests want the machine for themselves.
-test-neutron: deps-neutron ## the backend neutron: whole agents with a real Neutron on OVN (root)
+# A pod's port waits for Neutron: the tests want the machine for themselves. With RUN only those of whole agents run.
+test-neutron: deps-neutron ## the backend neutron: whole agents with a real Neutron on OVN, and in a sandbox (root)
 	go test -tags integration,neutron -count=1 -v -timeout 20m -run '$(or $(RUN),^TestNeutron)' ./test/integration
+	$(if $(RUN),,BACKEND=neutron $(MAKE) e2e RUN='^(TestBackend|TestNeutron)$$')
 
 CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test
 
 .PHONY: conformance
-conformance: deps images sandbox-assets conformance-assets ## upstream's end-to-end tests: FOCUS='regexp' [SKIP='regexp'], docs/develop/conformance.md
+conformance: $(SANDBOX_DEPS) images sandbox-assets conformance-assets ## upstream's end-to-end tests: FOCUS='regexp' [SKIP='regexp'], docs/develop/conformance.md
 	@$(if $(FOCUS),,echo "conformance: set FOCUS='regexp', such as '\[sig-network\] Services'" >&2; exit 2)
 	test/conformance/run.sh $(KUBERNETES_BIN) '$(value FOCUS)' '$(value SKIP)'
 
 .PHONY: conformance-network
-conformance-network: deps images sandbox-assets conformance-assets ## upstream's network cases that every Kubernetes cluster has to pass
+conformance-network: $(SANDBOX_DEPS) images sandbox-assets conformance-assets ## upstream's network cases that every Kubernetes cluster has to pass
 	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\].*\[Conformance\]'
 
 .PHONY: conformance-brief
 conformance-brief: NETPOL := default-deny-all|on one named port|except clause|updated policy
-conformance-brief: deps images sandbox-assets conformance-assets ## those of upstream's cases that are a part of make test
+conformance-brief: $(SANDBOX_DEPS) images sandbox-assets conformance-assets ## those of upstream's cases that are a part of make test
 	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\].*\[Conformance\]|Netpol.*($(value NETPOL))' 'SCTPConnectivity'
 
 .PHONY: conformance-policy
-conformance-policy: deps images sandbox-assets conformance-assets ## upstream's cases of NetworkPolicies
+conformance-policy: $(SANDBOX_DEPS) images sandbox-assets conformance-assets ## upstream's cases of NetworkPolicies
 	test/conformance/run.sh $(KUBERNETES_BIN) '\[sig-network\] Netpol'
 
 .PHONY: conformance-cnp
-conformance-cnp: deps images sandbox-assets $(CNP_TEST) ## upstream's suite of ClusterNetworkPolicies: [RUN='regexp'] [SKIP='regexp']
+conformance-cnp: $(SANDBOX_DEPS) images sandbox-assets $(CNP_TEST) ## upstream's suite of ClusterNetworkPolicies: [RUN='regexp'] [SKIP='regexp']
 	test/conformance/cnp.sh $(CNP_TEST) '$(value RUN)' '$(value SKIP)'
 
 $(CNP_TEST):

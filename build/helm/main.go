@@ -55,6 +55,16 @@ var manifests = []struct {
 		values:   map[string]any{"watcher": map[string]any{"enabled": true, "host": "https://odl.example.com:8443"}},
 		template: "watcher.yaml",
 	},
+	{
+		file: "neutron.yaml",
+		about: `# What a controller with the backend neutron may do beyond what coelan.yaml lets it: docs/operate/backends.md.
+`,
+		values: map[string]any{
+			"config":  map[string]any{"encapsulation": "geneve", "backend": map[string]any{"type": "neutron"}},
+			"neutron": map[string]any{"endpoint": "http://192.0.2.1:9696/", "project": "coelan"},
+		},
+		template: "neutron.yaml",
+	},
 }
 
 func main() {

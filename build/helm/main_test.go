@@ -127,7 +127,7 @@ func TestValues(t *testing.T) {
 			}, err: "members",
 		},
 		"an unknown backend": {values: config("backend", map[string]any{"type": "contrail"}), err: "backend"},
-		"Neutron is off":     {absent: []string{"neutron-spare-ports", "clouds", "resources: [nodes/status]\n    verbs: [patch]\n  # Services", "coelan-controller-nodes"}},
+		"Neutron is off":     {absent: []string{"neutron-spare-ports", "clouds", "name: coelan-controller-neutron\n", "coelan-controller-nodes"}},
 		"Neutron by keystone": {
 			values: map[string]any{
 				"config": map[string]any{"encapsulation": "geneve", "backend": map[string]any{
@@ -140,7 +140,7 @@ func TestValues(t *testing.T) {
 				"type: neutron\n", "--backend=neutron\n", "--clouds-file=/etc/openstack/clouds.yaml\n", "--cloud=mycloud\n", "--cluster=east\n",
 				"--neutron-spare-ports=20\n", "--northbound=ssl:192.0.2.1:6641\n", "--northbound-certificate=/etc/coelan-ovn/tls.crt\n",
 				"secretName: clouds\n", "mountPath: /etc/openstack\n", "secretName: ovn-client\n", "--policy-mode=enforced\n",
-				"resources: [nodes/status]\n    verbs: [patch]\n  # Services", "policyName: coelan-controller-nodes\n",
+				"name: coelan-controller-neutron\n", "policyName: coelan-controller-nodes\n",
 			},
 			absent: []string{"--neutron-endpoint"},
 		},

@@ -69,7 +69,8 @@ func newUpCommand(name *string) *cobra.Command {
 	f.StringVar(&family, "ip-family", "", "dual, ipv4 or ipv6 (default dual)")
 	f.StringVar(&cni, "cni", "", "pod network: coelan, bridge (the reference plugins) or none (default coelan)")
 	f.StringVar(&backend, "backend", "",
-		"what brings about Coelan's objects: ovs (each node's Open vSwitch alone) or ovn (with OVN's databases) (default ovs)")
+		"what brings about Coelan's objects: ovs (each node's Open vSwitch alone), ovn (with OVN's databases) or neutron "+
+			"(with OpenStack's Neutron on OVN) (default ovs)")
 	f.StringVar(&spec.Datapath, "ovs-datapath", "",
 		"Open vSwitch's datapath: system (the kernel's), netdev (userspace) or auto (default auto)")
 	f.StringVar(&services, "services", "",

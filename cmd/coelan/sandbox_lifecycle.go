@@ -83,8 +83,8 @@ func newStatusCommand(name *string) *cobra.Command {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "sandbox %s: %s, pod network %s, Services by %s, Open vSwitch datapath %s\n\n",
-				s.Name, s.Family, s.CNI, s.Balancer(), s.Datapath)
+			fmt.Fprintf(out, "sandbox %s: %s, pod network %s, backend %s, Services by %s, Open vSwitch datapath %s\n\n",
+				s.Name, s.Family, s.CNI, s.Backend, s.Balancer(), s.Datapath)
 			list := s.Status(cmd.Context())
 			if err := printStatus(out, list); err != nil {
 				return err

@@ -1,206 +1,177 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package neutrontest runs a real neutron-server for tests, in a directory of its own and on a free
-// port of the loopback interface: ML2 with the mechanism driver of OVN, SQLite, and no keystone. It
-// needs the Debian packages of hack/packages-neutron.txt.
+// port of the loopback interface, as package neutronserver says. It needs the Debian packages of
+// hack/packages-neutron.txt.
 package neutrontest
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
-	"syscall"
 	"testing"
-	"text/template"
 	"time"
 
+	"coelan.io/coelan/internal/neutronserver"
 	"coelan.io/coelan/internal/ovntest"
+	"coelan.io/coelan/internal/sandbox/artifact"
 )
 
-// Project is the one that Servers' resources are of. Without keystone any name is one.
-const Project = "coelan"
+// Project is the one that Servers' resources are of.
+const Project = neutronserver.Project
 
-// startTimeout bounds the start of a server: Python reads some thousand files.
+// startTimeout bounds the start of a program: Python reads some thousand files.
 const startTimeout = 2 * time.Minute
 
-// schema makes the tables. Neutron's own migrations alter constraints, which SQLite cannot.
-const schema = `
-import sys, sqlalchemy
-from neutron.db.migration.models import head
-head.get_metadata().create_all(sqlalchemy.create_engine(sys.argv[1]))
-`
-
-//go:embed neutron.conf.tmpl
-var configuration string
-
-// Server is a neutron-server.
+// Server is a neutron-server and its database.
 type Server struct {
 	// Endpoint is its URL, which ends with a slash.
 	Endpoint string
 
-	dir    string
-	config string
-	cmd    *exec.Cmd
-	exited chan struct{}
+	server           neutronserver.Server
+	config           string
+	database, python *process
 }
 
 // Options say which databases of OVN a Server works with, and where its files are.
 type Options struct {
 	Northbound, Southbound string // such as unix:/run/nb.sock
-	Dir                    string
+	// Dir has a path that is short enough for sockets.
+	Dir string
 }
 
 // Start runs a Server with the databases of OVN, of which ovn-northd has to run, until the test
 // ends.
 func Start(t testing.TB, o *ovntest.OVN) *Server {
 	t.Helper()
-	s, err := New(t.Context(), Options{Northbound: o.Remote("nb"), Southbound: o.Remote("sb"), Dir: t.TempDir()})
-	if s != nil {
-		t.Cleanup(func() {
-			s.Stop()
+	dir, err := os.MkdirTemp("", "neutron") //nolint:usetesting // the paths of sockets must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(t.Context(), Options{Northbound: o.Remote("nb"), Southbound: o.Remote("sb"), Dir: dir})
+	t.Cleanup(func() {
+		if s != nil {
+			s.Close()
 			if t.Failed() {
 				t.Logf("neutron-server's log ends:\n%s", s.Log())
 			}
-		})
-	}
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// New makes a Server's files and starts it. It must be stopped also after an error, unless it is
+// New makes a Server's files and starts it. It must be closed also after an error, unless it is
 // nil.
 func New(ctx context.Context, o Options) (*Server, error) {
-	port, err := freePort(ctx)
+	listen, err := freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: o.Dir, config: filepath.Join(o.Dir, "neutron.conf"),
-		Endpoint: fmt.Sprintf("http://127.0.0.1:%d/", port)}
-	var text strings.Builder
-	if err := template.Must(template.New("").Parse(configuration)).Execute(&text, map[string]any{
-		"Dir": o.Dir, "Port": port, "Database": s.database(), "Northbound": o.Northbound, "Southbound": o.Southbound,
-	}); err != nil {
+	s := &Server{config: filepath.Join(o.Dir, "neutron.conf")}
+	database := neutronserver.Database{Dir: filepath.Join(o.Dir, "mysql"), Socket: filepath.Join(o.Dir, "mysql.sock")}
+	s.server = neutronserver.Server{
+		Listen: listen, Dir: o.Dir, Database: database, Northbound: o.Northbound, Southbound: o.Southbound,
+	}
+	s.Endpoint = s.server.Endpoint()
+	if err := os.WriteFile(s.config, []byte(s.server.Configuration()), 0o600); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(s.config, []byte(text.String()), 0o600); err != nil {
+	cache := artifact.Cache{Dir: artifact.DefaultDir(), Step: func(_ string, run func() error) error { return run() }}
+	files, err := cache.NeutronDatabase(ctx)
+	if err != nil {
 		return nil, err
 	}
-	for _, args := range [][]string{
-		{"/usr/bin/python3", "-c", schema, s.database()},
-		{"neutron-db-manage", "--config-file", s.config, "stamp", "heads"},
-	} {
-		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("neutron's database: %s: %w: %s", args[0], err, out)
-		}
+	if err := artifact.Run(ctx, "/", nil, "cp", "-a", "--reflink=auto", files, s.server.Database.Dir); err != nil {
+		return nil, err
+	}
+	if err := s.serveDatabase(ctx); err != nil {
+		return s, err
 	}
 	return s, s.Run(ctx)
 }
 
-func (s *Server) database() string { return "sqlite:///" + filepath.Join(s.dir, "neutron.sqlite") }
-
 // freePort is one of the loopback interface that nothing listens on.
-func freePort(ctx context.Context) (int, error) {
+func freePort(ctx context.Context) (netip.AddrPort, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return 0, err
+		return netip.AddrPort{}, err
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return netip.ParseAddrPort(l.Addr().String())
 }
 
-// Run starts the server, also again after Stop, and returns when it answers.
-func (s *Server) Run(ctx context.Context) error {
-	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
+func (s *Server) serveDatabase(ctx context.Context) (err error) {
+	if s.database, err = start(s.server.Database.Serve(), filepath.Join(s.server.Dir, "mariadb.log")); err != nil {
 		return err
 	}
-	defer log.Close()
-	cmd := exec.Command("neutron-server", "--config-file", s.config)
-	cmd.Stdout, cmd.Stderr = log, log
-	// It has children, which end with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	s.cmd, s.exited = cmd, make(chan struct{})
-	started := make(chan error, 1)
-	go func() {
-		defer close(s.exited)
-		// Pdeathsig is about the thread that starts the server: it has to stay.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // it is killed
+	return s.database.await(ctx, func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", s.server.Database.Socket)
+		if err != nil {
+			return err
 		}
-	}()
-	if err := <-started; err != nil {
-		s.cmd = nil
-		return fmt.Errorf("neutron-server: %w", err)
-	}
-	return s.await(ctx)
+		return c.Close()
+	})
 }
 
-// interval is the time between two looks at a server that starts: it has no other way to say that
-// it answers.
-const interval = 50 * time.Millisecond
-
-func (s *Server) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint+"v2.0/networks?limit=1", http.NoBody)
+// Run starts neutron-server, also again after Stop, and returns when it answers.
+func (s *Server) Run(ctx context.Context) (err error) {
+	if s.python, err = start(s.server.Command(s.config), s.log()); err != nil {
+		return err
+	}
+	return s.python.await(ctx, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.Ready(), http.NoBody)
 		if err != nil {
 			return err
 		}
 		answer, err := http.DefaultClient.Do(request)
-		if err == nil {
-			answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return nil
-			}
+		if err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("neutron-server does not answer: %w: %s", errors.Join(err, ctx.Err()), s.Log())
-		case <-s.exited:
-			return fmt.Errorf("neutron-server has ended: %s", s.Log())
-		case <-tick.C:
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return errors.New(answer.Status)
 		}
-	}
+		return nil
+	})
 }
 
-// Stop kills the server, as kill -9 does, and waits until it is gone.
+// Stop kills neutron-server, as kill -9 does, and waits until it is gone. Its database stays.
 func (s *Server) Stop() {
-	if s.cmd == nil {
-		return
-	}
-	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // fails only if all are gone already
-	<-s.exited
-	s.cmd = nil
+	s.python.stop()
+	s.python = nil
+}
+
+// Close ends all.
+func (s *Server) Close() {
+	s.Stop()
+	s.database.stop()
+	s.database = nil
 }
 
 // Configuration is the server's file, which Neutron's other programs take, too.
 func (s *Server) Configuration() string { return s.config }
 
-func (s *Server) log() string { return filepath.Join(s.dir, "neutron-server.log") }
+func (s *Server) log() string { return filepath.Join(s.server.Dir, "neutron-server.log") }
 
 // Log is the end of the server's log, at most 8 kB.
-func (s *Server) Log() string {
-	const end = 8192
-	text, err := os.ReadFile(s.log())
+func (s *Server) Log() string { return end(s.log()) }
+
+func end(log string) string {
+	const most = 8192
+	text, err := os.ReadFile(log)
 	if err != nil {
-		return err.Error()
+		return fmt.Sprint(err)
 	}
-	return string(text[max(0, len(text)-end):])
+	return string(text[max(0, len(text)-most):])
 }

@@ -192,7 +192,7 @@ func (s *Sandbox) install(ctx context.Context, install Install) error {
 		return err
 	}
 	now += " " + string(s.Services)
-	manifest, err := s.manifest(install.Manifest)
+	manifest, err := s.manifest(install.manifests())
 	if err != nil {
 		return err
 	}

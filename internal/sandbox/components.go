@@ -79,9 +79,12 @@ func (s *Sandbox) nodeMachine(node string) machine.Config {
 		c.Rules = s.masqueradeRules()
 	}
 	c.Components = s.ovsComponents(node)
-	if s.Backend == OVNBackend {
+	if s.Backend.onOVN() {
 		if node == ControlPlaneName {
 			c.Components = append(c.Components, s.ovnCentral()...)
+			if s.Backend == NeutronBackend {
+				c.Components = append(c.Components, s.neutronComponents()...)
+			}
 		}
 		c.Components = append(c.Components, ovnNode())
 	}
@@ -104,7 +107,7 @@ func (s Spec) ovsComponents(node string) []machine.Component {
 		ovsVswitchd, "unix:" + ovsSocket,
 		"--pidfile=/run/openvswitch/ovs-vswitchd.pid", "-vconsole:info", "-vsyslog:off", "-vfile:off",
 	}
-	if s.Backend != OVNBackend {
+	if !s.Backend.onOVN() {
 		// As docs/operate/install.md says: with each change of a route of the node, tunnels of the
 		// userspace datapath would lose packets.
 		vswitchd = append(vswitchd, "--disable-system-route")

@@ -107,6 +107,9 @@ func (s *Sandbox) writeFiles(machine string) error {
 		if err := s.credentials(machine, files); err != nil {
 			return err
 		}
+		if machine == ControlPlaneName && s.Backend == NeutronBackend {
+			files[neutronFile] = s.neutron().Configuration()
+		}
 	}
 	for path, name := range rendered {
 		text, err := s.render(name, machine)

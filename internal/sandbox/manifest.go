@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/neutronserver"
 )
 
 const (
@@ -25,51 +26,72 @@ const (
 	agentConfigFile = "agent.yaml"
 )
 
-// manifest is what installs Coelan in this sandbox: that of the file, with the way in which the
+// neutronRights is a ClusterRole, without which a controller cannot work with Neutron.
+const neutronRights = "coelan-controller-neutron"
+
+// manifest is what installs Coelan in this sandbox: that of the files, with the way in which the
 // sandbox balances Services, and its backend.
-func (s *Sandbox) manifest(file string) (string, error) {
+func (s *Sandbox) manifest(files []string) (string, error) {
+	var documents []string
+	there := map[string]bool{}
+	for _, file := range files {
+		more, err := s.documents(file, there)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", file, err)
+		}
+		documents = append(documents, more...)
+	}
+	for _, needed := range []struct {
+		asked             bool
+		object, otherwise string
+	}{
+		{s.Services == NativeServices, "ConfigMap " + agentConfig, "in which the agents could be told to balance Services"},
+		{s.Backend.onOVN(), "Deployment " + controllerName, "which could be told to use OVN"},
+		{s.Backend == NeutronBackend, "ClusterRole " + neutronRights, "which the controllers need: make the file of the chart with " +
+			"config.backend.type neutron"},
+	} {
+		if needed.asked && !there[needed.object] {
+			return "", fmt.Errorf("%s has no %s, %s", strings.Join(files, ", "), needed.object, needed.otherwise)
+		}
+	}
+	return strings.Join(documents, "\n---\n"), nil
+}
+
+// documents are the objects of a file as they are to be applied, which are added to those that are
+// there.
+func (s *Sandbox) documents(file string, there map[string]bool) (documents []string, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var documents []string
-	configured, controlled := false, false
 	for reader := yamlstream.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			break
+			return documents, nil
 		}
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", file, err)
+			return nil, err
 		}
 		var object struct {
 			Kind     string
 			Metadata metav1.ObjectMeta
 		}
 		if err := yaml.Unmarshal(document, &object); err != nil {
-			return "", fmt.Errorf("%s: %w", file, err)
+			return nil, err
 		}
-		switch {
-		case object.Kind == "ConfigMap" && object.Metadata.Name == agentConfig:
+		key := object.Kind + " " + object.Metadata.Name
+		switch key {
+		case "ConfigMap " + agentConfig:
 			document, err = s.configure(document)
-			configured = true
-		case object.Kind == "Deployment" && object.Metadata.Name == controllerName && s.Backend == OVNBackend:
+		case "Deployment " + controllerName:
 			document, err = s.control(document)
-			controlled = true
 		}
 		if err != nil {
-			return "", fmt.Errorf("%s: %s %s: %w", file, object.Kind, object.Metadata.Name, err)
+			return nil, fmt.Errorf("%s: %w", key, err)
 		}
+		there[key] = true
 		documents = append(documents, string(document))
 	}
-	if s.Services == NativeServices && !configured {
-		return "", fmt.Errorf("%s has no ConfigMap %s, in which the agents could be told to balance Services", file,
-			agentConfig)
-	}
-	if s.Backend == OVNBackend && !controlled {
-		return "", fmt.Errorf("%s has no Deployment %s, which could be told to use OVN", file, controllerName)
-	}
-	return strings.Join(documents, "\n---\n"), nil
 }
 
 // configure is the agents' ConfigMap with the sandbox's mode of Services and its backend. One that
@@ -88,13 +110,13 @@ func (s *Sandbox) configure(document []byte) ([]byte, error) {
 		services = map[string]any{}
 	}
 	mode, said := services["mode"]
-	if s.Backend != OVNBackend && (mode == string(s.Services) || !said && s.Services == defaultServices) {
+	if !s.Backend.onOVN() && (mode == string(s.Services) || !said && s.Services == defaultServices) {
 		return document, nil
 	}
 	services["mode"] = string(s.Services)
 	settings["services"] = services
-	if s.Backend == OVNBackend {
-		settings["backend"] = map[string]any{"type": string(OVNBackend)}
+	if s.Backend.onOVN() {
+		settings["backend"] = map[string]any{"type": string(s.Backend)}
 		settings["encapsulation"] = string(config.Geneve)
 	}
 	text, err := yaml.Marshal(settings)
@@ -105,15 +127,22 @@ func (s *Sandbox) configure(document []byte) ([]byte, error) {
 	return yaml.Marshal(object)
 }
 
-// control is the controllers' Deployment with the sandbox's northbound database.
+// control is the controllers' Deployment with the sandbox's backend.
 func (s *Sandbox) control(document []byte) ([]byte, error) {
+	if !s.Backend.onOVN() {
+		return document, nil
+	}
+	args := []string{"--backend=" + string(s.Backend), "--northbound=" + s.ovnRemote(northboundPort)}
+	if s.Backend == NeutronBackend {
+		args = append(args, "--neutron-endpoint="+s.neutron().Endpoint(), "--neutron-project="+neutronserver.Project)
+	}
 	var object appsv1.Deployment
 	if err := yaml.Unmarshal(document, &object); err != nil {
 		return nil, err
 	}
 	for i := range object.Spec.Template.Spec.Containers {
 		c := &object.Spec.Template.Spec.Containers[i]
-		c.Args = append(c.Args, "--backend="+string(OVNBackend), "--northbound="+s.ovnRemote(northboundPort))
+		c.Args = append(c.Args, args...)
 	}
 	return yaml.Marshal(object)
 }

@@ -41,7 +41,7 @@ func TestManifest(t *testing.T) {
 	} {
 		s := sandboxOf(Dual)
 		s.Services = mode
-		manifest, err := s.manifest(file)
+		manifest, err := s.manifest([]string{file})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,13 +64,13 @@ func TestManifestWithoutSettings(t *testing.T) {
 	}
 	s := sandboxOf(Dual)
 	s.Services = NativeServices
-	if _, err := s.manifest(file); err == nil || !strings.Contains(err.Error(), "coelan-config") {
+	if _, err := s.manifest([]string{file}); err == nil || !strings.Contains(err.Error(), "coelan-config") {
 		t.Errorf("error %v does not name the ConfigMap", err)
 	}
 }
 
-func TestManifestOVN(t *testing.T) {
-	const deployment = `---
+// controllers is a Deployment of them.
+const controllers = `---
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: coelan-controller, namespace: coelan-system}
@@ -79,21 +79,55 @@ spec:
     spec:
       containers: [{name: controller, args: [--vni-range=2-9]}]
 `
+
+// The controllers need rights that not every manifest gives them.
+func TestManifestNeutron(t *testing.T) {
+	const rights = `---
+kind: ClusterRole
+metadata: {name: coelan-controller-neutron}
+`
+	s := sandboxOf(Dual)
+	s.Services, s.Backend = NativeServices, NeutronBackend
+	dir := t.TempDir()
+	base, more := filepath.Join(dir, "coelan.yaml"), filepath.Join(dir, "neutron.yaml")
+	for file, text := range map[string]string{base: installed + controllers, more: rights} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	manifest, err := s.manifest([]string{base, more})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"type: neutron", "encapsulation: geneve", "--backend=neutron", "--northbound=tcp:192.168.33.11:6641",
+		"--neutron-endpoint=http://192.168.33.11:9696/", "--neutron-project=coelan", "name: coelan-controller-neutron",
+	} {
+		if !strings.Contains(manifest, want) {
+			t.Errorf("%q is missing in\n%s", want, manifest)
+		}
+	}
+	if _, err := s.manifest([]string{base}); err == nil || !strings.Contains(err.Error(), "coelan-controller-neutron") {
+		t.Errorf("error %v does not name the ClusterRole", err)
+	}
+}
+
+func TestManifestOVN(t *testing.T) {
 	s := sandboxOf(IPv6)
 	s.Services, s.Backend = NativeServices, OVNBackend
 	file := filepath.Join(t.TempDir(), "coelan.yaml")
 	for text, want := range map[string][]string{
-		installed + deployment: {
+		installed + controllers: {
 			"type: ovn", "encapsulation: geneve", "--vni-range=2-9", "--backend=ovn",
 			"--northbound=tcp:[fd00:192:168:33::11]:6641",
 		},
-		installed:  {}, // a controller that does not know of OVN would do nothing there
-		deployment: {},
+		installed:   {}, // a controller that does not know of OVN would do nothing there
+		controllers: {},
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		manifest, err := s.manifest(file)
+		manifest, err := s.manifest([]string{file})
 		if (err != nil) != (len(want) == 0) {
 			t.Errorf("error %v of\n%s", err, text)
 		}

@@ -14,12 +14,16 @@ import (
 // Backend says what brings about what Coelan's objects ask for.
 type Backend string
 
-// The backends: each node's agent alone, by Open vSwitch; or OVN, of which the control plane's
-// first node has the databases.
+// The backends: each node's agent alone, by Open vSwitch; OVN, of which the control plane's first
+// node has the databases; or OpenStack's Neutron on OVN, which is on the same node.
 const (
-	OVSBackend Backend = "ovs"
-	OVNBackend Backend = "ovn"
+	OVSBackend     Backend = "ovs"
+	OVNBackend     Backend = "ovn"
+	NeutronBackend Backend = "neutron"
 )
+
+// onOVN reports that OVN forwards the packets.
+func (b Backend) onOVN() bool { return b == OVNBackend || b == NeutronBackend }
 
 // The components of OVN that others refer to by name.
 const (
@@ -109,7 +113,7 @@ func ovnNode() machine.Component {
 
 // chassis are the settings of a node that its ovn-controller reads.
 func (s Spec) chassis(node string) []string {
-	if s.Backend != OVNBackend {
+	if !s.Backend.onOVN() {
 		return nil
 	}
 	return []string{

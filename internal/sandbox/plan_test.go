@@ -93,8 +93,11 @@ func TestComponentFlags(t *testing.T) {
 
 // A component that waits for one that does not exist would wait forever.
 func TestComponentsWaitForOthersOfTheirMachine(t *testing.T) {
-	s := sandboxOf(Dual)
-	for _, c := range []machine.Config{s.fabricMachine(), s.nodeMachine("cp"), s.nodeMachine("worker1")} {
+	s, neutron := sandboxOf(Dual), sandboxOf(Dual)
+	neutron.Backend = NeutronBackend
+	for _, c := range []machine.Config{
+		s.fabricMachine(), s.nodeMachine("cp"), s.nodeMachine("worker1"), neutron.nodeMachine("cp"), neutron.nodeMachine("worker1"),
+	} {
 		var names []string
 		for _, component := range c.Components {
 			names = append(names, component.Name)

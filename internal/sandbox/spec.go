@@ -150,12 +150,15 @@ func (s Spec) complete() (Spec, error) {
 	}
 	switch s.Backend {
 	case OVSBackend:
-	case OVNBackend:
+	case OVNBackend, NeutronBackend:
 		if s.CNI != Coelan {
-			errs = append(errs, fmt.Errorf("backend ovn: the CNI %s has no use for it; take the CNI coelan", s.CNI))
+			errs = append(errs, fmt.Errorf("backend %s: the CNI %s has no use for it; take the CNI coelan", s.Backend, s.CNI))
+		} else if s.Services == KubeProxyServices {
+			errs = append(errs, fmt.Errorf("backend %s: kube-proxy cannot balance the Services of OVN's pods; take services native",
+				s.Backend))
 		}
 	default:
-		errs = append(errs, fmt.Errorf("backend %q: want ovs or ovn", s.Backend))
+		errs = append(errs, fmt.Errorf("backend %q: want ovs, ovn or neutron", s.Backend))
 	}
 	switch s.Services {
 	case KubeProxyServices:

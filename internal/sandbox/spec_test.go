@@ -20,21 +20,23 @@ func TestSpecComplete(t *testing.T) {
 		t.Error(diff)
 	}
 	for field, spec := range map[string]Spec{
-		"name":           {Name: "Ab"},
-		"name ":          {Name: "a/../b"},
-		"name  ":         {Name: strings.Repeat("a", 21)},
-		"control planes": {ControlPlanes: 2},
-		"workers":        {Workers: -1},
-		"workers ":       {Workers: 1000},
-		"IP family":      {Family: "ipx"},
-		"CNI":            {CNI: "flannel"},
-		"backend":        {Backend: "dpdk"},
-		"backend ":       {Backend: OVNBackend, CNI: Bridge},
-		"datapath":       {Datapath: "dpdk"},
-		"services":       {Services: "ipvs"},
-		"services ":      {Services: NativeServices, CNI: Bridge},
-		"mode":           {ProxyMode: "ipvs"},
-		"zones":          {Zones: -1},
+		"name":            {Name: "Ab"},
+		"name ":           {Name: "a/../b"},
+		"name  ":          {Name: strings.Repeat("a", 21)},
+		"control planes":  {ControlPlanes: 2},
+		"workers":         {Workers: -1},
+		"workers ":        {Workers: 1000},
+		"IP family":       {Family: "ipx"},
+		"CNI":             {CNI: "flannel"},
+		"backend":         {Backend: "dpdk"},
+		"backend ":        {Backend: OVNBackend, CNI: Bridge},
+		"backend  ":       {Backend: NeutronBackend, CNI: NoCNI},
+		"backend neutron": {Backend: NeutronBackend, Services: KubeProxyServices},
+		"datapath":        {Datapath: "dpdk"},
+		"services":        {Services: "ipvs"},
+		"services ":       {Services: NativeServices, CNI: Bridge},
+		"mode":            {ProxyMode: "ipvs"},
+		"zones":           {Zones: -1},
 	} {
 		_, err := spec.complete()
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(field)) {
@@ -78,6 +80,7 @@ func TestMerge(t *testing.T) {
 		"another family":      {want: Spec{Name: "a", Workers: 2, Family: IPv4, CNI: Bridge, Datapath: "netdev"}, fault: "IP family"},
 		"another network":     {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: NoCNI, Datapath: "netdev"}, fault: "CNI"},
 		"another backend":     {want: Spec{Name: "a", Backend: OVNBackend}, fault: "backend"},
+		"no backend":          {want: Spec{Name: "a", Backend: "nova"}, fault: "want ovs, ovn or neutron"},
 		"another switch":      {want: Spec{Name: "a", Workers: 2, Family: Dual, CNI: Bridge, Datapath: "system"}, fault: "datapath"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,19 +35,26 @@ type Install struct {
 	Manifest string
 	// Archives are loaded into every node first; bin/images/coelan.tar in Coelan's source if empty.
 	Archives []string
+
+	more []string // files that belong to a default Manifest
 }
 
-// complete fills in the defaults and checks that the files are there.
-func (i Install) complete(source string) (Install, error) {
+// complete fills in the defaults for the backend and checks that the files are there.
+func (i Install) complete(source string, backend Backend) (Install, error) {
 	if source == "" && (i.Manifest == "" || len(i.Archives) == 0) {
 		return i, errors.New("not in a clone of Coelan's source: say with --manifest and --image what to install, " +
 			"or take --cni bridge")
 	}
-	setDefault(&i.Manifest, filepath.Join(source, "deploy/coelan.yaml"))
+	if i.Manifest == "" {
+		i.Manifest = filepath.Join(source, "deploy/coelan.yaml")
+		if backend == NeutronBackend {
+			i.more = []string{filepath.Join(source, "deploy/neutron.yaml")}
+		}
+	}
 	if len(i.Archives) == 0 {
 		i.Archives = []string{filepath.Join(source, "bin/images/coelan.tar")}
 	}
-	for _, file := range append([]string{i.Manifest}, i.Archives...) {
+	for _, file := range slices.Concat(i.manifests(), i.Archives) {
 		if _, err := os.Stat(file); err != nil {
 			return i, fmt.Errorf("cannot install Coelan: %w (`make images` writes the archive)", err)
 		}
@@ -54,28 +62,46 @@ func (i Install) complete(source string) (Install, error) {
 	return i, nil
 }
 
+// manifests are the files of what is applied.
+func (i Install) manifests() []string { return append([]string{i.Manifest}, i.more...) }
+
 // Prepare makes everything that sandboxes are built from and that the cache lacks.
 func Prepare(ctx context.Context, output io.Writer) error {
-	if err := artifact.CheckTools(); err != nil {
+	if err := artifact.CheckTools(debianTarget); err != nil {
 		return err
 	}
 	return newSandbox(Spec{}, output).cache.Prepare(ctx, artifact.Extras...)
 }
 
+// The targets of the Makefile that install Debian's packages for sandboxes, and for those with
+// Neutron.
+const (
+	debianTarget  = "deps"
+	neutronTarget = "deps-neutron"
+)
+
 // prepare makes what this sandbox is built from and the cache lacks.
 func (s *Sandbox) prepare(ctx context.Context) error {
 	var tools []artifact.Tool
-	if s.Backend == OVNBackend {
+	target := debianTarget
+	if s.Backend.onOVN() {
 		tools = ovnTools
 	}
-	if err := artifact.CheckTools(tools...); err != nil {
+	if s.Backend == NeutronBackend {
+		tools, target = slices.Concat(ovnTools, artifact.NeutronTools), neutronTarget
+	}
+	if err := artifact.CheckTools(target, tools...); err != nil {
 		return err
 	}
 	var extras []artifact.Extra
 	if s.Services == KubeProxyServices {
 		extras = append(extras, artifact.KubeProxy)
 	}
-	return s.cache.Prepare(ctx, extras...)
+	if err := s.cache.Prepare(ctx, extras...); err != nil || s.Backend != NeutronBackend {
+		return err
+	}
+	_, err := s.cache.NeutronDatabase(ctx)
+	return err
 }
 
 // Up brings up the sandbox of the spec, or whatever of it does not run yet. It returns
@@ -89,7 +115,7 @@ func Up(ctx context.Context, spec Spec, install Install, output io.Writer) (*San
 		return nil, err
 	}
 	if s.CNI == Coelan {
-		if install, err = install.complete(s.cache.Source); err != nil {
+		if install, err = install.complete(s.cache.Source, s.Backend); err != nil {
 			return nil, err
 		}
 	}
@@ -117,6 +143,9 @@ func (s *Sandbox) up(ctx context.Context, install Install) error {
 		{"boot " + strings.Join(s.Machines(), ", "), s.bootAll},
 		{"API server", s.waitAPI},
 		{"nodes registered", s.waitRegistered},
+	}
+	if s.Backend == NeutronBackend {
+		steps = append(steps, step{"Neutron", s.waitNeutron})
 	}
 	switch s.CNI {
 	case Coelan:
@@ -189,6 +218,11 @@ func (s *Sandbox) makeDisk(ctx context.Context, name string) error {
 		}
 		if err := s.plantPlugins(ctx, filepath.Join(dir, "opt/cni/bin")); err != nil {
 			return err
+		}
+		if name == ControlPlaneName && s.Backend == NeutronBackend {
+			if err := s.plantNeutron(ctx, dir); err != nil {
+				return err
+			}
 		}
 		// Routes to other nodes' pods are known only once those have been registered.
 		if old, err := machine.Read(dir); err == nil && old.Uplink != nil {

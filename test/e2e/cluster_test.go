@@ -52,7 +52,7 @@ const (
 var backend = sandbox.Backend(cmp.Or(os.Getenv("BACKEND"), string(sandbox.OVSBackend)))
 
 // hasTenants says that nodes reach the pods of private Routers, as the tenants' probes need it.
-func hasTenants() bool { return backend != sandbox.OVNBackend }
+func hasTenants() bool { return backend == sandbox.OVSBackend }
 
 // podNames are the pods of the manifests. The digit at the end is their worker's.
 var podNames = []string{
@@ -197,7 +197,7 @@ func (c *cluster) gateway(ctx context.Context, t *testing.T, node string, f fami
 // nodeAmongPods is the address that a node's own processes have among pods.
 func (c *cluster) nodeAmongPods(ctx context.Context, t *testing.T, node string, f family) netip.Addr {
 	t.Helper()
-	if backend == sandbox.OVNBackend {
+	if backend != sandbox.OVSBackend {
 		address, _ := names.ManagementAddress(c.podRange(ctx, t, node, f))
 		return address
 	}

@@ -7,14 +7,12 @@ package integration
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"coelan.io/coelan/internal/backend/neutron/neutronfake"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
@@ -60,7 +58,6 @@ func TestNeutronPolicies(t *testing.T) {
 	var left []string
 	poll(t.Context(), t, func() bool { left = neutronGroups(t, w); return len(left) == 0 },
 		func() { t.Errorf("groups are left: %v", left) })
-	// A call that met a lock of SQLite is made again.
 	poll(t.Context(), t, func() bool { return len(w.Neutron.Unsupported()) == 0 },
 		func() { t.Errorf("not done: %v", w.Neutron.Unsupported()) })
 }
@@ -149,21 +146,11 @@ func neutronPeers(t *testing.T, w *world, b *rulebook) {
 func neutronRulesByHand(t *testing.T, w *world, _ *rulebook) {
 	group := neutronOne(t, w, "security-groups", "name=NetworkPolicy%20lab/web-deny")
 	before := neutronRules(t, w)
-	// A call may meet a lock of SQLite, with or without its effect.
-	byHand := func(method, path, body string, done ...int) {
-		t.Helper()
-		poll(t.Context(), t, func() bool {
-			status, _, err := neutronfake.Call(t.Context(), method, w.Neutron.Endpoint+"v2.0/"+path, body)
-			must(t, err)
-			return slices.Contains(done, status)
-		}, func() { t.Errorf("%s %s has no effect", method, path) })
-	}
 	for _, r := range group["security_group_rules"].([]any) {
-		byHand("DELETE", "security-group-rules/"+r.(map[string]any)["id"].(string), "", http.StatusNoContent, http.StatusNotFound)
+		neutronCall(t, w, "DELETE", "security-group-rules/"+r.(map[string]any)["id"].(string), "")
 	}
-	byHand("POST", "security-group-rules", fmt.Sprintf(`{"security_group_rule": {"project_id": %q,
-		"security_group_id": %q, "direction": "ingress", "ethertype": "IPv4"}}`, group["project_id"], group["id"]),
-		http.StatusCreated, http.StatusConflict)
+	neutronCall(t, w, "POST", "security-group-rules", fmt.Sprintf(`{"security_group_rule": {"project_id": %q,
+		"security_group_id": %q, "direction": "ingress", "ethertype": "IPv4"}}`, group["project_id"], group["id"]))
 	comesTo(t, "open by hand", reaches(w.a, serverOf(w.c, lab.IPv4, 8081)))
 	w.Neutron.StopController()
 	must(t, w.Neutron.StartController())

@@ -162,6 +162,6 @@ func (n *Neutron) Unsupported() map[intent.PolicyRef]string {
 func (n *Neutron) close() {
 	n.StopController()
 	if n.Server != nil {
-		n.Stop()
+		n.Close()
 	}
 }

@@ -34,6 +34,18 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+func TestMissingTools(t *testing.T) {
+	err := findTools("deps-neutron", []Tool{{"sh", "dash"}, {"no-such-server", "neutron-server"}, {"no-such-tool", "neutron-server"}})
+	if err == nil {
+		t.Fatal("nothing is missing")
+	}
+	const want = "missing programs: no-such-server, no-such-tool\n" +
+		"install them with `make deps-neutron`, or apt-get install --no-install-recommends neutron-server"
+	if err.Error() != want {
+		t.Errorf("%v, want\n%s", err, want)
+	}
+}
+
 func testCache(t *testing.T) Cache {
 	return Cache{Dir: t.TempDir(), Step: func(_ string, run func() error) error { return run() }}
 }

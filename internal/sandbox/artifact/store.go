@@ -112,7 +112,7 @@ func waitSocket(ctx context.Context, socket string) error {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("containerd does not answer on %s: %w", socket, ctx.Err())
+			return fmt.Errorf("nothing answers on %s: %w", socket, ctx.Err())
 		}
 	}
 }

@@ -31,12 +31,16 @@ var tools = []Tool{
 	{"mmdebstrap", "mmdebstrap"},
 }
 
-// CheckTools returns an error that names the missing programs of every sandbox and of more, and the
-// Debian packages that have them.
-func CheckTools(more ...Tool) error {
+// CheckTools returns an error that names the missing programs of every sandbox and of more, the
+// Debian packages that have them, and the target of Coelan's Makefile that installs all of these.
+func CheckTools(target string, more ...Tool) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a sandbox needs root: it makes namespaces, mounts and network interfaces")
 	}
+	return findTools(target, slices.Concat(tools, more))
+}
+
+func findTools(target string, tools []Tool) error {
 	var missing, packages []string
 	add := func(program, debian string) {
 		missing = append(missing, program)
@@ -44,14 +48,14 @@ func CheckTools(more ...Tool) error {
 			packages = append(packages, debian)
 		}
 	}
-	for _, t := range slices.Concat(tools, more) {
+	for _, t := range tools {
 		if _, err := exec.LookPath(t.Program); err != nil {
 			add(t.Program, t.Debian)
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("missing programs: %s\ninstall them with: apt-get install %s",
-			strings.Join(missing, ", "), strings.Join(packages, " "))
+		return fmt.Errorf("missing programs: %s\ninstall them with `make %s`, or apt-get install --no-install-recommends %s",
+			strings.Join(missing, ", "), target, strings.Join(packages, " "))
 	}
 	return nil
 }

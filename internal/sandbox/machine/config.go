@@ -101,6 +101,9 @@ type Component struct {
 	// Off keeps the component from starting with the machine. Until it is started, the machine's
 	// state leaves it out.
 	Off bool `json:",omitempty"`
+	// Group ends the processes of its process group with it, as systemd does: those that it has
+	// started.
+	Group bool `json:",omitempty"`
 	// Uplink makes the machine's uplink anew after each start: the component is the
 	// switch that carries it.
 	Uplink bool `json:",omitempty"`

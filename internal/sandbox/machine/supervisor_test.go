@@ -4,8 +4,10 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -83,6 +85,24 @@ func TestCrashIsRestarted(t *testing.T) {
 	got := s.status()[0]
 	if got.PID == first || got.Restarts != 1 || !strings.Contains(got.Error, "killed") {
 		t.Errorf("after a crash: %+v", got)
+	}
+}
+
+// Processes that a program has started would keep its addresses from the next one.
+func TestGroupEndsWithItsComponent(t *testing.T) {
+	dir := t.TempDir()
+	lock, held := filepath.Join(dir, "lock"), filepath.Join(dir, "held")
+	script := fmt.Sprintf("flock %s sh -c 'touch %s; sleep 60' & wait", lock, held)
+	s := supervise(t, Component{Name: "a", Command: []string{"sh", "-c", script}, Group: true})
+	ctx, a := within(t), s.find("a")
+	if err := retry(ctx, func() error { _, err := os.Stat(held); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.stop(ctx, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(ctx, "flock", "--timeout", "5", lock, "true").CombinedOutput(); err != nil {
+		t.Errorf("a process of the component is left: %v: %s", err, out)
 	}
 }
 

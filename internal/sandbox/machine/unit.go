@@ -123,6 +123,9 @@ func (u *unit) once(ctx context.Context) error {
 		u.becomeReady(live)
 	}()
 	err = cmd.Wait()
+	if u.Group {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails only if none is left
+	}
 	u.update(func() { u.process = nil })
 	cancel()
 	<-done

@@ -169,7 +169,8 @@ func inSet(like netip.Addr, c names.Cluster, set nb.Ref) string {
 }
 
 // otherNodeKind are nodes that another system has made ports of: what leaves the cluster goes to
-// the node that its sender is on, as with nodeKind.
+// the node that its sender is on, as with nodeKind. So does what is for other nodes, whatever way
+// the router has to them: a node that has led a client to a Port translates the answer.
 type otherNodeKind struct{ others *Others }
 
 // Name implements Kind.
@@ -184,12 +185,8 @@ func (otherNodeKind) Affected(_, _ *intent.State, d intent.Delta, yield func(str
 
 // Compile implements Kind.
 func (k otherNodeKind) Compile(s *intent.State, name string, u *nb.Unit) {
-	n, ok := s.Nodes().Get(name)
-	if !ok {
+	if _, ok := s.Nodes().Get(name); !ok {
 		return
-	}
-	for _, a := range n.Addresses {
-		ofPods(u, netip.PrefixFrom(a, a.BitLen()))
 	}
 	port := k.others.NodePorts[name]
 	for _, sn := range nodeSubnets(s, name) {

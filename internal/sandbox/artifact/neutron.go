@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package artifact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"coelan.io/coelan/internal/neutronserver"
+)
+
+const neutronTimeout = 5 * time.Minute
+
+// NeutronTools are the programs of a Neutron, and of its database.
+var NeutronTools = []Tool{
+	{"neutron-server", "neutron-server"},
+	{"neutron-db-manage", "neutron-common"},
+	{"mariadbd", "mariadb-server-core"},
+	{"mariadb-install-db", "mariadb-server-core"},
+	{"mariadb", "mariadb-client-core"},
+}
+
+// NeutronDatabase is a folder with the files of a MariaDB in which Neutron's tables are, which is
+// made if it is not there: Neutron's migrations take up to half a minute. Users take a copy.
+func (c Cache) NeutronDatabase(ctx context.Context) (string, error) {
+	versions, err := exec.CommandContext(ctx, "dpkg-query", "--show", "python3-neutron", "mariadb-server-core").Output()
+	if err != nil {
+		return "", fmt.Errorf("versions of Neutron and MariaDB: %w (`make deps-neutron` installs them)", err)
+	}
+	unlock, err := c.lock()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	name := "neutron-" + key(string(versions), neutronserver.Database{}.Install())
+	return filepath.Join(c.Dir, name), c.make(name, "database of Neutron", func(dir string) error {
+		ctx, cancel := context.WithTimeout(ctx, neutronTimeout)
+		defer cancel()
+		return makeNeutronDatabase(ctx, dir)
+	})
+}
+
+// makeNeutronDatabase runs a MariaDB only for this.
+func makeNeutronDatabase(ctx context.Context, dir string) (err error) {
+	state, err := os.MkdirTemp("", "coelan-neutron-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(state)
+	db := neutronserver.Database{Dir: dir, Socket: filepath.Join(state, "db.sock")}
+	if err := Run(ctx, "/", nil, db.Install()...); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(state, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	// The kernel counts the death of the thread that started the server as this process's.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	args := db.Serve()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait(); cancel() }()
+	err = fillNeutronDatabase(ctx, db, state)
+	_ = cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended by itself
+	if err = errors.Join(err, <-exited); err != nil {
+		text, _ := os.ReadFile(log.Name())
+		return fmt.Errorf("%w\nMariaDB's log ends:\n%s", err, tail(text))
+	}
+	return nil
+}
+
+func fillNeutronDatabase(ctx context.Context, db neutronserver.Database, state string) error {
+	if err := waitSocket(ctx, db.Socket); err != nil {
+		return err
+	}
+	file := filepath.Join(state, "neutron.conf")
+	if err := os.WriteFile(file, []byte(db.MigrationConfiguration()), 0o600); err != nil {
+		return err
+	}
+	for _, args := range [][]string{db.Schema(), db.Migrate(file)} {
+		if err := Run(ctx, "/", nil, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+
+	"coelan.io/coelan/internal/neutronserver"
+	"coelan.io/coelan/internal/sandbox/machine"
+)
+
+// The components of Neutron.
+const (
+	mariaDB       = "mariadb"
+	neutronServer = "neutron-server"
+)
+
+const (
+	neutronPort   = 9696 // as in all of OpenStack's documentation
+	neutronFile   = "/etc/neutron/neutron.conf"
+	neutronState  = "/var/lib/neutron"
+	neutronData   = "/var/lib/mysql"
+	mariaDBRunDir = "/run/mysqld"
+)
+
+// neutron is the neutron-server of the control plane's first node.
+func (s Spec) neutron() neutronserver.Server {
+	return neutronserver.Server{
+		Listen:     netip.AddrPortFrom(s.addresses(ControlPlaneName)[0], neutronPort),
+		Dir:        neutronState,
+		Database:   neutronserver.Database{Dir: neutronData, Socket: mariaDBRunDir + "/mysqld.sock"},
+		Northbound: "unix:" + ovnSocket(ovnNorthbound), Southbound: "unix:" + ovnSocket(ovnSouthbound),
+	}
+}
+
+func (s Spec) neutronComponents() []machine.Component {
+	n := s.neutron()
+	return []machine.Component{
+		{
+			Name: mariaDB, Command: n.Database.Serve(),
+			Before: [][]string{{"mkdir", "-p", mariaDBRunDir}},
+			Ready:  machine.Probe{Socket: n.Database.Socket},
+		},
+		{
+			Name: neutronServer, Command: n.Command(neutronFile), Group: true,
+			After:  []string{ovsVswitchd, mariaDB, ovnNorthbound, ovnSouthbound},
+			Before: [][]string{{"mkdir", "-p", neutronState}, {"sh", "-c", free(n.Listen.Port())}},
+			Ready:  machine.Probe{URL: n.Ready()},
+		},
+	}
+}
+
+// free is a script that fails while something listens on a port, and says what. neutron-server
+// would try for half a minute.
+func free(port uint16) string {
+	return fmt.Sprintf(`other=$(ss -Hltnp "sport = :%[1]d") && [ -z "$other" ] || `+
+		`{ echo "port %[1]d is in use: $other"; exit 1; }`, port)
+}
+
+// plantNeutron puts Neutron's database on the disk in dir. One that is there stays.
+func (s *Sandbox) plantNeutron(ctx context.Context, dir string) error {
+	database, err := s.cache.NeutronDatabase(ctx)
+	if err != nil {
+		return err
+	}
+	return plant(filepath.Join(dir, neutronData), func(tmp string) error { return copyTree(ctx, database, tmp) })
+}
+
+func (s *Sandbox) waitNeutron(ctx context.Context) error {
+	return s.WaitComponent(ctx, ControlPlaneName, neutronServer, apiTimeout)
+}
