@@ -225,7 +225,7 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 					rapid.SampledFrom([]string{"10.10.0.2", "10.10.0.3"}).Draw(t, "address"))
 				p.ID = rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id")
 				if rapid.Bool().Draw(t, "node address") {
-					p.NodeAddresses = []netip.Addr{addr("10.244.1.20")}
+					p.NodeAddresses = []netip.Addr{addr("10.244.1.2" + p.ID)}
 				}
 				change(func(tx *intent.Tx) { tx.SetPort(p) })
 			},
@@ -259,6 +259,22 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 				change(func(tx *intent.Tx) { tx.SetFloatingIP(f) })
 			},
 			"no floating": func(*rapid.T) { change(func(tx *intent.Tx) { tx.DeleteFloatingIP("a/f") }) },
+			"service": func(t *rapid.T) {
+				p := intent.ServicePort{Protocol: intent.TCP, Port: 80, NodePort: 30080, ClusterIP: addr("10.96.0.9")}
+				for _, a := range []string{"10.10.0.9", "10.244.1.21", "10.244.1.22"} {
+					if rapid.Bool().Draw(t, a) {
+						p.Endpoints = append(p.Endpoints, intent.ServiceEndpoint{
+							Address: addr(a), Port: 8080, Topology: intent.NewTopology(nodes.Draw(t, "node"), nil, nil),
+						})
+					}
+				}
+				v := intent.Service{
+					Namespace: "a", Name: rapid.SampledFrom([]string{"s", "t"}).Draw(t, "service"), Router: router.Draw(t, "router"),
+					ExternalLocal: rapid.Bool().Draw(t, "local"), Ports: []intent.ServicePort{p},
+				}
+				change(func(tx *intent.Tx) { tx.SetService(v) })
+			},
+			"no service": func(*rapid.T) { change(func(tx *intent.Tx) { tx.DeleteService("a/s") }) },
 			"range": func(t *rapid.T) {
 				change(func(tx *intent.Tx) { tx.ReplaceServiceRanges([]intent.ServiceRange{{Prefix: prefix("10.96.0.0/16")}}) })
 			},

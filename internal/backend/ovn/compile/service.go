@@ -83,14 +83,18 @@ func (k *serviceKind) Affected(from, to *intent.State, d intent.Delta, yield fun
 	}
 }
 
-// affectedByRouters yields the Services of Routers that have become private or shared, and of
-// private Routers with other Networks.
+// affectedByRouters yields the Services of Routers that have come, gone, or become private or
+// shared, and of private Routers with other Networks.
 func (k *serviceKind) affectedByRouters(from, to *intent.State, d intent.Delta, yield func(string)) {
 	routers, changed := map[string]struct{}{}, false
 	for _, name := range d.Routers {
-		if from == nil || isPrivate(from, name) != isPrivate(to, name) {
+		if from == nil {
 			changed = true
+			break
 		}
+		_, was := from.Routers().Get(name)
+		_, is := to.Routers().Get(name)
+		changed = changed || was != is || isPrivate(from, name) != isPrivate(to, name)
 	}
 	for _, name := range d.Networks {
 		for _, s := range [...]*intent.State{from, to} {
