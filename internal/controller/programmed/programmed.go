@@ -30,7 +30,9 @@ import (
 )
 
 // Setup adds to a manager what writes the conditions. The loops' names begin with the backend's.
-func (v *Verdicts) Setup(m manager.Manager, backend string, access *reconcile.Access, monitor *heartbeat.Monitor) error {
+func (v *Verdicts) Setup(
+	m manager.Manager, backend string, access *reconcile.Access, monitor *heartbeat.Monitor,
+) error {
 	for _, p := range []*writer{
 		{
 			kind: intent.KindFloatingIP, object: func() client.Object { return &v1alpha1.FloatingIP{} },
