@@ -144,7 +144,7 @@ test-watcher-load: deps sandbox-assets ## the watcher of one cluster writes to a
 
 .PHONY: bench
 # RUN=ovn measures one group, and writes bench/ovn.json.
-bench: deps $(if $(filter ovn,$(RUN)),,images sandbox-assets upgrade-images) ## measures, as a table and in bench/results.json (root, an idle machine): [RUN=group]
+bench: $(if $(filter-out neutron,$(RUN)),deps,deps-neutron) $(if $(filter ovn neutron,$(RUN)),,images sandbox-assets upgrade-images) ## measures, as a table and in bench/results.json (root, an idle machine): [RUN=group]
 	go run ./test/bench $(if $(RUN),-run '$(RUN)') -o bench/$(or $(RUN),results).json
 
 # The clock of the machine is the number of instructions that it has run, so the load of this one does not matter.

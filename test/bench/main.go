@@ -66,6 +66,7 @@ var measures = []measure{
 	{name: "policy-connections", take: measurePolicyConnections},
 	{name: "policy-latency", take: measurePolicyLatency},
 	{name: "ovn", take: measureOVN},
+	{name: "neutron", take: measureNeutron},
 	{name: "noisy-neighbour", take: measureNoisyNeighbour},
 }
 
