@@ -77,7 +77,7 @@ func (n *Neutron) StartController() error {
 		return fmt.Errorf("API server for Neutron: %w", err)
 	}
 	api := &http.Server{Handler: n.lab.API}
-	where := &rest.Config{Host: "http://" + listener.Addr().String()}
+	where := &rest.Config{Host: "http://" + listener.Addr().String(), QPS: -1} // as the controller's
 	mapper := testrestmapper.TestOnlyStaticRESTMapper(scheme)
 	objects, err := cache.New(where, cache.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
