@@ -77,7 +77,8 @@ func (n *Neutron) StartController() error {
 		return fmt.Errorf("API server for Neutron: %w", err)
 	}
 	api := &http.Server{Handler: n.lab.API}
-	where := &rest.Config{Host: "http://" + listener.Addr().String(), QPS: -1} // as the controller's
+	// Without a limit of calls, as the controller's own.
+	where := &rest.Config{Host: "http://" + listener.Addr().String(), QPS: -1}
 	mapper := testrestmapper.TestOnlyStaticRESTMapper(scheme)
 	objects, err := cache.New(where, cache.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
