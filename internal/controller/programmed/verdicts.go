@@ -71,6 +71,9 @@ func (v *Verdicts) Want(s *intent.State, problems []findings.Finding) {
 func (v *Verdicts) Judge(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.wanted == nil {
+		return // the system was away before it was known what it is to have
+	}
 	failed := ""
 	if err != nil {
 		failed = err.Error()
