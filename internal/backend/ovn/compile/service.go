@@ -169,16 +169,13 @@ func (k *serviceKind) Compile(s *intent.State, key string, u *nb.Unit) {
 		return
 	}
 	everywhere := nodeview.Service(v, nodeview.Node{FloatingIPs: s.FloatingIPsOfService})
-	switch {
-	case !varies(v):
-		b.rows(everywhere, "", []nb.Ref{balancingGroup(everySwitch)})
-	case k.spanning:
-		b.rows(everywhere, "", []nb.Ref{balancingGroup(everySwitch)})
-		b.reportSpanning()
-	default:
+	if varies(v) && !k.spanning {
 		b.rows(everywhere, "", []nb.Ref{balancingGroup(spanningSwitches)})
 		b.nodes(s)
+		return
 	}
+	b.rows(everywhere, "", []nb.Ref{balancingGroup(everySwitch)})
+	b.reportSpanning()
 }
 
 // ofTenant makes the rows of a Service of a private Router: its ClusterIP for pods of the Router,
