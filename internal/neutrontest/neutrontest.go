@@ -92,7 +92,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := artifact.Run(ctx, "/", nil, "cp", "-a", "--reflink=auto", files, s.server.Database.Dir); err != nil {
+	if err := artifact.CopyTree(ctx, files, s.server.Database.Dir); err != nil {
 		return nil, err
 	}
 	if err := s.serveDatabase(ctx); err != nil {

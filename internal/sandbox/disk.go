@@ -45,7 +45,7 @@ func plant(dir string, fill func(tmp string) error) error {
 // plantEtc makes a machine's /etc: a copy of this one's, without what does not belong there.
 func plantEtc(ctx context.Context, dir string) error {
 	return plant(dir, func(tmp string) error {
-		if err := copyTree(ctx, "/etc", tmp); err != nil {
+		if err := artifact.CopyTree(ctx, "/etc", tmp); err != nil {
 			return err
 		}
 		for _, name := range foreign {
@@ -60,11 +60,7 @@ func plantEtc(ctx context.Context, dir string) error {
 // plantPlugins gives a node copies of the reference plugins, as their package on a real node does.
 // Installers of other plugins write beside them.
 func (s *Sandbox) plantPlugins(ctx context.Context, dir string) error {
-	return plant(dir, func(tmp string) error { return copyTree(ctx, s.cache.PluginDir(), tmp) })
-}
-
-func copyTree(ctx context.Context, from, to string) error {
-	return artifact.Run(ctx, "/", nil, "cp", "-a", "--reflink=auto", from, to)
+	return plant(dir, func(tmp string) error { return artifact.CopyTree(ctx, s.cache.PluginDir(), tmp) })
 }
 
 func machineID() string {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"coelan.io/coelan/internal/neutronserver"
+	"coelan.io/coelan/internal/sandbox/artifact"
 	"coelan.io/coelan/internal/sandbox/machine"
 )
 
@@ -66,7 +67,7 @@ func (s *Sandbox) plantNeutron(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return plant(filepath.Join(dir, neutronData), func(tmp string) error { return copyTree(ctx, database, tmp) })
+	return plant(filepath.Join(dir, neutronData), func(tmp string) error { return artifact.CopyTree(ctx, database, tmp) })
 }
 
 func (s *Sandbox) waitNeutron(ctx context.Context) error {

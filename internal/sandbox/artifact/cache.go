@@ -172,6 +172,11 @@ func (c Cache) source() (string, error) {
 	return c.Source, nil
 }
 
+// CopyTree copies a folder, with owners and modes, to a path that is not there.
+func CopyTree(ctx context.Context, from, to string) error {
+	return Run(ctx, "/", nil, "cp", "-a", "--reflink=auto", from, to)
+}
+
 // Run runs a command and shows its output only if it fails. It does not outlive this process: a
 // later one may want to do the same work.
 func Run(ctx context.Context, dir string, env []string, args ...string) error {
