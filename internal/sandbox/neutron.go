@@ -67,7 +67,9 @@ func (s *Sandbox) plantNeutron(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return plant(filepath.Join(dir, neutronData), func(tmp string) error { return artifact.CopyTree(ctx, database, tmp) })
+	return plant(filepath.Join(dir, neutronData), func(tmp string) error {
+		return artifact.CopyTree(ctx, database, tmp)
+	})
 }
 
 func (s *Sandbox) waitNeutron(ctx context.Context) error {
