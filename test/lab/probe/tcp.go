@@ -124,17 +124,22 @@ func Seen(ctx context.Context, from Netns, dst netip.AddrPort) (netip.AddrPort, 
 }
 
 // AnswerFrom has an Answer server answer a byte, in a connection from a port that may have
-// been used just before.
+// been used just before. When it returns, the server has acknowledged the end: there is nothing
+// more of the connection in the network.
 func AnswerFrom(ctx context.Context, from Netns, port int, dst netip.AddrPort) error {
-	reuse := func(_, _ string, c syscall.RawConn) (err error) {
+	options := func(_, _ string, c syscall.RawConn) (err error) {
 		opErr := c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+			err = errors.Join(
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+				unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER,
+					&unix.Linger{Onoff: 1, Linger: int32(AnswerTimeout / time.Second)}))
 		})
 		return errors.Join(err, opErr)
 	}
 	return from.Do(func() error {
-		return oneAnswer(ctx,
-			net.Dialer{Timeout: AnswerTimeout, KeepAlive: -1, LocalAddr: &net.TCPAddr{Port: port}, Control: reuse}, dst)
+		return oneAnswer(ctx, net.Dialer{
+			Timeout: AnswerTimeout, KeepAlive: -1, LocalAddr: &net.TCPAddr{Port: port}, Control: options,
+		}, dst)
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ovstest"
 	"coelan.io/coelan/test/lab/probe"
 )
 
@@ -320,8 +321,8 @@ func TestPolicyModeChanges(t *testing.T) {
 	all("not enforced any more", true, talkTime)
 }
 
-// A client that policies isolate reuses ports that the server remembers (TIME_WAIT), so that
-// conntrack takes all packets of the connection for invalid: see testUsedPort.
+// A client that policies isolate, and its node, reuse ports that the server remembers (TIME_WAIT),
+// so that conntrack takes all packets of the connection for invalid: see testUsedPort.
 func TestPolicyUsedPorts(t *testing.T) {
 	g := newPoliced(t, intent.NativeServices)
 	n1, n2 := g.nodes[0], g.nodes[1]
@@ -342,13 +343,15 @@ func TestPolicyUsedPorts(t *testing.T) {
 			if port%2 == 1 {
 				slices.Reverse(ways)
 			}
-			for _, to := range ways {
-				if err := probe.AnswerFrom(t.Context(), client.Namespace, port, to); err != nil {
-					t.Errorf("%s, from port %d: %v", to, port, err)
-				}
-				for _, n := range g.nodes {
-					if _, err := n.ovs.Appctl(t.Context(), "dpctl/flush-conntrack"); err != nil {
-						t.Fatal(err)
+			for _, from := range []*ovstest.Namespace{client.Namespace, n1.Namespace} {
+				for _, to := range ways {
+					if err := probe.AnswerFrom(t.Context(), from, port, to); err != nil {
+						t.Errorf("%s, from port %d: %v", to, port, err)
+					}
+					for _, n := range g.nodes {
+						if _, err := n.ovs.Appctl(t.Context(), "dpctl/flush-conntrack"); err != nil {
+							t.Fatal(err)
+						}
 					}
 				}
 			}

@@ -67,9 +67,7 @@ func serviceTables(r *rules) {
 			openflow.TCPFlags(0, tcpFIN|tcpSYN|tcpRST)).
 			drop("the packet does not fit its connection")
 	}
-	if r.policed() {
-		r.invalidElsewhere()
-	}
+	r.invalidElsewhere()
 	r.on(service, 0).goTo(l2)
 	r.on(serviceState, 10, from(fromGateway)).set(external).goTo(serviceFrontend)
 	r.on(serviceState, 0).goTo(serviceFrontend)
@@ -121,15 +119,18 @@ func (r *rules) invalidInKnown(ip openflow.FieldValue) {
 	r.on(serviceState, 260, ip, request, ctService).set(ofService).goTo(l3)
 }
 
-// invalidElsewhere is for such packets of connections that are not a Service's, which conntrack
-// knows where policies are enforced.
+// invalidElsewhere is for such packets of connections that are not a Service's. conntrack knows
+// those from the gateway, and all where policies are enforced.
 func (r *rules) invalidElsewhere() {
+	known := uint32(bitFromGateway)
+	if r.policed() {
+		known = MarkJudged
+	}
 	for _, s := range []source{fromPod, fromTunnel} {
 		r.on(serviceState, 256, from(s), isInvalid,
-			openflow.CTMark(MarkJudged|bitFromGateway,
-				MarkJudged|bitFromGateway|bitService)).set(viaGateway()...).deliver()
+			openflow.CTMark(known|bitFromGateway, known|bitFromGateway|bitService)).set(viaGateway()...).deliver()
 	}
-	r.on(serviceState, 255, isInvalid, openflow.CTMark(MarkJudged, MarkJudged|bitService)).goTo(l2)
+	r.on(serviceState, 255, isInvalid, openflow.CTMark(known, known|bitService)).goTo(l2)
 }
 
 // ownAddresses are for what comes from the node's own processes, or is masked as if

@@ -335,9 +335,10 @@ func testEarly(t *testing.T, b *balanced, v6 bool) {
 	}
 }
 
-// testUsedPort has clients use ports again for a Service that its endpoint remembers (TIME_WAIT)
-// from a connection with another clock. It answers their SYN with an ACK of that connection, which
-// conntrack takes for the first answer of the new one.
+// testUsedPort has clients use ports again, for a Service after its endpoint and the other way
+// round, that the endpoint remembers (TIME_WAIT) from a connection with another clock. It answers
+// their SYN with an ACK of that connection, which conntrack takes for the first answer of the new
+// one.
 func testUsedPort(t *testing.T, b *balanced, v6 bool) {
 	n1 := b.nodes[0]
 	client, server := n1.pods[0], n1.pods[1]
@@ -353,7 +354,11 @@ func testUsedPort(t *testing.T, b *balanced, v6 bool) {
 	b.set(s)
 	for _, from := range []*ovstest.Namespace{client.Namespace, n1.Namespace} {
 		for port := 20000; port < 20020; port++ {
-			for _, to := range []netip.AddrPort{direct, s.clusterIP(v6)} {
+			ways := []netip.AddrPort{direct, s.clusterIP(v6)}
+			if port%2 == 1 {
+				slices.Reverse(ways)
+			}
+			for _, to := range ways {
 				if err := probe.AnswerFrom(t.Context(), from, port, to); err != nil {
 					t.Errorf("%s, from port %d: %v", to, port, err)
 				}
