@@ -37,6 +37,7 @@ func TestGatewayTraces(t *testing.T) {
 			gateways[at.node.Name] = append(gateways[at.node.Name], fmt.Sprint(at.router, " ", office(f, number)))
 		}
 	}
+	awaitGateways(t, w, gateways)
 	for f := range lab.Dual.Each {
 		becomes(t, "a virtual machine has a way out", func(ctx context.Context) error {
 			r, err := (probe.Ping{Dst: w.far.Address(f), Wait: time.Second}).Run(ctx, w.vm.Host)
@@ -90,7 +91,7 @@ func TestGatewayTraces(t *testing.T) {
 			t.Errorf("%s from outside at the wrong node: %v, want %q", f, err, want)
 		}
 	}
-	externalLists(t, w, gateways)
+	externalLists(t, w)
 }
 
 // gatewayWayOf says in short what each node does with a packet.
