@@ -44,11 +44,16 @@ await() {
 }
 
 # step NAME COMMAND…: runs the command between a line that names it and one that says how long it took.
+# If it fails, what failed is said once more: the output has the logs of what the tests run, at length.
 step() {
   local name=$1 began=$SECONDS
   shift
   printf '\n==== %s\n' "$name"
-  "$@"
+  if ! "$@" 2>&1 | tee "$logs/step.log"; then
+    printf '\n==== what failed in %s\n' "$name"
+    grep -E '^ *(--- FAIL:|[a-z0-9_]+\.go:[0-9]+:|panic:|FAIL\b)' "$logs/step.log" | cut -c1-300 | tail -n 60 || true
+    exit 1
+  fi
   printf '==== %s: %d s\n' "$name" $((SECONDS - began))
 }
 
