@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +22,7 @@ func TestBackend(t *testing.T) {
 	if backend == sandbox.OVSBackend {
 		t.Skip("the other tests are about this backend; BACKEND=ovn and BACKEND=neutron choose others")
 	}
-	steps := []step{
+	inOrder(t, []step{
 		{"reach", testReach},
 		{"names", testNames},
 		{"kubectl", testKubectl},
@@ -31,12 +30,7 @@ func TestBackend(t *testing.T) {
 		{"policies", testBackendPolicies},
 		{"detours", attackDetours},
 		{"restarts", testBackendRestarts},
-	}
-	if backend == sandbox.NeutronBackend {
-		// Security groups know addresses alone: what a node forwards for pods comes from the node.
-		steps = slices.DeleteFunc(steps, func(s step) bool { return s.name == "detours" })
-	}
-	inOrder(t, steps)
+	})
 }
 
 // testBackendCheck has `coelan check` find nothing, and no object be something that OVN cannot do.

@@ -166,10 +166,21 @@ func neutronServicePolicies(t *testing.T, w *world, b *rulebook) {
 		comesTo(t, f.String()+" still not from others", asked(w.d, at, unanswered))
 	}
 	b.isolate(w.a, intent.Egress, intent.Rule{Groups: b.group("servers", w.b)})
-	b.isolate(w.d, intent.Ingress)
 	publish(w, "lab", "closed", reds, nil, w.d)
 	b.publish(t)
+	detours := map[string]*lab.Host{"outside": w.Outside, "a pod of another node": w.a.Host, "a pod of the node": w.c.Host}
 	for f := range lab.Dual.Each {
+		for name, from := range detours {
+			comesTo(t, fmt.Sprint(f, " open by the node port, from ", name), askedBy(from, atNode(w.n2, reds, f), w.d.Name))
+		}
+	}
+	b.isolate(w.d, intent.Ingress)
+	b.publish(t)
+	for f := range lab.Dual.Each {
+		for name, from := range detours {
+			comesTo(t, fmt.Sprint(f, " closed by the node port, from ", name), askedBy(from, atNode(w.n2, reds, f), unanswered))
+		}
+		comesTo(t, f.String()+" the node's own processes to a closed pod", askedBy(w.n2.Host, serverOf(w.d, f, answerPort), w.d.Name))
 		comesTo(t, f.String()+" not to a Service with other endpoints", asked(w.a, clusterIPOf(keptLocal, f), unanswered))
 		comesTo(t, f.String()+" to a Service of the policy's peer", asked(w.a, clusterIPOf(nearOnly, f), w.b.Name))
 		comesTo(t, f.String()+" still not to others", asked(w.a, clusterIPOf(keptLocal, f), unanswered))
@@ -188,8 +199,12 @@ func neutronServicePolicies(t *testing.T, w *world, b *rulebook) {
 
 // asked has a pod get an answer of that name.
 func asked(from *lab.Pod, at netip.AddrPort, want string) func(context.Context) error {
+	return askedBy(from.Host, at, want)
+}
+
+func askedBy(from *lab.Host, at netip.AddrPort, want string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		who, _, err := ask(ctx, from.Host, "tcp", at, time.Second)
+		who, _, err := ask(ctx, from, "tcp", at, time.Second)
 		if err == nil && who != want {
 			err = fmt.Errorf("%s: %s, want %s", at, who, want)
 		}

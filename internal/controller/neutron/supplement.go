@@ -15,8 +15,8 @@ import (
 	"coelan.io/coelan/internal/controller/findings"
 )
 
-// supplement keeps in OVN's northbound database what Neutron's rows lack: Services, and the way out
-// of the Router default.
+// supplement keeps in OVN's northbound database what Neutron's rows lack: Services, the way out of
+// the Router default, and what lets nodes reach their Ports that policies close.
 type supplement struct {
 	Options
 	client *northbound.Client

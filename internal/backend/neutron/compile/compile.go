@@ -20,8 +20,8 @@ type Options struct {
 	// Spare is how many ports each node has, at least, that no pod has yet. Ports of pods are then
 	// known by their addresses, and stay when the pod goes. 0: each is made as its pod comes.
 	Spare int
-	// Supplemented says that OVN's northbound database has what Neutron lacks: Services, and the
-	// way out of the cluster (ovn/compile.Supplement).
+	// Supplemented says that OVN's northbound database has what Neutron lacks: Services, the way
+	// out of the cluster, and what lets nodes reach their Ports (ovn/compile.Supplement).
 	Supplemented bool
 }
 

@@ -205,7 +205,7 @@ func (f *firewall) govern(p intent.Port) (list []resource.Ref) {
 		list = append(list, openRef(intent.Ingress))
 	} else {
 		list = append(list, f.fromItself()...)
-		if f.spaceOf(p.Network) == intent.DefaultRouterName {
+		if f.spaceOf(p.Network) == intent.DefaultRouterName && !f.Supplemented {
 			list = append(list, f.fromNode(p.Node)...)
 		}
 	}
@@ -221,7 +221,8 @@ func (f *firewall) govern(p intent.Port) (list []resource.Ref) {
 }
 
 // fromNode is the group of a node's Ports that policies close: its own processes reach them, such
-// as kubelet by its probes.
+// as kubelet by its probes. So do clients that the node forwards: where OVN's database can be
+// written, an ACL is there instead that tells them apart.
 func (f *firewall) fromNode(name string) []resource.Ref {
 	n, ok := f.state.Nodes().Get(name)
 	own := names.ManagementAddresses(n)

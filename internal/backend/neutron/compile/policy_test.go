@@ -251,3 +251,19 @@ func TestRulesDoNotGrowWithPods(t *testing.T) {
 		t.Errorf("%v groups and rules with %d pods each, %v with 4", count(all), pods, count(one))
 	}
 }
+
+// What comes from a node's address is let in by a rule only where nothing tells the node's own
+// processes from clients that it forwards.
+func TestNodesOwnAddress(t *testing.T) {
+	for _, supplemented := range []bool{false, true} {
+		in := 0
+		for _, r := range Compile(many(1, 4), Options{Supplemented: supplemented}).All(resource.SecurityGroupRule) {
+			if r.Fixed["direction"] == "ingress" && r.Fixed["remote_ip_prefix"] == "10.1.255.254/32" {
+				in++
+			}
+		}
+		if want := map[bool]int{false: 1, true: 0}[supplemented]; in != want {
+			t.Errorf("with a Supplement %v: %d rules let in the node's address, want %d", supplemented, in, want)
+		}
+	}
+}

@@ -24,9 +24,20 @@ func (o Others) Equal(p Others) bool {
 		maps.Equal(o.NodePorts, p.NodePorts)
 }
 
-// Supplement keeps rows that another system's lack: Load_Balancers of Services, and policies that
-// lead what leaves the cluster to nodes. Of the other system's rows it wants references to these
-// alone. One switch has all Ports of the Network default, and one router all shared Routers.
+// routed reports whether there is a switch of a Network that has a Router.
+func (o Others) routed(n intent.Network) bool {
+	return o.Switches[n.Name] != "" && n.Router != "" && n.Physical == ""
+}
+
+func ofSharedRouter(s *intent.State, n intent.Network) bool {
+	r, ok := s.Routers().Get(n.Router)
+	return ok && !r.Private()
+}
+
+// Supplement keeps rows that another system's lack: Load_Balancers of Services, policies that lead
+// what leaves the cluster to nodes, and ACLs that let nodes' own processes reach Ports. Of the
+// other system's rows it wants references to these alone. One switch has all Ports of the Network
+// default, and one router all shared Routers.
 type Supplement struct {
 	compiler *Compiler
 	others   *Others
@@ -39,7 +50,7 @@ func NewSupplement(o Options) *Supplement {
 	services.spanning = true
 	return &Supplement{others: others, compiler: newCompiler(
 		services, groupKind{o.Cluster}, otherSwitchKind{others}, otherRouterKind{o.Cluster, others},
-		otherNodeKind{others}, rangeKind{},
+		otherNodeKind{others}, ownNodeKind{o.Cluster, others}, rangeKind{},
 	)}
 }
 
@@ -99,13 +110,12 @@ func (otherSwitchKind) Affected(from, to *intent.State, d intent.Delta, yield fu
 // Compile implements Kind.
 func (k otherSwitchKind) Compile(s *intent.State, name string, u *nb.Unit) {
 	n, ok := s.Networks().Get(name)
-	made := k.others.Switches[name]
-	if !ok || made == "" || n.Router == "" || n.Physical != "" {
+	if !ok || !k.others.routed(n) {
 		return
 	}
 	sw := switchRef(name, "")
-	u.Add(sw.Key, &nb.LogicalSwitch{Name: made, Adopted: true})
-	if r, known := s.Routers().Get(n.Router); known && !r.Private() {
+	u.Add(sw.Key, &nb.LogicalSwitch{Name: k.others.Switches[name], Adopted: true})
+	if ofSharedRouter(s, n) {
 		u.Put(sw, "load_balancer_group", balancingGroup(everySwitch).Key)
 		for _, sn := range n.Subnets {
 			ofPods(u, sn.Prefix)

@@ -18,7 +18,7 @@ import (
 	"coelan.io/coelan/internal/intenttest"
 )
 
-// supplemented has Services of a shared and of a private Router.
+// supplemented has Services of a shared and of a private Router, and policies.
 func supplemented() intent.Objects {
 	o := defaults()
 	worlds["tenants"](&o)
@@ -27,6 +27,8 @@ func supplemented() intent.Objects {
 	o.Routers = append(o.Routers, intent.Router{Name: "lab", ID: 9, Shared: true, Routes: []intent.Route{
 		{Destination: prefix("192.168.50.0/24"), NextHop: addr("10.30.0.5")},
 	}})
+	o.Local.PolicyMode = intent.EnforcedPolicies
+	o.Ports = append(o.Ports, intenttest.Port("shop", "lab", "lab", "n2", "10.30.0.7"))
 	for i, at := range []struct{ namespace, router, endpoint string }{{"shop", "default", "10.244.1.2"}, {"a", "red", "10.244.1.20"}} {
 		o.Services = append(o.Services, intent.Service{
 			Namespace: at.namespace, Name: "web", Router: at.router, AffinitySeconds: i * 60, ExternalLocal: i == 0, InternalLocal: i == 1,
@@ -94,6 +96,9 @@ func TestSupplementIsCompilingAnew(t *testing.T) {
 		store, c := intent.NewStore(), NewSupplement(Options{})
 		for range rapid.IntRange(1, 6).Draw(t, "changes") {
 			o, others := whole, all()
+			if rapid.Bool().Draw(t, "unenforced") {
+				o.Local.PolicyMode = intent.UnenforcedPolicies
+			}
 			o.Routers = some(t, "routers", o.Routers)
 			o.Networks = some(t, "networks", o.Networks)
 			o.Nodes = some(t, "nodes", o.Nodes)
