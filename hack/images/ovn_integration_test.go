@@ -19,9 +19,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"coelan.io/coelan/internal/child"
 )
 
 // members are the addresses of the test's servers, all of the loopback interface.
@@ -59,8 +60,7 @@ func (h *ovnHost) start(program string, of []string) {
 	defer log.Close()
 	cmd := exec.Command("sh", "coelan-ovn.sh", program)
 	cmd.Env, cmd.Stdout, cmd.Stderr = h.environment(of), log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		h.t.Fatal(err)
 	}
 	exited := make(chan error, 1)

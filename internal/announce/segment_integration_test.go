@@ -20,7 +20,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/vishvananda/netns"
 	"go.uber.org/goleak"
 
+	"coelan.io/coelan/internal/child"
 	"coelan.io/coelan/internal/ovstest"
 	"coelan.io/coelan/internal/rendezvous"
 )
@@ -225,7 +225,6 @@ func (n *node) start() {
 	if n.older {
 		n.cmd.Env = append(n.cmd.Env, asOlder+"=1")
 	}
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	n.cmd.Stderr = n.t.Output()
 	n.input, err = n.cmd.StdinPipe()
 	must(n.t, err)
@@ -234,7 +233,7 @@ func (n *node) start() {
 	n.mu.Lock()
 	n.lines = nil
 	n.mu.Unlock()
-	must(n.t, n.cmd.Start())
+	must(n.t, child.Start(n.cmd))
 	cmd := n.cmd
 	n.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	go func() {

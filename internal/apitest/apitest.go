@@ -14,15 +14,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 
+	"coelan.io/coelan/internal/child"
 	"coelan.io/coelan/internal/sandbox/artifact"
 	"coelan.io/coelan/internal/sandbox/pki"
 )
@@ -225,21 +224,13 @@ func (a *API) run(name string, args ...string) (*process, error) {
 	p := &process{name: name, log: log.Name(), exited: make(chan struct{})}
 	p.cmd = exec.Command(a.cache.Binary(name), args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		// The kernel counts the death of the thread that started the program as this process's.
-		runtime.LockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = p.cmd.Wait()
-			close(p.exited)
-		}
-	}()
-	if err := <-started; err != nil {
+	if err := child.Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
 	a.running = append(a.running, p)
 	return p, nil
 }

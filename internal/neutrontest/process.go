@@ -9,9 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
+
+	"coelan.io/coelan/internal/child"
 )
 
 // process is a program that runs, with its children.
@@ -30,24 +31,15 @@ func start(args []string, log string) (*process, error) {
 	defer output.Close()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = output, output
-	// Children end with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	p := &process{cmd: cmd, log: log, exited: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		defer close(p.exited)
-		// Pdeathsig is about the thread that starts the program: it has to stay.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // it is killed
-		}
-	}()
-	if err := <-started; err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // children end with it
+	if err := child.Start(cmd); err != nil {
 		return nil, fmt.Errorf("%s: %w", args[0], err)
 	}
+	p := &process{cmd: cmd, log: log, exited: make(chan struct{})}
+	go func() {
+		defer close(p.exited)
+		_ = cmd.Wait() // it is killed
+	}()
 	return p, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"coelan.io/coelan/internal/child"
 	"coelan.io/coelan/internal/ovstest"
 )
 
@@ -58,7 +59,7 @@ func Start(t testing.TB) *OVN {
 func newOVN(t testing.TB, dir string) *OVN {
 	o := &OVN{t: t}
 	o.Daemons = Daemons{Dir: dir, Start: func(cmd *exec.Cmd) error {
-		return o.start(cmd, func(fn func() error) error { return fn() })
+		return o.start(cmd, child.Start)
 	}}
 	return o
 }
@@ -92,7 +93,7 @@ func (o *OVN) Controller(ovs *ovstest.OVS, name string) {
 		o.t.Fatal(err)
 	}
 	there := o.Daemons
-	there.Start = func(cmd *exec.Cmd) error { return o.start(cmd, ovs.Do) }
+	there.Start = func(cmd *exec.Cmd) error { return o.start(cmd, ovs.Start) }
 	o.must(there.Controller(ovs.Dir, ovs.DBSocket()))
 }
 
@@ -214,10 +215,9 @@ func (o *OVN) run(program string, args ...string) string {
 	return string(out)
 }
 
-// start starts a program that ends with the test, where in says.
-func (o *OVN) start(cmd *exec.Cmd, in func(func() error) error) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := in(cmd.Start); err != nil {
+// start starts a program that ends with the test.
+func (o *OVN) start(cmd *exec.Cmd, start func(*exec.Cmd) error) error {
+	if err := start(cmd); err != nil {
 		return err
 	}
 	o.t.Cleanup(func() {

@@ -5,7 +5,9 @@ package ovstest
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -78,6 +80,15 @@ func enter(path string) error {
 
 // Path is a name of the namespace that is valid until Close.
 func (ns *Namespace) Path() string { return ns.path }
+
+// Start starts a program in the namespace. It is killed when the namespace ends.
+func (ns *Namespace) Start(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	return ns.Do(cmd.Start)
+}
 
 // Do runs fn on the thread and returns its error. Calls run one after the other.
 func (ns *Namespace) Do(fn func() error) error {

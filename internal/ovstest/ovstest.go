@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -144,6 +145,9 @@ func (o *OVS) Netns() string { return o.ns.Path() }
 // Do runs fn on a thread that is in the network namespace of the daemons.
 // Calls run one after the other.
 func (o *OVS) Do(fn func() error) error { return o.ns.Do(fn) }
+
+// Start starts a program where Open vSwitch runs. It is killed with that.
+func (o *OVS) Start(cmd *exec.Cmd) error { return o.ns.Start(cmd) }
 
 // AddBridge makes a bridge of the test's datapath type, in secure fail mode,
 // with OpenFlow 1.5.

@@ -116,8 +116,7 @@ func (o *OVS) daemon(name string, args ...string) (*process, error) {
 	cmd := o.Command(context.Background(), name, append(args,
 		"--pidfile="+filepath.Join(o.Dir, name+".pid"),
 		"--log-file="+filepath.Join(o.Dir, name+".log"), "-vconsole:off")...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := o.ns.Do(cmd.Start); err != nil {
+	if err := o.ns.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	p := &process{cmd: cmd, exited: make(chan struct{})}

@@ -12,13 +12,13 @@ import (
 	"path"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"coelan.io/coelan/internal/child"
 	"coelan.io/coelan/internal/watcher/odltest"
 )
 
@@ -185,9 +185,9 @@ func buildWatcher(ctx context.Context, kubeconfig, controller string,
 		return nil, nil, err
 	}
 	cmd := exec.CommandContext(ctx, binary, "odl", "--config", file)
-	cmd.Stderr, cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
 	start = func() (*os.Process, error) {
-		err := cmd.Start()
+		err := child.Start(cmd)
 		return cmd.Process, err
 	}
 	stop = func() {

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
+	"coelan.io/coelan/internal/child"
 	"coelan.io/coelan/test/debian"
 )
 
@@ -82,8 +82,7 @@ func (m machine) runQemu(ctx context.Context, initrd, console string) error {
 	defer r.Close()
 	c := exec.CommandContext(ctx, "qemu-system-x86_64", m.args(initrd, console)...)
 	c.Stderr, c.ExtraFiles = os.Stderr, []*os.File{w}
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err = c.Start()
+	err = child.Start(c)
 	w.Close()
 	if err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -79,11 +78,7 @@ func enter(netns string) error {
 
 // Start starts a process in the host's namespace. It is killed with the host.
 func (h *Host) Start(cmd *exec.Cmd) error {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	return h.ns.Do(cmd.Start)
+	return h.ns.Start(cmd)
 }
 
 // Run runs a program in the host's namespace and returns what it printed.

@@ -6,6 +6,7 @@
 package artifact
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -18,9 +19,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/child"
 )
 
 // The versions that the modules in build/ pin.
@@ -180,16 +182,13 @@ func CopyTree(ctx context.Context, from, to string) error {
 // Run runs a command and shows its output only if it fails. It does not outlive this process: a
 // later one may want to do the same work.
 func Run(ctx context.Context, dir string, env []string, args ...string) error {
-	// The kernel counts the death of the thread that started the command as this process's.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, tail(out))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := child.Run(cmd); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, tail(out.Bytes()))
 	}
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
+	"coelan.io/coelan/internal/child"
 	"coelan.io/coelan/internal/neutronserver"
 )
 
@@ -63,14 +63,10 @@ func makeNeutronDatabase(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer log.Close()
-	// The kernel counts the death of the thread that started the server as this process's.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	args := db.Serve()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/child"
 )
 
 // The store is a containerd root directory that holds the images unpacked. Each node starts with a
@@ -65,9 +67,8 @@ func (c Cache) fillStore(ctx context.Context, dir string) error {
 	defer output.Close()
 	cmd := exec.Command("containerd", "-c", config)
 	cmd.Stdout, cmd.Stderr = output, output
-	// Its mounts stay its own, and it does not outlive this process.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // its mounts stay its own
+	if err := child.Start(cmd); err != nil {
 		return err
 	}
 	err = c.importAll(ctx, socket)
