@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"coelan.io/coelan/internal/sandbox"
+)
+
+// openStackServers are what Neutron on OVN is made of, on the control plane's node.
+var openStackServers = []string{"neutron-server", "mariadb", "ovn-nb", "ovn-sb", "ovn-northd"}
+
+// TestOpenStackReboots kills what Neutron is made of under traffic, while pods come and go:
+// BACKEND=neutron make e2e RUN='^TestOpenStackReboots$'. Running pods notice nothing, new ones
+// start, and nothing is there twice, or left over.
+func TestOpenStackReboots(t *testing.T) {
+	if backend != sandbox.NeutronBackend {
+		t.Skip("BACKEND=neutron chooses the backend that this is about")
+	}
+	inOrder(t, []step{
+		{"each", func(t *testing.T) {
+			underOpenStackReboots(t, func(ctx context.Context) error {
+				for _, server := range openStackServers {
+					if err := world.Restart(ctx, control, server, syscall.SIGKILL); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}},
+		{"all at once", func(t *testing.T) {
+			underOpenStackReboots(t, func(ctx context.Context) error {
+				return errors.Join(onEach(openStackServers, func(server string) error {
+					return world.Stop(ctx, control, server, syscall.SIGKILL)
+				}), onEach(openStackServers, func(server string) error {
+					return world.Start(ctx, control, server)
+				}))
+			})
+		}},
+		{"control plane", func(t *testing.T) {
+			underOpenStackReboots(t, func(ctx context.Context) error {
+				return world.Restart(ctx, control, sandbox.Node, syscall.SIGKILL)
+			})
+		}},
+	})
+}
+
+// onEach does something with all at once.
+func onEach(names []string, do func(string) error) error {
+	errs := make([]error, len(names))
+	var group sync.WaitGroup
+	for i, name := range names {
+		group.Go(func() { errs[i] = do(name) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// underOpenStackReboots has pods come before a fault and after it, and go.
+func underOpenStackReboots(t *testing.T, fault func(context.Context) error) {
+	ctx := within(t, 8*time.Minute)
+	awaitReadyPorts(ctx, t)
+	before, err := openStackPorts(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := startTraffic(ctx, t, podRoutes(ctx, t)...)
+	var names []string
+	come := func(when string) {
+		for i := range 6 {
+			names = append(names, fmt.Sprintf("%s%d", when, i))
+			makePod(ctx, t, webServer(names[len(names)-1], []string{worker1, worker2}[i%2]))
+		}
+	}
+	clean := sync.OnceFunc(func() { removePods(context.WithoutCancel(ctx), t, names...) })
+	t.Cleanup(clean)
+	come("before")
+	if err := fault(ctx); err != nil {
+		t.Fatal(err)
+	}
+	come("after")
+	if err := world.waitReady(ctx, names...); err != nil {
+		t.Error(err)
+	}
+	pods := map[netip.Addr]string{}
+	for _, name := range names {
+		for _, a := range world.pod(ctx, t, name).addresses {
+			pods[a] = name
+		}
+		if err := ask(ctx, t, "client1", name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := eventually(ctx, func() error { return portsOf(ctx, pods, before) }); err != nil {
+		t.Error(err)
+	}
+	clean()
+	if err := eventually(ctx, func() error {
+		now, err := openStackPorts(ctx)
+		if left := slices.DeleteFunc(plugged(now), func(a netip.Addr) bool { return slices.Contains(plugged(before), a) }); len(left) > 0 {
+			err = errors.Join(err, fmt.Errorf("ports of pods that are gone are plugged: %v", left))
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	tr.settle(ctx, t)
+	undisturbed(t, tr)
+	world.healthy(ctx, t)
+}
+
+// plugged are the addresses of ports that OVN has connected.
+func plugged(ports []openStackPort) []netip.Addr {
+	addresses := map[netip.Addr]bool{}
+	for _, p := range ports {
+		for _, fixed := range p.Listed {
+			if p.Status == "ACTIVE" {
+				addresses[fixed.Address] = true
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(addresses))
+}
