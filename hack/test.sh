@@ -51,7 +51,10 @@ step() {
   printf '\n==== %s\n' "$name"
   if ! "$@" 2>&1 | tee "$logs/step.log"; then
     printf '\n==== what failed in %s\n' "$name"
-    grep -E '^ *(--- FAIL:|[a-z0-9_]+\.go:[0-9]+:|panic:|FAIL\b)' "$logs/step.log" | cut -c1-300 | tail -n 60 || true
+    # What tests that passed have logged is there as well if they were run with -v.
+    local lines='--- FAIL:|panic:|FAIL\b'
+    grep -q '^=== RUN' "$logs/step.log" || lines+='|[a-z0-9_]+\.go:[0-9]+:'
+    grep -E "^ *($lines)" "$logs/step.log" | cut -c1-300 | tail -n 60 || true
     exit 1
   fi
   printf '==== %s: %d s\n' "$name" $((SECONDS - began))
