@@ -67,7 +67,8 @@ func (c Cache) fillStore(ctx context.Context, dir string) error {
 	defer output.Close()
 	cmd := exec.Command("containerd", "-c", config)
 	cmd.Stdout, cmd.Stderr = output, output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // its mounts stay its own
+	// Its mounts stay its own.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	if err := child.Start(cmd); err != nil {
 		return err
 	}
