@@ -6,22 +6,38 @@ package child
 import (
 	"os/exec"
 	"runtime"
-	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Start starts a command as cmd.Start does. The kernel kills it when this process ends.
 //
 // The kernel counts the death of the thread that started a program as its parent's (prctl(2),
-// PR_SET_PDEATHSIG), and Go ends threads. So one thread starts all, and ends with the process.
+// PR_SET_PDEATHSIG), and Go ends threads. So each program has a thread that stays until it ends.
 func Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
-	starter() <- func() { started <- cmd.Start() }
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			awaitEnd(cmd.Process.Pid)
+		}
+	}()
 	return <-started
+}
+
+// awaitEnd returns when a child has ended, and leaves its status to cmd.Wait. If that was earlier,
+// there is no child any more.
+func awaitEnd(pid int) {
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
 }
 
 // Run runs a command as cmd.Run does.
@@ -31,14 +47,3 @@ func Run(cmd *exec.Cmd) error {
 	}
 	return cmd.Wait()
 }
-
-var starter = sync.OnceValue(func() chan<- func() {
-	calls := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for call := range calls {
-			call()
-		}
-	}()
-	return calls
-})

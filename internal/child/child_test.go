@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
@@ -114,4 +115,14 @@ func TestNothingToStart(t *testing.T) {
 	if err := Run(exec.Command("/nothing/is/here")); err == nil {
 		t.Error("no error")
 	}
+}
+
+// A program that has ended leaves no goroutine.
+func TestLeavesNothing(t *testing.T) {
+	for range 20 {
+		if err := Run(exec.Command("true")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goleak.VerifyNone(t)
 }
