@@ -99,6 +99,7 @@ type database interface {
 	Bridges(ctx context.Context) ([]ovsdb.BridgeState, error)
 	ExternalIDs(ctx context.Context) (map[string]string, error)
 	SetExternalIDs(ctx context.Context, ids map[string]string) error
+	HideCapability(ctx context.Context, datapath, capability string) error
 }
 
 // Open starts the connections to the kernel and to Open vSwitch, which come back by themselves.

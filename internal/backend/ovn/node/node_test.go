@@ -416,6 +416,42 @@ func TestManagementTaken(t *testing.T) {
 	}
 }
 
+// ovn-controller does without what makes older releases of ovs-vswitchd abort on the userspace
+// datapath, also after ovs-vswitchd has started anew. Nothing else is written.
+func TestAvoidsAborts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version, datapath string
+		want              string
+	}{
+		"userspace":                  {"3.1.0", "netdev", "false"},
+		"userspace, mended":          {"3.3.0", "netdev", "true"},
+		"another type than br-int's": {"3.1.0", "system", "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, nil)
+			n.ovs.Answer("version", "ovs-vswitchd (Open vSwitch) "+tc.version+"\n")
+			n.status.asked.Store(false)
+			changes, stop := n.db.Watch()
+			defer stop()
+			for range 2 {
+				must(t, n.ovs.StartDatapath(tc.datapath, map[string]string{"ct_zero_snat": "true", "ct_zone": "true"}))
+				<-changes
+				must(t, n.reconcile(bound(t)))
+				writes := n.ovs.Writes()
+				must(t, n.reconcile(bound(t)))
+				if n.ovs.Writes() != writes {
+					t.Error("it is written again")
+				}
+				got, err := n.ovs.Capabilities(tc.datapath)
+				must(t, err)
+				if got["ct_zero_snat"] != tc.want || got["ct_zone"] != "true" {
+					t.Errorf("capabilities %v, want %s", got, tc.want)
+				}
+			}
+		})
+	}
+}
+
 // ovn-controller is an administrator's, unless the configuration says where the southbound database
 // is; keys of others stay as they are.
 func TestConfigure(t *testing.T) {

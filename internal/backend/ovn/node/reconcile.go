@@ -141,6 +141,9 @@ func (b *Backend) reconcileBridge(ctx context.Context, node intent.Node) error {
 		return fmt.Errorf("bridge %s does not exist: ovn-controller makes it; does it run on this node, and has the database "+
 			"of Open vSwitch the external_ids %s, %s and %s?", b.Config.Bridge, idRemote, idEncapType, idEncapIP)
 	}
+	if err := b.avoidAborts(ctx, bridges[i].Datapath); err != nil {
+		return err
+	}
 	if err := b.followMappings(ctx, bridges); err != nil {
 		return err
 	}
@@ -250,6 +253,26 @@ func (b *Backend) setLeft(err error) {
 	if err != nil && news {
 		b.Log.Error("cannot reconcile the ports of the bridge with the node's pods, retrying", "err", err)
 	}
+}
+
+// zeroSNAT is the capability of translating a connection to itself, unless another one has its
+// addresses and ports. ovn-controller has it done to all connections that it commits.
+const zeroSNAT = "ct_zero_snat"
+
+// zeroSNATMended is the first version of Open vSwitch of which all releases' userspace datapath has
+// one entry for such a connection. Older ones have two, and ovs-vswitchd aborts when it finds the
+// second one alone: if a client uses a port again just after the connection has timed out.
+var zeroSNATMended = ovsdb.Version{3, 3, 0}
+
+// avoidAborts has ovn-controller do without what ovs-vswitchd aborts by.
+func (b *Backend) avoidAborts(ctx context.Context, datapath string) error {
+	b.status.mu.Lock()
+	version := b.status.info.Version
+	b.status.mu.Unlock()
+	if datapath != string(config.DatapathNetdev) || !version.Less(zeroSNATMended) {
+		return nil
+	}
+	return b.db.HideCapability(ctx, datapath, zeroSNAT)
 }
 
 // followMappings reads which bridges lead to physical networks.

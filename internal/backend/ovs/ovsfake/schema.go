@@ -18,6 +18,8 @@ const schemaText = `{
   "Open_vSwitch": {"isRoot": true, "maxRows": 1, "columns": {
     "bridges": {"type": {"key": {"type": "uuid", "refTable": "Bridge"}, "min": 0, "max": "unlimited"}},
     "manager_options": {"type": {"key": {"type": "uuid", "refTable": "Manager"}, "min": 0, "max": "unlimited"}},
+    "datapaths": {"type": {"key": "string", "value": {"type": "uuid", "refTable": "Datapath"},
+      "min": 0, "max": "unlimited"}},
     "cur_cfg": {"type": "integer"},
     "next_cfg": {"type": "integer"},
     "datapath_types": {"type": {"key": "string", "min": 0, "max": "unlimited"}},
@@ -46,6 +48,8 @@ const schemaText = `{
   "Manager": {"indexes": [["target"]], "columns": {
     "target": {"type": "string"},
     "external_ids": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}},
+  "Datapath": {"columns": {
+    "capabilities": {"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}}},
   "Interface": {"indexes": [["name"]], "columns": {
     "name": {"type": "string", "mutable": false},
     "type": {"type": "string"},

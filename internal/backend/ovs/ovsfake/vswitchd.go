@@ -354,6 +354,42 @@ func (o *OVS) AddManager(target string) error {
 	})
 }
 
+// StartDatapath has ovs-vswitchd say what a type of datapath can do, as it does when it starts.
+func (o *OVS) StartDatapath(datapath string, capabilities map[string]string) error {
+	value, err := ovsdb.NewOvsMap(capabilities)
+	if err != nil {
+		return err
+	}
+	datapaths, err := ovsdb.NewOvsMap(map[string]ovsdb.UUID{datapath: {GoUUID: "datapath"}})
+	if err != nil {
+		return err
+	}
+	return o.change([]ovsdb.Operation{
+		insert("Datapath", "datapath", ovsdb.Row{"capabilities": value}),
+		{Op: ovsdb.OperationUpdate, Table: "Open_vSwitch", Row: ovsdb.Row{"datapaths": datapaths}},
+	})
+}
+
+// Capabilities are what programs read of a type of datapath.
+func (o *OVS) Capabilities(datapath string) (map[string]string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	roots, err := o.db.List(rows.Database, "Open_vSwitch")
+	if err != nil {
+		return nil, err
+	}
+	datapaths, err := o.db.List(rows.Database, "Datapath")
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range roots {
+		if row, ok := datapaths[root.(*rows.OpenVSwitch).Datapaths[datapath]].(*rows.Datapath); ok {
+			return maps.Clone(row.Capabilities), nil
+		}
+	}
+	return nil, fmt.Errorf("no datapath of type %s", datapath)
+}
+
 // DeletePort takes a port off its bridge, as ovs-vsctl del-port does.
 func (o *OVS) DeletePort(bridge, name string) error {
 	o.mu.Lock()

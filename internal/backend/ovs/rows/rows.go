@@ -22,6 +22,14 @@ type OpenVSwitch struct {
 	ExternalIDs   map[string]string `ovsdb:"external_ids"`
 	// Managers are rows of the table Manager.
 	Managers []string `ovsdb:"manager_options"`
+	// Datapaths are rows of the table Datapath, by type.
+	Datapaths map[string]string `ovsdb:"datapaths"`
+}
+
+// Datapath is a row of the table Datapath: all bridges of a type.
+type Datapath struct {
+	UUID         string            `ovsdb:"_uuid"`
+	Capabilities map[string]string `ovsdb:"capabilities"`
 }
 
 // Bridge is a row of the table Bridge.
@@ -87,6 +95,7 @@ const (
 	TableInterface   = "Interface"
 	TableController  = "Controller"
 	TableManager     = "Manager"
+	TableDatapath    = "Datapath"
 )
 
 // Model are the tables with their rows. An error is a mistake in a row's tags.
@@ -98,5 +107,6 @@ func Model() (model.ClientDBModel, error) {
 		TableInterface:   &Interface{},
 		TableController:  &Controller{},
 		TableManager:     &Manager{},
+		TableDatapath:    &Datapath{},
 	})
 }
