@@ -431,11 +431,10 @@ func TestAvoidsAborts(t *testing.T) {
 			n := newNode(t, nil)
 			n.ovs.Answer("version", "ovs-vswitchd (Open vSwitch) "+tc.version+"\n")
 			n.status.asked.Store(false)
-			changes, stop := n.db.Watch()
-			defer stop()
-			for range 2 {
+			for _, start := range []string{"first", "second"} {
 				must(t, n.ovs.StartDatapath(tc.datapath, map[string]string{"ct_zero_snat": "true", "ct_zone": "true"}))
-				<-changes
+				must(t, n.ovs.SetExternalIDs(map[string]string{"start": start}))
+				<-n.ids("start", start) // then the backend knows the datapath as well
 				must(t, n.reconcile(bound(t)))
 				writes := n.ovs.Writes()
 				must(t, n.reconcile(bound(t)))
