@@ -62,6 +62,9 @@ const (
 	// AnnotationLogicalSwitch on a Network is, with the backend ovn, the name of a Logical_Switch
 	// that another system has made. Ports of the Network are on it.
 	AnnotationLogicalSwitch = "coelan.io/logical-switch"
+	// AnnotationKuryrNetwork on a Network is, with the backend neutron, the namespace of a
+	// KuryrNetwork. The network that Kuryr has made becomes the Network's.
+	AnnotationKuryrNetwork = "coelan.io/kuryr-network"
 	// FinalizerInUse keeps a Network, Router or LoadBalancerPool until nothing uses it.
 	FinalizerInUse = "coelan.io/in-use"
 

@@ -12,6 +12,7 @@ import (
 	"coelan.io/coelan/internal/agent/portstatus"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni"
+	"coelan.io/coelan/internal/config"
 )
 
 // writers work on objects of the API: the node's own, its blocks, Ports, claims and guests.
@@ -52,6 +53,7 @@ func (a *Agent) makeWriters() {
 func (a *Agent) newPlanner() cni.Planner {
 	return podplan.New(podplan.Options{
 		Log: a.Log, Node: a.NodeName, Mapping: a.Config.Mapping, Serves: podplan.Serves(a.Log, a.Config),
+		Kuryr:     a.Config.Backend.Type == config.NeutronBackend,
 		Connected: a.backend.Connected,
 		InEffect:  a.networks.InEffect,
 		View:      a.view, API: a.Cluster, Blocks: a.blocks, Store: a.store, Ports: a.ports, Events: a.Events,

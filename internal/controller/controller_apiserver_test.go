@@ -63,6 +63,7 @@ func TestController(t *testing.T) {
 		{"FloatingIPs and Egresses with OVN", testProgrammedByOVN},
 		{"what OVN has, compared", testCheckOfOVN},
 		{"FloatingIPs and Egresses with Neutron", testProgrammedByNeutron},
+		{"from Kuryr", testFromKuryr},
 		{"Ports of isolated namespaces with OVN", testPortsOfIsolated},
 		{"values in their former spelling", testFormerSpelling},
 	} {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/kuryr"
 	"coelan.io/coelan/internal/names"
 )
 
@@ -56,6 +57,14 @@ func (c *Client) Definition(ctx context.Context, namespace, name string) (*Defin
 	defer cancel()
 	d := &Definition{}
 	return d, c.definitions.Get().Namespace(namespace).Resource(Definitions).Name(name).Do(ctx).Into(d)
+}
+
+// KuryrPort asks for what Kuryr has noted of a pod. The kind need not be known.
+func (c *Client) KuryrPort(ctx context.Context, namespace, name string) ([]byte, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	get := c.coelan.Get().AbsPath("/apis", kuryr.Group, kuryr.Version, "namespaces", namespace, kuryr.Ports, name)
+	return get.Do(ctx).Raw()
 }
 
 // Blocks asks for all blocks of a Network.

@@ -31,6 +31,8 @@ type API interface {
 	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
 	Definition(ctx context.Context, namespace, name string) (*kube.Definition, error)
+	// KuryrPort is a KuryrPort, as JSON.
+	KuryrPort(ctx context.Context, namespace, name string) ([]byte, error)
 }
 
 // Ports writes the Ports of pods.
@@ -55,6 +57,8 @@ type Options struct {
 	// Serves says whether this agent makes the interfaces that annotations request:
 	// no other program does.
 	Serves func() bool
+	// Kuryr has pods keep what Kuryr has given them, on Networks that were Kuryr's.
+	Kuryr bool
 	// Connected says why this node is not connected to a physical network.
 	Connected func(physical string) error
 	// InEffect returns the intent of a Network and of its Router; false if there is none, or if it
@@ -229,7 +233,11 @@ func (p *Planner) primary(ctx context.Context, ask cni.Request, namespace *corev
 	if name == intent.DefaultNetworkName {
 		return onDefault(i), nil
 	}
-	return p.on(ctx, i, name)
+	i, err := p.on(ctx, i, name)
+	if err != nil {
+		return i, err
+	}
+	return p.fromKuryr(ctx, ask, i)
 }
 
 // heard waits until the API was heard since the start about what decides which Network a pod is on:

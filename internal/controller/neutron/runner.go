@@ -67,6 +67,8 @@ type Runner struct {
 	// compiled and set are of the client's goroutine.
 	compiled *intent.State
 	set      *resource.Set
+	// kuryr are the namespaces of which a Network is to be Kuryr's.
+	kuryr []string
 
 	mu    sync.Mutex
 	cloud outcome // of Neutron
@@ -86,7 +88,8 @@ func New(o Options) (*Runner, error) {
 		findings: findings.New(o.Log, o.Access, o.Hub), verdicts: programmed.New(),
 	}
 	r.client = cloud.New(cloud.Options{
-		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Found: r.found, Report: r.report, Log: o.Log,
+		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Claims: r.claims, Found: r.found, Report: r.report,
+		Log: o.Log,
 	})
 	if len(o.Northbound) == 0 {
 		o.Log.Warn("pods have no Services and no way out of the cluster: --northbound does not say where the northbound " +
@@ -151,6 +154,10 @@ func (r *Runner) want() *resource.Set {
 	state := r.Intent.Intent().State()
 	if state == r.compiled {
 		return r.set
+	}
+	if now := kuryrNamespaces(state); !slices.Equal(now, r.kuryr) {
+		r.kuryr = now
+		r.client.Reread()
 	}
 	r.compiled, r.set = state, compile.Compile(state, compile.Options{
 		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare,

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,6 +39,7 @@ type API struct {
 	nodes       map[string]*corev1.Node
 	namespaces  map[string]*corev1.Namespace
 	definitions map[string]*kube.Definition
+	kuryrPorts  map[string]*unstructured.Unstructured
 	networks    map[string]*v1alpha1.Network
 	routers     map[string]*v1alpha1.Router
 	viewers     map[*viewer]bool
@@ -59,6 +61,7 @@ func New(node string) *API {
 		pods:  map[string]*corev1.Pod{},
 		nodes: map[string]*corev1.Node{}, namespaces: map[string]*corev1.Namespace{},
 		definitions: map[string]*kube.Definition{},
+		kuryrPorts:  map[string]*unstructured.Unstructured{},
 		networks:    map[string]*v1alpha1.Network{}, routers: map[string]*v1alpha1.Router{},
 		viewers: map[*viewer]bool{},
 	}
@@ -168,6 +171,8 @@ func (a *API) Add(objects ...metav1.Object) {
 			a.namespaces[o.Name] = o
 		case *kube.Definition:
 			a.definitions[key] = o
+		case *unstructured.Unstructured:
+			a.kuryrPorts[key] = o
 		default:
 			panic(fmt.Sprintf("no such kind here: %T", o))
 		}
@@ -224,6 +229,15 @@ func (a *API) Namespace(_ context.Context, name string) (*corev1.Namespace, erro
 // Definition is kube.Client's.
 func (a *API) Definition(_ context.Context, namespace, name string) (*kube.Definition, error) {
 	return get(a, "definition", a.definitions, namespace+"/"+name)
+}
+
+// KuryrPort is kube.Client's.
+func (a *API) KuryrPort(_ context.Context, namespace, name string) ([]byte, error) {
+	o, err := get(a, "kuryr port", a.kuryrPorts, namespace+"/"+name)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(o.Object)
 }
 
 // Block is kube.Client's.

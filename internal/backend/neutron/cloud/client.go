@@ -39,6 +39,9 @@ type Options struct {
 	// Want returns what is wanted now. It is called before each comparison, by the goroutine of
 	// Run.
 	Want func() *resource.Set
+	// Claims are asked for whenever all is read: which resources of another system are to be the
+	// cluster's. Nil: none.
+	Claims func(context.Context) []resource.Claim
 	// Found takes each network and router that is there and wanted, and the port of each object
 	// that has one as it is wanted, as often as they are looked at: also while Neutron is away.
 	Found func(resource.Resource, resource.Actual)
@@ -54,6 +57,7 @@ type Client struct {
 	o       Options
 	changed trigger.Trigger
 	calls   atomic.Int64
+	stale   atomic.Bool // what there is has to be read anew
 }
 
 // New returns a Client that Run lets work.
@@ -61,11 +65,20 @@ func New(o Options) *Client {
 	if o.Resync == 0 {
 		o.Resync = DefaultResync
 	}
+	if o.Claims == nil {
+		o.Claims = func(context.Context) []resource.Claim { return nil }
+	}
 	return &Client{o: o, changed: trigger.New()}
 }
 
 // Changed says that Want has something else.
 func (c *Client) Changed() { c.changed.Fire() }
+
+// Reread says that Claims may be others.
+func (c *Client) Reread() {
+	c.stale.Store(true)
+	c.changed.Fire()
+}
 
 // Calls is how many calls of Neutron's API were made.
 func (c *Client) Calls() int64 { return c.calls.Load() }
@@ -94,6 +107,7 @@ func (c *Client) connected(ctx context.Context) error {
 	s := &session{
 		api: api, project: project, cluster: c.o.Cluster, doubtful: map[resource.Ref]bool{},
 		refused: map[resource.Ref]resource.Problem{},
+		claims:  c.o.Claims,
 		calls:   func() { c.calls.Add(1) },
 	}
 	var have, known *resource.Inventory
@@ -102,6 +116,9 @@ func (c *Client) connected(ctx context.Context) error {
 	defer resync.Stop()
 	for ctx.Err() == nil {
 		var again <-chan time.Time
+		if c.stale.Swap(false) {
+			have = nil
+		}
 		next, err := c.pass(ctx, s, have, resync)
 		if have = next.have; ctx.Err() != nil {
 			return nil
@@ -208,6 +225,9 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 	c.tell(want, have, calls)
 	r := &round{session: s, have: have, want: want, found: c.o.Found, failed: map[resource.Ref]bool{}}
 	err := r.run(ctx, calls)
+	// Last, since conditions have the last problem of an object: Neutron refuses what is made in
+	// place of what is not adopted, and that is not the cause.
+	r.problems = append(r.problems, resource.NotAdopted(want, have)...)
 	if r.stale {
 		have = nil
 	}

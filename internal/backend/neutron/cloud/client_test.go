@@ -30,6 +30,7 @@ type world struct {
 	neutron *neutronfake.Neutron
 	client  *Client
 	stop    func()
+	claims  []resource.Claim
 
 	mu      sync.Mutex
 	want    *resource.Set
@@ -57,7 +58,8 @@ func (w *world) start() {
 	reports := w.reports
 	w.client = New(Options{
 		Access: Access{Endpoint: w.neutron.URL, Project: "p"}, Cluster: "east", Log: slog.New(slog.DiscardHandler),
-		Want: func() *resource.Set { w.mu.Lock(); defer w.mu.Unlock(); return w.want },
+		Claims: w.claimed,
+		Want:   func() *resource.Set { w.mu.Lock(); defer w.mu.Unlock(); return w.want },
 		Found: func(r resource.Resource, a resource.Actual) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

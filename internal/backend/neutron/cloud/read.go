@@ -25,6 +25,7 @@ type session struct {
 	doubtful map[resource.Ref]bool
 	// refused says why Neutron has refused spare resources since all was read.
 	refused map[resource.Ref]resource.Problem
+	claims  func(context.Context) []resource.Claim
 	calls   func() // counts
 }
 
@@ -43,6 +44,8 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	have := resource.NewInventory()
 	routers, subnets := map[string]resource.Ref{}, map[string]resource.Ref{}
 	groups := map[any]bool{}
+	claims := s.claims(ctx)
+	others := map[place]resource.Actual{}
 	for _, k := range resource.Kinds() {
 		if k == resource.Routes {
 			continue
@@ -63,6 +66,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 				r, ours = resource.ForeignRule(a.ID), true
 			}
 			if !ours {
+				others[place{k, a.ID}] = a
 				continue
 			}
 			have.Put(r, a)
@@ -77,7 +81,17 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 			}
 		}
 	}
+	for _, c := range claims {
+		a, there := others[place{c.Kind, c.ID}]
+		have.Offer(c, a, there)
+	}
 	return have, nil
+}
+
+// place is a resource of Neutron.
+type place struct {
+	kind resource.Kind
+	id   string
 }
 
 // routesOf are the Routes of a router.

@@ -94,7 +94,7 @@ func (r *round) one(ctx context.Context, c resource.Call) error {
 	case resource.Create:
 		a, err = r.create(ctx, c.Ref, attributes)
 	case resource.Update:
-		if c.Was != (resource.Ref{}) {
+		if c.Was != (resource.Ref{}) || c.Adopts {
 			attributes["description"] = r.owner(c.Ref)
 		}
 		a, err = r.change(ctx, c.Ref, c.ID, attributes)

@@ -21,7 +21,7 @@ func (c *compiler) network(n intent.Network) {
 	object := "Network " + n.Name
 	r := resource.Resource{
 		Ref: NetworkRef(n.Name), Object: object, Mutable: resource.Attributes{"name": c.name("net-" + n.Name)},
-		Fixed: resource.Attributes{},
+		Fixed: resource.Attributes{}, Optional: n.Kuryr != "",
 	}
 	if n.MTU > 0 {
 		r.Mutable["mtu"] = n.MTU

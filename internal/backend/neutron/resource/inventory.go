@@ -19,6 +19,7 @@ type Actual struct {
 type Inventory struct {
 	resources map[Ref]Actual
 	surplus   map[Ref][]Actual
+	offers    []offer
 }
 
 // NewInventory returns an empty Inventory.

@@ -28,6 +28,8 @@ type Call struct {
 	Spare      bool // it makes a resource that is Spare
 	// Was is the Ref that an Update finds the resource with, if it gets another one.
 	Was Ref
+	// Adopts says that an Update makes a resource the cluster's that another system has made.
+	Adopts bool
 }
 
 // planner compares.
@@ -43,6 +45,8 @@ type planner struct {
 	// leaving are the Refs that they had.
 	renamed map[Ref]Ref
 	leaving map[Ref]bool
+	// adopted are what other systems have made, by the Ref that it gets.
+	adopted map[Ref]Actual
 }
 
 // Plan returns the calls that make what there is what is wanted, in an order in which each can
@@ -53,7 +57,8 @@ type planner struct {
 // rules when the new ones are there, so that what both allow is not interrupted. Spare resources
 // are made after all that.
 func Plan(want *Set, have *Inventory) []Call {
-	p := &planner{want, have, map[Ref]bool{}, map[any]bool{}, map[Ref]Ref{}, map[Ref]bool{}}
+	p := newPlanner(want, have)
+	p.adopt()
 	p.rename()
 	for _, k := range Kinds() {
 		for _, r := range want.All(k) {
@@ -86,6 +91,13 @@ func Plan(want *Set, have *Inventory) []Call {
 	return append(p.unwanted(calls, SecurityGroup), later...)
 }
 
+func newPlanner(want *Set, have *Inventory) *planner {
+	return &planner{
+		want: want, have: have, replaced: map[Ref]bool{}, ids: map[any]bool{},
+		renamed: map[Ref]Ref{}, leaving: map[Ref]bool{}, adopted: map[Ref]Actual{},
+	}
+}
+
 // rename finds ports for those that are not there among those that are wanted no longer: of one MAC
 // there is only one on a network. An interface that is plugged for one stays so.
 func (p *planner) rename() {
@@ -100,7 +112,7 @@ func (p *planner) rename() {
 		at := place{p.resolved(r.Fixed["network_id"]), r.Fixed["mac_address"]}
 		was, ok := left[at]
 		a, _ := p.have.Get(was)
-		if _, there := p.have.Get(r.Ref); !there && ok && len(p.differing(r.Fixed, a)) == 0 {
+		if _, there := p.get(r.Ref); !there && ok && len(p.differing(r.Fixed, a)) == 0 {
 			p.renamed[r.Ref], p.leaving[was] = was, true
 			delete(left, at)
 		}
@@ -112,6 +124,9 @@ func (p *planner) get(r Ref) (Actual, bool) {
 	a, there := p.have.Get(r)
 	if was, ok := p.renamed[r]; ok && !there {
 		return p.have.Get(was)
+	}
+	if other, ok := p.adopted[r]; ok && !there {
+		return other, true
 	}
 	return a, there
 }
@@ -215,11 +230,12 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 			}
 		}
 		was := p.renamed[r.Ref]
-		if len(changes) == 0 && was == (Ref{}) {
+		_, adopts := p.adopted[r.Ref]
+		if len(changes) == 0 && was == (Ref{}) && !adopts {
 			return calls
 		}
 		return append(calls, Call{
-			Operation: Update, Ref: r.Ref, Object: r.Object, ID: a.ID, Attributes: changes, Was: was,
+			Operation: Update, Ref: r.Ref, Object: r.Object, ID: a.ID, Attributes: changes, Was: was, Adopts: adopts,
 		})
 	}
 	if r.Kind == Routes { // they are there as soon as their router is

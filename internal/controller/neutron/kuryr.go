@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package neutron
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/internal/backend/neutron/compile"
+	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/kuryr"
+)
+
+// kuryrNamespaces are the namespaces that Networks name, sorted.
+func kuryrNamespaces(s *intent.State) (list []string) {
+	for n := range s.Networks().All() {
+		if n.Kuryr != "" {
+			list = append(list, n.Kuryr)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// claims are what Kuryr has made of the namespaces that Networks name, and of their pods. Clusters
+// without such a Network have nothing read.
+func (r *Runner) claims(ctx context.Context) []resource.Claim {
+	state := r.Intent.Intent().State()
+	if len(kuryrNamespaces(state)) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	networks := map[string]kuryr.Network{}
+	problem := r.each(ctx, "KuryrNetworkList", func(object []byte) error {
+		n, ok, err := kuryr.ReadNetwork(object)
+		if ok {
+			networks[n.Namespace] = n
+		}
+		return err
+	})
+	var list []resource.Claim
+	for n := range state.Networks().All() {
+		if n.Kuryr != "" {
+			list = append(list, networkClaims(n, networks, problem)...)
+		}
+	}
+	err := r.each(ctx, "KuryrPortList", func(object []byte) error {
+		p, ok, err := kuryr.ReadPort(object)
+		if ok {
+			list = append(list, portClaim(p))
+		}
+		return err
+	})
+	if err != nil {
+		r.Log.Warn("cannot read which ports Kuryr has made", "err", err)
+	}
+	return list
+}
+
+// readTimeout bounds reading Kuryr's objects: nothing is compared meanwhile.
+const readTimeout = 20 * time.Second
+
+// pageSize is how many objects of Kuryr are read at once.
+const pageSize = 500
+
+// each reads all of Kuryr's objects of a kind. One that cannot be read leaves the others as they
+// are; the first such error is returned.
+func (r *Runner) each(ctx context.Context, kind string, read func(object []byte) error) error {
+	var first error
+	for next := ""; ; {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: kuryr.Group, Version: kuryr.Version, Kind: kind})
+		err := r.Access.Live.List(ctx, list, client.Limit(pageSize), client.Continue(next))
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("the cluster has no kind of %s/%s", kuryr.Group, kind)
+		}
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			data, err := json.Marshal(list.Items[i].Object)
+			if err == nil {
+				err = read(data)
+			}
+			if err != nil && first == nil {
+				first = err
+			}
+		}
+		if next = list.GetContinue(); next == "" {
+			return first
+		}
+	}
+}
+
+// networkClaims are for the network and the subnet of a namespace.
+func networkClaims(n intent.Network, networks map[string]kuryr.Network, problem error) []resource.Claim {
+	made, ok := networks[n.Kuryr]
+	network := resource.Claim{
+		Kind: resource.Network, ID: made.NetworkID, By: kuryr.Network{Namespace: n.Kuryr}.String(),
+		Ref: compile.NetworkRef(n.Name),
+	}
+	if !ok {
+		network.Refused = "there is no such KuryrNetwork with a network"
+		if problem != nil {
+			network.Refused += ": " + problem.Error()
+		}
+		return []resource.Claim{network}
+	}
+	fits := false
+	for _, sn := range n.Subnets {
+		fits = fits || sn.Prefix == made.CIDR
+	}
+	if !fits {
+		network.Refused = fmt.Sprintf("its subnet is %s, which spec.subnets does not have", made.CIDR)
+		return []resource.Claim{network}
+	}
+	return []resource.Claim{network, {
+		Kind: resource.Subnet, ID: made.SubnetID, By: network.By, Ref: compile.SubnetRef(n.Name, made.CIDR),
+		Has: map[string][]any{"network_id": {made.NetworkID}},
+	}}
+}
+
+// portClaim is for the port of a pod. Ports of Kuryr's pools have no device until a pod takes them,
+// and keep none then.
+func portClaim(p kuryr.Port) resource.Claim {
+	c := resource.Claim{
+		Kind: resource.Port, ID: p.ID, By: p.String(), MAC: p.MAC.String(), Device: p.PodUID, Refused: p.Unusable,
+		Has: map[string][]any{
+			"device_owner": {kuryr.DeviceOwner}, "device_id": {p.PodUID, ""}, "mac_address": {p.MAC.String()},
+			"network_id": {p.NetworkID}, "binding:host_id": {p.Node, ""},
+		},
+	}
+	for _, a := range p.Addresses {
+		c.Addresses = append(c.Addresses, a.String())
+	}
+	return c
+}
