@@ -104,7 +104,9 @@ func underOpenStackReboots(t *testing.T, fault func(context.Context) error) {
 	clean()
 	if err := eventually(ctx, func() error {
 		now, err := openStackPorts(ctx)
-		if left := slices.DeleteFunc(plugged(now), func(a netip.Addr) bool { return slices.Contains(plugged(before), a) }); len(left) > 0 {
+		if left := slices.DeleteFunc(plugged(now), func(a netip.Addr) bool {
+			return pods[a] == "" || slices.Contains(plugged(before), a)
+		}); len(left) > 0 {
 			err = errors.Join(err, fmt.Errorf("ports of pods that are gone are plugged: %v", left))
 		}
 		return err
