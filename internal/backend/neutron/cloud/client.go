@@ -201,9 +201,13 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 		}
 		clear(s.doubtful)
 		clear(s.refused)
+		s.short = false
 		resync.Reset(max(c.o.Resync, resyncShare*time.Since(began)))
 	}
 	want := c.o.Want()
+	if s.short {
+		want = want.Required()
+	}
 	calls := resource.Plan(want, have)
 	c.tell(want, have, calls)
 	r := &round{session: s, have: have, want: want, found: c.o.Found, failed: map[resource.Ref]bool{}}

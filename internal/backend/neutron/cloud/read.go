@@ -25,7 +25,9 @@ type session struct {
 	doubtful map[resource.Ref]bool
 	// refused says why Neutron has refused spare resources since all was read.
 	refused map[resource.Ref]resource.Problem
-	calls   func() // counts
+	// short says that since all was read an object has had no port for Neutron's quota.
+	short bool
+	calls func() // counts
 }
 
 // pageSize is how many resources a list asks for at once.
