@@ -65,7 +65,7 @@ func (r *round) first(calls []resource.Call) (now []resource.Call, left bool) {
 	return now, false
 }
 
-// together is how many of the first calls do not depend on each other: ports refer to no other port.
+// together is how many of the first calls do not depend on each other: a port refers to no other.
 func together(calls []resource.Call) int {
 	n := 1
 	for n < len(calls) && calls[0].Ref.Kind == resource.Port && calls[n].Ref.Kind == resource.Port &&

@@ -24,7 +24,7 @@ func (c *compiler) uses(p intent.Port) {
 }
 
 // kept is how many free slots, after those that have a port, keep the one that they had: as many as
-// kubelet lets a node have pods. A node whose pods all go and come again takes no call then.
+// kubelet lets a node have pods. When all pods of a node go and come again, that takes no call.
 const kept = 110
 
 // spare makes ports of the addresses that a node hands out next: its agent finds them by
