@@ -109,7 +109,7 @@ func measureNeutronPods(ctx context.Context, with *lab.Lab) ([]Result, error) {
 }
 
 // measureNeutronCrowd has pods come at once, each of them tried again as a kubelet does. The
-// reference is Neutron's own time for as many ports, which one call makes.
+// reference is Neutron's own time for as many ports of the same kind, which one call makes.
 func measureNeutronCrowd(ctx context.Context, with *lab.Lab) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, neutronCrowdTimeout)
 	defer cancel()
@@ -216,31 +216,65 @@ func insist(ctx context.Context, n *lab.Node, name string) (*lab.Pod, error) {
 }
 
 // bulk makes as many ports by one call on a network of their own, and returns how long that took.
+// They are as those of pods: with addresses of both families, on a node, in two security groups.
+// They are deleted afterwards, since Neutron takes longer for a port the more there are.
 func bulk(ctx context.Context, endpoint string, ports int) (time.Duration, error) {
-	network, err := create(ctx, endpoint, "networks", "network",
-		fmt.Sprintf(`{"network": {"project_id": %q, "name": "bulk"}}`, neutrontest.Project))
+	network, err := create(ctx, endpoint, "networks", "network", `"name": "bulk"`)
 	if err != nil {
 		return 0, err
 	}
-	id, _ := network["id"].(string)
-	if _, err := create(ctx, endpoint, "subnets", "subnet", fmt.Sprintf(
-		`{"subnet": {"project_id": %q, "network_id": %q, "ip_version": 4, "cidr": "10.230.0.0/16"}}`,
-		neutrontest.Project, id)); err != nil {
+	var made []string
+	for _, more := range [][2]string{
+		{"subnet", fmt.Sprintf(`"network_id": %q, "ip_version": 4, "cidr": "10.230.0.0/16"`, network)},
+		{"subnet", fmt.Sprintf(`"network_id": %q, "ip_version": 6, "cidr": "fd00:230::/64"`, network)},
+		{"security_group", `"name": "bulk-in"`}, {"security_group", `"name": "bulk-out"`},
+	} {
+		id, err := create(ctx, endpoint, strings.ReplaceAll(more[0], "_", "-")+"s", more[0], more[1])
+		if err != nil {
+			return 0, err
+		}
+		made = append(made, id)
+	}
+	list := make([]string, ports)
+	for i := range list {
+		list[i] = fmt.Sprintf(`{"project_id": %q, "network_id": %q, "device_owner": "compute:kuryr", "device_id": "n1",
+			"binding:host_id": "n1", "security_groups": [%q, %q], "fixed_ips": [
+			{"subnet_id": %q, "ip_address": "10.230.1.%d"}, {"subnet_id": %q, "ip_address": "fd00:230::1:%x"}]}`,
+			neutrontest.Project, network, made[2], made[3], made[0], i+1, made[1], i+1)
+	}
+	began := time.Now()
+	answer, err := askNeutron(ctx, http.MethodPost, endpoint+"v2.0/ports", `{"ports": [`+strings.Join(list, ", ")+`]}`)
+	took := time.Since(began)
+	if err != nil {
 		return 0, err
 	}
-	one := fmt.Sprintf(`{"project_id": %q, "network_id": %q}`, neutrontest.Project, id)
-	body := fmt.Sprintf(`{"ports": [%s]}`, strings.TrimSuffix(strings.Repeat(one+", ", ports), ", "))
-	began := time.Now()
-	_, err = create(ctx, endpoint, "ports", "", body)
-	return time.Since(began), err
+	all, _ := answer["ports"].([]any)
+	for _, item := range all {
+		port, _ := item.(map[string]any)
+		if _, err := askNeutron(ctx, http.MethodDelete, fmt.Sprint(endpoint, "v2.0/ports/", port["id"]), ""); err != nil {
+			return 0, err
+		}
+	}
+	return took, nil
 }
 
-// create makes what a body asks for, and returns the resource of that name in the answer.
-func create(ctx context.Context, endpoint, collection, name, body string) (map[string]any, error) {
-	status, answer, err := neutronfake.Call(ctx, http.MethodPost, endpoint+"v2.0/"+collection, body)
-	if err != nil || status != http.StatusCreated {
-		return nil, fmt.Errorf("POST %s: status %d, %v: %w", collection, status, answer, err)
-	}
+// create makes a resource of the tests' project with attributes, and returns its id.
+func create(ctx context.Context, endpoint, collection, name, attributes string) (string, error) {
+	answer, err := askNeutron(ctx, http.MethodPost, endpoint+"v2.0/"+collection,
+		fmt.Sprintf(`{%q: {"project_id": %q, %s}}`, name, neutrontest.Project, attributes))
 	resource, _ := answer[name].(map[string]any)
-	return resource, nil
+	id, _ := resource["id"].(string)
+	return id, err
+}
+
+// askNeutron makes a call of Neutron's API.
+func askNeutron(ctx context.Context, method, url, body string) (map[string]any, error) {
+	status, answer, err := neutronfake.Call(ctx, method, url, body)
+	if err == nil && status >= http.StatusBadRequest {
+		err = fmt.Errorf("status %d, %v", status, answer)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, url, err)
+	}
+	return answer, nil
 }
