@@ -108,7 +108,7 @@ func TestBusyAtOnce(t *testing.T) {
 func TestLongerPause(t *testing.T) {
 	short, long := &outage{after: time.Second, says: true}, &outage{after: time.Minute, says: true}
 	for _, order := range [][]error{{short, long}, {long, short}, {nil, long}, {long, nil}} {
-		if got := longer(order[0], order[1]); got != error(long) {
+		if got := longer(order[0], order[1]); !errors.Is(got, long) {
 			t.Errorf("longer(%v) = %v", order, got)
 		}
 	}
