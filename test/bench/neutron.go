@@ -122,7 +122,8 @@ func measureNeutronCrowd(ctx context.Context, with *lab.Lab) (Result, error) {
 		return Result{}, err
 	}
 	took := time.Since(began)
-	return compared("neutron-crowd", "s", took.Seconds(), reference.Seconds(), neutronCrowdBar, neutronCrowdAim, lower), nil
+	return compared("neutron-crowd", "s", took.Seconds(), reference.Seconds(), neutronCrowdBar, neutronCrowdAim,
+		lower), nil
 }
 
 // measureNeutronCalls has as many pods come at once as go afterwards, again and again, and counts
@@ -251,7 +252,8 @@ func bulk(ctx context.Context, endpoint string, ports int) (time.Duration, error
 	all, _ := answer["ports"].([]any)
 	for _, item := range all {
 		port, _ := item.(map[string]any)
-		if _, err := askNeutron(ctx, http.MethodDelete, fmt.Sprint(endpoint, "v2.0/ports/", port["id"]), ""); err != nil {
+		one := fmt.Sprint(endpoint, "v2.0/ports/", port["id"])
+		if _, err := askNeutron(ctx, http.MethodDelete, one, ""); err != nil {
 			return 0, err
 		}
 	}
