@@ -334,7 +334,8 @@ func neutronAway(t *testing.T, w *world) {
 	}
 	lost()
 	must(t, w.Neutron.Run(t.Context()))
-	poll(t.Context(), t, func() bool { return neutronFailure(w) == "" },
+	// The longer Neutron was away, the later it is tried again: up to a minute.
+	neutronPoll(t, func() bool { return neutronFailure(w) == "" },
 		func() { t.Errorf("not done: %s", neutronFailure(w)) })
 	neutronOne(t, w, "networks", "name=net-later")
 }

@@ -40,8 +40,10 @@ import (
 // has Neutron be as the objects of the lab's API say.
 type Neutron struct {
 	*neutrontest.Server
-	lab  *Lab
-	stop func()
+	// Calls is how many calls of Neutron's API the controller's half has made since its start.
+	Calls func() int64
+	lab   *Lab
+	stop  func()
 
 	mu          sync.Mutex
 	unsupported map[intent.PolicyRef]string
@@ -135,6 +137,7 @@ func (n *Neutron) parts(objects cache.Cache, writer client.Client) ([]func(conte
 	if err != nil {
 		return nil, err
 	}
+	n.Calls = runner.Calls
 	return []func(context.Context) error{source.Start, runner.Start}, nil
 }
 

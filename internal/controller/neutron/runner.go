@@ -109,6 +109,9 @@ func (r *Runner) Setup(m manager.Manager) error {
 	return m.Add(r)
 }
 
+// Calls is how many calls of Neutron's API were made.
+func (r *Runner) Calls() int64 { return r.client.Calls() }
+
 // NeedLeaderElection says that the leader alone writes.
 func (*Runner) NeedLeaderElection() bool { return true }
 

@@ -13,23 +13,36 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/resource"
 )
 
-// create makes a resource.
-func (s *session) create(ctx context.Context, r resource.Ref, attributes map[string]any) (resource.Actual, error) {
+// call makes a call. Several can be made at once.
+func (s *session) call(
+	ctx context.Context, c resource.Call, attributes map[string]any, doubtful bool,
+) (a resource.Actual, err error) {
+	switch c.Operation {
+	case resource.Create:
+		return s.create(ctx, c.Ref, attributes, doubtful)
+	case resource.Update:
+		return s.change(ctx, c.Ref, c.ID, attributes)
+	case resource.Delete:
+		err = s.remove(ctx, c)
+	}
+	return a, err
+}
+
+// create makes a resource, unless a call has made it of which that is not known.
+func (s *session) create(
+	ctx context.Context, r resource.Ref, attributes map[string]any, doubtful bool,
+) (resource.Actual, error) {
 	if r.Kind == resource.Interface {
 		return s.join(ctx, attributes)
 	}
-	if s.doubtful[r] {
+	if doubtful {
 		if a, found, err := s.find(ctx, r); found || err != nil {
-			if err == nil {
-				delete(s.doubtful, r)
-			}
 			return a, err
 		}
 	}
 	c := collections[r.Kind]
 	var answer map[string]map[string]any
 	err := s.do(ctx, http.MethodPost, c.path, map[string]any{c.singular: s.body(r, attributes)}, &answer)
-	s.note(err, r)
 	return actual(answer[c.singular]), err
 }
 

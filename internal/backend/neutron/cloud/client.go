@@ -66,10 +66,12 @@ func New(o Options) *Client {
 		o.Resync = DefaultResync
 	}
 	if o.Claims == nil {
-		o.Claims = func(context.Context) []resource.Claim { return nil }
+		o.Claims = noClaims
 	}
 	return &Client{o: o, changed: trigger.New()}
 }
+
+func noClaims(context.Context) []resource.Claim { return nil }
 
 // Changed says that Want has something else.
 func (c *Client) Changed() { c.changed.Fire() }
@@ -218,9 +220,13 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 		}
 		clear(s.doubtful)
 		clear(s.refused)
+		s.short = false
 		resync.Reset(max(c.o.Resync, resyncShare*time.Since(began)))
 	}
 	want := c.o.Want()
+	if s.short {
+		want = want.Required()
+	}
 	calls := resource.Plan(want, have)
 	c.tell(want, have, calls)
 	r := &round{session: s, have: have, want: want, found: c.o.Found, failed: map[resource.Ref]bool{}}

@@ -480,8 +480,10 @@ func TestQuota(t *testing.T) {
 	w.neutron.Quota("ports", 4) // the router has two
 	w.set(tenant(3))
 	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
-	if len(o.problems) != 1 || o.problems[0].Reason != reasonQuota || o.problems[0].Object != "Port shop/web-0002" {
-		t.Errorf("problems %+v", o.problems)
+	there := w.described("ports")
+	if len(o.problems) != 1 || o.problems[0].Reason != reasonQuota || len(there) != 2 ||
+		slices.Contains(there, "east/"+strings.Replace(o.problems[0].Object, "Port ", "Port/", 1)) {
+		t.Errorf("problems %+v, ports %v", o.problems, there)
 	}
 	w.neutron.Quota("ports", -1)
 	w.done()
@@ -504,7 +506,9 @@ func spare(all *resource.Set, first int) *resource.Set {
 	s := resource.NewSet()
 	for _, k := range resource.Kinds() {
 		for i, r := range all.All(k) {
-			r.Spare = k == resource.Port && i >= first
+			if k == resource.Port && i >= first {
+				r.Spare, r.Object = true, "Node n1"
+			}
 			s.Add(r)
 		}
 	}

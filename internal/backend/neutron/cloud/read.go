@@ -26,7 +26,9 @@ type session struct {
 	// refused says why Neutron has refused spare resources since all was read.
 	refused map[resource.Ref]resource.Problem
 	claims  func(context.Context) []resource.Claim
-	calls   func() // counts
+	// short says that since all was read an object has had no port for Neutron's quota.
+	short bool
+	calls func() // counts
 }
 
 // pageSize is how many resources a list asks for at once.

@@ -3,6 +3,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -10,11 +11,12 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/resource"
 )
 
-// maxCalls is how many calls a round makes: what is wanted may have changed meanwhile. maxSpare is
-// how many of them make spare resources: a pod does not wait for many of these.
+// maxCalls is how many calls a round makes: what is wanted may have changed meanwhile. parallel is
+// how many of them are made at once, and how many make spare resources: a pod does not wait for
+// more of these.
 const (
 	maxCalls = 50
-	maxSpare = 3
+	parallel = 4
 )
 
 // round makes the calls of one plan, or the first of them.
@@ -34,28 +36,85 @@ type round struct {
 
 // run makes calls, and brings have to what they did. An error is an *outage.
 func (r *round) run(ctx context.Context, calls []resource.Call) error {
+	calls, r.left = r.first(calls)
+	for len(calls) > 0 {
+		n := together(calls)
+		if err := r.atOnce(ctx, calls[:n]); err != nil {
+			return err
+		}
+		calls = calls[n:]
+	}
+	return nil
+}
+
+// first are the calls of this round, and whether there are more to make.
+func (r *round) first(calls []resource.Call) (now []resource.Call, left bool) {
 	spare := 0
 	for _, c := range calls {
 		if c.Spare && r.refusedBefore(c) {
 			continue
 		}
-		if r.made == maxCalls || c.Spare && spare == maxSpare {
-			r.left = true
-			return nil
+		if len(now) == maxCalls || c.Spare && spare == parallel {
+			return now, true
 		}
-		problems := len(r.problems)
-		if err := r.one(ctx, c); err != nil {
-			return err
-		}
-		r.made++
 		if c.Spare {
 			spare++
-			for _, p := range r.problems[problems:] {
-				r.refused[c.Ref] = p
-			}
 		}
+		now = append(now, c)
 	}
-	return nil
+	return now, false
+}
+
+// together is how many of the first calls do not depend on each other: a port refers to no other.
+func together(calls []resource.Call) int {
+	n := 1
+	for n < len(calls) && calls[0].Ref.Kind == resource.Port && calls[n].Ref.Kind == resource.Port &&
+		calls[n].Operation == calls[0].Operation && calls[n].Spare == calls[0].Spare {
+		n++
+	}
+	return n
+}
+
+// answer is what came of a call.
+type answer struct {
+	resource.Call
+	actual resource.Actual
+	err    error
+}
+
+// atOnce makes calls of which none depends on another, some at once. When Neutron cannot be used,
+// no further ones are made, and what is under way is waited for: it may have its effect.
+func (r *round) atOnce(ctx context.Context, calls []resource.Call) error {
+	answers := make(chan answer, parallel)
+	var away error
+	for running := 0; running > 0 || len(calls) > 0 && away == nil; {
+		if running < parallel && len(calls) > 0 && away == nil {
+			c := calls[0]
+			calls = calls[1:]
+			if attributes, ready := r.prepare(&c); ready {
+				running++
+				doubtful := r.doubtful[c.Ref]
+				go func() {
+					a, err := r.call(ctx, c, attributes, doubtful)
+					answers <- answer{c, a, err}
+				}()
+			}
+			continue
+		}
+		a := <-answers
+		running--
+		away = longer(away, r.finish(ctx, a))
+	}
+	return away
+}
+
+// longer is of two errors, each an *outage or none, the one that asks for more patience.
+func longer(a, b error) error {
+	var first, second *outage
+	if errors.As(a, &first) && errors.As(b, &second) && first.after < second.after {
+		return b
+	}
+	return cmp.Or(a, b)
 }
 
 // refusedBefore reports whether Neutron has refused a spare resource, or for its quota another one,
@@ -67,73 +126,90 @@ func (r *round) refusedBefore(c resource.Call) bool {
 			p, was = other, true
 		}
 	}
-	if was && !slices.Contains(r.problems, p) {
-		r.problems = append(r.problems, p)
+	if was {
+		r.say(p)
 	}
 	return was
 }
 
-// one makes one call. What Neutron refuses is a problem of the object.
-func (r *round) one(ctx context.Context, c resource.Call) error {
+// prepare completes a call and returns its attributes; false: it has to wait for another resource.
+func (r *round) prepare(c *resource.Call) (attributes map[string]any, ready bool) {
 	attributes, missing := r.resolve(c.Attributes)
 	if c.Operation != resource.Delete && missing != nil || c.Operation == resource.Create && r.failed[c.Ref] {
-		r.waits(c)
-		return nil
+		r.waits(*c)
+		return nil, false
 	}
 	if c.Ref.Kind == resource.Routes && c.ID == "" {
 		router, there := r.have.Get(resource.Ref{Kind: resource.Router, Key: c.Ref.Key})
 		if !there {
-			r.waits(c)
-			return nil
+			r.waits(*c)
+			return nil, false
 		}
 		c.ID = router.ID
 	}
-	var a resource.Actual
-	var err error
-	switch c.Operation {
-	case resource.Create:
-		a, err = r.create(ctx, c.Ref, attributes)
-	case resource.Update:
-		if c.Was != (resource.Ref{}) || c.Adopts {
-			attributes["description"] = r.owner(c.Ref)
-		}
-		a, err = r.change(ctx, c.Ref, c.ID, attributes)
-	case resource.Delete:
-		err = r.remove(ctx, c)
+	if c.Was != (resource.Ref{}) || c.Adopts {
+		attributes["description"] = r.owner(c.Ref)
+	}
+	return attributes, true
+}
+
+// finish takes what came of a call. What Neutron refuses is a problem of the object.
+func (r *round) finish(ctx context.Context, a answer) error {
+	if a.Operation == resource.Create {
+		r.note(a.err, a.Ref)
 	}
 	var refused *refusal
 	switch {
-	case err == nil && c.Operation == resource.Delete:
-		r.have.Remove(c.Ref, c.ID)
-		switch c.Ref.Kind {
+	case a.err == nil && a.Operation == resource.Delete:
+		r.have.Remove(a.Ref, a.ID)
+		switch a.Ref.Kind {
 		case resource.Router:
-			r.have.Remove(resource.Ref{Kind: resource.Routes, Key: c.Ref.Key}, c.ID)
+			r.have.Remove(resource.Ref{Kind: resource.Routes, Key: a.Ref.Key}, a.ID)
 		case resource.SecurityGroup:
-			r.have.RemoveRules(c.ID)
+			r.have.RemoveRules(a.ID)
 		}
-	case err == nil && c.Ref.Kind == resource.SecurityGroup && c.Operation == resource.Create:
-		r.set(c.Ref, a)
-		return r.strip(ctx, a)
-	case err == nil:
-		r.have.Remove(c.Was, c.ID)
-		r.set(c.Ref, a)
-	case !errors.As(err, &refused):
-		return err // what may have been made is looked for before it is made again
-	case refused.gone && c.Operation == resource.Update:
+	case a.err == nil:
+		r.have.Remove(a.Was, a.ID)
+		r.set(a.Ref, a.actual)
+	case !errors.As(a.err, &refused):
+		return a.err // what may have been made is looked for before it is made again
+	case refused.gone && a.Operation == resource.Update:
 		r.stale, r.left = true, true // or what it refers to is gone: the next round makes it
 	default:
 		// An interface that an unanswered call has made is refused.
-		r.stale = r.stale || c.Ref.Kind == resource.Interface || refused.gone
-		r.failed[c.Ref] = r.failed[c.Ref] || c.Operation == resource.Delete
-		object := c.Object
-		if object == "" {
-			object = c.Ref.String()
-		}
-		r.problems = append(r.problems, resource.Problem{
-			Object: object, Reason: refused.reason, Message: c.Ref.Kind.String() + " of Neutron: " + refused.text,
-		})
+		r.stale = r.stale || a.Ref.Kind == resource.Interface || refused.gone
+		r.failed[a.Ref] = r.failed[a.Ref] || a.Operation == resource.Delete
+		r.refuse(a.Call, refused)
+	}
+	r.made++
+	if a.err == nil && a.Ref.Kind == resource.SecurityGroup && a.Operation == resource.Create {
+		return r.strip(ctx, a.actual)
 	}
 	return nil
+}
+
+// refuse says what Neutron refuses.
+func (r *round) refuse(c resource.Call, why *refusal) {
+	object := c.Object
+	if object == "" {
+		object = c.Ref.String()
+	}
+	p := resource.Problem{
+		Object: object, Reason: why.reason, Message: c.Ref.Kind.String() + " of Neutron: " + why.text,
+	}
+	r.say(p)
+	if c.Spare {
+		r.refused[c.Ref] = p
+	} else if why.reason == reasonQuota && c.Ref.Kind == resource.Port {
+		r.short = true
+	}
+}
+
+// say adds a problem, once.
+func (r *round) say(p resource.Problem) {
+	if !slices.Contains(r.problems, p) {
+		r.problems = append(r.problems, p)
+	}
 }
 
 // set notes what a call has made of a resource.
@@ -165,7 +241,7 @@ func (r *round) strip(ctx context.Context, group resource.Actual) error {
 		calls = append(calls, c)
 	}
 	for _, c := range calls {
-		if err := r.one(ctx, c); err != nil {
+		if err := r.atOnce(ctx, []resource.Call{c}); err != nil {
 			return err
 		}
 	}
@@ -178,10 +254,8 @@ func (r *round) waits(c resource.Call) {
 	if _, missing := r.resolve(c.Attributes); missing != nil {
 		message = c.Ref.Kind.String() + " of Neutron: waits for " + missing.String()
 	}
-	p := resource.Problem{Object: c.Object, Reason: "Waiting", Message: message}
-	if !slices.Contains(r.problems, p) { // rules of a group wait for the same
-		r.problems = append(r.problems, p)
-	}
+	// Rules of a group wait for the same.
+	r.say(resource.Problem{Object: c.Object, Reason: "Waiting", Message: message})
 }
 
 // resolve is attributes with ids in place of Refs, or the first Ref that has none.

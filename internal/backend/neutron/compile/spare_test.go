@@ -110,6 +110,22 @@ func TestSparePorts(t *testing.T) {
 	}
 }
 
+// All pods of a node that go at once and come again take no call, as long as they are not more than
+// kubelet lets a node have.
+func TestCrowdComesAgain(t *testing.T) {
+	n := neutron{t, resource.NewInventory()}
+	var crowd []intent.Port
+	for i := range kept {
+		crowd = append(crowd, podAt(fmt.Sprint("web-", i), i+2))
+	}
+	n.bring(spareWorld("", crowd...))
+	for i, pods := range [][]intent.Port{nil, crowd, crowd[60:], crowd[:60], nil, crowd} {
+		if calls := n.bring(spareWorld("", pods...)); len(calls) > 0 {
+			t.Errorf("step %d: calls %v", i, calls)
+		}
+	}
+}
+
 // A pod with addresses of no slot, or with a MAC of its own, has a port of its own, and none is
 // made of what it has.
 func TestPodsBesideSparePorts(t *testing.T) {

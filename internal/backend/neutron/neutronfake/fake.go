@@ -24,6 +24,7 @@ type Neutron struct {
 	*httptest.Server
 
 	mu      sync.Mutex
+	arrive  func(method, path string)
 	numbers int
 	// all are resources by collection, each in the order in which they were made.
 	all map[string][]object
@@ -47,7 +48,7 @@ const (
 
 // Start runs a Neutron until the test ends.
 func Start(t testing.TB) *Neutron {
-	n := &Neutron{all: map[string][]object{}, faults: func(int, string, string) Fault { return None },
+	n := &Neutron{all: map[string][]object{}, arrive: func(string, string) {}, faults: func(int, string, string) Fault { return None },
 		quotas: map[string]int{}, page: 1000}
 	n.Server = httptest.NewServer(n)
 	t.Cleanup(n.Close)
@@ -59,6 +60,13 @@ func (n *Neutron) Fail(faults func(number int, method, path string) Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.faults = faults
+}
+
+// Arrive has a function called with each call before it is looked at, with several at once.
+func (n *Neutron) Arrive(arrive func(method, path string)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.arrive = arrive
 }
 
 // Quota bounds how many resources a collection may have; negative: it does not.
@@ -117,10 +125,14 @@ func refuse(status int, kind, format string, args ...any) *refused {
 
 // ServeHTTP implements http.Handler.
 func (n *Neutron) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := strings.TrimPrefix(r.URL.Path, "/v2.0/")
+	n.mu.Lock()
+	arrive := n.arrive
+	n.mu.Unlock()
+	arrive(r.Method, path)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls++
-	path := strings.TrimPrefix(r.URL.Path, "/v2.0/")
 	fault := n.faults(n.calls, r.Method, path)
 	if fault == Busy || fault == Broken {
 		fail(w, fault)

@@ -125,6 +125,17 @@ func (s *Set) Add(r Resource) Ref {
 	return r.Ref
 }
 
+// Required is the Set without what is Optional.
+func (s *Set) Required() *Set {
+	required := &Set{resources: map[Ref]Resource{}, Problems: s.Problems}
+	for ref, r := range s.resources {
+		if !r.Optional {
+			required.resources[ref] = r
+		}
+	}
+	return required
+}
+
 // Get is the resource with a Ref.
 func (s *Set) Get(r Ref) (Resource, bool) {
 	found, ok := s.resources[r]

@@ -181,8 +181,12 @@ func notConnected(at attachment.Attachment, logical string, err error) error {
 		"that port, do ovn-northd and this node's ovn-controller run? %w", logical, err)
 }
 
-// installed says whether an interface is connected, be it Coelan's or a guest's.
+// installed says whether an interface is connected, be it Coelan's or a guest's. While its name is
+// not known, the database is not read: of many pods that come at once, all look after each change.
 func (p *ports) installed(ctx context.Context, logical string) (bool, error) {
+	if logical == "" {
+		return false, nil
+	}
 	own, err := p.db.Ports(ctx)
 	if err != nil {
 		return false, err
@@ -191,7 +195,7 @@ func (p *ports) installed(ctx context.Context, logical string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return logical != "" && slices.ContainsFunc(append(own, guests...), func(s ovsdb.PortState) bool {
+	return slices.ContainsFunc(append(own, guests...), func(s ovsdb.PortState) bool {
 		return s.ExternalIDs[idInterface] == logical && s.ExternalIDs[idInstalled] == "true"
 	}), nil
 }
