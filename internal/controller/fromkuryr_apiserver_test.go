@@ -114,7 +114,7 @@ func testFromKuryr(t *testing.T, api *apitest.API) {
 			"spec": map[string]any{"podUid": string(pod.UID), "podNodeName": "worker1"},
 			"status": map[string]any{"vifs": map[string]any{"eth0": map[string]any{"default": true, "vif": map[string]any{
 				"versioned_object.name": "VIFOpenVSwitch", "versioned_object.data": map[string]any{
-					"id": ids[name], "address": string(mac), "network": map[string]any{"versioned_object.data": map[string]any{
+					"id": ids[name], "address": mac, "network": map[string]any{"versioned_object.data": map[string]any{
 						"id": net, "subnets": list(map[string]any{"ips": list(map[string]any{"address": address})}),
 					}},
 				},

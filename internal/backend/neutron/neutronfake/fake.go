@@ -48,8 +48,10 @@ const (
 
 // Start runs a Neutron until the test ends.
 func Start(t testing.TB) *Neutron {
-	n := &Neutron{all: map[string][]object{}, arrive: func(string, string) {}, faults: func(int, string, string) Fault { return None },
-		quotas: map[string]int{}, page: 1000}
+	n := &Neutron{
+		all: map[string][]object{}, arrive: func(string, string) {},
+		faults: func(int, string, string) Fault { return None }, quotas: map[string]int{}, page: 1000,
+	}
 	n.Server = httptest.NewServer(n)
 	t.Cleanup(n.Close)
 	return n
