@@ -12,7 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestWatch(t *testing.T) {
@@ -23,6 +25,13 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	api := fake.NewClientset(secret(Format([][]byte{first})))
+	// The fake's watches miss what happens before they begin.
+	watched := make(chan struct{}, 10)
+	api.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := api.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		watched <- struct{}{}
+		return true, w, err
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	updates, done := make(chan [][]byte, 10), make(chan struct{})
 	go func() {
@@ -42,6 +51,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	next(first)
+	<-watched
 	// Keys that cannot be read are no update: the next one is of those after them.
 	for _, data := range [][]byte{[]byte("nonsense"), Format([][]byte{second, first})} {
 		if _, err := api.CoreV1().Secrets(namespace).Update(ctx, secret(data), metav1.UpdateOptions{}); err != nil {
