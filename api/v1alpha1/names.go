@@ -80,8 +80,8 @@ const AnyNode = "*"
 // Those of Services without a class do so if there is a pool.
 const LoadBalancerClass = "coelan.io/pool"
 
-// OctaviaClass is that of Services that get a load balancer of OpenStack's Octavia, with the backend
-// neutron.
+// OctaviaClass is that of Services that get a load balancer of OpenStack's Octavia, with the
+// backend neutron.
 const OctaviaClass = "coelan.io/octavia"
 
 // Condition types and reasons.

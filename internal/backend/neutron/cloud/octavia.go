@@ -40,7 +40,7 @@ func (a Access) ConnectOctavia(ctx context.Context, endpoint string, cluster nam
 		endpoint = strings.TrimSuffix(endpoint, "/") + "/"
 		o.balancing = &gophercloud.ServiceClient{
 			ProviderClient: network.ProviderClient, Endpoint: endpoint, ResourceBase: endpoint + "v2.0/",
-			// Octavia asks Neutron with the token that it is asked with, and refuses to without any.
+			// Octavia asks Neutron with the token that it gets, and fails without any.
 			MoreHeaders: map[string]string{"X-Auth-Token": "none"},
 		}
 		return o, nil
@@ -164,8 +164,8 @@ func (o *Octavia) FloatingIPs(ctx context.Context, service string) (addresses []
 	return addresses, err
 }
 
-// FloatingIP has a Service's load balancer, whose address is on a port of Neutron, have an address
-// of an external network, and returns it. Without a network, or a port, there is none afterwards.
+// FloatingIP has the port of a Service's load balancer have an address of an external network, and
+// returns it. Without a network, or a port, there is none afterwards.
 func (o *Octavia) FloatingIP(ctx context.Context, service, network, port string) (string, error) {
 	found, err := o.floating(ctx, service)
 	if err != nil {

@@ -60,8 +60,8 @@ type ActualMember struct {
 	Weight  int    `json:"weight"`
 }
 
-// The provisioning statuses that have a meaning here: with others but Active, whose names begin
-// with PENDING, Octavia refuses each call.
+// The provisioning statuses that have a meaning here. In the others, such as PENDING_UPDATE,
+// Octavia refuses each call.
 const (
 	Active = "ACTIVE"
 	Error  = "ERROR"

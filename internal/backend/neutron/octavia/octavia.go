@@ -16,7 +16,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/names"
 )
 
-// ProviderOVN is the provider whose load balancers are rows of OVN.
+// ProviderOVN is the provider that makes load balancers rows of OVN.
 const ProviderOVN = "ovn"
 
 // Balancer is a load balancer that is wanted.

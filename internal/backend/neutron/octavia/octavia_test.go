@@ -104,8 +104,7 @@ func built(b *Balancer, tag string) *Actual {
 	return a
 }
 
-// What somebody has changed by hand is mended by the call that it needs, and what others have added
-// stays.
+// A change by hand is mended by the call that it needs, and what others have added stays.
 func TestNext(t *testing.T) {
 	tag := Tag(names.Cluster(""), "shop/web")
 	want := Compile(service(nil), options)

@@ -38,9 +38,9 @@ type Settings struct {
 	Endpoint string
 	// Provider is that of load balancers.
 	Provider string
-	// Subnet is the id of the subnet of Neutron that their addresses are of; empty: there are none.
+	// Subnet is the id of the subnet that their addresses are of; empty: there are none.
 	Subnet string
-	// External is the id of the network of Neutron of which each has a floating IP; empty: none has.
+	// External is the id of the network that each has a floating IP of; empty: none has.
 	External string
 }
 
@@ -234,7 +234,7 @@ func (p *places) subnetOf(a netip.Addr) (string, bool) {
 	return "", false
 }
 
-// want compiles all Services, and has those looked at whose load balancers are to change.
+// want compiles all Services, and queues those with load balancers that are to change.
 func (b *Balancers) want(state *intent.State, services map[string]*corev1.Service, places *places, err error) {
 	wanted := map[string]*octavia.Balancer{}
 	for key, s := range services {
