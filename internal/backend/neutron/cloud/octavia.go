@@ -38,8 +38,13 @@ func (a Access) ConnectOctavia(ctx context.Context, endpoint string, cluster nam
 	o := &Octavia{network: network, project: project, cluster: cluster}
 	if a.CloudsFile == "" {
 		endpoint = strings.TrimSuffix(endpoint, "/") + "/"
+		// The server of octavia-api takes one connection at a time: one that is kept, or not used
+		// yet, would keep out all others.
+		provider := &gophercloud.ProviderClient{HTTPClient: http.Client{
+			Timeout: callTimeout, Transport: &http.Transport{DisableKeepAlives: true},
+		}}
 		o.balancing = &gophercloud.ServiceClient{
-			ProviderClient: network.ProviderClient, Endpoint: endpoint, ResourceBase: endpoint + "v2.0/",
+			ProviderClient: provider, Endpoint: endpoint, ResourceBase: endpoint + "v2.0/",
 			// Octavia asks Neutron with the token that it gets, and fails without any.
 			MoreHeaders: map[string]string{"X-Auth-Token": "none"},
 		}
