@@ -238,10 +238,11 @@ func (s *step) serve(l Listener, pool ActualPool) (Call, bool) {
 		return create("listeners", body), true
 	}
 	a := s.have.ListenerOf[i]
-	body := map[string]any{}
 	if a.Pool != pool.ID {
-		body["default_pool_id"] = pool.ID
+		// The provider ovn leaves a listener without endpoints that gets another pool.
+		return Call{Method: http.MethodDelete, Path: "listeners/" + a.ID}, true
 	}
+	body := map[string]any{}
 	if !a.Up {
 		body["admin_state_up"] = true
 	}

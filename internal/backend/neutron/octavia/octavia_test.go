@@ -121,7 +121,7 @@ func TestNext(t *testing.T) {
 		"another subnet": {func(a *Actual) { a.Subnet = "x" }, "DELETE loadbalancers/lb?cascade=true"},
 		"no listener":    {func(a *Actual) { a.ListenerOf = a.ListenerOf[1:] }, "POST listeners"},
 		"no pool":        {func(a *Actual) { a.PoolOf = a.PoolOf[1:] }, "POST pools"},
-		"no pool named":  {func(a *Actual) { a.ListenerOf[0].Pool = "" }, "PUT listeners/on-TCP"},
+		"no pool named":  {func(a *Actual) { a.ListenerOf[0].Pool = "" }, "DELETE listeners/on-TCP"},
 		"listener off":   {func(a *Actual) { a.ListenerOf[1].Up = false }, "PUT listeners/on-UDP"},
 		"pool off":       {func(a *Actual) { a.PoolOf[1].Up = false }, "PUT pools/pool-UDP"},
 		"surplus listener": {func(a *Actual) {
