@@ -39,7 +39,8 @@ func (f *neutronFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.octavia.Endpoint, "octavia-endpoint", "", "with --neutron-endpoint: URL of an Octavia without keystone")
 	flags.StringVar(&f.octavia.Subnet, "octavia-subnet", "",
 		"with the backend neutron: id of the subnet of Neutron that addresses of load balancers of Octavia are of; empty: there are none")
-	flags.StringVar(&f.octavia.Provider, "octavia-provider", octavia.ProviderOVN, "with --octavia-subnet: provider of load balancers")
+	flags.StringVar(&f.octavia.Provider, "octavia-provider", octavia.ProviderOVN,
+		"with --octavia-subnet: provider of load balancers")
 	flags.StringVar(&f.octavia.External, "octavia-floating-network", "",
 		"with --octavia-subnet: id of the network of Neutron of which each load balancer has a floating IP; empty: none has")
 }

@@ -65,7 +65,8 @@ func (o *Octavia) Project() string { return o.project }
 
 // Services are those, as namespace/name, that have load balancers of the cluster.
 func (o *Octavia) Services(ctx context.Context) ([]string, error) {
-	all, err := pages[octavia.Actual](ctx, o.balancing, "lbaas/loadbalancers", "loadbalancers", url.Values{"project_id": {o.project}})
+	all, err := pages[octavia.Actual](ctx, o.balancing, "lbaas/loadbalancers", "loadbalancers",
+		url.Values{"project_id": {o.project}})
 	var keys []string
 	for _, b := range all {
 		if key, ours := octavia.ServiceOf(o.cluster, b.Tags); ours {
@@ -85,7 +86,8 @@ func (o *Octavia) Read(ctx context.Context, service string) (*octavia.Actual, in
 	}
 	b := &found[len(found)-1]
 	of := url.Values{"loadbalancer_id": {b.ID}}
-	if b.ListenerOf, err = pages[octavia.ActualListener](ctx, o.balancing, "lbaas/listeners", "listeners", of); err != nil {
+	b.ListenerOf, err = pages[octavia.ActualListener](ctx, o.balancing, "lbaas/listeners", "listeners", of)
+	if err != nil {
 		return nil, 0, err
 	}
 	if b.PoolOf, err = pages[octavia.ActualPool](ctx, o.balancing, "lbaas/pools", "pools", of); err != nil {
@@ -189,7 +191,8 @@ func (o *Octavia) FloatingIP(ctx context.Context, service, network, port string)
 				return "", err
 			}
 		default:
-			if err := request(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil); err != nil && !Gone(err) {
+			err := request(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil)
+			if err != nil && !Gone(err) {
 				return "", err
 			}
 		}
@@ -207,7 +210,9 @@ func (o *Octavia) FloatingIP(ctx context.Context, service, network, port string)
 }
 
 // pages returns all items of a list, page by page.
-func pages[T any](ctx context.Context, api *gophercloud.ServiceClient, path, name string, query url.Values) ([]T, error) {
+func pages[T any](
+	ctx context.Context, api *gophercloud.ServiceClient, path, name string, query url.Values,
+) ([]T, error) {
 	var all []T
 	marker := ""
 	for {

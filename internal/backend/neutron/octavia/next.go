@@ -218,7 +218,8 @@ func members(l Listener, pool ActualPool) (list []any, differ bool) {
 			}
 		}
 		list = append(list, map[string]any{
-			"address": m.Address.String(), "protocol_port": m.Port, "subnet_id": m.Subnet, "weight": 1, "admin_state_up": true,
+			"address": m.Address.String(), "protocol_port": m.Port, "subnet_id": m.Subnet, "weight": 1,
+			"admin_state_up": true,
 		})
 	}
 	return list, differ

@@ -167,7 +167,8 @@ func (b *Balancers) write(ctx context.Context, s *corev1.Service, ingress []core
 	if err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(b.Access.Status().Patch(ctx, s.DeepCopy(), client.RawPatch(types.MergePatchType, data)))
+	patch := client.RawPatch(types.MergePatchType, data)
+	return client.IgnoreNotFound(b.Access.Status().Patch(ctx, s.DeepCopy(), patch))
 }
 
 func objectKey(key string) client.ObjectKey {

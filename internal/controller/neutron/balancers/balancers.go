@@ -83,7 +83,8 @@ const workers = 4
 // New makes Balancers.
 func New(o Options) *Balancers {
 	return &Balancers{
-		Options: o, changed: trigger.New(), wanted: map[string]*octavia.Balancer{}, problems: map[string]octavia.Problem{},
+		Options: o, changed: trigger.New(),
+		wanted: map[string]*octavia.Balancer{}, problems: map[string]octavia.Problem{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, lastPause)),
 	}
@@ -246,7 +247,9 @@ func (b *Balancers) want(state *intent.State, services map[string]*corev1.Servic
 		case places == nil || !there:
 			wanted[key] = b.before(key, err)
 		default:
-			o := octavia.Options{Provider: b.Provider, Subnet: b.Subnet, Prefix: places.addresses, SubnetOf: places.subnetOf}
+			o := octavia.Options{
+				Provider: b.Provider, Subnet: b.Subnet, Prefix: places.addresses, SubnetOf: places.subnetOf,
+			}
 			balancer := octavia.Compile(of, o)
 			if s.Spec.LoadBalancerIP != "" {
 				balancer.Problems = append(balancer.Problems, octavia.Problem{Reason: "AddressUnsupported",
@@ -283,9 +286,13 @@ func (b *Balancers) before(key string, err error) *octavia.Balancer {
 	if known := b.wanted[key]; known != nil {
 		w = *known
 	}
-	w.Problems = slices.DeleteFunc(slices.Clone(w.Problems), func(p octavia.Problem) bool { return p.Reason == reasonAway })
+	w.Problems = slices.DeleteFunc(slices.Clone(w.Problems), func(p octavia.Problem) bool {
+		return p.Reason == reasonAway
+	})
 	if err != nil {
-		w.Problems = append(w.Problems, octavia.Problem{Reason: reasonAway, Message: "Octavia cannot be used: " + err.Error()})
+		w.Problems = append(w.Problems, octavia.Problem{
+			Reason: reasonAway, Message: "Octavia cannot be used: " + err.Error(),
+		})
 	}
 	return &w
 }
