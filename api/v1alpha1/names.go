@@ -80,6 +80,10 @@ const AnyNode = "*"
 // Those of Services without a class do so if there is a pool.
 const LoadBalancerClass = "coelan.io/pool"
 
+// OctaviaClass is that of Services that get a load balancer of OpenStack's Octavia, with the
+// backend neutron.
+const OctaviaClass = "coelan.io/octavia"
+
 // Condition types and reasons.
 const (
 	// ConditionReady says that an object takes effect. Its reason and message say why not.

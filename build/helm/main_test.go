@@ -134,15 +134,19 @@ func TestValues(t *testing.T) {
 					"type": "neutron", "cluster": "east", "southbound": "ssl:192.0.2.1:6642",
 				}},
 				"controller": map[string]any{"northbound": "ssl:192.0.2.1:6641", "northboundSecret": "ovn-client"},
-				"neutron":    map[string]any{"cloudsSecret": "clouds", "cloud": "mycloud", "sparePorts": 20},
+				"neutron": map[string]any{
+					"cloudsSecret": "clouds", "cloud": "mycloud", "sparePorts": 20,
+					"octavia": map[string]any{"subnet": "vips", "floatingNetwork": "out"},
+				},
 			},
 			want: []string{
 				"type: neutron\n", "--backend=neutron\n", "--clouds-file=/etc/openstack/clouds.yaml\n", "--cloud=mycloud\n", "--cluster=east\n",
-				"--neutron-spare-ports=20\n", "--northbound=ssl:192.0.2.1:6641\n", "--northbound-certificate=/etc/coelan-ovn/tls.crt\n",
+				"--neutron-spare-ports=20\n", "--octavia-subnet=vips\n", "--octavia-provider=ovn\n", "--octavia-floating-network=out\n",
+				"--northbound=ssl:192.0.2.1:6641\n", "--northbound-certificate=/etc/coelan-ovn/tls.crt\n",
 				"secretName: clouds\n", "mountPath: /etc/openstack\n", "secretName: ovn-client\n", "--policy-mode=enforced\n",
 				"name: coelan-controller-neutron\n", "policyName: coelan-controller-nodes\n",
 			},
-			absent: []string{"--neutron-endpoint"},
+			absent: []string{"--neutron-endpoint", "--octavia-endpoint"},
 		},
 		"Neutron without keystone": {
 			values: map[string]any{

@@ -9,15 +9,18 @@ import (
 	"github.com/spf13/pflag"
 
 	"coelan.io/coelan/internal/backend/neutron/cloud"
+	"coelan.io/coelan/internal/backend/neutron/octavia"
 	"coelan.io/coelan/internal/controller"
+	"coelan.io/coelan/internal/controller/neutron/balancers"
 	"coelan.io/coelan/internal/reserved"
 )
 
 // neutronFlags are those of the backend neutron. It shares --northbound, --cluster,
 // --policy-mode, --service-cidrs, --snat and --snat-exclude-cidrs with the backend ovn.
 type neutronFlags struct {
-	access cloud.Access
-	spare  int
+	access  cloud.Access
+	spare   int
+	octavia balancers.Settings
 }
 
 // maxSpare is what the smallest podCIDRs that are usual, /24, have room for.
@@ -33,6 +36,13 @@ func (f *neutronFlags) add(flags *pflag.FlagSet) {
 		"with --neutron-endpoint: the project that resources are of")
 	flags.IntVar(&f.spare, "neutron-spare-ports", reserved.NeutronSpare,
 		"with the backend neutron: ports that each node has ready for pods of its podCIDRs; 0: none")
+	flags.StringVar(&f.octavia.Endpoint, "octavia-endpoint", "", "with --neutron-endpoint: URL of an Octavia without keystone")
+	flags.StringVar(&f.octavia.Subnet, "octavia-subnet", "",
+		"with the backend neutron: id of the subnet of Neutron that addresses of load balancers of Octavia are of; empty: there are none")
+	flags.StringVar(&f.octavia.Provider, "octavia-provider", octavia.ProviderOVN,
+		"with --octavia-subnet: provider of load balancers")
+	flags.StringVar(&f.octavia.External, "octavia-floating-network", "",
+		"with --octavia-subnet: id of the network of Neutron of which each load balancer has a floating IP; empty: none has")
 }
 
 // options are nil for other backends.
@@ -53,7 +63,15 @@ func (f *neutronFlags) options(o *ovnFlags) (*controller.Neutron, error) {
 	if f.spare < 0 || f.spare > maxSpare {
 		return nil, fmt.Errorf("--neutron-spare-ports: is %d, not in 0 to %d", f.spare, maxSpare)
 	}
-	n := &controller.Neutron{Cloud: f.access, Spare: f.spare}
+	switch o := f.octavia; {
+	case o.Subnet == "" && (o.Endpoint != "" || o.External != ""):
+		return nil, errors.New("--octavia-endpoint and --octavia-floating-network have no meaning without --octavia-subnet")
+	case o.Subnet != "" && (o.Endpoint == "") == (f.access.CloudsFile == ""):
+		return nil, errors.New("--octavia-endpoint: is needed with --neutron-endpoint, and has no meaning with --clouds-file")
+	case o.Subnet != "" && o.Provider == "":
+		return nil, errors.New("--octavia-provider: is empty")
+	}
+	n := &controller.Neutron{Cloud: f.access, Spare: f.spare, Octavia: f.octavia}
 	var err error
 	if n.Northbound, n.TLS, err = o.servers(); err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/controller/neutron/balancers"
 	"coelan.io/coelan/internal/controller/policies"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/metricsaccess"
@@ -81,6 +82,8 @@ type Neutron struct {
 	Cloud cloud.Access
 	// Spare is how many ports each node has ready for pods; 0: none.
 	Spare int
+	// Octavia is what load balancers of Octavia need.
+	Octavia balancers.Settings
 	// Northbound are the servers of the northbound database that Neutron writes, TLS files for
 	// those with ssl:; none: there are no Services.
 	Northbound []string

@@ -111,7 +111,8 @@ func setupNeutron(
 	})
 	runner, err := neutron.New(neutron.Options{
 		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Northbound: o.Neutron.Northbound,
-		TLS: o.Neutron.TLS, Spare: o.Neutron.Spare, Intent: source, Informers: m.GetCache(), Access: a,
+		TLS: o.Neutron.TLS, Spare: o.Neutron.Spare, Octavia: o.Neutron.Octavia,
+		Intent: source, Informers: m.GetCache(), Access: a,
 		Hub: distribution.Hub, Monitor: monitor,
 	})
 	if err != nil {

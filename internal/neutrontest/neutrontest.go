@@ -7,10 +7,8 @@ package neutrontest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -129,21 +127,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if s.python, err = start(s.server.Command(s.config), s.log()); err != nil {
 		return err
 	}
-	return s.python.await(ctx, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.Ready(), http.NoBody)
-		if err != nil {
-			return err
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return errors.New(answer.Status)
-		}
-		return nil
-	})
+	return s.python.answers(ctx, s.server.Ready())
 }
 
 // Stop kills neutron-server, as kill -9 does, and waits until it is gone. Its database stays.

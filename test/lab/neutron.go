@@ -29,6 +29,7 @@ import (
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/controller/clusterintent"
 	"coelan.io/coelan/internal/controller/neutron"
+	"coelan.io/coelan/internal/controller/neutron/balancers"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
 	"coelan.io/coelan/internal/intent"
@@ -40,6 +41,8 @@ import (
 // has Neutron be as the objects of the lab's API say.
 type Neutron struct {
 	*neutrontest.Server
+	// Octavia says which load balancers a controller that starts makes; without a subnet none.
+	Octavia balancers.Settings
 	// Calls is how many calls of Neutron's API the controller's half has made since its start.
 	Calls func() int64
 	lab   *Lab
@@ -129,7 +132,7 @@ func (n *Neutron) parts(objects cache.Cache, writer client.Client) ([]func(conte
 	})
 	runner, err := neutron.New(neutron.Options{
 		Log: log, Intent: source, Informers: objects, Monitor: monitor, Hub: n,
-		Spare:      reserved.NeutronSpare,
+		Spare: reserved.NeutronSpare, Octavia: n.Octavia,
 		Northbound: []string{n.lab.OVN.Remote("nb")},
 		Cloud:      cloud.Access{Endpoint: n.Endpoint, Project: neutrontest.Project},
 		Access:     &reconcile.Access{Client: writer, Live: writer, Events: &record.FakeRecorder{}},

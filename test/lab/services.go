@@ -28,3 +28,6 @@ func (a *API) RemoveService(namespace, name string) { a.remove(services, objectK
 
 // SetEndpointSlice publishes an EndpointSlice, or changes it.
 func (a *API) SetEndpointSlice(s *discoveryv1.EndpointSlice) { a.set(endpointSlices, s) }
+
+// Services are all Services.
+func (a *API) Services() []*corev1.Service { return all[corev1.Service](a, services) }

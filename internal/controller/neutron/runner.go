@@ -21,6 +21,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/controller/findings"
+	"coelan.io/coelan/internal/controller/neutron/balancers"
 	"coelan.io/coelan/internal/controller/programmed"
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/heartbeat"
@@ -39,9 +40,12 @@ type Options struct {
 	Northbound []string
 	TLS        *remote.TLSFiles // nil: none
 	Intent     Intent
-	Informers  cache.Informers
-	Access     *reconcile.Access
-	Monitor    *heartbeat.Monitor
+	// Octavia is what load balancers of Services of the class coelan.io/octavia need; without a
+	// subnet there are none.
+	Octavia   balancers.Settings
+	Informers cache.Informers
+	Access    *reconcile.Access
+	Monitor   *heartbeat.Monitor
 	// Hub has the objects that conditions say are not in effect; the Runner adds those of which
 	// Neutron does not do all.
 	Hub findings.Hub
@@ -62,6 +66,7 @@ type Runner struct {
 	verdicts   *programmed.Verdicts
 	identities *identities
 	supplement *supplement // nil: none
+	balancers  *balancers.Balancers
 	loop       *heartbeat.Loop
 
 	// compiled and set are of the client's goroutine.
@@ -73,6 +78,7 @@ type Runner struct {
 	mu    sync.Mutex
 	cloud outcome // of Neutron
 	nb    outcome // of the supplement
+	lb    outcome // of load balancers
 }
 
 // outcome is what came of a comparison.
@@ -90,6 +96,12 @@ func New(o Options) (*Runner, error) {
 	r.client = cloud.New(cloud.Options{
 		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Claims: r.claims, Found: r.found, Report: r.report,
 		Log: o.Log,
+	})
+	r.balancers = balancers.New(balancers.Options{
+		Settings: o.Octavia, Log: o.Log, Cluster: o.Cluster, Cloud: o.Cloud, Informers: o.Informers, Access: o.Access,
+		State:  func() *intent.State { return o.Intent.Intent().State() },
+		Report: func(list []findings.Finding) { r.publish(func() { r.lb = outcome{list: list} }) },
+		Resync: cloud.DefaultResync,
 	})
 	if len(o.Northbound) == 0 {
 		o.Log.Warn("pods have no Services and no way out of the cluster: --northbound does not say where the northbound " +
@@ -132,6 +144,11 @@ func (r *Runner) Start(ctx context.Context) error {
 	if r.supplement != nil {
 		running.Go(func() { r.supplement.run(ctx) })
 	}
+	running.Go(func() {
+		if err := r.balancers.Run(ctx); err != nil && ctx.Err() == nil {
+			r.publish(func() { r.lb = outcome{err: err} })
+		}
+	})
 	return r.identities.run(ctx)
 }
 
@@ -194,10 +211,10 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 	r.publish(func() { r.cloud = outcome{list, err} })
 }
 
-// publish reports both outcomes after one has changed.
+// publish reports all outcomes after one has changed.
 func (r *Runner) publish(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()
-	r.findings.Set(slices.Concat(r.cloud.list, r.nb.list), errors.Join(r.cloud.err, r.nb.err))
+	r.findings.Set(slices.Concat(r.cloud.list, r.nb.list, r.lb.list), errors.Join(r.cloud.err, r.nb.err, r.lb.err))
 }

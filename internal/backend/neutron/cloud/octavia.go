@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+
+	"coelan.io/coelan/internal/backend/neutron/octavia"
+	"coelan.io/coelan/internal/backend/ovn/names"
+)
+
+// Octavia is a client of Octavia and of what load balancers need of Neutron.
+type Octavia struct {
+	balancing, network *gophercloud.ServiceClient
+	project            string
+	cluster            names.Cluster
+}
+
+// ConnectOctavia returns a client; endpoint is the URL of an Octavia without keystone.
+func (a Access) ConnectOctavia(ctx context.Context, endpoint string, cluster names.Cluster) (*Octavia, error) {
+	network, project, err := a.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := &Octavia{network: network, project: project, cluster: cluster}
+	if a.CloudsFile == "" {
+		endpoint = strings.TrimSuffix(endpoint, "/") + "/"
+		// The server of octavia-api takes one connection at a time: one that is kept, or not used
+		// yet, would keep out all others.
+		provider := &gophercloud.ProviderClient{HTTPClient: http.Client{
+			Timeout: callTimeout, Transport: &http.Transport{DisableKeepAlives: true},
+		}}
+		o.balancing = &gophercloud.ServiceClient{
+			ProviderClient: provider, Endpoint: endpoint, ResourceBase: endpoint + "v2.0/",
+			// Octavia asks Neutron with the token that it gets, and fails without any.
+			MoreHeaders: map[string]string{"X-Auth-Token": "none"},
+		}
+		return o, nil
+	}
+	_, where, _, err := clouds.Parse(clouds.WithLocations(a.CloudsFile), clouds.WithCloudName(a.Cloud))
+	if err != nil {
+		return nil, fmt.Errorf("cloud %s of %s: %w", a.Cloud, a.CloudsFile, err)
+	}
+	if o.balancing, err = openstack.NewLoadBalancerV2(network.ProviderClient, where); err != nil {
+		return nil, fmt.Errorf("keystone of cloud %s names no Octavia: %w", a.Cloud, err)
+	}
+	return o, nil
+}
+
+// Project is the one that load balancers are of.
+func (o *Octavia) Project() string { return o.project }
+
+// Services are those, as namespace/name, that have load balancers of the cluster.
+func (o *Octavia) Services(ctx context.Context) ([]string, error) {
+	all, err := pages[octavia.Actual](ctx, o.balancing, "lbaas/loadbalancers", "loadbalancers",
+		url.Values{"project_id": {o.project}})
+	var keys []string
+	for _, b := range all {
+		if key, ours := octavia.ServiceOf(o.cluster, b.Tags); ours {
+			keys = append(keys, key)
+		}
+	}
+	return keys, err
+}
+
+// Read returns the load balancer of a Service with all that is in it; nil: there is none. Of
+// several, which an unanswered call can leave, it is the one that is deleted or mended first.
+func (o *Octavia) Read(ctx context.Context, service string) (*octavia.Actual, int, error) {
+	found, err := pages[octavia.Actual](ctx, o.balancing, "lbaas/loadbalancers", "loadbalancers",
+		url.Values{"project_id": {o.project}, "tags": {octavia.Tag(o.cluster, service)}})
+	if err != nil || len(found) == 0 {
+		return nil, 0, err
+	}
+	b := &found[len(found)-1]
+	of := url.Values{"loadbalancer_id": {b.ID}}
+	b.ListenerOf, err = pages[octavia.ActualListener](ctx, o.balancing, "lbaas/listeners", "listeners", of)
+	if err != nil {
+		return nil, 0, err
+	}
+	if b.PoolOf, err = pages[octavia.ActualPool](ctx, o.balancing, "lbaas/pools", "pools", of); err != nil {
+		return nil, 0, err
+	}
+	for i := range b.PoolOf {
+		p := &b.PoolOf[i]
+		p.MemberOf, err = pages[octavia.ActualMember](ctx, o.balancing, "lbaas/pools/"+p.ID+"/members", "members", nil)
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return b, len(found), nil
+}
+
+// Make makes a call. That what is to be deleted is gone is no error.
+func (o *Octavia) Make(ctx context.Context, c octavia.Call) error {
+	var body any
+	if c.Body != nil {
+		body = c.Body
+	}
+	err := request(ctx, o.balancing, c.Method, "lbaas/"+c.Path, body, nil)
+	if c.Method == http.MethodDelete && Gone(err) {
+		return nil
+	}
+	return err
+}
+
+// Subnet is a subnet of Neutron.
+type Subnet struct {
+	ID, Description string
+	CIDR            netip.Prefix
+}
+
+// Subnet returns a subnet by its id.
+func (o *Octavia) Subnet(ctx context.Context, id string) (Subnet, error) {
+	var answer struct{ Subnet Subnet }
+	err := request(ctx, o.network, http.MethodGet, "subnets/"+url.PathEscape(id), nil, &answer)
+	return answer.Subnet, err
+}
+
+// Subnets returns the subnets of the project.
+func (o *Octavia) Subnets(ctx context.Context) ([]Subnet, error) {
+	return pages[Subnet](ctx, o.network, "subnets", "subnets", url.Values{"project_id": {o.project}})
+}
+
+// Owned is the key of what a subnet is made of; false: it is not the cluster's.
+func (o *Octavia) Owned(s Subnet) (key string, ours bool) { return o.cluster.Owned(s.Description) }
+
+type floatingIP struct {
+	ID          string `json:"id"`
+	Description string `json:"description"`
+	Address     string `json:"floating_ip_address"`
+	Port        string `json:"port_id"`
+	Network     string `json:"floating_network_id"`
+}
+
+// mark is the description of a Service's floating IP. It is none of those that Client takes for its
+// own.
+func (o *Octavia) mark(service string) string {
+	return "load balancer of " + octavia.Tag(o.cluster, service)
+}
+
+func (o *Octavia) floating(ctx context.Context, service string) (ours []floatingIP, err error) {
+	all, err := pages[floatingIP](ctx, o.network, "floatingips", "floatingips",
+		url.Values{"project_id": {o.project}, "description": {o.mark(service)}})
+	for _, f := range all {
+		if f.Description == o.mark(service) {
+			ours = append(ours, f)
+		}
+	}
+	return ours, err
+}
+
+// FloatingIPs are the addresses that FloatingIP has given a Service's load balancer.
+func (o *Octavia) FloatingIPs(ctx context.Context, service string) (addresses []string, err error) {
+	ours, err := o.floating(ctx, service)
+	for _, f := range ours {
+		addresses = append(addresses, f.Address)
+	}
+	return addresses, err
+}
+
+// FloatingIP has the port of a Service's load balancer have an address of an external network, and
+// returns it. Without a network, or a port, there is none afterwards.
+func (o *Octavia) FloatingIP(ctx context.Context, service, network, port string) (string, error) {
+	found, err := o.floating(ctx, service)
+	if err != nil {
+		return "", err
+	}
+	address := ""
+	for _, f := range found {
+		switch {
+		case network != "" && port != "" && address == "" && f.Network == network:
+			address = f.Address
+			if f.Port == port {
+				continue
+			}
+			body := map[string]any{"floatingip": map[string]any{"port_id": port}}
+			if err := request(ctx, o.network, http.MethodPut, "floatingips/"+f.ID, body, nil); err != nil {
+				return "", err
+			}
+		default:
+			err := request(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil)
+			if err != nil && !Gone(err) {
+				return "", err
+			}
+		}
+	}
+	if address != "" || network == "" || port == "" {
+		return address, nil
+	}
+	var answer struct {
+		FloatingIP floatingIP `json:"floatingip"`
+	}
+	err = request(ctx, o.network, http.MethodPost, "floatingips", map[string]any{"floatingip": map[string]any{
+		"floating_network_id": network, "port_id": port, "description": o.mark(service), "project_id": o.project,
+	}}, &answer)
+	return answer.FloatingIP.Address, err
+}
+
+// pages returns all items of a list, page by page.
+func pages[T any](
+	ctx context.Context, api *gophercloud.ServiceClient, path, name string, query url.Values,
+) ([]T, error) {
+	var all []T
+	marker := ""
+	for {
+		q := url.Values{"limit": {strconv.Itoa(pageSize)}}
+		for k, v := range query {
+			q[k] = v
+		}
+		if marker != "" {
+			q.Set("marker", marker)
+		}
+		var page map[string]json.RawMessage
+		if err := request(ctx, api, http.MethodGet, path+"?"+q.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		var items []T
+		var ids []struct{ ID string }
+		var links []struct{ Rel string }
+		if err := errors.Join(json.Unmarshal(page[name], &items), json.Unmarshal(page[name], &ids)); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if text := page[name+"_links"]; text != nil {
+			if err := json.Unmarshal(text, &links); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+		}
+		all = append(all, items...)
+		next := false
+		for _, l := range links {
+			next = next || l.Rel == "next"
+		}
+		if !next || len(ids) == 0 {
+			return all, nil
+		}
+		marker = ids[len(ids)-1].ID
+	}
+}
+
+// request makes one call. Its error is a *refusal, a *busy or an *outage.
+func request(ctx context.Context, api *gophercloud.ServiceClient, method, path string, body, answer any) error {
+	options := &gophercloud.RequestOpts{
+		JSONBody: body, JSONResponse: answer,
+		OkCodes: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent},
+	}
+	_, err := api.Request(ctx, method, api.ServiceURL(path), options) //nolint:bodyclose // the library closes it
+	if err == nil {
+		return nil
+	}
+	var answered gophercloud.ErrUnexpectedResponseCode
+	var fault struct{ FaultString string }
+	if !errors.As(err, &answered) || json.Unmarshal(answered.Body, &fault) != nil || fault.FaultString == "" {
+		return classify(err, time.Now())
+	}
+	text := fault.FaultString
+	err = classify(err, time.Now())
+	var refused *refusal
+	switch {
+	case !errors.As(err, &refused):
+	case answered.Actual == http.StatusConflict && strings.Contains(text, "immutable"):
+		return &busy{text}
+	case answered.Actual == http.StatusForbidden && strings.Contains(text, "uota"):
+		refused.reason, refused.text = reasonQuota, text
+	default:
+		refused.reason, refused.text = "RefusedByOctavia", text
+	}
+	return err
+}
+
+// busy says that Octavia is changing what a call is about.
+type busy struct{ text string }
+
+// Error implements error.
+func (b *busy) Error() string { return b.text }
+
+// Gone reports whether a call was about what is not there.
+func Gone(err error) bool {
+	var refused *refusal
+	return errors.As(err, &refused) && refused.gone
+}
+
+// Busy reports whether Octavia is changing what a call was about: it is to be tried again.
+func Busy(err error) bool {
+	var b *busy
+	return errors.As(err, &b)
+}
+
+// Refused is why a call is not made; false: calls are of no use now.
+func Refused(err error) (reason, text string, ok bool) {
+	var refused *refusal
+	if !errors.As(err, &refused) {
+		return "", "", false
+	}
+	return refused.reason, refused.text, true
+}
+
+// RetryAfter is how long an answer asks to be left alone; 0: it does not say.
+func RetryAfter(err error) time.Duration {
+	var away *outage
+	if errors.As(err, &away) && away.says {
+		return max(away.after, readPause)
+	}
+	return 0
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package balancers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/internal/backend/neutron/cloud"
+	"coelan.io/coelan/internal/backend/neutron/octavia"
+)
+
+// errPending says that Octavia is working on a load balancer.
+var errPending = errors.New("Octavia is still changing it")
+
+// errFailed says that Octavia could not do what it began.
+var errFailed = errors.New("its provisioning status is ERROR: see Octavia's log, and have it failed over or delete it")
+
+// patience is how many attempts find a load balancer busy before the Service says so.
+const patience = 8
+
+// next brings one Service to what is wanted; false: there is no more to do ever.
+func (b *Balancers) next(ctx context.Context) bool {
+	key, stop := b.queue.Get()
+	if stop {
+		return false
+	}
+	defer b.queue.Done(key)
+	err := b.bring(ctx, key)
+	if ctx.Err() != nil {
+		return true
+	}
+	pending := errors.Is(err, errPending) || cloud.Busy(err)
+	problem := octavia.Problem{Reason: "OctaviaFailed"}
+	b.mu.Lock()
+	switch reason, text, refused := cloud.Refused(err); {
+	case err == nil:
+		delete(b.problems, key)
+	case pending && b.queue.NumRequeues(key) < patience:
+	default:
+		problem.Message = "load balancer of Octavia: " + err.Error()
+		switch {
+		case refused:
+			problem = octavia.Problem{Reason: reason, Message: "load balancer of Octavia: " + text}
+		case pending:
+			problem.Reason = "OctaviaBusy"
+		}
+		b.problems[key] = problem
+	}
+	b.mu.Unlock()
+	b.report()
+	switch after := cloud.RetryAfter(err); {
+	case err == nil:
+		b.queue.Forget(key)
+	case after > 0:
+		b.queue.AddAfter(key, after)
+	default:
+		b.queue.AddRateLimited(key)
+	}
+	return true
+}
+
+// bring makes the calls that a Service's load balancer needs, and writes the Service's status.
+func (b *Balancers) bring(ctx context.Context, key string) error {
+	for {
+		b.mu.Lock()
+		api, want := b.client, b.wanted[key]
+		b.mu.Unlock()
+		if api == nil || want != nil && want.Subnet == "" {
+			return nil // it comes again when more is known
+		}
+		have, several, err := api.Read(ctx, key)
+		if err != nil {
+			return err
+		}
+		if several > 1 {
+			want = nil // this one goes, the others stay
+		}
+		switch {
+		case have == nil || have.Status == octavia.Active:
+		case have.Status != octavia.Error:
+			return errPending
+		case want != nil:
+			return errFailed
+		}
+		if want == nil && several <= 1 {
+			if err := b.withdraw(ctx, api, key, have); err != nil {
+				return err
+			}
+		}
+		call, more := octavia.Next(want, have, octavia.Tag(b.Cluster, key), api.Project())
+		switch {
+		case more:
+			err = api.Make(ctx, call)
+		case want != nil:
+			return b.publish(ctx, api, key, have)
+		}
+		if !more || err != nil {
+			return err
+		}
+	}
+}
+
+// withdraw takes the addresses of a load balancer that goes out of the status of its Service, and
+// then gives its floating IP back.
+func (b *Balancers) withdraw(ctx context.Context, api *cloud.Octavia, key string, have *octavia.Actual) error {
+	addresses, err := api.FloatingIPs(ctx, key)
+	if err != nil {
+		return err
+	}
+	if have != nil {
+		addresses = append(addresses, have.Address)
+	}
+	s := &corev1.Service{}
+	if err := b.Access.Get(ctx, objectKey(key), s); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	ours := slices.ContainsFunc(s.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool {
+		return slices.Contains(addresses, i.IP)
+	})
+	if ours && !chosen(s) {
+		if err := b.write(ctx, s, nil); err != nil {
+			return err
+		}
+	}
+	_, err = api.FloatingIP(ctx, key, "", "")
+	return err
+}
+
+// publish writes the address of a load balancer into the status of its Service.
+func (b *Balancers) publish(ctx context.Context, api *cloud.Octavia, key string, have *octavia.Actual) error {
+	address, err := api.FloatingIP(ctx, key, b.External, have.Port)
+	if err != nil {
+		return err
+	}
+	if address == "" {
+		address = have.Address
+	}
+	s := &corev1.Service{}
+	if err := b.Access.Get(ctx, objectKey(key), s); err != nil || !chosen(s) {
+		return client.IgnoreNotFound(err)
+	}
+	// Clients in the cluster take the way by Octavia, too.
+	mode := corev1.LoadBalancerIPModeProxy
+	return b.write(ctx, s, []corev1.LoadBalancerIngress{{IP: address, IPMode: &mode}})
+}
+
+// write writes the addresses of a Service. That the Service is gone is no error.
+func (b *Balancers) write(ctx context.Context, s *corev1.Service, ingress []corev1.LoadBalancerIngress) error {
+	same := func(x, y corev1.LoadBalancerIngress) bool {
+		return x.IP == y.IP && x.IPMode != nil && y.IPMode != nil && *x.IPMode == *y.IPMode
+	}
+	if slices.EqualFunc(s.Status.LoadBalancer.Ingress, ingress, same) {
+		return nil
+	}
+	data, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": s.UID},
+		"status":   map[string]any{"loadBalancer": map[string]any{"ingress": ingress}},
+	})
+	if err != nil {
+		return err
+	}
+	patch := client.RawPatch(types.MergePatchType, data)
+	return client.IgnoreNotFound(b.Access.Status().Patch(ctx, s.DeepCopy(), patch))
+}
+
+func objectKey(key string) client.ObjectKey {
+	namespace, name, _ := strings.Cut(key, "/")
+	return client.ObjectKey{Namespace: namespace, Name: name}
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package balancers has OpenStack's Octavia have a load balancer for each Service of the class
+// coelan.io/octavia, and writes its address into the Service's status.
+package balancers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/backend/neutron/cloud"
+	"coelan.io/coelan/internal/backend/neutron/octavia"
+	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/controller/findings"
+	"coelan.io/coelan/internal/controller/reconcile"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/retry"
+	"coelan.io/coelan/internal/trigger"
+)
+
+// Settings say where Octavia is, and how load balancers are made.
+type Settings struct {
+	// Endpoint is the URL of an Octavia without keystone.
+	Endpoint string
+	// Provider is that of load balancers.
+	Provider string
+	// Subnet is the id of the subnet that their addresses are of; empty: there are none.
+	Subnet string
+	// External is the id of the network that each has a floating IP of; empty: none has.
+	External string
+}
+
+// Options are what Balancers are made with. All are needed.
+type Options struct {
+	Settings
+	Log       *slog.Logger
+	Cluster   names.Cluster
+	Cloud     cloud.Access
+	State     func() *intent.State
+	Informers cache.Informers
+	Access    *reconcile.Access
+	// Report takes what is not done of Services.
+	Report func([]findings.Finding)
+	// Resync is how often all is compared anew.
+	Resync time.Duration
+}
+
+// Balancers works by Run.
+type Balancers struct {
+	Options
+	queue   workqueue.TypedRateLimitingInterface[string]
+	changed trigger.Trigger
+
+	mu       sync.Mutex
+	client   *cloud.Octavia // nil: there is no connection yet
+	wanted   map[string]*octavia.Balancer
+	problems map[string]octavia.Problem // what was met at the last attempt
+}
+
+// Pauses after what did not succeed, and while Octavia works.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 15 * time.Second
+)
+
+// workers is how many load balancers are worked at at once.
+const workers = 4
+
+// New makes Balancers.
+func New(o Options) *Balancers {
+	return &Balancers{
+		Options: o, changed: trigger.New(),
+		wanted: map[string]*octavia.Balancer{}, problems: map[string]octavia.Problem{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, lastPause)),
+	}
+}
+
+// Run works until ctx ends. The intent has to be complete.
+func (b *Balancers) Run(ctx context.Context) error {
+	informer, err := b.Informers.GetInformer(ctx, &corev1.Service{})
+	if err != nil {
+		return fmt.Errorf("watch Services: %w", err)
+	}
+	fire := func(any) { b.changed.Fire() }
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: fire, UpdateFunc: func(_, o any) { fire(o) }, DeleteFunc: fire,
+	})
+	if err != nil {
+		return fmt.Errorf("watch Services: %w", err)
+	}
+	defer func() { _ = informer.RemoveEventHandler(registration) }()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer b.queue.ShutDown()
+	for range workers {
+		running.Go(func() {
+			for b.next(ctx) {
+			}
+		})
+	}
+	return b.follow(ctx)
+}
+
+// follow compares what Services want with what they wanted, and all with Octavia at each resync.
+func (b *Balancers) follow(ctx context.Context) error {
+	pause := retry.New(firstPause, lastPause)
+	var places *places
+	var resync <-chan time.Time
+	for ctx.Err() == nil {
+		state := b.State()
+		services, err := b.services(ctx)
+		if err != nil {
+			return err
+		}
+		var again <-chan time.Time
+		if b.Subnet != "" && places == nil {
+			if places, err = b.read(ctx); err != nil && ctx.Err() == nil {
+				b.Log.Warn("cannot work with Octavia, trying again", "err", err)
+				again = time.After(max(pause.Next(), cloud.RetryAfter(err)))
+			} else {
+				pause.Reset()
+				resync = time.After(b.Resync)
+			}
+		}
+		b.want(state, services, places, err)
+		if places != nil && b.outside() {
+			again = time.After(pause.Next()) // the subnet of a new Network comes with it
+		}
+		select {
+		case <-ctx.Done():
+		case <-state.Replaced():
+		case <-b.changed:
+		case <-again:
+			places = nil
+		case <-resync:
+			places = nil
+		}
+	}
+	return nil
+}
+
+// services are those of the class, by namespace/name.
+func (b *Balancers) services(ctx context.Context) (map[string]*corev1.Service, error) {
+	list, err := reconcile.All(ctx, b.Access, &corev1.ServiceList{})
+	if err != nil {
+		return nil, err
+	}
+	services := map[string]*corev1.Service{}
+	for _, s := range reconcile.Pointers(list.Items) {
+		if chosen(s) {
+			services[s.Namespace+"/"+s.Name] = s
+		}
+	}
+	return services, nil
+}
+
+// chosen reports whether a Service is to have a load balancer.
+func chosen(s *corev1.Service) bool {
+	class := s.Spec.LoadBalancerClass
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && class != nil && *class == v1alpha1.OctaviaClass &&
+		s.DeletionTimestamp == nil
+}
+
+// places are the subnets that matter.
+type places struct {
+	addresses netip.Prefix            // of load balancers
+	subnets   map[netip.Prefix]string // ids of the cluster's, of the Router default
+}
+
+// read connects, reads subnets, and has all load balancers looked at.
+func (b *Balancers) read(ctx context.Context) (*places, error) {
+	b.mu.Lock()
+	client := b.client
+	b.mu.Unlock()
+	if client == nil {
+		var err error
+		if client, err = b.Cloud.ConnectOctavia(ctx, b.Endpoint, b.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	own, err := client.Subnet(ctx, b.Subnet)
+	if err != nil {
+		return nil, fmt.Errorf("subnet %s of Neutron: %w", b.Subnet, err)
+	}
+	p := &places{addresses: own.CIDR, subnets: map[netip.Prefix]string{}}
+	subnets, err := client.Subnets(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("subnets of Neutron: %w", err)
+	}
+	networks := b.State().Networks()
+	for _, s := range subnets {
+		key, ours := client.Owned(s)
+		_, name, _ := strings.Cut(key, "/")
+		name, _, _ = strings.Cut(name, " ")
+		if n, known := networks.Get(name); ours && known && n.Router == intent.DefaultRouterName {
+			p.subnets[s.CIDR] = s.ID
+		}
+	}
+	there, err := client.Services(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load balancers of Octavia: %w", err)
+	}
+	b.mu.Lock()
+	b.client = client
+	keys := slices.Collect(maps.Keys(b.wanted))
+	b.mu.Unlock()
+	for _, key := range append(keys, there...) {
+		b.queue.Add(key)
+	}
+	return p, nil
+}
+
+// subnetOf is the subnet of the cluster that has an address.
+func (p *places) subnetOf(a netip.Addr) (string, bool) {
+	for prefix, id := range p.subnets {
+		if prefix.Contains(a) {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// want compiles all Services, and queues those with load balancers that are to change.
+func (b *Balancers) want(state *intent.State, services map[string]*corev1.Service, places *places, err error) {
+	wanted := map[string]*octavia.Balancer{}
+	for key, s := range services {
+		of, there := state.Services().Get(key)
+		switch {
+		case b.Subnet == "":
+			wanted[key] = &octavia.Balancer{Key: key, Problems: []octavia.Problem{{Reason: "OctaviaNotConfigured",
+				Message: "load balancer of Octavia: the controller's --octavia-subnet names no subnet for its address"}}}
+		case places == nil || !there:
+			wanted[key] = b.before(key, err)
+		default:
+			o := octavia.Options{
+				Provider: b.Provider, Subnet: b.Subnet, Prefix: places.addresses, SubnetOf: places.subnetOf,
+			}
+			balancer := octavia.Compile(of, o)
+			if s.Spec.LoadBalancerIP != "" {
+				balancer.Problems = append(balancer.Problems, octavia.Problem{Reason: "AddressUnsupported",
+					Message: "load balancer of Octavia: spec.loadBalancerIP is ignored: Neutron chooses its address"})
+			}
+			wanted[key] = balancer
+		}
+	}
+	b.mu.Lock()
+	before := b.wanted
+	b.wanted = wanted
+	connected := b.client != nil && places != nil
+	b.mu.Unlock()
+	if connected {
+		for key, w := range wanted {
+			if !reflect.DeepEqual(before[key], w) {
+				b.queue.Add(key)
+			}
+		}
+		for key := range before {
+			if wanted[key] == nil {
+				b.queue.Add(key)
+			}
+		}
+	}
+	b.report()
+}
+
+// before is what is wanted of a Service as long as it is not known anew.
+func (b *Balancers) before(key string, err error) *octavia.Balancer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := octavia.Balancer{Key: key}
+	if known := b.wanted[key]; known != nil {
+		w = *known
+	}
+	w.Problems = slices.DeleteFunc(slices.Clone(w.Problems), func(p octavia.Problem) bool {
+		return p.Reason == reasonAway
+	})
+	if err != nil {
+		w.Problems = append(w.Problems, octavia.Problem{
+			Reason: reasonAway, Message: "Octavia cannot be used: " + err.Error(),
+		})
+	}
+	return &w
+}
+
+const reasonAway = "OctaviaUnreachable"
+
+// outside reports whether a Service has endpoints that are in no known subnet.
+func (b *Balancers) outside() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.wanted {
+		if slices.ContainsFunc(w.Problems, func(p octavia.Problem) bool { return p.Reason == octavia.ReasonOutside }) {
+			return true
+		}
+	}
+	return false
+}
+
+// report reports all problems of Services.
+func (b *Balancers) report() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var list []findings.Finding
+	for _, key := range slices.Sorted(maps.Keys(b.wanted)) {
+		problems := b.wanted[key].Problems
+		if p, met := b.problems[key]; met {
+			problems = append(slices.Clone(problems), p)
+		}
+		for _, p := range problems {
+			list = append(list, findings.Finding{Object: "Service " + key, Reason: p.Reason, Message: p.Message})
+		}
+	}
+	b.Report(list)
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build neutron && integration
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/controller/neutron/balancers"
+	"coelan.io/coelan/internal/neutrontest"
+	"coelan.io/coelan/test/lab"
+)
+
+// TestOctavia has a real Octavia with the provider ovn balance a Service.
+func TestOctavia(t *testing.T) {
+	l := lab.New(t, lab.Options{Neutron: true})
+	w := &world{Lab: l, n1: l.Nodes[0], n2: l.Nodes[1]}
+	w.addPods(t)
+	o, err := w.Neutron.StartOctavia(t.Context())
+	if o != nil {
+		t.Cleanup(o.Close)
+	}
+	must(t, err)
+	router := neutronOne(t, w, "routers", "name=router-default")["id"].(string)
+	network := neutronCall(t, w, "POST", "networks", `{"network": {"name": "balancers", "project_id": "`+neutrontest.Project+`"}}`)
+	subnet := neutronCall(t, w, "POST", "subnets", fmt.Sprintf(`{"subnet": {"network_id": %q, "cidr": "10.99.0.0/24", "ip_version": 4,
+		"project_id": %q}}`, network["network"].(map[string]any)["id"], neutrontest.Project))["subnet"].(map[string]any)["id"].(string)
+	neutronCall(t, w, "PUT", "routers/"+router+"/add_router_interface", fmt.Sprintf(`{"subnet_id": %q}`, subnet))
+	w.Neutron.StopController()
+	w.Neutron.Octavia = balancers.Settings{Endpoint: o.Endpoint, Provider: "ovn", Subnet: subnet}
+	must(t, w.Neutron.StartController())
+	for _, p := range []*lab.Pod{w.b, w.c} {
+		answers(t, p.Host, serverOf(p, lab.IPv4, answerPort))
+	}
+	class := v1alpha1.OctaviaClass
+	balanced := func(s *corev1.Service) {
+		s.Spec.Type = corev1.ServiceTypeLoadBalancer
+		s.Spec.LoadBalancerClass = &class
+		s.Spec.Ports = s.Spec.Ports[:2] // TCP and UDP
+	}
+	publish(w, "lab", "web", bothNodes, balanced, w.b)
+	vip := netip.AddrPortFrom(octaviaAddress(t, w), servicePort)
+	comesTo(t, "a pod of the other node by the load balancer", asked(w.d, vip, w.b.Name))
+	comesTo(t, "a pod by the load balancer", asked(w.a, vip, w.b.Name))
+
+	publish(w, "lab", "web", bothNodes, balanced, w.c)
+	comesTo(t, "the endpoint is another", asked(w.a, vip, w.c.Name))
+
+	for _, collection := range []string{"listeners", "pools"} {
+		w.Neutron.StopController()
+		for _, part := range octaviaList(t, o, collection) {
+			octaviaDelete(t, o, collection+"/"+part["id"].(string))
+		}
+		must(t, w.Neutron.StartController())
+		comesTo(t, collection+" that were deleted are there again", func(ctx context.Context) error {
+			if n := len(octaviaList(t, o, collection)); n != 2 {
+				return fmt.Errorf("there are %d", n)
+			}
+			return asked(w.a, vip, w.c.Name)(ctx)
+		})
+	}
+	w.Neutron.StopController()
+	octaviaDelete(t, o, "loadbalancers/"+octaviaList(t, o, "loadbalancers")[0]["id"].(string)+"?cascade=true")
+	must(t, w.Neutron.StartController())
+	comesTo(t, "the load balancer is there again", func(ctx context.Context) error {
+		list := octaviaList(t, o, "loadbalancers")
+		if len(list) != 1 {
+			return fmt.Errorf("there are %d", len(list))
+		}
+		at := netip.AddrPortFrom(netip.MustParseAddr(list[0]["vip_address"].(string)), servicePort)
+		return asked(w.a, at, w.c.Name)(ctx)
+	})
+
+	w.API.RemoveService("lab", "web")
+	comesTo(t, "nothing is left", func(context.Context) error {
+		for _, collection := range []string{"loadbalancers", "listeners", "pools"} {
+			if list := octaviaList(t, o, collection); len(list) > 0 {
+				return fmt.Errorf("%s %v", collection, list)
+			}
+		}
+		ports, _ := neutronCall(t, w, "GET", "ports?device_owner=Octavia", "")["ports"].([]any)
+		if len(ports) > 0 {
+			return fmt.Errorf("ports %v", ports)
+		}
+		return nil
+	})
+}
+
+// octaviaAddress is the address that the Service has, once it has one.
+func octaviaAddress(t *testing.T, w *world) (address netip.Addr) {
+	t.Helper()
+	comesTo(t, "an address", func(context.Context) error {
+		for _, s := range w.API.Services() {
+			for _, i := range s.Status.LoadBalancer.Ingress {
+				if s.Name == "web" {
+					address = netip.MustParseAddr(i.IP)
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("none, and not done: %v", w.Neutron.Unsupported())
+	})
+	return address
+}
+
+// octaviaCall asks the real Octavia, which asks Neutron with the token that it gets.
+func octaviaCall(t *testing.T, o *neutrontest.Octavia, method, path string) (answer map[string]any) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, o.Endpoint+"v2.0/lbaas/"+path, http.NoBody)
+	must(t, err)
+	request.Header.Set("X-Auth-Token", "none")
+	got, err := http.DefaultClient.Do(request)
+	must(t, err)
+	defer got.Body.Close()
+	data, err := io.ReadAll(got.Body)
+	must(t, err)
+	if got.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("%s %s: %s: %s", method, path, got.Status, data)
+	}
+	if len(data) > 0 {
+		must(t, json.Unmarshal(data, &answer))
+	}
+	return answer
+}
+
+// octaviaList is a list of the project.
+func octaviaList(t *testing.T, o *neutrontest.Octavia, collection string) (list []map[string]any) {
+	t.Helper()
+	items, _ := octaviaCall(t, o, http.MethodGet, collection+"?project_id="+neutrontest.Project)[collection].([]any)
+	for _, i := range items {
+		list = append(list, i.(map[string]any))
+	}
+	return list
+}
+
+// octaviaDelete deletes something by hand and waits until Octavia has done so.
+func octaviaDelete(t *testing.T, o *neutrontest.Octavia, path string) {
+	t.Helper()
+	octaviaCall(t, o, http.MethodDelete, path)
+	comesTo(t, "nothing is pending", func(context.Context) error {
+		for _, b := range octaviaList(t, o, "loadbalancers") {
+			if b["provisioning_status"] != "ACTIVE" {
+				return fmt.Errorf("%v", b)
+			}
+		}
+		return nil
+	})
+}
