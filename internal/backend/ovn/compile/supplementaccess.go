@@ -33,6 +33,9 @@ func (ownNodeKind) Affected(from, to *intent.State, d intent.Delta, yield func(s
 	for _, s := range states(from, to) {
 		for _, name := range d.Nodes {
 			yield(intent.DefaultNetworkName + "@" + name)
+			for p := range s.PortsAt(name) {
+				yield(p.Network + "@" + name)
+			}
 		}
 		for _, router := range d.Routers {
 			for n := range s.NetworksOf(router) {
