@@ -230,7 +230,8 @@ test-ovn-brief: ## the backend ovn in a sandbox, as a part of make test (root)
 test-ovn: FAULTS = 1000
 test-ovn: SEED = 0
 test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN, the rows in its databases, and faults at random (root)
-	$(MAKE) integration RUN='^(TestBackendOVN|TestOVN|TestSync|TestStrangers|TestOnePodMore|TestDatabaseUnderIt|TestReadOnly|TestCluster|TestTLS|TestSilence|TestScale|TestMeaning|TestGatewayMeaning|TestPackets)'
+	$(MAKE) integration RUN='^(TestBackendOVN|TestOVN|TestSync|TestStrangers|TestOnePodMore|TestDatabaseUnderIt|TestReadOnly|TestCluster|TestTLS|TestSilence|TestMeaning|TestGatewayMeaning|TestPackets)'
+	go test -tags integration -count=1 -v ./internal/backend/ovn/northbound -run '^TestScale$$' -scale 10
 	go test -race -tags integration -count=1 -v -timeout 60m ./test/integration -run '^TestOVNFaults$$' -faults $(FAULTS) -faults-seed $(SEED)
 
 .PHONY: test-neutron
