@@ -131,6 +131,9 @@ type Port struct {
 	// Object is the name of the Port object, whether or not there is one: pods on the Network
 	// default have none.
 	Object string
+	// ObjectUID is that of the Port object, of which there may be others of that name at other
+	// times; empty for Ports that are not read from one.
+	ObjectUID string
 
 	Network   string // name
 	Node      string // name of the node that the port is on
@@ -246,8 +249,8 @@ func (p Port) equal(o Port) bool {
 	addresses := slices.Equal(p.Addresses, o.Addresses)
 	return addresses && slices.Equal(p.NodeAddresses, o.NodeAddresses) && p.ID == o.ID && p.Namespace == o.Namespace &&
 		p.Pod == o.Pod &&
-		p.Interface == o.Interface && p.UID == o.UID && p.Object == o.Object && p.Network == o.Network &&
-		p.Node == o.Node && p.MAC == o.MAC && p.Audited == o.Audited && p.MTU == o.MTU && p.Egress == o.Egress &&
+		p.Interface == o.Interface && p.UID == o.UID && p.Object == o.Object &&
+		p.ObjectUID == o.ObjectUID && p.Network == o.Network && p.Node == o.Node && p.MAC == o.MAC && p.Audited == o.Audited && p.MTU == o.MTU && p.Egress == o.Egress &&
 		p.Trusted == o.Trusted
 }
 

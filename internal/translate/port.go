@@ -100,7 +100,7 @@ func macTaken(o, other *v1alpha1.Port) Problem {
 // readPort is what a Port that a node has bound says of itself.
 func readPort(o *v1alpha1.Port) (intent.Port, Problem, bool) {
 	p := intent.Port{
-		ID: RemoteID(o.Namespace, o.Name), Namespace: o.Namespace, Pod: o.Name, Object: o.Name,
+		ID: RemoteID(o.Namespace, o.Name), Namespace: o.Namespace, Pod: o.Name, Object: o.Name, ObjectUID: string(o.UID),
 		Network: o.Spec.Network, Node: o.Status.Node,
 	}
 	if o.Spec.Pod != nil {

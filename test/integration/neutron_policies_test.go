@@ -49,6 +49,7 @@ func TestNeutronPolicies(t *testing.T) {
 	t.Run("peers come and go", func(t *testing.T) { neutronPeers(t, w, b) })
 	t.Run("by hand", func(t *testing.T) { neutronRulesByHand(t, w, b) })
 	t.Run("namespace", func(t *testing.T) { neutronNamespace(t, w, b) })
+	t.Run("without northd", func(t *testing.T) { neutronWithoutNorthd(t, w) })
 
 	for _, p := range []*lab.Pod{w.a, w.b, w.c, w.d} {
 		b.open(p)
@@ -177,4 +178,43 @@ func neutronNamespace(t *testing.T, w *world, b *rulebook) {
 		comesTo(t, f.String()+" from outside of it", unreached(w.d, serverOf(w.a, f, 8080)))
 		comesTo(t, f.String()+" from outside of it on the node", unreached(w.d, serverOf(w.c, f, 8080)))
 	}
+}
+
+// Ports that are ready let everything in. One that is to let nothing in comes when OVN knows that.
+func neutronWithoutNorthd(t *testing.T, w *world) {
+	neutronPorts(t, w)
+	w.OVN.Kill(lab.OVNNorthd)
+	f, err := w.n1.NewPodAs(lab.PodSpec{Name: "f"})
+	must(t, err)
+	added, closed := make(chan error, 1), len(neutronClosed(t, w))
+	go func() { added <- f.Add(within(t, time.Minute)) }()
+	neutronPoll(t, func() bool { return len(neutronClosed(t, w)) > closed },
+		func() { t.Errorf("%d ports let nothing in, as before the pod came", closed) })
+	select {
+	case err := <-added:
+		t.Errorf("the pod is there before OVN knows what its port lets in (%v)", err)
+		added <- err
+	case <-time.After(5 * time.Second):
+	}
+	must(t, w.OVN.Start(lab.OVNNorthd))
+	must(t, <-added)
+	for family := range lab.Dual.Each {
+		serve(t, f, serverOf(f, family, 8080), probe.WhoAmI)
+		comesTo(t, family.String()+" from its node", reaches(w.n1, serverOf(f, family, 8080)))
+		must(t, unreached(w.b, serverOf(f, family, 8080))(t.Context()))
+	}
+	must(t, f.Delete(t.Context()))
+}
+
+// neutronClosed are the ports of pods that no group lets anything into.
+func neutronClosed(t *testing.T, w *world) (ids []any) {
+	t.Helper()
+	list, _ := neutronCall(t, w, "GET", "ports", "")["ports"].([]any)
+	for _, p := range list {
+		port := p.(map[string]any)
+		if groups, _ := port["security_groups"].([]any); port["port_security_enabled"] == true && len(groups) == 0 {
+			ids = append(ids, port["id"])
+		}
+	}
+	return ids
 }

@@ -72,12 +72,14 @@ func (p *Ports) Run(ctx context.Context, changed func()) error {
 }
 
 // Port is the UUID of the port in Neutron that an attachment has; empty: it is not known, or is
-// about to be replaced.
+// about to be replaced, as that of a former pod of the same name. The mirror of a static pod has
+// another UID than the pod.
 func (p *Ports) Port(at attachment.Attachment) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.ports[at.PortKey()]
-	if o == nil || o.Status.Neutron == nil || o.Status.Neutron.MAC != at.MAC.String() {
+	if o == nil || o.Status.Neutron == nil || o.Status.Neutron.MAC != at.MAC.String() ||
+		o.Spec.Pod != nil && o.Spec.Pod.UID != at.PodUID && !intent.IsStaticUID(at.PodUID) {
 		return ""
 	}
 	return o.Status.Neutron.ID

@@ -68,17 +68,21 @@ func TestFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := attachment.Attachment{Spec: attachment.Spec{PodNamespace: "shop", PortName: "web.eth0"}, MAC: mac}
+	at := attachment.Attachment{Spec: attachment.Spec{PodNamespace: "shop", PortName: "web.eth0", PodUID: "a"}, MAC: mac}
 	object := func(neutron *v1alpha1.NeutronPort) *v1alpha1.Port {
 		return &v1alpha1.Port{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web.eth0"}, Status: v1alpha1.PortStatus{Neutron: neutron},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web.eth0"}, Spec: v1alpha1.PortSpec{Pod: &v1alpha1.PortPod{UID: "a"}},
+			Status: v1alpha1.PortStatus{Neutron: neutron},
 		}
 	}
+	former := object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String()})
+	former.Spec.Pod.UID = "before"
 	for _, tc := range []struct {
 		name  string
 		delta kube.Delta[*v1alpha1.Port]
 		want  string
 	}{
+		{"that of a former pod of the name", kube.Whole([]*v1alpha1.Port{former}), ""},
 		{"no port yet", kube.Whole([]*v1alpha1.Port{object(nil)}), ""},
 		{"a port", kube.Delta[*v1alpha1.Port]{Set: []*v1alpha1.Port{object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String()})}}, "u1"},
 		{"one that is about to be replaced",

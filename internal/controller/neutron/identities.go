@@ -27,9 +27,17 @@ type identities struct {
 	queue workqueue.TypedRateLimitingInterface[target]
 
 	mu    sync.Mutex
-	ports map[string]v1alpha1.NeutronPort // by what resources call the object
+	ports map[string]held // by what resources call the object
+	// shown are the ports that objects say to have.
+	shown map[string]held
 	// targets are the objects of ports.
 	targets map[string]target
+}
+
+// held is a port, and the UID of the Port that has it; a Node needs none.
+type held struct {
+	v1alpha1.NeutronPort
+	holder string
 }
 
 // target is a Port, or a Node, which has no namespace.
@@ -47,33 +55,54 @@ const writers = 4
 
 func newIdentities(o Options) *identities {
 	return &identities{
-		Options: o, ports: map[string]v1alpha1.NeutronPort{}, targets: map[string]target{},
+		Options: o, ports: map[string]held{}, shown: map[string]held{}, targets: map[string]target{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
 	}
 }
 
 // found takes the port that Neutron has of an object.
-func (i *identities) found(object string, a resource.Actual) {
+func (i *identities) found(of resource.Resource, a resource.Actual) {
 	mac, _ := a.Attributes["mac_address"].(string)
-	now := v1alpha1.NeutronPort{ID: a.ID, MAC: mac}
+	now := held{v1alpha1.NeutronPort{ID: a.ID, MAC: mac}, of.Holder}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.ports[object] == now {
+	if i.ports[of.Object] == now {
 		return
 	}
-	i.ports[object] = now
-	if t, known := i.targets[object]; known {
+	i.ports[of.Object] = now
+	if t, known := i.targets[of.Object]; known {
 		i.queue.Add(t)
 	}
 }
 
-// run works until ctx ends.
-func (i *identities) run(ctx context.Context) error {
-	for _, kind := range []client.Object{&v1alpha1.Port{}, &corev1.Node{}} {
-		if err := i.watch(ctx, kind); err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
+// holds says whether an object has been told of a port: its node may have plugged it.
+func (i *identities) holds(of resource.Resource, a resource.Actual) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, known := range []held{i.ports[of.Object], i.shown[of.Object]} {
+		if known.ID == a.ID && known.holder == of.Holder {
+			return true
 		}
 	}
+	return false
+}
+
+// follow has objects looked at until ctx ends, and returns when all that there are were.
+func (i *identities) follow(ctx context.Context) error {
+	var synced []toolscache.InformerSynced
+	for _, kind := range []client.Object{&v1alpha1.Port{}, &corev1.Node{}} {
+		all, err := i.watch(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+		synced = append(synced, all)
+	}
+	toolscache.WaitForCacheSync(ctx.Done(), synced...)
+	return nil
+}
+
+// run writes until ctx ends.
+func (i *identities) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for range writers {
 		running.Go(func() {
@@ -84,24 +113,25 @@ func (i *identities) run(ctx context.Context) error {
 	<-ctx.Done()
 	i.queue.ShutDown()
 	running.Wait()
-	return nil
 }
 
-// watch has the objects of a kind looked at when they come or change.
-func (i *identities) watch(ctx context.Context, kind client.Object) error {
+// watch has the objects of a kind looked at when they come or change, and returns what says that
+// all were.
+func (i *identities) watch(ctx context.Context, kind client.Object) (toolscache.InformerSynced, error) {
 	informer, err := i.Informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { i.note(o) },
 		UpdateFunc: func(_, o any) { i.note(o) },
 		DeleteFunc: func(o any) { i.forget(o) },
 	})
-	if err == nil {
-		context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registration) })
+	if err != nil {
+		return nil, err
 	}
-	return err
+	context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registration) })
+	return registration.HasSynced, nil
 }
 
 func (i *identities) note(o any) {
@@ -113,6 +143,10 @@ func (i *identities) note(o any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.targets[t.object()] = t
+	delete(i.shown, t.object())
+	if p, is := o.(*v1alpha1.Port); is && p.Status.Neutron != nil {
+		i.shown[t.object()] = held{*p.Status.Neutron, string(p.UID)}
+	}
 	if _, made := i.ports[t.object()]; made {
 		i.queue.Add(t)
 	}
@@ -127,7 +161,10 @@ func (i *identities) forget(o any) {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		delete(i.targets, key)
-		delete(i.ports, key)
+		delete(i.shown, key)
+		if holder := i.ports[key].holder; holder == "" || holder == string(object.GetUID()) {
+			delete(i.ports, key) // and not that of the next object of the name
+		}
 	}
 }
 
@@ -147,8 +184,8 @@ func (i *identities) next(ctx context.Context) bool {
 	return true
 }
 
-// write brings an object to what is known. Of a Port that is about to have another MAC address
-// nothing is written: its port is replaced.
+// write brings an object to what is known. Of a Port that is about to have another MAC address, or
+// is another one of the same name, nothing is written: its port is replaced.
 func (i *identities) write(ctx context.Context, t target) error {
 	i.mu.Lock()
 	now, known := i.ports[t.object()]
@@ -172,10 +209,13 @@ func (i *identities) write(ctx context.Context, t target) error {
 	if err := i.Access.Get(ctx, key, port); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if port.Status.MAC != now.MAC || port.Status.Neutron != nil && *port.Status.Neutron == now {
+	if string(port.UID) != now.holder || port.Status.MAC != now.MAC ||
+		port.Status.Neutron != nil && *port.Status.Neutron == now.NeutronPort {
 		return nil
 	}
-	patch := map[string]any{"metadata": map[string]any{"uid": port.UID}, "status": map[string]any{"neutron": now}}
+	patch := map[string]any{
+		"metadata": map[string]any{"uid": port.UID}, "status": map[string]any{"neutron": now.NeutronPort},
+	}
 	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, port, p) })
 }
 

@@ -138,6 +138,10 @@ func (r *Runner) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
+	// Which ports objects have already is to be known before the first comparison.
+	if err := r.identities.follow(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	running.Go(func() { r.followIntent(ctx) })
 	running.Go(func() { r.findings.Run(ctx) })
 	running.Go(func() { r.client.Run(ctx) })
@@ -149,7 +153,8 @@ func (r *Runner) Start(ctx context.Context) error {
 			r.publish(func() { r.lb = outcome{err: err} })
 		}
 	})
-	return r.identities.run(ctx)
+	r.identities.run(ctx)
+	return nil
 }
 
 // followIntent has Neutron compared whenever there is a newer State.
@@ -182,13 +187,14 @@ func (r *Runner) want() *resource.Set {
 	r.compiled, r.set = state, compile.Compile(state, compile.Options{
 		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare,
 	})
+	r.set.Held = r.identities.holds
 	return r.set
 }
 
 // found takes a resource that Neutron has.
 func (r *Runner) found(of resource.Resource, a resource.Actual) {
 	if of.Kind == resource.Port {
-		r.identities.found(of.Object, a)
+		r.identities.found(of, a)
 	}
 	if r.supplement != nil {
 		r.supplement.found(of.Ref, a)

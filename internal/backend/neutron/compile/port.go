@@ -29,7 +29,7 @@ func (c *compiler) port(p intent.Port) {
 		c.unreached[r.Name] = true
 	}
 	made := c.portAt(n, p.Node, p.MAC, p.Addresses)
-	made.Ref, made.Object = c.portRef(n, p), PortObject(p.ObjectKey())
+	made.Ref, made.Object, made.Holder = c.portRef(n, p), PortObject(p.ObjectKey()), p.ObjectUID
 	if made.Ref != addressRef(p.Node, p.Addresses) {
 		made.Mutable["name"], made.Mutable["device_id"] = c.name(p.ObjectKey()), p.UID
 	}

@@ -18,7 +18,9 @@ import (
 
 // podAt is a pod of n1 with the addresses of a slot.
 func podAt(name string, slot int) intent.Port {
-	return intenttest.Port("shop", name, "default", "n1", fmt.Sprintf("10.244.1.%d", slot), fmt.Sprintf("fd00:10:244:1::%x", slot))
+	p := intenttest.Port("shop", name, "default", "n1", fmt.Sprintf("10.244.1.%d", slot), fmt.Sprintf("fd00:10:244:1::%x", slot))
+	p.ObjectUID = "uid of " + name
+	return p
 }
 
 // spareWorld has n1 with pods, and a policy that closes some of them, by their names.
@@ -42,12 +44,20 @@ func spareWorld(closed string, pods ...intent.Port) *intent.State {
 type neutron struct {
 	*testing.T
 	have *resource.Inventory
+	told map[string]bool // the Ports that were told which port they have, by UID
 }
 
 // bring makes what a State wants, and returns the calls for ports.
 func (n neutron) bring(s *intent.State) (calls []string) {
 	n.Helper()
-	for _, c := range resource.Plan(Compile(s, Options{Spare: 4}), n.have) {
+	want := Compile(s, Options{Spare: 4})
+	want.Held = func(r resource.Resource, _ resource.Actual) bool { return n.told[r.Holder] }
+	defer func() {
+		for _, r := range want.All(resource.Port) {
+			n.told[r.Holder] = true
+		}
+	}()
+	for _, c := range resource.Plan(want, n.have) {
 		if c.Ref.Kind == resource.Port {
 			calls = append(calls, []string{"create", "update", "delete"}[c.Operation]+" "+c.Ref.Key+" of "+c.Object)
 		}
@@ -77,7 +87,7 @@ func (n neutron) bring(s *intent.State) (calls []string) {
 // Pods take the ports that are ready, and leave them, without a call, as long as no policy is for
 // some of them alone; and there are as many ready ones as are asked for.
 func TestSparePorts(t *testing.T) {
-	n := neutron{t, resource.NewInventory()}
+	n := neutron{t, resource.NewInventory(), map[string]bool{}}
 	slot := func(i int) string { return fmt.Sprintf("Node/n1 10.244.1.%d fd00:10:244:1::%x", i, i) }
 	spare := func(operation string, slots ...int) (calls []string) {
 		for _, i := range slots {
@@ -101,7 +111,9 @@ func TestSparePorts(t *testing.T) {
 		{"one of them goes", "b", []intent.Port{podAt("a", 2), podAt("b", 3)}, nil},
 		{"one that the policy is for comes", "be", []intent.Port{podAt("a", 2), podAt("b", 3), podAt("e", 4)}, nil},
 		{"it is for it no longer", "b", []intent.Port{podAt("a", 2), podAt("b", 3), podAt("e", 4)}, []string{"update " + slot(4) + " of Port shop/e"}},
-		{"all go, and the policy", "", nil, spare("update", 3)},
+		{"one that it is for comes at a place of one that it is not for", "bf", []intent.Port{podAt("a", 2), podAt("b", 3), podAt("f", 4)},
+			[]string{"create " + slot(4) + " of Port shop/f", "delete " + slot(4) + " of Port shop/f"}},
+		{"all go, and the policy", "", nil, spare("update", 3, 4)},
 	} {
 		slices.Sort(step.want)
 		if diff := cmp.Diff(step.want, n.bring(spareWorld(step.closed, step.pods...))); diff != "" {
@@ -113,7 +125,7 @@ func TestSparePorts(t *testing.T) {
 // All pods of a node that go at once and come again take no call, as long as they are not more than
 // kubelet lets a node have.
 func TestCrowdComesAgain(t *testing.T) {
-	n := neutron{t, resource.NewInventory()}
+	n := neutron{t, resource.NewInventory(), map[string]bool{}}
 	var crowd []intent.Port
 	for i := range kept {
 		crowd = append(crowd, podAt(fmt.Sprint("web-", i), i+2))

@@ -63,7 +63,7 @@ func Plan(want *Set, have *Inventory) []Call {
 	for _, k := range Kinds() {
 		for _, r := range want.All(k) {
 			a, there := p.get(r.Ref)
-			if there && len(p.differing(r.Fixed, a)) > 0 {
+			if there && (len(p.differing(r.Fixed, a)) > 0 || p.anothers(r, a)) {
 				p.replaced[r.Ref] = true
 			} else if there {
 				p.ids[a.ID] = true
@@ -112,11 +112,18 @@ func (p *planner) rename() {
 		at := place{p.resolved(r.Fixed["network_id"]), r.Fixed["mac_address"]}
 		was, ok := left[at]
 		a, _ := p.have.Get(was)
-		if _, there := p.get(r.Ref); !there && ok && len(p.differing(r.Fixed, a)) == 0 {
+		if _, there := p.get(r.Ref); !there && ok && len(p.differing(r.Fixed, a)) == 0 && !p.anothers(r, a) {
 			p.renamed[r.Ref], p.leaving[was] = was, true
 			delete(left, at)
 		}
 	}
+}
+
+// anothers says whether a port is still as another object needed it: see Set.Held. Those that other
+// systems have made are of the same object.
+func (p *planner) anothers(r Resource, a Actual) bool {
+	_, adopts := p.adopted[r.Ref]
+	return !adopts && r.Holder != "" && p.want.Held != nil && !p.want.Held(r, a) && len(p.differing(r.Mutable, a)) > 0
 }
 
 // get is what there is of a wanted resource, also if it has another Ref yet.

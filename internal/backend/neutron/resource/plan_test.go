@@ -95,6 +95,18 @@ func kept(groups ...any) func(map[Ref]Resource) {
 	return func(all map[Ref]Resource) { all[port].Kept["security_groups"] = groups }
 }
 
+// holder has the port be for an object, which was told of it or not.
+func holder(told bool, s *Set) *Set {
+	for r, p := range s.resources {
+		if r.Kind == Port {
+			p.Holder = "uid"
+			s.resources[r] = p
+		}
+	}
+	s.Held = func(Resource, Actual) bool { return told }
+	return s
+}
+
 func without(refs ...Ref) func(map[Ref]Resource) {
 	return func(all map[Ref]Resource) {
 		for _, r := range refs {
@@ -197,6 +209,16 @@ func TestPlan(t *testing.T) {
 		{"a port for another object, and a floating IP", wanted(renamed, floating), there(func(i *Inventory) {
 			i.Put(Ref{FloatingIP, "f"}, Actual{"id-f", Attributes{"port_id": "id-p"}})
 		}), []string{"update port of 10.0.0.2"}},
+		{"a policy for one that has the port", holder(true, wanted(guarded(rule))), there(),
+			[]string{"create security group web", "create security group rule web tcp 80", "update port p security_groups"}},
+		{"a policy for one that is to get the port", holder(false, wanted(guarded(rule))), there(), []string{
+			"delete port p", "create security group web", "create security group rule web tcp 80", "create port p",
+		}},
+		{"one that is to get the port as it is", holder(false, wanted()), there(), nil},
+		{"one that is to get the port that another object had", holder(false, wanted(renamed)), there(),
+			[]string{"update port of 10.0.0.2"}},
+		{"one that is to get the port that another object had with a policy", holder(false, wanted(renamed)), there(isGuarded(rule)),
+			[]string{"delete port p", "create port of 10.0.0.2", "delete security group web"}},
 		{"a port and its policy go", wanted(without(port)), there(isGuarded(rule)),
 			[]string{"delete port p", "delete security group web"}},
 	} {

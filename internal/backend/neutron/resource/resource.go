@@ -86,6 +86,9 @@ type Resource struct {
 	Ref
 	// Object is what people call what it is made of, such as "Port shop/web".
 	Object string
+	// Holder is the UID of the object that a port is for, which tells it from others of its name at
+	// other times; empty: there are no others, or it is for none.
+	Holder string
 	// Fixed are attributes that cannot be changed: a resource that has others is made anew.
 	Fixed Attributes
 	// Mutable are attributes that can be.
@@ -112,6 +115,10 @@ type Problem struct {
 type Set struct {
 	resources map[Ref]Resource
 	Problems  []Problem
+	// Held says whether the Holder of a port may have plugged it already. A port that has another
+	// object's security groups is not given to a Holder by a change of them: OVN would connect the
+	// interface with the former ones until northd has the change. Nil: all are held.
+	Held func(Resource, Actual) bool
 }
 
 // NewSet returns an empty Set.
@@ -127,7 +134,7 @@ func (s *Set) Add(r Resource) Ref {
 
 // Required is the Set without what is Optional.
 func (s *Set) Required() *Set {
-	required := &Set{resources: map[Ref]Resource{}, Problems: s.Problems}
+	required := &Set{resources: map[Ref]Resource{}, Problems: s.Problems, Held: s.Held}
 	for ref, r := range s.resources {
 		if !r.Optional {
 			required.resources[ref] = r
