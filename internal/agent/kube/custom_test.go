@@ -115,10 +115,11 @@ func TestWatchObjects(t *testing.T) {
 		return `{"kind":"` + kind + `List","apiVersion":"coelan.io/v1alpha1","metadata":{"resourceVersion":"5"},"items":[` + items + `]}`
 	}
 	s, c := serve(t, map[string]string{
-		"GET /api/v1/namespaces":     `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"shop","labels":{"a":"b"},"annotations":{"large":"x"}}}]}`,
-		"GET /api/v1/nodes":          `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"n1"},"spec":{"podCIDRs":["10.244.1.0/24"]},"status":{"images":[{}]}}]}`,
-		"GET " + group + "/networks": list("Network", `{"metadata":{"name":"lan","managedFields":[{}]},"status":{"id":2,"addressesUsed":7}}`),
-		"GET " + group + "/routers":  list("Router", ""), "GET " + group + "/addressblocks": list("AddressBlock", ""),
+		"GET /api/v1/namespaces": `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"shop","labels":{"a":"b"},"annotations":{"large":"x"}}}]}`,
+		"GET /api/v1/nodes":      `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"n1"},"spec":{"podCIDRs":["10.244.1.0/24"]},"status":{"images":[{}]}}]}`,
+		"GET " + group + "/networks": list("Network", `{"metadata":{"name":"lan","managedFields":[{}],
+			"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","coelan.io/kuryr-network":"shop"}},"status":{"id":2,"addressesUsed":7}}`),
+		"GET " + group + "/routers": list("Router", ""), "GET " + group + "/addressblocks": list("AddressBlock", ""),
 		"GET " + group + "/ports": list("Port", `{"metadata":{"name":"vm"},"status":{"node":"n1","lease":{"hostName":"db"}}}`),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,6 +159,9 @@ func TestWatchObjects(t *testing.T) {
 	want := []string{"absent " + Egresses, "absent " + FloatingIPs, "absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "nodes 1 [10.244.1.0/24] 0", "ports 1", "routers 0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"coelan.io/kuryr-network": "shop"}, network.Annotations); diff != "" {
+		t.Errorf("annotations of the Network (-want +got):\n%s", diff)
 	}
 	if network.ManagedFields != nil || network.Status.AddressesUsed != 0 || network.Status.ID != 2 {
 		t.Errorf("the Network is not slim: %+v", network)

@@ -47,7 +47,7 @@ func (c *Client) slim(obj any) (any, error) {
 	}
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)
-		m.SetAnnotations(nil)
+		maps.DeleteFunc(m.GetAnnotations(), func(key, _ string) bool { return key != v1alpha1.AnnotationKuryrNetwork })
 	}
 	return obj, nil
 }
