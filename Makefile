@@ -238,7 +238,7 @@ test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN
 # A pod's port waits for Neutron: the tests want the machine for themselves. With RUN only those of whole agents run.
 test-neutron: deps-neutron ## the backend neutron: whole agents with a real Neutron on OVN, and in a sandbox (root)
 	go test -tags integration,neutron -count=1 -v -timeout 20m -run '$(or $(RUN),^Test(Neutron|Octavia))' ./test/integration
-	$(if $(RUN),,BACKEND=neutron $(MAKE) e2e RUN='^(TestBackend|TestNeutron|TestOpenStackReboots)$$')
+	$(if $(RUN),,BACKEND=neutron $(MAKE) e2e RUN='^(TestBackend|TestNeutron|TestFromKuryr|TestOpenStackReboots)$$')
 
 CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test
 

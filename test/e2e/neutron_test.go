@@ -37,13 +37,18 @@ func TestNeutron(t *testing.T) {
 	})
 }
 
+// openStackEndpoint is where Neutron is, as the control plane's node reaches it.
+func openStackEndpoint(ctx context.Context) (string, error) {
+	node, err := world.Exec(ctx, control, "sh", "-c", "sed -n 's/^bind_host = //p' /etc/neutron/neutron.conf")
+	return "http://" + net.JoinHostPort(strings.TrimSpace(string(node)), "9696"), err
+}
+
 // openStack runs OpenStack's own command on the control plane's node.
 func openStack(ctx context.Context, args ...string) ([]byte, error) {
-	node, err := world.Exec(ctx, control, "sh", "-c", "sed -n 's/^bind_host = //p' /etc/neutron/neutron.conf")
+	endpoint, err := openStackEndpoint(ctx)
 	if err != nil {
 		return nil, err
 	}
-	endpoint := "http://" + net.JoinHostPort(strings.TrimSpace(string(node)), "9696")
 	out, err := world.Exec(ctx, control, append([]string{"openstack", "--os-auth-type", "none", "--os-endpoint", endpoint}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("openstack %v: %w", args, err)
