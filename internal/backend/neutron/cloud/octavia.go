@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,42 +175,57 @@ func (o *Octavia) FloatingIPs(ctx context.Context, service string) (addresses []
 	return addresses, err
 }
 
-// FloatingIP has the port of a Service's load balancer have an address of an external network, and
-// returns it. Without a network, or a port, there is none afterwards.
-func (o *Octavia) FloatingIP(ctx context.Context, service, network, port string) (string, error) {
+// FloatingIP has the port of a Service's load balancer have an address of an external network, the
+// one that is asked for if it is valid, and returns it. Without a network, or a port, there is none
+// afterwards. An address that cannot be had leaves what there is.
+func (o *Octavia) FloatingIP(
+	ctx context.Context, service, network, port string, address netip.Addr,
+) (string, error) {
 	found, err := o.floating(ctx, service)
 	if err != nil {
 		return "", err
 	}
-	address := ""
-	for _, f := range found {
-		switch {
-		case network != "" && port != "" && address == "" && f.Network == network:
-			address = f.Address
-			if f.Port == port {
-				continue
-			}
-			body := map[string]any{"floatingip": map[string]any{"port_id": port}}
-			if err := send(ctx, o.network, http.MethodPut, "floatingips/"+f.ID, body, nil); err != nil {
-				return "", err
-			}
-		default:
-			err := send(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil)
-			if err != nil && !Gone(err) {
-				return "", err
-			}
+	wanted := network != "" && port != ""
+	kept := slices.IndexFunc(found, func(f floatingIP) bool {
+		return wanted && f.Network == network && (!address.IsValid() || f.Address == address.String())
+	})
+	if kept < 0 && wanted {
+		body := map[string]any{"floating_network_id": network, "description": o.mark(service), "project_id": o.project}
+		if address.IsValid() {
+			body["floating_ip_address"] = address.String()
+		}
+		if len(found) == 0 {
+			body["port_id"] = port
+		}
+		var answer struct {
+			FloatingIP floatingIP `json:"floatingip"`
+		}
+		err := send(ctx, o.network, http.MethodPost, "floatingips", map[string]any{"floatingip": body}, &answer)
+		if err != nil {
+			return "", err
+		}
+		kept, found = len(found), append(found, answer.FloatingIP)
+	}
+	for i, f := range found {
+		if i == kept {
+			continue
+		}
+		if err := send(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil); err != nil && !Gone(err) {
+			return "", err
 		}
 	}
-	if address != "" || network == "" || port == "" {
-		return address, nil
+	if kept < 0 || found[kept].Port == port {
+		return addressOf(found, kept), nil
 	}
-	var answer struct {
-		FloatingIP floatingIP `json:"floatingip"`
+	body := map[string]any{"floatingip": map[string]any{"port_id": port}}
+	return addressOf(found, kept), send(ctx, o.network, http.MethodPut, "floatingips/"+found[kept].ID, body, nil)
+}
+
+func addressOf(list []floatingIP, i int) string {
+	if i < 0 {
+		return ""
 	}
-	err = send(ctx, o.network, http.MethodPost, "floatingips", map[string]any{"floatingip": map[string]any{
-		"floating_network_id": network, "port_id": port, "description": o.mark(service), "project_id": o.project,
-	}}, &answer)
-	return answer.FloatingIP.Address, err
+	return list[i].Address
 }
 
 // Gone reports whether a call was about what is not there.

@@ -146,6 +146,8 @@ var Cases = []Case{
 		"floating_ip_address": "192.0.2.77", "port_id": "$port"}}`, 201, ""},
 	{"floating IP again", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside",
 		"floating_ip_address": "192.0.2.77"}}`, 409, "IpAddressAlreadyAllocated"},
+	{"floating IP elsewhere", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside",
+		"floating_ip_address": "198.51.100.7"}}`, 400, "InvalidIpForNetwork"},
 	{"floating IP of the same port", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside",
 		"port_id": "$port"}}`, 409, "FloatingIPPortAlreadyAssociated"},
 	{"other address", "PUT", "floatingips/$float", `{"floatingip": {"floating_ip_address": "192.0.2.78"}}`, 400, "HTTPBadRequest"},

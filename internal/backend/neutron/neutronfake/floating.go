@@ -68,18 +68,23 @@ func (n *Neutron) float(o object) *refused {
 		return refuse(http.StatusBadRequest, "BadRequest", "Bad floatingip request: Network %v is not a valid external network.",
 			o["floating_network_id"])
 	}
+	o["status"] = "DOWN"
+	text, _ := o["floating_ip_address"].(string)
 	for _, subnet := range n.all["subnets"] {
-		if subnet["network_id"] != network["id"] {
-			continue
-		}
-		if o["floating_ip_address"] == nil {
+		a, err := netip.ParseAddr(text)
+		switch {
+		case subnet["network_id"] != network["id"]:
+		case text == "":
 			o["floating_ip_address"] = n.free(subnet)
-		} else if text, _ := o["floating_ip_address"].(string); n.taken(subnet, text) {
+			return nil
+		case err == nil && netip.MustParsePrefix(subnet["cidr"].(string)).Contains(a) && n.taken(subnet, text):
 			return refuse(http.StatusConflict, "IpAddressAlreadyAllocated", "IP address %s already allocated in subnet %v", text, subnet["id"])
+		case err == nil && netip.MustParsePrefix(subnet["cidr"].(string)).Contains(a):
+			return nil
 		}
 	}
-	o["status"] = "DOWN"
-	return nil
+	return refuse(http.StatusBadRequest, "InvalidIpForNetwork", "IP address %s is not a valid IP for any of the subnets on the specified "+
+		"network.", text)
 }
 
 // leads reports whether a subnet is on a router with a way out by an external network.

@@ -84,10 +84,14 @@ func Next(want *Balancer, have *Actual, tag, project string) (Call, bool) {
 	case have == nil && want == nil:
 		return Call{}, false
 	case have == nil:
-		return create("loadbalancers", map[string]any{
+		body := map[string]any{
 			"name": want.Key, "vip_subnet_id": want.Subnet, "provider": want.Provider, "project_id": project,
 			"tags": []string{tag},
-		}), true
+		}
+		if want.Address.IsValid() {
+			body["vip_address"] = want.Address.String()
+		}
+		return create("loadbalancers", body), true
 	case want == nil, have.Subnet != want.Subnet, have.Provider != want.Provider:
 		return Call{Method: http.MethodDelete, Path: "loadbalancers/" + have.ID + "?cascade=true"}, true
 	case !have.Up:

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,9 @@ var errPending = errors.New("Octavia is still changing it")
 
 // errFailed says that Octavia could not do what it began.
 var errFailed = errors.New("its provisioning status is ERROR: see Octavia's log, and have it failed over or delete it")
+
+// errKept says that a load balancer has another address than the one that is asked for.
+var errKept = errors.New("it keeps its address: for another one delete the Service and make it again")
 
 // patience is how many attempts without progress find a load balancer busy before the Service says
 // so.
@@ -49,7 +53,7 @@ func (b *Balancers) next(ctx context.Context) bool {
 	}
 	after := cloud.RetryAfter(err)
 	b.mu.Lock()
-	if b.problems[key].Reason != reasonFailed && progress || err == nil {
+	if b.problems[key].Reason != reasonFailed && progress || err == nil || errors.Is(err, errKept) {
 		b.queue.Forget(key)
 	}
 	if problem, met := b.problemOf(err, b.queue.NumRequeues(key)); met {
@@ -65,7 +69,7 @@ func (b *Balancers) next(ctx context.Context) bool {
 	switch {
 	case after > 0:
 		b.queue.AddAfter(key, after)
-	case err != nil:
+	case err != nil && !errors.Is(err, errKept):
 		b.queue.AddRateLimited(key)
 	}
 	return true
@@ -73,9 +77,10 @@ func (b *Balancers) next(ctx context.Context) bool {
 
 // The reasons of what Octavia does not do.
 const (
-	reasonAway   = "OctaviaUnreachable"
-	reasonFailed = "OctaviaFailed"
-	reasonBusy   = "OctaviaBusy"
+	reasonAway    = "OctaviaUnreachable"
+	reasonFailed  = "OctaviaFailed"
+	reasonBusy    = "OctaviaBusy"
+	reasonAddress = "AddressUnsupported"
 )
 
 // problemOf is what an attempt has met that its Service says, after some without progress; false:
@@ -90,6 +95,8 @@ func (*Balancers) problemOf(err error, attempts int) (octavia.Problem, bool) {
 	case errors.Is(err, errPending), cloud.Busy(err):
 		p.Reason = reasonBusy
 		return p, attempts >= patience
+	case errors.Is(err, errKept):
+		p.Reason = reasonAddress
 	case refused:
 		p = octavia.Problem{Reason: reason, Message: "load balancer of Octavia: " + text}
 	case cloud.Away(err):
@@ -140,7 +147,7 @@ func (b *Balancers) bring(ctx context.Context, key string) (progress bool, err e
 		case more:
 			err = api.Make(ctx, call)
 		case want != nil:
-			return progress, b.publish(ctx, api, key, have)
+			return progress, b.publish(ctx, api, want, have)
 		}
 		switch {
 		case err == nil && failed != "":
@@ -173,13 +180,16 @@ func (b *Balancers) withdraw(ctx context.Context, api *cloud.Octavia, key string
 			return err
 		}
 	}
-	_, err = api.FloatingIP(ctx, key, "", "")
+	_, err = api.FloatingIP(ctx, key, "", "", netip.Addr{})
 	return err
 }
 
 // publish writes the address of a load balancer into the status of its Service.
-func (b *Balancers) publish(ctx context.Context, api *cloud.Octavia, key string, have *octavia.Actual) error {
-	address, err := api.FloatingIP(ctx, key, b.External, have.Port)
+func (b *Balancers) publish(
+	ctx context.Context, api *cloud.Octavia, want *octavia.Balancer, have *octavia.Actual,
+) error {
+	key := want.Key
+	address, err := api.FloatingIP(ctx, key, b.External, have.Port, want.Floating)
 	if err != nil {
 		return err
 	}
@@ -192,7 +202,13 @@ func (b *Balancers) publish(ctx context.Context, api *cloud.Octavia, key string,
 	}
 	// Clients in the cluster take the way by Octavia, too.
 	mode := corev1.LoadBalancerIPModeProxy
-	return b.write(ctx, s, []corev1.LoadBalancerIngress{{IP: address, IPMode: &mode}})
+	if err := b.write(ctx, s, []corev1.LoadBalancerIngress{{IP: address, IPMode: &mode}}); err != nil {
+		return err
+	}
+	if at, err := netip.ParseAddr(have.Address); want.Address.IsValid() && (err != nil || at != want.Address) {
+		return errKept
+	}
+	return nil
 }
 
 // write writes the addresses of a Service. That the Service is gone is no error.

@@ -263,10 +263,7 @@ func (b *Balancers) want(state *intent.State, services map[string]*corev1.Servic
 				Provider: b.Provider, Subnet: b.Subnet, Prefix: places.addresses, SubnetOf: places.subnetOf,
 			}
 			balancer := octavia.Compile(of, o)
-			if s.Spec.LoadBalancerIP != "" {
-				balancer.Problems = append(balancer.Problems, octavia.Problem{Reason: "AddressUnsupported",
-					Message: "load balancer of Octavia: spec.loadBalancerIP is ignored: Neutron chooses its address"})
-			}
+			b.address(balancer, s, places)
 			wanted[key] = balancer
 		}
 	}
@@ -288,6 +285,30 @@ func (b *Balancers) want(state *intent.State, services map[string]*corev1.Servic
 		}
 	}
 	b.report()
+}
+
+// address has a load balancer have the address that its Service asks for.
+func (b *Balancers) address(balancer *octavia.Balancer, s *corev1.Service, places *places) {
+	text, given := s.Annotations[v1alpha1.AnnotationLoadBalancerIPs]
+	if !given {
+		text = s.Spec.LoadBalancerIP
+	}
+	if text == "" {
+		return
+	}
+	a, err := netip.ParseAddr(strings.TrimSpace(text))
+	switch {
+	case err != nil || a.Zone() != "" || a.Is6() != places.addresses.Addr().Is6():
+		balancer.Problems = append(balancer.Problems, octavia.Problem{Reason: reasonAddress, Message: fmt.Sprintf(
+			"load balancer of Octavia: %q is ignored: write one address of the family of %s", text, places.addresses)})
+	case b.External != "":
+		balancer.Floating = a
+	case !places.addresses.Contains(a):
+		balancer.Problems = append(balancer.Problems, octavia.Problem{Reason: reasonAddress, Message: fmt.Sprintf(
+			"load balancer of Octavia: %s is ignored: it is not of the subnet %s", text, places.addresses)})
+	default:
+		balancer.Address = a
+	}
 }
 
 // before is what is wanted of a Service as long as it is not known anew.

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/backend/neutron/neutronfake"
 	"coelan.io/coelan/internal/backend/neutron/octaviafake"
 	"coelan.io/coelan/internal/intent"
@@ -49,6 +50,93 @@ func TestServes(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// A load balancer has the address that its Service asks for, or any, of the subnet or of the
+// external network. One that cannot be had leaves what there is.
+func TestAddresses(t *testing.T) {
+	asks := func(address string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.LoadBalancerIP = address }
+	}
+	annotated := func(address string) func(*corev1.Service) {
+		return func(s *corev1.Service) {
+			s.Annotations = map[string]string{v1alpha1.AnnotationLoadBalancerIPs: address}
+		}
+	}
+	for name, c := range map[string]struct {
+		floating bool
+		first    func(*corev1.Service)
+		second   func(*corev1.Service) // nil: there is no change
+		begins   string                // the address of the status
+		reason   string
+	}{
+		"any":                                  {begins: "10.99.0."},
+		"any floating IP":                      {floating: true, begins: "192.0.2."},
+		"an address":                           {first: asks("10.99.0.77"), begins: "10.99.0.77"},
+		"an annotation counts more":            {first: func(s *corev1.Service) { asks("10.99.0.77")(s); annotated("10.99.0.78")(s) }, begins: "10.99.0.78"},
+		"an address elsewhere":                 {first: asks("10.98.0.77"), begins: "10.99.0.", reason: reasonAddress},
+		"no address":                           {first: annotated("web"), begins: "10.99.0.", reason: reasonAddress},
+		"two addresses":                        {first: annotated("10.99.0.77,2001:db8::1"), begins: "10.99.0.", reason: reasonAddress},
+		"an address of the other family":       {first: asks("2001:db8::1"), floating: true, begins: "192.0.2.", reason: reasonAddress},
+		"another address later":                {first: asks("10.99.0.77"), second: asks("10.99.0.78"), begins: "10.99.0.77", reason: reasonAddress},
+		"an address that is had":               {second: asks("10.99.0.3"), begins: "10.99.0.3"},
+		"a floating IP":                        {first: annotated("192.0.2.77"), floating: true, begins: "192.0.2.77"},
+		"another floating IP later":            {first: asks("192.0.2.77"), second: asks("192.0.2.78"), floating: true, begins: "192.0.2.78"},
+		"a floating IP that is taken":          {first: asks("192.0.2.99"), floating: true, reason: "RefusedByNeutron"},
+		"a floating IP that is taken, later":   {second: asks("192.0.2.99"), floating: true, begins: "192.0.2.", reason: "RefusedByNeutron"},
+		"a floating IP that is elsewhere":      {first: asks("198.51.100.7"), floating: true, reason: "RefusedByNeutron"},
+		"any floating IP after a certain one":  {first: asks("192.0.2.77"), second: asks(""), floating: true, begins: "192.0.2.77"},
+		"an address that another Service has":  {first: asks("10.99.0.50"), reason: "RefusedByOctavia"},
+		"an address that another one has, too": {first: annotated("10.99.0.50"), reason: "RefusedByOctavia"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.make("floatingip", fmt.Sprintf(`"floating_network_id": %q, "floating_ip_address": "192.0.2.99"`, w.outside))
+			w.make("port", fmt.Sprintf(`"network_id": %q, "fixed_ips": [{"subnet_id": %q, "ip_address": "10.99.0.50"}]`, w.vips,
+				w.settings.Subnet))
+			if c.floating {
+				w.floating()
+			}
+			w.start()
+			w.publish(service("web", 1, "10.244.1.2"), c.first)
+			if c.second != nil {
+				w.await("it is there", w.served("web", "1 1 1 1"))
+				w.publish(service("web", 1, "10.244.1.2"), c.second)
+			}
+			w.await("it has its address", func() string {
+				address := strings.Join(w.ingress("web"), " ")
+				if !strings.HasPrefix(address, c.begins) || c.begins == "" && address != "" || c.begins != "" && address == "" {
+					return fmt.Sprintf("its address is %q", address)
+				}
+				return w.says(c.reason)()
+			})
+			ours := 0
+			for _, f := range w.neutron.All("floatingips") {
+				if f["floating_ip_address"] != "192.0.2.99" {
+					ours++
+				}
+			}
+			if want := map[bool]int{true: 1}[c.floating && c.begins != ""]; ours != want {
+				t.Errorf("%d floating IPs, not %d: %v", ours, want, w.neutron.All("floatingips"))
+			}
+		})
+	}
+}
+
+// Neutron says why a load balancer gets no floating IP, and it gets one as soon as it can.
+func TestFloatingIPWithoutAWay(t *testing.T) {
+	w := newWorld(t).floating()
+	w.call("PUT", "routers/"+w.gateway, `{"router": {"external_gateway_info": null}}`)
+	w.start()
+	w.publish(service("web", 1, "10.244.1.2"), nil)
+	w.await("it says so", func() string {
+		if list := w.problems(); len(list) != 1 || list[0].Reason != "RefusedByNeutron" || !strings.Contains(list[0].Message, "not reachable") {
+			return fmt.Sprint(list)
+		}
+		return ""
+	})
+	w.call("PUT", "routers/"+w.gateway, fmt.Sprintf(`{"router": {"external_gateway_info": {"network_id": %q}}}`, w.outside))
+	w.await("it has a floating IP", w.served("web", "1 1 1 1"))
 }
 
 // A Service with many ports is served soon, as each change that Octavia makes is progress.

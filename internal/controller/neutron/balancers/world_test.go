@@ -49,6 +49,7 @@ type world struct {
 	store    *intent.Store
 	settings Settings
 	resync   time.Duration
+	vips     string // id of the network of addresses
 	outside  string // id of an external network
 	gateway  string // id of the router that leads there
 	informer *controllertest.FakeInformer
@@ -72,8 +73,8 @@ func newWorld(t *testing.T) *world {
 	pods := w.make("network", `"name": "pods"`)
 	w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "10.244.0.0/16", "ip_version": 4,
 		"description": "coelan/Network/default 10.244.0.0/16"`, pods))
-	vips := w.make("network", `"name": "vips"`)
-	subnet := w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "10.99.0.0/24", "ip_version": 4`, vips))
+	w.vips = w.make("network", `"name": "vips"`)
+	subnet := w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "10.99.0.0/24", "ip_version": 4`, w.vips))
 	w.outside = w.make("network", `"name": "outside", "router:external": true`)
 	w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "192.0.2.0/24", "ip_version": 4`, w.outside))
 	w.gateway = w.make("router", fmt.Sprintf(`"external_gateway_info": {"network_id": %q}`, w.outside))
