@@ -74,6 +74,11 @@ func (p *process) stop() {
 	if p == nil {
 		return
 	}
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // fails only if all are gone already
+	p.signal(syscall.SIGKILL)
 	<-p.exited
+}
+
+// signal sends a signal to the program and its children.
+func (p *process) signal(s syscall.Signal) {
+	_ = syscall.Kill(-p.cmd.Process.Pid, s) // fails only if all are gone already
 }
