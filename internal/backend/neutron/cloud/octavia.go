@@ -94,7 +94,8 @@ func (o *Octavia) Read(ctx context.Context, service string) (*octavia.Actual, in
 	}
 	for i := range b.PoolOf {
 		p := &b.PoolOf[i]
-		p.MemberOf, err = list[octavia.ActualMember](reads(ctx, o.balancing), "lbaas/pools/"+p.ID+"/members", "members", nil)
+		path := "lbaas/pools/" + p.ID + "/members"
+		p.MemberOf, err = list[octavia.ActualMember](reads(ctx, o.balancing), path, "members", nil)
 		if err != nil {
 			return nil, 0, err
 		}

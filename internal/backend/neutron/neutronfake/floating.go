@@ -78,7 +78,8 @@ func (n *Neutron) float(o object) *refused {
 			o["floating_ip_address"] = n.free(subnet)
 			return nil
 		case err == nil && netip.MustParsePrefix(subnet["cidr"].(string)).Contains(a) && n.taken(subnet, text):
-			return refuse(http.StatusConflict, "IpAddressAlreadyAllocated", "IP address %s already allocated in subnet %v", text, subnet["id"])
+			return refuse(http.StatusConflict, "IpAddressAlreadyAllocated",
+				"IP address %s already allocated in subnet %v", text, subnet["id"])
 		case err == nil && netip.MustParsePrefix(subnet["cidr"].(string)).Contains(a):
 			return nil
 		}
@@ -91,8 +92,9 @@ func (n *Neutron) float(o object) *refused {
 func (n *Neutron) leads(subnet, external any) bool {
 	return slices.ContainsFunc(n.all["routers"], func(r object) bool {
 		gateway, _ := r["external_gateway_info"].(object)
+		on := func(ip any) bool { return ip.(object)["subnet_id"] == subnet }
 		return gateway["network_id"] == external && slices.ContainsFunc(n.joined(r["id"]), func(p object) bool {
-			return slices.ContainsFunc(list(p["fixed_ips"]), func(ip any) bool { return ip.(object)["subnet_id"] == subnet })
+			return slices.ContainsFunc(list(p["fixed_ips"]), on)
 		})
 	})
 }

@@ -24,7 +24,8 @@ type Balancer struct {
 	Key      string // of its Service: namespace/name
 	Provider string
 	Subnet   string // id of the subnet of Neutron that its address is of
-	// Address is the one that it is made with, and Floating that of its floating IP; not valid: any.
+	// Address is the one that it is made with, and Floating that of its floating IP; not valid:
+	// any.
 	Address, Floating netip.Addr
 	Listeners         []Listener
 	Problems          []Problem

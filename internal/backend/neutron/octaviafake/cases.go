@@ -34,146 +34,194 @@ type Case struct {
 	Status int
 	// Text is part of why it is refused, or JSON that the answer has.
 	Text string
-	// Held says that what is begun stays PENDING meanwhile.
-	Held bool
 }
+
+// In place of a method they call those of a Server.
+const (
+	hold    = "HOLD"
+	release = "RELEASE"
+)
 
 const nothing = "00000000-0000-0000-0000-000000000000"
 
 // Cases build on each other. They hold for the fake and for the real one with the provider ovn.
 var Cases = []Case{
-	{"unknown attribute", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "vip_subnet_id": "$vips", "bogus": 1}}`, 400,
-		"bogus", false},
-	{"no subnet", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p"}}`, 400, "vip_subnet_id", false},
-	{"unknown subnet", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "vip_subnet_id": "` + nothing + `"}}`, 400,
-		"Subnet " + nothing + " not found", false},
-	{"unknown provider", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "vip_subnet_id": "$vips", "provider": "x"}}`, 400,
-		"'x' is not enabled", false},
-	{"lb", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "name": "n", "vip_subnet_id": "$vips", "provider": "ovn",
-		"vip_address": "10.99.0.77", "tags": ["a=b/c", "d"]}}`, 201, "", false},
-	{"lb is active", "GET", "loadbalancers/$lb", "", 200, `{"loadbalancer": {"provisioning_status": "ACTIVE", "provider": "ovn",
-		"vip_subnet_id": "$vips", "vip_address": "10.99.0.77", "admin_state_up": true, "tags": ["a=b/c", "d"], "listeners": [], "pools": []}}`,
-		false},
-	{"address in use", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "vip_subnet_id": "$vips", "provider": "ovn",
-		"vip_address": "10.99.0.77"}}`, 500, "", false},
-	{"other", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "name": "n", "vip_subnet_id": "$vips", "provider": "ovn"}}`,
-		201, "", false},
-	{"found by its tag", "GET", "loadbalancers?project_id=p&tags=a%3Db%2Fc", "", 200, `{"loadbalancers": [{"id": "$lb"}]}`, false},
-	{"no such tag", "GET", "loadbalancers?tags=a", "", 200, `{"loadbalancers": []}`, false},
-	{"another project", "GET", "loadbalancers?project_id=q", "", 200, `{"loadbalancers": []}`, false},
+	{"unknown attribute", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "vip_subnet_id": "$vips",
+		"bogus": 1}}`, 400,
+		"bogus"},
+	{"no subnet", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p"}}`, 400, "vip_subnet_id"},
+	{"unknown subnet", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p",
+		"vip_subnet_id": "` + nothing + `"}}`, 400,
+		"Subnet " + nothing + " not found"},
+	{"unknown provider", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "vip_subnet_id": "$vips",
+		"provider": "x"}}`, 400,
+		"'x' is not enabled"},
+	{"lb", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "name": "n", "vip_subnet_id": "$vips",
+		"provider": "ovn",
+		"vip_address": "10.99.0.77", "tags": ["a=b/c", "d"]}}`, 201, ""},
+	{"lb is active", "GET", "loadbalancers/$lb", "", 200, `{"loadbalancer": {"provisioning_status": "ACTIVE",
+		"provider": "ovn",
+		"vip_subnet_id": "$vips", "vip_address": "10.99.0.77", "admin_state_up": true, "tags": ["a=b/c", "d"],
+		"listeners": [], "pools": []}}`},
+	{"address in use", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "vip_subnet_id": "$vips",
+		"provider": "ovn",
+		"vip_address": "10.99.0.77"}}`, 500, ""},
+	{"other", "POST", "loadbalancers", `{"loadbalancer": {"project_id": "p", "name": "n", "vip_subnet_id": "$vips",
+		"provider": "ovn"}}`,
+		201, ""},
+	{"found by its tag", "GET", "loadbalancers?project_id=p&tags=a%3Db%2Fc", "", 200,
+		`{"loadbalancers": [{"id": "$lb"}]}`},
+	{"no such tag", "GET", "loadbalancers?tags=a", "", 200, `{"loadbalancers": []}`},
+	{"another project", "GET", "loadbalancers?project_id=q", "", 200, `{"loadbalancers": []}`},
 	{"a full page has a next one", "GET", "loadbalancers?project_id=p&limit=2", "", 200,
-		`{"loadbalancers": [{}, {}], "loadbalancers_links": [{"rel": "next"}]}`, false},
+		`{"loadbalancers": [{}, {}], "loadbalancers_links": [{"rel": "next"}]}`},
 	{"a page that is not full", "GET", "loadbalancers?project_id=p&limit=3", "", 200,
-		`{"loadbalancers": [{}, {}], "loadbalancers_links": []}`, false},
-	{"the next page", "GET", "loadbalancers?project_id=p&limit=2&marker=$other", "", 200, `{"loadbalancers": []}`, false},
-	{"unknown marker", "GET", "loadbalancers?marker=" + nothing, "", 400, "marker", false},
-	{"unknown filter", "GET", "loadbalancers?bogus=1", "", 400, "invalid", false},
-	{"other provider", "PUT", "loadbalancers/$lb", `{"loadbalancer": {"provider": "amphora"}}`, 400, "provider", false},
+		`{"loadbalancers": [{}, {}], "loadbalancers_links": []}`},
+	{"the next page", "GET", "loadbalancers?project_id=p&limit=2&marker=$other", "", 200, `{"loadbalancers": []}`},
+	{"unknown marker", "GET", "loadbalancers?marker=" + nothing, "", 400, "marker"},
+	{"unknown filter", "GET", "loadbalancers?bogus=1", "", 400, "invalid"},
+	{"other provider", "PUT", "loadbalancers/$lb", `{"loadbalancer": {"provider": "amphora"}}`, 400, "provider"},
 
-	{"pool of round robin", "POST", "pools", `{"pool": {"loadbalancer_id": "$lb", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"}}`, 501,
-		"does not support ROUND_ROBIN", false},
+	{"pool of round robin", "POST", "pools", `{"pool": {"loadbalancer_id": "$lb", "protocol": "TCP",
+		"lb_algorithm": "ROUND_ROBIN"}}`, 501,
+		"does not support ROUND_ROBIN"},
 	{"pool of an unknown protocol", "POST", "pools", `{"pool": {"loadbalancer_id": "$lb", "protocol": "X",
-		"lb_algorithm": "SOURCE_IP_PORT"}}`, 400, "protocol", false},
-	{"pool without an algorithm", "POST", "pools", `{"pool": {"loadbalancer_id": "$lb", "protocol": "TCP"}}`, 400, "lb_algorithm", false},
-	{"pool of nothing", "POST", "pools", `{"pool": {"protocol": "TCP", "lb_algorithm": "SOURCE_IP_PORT"}}`, 400, "loadbalancer_id", false},
-	{"pool of an unknown load balancer", "POST", "pools", `{"pool": {"loadbalancer_id": "` + nothing + `", "protocol": "TCP",
-		"lb_algorithm": "SOURCE_IP_PORT"}}`, 404, "not found", false},
-	{"pool", "POST", "pools", `{"pool": {"loadbalancer_id": "$lb", "name": "n", "protocol": "TCP", "lb_algorithm": "SOURCE_IP_PORT",
-		"project_id": "p", "tags": ["t"]}}`, 201, "", false},
-	{"pool has persistence", "PUT", "pools/$pool", `{"pool": {"session_persistence": {"type": "SOURCE_IP"}, "admin_state_up": true,
-		"lb_algorithm": "SOURCE_IP_PORT"}}`, 200, "", false},
-	{"persistence", "GET", "pools?loadbalancer_id=$lb", "", 200, `{"pools": [{"id": "$pool", "tags": ["t"], "protocol": "TCP",
-		"session_persistence": {"type": "SOURCE_IP"}, "provisioning_status": "ACTIVE"}]}`, false},
-	{"pool has no persistence", "PUT", "pools/$pool", `{"pool": {"session_persistence": null}}`, 200, "", false},
-	{"no persistence", "GET", "pools/$pool", "", 200, `{"pool": {"session_persistence": null, "members": []}}`, false},
-	{"other protocol", "PUT", "pools/$pool", `{"pool": {"protocol": "UDP"}}`, 400, "protocol", false},
+		"lb_algorithm": "SOURCE_IP_PORT"}}`, 400, "protocol"},
+	{"pool without an algorithm", "POST", "pools", `{"pool": {"loadbalancer_id": "$lb", "protocol": "TCP"}}`, 400,
+		"lb_algorithm"},
+	{"pool of nothing", "POST", "pools", `{"pool": {"protocol": "TCP", "lb_algorithm": "SOURCE_IP_PORT"}}`, 400,
+		"loadbalancer_id"},
+	{"pool of an unknown load balancer", "POST", "pools", `{"pool": {"loadbalancer_id": "` + nothing + `",
+		"protocol": "TCP",
+		"lb_algorithm": "SOURCE_IP_PORT"}}`, 404, "not found"},
+	{"pool", "POST", "pools", `{"pool": {"loadbalancer_id": "$lb", "name": "n", "protocol": "TCP",
+		"lb_algorithm": "SOURCE_IP_PORT",
+		"project_id": "p", "tags": ["t"]}}`, 201, ""},
+	{"pool has persistence", "PUT", "pools/$pool", `{"pool": {"session_persistence": {"type": "SOURCE_IP"},
+		"admin_state_up": true,
+		"lb_algorithm": "SOURCE_IP_PORT"}}`, 200, ""},
+	{"persistence", "GET", "pools?loadbalancer_id=$lb", "", 200, `{"pools": [{"id": "$pool", "tags": ["t"],
+		"protocol": "TCP",
+		"session_persistence": {"type": "SOURCE_IP"}, "provisioning_status": "ACTIVE"}]}`},
+	{"pool has no persistence", "PUT", "pools/$pool", `{"pool": {"session_persistence": null}}`, 200, ""},
+	{"no persistence", "GET", "pools/$pool", "", 200, `{"pool": {"session_persistence": null, "members": []}}`},
+	{"other protocol", "PUT", "pools/$pool", `{"pool": {"protocol": "UDP"}}`, 400, "protocol"},
 
-	{"member of an unknown subnet", "PUT", "pools/$pool/members", `{"members": [{"address": "10.244.0.5", "protocol_port": 80,
-		"subnet_id": "` + nothing + `"}]}`, 400, "not found", false},
-	{"member without a port", "PUT", "pools/$pool/members", `{"members": [{"address": "10.244.0.5", "subnet_id": "$pods"}]}`, 400,
-		"protocol_port", false},
-	{"member with an unknown attribute", "PUT", "pools/$pool/members", `{"members": [{"address": "10.244.0.5", "protocol_port": 80,
-		"bogus": 1}]}`, 400, "bogus", false},
-	{"members of an unknown pool", "PUT", "pools/" + nothing + "/members", `{"members": []}`, 404, "not found", false},
-	{"members", "PUT", "pools/$pool/members", `{"members": [{"address": "10.244.0.5", "protocol_port": 80, "subnet_id": "$pods"},
-		{"address": "10.244.0.6", "protocol_port": 80, "subnet_id": "$pods"}]}`, 202, "", false},
-	{"members are there", "GET", "pools/$pool/members", "", 200, `{"members": [{"address": "10.244.0.5", "weight": 1, "subnet_id": "$pods"},
-		{"address": "10.244.0.6", "protocol_port": 80, "admin_state_up": true}]}`, false},
-	{"member again", "POST", "pools/$pool/members", `{"member": {"address": "10.244.0.5", "protocol_port": 80, "subnet_id": "$pods"}}`, 409,
-		"already using ip 10.244.0.5", false},
-	{"other members", "PUT", "pools/$pool/members", `{"members": [{"address": "10.244.0.6", "protocol_port": 80, "subnet_id": "$pods",
-		"weight": 3}, {"address": "10.244.0.6", "protocol_port": 81, "subnet_id": "$pods"}]}`, 202, "", false},
+	{"member of an unknown subnet", "PUT", "pools/$pool/members", `{"members": [{"address": "10.244.0.5",
+		"protocol_port": 80,
+		"subnet_id": "` + nothing + `"}]}`, 400, "not found"},
+	{"member without a port", "PUT", "pools/$pool/members", `{"members": [{"address": "10.244.0.5",
+		"subnet_id": "$pods"}]}`, 400,
+		"protocol_port"},
+	{"member with an unknown attribute", "PUT", "pools/$pool/members", `{"members": [{"address": "10.244.0.5",
+		"protocol_port": 80,
+		"bogus": 1}]}`, 400, "bogus"},
+	{"members of an unknown pool", "PUT", "pools/" + nothing + "/members", `{"members": []}`, 404, "not found"},
+	{"members", "PUT", "pools/$pool/members", `{"members": [{"address": "10.244.0.5", "protocol_port": 80,
+		"subnet_id": "$pods"},
+		{"address": "10.244.0.6", "protocol_port": 80, "subnet_id": "$pods"}]}`, 202, ""},
+	{"members are there", "GET", "pools/$pool/members", "", 200, `{"members": [{"address": "10.244.0.5", "weight": 1,
+		"subnet_id": "$pods"},
+		{"address": "10.244.0.6", "protocol_port": 80, "admin_state_up": true}]}`},
+	{"member again", "POST", "pools/$pool/members", `{"member": {"address": "10.244.0.5", "protocol_port": 80,
+		"subnet_id": "$pods"}}`, 409,
+		"already using ip 10.244.0.5"},
+	{"other members", "PUT", "pools/$pool/members", `{"members": [{"address": "10.244.0.6", "protocol_port": 80,
+		"subnet_id": "$pods",
+		"weight": 3}, {"address": "10.244.0.6", "protocol_port": 81, "subnet_id": "$pods"}]}`, 202, ""},
 	{"other members are there", "GET", "pools/$pool/members", "", 200, `{"members": [{"protocol_port": 80, "weight": 3},
-		{"protocol_port": 81, "weight": 1}]}`, false},
+		{"protocol_port": 81, "weight": 1}]}`},
 
-	{"listener of an unknown pool", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "TCP", "protocol_port": 80,
-		"default_pool_id": "` + nothing + `"}}`, 404, "not found", false},
-	{"listener of a pool of another protocol", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "UDP",
-		"protocol_port": 80, "default_pool_id": "$pool"}}`, 400, "pool protocol", false},
-	{"listener for some", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "TCP", "protocol_port": 80,
-		"allowed_cidrs": ["192.0.2.0/24"]}}`, 501, "does not support allowed_cidrs", false},
-	{"listener for the other family", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "TCP", "protocol_port": 80,
-		"allowed_cidrs": ["2001:db8::/64"]}}`, 400, "IP version", false},
-	{"listener of port 0", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "TCP", "protocol_port": 0}}`, 400,
-		"protocol_port", false},
-	{"listener", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "name": "n", "protocol": "TCP", "protocol_port": 80,
-		"default_pool_id": "$pool", "project_id": "p", "tags": ["t"]}}`, 201, "", false},
-	{"listener is there", "GET", "listeners?loadbalancer_id=$lb", "", 200, `{"listeners": [{"id": "$listener", "default_pool_id": "$pool",
-		"allowed_cidrs": null, "tags": ["t"], "provisioning_status": "ACTIVE", "loadbalancers": [{"id": "$lb"}]}]}`, false},
-	{"listener again", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "TCP", "protocol_port": 80}}`, 409,
-		"already using protocol TCP", false},
-	{"udp", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "UDP", "protocol_port": 80}}`, 201, "", false},
-	{"other port", "PUT", "listeners/$listener", `{"listener": {"protocol_port": 81}}`, 400, "protocol_port", false},
+	{"listener of an unknown pool", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "TCP",
+		"protocol_port": 80,
+		"default_pool_id": "` + nothing + `"}}`, 404, "not found"},
+	{"listener of a pool of another protocol", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb",
+		"protocol": "UDP",
+		"protocol_port": 80, "default_pool_id": "$pool"}}`, 400, "pool protocol"},
+	{"listener for some", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "TCP",
+		"protocol_port": 80,
+		"allowed_cidrs": ["192.0.2.0/24"]}}`, 501, "does not support allowed_cidrs"},
+	{"listener for the other family", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "TCP",
+		"protocol_port": 80,
+		"allowed_cidrs": ["2001:db8::/64"]}}`, 400, "IP version"},
+	{"listener of port 0", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "TCP",
+		"protocol_port": 0}}`, 400,
+		"protocol_port"},
+	{"listener", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "name": "n", "protocol": "TCP",
+		"protocol_port": 80,
+		"default_pool_id": "$pool", "project_id": "p", "tags": ["t"]}}`, 201, ""},
+	{"listener is there", "GET", "listeners?loadbalancer_id=$lb", "", 200, `{"listeners": [{"id": "$listener",
+		"default_pool_id": "$pool",
+		"allowed_cidrs": null, "tags": ["t"], "provisioning_status": "ACTIVE", "loadbalancers": [{"id": "$lb"}]}]}`},
+	{"listener again", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "TCP",
+		"protocol_port": 80}}`, 409,
+		"already using protocol TCP"},
+	{"udp", "POST", "listeners", `{"listener": {"loadbalancer_id": "$lb", "protocol": "UDP", "protocol_port": 80}}`,
+		201, ""},
+	{"other port", "PUT", "listeners/$listener", `{"listener": {"protocol_port": 81}}`, 400, "protocol_port"},
 
-	{"begun", "PUT", "loadbalancers/$lb", `{"loadbalancer": {"name": "m"}}`, 200, "", true},
-	{"pending", "GET", "loadbalancers/$lb", "", 200, `{"loadbalancer": {"provisioning_status": "PENDING_UPDATE"}}`, true},
-	{"listener while pending", "PUT", "listeners/$listener", `{"listener": {"name": "m"}}`, 409, "immutable", true},
-	{"pool while pending", "DELETE", "pools/$pool", "", 409, "immutable", true},
-	{"members while pending", "PUT", "pools/$pool/members", `{"members": []}`, 409, "immutable", true},
-	{"load balancer while pending", "DELETE", "loadbalancers/$lb?cascade=true", "", 409, "Invalid state PENDING_UPDATE", true},
-	{"done", "GET", "loadbalancers/$lb", "", 200, `{"loadbalancer": {"provisioning_status": "ACTIVE", "name": "m"}}`, false},
+	{"what is begun stays", hold, "", "", 0, ""},
+	{"begun", "PUT", "loadbalancers/$lb", `{"loadbalancer": {"name": "m"}}`, 200, ""},
+	{"pending", "GET", "loadbalancers/$lb", "", 200, `{"loadbalancer": {"provisioning_status": "PENDING_UPDATE"}}`},
+	{"listener while pending", "PUT", "listeners/$listener", `{"listener": {"name": "m"}}`, 409, "immutable"},
+	{"pool while pending", "DELETE", "pools/$pool", "", 409, "immutable"},
+	{"members while pending", "PUT", "pools/$pool/members", `{"members": []}`, 409, "immutable"},
+	{"load balancer while pending", "DELETE", "loadbalancers/$lb?cascade=true", "", 409,
+		"Invalid state PENDING_UPDATE"},
+	{"what is begun ends", release, "", "", 0, ""},
+	{"done", "GET", "loadbalancers/$lb", "", 200, `{"loadbalancer": {"provisioning_status": "ACTIVE", "name": "m"}}`},
 
-	{"load balancer with parts", "DELETE", "loadbalancers/$lb", "", 400, "has children", false},
-	{"monitor of a type for UDP", "POST", "healthmonitors", `{"healthmonitor": {"pool_id": "$pool", "type": "UDP-CONNECT", "delay": 5,
-		"timeout": 3, "max_retries": 3}}`, 400, "only supported for pools of type", false},
-	{"monitor without a delay", "POST", "healthmonitors", `{"healthmonitor": {"pool_id": "$pool", "type": "TCP", "timeout": 3,
-		"max_retries": 3}}`, 400, "delay", false},
-	{"monitor of HTTP", "POST", "healthmonitors", `{"healthmonitor": {"pool_id": "$pool", "type": "HTTP", "delay": 5, "timeout": 3,
-		"max_retries": 3}}`, 501, "does not support HTTP", false},
-	{"monitor", "POST", "healthmonitors", `{"healthmonitor": {"pool_id": "$pool", "type": "TCP", "delay": 5, "timeout": 3,
-		"max_retries": 3}}`, 201, "", false},
-	{"monitor of the pool", "GET", "pools/$pool", "", 200, `{"pool": {"healthmonitor_id": "$monitor"}}`, false},
-	{"monitor goes", "DELETE", "healthmonitors/$monitor", "", 204, "", false},
-	{"pool goes", "DELETE", "pools/$pool", "", 204, "", false},
-	{"listener without a pool", "GET", "listeners/$listener", "", 200, `{"listener": {"default_pool_id": null}}`, false},
-	{"listener goes", "DELETE", "listeners/$listener", "", 204, "", false},
-	{"listener is gone", "GET", "listeners/$listener", "", 404, "not found", false},
-	{"load balancer goes", "DELETE", "loadbalancers/$lb?cascade=true", "", 204, "", false},
-	{"load balancer is gone", "DELETE", "loadbalancers/$lb?cascade=true", "", 404, "not found", false},
-	{"its listener is gone, too", "GET", "listeners/$udp", "", 404, "not found", false},
-	{"other goes", "DELETE", "loadbalancers/$other", "", 204, "", false},
+	{"load balancer with parts", "DELETE", "loadbalancers/$lb", "", 400, "has children"},
+	{"monitor of a type for UDP", "POST", "healthmonitors", `{"healthmonitor": {"pool_id": "$pool",
+		"type": "UDP-CONNECT", "delay": 5,
+		"timeout": 3, "max_retries": 3}}`, 400, "only supported for pools of type"},
+	{"monitor without a delay", "POST", "healthmonitors", `{"healthmonitor": {"pool_id": "$pool", "type": "TCP",
+		"timeout": 3,
+		"max_retries": 3}}`, 400, "delay"},
+	{"monitor of HTTP", "POST", "healthmonitors", `{"healthmonitor": {"pool_id": "$pool", "type": "HTTP", "delay": 5,
+		"timeout": 3,
+		"max_retries": 3}}`, 501, "does not support HTTP"},
+	{"monitor", "POST", "healthmonitors", `{"healthmonitor": {"pool_id": "$pool", "type": "TCP", "delay": 5,
+		"timeout": 3,
+		"max_retries": 3}}`, 201, ""},
+	{"monitor of the pool", "GET", "pools/$pool", "", 200, `{"pool": {"healthmonitor_id": "$monitor"}}`},
+	{"monitor goes", "DELETE", "healthmonitors/$monitor", "", 204, ""},
+	{"pool goes", "DELETE", "pools/$pool", "", 204, ""},
+	{"listener without a pool", "GET", "listeners/$listener", "", 200, `{"listener": {"default_pool_id": null}}`},
+	{"listener goes", "DELETE", "listeners/$listener", "", 204, ""},
+	{"listener is gone", "GET", "listeners/$listener", "", 404, "not found"},
+	{"load balancer goes", "DELETE", "loadbalancers/$lb?cascade=true", "", 204, ""},
+	{"load balancer is gone", "DELETE", "loadbalancers/$lb?cascade=true", "", 404, "not found"},
+	{"its listener is gone, too", "GET", "listeners/$udp", "", 404, "not found"},
+	{"other goes", "DELETE", "loadbalancers/$other", "", 204, ""},
 }
 
 // Check runs all Cases with an Octavia.
 func Check(t *testing.T, s Server) {
-	ids := map[string]string{"vips": subnet(t, s.Neutron, "10.99.0.0/24"), "pods": subnet(t, s.Neutron, "10.244.0.0/24")}
+	ids := map[string]string{
+		"vips": subnet(t, s.Neutron, "10.99.0.0/24"), "pods": subnet(t, s.Neutron, "10.244.0.0/24"),
+	}
 	held := false
 	for _, c := range Cases {
 		t.Run(c.Name, func(t *testing.T) {
-			if c.Held && !held {
+			switch c.Method {
+			case hold:
 				s.Hold()
-			}
-			if !c.Held && held {
+				held = true
+				return
+			case release:
 				s.Release()
+				held = false
 				await(t, s)
+				return
 			}
-			held = c.Held
 			var names []string
 			for name, id := range ids {
 				names = append(names, "$"+name, id)
 			}
 			known := longestFirst(names)
-			status, answer, err := Call(t.Context(), c.Method, s.Endpoint+"v2.0/lbaas/"+known.Replace(c.Path), known.Replace(c.Body))
+			url := s.Endpoint + "v2.0/lbaas/" + known.Replace(c.Path)
+			status, answer, err := Call(t.Context(), c.Method, url, known.Replace(c.Body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +246,7 @@ func Check(t *testing.T, s Server) {
 					ids[c.Name] = fmt.Sprint(o["id"])
 				}
 			}
-			if c.Method != http.MethodGet && status < http.StatusBadRequest && !c.Held {
+			if c.Method != http.MethodGet && status < http.StatusBadRequest && !held {
 				await(t, s)
 			}
 		})
@@ -240,7 +288,8 @@ func subnet(t *testing.T, neutron, cidr string) string {
 		{"network", `{"network": {"project_id": "p"}}`},
 		{"subnet", `{"subnet": {"project_id": "p", "network_id": "$id", "cidr": "` + cidr + `", "ip_version": 4}}`},
 	} {
-		status, answer, err := neutronfake.Call(t.Context(), http.MethodPost, neutron+"v2.0/"+c[0]+"s", strings.ReplaceAll(c[1], "$id", id))
+		url, body := neutron+"v2.0/"+c[0]+"s", strings.ReplaceAll(c[1], "$id", id)
+		status, answer, err := neutronfake.Call(t.Context(), http.MethodPost, url, body)
 		if err != nil || status != http.StatusCreated {
 			t.Fatalf("%s: %d, %v, %v", c[0], status, answer, err)
 		}

@@ -142,7 +142,8 @@ func (o *Octavia) begin(i *item, to string) {
 		pool = i.id()
 	}
 	for _, other := range o.items {
-		if pool != "" && (other.id() == pool || other.object["default_pool_id"] == pool) && other.status() != pendingCreate {
+		concerned := other.id() == pool || other.object["default_pool_id"] == pool
+		if pool != "" && concerned && other.status() != pendingCreate {
 			other.set(pendingUpdate)
 		}
 	}
@@ -177,7 +178,8 @@ func (o *Octavia) settle() {
 // drop takes away a resource with all that is of it.
 func (o *Octavia) drop(i *item) {
 	o.items = slices.DeleteFunc(o.items, func(other *item) bool {
-		return other == i || i.kind == "loadbalancers" && other.balancer == i.id() || i.kind == "pools" && other.pool == i.id()
+		return other == i || i.kind == "loadbalancers" && other.balancer == i.id() ||
+			i.kind == "pools" && other.pool == i.id()
 	})
 	for _, l := range o.of("listeners") {
 		if l.object["default_pool_id"] == i.id() {
@@ -260,7 +262,8 @@ func (o *Octavia) batch(pool *item, body object) (int, any, *refused) {
 			return 0, nil, err
 		}
 		there := slices.IndexFunc(o.items, func(other *item) bool {
-			return other.kind == "members" && other.pool == pool.id() && other.object["address"] == i.object["address"] &&
+			return other.kind == "members" && other.pool == pool.id() &&
+				other.object["address"] == i.object["address"] &&
 				other.object["protocol_port"] == i.object["protocol_port"]
 		})
 		if there < 0 {

@@ -297,7 +297,8 @@ func (o *Octavia) show(i *item) object {
 			shown[kind] = ids(kind, func(other *item) bool { return other.balancer == i.id() })
 		}
 	case "pools":
-		shown["listeners"] = ids("listeners", func(other *item) bool { return other.object["default_pool_id"] == i.id() })
+		serves := func(other *item) bool { return other.object["default_pool_id"] == i.id() }
+		shown["listeners"] = ids("listeners", serves)
 		shown["members"] = ids("members", inPool)
 		shown["healthmonitor_id"] = nil
 		if monitors := ids("healthmonitors", inPool); len(monitors) > 0 {

@@ -43,8 +43,9 @@ func (o *Octavia) list(r *http.Request, kind, pool string) (int, any, *refused) 
 		}
 	}
 	if len(found) >= limit {
-		links = append(links, object{"rel": "next", "href": fmt.Sprintf("%s%s?limit=%d&marker=%v", o.URL, r.URL.Path, limit,
-			found[len(found)-1]["id"])})
+		last := found[len(found)-1]["id"]
+		href := fmt.Sprintf("%s%s?limit=%d&marker=%v", o.URL, r.URL.Path, limit, last)
+		links = append(links, object{"rel": "next", "href": href})
 	}
 	return http.StatusOK, object{kind: found, kind + "_links": links}, nil
 }

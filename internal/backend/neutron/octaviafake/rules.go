@@ -38,23 +38,26 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 		},
 		"listeners": {
 			class: "Listener", singular: "listener", attributes: with(object{
-				"loadbalancer_id": nil, "protocol": nil, "protocol_port": nil, "default_pool_id": nil, "allowed_cidrs": nil,
-				"connection_limit": -1,
+				"loadbalancer_id": nil, "protocol": nil, "protocol_port": nil, "default_pool_id": nil,
+				"allowed_cidrs": nil, "connection_limit": -1,
 			}),
 			needed:  []string{"protocol", "protocol_port", "loadbalancer_id"},
-			mutable: append([]string{"default_pool_id", "allowed_cidrs", "connection_limit"}, common...), check: (*Octavia).checkListener,
+			mutable: append([]string{"default_pool_id", "allowed_cidrs", "connection_limit"}, common...),
+			check:   (*Octavia).checkListener,
 		},
 		"pools": {
 			class: "Pool", singular: "pool", attributes: with(object{
-				"loadbalancer_id": nil, "listener_id": nil, "protocol": nil, "lb_algorithm": nil, "session_persistence": nil,
+				"loadbalancer_id": nil, "listener_id": nil, "protocol": nil, "lb_algorithm": nil,
+				"session_persistence": nil,
 			}),
 			needed:  []string{"protocol", "lb_algorithm"},
 			mutable: append([]string{"lb_algorithm", "session_persistence"}, common...), check: (*Octavia).checkPool,
 		},
 		"members": {
 			class: "Member", singular: "member", attributes: object{
-				"name": "", "admin_state_up": true, "tags": []any{}, "project_id": nil, "address": nil, "protocol_port": nil,
-				"weight": 1, "backup": false, "subnet_id": nil, "monitor_address": nil, "monitor_port": nil,
+				"name": "", "admin_state_up": true, "tags": []any{}, "project_id": nil, "address": nil,
+				"protocol_port": nil, "weight": 1, "backup": false, "subnet_id": nil,
+				"monitor_address": nil, "monitor_port": nil,
 			},
 			needed:  []string{"address", "protocol_port"},
 			mutable: []string{"name", "admin_state_up", "tags", "weight", "backup", "monitor_address", "monitor_port"},
@@ -62,8 +65,8 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 		},
 		"healthmonitors": {
 			class: "HealthMonitor", singular: "healthmonitor", attributes: object{
-				"name": "", "admin_state_up": true, "tags": []any{}, "project_id": nil, "pool_id": nil, "type": nil, "delay": nil,
-				"timeout": nil, "max_retries": nil, "max_retries_down": 3,
+				"name": "", "admin_state_up": true, "tags": []any{}, "project_id": nil, "pool_id": nil, "type": nil,
+				"delay": nil, "timeout": nil, "max_retries": nil, "max_retries_down": 3,
 			},
 			needed:  []string{"type", "delay", "timeout", "max_retries", "pool_id"},
 			mutable: []string{"name", "admin_state_up", "tags", "delay", "timeout", "max_retries", "max_retries_down"},

@@ -446,7 +446,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A Service whose load balancer has failed can be deleted.
+// A Service can be deleted after its load balancer has failed.
 func TestDeletedAfterAnError(t *testing.T) {
 	w := newWorld(t).start()
 	w.octavia.Break("loadbalancers", true)

@@ -65,10 +65,9 @@ func newWorld(t *testing.T) *world {
 		T: t, neutron: neutronfake.Start(t), access: reconciletest.Access(), store: intent.NewStore(), resync: seldom,
 	}
 	w.octavia = octaviafake.Start(t, w.neutron)
-	w.store.Update(func(tx *intent.Tx) error {
+	w.update(func(tx *intent.Tx) {
 		tx.SetRouter(intent.Router{Name: intent.DefaultRouterName, ID: 1})
 		tx.SetNetwork(intent.Network{Name: "default", ID: intent.DefaultNetwork, Router: intent.DefaultRouterName})
-		return nil
 	})
 	pods := w.make("network", `"name": "pods"`)
 	w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "10.244.0.0/16", "ip_version": 4,
