@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 
 	"coelan.io/coelan/internal/neutronserver"
 )
@@ -64,13 +63,6 @@ func (s *Server) StartOctavia(ctx context.Context) (*Octavia, error) {
 	}
 	return o, o.api.answers(ctx, o.server.Ready())
 }
-
-// Hold stops the agent that takes what the provider reports: what is begun stays PENDING until
-// Release.
-func (o *Octavia) Hold() { o.agent.signal(syscall.SIGSTOP) }
-
-// Release ends Hold.
-func (o *Octavia) Release() { o.agent.signal(syscall.SIGCONT) }
 
 // Close ends it.
 func (o *Octavia) Close() {

@@ -74,11 +74,6 @@ func (p *process) stop() {
 	if p == nil {
 		return
 	}
-	p.signal(syscall.SIGKILL)
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // fails only if all are gone already
 	<-p.exited
-}
-
-// signal sends a signal to the program and its children.
-func (p *process) signal(s syscall.Signal) {
-	_ = syscall.Kill(-p.cmd.Process.Pid, s) // fails only if all are gone already
 }

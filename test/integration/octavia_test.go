@@ -114,7 +114,7 @@ func TestOctaviaCases(t *testing.T) {
 		})
 	}
 	must(t, err)
-	octaviafake.Check(t, octaviafake.Server{Endpoint: o.Endpoint, Neutron: neutron.Endpoint, Hold: o.Hold, Release: o.Release})
+	octaviafake.Check(t, octaviafake.Server{Endpoint: o.Endpoint, Neutron: neutron.Endpoint})
 }
 
 // octaviaPorts are the ports of Neutron that load balancers have their addresses of.
