@@ -20,8 +20,8 @@ import (
 // Server is an Octavia, and the Neutron that it asks. Their URLs end with a slash.
 type Server struct {
 	Endpoint, Neutron string
-	// Hold has what is begun stay PENDING until Release. Nil: it cannot, and what is between is left
-	// out.
+	// Hold has what is begun stay PENDING until Release. Nil: it cannot, and what is between is
+	// left out.
 	Hold, Release func()
 }
 
