@@ -71,14 +71,11 @@ func TestBusyAtOnce(t *testing.T) {
 	w.set(tenant(0))
 	w.done()
 	w.stop()
-	s := &session{
-		project: "p", cluster: "east", doubtful: map[resource.Ref]bool{},
-		refused: map[resource.Ref]resource.Problem{}, claims: noClaims, calls: func() {},
-	}
-	var err error
-	if s.api, _, err = (Access{Endpoint: w.neutron.URL, Project: "p"}).connect(t.Context()); err != nil {
+	api, project, err := Access{Endpoint: w.neutron.URL, Project: "p"}.connect(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	s := newSession(api, project, Options{Cluster: "east", Claims: noClaims}, func() {})
 	have, err := s.read(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -6,9 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
-
-	"github.com/gophercloud/gophercloud/v2"
 
 	"coelan.io/coelan/internal/backend/neutron/resource"
 )
@@ -113,13 +110,5 @@ func (s *session) remove(ctx context.Context, c resource.Call) error {
 // do makes one call. Its error is a *refusal or an *outage.
 func (s *session) do(ctx context.Context, method, path string, body, answer any) error {
 	s.calls()
-	options := &gophercloud.RequestOpts{
-		JSONBody: body, JSONResponse: answer,
-		OkCodes: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent},
-	}
-	_, err := s.api.Request(ctx, method, s.api.ServiceURL(path), options) //nolint:bodyclose // the library closes it
-	if err != nil {
-		return classify(err, time.Now())
-	}
-	return nil
+	return send(ctx, s.api, method, path, body, answer)
 }

@@ -106,12 +106,7 @@ func (c *Client) connected(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &session{
-		api: api, project: project, cluster: c.o.Cluster, doubtful: map[resource.Ref]bool{},
-		refused: map[resource.Ref]resource.Problem{},
-		claims:  c.o.Claims,
-		calls:   func() { c.calls.Add(1) },
-	}
+	s := newSession(api, project, c.o, func() { c.calls.Add(1) })
 	var have, known *resource.Inventory
 	pause := retry.New(firstPause, lastPause)
 	resync := time.NewTimer(0)

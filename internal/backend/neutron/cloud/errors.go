@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -43,40 +44,72 @@ const (
 	reasonQuota   = "QuotaExceeded"
 	reasonRefused = "RefusedByNeutron"
 	reasonFailed  = "NeutronFailed"
+	reasonOctavia = "RefusedByOctavia"
 )
 
-// classify makes the error of a call a *refusal or an *outage.
+// classify makes the error of a call a *refusal, a *busy or an *outage.
 func classify(err error, now time.Time) error {
 	var answer gophercloud.ErrUnexpectedResponseCode
 	if !errors.As(err, &answer) {
 		return &outage{err: err}
 	}
-	kind, text := message(answer.Body)
+	f := faultOf(answer.Body)
 	switch code := answer.Actual; {
+	case f.octavia && code == http.StatusConflict && pending(f.text):
+		return &busy{f.text}
 	case code == http.StatusNotFound:
-		return &refusal{gone: true, reason: reasonRefused, text: text}
-	case kind == "OverQuota":
-		return &refusal{reason: reasonQuota, text: text}
+		return &refusal{gone: true, reason: f.reason(reasonRefused), text: f.text}
+	case f.kind == "OverQuota", f.octavia && code == http.StatusForbidden && strings.HasPrefix(f.text, "Quota "):
+		return &refusal{reason: reasonQuota, text: f.text}
 	case code == http.StatusUnauthorized, code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable,
 		code == http.StatusBadGateway, code == http.StatusGatewayTimeout, code == http.StatusRequestTimeout:
 		value := answer.ResponseHeader.Get("Retry-After")
 		return &outage{err: err, after: retryAfter(value, now), says: value != ""}
 	case code >= http.StatusInternalServerError:
-		return &refusal{reason: reasonFailed, text: text, uncertain: true}
+		return &refusal{reason: f.reason(reasonFailed), text: f.text, uncertain: true}
 	}
-	return &refusal{reason: reasonRefused, text: text}
+	return &refusal{reason: f.reason(reasonRefused), text: f.text}
 }
 
-// message is what an answer of Neutron says of an error.
-func message(body []byte) (kind, text string) {
+// fault is what an answer says of an error.
+type fault struct {
+	kind, text string
+	octavia    bool // it is an answer of Octavia, and not of Neutron
+}
+
+func faultOf(body []byte) fault {
 	var answer struct {
 		NeutronError struct{ Type, Message string }
+		FaultString  string
 	}
-	if err := json.Unmarshal(body, &answer); err != nil || answer.NeutronError.Message == "" {
-		return "", string(body)
+	switch err := json.Unmarshal(body, &answer); {
+	case err != nil:
+	case answer.FaultString != "":
+		return fault{text: answer.FaultString, octavia: true}
+	case answer.NeutronError.Message != "":
+		return fault{kind: answer.NeutronError.Type, text: answer.NeutronError.Message}
 	}
-	return answer.NeutronError.Type, answer.NeutronError.Message
+	return fault{text: string(body)}
 }
+
+// reason is that of a refusal, given the one of Neutron.
+func (f fault) reason(ofNeutron string) string {
+	if f.octavia {
+		return reasonOctavia
+	}
+	return ofNeutron
+}
+
+// pending reports whether Octavia refuses a change since it makes another one.
+func pending(text string) bool {
+	return strings.Contains(text, "immutable") || strings.HasPrefix(text, "Invalid state PENDING")
+}
+
+// busy says that Octavia is changing what a call is about.
+type busy struct{ text string }
+
+// Error implements error.
+func (b *busy) Error() string { return b.text }
 
 // pause is how long to leave Neutron alone, given how long one would.
 func (o *outage) pause(usual func() time.Duration) time.Duration {

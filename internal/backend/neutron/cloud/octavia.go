@@ -4,13 +4,12 @@ package cloud
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,7 +64,7 @@ func (o *Octavia) Project() string { return o.project }
 
 // Services are those, as namespace/name, that have load balancers of the cluster.
 func (o *Octavia) Services(ctx context.Context) ([]string, error) {
-	all, err := pages[octavia.Actual](ctx, o.balancing, "lbaas/loadbalancers", "loadbalancers",
+	all, err := list[octavia.Actual](reads(ctx, o.balancing), "lbaas/loadbalancers", "loadbalancers",
 		url.Values{"project_id": {o.project}})
 	var keys []string
 	for _, b := range all {
@@ -79,23 +78,24 @@ func (o *Octavia) Services(ctx context.Context) ([]string, error) {
 // Read returns the load balancer of a Service with all that is in it; nil: there is none. Of
 // several, which an unanswered call can leave, it is the one that is deleted or mended first.
 func (o *Octavia) Read(ctx context.Context, service string) (*octavia.Actual, int, error) {
-	found, err := pages[octavia.Actual](ctx, o.balancing, "lbaas/loadbalancers", "loadbalancers",
+	found, err := list[octavia.Actual](reads(ctx, o.balancing), "lbaas/loadbalancers", "loadbalancers",
 		url.Values{"project_id": {o.project}, "tags": {octavia.Tag(o.cluster, service)}})
 	if err != nil || len(found) == 0 {
 		return nil, 0, err
 	}
 	b := &found[len(found)-1]
 	of := url.Values{"loadbalancer_id": {b.ID}}
-	b.ListenerOf, err = pages[octavia.ActualListener](ctx, o.balancing, "lbaas/listeners", "listeners", of)
+	b.ListenerOf, err = list[octavia.ActualListener](reads(ctx, o.balancing), "lbaas/listeners", "listeners", of)
 	if err != nil {
 		return nil, 0, err
 	}
-	if b.PoolOf, err = pages[octavia.ActualPool](ctx, o.balancing, "lbaas/pools", "pools", of); err != nil {
+	if b.PoolOf, err = list[octavia.ActualPool](reads(ctx, o.balancing), "lbaas/pools", "pools", of); err != nil {
 		return nil, 0, err
 	}
 	for i := range b.PoolOf {
 		p := &b.PoolOf[i]
-		p.MemberOf, err = pages[octavia.ActualMember](ctx, o.balancing, "lbaas/pools/"+p.ID+"/members", "members", nil)
+		path := "lbaas/pools/" + p.ID + "/members"
+		p.MemberOf, err = list[octavia.ActualMember](reads(ctx, o.balancing), path, "members", nil)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -109,7 +109,7 @@ func (o *Octavia) Make(ctx context.Context, c octavia.Call) error {
 	if c.Body != nil {
 		body = c.Body
 	}
-	err := request(ctx, o.balancing, c.Method, "lbaas/"+c.Path, body, nil)
+	err := send(ctx, o.balancing, c.Method, "lbaas/"+c.Path, body, nil)
 	if c.Method == http.MethodDelete && Gone(err) {
 		return nil
 	}
@@ -125,17 +125,22 @@ type Subnet struct {
 // Subnet returns a subnet by its id.
 func (o *Octavia) Subnet(ctx context.Context, id string) (Subnet, error) {
 	var answer struct{ Subnet Subnet }
-	err := request(ctx, o.network, http.MethodGet, "subnets/"+url.PathEscape(id), nil, &answer)
+	err := send(ctx, o.network, http.MethodGet, "subnets/"+url.PathEscape(id), nil, &answer)
 	return answer.Subnet, err
 }
 
 // Subnets returns the subnets of the project.
 func (o *Octavia) Subnets(ctx context.Context) ([]Subnet, error) {
-	return pages[Subnet](ctx, o.network, "subnets", "subnets", url.Values{"project_id": {o.project}})
+	return list[Subnet](reads(ctx, o.network), "subnets", "subnets", url.Values{"project_id": {o.project}})
 }
 
 // Owned is the key of what a subnet is made of; false: it is not the cluster's.
 func (o *Octavia) Owned(s Subnet) (key string, ours bool) { return o.cluster.Owned(s.Description) }
+
+// reads reads with one attempt: what fails is tried again as a whole.
+func reads(ctx context.Context, api *gophercloud.ServiceClient) func(path string, into any) error {
+	return func(path string, into any) error { return send(ctx, api, http.MethodGet, path, nil, into) }
+}
 
 type floatingIP struct {
 	ID          string `json:"id"`
@@ -152,7 +157,7 @@ func (o *Octavia) mark(service string) string {
 }
 
 func (o *Octavia) floating(ctx context.Context, service string) (ours []floatingIP, err error) {
-	all, err := pages[floatingIP](ctx, o.network, "floatingips", "floatingips",
+	all, err := list[floatingIP](reads(ctx, o.network), "floatingips", "floatingips",
 		url.Values{"project_id": {o.project}, "description": {o.mark(service)}})
 	for _, f := range all {
 		if f.Description == o.mark(service) {
@@ -171,120 +176,58 @@ func (o *Octavia) FloatingIPs(ctx context.Context, service string) (addresses []
 	return addresses, err
 }
 
-// FloatingIP has the port of a Service's load balancer have an address of an external network, and
-// returns it. Without a network, or a port, there is none afterwards.
-func (o *Octavia) FloatingIP(ctx context.Context, service, network, port string) (string, error) {
+// FloatingIP has the port of a Service's load balancer have an address of an external network, the
+// one that is asked for if it is valid, and returns it. Without a network, or a port, there is none
+// afterwards. An address that cannot be had leaves what there is.
+func (o *Octavia) FloatingIP(
+	ctx context.Context, service, network, port string, address netip.Addr,
+) (string, error) {
 	found, err := o.floating(ctx, service)
 	if err != nil {
 		return "", err
 	}
-	address := ""
-	for _, f := range found {
-		switch {
-		case network != "" && port != "" && address == "" && f.Network == network:
-			address = f.Address
-			if f.Port == port {
-				continue
-			}
-			body := map[string]any{"floatingip": map[string]any{"port_id": port}}
-			if err := request(ctx, o.network, http.MethodPut, "floatingips/"+f.ID, body, nil); err != nil {
-				return "", err
-			}
-		default:
-			err := request(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil)
-			if err != nil && !Gone(err) {
-				return "", err
-			}
+	wanted := network != "" && port != ""
+	kept := slices.IndexFunc(found, func(f floatingIP) bool {
+		return wanted && f.Network == network && (!address.IsValid() || f.Address == address.String())
+	})
+	if kept < 0 && wanted {
+		body := map[string]any{"floating_network_id": network, "description": o.mark(service), "project_id": o.project}
+		if address.IsValid() {
+			body["floating_ip_address"] = address.String()
+		}
+		if len(found) == 0 {
+			body["port_id"] = port
+		}
+		var answer struct {
+			FloatingIP floatingIP `json:"floatingip"`
+		}
+		err := send(ctx, o.network, http.MethodPost, "floatingips", map[string]any{"floatingip": body}, &answer)
+		if err != nil {
+			return "", err
+		}
+		kept, found = len(found), append(found, answer.FloatingIP)
+	}
+	for i, f := range found {
+		if i == kept {
+			continue
+		}
+		if err := send(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil); err != nil && !Gone(err) {
+			return "", err
 		}
 	}
-	if address != "" || network == "" || port == "" {
-		return address, nil
+	if kept < 0 || found[kept].Port == port {
+		return addressOf(found, kept), nil
 	}
-	var answer struct {
-		FloatingIP floatingIP `json:"floatingip"`
-	}
-	err = request(ctx, o.network, http.MethodPost, "floatingips", map[string]any{"floatingip": map[string]any{
-		"floating_network_id": network, "port_id": port, "description": o.mark(service), "project_id": o.project,
-	}}, &answer)
-	return answer.FloatingIP.Address, err
+	body := map[string]any{"floatingip": map[string]any{"port_id": port}}
+	return addressOf(found, kept), send(ctx, o.network, http.MethodPut, "floatingips/"+found[kept].ID, body, nil)
 }
 
-// pages returns all items of a list, page by page.
-func pages[T any](
-	ctx context.Context, api *gophercloud.ServiceClient, path, name string, query url.Values,
-) ([]T, error) {
-	var all []T
-	marker := ""
-	for {
-		q := url.Values{"limit": {strconv.Itoa(pageSize)}}
-		for k, v := range query {
-			q[k] = v
-		}
-		if marker != "" {
-			q.Set("marker", marker)
-		}
-		var page map[string]json.RawMessage
-		if err := request(ctx, api, http.MethodGet, path+"?"+q.Encode(), nil, &page); err != nil {
-			return nil, err
-		}
-		var items []T
-		var ids []struct{ ID string }
-		var links []struct{ Rel string }
-		if err := errors.Join(json.Unmarshal(page[name], &items), json.Unmarshal(page[name], &ids)); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if text := page[name+"_links"]; text != nil {
-			if err := json.Unmarshal(text, &links); err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-		}
-		all = append(all, items...)
-		next := false
-		for _, l := range links {
-			next = next || l.Rel == "next"
-		}
-		if !next || len(ids) == 0 {
-			return all, nil
-		}
-		marker = ids[len(ids)-1].ID
+func addressOf(list []floatingIP, i int) string {
+	if i < 0 {
+		return ""
 	}
+	return list[i].Address
 }
-
-// request makes one call. Its error is a *refusal, a *busy or an *outage.
-func request(ctx context.Context, api *gophercloud.ServiceClient, method, path string, body, answer any) error {
-	options := &gophercloud.RequestOpts{
-		JSONBody: body, JSONResponse: answer,
-		OkCodes: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent},
-	}
-	_, err := api.Request(ctx, method, api.ServiceURL(path), options) //nolint:bodyclose // the library closes it
-	if err == nil {
-		return nil
-	}
-	var answered gophercloud.ErrUnexpectedResponseCode
-	var fault struct{ FaultString string }
-	if !errors.As(err, &answered) || json.Unmarshal(answered.Body, &fault) != nil || fault.FaultString == "" {
-		return classify(err, time.Now())
-	}
-	text := fault.FaultString
-	err = classify(err, time.Now())
-	var refused *refusal
-	switch {
-	case !errors.As(err, &refused):
-	case answered.Actual == http.StatusConflict && strings.Contains(text, "immutable"):
-		return &busy{text}
-	case answered.Actual == http.StatusForbidden && strings.Contains(text, "uota"):
-		refused.reason, refused.text = reasonQuota, text
-	default:
-		refused.reason, refused.text = "RefusedByOctavia", text
-	}
-	return err
-}
-
-// busy says that Octavia is changing what a call is about.
-type busy struct{ text string }
-
-// Error implements error.
-func (b *busy) Error() string { return b.text }
 
 // Gone reports whether a call was about what is not there.
 func Gone(err error) bool {
@@ -305,6 +248,12 @@ func Refused(err error) (reason, text string, ok bool) {
 		return "", "", false
 	}
 	return refused.reason, refused.text, true
+}
+
+// Away reports whether calls are of no use now.
+func Away(err error) bool {
+	var away *outage
+	return errors.As(err, &away)
 }
 
 // RetryAfter is how long an answer asks to be left alone; 0: it does not say.

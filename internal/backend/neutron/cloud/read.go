@@ -5,8 +5,9 @@ package cloud
 import (
 	"context"
 	"errors"
+	"maps"
+	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -31,8 +32,14 @@ type session struct {
 	calls func() // counts
 }
 
-// pageSize is how many resources a list asks for at once.
-const pageSize = 500
+func newSession(
+	api *gophercloud.ServiceClient, project string, o Options, calls func(),
+) *session {
+	return &session{
+		api: api, project: project, cluster: o.Cluster, claims: o.Claims, calls: calls,
+		doubtful: map[resource.Ref]bool{}, refused: map[resource.Ref]resource.Problem{},
+	}
+}
 
 // Attempts to read, which have no effect: a Neutron that answers now and then with an error is
 // asked again at once.
@@ -125,41 +132,20 @@ func joined(have *resource.Inventory, port resource.Actual, routers, subnets map
 // list returns all resources of a kind that a filter leaves, page by page.
 func (s *session) list(ctx context.Context, k resource.Kind, more url.Values) ([]resource.Actual, error) {
 	c := collections[k]
-	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	query := url.Values{}
 	if !c.noProject {
 		query.Set("project_id", s.project)
 	}
 	for _, filter := range []url.Values{c.filter, more} {
-		for name, values := range filter {
-			query[name] = values
-		}
+		maps.Copy(query, filter)
 	}
-	var all []resource.Actual
-	for {
-		var page map[string]any
-		if err := s.get(ctx, c.path+"?"+query.Encode(), &page); err != nil {
-			return nil, err
-		}
-		items, _ := page[c.plural].([]any)
-		for _, item := range items {
-			if attributes, ok := item.(map[string]any); ok {
-				all = append(all, actual(attributes))
-			}
-		}
-		if links, _ := page[c.plural+"_links"].([]any); len(items) == 0 || !hasNext(links) {
-			return all, nil
-		}
-		query.Set("marker", all[len(all)-1].ID)
+	get := func(path string, into any) error { return s.get(ctx, path, into) }
+	items, err := list[map[string]any](get, c.path, c.plural, query)
+	all := make([]resource.Actual, len(items))
+	for i, attributes := range items {
+		all[i] = actual(attributes)
 	}
-}
-
-func hasNext(links []any) bool {
-	for _, l := range links {
-		if link, _ := l.(map[string]any); link["rel"] == "next" {
-			return true
-		}
-	}
-	return false
+	return all, err
 }
 
 func actual(attributes map[string]any) resource.Actual {
@@ -171,12 +157,7 @@ func actual(attributes map[string]any) resource.Actual {
 func (s *session) get(ctx context.Context, path string, into any) error {
 	pause := retry.New(readPause, lastPause)
 	for attempt := 1; ; attempt++ {
-		s.calls()
-		_, err := s.api.Get(ctx, s.api.ServiceURL(path), into, nil) //nolint:bodyclose // the library closes it
-		if err == nil {
-			return nil
-		}
-		err = classify(err, time.Now())
+		err := s.do(ctx, http.MethodGet, path, nil, into)
 		var away *outage
 		if attempt == readAttempts || !errors.As(err, &away) {
 			return err

@@ -68,7 +68,7 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 		"floatingips": {
 			class: "FloatingIP", singular: "floatingip", plural: "floatingips", attributes: object{
 				"floating_network_id": nil, "floating_ip_address": nil, "port_id": nil, "fixed_ip_address": nil,
-			}, fixed: []string{"floating_network_id", "floating_ip_address"},
+			}, fixed: []string{"floating_network_id", "floating_ip_address"}, check: (*Neutron).checkFloating,
 		},
 	}
 }
@@ -196,6 +196,9 @@ func (n *Neutron) checkAddress(o, ip object) *refused {
 	if subnet == nil || subnet["network_id"] != o["network_id"] {
 		return refuse(http.StatusBadRequest, "InvalidInput", "Invalid input for operation: IP address %v is not a valid IP for the "+
 			"specified subnet.", ip["ip_address"])
+	}
+	if ip["ip_address"] == nil {
+		ip["ip_address"] = n.free(subnet)
 	}
 	text, _ := ip["ip_address"].(string)
 	a, err := netip.ParseAddr(text)
@@ -330,6 +333,11 @@ func (n *Neutron) removed(path string, o object) {
 	with := map[string]map[string]string{
 		"networks": {"subnets": "network_id"}, "security-groups": {"security-group-rules": "security_group_id"},
 	}[path]
+	for _, f := range n.all["floatingips"] {
+		if path == "ports" && f["port_id"] == o["id"] {
+			f["port_id"], f["fixed_ip_address"] = nil, nil
+		}
+	}
 	for other, attribute := range maps.All(with) {
 		n.all[other] = slices.DeleteFunc(n.all[other], func(p object) bool {
 			return p[attribute] == o["id"] || path == "security-groups" && p["remote_group_id"] == o["id"]

@@ -32,6 +32,7 @@ type ActualListener struct {
 	Pool     string   `json:"default_pool_id"`
 	Sources  []string `json:"allowed_cidrs"`
 	Up       bool     `json:"admin_state_up"`
+	Status   string   `json:"provisioning_status"`
 	Tags     []string `json:"tags"`
 }
 
@@ -43,6 +44,7 @@ type ActualPool struct {
 	Algorithm   string       `json:"lb_algorithm"`
 	Persistence *persistence `json:"session_persistence"`
 	Up          bool         `json:"admin_state_up"`
+	Status      string       `json:"provisioning_status"`
 	Tags        []string     `json:"tags"`
 	MemberOf    []ActualMember
 }
@@ -58,6 +60,7 @@ type ActualMember struct {
 	Subnet  string `json:"subnet_id"`
 	Up      bool   `json:"admin_state_up"`
 	Weight  int    `json:"weight"`
+	Status  string `json:"provisioning_status"`
 }
 
 // The provisioning statuses that have a meaning here. In the others, such as PENDING_UPDATE,
@@ -81,17 +84,21 @@ func Next(want *Balancer, have *Actual, tag, project string) (Call, bool) {
 	case have == nil && want == nil:
 		return Call{}, false
 	case have == nil:
-		return create("loadbalancers", map[string]any{
+		body := map[string]any{
 			"name": want.Key, "vip_subnet_id": want.Subnet, "provider": want.Provider, "project_id": project,
 			"tags": []string{tag},
-		}), true
+		}
+		if want.Address.IsValid() {
+			body["vip_address"] = want.Address.String()
+		}
+		return create("loadbalancers", body), true
 	case want == nil, have.Subnet != want.Subnet, have.Provider != want.Provider:
 		return Call{Method: http.MethodDelete, Path: "loadbalancers/" + have.ID + "?cascade=true"}, true
 	case !have.Up:
 		return update("loadbalancers/"+have.ID, map[string]any{"admin_state_up": true}), true
 	}
 	s := &step{want, have, tag, project}
-	for _, find := range []func() (Call, bool){s.surplusListener, s.surplusPool, s.missing} {
+	for _, find := range []func() (Call, bool){s.failed, s.surplusListener, s.surplusPool, s.missing} {
 		if c, ok := find(); ok {
 			return c, true
 		}
@@ -133,6 +140,37 @@ func (s *step) pool(l Listener) (int, bool) {
 		return slices.Contains(a.Tags, s.tag) && a.Protocol == l.Protocol && a.Name == s.name(l)
 	})
 	return i, i >= 0
+}
+
+// Failed names a listener, a pool or a member of the cluster's that is in Error, in which it serves
+// nothing and Octavia does not change it; empty: none is. Next deletes it, so that it is made
+// again.
+func (a *Actual) Failed(tag string) string {
+	for _, l := range a.ListenerOf {
+		if l.Status == Error && slices.Contains(l.Tags, tag) {
+			return "listener " + l.ID
+		}
+	}
+	for _, p := range a.PoolOf {
+		if !slices.Contains(p.Tags, tag) {
+			continue
+		}
+		if p.Status == Error {
+			return "pool " + p.ID
+		}
+		for _, m := range p.MemberOf {
+			if m.Status == Error {
+				return "member " + m.Address + " of pool " + p.ID
+			}
+		}
+	}
+	return ""
+}
+
+// failed deletes the first listener or pool that is in Error. Members go with others of their pool.
+func (s *step) failed() (Call, bool) {
+	kind, id, _ := strings.Cut(s.have.Failed(s.tag), " ")
+	return Call{Method: http.MethodDelete, Path: kind + "s/" + id}, kind == "listener" || kind == "pool"
 }
 
 // surplusListener deletes one that is the cluster's and not wanted.
@@ -201,7 +239,7 @@ func spread(body map[string]any, l Listener) {
 func (p ActualPool) sticky() bool { return p.Persistence != nil && p.Persistence.Type == "SOURCE_IP" }
 
 // members is the list that a pool is to have, if it has another one. The subnet of a member cannot
-// be changed, so one with another subnet is left out first.
+// be changed, and one in Error stays so: both are left out first.
 func members(l Listener, pool ActualPool) (list []any, differ bool) {
 	list = []any{}
 	differ = len(pool.MemberOf) != len(l.Members)
@@ -212,8 +250,9 @@ func members(l Listener, pool ActualPool) (list []any, differ bool) {
 		differ = differ || i < 0
 		if i >= 0 {
 			a := pool.MemberOf[i]
-			differ = differ || a.Subnet != m.Subnet || !a.Up || a.Weight != 1
-			if a.Subnet != m.Subnet {
+			outdated := a.Subnet != m.Subnet || a.Status == Error
+			differ = differ || outdated || !a.Up || a.Weight != 1
+			if outdated {
 				continue
 			}
 		}

@@ -21,11 +21,14 @@ const ProviderOVN = "ovn"
 
 // Balancer is a load balancer that is wanted.
 type Balancer struct {
-	Key       string // of its Service: namespace/name
-	Provider  string
-	Subnet    string // id of the subnet of Neutron that its address is of
-	Listeners []Listener
-	Problems  []Problem
+	Key      string // of its Service: namespace/name
+	Provider string
+	Subnet   string // id of the subnet of Neutron that its address is of
+	// Address is the one that it is made with, and Floating that of its floating IP; not valid:
+	// any.
+	Address, Floating netip.Addr
+	Listeners         []Listener
+	Problems          []Problem
 }
 
 // Listener is a port of a Balancer with the pool behind it.

@@ -95,7 +95,7 @@ func built(b *Balancer, tag string) *Actual {
 		s := &step{b, a, tag, "p"}
 		p := ActualPool{ID: "pool-" + l.Protocol, Name: s.name(l), Protocol: l.Protocol, Algorithm: l.Algorithm, Up: true, Tags: a.Tags}
 		for _, m := range l.Members {
-			p.MemberOf = append(p.MemberOf, ActualMember{m.Address.String(), m.Port, m.Subnet, true, 1})
+			p.MemberOf = append(p.MemberOf, ActualMember{m.Address.String(), m.Port, m.Subnet, true, 1, Active})
 		}
 		a.PoolOf = append(a.PoolOf, p)
 		a.ListenerOf = append(a.ListenerOf, ActualListener{ID: "on-" + l.Protocol, Protocol: l.Protocol, Port: l.Port, Pool: p.ID,
@@ -129,9 +129,16 @@ func TestNext(t *testing.T) {
 			l.ID, l.Port = "old", 81
 			a.ListenerOf = append(a.ListenerOf, l)
 		}, "DELETE listeners/old"},
-		"surplus pool":          {func(a *Actual) { p := a.PoolOf[0]; p.ID = "old"; a.PoolOf = append(a.PoolOf, p) }, "DELETE pools/old"},
-		"no member":             {func(a *Actual) { a.PoolOf[0].MemberOf = a.PoolOf[0].MemberOf[1:] }, "PUT pools/pool-TCP/members"},
-		"another member":        {func(a *Actual) { a.PoolOf[0].MemberOf[0].Port++ }, "PUT pools/pool-TCP/members"},
+		"surplus pool":    {func(a *Actual) { p := a.PoolOf[0]; p.ID = "old"; a.PoolOf = append(a.PoolOf, p) }, "DELETE pools/old"},
+		"no member":       {func(a *Actual) { a.PoolOf[0].MemberOf = a.PoolOf[0].MemberOf[1:] }, "PUT pools/pool-TCP/members"},
+		"another member":  {func(a *Actual) { a.PoolOf[0].MemberOf[0].Port++ }, "PUT pools/pool-TCP/members"},
+		"failed listener": {func(a *Actual) { a.ListenerOf[1].Status = Error }, "DELETE listeners/on-UDP"},
+		"failed pool":     {func(a *Actual) { a.PoolOf[1].Status = Error }, "DELETE pools/pool-UDP"},
+		"failed member":   {func(a *Actual) { a.PoolOf[0].MemberOf[0].Status = Error }, "PUT pools/pool-TCP/members"},
+		"another's failed parts": {func(a *Actual) {
+			a.ListenerOf = append(a.ListenerOf, ActualListener{ID: "x", Protocol: "TCP", Port: 443, Status: Error})
+			a.PoolOf = append(a.PoolOf, ActualPool{ID: "y", Status: Error})
+		}, ""},
 		"member without weight": {func(a *Actual) { a.PoolOf[0].MemberOf[0].Weight = 0 }, "PUT pools/pool-TCP/members"},
 	} {
 		t.Run(name, func(t *testing.T) {

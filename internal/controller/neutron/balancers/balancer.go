@@ -6,8 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,7 +26,11 @@ var errPending = errors.New("Octavia is still changing it")
 // errFailed says that Octavia could not do what it began.
 var errFailed = errors.New("its provisioning status is ERROR: see Octavia's log, and have it failed over or delete it")
 
-// patience is how many attempts find a load balancer busy before the Service says so.
+// errKept says that a load balancer has another address than the one that is asked for.
+var errKept = errors.New("it keeps its address: for another one delete the Service and make it again")
+
+// patience is how many attempts without progress find a load balancer busy before the Service says
+// so.
 const patience = 8
 
 // next brings one Service to what is wanted; false: there is no more to do ever.
@@ -33,52 +40,88 @@ func (b *Balancers) next(ctx context.Context) bool {
 		return false
 	}
 	defer b.queue.Done(key)
-	err := b.bring(ctx, key)
+	b.mu.Lock()
+	wait := time.Until(b.quiet)
+	b.mu.Unlock()
+	if wait > 0 {
+		b.queue.AddAfter(key, wait)
+		return true
+	}
+	progress, err := b.bring(ctx, key)
 	if ctx.Err() != nil {
 		return true
 	}
-	pending := errors.Is(err, errPending) || cloud.Busy(err)
-	problem := octavia.Problem{Reason: "OctaviaFailed"}
+	after := cloud.RetryAfter(err)
 	b.mu.Lock()
-	switch reason, text, refused := cloud.Refused(err); {
-	case err == nil:
-		delete(b.problems, key)
-	case pending && b.queue.NumRequeues(key) < patience:
-	default:
-		problem.Message = "load balancer of Octavia: " + err.Error()
-		switch {
-		case refused:
-			problem = octavia.Problem{Reason: reason, Message: "load balancer of Octavia: " + text}
-		case pending:
-			problem.Reason = "OctaviaBusy"
-		}
+	if b.problems[key].Reason != reasonFailed && progress || err == nil || errors.Is(err, errKept) {
+		b.queue.Forget(key)
+	}
+	if problem, met := b.problemOf(err, b.queue.NumRequeues(key)); met {
 		b.problems[key] = problem
+	} else if err == nil {
+		delete(b.problems, key)
+	}
+	if after > 0 {
+		b.quiet = time.Now().Add(after)
 	}
 	b.mu.Unlock()
 	b.report()
-	switch after := cloud.RetryAfter(err); {
-	case err == nil:
-		b.queue.Forget(key)
+	switch {
 	case after > 0:
 		b.queue.AddAfter(key, after)
-	default:
+	case err != nil && !errors.Is(err, errKept):
 		b.queue.AddRateLimited(key)
 	}
 	return true
 }
 
+// The reasons of what Octavia does not do.
+const (
+	reasonAway    = "OctaviaUnreachable"
+	reasonFailed  = "OctaviaFailed"
+	reasonBusy    = "OctaviaBusy"
+	reasonAddress = "AddressUnsupported"
+)
+
+// problemOf is what an attempt has met that its Service says, after some without progress; false:
+// nothing new.
+func (*Balancers) problemOf(err error, attempts int) (octavia.Problem, bool) {
+	if err == nil {
+		return octavia.Problem{}, false
+	}
+	p := octavia.Problem{Reason: reasonFailed, Message: "load balancer of Octavia: " + err.Error()}
+	reason, text, refused := cloud.Refused(err)
+	switch {
+	case errors.Is(err, errPending), cloud.Busy(err):
+		p.Reason = reasonBusy
+		return p, attempts >= patience
+	case errors.Is(err, errKept):
+		p.Reason = reasonAddress
+	case refused:
+		p = octavia.Problem{Reason: reason, Message: "load balancer of Octavia: " + text}
+	case cloud.Away(err):
+		p = away(err)
+	}
+	return p, true
+}
+
+func away(err error) octavia.Problem {
+	return octavia.Problem{Reason: reasonAway, Message: "Octavia cannot be used: " + err.Error()}
+}
+
 // bring makes the calls that a Service's load balancer needs, and writes the Service's status.
-func (b *Balancers) bring(ctx context.Context, key string) error {
-	for {
+// Progress says that it has made calls.
+func (b *Balancers) bring(ctx context.Context, key string) (progress bool, err error) {
+	for ; ; progress = true {
 		b.mu.Lock()
 		api, want := b.client, b.wanted[key]
 		b.mu.Unlock()
 		if api == nil || want != nil && want.Subnet == "" {
-			return nil // it comes again when more is known
+			return progress, nil // it comes again when more is known
 		}
 		have, several, err := api.Read(ctx, key)
 		if err != nil {
-			return err
+			return progress, err
 		}
 		if several > 1 {
 			want = nil // this one goes, the others stay
@@ -86,24 +129,31 @@ func (b *Balancers) bring(ctx context.Context, key string) error {
 		switch {
 		case have == nil || have.Status == octavia.Active:
 		case have.Status != octavia.Error:
-			return errPending
+			return progress, errPending
 		case want != nil:
-			return errFailed
+			return progress, errFailed
 		}
 		if want == nil && several <= 1 {
 			if err := b.withdraw(ctx, api, key, have); err != nil {
-				return err
+				return progress, err
 			}
 		}
-		call, more := octavia.Next(want, have, octavia.Tag(b.Cluster, key), api.Project())
+		tag, failed := octavia.Tag(b.Cluster, key), ""
+		if want != nil && have != nil {
+			failed = have.Failed(tag)
+		}
+		call, more := octavia.Next(want, have, tag, api.Project())
 		switch {
 		case more:
 			err = api.Make(ctx, call)
 		case want != nil:
-			return b.publish(ctx, api, key, have)
+			return progress, b.publish(ctx, api, want, have)
 		}
-		if !more || err != nil {
-			return err
+		switch {
+		case err == nil && failed != "":
+			return progress, fmt.Errorf("its %s is in the provisioning status ERROR and is made again: see Octavia's log", failed)
+		case !more || err != nil:
+			return progress, err
 		}
 	}
 }
@@ -130,13 +180,16 @@ func (b *Balancers) withdraw(ctx context.Context, api *cloud.Octavia, key string
 			return err
 		}
 	}
-	_, err = api.FloatingIP(ctx, key, "", "")
+	_, err = api.FloatingIP(ctx, key, "", "", netip.Addr{})
 	return err
 }
 
 // publish writes the address of a load balancer into the status of its Service.
-func (b *Balancers) publish(ctx context.Context, api *cloud.Octavia, key string, have *octavia.Actual) error {
-	address, err := api.FloatingIP(ctx, key, b.External, have.Port)
+func (b *Balancers) publish(
+	ctx context.Context, api *cloud.Octavia, want *octavia.Balancer, have *octavia.Actual,
+) error {
+	key := want.Key
+	address, err := api.FloatingIP(ctx, key, b.External, have.Port, want.Floating)
 	if err != nil {
 		return err
 	}
@@ -149,7 +202,13 @@ func (b *Balancers) publish(ctx context.Context, api *cloud.Octavia, key string,
 	}
 	// Clients in the cluster take the way by Octavia, too.
 	mode := corev1.LoadBalancerIPModeProxy
-	return b.write(ctx, s, []corev1.LoadBalancerIngress{{IP: address, IPMode: &mode}})
+	if err := b.write(ctx, s, []corev1.LoadBalancerIngress{{IP: address, IPMode: &mode}}); err != nil {
+		return err
+	}
+	if at, err := netip.ParseAddr(have.Address); want.Address.IsValid() && (err != nil || at != want.Address) {
+		return errKept
+	}
+	return nil
 }
 
 // write writes the addresses of a Service. That the Service is gone is no error.

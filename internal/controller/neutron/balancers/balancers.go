@@ -69,6 +69,7 @@ type Balancers struct {
 	client   *cloud.Octavia // nil: there is no connection yet
 	wanted   map[string]*octavia.Balancer
 	problems map[string]octavia.Problem // what was met at the last attempt
+	quiet    time.Time                  // Octavia asks to be left alone until then
 }
 
 // Pauses after what did not succeed, and while Octavia works.
@@ -118,37 +119,50 @@ func (b *Balancers) Run(ctx context.Context) error {
 
 // follow compares what Services want with what they wanted, and all with Octavia at each resync.
 func (b *Balancers) follow(ctx context.Context) error {
-	pause := retry.New(firstPause, lastPause)
+	failing, missing := retry.New(firstPause, lastPause), retry.New(firstPause, max(b.Resync, firstPause))
 	var places *places
-	var resync <-chan time.Time
-	for ctx.Err() == nil {
+	var failure error
+	var resync, early <-chan time.Time
+	outside := ""
+	var there []string
+	for due := true; ctx.Err() == nil; {
 		state := b.State()
 		services, err := b.services(ctx)
 		if err != nil {
 			return err
 		}
-		var again <-chan time.Time
-		if b.Subnet != "" && places == nil {
-			if places, err = b.read(ctx); err != nil && ctx.Err() == nil {
-				b.Log.Warn("cannot work with Octavia, trying again", "err", err)
-				again = time.After(max(pause.Next(), cloud.RetryAfter(err)))
-			} else {
-				pause.Reset()
+		if b.Subnet != "" && due {
+			places, there, failure = b.read(ctx)
+			if failure == nil {
+				failing.Reset()
 				resync = time.After(b.Resync)
+			} else if ctx.Err() == nil {
+				b.Log.Warn("cannot work with Octavia, trying again", "err", failure)
+				resync = time.After(max(failing.Next(), cloud.RetryAfter(failure)))
 			}
+			due, early = false, nil
 		}
-		b.want(state, services, places, err)
-		if places != nil && b.outside() {
-			again = time.After(pause.Next()) // the subnet of a new Network comes with it
+		b.want(state, services, places, failure)
+		// Not before it is known what they want: what is not wanted is deleted.
+		for _, key := range there {
+			b.queue.Add(key)
+		}
+		there = nil
+		if now := b.outside(); now != outside {
+			outside, early = now, nil
+			missing.Reset()
+		}
+		if places != nil && outside != "" && early == nil {
+			early = time.After(missing.Next()) // the subnet of a new Network comes with it
 		}
 		select {
 		case <-ctx.Done():
 		case <-state.Replaced():
 		case <-b.changed:
-		case <-again:
-			places = nil
+		case <-early:
+			due = true
 		case <-resync:
-			places = nil
+			due = true
 		}
 	}
 	return nil
@@ -182,25 +196,26 @@ type places struct {
 	subnets   map[netip.Prefix]string // ids of the cluster's, of the Router default
 }
 
-// read connects, reads subnets, and has all load balancers looked at.
-func (b *Balancers) read(ctx context.Context) (*places, error) {
+// read connects, reads subnets, and returns which Services are to be looked at: those that want
+// load balancers, and those that have some.
+func (b *Balancers) read(ctx context.Context) (*places, []string, error) {
 	b.mu.Lock()
 	client := b.client
 	b.mu.Unlock()
 	if client == nil {
 		var err error
 		if client, err = b.Cloud.ConnectOctavia(ctx, b.Endpoint, b.Cluster); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	own, err := client.Subnet(ctx, b.Subnet)
 	if err != nil {
-		return nil, fmt.Errorf("subnet %s of Neutron: %w", b.Subnet, err)
+		return nil, nil, fmt.Errorf("subnet %s of Neutron: %w", b.Subnet, err)
 	}
 	p := &places{addresses: own.CIDR, subnets: map[netip.Prefix]string{}}
 	subnets, err := client.Subnets(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("subnets of Neutron: %w", err)
+		return nil, nil, fmt.Errorf("subnets of Neutron: %w", err)
 	}
 	networks := b.State().Networks()
 	for _, s := range subnets {
@@ -213,16 +228,13 @@ func (b *Balancers) read(ctx context.Context) (*places, error) {
 	}
 	there, err := client.Services(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("load balancers of Octavia: %w", err)
+		return nil, nil, fmt.Errorf("load balancers of Octavia: %w", err)
 	}
 	b.mu.Lock()
 	b.client = client
-	keys := slices.Collect(maps.Keys(b.wanted))
+	there = slices.AppendSeq(there, maps.Keys(b.wanted))
 	b.mu.Unlock()
-	for _, key := range append(keys, there...) {
-		b.queue.Add(key)
-	}
-	return p, nil
+	return p, there, nil
 }
 
 // subnetOf is the subnet of the cluster that has an address.
@@ -251,10 +263,7 @@ func (b *Balancers) want(state *intent.State, services map[string]*corev1.Servic
 				Provider: b.Provider, Subnet: b.Subnet, Prefix: places.addresses, SubnetOf: places.subnetOf,
 			}
 			balancer := octavia.Compile(of, o)
-			if s.Spec.LoadBalancerIP != "" {
-				balancer.Problems = append(balancer.Problems, octavia.Problem{Reason: "AddressUnsupported",
-					Message: "load balancer of Octavia: spec.loadBalancerIP is ignored: Neutron chooses its address"})
-			}
+			b.address(balancer, s, places)
 			wanted[key] = balancer
 		}
 	}
@@ -278,6 +287,30 @@ func (b *Balancers) want(state *intent.State, services map[string]*corev1.Servic
 	b.report()
 }
 
+// address has a load balancer have the address that its Service asks for.
+func (b *Balancers) address(balancer *octavia.Balancer, s *corev1.Service, places *places) {
+	text, given := s.Annotations[v1alpha1.AnnotationLoadBalancerIPs]
+	if !given {
+		text = s.Spec.LoadBalancerIP
+	}
+	if text == "" {
+		return
+	}
+	a, err := netip.ParseAddr(strings.TrimSpace(text))
+	switch {
+	case err != nil || a.Zone() != "" || a.Is6() != places.addresses.Addr().Is6():
+		balancer.Problems = append(balancer.Problems, octavia.Problem{Reason: reasonAddress, Message: fmt.Sprintf(
+			"load balancer of Octavia: %q is ignored: write one address of the family of %s", text, places.addresses)})
+	case b.External != "":
+		balancer.Floating = a
+	case !places.addresses.Contains(a):
+		balancer.Problems = append(balancer.Problems, octavia.Problem{Reason: reasonAddress, Message: fmt.Sprintf(
+			"load balancer of Octavia: %s is ignored: it is not of the subnet %s", text, places.addresses)})
+	default:
+		balancer.Address = a
+	}
+}
+
 // before is what is wanted of a Service as long as it is not known anew.
 func (b *Balancers) before(key string, err error) *octavia.Balancer {
 	b.mu.Lock()
@@ -290,25 +323,25 @@ func (b *Balancers) before(key string, err error) *octavia.Balancer {
 		return p.Reason == reasonAway
 	})
 	if err != nil {
-		w.Problems = append(w.Problems, octavia.Problem{
-			Reason: reasonAway, Message: "Octavia cannot be used: " + err.Error(),
-		})
+		w.Problems = append(w.Problems, away(err))
 	}
 	return &w
 }
 
-const reasonAway = "OctaviaUnreachable"
-
-// outside reports whether a Service has endpoints that are in no known subnet.
-func (b *Balancers) outside() bool {
+// outside names the endpoints of all Services that are in no known subnet; empty: there are none.
+func (b *Balancers) outside() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, w := range b.wanted {
-		if slices.ContainsFunc(w.Problems, func(p octavia.Problem) bool { return p.Reason == octavia.ReasonOutside }) {
-			return true
+	var list []string
+	for key, w := range b.wanted {
+		for _, p := range w.Problems {
+			if p.Reason == octavia.ReasonOutside {
+				list = append(list, key+" "+p.Message)
+			}
 		}
 	}
-	return false
+	slices.Sort(list)
+	return strings.Join(list, "\n")
 }
 
 // report reports all problems of Services.
