@@ -101,7 +101,7 @@ func macTaken(o, other *v1alpha1.Port) Problem {
 func readPort(o *v1alpha1.Port) (intent.Port, Problem, bool) {
 	p := intent.Port{
 		ID: RemoteID(o.Namespace, o.Name), Namespace: o.Namespace, Pod: o.Name, Object: o.Name,
-		Network: o.Spec.Network, Node: o.Status.Node,
+		Network: o.Spec.Network, Node: o.Status.Node, NeutronPort: o.Spec.NeutronPort,
 	}
 	if o.Spec.Pod != nil {
 		p.Pod, p.Interface, p.UID = o.Spec.Pod.Name, o.Spec.Pod.Interface, o.Spec.Pod.UID
