@@ -90,6 +90,14 @@ func (p *ports) Write(_ context.Context, at attachment.Attachment) error {
 	return nil
 }
 
+func (p *ports) Ask(_ context.Context, at attachment.Attachment) (types.UID, error) {
+	p.asked = append(p.asked, at.PortKey()+" "+at.NeutronPort)
+	if p.answer != nil {
+		p.answer(at)
+	}
+	return "uid-port", p.askErr
+}
+
 func (p *ports) Remove(at attachment.Attachment) { p.removed = append(p.removed, at.PortKey()) }
 
 // newWorld has a shared Network, two private ones for tenants, and one on VLANs that the node is

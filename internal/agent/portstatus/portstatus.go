@@ -96,7 +96,7 @@ func New(o Options) *Publisher {
 	return &Publisher{
 		Options: o, queue: workqueue.NewTypedRateLimitingQueue(limiter),
 		removed: map[attachment.Key]attachment.Attachment{},
-		asking: map[string]bool{}, untold: map[string]bool{}, ofNode: map[string]string{},
+		asking:  map[string]bool{}, untold: map[string]bool{}, ofNode: map[string]string{},
 	}
 }
 
