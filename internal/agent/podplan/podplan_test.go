@@ -83,7 +83,13 @@ func (e *events) PodWarning(namespace, name, _, reason, message string) {
 }
 
 // ports notes what is written.
-type ports struct{ written, removed []string }
+type ports struct {
+	written, removed []string
+	asked            []string // Port and the port of Neutron
+	// answer is called for a Port that asks; askErr is why it cannot be made.
+	answer func(attachment.Attachment)
+	askErr error
+}
 
 func (p *ports) Write(_ context.Context, at attachment.Attachment) error {
 	p.written = append(p.written, at.PortKey())
