@@ -158,7 +158,11 @@ func dump(s *resource.Set) string {
 	var b strings.Builder
 	for _, k := range resource.Kinds() {
 		for _, r := range s.All(k) {
-			fmt.Fprintf(&b, "%s, of %s\n", r.Ref, r.Object)
+			optional := ""
+			if r.Optional {
+				optional = ", not made"
+			}
+			fmt.Fprintf(&b, "%s, of %s%s\n", r.Ref, r.Object, optional)
 			for _, part := range []resource.Attributes{r.Fixed, r.Mutable, r.Kept} {
 				for _, name := range slices.Sorted(maps.Keys(part)) {
 					value := resource.Resolve(part[name], func(r resource.Ref) (string, bool) { return "→ " + r.Key, true })
