@@ -153,8 +153,8 @@ func checkEnvironment(r wire.Request) error {
 var podField = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 // parseArgs reads CNI_ARGS: KEY=VALUE, separated by semicolons. All three pairs of the pod
-// must be there for ADD. It returns what not only Kubernetes' runtimes give: IP, MAC, and the pairs of
-// a port.
+// must be there for ADD. It returns what not only Kubernetes' runtimes give: IP, MAC, and the pairs
+// of a port.
 func (r *Request) parseArgs(w wire.Request) (args addressArgs, err error) {
 	ignoreUnknown, unknown := false, ""
 	for pair := range strings.SplitSeq(w.Args, ";") {

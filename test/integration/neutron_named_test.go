@@ -18,9 +18,9 @@ import (
 	"coelan.io/coelan/test/lab/probe"
 )
 
-// A pod whose runtime names a port that another program has made in Neutron has that port, with its
-// address and MAC, and with another sandbox again. When the pod is gone the port is left to the
-// program. No other pod gets it, and neither does one that expects something else of it.
+// A pod for which the runtime names a port that another program has made in Neutron has that port,
+// with its address and MAC, and with another sandbox again. When the pod is gone the port is left
+// to the program. No other pod gets it, and neither does one that expects something else of it.
 func neutronNamed(t *testing.T, w *world) {
 	w.API.AddNamespace("blue", map[string]string{"tenant": "blue"})
 	w.API.AddRouter("blue", v1alpha1.RouterSpec{})

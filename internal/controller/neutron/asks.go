@@ -81,8 +81,8 @@ func (i *identities) claim(ctx context.Context, p *v1alpha1.Port) resource.Claim
 	return c
 }
 
-// device is the UID, as its node knows it, of the pod that a Port is for, or why the pod cannot have
-// a port on the Port's node.
+// device is the UID, as its node knows it, of the pod that a Port is for, or why the pod cannot
+// have a port on the Port's node.
 func (i *identities) device(ctx context.Context, p *v1alpha1.Port) (uid, refused string) {
 	name, pod := p.Namespace+"/"+p.Spec.Pod.Name, &corev1.Pod{}
 	there, err := i.Access.Find(ctx, p.Namespace, p.Spec.Pod.Name, pod)

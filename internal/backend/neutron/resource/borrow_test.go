@@ -33,7 +33,7 @@ func borrows(all map[Ref]Resource) {
 	delete(all, port)
 }
 
-// lentAttributes are those of the port while it is nobody's.
+// lentAttributes are those of the port before it is taken.
 func lentAttributes(change ...any) Attributes {
 	a := Attributes{
 		"network_id": "id-net", "mac_address": "m", "device_owner": "", "device_id": "uid", "binding:host_id": "",

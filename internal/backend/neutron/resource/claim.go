@@ -54,7 +54,7 @@ func (i *Inventory) Ask(claims []Claim) (unknown []Claim) {
 		switch {
 		case known >= 0:
 			asked = append(asked, i.asked[known])
-		case !taken || c.MAC == "": // what has been taken is there; without a MAC it is not to be taken yet
+		case !taken || c.MAC == "": // without a MAC it is only asked about
 			unknown = append(unknown, c)
 		}
 	}
