@@ -61,7 +61,8 @@ type expectedGateway struct {
 
 // wrongArg is the error about a pair of CNI_ARGS.
 func wrongArg(key, value, format string, args ...any) error {
-	return newError(wire.CodeInvalidEnvironment, fmt.Sprintf("%s %q in CNI_ARGS", key, value), fmt.Sprintf(format, args...))
+	return newError(wire.CodeInvalidEnvironment, fmt.Sprintf("%s %q in CNI_ARGS", key, value),
+		fmt.Sprintf(format, args...))
 }
 
 // readPortArgs reads what CNI_ARGS say of the port, by key. The addresses are asked for as those of
@@ -189,7 +190,8 @@ func (c call) met(a attachment.Attachment) error {
 	}
 	if why := c.expects.unmet(ofAttachment(a)); why != "" {
 		return &PlanError{
-			Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf("interface %s of %s is there already: %s", a.IfName, a.PodRef(), why),
+			Reason:  v1alpha1.ReasonInvalid,
+			Message: fmt.Sprintf("interface %s of %s is there already: %s", a.IfName, a.PodRef(), why),
 		}
 	}
 	return nil

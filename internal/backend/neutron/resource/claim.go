@@ -182,6 +182,7 @@ func borrowed(r Ref) bool { return r.Kind == Port && strings.HasPrefix(r.Key, bo
 // closed. It stays that of its pod, which may ask for it again.
 func giveBack(r Ref, a Actual) Call {
 	return Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Attributes: Attributes{
-		"description": "", "name": "", "binding:host_id": "", "security_groups": []any{}, "allowed_address_pairs": []any{},
+		"description": "", "name": "", "binding:host_id": "", "security_groups": []any{},
+		"allowed_address_pairs": []any{},
 	}}
 }
