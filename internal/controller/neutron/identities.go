@@ -52,7 +52,7 @@ func newIdentities(o Options, asked func()) *identities {
 	return &identities{
 		Options: o, asked: asked, asks: newAsks(), ports: map[string]v1alpha1.NeutronPort{},
 		targets: map[string]target{},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
+		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
 	}
 }
 
