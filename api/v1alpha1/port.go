@@ -37,6 +37,8 @@ type Port struct {
 // +kubebuilder:validation:XValidation:rule="has(self.mac) == has(oldSelf.mac) && (!has(self.mac) || self.mac == oldSelf.mac)",message="mac cannot be changed",fieldPath=".mac"
 // +kubebuilder:validation:XValidation:rule="has(self.addresses) && size(self.addresses) > 0 ? has(oldSelf.addresses) && self.addresses == oldSelf.addresses : !has(oldSelf.addresses) || size(oldSelf.addresses) == 0",message="addresses cannot be changed",fieldPath=".addresses"
 // +kubebuilder:validation:XValidation:rule="has(self.pod) == has(oldSelf.pod) && (!has(self.pod) || self.pod == oldSelf.pod)",message="pod cannot be changed",fieldPath=".pod"
+// +kubebuilder:validation:XValidation:rule="self.?neutronPort.orValue(\"\") == oldSelf.?neutronPort.orValue(\"\")",message="neutronPort cannot be changed",fieldPath=".neutronPort"
+// +kubebuilder:validation:XValidation:rule="!has(self.neutronPort) || has(self.pod)",message="the Ports of pods alone have a neutronPort",fieldPath=".neutronPort"
 // +kubebuilder:validation:XValidation:rule="!has(self.pod) || !has(self.securityGroups) || size(self.securityGroups) == 0",message="the Ports of a pod are of the SecurityGroups that its annotation coelan.io/security-groups names",fieldPath=".securityGroups"
 // +kubebuilder:validation:XValidation:rule="!has(self.pod) || !self.?trusted.orValue(false)",message="the Ports of pods are not trusted",fieldPath=".trusted"
 // +kubebuilder:validation:XValidation:rule="self.?dynamic.orValue(false) == oldSelf.?dynamic.orValue(false)",message="dynamic cannot be changed",fieldPath=".dynamic"
@@ -86,6 +88,14 @@ type PortSpec struct {
 	//
 	// +optional
 	Pod *PortPod `json:"pod,omitempty"`
+	// NeutronPort is set in the Ports of pods for which the container runtime has named a port of
+	// OpenStack's Neutron, with the backend neutron: its UUID. Without a mac the Port only asks
+	// what that port has, and status.offered is the answer.
+	//
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`
+	// +kubebuilder:validation:MaxLength=36
+	// +optional
+	NeutronPort string `json:"neutronPort,omitempty"`
 }
 
 // ByAgent reports whether the agent of the Port's node makes it, gives it its addresses and removes
@@ -166,6 +176,10 @@ type PortStatus struct {
 	//
 	// +optional
 	Neutron *NeutronPort `json:"neutron,omitempty"`
+	// Offered is what the port in spec.neutronPort has, or why the pod cannot have it.
+	//
+	// +optional
+	Offered *NeutronOffer `json:"offered,omitempty"`
 	// Conditions: Ready, and Programmed once the backend ovn has not done all of it.
 	//
 	// +listType=map
@@ -186,6 +200,26 @@ type NeutronPort struct {
 	// +kubebuilder:validation:MaxLength=17
 	// +required
 	MAC string `json:"mac"`
+}
+
+// NeutronOffer is what a port of OpenStack's Neutron has that a pod is to have.
+type NeutronOffer struct {
+	// MAC address of the port.
+	//
+	// +kubebuilder:validation:MaxLength=17
+	// +optional
+	MAC string `json:"mac,omitempty"`
+	// Addresses of the port.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Addresses []string `json:"addresses,omitempty"`
+	// Refused is why the pod cannot have the port; left out: it can.
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Refused string `json:"refused,omitempty"`
 }
 
 // PortLease is what a machine said and got when it was last acknowledged its addresses.

@@ -53,7 +53,7 @@ func (a *Agent) makeWriters() {
 func (a *Agent) newPlanner() cni.Planner {
 	return podplan.New(podplan.Options{
 		Log: a.Log, Node: a.NodeName, Mapping: a.Config.Mapping, Serves: podplan.Serves(a.Log, a.Config),
-		Kuryr:     a.Config.Backend.Type == config.NeutronBackend,
+		Neutron:   a.Config.Backend.Type == config.NeutronBackend,
 		Connected: a.backend.Connected,
 		InEffect:  a.networks.InEffect,
 		View:      a.view, API: a.Cluster, Blocks: a.blocks, Store: a.store, Ports: a.ports, Events: a.Events,

@@ -75,6 +75,9 @@ type Spec struct {
 	// NAD is namespace/name of the NetworkAttachmentDefinition that asked for it.
 	NAD string     `json:"nad,omitempty"`
 	DNS *types.DNS `json:"dns,omitempty"` // of the Network
+	// NeutronPort is the UUID of the port in Neutron that the container runtime has named; empty:
+	// none.
+	NeutronPort string `json:"neutronPort,omitempty"`
 	// HostPorts are the node's ports that lead to the pod. What an older release recorded has none:
 	// portmap has made them.
 	HostPorts []HostPort `json:"hostPorts,omitempty"`

@@ -159,7 +159,7 @@ func TestFieldsOnDisk(t *testing.T) {
 	data, err := json.Marshal(change{Put: &Attachment{
 		Spec: Spec{
 			MadeWith: "eth0", NetworkName: "red", Bridge: "brk8s", BlockSpace: true, Primary: true, Routes: []Route{{Destination: prefix}},
-			PortName: "p.eth0", Dynamic: true, Leased: true, NAD: "a/b", DNS: &types.DNS{}, HostPorts: []HostPort{{}},
+			PortName: "p.eth0", Dynamic: true, Leased: true, NAD: "a/b", DNS: &types.DNS{}, NeutronPort: "u", HostPorts: []HostPort{{}},
 		},
 		DefaultRoutes: []netip.Addr{addr}, NodeAddresses: []netip.Prefix{prefix}, NodeGateways: []netip.Addr{addr},
 		FixedAddresses: true, FixedMAC: true, VLAN: 1,
@@ -174,7 +174,7 @@ func TestFieldsOnDisk(t *testing.T) {
 	want := []string{
 		"addresses", "blockSpace", "bridge", "containerID", "created", "defaultRoutes", "dns", "dynamic", "fixedAddresses", "fixedMAC", "gateways",
 		"hostInterface", "hostPorts", "ifName", "leased", "mac", "madeWith", "mtu", "nad", "netns", "network", "networkID", "networkName",
-		"nodeAddresses", "nodeGateways", "ofPort", "podName", "podNamespace", "podUID", "portName", "primary", "routes", "vlan",
+		"neutronPort", "nodeAddresses", "nodeGateways", "ofPort", "podName", "podNamespace", "podUID", "portName", "primary", "routes", "vlan",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(entry.Put))); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/cni/podnet"
 	"coelan.io/coelan/internal/cni/wire"
@@ -50,6 +51,9 @@ func (s *Server) add(ctx context.Context, c call) ([]byte, error) {
 		return s.addForeign(ctx, c, node)
 	case len(g) > 0:
 		if err = c.given.matches(g[0]); err == nil {
+			err = c.met(g[0])
+		}
+		if err == nil {
 			err = s.repair(ctx, g, node)
 		}
 	case c.conf.IPAM.Delegated() && c.given == nil:
@@ -98,7 +102,12 @@ func (s *Server) sameContainer(ctx context.Context, g group, c call,
 
 // attach makes attachments from nothing. If a step fails, those before it are undone.
 func (s *Server) attach(ctx context.Context, c call, node Node) (_ group, err error) {
-	start := time.Now()
+	start, recorded := time.Now(), false
+	defer func() {
+		if err != nil && !recorded {
+			s.withdraw(ctx, c)
+		}
+	}()
 	plans, err := s.plan(ctx, c, node)
 	if err != nil {
 		return nil, err
@@ -111,10 +120,14 @@ func (s *Server) attach(ctx context.Context, c call, node Node) (_ group, err er
 	if err := s.complete(ctx, c, node, plans); err != nil {
 		return nil, err
 	}
+	if why := c.expects.unmet(ofPlan(&plans[0])); why != "" {
+		return nil, planned{&plans[0]}.refused(v1alpha1.ReasonInvalid, "%s", why)
+	}
 	g, err := s.allocate(ctx, plans)
 	if err != nil {
 		return nil, err
 	}
+	recorded = true
 	var undo undoList
 	defer func() { err = undo.after(ctx, err) }()
 	undo.add(func(context.Context) error { _, err := s.opts.Store.Release(group(g).keys()...); return err })
@@ -164,6 +177,20 @@ func (s *Server) unclaim(ctx context.Context, a attachment.Attachment) {
 		s.log.Warn("cannot release a pod's fixed address, retrying",
 			"pod", a.PodRef(), "addresses", a.Addresses, "err", err)
 	}
+}
+
+// withdraw undoes what the Planner has asked for in the name of an interface that has no attachment
+// yet: the port that CNI_ARGS name.
+func (s *Server) withdraw(ctx context.Context, c call) {
+	if c.NeutronPort == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	s.unclaim(ctx, attachment.Attachment{FixedAddresses: true, Spec: attachment.Spec{
+		Key: c.Key, PodUID: c.PodUID, PodNamespace: c.PodNamespace, PodName: c.PodName, BlockSpace: true,
+		PortName: attachment.PortName(c.PodName, c.IfName), NeutronPort: c.NeutronPort,
+	}})
 }
 
 // changed tells that attachments have come or gone.

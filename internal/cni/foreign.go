@@ -83,9 +83,18 @@ func foreignBridge(conf netconf.Config) attachment.ForeignBridge {
 	}
 }
 
-// checkForeign refuses what would need Coelan's flows.
-func (c *call) checkForeign() error {
-	if c.conf.Foreign == nil || len(c.hostPorts) == 0 {
+// checkForeign refuses what would need Coelan's flows or Networks.
+func (c *call) checkForeign(port map[string]string) error {
+	if c.conf.Foreign == nil {
+		return nil
+	}
+	for _, key := range portKeys {
+		if value, ok := port[key]; ok {
+			return wrongArg(key, value, "says what an interface of a Network is, and bridge %s is an external controller's",
+				c.conf.Foreign.Name)
+		}
+	}
+	if len(c.hostPorts) == 0 {
 		return nil
 	}
 	return newError(wire.CodeInvalidConfig, "runtimeConfig in the network configuration: portMappings",

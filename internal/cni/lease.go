@@ -48,6 +48,12 @@ func parseIPAM(r wire.Request) (call, []string, error) {
 		err = checkVersion(r.Command, conf.CNIVersion)
 	}
 	if err == nil && r.Command == cmdAdd {
+		err = c.readPortArgs(args.port, &args)
+	}
+	if err == nil && c.NeutronPort != "" {
+		err = wrongArg(argPort, c.NeutronPort, "ipam-odl gives addresses alone: name the port to coelan-cni")
+	}
+	if err == nil && r.Command == cmdAdd {
 		err = c.read(conf, args)
 	}
 	return c, nil, err
@@ -103,6 +109,9 @@ func (s *Server) lease(c call) ([]byte, error) {
 		if err := (planned{&asked}).checkAddress(a); err != nil {
 			return nil, err
 		}
+	}
+	if why := c.expects.unmet(ofPlan(&asked)); why != "" {
+		return nil, planned{&asked}.refused(v1alpha1.ReasonInvalid, "%s", why)
 	}
 	l, err := s.opts.Store.Lease(attachment.Lease{Key: c.Key, ConfName: c.conf.Name, Pod: c.pod()}, ranges, asked)
 	switch {

@@ -50,6 +50,10 @@ type Request struct {
 	// VNI is the key ovs.vxlan of the CNI configuration, which selects the Network that has it; 0:
 	// it is not given, as whenever Network is.
 	VNI uint32
+	// NeutronPort is the UUID in CNI_ARGS of the port in Neutron that the interface is to be;
+	// empty: none. The Planner answers for it that the pod may have the port, and gives the
+	// interface its addresses and MAC.
+	NeutronPort string
 	// Requested is by runtimeConfig, args or CNI_ARGS, for this interface.
 	attachment.Requested
 }

@@ -33,7 +33,9 @@ type planner struct {
 	networks map[string]*network
 	claimed  map[string]string // address or MAC on a Network → its owner
 	asks     []Request
-	fails    map[string]error // by method
+	// unclaimed are Ports that were, whether or not they were claimed.
+	unclaimed []string
+	fails     map[string]error // by method
 }
 
 func newPlanner() *planner {
@@ -157,6 +159,7 @@ func (p *planner) Claim(_ context.Context, a attachment.Attachment) error {
 func (p *planner) Unclaim(_ context.Context, a attachment.Attachment) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.unclaimed = append(p.unclaimed, a.PortKey())
 	for thing := range things(a) {
 		if p.claimed[thing] == a.PortKey() {
 			delete(p.claimed, thing)

@@ -5,6 +5,7 @@ package cni
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/utils"
@@ -35,6 +36,8 @@ type call struct {
 	conf    netconf.Config
 	// hostPorts are for the pod's first interface, and of ADD.
 	hostPorts []attachment.HostPort
+	// expects is what CNI_ARGS say of the interface beyond what they ask for.
+	expects expected
 	// given is what the IPAM plugin of the configuration gave; nil: it was not called yet, or there
 	// is none.
 	given *given
@@ -88,11 +91,14 @@ func (s *Server) parse(r wire.Request) (call, []string, error) {
 		return c, nil, err
 	}
 	if r.Command == cmdAdd {
-		if err = c.read(conf, args); err == nil {
+		if err = c.readPortArgs(args.port, &args); err == nil {
+			err = c.read(conf, args)
+		}
+		if err == nil {
 			err = s.readHostPorts(&c)
 		}
 		if err == nil {
-			err = c.checkForeign()
+			err = c.checkForeign(args.port)
 		}
 		if err == nil {
 			err = c.readGiven(r.Addresses)
@@ -147,7 +153,8 @@ func checkEnvironment(r wire.Request) error {
 var podField = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 // parseArgs reads CNI_ARGS: KEY=VALUE, separated by semicolons. All three pairs of the pod
-// must be there for ADD. It returns IP and MAC, which not only Kubernetes' runtimes give.
+// must be there for ADD. It returns what not only Kubernetes' runtimes give: IP, MAC, and the pairs
+// of a port.
 func (r *Request) parseArgs(w wire.Request) (args addressArgs, err error) {
 	ignoreUnknown, unknown := false, ""
 	for pair := range strings.SplitSeq(w.Args, ";") {
@@ -169,6 +176,11 @@ func (r *Request) parseArgs(w wire.Request) (args addressArgs, err error) {
 		case key == "MAC":
 			args.MAC = value
 		case key == "IP":
+		case slices.Contains(portKeys, key):
+			if args.port == nil {
+				args.port = map[string]string{}
+			}
+			args.port[key] = value
 		case key == "IgnoreUnknown":
 			ignoreUnknown = value == "1" || strings.EqualFold(value, "true")
 		default:

@@ -17,6 +17,8 @@ import (
 type addressArgs struct {
 	IPs []string `json:"ips"`
 	MAC string   `json:"mac"`
+	// port are the pairs of CNI_ARGS with portKeys.
+	port map[string]string
 }
 
 // read fills in what the configuration and CNI_ARGS ask for. The first of runtimeConfig, args and

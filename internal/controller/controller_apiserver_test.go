@@ -64,6 +64,7 @@ func TestController(t *testing.T) {
 		{"what OVN has, compared", testCheckOfOVN},
 		{"FloatingIPs and Egresses with Neutron", testProgrammedByNeutron},
 		{"from Kuryr", testFromKuryr},
+		{"named ports", testNamedPorts},
 		{"Ports of isolated namespaces with OVN", testPortsOfIsolated},
 		{"values in their former spelling", testFormerSpelling},
 	} {

@@ -151,6 +151,9 @@ type Port struct {
 	Egress string
 	// Trusted says that the Port, which is of this node, may send as a DHCP server.
 	Trusted bool
+	// NeutronPort is the UUID of the port in Neutron that the pod's container runtime has named;
+	// empty: none.
+	NeutronPort string
 }
 
 // Local is the node that the agent runs on.
@@ -249,9 +252,9 @@ func (p Port) equal(o Port) bool {
 	addresses := slices.Equal(p.Addresses, o.Addresses)
 	return addresses && slices.Equal(p.NodeAddresses, o.NodeAddresses) && p.ID == o.ID && p.Namespace == o.Namespace &&
 		p.Pod == o.Pod &&
-		p.Interface == o.Interface && p.UID == o.UID && p.Object == o.Object &&
-		p.ObjectUID == o.ObjectUID && p.Network == o.Network && p.Node == o.Node && p.MAC == o.MAC && p.Audited == o.Audited && p.MTU == o.MTU && p.Egress == o.Egress &&
-		p.Trusted == o.Trusted
+		p.Interface == o.Interface && p.UID == o.UID && p.Object == o.Object && p.ObjectUID == o.ObjectUID &&
+		p.Network == o.Network && p.Node == o.Node && p.MAC == o.MAC && p.Audited == o.Audited && p.MTU == o.MTU &&
+		p.Egress == o.Egress && p.Trusted == o.Trusted && p.NeutronPort == o.NeutronPort
 }
 
 func (n Network) equal(o Network) bool {

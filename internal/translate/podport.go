@@ -28,7 +28,7 @@ func PodPort(at attachment.Attachment, node, uid string) *v1alpha1.Port {
 		},
 		Spec: v1alpha1.PortSpec{
 			Network: at.NetworkName, Node: node,
-			Pod: &v1alpha1.PortPod{Name: at.PodName, UID: uid, Interface: at.IfName},
+			Pod: &v1alpha1.PortPod{Name: at.PodName, UID: uid, Interface: at.IfName}, NeutronPort: at.NeutronPort,
 		},
 		Status: v1alpha1.PortStatus{
 			Phase: v1alpha1.PortBound, Node: node, MAC: at.MAC.String(), Addresses: addressTexts(at, false),
@@ -52,8 +52,10 @@ func PodPort(at attachment.Attachment, node, uid string) *v1alpha1.Port {
 }
 
 // Fixed says whether other nodes have to know of an attachment's Port: its addresses or MAC were
-// asked for, and say nothing of where it is.
-func Fixed(at attachment.Attachment) bool { return at.BlockSpace && (at.FixedAddresses || at.FixedMAC) }
+// asked for, or are those of a port that was, and say nothing of where it is.
+func Fixed(at attachment.Attachment) bool {
+	return at.BlockSpace && (at.FixedAddresses || at.FixedMAC || at.NeutronPort != "")
+}
 
 func addressTexts(at attachment.Attachment, node bool) []string {
 	list := at.Addresses

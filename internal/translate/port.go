@@ -100,8 +100,8 @@ func macTaken(o, other *v1alpha1.Port) Problem {
 // readPort is what a Port that a node has bound says of itself.
 func readPort(o *v1alpha1.Port) (intent.Port, Problem, bool) {
 	p := intent.Port{
-		ID: RemoteID(o.Namespace, o.Name), Namespace: o.Namespace, Pod: o.Name, Object: o.Name, ObjectUID: string(o.UID),
-		Network: o.Spec.Network, Node: o.Status.Node,
+		ID: RemoteID(o.Namespace, o.Name), Namespace: o.Namespace, Pod: o.Name, Object: o.Name,
+		ObjectUID: string(o.UID), Network: o.Spec.Network, Node: o.Status.Node, NeutronPort: o.Spec.NeutronPort,
 	}
 	if o.Spec.Pod != nil {
 		p.Pod, p.Interface, p.UID = o.Spec.Pod.Name, o.Spec.Pod.Interface, o.Spec.Pod.UID

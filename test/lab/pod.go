@@ -33,6 +33,8 @@ type Pod struct {
 	Result      *current.Result
 	Labels      map[string]string
 	Annotations map[string]string
+	// Args are pairs of CNI_ARGS beside those that Kubernetes' runtimes give.
+	Args [][2]string
 
 	ports  []PortMapping
 	config string
@@ -234,6 +236,7 @@ func (p *Pod) Runtime() *libcni.RuntimeConf {
 			{"K8S_POD_INFRA_CONTAINER_ID", p.ContainerID}, {"K8S_POD_UID", p.UID},
 		},
 	}
+	r.Args = append(r.Args, p.Args...)
 	if len(p.ports) > 0 {
 		r.CapabilityArgs = map[string]any{"portMappings": p.ports}
 	}

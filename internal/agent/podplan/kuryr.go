@@ -17,7 +17,7 @@ import (
 // and the MAC of that port. A KuryrPort of an earlier pod of the same name has no effect.
 func (p *Planner) fromKuryr(ctx context.Context, ask cni.Request, i attachment.Plan) (attachment.Plan, error) {
 	n := p.View.State().Networks.Get(i.NetworkName)
-	if !p.Kuryr || n == nil || n.Annotations[v1alpha1.AnnotationKuryrNetwork] == "" ||
+	if !p.Neutron || ask.NeutronPort != "" || n == nil || n.Annotations[v1alpha1.AnnotationKuryrNetwork] == "" ||
 		len(i.Addresses) > 0 || i.MAC != nil {
 		return i, nil
 	}

@@ -61,12 +61,12 @@ func TestFromKuryr(t *testing.T) {
 		},
 		"another backend": {
 			port:   kuryrPort("red", "p", "uid-p", "VIFOpenVSwitch", mac, address),
-			change: func(w *world, _ *attachment.Requested) { w.Kuryr = false },
+			change: func(w *world, _ *attachment.Requested) { w.Neutron = false },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, config.MapFlat)
-			w.Kuryr = true
+			w.Neutron = true
 			red := network("red", 3, "red", v1alpha1.NetworkSpec{
 				Role: v1alpha1.Primary, NamespaceSelector: selects("tenant", "red"), Subnets: subnets("10.2.0.0/24"), MTU: 1300,
 			})
@@ -102,7 +102,7 @@ func TestFromKuryr(t *testing.T) {
 // While the API server does not answer, a pod gets no other address than it may have.
 func TestFromKuryrUnknown(t *testing.T) {
 	w := newWorld(t, config.MapFlat)
-	w.Kuryr = true
+	w.Neutron = true
 	red := network("red", 3, "red", v1alpha1.NetworkSpec{
 		Role: v1alpha1.Primary, NamespaceSelector: selects("tenant", "red"), Subnets: subnets("10.2.0.0/24"), MTU: 1300,
 	})

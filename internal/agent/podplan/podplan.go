@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
@@ -39,6 +40,8 @@ type API interface {
 type Ports interface {
 	// Write makes the Port of an attachment known to the API before it returns.
 	Write(ctx context.Context, at attachment.Attachment) error
+	// Ask makes a Port that asks what the port of Neutron has that an attachment is to be.
+	Ask(ctx context.Context, at attachment.Attachment) (types.UID, error)
 	// Remove sees to it that the Port goes, and the fixed addresses with it, as soon
 	// as that can be.
 	Remove(at attachment.Attachment)
@@ -57,8 +60,9 @@ type Options struct {
 	// Serves says whether this agent makes the interfaces that annotations request:
 	// no other program does.
 	Serves func() bool
-	// Kuryr has pods keep what Kuryr has given them, on Networks that were Kuryr's.
-	Kuryr bool
+	// Neutron says that Ports become ports of Neutron: pods can have one that the container runtime
+	// names, and keep what Kuryr has given them, on Networks that were Kuryr's.
+	Neutron bool
 	// Connected says why this node is not connected to a physical network.
 	Connected func(physical string) error
 	// InEffect returns the intent of a Network and of its Router; false if there is none, or if it
@@ -111,6 +115,9 @@ func (p *Planner) Plan(ctx context.Context, ask cni.Request) ([]attachment.Plan,
 	if ask.Delegate() {
 		i, err := p.delegate(ctx, ask, namespace)
 		if err == nil {
+			i, err = p.fromNeutron(ctx, ask, i)
+		}
+		if err == nil {
 			err = p.mayBeFixed(i)
 		}
 		return []attachment.Plan{i}, err
@@ -125,6 +132,9 @@ func (p *Planner) Plan(ctx context.Context, ask cni.Request) ([]attachment.Plan,
 	}
 	further, err := p.requested(ctx, ask, pod, namespace, &first)
 	if err != nil {
+		return nil, err
+	}
+	if first, err = p.fromNeutron(ctx, ask, first); err != nil {
 		return nil, err
 	}
 	for _, i := range append([]attachment.Plan{first}, further...) {

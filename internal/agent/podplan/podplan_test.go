@@ -83,11 +83,25 @@ func (e *events) PodWarning(namespace, name, _, reason, message string) {
 }
 
 // ports notes what is written.
-type ports struct{ written, removed []string }
+type ports struct {
+	written, removed []string
+	asked            []string // Port and the port of Neutron
+	// answer is called for a Port that asks; askErr is why it cannot be made.
+	answer func(attachment.Attachment)
+	askErr error
+}
 
 func (p *ports) Write(_ context.Context, at attachment.Attachment) error {
 	p.written = append(p.written, at.PortKey())
 	return nil
+}
+
+func (p *ports) Ask(_ context.Context, at attachment.Attachment) (types.UID, error) {
+	p.asked = append(p.asked, at.PortKey()+" "+at.NeutronPort)
+	if p.answer != nil {
+		p.answer(at)
+	}
+	return "uid-port", p.askErr
 }
 
 func (p *ports) Remove(at attachment.Attachment) { p.removed = append(p.removed, at.PortKey()) }

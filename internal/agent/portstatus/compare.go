@@ -19,7 +19,7 @@ type claim struct {
 // in the same way.
 func sameSpec(a, b *v1alpha1.Port) bool {
 	return a.Spec.Pod != nil && *a.Spec.Pod == *b.Spec.Pod && a.Spec.Network == b.Spec.Network &&
-		a.Spec.MAC == b.Spec.MAC &&
+		a.Spec.MAC == b.Spec.MAC && a.Spec.NeutronPort == b.Spec.NeutronPort &&
 		a.Spec.Node == b.Spec.Node && slices.Equal(a.Spec.Addresses, b.Spec.Addresses) &&
 		a.Labels[v1alpha1.LabelPodPort] == b.Labels[v1alpha1.LabelPodPort]
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
@@ -22,26 +23,13 @@ import (
 // Write makes the Port of an attachment what it should be. A Port of the same name that a former
 // pod has left is replaced; one that a user made is an error.
 func (p *Publisher) Write(ctx context.Context, at attachment.Attachment) error {
-	p.mu.Lock()
-	delete(p.removed, at.Key)
-	p.mu.Unlock()
-	want := translate.PodPort(at, p.Node, p.uid(at))
-	have, err := p.API.CreatePort(ctx, want)
-	if apierrors.IsAlreadyExists(err) {
-		have, err = p.API.Port(ctx, want.Namespace, want.Name)
-		if err == nil && !sameSpec(have, want) {
-			if have.Spec.Pod == nil {
-				return fmt.Errorf("port %s exists and is not a pod's: rename it", at.PortKey())
-			}
-			if err := p.replace(ctx, have); err != nil {
-				return fmt.Errorf("port %s of a former pod: %w", at.PortKey(), err)
-			}
-			have, err = p.API.CreatePort(ctx, want)
-		}
-	}
+	want, have, err := p.ensure(ctx, at)
 	if err != nil {
-		return fmt.Errorf("port %s: %w", at.PortKey(), err)
+		return err
 	}
+	p.mu.Lock()
+	delete(p.asking, at.PortKey())
+	p.mu.Unlock()
 	if sameStatus(have.Status, want.Status) {
 		return nil
 	}
@@ -49,6 +37,48 @@ func (p *Publisher) Write(ctx context.Context, at attachment.Attachment) error {
 		return fmt.Errorf("status of port %s: %w", at.PortKey(), err)
 	}
 	return nil
+}
+
+// Ask makes the Port of an attachment that is to be a port of Neutron, and of which nothing else is
+// known yet, so that the controller says what that port has. The Port stays until Write makes one
+// of the attachment in its place, or Remove withdraws it.
+func (p *Publisher) Ask(ctx context.Context, at attachment.Attachment) (types.UID, error) {
+	if other, attached := p.attached(at.PortKey()); attached {
+		return "", fmt.Errorf("port %s is still that of container %s: it goes with that one's DEL", at.PortKey(), other.ContainerID)
+	}
+	p.mu.Lock()
+	p.asking[at.PortKey()] = true
+	p.mu.Unlock()
+	_, have, err := p.ensure(ctx, at)
+	if err != nil {
+		return "", err
+	}
+	return have.UID, nil
+}
+
+// ensure makes the Port with the spec that it should have. The status of have is what it was.
+func (p *Publisher) ensure(ctx context.Context, at attachment.Attachment) (want, have *v1alpha1.Port, err error) {
+	p.mu.Lock()
+	delete(p.removed, at.Key)
+	p.mu.Unlock()
+	want = translate.PodPort(at, p.Node, p.uid(at))
+	have, err = p.API.CreatePort(ctx, want)
+	if apierrors.IsAlreadyExists(err) {
+		have, err = p.API.Port(ctx, want.Namespace, want.Name)
+		if err == nil && !sameSpec(have, want) {
+			if have.Spec.Pod == nil {
+				return nil, nil, fmt.Errorf("port %s exists and is not a pod's: rename it", at.PortKey())
+			}
+			if err := p.replace(ctx, have); err != nil {
+				return nil, nil, fmt.Errorf("port %s of a former pod: %w", at.PortKey(), err)
+			}
+			have, err = p.API.CreatePort(ctx, want)
+		}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("port %s: %w", at.PortKey(), err)
+	}
+	return want, have, nil
 }
 
 // goneTimeout is how long another node, or the controller, may take to delete the Port of a pod

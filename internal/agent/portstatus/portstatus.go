@@ -65,6 +65,8 @@ type Publisher struct {
 	mu sync.Mutex
 	// removed are attachments that are being detached: still in the store, perhaps.
 	removed map[attachment.Key]attachment.Attachment
+	// asking are Ports, by namespace/name, that Ask has made: no attachment has them yet.
+	asking map[string]bool
 	// untold are containers of pods that the API had not shown when their annotations
 	// were to be written.
 	untold map[string]bool
@@ -94,7 +96,7 @@ func New(o Options) *Publisher {
 	return &Publisher{
 		Options: o, queue: workqueue.NewTypedRateLimitingQueue(limiter),
 		removed: map[attachment.Key]attachment.Attachment{},
-		untold:  map[string]bool{}, ofNode: map[string]string{},
+		asking:  map[string]bool{}, untold: map[string]bool{}, ofNode: map[string]string{},
 	}
 }
 
@@ -148,6 +150,7 @@ func (p *Publisher) Changed(list ...attachment.Attachment) {
 func (p *Publisher) Remove(at attachment.Attachment) {
 	p.mu.Lock()
 	p.removed[at.Key] = at
+	delete(p.asking, at.PortKey())
 	p.mu.Unlock()
 	p.queue.Add(item{port: at.PortKey()})
 }
@@ -201,6 +204,12 @@ func (p *Publisher) sync(ctx context.Context, i item) error {
 		return p.annotateNode(ctx)
 	case i.container != "":
 		return p.annotate(ctx, i.container)
+	}
+	p.mu.Lock()
+	asking := p.asking[i.port]
+	p.mu.Unlock()
+	if asking {
+		return nil // Write or Remove brings it back into the queue
 	}
 	at, ok := p.attached(i.port)
 	if ok {

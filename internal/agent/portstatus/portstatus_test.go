@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -22,6 +23,8 @@ import (
 	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/agent/kube/kubetest"
 	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/translate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -286,4 +289,67 @@ func TestNodeMTU(t *testing.T) {
 	w.api.SetAway(false)
 	before := calls()
 	kubetest.Eventually(t, "it is tried again", func() bool { return calls() > before })
+}
+
+// A Port that asks for a port of Neutron stays until its attachment has one in its place, or it is
+// withdrawn; one that an agent has left that is gone is removed at the start.
+func TestAsk(t *testing.T) {
+	const id = "a28c7404-7495-4557-b7fc-3e293508dbc6"
+	w := newWorld(t)
+	spec := func(pod string) attachment.Attachment {
+		return attachment.Attachment{FixedAddresses: true, Spec: attachment.Spec{
+			Key: attachment.Key{ContainerID: pod, IfName: "net1"}, PodNamespace: "shop", PodName: pod, PodUID: "uid-" + pod,
+			NetworkName: "lan", NetworkID: 2, BlockSpace: true, PortName: pod + ".net1", NeutronPort: id,
+		}}
+	}
+	left := translate.PodPort(spec("left"), "n1", "uid-left")
+	w.api.Add(left)
+	w.run()
+	kubetest.Eventually(t, "what is left is gone", func() bool { return w.port("shop/left.net1") == nil })
+
+	uid, err := w.Ask(t.Context(), spec("p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := w.port("shop/p.net1")
+	if asks == nil || asks.UID != uid || asks.Spec.NeutronPort != id || asks.Spec.MAC != "" || len(asks.Spec.Addresses) > 0 ||
+		asks.Status.Node != "" {
+		t.Fatalf("%+v", asks)
+	}
+	w.Changed(spec("p")) // as a resync does
+	if again, err := w.Ask(t.Context(), spec("p")); err != nil || again != uid {
+		t.Errorf("asked again: %q, %v; it was %q", again, err, uid)
+	}
+
+	mac := intent.MAC{0xfa, 0x16, 0x3e, 0, 0, 9}
+	at, err := w.store.Allocate(attachment.Plan{
+		Spec: spec("p").Spec, Requested: attachment.Requested{Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.9")}, MAC: &mac},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.Write(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+		p := w.port("shop/p.net1")
+		if p.Spec.NeutronPort != id || p.Spec.MAC != mac.String() || !slices.Equal(p.Spec.Addresses, []string{"10.0.0.9"}) ||
+			p.Status.Node != "n1" || p.Labels[v1alpha1.LabelPodPort] != "" {
+			t.Errorf("%+v", p)
+		}
+	}
+	other := spec("p")
+	other.ContainerID = "p-again"
+	if _, err := w.Ask(t.Context(), other); err == nil || !strings.Contains(err.Error(), "still that of container p") {
+		t.Errorf("a second container of the pod asks: %v", err)
+	}
+
+	if _, err := w.Ask(t.Context(), spec("q")); err != nil {
+		t.Fatal(err)
+	}
+	w.Remove(spec("q"))
+	kubetest.Eventually(t, "the Port is withdrawn", func() bool { return w.port("shop/q.net1") == nil })
+	if w.port("shop/p.net1") == nil {
+		t.Error("so is the other one")
+	}
 }

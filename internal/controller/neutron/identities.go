@@ -21,12 +21,15 @@ import (
 )
 
 // identities writes into Ports and Nodes which ports of Neutron they are made into: agents plug
-// interfaces by these.
+// interfaces by these. Into Ports that ask for a port it writes what that has.
 type identities struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[target]
+	// asked is called when other Ports ask for ports.
+	asked func()
 
 	mu    sync.Mutex
+	asks  asks
 	ports map[string]held // by what resources call the object
 	// shown are the ports that objects say to have.
 	shown map[string]held
@@ -53,10 +56,11 @@ func (t target) object() string {
 // writers is how many objects are written at once.
 const writers = 4
 
-func newIdentities(o Options) *identities {
+func newIdentities(o Options, asked func()) *identities {
 	return &identities{
-		Options: o, ports: map[string]held{}, shown: map[string]held{}, targets: map[string]target{},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
+		Options: o, asked: asked, asks: newAsks(), ports: map[string]held{}, shown: map[string]held{},
+		targets: map[string]target{},
+		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
 	}
 }
 
@@ -150,6 +154,9 @@ func (i *identities) note(o any) {
 	if _, made := i.ports[t.object()]; made {
 		i.queue.Add(t)
 	}
+	if port, ok := o.(*v1alpha1.Port); ok && i.asks.set(t.object(), port) {
+		i.asked()
+	}
 }
 
 func (i *identities) forget(o any) {
@@ -164,6 +171,9 @@ func (i *identities) forget(o any) {
 		delete(i.shown, key)
 		if holder := i.ports[key].holder; holder == "" || holder == string(object.GetUID()) {
 			delete(i.ports, key) // and not that of the next object of the name
+		}
+		if i.asks.set(key, nil) {
+			i.asked()
 		}
 	}
 }
@@ -189,8 +199,9 @@ func (i *identities) next(ctx context.Context) bool {
 func (i *identities) write(ctx context.Context, t target) error {
 	i.mu.Lock()
 	now, known := i.ports[t.object()]
+	offer, answered := i.asks.answers[t.object()]
 	i.mu.Unlock()
-	if !known {
+	if !known && !answered {
 		return nil
 	}
 	key := client.ObjectKey{Namespace: t.namespace, Name: t.name}
@@ -209,13 +220,18 @@ func (i *identities) write(ctx context.Context, t target) error {
 	if err := i.Access.Get(ctx, key, port); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if string(port.UID) != now.holder || port.Status.MAC != now.MAC ||
-		port.Status.Neutron != nil && *port.Status.Neutron == now.NeutronPort {
+	status := map[string]any{}
+	if known && string(port.UID) == now.holder && port.Status.MAC == now.MAC &&
+		(port.Status.Neutron == nil || *port.Status.Neutron != now.NeutronPort) {
+		status["neutron"] = now.NeutronPort
+	}
+	if answered && port.UID == offer.asker && port.Status.Offered == nil {
+		status["offered"] = offer.NeutronOffer
+	}
+	if len(status) == 0 {
 		return nil
 	}
-	patch := map[string]any{
-		"metadata": map[string]any{"uid": port.UID}, "status": map[string]any{"neutron": now.NeutronPort},
-	}
+	patch := map[string]any{"metadata": map[string]any{"uid": port.UID}, "status": status}
 	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, port, p) })
 }
 

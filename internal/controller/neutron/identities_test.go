@@ -47,7 +47,7 @@ func TestHeldPorts(t *testing.T) {
 		{"gone", []step{note("u2", "p1"), found("u2", "p1"), forget("u2")}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			i := newIdentities(Options{})
+			i := newIdentities(Options{}, func() {})
 			t.Cleanup(i.queue.ShutDown)
 			for _, s := range tc.steps {
 				s(i)

@@ -90,12 +90,13 @@ type outcome struct {
 // New makes a Runner. An error names the file that cannot be used.
 func New(o Options) (*Runner, error) {
 	r := &Runner{
-		Options: o, loop: o.Monitor.Loop("neutron"), identities: newIdentities(o),
+		Options: o, loop: o.Monitor.Loop("neutron"),
 		findings: findings.New(o.Log, o.Access, o.Hub), verdicts: programmed.New(),
 	}
+	r.identities = newIdentities(o, func() { r.client.Changed() })
 	r.client = cloud.New(cloud.Options{
 		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Claims: r.claims, Found: r.found, Report: r.report,
-		Log: o.Log,
+		Asks: r.identities.claims, Answered: r.identities.answered, Log: o.Log,
 	})
 	r.balancers = balancers.New(balancers.Options{
 		Settings: o.Octavia, Log: o.Log, Cluster: o.Cluster, Cloud: o.Cloud, Informers: o.Informers, Access: o.Access,

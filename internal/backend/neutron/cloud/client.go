@@ -42,6 +42,10 @@ type Options struct {
 	// Claims are asked for whenever all is read: which resources of another system are to be the
 	// cluster's. Nil: none.
 	Claims func(context.Context) []resource.Claim
+	// Asks are asked for before each comparison: which ports objects name, that other programs have
+	// made for them. Answered takes what comes of each. Nil: none.
+	Asks     func(context.Context) []resource.Claim
+	Answered func(c resource.Claim, a resource.Actual, refused string)
 	// Found takes each network and router that is there and wanted, and the port of each object
 	// that has one as it is wanted, as often as they are looked at: also while Neutron is away.
 	Found func(resource.Resource, resource.Actual)
@@ -67,6 +71,9 @@ func New(o Options) *Client {
 	}
 	if o.Claims == nil {
 		o.Claims = noClaims
+	}
+	if o.Asks == nil {
+		o.Asks, o.Answered = noClaims, func(resource.Claim, resource.Actual, string) {}
 	}
 	return &Client{o: o, changed: trigger.New()}
 }
@@ -222,6 +229,10 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 	if s.short {
 		want = want.Required()
 	}
+	if err := s.look(ctx, have, c.o.Asks(ctx)); err != nil {
+		return passed{have: have}, err
+	}
+	resource.Judge(want, have, c.o.Answered)
 	calls := resource.Plan(want, have)
 	c.tell(want, have, calls)
 	r := &round{session: s, have: have, want: want, found: c.o.Found, failed: map[resource.Ref]bool{}}

@@ -36,6 +36,8 @@ type world struct {
 	want    *resource.Set
 	reports chan outcome
 	found   map[string]string // ids of ports by object
+	asks    []resource.Claim
+	answers map[string]string // why a Claim is refused, by its asker
 	telling broadcast.Broadcast
 }
 
@@ -45,7 +47,7 @@ type outcome struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, neutron: neutronfake.Start(t), want: resource.NewSet(), found: map[string]string{}}
+	w := &world{T: t, neutron: neutronfake.Start(t), want: resource.NewSet(), found: map[string]string{}, answers: map[string]string{}}
 	w.start()
 	t.Cleanup(func() { w.stop() })
 	return w
@@ -59,7 +61,13 @@ func (w *world) start() {
 	w.client = New(Options{
 		Access: Access{Endpoint: w.neutron.URL, Project: "p"}, Cluster: "east", Log: slog.New(slog.DiscardHandler),
 		Claims: w.claimed,
-		Want:   func() *resource.Set { w.mu.Lock(); defer w.mu.Unlock(); return w.want },
+		Asks:   func(context.Context) []resource.Claim { w.mu.Lock(); defer w.mu.Unlock(); return w.asks },
+		Answered: func(c resource.Claim, _ resource.Actual, refused string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.answers[c.Asker] = refused
+		},
+		Want: func() *resource.Set { w.mu.Lock(); defer w.mu.Unlock(); return w.want },
 		Found: func(r resource.Resource, a resource.Actual) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

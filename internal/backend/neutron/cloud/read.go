@@ -97,6 +97,28 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	return have, nil
 }
 
+// look finds what there is of ports that objects name. One of another project is not there, and
+// neither is one that the cluster has already for another object. An error is an *outage.
+func (s *session) look(ctx context.Context, have *resource.Inventory, claims []resource.Claim) error {
+	for _, c := range have.Ask(claims) {
+		var answer map[string]map[string]any
+		err := s.get(ctx, collections[c.Kind].path+"/"+c.ID, &answer)
+		var refused *refusal
+		if err != nil && !errors.As(err, &refused) {
+			return err
+		}
+		if err != nil && !refused.gone {
+			c.Refused = "Neutron does not say what it is: " + refused.text
+		}
+		a := actual(answer[collections[c.Kind].singular])
+		description, _ := a.Attributes["description"].(string)
+		key, ours := s.cluster.Owned(description)
+		there := err == nil && a.Attributes["project_id"] == s.project && (!ours || key == c.Ref.Key)
+		have.Answer(c, a, there)
+	}
+	return nil
+}
+
 // place is a resource of Neutron.
 type place struct {
 	kind resource.Kind

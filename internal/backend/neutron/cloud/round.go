@@ -160,7 +160,7 @@ func (r *round) finish(ctx context.Context, a answer) error {
 	}
 	var refused *refusal
 	switch {
-	case a.err == nil && a.Operation == resource.Delete:
+	case a.err == nil && (a.Operation == resource.Delete || a.GivesBack):
 		r.have.Remove(a.Ref, a.ID)
 		switch a.Ref.Kind {
 		case resource.Router:

@@ -92,6 +92,9 @@ func PortRef(object string) resource.Ref {
 	return resource.Ref{Kind: resource.Port, Key: resource.Key("Port/" + object)}
 }
 
+// BorrowedRef is the port of a Port for which the container runtime has named one.
+func BorrowedRef(object, id string) resource.Ref { return resource.BorrowedPort("Port/"+object, id) }
+
 // NodePortRef is the port by which a node's kernel reaches pods.
 func NodePortRef(node string) resource.Ref { return addressRef(node, nil) }
 

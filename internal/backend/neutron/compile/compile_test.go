@@ -61,6 +61,12 @@ var worlds = map[string]func(*intent.Objects){
 		}
 		o.Ports[0].NodeAddresses = []netip.Addr{addr("10.244.1.20")}
 	},
+	"named": func(o *intent.Objects) {
+		o.Networks = append(o.Networks, intent.Network{Name: "lab", Router: "default", Subnets: intenttest.Subnets("10.30.0.0/16")})
+		o.Ports = []intent.Port{intenttest.Port("lab", "web", "lab", "n1", "10.30.0.5")}
+		o.Ports[0].NeutronPort, o.Ports[0].MAC = "a28c7404-7495-4557-b7fc-3e293508dbc6", intent.MAC{0xfa, 0x16, 0x3e, 0, 0, 7}
+		o.FloatingIPs = []intent.FloatingIP{{Name: "lab/web", Network: "lab", Address: addr("198.51.100.32"), Port: "lab/web"}}
+	},
 	"shared": func(o *intent.Objects) {
 		o.Routers = append(o.Routers, intent.Router{Name: "lab", ID: 2, Shared: true, Routes: []intent.Route{
 			{Destination: prefix("192.168.50.0/24"), NextHop: addr("10.30.0.5")}, {Destination: prefix("0.0.0.0/0"), NextHop: addr("10.30.0.5")},
@@ -152,7 +158,11 @@ func dump(s *resource.Set) string {
 	var b strings.Builder
 	for _, k := range resource.Kinds() {
 		for _, r := range s.All(k) {
-			fmt.Fprintf(&b, "%s, of %s\n", r.Ref, r.Object)
+			optional := ""
+			if r.Optional {
+				optional = ", not made"
+			}
+			fmt.Fprintf(&b, "%s, of %s%s\n", r.Ref, r.Object, optional)
 			for _, part := range []resource.Attributes{r.Fixed, r.Mutable, r.Kept} {
 				for _, name := range slices.Sorted(maps.Keys(part)) {
 					value := resource.Resolve(part[name], func(r resource.Ref) (string, bool) { return "→ " + r.Key, true })

@@ -30,6 +30,7 @@ func (c *compiler) port(p intent.Port) {
 	}
 	made := c.portAt(n, p.Node, p.MAC, p.Addresses)
 	made.Ref, made.Object, made.Holder = c.portRef(n, p), PortObject(p.ObjectKey()), p.ObjectUID
+	made.Optional = p.NeutronPort != "" // in place of one that the pod cannot have, none is made
 	if made.Ref != addressRef(p.Node, p.Addresses) {
 		made.Mutable["name"], made.Mutable["device_id"] = c.name(p.ObjectKey()), p.UID
 	}
@@ -53,6 +54,9 @@ func (c *compiler) portAt(
 
 // portRef is the port of a Port: its own, or that of its addresses, which other Ports had before.
 func (c *compiler) portRef(n intent.Network, p intent.Port) resource.Ref {
+	if p.NeutronPort != "" {
+		return BorrowedRef(p.ObjectKey(), p.NeutronPort)
+	}
 	if c.Spare > 0 && n.FromNodes() && p.MAC == reserved.PodMAC(p.Addresses[0]) &&
 		len(c.fixedIPs(n, p.Node, p.Addresses)) == len(p.Addresses) {
 		return addressRef(p.Node, p.Addresses)

@@ -5,7 +5,9 @@ package resource
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 )
 
 // Claim says that a resource which another system has made is to be the cluster's.
@@ -14,12 +16,15 @@ type Claim struct {
 	ID   string
 	// By is what says so, for people.
 	By string
-	// Ref is what the resource becomes. Ports have none: one becomes the port that is wanted with
-	// its MAC for its device, which may not be there yet.
+	// Ref is what the resource becomes. A port without one becomes the port that is wanted with its
+	// MAC for its device, which may not be there yet.
 	Ref         Ref
 	MAC, Device string
+	// Asker is the UID of the object that asks for the resource: what another object of the same
+	// name has been told is no answer for it.
+	Asker string
 	// Has are attributes by which the resource proves that it is what the other system has made:
-	// each has one of the values.
+	// each has one of the values, which may be Refs.
 	Has map[string][]any
 	// Addresses are those that a port has; nil: any.
 	Addresses []string
@@ -39,8 +44,40 @@ func (i *Inventory) Offer(c Claim, a Actual, there bool) {
 	i.offers = append(i.offers, offer{c, a, there})
 }
 
+// Ask replaces the Claims of resources that objects name. It returns those of which it has to be
+// looked what there is: Answer takes that.
+func (i *Inventory) Ask(claims []Claim) (unknown []Claim) {
+	var asked []offer
+	for _, c := range claims {
+		known := slices.IndexFunc(i.asked, func(o offer) bool { return reflect.DeepEqual(o.Claim, c) })
+		_, taken := i.resources[c.Ref]
+		switch {
+		case known >= 0:
+			asked = append(asked, i.asked[known])
+		case !taken || c.MAC == "": // without a MAC it is only asked about
+			unknown = append(unknown, c)
+		}
+	}
+	i.asked = asked
+	return unknown
+}
+
+// Answer adds what there is of a Claim that Ask has returned; false: nothing.
+func (i *Inventory) Answer(c Claim, a Actual, there bool) {
+	i.asked = append(i.asked, offer{c, a, there})
+}
+
+// Judge calls answered for each Claim of Ask: with what there is, and with why it cannot be the
+// cluster's.
+func Judge(want *Set, have *Inventory, answered func(c Claim, a Actual, why string)) {
+	p := newPlanner(want, have)
+	for _, o := range have.asked {
+		answered(o.Claim, o.actual, p.unproven(o))
+	}
+}
+
 // unproven says why a resource is not what its Claim says; empty: it is.
-func (o offer) unproven() string {
+func (p *planner) unproven(o offer) string {
 	if o.Refused != "" {
 		return o.Refused
 	}
@@ -48,17 +85,20 @@ func (o offer) unproven() string {
 		return "the project has none of this id that is not Coelan's already"
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Has)) {
-		if value := o.actual.Attributes[name]; !slices.Contains(o.Has[name], value) {
-			return fmt.Sprintf("%s is %v, and not %v", name, value, o.Has[name][0])
+		value := o.actual.Attributes[name]
+		fits := func(one any) bool { return p.resolved(one) == value }
+		if !slices.ContainsFunc(o.Has[name], fits) {
+			return fmt.Sprintf("%s is %v, and not %v", name, value, p.resolved(o.Has[name][0]))
 		}
 	}
-	if has := addressesOf(o.actual); o.Addresses != nil && !sameElements(has, o.Addresses) {
+	if has := o.actual.Addresses(); o.Addresses != nil && !sameElements(has, o.Addresses) {
 		return fmt.Sprintf("its addresses are %v, and not %v", has, o.Addresses)
 	}
 	return ""
 }
 
-func addressesOf(a Actual) []string {
+// Addresses are those of a port.
+func (a Actual) Addresses() []string {
 	var addresses []string
 	for _, ip := range list(a.Attributes["fixed_ips"]) {
 		fixed, _ := ip.(map[string]any)
@@ -78,16 +118,17 @@ type interfaceOf struct{ device, mac any }
 // adopt finds resources that are wanted and not there among those of other systems. It returns why
 // it cannot take those that claims are about.
 func (p *planner) adopt() (problems []Problem) {
-	if len(p.have.offers) == 0 {
+	offers := slices.Concat(p.have.offers, p.have.asked)
+	if len(offers) == 0 {
 		return nil
 	}
 	devices := map[interfaceOf]Resource{}
 	for _, r := range p.want.All(Port) {
 		devices[interfaceOf{r.Mutable["device_id"], r.Fixed["mac_address"]}] = r
 	}
-	for _, o := range p.have.offers {
+	for _, o := range offers {
 		r, wanted := p.want.Get(o.Ref)
-		if o.Kind == Port {
+		if o.Ref == (Ref{}) {
 			r, wanted = devices[interfaceOf{o.Device, o.MAC}]
 		}
 		if !wanted {
@@ -115,7 +156,7 @@ func (p *planner) take(r Resource, o offer) (why string) {
 			return "it is to be " + other.String()
 		}
 	}
-	if why := o.unproven(); why != "" {
+	if why := p.unproven(o); why != "" {
 		return why
 	}
 	if names := slices.Sorted(maps.Keys(p.differing(r.Fixed, o.actual))); len(names) > 0 {
@@ -127,3 +168,21 @@ func (p *planner) take(r Resource, o offer) (why string) {
 
 // NotAdopted says which resources of other systems, that claims are about, cannot be the cluster's.
 func NotAdopted(want *Set, have *Inventory) []Problem { return newPlanner(want, have).adopt() }
+
+// borrowedKey begins keys of ports that another program has made for one pod, and keeps.
+const borrowedKey = "Borrowed/"
+
+// BorrowedPort is a port of that id that another program has made for an object. It is given back
+// when it is not wanted any more, where others are deleted.
+func BorrowedPort(object, id string) Ref { return Ref{Port, Key(borrowedKey+object, id)} }
+
+func borrowed(r Ref) bool { return r.Kind == Port && strings.HasPrefix(r.Key, borrowedKey) }
+
+// giveBack is the call that leaves a port to the program that has made it: bound to no node, and
+// closed. It stays that of its pod, which may ask for it again.
+func giveBack(r Ref, a Actual) Call {
+	return Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Attributes: Attributes{
+		"description": "", "name": "", "binding:host_id": "", "security_groups": []any{},
+		"allowed_address_pairs": []any{},
+	}}
+}

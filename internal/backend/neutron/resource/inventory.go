@@ -20,6 +20,7 @@ type Inventory struct {
 	resources map[Ref]Actual
 	surplus   map[Ref][]Actual
 	offers    []offer
+	asked     []offer // of Claims of objects
 }
 
 // NewInventory returns an empty Inventory.

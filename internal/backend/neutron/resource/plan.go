@@ -30,6 +30,8 @@ type Call struct {
 	Was Ref
 	// Adopts says that an Update makes a resource the cluster's that another system has made.
 	Adopts bool
+	// GivesBack says that an Update leaves a resource to the program that has made it.
+	GivesBack bool
 }
 
 // planner compares.
@@ -104,7 +106,7 @@ func (p *planner) rename() {
 	type place struct{ network, mac any }
 	left := map[place]Ref{}
 	for _, r := range sortedRefs(p.have.resources, Port) {
-		if a, _ := p.have.Get(r); !p.wanted(r) {
+		if a, _ := p.have.Get(r); !p.wanted(r) && !borrowed(r) {
 			left[place{a.Attributes["network_id"], a.Attributes["mac_address"]}] = r
 		}
 	}
@@ -112,7 +114,8 @@ func (p *planner) rename() {
 		at := place{p.resolved(r.Fixed["network_id"]), r.Fixed["mac_address"]}
 		was, ok := left[at]
 		a, _ := p.have.Get(was)
-		if _, there := p.get(r.Ref); !there && ok && len(p.differing(r.Fixed, a)) == 0 && !p.anothers(r, a) {
+		if _, there := p.get(r.Ref); !there && ok && !borrowed(r.Ref) && len(p.differing(r.Fixed, a)) == 0 &&
+			!p.anothers(r, a) {
 			p.renamed[r.Ref], p.leaving[was] = was, true
 			delete(left, at)
 		}
@@ -120,10 +123,11 @@ func (p *planner) rename() {
 }
 
 // anothers says whether a port is still as another object needed it: see Set.Held. Those that other
-// systems have made are of the same object.
+// systems have made are of the same object, and those that are borrowed are not ours to make.
 func (p *planner) anothers(r Resource, a Actual) bool {
 	_, adopts := p.adopted[r.Ref]
-	return !adopts && r.Holder != "" && p.want.Held != nil && !p.want.Held(r, a) && len(p.differing(r.Mutable, a)) > 0
+	return !adopts && !borrowed(r.Ref) && r.Holder != "" && p.want.Held != nil && !p.want.Held(r, a) &&
+		len(p.differing(r.Mutable, a)) > 0
 }
 
 // get is what there is of a wanted resource, also if it has another Ref yet.
@@ -187,6 +191,8 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 					Attributes: Attributes{"routes": []any{}}})
 			}
 		case p.leaving[r]:
+		case borrowed(r) && (p.replaced[r] || !still):
+			calls = append(calls, giveBack(r, a))
 		case p.replaced[r], !still && k != SecurityGroup && (k != SecurityGroupRule || foreign(r)):
 			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID,
 				Attributes: a.Attributes})
@@ -194,6 +200,10 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 	}
 	for _, r := range sortedRefs(p.have.surplus, k) {
 		for _, a := range p.have.surplus[r] {
+			if borrowed(r) {
+				calls = append(calls, giveBack(r, a))
+				continue
+			}
 			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
 		}
 	}

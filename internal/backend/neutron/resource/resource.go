@@ -132,11 +132,11 @@ func (s *Set) Add(r Resource) Ref {
 	return r.Ref
 }
 
-// Required is the Set without what is Optional.
+// Required is the Set without what may come and is Optional. What another program has made stays.
 func (s *Set) Required() *Set {
 	required := &Set{resources: map[Ref]Resource{}, Problems: s.Problems, Held: s.Held}
 	for ref, r := range s.resources {
-		if !r.Optional {
+		if !r.Spare || !r.Optional {
 			required.resources[ref] = r
 		}
 	}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"coelan.io/coelan/internal/backend/neutron/neutronfake"
+	"coelan.io/coelan/internal/backend/neutron/resource"
+)
+
+// A port that an object names is looked up at once, taken when it is wanted, and given back when it
+// is not: again and again, also if calls are not answered.
+func TestBorrows(t *testing.T) {
+	for _, fault := range []neutronfake.Fault{neutronfake.None, neutronfake.Busy, neutronfake.Lost} {
+		t.Run(fmt.Sprint(fault), func(t *testing.T) {
+			w := newWorld(t)
+			plain := tenant(0)
+			w.set(plain)
+			w.done()
+			ids := w.lend("uid-1")
+			w.neutron.Fail(func(number int, _, _ string) neutronfake.Fault {
+				if number%3 == 2 {
+					return fault
+				}
+				return neutronfake.None
+			})
+			for round := range 2 {
+				asker := fmt.Sprint("u", round)
+				w.ask(asker, ids["port"], "")
+				w.await("it is offered", func(outcome) bool { return w.answer(asker) == "" })
+				w.unchanged(ids["port"])
+
+				w.ask(asker, ids["port"], lentMAC)
+				w.set(w.borrowing(ids["port"]))
+				w.done()
+				w.mu.Lock()
+				got := w.found["Port shop/web"]
+				w.mu.Unlock()
+				if p := w.port(ids["port"]); got != ids["port"] || p["binding:host_id"] != "n1" {
+					t.Errorf("the port is %s, %v", got, p)
+				}
+				w.stop()
+				w.start()
+				w.done()
+
+				w.ask("", "", "")
+				w.set(plain)
+				w.done()
+				w.unchanged(ids["port"])
+			}
+		})
+	}
+}
+
+// Ports of other projects, and those that the cluster has for another object, are not there.
+func TestDoesNotLend(t *testing.T) {
+	w := newWorld(t)
+	w.set(tenant(1))
+	w.done()
+	own := ""
+	for _, p := range w.neutron.All("ports") {
+		if text, _ := p["description"].(string); strings.HasPrefix(text, "east/Port/") {
+			own = fmt.Sprint(p["id"])
+		}
+	}
+	ids := w.lend("uid-1")
+	for name, tc := range map[string]struct{ id, want string }{
+		"own":     {own, "none of this id that is not Coelan's already"},
+		"foreign": {ids["foreign"], "none of this id"},
+		"nowhere": {"a28c7404-7495-4557-b7fc-3e293508dbc6", "none of this id"},
+		"other":   {ids["other"], "device_id is other, and not uid-1"},
+	} {
+		w.ask(name, tc.id, "")
+		w.await(name+" is refused", func(outcome) bool { return strings.Contains(w.answer(name), tc.want) })
+	}
+	// The positive control.
+	w.ask("mine", ids["port"], "")
+	w.await("it is offered", func(outcome) bool { return w.answer("mine") == "" })
+}
+
+// lentMAC is the MAC of the port that is lent.
+const lentMAC = "fa:16:3e:0a:00:07"
+
+// lend makes ports of another program on the network of tenant: for a pod, for another one, and of
+// another project. It returns their ids.
+func (w *world) lend(uid string) map[string]string {
+	w.Helper()
+	network, subnet := "", ""
+	for _, o := range w.neutron.All("networks") {
+		network = fmt.Sprint(o["id"])
+	}
+	for _, o := range w.neutron.All("subnets") {
+		if o["cidr"] == "10.90.0.0/16" {
+			subnet = fmt.Sprint(o["id"])
+		}
+	}
+	ids := map[string]string{}
+	for i, p := range []struct{ name, project, device string }{{"port", "p", uid}, {"other", "p", "other"}, {"foreign", "q", uid}} {
+		status, answer, err := neutronfake.Call(w.Context(), "POST", w.neutron.URL+"/v2.0/ports", fmt.Sprintf(
+			`{"port": {"project_id": %q, "network_id": %q, "mac_address": "fa:16:3e:0a:00:%02x", "device_id": %q,
+			"fixed_ips": [{"subnet_id": %q, "ip_address": "10.90.7.%d"}]}}`, p.project, network, i+7, p.device, subnet, i+7))
+		if err != nil || status != 201 {
+			w.Fatalf("%d, %v, %v", status, answer, err)
+		}
+		made, _ := answer["port"].(map[string]any)
+		ids[p.name] = fmt.Sprint(made["id"])
+	}
+	return ids
+}
+
+// ask has the object shop/web ask for a port; nothing: no object does.
+func (w *world) ask(asker, id, mac string) {
+	w.mu.Lock()
+	w.asks = nil
+	if id != "" {
+		w.asks = []resource.Claim{{
+			Kind: resource.Port, ID: id, By: "Port shop/web", Ref: resource.BorrowedPort("Port/shop/web", id), Asker: asker, MAC: mac,
+			Has: map[string][]any{"device_id": {"uid-1"}, "network_id": {resource.Ref{Kind: resource.Network, Key: "Network/red"}}},
+		}}
+		w.answers[asker] = "not answered"
+	}
+	w.mu.Unlock()
+	w.client.Changed()
+}
+
+func (w *world) answer(asker string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.answers[asker]
+}
+
+// borrowing is tenant with the port that is lent.
+func (w *world) borrowing(id string) *resource.Set {
+	s := tenant(0)
+	s.Add(resource.Resource{
+		Ref: resource.BorrowedPort("Port/shop/web", id), Object: "Port shop/web", Optional: true,
+		Fixed: resource.Attributes{"network_id": resource.Ref{Kind: resource.Network, Key: "Network/red"}, "mac_address": lentMAC},
+		Mutable: resource.Attributes{
+			"name": "shop/web", "device_id": "uid-1", "device_owner": "compute:kuryr", "binding:host_id": "n1",
+		},
+	})
+	return s
+}
+
+func (w *world) port(id string) map[string]any {
+	for _, p := range w.neutron.All("ports") {
+		if p["id"] == id {
+			return p
+		}
+	}
+	w.Fatalf("the port %s is gone", id)
+	return nil
+}
+
+// unchanged fails if a port is not as another program has left it to its pod.
+func (w *world) unchanged(id string) {
+	w.Helper()
+	p := w.port(id)
+	description, _ := p["description"].(string)
+	host, _ := p["binding:host_id"].(string)
+	if description != "" || host != "" || p["device_id"] != "uid-1" || p["mac_address"] != lentMAC {
+		w.Errorf("the port is not given back: %v", p)
+	}
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package neutron
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/backend/neutron/compile"
+	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/kuryr"
+	"coelan.io/coelan/internal/wellknown"
+)
+
+// asks are the Ports with spec.neutronPort, by what resources call the object, and the answers that
+// those get which have no MAC yet.
+type asks struct {
+	ports   map[string]*v1alpha1.Port
+	answers map[string]offer
+}
+
+// offer is what is said of the port that one object asks for.
+type offer struct {
+	v1alpha1.NeutronOffer
+	asker types.UID
+}
+
+func newAsks() asks { return asks{map[string]*v1alpha1.Port{}, map[string]offer{}} }
+
+// set takes a Port, or nil if it is gone, and reports whether another one asks than before.
+func (a asks) set(object string, p *v1alpha1.Port) bool {
+	before := a.ports[object]
+	if p != nil && p.Spec.NeutronPort == "" {
+		p = nil
+	}
+	if p == nil {
+		delete(a.ports, object)
+		delete(a.answers, object)
+		return before != nil
+	}
+	a.ports[object] = p
+	if before == nil || before.UID != p.UID {
+		delete(a.answers, object)
+		return true
+	}
+	return false
+}
+
+// claims are for the ports that Ports ask for.
+func (i *identities) claims(ctx context.Context) []resource.Claim {
+	i.mu.Lock()
+	ports := maps.Clone(i.asks.ports)
+	i.mu.Unlock()
+	var list []resource.Claim
+	for _, object := range slices.Sorted(maps.Keys(ports)) {
+		list = append(list, i.claim(ctx, ports[object]))
+	}
+	return list
+}
+
+// claim is for the port that a Port asks for. It proves to be the pod's by its device_id, which the
+// program that made it has set: a Port alone, which users may make, is no proof.
+func (i *identities) claim(ctx context.Context, p *v1alpha1.Port) resource.Claim {
+	key := p.Namespace + "/" + p.Name
+	c := resource.Claim{
+		Kind: resource.Port, ID: p.Spec.NeutronPort, By: compile.PortObject(key), Asker: string(p.UID),
+		Ref: compile.BorrowedRef(key, p.Spec.NeutronPort), MAC: p.Spec.MAC, Addresses: p.Spec.Addresses,
+	}
+	c.Device, c.Refused = i.device(ctx, p)
+	c.Has = map[string][]any{
+		"device_id": {c.Device}, "device_owner": {kuryr.DeviceOwner, ""}, "binding:host_id": {p.Spec.Node, ""},
+		"network_id": {compile.NetworkRef(p.Spec.Network)},
+	}
+	return c
+}
+
+// device is the UID, as its node knows it, of the pod that a Port is for, or why the pod cannot
+// have a port on the Port's node.
+func (i *identities) device(ctx context.Context, p *v1alpha1.Port) (uid, refused string) {
+	name, pod := p.Namespace+"/"+p.Spec.Pod.Name, &corev1.Pod{}
+	there, err := i.Access.Find(ctx, p.Namespace, p.Spec.Pod.Name, pod)
+	if err == nil && (!there || string(pod.UID) != p.Spec.Pod.UID) && p.Spec.MAC == "" {
+		// The pod is new, and may not be known here yet.
+		pod = &corev1.Pod{}
+		err = i.Access.Live.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.Pod.Name}, pod)
+	}
+	switch {
+	case err != nil:
+		return "", fmt.Sprintf("pod %s cannot be read: %v", name, err)
+	case string(pod.UID) != p.Spec.Pod.UID:
+		return "", fmt.Sprintf("there is no pod %s with the UID %s", name, p.Spec.Pod.UID)
+	case pod.Spec.NodeName != p.Spec.Node:
+		return "", fmt.Sprintf("pod %s is on node %q, and node %q asks", name, pod.Spec.NodeName, p.Spec.Node)
+	}
+	return wellknown.PodUID(pod), ""
+}
+
+// answered takes what there is of a port that a Port asks for, and why the pod cannot have it.
+func (i *identities) answered(c resource.Claim, a resource.Actual, refused string) {
+	if c.MAC != "" {
+		return // it has its answer
+	}
+	made := offer{asker: types.UID(c.Asker)}
+	made.MAC, _ = a.Attributes["mac_address"].(string)
+	made.Addresses = a.Addresses()
+	if refused == "" && len(made.Addresses) == 0 {
+		refused = "it has no address"
+	}
+	if refused != "" {
+		made.NeutronOffer = v1alpha1.NeutronOffer{Refused: refused[:min(len(refused), maxRefused)]}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	p, t := i.asks.ports[c.By], i.targets[c.By]
+	if p == nil || p.UID != made.asker || p.Status.Offered != nil {
+		return
+	}
+	i.asks.answers[c.By] = made
+	i.queue.Add(t)
+}
+
+// maxRefused is how long a reason may be.
+const maxRefused = 1024
