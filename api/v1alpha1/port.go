@@ -37,7 +37,7 @@ type Port struct {
 // +kubebuilder:validation:XValidation:rule="has(self.mac) == has(oldSelf.mac) && (!has(self.mac) || self.mac == oldSelf.mac)",message="mac cannot be changed",fieldPath=".mac"
 // +kubebuilder:validation:XValidation:rule="has(self.addresses) && size(self.addresses) > 0 ? has(oldSelf.addresses) && self.addresses == oldSelf.addresses : !has(oldSelf.addresses) || size(oldSelf.addresses) == 0",message="addresses cannot be changed",fieldPath=".addresses"
 // +kubebuilder:validation:XValidation:rule="has(self.pod) == has(oldSelf.pod) && (!has(self.pod) || self.pod == oldSelf.pod)",message="pod cannot be changed",fieldPath=".pod"
-// +kubebuilder:validation:XValidation:rule="self.?neutronPort.orValue(\"\") == oldSelf.?neutronPort.orValue(\"\")",message="neutronPort cannot be changed",fieldPath=".neutronPort"
+// +kubebuilder:validation:XValidation:rule="has(self.neutronPort) == has(oldSelf.neutronPort) && (!has(self.neutronPort) || self.neutronPort == oldSelf.neutronPort)",message="neutronPort cannot be changed",fieldPath=".neutronPort"
 // +kubebuilder:validation:XValidation:rule="!has(self.neutronPort) || has(self.pod)",message="the Ports of pods alone have a neutronPort",fieldPath=".neutronPort"
 // +kubebuilder:validation:XValidation:rule="!has(self.pod) || !has(self.securityGroups) || size(self.securityGroups) == 0",message="the Ports of a pod are of the SecurityGroups that its annotation coelan.io/security-groups names",fieldPath=".securityGroups"
 // +kubebuilder:validation:XValidation:rule="!has(self.pod) || !self.?trusted.orValue(false)",message="the Ports of pods are not trusted",fieldPath=".trusted"
