@@ -58,6 +58,8 @@ func (i *identities) claims(ctx context.Context) []resource.Claim {
 	i.mu.Lock()
 	ports := maps.Clone(i.asks.ports)
 	i.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	var list []resource.Claim
 	for _, object := range slices.Sorted(maps.Keys(ports)) {
 		list = append(list, i.claim(ctx, ports[object]))

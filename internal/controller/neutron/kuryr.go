@@ -67,7 +67,7 @@ func (r *Runner) claims(ctx context.Context) []resource.Claim {
 	return list
 }
 
-// readTimeout bounds reading Kuryr's objects: nothing is compared meanwhile.
+// readTimeout bounds reading objects of the API for claims: nothing is compared meanwhile.
 const readTimeout = 20 * time.Second
 
 // pageSize is how many objects of Kuryr are read at once.
