@@ -28,7 +28,7 @@ func (n *Neutron) giveRules(group object) {
 			"project_id": group["project_id"], "description": nil,
 		})
 		n.numbers++
-		r["id"] = fmt.Sprintf("security_group_rule-%06d", n.numbers)
+		r["id"] = uuid(n.numbers)
 		n.all["security-group-rules"] = append(n.all["security-group-rules"], r)
 	}
 }

@@ -100,7 +100,7 @@ func (n *Neutron) make(c *collection, path string, given object) (object, *refus
 		return nil, refuse(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['security_group_rule'].")
 	}
 	n.numbers++
-	o["id"], o["created_at"] = fmt.Sprintf("%s-%06d", c.singular, n.numbers), fmt.Sprintf("2026-01-01T%09d", n.numbers)
+	o["id"], o["created_at"] = uuid(n.numbers), fmt.Sprintf("2026-01-01T%09d", n.numbers)
 	if c.check != nil {
 		if err := c.check(n, o); err != nil {
 			return nil, err
@@ -349,3 +349,5 @@ func list(value any) []any {
 	l, _ := value.([]any)
 	return l
 }
+
+func uuid(number int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", number) }
