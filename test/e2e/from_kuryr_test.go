@@ -140,7 +140,7 @@ spec:
 	for what, id := range map[string]string{"port": port, "subnet": subnet, "network": network} {
 		if err := eventually(ctx, func() error {
 			if _, err := openStack(ctx, what, "show", id); err == nil || !strings.Contains(err.Error(), "No ") {
-				return fmt.Errorf("the %s %s is still there: %v", what, id, err)
+				return fmt.Errorf("the %s %s is still there, or not asked for: %w", what, id, err)
 			}
 			return nil
 		}); err != nil {

@@ -314,11 +314,17 @@ func (w promise) wrong(p packet, o outcome) string {
 	return w.wrongFromPort(w.ports[i], p, o)
 }
 
-// at is the port of the first node that a packet was sent to.
+// at is the port of the first node that a packet was sent to. A machine without an address gets
+// what is for its MAC on its network, by which it asks for one; a pod without one gets nothing.
 func (w promise) at(o outcome) worldPort {
 	for _, p := range w.portsOn(0) {
 		if ofPort(p.ID) == o.Port {
 			return p
+		}
+	}
+	for _, p := range w.lost {
+		if p.Node == w.nodes[0].Name && p.Interface == "" && ofPort(p.ID) == o.Port {
+			return worldPort{Port: p}
 		}
 	}
 	return worldPort{}
