@@ -65,10 +65,7 @@ func TestAdopts(t *testing.T) {
 			w.set(want)
 			for range 2 {
 				w.done()
-				w.mu.Lock()
-				got := w.found["Port shop/web-0000"]
-				w.mu.Unlock()
-				if got != ids["web"] {
+				if got := w.portOf("Port shop/web-0000"); got != ids["web"] {
 					t.Errorf("the port is %s, not %s", got, ids["web"])
 				}
 				const interfaces = 2 // of the router: one for each family

@@ -36,9 +36,7 @@ func TestBorrows(t *testing.T) {
 				w.ask(asker, ids["port"], lentMAC)
 				w.set(w.borrowing(ids["port"]))
 				w.done()
-				w.mu.Lock()
-				got := w.found["Port shop/web"]
-				w.mu.Unlock()
+				got := w.portOf("Port shop/web")
 				if p := w.port(ids["port"]); got != ids["port"] || p["binding:host_id"] != "n1" {
 					t.Errorf("the port is %s, %v", got, p)
 				}

@@ -298,7 +298,7 @@ func TestSecurityGroupsAreMended(t *testing.T) {
 		"direction": "ingress", "ethertype": "IPv6"}}`, ids["web"]))
 	w.call("PUT", "security-groups/"+ids["web"], `{"security_group": {"name": "by hand"}}`)
 	w.call("DELETE", "security-groups/"+ids["app"], "") // which no port has; the rules go with it
-	w.call("PUT", "ports/"+w.found["Port shop/web-0001"], `{"port": {"security_groups": []}}`)
+	w.call("PUT", "ports/"+w.portOf("Port shop/web-0001"), `{"port": {"security_groups": []}}`)
 	w.start()
 	w.awaitRules(rules...)
 	for _, p := range w.neutron.All("ports") {
@@ -364,7 +364,7 @@ func TestComesAndGoes(t *testing.T) {
 	if calls, want := w.neutron.Calls(), readings+others+tenant(120).Len(); calls != want {
 		t.Errorf("%d calls for 120 ports, want %d", calls, want)
 	}
-	if id := w.found["Port shop/web-0007"]; id == "" {
+	if id := w.portOf("Port shop/web-0007"); id == "" {
 		t.Error("the port's id has not been told")
 	}
 	w.set(tenant(3))
@@ -406,8 +406,8 @@ func TestRestart(t *testing.T) {
 	if len(written) > 0 {
 		t.Errorf("a start without changes makes the calls %v", written)
 	}
-	if len(w.found) != 30 {
-		t.Errorf("%d ports are found", len(w.found))
+	if len(w.ports()) != 30 {
+		t.Errorf("%d ports are found", len(w.ports()))
 	}
 }
 
@@ -417,7 +417,7 @@ func TestMends(t *testing.T) {
 	w.set(tenant(3, route("10.99.0.0/24", "10.90.1.1")))
 	w.done()
 	w.stop()
-	ids := maps.Clone(w.found)
+	ids := w.ports()
 	router, subnet := w.neutron.All("routers")[0]["id"].(string), w.neutron.All("subnets")[0]["id"].(string)
 	w.call("DELETE", "ports/"+ids["Port shop/web-0000"], "")
 	w.call("PUT", "ports/"+ids["Port shop/web-0001"], `{"port": {"fixed_ips": []}}`)
@@ -425,8 +425,8 @@ func TestMends(t *testing.T) {
 	w.call("PUT", "routers/"+router+"/remove_router_interface", fmt.Sprintf(`{"subnet_id": %q}`, subnet))
 	w.start()
 	w.done()
-	if w.found["Port shop/web-0000"] == ids["Port shop/web-0000"] || w.found["Port shop/web-0001"] != ids["Port shop/web-0001"] {
-		t.Errorf("ports were %v and are %v: the first is made anew, the second is changed", ids, w.found)
+	if w.portOf("Port shop/web-0000") == ids["Port shop/web-0000"] || w.portOf("Port shop/web-0001") != ids["Port shop/web-0001"] {
+		t.Errorf("ports were %v and are %v: the first is made anew, the second is changed", ids, w.ports())
 	}
 	r := w.neutron.All("routers")[0]
 	if routes, _ := r["routes"].([]any); len(routes) != 1 || r["name"] != "router-red" {
@@ -529,8 +529,8 @@ func TestSparePorts(t *testing.T) {
 	w := newWorld(t)
 	w.set(spare(tenant(20), 0))
 	w.done()
-	if len(w.found) > 0 {
-		t.Errorf("told of ports of no object: %v", w.found)
+	if len(w.ports()) > 0 {
+		t.Errorf("told of ports of no object: %v", w.ports())
 	}
 	calls := w.neutron.Calls()
 	w.set(spare(tenant(20), 1))
@@ -565,10 +565,15 @@ func TestSparePorts(t *testing.T) {
 	}
 }
 
-func (w *world) told(object string) bool {
+func (w *world) told(object string) bool { return w.portOf(object) != "" }
+
+// portOf is the id of the port that an object was told of; ports are all of them.
+func (w *world) portOf(object string) string { return w.ports()[object] }
+
+func (w *world) ports() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.found[object] != ""
+	return maps.Clone(w.found)
 }
 
 // A port of an object that is gone is the one of another that is to have the same MAC: what is
@@ -577,7 +582,7 @@ func TestPortOfAnotherObject(t *testing.T) {
 	w := newWorld(t)
 	w.set(tenant(3))
 	w.done()
-	before := w.found["Port shop/web-0001"]
+	before := w.portOf("Port shop/web-0001")
 	renamed := resource.NewSet()
 	for _, k := range resource.Kinds() {
 		for _, r := range tenant(3).All(k) {
@@ -593,7 +598,7 @@ func TestPortOfAnotherObject(t *testing.T) {
 	if n := w.neutron.Calls() - calls; n != 1 {
 		t.Errorf("%d calls", n)
 	}
-	if after := w.found["Port shop/app"]; after != before {
+	if after := w.portOf("Port shop/app"); after != before {
 		t.Errorf("port %s, before it was %s", after, before)
 	}
 	w.stop()
@@ -616,7 +621,7 @@ func TestQuotaOfSparePorts(t *testing.T) {
 	w.set(spare(tenant(20), 2))
 	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
 	if len(o.problems) != 1 || o.problems[0].Reason != reasonQuota || !w.told("Port shop/web-0000") || !w.told("Port shop/web-0001") {
-		t.Errorf("problems %+v, ports %v", o.problems, w.found)
+		t.Errorf("problems %+v, ports %v", o.problems, w.ports())
 	}
 	w.neutron.Quota("ports", -1)
 	w.stop()
