@@ -34,6 +34,7 @@ type world struct {
 
 	mu      sync.Mutex
 	want    *resource.Set
+	given   *resource.Set // what the Client compares with
 	reports chan outcome
 	found   map[string]string // ids of ports by object
 	asks    []resource.Claim
@@ -44,6 +45,8 @@ type world struct {
 type outcome struct {
 	problems []resource.Problem
 	err      error
+	of       *resource.Set // what was wanted
+	same     bool          // the ports are so, while the Client waits for its report to be taken
 }
 
 func newWorld(t *testing.T) *world {
@@ -67,7 +70,12 @@ func (w *world) start() {
 			defer w.mu.Unlock()
 			w.answers[c.Asker] = refused
 		},
-		Want: func() *resource.Set { w.mu.Lock(); defer w.mu.Unlock(); return w.want },
+		Want: func() *resource.Set {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.given = w.want
+			return w.want
+		},
 		Found: func(r resource.Resource, a resource.Actual) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -78,7 +86,7 @@ func (w *world) start() {
 		},
 		Report: func(problems []resource.Problem, err error) {
 			select {
-			case reports <- outcome{problems, err}:
+			case reports <- w.outcome(problems, err):
 			case <-ctx.Done():
 			}
 		},
@@ -114,19 +122,30 @@ func (w *world) await(what string, fits func(outcome) bool) outcome {
 
 func (w *world) done() {
 	w.Helper()
-	w.await("all is as wanted", func(o outcome) bool { return len(o.problems) == 0 && o.err == nil && w.same() })
+	w.await("all is as wanted", w.settled)
 }
 
-// same reports whether the ports are those that are wanted, each once.
-func (w *world) same() bool { return w.difference() == "" }
-
-func (w *world) difference() string {
+// settled reports whether an outcome is of what is wanted now, which is there.
+func (w *world) settled(o outcome) bool {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(o.problems) == 0 && o.err == nil && o.same && o.of == w.want
+}
+
+// outcome is what a Client reports, and how things are meanwhile.
+func (w *world) outcome(problems []resource.Problem, err error) outcome {
+	w.mu.Lock()
+	of := w.given
+	w.mu.Unlock()
+	return outcome{problems, err, of, of != nil && w.difference(of) == ""}
+}
+
+// difference is that of the ports that are wanted, each once, and those that there are.
+func (w *world) difference(of *resource.Set) string {
 	var want []string
-	for _, r := range w.want.All(resource.Port) {
+	for _, r := range of.All(resource.Port) {
 		want = append(want, "east/"+r.Key)
 	}
-	w.mu.Unlock()
 	return cmp.Diff(want, w.described("ports"))
 }
 
@@ -247,7 +266,7 @@ func (w *world) rules() (list []string) {
 func (w *world) awaitRules(rules ...string) {
 	w.Helper()
 	w.await(fmt.Sprintf("rules %v", rules), func(o outcome) bool {
-		return len(o.problems) == 0 && o.err == nil && w.same() && slices.Equal(rules, w.rules())
+		return w.settled(o) && slices.Equal(rules, w.rules())
 	})
 }
 
@@ -452,7 +471,7 @@ func TestBusy(t *testing.T) {
 			for _, n := range []int{200, 40, 0} {
 				w.set(tenant(n))
 				w.done()
-				if diff := w.difference(); diff != "" {
+				if diff := w.difference(w.want); diff != "" {
 					t.Errorf("%d ports (-want +there):\n%s", n, diff)
 				}
 			}
@@ -602,8 +621,8 @@ func TestPortOfAnotherObject(t *testing.T) {
 		t.Errorf("port %s, before it was %s", after, before)
 	}
 	w.stop()
-	w.start()
 	calls = w.neutron.Calls()
+	w.start()
 	w.done()
 	if want := []string{"east/Node/n1 10.90.1.2", "east/Port/shop/web-0000", "east/Port/shop/web-0002"}; !slices.Equal(w.described("ports"), want) {
 		t.Errorf("ports %v, want %v", w.described("ports"), want)
