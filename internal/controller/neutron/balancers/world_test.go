@@ -32,7 +32,7 @@ import (
 )
 
 // bound is how long a test waits for what it wants.
-const bound = 30 * time.Second
+const bound = time.Minute
 
 // often and seldom are how often all is compared anew.
 const (
