@@ -190,11 +190,19 @@ func Check(t *testing.T, endpoint string) {
 
 // Call makes one call.
 func Call(ctx context.Context, method, url, body string) (status int, answer map[string]any, err error) {
+	return CallAs(ctx, method, url, body, func(*http.Request) {})
+}
+
+// CallAs makes one call by a request that is changed before it is sent.
+func CallAs(
+	ctx context.Context, method, url, body string, change func(*http.Request),
+) (status int, answer map[string]any, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewBufferString(body))
 	if err != nil {
 		return 0, nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	change(request)
 	got, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0, nil, err

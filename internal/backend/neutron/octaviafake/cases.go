@@ -3,11 +3,9 @@
 package octaviafake
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -329,21 +327,8 @@ func await(t *testing.T, s Server) {
 
 // Call makes one call, with the token that an Octavia without keystone wants to ask Neutron with.
 func Call(ctx context.Context, method, url, body string) (status int, answer map[string]any, err error) {
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewBufferString(body))
-	if err != nil {
-		return 0, nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("X-Auth-Token", "none")
-	request.Close = true // the real one takes one connection at a time
-	got, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer got.Body.Close()
-	data, err := io.ReadAll(got.Body)
-	if err == nil && len(data) > 0 {
-		err = json.Unmarshal(data, &answer)
-	}
-	return got.StatusCode, answer, err
+	return neutronfake.CallAs(ctx, method, url, body, func(r *http.Request) {
+		r.Header.Set("X-Auth-Token", "none")
+		r.Close = true // the real one takes one connection at a time
+	})
 }
