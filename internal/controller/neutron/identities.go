@@ -148,13 +148,14 @@ func (i *identities) note(o any) {
 	defer i.mu.Unlock()
 	i.targets[t.object()] = t
 	delete(i.shown, t.object())
-	if p, is := o.(*v1alpha1.Port); is && p.Status.Neutron != nil {
-		i.shown[t.object()] = held{*p.Status.Neutron, string(p.UID)}
+	port, isPort := o.(*v1alpha1.Port)
+	if isPort && port.Status.Neutron != nil {
+		i.shown[t.object()] = held{*port.Status.Neutron, string(port.UID)}
 	}
 	if _, made := i.ports[t.object()]; made {
 		i.queue.Add(t)
 	}
-	if port, ok := o.(*v1alpha1.Port); ok && i.asks.set(t.object(), port) {
+	if isPort && i.asks.set(t.object(), port) {
 		i.asked()
 	}
 }
