@@ -96,8 +96,16 @@ func (a *attacher) detach(ctx context.Context, at attachment.Attachment, revisio
 }
 
 // check looks at the database and at the intent, not at each flow: a difference between intent and
-// switch is the agent's own condition.
+// switch is the agent's own condition. A port that is being made anew is waited for: no packet gets
+// through it before.
 func (a *attacher) check(ctx context.Context, at attachment.Attachment) error {
+	var names []string
+	for _, p := range podPorts(a.ports.bridge, at) {
+		names = append(names, p.Name)
+	}
+	if err := a.ports.db.Tried(ctx, names...); err != nil {
+		return err
+	}
 	ports, err := a.ports.db.Ports(ctx)
 	if err != nil {
 		return err

@@ -3,10 +3,12 @@
 package ovs
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -95,6 +97,20 @@ func TestPodsOnAnotherBridge(t *testing.T) {
 		t.Errorf("brk8s, repaired (-want +got):\n%s", diff)
 	}
 	n.must(n.Check(n.bound(), a))
+
+	// A wire that is being made anew does not work until ovs-vswitchd has opened its ends.
+	n.must(m.ovs.DeletePort("brk8s", ao))
+	n.until("the port is gone", func() bool { return n.on("brk8s")[ao] == "" })
+	m.ovs.StopVswitchd()
+	repaired := make(chan error, 1)
+	go func() { repaired <- n.reconciler.reconcile(n.bound()) }()
+	n.until("the wire is made", func() bool { return n.on("brk8s")[ao] != "" })
+	brief, cancel := context.WithTimeout(n.Context(), 100*time.Millisecond)
+	defer cancel()
+	n.says(n.Check(brief, a), "port "+ao+": ovs-vswitchd did not open it")
+	n.must(m.ovs.StartVswitchd())
+	n.must(n.Check(n.bound(), a))
+	n.must(<-repaired)
 
 	// A pod that goes takes its ports along, and no other's.
 	n.must(n.Detach(n.bound(), a, n.intent.State().Revision()))

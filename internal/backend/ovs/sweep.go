@@ -32,6 +32,7 @@ type ports struct {
 type portDatabase interface {
 	Ports(ctx context.Context) ([]ovsdb.PortState, error)
 	EnsurePlaced(ctx context.Context, ports ...ovsdb.PlacedPort) error
+	Tried(ctx context.Context, names ...string) error
 	DelPorts(ctx context.Context, bridge string, names ...string) error
 	Bridges(ctx context.Context) ([]ovsdb.BridgeState, error)
 	EnsureBridge(ctx context.Context, b ovsdb.Bridge) error

@@ -108,6 +108,26 @@ func (c *Client) awaitPort(ctx context.Context, s *session, p Port, cfg int) err
 	return err
 }
 
+// Tried waits until ovs-vswitchd has opened those of the ports that are there, or could not. The
+// switch reports a port earlier than the database has its number: until then Ports has 0.
+func (c *Client) Tried(ctx context.Context, names ...string) error {
+	return c.with(ctx, func(ctx context.Context, s *session) error {
+		for _, name := range names {
+			err := c.until(ctx, s, func() (bool, error) {
+				row := s.iface(name)
+				return row == nil || portState("", row).Actual != 0, nil
+			})
+			if ctx.Err() != nil {
+				err = fmt.Errorf("ovs-vswitchd did not open it: is it running? %w", err)
+			}
+			if err != nil {
+				return portError(name, err)
+			}
+		}
+		return nil
+	})
+}
+
 // outcome is what became of p when ovs-vswitchd had come to it.
 func (p Port) outcome(st PortState) (ready bool, err error) {
 	switch {

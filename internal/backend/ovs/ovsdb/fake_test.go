@@ -304,7 +304,10 @@ func TestWithoutVswitchd(t *testing.T) {
 	c.PortAdded("another", 6)
 	c.PortAdded("veth1", 6)
 	must(t, <-done)
+	tried := func(ctx context.Context) error { return c.Tried(ctx, "another", "veth1") }
+	says(t, expiring(t, tried), "port veth1: ovs-vswitchd did not open it: is it running?")
 	must(t, o.StartVswitchd())
+	must(t, tried(bound(t)))
 	must(t, c.EnsurePorts(bound(t), "br0", Port{Name: "veth0", OFPort: 5}))
 }
 
