@@ -136,11 +136,13 @@ func TestValues(t *testing.T) {
 				"controller": map[string]any{"northbound": "ssl:192.0.2.1:6641", "northboundSecret": "ovn-client"},
 				"neutron": map[string]any{
 					"cloudsSecret": "clouds", "cloud": "mycloud", "sparePorts": 20,
-					"octavia": map[string]any{"subnet": "vips", "floatingNetwork": "out"},
+					"projects": map[string]any{"0123abcd": []any{"shop", "bank"}, "open": []any{"*"}},
+					"octavia":  map[string]any{"subnet": "vips", "floatingNetwork": "out"},
 				},
 			},
 			want: []string{
 				"type: neutron\n", "--backend=neutron\n", "--clouds-file=/etc/openstack/clouds.yaml\n", "--cloud=mycloud\n", "--cluster=east\n",
+				`"--neutron-projects=0123abcd=shop,bank"` + "\n", `"--neutron-projects=open=*"` + "\n",
 				"--neutron-spare-ports=20\n", "--octavia-subnet=vips\n", "--octavia-provider=ovn\n", "--octavia-floating-network=out\n",
 				"--northbound=ssl:192.0.2.1:6641\n", "--northbound-certificate=/etc/coelan-ovn/tls.crt\n",
 				"secretName: clouds\n", "mountPath: /etc/openstack\n", "secretName: ovn-client\n", "--policy-mode=enforced\n",
@@ -154,7 +156,13 @@ func TestValues(t *testing.T) {
 				"neutron": map[string]any{"endpoint": "http://192.0.2.1:9696/", "project": "coelan"},
 			},
 			want:   []string{"--neutron-endpoint=http://192.0.2.1:9696/\n", "--neutron-project=coelan\n", "--neutron-spare-ports=8\n"},
-			absent: []string{"--clouds-file", "name: clouds", "--northbound"},
+			absent: []string{"--clouds-file", "name: clouds", "--northbound", "--neutron-projects"},
+		},
+		"a project of Neutron has namespaces": {
+			values: map[string]any{
+				"config":  map[string]any{"encapsulation": "geneve", "backend": map[string]any{"type": "neutron"}},
+				"neutron": map[string]any{"endpoint": "http://192.0.2.1:9696/", "project": "coelan", "projects": map[string]any{"q": []any{}}},
+			}, err: "projects",
 		},
 		"Neutron is somewhere": {values: config("backend", map[string]any{"type": "neutron"}), err: "where is Neutron"},
 		"Neutron's cloud": {

@@ -13,14 +13,16 @@ import (
 	"coelan.io/coelan/internal/controller"
 	"coelan.io/coelan/internal/controller/neutron/balancers"
 	"coelan.io/coelan/internal/reserved"
+	"coelan.io/coelan/internal/translate"
 )
 
 // neutronFlags are those of the backend neutron. It shares --northbound, --cluster,
 // --policy-mode, --service-cidrs, --snat and --snat-exclude-cidrs with the backend ovn.
 type neutronFlags struct {
-	access  cloud.Access
-	spare   int
-	octavia balancers.Settings
+	access   cloud.Access
+	spare    int
+	projects []string
+	octavia  balancers.Settings
 }
 
 // maxSpare is what the smallest podCIDRs that are usual, /24, have room for.
@@ -36,6 +38,9 @@ func (f *neutronFlags) add(flags *pflag.FlagSet) {
 		"with --neutron-endpoint: the project that resources are of")
 	flags.IntVar(&f.spare, "neutron-spare-ports", reserved.NeutronSpare,
 		"with the backend neutron: ports that each node has ready for pods of its podCIDRs; 0: none")
+	flags.StringArrayVar(&f.projects, "neutron-projects", nil,
+		"with the backend neutron: PROJECT=NAMESPACE,…: namespaces that may ask for a project by the annotation "+
+			"openstack.org/kuryr-project, or * for all; one flag for each project")
 	flags.StringVar(&f.octavia.Endpoint, "octavia-endpoint", "", "with --neutron-endpoint: URL of an Octavia without keystone")
 	flags.StringVar(&f.octavia.Subnet, "octavia-subnet", "",
 		"with the backend neutron: id of the subnet of Neutron that addresses of load balancers of Octavia are of; empty: there are none")
@@ -48,9 +53,9 @@ func (f *neutronFlags) add(flags *pflag.FlagSet) {
 // options are nil for other backends.
 func (f *neutronFlags) options(o *ovnFlags) (*controller.Neutron, error) {
 	if o.backend != "neutron" {
-		if f.access != (cloud.Access{}) {
-			return nil, fmt.Errorf("--clouds-file, --cloud, --neutron-endpoint and --neutron-project have no meaning with --backend %s",
-				o.backend)
+		if f.access != (cloud.Access{}) || len(f.projects) > 0 {
+			return nil, fmt.Errorf("--clouds-file, --cloud, --neutron-endpoint, --neutron-project and --neutron-projects have no "+
+				"meaning with --backend %s", o.backend)
 		}
 		return nil, nil //nolint:nilnil // without Neutron there are no settings of it
 	}
@@ -73,6 +78,9 @@ func (f *neutronFlags) options(o *ovnFlags) (*controller.Neutron, error) {
 	}
 	n := &controller.Neutron{Cloud: f.access, Spare: f.spare, Octavia: f.octavia}
 	var err error
+	if n.Projects, err = translate.ParseProjects(f.projects); err != nil {
+		return nil, fmt.Errorf("--neutron-projects: %w", err)
+	}
 	if n.Northbound, n.TLS, err = o.servers(); err != nil {
 		return nil, err
 	}

@@ -65,6 +65,7 @@ func TestController(t *testing.T) {
 		{"FloatingIPs and Egresses with Neutron", testProgrammedByNeutron},
 		{"from Kuryr", testFromKuryr},
 		{"named ports", testNamedPorts},
+		{"projects of namespaces", testProjects},
 		{"Ports of isolated namespaces with OVN", testPortsOfIsolated},
 		{"values in their former spelling", testFormerSpelling},
 	} {

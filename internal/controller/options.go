@@ -27,6 +27,7 @@ import (
 	"coelan.io/coelan/internal/controller/policies"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/metricsaccess"
+	"coelan.io/coelan/internal/translate"
 )
 
 // Options are what a controller is made with.
@@ -82,6 +83,8 @@ type Neutron struct {
 	Cloud cloud.Access
 	// Spare is how many ports each node has ready for pods; 0: none.
 	Spare int
+	// Projects are the projects of OpenStack that namespaces may ask for; it is not nil.
+	Projects translate.Projects
 	// Octavia is what load balancers of Octavia need.
 	Octavia balancers.Settings
 	// Northbound are the servers of the northbound database that Neutron writes, TLS files for

@@ -4,6 +4,8 @@ package controller
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -106,13 +108,14 @@ func setupNeutron(
 		Policies: distribution.Engine, PoliciesKnown: feed.Known(),
 		Settings: clusterintent.Settings{
 			Mapping: o.Mapping, ExternalIPs: o.ExternalIPs, ServiceCIDRs: o.Neutron.ServiceCIDRs, SNAT: o.Neutron.SNAT,
-			PolicyMode: o.Neutron.PolicyMode, NodeAddress: names.ManagementAddress,
+			PolicyMode: o.Neutron.PolicyMode, NodeAddress: names.ManagementAddress, Projects: o.Neutron.Projects,
 		},
 	})
 	runner, err := neutron.New(neutron.Options{
 		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Northbound: o.Neutron.Northbound,
 		TLS: o.Neutron.TLS, Spare: o.Neutron.Spare, Octavia: o.Neutron.Octavia,
-		Intent: source, Informers: m.GetCache(), Access: a,
+		Projects: slices.Collect(maps.Keys(o.Neutron.Projects)),
+		Intent:   source, Informers: m.GetCache(), Access: a,
 		Hub: distribution.Hub, Monitor: monitor,
 	})
 	if err != nil {

@@ -23,6 +23,7 @@ type tables struct {
 	pools        Table[LoadBalancerPool]
 	floatingIPs  Table[FloatingIP]
 	chosen       Table[ChosenAddress]
+	tenants      Table[Tenant]
 
 	gatewayAddresses Table[GatewayAddress]
 	egressAddresses  Table[EgressAddress]
@@ -53,6 +54,7 @@ type Objects struct {
 	LoadBalancerPools []LoadBalancerPool
 	FloatingIPs       []FloatingIP
 	ChosenAddresses   []ChosenAddress
+	Tenants           []Tenant
 	GatewayAddresses  []GatewayAddress
 	EgressAddresses   []EgressAddress
 	EgressPaths       []EgressPath
@@ -81,6 +83,7 @@ type Delta struct {
 	LoadBalancerPools []string
 	FloatingIPs       []string
 	ChosenAddresses   []string
+	Tenants           []string // names of namespaces
 	GatewayAddresses  []string
 	EgressAddresses   []string
 	EgressPaths       []string
@@ -165,6 +168,9 @@ var kinds = []kind{
 		"", func(p parts) part[ChosenAddress] {
 			return part[ChosenAddress]{&p.chosen, &p.ChosenAddresses, &p.delta.ChosenAddresses}
 		}, nil,
+	},
+	kindOf[Tenant]{
+		"", func(p parts) part[Tenant] { return part[Tenant]{&p.tenants, &p.Tenants, &p.delta.Tenants} }, nil,
 	},
 	kindOf[GatewayAddress]{
 		KindGatewayAddress, func(p parts) part[GatewayAddress] {

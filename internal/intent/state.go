@@ -57,6 +57,9 @@ func (s *State) NodeServices() Table[NodeService] { return s.nodeServices }
 // Listeners are the ports that processes of this node's host have, of those that are node ports.
 func (s *State) Listeners() Table[Listener] { return s.listeners }
 
+// Tenants are the namespaces and their projects, by name.
+func (s *State) Tenants() Table[Tenant] { return s.tenants }
+
 // ServiceRanges are the prefixes that ClusterIPs are from.
 func (s *State) ServiceRanges() Table[ServiceRange] { return s.ranges }
 

@@ -133,6 +133,12 @@ func (tx *Tx) ReplaceNodeServices(services []NodeService) {
 	tx.nodeServices = replace(tx.nodeServices, services)
 }
 
+// SetTenant adds or replaces the tenant of that namespace.
+func (tx *Tx) SetTenant(t Tenant) { tx.tenants = tx.tenants.set(t) }
+
+// DeleteTenant removes a tenant; one that is not there is fine.
+func (tx *Tx) DeleteTenant(namespace string) { tx.tenants = tx.tenants.delete(namespace) }
+
 // ReplaceServiceRanges makes these the only prefixes of ClusterIPs, and leaves everything else.
 func (tx *Tx) ReplaceServiceRanges(ranges []ServiceRange) { tx.ranges = replace(tx.ranges, ranges) }
 

@@ -38,6 +38,18 @@ type Network struct {
 	LogicalSwitch string
 	// Kuryr is the namespace that Kuryr has made the network of in Neutron; empty: it has not.
 	Kuryr string
+	// Project is the project of OpenStack that its network is to be in; empty: the cluster's own.
+	Project string
+	// Undecided says that there is no Namespace yet which says what Project is to be.
+	Undecided bool
+}
+
+// Tenant is a namespace, and the project of OpenStack that it has.
+type Tenant struct {
+	Namespace string // the key
+	Project   string // its id; empty: the cluster's own
+	// Denied is the project that the namespace asks for and may not use, quoted; empty: none.
+	Denied string
 }
 
 // DNS is what interfaces on a Network are told of name servers.
@@ -262,7 +274,7 @@ func (n Network) equal(o Network) bool {
 		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
 		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN &&
 		n.Leased == o.Leased && n.Relay.equal(o.Relay) && n.MTU == o.MTU && n.LogicalSwitch == o.LogicalSwitch &&
-		n.Kuryr == o.Kuryr &&
+		n.Kuryr == o.Kuryr && n.Project == o.Project && n.Undecided == o.Undecided &&
 		n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
 }
 
@@ -283,6 +295,8 @@ func (r Router) equal(o Router) bool {
 }
 
 func (b Block) equal(o Block) bool { return b == o }
+
+func (t Tenant) equal(o Tenant) bool { return t == o }
 
 // clone protects a stored object from later writes to the slices it came with.
 func (n Node) clone() Node {
@@ -317,6 +331,8 @@ func (r Router) clone() Router {
 
 func (b Block) clone() Block { return b }
 
+func (t Tenant) clone() Tenant { return t }
+
 func (n Network) key() string { return n.Name }
 func (r Router) key() string  { return r.Name }
 func (n Node) key() string    { return n.Name }
@@ -325,3 +341,5 @@ func (p Port) key() string    { return p.ID }
 // key is unique: blocks of one Network do not overlap, but for single addresses
 // that have been granted.
 func (b Block) key() string { return b.Network + " " + b.Prefix.String() }
+
+func (t Tenant) key() string { return t.Namespace }

@@ -183,6 +183,7 @@ func (t *networkTables) network(o *v1alpha1.Network) intent.Network {
 		MTU: int(o.Spec.MTU), DNS: t.dns(o), DHCP: t.dhcp(o),
 		LogicalSwitch: o.Annotations[v1alpha1.AnnotationLogicalSwitch],
 		Kuryr:         o.Annotations[v1alpha1.AnnotationKuryrNetwork],
+		Project:       t.project(o),
 	}
 	t.setSubnets(&n, o)
 	if o.Spec.Type != v1alpha1.VLAN && o.Spec.Type != v1alpha1.Flat {
@@ -197,6 +198,17 @@ func (t *networkTables) network(o *v1alpha1.Network) intent.Network {
 		n.VLAN = uint16(*o.Spec.VLAN) //nolint:gosec // 1 to 4094
 	}
 	return n
+}
+
+// project is the project of OpenStack that a Network says it is in.
+func (t *networkTables) project(o *v1alpha1.Network) string {
+	id, says := o.Annotations[v1alpha1.AnnotationKuryrProject]
+	if says && !projectID.MatchString(id) {
+		t.problem("network "+o.Name, "metadata.annotations["+v1alpha1.AnnotationKuryrProject+"]", id,
+			"is no id of a project")
+		return ""
+	}
+	return id
 }
 
 // assignedRouter is the name of the Router that a Network is in: the one that the controller has

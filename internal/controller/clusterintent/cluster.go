@@ -27,6 +27,7 @@ type cluster struct {
 	egresses    *translate.EgressSet
 	services    *services
 	attached    *attached
+	tenants     *tenants
 
 	nodeObjects map[string]*corev1.Node
 	pools       map[string]*v1alpha1.LoadBalancerPool
@@ -44,7 +45,7 @@ func newCluster(o Settings) *cluster {
 		}),
 		nodes: translate.NewNodeSet(), ports: translate.NewPortSet(o.NodeAddress),
 		floatingIPs: translate.NewFloatingIPSet(), gateways: translate.NewGatewaySet(),
-		egresses: translate.NewEgressSet(), attached: newAttached(o),
+		egresses: translate.NewEgressSet(), attached: newAttached(o), tenants: newTenants(o.Projects),
 		nodeObjects: map[string]*corev1.Node{}, pools: map[string]*v1alpha1.LoadBalancerPool{},
 		cidrs: map[string][]netip.Prefix{}, poolsChanged: true, rangesChanged: true,
 	}
@@ -70,6 +71,7 @@ func (c *cluster) change(obj client.Object, gone bool) {
 	case *corev1.Namespace:
 		c.services.setNamespace(name, orNil(o, gone))
 		c.attached.setNamespace(name, orNil(o, gone))
+		c.tenants.setNamespace(name, orNil(o, gone))
 	case *corev1.Pod:
 		c.attached.setPod(key, orNil(o, gone))
 	case *v1alpha1.Router:
@@ -81,6 +83,7 @@ func (c *cluster) change(obj client.Object, gone bool) {
 		c.gateways.SetNetwork(name, orNil(o, gone))
 		c.egresses.SetNetwork(name, orNil(o, gone))
 		c.services.setNetwork(name, orNil(o, gone))
+		c.tenants.setNetwork(name, orNil(o, gone))
 	case *v1alpha1.AddressBlock:
 		c.changeBlock(name, orNil(o, gone))
 	case *v1alpha1.Port:
@@ -162,7 +165,7 @@ func (c *cluster) apply(tx *intent.Tx) (problems bool) {
 	tx.SetLocal(intent.Local{PolicyMode: c.PolicyMode})
 	networks := c.networks.Changes()
 	apply(networks.Routers, tx.SetRouter, func(r intent.Router) { tx.DeleteRouter(r.Name) })
-	apply(networks.Networks, tx.SetNetwork, func(n intent.Network) { tx.DeleteNetwork(n.Name) })
+	c.tenants.apply(tx, networks.Networks)
 	apply(networks.Blocks, tx.SetBlock, tx.DeleteBlock)
 	nodes, ofNodes := c.nodes.Changes()
 	apply(nodes, tx.SetNode, func(n intent.Node) { tx.DeleteNode(n.Name) })

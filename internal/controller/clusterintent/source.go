@@ -53,6 +53,9 @@ type Settings struct {
 	SNAT         intent.SNAT    // of the Router default
 	PolicyMode   intent.PolicyMode
 	AuditDenied  bool // of all Ports, not only of namespaces with the annotation
+	// Projects are the projects of OpenStack that namespaces may ask for; nil: the backend knows
+	// none.
+	Projects translate.Projects
 	// NodeAddress is the address in a node's subnet that the node has itself beside the gateway, if
 	// there is one; it may be nil.
 	NodeAddress func(subnet netip.Prefix) (netip.Addr, bool)

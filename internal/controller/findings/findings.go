@@ -132,6 +132,7 @@ var objects = map[string]func() client.Object{
 	"Port": func() client.Object { return &v1alpha1.Port{} }, "FloatingIP": func() client.Object { return &v1alpha1.FloatingIP{} },
 	"Egress": func() client.Object { return &v1alpha1.Egress{} }, "Node": func() client.Object { return &corev1.Node{} },
 	"Service":       func() client.Object { return &corev1.Service{} },
+	"Namespace":     func() client.Object { return &corev1.Namespace{} },
 	"NetworkPolicy": func() client.Object { return &networkingv1.NetworkPolicy{} },
 	"SecurityGroup": func() client.Object { return &v1alpha1.SecurityGroup{} },
 }
@@ -156,7 +157,7 @@ func (r *Reporter) about(ctx context.Context, f Finding) (*corev1.ObjectReferenc
 	}
 	version := v1alpha1.GroupVersion.String()
 	switch o.(type) {
-	case *corev1.Node, *corev1.Service:
+	case *corev1.Node, *corev1.Service, *corev1.Namespace:
 		version = "v1"
 	case *networkingv1.NetworkPolicy:
 		version = networkingv1.SchemeGroupVersion.String()

@@ -53,8 +53,8 @@ func (a asks) set(object string, p *v1alpha1.Port) bool {
 	return false
 }
 
-// claims are for the ports that Ports ask for.
-func (i *identities) claims(ctx context.Context) []resource.Claim {
+// claims are for the ports that Ports ask for, in the projects of their Networks.
+func (i *identities) claims(ctx context.Context, projectOf func(network string) string) []resource.Claim {
 	i.mu.Lock()
 	ports := maps.Clone(i.asks.ports)
 	i.mu.Unlock()
@@ -62,23 +62,24 @@ func (i *identities) claims(ctx context.Context) []resource.Claim {
 	defer cancel()
 	var list []resource.Claim
 	for _, object := range slices.Sorted(maps.Keys(ports)) {
-		list = append(list, i.claim(ctx, ports[object]))
+		p := ports[object]
+		list = append(list, i.claim(ctx, p, projectOf(p.Spec.Network)))
 	}
 	return list
 }
 
 // claim is for the port that a Port asks for. It proves to be the pod's by its device_id, which the
 // program that made it has set: a Port alone, which users may make, is no proof.
-func (i *identities) claim(ctx context.Context, p *v1alpha1.Port) resource.Claim {
+func (i *identities) claim(ctx context.Context, p *v1alpha1.Port, project string) resource.Claim {
 	key := p.Namespace + "/" + p.Name
 	c := resource.Claim{
 		Kind: resource.Port, ID: p.Spec.NeutronPort, By: compile.PortObject(key), Asker: string(p.UID),
-		Ref: compile.BorrowedRef(key, p.Spec.NeutronPort), MAC: p.Spec.MAC, Addresses: p.Spec.Addresses,
+		Ref: compile.BorrowedRef(key, p.Spec.NeutronPort).In(project), MAC: p.Spec.MAC, Addresses: p.Spec.Addresses,
 	}
 	c.Device, c.Refused = i.device(ctx, p)
 	c.Has = map[string][]any{
 		"device_id": {c.Device}, "device_owner": {kuryr.DeviceOwner, ""}, "binding:host_id": {p.Spec.Node, ""},
-		"network_id": {compile.NetworkRef(p.Spec.Network)},
+		"network_id": {compile.NetworkRef(p.Spec.Network).In(project)},
 	}
 	return c
 }

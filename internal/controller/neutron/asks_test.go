@@ -18,6 +18,7 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/controller/reconcile/reconciletest"
+	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/wellknown"
 )
 
@@ -42,6 +43,9 @@ func podOn(node, uid string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: node},
 	}
 }
+
+// ownProject has all Networks in the cluster's own project.
+func ownProject(string) string { return "" }
 
 // A port has to prove that it is for the pod, which has to be on the node that asks.
 func TestAskedClaims(t *testing.T) {
@@ -86,7 +90,7 @@ func TestAskedClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := newIdentities(Options{Log: slog.New(slog.DiscardHandler), Access: reconciletest.Access(tc.pods...)}, func() {})
 			i.note(tc.port)
-			claims := i.claims(t.Context())
+			claims := i.claims(t.Context(), ownProject)
 			if len(claims) != 1 {
 				t.Fatalf("%+v", claims)
 			}
@@ -153,8 +157,8 @@ func TestAnswers(t *testing.T) {
 			if asked != 1 {
 				t.Errorf("asked %d times", asked)
 			}
-			i.answered(i.claims(t.Context())[0], tc.actual, tc.refuse)
-			if err := i.write(t.Context(), target{"shop", "web.eth0"}); err != nil {
+			i.answered(i.claims(t.Context(), ownProject)[0], tc.actual, tc.refuse)
+			if err := i.write(t.Context(), target{intent.KindPort, "shop", "web.eth0"}); err != nil {
 				t.Fatal(err)
 			}
 			got := &v1alpha1.Port{}
@@ -165,7 +169,7 @@ func TestAnswers(t *testing.T) {
 				t.Error(diff)
 			}
 			i.forget(before)
-			if claims := i.claims(t.Context()); len(claims) > 0 || asked != 2 {
+			if claims := i.claims(t.Context(), ownProject); len(claims) > 0 || asked != 2 {
 				t.Errorf("after it is gone: %v, asked %d times", claims, asked)
 			}
 		})

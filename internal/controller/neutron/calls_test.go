@@ -31,7 +31,7 @@ func TestCallsPerPod(t *testing.T) {
 	defer cancel()
 	client := cloud.New(cloud.Options{
 		Access: cloud.Access{Endpoint: server.URL, Project: "p"}, Log: slog.New(slog.DiscardHandler),
-		Want: func() *resource.Set {
+		Want: func(*resource.Inventory) *resource.Set {
 			return compile.Compile(store.State(), compile.Options{Spare: reserved.NeutronSpare})
 		},
 		Found: func(r resource.Resource, a resource.Actual) {

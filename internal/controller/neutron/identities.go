@@ -18,10 +18,13 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/intent"
 )
 
 // identities writes into Ports and Nodes which ports of Neutron they are made into: agents plug
-// interfaces by these. Into Ports that ask for a port it writes what that has.
+// interfaces by these. Into Ports that ask for a port it writes what that has. Into Networks it
+// writes the project that their network is in, if that is not the cluster's: so they stay there,
+// whatever becomes of the Namespaces that it follows from.
 type identities struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[target]
@@ -33,9 +36,15 @@ type identities struct {
 	ports map[string]held // by what resources call the object
 	// shown are the ports that objects say to have.
 	shown map[string]held
-	// targets are the objects of ports.
+	// places are where the networks of Networks are.
+	places map[string]place
+	// targets are the objects of all of these.
 	targets map[string]target
 }
+
+// place is a project that is not the cluster's own, and the UID of the Network with a network
+// there.
+type place struct{ project, network string }
 
 // held is a port, and the UID of the Port that has it; a Node needs none.
 type held struct {
@@ -43,12 +52,31 @@ type held struct {
 	holder string
 }
 
-// target is a Port, or a Node, which has no namespace.
-type target struct{ namespace, name string }
+// target is a Port, a Node or a Network.
+type target struct {
+	kind            intent.Kind
+	namespace, name string
+}
 
+// targetOf is an object of one of these kinds.
+func targetOf(o client.Object) target {
+	t := target{intent.KindPort, o.GetNamespace(), o.GetName()}
+	switch o.(type) {
+	case *corev1.Node:
+		t.kind = intent.KindNode
+	case *v1alpha1.Network:
+		t.kind = intent.KindNetwork
+	}
+	return t
+}
+
+// object is what resources call it.
 func (t target) object() string {
-	if t.namespace == "" {
+	switch t.kind {
+	case intent.KindNode:
 		return compile.NodeObject(t.name)
+	case intent.KindNetwork:
+		return compile.NetworkObject(t.name)
 	}
 	return compile.PortObject(t.namespace + "/" + t.name)
 }
@@ -59,6 +87,7 @@ const writers = 4
 func newIdentities(o Options, asked func()) *identities {
 	return &identities{
 		Options: o, asked: asked, asks: newAsks(), ports: map[string]held{}, shown: map[string]held{},
+		places:  map[string]place{},
 		targets: map[string]target{},
 		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
 	}
@@ -79,6 +108,19 @@ func (i *identities) found(of resource.Resource, a resource.Actual) {
 	}
 }
 
+// foundIn takes where the network of a Network is; without a project it is in the cluster's own.
+func (i *identities) foundIn(object string, at place) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if at.project == "" || i.places[object] == at {
+		return
+	}
+	i.places[object] = at
+	if t, known := i.targets[object]; known {
+		i.queue.Add(t)
+	}
+}
+
 // holds says whether an object has been told of a port: its node may have plugged it.
 func (i *identities) holds(of resource.Resource, a resource.Actual) bool {
 	i.mu.Lock()
@@ -94,7 +136,7 @@ func (i *identities) holds(of resource.Resource, a resource.Actual) bool {
 // follow has objects looked at until ctx ends, and returns when all that there are were.
 func (i *identities) follow(ctx context.Context) error {
 	var synced []toolscache.InformerSynced
-	for _, kind := range []client.Object{&v1alpha1.Port{}, &corev1.Node{}} {
+	for _, kind := range []client.Object{&v1alpha1.Port{}, &corev1.Node{}, &v1alpha1.Network{}} {
 		all, err := i.watch(ctx, kind)
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
@@ -143,7 +185,7 @@ func (i *identities) note(o any) {
 	if !ok {
 		return
 	}
-	t := target{object.GetNamespace(), object.GetName()}
+	t := targetOf(object)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.targets[t.object()] = t
@@ -152,7 +194,8 @@ func (i *identities) note(o any) {
 	if isPort && port.Status.Neutron != nil {
 		i.shown[t.object()] = held{*port.Status.Neutron, string(port.UID)}
 	}
-	if _, made := i.ports[t.object()]; made {
+	_, made := i.ports[t.object()]
+	if _, placed := i.places[t.object()]; made || placed {
 		i.queue.Add(t)
 	}
 	if isPort && i.asks.set(t.object(), port) {
@@ -165,11 +208,12 @@ func (i *identities) forget(o any) {
 		o = last.Obj
 	}
 	if object, ok := o.(client.Object); ok {
-		key := target{object.GetNamespace(), object.GetName()}.object()
+		key := targetOf(object).object()
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		delete(i.targets, key)
 		delete(i.shown, key)
+		delete(i.places, key)
 		if holder := i.ports[key].holder; holder == "" || holder == string(object.GetUID()) {
 			delete(i.ports, key) // and not that of the next object of the name
 		}
@@ -201,12 +245,16 @@ func (i *identities) write(ctx context.Context, t target) error {
 	i.mu.Lock()
 	now, known := i.ports[t.object()]
 	offer, answered := i.asks.answers[t.object()]
+	at := i.places[t.object()]
 	i.mu.Unlock()
+	if t.kind == intent.KindNetwork {
+		return i.writePlace(ctx, t.name, at)
+	}
 	if !known && !answered {
 		return nil
 	}
 	key := client.ObjectKey{Namespace: t.namespace, Name: t.name}
-	if t.namespace == "" {
+	if t.kind == intent.KindNode {
 		node := &corev1.Node{}
 		if err := i.Access.Get(ctx, key, node); err != nil ||
 			node.Annotations[v1alpha1.AnnotationNeutronPort] == now.ID {
@@ -234,6 +282,21 @@ func (i *identities) write(ctx context.Context, t target) error {
 	}
 	patch := map[string]any{"metadata": map[string]any{"uid": port.UID}, "status": status}
 	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, port, p) })
+}
+
+// writePlace writes into a Network the project that its network is in, once.
+func (i *identities) writePlace(ctx context.Context, name string, at place) error {
+	n := &v1alpha1.Network{}
+	if err := i.Access.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if _, says := n.Annotations[v1alpha1.AnnotationKuryrProject]; says || string(n.UID) != at.network {
+		return nil
+	}
+	patch := map[string]any{"metadata": map[string]any{"uid": n.UID, "annotations": map[string]string{
+		v1alpha1.AnnotationKuryrProject: at.project,
+	}}}
+	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Patch(ctx, n, p) })
 }
 
 // patch makes a change of one entry. That the object is gone, or another one, is no error.

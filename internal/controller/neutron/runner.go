@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -33,6 +34,8 @@ type Options struct {
 	Log     *slog.Logger
 	Cluster names.Cluster
 	Cloud   cloud.Access
+	// Projects are those that namespaces may ask for; intent says which do.
+	Projects []string
 	// Spare is how many ports are ready on each node; 0: none is needed.
 	Spare int
 	// Northbound are the servers of OVN's northbound database that Neutron writes; without, there
@@ -69,8 +72,9 @@ type Runner struct {
 	balancers  *balancers.Balancers
 	loop       *heartbeat.Loop
 
-	// compiled and set are of the client's goroutine.
+	// compiled, options and set are of the client's goroutine: what set is made of, and it.
 	compiled *intent.State
+	options  compile.Options
 	set      *resource.Set
 	// kuryr are the namespaces of which a Network is to be Kuryr's.
 	kuryr []string
@@ -96,7 +100,7 @@ func New(o Options) (*Runner, error) {
 	r.identities = newIdentities(o, func() { r.client.Changed() })
 	r.client = cloud.New(cloud.Options{
 		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Claims: r.claims, Found: r.found, Report: r.report,
-		Asks: r.identities.claims, Answered: r.identities.answered, Log: o.Log,
+		Asks: r.asks, Answered: r.identities.answered, Projects: o.Projects, Log: o.Log,
 	})
 	r.balancers = balancers.New(balancers.Options{
 		Settings: o.Octavia, Log: o.Log, Cluster: o.Cluster, Cloud: o.Cloud, Informers: o.Informers, Access: o.Access,
@@ -174,28 +178,43 @@ func (r *Runner) followIntent(ctx context.Context) {
 	}
 }
 
-// want is what the newest intent wants.
-func (r *Runner) want() *resource.Set {
+// want is what the newest intent wants of a Neutron that has this.
+func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	defer r.loop.Step()()
 	state := r.Intent.Intent().State()
-	if state == r.compiled {
+	placed := compile.Place(state, have)
+	if state == r.compiled && placed.Equal(r.options.Placed) {
 		return r.set
 	}
 	if now := kuryrNamespaces(state); !slices.Equal(now, r.kuryr) {
 		r.kuryr = now
 		r.client.Reread()
 	}
-	r.compiled, r.set = state, compile.Compile(state, compile.Options{
-		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare,
-	})
+	r.compiled, r.options = state, compile.Options{
+		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare, Own: have.Own, Placed: placed,
+	}
+	r.set = compile.Compile(state, r.options)
 	r.set.Held = r.identities.holds
 	return r.set
 }
 
+// asks are Claims of the ports that Ports name, each of the project of its network.
+func (r *Runner) asks(ctx context.Context) []resource.Claim {
+	return r.identities.claims(ctx, func(network string) string {
+		n, _ := r.compiled.Networks().Get(network)
+		return r.options.ProjectOf(n)
+	})
+}
+
 // found takes a resource that Neutron has.
 func (r *Runner) found(of resource.Resource, a resource.Actual) {
-	if of.Kind == resource.Port {
+	switch of.Kind {
+	case resource.Port:
 		r.identities.found(of, a)
+	case resource.Network:
+		name, _ := strings.CutPrefix(of.Object, compile.NetworkObject(""))
+		n, _ := r.compiled.Networks().Get(name)
+		r.identities.foundIn(of.Object, place{of.Project, n.UID})
 	}
 	if r.supplement != nil {
 		r.supplement.found(of.Ref, a)

@@ -12,9 +12,9 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/resource"
 )
 
-// kuryr makes what another system has of tenant(1): a network, its subnet and two ports, one of
-// which nothing is wanted for. It returns their ids.
-func (w *world) kuryr() map[string]string {
+// kuryr makes what another system has of tenant(1) in a project: a network, its subnet and two
+// ports, one of which nothing is wanted for. It returns their ids.
+func (w *world) kuryr(project string) map[string]string {
 	w.Helper()
 	ids := map[string]string{}
 	for _, r := range []struct{ name, path, kind, body string }{
@@ -27,7 +27,7 @@ func (w *world) kuryr() map[string]string {
 	} {
 		body := strings.NewReplacer("$net", ids["net"], "$sub", ids["sub"]).Replace(r.body)
 		status, answer, err := neutronfake.Call(w.Context(), "POST", w.neutron.URL+"/v2.0/"+r.path,
-			fmt.Sprintf(`{%q: {"project_id": "p", %s}}`, r.kind, body))
+			fmt.Sprintf(`{%q: {"project_id": %q, %s}}`, r.kind, project, body))
 		if err != nil || status != 201 {
 			w.Fatalf("%s: %d, %v, %v", r.name, status, answer, err)
 		}
@@ -38,13 +38,17 @@ func (w *world) kuryr() map[string]string {
 }
 
 // What another system has made becomes the cluster's, with its ids, and nothing is made a second
-// time: also if calls are not answered, and after a restart. What is not wanted stays.
+// time: also if calls are not answered, after a restart, and in the project of a namespace. What is
+// not wanted stays.
 func TestAdopts(t *testing.T) {
-	for _, fault := range []neutronfake.Fault{neutronfake.None, neutronfake.Busy, neutronfake.Lost} {
-		t.Run(fmt.Sprint(fault), func(t *testing.T) {
+	for _, tc := range []struct {
+		project string
+		fault   neutronfake.Fault
+	}{{"p", neutronfake.None}, {"p", neutronfake.Busy}, {"p", neutronfake.Lost}, {"q", neutronfake.None}, {"q", neutronfake.Lost}} {
+		t.Run(fmt.Sprint(tc), func(t *testing.T) {
 			w := newWorld(t)
 			w.stop()
-			ids := w.kuryr()
+			ids := w.kuryr(tc.project)
 			w.claims = []resource.Claim{
 				{Kind: resource.Network, ID: ids["net"], Ref: resource.Ref{Kind: resource.Network, Key: "Network/red"}},
 				{Kind: resource.Subnet, ID: ids["sub"], Ref: resource.Ref{Kind: resource.Subnet, Key: "Network/red 10.90.0.0/16"}},
@@ -55,9 +59,12 @@ func TestAdopts(t *testing.T) {
 			for _, p := range want.All(resource.Port) {
 				p.Mutable["device_id"] = "uid-1"
 			}
+			if tc.project != "p" {
+				want = inProject(want, tc.project)
+			}
 			w.neutron.Fail(func(number int, _, _ string) neutronfake.Fault {
 				if number%5 == 4 {
-					return fault
+					return tc.fault
 				}
 				return neutronfake.None
 			})
@@ -86,11 +93,41 @@ func TestAdopts(t *testing.T) {
 	}
 }
 
+// What is in another project than what is wanted is not adopted.
+func TestDoesNotAdoptElsewhere(t *testing.T) {
+	for _, in := range []struct{ made, wanted string }{{"q", "p"}, {"p", "q"}, {"r", "q"}} {
+		t.Run(fmt.Sprint(in), func(t *testing.T) {
+			w := newWorld(t)
+			w.stop()
+			w.projects = []string{"q", "r"}
+			ids := w.kuryr(in.made)
+			w.claims = []resource.Claim{{
+				Kind: resource.Network, ID: ids["net"], By: "KuryrNetwork shop", Ref: resource.Ref{Kind: resource.Network, Key: "Network/red"},
+			}}
+			want := tenant(0)
+			if in.wanted != "p" {
+				want = inProject(want, in.wanted)
+			}
+			w.start()
+			w.set(want)
+			says := fmt.Sprintf("it is in the project %s, and not in %s", in.made, in.wanted)
+			w.await("why it is not adopted", func(o outcome) bool {
+				return len(o.problems) > 0 && strings.Contains(o.problems[0].Message, says)
+			})
+			for _, n := range w.neutron.All("networks") {
+				if n["id"] == ids["net"] && (n["description"] != nil || n["name"] != "uid/shop") {
+					t.Errorf("it is changed: %v", n)
+				}
+			}
+		})
+	}
+}
+
 // What cannot be adopted is said of the object, and its place is not taken.
 func TestDoesNotAdopt(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
-	ids := w.kuryr()
+	ids := w.kuryr("p")
 	w.claims = []resource.Claim{{
 		Kind: resource.Network, ID: ids["net"], By: "KuryrNetwork shop", Ref: resource.Ref{Kind: resource.Network, Key: "Network/red"},
 		Has: map[string][]any{"name": {"uid/other"}},

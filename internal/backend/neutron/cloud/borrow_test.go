@@ -3,6 +3,7 @@
 package cloud
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,18 +13,22 @@ import (
 )
 
 // A port that an object names is looked up at once, taken when it is wanted, and given back when it
-// is not: again and again, also if calls are not answered.
+// is not: again and again, also if calls are not answered, and in the project of a namespace.
 func TestBorrows(t *testing.T) {
-	for _, fault := range []neutronfake.Fault{neutronfake.None, neutronfake.Busy, neutronfake.Lost} {
-		t.Run(fmt.Sprint(fault), func(t *testing.T) {
+	for _, tc := range []struct {
+		project string
+		fault   neutronfake.Fault
+	}{{"", neutronfake.None}, {"", neutronfake.Busy}, {"", neutronfake.Lost}, {"q", neutronfake.None}, {"q", neutronfake.Lost}} {
+		t.Run(fmt.Sprint(tc), func(t *testing.T) {
 			w := newWorld(t)
-			plain := tenant(0)
+			w.lender = tc.project
+			plain := w.tenant()
 			w.set(plain)
 			w.done()
-			ids := w.lend("uid-1")
+			ids := w.lend()
 			w.neutron.Fail(func(number int, _, _ string) neutronfake.Fault {
 				if number%3 == 2 {
-					return fault
+					return tc.fault
 				}
 				return neutronfake.None
 			})
@@ -53,38 +58,58 @@ func TestBorrows(t *testing.T) {
 	}
 }
 
-// Ports of other projects, and those that the cluster has for another object, are not there.
+// Ports of other projects than the network's, and those that the cluster has for another object,
+// are not there.
 func TestDoesNotLend(t *testing.T) {
-	w := newWorld(t)
-	w.set(tenant(1))
-	w.done()
-	own := ""
-	for _, p := range w.neutron.All("ports") {
-		if text, _ := p["description"].(string); strings.HasPrefix(text, "east/Port/") {
-			own = fmt.Sprint(p["id"])
-		}
+	for _, project := range []string{"", "q"} {
+		t.Run("in "+project, func(t *testing.T) {
+			w := newWorld(t)
+			w.stop()
+			w.lender, w.projects = project, []string{"q", "r"}
+			w.start()
+			w.set(w.inProject(tenant(1)))
+			w.done()
+			own := ""
+			for _, p := range w.neutron.All("ports") {
+				if text, _ := p["description"].(string); strings.HasPrefix(text, "east/Port/") {
+					own = fmt.Sprint(p["id"])
+				}
+			}
+			ids := w.lend()
+			for name, tc := range map[string]struct{ id, want string }{
+				"own":     {own, "none of this id that is not Coelan's already"},
+				"foreign": {ids["foreign"], "none of this id"},
+				"another": {ids["another"], "none of this id"},
+				"nowhere": {"a28c7404-7495-4557-b7fc-3e293508dbc6", "none of this id"},
+				"other":   {ids["other"], "device_id is other, and not uid-1"},
+			} {
+				w.ask(name, tc.id, "")
+				w.await(name+" is refused", func(outcome) bool { return strings.Contains(w.answer(name), tc.want) })
+			}
+			// The positive control.
+			w.ask("mine", ids["port"], "")
+			w.await("it is offered", func(outcome) bool { return w.answer("mine") == "" })
+		})
 	}
-	ids := w.lend("uid-1")
-	for name, tc := range map[string]struct{ id, want string }{
-		"own":     {own, "none of this id that is not Coelan's already"},
-		"foreign": {ids["foreign"], "none of this id"},
-		"nowhere": {"a28c7404-7495-4557-b7fc-3e293508dbc6", "none of this id"},
-		"other":   {ids["other"], "device_id is other, and not uid-1"},
-	} {
-		w.ask(name, tc.id, "")
-		w.await(name+" is refused", func(outcome) bool { return strings.Contains(w.answer(name), tc.want) })
-	}
-	// The positive control.
-	w.ask("mine", ids["port"], "")
-	w.await("it is offered", func(outcome) bool { return w.answer("mine") == "" })
 }
+
+// inProject is a Set in the project that ports are lent in.
+func (w *world) inProject(s *resource.Set) *resource.Set {
+	if w.lender == "" {
+		return s
+	}
+	return inProject(s, w.lender)
+}
+
+// tenant is the network that ports are lent on.
+func (w *world) tenant() *resource.Set { return w.inProject(tenant(0)) }
 
 // lentMAC is the MAC of the port that is lent.
 const lentMAC = "fa:16:3e:0a:00:07"
 
-// lend makes ports of another program on the network of tenant: for a pod, for another one, and of
-// another project. It returns their ids.
-func (w *world) lend(uid string) map[string]string {
+// lend makes ports of another program on the network of tenant: for a pod, for another one, and in
+// two other projects. It returns their ids.
+func (w *world) lend() map[string]string {
 	w.Helper()
 	network, subnet := "", ""
 	for _, o := range w.neutron.All("networks") {
@@ -96,7 +121,13 @@ func (w *world) lend(uid string) map[string]string {
 		}
 	}
 	ids := map[string]string{}
-	for i, p := range []struct{ name, project, device string }{{"port", "p", uid}, {"other", "p", "other"}, {"foreign", "q", uid}} {
+	in, foreign := cmp.Or(w.lender, "p"), "p"
+	if w.lender == "" {
+		foreign = "q"
+	}
+	for i, p := range []struct{ name, project, device string }{
+		{"port", in, "uid-1"}, {"other", in, "other"}, {"foreign", foreign, "uid-1"}, {"another", "r", "uid-1"},
+	} {
 		status, answer, err := neutronfake.Call(w.Context(), "POST", w.neutron.URL+"/v2.0/ports", fmt.Sprintf(
 			`{"port": {"project_id": %q, "network_id": %q, "mac_address": "fa:16:3e:0a:00:%02x", "device_id": %q,
 			"fixed_ips": [{"subnet_id": %q, "ip_address": "10.90.7.%d"}]}}`, p.project, network, i+7, p.device, subnet, i+7))
@@ -115,8 +146,10 @@ func (w *world) ask(asker, id, mac string) {
 	w.asks = nil
 	if id != "" {
 		w.asks = []resource.Claim{{
-			Kind: resource.Port, ID: id, By: "Port shop/web", Ref: resource.BorrowedPort("Port/shop/web", id), Asker: asker, MAC: mac,
-			Has: map[string][]any{"device_id": {"uid-1"}, "network_id": {resource.Ref{Kind: resource.Network, Key: "Network/red"}}},
+			Kind: resource.Port, ID: id, By: "Port shop/web", Ref: resource.BorrowedPort("Port/shop/web", id).In(w.lender), Asker: asker, MAC: mac,
+			Has: map[string][]any{
+				"device_id": {"uid-1"}, "network_id": {resource.Ref{Kind: resource.Network, Key: "Network/red", Project: w.lender}},
+			},
 		}}
 		w.answers[asker] = "not answered"
 	}
@@ -140,7 +173,7 @@ func (w *world) borrowing(id string) *resource.Set {
 			"name": "shop/web", "device_id": "uid-1", "device_owner": "compute:kuryr", "binding:host_id": "n1",
 		},
 	})
-	return s
+	return w.inProject(s)
 }
 
 func (w *world) port(id string) map[string]any {

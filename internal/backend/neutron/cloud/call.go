@@ -3,6 +3,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -45,7 +46,7 @@ func (s *session) create(
 
 // body is what makes a resource: its attributes, its owner, and the project.
 func (s *session) body(r resource.Ref, attributes map[string]any) map[string]any {
-	body := map[string]any{"description": s.owner(r), "project_id": s.project}
+	body := map[string]any{"description": s.owner(r), "project_id": cmp.Or(r.Project, s.project)}
 	for name, value := range attributes {
 		body[name] = value
 	}

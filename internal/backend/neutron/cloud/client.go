@@ -36,9 +36,12 @@ const resyncShare = 20
 type Options struct {
 	Access  Access
 	Cluster names.Cluster
-	// Want returns what is wanted now. It is called before each comparison, by the goroutine of
-	// Run.
-	Want func() *resource.Set
+	// Want returns what is wanted now, of a Neutron that has this. It is called before each
+	// comparison, by the goroutine of Run.
+	Want func(have *resource.Inventory) *resource.Set
+	// Projects are those beside the cluster's own that the settings name. They are read also while
+	// nothing is wanted in them.
+	Projects []string
 	// Claims are asked for whenever all is read: which resources of another system are to be the
 	// cluster's. Nil: none.
 	Claims func(context.Context) []resource.Claim
@@ -113,7 +116,11 @@ func (c *Client) connected(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := newSession(api, project, c.o, func() { c.calls.Add(1) })
+	tenants, err := newTenants(c.o.Access, api, c.o.Projects)
+	if err != nil {
+		return err
+	}
+	s := newSession(api, project, tenants, c.o, func() { c.calls.Add(1) })
 	var have, known *resource.Inventory
 	pause := retry.New(firstPause, lastPause)
 	resync := time.NewTimer(0)
@@ -175,7 +182,7 @@ func (c *Client) waitWithout(ctx context.Context, again <-chan time.Time, known 
 			return
 		case <-c.changed:
 			if known != nil {
-				want := c.o.Want()
+				want := c.o.Want(known)
 				c.tell(want, known, resource.Plan(want, known))
 			}
 		}
@@ -214,29 +221,32 @@ type passed struct {
 // pass compares what there is, which is read if it is not known, with what is wanted, and makes
 // calls.
 func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory, resync *time.Timer) (passed, error) {
+	var err error
 	if have == nil {
-		began := time.Now()
-		var err error
-		if have, err = s.read(ctx); err != nil {
+		if have, err = c.reread(ctx, s, resync); err != nil {
 			return passed{}, asOutage(err)
 		}
-		clear(s.doubtful)
-		clear(s.refused)
-		s.short = false
-		resync.Reset(max(c.o.Resync, resyncShare*time.Since(began)))
 	}
-	want := c.o.Want()
+	want := c.o.Want(have)
+	if s.tenants.follow(want) {
+		if have, err = c.reread(ctx, s, resync); err != nil {
+			return passed{}, asOutage(err)
+		}
+		want = c.o.Want(have)
+	}
+	missing := s.missing(ctx, want)
 	if s.short {
 		want = want.Required()
 	}
-	if err := s.look(ctx, have, c.o.Asks(ctx)); err != nil {
-		return passed{have: have}, err
+	if err = s.look(ctx, have, c.o.Asks(ctx)); err != nil {
+		return passed{have: have, problems: missing}, err
 	}
 	resource.Judge(want, have, c.o.Answered)
 	calls := resource.Plan(want, have)
 	c.tell(want, have, calls)
 	r := &round{session: s, have: have, want: want, found: c.o.Found, failed: map[resource.Ref]bool{}}
-	err := r.run(ctx, calls)
+	r.problems = missing
+	err = r.run(ctx, calls)
 	// Last, since conditions have the last problem of an object: Neutron refuses what is made in
 	// place of what is not adopted, and that is not the cause.
 	r.problems = append(r.problems, resource.NotAdopted(want, have)...)
@@ -244,6 +254,21 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 		have = nil
 	}
 	return passed{have, r.problems, r.left, r.made > 0}, err
+}
+
+// reread reads all that there is.
+func (c *Client) reread(ctx context.Context, s *session, resync *time.Timer) (*resource.Inventory, error) {
+	began := time.Now()
+	have, err := s.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clear(s.doubtful)
+	clear(s.refused)
+	clear(s.tenants.asked)
+	s.short = false
+	resync.Reset(max(c.o.Resync, resyncShare*time.Since(began)))
+	return have, nil
 }
 
 // asOutage makes what a list is refused for a reason to wait, too: without lists nothing is known.

@@ -31,6 +31,11 @@ type world struct {
 	client  *Client
 	stop    func()
 	claims  []resource.Claim
+	// projects are those of the settings, and keystone is asked if there is one.
+	projects []string
+	keystone *keystone
+	// lender is the project that ports are lent in, if it is not the cluster's.
+	lender string
 
 	mu      sync.Mutex
 	want    *resource.Set
@@ -61,8 +66,12 @@ func (w *world) start() {
 	w.reports = make(chan outcome)
 	ctx, cancel := context.WithCancel(context.Background())
 	reports := w.reports
+	access := Access{Endpoint: w.neutron.URL, Project: "p"}
+	if w.keystone != nil {
+		access = Access{CloudsFile: w.keystone.cloudsFile(w.T, byPassword), Cloud: "c"}
+	}
 	w.client = New(Options{
-		Access: Access{Endpoint: w.neutron.URL, Project: "p"}, Cluster: "east", Log: slog.New(slog.DiscardHandler),
+		Access: access, Projects: w.projects, Cluster: "east", Log: slog.New(slog.DiscardHandler),
 		Claims: w.claimed,
 		Asks:   func(context.Context) []resource.Claim { w.mu.Lock(); defer w.mu.Unlock(); return w.asks },
 		Answered: func(c resource.Claim, _ resource.Actual, refused string) {
@@ -70,7 +79,7 @@ func (w *world) start() {
 			defer w.mu.Unlock()
 			w.answers[c.Asker] = refused
 		},
-		Want: func() *resource.Set {
+		Want: func(*resource.Inventory) *resource.Set {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.given = w.want

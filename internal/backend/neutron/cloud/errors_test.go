@@ -5,8 +5,6 @@ package cloud
 import (
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,17 +88,12 @@ func TestAccess(t *testing.T) {
 // credentials are of the file.
 func TestKeystone(t *testing.T) {
 	for name, auth := range map[string]string{
-		"password":               `{auth_url: %s, username: u, password: s, project_name: p, user_domain_name: d, project_domain_name: d}`,
+		"password":               byPassword,
 		"application credential": `{auth_url: %s, application_credential_id: i, application_credential_secret: s}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := ""
-			url := keystone(t, &asked)
-			file := filepath.Join(t.TempDir(), "clouds.yaml")
-			text := "clouds:\n  c:\n    auth: " + strings.Replace(auth, "%s", url+"/v3", 1) + "\n    region_name: r\n"
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			k := newKeystone(t, nil)
+			url, file := k.URL, k.cloudsFile(t, auth)
 			api, project, err := Access{CloudsFile: file, Cloud: "c"}.connect(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -108,8 +101,8 @@ func TestKeystone(t *testing.T) {
 			if project != "p1" || api.ServiceURL("ports") != url+"/network/v2.0/ports" || api.TokenID != "token" {
 				t.Errorf("project %s, ports at %s, token %s", project, api.ServiceURL("ports"), api.TokenID)
 			}
-			if method := strings.ReplaceAll(name, " ", "_"); !strings.Contains(asked, `"methods":["`+method+`"]`) {
-				t.Errorf("keystone was asked %s", asked)
+			if method := strings.ReplaceAll(name, " ", "_"); !strings.Contains(k.asked, `"methods":["`+method+`"]`) {
+				t.Errorf("keystone was asked %s", k.asked)
 			}
 			if _, _, err := (Access{CloudsFile: file, Cloud: "other"}).connect(t.Context()); err == nil {
 				t.Error("a cloud that the file does not have is no error")

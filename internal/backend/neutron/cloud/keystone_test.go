@@ -7,30 +7,80 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 )
 
-// keystone answers any user with a token for the project p1, and notes what it was asked.
-func keystone(t *testing.T, asked *string) string {
+// keystone answers any user with a token for the project p1, and notes what it was asked. Its
+// catalog has a Neutron, which it passes calls on to.
+type keystone struct {
+	*httptest.Server
+	neutron http.Handler
+
+	mu       sync.Mutex
+	asked    string
+	projects map[string]int // statuses of answers about them, by id
+}
+
+func newKeystone(t *testing.T, neutron http.Handler) *keystone {
 	t.Helper()
-	s := httptest.NewUnstartedServer(nil)
-	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		w.Header().Set("Content-Type", "application/json")
-		if r.Method != http.MethodPost {
-			_, _ = fmt.Fprintf(w, `{"versions": [{"id": "v2.0", "status": "CURRENT", "links": [{"rel": "self", "href": "%s/network/v2.0/"}]}]}`,
-				s.URL)
-			return
-		}
-		*asked = string(body)
+	k := &keystone{Server: httptest.NewUnstartedServer(nil), neutron: neutron, projects: map[string]int{}}
+	k.Config.Handler = k
+	k.Start()
+	t.Cleanup(k.Close)
+	return k
+}
+
+// has sets the status of answers about a project.
+func (k *keystone) has(project string, status int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.projects[project] = status
+}
+
+// ServeHTTP implements http.Handler.
+func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	const ofNeutron = "/network"
+	if k.neutron != nil && strings.HasPrefix(r.URL.Path, ofNeutron+"/v2.0/") && r.URL.Path != ofNeutron+"/v2.0/" {
+		http.StripPrefix(ofNeutron, k.neutron).ServeHTTP(w, r)
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/v3/projects/"):
+		w.WriteHeader(k.projects[path.Base(r.URL.Path)])
+		_, _ = fmt.Fprint(w, `{"project": {}}`)
+	case r.Method != http.MethodPost:
+		_, _ = fmt.Fprintf(w, `{"versions": [{"id": "v2.0", "status": "CURRENT", "links": [{"rel": "self", "href": "%s/network/v2.0/"}]}]}`,
+			k.URL)
+	default:
+		k.asked = string(body)
 		w.Header().Set("X-Subject-Token", "token")
 		w.WriteHeader(http.StatusCreated)
 		_, _ = fmt.Fprintf(w, `{"token": {"expires_at": "2099-01-01T00:00:00.000000Z", "project": {"id": "p1", "name": "p"},
 			"catalog": [{"type": "network", "name": "neutron", "id": "n", "endpoints": [
 				{"interface": "public", "region": "r", "region_id": "r", "url": "%s/network", "id": "e"},
-				{"interface": "public", "region": "other", "region_id": "other", "url": "http://other.test:9696", "id": "f"}]}]}}`, s.URL)
-	})
-	s.Start()
-	t.Cleanup(s.Close)
-	return s.URL
+				{"interface": "public", "region": "other", "region_id": "other", "url": "http://other.test:9696", "id": "f"}]}]}}`, k.URL)
+	}
 }
+
+// cloudsFile is a file with a cloud c, with this to authenticate by.
+func (k *keystone) cloudsFile(t *testing.T, auth string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "clouds.yaml")
+	text := "clouds:\n  c:\n    auth: " + strings.Replace(auth, "%s", k.URL+"/v3", 1) + "\n    region_name: r\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// byPassword is how a user authenticates.
+const byPassword = `{auth_url: %s, username: u, password: s, project_name: p, user_domain_name: d, project_domain_name: d}`

@@ -3,11 +3,13 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -20,7 +22,8 @@ import (
 // session is what is known of one Neutron.
 type session struct {
 	api     *gophercloud.ServiceClient
-	project string
+	project string // the cluster's own
+	tenants tenants
 	cluster names.Cluster
 	// doubtful are resources of which it is not known whether a call has made them.
 	doubtful map[resource.Ref]bool
@@ -33,10 +36,10 @@ type session struct {
 }
 
 func newSession(
-	api *gophercloud.ServiceClient, project string, o Options, calls func(),
+	api *gophercloud.ServiceClient, project string, others tenants, o Options, calls func(),
 ) *session {
 	return &session{
-		api: api, project: project, cluster: o.Cluster, claims: o.Claims, calls: calls,
+		api: api, project: project, tenants: others, cluster: o.Cluster, claims: o.Claims, calls: calls,
 		doubtful: map[resource.Ref]bool{}, refused: map[resource.Ref]resource.Problem{},
 	}
 }
@@ -51,6 +54,7 @@ const (
 // read returns all that there is of the cluster.
 func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	have := resource.NewInventory()
+	have.Own = s.project
 	routers, subnets := map[string]resource.Ref{}, map[string]resource.Ref{}
 	groups := map[any]bool{}
 	claims := s.claims(ctx)
@@ -59,7 +63,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 		if k == resource.Routes {
 			continue
 		}
-		found, err := s.list(ctx, k, nil)
+		found, err := s.listAll(ctx, k)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +74,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 			}
 			description, _ := a.Attributes["description"].(string)
 			key, ours := s.cluster.Owned(description)
-			r := resource.Ref{Kind: k, Key: key}
+			r := resource.Ref{Kind: k, Key: key, Project: have.ProjectOf(a)}
 			if k == resource.SecurityGroupRule && !ours && groups[a.Attributes["security_group_id"]] {
 				r, ours = resource.ForeignRule(a.ID), true
 			}
@@ -97,8 +101,9 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	return have, nil
 }
 
-// look finds what there is of ports that objects name. One of another project is not there, and
-// neither is one that the cluster has already for another object. An error is an *outage.
+// look finds what there is of ports that objects name. One of another project than their network's
+// is not there, and neither is one that the cluster has already for another object. An error is an
+// *outage.
 func (s *session) look(ctx context.Context, have *resource.Inventory, claims []resource.Claim) error {
 	for _, c := range have.Ask(claims) {
 		var answer map[string]map[string]any
@@ -113,7 +118,7 @@ func (s *session) look(ctx context.Context, have *resource.Inventory, claims []r
 		a := actual(answer[collections[c.Kind].singular])
 		description, _ := a.Attributes["description"].(string)
 		key, ours := s.cluster.Owned(description)
-		there := err == nil && a.Attributes["project_id"] == s.project && (!ours || key == c.Ref.Key)
+		there := err == nil && have.ProjectOf(a) == c.Ref.Project && (!ours || key == c.Ref.Key)
 		have.Answer(c, a, there)
 	}
 	return nil
@@ -144,19 +149,40 @@ func joined(have *resource.Inventory, port resource.Actual, routers, subnets map
 		fixed, _ := ip.(map[string]any)
 		subnet, _ := fixed["subnet_id"].(string)
 		if r, ours := subnets[subnet]; ours {
-			have.Put(resource.Ref{Kind: resource.Interface, Key: r.Key}, resource.Actual{
+			have.Put(resource.Ref{Kind: resource.Interface, Key: r.Key, Project: r.Project}, resource.Actual{
 				ID: port.ID, Attributes: resource.Attributes{"router_id": router, "subnet_id": subnet},
 			})
 		}
 	}
 }
 
-// list returns all resources of a kind that a filter leaves, page by page.
-func (s *session) list(ctx context.Context, k resource.Kind, more url.Values) ([]resource.Actual, error) {
+// maxProjects is how many projects a list asks for at once: a request has room for more.
+const maxProjects = 100
+
+// listAll returns all resources of a kind, of all projects that the cluster has some in.
+func (s *session) listAll(ctx context.Context, k resource.Kind) (all []resource.Actual, err error) {
+	projects := []string{s.project}
+	if collections[k].everywhere {
+		projects = append(projects, s.tenants.read...)
+	}
+	for some := range slices.Chunk(projects, maxProjects) {
+		found, err := s.list(ctx, k, some, nil)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// list returns all resources of a kind in projects that a filter leaves, page by page.
+func (s *session) list(
+	ctx context.Context, k resource.Kind, projects []string, more url.Values,
+) ([]resource.Actual, error) {
 	c := collections[k]
 	query := url.Values{}
 	if !c.noProject {
-		query.Set("project_id", s.project)
+		query["project_id"] = projects
 	}
 	for _, filter := range []url.Values{c.filter, more} {
 		maps.Copy(query, filter)
@@ -195,7 +221,7 @@ func (s *session) owner(r resource.Ref) string { return s.cluster.Owner(r.Key) }
 
 // find returns the resource with a Ref, if a call has made it that was not answered.
 func (s *session) find(ctx context.Context, r resource.Ref) (a resource.Actual, found bool, err error) {
-	list, err := s.list(ctx, r.Kind, url.Values{"description": {s.owner(r)}})
+	list, err := s.list(ctx, r.Kind, []string{cmp.Or(r.Project, s.project)}, url.Values{"description": {s.owner(r)}})
 	for _, a := range list {
 		if text, _ := a.Attributes["description"].(string); text == s.owner(r) {
 			return a, true, nil

@@ -135,6 +135,10 @@ func (r *round) refusedBefore(c resource.Call) bool {
 // prepare completes a call and returns its attributes; false: it has to wait for another resource.
 func (r *round) prepare(c *resource.Call) (attributes map[string]any, ready bool) {
 	attributes, missing := r.resolve(c.Attributes)
+	if r.absent(*c) {
+		r.say(noProject(c.Object, c.Ref.Project))
+		return nil, false
+	}
 	if c.Operation != resource.Delete && missing != nil || c.Operation == resource.Create && r.failed[c.Ref] {
 		r.waits(*c)
 		return nil, false
@@ -200,7 +204,7 @@ func (r *round) refuse(c resource.Call, why *refusal) {
 	r.say(p)
 	if c.Spare {
 		r.refused[c.Ref] = p
-	} else if why.reason == reasonQuota && c.Ref.Kind == resource.Port {
+	} else if why.reason == reasonQuota && c.Ref.Kind == resource.Port && c.Ref.Project == "" {
 		r.short = true
 	}
 }

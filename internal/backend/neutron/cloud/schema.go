@@ -16,15 +16,21 @@ type collection struct {
 	// for Neutron's own use is of no project.
 	filter    url.Values
 	noProject bool
+	// everywhere says that the cluster may have such resources in the projects of namespaces, too.
+	everywhere bool
 }
 
 // collections are those of the kinds. An Interface is found by its port; Routes are an attribute.
 var collections = map[resource.Kind]collection{
-	resource.SecurityGroup: {path: "security-groups", singular: "security_group", plural: "security_groups"},
-	resource.SecurityGroupRule: {path: "security-group-rules", singular: "security_group_rule",
-		plural: "security_group_rules"},
-	resource.Network: {path: "networks", singular: "network", plural: "networks"},
-	resource.Subnet:  {path: "subnets", singular: "subnet", plural: "subnets"},
+	resource.SecurityGroup: {
+		path: "security-groups", singular: "security_group", plural: "security_groups", everywhere: true,
+	},
+	resource.SecurityGroupRule: {
+		path: "security-group-rules", singular: "security_group_rule", plural: "security_group_rules",
+		everywhere: true,
+	},
+	resource.Network: {path: "networks", singular: "network", plural: "networks", everywhere: true},
+	resource.Subnet:  {path: "subnets", singular: "subnet", plural: "subnets", everywhere: true},
 	resource.Router:  {path: "routers", singular: "router", plural: "routers"},
 	resource.Interface: {
 		path: "ports", singular: "port", plural: "ports", noProject: true,
@@ -35,6 +41,7 @@ var collections = map[resource.Kind]collection{
 	},
 	resource.Port: {
 		path: "ports", singular: "port", plural: "ports", filter: url.Values{"device_owner": {"compute:kuryr"}},
+		everywhere: true,
 	},
 	resource.FloatingIP: {path: "floatingips", singular: "floatingip", plural: "floatingips"},
 }

@@ -23,6 +23,10 @@ type Options struct {
 	// Supplemented says that OVN's northbound database has what Neutron lacks: Services, the way
 	// out of the cluster, and what lets nodes reach their Ports (ovn/compile.Supplement).
 	Supplemented bool
+	// Own is the id of the cluster's own project.
+	Own string
+	// Placed says where Networks are that are to be in another one.
+	Placed Placed
 }
 
 // compiler makes one Set.
@@ -43,6 +47,7 @@ func Compile(s *intent.State, o Options) *resource.Set {
 		Options: o, state: s, set: resource.NewSet(), unreached: map[string]bool{},
 		used: map[string]map[netip.Addr]bool{},
 	}
+	c.tenants()
 	c.groups = c.firewall()
 	for r := range s.Routers().All() {
 		c.router(r)
@@ -72,12 +77,12 @@ func Compile(s *intent.State, o Options) *resource.Set {
 	return c.set
 }
 
-// NetworkRef is a Network.
+// NetworkRef is a Network in the cluster's own project.
 func NetworkRef(network string) resource.Ref {
 	return resource.Ref{Kind: resource.Network, Key: resource.Key("Network/" + network)}
 }
 
-// SubnetRef is a subnet of a Network.
+// SubnetRef is a subnet of a Network in the cluster's own project.
 func SubnetRef(network string, prefix netip.Prefix) resource.Ref {
 	return resource.Ref{Kind: resource.Subnet, Key: resource.Key("Network/"+network, prefix.String())}
 }
@@ -87,12 +92,14 @@ func RouterRef(router string) resource.Ref {
 	return resource.Ref{Kind: resource.Router, Key: resource.Key("Router/" + router)}
 }
 
-// PortRef is the port of a Port, namespace/name of the object, unless that has one of addresses.
+// PortRef is the port of a Port in the cluster's own project, namespace/name of the object, unless
+// that has one of addresses.
 func PortRef(object string) resource.Ref {
 	return resource.Ref{Kind: resource.Port, Key: resource.Key("Port/" + object)}
 }
 
-// BorrowedRef is the port of a Port for which the container runtime has named one.
+// BorrowedRef is the port of a Port for which the container runtime has named one, in the cluster's
+// own project.
 func BorrowedRef(object, id string) resource.Ref { return resource.BorrowedPort("Port/"+object, id) }
 
 // NodePortRef is the port by which a node's kernel reaches pods.
@@ -100,6 +107,9 @@ func NodePortRef(node string) resource.Ref { return addressRef(node, nil) }
 
 // PortObject is how resources call a Port, namespace/name.
 func PortObject(port string) string { return "Port " + port }
+
+// NetworkObject is how resources call a Network.
+func NetworkObject(network string) string { return "Network " + network }
 
 // NodeObject is how resources call a node. The port by which its kernel reaches pods is the only
 // one that is not Spare.

@@ -20,7 +20,7 @@ func (c *compiler) network(n intent.Network) {
 	}
 	object := "Network " + n.Name
 	r := resource.Resource{
-		Ref: NetworkRef(n.Name), Object: object, Mutable: resource.Attributes{"name": c.name("net-" + n.Name)},
+		Ref: c.networkRef(n), Object: object, Mutable: resource.Attributes{"name": c.name("net-" + n.Name)},
 		Fixed: resource.Attributes{}, Optional: n.Kuryr != "",
 	}
 	if n.MTU > 0 {
@@ -38,10 +38,24 @@ func (c *compiler) network(n intent.Network) {
 			"with addresses of its own")
 		return
 	}
+	c.placed(n)
+	if c.waits(n) {
+		return
+	}
 	c.set.Add(r)
 	for _, sn := range n.Subnets {
 		c.subnet(n, sn, poolOf(n, sn.Prefix))
 	}
+}
+
+// networkRef is the network of a Network, where it is.
+func (c *compiler) networkRef(n intent.Network) resource.Ref {
+	return NetworkRef(n.Name).In(c.ProjectOf(n))
+}
+
+// subnetRef is a subnet of a Network, where that is.
+func (c *compiler) subnetRef(n intent.Network, prefix netip.Prefix) resource.Ref {
+	return SubnetRef(n.Name, prefix).In(c.ProjectOf(n))
 }
 
 // subnet makes a subnet of a Network and, unless the Network is a physical one, its place on the
@@ -53,8 +67,8 @@ func (c *compiler) subnet(n intent.Network, sn intent.NetworkSubnet, pool intent
 		version = 6
 	}
 	r := resource.Resource{
-		Ref: SubnetRef(n.Name, sn.Prefix), Object: object,
-		Fixed: resource.Attributes{"network_id": NetworkRef(n.Name), "cidr": sn.Prefix.String(), "ip_version": version},
+		Ref: c.subnetRef(n, sn.Prefix), Object: object,
+		Fixed: resource.Attributes{"network_id": c.networkRef(n), "cidr": sn.Prefix.String(), "ip_version": version},
 		Mutable: resource.Attributes{
 			"name": c.name("net-" + n.Name + " " + sn.Prefix.String()), "gateway_ip": nil, "enable_dhcp": false,
 			"allocation_pools": allocationPools(sn, pool), "dns_nameservers": []any{},
@@ -79,7 +93,7 @@ func (c *compiler) subnet(n intent.Network, sn intent.NetworkSubnet, pool intent
 		return
 	}
 	c.set.Add(resource.Resource{
-		Ref: resource.Ref{Kind: resource.Interface, Key: ref.Key}, Object: object,
+		Ref: resource.Ref{Kind: resource.Interface, Key: ref.Key, Project: ref.Project}, Object: object,
 		Fixed: resource.Attributes{"router_id": RouterRef(at(router)), "subnet_id": ref},
 	})
 }

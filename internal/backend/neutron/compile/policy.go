@@ -295,7 +295,7 @@ func (f *firewall) policyGroup(space string, rules []intent.Rule, whole bool) re
 		slices.Sort(ids)
 		parts = append(parts, "of "+strings.Join(ids, " "))
 	}
-	ref := groupRef("Policy/"+object, parts...)
+	ref := groupRef("Policy/"+object, parts...).In(f.policyProject(rules[0].Policy))
 	if _, made := f.set.Get(ref); made {
 		return ref
 	}

@@ -79,7 +79,7 @@ func (f *firewall) rule(group resource.Ref, d intent.Direction, of peer, at port
 	f.set.Add(resource.Resource{
 		Ref: resource.Ref{Kind: resource.SecurityGroupRule, Key: resource.Key(
 			group.Key, directionName(d), string(of.family), at.text(), of.text(),
-		)},
+		), Project: group.Project},
 		Object: owner.Object, Fixed: fixed,
 	})
 }

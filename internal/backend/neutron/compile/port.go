@@ -43,7 +43,7 @@ func (c *compiler) portAt(
 	n intent.Network, node string, mac intent.MAC, addresses []netip.Addr,
 ) resource.Resource {
 	return resource.Resource{
-		Fixed: resource.Attributes{"network_id": NetworkRef(n.Name), "mac_address": mac.String()},
+		Fixed: resource.Attributes{"network_id": c.networkRef(n), "mac_address": mac.String()},
 		Mutable: resource.Attributes{
 			"name": c.name(node + " " + addresses[0].String()), "device_id": node, "device_owner": deviceOwner,
 			"admin_state_up": true, "binding:host_id": node, "fixed_ips": c.fixedIPs(n, node, addresses),
@@ -55,13 +55,13 @@ func (c *compiler) portAt(
 // portRef is the port of a Port: its own, or that of its addresses, which other Ports had before.
 func (c *compiler) portRef(n intent.Network, p intent.Port) resource.Ref {
 	if p.NeutronPort != "" {
-		return BorrowedRef(p.ObjectKey(), p.NeutronPort)
+		return BorrowedRef(p.ObjectKey(), p.NeutronPort).In(c.ProjectOf(n))
 	}
 	if c.Spare > 0 && n.FromNodes() && p.MAC == reserved.PodMAC(p.Addresses[0]) &&
 		len(c.fixedIPs(n, p.Node, p.Addresses)) == len(p.Addresses) {
 		return addressRef(p.Node, p.Addresses)
 	}
-	return PortRef(p.ObjectKey())
+	return PortRef(p.ObjectKey()).In(c.ProjectOf(n))
 }
 
 // addressRef is the port of addresses that a node hands out.
@@ -84,7 +84,7 @@ func (c *compiler) networkOf(p intent.Port) (intent.Network, bool) {
 		return n, false
 	}
 	if !n.FromNodes() {
-		return n, !n.Leased
+		return n, !n.Leased && !c.waits(n)
 	}
 	if r.Private() {
 		return n, false
@@ -115,7 +115,7 @@ func (c *compiler) fixedIPs(n intent.Network, node string, addresses []netip.Add
 	for _, a := range addresses {
 		i := slices.IndexFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 		if i >= 0 {
-			list = append(list, resource.Attributes{"subnet_id": SubnetRef(n.Name, prefixes[i]),
+			list = append(list, resource.Attributes{"subnet_id": c.subnetRef(n, prefixes[i]),
 				"ip_address": a.String()})
 		}
 	}

@@ -124,11 +124,11 @@ func (c *compiler) gateway(r intent.Router) any {
 		address := resource.Attributes{"ip_address": e.Address.String()}
 		for _, sn := range n.Subnets {
 			if sn.Prefix.Contains(e.Address) {
-				address["subnet_id"] = SubnetRef(n.Name, sn.Prefix)
+				address["subnet_id"] = c.subnetRef(n, sn.Prefix)
 			}
 		}
 		addresses = append(addresses, address)
-		info = resource.Attributes{"network_id": NetworkRef(n.Name), "enable_snat": true,
+		info = resource.Attributes{"network_id": c.networkRef(n), "enable_snat": true,
 			"external_fixed_ips": addresses}
 	}
 	if info == nil {
@@ -144,14 +144,15 @@ func (c *compiler) floatingIP(f intent.FloatingIP) {
 		c.set.Problem(object, "ServiceUnsupported", "with Neutron a FloatingIP stands for a Port, not for a Service")
 		return
 	}
-	if n, ok := c.state.Networks().Get(f.Network); !ok || n.Physical == "" || n.Leased {
+	n, ok := c.state.Networks().Get(f.Network)
+	if !ok || n.Physical == "" || n.Leased {
 		return
 	}
 	r := resource.Resource{
 		Ref:    resource.Ref{Kind: resource.FloatingIP, Key: resource.Key("FloatingIP/" + f.Name)},
 		Object: object,
 		Fixed: resource.Attributes{
-			"floating_network_id": NetworkRef(f.Network), "floating_ip_address": f.Address.String(),
+			"floating_network_id": c.networkRef(n), "floating_ip_address": f.Address.String(),
 		},
 		Mutable: resource.Attributes{"port_id": nil},
 	}

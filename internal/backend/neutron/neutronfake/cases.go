@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,143 +22,181 @@ type Case struct {
 	Body   string
 	Status int
 	Kind   string // of the error
+	// Lists are the names of the cases that have made what the answer lists.
+	Lists []string
 }
 
 // Cases build on each other. They hold for the fake and for the real one.
-var Cases = []Case{
-	{"unknown attribute", "POST", "networks", `{"network": {"project_id": "p", "bogus": 1}}`, 400, "HTTPBadRequest"},
-	{"tags of a new network", "POST", "networks", `{"network": {"project_id": "p", "tags": ["a"]}}`, 400,
-		"HTTPBadRequest"},
-	{"net", "POST", "networks", `{"network": {"project_id": "p", "name": "n", "description": "d"}}`, 201, ""},
+var Cases = slices.Concat(ownCases, projectCases, lastCases)
+
+var ownCases = []Case{
+	{"unknown attribute", "POST", "networks", `{"network": {"project_id": "p", "bogus": 1}}`,
+		400, "HTTPBadRequest", nil},
+	{"tags of a new network", "POST", "networks", `{"network": {"project_id": "p", "tags": ["a"]}}`,
+		400, "HTTPBadRequest", nil},
+	{"net", "POST", "networks", `{"network": {"project_id": "p", "name": "n", "description": "d"}}`, 201, "", nil},
 	{"sub", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id": "$net", "cidr": "10.90.0.0/24", "ip_version": 4,
-		"gateway_ip": "10.90.0.1", "enable_dhcp": false}}`, 201, ""},
+		"gateway_ip": "10.90.0.1", "enable_dhcp": false}}`, 201, "", nil},
 	{"overlapping subnet", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id": "$net", "cidr": "10.90.0.0/25",
-		"ip_version": 4}}`, 400, "InvalidInput"},
+		"ip_version": 4}}`, 400, "InvalidInput", nil},
 	{"subnet without network", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id":
-		"00000000-0000-0000-0000-000000000000", "cidr": "10.91.0.0/24", "ip_version": 4}}`, 404, "NetworkNotFound"},
-	{"other cidr", "PUT", "subnets/$sub", `{"subnet": {"cidr": "10.92.0.0/24"}}`, 400, "HTTPBadRequest"},
+		"00000000-0000-0000-0000-000000000000", "cidr": "10.91.0.0/24", "ip_version": 4}}`,
+		404, "NetworkNotFound", nil},
+	{"other cidr", "PUT", "subnets/$sub", `{"subnet": {"cidr": "10.92.0.0/24"}}`, 400, "HTTPBadRequest", nil},
 	{"port", "POST", "ports", `{"port": {"project_id": "p", "network_id": "$net", "mac_address": "0a:58:0a:5a:00:07",
-		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.90.0.7"}], "device_owner": "compute:kuryr"}}`, 201, ""},
+		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.90.0.7"}], "device_owner": "compute:kuryr"}}`,
+		201, "", nil},
 	{"address in use", "POST", "ports", `{"port": {"project_id": "p", "network_id": "$net",
-		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.90.0.7"}]}}`, 409, "IpAddressAlreadyAllocated"},
+		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.90.0.7"}]}}`, 409, "IpAddressAlreadyAllocated", nil},
 	{"MAC in use", "POST", "ports", `{"port": {"project_id": "p", "network_id": "$net", "mac_address": "0a:58:0a:5a:00:07",
-		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.90.0.8"}]}}`, 409, "MacAddressInUse"},
+		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.90.0.8"}]}}`, 409, "MacAddressInUse", nil},
 	{"address elsewhere", "POST", "ports", `{"port": {"project_id": "p", "network_id": "$net",
-		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.99.0.8"}]}}`, 400, "InvalidIpForSubnet"},
-	{"other network", "PUT", "ports/$port", `{"port": {"network_id": "$net"}}`, 400, "HTTPBadRequest"},
-	{"network in use", "DELETE", "networks/$net", "", 409, "NetworkInUse"},
-	{"subnet in use", "DELETE", "subnets/$sub", "", 409, "SubnetInUse"},
-	{"router", "POST", "routers", `{"router": {"project_id": "p", "name": "r"}}`, 201, ""},
+		"fixed_ips": [{"subnet_id": "$sub", "ip_address": "10.99.0.8"}]}}`, 400, "InvalidIpForSubnet", nil},
+	{"other network", "PUT", "ports/$port", `{"port": {"network_id": "$net"}}`, 400, "HTTPBadRequest", nil},
+	{"network in use", "DELETE", "networks/$net", "", 409, "NetworkInUse", nil},
+	{"subnet in use", "DELETE", "subnets/$sub", "", 409, "SubnetInUse", nil},
+	{"router", "POST", "routers", `{"router": {"project_id": "p", "name": "r"}}`, 201, "", nil},
 	{"sub6", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id": "$net", "cidr": "fd00:90::/64", "ip_version": 6,
-		"gateway_ip": "fd00:90::1", "enable_dhcp": false}}`, 201, ""},
+		"gateway_ip": "fd00:90::1", "enable_dhcp": false}}`, 201, "", nil},
 	{"sub6b", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id": "$net", "cidr": "fd00:91::/64", "ip_version": 6,
-		"gateway_ip": "fd00:91::1", "enable_dhcp": false}}`, 201, ""},
-	{"join6", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub6"}`, 200, ""},
-	{"join6b", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub6b"}`, 200, ""},
-	{"join6b again", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub6b"}`, 400, "BadRequest"},
-	{"leave6", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub6"}`, 200, ""},
-	{"leave6b", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub6b"}`, 200, ""},
-	{"leave6b again", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub6b"}`, 404,
-		"RouterInterfaceNotFoundForSubnet"},
+		"gateway_ip": "fd00:91::1", "enable_dhcp": false}}`, 201, "", nil},
+	{"join6", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub6"}`, 200, "", nil},
+	{"join6b", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub6b"}`, 200, "", nil},
+	{"join6b again", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub6b"}`, 400, "BadRequest", nil},
+	{"leave6", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub6"}`, 200, "", nil},
+	{"leave6b", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub6b"}`, 200, "", nil},
+	{"leave6b again", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub6b"}`,
+		404, "RouterInterfaceNotFoundForSubnet", nil},
 	{"next hop elsewhere", "PUT", "routers/$router", `{"router": {"routes": [{"destination": "10.99.0.0/24",
-		"nexthop": "10.90.0.7"}]}}`, 400, "InvalidRoutes"},
-	{"join", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub"}`, 200, ""},
-	{"join again", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub"}`, 400, "BadRequest"},
-	{"routes", "PUT", "routers/$router", `{"router": {"routes": [{"destination": "10.99.0.0/24", "nexthop": "10.90.0.7"}]}}`, 200, ""},
-	{"interface in use", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub"}`, 409,
-		"RouterInterfaceInUseByRoute"},
-	{"router in use", "DELETE", "routers/$router", "", 409, "RouterInUse"},
-	{"no routes", "PUT", "routers/$router", `{"router": {"routes": []}}`, 200, ""},
-	{"leave", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub"}`, 200, ""},
-	{"leave again", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub"}`, 404,
-		"RouterInterfaceNotFoundForSubnet"},
-	{"router goes", "DELETE", "routers/$router", "", 204, ""},
-	{"group", "POST", "security-groups", `{"security_group": {"project_id": "p", "name": "g"}}`, 201, ""},
-	{"group named default", "POST", "security-groups", `{"security_group": {"project_id": "p", "name": "default"}}`, 409,
-		"SecurityGroupDefaultAlreadyExists"},
-	{"peers", "POST", "security-groups", `{"security_group": {"project_id": "p", "name": "peers", "description": "d"}}`, 201, ""},
+		"nexthop": "10.90.0.7"}]}}`, 400, "InvalidRoutes", nil},
+	{"join", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub"}`, 200, "", nil},
+	{"join again", "PUT", "routers/$router/add_router_interface", `{"subnet_id": "$sub"}`, 400, "BadRequest", nil},
+	{"routes", "PUT", "routers/$router", `{"router": {"routes": [{"destination": "10.99.0.0/24", "nexthop": "10.90.0.7"}]}}`, 200, "", nil},
+	{"interface in use", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub"}`,
+		409, "RouterInterfaceInUseByRoute", nil},
+	{"router in use", "DELETE", "routers/$router", "", 409, "RouterInUse", nil},
+	{"no routes", "PUT", "routers/$router", `{"router": {"routes": []}}`, 200, "", nil},
+	{"leave", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub"}`, 200, "", nil},
+	{"leave again", "PUT", "routers/$router/remove_router_interface", `{"subnet_id": "$sub"}`,
+		404, "RouterInterfaceNotFoundForSubnet", nil},
+	{"router goes", "DELETE", "routers/$router", "", 204, "", nil},
+	{"group", "POST", "security-groups", `{"security_group": {"project_id": "p", "name": "g"}}`, 201, "", nil},
+	{"group named default", "POST", "security-groups", `{"security_group": {"project_id": "p", "name": "default"}}`, 409, "SecurityGroupDefaultAlreadyExists", nil},
+	{"peers", "POST", "security-groups", `{"security_group": {"project_id": "p", "name": "peers", "description": "d"}}`, 201, "", nil},
 	{"rule that a new group has", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
-		"direction": "egress", "ethertype": "IPv4"}}`, 409, "SecurityGroupRuleExists"},
+		"direction": "egress", "ethertype": "IPv4"}}`, 409, "SecurityGroupRuleExists", nil},
 	{"rule", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
-		"direction": "ingress", "ethertype": "IPv4", "description": "d"}}`, 201, ""},
+		"direction": "ingress", "ethertype": "IPv4", "description": "d"}}`, 201, "", nil},
 	{"rule again", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
-		"direction": "ingress", "ethertype": "IPv4"}}`, 409, "SecurityGroupRuleExists"},
+		"direction": "ingress", "ethertype": "IPv4"}}`, 409, "SecurityGroupRuleExists", nil},
 	{"rule of all addresses", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv4", "remote_ip_prefix": "0.0.0.0/0"}}`,
-		409, "SecurityGroupRuleExists"},
+		409, "SecurityGroupRuleExists", nil},
 	{"rule of members", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv4", "protocol": "tcp", "port_range_min": 80,
-		"port_range_max": 81, "remote_group_id": "$peers"}}`, 201, ""},
+		"port_range_max": 81, "remote_group_id": "$peers"}}`, 201, "", nil},
 	{"rule of a prefix", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
-		"direction": "egress", "ethertype": "IPv6", "protocol": "sctp", "remote_ip_prefix": "fd00::/16"}}`, 201, ""},
+		"direction": "egress", "ethertype": "IPv6", "protocol": "sctp", "remote_ip_prefix": "fd00::/16"}}`,
+		201, "", nil},
 	{"rule of a protocol by its number", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
-		"direction": "ingress", "ethertype": "IPv4", "protocol": "47"}}`, 201, ""},
+		"direction": "ingress", "ethertype": "IPv4", "protocol": "47"}}`, 201, "", nil},
 	{"rule of a type of ICMP", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
-		"direction": "ingress", "ethertype": "IPv6", "protocol": "ipv6-icmp", "port_range_min": 128}}`, 201, ""},
+		"direction": "ingress", "ethertype": "IPv6", "protocol": "ipv6-icmp", "port_range_min": 128}}`, 201, "", nil},
 	{"rule of a code of ICMP alone", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv4", "protocol": "icmp", "port_range_max": 1}}`,
-		400, "SecurityGroupMissingIcmpType"},
+		400, "SecurityGroupMissingIcmpType", nil},
 	{"rule of the other ICMP", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv4", "protocol": "ipv6-icmp"}}`,
-		400, "SecurityGroupEthertypeConflictWithProtocol"},
+		400, "SecurityGroupEthertypeConflictWithProtocol", nil},
 	{"rule of both", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv4", "remote_group_id": "$peers",
-		"remote_ip_prefix": "10.0.0.0/8"}}`, 400, "SecurityGroupMultipleRemoteEntites"},
+		"remote_ip_prefix": "10.0.0.0/8"}}`, 400, "SecurityGroupMultipleRemoteEntites", nil},
 	{"rule of no group", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv4",
-		"remote_group_id": "00000000-0000-0000-0000-000000000000"}}`, 404, "SecurityGroupNotFound"},
+		"remote_group_id": "00000000-0000-0000-0000-000000000000"}}`, 404, "SecurityGroupNotFound", nil},
 	{"rule of the other family", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv6", "remote_ip_prefix": "10.0.0.0/8"}}`,
-		400, "SecurityGroupRuleParameterConflict"},
+		400, "SecurityGroupRuleParameterConflict", nil},
 	{"rule of port 0", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv4", "protocol": "tcp", "port_range_min": 0,
-		"port_range_max": 80}}`, 400, "SecurityGroupInvalidPortValue"},
+		"port_range_max": 80}}`, 400, "SecurityGroupInvalidPortValue", nil},
 	{"rule of ports of no protocol", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv4", "port_range_min": 80, "port_range_max": 80}}`,
-		400, "SecurityGroupProtocolRequiredWithPorts"},
+		400, "SecurityGroupProtocolRequiredWithPorts", nil},
 	{"rule of ports of another protocol", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv4", "protocol": "47", "port_range_min": 80,
-		"port_range_max": 80}}`, 400, "SecurityGroupInvalidProtocolForPort"},
-	{"other rule", "PUT", "security-group-rules/$rule", `{"security_group_rule": {"direction": "egress"}}`, 400,
-		"HTTPBadRequest"},
-	{"rule of members goes", "DELETE", "security-group-rules/$rule of members", "", 204, ""},
+		"port_range_max": 80}}`, 400, "SecurityGroupInvalidProtocolForPort", nil},
+	{"other rule", "PUT", "security-group-rules/$rule", `{"security_group_rule": {"direction": "egress"}}`,
+		400, "HTTPBadRequest", nil},
+	{"rule of members goes", "DELETE", "security-group-rules/$rule of members", "", 204, "", nil},
 	{"rule of members is gone", "DELETE", "security-group-rules/$rule of members", "",
-		404, "SecurityGroupRuleNotFound"},
-	{"peers go", "DELETE", "security-groups/$peers", "", 204, ""},
-	{"port without security", "PUT", "ports/$port", `{"port": {"port_security_enabled": false, "security_groups": ["$group"]}}`, 400,
-		"PortSecurityAndIPRequiredForSecurityGroups"},
-	{"port of no group", "PUT", "ports/$port", `{"port": {"security_groups": ["00000000-0000-0000-0000-000000000000"]}}`, 404,
-		"SecurityGroupNotFound"},
-	{"port of the group", "PUT", "ports/$port", `{"port": {"security_groups": ["$group"]}}`, 200, ""},
-	{"group in use", "DELETE", "security-groups/$group", "", 409, "SecurityGroupInUse"},
-	{"outside", "POST", "networks", `{"network": {"project_id": "p", "name": "outside", "router:external": true}}`, 201, ""},
+		404, "SecurityGroupRuleNotFound", nil},
+	{"peers go", "DELETE", "security-groups/$peers", "", 204, "", nil},
+	{"port without security", "PUT", "ports/$port", `{"port": {"port_security_enabled": false, "security_groups": ["$group"]}}`, 400, "PortSecurityAndIPRequiredForSecurityGroups", nil},
+	{"port of no group", "PUT", "ports/$port", `{"port": {"security_groups": ["00000000-0000-0000-0000-000000000000"]}}`, 404, "SecurityGroupNotFound", nil},
+	{"port of the group", "PUT", "ports/$port", `{"port": {"security_groups": ["$group"]}}`, 200, "", nil},
+	{"group in use", "DELETE", "security-groups/$group", "", 409, "SecurityGroupInUse", nil},
+}
+
+// projectCases are what a user that may use all projects does in another one, q.
+var projectCases = []Case{
+	{"other net", "POST", "networks", `{"network": {"project_id": "q", "name": "n"}}`, 201, "", nil},
+	{"other sub", "POST", "subnets", `{"subnet": {"project_id": "q", "network_id": "$other net", "cidr": "10.93.0.0/24",
+		"ip_version": 4}}`, 201, "", nil},
+	{"other group", "POST", "security-groups", `{"security_group": {"project_id": "q", "name": "g"}}`, 201, "", nil},
+	{"rule of another project's members", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "q",
+		"security_group_id": "$other group", "direction": "ingress", "ethertype": "IPv4",
+		"remote_group_id": "$group"}}`, 201, "", nil},
+	{"port with groups of two projects", "PUT", "ports/$port", `{"port": {"security_groups": ["$group", "$other group"]}}`, 200, "", nil},
+	{"other port", "POST", "ports", `{"port": {"project_id": "q", "network_id": "$other net", "mac_address": "0a:58:0a:5a:00:07",
+		"fixed_ips": [{"subnet_id": "$other sub", "ip_address": "10.93.0.7"}],
+		"security_groups": ["$group"]}}`, 201, "", nil},
+	{"port on another project's network", "POST", "ports", `{"port": {"project_id": "p", "network_id": "$other net"}}`, 201, "", nil},
+	{"MAC in use by another project", "POST", "ports", `{"port": {"project_id": "p", "network_id": "$other net",
+		"mac_address": "0a:58:0a:5a:00:07"}}`, 409, "MacAddressInUse", nil},
+	{"port to another project", "PUT", "ports/$port", `{"port": {"project_id": "q"}}`, 400, "HTTPBadRequest", nil},
+	{"network to another project", "PUT", "networks/$net", `{"network": {"project_id": "q"}}`, 400,
+		"HTTPBadRequest", nil},
+	{"group in use by another project", "DELETE", "security-groups/$other group", "", 409, "SecurityGroupInUse", nil},
+	{"networks of one project", "GET", "networks?project_id=q", "", 200, "", []string{"other net"}},
+	{"networks of two projects", "GET", "networks?project_id=q&project_id=p", "", 200, "",
+		[]string{"net", "other net"}},
+	{"networks of no project", "GET", "networks?project_id=none", "", 200, "", nil},
+	{"other port goes", "DELETE", "ports/$other port", "", 204, "", nil},
+	{"port of the first group again", "PUT", "ports/$port", `{"port": {"security_groups": ["$group"]}}`, 200, "", nil},
+	{"other group goes", "DELETE", "security-groups/$other group", "", 204, "", nil},
+}
+
+// lastCases are of floating IPs, and remove what is left.
+var lastCases = []Case{
+	{"outside", "POST", "networks", `{"network": {"project_id": "p", "name": "outside", "router:external": true}}`, 201, "", nil},
 	{"outside subnet", "POST", "subnets", `{"subnet": {"project_id": "p", "network_id": "$outside", "cidr": "192.0.2.0/24", "ip_version": 4,
-		"enable_dhcp": false}}`, 201, ""},
+		"enable_dhcp": false}}`, 201, "", nil},
 	{"floating IP of another network", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$net"}}`, 400,
-		"BadRequest"},
+		"BadRequest", nil},
 	{"floating IP without a way", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside",
-		"port_id": "$port"}}`, 404, "ExternalGatewayForFloatingIPNotFound"},
+		"port_id": "$port"}}`, 404, "ExternalGatewayForFloatingIPNotFound", nil},
 	{"gateway", "POST", "routers", `{"router": {"project_id": "p", "name": "gateway",
-		"external_gateway_info": {"network_id": "$outside"}}}`, 201, ""},
-	{"gateway joins", "PUT", "routers/$gateway/add_router_interface", `{"subnet_id": "$sub"}`, 200, ""},
+		"external_gateway_info": {"network_id": "$outside"}}}`, 201, "", nil},
+	{"gateway joins", "PUT", "routers/$gateway/add_router_interface", `{"subnet_id": "$sub"}`, 200, "", nil},
 	{"floating IP of no port", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside",
-		"port_id": "00000000-0000-0000-0000-000000000000"}}`, 404, "PortNotFound"},
+		"port_id": "00000000-0000-0000-0000-000000000000"}}`, 404, "PortNotFound", nil},
 	{"float", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside", "description": "d",
-		"floating_ip_address": "192.0.2.77", "port_id": "$port"}}`, 201, ""},
+		"floating_ip_address": "192.0.2.77", "port_id": "$port"}}`, 201, "", nil},
 	{"floating IP again", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside",
-		"floating_ip_address": "192.0.2.77"}}`, 409, "IpAddressAlreadyAllocated"},
+		"floating_ip_address": "192.0.2.77"}}`, 409, "IpAddressAlreadyAllocated", nil},
 	{"floating IP elsewhere", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside",
-		"floating_ip_address": "198.51.100.7"}}`, 400, "InvalidIpForNetwork"},
+		"floating_ip_address": "198.51.100.7"}}`, 400, "InvalidIpForNetwork", nil},
 	{"floating IP of the same port", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside",
-		"port_id": "$port"}}`, 409, "FloatingIPPortAlreadyAssociated"},
-	{"other address", "PUT", "floatingips/$float", `{"floatingip": {"floating_ip_address": "192.0.2.78"}}`, 400, "HTTPBadRequest"},
-	{"free", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside"}}`, 201, ""},
-	{"free goes", "DELETE", "floatingips/$free", "", 204, ""},
-	{"port goes", "DELETE", "ports/$port", "", 204, ""},
-	{"float goes", "DELETE", "floatingips/$float", "", 204, ""},
-	{"float is gone", "DELETE", "floatingips/$float", "", 404, "FloatingIPNotFound"},
-	{"port is gone", "DELETE", "ports/$port", "", 404, "PortNotFound"},
-	{"group goes", "DELETE", "security-groups/$group", "", 204, ""},
+		"port_id": "$port"}}`, 409, "FloatingIPPortAlreadyAssociated", nil},
+	{"other address", "PUT", "floatingips/$float", `{"floatingip": {"floating_ip_address": "192.0.2.78"}}`, 400, "HTTPBadRequest", nil},
+	{"free", "POST", "floatingips", `{"floatingip": {"project_id": "p", "floating_network_id": "$outside"}}`, 201, "", nil},
+	{"free goes", "DELETE", "floatingips/$free", "", 204, "", nil},
+	{"port goes", "DELETE", "ports/$port", "", 204, "", nil},
+	{"float goes", "DELETE", "floatingips/$float", "", 204, "", nil},
+	{"float is gone", "DELETE", "floatingips/$float", "", 404, "FloatingIPNotFound", nil},
+	{"port is gone", "DELETE", "ports/$port", "", 404, "PortNotFound", nil},
+	{"group goes", "DELETE", "security-groups/$group", "", 204, "", nil},
 }
 
 // Check runs all Cases with a Neutron.
@@ -179,12 +218,34 @@ func Check(t *testing.T, endpoint string) {
 			if kind, _ := failure["type"].(string); status != c.Status || kind != c.Kind {
 				t.Errorf("status %d, %v; want %d, %s", status, answer, c.Status, c.Kind)
 			}
+			if c.Method == http.MethodGet {
+				checkList(t, c, answer, ids)
+			}
 			for _, made := range answer {
 				if o, ok := made.(map[string]any); ok && o["id"] != nil {
 					ids[c.Name] = fmt.Sprint(o["id"])
 				}
 			}
 		})
+	}
+}
+
+// checkList wants exactly what the cases have made that a Case names.
+func checkList(t *testing.T, c Case, answer map[string]any, ids map[string]string) {
+	t.Helper()
+	var want, got []string
+	for _, name := range c.Lists {
+		want = append(want, ids[name])
+	}
+	collection, _, _ := strings.Cut(c.Path, "?")
+	for _, o := range list(answer[collection]) {
+		made, _ := o.(map[string]any)
+		got = append(got, fmt.Sprint(made["id"]))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the list has %v, not %v", got, want)
 	}
 }
 

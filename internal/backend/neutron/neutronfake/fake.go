@@ -71,7 +71,7 @@ func (n *Neutron) Arrive(arrive func(method, path string)) {
 	n.arrive = arrive
 }
 
-// Quota bounds how many resources a collection may have; negative: it does not.
+// Quota bounds how many resources of a collection each project may have; negative: it does not.
 func (n *Neutron) Quota(collection string, most int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -92,11 +92,12 @@ func (n *Neutron) make(c *collection, path string, given object) (object, *refus
 		}
 		o[name] = value
 	}
-	if quota, bounded := n.quotas[path]; bounded && len(n.all[path]) >= quota {
+	if quota, bounded := n.quotas[path]; bounded && n.count(path, o["project_id"]) >= quota {
 		return nil, refuse(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['%s'].", c.singular)
 	}
 	const rules = "security-group-rules"
-	if quota, bounded := n.quotas[rules]; bounded && path == "security-groups" && len(n.all[rules])+2 > quota {
+	if quota, bounded := n.quotas[rules]; bounded && path == "security-groups" &&
+		n.count(rules, o["project_id"])+2 > quota {
 		return nil, refuse(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['security_group_rule'].")
 	}
 	n.numbers++
@@ -112,6 +113,16 @@ func (n *Neutron) make(c *collection, path string, given object) (object, *refus
 		return n.withItsRules(o), nil
 	}
 	return o, nil
+}
+
+// count is how many resources of a collection a project has.
+func (n *Neutron) count(path string, project any) (count int) {
+	for _, o := range n.all[path] {
+		if o["project_id"] == project {
+			count++
+		}
+	}
+	return count
 }
 
 // changed is a resource with changes.

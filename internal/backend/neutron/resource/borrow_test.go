@@ -186,10 +186,10 @@ func TestRequired(t *testing.T) {
 		n := all[network]
 		n.Optional = true
 		all[network] = n
-		all[Ref{Port, "kept"}] = Resource{Spare: true, Optional: true}
-		all[Ref{Port, "next"}] = Resource{Spare: true}
+		all[Ref{Kind: Port, Key: "kept"}] = Resource{Spare: true, Optional: true}
+		all[Ref{Kind: Port, Key: "next"}] = Resource{Spare: true}
 	}).Required()
-	for ref, stays := range map[Ref]bool{network: true, lent: true, {Port, "next"}: true, {Port, "kept"}: false} {
+	for ref, stays := range map[Ref]bool{network: true, lent: true, {Kind: Port, Key: "next"}: true, {Kind: Port, Key: "kept"}: false} {
 		if _, there := want.Get(ref); there != stays {
 			t.Errorf("%s: %v", ref, there)
 		}

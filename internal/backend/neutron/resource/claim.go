@@ -3,6 +3,7 @@
 package resource
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -16,8 +17,8 @@ type Claim struct {
 	ID   string
 	// By is what says so, for people.
 	By string
-	// Ref is what the resource becomes. A port without one becomes the port that is wanted with its
-	// MAC for its device, which may not be there yet.
+	// Ref is what the resource becomes, in whichever project that is wanted. A port without one
+	// becomes the port that is wanted with its MAC for its device, which may not be there yet.
 	Ref         Ref
 	MAC, Device string
 	// Asker is the UID of the object that asks for the resource: what another object of the same
@@ -126,8 +127,12 @@ func (p *planner) adopt() (problems []Problem) {
 	for _, r := range p.want.All(Port) {
 		devices[interfaceOf{r.Mutable["device_id"], r.Fixed["mac_address"]}] = r
 	}
+	named := map[Ref]Resource{}
+	for ref, r := range p.want.resources {
+		named[ref.In("")] = r
+	}
 	for _, o := range offers {
-		r, wanted := p.want.Get(o.Ref)
+		r, wanted := named[o.Ref.In("")]
 		if o.Ref == (Ref{}) {
 			r, wanted = devices[interfaceOf{o.Device, o.MAC}]
 		}
@@ -159,6 +164,10 @@ func (p *planner) take(r Resource, o offer) (why string) {
 	if why := p.unproven(o); why != "" {
 		return why
 	}
+	if in := p.have.ProjectOf(o.actual); in != r.Project {
+		return fmt.Sprintf("it is in the project %s, and not in %s",
+			cmp.Or(in, p.have.Own), cmp.Or(r.Project, p.have.Own))
+	}
 	if names := slices.Sorted(maps.Keys(p.differing(r.Fixed, o.actual))); len(names) > 0 {
 		return fmt.Sprintf("its %s %v is not what the object asks for", names[0], o.actual.Attributes[names[0]])
 	}
@@ -172,9 +181,9 @@ func NotAdopted(want *Set, have *Inventory) []Problem { return newPlanner(want, 
 // borrowedKey begins keys of ports that another program has made for one pod, and keeps.
 const borrowedKey = "Borrowed/"
 
-// BorrowedPort is a port of that id that another program has made for an object. It is given back
-// when it is not wanted any more, where others are deleted.
-func BorrowedPort(object, id string) Ref { return Ref{Port, Key(borrowedKey+object, id)} }
+// BorrowedPort is a port of that id, in the cluster's own project, that another program has made for
+// an object. It is given back when it is not wanted any more, where others are deleted.
+func BorrowedPort(object, id string) Ref { return Ref{Kind: Port, Key: Key(borrowedKey+object, id)} }
 
 func borrowed(r Ref) bool { return r.Kind == Port && strings.HasPrefix(r.Key, borrowedKey) }
 

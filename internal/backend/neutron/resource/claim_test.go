@@ -62,6 +62,11 @@ func TestAdopt(t *testing.T) {
 			calls: "adopt network net k-net; adopt subnet sub k-sub; create router r; create router interface sub; create port p ; update routes of router r ",
 			says:  []string{"its network_id other is not what the object asks for"},
 		},
+		"a port of another project": {
+			port:  ports(func(a Attributes) { a["project_id"] = "q" }),
+			calls: "adopt network net k-net; adopt subnet sub k-sub; create router r; create router interface sub; create port p ; update routes of router r ",
+			says:  []string{"it is in the project q, and not in own"},
+		},
 		"a port that is gone": {
 			gone:  true,
 			calls: "adopt network net k-net; adopt subnet sub k-sub; create router r; create router interface sub; create port p ; update routes of router r ",
@@ -87,9 +92,9 @@ func TestAdopt(t *testing.T) {
 		},
 		"a network for two": {
 			port: ports(nil), want: []func(map[Ref]Resource){func(all map[Ref]Resource) {
-				all[Ref{Network, "net2"}] = Resource{Object: "network net2", Optional: true}
+				all[Ref{Kind: Network, Key: "net2"}] = Resource{Object: "network net2", Optional: true}
 			}}, there: []func(*Inventory){func(i *Inventory) {
-				i.Offer(Claim{Kind: Network, ID: "k-net", Ref: Ref{Network, "net2"}}, Actual{"k-net", nil}, true)
+				i.Offer(Claim{Kind: Network, ID: "k-net", Ref: Ref{Kind: Network, Key: "net2"}}, Actual{"k-net", nil}, true)
 			}},
 			calls: "adopt network net2 k-net; create subnet sub ; create router r; create router interface sub; create port p ; update routes of router r ",
 			says:  []string{"it is to be network net2", "its network_id k-net", "its network_id k-net"},
@@ -107,6 +112,7 @@ func TestAdopt(t *testing.T) {
 				all[network], all[port] = n, p
 			}}, tc.want...)...)
 			have := NewInventory()
+			have.Own = "own"
 			for _, c := range tc.there {
 				c(have)
 			}

@@ -17,6 +17,8 @@ type Actual struct {
 // Inventory is what there is of a cluster. Of several resources with one Ref, which a call leaves
 // that is repeated because its answer was lost, the oldest is the one; the others are surplus.
 type Inventory struct {
+	// Own is the id of the cluster's own project.
+	Own       string
 	resources map[Ref]Actual
 	surplus   map[Ref][]Actual
 	offers    []offer
@@ -44,6 +46,20 @@ func (i *Inventory) Put(r Ref, a Actual) {
 func older(a, b Actual) bool {
 	created := func(x Actual) string { s, _ := x.Attributes["created_at"].(string); return s }
 	return cmp.Or(cmp.Compare(created(a), created(b)), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+// ProjectOf is the project that a resource is in, as Refs have it.
+func (i *Inventory) ProjectOf(a Actual) string {
+	project, _ := a.Attributes["project_id"].(string)
+	return i.Named(project)
+}
+
+// Named is the project of an id, as Refs have it.
+func (i *Inventory) Named(project string) string {
+	if project == i.Own {
+		return ""
+	}
+	return project
 }
 
 // Set replaces what there is with a Ref.
@@ -95,7 +111,7 @@ func sortedRefs[T any](of map[Ref]T, k Kind) []Ref {
 			list = append(list, r)
 		}
 	}
-	sortByKey(list, func(r Ref) string { return r.Key })
+	sortByKey(list, func(r Ref) string { return r.Key + " " + r.Project })
 	return list
 }
 

@@ -101,17 +101,21 @@ func newPlanner(want *Set, have *Inventory) *planner {
 }
 
 // rename finds ports for those that are not there among those that are wanted no longer: of one MAC
-// there is only one on a network. An interface that is plugged for one stays so.
+// there is only one on a network. An interface that is plugged for one stays so. A port cannot be
+// given to another project.
 func (p *planner) rename() {
-	type place struct{ network, mac any }
+	type place struct {
+		network, mac any
+		project      string
+	}
 	left := map[place]Ref{}
 	for _, r := range sortedRefs(p.have.resources, Port) {
 		if a, _ := p.have.Get(r); !p.wanted(r) && !borrowed(r) {
-			left[place{a.Attributes["network_id"], a.Attributes["mac_address"]}] = r
+			left[place{a.Attributes["network_id"], a.Attributes["mac_address"], r.Project}] = r
 		}
 	}
 	for _, r := range p.want.All(Port) {
-		at := place{p.resolved(r.Fixed["network_id"]), r.Fixed["mac_address"]}
+		at := place{p.resolved(r.Fixed["network_id"]), r.Fixed["mac_address"], r.Project}
 		was, ok := left[at]
 		a, _ := p.have.Get(was)
 		if _, there := p.get(r.Ref); !there && ok && !borrowed(r.Ref) && len(p.differing(r.Fixed, a)) == 0 &&
@@ -215,7 +219,7 @@ const foreignKey = "Foreign/"
 
 // ForeignRule is a rule in one of the cluster's groups that the cluster has not made: one of those
 // that Neutron gives a new group, or one that was added by hand. It is never wanted.
-func ForeignRule(id string) Ref { return Ref{SecurityGroupRule, foreignKey + id} }
+func ForeignRule(id string) Ref { return Ref{Kind: SecurityGroupRule, Key: foreignKey + id} }
 
 func foreign(r Ref) bool { return strings.HasPrefix(r.Key, foreignKey) }
 

@@ -11,14 +11,14 @@ import (
 )
 
 var (
-	network = Ref{Network, "net"}
-	subnet  = Ref{Subnet, "sub"}
-	router  = Ref{Router, "r"}
-	routes  = Ref{Routes, "r"}
-	link    = Ref{Interface, "sub"}
-	port    = Ref{Port, "p"}
-	group   = Ref{SecurityGroup, "web"}
-	rule    = Ref{SecurityGroupRule, "web tcp 80"}
+	network = Ref{Kind: Network, Key: "net"}
+	subnet  = Ref{Kind: Subnet, Key: "sub"}
+	router  = Ref{Kind: Router, Key: "r"}
+	routes  = Ref{Kind: Routes, Key: "r"}
+	link    = Ref{Kind: Interface, Key: "sub"}
+	port    = Ref{Kind: Port, Key: "p"}
+	group   = Ref{Kind: SecurityGroup, Key: "web"}
+	rule    = Ref{Kind: SecurityGroupRule, Key: "web tcp 80"}
 )
 
 // wanted is a network with a subnet on a router that has a route, and a port.
@@ -71,13 +71,13 @@ func isGuarded(rules ...Ref) func(*Inventory) {
 
 // renamed has the port be another object's.
 func renamed(all map[Ref]Resource) {
-	all[Ref{Port, "of 10.0.0.2"}] = all[port]
+	all[Ref{Kind: Port, Key: "of 10.0.0.2"}] = all[port]
 	delete(all, port)
 }
 
 // floating is the floating IP of that port.
 func floating(all map[Ref]Resource) {
-	all[Ref{FloatingIP, "f"}] = Resource{Mutable: Attributes{"port_id": Ref{Port, "of 10.0.0.2"}}}
+	all[Ref{Kind: FloatingIP, Key: "f"}] = Resource{Mutable: Attributes{"port_id": Ref{Kind: Port, Key: "of 10.0.0.2"}}}
 }
 
 // spare has the port be for a pod that may come. It keeps the groups that it has.
@@ -179,14 +179,14 @@ func TestPlan(t *testing.T) {
 		{"a policy", wanted(guarded(rule)), there(),
 			[]string{"create security group web", "create security group rule web tcp 80", "update port p security_groups"}},
 		{"a policy no longer", wanted(), there(isGuarded(rule)), []string{"update port p security_groups", "delete security group web"}},
-		{"a policy with another rule", wanted(guarded(Ref{SecurityGroupRule, "web tcp 81"})), there(isGuarded(rule)),
+		{"a policy with another rule", wanted(guarded(Ref{Kind: SecurityGroupRule, Key: "web tcp 81"})), there(isGuarded(rule)),
 			[]string{"create security group rule web tcp 81", "delete security group rule web tcp 80"}},
 		{"a rule by hand", wanted(guarded(rule)), there(isGuarded(rule, ForeignRule("x"))),
 			[]string{"delete security group rule Foreign/x"}},
 		{"a group that was made anew", wanted(guarded(rule)), there(isGuarded(rule), with(rule, "security_group_id", "other")),
 			[]string{"delete security group rule web tcp 80", "create security group rule web tcp 80"}},
 		{"a policy and its peers go", wanted(), there(isGuarded(rule), func(i *Inventory) {
-			i.Put(Ref{SecurityGroup, "peers"}, Actual{"id-peers", Attributes{}})
+			i.Put(Ref{Kind: SecurityGroup, Key: "peers"}, Actual{"id-peers", Attributes{}})
 		}), []string{"update port p security_groups", "delete security group web", "delete security group peers"}},
 		{"a spare port, last of all", wanted(guarded(rule), spare(false)), NewInventory(), []string{
 			"create security group web", "create security group rule web tcp 80", "create network net", "create subnet sub",
@@ -204,10 +204,15 @@ func TestPlan(t *testing.T) {
 			[]string{"delete port p", "create port of 10.0.0.2"}},
 		{"a port for another object, on another network", wanted(renamed), there(with(port, "network_id", "other")),
 			[]string{"delete port p", "create port of 10.0.0.2"}},
-		{"ports for both objects", wanted(func(all map[Ref]Resource) { all[Ref{Port, "of 10.0.0.2"}] = all[port] }), there(),
+		{"a port for another object, in another project", wanted(renamed, func(all map[Ref]Resource) {
+			of := Ref{Kind: Port, Key: "of 10.0.0.2"}
+			all[of.In("q")] = all[of]
+			delete(all, of)
+		}), there(), []string{"delete port p", "create port of 10.0.0.2 of project q"}},
+		{"ports for both objects", wanted(func(all map[Ref]Resource) { all[Ref{Kind: Port, Key: "of 10.0.0.2"}] = all[port] }), there(),
 			[]string{"create port of 10.0.0.2"}},
 		{"a port for another object, and a floating IP", wanted(renamed, floating), there(func(i *Inventory) {
-			i.Put(Ref{FloatingIP, "f"}, Actual{"id-f", Attributes{"port_id": "id-p"}})
+			i.Put(Ref{Kind: FloatingIP, Key: "f"}, Actual{"id-f", Attributes{"port_id": "id-p"}})
 		}), []string{"update port of 10.0.0.2"}},
 		{"a policy for one that has the port", holder(true, wanted(guarded(rule))), there(),
 			[]string{"create security group web", "create security group rule web tcp 80", "update port p security_groups"}},

@@ -50,13 +50,28 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// Ref names a resource: its kind, and the object that it is made of.
+// Ref names a resource: its kind, the object that it is made of, and where it is. What is in one
+// project is never taken for what is wanted in another: people of a project can give what they make
+// any description.
 type Ref struct {
 	Kind Kind
 	Key  string // see Key
+	// Project is the id of the project that it is in; empty: the cluster's own.
+	Project string
 }
 
-func (r Ref) String() string { return r.Kind.String() + " " + r.Key }
+// In is the Ref of the same in another project.
+func (r Ref) In(project string) Ref {
+	r.Project = project
+	return r
+}
+
+func (r Ref) String() string {
+	if r.Project != "" {
+		return r.Kind.String() + " " + r.Key + " of project " + r.Project
+	}
+	return r.Kind.String() + " " + r.Key
+}
 
 // maxKey is how long a key may be: a description has 255 bytes, of which the cluster takes up to
 // 64.
@@ -119,10 +134,13 @@ type Set struct {
 	// object's security groups is not given to a Holder by a change of them: OVN would connect the
 	// interface with the former ones until northd has the change. Nil: all are held.
 	Held func(Resource, Actual) bool
+	// Projects are those beside the cluster's own that something is asked for in, and what people
+	// call the objects that ask for it.
+	Projects map[string][]string
 }
 
 // NewSet returns an empty Set.
-func NewSet() *Set { return &Set{resources: map[Ref]Resource{}} }
+func NewSet() *Set { return &Set{resources: map[Ref]Resource{}, Projects: map[string][]string{}} }
 
 // Add adds a resource and returns its Ref. Of two with one Ref the first stays.
 func (s *Set) Add(r Resource) Ref {
@@ -134,7 +152,7 @@ func (s *Set) Add(r Resource) Ref {
 
 // Required is the Set without what may come and is Optional. What another program has made stays.
 func (s *Set) Required() *Set {
-	required := &Set{resources: map[Ref]Resource{}, Problems: s.Problems, Held: s.Held}
+	required := &Set{resources: map[Ref]Resource{}, Problems: s.Problems, Held: s.Held, Projects: s.Projects}
 	for ref, r := range s.resources {
 		if !r.Spare || !r.Optional {
 			required.resources[ref] = r
@@ -155,6 +173,13 @@ func (s *Set) Len() int { return len(s.resources) }
 // Problem adds a Problem.
 func (s *Set) Problem(object, reason, message string) {
 	s.Problems = append(s.Problems, Problem{object, reason, message})
+}
+
+// Asks notes that an object asks for something in a project; empty: the cluster's own.
+func (s *Set) Asks(object, project string) {
+	if project != "" {
+		s.Projects[project] = append(s.Projects[project], object)
+	}
 }
 
 // All are the resources of a kind, by key.
