@@ -19,6 +19,7 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/controller/reconcile/reconciletest"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/intenttest"
 	"coelan.io/coelan/internal/wellknown"
 )
 
@@ -112,6 +113,34 @@ func TestAskedClaims(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// A port is asked for in the project that its network is in.
+func TestAskedClaimsOfProject(t *testing.T) {
+	store := intent.NewStore()
+	if _, err := store.Update(func(tx *intent.Tx) error {
+		tx.SetNetwork(intent.Network{Name: "red", Project: "q", Subnets: intenttest.Subnets("10.0.0.0/24")})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	i := newIdentities(Options{Log: slog.New(slog.DiscardHandler), Access: reconciletest.Access(podOn("n1", "uid-1"))}, func() {})
+	i.note(asking())
+	for name, tc := range map[string]struct {
+		options compile.Options
+		project string
+	}{
+		"another":                 {compile.Options{Own: "p"}, "q"},
+		"the cluster's own":       {compile.Options{Own: "q"}, ""},
+		"where the network stays": {compile.Options{Own: "p", Placed: compile.Placed{"red": true}}, ""},
+	} {
+		r := &Runner{identities: i, compiled: store.State(), options: tc.options}
+		claims := r.asks(t.Context())
+		if len(claims) != 1 || claims[0].Ref.Project != tc.project ||
+			claims[0].Has["network_id"][0] != compile.NetworkRef("red").In(tc.project) {
+			t.Errorf("%s: %+v", name, claims)
+		}
 	}
 }
 

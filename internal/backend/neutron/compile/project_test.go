@@ -19,7 +19,9 @@ func projects(o *intent.Objects) {
 	o.Networks = append(o.Networks,
 		intent.Network{Name: "shop", Router: "default", Project: "T1", Subnets: intenttest.Subnets("10.20.0.0/24")},
 		intent.Network{Name: "empty", Router: "default", Undecided: true, Subnets: intenttest.Subnets("10.21.0.0/24")})
-	o.Ports = append(o.Ports, intenttest.Port("shop", "cart", "shop", "n1", "10.20.0.5"), intenttest.Port("empty", "pod", "empty", "n1", "10.21.0.5"))
+	named := intenttest.Port("shop", "named", "shop", "n1", "10.20.0.6")
+	named.NeutronPort = "k"
+	o.Ports = append(o.Ports, named, intenttest.Port("shop", "cart", "shop", "n1", "10.20.0.5"), intenttest.Port("empty", "pod", "empty", "n1", "10.21.0.5"))
 	o.FloatingIPs = []intent.FloatingIP{{Name: "shop/cart", Network: "office", Address: addr("198.51.100.32"), Port: "shop/cart.eth0"}}
 }
 
@@ -57,7 +59,7 @@ func TestProjects(t *testing.T) {
 		network  bool // of the Network empty
 	}{
 		"new": {
-			in:       policies + "network Network/shop; port Port/shop/cart; ",
+			in:       policies + "network Network/shop; port Borrowed/Port/shop/named k; port Port/shop/cart; ",
 			problems: map[string]string{"Namespace bank": "ProjectNotAllowed", "Network empty": "NamespaceMissing"},
 		},
 		"in the cluster's own already": {
