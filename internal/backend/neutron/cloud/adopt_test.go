@@ -104,7 +104,11 @@ func TestDoesNotAdoptElsewhere(t *testing.T) {
 			w.claims = []resource.Claim{{
 				Kind: resource.Network, ID: ids["net"], By: "KuryrNetwork shop", Ref: resource.Ref{Kind: resource.Network, Key: "Network/red"},
 			}}
-			want := tenant(0)
+			want := resource.NewSet()
+			want.Add(resource.Resource{
+				Ref: resource.Ref{Kind: resource.Network, Key: "Network/red"}, Object: "Network red", Optional: true,
+				Mutable: resource.Attributes{"name": "net-red"},
+			})
 			if in.wanted != "p" {
 				want = inProject(want, in.wanted)
 			}

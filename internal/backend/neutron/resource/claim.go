@@ -181,8 +181,8 @@ func NotAdopted(want *Set, have *Inventory) []Problem { return newPlanner(want, 
 // borrowedKey begins keys of ports that another program has made for one pod, and keeps.
 const borrowedKey = "Borrowed/"
 
-// BorrowedPort is a port of that id, in the cluster's own project, that another program has made for
-// an object. It is given back when it is not wanted any more, where others are deleted.
+// BorrowedPort is a port of that id, in the cluster's own project, that another program has made
+// for an object. It is given back when it is not wanted any more, where others are deleted.
 func BorrowedPort(object, id string) Ref { return Ref{Kind: Port, Key: Key(borrowedKey+object, id)} }
 
 func borrowed(r Ref) bool { return r.Kind == Port && strings.HasPrefix(r.Key, borrowedKey) }
