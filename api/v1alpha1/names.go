@@ -65,10 +65,10 @@ const (
 	// AnnotationKuryrNetwork on a Network is, with the backend neutron, the namespace of a
 	// KuryrNetwork. The network that Kuryr has made becomes the Network's.
 	AnnotationKuryrNetwork = "coelan.io/kuryr-network"
-	// AnnotationKuryrProject on a Namespace is, with the backend neutron, the id of the project of
+	// KuryrProjectAnnotation on a Namespace is, with the backend neutron, the id of the project of
 	// OpenStack that what is made for it is in, if the controller's settings let it. On a Network
 	// it is the project that its network is in, or is to be made in; the controller writes it.
-	AnnotationKuryrProject = "openstack.org/kuryr-project"
+	KuryrProjectAnnotation = "openstack.org/kuryr-project"
 	// FinalizerInUse keeps a Network, Router or LoadBalancerPool until nothing uses it.
 	FinalizerInUse = "coelan.io/in-use"
 

@@ -41,7 +41,7 @@ func testProjects(t *testing.T, api *apitest.API) {
 	add := func(name, project string) {
 		t.Helper()
 		o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{"tenant": name}, Annotations: map[string]string{v1alpha1.AnnotationKuryrProject: project},
+			Name: name, Labels: map[string]string{"tenant": name}, Annotations: map[string]string{v1alpha1.KuryrProjectAnnotation: project},
 		}}
 		w.create(o)
 		namespaces[name] = o
@@ -80,13 +80,13 @@ func testProjects(t *testing.T, api *apitest.API) {
 	web := w.port("project-shop", "web", func(p *v1alpha1.Port) bool { return p.Status.Neutron != nil })
 	where("ports", "project-shop/web", "q")
 	w.until(func() string {
-		if w.get(shop) && shop.Annotations[v1alpha1.AnnotationKuryrProject] == "q" {
+		if w.get(shop) && shop.Annotations[v1alpha1.KuryrProjectAnnotation] == "q" {
 			return ""
 		}
 		return fmt.Sprintf("the Network's annotations: %v", shop.Annotations)
 	})
 
-	w.change(namespaces["project-shop"], func() { namespaces["project-shop"].Annotations[v1alpha1.AnnotationKuryrProject] = "r" })
+	w.change(namespaces["project-shop"], func() { namespaces["project-shop"].Annotations[v1alpha1.KuryrProjectAnnotation] = "r" })
 	stop()
 	start()
 	w.create(userPort("project-shop", "more", "project-shop", "10.94.0.6"))

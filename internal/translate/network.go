@@ -202,9 +202,9 @@ func (t *networkTables) network(o *v1alpha1.Network) intent.Network {
 
 // project is the project of OpenStack that a Network says it is in.
 func (t *networkTables) project(o *v1alpha1.Network) string {
-	id, says := o.Annotations[v1alpha1.AnnotationKuryrProject]
+	id, says := o.Annotations[v1alpha1.KuryrProjectAnnotation]
 	if says && !projectID.MatchString(id) {
-		t.problem("network "+o.Name, "metadata.annotations["+v1alpha1.AnnotationKuryrProject+"]", id,
+		t.problem("network "+o.Name, "metadata.annotations["+v1alpha1.KuryrProjectAnnotation+"]", id,
 			"is no id of a project")
 		return ""
 	}

@@ -46,7 +46,7 @@ func ParseProjects(settings []string) (Projects, error) {
 // Tenant is what a Namespace says of its project.
 func (p Projects) Tenant(o *corev1.Namespace) intent.Tenant {
 	t := intent.Tenant{Namespace: o.Name}
-	id, asks := o.Annotations[v1alpha1.AnnotationKuryrProject]
+	id, asks := o.Annotations[v1alpha1.KuryrProjectAnnotation]
 	switch names := p[id]; {
 	case !asks:
 	case slices.Contains(names, o.Name) || slices.Contains(names, EveryNamespace):

@@ -57,7 +57,7 @@ func TestTenant(t *testing.T) {
 		{"shop", "a\nb", intent.Tenant{Denied: `"a\nb"`}},
 	} {
 		o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: tc.namespace, Annotations: map[string]string{v1alpha1.AnnotationKuryrProject: tc.asks},
+			Name: tc.namespace, Annotations: map[string]string{v1alpha1.KuryrProjectAnnotation: tc.asks},
 		}}
 		tc.want.Namespace = tc.namespace
 		if got := allowed.Tenant(o); got != tc.want {
@@ -113,7 +113,7 @@ func TestPlaceOfNetwork(t *testing.T) {
 // What is no id of a project is a problem of the Network, and asked for nowhere.
 func TestProjectOfNetwork(t *testing.T) {
 	for id, want := range map[string]string{"q": "q", "../users": "", "": ""} {
-		o := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationKuryrProject: id}}}
+		o := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.KuryrProjectAnnotation: id}}}
 		tables := new(networkTables)
 		if n := tables.network(o); n.Project != want || (want == "") != (len(tables.problems) == 1) {
 			t.Errorf("%q: project %q, problems %v", id, n.Project, tables.problems)

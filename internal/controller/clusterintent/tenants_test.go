@@ -19,7 +19,7 @@ func TestTenants(t *testing.T) {
 	namespace := func(name, project string) *corev1.Namespace {
 		o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}}
 		if project != "" {
-			o.Annotations = map[string]string{v1alpha1.AnnotationKuryrProject: project}
+			o.Annotations = map[string]string{v1alpha1.KuryrProjectAnnotation: project}
 		}
 		return o
 	}

@@ -290,11 +290,11 @@ func (i *identities) writePlace(ctx context.Context, name string, at place) erro
 	if err := i.Access.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if _, says := n.Annotations[v1alpha1.AnnotationKuryrProject]; says || string(n.UID) != at.network {
+	if _, says := n.Annotations[v1alpha1.KuryrProjectAnnotation]; says || string(n.UID) != at.network {
 		return nil
 	}
 	patch := map[string]any{"metadata": map[string]any{"uid": n.UID, "annotations": map[string]string{
-		v1alpha1.AnnotationKuryrProject: at.project,
+		v1alpha1.KuryrProjectAnnotation: at.project,
 	}}}
 	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Patch(ctx, n, p) })
 }

@@ -41,7 +41,7 @@ func TrimForCache(obj any) (any, error) {
 	case *corev1.Namespace:
 		n := &corev1.Namespace{ObjectMeta: slimMeta(o.ObjectMeta)}
 		n.Labels = o.Labels
-		keepAnnotations(&n.ObjectMeta, o.Annotations, v1alpha1.AnnotationAuditDenied, v1alpha1.AnnotationKuryrProject)
+		keepAnnotations(&n.ObjectMeta, o.Annotations, v1alpha1.AnnotationAuditDenied, v1alpha1.KuryrProjectAnnotation)
 		return n, nil
 	case *corev1.Service:
 		svc := &corev1.Service{ObjectMeta: slimMeta(o.ObjectMeta), Spec: o.Spec}
