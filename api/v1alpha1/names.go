@@ -62,6 +62,10 @@ const (
 	// AnnotationLogicalSwitch on a Network is, with the backend ovn, the name of a Logical_Switch
 	// that another system has made. Ports of the Network are on it.
 	AnnotationLogicalSwitch = "coelan.io/logical-switch"
+	// AnnotationNeutronNetwork on a Network is, with the backend neutron, the UUID of a network
+	// that is not Coelan's, or a tag of one in the Network's project. Ports of the Network are on
+	// it.
+	AnnotationNeutronNetwork = "coelan.io/neutron-network"
 	// AnnotationKuryrNetwork on a Network is, with the backend neutron, the namespace of a
 	// KuryrNetwork. The network that Kuryr has made becomes the Network's.
 	AnnotationKuryrNetwork = "coelan.io/kuryr-network"

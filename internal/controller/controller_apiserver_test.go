@@ -66,6 +66,7 @@ func TestController(t *testing.T) {
 		{"from Kuryr", testFromKuryr},
 		{"named ports", testNamedPorts},
 		{"projects of namespaces", testProjects},
+		{"networks of OpenStack", testLentNetworks},
 		{"Ports of isolated namespaces with OVN", testPortsOfIsolated},
 		{"values in their former spelling", testFormerSpelling},
 	} {

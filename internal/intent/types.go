@@ -36,6 +36,9 @@ type Network struct {
 	DHCP  DHCP
 	// LogicalSwitch is the name of OVN's switch of another system that it is on; empty: none.
 	LogicalSwitch string
+	// NeutronNetwork is the UUID, or a tag, of the network in Neutron of another program that it is
+	// on; empty: none.
+	NeutronNetwork string
 	// Kuryr is the namespace that Kuryr has made the network of in Neutron; empty: it has not.
 	Kuryr string
 	// Project is the project of OpenStack that its network is to be in; empty: the cluster's own.
@@ -274,7 +277,7 @@ func (n Network) equal(o Network) bool {
 		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
 		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN &&
 		n.Leased == o.Leased && n.Relay.equal(o.Relay) && n.MTU == o.MTU && n.LogicalSwitch == o.LogicalSwitch &&
-		n.Kuryr == o.Kuryr && n.Project == o.Project && n.Undecided == o.Undecided &&
+		n.NeutronNetwork == o.NeutronNetwork && n.Kuryr == o.Kuryr && n.Project == o.Project && n.Undecided == o.Undecided &&
 		n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
 }
 

@@ -181,9 +181,10 @@ func (t *networkTables) network(o *v1alpha1.Network) intent.Network {
 	n := intent.Network{
 		Name: o.Name, UID: string(o.UID), ID: intent.NetworkID(o.Status.ID), //nolint:gosec // positive
 		MTU: int(o.Spec.MTU), DNS: t.dns(o), DHCP: t.dhcp(o),
-		LogicalSwitch: o.Annotations[v1alpha1.AnnotationLogicalSwitch],
-		Kuryr:         o.Annotations[v1alpha1.AnnotationKuryrNetwork],
-		Project:       t.project(o),
+		LogicalSwitch:  o.Annotations[v1alpha1.AnnotationLogicalSwitch],
+		NeutronNetwork: o.Annotations[v1alpha1.AnnotationNeutronNetwork],
+		Kuryr:          o.Annotations[v1alpha1.AnnotationKuryrNetwork],
+		Project:        t.project(o),
 	}
 	t.setSubnets(&n, o)
 	if o.Spec.Type != v1alpha1.VLAN && o.Spec.Type != v1alpha1.Flat {

@@ -218,13 +218,16 @@ func Shared() v1alpha1.RouterSpec {
 
 // AddNetwork publishes a Network as the controller admits it, with a Router of its own
 // if it names none.
-func (a *API) AddNetwork(name string, spec v1alpha1.NetworkSpec) {
+func (a *API) AddNetwork(name string, spec v1alpha1.NetworkSpec) { a.AddNetworkAs(name, nil, spec) }
+
+// AddNetworkAs is AddNetwork with annotations.
+func (a *API) AddNetworkAs(name string, annotations map[string]string, spec v1alpha1.NetworkSpec) {
 	spec.Type = v1alpha1.NetworkType(orElse(string(spec.Type), string(v1alpha1.Overlay)))
 	spec.Role = v1alpha1.NetworkRole(orElse(string(spec.Role), string(v1alpha1.Secondary)))
 	spec.IPAM = v1alpha1.IPAM(orElse(string(spec.IPAM), string(v1alpha1.Blocks)))
 	n := a.number()
 	o := &v1alpha1.Network{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: spec,
 		Status: v1alpha1.NetworkStatus{ID: 1 + n, Conditions: ready()},
 	}
 	if spec.Type == v1alpha1.Overlay {

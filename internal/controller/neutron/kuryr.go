@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,11 +21,11 @@ import (
 	"coelan.io/coelan/internal/kuryr"
 )
 
-// kuryrNamespaces are the namespaces that Networks name, sorted.
-func kuryrNamespaces(s *intent.State) (list []string) {
+// namedBy is what Networks name that is not Coelan's, sorted.
+func namedBy(s *intent.State) (list []string) {
 	for n := range s.Networks().All() {
-		if n.Kuryr != "" {
-			list = append(list, n.Kuryr)
+		if n.Kuryr != "" || n.NeutronNetwork != "" {
+			list = append(list, strings.Join([]string{n.Kuryr, n.NeutronNetwork, n.Project}, " "))
 		}
 	}
 	slices.Sort(list)
@@ -34,8 +35,13 @@ func kuryrNamespaces(s *intent.State) (list []string) {
 // claims are what Kuryr has made of the namespaces that Networks name, and of their pods. Clusters
 // without such a Network have nothing read.
 func (r *Runner) claims(ctx context.Context) []resource.Claim {
-	state := r.Intent.Intent().State()
-	if len(kuryrNamespaces(state)) == 0 {
+	var of []intent.Network
+	for n := range r.Intent.Intent().State().Networks().All() {
+		if n.Kuryr != "" {
+			of = append(of, n)
+		}
+	}
+	if len(of) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -49,10 +55,8 @@ func (r *Runner) claims(ctx context.Context) []resource.Claim {
 		return err
 	})
 	var list []resource.Claim
-	for n := range state.Networks().All() {
-		if n.Kuryr != "" {
-			list = append(list, networkClaims(n, networks, problem)...)
-		}
+	for _, n := range of {
+		list = append(list, networkClaims(n, networks, problem)...)
 	}
 	err := r.each(ctx, "KuryrPortList", func(object []byte) error {
 		p, ok, err := kuryr.ReadPort(object)

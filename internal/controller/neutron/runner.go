@@ -76,8 +76,8 @@ type Runner struct {
 	compiled *intent.State
 	options  compile.Options
 	set      *resource.Set
-	// kuryr are the namespaces of which a Network is to be Kuryr's.
-	kuryr []string
+	// named are what Networks name that is not Coelan's.
+	named []string
 
 	mu    sync.Mutex
 	cloud outcome // of Neutron
@@ -100,7 +100,7 @@ func New(o Options) (*Runner, error) {
 	r.identities = newIdentities(o, func() { r.client.Changed() })
 	r.client = cloud.New(cloud.Options{
 		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Claims: r.claims, Found: r.found, Report: r.report,
-		Asks: r.asks, Answered: r.identities.answered, Projects: o.Projects, Log: o.Log,
+		Lent: r.lent, Asks: r.asks, Answered: r.identities.answered, Projects: o.Projects, Log: o.Log,
 	})
 	r.balancers = balancers.New(balancers.Options{
 		Settings: o.Octavia, Log: o.Log, Cluster: o.Cluster, Cloud: o.Cloud, Informers: o.Informers, Access: o.Access,
@@ -182,20 +182,33 @@ func (r *Runner) followIntent(ctx context.Context) {
 func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	defer r.loop.Step()()
 	state := r.Intent.Intent().State()
-	placed := compile.Place(state, have)
-	if state == r.compiled && placed.Equal(r.options.Placed) {
+	placed, loans := compile.Place(state, have), compile.Borrow(state, have)
+	if state == r.compiled && placed.Equal(r.options.Placed) && loans.Equal(r.options.Loans) {
 		return r.set
 	}
-	if now := kuryrNamespaces(state); !slices.Equal(now, r.kuryr) {
-		r.kuryr = now
+	if now := namedBy(state); !slices.Equal(now, r.named) {
+		r.named = now
 		r.client.Reread()
 	}
 	r.compiled, r.options = state, compile.Options{
 		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare, Own: have.Own, Placed: placed,
+		Loans: loans,
 	}
 	r.set = compile.Compile(state, r.options)
 	r.set.Held = r.identities.holds
 	return r.set
+}
+
+// lent are the networks of other programs that Networks name.
+func (r *Runner) lent() (list []cloud.Wanted) {
+	for n := range r.Intent.Intent().State().Networks().All() {
+		if n.NeutronNetwork != "" {
+			list = append(list, cloud.Wanted{
+				Object: compile.NetworkObject(n.Name), Name: n.NeutronNetwork, Project: n.Project,
+			})
+		}
+	}
+	return list
 }
 
 // asks are Claims of the ports that Ports name, each of the project of its network.

@@ -80,7 +80,7 @@ func (s *supplement) found(ref resource.Ref, a resource.Actual) {
 	// Ports of a node's addresses have these behind its name.
 	case ref.Kind == resource.Port && kind == "Node" && !strings.Contains(name, " "):
 		names, made = s.others.NodePorts, a.ID
-	case ref.Kind != resource.Network:
+	case ref.Kind != resource.Network || kind != "Network": // the others are not Coelan's
 		return
 	}
 	if names[name] != made {

@@ -45,6 +45,9 @@ type Options struct {
 	// Claims are asked for whenever all is read: which resources of another system are to be the
 	// cluster's. Nil: none.
 	Claims func(context.Context) []resource.Claim
+	// Lent are asked for whenever all is read: which networks of other programs objects name. Nil:
+	// none.
+	Lent func() []Wanted
 	// Asks are asked for before each comparison: which ports objects name, that other programs have
 	// made for them. Answered takes what comes of each. Nil: none.
 	Asks     func(context.Context) []resource.Claim
@@ -75,6 +78,9 @@ func New(o Options) *Client {
 	if o.Claims == nil {
 		o.Claims = noClaims
 	}
+	if o.Lent == nil {
+		o.Lent = noneLent
+	}
 	if o.Asks == nil {
 		o.Asks, o.Answered = noClaims, func(resource.Claim, resource.Actual, string) {}
 	}
@@ -83,10 +89,12 @@ func New(o Options) *Client {
 
 func noClaims(context.Context) []resource.Claim { return nil }
 
+func noneLent() []Wanted { return nil }
+
 // Changed says that Want has something else.
 func (c *Client) Changed() { c.changed.Fire() }
 
-// Reread says that Claims may be others.
+// Reread says that Claims or Lent may be others.
 func (c *Client) Reread() {
 	c.stale.Store(true)
 	c.changed.Fire()

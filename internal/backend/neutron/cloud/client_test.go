@@ -36,6 +36,7 @@ type world struct {
 	keystone *keystone
 	// lender is the project that ports are lent in, if it is not the cluster's.
 	lender string
+	lent   []Wanted
 
 	mu      sync.Mutex
 	want    *resource.Set
@@ -44,6 +45,7 @@ type world struct {
 	found   map[string]string // ids of ports by object
 	asks    []resource.Claim
 	answers map[string]string // why a Claim is refused, by its asker
+	refused string            // why there is no network of another program
 	telling broadcast.Broadcast
 }
 
@@ -79,9 +81,13 @@ func (w *world) start() {
 			defer w.mu.Unlock()
 			w.answers[c.Asker] = refused
 		},
-		Want: func(*resource.Inventory) *resource.Set {
+		Lent: func() []Wanted { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.lent) },
+		Want: func(have *resource.Inventory) *resource.Set {
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			if loan, looked := have.Loan(resource.LentNetwork("Network red")); looked {
+				w.refused = loan.Refused
+			}
 			w.given = w.want
 			return w.want
 		},

@@ -30,6 +30,7 @@ type session struct {
 	// refused says why Neutron has refused spare resources since all was read.
 	refused map[resource.Ref]resource.Problem
 	claims  func(context.Context) []resource.Claim
+	lent    func() []Wanted
 	// short says that since all was read an object has had no port for Neutron's quota.
 	short bool
 	calls func() // counts
@@ -39,7 +40,7 @@ func newSession(
 	api *gophercloud.ServiceClient, project string, others tenants, o Options, calls func(),
 ) *session {
 	return &session{
-		api: api, project: project, tenants: others, cluster: o.Cluster, claims: o.Claims, calls: calls,
+		api: api, project: project, tenants: others, cluster: o.Cluster, claims: o.Claims, lent: o.Lent, calls: calls,
 		doubtful: map[resource.Ref]bool{}, refused: map[resource.Ref]resource.Problem{},
 	}
 }
@@ -98,7 +99,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 		a, there := others[place{c.Kind, c.ID}]
 		have.Offer(c, a, there)
 	}
-	return have, nil
+	return have, s.borrow(ctx, have)
 }
 
 // look finds what there is of ports that objects name. One of another project than their network's
@@ -187,8 +188,7 @@ func (s *session) list(
 	for _, filter := range []url.Values{c.filter, more} {
 		maps.Copy(query, filter)
 	}
-	get := func(path string, into any) error { return s.get(ctx, path, into) }
-	items, err := list[map[string]any](get, c.path, c.plural, query)
+	items, err := list[map[string]any](s.getter(ctx), c.path, c.plural, query)
 	all := make([]resource.Actual, len(items))
 	for i, attributes := range items {
 		all[i] = actual(attributes)
@@ -199,6 +199,11 @@ func (s *session) list(
 func actual(attributes map[string]any) resource.Actual {
 	id, _ := attributes["id"].(string)
 	return resource.Actual{ID: id, Attributes: attributes}
+}
+
+// getter is get with a context.
+func (s *session) getter(ctx context.Context) func(path string, into any) error {
+	return func(path string, into any) error { return s.get(ctx, path, into) }
 }
 
 // get reads, again after an error that may be gone.

@@ -27,6 +27,8 @@ type Options struct {
 	Own string
 	// Placed says where Networks are that are to be in another one.
 	Placed Placed
+	// Loans are the Networks that name networks of other programs.
+	Loans Loans
 }
 
 // compiler makes one Set.

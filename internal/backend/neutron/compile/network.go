@@ -15,6 +15,7 @@ import (
 // nodes' podCIDRs as its subnets, which node makes; other Networks with addresses of the nodes'
 // ranges have none of their own: their Ports are on this one.
 func (c *compiler) network(n intent.Network) {
+	c.set.Problems = append(c.set.Problems, c.Loans[n.Name].Problems...)
 	if n.FromNodes() && n.Name != intent.DefaultNetworkName {
 		return
 	}
@@ -39,7 +40,11 @@ func (c *compiler) network(n intent.Network) {
 		return
 	}
 	c.placed(n)
-	if c.waits(n) {
+	switch {
+	case c.waits(n):
+		return
+	case c.lent(n):
+		c.lend(n)
 		return
 	}
 	c.set.Add(r)
@@ -50,11 +55,17 @@ func (c *compiler) network(n intent.Network) {
 
 // networkRef is the network of a Network, where it is.
 func (c *compiler) networkRef(n intent.Network) resource.Ref {
+	if c.lent(n) {
+		return resource.LentNetwork(NetworkObject(n.Name))
+	}
 	return NetworkRef(n.Name).In(c.ProjectOf(n))
 }
 
 // subnetRef is a subnet of a Network, where that is.
 func (c *compiler) subnetRef(n intent.Network, prefix netip.Prefix) resource.Ref {
+	if c.lent(n) {
+		return lentSubnet(n, prefix)
+	}
 	return SubnetRef(n.Name, prefix).In(c.ProjectOf(n))
 }
 

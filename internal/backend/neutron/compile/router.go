@@ -21,6 +21,13 @@ func (c *compiler) router(r intent.Router) {
 	if at(r) != r.Name {
 		return
 	}
+	if r.Private() && c.idle(r) {
+		if len(r.Routes) > 0 || c.gateway(r) != nil {
+			c.set.Problem(object, "RouterUnsupported", "its Networks are on networks that are not Coelan's, which have routers of "+
+				"their own: routes and gateways are made there")
+		}
+		return
+	}
 	made := resource.Resource{
 		Ref: RouterRef(r.Name), Object: object, Mutable: resource.Attributes{
 			"name": c.name("router-" + r.Name), "admin_state_up": true, "external_gateway_info": c.gateway(r),

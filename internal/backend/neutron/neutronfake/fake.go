@@ -176,7 +176,7 @@ func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
 		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
 	}
 	var body object
-	if r.Method == http.MethodPost || r.Method == http.MethodPut {
+	if (r.Method == http.MethodPost || r.Method == http.MethodPut) && r.ContentLength != 0 {
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			return 0, nil, refuse(http.StatusBadRequest, "HTTPBadRequest",
 				"The server could not comply with the request: %v", err)
@@ -195,6 +195,11 @@ func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
 		return 0, nil, refuse(http.StatusNotFound, c.class+"NotFound", "%s %s could not be found.", c.class, parts[1])
 	}
 	o := n.all[parts[0]][i]
+	if len(parts) == 4 && parts[2] == "tags" {
+		tags, _ := o["tags"].([]any)
+		o["tags"] = append(tags, parts[3])
+		return http.StatusCreated, nil, nil
+	}
 	switch r.Method {
 	case http.MethodGet:
 		return http.StatusOK, object{c.singular: o}, nil
@@ -230,7 +235,8 @@ func (n *Neutron) list(r *http.Request, collection string) object {
 		for name, values := range query {
 			if name != "limit" && name != "marker" {
 				text, _ := o[name].(string)
-				fits = fits && slices.Contains(values, text)
+				tags, _ := o[name].([]any)
+				fits = fits && (slices.Contains(values, text) || slices.Contains(tags, any(values[0])))
 			}
 		}
 		if fits && len(found) == n.page {

@@ -21,13 +21,14 @@ type Inventory struct {
 	Own       string
 	resources map[Ref]Actual
 	surplus   map[Ref][]Actual
+	loans     map[Ref]Loan
 	offers    []offer
 	asked     []offer // of Claims of objects
 }
 
 // NewInventory returns an empty Inventory.
 func NewInventory() *Inventory {
-	return &Inventory{resources: map[Ref]Actual{}, surplus: map[Ref][]Actual{}}
+	return &Inventory{resources: map[Ref]Actual{}, surplus: map[Ref][]Actual{}, loans: map[Ref]Loan{}}
 }
 
 // Put adds what has been found.
@@ -68,6 +69,9 @@ func (i *Inventory) Set(r Ref, a Actual) { i.resources[r] = a }
 // Get is what there is with a Ref.
 func (i *Inventory) Get(r Ref) (Actual, bool) {
 	a, ok := i.resources[r]
+	if loan, lent := i.loans[r]; lent && !ok {
+		return loan.Actual, loan.Refused == ""
+	}
 	return a, ok
 }
 

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration && neutron
+
+package integration
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/neutrontest"
+	"coelan.io/coelan/test/lab"
+	"coelan.io/coelan/test/lab/probe"
+)
+
+// A pod is on a network that another program has made, with its machines, and on no other. What the
+// other program has made stays as it is.
+func neutronLent(t *testing.T, w *world) {
+	call := func(path, body string) map[string]any {
+		t.Helper()
+		return neutronCall(t, w, "POST", path, body)
+	}
+	network := call("networks", fmt.Sprintf(`{"network": {"project_id": %q, "name": "theirs"}}`, neutrontest.Project))["network"].(map[string]any)
+	neutronCall(t, w, "PUT", "networks/"+network["id"].(string)+"/tags/legacy", "")
+	subnet := call("subnets", fmt.Sprintf(`{"subnet": {"project_id": %q, "network_id": %q, "cidr": "10.91.0.0/24", "ip_version": 4,
+		"gateway_ip": "10.91.0.1", "allocation_pools": [{"start": "10.91.0.200", "end": "10.91.0.250"}]}}`, neutrontest.Project,
+		network["id"]))["subnet"].(map[string]any)
+	state := func() string {
+		return fmt.Sprint(neutronOne(t, w, "networks", "name=theirs"), neutronOne(t, w, "subnets", "id="+subnet["id"].(string)))
+	}
+	before := state()
+	vm := call("ports", fmt.Sprintf(`{"port": {"project_id": %q, "network_id": %q, "name": "vm-legacy", "device_owner": "compute:nova",
+		"binding:host_id": "n2", "port_security_enabled": false}}`, neutrontest.Project, network["id"]))["port"].(map[string]any)
+	ip, _ := vm["fixed_ips"].([]any)[0].(map[string]any)
+	address := netip.MustParseAddr(ip["ip_address"].(string))
+	guest, err := w.n2.AddGuest(t.Context(), "legacy", vm["id"].(string), parseMAC(t, vm["mac_address"].(string)),
+		[]netip.Prefix{netip.PrefixFrom(address, 24)}, netip.MustParseAddr("10.91.0.1"))
+	must(t, err)
+
+	for _, name := range []string{"legacy", network["id"].(string)} { // a tag, and a UUID
+		t.Run(name, func(t *testing.T) {
+			object := "theirs-" + name[:6]
+			w.API.AddNamespace(object, map[string]string{"tenant": object})
+			w.API.AddNetworkAs(object, map[string]string{v1alpha1.AnnotationNeutronNetwork: name}, v1alpha1.NetworkSpec{
+				Role: v1alpha1.Primary, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": object}},
+				Subnets: []v1alpha1.Subnet{{CIDR: "10.91.0.0/24", Ranges: []v1alpha1.AddressRange{{From: "10.91.0.2", To: "10.91.0.100"}}}},
+			})
+			pod := addPodAs(t, w.n1, lab.PodSpec{Namespace: object, Name: "web"})
+			port := neutronOne(t, w, "ports", "name="+object+"/web.eth0")
+			if port["network_id"] != network["id"] {
+				t.Errorf("the pod's port is on %v", port["network_id"])
+			}
+			own, _ := port["fixed_ips"].([]any)[0].(map[string]any)
+			for _, p := range []struct {
+				name string
+				from *lab.Host
+				to   netip.Addr
+			}{{"the machine", pod.Host, address}, {"the pod", guest.Host, netip.MustParseAddr(own["ip_address"].(string))}} {
+				poll(t.Context(), t, func() bool {
+					r, err := (&probe.Ping{Dst: p.to, Count: 1}).Run(t.Context(), p.from)
+					return err == nil && r.Lost() == 0
+				}, func() { t.Errorf("%s is not reached", p.name) })
+			}
+			if r, err := (&probe.Ping{Dst: w.c.Address(lab.IPv4), Count: 1}).Run(t.Context(), pod.Host); err == nil && r.Lost() == 0 {
+				t.Error("the pod reaches one of the cluster's own network")
+			}
+			must(t, pod.Delete(t.Context()))
+			neutronPoll(t, func() bool {
+				list, _ := neutronCall(t, w, "GET", "ports?device_owner=compute:kuryr&network_id="+network["id"].(string), "")["ports"].([]any)
+				return len(list) == 0
+			}, func() { t.Error("the pod's port is still there") })
+			if after := state(); after != before {
+				t.Errorf("what another program has made is\n%s\nand was\n%s", after, before)
+			}
+		})
+	}
+}
