@@ -35,8 +35,8 @@ func (s *session) borrow(ctx context.Context, have *resource.Inventory) error {
 		if loan.Refused != "" {
 			continue
 		}
-		query := url.Values{"network_id": {loan.ID}}
-		subnets, err := list[map[string]any](s.getter(ctx), collections[resource.Subnet].path, collections[resource.Subnet].plural, query)
+		of, query := collections[resource.Subnet], url.Values{"network_id": {loan.ID}}
+		subnets, err := list[map[string]any](s.getter(ctx), of.path, of.plural, query)
 		if err != nil {
 			return err
 		}
