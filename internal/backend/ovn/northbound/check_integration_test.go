@@ -73,6 +73,23 @@ func TestCheckWhileItWorks(t *testing.T) {
 	}
 }
 
+// A router that is deleted again and again, also just when its rows are made, is mended each time:
+// what the database does not take then is no failure.
+func TestRowsThatVanish(t *testing.T) {
+	o := ovntest.Start(t)
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(world()), nil)
+	c.synced()
+	for range 200 {
+		o.Nbctl("--if-exists", "lr-del", "router-red")
+		for len(c.reports) > 0 {
+			if err := <-c.reports; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.finds("at last", "")
+}
+
 // A row is missing while another system has its name, with that reason.
 func TestCheckOfATakenName(t *testing.T) {
 	o := ovntest.Start(t)

@@ -125,7 +125,7 @@ func (c *Client) connection(ctx context.Context) error {
 		if s.ended() {
 			return c.unreachable(errors.New("the connection was lost"))
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !w.behind() {
 			c.o.Report(err)
 			asked.answer(&w, err)
 		}

@@ -111,6 +111,20 @@ func (s *session) ended() bool {
 // refusedError says that the database does not take a transaction as it is.
 type refusedError struct{ err error }
 
+// errGone says that a row which another one belongs to, or has, was deleted behind the view, which
+// will know that soon.
+var errGone = errors.New("a row that it belongs to, or has, was deleted meanwhile")
+
+// gone reports whether a row of the transaction was not there: a wait for it was in vain (see
+// plan.wait), or another row was to have it. A row that others still have is refused for the same
+// kind of reason, and is there.
+func (e *refusedError) gone() bool {
+	var late *ovsdb.TimedOut
+	var dangling *ovsdb.ReferentialIntegrityViolation
+	return errors.As(e.err, &late) ||
+		errors.As(e.err, &dangling) && strings.Contains(dangling.Error(), "references nonexistent row")
+}
+
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 

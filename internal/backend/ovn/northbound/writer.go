@@ -75,6 +75,17 @@ func (w *writer) pass(ctx context.Context) error {
 	return w.problem()
 }
 
+// behind reports whether the last pass was of a view that the database has left behind: what could
+// not be written is no refusal, and is tried again at once.
+func (w *writer) behind() bool {
+	for _, err := range w.kept {
+		if errors.Is(err, errGone) {
+			return true
+		}
+	}
+	return false
+}
+
 var whole = &nb.Change{Whole: true}
 
 // compare has a row be compared.
@@ -137,6 +148,8 @@ func (w *writer) write(ctx context.Context, rows *nb.Rows, refs []nb.Ref) (later
 				}
 				later = append(later, more...)
 			}
+		case errors.As(err, &refused) && refused.gone():
+			w.kept[refs[0]] = fmt.Errorf("%s: %w", refs[0], errGone)
 		case errors.As(err, &refused):
 			w.kept[refs[0]] = fmt.Errorf("%s: OVN's northbound database refuses it: %w", refs[0], err)
 		case err != nil:
