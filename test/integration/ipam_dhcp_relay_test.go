@@ -148,7 +148,7 @@ func TestDHCPRelay(t *testing.T) {
 	if _, err := guest.Run(ctx, "ping", "-c", "2", "-W", "1", "-I", ofMachine.String(), dhcpGateway.String()); err == nil {
 		t.Errorf("the machine uses %s, which it has lost for %s", ofMachine, now)
 	}
-	awaitEvent(ctx, t, w.world, v1alpha1.ReasonNoLease, "may not use its address "+ofPod.String())
+	awaitLost(ctx, t, w.world, ofPod)
 	w.server.stop(true)
 	w.server.start("192.168.42.100", "192.168.42.120")
 	poll(ctx, t, func() bool { return w.server.expires(ofPod) != 0 }, func() { t.Errorf("the pod has not got %s again", ofPod) })

@@ -102,6 +102,18 @@ func (s *dhcpServer) awaitLonger(ctx context.Context, a netip.Addr, than int) {
 	})
 }
 
+// awaitLost waits until a pod has been told that it may not use its address any more. What a node
+// asks while there is no server it asks again after a minute (RFC 2131, section 4.4.5).
+func awaitLost(ctx context.Context, t *testing.T, w *world, a netip.Addr) {
+	t.Helper()
+	const patience = 90 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	pollEach(ctx, t, pollInterval, func() bool {
+		return hasEvent(w, v1alpha1.ReasonNoLease, "may not use its address "+a.String())
+	}, func() { t.Errorf("no Event says that the address %s is lost: %v", a, w.API.Events()) })
+}
+
 // dhcpGateway is the address of the server, and of the router that it names.
 var dhcpGateway = netip.MustParseAddr("192.168.42.254")
 
@@ -136,7 +148,7 @@ func newDHCPWorld(t *testing.T, timeout time.Duration) (context.Context, *world,
 
 // TestIPAMDHCP has pods on a VLAN that have their addresses from a DHCP server of the data center.
 func TestIPAMDHCP(t *testing.T) {
-	ctx, w, server := newDHCPWorld(t, 4*time.Minute)
+	ctx, w, server := newDHCPWorld(t, 5*time.Minute)
 	w.API.AddDefinition("lab", "lan", "lan")
 	spec := lab.PodSpec{Name: "early", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "lan@lan0"}}
 
@@ -203,7 +215,7 @@ func TestIPAMDHCP(t *testing.T) {
 	// A server that knows nothing of the lease takes the address away.
 	server.stop(true)
 	server.start("192.168.42.200", "192.168.42.210")
-	awaitEvent(ctx, t, w, v1alpha1.ReasonNoLease, "may not use its address "+own.String())
+	awaitLost(ctx, t, w, own)
 	poll(ctx, t, func() bool {
 		r, err := (probe.Ping{Dst: dhcpGateway, Count: 1}).Run(ctx, a.Host)
 		return err == nil && r.Lost() == 1
