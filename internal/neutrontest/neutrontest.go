@@ -6,11 +6,14 @@
 package neutrontest
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -122,12 +125,26 @@ func (s *Server) serveDatabase(ctx context.Context) (err error) {
 	})
 }
 
-// Run starts neutron-server, also again after Stop, and returns when it answers.
+// Run starts neutron-server, also again after Stop, and returns when it answers and can make ports:
+// it answers before it has made the group of ports without security groups, which ports need.
 func (s *Server) Run(ctx context.Context) (err error) {
 	if s.python, err = start(s.server.Command(s.config), s.log()); err != nil {
 		return err
 	}
-	return s.python.answers(ctx, s.server.Ready())
+	if err := s.python.answers(ctx, s.server.Ready()); err != nil {
+		return err
+	}
+	return s.python.await(ctx, func(ctx context.Context) error {
+		out, err := exec.CommandContext(ctx, "ovn-nbctl", "--timeout=10", "--db="+s.server.Northbound, "--bare", "--columns=name",
+			"find", "port_group", "name=neutron_pg_drop").CombinedOutput()
+		if err == nil && len(bytes.TrimSpace(out)) == 0 {
+			err = errors.New("there is no port group neutron_pg_drop yet")
+		}
+		if err != nil {
+			err = fmt.Errorf("ovn-nbctl: %w: %s", err, out)
+		}
+		return err
+	})
 }
 
 // Stop kills neutron-server, as kill -9 does, and waits until it is gone. Its database stays.
@@ -148,7 +165,7 @@ func (s *Server) Configuration() string { return s.config }
 
 func (s *Server) log() string { return filepath.Join(s.server.Dir, "neutron-server.log") }
 
-// Log is the end of the server's log, at most 8 kB.
+// Log is the first error of the server's log, and its end, at most 8 kB each.
 func (s *Server) Log() string { return end(s.log()) }
 
 func end(log string) string {
@@ -157,5 +174,9 @@ func end(log string) string {
 	if err != nil {
 		return fmt.Sprint(err)
 	}
-	return string(text[max(0, len(text)-most):])
+	last := string(text[max(0, len(text)-most):])
+	if i := bytes.Index(text, []byte(" ERROR ")); i >= 0 {
+		last = string(text[i:min(i+most, len(text))]) + "\n…\n" + last
+	}
+	return last
 }

@@ -72,7 +72,7 @@ func (o *Octavia) Close() {
 
 func (o *Octavia) log() string { return filepath.Join(o.server.Dir, "octavia-api.log") }
 
-// Log is the end of the API's log, at most 8 kB.
+// Log is the first error of the API's log, and its end, at most 8 kB each.
 func (o *Octavia) Log() string { return end(o.log()) }
 
 // answers returns when a URL answers 200.

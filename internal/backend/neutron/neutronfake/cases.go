@@ -36,7 +36,7 @@ var ownCases = []Case{
 		400, "HTTPBadRequest", nil},
 	{"net", "POST", "networks", `{"network": {"project_id": "p", "name": "n", "description": "d"}}`, 201, "", nil},
 	{"tag", "PUT", "networks/$net/tags/blue", "", 201, "", nil},
-	{"tag of no network", "PUT", "networks/none/tags/blue", "", 404, "NetworkNotFound", nil},
+	{"tag of no network", "PUT", "networks/none/tags/blue", "", 404, "TagResourceNotFound", nil},
 	{"with the tag", "GET", "networks?project_id=p&tags=blue", "", 200, "", []string{"net"}},
 	{"with another tag", "GET", "networks?project_id=p&tags=red", "", 200, "", []string{}},
 	{"no network", "GET", "networks/none", "", 404, "NetworkNotFound", nil},

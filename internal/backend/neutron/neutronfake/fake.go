@@ -191,13 +191,17 @@ func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
 		return n.interfaces(parts[1], parts[2], body)
 	}
 	i := slices.IndexFunc(n.all[parts[0]], func(o object) bool { return o["id"] == parts[1] })
+	tags := len(parts) == 4 && parts[2] == "tags"
+	if i < 0 && tags {
+		return 0, nil, refuse(http.StatusNotFound, "TagResourceNotFound", "Resource %s %s could not be found.", parts[0], parts[1])
+	}
 	if i < 0 {
 		return 0, nil, refuse(http.StatusNotFound, c.class+"NotFound", "%s %s could not be found.", c.class, parts[1])
 	}
 	o := n.all[parts[0]][i]
-	if len(parts) == 4 && parts[2] == "tags" {
-		tags, _ := o["tags"].([]any)
-		o["tags"] = append(tags, parts[3])
+	if tags {
+		have, _ := o["tags"].([]any)
+		o["tags"] = append(have, parts[3])
 		return http.StatusCreated, nil, nil
 	}
 	switch r.Method {
