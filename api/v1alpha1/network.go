@@ -452,12 +452,45 @@ type NetworkStatus struct {
 	//
 	// +optional
 	AddressesFree int64 `json:"addressesFree,omitempty"`
+	// Neutron is the network in OpenStack that the Network is made into, with the backend neutron.
+	//
+	// +optional
+	Neutron *NeutronNetwork `json:"neutron,omitempty"`
 	// Conditions: Ready, Programmed, DeletionBlocked.
 	//
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NeutronNetwork is a network of OpenStack's Neutron.
+type NeutronNetwork struct {
+	// ID is its UUID.
+	//
+	// +kubebuilder:validation:MaxLength=36
+	// +required
+	ID string `json:"id"`
+	// Subnets of spec.subnets that Neutron has, in their order.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Subnets []NeutronSubnet `json:"subnets,omitempty"`
+}
+
+// NeutronSubnet is a subnet of OpenStack's Neutron.
+type NeutronSubnet struct {
+	// CIDR is its prefix.
+	//
+	// +kubebuilder:validation:MaxLength=43
+	// +required
+	CIDR string `json:"cidr"`
+	// ID is its UUID.
+	//
+	// +kubebuilder:validation:MaxLength=36
+	// +required
+	ID string `json:"id"`
 }
 
 // NetworkList is a list of Networks.

@@ -6,9 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/netip"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -23,8 +26,8 @@ import (
 
 // identities writes into Ports and Nodes which ports of Neutron they are made into: agents plug
 // interfaces by these. Into Ports that ask for a port it writes what that has. Into Networks it
-// writes the project that their network is in, if that is not the cluster's: so they stay there,
-// whatever becomes of the Namespaces that it follows from.
+// writes which network and subnets they are, and the project that these are in, if that is not the
+// cluster's: so they stay there, whatever becomes of the Namespaces that it follows from.
 type identities struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[target]
@@ -36,15 +39,68 @@ type identities struct {
 	ports map[string]held // by what resources call the object
 	// shown are the ports that objects say to have.
 	shown map[string]held
-	// places are where the networks of Networks are.
-	places map[string]place
+	// networks are what Neutron has of Networks; looked are those of this comparison so far.
+	networks, looked map[string]network
+	// compared reports whether all networks were looked at: before, one that is not known may be
+	// there.
+	compared bool
 	// targets are the objects of all of these.
 	targets map[string]target
 }
 
-// place is a project that is not the cluster's own, and the UID of the Network with a network
-// there.
-type place struct{ project, network string }
+// network is what Neutron has of a Network.
+type network struct {
+	// holder is the UID of the Network, and project that of its network; empty: the cluster's own.
+	holder, project string
+	id              string // empty: there is none
+	// subnets are the ids of subnets by their prefixes.
+	subnets map[string]string
+}
+
+// with is the network with a resource of it.
+func (n network) with(of resource.Resource, holder, id string) network {
+	now := network{holder: holder, project: of.Project, id: n.id, subnets: n.subnets}
+	if n.holder != now.holder || n.project != now.project {
+		now.id, now.subnets = "", nil
+	}
+	if of.Kind == resource.Network {
+		if now.id != id {
+			now.id, now.subnets = id, nil // those were of another network
+		}
+		return now
+	}
+	now.subnets = maps.Clone(now.subnets)
+	if now.subnets == nil {
+		now.subnets = map[string]string{}
+	}
+	if prefix, ok := of.Fixed["cidr"].(string); ok {
+		now.subnets[prefix] = id
+	}
+	return now
+}
+
+func (n network) equal(o network) bool {
+	return n.holder == o.holder && n.project == o.project && n.id == o.id && maps.Equal(n.subnets, o.subnets)
+}
+
+// status is what a Network says of it; nil: nothing. The Network default has a subnet for each
+// node, and pods have addresses of their own node's alone: those are no subnets to ask for.
+func (n network) status(o *v1alpha1.Network) *v1alpha1.NeutronNetwork {
+	if n.id == "" || n.holder != string(o.UID) {
+		return nil
+	}
+	s := &v1alpha1.NeutronNetwork{ID: n.id}
+	for _, sn := range o.Spec.Subnets {
+		prefix, err := netip.ParsePrefix(sn.CIDR)
+		if err != nil {
+			continue
+		}
+		if id := n.subnets[prefix.Masked().String()]; id != "" {
+			s.Subnets = append(s.Subnets, v1alpha1.NeutronSubnet{CIDR: sn.CIDR, ID: id})
+		}
+	}
+	return s
+}
 
 // held is a port, and the UID of the Port that has it; a Node needs none.
 type held struct {
@@ -87,9 +143,8 @@ const writers = 4
 func newIdentities(o Options, asked func()) *identities {
 	return &identities{
 		Options: o, asked: asked, asks: newAsks(), ports: map[string]held{}, shown: map[string]held{},
-		places:  map[string]place{},
-		targets: map[string]target{},
-		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
+		networks: map[string]network{}, looked: map[string]network{}, targets: map[string]target{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
 	}
 }
 
@@ -108,14 +163,41 @@ func (i *identities) found(of resource.Resource, a resource.Actual) {
 	}
 }
 
-// foundIn takes where the network of a Network is; without a project it is in the cluster's own.
-func (i *identities) foundIn(object string, at place) {
+// foundNetwork takes the network, or a subnet, that Neutron has of the Network with a UID.
+func (i *identities) foundNetwork(of resource.Resource, holder string, a resource.Actual) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if at.project == "" || i.places[object] == at {
+	i.looked[of.Object] = i.looked[of.Object].with(of, holder, a.ID)
+	i.setNetwork(of.Object, i.networks[of.Object].with(of, holder, a.ID))
+}
+
+// allFound says that all networks and subnets that Neutron has were found since the last call: what
+// was not is gone.
+func (i *identities) allFound() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for object := range i.networks {
+		i.setNetwork(object, i.looked[object])
+	}
+	i.looked = map[string]network{}
+	if !i.compared {
+		i.compared = true
+		for _, t := range i.targets {
+			if t.kind == intent.KindNetwork {
+				i.queue.Add(t)
+			}
+		}
+	}
+}
+
+// setNetwork has a Network that has become another one in Neutron written. The caller holds mu.
+func (i *identities) setNetwork(object string, now network) {
+	if i.networks[object].equal(now) {
 		return
 	}
-	i.places[object] = at
+	if i.networks[object] = now; now.id == "" && now.subnets == nil {
+		delete(i.networks, object)
+	}
 	if t, known := i.targets[object]; known {
 		i.queue.Add(t)
 	}
@@ -194,8 +276,7 @@ func (i *identities) note(o any) {
 	if isPort && port.Status.Neutron != nil {
 		i.shown[t.object()] = held{*port.Status.Neutron, string(port.UID)}
 	}
-	_, made := i.ports[t.object()]
-	if _, placed := i.places[t.object()]; made || placed {
+	if _, made := i.ports[t.object()]; made || t.kind == intent.KindNetwork {
 		i.queue.Add(t)
 	}
 	if isPort && i.asks.set(t.object(), port) {
@@ -213,7 +294,9 @@ func (i *identities) forget(o any) {
 		defer i.mu.Unlock()
 		delete(i.targets, key)
 		delete(i.shown, key)
-		delete(i.places, key)
+		if holder := i.networks[key].holder; holder == string(object.GetUID()) {
+			delete(i.networks, key)
+		}
 		if holder := i.ports[key].holder; holder == "" || holder == string(object.GetUID()) {
 			delete(i.ports, key) // and not that of the next object of the name
 		}
@@ -245,10 +328,10 @@ func (i *identities) write(ctx context.Context, t target) error {
 	i.mu.Lock()
 	now, known := i.ports[t.object()]
 	offer, answered := i.asks.answers[t.object()]
-	at := i.places[t.object()]
+	n, compared := i.networks[t.object()], i.compared
 	i.mu.Unlock()
 	if t.kind == intent.KindNetwork {
-		return i.writePlace(ctx, t.name, at)
+		return i.writeNetwork(ctx, t.name, n, compared)
 	}
 	if !known && !answered {
 		return nil
@@ -284,19 +367,33 @@ func (i *identities) write(ctx context.Context, t target) error {
 	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, port, p) })
 }
 
-// writePlace writes into a Network the project that its network is in, once.
-func (i *identities) writePlace(ctx context.Context, name string, at place) error {
+// writeNetwork writes into a Network which network and subnets it is, and once the project that
+// these are in. Nothing of what it says is taken away before all were compared.
+func (i *identities) writeNetwork(ctx context.Context, name string, is network, compared bool) error {
 	n := &v1alpha1.Network{}
 	if err := i.Access.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if _, says := n.Annotations[v1alpha1.KuryrProjectAnnotation]; says || string(n.UID) != at.network {
+	now := is.status(n)
+	if _, says := n.Annotations[v1alpha1.KuryrProjectAnnotation]; !says && now != nil && is.project != "" {
+		patch := map[string]any{"metadata": map[string]any{"uid": n.UID, "annotations": map[string]string{
+			v1alpha1.KuryrProjectAnnotation: is.project,
+		}}}
+		if err := i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Patch(ctx, n, p) }); err != nil {
+			return err
+		}
+	}
+	says := n.Status.Neutron
+	if equality.Semantic.DeepEqual(says, now) ||
+		!compared && says != nil && (now == nil || len(now.Subnets) < len(says.Subnets)) {
 		return nil
 	}
-	patch := map[string]any{"metadata": map[string]any{"uid": n.UID, "annotations": map[string]string{
-		v1alpha1.KuryrProjectAnnotation: at.project,
-	}}}
-	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Patch(ctx, n, p) })
+	status := map[string]any{"neutron": nil}
+	if now != nil {
+		status["neutron"] = map[string]any{"id": now.ID, "subnets": now.Subnets}
+	}
+	patch := map[string]any{"metadata": map[string]any{"uid": n.UID}, "status": status}
+	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, n, p) })
 }
 
 // patch makes a change of one entry. That the object is gone, or another one, is no error.

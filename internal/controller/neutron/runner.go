@@ -224,10 +224,10 @@ func (r *Runner) found(of resource.Resource, a resource.Actual) {
 	switch of.Kind {
 	case resource.Port:
 		r.identities.found(of, a)
-	case resource.Network:
+	case resource.Network, resource.Subnet:
 		name, _ := strings.CutPrefix(of.Object, compile.NetworkObject(""))
 		n, _ := r.compiled.Networks().Get(name)
-		r.identities.foundIn(of.Object, place{of.Project, n.UID})
+		r.identities.foundNetwork(of, n.UID, a)
 	}
 	if r.supplement != nil {
 		r.supplement.found(of.Ref, a)
@@ -244,6 +244,9 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 		r.verdicts.Want(r.compiled, list)
 	}
 	r.verdicts.Judge(err)
+	if err == nil {
+		r.identities.allFound()
+	}
 	if r.supplement != nil && err == nil {
 		r.supplement.begin()
 	}

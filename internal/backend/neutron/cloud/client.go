@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,8 +53,9 @@ type Options struct {
 	// made for them. Answered takes what comes of each. Nil: none.
 	Asks     func(context.Context) []resource.Claim
 	Answered func(c resource.Claim, a resource.Actual, refused string)
-	// Found takes each network and router that is there and wanted, and the port of each object
-	// that has one as it is wanted, as often as they are looked at: also while Neutron is away.
+	// Found takes each network, subnet and router that is there and wanted, and the port of each
+	// object that has one as it is wanted, as often as they are looked at: also while Neutron is
+	// away.
 	Found func(resource.Resource, resource.Actual)
 	// Report is called after each comparison: with what Neutron refuses of objects, and with why
 	// Neutron cannot be used; neither: all is as wanted.
@@ -197,9 +199,12 @@ func (c *Client) waitWithout(ctx context.Context, again <-chan time.Time, known 
 	}
 }
 
+// toldKinds are the kinds that Found is told of.
+var toldKinds = []resource.Kind{resource.Network, resource.Subnet, resource.Router, resource.Port}
+
 // toldOf says of which resources Found is told.
 func toldOf(r resource.Resource) bool {
-	return r.Kind == resource.Network || r.Kind == resource.Router || r.Kind == resource.Port && !r.Spare
+	return slices.Contains(toldKinds, r.Kind) && !(r.Kind == resource.Port && r.Spare)
 }
 
 // tell tells of what is there: of ports, those that need no call.
@@ -208,7 +213,7 @@ func (c *Client) tell(want *resource.Set, have *resource.Inventory, calls []reso
 	for _, call := range calls {
 		due[call.Ref] = true
 	}
-	for _, kind := range []resource.Kind{resource.Network, resource.Router, resource.Port} {
+	for _, kind := range toldKinds {
 		for _, r := range want.All(kind) {
 			a, there := have.Get(r.Ref)
 			if there && toldOf(r) && (kind != resource.Port || !due[r.Ref]) {
