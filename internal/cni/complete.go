@@ -40,7 +40,7 @@ func (s *Server) complete(ctx context.Context, c call, node Node, plans []attach
 		case !p.BlockSpace:
 			p.Ranges = podCIDRs
 		case len(p.Subnets) > 0:
-			if p.Ranges, err = s.opts.Planner.Ranges(ctx, p.NetworkName, nil); err != nil {
+			if p.Ranges, err = s.opts.Planner.Ranges(ctx, p.NetworkName, p.Subnets, nil); err != nil {
 				return err
 			}
 		}
@@ -118,7 +118,7 @@ func (s *Server) allocate(ctx context.Context, plans []attachment.Plan) ([]attac
 				Message: fmt.Sprintf("Network %s has no free address left: %v, and %d more were used up", network,
 					exhausted, maxClaims)}
 		}
-		if plans[n].Ranges, err = s.opts.Planner.Ranges(ctx, network, exhausted.CIDRs); err != nil {
+		if plans[n].Ranges, err = s.opts.Planner.Ranges(ctx, network, plans[n].Subnets, exhausted.CIDRs); err != nil {
 			return nil, err
 		}
 	}

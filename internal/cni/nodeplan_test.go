@@ -27,7 +27,7 @@ func (p nodePlan) Plan(_ context.Context, ask Request) ([]attachment.Plan, error
 	}, Requested: ask.Requested}}, nil
 }
 
-func (p nodePlan) Ranges(_ context.Context, network string, _ []netip.Prefix) ([]ipam.Range, error) {
+func (p nodePlan) Ranges(_ context.Context, network string, _ []intent.NetworkSubnet, _ []netip.Prefix) ([]ipam.Range, error) {
 	return nil, &PlanError{Reason: v1alpha1.ReasonNetworkNotFound, Message: fmt.Sprintf("Network %s is not known", network)}
 }
 

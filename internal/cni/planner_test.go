@@ -92,7 +92,7 @@ func (p *planner) Plan(_ context.Context, ask Request) ([]attachment.Plan, error
 	return append([]attachment.Plan{first}, p.pods[ask.PodName]...), nil
 }
 
-func (p *planner) Ranges(_ context.Context, name string, exhausted []netip.Prefix) ([]ipam.Range, error) {
+func (p *planner) Ranges(_ context.Context, name string, _ []intent.NetworkSubnet, exhausted []netip.Prefix) ([]ipam.Range, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.networks[name]

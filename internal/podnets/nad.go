@@ -11,9 +11,9 @@ import (
 
 // coelanTypes are the CNI plugins that Coelan serves: its own name and those of the
 // plugins that it replaces.
-var coelanTypes = []string{"coelan-cni", "odlovs-cni", "ovn4nfvk8s-cni"}
+var coelanTypes = []string{"coelan-cni", "odlovs-cni", "ovn4nfvk8s-cni", "kuryr-cni"}
 
-// Config is what a NetworkAttachmentDefinition's spec.config says.
+// Config is what a NetworkAttachmentDefinition says.
 type Config struct {
 	// Type is the CNI plugin; of a list its first plugin, which makes the interface. It is empty if
 	// spec.config is: the configuration is a file on the nodes.
@@ -24,6 +24,9 @@ type Config struct {
 	Coelan bool
 	// Network is the Coelan Network that it names; empty: it names none.
 	Network string
+	// Subnet is the UUID of the subnet of Neutron that Kuryr's annotation names; empty: there is no
+	// such annotation.
+	Subnet string
 }
 
 // plugin has the keys that matter here, of a configuration or of an element of plugins.
@@ -40,8 +43,22 @@ type foreign struct {
 	Plugins json.RawMessage `json:"plugins"`
 }
 
-// ParseConfig reads spec.config. The error says what is wrong and where, without the object's name.
-func ParseConfig(text string) (Config, error) {
+// ParseDefinition reads spec.config and Kuryr's annotation. Kuryr's own definitions have no
+// spec.config; on one for another plugin its annotation has no effect. The error says what is wrong
+// and where, without the object's name.
+func ParseDefinition(config string, annotations map[string]string) (Config, error) {
+	c, err := parseConfig(config)
+	text, given := annotations[AnnotationKuryrConfig]
+	if err != nil || !given || c.Type != "" && !c.Coelan {
+		return c, err
+	}
+	c.Coelan = true
+	c.Subnet, err = parseKuryr(text)
+	return c, err
+}
+
+// parseConfig reads spec.config. The error says what is wrong and where, without the object's name.
+func parseConfig(text string) (Config, error) {
 	if strings.TrimSpace(text) == "" {
 		return Config{}, nil
 	}

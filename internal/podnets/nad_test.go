@@ -38,7 +38,7 @@ func TestParseConfig(t *testing.T) {
 		{"plugins is an object", `{"plugins":{}}`, Config{}, "is not a list of plugins"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := ParseConfig(tt.text)
+			got, err := parseConfig(tt.text)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("error %v\nwant  %s", err, tt.err)
@@ -56,7 +56,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add(`{"type":"coelan-cni","network":"red"}`)
 	f.Add(`{"plugins":[{"type":"coelan-cni","network":"red"},{"type":"tuning"}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := ParseConfig(text)
+		c, err := parseConfig(text)
 		if err == nil && (c.Coelan && c.Type == "" || !c.Coelan && c.Network != "") {
 			t.Fatalf("accepted %+v", c)
 		}

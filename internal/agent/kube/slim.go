@@ -47,7 +47,7 @@ func (c *Client) slim(obj any) (any, error) {
 	}
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)
-		maps.DeleteFunc(m.GetAnnotations(), func(key, _ string) bool { return key != v1alpha1.AnnotationKuryrNetwork })
+		maps.DeleteFunc(m.GetAnnotations(), func(key, _ string) bool { return !slices.Contains(customAnnotations, key) })
 	}
 	return obj, nil
 }
@@ -75,6 +75,9 @@ func slimNode(n *corev1.Node) *corev1.Node {
 
 // nodeAnnotations are those that agents write of their nodes.
 var nodeAnnotations = []string{v1alpha1.AnnotationMTU, v1alpha1.AnnotationPhysicalNetworks}
+
+// customAnnotations are those of Networks and NetworkAttachmentDefinitions that are read.
+var customAnnotations = []string{v1alpha1.AnnotationKuryrNetwork, podnets.AnnotationKuryrConfig}
 
 // podAnnotations are those that are read or written.
 var podAnnotations = []string{

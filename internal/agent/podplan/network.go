@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +29,7 @@ func (p *Planner) on(ctx context.Context, i attachment.Plan, name string) (attac
 	i.BlockSpace = n.object.Spec.IPAM != v1alpha1.PodCIDR
 	i.Leased = n.Leased
 	i.NodeAddresses = i.Primary && i.BlockSpace && !n.shared()
-	i.Routes = append(i.Routes, routesOf(n.object)...)
+	i.Routes = append(i.Routes, routesOf(n.object, n.Subnets)...)
 	return i, nil
 }
 
@@ -139,13 +140,14 @@ func dnsOf(d intent.DNS) *types.DNS {
 }
 
 // routesOf are the routes of the subnets that an interface gets addresses of: the
-// first of each family.
-func routesOf(n *v1alpha1.Network) []attachment.Route {
+// first of each family among those.
+func routesOf(n *v1alpha1.Network, among []intent.NetworkSubnet) []attachment.Route {
 	var routes []attachment.Route
 	seen := map[bool]bool{}
 	for _, s := range n.Spec.Subnets {
 		p, err := netip.ParsePrefix(s.CIDR)
-		if err != nil || seen[p.Addr().Is4()] {
+		ours := slices.ContainsFunc(among, func(sn intent.NetworkSubnet) bool { return sn.Prefix == p.Masked() })
+		if err != nil || !ours || seen[p.Addr().Is4()] {
 			continue
 		}
 		seen[p.Addr().Is4()] = true

@@ -285,7 +285,7 @@ func onDefault(i attachment.Plan) attachment.Plan {
 
 // delegate plans an interface that another plugin requests by a configuration.
 func (p *Planner) delegate(ctx context.Context, ask cni.Request, namespace *corev1.Namespace) (attachment.Plan, error) {
-	i := plan(ask.IfName, attachment.Requested{})
+	i := plan(ask.IfName, attachment.Requested{Addresses: ask.Addresses, MAC: ask.MAC})
 	name := ask.Network
 	if ask.VNI != 0 {
 		var err error
@@ -297,6 +297,13 @@ func (p *Planner) delegate(ctx context.Context, ask cni.Request, namespace *core
 		pod, err := p.pod(ctx, ask)
 		if err != nil {
 			return i, err
+		}
+		named, config, err := p.subnetRequest(ctx, ask, pod)
+		if err != nil {
+			return i, err
+		}
+		if config.Subnet != "" {
+			return p.onSubnet(ctx, i, named, config, p.primaryOf(ask, namespace), namespace)
 		}
 		r, ok, err := p.nfnDelegate(ask, pod)
 		if err != nil {
@@ -378,7 +385,9 @@ func (p *Planner) mayJoinDefault(ctx context.Context, primary string) error {
 }
 
 // Ranges implements cni.Planner.
-func (p *Planner) Ranges(ctx context.Context, network string, exhausted []netip.Prefix) ([]ipam.Range, error) {
+func (p *Planner) Ranges(ctx context.Context, network string, of []intent.NetworkSubnet, exhausted []netip.Prefix) (
+	[]ipam.Range, error,
+) {
 	if p.View.State().Networks.Get(network) == nil {
 		return nil, early(v1alpha1.ReasonNetworkNotFound, "network %s is not known any more", network)
 	}
@@ -386,7 +395,11 @@ func (p *Planner) Ranges(ctx context.Context, network string, exhausted []netip.
 	if err != nil {
 		return nil, err
 	}
-	ranges, err := p.Blocks.Ranges(ctx, n.Network, exhausted)
+	some := narrowed(n.Network, of)
+	if len(some.Pools) == 0 {
+		return nil, early(v1alpha1.ReasonNetworkNotReady, "network %s has none of the subnets %v any more", network, of)
+	}
+	ranges, err := p.Blocks.Ranges(ctx, some, exhausted)
 	var full *blockipam.ExhaustedError
 	switch {
 	case errors.As(err, &full):

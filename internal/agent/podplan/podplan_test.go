@@ -498,10 +498,10 @@ func TestRangesDoNotPrecedeIntent(t *testing.T) {
 		w.api.Add(network("lan", 4, "lan", v1alpha1.NetworkSpec{Role: v1alpha1.Secondary, Subnets: []v1alpha1.Subnet{{
 			CIDR: "10.3.0.0/24", Ranges: []v1alpha1.AddressRange{{From: "10.3.0.40", To: "10.3.0.41"}},
 		}}}))
-		_, err := w.Ranges(t.Context(), "lan", nil)
+		_, err := w.Ranges(t.Context(), "lan", subnet("10.3.0.0/24"), nil)
 		wantPlanError(t, err, "NetworkNotReady: network lan: its flows are not there yet")
 		w.source.Refresh()
-		ranges, err := w.Ranges(t.Context(), "lan", nil)
+		ranges, err := w.Ranges(t.Context(), "lan", subnet("10.3.0.0/24"), nil)
 		if err != nil || len(ranges) != 1 || ranges[0].Size() != 2 {
 			t.Errorf("ranges %+v, %v; want one of two addresses", ranges, err)
 		}
@@ -509,7 +509,7 @@ func TestRangesDoNotPrecedeIntent(t *testing.T) {
 		w.api.Add(network("lan", 4, "lan", v1alpha1.NetworkSpec{Role: v1alpha1.Secondary, Subnets: []v1alpha1.Subnet{{
 			CIDR: "10.3.0.0/24", Exclusions: []string{"10.3.0"},
 		}}}))
-		_, err = w.Ranges(t.Context(), "lan", nil)
+		_, err = w.Ranges(t.Context(), "lan", subnet("10.3.0.0/24"), nil)
 		wantPlanError(t, err, "NetworkNotReady: network lan: no address is handed out: network lan: spec.subnets[0].exclusions[0]")
 	})
 }

@@ -86,6 +86,10 @@ func (p *Planner) further(ctx context.Context, ask cni.Request, r podnets.Reques
 				"%s: NetworkAttachmentDefinition %s/%s is for the plugin %q, which Coelan does not call: that takes Multus",
 				r, r.Namespace, r.Name, config.Type))
 			return i, false, nil
+		case config.Subnet != "":
+			i.NAD = r.Namespace + "/" + r.Name
+			i, err = p.onSubnet(ctx, i, r, config, primary, namespace)
+			return i, err == nil, err
 		case config.Network == "" && asksByNFN(all):
 			return i, false, nil // it only says which plugin the other annotation is for
 		case config.Network == "":
@@ -96,11 +100,16 @@ func (p *Planner) further(ctx context.Context, ask cni.Request, r podnets.Reques
 		network, i.NAD = config.Network, r.Namespace+"/"+r.Name
 	}
 	i, err := p.secondary(ctx, i, network, primary, namespace)
+	return i, err == nil, about(r.String(), err)
+}
+
+// about says in an error what it is about.
+func about(what string, err error) error {
 	var plan *cni.PlanError
 	if errors.As(err, &plan) {
-		plan.Message = r.String() + ": " + plan.Message
+		plan.Message = what + ": " + plan.Message
 	}
-	return i, err == nil, err
+	return err
 }
 
 func asksByNFN(requests []podnets.Request) bool {
@@ -131,7 +140,7 @@ func (p *Planner) definition(ctx context.Context, r podnets.Request) (podnets.Co
 				key, err)
 		}
 	}
-	config, err := podnets.ParseConfig(d.Spec.Config)
+	config, err := podnets.ParseDefinition(d.Spec.Config, d.Annotations)
 	if err != nil {
 		return config, refused(v1alpha1.ReasonInvalid, "%s: NetworkAttachmentDefinition %s: %v", r, key, err)
 	}

@@ -114,7 +114,7 @@ func unknown(t *testing.T, w World) {
 	r.Network, r.IfName = "nowhere", "net1"
 	_, err := w.Plan(t.Context(), r)
 	wantReason(t, err, v1alpha1.ReasonNetworkNotFound)
-	_, err = w.Ranges(t.Context(), "nowhere", nil)
+	_, err = w.Ranges(t.Context(), "nowhere", []intent.NetworkSubnet{w.Subnet}, nil)
 	wantReason(t, err, v1alpha1.ReasonNetworkNotFound)
 }
 
@@ -122,12 +122,12 @@ func unknown(t *testing.T, w World) {
 func ranges(t *testing.T, w World) {
 	var had []netip.Prefix
 	for {
-		list, err := w.Ranges(t.Context(), w.Network, had)
+		list, err := w.Ranges(t.Context(), w.Network, []intent.NetworkSubnet{w.Subnet}, had)
 		if err != nil {
 			wantReason(t, err, v1alpha1.ReasonExhausted)
 			break
 		}
-		again, err := w.Ranges(t.Context(), w.Network, had)
+		again, err := w.Ranges(t.Context(), w.Network, []intent.NetworkSubnet{w.Subnet}, had)
 		if err != nil || !slices.EqualFunc(list, again, func(a, b ipam.Range) bool {
 			return a.Prefix() == b.Prefix()
 		}) {

@@ -6,12 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"net/netip"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -46,60 +43,6 @@ type identities struct {
 	compared bool
 	// targets are the objects of all of these.
 	targets map[string]target
-}
-
-// network is what Neutron has of a Network.
-type network struct {
-	// holder is the UID of the Network, and project that of its network; empty: the cluster's own.
-	holder, project string
-	id              string // empty: there is none
-	// subnets are the ids of subnets by their prefixes.
-	subnets map[string]string
-}
-
-// with is the network with a resource of it.
-func (n network) with(of resource.Resource, holder, id string) network {
-	now := network{holder: holder, project: of.Project, id: n.id, subnets: n.subnets}
-	if n.holder != now.holder || n.project != now.project {
-		now.id, now.subnets = "", nil
-	}
-	if of.Kind == resource.Network {
-		if now.id != id {
-			now.id, now.subnets = id, nil // those were of another network
-		}
-		return now
-	}
-	now.subnets = maps.Clone(now.subnets)
-	if now.subnets == nil {
-		now.subnets = map[string]string{}
-	}
-	if prefix, ok := of.Fixed["cidr"].(string); ok {
-		now.subnets[prefix] = id
-	}
-	return now
-}
-
-func (n network) equal(o network) bool {
-	return n.holder == o.holder && n.project == o.project && n.id == o.id && maps.Equal(n.subnets, o.subnets)
-}
-
-// status is what a Network says of it; nil: nothing. The Network default has a subnet for each
-// node, and pods have addresses of their own node's alone: those are no subnets to ask for.
-func (n network) status(o *v1alpha1.Network) *v1alpha1.NeutronNetwork {
-	if n.id == "" || n.holder != string(o.UID) {
-		return nil
-	}
-	s := &v1alpha1.NeutronNetwork{ID: n.id}
-	for _, sn := range o.Spec.Subnets {
-		prefix, err := netip.ParsePrefix(sn.CIDR)
-		if err != nil {
-			continue
-		}
-		if id := n.subnets[prefix.Masked().String()]; id != "" {
-			s.Subnets = append(s.Subnets, v1alpha1.NeutronSubnet{CIDR: sn.CIDR, ID: id})
-		}
-	}
-	return s
 }
 
 // held is a port, and the UID of the Port that has it; a Node needs none.
@@ -159,46 +102,6 @@ func (i *identities) found(of resource.Resource, a resource.Actual) {
 	}
 	i.ports[of.Object] = now
 	if t, known := i.targets[of.Object]; known {
-		i.queue.Add(t)
-	}
-}
-
-// foundNetwork takes the network, or a subnet, that Neutron has of the Network with a UID.
-func (i *identities) foundNetwork(of resource.Resource, holder string, a resource.Actual) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.looked[of.Object] = i.looked[of.Object].with(of, holder, a.ID)
-	i.setNetwork(of.Object, i.networks[of.Object].with(of, holder, a.ID))
-}
-
-// allFound says that all networks and subnets that Neutron has were found since the last call: what
-// was not is gone.
-func (i *identities) allFound() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for object := range i.networks {
-		i.setNetwork(object, i.looked[object])
-	}
-	i.looked = map[string]network{}
-	if !i.compared {
-		i.compared = true
-		for _, t := range i.targets {
-			if t.kind == intent.KindNetwork {
-				i.queue.Add(t)
-			}
-		}
-	}
-}
-
-// setNetwork has a Network that has become another one in Neutron written. The caller holds mu.
-func (i *identities) setNetwork(object string, now network) {
-	if i.networks[object].equal(now) {
-		return
-	}
-	if i.networks[object] = now; now.id == "" && now.subnets == nil {
-		delete(i.networks, object)
-	}
-	if t, known := i.targets[object]; known {
 		i.queue.Add(t)
 	}
 }
@@ -365,35 +268,6 @@ func (i *identities) write(ctx context.Context, t target) error {
 	}
 	patch := map[string]any{"metadata": map[string]any{"uid": port.UID}, "status": status}
 	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, port, p) })
-}
-
-// writeNetwork writes into a Network which network and subnets it is, and once the project that
-// these are in. Nothing of what it says is taken away before all were compared.
-func (i *identities) writeNetwork(ctx context.Context, name string, is network, compared bool) error {
-	n := &v1alpha1.Network{}
-	if err := i.Access.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	now := is.status(n)
-	if _, says := n.Annotations[v1alpha1.KuryrProjectAnnotation]; !says && now != nil && is.project != "" {
-		patch := map[string]any{"metadata": map[string]any{"uid": n.UID, "annotations": map[string]string{
-			v1alpha1.KuryrProjectAnnotation: is.project,
-		}}}
-		if err := i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Patch(ctx, n, p) }); err != nil {
-			return err
-		}
-	}
-	says := n.Status.Neutron
-	if equality.Semantic.DeepEqual(says, now) ||
-		!compared && says != nil && (now == nil || len(now.Subnets) < len(says.Subnets)) {
-		return nil
-	}
-	status := map[string]any{"neutron": nil}
-	if now != nil {
-		status["neutron"] = map[string]any{"id": now.ID, "subnets": now.Subnets}
-	}
-	patch := map[string]any{"metadata": map[string]any{"uid": n.UID}, "status": status}
-	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, n, p) })
 }
 
 // patch makes a change of one entry. That the object is gone, or another one, is no error.

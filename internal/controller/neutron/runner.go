@@ -227,7 +227,10 @@ func (r *Runner) found(of resource.Resource, a resource.Actual) {
 	case resource.Network, resource.Subnet:
 		name, _ := strings.CutPrefix(of.Object, compile.NetworkObject(""))
 		n, _ := r.compiled.Networks().Get(name)
-		r.identities.foundNetwork(of, n.UID, a)
+		// Of a node's subnet no pod of another node has an address: there is no asking for one.
+		if of.Kind == resource.Network || !n.FromNodes() {
+			r.identities.foundNetwork(of, n.UID, a)
+		}
 	}
 	if r.supplement != nil {
 		r.supplement.found(of.Ref, a)
