@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -166,6 +167,13 @@ func testFromKuryr(t *testing.T, api *apitest.API) {
 		metav1.ConditionFalse, v1alpha1.ReasonNotSupported, "device_id is another-pod")
 	w.condition(absent, func() []metav1.Condition { return absent.Status.Conditions }, v1alpha1.ConditionProgrammed,
 		metav1.ConditionFalse, v1alpha1.ReasonNotSupported, "KuryrNetwork not-there")
+	w.until(func() string {
+		want := &v1alpha1.NeutronNetwork{ID: net, Subnets: []v1alpha1.NeutronSubnet{{CIDR: "10.11.0.0/24", ID: sub}}}
+		if w.get(n) && w.get(absent) && cmp.Equal(n.Status.Neutron, want) && absent.Status.Neutron == nil {
+			return ""
+		}
+		return fmt.Sprintf("Networks say that they are %+v, not %+v, and %+v", n.Status.Neutron, want, absent.Status.Neutron)
+	})
 	networks := map[any]any{}
 	for _, o := range neutron.All("networks") {
 		networks[o["id"]] = o["description"]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podnets parses network requests in pods' annotations and formats their results: the
-// formats of the Kubernetes Network Plumbing Working Group (specification version 1.3) and of
-// OVN4NFV. It does no I/O.
+// Package podnets parses network requests in pods' annotations, and NetworkAttachmentDefinitions
+// that these name, and formats their results: the formats of the Kubernetes Network Plumbing
+// Working Group (specification version 1.3), of OVN4NFV and of Kuryr. It does no I/O.
 package podnets
 
 import (

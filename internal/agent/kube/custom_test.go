@@ -118,9 +118,13 @@ func TestWatchObjects(t *testing.T) {
 		"GET /api/v1/namespaces": `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"shop","labels":{"a":"b"},"annotations":{"large":"x"}}}]}`,
 		"GET /api/v1/nodes":      `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"n1"},"spec":{"podCIDRs":["10.244.1.0/24"]},"status":{"images":[{}]}}]}`,
 		"GET " + group + "/networks": list("Network", `{"metadata":{"name":"lan","managedFields":[{}],
-			"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","coelan.io/kuryr-network":"shop"}},"status":{"id":2,"addressesUsed":7}}`),
+			"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","coelan.io/kuryr-network":"shop"}},
+			"status":{"id":2,"addressesUsed":7,"neutron":{"id":"n","subnets":[{"cidr":"10.0.0.0/24","id":"s"}]}}}`),
 		"GET " + group + "/routers": list("Router", ""), "GET " + group + "/addressblocks": list("AddressBlock", ""),
 		"GET " + group + "/ports": list("Port", `{"metadata":{"name":"vm"},"status":{"node":"n1","lease":{"hostName":"db"}}}`),
+		"GET /apis/k8s.cni.cncf.io/v1/network-attachment-definitions": `{"kind":"NetworkAttachmentDefinitionList","apiVersion":"k8s.cni.cncf.io/v1",
+			"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"namespace":"shop","name":"lan",
+			"annotations":{"large":"x","openstack.org/kuryr-config":"{}"}}}]}`,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	heard := make(chan string, 20)
@@ -142,7 +146,7 @@ func TestWatchObjects(t *testing.T) {
 			Pools:       func(Delta[*v1alpha1.LoadBalancerPool]) { heard <- "pools" },
 			FloatingIPs: func(Delta[*v1alpha1.FloatingIP]) { heard <- "floating IPs" },
 			Egresses:    func(Delta[*v1alpha1.Egress]) { heard <- "egresses" },
-			Definitions: func(Delta[*Definition]) { heard <- "definitions" },
+			Definitions: func(l Delta[*Definition]) { heard <- fmt.Sprint("definitions ", l.Set[0].Annotations) },
 			Absent:      func(resource string) { heard <- "absent " + resource },
 		})
 	}()
@@ -156,7 +160,7 @@ func TestWatchObjects(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"absent " + Egresses, "absent " + FloatingIPs, "absent " + Pools, "absent " + Definitions, "blocks 0", "namespaces 1 map[a:b] map[]", "networks 1", "nodes 1 [10.244.1.0/24] 0", "ports 1", "routers 0"}
+	want := []string{"absent " + Egresses, "absent " + FloatingIPs, "absent " + Pools, "blocks 0", "definitions map[openstack.org/kuryr-config:{}]", "namespaces 1 map[a:b] map[]", "networks 1", "nodes 1 [10.244.1.0/24] 0", "ports 1", "routers 0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}
@@ -165,6 +169,9 @@ func TestWatchObjects(t *testing.T) {
 	}
 	if network.ManagedFields != nil || network.Status.AddressesUsed != 0 || network.Status.ID != 2 {
 		t.Errorf("the Network is not slim: %+v", network)
+	}
+	if n := network.Status.Neutron; n == nil || len(n.Subnets) != 1 || n.Subnets[0].ID != "s" {
+		t.Errorf("which network of Neutron it is has gone: %+v", n)
 	}
 	if port.Status.Lease != nil || port.Status.Node != "n1" {
 		t.Errorf("the Port is not slim: %+v", port)

@@ -97,8 +97,8 @@ func theOneWith(networks []*v1alpha1.Network, id string) (network string, cidr n
 	return network, cidr, nil
 }
 
-// subnetRequest is the request of a delegate whose configuration names no Network, if its
-// NetworkAttachmentDefinition has Kuryr's annotation.
+// subnetRequest is the request that a delegate is for, if the pod's annotation has one, and what
+// its NetworkAttachmentDefinition says. The delegate's configuration names no Network.
 func (p *Planner) subnetRequest(ctx context.Context, ask cni.Request, pod *corev1.Pod) (
 	r podnets.Request, config podnets.Config, err error,
 ) {

@@ -228,7 +228,7 @@ func TestWriteNetwork(t *testing.T) {
 	}
 }
 
-// The project of a network is written as it was before: once, and of another one than the cluster's.
+// The project of a network is written once, and if it is another one than the cluster's.
 func TestWriteProject(t *testing.T) {
 	for name, tc := range map[string]struct{ project, says, want string }{
 		"the cluster's": {"", "", ""},
