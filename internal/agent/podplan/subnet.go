@@ -5,8 +5,10 @@ package podplan
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,6 +19,7 @@ import (
 	"coelan.io/coelan/internal/cni"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/podnets"
+	"coelan.io/coelan/internal/translate"
 )
 
 // onSubnet is secondary for an interface on the subnet of Neutron that the request's
@@ -32,7 +35,7 @@ func (p *Planner) onSubnet(ctx context.Context, i attachment.Plan, r podnets.Req
 		return i, of(refused(v1alpha1.ReasonInvalid, "annotation %s names a subnet of Neutron, and the cluster's backend is another: "+
 			"name a Network in spec.config", podnets.AnnotationKuryrConfig))
 	}
-	name, cidr, err := p.withSubnet(ctx, config.Subnet)
+	name, cidr, err := p.withSubnet(ctx, config.Subnet, namespace)
 	if err == nil {
 		i, err = p.secondary(ctx, i, name, primary, namespace)
 	}
@@ -57,44 +60,53 @@ func (p *Planner) onSubnet(ctx context.Context, i attachment.Plan, r podnets.Req
 }
 
 // withSubnet is the Network that has a subnet of Neutron, and the subnet's prefix. The controller
-// may be about to say so.
-func (p *Planner) withSubnet(ctx context.Context, id string) (network string, cidr netip.Prefix, err error) {
+// may be about to say so. Of several on one network of Neutron it is the one that takes pods of the
+// namespace.
+func (p *Planner) withSubnet(ctx context.Context, id string, namespace *corev1.Namespace) (string, netip.Prefix, error) {
 	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
+	var having map[string]netip.Prefix
 	s, found := p.View.Await(ctx, func(s apicache.State) bool {
-		network, cidr, err = theOneWith(s.NetworkList(), id)
-		return network != "" || err != nil
+		having = havingSubnet(s.NetworkList(), id)
+		return len(having) > 0
 	})
 	switch {
-	case found:
-		return network, cidr, err
-	case !s.Listed(kube.Networks):
-		return "", cidr, early(v1alpha1.ReasonNetworkNotFound,
+	case !found && !s.Listed(kube.Networks):
+		return "", netip.Prefix{}, early(v1alpha1.ReasonNetworkNotFound,
 			"no network with the subnet %s of Neutron is known, and the API server has not been heard of", id)
+	case !found:
+		return "", netip.Prefix{}, refused(v1alpha1.ReasonNetworkNotFound,
+			"no network has the subnet %s of Neutron in status.neutron: name a Network in spec.config, or a subnet of one", id)
 	}
-	return "", cidr, refused(v1alpha1.ReasonNetworkNotFound,
-		"no network has the subnet %s of Neutron in status.neutron: name a Network in spec.config, or a subnet of one", id)
+	names := slices.Sorted(maps.Keys(having))
+	takes := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !translate.MayAttach(s.Networks.Get(name), namespace, p.Node)
+	})
+	switch len(takes) {
+	case 0:
+		return names[0], having[names[0]], nil // which is refused
+	case 1:
+		return takes[0], having[takes[0]], nil
+	}
+	return "", netip.Prefix{}, refused(v1alpha1.ReasonInvalid,
+		"networks %s have the subnet %s of Neutron: name one of them in spec.config, without the annotation",
+		strings.Join(takes, " and "), id)
 }
 
-// theOneWith is the Network that has a subnet of Neutron; empty: none has.
-func theOneWith(networks []*v1alpha1.Network, id string) (network string, cidr netip.Prefix, err error) {
+// havingSubnet are the Networks that have a subnet of Neutron, each with the subnet's prefix.
+func havingSubnet(networks []*v1alpha1.Network, id string) map[string]netip.Prefix {
+	having := map[string]netip.Prefix{}
 	for _, n := range networks {
 		if n.Status.Neutron == nil {
 			continue
 		}
 		for _, sn := range n.Status.Neutron.Subnets {
-			prefix, err := netip.ParsePrefix(sn.CIDR)
-			if sn.ID != id || err != nil {
-				continue
+			if prefix, err := netip.ParsePrefix(sn.CIDR); err == nil && sn.ID == id {
+				having[n.Name] = prefix.Masked()
 			}
-			if network != "" && network != n.Name {
-				return "", cidr, refused(v1alpha1.ReasonInvalid,
-					"networks %s and %s both have the subnet %s of Neutron: name one of them in spec.config", network, n.Name, id)
-			}
-			network, cidr = n.Name, prefix.Masked()
 		}
 	}
-	return network, cidr, nil
+	return having
 }
 
 // subnetRequest is the request that a delegate is for, if the pod's annotation has one, and what

@@ -124,7 +124,23 @@ func TestOnSubnet(t *testing.T) {
 			networks: "four", change: func(w *world) {
 				w.api.Add(inNeutron(network("twice", 9, "lan", v1alpha1.NetworkSpec{Role: v1alpha1.Secondary, Subnets: subnets("10.8.0.0/24")}), 1))
 			},
-			err: "Invalid: " + where + "four: networks both and twice both have the subnet",
+			err: "Invalid: " + where + "four: networks both and twice have the subnet",
+		},
+		"of two Networks, of which one takes the pod": {
+			networks: "four", change: func(w *world) {
+				w.api.Add(inNeutron(network("another", 9, "lan", v1alpha1.NetworkSpec{
+					Role: v1alpha1.Secondary, NamespaceSelector: selects("tenant", "red"), Subnets: subnets("10.8.0.0/24"),
+				}), 1))
+			},
+			want: onBoth("net1", "shop/four", "10.8.0.0/24", route4),
+		},
+		"of two Networks, of which none takes the pod": {
+			networks: "red", change: func(w *world) {
+				w.api.Add(inNeutron(network("another", 9, "lan", v1alpha1.NetworkSpec{
+					Role: v1alpha1.Secondary, NamespaceSelector: selects("tenant", "red"), Subnets: subnets("10.2.0.0/24"),
+				}), 4))
+			},
+			err: "NamespaceNotAllowed: " + where + "red: network another does not take pods of this namespace",
 		},
 		"of which pods get no addresses": {
 			networks: "second", err: "Invalid: " + where + "second: pods get addresses of the first subnet of each family, and 10.88.0.0/24 is another one of network both",

@@ -21,27 +21,28 @@ type network struct {
 	holder, project string
 	id              string // empty: there is none
 	// subnets are the ids of subnets by their prefixes.
-	subnets map[string]string
+	subnets map[netip.Prefix]string
 }
 
 // with is the network with a resource of it.
-func (n network) with(of resource.Resource, holder, id string) network {
+func (n network) with(of resource.Resource, holder string, a resource.Actual) network {
 	now := network{holder: holder, project: of.Project, id: n.id, subnets: n.subnets}
 	if n.holder != now.holder || n.project != now.project {
 		now.id, now.subnets = "", nil
 	}
 	if of.Kind == resource.Network {
-		if now.id != id {
-			now.id, now.subnets = id, nil // those were of another network
+		if now.id != a.ID {
+			now.id, now.subnets = a.ID, nil // those were of another network
 		}
 		return now
 	}
 	now.subnets = maps.Clone(now.subnets)
 	if now.subnets == nil {
-		now.subnets = map[string]string{}
+		now.subnets = map[netip.Prefix]string{}
 	}
-	if prefix, ok := of.Fixed["cidr"].(string); ok {
-		now.subnets[prefix] = id
+	cidr, _ := a.Attributes["cidr"].(string)
+	if prefix, err := netip.ParsePrefix(cidr); err == nil {
+		now.subnets[prefix.Masked()] = a.ID
 	}
 	return now
 }
@@ -61,7 +62,7 @@ func (n network) status(o *v1alpha1.Network) *v1alpha1.NeutronNetwork {
 		if err != nil {
 			continue
 		}
-		if id := n.subnets[prefix.Masked().String()]; id != "" {
+		if id := n.subnets[prefix.Masked()]; id != "" {
 			s.Subnets = append(s.Subnets, v1alpha1.NeutronSubnet{CIDR: sn.CIDR, ID: id})
 		}
 	}
@@ -72,8 +73,8 @@ func (n network) status(o *v1alpha1.Network) *v1alpha1.NeutronNetwork {
 func (i *identities) foundNetwork(of resource.Resource, holder string, a resource.Actual) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.looked[of.Object] = i.looked[of.Object].with(of, holder, a.ID)
-	i.setNetwork(of.Object, i.networks[of.Object].with(of, holder, a.ID))
+	i.looked[of.Object] = i.looked[of.Object].with(of, holder, a)
+	i.setNetwork(of.Object, i.networks[of.Object].with(of, holder, a))
 }
 
 // allFound says that all networks and subnets that Neutron has were found since the last call: what

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -169,17 +170,14 @@ func TestNetworkStatus(t *testing.T) {
 // What is written depends on the Network's UID, and after a start on whether all was compared.
 func TestWriteNetwork(t *testing.T) {
 	network := resource.Resource{Ref: compile.NetworkRef("red"), Object: compile.NetworkObject("red")}
-	subnet := func(cidr string) resource.Resource {
-		return resource.Resource{
-			Ref: resource.Ref{Kind: resource.Subnet, Key: "Network/red " + cidr}, Object: network.Object,
-			Fixed: resource.Attributes{"cidr": cidr},
-		}
+	subnet := resource.Resource{
+		Ref: compile.SubnetRef("red", netip.MustParsePrefix("10.1.0.0/24")), Object: network.Object,
 	}
 	type step = func(*identities)
 	found := func(uid, id string) step {
 		return func(i *identities) {
 			i.foundNetwork(network, uid, resource.Actual{ID: id})
-			i.foundNetwork(subnet("10.1.0.0/24"), uid, resource.Actual{ID: id + "-s"})
+			i.foundNetwork(subnet, uid, resource.Actual{ID: id + "-s", Attributes: resource.Attributes{"cidr": "10.1.0.0/24"}})
 		}
 	}
 	foundNetwork := func(i *identities) { i.foundNetwork(network, "uid-red", resource.Actual{ID: "n"}) }
