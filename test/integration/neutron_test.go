@@ -39,7 +39,8 @@ func TestNeutron(t *testing.T) {
 		name string
 		test func(*testing.T, *world)
 	}{
-		{"reach", neutronReach}, {"machine of OpenStack", neutronMachine}, {"network of OpenStack", neutronLent}, {"named port", neutronNamed}, {"changes by hand", neutronByHand},
+		{"reach", neutronReach}, {"machine of OpenStack", neutronMachine}, {"network of OpenStack", neutronLent},
+		{"subnet of Kuryr's", neutronSubnet}, {"named port", neutronNamed}, {"changes by hand", neutronByHand},
 		{"ready ports", neutronReady}, {"restarts", neutronRestarts}, {"away", neutronAway},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, w) })

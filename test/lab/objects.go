@@ -356,8 +356,14 @@ func (a *API) AddDefinition(namespace, name, network string, config ...string) {
 	if len(config) > 0 {
 		text = strings.Join(config, "")
 	}
+	a.AddDefinitionAs(namespace, name, nil, text)
+}
+
+// AddDefinitionAs publishes a NetworkAttachmentDefinition with annotations.
+func (a *API) AddDefinitionAs(namespace, name string, annotations map[string]string, config string) {
 	a.set(definitions, &definition{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: map[string]string{"config": text},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
+		Spec:       map[string]string{"config": config},
 	})
 }
 
