@@ -25,7 +25,8 @@ func neutronSubnet(t *testing.T, w *world) {
 	add := func(name, cidr string, selector *metav1.LabelSelector) (subnet string) {
 		t.Helper()
 		w.API.AddNetwork(name, v1alpha1.NetworkSpec{
-			Role: v1alpha1.Secondary, NamespaceSelector: selector, Subnets: []v1alpha1.Subnet{{CIDR: cidr}, {CIDR: "fd00:92::/64"}},
+			Role: v1alpha1.Secondary, NamespaceSelector: selector,
+			Subnets: []v1alpha1.Subnet{{CIDR: cidr}, {CIDR: "fd00:92::/64"}},
 		})
 		made := func() []any {
 			list, _ := neutronCall(t, w, "GET", "subnets?cidr="+cidr, "")["subnets"].([]any)
@@ -33,14 +34,17 @@ func neutronSubnet(t *testing.T, w *world) {
 		}
 		neutronPoll(t, func() bool { return len(made()) == 1 }, func() { t.Fatalf("the subnet of %s is not made", name) })
 		id := made()[0].(map[string]any)["id"].(string)
-		w.API.AddDefinitionAs("lab", name, map[string]string{podnets.AnnotationKuryrConfig: fmt.Sprintf(`{"subnetId": %q}`, id)}, "")
+		w.API.AddDefinitionAs("lab", name, map[string]string{
+			podnets.AnnotationKuryrConfig: fmt.Sprintf(`{"subnetId": %q}`, id),
+		}, "")
 		return id
 	}
 	subnet := add("side", "10.92.0.0/24", nil)
 	add("bank", "10.93.0.0/24", &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "bank"}})
 	var pods []*lab.Pod
 	for i, n := range []*lab.Node{w.n1, w.n2} {
-		p := addPodAs(t, n, lab.PodSpec{Name: fmt.Sprint("side", i), Annotations: map[string]string{asksNetworks: "side@eth1"}})
+		asks := map[string]string{asksNetworks: "side@eth1"}
+		p := addPodAs(t, n, lab.PodSpec{Name: fmt.Sprint("side", i), Annotations: asks})
 		pods = append(pods, p)
 		port := neutronOne(t, w, "ports", "name=lab/"+fmt.Sprint("side", i)+".eth1")
 		addresses, _ := port["fixed_ips"].([]any)
@@ -57,7 +61,8 @@ func neutronSubnet(t *testing.T, w *world) {
 		r, err := (&probe.Ping{Dst: to, Count: 1}).Run(t.Context(), from.Host)
 		return err == nil && r.Lost() == 0
 	}, func() { t.Error("the pods do not reach each other") })
-	_, err := w.n1.AddPodAs(within(t, time.Minute), lab.PodSpec{Name: "thief", Annotations: map[string]string{asksNetworks: "bank"}})
+	asks := map[string]string{asksNetworks: "bank"}
+	_, err := w.n1.AddPodAs(within(t, time.Minute), lab.PodSpec{Name: "thief", Annotations: asks})
 	if err == nil || !strings.Contains(err.Error(), "network bank does not take pods of this namespace") {
 		t.Errorf("a pod on the network of another namespace: %v", err)
 	}

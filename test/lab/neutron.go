@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -84,7 +85,12 @@ func (n *Neutron) StartController() error {
 	api := &http.Server{Handler: n.lab.API}
 	// Without a limit of calls, as the controller's own.
 	where := &rest.Config{Host: "http://" + listener.Addr().String(), QPS: -1}
-	mapper := testrestmapper.TestOnlyStaticRESTMapper(scheme)
+	// The static mapper takes each kind that is not Kubernetes' own for one of namespaces.
+	cluster := meta.NewDefaultRESTMapper(nil)
+	cluster.Add(v1alpha1.GroupVersion.WithKind("Network"), meta.RESTScopeRoot)
+	mapper := meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{
+		cluster, testrestmapper.TestOnlyStaticRESTMapper(scheme),
+	}}
 	objects, err := cache.New(where, cache.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		listener.Close()

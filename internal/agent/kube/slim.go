@@ -47,7 +47,8 @@ func (c *Client) slim(obj any) (any, error) {
 	}
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)
-		maps.DeleteFunc(m.GetAnnotations(), func(key, _ string) bool { return !slices.Contains(customAnnotations, key) })
+		unread := func(key, _ string) bool { return !slices.Contains(customAnnotations, key) }
+		maps.DeleteFunc(m.GetAnnotations(), unread)
 	}
 	return obj, nil
 }

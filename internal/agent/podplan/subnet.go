@@ -62,7 +62,9 @@ func (p *Planner) onSubnet(ctx context.Context, i attachment.Plan, r podnets.Req
 // withSubnet is the Network that has a subnet of Neutron, and the subnet's prefix. The controller
 // may be about to say so. Of several on one network of Neutron it is the one that takes pods of the
 // namespace.
-func (p *Planner) withSubnet(ctx context.Context, id string, namespace *corev1.Namespace) (string, netip.Prefix, error) {
+func (p *Planner) withSubnet(ctx context.Context, id string, namespace *corev1.Namespace) (
+	network string, cidr netip.Prefix, err error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	var having map[string]netip.Prefix
@@ -72,10 +74,10 @@ func (p *Planner) withSubnet(ctx context.Context, id string, namespace *corev1.N
 	})
 	switch {
 	case !found && !s.Listed(kube.Networks):
-		return "", netip.Prefix{}, early(v1alpha1.ReasonNetworkNotFound,
+		return "", cidr, early(v1alpha1.ReasonNetworkNotFound,
 			"no network with the subnet %s of Neutron is known, and the API server has not been heard of", id)
 	case !found:
-		return "", netip.Prefix{}, refused(v1alpha1.ReasonNetworkNotFound,
+		return "", cidr, refused(v1alpha1.ReasonNetworkNotFound,
 			"no network has the subnet %s of Neutron in status.neutron: name a Network in spec.config, or a subnet of one", id)
 	}
 	names := slices.Sorted(maps.Keys(having))
@@ -88,7 +90,7 @@ func (p *Planner) withSubnet(ctx context.Context, id string, namespace *corev1.N
 	case 1:
 		return takes[0], having[takes[0]], nil
 	}
-	return "", netip.Prefix{}, refused(v1alpha1.ReasonInvalid,
+	return "", cidr, refused(v1alpha1.ReasonInvalid,
 		"networks %s have the subnet %s of Neutron: name one of them in spec.config, without the annotation",
 		strings.Join(takes, " and "), id)
 }
