@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
@@ -61,6 +62,14 @@ func testLentNetworks(t *testing.T, api *apitest.API) {
 			t.Errorf("the port is on the network %v", p["network_id"])
 		}
 	}
+	theirs := w.ready("theirs")
+	w.until(func() string {
+		want := &v1alpha1.NeutronNetwork{ID: ids["network"], Subnets: []v1alpha1.NeutronSubnet{{CIDR: "10.96.0.0/24", ID: ids["subnet"]}}}
+		if w.get(theirs) && equality.Semantic.DeepEqual(theirs.Status.Neutron, want) {
+			return ""
+		}
+		return fmt.Sprintf("the Network says that it is %+v, not %+v", theirs.Status.Neutron, want)
+	})
 	nobodys := w.ready("nobodys")
 	w.condition(nobodys, func() []metav1.Condition { return nobodys.Status.Conditions }, v1alpha1.ConditionProgrammed,
 		metav1.ConditionFalse, v1alpha1.ReasonNotSupported, "0 networks of the project p have the tag blue")
