@@ -141,7 +141,7 @@ func poolOf(n intent.Network, subnet netip.Prefix) intent.Pool {
 
 // allocationPools are the addresses of a subnet that Neutron gives to machines which ask for none:
 // those that nodes do not hand out. Neutron takes no empty list, so without any it is the last
-// address alone.
+// address alone that is not the gateway's.
 func allocationPools(sn intent.NetworkSubnet, pool intent.Pool) []any {
 	var b netipx.IPSetBuilder
 	if len(pool.Only) > 0 {
@@ -169,6 +169,9 @@ func allocationPools(sn intent.NetworkSubnet, pool intent.Pool) []any {
 	if len(ranges) == 0 {
 		last := all.To()
 		if last.Is4() {
+			last = last.Prev()
+		}
+		if last == sn.Gateway {
 			last = last.Prev()
 		}
 		ranges = append(ranges, netipx.IPRangeFrom(last, last))
