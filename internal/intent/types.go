@@ -277,8 +277,8 @@ func (n Network) equal(o Network) bool {
 		n.Withheld == o.Withheld && n.UID == o.UID && n.Name == o.Name && n.ID == o.ID && n.VNI == o.VNI &&
 		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN &&
 		n.Leased == o.Leased && n.Relay.equal(o.Relay) && n.MTU == o.MTU && n.LogicalSwitch == o.LogicalSwitch &&
-		n.NeutronNetwork == o.NeutronNetwork && n.Kuryr == o.Kuryr && n.Project == o.Project && n.Undecided == o.Undecided &&
-		n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
+		n.NeutronNetwork == o.NeutronNetwork && n.Kuryr == o.Kuryr && n.Project == o.Project &&
+		n.Undecided == o.Undecided && n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
 }
 
 func (p Pool) equal(o Pool) bool {

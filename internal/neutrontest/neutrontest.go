@@ -135,8 +135,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return err
 	}
 	return s.python.await(ctx, func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, "ovn-nbctl", "--timeout=10", "--db="+s.server.Northbound, "--bare", "--columns=name",
-			"find", "port_group", "name=neutron_pg_drop").CombinedOutput()
+		out, err := exec.CommandContext(ctx, "ovn-nbctl", "--timeout=10", "--db="+s.server.Northbound, "--bare",
+			"--columns=name", "find", "port_group", "name=neutron_pg_drop").CombinedOutput()
 		if err == nil && len(bytes.TrimSpace(out)) == 0 {
 			err = errors.New("there is no port group neutron_pg_drop yet")
 		}

@@ -193,7 +193,8 @@ func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
 	i := slices.IndexFunc(n.all[parts[0]], func(o object) bool { return o["id"] == parts[1] })
 	tags := len(parts) == 4 && parts[2] == "tags"
 	if i < 0 && tags {
-		return 0, nil, refuse(http.StatusNotFound, "TagResourceNotFound", "Resource %s %s could not be found.", parts[0], parts[1])
+		return 0, nil, refuse(http.StatusNotFound, "TagResourceNotFound", "Resource %s %s could not be found.",
+			parts[0], parts[1])
 	}
 	if i < 0 {
 		return 0, nil, refuse(http.StatusNotFound, c.class+"NotFound", "%s %s could not be found.", c.class, parts[1])
