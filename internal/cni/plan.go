@@ -28,10 +28,9 @@ type Planner interface {
 	Plan(ctx context.Context, r Request) ([]attachment.Plan, error)
 	// Ranges are those of a Network's blocks on this node, in the order in which they are to be
 	// used; one is claimed if there is none. They are in those of the Network's subnets that the
-	// plan has. exhausted lists those of one family that have no free
-	// address left: if there is no other one by now, another one has to be claimed. It is empty at
-	// first. It is not called for a Network with addresses of the podCIDRs. Without a subnet there
-	// is no range.
+	// plan has. exhausted lists those of one family that have no free address left: if there is no
+	// other one by now, another one has to be claimed. It is empty at first. It is not called for a
+	// Network with addresses of the podCIDRs. Without a subnet there is no range.
 	Ranges(ctx context.Context, network string, subnets []intent.NetworkSubnet, exhausted []netip.Prefix) (
 		[]ipam.Range, error)
 	// Claim makes sure that fixed addresses and a fixed MAC are this attachment's alone in the

@@ -33,13 +33,7 @@ func neutronLent(t *testing.T, w *world) {
 		return fmt.Sprint(neutronOne(t, w, "networks", "name=theirs"), neutronOne(t, w, "subnets", "id="+subnet["id"].(string)))
 	}
 	before := state()
-	vm := call("ports", fmt.Sprintf(`{"port": {"project_id": %q, "network_id": %q, "name": "vm-legacy", "device_owner": "compute:nova",
-		"binding:host_id": "n2", "port_security_enabled": false}}`, neutrontest.Project, network["id"]))["port"].(map[string]any)
-	ip, _ := vm["fixed_ips"].([]any)[0].(map[string]any)
-	address := netip.MustParseAddr(ip["ip_address"].(string))
-	guest, err := w.n2.AddGuest(t.Context(), "legacy", vm["id"].(string), parseMAC(t, vm["mac_address"].(string)),
-		[]netip.Prefix{netip.PrefixFrom(address, 24)}, netip.MustParseAddr("10.91.0.1"))
-	must(t, err)
+	guest, address := neutronGuest(t, w, "legacy", network["id"], "10.91.0.1")
 
 	for _, name := range []string{"legacy", network["id"].(string)} { // a tag, and a UUID
 		t.Run(name, func(t *testing.T) {

@@ -138,15 +138,7 @@ func neutronMachine(t *testing.T, w *world) {
 	})
 	pod := addPodAs(t, w.n1, lab.PodSpec{Namespace: "red", Name: "web"})
 	network := neutronOne(t, w, "networks", "name=net-red")
-	vm := neutronCall(t, w, "POST", "ports", fmt.Sprintf(`{"port": {"project_id": %q, "network_id": %q, "name": "vm",
-		"device_owner": "compute:nova", "binding:host_id": "n2", "port_security_enabled": false}}`, neutrontest.Project,
-		network["id"]))["port"].(map[string]any)
-	ip, _ := vm["fixed_ips"].([]any)[0].(map[string]any)
-	address := netip.MustParseAddr(ip["ip_address"].(string))
-	mac, _ := vm["mac_address"].(string)
-	guest, err := w.n2.AddGuest(t.Context(), "vm", vm["id"].(string), parseMAC(t, mac), []netip.Prefix{netip.PrefixFrom(address, 24)},
-		netip.MustParseAddr("10.90.0.1"))
-	must(t, err)
+	guest, address := neutronGuest(t, w, "vm", network["id"], "10.90.0.1")
 	var last error
 	poll(t.Context(), t, func() bool {
 		r, err := (&probe.Ping{Dst: address, Count: 1}).Run(t.Context(), pod.Host)
@@ -169,6 +161,21 @@ func neutronMachine(t *testing.T, w *world) {
 		return len(list) == 0
 	}, func() { t.Error("the pod's port is still there") })
 	neutronOne(t, w, "ports", "name=vm")
+}
+
+// neutronGuest is a machine of another program on n2, on a network with a subnet of 24 bits, and
+// the address that Neutron has chosen.
+func neutronGuest(t *testing.T, w *world, name string, network any, gateway string) (*lab.Guest, netip.Addr) {
+	t.Helper()
+	vm := neutronCall(t, w, "POST", "ports", fmt.Sprintf(`{"port": {"project_id": %q, "network_id": %q, "name": %q,
+		"device_owner": "compute:nova", "binding:host_id": "n2", "port_security_enabled": false}}`, neutrontest.Project,
+		network, name))["port"].(map[string]any)
+	ip, _ := vm["fixed_ips"].([]any)[0].(map[string]any)
+	address := netip.MustParseAddr(ip["ip_address"].(string))
+	guest, err := w.n2.AddGuest(t.Context(), name, vm["id"].(string), parseMAC(t, vm["mac_address"].(string)),
+		[]netip.Prefix{netip.PrefixFrom(address, 24)}, netip.MustParseAddr(gateway))
+	must(t, err)
+	return guest, address
 }
 
 // neutronPoll is poll for what takes dozens of calls, each up to a second on a busy machine. It
