@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package neutron
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/ipam"
+	"coelan.io/coelan/internal/reserved"
+	"coelan.io/coelan/internal/translate"
+)
+
+// app is pods of one kind, such as those of a Deployment.
+type app struct {
+	name string
+	// stable says that pods keep their names, as those of a StatefulSet do.
+	stable bool
+	// ends says that pods end by themselves, as those of a Job do.
+	ends bool
+}
+
+// live is a pod that is there.
+type live struct {
+	pod  *corev1.Pod
+	port *v1alpha1.Port
+	key  attachment.Key
+}
+
+// churn has pods of apps come and go on one node, with what API server, kubelet and agent do.
+type churn struct {
+	*world
+	store  *attachment.Store
+	ranges []ipam.Range
+	mu     sync.Mutex
+	made   int
+	random *rand.Rand
+}
+
+func newChurn(t *testing.T) *churn {
+	c := &churn{world: newWorld(t), random: rand.New(rand.NewPCG(1, 2))}
+	var err error
+	if c.store, err = attachment.Open(t.TempDir() + "/attachments"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.store.Close() })
+	c.store.InSlots(reserved.NeutronSpare)
+	cidrs := []string{"10.244.1.0/24", "fd00:10:244:1::/64"}
+	var prefixes []netip.Prefix
+	for _, p := range cidrs {
+		prefixes = append(prefixes, netip.MustParsePrefix(p))
+	}
+	if c.ranges, err = ipam.Parse(prefixes); err != nil {
+		t.Fatal(err)
+	}
+	c.set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "shop"}})
+	c.set(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1"}, Spec: corev1.NodeSpec{PodCIDR: cidrs[0], PodCIDRs: cidrs},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}},
+	})
+	return c
+}
+
+// add has a pod be created and attached, and returns when its node knows its port.
+func (c *churn) add(a app) *live {
+	c.mu.Lock()
+	c.made++
+	const letters = "bcdfghjklmnpqrstvwxz2456789"
+	suffix := make([]byte, 5)
+	for i := range suffix {
+		suffix[i] = letters[c.random.IntN(len(letters))]
+	}
+	name, uid := a.name+"-7d4f9c6b8-"+string(suffix), fmt.Sprintf("uid-%d", c.made)
+	c.mu.Unlock()
+	if a.stable {
+		name = a.name + "-0"
+	}
+	labels := map[string]string{"app": a.name}
+	l := &live{key: attachment.Key{ContainerID: uid, IfName: "eth0"}}
+	l.pod = &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), Labels: labels},
+		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{
+			Name: "c", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+		}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	c.set(l.pod)
+	// A sandbox is made after the pod is known everywhere.
+	c.known(intent.PodSubject(uid))
+	at, err := c.store.Allocate(attachment.Plan{
+		Spec: attachment.Spec{Key: l.key, ConfName: "coelan", PodUID: uid, PodNamespace: "shop", PodName: name,
+			Netns: "/n", NetworkID: intent.DefaultNetwork, MTU: 1400, Primary: true}, Ranges: c.ranges,
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	whole := translate.PodPort(at, "n1", uid)
+	whole.UID = types.UID("port-" + uid)
+	l.port = whole.DeepCopy()
+	l.port.Status = v1alpha1.PortStatus{}
+	c.set(l.port)
+	c.set(whole)
+	c.told(whole)
+	l.pod = l.pod.DeepCopy()
+	l.pod.Status.Phase = corev1.PodRunning
+	for _, a := range at.Addresses {
+		l.pod.Status.PodIPs = append(l.pod.Status.PodIPs, corev1.PodIP{IP: a.Addr().String()})
+	}
+	c.set(l.pod)
+	return l
+}
+
+// remove has a pod be detached and deleted.
+func (c *churn) remove(a app, l *live) {
+	if a.ends {
+		ended := l.pod.DeepCopy()
+		ended.Status.Phase = corev1.PodSucceeded
+		c.set(ended)
+		c.unknown(intent.PodSubject(string(l.pod.UID)))
+		c.settle()
+	}
+	if _, err := c.store.Release(l.key); err != nil {
+		c.Error(err)
+	}
+	c.delete(l.port)
+	c.absent(l.port)
+	c.delete(l.pod)
+	c.unknown(intent.PodSubject(string(l.pod.UID)))
+}
+
+// policy is a NetworkPolicy that lets one app in.
+func policyFor(name, of, from string, port intstr.IntOrString) *networkingv1.NetworkPolicy {
+	p := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 1},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": of}},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		},
+	}
+	if from != "" {
+		p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{
+			From: []networkingv1.NetworkPolicyPeer{{
+				PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": from}},
+			}},
+			Ports: []networkingv1.NetworkPolicyPort{{Port: &port}},
+		}}
+	}
+	return p
+}
+
+// Pods under policies that are replaced, one after the other or several at a time, take fewer than
+// 0.2 calls of Neutron's API each.
+func TestCallsPerPodUnderPolicies(t *testing.T) {
+	const most = 0.2
+	number, name := intstr.FromInt32(8080), intstr.FromString("http")
+	web, cache, db := app{name: "web"}, app{name: "cache"}, app{name: "db", stable: true}
+	job, free, apart := app{name: "job", ends: true}, app{name: "free"}, app{name: "web-admin"}
+	for _, tc := range []struct {
+		name     string
+		policies []*networkingv1.NetworkPolicy
+		apps     map[*app]int // how many pods of each
+		atOnce   int
+		first    bool // pods go before the next ones come
+	}{
+		{"no policies", nil, map[*app]int{&web: 3}, 1, true},
+		{"subjects", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number)}, map[*app]int{&web: 3}, 1, true},
+		{"subjects that come before others go", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number)},
+			map[*app]int{&web: 3}, 1, false},
+		{"subjects, several at once", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number)},
+			map[*app]int{&web: 8}, 5, true},
+		{"peers", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number), policyFor("cache", "cache", "web", number)},
+			map[*app]int{&web: 3, &cache: 3}, 1, true},
+		{"peers, several at once", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number),
+			policyFor("cache", "cache", "web", number)}, map[*app]int{&web: 8, &cache: 8}, 5, true},
+		{"the only pod of a StatefulSet", []*networkingv1.NetworkPolicy{policyFor("db", "db", "web", number)},
+			map[*app]int{&db: 1}, 1, true},
+		{"the only pod of a StatefulSet, and peers that stay", []*networkingv1.NetworkPolicy{policyFor("db", "db", "web", number)},
+			map[*app]int{&db: 1, &web: 0}, 1, true},
+		{"the only pod with a port of a name", []*networkingv1.NetworkPolicy{policyFor("db", "db", "web", name)},
+			map[*app]int{&db: 1}, 1, true},
+		{"pods that end", []*networkingv1.NetworkPolicy{policyFor("job", "job", "web", number)}, map[*app]int{&job: 3}, 1, true},
+		{"kinds on one node", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number),
+			policyFor("cache", "cache", "web", number), policyFor("db", "db", "web", number), policyFor("admin", "web-admin", "", number)},
+			map[*app]int{&web: 3, &cache: 3, &db: 1, &free: 3, &apart: 2}, 1, true},
+		{"kinds on one node, several at once", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number),
+			policyFor("cache", "cache", "web", number), policyFor("db", "db", "web", number), policyFor("admin", "web-admin", "", number)},
+			map[*app]int{&web: 3, &cache: 3, &db: 1, &free: 3, &apart: 2}, 5, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newChurn(t)
+			for _, p := range tc.policies {
+				c.set(p)
+			}
+			c.start()
+			type slot struct {
+				app
+				*live
+			}
+			var slots []*slot
+			for _, a := range slices.SortedFunc(maps.Keys(tc.apps), func(a, b *app) int { return strings.Compare(a.name, b.name) }) {
+				for range max(tc.apps[a], 1) {
+					l := c.add(*a)
+					if tc.apps[a] > 0 {
+						slots = append(slots, &slot{*a, l})
+					}
+				}
+			}
+			const pods, warm = 100, 60
+			replaced, before := 0, map[string]int{}
+			for replaced < pods+warm {
+				c.random.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
+				if replaced >= warm && len(before) == 0 {
+					c.settle()
+					before = c.calls()
+				}
+				var running sync.WaitGroup
+				for _, s := range slots[:min(tc.atOnce, len(slots))] {
+					replaced++
+					running.Go(func() {
+						if tc.first {
+							c.remove(s.app, s.live)
+							s.live = c.add(s.app)
+						} else {
+							former := s.live
+							s.live = c.add(s.app)
+							c.remove(s.app, former)
+						}
+					})
+				}
+				running.Wait()
+			}
+			c.settle()
+			sum, kinds := 0, []string{}
+			for kind, n := range c.calls() {
+				if n -= before[kind]; n > 0 {
+					sum += n
+					kinds = append(kinds, fmt.Sprintf("%s: %.2f", kind, float64(n)/pods))
+				}
+			}
+			slices.Sort(kinds)
+			per := float64(sum) / pods
+			t.Logf("%.2f calls per pod (%s)", per, strings.Join(kinds, ", "))
+			if per > most {
+				t.Errorf("%.2f calls per pod, at most %v are to be needed: %s", per, most, strings.Join(kinds, ", "))
+			}
+		})
+	}
+}
