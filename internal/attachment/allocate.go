@@ -164,23 +164,21 @@ func (s *Store) chooseAddresses(a *Attachment, p Plan) error {
 // nextSlot gives the attachment the addresses of a slot, see InSlots. It reports false if there is
 // none for it.
 func (s *Store) nextSlot(a *Attachment, p Plan) bool {
-	if s.slots == 0 || a.space() != "" {
+	if s.slots.step == 0 || a.space() != "" {
 		return false
 	}
 	taken, first := s.taken(a, false), s.taken(a, p.MAC == nil)
-	slots := ipam.Slots(p.Ranges, s.slots, s.slots, func(addr netip.Addr) bool {
+	slot := s.slots.choose(a.podName(), p.Ranges, s.cursors.after("", p.Ranges[0].Subnet()), func(addr netip.Addr) bool {
 		if p.Ranges[0].Contains(addr) {
 			return first(addr)
 		}
 		return taken(addr)
 	})
-	if len(slots) == 0 {
+	if slot == nil {
 		return false
 	}
-	after := s.cursors.after("", p.Ranges[0].Subnet())
-	i := max(slices.IndexFunc(slots, func(slot []netip.Addr) bool { return after.Less(slot[0]) }), 0)
 	for n, r := range p.Ranges {
-		a.Addresses, a.Gateways = append(a.Addresses, r.WithLength(slots[i][n])), append(a.Gateways, r.Gateway())
+		a.Addresses, a.Gateways = append(a.Addresses, r.WithLength(slot[n])), append(a.Gateways, r.Gateway())
 	}
 	return true
 }

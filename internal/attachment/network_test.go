@@ -553,7 +553,17 @@ func TestBridgeWithoutAVLANLeft(t *testing.T) {
 // is released comes last among these; and what finds no slot gets any address.
 func TestInSlots(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
-	s.InSlots(4)
+	s.InSlots(4, 0)
+	mustAllocate := func(t *testing.T, s *Store, id string) Attachment {
+		t.Helper()
+		p := request(id)
+		p.PodName = id // each is of a kind of its own
+		a, err := s.Allocate(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
 	ends := func(a Attachment) string { return fmt.Sprint(a.Addresses[0].Addr(), " ", a.Addresses[1].Addr()) }
 	var all []Attachment
 	for i := range 6 {

@@ -41,7 +41,7 @@ type Store struct {
 	leases    map[Key]Lease    // on disk, or on the way there
 	leased    map[place]string // what has each, for messages
 	cursors   cursors
-	slots     int                          // see InSlots
+	slots     slots                        // see InSlots
 	objects   map[string]map[string][]byte // by kind and name
 
 	unknown map[Key]fields // of attachments, in which a newer release wrote them
@@ -73,8 +73,11 @@ type vlanPlace struct {
 
 // InSlots has attachments get addresses of the node's podCIDRs by ipam.Slots of this step, as long
 // as there are some: of all families at the same distance, and near the beginning, where what comes
-// next can be known elsewhere. It is called before the Store is used.
-func (s *Store) InSlots(n int) { s.slots = n }
+// next can be known elsewhere. Of these, and of that many more, a pod gets rather one that a pod of
+// its kind has had. It is called before the Store is used.
+func (s *Store) InSlots(step, more int) {
+	s.slots = slots{step: step, more: more, last: map[netip.Addr]podName{}}
+}
 
 // Get returns the attachment of a key.
 func (s *Store) Get(k Key) (Attachment, bool) {
@@ -204,6 +207,7 @@ func (s *Store) reserve(a Attachment) {
 
 // free undoes reserve and removes the attachment.
 func (s *Store) free(a Attachment) {
+	s.slots.note(a)
 	for _, p := range a.places() {
 		delete(s.addresses, p)
 	}

@@ -119,6 +119,9 @@ func (e *Engine) build(ref intent.PolicyRef, to *Policy) {
 			e.dropLater(part)
 		}
 	}
+	for _, w := range e.everywhere.watchers {
+		w.follow(e, was.all(), p.all())
+	}
 	if len(p.denies) > 0 {
 		e.deniers[p] = struct{}{}
 	} else {

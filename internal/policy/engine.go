@@ -193,7 +193,8 @@ func (e *Engine) DeleteNode(name string) {
 }
 
 // AllNodes in place of a node's name stands for all of them: its View is what the Views of all
-// nodes have together.
+// nodes have together, and the Rules of Policies that are for no Endpoint at present. So those of a
+// Policy stay when its only Endpoint is replaced.
 const AllNodes = ""
 
 // node returns the one of that name, as namespace does.

@@ -74,14 +74,14 @@ func (r *reference) members(s Selector, n narrowed) map[location]bool {
 	return out
 }
 
-// viewOf is the View of a node, or of AllNodes: what the Views of the nodes have together.
+// viewOf is the View of a node, or of AllNodes: what the Views of the nodes have together, and what
+// policies have that are for no Endpoint.
 func (r *reference) viewOf(node string) View {
 	if node != AllNodes {
 		return r.view(node)
 	}
 	all := newAgent(View{})
-	for _, n := range testNodes {
-		v := r.view(n)
+	for _, v := range append([]View{r.unused()}, r.views()...) {
 		for i, p := range v.Peers {
 			groups := append(slices.Clone(p.Groups), all.peers[intent.PeerKey(p.Space, p.Address)].Groups...)
 			slices.Sort(groups)
@@ -90,6 +90,35 @@ func (r *reference) viewOf(node string) View {
 		all.apply(Delta{View: v})
 	}
 	return all.view()
+}
+
+func (r *reference) views() (list []View) {
+	for _, n := range testNodes {
+		list = append(list, r.view(n))
+	}
+	return list
+}
+
+// unused are the rules of all policies, whether or not there is anything that they are for, and
+// their peers.
+func (r *reference) unused() (v View) {
+	rules, groups := map[string]intent.Rule{}, map[string]map[location]bool{}
+	for _, p := range r.policies {
+		for _, rule := range p.Rules {
+			parts := r.parts(p, rule, Endpoint{}, groups)
+			for _, ep := range r.endpoints {
+				if r.governs(p, ep) {
+					parts = append(parts, r.parts(p, rule, ep, groups)...)
+				}
+			}
+			for _, part := range parts {
+				rules[part.ID] = part
+			}
+		}
+	}
+	v.Rules, v.Peers = slices.Collect(maps.Values(rules)), peersOf(groups)
+	v.sort()
+	return v
 }
 
 // view computes what a node has to know.
@@ -139,6 +168,12 @@ func (r *reference) view(node string) View {
 		slices.Sort(s.Rules)
 		v.Subjects = append(v.Subjects, s)
 	}
+	v.Rules, v.Peers = slices.Collect(maps.Values(rules)), peersOf(groups)
+	v.sort()
+	return v
+}
+
+func peersOf(groups map[string]map[location]bool) (list []intent.Peer) {
 	peers := map[location]*intent.Peer{}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
 		for a := range groups[g] {
@@ -149,11 +184,9 @@ func (r *reference) view(node string) View {
 		}
 	}
 	for _, p := range peers {
-		v.Peers = append(v.Peers, *p)
+		list = append(list, *p)
 	}
-	v.Rules = slices.Collect(maps.Values(rules))
-	v.sort()
-	return v
+	return list
 }
 
 // mustWait says that rules deny an Endpoint something by an address that is not known yet.

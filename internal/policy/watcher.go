@@ -32,7 +32,29 @@ func (e *Engine) newWatcher(name string) *watcher {
 	for p := range e.endpointsOf(w) {
 		w.add(e, p)
 	}
+	if w.whole() {
+		for _, p := range e.policies {
+			w.follow(e, nil, p.all())
+		}
+	}
 	return w
+}
+
+// follow has the watcher of all nodes use the parts of a policy also while they are for no Subject:
+// those that it has now in place of those that it had.
+func (w *watcher) follow(e *Engine, was, is []*part) {
+	for _, p := range is {
+		if !slices.Contains(was, p) {
+			w.acquire(e, p)
+			e.touched[w] = struct{}{}
+		}
+	}
+	for _, p := range was {
+		if !slices.Contains(is, p) {
+			e.releases = append(e.releases, func() { w.release(e, p) })
+			e.touched[w] = struct{}{}
+		}
+	}
 }
 
 // whole says that the watcher is for all nodes.
@@ -80,12 +102,19 @@ func (w *watcher) close(e *Engine) {
 	for p := range e.endpointsOf(w) {
 		p.identity.on.remove(w)
 	}
+	var used []*part
 	for _, g := range w.applied {
-		for _, p := range g.parts {
-			if p.users.remove(w) == 0 {
-				for _, g := range p.groups {
-					g.users.remove(w)
-				}
+		used = append(used, g.parts...)
+	}
+	if w.whole() {
+		for _, p := range e.policies {
+			used = append(used, p.all()...)
+		}
+	}
+	for _, p := range used {
+		if p.users.remove(w) == 0 {
+			for _, g := range p.groups {
+				g.users.remove(w)
 			}
 		}
 	}

@@ -97,3 +97,8 @@ func IsNodeLocal(a netip.Addr) bool {
 // NeutronSpare is how many ports the backend neutron has ready on each node, unless the controller
 // is told otherwise. Agents hand addresses out in slots of this number, see package ipam.
 const NeutronSpare = 8
+
+// NeutronKept is how many free slots, after those that have a port, keep the one that they had: as
+// many as kubelet lets a node have pods. When all pods of a node go and come again, that takes no
+// call.
+const NeutronKept = 110

@@ -59,7 +59,7 @@ func newChurn(t *testing.T) *churn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.store.Close() })
-	c.store.InSlots(reserved.NeutronSpare)
+	c.store.InSlots(reserved.NeutronSpare, reserved.NeutronKept)
 	cidrs := []string{"10.244.1.0/24", "fd00:10:244:1::/64"}
 	var prefixes []netip.Prefix
 	for _, p := range cidrs {

@@ -23,10 +23,6 @@ func (c *compiler) uses(p intent.Port) {
 	}
 }
 
-// kept is how many free slots, after those that have a port, keep the one that they had: as many as
-// kubelet lets a node have pods. When all pods of a node go and come again, that takes no call.
-const kept = 110
-
 // spare makes ports of the addresses that a node hands out next: its agent finds them by
 // ipam.Slots, too. Of the slots after these, ports stay that are there.
 func (c *compiler) spare(node intent.Node) {
@@ -41,7 +37,7 @@ func (c *compiler) spare(node intent.Node) {
 	own := names.ManagementAddresses(node)
 	taken := func(a netip.Addr) bool { return c.used[node.Name][a] || slices.Contains(own, a) }
 	needed := len(ipam.Slots(ranges, c.Spare, c.Spare, taken))
-	for i, addresses := range ipam.Slots(ranges, c.Spare, needed+kept, taken) {
+	for i, addresses := range ipam.Slots(ranges, c.Spare, needed+reserved.NeutronKept, taken) {
 		r := c.portAt(n, node.Name, reserved.PodMAC(addresses[0]), addresses)
 		r.Ref, r.Object = addressRef(node.Name, addresses), NodeObject(node.Name)
 		r.Spare, r.Optional = true, i >= needed

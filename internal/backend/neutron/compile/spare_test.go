@@ -14,6 +14,7 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/intenttest"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // podAt is a pod of n1 with the addresses of a slot.
@@ -127,7 +128,7 @@ func TestSparePorts(t *testing.T) {
 func TestCrowdComesAgain(t *testing.T) {
 	n := neutron{t, resource.NewInventory(), map[string]bool{}}
 	var crowd []intent.Port
-	for i := range kept {
+	for i := range reserved.NeutronKept {
 		crowd = append(crowd, podAt(fmt.Sprint("web-", i), i+2))
 	}
 	n.bring(spareWorld("", crowd...))
