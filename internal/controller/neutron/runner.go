@@ -183,7 +183,9 @@ func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	defer r.loop.Step()()
 	state := r.Intent.Intent().State()
 	placed, loans := compile.Place(state, have), compile.Borrow(state, have)
-	if state == r.compiled && placed.Equal(r.options.Placed) && loans.Equal(r.options.Loans) {
+	groups := have.All(resource.SecurityGroup)
+	if state == r.compiled && placed.Equal(r.options.Placed) && loans.Equal(r.options.Loans) &&
+		slices.Equal(groups, r.options.Groups) {
 		return r.set
 	}
 	if now := namedBy(state); !slices.Equal(now, r.named) {
@@ -192,7 +194,7 @@ func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	}
 	r.compiled, r.options = state, compile.Options{
 		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare, Own: have.Own, Placed: placed,
-		Loans: loans,
+		Loans: loans, Groups: groups,
 	}
 	r.set = compile.Compile(state, r.options)
 	r.set.Held = r.identities.holds

@@ -20,7 +20,7 @@ import (
 //	without rules                         of Ports that rules of policies have as peers
 //	with what a node's Ports may always   of its Ports that policies close
 //
-// A Port that comes or goes changes no rule.
+// A Port that comes or goes changes no rule. Nor does the only one of a group: see unused.
 type firewall struct {
 	*compiler
 	families []family
@@ -102,6 +102,7 @@ func (c *compiler) firewall() *firewall {
 			f.governed[p.ID] = f.govern(p)
 		}
 	}
+	f.unused()
 	return f
 }
 

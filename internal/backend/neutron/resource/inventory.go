@@ -75,6 +75,9 @@ func (i *Inventory) Get(r Ref) (Actual, bool) {
 	return a, ok
 }
 
+// All are the Refs of what there is of a kind, by key.
+func (i *Inventory) All(k Kind) []Ref { return sortedRefs(i.resources, k) }
+
 // Remove forgets a resource that is gone.
 func (i *Inventory) Remove(r Ref, id string) {
 	if i.resources[r].ID == id {
