@@ -79,7 +79,7 @@ func setupOVN(
 ) (*ovn.Runner, error) {
 	source := clusterintent.New(clusterintent.Options{
 		Log: o.Log, Informers: m.GetCache(), Monitor: monitor,
-		Policies: distribution.Engine, PoliciesKnown: feed.Known(),
+		Policies: distribution.Engine, PoliciesKnown: feed.Known(), PoliciesProgressed: feed.Progressed,
 		Settings: clusterintent.Settings{
 			Mapping: o.Mapping, ExternalIPs: o.ExternalIPs, ServiceCIDRs: o.OVN.ServiceCIDRs, SNAT: o.OVN.SNAT,
 			PolicyMode: o.OVN.PolicyMode, AuditDenied: o.OVN.AuditDenied, NodeAddress: names.ManagementAddress,
@@ -105,7 +105,7 @@ func setupNeutron(
 ) error {
 	source := clusterintent.New(clusterintent.Options{
 		Log: o.Log, Informers: m.GetCache(), Monitor: monitor,
-		Policies: distribution.Engine, PoliciesKnown: feed.Known(),
+		Policies: distribution.Engine, PoliciesKnown: feed.Known(), PoliciesProgressed: feed.Progressed,
 		Settings: clusterintent.Settings{
 			Mapping: o.Mapping, ExternalIPs: o.ExternalIPs, ServiceCIDRs: o.Neutron.ServiceCIDRs, SNAT: o.Neutron.SNAT,
 			PolicyMode: o.Neutron.PolicyMode, NodeAddress: names.ManagementAddress, Projects: o.Neutron.Projects,

@@ -90,6 +90,13 @@ func (p *Publisher[E]) unsubscribe(node string, s Subscriber) {
 	}
 }
 
+// Published returns what is in what subscribers have been given.
+func (p *Publisher[E]) Published() Basis {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.basis()
+}
+
 // NodesOf returns the names of the nodes that a policy makes a difference to, sorted.
 func (p *Publisher[E]) NodesOf(ref intent.PolicyRef) []string {
 	p.mu.Lock()

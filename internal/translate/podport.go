@@ -72,6 +72,10 @@ func addressTexts(at attachment.Attachment, node bool) []string {
 // OnPodNetwork says whether a pod has, or is to have, interfaces of Coelan's: it has a node, does
 // not use the node's own network, and has not ended.
 func OnPodNetwork(p *corev1.Pod) bool {
-	return p.Spec.NodeName != "" && !p.Spec.HostNetwork && p.Status.Phase != corev1.PodSucceeded &&
-		p.Status.Phase != corev1.PodFailed
+	return p.Spec.NodeName != "" && !p.Spec.HostNetwork && !Ended(p)
+}
+
+// Ended reports whether nothing runs in a pod any more, for good.
+func Ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // attached completes Ports with what follows from their pods and namespaces: the Egress that a pod
-// leaves by, whether denials are logged, and the UID that a static pod's node knows.
+// leaves by, whether denials are logged, and the UID that a static pod's node knows. A pod that has
+// ended has no Port: nothing sends, and policies do not know it any more.
 type attached struct {
 	auditAll   bool
 	namespaces map[string]*corev1.Namespace
@@ -26,13 +27,16 @@ type attached struct {
 	ofPod       map[string]map[string]struct{}
 	ofNamespace map[string]map[string]struct{}
 	touched     map[string]struct{} // ids
+	// over are the UIDs of pods that have ended, by the ids of their Ports: the pod may be gone before
+	// its Port.
+	over map[string]string
 }
 
 func newAttached(o Settings) *attached {
 	return &attached{
 		auditAll: o.AuditDenied, namespaces: map[string]*corev1.Namespace{}, pods: map[string]*corev1.Pod{},
 		trusted: map[string]struct{}{}, ports: map[string]intent.Port{}, ofPod: map[string]map[string]struct{}{},
-		ofNamespace: map[string]map[string]struct{}{}, touched: map[string]struct{}{},
+		ofNamespace: map[string]map[string]struct{}{}, touched: map[string]struct{}{}, over: map[string]string{},
 	}
 }
 
@@ -59,6 +63,7 @@ func (a *attached) setObject(id string, o *v1alpha1.Port) {
 func (a *attached) apply(tx *intent.Tx, ports translate.Change[intent.Port], selectors translate.EgressSelectors) {
 	for _, p := range ports.Gone {
 		a.remove(p.ID)
+		delete(a.over, p.ID)
 		tx.DeletePort(p.ID)
 	}
 	for _, p := range ports.Set {
@@ -73,7 +78,9 @@ func (a *attached) apply(tx *intent.Tx, ports translate.Change[intent.Port], sel
 		}
 	}
 	for id := range a.touched {
-		if p, ok := a.ports[id]; ok {
+		if p, ok := a.ports[id]; ok && a.ended(p) {
+			tx.DeletePort(id)
+		} else if ok {
 			tx.SetPort(a.complete(p))
 		}
 	}
@@ -102,6 +109,17 @@ func (a *attached) remove(id string) {
 	delete(a.ports, id)
 	unindex(a.ofNamespace, p.Namespace, id)
 	unindex(a.ofPod, p.Namespace+"/"+p.Pod, id)
+}
+
+// ended reports whether a Port is that of a pod that has ended and waits to be removed.
+func (a *attached) ended(p intent.Port) bool {
+	if p.Interface == "" {
+		return false
+	}
+	if pod := a.pods[p.Namespace+"/"+p.Pod]; pod != nil && string(pod.UID) == p.UID && translate.Ended(pod) {
+		a.over[p.ID] = p.UID
+	}
+	return a.over[p.ID] == p.UID && p.UID != ""
 }
 
 func (a *attached) complete(p intent.Port) intent.Port {

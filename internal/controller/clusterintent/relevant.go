@@ -11,6 +11,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/controller/reconcile"
+	"coelan.io/coelan/internal/translate"
 	"coelan.io/coelan/internal/wellknown"
 )
 
@@ -25,6 +26,7 @@ func relevant(old, now any) bool {
 	case *corev1.Pod:
 		a := old.(*corev1.Pod)
 		return a.UID != b.UID || !maps.Equal(a.Labels, b.Labels) || a.Spec.HostNetwork != b.Spec.HostNetwork ||
+			translate.OnPodNetwork(a) != translate.OnPodNetwork(b) ||
 			wellknown.PodUID(a) != wellknown.PodUID(b)
 	case *corev1.Namespace:
 		a := old.(*corev1.Namespace)

@@ -37,12 +37,16 @@ type Options struct {
 	// know all that there is.
 	Policies      Policies
 	PoliciesKnown <-chan struct{}
+	// PoliciesProgressed returns a channel that is closed when Policies may know more.
+	PoliciesProgressed func() <-chan struct{}
 	Settings
 }
 
 // Policies publish what nodes have to know. *policy.Publisher does.
 type Policies interface {
 	Subscribe(node string, s policy.Subscriber) (cancel func())
+	// Published is what is in what subscribers have been given.
+	Published() policy.Basis
 }
 
 // Settings are those of the agents that intent depends on.
@@ -71,11 +75,16 @@ type Source struct {
 	// cluster and problems are of the goroutine that works.
 	cluster  *cluster
 	problems map[translate.Problem]struct{}
+	// held is closed when Ports that are held back may be taken; nil: there are none.
+	held <-chan struct{}
 
 	mu       sync.Mutex
 	pending  map[watched]noted
 	view     *policy.View // replaces all that is known of policies
-	policies []policy.Delta
+	policies []judged
+	// seen is up to which version objects were noted, and taken what the last change of policies was
+	// computed from that was applied, of the kinds that are kept in step.
+	seen, taken policy.Basis
 }
 
 // watched is an object of a kind.
@@ -154,8 +163,9 @@ func (s *Source) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.wake:
-			s.apply()
+		case <-s.held:
 		}
+		s.apply()
 	}
 }
 
@@ -165,13 +175,9 @@ func (s *Source) watch(ctx context.Context, kind client.Object) (toolscache.Info
 		return nil, err
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { s.note(o, false) },
-		UpdateFunc: func(old, now any) {
-			if relevant(old, now) {
-				s.note(now, false)
-			}
-		},
-		DeleteFunc: func(o any) { s.note(o, true) },
+		AddFunc:    func(o any) { s.note(o, false, true) },
+		UpdateFunc: func(old, now any) { s.note(now, false, relevant(old, now)) },
+		DeleteFunc: func(o any) { s.note(o, true, true) },
 	})
 	if err != nil {
 		return nil, err
@@ -179,8 +185,8 @@ func (s *Source) watch(ctx context.Context, kind client.Object) (toolscache.Info
 	return registration.HasSynced, nil
 }
 
-// note remembers the newest version of an object until it is applied.
-func (s *Source) note(obj any, gone bool) {
+// note remembers the newest version of an object until it is applied, if it is relevant.
+func (s *Source) note(obj any, gone, relevant bool) {
 	if last, unknown := obj.(toolscache.DeletedFinalStateUnknown); unknown {
 		obj = last.Obj
 	}
@@ -190,33 +196,36 @@ func (s *Source) note(obj any, gone bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending[watched{reflect.TypeOf(o), client.ObjectKeyFromObject(o)}] = noted{o, gone}
-	s.wake.Fire()
+	s.see(o)
+	if relevant {
+		s.pending[watched{reflect.TypeOf(o), client.ObjectKeyFromObject(o)}] = noted{o, gone}
+		s.wake.Fire()
+	}
 }
 
 // Begin implements policy.Subscriber.
-func (s *Source) Begin(v policy.View, _ policy.Basis) {
+func (s *Source) Begin(v policy.View, of policy.Basis) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.view, s.policies = &v, nil
+	s.view, s.policies, s.seen, s.taken = &v, nil, s.seen.Advance(of), of
 	s.wake.Fire()
 }
 
 // Change implements policy.Subscriber.
-func (s *Source) Change(d policy.Delta, _ policy.Basis) {
+func (s *Source) Change(d policy.Delta, of policy.Basis) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.policies = append(s.policies, d)
+	s.policies = append(s.policies, judged{d, of})
 	s.wake.Fire()
 }
 
 // apply brings intent to all that is pending, in one step.
 func (s *Source) apply() {
 	defer s.loop.Step()()
-	s.mu.Lock()
-	pending, view, policies := s.pending, s.view, s.policies
-	s.pending, s.view, s.policies = map[watched]noted{}, nil, nil
-	s.mu.Unlock()
+	pending, view, policies := s.take()
+	if len(pending)+len(policies) == 0 && view == nil {
+		return
+	}
 	for _, e := range pending {
 		s.cluster.change(e.object, e.gone)
 	}

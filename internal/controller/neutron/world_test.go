@@ -104,7 +104,8 @@ func (w *world) start() {
 	}
 	w.source = clusterintent.New(clusterintent.Options{
 		Log: log, Informers: informers{world: w}, Monitor: monitor, Policies: to.Engine, PoliciesKnown: feed.Known(),
-		Settings: clusterintent.Settings{PolicyMode: intent.EnforcedPolicies, NodeAddress: names.ManagementAddress},
+		PoliciesProgressed: feed.Progressed,
+		Settings:           clusterintent.Settings{PolicyMode: intent.EnforcedPolicies, NodeAddress: names.ManagementAddress},
 	})
 	w.runner, err = New(Options{
 		Log: log, Cloud: cloud.Access{Endpoint: w.neutron.URL, Project: "p"}, Spare: reserved.NeutronSpare, Intent: w.source,

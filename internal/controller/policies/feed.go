@@ -261,6 +261,9 @@ func (p *Feed) apply() {
 // Known is closed when the Engine knows all that there is.
 func (p *Feed) Known() <-chan struct{} { return p.complete }
 
+// Progressed returns a channel that is closed when the Engine may know more.
+func (p *Feed) Progressed() <-chan struct{} { return p.progress.Changed() }
+
 // Ready says why agents cannot be served; nil: they can.
 func (p *Feed) Ready() error {
 	select {
