@@ -2,7 +2,10 @@
 
 package resource
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Operation is what a Call does.
 type Operation int
@@ -47,6 +50,8 @@ type planner struct {
 	// leaving are the Refs that they had.
 	renamed map[Ref]Ref
 	leaving map[Ref]bool
+	// looser are the ids of security groups with rules that are wanted no longer.
+	looser map[any]bool
 	// adopted are what other systems have made, by the Ref that it gets.
 	adopted map[Ref]Actual
 }
@@ -94,10 +99,16 @@ func Plan(want *Set, have *Inventory) []Call {
 }
 
 func newPlanner(want *Set, have *Inventory) *planner {
-	return &planner{
+	p := &planner{
 		want: want, have: have, replaced: map[Ref]bool{}, ids: map[any]bool{},
-		renamed: map[Ref]Ref{}, leaving: map[Ref]bool{}, adopted: map[Ref]Actual{},
+		renamed: map[Ref]Ref{}, leaving: map[Ref]bool{}, looser: map[any]bool{}, adopted: map[Ref]Actual{},
 	}
+	for r, a := range have.resources {
+		if r.Kind == SecurityGroupRule && !p.wanted(r) {
+			p.looser[a.Attributes["security_group_id"]] = true
+		}
+	}
+	return p
 }
 
 // rename finds ports for those that are not there among those that are wanted no longer: of one MAC
@@ -126,12 +137,18 @@ func (p *planner) rename() {
 	}
 }
 
-// anothers says whether a port is still as another object needed it: see Set.Held. Those that other
-// systems have made are of the same object, and those that are borrowed are not ours to make.
+// anothers says whether a port is still as another object needed it, or as its own policies were
+// before: see Set.Held. Those that other systems have made are of the same object, and those that
+// are borrowed are not ours to make.
 func (p *planner) anothers(r Resource, a Actual) bool {
 	_, adopts := p.adopted[r.Ref]
 	return !adopts && !borrowed(r.Ref) && r.Holder != "" && p.want.Held != nil && !p.want.Held(r, a) &&
-		len(p.differing(r.Mutable, a)) > 0
+		(len(p.differing(r.Mutable, a)) > 0 || p.looserThanWanted(a))
+}
+
+// looserThanWanted says whether a port has a group that lets through what it is not to.
+func (p *planner) looserThanWanted(a Actual) bool {
+	return slices.ContainsFunc(list(a.Attributes["security_groups"]), func(id any) bool { return p.looser[id] })
 }
 
 // get is what there is of a wanted resource, also if it has another Ref yet.

@@ -19,6 +19,7 @@ var (
 	port    = Ref{Kind: Port, Key: "p"}
 	group   = Ref{Kind: SecurityGroup, Key: "web"}
 	rule    = Ref{Kind: SecurityGroupRule, Key: "web tcp 80"}
+	oldRule = Ref{Kind: SecurityGroupRule, Key: "web tcp 81"}
 )
 
 // wanted is a network with a subnet on a router that has a route, and a port.
@@ -220,6 +221,10 @@ func TestPlan(t *testing.T) {
 			"delete port p", "create security group web", "create security group rule web tcp 80", "create port p",
 		}},
 		{"one that is to get the port as it is", holder(false, wanted()), there(), nil},
+		{"one that is to get the port as it is, with a policy that allows less now", holder(false, wanted(guarded(rule))),
+			there(isGuarded(rule, oldRule)), []string{"delete port p", "delete security group rule web tcp 81", "create port p"}},
+		{"one that has the port, with a policy that allows less now", holder(true, wanted(guarded(rule))),
+			there(isGuarded(rule, oldRule)), []string{"delete security group rule web tcp 81"}},
 		{"one that is to get the port that another object had", holder(false, wanted(renamed)), there(),
 			[]string{"update port of 10.0.0.2"}},
 		{"one that is to get the port that another object had with a policy", holder(false, wanted(renamed)), there(isGuarded(rule)),
