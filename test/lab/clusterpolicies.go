@@ -76,6 +76,10 @@ func (p *clusterPolicies) Subscribe(_ string, s policy.Subscriber) (cancel func(
 	}
 }
 
+// Published implements clusterintent.Policies: tests say what policies are, whatever objects there
+// are.
+func (*clusterPolicies) Published() policy.Basis { return nil }
+
 // publish replaces all.
 func (p *clusterPolicies) publish(v PolicyView) {
 	p.mu.Lock()

@@ -52,7 +52,7 @@ func (s *Source) see(o client.Object) {
 // take returns what can be applied, and leaves what waits.
 func (s *Source) take() (pending map[watched]noted, view *policy.View, policies []policy.Delta) {
 	var known policy.Basis
-	if s.PolicyMode == intent.EnforcedPolicies {
+	if s.PolicyMode == intent.EnforcedPolicies && s.PoliciesProgressed != nil {
 		s.held = s.PoliciesProgressed()
 		known = s.Policies.Published() // before s.mu, which a Change waits for
 	}

@@ -37,7 +37,8 @@ type Options struct {
 	// know all that there is.
 	Policies      Policies
 	PoliciesKnown <-chan struct{}
-	// PoliciesProgressed returns a channel that is closed when Policies may know more.
+	// PoliciesProgressed returns a channel that is closed when Policies may know more. Nil: they do not
+	// depend on objects, and Ports do not wait for them.
 	PoliciesProgressed func() <-chan struct{}
 	Settings
 }
