@@ -27,8 +27,8 @@ type attached struct {
 	ofPod       map[string]map[string]struct{}
 	ofNamespace map[string]map[string]struct{}
 	touched     map[string]struct{} // ids
-	// over are the UIDs of pods that have ended, by the ids of their Ports: the pod may be gone before
-	// its Port.
+	// over are the UIDs of pods that have ended, by the ids of their Ports: the pod may be gone
+	// before its Port.
 	over map[string]string
 }
 

@@ -37,8 +37,8 @@ type Options struct {
 	// know all that there is.
 	Policies      Policies
 	PoliciesKnown <-chan struct{}
-	// PoliciesProgressed returns a channel that is closed when Policies may know more. Nil: they do not
-	// depend on objects, and Ports do not wait for them.
+	// PoliciesProgressed returns a channel that is closed when Policies may know more. Nil: they do
+	// not depend on objects, and Ports do not wait for them.
 	PoliciesProgressed func() <-chan struct{}
 	Settings
 }
@@ -83,8 +83,8 @@ type Source struct {
 	pending  map[watched]noted
 	view     *policy.View // replaces all that is known of policies
 	policies []judged
-	// seen is up to which version objects were noted, and taken what the last change of policies was
-	// computed from that was applied, of the kinds that are kept in step.
+	// seen is up to which version objects were noted, and taken what the last change of policies
+	// was computed from that was applied, of the kinds that are kept in step.
 	seen, taken policy.Basis
 }
 

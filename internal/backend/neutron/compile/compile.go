@@ -29,8 +29,8 @@ type Options struct {
 	Placed Placed
 	// Loans are the Networks that name networks of other programs.
 	Loans Loans
-	// Groups are the security groups that there are. They stay while there is what they are made of,
-	// be it without a Port.
+	// Groups are the security groups that there are. They stay while there is what they are made
+	// of, be it without a Port.
 	Groups []resource.Ref
 }
 
