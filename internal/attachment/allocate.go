@@ -168,7 +168,8 @@ func (s *Store) nextSlot(a *Attachment, p Plan) bool {
 		return false
 	}
 	taken, first := s.taken(a, false), s.taken(a, p.MAC == nil)
-	slot := s.slots.choose(a.podName(), p.Ranges, s.cursors.after("", p.Ranges[0].Subnet()), func(addr netip.Addr) bool {
+	after := s.cursors.after("", p.Ranges[0].Subnet())
+	slot := s.slots.choose(a.podName(), p.Ranges, after, func(addr netip.Addr) bool {
 		if p.Ranges[0].Contains(addr) {
 			return first(addr)
 		}
