@@ -222,7 +222,7 @@ func TestCallsPerPodUnderPolicies(t *testing.T) {
 					}
 				}
 			}
-			const pods, warm = 100, 50
+			const pods, warm = 40, 50
 			replaced, before := 0, map[string]int{}
 			for replaced < pods+warm {
 				c.random.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
