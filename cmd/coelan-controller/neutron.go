@@ -37,7 +37,7 @@ func (f *neutronFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.access.Project, "neutron-project", "",
 		"with --neutron-endpoint: the project that resources are of")
 	flags.IntVar(&f.spare, "neutron-spare-ports", reserved.NeutronSpare,
-		"with the backend neutron: ports that each node has ready for pods of its podCIDRs; 0: none")
+		"with the backend neutron: ports that each node has ready for pods of its podCIDRs; 0: none, on Networks too")
 	flags.StringArrayVar(&f.projects, "neutron-projects", nil,
 		"with the backend neutron: PROJECT=NAMESPACE,…: namespaces that may ask for a project by the annotation "+
 			"openstack.org/kuryr-project, or * for all; one flag for each project")

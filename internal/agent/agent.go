@@ -121,7 +121,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	defer func() { _ = a.store.Close() }()
 	if a.Config.Backend.Type == config.NeutronBackend {
-		a.store.InSlots(reserved.NeutronSpare, reserved.NeutronKept)
+		a.store.InSlots(reserved.NeutronSpare, reserved.NeutronSpareOfNetwork, reserved.NeutronKept)
 	}
 	if err := a.makeParts(ctx); err != nil {
 		return err

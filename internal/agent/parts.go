@@ -3,6 +3,8 @@
 package agent
 
 import (
+	"time"
+
 	"coelan.io/coelan/internal/agent/blockipam"
 	"coelan.io/coelan/internal/agent/egressclaims"
 	"coelan.io/coelan/internal/agent/nodestatus"
@@ -25,9 +27,17 @@ type writers struct {
 	leases *portleases.Leases
 }
 
+// keepBlocks is how long the blocks of a Network stay that has no pod any more on a node with the
+// backend neutron: its ports there are made by Neutron's API, and go with the blocks. A pod that is
+// replaced finds them.
+const keepBlocks = time.Minute
+
 func (a *Agent) makeWriters() {
 	a.blocks = blockipam.New(a.Log, a.NodeName, a.Cluster, a.view, a.store)
 	a.blocks.Subnets = a.Config.Subnets
+	if a.Config.Backend.Type == config.NeutronBackend {
+		a.blocks.Keep = keepBlocks
+	}
 	a.ports = portstatus.New(portstatus.Options{
 		Log: a.Log, Node: a.NodeName, API: a.Cluster, View: a.view, Store: a.store, Singles: a.blocks,
 		All:         a.Backend.AllPorts,

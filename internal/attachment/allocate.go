@@ -164,13 +164,13 @@ func (s *Store) chooseAddresses(a *Attachment, p Plan) error {
 // nextSlot gives the attachment the addresses of a slot, see InSlots. It reports false if there is
 // none for it.
 func (s *Store) nextSlot(a *Attachment, p Plan) bool {
-	if s.slots.step == 0 || a.space() != "" {
+	if s.slots.stepOf(a.space()) == 0 || len(p.Ranges) == 0 {
 		return false
 	}
+	primary := p.Ranges[0]
 	taken, first := s.taken(a, false), s.taken(a, p.MAC == nil)
-	after := s.cursors.after("", p.Ranges[0].Subnet())
-	slot := s.slots.choose(a.podName(), p.Ranges, after, func(addr netip.Addr) bool {
-		if p.Ranges[0].Contains(addr) {
+	slot := s.slots.choose(*a, p.Ranges, s.cursors.after(a.space(), primary.Subnet()), func(addr netip.Addr) bool {
+		if addr.Is4() == primary.Is4() {
 			return first(addr)
 		}
 		return taken(addr)
@@ -178,8 +178,9 @@ func (s *Store) nextSlot(a *Attachment, p Plan) bool {
 	if slot == nil {
 		return false
 	}
-	for n, r := range p.Ranges {
-		a.Addresses, a.Gateways = append(a.Addresses, r.WithLength(slot[n])), append(a.Gateways, r.Gateway())
+	for n, family := range families(p.Ranges) {
+		a.Addresses = append(a.Addresses, family[0].WithLength(slot[n]))
+		a.Gateways = append(a.Gateways, family[0].Gateway())
 	}
 	return true
 }

@@ -553,7 +553,7 @@ func TestBridgeWithoutAVLANLeft(t *testing.T) {
 // is released comes last among these; and what finds no slot gets any address.
 func TestInSlots(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
-	s.InSlots(4, 0)
+	s.InSlots(4, 4, 0)
 	mustAllocate := func(t *testing.T, s *Store, id string) Attachment {
 		t.Helper()
 		p := request(id)

@@ -14,8 +14,10 @@ import (
 // as the last pod there needed it, so a pod of the same kind gets it rather than another one. Which
 // pods had which slot is known from when the Store was opened.
 type slots struct {
-	step, more int // step 0: addresses are handed out one by one
-	last       map[netip.Addr]podName
+	// step is of the node's podCIDRs, and ofBlock of its blocks; 0: addresses are handed out one by
+	// one.
+	step, ofBlock, more int
+	last                map[place]podName
 }
 
 // podName is a pod's namespace, and the parts of its name.
@@ -28,24 +30,32 @@ func (a *Attachment) podName() podName {
 	return podName{a.PodNamespace, strings.Split(a.PodName, "-")}
 }
 
+func (s *slots) stepOf(space string) int {
+	if space == "" {
+		return s.step
+	}
+	return s.ofBlock
+}
+
 // note takes that an attachment has had its addresses.
 func (s *slots) note(a Attachment) {
-	if s.step > 0 && a.space() == "" && len(a.Addresses) > 0 {
-		s.last[a.Addresses[0].Addr()] = a.podName()
+	if s.stepOf(a.space()) > 0 && len(a.Addresses) > 0 {
+		s.last[place{a.space(), a.Addresses[0].Addr()}] = a.podName()
 	}
 }
 
-// choose finds a free slot for a pod, of equal ones the first one after what was handed out last;
-// nil: there is none.
+// choose finds a free slot for an attachment, of equal ones the first one after what was handed out
+// last; nil: there is none.
 func (s *slots) choose(
-	pod podName, ranges []ipam.Range, after netip.Addr, taken func(netip.Addr) bool,
+	a Attachment, ranges []ipam.Range, after netip.Addr, taken func(netip.Addr) bool,
 ) (chosen []netip.Addr) {
-	ready := len(ipam.Slots(ranges, s.step, s.step, taken))
-	free := ipam.Slots(ranges, s.step, ready+s.more, taken)
+	pod, step := a.podName(), s.stepOf(a.space())
+	ready := len(ipam.Slots(ranges, step, step, taken))
+	free := ipam.Slots(ranges, step, ready+s.more, taken)
 	next := max(slices.IndexFunc(free[:ready], func(slot []netip.Addr) bool { return after.Less(slot[0]) }), 0)
 	best := 0
 	for _, i := range order(next, ready, len(free)) {
-		rank := s.rank(pod, free[i][0])
+		rank := s.rank(pod, place{a.space(), free[i][0]})
 		if (i < ready || rank > fresh) && (chosen == nil || rank > best) {
 			chosen, best = free[i], rank
 		}
@@ -73,7 +83,7 @@ const (
 
 // rank says how well a slot suits a pod. Pods of one kind have names that begin alike, up to the
 // parts that tell them apart.
-func (s *slots) rank(pod podName, primary netip.Addr) int {
+func (s *slots) rank(pod podName, primary place) int {
 	last, known := s.last[primary]
 	if !known {
 		return fresh

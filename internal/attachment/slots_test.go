@@ -32,7 +32,7 @@ func TestSlotsOfAKind(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
-			s.InSlots(4, 8)
+			s.InSlots(4, 2, 8)
 			allocate := func(id, pod string) Attachment {
 				t.Helper()
 				p := request(id)
@@ -58,5 +58,46 @@ func TestSlotsOfAKind(t *testing.T) {
 				t.Errorf("%s has %s, want %s", tc.comes, got, want)
 			}
 		})
+	}
+}
+
+// Blocks of a Network are handed out by slots, too: both families at the same distance, and to pods
+// of a kind what one of them had, in each Network by itself.
+func TestSlotsOfBlocks(t *testing.T) {
+	s := openTest(t, filepath.Join(t.TempDir(), "state.db"))
+	s.InSlots(4, 2, 8)
+	ranges := append(blocks(t, "10.9.0.0/24", "10.9.0.32/28", "10.9.0.16/28"), blocks(t, "fd09::/64", "fd09::40/124")...)
+	allocate := func(id, network, pod string) Attachment {
+		t.Helper()
+		p := on(network, id, "net1", ranges)
+		p.PodNamespace, p.PodName = "shop", pod
+		a, err := s.Allocate(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	var had []Attachment
+	for i, pod := range []string{"web-0", "db-0"} {
+		for _, network := range []string{"red", "blue"} {
+			had = append(had, allocate(fmt.Sprint(pod, network), network, pod))
+			want := fmt.Sprintf("[10.9.0.%d/24 fd09::4%x/64]", 16+i, i)
+			if got := fmt.Sprint(had[len(had)-1].Addresses); got != want {
+				t.Errorf("%s on %s has %s, want %s", pod, network, got, want)
+			}
+		}
+	}
+	for _, a := range had {
+		if _, err := s.Release(a.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, network := range []string{"blue", "red"} {
+		if got := fmt.Sprint(allocate("next"+network, network, "db-1").Addresses); got != "[10.9.0.17/24 fd09::41/64]" {
+			t.Errorf("db-1 on %s has %s, which db-0 did not have", network, got)
+		}
+	}
+	if got := fmt.Sprint(allocate("third", "red", "cache-0").Addresses); got != "[10.9.0.18/24 fd09::42/64]" {
+		t.Errorf("cache-0 has %s, which others had", got)
 	}
 }

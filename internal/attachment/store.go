@@ -71,12 +71,13 @@ type vlanPlace struct {
 	vlan   uint16
 }
 
-// InSlots has attachments get addresses of the node's podCIDRs by ipam.Slots of this step, as long
-// as there are some: of all families at the same distance, and near the beginning, where what comes
-// next can be known elsewhere. Of these, and of that many more, a pod gets rather one that a pod of
-// its kind has had. It is called before the Store is used.
-func (s *Store) InSlots(step, more int) {
-	s.slots = slots{step: step, more: more, last: map[netip.Addr]podName{}}
+// InSlots has attachments get addresses of the node's podCIDRs, and of its blocks of a Network, by
+// ipam.Slots of these steps, as long as there are some: of all families at the same distance, and
+// near the beginning, where what comes next can be known elsewhere. Of these, and of that many
+// more, a pod gets rather one that a pod of its kind has had. It is called before the Store is
+// used.
+func (s *Store) InSlots(step, ofBlock, more int) {
+	s.slots = slots{step: step, ofBlock: ofBlock, more: more, last: map[place]podName{}}
 }
 
 // Get returns the attachment of a key.

@@ -9,34 +9,67 @@ import (
 	"go4.org/netipx"
 )
 
-// Slots are the first free slots of podCIDRs, of which each is of another family. A slot has the
-// address at the same distance from the beginning of each. It is free if each of them can be handed
-// out and none is taken.
+// Slots are the first free slots of a node's podCIDRs, or of its blocks of a Network. A slot has an
+// address of each family, at the same distance from the beginning of the family's first range:
+// ranges of a family follow each other in the order of their addresses. The families are in the
+// order in which they come first. A slot is free if each address can be handed out and none is
+// taken.
 //
-// There are at least as many as asked for, if the smallest podCIDR has them. They end after a
-// multiple of step slots, free or not: one that comes to be taken moves the end seldom.
+// There are at least as many as asked for, if the family with the fewest addresses has them. They
+// end after a multiple of step slots, free or not: one that comes to be taken moves the end seldom.
 func Slots(ranges []Range, step, least int, taken func(netip.Addr) bool) (free [][]netip.Addr) {
-	if len(ranges) == 0 || step < 1 {
+	chains := chainsOf(ranges)
+	if len(chains) == 0 || step < 1 {
 		return nil
 	}
-	slot := make([]netip.Addr, len(ranges))
-	for i, r := range ranges {
-		slot[i] = r.prefix.Addr()
-	}
 	for count := 0; count%step > 0 || len(free) < least; count++ {
-		usable := true
-		for i, r := range ranges {
-			usable = usable && r.Contains(slot[i]) && !taken(slot[i])
-		}
-		if usable {
-			free = append(free, slices.Clone(slot))
-		}
-		for i, r := range ranges {
-			if slot[i] == netipx.PrefixLastIP(r.prefix) {
+		slot, usable := make([]netip.Addr, len(chains)), true
+		for i := range chains {
+			a, r, ok := chains[i].next()
+			if !ok {
 				return free
 			}
-			slot[i] = slot[i].Next()
+			slot[i], usable = a, usable && r.Contains(a) && !taken(a)
+		}
+		if usable {
+			free = append(free, slot)
 		}
 	}
 	return free
+}
+
+// chain is the ranges of a family, and which address comes next.
+type chain struct {
+	ranges []Range
+	at     netip.Addr
+}
+
+func chainsOf(ranges []Range) []chain {
+	var chains []chain
+	for _, r := range ranges {
+		i := slices.IndexFunc(chains, func(c chain) bool { return c.ranges[0].Is4() == r.Is4() })
+		if i < 0 {
+			i, chains = len(chains), append(chains, chain{})
+		}
+		chains[i].ranges = append(chains[i].ranges, r)
+	}
+	for i, c := range chains {
+		slices.SortFunc(c.ranges, func(a, b Range) int { return a.prefix.Addr().Compare(b.prefix.Addr()) })
+		chains[i].at = c.ranges[0].prefix.Addr()
+	}
+	return chains
+}
+
+// next is the next address of all, usable or not, and its range; false: there is none.
+func (c *chain) next() (a netip.Addr, of Range, ok bool) {
+	if len(c.ranges) == 0 {
+		return a, of, false
+	}
+	a, of = c.at, c.ranges[0]
+	if a != netipx.PrefixLastIP(of.prefix) {
+		c.at = a.Next()
+	} else if c.ranges = c.ranges[1:]; len(c.ranges) > 0 {
+		c.at = c.ranges[0].prefix.Addr()
+	}
+	return a, of, true
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"coelan.io/coelan/internal/intent"
 )
 
 func TestSlots(t *testing.T) {
@@ -43,6 +45,69 @@ func TestSlots(t *testing.T) {
 			var got []string
 			for _, slot := range Slots(ranges, tt.n, tt.n, func(a netip.Addr) bool { return slices.Contains(tt.taken, a.String()) }) {
 				got = append(got, fmt.Sprint(slot)[1:len(fmt.Sprint(slot))-1])
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Blocks of a Network follow each other, in whichever order they are given, and those of the other
+// family are beside them. What the Network keeps to itself is no slot.
+func TestSlotsOfBlocks(t *testing.T) {
+	network := intent.Network{
+		Subnets: []intent.NetworkSubnet{
+			{Prefix: netip.MustParsePrefix("10.9.0.0/24"), Gateway: netip.MustParseAddr("10.9.0.1")},
+			{Prefix: netip.MustParsePrefix("10.8.0.0/24"), Gateway: netip.MustParseAddr("10.8.0.1")},
+			{Prefix: netip.MustParsePrefix("fd09::/64")},
+		},
+		Pools: []intent.Pool{
+			{Subnet: netip.MustParsePrefix("10.9.0.0/24"), BlockBits: 29,
+				Except: []intent.AddressRange{{First: netip.MustParseAddr("10.9.0.35"), Last: netip.MustParseAddr("10.9.0.37")}}},
+			{Subnet: netip.MustParsePrefix("10.8.0.0/24"), BlockBits: 29},
+			{Subnet: netip.MustParsePrefix("fd09::/64"), BlockBits: 125},
+		},
+	}
+	for _, tt := range []struct {
+		name   string
+		blocks []string
+		want   []string
+	}{
+		{"one of each family", []string{"10.9.0.0/29", "fd09::10/125"}, []string{
+			"10.9.0.2 fd09::12", "10.9.0.3 fd09::13", "10.9.0.4 fd09::14", "10.9.0.5 fd09::15", "10.9.0.6 fd09::16", "10.9.0.7 fd09::17",
+		}},
+		{"of two the lower one first", []string{"10.9.0.32/29", "10.9.0.16/29", "fd09::10/125", "fd09::8/125"}, []string{
+			"10.9.0.16 fd09::8", "10.9.0.17 fd09::9", "10.9.0.18 fd09::a", "10.9.0.19 fd09::b",
+			"10.9.0.20 fd09::c", "10.9.0.21 fd09::d", "10.9.0.22 fd09::e", "10.9.0.23 fd09::f",
+			"10.9.0.32 fd09::10", "10.9.0.33 fd09::11", "10.9.0.34 fd09::12", "10.9.0.38 fd09::16", "10.9.0.39 fd09::17",
+		}},
+		{"as many as the family with fewer has", []string{"10.9.0.32/29", "10.9.0.40/29", "fd09::8/125"}, []string{
+			"10.9.0.32 fd09::8", "10.9.0.33 fd09::9", "10.9.0.34 fd09::a", "10.9.0.38 fd09::e", "10.9.0.39 fd09::f",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pools := Pools(network)
+			if len(pools) != 2 {
+				t.Fatalf("%d pools, want that of the first subnet of each family", len(pools))
+			}
+			var ranges []Range
+			for _, text := range tt.blocks {
+				prefix := netip.MustParsePrefix(text)
+				for _, p := range pools {
+					if !p.Subnet.Contains(prefix.Addr()) {
+						continue
+					}
+					r, err := p.Block(prefix)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ranges = append(ranges, r)
+				}
+			}
+			var got []string
+			for _, slot := range Slots(ranges, 4, 100, func(netip.Addr) bool { return false }) {
+				got = append(got, slot[0].String()+" "+slot[1].String())
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

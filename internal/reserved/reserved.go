@@ -98,6 +98,10 @@ func IsNodeLocal(a netip.Addr) bool {
 // is told otherwise. Agents hand addresses out in slots of this number, see package ipam.
 const NeutronSpare = 8
 
+// NeutronSpareOfNetwork is how many more it has on each Network that it has blocks of: nodes times
+// Networks may be many.
+const NeutronSpareOfNetwork = 2
+
 // NeutronKept is how many free slots, after those that have a port, keep the one that they had: as
 // many as kubelet lets a node have pods. When all pods of a node go and come again, that takes no
 // call.

@@ -46,10 +46,9 @@ func neutronSubnet(t *testing.T, w *world) {
 		asks := map[string]string{asksNetworks: "side@eth1"}
 		p := addPodAs(t, n, lab.PodSpec{Name: fmt.Sprint("side", i), Annotations: asks})
 		pods = append(pods, p)
-		port := neutronOne(t, w, "ports", "name=lab/"+fmt.Sprint("side", i)+".eth1")
+		port := neutronOne(t, w, "ports", "fixed_ips=ip_address%3D"+p.Own("eth1", lab.IPv4).String())
 		addresses, _ := port["fixed_ips"].([]any)
-		if len(addresses) != 1 || addresses[0].(map[string]any)["subnet_id"] != subnet ||
-			addresses[0].(map[string]any)["ip_address"] != p.Own("eth1", lab.IPv4).String() {
+		if len(addresses) != 1 || addresses[0].(map[string]any)["subnet_id"] != subnet || port["device_id"] != n.Name {
 			t.Errorf("the addresses of the port are %v, and that of the pod is %s", addresses, p.Own("eth1", lab.IPv4))
 		}
 	}

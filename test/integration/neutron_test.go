@@ -146,20 +146,39 @@ func neutronMachine(t *testing.T, w *world) {
 		return err == nil && r.Lost() == 0
 	}, func() { t.Errorf("the machine is not reached: %v", last) })
 	// What the runtime knows of a tenant's pod is its address among the node's.
-	own, _ := neutronOne(t, w, "ports", "name=red/web.eth0")["fixed_ips"].([]any)[0].(map[string]any)
-	if r := ping(t, guest.Host, probe.Ping{Dst: netip.MustParseAddr(own["ip_address"].(string)), Count: 2}); r.Lost() > 0 {
+	if r := ping(t, guest.Host, probe.Ping{Dst: pod.Own("eth0", lab.IPv4), Count: 2}); r.Lost() > 0 {
 		t.Errorf("the pod is not reached: %+v", r)
 	}
 	if r, err := (&probe.Ping{Dst: w.c.Address(lab.IPv4), Count: 1}).Run(t.Context(), pod.Host); err == nil && r.Lost() == 0 {
 		t.Error("a tenant's pod reaches one of another")
 	}
 
-	// Its end leaves nothing, and takes nothing of others.
-	must(t, pod.Delete(t.Context()))
-	poll(t.Context(), t, func() bool {
+	// The next pods have ports that were ready, be it without the first one.
+	made := func() (ids []string) {
 		list, _ := neutronCall(t, w, "GET", "ports?network_id="+network["id"].(string)+"&device_owner=compute:kuryr", "")["ports"].([]any)
-		return len(list) == 0
-	}, func() { t.Error("the pod's port is still there") })
+		for _, p := range list {
+			ids = append(ids, p.(map[string]any)["id"].(string))
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	neutronPoll(t, func() bool { return len(made()) > reserved.NeutronSpareOfNetwork },
+		func() { t.Errorf("of the Network there are the ports %v, and so few are ready", made()) })
+	before := made()
+	must(t, pod.Delete(t.Context()))
+	for _, name := range []string{"web-1", "web-2"} {
+		pod = addPodAs(t, w.n1, lab.PodSpec{Namespace: "red", Name: name})
+		if r := ping(t, pod.Host, probe.Ping{Dst: address, Count: 1}); r.Lost() > 0 {
+			t.Errorf("the machine is not reached from %s: %+v", name, r)
+		}
+		must(t, pod.Delete(t.Context()))
+	}
+	if after := made(); !slices.Equal(before, after) {
+		t.Errorf("the ports of the Network were %v, and after two pods they are %v", before, after)
+	}
+
+	// Their end leaves nothing after a while, and takes nothing of others.
+	neutronPoll(t, func() bool { return len(made()) == 0 }, func() { t.Errorf("the ports %v are still there", made()) })
 	neutronOne(t, w, "ports", "name=vm")
 }
 

@@ -37,6 +37,9 @@ type Blocks struct {
 	// Subnets are the parts of Networks, by name, that new blocks are from; of other Networks they
 	// are from anywhere. It is set before the Blocks are used.
 	Subnets map[string][]netip.Prefix
+	// Keep is how long blocks are kept of a Network that no attachment is on any more, for the next
+	// one. It is set before the Blocks are used.
+	Keep time.Duration
 
 	log   *slog.Logger
 	node  string
@@ -53,6 +56,10 @@ type Blocks struct {
 	granted map[string]bool
 	// used is what was written last of a block.
 	used map[string]int
+
+	// idle are the Networks with blocks that no attachment is on, and since when. It is of the
+	// goroutine that runs.
+	idle map[string]time.Time
 }
 
 // state is what is known of a Network beside the view.
@@ -157,7 +164,7 @@ func (b *Blocks) Ranges(ctx context.Context, network intent.Network, exhausted [
 			own = append(own, p)
 		}
 		for _, p := range own {
-			r, err := sp.block(p)
+			r, err := sp.Block(p)
 			if err != nil {
 				return nil, fmt.Errorf("network %s: block %s: %w", network.Name, p, err)
 			}
@@ -167,13 +174,11 @@ func (b *Blocks) Ranges(ctx context.Context, network intent.Network, exhausted [
 	return ranges, nil
 }
 
-// specs are the first subnets of each family.
+// specs are those of the Network that this node takes addresses from.
 func specs(network intent.Network) []spec {
 	var list []spec
-	for i, p := range network.Pools {
-		if !slices.ContainsFunc(list, func(sp spec) bool { return sp.subnet.Addr().Is4() == p.Subnet.Addr().Is4() }) {
-			list = append(list, newSpec(p, network.Subnets[i].Gateway))
-		}
+	for _, p := range ipam.Pools(network) {
+		list = append(list, spec{Pool: p})
 	}
 	return list
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -215,6 +216,55 @@ func TestUnusedBlocksAreGivenBack(t *testing.T) {
 	if len(api.AllBlocks()) != 1 {
 		t.Errorf("blocks %v", owners(api))
 	}
+}
+
+// With Keep they stay for it, and for the next pod, unless their Network is about to go.
+func TestUnusedBlocksAreKept(t *testing.T) {
+	api := kubetest.New("")
+	network := lan(v1alpha1.Subnet{CIDR: "10.0.0.0/24"})
+	api.Add(network)
+	n := newNode(t, api, "a")
+	n.Keep = time.Hour
+	n.run()
+	use := func(pod string) {
+		t.Helper()
+		at := n.mustAdd(network, pod)
+		n.Kick()
+		kubetest.Eventually(t, "the use is written", func() bool { return api.AllBlocks()[0].Status.Used == 1 })
+		if _, err := n.store.Release(at.Key); err != nil {
+			t.Fatal(err)
+		}
+		n.Kick()
+		kubetest.Eventually(t, "that it is unused, too", func() bool {
+			blocks := api.AllBlocks()
+			return len(blocks) == 1 && blocks[0].Status.Used == 0
+		})
+	}
+	use("p")
+	block := api.AllBlocks()[0].UID
+	use("q")
+	if api.AllBlocks()[0].UID != block {
+		t.Error("the block is another one")
+	}
+	leaving := network.DeepCopy()
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	api.Add(leaving)
+	kubetest.Eventually(t, "the block is given back", func() bool { return len(api.AllBlocks()) == 0 })
+}
+
+// When it is over they are given back, though nothing else happens.
+func TestUnusedBlocksAreKeptNoLonger(t *testing.T) {
+	api := kubetest.New("")
+	network := lan(v1alpha1.Subnet{CIDR: "10.0.0.0/24"})
+	api.Add(network)
+	n := newNode(t, api, "a")
+	n.Keep = 400 * time.Millisecond
+	n.run()
+	if _, err := n.store.Release(n.mustAdd(network, "p").Key); err != nil {
+		t.Fatal(err)
+	}
+	n.Kick()
+	kubetest.Eventually(t, "the block is given back", func() bool { return len(api.AllBlocks()) == 0 })
 }
 
 // A block that vanishes under its addresses is claimed again.

@@ -42,7 +42,7 @@ func (b *Blocks) usable(ctx context.Context, network intent.Network, s *state, s
 	var own []netip.Prefix
 	for name, o := range b.blocksOf(network.Name, s) {
 		p, err := netip.ParsePrefix(o.Spec.CIDR)
-		if err != nil || p.IsSingleIP() || o.Spec.Node != b.node || !sp.subnet.Contains(p.Addr()) {
+		if err != nil || p.IsSingleIP() || o.Spec.Node != b.node || !sp.Subnet.Contains(p.Addr()) {
 			continue
 		}
 		if s.unsure[name] {
@@ -90,14 +90,14 @@ func (b *Blocks) claim(ctx context.Context, network intent.Network, s *state, sp
 		b.log.Info("address block claimed", "network", network.Name, "block", p)
 		return p, b.relist(ctx, network.Name, s, name)
 	}
-	return netip.Prefix{}, &ExhaustedError{network.Name, sp.subnet, sp.parts}
+	return netip.Prefix{}, &ExhaustedError{network.Name, sp.Subnet, sp.parts}
 }
 
 // taken are the known blocks of a subnet, of all owners.
 func (b *Blocks) taken(network string, s *state, sp spec) []netip.Prefix {
 	var list []netip.Prefix
 	for _, o := range b.blocksOf(network, s) {
-		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && !p.IsSingleIP() && sp.subnet.Overlaps(p) {
+		if p, err := netip.ParsePrefix(o.Spec.CIDR); err == nil && !p.IsSingleIP() && sp.Subnet.Overlaps(p) {
 			list = append(list, p.Masked())
 		}
 	}

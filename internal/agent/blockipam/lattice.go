@@ -13,31 +13,21 @@ import (
 
 	"go4.org/netipx"
 
-	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/ipam"
 )
 
 // spec is how the blocks of a subnet are.
 type spec struct {
-	subnet       netip.Prefix
-	gateway      netip.Addr
-	length       int
-	only, except []netipx.IPRange
+	ipam.Pool
 	// parts are the prefixes that new blocks are in; none: anywhere.
 	parts []netip.Prefix
-}
-
-func newSpec(p intent.Pool, gateway netip.Addr) spec {
-	return spec{
-		subnet: p.Subnet, gateway: gateway, length: p.BlockBits, only: intervals(p.Only), except: intervals(p.Except),
-	}
 }
 
 // of takes new blocks from those prefixes that are of the subnet's family; from anywhere if none
 // is.
 func (s spec) of(parts []netip.Prefix) spec {
 	for _, p := range parts {
-		if p.Addr().Is4() == s.subnet.Addr().Is4() {
+		if p.Addr().Is4() == s.Subnet.Addr().Is4() {
 			s.parts = append(s.parts, p)
 		}
 	}
@@ -49,19 +39,6 @@ func (s spec) allowed(block netip.Prefix) bool {
 	return len(s.parts) == 0 || slices.ContainsFunc(s.parts, func(p netip.Prefix) bool {
 		return p.Bits() <= block.Bits() && p.Contains(block.Addr())
 	})
-}
-
-func intervals(ranges []intent.AddressRange) []netipx.IPRange {
-	list := make([]netipx.IPRange, len(ranges))
-	for i, r := range ranges {
-		list[i] = netipx.IPRangeFrom(r.First, r.Last)
-	}
-	return list
-}
-
-// block is what one block hands out.
-func (s spec) block(prefix netip.Prefix) (ipam.Range, error) {
-	return ipam.Block{Prefix: prefix, Subnet: s.subnet, Gateway: s.gateway, Only: s.only, Except: s.except}.Range()
 }
 
 // maxIndex bounds the numbers of blocks, so that sums of them do not overflow. No Network
@@ -88,7 +65,7 @@ func (s spec) candidates(seed string) iter.Seq[netip.Prefix] {
 		start := h.Sum64() % total
 		for i := range total {
 			p := s.at(segments, (start+i)%total)
-			if r, err := s.block(p); err != nil || r.Size() == 0 || !s.allowed(p) {
+			if r, err := s.Block(p); err != nil || r.Size() == 0 || !s.allowed(p) {
 				continue
 			}
 			if !yield(p) {
@@ -100,14 +77,14 @@ func (s spec) candidates(seed string) iter.Seq[netip.Prefix] {
 
 // segments are the runs of blocks that ranges touch; disjoint, in order.
 func (s spec) segments() []segment {
-	only := s.only
+	only := s.Only
 	if len(only) == 0 {
-		only = []netipx.IPRange{netipx.RangeOfPrefix(s.subnet)}
+		only = []netipx.IPRange{netipx.RangeOfPrefix(s.Subnet)}
 	}
 	if len(s.parts) > 0 {
 		only = common(only, s.parts)
 	}
-	all := netipx.RangeOfPrefix(s.subnet)
+	all := netipx.RangeOfPrefix(s.Subnet)
 	var list []segment
 	for _, o := range only {
 		from, to := o.From(), o.To()
@@ -162,7 +139,7 @@ func (s spec) at(segments []segment, number uint64) netip.Prefix {
 			number -= n
 			continue
 		}
-		return netip.PrefixFrom(s.offset(g.first+number), s.length)
+		return netip.PrefixFrom(s.offset(g.first+number), s.BlockBits)
 	}
 	return netip.Prefix{} // not reached: number is below the sum
 }
@@ -170,10 +147,10 @@ func (s spec) at(segments []segment, number uint64) netip.Prefix {
 // index is the number of the block that an address of the subnet is in.
 func (s spec) index(a netip.Addr) uint64 {
 	high, low := halves(a)
-	baseHigh, baseLow := halves(s.subnet.Addr())
+	baseHigh, baseLow := halves(s.Subnet.Addr())
 	low, borrow := bits.Sub64(low, baseLow, 0)
 	high, _ = bits.Sub64(high, baseHigh, borrow)
-	switch shift := a.BitLen() - s.length; {
+	switch shift := a.BitLen() - s.BlockBits; {
 	case shift >= 64:
 		low, high = high>>(shift-64), 0
 	case shift > 0:
@@ -188,19 +165,19 @@ func (s spec) index(a netip.Addr) uint64 {
 // offset is the first address of the block of a number.
 func (s spec) offset(number uint64) netip.Addr {
 	addHigh, addLow := uint64(0), number
-	switch shift := s.subnet.Addr().BitLen() - s.length; {
+	switch shift := s.Subnet.Addr().BitLen() - s.BlockBits; {
 	case shift >= 64:
 		addHigh, addLow = number<<(shift-64), 0
 	case shift > 0:
 		addHigh, addLow = number>>(64-shift), number<<shift
 	}
-	high, low := halves(s.subnet.Addr())
+	high, low := halves(s.Subnet.Addr())
 	low, carry := bits.Add64(low, addLow, 0)
 	high, _ = bits.Add64(high, addHigh, carry)
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], high)
 	binary.BigEndian.PutUint64(b[8:], low)
-	if s.subnet.Addr().Is4() {
+	if s.Subnet.Addr().Is4() {
 		return netip.AddrFrom4([4]byte(b[12:]))
 	}
 	return netip.AddrFrom16(b)

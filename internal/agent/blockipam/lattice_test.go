@@ -47,14 +47,14 @@ func TestCandidatesCoverTheSubnet(t *testing.T) {
 			s.Ranges = append(s.Ranges, v1alpha1.AddressRange{From: nth(from), To: nth(to)})
 		}
 		sp := specOf(t, s)
-		whole, err := sp.block(subnet)
+		whole, err := sp.Block(subnet)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var sum uint64
 		seen := map[netip.Prefix]bool{}
 		for p := range sp.candidates(rapid.String().Draw(t, "seed")) {
-			r, err := sp.block(p)
+			r, err := sp.Block(p)
 			if err != nil || r.Size() == 0 || seen[p] || !subnet.Contains(p.Addr()) || p != p.Masked() {
 				t.Fatalf("candidate %s: size %d, seen %v, %v", p, r.Size(), seen[p], err)
 			}

@@ -30,13 +30,13 @@ func (b *Blocks) Run(ctx context.Context) error {
 	backoff := retry.New(minRetry, maxRetry)
 	for {
 		changed := b.view.Changes()
-		unseen, err := b.tend(ctx)
+		soon, err := b.tend(ctx)
 		again := backoff.After(err)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			b.log.Warn("cannot update this node's address blocks, retrying", "err", err)
-		case unseen:
-			again = time.After(2 * showTimeout)
+		case soon > 0:
+			again = time.After(soon)
 		}
 		select {
 		case <-ctx.Done():
@@ -50,28 +50,51 @@ func (b *Blocks) Run(ctx context.Context) error {
 	}
 }
 
-// tend does all that is due, and says whether to look again soon. It goes on after an error.
-func (b *Blocks) tend(ctx context.Context) (again bool, err error) {
+// tend does all that is due, and says how soon to look again; 0: when something changes. It goes on
+// after an error.
+func (b *Blocks) tend(ctx context.Context) (soon time.Duration, err error) {
 	state := b.view.State()
 	own := b.follow(state)
 	waiting, err := b.shown(ctx, state)
+	if waiting {
+		soon = 2 * showTimeout
+	}
 	errs := []error{err, b.answer(ctx, b.honorUnsettled()), b.reclaim(ctx, state)}
 	b.letGo()
 	attached := map[string]bool{} // Networks
 	for _, at := range b.store.List() {
 		attached[at.NetworkName] = true
 	}
+	idle := map[string]time.Time{}
 	for _, o := range own {
 		p, err := netip.ParsePrefix(o.Spec.CIDR)
-		switch {
+		switch kept := time.Duration(0); {
 		case err != nil:
-		case !attached[o.Spec.Network]:
-			errs = append(errs, b.giveBack(ctx, o))
-		default:
+		case attached[o.Spec.Network]:
 			errs = append(errs, b.tellUsed(ctx, o.Name, o.Spec.Network, p))
+		default:
+			if kept, idle[o.Spec.Network] = b.keptFor(state, o.Spec.Network); kept <= 0 {
+				errs = append(errs, b.giveBack(ctx, o))
+			} else if errs = append(errs, b.tellUsed(ctx, o.Name, o.Spec.Network, p)); soon == 0 || kept < soon {
+				soon = kept
+			}
 		}
 	}
-	return waiting, errors.Join(errs...)
+	b.idle = idle
+	return soon, errors.Join(errs...)
+}
+
+// keptFor says how long the blocks are still kept of a Network that no attachment is on, and since
+// when none is.
+func (b *Blocks) keptFor(state apicache.State, network string) (time.Duration, time.Time) {
+	since, known := b.idle[network]
+	if !known {
+		since = time.Now()
+	}
+	if n := state.Networks.Get(network); n == nil || n.DeletionTimestamp != nil {
+		return 0, since
+	}
+	return b.Keep - time.Since(since), since
 }
 
 // follow brings the index to a State, and returns this node's blocks of several addresses.
@@ -339,10 +362,10 @@ func (b *Blocks) reclaimFor(ctx context.Context, network intent.Network, a netip
 		}
 	}
 	for _, sp := range specs(network) {
-		if !sp.subnet.Contains(a) {
+		if !sp.Subnet.Contains(a) {
 			continue
 		}
-		p := netip.PrefixFrom(a, sp.length).Masked()
+		p := netip.PrefixFrom(a, sp.BlockBits).Masked()
 		o, err := b.api.CreateBlock(ctx, b.object(network, p, ""))
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("claim block %s of network %s again: %w", p, network.Name, err)

@@ -105,10 +105,10 @@ func (b *Blocks) claimAgain(ctx context.Context, before, now *v1alpha1.AddressBl
 func around(network intent.Network, addr netip.Addr, block func(name string) *v1alpha1.AddressBlock,
 ) *v1alpha1.AddressBlock {
 	for _, sp := range specs(network) {
-		if !sp.subnet.Contains(addr) {
+		if !sp.Subnet.Contains(addr) {
 			continue
 		}
-		p := netip.PrefixFrom(addr, sp.length).Masked()
+		p := netip.PrefixFrom(addr, sp.BlockBits).Masked()
 		if o := block(names.BlockName(network.Name, p)); o != nil && o.Spec.CIDR == p.String() {
 			return o
 		}

@@ -46,6 +46,7 @@ type live struct {
 type churn struct {
 	*world
 	store  *attachment.Store
+	spec   attachment.Spec // what attachments have of their Network
 	ranges []ipam.Range
 	mu     sync.Mutex
 	made   int
@@ -59,7 +60,7 @@ func newChurn(t *testing.T) *churn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.store.Close() })
-	c.store.InSlots(reserved.NeutronSpare, reserved.NeutronKept)
+	c.store.InSlots(reserved.NeutronSpare, reserved.NeutronSpareOfNetwork, reserved.NeutronKept)
 	cidrs := []string{"10.244.1.0/24", "fd00:10:244:1::/64"}
 	var prefixes []netip.Prefix
 	for _, p := range cidrs {
@@ -68,12 +69,40 @@ func newChurn(t *testing.T) *churn {
 	if c.ranges, err = ipam.Parse(prefixes); err != nil {
 		t.Fatal(err)
 	}
+	c.spec = attachment.Spec{NetworkID: intent.DefaultNetwork}
 	c.set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "shop"}})
 	c.set(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1"}, Spec: corev1.NodeSpec{PodCIDR: cidrs[0], PodCIDRs: cidrs},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}},
 	})
 	return c
+}
+
+// onTenant has pods be on a Network with subnets, of which the node has a block each.
+func (c *churn) onTenant() {
+	router := &v1alpha1.Router{
+		ObjectMeta: metav1.ObjectMeta{Name: "red", UID: "red"}, Status: v1alpha1.RouterStatus{ID: 7, VNI: 7},
+	}
+	network := &v1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{Name: "red", UID: "red"},
+		Spec:       v1alpha1.NetworkSpec{Router: "red", Subnets: []v1alpha1.Subnet{{CIDR: "10.9.0.0/22"}, {CIDR: "fd09::/64"}}},
+		Status:     v1alpha1.NetworkStatus{ID: 8, VNI: 8, Router: "red"},
+	}
+	c.set(router)
+	c.set(network)
+	c.spec, c.ranges = attachment.Spec{NetworkID: 8, NetworkName: "red", BlockSpace: true}, nil
+	for i, p := range ipam.Pools(translate.Network(network)) {
+		prefix := netip.PrefixFrom(p.Subnet.Addr(), p.BlockBits)
+		c.set(&v1alpha1.AddressBlock{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("block-", i), UID: types.UID(fmt.Sprint("block-", i))},
+			Spec:       v1alpha1.AddressBlockSpec{Network: "red", CIDR: prefix.String(), Node: "n1"},
+		})
+		r, err := p.Block(prefix)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.ranges = append(c.ranges, r)
+	}
 }
 
 // add has a pod be created and attached, and returns when its node knows its port.
@@ -102,10 +131,10 @@ func (c *churn) add(a app) *live {
 	c.set(l.pod)
 	// A sandbox is made after the pod is known everywhere.
 	c.known(intent.PodSubject(uid))
-	at, err := c.store.Allocate(attachment.Plan{
-		Spec: attachment.Spec{Key: l.key, ConfName: "coelan", PodUID: uid, PodNamespace: "shop", PodName: name,
-			Netns: "/n", NetworkID: intent.DefaultNetwork, MTU: 1400, Primary: true}, Ranges: c.ranges,
-	})
+	plan := attachment.Plan{Spec: c.spec, Ranges: c.ranges}
+	plan.Key, plan.ConfName, plan.Netns, plan.MTU, plan.Primary = l.key, "coelan", "/n", 1400, true
+	plan.PodUID, plan.PodNamespace, plan.PodName = uid, "shop", name
+	at, err := c.store.Allocate(plan)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -178,33 +207,41 @@ func TestCallsPerPodUnderPolicies(t *testing.T) {
 		atOnce   int
 		first    bool    // pods go before the next ones come
 		most     float64 // calls per pod
+		tenant   bool    // they are on a Network with subnets
 	}{
-		{"no policies", nil, map[*app]int{&web: 3}, 1, true, most},
-		{"subjects", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number)}, map[*app]int{&web: 3}, 1, true, most},
+		{"no policies", nil, map[*app]int{&web: 3}, 1, true, most, false},
+		{"subjects", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number)}, map[*app]int{&web: 3}, 1, true, most, false},
 		{"subjects that come before others go", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number)},
-			map[*app]int{&web: 3}, 1, false, most},
+			map[*app]int{&web: 3}, 1, false, most, false},
 		{"subjects, several at once", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number)},
-			map[*app]int{&web: 8}, 5, true, most},
+			map[*app]int{&web: 8}, 5, true, most, false},
 		{"peers", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number), policyFor("cache", "cache", "web", number)},
-			map[*app]int{&web: 3, &cache: 3}, 1, true, most},
+			map[*app]int{&web: 3, &cache: 3}, 1, true, most, false},
 		{"peers, several at once", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number),
-			policyFor("cache", "cache", "web", number)}, map[*app]int{&web: 8, &cache: 8}, 5, true, most},
+			policyFor("cache", "cache", "web", number)}, map[*app]int{&web: 8, &cache: 8}, 5, true, most, false},
 		{"the only pod of a StatefulSet", []*networkingv1.NetworkPolicy{policyFor("db", "db", "web", number)},
-			map[*app]int{&db: 1}, 1, true, most},
+			map[*app]int{&db: 1}, 1, true, most, false},
 		{"the only pod of a StatefulSet, and peers that stay", []*networkingv1.NetworkPolicy{policyFor("db", "db", "web", number)},
-			map[*app]int{&db: 1, &web: 0}, 1, true, most},
+			map[*app]int{&db: 1, &web: 0}, 1, true, most, false},
 		{"the only pod with a port of a name", []*networkingv1.NetworkPolicy{policyFor("db", "db", "web", name)},
-			map[*app]int{&db: 1}, 1, true, mostByName},
-		{"pods that end", []*networkingv1.NetworkPolicy{policyFor("job", "job", "web", number)}, map[*app]int{&job: 3}, 1, true, most},
+			map[*app]int{&db: 1}, 1, true, mostByName, false},
+		{"pods that end", []*networkingv1.NetworkPolicy{policyFor("job", "job", "web", number)}, map[*app]int{&job: 3}, 1, true, most, false},
 		{"kinds on one node", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number),
 			policyFor("cache", "cache", "web", number), policyFor("db", "db", "web", number), policyFor("admin", "web-admin", "", number)},
-			map[*app]int{&web: 3, &cache: 3, &db: 1, &free: 3, &apart: 2}, 1, true, most},
+			map[*app]int{&web: 3, &cache: 3, &db: 1, &free: 3, &apart: 2}, 1, true, most, false},
 		{"kinds on one node, several at once", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number),
 			policyFor("cache", "cache", "web", number), policyFor("db", "db", "web", number), policyFor("admin", "web-admin", "", number)},
-			map[*app]int{&web: 3, &cache: 3, &db: 1, &free: 3, &apart: 2}, 5, true, most},
+			map[*app]int{&web: 3, &cache: 3, &db: 1, &free: 3, &apart: 2}, 5, true, most, false},
+		{"kinds on a tenant's Network", []*networkingv1.NetworkPolicy{policyFor("web", "web", "cache", number),
+			policyFor("cache", "cache", "web", number), policyFor("db", "db", "web", number)},
+			map[*app]int{&web: 3, &cache: 3, &db: 1, &free: 3}, 1, true, most, true},
+		{"without policies on a tenant's Network, several at once", nil, map[*app]int{&web: 6}, 5, true, most, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newChurn(t)
+			if tc.tenant {
+				c.onTenant()
+			}
 			for _, p := range tc.policies {
 				c.set(p)
 			}

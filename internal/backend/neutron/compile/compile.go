@@ -17,8 +17,9 @@ import (
 // Options are what resources depend on beside intent.
 type Options struct {
 	Cluster names.Cluster
-	// Spare is how many ports each node has, at least, that no pod has yet. Ports of pods are then
-	// known by their addresses, and stay when the pod goes. 0: each is made as its pod comes.
+	// Spare is how many ports each node has, at least, that no pod has yet; on each Network that it
+	// has blocks of, no more than reserved.NeutronSpareOfNetwork. Ports of pods are then known by
+	// their addresses, and stay when the pod goes. 0: each is made as its pod comes.
 	Spare int
 	// Supplemented says that OVN's northbound database has what Neutron lacks: Services, the way
 	// out of the cluster, and what lets nodes reach their Ports (ovn/compile.Supplement).
@@ -42,7 +43,7 @@ type compiler struct {
 	// unreached are the private Routers with Ports that nodes cannot reach.
 	unreached map[string]bool
 	groups    *firewall
-	// used are the addresses that Ports of a node have.
+	// used are the addresses that Ports have, by Network; those of nodes' podCIDRs are at "".
 	used map[string]map[netip.Addr]bool
 }
 
@@ -66,9 +67,7 @@ func Compile(s *intent.State, o Options) *resource.Set {
 	for p := range s.Ports().All() {
 		c.port(p)
 	}
-	for n := range s.Nodes().All() {
-		c.spare(n)
-	}
+	c.spares()
 	for f := range s.FloatingIPs().All() {
 		c.floatingIP(f)
 	}
@@ -108,7 +107,9 @@ func PortRef(object string) resource.Ref {
 func BorrowedRef(object, id string) resource.Ref { return resource.BorrowedPort("Port/"+object, id) }
 
 // NodePortRef is the port by which a node's kernel reaches pods.
-func NodePortRef(node string) resource.Ref { return addressRef(node, nil) }
+func NodePortRef(node string) resource.Ref {
+	return resource.Ref{Kind: resource.Port, Key: resource.Key("Node/" + node)}
+}
 
 // PortObject is how resources call a Port, namespace/name.
 func PortObject(port string) string { return "Port " + port }

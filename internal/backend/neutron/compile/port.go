@@ -31,7 +31,7 @@ func (c *compiler) port(p intent.Port) {
 	made := c.portAt(n, p.Node, p.MAC, p.Addresses)
 	made.Ref, made.Object, made.Holder = c.portRef(n, p), PortObject(p.ObjectKey()), p.ObjectUID
 	made.Optional = p.NeutronPort != "" // in place of one that the pod cannot have, none is made
-	if made.Ref != addressRef(p.Node, p.Addresses) {
+	if made.Ref != c.addressRef(n, p.Node, p.Addresses) {
 		made.Mutable["name"], made.Mutable["device_id"] = c.name(p.ObjectKey()), p.UID
 	}
 	made.Mutable["security_groups"], made.Mutable["allowed_address_pairs"] = c.groups.groupsOf(p), pairs(r, p)
@@ -57,20 +57,23 @@ func (c *compiler) portRef(n intent.Network, p intent.Port) resource.Ref {
 	if p.NeutronPort != "" {
 		return BorrowedRef(p.ObjectKey(), p.NeutronPort).In(c.ProjectOf(n))
 	}
-	if c.Spare > 0 && n.FromNodes() && p.MAC == reserved.PodMAC(p.Addresses[0]) &&
+	if c.hasSpare(n) && p.MAC == reserved.PodMAC(p.Addresses[0]) &&
 		len(c.fixedIPs(n, p.Node, p.Addresses)) == len(p.Addresses) {
-		return addressRef(p.Node, p.Addresses)
+		return c.addressRef(n, p.Node, p.Addresses)
 	}
 	return PortRef(p.ObjectKey()).In(c.ProjectOf(n))
 }
 
-// addressRef is the port of addresses that a node hands out.
-func addressRef(node string, addresses []netip.Addr) resource.Ref {
-	parts := make([]string, len(addresses))
-	for i, a := range addresses {
-		parts[i] = a.String()
+// addressRef is the port of addresses that a node hands out of a Network.
+func (c *compiler) addressRef(n intent.Network, node string, addresses []netip.Addr) resource.Ref {
+	var parts []string
+	if !n.FromNodes() {
+		parts = append(parts, "in", n.Name)
 	}
-	return resource.Ref{Kind: resource.Port, Key: resource.Key("Node/"+node, parts...)}
+	for _, a := range addresses {
+		parts = append(parts, a.String())
+	}
+	return resource.Ref{Kind: resource.Port, Key: resource.Key("Node/"+node, parts...)}.In(c.ProjectOf(n))
 }
 
 // networkOf is the Network that a Port is on in Neutron; false if it is on none.
@@ -79,17 +82,19 @@ func (c *compiler) networkOf(p intent.Port) (intent.Network, bool) {
 	if !ok || len(p.Addresses) == 0 || p.ObjectKey() == "" {
 		return n, false
 	}
-	r, ok := c.state.Routers().Get(n.Router)
-	if !ok && n.Physical == "" {
-		return n, false
-	}
 	if !n.FromNodes() {
-		return n, !n.Leased && !c.waits(n)
+		return n, c.there(n)
 	}
-	if r.Private() {
+	if r, ok := c.state.Routers().Get(n.Router); !ok || r.Private() {
 		return n, false
 	}
 	return c.state.Networks().Get(intent.DefaultNetworkName)
+}
+
+// there reports whether a Network with subnets has ports in Neutron.
+func (c *compiler) there(n intent.Network) bool {
+	_, ok := c.state.Routers().Get(n.Router)
+	return (ok || n.Physical != "") && !n.Leased && !c.waits(n)
 }
 
 // isolated says why a Port of an isolated namespace is on no network.

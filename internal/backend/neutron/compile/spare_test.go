@@ -165,3 +165,107 @@ func TestPodsBesideSparePorts(t *testing.T) {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }
+
+// tenants has the Networks red and blue with one subnet of each family, of which nodes have blocks,
+// written as network, prefix and node, and these Ports.
+func tenants(blocks []string, ports ...intent.Port) intent.Objects {
+	o := intent.Objects{
+		Routers: []intent.Router{{Name: "default", ID: 1}},
+		Nodes:   []intent.Node{intenttest.Node("n1", 1), intenttest.Node("n2", 2)}, Ports: ports,
+	}
+	for i, name := range []string{"red", "blue"} {
+		n := intent.Network{Name: name, ID: intent.NetworkID(10 + i), Router: name}
+		for _, text := range []string{"10.9.0.0/24", "fd09::/64"} {
+			prefix := netip.MustParsePrefix(text)
+			n.Subnets = append(n.Subnets, intent.NetworkSubnet{Prefix: prefix, Gateway: prefix.Addr().Next()})
+			n.Pools = append(n.Pools, intent.Pool{Subnet: prefix, BlockBits: prefix.Addr().BitLen() - 4})
+		}
+		o.Networks = append(o.Networks, n)
+		o.Routers = append(o.Routers, intent.Router{Name: name, ID: intent.RouterID(10 + i)})
+	}
+	for _, text := range blocks {
+		f := strings.Fields(text)
+		o.Blocks = append(o.Blocks, intent.Block{Network: f[0], Prefix: netip.MustParsePrefix(f[1]), Node: f[2]})
+	}
+	return o
+}
+
+// podOf is a pod of n1 on a Network, with the addresses of a slot.
+func podOf(network, name string, v4, v6 string) intent.Port {
+	p := intenttest.Port("shop", name, network, "n1", v4, v6)
+	p.ObjectUID = "uid of " + name
+	return p
+}
+
+// A node with blocks of a Network has ports ready there, in each Network by itself. Pods take them
+// and leave them without a call, and without blocks they go.
+func TestSparePortsOfBlocks(t *testing.T) {
+	n := neutron{t, resource.NewInventory(), map[string]bool{}}
+	both := []string{"red 10.9.0.16/28 n1", "red fd09::20/124 n1"}
+	slot := func(network string, v4, v6 int) string {
+		return fmt.Sprintf("Node/n1 in %s 10.9.0.%d fd09::%x", network, v4, v6)
+	}
+	spare := func(operation, network, of string) (calls []string) {
+		for i := 17; i < 20; i++ {
+			calls = append(calls, operation+" "+slot(network, i, 16+i)+" of "+of)
+		}
+		return calls
+	}
+	n.bring(intenttest.State(tenants(nil)))
+	for _, step := range []struct {
+		what   string
+		blocks []string
+		pods   []intent.Port
+		want   []string
+	}{
+		{"a block of one family", both[:1], nil, nil},
+		{"of both, with the first pod", both, []intent.Port{podOf("red", "a", "10.9.0.16", "fd09::20")},
+			append(spare("create", "red", "Node n1"), "create "+slot("red", 16, 32)+" of Port shop/a")},
+		{"one more", both, []intent.Port{podOf("red", "a", "10.9.0.16", "fd09::20"), podOf("red", "b", "10.9.0.17", "fd09::21")}, nil},
+		{"all go", both, nil, nil},
+		{"the same addresses on another Network", append(both, "blue 10.9.0.16/28 n1", "blue fd09::20/124 n1"),
+			[]intent.Port{podOf("blue", "c", "10.9.0.16", "fd09::20")},
+			append(spare("create", "blue", "Node n1"), "create "+slot("blue", 16, 32)+" of Port shop/c")},
+		{"its blocks go", both, nil, append(spare("delete", "blue", ""), "delete "+slot("blue", 16, 32)+" of ")},
+		{"an address that a machine on another node has", both, []intent.Port{func() intent.Port {
+			p := podOf("red", "vm", "10.9.0.18", "fd09::a")
+			p.Node, p.MAC = "n2", intent.MAC{2, 0, 0, 0, 0, 5}
+			return p
+		}()}, []string{"create Port/shop/vm of Port shop/vm", "delete " + slot("red", 18, 34) + " of "}},
+	} {
+		calls := n.bring(intenttest.State(tenants(step.blocks, step.pods...)))
+		slices.Sort(step.want)
+		if diff := cmp.Diff(step.want, calls); diff != "" {
+			t.Errorf("%s: calls (-want +got):\n%s", step.what, diff)
+		}
+	}
+}
+
+// Where other programs give addresses away, or the controller does, no port is ready.
+func TestNoSparePorts(t *testing.T) {
+	blocks := []string{"red 10.9.0.16/28 n1", "red fd09::20/124 n1"}
+	for name, change := range map[string]func(n *intent.Network){
+		"positive control":     func(*intent.Network) {},
+		"external":             func(n *intent.Network) { n.External, n.Physical = true, "office" },
+		"lent":                 func(n *intent.Network) { n.NeutronNetwork = "office" },
+		"from Kuryr":           func(n *intent.Network) { n.Kuryr = "shop" },
+		"not decided where":    func(n *intent.Network) { n.Undecided = true },
+		"leased":               func(n *intent.Network) { n.Leased, n.Physical = true, "office" },
+		"without its Router":   func(n *intent.Network) { n.Router = "gone" },
+		"without a used block": func(n *intent.Network) { n.Name = "green" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := tenants(blocks)
+			change(&o.Networks[0])
+			ready := 0
+			for _, r := range Compile(intenttest.State(o), Options{Spare: 4}).All(resource.Port) {
+				if r.Spare && !r.Optional {
+					ready++
+				}
+			}
+			if want := map[bool]int{true: 2}[name == "positive control"]; ready != want {
+				t.Errorf("%d ports are ready, want %d", ready, want)
+			}
+		})
+	}
+}
