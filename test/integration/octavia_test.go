@@ -34,14 +34,18 @@ func TestOctavia(t *testing.T) {
 	must(t, err)
 	router := neutronOne(t, w, "routers", "name=router-default")["id"].(string)
 	network := neutronCall(t, w, "POST", "networks", `{"network": {"name": "balancers", "project_id": "`+neutrontest.Project+`"}}`)
-	subnet := neutronCall(t, w, "POST", "subnets", fmt.Sprintf(`{"subnet": {"network_id": %q, "cidr": "10.99.0.0/24", "ip_version": 4,
-		"project_id": %q}}`, network["network"].(map[string]any)["id"], neutrontest.Project))["subnet"].(map[string]any)["id"].(string)
-	neutronCall(t, w, "PUT", "routers/"+router+"/add_router_interface", fmt.Sprintf(`{"subnet_id": %q}`, subnet))
+	id := network["network"].(map[string]any)["id"].(string)
+	subnets := map[lab.Family]string{
+		lab.IPv4: balancerSubnet(t, w, router, id, 4, "10.99.0.0/24"),
+		lab.IPv6: balancerSubnet(t, w, router, id, 6, "fd00:99::/64"),
+	}
 	w.Neutron.StopController()
-	w.Neutron.Octavia = balancers.Settings{Endpoint: o.Endpoint, Provider: "ovn", Subnet: subnet}
+	w.Neutron.Octavia = balancers.Settings{Endpoint: o.Endpoint, Provider: "ovn", Subnet: subnets[lab.IPv4]}
 	must(t, w.Neutron.StartController())
 	for _, p := range []*lab.Pod{w.b, w.c} {
-		answers(t, p.Host, serverOf(p, lab.IPv4, answerPort))
+		for f := range lab.Dual.Each {
+			answers(t, p.Host, serverOf(p, f, answerPort))
+		}
 	}
 	class := v1alpha1.OctaviaClass
 	balanced := func(s *corev1.Service) {
@@ -80,6 +84,19 @@ func TestOctavia(t *testing.T) {
 		list := octaviaList(t, o, "loadbalancers")
 		if len(list) != 1 {
 			return fmt.Errorf("there are %d", len(list))
+		}
+		at := netip.AddrPortFrom(netip.MustParseAddr(list[0]["vip_address"].(string)), servicePort)
+		return asked(w.a, at, w.c.Name)(ctx)
+	})
+
+	// The pods' network has several subnets of each family.
+	w.Neutron.StopController()
+	w.Neutron.Octavia.Subnet = subnets[lab.IPv6]
+	must(t, w.Neutron.StartController())
+	comesTo(t, "the load balancer has an IPv6 address", func(ctx context.Context) error {
+		list := octaviaList(t, o, "loadbalancers")
+		if len(list) != 1 || list[0]["vip_subnet_id"] != subnets[lab.IPv6] {
+			return fmt.Errorf("there are %v", list)
 		}
 		at := netip.AddrPortFrom(netip.MustParseAddr(list[0]["vip_address"].(string)), servicePort)
 		return asked(w.a, at, w.c.Name)(ctx)
@@ -144,6 +161,17 @@ func octaviaAddress(t *testing.T, w *world) (address netip.Addr) {
 		return fmt.Errorf("none, and not done: %v", w.Neutron.Unsupported())
 	})
 	return address
+}
+
+// balancerSubnet makes a subnet for addresses of load balancers, on a router.
+func balancerSubnet(t *testing.T, w *world, router, network string, version int, cidr string) (id string) {
+	t.Helper()
+	made := neutronCall(t, w, "POST", "subnets", fmt.Sprintf(
+		`{"subnet": {"network_id": %q, "cidr": %q, "ip_version": %d, "project_id": %q}}`,
+		network, cidr, version, neutrontest.Project))
+	id, _ = made["subnet"].(map[string]any)["id"].(string)
+	neutronCall(t, w, "PUT", "routers/"+router+"/add_router_interface", fmt.Sprintf(`{"subnet_id": %q}`, id))
+	return id
 }
 
 // octaviaCall asks the real Octavia.

@@ -122,6 +122,12 @@ func (c *compiler) listener(p intent.ServicePort, sources []string) Listener {
 			outside = append(outside, e.Address.String())
 			continue
 		}
+		if c.Provider == ProviderOVN {
+			// It needs only the router, which is that of the addresses. At the pods' network it
+			// fails to find it: Neutron makes one port of a router for all IPv6 subnets of a
+			// network, and the provider expects one subnet of each port.
+			subnet = c.Subnet
+		}
 		l.Members = append(l.Members, Member{e.Address, e.Port, subnet})
 	}
 	if len(outside) > 0 {

@@ -88,6 +88,22 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// The provider ovn is given the subnet of the addresses, since it fails at networks with several
+// IPv6 subnets; others need the one that the endpoint is in.
+func TestMemberSubnet(t *testing.T) {
+	for provider, want := range map[string]string{ProviderOVN: "vips", "amphora": "pods"} {
+		o := options
+		o.Provider = provider
+		for _, l := range Compile(service(nil), o).Listeners {
+			for _, m := range l.Members {
+				if m.Subnet != want {
+					t.Errorf("%s: member %s is of the subnet %s, want %s", provider, m.Address, m.Subnet, want)
+				}
+			}
+		}
+	}
+}
+
 // built is what Octavia has when all calls for a Balancer have been made.
 func built(b *Balancer, tag string) *Actual {
 	a := &Actual{ID: "lb", Provider: b.Provider, Subnet: b.Subnet, Status: Active, Up: true, Tags: []string{tag}}
