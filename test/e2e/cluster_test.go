@@ -270,8 +270,9 @@ func (c *cluster) report(t *testing.T) {
 	defer cancel()
 	for _, args := range [][]string{
 		{"get", "pods", "-A", "-o", "wide"},
-		{"-n", namespace, "get", "events", "--field-selector=type=Warning"},
+		{"get", "events", "-A", "--field-selector=type=Warning"},
 		{"-n", agents, "logs", "-l", "app.kubernetes.io/component=agent", "--prefix", "--tail=30"},
+		{"-n", agents, "logs", "-l", "app.kubernetes.io/component=controller", "--prefix", "--tail=30"},
 	} {
 		out, err := c.Kubectl(ctx, args...)
 		t.Logf("kubectl %v: %v\n%s", args, err, out)

@@ -57,6 +57,11 @@ func TestFromKuryr(t *testing.T) {
 		remove(ctx, t, "networks.coelan.io", "moved")
 		remove(ctx, t, "crd", "kuryrnetworks.openstack.org", "kuryrports.openstack.org")
 	})
+	t.Cleanup(func() { // before these are removed, with their Events
+		if t.Failed() {
+			world.report(t)
+		}
+	})
 	apply(ctx, t, fmt.Sprintf(kuryrKinds, "network", "Network"))
 	apply(ctx, t, fmt.Sprintf(kuryrKinds, "port", "Port"))
 	apply(ctx, t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: moved}\n")
