@@ -56,29 +56,53 @@ func (p *Publisher) Ask(ctx context.Context, at attachment.Attachment) (types.UI
 	return have.UID, nil
 }
 
+// ensureTries bounds how often a Port is made: ADD and the queue may do so at the same time, in
+// place of the same former one.
+const ensureTries = 3
+
 // ensure makes the Port with the spec that it should have. The status of have is what it was.
 func (p *Publisher) ensure(ctx context.Context, at attachment.Attachment) (want, have *v1alpha1.Port, err error) {
 	p.mu.Lock()
 	delete(p.removed, at.Key)
 	p.mu.Unlock()
 	want = translate.PodPort(at, p.Node, p.uid(at))
-	have, err = p.API.CreatePort(ctx, want)
-	if apierrors.IsAlreadyExists(err) {
-		have, err = p.API.Port(ctx, want.Namespace, want.Name)
-		if err == nil && !sameSpec(have, want) {
-			if have.Spec.Pod == nil {
-				return nil, nil, fmt.Errorf("port %s exists and is not a pod's: rename it", at.PortKey())
-			}
-			if err := p.replace(ctx, have); err != nil {
-				return nil, nil, fmt.Errorf("port %s of a former pod: %w", at.PortKey(), err)
-			}
-			have, err = p.API.CreatePort(ctx, want)
+	for range ensureTries {
+		have, err = p.API.CreatePort(ctx, want)
+		if !apierrors.IsAlreadyExists(err) {
+			break
 		}
+		var same bool
+		if have, same, err = p.existing(ctx, want); same || err != nil {
+			break
+		}
+		err = errReplaced
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("port %s: %w", at.PortKey(), err)
 	}
 	return want, have, nil
+}
+
+// errReplaced says that something else makes Ports of that name.
+var errReplaced = errors.New("another one of this name is made each time that it is deleted")
+
+// existing is the Port that is in the place of another. If it has another spec, it is deleted.
+func (p *Publisher) existing(ctx context.Context, want *v1alpha1.Port) (have *v1alpha1.Port, same bool, err error) {
+	have, err = p.API.Port(ctx, want.Namespace, want.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	case sameSpec(have, want):
+		return have, true, nil
+	case have.Spec.Pod == nil:
+		return nil, false, errors.New("it exists and is not a pod's: rename it")
+	}
+	if err := p.replace(ctx, have); err != nil {
+		return nil, false, fmt.Errorf("that of a former pod: %w", err)
+	}
+	return nil, false, nil
 }
 
 // goneTimeout is how long another node, or the controller, may take to delete the Port of a pod

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -351,5 +353,44 @@ func TestAsk(t *testing.T) {
 	kubetest.Eventually(t, "the Port is withdrawn", func() bool { return w.port("shop/q.net1") == nil })
 	if w.port("shop/p.net1") == nil {
 		t.Error("so is the other one")
+	}
+}
+
+// meeting has the first two calls that read a Port return together.
+type meeting struct {
+	*kubetest.API
+	calls atomic.Int32
+	both  sync.WaitGroup
+}
+
+func (m *meeting) Port(ctx context.Context, namespace, name string) (*v1alpha1.Port, error) {
+	p, err := m.API.Port(ctx, namespace, name)
+	if m.calls.Add(1) <= 2 {
+		m.both.Done()
+		m.both.Wait()
+	}
+	return p, err
+}
+
+// ADD and the queue write the Port of a new pod at the same time, also in place of a former pod's.
+func TestFormerPortIsReplacedByTwo(t *testing.T) {
+	w := newWorld(t)
+	t.Cleanup(w.queue.ShutDown)
+	w.api.Add(translate.PodPort(w.attach("p", "former", "lan"), "n1", "former"))
+	at := w.attach("p", "new", "lan")
+	m := &meeting{API: w.api}
+	m.both.Add(2)
+	w.API = m
+	var writers sync.WaitGroup
+	for range 2 {
+		writers.Go(func() {
+			if err := w.Write(t.Context(), at); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writers.Wait()
+	if now := w.port(at.PortKey()); now == nil || now.Spec.Pod.UID != "new" || now.Status.Phase != v1alpha1.PortBound {
+		t.Errorf("there is the Port %+v", now)
 	}
 }
