@@ -133,6 +133,9 @@ type Node struct {
 	PhysicalNetworks []string
 	// Withdrawn says that the node keeps load balancers away, or is about to go.
 	Withdrawn bool
+	// TrunkPort is the UUID of the port in Neutron by which the node is plugged, if it is a machine
+	// of OpenStack; empty: it is none.
+	TrunkPort string
 }
 
 // Port is one attachment of a pod (or, later, of a virtual machine or a host) to
