@@ -263,7 +263,7 @@ func (n Node) AddressIn(like netip.Addr) netip.Addr {
 func (n Node) equal(o Node) bool {
 	return n.Name == o.Name && n.MTU == o.MTU && n.Zone == o.Zone && slices.Equal(n.Addresses, o.Addresses) &&
 		slices.Equal(n.Subnets, o.Subnets) && slices.Equal(n.PhysicalNetworks, o.PhysicalNetworks) &&
-		n.Withdrawn == o.Withdrawn
+		n.Withdrawn == o.Withdrawn && n.TrunkPort == o.TrunkPort
 }
 
 func (p Port) equal(o Port) bool {

@@ -13,7 +13,7 @@ import (
 	"coelan.io/coelan/test/lab"
 )
 
-// neutronMachineNode has a machine of OpenStack on n1, whose port is the parent of a trunk, be a
+// neutronMachineNode has a machine of OpenStack on n1, plugged by the parent port of a trunk, be a
 // node of the cluster.
 func neutronMachineNode(t *testing.T, w *world) *lab.Node {
 	t.Helper()
@@ -40,7 +40,7 @@ func neutronMachineNode(t *testing.T, w *world) *lab.Node {
 }
 
 // Pods of a node that is a machine of OpenStack, and it itself, reach those of other nodes and each
-// other by the trunk. CHECK agrees, and so does the agent; and a pod that goes leaves its port ready.
+// other by the trunk. CHECK agrees, and so does the agent.
 func neutronTrunk(t *testing.T, w *world) {
 	machine := neutronMachineNode(t, w)
 	near, far := addPodAs(t, machine, lab.PodSpec{Name: "near"}), addPodAs(t, machine, lab.PodSpec{Name: "far"})

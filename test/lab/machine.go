@@ -17,7 +17,7 @@ import (
 
 // Machine says how a machine of OpenStack that is a node is plugged.
 type Machine struct {
-	// On is the node whose OVN has its card, under the UUID Port of Neutron.
+	// On is the node with the OVN that has its card, under the UUID Port of Neutron.
 	On      *Node
 	Port    string
 	MAC     net.HardwareAddr

@@ -121,7 +121,9 @@ func TestFollows(t *testing.T) {
 	}
 	trunk[v1alpha1.AnnotationNeutronVLAN] = "7"
 	node(trunk)
-	change(func() { a.ports <- kube.Whole([]*v1alpha1.Port{object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String()})}) })
+	change(func() {
+		a.ports <- kube.Whole([]*v1alpha1.Port{object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String()})})
+	})
 	if got := p.Port(at); got != "" {
 		t.Errorf("the pod's port is not on the trunk, and is %q", got)
 	}

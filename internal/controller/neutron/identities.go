@@ -95,7 +95,7 @@ func newIdentities(o Options, asked func()) *identities {
 // found takes the port that Neutron has of an object.
 func (i *identities) found(of resource.Resource, a resource.Actual) {
 	mac, _ := a.Attributes["mac_address"].(string)
-	now := held{v1alpha1.NeutronPort{ID: a.ID, MAC: mac, VLAN: int32(a.VLAN)}, of.Holder} // at most 4094
+	now := held{v1alpha1.NeutronPort{ID: a.ID, MAC: mac, VLAN: int32(a.VLAN)}, of.Holder}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.ports[of.Object] == now {

@@ -40,7 +40,8 @@ var collections = map[resource.Kind]collection{
 		}},
 	},
 	resource.Port: {
-		// Of whatever owner: Neutron gives ports on trunks another one, and those that have left one none.
+		// Of whatever owner: Neutron gives ports on trunks another one, and none to those that
+		// have left one.
 		path: "ports", singular: "port", plural: "ports", everywhere: true,
 	},
 	resource.FloatingIP: {path: "floatingips", singular: "floatingip", plural: "floatingips"},

@@ -206,7 +206,8 @@ func TestTrunkLeftover(t *testing.T) {
 	w.done()
 }
 
-// A VLAN is given to another port as late as possible: its node may not know yet who has left it.
+// A VLAN is given to another port as late as possible: its node may not know yet that the former
+// one is gone.
 func TestTrunkVLANs(t *testing.T) {
 	w := newWorld(t)
 	w.trunk(w.machine("p"))

@@ -13,9 +13,9 @@ func (c *compiler) trunks() {
 	}
 }
 
-// onTrunk is a port as it has to be on a node. On one that is a machine of OpenStack Neutron itself
-// says, by the trunk, whose the port is and where it is bound; it puts no port on a trunk that is
-// of a device.
+// onTrunk is a port as it has to be on a node. On one that is a machine of OpenStack the trunk
+// decides on the owner and the binding, which Neutron itself sets; and it puts no port on a trunk
+// that has a device.
 func (c *compiler) onTrunk(node string, r resource.Resource) resource.Resource {
 	if n, _ := c.state.Nodes().Get(node); n.TrunkPort == "" {
 		return r

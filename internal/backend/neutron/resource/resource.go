@@ -117,7 +117,7 @@ type Resource struct {
 	Spare bool
 	// Optional says that it stays if it is there, and is not made.
 	Optional bool
-	// Trunk is the name of the node on whose trunk a port is to be; empty: on none.
+	// Trunk is the name of the node that has the trunk which a port is to be on; empty: on none.
 	Trunk string
 }
 

@@ -96,7 +96,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// A machine whose address is beside the bridge would have its pods cut off, and says so.
+// A machine with its address beside the bridge would have its pods cut off, and says so.
 func TestMachineBesideItsBridge(t *testing.T) {
 	n := newMachine(t, "eth0", nil)
 	n.says(n.reconcile(bound(t)), "the node's address 192.0.2.1 is on interface eth0")
