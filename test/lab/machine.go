@@ -56,7 +56,9 @@ func (n *Node) bootMachine(ctx context.Context, m Machine) (err error) {
 	if err := n.withLink("eth0", func(l netlink.Link) error { return netlink.LinkSetMTU(l, m.MTU) }); err != nil {
 		return err
 	}
-	n.OVS, err = ovstest.New(ctx, ovstest.Options{Dir: n.ovsDir(), Netns: n.Netns(), Datapath: string(n.lab.options.Datapath)})
+	n.OVS, err = ovstest.New(ctx, ovstest.Options{
+		Dir: n.ovsDir(), Netns: n.Netns(), Datapath: string(n.lab.options.Datapath),
+	})
 	if err != nil {
 		return err
 	}

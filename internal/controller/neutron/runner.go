@@ -101,7 +101,8 @@ func New(o Options) (*Runner, error) {
 	r.identities = newIdentities(o, func() { r.client.Changed() })
 	r.client = cloud.New(cloud.Options{
 		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Claims: r.claims, Found: r.found, Report: r.report,
-		Lent: r.lent, Parents: r.parents, Asks: r.asks, Answered: r.identities.answered, Projects: o.Projects, Log: o.Log,
+		Lent: r.lent, Parents: r.parents, Asks: r.asks,
+		Answered: r.identities.answered, Projects: o.Projects, Log: o.Log,
 	})
 	r.balancers = balancers.New(balancers.Options{
 		Settings: o.Octavia, Log: o.Log, Cluster: o.Cluster, Cloud: o.Cloud, Informers: o.Informers, Access: o.Access,

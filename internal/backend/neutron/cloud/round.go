@@ -74,7 +74,8 @@ func (r *round) first(calls []resource.Call) (now []resource.Call, left bool) {
 func together(calls []resource.Call) int {
 	n := 1
 	for n < len(calls) && calls[0].Ref.Kind == resource.Port && calls[n].Ref.Kind == resource.Port &&
-		calls[n].Operation == calls[0].Operation && calls[n].Spare == calls[0].Spare && calls[n].Trunk == calls[0].Trunk {
+		calls[n].Operation == calls[0].Operation && calls[n].Spare == calls[0].Spare &&
+		calls[n].Trunk == calls[0].Trunk {
 		n++
 	}
 	return n

@@ -31,8 +31,8 @@ func (c *compiler) port(p intent.Port) {
 	made := c.portAt(n, p.Node, p.MAC, p.Addresses)
 	made.Ref, made.Object, made.Holder = c.portRef(n, p), PortObject(p.ObjectKey()), p.ObjectUID
 	if p.NeutronPort != "" && made.Trunk != "" {
-		c.set.Problem(made.Object, "NamedPortUnsupported", "the port "+p.NeutronPort+" that the container runtime names is not put "+
-			"on the trunk of node "+p.Node+": run the pod on a node that is no machine of OpenStack")
+		c.set.Problem(made.Object, "NamedPortUnsupported", "the port "+p.NeutronPort+
+			" that the container runtime names is not put on the trunk of node "+p.Node+": run the pod on a node that is no machine of OpenStack")
 		return
 	}
 	made.Optional = p.NeutronPort != "" // in place of one that the pod cannot have, none is made

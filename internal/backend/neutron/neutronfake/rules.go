@@ -338,8 +338,9 @@ func (n *Neutron) unused(path string, o object) *refused {
 	case path == "security-groups" && ports(func(p object) bool { return slices.Contains(list(p["security_groups"]), id) }):
 		return refuse(http.StatusConflict, "SecurityGroupInUse", "Security Group %v in use.", id)
 	case path == "ports" && n.trunkOf(id) != nil:
-		return refuse(http.StatusConflict, "PortInUseAsSubPort", "Port %v is currently a subport for trunk %v.", id, n.trunkOf(id)["id"])
-	case path == "ports" && slices.ContainsFunc(n.all["trunks"], func(t object) bool { return t["port_id"] == id }):
+		return refuse(http.StatusConflict, "PortInUseAsSubPort", "Port %v is currently a subport for trunk %v.", id,
+			n.trunkOf(id)["id"])
+	case path == "ports" && n.isParent(id):
 		return refuse(http.StatusConflict, "PortInUseAsTrunkParent", "Port %v is currently a parent port for a trunk.", id)
 	case path == "ports" && strings.HasPrefix(fmt.Sprint(o["device_owner"]), "network:"):
 		return refuse(http.StatusConflict, "ServicePortInUse", "Port %v cannot be deleted directly via the port API: has device owner "+

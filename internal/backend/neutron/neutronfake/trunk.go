@@ -22,6 +22,11 @@ func (n *Neutron) trunkOf(port any) object {
 	return n.all["trunks"][i]
 }
 
+// isParent reports whether a port is the parent of a trunk.
+func (n *Neutron) isParent(port any) bool {
+	return slices.ContainsFunc(n.all["trunks"], func(t object) bool { return t["port_id"] == port })
+}
+
 // checkTrunk wants a parent port that is on no other trunk.
 func (n *Neutron) checkTrunk(o object) *refused {
 	port := o["port_id"]
@@ -56,7 +61,8 @@ func (n *Neutron) subports(id, action string, body object) (int, any, *refused) 
 		at := slices.IndexFunc(now, func(other any) bool { return other.(object)["port_id"] == p["port_id"] })
 		if action == "remove_subports" {
 			if owner = ""; at < 0 {
-				return 0, nil, refuse(http.StatusNotFound, "SubPortNotFound", "SubPort %v on trunk %s could not be found.", p["port_id"], id)
+				return 0, nil, refuse(http.StatusNotFound, "SubPortNotFound",
+					"SubPort %v on trunk %s could not be found.", p["port_id"], id)
 			}
 			now = slices.Delete(now, at, at+1)
 			continue
@@ -81,9 +87,9 @@ func (n *Neutron) checkSubport(t, p object, others []any) *refused {
 	case p["segmentation_type"] != "vlan" || vlan < 1 || vlan > 4094:
 		return refuse(http.StatusBadRequest, "InvalidInput", "Invalid input for operation: Segmentation ID '%v' is not in range.",
 			p["segmentation_id"])
-	case p["port_id"] == t["port_id"], slices.ContainsFunc(n.all["trunks"], func(o object) bool { return o["port_id"] == p["port_id"] }):
-		return refuse(http.StatusConflict, "ParentPortInUse", "Port %v is currently in use and is not eligible for use as a parent port.",
-			p["port_id"])
+	case n.isParent(p["port_id"]):
+		return refuse(http.StatusConflict, "ParentPortInUse",
+			"Port %v is currently in use and is not eligible for use as a parent port.", p["port_id"])
 	case n.trunkOf(p["port_id"]) != nil:
 		return refuse(http.StatusConflict, "TrunkPortInUse", "Port %v is in use by another trunk.", p["port_id"])
 	case port == nil:
@@ -94,7 +100,9 @@ func (n *Neutron) checkSubport(t, p object, others []any) *refused {
 	case n.mtu(port) > n.mtu(n.find("ports", t["port_id"])):
 		return refuse(http.StatusConflict, "SubPortMtuGreaterThanTrunkPortMtu", "MTU %v of subport %v cannot be greater than MTU of "+
 			"trunk %v.", n.mtu(port), port["id"], t["id"])
-	case slices.ContainsFunc(others, func(o any) bool { return fmt.Sprint(o.(object)["segmentation_id"]) == fmt.Sprint(vlan) }):
+	case slices.ContainsFunc(others, func(o any) bool {
+		return fmt.Sprint(o.(object)["segmentation_id"]) == fmt.Sprint(vlan)
+	}):
 		return refuse(http.StatusConflict, "DuplicateSubPort", "segmentation_type vlan and segmentation_id %v already in use on trunk %v.",
 			vlan, t["id"])
 	}

@@ -59,7 +59,8 @@ func (b *Backend) compareAttachment(
 		found.Add("port", at.HostInterface, "of %s is plugged as %s, not as %s", at.PodRef(),
 			st.ExternalIDs[idInterface], p.name)
 	case st.VLAN != b.names.VLAN(p.name) && b.names.Trunk():
-		found.Add("port", at.HostInterface, "of %s is in VLAN %d, not in %d", at.PodRef(), st.VLAN, b.names.VLAN(p.name))
+		found.Add("port", at.HostInterface, "of %s is in VLAN %d, not in %d", at.PodRef(), st.VLAN,
+			b.names.VLAN(p.name))
 	default:
 		p.plugged = true
 		b.compareInstalled(st, "of "+at.PodRef(), found)
