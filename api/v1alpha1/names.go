@@ -56,6 +56,12 @@ const (
 	// AnnotationNeutronPort on a node is the UUID of the port of OpenStack's Neutron by which the
 	// node's kernel reaches pods. The controller writes it.
 	AnnotationNeutronPort = "coelan.io/neutron-port"
+	// AnnotationNeutronVLAN on a node that is a machine of OpenStack is the VLAN in which that port
+	// is on the machine's trunk. The controller writes it.
+	AnnotationNeutronVLAN = "coelan.io/neutron-vlan"
+	// AnnotationTrunkPort on a node says, with the backend neutron, that it is a machine of
+	// OpenStack: it is the UUID of the port that the machine is plugged by, the parent of a trunk.
+	AnnotationTrunkPort = "coelan.io/trunk-port"
 	// AnnotationAuditDenied on a namespace has agents log what policies deny of its pods and Ports,
 	// if it is "true".
 	AnnotationAuditDenied = "coelan.io/audit-denied"

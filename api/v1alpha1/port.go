@@ -200,6 +200,12 @@ type NeutronPort struct {
 	// +kubebuilder:validation:MaxLength=17
 	// +required
 	MAC string `json:"mac"`
+	// VLAN is that of the port on the trunk of its node, if that is a machine of OpenStack.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4094
+	// +optional
+	VLAN int32 `json:"vlan,omitempty"`
 }
 
 // NeutronOffer is what a port of OpenStack's Neutron has that a pod is to have.

@@ -35,7 +35,7 @@ const typeOVS = "ovs"
 var notMade = map[string]string{
 	"bridge":    "pods' interfaces are ports of Open vSwitch, without a Linux bridge in front",
 	"vhostuser": "a container's process uses an interface of the kernel, and none of a virtual machine",
-	"vlan":      "nodes have no trunk ports of Neutron, so no pod is a VLAN of one",
+	"vlan":      "a port that a container runtime names is not put on a trunk",
 	"macvlan":   "a pod has a port of Open vSwitch of its own, and no part of its node's",
 }
 

@@ -36,7 +36,7 @@ func TestBadPortArgs(t *testing.T) {
 		{"a path for a UUID", "PORT_UUID=../" + portID[3:], "", 4, "is not a UUID"},
 		{"bridge", "PORT_TYPE=bridge", "", 4, "without a Linux bridge"},
 		{"vhostuser", "PORT_TYPE=vhostuser", "", 4, "none of a virtual machine"},
-		{"vlan", "PORT_UUID=" + portID + ";PORT_TYPE=vlan", "", 4, "no trunk ports"},
+		{"vlan", "PORT_UUID=" + portID + ";PORT_TYPE=vlan", "", 4, "not put on a trunk"},
 		{"macvlan", "PORT_TYPE=macvlan", "", 4, "no part of its node's"},
 		{"a type of another system", "PORT_TYPE=midonet", "", 4, "it is no type that Coelan knows: ask for ovs"},
 		{"no type", "PORT_TYPE=", "", 4, `PORT_TYPE "" in CNI_ARGS`},

@@ -133,6 +133,9 @@ type Node struct {
 	PhysicalNetworks []string
 	// Withdrawn says that the node keeps load balancers away, or is about to go.
 	Withdrawn bool
+	// TrunkPort is the UUID of the port in Neutron by which the node is plugged, if it is a machine
+	// of OpenStack; empty: it is none.
+	TrunkPort string
 }
 
 // Port is one attachment of a pod (or, later, of a virtual machine or a host) to
@@ -260,7 +263,7 @@ func (n Node) AddressIn(like netip.Addr) netip.Addr {
 func (n Node) equal(o Node) bool {
 	return n.Name == o.Name && n.MTU == o.MTU && n.Zone == o.Zone && slices.Equal(n.Addresses, o.Addresses) &&
 		slices.Equal(n.Subnets, o.Subnets) && slices.Equal(n.PhysicalNetworks, o.PhysicalNetworks) &&
-		n.Withdrawn == o.Withdrawn
+		n.Withdrawn == o.Withdrawn && n.TrunkPort == o.TrunkPort
 }
 
 func (p Port) equal(o Port) bool {

@@ -41,6 +41,7 @@ func Nodes(objects []*corev1.Node) ([]intent.Node, []Problem) {
 		nodes[i] = intent.Node{
 			Name: o.Name, Addresses: c.nodeAddresses(o), Subnets: c.nodeSubnets(o), MTU: c.nodeMTU(o),
 			Zone: o.Labels[corev1.LabelTopologyZone], PhysicalNetworks: physicalNetworks(o), Withdrawn: withdrawn(o),
+			TrunkPort: o.Annotations[v1alpha1.AnnotationTrunkPort],
 		}
 	}
 	slices.SortFunc(nodes, func(a, b intent.Node) int { return cmp.Compare(a.Name, b.Name) })

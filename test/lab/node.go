@@ -52,7 +52,7 @@ func (l *Lab) AddNode(ctx context.Context) (*Node, error) {
 	if err := n.boot(ctx); err != nil {
 		return nil, fmt.Errorf("node n%d: %w", i, err)
 	}
-	l.API.setNode(n)
+	l.API.setNode(n, nil)
 	if l.options.NoAgents {
 		return n, nil
 	}
@@ -90,7 +90,7 @@ func (n *Node) boot(ctx context.Context) error {
 	uplink := "eth0"
 	if n.lab.options.Datapath == config.DatapathNetdev && !n.lab.options.OneCard {
 		uplink = physicalBridge
-		if err := n.addPhysicalBridge(ctx); err != nil {
+		if err := n.addUplinkBridge(ctx, physicalBridge, n.mac()); err != nil {
 			return err
 		}
 	}
@@ -121,16 +121,19 @@ const physicalBridge = "br-phy"
 // userspace datapath reads it there, too, and hands it to the bridge.
 const deaf = `table netdev lab { chain uplink { type filter hook ingress device "eth0" priority 0; policy drop; }; }`
 
-func (n *Node) addPhysicalBridge(ctx context.Context) error {
-	if err := n.Sysctl("net/ipv6/conf/eth0/disable_ipv6", "1"); err != nil {
-		return err
+// addUplinkBridge makes a bridge with the card as a port.
+func (n *Node) addUplinkBridge(ctx context.Context, name string, mac net.HardwareAddr) error {
+	if n.OVS.Datapath == string(config.DatapathNetdev) {
+		if err := n.Sysctl("net/ipv6/conf/eth0/disable_ipv6", "1"); err != nil {
+			return err
+		}
+		if _, err := n.Run(ctx, "nft", deaf); err != nil {
+			return err
+		}
 	}
-	if _, err := n.Run(ctx, "nft", deaf); err != nil {
-		return err
-	}
-	_, err := n.OVS.Vsctl(ctx, "--may-exist", "add-br", physicalBridge, "--",
-		"set", "bridge", physicalBridge, "datapath_type=netdev", fmt.Sprintf(`other_config:hwaddr="%s"`, n.mac()), "--",
-		"--may-exist", "add-port", physicalBridge, "eth0")
+	_, err := n.OVS.Vsctl(ctx, "--may-exist", "add-br", name, "--",
+		"set", "bridge", name, "datapath_type="+n.OVS.Datapath, fmt.Sprintf(`other_config:hwaddr="%s"`, mac), "--",
+		"--may-exist", "add-port", name, "eth0")
 	return err
 }
 

@@ -152,10 +152,11 @@ func (a *API) PhysicalNetworks(node string) (names string, said bool) {
 	return names, said
 }
 
-// setNode publishes a node as kubelet and the controller manager would.
-func (a *API) setNode(n *Node) {
+// setNode publishes a node as kubelet and the controller manager would, with an administrator's
+// annotations.
+func (a *API) setNode(n *Node, annotations map[string]string) {
 	o := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID("uid-" + n.Name)},
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID("uid-" + n.Name), Annotations: annotations},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}}},
 	}
 	for _, p := range n.PodCIDRs {

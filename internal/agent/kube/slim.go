@@ -24,7 +24,10 @@ func (c *Client) slim(obj any) (any, error) {
 	case *corev1.Node:
 		n := slimNode(o)
 		// Of other nodes these are not read.
-		for _, key := range []string{v1alpha1.AnnotationNetworkConfig, v1alpha1.AnnotationNeutronPort} {
+		for _, key := range []string{
+			v1alpha1.AnnotationNetworkConfig, v1alpha1.AnnotationNeutronPort, v1alpha1.AnnotationNeutronVLAN,
+			v1alpha1.AnnotationTrunkPort,
+		} {
 			if value, ok := o.Annotations[key]; ok && o.Name == c.node {
 				metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value)
 			}

@@ -8,6 +8,7 @@ package neutronports
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -38,7 +39,15 @@ type Ports struct {
 
 	mu    sync.Mutex
 	ports map[string]*v1alpha1.Port // by namespace/name
-	node  string                    // the port of the node itself; empty: not known
+	node  node
+}
+
+// node is what the Node says.
+type node struct {
+	known bool
+	port  string // that of the node itself; empty: not known
+	vlan  int    // of that, if the node is a machine of OpenStack
+	trunk bool   // it is
 }
 
 // New returns Ports that know nothing until Run.
@@ -63,7 +72,7 @@ func (p *Ports) Run(ctx context.Context, changed func()) error {
 		return p.api.WatchOwnNode(ctx, func(d kube.Delta[*corev1.Node]) {
 			note(func() {
 				for _, n := range d.Set {
-					p.node = n.Annotations[v1alpha1.AnnotationNeutronPort]
+					p.node = parse(n)
 				}
 			})
 		})
@@ -71,14 +80,30 @@ func (p *Ports) Run(ctx context.Context, changed func()) error {
 	return g.Wait()
 }
 
+func parse(o *corev1.Node) node {
+	n := node{
+		known: true, port: o.Annotations[v1alpha1.AnnotationNeutronPort],
+		trunk: o.Annotations[v1alpha1.AnnotationTrunkPort] != "",
+	}
+	if !n.trunk {
+		return n
+	}
+	var err error
+	if n.vlan, err = strconv.Atoi(o.Annotations[v1alpha1.AnnotationNeutronVLAN]); err != nil {
+		n.port = "" // it is not on the trunk yet
+	}
+	return n
+}
+
 // Port is the UUID of the port in Neutron that an attachment has; empty: it is not known, or is
-// about to be replaced, as that of a former pod of the same name. The mirror of a static pod has
-// another UID than the pod.
+// about to be replaced, as that of a former pod of the same name, or is not on the node's trunk
+// yet. The mirror of a static pod has another UID than the pod.
 func (p *Ports) Port(at attachment.Attachment) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.ports[at.PortKey()]
-	if o == nil || o.Status.Neutron == nil || o.Status.Neutron.MAC != at.MAC.String() ||
+	if !p.node.known || o == nil || o.Status.Neutron == nil || o.Status.Neutron.MAC != at.MAC.String() ||
+		p.node.trunk && o.Status.Neutron.VLAN == 0 ||
 		o.Spec.Pod != nil && o.Spec.Pod.UID != at.PodUID && !intent.IsStaticUID(at.PodUID) {
 		return ""
 	}
@@ -90,7 +115,39 @@ func (p *Ports) Port(at attachment.Attachment) string {
 func (p *Ports) Management(string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.node
+	return p.node.port
+}
+
+// Known reports whether the Node has been read.
+func (p *Ports) Known() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.node.known
+}
+
+// Trunk reports whether the node is a machine of OpenStack.
+func (p *Ports) Trunk() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.node.trunk
+}
+
+// VLAN is that of a port on the trunk of the node; 0: it is on none.
+func (p *Ports) VLAN(port string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.node.trunk {
+		return 0
+	}
+	if port == p.node.port {
+		return p.node.vlan
+	}
+	for _, o := range p.ports {
+		if o.Status.Neutron != nil && o.Status.Neutron.ID == port {
+			return int(o.Status.Neutron.VLAN)
+		}
+	}
+	return 0
 }
 
 // Guest finds none: which Port another program's interface is plugged for is Neutron's affair.

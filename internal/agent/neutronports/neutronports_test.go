@@ -75,6 +75,19 @@ func TestFollows(t *testing.T) {
 			Status: v1alpha1.PortStatus{Neutron: neutron},
 		}
 	}
+	node := func(annotations map[string]string) {
+		t.Helper()
+		change(func() {
+			a.nodes <- kube.Whole([]*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: annotations}}})
+		})
+	}
+	if p.Known() {
+		t.Error("the node is known before it has been read")
+	}
+	node(nil)
+	if !p.Known() || p.Trunk() || p.Management("n1") != "" {
+		t.Error("a node without annotations is not known, or has a port")
+	}
 	former := object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String()})
 	former.Spec.Pod.UID = "before"
 	for _, tc := range []struct {
@@ -95,13 +108,35 @@ func TestFollows(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	change(func() {
-		a.nodes <- kube.Whole([]*corev1.Node{{ObjectMeta: metav1.ObjectMeta{
-			Name: "n1", Annotations: map[string]string{v1alpha1.AnnotationNeutronPort: "u9"},
-		}}})
-	})
+	node(map[string]string{v1alpha1.AnnotationNeutronPort: "u9"})
 	if got := p.Management("n1"); got != "u9" {
 		t.Errorf("the node's port: %q", got)
+	}
+
+	// A port that is not on the trunk of the node yet is not known.
+	trunk := map[string]string{v1alpha1.AnnotationNeutronPort: "u9", v1alpha1.AnnotationTrunkPort: "u0"}
+	node(trunk)
+	if got := p.Management("n1"); got != "" || !p.Trunk() {
+		t.Errorf("the node's port is not on the trunk, and is %q", got)
+	}
+	trunk[v1alpha1.AnnotationNeutronVLAN] = "7"
+	node(trunk)
+	change(func() {
+		a.ports <- kube.Whole([]*v1alpha1.Port{object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String()})})
+	})
+	if got := p.Port(at); got != "" {
+		t.Errorf("the pod's port is not on the trunk, and is %q", got)
+	}
+	change(func() {
+		a.ports <- kube.Whole([]*v1alpha1.Port{object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String(), VLAN: 8})})
+	})
+	if own, pod := p.VLAN(p.Management("n1")), p.VLAN(p.Port(at)); own != 7 || pod != 8 || p.VLAN("u5") != 0 {
+		t.Errorf("VLANs %d and %d", own, pod)
+	}
+	delete(trunk, v1alpha1.AnnotationTrunkPort)
+	node(trunk)
+	if p.VLAN("u1") != 0 || p.Trunk() {
+		t.Error("a node that is no machine has VLANs")
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,7 +95,7 @@ func newIdentities(o Options, asked func()) *identities {
 // found takes the port that Neutron has of an object.
 func (i *identities) found(of resource.Resource, a resource.Actual) {
 	mac, _ := a.Attributes["mac_address"].(string)
-	now := held{v1alpha1.NeutronPort{ID: a.ID, MAC: mac}, of.Holder}
+	now := held{v1alpha1.NeutronPort{ID: a.ID, MAC: mac, VLAN: int32(a.VLAN)}, of.Holder}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.ports[of.Object] == now {
@@ -242,12 +243,17 @@ func (i *identities) write(ctx context.Context, t target) error {
 	key := client.ObjectKey{Namespace: t.namespace, Name: t.name}
 	if t.kind == intent.KindNode {
 		node := &corev1.Node{}
+		text := ""
+		if now.VLAN != 0 {
+			text = strconv.Itoa(int(now.VLAN))
+		}
 		if err := i.Access.Get(ctx, key, node); err != nil ||
-			node.Annotations[v1alpha1.AnnotationNeutronPort] == now.ID {
+			node.Annotations[v1alpha1.AnnotationNeutronPort] == now.ID &&
+				node.Annotations[v1alpha1.AnnotationNeutronVLAN] == text {
 			return client.IgnoreNotFound(err)
 		}
-		patch := map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-			v1alpha1.AnnotationNeutronPort: now.ID,
+		patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+			v1alpha1.AnnotationNeutronPort: now.ID, v1alpha1.AnnotationNeutronVLAN: present(text),
 		}}}
 		return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, node, p) })
 	}
@@ -258,7 +264,7 @@ func (i *identities) write(ctx context.Context, t target) error {
 	status := map[string]any{}
 	if known && string(port.UID) == now.holder && port.Status.MAC == now.MAC &&
 		(port.Status.Neutron == nil || *port.Status.Neutron != now.NeutronPort) {
-		status["neutron"] = now.NeutronPort
+		status["neutron"] = map[string]any{"id": now.ID, "mac": now.MAC, "vlan": present(now.VLAN)}
 	}
 	if answered && port.UID == offer.asker && port.Status.Offered == nil {
 		status["offered"] = offer.NeutronOffer
@@ -278,4 +284,12 @@ func (*identities) patch(_ context.Context, change any, do func(client.Patch) er
 	}
 	err = do(client.RawPatch(types.MergePatchType, data))
 	return client.IgnoreNotFound(err)
+}
+
+// present is a value of a merge patch; the zero value removes the entry.
+func present[T comparable](value T) any {
+	if value == *new(T) {
+		return nil
+	}
+	return value
 }

@@ -21,11 +21,16 @@ import (
 	"coelan.io/coelan/internal/kuryr"
 )
 
-// namedBy is what Networks name that is not Coelan's, sorted.
+// namedBy is what Networks and nodes name that is not Coelan's, sorted.
 func namedBy(s *intent.State) (list []string) {
 	for n := range s.Networks().All() {
 		if n.Kuryr != "" || n.NeutronNetwork != "" {
 			list = append(list, strings.Join([]string{n.Kuryr, n.NeutronNetwork, n.Project}, " "))
+		}
+	}
+	for n := range s.Nodes().All() {
+		if n.TrunkPort != "" {
+			list = append(list, fmt.Sprint(n.Name, n.TrunkPort, n.Addresses))
 		}
 	}
 	slices.Sort(list)

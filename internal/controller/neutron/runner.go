@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -100,7 +101,8 @@ func New(o Options) (*Runner, error) {
 	r.identities = newIdentities(o, func() { r.client.Changed() })
 	r.client = cloud.New(cloud.Options{
 		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Claims: r.claims, Found: r.found, Report: r.report,
-		Lent: r.lent, Asks: r.asks, Answered: r.identities.answered, Projects: o.Projects, Log: o.Log,
+		Lent: r.lent, Parents: r.parents, Asks: r.asks,
+		Answered: r.identities.answered, Projects: o.Projects, Log: o.Log,
 	})
 	r.balancers = balancers.New(balancers.Options{
 		Settings: o.Octavia, Log: o.Log, Cluster: o.Cluster, Cloud: o.Cloud, Informers: o.Informers, Access: o.Access,
@@ -183,9 +185,9 @@ func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	defer r.loop.Step()()
 	state := r.Intent.Intent().State()
 	placed, loans := compile.Place(state, have), compile.Borrow(state, have)
-	groups := have.All(resource.SecurityGroup)
+	groups, trunks := have.All(resource.SecurityGroup), have.Trunks()
 	if state == r.compiled && placed.Equal(r.options.Placed) && loans.Equal(r.options.Loans) &&
-		slices.Equal(groups, r.options.Groups) {
+		slices.Equal(groups, r.options.Groups) && maps.Equal(trunks, r.options.Trunks) {
 		return r.set
 	}
 	if now := namedBy(state); !slices.Equal(now, r.named) {
@@ -194,7 +196,7 @@ func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	}
 	r.compiled, r.options = state, compile.Options{
 		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare, Own: have.Own, Placed: placed,
-		Loans: loans, Groups: groups,
+		Loans: loans, Groups: groups, Trunks: trunks,
 	}
 	r.set = compile.Compile(state, r.options)
 	r.set.Held = r.identities.holds
@@ -208,6 +210,16 @@ func (r *Runner) lent() (list []cloud.Wanted) {
 			list = append(list, cloud.Wanted{
 				Object: compile.NetworkObject(n.Name), Name: n.NeutronNetwork, Project: n.Project,
 			})
+		}
+	}
+	return list
+}
+
+// parents are the ports by which nodes are plugged that are machines of OpenStack.
+func (r *Runner) parents() (list []cloud.Parent) {
+	for n := range r.Intent.Intent().State().Nodes().All() {
+		if n.TrunkPort != "" {
+			list = append(list, cloud.Parent{Node: n.Name, Port: n.TrunkPort, Addresses: n.Addresses})
 		}
 	}
 	return list

@@ -116,7 +116,7 @@ func (w *world) start() {
 	}
 	r := w.runner
 	r.client = cloud.New(cloud.Options{
-		Access: r.Cloud, Want: r.want, Claims: r.claims, Found: r.found, Asks: r.asks, Answered: r.identities.answered, Log: log,
+		Access: r.Cloud, Want: r.want, Claims: r.claims, Found: r.found, Parents: r.parents, Asks: r.asks, Answered: r.identities.answered, Log: log,
 		Report: func(refused []resource.Problem, err error) {
 			r.report(refused, err)
 			for _, p := range refused {

@@ -36,7 +36,8 @@ func TrimForCache(obj any) (any, error) {
 			}
 		}
 		keepAnnotations(&n.ObjectMeta, o.Annotations, v1alpha1.AnnotationPhysicalNetworks,
-			v1alpha1.AnnotationNetworkConfig, v1alpha1.AnnotationMTU, v1alpha1.AnnotationNeutronPort)
+			v1alpha1.AnnotationNetworkConfig, v1alpha1.AnnotationMTU, v1alpha1.AnnotationNeutronPort,
+			v1alpha1.AnnotationNeutronVLAN, v1alpha1.AnnotationTrunkPort)
 		return n, nil
 	case *corev1.Namespace:
 		n := &corev1.Namespace{ObjectMeta: slimMeta(o.ObjectMeta)}

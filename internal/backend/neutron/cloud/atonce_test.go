@@ -75,7 +75,7 @@ func TestBusyAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSession(api, project, tenants{}, Options{Cluster: "east", Claims: noClaims, Lent: noneLent}, func() {})
+	s := newSession(api, project, tenants{}, Options{Cluster: "east", Claims: noClaims, Lent: noneLent, Parents: noParents}, func() {})
 	have, err := s.read(t.Context())
 	if err != nil {
 		t.Fatal(err)

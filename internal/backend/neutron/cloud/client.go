@@ -49,6 +49,9 @@ type Options struct {
 	// Lent are asked for whenever all is read: which networks of other programs objects name. Nil:
 	// none.
 	Lent func() []Wanted
+	// Parents are asked for whenever all is read: by which ports machines of OpenStack are plugged
+	// that are nodes. Nil: none are.
+	Parents func() []Parent
 	// Asks are asked for before each comparison: which ports objects name, that other programs have
 	// made for them. Answered takes what comes of each. Nil: none.
 	Asks     func(context.Context) []resource.Claim
@@ -83,6 +86,9 @@ func New(o Options) *Client {
 	if o.Lent == nil {
 		o.Lent = noneLent
 	}
+	if o.Parents == nil {
+		o.Parents = noParents
+	}
 	if o.Asks == nil {
 		o.Asks, o.Answered = noClaims, func(resource.Claim, resource.Actual, string) {}
 	}
@@ -93,10 +99,12 @@ func noClaims(context.Context) []resource.Claim { return nil }
 
 func noneLent() []Wanted { return nil }
 
+func noParents() []Parent { return nil }
+
 // Changed says that Want has something else.
 func (c *Client) Changed() { c.changed.Fire() }
 
-// Reread says that Claims or Lent may be others.
+// Reread says that Claims, Lent or Parents may be others.
 func (c *Client) Reread() {
 	c.stale.Store(true)
 	c.changed.Fire()
@@ -216,7 +224,11 @@ func (c *Client) tell(want *resource.Set, have *resource.Inventory, calls []reso
 	for _, kind := range toldKinds {
 		for _, r := range want.All(kind) {
 			a, there := have.Get(r.Ref)
-			if there && toldOf(r) && (kind != resource.Port || !due[r.Ref]) {
+			placed := false
+			if there {
+				a, placed = have.Placed(r, a)
+			}
+			if placed && toldOf(r) && (kind != resource.Port || !due[r.Ref]) {
 				c.o.Found(r, a)
 			}
 		}

@@ -43,6 +43,8 @@ type world struct {
 	given   *resource.Set // what the Client compares with
 	reports chan outcome
 	found   map[string]string // ids of ports by object
+	vlans   map[string]int    // and their VLANs
+	parents []Parent
 	asks    []resource.Claim
 	answers map[string]string // why a Claim is refused, by its asker
 	refused string            // why there is no network of another program
@@ -57,7 +59,7 @@ type outcome struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, neutron: neutronfake.Start(t), want: resource.NewSet(), found: map[string]string{}, answers: map[string]string{}}
+	w := &world{T: t, neutron: neutronfake.Start(t), want: resource.NewSet(), found: map[string]string{}, vlans: map[string]int{}, answers: map[string]string{}}
 	w.start()
 	t.Cleanup(func() { w.stop() })
 	return w
@@ -81,7 +83,8 @@ func (w *world) start() {
 			defer w.mu.Unlock()
 			w.answers[c.Asker] = refused
 		},
-		Lent: func() []Wanted { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.lent) },
+		Parents: func() []Parent { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.parents) },
+		Lent:    func() []Wanted { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.lent) },
 		Want: func(have *resource.Inventory) *resource.Set {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -95,7 +98,7 @@ func (w *world) start() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if r.Kind == resource.Port {
-				w.found[r.Object] = a.ID
+				w.found[r.Object], w.vlans[r.Object] = a.ID, a.VLAN
 				w.telling.Send()
 			}
 		},

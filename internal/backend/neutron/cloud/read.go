@@ -31,6 +31,9 @@ type session struct {
 	refused map[resource.Ref]resource.Problem
 	claims  func(context.Context) []resource.Claim
 	lent    func() []Wanted
+	parents func() []Parent
+	// last are the VLANs that ports have got last, by trunk.
+	last map[string]int
 	// short says that since all was read an object has had no port for Neutron's quota.
 	short bool
 	calls func() // counts
@@ -41,6 +44,7 @@ func newSession(
 ) *session {
 	return &session{
 		api: api, project: project, tenants: others, cluster: o.Cluster, claims: o.Claims, lent: o.Lent, calls: calls,
+		parents: o.Parents, last: map[string]int{},
 		doubtful: map[resource.Ref]bool{}, refused: map[resource.Ref]resource.Problem{},
 	}
 }
@@ -60,6 +64,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	groups := map[any]bool{}
 	claims := s.claims(ctx)
 	others := map[place]resource.Actual{}
+	trunked := false
 	for _, k := range resource.Kinds() {
 		if k == resource.Routes {
 			continue
@@ -85,6 +90,8 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 			}
 			have.Put(r, a)
 			switch k {
+			case resource.Port:
+				trunked = trunked || a.Attributes["device_owner"] == subportOwner
 			case resource.SecurityGroup:
 				groups[a.ID] = true
 			case resource.Router:
@@ -98,6 +105,9 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	for _, c := range claims {
 		a, there := others[place{c.Kind, c.ID}]
 		have.Offer(c, a, there)
+	}
+	if err := s.readTrunks(ctx, have, trunked); err != nil {
+		return nil, err
 	}
 	return have, s.borrow(ctx, have)
 }

@@ -39,7 +39,11 @@ func (r *round) run(ctx context.Context, calls []resource.Call) error {
 	calls, r.left = r.first(calls)
 	for len(calls) > 0 {
 		n := together(calls)
-		if err := r.atOnce(ctx, calls[:n]); err != nil {
+		perform := r.atOnce
+		if onTrunk(calls[0]) {
+			perform = r.inOneCall
+		}
+		if err := perform(ctx, calls[:n]); err != nil {
 			return err
 		}
 		calls = calls[n:]
@@ -57,7 +61,7 @@ func (r *round) first(calls []resource.Call) (now []resource.Call, left bool) {
 		if len(now) == maxCalls || c.Spare && spare == parallel {
 			return now, true
 		}
-		if c.Spare {
+		if c.Spare && !onTrunk(c) {
 			spare++
 		}
 		now = append(now, c)
@@ -66,10 +70,12 @@ func (r *round) first(calls []resource.Call) (now []resource.Call, left bool) {
 }
 
 // together is how many of the first calls do not depend on each other: a port refers to no other.
+// Those of one trunk are one call.
 func together(calls []resource.Call) int {
 	n := 1
 	for n < len(calls) && calls[0].Ref.Kind == resource.Port && calls[n].Ref.Kind == resource.Port &&
-		calls[n].Operation == calls[0].Operation && calls[n].Spare == calls[0].Spare {
+		calls[n].Operation == calls[0].Operation && calls[n].Spare == calls[0].Spare &&
+		calls[n].Trunk == calls[0].Trunk {
 		n++
 	}
 	return n
@@ -223,7 +229,14 @@ func (r *round) set(ref resource.Ref, a resource.Actual) {
 	case resource.Router:
 		r.have.Set(resource.Ref{Kind: resource.Routes, Key: ref.Key}, routesOf(a))
 	}
-	if wanted, ok := r.want.Get(ref); ok && toldOf(wanted) {
+	r.tell(ref, a)
+}
+
+// tell tells of a resource that is as it is wanted, if it is one that is told of.
+func (r *round) tell(ref resource.Ref, a resource.Actual) {
+	wanted, ok := r.want.Get(ref)
+	a, placed := r.have.Placed(wanted, a)
+	if ok && placed && toldOf(wanted) {
 		r.found(wanted, a)
 	}
 }

@@ -40,8 +40,9 @@ var collections = map[resource.Kind]collection{
 		}},
 	},
 	resource.Port: {
-		path: "ports", singular: "port", plural: "ports", filter: url.Values{"device_owner": {"compute:kuryr"}},
-		everywhere: true,
+		// Of whatever owner: Neutron gives ports on trunks another one, and none to those that
+		// have left one.
+		path: "ports", singular: "port", plural: "ports", everywhere: true,
 	},
 	resource.FloatingIP: {path: "floatingips", singular: "floatingip", plural: "floatingips"},
 }

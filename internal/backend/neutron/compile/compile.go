@@ -30,6 +30,8 @@ type Options struct {
 	Placed Placed
 	// Loans are the Networks that name networks of other programs.
 	Loans Loans
+	// Trunks are those of nodes that are machines of OpenStack, by the nodes' names.
+	Trunks map[string]resource.Trunk
 	// Groups are the security groups that there are. They stay while there is what they are made
 	// of, be it without a Port.
 	Groups []resource.Ref
@@ -54,6 +56,7 @@ func Compile(s *intent.State, o Options) *resource.Set {
 		used: map[string]map[netip.Addr]bool{},
 	}
 	c.tenants()
+	c.trunks()
 	c.groups = c.firewall()
 	for r := range s.Routers().All() {
 		c.router(r)

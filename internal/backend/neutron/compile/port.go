@@ -30,9 +30,17 @@ func (c *compiler) port(p intent.Port) {
 	}
 	made := c.portAt(n, p.Node, p.MAC, p.Addresses)
 	made.Ref, made.Object, made.Holder = c.portRef(n, p), PortObject(p.ObjectKey()), p.ObjectUID
+	if p.NeutronPort != "" && made.Trunk != "" {
+		c.set.Problem(made.Object, "NamedPortUnsupported", "the port "+p.NeutronPort+
+			" that the container runtime names is not put on the trunk of node "+p.Node+": run the pod on a node that is no machine of OpenStack")
+		return
+	}
 	made.Optional = p.NeutronPort != "" // in place of one that the pod cannot have, none is made
 	if made.Ref != c.addressRef(n, p.Node, p.Addresses) {
-		made.Mutable["name"], made.Mutable["device_id"] = c.name(p.ObjectKey()), p.UID
+		made.Mutable["name"] = c.name(p.ObjectKey())
+		if made.Trunk == "" {
+			made.Mutable["device_id"] = p.UID
+		}
 	}
 	made.Mutable["security_groups"], made.Mutable["allowed_address_pairs"] = c.groups.groupsOf(p), pairs(r, p)
 	c.set.Add(made)
@@ -42,14 +50,14 @@ func (c *compiler) port(p intent.Port) {
 func (c *compiler) portAt(
 	n intent.Network, node string, mac intent.MAC, addresses []netip.Addr,
 ) resource.Resource {
-	return resource.Resource{
+	return c.onTrunk(node, resource.Resource{
 		Fixed: resource.Attributes{"network_id": c.networkRef(n), "mac_address": mac.String()},
 		Mutable: resource.Attributes{
 			"name": c.name(node + " " + addresses[0].String()), "device_id": node, "device_owner": deviceOwner,
 			"admin_state_up": true, "binding:host_id": node, "fixed_ips": c.fixedIPs(n, node, addresses),
 			"port_security_enabled": true, "allowed_address_pairs": []any{},
 		},
-	}
+	})
 }
 
 // portRef is the port of a Port: its own, or that of its addresses, which other Ports had before.
@@ -161,7 +169,7 @@ func (c *compiler) node(node intent.Node) {
 	if !subnets || len(addresses) == 0 {
 		return
 	}
-	c.set.Add(resource.Resource{
+	c.set.Add(c.onTrunk(node.Name, resource.Resource{
 		Ref: NodePortRef(node.Name), Object: NodeObject(node.Name),
 		Fixed: resource.Attributes{
 			"network_id": NetworkRef(n.Name), "mac_address": names.ManagementMAC(addresses).String(),
@@ -173,5 +181,5 @@ func (c *compiler) node(node intent.Node) {
 			// The node answers from its own addresses, which are not of the subnet.
 			"port_security_enabled": false, "security_groups": []any{}, "allowed_address_pairs": []any{},
 		},
-	})
+	}))
 }

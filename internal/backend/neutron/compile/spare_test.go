@@ -60,12 +60,18 @@ func (n neutron) bring(s *intent.State) (calls []string) {
 	}()
 	for _, c := range resource.Plan(want, n.have) {
 		if c.Ref.Kind == resource.Port {
-			calls = append(calls, []string{"create", "update", "delete"}[c.Operation]+" "+c.Ref.Key+" of "+c.Object)
+			calls = append(calls, []string{"create", "update", "delete", "join", "leave"}[c.Operation]+" "+c.Ref.Key+" of "+c.Object)
 		}
 		id := func(r resource.Ref) (string, bool) { return "id of " + r.String(), true }
 		attributes := resource.Resolve(c.Attributes, id).(map[string]any)
 		a, there := n.have.Get(c.Ref)
 		switch c.Operation {
+		case resource.Join:
+			n.have.SetSubport(a.ID, resource.Subport{Trunk: c.Trunk, VLAN: 2})
+			continue
+		case resource.Leave:
+			n.have.RemoveSubport(c.ID)
+			continue
 		case resource.Delete:
 			n.have.Remove(c.Ref, c.ID)
 			continue

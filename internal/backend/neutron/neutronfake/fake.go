@@ -33,6 +33,8 @@ type Neutron struct {
 	faults func(number int, method, path string) Fault
 	quotas map[string]int
 	page   int
+	// noTrunks says that the extension is missing.
+	noTrunks bool
 }
 
 // Fault is how a call fails.
@@ -86,6 +88,13 @@ func (n *Neutron) Page(size int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.page = size
+}
+
+// NoTrunks has there be no extension of that name.
+func (n *Neutron) NoTrunks() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.noTrunks = true
 }
 
 // Calls is how many there were.
@@ -172,7 +181,7 @@ func write(w http.ResponseWriter, status int, body any) {
 func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
 	parts := strings.Split(path, "/")
 	c := collections[parts[0]]
-	if c == nil {
+	if c == nil || parts[0] == "trunks" && n.noTrunks {
 		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
 	}
 	var body object
@@ -188,6 +197,9 @@ func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
 	case r.Method == http.MethodPost && len(parts) == 1:
 		return n.post(c, parts[0], body)
 	case r.Method == http.MethodPut && len(parts) == 3:
+		if parts[0] == "trunks" {
+			return n.subports(parts[1], parts[2], body)
+		}
 		return n.interfaces(parts[1], parts[2], body)
 	}
 	i := slices.IndexFunc(n.all[parts[0]], func(o object) bool { return o["id"] == parts[1] })

@@ -65,6 +65,11 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 				"remote_group_id":  nil, "port_range_min": nil, "port_range_max": nil,
 			}, check: (*Neutron).checkRule,
 		},
+		"trunks": {
+			class: "Trunk", singular: "trunk", plural: "trunks",
+			attributes: object{"name": "", "port_id": nil, "admin_state_up": true, "sub_ports": []any{}},
+			fixed:      []string{"port_id", "sub_ports"}, check: (*Neutron).checkTrunk,
+		},
 		"floatingips": {
 			class: "FloatingIP", singular: "floatingip", plural: "floatingips", attributes: object{
 				"floating_network_id": nil, "floating_ip_address": nil, "port_id": nil, "fixed_ip_address": nil,
@@ -332,6 +337,11 @@ func (n *Neutron) unused(path string, o object) *refused {
 		return refuse(http.StatusConflict, "RouterInUse", "Router %v still has ports", id)
 	case path == "security-groups" && ports(func(p object) bool { return slices.Contains(list(p["security_groups"]), id) }):
 		return refuse(http.StatusConflict, "SecurityGroupInUse", "Security Group %v in use.", id)
+	case path == "ports" && n.trunkOf(id) != nil:
+		return refuse(http.StatusConflict, "PortInUseAsSubPort", "Port %v is currently a subport for trunk %v.", id,
+			n.trunkOf(id)["id"])
+	case path == "ports" && n.isParent(id):
+		return refuse(http.StatusConflict, "PortInUseAsTrunkParent", "Port %v is currently a parent port for a trunk.", id)
 	case path == "ports" && strings.HasPrefix(fmt.Sprint(o["device_owner"]), "network:"):
 		return refuse(http.StatusConflict, "ServicePortInUse", "Port %v cannot be deleted directly via the port API: has device owner "+
 			"%v.", id, o["device_owner"])
@@ -347,6 +357,11 @@ func (n *Neutron) removed(path string, o object) {
 	for _, f := range n.all["floatingips"] {
 		if path == "ports" && f["port_id"] == o["id"] {
 			f["port_id"], f["fixed_ip_address"] = nil, nil
+		}
+	}
+	if path == "trunks" {
+		for _, p := range list(o["sub_ports"]) {
+			n.find("ports", p.(object)["port_id"])["device_owner"] = ""
 		}
 	}
 	for other, attribute := range maps.All(with) {

@@ -85,7 +85,7 @@ func TestBorrow(t *testing.T) {
 				if len(unknown) != 1 {
 					t.Fatalf("%v has to be looked at", unknown)
 				}
-				have.Answer(unknown[0], Actual{"k-port", tc.port}, !tc.gone)
+				have.Answer(unknown[0], Actual{ID: "k-port", Attributes: tc.port}, !tc.gone)
 				if more := have.Ask([]Claim{c}); len(more) != 0 {
 					t.Errorf("it is looked at again: %v", more)
 				}
@@ -112,7 +112,7 @@ func TestAskedAnew(t *testing.T) {
 	have := NewInventory()
 	c := ask("")
 	have.Ask([]Claim{c})
-	have.Answer(c, Actual{"k-port", lentAttributes()}, true)
+	have.Answer(c, Actual{ID: "k-port", Attributes: lentAttributes()}, true)
 	for name, change := range map[string]func(*Claim){
 		"another object":        func(c *Claim) { c.Asker = "u2" },
 		"another port":          func(c *Claim) { c.ID, c.Ref = "k2", BorrowedPort("Port/shop/web", "k2") },
@@ -135,7 +135,7 @@ func TestGiveBack(t *testing.T) {
 	have := func() *Inventory {
 		i := there()
 		i.Remove(port, "id-p")
-		i.Put(lent, Actual{"k-port", lentAttributes("binding:host_id", "n1", "security_groups", []any{"g", "h"})})
+		i.Put(lent, Actual{ID: "k-port", Attributes: lentAttributes("binding:host_id", "n1", "security_groups", []any{"g", "h"})})
 		return i
 	}
 	i := have()
@@ -172,7 +172,7 @@ func TestGiveBack(t *testing.T) {
 		}
 	}
 	i = have()
-	i.Put(lent, Actual{"k-twin", lentAttributes("created_at", "2")})
+	i.Put(lent, Actual{ID: "k-twin", Attributes: lentAttributes("created_at", "2")})
 	for _, c := range Plan(wanted(borrows), i) {
 		if c.Operation == Delete {
 			t.Errorf("a port with its description: %+v", c)

@@ -86,7 +86,7 @@ func TestAdopt(t *testing.T) {
 			},
 		},
 		"a network that is there": {
-			port: ports(nil), there: []func(*Inventory){func(i *Inventory) { i.Put(network, Actual{"id-net", Attributes{"name": "n"}}) }},
+			port: ports(nil), there: []func(*Inventory){func(i *Inventory) { i.Put(network, Actual{ID: "id-net", Attributes: Attributes{"name": "n"}}) }},
 			calls: "create subnet sub ; create router r; create router interface sub; create port p ; update routes of router r ",
 			says:  []string{"there is already the network id-net", "its network_id k-net", "its network_id k-net"},
 		},
@@ -94,7 +94,7 @@ func TestAdopt(t *testing.T) {
 			port: ports(nil), want: []func(map[Ref]Resource){func(all map[Ref]Resource) {
 				all[Ref{Kind: Network, Key: "net2"}] = Resource{Object: "network net2", Optional: true}
 			}}, there: []func(*Inventory){func(i *Inventory) {
-				i.Offer(Claim{Kind: Network, ID: "k-net", Ref: Ref{Kind: Network, Key: "net2"}}, Actual{"k-net", nil}, true)
+				i.Offer(Claim{Kind: Network, ID: "k-net", Ref: Ref{Kind: Network, Key: "net2"}}, Actual{ID: "k-net", Attributes: nil}, true)
 			}},
 			calls: "adopt network net2 k-net; create subnet sub ; create router r; create router interface sub; create port p ; update routes of router r ",
 			says:  []string{"it is to be network net2", "its network_id k-net", "its network_id k-net"},
@@ -117,14 +117,14 @@ func TestAdopt(t *testing.T) {
 				c(have)
 			}
 			tc.network.Kind, tc.network.ID, tc.network.By, tc.network.Ref = Network, "k-net", "KuryrNetwork shop", network
-			have.Offer(tc.network, Actual{"k-net", Attributes{"name": "uid/shop"}}, true)
+			have.Offer(tc.network, Actual{ID: "k-net", Attributes: Attributes{"name": "uid/shop"}}, true)
 			have.Offer(Claim{Kind: Subnet, ID: "k-sub", By: "KuryrNetwork shop", Ref: subnet, Has: map[string][]any{"network_id": {"k-net"}}},
-				Actual{"k-sub", Attributes{"network_id": "k-net", "cidr": "10.0.0.0/24"}}, true)
+				Actual{ID: "k-sub", Attributes: Attributes{"network_id": "k-net", "cidr": "10.0.0.0/24"}}, true)
 			have.Offer(Claim{
 				Kind: Port, ID: "k-port", By: "KuryrPort shop/web", MAC: "m", Device: "uid", Addresses: []string{"10.0.0.2"},
 				Has:     map[string][]any{"device_owner": {"compute:kuryr"}, "device_id": {"uid", ""}},
 				Refused: tc.refused,
-			}, Actual{"k-port", tc.port}, !tc.gone)
+			}, Actual{ID: "k-port", Attributes: tc.port}, !tc.gone)
 			var calls []string
 			for _, c := range Plan(want, have) {
 				what := map[Operation]string{Create: "create", Update: "update", Delete: "delete"}[c.Operation]

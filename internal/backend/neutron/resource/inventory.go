@@ -12,6 +12,8 @@ import (
 type Actual struct {
 	ID         string
 	Attributes Attributes // as decoded from JSON
+	// VLAN is that of a port on a trunk: see Inventory.Placed.
+	VLAN int
 }
 
 // Inventory is what there is of a cluster. Of several resources with one Ref, which a call leaves
@@ -24,11 +26,17 @@ type Inventory struct {
 	loans     map[Ref]Loan
 	offers    []offer
 	asked     []offer // of Claims of objects
+	// trunks are by the names of nodes, subports by the ids of ports.
+	trunks   map[string]Trunk
+	subports map[string]Subport
 }
 
 // NewInventory returns an empty Inventory.
 func NewInventory() *Inventory {
-	return &Inventory{resources: map[Ref]Actual{}, surplus: map[Ref][]Actual{}, loans: map[Ref]Loan{}}
+	return &Inventory{
+		resources: map[Ref]Actual{}, surplus: map[Ref][]Actual{}, loans: map[Ref]Loan{},
+		trunks: map[string]Trunk{}, subports: map[string]Subport{},
+	}
 }
 
 // Put adds what has been found.

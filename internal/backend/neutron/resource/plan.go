@@ -15,6 +15,8 @@ const (
 	Create Operation = iota
 	Update
 	Delete
+	Join  // put a port on a trunk
+	Leave // take a port off one
 )
 
 // Call is one call of Neutron's API.
@@ -22,8 +24,8 @@ type Call struct {
 	Operation Operation
 	Ref       Ref
 	Object    string // what people call what it is for; empty if that is gone
-	// ID is that of what is changed or deleted; empty for the Routes of a router that a call before
-	// this one makes.
+	// ID is that of what is changed or deleted; empty for the Routes of a router, and a Join of a
+	// port, that a call before this one makes.
 	ID string
 	// Attributes are what a Create or an Update sets. Refs in them may be of resources that calls
 	// before this one make.
@@ -33,6 +35,7 @@ type Call struct {
 	Was Ref
 	// Adopts says that an Update makes a resource the cluster's that another system has made.
 	Adopts bool
+	Trunk  string // the id of that of a Join or a Leave
 	// GivesBack says that an Update leaves a resource to the program that has made it.
 	GivesBack bool
 }
@@ -62,7 +65,8 @@ type planner struct {
 //
 // Security groups that are wanted no longer go last, since ports leave them by a change; and their
 // rules when the new ones are there, so that what both allow is not interrupted. Spare resources
-// are made after all that.
+// are made after all that. Ports are put on their trunks as soon as they are as wanted, and are
+// taken off them before all else.
 func Plan(want *Set, have *Inventory) []Call {
 	p := newPlanner(want, have)
 	p.adopt()
@@ -77,7 +81,7 @@ func Plan(want *Set, have *Inventory) []Call {
 			}
 		}
 	}
-	var calls []Call
+	calls := p.leave(nil)
 	for k := kinds - 1; k >= 0; k-- {
 		calls = p.remove(calls, k)
 	}
@@ -95,7 +99,9 @@ func Plan(want *Set, have *Inventory) []Call {
 			calls = p.unwanted(calls, k)
 		}
 	}
-	return append(p.unwanted(calls, SecurityGroup), later...)
+	joins, spareJoins := p.join()
+	calls = p.unwanted(append(calls, joins...), SecurityGroup)
+	return slices.Concat(calls, later, spareJoins)
 }
 
 func newPlanner(want *Set, have *Inventory) *planner {

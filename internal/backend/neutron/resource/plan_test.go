@@ -62,9 +62,9 @@ func guarded(rules ...Ref) func(map[Ref]Resource) {
 // isGuarded is what guarded has made.
 func isGuarded(rules ...Ref) func(*Inventory) {
 	return func(i *Inventory) {
-		i.Put(group, Actual{"id-web", Attributes{"name": "web"}})
+		i.Put(group, Actual{ID: "id-web", Attributes: Attributes{"name": "web"}})
 		for _, r := range rules {
-			i.Put(r, Actual{"id-" + r.Key, Attributes{"security_group_id": "id-web"}})
+			i.Put(r, Actual{ID: "id-" + r.Key, Attributes: Attributes{"security_group_id": "id-web"}})
 		}
 		with(port, "security_groups", []any{"id-web"})(i)
 	}
@@ -128,7 +128,7 @@ func there(change ...func(*Inventory)) *Inventory {
 		port: {"network_id": "id-net", "mac_address": "m", "security_groups": []any{"h", "g"},
 			"fixed_ips": []any{map[string]any{"ip_address": "10.0.0.2", "subnet_id": "id-sub"}}},
 	} {
-		i.Put(r, Actual{"id-" + r.Key, attributes})
+		i.Put(r, Actual{ID: "id-" + r.Key, Attributes: attributes})
 	}
 	for _, c := range change {
 		c(i)
@@ -175,7 +175,7 @@ func TestPlan(t *testing.T) {
 			map[string]any{"nexthop": "10.0.0.9", "destination": "0.0.0.0/0"}})),
 			[]string{"update routes of router r routes", "update routes of router r routes"}},
 		{"a second network", wanted(), there(func(i *Inventory) {
-			i.Put(network, Actual{"id-later", Attributes{"created_at": "2026"}})
+			i.Put(network, Actual{ID: "id-later", Attributes: Attributes{"created_at": "2026"}})
 		}), []string{"delete network net"}},
 		{"a policy", wanted(guarded(rule)), there(),
 			[]string{"create security group web", "create security group rule web tcp 80", "update port p security_groups"}},
@@ -187,7 +187,7 @@ func TestPlan(t *testing.T) {
 		{"a group that was made anew", wanted(guarded(rule)), there(isGuarded(rule), with(rule, "security_group_id", "other")),
 			[]string{"delete security group rule web tcp 80", "create security group rule web tcp 80"}},
 		{"a policy and its peers go", wanted(), there(isGuarded(rule), func(i *Inventory) {
-			i.Put(Ref{Kind: SecurityGroup, Key: "peers"}, Actual{"id-peers", Attributes{}})
+			i.Put(Ref{Kind: SecurityGroup, Key: "peers"}, Actual{ID: "id-peers", Attributes: Attributes{}})
 		}), []string{"update port p security_groups", "delete security group web", "delete security group peers"}},
 		{"a spare port, last of all", wanted(guarded(rule), spare(false)), NewInventory(), []string{
 			"create security group web", "create security group rule web tcp 80", "create network net", "create subnet sub",
@@ -213,7 +213,7 @@ func TestPlan(t *testing.T) {
 		{"ports for both objects", wanted(func(all map[Ref]Resource) { all[Ref{Kind: Port, Key: "of 10.0.0.2"}] = all[port] }), there(),
 			[]string{"create port of 10.0.0.2"}},
 		{"a port for another object, and a floating IP", wanted(renamed, floating), there(func(i *Inventory) {
-			i.Put(Ref{Kind: FloatingIP, Key: "f"}, Actual{"id-f", Attributes{"port_id": "id-p"}})
+			i.Put(Ref{Kind: FloatingIP, Key: "f"}, Actual{ID: "id-f", Attributes: Attributes{"port_id": "id-p"}})
 		}), []string{"update port of 10.0.0.2"}},
 		{"a policy for one that has the port", holder(true, wanted(guarded(rule))), there(),
 			[]string{"create security group web", "create security group rule web tcp 80", "update port p security_groups"}},
@@ -252,7 +252,7 @@ func TestPlan(t *testing.T) {
 
 // Of two with one Ref, the one that was made first stays, in whichever order they are found.
 func TestOldestStays(t *testing.T) {
-	first, second := Actual{"b", Attributes{"created_at": "2025"}}, Actual{"a", Attributes{"created_at": "2026"}}
+	first, second := Actual{ID: "b", Attributes: Attributes{"created_at": "2025"}}, Actual{ID: "a", Attributes: Attributes{"created_at": "2026"}}
 	for _, order := range [][]Actual{{first, second}, {second, first}} {
 		i := NewInventory()
 		for _, a := range order {

@@ -117,6 +117,8 @@ type Resource struct {
 	Spare bool
 	// Optional says that it stays if it is there, and is not made.
 	Optional bool
+	// Trunk is the name of the node that has the trunk which a port is to be on; empty: on none.
+	Trunk string
 }
 
 // Problem is what Neutron does not do for an object, or not as asked for.

@@ -38,7 +38,9 @@ func (b *Backend) Findings(ctx context.Context, c *agentapi.Check) error {
 			c.Findings.Add("port", p.Name, "on bridge %s belongs to no pod", p.Bridge)
 		}
 	}
-	b.compareSouthbound(ctx, ids, ports, c)
+	if !b.names.Trunk() { // no bindings are this node's
+		b.compareSouthbound(ctx, ids, ports, c)
+	}
 	return nil
 }
 
@@ -56,6 +58,9 @@ func (b *Backend) compareAttachment(
 	case p.name != "" && st.ExternalIDs[idInterface] != p.name:
 		found.Add("port", at.HostInterface, "of %s is plugged as %s, not as %s", at.PodRef(),
 			st.ExternalIDs[idInterface], p.name)
+	case st.VLAN != b.names.VLAN(p.name) && b.names.Trunk():
+		found.Add("port", at.HostInterface, "of %s is in VLAN %d, not in %d", at.PodRef(), st.VLAN,
+			b.names.VLAN(p.name))
 	default:
 		p.plugged = true
 		b.compareInstalled(st, "of "+at.PodRef(), found)
@@ -81,7 +86,7 @@ func (b *Backend) compareInstalled(st ovsdb.PortState, of string, found *agentap
 	switch {
 	case !st.Ready():
 		found.Add("port", st.Name, "%s does not work: %s", of, st.Error)
-	case st.ExternalIDs[idInstalled] != "true":
+	case !b.ports.connected(st):
 		found.Add("port", st.Name, "%s is not connected by OVN, as external_ids:%s would say: does ovn-controller run, "+
 			"and ovn-northd?", of, idInstalled)
 	}

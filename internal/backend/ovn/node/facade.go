@@ -143,7 +143,7 @@ func (b *Backend) Ports(ctx context.Context) ([]agentapi.PortInfo, error) {
 	infos := []agentapi.PortInfo{}
 	for _, at := range b.Attachments.List() {
 		st, ok := states[at.HostInterface]
-		ready := st.Ready() && st.ExternalIDs[idInstalled] == "true"
+		ready := st.Ready() && b.ports.connected(st)
 		info := agentapi.PortInfo{Attachment: at, Ready: ready, Actual: st.Actual, Error: st.Error}
 		switch {
 		case !ok:

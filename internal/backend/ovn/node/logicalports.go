@@ -19,6 +19,13 @@ type LogicalPorts interface {
 	Port(at attachment.Attachment) string
 	// Management is that by which a node's kernel reaches pods; empty: it is not known yet.
 	Management(node string) string
+	// Known reports whether it is known what the node is.
+	Known() bool
+	// Trunk reports whether the node is a machine of OpenStack: OVN is beyond it, and its ports
+	// leave it in VLANs.
+	Trunk() bool
+	// VLAN is that of a logical port of such a node.
+	VLAN(logical string) int
 	// Guest is the namespace/name of the Port that another program's interface is plugged for;
 	// false if it is plugged for none of this cluster.
 	Guest(logical string) (string, bool)
@@ -39,6 +46,15 @@ func (p clusterPorts) Port(at attachment.Attachment) string { return p.cluster.P
 
 // Management implements LogicalPorts.
 func (p clusterPorts) Management(node string) string { return p.cluster.ManagementPort(node) }
+
+// Known implements LogicalPorts.
+func (clusterPorts) Known() bool { return true }
+
+// Trunk implements LogicalPorts.
+func (clusterPorts) Trunk() bool { return false }
+
+// VLAN implements LogicalPorts.
+func (clusterPorts) VLAN(string) int { return 0 }
 
 // Guest implements LogicalPorts. With a cluster's name, only those of this cluster are its.
 func (p clusterPorts) Guest(logical string) (string, bool) {

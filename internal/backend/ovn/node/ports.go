@@ -66,9 +66,9 @@ type links interface {
 }
 
 // port is the port of an attachment, plugged into the Logical_Switch_Port of that name.
-func port(at attachment.Attachment, logical string) ovsdb.Port {
+func (p *ports) port(at attachment.Attachment, logical string) ovsdb.Port {
 	return ovsdb.Port{
-		Name: at.HostInterface, AnyNumber: true,
+		Name: at.HostInterface, AnyNumber: true, VLAN: p.names.VLAN(logical),
 		ExternalIDs: map[string]string{
 			idInterface: logical, idMAC: at.MAC.String(), idContainer: at.ContainerID, idIfName: at.IfName,
 			idPodUID: at.PodUID,
@@ -83,12 +83,12 @@ func (p *ports) plug(at attachment.Attachment, have ovsdb.PortState) (ovsdb.Port
 	if logical == "" && have.ExternalIDs[idContainer] == at.ContainerID {
 		logical = have.ExternalIDs[idInterface]
 	}
-	return port(at, logical), logical != ""
+	return p.port(at, logical), logical != ""
 }
 
 // plugged says whether a port is as it should be. What ovn-controller has written is left alone.
 func plugged(bridge string, want ovsdb.Port, have ovsdb.PortState) bool {
-	if have.Bridge != bridge || have.Type != want.Type || !have.Ready() {
+	if have.Bridge != bridge || have.Type != want.Type || !have.Ready() || want.VLAN != 0 && have.VLAN != want.VLAN {
 		return false
 	}
 	for key, value := range want.ExternalIDs {
@@ -130,7 +130,7 @@ func (p *ports) attach(ctx context.Context, at attachment.Attachment) error {
 	}
 	defer unlock()
 	err = p.awaitInstalled(ctx, at, func(logical string) error {
-		if err := p.ensurePort(ctx, port(at, logical)); err != nil {
+		if err := p.ensurePort(ctx, p.port(at, logical)); err != nil {
 			return err
 		}
 		return p.links.SetUp(at.HostInterface)
@@ -196,8 +196,14 @@ func (p *ports) installed(ctx context.Context, logical string) (bool, error) {
 		return false, err
 	}
 	return slices.ContainsFunc(append(own, guests...), func(s ovsdb.PortState) bool {
-		return s.ExternalIDs[idInterface] == logical && s.ExternalIDs[idInstalled] == "true"
+		return s.ExternalIDs[idInterface] == logical && p.connected(s)
 	}), nil
+}
+
+// connected reports whether an interface that is plugged works. OVN beyond a machine has its ports
+// connected while they are not plugged, and says nothing of it.
+func (p *ports) connected(s ovsdb.PortState) bool {
+	return s.ExternalIDs[idInstalled] == "true" || p.names.Trunk() && s.Ready()
 }
 
 // detach returns when the port of an attachment is gone. It succeeds also while Open vSwitch is
@@ -229,7 +235,7 @@ func (p *ports) check(ctx context.Context, at attachment.Attachment) error {
 	case !known || !plugged(p.bridge, want, have):
 		return fmt.Errorf("port %s of %s is not plugged as %s on bridge %s: %s", at.HostInterface, at.PodRef(),
 			want.ExternalIDs[idInterface], p.bridge, have.Error)
-	case have.ExternalIDs[idInstalled] != "true":
+	case !p.connected(have):
 		return fmt.Errorf("OVN has not connected port %s of %s: does ovn-controller run?", at.HostInterface, at.PodRef())
 	}
 	return nil

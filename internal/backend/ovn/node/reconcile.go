@@ -47,6 +47,10 @@ const (
 	encapOfTunnel = "geneve"
 )
 
+// machineBridge says what the bridge of a machine of OpenStack is to be.
+const machineBridge = "on a machine of OpenStack the bridge of the agent has the machine's network card as a port, and the " +
+	"node's address is on the bridge's own interface; configure that where the machine's network is configured"
+
 // status is what the last reconciliations found.
 type status struct {
 	// asked is true once Open vSwitch was asked for its version since the database was connected.
@@ -88,7 +92,7 @@ func (b *Backend) reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	node, err := backend.OwnNode(b.Intent.State(), b.Node)
-	if err != nil {
+	if err != nil || !b.names.Known() {
 		// Nothing to try again: the next change of the nodes comes by itself.
 		return nil //nolint:nilerr // the agent has a condition of its own for it
 	}
@@ -137,6 +141,9 @@ func (b *Backend) reconcileBridge(ctx context.Context, node intent.Node) error {
 		return err
 	}
 	i := slices.IndexFunc(bridges, func(s ovsdb.BridgeState) bool { return s.Name == b.Config.Bridge })
+	if i < 0 && b.names.Trunk() {
+		return fmt.Errorf("bridge %s does not exist: "+machineBridge, b.Config.Bridge)
+	}
 	if i < 0 {
 		return fmt.Errorf("bridge %s does not exist: ovn-controller makes it; does it run on this node, and has the database "+
 			"of Open vSwitch the external_ids %s, %s and %s?", b.Config.Bridge, idRemote, idEncapType, idEncapIP)
@@ -166,17 +173,23 @@ func (b *Backend) reconcileBridge(ctx context.Context, node intent.Node) error {
 	if err := b.ports.ensurePort(ctx, management); err != nil {
 		return err
 	}
+	own, err := b.db.Ports(ctx)
+	if err != nil {
+		return err
+	}
 	at := slices.IndexFunc(bridges, func(s ovsdb.BridgeState) bool { return s.Name == uplink.Name })
 	var cards []string
 	if at >= 0 {
-		cards = slices.DeleteFunc(slices.Clone(bridges[at].Ports), func(p string) bool { return p == uplink.Name })
+		cards = slices.DeleteFunc(slices.Clone(bridges[at].Ports), func(p string) bool {
+			return p == uplink.Name || slices.ContainsFunc(own, func(s ovsdb.PortState) bool { return s.Name == p })
+		})
 	}
 	return b.host.set(state, uplink, at >= 0, cards)
 }
 
 // configure gives ovn-controller its configuration, if that is asked for. Keys of others stay.
 func (b *Backend) configure(ctx context.Context, node intent.Node) error {
-	if b.Config.Backend.Southbound == "" {
+	if b.Config.Backend.Southbound == "" || b.names.Trunk() {
 		return nil
 	}
 	ids, err := b.db.ExternalIDs(ctx)
@@ -214,7 +227,12 @@ func (b *Backend) local(c config.Config, node intent.Node, datapath intent.Datap
 		return l, uplink, fmt.Errorf("node %s: %w; does the Node object name another host?", node.Name, err)
 	}
 	largest := hostnet.PodMTU(uplink.MTU, true, address) - geneveOverhead
+	if b.names.Trunk() {
+		largest = uplink.MTU // the tunnels are beyond the machine
+	}
 	switch {
+	case b.names.Trunk() && uplink.Name != c.Bridge:
+		return l, uplink, fmt.Errorf("the node's address %s is on interface %s: "+machineBridge, address, uplink.Name)
 	case l.MTU == 0:
 		l.MTU = largest
 	case l.MTU > largest:
@@ -236,7 +254,8 @@ func (b *Backend) management(node intent.Node) ovsdb.Port {
 	p := ovsdb.Internal(b.Config.GatewayInterface, 0, names.ManagementMAC(addresses).HardwareAddr(),
 		b.Intent.State().Local().MTU)
 	p.AnyNumber = true
-	p.ExternalIDs = map[string]string{idInterface: b.names.Management(node.Name)}
+	logical := b.names.Management(node.Name)
+	p.ExternalIDs, p.VLAN = map[string]string{idInterface: logical}, b.names.VLAN(logical)
 	return p
 }
 

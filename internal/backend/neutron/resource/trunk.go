@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resource
+
+import "maps"
+
+// Trunk is that of the port by which a machine of OpenStack is plugged that is a node. Packets of
+// other ports that are on it leave the machine, and come to it, in a VLAN each.
+type Trunk struct {
+	ID string
+	// Reason and Why say why ports cannot be put on it, as a Problem does; empty: they can.
+	Reason, Why string
+}
+
+// Subport is a port's place on a trunk.
+type Subport struct {
+	Trunk string // its id
+	VLAN  int
+}
+
+// SetTrunk adds what there is of the trunk of a node.
+func (i *Inventory) SetTrunk(node string, t Trunk) { i.trunks[node] = t }
+
+// Trunks are those of nodes that were looked for, by the nodes' names.
+func (i *Inventory) Trunks() map[string]Trunk { return maps.Clone(i.trunks) }
+
+// SetSubport notes that a port, be it another program's, is on a trunk.
+func (i *Inventory) SetSubport(port string, s Subport) { i.subports[port] = s }
+
+// RemoveSubport notes that a port is on no trunk.
+func (i *Inventory) RemoveSubport(port string) { delete(i.subports, port) }
+
+// VLANs are those that ports on a trunk have.
+func (i *Inventory) VLANs(trunk string) map[int]bool {
+	used := map[int]bool{}
+	for _, s := range i.subports {
+		if s.Trunk == trunk {
+			used[s.VLAN] = true
+		}
+	}
+	return used
+}
+
+// Placed is a port with its VLAN; false: it is not on the trunk that it is wanted on.
+func (i *Inventory) Placed(r Resource, a Actual) (Actual, bool) {
+	if r.Trunk == "" {
+		return a, true
+	}
+	at, on := i.subports[a.ID]
+	a.VLAN = at.VLAN
+	return a, on && at.Trunk == i.trunks[r.Trunk].ID
+}
+
+// leave adds calls that take ports off trunks which go, or are wanted elsewhere: Neutron deletes no
+// port that is on one. Borrowed ones are where the program wants them that has made them.
+func (p *planner) leave(calls []Call) []Call {
+	add := func(r Ref, a Actual) {
+		if at, on := p.have.subports[a.ID]; on && !borrowed(r) {
+			calls = append(calls, Call{Operation: Leave, Ref: r, ID: a.ID, Trunk: at.Trunk})
+		}
+	}
+	for _, r := range sortedRefs(p.have.resources, Port) {
+		a := p.have.resources[r]
+		to, wanted := p.want.Get(r)
+		if p.leaving[r] {
+			to, wanted = p.want.resources[p.successor(r)], true
+		}
+		if _, placed := p.have.Placed(to, a); !wanted || p.replaced[to.Ref] || !placed || to.Trunk == "" {
+			add(r, a)
+		}
+	}
+	for _, r := range sortedRefs(p.have.surplus, Port) {
+		for _, a := range p.have.surplus[r] {
+			add(r, a)
+		}
+	}
+	return calls
+}
+
+// successor is the Ref that a port gets in place of one that is not wanted any more.
+func (p *planner) successor(was Ref) Ref {
+	for r, before := range p.renamed {
+		if before == was {
+			return r
+		}
+	}
+	return Ref{}
+}
+
+// join are the calls that put ports on their trunks: those of objects, and those of spare ports.
+func (p *planner) join() (now, later []Call) {
+	for _, r := range p.want.All(Port) {
+		trunk := p.have.trunks[r.Trunk]
+		a, there := p.get(r.Ref)
+		if r.Trunk == "" || trunk.Reason != "" || trunk.ID == "" || !there && r.Optional {
+			continue
+		}
+		if p.replaced[r.Ref] {
+			a, there = Actual{}, false
+		}
+		if _, placed := p.have.Placed(r, a); there && placed {
+			continue
+		}
+		c := Call{Operation: Join, Ref: r.Ref, Object: r.Object, ID: a.ID, Trunk: trunk.ID, Spare: r.Spare}
+		if r.Spare {
+			later = append(later, c)
+		} else {
+			now = append(now, c)
+		}
+	}
+	return now, later
+}
