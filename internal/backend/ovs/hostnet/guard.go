@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables/expr"
 
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/reserved"
 )
 
 // Guard keeps packets of pods, and of hosts that are not nodes, from the ports by which nodes
@@ -86,40 +87,43 @@ func (g Guard) sets() []set {
 //
 // Later fragments tell no port. That the rules ask conntrack has the kernel put fragments together
 // before the first of its chains, whether or not anything is masqueraded or translated.
+//
+// All packets of tunnels go through the chains of input and output, each of which costs them some
+// hundred instructions. So there is one for each, and none behind the routing of what leaves.
 func (g Guard) chains(gateway string) []chain {
-	priority, filter := *nftables.ChainPriorityFilter, nftables.ChainTypeFilter
+	filter, raw := nftables.ChainTypeFilter, *nftables.ChainPriorityRaw
 	tcpReply := anyFamily("tcp, a reply: return", l4proto(intent.TCP), isReply(), verdict(expr.VerdictReturn))
-	var forward []rule
-	if g.Tunnel != 0 {
-		forward = append(forward, anyFamily("a reply to the tunnel's port: return",
-			udpTo(g.Tunnel), isReply(), verdict(expr.VerdictReturn)))
-	}
-	input := []rule{
+	forward := []rule{tcpReply, notIn(guardedPorts)}
+	input := slices.Concat(g.settled(), []rule{
 		anyFamily("iif lo return", loopback(), verdict(expr.VerdictReturn)),
 		tcpReply,
 		anyFamily("from pods @guarded drop", device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway),
 			protocolAndPort(0), lookup(expr.Lookup{SetName: guardedPorts}), drop()),
 		notIn(receivedPorts),
-	}
-	post := slices.Concat(g.pass(), unsaid(gateway), []rule{tcpReply, notIn(guardedPorts)})
+	})
+	// Before conntrack, only what IPVS sends on has a connection.
+	output := slices.Concat(g.untrackedOutput(), unsaid(gateway), []rule{
+		anyFamily("ct state invalid,untracked return", notSentOn(), verdict(expr.VerdictReturn)),
+		tcpReply,
+		notIn(guardedPorts),
+	})
 	headers := []header{header4, header6}
 	for _, f := range headers {
-		post = append(post, g.toNodes(f))
 		input = append(input, g.fromStrangers(f)...)
-		if g.Tunnel != 0 {
-			forward = append(forward, g.tunneled(f, gateway)...)
-		}
+		forward, output = append(forward, g.toNodes(f)), append(output, g.toNodes(f))
 	}
 	if g.Tunnel != 0 {
-		post = append(post, anyFamily("a reply: return", isReply(), verdict(expr.VerdictReturn)))
+		reply := anyFamily("a reply: return", isReply(), verdict(expr.VerdictReturn))
+		forward, output = append(forward, reply), append(output, reply)
 		for _, f := range headers {
-			post = append(post, g.tunnelFromPods(f))
+			forward = append(forward, g.tunneled(f, gateway)...)
+			forward, output = append(forward, g.tunnelFromPods(f)), append(output, g.tunnelFromPods(f))
 		}
 	}
 	return []chain{
-		baseChain("guard-forward", filter, nftables.ChainHookForward, priority, forward),
-		baseChain("guard-input", filter, nftables.ChainHookInput, priority, input),
-		baseChain("guard-postrouting", filter, nftables.ChainHookPostrouting, priority, post),
+		baseChain("guard-forward", filter, nftables.ChainHookForward, *nftables.ChainPriorityFilter, forward),
+		baseChain("guard-input", filter, nftables.ChainHookInput, *nftables.ChainPriorityFilter, input),
+		baseChain("guard-output", filter, nftables.ChainHookOutput, raw, output),
 	}
 }
 
@@ -129,8 +133,8 @@ func notIn(set string) rule {
 		verdict(expr.VerdictReturn))
 }
 
-// pass begins chains through which all packets of tunnels go, and which are not for these: each
-// rule costs them more than this one.
+// pass begins chains of what leaves through which all packets of tunnels go, and which are not for
+// these: each rule costs them more than this one.
 func (g Guard) pass() []rule {
 	if g.TunnelMark == 0 {
 		return nil
@@ -138,25 +142,27 @@ func (g Guard) pass() []rule {
 	return []rule{anyFamily(g.markText()+" return", g.marked(), verdict(expr.VerdictReturn))}
 }
 
-// passUntracked is the same for what untrackedInput has taken from conntrack.
-func (g Guard) passUntracked() []rule {
-	if len(g.untrackedInput()) == 0 {
+// passArriving is the same for what arrives and has the mark of untrackedInput.
+func (g Guard) passArriving() []rule {
+	if !g.tunnelsArrive() {
 		return nil
 	}
-	return []rule{anyFamily(fmt.Sprintf("ct state untracked udp dport %d return", g.Tunnel),
-		inState(expr.CtStateBitUNTRACKED), udpTo(g.Tunnel), verdict(expr.VerdictReturn))}
+	return []rule{anyFamily(arrivedText+" return", arrived(), verdict(expr.VerdictReturn))}
 }
 
-// passText tells the rules of pass and passUntracked from others.
+// passText tells the rules of pass and passArriving from others.
 func (g Guard) passText() string {
 	var all []string
-	for _, r := range slices.Concat(g.pass(), g.passUntracked()) {
+	for _, r := range slices.Concat(g.pass(), g.passArriving()) {
 		all = append(all, r.text)
 	}
 	return strings.Join(all, "; ")
 }
 
 func (g Guard) markText() string { return fmt.Sprintf("meta mark %#x", g.TunnelMark) }
+
+// tunnelsArrive says that this kernel takes tunnel packets in.
+func (g Guard) tunnelsArrive() bool { return g.Tunnel != 0 && g.TunnelToKernel }
 
 // loopback says that the packet comes from the interface lo. Its index is always 1.
 func loopback() []expr.Any {
@@ -178,27 +184,78 @@ func (g Guard) marked() []expr.Any {
 // untrackedOutput what this node sends. Nothing asks for these connections: each direction has a
 // source port of its own, so none is ever answered. What pods send is tracked, whatever its port,
 // since what guards from it asks conntrack.
-func (g Guard) untrackedInput() []rule {
-	if g.Tunnel == 0 || !g.TunnelToKernel {
+//
+// What arrives is marked, so that its addresses are looked up once. The mark ends in settled.
+func (g Guard) untrackedInput(gateway string) []rule {
+	if !g.tunnelsArrive() {
 		return nil
 	}
-	var rules []rule
+	return g.betweenNodes("iifname != "+gateway+" ",
+		fmt.Sprintf("meta mark set meta mark or %#x ", reserved.TunnelMark),
+		device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway), setMark(^uint32(0), reserved.TunnelMark))
+}
+
+func (g Guard) untrackedOutput() []rule {
+	if g.TunnelMark != 0 {
+		return []rule{anyFamily(g.markText()+" notrack return", g.marked(), one(&expr.Notrack{}),
+			verdict(expr.VerdictReturn))}
+	}
+	if !g.tunnelsArrive() {
+		return nil
+	}
+	return g.betweenNodes("", "", nil, nil)
+}
+
+// betweenNodes takes the tunnel packets of nodes to nodes from conntrack, and from the rest of the
+// chain.
+func (g Guard) betweenNodes(whenText, thenText string, when, then []expr.Any) (rules []rule) {
 	for _, f := range []header{header4, header6} {
 		nodes := func(offset uint32) []expr.Any {
 			return append(f.load(offset, 0), lookup(expr.Lookup{SetName: "nodes" + f.name})...)
 		}
 		rules = append(rules, f.rule(
-			fmt.Sprintf("udp dport %d %s saddr @nodes%s %s daddr @nodes%s notrack", g.Tunnel, f.ip, f.name, f.ip, f.name),
-			udpTo(g.Tunnel), nodes(f.src), nodes(f.dst), one(&expr.Notrack{})))
+			fmt.Sprintf("udp dport %d %s%s saddr @nodes%s %s daddr @nodes%s notrack %sreturn",
+				g.Tunnel, whenText, f.ip, f.name, f.ip, f.name, thenText),
+			udpTo(g.Tunnel), when, nodes(f.src), nodes(f.dst), one(&expr.Notrack{}), then, verdict(expr.VerdictReturn)))
 	}
 	return rules
 }
 
-func (g Guard) untrackedOutput() []rule {
-	if g.TunnelMark == 0 {
-		return g.untrackedInput()
+// settled ends the way of what untrackedInput has marked, and its mark: Open vSwitch, which it is
+// for, would match it, and pass it on to the host with what the tunnel brings.
+func (g Guard) settled() []rule {
+	if !g.tunnelsArrive() {
+		return nil
 	}
-	return []rule{anyFamily(g.markText()+" notrack", g.marked(), one(&expr.Notrack{}))}
+	const others = ^uint32(reserved.TunnelMark)
+	return []rule{anyFamily(fmt.Sprintf("%s meta mark set meta mark and %#x return", arrivedText, others),
+		arrived(), setMark(others, 0), verdict(expr.VerdictReturn))}
+}
+
+var arrivedText = fmt.Sprintf("meta mark and %#x", reserved.TunnelMark)
+
+// arrived says that a packet has the mark of untrackedInput, among others'.
+func arrived() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)},
+		&expr.Bitwise{
+			SourceRegister: register(0), DestRegister: register(0), Len: 4,
+			Mask: binaryutil.NativeEndian.PutUint32(reserved.TunnelMark), Xor: make([]byte, 4),
+		},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register(0), Data: make([]byte, 4)},
+	}
+}
+
+// setMark keeps the bits of keep of the mark, and sets those of set.
+func setMark(keep, set uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)},
+		&expr.Bitwise{
+			SourceRegister: register(0), DestRegister: register(0), Len: 4,
+			Mask: binaryutil.NativeEndian.PutUint32(keep &^ set), Xor: binaryutil.NativeEndian.PutUint32(set),
+		},
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0), SourceRegister: true},
+	}
 }
 
 // tunneled are the rules for what is forwarded to the tunnel's port of anything but a
@@ -271,6 +328,9 @@ func isReply() []expr.Any {
 		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: []byte{ctReply}},
 	}
 }
+
+// notSentOn says that conntrack has not seen a packet yet, or is not to.
+func notSentOn() []expr.Any { return inState(expr.CtStateBitINVALID | expr.CtStateBitUNTRACKED) }
 
 func translatedTo() []expr.Any {
 	mask, zero := binaryutil.NativeEndian.PutUint32(ctStatusDNAT), make([]byte, 4)

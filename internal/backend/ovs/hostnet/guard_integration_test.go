@@ -372,3 +372,34 @@ func TestGuardWithoutKernelTunnels(t *testing.T) {
 		}
 	}
 }
+
+// TestTunnelMarkEnds has a packet of another node's tunnel arrive: the mark by which it passes does
+// not go on to Open vSwitch, from where it would come back with what the tunnel brings.
+func TestTunnelMarkEnds(t *testing.T) {
+	h := makeWorld(t)
+	serve(t, "")
+	_, err := h.Apply(guarded(true, true))
+	must(t, err)
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`table inet marks {
+	chain before { type filter hook input priority -10; udp dport %[1]d meta mark %#[2]x counter; }
+	chain after { type filter hook input priority 10; udp dport %[1]d meta mark 0 counter; }
+}`, tunnelPort, reserved.TunnelMark))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() { run(t, "nft", "delete", "table", "inet", "marks") })
+	patience = 2 * time.Second
+	defer func() { patience = hurry }()
+	for i, name := range []string{"IPv4", "IPv6"} {
+		w := worlds[name]
+		if a := (attempt{network: "udp", ns: outside, from: w.client, to: w.node, port: tunnelPort, size: 1}); !a.answered() {
+			t.Errorf("%s: a node's packet to the tunnel's port is not answered", name)
+		}
+		counted := run(t, "nft", "list", "table", "inet", "marks")
+		if n := strings.Count(counted, fmt.Sprintf("packets %d ", i+1)); n != 2 {
+			t.Errorf("%s: the packet is to have the mark before the guard, and none after it:\n%s", name, counted)
+		}
+	}
+}

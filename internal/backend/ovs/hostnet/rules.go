@@ -4,6 +4,7 @@ package hostnet
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -52,15 +53,10 @@ func (s SNAT) chains(gateway string, g Guard) []chain {
 			Name: "prerouting", Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
 		},
-		rules: append([]rule{dropGroup("iifgroup", expr.MetaKeyIIFGROUP, reserved.LinkGroup), toLoopback(gateway)},
-			g.untrackedInput()...),
+		rules: slices.Concat([]rule{dropGroup("iifgroup", expr.MetaKeyIIFGROUP, reserved.LinkGroup)},
+			g.untrackedInput(gateway), []rule{toLoopback(gateway)}),
 	}
-	chains := []chain{post, pre}
-	if rules := g.untrackedOutput(); rules != nil {
-		chains = append(chains, baseChain("untracked-output", nftables.ChainTypeFilter, nftables.ChainHookOutput,
-			*nftables.ChainPriorityRaw, rules))
-	}
-	return chains
+	return []chain{post, pre}
 }
 
 // unsaid is what the kernel must not say to pods. A redirect leaves when a packet goes out where it

@@ -128,7 +128,7 @@ func TestClientsInsideAndOutside(t *testing.T) {
 // All are translated before anything is led to the bridge, each family by its own rules; and pods
 // are judged by source ranges where the bridge does not do it.
 func TestRulesOfHostEndpoints(t *testing.T) {
-	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), true, Guard{})
+	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), true, Guard{}, busySets())
 	for chain, want := range map[string]string{
 		"dnat-prerouting": "iifname gw0 inside, iifname gw0 sticky-inside, iifname gw0 within, outside, sticky-outside",
 		"dnat-output":     "inside, sticky-inside, within",

@@ -65,7 +65,6 @@ func newServicePlan(d Desired, families []serviceFamily, own map[netip.Addr]bool
 	p := &servicePlan{of: d.Services, families: families, own: own, tunnels: d.Guard.passText(),
 		table: nftable{name: servicesTable}}
 	if d.Services.Native {
-		p.table.chains = serviceChains(d.Gateway.Name, families, d.Services.ByAddress, d.Guard)
 		for _, f := range families {
 			k := servicesOf(d.Services, f, own)
 			if d.Services.ByAddress {
@@ -74,6 +73,7 @@ func newServicePlan(d Desired, families []serviceFamily, own map[netip.Addr]bool
 			p.table.sets = append(p.table.sets, k.sets(d.Services.NodePortAddresses)...)
 			p.routes = append(p.routes, k.routes()...)
 		}
+		p.table.chains = serviceChains(d.Gateway.Name, families, d.Services.ByAddress, d.Guard, p.table.sets)
 	}
 	return p
 }
@@ -155,10 +155,17 @@ func (h *Host) applyServices(d Desired, p *servicePlan) (int, error) {
 // applyServiceTable looks at the kernel only if it is not known what that has.
 func (h *Host) applyServiceTable(conn *nftables.Conn, p *servicePlan) (int, error) {
 	known, structure := h.services.sets, p.table.text()
-	if h.services.structure != structure {
-		known = nil
+	var n int
+	var err error
+	before := known
+	switch {
+	case h.services.structure == structure:
+		before, n, err = p.table.apply(conn, known)
+	case sameNames(known, p.table.sets): // the chains of a set come or go
+		n, err = 1, p.table.replace(conn)
+	default:
+		before, n, err = p.table.apply(conn, nil)
 	}
-	before, n, err := p.table.apply(conn, known)
 	if err != nil {
 		return 0, err
 	}
@@ -167,6 +174,11 @@ func (h *Host) applyServiceTable(conn *nftables.Conn, p *servicePlan) (int, erro
 		h.forgetDatagrams(p, before)
 	}
 	return n, nil
+}
+
+// sameNames says that two states of a table have the same sets; false if one is not known.
+func sameNames(a, b []set) bool {
+	return a != nil && slices.EqualFunc(a, b, func(a, b set) bool { return a.name == b.name })
 }
 
 // text identifies all of the table but its sets' contents.

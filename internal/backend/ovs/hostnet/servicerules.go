@@ -41,8 +41,9 @@ var (
 )
 
 // serviceChains are the rules of the families. byAddress is that of Services. The chains begin with
-// what the Guard has for tunnels' packets.
-func serviceChains(gateway string, families []serviceFamily, byAddress bool, g Guard) []chain {
+// what the Guard has for tunnels' packets. Those of which it only matters what is in one set are
+// left out while sets are empty: even so they would cost each packet of a tunnel.
+func serviceChains(gateway string, families []serviceFamily, byAddress bool, g Guard, sets []set) []chain {
 	var incoming, outgoing, snat, reject, sources, wireSources, forwarded []rule
 	for _, f := range families {
 		dnat := f.dnatRules()
@@ -61,20 +62,33 @@ func serviceChains(gateway string, families []serviceFamily, byAddress bool, g G
 		reject = append(reject, f.rejectRules()...)
 		forwarded = append(forwarded, f.forwardedRule(gateway, byAddress))
 	}
-	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
-	return []chain{
-		baseChain("sources-prerouting", filter, nftables.ChainHookPrerouting, *nftables.ChainPriorityMangle,
-			slices.Concat(g.passUntracked(), sources, wireSources)),
-		baseChain("sources-output", filter, nftables.ChainHookOutput, *nftables.ChainPriorityMangle,
-			slices.Concat(g.pass(), sources)),
+	nat, filter, mangle := nftables.ChainTypeNAT, nftables.ChainTypeFilter, *nftables.ChainPriorityMangle
+	chains := []chain{
 		baseChain("dnat-prerouting", nat, nftables.ChainHookPrerouting, dnatPriority, incoming),
 		baseChain("dnat-output", nat, nftables.ChainHookOutput, dnatPriority, outgoing),
-		baseChain("forwarded-postrouting", filter, nftables.ChainHookPostrouting, *nftables.ChainPriorityMangle,
-			slices.Concat(g.pass(), forwarded)),
+		baseChain("forwarded", filter, nftables.ChainHookForward, mangle, forwarded),
 		baseChain("snat-postrouting", nat, nftables.ChainHookPostrouting, snatPriority, snat),
-		baseChain("reject-forward", filter, nftables.ChainHookForward, filterPriority, reject),
-		baseChain("reject-output", filter, nftables.ChainHookOutput, filterPriority, slices.Concat(g.pass(), reject)),
 	}
+	if holds(sets, "restricted") {
+		chains = append(chains,
+			baseChain("sources-prerouting", filter, nftables.ChainHookPrerouting, mangle,
+				slices.Concat(g.passArriving(), sources, wireSources)),
+			baseChain("sources-output", filter, nftables.ChainHookOutput, mangle, slices.Concat(g.pass(), sources)))
+	}
+	if holds(sets, "reject") {
+		chains = append(chains,
+			baseChain("reject-forward", filter, nftables.ChainHookForward, filterPriority, reject),
+			baseChain("reject-output", filter, nftables.ChainHookOutput, filterPriority,
+				slices.Concat(g.pass(), reject)))
+	}
+	return chains
+}
+
+// holds says whether a set has elements, of whichever family.
+func holds(sets []set, name string) bool {
+	return slices.ContainsFunc(sets, func(s set) bool {
+		return (s.name == name+header4.name || s.name == name+header6.name) && len(s.elements) > 0
+	})
 }
 
 func baseChain(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority nftables.ChainPriority,
@@ -186,9 +200,8 @@ func (f serviceFamily) notOfRanges() (text string, end []expr.Any) {
 // route. They get the gateway's address, as the host's own processes have it, and the bridge must
 // not take them for these.
 func (f serviceFamily) forwardedRule(gateway string, all bool) rule {
-	text := fmt.Sprintf(`oifname %s iifname != "" %s daddr @clusterips%s`, gateway, f.ip, f.name)
-	forwarded := slices.Concat(device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway),
-		device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ""), f.load(f.dst, 0), f.in("clusterips"))
+	text := fmt.Sprintf("oifname %s %s daddr @clusterips%s", gateway, f.ip, f.name)
+	forwarded := slices.Concat(device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in("clusterips"))
 	if all {
 		lowered, lower := f.lowerTTL()
 		return f.rule(text+" "+lowered, forwarded, lower)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
@@ -101,12 +102,16 @@ func TestGuardedPorts(t *testing.T) {
 	if diff := cmp.Diff(want, contents(t, d.hostTable().sets)); diff != "" {
 		t.Errorf("kernel's datapath (-want +got):\n%s", diff)
 	}
-	byMark, byAddress := []string{"meta mark 0x2000 notrack"}, []string{
-		"meta nfproto ip udp dport 4789 ip saddr @nodes4 ip daddr @nodes4 notrack",
-		"meta nfproto ip6 udp dport 4789 ip6 saddr @nodes6 ip6 daddr @nodes6 notrack",
+	arriving := []string{
+		"meta nfproto ip udp dport 4789 iifname != gw0 ip saddr @nodes4 ip daddr @nodes4 notrack meta mark set meta mark or 0x2000 return",
+		"meta nfproto ip6 udp dport 4789 iifname != gw0 ip6 saddr @nodes6 ip6 daddr @nodes6 notrack meta mark set meta mark or 0x2000 return",
+	}
+	byMark, byAddress := []string{"meta mark 0x2000 notrack return"}, []string{
+		"meta nfproto ip udp dport 4789 ip saddr @nodes4 ip daddr @nodes4 notrack return",
+		"meta nfproto ip6 udp dport 4789 ip6 saddr @nodes6 ip6 daddr @nodes6 notrack return",
 	}
 	untracked := func() (list []string) {
-		for _, name := range []string{"prerouting", "untracked-output"} {
+		for _, name := range []string{"prerouting", "guard-output"} {
 			for _, text := range texts(d.hostTable().chains, name) {
 				if strings.Contains(text, "notrack") {
 					list = append(list, text)
@@ -115,11 +120,11 @@ func TestGuardedPorts(t *testing.T) {
 		}
 		return list
 	}
-	if diff := cmp.Diff(slices.Concat(byAddress, byMark), untracked()); diff != "" {
+	if diff := cmp.Diff(slices.Concat(arriving, byMark), untracked()); diff != "" {
 		t.Errorf("kernel's datapath (-want +got):\n%s", diff)
 	}
 	d.Guard.TunnelMark = 0
-	if diff := cmp.Diff(slices.Concat(byAddress, byAddress), untracked()); diff != "" {
+	if diff := cmp.Diff(slices.Concat(arriving, byAddress), untracked()); diff != "" {
 		t.Errorf("kernel's datapath, tunnels without a mark (-want +got):\n%s", diff)
 	}
 	d.Guard.TunnelToKernel = false
@@ -167,7 +172,7 @@ func TestRulesOfTheHost(t *testing.T) {
 	}, texts(on.chains, "postrouting")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if len(texts(on.chains, "guard-postrouting")) != len(texts(off.chains, "guard-postrouting")) || len(texts(on.chains, "mss")) != 2 {
+	if len(texts(on.chains, "guard-output")) != len(texts(off.chains, "guard-output")) || len(texts(on.chains, "mss")) != 2 {
 		t.Error("masquerading changes other chains")
 	}
 	if on.text() == off.text() {
@@ -302,10 +307,56 @@ func TestFloatingSets(t *testing.T) {
 	}
 }
 
+// busySets are such that all chains of Services have something to ask.
+func busySets() []set {
+	elements := map[string]string{"": ""}
+	return []set{{name: "restricted4", elements: elements}, {name: "reject6", elements: elements}}
+}
+
+// A packet of a tunnel goes through one chain where it comes in, one where the host takes it and
+// one where it leaves, unless a Service has source ranges or no endpoint.
+func TestChainsOfTunnelPackets(t *testing.T) {
+	base := ServicePort{Protocol: intent.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.7")}
+	for name, tc := range map[string]struct {
+		change func(p *ServicePort)
+		want   []string
+	}{
+		"no Service that needs more": {func(*ServicePort) {}, nil},
+		"a Service without endpoints": {func(p *ServicePort) { p.Unserved = true },
+			[]string{"reject-output"}},
+		"a Service with source ranges": {func(p *ServicePort) {
+			p.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("203.0.113.5")}
+			p.SourceRanges = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+		}, []string{"sources-output", "sources-prerouting"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := bothFamilies()
+			d.Guard = Guard{Tunnel: 4789, TunnelToKernel: true, TunnelMark: 0x2000}
+			p := base
+			tc.change(&p)
+			d.Services = Services{Native: true, Ports: []ServicePort{p}}
+			plan := newServicePlan(d, serviceFamilies(d.Gateway), nil)
+			var got []string
+			for _, c := range slices.Concat(d.hostTable().chains, plan.table.chains) {
+				onTheWay := *c.Hooknum != *nftables.ChainHookForward && c.Type != nftables.ChainTypeNAT
+				if onTheWay {
+					got = append(got, c.Name)
+				}
+			}
+			slices.Sort(got)
+			want := append([]string{"guard-input", "guard-output", "prerouting"}, tc.want...)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 // Of what the bridge sends for Services, only clients on the wire of a physical network keep their
 // address, and only where the Service wants to see it: this comes before all get the gateway's.
 func TestFloatingSourceRule(t *testing.T) {
-	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), false, Guard{})
+	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), false, Guard{}, busySets())
 	for _, ip := range []struct{ name, set string }{{"ip", "4"}, {"ip6", "6"}} {
 		rules := texts(chains, "snat-postrouting")
 		keep := slices.Index(rules, fmt.Sprintf("meta nfproto %[1]s oifname gw0 iifname gw0 %[1]s daddr @floating%[2]s "+
@@ -322,7 +373,7 @@ func TestFloatingSourceRule(t *testing.T) {
 
 // Both families have the same rules, each for its own addresses.
 func TestServiceRulesOfBothFamilies(t *testing.T) {
-	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), false, Guard{})
+	chains := serviceChains("gw0", serviceFamilies(bothFamilies().Gateway), false, Guard{}, busySets())
 	for _, c := range chains {
 		var v4, v6 int
 		for _, r := range c.rules {
