@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -233,20 +234,79 @@ func neutronTenantService(t *testing.T, w *world, b *rulebook) {
 		comesTo(t, f.String()+" another's pod", asked(w.a, at, unanswered))
 	}
 	w.API.RemoveService("red", "tenant")
+	neutronTenantWays(t, w, b, server, client)
 }
 
-// neutronRows are the UUIDs and versions of our rows, and what refers to them.
+// Pods of a private Router reach what nodes and the Router default have, by their node, which
+// reaches them by the addresses that Kubernetes knows. Others do not.
+func neutronTenantWays(t *testing.T, w *world, b *rulebook, server, client *lab.Pod) {
+	for f := range lab.Dual.Each {
+		comesTo(t, f.String()+" a node to its pod", askedBy(w.n1.Host, serverOf(server, f, answerPort), server.Name))
+		comesTo(t, f.String()+" a Service of all on its own node", asked(server, clusterIPOf(nearOnly, f), w.b.Name))
+		comesTo(t, f.String()+" a Service of all on another node", asked(client, clusterIPOf(nearOnly, f), w.b.Name))
+		for what, at := range map[string]*lab.Host{"its node": w.n1.Host, "outside": w.Outside} {
+			to := netip.AddrPortFrom(at.Address(f), 9091)
+			serve(t, at, to, probe.WhoAmI)
+			want := map[bool]netip.Addr{true: server.Address(f), false: w.n1.Address(f)}[at == w.n1.Host]
+			comesTo(t, f.String()+" to "+what, func(ctx context.Context) error {
+				got, err := probe.Seen(ctx, server.Host, to)
+				if err == nil && got.Addr() != want {
+					err = fmt.Errorf("the server sees %s, want %s", got.Addr(), want)
+				}
+				return err
+			})
+		}
+		for _, other := range []*lab.Pod{w.a, w.c} {
+			comesTo(t, fmt.Sprint(f, " not from a pod of ", other.Node.Name), asked(other, serverOf(server, f, answerPort), unanswered))
+		}
+		comesTo(t, f.String()+" another node", askedBy(w.n2.Host, serverOf(server, f, answerPort), server.Name))
+	}
+	b.isolate(server, intent.Ingress)
+	b.publish(t)
+	for f := range lab.Dual.Each {
+		comesTo(t, f.String()+" closed to another node", askedBy(w.n2.Host, serverOf(server, f, answerPort), unanswered))
+		comesTo(t, f.String()+" closed, its node", askedBy(w.n1.Host, serverOf(server, f, answerPort), server.Name))
+	}
+	b.open(server)
+	b.publish(t)
+	// Neutron's repair takes away what it does not know of a router, and it comes again.
+	neutronSync(t, w, "repair")
+	for f := range lab.Dual.Each {
+		comesTo(t, f.String()+" a node to its pod, repaired", askedBy(w.n1.Host, serverOf(server, f, answerPort), server.Name))
+		comesTo(t, f.String()+" a Service of all, repaired", asked(client, clusterIPOf(nearOnly, f), w.b.Name))
+	}
+	must(t, server.Delete(t.Context()))
+	must(t, client.Delete(t.Context()))
+}
+
+// neutronSync has Neutron compare its database with OVN's.
+func neutronSync(t *testing.T, w *world, mode string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "neutron-ovn-db-sync-util", "--config-file", w.Neutron.Configuration(),
+		"--ovn-neutron_sync_mode", mode).CombinedOutput()
+	if err != nil {
+		t.Errorf("neutron-ovn-db-sync-util in mode %s: %v: %s", mode, err, out)
+	}
+}
+
+// neutronRows are the UUIDs and versions of our rows, and what refers to them; of routers, that
+// of the Router default.
 func neutronRows(t *testing.T, w *world) string {
 	t.Helper()
+	router := neutronOne(t, w, "routers", "name=router-default")["id"].(string)
 	var all []string
-	for _, of := range []string{"load_balancer name,vips,options", "load_balancer_group name,load_balancer",
-		"logical_router_policy priority,match,action,nexthops", "logical_switch name,load_balancer_group,load_balancer",
-		"logical_router name,policies,static_routes,load_balancer"} {
-		table, columns, _ := strings.Cut(of, " ")
-		text, err := w.OVN.Nbctl(t.Context(), "--format=csv", "--columns=_uuid,"+columns, "list", table)
+	for columns, of := range map[string][]string{
+		"name,vips,options":                         {"list", "load_balancer"},
+		"name,load_balancer":                        {"list", "load_balancer_group"},
+		"priority,match,action,nexthops":            {"list", "logical_router_policy"},
+		"name,load_balancer_group,load_balancer":    {"list", "logical_switch"},
+		"name,policies,static_routes,load_balancer": {"find", "logical_router", "name=neutron-" + router},
+	} {
+		text, err := w.OVN.Nbctl(t.Context(), append([]string{"--format=csv", "--columns=_uuid," + columns}, of...)...)
 		must(t, err)
 		all = append(all, text)
 	}
+	slices.Sort(all)
 	return strings.Join(all, "\n")
 }
 
@@ -265,11 +325,7 @@ func neutronKeeps(t *testing.T, w *world, _ *rulebook) {
 	neutronCall(t, w, "PUT", "routers/"+router["id"].(string), `{"router": {"admin_state_up": false}}`)
 	neutronCall(t, w, "PUT", "routers/"+router["id"].(string), `{"router": {"admin_state_up": true}}`)
 	for _, mode := range []string{"log", "repair"} {
-		out, err := exec.CommandContext(t.Context(), "neutron-ovn-db-sync-util", "--config-file", w.Neutron.Configuration(),
-			"--ovn-neutron_sync_mode", mode).CombinedOutput()
-		if err != nil {
-			t.Errorf("neutron-ovn-db-sync-util in mode %s: %v: %s", mode, err, out)
-		}
+		neutronSync(t, w, mode)
 	}
 	if after := neutronRows(t, w); after != before {
 		t.Errorf("there were\n%s\nand are\n%s", before, after)

@@ -25,7 +25,7 @@ func (c *compiler) port(p intent.Port) {
 		return
 	}
 	r, _ := c.state.Routers().Get(n.Router)
-	if r.Private() && len(p.NodeAddresses) > 0 { // once for all of the Router's Ports
+	if r.Private() && len(p.NodeAddresses) > 0 && !c.reached(n) { // once for all of the Router's Ports
 		c.unreached[r.Name] = true
 	}
 	made := c.portAt(n, p.Node, p.MAC, p.Addresses)
@@ -45,6 +45,9 @@ func (c *compiler) port(p intent.Port) {
 	made.Mutable["security_groups"], made.Mutable["allowed_address_pairs"] = c.groups.groupsOf(p), pairs(r, p)
 	c.set.Add(made)
 }
+
+// reached reports whether nodes reach Ports on a Network of a private Router, by rows of OVN.
+func (c *compiler) reached(n intent.Network) bool { return c.Supplemented && n.NeutronNetwork == "" }
 
 // portAt is the port of an interface on a node, without what depends on the Port that has it.
 func (c *compiler) portAt(

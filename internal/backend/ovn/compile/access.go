@@ -24,8 +24,11 @@ import (
 //	at ROUTER@NODE  the port of a Router on a node's switch, and the policies that lead there
 //	on NODE         how other nodes reach node addresses of a node
 //	port OBJECT     translation of a Port's node addresses
+//
+// Where another system has made the switches and routers, one switch has all nodes.
 type accessKind struct {
 	cluster names.Cluster
+	others  *Others                             // nil: there is no such system
 	ports   map[string]accessPlace              // of Ports with node addresses, by ID
 	at      map[accessPlace]map[string]struct{} // their IDs
 	routers map[string]map[string]struct{}      // of such Ports, by node
@@ -37,8 +40,8 @@ type accessPlace struct{ router, node string }
 
 func (p accessPlace) String() string { return p.router + "@" + p.node }
 
-func newAccessKind(c names.Cluster) *accessKind {
-	k := &accessKind{cluster: c}
+func newAccessKind(c names.Cluster, others *Others) *accessKind {
+	k := &accessKind{cluster: c, others: others}
 	k.forget()
 	return k
 }
@@ -159,7 +162,7 @@ func (k *accessKind) place(s *intent.State, id string) {
 		return
 	}
 	n, ok := s.Networks().Get(p.Network)
-	if r, known := s.Routers().Get(n.Router); !ok || !known || !r.Private() || n.FromNodes() || n.LogicalSwitch != "" {
+	if r, known := s.Routers().Get(n.Router); !ok || !known || !r.Private() || n.FromNodes() || foreign(n) {
 		return
 	}
 	at := accessPlace{n.Router, p.Node}
@@ -168,6 +171,9 @@ func (k *accessKind) place(s *intent.State, id string) {
 	index(k.routers, at.node, at.router)
 	index(k.nodes, at.router, at.node)
 }
+
+// foreign reports whether a Network is on a switch of other programs, whose routers lead elsewhere.
+func foreign(n intent.Network) bool { return n.LogicalSwitch != "" || n.NeutronNetwork != "" }
 
 // Compile implements Kind.
 func (k *accessKind) Compile(s *intent.State, key string, u *nb.Unit) {
@@ -240,7 +246,7 @@ func (k *accessKind) within(side string, set func(netip.Addr) nb.Ref) string {
 // translate makes a Port's node addresses stand for its own first ones.
 func (k *accessKind) translate(s *intent.State, p intent.Port, u *nb.Unit) {
 	at, ok := k.ports[p.ID]
-	if !ok || !k.there(s, at.node) {
+	if !ok || !k.there(s, at.node) || !k.routed(at.router) {
 		return
 	}
 	gate := accessPortRef(at).Key
@@ -257,17 +263,44 @@ func (k *accessKind) translate(s *intent.State, p intent.Port, u *nb.Unit) {
 	}
 }
 
-// there says whether a node has a switch of the Network default.
+// there says whether a node is on a switch of the Network default.
 func (k *accessKind) there(s *intent.State, node string) bool {
 	_, known := s.Networks().Get(intent.DefaultNetworkName)
+	if o := k.others; o != nil && (o.Switches[intent.DefaultNetworkName] == "" || o.NodePorts[node] == "") {
+		return false
+	}
 	return known && len(nodeSubnets(s, node)) > 0
+}
+
+// routed says whether there is a row of a Router.
+func (k *accessKind) routed(router string) bool {
+	return k.others == nil || k.others.Routers[router] != ""
+}
+
+// portName is the name of a Logical_Router_Port of these units. On routers of ML2/OVN all begin so:
+// its neutron-ovn-db-sync-util ends with an error at a port that does not, and removes ports that
+// are not Neutron's, which the next comparison makes again. The rest is the owner, see
+// nb.StaticMACBinding.
+func (k *accessKind) portName(name, key string) string {
+	if k.others == nil {
+		return name
+	}
+	return nb.PortPrefix + k.cluster.Owner(key)
+}
+
+// switchOf is the switch of the Network default that a node is on.
+func (k *accessKind) switchOf(node string) nb.Ref {
+	if k.others != nil {
+		node = ""
+	}
+	return switchRef(intent.DefaultNetworkName, node)
 }
 
 // byOthers makes the Router default send what is for node addresses to the kernel of the node that
 // has them, since a Router's port on a chassis takes packets on that one only. What comes from the
 // node's own switch, by a Service, is on that chassis, and goes back there.
 func (k *accessKind) byOthers(s *intent.State, node string, u *nb.Unit) {
-	if len(k.routers[node]) == 0 || !k.there(s, node) {
+	if len(k.routers[node]) == 0 || !k.there(s, node) || !k.routed(intent.DefaultRouterName) {
 		return
 	}
 	n, _ := s.Nodes().Get(node)
@@ -275,15 +308,36 @@ func (k *accessKind) byOthers(s *intent.State, node string, u *nb.Unit) {
 		set := heldSetRef(node, all.Destination.Addr())
 		u.Add(set.Key, &nb.AddressSet{Name: k.set(set)})
 	}
-	own := fmt.Sprintf("inport == %q && ", k.cluster.RouterPort(intent.DefaultNetworkName, node))
+	toOwn, toOther := ownAccessPriority, accessPriority
+	if k.others != nil {
+		toOwn, toOther = staysPriority+2, staysPriority+1
+	}
 	for _, a := range names.ManagementAddresses(n) {
 		set := heldSetRef(node, a)
 		match := fmt.Sprintf("%s.dst == $%s", family(a), k.set(set))
 		u.AddTo(routerRef(intent.DefaultRouterName), "policies", set.Key, &nb.RouterPolicy{
-			Priority: accessPriority, Match: match, Action: "reroute", Nexthops: []string{a.String()},
+			Priority: toOther, Match: match, Action: "reroute", Nexthops: []string{a.String()},
 		})
 		u.AddTo(routerRef(intent.DefaultRouterName), "policies", nb.Key(set.Key, "own"), &nb.RouterPolicy{
-			Priority: ownAccessPriority, Match: own + match, Action: "allow",
+			Priority: toOwn, Match: and(k.fromSwitch(s, n, a), match), Action: "allow",
 		})
 	}
+}
+
+// fromSwitch fits what comes to the Router default from a node's own switch; where all nodes are on
+// one, from the node's addresses there, which are on its chassis alone.
+func (k *accessKind) fromSwitch(s *intent.State, n intent.Node, like netip.Addr) string {
+	if k.others == nil {
+		return fmt.Sprintf("inport == %q", k.cluster.RouterPort(intent.DefaultNetworkName, n.Name))
+	}
+	var from []string
+	for _, sn := range nodeSubnets(s, n.Name) {
+		if sn.Prefix.Addr().Is4() == like.Is4() {
+			from = append(from, sn.Prefix.String())
+		}
+	}
+	if own := addressesText(n.Addresses, like.Is4()); own != "" {
+		from = append(from, own)
+	}
+	return fmt.Sprintf("%s.src == {%s}", family(like), strings.Join(from, ", "))
 }

@@ -5,6 +5,8 @@ package compile
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
@@ -27,17 +29,18 @@ const (
 // the subnet itself, which no other has: what it sends has node addresses.
 func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 	r, ok := s.Routers().Get(at.router)
-	if !ok || len(k.at[at]) == 0 || !k.there(s, at.node) {
+	if !ok || len(k.at[at]) == 0 || !k.there(s, at.node) || !k.routed(at.router) {
 		return
 	}
 	n, _ := s.Nodes().Get(at.node)
-	ref, name := routerRef(at.router), k.cluster.AccessPort(at.node, at.router)
-	row := &nb.LogicalRouterPort{Name: name, MAC: linkMAC(r.ID).String()}
+	ref, key := routerRef(at.router), accessPortRef(at).Key
+	name := k.portName(k.cluster.AccessPort(at.node, at.router), key)
+	row := &nb.LogicalRouterPort{Name: name, MAC: k.gateMAC(r, at).String()}
 	for _, sn := range nodeSubnets(s, at.node) {
 		row.Networks = append(row.Networks, sn.Prefix.Masked().String())
 	}
-	port := u.AddTo(ref, "ports", accessPortRef(at).Key, row)
-	u.AddTo(switchRef(intent.DefaultNetworkName, at.node), "ports", port.Key,
+	port := u.AddTo(ref, "ports", key, row)
+	u.AddTo(k.switchOf(at.node), "ports", port.Key,
 		routerSidePort(k.cluster.AccessSwitchPort(at.node, at.router), name))
 	u.AddTo(port, "gateway_chassis", nb.Key(port.Key, "chassis"), &nb.GatewayChassis{
 		Name: name + "@" + at.node, ChassisName: at.node, Priority: firstChassis,
@@ -56,12 +59,13 @@ func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 		set := translatedSetRef(at, all.Destination.Addr())
 		u.Add(set.Key, &nb.AddressSet{Name: k.set(set)})
 	}
+	k.neighbors(n, key, name, u)
 	resident := fmt.Sprintf("is_chassis_resident(%q) && ", "cr-"+name)
 	for _, a := range names.ManagementAddresses(n) {
 		fam, e := family(a), k.exitOf(s, r, a)
 		sent := fmt.Sprintf("%s%s.src == $%s", resident, fam, k.set(translatedSetRef(at, a)))
 		to := func(set nb.Ref) string { return fmt.Sprintf(" && %s.dst == $%s", fam, k.set(set)) }
-		by := fmt.Sprintf("outport == %q && ", e.port)
+		by := e.leaves + " && "
 		policy("cluster "+fam, accessPriority, "reroute", sent+to(clusterSetRef(a)), a.String())
 		policy("nodes "+fam, accessPriority, "reroute", by+sent+to(nodesSetRef(a)), a.String())
 		if !e.others {
@@ -70,34 +74,88 @@ func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 	}
 }
 
+// neighbors says what has the node's addresses, where another system does not know it. The port
+// could not ask: Linux does not answer what has the address of the subnet itself.
+func (k *accessKind) neighbors(n intent.Node, key, port string, u *nb.Unit) {
+	if k.others == nil {
+		return
+	}
+	addresses := names.ManagementAddresses(n)
+	for _, a := range addresses {
+		u.Add(nb.Key(key, a.String()), &nb.StaticMACBinding{
+			LogicalPort: port, IP: a.String(), MAC: names.ManagementMAC(addresses).String(), OverrideDynamicMAC: true,
+		})
+	}
+}
+
+// gateMAC is the Ethernet address of a Router's port on a node's switch. Where all nodes are on one
+// switch each has one of its own.
+func (k *accessKind) gateMAC(r intent.Router, at accessPlace) intent.MAC {
+	if k.others == nil {
+		return linkMAC(r.ID)
+	}
+	return ownMAC("Access/" + accessAt + at.String())
+}
+
 // exit is where a Router sends what it has no other route for.
 type exit struct {
-	port   string // its Logical_Router_Port
+	leaves string // fits what is sent there
 	others bool   // that is the way of all Ports; else only of those with FloatingIPs, or of none
-	made   bool   // a port that nothing is behind, made for policies
+	made   bool   // by a port that nothing is behind, made for policies
 }
 
 // exitOf is a private Router's exit for the family of an address.
 func (k *accessKind) exitOf(s *intent.State, r intent.Router, like netip.Addr) exit {
+	by := func(port string) string { return fmt.Sprintf("outport == %q", port) }
 	for _, route := range effective(r) {
 		if route.Destination.Bits() == 0 && route.NextHop.Is4() == like.Is4() {
-			return exit{port: k.portTo(s, r, route.NextHop), others: true}
+			if k.others != nil {
+				return exit{leaves: k.beyond(s, r, like), others: true}
+			}
+			return exit{leaves: by(k.portTo(s, r, route.NextHop)), others: true}
 		}
 	}
 	if g, ok := gatewayOf(s, r.Name); ok {
 		for _, e := range g.addresses {
-			if e.Address.Is4() == like.Is4() && subnetOf(g.network, e.Address).Gateway.IsValid() {
-				return exit{port: k.cluster.GatewayPort(g.network.Name, r.Name), others: true}
+			if e.Address.Is4() != like.Is4() || !subnetOf(g.network, e.Address).Gateway.IsValid() {
+				continue
 			}
+			if k.others != nil {
+				return exit{leaves: k.beyond(s, r, like), others: true}
+			}
+			return exit{leaves: by(k.cluster.GatewayPort(g.network.Name, r.Name)), others: true}
 		}
-	} else if n, ok := floatingNetwork(s, r.Name); ok {
+	} else if n, ok := floatingNetwork(s, r.Name); ok && k.others == nil {
 		for _, sn := range n.Subnets {
 			if sn.Prefix.Addr().Is4() == like.Is4() && sn.Gateway.IsValid() {
-				return exit{port: k.cluster.GatewayPort(n.Name, r.Name)}
+				return exit{leaves: by(k.cluster.GatewayPort(n.Name, r.Name))}
 			}
 		}
 	}
-	return exit{port: k.cluster.PeerPort(r.Name, ""), made: true}
+	return exit{leaves: by(k.peerPort(r.Name)), made: true}
+}
+
+// beyond fits what a Router has no other way for than a default route, by a port that another
+// system has made.
+func (k *accessKind) beyond(s *intent.State, r intent.Router, like netip.Addr) string {
+	var within []string
+	for n := range s.NetworksOf(r.Name) {
+		for _, sn := range n.Subnets {
+			if sn.Prefix.Addr().Is4() == like.Is4() {
+				within = append(within, sn.Prefix.String())
+			}
+		}
+	}
+	for _, route := range effective(r) {
+		if route.Destination.Addr().Is4() == like.Is4() && route.Destination.Bits() > 0 {
+			within = append(within, route.Destination.String())
+		}
+	}
+	if len(within) == 0 {
+		return family(like)
+	}
+	slices.Sort(within)
+	return fmt.Sprintf("%s && !(%s.dst == {%s})", family(like), family(like), strings.Join(within, ", "))
 }
 
 // portTo is a Router's port on the Network that has a next hop.
@@ -112,14 +170,19 @@ func (k *accessKind) portTo(s *intent.State, r intent.Router, hop netip.Addr) st
 	return k.cluster.PeerPort(r.Name, "")
 }
 
+// peerPort is the name of a private Router's port that nothing is behind.
+func (k *accessKind) peerPort(router string) string {
+	return k.portName(k.cluster.PeerPort(router, ""), "Access/"+accessRouter+router)
+}
+
 // wayOut makes the port that nothing is behind of a private Router, as the Router default has one.
 // A Service of its own is balanced on its switches: what comes here for one is another Router's.
 func (k *accessKind) wayOut(s *intent.State, name string, u *nb.Unit) {
 	r, ok := s.Routers().Get(name)
-	if !ok || !r.Private() {
+	if !ok || !r.Private() || !k.routed(name) {
 		return
 	}
-	ref, port, made := routerRef(name), k.cluster.PeerPort(name, ""), false
+	ref, port, made := routerRef(name), k.peerPort(name), false
 	for _, all := range everything {
 		like := all.Destination.Addr()
 		u.AddTo(ref, "policies", nb.Key("Access/"+accessRouter+name, "tenants", family(like)), &nb.RouterPolicy{

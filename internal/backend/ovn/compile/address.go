@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"hash/fnv"
 	"net/netip"
@@ -50,6 +51,13 @@ func linkMAC(r intent.RouterID) intent.MAC {
 	mac[3] = 1
 	binary.BigEndian.PutUint16(mac[4:], uint16(r))
 	return mac
+}
+
+// ownMAC is an Ethernet address made of a key that nothing else has: unicast, and administered
+// locally.
+func ownMAC(key string) intent.MAC {
+	sum := sha256.Sum256([]byte(key))
+	return intent.MAC{0x0e, sum[0], sum[1], sum[2], sum[3], sum[4]}
 }
 
 // family is ip4 or ip6, as OVN's language of matches calls it.

@@ -188,15 +188,15 @@ func (k *serviceKind) ofTenant(s *intent.State, b balancer) {
 	b.service, b.inside = k.tenants.own(s, v), true
 	b.rows(nodeview.Service(b.service, nodeview.Node{}), "", tenantSwitches(s, v.Router))
 	b.reportSpanning()
-	if k.spanning {
-		return
-	}
-	b.service, b.inside = k.tenants.held(s, v), false
 	for _, p := range v.Ports {
 		if p.ClusterIP.IsValid() {
 			b.unit.Put(tenantsSetRef(p.ClusterIP), "addresses", p.ClusterIP.String())
 		}
 	}
+	if k.spanning {
+		return
+	}
+	b.service, b.inside = k.tenants.held(s, v), false
 	if varies(v) {
 		b.nodes(s)
 		return

@@ -50,7 +50,7 @@ func NewSupplement(o Options) *Supplement {
 	services.spanning = true
 	return &Supplement{others: others, compiler: newCompiler(
 		services, groupKind{o.Cluster}, otherSwitchKind{others}, otherRouterKind{o.Cluster, others},
-		otherNodeKind{others}, ownNodeKind{o.Cluster, others}, rangeKind{},
+		otherNodeKind{others}, ownNodeKind{o.Cluster, others}, newAccessKind(o.Cluster, others), rangeKind{},
 	)}
 }
 
@@ -146,22 +146,23 @@ func (otherRouterKind) Affected(_, _ *intent.State, d intent.Delta, yield func(s
 // Compile implements Kind.
 func (k otherRouterKind) Compile(s *intent.State, name string, u *nb.Unit) {
 	r, ok := s.Routers().Get(name)
+	ref, made := routerRef(name), k.others.Routers[name]
+	if ok && made != "" && (r.Private() || name == intent.DefaultRouterName) {
+		u.Add(ref.Key, &nb.LogicalRouter{Name: made, Adopted: true})
+	}
 	if !ok || r.Private() {
 		return
 	}
 	for _, route := range effective(r) {
 		ofPods(u, route.Destination)
 	}
-	made := k.others.Routers[name]
 	if name != intent.DefaultRouterName || made == "" {
 		return
 	}
-	ref := routerRef(name)
-	u.Add(ref.Key, &nb.LogicalRouter{Name: made, Adopted: true})
 	for _, all := range everything {
 		dst := all.Destination.Addr()
 		stays, within := podsSetRef(dst), clusterSetRef(dst)
-		for _, set := range []nb.Ref{stays, within} {
+		for _, set := range []nb.Ref{stays, within, tenantsSetRef(dst)} {
 			u.Add(set.Key, &nb.AddressSet{Name: k.cluster.Set(family(dst), set.Key)})
 		}
 		u.AddTo(ref, "policies", nb.Key(ref.Key, "stays", family(dst)), &nb.RouterPolicy{

@@ -19,7 +19,7 @@ type ownNodeKind struct {
 }
 
 // Name implements Kind.
-func (ownNodeKind) Name() string { return "Access" }
+func (ownNodeKind) Name() string { return "OwnNode" }
 
 // Affected implements Kind.
 func (ownNodeKind) Affected(from, to *intent.State, d intent.Delta, yield func(string)) {
@@ -67,7 +67,7 @@ func (k ownNodeKind) Compile(s *intent.State, key string, u *nb.Unit) {
 	name, node, _ := strings.Cut(key, "@")
 	network, known := s.Networks().Get(name)
 	n, ok := s.Nodes().Get(node)
-	if !ok || !known || !enforced(s) || !k.others.routed(network) || !ofSharedRouter(s, network) {
+	if !ok || !known || !enforced(s) || !k.others.routed(network) {
 		return
 	}
 	for _, own := range names.ManagementAddresses(n) {
@@ -79,7 +79,7 @@ func (k ownNodeKind) Compile(s *intent.State, key string, u *nb.Unit) {
 				}
 			}
 		} else {
-			to = k.portsOf(s, name, node, own.Is4(), u)
+			to = k.portsOf(s, network, node, own.Is4(), u)
 		}
 		if len(to) == 0 {
 			continue
@@ -92,13 +92,17 @@ func (k ownNodeKind) Compile(s *intent.State, key string, u *nb.Unit) {
 	}
 }
 
-// portsOf is an Address_Set of a node's Ports on a Network, as a match has it; nil without any.
-func (k ownNodeKind) portsOf(s *intent.State, network, node string, is4 bool, u *nb.Unit) (sets []string) {
-	fam := familyOf(is4)
-	ref := nb.Ref{Table: "Address_Set", Key: nb.Key("Access/"+network+"@"+node, fam)}
-	for p := range s.PortsOf(network) {
+// portsOf is an Address_Set of a node's Ports on a Network, as a match has it; nil without any. Of
+// those of private Routers they are the ones with node addresses.
+func (k ownNodeKind) portsOf(s *intent.State, network intent.Network, node string, is4 bool, u *nb.Unit) (sets []string) {
+	fam, shared := familyOf(is4), ofSharedRouter(s, network)
+	ref := nb.Ref{Table: "Address_Set", Key: nb.Key("Access/"+network.Name+"@"+node, fam)}
+	for p := range s.PortsOf(network.Name) {
+		if p.Node != node || !shared && len(p.NodeAddresses) == 0 {
+			continue
+		}
 		for _, a := range p.Addresses {
-			if p.Node != node || a.Is4() != is4 {
+			if a.Is4() != is4 {
 				continue
 			}
 			if sets == nil {
