@@ -215,12 +215,14 @@ func askedBy(from *lab.Host, at netip.AddrPort, want string) func(context.Contex
 
 // A Service of a private Router leads its pods to their own addresses, and serves no others.
 func neutronTenantService(t *testing.T, w *world, b *rulebook) {
-	w.API.AddNamespace("red", map[string]string{"tenant": "red"})
-	w.API.AddRouter("red", v1alpha1.RouterSpec{})
-	w.API.AddNetwork("red", v1alpha1.NetworkSpec{
-		Role: v1alpha1.Primary, Router: "red", Subnets: subnets("10.92.0.0/24", "fd00:92::/64"),
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "red"}},
-	})
+	for _, tenant := range []string{"red", "blue"} {
+		w.API.AddNamespace(tenant, map[string]string{"tenant": tenant})
+		w.API.AddRouter(tenant, v1alpha1.RouterSpec{})
+		w.API.AddNetwork(tenant, v1alpha1.NetworkSpec{
+			Role: v1alpha1.Primary, Router: tenant, Subnets: subnets("10.92.0.0/24", "fd00:92::/64"),
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": tenant}},
+		})
+	}
 	server := addPodAs(t, w.n1, lab.PodSpec{Namespace: "red", Name: "server"})
 	client := addPodAs(t, w.n2, lab.PodSpec{Namespace: "red", Name: "client"})
 	b.open(server)
@@ -240,6 +242,9 @@ func neutronTenantService(t *testing.T, w *world, b *rulebook) {
 // Pods of a private Router reach what nodes and the Router default have, by their node, which
 // reaches them by the addresses that Kubernetes knows. Others do not.
 func neutronTenantWays(t *testing.T, w *world, b *rulebook, server, client *lab.Pod) {
+	blue := addPodAs(t, w.n1, lab.PodSpec{Namespace: "blue", Name: "blue"})
+	b.open(blue)
+	b.publish(t)
 	for f := range lab.Dual.Each {
 		comesTo(t, f.String()+" a node to its pod", askedBy(w.n1.Host, serverOf(server, f, answerPort), server.Name))
 		comesTo(t, f.String()+" a Service of all on its own node", asked(server, clusterIPOf(nearOnly, f), w.b.Name))
@@ -256,8 +261,9 @@ func neutronTenantWays(t *testing.T, w *world, b *rulebook, server, client *lab.
 				return err
 			})
 		}
-		for _, other := range []*lab.Pod{w.a, w.c} {
-			comesTo(t, fmt.Sprint(f, " not from a pod of ", other.Node.Name), asked(other, serverOf(server, f, answerPort), unanswered))
+		comesTo(t, f.String()+" a Service of all, from another tenant", asked(blue, clusterIPOf(nearOnly, f), w.b.Name))
+		for _, other := range []*lab.Pod{w.a, w.c, blue} {
+			comesTo(t, fmt.Sprint(f, " not from ", other.Name), asked(other, serverOf(server, f, answerPort), unanswered))
 		}
 		comesTo(t, f.String()+" another node", askedBy(w.n2.Host, serverOf(server, f, answerPort), server.Name))
 	}
@@ -275,8 +281,9 @@ func neutronTenantWays(t *testing.T, w *world, b *rulebook, server, client *lab.
 		comesTo(t, f.String()+" a node to its pod, repaired", askedBy(w.n1.Host, serverOf(server, f, answerPort), server.Name))
 		comesTo(t, f.String()+" a Service of all, repaired", asked(client, clusterIPOf(nearOnly, f), w.b.Name))
 	}
-	must(t, server.Delete(t.Context()))
-	must(t, client.Delete(t.Context()))
+	for _, p := range []*lab.Pod{server, client, blue} {
+		must(t, p.Delete(t.Context()))
+	}
 }
 
 // neutronSync has Neutron compare its database with OVN's.

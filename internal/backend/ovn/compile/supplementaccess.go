@@ -94,7 +94,9 @@ func (k ownNodeKind) Compile(s *intent.State, key string, u *nb.Unit) {
 
 // portsOf is an Address_Set of a node's Ports on a Network, as a match has it; nil without any. Of
 // those of private Routers they are the ones with node addresses.
-func (k ownNodeKind) portsOf(s *intent.State, network intent.Network, node string, is4 bool, u *nb.Unit) (sets []string) {
+func (k ownNodeKind) portsOf(
+	s *intent.State, network intent.Network, node string, is4 bool, u *nb.Unit,
+) (sets []string) {
 	fam, shared := familyOf(is4), ofSharedRouter(s, network)
 	ref := nb.Ref{Table: "Address_Set", Key: nb.Key("Access/"+network.Name+"@"+node, fam)}
 	for p := range s.PortsOf(network.Name) {
