@@ -279,13 +279,12 @@ func (k *accessKind) routed(router string) bool {
 
 // portName is the name of a Logical_Router_Port of these units. On routers of ML2/OVN all begin so:
 // its neutron-ovn-db-sync-util ends with an error at a port that does not, and removes ports that
-// are not Neutron's, which the next comparison makes again. The rest is the owner, see
-// nb.StaticMACBinding.
-func (k *accessKind) portName(name, key string) string {
+// are not Neutron's, which the next comparison makes again.
+func (k *accessKind) portName(name string) string {
 	if k.others == nil {
 		return name
 	}
-	return nb.PortPrefix + k.cluster.Owner(key)
+	return "lrp-" + name
 }
 
 // switchOf is the switch of the Network default that a node is on.

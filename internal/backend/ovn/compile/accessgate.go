@@ -34,7 +34,7 @@ func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 	}
 	n, _ := s.Nodes().Get(at.node)
 	ref, key := routerRef(at.router), accessPortRef(at).Key
-	name := k.portName(k.cluster.AccessPort(at.node, at.router), key)
+	name := k.portName(k.cluster.AccessPort(at.node, at.router))
 	row := &nb.LogicalRouterPort{Name: name, MAC: k.gateMAC(r, at).String()}
 	for _, sn := range nodeSubnets(s, at.node) {
 		row.Networks = append(row.Networks, sn.Prefix.Masked().String())
@@ -59,7 +59,7 @@ func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 		set := translatedSetRef(at, all.Destination.Addr())
 		u.Add(set.Key, &nb.AddressSet{Name: k.set(set)})
 	}
-	k.neighbors(n, key, name, u)
+	k.neighbors(n, ref, key, name, u)
 	resident := fmt.Sprintf("is_chassis_resident(%q) && ", "cr-"+name)
 	for _, a := range names.ManagementAddresses(n) {
 		fam, e := family(a), k.exitOf(s, r, a)
@@ -74,16 +74,19 @@ func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 	}
 }
 
-// neighbors says what has the node's addresses, where another system does not know it. The port
-// could not ask: Linux does not answer what has the address of the subnet itself.
-func (k *accessKind) neighbors(n intent.Node, key, port string, u *nb.Unit) {
+// neighbors lets the port find the node's addresses, where another system does not tell OVN whose
+// they are. It asks for the next hops of policies, and would send questions of IPv6 to the group of
+// the packet's destination (RFC 4861, section 7.2.2), but for next hops of routes.
+func (k *accessKind) neighbors(n intent.Node, router nb.Ref, key, port string, u *nb.Unit) {
 	if k.others == nil {
 		return
 	}
-	addresses := names.ManagementAddresses(n)
-	for _, a := range addresses {
-		u.Add(nb.Key(key, a.String()), &nb.StaticMACBinding{
-			LogicalPort: port, IP: a.String(), MAC: names.ManagementMAC(addresses).String(), OverrideDynamicMAC: true,
+	for _, a := range names.ManagementAddresses(n) {
+		if a.Is4() {
+			continue
+		}
+		u.AddTo(router, "static_routes", nb.Key(key, "neighbor"), &nb.StaticRoute{
+			IPPrefix: netip.PrefixFrom(a, a.BitLen()).String(), Nexthop: a.String(), OutputPort: &port,
 		})
 	}
 }
@@ -172,7 +175,7 @@ func (k *accessKind) portTo(s *intent.State, r intent.Router, hop netip.Addr) st
 
 // peerPort is the name of a private Router's port that nothing is behind.
 func (k *accessKind) peerPort(router string) string {
-	return k.portName(k.cluster.PeerPort(router, ""), "Access/"+accessRouter+router)
+	return k.portName(k.cluster.PeerPort(router, ""))
 }
 
 // wayOut makes the port that nothing is behind of a private Router, as the Router default has one.

@@ -74,19 +74,6 @@ type NAT struct {
 	ExternalIDs    map[string]string `ovsdb:"external_ids"`
 }
 
-// StaticMACBinding is a row of the table Static_MAC_Binding, which has neither external_ids nor
-// names. Its owner is what the name of the port is, after a PortPrefix, with the address behind it.
-type StaticMACBinding struct {
-	UUID               string `ovsdb:"_uuid"`
-	LogicalPort        string `ovsdb:"logical_port"`
-	IP                 string `ovsdb:"ip"`
-	MAC                string `ovsdb:"mac"`
-	OverrideDynamicMAC bool   `ovsdb:"override_dynamic_mac"`
-}
-
-// PortPrefix begins the names of all Logical_Router_Ports on routers of ML2/OVN.
-const PortPrefix = "lrp-"
-
 // GatewayChassis is a row of the table Gateway_Chassis.
 type GatewayChassis struct {
 	UUID        string            `ovsdb:"_uuid"`

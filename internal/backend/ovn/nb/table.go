@@ -86,7 +86,6 @@ var tables = sync.OnceValue(func() registry {
 		table("Logical_Router_Static_Route", child, StaticRoute{}),
 		table("Logical_Router_Policy", child, RouterPolicy{}),
 		table("NAT", child, NAT{}),
-		table("Static_MAC_Binding", root, StaticMACBinding{}),
 		table("Gateway_Chassis", child, GatewayChassis{}),
 		table("HA_Chassis_Group", root, HAChassisGroup{}),
 		table("HA_Chassis", child, HAChassis{}),

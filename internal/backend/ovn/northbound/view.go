@@ -6,7 +6,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/ovn-kubernetes/libovsdb/model"
@@ -279,8 +278,6 @@ func (v *view) key(t *nb.Table, row model.Model) string {
 	if c := t.Column(externalIDs); c != nil {
 		ids, _ := field(row, c).Interface().(map[string]string)
 		owner = ids[names.OwnerKey]
-	} else if b, is := row.(*nb.StaticMACBinding); is {
-		owner = nb.Key(strings.TrimPrefix(b.LogicalPort, nb.PortPrefix), b.IP)
 	}
 	key, _ := v.cluster.Owned(owner)
 	return key
