@@ -29,6 +29,15 @@ import (
 func TestNeutronServices(t *testing.T) {
 	l := lab.New(t, lab.Options{Neutron: true, Policies: true})
 	w := &world{Lab: l, n1: l.Nodes[0], n2: l.Nodes[1]}
+	// Agents have to know the tenants' Networks before pods come there.
+	for _, tenant := range []string{"red", "blue"} {
+		w.API.AddNamespace(tenant, map[string]string{"tenant": tenant})
+		w.API.AddRouter(tenant, v1alpha1.RouterSpec{})
+		w.API.AddNetwork(tenant, v1alpha1.NetworkSpec{
+			Role: v1alpha1.Primary, Router: tenant, Subnets: subnets("10.92.0.0/24", "fd00:92::/64"),
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": tenant}},
+		})
+	}
 	w.a, w.b = addPodAs(t, w.n1, lab.PodSpec{Name: "a"}), addPodAs(t, w.n1, lab.PodSpec{Name: "b"})
 	w.c, w.d = addPodAs(t, w.n2, lab.PodSpec{Name: "c"}), addPodAs(t, w.n2, lab.PodSpec{Name: "d"})
 	b := &rulebook{w, map[string]intent.Rule{}, map[*lab.Pod]intent.Subject{}, map[string]intent.Peer{}}
@@ -215,14 +224,6 @@ func askedBy(from *lab.Host, at netip.AddrPort, want string) func(context.Contex
 
 // A Service of a private Router leads its pods to their own addresses, and serves no others.
 func neutronTenantService(t *testing.T, w *world, b *rulebook) {
-	for _, tenant := range []string{"red", "blue"} {
-		w.API.AddNamespace(tenant, map[string]string{"tenant": tenant})
-		w.API.AddRouter(tenant, v1alpha1.RouterSpec{})
-		w.API.AddNetwork(tenant, v1alpha1.NetworkSpec{
-			Role: v1alpha1.Primary, Router: tenant, Subnets: subnets("10.92.0.0/24", "fd00:92::/64"),
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": tenant}},
-		})
-	}
 	server := addPodAs(t, w.n1, lab.PodSpec{Namespace: "red", Name: "server"})
 	client := addPodAs(t, w.n2, lab.PodSpec{Namespace: "red", Name: "client"})
 	b.open(server)
