@@ -247,7 +247,7 @@ func (r *Runner) found(of resource.Resource, a resource.Actual) {
 		}
 	}
 	if r.supplement != nil {
-		r.supplement.found(of.Ref, a)
+		r.supplement.found(of, a)
 	}
 }
 

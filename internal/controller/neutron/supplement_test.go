@@ -73,7 +73,7 @@ func TestNamesOfNeutron(t *testing.T) {
 		compile.NetworkRef("red"): "u1", compile.RouterRef("default"): "u2", compile.NodePortRef("n1"): "u3",
 		compile.PortRef("shop/red"): "u4", compile.SubnetRef("red", netip.MustParsePrefix("10.10.0.0/24")): "u5",
 	} {
-		s.found(ref, resource.Actual{ID: id})
+		s.found(resource.Resource{Ref: ref}, resource.Actual{ID: id})
 	}
 	const resident = `ip4 && is_chassis_resident("u3")`
 	check("all is known", "neutron-u1", "neutron-u2", resident)
@@ -81,6 +81,6 @@ func TestNamesOfNeutron(t *testing.T) {
 	check("the Network is gone", "", "neutron-u2", resident)
 	change(func(tx *intent.Tx) { tx.SetNetwork(red) })
 	check("the Network is back", "", "neutron-u2", resident)
-	s.found(compile.NetworkRef("red"), resource.Actual{ID: "u6"})
+	s.found(resource.Resource{Ref: compile.NetworkRef("red")}, resource.Actual{ID: "u6"})
 	check("Neutron has made it", "neutron-u6", "neutron-u2", resident)
 }

@@ -20,12 +20,15 @@ import (
 //
 //	nodes           the addresses that nodes have: Address_Sets of them
 //	node NAME       a node's elements of these sets
-//	router NAME     the way out of a Router that has none by a gateway or a route
+//	router NAME     the way out of a Router that has none by a gateway or a route; and its port on
+//	                the switch of all nodes
 //	at ROUTER@NODE  the port of a Router on a node's switch, and the policies that lead there
 //	on NODE         how other nodes reach node addresses of a node
 //	port OBJECT     translation of a Port's node addresses
 //
-// Where another system has made the switches and routers, one switch has all nodes.
+// Where another system has made the switches and routers, one switch has all nodes. A Router has one
+// port there, which is at no chassis, as that of floating IPs: node addresses are translated at
+// their Port's node.
 type accessKind struct {
 	cluster names.Cluster
 	others  *Others                             // nil: there is no such system
@@ -78,6 +81,7 @@ func (k *accessKind) Affected(from, to *intent.State, d intent.Delta, yield func
 			if before != now && p != (accessPlace{}) {
 				yield(accessAt + p.String())
 				yield(accessOn + p.node)
+				yield(accessRouter + p.router)
 			}
 		}
 		if !had && !has {
@@ -100,6 +104,7 @@ func (k *accessKind) Affected(from, to *intent.State, d intent.Delta, yield func
 		yield(accessOn + node)
 		for router := range k.routers[node] {
 			k.placeOf(to, accessPlace{router, node}, yield)
+			yield(accessRouter + router)
 		}
 	}
 	gatewayKind{k.cluster}.Affected(from, to, d, func(router string) {
@@ -214,9 +219,12 @@ func heldSetRef(node string, like netip.Addr) nb.Ref {
 	return nb.Ref{Table: "Address_Set", Key: nb.Key("Access/"+accessOn+node, family(like))}
 }
 
-// accessPortRef is the Logical_Router_Port of a Router on a node's switch.
-func accessPortRef(p accessPlace) nb.Ref {
-	return nb.Ref{Table: "Logical_Router_Port", Key: "Access/" + accessAt + p.String()}
+// gateKey is the key of the Logical_Router_Port of a Router on a node's switch.
+func (k *accessKind) gateKey(p accessPlace) string {
+	if k.others != nil {
+		return nb.Key("Access/"+accessRouter+p.router, "gate")
+	}
+	return "Access/" + accessAt + p.String()
 }
 
 // translatedSetRef is the Address_Set of the own addresses of Ports that have node addresses.
@@ -249,7 +257,12 @@ func (k *accessKind) translate(s *intent.State, p intent.Port, u *nb.Unit) {
 	if !ok || !k.there(s, at.node) || !k.routed(at.router) {
 		return
 	}
-	gate := accessPortRef(at).Key
+	gate, logical := k.gateKey(at), ""
+	if k.others != nil {
+		if logical = k.others.Ports[p.ObjectKey()]; logical == "" {
+			return
+		}
+	}
 	for _, a := range p.NodeAddresses {
 		i := slices.IndexFunc(p.Addresses, func(own netip.Addr) bool { return own.Is4() == a.Is4() })
 		if i < 0 {
@@ -257,9 +270,13 @@ func (k *accessKind) translate(s *intent.State, p intent.Port, u *nb.Unit) {
 		}
 		u.Put(heldSetRef(at.node, a), "addresses", a.String())
 		u.Put(translatedSetRef(at, a), "addresses", p.Addresses[i].String())
-		u.AddTo(routerRef(at.router), "nat", nb.Key("Access/"+accessPort+p.ObjectKey(), family(a)), &nb.NAT{
+		nat := &nb.NAT{
 			Type: "dnat_and_snat", ExternalIP: a.String(), LogicalIP: p.Addresses[i].String(), GatewayPort: &gate,
-		})
+		}
+		if logical != "" {
+			nat.LogicalPort, nat.ExternalMAC = &logical, ptr(ownMAC("Access/"+accessPort+a.String()).String())
+		}
+		u.AddTo(routerRef(at.router), "nat", nb.Key("Access/"+accessPort+p.ObjectKey(), family(a)), nat)
 	}
 }
 

@@ -3,7 +3,9 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -33,37 +35,22 @@ func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 		return
 	}
 	n, _ := s.Nodes().Get(at.node)
-	ref, key := routerRef(at.router), accessPortRef(at).Key
-	name := k.portName(k.cluster.AccessPort(at.node, at.router))
-	row := &nb.LogicalRouterPort{Name: name, MAC: k.gateMAC(r, at).String()}
-	for _, sn := range nodeSubnets(s, at.node) {
-		row.Networks = append(row.Networks, sn.Prefix.Masked().String())
+	name := k.gateName(at)
+	resident := "cr-" + name
+	if k.others != nil {
+		resident = k.others.NodePorts[at.node]
+		k.neighbors(n, routerRef(at.router), at, u)
+	} else {
+		k.port(s, at, []string{at.node}, at.node, u)
 	}
-	port := u.AddTo(ref, "ports", key, row)
-	u.AddTo(k.switchOf(at.node), "ports", port.Key,
-		routerSidePort(k.cluster.AccessSwitchPort(at.node, at.router), name))
-	u.AddTo(port, "gateway_chassis", nb.Key(port.Key, "chassis"), &nb.GatewayChassis{
-		Name: name + "@" + at.node, ChassisName: at.node, Priority: firstChassis,
-	})
-	policy := func(what string, priority int, action, match string, to ...string) {
-		u.AddTo(ref, "policies", nb.Key(port.Key, what), &nb.RouterPolicy{
-			Priority: priority, Match: match, Action: action, Nexthops: to,
-		})
-	}
-	from := fmt.Sprintf("inport == %q && ", name)
-	policy("untranslated", untranslatedPriority, "drop", from+k.within("dst", clusterSetRef))
-	policy("from nodes", fromNodesPriority, "allow", from+k.within("src", nodesSetRef))
-	policy("from pods", fromPodsPriority, "drop", from+"ct.new && "+k.within("src", clusterSetRef))
-	policy("untranslated source", nowherePriority, "drop", fmt.Sprintf("outport == %q", name))
+	policy := k.policies(at.router, "Access/"+accessAt+at.String(), u)
 	for _, all := range everything {
 		set := translatedSetRef(at, all.Destination.Addr())
 		u.Add(set.Key, &nb.AddressSet{Name: k.set(set)})
 	}
-	k.neighbors(n, ref, key, name, u)
-	resident := fmt.Sprintf("is_chassis_resident(%q) && ", "cr-"+name)
 	for _, a := range names.ManagementAddresses(n) {
 		fam, e := family(a), k.exitOf(s, r, a)
-		sent := fmt.Sprintf("%s%s.src == $%s", resident, fam, k.set(translatedSetRef(at, a)))
+		sent := fmt.Sprintf("is_chassis_resident(%q) && %s.src == $%s", resident, fam, k.set(translatedSetRef(at, a)))
 		to := func(set nb.Ref) string { return fmt.Sprintf(" && %s.dst == $%s", fam, k.set(set)) }
 		by := e.leaves + " && "
 		policy("cluster "+fam, accessPriority, "reroute", sent+to(clusterSetRef(a)), a.String())
@@ -74,30 +61,60 @@ func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 	}
 }
 
-// neighbors lets the port find the node's addresses, where another system does not tell OVN whose
-// they are. It asks for the next hops of policies, and would send questions of IPv6 to the group of
-// the packet's destination (RFC 4861, section 7.2.2), but for next hops of routes.
-func (k *accessKind) neighbors(n intent.Node, router nb.Ref, key, port string, u *nb.Unit) {
-	if k.others == nil {
-		return
+// gateName is the name of the Logical_Router_Port of a Router on a node's switch.
+func (k *accessKind) gateName(at accessPlace) string {
+	if k.others != nil {
+		return k.portName(k.cluster.AccessPort("all", at.router))
 	}
-	for _, a := range names.ManagementAddresses(n) {
-		if a.Is4() {
-			continue
+	return k.cluster.AccessPort(at.node, at.router)
+}
+
+// port makes the port of a Router on the switch of nodes, at a chassis, and judges what comes and
+// leaves by it.
+func (k *accessKind) port(s *intent.State, at accessPlace, nodes []string, chassis string, u *nb.Unit) {
+	r, _ := s.Routers().Get(at.router)
+	key, name := k.gateKey(at), k.gateName(at)
+	row := &nb.LogicalRouterPort{Name: name, MAC: linkMAC(r.ID).String()}
+	for _, node := range nodes {
+		for _, sn := range nodeSubnets(s, node) {
+			row.Networks = append(row.Networks, sn.Prefix.Masked().String())
 		}
-		u.AddTo(router, "static_routes", nb.Key(key, "neighbor"), &nb.StaticRoute{
-			IPPrefix: netip.PrefixFrom(a, a.BitLen()).String(), Nexthop: a.String(), OutputPort: &port,
+	}
+	port := u.AddTo(routerRef(at.router), "ports", key, row)
+	u.AddTo(k.switchOf(at.node), "ports", key, routerSidePort(k.cluster.AccessSwitchPort(cmp.Or(at.node, "all"), at.router), name))
+	u.AddTo(port, "gateway_chassis", nb.Key(key, "chassis"), &nb.GatewayChassis{
+		Name: name + "@" + chassis, ChassisName: chassis, Priority: firstChassis,
+	})
+	policy := k.policies(at.router, key, u)
+	from := fmt.Sprintf("inport == %q && ", name)
+	policy("untranslated", untranslatedPriority, "drop", from+k.within("dst", clusterSetRef))
+	policy("from nodes", fromNodesPriority, "allow", from+k.within("src", nodesSetRef))
+	policy("from pods", fromPodsPriority, "drop", from+"ct.new && "+k.within("src", clusterSetRef))
+	policy("untranslated source", nowherePriority, "drop", fmt.Sprintf("outport == %q", name))
+}
+
+// policies adds policies to a Router.
+func (k *accessKind) policies(router, key string, u *nb.Unit) func(what string, priority int, action, match string, to ...string) {
+	return func(what string, priority int, action, match string, to ...string) {
+		u.AddTo(routerRef(router), "policies", nb.Key(key, what), &nb.RouterPolicy{
+			Priority: priority, Match: match, Action: action, Nexthops: to,
 		})
 	}
 }
 
-// gateMAC is the Ethernet address of a Router's port on a node's switch. Where all nodes are on one
-// switch each has one of its own.
-func (k *accessKind) gateMAC(r intent.Router, at accessPlace) intent.MAC {
-	if k.others == nil {
-		return linkMAC(r.ID)
+// neighbors lets the port find the node's addresses, where another system does not tell OVN whose
+// they are. It asks for the next hops of policies, and would send questions of IPv6 to the group of
+// the packet's destination (RFC 4861, section 7.2.2), but for next hops of routes.
+func (k *accessKind) neighbors(n intent.Node, router nb.Ref, at accessPlace, u *nb.Unit) {
+	port := k.gateName(at)
+	for _, a := range names.ManagementAddresses(n) {
+		if a.Is4() {
+			continue
+		}
+		u.AddTo(router, "static_routes", nb.Key("Access/"+accessAt+at.String(), "neighbor"), &nb.StaticRoute{
+			IPPrefix: netip.PrefixFrom(a, a.BitLen()).String(), Nexthop: a.String(), OutputPort: &port,
+		})
 	}
-	return ownMAC("Access/" + accessAt + at.String())
 }
 
 // exit is where a Router sends what it has no other route for.
@@ -178,12 +195,24 @@ func (k *accessKind) peerPort(router string) string {
 	return k.portName(k.cluster.PeerPort(router, ""))
 }
 
+// portOfAll makes the port of a Router on the switch of all nodes.
+func (k *accessKind) portOfAll(s *intent.State, router string, u *nb.Unit) {
+	nodes := slices.Sorted(maps.Keys(k.nodes[router]))
+	nodes = slices.DeleteFunc(nodes, func(node string) bool { return !k.there(s, node) })
+	if len(nodes) > 0 {
+		k.port(s, accessPlace{router: router}, nodes, nowhere, u)
+	}
+}
+
 // wayOut makes the port that nothing is behind of a private Router, as the Router default has one.
 // A Service of its own is balanced on its switches: what comes here for one is another Router's.
 func (k *accessKind) wayOut(s *intent.State, name string, u *nb.Unit) {
 	r, ok := s.Routers().Get(name)
 	if !ok || !r.Private() || !k.routed(name) {
 		return
+	}
+	if k.others != nil {
+		k.portOfAll(s, name, u)
 	}
 	ref, port, made := routerRef(name), k.peerPort(name), false
 	for _, all := range everything {

@@ -57,9 +57,14 @@ func (c *Compiler) update(from, s *intent.State) {
 				return
 			}
 			done[key] = true
-			var u nb.Unit
-			k.Compile(s, key, &u)
-			c.rows.Set(k.Name()+"/"+key, u)
+			c.compile(s, k, key)
 		})
 	}
+}
+
+// compile makes the rows of one unit.
+func (c *Compiler) compile(s *intent.State, k Kind, key string) {
+	var u nb.Unit
+	k.Compile(s, key, &u)
+	c.rows.Set(k.Name()+"/"+key, u)
 }

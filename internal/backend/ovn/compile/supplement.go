@@ -16,10 +16,12 @@ import (
 // nodes, by name of the Network, Router or Node. ML2/OVN of OpenStack is such a system.
 type Others struct {
 	Switches, Routers, NodePorts map[string]string
+	// Ports are those of Ports that have node addresses, by namespace/name.
+	Ports map[string]string
 }
 
-// Equal reports whether both have the same names.
-func (o Others) Equal(p Others) bool {
+// same reports whether both have the same names, but of Ports.
+func (o Others) same(p Others) bool {
 	return maps.Equal(o.Switches, p.Switches) && maps.Equal(o.Routers, p.Routers) &&
 		maps.Equal(o.NodePorts, p.NodePorts)
 }
@@ -41,6 +43,7 @@ func ofSharedRouter(s *intent.State, n intent.Network) bool {
 type Supplement struct {
 	compiler *Compiler
 	others   *Others
+	access   *accessKind
 }
 
 // NewSupplement returns a Supplement without rows.
@@ -48,9 +51,10 @@ func NewSupplement(o Options) *Supplement {
 	others := &Others{}
 	services := newServiceKind(o.Cluster)
 	services.spanning = true
-	return &Supplement{others: others, compiler: newCompiler(
+	access := newAccessKind(o.Cluster, others)
+	return &Supplement{others: others, access: access, compiler: newCompiler(
 		services, groupKind{o.Cluster}, otherSwitchKind{others}, otherRouterKind{o.Cluster, others},
-		otherNodeKind{others}, ownNodeKind{o.Cluster, others}, newAccessKind(o.Cluster, others), rangeKind{},
+		otherNodeKind{others}, ownNodeKind{o.Cluster, others}, access, rangeKind{},
 	)}
 }
 
@@ -59,11 +63,19 @@ func (c *Supplement) Rows() *nb.Rows { return c.compiler.Rows() }
 
 // Update makes the rows those of a State, next to rows that others have made of it.
 func (c *Supplement) Update(s *intent.State, others Others) {
-	same := c.others.Equal(others)
+	before := *c.others
 	*c.others = others
 	c.compiler.Update(s)
-	if !same {
+	if !before.same(others) {
 		c.compiler.update(nil, s)
+		return
+	}
+	for _, ports := range []map[string]string{before.Ports, others.Ports} {
+		for port := range ports {
+			if before.Ports[port] != others.Ports[port] {
+				c.compiler.compile(s, c.access, accessPort+port)
+			}
+		}
 	}
 }
 

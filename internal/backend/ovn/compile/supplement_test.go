@@ -47,6 +47,7 @@ func all() Others {
 		Switches:  map[string]string{"default": "neutron-d", "red": "neutron-r", "blue": "neutron-b", "lab": "neutron-l", "office": "neutron-o"},
 		Routers:   map[string]string{"default": "neutron-rd", "red": "neutron-rr"},
 		NodePorts: map[string]string{"n1": "p1", "n2": "p2"},
+		Ports:     map[string]string{"a/web": "p3"},
 	}
 }
 
@@ -106,7 +107,7 @@ func TestSupplementIsCompilingAnew(t *testing.T) {
 			o.Ports = some(t, "ports", o.Ports)
 			o.ServiceRanges = some(t, "ranges", o.ServiceRanges)
 			// When these change, all is compiled anew: that must not be all that is tried.
-			for _, names := range []map[string]string{others.Switches, others.Routers, others.NodePorts} {
+			for _, names := range []map[string]string{others.Switches, others.Routers, others.NodePorts, others.Ports} {
 				if rapid.Bool().Draw(t, "all others") {
 					continue
 				}
