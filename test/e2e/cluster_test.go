@@ -52,7 +52,7 @@ const (
 var backend = sandbox.Backend(cmp.Or(os.Getenv("BACKEND"), string(sandbox.OVSBackend)))
 
 // hasTenants says that nodes reach the pods of private Routers, as the tenants' probes need it.
-func hasTenants() bool { return backend == sandbox.OVSBackend }
+func hasTenants() bool { return true }
 
 // podNames are the pods of the manifests. The digit at the end is their worker's.
 var podNames = []string{

@@ -25,7 +25,8 @@ func (c *compiler) port(p intent.Port) {
 		return
 	}
 	r, _ := c.state.Routers().Get(n.Router)
-	if r.Private() && len(p.NodeAddresses) > 0 && !c.reached(n) { // once for all of the Router's Ports
+	if r.Private() && len(p.NodeAddresses) > 0 && !c.reached(n) {
+		// Once for all of the Router's Ports.
 		c.unreached[r.Name] = true
 	}
 	made := c.portAt(n, p.Node, p.MAC, p.Addresses)

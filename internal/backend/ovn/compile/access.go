@@ -26,8 +26,8 @@ import (
 //	on NODE         how other nodes reach node addresses of a node
 //	port OBJECT     translation of a Port's node addresses
 //
-// Where another system has made the switches and routers, one switch has all nodes. A Router has one
-// port there, which is at no chassis, as that of floating IPs: node addresses are translated at
+// Where another system has made the switches and routers, one switch has all nodes. A Router has
+// one port there, which is at no chassis, as that of floating IPs: node addresses are translated at
 // their Port's node.
 type accessKind struct {
 	cluster names.Cluster
@@ -177,7 +177,7 @@ func (k *accessKind) place(s *intent.State, id string) {
 	index(k.nodes, at.router, at.node)
 }
 
-// foreign reports whether a Network is on a switch of other programs, whose routers lead elsewhere.
+// foreign reports whether a Network is on a switch of other programs: their routers lead elsewhere.
 func foreign(n intent.Network) bool { return n.LogicalSwitch != "" || n.NeutronNetwork != "" }
 
 // Compile implements Kind.

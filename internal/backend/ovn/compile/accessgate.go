@@ -43,7 +43,7 @@ func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 	} else {
 		k.port(s, at, []string{at.node}, at.node, u)
 	}
-	policy := k.policies(at.router, "Access/"+accessAt+at.String(), u)
+	policy := policies(at.router, "Access/"+accessAt+at.String(), u)
 	for _, all := range everything {
 		set := translatedSetRef(at, all.Destination.Addr())
 		u.Add(set.Key, &nb.AddressSet{Name: k.set(set)})
@@ -85,7 +85,7 @@ func (k *accessKind) port(s *intent.State, at accessPlace, nodes []string, chass
 	u.AddTo(port, "gateway_chassis", nb.Key(key, "chassis"), &nb.GatewayChassis{
 		Name: name + "@" + chassis, ChassisName: chassis, Priority: firstChassis,
 	})
-	policy := k.policies(at.router, key, u)
+	policy := policies(at.router, key, u)
 	from := fmt.Sprintf("inport == %q && ", name)
 	policy("untranslated", untranslatedPriority, "drop", from+k.within("dst", clusterSetRef))
 	policy("from nodes", fromNodesPriority, "allow", from+k.within("src", nodesSetRef))
@@ -94,7 +94,9 @@ func (k *accessKind) port(s *intent.State, at accessPlace, nodes []string, chass
 }
 
 // policies adds policies to a Router.
-func (k *accessKind) policies(router, key string, u *nb.Unit) func(what string, priority int, action, match string, to ...string) {
+func policies(
+	router, key string, u *nb.Unit,
+) func(what string, priority int, action, match string, to ...string) {
 	return func(what string, priority int, action, match string, to ...string) {
 		u.AddTo(routerRef(router), "policies", nb.Key(key, what), &nb.RouterPolicy{
 			Priority: priority, Match: match, Action: action, Nexthops: to,
@@ -102,9 +104,9 @@ func (k *accessKind) policies(router, key string, u *nb.Unit) func(what string, 
 	}
 }
 
-// neighbors lets the port find the node's addresses, where another system does not tell OVN whose
-// they are. It asks for the next hops of policies, and would send questions of IPv6 to the group of
-// the packet's destination (RFC 4861, section 7.2.2), but for next hops of routes.
+// neighbors lets the port find the node's addresses, where another system does not tell OVN which
+// interface has them. It asks for the next hops of policies, and would send questions of IPv6 to
+// the group of the packet's destination (RFC 4861, section 7.2.2), but for next hops of routes.
 func (k *accessKind) neighbors(n intent.Node, router nb.Ref, at accessPlace, u *nb.Unit) {
 	port := k.gateName(at)
 	for _, a := range names.ManagementAddresses(n) {
