@@ -73,15 +73,15 @@ func (k *accessKind) Affected(from, to *intent.State, d intent.Delta, yield func
 		k.forget()
 		yield(accessNodes)
 	}
+	// Units are compiled as they are yielded, so all Ports are placed before.
+	var units []string
 	for id := range changedPorts(from, to, d) {
 		before, had := k.ports[id]
 		k.place(to, id)
 		now, has := k.ports[id]
 		for _, p := range []accessPlace{before, now} {
 			if before != now && p != (accessPlace{}) {
-				yield(accessAt + p.String())
-				yield(accessOn + p.node)
-				yield(accessRouter + p.router)
+				units = append(units, accessAt+p.String(), accessOn+p.node, accessRouter+p.router)
 			}
 		}
 		if !had && !has {
@@ -89,9 +89,12 @@ func (k *accessKind) Affected(from, to *intent.State, d intent.Delta, yield func
 		}
 		for _, s := range states(from, to) {
 			if p, ok := s.Ports().Get(id); ok {
-				yield(accessPort + p.ObjectKey())
+				units = append(units, accessPort+p.ObjectKey())
 			}
 		}
+	}
+	for _, unit := range units {
+		yield(unit)
 	}
 	if hasName(d.Networks, intent.DefaultNetworkName) {
 		d.Nodes = slices.Clone(d.Nodes)

@@ -4,6 +4,7 @@ package compile
 
 import (
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,9 @@ func supplemented() intent.Objects {
 		{Destination: prefix("192.168.50.0/24"), NextHop: addr("10.30.0.5")},
 	}})
 	o.Local.PolicyMode = intent.EnforcedPolicies
-	o.Ports = append(o.Ports, intenttest.Port("shop", "lab", "lab", "n2", "10.30.0.7"))
+	db := intenttest.Port("a", "db", "red", "n2", "10.10.0.3")
+	db.NodeAddresses = []netip.Addr{addr("10.244.2.20")}
+	o.Ports = append(o.Ports, db, intenttest.Port("shop", "lab", "lab", "n2", "10.30.0.7"))
 	for i, at := range []struct{ namespace, router, endpoint string }{{"shop", "default", "10.244.1.2"}, {"a", "red", "10.244.1.20"}} {
 		o.Services = append(o.Services, intent.Service{
 			Namespace: at.namespace, Name: "web", Router: at.router, AffinitySeconds: i * 60, ExternalLocal: i == 0, InternalLocal: i == 1,
@@ -47,7 +50,7 @@ func all() Others {
 		Switches:  map[string]string{"default": "neutron-d", "red": "neutron-r", "blue": "neutron-b", "lab": "neutron-l", "office": "neutron-o"},
 		Routers:   map[string]string{"default": "neutron-rd", "red": "neutron-rr"},
 		NodePorts: map[string]string{"n1": "p1", "n2": "p2"},
-		Ports:     map[string]string{"a/web": "p3"},
+		Ports:     map[string]string{"a/web": "p3", "a/db": "p4"},
 	}
 }
 
