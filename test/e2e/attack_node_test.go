@@ -89,10 +89,7 @@ func attackOwnPorts(t *testing.T) {
 func attackDetours(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	near, far := world.pod(ctx, t, "client1"), world.pod(ctx, t, "client2")
-	clients := []place{near, far}
-	if hasTenants() {
-		clients = append(clients, world.tenant(ctx, t, "red/client1"))
-	}
+	clients := []place{near, far, world.tenant(ctx, t, "red/client1")}
 	node1, node2 := world.machine(ctx, t, worker1), world.machine(ctx, t, worker2)
 	type way struct {
 		name string

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,9 +50,6 @@ const (
 // backend is the one that Coelan has in the tests: by these, all backends are the same.
 var backend = sandbox.Backend(cmp.Or(os.Getenv("BACKEND"), string(sandbox.OVSBackend)))
 
-// hasTenants says that nodes reach the pods of private Routers, as the tenants' probes need it.
-func hasTenants() bool { return true }
-
 // podNames are the pods of the manifests. The digit at the end is their worker's.
 var podNames = []string{
 	"client1", "client2", "web1", "web2", "host1",
@@ -80,10 +76,6 @@ type cluster struct {
 
 func newCluster(ctx context.Context, name string, install sandbox.Install) (*cluster, error) {
 	spec := sandbox.Spec{Name: name, Zones: 2, Backend: backend}
-	if !hasTenants() {
-		podNames = slices.DeleteFunc(podNames, func(key string) bool { return strings.Contains(key, "/") })
-		return newClusterOf(ctx, spec, install, "")
-	}
 	return newClusterOf(ctx, spec, install, tenants)
 }
 

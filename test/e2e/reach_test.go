@@ -163,9 +163,6 @@ func ways(ctx context.Context, t *testing.T, f family) []way {
 			list[i].service = true
 		}
 	}
-	if !hasTenants() {
-		list = slices.DeleteFunc(list, func(w way) bool { return strings.Contains(w.name, "tenant") })
-	}
 	return list
 }
 

@@ -57,17 +57,13 @@ type route struct {
 func podRoutes(ctx context.Context, t *testing.T) []route {
 	t.Helper()
 	client1, web1, client2 := world.pod(ctx, t, "client1"), world.pod(ctx, t, "web1"), world.pod(ctx, t, "client2")
-	list := []route{
+	return []route{
 		{way: sameNode, from: client1, to: web1},
 		{way: otherNode, from: client1, to: client2},
 		{way: toService, from: client1, to: client2, service: "probe"},
 		{way: toOutside, from: client1, to: world.machine(ctx, t, "fabric")},
+		{way: inTenant, from: world.tenant(ctx, t, "red/client1"), to: world.tenant(ctx, t, "red/web2")},
 	}
-	if hasTenants() {
-		list = append(list,
-			route{way: inTenant, from: world.tenant(ctx, t, "red/client1"), to: world.tenant(ctx, t, "red/web2")})
-	}
-	return list
 }
 
 func startTraffic(ctx context.Context, t *testing.T, routes ...route) *traffic {
