@@ -341,7 +341,8 @@ func (n *Neutron) unused(path string, o object) *refused {
 		return refuse(http.StatusConflict, "PortInUseAsSubPort", "Port %v is currently a subport for trunk %v.", id,
 			n.trunkOf(id)["id"])
 	case path == "ports" && n.isParent(id):
-		return refuse(http.StatusConflict, "PortInUseAsTrunkParent", "Port %v is currently a parent port for a trunk.", id)
+		return refuse(http.StatusConflict, "PortInUseAsTrunkParent",
+			"Port %v is currently a parent port for a trunk.", id)
 	case path == "ports" && strings.HasPrefix(fmt.Sprint(o["device_owner"]), "network:"):
 		return refuse(http.StatusConflict, "ServicePortInUse", "Port %v cannot be deleted directly via the port API: has device owner "+
 			"%v.", id, o["device_owner"])
