@@ -266,6 +266,9 @@ func neutronTenantWays(t *testing.T, w *world, b *rulebook, server, client *lab.
 		for _, other := range []*lab.Pod{w.a, w.c, blue} {
 			comesTo(t, fmt.Sprint(f, " not from ", other.Name), asked(other, serverOf(server, f, answerPort), unanswered))
 		}
+		for _, other := range []*lab.Pod{w.b, w.c} {
+			comesTo(t, fmt.Sprint(f, " not to ", other.Name), asked(server, serverOf(other, f, answerPort), unanswered))
+		}
 		comesTo(t, f.String()+" another node", askedBy(w.n2.Host, serverOf(server, f, answerPort), server.Name))
 	}
 	b.isolate(server, intent.Ingress)

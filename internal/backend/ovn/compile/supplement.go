@@ -53,7 +53,7 @@ func NewSupplement(o Options) *Supplement {
 	services.spanning = true
 	access := newAccessKind(o.Cluster, others)
 	return &Supplement{others: others, access: access, compiler: newCompiler(
-		services, groupKind{o.Cluster}, otherSwitchKind{others}, otherRouterKind{o.Cluster, others},
+		services, groupKind{o.Cluster}, otherSwitchKind{o.Cluster, others}, otherRouterKind{o.Cluster, others},
 		otherNodeKind{others}, ownNodeKind{o.Cluster, others}, access, rangeKind{},
 	)}
 }
@@ -99,8 +99,12 @@ func (k groupKind) Compile(_ *intent.State, key string, u *nb.Unit) {
 }
 
 // otherSwitchKind are Networks that another system has made switches of. Those of shared
-// Routers have the group of Services: pods of private ones do not reach its endpoints.
-type otherSwitchKind struct{ others *Others }
+// Routers have the group of Services: what pods of private ones send for these goes by their node,
+// and they do not reach pods of the cluster otherwise.
+type otherSwitchKind struct {
+	cluster names.Cluster
+	others  *Others
+}
 
 // Name implements Kind.
 func (otherSwitchKind) Name() string { return "Network" }
@@ -132,6 +136,8 @@ func (k otherSwitchKind) Compile(s *intent.State, name string, u *nb.Unit) {
 		for _, sn := range n.Subnets {
 			ofPods(u, sn.Prefix)
 		}
+	} else if k.others.Routers[intent.DefaultRouterName] != "" { // which has the Address_Sets
+		networkKind{k.cluster}.isolate(sw, u)
 	}
 }
 
