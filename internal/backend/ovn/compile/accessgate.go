@@ -128,24 +128,22 @@ type exit struct {
 
 // exitOf is a private Router's exit for the family of an address.
 func (k *accessKind) exitOf(s *intent.State, r intent.Router, like netip.Addr) exit {
-	by := func(port string) string { return fmt.Sprintf("outport == %q", port) }
+	by := func(port string) string {
+		if k.others != nil { // which has named the port
+			return k.beyond(s, r, like)
+		}
+		return fmt.Sprintf("outport == %q", port)
+	}
 	for _, route := range effective(r) {
 		if route.Destination.Bits() == 0 && route.NextHop.Is4() == like.Is4() {
-			if k.others != nil {
-				return exit{leaves: k.beyond(s, r, like), others: true}
-			}
 			return exit{leaves: by(k.portTo(s, r, route.NextHop)), others: true}
 		}
 	}
 	if g, ok := gatewayOf(s, r.Name); ok {
 		for _, e := range g.addresses {
-			if e.Address.Is4() != like.Is4() || !subnetOf(g.network, e.Address).Gateway.IsValid() {
-				continue
+			if e.Address.Is4() == like.Is4() && subnetOf(g.network, e.Address).Gateway.IsValid() {
+				return exit{leaves: by(k.cluster.GatewayPort(g.network.Name, r.Name)), others: true}
 			}
-			if k.others != nil {
-				return exit{leaves: k.beyond(s, r, like), others: true}
-			}
-			return exit{leaves: by(k.cluster.GatewayPort(g.network.Name, r.Name)), others: true}
 		}
 	} else if n, ok := floatingNetwork(s, r.Name); ok && k.others == nil {
 		for _, sn := range n.Subnets {
@@ -154,7 +152,7 @@ func (k *accessKind) exitOf(s *intent.State, r intent.Router, like netip.Addr) e
 			}
 		}
 	}
-	return exit{leaves: by(k.peerPort(r.Name)), made: true}
+	return exit{leaves: fmt.Sprintf("outport == %q", k.peerPort(r.Name)), made: true}
 }
 
 // beyond fits what a Router has no other way for than a default route, by a port that another
