@@ -68,16 +68,22 @@ func (b *Blocks) tend(ctx context.Context) (soon time.Duration, err error) {
 	idle := map[string]time.Time{}
 	for _, o := range own {
 		p, err := netip.ParsePrefix(o.Spec.CIDR)
-		switch kept := time.Duration(0); {
+		switch {
 		case err != nil:
+			continue
 		case attached[o.Spec.Network]:
 			errs = append(errs, b.tellUsed(ctx, o.Name, o.Spec.Network, p))
-		default:
-			if kept, idle[o.Spec.Network] = b.keptFor(state, o.Spec.Network); kept <= 0 {
-				errs = append(errs, b.giveBack(ctx, o))
-			} else if errs = append(errs, b.tellUsed(ctx, o.Name, o.Spec.Network, p)); soon == 0 || kept < soon {
-				soon = kept
-			}
+			continue
+		}
+		kept, since := b.keptFor(state, o.Spec.Network)
+		idle[o.Spec.Network] = since
+		if kept <= 0 {
+			errs = append(errs, b.giveBack(ctx, o))
+			continue
+		}
+		errs = append(errs, b.tellUsed(ctx, o.Name, o.Spec.Network, p))
+		if soon == 0 || kept < soon {
+			soon = kept
 		}
 	}
 	b.idle = idle
