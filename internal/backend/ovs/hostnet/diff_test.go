@@ -288,6 +288,47 @@ func TestDesiredIsCompared(t *testing.T) {
 	}
 }
 
+// A client of UDP who came after a change is translated as it should be, and keeps that: otherwise
+// an answer that is on its way would be lost.
+func TestClientsWhoCameSinceAreKept(t *testing.T) {
+	d := only4()
+	family := serviceFamilies(d.Gateway)[0]
+	node, external := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("203.0.113.5")
+	sets := func(nodePort uint16, hosts ...intent.Endpoint) []set {
+		p := ServicePort{Protocol: intent.UDP, Port: 53, NodePort: nodePort, Hosts: HostEndpoints{Outside: hosts}}
+		if nodePort != 0 {
+			p.ExternalIPs = []netip.Addr{external}
+		}
+		return servicesOf(Services{Native: true, Ports: []ServicePort{p}}, family, nil).sets(nil)
+	}
+	host := intent.Endpoint{Address: netip.MustParseAddr("192.0.2.1"), Port: 53}
+	for name, tc := range map[string]struct {
+		had, has  []set
+		forgotten bool // one who is led to the bridge
+	}{
+		"came":               {had: sets(0), has: sets(30053)},
+		"has another port":   {had: sets(30054), has: sets(30053)},
+		"gone":               {had: sets(30053), has: sets(0), forgotten: true},
+		"has a host's":       {had: sets(30053), has: sets(30053, host), forgotten: true},
+		"came with a host's": {had: sets(0), has: sets(30053, host), forgotten: true},
+	} {
+		stale := family.stale(tc.had, tc.has)
+		stale.own = map[netip.Addr]bool{node: true}
+		for at, port := range map[netip.Addr]uint16{node: 30053, external: 53} {
+			f := &netlink.ConntrackFlow{}
+			f.Forward = netlink.IPTuple{Protocol: uint8(intent.UDP), DstIP: at.AsSlice(), DstPort: port}
+			f.Reverse = netlink.IPTuple{Protocol: uint8(intent.UDP), SrcIP: family.hop.AsSlice(), SrcPort: 30053}
+			if got := stale.MatchConntrackFlow(f); got != tc.forgotten {
+				t.Errorf("%s, at %s: forgotten: %v", name, at, got)
+			}
+			f.Reverse.SrcIP, f.Reverse.SrcPort = at.AsSlice(), port
+			if !stale.MatchConntrackFlow(f) {
+				t.Errorf("%s, at %s: one who was not translated is kept", name, at)
+			}
+		}
+	}
+}
+
 // Clients are forgotten of what differs between two states of the kernel's sets, UDP alone for
 // Services; of host ports those of all protocols that are gone, and UDP of those that have come.
 func TestWhatClientsAreForgotten(t *testing.T) {

@@ -49,8 +49,8 @@ type staleDatagrams struct {
 	// ports are node ports, frontends external addresses with their ports, as the sets have them.
 	ports, frontends map[string]bool
 	own              map[netip.Addr]bool
-	// stay are endpoints that are no pods, behind the frontends that lead to them: clients of these
-	// keep them.
+	// stay are where frontends lead to, behind these: clients who are led there keep it, as those do
+	// who have come since the change.
 	stay map[string]bool
 }
 
@@ -70,7 +70,7 @@ func (f serviceFamily) stale(had, has []set) *staleDatagrams {
 	}
 	differ("nodeports", 0, s.ports)
 	differ("external", int(f.sz), s.frontends)
-	hosts := map[string]bool{}
+	hosts, hosted := map[string]bool{}, map[string]bool{}
 	for _, name := range [...]string{"inside", "outside", "sticky-inside", "sticky-outside"} {
 		i := slices.IndexFunc(has, func(s set) bool { return s.name == name+f.name })
 		if i < 0 {
@@ -78,7 +78,8 @@ func (f serviceFamily) stale(had, has []set) *staleDatagrams {
 		}
 		differ(name, int(f.sz), hosts)
 		for key, to := range has[i].elements {
-			s.stay[f.asked(key)+to] = true
+			at := f.asked(key)
+			s.stay[at+to], hosted[at] = true, true
 		}
 	}
 	for key := range hosts {
@@ -88,7 +89,28 @@ func (f serviceFamily) stale(had, has []set) *staleDatagrams {
 			s.frontends[at] = true
 		}
 	}
+	s.stayLed(f, has, hosted)
 	return s
+}
+
+// stayLed adds to stay where the kernel leads the frontends to, but those with endpoints of hosts.
+func (s *staleDatagrams) stayLed(f serviceFamily, has []set, hosted map[string]bool) {
+	elements := func(name string) map[string]string {
+		return has[slices.IndexFunc(has, func(s set) bool { return s.name == name+f.name })].elements
+	}
+	nodePorts, external := elements("nodeports"), elements("external")
+	for key := range s.ports {
+		if at := string(f.hop.AsSlice()) + key; !hosted[at] {
+			if _, served := nodePorts[key]; served {
+				s.stay[at+string(f.hop.AsSlice())+key[4:]] = true
+			}
+		}
+	}
+	for at := range s.frontends {
+		if to, led := external[at]; led && !hosted[at] {
+			s.stay[at+to] = true
+		}
+	}
 }
 
 // asked is the frontend of a key of a map of host endpoints.
