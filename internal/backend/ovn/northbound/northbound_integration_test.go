@@ -30,6 +30,7 @@ type controller struct {
 
 	mu    sync.Mutex
 	state *intent.State
+	used  *intent.State // what rows of the last comparison were compiled from
 	stop  func()
 }
 
@@ -43,7 +44,7 @@ func startCluster(
 ) *controller {
 	compiler := compile.New(compile.Options{Cluster: cluster})
 	c := &controller{t: t, compiler: compiler, reports: make(chan error, 1000), state: s}
-	o := Options{Cluster: cluster, Remotes: remotes, Rows: c.rows, Report: func(err error) { c.reports <- err }}
+	o := Options{Cluster: cluster, Remotes: remotes, Rows: c.rows, Report: c.report}
 	if change != nil {
 		change(&o)
 	}
@@ -63,7 +64,18 @@ func (c *controller) rows() *nb.Rows {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.compiler.Update(c.state)
+	c.used = c.state
 	return c.compiler.Rows()
+}
+
+// report notes an outcome. That a database is as it was wanted before is none.
+func (c *controller) report(err error) {
+	c.mu.Lock()
+	former := c.used != c.state
+	c.mu.Unlock()
+	if err != nil || !former {
+		c.reports <- err
+	}
 }
 
 // set makes a State the one that is wanted.
