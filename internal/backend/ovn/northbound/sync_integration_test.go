@@ -98,9 +98,9 @@ func TestSync(t *testing.T) {
 	// come one by one, so that it may take several.
 	content := func() string {
 		return o.Nbctl("--bare", "--columns=name,options", "list", "Logical_Router",
-			"--", "--bare", "--columns=name", "list", "Logical_Router_Port",
-			"--", "--bare", "--columns=name", "list", "Logical_Switch",
-			"--", "--bare", "--columns=name,addresses", "list", "Logical_Switch_Port")
+			"--", "--columns=name", "list", "Logical_Router_Port",
+			"--", "--columns=name", "list", "Logical_Switch",
+			"--", "--columns=name,addresses", "list", "Logical_Switch_Port")
 	}
 	sorted := func(text string) []string { return slices.Sorted(strings.SplitSeq(text, "\n")) }
 	whole := sorted(content())

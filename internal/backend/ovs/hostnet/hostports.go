@@ -101,7 +101,7 @@ func (h *Host) applyHostPorts(d Desired) (int, error) {
 	t := hostPortTable(d, h.hostPorts)
 	n, err := h.nft.with(t, func(conn *nftables.Conn) (int, error) {
 		if len(h.hostPorts) > 0 {
-			_, n, err := t.apply(conn, nil)
+			_, n, err := t.apply(conn)
 			return n, err
 		}
 		if there, err := exists(conn, t.kernel()); !there || err != nil {

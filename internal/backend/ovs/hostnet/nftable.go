@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/google/nftables"
@@ -38,30 +39,83 @@ func (t nftable) kernel() *nftables.Table {
 	return &nftables.Table{Name: t.name, Family: cmp.Or(t.family, nftables.TableFamilyINet)}
 }
 
-// apply compares the table with what the kernel has, and brings it there. have are the contents of
-// the sets, if they are known; otherwise it looks. It returns what was there before; nothing, if
-// that is of no use.
+// apply compares the table with what the kernel has, and brings it there. It returns what the sets
+// held before; nothing, if that is of no use.
 //
 // Other elements are exchanged inside the sets; any other difference replaces the whole table. Both
 // are one transaction of the kernel: no packet sees a half.
-func (t nftable) apply(conn *nftables.Conn, have []set) (before []set, n int, err error) {
-	if have == nil {
-		whole, err := t.sameStructure(conn)
-		if err != nil {
-			return nil, 0, err
-		}
-		if !whole {
-			return nil, 1, t.replace(conn)
-		}
-		if have, err = t.read(conn); err != nil {
-			return nil, 0, err
-		}
+func (t nftable) apply(conn *nftables.Conn) (before []set, n int, err error) {
+	whole, err := t.sameStructure(conn)
+	if err != nil {
+		return nil, 0, err
 	}
-	if t.costly(have) {
-		return have, 1, t.replace(conn)
+	if !whole {
+		return nil, 1, t.replace(conn)
 	}
-	n, err = t.exchange(conn, have)
+	have, err := t.read(conn)
+	if err != nil {
+		return nil, 0, err
+	}
+	n, err = t.change(conn, have, chainChanges{})
 	return have, n, err
+}
+
+// change is apply where it is known what sets the kernel has, with which contents, and which chains
+// differ. Those that stay are not touched.
+func (t nftable) change(conn *nftables.Conn, have []set, chains chainChanges) (int, error) {
+	if t.costly(have) {
+		return 1, t.replace(conn)
+	}
+	for _, c := range chains.gone {
+		conn.DelChain(&nftables.Chain{Table: t.kernel(), Name: c.Name})
+	}
+	t.addChains(conn, chains.come)
+	n := len(chains.come) + len(chains.gone)
+	for i, s := range t.sets {
+		k, err := s.exchange(conn, s.kernel(t.kernel()), have[i])
+		if err != nil {
+			return 0, fmt.Errorf("set %s: %w", s.name, err)
+		}
+		n += k
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	return n, conn.Flush()
+}
+
+// chainChanges are the chains by which two tables differ.
+type chainChanges struct{ come, gone []chain }
+
+// chainsFrom compares the chains with others that a table has; false if one is to be another one.
+func (t nftable) chainsFrom(have []chain) (changes chainChanges, ok bool) {
+	named := func(list []chain, c chain) int {
+		return slices.IndexFunc(list, func(o chain) bool { return o.Name == c.Name })
+	}
+	for _, c := range t.chains {
+		switch i := named(have, c); {
+		case i < 0:
+			changes.come = append(changes.come, c)
+		case c.text() != have[i].text():
+			return chainChanges{}, false
+		}
+	}
+	for _, c := range have {
+		if named(t.chains, c) < 0 {
+			changes.gone = append(changes.gone, c)
+		}
+	}
+	return changes, true
+}
+
+// text identifies a chain by its name and its rules.
+func (c chain) text() string {
+	var b strings.Builder
+	b.WriteString(c.Name + "\n")
+	for _, r := range c.rules {
+		b.WriteString(r.digest() + "\n")
+	}
+	return b.String()
 }
 
 // sameStructure says whether the table exists with exactly these chains, rules and sets, whatever
@@ -157,14 +211,20 @@ func (t nftable) replace(conn *nftables.Conn) error {
 			return err
 		}
 	}
-	for _, c := range t.chains {
+	t.addChains(conn, t.chains)
+	return conn.Flush()
+}
+
+// addChains queues chains with their rules.
+func (t nftable) addChains(conn *nftables.Conn, chains []chain) {
+	table := t.kernel()
+	for _, c := range chains {
 		c.Table = table
 		conn.AddChain(c.Chain)
 		for _, r := range c.rules {
 			conn.AddRule(&nftables.Rule{Table: table, Chain: c.Chain, Exprs: r.exprs, UserData: r.comment()})
 		}
 	}
-	return conn.Flush()
 }
 
 // costly says that a new table is made sooner than the contents of its sets are exchanged.
@@ -188,22 +248,6 @@ func (t nftable) read(conn *nftables.Conn) ([]set, error) {
 		have[i] = s.read(elements)
 	}
 	return have, nil
-}
-
-// exchange makes of the contents have those of t. It returns how many sets differ.
-func (t nftable) exchange(conn *nftables.Conn, have []set) (int, error) {
-	var n int
-	for i, s := range t.sets {
-		k, err := s.exchange(conn, s.kernel(t.kernel()), have[i])
-		if err != nil {
-			return 0, fmt.Errorf("set %s: %w", s.name, err)
-		}
-		n += k
-	}
-	if n == 0 {
-		return 0, nil
-	}
-	return n, conn.Flush()
 }
 
 // remove deletes the table; one that is not there is fine.

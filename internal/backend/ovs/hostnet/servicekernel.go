@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
@@ -38,9 +37,9 @@ type servicePlan struct {
 // the Host's own doing.
 type serviceMemory struct {
 	plan *servicePlan
-	// structure and sets are the table's; sets is nil while they are not known.
-	structure string
-	sets      []set
+	// chains and sets are the table's; sets is nil while they are not known.
+	chains []chain
+	sets   []set
 	// absent says that there is no table.
 	absent bool
 }
@@ -154,22 +153,19 @@ func (h *Host) applyServices(d Desired, p *servicePlan) (int, error) {
 
 // applyServiceTable looks at the kernel only if it is not known what that has.
 func (h *Host) applyServiceTable(conn *nftables.Conn, p *servicePlan) (int, error) {
-	known, structure := h.services.sets, p.table.text()
+	before := h.services.sets
+	changes, ok := p.table.chainsFrom(h.services.chains)
 	var n int
 	var err error
-	before := known
-	switch {
-	case h.services.structure == structure:
-		before, n, err = p.table.apply(conn, known)
-	case sameNames(known, p.table.sets): // the chains of a set come or go
-		n, err = 1, p.table.replace(conn)
-	default:
-		before, n, err = p.table.apply(conn, nil)
+	if ok && sameNames(before, p.table.sets) {
+		n, err = p.table.change(conn, before, changes)
+	} else {
+		before, n, err = p.table.apply(conn)
 	}
 	if err != nil {
 		return 0, err
 	}
-	h.services = serviceMemory{plan: p, structure: structure, sets: p.table.sets}
+	h.services = serviceMemory{plan: p, chains: p.table.chains, sets: p.table.sets}
 	if n > 0 && before != nil {
 		h.forgetDatagrams(p, before)
 	}
@@ -179,18 +175,6 @@ func (h *Host) applyServiceTable(conn *nftables.Conn, p *servicePlan) (int, erro
 // sameNames says that two states of a table have the same sets; false if one is not known.
 func sameNames(a, b []set) bool {
 	return a != nil && slices.EqualFunc(a, b, func(a, b set) bool { return a.name == b.name })
-}
-
-// text identifies all of the table but its sets' contents.
-func (t nftable) text() string {
-	var b strings.Builder
-	for _, c := range t.chains {
-		b.WriteString(c.Name + "\n")
-		for _, r := range c.rules {
-			b.WriteString(r.digest() + "\n")
-		}
-	}
-	return b.String()
 }
 
 func (h *Host) removeServices(p *servicePlan) (int, error) {

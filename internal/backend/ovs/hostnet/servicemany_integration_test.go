@@ -6,8 +6,10 @@ package hostnet
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,6 +118,54 @@ func TestOneChangeOfManyIsSeenOnce(t *testing.T) {
 	refused := slices.IndexFunc(h.services.sets, func(s set) bool { return s.name == "reject4" })
 	if len(h.services.sets) != len(sets) || refused < 0 || len(h.services.sets[refused].elements) != 1 {
 		t.Errorf("not written: %+v", h.services.sets)
+	}
+}
+
+// TestChainsComeAndGo has Services without endpoints, and with source ranges, come and go: the table
+// gets and loses chains for them, and all others stay as they are.
+func TestChainsComeAndGo(t *testing.T) {
+	veth(t, "gw0")
+	h := newHost(t)
+	t.Cleanup(func() { must(t, RemoveServices()); must(t, h.RemoveRoutes()) })
+	d := overlay("gw0")
+	d.Services = plain(10)
+	chains := func() map[string]string {
+		t.Helper()
+		_, err := h.Apply(d)
+		must(t, err)
+		handles := map[string]string{}
+		for line := range strings.Lines(run(t, "nft", "-a", "list", "chains", "inet")) {
+			if name, handle, ok := strings.Cut(strings.TrimSpace(line), " { # handle "); ok {
+				handles[name] = handle
+			}
+		}
+		return handles
+	}
+	usual := chains()
+	if usual["chain snat-postrouting"] == "" {
+		t.Fatalf("no chains of Services: %v", usual)
+	}
+	for name, change := range map[string]func(*ServicePort){
+		"chain reject-output": func(p *ServicePort) { p.Unserved = true },
+		"chain sources-output": func(p *ServicePort) {
+			p.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("203.0.113.5")}
+			p.SourceRanges = pfx("198.51.100.0/24")
+		},
+	} {
+		d.Services.Ports = slices.Clone(d.Services.Ports)
+		change(&d.Services.Ports[7])
+		more := chains()
+		if more[name] == "" {
+			t.Errorf("no %s: %v", name, more)
+		}
+		maps.DeleteFunc(more, func(name, _ string) bool { return usual[name] == "" })
+		if !maps.Equal(more, usual) {
+			t.Errorf("with %s the others were made anew: %v, before %v", name, more, usual)
+		}
+		d.Services = plain(10)
+		if less := chains(); !maps.Equal(less, usual) {
+			t.Errorf("without %s: %v, before %v", name, less, usual)
+		}
 	}
 }
 

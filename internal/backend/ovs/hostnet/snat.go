@@ -36,7 +36,7 @@ func (d Desired) hostTable() nftable {
 func (h *Host) applySNAT(d Desired) (int, error) {
 	t := d.hostTable()
 	return h.nft.with(t, func(conn *nftables.Conn) (int, error) {
-		_, n, err := t.apply(conn, nil)
+		_, n, err := t.apply(conn)
 		return n, err
 	})
 }

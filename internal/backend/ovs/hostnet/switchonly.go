@@ -42,7 +42,7 @@ func (h *Host) applySwitchOnly(d Desired) (int, error) {
 		if len(there) == 0 {
 			return t.removeIfThere(conn)
 		}
-		_, n, err := t.apply(conn, nil)
+		_, n, err := t.apply(conn)
 		return n, err
 	})
 }
