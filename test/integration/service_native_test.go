@@ -46,6 +46,8 @@ func publish(w *world, namespace, name string, number int, change func(*corev1.S
 	publishAt(w, namespace, name, number, answerPort, change, pods...)
 }
 
+// publishAt gives the endpoints first: for some milliseconds the host's kernel refuses what has got
+// endpoints since, or does not yet refuse what has none.
 func publishAt(w *world, namespace, name string, number int, target int32, change func(*corev1.Service), pods ...*lab.Pod) {
 	var ports []corev1.ServicePort
 	for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
@@ -59,7 +61,6 @@ func publishAt(w *world, namespace, name string, number int, target int32, chang
 	if change != nil {
 		change(s)
 	}
-	w.API.SetService(s)
 	for f := range lab.Dual.Each {
 		slice := labSlice(name, f, corev1.ProtocolTCP, target, pods...)
 		slice.Namespace = namespace
@@ -72,6 +73,7 @@ func publishAt(w *world, namespace, name string, number int, target int32, chang
 		}
 		w.API.SetEndpointSlice(slice)
 	}
+	w.API.SetService(s)
 }
 
 func nodePortOf(number int) int32 { return int32(30100 + number) }
@@ -357,8 +359,7 @@ func testSticky(t *testing.T, w *tenants, f lab.Family) {
 // another, from the node, and from outside.
 func serviceTraffic(ctx context.Context, t *testing.T, w *world) *traffic {
 	t.Helper()
-	tr := &traffic{}
-	for i, way := range []struct {
+	ways := []struct {
 		name     string
 		from     *lab.Host
 		endpoint *lab.Pod
@@ -366,36 +367,45 @@ func serviceTraffic(ctx context.Context, t *testing.T, w *world) *traffic {
 	}{
 		{"pod, same node", w.a.Host, w.b, false}, {"pod, " + otherNode, w.a.Host, w.c, false},
 		{"node", w.n1.Host, w.b, false}, {"outside", w.Outside, w.b, true}, {"itself", w.a.Host, w.a, false},
-	} {
-		number := 100 + i
-		target := int32(7100 + i)
-		publishAt(w, "lab", fmt.Sprint("stream-", number), number, target, nil, way.endpoint)
-		for f := range lab.Dual.Each {
-			to, at := clusterIPOf(number, f), netip.AddrPortFrom(way.endpoint.Address(f), uint16(target))
-			if way.nodePort {
-				to = atNode(w.n1, number, f)
-			}
-			serve(t, way.endpoint, at, probe.Echo)
-			becomes(t, way.name, func(ctx context.Context) error {
-				c, err := probe.Dial(ctx, way.from, to)
-				if err == nil {
-					c.Close()
+	}
+	for i, way := range ways {
+		publishAt(w, "lab", fmt.Sprint("stream-", 100+i), 100+i, int32(7100+i), nil, way.endpoint)
+	}
+	each := func(do func(name string, from *lab.Host, endpoint *lab.Pod, to, at netip.AddrPort)) {
+		for i, way := range ways {
+			for f := range lab.Dual.Each {
+				to, at := clusterIPOf(100+i, f), netip.AddrPortFrom(way.endpoint.Address(f), uint16(7100+i))
+				if way.nodePort {
+					to = atNode(w.n1, 100+i, f)
 				}
-				return err
-			})
-			udp, err := probe.StartUDP(way.from, way.endpoint, to, at, probeInterval)
-			if err != nil {
-				t.Fatal(err)
+				do(f.String()+" "+way.name, way.from, way.endpoint, to, at)
 			}
-			t.Cleanup(udp.Close)
-			tcp, err := probe.StartTCP(ctx, way.from, to, probeInterval)
-			if err != nil {
-				t.Fatalf("%s: %v", way.name, err)
-			}
-			t.Cleanup(tcp.Close)
-			tr.names, tr.udp, tr.tcp = append(tr.names, f.String()+" "+way.name), append(tr.udp, udp), append(tr.tcp, tcp)
 		}
 	}
+	each(func(name string, from *lab.Host, endpoint *lab.Pod, to, at netip.AddrPort) {
+		serve(t, endpoint, at, probe.Echo)
+		becomes(t, name, func(ctx context.Context) error {
+			c, err := probe.Dial(ctx, from, to)
+			if err == nil {
+				c.Close()
+			}
+			return err
+		})
+	})
+	tr := &traffic{}
+	each(func(name string, from *lab.Host, endpoint *lab.Pod, to, at netip.AddrPort) {
+		udp, err := probe.StartUDP(from, endpoint, to, at, probeInterval)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(udp.Close)
+		tcp, err := probe.StartTCP(ctx, from, to, probeInterval)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		t.Cleanup(tcp.Close)
+		tr.names, tr.udp, tr.tcp = append(tr.names, name), append(tr.udp, udp), append(tr.tcp, tcp)
+	})
 	tr.settle(ctx, t)
 	return tr
 }
