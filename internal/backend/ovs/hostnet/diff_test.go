@@ -288,7 +288,7 @@ func TestDesiredIsCompared(t *testing.T) {
 	}
 }
 
-// A client of UDP who came after a change is translated as it should be, and keeps that: otherwise
+// A client of UDP that came after a change is translated as it should be, and keeps that: otherwise
 // an answer that is on its way would be lost.
 func TestClientsWhoCameSinceAreKept(t *testing.T) {
 	d := only4()
@@ -304,7 +304,7 @@ func TestClientsWhoCameSinceAreKept(t *testing.T) {
 	host := intent.Endpoint{Address: netip.MustParseAddr("192.0.2.1"), Port: 53}
 	for name, tc := range map[string]struct {
 		had, has  []set
-		forgotten bool // one who is led to the bridge
+		forgotten bool // one that is led to the bridge
 	}{
 		"came":               {had: sets(0), has: sets(30053)},
 		"has another port":   {had: sets(30054), has: sets(30053)},
@@ -323,7 +323,7 @@ func TestClientsWhoCameSinceAreKept(t *testing.T) {
 			}
 			f.Reverse.SrcIP, f.Reverse.SrcPort = at.AsSlice(), port
 			if !stale.MatchConntrackFlow(f) {
-				t.Errorf("%s, at %s: one who was not translated is kept", name, at)
+				t.Errorf("%s, at %s: one that was not translated is kept", name, at)
 			}
 		}
 	}

@@ -49,8 +49,8 @@ type staleDatagrams struct {
 	// ports are node ports, frontends external addresses with their ports, as the sets have them.
 	ports, frontends map[string]bool
 	own              map[netip.Addr]bool
-	// stay are where frontends lead to, behind these: clients who are led there keep it, as those do
-	// who have come since the change.
+	// stay are the places that frontends lead to, behind these: clients that are led there keep it,
+	// as those do that have come since the change.
 	stay map[string]bool
 }
 

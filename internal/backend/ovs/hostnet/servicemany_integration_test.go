@@ -121,8 +121,8 @@ func TestOneChangeOfManyIsSeenOnce(t *testing.T) {
 	}
 }
 
-// TestChainsComeAndGo has Services without endpoints, and with source ranges, come and go: the table
-// gets and loses chains for them, and all others stay as they are.
+// TestChainsComeAndGo has Services without endpoints, and with source ranges, come and go: the
+// table gets and loses chains for them, and all others stay as they are.
 func TestChainsComeAndGo(t *testing.T) {
 	veth(t, "gw0")
 	h := newHost(t)
