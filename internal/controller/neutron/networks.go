@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/intent"
 )
@@ -75,6 +76,14 @@ func (i *identities) foundNetwork(of resource.Resource, holder string, a resourc
 	defer i.mu.Unlock()
 	i.looked[of.Object] = i.looked[of.Object].with(of, holder, a)
 	i.setNetwork(of.Object, i.networks[of.Object].with(of, holder, a))
+}
+
+// networkID is the id of the network that Neutron has of a Network; empty: there is none, or none
+// was found yet.
+func (i *identities) networkID(name string) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.networks[compile.NetworkObject(name)].id
 }
 
 // allFound says that all networks and subnets that Neutron has were found since the last call: what

@@ -22,6 +22,7 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/neutronfake"
 	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/controller/neutron/balancers"
 	"coelan.io/coelan/internal/controller/reconcile/reconciletest"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/intenttest"
@@ -67,7 +68,7 @@ func TestNetworkStatus(t *testing.T) {
 	object := redNetwork(cidrs...)
 	i := newIdentities(Options{Log: slog.New(slog.DiscardHandler), Access: reconciletest.Access(object)}, func() {})
 	i.note(object)
-	r := &Runner{identities: i}
+	r := &Runner{identities: i, balancers: balancers.New(balancers.Options{})}
 	compared := make(chan error)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

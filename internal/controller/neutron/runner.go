@@ -106,9 +106,10 @@ func New(o Options) (*Runner, error) {
 	})
 	r.balancers = balancers.New(balancers.Options{
 		Settings: o.Octavia, Log: o.Log, Cluster: o.Cluster, Cloud: o.Cloud, Informers: o.Informers, Access: o.Access,
-		State:  func() *intent.State { return o.Intent.Intent().State() },
-		Report: func(list []findings.Finding) { r.publish(func() { r.lb = outcome{list: list} }) },
-		Resync: cloud.DefaultResync,
+		State:   func() *intent.State { return o.Intent.Intent().State() },
+		Network: r.identities.networkID,
+		Report:  r.balanced,
+		Resync:  cloud.DefaultResync,
 	})
 	if len(o.Northbound) == 0 {
 		o.Log.Warn("pods have no Services and no way out of the cluster: --northbound does not say where the northbound " +
@@ -243,7 +244,11 @@ func (r *Runner) found(of resource.Resource, a resource.Actual) {
 		n, _ := r.compiled.Networks().Get(name)
 		// Of a node's subnet no pod of another node has an address: there is no asking for one.
 		if of.Kind == resource.Network || !n.FromNodes() {
+			before := r.identities.networkID(name)
 			r.identities.foundNetwork(of, n.UID, a)
+			if r.identities.networkID(name) != before {
+				r.balancers.Changed()
+			}
 		}
 	}
 	if r.supplement != nil {
@@ -258,7 +263,10 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 		for _, p := range slices.Concat(r.set.Problems, refused) {
 			list = append(list, findings.Finding(p))
 		}
-		r.verdicts.Want(r.compiled, list)
+		r.mu.Lock()
+		floating := r.lb.list
+		r.mu.Unlock()
+		r.verdicts.Want(r.compiled, slices.Concat(list, ofFloatingIPs(floating)))
 	}
 	r.verdicts.Judge(err)
 	if err == nil {
@@ -268,6 +276,28 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 		r.supplement.begin()
 	}
 	r.publish(func() { r.cloud = outcome{list, err} })
+}
+
+// balanced takes what load balancers do not do. Of FloatingIPs that stand for Services the next
+// comparison says it, too.
+func (r *Runner) balanced(list []findings.Finding) {
+	r.mu.Lock()
+	same := slices.Equal(ofFloatingIPs(r.lb.list), ofFloatingIPs(list))
+	r.mu.Unlock()
+	r.publish(func() { r.lb = outcome{list: list} })
+	if !same {
+		r.client.Changed()
+	}
+}
+
+// ofFloatingIPs are those of findings that are about FloatingIPs.
+func ofFloatingIPs(list []findings.Finding) (floating []findings.Finding) {
+	for _, f := range list {
+		if findings.Ref(f.Object).Kind == intent.PolicyKind(intent.KindFloatingIP) {
+			floating = append(floating, f)
+		}
+	}
+	return floating
 }
 
 // publish reports all outcomes after one has changed.

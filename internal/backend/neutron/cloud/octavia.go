@@ -177,10 +177,11 @@ func (o *Octavia) FloatingIPs(ctx context.Context, service string) (addresses []
 }
 
 // FloatingIP has the port of a Service's load balancer have an address of an external network, the
-// one that is asked for if it is valid, and returns it. Without a network, or a port, there is none
-// afterwards. An address that cannot be had leaves what there is.
+// one that is asked for if it is valid, and returns it. Otherwise it may be any but those that are
+// claimed. Without a network, or a port, there is none afterwards. An address that cannot be had
+// leaves what there is.
 func (o *Octavia) FloatingIP(
-	ctx context.Context, service, network, port string, address netip.Addr,
+	ctx context.Context, service, network, port string, address netip.Addr, claimed func(netip.Addr) bool,
 ) (string, error) {
 	found, err := o.floating(ctx, service)
 	if err != nil {
@@ -188,7 +189,9 @@ func (o *Octavia) FloatingIP(
 	}
 	wanted := network != "" && port != ""
 	kept := slices.IndexFunc(found, func(f floatingIP) bool {
-		return wanted && f.Network == network && (!address.IsValid() || f.Address == address.String())
+		has, err := netip.ParseAddr(f.Address)
+		return wanted && f.Network == network && err == nil &&
+			(has == address || !address.IsValid() && !claimed(has))
 	})
 	if kept < 0 && wanted {
 		body := map[string]any{"floating_network_id": network, "description": o.mark(service), "project_id": o.project}

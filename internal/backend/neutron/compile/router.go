@@ -144,20 +144,15 @@ func (c *compiler) gateway(r intent.Router) any {
 	return info
 }
 
-// floatingIP makes the floating IP of a Port.
+// floatingIP makes the floating IP of a Port. One of a Service is its load balancer's.
 func (c *compiler) floatingIP(f intent.FloatingIP) {
-	object := "FloatingIP " + f.Name
-	if f.Service != "" {
-		c.set.Problem(object, "ServiceUnsupported", "with Neutron a FloatingIP stands for a Port, not for a Service")
-		return
-	}
 	n, ok := c.state.Networks().Get(f.Network)
-	if !ok || n.Physical == "" || n.Leased {
+	if f.Service != "" || !ok || n.Physical == "" || n.Leased {
 		return
 	}
 	r := resource.Resource{
 		Ref:    resource.Ref{Kind: resource.FloatingIP, Key: resource.Key("FloatingIP/" + f.Name)},
-		Object: object,
+		Object: "FloatingIP " + f.Name,
 		Fixed: resource.Attributes{
 			"floating_network_id": c.networkRef(n), "floating_ip_address": f.Address.String(),
 		},

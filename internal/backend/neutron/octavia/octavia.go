@@ -27,8 +27,10 @@ type Balancer struct {
 	// Address is the one that it is made with, and Floating that of its floating IP; not valid:
 	// any.
 	Address, Floating netip.Addr
-	Listeners         []Listener
-	Problems          []Problem
+	// External is the id of the network of its floating IP; empty: it has none.
+	External  string
+	Listeners []Listener
+	Problems  []Problem
 }
 
 // Listener is a port of a Balancer with the pool behind it.

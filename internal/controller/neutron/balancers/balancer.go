@@ -81,6 +81,8 @@ const (
 	reasonFailed  = "OctaviaFailed"
 	reasonBusy    = "OctaviaBusy"
 	reasonAddress = "AddressUnsupported"
+	// reasonNotConfigured is that of all while there is no subnet for their addresses.
+	reasonNotConfigured = "OctaviaNotConfigured"
 )
 
 // problemOf is what an attempt has met that its Service says, after some without progress; false:
@@ -180,7 +182,7 @@ func (b *Balancers) withdraw(ctx context.Context, api *cloud.Octavia, key string
 			return err
 		}
 	}
-	_, err = api.FloatingIP(ctx, key, "", "", netip.Addr{})
+	_, err = api.FloatingIP(ctx, key, "", "", netip.Addr{}, b.claimed)
 	return err
 }
 
@@ -189,7 +191,7 @@ func (b *Balancers) publish(
 	ctx context.Context, api *cloud.Octavia, want *octavia.Balancer, have *octavia.Actual,
 ) error {
 	key := want.Key
-	address, err := api.FloatingIP(ctx, key, b.External, have.Port, want.Floating)
+	address, err := api.FloatingIP(ctx, key, want.External, have.Port, want.Floating, b.claimed)
 	if err != nil {
 		return err
 	}

@@ -47,13 +47,15 @@ type Settings struct {
 // Options are what Balancers are made with. All are needed.
 type Options struct {
 	Settings
-	Log       *slog.Logger
-	Cluster   names.Cluster
-	Cloud     cloud.Access
-	State     func() *intent.State
+	Log     *slog.Logger
+	Cluster names.Cluster
+	Cloud   cloud.Access
+	State   func() *intent.State
+	// Network is the id of a Network in Neutron; empty: there is none yet.
+	Network   func(name string) string
 	Informers cache.Informers
 	Access    *reconcile.Access
-	// Report takes what is not done of Services.
+	// Report takes what is not done of Services, and of FloatingIPs that stand for them.
 	Report func([]findings.Finding)
 	// Resync is how often all is compared anew.
 	Resync time.Duration
@@ -69,6 +71,8 @@ type Balancers struct {
 	client   *cloud.Octavia // nil: there is no connection yet
 	wanted   map[string]*octavia.Balancer
 	problems map[string]octavia.Problem // what was met at the last attempt
+	floating []findings.Finding         // about FloatingIPs
+	users    map[string]string          // names of FloatingIPs by the Services that have them
 	quiet    time.Time                  // Octavia asks to be left alone until then
 }
 
@@ -90,6 +94,9 @@ func New(o Options) *Balancers {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, lastPause)),
 	}
 }
+
+// Changed has it look again at what Network says.
+func (b *Balancers) Changed() { b.changed.Fire() }
 
 // Run works until ctx ends. The intent has to be complete.
 func (b *Balancers) Run(ctx context.Context) error {
@@ -254,7 +261,7 @@ func (b *Balancers) want(state *intent.State, services map[string]*corev1.Servic
 		of, there := state.Services().Get(key)
 		switch {
 		case b.Subnet == "":
-			wanted[key] = &octavia.Balancer{Key: key, Problems: []octavia.Problem{{Reason: "OctaviaNotConfigured",
+			wanted[key] = &octavia.Balancer{Key: key, Problems: []octavia.Problem{{Reason: reasonNotConfigured,
 				Message: "load balancer of Octavia: the controller's --octavia-subnet names no subnet for its address"}}}
 		case places == nil || !there:
 			wanted[key] = b.before(key, err)
@@ -263,13 +270,15 @@ func (b *Balancers) want(state *intent.State, services map[string]*corev1.Servic
 				Provider: b.Provider, Subnet: b.Subnet, Prefix: places.addresses, SubnetOf: places.subnetOf,
 			}
 			balancer := octavia.Compile(of, o)
+			balancer.External = b.External
 			b.address(balancer, s, places)
 			wanted[key] = balancer
 		}
 	}
+	users, floating := b.floatingIPs(state, wanted, places)
 	b.mu.Lock()
 	before := b.wanted
-	b.wanted = wanted
+	b.wanted, b.users, b.floating = wanted, users, floating
 	connected := b.client != nil && places != nil
 	b.mu.Unlock()
 	if connected {
@@ -353,10 +362,13 @@ func (b *Balancers) report() {
 		problems := b.wanted[key].Problems
 		if p, met := b.problems[key]; met {
 			problems = append(slices.Clone(problems), p)
+			if f, stands := b.users[key]; stands && p.Reason != reasonAddress {
+				list = append(list, findings.Finding{Object: "FloatingIP " + f, Reason: p.Reason, Message: p.Message})
+			}
 		}
 		for _, p := range problems {
 			list = append(list, findings.Finding{Object: "Service " + key, Reason: p.Reason, Message: p.Message})
 		}
 	}
-	b.Report(list)
+	b.Report(append(list, b.floating...))
 }

@@ -5,6 +5,7 @@ package balancers
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -121,6 +122,72 @@ func TestAddresses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A FloatingIP that stands for a Service is its load balancer's, before one of the network that all
+// have one of. It goes to another Service, and away.
+func TestFloatingIPsOfServices(t *testing.T) {
+	fip := func(name, network, address, service string) intent.FloatingIP {
+		return intent.FloatingIP{Name: "shop/" + name, Network: network, Address: netip.MustParseAddr(address), Service: "shop/" + service}
+	}
+	for _, all := range []bool{false, true} {
+		t.Run(fmt.Sprintf("all have one: %v", all), func(t *testing.T) {
+			w := newWorld(t)
+			if all {
+				w.floating()
+			}
+			w.start()
+			set := func(f intent.FloatingIP) { w.update(func(tx *intent.Tx) { tx.SetFloatingIP(f) }) }
+			at := func(service, prefix string) func() string {
+				return func() string {
+					if got := strings.Join(w.ingress(service), " "); !strings.HasPrefix(got, prefix) || got == "" {
+						return fmt.Sprintf("%s has the address %q, not %s", service, got, prefix)
+					}
+					return ""
+				}
+			}
+			without := map[bool]string{false: "10.99.0.", true: "192.0.2."}[all]
+			set(fip("a", "outside", "192.0.2.70", "web"))
+			w.await("its Service has no load balancer", w.says(reasonNoBalancer))
+			w.publish(service("web", 1, "10.244.1.2"), nil)
+			w.publish(service("api", 1, "10.244.1.3"), nil)
+			w.await("it has the address", at("web", "192.0.2.70"))
+			w.await("the other one does not", at("api", without))
+			set(fip("a", "outside", "192.0.2.71", "web"))
+			w.await("it has another one", at("web", "192.0.2.71"))
+			set(fip("b", "outside", "192.0.2.72", "web"))
+			w.await("a second one is refused", w.says(reasonSecond))
+			w.update(func(tx *intent.Tx) { tx.DeleteFloatingIP("shop/a") })
+			w.await("the second one comes after it", at("web", "192.0.2.72"))
+			set(fip("b", "outside", "192.0.2.72", "api"))
+			w.await("it goes to the other Service", at("api", "192.0.2.72"))
+			set(fip("six", "outside", "2001:db8::7", "web"))
+			w.await("it is of the other family", w.says(reasonFamily))
+			set(fip("six", "nowhere", "192.0.2.73", "web"))
+			w.await("its Network is not in Neutron", w.says(""))
+			set(fip("six", "other", "203.0.113.7", "web"))
+			w.await("no router leads there, both say", w.says("RefusedByNeutron RefusedByNeutron"))
+			w.update(func(tx *intent.Tx) { tx.DeleteFloatingIP("shop/six"); tx.DeleteFloatingIP("shop/b") })
+			w.await("it is as before", at("api", without))
+			w.await("so is the other one", at("web", without))
+			w.await("nothing is left to say", w.says(""))
+			if n, want := len(w.neutron.All("floatingips")), map[bool]int{true: 2}[all]; n != want {
+				t.Errorf("%d floating IPs, not %d: %v", n, want, w.neutron.All("floatingips"))
+			}
+		})
+	}
+}
+
+// A FloatingIP of a Service says that there are no load balancers.
+func TestFloatingIPWithoutOctavia(t *testing.T) {
+	w := newWorld(t)
+	w.settings.Subnet = ""
+	w.start()
+	w.update(func(tx *intent.Tx) {
+		tx.SetFloatingIP(intent.FloatingIP{Name: "shop/a", Network: "outside", Address: netip.MustParseAddr("192.0.2.70"), Service: "shop/web"})
+	})
+	w.publish(service("web", 1, "10.244.1.2"), nil)
+	w.await("both say so", w.says(reasonNotConfigured+" "+reasonNotConfigured))
 }
 
 // Neutron says why a load balancer gets no floating IP, and it gets one as soon as it can.

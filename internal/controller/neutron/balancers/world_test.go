@@ -51,6 +51,7 @@ type world struct {
 	resync   time.Duration
 	vips     string // id of the network of addresses
 	outside  string // id of an external network
+	other    string // id of another one, without a router
 	gateway  string // id of the router that leads there
 	informer *controllertest.FakeInformer
 	stop     func()
@@ -76,6 +77,8 @@ func newWorld(t *testing.T) *world {
 	subnet := w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "10.99.0.0/24", "ip_version": 4`, w.vips))
 	w.outside = w.make("network", `"name": "outside", "router:external": true`)
 	w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "192.0.2.0/24", "ip_version": 4`, w.outside))
+	w.other = w.make("network", `"name": "other", "router:external": true`)
+	w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "203.0.113.0/24", "ip_version": 4`, w.other))
 	w.gateway = w.make("router", fmt.Sprintf(`"external_gateway_info": {"network_id": %q}`, w.outside))
 	w.call("PUT", "routers/"+w.gateway+"/add_router_interface", fmt.Sprintf(`{"subnet_id": %q}`, subnet))
 	w.settings = Settings{Endpoint: w.octavia.URL, Provider: octavia.ProviderOVN, Subnet: subnet}
@@ -100,6 +103,7 @@ func (w *world) start() *world {
 	b := New(Options{
 		Settings: w.settings, Log: slog.New(slog.DiscardHandler), Cloud: cloud.Access{Endpoint: w.neutron.URL, Project: "p"},
 		State: w.store.State, Informers: informers, Access: w.access, Resync: w.resync,
+		Network: func(name string) string { return map[string]string{"outside": w.outside, "other": w.other}[name] },
 		Report: func(list []findings.Finding) {
 			w.mu.Lock()
 			w.findings = list
