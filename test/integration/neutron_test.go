@@ -269,6 +269,12 @@ func neutronPorts(t *testing.T, w *world) (ids []string) {
 				ready[a], taken[a] = true, port["status"] == "ACTIVE"
 			}
 		}
+		// Node addresses of tenants' pods have no ports.
+		for _, p := range w.API.Ports() {
+			for _, text := range p.Status.NodeAddresses {
+				taken[netip.MustParseAddr(text)] = true
+			}
+		}
 		missing = nil
 		for _, n := range w.Nodes {
 			ranges, err := ipam.Parse(n.PodCIDRs)
