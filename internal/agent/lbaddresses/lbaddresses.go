@@ -99,7 +99,7 @@ func (a *Addresses) follow(ctx context.Context, announcer *announce.Announcer) {
 		changed := a.View.Changes()
 		now := a.Intent.State()
 		if seen == nil || touched(seen, now) {
-			announcer.Set(desired(now))
+			announcer.Set(desired(now, a.Config.Backend.Type))
 		}
 		seen = now
 		select {
@@ -254,7 +254,7 @@ func (a *Addresses) address() netip.Addr {
 }
 
 // desired is which addresses are to be answered for and by which nodes.
-func desired(s *intent.State) announce.Desired {
+func desired(s *intent.State, backend config.BackendType) announce.Desired {
 	var d announce.Desired
 	for n := range s.Nodes().All() {
 		if len(n.Addresses) > 0 {
@@ -262,6 +262,9 @@ func desired(s *intent.State) announce.Desired {
 		}
 	}
 	for _, a := range s.Announcements() {
+		if a.Floating && backend != config.OVSBackend {
+			continue // no bridge would answer for it
+		}
 		d.Addresses = append(d.Addresses, announce.Address{Addr: a.Address, Nodes: a.Nodes, Bridge: a.Floating})
 	}
 	return d

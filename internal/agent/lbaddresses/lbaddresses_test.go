@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"coelan.io/coelan/internal/announce"
+	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/trigger"
 )
@@ -177,8 +178,12 @@ func TestDesired(t *testing.T) {
 			{Addr: addresses("198.51.100.1")[0], Nodes: []string{"n1"}, Bridge: true},
 		},
 	}
-	if diff := cmp.Diff(want, desired(store.State()), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	if diff := cmp.Diff(want, desired(store.State(), config.OVSBackend), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	want.Addresses = want.Addresses[:1]
+	if diff := cmp.Diff(want, desired(store.State(), config.OVNBackend), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("with OVN (-want +got):\n%s", diff)
 	}
 }
 
