@@ -31,7 +31,7 @@ import (
 // their Port's node.
 type accessKind struct {
 	cluster names.Cluster
-	others  *Others                             // nil: there is no such system
+	layout  layout
 	ports   map[string]accessPlace              // of Ports with node addresses, by ID
 	at      map[accessPlace]map[string]struct{} // their IDs
 	routers map[string]map[string]struct{}      // of such Ports, by node
@@ -43,8 +43,8 @@ type accessPlace struct{ router, node string }
 
 func (p accessPlace) String() string { return p.router + "@" + p.node }
 
-func newAccessKind(c names.Cluster, others *Others) *accessKind {
-	k := &accessKind{cluster: c, others: others}
+func newAccessKind(c names.Cluster, l layout) *accessKind {
+	k := &accessKind{cluster: c, layout: l}
 	k.forget()
 	return k
 }
@@ -222,14 +222,6 @@ func heldSetRef(node string, like netip.Addr) nb.Ref {
 	return nb.Ref{Table: "Address_Set", Key: nb.Key("Access/"+accessOn+node, family(like))}
 }
 
-// gateKey is the key of the Logical_Router_Port of a Router on a node's switch.
-func (k *accessKind) gateKey(p accessPlace) string {
-	if k.others != nil {
-		return nb.Key("Access/"+accessRouter+p.router, "gate")
-	}
-	return "Access/" + accessAt + p.String()
-}
-
 // translatedSetRef is the Address_Set of the own addresses of Ports that have node addresses.
 func translatedSetRef(p accessPlace, like netip.Addr) nb.Ref {
 	return nb.Ref{Table: "Address_Set", Key: nb.Key("Access/"+accessAt+p.String(), "translated", family(like))}
@@ -257,15 +249,14 @@ func (k *accessKind) within(side string, set func(netip.Addr) nb.Ref) string {
 // translate makes a Port's node addresses stand for its own first ones.
 func (k *accessKind) translate(s *intent.State, p intent.Port, u *nb.Unit) {
 	at, ok := k.ports[p.ID]
-	if !ok || !k.there(s, at.node) || !k.routed(at.router) {
+	if !ok || !k.there(s, at.node) || !k.layout.hasRouter(at.router) {
 		return
 	}
-	gate, logical := k.gateKey(at), ""
-	if k.others != nil {
-		if logical = k.others.Ports[p.ObjectKey()]; logical == "" {
-			return
-		}
+	logical, ok := k.layout.translator(p.ObjectKey())
+	if !ok {
+		return
 	}
+	gate, _ := k.layout.gate(at)
 	for _, a := range p.NodeAddresses {
 		i := slices.IndexFunc(p.Addresses, func(own netip.Addr) bool { return own.Is4() == a.Is4() })
 		if i < 0 {
@@ -286,40 +277,14 @@ func (k *accessKind) translate(s *intent.State, p intent.Port, u *nb.Unit) {
 // there says whether a node is on a switch of the Network default.
 func (k *accessKind) there(s *intent.State, node string) bool {
 	_, known := s.Networks().Get(intent.DefaultNetworkName)
-	if o := k.others; o != nil && (o.Switches[intent.DefaultNetworkName] == "" || o.NodePorts[node] == "") {
-		return false
-	}
-	return known && len(nodeSubnets(s, node)) > 0
-}
-
-// routed says whether there is a row of a Router.
-func (k *accessKind) routed(router string) bool {
-	return k.others == nil || k.others.Routers[router] != ""
-}
-
-// portName is the name of a Logical_Router_Port of these units. On routers of ML2/OVN all begin so:
-// its neutron-ovn-db-sync-util ends with an error at a port that does not, and removes ports that
-// are not Neutron's, which the next comparison makes again.
-func (k *accessKind) portName(name string) string {
-	if k.others == nil {
-		return name
-	}
-	return "lrp-" + name
-}
-
-// switchOf is the switch of the Network default that a node is on.
-func (k *accessKind) switchOf(node string) nb.Ref {
-	if k.others != nil {
-		node = ""
-	}
-	return switchRef(intent.DefaultNetworkName, node)
+	return known && k.layout.hasNode(node) && len(nodeSubnets(s, node)) > 0
 }
 
 // byOthers makes the Router default send what is for node addresses to the kernel of the node that
 // has them, since a Router's port on a chassis takes packets on that one only. What comes from the
 // node's own switch, by a Service, is on that chassis, and goes back there.
 func (k *accessKind) byOthers(s *intent.State, node string, u *nb.Unit) {
-	if len(k.routers[node]) == 0 || !k.there(s, node) || !k.routed(intent.DefaultRouterName) {
+	if len(k.routers[node]) == 0 || !k.there(s, node) || !k.layout.hasRouter(intent.DefaultRouterName) {
 		return
 	}
 	n, _ := s.Nodes().Get(node)
@@ -327,36 +292,15 @@ func (k *accessKind) byOthers(s *intent.State, node string, u *nb.Unit) {
 		set := heldSetRef(node, all.Destination.Addr())
 		u.Add(set.Key, &nb.AddressSet{Name: k.set(set)})
 	}
-	toOwn, toOther := ownAccessPriority, accessPriority
-	if k.others != nil {
-		toOwn, toOther = staysPriority+2, staysPriority+1
-	}
+	toNode, toOwn := k.layout.priorities()
 	for _, a := range names.ManagementAddresses(n) {
 		set := heldSetRef(node, a)
 		match := fmt.Sprintf("%s.dst == $%s", family(a), k.set(set))
 		u.AddTo(routerRef(intent.DefaultRouterName), "policies", set.Key, &nb.RouterPolicy{
-			Priority: toOther, Match: match, Action: "reroute", Nexthops: []string{a.String()},
+			Priority: toNode, Match: match, Action: "reroute", Nexthops: []string{a.String()},
 		})
 		u.AddTo(routerRef(intent.DefaultRouterName), "policies", nb.Key(set.Key, "own"), &nb.RouterPolicy{
-			Priority: toOwn, Match: and(k.fromSwitch(s, n, a), match), Action: "allow",
+			Priority: toOwn, Match: and(k.layout.fromNode(s, n, a), match), Action: "allow",
 		})
 	}
-}
-
-// fromSwitch fits what comes to the Router default from a node's own switch; where all nodes are on
-// one, from the node's addresses there, which are on its chassis alone.
-func (k *accessKind) fromSwitch(s *intent.State, n intent.Node, like netip.Addr) string {
-	if k.others == nil {
-		return fmt.Sprintf("inport == %q", k.cluster.RouterPort(intent.DefaultNetworkName, n.Name))
-	}
-	var from []string
-	for _, sn := range nodeSubnets(s, n.Name) {
-		if sn.Prefix.Addr().Is4() == like.Is4() {
-			from = append(from, sn.Prefix.String())
-		}
-	}
-	if own := addressesText(n.Addresses, like.Is4()); own != "" {
-		from = append(from, own)
-	}
-	return fmt.Sprintf("%s.src == {%s}", family(like), strings.Join(from, ", "))
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
@@ -31,14 +30,11 @@ const (
 // the subnet itself, which no other has: what it sends has node addresses.
 func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 	r, ok := s.Routers().Get(at.router)
-	if !ok || len(k.at[at]) == 0 || !k.there(s, at.node) || !k.routed(at.router) {
+	if !ok || len(k.at[at]) == 0 || !k.there(s, at.node) || !k.layout.hasRouter(at.router) {
 		return
 	}
 	n, _ := s.Nodes().Get(at.node)
-	name := k.gateName(at)
-	resident := "cr-" + name
-	if k.others != nil {
-		resident = k.others.NodePorts[at.node]
+	if k.layout.common() {
 		k.neighbors(n, routerRef(at.router), at, u)
 	} else {
 		k.port(s, at, []string{at.node}, at.node, u)
@@ -50,7 +46,8 @@ func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 	}
 	for _, a := range names.ManagementAddresses(n) {
 		fam, e := family(a), k.exitOf(s, r, a)
-		sent := fmt.Sprintf("is_chassis_resident(%q) && %s.src == $%s", resident, fam, k.set(translatedSetRef(at, a)))
+		sent := fmt.Sprintf("is_chassis_resident(%q) && %s.src == $%s", k.layout.resident(at), fam,
+			k.set(translatedSetRef(at, a)))
 		to := func(set nb.Ref) string { return fmt.Sprintf(" && %s.dst == $%s", fam, k.set(set)) }
 		by := e.leaves + " && "
 		policy("cluster "+fam, accessPriority, "reroute", sent+to(clusterSetRef(a)), a.String())
@@ -61,19 +58,11 @@ func (k *accessKind) gate(s *intent.State, at accessPlace, u *nb.Unit) {
 	}
 }
 
-// gateName is the name of the Logical_Router_Port of a Router on a node's switch.
-func (k *accessKind) gateName(at accessPlace) string {
-	if k.others != nil {
-		return k.portName(k.cluster.AccessPort("all", at.router))
-	}
-	return k.cluster.AccessPort(at.node, at.router)
-}
-
 // port makes the port of a Router on the switch of nodes, at a chassis, and judges what comes and
 // leaves by it.
 func (k *accessKind) port(s *intent.State, at accessPlace, nodes []string, chassis string, u *nb.Unit) {
 	r, _ := s.Routers().Get(at.router)
-	key, name := k.gateKey(at), k.gateName(at)
+	key, name := k.layout.gate(at)
 	row := &nb.LogicalRouterPort{Name: name, MAC: linkMAC(r.ID).String()}
 	for _, node := range nodes {
 		for _, sn := range nodeSubnets(s, node) {
@@ -81,7 +70,7 @@ func (k *accessKind) port(s *intent.State, at accessPlace, nodes []string, chass
 		}
 	}
 	port := u.AddTo(routerRef(at.router), "ports", key, row)
-	u.AddTo(k.switchOf(at.node), "ports", key, routerSidePort(k.cluster.AccessSwitchPort(cmp.Or(at.node, "all"), at.router), name))
+	u.AddTo(k.layout.nodeSwitch(at.node), "ports", key, routerSidePort(k.cluster.AccessSwitchPort(cmp.Or(at.node, "all"), at.router), name))
 	u.AddTo(port, "gateway_chassis", nb.Key(key, "chassis"), &nb.GatewayChassis{
 		Name: name + "@" + chassis, ChassisName: chassis, Priority: firstChassis,
 	})
@@ -108,7 +97,7 @@ func policies(
 // interface has them. It asks for the next hops of policies, and would send questions of IPv6 to
 // the group of the packet's destination (RFC 4861, section 7.2.2), but for next hops of routes.
 func (k *accessKind) neighbors(n intent.Node, router nb.Ref, at accessPlace, u *nb.Unit) {
-	port := k.gateName(at)
+	_, port := k.layout.gate(at)
 	for _, a := range names.ManagementAddresses(n) {
 		if a.Is4() {
 			continue
@@ -128,12 +117,7 @@ type exit struct {
 
 // exitOf is a private Router's exit for the family of an address.
 func (k *accessKind) exitOf(s *intent.State, r intent.Router, like netip.Addr) exit {
-	by := func(port string) string {
-		if k.others != nil { // which has named the port
-			return k.beyond(s, r, like)
-		}
-		return fmt.Sprintf("outport == %q", port)
-	}
+	by := func(port string) string { return k.layout.leaves(s, r, port, like) }
 	for _, route := range effective(r) {
 		if route.Destination.Bits() == 0 && route.NextHop.Is4() == like.Is4() {
 			return exit{leaves: by(k.portTo(s, r, route.NextHop)), others: true}
@@ -145,7 +129,7 @@ func (k *accessKind) exitOf(s *intent.State, r intent.Router, like netip.Addr) e
 				return exit{leaves: by(k.cluster.GatewayPort(g.network.Name, r.Name)), others: true}
 			}
 		}
-	} else if n, ok := floatingNetwork(s, r.Name); ok && k.others == nil {
+	} else if n, ok := floatingNetwork(s, r.Name); ok && k.layout.floats() {
 		for _, sn := range n.Subnets {
 			if sn.Prefix.Addr().Is4() == like.Is4() && sn.Gateway.IsValid() {
 				return exit{leaves: by(k.cluster.GatewayPort(n.Name, r.Name))}
@@ -153,29 +137,6 @@ func (k *accessKind) exitOf(s *intent.State, r intent.Router, like netip.Addr) e
 		}
 	}
 	return exit{leaves: fmt.Sprintf("outport == %q", k.peerPort(r.Name)), made: true}
-}
-
-// beyond fits what a Router has no other way for than a default route, by a port that another
-// system has made.
-func (k *accessKind) beyond(s *intent.State, r intent.Router, like netip.Addr) string {
-	var within []string
-	for n := range s.NetworksOf(r.Name) {
-		for _, sn := range n.Subnets {
-			if sn.Prefix.Addr().Is4() == like.Is4() {
-				within = append(within, sn.Prefix.String())
-			}
-		}
-	}
-	for _, route := range effective(r) {
-		if route.Destination.Addr().Is4() == like.Is4() && route.Destination.Bits() > 0 {
-			within = append(within, route.Destination.String())
-		}
-	}
-	if len(within) == 0 {
-		return family(like)
-	}
-	slices.Sort(within)
-	return fmt.Sprintf("%s && !(%s.dst == {%s})", family(like), family(like), strings.Join(within, ", "))
 }
 
 // portTo is a Router's port on the Network that has a next hop.
@@ -192,7 +153,7 @@ func (k *accessKind) portTo(s *intent.State, r intent.Router, hop netip.Addr) st
 
 // peerPort is the name of a private Router's port that nothing is behind.
 func (k *accessKind) peerPort(router string) string {
-	return k.portName(k.cluster.PeerPort(router, ""))
+	return k.layout.portName(k.cluster.PeerPort(router, ""))
 }
 
 // portOfAll makes the port of a Router on the switch of all nodes.
@@ -208,10 +169,10 @@ func (k *accessKind) portOfAll(s *intent.State, router string, u *nb.Unit) {
 // A Service of its own is balanced on its switches: what comes here for one is another Router's.
 func (k *accessKind) wayOut(s *intent.State, name string, u *nb.Unit) {
 	r, ok := s.Routers().Get(name)
-	if !ok || !r.Private() || !k.routed(name) {
+	if !ok || !r.Private() || !k.layout.hasRouter(name) {
 		return
 	}
-	if k.others != nil {
+	if k.layout.common() {
 		k.portOfAll(s, name, u)
 	}
 	ref, port, made := routerRef(name), k.peerPort(name), false

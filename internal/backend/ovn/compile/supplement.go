@@ -51,7 +51,7 @@ func NewSupplement(o Options) *Supplement {
 	others := &Others{}
 	services := newServiceKind(o.Cluster)
 	services.spanning = true
-	access := newAccessKind(o.Cluster, others)
+	access := newAccessKind(o.Cluster, othersLayout{o.Cluster, others})
 	return &Supplement{others: others, access: access, compiler: newCompiler(
 		services, groupKind{o.Cluster}, otherSwitchKind{o.Cluster, others}, otherRouterKind{o.Cluster, others},
 		otherNodeKind{others}, ownNodeKind{o.Cluster, others}, access, rangeKind{},
