@@ -15,16 +15,16 @@ import (
 
 // layout is what accessKind has to know of the switches and routers that its ways lead by.
 type layout interface {
-	// hasNode says whether a node is on a switch of the Network default, and hasRouter whether there
-	// is a row of a Router.
+	// hasNode says whether a node is on a switch of the Network default, and hasRouter whether
+	// there is a row of a Router.
 	hasNode(node string) bool
 	hasRouter(router string) bool
 	// nodeSwitch is the switch of the Network default that a node is on.
 	nodeSwitch(node string) nb.Ref
 	// portName is the name of a Logical_Router_Port with this one.
 	portName(name string) string
-	// gate is the key and the name of a Router's Logical_Router_Port on a node's switch, and common
-	// says whether that is one for all nodes, and at no chassis.
+	// gate is the key and the name of a Router's Logical_Router_Port on a node's switch, and
+	// common says whether that is one for all nodes, and at no chassis.
 	gate(p accessPlace) (key, name string)
 	common() bool
 	// resident is the name of a port that is on a node's chassis alone.
