@@ -138,7 +138,7 @@ func (s *Store) chooseAddresses(a *Attachment, p Plan) error {
 		a.Addresses, a.Gateways = append(a.Addresses, netip.PrefixFrom(addr, length)), append(a.Gateways, gateway)
 	}
 	if len(p.Addresses) == 0 && !s.nextSlot(a, p) {
-		for _, family := range families(p.Ranges) {
+		for _, family := range ipam.Families(p.Ranges) {
 			addr, of, err := s.next(a, family, p.MAC == nil && len(a.Addresses) == 0)
 			if err != nil {
 				return err
@@ -178,7 +178,7 @@ func (s *Store) nextSlot(a *Attachment, p Plan) bool {
 	if slot == nil {
 		return false
 	}
-	for n, family := range families(p.Ranges) {
+	for n, family := range ipam.Families(p.Ranges) {
 		a.Addresses = append(a.Addresses, family[0].WithLength(slot[n]))
 		a.Gateways = append(a.Gateways, family[0].Gateway())
 	}
@@ -205,20 +205,6 @@ func (s *Store) checkFixed(a Attachment, addr netip.Addr) error {
 		return nil
 	}
 	return &TakenError{Network: a.NetworkName, What: "address " + addr.String(), By: by}
-}
-
-// families splits ranges by family, in the order in which the families come first.
-func families(ranges []ipam.Range) [][]ipam.Range {
-	var split [][]ipam.Range
-	for _, r := range ranges {
-		i := slices.IndexFunc(split, func(f []ipam.Range) bool { return f[0].Is4() == r.Is4() })
-		if i < 0 {
-			split = append(split, nil)
-			i = len(split) - 1
-		}
-		split[i] = append(split[i], r)
-	}
-	return split
 }
 
 // next finds a free address of ranges of one family; if the MAC is derived from it, one that has a

@@ -46,18 +46,24 @@ type chain struct {
 
 func chainsOf(ranges []Range) []chain {
 	var chains []chain
-	for _, r := range ranges {
-		i := slices.IndexFunc(chains, func(c chain) bool { return c.ranges[0].Is4() == r.Is4() })
-		if i < 0 {
-			i, chains = len(chains), append(chains, chain{})
-		}
-		chains[i].ranges = append(chains[i].ranges, r)
-	}
-	for i, c := range chains {
-		slices.SortFunc(c.ranges, func(a, b Range) int { return a.prefix.Addr().Compare(b.prefix.Addr()) })
-		chains[i].at = c.ranges[0].prefix.Addr()
+	for _, of := range Families(ranges) {
+		slices.SortFunc(of, func(a, b Range) int { return a.prefix.Addr().Compare(b.prefix.Addr()) })
+		chains = append(chains, chain{ranges: of, at: of[0].prefix.Addr()})
 	}
 	return chains
+}
+
+// Families are ranges by family, in the order in which the families come first.
+func Families(ranges []Range) [][]Range {
+	var list [][]Range
+	for _, r := range ranges {
+		i := slices.IndexFunc(list, func(of []Range) bool { return of[0].Is4() == r.Is4() })
+		if i < 0 {
+			i, list = len(list), append(list, nil)
+		}
+		list[i] = append(list[i], r)
+	}
+	return list
 }
 
 // next is the next address of all, usable or not, and its range; false: there is none.
