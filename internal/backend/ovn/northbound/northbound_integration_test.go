@@ -43,7 +43,7 @@ func startCluster(
 	t testing.TB, cluster names.Cluster, remotes []string, s *intent.State, change func(*Options),
 ) *controller {
 	compiler := compile.New(compile.Options{Cluster: cluster})
-	c := &controller{t: t, compiler: compiler, reports: make(chan error, 1000), state: s}
+	c := &controller{t: t, compiler: compiler, reports: make(chan error, 1000), state: s, used: s}
 	o := Options{Cluster: cluster, Remotes: remotes, Rows: c.rows, Report: c.report}
 	if change != nil {
 		change(&o)

@@ -70,7 +70,7 @@ func (t nftable) change(conn *nftables.Conn, have []set, chains chainChanges) (i
 		conn.DelChain(&nftables.Chain{Table: t.kernel(), Name: c.Name})
 	}
 	t.addChains(conn, chains.come)
-	n := len(chains.come) + len(chains.gone)
+	n := min(1, len(chains.come)+len(chains.gone))
 	for i, s := range t.sets {
 		k, err := s.exchange(conn, s.kernel(t.kernel()), have[i])
 		if err != nil {
