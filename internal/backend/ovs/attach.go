@@ -113,6 +113,9 @@ func (a *attacher) check(ctx context.Context, at attachment.Attachment) error {
 	if problem := a.ports.problem(at, byName(ports)); problem != nil {
 		return fmt.Errorf("port %s of %s %s", problem.port, at.PodRef(), problem.text)
 	}
+	if err := a.ports.awaitSettled(ctx, at.Key); err != nil {
+		return fmt.Errorf("port of %s: the datapath does not forward yet: %w", at.PodRef(), err)
+	}
 	state := a.ports.intent.State()
 	if _, ok := state.Ports().Get(at.Key.String()); !ok {
 		return fmt.Errorf("%s has no flows on bridge %s", at.PodRef(), a.ports.bridge)

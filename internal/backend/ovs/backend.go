@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/kernelview"
 	"coelan.io/coelan/internal/backend/ovs/appctl"
@@ -249,6 +250,7 @@ func (b *Backend) connect(db database, l links, k cardKernel) {
 	ports := &ports{
 		log: o.Log, bridge: o.Config.Bridge, intent: o.Intent, attachments: o.Attachments, interfaces: o.Interfaces,
 		hooks: o.Hooks, links: l, db: db,
+		settled: b.tracking.Settled, repaired: map[attachment.Key]<-chan struct{}{},
 	}
 	b.attacher = &attacher{ports: ports, flows: b.flows, numbers: b.numbers, hostPorts: b.host.ports}
 	b.reconciler = &reconciler{

@@ -95,10 +95,14 @@ func TestDeletedPortsComeBack(t *testing.T) {
 	a, b := n.attached("a"), n.attached("b")
 	n.run()
 	n.ready()
+	m.ovs.Calls()
 	n.must(m.ovs.DeletePort("br-int", a.HostInterface))
 	n.until("the port comes back", func() bool { return slices.Contains(n.portNames("br-int"), a.HostInterface) })
 	n.until("the repair is reported", func() bool { return m.said.has("repaired") })
 	n.must(n.Check(n.bound(), a))
+	if !slices.Contains(m.ovs.Calls(), "revalidator/wait") {
+		t.Error("a port counts as good that the datapath need not know yet")
+	}
 	n.links.remove(b.HostInterface)
 	n.must(m.ovs.DeletePort("br-int", b.HostInterface))
 	n.until("the agent knows that the interface is gone", func() bool { return m.said.has("interface gone") })

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
@@ -26,6 +27,13 @@ type ports struct {
 	hooks       backend.Hooks
 	links       links
 	db          portDatabase
+	// settled returns when the datapath forwards by the ports that there are.
+	settled func(context.Context) error
+
+	mu sync.Mutex
+	// repaired are attachments with ports that were made anew and the datapath may not know yet,
+	// each with what is closed when it does.
+	repaired map[attachment.Key]<-chan struct{}
 }
 
 // portDatabase is what ports need of Open vSwitch's database.
@@ -57,6 +65,7 @@ func (p *ports) ensure(ctx context.Context) error {
 		return err
 	}
 	state := byName(have)
+	done := make(chan struct{})
 	var errs []error
 	for port := range p.intent.State().Ports().All() {
 		at, ok := p.attachments.Get(keyOf(port))
@@ -64,10 +73,43 @@ func (p *ports) ensure(ctx context.Context) error {
 			continue // another node's, or another program's interface
 		}
 		if problem := p.problem(at, state); problem != nil {
-			errs = append(errs, p.repair(ctx, at, problem.failed))
+			errs = append(errs, p.repair(ctx, at, problem.failed, done))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.settle(ctx, done))...)
+}
+
+// settle ends a round of repairs, of which done tells. Ovs-vswitchd says that it has a port before
+// it has gone through the flows of the datapath, which drop packets for it until then.
+func (p *ports) settle(ctx context.Context, done chan struct{}) error {
+	defer close(done)
+	p.mu.Lock()
+	none := len(p.repaired) == 0
+	p.mu.Unlock()
+	if none {
+		return nil
+	}
+	err := p.settled(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.repaired)
+	return err
+}
+
+// awaitSettled returns when an attachment's ports that were made anew are in use.
+func (p *ports) awaitSettled(ctx context.Context, key attachment.Key) error {
+	p.mu.Lock()
+	done := p.repaired[key]
+	p.mu.Unlock()
+	if done == nil {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-done:
+		return nil
+	}
 }
 
 func byName(list []ovsdb.PortState) map[string]ovsdb.PortState {
@@ -108,8 +150,8 @@ func (p *ports) problem(at attachment.Attachment, have map[string]ovsdb.PortStat
 }
 
 // repair makes the ports of an attachment. Those that ovs-vswitchd failed to open are removed
-// first: it would not look again by itself.
-func (p *ports) repair(ctx context.Context, at attachment.Attachment, failed bool) error {
+// first: it would not look again by itself. They are in use when done is closed.
+func (p *ports) repair(ctx context.Context, at attachment.Attachment, failed bool, done <-chan struct{}) error {
 	unlock, free := p.interfaces.TryLock(at.HostInterface)
 	if !free {
 		return nil
@@ -122,6 +164,9 @@ func (p *ports) repair(ctx context.Context, at attachment.Attachment, failed boo
 		p.hooks.InterfaceGone()
 		return nil
 	}
+	p.mu.Lock()
+	p.repaired[at.Key] = done
+	p.mu.Unlock()
 	if failed {
 		if err := p.delete(ctx, at); err != nil {
 			return fmt.Errorf("repair port of %s: %w", at.PodRef(), err)
