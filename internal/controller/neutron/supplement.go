@@ -8,13 +8,11 @@ import (
 	"strings"
 	"sync"
 
-	neutron "coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/backend/ovn/compile"
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/backend/ovn/northbound"
 	"coelan.io/coelan/internal/controller/findings"
-	"coelan.io/coelan/internal/intent"
 )
 
 // supplement keeps in OVN's northbound database what Neutron's rows lack: Services, the way out of
@@ -43,7 +41,6 @@ func newSupplement(o Options, report func(outcome)) (*supplement, error) {
 		rows: compile.NewSupplement(compile.Options{Cluster: o.Cluster}),
 		others: compile.Others{
 			Switches: map[string]string{}, Routers: map[string]string{}, NodePorts: map[string]string{},
-			Ports: map[string]string{},
 		},
 	}
 	to := northbound.Options{Cluster: o.Cluster, Remotes: o.Northbound, Rows: s.want, Report: s.compared, Log: o.Log}
@@ -78,15 +75,9 @@ func (s *supplement) found(of resource.Resource, a resource.Actual) {
 	ref := of.Ref
 	kind, name, _ := strings.Cut(ref.Key, "/")
 	names, made := s.others.Switches, ofNeutron+a.ID
-	port, ofPort := strings.CutPrefix(of.Object, neutron.PortObject(""))
 	switch {
 	case ref.Kind == resource.Router:
 		names = s.others.Routers
-	case ref.Kind == resource.Port && ofPort:
-		if !reached(s.Intent.Intent().State(), port) {
-			return
-		}
-		names, name, made = s.others.Ports, port, a.ID
 	// Ports of a node's addresses have these behind its name.
 	case ref.Kind == resource.Port && kind == "Node" && !strings.Contains(name, " "):
 		names, made = s.others.NodePorts, a.ID
@@ -99,14 +90,6 @@ func (s *supplement) found(of resource.Resource, a resource.Actual) {
 	}
 }
 
-// reached reports whether nodes reach a Port, namespace/name, by addresses of their own.
-func reached(s *intent.State, port string) bool {
-	for p := range s.PortsNamed(port) {
-		return len(p.NodeAddresses) > 0
-	}
-	return false
-}
-
 // want are the rows of the newest intent. What Neutron has made of objects that are gone is
 // forgotten: of those that come back it makes others.
 func (s *supplement) want() *nb.Rows {
@@ -115,10 +98,9 @@ func (s *supplement) want() *nb.Rows {
 	maps.DeleteFunc(s.others.Switches, func(name, _ string) bool { _, ok := state.Networks().Get(name); return !ok })
 	maps.DeleteFunc(s.others.Routers, func(name, _ string) bool { _, ok := state.Routers().Get(name); return !ok })
 	maps.DeleteFunc(s.others.NodePorts, func(name, _ string) bool { _, ok := state.Nodes().Get(name); return !ok })
-	maps.DeleteFunc(s.others.Ports, func(name, _ string) bool { return !reached(state, name) })
 	others := compile.Others{
 		Switches: maps.Clone(s.others.Switches), Routers: maps.Clone(s.others.Routers),
-		NodePorts: maps.Clone(s.others.NodePorts), Ports: maps.Clone(s.others.Ports),
+		NodePorts: maps.Clone(s.others.NodePorts),
 	}
 	s.mu.Unlock()
 	s.rows.Update(state, others)

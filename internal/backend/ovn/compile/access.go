@@ -28,7 +28,7 @@ import (
 //
 // Where another system has made the switches and routers, one switch has all nodes. A Router has
 // one port there, which is at no chassis, as that of floating IPs: node addresses are translated at
-// their Port's node.
+// the node.
 type accessKind struct {
 	cluster names.Cluster
 	layout  layout
@@ -252,10 +252,6 @@ func (k *accessKind) translate(s *intent.State, p intent.Port, u *nb.Unit) {
 	if !ok || !k.there(s, at.node) || !k.layout.hasRouter(at.router) {
 		return
 	}
-	logical, ok := k.layout.translator(p.ObjectKey())
-	if !ok {
-		return
-	}
 	gate, _ := k.layout.gate(at)
 	for _, a := range p.NodeAddresses {
 		i := slices.IndexFunc(p.Addresses, func(own netip.Addr) bool { return own.Is4() == a.Is4() })
@@ -267,9 +263,7 @@ func (k *accessKind) translate(s *intent.State, p intent.Port, u *nb.Unit) {
 		nat := &nb.NAT{
 			Type: "dnat_and_snat", ExternalIP: a.String(), LogicalIP: p.Addresses[i].String(), GatewayPort: &gate,
 		}
-		if logical != "" {
-			nat.LogicalPort, nat.ExternalMAC = &logical, ptr(ownMAC("Access/"+accessPort+a.String()).String())
-		}
+		k.layout.translate(at, a, nat)
 		u.AddTo(routerRef(at.router), "nat", nb.Key("Access/"+accessPort+p.ObjectKey(), family(a)), nat)
 	}
 }

@@ -29,9 +29,8 @@ type layout interface {
 	common() bool
 	// resident is the name of a port that is on a node's chassis alone.
 	resident(p accessPlace) string
-	// translator is the port at which the node addresses of the Port of that namespace/name are
-	// translated; empty: the gate. False: there is none yet.
-	translator(port string) (logical string, ok bool)
+	// translate has the NAT of a node address take effect at the node, where the gate does not.
+	translate(p accessPlace, a netip.Addr, nat *nb.NAT)
 	// priorities are those of the Router default's policies to a node, and to its own switch.
 	priorities() (toNode, toOwn int)
 	// fromNode fits what comes to the Router default from a node's own switch.
@@ -65,7 +64,7 @@ func (l ownLayout) resident(p accessPlace) string {
 	return "cr-" + name
 }
 
-func (ownLayout) translator(string) (logical string, ok bool) { return "", true }
+func (ownLayout) translate(accessPlace, netip.Addr, *nb.NAT) {}
 
 func (ownLayout) priorities() (toNode, toOwn int) { return accessPriority, ownAccessPriority }
 
@@ -106,9 +105,16 @@ func (othersLayout) common() bool { return true }
 
 func (l othersLayout) resident(p accessPlace) string { return l.others.NodePorts[p.node] }
 
-func (l othersLayout) translator(port string) (logical string, ok bool) {
-	logical = l.others.Ports[port]
-	return logical, logical != ""
+// neutronMAC is the key of external_ids by which Neutron knows the Ethernet address of a NAT, which
+// it takes away for a while. Without it Neutron fails to see that a NAT's port is up.
+const neutronMAC = "neutron:fip_external_mac"
+
+// translate goes by the node's own port: Neutron takes the first NAT of another port for that of a
+// floating IP, and has it translate elsewhere.
+func (l othersLayout) translate(p accessPlace, a netip.Addr, nat *nb.NAT) {
+	mac := ownMAC("Access/" + accessPort + a.String()).String()
+	nat.LogicalPort, nat.ExternalMAC = ptr(l.resident(p)), &mac
+	nat.ExternalIDs = map[string]string{neutronMAC: mac}
 }
 
 func (othersLayout) priorities() (toNode, toOwn int) { return staysPriority + 1, staysPriority + 2 }

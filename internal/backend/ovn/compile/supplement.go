@@ -16,11 +16,9 @@ import (
 // nodes, by name of the Network, Router or Node. ML2/OVN of OpenStack is such a system.
 type Others struct {
 	Switches, Routers, NodePorts map[string]string
-	// Ports are those of Ports that have node addresses, by namespace/name.
-	Ports map[string]string
 }
 
-// same reports whether both have the same names, but of Ports.
+// same reports whether both have the same names.
 func (o Others) same(p Others) bool {
 	return maps.Equal(o.Switches, p.Switches) && maps.Equal(o.Routers, p.Routers) &&
 		maps.Equal(o.NodePorts, p.NodePorts)
@@ -43,7 +41,6 @@ func ofSharedRouter(s *intent.State, n intent.Network) bool {
 type Supplement struct {
 	compiler *Compiler
 	others   *Others
-	access   *accessKind
 }
 
 // NewSupplement returns a Supplement without rows.
@@ -51,10 +48,10 @@ func NewSupplement(o Options) *Supplement {
 	others := &Others{}
 	services := newServiceKind(o.Cluster)
 	services.spanning = true
-	access := newAccessKind(o.Cluster, othersLayout{o.Cluster, others})
-	return &Supplement{others: others, access: access, compiler: newCompiler(
+	return &Supplement{others: others, compiler: newCompiler(
 		services, groupKind{o.Cluster}, otherSwitchKind{o.Cluster, others}, otherRouterKind{o.Cluster, others},
-		otherNodeKind{others}, ownNodeKind{o.Cluster, others}, access, rangeKind{},
+		otherNodeKind{others}, ownNodeKind{o.Cluster, others},
+		newAccessKind(o.Cluster, othersLayout{o.Cluster, others}), rangeKind{},
 	)}
 }
 
@@ -68,14 +65,6 @@ func (c *Supplement) Update(s *intent.State, others Others) {
 	c.compiler.Update(s)
 	if !before.same(others) {
 		c.compiler.update(nil, s)
-		return
-	}
-	for _, ports := range []map[string]string{before.Ports, others.Ports} {
-		for port := range ports {
-			if before.Ports[port] != others.Ports[port] {
-				c.compiler.compile(s, c.access, accessPort+port)
-			}
-		}
 	}
 }
 
