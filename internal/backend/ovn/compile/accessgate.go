@@ -70,7 +70,8 @@ func (k *accessKind) port(s *intent.State, at accessPlace, nodes []string, chass
 		}
 	}
 	port := u.AddTo(routerRef(at.router), "ports", key, row)
-	u.AddTo(k.layout.nodeSwitch(at.node), "ports", key, routerSidePort(k.cluster.AccessSwitchPort(cmp.Or(at.node, "all"), at.router), name))
+	u.AddTo(k.layout.nodeSwitch(at.node), "ports", key,
+		routerSidePort(k.cluster.AccessSwitchPort(cmp.Or(at.node, "all"), at.router), name))
 	u.AddTo(port, "gateway_chassis", nb.Key(key, "chassis"), &nb.GatewayChassis{
 		Name: name + "@" + chassis, ChassisName: chassis, Priority: firstChassis,
 	})

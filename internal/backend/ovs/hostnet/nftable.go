@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -66,8 +67,8 @@ func (t nftable) change(conn *nftables.Conn, have []set, chains chainChanges) (i
 	if t.costly(have) {
 		return 1, t.replace(conn)
 	}
-	for _, c := range chains.gone {
-		conn.DelChain(&nftables.Chain{Table: t.kernel(), Name: c.Name})
+	for _, name := range chains.gone {
+		conn.DelChain(&nftables.Chain{Table: t.kernel(), Name: name})
 	}
 	t.addChains(conn, chains.come)
 	n := min(1, len(chains.come)+len(chains.gone))
@@ -85,33 +86,41 @@ func (t nftable) change(conn *nftables.Conn, have []set, chains chainChanges) (i
 }
 
 // chainChanges are the chains by which two tables differ.
-type chainChanges struct{ come, gone []chain }
+type chainChanges struct {
+	come []chain
+	gone []string // by their names
+}
 
-// chainsFrom compares the chains with others that a table has; false if one is to be another one.
-func (t nftable) chainsFrom(have []chain) (changes chainChanges, ok bool) {
-	named := func(list []chain, c chain) int {
-		return slices.IndexFunc(list, func(o chain) bool { return o.Name == c.Name })
-	}
+// chainsFrom compares the chains, which have the texts want, with those that a table has; false if
+// one is to be another one.
+func (t nftable) chainsFrom(have, want map[string]string) (changes chainChanges, ok bool) {
+	gone := maps.Clone(have)
 	for _, c := range t.chains {
-		switch i := named(have, c); {
-		case i < 0:
+		text, there := have[c.Name]
+		switch {
+		case !there:
 			changes.come = append(changes.come, c)
-		case c.text() != have[i].text():
+		case text != want[c.Name]:
 			return chainChanges{}, false
 		}
+		delete(gone, c.Name)
 	}
-	for _, c := range have {
-		if named(t.chains, c) < 0 {
-			changes.gone = append(changes.gone, c)
-		}
-	}
+	changes.gone = slices.Collect(maps.Keys(gone))
 	return changes, true
 }
 
-// text identifies a chain by its name and its rules.
+// texts are those of the chains, by name.
+func (t nftable) texts() map[string]string {
+	texts := map[string]string{}
+	for _, c := range t.chains {
+		texts[c.Name] = c.text()
+	}
+	return texts
+}
+
+// text identifies the rules of a chain.
 func (c chain) text() string {
 	var b strings.Builder
-	b.WriteString(c.Name + "\n")
 	for _, r := range c.rules {
 		b.WriteString(r.digest() + "\n")
 	}

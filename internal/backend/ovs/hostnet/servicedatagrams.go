@@ -58,7 +58,7 @@ type staleDatagrams struct {
 func (f serviceFamily) stale(had, has []set) *staleDatagrams {
 	s := &staleDatagrams{ports: map[string]bool{}, frontends: map[string]bool{}, stay: map[string]bool{}}
 	differ := func(name string, proto int, into map[string]bool) {
-		i := slices.IndexFunc(has, func(s set) bool { return s.name == name+f.name })
+		i := f.index(has, name)
 		for _, pair := range [][2]map[string]string{{had[i].elements, has[i].elements},
 			{has[i].elements, had[i].elements}} {
 			for k, v := range pair[0] {
@@ -72,7 +72,7 @@ func (f serviceFamily) stale(had, has []set) *staleDatagrams {
 	differ("external", int(f.sz), s.frontends)
 	hosts, hosted := map[string]bool{}, map[string]bool{}
 	for _, name := range [...]string{"inside", "outside", "sticky-inside", "sticky-outside"} {
-		i := slices.IndexFunc(has, func(s set) bool { return s.name == name+f.name })
+		i := f.index(has, name)
 		if i < 0 {
 			continue
 		}
@@ -95,10 +95,7 @@ func (f serviceFamily) stale(had, has []set) *staleDatagrams {
 
 // stayLed adds to stay where the kernel leads the frontends to, but those with endpoints of hosts.
 func (s *staleDatagrams) stayLed(f serviceFamily, has []set, hosted map[string]bool) {
-	elements := func(name string) map[string]string {
-		return has[slices.IndexFunc(has, func(s set) bool { return s.name == name+f.name })].elements
-	}
-	nodePorts, external := elements("nodeports"), elements("external")
+	nodePorts, external := has[f.index(has, "nodeports")].elements, has[f.index(has, "external")].elements
 	for key := range s.ports {
 		if at := string(f.hop.AsSlice()) + key; !hosted[at] {
 			if _, served := nodePorts[key]; served {
@@ -111,6 +108,11 @@ func (s *staleDatagrams) stayLed(f serviceFamily, has []set, hosted map[string]b
 			s.stay[at+to] = true
 		}
 	}
+}
+
+// index is where the family's set of a name is among some; -1: nowhere.
+func (f serviceFamily) index(sets []set, name string) int {
+	return slices.IndexFunc(sets, func(s set) bool { return s.name == name+f.name })
 }
 
 // asked is the frontend of a key of a map of host endpoints.

@@ -37,8 +37,8 @@ type servicePlan struct {
 // the Host's own doing.
 type serviceMemory struct {
 	plan *servicePlan
-	// chains and sets are the table's; sets is nil while they are not known.
-	chains []chain
+	// chains are the texts of the table's, by name; sets is nil while they are not known.
+	chains map[string]string
 	sets   []set
 	// absent says that there is no table.
 	absent bool
@@ -153,8 +153,8 @@ func (h *Host) applyServices(d Desired, p *servicePlan) (int, error) {
 
 // applyServiceTable looks at the kernel only if it is not known what that has.
 func (h *Host) applyServiceTable(conn *nftables.Conn, p *servicePlan) (int, error) {
-	before := h.services.sets
-	changes, ok := p.table.chainsFrom(h.services.chains)
+	before, texts := h.services.sets, p.table.texts()
+	changes, ok := p.table.chainsFrom(h.services.chains, texts)
 	var n int
 	var err error
 	if ok && sameNames(before, p.table.sets) {
@@ -165,7 +165,7 @@ func (h *Host) applyServiceTable(conn *nftables.Conn, p *servicePlan) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	h.services = serviceMemory{plan: p, chains: p.table.chains, sets: p.table.sets}
+	h.services = serviceMemory{plan: p, chains: texts, sets: p.table.sets}
 	if n > 0 && before != nil {
 		h.forgetDatagrams(p, before)
 	}

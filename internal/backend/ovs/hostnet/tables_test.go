@@ -175,11 +175,12 @@ func TestRulesOfTheHost(t *testing.T) {
 	if len(texts(on.chains, "guard-output")) != len(texts(off.chains, "guard-output")) || len(texts(on.chains, "mss")) != 2 {
 		t.Error("masquerading changes other chains")
 	}
-	if _, same := on.chainsFrom(off.chains); same {
+	if _, same := on.chainsFrom(off.texts(), on.texts()); same {
 		t.Error("the table with masquerading is not told from the one without")
 	}
 	d.Gateway.Name = "gw1"
-	if _, same := d.hostTable().chainsFrom(on.chains); same {
+	other := d.hostTable()
+	if _, same := other.chainsFrom(on.texts(), other.texts()); same {
 		t.Error("rules for another gateway are not told apart")
 	}
 	digests := map[string]string{}
