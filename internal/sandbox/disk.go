@@ -73,7 +73,7 @@ func machineID() string {
 // root's processes is too low for two sandboxes: a cluster of three nodes takes about 75.
 const inotifyInstances = 1024
 
-// raiseInotify changes the one kernel setting of the whole computer that a sandbox needs; it stays.
+// raiseInotify changes a kernel setting of the whole computer; it stays.
 func raiseInotify() error {
 	const file = "/proc/sys/fs/inotify/max_user_instances"
 	data, err := os.ReadFile(file)

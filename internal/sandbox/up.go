@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"coelan.io/coelan/internal/neighbortable"
 	"coelan.io/coelan/internal/sandbox/artifact"
 	"coelan.io/coelan/internal/sandbox/machine"
 	"coelan.io/coelan/internal/sandbox/pki"
@@ -238,6 +239,10 @@ func (s *Sandbox) makeDisk(ctx context.Context, name string) error {
 // bootAll boots the machines that do not run: the fabric first, since the others plug into it.
 func (s *Sandbox) bootAll(ctx context.Context) error {
 	if err := raiseInotify(); err != nil {
+		return err
+	}
+	// Agents cannot: the tables are the computer's, and nodes are network namespaces.
+	if _, err := neighbortable.Raise("/proc/sys", "ipv4", "ipv6"); err != nil {
 		return err
 	}
 	if err := s.boot(ctx, FabricName); err != nil {

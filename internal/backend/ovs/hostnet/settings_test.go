@@ -107,3 +107,14 @@ func TestInterfaceSettings(t *testing.T) {
 		t.Error("the cards' settings are wrong")
 	}
 }
+
+// The tables of neighbors have room for what all pods of a node talk to, in the families in use.
+func TestNeighborSettings(t *testing.T) {
+	const v4, v6 = "net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3"
+	h, value := testSettings(t, map[string]string{v4: "1024", v6: "1024"})
+	d := bothFamilies()
+	d.Gateway.Addresses = d.Gateway.Addresses[:1]
+	if n, err := h.applyNeighbors(d); n != 1 || err != nil || value(v4) != "65536" || value(v6) != "1024" {
+		t.Errorf("%d writes, %v; IPv4 has %s and IPv6 %s", n, err, value(v4), value(v6))
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"coelan.io/coelan/internal/neighbortable"
 )
 
 // sysctls reads and writes the kernel's settings below dir.
@@ -121,6 +123,19 @@ func (h *Host) forwardIPv6(uplink string) (int, error) {
 	}
 	k, err := h.sysctls.ensure("1", "net", "ipv6", "conf", "all", "forwarding")
 	return n + k, err
+}
+
+// applyNeighbors makes room for the neighbors of all pods, in the families in use.
+func (h *Host) applyNeighbors(d Desired) (int, error) {
+	var families []string
+	v4, v6 := d.families()
+	if v4 {
+		families = append(families, "ipv4")
+	}
+	if v6 {
+		families = append(families, "ipv6")
+	}
+	return neighbortable.Raise(h.sysctls.dir, families...)
 }
 
 // applyCards keeps network cards from answering for addresses that are on the bridge above them.
