@@ -222,7 +222,8 @@ func askedBy(from *lab.Host, at netip.AddrPort, want string) func(context.Contex
 	}
 }
 
-// A Service of a private Router leads its pods to their own addresses, and serves no others.
+// A Service of a private Router leads its pods to their own addresses, and nodes and those outside
+// to those that nodes know. It serves no other pods, and a policy closes it for clients outside.
 func neutronTenantService(t *testing.T, w *world, b *rulebook) {
 	server := addPodAs(t, w.n1, lab.PodSpec{Namespace: "red", Name: "server"})
 	client := addPodAs(t, w.n2, lab.PodSpec{Namespace: "red", Name: "client"})
@@ -236,7 +237,35 @@ func neutronTenantService(t *testing.T, w *world, b *rulebook) {
 		comesTo(t, f.String()+" its pod", asked(client, at, server.Name))
 		comesTo(t, f.String()+" another's pod", asked(w.a, at, unanswered))
 	}
+	publish(w, "red", "tenant-local", redsLocal, func(s *corev1.Service) {
+		s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	}, server)
+	for f := range lab.Dual.Each {
+		at := clusterIPOf(redsNobody, f)
+		for _, n := range []*lab.Node{w.n1, w.n2} {
+			comesTo(t, fmt.Sprint(f, " by the ClusterIP, ", n.Name), askedBy(n.Host, at, server.Name))
+			comesTo(t, fmt.Sprint(f, " by the node port of ", n.Name), askedBy(w.Outside, atNode(n, redsNobody, f), server.Name))
+		}
+		local := asking{
+			name: "outside with the policy Local", from: w.Outside, to: atNode(w.n1, redsLocal, f),
+			want: []string{server.Name}, seen: w.Outside.Address(f),
+		}
+		served(t, f.String()+" "+local.name, local.from, local.to)
+		local.check(t)
+		comesTo(t, f.String()+" still not another's pod", asked(w.a, at, unanswered))
+	}
+	b.isolate(server, intent.Ingress)
+	b.publish(t)
+	for f := range lab.Dual.Each {
+		for _, n := range []*lab.Node{w.n1, w.n2} {
+			comesTo(t, fmt.Sprint(f, " closed by the node port of ", n.Name),
+				askedBy(w.Outside, atNode(n, redsNobody, f), unanswered))
+		}
+	}
+	b.open(server)
+	b.publish(t)
 	w.API.RemoveService("red", "tenant")
+	w.API.RemoveService("red", "tenant-local")
 	neutronTenantWays(t, w, b, server, client)
 }
 

@@ -228,6 +228,7 @@ const (
 	reds
 	blues
 	redsNobody
+	redsLocal
 )
 
 // TestNativeServices asks for Services of every kind from everywhere, where agents and kernels do

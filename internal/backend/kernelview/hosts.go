@@ -3,6 +3,7 @@
 package kernelview
 
 import (
+	"net/netip"
 	"slices"
 
 	"go4.org/netipx"
@@ -43,6 +44,34 @@ func (h *Services) addHosts(v intent.NodeService, ports []hostnet.ServicePort) {
 			ports[i].Hosts.Outside = p.LocalEndpoints
 		}
 	}
+}
+
+// addTenantHosts gives ports, those of a Service of a private Router, the node's own endpoints
+// where a policy keeps clients there and the bridge does not tell nodes apart: Ports of the Router,
+// by the addresses that stand for them. Other endpoints may be another tenant's.
+func addTenantHosts(s *intent.State, v intent.NodeService, ports []hostnet.ServicePort) {
+	for i, p := range v.Ports {
+		local := slices.DeleteFunc(slices.Clone(p.LocalEndpoints), func(e intent.Endpoint) bool {
+			return !ofRouter(s, v.Router, e.Address)
+		})
+		ports[i].Hosts.Sticky = v.AffinitySeconds > 0
+		if v.InternalLocal {
+			ports[i].Hosts.Cluster = local
+		}
+		if v.ExternalLocal && !ports[i].Masked {
+			ports[i].Hosts.Outside = local
+		}
+	}
+}
+
+// ofRouter says whether an address stands for a Port of a Router on this node.
+func ofRouter(s *intent.State, router string, a netip.Addr) bool {
+	for p := range s.PortsAt(s.Local().Node) {
+		if n, ok := s.Networks().Get(p.Network); ok && n.Router == router && slices.Contains(p.NodeAddresses, a) {
+			return true
+		}
+	}
+	return false
 }
 
 func (h *Services) hosts(endpoints []intent.Endpoint) []intent.Endpoint {

@@ -155,3 +155,57 @@ func TestEndpointsOfTheNode(t *testing.T) {
 		}
 	}
 }
+
+// Where no switch is one node's, the kernel keeps clients of a tenant's Service at the tenant's own
+// pods on the node, whichever comes first, and at no others.
+func TestTenantsEndpointsOnTheNode(t *testing.T) {
+	own, other := intent.Endpoint{Address: addr("10.244.1.9"), Port: 8080}, intent.Endpoint{Address: addr("10.244.1.10"), Port: 8080}
+	outside := intent.Endpoint{Address: addr("192.0.2.1"), Port: 8080}
+	service := intent.NodeService{
+		Namespace: "red", Name: "web", Router: "red", InternalLocal: true, ExternalLocal: true,
+		Ports: []intent.NodeServicePort{{
+			Protocol: intent.TCP, Port: 80, NodePort: 30080, ClusterIP: addr("10.96.0.1"),
+			Endpoints: []intent.Endpoint{own, other, outside}, LocalEndpoints: []intent.Endpoint{own, other, outside},
+		}},
+	}
+	port := func(id, network string, stands intent.Endpoint) intent.Port {
+		return intent.Port{ID: id, Node: "n1", Network: network, NodeAddresses: []netip.Addr{stands.Address}}
+	}
+	store, h, apart := intent.NewStore(), NewServicesByAddress(true), NewServicesByAddress(false)
+	for _, step := range []struct {
+		name            string
+		change          func(*intent.Tx)
+		inside, outside []intent.Endpoint
+	}{
+		{"no pods", func(tx *intent.Tx) {
+			tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.NativeServices})
+			for id, name := range []string{"red", "blue"} {
+				tx.SetRouter(intent.Router{Name: name, ID: intent.RouterID(id) + 2})
+				tx.SetNetwork(intent.Network{Name: name, ID: intent.NetworkID(id) + 2, Router: name})
+			}
+			tx.SetNodeService(service)
+		}, nil, nil},
+		{"pods of both tenants", func(tx *intent.Tx) {
+			tx.SetPort(port("a", "red", own))
+			tx.SetPort(port("b", "blue", other))
+		}, []intent.Endpoint{own}, []intent.Endpoint{own}},
+		{"a gateway of the tenant's", func(tx *intent.Tx) {
+			tx.SetRouter(intent.Router{Name: "red", ID: 2, Routes: []intent.Route{
+				{Destination: netip.MustParsePrefix("0.0.0.0/0"), NextHop: addr("10.9.0.1")},
+			}})
+		}, []intent.Endpoint{own}, nil},
+		{"the tenant's pod goes", func(tx *intent.Tx) { tx.DeletePort("a") }, nil, nil},
+	} {
+		s, err := store.Update(func(tx *intent.Tx) error { step.change(tx); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts := h.Of(s).Ports[0].Hosts
+		if !slices.Equal(hosts.Cluster, step.inside) || !slices.Equal(hosts.Outside, step.outside) || len(hosts.Inside) > 0 {
+			t.Errorf("%s: %+v, want %v inside and %v outside", step.name, hosts, step.inside, step.outside)
+		}
+		if hosts := apart.Of(s).Ports[0].Hosts; len(hosts.Cluster)+len(hosts.Outside)+len(hosts.Inside) > 0 {
+			t.Errorf("%s: with a switch for each node: %+v", step.name, hosts)
+		}
+	}
+}

@@ -26,17 +26,23 @@ type Services struct {
 	pods  *netipx.IPSet // all that the nodes' kernels know
 	state *intent.State
 	ports map[string][]hostnet.ServicePort // by namespace/name
-	whole hostnet.Services
+	// tenants are the keys of Services of private Routers that lead to Ports of the node.
+	tenants map[string]struct{}
+	whole   hostnet.Services
 }
 
 // NewServices makes one that knows no State.
-func NewServices() *Services { return &Services{ports: map[string][]hostnet.ServicePort{}} }
+func NewServices() *Services {
+	return &Services{ports: map[string][]hostnet.ServicePort{}, tenants: map[string]struct{}{}}
+}
 
 // NewServicesByAddress makes one for a bridge that balances by address and port alone. With
 // spanning it does not tell nodes apart either: where a policy keeps clients at the node's own
 // endpoints, the kernel chooses among these.
 func NewServicesByAddress(spanning bool) *Services {
-	return &Services{byAddress: true, spanning: spanning, ports: map[string][]hostnet.ServicePort{}}
+	h := NewServices()
+	h.byAddress, h.spanning = true, spanning
+	return h
 }
 
 // Follow takes a State and says whether the kernel has to follow.
@@ -66,11 +72,19 @@ func (h *Services) bring(s *intent.State) (changed bool) {
 	if all {
 		services = slices.Concat(services, serviceKeys(s))
 	}
+	if len(delta.Ports) > 0 {
+		services = slices.AppendSeq(slices.Clone(services), maps.Keys(h.tenants))
+	}
 	for _, key := range services {
 		v, ok := s.NodeServices().Get(key)
 		ports := hostPorts(v, h.byAddress && answersElsewhere(s, v.Router))
-		if kernelKnows(s, v) {
+		delete(h.tenants, key)
+		switch {
+		case kernelKnows(s, v):
 			h.addHosts(v, ports)
+		case h.spanning && (v.InternalLocal || v.ExternalLocal):
+			h.tenants[key] = struct{}{}
+			addTenantHosts(s, v, ports)
 		}
 		if reflect.DeepEqual(h.ports[key], ports) {
 			continue

@@ -294,7 +294,7 @@ func (k *accessKind) byOthers(s *intent.State, node string, u *nb.Unit) {
 			Priority: toNode, Match: match, Action: "reroute", Nexthops: []string{a.String()},
 		})
 		u.AddTo(routerRef(intent.DefaultRouterName), "policies", nb.Key(set.Key, "own"), &nb.RouterPolicy{
-			Priority: toOwn, Match: and(k.layout.fromNode(s, n, a), match), Action: "allow",
+			Priority: toOwn, Match: and(k.layout.atNode(node), match), Action: "allow",
 		})
 	}
 }

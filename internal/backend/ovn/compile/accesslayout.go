@@ -33,8 +33,8 @@ type layout interface {
 	translate(p accessPlace, a netip.Addr, nat *nb.NAT)
 	// priorities are those of the Router default's policies to a node, and to its own switch.
 	priorities() (toNode, toOwn int)
-	// fromNode fits what comes to the Router default from a node's own switch.
-	fromNode(s *intent.State, n intent.Node, like netip.Addr) string
+	// atNode fits what is at a node of what comes to the Router default.
+	atNode(node string) string
 	// leaves fits what a Router sends by a port that has this name where Coelan has made it, and
 	// its default route of a family.
 	leaves(s *intent.State, r intent.Router, port string, like netip.Addr) string
@@ -68,8 +68,8 @@ func (ownLayout) translate(accessPlace, netip.Addr, *nb.NAT) {}
 
 func (ownLayout) priorities() (toNode, toOwn int) { return accessPriority, ownAccessPriority }
 
-func (l ownLayout) fromNode(_ *intent.State, n intent.Node, _ netip.Addr) string {
-	return fmt.Sprintf("inport == %q", l.cluster.RouterPort(intent.DefaultNetworkName, n.Name))
+func (l ownLayout) atNode(node string) string {
+	return fmt.Sprintf("inport == %q", l.cluster.RouterPort(intent.DefaultNetworkName, node))
 }
 
 func (ownLayout) leaves(_ *intent.State, _ intent.Router, port string, _ netip.Addr) string {
@@ -119,18 +119,8 @@ func (l othersLayout) translate(p accessPlace, a netip.Addr, nat *nb.NAT) {
 
 func (othersLayout) priorities() (toNode, toOwn int) { return staysPriority + 1, staysPriority + 2 }
 
-// fromNode goes by the node's addresses, which are on its chassis alone.
-func (othersLayout) fromNode(s *intent.State, n intent.Node, like netip.Addr) string {
-	var from []string
-	for _, sn := range nodeSubnets(s, n.Name) {
-		if sn.Prefix.Addr().Is4() == like.Is4() {
-			from = append(from, sn.Prefix.String())
-		}
-	}
-	if own := addressesText(n.Addresses, like.Is4()); own != "" {
-		from = append(from, own)
-	}
-	return fmt.Sprintf("%s.src == {%s}", family(like), strings.Join(from, ", "))
+func (l othersLayout) atNode(node string) string {
+	return fmt.Sprintf("is_chassis_resident(%q)", l.others.NodePorts[node])
 }
 
 // leaves fits what a Router has no other way for, since the other system has named the port.

@@ -84,7 +84,7 @@ func (k *serviceKind) Affected(from, to *intent.State, d intent.Delta, yield fun
 }
 
 // affectedByRouters yields the Services of Routers that have come, gone, or become private or
-// shared, and of private Routers with other Networks.
+// shared, and of private Routers with other Networks, routes or gateways.
 func (k *serviceKind) affectedByRouters(from, to *intent.State, d intent.Delta, yield func(string)) {
 	routers, changed := map[string]struct{}{}, false
 	for _, name := range d.Routers {
@@ -96,16 +96,7 @@ func (k *serviceKind) affectedByRouters(from, to *intent.State, d intent.Delta, 
 		_, is := to.Routers().Get(name)
 		changed = changed || was != is || isPrivate(from, name) != isPrivate(to, name)
 	}
-	for _, name := range d.Networks {
-		for _, s := range [...]*intent.State{from, to} {
-			if s == nil {
-				continue
-			}
-			if n, ok := s.Networks().Get(name); ok {
-				routers[n.Router] = struct{}{}
-			}
-		}
-	}
+	gatewayKind{k.cluster}.Affected(from, to, d, func(router string) { routers[router] = struct{}{} })
 	if changed {
 		clear(k.private)
 		for v := range to.Services().All() {
@@ -162,9 +153,8 @@ func (k *serviceKind) Compile(s *intent.State, key string, u *nb.Unit) {
 		return
 	}
 	b := balancer{cluster: k.cluster, service: v, unit: u}
-	private := isPrivate(s, v.Router)
-	b.report(private && k.spanning)
-	if private {
+	b.report()
+	if isPrivate(s, v.Router) {
 		k.ofTenant(s, b)
 		return
 	}
@@ -193,16 +183,28 @@ func (k *serviceKind) ofTenant(s *intent.State, b balancer) {
 			b.unit.Put(tenantsSetRef(p.ClusterIP), "addresses", p.ClusterIP.String())
 		}
 	}
-	if k.spanning {
-		return
-	}
 	b.service, b.inside = k.tenants.held(s, v), false
-	if varies(v) {
+	at := nodeSwitches
+	switch {
+	case k.spanning:
+		at = everySwitch
+		if r, _ := s.Routers().Get(v.Router); v.ExternalLocal && answersElsewhere(s, r) {
+			b.unit.Problem("Service "+serviceKey(v), reasonUnsupported, "Router "+r.Name+" sends answers to clients outside by "+
+				"its own gateway or default route: with externalTrafficPolicy Local they are not served; use Cluster")
+		}
+	case varies(v):
 		b.nodes(s)
 		return
 	}
 	b.rows(nodeview.Service(b.service, nodeview.Node{FloatingIPs: s.FloatingIPsOfService}), "for nodes",
-		[]nb.Ref{balancingGroup(nodeSwitches)})
+		[]nb.Ref{balancingGroup(at)})
+}
+
+// answersElsewhere says whether a Router sends what is for the outside by another way than its
+// nodes.
+func answersElsewhere(s *intent.State, r intent.Router) bool {
+	_, ok := gatewayOf(s, r.Name)
+	return ok || leadsElsewhere(r)
 }
 
 // tenantSwitches are the switches of a private Router.
@@ -331,21 +333,14 @@ func (b balancer) vips(v intent.NodeService, protocol intent.Protocol) (open, ke
 	return open, kept
 }
 
-// report tells what the Service does not get; with inside it has its ClusterIP only.
-func (b balancer) report(inside bool) {
+// report tells what the Service does not get.
+func (b balancer) report() {
 	v := b.service
 	object := "Service " + serviceKey(v)
-	outside, undecided := false, false
-	for _, p := range v.Ports {
-		outside = outside || p.NodePort != 0 || len(p.ExternalIPs)+len(p.LoadBalancerIPs) > 0
-		undecided = undecided || len(p.LoadBalancerIPs) > 0 && p.NodePort == 0 && v.ExternalLocal &&
-			!openTo(v.SourceRanges, p.IPv6)
-	}
-	switch {
-	case inside && outside:
-		b.unit.Problem(object, reasonUnsupported, "OVN serves addresses of Services outside of the cluster and node ports"+
-			" only where the network of the Service's namespace is in a shared Router; the ClusterIP works")
-	case undecided:
+	undecided := slices.ContainsFunc(v.Ports, func(p intent.ServicePort) bool {
+		return len(p.LoadBalancerIPs) > 0 && p.NodePort == 0 && v.ExternalLocal && !openTo(v.SourceRanges, p.IPv6)
+	})
+	if undecided {
 		b.unit.Problem(object, reasonUnsupported, "with spec.loadBalancerSourceRanges the addresses of the load balancer"+
 			" lead to the ClusterIP, as the Service has no node ports: its endpoints on all nodes get clients, and do not"+
 			" see their addresses; allow node ports")
