@@ -56,10 +56,10 @@ func takeAll(ctx context.Context, measures ...func(context.Context) ([]Result, e
 	var results []Result
 	for _, take := range measures {
 		more, err := take(ctx)
-		if err != nil {
-			return nil, err
-		}
 		results = append(results, more...)
+		if err != nil {
+			return results, err
+		}
 	}
 	return results, nil
 }

@@ -147,11 +147,13 @@ func run(ctx context.Context, only, out string, g gate) error {
 		fmt.Fprintf(os.Stderr, "bench: %s … ", m.name)
 		start := time.Now()
 		got, err := m.take(ctx)
+		results = append(results, got...)
 		if err != nil {
+			fmt.Fprintln(os.Stderr, "failed")
+			printTable(os.Stdout, results) // what there is has taken long
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 		fmt.Fprintln(os.Stderr, time.Since(start).Round(time.Second))
-		results = append(results, got...)
 		if m.name == briefSet {
 			g.results = got
 		}
