@@ -90,8 +90,13 @@ type Router struct {
 	// Imports are the names of the other Routers that this one imports routes of, sorted; never
 	// that of the Router default, which Shared stands for.
 	Imports []string
-	Routes  []Route
-	SNAT    SNAT
+	// ImportTargets and ExportTargets are the Router's route targets, sorted, without that of the
+	// Router default, which Shared stands for. Distinguisher is the route distinguisher that is asked
+	// for; empty: none is. Imports say what they mean in the cluster.
+	ImportTargets, ExportTargets []string
+	Distinguisher                string
+	Routes                       []Route
+	SNAT                         SNAT
 }
 
 // SNAT says whether what a Router's Ports send out of the cluster gets the address of
@@ -297,7 +302,8 @@ func (d DNS) equal(o DNS) bool {
 func (r Router) equal(o Router) bool {
 	return slices.Equal(r.Imports, o.Imports) && slices.Equal(r.Routes, o.Routes) && r.Name == o.Name && r.ID == o.ID &&
 		r.VNI == o.VNI && r.Shared == o.Shared && r.SNAT.Enabled == o.SNAT.Enabled &&
-		slices.Equal(r.SNAT.Direct, o.SNAT.Direct)
+		slices.Equal(r.SNAT.Direct, o.SNAT.Direct) && slices.Equal(r.ImportTargets, o.ImportTargets) &&
+		slices.Equal(r.ExportTargets, o.ExportTargets) && r.Distinguisher == o.Distinguisher
 }
 
 func (b Block) equal(o Block) bool { return b == o }
@@ -330,6 +336,7 @@ func (n Network) clone() Network {
 
 func (r Router) clone() Router {
 	r.Imports = slices.Clone(r.Imports)
+	r.ImportTargets, r.ExportTargets = slices.Clone(r.ImportTargets), slices.Clone(r.ExportTargets)
 	r.Routes = slices.Clone(r.Routes)
 	r.SNAT.Direct = slices.Clone(r.SNAT.Direct)
 	return r

@@ -94,18 +94,18 @@ func (t *networkTables) addRouters(objects []*v1alpha1.Router) {
 
 // router reads a Router without its imports; false if it has no effect.
 func (t *networkTables) router(o *v1alpha1.Router) (r intent.Router, ok bool) {
+	r = intent.Router{
+		Name: o.Name, ID: intent.RouterID(o.Status.ID), VNI: uint32(o.Status.VNI), //nolint:gosec // both are positive
+		Shared: IsShared(o),
+	}
 	if o.Name == intent.DefaultRouterName {
 		_, r = Default()
-		r.Routes = t.routes(o)
-		return r, true
-	}
-	if !Admitted(o.Status.ID, o.Status.Conditions) {
+	} else if !Admitted(o.Status.ID, o.Status.Conditions) {
 		return intent.Router{}, false
 	}
-	return intent.Router{
-		Name: o.Name, ID: intent.RouterID(o.Status.ID), VNI: uint32(o.Status.VNI), //nolint:gosec // both are positive
-		Shared: IsShared(o), Routes: t.routes(o),
-	}, true
+	r.Routes, r.Distinguisher = t.routes(o), o.Spec.RouteDistinguisher
+	r.ImportTargets, r.ExportTargets = importTargets(o), otherTargets(o.Spec.ExportRouteTargets)
+	return r, true
 }
 
 // exportTargets are the route targets by which other Routers import the routes of one. Shared
@@ -120,8 +120,11 @@ func exportTargets(o *v1alpha1.Router) []string {
 // importTargets are the route targets by which a Router imports the routes of others.
 func importTargets(o *v1alpha1.Router) []string { return otherTargets(o.Spec.ImportRouteTargets) }
 
+// otherTargets are those of a list beside that of the Router default, sorted.
 func otherTargets(list []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(t string) bool { return t == v1alpha1.DefaultRouteTarget })
+	others := slices.DeleteFunc(slices.Clone(list), func(t string) bool { return t == v1alpha1.DefaultRouteTarget })
+	slices.Sort(others)
+	return others
 }
 
 // IsShared says that a Router exchanges routes with the Router default in both directions. One

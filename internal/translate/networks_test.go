@@ -43,9 +43,10 @@ func (o *tenants) translated() string {
 		rows(w)
 		w.Flush()
 	}
-	table("ROUTER\tID\tVNI\tSHARED\tIMPORTS\tROUTES", func(w *tabwriter.Writer) {
+	table("ROUTER\tID\tVNI\tSHARED\tIMPORTS\tTARGETS\tRD\tROUTES", func(w *tabwriter.Writer) {
 		for _, r := range routers {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%v\t%v\t%v\n", r.Name, r.ID, r.VNI, r.Shared, r.Imports, r.Routes)
+			fmt.Fprintf(w, "%s\t%d\t%d\t%v\t%v\t%v→%v\t%s\t%v\n", r.Name, r.ID, r.VNI, r.Shared, r.Imports, r.ImportTargets,
+				r.ExportTargets, r.Distinguisher, r.Routes)
 		}
 	})
 	table("NETWORK\tID\tVNI\tROUTER\tPHYSICAL\tVLAN\tSUBNETS", func(w *tabwriter.Writer) {
