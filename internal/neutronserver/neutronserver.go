@@ -30,6 +30,8 @@ type Server struct {
 	Database Database
 	// Northbound and Southbound are the remotes of OVN's databases, such as unix:/run/nb.sock.
 	Northbound, Southbound string
+	// BGPVPNs has it keep BGPVPNs, with a driver that does nothing about them.
+	BGPVPNs bool
 }
 
 // Configuration is the text of its file neutron.conf.

@@ -23,6 +23,14 @@ func TestConfiguration(t *testing.T) {
 				t.Errorf("%s: %q is missing in\n%s", listen, text, s.Configuration())
 			}
 		}
+		const plugin, provider = ",bgpvpn\n", "service_provider = BGPVPN:"
+		if text := s.Configuration(); strings.Contains(text, plugin) || strings.Contains(text, provider) {
+			t.Errorf("%s: there are BGPVPNs in\n%s", listen, text)
+		}
+		s.BGPVPNs = true
+		if text := s.Configuration(); !strings.Contains(text, plugin) || !strings.Contains(text, provider) {
+			t.Errorf("%s: there are no BGPVPNs in\n%s", listen, text)
+		}
 		if got, want := s.Endpoint(), "http://"+listen+"/"; got != want {
 			t.Errorf("endpoint %s, want %s", got, want)
 		}

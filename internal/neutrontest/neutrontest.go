@@ -83,6 +83,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	database := neutronserver.Database{Dir: filepath.Join(o.Dir, "mysql"), Socket: filepath.Join(o.Dir, "mysql.sock")}
 	s.server = neutronserver.Server{
 		Listen: listen, Dir: o.Dir, Database: database, Northbound: o.Northbound, Southbound: o.Southbound,
+		BGPVPNs: true,
 	}
 	s.Endpoint = s.server.Endpoint()
 	if err := os.WriteFile(s.config, []byte(s.server.Configuration()), 0o600); err != nil {

@@ -188,7 +188,8 @@ func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	placed, loans := compile.Place(state, have), compile.Borrow(state, have)
 	groups, trunks := have.All(resource.SecurityGroup), have.Trunks()
 	if state == r.compiled && placed.Equal(r.options.Placed) && loans.Equal(r.options.Loans) &&
-		slices.Equal(groups, r.options.Groups) && maps.Equal(trunks, r.options.Trunks) {
+		slices.Equal(groups, r.options.Groups) && maps.Equal(trunks, r.options.Trunks) &&
+		have.BGPVPNs == r.options.BGPVPNs {
 		return r.set
 	}
 	if now := namedBy(state); !slices.Equal(now, r.named) {
@@ -197,7 +198,7 @@ func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	}
 	r.compiled, r.options = state, compile.Options{
 		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare, Own: have.Own, Placed: placed,
-		Loans: loans, Groups: groups, Trunks: trunks,
+		Loans: loans, Groups: groups, Trunks: trunks, BGPVPNs: have.BGPVPNs,
 	}
 	r.set = compile.Compile(state, r.options)
 	r.set.Held = r.identities.holds

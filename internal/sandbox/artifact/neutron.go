@@ -34,12 +34,14 @@ func (c Cache) NeutronDatabase(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("versions of Neutron and MariaDB: %w (`make deps-neutron` installs them)", err)
 	}
+	// Without it there are no tables for BGPVPNs, which is its only error.
+	bgpvpns, _ := exec.CommandContext(ctx, "dpkg-query", "--show", "python3-networking-bgpvpn").Output()
 	unlock, err := c.lock()
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	name := "neutron-" + key(string(versions), neutronserver.Database{}.Install())
+	name := "neutron-" + key(string(versions), string(bgpvpns), neutronserver.Database{}.Install())
 	return filepath.Join(c.Dir, name), c.make(name, "database of Neutron", func(dir string) error {
 		ctx, cancel := context.WithTimeout(ctx, neutronTimeout)
 		defer cancel()

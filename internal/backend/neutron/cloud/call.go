@@ -30,8 +30,11 @@ func (s *session) call(
 func (s *session) create(
 	ctx context.Context, r resource.Ref, attributes map[string]any, doubtful bool,
 ) (resource.Actual, error) {
-	if r.Kind == resource.Interface {
+	switch r.Kind {
+	case resource.Interface:
 		return s.join(ctx, attributes)
+	case resource.Association:
+		return s.associate(ctx, attributes)
 	}
 	if doubtful {
 		if a, found, err := s.find(ctx, r); found || err != nil {
@@ -46,7 +49,7 @@ func (s *session) create(
 
 // body is what makes a resource: its attributes, its owner, and the project.
 func (s *session) body(r resource.Ref, attributes map[string]any) map[string]any {
-	body := map[string]any{"description": s.owner(r), "project_id": cmp.Or(r.Project, s.project)}
+	body := map[string]any{collections[r.Kind].mark(): s.owner(r), "project_id": cmp.Or(r.Project, s.project)}
 	for name, value := range attributes {
 		body[name] = value
 	}
@@ -94,11 +97,14 @@ func (s *session) change(
 // remove deletes a resource; that it is gone is no error.
 func (s *session) remove(ctx context.Context, c resource.Call) error {
 	var err error
-	if c.Ref.Kind == resource.Interface {
+	switch c.Ref.Kind {
+	case resource.Interface:
 		router, _ := c.Attributes["router_id"].(string)
 		err = s.do(ctx, http.MethodPut, "routers/"+router+"/remove_router_interface",
 			map[string]any{"subnet_id": c.Attributes["subnet_id"]}, nil)
-	} else {
+	case resource.Association:
+		err = s.dissociate(ctx, c.Attributes)
+	default:
 		err = s.do(ctx, http.MethodDelete, collections[c.Ref.Kind].path+"/"+c.ID, nil, nil)
 	}
 	var refused *refusal

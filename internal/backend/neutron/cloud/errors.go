@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
+
+	"coelan.io/coelan/internal/backend/neutron/resource"
 )
 
 // refusal is why Neutron does not make a call for an object.
@@ -20,6 +22,8 @@ type refusal struct {
 	text   string
 	// uncertain says that the call may have had its effect.
 	uncertain bool
+	// forbidden says that Neutron's policy does not let the user make it.
+	forbidden bool
 }
 
 // Error implements error.
@@ -68,7 +72,17 @@ func classify(err error, now time.Time) error {
 	case code >= http.StatusInternalServerError:
 		return &refusal{reason: f.reason(reasonFailed), text: f.text, uncertain: true}
 	}
-	return &refusal{reason: f.reason(reasonRefused), text: f.text}
+	return &refusal{
+		reason: f.reason(reasonRefused), text: f.text, forbidden: answer.Actual == http.StatusForbidden,
+	}
+}
+
+// about is what is refused of a kind, and what to do about it if that is not evident.
+func (r *refusal) about(k resource.Kind) string {
+	if r.forbidden && (k == resource.BGPVPN || k == resource.Association) {
+		return r.text + ": " + bgpvpnPolicy
+	}
+	return r.text
 }
 
 // fault is what an answer says of an error.

@@ -66,7 +66,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	others := map[place]resource.Actual{}
 	trunked := false
 	for _, k := range resource.Kinds() {
-		if k == resource.Routes {
+		if k == resource.Routes || k == resource.BGPVPN || k == resource.Association {
 			continue
 		}
 		found, err := s.listAll(ctx, k)
@@ -107,6 +107,9 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 		have.Offer(c, a, there)
 	}
 	if err := s.readTrunks(ctx, have, trunked); err != nil {
+		return nil, err
+	}
+	if err := s.readBGPVPNs(ctx, have, routers); err != nil {
 		return nil, err
 	}
 	return have, s.borrow(ctx, have)
@@ -231,14 +234,15 @@ func (s *session) get(ctx context.Context, path string, into any) error {
 	}
 }
 
-// owner is the description of a resource.
+// owner is what a resource is known by: its description, or its name.
 func (s *session) owner(r resource.Ref) string { return s.cluster.Owner(r.Key) }
 
 // find returns the resource with a Ref, if a call has made it that was not answered.
 func (s *session) find(ctx context.Context, r resource.Ref) (a resource.Actual, found bool, err error) {
-	list, err := s.list(ctx, r.Kind, []string{cmp.Or(r.Project, s.project)}, url.Values{"description": {s.owner(r)}})
+	mark := collections[r.Kind].mark()
+	list, err := s.list(ctx, r.Kind, []string{cmp.Or(r.Project, s.project)}, url.Values{mark: {s.owner(r)}})
 	for _, a := range list {
-		if text, _ := a.Attributes["description"].(string); text == s.owner(r) {
+		if text, _ := a.Attributes[mark].(string); text == s.owner(r) {
 			return a, true, nil
 		}
 	}

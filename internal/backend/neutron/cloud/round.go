@@ -186,8 +186,8 @@ func (r *round) finish(ctx context.Context, a answer) error {
 	case refused.gone && a.Operation == resource.Update:
 		r.stale, r.left = true, true // or what it refers to is gone: the next round makes it
 	default:
-		// An interface that an unanswered call has made is refused.
-		r.stale = r.stale || a.Ref.Kind == resource.Interface || refused.gone
+		// A router's place that an unanswered call has made is refused.
+		r.stale = r.stale || a.Ref.Kind == resource.Interface || a.Ref.Kind == resource.Association || refused.gone
 		r.failed[a.Ref] = r.failed[a.Ref] || a.Operation == resource.Delete
 		r.refuse(a.Call, refused)
 	}
@@ -205,7 +205,7 @@ func (r *round) refuse(c resource.Call, why *refusal) {
 		object = c.Ref.String()
 	}
 	p := resource.Problem{
-		Object: object, Reason: why.reason, Message: c.Ref.Kind.String() + " of Neutron: " + why.text,
+		Object: object, Reason: why.reason, Message: c.Ref.Kind.String() + " of Neutron: " + why.about(c.Ref.Kind),
 	}
 	r.say(p)
 	if c.Spare {
@@ -265,10 +265,15 @@ func (r *round) strip(ctx context.Context, group resource.Actual) error {
 	return nil
 }
 
-// waits says that an object waits for another's resource.
+// waits says that an object waits for another's resource, or for one of its own of which it is not
+// said yet why it is not there.
 func (r *round) waits(c resource.Call) {
 	message := c.Ref.Kind.String() + " of Neutron: what it replaces is still there"
 	if _, missing := r.resolve(c.Attributes); missing != nil {
+		own, _ := r.want.Get(*missing)
+		if own.Object == c.Object && slices.ContainsFunc(r.problems, func(p resource.Problem) bool { return p.Object == c.Object }) {
+			return
+		}
 		message = c.Ref.Kind.String() + " of Neutron: waits for " + missing.String()
 	}
 	// Rules of a group wait for the same.

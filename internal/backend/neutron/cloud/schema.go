@@ -18,9 +18,20 @@ type collection struct {
 	noProject bool
 	// everywhere says that the cluster may have such resources in the projects of namespaces, too.
 	everywhere bool
+	// named says that the name says what a resource is the cluster's for: there is no description.
+	named bool
 }
 
-// collections are those of the kinds. An Interface is found by its port; Routes are an attribute.
+// mark is the attribute that does.
+func (c collection) mark() string {
+	if c.named {
+		return "name"
+	}
+	return "description"
+}
+
+// collections are those of the kinds. An Interface is found by its port; Routes are an attribute, and
+// so are Associations.
 var collections = map[resource.Kind]collection{
 	resource.SecurityGroup: {
 		path: "security-groups", singular: "security_group", plural: "security_groups", everywhere: true,
@@ -45,4 +56,5 @@ var collections = map[resource.Kind]collection{
 		path: "ports", singular: "port", plural: "ports", everywhere: true,
 	},
 	resource.FloatingIP: {path: "floatingips", singular: "floatingip", plural: "floatingips"},
+	resource.BGPVPN:     {path: "bgpvpn/bgpvpns", singular: "bgpvpn", plural: "bgpvpns", named: true},
 }

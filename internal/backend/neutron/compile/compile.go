@@ -32,6 +32,8 @@ type Options struct {
 	Loans Loans
 	// Trunks are those of nodes that are machines of OpenStack, by the nodes' names.
 	Trunks map[string]resource.Trunk
+	// BGPVPNs says whether Neutron has them.
+	BGPVPNs resource.Extension
 	// Groups are the security groups that there are. They stay while there is what they are made
 	// of, be it without a Port.
 	Groups []resource.Ref
@@ -45,6 +47,7 @@ type compiler struct {
 	// unreached are the private Routers with Ports that nodes cannot reach.
 	unreached map[string]bool
 	groups    *firewall
+	targets   exchange
 	// used are the addresses that Ports have, by Network; those of nodes' podCIDRs are at "".
 	used map[string]map[netip.Addr]bool
 }
@@ -57,7 +60,7 @@ func Compile(s *intent.State, o Options) *resource.Set {
 	}
 	c.tenants()
 	c.trunks()
-	c.groups = c.firewall()
+	c.groups, c.targets = c.firewall(), c.exchange()
 	for r := range s.Routers().All() {
 		c.router(r)
 	}

@@ -45,7 +45,7 @@ var worlds = map[string]func(*intent.Objects){
 		}
 	},
 	"tenants": func(o *intent.Objects) {
-		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2, Imports: []string{"default"}, Routes: []intent.Route{
+		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2, Routes: []intent.Route{
 			{Destination: prefix("0.0.0.0/0"), NextHop: addr("10.10.0.2")}, {Destination: prefix("0.0.0.0/0"), NextHop: addr("10.10.0.3")},
 		}})
 		only, except := []intent.AddressRange{{First: addr("10.10.0.16"), Last: addr("10.10.0.31")}},
@@ -75,6 +75,8 @@ var worlds = map[string]func(*intent.Objects){
 			intent.Network{Name: "ns-shop-n1", Router: "default"})
 		o.Ports = []intent.Port{intenttest.Port("lab", "gw", "lab", "n1", "10.30.0.5"), intenttest.Port("shop", "web", "ns-shop-n1", "n1", "10.244.1.7")}
 	},
+	"targets":         targets,
+	"missing targets": targets,
 	"gateways": func(o *intent.Objects) {
 		o.Routers = append(o.Routers, intent.Router{Name: "red", ID: 2}, intent.Router{Name: "blue", ID: 3})
 		o.Networks = append(o.Networks,
@@ -95,6 +97,31 @@ var worlds = map[string]func(*intent.Objects){
 		o.Ports = []intent.Port{intenttest.Port("red", "web", "red", "n1", "10.10.0.2")}
 	},
 }
+
+// targets has Routers that exchange routes with each other and with others outside: mesh and spoke
+// with each other, shop, which is shared, with spoke, and all with what is outside.
+func targets(o *intent.Objects) {
+	o.Routers[0].Shared, o.Routers[0].ExportTargets = true, []string{"64512:100"}
+	o.Routers = append(o.Routers,
+		intent.Router{Name: "mesh", ID: 2, ImportTargets: []string{"64512:2", "64512:3"}, ExportTargets: []string{"64512:2", "64512:4"},
+			Imports: []string{"shop", "spoke"}, Distinguisher: "64512:200"},
+		intent.Router{Name: "spoke", ID: 3, ExportTargets: []string{"64512:3"}},
+		intent.Router{Name: "own", ID: 4, ImportTargets: []string{"64512:4"}, ExportTargets: []string{"64512:4"}},
+		intent.Router{Name: "site", ID: 5, ImportTargets: []string{"64512:100"}},
+		intent.Router{Name: "shop", ID: 6, Shared: true, ExportTargets: []string{"64512:3"}},
+		intent.Router{Name: "none", ID: 7},
+		intent.Router{Name: "lent", ID: 8, ImportTargets: []string{"64512:8"}, ExportTargets: []string{"64512:8"}},
+		intent.Router{Name: "many", ID: 9},
+	)
+	for i := range 29 {
+		many := &o.Routers[len(o.Routers)-1]
+		many.ExportTargets = append(many.ExportTargets, fmt.Sprint("64512:", 10+i))
+	}
+	o.Networks = append(o.Networks, intent.Network{Name: "lent", Router: "lent", NeutronNetwork: "6a1f", Subnets: intenttest.Subnets("10.30.0.0/16")})
+}
+
+// without are the Options of worlds that other than none have.
+var without = map[string]Options{"missing targets": {BGPVPNs: resource.Extension{Missing: true}}}
 
 // policies isolates the pods web and db: web takes TCP from the pods app and from outside but for a
 // prefix, and sends to its node alone; db takes what web sends to a named port. The pod ping has a
@@ -198,7 +225,7 @@ func dangling(s *resource.Set) (list []string) {
 func TestGolden(t *testing.T) {
 	for name, change := range worlds {
 		t.Run(name, func(t *testing.T) {
-			set := Compile(stateOf(change), Options{})
+			set := Compile(stateOf(change), without[name])
 			for _, problem := range dangling(set) {
 				t.Error(problem)
 			}
@@ -236,6 +263,8 @@ func TestChangesAreCompilingAnew(t *testing.T) {
 						tx.DeleteRouter(name)
 					} else {
 						r, _ := all.Routers().Get(name)
+						targets := rapid.SampledFrom([][]string{nil, {"64512:7"}, {"64512:7", "64512:8"}})
+						r.ImportTargets, r.ExportTargets = targets.Draw(t, "imports"), targets.Draw(t, "exports")
 						tx.SetRouter(r)
 					}
 				case 1:
@@ -279,6 +308,7 @@ func TestChangesAreCompilingAnew(t *testing.T) {
 		}
 		s := store.State()
 		options := Options{Cluster: "east", Spare: rapid.SampledFrom([]int{0, 3}).Draw(t, "spare")}
+		options.BGPVPNs.Missing = rapid.Bool().Draw(t, "no BGPVPNs")
 		set := Compile(s, options)
 		for _, r := range dangling(set) {
 			t.Error(r)

@@ -15,9 +15,7 @@ import (
 // default.
 func (c *compiler) router(r intent.Router) {
 	object := "Router " + r.Name
-	if len(r.Imports) > 0 {
-		c.set.Problem(object, "ImportsUnsupported", "routers of Neutron do not know each other's routes")
-	}
+	c.bgpvpn(r)
 	if at(r) != r.Name {
 		return
 	}
@@ -67,7 +65,7 @@ func (c *compiler) routes(r intent.Router) (routes []intent.Route) {
 		return routes
 	}
 	for other := range c.state.Routers().All() {
-		if other.Shared {
+		if other.Shared && other.Name != r.Name {
 			add(other, other.Routes)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ type Case struct {
 }
 
 // Cases build on each other. They hold for the fake and for the real one.
-var Cases = slices.Concat(ownCases, trunkCases, projectCases, lastCases)
+var Cases = slices.Concat(ownCases, trunkCases, bgpvpnCases, projectCases, lastCases)
 
 var ownCases = []Case{
 	{"unknown attribute", "POST", "networks", `{"network": {"project_id": "p", "bogus": 1}}`,
@@ -242,8 +243,8 @@ func checkList(t *testing.T, c Case, answer map[string]any, ids map[string]strin
 	for _, name := range c.Lists {
 		want = append(want, ids[name])
 	}
-	collection, _, _ := strings.Cut(c.Path, "?")
-	for _, o := range list(answer[collection]) {
+	location, _, _ := strings.Cut(c.Path, "?")
+	for _, o := range list(answer[path.Base(location)]) {
 		made, _ := o.(map[string]any)
 		got = append(got, fmt.Sprint(made["id"]))
 	}

@@ -35,6 +35,8 @@ type Neutron struct {
 	page   int
 	// noTrunks says that the extension is missing.
 	noTrunks bool
+	// noBGPVPNs says that this one is, bgpvpnsForbidden that the client is no administrator.
+	noBGPVPNs, bgpvpnsForbidden bool
 }
 
 // Fault is how a call fails.
@@ -179,9 +181,10 @@ func write(w http.ResponseWriter, status int, body any) {
 }
 
 func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
+	path, prefixed := strings.CutPrefix(path, bgpvpnPrefix)
 	parts := strings.Split(path, "/")
 	c := collections[parts[0]]
-	if c == nil || parts[0] == "trunks" && n.noTrunks {
+	if c == nil || parts[0] == "trunks" && n.noTrunks || prefixed != (parts[0] == "bgpvpns") || prefixed && n.noBGPVPNs {
 		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
 	}
 	var body object
@@ -190,6 +193,12 @@ func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
 			return 0, nil, refuse(http.StatusBadRequest, "HTTPBadRequest",
 				"The server could not comply with the request: %v", err)
 		}
+	}
+	if prefixed && len(parts) > 2 && parts[2] == "router_associations" {
+		return n.associations(r.Method, parts[1], parts[3:], body)
+	}
+	if err := n.forbidden(r, prefixed); err != nil {
+		return 0, nil, err
 	}
 	switch {
 	case r.Method == http.MethodGet && len(parts) == 1:
@@ -264,7 +273,7 @@ func (n *Neutron) list(r *http.Request, collection string) object {
 			o = n.withItsRules(o)
 		}
 		if fits {
-			found = append(found, o)
+			found = append(found, n.shown(collection, o))
 		}
 	}
 	return object{collections[collection].plural: found, collections[collection].plural + "_links": links}

@@ -70,6 +70,12 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 			attributes: object{"name": "", "port_id": nil, "admin_state_up": true, "sub_ports": []any{}},
 			fixed:      []string{"port_id", "sub_ports"}, check: (*Neutron).checkTrunk,
 		},
+		"bgpvpns": {
+			class: "BGPVPN", singular: "bgpvpn", plural: "bgpvpns", attributes: object{
+				"name": "", "type": "l3", "route_targets": []any{}, "import_targets": []any{}, "export_targets": []any{},
+				"route_distinguishers": []any{},
+			}, fixed: []string{"type"}, check: (*Neutron).checkBGPVPN,
+		},
 		"floatingips": {
 			class: "FloatingIP", singular: "floatingip", plural: "floatingips", attributes: object{
 				"floating_network_id": nil, "floating_ip_address": nil, "port_id": nil, "fixed_ip_address": nil,
@@ -359,6 +365,9 @@ func (n *Neutron) removed(path string, o object) {
 		if path == "ports" && f["port_id"] == o["id"] {
 			f["port_id"], f["fixed_ip_address"] = nil, nil
 		}
+	}
+	if path == "routers" || path == "bgpvpns" {
+		n.dissociate(func(a object) bool { return a["router_id"] == o["id"] || a["bgpvpn_id"] == o["id"] })
 	}
 	if path == "trunks" {
 		for _, p := range list(o["sub_ports"]) {

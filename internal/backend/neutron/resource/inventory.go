@@ -29,7 +29,20 @@ type Inventory struct {
 	// trunks are by the names of nodes, subports by the ids of ports.
 	trunks   map[string]Trunk
 	subports map[string]Subport
+	// BGPVPNs says whether Neutron has them.
+	BGPVPNs Extension
 }
+
+// Extension says whether an extension of Neutron's API can be used.
+type Extension struct {
+	Missing bool // Neutron does not have it
+	// Reason and Why say why it cannot be used although it is there, as a Problem does; empty: it
+	// can.
+	Reason, Why string
+}
+
+// Usable reports whether it can.
+func (e Extension) Usable() bool { return !e.Missing && e.Reason == "" }
 
 // NewInventory returns an empty Inventory.
 func NewInventory() *Inventory {

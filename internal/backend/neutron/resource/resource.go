@@ -19,7 +19,8 @@ import (
 type Kind int
 
 // The kinds. Interface is a Subnet's place on a Router, and Routes are the extra routes of one:
-// both are parts of a Router, which need others to be there.
+// both are parts of a Router, which need others to be there. Association is a Router's place in a
+// BGPVPN.
 const (
 	SecurityGroup Kind = iota
 	SecurityGroupRule
@@ -30,6 +31,8 @@ const (
 	Port
 	Routes
 	FloatingIP
+	BGPVPN
+	Association
 	kinds // how many there are
 )
 
@@ -46,7 +49,7 @@ func Kinds() []Kind {
 func (k Kind) String() string {
 	return [...]string{
 		"security group", "security group rule", "network", "subnet", "router", "router interface", "port",
-		"routes of router", "floating IP",
+		"routes of router", "floating IP", "BGPVPN", "router association of BGPVPN",
 	}[k]
 }
 
