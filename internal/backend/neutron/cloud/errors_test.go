@@ -41,7 +41,8 @@ func TestClassify(t *testing.T) {
 			refuse: &refusal{reason: reasonRefused, text: "in use"}},
 		{name: "quota", err: answer(409, `{"NeutronError": {"type": "OverQuota", "message": "too many"}}`),
 			refuse: &refusal{reason: reasonQuota, text: "too many"}},
-		{name: "forbidden", err: answer(403, "not you"), refuse: &refusal{reason: reasonRefused, text: "not you"}},
+		{name: "forbidden", err: answer(403, "not you"),
+			refuse: &refusal{reason: reasonRefused, text: "not you", forbidden: true}},
 		{name: "failed inside", err: answer(500, "oops"), refuse: &refusal{reason: reasonFailed, text: "oops", uncertain: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
