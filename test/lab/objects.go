@@ -211,6 +211,14 @@ func (a *API) AddRouter(name string, spec v1alpha1.RouterSpec) {
 	})
 }
 
+// ChangeRouter publishes another spec of a Router, which the controller has admitted.
+func (a *API) ChangeRouter(name string, change func(*v1alpha1.RouterSpec)) error {
+	return alter(a, routers, name, func(r *v1alpha1.Router) { change(&r.Spec) })
+}
+
+// RemoveRouter removes a Router.
+func (a *API) RemoveRouter(name string) { a.remove(routers, name) }
+
 // Shared is the spec of a Router that shares the address space of the cluster.
 func Shared() v1alpha1.RouterSpec {
 	targets := []string{v1alpha1.DefaultRouteTarget}
