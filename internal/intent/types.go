@@ -91,8 +91,8 @@ type Router struct {
 	// that of the Router default, which Shared stands for.
 	Imports []string
 	// ImportTargets and ExportTargets are the Router's route targets, sorted, without that of the
-	// Router default, which Shared stands for. Distinguisher is the route distinguisher that is asked
-	// for; empty: none is. Imports say what they mean in the cluster.
+	// Router default, which Shared stands for. Imports say what they mean in the cluster.
+	// Distinguisher is the route distinguisher that is asked for; empty: none is.
 	ImportTargets, ExportTargets []string
 	Distinguisher                string
 	Routes                       []Route

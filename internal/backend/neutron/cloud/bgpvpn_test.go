@@ -161,7 +161,8 @@ func TestBGPVPNIsMended(t *testing.T) {
 	}
 }
 
-// That Neutron has no BGPVPNs, or does not show them, is found out, and what there is of them stays.
+// That Neutron has no BGPVPNs, or does not show them, is found out, and what there is of them
+// stays.
 func TestBGPVPNsUnusable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*neutronfake.Neutron)

@@ -30,8 +30,8 @@ func (c collection) mark() string {
 	return "description"
 }
 
-// collections are those of the kinds. An Interface is found by its port; Routes are an attribute, and
-// so are Associations.
+// collections are those of the kinds. An Interface is found by its port; Routes are an attribute,
+// and so are Associations.
 var collections = map[resource.Kind]collection{
 	resource.SecurityGroup: {
 		path: "security-groups", singular: "security_group", plural: "security_groups", everywhere: true,

@@ -17,8 +17,8 @@ const maxTargets = 255
 
 // exchange is what Routers' route targets come to.
 type exchange struct {
-	// with are the Routers with a BGPVPN. exported are the targets that other Routers than the
-	// Router default export, whose routes are imported by BGPVPNs alone.
+	// with are the Routers with a BGPVPN. exported are the targets that Routers export, but for the
+	// Router default: its routes are imported by BGPVPNs alone.
 	with, exported map[string]bool
 }
 

@@ -68,7 +68,8 @@ var bgpvpnCases = []Case{
 	{"other vpn goes", "DELETE", "bgpvpn/bgpvpns/$other vpn", "", 204, "", nil},
 }
 
-// manyTargets are targets of 9 characters as JSON, each of which takes 10 with what is between them.
+// manyTargets are targets of 9 characters as JSON, each of which takes 10 with what is between
+// them.
 func manyTargets(n int) string {
 	list := make([]string, n)
 	for i := range list {
