@@ -33,7 +33,9 @@ func (s *session) readBGPVPNs(
 		have.BGPVPNs.Missing = true
 		return nil
 	case errors.As(err, &refused):
-		have.BGPVPNs.Reason, have.BGPVPNs.Why = refused.reason, "BGPVPNs of Neutron cannot be read: "+refused.about(resource.BGPVPN)
+		have.BGPVPNs = resource.Extension{
+			Reason: refused.reason, Why: "BGPVPNs of Neutron cannot be read: " + refused.about(resource.BGPVPN),
+		}
 		return nil
 	case err != nil:
 		return err
@@ -46,7 +48,8 @@ func (s *session) readBGPVPNs(
 		for _, list := range targetLists {
 			if _, shown := a.Attributes[list]; !shown {
 				have.BGPVPNs = resource.Extension{
-					Reason: reasonRefused, Why: fmt.Sprintf("%s of the BGPVPN %s are not to be seen: %s", list, a.ID, bgpvpnPolicy),
+					Reason: reasonRefused,
+					Why:    fmt.Sprintf("%s of the BGPVPN %s are not to be seen: %s", list, a.ID, bgpvpnPolicy),
 				}
 				return nil
 			}

@@ -271,7 +271,8 @@ func (r *round) waits(c resource.Call) {
 	message := c.Ref.Kind.String() + " of Neutron: what it replaces is still there"
 	if _, missing := r.resolve(c.Attributes); missing != nil {
 		own, _ := r.want.Get(*missing)
-		if own.Object == c.Object && slices.ContainsFunc(r.problems, func(p resource.Problem) bool { return p.Object == c.Object }) {
+		said := func(p resource.Problem) bool { return p.Object == c.Object }
+		if own.Object == c.Object && slices.ContainsFunc(r.problems, said) {
 			return
 		}
 		message = c.Ref.Kind.String() + " of Neutron: waits for " + missing.String()

@@ -117,8 +117,8 @@ func (c *compiler) exchangesNot(r intent.Router) {
 		c.set.Problem(object, "ImportsUnsupported", "routers of Neutron without BGPVPNs do not know each other's routes: "+
 			noBGPVPNs)
 	case len(beyond) > 0:
-		c.set.Problem(object, "ImportsUnsupported", "routes with "+strings.Join(beyond, ", ")+", from outside the cluster or of the "+
-			"Router default, come by BGPVPNs alone: "+noBGPVPNs)
+		c.set.Problem(object, "ImportsUnsupported", "routes with "+strings.Join(beyond, ", ")+", from outside the "+
+			"cluster or of the Router default, come by BGPVPNs alone: "+noBGPVPNs)
 	}
 }
 

@@ -101,8 +101,8 @@ func (n *Neutron) associate(v, body object) (int, any, *refused) {
 	case router["project_id"] != v["project_id"] || given["project_id"] != v["project_id"]:
 		return 0, nil, refuse(http.StatusForbidden, "NotAuthorized", "Not authorized.")
 	case slices.Contains(list(v["routers"]), router["id"]):
-		return 0, nil, refuse(http.StatusBadRequest, "BGPVPNRouterAssocAlreadyExists", "router %v is already associated to BGPVPN %v",
-			router["id"], v["id"])
+		return 0, nil, refuse(http.StatusBadRequest, "BGPVPNRouterAssocAlreadyExists",
+			"router %v is already associated to BGPVPN %v", router["id"], v["id"])
 	}
 	n.numbers++
 	a := object{

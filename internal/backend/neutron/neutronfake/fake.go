@@ -184,7 +184,8 @@ func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
 	path, prefixed := strings.CutPrefix(path, bgpvpnPrefix)
 	parts := strings.Split(path, "/")
 	c := collections[parts[0]]
-	if c == nil || parts[0] == "trunks" && n.noTrunks || prefixed != (parts[0] == "bgpvpns") || prefixed && n.noBGPVPNs {
+	if c == nil || parts[0] == "trunks" && n.noTrunks || prefixed && n.noBGPVPNs ||
+		prefixed != (parts[0] == "bgpvpns") {
 		return 0, nil, refuse(http.StatusNotFound, "HTTPNotFound", "The resource could not be found.")
 	}
 	var body object

@@ -72,8 +72,8 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 		},
 		"bgpvpns": {
 			class: "BGPVPN", singular: "bgpvpn", plural: "bgpvpns", attributes: object{
-				"name": "", "type": "l3", "route_targets": []any{}, "import_targets": []any{}, "export_targets": []any{},
-				"route_distinguishers": []any{},
+				"name": "", "type": "l3", "route_targets": []any{}, "import_targets": []any{},
+				"export_targets": []any{}, "route_distinguishers": []any{},
 			}, fixed: []string{"type"}, check: (*Neutron).checkBGPVPN,
 		},
 		"floatingips": {
