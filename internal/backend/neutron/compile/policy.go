@@ -28,6 +28,8 @@ type firewall struct {
 	governed map[string][]resource.Ref
 	// members are the groups without rules, by address space, group of intent and family.
 	members map[memberKey]resource.Ref
+	// single are the addresses in a group of Ports that have others of the family, which are not.
+	single map[memberKey][]netip.Addr
 	// nodes are the nodes that have an address.
 	nodes    map[netip.Addr]bool
 	services balanced
@@ -91,6 +93,7 @@ func (c *compiler) firewall() *firewall {
 	}
 	f.exempt(object)
 	f.families = f.familiesInUse()
+	f.single = f.singleMembers()
 	f.services = f.balancedPorts()
 	for n := range c.state.Nodes().All() {
 		for _, a := range slices.Concat(n.Addresses, names.ManagementAddresses(n)) {
@@ -168,13 +171,40 @@ func (f *firewall) memberships(p intent.Port) (list []resource.Ref) {
 	for _, a := range p.Addresses {
 		known, _ := f.state.Peers().Get(intent.PeerKey(space, a))
 		for _, group := range known.Groups {
-			ref, made := f.members[memberKey{space, group, familyOf(a)}]
-			if made && !slices.Contains(list, ref) {
+			k := memberKey{space, group, familyOf(a)}
+			ref, made := f.members[k]
+			if made && !slices.Contains(list, ref) && f.wholly(p, k) {
 				list = append(list, ref)
 			}
 		}
 	}
 	return list
+}
+
+// wholly reports whether all addresses of a Port of a family are in a group: the members of a group
+// of Neutron are Ports, with all that they have.
+func (f *firewall) wholly(p intent.Port, k memberKey) bool {
+	return !slices.ContainsFunc(p.Addresses, func(a netip.Addr) bool {
+		known, _ := f.state.Peers().Get(intent.PeerKey(k.space, a))
+		return familyOf(a) == k.family && !slices.Contains(known.Groups, k.group)
+	})
+}
+
+// singleMembers finds the addresses that rules of policies have to name one by one.
+func (f *firewall) singleMembers() map[memberKey][]netip.Addr {
+	single := map[memberKey][]netip.Addr{}
+	for p := range f.state.Ports().All() {
+		space := f.spaceOf(p.Network)
+		for _, a := range p.Addresses {
+			known, _ := f.state.Peers().Get(intent.PeerKey(space, a))
+			for _, group := range known.Groups {
+				if k := (memberKey{space, group, familyOf(a)}); !f.wholly(p, k) {
+					single[k] = append(single[k], a)
+				}
+			}
+		}
+	}
+	return single
 }
 
 // spaceOf is the name of the space that a Port's addresses mean something in; empty on physical

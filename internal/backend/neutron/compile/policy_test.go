@@ -252,6 +252,40 @@ func TestRulesDoNotGrowWithPods(t *testing.T) {
 	}
 }
 
+// A group of Neutron has all addresses of its Ports. A Port of which a rule has one address as a
+// peer, and not the other, is no member: the rule names the address.
+func TestPeerWithSeveralAddresses(t *testing.T) {
+	ref := intent.PolicyRef{Kind: intent.NetworkPolicy, Namespace: "shop", Name: "in"}
+	rule := intent.Rule{
+		ID: "NetworkPolicy/shop/in/ingress/1", Policy: ref, Number: 1, Direction: intent.Ingress, Tier: intent.NetworkPolicyTier,
+		Action: intent.Allow, Groups: []string{"g"}, Ports: []intent.PortRange{{Protocol: 6, First: 80, Last: 80}},
+	}
+	for _, second := range []bool{false, true} {
+		web := intenttest.Port("shop", "web", "red", "n1", "10.9.0.2")
+		client := intenttest.Port("shop", "client", "red", "n1", "10.9.0.3", "10.9.0.4")
+		o := intent.Objects{
+			Local:   intent.Local{PolicyMode: intent.EnforcedPolicies},
+			Routers: []intent.Router{{Name: "red", ID: 2}}, Nodes: []intent.Node{intenttest.Node("n1", 1)},
+			Networks: []intent.Network{{Name: "red", Router: "red", Subnets: intenttest.Subnets("10.9.0.0/16")}},
+			Rules:    []intent.Rule{rule}, Ports: []intent.Port{web, client},
+			Subjects: []intent.Subject{{Key: web.SubjectKey(), Rules: []string{rule.ID}, IngressIsolation: []intent.PolicyRef{ref}}},
+			Peers:    []intent.Peer{{Space: "red", Address: addr("10.9.0.3"), Groups: []string{"g"}}},
+		}
+		if second {
+			o.Peers = append(o.Peers, intent.Peer{Space: "red", Address: addr("10.9.0.4"), Groups: []string{"g"}})
+		}
+		f := filterOf(Compile(intenttest.State(o), Options{}))
+		for a, want := range map[string]bool{"10.9.0.3": true, "10.9.0.4": second} {
+			k := oracle.Connection{
+				Source: oracle.End{Address: addr(a)}, Destination: oracle.End{Address: web.Addresses[0]}, Protocol: oracle.TCP, Port: 80,
+			}
+			if got := f.allows("ingress", web.ObjectKey(), k); got != want {
+				t.Errorf("with the second address in the group %v: from %s %v, want %v", second, a, got, want)
+			}
+		}
+	}
+}
+
 // What comes from a node's address is let in by a rule only where nothing tells the node's own
 // processes from clients that it forwards.
 func TestNodesOwnAddress(t *testing.T) {

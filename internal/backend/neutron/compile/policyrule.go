@@ -85,15 +85,21 @@ func (f *firewall) rule(group resource.Ref, d intent.Direction, of peer, at port
 }
 
 // peersOf are the peers of a rule in a space. A group that has Ports is a security group without
-// rules, which they are members of; addresses of nodes are no Ports.
+// rules, which they are members of; addresses of nodes are no Ports, and some are not all that
+// their Port has.
 func (f *firewall) peersOf(r intent.Rule, space string) (list []peer) {
 	for _, fam := range f.families {
 		if r.AnyPeer {
 			list = append(list, peer{family: fam})
 		}
 		for _, group := range r.Groups {
-			if space != "" {
-				list = append(list, peer{family: fam, group: f.memberGroup(r.Policy, memberKey{space, group, fam})})
+			if space == "" {
+				continue
+			}
+			k := memberKey{space, group, fam}
+			list = append(list, peer{family: fam, group: f.memberGroup(r.Policy, k)})
+			for _, a := range f.single[k] {
+				list = append(list, addressPeer(a))
 			}
 		}
 	}
