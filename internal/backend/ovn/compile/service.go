@@ -189,8 +189,9 @@ func (k *serviceKind) ofTenant(s *intent.State, b balancer) {
 	case k.spanning:
 		at = everySwitch
 		if r, _ := s.Routers().Get(v.Router); v.ExternalLocal && answersElsewhere(s, r) {
-			b.unit.Problem("Service "+serviceKey(v), reasonUnsupported, "Router "+r.Name+" sends answers to clients outside by "+
-				"its own gateway or default route: with externalTrafficPolicy Local they are not served; use Cluster")
+			b.unit.Problem("Service "+serviceKey(v), reasonUnsupported, "Router "+r.Name+" sends answers to clients "+
+				"outside by its own gateway or default route: with externalTrafficPolicy Local they are not served; use "+
+				"Cluster")
 		}
 	case varies(v):
 		b.nodes(s)

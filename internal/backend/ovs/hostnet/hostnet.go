@@ -239,8 +239,8 @@ func (h *Host) applyAll(d Desired) (int, error) {
 	var total int
 	var errs []error
 	for _, part := range []func(Desired) (int, error){
-		h.applyForwarding, h.applyNeighbors, h.applyCards, h.applySwitchOnly, h.applyGateway, h.applyRoutes, h.applySNAT,
-		h.applyHostPorts,
+		h.applyForwarding, h.applyNeighbors, h.applyCards, h.applySwitchOnly, h.applyGateway, h.applyRoutes,
+		h.applySNAT, h.applyHostPorts,
 		func(d Desired) (int, error) { return h.applyServices(d, plan) },
 		func(d Desired) (int, error) { return h.applyReplies(d, plan) },
 	} {
