@@ -173,7 +173,7 @@ func (f *firewall) memberships(p intent.Port) (list []resource.Ref) {
 		for _, group := range known.Groups {
 			k := memberKey{space, group, familyOf(a)}
 			ref, made := f.members[k]
-			if made && !slices.Contains(list, ref) && f.wholly(p, k) {
+			if made && !slices.Contains(list, ref) && !slices.Contains(f.single[k], a) {
 				list = append(list, ref)
 			}
 		}
@@ -181,24 +181,27 @@ func (f *firewall) memberships(p intent.Port) (list []resource.Ref) {
 	return list
 }
 
-// wholly reports whether all addresses of a Port of a family are in a group: the members of a group
-// of Neutron are Ports, with all that they have.
-func (f *firewall) wholly(p intent.Port, k memberKey) bool {
-	return !slices.ContainsFunc(p.Addresses, func(a netip.Addr) bool {
-		known, _ := f.state.Peers().Get(intent.PeerKey(k.space, a))
-		return familyOf(a) == k.family && !slices.Contains(known.Groups, k.group)
-	})
-}
-
-// singleMembers finds the addresses that rules of policies have to name one by one.
+// singleMembers finds the addresses that rules of policies have to name one by one: the members of
+// a group of Neutron are Ports, with all that they have.
 func (f *firewall) singleMembers() map[memberKey][]netip.Addr {
 	single := map[memberKey][]netip.Addr{}
 	for p := range f.state.Ports().All() {
 		space := f.spaceOf(p.Network)
-		for _, a := range p.Addresses {
+		in := func(a netip.Addr) []string {
 			known, _ := f.state.Peers().Get(intent.PeerKey(space, a))
-			for _, group := range known.Groups {
-				if k := (memberKey{space, group, familyOf(a)}); !f.wholly(p, k) {
+			return known.Groups
+		}
+		for _, a := range p.Addresses {
+			others := slices.DeleteFunc(slices.Clone(p.Addresses), func(o netip.Addr) bool {
+				return o == a || familyOf(o) != familyOf(a)
+			})
+			if len(others) == 0 {
+				continue // as of most Ports
+			}
+			for _, group := range in(a) {
+				without := func(o netip.Addr) bool { return !slices.Contains(in(o), group) }
+				if slices.ContainsFunc(others, without) {
+					k := memberKey{space, group, familyOf(a)}
 					single[k] = append(single[k], a)
 				}
 			}
