@@ -59,6 +59,20 @@ func (s *State) EgressAddressesOf(user string) iter.Seq[EgressAddress] {
 	return s.egressAddresses.by(egressAddressesByUser, user)
 }
 
+// AnswersElsewhere says whether a private Router sends what is for the outside by a gateway or a
+// route of its own. A bridge that does not know which way a connection came would send answers of
+// the Router's Services that way, too.
+func (s *State) AnswersElsewhere(router string) bool {
+	r, ok := s.Routers().Get(router)
+	if !ok || !r.Private() {
+		return false
+	}
+	for range s.EgressAddressesOf(RouterUser(router)) {
+		return true
+	}
+	return slices.ContainsFunc(r.Routes, func(route Route) bool { return route.Destination.Bits() == 0 })
+}
+
 // EgressAddressesAt are those that a node may be active for.
 func (s *State) EgressAddressesAt(node string) iter.Seq[EgressAddress] {
 	return s.egressAddresses.by(egressAddressesByNode, node)

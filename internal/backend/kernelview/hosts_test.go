@@ -181,13 +181,17 @@ func TestTenantsEndpointsOnTheNode(t *testing.T) {
 			tx.SetLocal(intent.Local{Node: "n1", ServiceMode: intent.NativeServices})
 			for id, name := range []string{"red", "blue"} {
 				tx.SetRouter(intent.Router{Name: name, ID: intent.RouterID(id) + 2})
-				tx.SetNetwork(intent.Network{Name: name, ID: intent.NetworkID(id) + 2, Router: name})
 			}
 			tx.SetNodeService(service)
 		}, nil, nil},
 		{"pods of both tenants", func(tx *intent.Tx) {
 			tx.SetPort(port("a", "red", own))
 			tx.SetPort(port("b", "blue", other))
+		}, nil, nil},
+		{"their Networks", func(tx *intent.Tx) {
+			for id, name := range []string{"red", "blue"} {
+				tx.SetNetwork(intent.Network{Name: name, ID: intent.NetworkID(id) + 2, Router: name})
+			}
 		}, []intent.Endpoint{own}, []intent.Endpoint{own}},
 		{"a gateway of the tenant's", func(tx *intent.Tx) {
 			tx.SetRouter(intent.Router{Name: "red", ID: 2, Routes: []intent.Route{

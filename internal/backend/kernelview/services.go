@@ -72,12 +72,12 @@ func (h *Services) bring(s *intent.State) (changed bool) {
 	if all {
 		services = slices.Concat(services, serviceKeys(s))
 	}
-	if len(delta.Ports) > 0 {
+	if len(delta.Ports)+len(delta.Networks) > 0 {
 		services = slices.AppendSeq(slices.Clone(services), maps.Keys(h.tenants))
 	}
 	for _, key := range services {
 		v, ok := s.NodeServices().Get(key)
-		ports := hostPorts(v, h.byAddress && answersElsewhere(s, v.Router))
+		ports := hostPorts(v, h.byAddress && s.AnswersElsewhere(v.Router))
 		delete(h.tenants, key)
 		switch {
 		case kernelKnows(s, v):
@@ -174,20 +174,6 @@ func clusterPrefixes(s *intent.State) (list []netip.Prefix) {
 		}
 	}
 	return list
-}
-
-// answersElsewhere says whether a private Router sends what is for the outside by a gateway or a
-// route of its own. A bridge that does not know which way a connection came would send answers of
-// the Router's Services that way, too.
-func answersElsewhere(s *intent.State, router string) bool {
-	r, ok := s.Routers().Get(router)
-	if !ok || !r.Private() {
-		return false
-	}
-	for range s.EgressAddressesOf(intent.RouterUser(router)) {
-		return true
-	}
-	return slices.ContainsFunc(r.Routes, func(route intent.Route) bool { return route.Destination.Bits() == 0 })
 }
 
 // hostPorts are a Service's ports, as far as the kernel has to know.

@@ -188,8 +188,8 @@ func (k *serviceKind) ofTenant(s *intent.State, b balancer) {
 	switch {
 	case k.spanning:
 		at = everySwitch
-		if r, _ := s.Routers().Get(v.Router); v.ExternalLocal && answersElsewhere(s, r) {
-			b.unit.Problem("Service "+serviceKey(v), reasonUnsupported, "Router "+r.Name+" sends answers to clients "+
+		if v.ExternalLocal && s.AnswersElsewhere(v.Router) {
+			b.unit.Problem("Service "+serviceKey(v), reasonUnsupported, "Router "+v.Router+" sends answers to clients "+
 				"outside by its own gateway or default route: with externalTrafficPolicy Local they are not served; use "+
 				"Cluster")
 		}
@@ -199,13 +199,6 @@ func (k *serviceKind) ofTenant(s *intent.State, b balancer) {
 	}
 	b.rows(nodeview.Service(b.service, nodeview.Node{FloatingIPs: s.FloatingIPsOfService}), "for nodes",
 		[]nb.Ref{balancingGroup(at)})
-}
-
-// answersElsewhere says whether a Router sends what is for the outside by another way than its
-// nodes.
-func answersElsewhere(s *intent.State, r intent.Router) bool {
-	_, ok := gatewayOf(s, r.Name)
-	return ok || leadsElsewhere(r)
 }
 
 // tenantSwitches are the switches of a private Router.
