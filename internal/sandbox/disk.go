@@ -10,9 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
+	"coelan.io/coelan/internal/kernellimits"
 	"coelan.io/coelan/internal/sandbox/artifact"
 )
 
@@ -75,13 +74,6 @@ const inotifyInstances = 1024
 
 // raiseInotify changes a kernel setting of the whole computer; it stays.
 func raiseInotify() error {
-	const file = "/proc/sys/fs/inotify/max_user_instances"
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && n >= inotifyInstances {
-		return nil
-	}
-	return os.WriteFile(file, []byte(strconv.Itoa(inotifyInstances)), 0o644)
+	_, err := kernellimits.Raise("/proc/sys/fs/inotify/max_user_instances", inotifyInstances)
+	return err
 }

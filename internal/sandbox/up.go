@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"coelan.io/coelan/internal/neighbortable"
+	"coelan.io/coelan/internal/kernellimits"
 	"coelan.io/coelan/internal/sandbox/artifact"
 	"coelan.io/coelan/internal/sandbox/machine"
 	"coelan.io/coelan/internal/sandbox/pki"
@@ -242,7 +242,7 @@ func (s *Sandbox) bootAll(ctx context.Context) error {
 		return err
 	}
 	// Agents cannot: the tables are the computer's, and nodes are network namespaces.
-	if _, err := neighbortable.Raise("/proc/sys", "ipv4", "ipv6"); err != nil {
+	if _, err := kernellimits.RaiseNeighbors("/proc/sys", "ipv4", "ipv6"); err != nil {
 		return err
 	}
 	if err := s.boot(ctx, FabricName); err != nil {

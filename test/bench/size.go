@@ -14,7 +14,7 @@ import (
 
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/intent"
-	"coelan.io/coelan/internal/neighbortable"
+	"coelan.io/coelan/internal/kernellimits"
 	"coelan.io/coelan/internal/retry"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
@@ -195,7 +195,7 @@ func admitAll(ctx context.Context, l *lab.Lab) (c *crowdedNode, err error) {
 // mesh counts what the datapath has while each of 200 pods connects to each of 1,000 Services.
 func mesh(ctx context.Context) ([]Result, error) {
 	// As the agent does it on a node that is no network namespace.
-	if _, err := neighbortable.Raise("/proc/sys", "ipv4", "ipv6"); err != nil {
+	if _, err := kernellimits.RaiseNeighbors("/proc/sys", "ipv4", "ipv6"); err != nil {
 		return nil, err
 	}
 	l, err := lab.Start(ctx, lab.Options{

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"coelan.io/coelan/internal/neighbortable"
+	"coelan.io/coelan/internal/kernellimits"
 )
 
 // sysctls reads and writes the kernel's settings below dir.
@@ -135,7 +135,7 @@ func (h *Host) applyNeighbors(d Desired) (int, error) {
 	if v6 {
 		families = append(families, "ipv6")
 	}
-	return neighbortable.Raise(h.sysctls.dir, families...)
+	return kernellimits.RaiseNeighbors(h.sysctls.dir, families...)
 }
 
 // applyCards keeps network cards from answering for addresses that are on the bridge above them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package neighbortable
+package kernellimits
 
 import (
 	"maps"
@@ -27,7 +27,7 @@ func settings(t *testing.T, values map[string]string) (dir string) {
 }
 
 // Limits that are lower are raised, others stay, of the families that are asked for.
-func TestRaise(t *testing.T) {
+func TestRaiseNeighbors(t *testing.T) {
 	const v4, v6 = "net/ipv4/neigh/default/", "net/ipv6/neigh/default/"
 	for _, c := range []struct {
 		name     string
@@ -49,10 +49,10 @@ func TestRaise(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := settings(t, c.has)
-			if n, err := Raise(dir, c.families...); n != c.written || err != nil {
+			if n, err := RaiseNeighbors(dir, c.families...); n != c.written || err != nil {
 				t.Errorf("%d writes, %v; want %d", n, err, c.written)
 			}
-			if n, err := Raise(dir, c.families...); n != 0 || err != nil {
+			if n, err := RaiseNeighbors(dir, c.families...); n != 0 || err != nil {
 				t.Errorf("again: %d writes, %v", n, err)
 			}
 			got := map[string]string{}
@@ -69,7 +69,7 @@ func TestRaise(t *testing.T) {
 		})
 	}
 	dir := settings(t, map[string]string{v4 + "gc_thresh3": "many"})
-	if _, err := Raise(dir, "ipv4"); err == nil || !strings.Contains(err.Error(), "gc_thresh3") {
+	if _, err := RaiseNeighbors(dir, "ipv4"); err == nil || !strings.Contains(err.Error(), "gc_thresh3") {
 		t.Errorf("no number: %v", err)
 	}
 }
