@@ -249,7 +249,7 @@ func neutronByHand(t *testing.T, w *world) {
 func neutronReaches(t *testing.T, p path, f lab.Family) {
 	t.Helper()
 	var last error
-	poll(t.Context(), t, func() bool { last = probePath(t.Context(), p, f); return last == nil },
+	neutronPoll(t, func() bool { last = probePath(t.Context(), p, f); return last == nil },
 		func() { t.Errorf("%s: %v", p.name, last) })
 }
 
