@@ -82,6 +82,7 @@ func neutronPings(t *testing.T, w *world) (lost func()) {
 // Pods and nodes reach each other by networks and ports that Neutron has. CHECK agrees, and so does
 // the agent.
 func neutronReach(t *testing.T, w *world) {
+	neutronWaysOut(t, w)
 	own, other := of(management(w.n1)), of(management(w.n2))
 	for _, p := range []path{
 		{"pod to pod on its node", w.a.Host, w.b.Host, w.b.Address, w.a.Address},
@@ -105,6 +106,22 @@ func neutronReach(t *testing.T, w *world) {
 	for _, n := range w.Nodes {
 		must(t, n.Check(t.Context()))
 	}
+}
+
+// neutronWaysOut waits until each node has its way out of the cluster, for both families. Those are
+// rows beside Neutron's, which the controller writes when it has read Neutron for the first time:
+// until then pods of all nodes leave by the first one.
+func neutronWaysOut(t *testing.T, w *world) {
+	t.Helper()
+	var rows []string
+	neutronPoll(t, func() bool {
+		text, err := w.OVN.Nbctl(t.Context(), "--bare", "--columns=_uuid", "find", "logical_router_policy", "priority=500")
+		must(t, err)
+		rows = strings.Fields(text)
+		return len(rows) == 2*len(w.Nodes)
+	}, func() { t.Errorf("%d rows of ways out for %d nodes", len(rows), len(w.Nodes)) })
+	_, err := w.OVN.Nbctl(t.Context(), "sync")
+	must(t, err)
 }
 
 // neutronCall asks the real Neutron.
@@ -249,7 +266,7 @@ func neutronByHand(t *testing.T, w *world) {
 func neutronReaches(t *testing.T, p path, f lab.Family) {
 	t.Helper()
 	var last error
-	neutronPoll(t, func() bool { last = probePath(t.Context(), p, f); return last == nil },
+	poll(t.Context(), t, func() bool { last = probePath(t.Context(), p, f); return last == nil },
 		func() { t.Errorf("%s: %v", p.name, last) })
 }
 
