@@ -202,7 +202,7 @@ attack: e2e ## what a hostile pod, tenant, token or host outside must not be abl
 .PHONY: test-kernel
 test-kernel: ## the integration tests on the kernel's datapath, in an emulated machine with Debian's kernel
 	@mkdir -p bin/kernel
-	CGO_ENABLED=0 go build -o bin/kernel/ ./test/kernel ./cmd/coelan-agent ./cmd/coelan-cni
+	CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/kernel/ ./test/kernel ./cmd/coelan-agent ./cmd/coelan-cni
 	CGO_ENABLED=0 go test -tags integration -c -o bin/kernel/integration.test ./test/integration
 	bin/kernel/kernel -out bin/kernel/out -timeout 20m -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel \
 	  bin/kernel/integration.test -test.v -test.parallel 1 -test.timeout 18m $(if $(RUN),-test.run '$(RUN)') $(if $(SKIP),-test.skip '$(SKIP)')

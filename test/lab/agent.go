@@ -190,16 +190,20 @@ func (n *Node) AgentLogTail() string {
 	return string(log[max(0, len(log)-8192):])
 }
 
-// readyInterval is the time between two looks at an agent that is starting.
-const readyInterval = 5 * time.Millisecond
+// Between two looks at an agent that is starting is readyInterval, and at least readyPause times
+// what a look takes: in an emulated machine, looks without pauses take half of the processors from
+// the agent.
+const (
+	readyInterval = 5 * time.Millisecond
+	readyPause    = 10
+)
 
 // WaitAgent waits until the agent can plug pods.
 func (n *Node) WaitAgent(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
-	tick := time.NewTicker(readyInterval)
-	defer tick.Stop()
 	for reason := error(nil); ; {
+		began := time.Now()
 		err := n.ready(ctx)
 		if err == nil {
 			return nil
@@ -208,7 +212,7 @@ func (n *Node) WaitAgent(ctx context.Context) error {
 			reason = err
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(max(readyInterval, readyPause*time.Since(began))):
 		case <-n.agent.exited:
 			return fmt.Errorf("agent of %s ended: %w; its log ends:\n%s", n.Name, n.agent.err, n.AgentLogTail())
 		case <-ctx.Done():
