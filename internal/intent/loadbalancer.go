@@ -58,24 +58,31 @@ func (s *State) Announcements() []Announcement {
 	return list
 }
 
-// floating are the floating IPs of Services that have a port of the family.
+// floating are the floating IPs of Services.
 func (s *State) floating() (list []Announcement) {
 	for f := range s.floatingIPs.All() {
-		v, ok := s.services.Get(f.Service)
-		n, _ := s.networks.Get(f.Network)
-		if !ok || !n.External || n.Physical == "" ||
-			!slices.ContainsFunc(v.Ports, func(p ServicePort) bool { return p.IPv6 == f.Address.Is6() }) {
-			continue
+		if nodes, ok := s.Answering(f); ok {
+			list = append(list, Announcement{f.Address, nodes, true})
 		}
-		var nodes []string
-		for node := range s.nodes.All() { // sorted by name
-			if slices.Contains(node.PhysicalNetworks, n.Physical) && !node.Withdrawn {
-				nodes = append(nodes, node.Name)
-			}
-		}
-		list = append(list, Announcement{f.Address, v.answering(nodes), true})
 	}
 	return list
+}
+
+// Answering are the names of the nodes that may answer for a floating IP, sorted: those that are
+// connected to its Network. False if it does not stand for a Service that has a port of the family.
+func (s *State) Answering(f FloatingIP) (nodes []string, ok bool) {
+	v, ok := s.services.Get(f.Service)
+	n, _ := s.networks.Get(f.Network)
+	if !ok || !n.External || n.Physical == "" ||
+		!slices.ContainsFunc(v.Ports, func(p ServicePort) bool { return p.IPv6 == f.Address.Is6() }) {
+		return nil, false
+	}
+	for node := range s.nodes.All() { // sorted by name
+		if slices.Contains(node.PhysicalNetworks, n.Physical) && !node.Withdrawn {
+			nodes = append(nodes, node.Name)
+		}
+	}
+	return v.answering(nodes), true
 }
 
 // balanced are the load balancers' addresses that are of a pool.

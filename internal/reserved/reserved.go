@@ -33,6 +33,11 @@ const ForwardedDSCP = 59
 // host. kube-proxy's bits, 0x4000 and 0x8000, are not in it.
 const TunnelMark = 0x2000
 
+// WireMark is the mark (fwmark), and that of conntrack, of what a node's kernel answers to clients
+// on the wires of physical networks, where OVN leads these to it. The other bits are other
+// programs'.
+const WireMark = 0x1000
+
 // ForwardedTTL is the most that such a packet has as its TTL, or hop limit, where OVN has to tell
 // it from the node's own, which begin with more: OVN 23.03 compares neither DSCP nor ECN, and says
 // nothing of it.

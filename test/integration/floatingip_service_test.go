@@ -259,7 +259,16 @@ func floatingServiceSizes(t *testing.T, w *external) {
 			if err != nil || len(r.Errors) != 1 || r.Errors[0] != tooBig {
 				t.Errorf("%s to %s: replies %v, errors %v, %v; want %v", f, office(f, number), r.Replies, r.Errors, err, tooBig)
 			}
-			// The wire beyond the gateway is narrow, which a sender in the cluster has to learn.
+		}
+	})
+	floatingServiceSends(t, w)
+}
+
+// floatingServiceSends has Services send more than the way takes: the wire beyond the gateway is
+// narrow, which a sender in the cluster has to learn.
+func floatingServiceSends(t *testing.T, w *external) {
+	inBothFamilies(func(f lab.Family) {
+		for _, number := range []int{fipMuch, fipMuchLocal} {
 			for _, to := range []*lab.Host{w.near, w.far} {
 				if err := getMuch(within(t, 10*time.Second), to, atOffice(number, f)); err != nil {
 					t.Errorf("%s: %s gets from %s: %v", f, to.Name, atOffice(number, f), err)

@@ -135,6 +135,42 @@ var worlds = map[string]func(*intent.Objects){
 			o.Ports[i].NodeAddresses = []netip.Addr{addr(a)}
 		}
 	},
+	"fronts": func(o *intent.Objects) {
+		o.Networks = append(o.Networks, intent.Network{
+			Name: "office", Physical: "dc", VLAN: 70, External: true, Subnets: intenttest.Subnets("198.51.100.0/24", "2001:db8:70::/64"),
+		}, intent.Network{Name: "lab", Physical: "dc2", External: true, Subnets: intenttest.Subnets("203.0.113.0/24")})
+		for i := range o.Nodes {
+			o.Nodes[i].PhysicalNetworks, o.Nodes[i].MTU = []string{"dc"}, 1400
+		}
+		leaving := intenttest.Node("n3", 3)
+		leaving.PhysicalNetworks, leaving.Withdrawn = []string{"dc"}, true
+		o.Nodes = append(o.Nodes, leaving)
+		service := func(name, node string, local bool) {
+			v := intent.Service{Namespace: "shop", Name: name, Router: "default", ExternalLocal: local}
+			for i, clusterIP := range []string{"10.96.0.10", "fd00:96::10"} {
+				v.Ports = append(v.Ports, intent.ServicePort{
+					Protocol: intent.TCP, Port: 80, IPv6: i == 1, ClusterIP: addr(clusterIP),
+					Endpoints: []intent.ServiceEndpoint{{
+						Address: addr([]string{"10.244.2.2", "fd00:10:244:2::2"}[i]), Port: 8080, Topology: intent.NewTopology(node, nil, nil),
+					}},
+				})
+			}
+			o.Services = append(o.Services, v)
+		}
+		service("web", "n2", false)
+		service("local", "n2", true)
+		service("leaving", "n3", true)
+		for name, at := range map[string][2]string{
+			"web": {"198.51.100.40", "web"}, "web-6": {"2001:db8:70::40", "web"}, "local": {"198.51.100.41", "local"},
+			"leaving": {"198.51.100.42", "leaving"}, "none": {"198.51.100.43", "none"}, "lab": {"203.0.113.40", "web"},
+		} {
+			f := intent.FloatingIP{Name: "shop/" + name, Network: "office", Address: addr(at[0]), Service: "shop/" + at[1]}
+			if name == "lab" { // that no node is connected to
+				f.Network = "lab"
+			}
+			o.FloatingIPs = append(o.FloatingIPs, f)
+		}
+	},
 	"wires": func(o *intent.Objects) {
 		o.Networks = append(o.Networks,
 			intent.Network{Name: "office", Physical: "dc", VLAN: 70, Subnets: intenttest.Subnets("192.168.70.0/24")},
@@ -202,6 +238,7 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 				switch n.Name {
 				case "office", "lab":
 					n.Physical, n.Router, n.Subnets = "dc", "", intenttest.Subnets("10.10.0.0/16")
+					n.External = rapid.Bool().Draw(t, "external")
 				case "default", "ns":
 				default:
 					n.Subnets = intenttest.Subnets("10.10.0.0/16", "fd00:10::/64")
@@ -214,6 +251,9 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 			"node": func(t *rapid.T) {
 				n := intenttest.Node(nodes.Draw(t, "node"), rapid.IntRange(1, 2).Draw(t, "number"))
 				n.MTU = rapid.SampledFrom([]int{0, 1300, 1400}).Draw(t, "mtu")
+				if rapid.Bool().Draw(t, "connected") {
+					n.PhysicalNetworks = []string{"dc"}
+				}
 				if rapid.Bool().Draw(t, "no subnets") {
 					n.Subnets = nil
 				}
@@ -254,7 +294,10 @@ func TestUpdateIsCompilingAnew(t *testing.T) {
 				f := intent.FloatingIP{
 					Name: rapid.SampledFrom([]string{"a/f", "a/g"}).Draw(t, "floating"), Address: addr("10.10.0.79"),
 					Network: rapid.SampledFrom([]string{"office", "lab"}).Draw(t, "external"),
-					Port:    rapid.SampledFrom([]string{"a/x", "a/y"}).Draw(t, "port"),
+					Port:    rapid.SampledFrom([]string{"a/x", "a/y", ""}).Draw(t, "port"),
+				}
+				if f.Port == "" {
+					f.Service = rapid.SampledFrom([]string{"a/s", "a/t"}).Draw(t, "of")
 				}
 				change(func(tx *intent.Tx) { tx.SetFloatingIP(f) })
 			},

@@ -61,15 +61,10 @@ func externalMAC(a netip.Addr) string { return reserved.PodMAC(a).String() }
 // Compile implements Kind.
 func (k floatingKind) Compile(s *intent.State, name string, u *nb.Unit) {
 	f, ok := s.FloatingIPs().Get(name)
-	if !ok {
+	if !ok || f.Service != "" { // that is frontKind's
 		return
 	}
 	object := "FloatingIP " + name
-	if f.Service != "" {
-		u.Problem(object, "ServiceUnsupported", "with OVN a FloatingIP stands for a Port, not for a Service; give the "+
-			"Service an address of a LoadBalancerPool")
-		return
-	}
 	for p := range s.PortsNamed(f.Port) {
 		n, _ := s.Networks().Get(p.Network)
 		network, problem := translator(s, n.Router)

@@ -101,6 +101,41 @@ func (c Cluster) AccessSwitchPort(node, router string) string {
 	return c.prefixed("nodep-" + at(node, router))
 }
 
+// Fronts is the name of the Logical_Router between those of Front and the Router default.
+func (c Cluster) Fronts() string { return c.prefixed("fronts") }
+
+// FrontsPort is the name of the Logical_Router_Port of Fronts that leads to the Router default, and
+// WayToFronts that of the one that it leads to.
+func (c Cluster) FrontsPort() string { return c.prefixed("front-default") }
+
+// WayToFronts is the name of the Router default's Logical_Router_Port that leads to Fronts.
+func (c Cluster) WayToFronts() string { return c.prefixed("default-front") }
+
+// Front is the name of the Logical_Router of a FloatingIP, namespace/name, that stands for a
+// Service.
+func (c Cluster) Front(object string) string { return c.prefixed("front-" + ofObject(object)) }
+
+// FrontPort is the name of the Logical_Router_Port of Front on the external Network.
+func (c Cluster) FrontPort(object string) string { return c.prefixed("front-out-" + ofObject(object)) }
+
+// FrontSwitchPort is the name of the Logical_Switch_Port that FrontPort belongs to.
+func (c Cluster) FrontSwitchPort(object string) string {
+	return c.prefixed("front-outp-" + ofObject(object))
+}
+
+// FrontWayIn is the name of the Logical_Router_Port of Front that leads to Fronts, and FrontWayOut
+// that of the one that it leads to.
+func (c Cluster) FrontWayIn(object string) string { return c.prefixed("front-in-" + ofObject(object)) }
+
+// FrontWayOut is the name of the Logical_Router_Port of Fronts that leads to Front.
+func (c Cluster) FrontWayOut(object string) string { return c.prefixed("front-up-" + ofObject(object)) }
+
+// ofObject is an object's name and namespace without a slash, which only names of Ports have.
+func ofObject(object string) string {
+	namespace, name, _ := strings.Cut(object, "/")
+	return at(name, namespace)
+}
+
 // LocalnetPort is the name of the Logical_Switch_Port by which a physical Network reaches its wire.
 func (c Cluster) LocalnetPort(network string) string { return c.prefixed("wire-" + network) }
 

@@ -21,6 +21,7 @@ func TestNames(t *testing.T) {
 		"gw-wan@red":       Cluster("").GatewayPort("wan", "red"),
 		"gwp-wan@red":      Cluster("").GatewaySwitchPort("wan", "red"),
 		"wire-wan":         Cluster("").LocalnetPort("wan"),
+		"blue:front-web@a": Cluster("blue").Front("a/web"),
 		"ns/web-0":         Cluster("").Port("ns/web-0"),
 		"blue:ns/web-0":    Cluster("blue").Port("ns/web-0"),
 		"mgmt-n1":          Cluster("").ManagementPort("n1"),

@@ -160,11 +160,11 @@ func TestPlanReplyRules(t *testing.T) {
 		"after others":      {have: []netlink.Rule{rule(func(r *netlink.Rule) { r.Priority = 40000 })}, floating: []string{"192.0.2.1"}, add: []string{"192.0.2.1/32"}, gone: []string{"192.0.2.1/32"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var floating []netip.Addr
+			var want []netlink.Rule
 			for _, a := range tc.floating {
-				floating = append(floating, netip.MustParseAddr(a))
+				want = append(want, *replyRule(netip.MustParseAddr(a)))
 			}
-			add, del := planReplyRules(tc.have, floating)
+			add, del := planReplyRules(tc.have, want)
 			sources := func(rules []netlink.Rule) (list []string) {
 				for _, r := range rules {
 					list = append(list, r.Src.String())

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"coelan.io/coelan/internal/reserved"
 )
 
 const (
@@ -37,21 +39,28 @@ func (h *Host) applyReplies(d Desired, p *servicePlan) (int, error) {
 		}
 	}
 	var floating []netip.Addr
+	var want []netlink.Rule
 	if d.Services.Native {
 		floating = d.Services.Floating
 	}
+	for _, a := range floating {
+		want = append(want, *replyRule(a))
+	}
 	for _, f := range p.families {
 		if slices.ContainsFunc(floating, func(a netip.Addr) bool { return a.Is6() == f.ipv6 }) {
-			written, err := h.applyReplyRoute(d.Gateway.Name, f)
+			written, err := h.applyReplyRoute(d.Gateway.Name, f, p.of.via(f))
 			note("route of answers of floating IPs", written, err)
+			if d.Services.ByAddress {
+				want = append(want, *markedRule(f))
+			}
 		}
 	}
-	add, del := planReplyRules(have, floating)
+	add, del := planReplyRules(have, want)
 	for _, r := range add {
-		note(fmt.Sprintf("rule for answers from %s", r.Src), true, h.nl.RuleAdd(&r))
+		note(fmt.Sprintf("rule for answers %s", replyText(r)), true, h.nl.RuleAdd(&r))
 	}
 	for _, r := range del {
-		note(fmt.Sprintf("rule for answers from %s: delete", r.Src), true, h.nl.RuleDel(&r))
+		note(fmt.Sprintf("rule for answers %s: delete", replyText(r)), true, h.nl.RuleDel(&r))
 	}
 	if len(floating) == 0 && len(have) > 0 {
 		errs = append(errs, h.removeReplyRoutes())
@@ -59,26 +68,38 @@ func (h *Host) applyReplies(d Desired, p *servicePlan) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// planReplyRules leads from the rules that there are to one for each floating IP. A rule that leads
-// elsewhere is not that of its address.
-func planReplyRules(have []netlink.Rule, floating []netip.Addr) (add, del []netlink.Rule) {
-	missing := map[netip.Prefix]bool{}
-	for _, a := range floating {
-		missing[netip.PrefixFrom(a, a.BitLen())] = true
+// planReplyRules leads from the rules that there are to those that are wanted. A rule that leads
+// elsewhere is none of them.
+func planReplyRules(have, want []netlink.Rule) (add, del []netlink.Rule) {
+	missing := map[string]bool{}
+	for _, r := range want {
+		missing[replyText(r)] = true
 	}
 	for _, r := range have {
-		if src := prefix(r.Src); missing[src] && r.Table == repliesTable && r.Priority == repliesPriority {
-			delete(missing, src)
+		if text := replyText(r); missing[text] && r.Table == repliesTable && r.Priority == repliesPriority {
+			delete(missing, text)
 			continue
 		}
 		del = append(del, r)
 	}
-	for _, a := range floating {
-		if missing[netip.PrefixFrom(a, a.BitLen())] {
-			add = append(add, *replyRule(a))
+	for _, r := range want {
+		if missing[replyText(r)] {
+			add = append(add, r)
 		}
 	}
 	return add, del
+}
+
+// replyText says what a rule is about.
+func replyText(r netlink.Rule) string {
+	if r.Src != nil {
+		return "from " + r.Src.String()
+	}
+	mask := ^uint32(0)
+	if r.Mask != nil {
+		mask = *r.Mask
+	}
+	return fmt.Sprintf("of family %d marked %#x/%#x", r.Family, r.Mark, mask)
 }
 
 // replyRules are those that there are, whatever they say.
@@ -90,7 +111,7 @@ func (h *Host) replyRules() (own []netlink.Rule, err error) {
 			return nil, fmt.Errorf("list routing rules: %w", err)
 		}
 		for _, r := range list {
-			if r.Protocol == uint8(Protocol) && r.Src != nil {
+			if r.Protocol == uint8(Protocol) && (r.Src != nil || r.Mark != 0) {
 				r.Family = family
 				own = append(own, r)
 			}
@@ -100,14 +121,28 @@ func (h *Host) replyRules() (own []netlink.Rule, err error) {
 }
 
 func replyRule(a netip.Addr) *netlink.Rule {
-	r := netlink.NewRule()
-	r.Family, r.Priority, r.Table, r.Protocol = family(a), repliesPriority, repliesTable, uint8(Protocol)
+	r := newReplyRule(family(a))
 	r.Src = ipNet(netip.PrefixFrom(a, a.BitLen()))
 	return r
 }
 
+// markedRule is that of all answers to clients on wires, whatever their source is when they are
+// routed.
+func markedRule(f serviceFamily) *netlink.Rule {
+	mask := uint32(reserved.WireMark)
+	r := newReplyRule(family(f.masked))
+	r.Mark, r.Mask = reserved.WireMark, &mask
+	return r
+}
+
+func newReplyRule(family int) *netlink.Rule {
+	r := netlink.NewRule()
+	r.Family, r.Priority, r.Table, r.Protocol = family, repliesPriority, repliesTable, uint8(Protocol)
+	return r
+}
+
 // applyReplyRoute keeps the only route of the table of a family.
-func (h *Host) applyReplyRoute(gateway string, f serviceFamily) (written bool, err error) {
+func (h *Host) applyReplyRoute(gateway string, f serviceFamily, via netip.Addr) (written bool, err error) {
 	index := h.gatewayIndex(gateway)
 	if index == 0 {
 		return false, fmt.Errorf("interface %s is missing or down", gateway)
@@ -116,14 +151,14 @@ func (h *Host) applyReplyRoute(gateway string, f serviceFamily) (written bool, e
 	if f.ipv6 {
 		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	}
-	want := Route{Destination: all, Via: f.masked, Gateway: true}.netlink(index)
+	want := Route{Destination: all, Via: via, Gateway: true}.netlink(index)
 	want.Table = repliesTable
 	have, err := h.replyRoutes(family(f.masked))
 	if err != nil {
 		return false, err
 	}
 	for _, r := range have {
-		if r.LinkIndex == index && r.Gw.Equal(net.IP(f.masked.AsSlice())) {
+		if r.LinkIndex == index && r.Gw.Equal(net.IP(via.AsSlice())) {
 			return false, nil
 		}
 	}
@@ -146,7 +181,7 @@ func (h *Host) removeReplies() error {
 	errs := []error{err}
 	for _, r := range rules {
 		if err := h.nl.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("rule for answers from %s: delete: %w", r.Src, err))
+			errs = append(errs, fmt.Errorf("rule for answers %s: delete: %w", replyText(r), err))
 		}
 	}
 	return errors.Join(append(errs, h.removeReplyRoutes())...)

@@ -111,7 +111,7 @@ func (f serviceFamily) hostMap(name string, elements map[string]string) set {
 
 // hostRules translate to endpoints that are no pods, for clients that a condition on the packet
 // picks: a chance place for each connection, or one that the client's address decides.
-func (f serviceFamily) hostRules(maps, when string, clients []expr.Any) []rule {
+func (f serviceFamily) hostRules(maps, when string, clients []expr.Any, nodePorts bool) []rule {
 	place := f.words() + 2
 	load := f.load(f.src, place+1)
 	chance := one(&expr.Numgen{Register: register(place), Modulus: hostSlots, Type: unix.NFT_NG_RANDOM})
@@ -131,7 +131,11 @@ func (f serviceFamily) hostRules(maps, when string, clients []expr.Any) []rule {
 		dnat := f.nat(expr.NAT{Type: expr.NATTypeDestNAT, RegProtoMin: register(f.words())})
 		list = append(list,
 			f.rule(fmt.Sprintf("%sdnat to %s daddr . meta l4proto . th dport . %s map @%s%s", when, f.ip, c.text, c.name,
-				f.name), clients, f.frontend(), c.choose, find, dnat),
+				f.name), clients, f.frontend(), c.choose, find, dnat))
+		if !nodePorts {
+			continue
+		}
+		list = append(list,
 			f.rule(fmt.Sprintf("%sfib daddr type local %s daddr @node%s dnat to %s . meta l4proto . th dport . %s map @%s%s",
 				when, f.ip, f.name, f.hop, c.text, c.name, f.name),
 				clients, local(), f.load(f.dst, 0), f.in("node"), immediate(f.hop), protocolAndPort(f.words()),
@@ -150,7 +154,7 @@ func (f serviceFamily) hostPreroutingRules(gateway string) []rule {
 
 // outsideRules are for clients outside.
 func (f serviceFamily) outsideRules(gateway string) []rule {
-	return f.hostRules("outside", "iifname != "+gateway+" ", device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway))
+	return f.hostRules("outside", "iifname != "+gateway+" ", device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway), true)
 }
 
 // insideRules are for pods and the host's own processes: endpoints that are no pods, or frontends
@@ -158,7 +162,7 @@ func (f serviceFamily) outsideRules(gateway string) []rule {
 func (f serviceFamily) insideRules(when string, clients []expr.Any) []rule {
 	find := lookup(expr.Lookup{SetName: "within" + f.name, DestRegister: register(0), IsDestRegSet: true})
 	dnat := f.nat(expr.NAT{Type: expr.NATTypeDestNAT, RegProtoMin: register(f.words())})
-	return append(f.hostRules("inside", when, clients),
+	return append(f.hostRules("inside", when, clients, true),
 		f.rule(fmt.Sprintf("%sdnat to %s daddr . meta l4proto . th dport map @within%s", when, f.ip, f.name),
 			clients, f.frontend(), find, dnat),
 		f.rule(fmt.Sprintf("%sfib daddr type local %s daddr @node%s dnat to %s . meta l4proto . th dport map @within%s",

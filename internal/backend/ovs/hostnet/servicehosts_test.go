@@ -5,6 +5,7 @@ package hostnet
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,6 +167,41 @@ func TestRulesOfHostEndpoints(t *testing.T) {
 	}
 	if rules := texts(chains, "snat-postrouting"); !strings.Contains(rules[0], "@ends4 masquerade") {
 		t.Errorf("first of all: %s", rules[0])
+	}
+}
+
+// Clients on wires are those outside, though they come from the bridge: they are translated first,
+// and their answers marked, as long as there are floating IPs.
+func TestRulesOfWires(t *testing.T) {
+	f := serviceFamilies(only4().Gateway)
+	s := Services{Floating: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+	chains := serviceChains("gw0", f, true, Guard{}, servicesOf(s, f[0], nil).sets(nil))
+	from := "meta nfproto ip iifname gw0 ip daddr @floating4 ip saddr != @cluster4 "
+	want := []string{
+		from + "dnat to ip daddr . meta l4proto . th dport . numgen random mod 60 map @outside4",
+		from + "dnat to ip daddr . meta l4proto . th dport . jhash ip saddr mod 60 map @sticky-outside4",
+		from + "dnat to ip daddr . meta l4proto . th dport map @external4",
+		from + "ip daddr @services4 dnat to ip daddr",
+	}
+	if got := texts(chains, "dnat-prerouting"); !slices.Equal(got[:len(want)], want) {
+		t.Errorf("first of all:\n%s", strings.Join(got[:len(want)], "\n"))
+	}
+	answer := "meta nfproto ip ct direction reply ct mark and 0x1000 != 0 meta mark set meta mark or 0x1000"
+	for chain, want := range map[string][]string{
+		"wires-prerouting": {from + "ct mark set ct mark or 0x1000", answer}, "wires-output": {answer},
+	} {
+		if diff := cmp.Diff(want, texts(chains, chain)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", chain, diff)
+		}
+	}
+	const keep = "meta nfproto ip oifname gw0 iifname gw0 ct mark and 0x1000 != 0 ip daddr . meta l4proto . th dport @preserve4 return"
+	if !slices.Contains(texts(chains, "snat-postrouting"), keep) {
+		t.Errorf("clients on wires are not preserved: %s", strings.Join(texts(chains, "snat-postrouting"), "\n"))
+	}
+	for _, c := range serviceChains("gw0", f, true, Guard{}, servicesOf(Services{}, f[0], nil).sets(nil)) {
+		if strings.HasPrefix(c.Name, "wires") {
+			t.Errorf("chain %s without floating IPs", c.Name)
+		}
 	}
 }
 

@@ -44,9 +44,14 @@ var (
 // what the Guard has for tunnels' packets. Those of which it only matters what is in one set are
 // left out while sets are empty: even so they would cost each packet of a tunnel.
 func serviceChains(gateway string, families []serviceFamily, byAddress bool, g Guard, sets []set) []chain {
-	var incoming, outgoing, snat, reject, sources, wireSources, forwarded []rule
+	var incoming, outgoing, snat, reject, sources, wireSources, forwarded, wires, answers []rule
+	wired := byAddress && holds(sets, "floating")
 	for _, f := range families {
 		dnat := f.dnatRules()
+		if wired {
+			incoming = append(incoming, f.wireRules(gateway)...)
+			wires, answers = append(wires, f.markWire(gateway)), append(answers, f.markAnswer())
+		}
 		if byAddress {
 			incoming = append(incoming, f.hostPreroutingRules(gateway)...)
 			outgoing = append(outgoing, f.insideRules("", nil)...)
@@ -58,7 +63,7 @@ func serviceChains(gateway string, families []serviceFamily, byAddress bool, g G
 			wireSources = append(wireSources, f.wireSourceRule(gateway))
 		}
 		incoming, outgoing = append(incoming, dnat...), append(outgoing, dnat...)
-		snat = append(snat, f.snatRules(gateway)...)
+		snat = append(snat, f.snatRules(gateway, byAddress)...)
 		reject = append(reject, f.rejectRules()...)
 		forwarded = append(forwarded, f.forwardedRule(gateway, byAddress))
 	}
@@ -68,6 +73,13 @@ func serviceChains(gateway string, families []serviceFamily, byAddress bool, g G
 		baseChain("dnat-output", nat, nftables.ChainHookOutput, dnatPriority, outgoing),
 		baseChain("forwarded", filter, nftables.ChainHookForward, mangle, forwarded),
 		baseChain("snat-postrouting", nat, nftables.ChainHookPostrouting, snatPriority, snat),
+	}
+	if wired {
+		chains = append(chains,
+			baseChain("wires-prerouting", filter, nftables.ChainHookPrerouting, mangle,
+				slices.Concat(g.passArriving(), wires, answers)),
+			baseChain("wires-output", nftables.ChainTypeRoute, nftables.ChainHookOutput, mangle,
+				slices.Concat(g.pass(), answers)))
 	}
 	if holds(sets, "restricted") {
 		chains = append(chains,
@@ -87,7 +99,8 @@ func serviceChains(gateway string, families []serviceFamily, byAddress bool, g G
 // holds says whether a set has elements, of whichever family.
 func holds(sets []set, name string) bool {
 	return slices.ContainsFunc(sets, func(s set) bool {
-		return (s.name == name+header4.name || s.name == name+header6.name) && len(s.elements) > 0
+		return (s.name == name+header4.name || s.name == name+header6.name) &&
+			len(s.elements)+len(s.ranges) > 0
 	})
 }
 
@@ -103,17 +116,27 @@ func baseChain(name string, typ nftables.ChainType, hook *nftables.ChainHook, pr
 // leftover kube-proxy's) translate it.
 func (f serviceFamily) dnatRules() []rule {
 	return []rule{
-		f.rule(fmt.Sprintf("dnat to %s daddr . meta l4proto . th dport map @external%s", f.ip, f.name),
-			f.frontend(), lookup(expr.Lookup{SetName: "external" + f.name, DestRegister: register(0),
-				IsDestRegSet: true}),
-			f.nat(expr.NAT{Type: expr.NATTypeDestNAT, RegProtoMin: register(f.words())})),
+		f.externalRule("", nil),
 		f.rule(fmt.Sprintf("fib daddr type local %s daddr @node%s meta l4proto . th dport @nodeports%s dnat to %s",
 			f.ip, f.name, f.name, f.hop),
 			local(), f.load(f.dst, 0), f.in("node"), protocolAndPort(0), f.in("nodeports"),
 			immediate(f.hop), f.nat(expr.NAT{Type: expr.NATTypeDestNAT})),
-		f.rule(fmt.Sprintf("%s daddr @services%s dnat to %s daddr", f.ip, f.name, f.ip),
-			f.load(f.dst, 0), f.in("services"), f.nat(expr.NAT{Type: expr.NATTypeDestNAT})),
+		f.wholeRule("", nil),
 	}
+}
+
+// externalRule leads external addresses, of clients that a condition picks, to what the bridge
+// knows.
+func (f serviceFamily) externalRule(when string, clients []expr.Any) rule {
+	find := lookup(expr.Lookup{SetName: "external" + f.name, DestRegister: register(0), IsDestRegSet: true})
+	return f.rule(fmt.Sprintf("%sdnat to %s daddr . meta l4proto . th dport map @external%s", when, f.ip, f.name),
+		clients, f.frontend(), find, f.nat(expr.NAT{Type: expr.NATTypeDestNAT, RegProtoMin: register(f.words())}))
+}
+
+// wholeRule has an address stay that is led to the bridge whole.
+func (f serviceFamily) wholeRule(when string, clients []expr.Any) rule {
+	return f.rule(fmt.Sprintf("%s%s daddr @services%s dnat to %s daddr", when, f.ip, f.name, f.ip),
+		clients, f.load(f.dst, 0), f.in("services"), f.nat(expr.NAT{Type: expr.NATTypeDestNAT}))
 }
 
 // snatRules give what goes to Services the gateway's address, so that answers come back here,
@@ -121,7 +144,11 @@ func (f serviceFamily) dnatRules() []rule {
 // physical network; and clients that the bridge has masked that of the
 // interface by which they leave the host. It is not masquerading, which forgets all connections
 // whenever the interface goes down, as it does with ovs-vswitchd.
-func (f serviceFamily) snatRules(gateway string) []rule {
+func (f serviceFamily) snatRules(gateway string, byAddress bool) []rule {
+	wired, text := f.fromWire(gateway)
+	if byAddress { // the address may be another one by now
+		wired, text = f.ofWire(gateway)
+	}
 	return []rule{
 		f.rule(fmt.Sprintf("oifname != %s %s saddr %s masquerade fully-random", gateway, f.ip, f.masked),
 			device(expr.MetaKeyOIFNAME, expr.CmpOpNeq, gateway), f.load(f.src, 0), is(f.masked),
@@ -134,12 +161,9 @@ func (f serviceFamily) snatRules(gateway string) []rule {
 			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway),
 			device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, ""), device(expr.MetaKeyIIFNAME, expr.CmpOpNeq, gateway),
 			f.frontend(), f.in("preserve"), verdict(expr.VerdictReturn)),
-		f.rule(fmt.Sprintf("oifname %s iifname %s %s daddr @floating%s %s saddr != @cluster%s "+
-			"%s daddr . meta l4proto . th dport @preserve%s return",
-			gateway, gateway, f.ip, f.name, f.ip, f.name, f.ip, f.name),
-			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway),
-			f.load(f.dst, 0), f.in("floating"), f.load(f.src, 0),
-			lookup(expr.Lookup{SetName: "cluster" + f.name, Invert: true}),
+		f.rule(fmt.Sprintf("oifname %s %s%s daddr . meta l4proto . th dport @preserve%s return", gateway, text, f.ip,
+			f.name),
+			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), wired,
 			f.frontend(), f.in("preserve"), verdict(expr.VerdictReturn)),
 		f.rule(fmt.Sprintf("oifname %s %s daddr @services%s snat to %s fully-random", gateway, f.ip, f.name, f.gateway),
 			device(expr.MetaKeyOIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in("services"),
@@ -181,10 +205,8 @@ func (f serviceFamily) everySourceRule() rule {
 // it has not judged.
 func (f serviceFamily) wireSourceRule(gateway string) rule {
 	text, restricted := f.notOfRanges()
-	return f.rule(fmt.Sprintf("iifname %s %s daddr @floating%s %s saddr != @cluster%s %s", gateway, f.ip, f.name, f.ip,
-		f.name, text),
-		device(expr.MetaKeyIIFNAME, expr.CmpOpEq, gateway), f.load(f.dst, 0), f.in("floating"), f.load(f.src, 0),
-		lookup(expr.Lookup{SetName: "cluster" + f.name, Invert: true}), restricted)
+	wired, of := f.fromWire(gateway)
+	return f.rule(of+text, wired, restricted)
 }
 
 // notOfRanges ends a rule that drops what is not of the source ranges of an address.

@@ -77,6 +77,8 @@ type kernelServices struct {
 	own, whole map[netip.Addr]bool
 	// led are all that are led to the bridge whole, inside those of them that are ClusterIPs.
 	led, inside []netipx.IPRange
+	// wired are the floating IPs.
+	wired map[netip.Addr]bool
 	// floating are those of led that the bridge takes from wires, cluster the addresses of clients
 	// that are not on one.
 	floating, cluster []netipx.IPRange
@@ -93,11 +95,14 @@ type kernelServices struct {
 // servicesOf sorts all Services' ports into one family's sets. own are the host's addresses.
 func servicesOf(s Services, f serviceFamily, own map[netip.Addr]bool) kernelServices {
 	k := kernelServices{
-		f: f, via: s.via(f), own: own, whole: map[netip.Addr]bool{},
+		f: f, via: s.via(f), own: own, whole: map[netip.Addr]bool{}, wired: map[netip.Addr]bool{},
 		nodePorts: map[string]string{}, external: map[string]string{}, preserve: map[string]string{},
 		reject:     map[string]string{},
 		restricted: map[string]string{}, allowed: map[string]string{},
 		byAddress: s.ByAddress, within: map[string]string{}, hosts: newHostTranslation(),
+	}
+	for _, a := range s.Floating {
+		k.wired[a] = true
 	}
 	inside := slices.Clone(s.Ranges)
 	led := []netip.Prefix{f.bridge}
@@ -184,7 +189,9 @@ func (k *kernelServices) externalAddresses(p *ServicePort, all []netip.Addr, ins
 		switch {
 		case !k.f.has(a):
 		case k.whole[a] && !k.byNodePort(p):
-			k.frontend(p, a, p.Port, p.ExternalLocal && !p.Masked)
+			// From a wire, the client comes to the kernel and from it by one interface: with one
+			// address OVN would take both for one connection.
+			k.frontend(p, a, p.Port, p.ExternalLocal && !p.Masked && (!k.byAddress || !k.wired[a]))
 		case instead != "":
 			k.external[frontend(a, p.Protocol, p.Port)] = instead
 		}
