@@ -142,6 +142,13 @@ test-restconf-load: deps sandbox-assets ## two replicas of RESTCONF, 20 clients,
 test-watcher-load: deps sandbox-assets ## the watcher of one cluster writes to another for LOAD, and either side is killed at random points
 	$(UNDER_LOAD) -run '^TestClusterToCluster$$'
 
+.PHONY: compile
+# Go keeps the packages that it has compiled, not what it links of them.
+compile: ## what the tests of apiserver, test-kernel and e2e are made of, into Go's cache: they start earlier
+	go test -race -tags apiserver -c -o /dev/null $(call packages-with,apiserver)
+	CGO_ENABLED=0 go test -tags integration -c -o /dev/null ./test/integration
+	go test -tags e2e -c -o /dev/null $(call packages-with,e2e)
+
 .PHONY: bench
 # RUN=ovn measures one group, and writes bench/ovn.json.
 bench: $(if $(filter-out neutron,$(RUN)),deps,deps-neutron) $(if $(filter ovn neutron,$(RUN)),,images sandbox-assets upgrade-images) ## measures, as a table and in bench/results.json (root, an idle machine): [RUN=group]
@@ -233,6 +240,10 @@ test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN
 	$(MAKE) integration RUN='^(TestBackendOVN|TestOVN|TestSync|TestStrangers|TestOnePodMore|TestDatabaseUnderIt|TestReadOnly|TestCluster|TestTLS|TestSilence|TestMeaning|TestGatewayMeaning|TestPackets)'
 	go test -tags integration -count=1 -v ./internal/backend/ovn/northbound -run '^TestScale$$' -scale 10
 	go test -race -tags integration -count=1 -v -timeout 60m ./test/integration -run '^TestOVNFaults$$' -faults $(FAULTS) -faults-seed $(SEED)
+
+.PHONY: test-neutron-brief
+test-neutron-brief: RUN = ^TestNeutron$$/^(reach|machine_of_OpenStack|changes_by_hand|ready_ports|restarts|away)$$
+test-neutron-brief: test-neutron ## those of test-neutron that are a part of make test
 
 .PHONY: test-neutron
 # A pod's port waits for Neutron: the tests want the machine for themselves. With RUN only those of whole agents run.
