@@ -50,10 +50,7 @@ func measureCrossNode(ctx context.Context) ([]Result, error) {
 			closeAll([]*contender{c})
 		}
 	}()
-	for _, c := range []struct {
-		name  string
-		start func(context.Context) (*contender, error)
-	}{
+	for _, c := range []starter{
 		{"coelan", crossNodeCoelan},
 		{kernelVXLAN, func(ctx context.Context) (*contender, error) { return crossNodeKernel(ctx, "") }},
 		{flannelLike, func(ctx context.Context) (*contender, error) { return crossNodeKernel(ctx, "nftables") }},

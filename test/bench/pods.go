@@ -44,11 +44,16 @@ var traffics = []traffic{
 
 // measurePods compares two pods of one node with two hosts on a plain switch of the same Open
 // vSwitch: where policies are off, where they are enforced and none is for the pods, and where the
-// server has one. Where instructions are counted, it also says what is left without any network.
+// server has one. Where instructions are counted, it also says what is left without any network,
+// and what the floors take.
 func measurePods(ctx context.Context) ([]Result, error) {
 	all, err := podContenders(ctx)
-	defer closeAll(all)
+	defer func() { closeAll(all) }()
 	if err != nil {
+		return nil, err
+	}
+	floors, err := podFloorContenders(ctx)
+	if all = append(all, floors...); err != nil {
 		return nil, err
 	}
 	var results []Result
@@ -66,12 +71,10 @@ func measurePods(ctx context.Context) ([]Result, error) {
 		plain := best(rates[plainSwitch])
 		for _, c := range all {
 			name, ours := c.name+"-"+tr.name, best(rates[c.name])
-			switch c.name {
-			case plainSwitch:
-			case loopback:
-				results = append(results, tr.costs(name, ours, plain)...)
-			default:
+			if c.pods != nil {
 				results = append(results, compared(name, tr.unit, ours, plain, 0.8, 0.95, higher))
+			}
+			if c.name != plainSwitch {
 				results = append(results, tr.costs(name, ours, plain)...)
 			}
 		}
@@ -133,18 +136,21 @@ func podContenders(ctx context.Context) ([]*contender, error) {
 	return append(all, judged, plain, &contender{name: loopback, client: plain.client, server: plain.client}), nil
 }
 
-// plainContender has two hosts on a bridge with one flow, NORMAL.
+// plainContender has two hosts on a plain switch.
 func plainContender(ctx context.Context, n *lab.Node) (*contender, error) {
 	plain := &contender{name: plainSwitch}
-	for i, h := range []**lab.Host{&plain.client, &plain.server} {
+	return plain, plain.addReferenceHosts(ctx, n)
+}
+
+// addReferenceHosts makes a client and a server on a bridge with one flow, NORMAL.
+func (c *contender) addReferenceHosts(ctx context.Context, n *lab.Node) (err error) {
+	for i, h := range []**lab.Host{&c.client, &c.server} {
 		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 98, 2, byte(i + 1)}), 24)
-		host, err := n.AddReferenceHost(ctx, fmt.Sprintf("plain-%d", i), address)
-		if err != nil {
-			return nil, err
+		if *h, err = n.AddReferenceHost(ctx, fmt.Sprintf("plain-%d", i), address); err != nil {
+			return err
 		}
-		*h = host
 	}
-	return plain, nil
+	return nil
 }
 
 // serverPort is where the servers of all traffic are. Where a server has connections by a Service

@@ -41,17 +41,26 @@ func (o ovn) balance(ctx context.Context, serverNode *lab.Node) (client, server 
 		if i == 0 {
 			continue
 		}
-		for _, args := range [][]string{
-			{"route", "add", serviceAddress.Addr().String(), "dev", "eth0"},
-			{"neighbour", "add", serviceAddress.Addr().String(), "lladdr", mac.String(), "dev", "eth0"},
-		} {
-			if _, err := hosts[0].Run(ctx, "ip", args...); err != nil {
-				return nil, nil, err
-			}
+		if err := neighborOfService(ctx, hosts[0], mac); err != nil {
+			return nil, nil, err
 		}
 	}
 	endpoint := netip.AddrPortFrom(hosts[1].Address(lab.IPv4), serverPort)
 	_, err = o.Nbctl(ctx, "lb-add", "service", serviceAddress.String(), endpoint.String(), "tcp", "--", "ls-lb-add",
 		name, "service")
 	return hosts[0], hosts[1], err
+}
+
+// neighborOfService has a host take the balanced address for one of its own subnet, with the
+// endpoint's MAC.
+func neighborOfService(ctx context.Context, client *lab.Host, mac net.HardwareAddr) error {
+	for _, args := range [][]string{
+		{"route", "add", serviceAddress.Addr().String(), "dev", "eth0"},
+		{"neighbour", "add", serviceAddress.Addr().String(), "lladdr", mac.String(), "dev", "eth0"},
+	} {
+		if _, err := client.Run(ctx, "ip", args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -32,6 +32,12 @@ type contender struct {
 	kernelOnly     bool       // Open vSwitch has no part in it
 }
 
+// starter starts the contender of a name.
+type starter struct {
+	name  string
+	start func(context.Context) (*contender, error)
+}
+
 // addPods makes a client and a server on a node.
 func (c *contender) addPods(ctx context.Context, n *lab.Node) error {
 	for _, name := range []string{"client", "server"} {
@@ -70,10 +76,7 @@ func closeAll(all []*contender) {
 func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 	var all []*contender
 	defer func() { closeAll(all) }()
-	for _, c := range []struct {
-		name  string
-		start func(context.Context) (*contender, error)
-	}{
+	for _, c := range append([]starter{
 		{"native", func(ctx context.Context) (*contender, error) {
 			return coelanContender(ctx, config.NativeServices, "")
 		}},
@@ -84,7 +87,7 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 		{"nftables", func(ctx context.Context) (*contender, error) {
 			return coelanContender(ctx, config.KubeProxy, "nftables")
 		}},
-	} {
+	}, serviceFloors()...) {
 		got, err := c.start(ctx)
 		if got != nil {
 			got.name = c.name
@@ -106,13 +109,14 @@ func measureServiceTraffic(ctx context.Context) ([]Result, error) {
 		for i, c := range all[1:] {
 			name := "service-" + tr.name + "-" + c.name
 			switch {
-			case tr.name != "crr":
+			case tr.name != "crr" || c.name == byFloor:
 				results = append(results, tr.turns(name, rates[0], rates[i+1]))
 			case c.name == "ovn":
 				results = append(results, tr.turns(name, rates[0], rates[i+1]).atLeast(1.2, 1.5))
 			default:
 				results = append(results, tr.turns(name, rates[0], rates[i+1]).atLeast(1, 1.2))
 			}
+			results = append(results, tr.costs(name, best(rates[0]), best(rates[i+1]))...)
 		}
 	}
 	return results, nil

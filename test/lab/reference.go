@@ -10,9 +10,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// referenceBridge is a bridge with the single flow NORMAL: what Open vSwitch
-// does without a controller, to compare with.
-const referenceBridge = "br-ref"
+// ReferenceBridge is a bridge with the single flow NORMAL: what Open vSwitch
+// does without a controller, to compare with. It may be given other flows.
+const ReferenceBridge = "br-ref"
 
 // referenceMTU is the MTU of pods behind VXLAN over an ordinary Ethernet.
 const referenceMTU = 1450
@@ -20,8 +20,8 @@ const referenceMTU = 1450
 // AddReferenceHost makes a host that is no pod of Coelan's: its eth0 is a port
 // of a bridge of the node's Open vSwitch that does what a plain switch does.
 func (n *Node) AddReferenceHost(ctx context.Context, name string, addresses ...netip.Prefix) (*Host, error) {
-	if _, err := n.OVS.Vsctl(ctx, "--may-exist", "add-br", referenceBridge, "--",
-		"set", "bridge", referenceBridge, "datapath_type="+n.OVS.Datapath, "fail_mode=standalone"); err != nil {
+	if _, err := n.OVS.Vsctl(ctx, "--may-exist", "add-br", ReferenceBridge, "--",
+		"set", "bridge", ReferenceBridge, "datapath_type="+n.OVS.Datapath, "fail_mode=standalone"); err != nil {
 		return nil, err
 	}
 	h, err := newHost(name, addresses)
@@ -46,7 +46,7 @@ func (n *Node) AddReferenceHost(ctx context.Context, name string, addresses ...n
 	if err := h.addAddresses("eth0", addresses...); err != nil {
 		return nil, err
 	}
-	if _, err := n.OVS.Vsctl(ctx, "add-port", referenceBridge, port); err != nil {
+	if _, err := n.OVS.Vsctl(ctx, "add-port", ReferenceBridge, port); err != nil {
 		return nil, fmt.Errorf("host %s: %w", name, err)
 	}
 	return h, nil
