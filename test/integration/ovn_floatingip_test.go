@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -88,9 +87,7 @@ func TestOVNFloatingIPsOfServices(t *testing.T) {
 	x.bindService("red", "reds", fipReds)
 	for f := range lab.Dual.Each {
 		at := func(number int) netip.AddrPort { return atOffice(number, f) }
-		for number, from := range map[int]*lab.Host{fipBoth: near, fipOther: near, fipLocal: near, fipReds: near, fipBalanced: far} {
-			ovnServed(t, from, at(number))
-		}
+		w.awaitOVN(t, near, far, f)
 		for _, ask := range []asking{
 			{name: "VLAN", from: near, to: at(fipBoth), want: []string{w.b.Name, w.c.Name}},
 			{name: "beyond the gateway", from: far, to: at(fipBoth), want: []string{w.b.Name, w.c.Name}},
@@ -114,6 +111,21 @@ func TestOVNFloatingIPsOfServices(t *testing.T) {
 	t.Run("errors", func(t *testing.T) { floatingServiceErrors(t, x) })
 	t.Run("sizes", func(t *testing.T) { floatingServiceSends(t, x) })
 	w.ovnFailover(t, near)
+}
+
+// awaitOVN waits until clients have the answers that they are to have. What is tried then is a
+// packet or two: by then OVN has to know all ways there and back, also the routers on them.
+func (w *world) awaitOVN(t *testing.T, near, far *lab.Host, f lab.Family) {
+	t.Helper()
+	for _, from := range []*lab.Host{near, far} {
+		for _, number := range []int{fipBoth, fipOther, fipLocal, fipReds} {
+			ovnServed(t, from, atOffice(number, f))
+		}
+		for _, number := range []int{fipNobody, fipClosed} {
+			ovnAnswers(t, from, atOffice(number, f), func(who string) bool { return who == refused })
+		}
+	}
+	ovnServed(t, far, atOffice(fipBalanced, f))
 }
 
 // ovnFailover cuts the power of the node that answers for a Service with an endpoint on another
@@ -149,9 +161,15 @@ func (w *world) ovnFailover(t *testing.T, near *lab.Host) {
 // ovnServed waits until a Service answers.
 func ovnServed(t *testing.T, from *lab.Host, at netip.AddrPort) {
 	t.Helper()
+	ovnAnswers(t, from, at, func(who string) bool { return who != refused && who != unanswered })
+}
+
+// ovnAnswers waits until the answer is a certain one.
+func ovnAnswers(t *testing.T, from *lab.Host, at netip.AddrPort, is func(who string) bool) {
+	t.Helper()
 	becomes(t, fmt.Sprint(from.Name, " to ", at), func(ctx context.Context) error {
 		who, _, err := ask(ctx, from, "tcp", at, time.Second)
-		if err == nil && slices.Contains([]string{refused, unanswered}, who) {
+		if err == nil && !is(who) {
 			err = fmt.Errorf("%q answers", who)
 		}
 		return err
