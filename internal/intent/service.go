@@ -64,6 +64,9 @@ type Service struct {
 	// HealthCheckNodePort is where each node tells load balancers whether it has
 	// an endpoint; 0: nowhere.
 	HealthCheckNodePort uint16
+	// Octavia says that a load balancer of Octavia takes clients outside: that of the Service's
+	// class. FloatingIPs are its addresses.
+	Octavia bool
 }
 
 // ServicePort is one port of a Service in one family of addresses: all of its addresses and
@@ -173,7 +176,7 @@ func (v Service) equal(o Service) bool {
 	return v.Namespace == o.Namespace && v.Name == o.Name && v.UID == o.UID && v.Router == o.Router &&
 		slices.EqualFunc(v.Ports, o.Ports, ServicePort.equal) && v.AffinitySeconds == o.AffinitySeconds &&
 		slices.Equal(v.SourceRanges, o.SourceRanges) && v.InternalLocal == o.InternalLocal &&
-		v.ExternalLocal == o.ExternalLocal && v.HealthCheckNodePort == o.HealthCheckNodePort
+		v.ExternalLocal == o.ExternalLocal && v.HealthCheckNodePort == o.HealthCheckNodePort && v.Octavia == o.Octavia
 }
 
 func (p ServicePort) equal(o ServicePort) bool {

@@ -93,7 +93,7 @@ func (t *serviceTranslator) translate(e *serviceEntry) (intent.Service, bool) {
 		Namespace: r.namespace, Name: r.name, UID: r.uid, Router: intent.DefaultRouterName,
 		AffinitySeconds: r.affinitySeconds, SourceRanges: slices.Clone(r.sourceRanges),
 		InternalLocal: r.internalLocal, ExternalLocal: r.externalLocal, HealthCheckNodePort: r.healthCheckNodePort,
-		Ports: t.ports(e),
+		Octavia: r.octavia, Ports: t.ports(e),
 	}
 	if t.view.Router != nil {
 		v.Router = t.view.Router(r.namespace)

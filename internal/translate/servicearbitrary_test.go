@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"coelan.io/coelan/api/v1alpha1"
 )
 
 // often draws a good value three times of four, and else any of all.
@@ -95,6 +97,7 @@ var anyService = rapid.Custom(func(t *rapid.T) *corev1.Service {
 	s.InternalTrafficPolicy = draw(t, maybe(rapid.SampledFrom([]corev1.ServiceInternalTrafficPolicy{"Local", "Cluster"})), "internal")
 	s.ExternalTrafficPolicy = draw(t, rapid.SampledFrom([]corev1.ServiceExternalTrafficPolicy{"Local", "Cluster", ""}), "external")
 	s.HealthCheckNodePort = draw(t, anyNodePort, "health")
+	s.LoadBalancerClass = draw(t, maybe(rapid.SampledFrom([]string{v1alpha1.OctaviaClass, "other"})), "class")
 	return svc
 })
 

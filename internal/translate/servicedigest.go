@@ -21,7 +21,7 @@ func newServiceDigest() serviceDigest { return serviceDigest{&maphash.Hash{}} }
 func (d serviceDigest) sum(v *intent.Service) uint64 {
 	d.hash.Reset()
 	d.strings(v.Namespace, v.Name, v.UID, v.Router)
-	d.numbers(v.AffinitySeconds, bit(v.InternalLocal), bit(v.ExternalLocal), int(v.HealthCheckNodePort))
+	d.numbers(v.AffinitySeconds, bit(v.InternalLocal), bit(v.ExternalLocal), int(v.HealthCheckNodePort), bit(v.Octavia))
 	d.numbers(len(v.SourceRanges))
 	for _, p := range v.SourceRanges {
 		d.addresses(p.Addr())

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/intent"
 )
 
@@ -35,6 +36,7 @@ type serviceRecord struct {
 	affinitySeconds              int
 	healthCheckNodePort          uint16
 	internalLocal, externalLocal bool
+	octavia                      bool
 	problems                     []Problem
 }
 
@@ -209,6 +211,7 @@ func (r *serviceRecord) readPolicies(o *corev1.Service) {
 	outside := o.Spec.Type == corev1.ServiceTypeLoadBalancer || o.Spec.Type == corev1.ServiceTypeNodePort ||
 		len(o.Spec.ExternalIPs) > 0
 	r.externalLocal = outside && o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	r.octavia = OfOctavia(o)
 	if p := o.Spec.HealthCheckNodePort; p != 0 && r.externalLocal && o.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		if IsPort(p) {
 			r.healthCheckNodePort = uint16(p)
@@ -232,4 +235,10 @@ func ProtocolOf(p corev1.Protocol) (intent.Protocol, bool) {
 		return intent.SCTP, true
 	}
 	return 0, false
+}
+
+// OfOctavia reports whether a Service is of the class of Octavia's load balancers.
+func OfOctavia(o *corev1.Service) bool {
+	class := o.Spec.LoadBalancerClass
+	return o.Spec.Type == corev1.ServiceTypeLoadBalancer && class != nil && *class == v1alpha1.OctaviaClass
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -80,4 +81,9 @@ func TestNeutronExternal(t *testing.T) {
 	if after := fmt.Sprint(neutronOne(t, w, "networks", "name=public"), neutronOne(t, w, "subnets", "cidr=192.168.144.0%2F24")); after != before {
 		t.Errorf("what another program has made is\n%s\nand was\n%s", after, before)
 	}
+}
+
+// TestNeutronFloatingIPsOfServices has Services answer at addresses that Neutron keeps for them.
+func TestNeutronFloatingIPsOfServices(t *testing.T) {
+	ovnFloatingIPsOfServices(t, lab.Options{Neutron: true}, 2*time.Minute)
 }

@@ -19,13 +19,20 @@ import (
 	"coelan.io/coelan/test/lab"
 )
 
-// TestOVNFloatingIPsOfServices has clients on a VLAN and beyond its gateway reach Services by
-// FloatingIPs, with OVN choosing the node that answers, and another one when that goes.
 func TestOVNFloatingIPsOfServices(t *testing.T) {
-	l := lab.New(t, lab.Options{OVN: true, Nodes: 3, Configure: func(c *config.Config) {
+	ovnFloatingIPsOfServices(t, lab.Options{OVN: true}, 15*time.Second)
+}
+
+// ovnFloatingIPsOfServices has clients on a VLAN and beyond its gateway reach Services by
+// FloatingIPs, with OVN choosing the node that answers, and another one when that goes. A Service
+// has its FloatingIPs after the bound at the latest.
+func ovnFloatingIPsOfServices(t *testing.T, o lab.Options, bound time.Duration) {
+	t.Helper()
+	o.Nodes, o.Configure = 3, func(c *config.Config) {
 		nativeServices(c)
-		c.BridgeMappings = map[string]string{"dc": "br-ext"}
-	}})
+		c.BridgeMappings = map[string]string{"office": "br-ext"}
+	}
+	l := lab.New(t, o)
 	w := &world{Lab: l, n1: l.Nodes[0], n2: l.Nodes[1]}
 	for _, n := range w.Nodes {
 		must(t, n.AddPhysicalBridge(t.Context(), "br-ext"))
@@ -40,7 +47,7 @@ func TestOVNFloatingIPsOfServices(t *testing.T) {
 	r := addPod(t, w.n2, "red", "r")
 	vlan := int32(officeVLAN)
 	w.API.AddNetwork("office", v1alpha1.NetworkSpec{
-		Type: v1alpha1.VLAN, VLAN: &vlan, PhysicalNetwork: "dc", External: true,
+		Type: v1alpha1.VLAN, VLAN: &vlan, PhysicalNetwork: "office", External: true,
 		Subnets: []v1alpha1.Subnet{
 			{CIDR: officeSubnet[lab.IPv4].String(), Gateway: office(lab.IPv4, officeGateway).String()},
 			{CIDR: officeSubnet[lab.IPv6].String(), Gateway: office(lab.IPv6, officeGateway).String()},
@@ -87,7 +94,7 @@ func TestOVNFloatingIPsOfServices(t *testing.T) {
 	x.bindService("red", "reds", fipReds)
 	for f := range lab.Dual.Each {
 		at := func(number int) netip.AddrPort { return atOffice(number, f) }
-		w.awaitOVN(t, near, far, f)
+		w.awaitOVN(t, near, far, f, bound)
 		for _, ask := range []asking{
 			{name: "VLAN", from: near, to: at(fipBoth), want: []string{w.b.Name, w.c.Name}},
 			{name: "beyond the gateway", from: far, to: at(fipBoth), want: []string{w.b.Name, w.c.Name}},
@@ -110,28 +117,28 @@ func TestOVNFloatingIPsOfServices(t *testing.T) {
 	}
 	t.Run("errors", func(t *testing.T) { floatingServiceErrors(t, x) })
 	t.Run("sizes", func(t *testing.T) { floatingServiceSends(t, x) })
-	w.ovnFailover(t, near)
+	w.ovnFailover(t, near, bound)
 }
 
 // awaitOVN waits until clients have the answers that they are to have. What is tried then is a
 // packet or two: by then OVN has to know all ways there and back, also the routers on them.
-func (w *world) awaitOVN(t *testing.T, near, far *lab.Host, f lab.Family) {
+func (w *world) awaitOVN(t *testing.T, near, far *lab.Host, f lab.Family, bound time.Duration) {
 	t.Helper()
 	for _, from := range []*lab.Host{near, far} {
 		for _, number := range []int{fipBoth, fipOther, fipLocal, fipReds} {
-			ovnServed(t, from, atOffice(number, f))
+			ovnServed(t, from, atOffice(number, f), bound)
 		}
 		for _, number := range []int{fipNobody, fipClosed} {
-			ovnAnswers(t, from, atOffice(number, f), func(who string) bool { return who == refused })
+			ovnAnswers(t, from, atOffice(number, f), bound, func(who string) bool { return who == refused })
 		}
 	}
-	ovnServed(t, far, atOffice(fipBalanced, f))
+	ovnServed(t, far, atOffice(fipBalanced, f), bound)
 }
 
 // ovnFailover cuts the power of the node that answers for a Service with an endpoint on another
 // one. It takes a third node: a chassis that has no tunnel left to any takes itself for the one
 // that is cut off.
-func (w *world) ovnFailover(t *testing.T, near *lab.Host) {
+func (w *world) ovnFailover(t *testing.T, near *lab.Host, bound time.Duration) {
 	t.Helper()
 	publish(w, "lab", "near", fipNear, nil, w.a)
 	numbers := map[lab.Family]int{}
@@ -142,7 +149,7 @@ func (w *world) ovnFailover(t *testing.T, near *lab.Host) {
 		}
 		address := office(f, numbers[f]).String()
 		w.API.AddServiceFloatingIP("lab", fmt.Sprint("near-", f), "office", address, "near")
-		ovnServed(t, near, atOffice(numbers[f], f))
+		ovnServed(t, near, atOffice(numbers[f], f), bound)
 		port := fmt.Sprintf("logical_port=%q", fmt.Sprintf("cr-front-out-near-%s@lab", f))
 		row, err := w.OVN.Sbctl(t.Context(), "--bare", "--columns=chassis", "find", "port_binding", port)
 		must(t, err)
@@ -154,20 +161,22 @@ func (w *world) ovnFailover(t *testing.T, near *lab.Host) {
 	}
 	must(t, w.n2.Unplug())
 	for f, number := range numbers {
-		ovnServed(t, near, atOffice(number, f))
+		ovnServed(t, near, atOffice(number, f), bound)
 	}
 }
 
 // ovnServed waits until a Service answers.
-func ovnServed(t *testing.T, from *lab.Host, at netip.AddrPort) {
+func ovnServed(t *testing.T, from *lab.Host, at netip.AddrPort, bound time.Duration) {
 	t.Helper()
-	ovnAnswers(t, from, at, func(who string) bool { return who != refused && who != unanswered })
+	ovnAnswers(t, from, at, bound, func(who string) bool { return who != refused && who != unanswered })
 }
 
 // ovnAnswers waits until the answer is a certain one.
-func ovnAnswers(t *testing.T, from *lab.Host, at netip.AddrPort, is func(who string) bool) {
+func ovnAnswers(
+	t *testing.T, from *lab.Host, at netip.AddrPort, bound time.Duration, is func(who string) bool,
+) {
 	t.Helper()
-	becomes(t, fmt.Sprint(from.Name, " to ", at), func(ctx context.Context) error {
+	becomesWithin(t, bound, fmt.Sprint(from.Name, " to ", at), func(ctx context.Context) error {
 		who, _, err := ask(ctx, from, "tcp", at, time.Second)
 		if err == nil && !is(who) {
 			err = fmt.Errorf("%q answers", who)

@@ -108,6 +108,7 @@ func New(o Options) (*Runner, error) {
 		Settings: o.Octavia, Log: o.Log, Cluster: o.Cluster, Cloud: o.Cloud, Informers: o.Informers, Access: o.Access,
 		State:   func() *intent.State { return o.Intent.Intent().State() },
 		Network: r.identities.networkID,
+		Native:  len(o.Northbound) > 0,
 		Report:  r.balanced,
 		Resync:  cloud.DefaultResync,
 	})

@@ -41,6 +41,7 @@ func newSupplement(o Options, report func(outcome)) (*supplement, error) {
 		rows: compile.NewSupplement(compile.Options{Cluster: o.Cluster}),
 		others: compile.Others{
 			Switches: map[string]string{}, Routers: map[string]string{}, NodePorts: map[string]string{},
+			FloatingIPs: map[string]string{},
 		},
 	}
 	to := northbound.Options{Cluster: o.Cluster, Remotes: o.Northbound, Rows: s.want, Report: s.compared, Log: o.Log}
@@ -81,8 +82,18 @@ func (s *supplement) found(of resource.Resource, a resource.Actual) {
 	// Ports of a node's addresses have these behind its name.
 	case ref.Kind == resource.Port && kind == "Node" && !strings.Contains(name, " "):
 		names, made = s.others.NodePorts, a.ID
-	case ref.Kind != resource.Network || kind != "Network": // the others are not Coelan's
+	case ref.Kind == resource.FloatingIP:
+		if f, _ := s.Intent.Intent().State().FloatingIPs().Get(name); f.Service == "" {
+			return
+		}
+		names, made = s.others.FloatingIPs, a.ID
+	case ref.Kind != resource.Network:
 		return
+	case kind != "Network": // of another program: on external ones there are ports for FloatingIPs
+		name, _ = strings.CutPrefix(of.Object, "Network ")
+		if n, _ := s.Intent.Intent().State().Networks().Get(name); !n.External || n.Physical == "" {
+			return
+		}
 	}
 	if names[name] != made {
 		names[name] = made
@@ -98,9 +109,13 @@ func (s *supplement) want() *nb.Rows {
 	maps.DeleteFunc(s.others.Switches, func(name, _ string) bool { _, ok := state.Networks().Get(name); return !ok })
 	maps.DeleteFunc(s.others.Routers, func(name, _ string) bool { _, ok := state.Routers().Get(name); return !ok })
 	maps.DeleteFunc(s.others.NodePorts, func(name, _ string) bool { _, ok := state.Nodes().Get(name); return !ok })
+	maps.DeleteFunc(s.others.FloatingIPs, func(name, _ string) bool {
+		_, ok := state.FloatingIPs().Get(name)
+		return !ok
+	})
 	others := compile.Others{
 		Switches: maps.Clone(s.others.Switches), Routers: maps.Clone(s.others.Routers),
-		NodePorts: maps.Clone(s.others.NodePorts),
+		NodePorts: maps.Clone(s.others.NodePorts), FloatingIPs: maps.Clone(s.others.FloatingIPs),
 	}
 	s.mu.Unlock()
 	s.rows.Update(state, others)

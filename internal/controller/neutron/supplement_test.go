@@ -84,3 +84,55 @@ func TestNamesOfNeutron(t *testing.T) {
 	s.found(resource.Resource{Ref: compile.NetworkRef("red")}, resource.Actual{ID: "u6"})
 	check("Neutron has made it", "neutron-u6", "neutron-u2", resident)
 }
+
+// A FloatingIP of a Service waits until Neutron keeps its address, also on an external network of
+// another program. Of others of these the cluster wants no rows.
+func TestFloatingIPsBesideNeutron(t *testing.T) {
+	store := intent.NewStore()
+	_, err := store.Update(func(tx *intent.Tx) error {
+		tx.SetRouter(intent.Router{Name: "default", ID: 1})
+		for _, n := range []intent.Network{{Name: "wan", External: true}, {Name: "lan"}} {
+			n.Physical, n.NeutronNetwork, n.Subnets = "dc", n.Name, intenttest.Subnets("198.51.100.0/24")
+			tx.SetNetwork(n)
+		}
+		node := intenttest.Node("n1", 1)
+		node.PhysicalNetworks = []string{"dc"}
+		tx.SetNode(node)
+		tx.SetService(intent.Service{Namespace: "shop", Name: "web", Router: "default", Ports: []intent.ServicePort{{
+			Protocol: intent.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.10"),
+		}}})
+		tx.SetFloatingIP(intent.FloatingIP{
+			Name: "shop/web", Network: "wan", Address: netip.MustParseAddr("198.51.100.40"), Service: "shop/web",
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSupplement(Options{
+		Log: slog.New(slog.DiscardHandler), Northbound: []string{"unix:/none"}, Intent: known{store},
+	}, func(outcome) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(table, key string) bool {
+		_, ok := s.want().Get(nb.Ref{Table: table, Key: key})
+		return ok
+	}
+	s.found(resource.Resource{Ref: compile.RouterRef("default")}, resource.Actual{ID: "u1"})
+	for _, name := range []string{"wan", "lan"} {
+		object := compile.NetworkObject(name)
+		s.found(resource.Resource{Ref: resource.LentNetwork(object), Object: object}, resource.Actual{ID: name})
+	}
+	if has("Logical_Router", "Front/shop/web") {
+		t.Error("a node answers before Neutron keeps the address")
+	}
+	floating := resource.Ref{Kind: resource.FloatingIP, Key: resource.Key("FloatingIP/shop/web")}
+	s.found(resource.Resource{Ref: floating}, resource.Actual{ID: "u2"})
+	if !has("Logical_Router", "Front/shop/web") || !has("Logical_Switch", "Network/wan") {
+		t.Error("no node answers")
+	}
+	if has("Logical_Switch", "Network/lan") {
+		t.Error("a switch of another program is wanted that the cluster has nothing on")
+	}
+}

@@ -56,9 +56,9 @@ type Options struct {
 	// made for them. Answered takes what comes of each. Nil: none.
 	Asks     func(context.Context) []resource.Claim
 	Answered func(c resource.Claim, a resource.Actual, refused string)
-	// Found takes each network, subnet and router that is there and wanted, and the port of each
-	// object that has one as it is wanted, as often as they are looked at: also while Neutron is
-	// away.
+	// Found takes each network, subnet, router and floating IP that is there and wanted, and the
+	// port of each object that has one as it is wanted, as often as they are looked at: also while
+	// Neutron is away.
 	Found func(resource.Resource, resource.Actual)
 	// Report is called after each comparison: with what Neutron refuses of objects, and with why
 	// Neutron cannot be used; neither: all is as wanted.
@@ -208,7 +208,7 @@ func (c *Client) waitWithout(ctx context.Context, again <-chan time.Time, known 
 }
 
 // toldKinds are the kinds that Found is told of.
-var toldKinds = []resource.Kind{resource.Network, resource.Subnet, resource.Router, resource.Port}
+var toldKinds = []resource.Kind{resource.Network, resource.Subnet, resource.Router, resource.Port, resource.FloatingIP}
 
 // toldOf says of which resources Found is told.
 func toldOf(r resource.Resource) bool {

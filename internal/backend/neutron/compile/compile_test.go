@@ -325,3 +325,36 @@ func TestChangesAreCompilingAnew(t *testing.T) {
 		}
 	})
 }
+
+// Neutron keeps the address of a FloatingIP of a Service that nodes balance, for no port.
+func TestFloatingIPsOfServices(t *testing.T) {
+	for name, tc := range map[string]struct {
+		address     string
+		unsupported bool
+		octavia     bool
+		want        int
+	}{
+		"of a Service":                    {address: "198.51.100.34", want: 1},
+		"without the northbound database": {address: "198.51.100.34", unsupported: true},
+		"of a load balancer":              {address: "198.51.100.34", octavia: true},
+		"of IPv6":                         {address: "2001:db8:70::34"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := Compile(stateOf(func(o *intent.Objects) {
+				worlds["gateways"](o)
+				o.FloatingIPs = []intent.FloatingIP{{Name: "red/shop", Network: "office", Address: addr(tc.address), Service: "red/shop"}}
+				o.Services = []intent.Service{{Namespace: "red", Name: "shop", Router: "red", Octavia: tc.octavia}}
+			}), Options{Supplemented: !tc.unsupported})
+			found := 0
+			for _, r := range set.All(resource.FloatingIP) {
+				found++
+				if r.Fixed["floating_ip_address"] != tc.address || r.Mutable["port_id"] != nil {
+					t.Errorf("the floating IP is %v %v", r.Fixed, r.Mutable)
+				}
+			}
+			if found != tc.want {
+				t.Errorf("%d floating IPs, want %d", found, tc.want)
+			}
+		})
+	}
+}

@@ -142,11 +142,18 @@ func (c *compiler) gateway(r intent.Router) any {
 	return info
 }
 
-// floatingIP makes the floating IP of a Port. One of a Service is its load balancer's.
+// floatingIP makes the floating IP of a Port. One of a Service is its load balancer's, or else of
+// no port: it keeps the address from others, and nodes take what comes for it. Neutron has none of
+// IPv6.
 func (c *compiler) floatingIP(f intent.FloatingIP) {
 	n, ok := c.state.Networks().Get(f.Network)
-	if f.Service != "" || !ok || n.Physical == "" || n.Leased {
+	if !ok || n.Physical == "" || n.Leased {
 		return
+	}
+	if f.Service != "" {
+		if v, _ := c.state.Services().Get(f.Service); v.Octavia || !c.Supplemented || f.Address.Is6() {
+			return
+		}
 	}
 	r := resource.Resource{
 		Ref:    resource.Ref{Kind: resource.FloatingIP, Key: resource.Key("FloatingIP/" + f.Name)},

@@ -30,7 +30,11 @@ import (
 // own.
 //
 // Units are those of FloatingIPs, namespace/name, and Fronts.
-type frontKind struct{ cluster names.Cluster }
+type frontKind struct {
+	cluster names.Cluster
+	// others are what another system has made of Networks and the Router default; nil: nothing is.
+	others *Others
+}
 
 // fronts is the unit of the router between those of FloatingIPs and the Router default.
 const fronts = "fronts"
@@ -102,7 +106,7 @@ func (k frontKind) Compile(s *intent.State, key string, u *nb.Unit) {
 // nodes are those that may answer for a FloatingIP, the first of them first.
 func (k frontKind) nodes(s *intent.State, f intent.FloatingIP) []string {
 	nodes, ok := s.Answering(f)
-	if _, known := s.Routers().Get(intent.DefaultRouterName); !ok || !known {
+	if _, known := s.Routers().Get(intent.DefaultRouterName); !ok || !known || !k.others.mayTake(s, f) {
 		return nil
 	}
 	nodes = rendezvous.Rank(f.Address, nodes)
@@ -132,6 +136,9 @@ func (k frontKind) fronts(s *intent.State, u *nb.Unit) {
 	to, own := k.cluster.WayToFronts(), k.cluster.FrontsPort()
 	router := routerRef(intent.DefaultRouterName)
 	leaves := fmt.Sprintf("outport == %q", wayOutPort(k.cluster))
+	if k.others != nil { // policies of more priority have what stays
+		to, leaves = othersLayout{}.portName(to), ""
+	}
 	u.AddTo(router, "ports", nb.Key(ref.Key, "from"), &nb.LogicalRouterPort{
 		Name: to, Peer: &own, MAC: ownMAC(ref.Key + " from").String(), Networks: defaultEnd,
 	})

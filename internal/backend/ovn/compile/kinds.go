@@ -18,7 +18,7 @@ func kinds(o Options) []Kind {
 		portKind{o.Cluster},
 		gatewayKind{o.Cluster},
 		floatingKind{o.Cluster},
-		frontKind{o.Cluster},
+		frontKind{cluster: o.Cluster},
 		newAccessKind(o.Cluster, ownLayout{o.Cluster}),
 		egressKind{},
 		newServiceKind(o.Cluster),

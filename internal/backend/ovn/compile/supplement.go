@@ -13,20 +13,32 @@ import (
 )
 
 // Others are the rows that another system has made for a cluster: switches, routers and ports of
-// nodes, by name of the Network, Router or Node. ML2/OVN of OpenStack is such a system.
+// nodes, by name of the Network, Router or Node; and the FloatingIPs that it has. ML2/OVN of
+// OpenStack is such a system.
 type Others struct {
-	Switches, Routers, NodePorts map[string]string
+	Switches, Routers, NodePorts, FloatingIPs map[string]string
 }
 
 // same reports whether both have the same names.
 func (o Others) same(p Others) bool {
 	return maps.Equal(o.Switches, p.Switches) && maps.Equal(o.Routers, p.Routers) &&
-		maps.Equal(o.NodePorts, p.NodePorts)
+		maps.Equal(o.NodePorts, p.NodePorts) && maps.Equal(o.FloatingIPs, p.FloatingIPs)
 }
 
 // routed reports whether there is a switch of a Network that has a Router.
 func (o Others) routed(n intent.Network) bool {
 	return o.Switches[n.Name] != "" && n.Router != "" && n.Physical == ""
+}
+
+// mayTake reports whether the cluster may take what comes for a FloatingIP of a Service. Without
+// another system it may. That one keeps addresses of IPv4 alone.
+func (o *Others) mayTake(s *intent.State, f intent.FloatingIP) bool {
+	if o == nil {
+		return true
+	}
+	v, _ := s.Services().Get(f.Service)
+	return !v.Octavia && o.Switches[f.Network] != "" && o.Routers[intent.DefaultRouterName] != "" &&
+		(f.Address.Is6() || o.FloatingIPs[f.Name] != "")
 }
 
 func ofSharedRouter(s *intent.State, n intent.Network) bool {
@@ -35,9 +47,9 @@ func ofSharedRouter(s *intent.State, n intent.Network) bool {
 }
 
 // Supplement keeps rows that another system's lack: Load_Balancers of Services, policies that lead
-// what leaves the cluster to nodes, and ACLs that let nodes' own processes reach Ports. Of the
-// other system's rows it wants references to these alone. One switch has all Ports of the Network
-// default, and one router all shared Routers.
+// what leaves the cluster to nodes, FloatingIPs of Services, and ACLs that let nodes' own processes
+// reach Ports. Of the other system's rows it wants references to these alone. One switch has all
+// Ports of the Network default, and one router all shared Routers.
 type Supplement struct {
 	compiler *Compiler
 	others   *Others
@@ -51,7 +63,7 @@ func NewSupplement(o Options) *Supplement {
 	return &Supplement{others: others, compiler: newCompiler(
 		services, groupKind{o.Cluster}, otherSwitchKind{o.Cluster, others}, otherRouterKind{o.Cluster, others},
 		otherNodeKind{others}, ownNodeKind{o.Cluster, others},
-		newAccessKind(o.Cluster, othersLayout{o.Cluster, others}), rangeKind{},
+		newAccessKind(o.Cluster, othersLayout{o.Cluster, others}), frontKind{o.Cluster, others}, rangeKind{},
 	)}
 }
 
@@ -115,11 +127,15 @@ func (otherSwitchKind) Affected(from, to *intent.State, d intent.Delta, yield fu
 // Compile implements Kind.
 func (k otherSwitchKind) Compile(s *intent.State, name string, u *nb.Unit) {
 	n, ok := s.Networks().Get(name)
-	if !ok || !k.others.routed(n) {
+	external := n.External && n.Physical != "" && k.others.Switches[name] != ""
+	if !ok || !external && !k.others.routed(n) {
 		return
 	}
 	sw := switchRef(name, "")
 	u.Add(sw.Key, &nb.LogicalSwitch{Name: k.others.Switches[name], Adopted: true})
+	if external { // for the ports of FloatingIPs
+		return
+	}
 	if ofSharedRouter(s, n) {
 		u.Put(sw, "load_balancer_group", balancingGroup(everySwitch).Key)
 		for _, sn := range n.Subnets {

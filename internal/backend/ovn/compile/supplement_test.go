@@ -19,7 +19,7 @@ import (
 	"coelan.io/coelan/internal/intenttest"
 )
 
-// supplemented has Services of a shared and of a private Router, and policies.
+// supplemented has Services of a shared and of a private Router, with FloatingIPs, and policies.
 func supplemented() intent.Objects {
 	o := defaults()
 	worlds["tenants"](&o)
@@ -37,9 +37,32 @@ func supplemented() intent.Objects {
 			Namespace: at.namespace, Name: "web", Router: at.router, AffinitySeconds: i * 60, ExternalLocal: i == 0, InternalLocal: i == 1,
 			Ports: []intent.ServicePort{{
 				Protocol: intent.TCP, Port: 80, ClusterIP: addr("10.96.0.10"), NodePort: 30080,
-				Endpoints: []intent.ServiceEndpoint{{Address: addr(at.endpoint), Port: 8080}},
+				Endpoints: []intent.ServiceEndpoint{{Address: addr(at.endpoint), Port: 8080, Topology: intent.NewTopology("n1", nil, nil)}},
 			}},
 		})
+	}
+	o.Networks = append(o.Networks, intent.Network{
+		Name: "wan", Physical: "dc", External: true, Subnets: intenttest.Subnets("198.51.100.0/24", "2001:db8:70::/64"),
+	})
+	for i := range o.Nodes {
+		o.Nodes[i].PhysicalNetworks = []string{"dc"}
+	}
+	// lb is a load balancer's, and Neutron keeps no address for late.
+	lb := o.Services[0]
+	lb.Name, lb.Octavia = "lb", true
+	o.Services[0].Ports = append(o.Services[0].Ports, intent.ServicePort{
+		Protocol: intent.TCP, IPv6: true, Port: 80, ClusterIP: addr("fd00:96::10"),
+		Endpoints: []intent.ServiceEndpoint{{Address: addr("fd00:10:244:2::2"), Port: 8080, Topology: intent.NewTopology("n2", nil, nil)}},
+	})
+	lb.Ports = slices.Clone(lb.Ports)
+	lb.Ports[0].ClusterIP, lb.Ports[0].NodePort = addr("10.96.0.20"), 0
+	o.Services = append(o.Services, lb)
+	for name, at := range map[string][2]string{
+		"web": {"198.51.100.40", "shop/web"}, "six": {"2001:db8:70::40", "shop/web"}, "red": {"198.51.100.41", "a/web"},
+		"lb": {"198.51.100.42", "shop/lb"}, "late": {"198.51.100.43", "shop/web"},
+	} {
+		o.FloatingIPs = append(o.FloatingIPs,
+			intent.FloatingIP{Name: "shop/" + name, Network: "wan", Address: addr(at[0]), Service: at[1]})
 	}
 	return o
 }
@@ -47,9 +70,10 @@ func supplemented() intent.Objects {
 // all are what Neutron has made of the Objects.
 func all() Others {
 	return Others{
-		Switches:  map[string]string{"default": "neutron-d", "red": "neutron-r", "blue": "neutron-b", "lab": "neutron-l", "office": "neutron-o"},
-		Routers:   map[string]string{"default": "neutron-rd", "red": "neutron-rr"},
-		NodePorts: map[string]string{"n1": "p1", "n2": "p2"},
+		Switches:    map[string]string{"default": "neutron-d", "red": "neutron-r", "blue": "neutron-b", "lab": "neutron-l", "office": "neutron-o", "wan": "neutron-w"},
+		Routers:     map[string]string{"default": "neutron-rd", "red": "neutron-rr"},
+		NodePorts:   map[string]string{"n1": "p1", "n2": "p2"},
+		FloatingIPs: map[string]string{"shop/web": "f1", "shop/red": "f2", "shop/lb": "f3"},
 	}
 }
 
@@ -71,7 +95,7 @@ func TestSupplementGolden(t *testing.T) {
 				t.Errorf("%s would be made", ref)
 			}
 		case *nb.LogicalRouter:
-			if !r.Adopted {
+			if !r.Adopted && !strings.HasPrefix(ref.Key, "Front/") {
 				t.Errorf("%s would be made", ref)
 			}
 		}
@@ -108,8 +132,9 @@ func TestSupplementIsCompilingAnew(t *testing.T) {
 			o.Services = some(t, "services", o.Services)
 			o.Ports = some(t, "ports", o.Ports)
 			o.ServiceRanges = some(t, "ranges", o.ServiceRanges)
+			o.FloatingIPs = some(t, "floating", o.FloatingIPs)
 			// When these change, all is compiled anew: that must not be all that is tried.
-			for _, names := range []map[string]string{others.Switches, others.Routers, others.NodePorts} {
+			for _, names := range []map[string]string{others.Switches, others.Routers, others.NodePorts, others.FloatingIPs} {
 				if rapid.Bool().Draw(t, "all others") {
 					continue
 				}

@@ -29,6 +29,7 @@ import (
 	"coelan.io/coelan/internal/controller/reconcile"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/retry"
+	"coelan.io/coelan/internal/translate"
 	"coelan.io/coelan/internal/trigger"
 )
 
@@ -51,6 +52,8 @@ type Options struct {
 	Cluster names.Cluster
 	Cloud   cloud.Access
 	State   func() *intent.State
+	// Native says that nodes balance what is for the FloatingIPs of other Services.
+	Native bool
 	// Network is the id of a Network in Neutron; empty: there is none yet.
 	Network   func(name string) string
 	Informers cache.Informers
@@ -192,9 +195,7 @@ func (b *Balancers) services(ctx context.Context) (map[string]*corev1.Service, e
 
 // chosen reports whether a Service is to have a load balancer.
 func chosen(s *corev1.Service) bool {
-	class := s.Spec.LoadBalancerClass
-	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && class != nil && *class == v1alpha1.OctaviaClass &&
-		s.DeletionTimestamp == nil
+	return translate.OfOctavia(s) && s.DeletionTimestamp == nil
 }
 
 // places are the subnets that matter.

@@ -178,6 +178,23 @@ func TestFloatingIPsOfServices(t *testing.T) {
 	}
 }
 
+// Nodes balance what is for FloatingIPs of Services without a load balancer.
+func TestFloatingIPsOfNodes(t *testing.T) {
+	w := newWorld(t)
+	w.native = true
+	w.start()
+	w.publish(service("api", 1, "10.244.1.3"), nil)
+	for name, of := range map[string]string{"a": "web", "b": "api"} {
+		address := map[string]string{"a": "192.0.2.70", "b": "2001:db8::7"}[name]
+		w.update(func(tx *intent.Tx) {
+			tx.SetFloatingIP(intent.FloatingIP{
+				Name: "shop/" + name, Network: "outside", Address: netip.MustParseAddr(address), Service: "shop/" + of,
+			})
+		})
+	}
+	w.await("the load balancer's says what it is not", w.says(reasonFamily))
+}
+
 // A FloatingIP of a Service says that there are no load balancers.
 func TestFloatingIPWithoutOctavia(t *testing.T) {
 	w := newWorld(t)

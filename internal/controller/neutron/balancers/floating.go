@@ -26,15 +26,16 @@ func (b *Balancers) floatingIPs(
 ) (users map[string]string, list []findings.Finding) {
 	users = map[string]string{}
 	for f := range state.FloatingIPs().All() {
-		if f.Service == "" {
+		w := wanted[f.Service]
+		if f.Service == "" || w == nil && b.Native {
 			continue
 		}
 		reason, message := "", ""
-		w, first := wanted[f.Service], users[f.Service]
+		first := users[f.Service]
 		switch {
 		case w == nil:
-			reason, message = reasonNoBalancer, "with Neutron a FloatingIP stands for a Port, or for a Service of the type "+
-				"LoadBalancer and the class coelan.io/octavia: its load balancer has the address"
+			reason, message = reasonNoBalancer, "without --northbound a FloatingIP stands for a Port, or for a Service of "+
+				"the type LoadBalancer and the class coelan.io/octavia: its load balancer has the address"
 		case b.Subnet == "":
 			reason, message = reasonNotConfigured, "the controller's --octavia-subnet names no subnet for load balancers of "+
 				"Services"

@@ -48,6 +48,7 @@ type world struct {
 	access   *reconcile.Access
 	store    *intent.Store
 	settings Settings
+	native   bool
 	resync   time.Duration
 	vips     string // id of the network of addresses
 	outside  string // id of an external network
@@ -101,7 +102,7 @@ func (w *world) start() *world {
 	}
 	w.reported = trigger.New() // without those of others before
 	b := New(Options{
-		Settings: w.settings, Log: slog.New(slog.DiscardHandler), Cloud: cloud.Access{Endpoint: w.neutron.URL, Project: "p"},
+		Settings: w.settings, Native: w.native, Log: slog.New(slog.DiscardHandler), Cloud: cloud.Access{Endpoint: w.neutron.URL, Project: "p"},
 		State: w.store.State, Informers: informers, Access: w.access, Resync: w.resync,
 		Network: func(name string) string { return map[string]string{"outside": w.outside, "other": w.other}[name] },
 		Report: func(list []findings.Finding) {
