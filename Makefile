@@ -242,7 +242,7 @@ test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN
 	go test -race -tags integration -count=1 -v -timeout 60m ./test/integration -run '^TestOVNFaults$$' -faults $(FAULTS) -faults-seed $(SEED)
 
 .PHONY: test-neutron-brief
-test-neutron-brief: RUN = ^TestNeutron$$/^(reach|machine_of_OpenStack|changes_by_hand|ready_ports|restarts|away)$$
+test-neutron-brief: RUN = ^TestNeutron$$/^(reach|changes_by_hand|ready_ports|restarts|away)$$
 test-neutron-brief: test-neutron ## those of test-neutron that are a part of make test
 
 .PHONY: test-neutron
