@@ -236,13 +236,22 @@ var arrivedText = fmt.Sprintf("meta mark and %#x", reserved.TunnelMark)
 
 // arrived says that a packet has the mark of untrackedInput, among others'.
 func arrived() []expr.Any {
+	return append(one(&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)}), hasBits(reserved.TunnelMark)...)
+}
+
+// hasBits says that a mark that was loaded has one of these bits.
+func hasBits(bits uint32) []expr.Any {
 	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)},
-		&expr.Bitwise{
-			SourceRegister: register(0), DestRegister: register(0), Len: 4,
-			Mask: binaryutil.NativeEndian.PutUint32(reserved.TunnelMark), Xor: make([]byte, 4),
-		},
+		setBits(bits, 0),
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: register(0), Data: make([]byte, 4)},
+	}
+}
+
+// setBits keeps the bits of keep of a mark that was loaded, and sets those of set.
+func setBits(keep, set uint32) expr.Any {
+	return &expr.Bitwise{
+		SourceRegister: register(0), DestRegister: register(0), Len: 4,
+		Mask: binaryutil.NativeEndian.PutUint32(keep &^ set), Xor: binaryutil.NativeEndian.PutUint32(set),
 	}
 }
 
@@ -250,10 +259,7 @@ func arrived() []expr.Any {
 func setMark(keep, set uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)},
-		&expr.Bitwise{
-			SourceRegister: register(0), DestRegister: register(0), Len: 4,
-			Mask: binaryutil.NativeEndian.PutUint32(keep &^ set), Xor: binaryutil.NativeEndian.PutUint32(set),
-		},
+		setBits(keep, set),
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0), SourceRegister: true},
 	}
 }

@@ -5,7 +5,6 @@ package hostnet
 import (
 	"fmt"
 
-	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 
 	"coelan.io/coelan/internal/reserved"
@@ -32,14 +31,7 @@ func (serviceFamily) ofWire(gateway string) (clients []expr.Any, text string) {
 
 // wireConnection says that a connection has come from a wire.
 func wireConnection() []expr.Any {
-	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeyMARK, Register: register(0)},
-		&expr.Bitwise{
-			SourceRegister: register(0), DestRegister: register(0), Len: 4,
-			Mask: binaryutil.NativeEndian.PutUint32(reserved.WireMark), Xor: make([]byte, 4),
-		},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register(0), Data: make([]byte, 4)},
-	}
+	return append(one(&expr.Ct{Key: expr.CtKeyMARK, Register: register(0)}), hasBits(reserved.WireMark)...)
 }
 
 // wireRules translate what comes from a wire, before the rules for what else comes from the bridge.
@@ -55,7 +47,7 @@ func (f serviceFamily) markWire(gateway string) rule {
 	clients, when := f.fromWire(gateway)
 	return f.rule(fmt.Sprintf("%sct mark set ct mark or 0x%x", when, reserved.WireMark), clients,
 		[]expr.Any{
-			&expr.Ct{Key: expr.CtKeyMARK, Register: register(0)}, setWireMark(),
+			&expr.Ct{Key: expr.CtKeyMARK, Register: register(0)}, setBits(^uint32(0), reserved.WireMark),
 			&expr.Ct{Key: expr.CtKeyMARK, Register: register(0), SourceRegister: true},
 		})
 }
@@ -69,17 +61,5 @@ func (f serviceFamily) markAnswer() rule {
 			&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: []byte{reply}},
 		},
 		wireConnection(),
-		[]expr.Any{
-			&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0)}, setWireMark(),
-			&expr.Meta{Key: expr.MetaKeyMARK, Register: register(0), SourceRegister: true},
-		})
-}
-
-// setWireMark sets the bit in a mark that was loaded.
-func setWireMark() expr.Any {
-	bit := uint32(reserved.WireMark)
-	return &expr.Bitwise{
-		SourceRegister: register(0), DestRegister: register(0), Len: 4,
-		Mask: binaryutil.NativeEndian.PutUint32(^bit), Xor: binaryutil.NativeEndian.PutUint32(bit),
-	}
+		setMark(^uint32(0), reserved.WireMark))
 }
