@@ -59,6 +59,7 @@ type outcome struct {
 }
 
 func newWorld(t *testing.T) *world {
+	t.Parallel() // worlds have nothing in common, and Clients pause for seconds
 	w := &world{T: t, neutron: neutronfake.Start(t), want: resource.NewSet(), found: map[string]string{}, vlans: map[string]int{}, answers: map[string]string{}}
 	w.start()
 	t.Cleanup(func() { w.stop() })

@@ -28,6 +28,8 @@ type Neutron struct {
 	numbers int
 	// all are resources by collection, each in the order in which they were made.
 	all map[string][]object
+	// found says where in its collection a resource was, by ID, when it was looked for last.
+	found map[any]int
 	// calls counts; faults says of a call by its number how it fails.
 	calls  int
 	faults func(number int, method, path string) Fault
@@ -53,7 +55,7 @@ const (
 // Start runs a Neutron until the test ends.
 func Start(t testing.TB) *Neutron {
 	n := &Neutron{
-		all: map[string][]object{}, arrive: func(string, string) {},
+		all: map[string][]object{}, found: map[any]int{}, arrive: func(string, string) {},
 		faults: func(int, string, string) Fault { return None }, quotas: map[string]int{}, page: 1000,
 	}
 	n.Server = httptest.NewServer(n)

@@ -155,11 +155,17 @@ func (n *Neutron) changed(c *collection, path string, o, changes object) (object
 }
 
 func (n *Neutron) find(path string, id any) object {
-	i := slices.IndexFunc(n.all[path], func(o object) bool { return o["id"] == id })
+	all := n.all[path]
+	// With thousands of ports, where one was the last time spares looking at all of them.
+	if i, ok := n.found[id]; ok && i < len(all) && all[i]["id"] == id {
+		return all[i]
+	}
+	i := slices.IndexFunc(all, func(o object) bool { return o["id"] == id })
 	if i < 0 {
 		return nil
 	}
-	return n.all[path][i]
+	n.found[id] = i
+	return all[i]
 }
 
 func (n *Neutron) checkSubnet(o object) *refused {
@@ -204,8 +210,8 @@ func (n *Neutron) checkPort(o object) *refused {
 		o["mac_address"] = fmt.Sprintf("fa:16:3e:%02x:%02x:%02x", n.numbers>>16&0xff, n.numbers>>8&0xff, n.numbers&0xff)
 	}
 	for _, other := range n.all["ports"] {
-		if other["id"] != o["id"] && other["network_id"] == o["network_id"] &&
-			other["mac_address"] == o["mac_address"] {
+		if other["mac_address"] == o["mac_address"] && other["network_id"] == o["network_id"] &&
+			other["id"] != o["id"] {
 			return refuse(http.StatusConflict, "MacAddressInUse", "Unable to complete operation for network %v. The mac address %v "+
 				"is in use.", o["network_id"], o["mac_address"])
 		}

@@ -3,7 +3,6 @@
 package neutronfake
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 )
@@ -101,7 +100,7 @@ func (n *Neutron) checkSubport(t, p object, others []any) *refused {
 		return refuse(http.StatusConflict, "SubPortMtuGreaterThanTrunkPortMtu", "MTU %v of subport %v cannot be greater than MTU of "+
 			"trunk %v.", n.mtu(port), port["id"], t["id"])
 	case slices.ContainsFunc(others, func(o any) bool {
-		return fmt.Sprint(o.(object)["segmentation_id"]) == fmt.Sprint(vlan)
+		return o.(object)["segmentation_id"] == vlan
 	}):
 		return refuse(http.StatusConflict, "DuplicateSubPort", "segmentation_type vlan and segmentation_id %v already in use on trunk %v.",
 			vlan, t["id"])
