@@ -22,8 +22,12 @@ GOTESTSUM := bin/tools/gotestsum-$(GOTESTSUM_VERSION)
 # Every target uses all of the machine, and several make the same networks.
 .NOTPARALLEL:
 
-# A clone that belongs to another user makes Go's own stamping of binaries fail.
-export GOFLAGS := -buildvcs=false $(GOFLAGS)
+# A clone that belongs to another user makes Go's own stamping of binaries fail. Programs, tests and lint are built
+# alike, to use the same cache: of other flags Go would compile all that is imported once more. So there are two
+# forms of each package, this one and the race detector's, which needs cgo.
+export GOFLAGS := -buildvcs=false -trimpath $(GOFLAGS)
+export CGO_ENABLED := 0
+RACE := CGO_ENABLED=1 go test -race
 
 COMMANDS := $(notdir $(wildcard cmd/*))
 # packages-with TAG: the folders whose test files carry that build tag.
@@ -33,9 +37,8 @@ tests-with = ^($(shell grep -rl --include='*_test.go' '^//go:build $(1)' . | \
   xargs -r sed -n 's/^func \(Test[A-Z0-9][A-Za-z0-9_]*\)[(]t \*testing[.]T[)].*/\1/p' | sort -u | paste -sd'|'))$$
 
 # These run nothing in goroutines (tests of the pipeline see to that), so that the race detector has nothing to find, and
-# their generated cases would take ten times as long with it. They are built as the programs are, to use the same cache.
+# their generated cases would take ten times as long with it.
 SEQUENTIAL := ./internal/backend/ovn/compile ./internal/backend/ovs/pipeline
-TEST_SEQUENTIAL := CGO_ENABLED=0 go test -trimpath
 
 ##@ Build
 .PHONY: deps
@@ -54,7 +57,7 @@ build: $(COMMANDS:%=bin/%) ## static binaries in bin/
 
 .PHONY: $(COMMANDS:%=bin/%)
 $(COMMANDS:%=bin/%): bin/%:
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 IMAGE := coelan.io/coelan:$(RELEASE)
 
@@ -110,8 +113,8 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 	go -C build/helm test -count=1 ./...
 	go -C build/protogen test -count=1 ./...
 	go -C build/yanggen test -count=1 ./...
-	go test -race -timeout 10m $$(go list ./... | grep -vxF $(SEQUENTIAL:./%=-e coelan.io/coelan/%))
-	$(TEST_SEQUENTIAL) -timeout 10m $(SEQUENTIAL)
+	$(RACE) -timeout 10m $$(go list ./... | grep -vxF $(SEQUENTIAL:./%=-e coelan.io/coelan/%))
+	go test -timeout 10m $(SEQUENTIAL)
 
 .PHONY: yang
 yang: deps ## check the YANG models with yanglint
@@ -119,15 +122,23 @@ yang: deps ## check the YANG models with yanglint
 
 .PHONY: integration
 # They wait most of the time; each package makes networks of its own. Tests of one package that count lost packets want the machine for themselves.
-integration: TESTS = -tags integration -count=1 -run '$(or $(RUN),$(call tests-with,integration))'
+# The package that takes as long as all others begins first.
+integration: LONGEST = ./test/integration
+integration: PACKAGES = $(filter-out $(SEQUENTIAL),$(call packages-with,integration))
+integration: TESTS = -tags integration -count=1 -run '$(or $(RUN),$(call tests-with,integration))' $(if $(SKIP),-skip '$(SKIP)')
 integration: ## tests against a real Open vSwitch and real namespaces (root)
-	$(TEST_SEQUENTIAL) -timeout 15m $(TESTS) $(SEQUENTIAL) & sequential=$$!; status=0; \
-	  go test -race -timeout 25m -p 2 -parallel 1 $(TESTS) $(filter-out $(SEQUENTIAL),$(call packages-with,integration)) || status=$$?; \
+	go test -timeout 15m $(TESTS) $(SEQUENTIAL) & sequential=$$!; status=0; \
+	  $(RACE) -timeout 25m -p 2 -parallel 1 $(TESTS) $(LONGEST) $(filter-out $(LONGEST),$(PACKAGES)) || status=$$?; \
 	  wait $$sequential && exit $$status
+
+.PHONY: integration-brief
+# These are of sizes and of rare restarts, or show once more what other tests show.
+integration-brief: SKIP = TestBulk|TestCentralized$$/agent|TestChurn$$|TestDHCPRelay|TestInterruptedMovesOfCards|TestIPAMDHCPMachines|TestManyServices|TestNativeServicesThroughRestarts|TestOVNFaults|TestScale|TestUplinksShared$$
+integration-brief: integration ## those of integration that are a part of make test
 
 .PHONY: apiserver
 apiserver: deps sandbox-assets ## tests of the controller against a real etcd and API server
-	go test -race -tags apiserver -count=1 -p 2 -timeout 15m -run '$(or $(RUN),$(call tests-with,apiserver))' \
+	$(RACE) -tags apiserver -count=1 -p 2 -timeout 15m -run '$(or $(RUN),$(call tests-with,apiserver))' \
 	  $(call packages-with,apiserver)
 
 # What `make apiserver` does in seconds, for LOAD.
@@ -145,8 +156,8 @@ test-watcher-load: deps sandbox-assets ## the watcher of one cluster writes to a
 .PHONY: compile
 # Go keeps the packages that it has compiled, not what it links of them.
 compile: ## what the tests of apiserver, test-kernel and e2e are made of, into Go's cache: they start earlier
-	go test -race -tags apiserver -c -o /dev/null $(call packages-with,apiserver)
-	CGO_ENABLED=0 go test -tags integration -c -o /dev/null ./test/integration
+	$(RACE) -tags apiserver -c -o /dev/null $(call packages-with,apiserver)
+	go test -tags integration -c -o /dev/null ./test/integration
 	go test -tags e2e -c -o /dev/null $(call packages-with,e2e)
 
 .PHONY: bench
@@ -160,7 +171,7 @@ COUNTED = bin/kernel/kernel -counted -out bin/kernel/out -env COELAN_TEST_DATAPA
 .PHONY: counted-binaries
 counted-binaries:
 	@mkdir -p bin/kernel/out bench
-	CGO_ENABLED=0 go build -o bin/kernel/ ./test/kernel ./test/bench ./cmd/coelan-agent ./cmd/coelan-cni
+	go build -o bin/kernel/ ./test/kernel ./test/bench ./cmd/coelan-agent ./cmd/coelan-cni
 
 .PHONY: bench-kernel
 bench-kernel: RUN = ^$(if $(PROFILE),profile-$(PROFILE),(pod|cross-node|recirc|service-traffic|policy-traffic|gateways-traffic))$$
@@ -209,14 +220,14 @@ attack: e2e ## what a hostile pod, tenant, token or host outside must not be abl
 .PHONY: test-kernel
 test-kernel: ## the integration tests on the kernel's datapath, in an emulated machine with Debian's kernel
 	@mkdir -p bin/kernel
-	CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/kernel/ ./test/kernel ./cmd/coelan-agent ./cmd/coelan-cni
-	CGO_ENABLED=0 go test -tags integration -c -o bin/kernel/integration.test ./test/integration
+	go build -ldflags '-s -w' -o bin/kernel/ ./test/kernel ./cmd/coelan-agent ./cmd/coelan-cni
+	go test -tags integration -c -o bin/kernel/integration.test ./test/integration
 	bin/kernel/kernel -out bin/kernel/out -timeout 20m -env COELAN_TEST_DATAPATH=system -env COELAN_LAB_BIN=$(CURDIR)/bin/kernel \
 	  bin/kernel/integration.test -test.v -test.parallel 1 -test.timeout 18m $(if $(RUN),-test.run '$(RUN)') $(if $(SKIP),-test.skip '$(SKIP)')
 
 .PHONY: test-kernel-brief
 # These are slow in an emulated machine; what they are about other tests there or on the userspace datapath show as well.
-test-kernel-brief: SKIP = TestAgentServices|TestBulk|TestCentralized|TestChurn|TestCOEConfigurations|TestDHCP|TestDynamicDHCP|TestExternalController|TestFixedAddressInAnotherNodesBlock|TestFloatingIPs$$/in_the_cluster|TestFloatingIPs$$/moves|TestFloatingIPs$$/policies|TestFloatingIPs$$/removed|TestFloatingIPs$$/restarts|TestFloatingIPsOfNodesSegment|TestFloatingIPsOfServices|TestGateways$$/^in|TestGateways$$/before|TestGateways$$/changes|TestGateways$$/policies|TestGateways$$/removed|TestGateways$$/restarts|TestGateways$$/Services|TestGatewaysOnNodesSegment|TestGatewayTraces|TestGuest|TestIPAMDHCP|TestNamespaceMapping|TestNarrow|TestNativeServicesThroughRestarts|TestNetworkBoot|TestOVN|TestPolicies$$|TestPoliciesOfTenants|TestPolicyRoutes|TestReachOtherwise|TestReboot|TestReleasedAfterPings|TestRestarts$$/agent_stopped|TestRestarts$$/ovs-vswitchd_stopped|TestService$$|TestTenants|TestUnreachable|TestUplinks$$|TestUplinksShared|TestWhatPodsCannotHave|TestWithoutAPIServer|TestWithoutDefinitions
+test-kernel-brief: SKIP = TestAgentServices|TestBridgeOfAConfiguration|TestBulk|TestCentralized|TestChurn|TestCOEConfigurations|TestDHCP|TestDynamicDHCP|TestExternalController|TestFixedAddressInAnotherNodesBlock|TestFloatingIPs$$/before|TestFloatingIPs$$/in_the_cluster|TestFloatingIPs$$/moves|TestFloatingIPs$$/policies|TestFloatingIPs$$/removed|TestFloatingIPs$$/restarts|TestFloatingIPsOfNodesSegment|TestFloatingIPsOfServices|TestGateways$$/^in|TestGateways$$/before|TestGateways$$/changes|TestGateways$$/policies|TestGateways$$/removed|TestGateways$$/restarts|TestGateways$$/Services|TestGatewaysOnNodesSegment|TestGatewayTraces|TestGuest|TestIPAMDHCP|TestLinkChurn|TestNamespaceMapping|TestNarrow|TestNativeServicesThroughRestarts|TestNetworkBoot|TestOVN|TestPolicies$$|TestPoliciesOfTenants|TestPolicyRoutes|TestReachOtherwise|TestReboot|TestReleasedAfterPings|TestRestarts$$/agent_stopped|TestRestarts$$/both|TestRestarts$$/ovs-vswitchd_stopped|TestRestarts$$/ovsdb-server|TestRoutedGateways$$/not_in|TestService$$|TestServiceBulk|TestTenants|TestUnreachable|TestUplinks$$|TestUplinksShared|TestWhatPodsCannotHave|TestWithoutAPIServer|TestWithoutDefinitions
 test-kernel-brief: test-kernel ## those of test-kernel that are a part of make test
 
 ##@ Outside suites
@@ -239,7 +250,7 @@ test-ovn: SEED = 0
 test-ovn: test-ovn-brief ## the backend ovn: in a sandbox, whole agents with OVN, the rows in its databases, and faults at random (root)
 	$(MAKE) integration RUN='^(TestBackendOVN|TestOVN|TestSync|TestStrangers|TestOnePodMore|TestDatabaseUnderIt|TestReadOnly|TestCluster|TestTLS|TestSilence|TestMeaning|TestGatewayMeaning|TestPackets)'
 	go test -tags integration -count=1 -v ./internal/backend/ovn/northbound -run '^TestScale$$' -scale 10
-	go test -race -tags integration -count=1 -v -timeout 60m ./test/integration -run '^TestOVNFaults$$' -faults $(FAULTS) -faults-seed $(SEED)
+	$(RACE) -tags integration -count=1 -v -timeout 60m ./test/integration -run '^TestOVNFaults$$' -faults $(FAULTS) -faults-seed $(SEED)
 
 .PHONY: test-neutron-brief
 test-neutron-brief: RUN = ^TestNeutron$$/^(reach|changes_by_hand|ready_ports|restarts|away)$$
@@ -277,14 +288,14 @@ conformance-cnp: $(SANDBOX_DEPS) images sandbox-assets $(CNP_TEST) ## upstream's
 
 $(CNP_TEST):
 	@mkdir -p $(@D)
-	CGO_ENABLED=0 go test -C build/netpolapi -c -trimpath -ldflags '-s -w' -o $@ sigs.k8s.io/network-policy-api/conformance
+	go test -C build/netpolapi -c -ldflags '-s -w' -o $@ sigs.k8s.io/network-policy-api/conformance
 
 # The suite, and the runner of its version.
 .PHONY: conformance-assets
 conformance-assets: sandbox-assets
-	test -x $(KUBERNETES_BIN)/ginkgo || CGO_ENABLED=0 go build -C build/kubernetes -trimpath \
+	test -x $(KUBERNETES_BIN)/ginkgo || go build -C build/kubernetes \
 	  -ldflags '-s -w' -o $(KUBERNETES_BIN)/ginkgo github.com/onsi/ginkgo/v2/ginkgo
-	test -x $(E2E_TEST) || CGO_ENABLED=0 go test -C build/kubernetes -c -trimpath \
+	test -x $(E2E_TEST) || go test -C build/kubernetes -c \
 	  -ldflags '-s -w -X $(E2E_VERSION)' -o $(E2E_TEST) k8s.io/kubernetes/test/e2e
 
 ##@ Other

@@ -74,7 +74,7 @@ together() {
 }
 
 step unit make unit
-step integration make integration
+step integration-brief make integration-brief
 await sandbox-assets
 # The tests of the controller count no packets and keep one processor busy.
 step 'apiserver and test-kernel-brief' together apiserver test-kernel-brief
