@@ -7,12 +7,14 @@ package integration
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/neutrontest"
+	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/test/lab"
 	"coelan.io/coelan/test/lab/probe"
 )
@@ -44,16 +46,30 @@ func neutronLent(t *testing.T, w *world) {
 				Subnets: []v1alpha1.Subnet{{CIDR: "10.91.0.0/24", Ranges: []v1alpha1.AddressRange{{From: "10.91.0.2", To: "10.91.0.100"}}}},
 			})
 			pod := addPodAs(t, w.n1, lab.PodSpec{Namespace: object, Name: "web"})
-			port := neutronOne(t, w, "ports", "name="+object+"/web.eth0")
-			if port["network_id"] != network["id"] {
-				t.Errorf("the pod's port is on %v", port["network_id"])
+			own := pod.Own("eth0", lab.IPv4)
+			ports := func() (ids []string, of map[string]string) { // all of Coelan's there, and of which address
+				of = map[string]string{}
+				list, _ := neutronCall(t, w, "GET", "ports?device_owner=compute:kuryr&network_id="+network["id"].(string), "")["ports"].([]any)
+				for _, p := range list {
+					port := p.(map[string]any)
+					ids = append(ids, port["id"].(string))
+					of[port["fixed_ips"].([]any)[0].(map[string]any)["ip_address"].(string)] = port["id"].(string)
+				}
+				return ids, of
 			}
-			own, _ := port["fixed_ips"].([]any)[0].(map[string]any)
+			var ready []string
+			neutronPoll(t, func() bool { ready, _ = ports(); return len(ready) == 2*reserved.NeutronSpareOfNetwork },
+				func() { t.Errorf("ports %v: too few are ready", ready) })
+			second := addPodAs(t, w.n1, lab.PodSpec{Namespace: object, Name: "web2"})
+			_, of := ports()
+			if id := of[second.Own("eth0", lab.IPv4).String()]; !slices.Contains(ready, id) || id == of[own.String()] {
+				t.Errorf("the second pod has port %q of %v; %v were there", id, of, ready)
+			}
 			for _, p := range []struct {
 				name string
 				from *lab.Host
 				to   netip.Addr
-			}{{"the machine", pod.Host, address}, {"the pod", guest.Host, netip.MustParseAddr(own["ip_address"].(string))}} {
+			}{{"the machine", pod.Host, address}, {"the pod", guest.Host, own}} {
 				poll(t.Context(), t, func() bool {
 					r, err := (&probe.Ping{Dst: p.to, Count: 1}).Run(t.Context(), p.from)
 					return err == nil && r.Lost() == 0
@@ -63,10 +79,10 @@ func neutronLent(t *testing.T, w *world) {
 				t.Error("the pod reaches one of the cluster's own network")
 			}
 			must(t, pod.Delete(t.Context()))
-			neutronPoll(t, func() bool {
-				list, _ := neutronCall(t, w, "GET", "ports?device_owner=compute:kuryr&network_id="+network["id"].(string), "")["ports"].([]any)
-				return len(list) == 0
-			}, func() { t.Error("the pod's port is still there") })
+			must(t, second.Delete(t.Context()))
+			w.API.RemoveNetwork(object)
+			var left []string
+			neutronPoll(t, func() bool { left, _ = ports(); return len(left) == 0 }, func() { t.Errorf("ports %v are still there", left) })
 			if after := state(); after != before {
 				t.Errorf("what another program has made is\n%s\nand was\n%s", after, before)
 			}

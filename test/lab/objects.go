@@ -251,6 +251,9 @@ func (a *API) AddNetworkAs(name string, annotations map[string]string, spec v1al
 	a.set(networks, o)
 }
 
+// RemoveNetwork deletes a Network.
+func (a *API) RemoveNetwork(name string) { a.remove(networks, name) }
+
 // ChangeNetwork publishes another spec of a Network, which the controller has admitted.
 func (a *API) ChangeNetwork(name string, change func(*v1alpha1.NetworkSpec)) error {
 	return alter(a, networks, name, func(n *v1alpha1.Network) { change(&n.Spec) })

@@ -31,10 +31,10 @@ func (c *compiler) use(space string, addresses []netip.Addr) {
 	}
 }
 
-// hasSpare reports whether ports are ready on a Network. They are not where other programs give
-// addresses away, or the controller, which agents know and intent does not.
+// hasSpare reports whether ports are ready on a Network. They are not where the controller gives
+// addresses away, or Kuryr has ports, which agents know and intent does not.
 func (c *compiler) hasSpare(n intent.Network) bool {
-	return c.Spare > 0 && !n.External && n.NeutronNetwork == "" && n.Kuryr == ""
+	return c.Spare > 0 && !n.External && n.Kuryr == ""
 }
 
 // spares makes ports of the addresses that nodes hand out next: their agents find them by

@@ -247,13 +247,14 @@ func TestSparePortsOfBlocks(t *testing.T) {
 	}
 }
 
-// Where other programs give addresses away, or the controller does, no port is ready.
+// Where the controller gives addresses away, no port is ready, nor where Kuryr has ports.
 func TestNoSparePorts(t *testing.T) {
 	blocks := []string{"red 10.9.0.16/28 n1", "red fd09::20/124 n1"}
+	ready := map[string]int{"positive control": 2, "of OpenStack": 2}
 	for name, change := range map[string]func(n *intent.Network){
 		"positive control":     func(*intent.Network) {},
+		"of OpenStack":         func(n *intent.Network) { n.NeutronNetwork = "office" },
 		"external":             func(n *intent.Network) { n.External, n.Physical = true, "office" },
-		"lent":                 func(n *intent.Network) { n.NeutronNetwork = "office" },
 		"from Kuryr":           func(n *intent.Network) { n.Kuryr = "shop" },
 		"not decided where":    func(n *intent.Network) { n.Undecided = true },
 		"leased":               func(n *intent.Network) { n.Leased, n.Physical = true, "office" },
@@ -263,14 +264,14 @@ func TestNoSparePorts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := tenants(blocks)
 			change(&o.Networks[0])
-			ready := 0
+			got := 0
 			for _, r := range Compile(intenttest.State(o), Options{Spare: 4}).All(resource.Port) {
 				if r.Spare && !r.Optional {
-					ready++
+					got++
 				}
 			}
-			if want := map[bool]int{true: 2}[name == "positive control"]; ready != want {
-				t.Errorf("%d ports are ready, want %d", ready, want)
+			if got != ready[name] {
+				t.Errorf("%d ports are ready, want %d", got, ready[name])
 			}
 		})
 	}
