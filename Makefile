@@ -196,7 +196,7 @@ e2e: $(SANDBOX_DEPS) images sandbox-assets $(GOTESTSUM) ## tests of all of it, i
 
 .PHONY: e2e-brief
 # These wait for long, or show once more what other tests show.
-e2e-brief: SKIP = TestCNIConfigurations|TestControlPlanes|TestCoelan/events/database_hangs|TestCoelan/restarts/agent_stuck|TestCoelan/without_API_server|TestEgress/candidates_apart|TestEgress/cut_off|TestEgress/planned|TestEgress/power_cut|TestEgress/restarts|TestFloatingIPs/restarts|TestGateways/centralized|TestGateways/distributed/Open_vSwitch|TestGateways/distributed/virtual_machine|TestNetworks/Multus/thick|TestNodeNetworkConfig|TestPolicies/restarts|TestRESTCONF|TestSandbox|TestServices/agent_restarted|TestServices/node_lost|TestTC1|TestTC3|TestUpgrade
+e2e-brief: SKIP = TestCNIConfigurations|TestControlPlanes|TestCoelan/events/database_hangs|TestCoelan/reboots/all_nodes_rebooted_again|TestCoelan/restarts/agent_stuck|TestCoelan/without_API_server|TestDHCP/machine_without|TestEgress/candidates_apart|TestEgress/cut_off|TestEgress/planned|TestEgress/power_cut|TestEgress/restarts|TestFloatingIPs/restarts|TestGateways/centralized|TestGateways/distributed/Open_vSwitch|TestGateways/distributed/virtual_machine|TestMappingBack|TestNetworks/Multus|TestNodeNetworkConfig|TestPolicies/restarts|TestRESTCONF|TestSandbox|TestServices/agent_restarted|TestServices/node_lost|TestTC1|TestTC3|TestTC4|TestUpgrade|TestWatcher/changes_while
 e2e-brief: e2e ## those of e2e that are a part of make test
 
 # TestUpgrade begins with this commit.
