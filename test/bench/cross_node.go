@@ -13,7 +13,7 @@ import (
 )
 
 // What pods of another node are compared with: the kernel's VXLAN device and routes, and these with
-// kube-proxy and masquerading, as flannel's VXLAN backend has them; and OVN.
+// kube-proxy and masquerading, as flannel's VXLAN backend has them; OVN; and the floor.
 const (
 	kernelVXLAN = "vxlan"
 	flannelLike = "flannel"
@@ -34,7 +34,7 @@ func ownAddress(c *contender) netip.AddrPort {
 }
 
 var crossNodeWays = []crossNodeWay{
-	{"pod", []string{kernelVXLAN, flannelLike, byOVN}, false, ownAddress},
+	{"pod", []string{kernelVXLAN, flannelLike, byOVN, byFloor}, false, ownAddress},
 	{"service", []string{flannelLike, byOVN}, false, func(*contender) netip.AddrPort { return serviceAddress }},
 	{"outside", []string{flannelLike}, true, ownAddress},
 }
@@ -55,6 +55,7 @@ func measureCrossNode(ctx context.Context) ([]Result, error) {
 		{kernelVXLAN, func(ctx context.Context) (*contender, error) { return crossNodeKernel(ctx, "") }},
 		{flannelLike, func(ctx context.Context) (*contender, error) { return crossNodeKernel(ctx, "nftables") }},
 		{byOVN, crossNodeOVN},
+		{byFloor, crossNodeFloor},
 	} {
 		got, err := c.start(ctx)
 		all[c.name] = got

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 
+	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/test/lab"
 )
 
@@ -118,4 +120,44 @@ func serviceFloorContender(ctx context.Context) (*contender, error) {
 		return c, err
 	}
 	return c, serviceFloor(c.server.Address(lab.IPv4)).install(ctx, c)
+}
+
+// crossNodeFloor is two of Coelan's nodes, of which the agents have ended: between the two pods
+// there are the fewest flows in place of Coelan's own. The kernels' rules for tunnels stay.
+func crossNodeFloor(ctx context.Context) (*contender, error) {
+	c, err := crossNodeCoelan(ctx)
+	if err != nil {
+		return c, err
+	}
+	pods := []*lab.Host{c.client, c.server}
+	for i, n := range c.lab.Nodes {
+		n.StopAgent()
+		if err := tunnelFloor(ctx, n, pods[i], c.lab.Nodes[1-i]); err != nil {
+			return c, fmt.Errorf("floor of %s: %w", n.Name, err)
+		}
+	}
+	return c, nil
+}
+
+// tunnelFloor leads what the node's pod sends into the tunnel to the other node, and what comes out
+// of it to the pod. Both ask conntrack, as Services need.
+func tunnelFloor(ctx context.Context, n *lab.Node, pod *lab.Host, other *lab.Node) error {
+	port, err := n.OVS.Vsctl(ctx, "--bare", "--columns=ofport", "find", "interface", "ofport>=16", "ofport<65280")
+	if err != nil {
+		return err
+	}
+	port = strings.TrimSpace(port)
+	for _, flow := range []string{
+		fmt.Sprintf("table=0,priority=65535,ip,in_port=%s,actions=ct(nat,zone=1,table=251)", port),
+		"table=0,priority=65535,ip,in_port=1,actions=ct(nat,zone=1,table=251)",
+		fmt.Sprintf("table=251,in_port=%s,actions=set_field:%s->tun_dst,set_field:1->tun_id,output:1", port,
+			other.Address(lab.IPv4)),
+		fmt.Sprintf("table=251,in_port=1,actions=set_field:%s->eth_dst,output:%s",
+			reserved.PodMAC(pod.Address(lab.IPv4)).HardwareAddr(), port),
+	} {
+		if _, err := n.OVS.Ofctl(ctx, "add-flow", n.Config().Bridge, flow); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -47,7 +47,8 @@ func neutronLent(t *testing.T, w *world) {
 			})
 			pod := addPodAs(t, w.n1, lab.PodSpec{Namespace: object, Name: "web"})
 			own := pod.Own("eth0", lab.IPv4)
-			ports := func() (ids []string, of map[string]string) { // all of Coelan's there, and of which address
+			// ports are all of Coelan's on the network, and these by their addresses.
+			ports := func() (ids []string, of map[string]string) {
 				of = map[string]string{}
 				list, _ := neutronCall(t, w, "GET", "ports?device_owner=compute:kuryr&network_id="+network["id"].(string), "")["ports"].([]any)
 				for _, p := range list {
