@@ -138,10 +138,7 @@ func (w *external) addVM(ctx context.Context, t *testing.T, n *lab.Node, name st
 // allow has no policy deny anything.
 func allow(t *testing.T, w *tenants, more ...*lab.Pod) *rulebook {
 	t.Helper()
-	b := &rulebook{w.world, map[string]intent.Rule{}, map[*lab.Pod]intent.Subject{}, map[string]intent.Peer{}}
-	for _, p := range slices.Concat(w.red[:], w.blue[:], []*lab.Pod{w.a, w.b, w.c, w.d}, more) {
-		b.open(p)
-	}
+	b := newRulebook(w.world, slices.Concat(w.red[:], w.blue[:], []*lab.Pod{w.a, w.b, w.c, w.d}, more)...)
 	for _, n := range w.Nodes { // the virtual machine moves
 		b.subjects[&lab.Pod{Node: n}] = intent.Subject{Key: intent.PortSubject("lab", "vm")}
 	}

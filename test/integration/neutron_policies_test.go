@@ -37,10 +37,7 @@ func TestNeutronPolicies(t *testing.T) {
 			comesTo(t, f.String()+" from the pod's own node", reaches(w.n1, serverOf(w.a, f, 8080)))
 		}
 	})
-	b := &rulebook{w, map[string]intent.Rule{}, map[*lab.Pod]intent.Subject{}, map[string]intent.Peer{}}
-	for _, p := range []*lab.Pod{w.a, w.b, w.c, w.d} {
-		b.open(p)
-	}
+	b := newRulebook(w, w.a, w.b, w.c, w.d)
 	b.publish(t)
 	for f := range lab.Dual.Each {
 		comesTo(t, f.String()+" open", reaches(w.a, serverOf(w.c, f, 8080)))

@@ -40,9 +40,8 @@ func TestNeutronServices(t *testing.T) {
 	}
 	w.a, w.b = addPodAs(t, w.n1, lab.PodSpec{Name: "a"}), addPodAs(t, w.n1, lab.PodSpec{Name: "b"})
 	w.c, w.d = addPodAs(t, w.n2, lab.PodSpec{Name: "c"}), addPodAs(t, w.n2, lab.PodSpec{Name: "d"})
-	b := &rulebook{w, map[string]intent.Rule{}, map[*lab.Pod]intent.Subject{}, map[string]intent.Peer{}}
+	b := newRulebook(w, w.a, w.b, w.c, w.d)
 	for _, p := range []*lab.Pod{w.a, w.b, w.c, w.d} {
-		b.open(p)
 		for f := range lab.Dual.Each {
 			answers(t, p.Host, serverOf(p, f, answerPort))
 		}

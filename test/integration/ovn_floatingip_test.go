@@ -25,10 +25,10 @@ func TestOVNFloatingIPsOfServices(t *testing.T) {
 
 // ovnFloatingIPsOfServices has clients on a VLAN and beyond its gateway reach Services by
 // FloatingIPs, with OVN choosing the node that answers, and another one when that goes. A Service
-// has its FloatingIPs after the bound at the latest.
+// has its FloatingIPs after the bound at the latest. Policies that are enforced hold for it as well.
 func ovnFloatingIPsOfServices(t *testing.T, o lab.Options, bound time.Duration) {
 	t.Helper()
-	o.Nodes, o.Configure = 3, func(c *config.Config) {
+	o.Nodes, o.Policies, o.Configure = 3, true, func(c *config.Config) {
 		nativeServices(c)
 		c.BridgeMappings = map[string]string{"office": "br-ext"}
 	}
@@ -43,8 +43,11 @@ func ovnFloatingIPsOfServices(t *testing.T, o lab.Options, bound time.Duration) 
 	red := primary("red", "10.92.0.0/24", "fd00:92::/64")
 	red.Router = "red"
 	w.API.AddNetwork("red", red)
-	w.addPods(t)
+	w.newPods(t)
 	r := addPod(t, w.n2, "red", "r")
+	x := &external{tenants: &tenants{world: w}, rules: newRulebook(w, w.a, w.b, w.c, w.d, r)}
+	x.rules.publish(t)
+	w.connected(t)
 	vlan := int32(officeVLAN)
 	w.API.AddNetwork("office", v1alpha1.NetworkSpec{
 		Type: v1alpha1.VLAN, VLAN: &vlan, PhysicalNetwork: "office", External: true,
@@ -84,7 +87,7 @@ func ovnFloatingIPsOfServices(t *testing.T, o lab.Options, bound time.Duration) 
 				corev1.LoadBalancerIngress{IP: office(f, fipBalanced).String()})
 		}
 	}, w.a)
-	x := &external{tenants: &tenants{world: w}, near: near, far: far}
+	x.near, x.far = near, far
 	for name, number := range map[string]int{
 		"both": fipBoth, "other": fipOther, "local": fipLocal, "nobody": fipNobody, "closed": fipClosed,
 		"much": fipMuch, "much-local": fipMuchLocal, "balanced": fipBalanced,
@@ -117,6 +120,7 @@ func ovnFloatingIPsOfServices(t *testing.T, o lab.Options, bound time.Duration) 
 	}
 	t.Run("errors", func(t *testing.T) { floatingServiceErrors(t, x) })
 	t.Run("sizes", func(t *testing.T) { floatingServiceSends(t, x) })
+	t.Run("policies", func(t *testing.T) { floatingServicePolicies(t, x) })
 	w.ovnFailover(t, near, bound)
 }
 

@@ -35,9 +35,15 @@ func newOVNWorld(t *testing.T) *world {
 	return &world{Lab: l, n1: l.Nodes[0], n2: l.Nodes[1]}
 }
 
-// addPods makes the pods of a world. The userspace datapath looks for the other node by its first
-// packet there, which is lost.
+// addPods makes the pods of a world, and waits until they reach each other.
 func (w *world) addPods(t *testing.T) {
+	t.Helper()
+	w.newPods(t)
+	w.connected(t)
+}
+
+// newPods makes the pods of a world.
+func (w *world) newPods(t *testing.T) {
 	t.Helper()
 	for _, p := range []struct {
 		pod  **lab.Pod
@@ -48,6 +54,12 @@ func (w *world) addPods(t *testing.T) {
 		*p.pod, err = p.node.AddPod(t.Context(), p.name)
 		must(t, err)
 	}
+}
+
+// connected waits until a pod reaches another node. The userspace datapath looks for that by the
+// first packet there, which is lost.
+func (w *world) connected(t *testing.T) {
+	t.Helper()
 	var last error
 	poll(t.Context(), t, func() bool {
 		p := probe.Ping{Dst: w.c.Address(lab.IPv4), Count: 1}

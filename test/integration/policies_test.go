@@ -221,10 +221,7 @@ func policiesOfNewPods(t *testing.T, w *world, b *rulebook) {
 func TestPoliciesOfTenants(t *testing.T) {
 	t.Parallel()
 	w := startTenantsWith(t, lab.Options{Policies: true, Configure: nativeServices})
-	b := &rulebook{w.world, map[string]intent.Rule{}, map[*lab.Pod]intent.Subject{}, map[string]intent.Peer{}}
-	for _, p := range slices.Concat(w.red[:], w.blue[:]) {
-		b.open(p)
-	}
+	b := newRulebook(w.world, slices.Concat(w.red[:], w.blue[:])...)
 	r0, r1, r2 := w.red[0], w.red[1], w.red[2]
 	for f := range lab.Dual.Each {
 		peer := intent.Peer{Space: "red", Address: r0.Own("eth0", f), Groups: []string{"r0"}}

@@ -31,11 +31,16 @@ func policed(t *testing.T, o lab.Options) (*world, *rulebook) {
 	t.Helper()
 	o.Policies = true
 	w := start(t, o)
+	return w, newRulebook(w, w.a, w.b, w.c, w.d)
+}
+
+// newRulebook lets everything pass to and from pods.
+func newRulebook(w *world, pods ...*lab.Pod) *rulebook {
 	b := &rulebook{w, map[string]intent.Rule{}, map[*lab.Pod]intent.Subject{}, map[string]intent.Peer{}}
-	for _, p := range []*lab.Pod{w.a, w.b, w.c, w.d} {
-		b.subjects[p] = intent.Subject{Key: intent.PodSubject(p.UID)}
+	for _, p := range pods {
+		b.open(p)
 	}
-	return w, b
+	return b
 }
 
 // publish tells every node what it needs to know, and waits until that is in effect.
