@@ -24,8 +24,8 @@ func TestOVNFloatingIPsOfServices(t *testing.T) {
 }
 
 // ovnFloatingIPsOfServices has clients on a VLAN and beyond its gateway reach Services by
-// FloatingIPs, with OVN choosing the node that answers, and another one when that goes. A Service
-// has its FloatingIPs after the bound at the latest. Policies that are enforced hold for it as well.
+// FloatingIPs, with OVN choosing the node that answers, and another one when that goes. Policies
+// hold for them. A Service has its FloatingIPs after the bound at the latest.
 func ovnFloatingIPsOfServices(t *testing.T, o lab.Options, bound time.Duration) {
 	t.Helper()
 	o.Nodes, o.Policies, o.Configure = 3, true, func(c *config.Config) {
