@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 
+	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/reserved"
 	"coelan.io/coelan/test/lab"
 )
@@ -56,10 +56,10 @@ func serviceFloor(server netip.Addr) floor {
 	}}
 }
 
-// install adds the flows to the bridge of the contender's hosts.
-func (f floor) install(ctx context.Context, c *contender) error {
+// install adds the flows to a bridge.
+func (f floor) install(ctx context.Context, n *lab.Node, bridge string) error {
 	for _, flow := range f.flows {
-		if _, err := c.lab.Nodes[0].OVS.Ofctl(ctx, "add-flow", lab.ReferenceBridge, flow); err != nil {
+		if _, err := n.OVS.Ofctl(ctx, "add-flow", bridge, flow); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
@@ -90,7 +90,7 @@ func podFloorContenders(ctx context.Context) ([]*contender, error) {
 		if all = append(all, c); err != nil {
 			return all, fmt.Errorf("%s: %w", f.name, err)
 		}
-		if err := f.install(ctx, c); err != nil {
+		if err := f.install(ctx, c.lab.Nodes[0], lab.ReferenceBridge); err != nil {
 			return all, err
 		}
 	}
@@ -119,7 +119,7 @@ func serviceFloorContender(ctx context.Context) (*contender, error) {
 	if err := neighborOfService(ctx, c.client, mac); err != nil {
 		return c, err
 	}
-	return c, serviceFloor(c.server.Address(lab.IPv4)).install(ctx, c)
+	return c, serviceFloor(c.server.Address(lab.IPv4)).install(ctx, c.lab.Nodes[0], lab.ReferenceBridge)
 }
 
 // crossNodeFloor is two of Coelan's nodes, of which the agents have ended: between the two pods
@@ -132,32 +132,30 @@ func crossNodeFloor(ctx context.Context) (*contender, error) {
 	pods := []*lab.Host{c.client, c.server}
 	for i, n := range c.lab.Nodes {
 		n.StopAgent()
-		if err := tunnelFloor(ctx, n, pods[i], c.lab.Nodes[1-i]); err != nil {
-			return c, fmt.Errorf("floor of %s: %w", n.Name, err)
+		// Greater numbers are Open vSwitch's own.
+		port, err := n.OVS.Vsctl(ctx, "--bare", "--columns=ofport", "find", "interface",
+			fmt.Sprintf("ofport>=%d", datapath.FirstPodPort), "ofport<65280")
+		if err != nil {
+			return c, err
+		}
+		f := tunnelFloor(port, pods[i], c.lab.Nodes[1-i])
+		if err := f.install(ctx, n, n.Config().Bridge); err != nil {
+			return c, err
 		}
 	}
 	return c, nil
 }
 
-// tunnelFloor leads what the node's pod sends into the tunnel to the other node, and what comes out
-// of it to the pod. Both ask conntrack, as Services need.
-func tunnelFloor(ctx context.Context, n *lab.Node, pod *lab.Host, other *lab.Node) error {
-	port, err := n.OVS.Vsctl(ctx, "--bare", "--columns=ofport", "find", "interface", "ofport>=16", "ofport<65280")
-	if err != nil {
-		return err
-	}
-	port = strings.TrimSpace(port)
-	for _, flow := range []string{
+// tunnelFloor leads what the pod at a port sends into the tunnel to the other node, and what comes
+// out of it to the pod. Both ask conntrack, as Services need.
+func tunnelFloor(port string, pod *lab.Host, other *lab.Node) floor {
+	const tunnel = datapath.TunnelPort
+	return floor{byFloor, []string{
 		fmt.Sprintf("table=0,priority=65535,ip,in_port=%s,actions=ct(nat,zone=1,table=251)", port),
-		"table=0,priority=65535,ip,in_port=1,actions=ct(nat,zone=1,table=251)",
-		fmt.Sprintf("table=251,in_port=%s,actions=set_field:%s->tun_dst,set_field:1->tun_id,output:1", port,
-			other.Address(lab.IPv4)),
-		fmt.Sprintf("table=251,in_port=1,actions=set_field:%s->eth_dst,output:%s",
+		fmt.Sprintf("table=0,priority=65535,ip,in_port=%d,actions=ct(nat,zone=1,table=251)", tunnel),
+		fmt.Sprintf("table=251,in_port=%s,actions=set_field:%s->tun_dst,set_field:1->tun_id,output:%d", port,
+			other.Address(lab.IPv4), tunnel),
+		fmt.Sprintf("table=251,in_port=%d,actions=set_field:%s->eth_dst,output:%s", tunnel,
 			reserved.PodMAC(pod.Address(lab.IPv4)).HardwareAddr(), port),
-	} {
-		if _, err := n.OVS.Ofctl(ctx, "add-flow", n.Config().Bridge, flow); err != nil {
-			return err
-		}
-	}
-	return nil
+	}}
 }
