@@ -7,7 +7,6 @@ package integration
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,24 +46,28 @@ func neutronLent(t *testing.T, w *world) {
 			})
 			pod := addPodAs(t, w.n1, lab.PodSpec{Namespace: object, Name: "web"})
 			own := pod.Own("eth0", lab.IPv4)
-			// ports are all of Coelan's on the network, and these by their addresses.
-			ports := func() (ids []string, of map[string]string) {
-				of = map[string]string{}
-				list, _ := neutronCall(t, w, "GET", "ports?device_owner=compute:kuryr&network_id="+network["id"].(string), "")["ports"].([]any)
+			// ports are the ids of Coelan's on the network, by their addresses.
+			path := fmt.Sprint("ports?device_owner=compute:kuryr&network_id=", network["id"])
+			ports := func() map[netip.Addr]string {
+				ids := map[netip.Addr]string{}
+				list, _ := neutronCall(t, w, "GET", path, "")["ports"].([]any)
 				for _, p := range list {
 					port := p.(map[string]any)
-					ids = append(ids, port["id"].(string))
-					of[port["fixed_ips"].([]any)[0].(map[string]any)["ip_address"].(string)] = port["id"].(string)
+					ip := port["fixed_ips"].([]any)[0].(map[string]any)
+					ids[netip.MustParseAddr(ip["ip_address"].(string))] = port["id"].(string)
 				}
-				return ids, of
+				return ids
 			}
-			var ready []string
-			neutronPoll(t, func() bool { ready, _ = ports(); return len(ready) == 2*reserved.NeutronSpareOfNetwork },
+			var ready map[netip.Addr]string
+			neutronPoll(t, func() bool { ready = ports(); return len(ready) == 2*reserved.NeutronSpareOfNetwork },
 				func() { t.Errorf("ports %v: too few are ready", ready) })
+			if ready[own] == "" {
+				t.Errorf("the pod has %s, without a port of %v", own, ready)
+			}
 			second := addPodAs(t, w.n1, lab.PodSpec{Namespace: object, Name: "web2"})
-			_, of := ports()
-			if id := of[second.Own("eth0", lab.IPv4).String()]; !slices.Contains(ready, id) || id == of[own.String()] {
-				t.Errorf("the second pod has port %q of %v; %v were there", id, of, ready)
+			its := second.Own("eth0", lab.IPv4)
+			if id := ports()[its]; id == "" || id != ready[its] || id == ready[own] {
+				t.Errorf("the second pod has %s and the port %q; %v were there", its, id, ready)
 			}
 			for _, p := range []struct {
 				name string
@@ -82,8 +85,7 @@ func neutronLent(t *testing.T, w *world) {
 			must(t, pod.Delete(t.Context()))
 			must(t, second.Delete(t.Context()))
 			w.API.RemoveNetwork(object)
-			var left []string
-			neutronPoll(t, func() bool { left, _ = ports(); return len(left) == 0 }, func() { t.Errorf("ports %v are still there", left) })
+			neutronPoll(t, func() bool { return len(ports()) == 0 }, func() { t.Errorf("ports %v are still there", ports()) })
 			if after := state(); after != before {
 				t.Errorf("what another program has made is\n%s\nand was\n%s", after, before)
 			}
