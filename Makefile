@@ -133,7 +133,7 @@ integration: ## tests against a real Open vSwitch and real namespaces (root)
 
 .PHONY: integration-brief
 # These are of sizes and of rare restarts, or show once more what other tests show.
-integration-brief: SKIP = TestBulk|TestCentralized$$/agent|TestChurn$$|TestDHCPRelay|TestInterruptedMovesOfCards|TestIPAMDHCPMachines|TestManyServices|TestNativeServicesThroughRestarts|TestOVNFaults|TestScale|TestUplinksShared$$
+integration-brief: SKIP = TestBulk|TestCentralized$$/agent|TestChurn$$|TestDHCPRelay|TestInterruptedMovesOfCards|TestIPAMDHCPMachines|TestManyServices|TestNativeServicesThroughRestarts|TestUplinksShared$$
 integration-brief: integration ## those of integration that are a part of make test
 
 .PHONY: apiserver
