@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kuryr reads the custom resources in which Kuryr-Kubernetes has noted what it made of pods
-// and namespaces in OpenStack's Neutron: KuryrPorts and KuryrNetworks. It does no I/O.
+// Package kuryr reads the custom resources in which Kuryr-Kubernetes has noted what it made of
+// pods, namespaces and Services in OpenStack: KuryrPorts, KuryrNetworks and KuryrLoadBalancers. It
+// does no I/O.
 package kuryr
 
 import (
@@ -16,14 +17,18 @@ import (
 
 // The group, the version and the resources of Kuryr's objects, as paths have them.
 const (
-	Group    = "openstack.org"
-	Version  = "v1"
-	Ports    = "kuryrports"
-	Networks = "kuryrnetworks"
+	Group         = "openstack.org"
+	Version       = "v1"
+	Ports         = "kuryrports"
+	Networks      = "kuryrnetworks"
+	LoadBalancers = "kuryrloadbalancers"
 )
 
 // DeviceOwner is what Kuryr writes into the device_owner of its ports.
 const DeviceOwner = "compute:kuryr"
+
+// FloatingIPDescription is what Kuryr writes into the description of a floating IP that it makes.
+const FloatingIPDescription = "kuryr_lb"
 
 // Port is what a KuryrPort says of an interface of a pod.
 type Port struct {
@@ -42,6 +47,16 @@ type Network struct {
 	Namespace                   string
 	NetworkID, SubnetID, Router string
 	CIDR                        netip.Prefix
+}
+
+// LoadBalancer is what a KuryrLoadBalancer says of the Service of the same namespace and name.
+type LoadBalancer struct {
+	Namespace, Name string
+	// FloatingIP is the id in Neutron of the one that leads to it, and Address its address.
+	FloatingIP string
+	Address    netip.Addr
+	// Users says that Kuryr has not made the floating IP, but found one that the Service asks for.
+	Users bool
 }
 
 // metadata is that of an object of Kubernetes.
@@ -168,3 +183,39 @@ func ReadNetwork(object []byte) (n Network, ok bool, err error) {
 
 // String is what people call it: a namespace has one at most.
 func (n Network) String() string { return "KuryrNetwork " + n.Namespace }
+
+// ReadLoadBalancer reads a KuryrLoadBalancer, as JSON; false: no floating IP leads to it.
+func ReadLoadBalancer(object []byte) (l LoadBalancer, ok bool, err error) {
+	var o struct {
+		Metadata metadata `json:"metadata"`
+		Status   struct {
+			Public *struct {
+				ID          string `json:"ip_id"`
+				Address     string `json:"ip_addr"`
+				AllocMethod string `json:"alloc_method"`
+			} `json:"service_pub_ip_info"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		return l, false, fmt.Errorf("KuryrLoadBalancer: %w", err)
+	}
+	l = LoadBalancer{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}
+	public := o.Status.Public
+	if public == nil || public.ID == "" && public.Address == "" {
+		return l, false, nil
+	}
+	if public.ID == "" {
+		return l, false, fmt.Errorf("%s: the id of the floating IP %s is missing", l, public.Address)
+	}
+	if l.Address, err = netip.ParseAddr(public.Address); err != nil {
+		return l, false, fmt.Errorf("%s: %w", l, err)
+	}
+	l.FloatingIP, l.Users = public.ID, public.AllocMethod != fromPool
+	return l, true, nil
+}
+
+// fromPool is the method of allocation of floating IPs that Kuryr has made.
+const fromPool = "pool"
+
+// String is what people call it.
+func (l LoadBalancer) String() string { return "KuryrLoadBalancer " + l.Namespace + "/" + l.Name }

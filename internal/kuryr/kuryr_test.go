@@ -101,6 +101,59 @@ func TestReadNetwork(t *testing.T) {
 	}
 }
 
+func TestReadLoadBalancer(t *testing.T) {
+	const good = `{"metadata": {"name": "web", "namespace": "shop"}, "spec": {"ip": "10.2.0.5", "type": "LoadBalancer"}, "status": {
+		"loadbalancer": {"id": "l", "ip": "10.2.0.5", "port_id": "vip"},
+		"service_pub_ip_info": {"ip_id": "f", "ip_addr": "172.24.4.7", "alloc_method": "pool"}}}`
+	made := LoadBalancer{Namespace: "shop", Name: "web", FloatingIP: "f", Address: netip.MustParseAddr("172.24.4.7")}
+	users := made
+	users.Users = true
+	for name, tc := range map[string]struct {
+		replace, by string
+		want        LoadBalancer
+		none        bool
+		err         string
+	}{
+		"made by Kuryr":      {want: made},
+		"of a user":          {replace: `"pool"`, by: `"user"`, want: users},
+		"nobody says whose":  {replace: `"alloc_method"`, by: `"was"`, want: users},
+		"no floating IP":     {replace: `"service_pub_ip_info"`, by: `"was"`, none: true},
+		"none any more":      {replace: `{"ip_id": "f", "ip_addr": "172.24.4.7", "alloc_method": "pool"}`, by: `null`, none: true},
+		"an empty one":       {replace: `"ip_id": "f", "ip_addr": "172.24.4.7"`, by: `"ip_id": "", "ip_addr": ""`, none: true},
+		"no status":          {replace: `"status"`, by: `"was"`, none: true},
+		"no id":              {replace: `"ip_id": "f"`, by: `"ip_id": ""`, err: "KuryrLoadBalancer shop/web: the id of the floating IP 172.24.4.7"},
+		"no address":         {replace: `172.24.4.7`, by: ``, err: "KuryrLoadBalancer shop/web: ParseAddr"},
+		"an address of none": {replace: `172.24.4.7`, by: `172.24.4.777`, err: "172.24.4.777"},
+		"no JSON":            {replace: `{`, by: `[`, err: "KuryrLoadBalancer: invalid character"},
+		"text for an object": {replace: `{"ip_id"`, by: `"none", "was": {"ip_id"`, err: "cannot unmarshal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok, err := ReadLoadBalancer([]byte(strings.Replace(good, tc.replace, tc.by, 1)))
+			if tc.err != "" {
+				if err == nil || ok || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("%v, %v, want %q", ok, err, tc.err)
+				}
+				return
+			}
+			if err != nil || ok == tc.none || ok && got != tc.want {
+				t.Errorf("%+v, %v, %v", got, ok, err)
+			}
+		})
+	}
+}
+
+// What is read has all that its use takes for granted.
+func FuzzReadLoadBalancer(f *testing.F) {
+	f.Add([]byte(`{"metadata": {"name": "web", "namespace": "shop"}, "status": {"service_pub_ip_info": {"ip_id": "f", "ip_addr": "172.24.4.7"}}}`))
+	f.Add([]byte(`{"status": {"service_pub_ip_info": {}}}`))
+	f.Fuzz(func(t *testing.T, object []byte) {
+		l, ok, err := ReadLoadBalancer(object)
+		if ok && (err != nil || l.FloatingIP == "" || !l.Address.IsValid()) {
+			t.Errorf("%+v, %v", l, err)
+		}
+	})
+}
+
 // What is read has all that its use takes for granted.
 func FuzzReadPort(f *testing.F) {
 	f.Add([]byte(read(f, "port.json")))
