@@ -151,7 +151,7 @@ func (p *planner) adopt() (problems []Problem) {
 func (p *planner) take(r Resource, o offer) (why string) {
 	a, there := p.have.Get(r.Ref)
 	switch {
-	case there && a.ID == o.ID:
+	case there && (a.ID == o.ID || o.ID == ""): // what named it may be gone by now
 		return ""
 	case there:
 		return fmt.Sprintf("there is already the %s %s", o.Kind, a.ID)

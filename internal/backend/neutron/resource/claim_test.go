@@ -31,6 +31,7 @@ func TestAdopt(t *testing.T) {
 		port    Attributes
 		refused string
 		gone    bool // the port is not there
+		unnamed bool // nothing says which the network is
 		calls   string
 		says    []string
 	}{
@@ -90,6 +91,11 @@ func TestAdopt(t *testing.T) {
 			calls: "create subnet sub ; create router r; create router interface sub; create port p ; update routes of router r ",
 			says:  []string{"there is already the network id-net", "its network_id k-net", "its network_id k-net"},
 		},
+		"a network that is there, and whose KuryrNetwork is gone": {
+			port: ports(nil), network: Claim{Refused: "there is no such KuryrNetwork"}, unnamed: true,
+			there: []func(*Inventory){func(i *Inventory) { i.Put(network, Actual{ID: "k-net", Attributes: Attributes{"name": "n"}}) }},
+			calls: "adopt subnet sub k-sub; create router r; create router interface sub; adopt port p k-port; update routes of router r ",
+		},
 		"a network for two": {
 			port: ports(nil), want: []func(map[Ref]Resource){func(all map[Ref]Resource) {
 				all[Ref{Kind: Network, Key: "net2"}] = Resource{Object: "network net2", Optional: true}
@@ -117,6 +123,9 @@ func TestAdopt(t *testing.T) {
 				c(have)
 			}
 			tc.network.Kind, tc.network.ID, tc.network.By, tc.network.Ref = Network, "k-net", "KuryrNetwork shop", network
+			if tc.unnamed {
+				tc.network.ID = ""
+			}
 			have.Offer(tc.network, Actual{ID: "k-net", Attributes: Attributes{"name": "uid/shop"}}, true)
 			have.Offer(Claim{Kind: Subnet, ID: "k-sub", By: "KuryrNetwork shop", Ref: subnet, Has: map[string][]any{"network_id": {"k-net"}}},
 				Actual{ID: "k-sub", Attributes: Attributes{"network_id": "k-net", "cidr": "10.0.0.0/24"}}, true)
