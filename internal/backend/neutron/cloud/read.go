@@ -79,7 +79,9 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 				continue
 			}
 			description, _ := a.Attributes["description"].(string)
-			key, ours := s.cluster.Owned(description)
+			mark, ours := s.cluster.Owned(description)
+			key, kept := resource.Marked(k, mark)
+			a.Kept = kept
 			r := resource.Ref{Kind: k, Key: key, Project: have.ProjectOf(a)}
 			if k == resource.SecurityGroupRule && !ours && groups[a.Attributes["security_group_id"]] {
 				r, ours = resource.ForeignRule(a.ID), true

@@ -158,7 +158,7 @@ func (r *round) prepare(c *resource.Call) (attributes map[string]any, ready bool
 		c.ID = router.ID
 	}
 	if c.Was != (resource.Ref{}) || c.Adopts {
-		attributes["description"] = r.owner(c.Ref)
+		attributes["description"] = r.cluster.Owner(resource.Mark(c.Ref, c.Kept))
 	}
 	return attributes, true
 }
@@ -180,6 +180,7 @@ func (r *round) finish(ctx context.Context, a answer) error {
 		}
 	case a.err == nil:
 		r.have.Remove(a.Was, a.ID)
+		a.actual.Kept = a.Kept
 		r.set(a.Ref, a.actual)
 	case !errors.As(a.err, &refused):
 		return a.err // what may have been made is looked for before it is made again

@@ -117,6 +117,14 @@ func NodePortRef(node string) resource.Ref {
 	return resource.Ref{Kind: resource.Port, Key: resource.Key("Node/" + node)}
 }
 
+// FloatingIPRef is the floating IP of a FloatingIP, namespace/name.
+func FloatingIPRef(name string) resource.Ref {
+	return resource.Ref{Kind: resource.FloatingIP, Key: resource.Key("FloatingIP/" + name)}
+}
+
+// FloatingIPObject is how resources call a FloatingIP, namespace/name.
+func FloatingIPObject(name string) string { return "FloatingIP " + name }
+
 // PortObject is how resources call a Port, namespace/name.
 func PortObject(port string) string { return "Port " + port }
 

@@ -156,8 +156,7 @@ func (c *compiler) floatingIP(f intent.FloatingIP) {
 		}
 	}
 	r := resource.Resource{
-		Ref:    resource.Ref{Kind: resource.FloatingIP, Key: resource.Key("FloatingIP/" + f.Name)},
-		Object: "FloatingIP " + f.Name,
+		Ref: FloatingIPRef(f.Name), Object: FloatingIPObject(f.Name),
 		Fixed: resource.Attributes{
 			"floating_network_id": c.networkRef(n), "floating_ip_address": f.Address.String(),
 		},

@@ -27,10 +27,14 @@ type Claim struct {
 	// Has are attributes by which the resource proves that it is what the other system has made:
 	// each has one of the values, which may be Refs.
 	Has map[string][]any
+	// Or is what proves it as well as Has; nil: nothing.
+	Or map[string][]any
 	// Addresses are those that a port has; nil: any.
 	Addresses []string
 	// Refused says why it cannot be the cluster's; empty: it can.
 	Refused string
+	// Kept says that it is given back when it is not wanted any more, where others are deleted.
+	Kept bool
 }
 
 // offer is what there is of a Claim.
@@ -85,15 +89,22 @@ func (p *planner) unproven(o offer) string {
 	if !o.there {
 		return "the project has none of this id that is not Coelan's already"
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.Has)) {
-		value := o.actual.Attributes[name]
-		fits := func(one any) bool { return p.resolved(one) == value }
-		if !slices.ContainsFunc(o.Has[name], fits) {
-			return fmt.Sprintf("%s is %v, and not %v", name, value, p.resolved(o.Has[name][0]))
-		}
+	if why := p.lacks(o.actual, o.Has); why != "" && (o.Or == nil || p.lacks(o.actual, o.Or) != "") {
+		return why
 	}
 	if has := o.actual.Addresses(); o.Addresses != nil && !sameElements(has, o.Addresses) {
 		return fmt.Sprintf("its addresses are %v, and not %v", has, o.Addresses)
+	}
+	return ""
+}
+
+// lacks says which attribute of a resource has none of the values that it is to have; empty: none.
+func (p *planner) lacks(a Actual, has map[string][]any) string {
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		value := a.Attributes[name]
+		if !slices.ContainsFunc(has[name], func(one any) bool { return p.resolved(one) == value }) {
+			return fmt.Sprintf("%s is %v, and not %v", name, cmp.Or(value, "empty"), p.resolved(has[name][0]))
+		}
 	}
 	return ""
 }
@@ -171,7 +182,9 @@ func (p *planner) take(r Resource, o offer) (why string) {
 	if names := slices.Sorted(maps.Keys(p.differing(r.Fixed, o.actual))); len(names) > 0 {
 		return fmt.Sprintf("its %s %v is not what the object asks for", names[0], o.actual.Attributes[names[0]])
 	}
-	p.adopted[r.Ref] = o.actual
+	a = o.actual
+	a.Kept = o.Kept
+	p.adopted[r.Ref] = a
 	return ""
 }
 
@@ -187,9 +200,40 @@ func BorrowedPort(object, id string) Ref { return Ref{Kind: Port, Key: Key(borro
 
 func borrowed(r Ref) bool { return r.Kind == Port && strings.HasPrefix(r.Key, borrowedKey) }
 
-// giveBack is the call that leaves a port to the program that has made it: bound to no node, and
-// closed. It stays that of its pod, which may ask for it again.
+// Keys of floating IPs begin with the first of these, and those of them that are Kept have the
+// second in its place, which is no longer: a description has room for it.
+const (
+	floatingKey = "FloatingIP/"
+	keptKey     = "KeptFIP/"
+)
+
+// Mark is the key that a resource is known by in Neutron.
+func Mark(r Ref, kept bool) string {
+	if key, is := strings.CutPrefix(r.Key, floatingKey); is && kept && r.Kind == FloatingIP {
+		return keptKey + key
+	}
+	return r.Key
+}
+
+// Marked is the key of a resource by its Mark, and whether it is Kept.
+func Marked(k Kind, mark string) (key string, kept bool) {
+	if key, kept = strings.CutPrefix(mark, keptKey); kept && k == FloatingIP {
+		return floatingKey + key, true
+	}
+	return mark, false
+}
+
+// lentToUs says whether a resource goes back where others are deleted.
+func lentToUs(r Ref, a Actual) bool { return borrowed(r) || a.Kept }
+
+// giveBack is the call that leaves a resource to whom it belongs. A floating IP leads nowhere then.
+// A port is bound to no node, and closed; it stays that of its pod, which may ask for it again.
 func giveBack(r Ref, a Actual) Call {
+	if r.Kind == FloatingIP {
+		return Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Attributes: Attributes{
+			"description": "", "port_id": nil,
+		}}
+	}
 	return Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Attributes: Attributes{
 		"description": "", "name": "", "binding:host_id": "", "security_groups": []any{},
 		"allowed_address_pairs": []any{},

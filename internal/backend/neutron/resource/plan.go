@@ -35,6 +35,7 @@ type Call struct {
 	Was Ref
 	// Adopts says that an Update makes a resource the cluster's that another system has made.
 	Adopts bool
+	Kept   bool   // what an Update changes is Kept
 	Trunk  string // the id of that of a Join or a Leave
 	// GivesBack says that an Update leaves a resource to the program that has made it.
 	GivesBack bool
@@ -218,7 +219,7 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 					Attributes: Attributes{"routes": []any{}}})
 			}
 		case p.leaving[r]:
-		case borrowed(r) && (p.replaced[r] || !still):
+		case lentToUs(r, a) && (p.replaced[r] || !still):
 			calls = append(calls, giveBack(r, a))
 		case p.replaced[r], !still && k != SecurityGroup && (k != SecurityGroupRule || foreign(r)):
 			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID,
@@ -227,7 +228,7 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 	}
 	for _, r := range sortedRefs(p.have.surplus, k) {
 		for _, a := range p.have.surplus[r] {
-			if borrowed(r) {
+			if lentToUs(r, a) {
 				calls = append(calls, giveBack(r, a))
 				continue
 			}
@@ -280,6 +281,7 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 		}
 		return append(calls, Call{
 			Operation: Update, Ref: r.Ref, Object: r.Object, ID: a.ID, Attributes: changes, Was: was, Adopts: adopts,
+			Kept: a.Kept,
 		})
 	}
 	if r.Kind == Routes { // they are there as soon as their router is
