@@ -37,9 +37,16 @@ func namedBy(s *intent.State) (list []string) {
 	return list
 }
 
-// claims are what Kuryr has made of the namespaces that Networks name, and of their pods. Clusters
-// without such a Network have nothing read.
+// claims are for what Kuryr has made.
 func (r *Runner) claims(ctx context.Context) []resource.Claim {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return append(r.namespaceClaims(ctx), r.floatingClaims(ctx)...)
+}
+
+// namespaceClaims are for what Kuryr has made of the namespaces that Networks name, and of their
+// pods. Clusters without such a Network have nothing read.
+func (r *Runner) namespaceClaims(ctx context.Context) []resource.Claim {
 	var of []intent.Network
 	for n := range r.Intent.Intent().State().Networks().All() {
 		if n.Kuryr != "" {
@@ -49,8 +56,6 @@ func (r *Runner) claims(ctx context.Context) []resource.Claim {
 	if len(of) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	networks := map[string]kuryr.Network{}
 	problem := r.each(ctx, "KuryrNetworkList", func(object []byte) error {
 		n, ok, err := kuryr.ReadNetwork(object)

@@ -79,6 +79,8 @@ type Runner struct {
 	set      *resource.Set
 	// named are what Networks name that is not Coelan's.
 	named []string
+	// lacking are the FloatingIPs of Services that had a problem when Neutron was compared last.
+	lacking []string
 
 	mu    sync.Mutex
 	cloud outcome // of Neutron
@@ -273,6 +275,7 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 	r.verdicts.Judge(err)
 	if err == nil {
 		r.identities.allFound()
+		r.seek(lacking(r.compiled, refused))
 	}
 	if r.supplement != nil && err == nil {
 		r.supplement.begin()
