@@ -64,6 +64,7 @@ func TestController(t *testing.T) {
 		{"what OVN has, compared", testCheckOfOVN},
 		{"FloatingIPs and Egresses with Neutron", testProgrammedByNeutron},
 		{"from Kuryr", testFromKuryr},
+		{"load balancers from Kuryr", testBalancersFromKuryr},
 		{"named ports", testNamedPorts},
 		{"projects of namespaces", testProjects},
 		{"networks of OpenStack", testLentNetworks},
