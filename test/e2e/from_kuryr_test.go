@@ -45,7 +45,8 @@ spec:
 // TestFromKuryr moves a namespace, as docs/operate/from-kuryr.md says, with the network, the router
 // and the port that Kuryr had made for it in a real Neutron: BACKEND=neutron make e2e
 // RUN='^TestFromKuryr$'. The pod starts with the port that it had on its node, is reached, and
-// what was Kuryr's goes with the pod and the Network that have it.
+// what was Kuryr's goes with the pod and the Network that have it. So does the floating IP of the
+// Service's load balancer, with the FloatingIP.
 func TestFromKuryr(t *testing.T) {
 	if backend != sandbox.NeutronBackend {
 		t.Skip("BACKEND=neutron chooses the backend that this is about")
@@ -54,8 +55,8 @@ func TestFromKuryr(t *testing.T) {
 	clean := func(undo func(context.Context)) { t.Cleanup(func() { undo(context.WithoutCancel(ctx)) }) }
 	clean(func(ctx context.Context) {
 		remove(ctx, t, "namespace", "moved")
-		remove(ctx, t, "networks.coelan.io", "moved")
-		remove(ctx, t, "crd", "kuryrnetworks.openstack.org", "kuryrports.openstack.org")
+		remove(ctx, t, "networks.coelan.io", "moved", "public")
+		remove(ctx, t, "crd", "kuryrnetworks.openstack.org", "kuryrports.openstack.org", "kuryrloadbalancers.openstack.org")
 	})
 	t.Cleanup(func() { // before these are removed, with their Events
 		if t.Failed() {
@@ -99,6 +100,7 @@ func TestFromKuryr(t *testing.T) {
 		"spec":   map[string]any{"podUid": string(made.UID), "podNodeName": worker1},
 		"status": map[string]any{"vifs": map[string]any{"eth0": map[string]any{"default": true, "vif": kuryrVIF(port, network)}}},
 	})
+	balancer := newKuryrBalancer(ctx, t)
 
 	// The administrator's part.
 	apply(ctx, t, `
@@ -138,13 +140,14 @@ spec:
 		w.service = true // nothing tells when all nodes know of the router
 		t.Run(w.name, func(t *testing.T) { w.check(ctx, t) })
 	}
+	balancer.moves(ctx, t)
 
 	removePods(ctx, t, "moved/web", "moved/near")
 	remove(ctx, t, "namespace", "moved")
-	remove(ctx, t, "networks.coelan.io", "moved")
-	for what, id := range map[string]string{"port": port, "subnet": subnet, "network": network} {
+	remove(ctx, t, "networks.coelan.io", "moved", "public")
+	for what, id := range map[string]string{"port": port, "subnet": subnet, "network": network, "floating ip": balancer.floating} {
 		if err := eventually(ctx, func() error {
-			if _, err := openStack(ctx, what, "show", id); err == nil || !strings.Contains(err.Error(), "No ") {
+			if _, err := openStack(ctx, append(strings.Fields(what), "show", id)...); err == nil || !strings.Contains(err.Error(), "No ") {
 				return fmt.Errorf("the %s %s is still there, or not asked for: %w", what, id, err)
 			}
 			return nil

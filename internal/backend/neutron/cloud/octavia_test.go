@@ -5,6 +5,7 @@ package cloud
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +116,38 @@ func TestOctaviaReads(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A floating IP that another program has made, and that was given the description, becomes that of
+// the Service's load balancer with its id and its address, and goes with it.
+func TestOctaviaTakesFloatingIP(t *testing.T) {
+	b := newBalancing(t)
+	before, after := b.make("port", b.at("10.99.0.5")), b.make("port", b.at("10.99.0.6"))
+	id := b.make("floatingip", fmt.Sprintf(`"floating_network_id": %q, "floating_ip_address": "192.0.2.7", "port_id": %q, "description": "kuryr_lb"`,
+		b.outside, before))
+	give := func(port string) error {
+		address, claimed := netip.MustParseAddr("192.0.2.7"), func(netip.Addr) bool { return true }
+		_, err := b.FloatingIP(t.Context(), "shop/web", b.outside, port, address, claimed)
+		return err
+	}
+	if reason, _, refused := Refused(give(after)); !refused {
+		t.Errorf("the address is not taken: %s", reason)
+	}
+	b.call("PUT", "floatingips/"+id, `{"floatingip": {"description": "load balancer of coelan.io/owner=east/Service/shop/web"}}`)
+	if err := give(after); err != nil {
+		t.Error(err)
+	}
+	if all := b.neutron.All("floatingips"); len(all) != 1 || all[0]["id"] != id || all[0]["port_id"] != after {
+		t.Errorf("floating IPs %v", all)
+	}
+	if _, err := b.FloatingIP(t.Context(), "shop/web", "", "", netip.Addr{}, nil); err != nil || len(b.neutron.All("floatingips")) != 0 {
+		t.Errorf("%v, and there are %v", err, b.neutron.All("floatingips"))
+	}
+}
+
+// at are the attributes of a port with an address of the subnet of load balancers.
+func (b *balancing) at(address string) string {
+	return fmt.Sprintf(`"network_id": %q, "fixed_ips": [{"subnet_id": %q, "ip_address": %q}]`, b.neutron.All("networks")[0]["id"], b.subnet, address)
 }
 
 // What a call is refused for is what a Service's Event has as its reason.

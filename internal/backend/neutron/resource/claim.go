@@ -226,8 +226,8 @@ func Marked(k Kind, mark string) (key string, kept bool) {
 // lentToUs says whether a resource goes back where others are deleted.
 func lentToUs(r Ref, a Actual) bool { return borrowed(r) || a.Kept }
 
-// giveBack is the call that leaves a resource to whom it belongs. A floating IP leads nowhere then.
-// A port is bound to no node, and closed; it stays that of its pod, which may ask for it again.
+// giveBack is the call that leaves a resource to its owner. A floating IP leads nowhere then. A
+// port is bound to no node, and closed; it stays that of its pod, which may ask for it again.
 func giveBack(r Ref, a Actual) Call {
 	if r.Kind == FloatingIP {
 		return Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Attributes: Attributes{
