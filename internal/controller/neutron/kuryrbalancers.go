@@ -68,8 +68,9 @@ func (r *Runner) floatingClaims(ctx context.Context) (list []resource.Claim) {
 // IP.
 func (r *Runner) loadBalancer(ctx context.Context, service string) (made kuryr.LoadBalancer, there bool, err error) {
 	made.Namespace, made.Name, _ = strings.Cut(service, "/")
+	kind := schema.GroupVersionKind{Group: kuryr.Group, Version: kuryr.Version, Kind: "KuryrLoadBalancer"}
 	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(schema.GroupVersionKind{Group: kuryr.Group, Version: kuryr.Version, Kind: "KuryrLoadBalancer"})
+	o.SetGroupVersionKind(kind)
 	err = r.Access.Live.Get(ctx, client.ObjectKey{Namespace: made.Namespace, Name: made.Name}, o)
 	if err != nil {
 		return made, false, client.IgnoreNotFound(err)
