@@ -98,7 +98,7 @@ func (a *Agent) watchPods(ctx context.Context) error {
 func (a *Agent) dataplane() dataplane.Dataplane {
 	d := dataplane.Dataplane{
 		NodeName: a.NodeName, Intent: a.intent, Backend: a.backend, Conditions: a.health.conditions,
-		Networks: a.networks,
+		Networks: a.networks, Neutron: a.Config.Backend.Type == config.NeutronBackend,
 	}
 	if a.Backend.AllPorts {
 		d.Ports = a.ports

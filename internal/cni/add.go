@@ -33,6 +33,9 @@ func (s *Server) add(ctx context.Context, c call) ([]byte, error) {
 		return nil, err
 	}
 	node, err := s.node()
+	if err == nil {
+		err = c.expects.fits(node)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,10 @@ func (s *Server) dispatchIPAM(ctx context.Context, c call) ([]byte, error) {
 	case cmdGC:
 		return nil, s.gcLeases(ctx, c)
 	case cmdStatus:
-		_, _, err := s.podCIDRs()
+		node, err := s.node()
+		if err == nil {
+			_, _, err = node.podCIDRs()
+		}
 		return nil, notAvailable(err)
 	}
 	unlock, err := s.lock(ctx, c.ContainerID)
@@ -90,17 +93,20 @@ func notAvailable(err error) error {
 }
 
 // podCIDRs are the node's, with the plan of an interface that is on them.
-func (s *Server) podCIDRs() ([]ipam.Range, attachment.Plan, error) {
-	node, err := s.node()
-	if err != nil {
-		return nil, attachment.Plan{}, err
-	}
-	ranges, err := ipam.Parse(node.PodCIDRs)
-	return ranges, attachment.Plan{Subnets: node.subnets()}, err
+func (n Node) podCIDRs() ([]ipam.Range, attachment.Plan, error) {
+	ranges, err := ipam.Parse(n.PodCIDRs)
+	return ranges, attachment.Plan{Subnets: n.subnets()}, err
 }
 
 func (s *Server) lease(c call) ([]byte, error) {
-	ranges, asked, err := s.podCIDRs()
+	node, err := s.node()
+	if err == nil {
+		err = c.expects.fits(node)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ranges, asked, err := node.podCIDRs()
 	if err != nil {
 		return nil, err
 	}

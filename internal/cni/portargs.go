@@ -28,15 +28,18 @@ const (
 // portKeys are all of them.
 var portKeys = []string{argPort, argPortType, argIPv4, argIPv6, argGateway4, argGateway6}
 
-// typeOVS is the type of port that Coelan makes.
-const typeOVS = "ovs"
+// The types of port that Coelan makes: typeVLAN on nodes that are machines of OpenStack, typeOVS on
+// all others.
+const (
+	typeOVS  = "ovs"
+	typeVLAN = "vlan"
+)
 
 // notMade says of each other type why Coelan does not make it.
 var notMade = map[string]string{
 	"bridge":    "pods' interfaces are ports of Open vSwitch, without a Linux bridge in front",
 	"vhostuser": "a container's process uses an interface of the kernel, and none of a virtual machine",
-	"vlan":      "a port that a container runtime names is not put on a trunk",
-	"macvlan":   "a pod has a port of Open vSwitch of its own, and no part of its node's",
+	"macvlan":   "ML2/OVN delivers nothing to a port that is an address pair of its node's as well",
 }
 
 // uuidText is how Neutron writes a UUID.
@@ -46,6 +49,7 @@ var uuidText = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 type expected struct {
 	addresses []expectedAddress
 	gateways  []expectedGateway
+	portType  string // empty: any
 }
 
 type expectedAddress struct {
@@ -68,13 +72,14 @@ func wrongArg(key, value, format string, args ...any) error {
 // readPortArgs reads what CNI_ARGS say of the port, by key. The addresses are asked for as those of
 // the key IP are.
 func (c *call) readPortArgs(given map[string]string, args *addressArgs) error {
-	if kind, ok := given[argPortType]; ok && kind != typeOVS {
+	if kind, ok := given[argPortType]; ok && kind != typeOVS && kind != typeVLAN {
 		why, known := notMade[kind]
 		if !known {
 			why = "it is no type that Coelan knows"
 		}
-		return wrongArg(argPortType, kind, "%s: ask for %s", why, typeOVS)
+		return wrongArg(argPortType, kind, "%s: ask for %s, or on a machine of OpenStack for %s", why, typeOVS, typeVLAN)
 	}
+	c.expects.portType = given[argPortType]
 	if id, ok := given[argPort]; ok {
 		if !uuidText.MatchString(id) {
 			return wrongArg(argPort, id, "is not a UUID as Neutron writes it, such as a28c7404-7495-4557-b7fc-3e293508dbc6; "+
@@ -113,6 +118,18 @@ func (c *call) readPortArgs(given map[string]string, args *addressArgs) error {
 			return wrongArg(key, text, "is not one address of the family")
 		}
 		c.expects.gateways = append(c.expects.gateways, expectedGateway{key, gateway})
+	}
+	return nil
+}
+
+// fits returns an error if ports of a node are not of the type that is asked for.
+func (e expected) fits(node Node) error {
+	switch {
+	case e.portType == typeVLAN && !node.Trunk:
+		return wrongArg(argPortType, e.portType, "the node is no machine of OpenStack with a trunk (annotation %s): ask for %s",
+			v1alpha1.AnnotationTrunkPort, typeOVS)
+	case e.portType == typeOVS && node.Trunk:
+		return wrongArg(argPortType, e.portType, "the node is a machine of OpenStack, and its ports are on its trunk: ask for %s", typeVLAN)
 	}
 	return nil
 }

@@ -36,9 +36,9 @@ func TestBadPortArgs(t *testing.T) {
 		{"a path for a UUID", "PORT_UUID=../" + portID[3:], "", 4, "is not a UUID"},
 		{"bridge", "PORT_TYPE=bridge", "", 4, "without a Linux bridge"},
 		{"vhostuser", "PORT_TYPE=vhostuser", "", 4, "none of a virtual machine"},
-		{"vlan", "PORT_UUID=" + portID + ";PORT_TYPE=vlan", "", 4, "not put on a trunk"},
-		{"macvlan", "PORT_TYPE=macvlan", "", 4, "no part of its node's"},
-		{"a type of another system", "PORT_TYPE=midonet", "", 4, "it is no type that Coelan knows: ask for ovs"},
+		{"vlan", "PORT_UUID=" + portID + ";PORT_TYPE=vlan", "", 4, "coelan.io/trunk-port): ask for ovs"},
+		{"macvlan", "PORT_TYPE=macvlan", "", 4, "an address pair of its node's"},
+		{"a type of another system", "PORT_TYPE=midonet", "", 4, "it is no type that Coelan knows: ask for ovs, or"},
 		{"no type", "PORT_TYPE=", "", 4, `PORT_TYPE "" in CNI_ARGS`},
 		{"no address", "IPV4=", "", 4, `IPV4 "" in CNI_ARGS`},
 		{"no IPv4 address", "IPV4=10.244.1", "", 4, `IPV4 "10.244.1" in CNI_ARGS`},
@@ -102,6 +102,31 @@ func TestPortArgs(t *testing.T) {
 		if again := w.must(r); string(again) != string(first) {
 			t.Errorf("%s: %s, and again %s", args, first, again)
 		}
+	}
+}
+
+// On a node that is a machine of OpenStack ports are in VLANs, and of no other type: also those of
+// pods that have their interface already.
+func TestPortTypeOfMachine(t *testing.T) {
+	w := newWorld(t)
+	w.node.node.Trunk = true
+	r := addRequest("a")
+	typed := func(kind string) wire.Request {
+		other := r
+		other.Args += ";PORT_TYPE=" + kind
+		return other
+	}
+	for range 2 {
+		before := w.snapshot()
+		_, err := w.Handle(t.Context(), typed("ovs"))
+		if err == nil || err.Code != 4 || !strings.Contains(err.Error(), "on its trunk: ask for vlan") {
+			t.Errorf("ovs: %v", err)
+		}
+		if diff := cmp.Diff(before, w.snapshot()); diff != "" {
+			t.Errorf("the state changed:\n%s", diff)
+		}
+		w.must(typed("vlan"))
+		w.must(r)
 	}
 }
 
@@ -182,6 +207,7 @@ func TestLeaseArgs(t *testing.T) {
 	for args, want := range map[string]string{
 		"PORT_UUID=" + portID:              "ipam-odl gives addresses alone",
 		"PORT_TYPE=vhostuser":              "none of a virtual machine",
+		"PORT_TYPE=vlan":                   "ask for ovs",
 		"IPV4=10.244.1.9;GW=10.244.1.9":    "GW in CNI_ARGS is 10.244.1.9",
 		"IPV4=10.244.1.9/24;GW=10.244.1.1": "",
 	} {

@@ -54,6 +54,8 @@ type Node struct {
 	// TXOffload leaves the pod's checksums to the datapath. The userspace datapath
 	// cannot complete them: false on netdev.
 	TXOffload bool
+	// Trunk says that the node is a machine of OpenStack, with ports in VLANs of a trunk.
+	Trunk bool
 	// NetworkID of the default pod network.
 	NetworkID intent.NetworkID
 	// Cluster lists what a pod reaches by its first interface although its default route leads

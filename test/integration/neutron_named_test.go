@@ -56,7 +56,7 @@ func neutronNamed(t *testing.T, w *world) {
 		{"another address", pod, [][2]string{uuid, {"IPV4", "10.91.0.77/24"}}, "10.91.0.77 is asked for"},
 		{"another length", pod, [][2]string{uuid, {"IPV4", address.String() + "/16"}}, "the subnet has the length 24"},
 		{"another gateway", pod, [][2]string{uuid, {"GW", "10.91.0.254"}}, "a gateway of its subnets is 10.91.0.1"},
-		{"another type", pod, [][2]string{uuid, {"PORT_TYPE", "vlan"}}, "not put on a trunk"},
+		{"another type", pod, [][2]string{uuid, {"PORT_TYPE", "vlan"}}, "ask for ovs"},
 	} {
 		tc.pod.Args = tc.args
 		if err := tc.pod.Add(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -78,4 +78,5 @@ func neutronTrunk(t *testing.T, w *world) {
 	if neutronPort(t, w, next)["device_owner"] != "trunk:subport" {
 		t.Error("the next pod's port is not on the trunk")
 	}
+	t.Run("named port", func(t *testing.T) { neutronNamedOnTrunk(t, w, machine) })
 }

@@ -27,6 +27,8 @@ type Dataplane struct {
 	Backend    Backend
 	Conditions *conditions.Set
 	Networks   *networks.Source
+	// Neutron says that the backend is OpenStack's, of which a node can be a machine.
+	Neutron bool
 	// Ports has the Port objects of pods written before they are attached; nil: nothing waits for
 	// them.
 	Ports Ports
@@ -140,6 +142,7 @@ func (d Dataplane) Node() (cni.Node, error) {
 	}
 	return cni.Node{
 		PodCIDRs: n.Prefixes(), MTU: local.MTU, TXOffload: local.Datapath == intent.DatapathSystem,
+		Trunk:     d.Neutron && n.TrunkPort != "",
 		NetworkID: intent.DefaultNetwork, Cluster: func() []netip.Prefix { return networks.Cluster(s) },
 	}, nil
 }

@@ -53,8 +53,12 @@ func (a asks) set(object string, p *v1alpha1.Port) bool {
 	return false
 }
 
-// claims are for the ports that Ports ask for, in the projects of their Networks.
-func (i *identities) claims(ctx context.Context, projectOf func(network string) string) []resource.Claim {
+// askedOf says where a port has to be that a Port asks for: the project of its Network, and whether
+// its node is a machine of OpenStack.
+type askedOf func(*v1alpha1.Port) (project string, trunk bool)
+
+// claims are for the ports that Ports ask for.
+func (i *identities) claims(ctx context.Context, of askedOf) []resource.Claim {
 	i.mu.Lock()
 	ports := maps.Clone(i.asks.ports)
 	i.mu.Unlock()
@@ -62,16 +66,16 @@ func (i *identities) claims(ctx context.Context, projectOf func(network string) 
 	defer cancel()
 	var list []resource.Claim
 	for _, object := range slices.Sorted(maps.Keys(ports)) {
-		p := ports[object]
-		list = append(list, i.claim(ctx, p, projectOf(p.Spec.Network)))
+		list = append(list, i.claim(ctx, ports[object], of))
 	}
 	return list
 }
 
 // claim is for the port that a Port asks for. It proves to be the pod's by its device_id, which the
 // program that made it has set: a Port alone, which users may make, is no proof.
-func (i *identities) claim(ctx context.Context, p *v1alpha1.Port, project string) resource.Claim {
+func (i *identities) claim(ctx context.Context, p *v1alpha1.Port, of askedOf) resource.Claim {
 	key := p.Namespace + "/" + p.Name
+	project, trunk := of(p)
 	c := resource.Claim{
 		Kind: resource.Port, ID: p.Spec.NeutronPort, By: compile.PortObject(key), Asker: string(p.UID),
 		Ref: compile.BorrowedRef(key, p.Spec.NeutronPort).In(project), MAC: p.Spec.MAC, Addresses: p.Spec.Addresses,
@@ -80,6 +84,11 @@ func (i *identities) claim(ctx context.Context, p *v1alpha1.Port, project string
 	c.Has = map[string][]any{
 		"device_id": {c.Device}, "device_owner": {kuryr.DeviceOwner, ""}, "binding:host_id": {p.Spec.Node, ""},
 		"network_id": {compile.NetworkRef(p.Spec.Network).In(project)},
+	}
+	if trunk { // Neutron itself sets the host and the owner
+		c.Trunk = p.Spec.Node
+		delete(c.Has, "binding:host_id")
+		c.Has["device_owner"] = append(c.Has["device_owner"], resource.SubportOwner)
 	}
 	return c
 }

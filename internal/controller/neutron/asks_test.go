@@ -45,8 +45,8 @@ func podOn(node, uid string) *corev1.Pod {
 	}
 }
 
-// ownProject has all Networks in the cluster's own project.
-func ownProject(string) string { return "" }
+// ownProject has all Networks in the cluster's own project, and no machines for nodes.
+func ownProject(*v1alpha1.Port) (project string, trunk bool) { return "", false }
 
 // A port has to prove that it is for the pod, which has to be on the node that asks.
 func TestAskedClaims(t *testing.T) {
@@ -64,6 +64,7 @@ func TestAskedClaims(t *testing.T) {
 		pods   []client.Object
 		port   *v1alpha1.Port
 		want   func(*resource.Claim)
+		trunk  bool
 		refuse string
 	}{
 		"the pod's": {pods: []client.Object{podOn("n1", "uid-1")}, port: asking()},
@@ -76,6 +77,13 @@ func TestAskedClaims(t *testing.T) {
 		"a static pod's, which its node knows by another UID": {
 			pods: []client.Object{static}, port: asking(),
 			want: func(c *resource.Claim) { c.Device, c.Has["device_id"] = hash, []any{hash} },
+		},
+		"for a trunk": {
+			pods: []client.Object{podOn("n1", "uid-1")}, port: asking(), trunk: true, want: func(c *resource.Claim) {
+				c.Trunk = "n1"
+				delete(c.Has, "binding:host_id")
+				c.Has["device_owner"] = append(c.Has["device_owner"], "trunk:subport")
+			},
 		},
 		"asked by another node": {
 			pods: []client.Object{podOn("n1", "uid-1")}, port: asking(func(p *v1alpha1.Port) { p.Spec.Node = "n2" }),
@@ -91,7 +99,7 @@ func TestAskedClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := newIdentities(Options{Log: slog.New(slog.DiscardHandler), Access: reconciletest.Access(tc.pods...)}, func() {})
 			i.note(tc.port)
-			claims := i.claims(t.Context(), ownProject)
+			claims := i.claims(t.Context(), func(*v1alpha1.Port) (string, bool) { return "", tc.trunk })
 			if len(claims) != 1 {
 				t.Fatalf("%+v", claims)
 			}
@@ -116,11 +124,12 @@ func TestAskedClaims(t *testing.T) {
 	}
 }
 
-// A port is asked for in the project that its network is in.
+// A port is asked for in the project that its network is in, and for the trunk of its node.
 func TestAskedClaimsOfProject(t *testing.T) {
 	store := intent.NewStore()
 	if _, err := store.Update(func(tx *intent.Tx) error {
 		tx.SetNetwork(intent.Network{Name: "red", Project: "q", Subnets: intenttest.Subnets("10.0.0.0/24")})
+		tx.SetNode(intent.Node{Name: "n1", TrunkPort: "u1"})
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -137,7 +146,7 @@ func TestAskedClaimsOfProject(t *testing.T) {
 	} {
 		r := &Runner{identities: i, compiled: store.State(), options: tc.options}
 		claims := r.asks(t.Context())
-		if len(claims) != 1 || claims[0].Ref.Project != tc.project ||
+		if len(claims) != 1 || claims[0].Ref.Project != tc.project || claims[0].Trunk != "n1" ||
 			claims[0].Has["network_id"][0] != compile.NetworkRef("red").In(tc.project) {
 			t.Errorf("%s: %+v", name, claims)
 		}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/backend/neutron/cloud"
 	"coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/resource"
@@ -230,11 +231,12 @@ func (r *Runner) parents() (list []cloud.Parent) {
 	return list
 }
 
-// asks are Claims of the ports that Ports name, each of the project of its network.
+// asks are Claims of the ports that Ports name.
 func (r *Runner) asks(ctx context.Context) []resource.Claim {
-	return r.identities.claims(ctx, func(network string) string {
-		n, _ := r.compiled.Networks().Get(network)
-		return r.options.ProjectOf(n)
+	return r.identities.claims(ctx, func(p *v1alpha1.Port) (project string, trunk bool) {
+		network, _ := r.compiled.Networks().Get(p.Spec.Network)
+		node, _ := r.compiled.Nodes().Get(p.Spec.Node)
+		return r.options.ProjectOf(network), node.TrunkPort != ""
 	})
 }
 

@@ -5,6 +5,7 @@ package cloud
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -55,6 +56,36 @@ func TestBorrows(t *testing.T) {
 				w.unchanged(ids["port"])
 			}
 		})
+	}
+}
+
+// A port that is wanted again before it is known whether it was given back is taken again.
+func TestGivenBackUnanswered(t *testing.T) {
+	w := newWorld(t)
+	w.set(tenant(0))
+	w.done()
+	ids := w.lend()
+	borrow := func(asker string) {
+		w.ask(asker, ids["port"], lentMAC)
+		w.set(w.borrowing(ids["port"]))
+	}
+	borrow("u1")
+	w.done()
+	lost := false
+	w.neutron.Fail(func(_ int, method, path string) neutronfake.Fault {
+		if !lost && method == http.MethodPut && path == "ports/"+ids["port"] {
+			lost = true
+			return neutronfake.Lost
+		}
+		return neutronfake.None
+	})
+	w.ask("", "", "")
+	w.set(tenant(0))
+	w.await("no answer", func(o outcome) bool { return o.err != nil })
+	borrow("u2")
+	w.done()
+	if p := w.port(ids["port"]); p["binding:host_id"] != "n1" {
+		t.Errorf("the port is %v", p)
 	}
 }
 

@@ -78,10 +78,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 				joined(have, a, routers, subnets)
 				continue
 			}
-			description, _ := a.Attributes["description"].(string)
-			mark, ours := s.cluster.Owned(description)
-			key, kept := resource.Marked(k, mark)
-			a.Kept = kept
+			key, ours := s.owned(k, &a)
 			r := resource.Ref{Kind: k, Key: key, Project: have.ProjectOf(a)}
 			if k == resource.SecurityGroupRule && !ours && groups[a.Attributes["security_group_id"]] {
 				r, ours = resource.ForeignRule(a.ID), true
@@ -93,7 +90,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 			have.Put(r, a)
 			switch k {
 			case resource.Port:
-				trunked = trunked || a.Attributes["device_owner"] == subportOwner
+				trunked = trunked || a.Attributes["device_owner"] == resource.SubportOwner
 			case resource.SecurityGroup:
 				groups[a.ID] = true
 			case resource.Router:
@@ -132,12 +129,24 @@ func (s *session) look(ctx context.Context, have *resource.Inventory, claims []r
 			c.Refused = "Neutron does not say what it is: " + refused.text
 		}
 		a := actual(answer[collections[c.Kind].singular])
-		description, _ := a.Attributes["description"].(string)
-		key, ours := s.cluster.Owned(description)
+		key, ours := s.owned(c.Kind, &a)
 		there := err == nil && have.ProjectOf(a) == c.Ref.Project && (!ours || key == c.Ref.Key)
+		if err := s.place(ctx, have, c, a); err != nil {
+			return err
+		}
 		have.Answer(c, a, there)
 	}
 	return nil
+}
+
+// owned is the key of a resource by its description, of which it notes what is owed; false: it is
+// not the cluster's.
+func (s *session) owned(k resource.Kind, a *resource.Actual) (key string, ours bool) {
+	description, _ := a.Attributes["description"].(string)
+	if key, ours = s.cluster.Owned(description); ours {
+		key, a.Owed = resource.Described(k, key)
+	}
+	return key, ours
 }
 
 // place is a resource of Neutron.

@@ -157,8 +157,11 @@ func (r *round) prepare(c *resource.Call) (attributes map[string]any, ready bool
 		}
 		c.ID = router.ID
 	}
-	if c.Was != (resource.Ref{}) || c.Adopts {
-		attributes["description"] = r.cluster.Owner(resource.Mark(c.Ref, c.Kept))
+	if _, on := r.have.Subport(c.ID); on && c.GivesBack && attributes["device_id"] != nil {
+		return nil, false // of why it has not left the trunk something is said
+	}
+	if c.Was != (resource.Ref{}) || c.Adopts || c.Owed != (resource.Owed{}) {
+		attributes["description"] = r.cluster.Owner(resource.Describe(c.Ref, c.Owed))
 	}
 	return attributes, true
 }
@@ -180,10 +183,12 @@ func (r *round) finish(ctx context.Context, a answer) error {
 		}
 	case a.err == nil:
 		r.have.Remove(a.Was, a.ID)
-		a.actual.Kept = a.Kept
 		r.set(a.Ref, a.actual)
 	case !errors.As(a.err, &refused):
-		return a.err // what may have been made is looked for before it is made again
+		// What may have been made is looked for before it is made again. What may have been given
+		// back may be wanted again.
+		r.stale = r.stale || a.GivesBack
+		return a.err
 	case refused.gone && a.Operation == resource.Update:
 		r.stale, r.left = true, true // or what it refers to is gone: the next round makes it
 	default:
@@ -225,6 +230,7 @@ func (r *round) say(p resource.Problem) {
 
 // set notes what a call has made of a resource.
 func (r *round) set(ref resource.Ref, a resource.Actual) {
+	r.owned(ref.Kind, &a)
 	r.have.Set(ref, a)
 	switch ref.Kind {
 	case resource.Router:

@@ -22,9 +22,6 @@ type Parent struct {
 	Addresses []netip.Addr
 }
 
-// subportOwner is the owner that Neutron gives a port which is put on a trunk.
-const subportOwner = "trunk:subport"
-
 // vlans is how many VLANs a trunk has. They are 1 to this.
 const vlans = 4094
 
@@ -75,6 +72,30 @@ func (s *session) readTrunks(ctx context.Context, have *resource.Inventory, trun
 		t := resource.Trunk{ID: own[w.Port]}
 		t.Reason, t.Why = s.unusable(w, ports[w.Port], t.ID, missing)
 		have.SetTrunk(w.Node, t)
+	}
+	return nil
+}
+
+// place notes whether a port is on the trunk that it is claimed for: the program that has made it
+// may have put it there, or elsewhere, since all was read.
+func (s *session) place(ctx context.Context, have *resource.Inventory, c resource.Claim, a resource.Actual) error {
+	t := have.Trunks()[c.Trunk]
+	if t.ID == "" || a.Attributes["device_owner"] != resource.SubportOwner {
+		return nil
+	}
+	var answer struct{ Trunk trunk }
+	err := s.get(ctx, "trunks/"+t.ID, &answer)
+	var refused *refusal
+	if err != nil && !errors.As(err, &refused) {
+		return err
+	}
+	if at, _ := have.Subport(a.ID); at.Trunk == t.ID {
+		have.RemoveSubport(a.ID)
+	}
+	for _, p := range answer.Trunk.Subports {
+		if p.Port == a.ID {
+			have.SetSubport(a.ID, resource.Subport{Trunk: t.ID, VLAN: p.VLAN})
+		}
 	}
 	return nil
 }

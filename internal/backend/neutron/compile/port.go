@@ -12,9 +12,7 @@ import (
 	"coelan.io/coelan/internal/reserved"
 )
 
-// deviceOwner marks ports of pods and machines as those of a computer, as Kuryr does: Neutron
-// itself then leaves them alone.
-const deviceOwner = "compute:kuryr"
+const deviceOwner = resource.DeviceOwner
 
 // port makes a port.
 func (c *compiler) port(p intent.Port) {
@@ -31,16 +29,14 @@ func (c *compiler) port(p intent.Port) {
 	}
 	made := c.portAt(n, p.Node, p.MAC, p.Addresses)
 	made.Ref, made.Object, made.Holder = c.portRef(n, p), PortObject(p.ObjectKey()), p.ObjectUID
-	if p.NeutronPort != "" && made.Trunk != "" {
-		c.set.Problem(made.Object, "NamedPortUnsupported", "the port "+p.NeutronPort+
-			" that the container runtime names is not put on the trunk of node "+p.Node+": run the pod on a node that is no machine of OpenStack")
-		return
-	}
 	made.Optional = p.NeutronPort != "" // in place of one that the pod cannot have, none is made
 	if made.Ref != c.addressRef(n, p.Node, p.Addresses) {
 		made.Mutable["name"] = c.name(p.ObjectKey())
-		if made.Trunk == "" {
+		switch {
+		case made.Trunk == "":
 			made.Mutable["device_id"] = p.UID
+		case made.Optional: // the plan says when it is to be of none
+			delete(made.Mutable, "device_id")
 		}
 	}
 	made.Mutable["security_groups"], made.Mutable["allowed_address_pairs"] = c.groups.groupsOf(p), pairs(r, p)

@@ -98,12 +98,19 @@ func TestTrunkAttributes(t *testing.T) {
 	}) {
 		t.Error("ports are put on a trunk that there is none of")
 	}
+}
+
+// A port that a container runtime names is on the trunk as well. When it is to be of no device, the
+// plan says.
+func TestNamedPortOnTrunk(t *testing.T) {
 	named := podAt("named", 3)
 	named.NeutronPort = "u2"
-	set = Compile(onMachine("u1", spareWorld("", named)), Options{Spare: 4})
-	if !slices.ContainsFunc(set.Problems, func(p resource.Problem) bool {
-		return p.Object == "Port shop/named" && p.Reason == "NamedPortUnsupported"
-	}) {
-		t.Errorf("problems %+v", set.Problems)
+	set := Compile(onMachine("u1", spareWorld("", named)), Options{Spare: 4})
+	p, wanted := set.Get(BorrowedRef("shop/named", "u2"))
+	_, bound := p.Mutable["binding:host_id"]
+	_, owned := p.Mutable["device_owner"]
+	_, device := p.Mutable["device_id"]
+	if !wanted || p.Trunk != "n1" || !p.Optional || bound || owned || device || len(set.Problems) > 0 {
+		t.Errorf("wanted: %v, %+v, problems %v", wanted, p, set.Problems)
 	}
 }

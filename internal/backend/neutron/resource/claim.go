@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 )
 
 // Claim says that a resource which another system has made is to be the cluster's.
@@ -31,6 +30,8 @@ type Claim struct {
 	Or map[string][]any
 	// Addresses are those that a port has; nil: any.
 	Addresses []string
+	// Trunk is the name of the node that has the trunk which a port will be on; empty: none.
+	Trunk string
 	// Refused says why it cannot be the cluster's; empty: it can.
 	Refused string
 	// Kept says that it is given back when it is not wanted any more, where others are deleted.
@@ -89,6 +90,9 @@ func (p *planner) unproven(o offer) string {
 	if !o.there {
 		return "the project has none of this id that is not Coelan's already"
 	}
+	if why := p.misplaced(o); why != "" {
+		return why
+	}
 	if why := p.lacks(o.actual, o.Has); why != "" && (o.Or == nil || p.lacks(o.actual, o.Or) != "") {
 		return why
 	}
@@ -102,6 +106,9 @@ func (p *planner) unproven(o offer) string {
 func (p *planner) lacks(a Actual, has map[string][]any) string {
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		value := a.Attributes[name]
+		if name == deviceID && value == "" {
+			value = a.Device
+		}
 		if !slices.ContainsFunc(has[name], func(one any) bool { return p.resolved(one) == value }) {
 			return fmt.Sprintf("%s is %v, and not %v", name, cmp.Or(value, "empty"), p.resolved(has[name][0]))
 		}
@@ -190,52 +197,3 @@ func (p *planner) take(r Resource, o offer) (why string) {
 
 // NotAdopted says which resources of other systems, that claims are about, cannot be the cluster's.
 func NotAdopted(want *Set, have *Inventory) []Problem { return newPlanner(want, have).adopt() }
-
-// borrowedKey begins keys of ports that another program has made for one pod, and keeps.
-const borrowedKey = "Borrowed/"
-
-// BorrowedPort is a port of that id, in the cluster's own project, that another program has made
-// for an object. It is given back when it is not wanted any more, where others are deleted.
-func BorrowedPort(object, id string) Ref { return Ref{Kind: Port, Key: Key(borrowedKey+object, id)} }
-
-func borrowed(r Ref) bool { return r.Kind == Port && strings.HasPrefix(r.Key, borrowedKey) }
-
-// Keys of floating IPs begin with the first of these, and those of them that are Kept have the
-// second in its place, which is no longer: a description has room for it.
-const (
-	floatingKey = "FloatingIP/"
-	keptKey     = "KeptFIP/"
-)
-
-// Mark is the key that a resource is known by in Neutron.
-func Mark(r Ref, kept bool) string {
-	if key, is := strings.CutPrefix(r.Key, floatingKey); is && kept && r.Kind == FloatingIP {
-		return keptKey + key
-	}
-	return r.Key
-}
-
-// Marked is the key of a resource by its Mark, and whether it is Kept.
-func Marked(k Kind, mark string) (key string, kept bool) {
-	if key, kept = strings.CutPrefix(mark, keptKey); kept && k == FloatingIP {
-		return floatingKey + key, true
-	}
-	return mark, false
-}
-
-// lentToUs says whether a resource goes back where others are deleted.
-func lentToUs(r Ref, a Actual) bool { return borrowed(r) || a.Kept }
-
-// giveBack is the call that leaves a resource to its owner. A floating IP leads nowhere then. A
-// port is bound to no node, and closed; it stays that of its pod, which may ask for it again.
-func giveBack(r Ref, a Actual) Call {
-	if r.Kind == FloatingIP {
-		return Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Attributes: Attributes{
-			"description": "", "port_id": nil,
-		}}
-	}
-	return Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Attributes: Attributes{
-		"description": "", "name": "", "binding:host_id": "", "security_groups": []any{},
-		"allowed_address_pairs": []any{},
-	}}
-}

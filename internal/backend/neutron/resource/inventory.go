@@ -14,8 +14,7 @@ type Actual struct {
 	Attributes Attributes // as decoded from JSON
 	// VLAN is that of a port on a trunk: see Inventory.Placed.
 	VLAN int
-	// Kept says that it is given back where others are deleted: see Claim.
-	Kept bool
+	Owed
 }
 
 // Inventory is what there is of a cluster. Of several resources with one Ref, which a call leaves

@@ -184,7 +184,7 @@ func TestKeptFloatingIP(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			have, kept := hasOffice(), Actual{ID: "k-fip", Attributes: balanced("port_id", nil), Kept: true}
+			have, kept := hasOffice(), Actual{ID: "k-fip", Attributes: balanced("port_id", nil), Owed: Owed{Kept: true}}
 			if tc.have == nil {
 				have.Put(ofShop, kept)
 			} else {
@@ -197,19 +197,26 @@ func TestKeptFloatingIP(t *testing.T) {
 	}
 }
 
-// What is kept is known again by its mark, which is no longer than that of others.
-func TestMark(t *testing.T) {
-	long := Ref{Kind: FloatingIP, Key: Key("FloatingIP/" + strings.Repeat("n", 300))}
-	for _, r := range []Ref{ofShop, long, {Kind: Port, Key: "Port/shop/web"}} {
-		for _, kept := range []bool{false, true} {
-			mark := Mark(r, kept)
-			key, now := Marked(r.Kind, mark)
-			if key != r.Key || now != (kept && r.Kind == FloatingIP) || len(mark) > len(r.Key) {
-				t.Errorf("%s becomes %q, and that %q, %v", r, mark, key, now)
+// A description has room for what is owed, and says it as it was, whatever the names are.
+func TestDescribe(t *testing.T) {
+	const uid = "0c9a4f5e-1d2b-4c3a-8e9f-001122334455"
+	long := strings.Repeat("n", 300)
+	for _, r := range []Ref{
+		ofShop, {Kind: FloatingIP, Key: Key("FloatingIP/" + long)}, {Kind: Port, Key: "Port/shop/web of x"},
+		BorrowedPort("Port/shop/web", uid), BorrowedPort("Port/shop/"+long, uid), {Kind: Port, Key: "KeptFIP/shop/web"},
+	} {
+		possible := []Owed{{}}
+		switch {
+		case r.Kind == FloatingIP:
+			possible = append(possible, Owed{Kept: true})
+		case borrowed(r):
+			possible = append(possible, Owed{Device: uid})
+		}
+		for _, o := range possible {
+			text := Describe(r, o)
+			if key, got := Described(r.Kind, text); key != r.Key || got != o || len(text) > maxKey {
+				t.Errorf("%s with %+v becomes %q, and that %q, %+v", r, o, text, key, got)
 			}
 		}
-	}
-	if key, kept := Marked(Port, "KeptFIP/shop/web"); key != "KeptFIP/shop/web" || kept {
-		t.Errorf("a port is taken for a floating IP: %s", key)
 	}
 }

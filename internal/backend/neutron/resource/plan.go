@@ -35,10 +35,11 @@ type Call struct {
 	Was Ref
 	// Adopts says that an Update makes a resource the cluster's that another system has made.
 	Adopts bool
-	Kept   bool   // what an Update changes is Kept
 	Trunk  string // the id of that of a Join or a Leave
 	// GivesBack says that an Update leaves a resource to the program that has made it.
 	GivesBack bool
+	// Owed is what the description then says.
+	Owed
 }
 
 // planner compares.
@@ -220,7 +221,7 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 			}
 		case p.leaving[r]:
 		case lentToUs(r, a) && (p.replaced[r] || !still):
-			calls = append(calls, giveBack(r, a))
+			calls = append(calls, p.giveBack(r, a))
 		case p.replaced[r], !still && k != SecurityGroup && (k != SecurityGroupRule || foreign(r)):
 			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID,
 				Attributes: a.Attributes})
@@ -229,7 +230,7 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 	for _, r := range sortedRefs(p.have.surplus, k) {
 		for _, a := range p.have.surplus[r] {
 			if lentToUs(r, a) {
-				calls = append(calls, giveBack(r, a))
+				calls = append(calls, p.giveBack(r, a))
 				continue
 			}
 			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
@@ -269,6 +270,7 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 	a, there := p.get(r.Ref)
 	if there && !p.replaced[r.Ref] {
 		changes := p.differing(r.Mutable, a)
+		owed := p.detach(r, a, changes)
 		for name, value := range r.Kept {
 			if !p.refersToWanted(a.Attributes[name]) && !has(a.Attributes[name], p.resolved(value), true) {
 				changes[name] = value
@@ -281,7 +283,7 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 		}
 		return append(calls, Call{
 			Operation: Update, Ref: r.Ref, Object: r.Object, ID: a.ID, Attributes: changes, Was: was, Adopts: adopts,
-			Kept: a.Kept,
+			Owed: owed,
 		})
 	}
 	if r.Kind == Routes { // they are there as soon as their router is

@@ -86,13 +86,16 @@ const hashBytes = 16
 // Key is the key of the resource that an object is made into, such as Port/shop/web; parts tell
 // several of one kind apart. What would be too long for a description ends with a hash.
 func Key(object string, parts ...string) string {
-	key := strings.Join(append([]string{object}, parts...), " ")
-	if len(key) <= maxKey {
+	return bounded(strings.Join(append([]string{object}, parts...), " "), maxKey)
+}
+
+func bounded(key string, most int) string {
+	if len(key) <= most {
 		return key
 	}
 	sum := sha256.Sum256([]byte(key))
 	hash := "#" + hex.EncodeToString(sum[:hashBytes])
-	return key[:maxKey-len(hash)] + hash
+	return key[:most-len(hash)] + hash
 }
 
 // Attributes are those of a resource by the names that Neutron's API has for them. Values are what

@@ -41,6 +41,12 @@ func (i *Inventory) VLANs(trunk string) map[int]bool {
 	return used
 }
 
+// Subport is the place of a port; false: it is on no trunk.
+func (i *Inventory) Subport(port string) (Subport, bool) {
+	at, on := i.subports[port]
+	return at, on
+}
+
 // Placed is a port with its VLAN; false: it is not on the trunk that it is wanted on.
 func (i *Inventory) Placed(r Resource, a Actual) (Actual, bool) {
 	if r.Trunk == "" {
@@ -52,10 +58,10 @@ func (i *Inventory) Placed(r Resource, a Actual) (Actual, bool) {
 }
 
 // leave adds calls that take ports off trunks which go, or are wanted elsewhere: Neutron deletes no
-// port that is on one. Borrowed ones are where the program wants them that has made them.
+// port that is on one. Borrowed ones that the program has put there which made them stay.
 func (p *planner) leave(calls []Call) []Call {
 	add := func(r Ref, a Actual) {
-		if at, on := p.have.subports[a.ID]; on && !borrowed(r) {
+		if at, on := p.have.subports[a.ID]; on && (!borrowed(r) || a.Device != "") {
 			calls = append(calls, Call{Operation: Leave, Ref: r, ID: a.ID, Trunk: at.Trunk})
 		}
 	}
