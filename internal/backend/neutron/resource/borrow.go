@@ -85,10 +85,10 @@ func (p *planner) detach(r Resource, a Actual, changes Attributes) Owed {
 	return a.Owed
 }
 
-// giveBack is the call that leaves a resource to its owner. A floating IP leads nowhere then. A port
-// is bound to no node, and closed. It stays that of its pod, which may ask for it again, and on the
-// trunk where the program has put it. What it was of it gets together with an owner that Neutron does not take for one of
-// its own: people of a project can write any description.
+// giveBack is the call that leaves a resource to its owner. A floating IP leads nowhere then. A
+// port is bound to no node, and closed. It stays that of its pod, which may ask for it again, and
+// on the trunk where the program has put it. What it was of it gets together with an owner that
+// Neutron does not take for one of its own: people of a project can write any description.
 func (p *planner) giveBack(r Ref, a Actual) Call {
 	if r.Kind == FloatingIP {
 		return Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Attributes: Attributes{
