@@ -54,7 +54,7 @@ func (b *Backend) admitsNetwork(name string, c config.Config, node []netip.Addr,
 	if before, there := b.Config.Uplinks[name]; there && before == u {
 		return nil
 	}
-	card, err := b.uplinks.cards.kernel.Find(u.Interface)
+	card, err := b.uplinks.cards.Find(u.Interface)
 	if err != nil {
 		return err
 	}

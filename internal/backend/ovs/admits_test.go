@@ -16,8 +16,8 @@ func TestAdmits(t *testing.T) {
 	m := newMachine(t)
 	c := m.testConfig()
 	m.connectedTo("office") // its bridge does not exist
-	m.cards.gone = map[string]bool{"eth8": true}
-	m.cards.unlike = map[string]hostnet.Card{"eth9": {Master: "bond0"}}
+	m.cards.Gone = map[string]bool{"eth8": true}
+	m.cards.Unlike = map[string]hostnet.Card{"eth9": {Master: "bond0"}}
 	n := m.start(c)
 	n.says(n.reconciler.reconcile(n.bound()), "bridge br-office does not exist")
 	for name, tc := range map[string]struct {

@@ -21,6 +21,7 @@ import (
 	"coelan.io/coelan/internal/backend/kernelview"
 	"coelan.io/coelan/internal/backend/ovs/appctl"
 	"coelan.io/coelan/internal/backend/ovs/bridge"
+	"coelan.io/coelan/internal/backend/ovs/cards"
 	"coelan.io/coelan/internal/backend/ovs/foreignbridge"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
@@ -124,9 +125,10 @@ func New(o backend.Options) (*Backend, error) {
 		numbers: newNumbers(o.Attachments.List(), numbers),
 		uplinks: &uplinks{
 			bridge: o.Config.Bridge, numbers: numbers, intent: o.Intent, hooks: o.Hooks,
-			cards: newCards(o.Intent.State().Uplinks(), numbers, o.Attachments),
+			cards: cards.New(o.Attachments),
 		},
 	}
+	b.uplinks.cards.Want(o.Intent.State().Uplinks().All(), numbers)
 	b.clients.vswitchd = appctl.Vswitchd(o.Config.OVSRunDir)
 	b.flows = newFlows(o, b.numbers, b.metrics)
 	b.refusals = &refusalReports{
@@ -187,7 +189,7 @@ func (b *Backend) Open() (err error) {
 		return err
 	}
 	b.openClients()
-	b.connect(b.clients.db, hostnet.KernelLinks{}, newKernelCards(b.Log, b.Config, b.uplinks.cards.uplinks))
+	b.connect(b.clients.db, hostnet.KernelLinks{}, cards.NewHost(b.Log, b.Config, b.uplinks.cards.Wanted()...))
 	b.foreign = foreignbridge.New(b.clients.db, foreignLinks{sysctlDir: b.Config.SysctlDir},
 		func() string { return string(b.Intent.State().Local().Datapath) })
 	b.registerViews()
@@ -238,10 +240,10 @@ type database interface {
 }
 
 // connect makes the parts that work on a database and on the host's interfaces.
-func (b *Backend) connect(db database, l links, k cardKernel) {
+func (b *Backend) connect(db database, l links, k cards.Kernel) {
 	o := b.Options
 	b.uplinks.db = db
-	b.uplinks.cards.db, b.uplinks.cards.kernel = db, k
+	b.uplinks.cards.Connect(db, k)
 	b.external.egress.db, b.external.egress.watch, b.external.egress.sessions = db, db.Watch, b.wake.Fire
 	b.vswitch = &vswitch{
 		log: o.Log, config: o.Config, intent: o.Intent, db: db, vswitchd: b.clients.vswitchd, send: b.clients.send,
@@ -278,7 +280,7 @@ func (b *Backend) synced(ctx context.Context) error {
 func (b *Backend) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	parts := []func(context.Context) error{b.flows.run, b.reconciler.run, b.packets.run, b.external.run,
-		b.dhcp.advertise, b.uplinks.cards.kernel.Run}
+		b.dhcp.advertise, b.uplinks.cards.Run}
 	for _, part := range slices.Concat(parts, b.host.parts(), b.tracking.parts()) {
 		g.Go(func() error { return part(ctx) })
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"coelan.io/coelan/internal/backend/kernelview"
+	"coelan.io/coelan/internal/backend/ovs/cards"
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
@@ -115,7 +116,7 @@ func (h *host) setUplink(bridge *ovsdb.BridgeState, l intent.Local, uplink hostn
 	if bridge == nil || l.Datapath != intent.DatapathNetdev {
 		return nil, h.keeper.Set("", netip.Addr{})
 	}
-	if bridge.ExternalIDs[idCard] != "" {
+	if bridge.ExternalIDs[cards.ID] != "" {
 		// What it has is remembered with the card.
 		return nil, h.keeper.Set("", netip.Addr{})
 	}

@@ -22,6 +22,7 @@ import (
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovs/bridge"
+	"coelan.io/coelan/internal/backend/ovs/cards/cardsfake"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/backend/ovs/ovsfake"
@@ -178,7 +179,7 @@ type machine struct {
 	sw       *bridge.Fake
 	kernel   *fakeKernel
 	links    *fakeLinks
-	cards    *fakeCards
+	cards    *cardsfake.Cards
 	said     *reports
 	store    *attachment.Store
 	intent   *intent.Store
@@ -193,12 +194,8 @@ func newMachine(t *testing.T) *machine {
 		T: t, changed: changed, ovs: ovsfake.New(t), sw: bridge.NewFake(),
 		kernel: &fakeKernel{changed: changed, status: make(chan hostnet.Status)},
 		links:  &fakeLinks{gone: map[string]bool{}, up: map[string]bool{}},
-		cards: &fakeCards{
-			unlike: map[string]hostnet.Card{}, gone: map[string]bool{}, replaced: map[string]int{}, adopted: map[string]string{},
-			ports:       map[string]string{},
-			interrupted: map[string]string{},
-		},
-		said: &reports{changed: changed}, intent: intent.NewStore(nodeview.Services("n1")),
+		cards:  cardsfake.New(),
+		said:   &reports{changed: changed}, intent: intent.NewStore(nodeview.Services("n1")),
 		stateDir: t.TempDir(), uplink: hostnet.Uplink{Name: "eth0", MTU: 1500},
 	}
 	var err error

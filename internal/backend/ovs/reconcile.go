@@ -162,7 +162,7 @@ func (r *reconciler) others() []ovsdb.PlacedPort {
 	for _, p := range sessionPorts(r.intent.State()) {
 		list = append(list, ovsdb.PlacedPort{Bridge: sessionBridge, Port: p})
 	}
-	list = append(list, r.uplinks.cards.placed()...)
+	list = append(list, r.uplinks.cards.Placed()...)
 	for _, u := range r.uplinks.ports() {
 		list = append(list, u.placed(r.config.Bridge)...)
 	}
@@ -199,9 +199,9 @@ func (r *reconciler) setLocal(ctx context.Context, node intent.Node,
 		r.host.neighbours.Set(uplink.Name, tunnelPeers(state))
 	}
 	if datapath == intent.DatapathNetdev {
-		cards = append(cards, r.uplinks.cards.names()...)
+		cards = append(cards, r.uplinks.cards.Names()...)
 	}
-	return func() { r.host.set(state, uplink.Name, cards, r.uplinks.cards.switchOnly(datapath)) }, nil
+	return func() { r.host.set(state, uplink.Name, cards, r.uplinks.cards.SwitchOnly(datapath)) }, nil
 }
 
 func hasPorts(s *intent.State, node string) bool {

@@ -11,6 +11,7 @@ import (
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/kernelview"
+	"coelan.io/coelan/internal/backend/ovs/cards"
 	"coelan.io/coelan/internal/backend/ovs/foreignbridge"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/config"
@@ -20,9 +21,8 @@ import (
 // Removals are what a Backend has put on its node, in the order in which it is removed. The agent
 // must not be running.
 func Removals(ctx context.Context, c config.Config) []backend.Removal {
-	cards := newKernelCards(slog.Default(), c, nil)
 	return append([]backend.Removal{
-		{What: "bridges of network cards", Do: func() error { return returnCards(ctx, c, cards) }},
+		cards.Removal(ctx, c),
 		{What: "bridges of external controllers", Do: func() error { return removeForeign(ctx, c) }},
 		{What: "bridge " + c.Bridge, Do: func() error { return removeBridge(ctx, c) }},
 	}, kernelview.Removals()...)
@@ -33,19 +33,6 @@ func openDatabase(c config.Config) *ovsdb.Client {
 	return ovsdb.Open(ovsdb.Options{
 		Socket: filepath.Join(c.OVSRunDir, "db.sock"), Logger: slog.New(slog.DiscardHandler),
 	})
-}
-
-// returnCards gives network cards back to the node, with the addresses that their bridges have.
-func returnCards(ctx context.Context, c config.Config, k cardKernel) error {
-	db := openDatabase(c)
-	defer db.Close()
-	bridges, err := db.Bridges(ctx)
-	if err != nil {
-		return err
-	}
-	none := cards{db: db, kernel: k}
-	_, err = none.ensure(ctx, bridges, "", nil)
-	return err
 }
 
 // removeForeign removes what was made for external controllers. A bridge with ports of other

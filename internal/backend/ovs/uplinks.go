@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"coelan.io/coelan/internal/backend"
+	"coelan.io/coelan/internal/backend/ovs/cards"
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/intent"
@@ -77,7 +78,7 @@ type uplinkPort struct {
 type uplinks struct {
 	bridge  string
 	numbers map[string]uint32 // the OpenFlow ports, by physical network; they do not change
-	cards   *cards
+	cards   *cards.Bridges
 	intent  *intent.Store
 	hooks   backend.Hooks
 	db      uplinkDatabase
@@ -99,15 +100,9 @@ func (p uplinkPort) placed(agent string) []ovsdb.PlacedPort {
 	return []ovsdb.PlacedPort{{Bridge: agent, Port: p.inner}, {Bridge: p.bridge, Port: p.outer}}
 }
 
-// absentError says that something is not there or cannot be used, and so that this node is not
-// connected to a physical network until that is mended.
-type absentError struct{ error }
-
-func (e absentError) Unwrap() error { return e.error }
-
 // uplinkDatabase is what uplinks need of Open vSwitch's database.
 type uplinkDatabase interface {
-	cardDatabase
+	cards.Database
 	Bridges(ctx context.Context) ([]ovsdb.BridgeState, error)
 	EnsurePlaced(ctx context.Context, ports ...ovsdb.PlacedPort) error
 }
@@ -134,7 +129,7 @@ func (u *uplinks) ports() []uplinkPort {
 func (u *uplinks) ensureCards(ctx context.Context, datapath intent.Datapath, node []netip.Addr) {
 	bridges, err := u.db.Bridges(ctx)
 	if err == nil {
-		u.withoutCard, err = u.cards.ensure(ctx, bridges, datapath, node)
+		u.withoutCard, err = u.cards.Ensure(ctx, bridges, datapath, node)
 	}
 	u.cardErr = err
 }
@@ -196,7 +191,7 @@ func (u *uplinks) decide(unconnected map[string]error) {
 		switch {
 		case err == nil:
 			decided[physical] = true
-		case errors.As(err, new(absentError)):
+		case cards.IsAbsent(err):
 			decided[physical] = false
 		case known:
 			decided[physical] = was
@@ -217,10 +212,10 @@ func (u *uplinks) ensureWire(ctx context.Context, p uplinkPort, bridges []ovsdb.
 	datapath := string(u.intent.State().Local().Datapath)
 	switch {
 	case i < 0:
-		return absentError{fmt.Errorf("bridge %s does not exist: make it, with the network card in it", p.bridge)}
+		return cards.Absent(fmt.Errorf("bridge %s does not exist: make it, with the network card in it", p.bridge))
 	case bridges[i].Datapath != datapath:
-		return absentError{fmt.Errorf("bridge %s has datapath %q, and bridge %s has %q: there is no way between them",
-			p.bridge, bridges[i].Datapath, u.bridge, datapath)}
+		return cards.Absent(fmt.Errorf("bridge %s has datapath %q, and bridge %s has %q: there is no way between them",
+			p.bridge, bridges[i].Datapath, u.bridge, datapath))
 	}
 	return u.db.EnsurePlaced(ctx, p.placed(u.bridge)...)
 }

@@ -97,6 +97,6 @@ func TestKnownPhysicalNetworks(t *testing.T) {
 	all := map[string]bool{"office": true, "shop": true, "lab": false}
 	look("with wires", database, all)
 	look("when writes fail again", wireless{database}, all)
-	m.cards.gone["eth2"] = true
+	m.cards.Gone["eth2"] = true
 	look("without the card", database, map[string]bool{"office": true, "shop": false, "lab": false})
 }

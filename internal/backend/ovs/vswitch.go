@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"coelan.io/coelan/internal/backend/ovs/cards"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/config"
@@ -87,27 +88,19 @@ func (v *vswitch) check(ctx context.Context) (intent.Datapath, error) {
 // datapath is the one to use: what is configured; else what the bridge has already; else the
 // kernel's if it is there.
 func (v *vswitch) datapath(ctx context.Context, info ovsdb.Info) (intent.Datapath, error) {
-	want := intent.Datapath(v.config.Datapath)
+	want := string(v.config.Datapath)
 	if v.config.Datapath == config.DatapathAuto {
 		bridges, err := v.db.Bridges(ctx)
 		if err != nil {
 			return "", err
 		}
-		i := slices.IndexFunc(bridges, func(s ovsdb.BridgeState) bool { return s.Name == v.config.Bridge })
-		switch {
-		case i >= 0:
-			want = intent.Datapath(bridges[i].Datapath)
-		case slices.Contains(info.DatapathTypes, string(intent.DatapathSystem)):
-			want = intent.DatapathSystem
-		default:
-			want = intent.DatapathNetdev
+		want = ""
+		if i := slices.IndexFunc(bridges, func(s ovsdb.BridgeState) bool { return s.Name == v.config.Bridge }); i >= 0 {
+			want = bridges[i].Datapath
 		}
 	}
-	if !slices.Contains(info.DatapathTypes, string(want)) {
-		return "", fmt.Errorf("datapath %q cannot be used here, Open vSwitch %s offers %v; is the kernel module openvswitch there?",
-			want, info.Version, info.DatapathTypes)
-	}
-	return want, nil
+	datapath, err := info.Datapath(want)
+	return intent.Datapath(datapath), err
 }
 
 // known is what Open vSwitch said of itself last.
@@ -192,7 +185,7 @@ func (v *vswitch) mayHoldBack(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	return !slices.ContainsFunc(bridges, func(b ovsdb.BridgeState) bool {
-		return !b.Own || b.ExternalIDs[idCard] != ""
+		return !b.Own || b.ExternalIDs[cards.ID] != ""
 	}), nil
 }
 

@@ -103,7 +103,7 @@ func (c Card) Usable(node []netip.Addr, shared bool) error {
 	advice := "name a card that serves nothing else, or set shared: true if the node's own network is meant"
 	needed := c.neededBy
 	if shared {
-		advice = "make the bridge yourself and name it in bridgeMappings"
+		advice = "make the bridge yourself, with the card in it"
 		needed = c.leasedTo
 	}
 	switch reason := needed(node); {

@@ -5,6 +5,8 @@
 package hostnet
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 const procSys = "/proc/sys"
@@ -170,6 +173,83 @@ func TestCardMovesToBridgeAndBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// frames is a raw socket of an interface.
+type frames struct {
+	*testing.T
+	fd int
+}
+
+func openFrames(t *testing.T, link string) frames {
+	t.Helper()
+	all := int(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL)))
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
+	must(t, err)
+	t.Cleanup(func() { must(t, unix.Close(fd)) })
+	must(t, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: uint16(all), Ifindex: Index(link)}))
+	must(t, unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1))
+	must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}))
+	return frames{t, fd}
+}
+
+// send broadcasts a frame with a VLAN tag, of the protocol for experiments.
+func (f frames) send(vlan uint16, payload string) {
+	f.Helper()
+	frame := append(bytes.Repeat([]byte{0xff}, 6), 0x0a, 0, 0, 0, 0, 0x99, 0x81, 0)
+	frame = append(binary.BigEndian.AppendUint16(frame, vlan), 0x88, 0xb5)
+	_, err := unix.Write(f.fd, append(frame, payload...))
+	must(f.T, err)
+}
+
+// receive returns the VLAN of a frame with a payload. The kernel gives the tag beside the frame.
+func (f frames) receive(payload string) uint16 {
+	f.Helper()
+	for {
+		frame, beside := make([]byte, 2048), make([]byte, 256)
+		n, size, _, _, err := unix.Recvmsg(f.fd, frame, beside, 0)
+		if err != nil {
+			f.Fatalf("no frame with %q: %v", payload, err)
+		}
+		if !strings.HasSuffix(string(frame[:n]), payload) {
+			continue
+		}
+		const vlan = 16 // tp_vlan_tci of struct tpacket_auxdata
+		messages, err := unix.ParseSocketControlMessage(beside[:size])
+		must(f.T, err)
+		for _, m := range messages {
+			if m.Header.Type == unix.PACKET_AUXDATA && binary.NativeEndian.Uint32(m.Data)&unix.TP_STATUS_VLAN_VALID != 0 {
+				return binary.NativeEndian.Uint16(m.Data[vlan:])
+			}
+		}
+		return binary.BigEndian.Uint16(frame[14:])
+	}
+}
+
+// Frames with a VLAN tag pass a SharedPort both ways, to a bridge that takes the port's frames in
+// as that of Open vSwitch does: those of a machine of OpenStack are of its pods.
+func TestTaggedFramesOfASharedCard(t *testing.T) {
+	veth(t, "phy0", "192.168.58.1/24")
+	run(t, "ip", "link", "add", "br0", "type", "bridge")
+	t.Cleanup(func() { must(t, removeBridge()) })
+	p := placements["shared"]
+	k := NewKeeper(quiet, filepath.Join(t.TempDir(), "card.json"), procSys)
+	must(t, k.Prepare(p))
+	run(t, "ip", "link", "set", p.Port, "master", "br0")
+	must(t, k.Adopt(p))
+	beyond, bridge := openFrames(t, "pphy0"), openFrames(t, "br0")
+	beyond.send(7, "inwards")
+	if vlan := bridge.receive("inwards"); vlan != 7 {
+		t.Errorf("the bridge gets a frame of VLAN %d", vlan)
+	}
+	bridge.send(4094, "outwards")
+	if vlan := beyond.receive("outwards"); vlan != 4094 {
+		t.Errorf("a frame of VLAN %d leaves by the card", vlan)
+	}
+	if got := Under(p.Port); got != "phy0" || MTU(p.Port) != 1500 || MTU("none0") != 0 || Under("none0") != "" {
+		t.Errorf("%s is above %q, with MTU %d", p.Port, got, MTU(p.Port))
+	}
+	must(t, k.Return(p.Card, p.Bridge, removeBridge))
 }
 
 var errKilled = errors.New("the agent was killed")

@@ -25,7 +25,7 @@ func TestUsableCards(t *testing.T) {
 		"the node's second": {Card{Addresses: node[1:]}, "interface eth2 has the node's address 2001:db8::1", ""},
 		"the way out":       {Card{Default: true}, "a default route of the node leads through interface eth2", ""},
 		"by DHCP": {Card{Addresses: node[:1], Leased: node[:1]}, "interface eth2 has the node's address 192.0.2.1",
-			"interface eth2 has the node's address 192.0.2.1 for a limited time only, which no program could prolong on a bridge: configure it without DHCP, or make the bridge yourself and name it in bridgeMappings"},
+			"interface eth2 has the node's address 192.0.2.1 for a limited time only, which no program could prolong on a bridge: configure it without DHCP, or make the bridge yourself, with the card in it"},
 		"another address by DHCP": {Card{Addresses: []netip.Addr{other}, Leased: []netip.Addr{other}}, "", ""},
 		"advertised to a program": {Card{Default: true, LeasedRoute: true}, "a default route",
 			"the default route through interface eth2 is there for a limited time only"},

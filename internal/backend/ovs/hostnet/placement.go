@@ -439,3 +439,25 @@ func Index(name string) int {
 	}
 	return link.Attrs().Index
 }
+
+// MTU is that of an interface; 0: there is none of that name.
+func MTU(name string) int {
+	link, err := nl.LinkByName(name)
+	if err != nil {
+		return 0
+	}
+	return link.Attrs().MTU
+}
+
+// Under is the name of the card below a SharedPort; empty: there is none.
+func Under(port string) string {
+	link, err := nl.LinkByName(port)
+	if err != nil || link.Attrs().ParentIndex == 0 {
+		return ""
+	}
+	card, err := nl.LinkByIndex(link.Attrs().ParentIndex)
+	if err != nil {
+		return ""
+	}
+	return card.Attrs().Name
+}

@@ -132,6 +132,27 @@ func (c *Client) DelBridge(ctx context.Context, name string) error {
 	return nil
 }
 
+// RequestMTU has the LOCAL port of a bridge take packets of a size, whatever its other ports take.
+// It does not wait for ovs-vswitchd. Where that has been asked for, nothing is written.
+func (c *Client) RequestMTU(ctx context.Context, bridge string, mtu int) error {
+	return c.with(ctx, func(ctx context.Context, s *session) error {
+		local := s.iface(bridge)
+		if local == nil {
+			return fmt.Errorf("bridge %s does not exist", bridge)
+		}
+		if value(local.MTURequest) == mtu {
+			return nil
+		}
+		want := &rows.Interface{MTURequest: &mtu}
+		ops, err := s.cli.Where(local).Update(want, &want.MTURequest)
+		if err != nil {
+			return err
+		}
+		_, err = s.transact(ctx, ops)
+		return err
+	})
+}
+
 // Bridges lists all bridges of the database by name.
 func (c *Client) Bridges(ctx context.Context) ([]BridgeState, error) {
 	var all []BridgeState

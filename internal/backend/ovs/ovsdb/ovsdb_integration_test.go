@@ -126,6 +126,34 @@ func TestBridgeThatExists(t *testing.T) {
 
 // Open vSwitch takes any datapath type, lists types that it cannot make, and
 // says nothing of a bridge that it could not make.
+// A bridge follows its smallest port, unless it is asked for a size.
+func TestRequestMTU(t *testing.T) {
+	ovs, c, ctx := open(t)
+	veths(t, ovs, "small", 1)
+	if _, err := ovs.Run(ctx, "ip", "link", "set", "small0", "mtu", "1300"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.EnsurePorts(ctx, "br0", Port{Name: "small0", AnyNumber: true}); err != nil {
+		t.Fatal(err)
+	}
+	has := func(mtu string) {
+		t.Helper()
+		if _, err := ovs.Vsctl(ctx, "--timeout=20", "wait-until", "interface", "br0", "mtu="+mtu); err != nil {
+			t.Errorf("the bridge has no MTU of %s: %v", mtu, err)
+		}
+	}
+	has("1300")
+	for range 2 {
+		if err := c.RequestMTU(ctx, "br0", 1400); err != nil {
+			t.Fatal(err)
+		}
+		has("1400")
+	}
+	if err := c.RequestMTU(ctx, "br9", 1400); err == nil {
+		t.Error("there is no bridge br9")
+	}
+}
+
 func TestDatapathThatCannotBeMade(t *testing.T) {
 	ovs, c, ctx := open(t)
 	err := c.EnsureBridge(ctx, Bridge{Name: "br9", Datapath: "carrier-pigeon"})

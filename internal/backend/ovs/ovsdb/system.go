@@ -45,6 +45,23 @@ type Info struct {
 	OtherConfig   map[string]string
 }
 
+// Datapath is the one that is wanted, if it can be used here; empty: the kernel's if it can be
+// used, else the userspace one.
+func (i Info) Datapath(want string) (string, error) {
+	const kernel, userspace = "system", "netdev"
+	if want == "" {
+		want = userspace
+		if slices.Contains(i.DatapathTypes, kernel) {
+			want = kernel
+		}
+	}
+	if !slices.Contains(i.DatapathTypes, want) {
+		return "", fmt.Errorf("datapath %q cannot be used here, Open vSwitch %s offers %v; is the kernel module openvswitch there?",
+			want, i.Version, i.DatapathTypes)
+	}
+	return want, nil
+}
+
 // Info asks the running Open vSwitch. Its error wraps appctl.ErrNotRunning or
 // ErrNotConnected if a daemon does not run, ErrTooOld if it cannot be used.
 func (c *Client) Info(ctx context.Context) (Info, error) {
