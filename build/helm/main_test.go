@@ -131,7 +131,7 @@ func TestValues(t *testing.T) {
 		"Neutron by keystone": {
 			values: map[string]any{
 				"config": map[string]any{"encapsulation": "geneve", "backend": map[string]any{
-					"type": "neutron", "cluster": "east", "southbound": "ssl:192.0.2.1:6642",
+					"type": "neutron", "cluster": "east", "southbound": "ssl:192.0.2.1:6642", "machineBridge": true,
 				}},
 				"controller": map[string]any{"northbound": "ssl:192.0.2.1:6641", "northboundSecret": "ovn-client"},
 				"neutron": map[string]any{
@@ -141,7 +141,7 @@ func TestValues(t *testing.T) {
 				},
 			},
 			want: []string{
-				"type: neutron\n", "--backend=neutron\n", "--clouds-file=/etc/openstack/clouds.yaml\n", "--cloud=mycloud\n", "--cluster=east\n",
+				"type: neutron\n", "machineBridge: true\n", "--backend=neutron\n", "--clouds-file=/etc/openstack/clouds.yaml\n", "--cloud=mycloud\n", "--cluster=east\n",
 				`"--neutron-projects=0123abcd=shop,bank"` + "\n", `"--neutron-projects=open=*"` + "\n",
 				"--neutron-spare-ports=20\n", "--octavia-subnet=vips\n", "--octavia-provider=ovn\n", "--octavia-floating-network=out\n",
 				"--northbound=ssl:192.0.2.1:6641\n", "--northbound-certificate=/etc/coelan-ovn/tls.crt\n",

@@ -37,6 +37,9 @@ type Backend struct {
 	// Certificates is a folder with tls.crt, tls.key and ca.crt, by which the agent reads the
 	// southbound database with ssl: while the node is checked; empty: it does not.
 	Certificates string `json:"certificates"`
+	// MachineBridge has the agent make the bridge of nodes that are machines of OpenStack, with the
+	// interface in it that has the node's address; else an administrator does.
+	MachineBridge bool `json:"machineBridge"`
 }
 
 // validateBackend also refuses settings that OVN would leave without effect.
@@ -45,7 +48,7 @@ func (c Config) validateBackend() error {
 	switch b.Type {
 	case OVSBackend:
 		if b != (Backend{Type: OVSBackend}) {
-			return errors.New("backend: cluster, southbound and certificates are OVN's: set type to ovn, or leave them out")
+			return errors.New("backend: cluster, southbound, certificates and machineBridge are OVN's: set type to ovn, or leave them out")
 		}
 		return nil
 	case OVNBackend, NeutronBackend:
@@ -62,6 +65,10 @@ func (c Config) validateBackend() error {
 	}
 	if b.Type == NeutronBackend && c.Policy.AuditDenied {
 		errs = append(errs, errors.New("policy.auditDenied: Neutron does not log what is denied: set false"))
+	}
+	if b.Type != NeutronBackend && b.MachineBridge {
+		errs = append(errs, errors.New("backend.machineBridge: is about nodes that are machines of OpenStack: set "+
+			"backend.type to neutron, or leave it out"))
 	}
 	if len(c.Uplinks) > 0 {
 		errs = append(errs, errors.New("uplinks: OVN has bridges of physical networks alone: make the bridge, with the "+

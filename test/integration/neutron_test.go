@@ -42,7 +42,8 @@ func TestNeutron(t *testing.T) {
 		{"reach", neutronReach}, {"machine of OpenStack", neutronMachine}, {"network of OpenStack", neutronLent},
 		{"subnet of Kuryr's", neutronSubnet}, {"named port", neutronNamed}, {"changes by hand", neutronByHand},
 		{"ready ports", neutronReady}, {"restarts", neutronRestarts}, {"away", neutronAway},
-		{"node of OpenStack", neutronTrunk}, {"route targets", neutronTargets},
+		{"node of OpenStack", neutronTrunk},
+		{"node of OpenStack with a bare card", neutronBareMachine}, {"route targets", neutronTargets},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, w) })
 	}

@@ -6,6 +6,7 @@ package integration
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"testing"
 
@@ -13,27 +14,51 @@ import (
 	"coelan.io/coelan/test/lab"
 )
 
-// neutronMachineNode has a machine of OpenStack on n1, plugged by the parent port of a trunk, be a
-// node of the cluster.
-func neutronMachineNode(t *testing.T, w *world) *lab.Node {
+// neutronMachines is a network of Neutron that machines of OpenStack are on, 10.I.0.0/24.
+type neutronMachines struct {
+	id, subnet string
+	mtu, i     int
+}
+
+// neutronMade is what a call has made.
+func neutronMade(t *testing.T, w *world, collection, body string, args ...any) map[string]any {
 	t.Helper()
-	made := func(collection, body string, args ...any) map[string]any {
-		for _, o := range neutronCall(t, w, "POST", collection, fmt.Sprintf(body, args...)) {
-			return o.(map[string]any)
-		}
-		return nil
+	for _, o := range neutronCall(t, w, "POST", collection, fmt.Sprintf(body, args...)) {
+		return o.(map[string]any)
 	}
-	network := made("networks", `{"network": {"project_id": %q, "name": "machines"}}`, neutrontest.Project)
-	subnet := made("subnets", `{"subnet": {"project_id": %q, "network_id": %q, "cidr": "10.80.0.0/24", "ip_version": 4}}`,
-		neutrontest.Project, network["id"])
-	port := made("ports", `{"port": {"project_id": %q, "network_id": %q, "name": "worker", "device_id": "worker",
-		"device_owner": "compute:nova", "binding:host_id": "n1", "fixed_ips": [{"subnet_id": %q, "ip_address": "10.80.0.5"}]}}`,
-		neutrontest.Project, network["id"], subnet["id"])
-	made("trunks", `{"trunk": {"project_id": %q, "port_id": %q}}`, neutrontest.Project, port["id"])
+	return nil
+}
+
+func newNeutronMachines(t *testing.T, w *world, i int) neutronMachines {
+	t.Helper()
+	network := neutronMade(t, w, "networks", `{"network": {"project_id": %q, "name": "machines"}}`, neutrontest.Project)
+	subnet := neutronMade(t, w, "subnets",
+		`{"subnet": {"project_id": %q, "network_id": %q, "cidr": "10.%d.0.0/24", "ip_version": 4}}`,
+		neutrontest.Project, network["id"], i)
+	return neutronMachines{network["id"].(string), subnet["id"].(string), int(network["mtu"].(float64)), i}
+}
+
+// address is the nth of the network.
+func (m neutronMachines) address(n int) netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("10.%d.0.%d/24", m.i, n))
+}
+
+// port makes that of a machine on a node, with the nth address.
+func (m neutronMachines) port(t *testing.T, w *world, on *lab.Node, n int) (id string, mac net.HardwareAddr) {
+	t.Helper()
+	port := neutronMade(t, w, "ports", `{"port": {"project_id": %q, "network_id": %q, "name": "worker", "device_id": "worker",
+		"device_owner": "compute:nova", "binding:host_id": %q, "fixed_ips": [{"subnet_id": %q, "ip_address": %q}]}}`,
+		neutrontest.Project, m.id, on.Name, m.subnet, m.address(n).Addr())
+	return port["id"].(string), parseMAC(t, port["mac_address"].(string))
+}
+
+// node has a machine on n1, plugged by the parent port of a trunk, be a node of the cluster.
+func (m neutronMachines) node(t *testing.T, w *world, bare bool) *lab.Node {
+	t.Helper()
+	id, mac := m.port(t, w, w.n1, 5)
+	neutronMade(t, w, "trunks", `{"trunk": {"project_id": %q, "port_id": %q}}`, neutrontest.Project, id)
 	n, err := w.AddMachine(t.Context(), lab.Machine{
-		On: w.n1, Port: port["id"].(string), MAC: parseMAC(t, port["mac_address"].(string)),
-		Address: netip.MustParsePrefix("10.80.0.5/24"), Gateway: netip.MustParseAddr("10.80.0.1"),
-		MTU: int(network["mtu"].(float64)),
+		On: w.n1, Port: id, MAC: mac, Address: m.address(5), Gateway: m.address(1).Addr(), MTU: m.mtu, Bare: bare,
 	})
 	must(t, err)
 	return n
@@ -42,7 +67,7 @@ func neutronMachineNode(t *testing.T, w *world) *lab.Node {
 // Pods of a node that is a machine of OpenStack, and it itself, reach those of other nodes and each
 // other by the trunk. CHECK agrees, and so does the agent.
 func neutronTrunk(t *testing.T, w *world) {
-	machine := neutronMachineNode(t, w)
+	machine := newNeutronMachines(t, w, 80).node(t, w, false)
 	near, far := addPodAs(t, machine, lab.PodSpec{Name: "near"}), addPodAs(t, machine, lab.PodSpec{Name: "far"})
 	own, other := of(management(machine)), of(management(w.n1))
 	for _, p := range []path{

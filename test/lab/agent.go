@@ -47,7 +47,7 @@ func (n *Node) Config() config.Config {
 		c.Backend.Type, c.Encapsulation = config.OVNBackend, config.Geneve
 	}
 	if n.lab.options.Neutron {
-		c.Backend.Type = config.NeutronBackend
+		c.Backend.Type, c.Backend.MachineBridge = config.NeutronBackend, n.bare
 	}
 	c.CNI = config.CNI{
 		BinDir: n.binDir(), ConfDir: n.confDir(), Socket: filepath.Join(n.runDir(), "cni.sock"),
@@ -171,6 +171,18 @@ func (n *Node) endAgent(sig syscall.Signal) {
 	_ = n.agent.cmd.Process.Signal(sig) // fails only if it is gone already
 	<-n.agent.exited
 	n.agent = nil
+}
+
+// Uninstall removes what the agent has put on the node, which must not run.
+func (n *Node) Uninstall(ctx context.Context) error {
+	path, err := n.writeConfig()
+	if err != nil {
+		return err
+	}
+	if out, err := n.Run(ctx, n.program("coelan-agent"), "uninstall", "--config", path); err != nil {
+		return fmt.Errorf("uninstall of %s: %w: %s", n.Name, err, out)
+	}
+	return nil
 }
 
 // AgentPID is the process id of the agent, 0 if it does not run.

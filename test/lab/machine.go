@@ -25,6 +25,9 @@ type Machine struct {
 	// Gateway leads its own packets out; MTU is that of its card.
 	Gateway netip.Addr
 	MTU     int
+	// Bare has the agent make the bridge: the machine is as OpenStack boots it, with its address on
+	// the card.
+	Bare bool
 }
 
 // AddMachine adds a node to the cluster that is a machine of OpenStack on another node, and starts
@@ -33,6 +36,7 @@ func (l *Lab) AddMachine(ctx context.Context, m Machine) (*Node, error) {
 	i := len(l.Nodes) + 1
 	n := &Node{
 		lab: l, index: i, dir: filepath.Join(l.dir, fmt.Sprintf("n%d", i)), pods: map[*Pod]struct{}{},
+		bare:     m.Bare,
 		PodCIDRs: l.options.Families.pick(fmt.Sprintf("10.244.%d.0/24", i), fmt.Sprintf("fd00:10:244:%d::/64", i)),
 	}
 	l.Nodes = append(l.Nodes, n)
@@ -43,8 +47,8 @@ func (l *Lab) AddMachine(ctx context.Context, m Machine) (*Node, error) {
 	return n, n.StartAgent(ctx)
 }
 
-// bootMachine is boot for a machine. As its administrator would, it makes the bridge of the agent,
-// with the machine's card as a port and its address.
+// bootMachine is boot for a machine. Unless the agent does, it makes the bridge of the agent as its
+// administrator would, with the machine's card as a port and its address.
 func (n *Node) bootMachine(ctx context.Context, m Machine) (err error) {
 	if n.Host, err = newHost(fmt.Sprintf("n%d", n.index), []netip.Prefix{m.Address}); err != nil {
 		return err
@@ -62,13 +66,22 @@ func (n *Node) bootMachine(ctx context.Context, m Machine) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := n.addUplinkBridge(ctx, bridge, m.MAC); err != nil {
+	link := "eth0"
+	if m.Bare {
+		if err := n.checksumInSoftware(link); err != nil { // its wire has no card that would do it
+			return err
+		}
+		err = n.withLink(link, func(l netlink.Link) error { return netlink.LinkSetHardwareAddr(l, m.MAC) })
+	} else {
+		link, err = bridge, n.addUplinkBridge(ctx, bridge, m.MAC)
+	}
+	if err != nil {
 		return err
 	}
-	if err := n.linkUp(bridge); err != nil {
+	if err := n.linkUp(link); err != nil {
 		return err
 	}
-	if err := n.addAddresses(bridge, m.Address); err != nil {
+	if err := n.addAddresses(link, m.Address); err != nil {
 		return err
 	}
 	if err := n.AddRoute(netip.PrefixFrom(m.Gateway, 0).Masked(), m.Gateway); err != nil {

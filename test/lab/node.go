@@ -28,6 +28,7 @@ type Node struct {
 	lab   *Lab
 	index int    // 1, 2, …
 	dir   string // its disk
+	bare  bool   // it is a Machine that is Bare
 	agent *process
 	// controller kills ovn-controller, if there is one.
 	controller func()

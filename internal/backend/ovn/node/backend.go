@@ -16,6 +16,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/southbound"
 	"coelan.io/coelan/internal/backend/ovs/appctl"
+	"coelan.io/coelan/internal/backend/ovs/cards"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/conditions"
@@ -59,6 +60,7 @@ type Backend struct {
 	vswitchd *appctl.Client
 	close    func()
 	host     *host
+	cards    *cards.Bridges // that of a machine of OpenStack
 	ports    *ports
 	foreign  foreign
 }
@@ -88,13 +90,15 @@ func NewOfOthers(o backend.Options, ports LogicalPorts, patience time.Duration) 
 func newBackend(o backend.Options, ports LogicalPorts, patience time.Duration) *Backend {
 	return &Backend{
 		Options: o, names: ports, patience: patience, wake: trigger.New(), bindings: southbound.Read,
-		owned: func(string) bool { return false },
+		owned: func(string) bool { return false }, cards: cards.New(o.Attachments),
 	}
 }
 
 // database is what the backend needs of Open vSwitch's database. *ovsdb.Client is one.
 type database interface {
 	portDatabase
+	cards.Database
+	RequestMTU(ctx context.Context, bridge string, mtu int) error
 	Info(ctx context.Context) (ovsdb.Info, error)
 	Bridges(ctx context.Context) ([]ovsdb.BridgeState, error)
 	ExternalIDs(ctx context.Context) (map[string]string, error)
@@ -121,6 +125,7 @@ func (b *Backend) Open() error {
 	}
 	keeper := hostnet.NewKeeper(b.Log, b.Config.StateFile(uplinkFile), b.Config.SysctlDir)
 	b.connect(db, kernel, keeper, hostnet.KernelLinks{}, hostnet.FindUplink)
+	b.cards.Connect(db, cards.NewHost(b.Log, b.Config, b.Config.Bridge))
 	b.foreign = foreign{newForeign(db, b.Config.SysctlDir, b.datapath)}
 	if err := b.host.ports.Set(); err != nil {
 		b.close()
@@ -163,7 +168,7 @@ func (b *Backend) databaseLost(err error) {
 func (b *Backend) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	parts := []func(context.Context) error{
-		b.reconcileLoop, func(ctx context.Context) error { return b.names.Run(ctx, b.wake.Fire) },
+		b.reconcileLoop, b.cards.Run, func(ctx context.Context) error { return b.names.Run(ctx, b.wake.Fire) },
 	}
 	for _, part := range slices.Concat(parts, b.host.parts()) {
 		g.Go(func() error { return part(ctx) })

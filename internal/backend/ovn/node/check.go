@@ -27,7 +27,7 @@ func (b *Backend) Findings(ctx context.Context, c *agentapi.Check) error {
 		return err
 	}
 	c.Ports = len(own)
-	wanted := map[string]bool{b.Config.GatewayInterface: true}
+	wanted := map[string]bool{b.Config.GatewayInterface: true, machinePort: true}
 	ports := []logicalPort{b.compareManagement(states, &c.Findings)}
 	for _, at := range b.Attachments.List() {
 		wanted[at.HostInterface] = true

@@ -33,6 +33,7 @@ type host struct {
 
 	mu     sync.Mutex
 	uplink string
+	card   string // that of a machine of OpenStack
 }
 
 // kernel is the node's. *hostnet.Host is one.
@@ -76,7 +77,7 @@ func (h *host) watchUplink(ctx context.Context) error {
 	return hostnet.WatchUplinks(ctx, func(name string) bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return name == h.uplink
+		return name == h.uplink || name == h.card
 	}, h.wake.Fire)
 }
 
@@ -102,21 +103,42 @@ func affected(d intent.Delta) bool {
 	return d.Local || len(d.Nodes)+len(d.Networks)+len(d.Routers)+len(d.GuardedPorts) > 0
 }
 
+// follow reconciles when a card changes.
+func (h *host) follow(card string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.card = card
+}
+
+// behind is what is behind the interface with the node's address.
+type behind struct {
+	bridge     bool // it is one of Open vSwitch
+	remembered bool // what it has is remembered with its card
+	cards      []string
+	switchOnly []string // of cards, what the kernel takes in nothing from
+}
+
 // set has the kernel hold what a State says.
-func (h *host) set(s *intent.State, uplink hostnet.Uplink, bridged bool, cards []string) error {
+func (h *host) set(s *intent.State, uplink hostnet.Uplink, behind behind) error {
 	h.mu.Lock()
 	h.uplink = uplink.Name
 	h.mu.Unlock()
+	netdev := s.Local().Datapath == intent.DatapathNetdev
 	var err error
-	if bridged && s.Local().Datapath == intent.DatapathNetdev {
+	if behind.bridge && !behind.remembered && netdev {
 		err = h.keeper.Set(uplink.Name, uplink.Address.Addr())
 	} else {
-		cards, err = nil, h.keeper.Set("", netip.Addr{})
+		err = h.keeper.Set("", netip.Addr{})
 	}
 	if err != nil {
 		return err
 	}
+	var cards []string
+	if netdev {
+		cards = behind.cards
+	}
 	d := desired(s, uplink.Name, cards)
+	d.SwitchOnly = behind.switchOnly
 	d.Services = h.services.Of(s)
 	if own, _ := s.LocalNode(); h.spanning {
 		for _, sn := range own.Subnets {

@@ -21,6 +21,7 @@ import (
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovn/southbound"
+	"coelan.io/coelan/internal/backend/ovs/cards/cardsfake"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/backend/ovs/ovsfake"
@@ -83,6 +84,7 @@ type node struct {
 	ovs    *ovsfake.OVS
 	kernel *fakeKernel
 	store  *attachment.Store
+	deck   *cardsfake.Cards
 }
 
 // newNode starts a backend that is connected. OVN connects the management port.
@@ -138,6 +140,8 @@ func restart(t *testing.T, o *ovsfake.OVS, store *attachment.Store, change func(
 	b.connect(db, n.kernel, fakeKeeper{}, anyLinks{}, func(a netip.Addr) (hostnet.Uplink, error) {
 		return hostnet.Uplink{Name: "eth0", MTU: 1500, Address: netip.PrefixFrom(a, 24)}, nil
 	})
+	n.deck = cardsfake.New()
+	b.cards.Connect(db, n.deck)
 	must(t, db.WaitConnected(bound(t)))
 	return n
 }

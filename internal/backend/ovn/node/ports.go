@@ -294,14 +294,14 @@ func (p *ports) repair(ctx context.Context, at attachment.Attachment, want ovsdb
 }
 
 // sweep removes Coelan's ports that belong neither to an attachment nor to the node itself.
-func (p *ports) sweep(ctx context.Context, own ovsdb.Port) error {
+func (p *ports) sweep(ctx context.Context, own ...string) error {
 	have, err := p.db.Ports(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, port := range have {
-		if port.Name != own.Name && !p.owned(port.Name) {
+		if !slices.Contains(own, port.Name) && !p.owned(port.Name) {
 			errs = append(errs, p.remove(ctx, port))
 		}
 	}

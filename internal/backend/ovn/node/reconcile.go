@@ -15,6 +15,7 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovn/names"
+	"coelan.io/coelan/internal/backend/ovs/cards"
 	"coelan.io/coelan/internal/backend/ovs/hostnet"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/config"
@@ -46,10 +47,6 @@ const (
 	idMappings    = "ovn-bridge-mappings"
 	encapOfTunnel = "geneve"
 )
-
-// machineBridge says what the bridge of a machine of OpenStack is to be.
-const machineBridge = "on a machine of OpenStack the bridge of the agent has the machine's network card as a port, and the " +
-	"node's address is on the bridge's own interface; configure that where the machine's network is configured"
 
 // status is what the last reconciliations found.
 type status struct {
@@ -108,7 +105,7 @@ func (b *Backend) reconcile(ctx context.Context) error {
 		b.Hooks.Warn("NetworkNotReady", err)
 		return err
 	}
-	err = errors.Join(b.ports.ensure(ctx), b.ports.sweep(ctx, b.management(node)))
+	err = errors.Join(b.ports.ensure(ctx), b.ports.sweep(ctx, b.Config.GatewayInterface, machinePort))
 	b.setLeft(err)
 	b.Hooks.Reconciled(err)
 	return err
@@ -134,6 +131,9 @@ func (b *Backend) ask(ctx context.Context) error {
 // and the host's kernel as they should be.
 func (b *Backend) reconcileBridge(ctx context.Context, node intent.Node) error {
 	if err := b.configure(ctx, node); err != nil {
+		return err
+	}
+	if err := b.ensureMachine(ctx, node); err != nil {
 		return err
 	}
 	bridges, err := b.db.Bridges(ctx)
@@ -178,13 +178,16 @@ func (b *Backend) reconcileBridge(ctx context.Context, node intent.Node) error {
 		return err
 	}
 	at := slices.IndexFunc(bridges, func(s ovsdb.BridgeState) bool { return s.Name == uplink.Name })
-	var cards []string
-	if at >= 0 {
-		cards = slices.DeleteFunc(slices.Clone(bridges[at].Ports), func(p string) bool {
-			return p == uplink.Name || slices.ContainsFunc(own, func(s ovsdb.PortState) bool { return s.Name == p })
-		})
+	if at < 0 {
+		return b.host.set(state, uplink, behind{})
 	}
-	return b.host.set(state, uplink, at >= 0, cards)
+	ports := slices.DeleteFunc(slices.Clone(bridges[at].Ports), func(p string) bool {
+		return p == uplink.Name || slices.ContainsFunc(own, func(s ovsdb.PortState) bool { return s.Name == p })
+	})
+	return b.host.set(state, uplink, behind{
+		bridge: true, remembered: bridges[at].ExternalIDs[cards.ID] != "",
+		cards: append(ports, b.cards.Names()...), switchOnly: b.cards.SwitchOnly(local.Datapath),
+	})
 }
 
 // configure gives ovn-controller its configuration, if that is asked for. Keys of others stay.

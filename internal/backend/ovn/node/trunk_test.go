@@ -29,6 +29,11 @@ func newMachine(t *testing.T, link string, vlans map[string]int) *node {
 	t.Helper()
 	o := ovsfake.New(t)
 	must(t, o.AddBridge("br-int", "netdev"))
+	return newMachineOn(t, o, link, vlans)
+}
+
+func newMachineOn(t *testing.T, o *ovsfake.OVS, link string, vlans map[string]int) *node {
+	t.Helper()
 	store, err := attachment.Open(filepath.Join(t.TempDir(), "state.db"))
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() })

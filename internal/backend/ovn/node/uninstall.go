@@ -10,15 +10,18 @@ import (
 
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/kernelview"
+	"coelan.io/coelan/internal/backend/ovs/cards"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
 	"coelan.io/coelan/internal/config"
 	"coelan.io/coelan/internal/statefile"
 )
 
 // Removals are what a Backend has put on its node, in the order in which it is removed. The agent
-// must not be running. OVN's bridge and configuration stay.
+// must not be running. OVN's bridge and configuration stay, not so a bridge that the agent has
+// made.
 func Removals(ctx context.Context, c config.Config) []backend.Removal {
 	return append([]backend.Removal{
+		cards.Removal(ctx, c),
 		{What: "bridges of external controllers", Do: func() error { return removeForeign(ctx, c) }},
 		{What: "ports of bridge " + c.Bridge, Do: func() error { return removePorts(ctx, c) }},
 	}, kernelview.Removals()...)
