@@ -77,7 +77,7 @@ func testBalancersFromKuryr(t *testing.T, api *apitest.API) {
 	w.ready("office")
 	all := map[string]*v1alpha1.FloatingIP{}
 	for name, address := range map[string]string{"web": "192.0.2.7", "reserved": "192.0.2.8", "stolen": "192.0.2.9"} {
-		all[name] = floatingIP(namespace, name, v1alpha1.FloatingIPSpec{Network: "office", Address: v1alpha1.Address(address), Service: name})
+		all[name] = floatingIP(namespace, name, v1alpha1.FloatingIPSpec{Network: "office", Address: address, Service: name})
 		w.create(all[name])
 	}
 	says := func(name string, status metav1.ConditionStatus, reason, text string) {
