@@ -80,18 +80,9 @@ func TestAdoptsFloatingIP(t *testing.T) {
 					t.Fatalf("%d, %v", status, err)
 				}
 			}
-			ref := resource.Ref{Kind: resource.FloatingIP, Key: "FloatingIP/shop/web"}
-			w.claims = []resource.Claim{{
-				Kind: resource.FloatingIP, ID: id, By: "KuryrLoadBalancer shop/web", Ref: ref, Kept: tc.users,
-				Has: map[string][]any{"fixed_ip_address": {"10.2.0.5"}},
-				Or:  map[string][]any{"fixed_ip_address": {nil}, "description": {"kuryr_lb"}},
-			}}
-			want := resource.NewSet()
-			want.Add(resource.Resource{
-				Ref: ref, Object: "FloatingIP shop/web",
-				Fixed:   resource.Attributes{"floating_network_id": office, "floating_ip_address": "192.0.2.7"},
-				Mutable: resource.Attributes{"port_id": nil},
-			})
+			want, claim := ofShop(office, id, "10.2.0.5")
+			claim.Kept = tc.users
+			w.claims = []resource.Claim{claim}
 			changes := 0
 			w.neutron.Fail(func(_ int, method, path string) neutronfake.Fault {
 				if method == "GET" {
@@ -137,23 +128,29 @@ func TestAdoptsFloatingIP(t *testing.T) {
 	}
 }
 
+// ofShop is the floating IP that the Service shop/web is to have in a network, and the claim that
+// it is the one of that id, which leads to a ClusterIP.
+func ofShop(network, id, clusterIP string) (*resource.Set, resource.Claim) {
+	want := resource.NewSet()
+	ref := want.Add(resource.Resource{
+		Ref: resource.Ref{Kind: resource.FloatingIP, Key: "FloatingIP/shop/web"}, Object: "FloatingIP shop/web",
+		Fixed:   resource.Attributes{"floating_network_id": network, "floating_ip_address": "192.0.2.7"},
+		Mutable: resource.Attributes{"port_id": nil},
+	})
+	return want, resource.Claim{
+		Kind: resource.FloatingIP, ID: id, By: "KuryrLoadBalancer shop/web", Ref: ref,
+		Has: map[string][]any{"fixed_ip_address": {clusterIP}},
+		Or:  map[string][]any{"fixed_ip_address": {nil}, "description": {"kuryr_lb"}},
+	}
+}
+
 // A floating IP that leads elsewhere stays as it is, and so does one that the cluster cannot have.
 func TestDoesNotAdoptFloatingIP(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
 	office, vip, id := w.balanced("kuryr_lb")
-	ref := resource.Ref{Kind: resource.FloatingIP, Key: "FloatingIP/shop/web"}
-	w.claims = []resource.Claim{{
-		Kind: resource.FloatingIP, ID: id, By: "KuryrLoadBalancer shop/web", Ref: ref,
-		Has: map[string][]any{"fixed_ip_address": {"10.2.0.6"}},
-		Or:  map[string][]any{"fixed_ip_address": {nil}, "description": {"kuryr_lb"}},
-	}}
-	want := resource.NewSet()
-	want.Add(resource.Resource{
-		Ref: ref, Object: "FloatingIP shop/web",
-		Fixed:   resource.Attributes{"floating_network_id": office, "floating_ip_address": "192.0.2.7"},
-		Mutable: resource.Attributes{"port_id": nil},
-	})
+	want, claim := ofShop(office, id, "10.2.0.6")
+	w.claims = []resource.Claim{claim}
 	w.start()
 	w.set(want)
 	o := w.await("why it is not adopted", func(o outcome) bool { return len(o.problems) > 0 })

@@ -27,12 +27,7 @@ func TestBorrows(t *testing.T) {
 			w.set(plain)
 			w.done()
 			ids := w.lend()
-			w.neutron.Fail(func(number int, _, _ string) neutronfake.Fault {
-				if number%3 == 2 {
-					return tc.fault
-				}
-				return neutronfake.None
-			})
+			w.failing(tc.fault)
 			for round := range 2 {
 				asker := fmt.Sprint("u", round)
 				w.ask(asker, ids["port"], "")
@@ -226,4 +221,14 @@ func (w *world) unchanged(id string) {
 	if description != "" || host != "" || p["device_id"] != "uid-1" || p["mac_address"] != lentMAC {
 		w.Errorf("the port is not given back: %v", p)
 	}
+}
+
+// failing has each third call fail.
+func (w *world) failing(fault neutronfake.Fault) {
+	w.neutron.Fail(func(number int, _, _ string) neutronfake.Fault {
+		if number%3 == 2 {
+			return fault
+		}
+		return neutronfake.None
+	})
 }

@@ -65,12 +65,7 @@ func TestBorrowsOnTrunk(t *testing.T) {
 	for _, fault := range []neutronfake.Fault{neutronfake.None, neutronfake.Busy, neutronfake.Lost} {
 		t.Run(fmt.Sprint(fault), func(t *testing.T) {
 			w, _, ids := lendsOnTrunk(t)
-			w.neutron.Fail(func(number int, _, _ string) neutronfake.Fault {
-				if number%3 == 2 {
-					return fault
-				}
-				return neutronfake.None
-			})
+			w.failing(fault)
 			for round := range 2 {
 				asker := fmt.Sprint("u", round)
 				w.askOnTrunk(asker, ids["port"], "")

@@ -81,12 +81,7 @@ func TestLentNetwork(t *testing.T) {
 			if tc.tag != "" {
 				w.lent[0].Name = tc.tag
 			}
-			w.neutron.Fail(func(number int, _, _ string) neutronfake.Fault {
-				if number%3 == 2 {
-					return tc.fault
-				}
-				return neutronfake.None
-			})
+			w.failing(tc.fault)
 			w.start()
 			for range 2 {
 				w.set(onTheirs(3))
