@@ -167,12 +167,16 @@ func (w *world) lend() map[string]string {
 }
 
 // ask has the object shop/web ask for a port; nothing: no object does.
-func (w *world) ask(asker, id, mac string) {
+func (w *world) ask(asker, id, mac string) { w.askOn("", asker, id, mac) }
+
+// askOn is ask for a port on the trunk of a node; empty: on none.
+func (w *world) askOn(node, asker, id, mac string) {
 	w.mu.Lock()
 	w.asks = nil
 	if id != "" {
 		w.asks = []resource.Claim{{
 			Kind: resource.Port, ID: id, By: "Port shop/web", Ref: resource.BorrowedPort("Port/shop/web", id).In(w.lender), Asker: asker, MAC: mac,
+			Trunk: node,
 			Has: map[string][]any{
 				"device_id": {"uid-1"}, "network_id": {resource.Ref{Kind: resource.Network, Key: "Network/red", Project: w.lender}},
 			},

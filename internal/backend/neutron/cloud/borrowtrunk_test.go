@@ -23,15 +23,7 @@ func lendsOnTrunk(t *testing.T) (w *world, trunk string, ids map[string]string) 
 }
 
 // askOnTrunk has the object shop/web ask for a port on the node n1.
-func (w *world) askOnTrunk(asker, id, mac string) {
-	w.ask(asker, id, mac)
-	w.mu.Lock()
-	for i := range w.asks {
-		w.asks[i].Trunk = "n1"
-	}
-	w.mu.Unlock()
-	w.client.Changed()
-}
+func (w *world) askOnTrunk(asker, id, mac string) { w.askOn("n1", asker, id, mac) }
 
 // borrowingOnTrunk is borrowing for the trunk of n1.
 func (w *world) borrowingOnTrunk(id string) *resource.Set {
