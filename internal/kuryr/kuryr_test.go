@@ -114,18 +114,18 @@ func TestReadLoadBalancer(t *testing.T) {
 		none        bool
 		err         string
 	}{
-		"made by Kuryr":      {want: made},
-		"of a user":          {replace: `"pool"`, by: `"user"`, want: users},
-		"nobody says whose":  {replace: `"alloc_method"`, by: `"was"`, want: users},
-		"no floating IP":     {replace: `"service_pub_ip_info"`, by: `"was"`, none: true},
-		"none any more":      {replace: `{"ip_id": "f", "ip_addr": "172.24.4.7", "alloc_method": "pool"}`, by: `null`, none: true},
-		"an empty one":       {replace: `"ip_id": "f", "ip_addr": "172.24.4.7"`, by: `"ip_id": "", "ip_addr": ""`, none: true},
-		"no status":          {replace: `"status"`, by: `"was"`, none: true},
-		"no id":              {replace: `"ip_id": "f"`, by: `"ip_id": ""`, err: "KuryrLoadBalancer shop/web: the id of the floating IP 172.24.4.7"},
-		"no address":         {replace: `172.24.4.7`, by: ``, err: "KuryrLoadBalancer shop/web: ParseAddr"},
-		"an address of none": {replace: `172.24.4.7`, by: `172.24.4.777`, err: "172.24.4.777"},
-		"no JSON":            {replace: `{`, by: `[`, err: "KuryrLoadBalancer: invalid character"},
-		"text for an object": {replace: `{"ip_id"`, by: `"none", "was": {"ip_id"`, err: "cannot unmarshal"},
+		"made by Kuryr":        {want: made},
+		"of a user":            {replace: `"pool"`, by: `"user"`, want: users},
+		"it is not said whose": {replace: `"alloc_method"`, by: `"was"`, want: users},
+		"no floating IP":       {replace: `"service_pub_ip_info"`, by: `"was"`, none: true},
+		"none any more":        {replace: `{"ip_id": "f", "ip_addr": "172.24.4.7", "alloc_method": "pool"}`, by: `null`, none: true},
+		"an empty one":         {replace: `"ip_id": "f", "ip_addr": "172.24.4.7"`, by: `"ip_id": "", "ip_addr": ""`, none: true},
+		"no status":            {replace: `"status"`, by: `"was"`, none: true},
+		"no id":                {replace: `"ip_id": "f"`, by: `"ip_id": ""`, err: "KuryrLoadBalancer shop/web: the id of the floating IP 172.24.4.7"},
+		"no address":           {replace: `172.24.4.7`, by: ``, err: "KuryrLoadBalancer shop/web: ParseAddr"},
+		"an address of none":   {replace: `172.24.4.7`, by: `172.24.4.777`, err: "172.24.4.777"},
+		"no JSON":              {replace: `{`, by: `[`, err: "KuryrLoadBalancer: invalid character"},
+		"text for an object":   {replace: `{"ip_id"`, by: `"none", "was": {"ip_id"`, err: "cannot unmarshal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, ok, err := ReadLoadBalancer([]byte(strings.Replace(good, tc.replace, tc.by, 1)))

@@ -30,8 +30,7 @@ func TestBorrows(t *testing.T) {
 			w.failing(tc.fault)
 			for round := range 2 {
 				asker := fmt.Sprint("u", round)
-				w.ask(asker, ids["port"], "")
-				w.await("it is offered", func(outcome) bool { return w.answer(asker) == "" })
+				w.offered("", asker, ids["port"])
 				w.unchanged(ids["port"])
 
 				w.ask(asker, ids["port"], lentMAC)
@@ -113,8 +112,7 @@ func TestDoesNotLend(t *testing.T) {
 				w.await(name+" is refused", func(outcome) bool { return strings.Contains(w.answer(name), tc.want) })
 			}
 			// The positive control.
-			w.ask("mine", ids["port"], "")
-			w.await("it is offered", func(outcome) bool { return w.answer("mine") == "" })
+			w.offered("", "mine", ids["port"])
 		})
 	}
 }
@@ -185,6 +183,14 @@ func (w *world) askOn(node, asker, id, mac string) {
 	}
 	w.mu.Unlock()
 	w.client.Changed()
+}
+
+// offered asks for a port on the trunk of a node, or on none, and waits until the answer is that it
+// can be had.
+func (w *world) offered(node, asker, id string) {
+	w.Helper()
+	w.askOn(node, asker, id, "")
+	w.await("it is offered to "+asker, func(outcome) bool { return w.answer(asker) == "" })
 }
 
 func (w *world) answer(asker string) string {

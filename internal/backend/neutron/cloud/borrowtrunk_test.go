@@ -60,8 +60,7 @@ func TestBorrowsOnTrunk(t *testing.T) {
 			w.failing(fault)
 			for round := range 2 {
 				asker := fmt.Sprint("u", round)
-				w.askOnTrunk(asker, ids["port"], "")
-				w.await("it is offered", func(outcome) bool { return w.answer(asker) == "" })
+				w.offered("n1", asker, ids["port"])
 				w.unchanged(ids["port"])
 
 				w.askOnTrunk(asker, ids["port"], lentMAC)
@@ -70,8 +69,7 @@ func TestBorrowsOnTrunk(t *testing.T) {
 				w.joined(ids["port"], describedOf(ids["port"]), "")
 				w.stop()
 				w.start()
-				w.askOnTrunk("next"+asker, ids["port"], "")
-				w.await("it is offered while it is borrowed", func(outcome) bool { return w.answer("next"+asker) == "" })
+				w.offered("n1", "next"+asker, ids["port"]) // while it is borrowed
 				w.taken(ids["port"])
 				w.joined(ids["port"], describedOf(ids["port"]), "")
 
@@ -168,8 +166,7 @@ func TestBorrowsSubport(t *testing.T) {
 		w.put("ports/"+ids["port"], `{"port": {"device_id": "uid-1"}}`)
 	}
 	subport(trunk, 77)
-	w.askOnTrunk("u", ids["port"], "")
-	w.await("it is offered", func(outcome) bool { return w.answer("u") == "" })
+	w.offered("n1", "u", ids["port"])
 	w.askOnTrunk("u", ids["port"], lentMAC)
 	w.set(w.borrowingOnTrunk(ids["port"]))
 	w.taken(ids["port"])

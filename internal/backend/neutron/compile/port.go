@@ -12,8 +12,6 @@ import (
 	"coelan.io/coelan/internal/reserved"
 )
 
-const deviceOwner = resource.DeviceOwner
-
 // port makes a port.
 func (c *compiler) port(p intent.Port) {
 	c.uses(p)
@@ -53,7 +51,7 @@ func (c *compiler) portAt(
 	return c.onTrunk(node, resource.Resource{
 		Fixed: resource.Attributes{"network_id": c.networkRef(n), "mac_address": mac.String()},
 		Mutable: resource.Attributes{
-			"name": c.name(node + " " + addresses[0].String()), "device_id": node, "device_owner": deviceOwner,
+			"name": c.name(node + " " + addresses[0].String()), "device_id": node, "device_owner": resource.DeviceOwner,
 			"admin_state_up": true, "binding:host_id": node, "fixed_ips": c.fixedIPs(n, node, addresses),
 			"port_security_enabled": true, "allowed_address_pairs": []any{},
 		},
@@ -175,7 +173,7 @@ func (c *compiler) node(node intent.Node) {
 			"network_id": NetworkRef(n.Name), "mac_address": names.ManagementMAC(addresses).String(),
 		},
 		Mutable: resource.Attributes{
-			"name": c.name("node-" + node.Name), "device_id": node.Name, "device_owner": deviceOwner,
+			"name": c.name("node-" + node.Name), "device_id": node.Name, "device_owner": resource.DeviceOwner,
 			"admin_state_up":  true,
 			"binding:host_id": node.Name, "fixed_ips": c.fixedIPs(n, node.Name, addresses),
 			// The node answers from its own addresses, which are not of the subnet.

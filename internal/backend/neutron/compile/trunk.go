@@ -20,7 +20,7 @@ func (c *compiler) onTrunk(node string, r resource.Resource) resource.Resource {
 	if n, _ := c.state.Nodes().Get(node); n.TrunkPort == "" {
 		return r
 	}
-	r.Trunk, r.Initial = node, resource.Attributes{"device_owner": deviceOwner}
+	r.Trunk, r.Initial = node, resource.Attributes{"device_owner": resource.DeviceOwner}
 	delete(r.Mutable, "device_owner")
 	delete(r.Mutable, "binding:host_id")
 	r.Mutable["device_id"] = ""

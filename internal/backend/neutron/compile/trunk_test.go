@@ -85,7 +85,7 @@ func TestTrunkAttributes(t *testing.T) {
 	for _, p := range ports {
 		_, bound := p.Mutable["binding:host_id"]
 		_, owned := p.Mutable["device_owner"]
-		if p.Trunk != "n1" || p.Mutable["device_id"] != "" || bound || owned || p.Initial["device_owner"] != deviceOwner {
+		if p.Trunk != "n1" || p.Mutable["device_id"] != "" || bound || owned || p.Initial["device_owner"] != resource.DeviceOwner {
 			t.Errorf("port %+v", p)
 		}
 	}

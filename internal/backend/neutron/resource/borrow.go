@@ -60,16 +60,15 @@ func Describe(r Ref, o Owed) string {
 }
 
 // Described is what Describe was given of a resource of that kind.
-func Described(k Kind, text string) (key string, o Owed) {
-	if key, o.Kept = strings.CutPrefix(text, keptKey); o.Kept && k == FloatingIP {
-		return floatingKey + key, o
+func Described(k Kind, text string) (string, Owed) {
+	if key, kept := strings.CutPrefix(text, keptKey); kept && k == FloatingIP {
+		return floatingKey + key, Owed{Kept: true}
 	}
-	o.Kept = false
 	if k == Port && strings.HasPrefix(text, borrowedKey) {
-		key, o.Device, _ = strings.Cut(text, deviceOf)
-		return key, o
+		key, device, _ := strings.Cut(text, deviceOf)
+		return key, Owed{Device: device}
 	}
-	return text, o
+	return text, Owed{}
 }
 
 // lentToUs says whether a resource goes back where others are deleted.
