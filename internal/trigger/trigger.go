@@ -18,3 +18,6 @@ func (t Trigger) Fire() {
 	default:
 	}
 }
+
+// Pending reports whether there is a notification that the receiver has not taken.
+func (t Trigger) Pending() bool { return len(t) > 0 }

@@ -89,7 +89,8 @@ func TestBusyAtOnce(t *testing.T) {
 	})
 	want := tenant(40)
 	r := &round{
-		session: s, have: have, want: want, failed: map[resource.Ref]bool{}, found: func(resource.Resource, resource.Actual) {},
+		session: s, have: have, want: want, failed: map[resource.Ref]bool{}, outdated: func() bool { return false },
+		found: func(resource.Resource, resource.Actual) {},
 	}
 	err = r.run(t.Context(), resource.Plan(want, have))
 	var away *outage

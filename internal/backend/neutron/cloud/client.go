@@ -29,6 +29,10 @@ const (
 // DefaultResync is how often all is read anew.
 const DefaultResync = time.Minute
 
+// patience is how long a round of calls goes on when something else is wanted: to compare anew for
+// each change would leave no time for calls.
+const patience = time.Second
+
 // resyncShare bounds the share of the time that reading takes: a Neutron with many ports is read
 // more seldom.
 const resyncShare = 20
@@ -73,6 +77,8 @@ type Client struct {
 	changed trigger.Trigger
 	calls   atomic.Int64
 	stale   atomic.Bool // what there is has to be read anew
+	// patience is that of the package, but in tests.
+	patience time.Duration
 }
 
 // New returns a Client that Run lets work.
@@ -92,7 +98,7 @@ func New(o Options) *Client {
 	if o.Asks == nil {
 		o.Asks, o.Answered = noClaims, func(resource.Claim, resource.Actual, string) {}
 	}
-	return &Client{o: o, changed: trigger.New()}
+	return &Client{o: o, changed: trigger.New(), patience: patience}
 }
 
 func noClaims(context.Context) []resource.Claim { return nil }
@@ -269,7 +275,11 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 	resource.Judge(want, have, c.o.Answered)
 	calls := resource.Plan(want, have)
 	c.tell(want, have, calls)
-	r := &round{session: s, have: have, want: want, found: c.o.Found, failed: map[resource.Ref]bool{}}
+	began := time.Now()
+	outdated := func() bool { return c.changed.Pending() && time.Since(began) >= c.patience }
+	r := &round{
+		session: s, have: have, want: want, found: c.o.Found, failed: map[resource.Ref]bool{}, outdated: outdated,
+	}
 	r.problems = missing
 	err = r.run(ctx, calls)
 	// Last, since conditions have the last problem of an object: Neutron refuses what is made in

@@ -29,6 +29,7 @@ type world struct {
 	*testing.T
 	neutron *neutronfake.Neutron
 	client  *Client
+	change  func(*Client)
 	stop    func()
 	claims  []resource.Claim
 	// projects are those of the settings, and keystone is asked if there is one.
@@ -58,9 +59,15 @@ type outcome struct {
 	same     bool          // the ports are so, while the Client waits for its report to be taken
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldWith(t, func(*Client) {}) }
+
+// newWorldWith changes the Client before it works.
+func newWorldWith(t *testing.T, change func(*Client)) *world {
 	t.Parallel() // worlds have nothing in common, and Clients pause for seconds
-	w := &world{T: t, neutron: neutronfake.Start(t), want: resource.NewSet(), found: map[string]string{}, vlans: map[string]int{}, answers: map[string]string{}}
+	w := &world{
+		T: t, neutron: neutronfake.Start(t), change: change, want: resource.NewSet(), found: map[string]string{},
+		vlans: map[string]int{}, answers: map[string]string{},
+	}
 	w.start()
 	t.Cleanup(func() { w.stop() })
 	return w
@@ -110,6 +117,7 @@ func (w *world) start() {
 			}
 		},
 	})
+	w.change(w.client)
 	var running sync.WaitGroup
 	running.Go(func() { w.client.Run(ctx) })
 	w.stop = func() { cancel(); running.Wait() }

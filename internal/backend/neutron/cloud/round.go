@@ -25,6 +25,7 @@ type round struct {
 	have     *resource.Inventory
 	want     *resource.Set
 	found    func(resource.Resource, resource.Actual)
+	outdated func() bool // something else is wanted by now, for longer than a round goes on
 	problems []resource.Problem
 	// failed are resources that could not be deleted: others of their Refs are not made yet.
 	failed map[resource.Ref]bool
@@ -38,10 +39,17 @@ type round struct {
 func (r *round) run(ctx context.Context, calls []resource.Call) error {
 	calls, r.left = r.first(calls)
 	for len(calls) > 0 {
+		if r.over() {
+			r.left = true
+			return nil
+		}
 		n := together(calls)
 		perform := r.atOnce
-		if onTrunk(calls[0]) {
+		switch {
+		case onTrunk(calls[0]):
 			perform = r.inOneCall
+		case newRule(calls[0]):
+			perform = r.rulesInOneCall
 		}
 		if err := perform(ctx, calls[:n]); err != nil {
 			return err
@@ -51,15 +59,23 @@ func (r *round) run(ctx context.Context, calls []resource.Call) error {
 	return nil
 }
 
+// over reports whether the round ends, though it has calls to make: what is wanted now may need
+// others first. Each round makes some.
+func (r *round) over() bool { return r.made > 0 && r.outdated() }
+
 // first are the calls of this round, and whether there are more to make.
 func (r *round) first(calls []resource.Call) (now []resource.Call, left bool) {
-	spare := 0
+	spare, several := 0, 0
 	for _, c := range calls {
 		if c.Spare && r.refusedBefore(c) {
 			continue
 		}
-		if len(now) == maxCalls || c.Spare && spare == parallel {
+		more := len(now) > 0 && newRule(c) && alike(c, now[len(now)-1])
+		if len(now)-several == maxCalls && !more || c.Spare && spare == parallel {
 			return now, true
+		}
+		if more {
+			several++
 		}
 		if c.Spare && !onTrunk(c) {
 			spare++
@@ -69,16 +85,22 @@ func (r *round) first(calls []resource.Call) (now []resource.Call, left bool) {
 	return now, false
 }
 
-// together is how many of the first calls do not depend on each other: a port refers to no other.
-// Those of one trunk are one call.
+// together is how many of the first calls are made at once, or as one.
 func together(calls []resource.Call) int {
 	n := 1
-	for n < len(calls) && calls[0].Ref.Kind == resource.Port && calls[n].Ref.Kind == resource.Port &&
-		calls[n].Operation == calls[0].Operation && calls[n].Spare == calls[0].Spare &&
-		calls[n].Trunk == calls[0].Trunk {
+	for n < len(calls) && alike(calls[0], calls[n]) && !(newRule(calls[0]) && n == maxRules) {
 		n++
 	}
 	return n
+}
+
+// alike reports whether two calls do the same to resources that do not refer to each other: to
+// ports, or to rules of one new group.
+func alike(a, b resource.Call) bool {
+	if a.Ref.Kind == resource.Port {
+		return b.Ref.Kind == resource.Port && a.Operation == b.Operation && a.Spare == b.Spare && a.Trunk == b.Trunk
+	}
+	return newRule(a) && newRule(b) && a.Attributes["security_group_id"] == b.Attributes["security_group_id"]
 }
 
 // answer is what came of a call.
@@ -93,8 +115,12 @@ type answer struct {
 func (r *round) atOnce(ctx context.Context, calls []resource.Call) error {
 	answers := make(chan answer, parallel)
 	var away error
-	for running := 0; running > 0 || len(calls) > 0 && away == nil; {
-		if running < parallel && len(calls) > 0 && away == nil {
+	for running := 0; ; {
+		more := len(calls) > 0 && away == nil && !r.over()
+		if running == 0 && !more {
+			break
+		}
+		if running < parallel && more {
 			c := calls[0]
 			calls = calls[1:]
 			if attributes, ready := r.prepare(&c); ready {
@@ -111,7 +137,18 @@ func (r *round) atOnce(ctx context.Context, calls []resource.Call) error {
 		running--
 		away = longer(away, r.finish(ctx, a))
 	}
+	r.left = r.left || len(calls) > 0
 	return away
+}
+
+// oneByOne makes calls one after the other.
+func (r *round) oneByOne(ctx context.Context, calls []resource.Call) error {
+	for _, c := range calls {
+		if err := r.atOnce(ctx, []resource.Call{c}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // longer is of two errors, each an *outage or none, the one that asks for more patience.
@@ -264,12 +301,7 @@ func (r *round) strip(ctx context.Context, group resource.Actual) error {
 		r.have.Set(c.Ref, a)
 		calls = append(calls, c)
 	}
-	for _, c := range calls {
-		if err := r.atOnce(ctx, []resource.Call{c}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.oneByOne(ctx, calls)
 }
 
 // waits says that an object waits for another's resource, or for one of its own of which it is not

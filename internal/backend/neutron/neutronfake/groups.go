@@ -75,6 +75,28 @@ func (n *Neutron) checkRule(o object) *refused {
 	return nil
 }
 
+// postRules makes rules of one group, all or none.
+func (n *Neutron) postRules(c *collection, path string, several []any) (int, any, *refused) {
+	made, before := []object{}, len(n.all[path])
+	for _, one := range several {
+		given, _ := one.(object)
+		o, err := n.make(c, path, given)
+		switch again := slices.ContainsFunc(made, func(other object) bool { return err != nil && sameRule(given, other) }); {
+		case again:
+			err = refuse(http.StatusConflict, "DuplicateSecurityGroupRuleInPost", "Duplicate Security Group Rule in POST.")
+		case err == nil && o["security_group_id"] != n.all[path][before]["security_group_id"]:
+			err = refuse(http.StatusBadRequest, "SecurityGroupNotSingleGroupRules",
+				"Only allowed to update rules for one security profile at a time")
+		}
+		if err != nil {
+			n.all[path] = n.all[path][:before]
+			return 0, nil, err
+		}
+		made = append(made, o)
+	}
+	return http.StatusCreated, object{c.plural: made}, nil
+}
+
 // sameRule reports whether two rules say the same: all addresses of a family are no prefix.
 func sameRule(a, b object) bool {
 	value := func(o object, name string) string {

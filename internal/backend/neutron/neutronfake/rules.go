@@ -84,8 +84,11 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 	}
 }
 
-// post makes a resource.
+// post makes a resource, or several rules.
 func (n *Neutron) post(c *collection, path string, body object) (int, any, *refused) {
+	if several, ok := body[c.plural].([]any); ok && path == "security-group-rules" {
+		return n.postRules(c, path, several)
+	}
 	given, ok := body[c.singular].(object)
 	if !ok || len(body) != 1 {
 		return 0, nil, refuse(http.StatusBadRequest, "HTTPBadRequest", "Unable to find '%s' in request body",
