@@ -161,9 +161,13 @@ func (c *Client) connected(ctx context.Context) error {
 		if have != nil {
 			known = have
 		}
+		if !next.left {
+			s.attempt = newAttempt()
+		}
 		var away *outage
 		switch {
 		case errors.As(err, &away):
+			s.attempt = newAttempt()
 			c.o.Report(next.problems, fmt.Errorf("%w: %w", ErrUnreachable, err))
 			if next.progress {
 				pause.Reset()
@@ -182,6 +186,11 @@ func (c *Client) connected(ctx context.Context) error {
 		}
 		if away != nil {
 			c.waitWithout(ctx, again, known)
+			select {
+			case <-resync.C:
+				have = nil
+			default:
+			}
 			continue
 		}
 		select {
@@ -302,7 +311,8 @@ func (c *Client) reread(ctx context.Context, s *session, resync *time.Timer) (*r
 	clear(s.refused)
 	clear(s.tenants.asked)
 	s.short = false
-	resync.Reset(max(c.o.Resync, resyncShare*time.Since(began)))
+	s.resync = max(c.o.Resync, resyncShare*time.Since(began))
+	resync.Reset(s.resync)
 	return have, nil
 }
 

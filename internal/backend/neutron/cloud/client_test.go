@@ -35,6 +35,7 @@ type world struct {
 	// projects are those of the settings, and keystone is asked if there is one.
 	projects []string
 	keystone *keystone
+	file     string // clouds.yaml
 	// lender is the project that ports are lent in, if it is not the cluster's.
 	lender string
 	lent   []Wanted
@@ -80,7 +81,8 @@ func (w *world) start() {
 	reports := w.reports
 	access := Access{Endpoint: w.neutron.URL, Project: "p"}
 	if w.keystone != nil {
-		access = Access{CloudsFile: w.keystone.cloudsFile(w.T, byPassword), Cloud: "c"}
+		w.file = w.keystone.cloudsFile(w.T, byPassword)
+		access = Access{CloudsFile: w.file, Cloud: "c"}
 	}
 	w.client = New(Options{
 		Access: access, Projects: w.projects, Cluster: "east", Log: slog.New(slog.DiscardHandler),

@@ -55,25 +55,47 @@ func (a Access) connect(ctx context.Context) (*gophercloud.ServiceClient, string
 		}
 		return api, a.Project, nil
 	}
-	auth, where, tls, err := clouds.Parse(clouds.WithLocations(a.CloudsFile), clouds.WithCloudName(a.Cloud))
+	provider, where, project, err := a.authenticate(ctx)
 	if err != nil {
-		return nil, "", fmt.Errorf("cloud %s of %s: %w", a.Cloud, a.CloudsFile, err)
+		return nil, "", err
 	}
-	auth.AllowReauth = true
-	provider, err := config.NewProviderClient(ctx, auth, config.WithTLSConfig(tls))
-	if err != nil {
-		return nil, "", fmt.Errorf("keystone at %s: %w", auth.IdentityEndpoint, err)
-	}
-	provider.HTTPClient.Timeout = callTimeout
-	project, err := projectOf(provider)
-	if err != nil {
-		return nil, "", fmt.Errorf("keystone at %s: %w", auth.IdentityEndpoint, err)
+	// The password, or the application credential, may have been replaced in the file meanwhile.
+	provider.ReauthFunc = func(ctx context.Context) error {
+		now, _, other, err := a.authenticate(ctx)
+		if err == nil && other != project {
+			err = fmt.Errorf("cloud %s of %s is of another project by now, %s in place of %s: restart the controller", a.Cloud,
+				a.CloudsFile, other, project)
+		}
+		if err == nil {
+			provider.CopyTokenFrom(now)
+		}
+		return err
 	}
 	api, err := openstack.NewNetworkV2(provider, where)
 	if err != nil {
-		return nil, "", fmt.Errorf("keystone at %s names no Neutron: %w", auth.IdentityEndpoint, err)
+		return nil, "", fmt.Errorf("keystone at %s names no Neutron: %w", provider.IdentityEndpoint, err)
 	}
 	return api, project, nil
+}
+
+// authenticate reads the file and gets a token from keystone. It returns where that looks for
+// Neutron, and the id of the user's project.
+func (a Access) authenticate(ctx context.Context) (
+	provider *gophercloud.ProviderClient, where gophercloud.EndpointOpts, project string, err error,
+) {
+	auth, where, tls, err := clouds.Parse(clouds.WithLocations(a.CloudsFile), clouds.WithCloudName(a.Cloud))
+	if err != nil {
+		return nil, where, "", fmt.Errorf("cloud %s of %s: %w", a.Cloud, a.CloudsFile, err)
+	}
+	provider, err = config.NewProviderClient(ctx, auth, config.WithTLSConfig(tls))
+	if err == nil {
+		provider.HTTPClient.Timeout = callTimeout
+		project, err = projectOf(provider)
+	}
+	if err != nil {
+		return nil, where, "", fmt.Errorf("keystone at %s: %w", auth.IdentityEndpoint, err)
+	}
+	return provider, where, project, nil
 }
 
 // projectOf is the project that a token is for.

@@ -24,6 +24,7 @@ type keystone struct {
 	mu       sync.Mutex
 	asked    string
 	projects map[string]int // statuses of answers about them, by id
+	password string         // the only one that is taken; empty: any is
 }
 
 func newKeystone(t *testing.T, neutron http.Handler) *keystone {
@@ -42,10 +43,31 @@ func (k *keystone) has(project string, status int) {
 	k.projects[project] = status
 }
 
+// only has one password be taken, and no token of another one.
+func (k *keystone) only(password string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.password = password
+}
+
+// token is what a user gets for a password.
+func (k *keystone) token() string { return "token" + k.password }
+
+// refuses reports whether a call of Neutron has another token.
+func (k *keystone) refuses(r *http.Request) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return r.Header.Get("X-Auth-Token") != k.token()
+}
+
 // ServeHTTP implements http.Handler.
 func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const ofNeutron = "/network"
 	if k.neutron != nil && strings.HasPrefix(r.URL.Path, ofNeutron+"/v2.0/") && r.URL.Path != ofNeutron+"/v2.0/" {
+		if k.refuses(r) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
 		http.StripPrefix(ofNeutron, k.neutron).ServeHTTP(w, r)
 		return
 	}
@@ -60,9 +82,11 @@ func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodPost:
 		_, _ = fmt.Fprintf(w, `{"versions": [{"id": "v2.0", "status": "CURRENT", "links": [{"rel": "self", "href": "%s/network/v2.0/"}]}]}`,
 			k.URL)
+	case k.password != "" && !strings.Contains(string(body), fmt.Sprintf("%q", k.password)):
+		w.WriteHeader(http.StatusUnauthorized)
 	default:
 		k.asked = string(body)
-		w.Header().Set("X-Subject-Token", "token")
+		w.Header().Set("X-Subject-Token", k.token())
 		w.WriteHeader(http.StatusCreated)
 		_, _ = fmt.Fprintf(w, `{"token": {"expires_at": "2099-01-01T00:00:00.000000Z", "project": {"id": "p1", "name": "p"},
 			"catalog": [{"type": "network", "name": "neutron", "id": "n", "endpoints": [

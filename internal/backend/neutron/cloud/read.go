@@ -35,8 +35,15 @@ type session struct {
 	// last are the VLANs that ports have got last, by trunk.
 	last map[string]int
 	// short says that since all was read an object has had no port for Neutron's quota.
-	short bool
-	calls func() // counts
+	short   bool
+	attempt attempt
+	// looked says when all was last read anew because of what Neutron answers about a resource, and
+	// resync how often that may be.
+	looked map[resource.Ref]time.Time
+	resync time.Duration
+	// unanswered counts how often calls have ended without an answer.
+	unanswered map[callKey]int
+	calls      func() // counts
 }
 
 func newSession(
@@ -46,6 +53,7 @@ func newSession(
 		api: api, project: project, tenants: others, cluster: o.Cluster, claims: o.Claims, lent: o.Lent, calls: calls,
 		parents: o.Parents, last: map[string]int{},
 		doubtful: map[resource.Ref]bool{}, refused: map[resource.Ref]resource.Problem{},
+		attempt: newAttempt(), looked: map[resource.Ref]time.Time{}, unanswered: map[callKey]int{},
 	}
 }
 

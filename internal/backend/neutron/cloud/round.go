@@ -12,8 +12,7 @@ import (
 )
 
 // maxCalls is how many calls a round makes: what is wanted may have changed meanwhile. parallel is
-// how many of them are made at once, and how many make spare resources: a pod does not wait for
-// more of these.
+// how many of them are made at once, and how many make spare resources.
 const (
 	maxCalls = 50
 	parallel = 4
@@ -38,20 +37,24 @@ type round struct {
 // run makes calls, and brings have to what they did. An error is an *outage.
 func (r *round) run(ctx context.Context, calls []resource.Call) error {
 	calls, r.left = r.first(calls)
+	more := false
 	for len(calls) > 0 {
 		if r.over() {
 			r.left = true
 			return nil
 		}
 		n := together(calls)
-		perform := r.atOnce
+		perform, now := r.atOnce, calls[:n]
 		switch {
 		case onTrunk(calls[0]):
 			perform = r.inOneCall
 		case newRule(calls[0]):
 			perform = r.rulesInOneCall
+		case calls[0].Spare:
+			now, more = r.few(now)
 		}
-		if err := perform(ctx, calls[:n]); err != nil {
+		if err := perform(ctx, now); err != nil || more {
+			r.left = r.left || more
 			return err
 		}
 		calls = calls[n:]
@@ -59,26 +62,38 @@ func (r *round) run(ctx context.Context, calls []resource.Call) error {
 	return nil
 }
 
+// few are those of the calls for spare resources that this round makes, and whether there are more:
+// a pod does not wait for them. Those that cannot be made now are not counted.
+func (r *round) few(calls []resource.Call) (now []resource.Call, more bool) {
+	for _, c := range calls {
+		if len(now) == parallel {
+			return now, true
+		}
+		if _, ready := r.prepare(&c); ready {
+			now = append(now, c)
+		}
+	}
+	return now, false
+}
+
 // over reports whether the round ends, though it has calls to make: what is wanted now may need
 // others first. Each round makes some.
 func (r *round) over() bool { return r.made > 0 && r.outdated() }
 
-// first are the calls of this round, and whether there are more to make.
+// first are the calls of this round, and whether there are more to make. Those that a round before
+// this one has made in vain do not keep others from being made.
 func (r *round) first(calls []resource.Call) (now []resource.Call, left bool) {
-	spare, several := 0, 0
+	made := 0
 	for _, c := range calls {
-		if c.Spare && r.refusedBefore(c) {
+		if r.inVain(c) || c.Spare && r.refusedBefore(c) {
 			continue
 		}
-		more := len(now) > 0 && newRule(c) && alike(c, now[len(now)-1])
-		if len(now)-several == maxCalls && !more || c.Spare && spare == parallel {
+		first := len(now) == 0 || !newRule(c) || !alike(c, now[len(now)-1])
+		if made == maxCalls && first {
 			return now, true
 		}
-		if more {
-			several++
-		}
-		if c.Spare && !onTrunk(c) {
-			spare++
+		if first && !(c.Spare && !onTrunk(c)) {
+			made++
 		}
 		now = append(now, c)
 	}
@@ -175,15 +190,19 @@ func (r *round) refusedBefore(c resource.Call) bool {
 	return was
 }
 
-// prepare completes a call and returns its attributes; false: it has to wait for another resource.
+// prepare completes a call and returns its attributes; false: it is not made in this attempt.
 func (r *round) prepare(c *resource.Call) (attributes map[string]any, ready bool) {
 	attributes, missing := r.resolve(c.Attributes)
 	if r.absent(*c) {
-		r.say(noProject(c.Object, c.Ref.Project))
+		r.giveUp(*c, noProject(c.Object, c.Ref.Project))
 		return nil, false
 	}
 	if c.Operation != resource.Delete && missing != nil || c.Operation == resource.Create && r.failed[c.Ref] {
 		r.waits(*c)
+		return nil, false
+	}
+	if why, full := r.attempt.full[quotaOf(*c)]; full && c.Operation == resource.Create {
+		r.refuse(*c, why)
 		return nil, false
 	}
 	if c.Ref.Kind == resource.Routes && c.ID == "" {
@@ -195,7 +214,8 @@ func (r *round) prepare(c *resource.Call) (attributes map[string]any, ready bool
 		c.ID = router.ID
 	}
 	if _, on := r.have.Subport(c.ID); on && c.GivesBack && attributes["device_id"] != nil {
-		return nil, false // of why it has not left the trunk something is said
+		r.giveUp(*c, resource.Problem{}) // of why it has not left the trunk something is said
+		return nil, false
 	}
 	if c.Was != (resource.Ref{}) || c.Adopts || c.Owed != (resource.Owed{}) {
 		attributes["description"] = r.cluster.Owner(resource.Describe(c.Ref, c.Owed))
@@ -208,6 +228,7 @@ func (r *round) finish(ctx context.Context, a answer) error {
 	if a.Operation == resource.Create {
 		r.note(a.err, a.Ref)
 	}
+	r.answered(a.Call, &a.err)
 	var refused *refusal
 	switch {
 	case a.err == nil && (a.Operation == resource.Delete || a.GivesBack):
@@ -226,11 +247,13 @@ func (r *round) finish(ctx context.Context, a answer) error {
 		// back may be wanted again.
 		r.stale = r.stale || a.GivesBack
 		return a.err
-	case refused.gone && a.Operation == resource.Update:
-		r.stale, r.left = true, true // or what it refers to is gone: the next round makes it
+	case refused.gone && a.Operation == resource.Update && r.lookAgain(a.Ref):
+		r.left = true // it, or what it refers to, is gone: the next round makes it
 	default:
 		// A router's place that an unanswered call has made is refused.
-		r.stale = r.stale || a.Ref.Kind == resource.Interface || a.Ref.Kind == resource.Association || refused.gone
+		if a.Ref.Kind == resource.Interface || a.Ref.Kind == resource.Association || refused.gone {
+			r.lookAgain(a.Ref)
+		}
 		r.failed[a.Ref] = r.failed[a.Ref] || a.Operation == resource.Delete
 		r.refuse(a.Call, refused)
 	}
@@ -250,7 +273,10 @@ func (r *round) refuse(c resource.Call, why *refusal) {
 	p := resource.Problem{
 		Object: object, Reason: why.reason, Message: c.Ref.Kind.String() + " of Neutron: " + why.about(c.Ref.Kind),
 	}
-	r.say(p)
+	r.giveUp(c, p)
+	if why.reason == reasonQuota {
+		r.attempt.full[quotaOf(c)] = why
+	}
 	if c.Spare {
 		r.refused[c.Ref] = p
 	} else if why.reason == reasonQuota && c.Ref.Kind == resource.Port && c.Ref.Project == "" {
@@ -312,12 +338,13 @@ func (r *round) waits(c resource.Call) {
 		own, _ := r.want.Get(*missing)
 		said := func(p resource.Problem) bool { return p.Object == c.Object }
 		if own.Object == c.Object && slices.ContainsFunc(r.problems, said) {
+			r.giveUp(c, resource.Problem{})
 			return
 		}
 		message = c.Ref.Kind.String() + " of Neutron: waits for " + missing.String()
 	}
 	// Rules of a group wait for the same.
-	r.say(resource.Problem{Object: c.Object, Reason: "Waiting", Message: message})
+	r.giveUp(c, resource.Problem{Object: c.Object, Reason: "Waiting", Message: message})
 }
 
 // resolve is attributes with ids in place of Refs, or the first Ref that has none.

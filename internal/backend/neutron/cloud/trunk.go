@@ -168,7 +168,7 @@ func (r *round) inOneCall(ctx context.Context, calls []resource.Call) error {
 		item := map[string]any{"port_id": c.ID}
 		if c.Operation == resource.Join {
 			if i >= len(at) {
-				r.say(resource.Problem{
+				r.giveUp(c, resource.Problem{
 					Object: c.Object, Reason: "VLANsUsedUp",
 					Message: fmt.Sprintf("port %s of Neutron: the trunk %s has ports in all of its %d VLANs", c.ID, c.Trunk, vlans),
 				})
@@ -183,6 +183,7 @@ func (r *round) inOneCall(ctx context.Context, calls []resource.Call) error {
 	}
 	calls = calls[:len(items)]
 	err := r.do(ctx, http.MethodPut, "trunks/"+first.Trunk+"/"+action, map[string]any{"sub_ports": items}, nil)
+	r.answered(first, &err)
 	var refused *refusal
 	switch {
 	case err != nil && !errors.As(err, &refused):
@@ -196,7 +197,7 @@ func (r *round) inOneCall(ctx context.Context, calls []resource.Call) error {
 		}
 		return nil
 	case err != nil && !(refused.gone && first.Operation == resource.Leave):
-		r.stale = true // others may be on the trunk by now, or the port be gone
+		r.lookAgain(first.Ref) // others may be on the trunk by now, or the port be gone
 		r.made++
 		r.refuse(first, refused)
 		return nil
@@ -220,12 +221,14 @@ func (r *round) inOneCall(ctx context.Context, calls []resource.Call) error {
 func (r *round) present(calls []resource.Call) (there []resource.Call) {
 	for _, c := range calls {
 		a, ok := r.have.Get(c.Ref)
+		if !ok && c.Operation == resource.Join {
+			r.giveUp(c, resource.Problem{})
+			continue
+		}
 		if c.Operation == resource.Join {
 			c.ID = a.ID
 		}
-		if ok || c.Operation == resource.Leave {
-			there = append(there, c)
-		}
+		there = append(there, c)
 	}
 	return there
 }

@@ -50,6 +50,8 @@ const (
 	Busy         // 503, and nothing is done
 	Lost         // 503, and the call has its effect
 	Broken       // 500, and nothing is done
+	Silent       // 504 of a proxy, and nothing is done
+	UsedUp       // 503, since no tenant network is left, and nothing is done
 )
 
 // Start runs a Neutron until the test ends.
@@ -149,7 +151,7 @@ func (n *Neutron) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer n.mu.Unlock()
 	n.calls++
 	fault := n.faults(n.calls, r.Method, path)
-	if fault == Busy || fault == Broken {
+	if fault != None && fault != Lost {
 		fail(w, fault)
 		return
 	}
@@ -167,13 +169,19 @@ func (n *Neutron) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func fail(w http.ResponseWriter, f Fault) {
-	if f == Broken {
+	switch f {
+	case Broken:
 		write(w, http.StatusInternalServerError, object{"NeutronError": object{
 			"type": "HTTPInternalServerError", "message": "Request Failed: internal server error while processing your request."}})
-		return
+	case Silent:
+		w.WriteHeader(http.StatusGatewayTimeout)
+	case UsedUp:
+		write(w, http.StatusServiceUnavailable, object{"NeutronError": object{
+			"type": "NoNetworkAvailable", "message": "Unable to create the network. No tenant network is available for allocation."}})
+	default:
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	w.Header().Set("Retry-After", "0")
-	w.WriteHeader(http.StatusServiceUnavailable)
 }
 
 func write(w http.ResponseWriter, status int, body any) {

@@ -174,10 +174,8 @@ func (p *planner) take(r Resource, o offer) (why string) {
 	case there:
 		return fmt.Sprintf("there is already the %s %s", o.Kind, a.ID)
 	}
-	for other, taken := range p.adopted {
-		if taken.ID == o.ID {
-			return "it is to be " + other.String()
-		}
+	if other, taken := p.adopters[o.ID]; taken {
+		return "it is to be " + other.String()
 	}
 	if why := p.unproven(o); why != "" {
 		return why
@@ -191,7 +189,7 @@ func (p *planner) take(r Resource, o offer) (why string) {
 	}
 	a = o.actual
 	a.Kept = o.Kept
-	p.adopted[r.Ref] = a
+	p.adopted[r.Ref], p.adopters[o.ID] = a, r.Ref
 	return ""
 }
 

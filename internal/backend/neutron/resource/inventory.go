@@ -123,15 +123,6 @@ func (i *Inventory) RemoveRules(group string) {
 	}
 }
 
-// IDs are those of all resources.
-func (i *Inventory) IDs() map[Ref]string {
-	ids := make(map[Ref]string, len(i.resources))
-	for r, a := range i.resources {
-		ids[r] = a.ID
-	}
-	return ids
-}
-
 // sortedRefs are the Refs of a kind in a map, by key.
 func sortedRefs[T any](of map[Ref]T, k Kind) []Ref {
 	var list []Ref

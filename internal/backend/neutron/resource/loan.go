@@ -2,7 +2,10 @@
 
 package resource
 
-import "net/netip"
+import (
+	"net/netip"
+	"strings"
+)
 
 // Loan is a network of another program, or a subnet of one, that the cluster's ports may be on. The
 // cluster neither changes nor removes it.
@@ -22,6 +25,9 @@ func LentNetwork(object string) Ref { return Ref{Kind: Network, Key: Key(lentKey
 func LentSubnet(object string, prefix netip.Prefix) Ref {
 	return Ref{Kind: Subnet, Key: Key(lentKey+object, prefix.String())}
 }
+
+// lent reports whether a Ref is of a Loan.
+func (r Ref) lent() bool { return strings.HasPrefix(r.Key, lentKey) }
 
 // Lend adds a Loan.
 func (i *Inventory) Lend(r Ref, l Loan) { i.loans[r] = l }

@@ -51,14 +51,15 @@ type planner struct {
 	replaced map[Ref]bool
 	// ids are those of the wanted resources that are there.
 	ids map[any]bool
-	// renamed are ports that are there with a Ref that is not wanted, by the one that they get;
-	// leaving are the Refs that they had.
-	renamed map[Ref]Ref
-	leaving map[Ref]bool
+	// renamed are the Refs, not wanted, of ports that are there, by those that they get; leaving has
+	// them the other way round.
+	renamed, leaving map[Ref]Ref
 	// looser are the ids of security groups with rules that are wanted no longer.
 	looser map[any]bool
-	// adopted are what other systems have made, by the Ref that it gets.
-	adopted map[Ref]Actual
+	// adopted are what other systems have made, by the Ref that it gets; adopters are these Refs, by
+	// its id.
+	adopted  map[Ref]Actual
+	adopters map[string]Ref
 }
 
 // Plan returns the calls that make what there is what is wanted, in an order in which each can
@@ -109,7 +110,8 @@ func Plan(want *Set, have *Inventory) []Call {
 func newPlanner(want *Set, have *Inventory) *planner {
 	p := &planner{
 		want: want, have: have, replaced: map[Ref]bool{}, ids: map[any]bool{},
-		renamed: map[Ref]Ref{}, leaving: map[Ref]bool{}, looser: map[any]bool{}, adopted: map[Ref]Actual{},
+		renamed: map[Ref]Ref{}, leaving: map[Ref]Ref{}, looser: map[any]bool{}, adopted: map[Ref]Actual{},
+		adopters: map[string]Ref{},
 	}
 	for r, a := range have.resources {
 		if r.Kind == SecurityGroupRule && !p.wanted(r) {
@@ -139,7 +141,7 @@ func (p *planner) rename() {
 		a, _ := p.have.Get(was)
 		if _, there := p.get(r.Ref); !there && ok && !borrowed(r.Ref) && len(p.differing(r.Fixed, a)) == 0 &&
 			!p.anothers(r, a) {
-			p.renamed[r.Ref], p.leaving[was] = was, true
+			p.renamed[r.Ref], p.leaving[was] = was, r.Ref
 			delete(left, at)
 		}
 	}
@@ -219,7 +221,7 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 				calls = append(calls, Call{Operation: Update, Ref: r, ID: a.ID,
 					Attributes: Attributes{"routes": []any{}}})
 			}
-		case p.leaving[r]:
+		case p.leaving[r] != Ref{}:
 		case lentToUs(r, a) && (p.replaced[r] || !still):
 			calls = append(calls, p.giveBack(r, a))
 		case p.replaced[r], !still && k != SecurityGroup && (k != SecurityGroupRule || foreign(r)):
@@ -315,10 +317,14 @@ func (p *planner) refersToWanted(value any) bool {
 	return len(ids) > 0
 }
 
-// differing are the attributes that a resource does not have as they are wanted.
+// differing are the attributes that a resource does not have as they are wanted. On a network of
+// another program that Neutron does not show now, ports stay as they are.
 func (p *planner) differing(wanted Attributes, a Actual) Attributes {
 	changes := Attributes{}
 	for name, value := range wanted {
+		if r, left := Unresolved(p.resolved(value)); left && r.lent() {
+			continue
+		}
 		if !has(a.Attributes[name], p.resolved(value), name != "dns_nameservers") {
 			changes[name] = value
 		}

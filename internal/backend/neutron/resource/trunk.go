@@ -68,8 +68,8 @@ func (p *planner) leave(calls []Call) []Call {
 	for _, r := range sortedRefs(p.have.resources, Port) {
 		a := p.have.resources[r]
 		to, wanted := p.want.Get(r)
-		if p.leaving[r] {
-			to, wanted = p.want.resources[p.successor(r)], true
+		if next, renamed := p.leaving[r]; renamed {
+			to, wanted = p.want.resources[next], true
 		}
 		if _, placed := p.have.Placed(to, a); !wanted || p.replaced[to.Ref] || !placed || to.Trunk == "" {
 			add(r, a)
@@ -81,16 +81,6 @@ func (p *planner) leave(calls []Call) []Call {
 		}
 	}
 	return calls
-}
-
-// successor is the Ref that a port gets in place of one that is not wanted any more.
-func (p *planner) successor(was Ref) Ref {
-	for r, before := range p.renamed {
-		if before == was {
-			return r
-		}
-	}
-	return Ref{}
 }
 
 // join are the calls that put ports on their trunks: those of objects, and those of spare ports.

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"coelan.io/coelan/internal/backend/neutron/neutronfake"
+	"coelan.io/coelan/internal/backend/neutron/resource"
+)
+
+// counted counts calls of a method for a collection, or for one of its resources.
+func (w *world) counted(method, collection string) *atomic.Int32 {
+	var calls atomic.Int32
+	w.neutron.Arrive(func(m, path string) {
+		if m == method && (path == collection || strings.HasPrefix(path, collection+"/")) {
+			calls.Add(1)
+		}
+	})
+	return &calls
+}
+
+// withAddress adds a floating IP to what is wanted, which comes after all ports, on a network that
+// is made at once; of a port, if one is named.
+func (w *world) withAddress(s *resource.Set, port string) *resource.Set {
+	w.Helper()
+	var outside any
+	for _, n := range w.neutron.All("networks") {
+		if n["name"] == "outside" {
+			outside = n["id"]
+		}
+	}
+	if outside == nil {
+		w.call("POST", "networks", `{"network": {"project_id": "q", "name": "outside", "router:external": true}}`)
+		return w.withAddress(s, port)
+	}
+	r := resource.Resource{
+		Ref: resource.Ref{Kind: resource.FloatingIP, Key: "FloatingIP/shop/web"}, Object: "FloatingIP shop/web",
+		Fixed: resource.Attributes{"floating_network_id": outside}, Mutable: resource.Attributes{"port_id": nil},
+	}
+	if port != "" {
+		r.Mutable["port_id"] = resource.Ref{Kind: resource.Port, Key: port}
+	}
+	s.Add(r)
+	return s
+}
+
+// subnetOf is the subnet of a prefix.
+func (w *world) subnetOf(cidr string) map[string]any {
+	w.Helper()
+	for _, s := range w.neutron.All("subnets") {
+		if s["cidr"] == cidr {
+			return s
+		}
+	}
+	w.Fatalf("there is no subnet %s", cidr)
+	return nil
+}
+
+// outsideSubnet has the network outside have addresses.
+func (w *world) outsideSubnet() {
+	w.Helper()
+	for _, n := range w.neutron.All("networks") {
+		if n["name"] == "outside" {
+			w.call("POST", "subnets", fmt.Sprintf(
+				`{"subnet": {"project_id": "q", "network_id": %q, "cidr": "192.0.2.0/24", "ip_version": 4}}`, n["id"]))
+		}
+	}
+}
+
+// More calls that Neutron refuses than a round makes keep none behind them from being made, and are
+// said of their objects; each is made once until the pause.
+func TestManyAreRefused(t *testing.T) {
+	const ports = 3 * maxCalls
+	for name, refuse := range map[string]func(w *world){
+		"by their quota": func(w *world) { w.neutron.Quota("ports", 2) }, // the router's
+		"each for its address": func(w *world) {
+			subnet := w.subnetOf("10.90.0.0/16")
+			for i := range ports {
+				w.call("POST", "ports", fmt.Sprintf(`{"port": {"project_id": "q", "network_id": %q, "fixed_ips": [{"subnet_id": %q,
+					"ip_address": "10.90.%d.%d"}]}}`, subnet["network_id"], subnet["id"], i/200+1, i%200+1))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.withAddress(resource.NewSet(), "")
+			w.outsideSubnet()
+			w.set(tenant(0))
+			w.done()
+			refuse(w)
+			calls := w.counted(http.MethodPost, "ports")
+			w.set(w.withAddress(tenant(ports), ""))
+			o := w.await("refusals", func(o outcome) bool { return len(o.problems) > 0 })
+			if len(o.problems) != ports {
+				t.Errorf("problems of %d objects, want %d", len(o.problems), ports)
+			}
+			if n := len(w.described("floatingips")); n != 1 {
+				t.Errorf("%d floating IPs: what comes behind is not made", n)
+			}
+			if n := calls.Load(); n > ports {
+				t.Errorf("%d calls for %d ports before all is said", n, ports)
+			}
+		})
+	}
+}
+
+// Ports that are ready before, and wait for what Neutron refuses, do not keep others from being
+// made, and it is said why.
+func TestReadyPortsWait(t *testing.T) {
+	w := newWorld(t)
+	w.neutron.Quota("networks", 0)
+	calls := w.counted(http.MethodPost, "networks")
+	w.set(spare(tenant(20), 0))
+	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
+	said := fmt.Sprint(o.problems)
+	if !strings.Contains(said, reasonQuota) || !strings.Contains(said, "Node n1") || calls.Load() != 1 {
+		t.Errorf("%d calls, problems %s", calls.Load(), said)
+	}
+	w.neutron.Quota("networks", -1)
+	w.done()
+}
+
+// A change that Neutron answers with "not found" has all be read anew once. If it still says so,
+// that is a problem of the object, and not a reason to ask again and again.
+func TestChangeFindsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.withAddress(resource.NewSet(), "")
+	w.outsideSubnet()
+	w.set(w.withAddress(tenant(1), ""))
+	w.done()
+	lists := w.counted(http.MethodGet, "networks")
+	// Its router has no gateway to the floating IP's network.
+	w.set(w.withAddress(tenant(1), "Port/shop/web-0000"))
+	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
+	if len(o.problems) != 1 || o.problems[0].Object != "FloatingIP shop/web" ||
+		!strings.Contains(o.problems[0].Message, "is not reachable") {
+		t.Errorf("problems %+v", o.problems)
+	}
+	if n := lists.Load(); n > 1 {
+		t.Errorf("all is read %d times", n)
+	}
+	before := lists.Load()
+	for i := range 5 {
+		want := w.withAddress(tenant(2+i), "Port/shop/web-0000")
+		w.set(want)
+		w.await("all ports", func(o outcome) bool { return o.of == want && o.same && o.err == nil })
+	}
+	if n := lists.Load() - before; n > 0 {
+		t.Errorf("five changes elsewhere have all be read %d times", n)
+	}
+}
+
+// A network of another program that Neutron does not show for a while keeps its pods' ports.
+func TestLentNetworkIsHidden(t *testing.T) {
+	w := newWorld(t)
+	w.stop()
+	id := w.theirs("q")
+	w.lent = []Wanted{{Object: "Network red", Name: id}}
+	w.start()
+	w.set(onTheirs(3))
+	w.done()
+	before := w.neutron.All("ports")
+	w.neutron.Fail(func(_ int, method, path string) neutronfake.Fault {
+		if method == http.MethodGet && path == "networks/"+id {
+			return neutronfake.Broken
+		}
+		return neutronfake.None
+	})
+	w.client.Reread()
+	w.await("that it is hidden", func(o outcome) bool { return w.loan() != "" && o.err == nil })
+	w.set(onTheirs(3))
+	w.await("another comparison", func(o outcome) bool { return o.err == nil })
+	if now := w.neutron.All("ports"); fmt.Sprint(now) != fmt.Sprint(before) {
+		t.Errorf("ports %v\nwere %v", now, before)
+	}
+	w.neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.None })
+	w.client.Reread()
+	w.await("that it is there", func(o outcome) bool { return w.loan() == "" && w.settled(o) })
+}
+
+// What one call meets, be it that it is never answered, does not keep others from being made: the
+// rest of the cluster works, and it is said of which object the call is.
+func TestOneCallFails(t *testing.T) {
+	for name, fault := range map[string]neutronfake.Fault{"no tenant network left": neutronfake.UsedUp, "no answer": neutronfake.Silent} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.set(tenant(1))
+			w.done()
+			w.neutron.Fail(func(_ int, method, path string) neutronfake.Fault {
+				if method == http.MethodPost && path == "networks" {
+					return fault
+				}
+				return neutronfake.None
+			})
+			want := tenant(3)
+			want.Add(resource.Resource{
+				Ref: resource.Ref{Kind: resource.Network, Key: "Network/blue"}, Object: "Network blue", Mutable: resource.Attributes{"name": "net-blue"},
+			})
+			w.set(want)
+			o := w.await("ports", func(o outcome) bool { return o.of == want && o.same && o.err == nil })
+			if len(o.problems) != 1 || o.problems[0].Object != "Network blue" {
+				t.Errorf("problems %+v", o.problems)
+			}
+		})
+	}
+}
+
+// A password that is replaced in the file is used when the old token is not taken any more.
+func TestPasswordIsReplaced(t *testing.T) {
+	w := newWorld(t)
+	w.stop()
+	w.keystone = newKeystone(t, w.neutron)
+	w.start()
+	w.set(tenant(1))
+	w.done()
+	text, err := os.ReadFile(w.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(w.file, []byte(strings.Replace(string(text), "password: s", "password: next", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.keystone.only("next")
+	w.set(tenant(2))
+	w.done()
+}
