@@ -77,15 +77,18 @@ func (w *world) outsideSubnet() {
 // said of their objects; each is made once until the pause.
 func TestManyAreRefused(t *testing.T) {
 	const ports = 3 * maxCalls
-	for name, refuse := range map[string]func(w *world){
-		"by their quota": func(w *world) { w.neutron.Quota("ports", 2) }, // the router's
-		"each for its address": func(w *world) {
+	for name, tc := range map[string]struct {
+		most   int32 // calls
+		refuse func(w *world)
+	}{
+		"by their quota": {parallel, func(w *world) { w.neutron.Quota("ports", 2) }}, // the router's
+		"each for its address": {ports, func(w *world) {
 			subnet := w.subnetOf("10.90.0.0/16")
 			for i := range ports {
 				w.call("POST", "ports", fmt.Sprintf(`{"port": {"project_id": "q", "network_id": %q, "fixed_ips": [{"subnet_id": %q,
 					"ip_address": "10.90.%d.%d"}]}}`, subnet["network_id"], subnet["id"], i/200+1, i%200+1))
 			}
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -93,7 +96,7 @@ func TestManyAreRefused(t *testing.T) {
 			w.outsideSubnet()
 			w.set(tenant(0))
 			w.done()
-			refuse(w)
+			tc.refuse(w)
 			calls := w.counted(http.MethodPost, "ports")
 			w.set(w.withAddress(tenant(ports), ""))
 			o := w.await("refusals", func(o outcome) bool { return len(o.problems) > 0 })
@@ -103,7 +106,7 @@ func TestManyAreRefused(t *testing.T) {
 			if n := len(w.described("floatingips")); n != 1 {
 				t.Errorf("%d floating IPs: what comes behind is not made", n)
 			}
-			if n := calls.Load(); n > ports {
+			if n := calls.Load(); n > tc.most {
 				t.Errorf("%d calls for %d ports before all is said", n, ports)
 			}
 		})
@@ -187,14 +190,20 @@ func TestLentNetworkIsHidden(t *testing.T) {
 // What one call meets, be it that it is never answered, does not keep others from being made: the
 // rest of the cluster works, and it is said of which object the call is.
 func TestOneCallFails(t *testing.T) {
-	for name, fault := range map[string]neutronfake.Fault{"no tenant network left": neutronfake.UsedUp, "no answer": neutronfake.Silent} {
+	for name, tc := range map[string]struct {
+		fault neutronfake.Fault
+		says  string
+	}{
+		"no tenant network left": {neutronfake.UsedUp, "network of Neutron: Unable to create the network."},
+		"no answer":              {neutronfake.Silent, "network of Neutron: it does not answer this call, but others"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.set(tenant(1))
 			w.done()
 			w.neutron.Fail(func(_ int, method, path string) neutronfake.Fault {
 				if method == http.MethodPost && path == "networks" {
-					return fault
+					return tc.fault
 				}
 				return neutronfake.None
 			})
@@ -204,7 +213,8 @@ func TestOneCallFails(t *testing.T) {
 			})
 			w.set(want)
 			o := w.await("ports", func(o outcome) bool { return o.of == want && o.same && o.err == nil })
-			if len(o.problems) != 1 || o.problems[0].Object != "Network blue" {
+			if len(o.problems) != 1 || o.problems[0].Object != "Network blue" ||
+				!strings.HasPrefix(o.problems[0].Message, tc.says) {
 				t.Errorf("problems %+v", o.problems)
 			}
 		})

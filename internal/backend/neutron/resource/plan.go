@@ -51,13 +51,13 @@ type planner struct {
 	replaced map[Ref]bool
 	// ids are those of the wanted resources that are there.
 	ids map[any]bool
-	// renamed are the Refs, not wanted, of ports that are there, by those that they get; leaving has
-	// them the other way round.
+	// renamed are ports that are there with a Ref that is not wanted, by the one that they get;
+	// leaving has the latter by the former.
 	renamed, leaving map[Ref]Ref
 	// looser are the ids of security groups with rules that are wanted no longer.
 	looser map[any]bool
-	// adopted are what other systems have made, by the Ref that it gets; adopters are these Refs, by
-	// its id.
+	// adopted are what other systems have made, by the Ref that it gets; adopters are these Refs,
+	// by its id.
 	adopted  map[Ref]Actual
 	adopters map[string]Ref
 }
