@@ -81,7 +81,8 @@ func TestManyAreRefused(t *testing.T) {
 		most   int32 // calls
 		refuse func(w *world)
 	}{
-		"by their quota": {parallel, func(w *world) { w.neutron.Quota("ports", 2) }}, // the router's
+		// Two are the router's.
+		"by their quota": {parallel, func(w *world) { w.neutron.Quota("ports", 2) }},
 		"each for its address": {ports, func(w *world) {
 			subnet := w.subnetOf("10.90.0.0/16")
 			for i := range ports {

@@ -66,7 +66,8 @@ func classify(err error, now time.Time) error {
 	case f.kind == "OverQuota", f.octavia && code == http.StatusForbidden && strings.HasPrefix(f.text, "Quota "):
 		return &refusal{reason: reasonQuota, text: f.text}
 	case code == http.StatusServiceUnavailable && f.kind != "" && f.kind != "ServiceUnavailable":
-		return &refusal{reason: reasonFailed, text: f.text, uncertain: true} // no tenant network is left, say
+		// It is about this call: no tenant network is left, say.
+		return &refusal{reason: reasonFailed, text: f.text, uncertain: true}
 	case code == http.StatusUnauthorized, code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable,
 		code == http.StatusBadGateway, code == http.StatusGatewayTimeout, code == http.StatusRequestTimeout:
 		value := answer.ResponseHeader.Get("Retry-After")
