@@ -58,6 +58,16 @@ func TestTenants(t *testing.T) {
 		t.Error("a Namespace that is gone is still a tenant")
 	}
 
+	// A namespace that asks for a project where none is allowed is still reported.
+	closed, empty := newTenants(translate.Projects{}), intent.NewStore()
+	closed.setNamespace("shop", namespace("shop", "q"))
+	closed.setNetwork("red", object)
+	c, err := empty.Update(func(tx *intent.Tx) error { closed.apply(tx, red); return nil })
+	n, _ := c.Networks().Get("red")
+	if shop, _ := c.Tenants().Get("shop"); err != nil || n.Project != "" || n.Undecided || shop.Denied != `"q"` {
+		t.Errorf("no project is allowed: %+v, %+v, %v", n, shop, err)
+	}
+
 	off, none := newTenants(nil), intent.NewStore()
 	off.setNamespace("shop", namespace("shop", "q"))
 	off.setNetwork("red", object)
