@@ -89,33 +89,37 @@ func parse(o *corev1.Node) node {
 		return n
 	}
 	var err error
-	if n.vlan, err = strconv.Atoi(o.Annotations[v1alpha1.AnnotationNeutronVLAN]); err != nil {
+	n.vlan, err = strconv.Atoi(o.Annotations[v1alpha1.AnnotationNeutronVLAN])
+	if err != nil || n.vlan == 0 {
 		n.port = "" // it is not on the trunk yet
 	}
 	return n
 }
 
-// Port is the UUID of the port in Neutron that an attachment has; empty: it is not known, or is
-// about to be replaced, as that of a former pod of the same name, or is not on the node's trunk
-// yet. The mirror of a static pod has another UID than the pod.
-func (p *Ports) Port(at attachment.Attachment) string {
+// Port is the UUID of the port in Neutron that an attachment has, and its VLAN on the node's trunk,
+// if the node has one. Empty: it is not known, or is about to be replaced, as that of a former pod
+// of the same name, or is not on the node's trunk yet. The mirror of a static pod has another UID
+// than the pod.
+func (p *Ports) Port(at attachment.Attachment) (id string, vlan int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.ports[at.PortKey()]
 	if !p.node.known || o == nil || o.Status.Neutron == nil || o.Status.Neutron.MAC != at.MAC.String() ||
 		p.node.trunk && o.Status.Neutron.VLAN == 0 ||
 		o.Spec.Pod != nil && o.Spec.Pod.UID != at.PodUID && !intent.IsStaticUID(at.PodUID) {
-		return ""
+		return "", 0
 	}
-	return o.Status.Neutron.ID
+	if p.node.trunk {
+		vlan = int(o.Status.Neutron.VLAN)
+	}
+	return o.Status.Neutron.ID, vlan
 }
 
-// Management is the UUID of the port by which the node's kernel reaches pods; empty: it is not
-// known yet.
-func (p *Ports) Management(string) string {
+// Management is Port for that by which the node's kernel reaches pods.
+func (p *Ports) Management(string) (id string, vlan int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.node.port
+	return p.node.port, p.node.vlan
 }
 
 // Known reports whether the Node has been read.
@@ -130,24 +134,6 @@ func (p *Ports) Trunk() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.node.trunk
-}
-
-// VLAN is that of a port on the trunk of the node; 0: it is on none.
-func (p *Ports) VLAN(port string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.node.trunk {
-		return 0
-	}
-	if port == p.node.port {
-		return p.node.vlan
-	}
-	for _, o := range p.ports {
-		if o.Status.Neutron != nil && o.Status.Neutron.ID == port {
-			return int(o.Status.Neutron.VLAN)
-		}
-	}
-	return 0
 }
 
 // Guest finds none: which Port another program's interface is plugged for is Neutron's affair.

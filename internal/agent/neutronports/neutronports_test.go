@@ -85,7 +85,11 @@ func TestFollows(t *testing.T) {
 		t.Error("the node is known before it has been read")
 	}
 	node(nil)
-	if !p.Known() || p.Trunk() || p.Management("n1") != "" {
+	management := func() string {
+		id, _ := p.Management("n1")
+		return id
+	}
+	if !p.Known() || p.Trunk() || management() != "" {
 		t.Error("a node without annotations is not known, or has a port")
 	}
 	former := object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String()})
@@ -104,39 +108,44 @@ func TestFollows(t *testing.T) {
 		{"the Port is gone", kube.Delta[*v1alpha1.Port]{Gone: []*v1alpha1.Port{object(nil)}}, ""},
 	} {
 		change(func() { a.ports <- tc.delta })
-		if got := p.Port(at); got != tc.want {
-			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		if got, vlan := p.Port(at); got != tc.want || vlan != 0 {
+			t.Errorf("%s: %q in VLAN %d, want %q", tc.name, got, vlan, tc.want)
 		}
 	}
 	node(map[string]string{v1alpha1.AnnotationNeutronPort: "u9"})
-	if got := p.Management("n1"); got != "u9" {
+	if got := management(); got != "u9" {
 		t.Errorf("the node's port: %q", got)
 	}
 
 	// A port that is not on the trunk of the node yet is not known.
 	trunk := map[string]string{v1alpha1.AnnotationNeutronPort: "u9", v1alpha1.AnnotationTrunkPort: "u0"}
 	node(trunk)
-	if got := p.Management("n1"); got != "" || !p.Trunk() {
-		t.Errorf("the node's port is not on the trunk, and is %q", got)
+	for _, vlan := range []string{"", "0", "7"} {
+		if got := management(); got != "" || !p.Trunk() {
+			t.Errorf("the node's port is not on the trunk, and is %q", got)
+		}
+		trunk[v1alpha1.AnnotationNeutronVLAN] = vlan
+		node(trunk)
 	}
-	trunk[v1alpha1.AnnotationNeutronVLAN] = "7"
-	node(trunk)
 	change(func() {
 		a.ports <- kube.Whole([]*v1alpha1.Port{object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String()})})
 	})
-	if got := p.Port(at); got != "" {
+	if got, _ := p.Port(at); got != "" {
 		t.Errorf("the pod's port is not on the trunk, and is %q", got)
 	}
 	change(func() {
 		a.ports <- kube.Whole([]*v1alpha1.Port{object(&v1alpha1.NeutronPort{ID: "u1", MAC: mac.String(), VLAN: 8})})
 	})
-	if own, pod := p.VLAN(p.Management("n1")), p.VLAN(p.Port(at)); own != 7 || pod != 8 || p.VLAN("u5") != 0 {
-		t.Errorf("VLANs %d and %d", own, pod)
+	if id, vlan := p.Management("n1"); id != "u9" || vlan != 7 {
+		t.Errorf("the node's port on the trunk: %q in VLAN %d", id, vlan)
+	}
+	if id, vlan := p.Port(at); id != "u1" || vlan != 8 {
+		t.Errorf("the pod's port on the trunk: %q in VLAN %d", id, vlan)
 	}
 	delete(trunk, v1alpha1.AnnotationTrunkPort)
 	node(trunk)
-	if p.VLAN("u1") != 0 || p.Trunk() {
-		t.Error("a node that is no machine has VLANs")
+	if id, vlan := p.Port(at); id != "u1" || vlan != 0 || p.Trunk() {
+		t.Errorf("on a node that is no machine, the pod's port is %q in VLAN %d", id, vlan)
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -49,7 +49,8 @@ func (b *Backend) compareAttachment(
 	at attachment.Attachment, states map[string]ovsdb.PortState, found *agentapi.Findings,
 ) logicalPort {
 	st, ok := states[at.HostInterface]
-	p := logicalPort{name: b.names.Port(at), of: at.PodRef(), link: at.HostInterface}
+	logical, vlan := b.names.Port(at)
+	p := logicalPort{name: logical, of: at.PodRef(), link: at.HostInterface}
 	switch {
 	case b.Interfaces.Held(at.HostInterface), !ok && at.Dynamic:
 		// A dynamic Port may wait for its machine to come back.
@@ -58,9 +59,11 @@ func (b *Backend) compareAttachment(
 	case p.name != "" && st.ExternalIDs[idInterface] != p.name:
 		found.Add("port", at.HostInterface, "of %s is plugged as %s, not as %s", at.PodRef(),
 			st.ExternalIDs[idInterface], p.name)
-	case st.VLAN != b.names.VLAN(p.name) && b.names.Trunk():
-		found.Add("port", at.HostInterface, "of %s is in VLAN %d, not in %d", at.PodRef(), st.VLAN,
-			b.names.VLAN(p.name))
+	case st.VLAN == 0 && b.names.Trunk():
+		found.Add("port", at.HostInterface, "of %s is in no VLAN, and has the packets of all: does coelan-controller run?",
+			at.PodRef())
+	case p.name != "" && st.VLAN != vlan && b.names.Trunk():
+		found.Add("port", at.HostInterface, "of %s is in VLAN %d, not in %d", at.PodRef(), st.VLAN, vlan)
 	default:
 		p.plugged = true
 		b.compareInstalled(st, "of "+at.PodRef(), found)
@@ -72,7 +75,8 @@ func (b *Backend) compareAttachment(
 func (b *Backend) compareManagement(states map[string]ovsdb.PortState, found *agentapi.Findings) logicalPort {
 	link := b.Config.GatewayInterface
 	st, ok := states[link]
-	p := logicalPort{name: b.names.Management(b.Node), of: "node " + b.Node, link: link, plugged: ok}
+	logical, _ := b.names.Management(b.Node)
+	p := logicalPort{name: logical, of: "node " + b.Node, link: link, plugged: ok}
 	if !ok {
 		found.Add("port", link, "of the node is missing on bridge %s", b.Config.Bridge)
 		return p

@@ -19,9 +19,9 @@ type unnamed struct {
 	asked   chan struct{}
 }
 
-func (u *unnamed) Port(attachment.Attachment) string {
+func (u *unnamed) Port(attachment.Attachment) (string, int) {
 	u.asked <- struct{}{}
-	return ""
+	return "", 0
 }
 
 func (u *unnamed) Changed() <-chan struct{} { return u.changes.Changed() }
@@ -51,7 +51,7 @@ func TestWaitsForItsName(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- p.awaitInstalled(ctx, attachment.Attachment{}, func(string) error { return nil })
+		ended <- p.awaitInstalled(ctx, attachment.Attachment{}, func(string, int) error { return nil })
 	}()
 	for range 10 {
 		<-names.asked

@@ -54,7 +54,7 @@ func (b *Backend) Applied(context.Context, uint64) error { return nil }
 
 // Forwards returns when OVN has connected an attachment.
 func (b *Backend) Forwards(ctx context.Context, at attachment.Attachment, _ uint64) error {
-	return b.ports.awaitInstalled(ctx, at, func(string) error { return nil })
+	return b.ports.awaitInstalled(ctx, at, func(string, int) error { return nil })
 }
 
 // Withdrawn returns at once: what OVN has of an attachment goes with its interface.

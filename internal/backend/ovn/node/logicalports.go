@@ -15,17 +15,16 @@ import (
 // LogicalPorts are the names of Logical_Switch_Ports in OVN's northbound database, which are the
 // external_ids:iface-id of interfaces. The methods are safe for concurrent use.
 type LogicalPorts interface {
-	// Port is that of an attachment; empty: it is not known, or not yet.
-	Port(at attachment.Attachment) string
-	// Management is that by which a node's kernel reaches pods; empty: it is not known yet.
-	Management(node string) string
+	// Port is that of an attachment, and the VLAN in which it leaves a machine of OpenStack, which
+	// is 0 on other nodes. Empty: it is not known, or not yet.
+	Port(at attachment.Attachment) (logical string, vlan int)
+	// Management is Port for that by which a node's kernel reaches pods.
+	Management(node string) (logical string, vlan int)
 	// Known reports whether it is known what the node is.
 	Known() bool
 	// Trunk reports whether the node is a machine of OpenStack: OVN is beyond it, and its ports
 	// leave it in VLANs.
 	Trunk() bool
-	// VLAN is that of a logical port of such a node.
-	VLAN(logical string) int
 	// Guest is the namespace/name of the Port that another program's interface is plugged for;
 	// false if it is plugged for none of this cluster.
 	Guest(logical string) (string, bool)
@@ -42,19 +41,20 @@ type LogicalPorts interface {
 type clusterPorts struct{ cluster names.Cluster }
 
 // Port implements LogicalPorts.
-func (p clusterPorts) Port(at attachment.Attachment) string { return p.cluster.Port(at.PortKey()) }
+func (p clusterPorts) Port(at attachment.Attachment) (string, int) {
+	return p.cluster.Port(at.PortKey()), 0
+}
 
 // Management implements LogicalPorts.
-func (p clusterPorts) Management(node string) string { return p.cluster.ManagementPort(node) }
+func (p clusterPorts) Management(node string) (string, int) {
+	return p.cluster.ManagementPort(node), 0
+}
 
 // Known implements LogicalPorts.
 func (clusterPorts) Known() bool { return true }
 
 // Trunk implements LogicalPorts.
 func (clusterPorts) Trunk() bool { return false }
-
-// VLAN implements LogicalPorts.
-func (clusterPorts) VLAN(string) int { return 0 }
 
 // Guest implements LogicalPorts. With a cluster's name, only those of this cluster are its.
 func (p clusterPorts) Guest(logical string) (string, bool) {

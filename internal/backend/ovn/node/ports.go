@@ -65,10 +65,10 @@ type links interface {
 	SetUp(name string) error
 }
 
-// port is the port of an attachment, plugged into the Logical_Switch_Port of that name.
-func (p *ports) port(at attachment.Attachment, logical string) ovsdb.Port {
+// portOf is the port of an attachment, plugged into the Logical_Switch_Port of that name in a VLAN.
+func portOf(at attachment.Attachment, logical string, vlan int) ovsdb.Port {
 	return ovsdb.Port{
-		Name: at.HostInterface, AnyNumber: true, VLAN: p.names.VLAN(logical),
+		Name: at.HostInterface, AnyNumber: true, VLAN: vlan,
 		ExternalIDs: map[string]string{
 			idInterface: logical, idMAC: at.MAC.String(), idContainer: at.ContainerID, idIfName: at.IfName,
 			idPodUID: at.PodUID,
@@ -76,14 +76,15 @@ func (p *ports) port(at attachment.Attachment, logical string) ovsdb.Port {
 	}
 }
 
-// plug is the port that an attachment is to have, given what it has. While the name of its
-// Logical_Switch_Port is not known, that is what it has; false if it has none.
+// plug is the port that an attachment is to have, given what it has. While its Logical_Switch_Port
+// is not known, name and VLAN are what it has; false if it has none. On a machine of OpenStack a
+// port without a VLAN would have the packets of all pods and of the machine itself: none is made.
 func (p *ports) plug(at attachment.Attachment, have ovsdb.PortState) (ovsdb.Port, bool) {
-	logical := p.names.Port(at)
+	logical, vlan := p.names.Port(at)
 	if logical == "" && have.ExternalIDs[idContainer] == at.ContainerID {
-		logical = have.ExternalIDs[idInterface]
+		logical, vlan = have.ExternalIDs[idInterface], have.VLAN
 	}
-	return p.port(at, logical), logical != ""
+	return portOf(at, logical, vlan), logical != "" && (vlan != 0 || !p.names.Trunk())
 }
 
 // plugged says whether a port is as it should be. What ovn-controller has written is left alone.
@@ -129,8 +130,8 @@ func (p *ports) attach(ctx context.Context, at attachment.Attachment) error {
 		return fmt.Errorf("port %s: %w", at.HostInterface, err)
 	}
 	defer unlock()
-	err = p.awaitInstalled(ctx, at, func(logical string) error {
-		if err := p.ensurePort(ctx, p.port(at, logical)); err != nil {
+	err = p.awaitInstalled(ctx, at, func(logical string, vlan int) error {
+		if err := p.ensurePort(ctx, portOf(at, logical, vlan)); err != nil {
 			return err
 		}
 		return p.links.SetUp(at.HostInterface)
@@ -142,22 +143,24 @@ func (p *ports) attach(ctx context.Context, at attachment.Attachment) error {
 }
 
 // awaitInstalled returns when ovn-controller has said of an attachment's interface that all of its
-// flows are in place. It calls plug once the name of the Logical_Switch_Port is known, and again
-// when it is another.
-func (p *ports) awaitInstalled(ctx context.Context, at attachment.Attachment, plug func(logical string) error) error {
+// flows are in place. It calls plug once the Logical_Switch_Port is known, and again when its name
+// or its VLAN is another.
+func (p *ports) awaitInstalled(
+	ctx context.Context, at attachment.Attachment, plug func(logical string, vlan int) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
 	changes, stop := p.db.Watch()
 	defer stop()
-	for last := ""; ; {
+	for lastLogical, lastVLAN := "", 0; ; {
 		renamed := p.names.Changed()
-		logical := p.names.Port(at)
-		if logical != last {
-			if err := plug(logical); err != nil {
+		logical, vlan := p.names.Port(at)
+		if logical != "" && (logical != lastLogical || vlan != lastVLAN) {
+			if err := plug(logical, vlan); err != nil {
 				return err
 			}
-			last = logical
 		}
+		lastLogical, lastVLAN = logical, vlan
 		done, err := p.installed(ctx, logical)
 		if ctx.Err() == nil && (err != nil || done) {
 			return err

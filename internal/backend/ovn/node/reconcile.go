@@ -257,8 +257,8 @@ func (b *Backend) management(node intent.Node) ovsdb.Port {
 	p := ovsdb.Internal(b.Config.GatewayInterface, 0, names.ManagementMAC(addresses).HardwareAddr(),
 		b.Intent.State().Local().MTU)
 	p.AnyNumber = true
-	logical := b.names.Management(node.Name)
-	p.ExternalIDs, p.VLAN = map[string]string{idInterface: logical}, b.names.VLAN(logical)
+	logical, vlan := b.names.Management(node.Name)
+	p.ExternalIDs, p.VLAN = map[string]string{idInterface: logical}, vlan
 	return p
 }
 

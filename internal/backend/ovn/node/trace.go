@@ -38,7 +38,8 @@ func (b *Backend) Trace(_ context.Context, r agentapi.TraceRequest) (agentapi.Tr
 func (b *Backend) logical(p intent.Port) string {
 	for _, at := range b.Attachments.List() {
 		if at.PortKey() == p.ObjectKey() {
-			return b.names.Port(at)
+			logical, _ := b.names.Port(at)
+			return logical
 		}
 	}
 	return ""

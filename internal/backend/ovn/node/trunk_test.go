@@ -5,6 +5,7 @@ package node
 import (
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"coelan.io/coelan/internal/agentapi"
@@ -15,14 +16,28 @@ import (
 	"coelan.io/coelan/internal/config"
 )
 
-// trunkPorts are ports on a trunk by their names.
+// trunkPorts are ports on a trunk by their names. Those without a VLAN are not known.
 type trunkPorts struct {
 	LogicalPorts
 	vlans map[string]int
 }
 
-func (trunkPorts) Trunk() bool               { return true }
-func (p trunkPorts) VLAN(logical string) int { return p.vlans[logical] }
+func (trunkPorts) Trunk() bool { return true }
+
+func (p trunkPorts) Port(at attachment.Attachment) (string, int) {
+	return p.known(p.LogicalPorts.Port(at))
+}
+
+func (p trunkPorts) Management(node string) (string, int) {
+	return p.known(p.LogicalPorts.Management(node))
+}
+
+func (p trunkPorts) known(logical string, _ int) (string, int) {
+	if p.vlans[logical] == 0 {
+		return "", 0
+	}
+	return logical, p.vlans[logical]
+}
 
 // newMachine is newNode for a machine of OpenStack, with its address on an interface.
 func newMachine(t *testing.T, link string, vlans map[string]int) *node {
@@ -94,7 +109,7 @@ func TestMachine(t *testing.T) {
 		t.Errorf("the pod is in VLAN %d", got)
 	}
 	must(t, n.db.EnsurePorts(bound(t), "br-int", ovsdb.Port{Name: at.HostInterface, AnyNumber: true, VLAN: 9,
-		ExternalIDs: n.ports.port(at, "shop/web.eth0").ExternalIDs}))
+		ExternalIDs: portOf(at, "shop/web.eth0", 0).ExternalIDs}))
 	must(t, n.Findings(bound(t), &c))
 	if len(c.Findings) != 1 || c.Findings[0].Object != at.HostInterface {
 		t.Errorf("findings of another VLAN: %+v", c.Findings)
@@ -107,4 +122,71 @@ func TestMachineBesideItsBridge(t *testing.T) {
 	n.says(n.reconcile(bound(t)), "the node's address 192.0.2.1 is on interface eth0")
 	n.Config.Bridge = "br-other"
 	n.says(n.reconcile(bound(t)), "bridge br-other does not exist: on a machine of OpenStack")
+}
+
+// An agent that has started on a machine, and does not know the Ports yet, restores what fails in
+// the VLAN that it had. A port in no VLAN would have the packets of all pods: none is made.
+func TestMachineBeforePortsAreKnown(t *testing.T) {
+	vlans := map[string]int{"mgmt-n1": 2, "shop/web.eth0": 3}
+	n := newMachine(t, "br-int", vlans)
+	must(t, n.reconcile(bound(t)))
+	at := n.pod("web")
+	must(t, n.Attach(bound(t), at, 0))
+	fails := func() {
+		t.Helper()
+		n.ovs.Break(at.HostInterface, "no such device")
+		must(t, n.ovs.StartVswitchd())
+		<-n.state(at.HostInterface, func(p ovsdb.PortState) bool { return p.Actual < 0 })
+		n.ovs.Break(at.HostInterface, "")
+	}
+
+	delete(vlans, "shop/web.eth0")
+	fails()
+	must(t, n.reconcile(bound(t)))
+	must(t, n.Check(bound(t), at))
+	if got := n.vlan(at.HostInterface); got != 3 {
+		t.Errorf("the pod's port is restored in VLAN %d, and had 3", got)
+	}
+
+	must(t, n.db.DelPorts(bound(t), "br-int", at.HostInterface))
+	must(t, n.db.EnsurePorts(bound(t), "br-int", portOf(at, "shop/web.eth0", 0)))
+	n.says(n.Check(bound(t), at), "is not plugged as shop/web.eth0")
+	var c agentapi.Check
+	must(t, n.Findings(bound(t), &c))
+	if len(c.Findings) != 1 || !strings.Contains(c.Findings[0].Problem, "is in no VLAN") {
+		t.Errorf("findings of a port in no VLAN: %+v", c.Findings)
+	}
+	fails()
+	must(t, n.reconcile(bound(t)))
+	if p, _, err := n.ports.find(bound(t), at.HostInterface); err != nil || p.Ready() {
+		t.Errorf("a port in no VLAN is restored: %+v, %v", p, err)
+	}
+	vlans["shop/web.eth0"] = 4
+	must(t, n.reconcile(bound(t)))
+	must(t, n.Check(bound(t), at))
+	if got := n.vlan(at.HostInterface); got != 4 {
+		t.Errorf("the pod is in VLAN %d, not in that of its port, 4", got)
+	}
+}
+
+// state is closed when an interface is as ok says.
+func (n *node) state(name string, ok func(ovsdb.PortState) bool) <-chan struct{} {
+	done := make(chan struct{})
+	changes, stop := n.db.Watch()
+	n.Cleanup(stop)
+	ctx := bound(n.T)
+	go func() {
+		for {
+			if p, there, err := n.ports.find(ctx, name); err == nil && there && ok(p) {
+				close(done)
+				return
+			}
+			select {
+			case <-changes:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return done
 }
