@@ -12,8 +12,8 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// Trace answers with the command that follows the packet in OVN: what decides about it is in OVN's
-// southbound database, which the agent has no access to.
+// Trace answers with the command that follows the packet in OVN. The flows that decide about it are
+// in OVN's southbound database, of which the agent reads bindings of ports alone.
 func (b *Backend) Trace(_ context.Context, r agentapi.TraceRequest) (agentapi.Trace, error) {
 	state := b.Intent.State()
 	for p := range state.PortsAt(b.Node) {
