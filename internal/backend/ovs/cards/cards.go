@@ -36,11 +36,12 @@ type Bridges struct {
 	kernel  Kernel
 	// failed are the moves of shared cards that were undone, by physical network.
 	failed map[string]failedMove
-	// read are the numbers of the interfaces that ovs-vswitchd reads, by physical network. On the
-	// userspace datapath it would go on with one that is gone, though there is another of the name.
-	// They are saved for the case that this happens while the agent is away.
-	read  map[string]int
-	store Store
+	// opened are the kernel's indexes of the cards that ovs-vswitchd has opened, by physical
+	// network. On the userspace datapath it keeps a card open that is gone, also when another one
+	// has come under the same name: the index tells the two apart. The indexes are saved, so that a
+	// card which is replaced while the agent is away is noticed.
+	opened map[string]int
+	store  Store
 }
 
 // Store keeps small objects on disk. *attachment.Store is one.
@@ -61,9 +62,9 @@ func Absent(err error) error { return absentError{err} }
 // IsAbsent says whether an error is marked so.
 func IsAbsent(err error) bool { return errors.As(err, new(absentError)) }
 
-// kind is the kind of what is saved of cards: the run of the kernel and the interface's number in
-// that.
-const kind = "card"
+// storeKind is the kind of the objects in the Store, each a card's: the boot ID and the kernel's
+// index of the interface, which holds until the next boot.
+const storeKind = "card"
 
 // failedMove is one that is not tried again at once: each costs the node some packets.
 type failedMove struct {
@@ -71,19 +72,19 @@ type failedMove struct {
 	at  time.Time
 }
 
-// MoveAgain is how long a move that failed is left.
-const MoveAgain = 15 * time.Second
+// moveAgain is how long a move that failed is left.
+const moveAgain = 15 * time.Second
 
 // undoTimeout bounds the removal of what a move that failed has made.
 const undoTimeout = 5 * time.Second
 
 // New wants no bridges.
 func New(store Store) *Bridges {
-	c := &Bridges{failed: map[string]failedMove{}, read: map[string]int{}, store: store}
-	for physical, data := range store.Objects(kind) {
+	c := &Bridges{failed: map[string]failedMove{}, opened: map[string]int{}, store: store}
+	for physical, data := range store.Objects(storeKind) {
 		boot, number, _ := strings.Cut(string(data), " ")
 		if index, err := strconv.Atoi(number); err == nil && boot == hostnet.BootID() {
-			c.read[physical] = index
+			c.opened[physical] = index
 		}
 	}
 	return c
@@ -214,27 +215,30 @@ func (c *Bridges) ensureBridge(ctx context.Context, u intent.Uplink, bridges []o
 				"interface %s is a port of bridge %s: use that by bridgeMappings, or remove the port", u.Card, b.Name))
 		}
 	}
-	in, index := slices.Contains(have.Ports, p.Port), c.kernel.Index(u.Card)
-	another := c.read[u.Physical] != 0 && index != 0 && index != c.read[u.Physical]
-	if another && datapath == intent.DatapathSystem {
+	inDatabase, index := slices.Contains(have.Ports, p.Port), c.kernel.Index(u.Card)
+	replaced := c.opened[u.Physical] != 0 && index != 0 && index != c.opened[u.Physical]
+	if replaced && datapath == intent.DatapathSystem {
 		// ovs-vswitchd may have put it into the kernel's datapath already.
 		card, err := c.kernel.Find(u.Card)
-		another = err == nil && card.Master == ""
+		replaced = err == nil && card.Master == ""
 	}
-	there := in && index != 0 && c.kernel.HasPort(p) && !another
-	if there && have.Datapath == string(datapath) {
-		return c.remember(u, index, c.adopt(ctx, p))
+	complete := inDatabase && index != 0 && c.kernel.HasPort(p) && !replaced
+	if complete && have.Datapath == string(datapath) {
+		if err := c.adopt(ctx, p); err != nil {
+			return err
+		}
+		return c.saveIndex(u, index)
 	}
 	found, err := c.kernel.Find(u.Card)
 	if err != nil {
 		return Absent(err)
 	}
-	if !there {
+	if !complete {
 		if err := found.Usable(node, u.Shared); err != nil {
 			return Absent(err)
 		}
 	}
-	if f, ok := c.failed[u.Physical]; ok && time.Since(f.at) < MoveAgain {
+	if f, ok := c.failed[u.Physical]; ok && time.Since(f.at) < moveAgain {
 		return f.err
 	}
 	// The question itself changes the database.
@@ -245,12 +249,15 @@ func (c *Bridges) ensureBridge(ctx context.Context, u intent.Uplink, bridges []o
 	if err != nil {
 		return err
 	}
-	if !there {
-		err = c.place(ctx, p, in)
-	} else {
+	if complete {
 		err = c.adopt(ctx, p)
+	} else {
+		err = c.place(ctx, p, inDatabase)
 	}
-	if err = c.remember(u, found.Index, err); err != nil && u.Shared {
+	if err == nil {
+		err = c.saveIndex(u, found.Index)
+	}
+	if err != nil && u.Shared {
 		err = errors.Join(fmt.Errorf("the node's network is left as it was: %w", err), c.undo(ctx, p))
 		c.failed[u.Physical] = failedMove{err, time.Now()}
 	}
@@ -265,13 +272,13 @@ func (c *Bridges) undo(ctx context.Context, p hostnet.Placement) error {
 	return c.remove(ctx, p.Bridge, p.Card)
 }
 
-// place puts a card into its bridge. again says that the database has its port already, of which
-// there was none when ovs-vswitchd looked: it would not look again by itself.
-func (c *Bridges) place(ctx context.Context, p hostnet.Placement, again bool) error {
+// place puts a card into its bridge. inDatabase says that the database has its port already, of
+// which there was none when ovs-vswitchd looked: it would not look again by itself.
+func (c *Bridges) place(ctx context.Context, p hostnet.Placement, inDatabase bool) error {
 	if err := c.kernel.Prepare(p); err != nil {
 		return err
 	}
-	if again {
+	if inDatabase {
 		if err := c.db.ClosePort(ctx, p.Bridge, p.Port); err != nil {
 			return err
 		}
@@ -279,19 +286,19 @@ func (c *Bridges) place(ctx context.Context, p hostnet.Placement, again bool) er
 	return c.adopt(ctx, p)
 }
 
-// remember notes which interface ovs-vswitchd reads, if there was no error, which it returns.
-func (c *Bridges) remember(u intent.Uplink, index int, err error) error {
-	if err != nil || c.read[u.Physical] == index {
-		return err
+// saveIndex notes and saves the index of the card that ovs-vswitchd has opened.
+func (c *Bridges) saveIndex(u intent.Uplink, index int) error {
+	if c.opened[u.Physical] == index {
+		return nil
 	}
-	c.read[u.Physical] = index
+	c.opened[u.Physical] = index
 	saved := map[string][]byte{}
 	for _, of := range c.uplinks {
-		if index := c.read[of.Physical]; index != 0 {
+		if index := c.opened[of.Physical]; index != 0 {
 			saved[of.Physical] = fmt.Append(nil, hostnet.BootID(), " ", index)
 		}
 	}
-	return c.store.SaveObjects(kind, saved)
+	return c.store.SaveObjects(storeKind, saved)
 }
 
 // adopt has a card's port in its bridge, and moves what the card has to the bridge.

@@ -52,7 +52,7 @@ func TestFailedMoveOfASharedCard(t *testing.T) {
 		c := Bridges{
 			uplinks: []intent.Uplink{{Physical: "office", Bridge: "br-office", Card: "eth1", Shared: true}},
 			numbers: map[string]uint32{"office": 3}, db: db, kernel: kernel, failed: map[string]failedMove{},
-			read: map[string]int{}, store: savedObjects{},
+			opened: map[string]int{}, store: savedObjects{},
 		}
 		move := func() string {
 			t.Helper()
@@ -74,7 +74,7 @@ func TestFailedMoveOfASharedCard(t *testing.T) {
 		if kernel.Prepared != 1 {
 			t.Errorf("tried %d times at once", kernel.Prepared)
 		}
-		time.Sleep(MoveAgain)
+		time.Sleep(moveAgain)
 		kernel.Refuse = nil
 		if got := move(); got != "" || kernel.In("eth1") != "br-office" {
 			t.Errorf("later: error %q, addresses are on %v", got, kernel.Adopted)
@@ -88,7 +88,7 @@ func TestCardThatComesDuringALook(t *testing.T) {
 	db := &bridgeNames{names: map[string]ovsdb.Bridge{"br-office": {}}}
 	up := intent.Uplink{Physical: "office", Bridge: "br-office", Card: "eth1"}
 	store := savedObjects{}
-	c := &Bridges{uplinks: []intent.Uplink{up}, db: db, kernel: kernel, read: map[string]int{}, store: store}
+	c := &Bridges{uplinks: []intent.Uplink{up}, db: db, kernel: kernel, opened: map[string]int{}, store: store}
 	have := []ovsdb.BridgeState{{
 		Name: up.Bridge, Own: true, Datapath: "netdev", ExternalIDs: map[string]string{ID: "eth1"}, Ports: []string{"eth1"},
 	}}
