@@ -5,8 +5,6 @@ package ovs
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"path/filepath"
 
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
@@ -23,30 +21,15 @@ import (
 func Removals(ctx context.Context, c config.Config) []backend.Removal {
 	return append([]backend.Removal{
 		cards.Removal(ctx, c),
-		{What: "bridges of external controllers", Do: func() error { return removeForeign(ctx, c) }},
+		foreignbridge.Removal(ctx, c),
 		{What: "bridge " + c.Bridge, Do: func() error { return removeBridge(ctx, c) }},
 	}, kernelview.Removals()...)
-}
-
-// openDatabase connects to Open vSwitch's database, silently.
-func openDatabase(c config.Config) *ovsdb.Client {
-	return ovsdb.Open(ovsdb.Options{
-		Socket: filepath.Join(c.OVSRunDir, "db.sock"), Logger: slog.New(slog.DiscardHandler),
-	})
-}
-
-// removeForeign removes what was made for external controllers. A bridge with ports of other
-// programs stays.
-func removeForeign(ctx context.Context, c config.Config) error {
-	db := openDatabase(c)
-	defer db.Close()
-	return db.RemoveForeign(ctx)
 }
 
 // ForeignAttached are the attachments on bridges of external controllers. The agent need not run.
 // None are known while Open vSwitch does not answer: that is an error of Removals.
 func ForeignAttached(ctx context.Context, c config.Config) ([]attachment.Attachment, error) {
-	db := openDatabase(c)
+	db := ovsdb.OpenSilently(c.OVSRunDir)
 	defer db.Close()
 	list, err := foreignbridge.Attachments(ctx, db)
 	if errors.Is(err, ovsdb.ErrNotConnected) {
@@ -59,7 +42,7 @@ func ForeignAttached(ctx context.Context, c config.Config) ([]attachment.Attachm
 // of physical networks, what is remembered of the uplink, and flow-restore-wait back: nothing would
 // reset it after the next start of Open vSwitch.
 func removeBridge(ctx context.Context, c config.Config) error {
-	db := openDatabase(c)
+	db := ovsdb.OpenSilently(c.OVSRunDir)
 	defer db.Close()
 	bridges, err := db.Bridges(ctx)
 	errs := []error{err, db.ReleaseFlowRestore(ctx, false)}

@@ -43,8 +43,8 @@ const uplinkFile = "uplink.json"
 // Backend is one node's. New makes it, Open connects it, and Run lets it work.
 type Backend struct {
 	backend.Options
-	names LogicalPorts
-	wake  trigger.Trigger // starts a reconciliation
+	logical LogicalPorts
+	wake    trigger.Trigger // starts a reconciliation
 	// patience is how long an attachment waits until OVN has connected it.
 	patience time.Duration
 	// spanning says that one switch has the pods of all nodes, and that another system chooses the
@@ -89,7 +89,7 @@ func NewOfOthers(o backend.Options, ports LogicalPorts, patience time.Duration) 
 
 func newBackend(o backend.Options, ports LogicalPorts, patience time.Duration) *Backend {
 	return &Backend{
-		Options: o, names: ports, patience: patience, wake: trigger.New(), bindings: southbound.Read,
+		Options: o, logical: ports, patience: patience, wake: trigger.New(), bindings: southbound.Read,
 		owned: func(string) bool { return false }, cards: cards.New(o.Attachments),
 	}
 }
@@ -144,7 +144,7 @@ func (b *Backend) connect(db database, k kernel, keeper keeper, l links, find fi
 		intent:   b.Intent, wake: b.wake, spanning: b.spanning,
 	}
 	b.ports = &ports{
-		log: b.Log, bridge: b.Config.Bridge, names: b.names, intent: b.Intent, attachments: b.Attachments,
+		log: b.Log, bridge: b.Config.Bridge, logical: b.logical, intent: b.Intent, attachments: b.Attachments,
 		interfaces: b.Interfaces, hooks: b.Hooks, links: l, db: db, patience: b.patience,
 	}
 }
@@ -168,7 +168,7 @@ func (b *Backend) databaseLost(err error) {
 func (b *Backend) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	parts := []func(context.Context) error{
-		b.reconcileLoop, b.cards.Run, func(ctx context.Context) error { return b.names.Run(ctx, b.wake.Fire) },
+		b.reconcileLoop, b.cards.Run, func(ctx context.Context) error { return b.logical.Run(ctx, b.wake.Fire) },
 	}
 	for _, part := range slices.Concat(parts, b.host.parts()) {
 		g.Go(func() error { return part(ctx) })

@@ -38,7 +38,7 @@ func (b *Backend) Findings(ctx context.Context, c *agentapi.Check) error {
 			c.Findings.Add("port", p.Name, "on bridge %s belongs to no pod", p.Bridge)
 		}
 	}
-	if !b.names.Trunk() { // no bindings are this node's
+	if !b.logical.Trunk() { // no bindings are this node's
 		b.compareSouthbound(ctx, ids, ports, c)
 	}
 	return nil
@@ -49,7 +49,7 @@ func (b *Backend) compareAttachment(
 	at attachment.Attachment, states map[string]ovsdb.PortState, found *agentapi.Findings,
 ) logicalPort {
 	st, ok := states[at.HostInterface]
-	logical, vlan := b.names.Port(at)
+	logical, vlan := b.logical.Port(at)
 	p := logicalPort{name: logical, of: at.PodRef(), link: at.HostInterface}
 	switch {
 	case b.Interfaces.Held(at.HostInterface), !ok && at.Dynamic:
@@ -59,10 +59,10 @@ func (b *Backend) compareAttachment(
 	case p.name != "" && st.ExternalIDs[idInterface] != p.name:
 		found.Add("port", at.HostInterface, "of %s is plugged as %s, not as %s", at.PodRef(),
 			st.ExternalIDs[idInterface], p.name)
-	case st.VLAN == 0 && b.names.Trunk():
+	case st.VLAN == 0 && b.logical.Trunk():
 		found.Add("port", at.HostInterface, "of %s is in no VLAN, and has the packets of all: does coelan-controller run?",
 			at.PodRef())
-	case p.name != "" && st.VLAN != vlan && b.names.Trunk():
+	case p.name != "" && st.VLAN != vlan && b.logical.Trunk():
 		found.Add("port", at.HostInterface, "of %s is in VLAN %d, not in %d", at.PodRef(), st.VLAN, vlan)
 	default:
 		p.plugged = true
@@ -75,7 +75,7 @@ func (b *Backend) compareAttachment(
 func (b *Backend) compareManagement(states map[string]ovsdb.PortState, found *agentapi.Findings) logicalPort {
 	link := b.Config.GatewayInterface
 	st, ok := states[link]
-	logical, _ := b.names.Management(b.Node)
+	logical, _ := b.logical.Management(b.Node)
 	p := logicalPort{name: logical, of: "node " + b.Node, link: link, plugged: ok}
 	if !ok {
 		found.Add("port", link, "of the node is missing on bridge %s", b.Config.Bridge)

@@ -47,7 +47,7 @@ func (u unasked) Interfaces(ctx context.Context, _, _ string) ([]ovsdb.PortState
 // many that come at once each would, for each of the others.
 func TestWaitsForItsName(t *testing.T) {
 	names := &unnamed{asked: make(chan struct{})}
-	p := &ports{names: names, db: unasked{t: t}, patience: time.Hour}
+	p := &ports{logical: names, db: unasked{t: t}, patience: time.Hour}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

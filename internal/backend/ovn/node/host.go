@@ -110,22 +110,23 @@ func (h *host) follow(card string) {
 	h.card = card
 }
 
-// behind is what is behind the interface with the node's address.
-type behind struct {
-	bridge     bool // it is one of Open vSwitch
-	remembered bool // what it has is remembered with its card
-	cards      []string
+// uplinkBridge is the bridge of Open vSwitch that has the node's address on its own interface. The
+// zero value: the interface with the address is not one of a bridge.
+type uplinkBridge struct {
+	exists     bool
+	remembered bool     // package cards restores the interface's addresses and routes
+	cards      []string // that lead out of it
 	switchOnly []string // of cards, what the kernel takes in nothing from
 }
 
 // set has the kernel hold what a State says.
-func (h *host) set(s *intent.State, uplink hostnet.Uplink, behind behind) error {
+func (h *host) set(s *intent.State, uplink hostnet.Uplink, bridge uplinkBridge) error {
 	h.mu.Lock()
 	h.uplink = uplink.Name
 	h.mu.Unlock()
 	netdev := s.Local().Datapath == intent.DatapathNetdev
 	var err error
-	if behind.bridge && !behind.remembered && netdev {
+	if bridge.exists && !bridge.remembered && netdev {
 		err = h.keeper.Set(uplink.Name, uplink.Address.Addr())
 	} else {
 		err = h.keeper.Set("", netip.Addr{})
@@ -135,10 +136,10 @@ func (h *host) set(s *intent.State, uplink hostnet.Uplink, behind behind) error 
 	}
 	var cards []string
 	if netdev {
-		cards = behind.cards
+		cards = bridge.cards
 	}
 	d := desired(s, uplink.Name, cards)
-	d.SwitchOnly = behind.switchOnly
+	d.SwitchOnly = bridge.switchOnly
 	d.Services = h.services.Of(s)
 	if own, _ := s.LocalNode(); h.spanning {
 		for _, sn := range own.Subnets {

@@ -68,7 +68,7 @@ func (b *Backend) ensureMachine(ctx context.Context, node intent.Node) error {
 func (b *Backend) machineUplink(node intent.Node, bridges []ovsdb.BridgeState) (
 	[]intent.Uplink, intent.Datapath, error,
 ) {
-	if !b.names.Trunk() || !b.Config.Backend.MachineBridge {
+	if !b.logical.Trunk() || !b.Config.Backend.MachineBridge {
 		return nil, "", nil
 	}
 	var have ovsdb.BridgeState

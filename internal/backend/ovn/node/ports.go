@@ -39,7 +39,7 @@ const detachTimeout = 3 * time.Second
 type ports struct {
 	log         *slog.Logger
 	bridge      string
-	names       LogicalPorts
+	logical     LogicalPorts
 	intent      *intent.Store
 	attachments *attachment.Store
 	interfaces  *keymutex.Mutex
@@ -80,11 +80,11 @@ func portOf(at attachment.Attachment, logical string, vlan int) ovsdb.Port {
 // is not known, name and VLAN are what it has; false if it has none. On a machine of OpenStack a
 // port without a VLAN would have the packets of all pods and of the machine itself: none is made.
 func (p *ports) plug(at attachment.Attachment, have ovsdb.PortState) (ovsdb.Port, bool) {
-	logical, vlan := p.names.Port(at)
+	logical, vlan := p.logical.Port(at)
 	if logical == "" && have.ExternalIDs[idContainer] == at.ContainerID {
 		logical, vlan = have.ExternalIDs[idInterface], have.VLAN
 	}
-	return portOf(at, logical, vlan), logical != "" && (vlan != 0 || !p.names.Trunk())
+	return portOf(at, logical, vlan), logical != "" && (vlan != 0 || !p.logical.Trunk())
 }
 
 // plugged says whether a port is as it should be. What ovn-controller has written is left alone.
@@ -153,8 +153,8 @@ func (p *ports) awaitInstalled(
 	changes, stop := p.db.Watch()
 	defer stop()
 	for lastLogical, lastVLAN := "", 0; ; {
-		renamed := p.names.Changed()
-		logical, vlan := p.names.Port(at)
+		renamed := p.logical.Changed()
+		logical, vlan := p.logical.Port(at)
 		if logical != "" && (logical != lastLogical || vlan != lastVLAN) {
 			if err := plug(logical, vlan); err != nil {
 				return err
@@ -190,23 +190,22 @@ func (p *ports) installed(ctx context.Context, logical string) (bool, error) {
 	if logical == "" {
 		return false, nil
 	}
-	own, err := p.db.Ports(ctx)
+	states, err := p.states(ctx)
 	if err != nil {
 		return false, err
 	}
-	guests, err := p.db.Interfaces(ctx, p.bridge, idInterface)
-	if err != nil {
-		return false, err
+	for _, s := range states {
+		if s.ExternalIDs[idInterface] == logical && p.connected(s) {
+			return true, nil
+		}
 	}
-	return slices.ContainsFunc(append(own, guests...), func(s ovsdb.PortState) bool {
-		return s.ExternalIDs[idInterface] == logical && p.connected(s)
-	}), nil
+	return false, nil
 }
 
 // connected reports whether an interface that is plugged works. OVN beyond a machine has its ports
 // connected while they are not plugged, and says nothing of it.
 func (p *ports) connected(s ovsdb.PortState) bool {
-	return s.ExternalIDs[idInstalled] == "true" || p.names.Trunk() && s.Ready()
+	return s.ExternalIDs[idInstalled] == "true" || p.logical.Trunk() && s.Ready()
 }
 
 // detach returns when the port of an attachment is gone. It succeeds also while Open vSwitch is
@@ -340,7 +339,7 @@ func (p *ports) guests(ctx context.Context) ([]backend.Guest, error) {
 	found, err := p.db.Interfaces(ctx, p.bridge, idInterface)
 	var guests []backend.Guest
 	for _, i := range found {
-		key, ok := p.names.Guest(i.ExternalIDs[idInterface])
+		key, ok := p.logical.Guest(i.ExternalIDs[idInterface])
 		if ok {
 			guests = append(guests, backend.Guest{Name: i.Name, ID: key, Number: i.Actual})
 		}

@@ -89,7 +89,7 @@ func (b *Backend) reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	node, err := backend.OwnNode(b.Intent.State(), b.Node)
-	if err != nil || !b.names.Known() {
+	if err != nil || !b.logical.Known() {
 		// Nothing to try again: the next change of the nodes comes by itself.
 		return nil //nolint:nilerr // the agent has a condition of its own for it
 	}
@@ -141,7 +141,7 @@ func (b *Backend) reconcileBridge(ctx context.Context, node intent.Node) error {
 		return err
 	}
 	i := slices.IndexFunc(bridges, func(s ovsdb.BridgeState) bool { return s.Name == b.Config.Bridge })
-	if i < 0 && b.names.Trunk() {
+	if i < 0 && b.logical.Trunk() {
 		return fmt.Errorf("bridge %s does not exist: "+machineBridge, b.Config.Bridge)
 	}
 	if i < 0 {
@@ -173,26 +173,38 @@ func (b *Backend) reconcileBridge(ctx context.Context, node intent.Node) error {
 	if err := b.ports.ensurePort(ctx, management); err != nil {
 		return err
 	}
-	own, err := b.db.Ports(ctx)
+	bridge, err := b.uplinkBridge(ctx, uplink.Name, bridges, local.Datapath)
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(bridges, func(s ovsdb.BridgeState) bool { return s.Name == uplink.Name })
-	if at < 0 {
-		return b.host.set(state, uplink, behind{})
+	return b.host.set(state, uplink, bridge)
+}
+
+// uplinkBridge is the one of the bridges with the name of the interface that has the node's
+// address.
+func (b *Backend) uplinkBridge(
+	ctx context.Context, name string, bridges []ovsdb.BridgeState, datapath intent.Datapath,
+) (uplinkBridge, error) {
+	i := slices.IndexFunc(bridges, func(s ovsdb.BridgeState) bool { return s.Name == name })
+	if i < 0 {
+		return uplinkBridge{}, nil
 	}
-	ports := slices.DeleteFunc(slices.Clone(bridges[at].Ports), func(p string) bool {
-		return p == uplink.Name || slices.ContainsFunc(own, func(s ovsdb.PortState) bool { return s.Name == p })
+	own, err := b.db.Ports(ctx)
+	if err != nil {
+		return uplinkBridge{}, err
+	}
+	ports := slices.DeleteFunc(slices.Clone(bridges[i].Ports), func(p string) bool {
+		return p == name || slices.ContainsFunc(own, func(s ovsdb.PortState) bool { return s.Name == p })
 	})
-	return b.host.set(state, uplink, behind{
-		bridge: true, remembered: bridges[at].ExternalIDs[cards.ID] != "",
-		cards: append(ports, b.cards.Names()...), switchOnly: b.cards.SwitchOnly(local.Datapath),
-	})
+	return uplinkBridge{
+		exists: true, remembered: bridges[i].ExternalIDs[cards.ID] != "",
+		cards: append(ports, b.cards.Names()...), switchOnly: b.cards.SwitchOnly(datapath),
+	}, nil
 }
 
 // configure gives ovn-controller its configuration, if that is asked for. Keys of others stay.
 func (b *Backend) configure(ctx context.Context, node intent.Node) error {
-	if b.Config.Backend.Southbound == "" || b.names.Trunk() {
+	if b.Config.Backend.Southbound == "" || b.logical.Trunk() {
 		return nil
 	}
 	ids, err := b.db.ExternalIDs(ctx)
@@ -230,11 +242,11 @@ func (b *Backend) local(c config.Config, node intent.Node, datapath intent.Datap
 		return l, uplink, fmt.Errorf("node %s: %w; does the Node object name another host?", node.Name, err)
 	}
 	largest := hostnet.PodMTU(uplink.MTU, true, address) - geneveOverhead
-	if b.names.Trunk() {
+	if b.logical.Trunk() {
 		largest = uplink.MTU // the tunnels are beyond the machine
 	}
 	switch {
-	case b.names.Trunk() && uplink.Name != c.Bridge:
+	case b.logical.Trunk() && uplink.Name != c.Bridge:
 		return l, uplink, fmt.Errorf("the node's address %s is on interface %s: "+machineBridge, address, uplink.Name)
 	case l.MTU == 0:
 		l.MTU = largest
@@ -257,7 +269,7 @@ func (b *Backend) management(node intent.Node) ovsdb.Port {
 	p := ovsdb.Internal(b.Config.GatewayInterface, 0, names.ManagementMAC(addresses).HardwareAddr(),
 		b.Intent.State().Local().MTU)
 	p.AnyNumber = true
-	logical, vlan := b.names.Management(node.Name)
+	logical, vlan := b.logical.Management(node.Name)
 	p.ExternalIDs, p.VLAN = map[string]string{idInterface: logical}, vlan
 	return p
 }

@@ -21,24 +21,24 @@ func (b *Backend) Trace(_ context.Context, r agentapi.TraceRequest) (agentapi.Tr
 			continue
 		}
 		network, _ := state.Networks().Get(p.Network)
-		logical := b.logical(p)
+		logical := b.logicalName(p)
 		if logical == "" {
 			return agentapi.Trace{},
 				&backend.BadRequestError{Problem: fmt.Sprintf("the port of %s in Neutron is not known", p.Name())}
 		}
 		return agentapi.Trace{}, &backend.BadRequestError{Problem: fmt.Sprintf(
 			"with the backend %s, ask OVN where its southbound database is: %s '%s'",
-			b.Config.Backend.Type, b.names.Trace(network, b.Node), microflow(logical, p, r))}
+			b.Config.Backend.Type, b.logical.Trace(network, b.Node), microflow(logical, p, r))}
 	}
 	return agentapi.Trace{}, &backend.BadRequestError{Problem: fmt.Sprintf(
 		"with the backend %s, a packet is followed from a pod of node %s; %q is none", b.Config.Backend.Type, b.Node, r.From)}
 }
 
-// logical is the Logical_Switch_Port of a Port of this node.
-func (b *Backend) logical(p intent.Port) string {
+// logicalName is the name of the Logical_Switch_Port of a Port of this node.
+func (b *Backend) logicalName(p intent.Port) string {
 	for _, at := range b.Attachments.List() {
 		if at.PortKey() == p.ObjectKey() {
-			logical, _ := b.names.Port(at)
+			logical, _ := b.logical.Port(at)
 			return logical
 		}
 	}

@@ -53,8 +53,8 @@ func newMachineOn(t *testing.T, o *ovsfake.OVS, link string, vlans map[string]in
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	n := restart(t, o, store, func(c *config.Config) { c.Backend.Southbound = "tcp:192.0.2.1:6642" })
-	n.names = trunkPorts{n.names, vlans}
-	n.ports.names = n.names
+	n.logical = trunkPorts{n.logical, vlans}
+	n.ports.logical = n.logical
 	n.host.find = func(a netip.Addr) (hostnet.Uplink, error) {
 		return hostnet.Uplink{Name: link, MTU: 1400, Address: netip.PrefixFrom(a, 24)}, nil
 	}

@@ -5,7 +5,6 @@ package cards
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 
 	"coelan.io/coelan/internal/backend"
 	"coelan.io/coelan/internal/backend/ovs/ovsdb"
@@ -20,9 +19,7 @@ func Removal(ctx context.Context, c config.Config) backend.Removal {
 
 // ReturnAll gives network cards back to the node, with the addresses that their bridges have.
 func ReturnAll(ctx context.Context, c config.Config, k Kernel) error {
-	db := ovsdb.Open(ovsdb.Options{
-		Socket: filepath.Join(c.OVSRunDir, "db.sock"), Logger: slog.New(slog.DiscardHandler),
-	})
+	db := ovsdb.OpenSilently(c.OVSRunDir)
 	defer db.Close()
 	bridges, err := db.Bridges(ctx)
 	if err != nil {

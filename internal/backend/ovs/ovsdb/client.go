@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -90,6 +91,12 @@ func Open(opts Options) *Client {
 	})
 	c.sessions.Start()
 	return c
+}
+
+// OpenSilently is Open for the database in the run directory of Open vSwitch, such as
+// /run/openvswitch, without a log.
+func OpenSilently(runDir string) *Client {
+	return Open(Options{Socket: filepath.Join(runDir, "db.sock"), Logger: slog.New(slog.DiscardHandler)})
 }
 
 // Close ends the connection and waits until everything has stopped.
