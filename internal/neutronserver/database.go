@@ -2,8 +2,11 @@
 
 package neutronserver
 
-// schema is the database of Neutron in MariaDB.
-const schema = "neutron"
+// The databases of Neutron and Octavia in MariaDB.
+const (
+	neutronSchema = "neutron"
+	octaviaSchema = "octavia"
+)
 
 // Database is a MariaDB that only listens on a socket. SQLite would take less, but answers that it
 // is locked as soon as Neutron makes two resources at a time.
@@ -12,7 +15,7 @@ type Database struct {
 	Socket string // its path: at most 107 characters
 }
 
-// Install makes the files of a database without tables.
+// Install returns the command that makes the files of a database without tables.
 func (d Database) Install() []string {
 	return []string{
 		"mariadb-install-db", "--no-defaults", "--datadir=" + d.Dir, "--user=root", "--skip-name-resolve",
@@ -23,7 +26,7 @@ func (d Database) Install() []string {
 // logSize is small, since a copy of the files is made for each sandbox and test.
 const logSize = "--innodb-log-file-size=16M"
 
-// Serve runs the server.
+// Serve returns the command that runs the server.
 func (d Database) Serve() []string {
 	return []string{
 		"mariadbd", "--no-defaults", "--user=root", "--datadir=" + d.Dir, "--socket=" + d.Socket,
@@ -35,25 +38,40 @@ func (d Database) Serve() []string {
 	}
 }
 
-// Schema makes Neutron's database in the running server; Migrate makes its tables.
-func (d Database) Schema() []string {
+// Schema returns the command that makes Neutron's database in the running server, without tables.
+func (d Database) Schema() []string { return d.create(neutronSchema) }
+
+// OctaviaSchema is Schema for Octavia's database.
+func (d Database) OctaviaSchema() []string { return d.create(octaviaSchema) }
+
+func (d Database) create(schema string) []string {
 	return []string{
 		"mariadb", "--no-defaults", "--user=root", "--socket=" + d.Socket,
 		"--execute=CREATE DATABASE " + schema + " CHARACTER SET utf8",
 	}
 }
 
-// Migrate makes Neutron's tables by a file with MigrationConfiguration.
+// Migrate returns the command that makes Neutron's tables. Its file has MigrationConfiguration.
 func (d Database) Migrate(file string) []string {
 	return []string{"neutron-db-manage", "--config-file", file, "upgrade", "heads"}
 }
 
-// MigrationConfiguration is all that Migrate has to know.
+// MigrateOctavia returns the command that makes Octavia's tables. Its file is that of Octavia.
+func (d Database) MigrateOctavia(file string) []string {
+	return []string{"octavia-db-manage", "--config-file", file, "upgrade", "head"}
+}
+
+// MigrationConfiguration is all that the command of Migrate has to know.
 func (d Database) MigrationConfiguration() string {
 	return "[database]\nconnection = " + d.URL() + "\n"
 }
 
-// URL is how Neutron finds it.
-func (d Database) URL() string {
+// URL is how Neutron finds its database.
+func (d Database) URL() string { return d.url(neutronSchema) }
+
+// OctaviaURL is how Octavia finds its database.
+func (d Database) OctaviaURL() string { return d.url(octaviaSchema) }
+
+func (d Database) url(schema string) string {
 	return "mysql+pymysql://root@localhost/" + schema + "?unix_socket=" + d.Socket
 }

@@ -35,15 +35,18 @@ type Server struct {
 }
 
 // Configuration is the text of its file neutron.conf.
-func (s Server) Configuration() string {
+func (s Server) Configuration() string { return render(configuration, s) }
+
+// render fills a template in, which is one of the program's own.
+func render(t *template.Template, data any) string {
 	var b strings.Builder
-	if err := configuration.Execute(&b, s); err != nil {
-		panic(err) // the template is the program's own
+	if err := t.Execute(&b, data); err != nil {
+		panic(err)
 	}
 	return b.String()
 }
 
-// Command runs it with the file.
+// Command returns the command that runs it with the file.
 func (s Server) Command(file string) []string {
 	return []string{"neutron-server", "--config-file", file}
 }

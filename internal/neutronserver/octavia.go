@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"net/netip"
 	"path/filepath"
-	"strings"
 	"text/template"
 )
 
@@ -14,9 +13,6 @@ import (
 var octaviaText string
 
 var octaviaConfiguration = template.Must(template.New("octavia.conf").Parse(octaviaText))
-
-// octaviaSchema is the database of Octavia in the MariaDB of Neutron.
-const octaviaSchema = "octavia"
 
 // Octavia is the API of Octavia with the provider ovn alone, and the agent that takes what the
 // provider reports.
@@ -34,28 +30,23 @@ type Octavia struct {
 }
 
 // Configuration is the text of its file octavia.conf.
-func (o Octavia) Configuration() string {
-	var b strings.Builder
-	if err := octaviaConfiguration.Execute(&b, o); err != nil {
-		panic(err) // the template is the program's own
-	}
-	return b.String()
-}
+func (o Octavia) Configuration() string { return render(octaviaConfiguration, o) }
 
 // Sockets is a folder that has to be there: both programs find each other in it.
 func (o Octavia) Sockets() string { return filepath.Join(o.Dir, "octavia-run") }
 
-// Agent runs the agent of the drivers with the file; it has to answer before the API starts.
+// Agent returns the command that runs the agent of the drivers with the file; the agent has to
+// answer before the API starts.
 func (o Octavia) Agent(file string) []string { return o.command("octavia-driver-agent", file) }
 
-// API runs the API with the file.
+// API returns the command that runs the API with the file.
 func (o Octavia) API(file string) []string { return o.command("octavia-api", file) }
 
 // Socket is the last one that the agent makes.
 func (o Octavia) Socket() string { return filepath.Join(o.Sockets(), "get.sock") }
 
-// command has a program find the folder where all releases of octavia-lib look for it, whatever the
-// configuration says.
+// command returns the command that runs a program with the file, and with the folder Sockets where
+// all releases of octavia-lib look for it, whatever the configuration says.
 func (o Octavia) command(program, file string) []string {
 	return []string{
 		"unshare", "--mount", "sh", "-ec", `mkdir -p /run/octavia; mount --bind "$1" /run/octavia; exec "$2" --config-file "$3"`,
@@ -68,21 +59,3 @@ func (o Octavia) Endpoint() string { return "http://" + o.Listen.String() + "/" 
 
 // Ready is a URL that answers 200 once the API and its database do.
 func (o Octavia) Ready() string { return o.Endpoint() + "v2.0/lbaas/providers" }
-
-// OctaviaSchema makes Octavia's database in the running server; MigrateOctavia makes its tables.
-func (d Database) OctaviaSchema() []string {
-	return []string{
-		"mariadb", "--no-defaults", "--user=root", "--socket=" + d.Socket,
-		"--execute=CREATE DATABASE " + octaviaSchema + " CHARACTER SET utf8",
-	}
-}
-
-// MigrateOctavia makes Octavia's tables by its file.
-func (d Database) MigrateOctavia(file string) []string {
-	return []string{"octavia-db-manage", "--config-file", file, "upgrade", "head"}
-}
-
-// OctaviaURL is how Octavia finds it.
-func (d Database) OctaviaURL() string {
-	return "mysql+pymysql://root@localhost/" + octaviaSchema + "?unix_socket=" + d.Socket
-}
