@@ -74,7 +74,9 @@ type Runner struct {
 	balancers  *balancers.Balancers
 	loop       *heartbeat.Loop
 
-	// compiled, options and set are of the client's goroutine: what set is made of, and it.
+	// have, compiled, options and set are of the client's goroutine: what Neutron has, what set is
+	// made of, and it.
+	have     *resource.Inventory // nil: it is not known yet
 	compiled *intent.State
 	options  compile.Options
 	set      *resource.Set
@@ -188,6 +190,10 @@ func (r *Runner) followIntent(ctx context.Context) {
 // want is what the newest intent wants of a Neutron that has this.
 func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	defer r.loop.Step()()
+	r.have = have
+	if r.supplement != nil {
+		r.supplement.only(have)
+	}
 	state := r.Intent.Intent().State()
 	placed, loans := compile.Place(state, have), compile.Borrow(state, have)
 	groups, trunks := have.All(resource.SecurityGroup), have.Trunks()
@@ -280,6 +286,7 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 		r.seek(lacking(r.compiled, refused))
 	}
 	if r.supplement != nil && err == nil {
+		r.supplement.only(r.have)
 		r.supplement.begin()
 	}
 	r.publish(func() { r.cloud = outcome{list, err} })

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	neutroncompile "coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/backend/ovn/compile"
 	"coelan.io/coelan/internal/backend/ovn/nb"
@@ -86,7 +87,8 @@ func (s *supplement) found(of resource.Resource, a resource.Actual) {
 		if f, _ := s.Intent.Intent().State().FloatingIPs().Get(name); f.Service == "" {
 			return
 		}
-		names, made = s.others.FloatingIPs, a.ID
+		made, _ = a.Attributes["floating_ip_address"].(string)
+		names = s.others.FloatingIPs
 	case ref.Kind != resource.Network:
 		return
 	case kind != "Network": // of another program: on external ones there are ports for FloatingIPs
@@ -97,6 +99,21 @@ func (s *supplement) found(of resource.Resource, a resource.Actual) {
 	}
 	if names[name] != made {
 		names[name] = made
+		s.client.Changed()
+	}
+}
+
+// only forgets FloatingIPs that Neutron does not have any more: another project may have got their
+// addresses.
+func (s *supplement) only(have *resource.Inventory) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.others.FloatingIPs)
+	maps.DeleteFunc(s.others.FloatingIPs, func(name, _ string) bool {
+		_, there := have.Get(neutroncompile.FloatingIPRef(name))
+		return !there
+	})
+	if len(s.others.FloatingIPs) < before {
 		s.client.Changed()
 	}
 }

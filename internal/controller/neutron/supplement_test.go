@@ -20,17 +20,38 @@ type known struct{ store *intent.Store }
 func (k known) Intent() *intent.Store { return k.store }
 func (known) Ready() <-chan struct{}  { return nil }
 
+func changeIntent(t *testing.T, store *intent.Store, do func(*intent.Tx)) {
+	t.Helper()
+	if _, err := store.Update(func(tx *intent.Tx) error { do(tx); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wanNetwork is an external Network of which floatingService has an address.
+func wanNetwork() intent.Network {
+	return intent.Network{Name: "wan", External: true, Physical: "dc", Subnets: intenttest.Subnets("198.51.100.0/24")}
+}
+
+// floatingService sets a Service with a FloatingIP, and a node that may answer for that.
+func floatingService(tx *intent.Tx, address string) {
+	tx.SetRouter(intent.Router{Name: "default", ID: 1})
+	node := intenttest.Node("n1", 1)
+	node.PhysicalNetworks = []string{"dc"}
+	tx.SetNode(node)
+	tx.SetService(intent.Service{Namespace: "shop", Name: "web", Router: "default", Ports: []intent.ServicePort{{
+		Protocol: intent.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.10"),
+	}}})
+	tx.SetFloatingIP(intent.FloatingIP{
+		Name: "shop/web", Network: "wan", Address: netip.MustParseAddr(address), Service: "shop/web",
+	})
+}
+
 // Rows are beside those that ML2/OVN makes of what Neutron has, under its names; a Network that
 // comes back waits for its new switch.
 func TestNamesOfNeutron(t *testing.T) {
 	store := intent.NewStore()
 	red := intent.Network{Name: "red", Router: "default", Subnets: intenttest.Subnets("10.10.0.0/24")}
-	change := func(do func(*intent.Tx)) {
-		t.Helper()
-		if _, err := store.Update(func(tx *intent.Tx) error { do(tx); return nil }); err != nil {
-			t.Fatal(err)
-		}
-	}
+	change := func(do func(*intent.Tx)) { t.Helper(); changeIntent(t, store, do) }
 	change(func(tx *intent.Tx) {
 		tx.SetRouter(intent.Router{Name: "default", ID: 1})
 		tx.SetNetwork(red)
@@ -89,26 +110,14 @@ func TestNamesOfNeutron(t *testing.T) {
 // another program. Of others of these the cluster wants no rows.
 func TestFloatingIPsBesideNeutron(t *testing.T) {
 	store := intent.NewStore()
-	_, err := store.Update(func(tx *intent.Tx) error {
-		tx.SetRouter(intent.Router{Name: "default", ID: 1})
-		for _, n := range []intent.Network{{Name: "wan", External: true}, {Name: "lan"}} {
-			n.Physical, n.NeutronNetwork, n.Subnets = "dc", n.Name, intenttest.Subnets("198.51.100.0/24")
-			tx.SetNetwork(n)
-		}
-		node := intenttest.Node("n1", 1)
-		node.PhysicalNetworks = []string{"dc"}
-		tx.SetNode(node)
-		tx.SetService(intent.Service{Namespace: "shop", Name: "web", Router: "default", Ports: []intent.ServicePort{{
-			Protocol: intent.TCP, Port: 80, ClusterIP: netip.MustParseAddr("10.96.0.10"),
-		}}})
-		tx.SetFloatingIP(intent.FloatingIP{
-			Name: "shop/web", Network: "wan", Address: netip.MustParseAddr("198.51.100.40"), Service: "shop/web",
-		})
-		return nil
+	wan, lan := wanNetwork(), wanNetwork()
+	lan.Name, lan.External = "lan", false
+	wan.NeutronNetwork, lan.NeutronNetwork = "wan", "lan"
+	changeIntent(t, store, func(tx *intent.Tx) {
+		tx.SetNetwork(wan)
+		tx.SetNetwork(lan)
+		floatingService(tx, "198.51.100.40")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s, err := newSupplement(Options{
 		Log: slog.New(slog.DiscardHandler), Northbound: []string{"unix:/none"}, Intent: known{store},
 	}, func(outcome) {})
@@ -128,7 +137,9 @@ func TestFloatingIPsBesideNeutron(t *testing.T) {
 		t.Error("a node answers before Neutron keeps the address")
 	}
 	floating := resource.Ref{Kind: resource.FloatingIP, Key: resource.Key("FloatingIP/shop/web")}
-	s.found(resource.Resource{Ref: floating}, resource.Actual{ID: "u2"})
+	s.found(resource.Resource{Ref: floating}, resource.Actual{ID: "u2", Attributes: resource.Attributes{
+		"floating_ip_address": "198.51.100.40",
+	}})
 	if !has("Logical_Router", "Front/shop/web") || !has("Logical_Switch", "Network/wan") {
 		t.Error("no node answers")
 	}

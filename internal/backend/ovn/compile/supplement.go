@@ -13,8 +13,8 @@ import (
 )
 
 // Others are the rows that another system has made for a cluster: switches, routers and ports of
-// nodes, by name of the Network, Router or Node; and the FloatingIPs that it has. ML2/OVN of
-// OpenStack is such a system.
+// nodes, by name of the Network, Router or Node; and the addresses of the FloatingIPs that it has.
+// ML2/OVN of OpenStack is such a system.
 type Others struct {
 	Switches, Routers, NodePorts, FloatingIPs map[string]string
 }
@@ -38,7 +38,7 @@ func (o *Others) mayTake(s *intent.State, f intent.FloatingIP) bool {
 	}
 	v, _ := s.Services().Get(f.Service)
 	return !v.Octavia && o.Switches[f.Network] != "" && o.Routers[intent.DefaultRouterName] != "" &&
-		(f.Address.Is6() || o.FloatingIPs[f.Name] != "")
+		(f.Address.Is6() || o.FloatingIPs[f.Name] == f.Address.String())
 }
 
 func ofSharedRouter(s *intent.State, n intent.Network) bool {

@@ -47,7 +47,7 @@ func supplemented() intent.Objects {
 	for i := range o.Nodes {
 		o.Nodes[i].PhysicalNetworks = []string{"dc"}
 	}
-	// lb is a load balancer's, and Neutron keeps no address for late.
+	// lb is a load balancer's, and Neutron keeps another address for late.
 	lb := o.Services[0]
 	lb.Name, lb.Octavia = "lb", true
 	o.Services[0].Ports = append(o.Services[0].Ports, intent.ServicePort{
@@ -70,10 +70,12 @@ func supplemented() intent.Objects {
 // all are what Neutron has made of the Objects.
 func all() Others {
 	return Others{
-		Switches:    map[string]string{"default": "neutron-d", "red": "neutron-r", "blue": "neutron-b", "lab": "neutron-l", "office": "neutron-o", "wan": "neutron-w"},
-		Routers:     map[string]string{"default": "neutron-rd", "red": "neutron-rr"},
-		NodePorts:   map[string]string{"n1": "p1", "n2": "p2"},
-		FloatingIPs: map[string]string{"shop/web": "f1", "shop/red": "f2", "shop/lb": "f3"},
+		Switches:  map[string]string{"default": "neutron-d", "red": "neutron-r", "blue": "neutron-b", "lab": "neutron-l", "office": "neutron-o", "wan": "neutron-w"},
+		Routers:   map[string]string{"default": "neutron-rd", "red": "neutron-rr"},
+		NodePorts: map[string]string{"n1": "p1", "n2": "p2"},
+		FloatingIPs: map[string]string{
+			"shop/web": "198.51.100.40", "shop/red": "198.51.100.41", "shop/lb": "198.51.100.42", "shop/late": "198.51.100.40",
+		},
 	}
 }
 
