@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -189,5 +191,21 @@ func TestLostFloatingIP(t *testing.T) {
 		if c.answers() {
 			t.Error("a node answers for another project's address")
 		}
+	})
+}
+
+// Nodes answer for a FloatingIP of which the names are too long for a description in Neutron.
+func TestFloatingIPOfLongName(t *testing.T) {
+	name := strings.Repeat("n", 63) + "/" + strings.Repeat("f", 200)
+	c := startCompared(t, func(tx *intent.Tx) {
+		tx.SetNetwork(wanNetwork())
+		floatingService(tx, "198.51.100.41")
+		tx.SetFloatingIP(intent.FloatingIP{
+			Name: name, Network: "wan", Address: netip.MustParseAddr("198.51.100.40"), Service: "shop/web",
+		})
+	})
+	c.await("no node answers", func() bool {
+		_, has := c.runner.supplement.want().Get(nb.Ref{Table: "Logical_Router", Key: nb.Key("Front/" + name)})
+		return has
 	})
 }

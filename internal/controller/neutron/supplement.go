@@ -14,6 +14,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/backend/ovn/northbound"
 	"coelan.io/coelan/internal/controller/findings"
+	"coelan.io/coelan/internal/intent"
 )
 
 // supplement keeps in OVN's northbound database what Neutron's rows lack: Services, the way out of
@@ -39,11 +40,8 @@ func newSupplement(o Options, report func(outcome)) (*supplement, error) {
 	begun := make(chan struct{})
 	s := &supplement{
 		Options: o, report: report, begun: begun, begin: sync.OnceFunc(func() { close(begun) }),
-		rows: compile.NewSupplement(compile.Options{Cluster: o.Cluster}),
-		others: compile.Others{
-			Switches: map[string]string{}, Routers: map[string]string{}, NodePorts: map[string]string{},
-			FloatingIPs: map[string]string{},
-		},
+		rows:   compile.NewSupplement(compile.Options{Cluster: o.Cluster}),
+		others: compile.Others{},
 	}
 	to := northbound.Options{Cluster: o.Cluster, Remotes: o.Northbound, Rows: s.want, Report: s.compared, Log: o.Log}
 	if o.TLS != nil {
@@ -70,35 +68,51 @@ func (s *supplement) run(ctx context.Context) {
 // UUIDs alone.
 const ofNeutron = "neutron-"
 
+// rowOf is the object that a resource of Neutron is for, and what rows beside those of ML2/OVN need
+// of it: the name of its row, or the address of a floating IP. False: nothing.
+func rowOf(of resource.Resource, a resource.Actual) (object intent.Ref, row string, ok bool) {
+	kind, name, _ := strings.Cut(of.Object, " ")
+	object = intent.Ref{Kind: intent.Kind(kind), Key: name}
+	switch {
+	case of.Kind == resource.Network, of.Kind == resource.Router:
+		return object, ofNeutron + a.ID, true
+	case of.Kind == resource.Port && object.Kind == intent.KindNode:
+		return object, a.ID, true
+	case of.Kind == resource.FloatingIP:
+		row, ok = a.Attributes["floating_ip_address"].(string)
+		return object, row, ok
+	}
+	return intent.Ref{}, "", false
+}
+
+// refers reports whether rows refer to those of an object: not to those of networks of other
+// programs but external ones, which have ports for FloatingIPs of Services.
+func refers(s *intent.State, object intent.Ref) (is bool) {
+	switch object.Kind {
+	case intent.KindNetwork:
+		n, there := s.Networks().Get(object.Key)
+		return there && (n.NeutronNetwork == "" || n.External && n.Physical != "")
+	case intent.KindRouter:
+		_, is = s.Routers().Get(object.Key)
+	case intent.KindNode:
+		_, is = s.Nodes().Get(object.Key)
+	case intent.KindFloatingIP:
+		f, _ := s.FloatingIPs().Get(object.Key)
+		return f.Service != ""
+	}
+	return is
+}
+
 // found takes a resource that Neutron has.
 func (s *supplement) found(of resource.Resource, a resource.Actual) {
+	object, row, ok := rowOf(of, a)
+	if !ok || !refers(s.Intent.Intent().State(), object) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ref := of.Ref
-	kind, name, _ := strings.Cut(ref.Key, "/")
-	names, made := s.others.Switches, ofNeutron+a.ID
-	switch {
-	case ref.Kind == resource.Router:
-		names = s.others.Routers
-	// Ports of a node's addresses have these behind its name.
-	case ref.Kind == resource.Port && kind == "Node" && !strings.Contains(name, " "):
-		names, made = s.others.NodePorts, a.ID
-	case ref.Kind == resource.FloatingIP:
-		if f, _ := s.Intent.Intent().State().FloatingIPs().Get(name); f.Service == "" {
-			return
-		}
-		made, _ = a.Attributes["floating_ip_address"].(string)
-		names = s.others.FloatingIPs
-	case ref.Kind != resource.Network:
-		return
-	case kind != "Network": // of another program: on external ones there are ports for FloatingIPs
-		name, _ = strings.CutPrefix(of.Object, "Network ")
-		if n, _ := s.Intent.Intent().State().Networks().Get(name); !n.External || n.Physical == "" {
-			return
-		}
-	}
-	if names[name] != made {
-		names[name] = made
+	if s.others[object] != row {
+		s.others[object] = row
 		s.client.Changed()
 	}
 }
@@ -108,12 +122,12 @@ func (s *supplement) found(of resource.Resource, a resource.Actual) {
 func (s *supplement) only(have *resource.Inventory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := len(s.others.FloatingIPs)
-	maps.DeleteFunc(s.others.FloatingIPs, func(name, _ string) bool {
-		_, there := have.Get(neutroncompile.FloatingIPRef(name))
-		return !there
+	before := len(s.others)
+	maps.DeleteFunc(s.others, func(object intent.Ref, _ string) bool {
+		_, there := have.Get(neutroncompile.FloatingIPRef(object.Key))
+		return object.Kind == intent.KindFloatingIP && !there
 	})
-	if len(s.others.FloatingIPs) < before {
+	if len(s.others) < before {
 		s.client.Changed()
 	}
 }
@@ -123,17 +137,8 @@ func (s *supplement) only(have *resource.Inventory) {
 func (s *supplement) want() *nb.Rows {
 	s.mu.Lock()
 	state := s.Intent.Intent().State()
-	maps.DeleteFunc(s.others.Switches, func(name, _ string) bool { _, ok := state.Networks().Get(name); return !ok })
-	maps.DeleteFunc(s.others.Routers, func(name, _ string) bool { _, ok := state.Routers().Get(name); return !ok })
-	maps.DeleteFunc(s.others.NodePorts, func(name, _ string) bool { _, ok := state.Nodes().Get(name); return !ok })
-	maps.DeleteFunc(s.others.FloatingIPs, func(name, _ string) bool {
-		_, ok := state.FloatingIPs().Get(name)
-		return !ok
-	})
-	others := compile.Others{
-		Switches: maps.Clone(s.others.Switches), Routers: maps.Clone(s.others.Routers),
-		NodePorts: maps.Clone(s.others.NodePorts), FloatingIPs: maps.Clone(s.others.FloatingIPs),
-	}
+	maps.DeleteFunc(s.others, func(object intent.Ref, _ string) bool { return !refers(state, object) })
+	others := maps.Clone(s.others)
 	s.mu.Unlock()
 	s.rows.Update(state, others)
 	return s.rows.Rows()

@@ -90,19 +90,22 @@ func TestNamesOfNeutron(t *testing.T) {
 		}
 	}
 	check("nothing is known", "", "", "")
-	for ref, id := range map[resource.Ref]string{
-		compile.NetworkRef("red"): "u1", compile.RouterRef("default"): "u2", compile.NodePortRef("n1"): "u3",
-		compile.PortRef("shop/red"): "u4", compile.SubnetRef("red", netip.MustParsePrefix("10.10.0.0/24")): "u5",
-	} {
-		s.found(resource.Resource{Ref: ref}, resource.Actual{ID: id})
+	found := func(ref resource.Ref, object, id string) {
+		s.found(resource.Resource{Ref: ref, Object: object}, resource.Actual{ID: id})
 	}
+	object := compile.NetworkObject("red")
+	found(compile.NetworkRef("red"), object, "u1")
+	found(compile.RouterRef("default"), "Router default", "u2")
+	found(compile.NodePortRef("n1"), compile.NodeObject("n1"), "u3")
+	found(compile.PortRef("shop/red"), compile.PortObject("shop/red"), "u4")
+	found(compile.SubnetRef("red", netip.MustParsePrefix("10.10.0.0/24")), object, "u5")
 	const resident = `ip4 && is_chassis_resident("u3")`
 	check("all is known", "neutron-u1", "neutron-u2", resident)
 	change(func(tx *intent.Tx) { tx.DeleteNetwork("red") })
 	check("the Network is gone", "", "neutron-u2", resident)
 	change(func(tx *intent.Tx) { tx.SetNetwork(red) })
 	check("the Network is back", "", "neutron-u2", resident)
-	s.found(resource.Resource{Ref: compile.NetworkRef("red")}, resource.Actual{ID: "u6"})
+	found(compile.NetworkRef("red"), object, "u6")
 	check("Neutron has made it", "neutron-u6", "neutron-u2", resident)
 }
 
@@ -128,7 +131,7 @@ func TestFloatingIPsBesideNeutron(t *testing.T) {
 		_, ok := s.want().Get(nb.Ref{Table: table, Key: key})
 		return ok
 	}
-	s.found(resource.Resource{Ref: compile.RouterRef("default")}, resource.Actual{ID: "u1"})
+	s.found(resource.Resource{Ref: compile.RouterRef("default"), Object: "Router default"}, resource.Actual{ID: "u1"})
 	for _, name := range []string{"wan", "lan"} {
 		object := compile.NetworkObject(name)
 		s.found(resource.Resource{Ref: resource.LentNetwork(object), Object: object}, resource.Actual{ID: name})
@@ -136,8 +139,9 @@ func TestFloatingIPsBesideNeutron(t *testing.T) {
 	if has("Logical_Router", "Front/shop/web") {
 		t.Error("a node answers before Neutron keeps the address")
 	}
-	floating := resource.Ref{Kind: resource.FloatingIP, Key: resource.Key("FloatingIP/shop/web")}
-	s.found(resource.Resource{Ref: floating}, resource.Actual{ID: "u2", Attributes: resource.Attributes{
+	s.found(resource.Resource{
+		Ref: compile.FloatingIPRef("shop/web"), Object: compile.FloatingIPObject("shop/web"),
+	}, resource.Actual{ID: "u2", Attributes: resource.Attributes{
 		"floating_ip_address": "198.51.100.40",
 	}})
 	if !has("Logical_Router", "Front/shop/web") || !has("Logical_Switch", "Network/wan") {

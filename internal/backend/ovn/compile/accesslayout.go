@@ -85,10 +85,10 @@ type othersLayout struct {
 }
 
 func (l othersLayout) hasNode(node string) bool {
-	return l.others.Switches[intent.DefaultNetworkName] != "" && l.others.NodePorts[node] != ""
+	return l.others.network(intent.DefaultNetworkName) != "" && l.others.node(node) != ""
 }
 
-func (l othersLayout) hasRouter(router string) bool { return l.others.Routers[router] != "" }
+func (l othersLayout) hasRouter(router string) bool { return l.others.router(router) != "" }
 
 func (othersLayout) nodeSwitch(string) nb.Ref { return switchRef(intent.DefaultNetworkName, "") }
 
@@ -103,7 +103,7 @@ func (l othersLayout) gate(p accessPlace) (key, name string) {
 
 func (othersLayout) common() bool { return true }
 
-func (l othersLayout) resident(p accessPlace) string { return l.others.NodePorts[p.node] }
+func (l othersLayout) resident(p accessPlace) string { return l.others.node(p.node) }
 
 // neutronMAC is the key of external_ids by which Neutron knows the Ethernet address of a NAT, which
 // it takes away for a while. Without it Neutron fails to see that a NAT's port is up.
@@ -120,7 +120,7 @@ func (l othersLayout) translate(p accessPlace, a netip.Addr, nat *nb.NAT) {
 func (othersLayout) priorities() (toNode, toOwn int) { return staysPriority + 1, staysPriority + 2 }
 
 func (l othersLayout) atNode(node string) string {
-	return fmt.Sprintf("is_chassis_resident(%q)", l.others.NodePorts[node])
+	return fmt.Sprintf("is_chassis_resident(%q)", l.others.node(node))
 }
 
 // leaves fits what a Router has no other way for, since the other system has named the port.

@@ -12,22 +12,30 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// Others are the rows that another system has made for a cluster: switches, routers and ports of
-// nodes, by name of the Network, Router or Node; and the addresses of the FloatingIPs that it has.
-// ML2/OVN of OpenStack is such a system.
-type Others struct {
-	Switches, Routers, NodePorts, FloatingIPs map[string]string
+// Others are what another system has made for a cluster: by Network and by Router the name of the
+// row, by node that of its port's row, and by FloatingIP the address. ML2/OVN of OpenStack is such
+// a system.
+type Others map[intent.Ref]string
+
+// network is the name of the switch of a Network; empty: there is none.
+func (o Others) network(name string) string {
+	return o[intent.Ref{Kind: intent.KindNetwork, Key: name}]
 }
 
-// same reports whether both have the same names.
-func (o Others) same(p Others) bool {
-	return maps.Equal(o.Switches, p.Switches) && maps.Equal(o.Routers, p.Routers) &&
-		maps.Equal(o.NodePorts, p.NodePorts) && maps.Equal(o.FloatingIPs, p.FloatingIPs)
+// router is the name of the router of a Router; empty: there is none.
+func (o Others) router(name string) string { return o[intent.Ref{Kind: intent.KindRouter, Key: name}] }
+
+// node is the name of the port of a node; empty: there is none.
+func (o Others) node(name string) string { return o[intent.Ref{Kind: intent.KindNode, Key: name}] }
+
+// has reports whether the other system has the address of a FloatingIP for it.
+func (o Others) has(f intent.FloatingIP) bool {
+	return o[intent.Ref{Kind: intent.KindFloatingIP, Key: f.Name}] == f.Address.String()
 }
 
 // routed reports whether there is a switch of a Network that has a Router.
 func (o Others) routed(n intent.Network) bool {
-	return o.Switches[n.Name] != "" && n.Router != "" && n.Physical == ""
+	return o.network(n.Name) != "" && n.Router != "" && n.Physical == ""
 }
 
 // mayTake reports whether the cluster may take what comes for a FloatingIP of a Service. Without
@@ -37,8 +45,8 @@ func (o *Others) mayTake(s *intent.State, f intent.FloatingIP) bool {
 		return true
 	}
 	v, _ := s.Services().Get(f.Service)
-	return !v.Octavia && o.Switches[f.Network] != "" && o.Routers[intent.DefaultRouterName] != "" &&
-		(f.Address.Is6() || o.FloatingIPs[f.Name] == f.Address.String())
+	return !v.Octavia && o.network(f.Network) != "" && o.router(intent.DefaultRouterName) != "" &&
+		(f.Address.Is6() || o.has(f))
 }
 
 func ofSharedRouter(s *intent.State, n intent.Network) bool {
@@ -75,7 +83,7 @@ func (c *Supplement) Update(s *intent.State, others Others) {
 	before := *c.others
 	*c.others = others
 	c.compiler.Update(s)
-	if !before.same(others) {
+	if !maps.Equal(before, others) {
 		c.compiler.update(nil, s)
 	}
 }
@@ -127,12 +135,12 @@ func (otherSwitchKind) Affected(from, to *intent.State, d intent.Delta, yield fu
 // Compile implements Kind.
 func (k otherSwitchKind) Compile(s *intent.State, name string, u *nb.Unit) {
 	n, ok := s.Networks().Get(name)
-	external := n.External && n.Physical != "" && k.others.Switches[name] != ""
+	external := n.External && n.Physical != "" && k.others.network(name) != ""
 	if !ok || !external && !k.others.routed(n) {
 		return
 	}
 	sw := switchRef(name, "")
-	u.Add(sw.Key, &nb.LogicalSwitch{Name: k.others.Switches[name], Adopted: true})
+	u.Add(sw.Key, &nb.LogicalSwitch{Name: k.others.network(name), Adopted: true})
 	if external { // for the ports of FloatingIPs
 		return
 	}
@@ -141,7 +149,7 @@ func (k otherSwitchKind) Compile(s *intent.State, name string, u *nb.Unit) {
 		for _, sn := range n.Subnets {
 			ofPods(u, sn.Prefix)
 		}
-	} else if k.others.Routers[intent.DefaultRouterName] != "" { // which has the Address_Sets
+	} else if k.others.router(intent.DefaultRouterName) != "" { // which has the Address_Sets
 		networkKind{k.cluster}.isolate(sw, u)
 	}
 }
@@ -169,7 +177,7 @@ func (otherRouterKind) Affected(_, _ *intent.State, d intent.Delta, yield func(s
 // Compile implements Kind.
 func (k otherRouterKind) Compile(s *intent.State, name string, u *nb.Unit) {
 	r, ok := s.Routers().Get(name)
-	ref, made := routerRef(name), k.others.Routers[name]
+	ref, made := routerRef(name), k.others.router(name)
 	if ok && made != "" && (r.Private() || name == intent.DefaultRouterName) {
 		u.Add(ref.Key, &nb.LogicalRouter{Name: made, Adopted: true})
 	}
@@ -222,7 +230,7 @@ func (k otherNodeKind) Compile(s *intent.State, name string, u *nb.Unit) {
 	if _, ok := s.Nodes().Get(name); !ok {
 		return
 	}
-	port := k.others.NodePorts[name]
+	port := k.others.node(name)
 	for _, sn := range nodeSubnets(s, name) {
 		ofPods(u, sn.Prefix)
 		a, room := names.ManagementAddress(sn.Prefix)

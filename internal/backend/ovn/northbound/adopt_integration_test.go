@@ -28,8 +28,8 @@ func TestSupplement(t *testing.T) {
 		Endpoints: []intent.ServiceEndpoint{{Address: w.Ports[0].Addresses[0], Port: 8080}},
 	}}}}
 	others := compile.Others{
-		Switches: map[string]string{"default": "neutron-d"}, Routers: map[string]string{"default": "neutron-rd"},
-		NodePorts: map[string]string{"n1": "p1", "n2": "p2"},
+		{Kind: intent.KindNetwork, Key: "default"}: "neutron-d", {Kind: intent.KindRouter, Key: "default"}: "neutron-rd",
+		{Kind: intent.KindNode, Key: "n1"}: "p1", {Kind: intent.KindNode, Key: "n2"}: "p2",
 	}
 	state := intenttest.State(w)
 	begin := func(rows *nb.Rows) *controller {
