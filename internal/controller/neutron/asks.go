@@ -130,12 +130,12 @@ func (i *identities) answered(c resource.Claim, a resource.Actual, refused strin
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	p, t := i.asks.ports[c.By], i.targets[c.By]
+	p := i.asks.ports[c.By]
 	if p == nil || p.UID != made.asker || p.Status.Offered != nil {
 		return
 	}
 	i.asks.answers[c.By] = made
-	i.queue.Add(t)
+	i.changed(c.By)
 }
 
 // maxRefused is how long a reason may be.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 
@@ -32,18 +33,25 @@ type identities struct {
 	// asked is called when other Ports ask for ports.
 	asked func()
 
-	mu    sync.Mutex
-	asks  asks
-	ports map[string]held // by what resources call the object
-	// shown are the ports that objects say to have.
-	shown map[string]held
+	mu   sync.Mutex
+	asks asks
+	// ports are by what resources call the object; lookedPorts are the objects of those that were
+	// found since the last comparison.
+	ports       map[string]held
+	lookedPorts map[string]bool
 	// networks are what Neutron has of Networks; looked are those of this comparison so far.
 	networks, looked map[string]network
 	// compared reports whether all networks were looked at: before, one that is not known may be
 	// there.
 	compared bool
-	// targets are the objects of all of these.
-	targets map[string]target
+	// objects are those that there are of these.
+	objects map[string]watched
+}
+
+// watched is an object, and the port that it says to have.
+type watched struct {
+	target
+	shown held
 }
 
 // held is a port, and the UID of the Port that has it; a Node needs none.
@@ -81,13 +89,15 @@ func (t target) object() string {
 	return compile.PortObject(t.namespace + "/" + t.name)
 }
 
+func (t target) key() client.ObjectKey { return client.ObjectKey{Namespace: t.namespace, Name: t.name} }
+
 // writers is how many objects are written at once.
 const writers = 4
 
 func newIdentities(o Options, asked func()) *identities {
 	return &identities{
-		Options: o, asked: asked, asks: newAsks(), ports: map[string]held{}, shown: map[string]held{},
-		networks: map[string]network{}, looked: map[string]network{}, targets: map[string]target{},
+		Options: o, asked: asked, asks: newAsks(), ports: map[string]held{}, lookedPorts: map[string]bool{},
+		networks: map[string]network{}, looked: map[string]network{}, objects: map[string]watched{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
 	}
 }
@@ -98,20 +108,36 @@ func (i *identities) found(of resource.Resource, a resource.Actual) {
 	now := held{v1alpha1.NeutronPort{ID: a.ID, MAC: mac, VLAN: int32(a.VLAN)}, of.Holder}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.lookedPorts[of.Object] = true
 	if i.ports[of.Object] == now {
 		return
 	}
 	i.ports[of.Object] = now
-	if t, known := i.targets[of.Object]; known {
-		i.queue.Add(t)
+	i.changed(of.Object)
+}
+
+// changed has an object written, if it is known already. The caller holds mu.
+func (i *identities) changed(object string) {
+	if o, known := i.objects[object]; known {
+		i.queue.Add(o.target)
 	}
+}
+
+// forgetPorts forgets the ports of objects that are gone, of which the last comparison did not find
+// any: one that did may know of an object before it is known here. The caller holds mu.
+func (i *identities) forgetPorts() {
+	maps.DeleteFunc(i.ports, func(object string, _ held) bool {
+		_, known := i.objects[object]
+		return !known && !i.lookedPorts[object]
+	})
+	clear(i.lookedPorts)
 }
 
 // holds says whether an object has been told of a port: its node may have plugged it.
 func (i *identities) holds(of resource.Resource, a resource.Actual) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, known := range []held{i.ports[of.Object], i.shown[of.Object]} {
+	for _, known := range []held{i.ports[of.Object], i.objects[of.Object].shown} {
 		if known.ID == a.ID && known.holder == of.Holder {
 			return true
 		}
@@ -174,12 +200,12 @@ func (i *identities) note(o any) {
 	t := targetOf(object)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.targets[t.object()] = t
-	delete(i.shown, t.object())
+	now := watched{target: t}
 	port, isPort := o.(*v1alpha1.Port)
 	if isPort && port.Status.Neutron != nil {
-		i.shown[t.object()] = held{*port.Status.Neutron, string(port.UID)}
+		now.shown = held{*port.Status.Neutron, string(port.UID)}
 	}
+	i.objects[t.object()] = now
 	if _, made := i.ports[t.object()]; made || t.kind == intent.KindNetwork {
 		i.queue.Add(t)
 	}
@@ -196,8 +222,7 @@ func (i *identities) forget(o any) {
 		key := targetOf(object).object()
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		delete(i.targets, key)
-		delete(i.shown, key)
+		delete(i.objects, key)
 		if holder := i.networks[key].holder; holder == string(object.GetUID()) {
 			delete(i.networks, key)
 		}
@@ -226,39 +251,54 @@ func (i *identities) next(ctx context.Context) bool {
 	return true
 }
 
-// write brings an object to what is known. Of a Port that is about to have another MAC address, or
-// is another one of the same name, nothing is written: its port is replaced.
+// write brings an object to what is known.
 func (i *identities) write(ctx context.Context, t target) error {
+	switch t.kind {
+	case intent.KindNetwork:
+		return i.writeNetwork(ctx, t)
+	case intent.KindNode:
+		return i.writeNode(ctx, t)
+	}
+	return i.writePort(ctx, t)
+}
+
+func (i *identities) writeNode(ctx context.Context, t target) error {
+	i.mu.Lock()
+	now, known := i.ports[t.object()]
+	i.mu.Unlock()
+	node := &corev1.Node{}
+	if !known {
+		return nil
+	}
+	if err := i.Access.Get(ctx, t.key(), node); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	vlan := ""
+	if now.VLAN != 0 {
+		vlan = strconv.Itoa(int(now.VLAN))
+	}
+	if node.Annotations[v1alpha1.AnnotationNeutronPort] == now.ID &&
+		node.Annotations[v1alpha1.AnnotationNeutronVLAN] == vlan {
+		return nil
+	}
+	change := map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+		v1alpha1.AnnotationNeutronPort: now.ID, v1alpha1.AnnotationNeutronVLAN: present(vlan),
+	}}}
+	return patch(change, func(p client.Patch) error { return i.Access.Status().Patch(ctx, node, p) })
+}
+
+// writePort writes nothing of a Port that is about to have another MAC address, or is another one
+// of the same name: its port is replaced.
+func (i *identities) writePort(ctx context.Context, t target) error {
 	i.mu.Lock()
 	now, known := i.ports[t.object()]
 	offer, answered := i.asks.answers[t.object()]
-	n, compared := i.networks[t.object()], i.compared
 	i.mu.Unlock()
-	if t.kind == intent.KindNetwork {
-		return i.writeNetwork(ctx, t.name, n, compared)
-	}
 	if !known && !answered {
 		return nil
 	}
-	key := client.ObjectKey{Namespace: t.namespace, Name: t.name}
-	if t.kind == intent.KindNode {
-		node := &corev1.Node{}
-		text := ""
-		if now.VLAN != 0 {
-			text = strconv.Itoa(int(now.VLAN))
-		}
-		if err := i.Access.Get(ctx, key, node); err != nil ||
-			node.Annotations[v1alpha1.AnnotationNeutronPort] == now.ID &&
-				node.Annotations[v1alpha1.AnnotationNeutronVLAN] == text {
-			return client.IgnoreNotFound(err)
-		}
-		patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-			v1alpha1.AnnotationNeutronPort: now.ID, v1alpha1.AnnotationNeutronVLAN: present(text),
-		}}}
-		return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, node, p) })
-	}
 	port := &v1alpha1.Port{}
-	if err := i.Access.Get(ctx, key, port); err != nil {
+	if err := i.Access.Get(ctx, t.key(), port); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	status := map[string]any{}
@@ -272,18 +312,17 @@ func (i *identities) write(ctx context.Context, t target) error {
 	if len(status) == 0 {
 		return nil
 	}
-	patch := map[string]any{"metadata": map[string]any{"uid": port.UID}, "status": status}
-	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, port, p) })
+	change := map[string]any{"metadata": map[string]any{"uid": port.UID}, "status": status}
+	return patch(change, func(p client.Patch) error { return i.Access.Status().Patch(ctx, port, p) })
 }
 
 // patch makes a change of one entry. That the object is gone, or another one, is no error.
-func (*identities) patch(_ context.Context, change any, do func(client.Patch) error) error {
+func patch(change any, do func(client.Patch) error) error {
 	data, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
-	err = do(client.RawPatch(types.MergePatchType, data))
-	return client.IgnoreNotFound(err)
+	return client.IgnoreNotFound(do(client.RawPatch(types.MergePatchType, data)))
 }
 
 // present is a value of a merge patch; the zero value removes the entry.

@@ -7,10 +7,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/resource"
+	"coelan.io/coelan/internal/controller/reconcile/reconciletest"
 )
 
 // An object holds the port that it was told of, by this controller or by one before; the next
@@ -56,5 +58,45 @@ func TestHeldPorts(t *testing.T) {
 				t.Errorf("held: %v, want %v", held, tc.held)
 			}
 		})
+	}
+}
+
+// Nothing is kept of Ports that are gone, also if a comparison of before finds their ports. A port
+// that is found before its Port is known is written when that is.
+func TestPortsThatAreGone(t *testing.T) {
+	port := &v1alpha1.Port{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "u1"}, Status: v1alpha1.PortStatus{MAC: "fa:16:3e:00:00:07"},
+	}
+	i := newIdentities(Options{Access: reconciletest.Access(port)}, func() {})
+	t.Cleanup(i.queue.ShutDown)
+	find := func() {
+		i.found(resource.Resource{Ref: compile.PortRef("shop/web-0"), Object: compile.PortObject("shop/web-0"), Holder: "u1"},
+			resource.Actual{ID: "p1", Attributes: resource.Attributes{"mac_address": port.Status.MAC}})
+	}
+	for range 3 {
+		find()
+		i.allFound()
+	}
+	i.note(port)
+	if err := i.write(t.Context(), targetOf(port)); err != nil {
+		t.Fatal(err)
+	}
+	now := &v1alpha1.Port{}
+	if err := i.Access.Get(t.Context(), client.ObjectKeyFromObject(port), now); err != nil {
+		t.Fatal(err)
+	}
+	if now.Status.Neutron == nil || now.Status.Neutron.ID != "p1" {
+		t.Errorf("the Port says that its port is %+v", now.Status.Neutron)
+	}
+	i.allFound()
+	if len(i.ports) != 1 {
+		t.Errorf("of a Port with a port that is to be changed is known %v", i.ports)
+	}
+	i.forget(port)
+	find()
+	i.allFound()
+	i.allFound()
+	if len(i.ports) > 0 {
+		t.Errorf("of a Port that is gone is known %v", i.ports)
 	}
 }

@@ -86,8 +86,8 @@ func (i *identities) networkID(name string) string {
 	return i.networks[compile.NetworkObject(name)].id
 }
 
-// allFound says that all networks and subnets that Neutron has were found since the last call: what
-// was not is gone.
+// allFound says that all networks and subnets that Neutron has were found since the last call, and
+// all ports that are as they are wanted: what was not is gone.
 func (i *identities) allFound() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -95,11 +95,12 @@ func (i *identities) allFound() {
 		i.setNetwork(object, i.looked[object])
 	}
 	i.looked = map[string]network{}
+	i.forgetPorts()
 	if !i.compared {
 		i.compared = true
-		for _, t := range i.targets {
-			if t.kind == intent.KindNetwork {
-				i.queue.Add(t)
+		for _, o := range i.objects {
+			if o.kind == intent.KindNetwork {
+				i.queue.Add(o.target)
 			}
 		}
 	}
@@ -113,24 +114,25 @@ func (i *identities) setNetwork(object string, now network) {
 	if i.networks[object] = now; now.id == "" && now.subnets == nil {
 		delete(i.networks, object)
 	}
-	if t, known := i.targets[object]; known {
-		i.queue.Add(t)
-	}
+	i.changed(object)
 }
 
 // writeNetwork writes into a Network which network and subnets it is, and once the project that
 // these are in. Nothing of what it says is taken away before all were compared.
-func (i *identities) writeNetwork(ctx context.Context, name string, is network, compared bool) error {
+func (i *identities) writeNetwork(ctx context.Context, t target) error {
+	i.mu.Lock()
+	is, compared := i.networks[t.object()], i.compared
+	i.mu.Unlock()
 	n := &v1alpha1.Network{}
-	if err := i.Access.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
+	if err := i.Access.Get(ctx, t.key(), n); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	now := is.status(n)
 	if _, says := n.Annotations[v1alpha1.KuryrProjectAnnotation]; !says && now != nil && is.project != "" {
-		patch := map[string]any{"metadata": map[string]any{"uid": n.UID, "annotations": map[string]string{
+		change := map[string]any{"metadata": map[string]any{"uid": n.UID, "annotations": map[string]string{
 			v1alpha1.KuryrProjectAnnotation: is.project,
 		}}}
-		if err := i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Patch(ctx, n, p) }); err != nil {
+		if err := patch(change, func(p client.Patch) error { return i.Access.Patch(ctx, n, p) }); err != nil {
 			return err
 		}
 	}
@@ -143,6 +145,6 @@ func (i *identities) writeNetwork(ctx context.Context, name string, is network, 
 	if now != nil {
 		status["neutron"] = map[string]any{"id": now.ID, "subnets": now.Subnets}
 	}
-	patch := map[string]any{"metadata": map[string]any{"uid": n.UID}, "status": status}
-	return i.patch(ctx, patch, func(p client.Patch) error { return i.Access.Status().Patch(ctx, n, p) })
+	change := map[string]any{"metadata": map[string]any{"uid": n.UID}, "status": status}
+	return patch(change, func(p client.Patch) error { return i.Access.Status().Patch(ctx, n, p) })
 }
