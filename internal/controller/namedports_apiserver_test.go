@@ -60,7 +60,8 @@ func testNamedPorts(t *testing.T, api *apitest.API) {
 		return &v1alpha1.Port{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "named", Name: name},
 			Spec: v1alpha1.PortSpec{
-				Network: "named", Node: node, NeutronPort: id, Pod: &v1alpha1.PortPod{Name: "web", UID: string(pod.UID), Interface: name},
+				Network: "named", Node: node, NeutronPort: id,
+				Pod: &v1alpha1.PortPod{Name: "web", UID: string(pod.UID), Interface: strings.TrimPrefix(name, "web.")},
 			},
 		}
 	}

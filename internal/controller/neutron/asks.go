@@ -3,9 +3,9 @@
 package neutron
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/kuryr"
@@ -24,6 +25,9 @@ import (
 type asks struct {
 	ports   map[string]*v1alpha1.Port
 	answers map[string]offer
+	// turns say in which turn a Port was asked for last; turn is the last one.
+	turns map[string]int
+	turn  int
 }
 
 // offer is what is said of the port that one object asks for.
@@ -32,53 +36,112 @@ type offer struct {
 	asker types.UID
 }
 
-func newAsks() asks { return asks{map[string]*v1alpha1.Port{}, map[string]offer{}} }
+func newAsks() asks {
+	return asks{ports: map[string]*v1alpha1.Port{}, answers: map[string]offer{}, turns: map[string]int{}}
+}
 
 // set takes a Port, or nil if it is gone, and reports whether another one asks than before.
-func (a asks) set(object string, p *v1alpha1.Port) bool {
+func (a *asks) set(object string, p *v1alpha1.Port) bool {
 	before := a.ports[object]
 	if p != nil && p.Spec.NeutronPort == "" {
 		p = nil
 	}
 	if p == nil {
 		delete(a.ports, object)
-		delete(a.answers, object)
-		return before != nil
+	} else {
+		a.ports[object] = p
 	}
-	a.ports[object] = p
-	if before == nil || before.UID != p.UID {
-		delete(a.answers, object)
-		return true
+	if p != nil && before != nil && before.UID == p.UID {
+		return false
 	}
-	return false
+	delete(a.answers, object)
+	delete(a.turns, object)
+	return before != nil || p != nil
+}
+
+// maxAsks is for how many Ports one comparison asks: each takes a call before those for pods.
+const maxAsks = 20
+
+// next are the objects of the Ports that the next comparison asks for: of each namespace in turn,
+// and those first that were asked for longest ago, so that Ports of one namespace do not keep those
+// of others waiting. Ports with their answer, or with their port, are left out. More reports if
+// one is left that waits for its first answer.
+func (a *asks) next(taken func(*v1alpha1.Port) bool) (objects []string, more bool) {
+	var waiting []string
+	for object, p := range a.ports {
+		_, answered := a.answers[object]
+		if p.Spec.MAC == "" && !answered && p.Status.Offered == nil || p.Spec.MAC != "" && !taken(p) {
+			waiting = append(waiting, object)
+		}
+	}
+	before := func(x, y string) int {
+		return cmp.Or(cmp.Compare(a.turns[x], a.turns[y]), cmp.Compare(x, y))
+	}
+	slices.SortFunc(waiting, before)
+	place, places := map[string]int{}, map[string]int{} // of objects within namespaces
+	for _, object := range waiting {
+		namespace := a.ports[object].Namespace
+		place[object] = places[namespace]
+		places[namespace]++
+	}
+	slices.SortFunc(waiting, func(x, y string) int {
+		return cmp.Or(cmp.Compare(place[x], place[y]), before(x, y))
+	})
+	a.turn++
+	for i, object := range waiting {
+		if i < maxAsks {
+			a.turns[object] = a.turn
+		} else if a.turns[object] == 0 || a.ports[object].Spec.MAC == "" {
+			more = true
+		}
+	}
+	return waiting[:min(len(waiting), maxAsks)], more
 }
 
 // askedOf says where a port has to be that a Port asks for: the project of its Network, and whether
 // its node is a machine of OpenStack.
 type askedOf func(*v1alpha1.Port) (project string, trunk bool)
 
-// claims are for the ports that Ports ask for.
-func (i *identities) claims(ctx context.Context, of askedOf) []resource.Claim {
+// claims are for the ports that Ports ask for, but for those that are taken already. What the
+// cluster itself refuses of what only asks is answered at once.
+func (i *identities) claims(ctx context.Context, of askedOf, taken func(resource.Ref) bool) []resource.Claim {
 	i.mu.Lock()
-	ports := maps.Clone(i.asks.ports)
+	objects, more := i.asks.next(func(p *v1alpha1.Port) bool {
+		project, _ := of(p)
+		return taken(borrowedRef(p, project))
+	})
+	var ports []*v1alpha1.Port
+	for _, object := range objects {
+		ports = append(ports, i.asks.ports[object])
+	}
 	i.mu.Unlock()
+	if more {
+		i.asked()
+	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var list []resource.Claim
-	for _, object := range slices.Sorted(maps.Keys(ports)) {
-		list = append(list, i.claim(ctx, ports[object], of))
+	for _, p := range ports {
+		if c := i.claim(ctx, p, of); c.Refused != "" && c.MAC == "" {
+			i.answered(c, resource.Actual{}, c.Refused)
+		} else {
+			list = append(list, c)
+		}
 	}
 	return list
+}
+
+func borrowedRef(p *v1alpha1.Port, project string) resource.Ref {
+	return compile.BorrowedRef(p.Namespace+"/"+p.Name, p.Spec.NeutronPort).In(project)
 }
 
 // claim is for the port that a Port asks for. It proves to be the pod's by its device_id, which the
 // program that made it has set: a Port alone, which users may make, is no proof.
 func (i *identities) claim(ctx context.Context, p *v1alpha1.Port, of askedOf) resource.Claim {
-	key := p.Namespace + "/" + p.Name
 	project, trunk := of(p)
 	c := resource.Claim{
-		Kind: resource.Port, ID: p.Spec.NeutronPort, By: compile.PortObject(key), Asker: string(p.UID),
-		Ref: compile.BorrowedRef(key, p.Spec.NeutronPort).In(project), MAC: p.Spec.MAC, Addresses: p.Spec.Addresses,
+		Kind: resource.Port, ID: p.Spec.NeutronPort, By: targetOf(p).object(), Asker: string(p.UID),
+		Ref: borrowedRef(p, project), MAC: p.Spec.MAC, Addresses: p.Spec.Addresses,
 	}
 	c.Device, c.Refused = i.device(ctx, p)
 	c.Has = map[string][]any{
@@ -96,6 +159,9 @@ func (i *identities) claim(ctx context.Context, p *v1alpha1.Port, of askedOf) re
 // device is the UID, as its node knows it, of the pod that a Port is for, or why the pod cannot
 // have a port on the Port's node.
 func (i *identities) device(ctx context.Context, p *v1alpha1.Port) (uid, refused string) {
+	if own := attachment.PortName(p.Spec.Pod.Name, p.Spec.Pod.Interface); p.Name != own {
+		return "", fmt.Sprintf("the Port of interface %s of pod %s is %s", p.Spec.Pod.Interface, p.Spec.Pod.Name, own)
+	}
 	name, pod := p.Namespace+"/"+p.Spec.Pod.Name, &corev1.Pod{}
 	there, err := i.Access.Find(ctx, p.Namespace, p.Spec.Pod.Name, pod)
 	if err == nil && (!there || string(pod.UID) != p.Spec.Pod.UID) && p.Spec.MAC == "" {

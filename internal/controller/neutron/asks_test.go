@@ -3,6 +3,7 @@
 package neutron
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -47,6 +48,13 @@ func podOn(node, uid string) *corev1.Pod {
 
 // ownProject has all Networks in the cluster's own project, and no machines for nodes.
 func ownProject(*v1alpha1.Port) (project string, trunk bool) { return "", false }
+
+func noneTaken(resource.Ref) bool { return false }
+
+// claimsOf are the claims of one comparison of a Neutron that has none of the ports yet.
+func claimsOf(t *testing.T, i *identities) []resource.Claim {
+	return i.claims(t.Context(), ownProject, noneTaken)
+}
 
 // A port has to prove that it is for the pod, which has to be on the node that asks.
 func TestAskedClaims(t *testing.T) {
@@ -93,21 +101,25 @@ func TestAskedClaims(t *testing.T) {
 			pods: []client.Object{podOn("n1", "uid-1")}, port: asking(func(p *v1alpha1.Port) { p.Spec.Node = "" }),
 			refuse: `and node "" asks`,
 		},
+		"in a Port that is not the interface's": {
+			pods: []client.Object{podOn("n1", "uid-1")}, port: asking(func(p *v1alpha1.Port) { p.Name = "web.eth1" }),
+			refuse: "the Port of interface eth0 of pod web is web.eth0",
+		},
 		"an earlier pod's": {pods: []client.Object{podOn("n1", "uid-2")}, port: asking(), refuse: "no pod shop/web with the UID uid-1"},
 		"no pod's":         {port: asking(), refuse: "pod shop/web cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newIdentities(Options{Log: slog.New(slog.DiscardHandler), Access: reconciletest.Access(tc.pods...)}, func() {})
 			i.note(tc.port)
-			claims := i.claims(t.Context(), func(*v1alpha1.Port) (string, bool) { return "", tc.trunk })
-			if len(claims) != 1 {
-				t.Fatalf("%+v", claims)
-			}
+			claims := i.claims(t.Context(), func(*v1alpha1.Port) (string, bool) { return "", tc.trunk }, noneTaken)
 			if tc.refuse != "" {
-				if !strings.Contains(claims[0].Refused, tc.refuse) {
-					t.Errorf("%q, want %q", claims[0].Refused, tc.refuse)
+				if refused := i.asks.answers[targetOf(tc.port).object()].Refused; !strings.Contains(refused, tc.refuse) || len(claims) > 0 {
+					t.Errorf("%q, want %q, and %v", refused, tc.refuse, claims)
 				}
 				return
+			}
+			if len(claims) != 1 {
+				t.Fatalf("%+v", claims)
 			}
 			want := claim
 			want.Has = map[string][]any{}
@@ -144,7 +156,7 @@ func TestAskedClaimsOfProject(t *testing.T) {
 		"the cluster's own":       {compile.Options{Own: "q"}, ""},
 		"where the network stays": {compile.Options{Own: "p", Placed: compile.Placed{"red": true}}, ""},
 	} {
-		r := &Runner{identities: i, compiled: store.State(), options: tc.options}
+		r := &Runner{identities: i, compiled: store.State(), options: tc.options, have: resource.NewInventory()}
 		claims := r.asks(t.Context())
 		if len(claims) != 1 || claims[0].Ref.Project != tc.project || claims[0].Trunk != "n1" ||
 			claims[0].Has["network_id"][0] != compile.NetworkRef("red").In(tc.project) {
@@ -195,7 +207,7 @@ func TestAnswers(t *testing.T) {
 			if asked != 1 {
 				t.Errorf("asked %d times", asked)
 			}
-			i.answered(i.claims(t.Context(), ownProject)[0], tc.actual, tc.refuse)
+			i.answered(i.claim(t.Context(), before, ownProject), tc.actual, tc.refuse)
 			if err := i.write(t.Context(), target{intent.KindPort, "shop", "web.eth0"}); err != nil {
 				t.Fatal(err)
 			}
@@ -207,9 +219,96 @@ func TestAnswers(t *testing.T) {
 				t.Error(diff)
 			}
 			i.forget(before)
-			if claims := i.claims(t.Context(), ownProject); len(claims) > 0 || asked != 2 {
+			if claims := claimsOf(t, i); len(claims) > 0 || asked != 2 {
 				t.Errorf("after it is gone: %v, asked %d times", claims, asked)
 			}
 		})
+	}
+}
+
+// Many Ports of one tenant that ask are asked for one part after the other, and keep those of
+// others waiting for no longer than one comparison. All come to have their answer.
+func TestManyAsk(t *testing.T) {
+	const many = 3000
+	pods := []client.Object{podOn("n1", "uid-1")}
+	other := podOn("n1", "uid-1")
+	other.Namespace = "zoo"
+	asked := 0
+	i := newIdentities(Options{Log: slog.New(slog.DiscardHandler), Access: reconciletest.Access(append(pods, other)...)}, func() { asked++ })
+	t.Cleanup(i.queue.ShutDown)
+	for n := range many {
+		i.note(asking(func(p *v1alpha1.Port) {
+			p.Spec.Pod.Interface = fmt.Sprintf("eth%d", n)
+			p.Name = "web." + p.Spec.Pod.Interface
+		}))
+	}
+	claimsOf(t, i)
+	i.note(asking(func(p *v1alpha1.Port) { p.Namespace = "zoo" }))
+	answers := map[string]bool{}
+	for comparisons := 1; len(answers) < many+1; comparisons++ {
+		asked = 0
+		claims := claimsOf(t, i)
+		for _, c := range claims {
+			i.answered(c, resource.Actual{}, "not yours")
+			answers[c.By] = true
+		}
+		if len(claims) > maxAsks || comparisons > many/maxAsks+1 {
+			t.Fatalf("comparison %d asks for %d Ports, and %d have their answer", comparisons, len(claims), len(answers))
+		}
+		if !answers["Port zoo/web.eth0"] {
+			t.Errorf("the other tenant's Port has no answer")
+		}
+		if left := len(answers) < many+1; left != (asked > 0) {
+			t.Fatalf("%d have their answer, and the next comparison is asked for: %v", len(answers), asked > 0)
+		}
+	}
+}
+
+// A Port with its answer, or with its port, is not asked for any more. One that is refused stays,
+// and takes its turn with others.
+func TestAskedBefore(t *testing.T) {
+	i := newIdentities(Options{Log: slog.New(slog.DiscardHandler), Access: reconciletest.Access(podOn("n1", "uid-1"))}, func() {})
+	t.Cleanup(i.queue.ShutDown)
+	own := func(n int, mac string) *v1alpha1.Port {
+		return asking(func(p *v1alpha1.Port) {
+			p.Spec.Pod.Interface, p.Spec.MAC = fmt.Sprintf("eth%d", n), mac
+			p.Name = "web." + p.Spec.Pod.Interface
+		})
+	}
+	by := func(taken func(resource.Ref) bool) (names []string) {
+		for _, c := range i.claims(t.Context(), ownProject, taken) {
+			names = append(names, strings.TrimPrefix(c.By, "Port shop/web."))
+		}
+		return names
+	}
+	offered := own(0, "")
+	offered.Status.Offered = &v1alpha1.NeutronOffer{Refused: "before"}
+	i.note(offered)
+	i.note(own(1, ""))
+	i.note(own(2, "fa:16:3e:00:00:02"))
+	i.note(own(3, "fa:16:3e:00:00:03"))
+	taken := func(ref resource.Ref) bool { return ref == compile.BorrowedRef("shop/web.eth3", namedPort) }
+	if got := by(taken); !slices.Equal(got, []string{"eth1", "eth2"}) {
+		t.Errorf("asked for are %v", got)
+	}
+	i.answered(i.claim(t.Context(), own(1, ""), ownProject), resource.Actual{}, "not yours")
+	if got := by(taken); !slices.Equal(got, []string{"eth2"}) {
+		t.Errorf("after an answer asked for are %v", got)
+	}
+	if got := by(noneTaken); !slices.Equal(got, []string{"eth3", "eth2"}) {
+		t.Errorf("after a port was lost asked for are %v", got)
+	}
+	// Of more than one comparison asks for, each is asked for in two.
+	turns := map[string]bool{}
+	for n := range maxAsks + 5 {
+		i.note(own(10+n, "fa:16:3e:00:00:04"))
+	}
+	for range 2 {
+		for _, name := range by(taken) {
+			turns[name] = true
+		}
+	}
+	if len(turns) != maxAsks+6 {
+		t.Errorf("asked for are %v", turns)
 	}
 }

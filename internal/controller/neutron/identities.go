@@ -206,11 +206,12 @@ func (i *identities) note(o any) {
 		now.shown = held{*port.Status.Neutron, string(port.UID)}
 	}
 	i.objects[t.object()] = now
-	if _, made := i.ports[t.object()]; made || t.kind == intent.KindNetwork {
-		i.queue.Add(t)
-	}
 	if isPort && i.asks.set(t.object(), port) {
 		i.asked()
+	}
+	_, made := i.ports[t.object()]
+	if _, answered := i.asks.answers[t.object()]; made || answered || t.kind == intent.KindNetwork {
+		i.queue.Add(t)
 	}
 }
 

@@ -243,6 +243,9 @@ func (r *Runner) asks(ctx context.Context) []resource.Claim {
 		network, _ := r.compiled.Networks().Get(p.Spec.Network)
 		node, _ := r.compiled.Nodes().Get(p.Spec.Node)
 		return r.options.ProjectOf(network), node.TrunkPort != ""
+	}, func(ref resource.Ref) bool {
+		_, there := r.have.Get(ref)
+		return there
 	})
 }
 
