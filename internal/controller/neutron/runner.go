@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -195,21 +194,17 @@ func (r *Runner) want(have *resource.Inventory) *resource.Set {
 		r.supplement.only(have)
 	}
 	state := r.Intent.Intent().State()
-	placed, loans := compile.Place(state, have), compile.Borrow(state, have)
-	groups, trunks := have.All(resource.SecurityGroup), have.Trunks()
-	if state == r.compiled && placed.Equal(r.options.Placed) && loans.Equal(r.options.Loans) &&
-		slices.Equal(groups, r.options.Groups) && maps.Equal(trunks, r.options.Trunks) &&
-		have.BGPVPNs == r.options.BGPVPNs {
+	options := compile.Options{
+		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare,
+	}.With(state, have)
+	if state == r.compiled && options.Equal(r.options) {
 		return r.set
 	}
 	if now := namedBy(state); !slices.Equal(now, r.named) {
 		r.named = now
 		r.client.Reread()
 	}
-	r.compiled, r.options = state, compile.Options{
-		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare, Own: have.Own, Placed: placed,
-		Loans: loans, Groups: groups, Trunks: trunks, BGPVPNs: have.BGPVPNs,
-	}
+	r.compiled, r.options = state, options
 	r.set = compile.Compile(state, r.options)
 	r.set.Held = r.identities.holds
 	return r.set

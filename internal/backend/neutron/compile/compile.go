@@ -7,6 +7,7 @@ package compile
 import (
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"coelan.io/coelan/internal/backend/neutron/resource"
@@ -38,6 +39,16 @@ type Options struct {
 	// of, be it without a Port.
 	Groups []resource.Ref
 }
+
+// With are the Options for a Neutron that has this, with a State.
+func (o Options) With(s *intent.State, have *resource.Inventory) Options {
+	o.Own, o.Placed, o.Loans = have.Own, Place(s, have), Borrow(s, have)
+	o.Groups, o.Trunks, o.BGPVPNs = have.All(resource.SecurityGroup), have.Trunks(), have.BGPVPNs
+	return o
+}
+
+// Equal reports whether a State wants the same with both.
+func (o Options) Equal(other Options) bool { return reflect.DeepEqual(o, other) }
 
 // compiler makes one Set.
 type compiler struct {

@@ -4,9 +4,7 @@ package compile
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/intent"
@@ -22,11 +20,6 @@ type Loan struct {
 	Own bool
 	// Problems are what is not as the Network says.
 	Problems []resource.Problem
-}
-
-// Equal reports whether both say the same.
-func (l Loans) Equal(o Loans) bool {
-	return maps.EqualFunc(l, o, func(a, b Loan) bool { return a.Own == b.Own && slices.Equal(a.Problems, b.Problems) })
 }
 
 // Borrow looks what there is of the networks of other programs.

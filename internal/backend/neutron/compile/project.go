@@ -4,7 +4,6 @@ package compile
 
 import (
 	"fmt"
-	"maps"
 
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/intent"
@@ -25,9 +24,6 @@ func Place(s *intent.State, have *resource.Inventory) Placed {
 	}
 	return p
 }
-
-// Equal reports whether both say the same.
-func (p Placed) Equal(o Placed) bool { return maps.Equal(p, o) }
 
 // tenants notes what Namespaces ask for.
 func (c *compiler) tenants() {

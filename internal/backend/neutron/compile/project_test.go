@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -108,7 +109,7 @@ func TestPlace(t *testing.T) {
 	have := resource.NewInventory()
 	check := func(what string, shop bool) {
 		t.Helper()
-		if got, want := Place(s, have), (Placed{"shop": shop, "empty": false}); !got.Equal(want) {
+		if got, want := Place(s, have), (Placed{"shop": shop, "empty": false}); !maps.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
