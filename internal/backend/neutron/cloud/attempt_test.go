@@ -7,22 +7,21 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"coelan.io/coelan/internal/backend/neutron/neutronfake"
 	"coelan.io/coelan/internal/backend/neutron/resource"
 )
 
-// counted counts calls of a method for a collection, or for one of its resources.
-func (w *world) counted(method, collection string) *atomic.Int32 {
-	var calls atomic.Int32
+// count has outcomes say how many calls of a method there were for a collection, or for one of its
+// resources.
+func (w *world) count(method, collection string) {
+	w.calls.Store(0)
 	w.neutron.Arrive(func(m, path string) {
 		if m == method && (path == collection || strings.HasPrefix(path, collection+"/")) {
-			calls.Add(1)
+			w.calls.Add(1)
 		}
 	})
-	return &calls
 }
 
 // withAddress adds a floating IP to what is wanted, which comes after all ports, on a network that
@@ -98,7 +97,7 @@ func TestManyAreRefused(t *testing.T) {
 			w.set(tenant(0))
 			w.done()
 			tc.refuse(w)
-			calls := w.counted(http.MethodPost, "ports")
+			w.count(http.MethodPost, "ports")
 			w.set(w.withAddress(tenant(ports), ""))
 			o := w.await("refusals", func(o outcome) bool { return len(o.problems) > 0 })
 			if len(o.problems) != ports {
@@ -107,8 +106,8 @@ func TestManyAreRefused(t *testing.T) {
 			if n := len(w.described("floatingips")); n != 1 {
 				t.Errorf("%d floating IPs: what comes behind is not made", n)
 			}
-			if n := calls.Load(); n > tc.most {
-				t.Errorf("%d calls for %d ports before all is said", n, ports)
+			if o.calls > tc.most {
+				t.Errorf("%d calls for %d ports before all is said", o.calls, ports)
 			}
 		})
 	}
@@ -119,12 +118,12 @@ func TestManyAreRefused(t *testing.T) {
 func TestReadyPortsWait(t *testing.T) {
 	w := newWorld(t)
 	w.neutron.Quota("networks", 0)
-	calls := w.counted(http.MethodPost, "networks")
+	w.count(http.MethodPost, "networks")
 	w.set(spare(tenant(20), 0))
 	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
 	said := fmt.Sprint(o.problems)
-	if !strings.Contains(said, reasonQuota) || !strings.Contains(said, "Node n1") || calls.Load() != 1 {
-		t.Errorf("%d calls, problems %s", calls.Load(), said)
+	if !strings.Contains(said, reasonQuota) || !strings.Contains(said, "Node n1") || o.calls != 1 {
+		t.Errorf("%d calls, problems %s", o.calls, said)
 	}
 	w.neutron.Quota("networks", -1)
 	w.done()
@@ -138,7 +137,7 @@ func TestChangeFindsNothing(t *testing.T) {
 	w.outsideSubnet()
 	w.set(w.withAddress(tenant(1), ""))
 	w.done()
-	lists := w.counted(http.MethodGet, "networks")
+	w.count(http.MethodGet, "networks")
 	// Its router has no gateway to the floating IP's network.
 	w.set(w.withAddress(tenant(1), "Port/shop/web-0000"))
 	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
@@ -146,16 +145,16 @@ func TestChangeFindsNothing(t *testing.T) {
 		!strings.Contains(o.problems[0].Message, "is not reachable") {
 		t.Errorf("problems %+v", o.problems)
 	}
-	if n := lists.Load(); n > 1 {
-		t.Errorf("all is read %d times", n)
+	if o.calls > 1 {
+		t.Errorf("all is read %d times", o.calls)
 	}
-	before := lists.Load()
+	before := o.calls
 	for i := range 5 {
 		want := w.withAddress(tenant(2+i), "Port/shop/web-0000")
 		w.set(want)
-		w.await("all ports", func(o outcome) bool { return o.of == want && o.same && o.err == nil })
+		o = w.await("all ports", func(o outcome) bool { return o.of == want && o.same && o.err == nil })
 	}
-	if n := lists.Load() - before; n > 0 {
+	if n := o.calls - before; n > 0 {
 		t.Errorf("five changes elsewhere have all be read %d times", n)
 	}
 }

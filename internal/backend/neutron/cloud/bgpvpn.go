@@ -29,7 +29,7 @@ func (s *session) readBGPVPNs(
 	all, err := s.listAll(ctx, resource.BGPVPN)
 	var refused *refusal
 	switch {
-	case errors.As(err, &refused) && refused.gone:
+	case gone(err):
 		have.BGPVPNs.Missing = true
 		return nil
 	case errors.As(err, &refused):

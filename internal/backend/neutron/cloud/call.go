@@ -107,8 +107,7 @@ func (s *session) remove(ctx context.Context, c resource.Call) error {
 	default:
 		err = s.do(ctx, http.MethodDelete, collections[c.Ref.Kind].path+"/"+c.ID, nil, nil)
 	}
-	var refused *refusal
-	if errors.As(err, &refused) && refused.gone {
+	if gone(err) {
 		return nil
 	}
 	return err

@@ -3,6 +3,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,9 +159,7 @@ func (c *Client) connected(ctx context.Context) error {
 		if have = next.have; ctx.Err() != nil {
 			return nil
 		}
-		if have != nil {
-			known = have
-		}
+		known = cmp.Or(next.known, known)
 		if !next.left {
 			s.attempt = newAttempt()
 		}
@@ -252,7 +251,8 @@ func (c *Client) tell(want *resource.Set, have *resource.Inventory, calls []reso
 
 // passed is what came of a comparison.
 type passed struct {
-	have     *resource.Inventory
+	have     *resource.Inventory // nil: all is to be read anew
+	known    *resource.Inventory // what was found; nil: nothing could be read
 	problems []resource.Problem
 	left     bool
 	progress bool // calls have succeeded
@@ -279,7 +279,7 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 		want = want.Required()
 	}
 	if err = s.look(ctx, have, c.o.Asks(ctx)); err != nil {
-		return passed{have: have, problems: missing}, err
+		return passed{have: have, known: have, problems: missing}, err
 	}
 	resource.Judge(want, have, c.o.Answered)
 	calls := resource.Plan(want, have)
@@ -294,10 +294,11 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 	// Last, since conditions have the last problem of an object: Neutron refuses what is made in
 	// place of what is not adopted, and that is not the cause.
 	r.problems = append(r.problems, resource.NotAdopted(want, have)...)
+	known := have
 	if r.stale {
 		have = nil
 	}
-	return passed{have, r.problems, r.left, r.made > 0}, err
+	return passed{have, known, r.problems, r.left, r.made > 0}, err
 }
 
 // reread reads all that there is.

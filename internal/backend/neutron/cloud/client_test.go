@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type world struct {
 	client  *Client
 	change  func(*Client)
 	stop    func()
+	calls   atomic.Int32 // see count
 	claims  []resource.Claim
 	// projects are those of the settings, and keystone is asked if there is one.
 	projects []string
@@ -58,6 +60,7 @@ type outcome struct {
 	err      error
 	of       *resource.Set // what was wanted
 	same     bool          // the ports are so, while the Client waits for its report to be taken
+	calls    int32         // those that are counted
 }
 
 func newWorld(t *testing.T) *world { return newWorldWith(t, func(*Client) {}) }
@@ -166,7 +169,7 @@ func (w *world) outcome(problems []resource.Problem, err error) outcome {
 	w.mu.Lock()
 	of := w.given
 	w.mu.Unlock()
-	return outcome{problems, err, of, of != nil && w.difference(of) == ""}
+	return outcome{problems, err, of, of != nil && w.difference(of) == "", w.calls.Load()}
 }
 
 // difference is that of the ports that are wanted, each once, and those that there are.

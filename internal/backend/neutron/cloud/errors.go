@@ -131,9 +131,17 @@ func (b *busy) Error() string { return b.text }
 // pause is how long to leave Neutron alone, given how long one would.
 func (o *outage) pause(usual func() time.Duration) time.Duration {
 	if o.says {
-		return max(o.after, readPause)
+		return o.asked()
 	}
 	return usual()
+}
+
+// asked is how long an answer asks to be left alone; 0: it does not say.
+func (o *outage) asked() time.Duration {
+	if !o.says {
+		return 0
+	}
+	return max(o.after, readPause)
 }
 
 // maxAfter bounds how long a header may keep calls away.
@@ -148,4 +156,40 @@ func retryAfter(value string, now time.Time) time.Duration {
 		after = at.Sub(now)
 	}
 	return min(max(after, 0), maxAfter)
+}
+
+// gone reports whether a call was refused since what it is about is not there.
+func gone(err error) bool {
+	var refused *refusal
+	return errors.As(err, &refused) && refused.gone
+}
+
+// Busy reports whether Octavia is changing what a call was about: it is to be tried again.
+func Busy(err error) bool {
+	var b *busy
+	return errors.As(err, &b)
+}
+
+// Refused is why a call is not made; false: calls are of no use now.
+func Refused(err error) (reason, text string, ok bool) {
+	var refused *refusal
+	if !errors.As(err, &refused) {
+		return "", "", false
+	}
+	return refused.reason, refused.text, true
+}
+
+// Away reports whether calls are of no use now.
+func Away(err error) bool {
+	var away *outage
+	return errors.As(err, &away)
+}
+
+// RetryAfter is how long an answer asks to be left alone; 0: it does not say.
+func RetryAfter(err error) time.Duration {
+	var away *outage
+	if errors.As(err, &away) {
+		return away.asked()
+	}
+	return 0
 }

@@ -58,7 +58,7 @@ func (s *session) lentNetwork(ctx context.Context, w Wanted) (resource.Loan, err
 		err := s.get(ctx, networks.path+"/"+w.Name, &answer)
 		var refused *refusal
 		switch {
-		case errors.As(err, &refused) && refused.gone:
+		case gone(err):
 			return resource.Loan{Refused: "Neutron has no network " + w.Name}, nil
 		case errors.As(err, &refused):
 			return resource.Loan{Refused: "Neutron does not show the network " + w.Name + ": " + refused.text}, nil

@@ -4,14 +4,12 @@ package cloud
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
@@ -110,7 +108,7 @@ func (o *Octavia) Make(ctx context.Context, c octavia.Call) error {
 		body = c.Body
 	}
 	err := send(ctx, o.balancing, c.Method, "lbaas/"+c.Path, body, nil)
-	if c.Method == http.MethodDelete && Gone(err) {
+	if c.Method == http.MethodDelete && gone(err) {
 		return nil
 	}
 	return err
@@ -214,7 +212,7 @@ func (o *Octavia) FloatingIP(
 		if i == kept {
 			continue
 		}
-		if err := send(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil); err != nil && !Gone(err) {
+		if err := send(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil); err != nil && !gone(err) {
 			return "", err
 		}
 	}
@@ -230,40 +228,4 @@ func addressOf(list []floatingIP, i int) string {
 		return ""
 	}
 	return list[i].Address
-}
-
-// Gone reports whether a call was about what is not there.
-func Gone(err error) bool {
-	var refused *refusal
-	return errors.As(err, &refused) && refused.gone
-}
-
-// Busy reports whether Octavia is changing what a call was about: it is to be tried again.
-func Busy(err error) bool {
-	var b *busy
-	return errors.As(err, &b)
-}
-
-// Refused is why a call is not made; false: calls are of no use now.
-func Refused(err error) (reason, text string, ok bool) {
-	var refused *refusal
-	if !errors.As(err, &refused) {
-		return "", "", false
-	}
-	return refused.reason, refused.text, true
-}
-
-// Away reports whether calls are of no use now.
-func Away(err error) bool {
-	var away *outage
-	return errors.As(err, &away)
-}
-
-// RetryAfter is how long an answer asks to be left alone; 0: it does not say.
-func RetryAfter(err error) time.Duration {
-	var away *outage
-	if errors.As(err, &away) && away.says {
-		return max(away.after, readPause)
-	}
-	return 0
 }

@@ -69,7 +69,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	have := resource.NewInventory()
 	have.Own = s.project
 	routers, subnets := map[string]resource.Ref{}, map[string]resource.Ref{}
-	groups := map[any]bool{}
+	groups := map[string]bool{}
 	claims := s.claims(ctx)
 	others := map[place]resource.Actual{}
 	trunked := false
@@ -88,7 +88,8 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 			}
 			key, ours := s.owned(k, &a)
 			r := resource.Ref{Kind: k, Key: key, Project: have.ProjectOf(a)}
-			if k == resource.SecurityGroupRule && !ours && groups[a.Attributes["security_group_id"]] {
+			group, _ := a.Attributes["security_group_id"].(string)
+			if k == resource.SecurityGroupRule && !ours && groups[group] {
 				r, ours = resource.ForeignRule(a.ID), true
 			}
 			if !ours {

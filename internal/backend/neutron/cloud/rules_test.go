@@ -31,17 +31,6 @@ func ruled(s *resource.Set, rules int) *resource.Set {
 	return s
 }
 
-// ruleCalls counts calls that make rules.
-func (w *world) ruleCalls() *atomic.Int32 {
-	var calls atomic.Int32
-	w.neutron.Arrive(func(method, path string) {
-		if method == http.MethodPost && path == "security-group-rules" {
-			calls.Add(1)
-		}
-	})
-	return &calls
-}
-
 // allRules wants each rule once.
 func (w *world) allRules(want int) {
 	w.Helper()
@@ -62,11 +51,11 @@ func TestRulesInOneCall(t *testing.T) {
 	for rules, want := range map[int]int32{1: 1, maxRules: 1, maxRules + 50: 2} {
 		t.Run(fmt.Sprint(rules), func(t *testing.T) {
 			w := newWorld(t)
-			calls := w.ruleCalls()
+			w.count(http.MethodPost, "security-group-rules")
 			w.set(ruled(tenant(1), rules))
 			w.done()
 			w.allRules(rules)
-			if n := calls.Load(); n != want {
+			if n := w.calls.Load(); n != want {
 				t.Errorf("%d calls, want %d", n, want)
 			}
 		})

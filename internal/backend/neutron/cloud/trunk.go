@@ -52,8 +52,7 @@ func (s *session) readTrunks(ctx context.Context, have *resource.Inventory, trun
 		return nil
 	}
 	all, err := list[trunk](s.getter(ctx), "trunks", "trunks", url.Values{"project_id": {s.project}})
-	var refused *refusal
-	missing := errors.As(err, &refused) && refused.gone
+	missing := gone(err)
 	if err != nil && !missing {
 		return err
 	}

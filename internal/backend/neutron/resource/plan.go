@@ -50,12 +50,12 @@ type planner struct {
 	// that cannot be changed.
 	replaced map[Ref]bool
 	// ids are those of the wanted resources that are there.
-	ids map[any]bool
+	ids map[string]bool
 	// renamed are ports that are there with a Ref that is not wanted, by the one that they get;
 	// leaving has the latter by the former.
 	renamed, leaving map[Ref]Ref
 	// looser are the ids of security groups with rules that are wanted no longer.
-	looser map[any]bool
+	looser map[string]bool
 	// adopted are what other systems have made, by the Ref that it gets; adopters are these Refs,
 	// by its id.
 	adopted  map[Ref]Actual
@@ -99,23 +99,23 @@ func Plan(want *Set, have *Inventory) []Call {
 			}
 		}
 		if k == SecurityGroupRule {
-			calls = p.unwanted(calls, k)
+			calls = p.removeRules(calls)
 		}
 	}
 	joins, spareJoins := p.join()
-	calls = p.unwanted(append(calls, joins...), SecurityGroup)
+	calls = p.removeGroups(append(calls, joins...))
 	return slices.Concat(calls, later, spareJoins)
 }
 
 func newPlanner(want *Set, have *Inventory) *planner {
 	p := &planner{
-		want: want, have: have, replaced: map[Ref]bool{}, ids: map[any]bool{},
-		renamed: map[Ref]Ref{}, leaving: map[Ref]Ref{}, looser: map[any]bool{}, adopted: map[Ref]Actual{},
+		want: want, have: have, replaced: map[Ref]bool{}, ids: map[string]bool{},
+		renamed: map[Ref]Ref{}, leaving: map[Ref]Ref{}, looser: map[string]bool{}, adopted: map[Ref]Actual{},
 		adopters: map[string]Ref{},
 	}
 	for r, a := range have.resources {
 		if r.Kind == SecurityGroupRule && !p.wanted(r) {
-			p.looser[a.Attributes["security_group_id"]] = true
+			p.looser[text(a.Attributes["security_group_id"])] = true
 		}
 	}
 	return p
@@ -125,18 +125,15 @@ func newPlanner(want *Set, have *Inventory) *planner {
 // there is only one on a network. An interface that is plugged for one stays so. A port cannot be
 // given to another project.
 func (p *planner) rename() {
-	type place struct {
-		network, mac any
-		project      string
-	}
+	type place struct{ network, mac, project string }
 	left := map[place]Ref{}
 	for _, r := range sortedRefs(p.have.resources, Port) {
 		if a, _ := p.have.Get(r); !p.wanted(r) && !borrowed(r) {
-			left[place{a.Attributes["network_id"], a.Attributes["mac_address"], r.Project}] = r
+			left[place{text(a.Attributes["network_id"]), text(a.Attributes["mac_address"]), r.Project}] = r
 		}
 	}
 	for _, r := range p.want.All(Port) {
-		at := place{p.resolved(r.Fixed["network_id"]), r.Fixed["mac_address"], r.Project}
+		at := place{text(p.resolved(r.Fixed["network_id"])), text(r.Fixed["mac_address"]), r.Project}
 		was, ok := left[at]
 		a, _ := p.have.Get(was)
 		if _, there := p.get(r.Ref); !there && ok && !borrowed(r.Ref) && len(p.differing(r.Fixed, a)) == 0 &&
@@ -158,7 +155,7 @@ func (p *planner) anothers(r Resource, a Actual) bool {
 
 // looserThanWanted says whether a port has a group that lets through what it is not to.
 func (p *planner) looserThanWanted(a Actual) bool {
-	return slices.ContainsFunc(list(a.Attributes["security_groups"]), func(id any) bool { return p.looser[id] })
+	return slices.ContainsFunc(list(a.Attributes["security_groups"]), func(id any) bool { return p.looser[text(id)] })
 }
 
 // get is what there is of a wanted resource, also if it has another Ref yet.
@@ -173,28 +170,43 @@ func (p *planner) get(r Ref) (Actual, bool) {
 	return a, there
 }
 
-// unwanted adds calls that delete what is there of a kind and wanted no longer. Rules go with their
-// group, so groups with rules go before those that are only peers in rules: Neutron on SQLite does
-// not delete a group that a rule refers to.
-func (p *planner) unwanted(calls []Call, k Kind) []Call {
-	leaving, ruled := map[any]bool{}, map[any]bool{}
-	for r, a := range p.have.resources {
-		if r.Kind == SecurityGroupRule {
-			ruled[a.Attributes["security_group_id"]] = true
+// removeRules adds calls that delete rules which are wanted no longer. Those of a group that is
+// deleted go with it, and remove deletes foreign ones.
+func (p *planner) removeRules(calls []Call) []Call {
+	leaving := map[string]bool{} // ids of groups
+	for _, r := range sortedRefs(p.have.resources, SecurityGroup) {
+		if !p.wanted(r) {
+			leaving[p.have.resources[r].ID] = true
 		}
 	}
-	for _, r := range sortedRefs(p.have.resources, SecurityGroup) {
-		if a, _ := p.have.Get(r); !p.wanted(r) {
-			leaving[a.ID] = true
+	for _, r := range sortedRefs(p.have.resources, SecurityGroupRule) {
+		a := p.have.resources[r]
+		if !p.wanted(r) && !foreign(r) && !leaving[text(a.Attributes["security_group_id"])] {
+			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
+		}
+	}
+	return calls
+}
+
+// removeGroups adds calls that delete security groups which are wanted no longer, those with rules
+// first: Neutron on SQLite does not delete a group that a rule of another one refers to.
+func (p *planner) removeGroups(calls []Call) []Call {
+	ruled := map[string]bool{} // ids of groups
+	for r, a := range p.have.resources {
+		if r.Kind == SecurityGroupRule {
+			ruled[text(a.Attributes["security_group_id"])] = true
 		}
 	}
 	var peers []Call
-	for _, r := range sortedRefs(p.have.resources, k) {
-		a, _ := p.have.Get(r)
-		if !p.wanted(r) && k == SecurityGroup && !ruled[a.ID] {
-			peers = append(peers, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
-		} else if !p.wanted(r) && !foreign(r) && (k == SecurityGroup || !leaving[a.Attributes["security_group_id"]]) {
-			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
+	for _, r := range sortedRefs(p.have.resources, SecurityGroup) {
+		a := p.have.resources[r]
+		c := Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes}
+		switch {
+		case p.wanted(r):
+		case ruled[a.ID]:
+			calls = append(calls, c)
+		default:
+			peers = append(peers, c)
 		}
 	}
 	return append(calls, peers...)
@@ -248,7 +260,7 @@ const foreignKey = "Foreign/"
 // that Neutron gives a new group, or one that was added by hand. It is never wanted.
 func ForeignRule(id string) Ref { return Ref{Kind: SecurityGroupRule, Key: foreignKey + id} }
 
-func foreign(r Ref) bool { return strings.HasPrefix(r.Key, foreignKey) }
+func foreign(r Ref) bool { return r.Kind == SecurityGroupRule && strings.HasPrefix(r.Key, foreignKey) }
 
 // keep are the routes that are there and stay.
 func (p *planner) keep(wanted Resource, a Actual) (left []any, fewer bool) {
@@ -310,7 +322,7 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 func (p *planner) refersToWanted(value any) bool {
 	ids := list(value)
 	for _, id := range ids {
-		if !p.ids[id] {
+		if !p.ids[text(id)] {
 			return false
 		}
 	}

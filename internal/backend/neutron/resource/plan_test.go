@@ -281,3 +281,32 @@ func TestKey(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// What Neutron answers may be of any type: nothing is said of what it means, but the program goes on.
+func TestPlanOfNonsense(t *testing.T) {
+	nonsense := []any{map[string]any{"a": 1.0}}
+	have := NewInventory()
+	for k, attributes := range map[Kind]Attributes{
+		Port: {
+			"network_id": nonsense, "mac_address": nonsense, "security_groups": nonsense, "fixed_ips": nonsense,
+			"device_id": nonsense, "created_at": nonsense,
+		},
+		SecurityGroupRule: {"security_group_id": nonsense, "remote_group_id": nonsense},
+		SecurityGroup:     {"name": nonsense},
+		Routes:            {"routes": nonsense},
+	} {
+		have.Put(Ref{Kind: k, Key: "Port/shop/web"}, Actual{ID: "one", Attributes: attributes})
+		have.Put(Ref{Kind: k, Key: "Port/shop/web"}, Actual{ID: "two", Attributes: attributes})
+		have.Put(Ref{Kind: k, Key: "Port/shop/other"}, Actual{ID: "three", Attributes: attributes})
+	}
+	want := NewSet()
+	group := want.Add(Resource{Ref: Ref{Kind: SecurityGroup, Key: "Cluster/open"}})
+	want.Add(Resource{
+		Ref: Ref{Kind: Port, Key: "Port/shop/web"}, Holder: "uid", Fixed: Attributes{"mac_address": "0a:58:0a:00:00:01"},
+		Kept: Attributes{"security_groups": []any{group}},
+	})
+	want.Held = func(Resource, Actual) bool { return false }
+	if calls := Plan(want, have); len(calls) == 0 {
+		t.Error("nothing is to be done")
+	}
+}

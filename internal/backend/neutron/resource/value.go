@@ -107,3 +107,10 @@ func canonical(value any) string {
 	}
 	return string(text)
 }
+
+// text is a value of the API that has to be a string; empty if it is none: what Neutron answers is
+// not trusted to be what it should be.
+func text(value any) string {
+	s, _ := value.(string)
+	return s
+}
