@@ -282,7 +282,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// What Neutron answers may be of any type: nothing is said of what it means, but the program goes on.
+// What Neutron answers may be of any type: the program goes on.
 func TestPlanOfNonsense(t *testing.T) {
 	nonsense := []any{map[string]any{"a": 1.0}}
 	have := NewInventory()
