@@ -22,7 +22,7 @@ func newSandboxCommand() *cobra.Command {
 		Short: "Run a real Kubernetes cluster on this machine",
 		Long: "Run a real Kubernetes cluster on this machine: each node is a set of namespaces with its own containerd,\n" +
 			"kubelet and Open vSwitch. The machines are cp (the control plane; cp2, cp3), worker1, worker2 and so on,\n" +
-			"and fabric, the network that joins them. Needs root.",
+			"vm1 and so on, which are machines of OpenStack on the workers, and fabric, the network that joins them. Needs root.",
 	}
 	name := c.PersistentFlags().String("name", sandbox.DefaultName, "the sandbox's name; several can run side by side")
 	c.AddCommand(
@@ -66,6 +66,8 @@ func newUpCommand(name *string) *cobra.Command {
 	f.IntVar(&spec.ControlPlanes, "control-planes", 0,
 		"number of nodes with an API server and an etcd member: 1 or 3 (default 1)")
 	f.IntVar(&spec.Workers, "workers", 0, "number of nodes besides the control plane's (default 2)")
+	f.IntVar(&spec.VMs, "vms", 0,
+		"number of further nodes that are machines of OpenStack on the workers, with the backend neutron (default none)")
 	f.StringVar(&family, "ip-family", "", "dual, ipv4 or ipv6 (default dual)")
 	f.StringVar(&cni, "cni", "", "pod network: coelan, bridge (the reference plugins) or none (default coelan)")
 	f.StringVar(&backend, "backend", "",

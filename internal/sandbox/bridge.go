@@ -17,7 +17,7 @@ import (
 // bridgeNetwork is the reference pod network: on each node the bridge plugin with the node's pod
 // subnets, and static routes to those of the others.
 func (s *Sandbox) bridgeNetwork(ctx context.Context) error {
-	nodes, err := s.waitNodes(ctx, "get their pod subnets", func(n *corev1.Node) bool {
+	nodes, err := s.waitNodes(ctx, s.Nodes(), "get their pod subnets", func(n *corev1.Node) bool {
 		return len(n.Spec.PodCIDRs) > 0
 	})
 	if err != nil {

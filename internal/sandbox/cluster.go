@@ -35,30 +35,30 @@ func (s *Sandbox) waitAPI(ctx context.Context) error {
 	})
 }
 
-// waitRegistered returns when every node has registered itself and has got its pod subnets.
-func (s *Sandbox) waitRegistered(ctx context.Context) error {
-	if err := each(ctx, s.Nodes(), func(ctx context.Context, node string) error {
+// waitRegistered returns when the nodes have registered themselves and have got their pod subnets.
+func (s *Sandbox) waitRegistered(ctx context.Context, nodes []string) error {
+	if err := each(ctx, nodes, func(ctx context.Context, node string) error {
 		return s.WaitComponent(ctx, node, kubelet, apiTimeout)
 	}); err != nil {
 		return err
 	}
-	_, err := s.waitNodes(ctx, "register and get their pod subnets", func(n *corev1.Node) bool {
+	_, err := s.waitNodes(ctx, nodes, "register and get their pod subnets", func(n *corev1.Node) bool {
 		return len(n.Spec.PodCIDRs) == len(of(s.Family, podNets))
 	})
 	if err != nil {
 		return err
 	}
-	return s.labelNodes(ctx)
+	return s.labelNodes(ctx, nodes)
 }
 
 // labelNodes gives the nodes the labels that kubelet may not give itself: their roles, and their
 // zones if there are any.
-func (s *Sandbox) labelNodes(ctx context.Context) error {
+func (s *Sandbox) labelNodes(ctx context.Context, nodes []string) error {
 	client, err := s.Clientset()
 	if err != nil {
 		return err
 	}
-	for _, node := range s.Nodes() {
+	for _, node := range nodes {
 		role := "worker"
 		if s.isControlPlane(node) {
 			role = "control-plane"
@@ -81,7 +81,7 @@ func (s *Sandbox) labelNodes(ctx context.Context) error {
 
 // waitReady returns when every node is Ready.
 func (s *Sandbox) waitReady(ctx context.Context) error {
-	_, err := s.waitNodes(ctx, "become Ready", nodeReady)
+	_, err := s.waitNodes(ctx, s.Nodes(), "become Ready", nodeReady)
 	return err
 }
 
@@ -122,11 +122,11 @@ func (w *nodeWait) missing() []string {
 	})
 }
 
-// waitNodes watches the nodes until all of the sandbox's satisfy done.
-func (s *Sandbox) waitNodes(ctx context.Context, what string,
+// waitNodes watches the nodes until all that are named satisfy done.
+func (s *Sandbox) waitNodes(ctx context.Context, names []string, what string,
 	done func(*corev1.Node) bool,
 ) (map[string]*corev1.Node, error) {
-	w := &nodeWait{names: s.Nodes(), done: done}
+	w := &nodeWait{names: names, done: done}
 	if err := s.watch(ctx, "nodes", "", "", w); err != nil {
 		var lines []string
 		for _, name := range w.missing() {

@@ -72,7 +72,10 @@ func (s *Sandbox) nodeMachine(node string) machine.Config {
 			Gateways:  of(s.Family, host(fabricHost)),
 		},
 	}
-	if s.Datapath == userland {
+	switch {
+	case s.isVM(node):
+		c.Uplink.Virtual = true
+	case s.Datapath == userland:
 		c.Uplink.Bridge = ovsBridge
 	}
 	if s.CNI == Bridge {
@@ -86,7 +89,9 @@ func (s *Sandbox) nodeMachine(node string) machine.Config {
 				c.Components = append(c.Components, s.neutronComponents()...)
 			}
 		}
-		c.Components = append(c.Components, ovnNode())
+		if !s.isVM(node) {
+			c.Components = append(c.Components, ovnNode())
+		}
 	}
 	c.Components = append(c.Components, machine.Component{
 		Name: containerd, Command: []string{"containerd", "-c", containerdFile},

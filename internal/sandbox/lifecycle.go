@@ -94,6 +94,10 @@ func (s *Sandbox) change(
 }
 
 func (s *Sandbox) stopMachines(ctx context.Context, names []string) error {
+	return s.killMachines(ctx, s.withVMs(names))
+}
+
+func (s *Sandbox) killMachines(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	return each(ctx, names, func(ctx context.Context, name string) error {
@@ -101,11 +105,22 @@ func (s *Sandbox) stopMachines(ctx context.Context, names []string) error {
 	})
 }
 
+// withVMs are the machines, and after them those of OpenStack that run on them and are not named.
+func (s Spec) withVMs(names []string) []string {
+	more := slices.DeleteFunc(s.vmsOn(names...), func(vm string) bool { return slices.Contains(names, vm) })
+	return slices.Concat(names, more)
+}
+
 // startMachines boots the machines and waits until their components run and their nodes have
-// reported this boot.
+// reported this boot. Those of OpenStack come after their hypervisors, and with them.
 func (s *Sandbox) startMachines(ctx context.Context, names []string) error {
-	if err := each(ctx, names, s.boot); err != nil {
-		return err
+	names = s.withVMs(names)
+	vms := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !s.isVM(name) })
+	others := slices.DeleteFunc(slices.Clone(names), s.isVM)
+	for _, group := range [][]string{others, vms} {
+		if err := each(ctx, group, s.boot); err != nil {
+			return err
+		}
 	}
 	if err := each(ctx, names, s.waitComponents); err != nil {
 		return err
@@ -138,9 +153,8 @@ func (s *Sandbox) waitBooted(ctx context.Context, names []string) error {
 		}
 		boots[name] = id
 	}
-	_, err := s.waitNodes(ctx, "report their boot", func(n *corev1.Node) bool {
-		id, booted := boots[n.Name]
-		return !booted || n.Status.NodeInfo.BootID == id && (s.CNI == NoCNI || nodeReady(n))
+	_, err := s.waitNodes(ctx, names, "report their boot", func(n *corev1.Node) bool {
+		return n.Status.NodeInfo.BootID == boots[n.Name] && (s.CNI == NoCNI || nodeReady(n))
 	})
 	return err
 }

@@ -116,7 +116,13 @@ func (s *Sandbox) configure(document []byte) ([]byte, error) {
 	services["mode"] = string(s.Services)
 	settings["services"] = services
 	if s.Backend.onOVN() {
-		settings["backend"] = map[string]any{"type": string(s.Backend)}
+		backend := map[string]any{"type": string(s.Backend)}
+		if s.Backend == NeutronBackend {
+			// Machines of OpenStack may come later. Their cards do not say how large packets may be
+			// in the tunnels below them.
+			backend["machineBridge"], settings["mtu"] = true, s.tunnelMTU()
+		}
+		settings["backend"] = backend
 		settings["encapsulation"] = string(config.Geneve)
 	}
 	text, err := yaml.Marshal(settings)

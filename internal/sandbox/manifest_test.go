@@ -100,7 +100,7 @@ metadata: {name: coelan-controller-neutron}
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"type: neutron", "encapsulation: geneve", "--backend=neutron", "--northbound=tcp:192.168.33.11:6641",
+		"type: neutron", "machineBridge: true", "mtu: 1442", "encapsulation: geneve", "--backend=neutron", "--northbound=tcp:192.168.33.11:6641",
 		"--neutron-endpoint=http://192.168.33.11:9696/", "--neutron-project=coelan", "name: coelan-controller-neutron",
 	} {
 		if !strings.Contains(manifest, want) {

@@ -111,12 +111,21 @@ func ovnNode() machine.Component {
 	}
 }
 
+// tunnelMTU is how large packets of pods may be: those on the wires have 1500 bytes, of which OVN's
+// Geneve takes 58, or 78 over IPv6.
+func (s Spec) tunnelMTU() int {
+	if s.Family == IPv6 {
+		return 1500 - 78
+	}
+	return 1500 - 58
+}
+
 // chassis are the settings of a node that its ovn-controller reads.
 func (s Spec) chassis(node string) []string {
-	if !s.Backend.onOVN() {
+	if !s.Backend.onOVN() || s.isVM(node) {
 		return nil
 	}
-	return []string{
+	settings := []string{
 		"external_ids:ovn-remote=" + `"` + s.ovnRemote(southboundPort) + `"`,
 		"external_ids:ovn-encap-type=geneve",
 		"external_ids:ovn-encap-ip=" + `"` + s.addresses(node)[0].String() + `"`,
@@ -124,4 +133,8 @@ func (s Spec) chassis(node string) []string {
 		// Else an ovn-controller that starts deletes the flows that are there before it has others.
 		"external_ids:ovn-ofctrl-wait-before-clear=3000",
 	}
+	if s.Backend == NeutronBackend && s.Datapath == userland {
+		settings = append(settings, "external_ids:ovn-bridge-mappings="+bridgeMappings)
+	}
+	return settings
 }

@@ -16,7 +16,9 @@ const (
 	controlHost = 11 // 192.168.33.11, fd00:192:168:33::11; the workers follow
 	// moreControlHosts is before the further control planes': cp2 is 192.168.33.102, cp3 .103.
 	moreControlHosts = 100
-	dnsHost          = 10 // 10.96.0.10, fd00:10:96::a
+	// vmHosts is before those of machines of OpenStack: vm1 is 192.168.33.111.
+	vmHosts = 110
+	dnsHost = 10 // 10.96.0.10, fd00:10:96::a
 
 	apiPort = 6443
 )
@@ -80,7 +82,10 @@ const (
 )
 
 // Nodes are the machines that are nodes of the cluster, the control plane's first.
-func (s Spec) Nodes() []string { return append(s.ControlPlaneNames(), s.WorkerNames()...) }
+func (s Spec) Nodes() []string { return append(s.fabricNodes(), s.VMNames()...) }
+
+// fabricNodes are the nodes that are plugged into the fabric, not into another node.
+func (s Spec) fabricNodes() []string { return append(s.ControlPlaneNames(), s.WorkerNames()...) }
 
 // ControlPlaneNames are the nodes that have an API server: cp, and cp2 and cp3 if there are three.
 func (s Spec) ControlPlaneNames() []string {
@@ -105,12 +110,37 @@ func (s Spec) WorkerNames() []string {
 	return list
 }
 
+// VMNames are the nodes that are machines of OpenStack: vm1, vm2 and so on.
+func (s Spec) VMNames() []string {
+	var list []string
+	for i := range s.VMs {
+		list = append(list, fmt.Sprintf("vm%d", i+1))
+	}
+	return list
+}
+
+// isVM says whether a machine is one of VMNames.
+func (s Spec) isVM(machine string) bool { return slices.Contains(s.VMNames(), machine) }
+
+// hypervisor is the worker that a machine of OpenStack runs on: they take turns.
+func (s Spec) hypervisor(vm string) string {
+	return s.WorkerNames()[slices.Index(s.VMNames(), vm)%s.Workers]
+}
+
+// vmsOn are the machines of OpenStack that run on any of the nodes.
+func (s Spec) vmsOn(nodes ...string) []string {
+	return slices.DeleteFunc(s.VMNames(), func(vm string) bool { return !slices.Contains(nodes, s.hypervisor(vm)) })
+}
+
 // Machines are the fabric and the nodes.
 func (s Spec) Machines() []string { return append([]string{FabricName}, s.Nodes()...) }
 
 // hostNumber is the place of a node in the nodes' networks. Workers have the same ones however many
 // control planes there are.
 func (s Spec) hostNumber(node string) int {
+	if i := slices.Index(s.VMNames(), node); i >= 0 {
+		return vmHosts + i + 1
+	}
 	if i := slices.Index(s.ControlPlaneNames(), node); i > 0 {
 		return moreControlHosts + i + 1
 	}
@@ -155,11 +185,14 @@ func (s Spec) apiServer() string {
 	return fmt.Sprintf("%s:%d", balancerName, apiPort)
 }
 
-// zone is the node's, zone1 and so on, if there are zones: the workers in turn,
-// and the control planes.
+// zone is the node's, zone1 and so on, if there are zones: the workers in turn, and the control
+// planes. A machine of OpenStack is in that of its hypervisor.
 func (s Spec) zone(node string) string {
 	if s.Zones == 0 {
 		return ""
+	}
+	if s.isVM(node) {
+		node = s.hypervisor(node)
 	}
 	i := slices.Index(s.WorkerNames(), node)
 	if i < 0 {

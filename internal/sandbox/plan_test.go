@@ -94,9 +94,10 @@ func TestComponentFlags(t *testing.T) {
 // A component that waits for one that does not exist would wait forever.
 func TestComponentsWaitForOthersOfTheirMachine(t *testing.T) {
 	s, neutron := sandboxOf(Dual), sandboxOf(Dual)
-	neutron.Backend = NeutronBackend
+	neutron.Backend, neutron.VMs = NeutronBackend, 1
 	for _, c := range []machine.Config{
 		s.fabricMachine(), s.nodeMachine("cp"), s.nodeMachine("worker1"), neutron.nodeMachine("cp"), neutron.nodeMachine("worker1"),
+		neutron.nodeMachine("vm1"),
 	} {
 		var names []string
 		for _, component := range c.Components {
@@ -275,5 +276,69 @@ func TestControlPlanes(t *testing.T) {
 	}
 	if got := s.apiServer(); got != "api.test:6443" {
 		t.Errorf("nodes reach API servers at %s", got)
+	}
+}
+
+func TestVMs(t *testing.T) {
+	s := sandboxOf(Dual)
+	s.Backend, s.VMs, s.Zones = NeutronBackend, 3, 2
+	if diff := cmp.Diff([]string{"cp", "worker1", "worker2", "vm1", "vm2", "vm3"}, s.Nodes()); diff != "" {
+		t.Errorf("nodes: %s", diff)
+	}
+	for vm, want := range map[string][]string{
+		"vm1": {"192.168.33.111", "fd00:192:168:33::111", "worker1", "zone1"},
+		"vm2": {"192.168.33.112", "fd00:192:168:33::112", "worker2", "zone2"},
+		"vm3": {"192.168.33.113", "fd00:192:168:33::113", "worker1", "zone1"},
+	} {
+		if diff := cmp.Diff(want, append(texts(s.addresses(vm)), s.hypervisor(vm), s.zone(vm))); diff != "" {
+			t.Errorf("%s: %s", vm, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"worker1", "cp", "vm2", "vm1", "vm3"}, s.withVMs([]string{"worker1", "cp", "vm2"})); diff != "" {
+		t.Errorf("what goes off and on: %s", diff)
+	}
+}
+
+// A machine of OpenStack has nothing of OVN: the agent makes its bridge, and OVN is below it.
+func TestVMMachine(t *testing.T) {
+	s := sandboxOf(Dual)
+	s.Backend, s.VMs = NeutronBackend, 1
+	const mappings = "external_ids:ovn-bridge-mappings=fabric:br-phy"
+	for node, virtual := range map[string]bool{"cp": false, "worker1": false, "vm1": true} {
+		c := s.nodeMachine(node)
+		var words []string
+		for _, component := range c.Components {
+			words = append(words, component.Name)
+			for _, command := range component.Before {
+				words = append(words, command...)
+			}
+		}
+		if c.Uplink.Virtual != virtual || (c.Uplink.Bridge == "") != virtual {
+			t.Errorf("%s: uplink %+v", node, c.Uplink)
+		}
+		if slices.Contains(words, ovnController) == virtual || slices.Contains(words, mappings) == virtual {
+			t.Errorf("%s: components %v", node, words)
+		}
+	}
+}
+
+// Neutron gives away no addresses of the nodes' networks but those of machines of OpenStack.
+func TestSubnetOfVMs(t *testing.T) {
+	var got []string
+	for _, cidr := range of(Dual, nodeNets) {
+		text, err := json.Marshal(subnetOfVMs(cidr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(text))
+	}
+	want := []string{
+		`{"allocation_pools":[{"end":"192.168.33.120","start":"192.168.33.111"}],"enable_dhcp":false,` +
+			`"gateway_ip":"192.168.33.1","ip_version":4}`,
+		`{"allocation_pools":[{"end":"fd00:192:168:33::120","start":"fd00:192:168:33::111"}],"enable_dhcp":false,` +
+			`"gateway_ip":"fd00:192:168:33::1","ip_version":6}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

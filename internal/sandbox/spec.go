@@ -81,6 +81,9 @@ type Spec struct {
 	ControlPlanes int
 	// Workers is the number of nodes besides the control plane's; 2.
 	Workers int
+	// VMs is the number of further nodes that are machines of OpenStack on the workers, which need
+	// the backend neutron; 0.
+	VMs int
 	// Family is dual unless said otherwise.
 	Family Family
 	// CNI is Coelan unless said otherwise.
@@ -106,6 +109,7 @@ const DefaultName = "coelan"
 const (
 	maxWorkers       = 80
 	maxControlPlanes = 3
+	maxVMs           = 10
 )
 
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`)
@@ -189,7 +193,22 @@ func (s Spec) complete() (Spec, error) {
 			s.Datapath = system
 		}
 	}
-	return s, errors.Join(errs...)
+	return s, errors.Join(append(errs, s.checkVMs())...)
+}
+
+// checkVMs returns an error if there cannot be so many machines of OpenStack, or none at all.
+func (s Spec) checkVMs() error {
+	switch {
+	case s.VMs < 0 || s.VMs > maxVMs:
+		return fmt.Errorf("vms %d: want 0 to %d", s.VMs, maxVMs)
+	case s.VMs > 0 && s.Backend != NeutronBackend:
+		return fmt.Errorf("vms %d: without OpenStack's Neutron there are no machines of OpenStack; take the backend neutron",
+			s.VMs)
+	case s.VMs > 0 && s.Datapath != userland:
+		return fmt.Errorf("vms %d: with the datapath %s workers have no bridge that leads to the other nodes; take the datapath %s",
+			s.VMs, s.Datapath, userland)
+	}
+	return nil
 }
 
 // Balancer is what balances Services, in words.
@@ -244,7 +263,7 @@ func (s Spec) write(dir string) error {
 }
 
 // merge is the spec that the sandbox in dir gets when want is asked for. One that exists may get
-// more workers, zones and another way of balancing Services; nothing else of it changes.
+// more workers and VMs, zones and another way of balancing Services; nothing else of it changes.
 func merge(dir string, want Spec) (Spec, error) {
 	have, err := readSpec(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -269,6 +288,9 @@ func merge(dir string, want Spec) (Spec, error) {
 	if want.Workers == 0 {
 		want.Workers = have.Workers
 	}
+	if want.VMs == 0 {
+		want.VMs = have.VMs
+	}
 	// One of an older release has no number of them.
 	have.ControlPlanes = max(have.ControlPlanes, 1)
 	if want.ControlPlanes == 0 {
@@ -292,9 +314,18 @@ func merge(dir string, want Spec) (Spec, error) {
 				want.Name, field.name, field.have, field.want)
 		}
 	}
-	if want.Workers < have.Workers {
-		return have, fmt.Errorf("sandbox %s exists with %d workers: take it down to have fewer", want.Name,
-			have.Workers)
+	for _, number := range []struct {
+		of         string
+		have, want int
+	}{{"workers", have.Workers, want.Workers}, {"VMs", have.VMs, want.VMs}} {
+		if number.want < number.have {
+			return have, fmt.Errorf("sandbox %s exists with %d %s: take it down to have fewer", want.Name, number.have, number.of)
+		}
+	}
+	// Machines of OpenStack beyond the first on each worker would move to another.
+	if want.Workers != have.Workers && have.VMs > have.Workers {
+		return have, fmt.Errorf("sandbox %s exists with %d workers and %d VMs on them: take it down to have more workers",
+			want.Name, have.Workers, have.VMs)
 	}
 	return want, nil
 }

@@ -141,12 +141,15 @@ func (s *Sandbox) up(ctx context.Context, install Install) error {
 	}
 	steps := []step{
 		{"disks of " + strings.Join(s.Machines(), ", "), s.makeDisks},
-		{"boot " + strings.Join(s.Machines(), ", "), s.bootAll},
+		{"boot " + strings.Join(append([]string{FabricName}, s.fabricNodes()...), ", "), s.bootAll},
 		{"API server", s.waitAPI},
-		{"nodes registered", s.waitRegistered},
+		{"nodes registered", func(ctx context.Context) error { return s.waitRegistered(ctx, s.fabricNodes()) }},
 	}
 	if s.Backend == NeutronBackend {
 		steps = append(steps, step{"Neutron", s.waitNeutron})
+	}
+	if s.VMs > 0 {
+		steps = append(steps, step{"machines of OpenStack: " + strings.Join(s.VMNames(), ", "), s.bootVMs})
 	}
 	switch s.CNI {
 	case Coelan:
@@ -236,7 +239,8 @@ func (s *Sandbox) makeDisk(ctx context.Context, name string) error {
 	return s.writeFiles(name)
 }
 
-// bootAll boots the machines that do not run: the fabric first, since the others plug into it.
+// bootAll boots the machines that do not run, but for those of OpenStack: the fabric first, since
+// the others plug into it.
 func (s *Sandbox) bootAll(ctx context.Context) error {
 	if err := raiseInotify(); err != nil {
 		return err
@@ -248,13 +252,24 @@ func (s *Sandbox) bootAll(ctx context.Context) error {
 	if err := s.boot(ctx, FabricName); err != nil {
 		return fmt.Errorf("%s: %w", FabricName, err)
 	}
-	return each(ctx, s.Nodes(), s.boot)
+	return each(ctx, s.fabricNodes(), s.boot)
 }
 
 func (s *Sandbox) boot(ctx context.Context, name string) error {
 	if s.Running(name) {
 		return nil
 	}
+	// What ran on a hypervisor has lost its wires with it.
+	if err := s.killMachines(ctx, s.vmsOn(name)); err != nil {
+		return err
+	}
+	if s.isVM(name) {
+		return s.bootVM(ctx, name)
+	}
+	return s.bootMachine(ctx, name)
+}
+
+func (s *Sandbox) bootMachine(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	inherited, err := s.inherited(name)
@@ -266,11 +281,15 @@ func (s *Sandbox) boot(ctx context.Context, name string) error {
 }
 
 // inherited is what the machine gets from outside: the fabric a listener on this
-// machine's loopback, for clients of the API server; a node the fabric's network
-// namespace, to plug itself in.
+// machine's loopback, for clients of the API server; a node the network namespace of
+// the fabric, or of its hypervisor, to plug itself in.
 func (s *Sandbox) inherited(name string) (*os.File, error) {
 	if name != FabricName {
-		return machine.Network(s.machineDir(FabricName))
+		outer := FabricName
+		if s.isVM(name) {
+			outer = s.hypervisor(name)
+		}
+		return machine.Network(s.machineDir(outer))
 	}
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

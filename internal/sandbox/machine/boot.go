@@ -22,7 +22,7 @@ import (
 
 // Boot starts the machine that has its configuration on the disk in dir, and returns
 // once its manager answers. It outlives this process. The machine inherits extra:
-// see controlFD and fabricFD.
+// see controlFD and outerFD.
 func Boot(ctx context.Context, dir string, extra *os.File) error {
 	c, err := Read(dir)
 	if err != nil {

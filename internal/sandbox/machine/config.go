@@ -21,7 +21,7 @@ import (
 
 // Config is all that a machine needs to boot. It is kept as JSON on the machine's disk.
 type Config struct {
-	// Name is the host name and, on the fabric, the name of the machine's wire
+	// Name is the host name and, at the other end of the machine's wire, the name of that
 	// (at most 15 characters).
 	Name string
 	// Cgroup is the machine's cgroup below the root of every hierarchy.
@@ -49,7 +49,7 @@ type Fabric struct {
 	Balancers []netip.AddrPort `json:",omitempty"`
 }
 
-// Uplink is a node's wire to the fabric and the host network on it.
+// Uplink is a node's wire and the host network on it.
 type Uplink struct {
 	// MAC of eth1 and of the bridge; the same at each boot, so that neighbors need not relearn it.
 	MAC HardwareAddr
@@ -60,6 +60,9 @@ type Uplink struct {
 	// Bridge is the Open vSwitch bridge that carries the uplink and the addresses, as the userspace
 	// datapath needs for tunnels. Empty leaves them on eth1.
 	Bridge string `json:",omitempty"`
+	// Virtual has the wire end on another machine, by an interface that is named after this one,
+	// and not on the fabric.
+	Virtual bool `json:",omitempty"`
 	// Routes are added to the default ones.
 	Routes []Route `json:",omitempty"`
 }

@@ -39,7 +39,7 @@ func (f Fabric) setup(lo netlink.Link) error {
 			return err
 		}
 	}
-	listener, err := net.FileListener(os.NewFile(fabricFD, "forward"))
+	listener, err := net.FileListener(os.NewFile(outerFD, "forward"))
 	if err != nil {
 		return fmt.Errorf("listener to forward: %w", err)
 	}

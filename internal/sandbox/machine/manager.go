@@ -23,7 +23,7 @@ import (
 // never returns without error.
 func runManager() error {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	for _, fd := range []int{controlFD, fabricFD} {
+	for _, fd := range []int{controlFD, outerFD} {
 		unix.CloseOnExec(fd)
 	}
 	control, err := net.FileListener(os.NewFile(controlFD, "control"))

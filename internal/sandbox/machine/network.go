@@ -5,7 +5,9 @@ package machine
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
@@ -69,19 +71,16 @@ func checksumInSoftware(link string) error {
 	return nil
 }
 
-// plug makes the wire: eth1 here, and on the fabric a port of its bridge that is
-// named after the machine.
-func plug(machine string, mac HardwareAddr) (netlink.Link, error) {
-	fabric := netns.NsHandle(fabricFD)
-	there, err := netlink.NewHandleAt(fabric)
+// plug makes the wire: eth1 here, and in the network namespace that the machine has inherited an
+// interface that is named after the machine. On the fabric it is a port of the bridge there; that
+// of a virtual machine is its hypervisor's to connect.
+func plug(machine string, mac HardwareAddr, virtual bool) (netlink.Link, error) {
+	outer := netns.NsHandle(outerFD)
+	there, err := netlink.NewHandleAt(outer)
 	if err != nil {
-		return nil, fmt.Errorf("fabric: %w", err)
+		return nil, fmt.Errorf("where the wire leads to: %w", err)
 	}
 	defer there.Close()
-	bridge, err := there.LinkByName(fabricBridge)
-	if err != nil {
-		return nil, fmt.Errorf("fabric: bridge %s: %w", fabricBridge, err)
-	}
 	// The port of the machine's last life goes only when the kernel has swept up its namespace.
 	if old, err := there.LinkByName(machine); err == nil {
 		_ = there.LinkDel(old)
@@ -100,17 +99,39 @@ func plug(machine string, mac HardwareAddr) (netlink.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := netlink.LinkSetNsFd(far, int(fabric)); err != nil {
-		return nil, fmt.Errorf("move the wire's end to the fabric: %w", err)
+	if err := netlink.LinkSetNsFd(far, int(outer)); err != nil {
+		return nil, fmt.Errorf("move the far end of the wire: %w", err)
 	}
 	if far, err = there.LinkByName(machine); err != nil {
-		return nil, fmt.Errorf("fabric: %w", err)
+		return nil, fmt.Errorf("far end of the wire: %w", err)
 	}
-	if err := there.LinkSetMaster(far, bridge); err != nil {
-		return nil, fmt.Errorf("fabric: plug %s: %w", machine, err)
+	if virtual {
+		if err := deafen(machine); err != nil {
+			return nil, err
+		}
+	} else {
+		bridge, err := there.LinkByName(fabricBridge)
+		if err != nil {
+			return nil, fmt.Errorf("fabric: bridge %s: %w", fabricBridge, err)
+		}
+		if err := there.LinkSetMaster(far, bridge); err != nil {
+			return nil, fmt.Errorf("fabric: plug %s: %w", machine, err)
+		}
 	}
 	if err := there.LinkSetUp(far); err != nil {
-		return nil, fmt.Errorf("fabric: set %s up: %w", machine, err)
+		return nil, fmt.Errorf("far end of the wire: set %s up: %w", machine, err)
 	}
 	return netlink.LinkByName("eth1")
+}
+
+// deafen has the far end of the wire be Open vSwitch's alone.
+func deafen(link string) error {
+	const script = `echo 1 >"/proc/sys/net/ipv6/conf/$1/disable_ipv6" && exec nft -f -`
+	outer := fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), outerFD)
+	cmd := exec.Command("nsenter", outer, "sh", "-c", script, "sh", link)
+	cmd.Stdin = strings.NewReader(deaf(link))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("far end of the wire: %s: %w: %s", link, err, out)
+	}
+	return nil
 }

@@ -43,9 +43,9 @@ func init() {
 // Descriptors that the machine's processes inherit.
 const (
 	controlFD = 3 // listening unix socket
-	// A node: the fabric's network namespace; the fabric: the listener of the
-	// connections that it forwards.
-	fabricFD = 4
+	// A node: the network namespace that its wire leads to, which is the fabric's or its
+	// hypervisor's; the fabric: the listener of the connections that it forwards.
+	outerFD = 4
 )
 
 // runInit is the machine's first process. It ends, and the machine with it, when the manager does.
@@ -65,7 +65,7 @@ func runInit() error {
 		return err
 	}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{managerName}, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{0, 1, 2, controlFD, fabricFD},
+		Env: os.Environ(), Files: []uintptr{0, 1, 2, controlFD, outerFD},
 	})
 	if err != nil {
 		return fmt.Errorf("start manager: %w", err)

@@ -24,18 +24,23 @@ type uplink struct {
 	configured bool
 }
 
-// deaf keeps the kernel from taking what arrives on eth1 for itself: the userspace datapath reads
-// it there, too, and with both at work every routed packet would travel twice.
-const deaf = `table netdev coelan-sandbox {
-  chain uplink {
-    type filter hook ingress device "eth1" priority 0; policy drop;
+// deaf are rules that keep the kernel from taking what arrives on an interface for itself: the
+// userspace datapath reads it there, too, and with both at work every routed packet would travel
+// twice. They go with the interface.
+func deaf(link string) string {
+	return fmt.Sprintf(`table netdev coelan-sandbox-%[1]s
+delete table netdev coelan-sandbox-%[1]s
+table netdev coelan-sandbox-%[1]s {
+  chain ingress {
+    type filter hook ingress device "%[1]s" priority 0; policy drop;
   }
 }
-`
+`, link)
+}
 
 // setup plugs the wire in. With a bridge the rest waits for the switch.
 func (u *uplink) setup(machine string) error {
-	eth1, err := plug(machine, u.MAC)
+	eth1, err := plug(machine, u.MAC, u.Virtual)
 	if err != nil {
 		return err
 	}
@@ -44,7 +49,7 @@ func (u *uplink) setup(machine string) error {
 		if err := sysctl("net/ipv6/conf/eth1/disable_ipv6", "1"); err != nil {
 			return err
 		}
-		if err := applyRules(deaf); err != nil {
+		if err := applyRules(deaf("eth1")); err != nil {
 			return err
 		}
 		return netlink.LinkSetUp(eth1)
