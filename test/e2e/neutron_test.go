@@ -34,6 +34,7 @@ func TestNeutron(t *testing.T) {
 		{"Neutron away", testNeutronAway},
 		{"controllers killed", testNeutronControllers},
 		{"reboot", testNeutronReboot},
+		{"node that is a machine", testMachineNode},
 	})
 }
 
