@@ -67,10 +67,14 @@ type openStackPort struct {
 		Address netip.Addr `json:"ip_address"`
 	} `json:"fixed_ips"`
 	// Listed are those of a list, in which columns have titles for names.
-	Listed []struct {
-		Address netip.Addr `json:"ip_address"`
-	} `json:"Fixed IP Addresses"`
-	Owner string `json:"Device Owner"`
+	Listed []openStackAddress `json:"Fixed IP Addresses"`
+	Owner  string             `json:"Device Owner"`
+}
+
+// openStackAddress is a port's. Tenants may have the same ones, in subnets of their own.
+type openStackAddress struct {
+	Subnet  string     `json:"subnet_id"`
+	Address netip.Addr `json:"ip_address"`
 }
 
 func openStackPorts(ctx context.Context, args ...string) (ports []openStackPort, err error) {
@@ -302,25 +306,26 @@ func testNeutronControllers(t *testing.T) {
 }
 
 // portsOf is an objection unless Neutron has one plugged port for each address of pods, no address
-// twice, and all ports that it had before.
+// or name twice in a subnet, and all ports that it had before.
 func portsOf(ctx context.Context, pods map[netip.Addr]string, before []openStackPort) error {
 	ports, err := openStackPorts(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	ids, plugged, named := map[string]bool{}, map[netip.Addr]openStackPort{}, map[string]string{}
+	ids, plugged := map[string]bool{}, map[netip.Addr]openStackPort{}
+	addresses, names := map[openStackAddress]string{}, map[[2]string]string{}
 	for _, p := range ports {
 		ids[p.ID] = true
-		if other, twice := named[p.Name]; twice && p.Name != "" {
-			errs = append(errs, fmt.Errorf("ports %s and %s are both %q", other, p.ID, p.Name))
-		}
-		named[p.Name] = p.ID
 		for _, fixed := range p.Listed {
-			if other, twice := plugged[fixed.Address]; twice {
-				errs = append(errs, fmt.Errorf("ports %s and %s have %s", other.ID, p.ID, fixed.Address))
+			if other, twice := addresses[fixed]; twice {
+				errs = append(errs, fmt.Errorf("ports %s and %s have %s", other, p.ID, fixed.Address))
 			}
-			plugged[fixed.Address] = p
+			name := [2]string{fixed.Subnet, p.Name}
+			if other, twice := names[name]; twice && other != p.ID && p.Name != "" {
+				errs = append(errs, fmt.Errorf("ports %s and %s are both %q", other, p.ID, p.Name))
+			}
+			addresses[fixed], names[name], plugged[fixed.Address] = p.ID, p.ID, p
 		}
 	}
 	for a, name := range pods {
