@@ -33,6 +33,10 @@ var (
 		netip.MustParsePrefix("fd00:10:244::/56")}
 	serviceNets = families[netip.Prefix]{netip.MustParsePrefix("10.96.0.0/16"),
 		netip.MustParsePrefix("fd00:10:96::/112")}
+	// balancerNets are addresses of the nodes' networks for load balancers, which any node may
+	// answer for.
+	balancerNets = families[netip.Prefix]{netip.MustParsePrefix("192.168.33.192/26"),
+		netip.MustParsePrefix("fd00:192:168:33::200/119")}
 	dnsServices = families[netip.Addr]{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")}
 	firstServes = families[netip.Addr]{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00:10:96::1")}
 	// outside is beyond the gateway: addresses of documentation networks, where a web server and a

@@ -121,9 +121,14 @@ func (s *Sandbox) vmPorts(ctx context.Context) (map[string]string, error) {
 		for i, a := range s.addresses(vm) {
 			fixed = append(fixed, object{"subnet_id": subnets[i], "ip_address": a.String()})
 		}
+		var more []object
+		for _, net := range of(s.Family, balancerNets) {
+			more = append(more, object{"ip_address": net.String()})
+		}
 		ports[vm], err = api.ensure(ctx, "port", object{"network_id": network, "name": vm}, object{
 			"device_owner": "compute:nova", "device_id": "sandbox/" + vm,
-			"mac_address": hostMAC(s.hostNumber(vm)).String(), "fixed_ips": fixed, "security_groups": []string{group},
+			"mac_address": hostMAC(s.hostNumber(vm)).String(), "fixed_ips": fixed, "allowed_address_pairs": more,
+			"security_groups": []string{group},
 		})
 		if err != nil {
 			return nil, err
