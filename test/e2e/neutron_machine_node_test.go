@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/internal/sandbox"
 )
@@ -70,8 +71,11 @@ func testMachineNode(t *testing.T) {
 		{"reach", testMachineReach},
 		{"kubectl", testMachineKubectl},
 		{"trunk", testMachineTrunk},
+		{"load balancer", testMachineBalancer},
 		{"policy", testMachinePolicy},
 		{"agent killed", testMachineAgent},
+		{"Open vSwitch of the machine killed", func(t *testing.T) { killSwitch(t, machineNode, ovsGap) }},
+		{"Open vSwitch of the hypervisor killed", func(t *testing.T) { killSwitch(t, worker1, hypervisorGap) }},
 		{"machine rebooted", func(t *testing.T) { rebootMachine(t, machineNode) }},
 		{"hypervisor's power cut", func(t *testing.T) { rebootMachine(t, worker1) }},
 	})
@@ -161,6 +165,56 @@ func testMachineTrunk(t *testing.T) {
 	}
 }
 
+// testMachineBalancer has the machine be the only node that answers for addresses of load
+// balancers.
+func testMachineBalancer(t *testing.T) {
+	ctx := within(t, 2*time.Minute)
+	apply(ctx, t, `
+apiVersion: coelan.io/v1alpha1
+kind: LoadBalancerPool
+metadata: {name: machine}
+spec:
+  addresses: [192.168.33.220-192.168.33.223, "fd00:192:168:33::220-fd00:192:168:33::223"]
+  nodeSelector: {matchLabels: {kubernetes.io/hostname: vm1}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: balanced, namespace: e2e}
+spec:
+  type: LoadBalancer
+  ipFamilyPolicy: RequireDualStack
+  selector: {server: web2}
+  ports: [{port: 80, targetPort: 8080}]
+`)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		remove(ctx, t, "-n", namespace, "service", "balanced")
+		remove(ctx, t, "loadbalancerpools.coelan.io", "machine")
+	})
+	var at []netip.Addr
+	if err := eventually(ctx, func() error {
+		s, err := world.api.CoreV1().Services(namespace).Get(ctx, "balanced", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		at = nil
+		for _, ingress := range s.Status.LoadBalancer.Ingress {
+			at = append(at, netip.MustParseAddr(ingress.IP))
+		}
+		if len(at) < len(families) {
+			return fmt.Errorf("Service balanced has the addresses %v", at)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range at {
+		for _, from := range []place{world.machine(ctx, t, "fabric"), world.machine(ctx, t, control)} {
+			way{from: from, server: netip.AddrPortFrom(a, 80), service: true}.check(ctx, t)
+		}
+	}
+}
+
 // testMachinePolicy isolates a pod of the machine, lets one client in, and lets all in again.
 func testMachinePolicy(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
@@ -208,18 +262,40 @@ spec:
 	}
 }
 
+// machineRoutes are ways of traffic from the machine's pods.
+func machineRoutes(ctx context.Context, t *testing.T) []route {
+	t.Helper()
+	one, two := world.pod(ctx, t, "machine1"), world.pod(ctx, t, "machine2")
+	return []route{
+		{way: sameNode, from: one, to: two},
+		{way: otherNode, from: one, to: world.pod(ctx, t, "web2")},
+		{way: "to the hypervisor", from: one, to: world.pod(ctx, t, "web1")},
+		{way: toService, from: one, to: world.pod(ctx, t, "client2"), service: "probe"},
+		{way: toOutside, from: one, to: world.machine(ctx, t, "fabric")},
+		{way: "machine to its pod", from: world.machine(ctx, t, machineNode), to: two},
+	}
+}
+
+// hypervisorGap is the longest interruption by a restart of Open vSwitch on the hypervisor, where
+// ovn-controller waits for 3 s before it writes flows (ovn-ofctrl-wait-before-clear).
+const hypervisorGap = ovsGap + 3*time.Second
+
+// killSwitch kills Open vSwitch of the machine, or that which its wire ends in.
+func killSwitch(t *testing.T, node string, gap time.Duration) {
+	ctx := within(t, 3*time.Minute)
+	tr := startTraffic(ctx, t, machineRoutes(ctx, t)...)
+	if err := world.Restart(ctx, node, sandbox.OVS, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	tr.settle(ctx, t)
+	allow(t, tr.stop(t), gap)
+	world.healthy(ctx, t)
+}
+
 // testMachineAgent kills the machine's agent, which its pods do not notice.
 func testMachineAgent(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
-	one, two := world.pod(ctx, t, "machine1"), world.pod(ctx, t, "machine2")
-	tr := startTraffic(ctx, t,
-		route{way: sameNode, from: one, to: two},
-		route{way: otherNode, from: one, to: world.pod(ctx, t, "web2")},
-		route{way: "to the hypervisor", from: one, to: world.pod(ctx, t, "web1")},
-		route{way: toService, from: one, to: world.pod(ctx, t, "client2"), service: "probe"},
-		route{way: toOutside, from: one, to: world.machine(ctx, t, "fabric")},
-		route{way: "machine to its pod", from: world.machine(ctx, t, machineNode), to: two},
-	)
+	tr := startTraffic(ctx, t, machineRoutes(ctx, t)...)
 	if err := world.Restart(ctx, machineNode, sandbox.Agent, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
