@@ -285,6 +285,7 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 	if there && !p.replaced[r.Ref] {
 		changes := p.differing(r.Mutable, a)
 		owed := p.detach(r, a, changes)
+		unbind(r, a, changes)
 		for name, value := range r.Kept {
 			if !p.refersToWanted(a.Attributes[name]) && !has(a.Attributes[name], p.resolved(value), true) {
 				changes[name] = value

@@ -310,3 +310,32 @@ func TestPlanOfNonsense(t *testing.T) {
 		t.Error("nothing is to be done")
 	}
 }
+
+// A node is known, and has a port, before it says that it is a machine of OpenStack: the port is
+// put on the trunk, and is not bound to the node any more. What Neutron binds it to then stays.
+func TestPlanOfBoundPort(t *testing.T) {
+	ref := Ref{Kind: Port, Key: "Node/vm1"}
+	want := NewSet()
+	want.Add(Resource{Ref: ref, Trunk: "vm1", Mutable: Attributes{"device_id": ""}})
+	for host, calls := range map[any]string{"vm1": "[{Update map[binding:host_id:]}]", "": "[]", "hypervisor": "[]", nil: "[]"} {
+		have := NewInventory()
+		have.SetTrunk("vm1", Trunk{ID: "trunk"})
+		have.SetSubport("one", Subport{Trunk: "trunk", VLAN: 2})
+		have.Put(ref, Actual{ID: "one", Attributes: Attributes{"device_id": "", "binding:host_id": host}})
+		type change struct {
+			Operation  string
+			Attributes Attributes
+		}
+		got := []change{}
+		for _, c := range Plan(want, have) {
+			operation := fmt.Sprint(c.Operation)
+			if c.Operation == Update {
+				operation = "Update"
+			}
+			got = append(got, change{operation, c.Attributes})
+		}
+		if text := fmt.Sprint(got); text != calls {
+			t.Errorf("bound to %v: calls %s, want %s", host, text, calls)
+		}
+	}
+}

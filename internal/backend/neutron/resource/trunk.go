@@ -83,6 +83,16 @@ func (p *planner) leave(calls []Call) []Call {
 	return calls
 }
 
+// unbind has a port for a trunk not be bound to its node, as it is if it was made before the node
+// said that it is a machine: OVN would want the node's own ovn-controller to connect it, which there
+// is none of. Below the machine is another host, to which Neutron may bind it.
+func unbind(r Resource, a Actual, changes Attributes) {
+	const host = "binding:host_id"
+	if r.Trunk != "" && a.Attributes[host] == r.Trunk {
+		changes[host] = ""
+	}
+}
+
 // join are the calls that put ports on their trunks: those of objects, and those of spare ports.
 func (p *planner) join() (now, later []Call) {
 	for _, r := range p.want.All(Port) {
