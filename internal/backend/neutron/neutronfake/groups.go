@@ -81,9 +81,11 @@ func (n *Neutron) postRules(c *collection, path string, several []any) (int, any
 	for _, one := range several {
 		given, _ := one.(object)
 		o, err := n.make(c, path, given)
-		switch again := slices.ContainsFunc(made, func(other object) bool { return err != nil && sameRule(given, other) }); {
-		case again:
-			err = refuse(http.StatusConflict, "DuplicateSecurityGroupRuleInPost", "Duplicate Security Group Rule in POST.")
+		said := func(other object) bool { return sameRule(given, other) }
+		switch {
+		case err != nil && slices.ContainsFunc(made, said):
+			err = refuse(http.StatusConflict, "DuplicateSecurityGroupRuleInPost",
+				"Duplicate Security Group Rule in POST.")
 		case err == nil && o["security_group_id"] != n.all[path][before]["security_group_id"]:
 			err = refuse(http.StatusBadRequest, "SecurityGroupNotSingleGroupRules",
 				"Only allowed to update rules for one security profile at a time")
