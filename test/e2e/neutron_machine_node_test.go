@@ -122,16 +122,7 @@ func machineWays(ctx context.Context, t *testing.T, f family) []way {
 	return list
 }
 
-func testMachineReach(t *testing.T) {
-	for _, f := range families {
-		t.Run(string(f), func(t *testing.T) {
-			ctx := within(t, 3*time.Minute)
-			for _, w := range machineWays(ctx, t, f) {
-				t.Run(w.name, func(t *testing.T) { w.check(ctx, t) })
-			}
-		})
-	}
-}
+func testMachineReach(t *testing.T) { checkWays(t, machineWays) }
 
 // testMachineKubectl uses what goes from the API server to the machine's kubelet.
 func testMachineKubectl(t *testing.T) {

@@ -78,7 +78,11 @@ type way struct {
 	service bool
 }
 
-func testReach(t *testing.T) {
+func testReach(t *testing.T) { checkWays(t, ways) }
+
+// checkWays checks the ways of each family.
+func checkWays(t *testing.T, ways func(context.Context, *testing.T, family) []way) {
+	t.Helper()
 	for _, f := range families {
 		t.Run(string(f), func(t *testing.T) {
 			ctx := within(t, 3*time.Minute)

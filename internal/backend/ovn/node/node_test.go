@@ -241,14 +241,18 @@ func TestAttach(t *testing.T) {
 
 // plugged is closed when an interface works that is plugged as a logical port.
 func (n *node) plugged(logical string) <-chan struct{} {
+	return n.state(func(p ovsdb.PortState) bool { return p.Ready() && p.ExternalIDs[idInterface] == logical })
+}
+
+// state is closed when there is an interface as ok says.
+func (n *node) state(ok func(ovsdb.PortState) bool) <-chan struct{} {
 	done := make(chan struct{})
 	changes, stop := n.db.Watch()
 	n.Cleanup(stop)
 	ctx := bound(n.T)
 	go func() {
 		for {
-			list, err := n.db.Ports(ctx)
-			if err == nil && slices.ContainsFunc(list, func(p ovsdb.PortState) bool { return p.Ready() && p.ExternalIDs[idInterface] == logical }) {
+			if list, err := n.db.Ports(ctx); err == nil && slices.ContainsFunc(list, ok) {
 				close(done)
 				return
 			}

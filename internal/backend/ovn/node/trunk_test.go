@@ -136,7 +136,7 @@ func TestMachineBeforePortsAreKnown(t *testing.T) {
 		t.Helper()
 		n.ovs.Break(at.HostInterface, "no such device")
 		must(t, n.ovs.StartVswitchd())
-		<-n.state(at.HostInterface, func(p ovsdb.PortState) bool { return p.Actual < 0 })
+		<-n.state(func(p ovsdb.PortState) bool { return p.Name == at.HostInterface && p.Actual < 0 })
 		n.ovs.Break(at.HostInterface, "")
 	}
 
@@ -167,26 +167,4 @@ func TestMachineBeforePortsAreKnown(t *testing.T) {
 	if got := n.vlan(at.HostInterface); got != 4 {
 		t.Errorf("the pod is in VLAN %d, not in that of its port, 4", got)
 	}
-}
-
-// state is closed when an interface is as ok says.
-func (n *node) state(name string, ok func(ovsdb.PortState) bool) <-chan struct{} {
-	done := make(chan struct{})
-	changes, stop := n.db.Watch()
-	n.Cleanup(stop)
-	ctx := bound(n.T)
-	go func() {
-		for {
-			if p, there, err := n.ports.find(ctx, name); err == nil && there && ok(p) {
-				close(done)
-				return
-			}
-			select {
-			case <-changes:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return done
 }
