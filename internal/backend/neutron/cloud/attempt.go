@@ -74,21 +74,23 @@ func (r *round) lookAgain(about resource.Ref) bool {
 // Neutron that answers others is not away.
 const maxUnanswered = 3
 
-// answered notes whether a call had an answer. The error of one that never has any becomes a
-// refusal.
-func (r *round) answered(c resource.Call, err *error) {
+// countUnanswered counts how often a call has had no answer. It returns the error, or a refusal in
+// its place if the call has had none too often.
+func (r *round) countUnanswered(c resource.Call, err error) error {
 	key := keyOf(c)
 	var away *outage
-	if !errors.As(*err, &away) {
+	if !errors.As(err, &away) {
 		delete(r.unanswered, key)
-		if *err == nil {
+		if err == nil {
 			delete(r.looked, c.Ref)
 		}
-		return
+		return err
 	}
-	if r.unanswered[key]++; r.unanswered[key] > maxUnanswered && !away.says {
-		*err = &refusal{
-			reason: reasonFailed, text: "it does not answer this call, but others: " + away.Error(), uncertain: true,
-		}
+	r.unanswered[key]++
+	if r.unanswered[key] <= maxUnanswered || away.says {
+		return err
+	}
+	return &refusal{
+		reason: reasonFailed, text: "it does not answer this call, but others: " + away.Error(), uncertain: true,
 	}
 }

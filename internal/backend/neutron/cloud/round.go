@@ -228,7 +228,7 @@ func (r *round) finish(ctx context.Context, a answer) error {
 	if a.Operation == resource.Create {
 		r.note(a.err, a.Ref)
 	}
-	r.answered(a.Call, &a.err)
+	a.err = r.countUnanswered(a.Call, a.err)
 	var refused *refusal
 	switch {
 	case a.err == nil && (a.Operation == resource.Delete || a.GivesBack):
