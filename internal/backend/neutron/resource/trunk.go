@@ -84,8 +84,8 @@ func (p *planner) leave(calls []Call) []Call {
 }
 
 // unbind has a port for a trunk not be bound to its node, as it is if it was made before the node
-// said that it is a machine: OVN would want the node's own ovn-controller to connect it, which there
-// is none of. Below the machine is another host, to which Neutron may bind it.
+// said that it is a machine: OVN would have an ovn-controller of the node connect it, and there is
+// none. Neutron may bind it to the host below the machine.
 func unbind(r Resource, a Actual, changes Attributes) {
 	const host = "binding:host_id"
 	if r.Trunk != "" && a.Attributes[host] == r.Trunk {
