@@ -32,7 +32,7 @@ func (s *session) create(
 ) (resource.Actual, error) {
 	switch r.Kind {
 	case resource.Interface:
-		return s.join(ctx, attributes)
+		return s.addRouterInterface(ctx, attributes)
 	case resource.Association:
 		return s.associate(ctx, attributes)
 	}
@@ -66,8 +66,8 @@ func (s *session) note(err error, r resource.Ref) {
 	}
 }
 
-// join gives a subnet its place on a router.
-func (s *session) join(ctx context.Context, attributes map[string]any) (resource.Actual, error) {
+// addRouterInterface gives a subnet its place on a router.
+func (s *session) addRouterInterface(ctx context.Context, attributes map[string]any) (resource.Actual, error) {
 	router, _ := attributes["router_id"].(string)
 	var answer map[string]any
 	err := s.do(ctx, http.MethodPut, "routers/"+router+"/add_router_interface",

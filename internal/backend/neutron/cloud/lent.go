@@ -24,8 +24,8 @@ type Wanted struct {
 	Project string // empty: the cluster's own
 }
 
-// borrow adds the networks of other programs that objects name, with their subnets.
-func (s *session) borrow(ctx context.Context, have *resource.Inventory) error {
+// readLent adds the networks of other programs that objects name, with their subnets.
+func (s *session) readLent(ctx context.Context, have *resource.Inventory) error {
 	for _, w := range s.lent() {
 		loan, err := s.lentNetwork(ctx, w)
 		if err != nil {

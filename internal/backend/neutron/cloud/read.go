@@ -83,7 +83,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 		}
 		for _, a := range found {
 			if k == resource.Interface {
-				joined(have, a, routers, subnets)
+				putInterfaces(have, a, routers, subnets)
 				continue
 			}
 			key, ours := s.owned(k, &a)
@@ -120,7 +120,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	if err := s.readBGPVPNs(ctx, have, routers); err != nil {
 		return nil, err
 	}
-	return have, s.borrow(ctx, have)
+	return have, s.readLent(ctx, have)
 }
 
 // look finds what there is of ports that objects name. One of another project than their network's
@@ -140,7 +140,7 @@ func (s *session) look(ctx context.Context, have *resource.Inventory, claims []r
 		a := actual(answer[collections[c.Kind].singular])
 		key, ours := s.owned(c.Kind, &a)
 		there := err == nil && have.ProjectOf(a) == c.Ref.Project && (!ours || key == c.Ref.Key)
-		if err := s.place(ctx, have, c, a); err != nil {
+		if err := s.rereadSubport(ctx, have, c, a); err != nil {
 			return err
 		}
 		have.Answer(c, a, there)
@@ -171,9 +171,9 @@ func routesOf(a resource.Actual) resource.Actual {
 	}}
 }
 
-// joined adds the interfaces of a router's port, if the router and the subnets are the cluster's:
+// putInterfaces adds the interfaces of a router's port, if the router and the subnets are the cluster's:
 // it has one for each subnet, and IPv6 subnets of one network share a port.
-func joined(have *resource.Inventory, port resource.Actual, routers, subnets map[string]resource.Ref) {
+func putInterfaces(have *resource.Inventory, port resource.Actual, routers, subnets map[string]resource.Ref) {
 	router, _ := port.Attributes["device_id"].(string)
 	if _, ours := routers[router]; !ours {
 		return

@@ -12,8 +12,8 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// firewall makes security groups of policies. A group of Neutron lets through what one of its rules
-// allows; what no rule of a port's groups allows is denied. So there are groups
+// firewall makes security groups of policies. Neutron lets a port send and receive what a rule of
+// any of its groups allows, and nothing else. So these groups exist:
 //
 //	that let everything in, or out        of Ports that policies do not close in the direction
 //	with the rules of a policy            of the Ports that it is for
@@ -24,11 +24,12 @@ import (
 type firewall struct {
 	*compiler
 	families []family
-	// governed are the groups of Ports that say what they may, by ID of the Port.
+	// governed are the groups that decide what a Port is allowed, by ID of the Port.
 	governed map[string][]resource.Ref
 	// members are the groups without rules, by address space, group of intent and family.
 	members map[memberKey]resource.Ref
-	// single are the addresses in a group of Ports that have others of the family, which are not.
+	// single are addresses in a group of intent, of Ports with other addresses of the family that
+	// are not in it: rules name them one by one.
 	single map[memberKey][]netip.Addr
 	// nodes are the nodes that have an address.
 	nodes    map[netip.Addr]bool
@@ -75,7 +76,7 @@ func directionName(d intent.Direction) string {
 	return "ingress"
 }
 
-// firewall makes the groups, and finds those that say what each Port may.
+// firewall makes the groups, and finds those that decide what each Port is allowed.
 func (c *compiler) firewall() *firewall {
 	f := &firewall{
 		compiler: c, governed: map[string][]resource.Ref{}, members: map[memberKey]resource.Ref{},
@@ -232,7 +233,7 @@ func inSpace(space string) []string {
 	return []string{"in " + space}
 }
 
-// govern finds the groups that say what a Port may, and makes those that are not there yet.
+// govern finds the groups that decide what a Port is allowed, and makes those that are not there.
 func (f *firewall) govern(p intent.Port) (list []resource.Ref) {
 	in, out := f.access(p)
 	if in.open {

@@ -12,7 +12,7 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// access is what a Port may in a direction: all, or what the rules allow.
+// access is what a Port is allowed in one direction: everything, or what the rules allow.
 type access struct {
 	open  bool
 	rules []intent.Rule
@@ -33,7 +33,7 @@ type subject struct {
 // about.
 const primary = "eth0"
 
-// access is what a Port may in each direction: nothing, while its policies are not known.
+// access is what a Port is allowed in each direction: nothing while its policies are not known.
 func (f *firewall) access(p intent.Port) (in, out access) {
 	s, ok := f.state.Subjects().Get(p.SubjectKey())
 	if !ok || s.Closed != "" {
@@ -110,9 +110,8 @@ func (f *firewall) all(r intent.Rule) bool {
 	return every && len(r.Ports) == 0
 }
 
-// both is what a Port's SecurityGroups and its other policies allow: what it may is what both
-// allow. A port of Neutron may what any of its groups allows, so where neither lets everything
-// pass, the Port is closed.
+// both is what a Port's SecurityGroups and its other policies both allow. Neutron allows what any
+// group of a port allows, so the Port is closed if neither side allows everything.
 func (f *firewall) both(s subject) access {
 	others := f.policies(s)
 	groups := f.of(s, intent.SecurityGroupTier)

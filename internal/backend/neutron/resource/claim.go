@@ -14,7 +14,7 @@ import (
 type Claim struct {
 	Kind Kind
 	ID   string
-	// By is what says so, for people.
+	// By names the object that says so, for messages.
 	By string
 	// Ref is what the resource becomes, in whichever project that is wanted. A port without one
 	// becomes the port that is wanted with its MAC for its device, which may not be there yet.
@@ -23,10 +23,10 @@ type Claim struct {
 	// Asker is the UID of the object that asks for the resource: what another object of the same
 	// name has been told is no answer for it.
 	Asker string
-	// Has are attributes by which the resource proves that it is what the other system has made:
-	// each has one of the values, which may be Refs.
+	// Has proves that the resource is what the other system has made: each attribute must have one
+	// of the values, which may be Refs.
 	Has map[string][]any
-	// Or is what proves it as well as Has; nil: nothing.
+	// Or is another proof, which is tried if Has fails; nil: there is none.
 	Or map[string][]any
 	// Addresses are those that a port has; nil: any.
 	Addresses []string
