@@ -171,8 +171,8 @@ func routesOf(a resource.Actual) resource.Actual {
 	}}
 }
 
-// putInterfaces adds the interfaces of a router's port, if the router and the subnets are the cluster's:
-// it has one for each subnet, and IPv6 subnets of one network share a port.
+// putInterfaces adds the interfaces of a router's port, if the router and the subnets are the
+// cluster's: it has one for each subnet, and IPv6 subnets of one network share a port.
 func putInterfaces(have *resource.Inventory, port resource.Actual, routers, subnets map[string]resource.Ref) {
 	router, _ := port.Attributes["device_id"].(string)
 	if _, ours := routers[router]; !ours {

@@ -145,17 +145,17 @@ func (b *Balancers) bring(ctx context.Context, key string) (progress bool, err e
 			failed = have.Failed(tag)
 		}
 		call, more := octavia.Next(want, have, tag, api.Project())
-		switch {
-		case more:
-			err = api.Make(ctx, call)
-		case want != nil:
+		if !more && want != nil {
 			return progress, b.publish(ctx, api, want, have)
 		}
-		switch {
-		case err == nil && failed != "":
-			return progress, fmt.Errorf("its %s is in the provisioning status ERROR and is made again: see Octavia's log", failed)
-		case !more || err != nil:
+		if !more {
+			return progress, nil
+		}
+		if err := api.Make(ctx, call); err != nil {
 			return progress, err
+		}
+		if failed != "" {
+			return progress, fmt.Errorf("its %s is in the provisioning status ERROR and is made again: see Octavia's log", failed)
 		}
 	}
 }
