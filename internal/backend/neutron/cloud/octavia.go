@@ -4,6 +4,7 @@ package cloud
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -165,7 +166,25 @@ func (o *Octavia) floating(ctx context.Context, service string) (ours []floating
 	return ours, err
 }
 
-// FloatingIPs are the addresses that FloatingIP has given a Service's load balancer.
+// DeleteFloatingIPs takes away what EnsureFloatingIP has given a Service's load balancer.
+func (o *Octavia) DeleteFloatingIPs(ctx context.Context, service string) error {
+	found, err := o.floating(ctx, service)
+	for _, f := range found {
+		err = errors.Join(err, o.deleteFloating(ctx, f))
+	}
+	return err
+}
+
+// deleteFloating deletes a floating IP; that it is gone is no error.
+func (o *Octavia) deleteFloating(ctx context.Context, f floatingIP) error {
+	err := send(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil)
+	if gone(err) {
+		return nil
+	}
+	return err
+}
+
+// FloatingIPs are the addresses that EnsureFloatingIP has given a Service's load balancer.
 func (o *Octavia) FloatingIPs(ctx context.Context, service string) (addresses []string, err error) {
 	ours, err := o.floating(ctx, service)
 	for _, f := range ours {
@@ -174,11 +193,11 @@ func (o *Octavia) FloatingIPs(ctx context.Context, service string) (addresses []
 	return addresses, err
 }
 
-// FloatingIP has the port of a Service's load balancer have an address of an external network, the
-// one that is asked for if it is valid, and returns it. Otherwise it may be any but those that are
-// claimed. Without a network, or a port, there is none afterwards. An address that cannot be had
-// leaves what there is.
-func (o *Octavia) FloatingIP(
+// EnsureFloatingIP has the port of a Service's load balancer have an address of an external network,
+// the one that is asked for if it is valid, and returns it. Otherwise it may be any but those that
+// are claimed. Without a network, or a port, there is none afterwards, and the answer is empty. An
+// address that cannot be had leaves what there is.
+func (o *Octavia) EnsureFloatingIP(
 	ctx context.Context, service, network, port string, address netip.Addr, claimed func(netip.Addr) bool,
 ) (string, error) {
 	found, err := o.floating(ctx, service)
@@ -212,7 +231,7 @@ func (o *Octavia) FloatingIP(
 		if i == kept {
 			continue
 		}
-		if err := send(ctx, o.network, http.MethodDelete, "floatingips/"+f.ID, nil, nil); err != nil && !gone(err) {
+		if err := o.deleteFloating(ctx, f); err != nil {
 			return "", err
 		}
 	}

@@ -127,7 +127,7 @@ func TestOctaviaTakesFloatingIP(t *testing.T) {
 		b.outside, before))
 	give := func(port string) error {
 		address, claimed := netip.MustParseAddr("192.0.2.7"), func(netip.Addr) bool { return true }
-		_, err := b.FloatingIP(t.Context(), "shop/web", b.outside, port, address, claimed)
+		_, err := b.EnsureFloatingIP(t.Context(), "shop/web", b.outside, port, address, claimed)
 		return err
 	}
 	if reason, _, refused := Refused(give(after)); !refused {
@@ -140,7 +140,7 @@ func TestOctaviaTakesFloatingIP(t *testing.T) {
 	if all := b.neutron.All("floatingips"); len(all) != 1 || all[0]["id"] != id || all[0]["port_id"] != after {
 		t.Errorf("floating IPs %v", all)
 	}
-	if _, err := b.FloatingIP(t.Context(), "shop/web", "", "", netip.Addr{}, nil); err != nil || len(b.neutron.All("floatingips")) != 0 {
+	if err := b.DeleteFloatingIPs(t.Context(), "shop/web"); err != nil || len(b.neutron.All("floatingips")) != 0 {
 		t.Errorf("%v, and there are %v", err, b.neutron.All("floatingips"))
 	}
 }

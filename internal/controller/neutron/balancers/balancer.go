@@ -182,8 +182,7 @@ func (b *Balancers) withdraw(ctx context.Context, api *cloud.Octavia, key string
 			return err
 		}
 	}
-	_, err = api.FloatingIP(ctx, key, "", "", netip.Addr{}, b.claimed)
-	return err
+	return api.DeleteFloatingIPs(ctx, key)
 }
 
 // publish writes the address of a load balancer into the status of its Service.
@@ -191,7 +190,7 @@ func (b *Balancers) publish(
 	ctx context.Context, api *cloud.Octavia, want *octavia.Balancer, have *octavia.Actual,
 ) error {
 	key := want.Key
-	address, err := api.FloatingIP(ctx, key, want.External, have.Port, want.Floating, b.claimed)
+	address, err := api.EnsureFloatingIP(ctx, key, want.External, have.Port, want.Floating, b.claimed)
 	if err != nil {
 		return err
 	}
