@@ -193,7 +193,7 @@ func (o *Octavia) FloatingIPs(ctx context.Context, service string) (addresses []
 	return addresses, err
 }
 
-// EnsureFloatingIP has the port of a Service's load balancer have an address of an external network,
+// EnsureFloatingIP has the port of a load balancer have an address of an external network,
 // the one that is asked for if it is valid, and returns it. Otherwise it may be any but those that
 // are claimed. Without a network, or a port, there is none afterwards, and the answer is empty. An
 // address that cannot be had leaves what there is.
