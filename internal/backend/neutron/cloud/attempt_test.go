@@ -240,3 +240,92 @@ func TestPasswordIsReplaced(t *testing.T) {
 	w.set(tenant(2))
 	w.done()
 }
+
+// A Neutron that answers nothing is away, however long: no object has a problem for it.
+func TestAwayForLong(t *testing.T) {
+	w := newWorld(t)
+	w.set(tenant(1))
+	w.done()
+	w.neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.Silent })
+	w.set(tenant(2))
+	w.await("an outage", func(o outcome) bool { return o.err != nil })
+	for range maxUnanswered {
+		if o := w.await("a report", func(outcome) bool { return true }); o.err == nil || len(o.problems) > 0 {
+			t.Errorf("while no call is answered: %+v", o)
+		}
+	}
+	w.neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.None })
+	w.done()
+}
+
+// What Neutron has refused is still a problem of the object while Neutron is away.
+func TestRefusedAndAway(t *testing.T) {
+	w := newWorld(t)
+	w.neutron.Quota("ports", 4) // the router has two
+	w.set(tenant(3))
+	refused := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
+	w.neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.Busy })
+	w.client.Reread()
+	away := w.await("an outage", func(o outcome) bool { return o.err != nil })
+	if fmt.Sprint(away.problems) != fmt.Sprint(refused.problems) {
+		t.Errorf("while Neutron is away the problems are %+v, and were %+v", away.problems, refused.problems)
+	}
+}
+
+// A security group that is deleted by hand is made anew, and ports that were to join it come with
+// it: none has a problem.
+func TestGroupOfNewPortsIsGone(t *testing.T) {
+	w := newWorld(t)
+	joining := func(ports int) *resource.Set {
+		s := ruled(tenant(ports), 2)
+		for _, p := range s.All(resource.Port) {
+			p.Mutable["security_groups"] = []any{resource.Ref{Kind: resource.SecurityGroup, Key: "Policy/shop/web"}}
+		}
+		return s
+	}
+	w.set(joining(0))
+	w.done()
+	for _, g := range w.neutron.All("security-groups") {
+		if g["name"] == "web" {
+			w.call("DELETE", "security-groups/"+g["id"].(string), "")
+		}
+	}
+	want := joining(12)
+	w.set(want)
+	o := w.await("a report", func(o outcome) bool { return o.of == want })
+	if !o.same || len(o.problems) > 0 {
+		t.Errorf("the first report is of %d ports, with problems %+v", len(w.described("ports")), o.problems)
+	}
+}
+
+// Ports that are ready make room for those of pods within one attempt.
+func TestQuotaMakesRoom(t *testing.T) {
+	const ports, ready, ofRouter = 2 * maxCalls, 20, 2
+	w := newWorld(t)
+	optional := func(all *resource.Set) *resource.Set {
+		s := resource.NewSet()
+		for _, k := range resource.Kinds() {
+			for i, r := range all.All(k) {
+				if k == resource.Port && i < ready {
+					r.Spare, r.Optional = true, true
+				}
+				s.Add(r)
+			}
+		}
+		return s
+	}
+	w.set(tenant(ready))
+	w.done()
+	w.neutron.Quota("ports", ready+ofRouter)
+	want := optional(tenant(ready + ports))
+	w.set(want)
+	o := w.await("a report", func(o outcome) bool { return o.of == want })
+	if n := len(w.described("ports")); n != ready || len(o.problems) != ports-ready {
+		t.Errorf("%d ports where there is room for %d, problems of %d objects", n, ready, len(o.problems))
+	}
+	for _, p := range w.described("ports") {
+		if p < fmt.Sprintf("east/Port/shop/web-%04d", ready) {
+			t.Errorf("%s is there in place of a pod's", p)
+		}
+	}
+}

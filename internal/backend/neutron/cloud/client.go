@@ -147,6 +147,7 @@ func (c *Client) connected(ctx context.Context) error {
 	}
 	s := newSession(api, project, tenants, c.o, func() { c.calls.Add(1) })
 	var have, known *resource.Inventory
+	var said []resource.Problem // of the last comparison that was reported
 	pause := retry.New(firstPause, lastPause)
 	resync := time.NewTimer(0)
 	defer resync.Stop()
@@ -160,28 +161,31 @@ func (c *Client) connected(ctx context.Context) error {
 			return nil
 		}
 		known = cmp.Or(next.known, known)
-		if !next.left {
-			s.attempt = newAttempt()
-		}
 		var away *outage
 		switch {
 		case errors.As(err, &away):
 			s.attempt = newAttempt()
-			c.o.Report(next.problems, fmt.Errorf("%w: %w", ErrUnreachable, err))
+			// What was refused before is still so.
+			c.o.Report(union(said, next.problems), fmt.Errorf("%w: %w", ErrUnreachable, err))
 			if next.progress {
 				pause.Reset()
 			}
 			again = time.After(away.pause(pause.Next))
 		case err != nil:
 			return err
-		case next.left:
+		case next.left || s.attempt.again():
+			if !next.left || time.Since(s.attempt.began) > lastPause {
+				s.attempt = newAttempt()
+			}
 			c.changed.Fire()
-		case len(next.problems) > 0:
-			c.o.Report(next.problems, nil)
-			again = time.After(pause.Next())
 		default:
-			c.o.Report(nil, nil)
-			pause.Reset()
+			s.attempt, said = newAttempt(), next.problems
+			c.o.Report(said, nil)
+			if len(said) > 0 {
+				again = time.After(pause.Next())
+			} else {
+				pause.Reset()
+			}
 		}
 		if away != nil {
 			c.waitWithout(ctx, again, known)
@@ -249,6 +253,17 @@ func (c *Client) tell(want *resource.Set, have *resource.Inventory, calls []reso
 	}
 }
 
+// union are the problems of both lists.
+func union(a, b []resource.Problem) []resource.Problem {
+	all := slices.Clone(a)
+	for _, p := range b {
+		if !slices.Contains(a, p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // passed is what came of a comparison.
 type passed struct {
 	have     *resource.Inventory // nil: all is to be read anew
@@ -262,6 +277,7 @@ type passed struct {
 // calls.
 func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory, resync *time.Timer) (passed, error) {
 	var err error
+	read := have == nil
 	if have == nil {
 		if have, err = c.reread(ctx, s, resync); err != nil {
 			return passed{}, asOutage(err)
@@ -274,6 +290,7 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 		}
 		want = c.o.Want(have)
 	}
+	s.attempt.round(want, read)
 	missing := s.missing(ctx, want)
 	if s.short {
 		want = want.Required()

@@ -87,9 +87,9 @@ func (a Access) authenticate(ctx context.Context) (
 	if err != nil {
 		return nil, where, "", fmt.Errorf("cloud %s of %s: %w", a.Cloud, a.CloudsFile, err)
 	}
-	provider, err = config.NewProviderClient(ctx, auth, config.WithTLSConfig(tls))
+	provider, err = config.NewProviderClient(ctx, auth,
+		config.WithHTTPClient(http.Client{Timeout: callTimeout}), config.WithTLSConfig(tls))
 	if err == nil {
-		provider.HTTPClient.Timeout = callTimeout
 		project, err = projectOf(provider)
 	}
 	if err != nil {

@@ -228,11 +228,12 @@ func (r *round) finish(ctx context.Context, a answer) error {
 	if a.Operation == resource.Create {
 		r.note(a.err, a.Ref)
 	}
-	a.err = r.countUnanswered(a.Call, a.err)
+	a.err = r.countUnanswered(ctx, a.Call, a.err)
 	var refused *refusal
 	switch {
 	case a.err == nil && (a.Operation == resource.Delete || a.GivesBack):
 		r.have.Remove(a.Ref, a.ID)
+		r.attempt.freed(quotaOf(a.Call))
 		switch a.Ref.Kind {
 		case resource.Router:
 			r.have.Remove(resource.Ref{Kind: resource.Routes, Key: a.Ref.Key}, a.ID)
@@ -247,11 +248,12 @@ func (r *round) finish(ctx context.Context, a answer) error {
 		// back may be wanted again.
 		r.stale = r.stale || a.GivesBack
 		return a.err
-	case refused.gone && a.Operation == resource.Update && r.lookAgain(a.Ref):
+	case refused.gone && a.Operation != resource.Delete && r.lookAgain(a.Ref):
 		r.left = true // it, or what it refers to, is gone: the next round makes it
 	default:
-		// A router's place that an unanswered call has made is refused.
-		if a.Ref.Kind == resource.Interface || a.Ref.Kind == resource.Association || refused.gone {
+		// What an unanswered call has made is refused: a router's place, or a rule.
+		if a.Ref.Kind == resource.Interface || a.Ref.Kind == resource.Association || refused.gone ||
+			newRule(a.Call) && refused.reason == reasonRefused {
 			r.lookAgain(a.Ref)
 		}
 		r.failed[a.Ref] = r.failed[a.Ref] || a.Operation == resource.Delete

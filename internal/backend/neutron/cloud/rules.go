@@ -41,7 +41,7 @@ func (r *round) rulesInOneCall(ctx context.Context, calls []resource.Call) error
 	if err == nil && len(made) != len(ready) {
 		err = &outage{err: fmt.Errorf("Neutron was to make %d rules, and answers with %d", len(ready), len(made))}
 	}
-	err = r.countUnanswered(ready[0], err)
+	err = r.countUnanswered(ctx, ready[0], err)
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused):

@@ -182,7 +182,7 @@ func (r *round) inOneCall(ctx context.Context, calls []resource.Call) error {
 	}
 	calls = calls[:len(items)]
 	err := r.do(ctx, http.MethodPut, "trunks/"+first.Trunk+"/"+action, map[string]any{"sub_ports": items}, nil)
-	err = r.countUnanswered(first, err)
+	err = r.countUnanswered(ctx, first, err)
 	var refused *refusal
 	switch {
 	case err != nil && !errors.As(err, &refused):

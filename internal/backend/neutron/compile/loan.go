@@ -5,6 +5,7 @@ package compile
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/intent"
@@ -66,8 +67,9 @@ func borrow(s *intent.State, n intent.Network, have *resource.Inventory) Loan {
 				loan.ID, sn.Prefix)
 		}
 	}
-	if mtu, _ := loan.Attributes["mtu"].(float64); n.MTU > int(mtu) && mtu > 0 {
-		say("MTUTooLarge", "the network %s of Neutron takes packets of %d bytes, and spec.mtu is %d", loan.ID, int(mtu), n.MTU)
+	// JSON's numbers have several types here.
+	if mtu, err := strconv.Atoi(fmt.Sprint(loan.Attributes["mtu"])); err == nil && n.MTU > mtu {
+		say("MTUTooLarge", "the network %s of Neutron takes packets of %d bytes, and spec.mtu is %d", loan.ID, mtu, n.MTU)
 	}
 	if external, _ := loan.Attributes["router:external"].(bool); n.External && !external {
 		say("NotExternal", "the network %s of Neutron is not external: floating IPs and gateways have no addresses of it", loan.ID)

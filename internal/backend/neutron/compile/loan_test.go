@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"testing"
@@ -54,6 +55,7 @@ func TestLentNetworks(t *testing.T) {
 		"there is none":         {refused, asIs, []string{"NetworkNotFound"}, false},
 		"another subnet":        {theirs(network, "10.31.0.0/24"), asIs, []string{"SubnetNotFound"}, false},
 		"smaller packets":       {theirs(resource.Attributes{"mtu": float64(1300)}, subnet), asIs, []string{"MTUTooLarge"}, false},
+		"the same, by its UUID": {theirs(resource.Attributes{"mtu": json.Number("1300")}, subnet), asIs, []string{"MTUTooLarge"}, false},
 		"a network of its own":  {kept, asIs, []string{"NetworkKept"}, true},
 		"one in its project":    {keptInProject, func(n *intent.Network) { n.Project = "T1" }, []string{"NetworkKept"}, true},
 		"the nodes' ranges":     {theirs(network, subnet), func(n *intent.Network) { n.Subnets = nil }, []string{"NeutronNetworkIgnored"}, false},
