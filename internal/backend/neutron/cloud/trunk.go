@@ -77,7 +77,9 @@ func (s *session) readTrunks(ctx context.Context, have *resource.Inventory, trun
 
 // rereadSubport notes whether a port is on the trunk that it is claimed for: the program that has
 // made it may have put it there, or elsewhere, since all was read.
-func (s *session) rereadSubport(ctx context.Context, have *resource.Inventory, c resource.Claim, a resource.Actual) error {
+func (s *session) rereadSubport(
+	ctx context.Context, have *resource.Inventory, c resource.Claim, a resource.Actual,
+) error {
 	t := have.Trunks()[c.Trunk]
 	if t.ID == "" || a.Attributes["device_owner"] != resource.SubportOwner {
 		return nil
