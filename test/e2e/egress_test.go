@@ -164,7 +164,7 @@ func testEgressRefused(t *testing.T) {
 		{"gateway", "network: office, addresses: [198.51.100.1]", v1alpha1.ReasonAddressOutside},
 		{"range", "network: office, addresses: [198.51.100.50]", v1alpha1.ReasonAddressOutside},
 		{"taken", "network: office, addresses: " + inFlow(firstOn(worker1, ipv4, 1)), v1alpha1.ReasonAddressTaken},
-		// It has the address nevertheless: no node may announce it, of which what follows would hear.
+		// It has the address nevertheless: no node may announce it, which the next step hears.
 		{"family", "network: office, addresses: [198.51.100.110], destinations: ['2001:db8::/32'], nodes: {matchLabels: {no: node}}",
 			v1alpha1.ReasonWrongFamily},
 	} {
