@@ -160,7 +160,10 @@ func (c *Client) connected(ctx context.Context) error {
 		if have = next.have; ctx.Err() != nil {
 			return nil
 		}
-		known = cmp.Or(next.known, known)
+		known = cmp.Or(have, known)
+		if next.stale {
+			have = nil
+		}
 		var away *outage
 		switch {
 		case errors.As(err, &away):
@@ -266,8 +269,8 @@ func union(a, b []resource.Problem) []resource.Problem {
 
 // passed is what came of a comparison.
 type passed struct {
-	have     *resource.Inventory // nil: all is to be read anew
-	known    *resource.Inventory // what was found; nil: nothing could be read
+	have     *resource.Inventory // nil: nothing could be read
+	stale    bool                // all is to be read anew
 	problems []resource.Problem
 	left     bool
 	progress bool // calls have succeeded
@@ -296,7 +299,7 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 		want = want.Required()
 	}
 	if err = s.look(ctx, have, c.o.Asks(ctx)); err != nil {
-		return passed{have: have, known: have, problems: missing}, err
+		return passed{have: have, problems: missing}, err
 	}
 	resource.Judge(want, have, c.o.Answered)
 	calls := resource.Plan(want, have)
@@ -311,11 +314,7 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 	// Last, since conditions have the last problem of an object: Neutron refuses what is made in
 	// place of what is not adopted, and that is not the cause.
 	r.problems = append(r.problems, resource.NotAdopted(want, have)...)
-	known := have
-	if r.stale {
-		have = nil
-	}
-	return passed{have, known, r.problems, r.left, r.made > 0}, err
+	return passed{have, r.stale, r.problems, r.left, r.made > 0}, err
 }
 
 // reread reads all that there is.
