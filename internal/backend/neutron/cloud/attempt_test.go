@@ -24,29 +24,33 @@ func (w *world) count(method, collection string) {
 	})
 }
 
-// withAddress adds a floating IP to what is wanted, which comes after all ports, on a network that
-// is made at once; of a port, if one is named.
+// withAddress adds a floating IP to what is wanted, which comes after all ports; of a port, if one
+// is named.
 func (w *world) withAddress(s *resource.Set, port string) *resource.Set {
 	w.Helper()
-	var outside any
-	for _, n := range w.neutron.All("networks") {
-		if n["name"] == "outside" {
-			outside = n["id"]
-		}
-	}
-	if outside == nil {
-		w.call("POST", "networks", `{"network": {"project_id": "q", "name": "outside", "router:external": true}}`)
-		return w.withAddress(s, port)
-	}
 	r := resource.Resource{
 		Ref: resource.Ref{Kind: resource.FloatingIP, Key: "FloatingIP/shop/web"}, Object: "FloatingIP shop/web",
-		Fixed: resource.Attributes{"floating_network_id": outside}, Mutable: resource.Attributes{"port_id": nil},
+		Fixed: resource.Attributes{"floating_network_id": w.outside()}, Mutable: resource.Attributes{"port_id": nil},
 	}
 	if port != "" {
 		r.Mutable["port_id"] = resource.Ref{Kind: resource.Port, Key: port}
 	}
 	s.Add(r)
 	return s
+}
+
+// outside is the id of an external network, which is made at once.
+func (w *world) outside() any {
+	w.Helper()
+	for _, n := range w.neutron.All("networks") {
+		if n["name"] == "outside" {
+			return n["id"]
+		}
+	}
+	id := w.makes("networks", `{"network": {"project_id": "q", "name": "outside", "router:external": true}}`)
+	w.call("POST", "subnets",
+		fmt.Sprintf(`{"subnet": {"project_id": "q", "network_id": %q, "cidr": "192.0.2.0/24", "ip_version": 4}}`, id))
+	return id
 }
 
 // subnetOf is the subnet of a prefix.
@@ -59,17 +63,6 @@ func (w *world) subnetOf(cidr string) map[string]any {
 	}
 	w.Fatalf("there is no subnet %s", cidr)
 	return nil
-}
-
-// outsideSubnet has the network outside have addresses.
-func (w *world) outsideSubnet() {
-	w.Helper()
-	for _, n := range w.neutron.All("networks") {
-		if n["name"] == "outside" {
-			w.call("POST", "subnets", fmt.Sprintf(
-				`{"subnet": {"project_id": "q", "network_id": %q, "cidr": "192.0.2.0/24", "ip_version": 4}}`, n["id"]))
-		}
-	}
 }
 
 // More calls that Neutron refuses than a round makes keep none behind them from being made, and are
@@ -92,8 +85,6 @@ func TestManyAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.withAddress(resource.NewSet(), "")
-			w.outsideSubnet()
 			w.set(tenant(0))
 			w.done()
 			tc.refuse(w)
@@ -133,8 +124,6 @@ func TestReadyPortsWait(t *testing.T) {
 // that is a problem of the object, and not a reason to ask again and again.
 func TestChangeFindsNothing(t *testing.T) {
 	w := newWorld(t)
-	w.withAddress(resource.NewSet(), "")
-	w.outsideSubnet()
 	w.set(w.withAddress(tenant(1), ""))
 	w.done()
 	w.count(http.MethodGet, "networks")
