@@ -45,6 +45,18 @@ await() {
   [ "${outcome[$1]}" = 0 ] || { echo "make $1 failed, see above" >&2; exit 1; }
 }
 
+# failures LOG: the names of the tests that failed, and what they said. With -v tests that passed have
+# their words in the log as well: each "=== RUN", "=== CONT" and "=== NAME" says for which test the next are.
+failures() {
+  awk '
+    NR == FNR { if (/^ *--- FAIL: /) failed[$3]; next }
+    /^=== / { test = $3; next }
+    /^(ok|FAIL|make)/ { test = "" }
+    /^ *(--- FAIL:|panic:|FAIL([^A-Za-z]|$))/ { print; next }
+    /^ *[a-z0-9_]+\.go:[0-9]+:/ && (test == "" || test in failed)
+  ' "$1" "$1" | cut -c1-300 | tail -n 60
+}
+
 # step NAME COMMAND…: runs the command between a line that names it and one that says how long it took.
 # If it fails, what failed is said once more: the output has the logs of what the tests run, at length.
 step() {
@@ -53,10 +65,7 @@ step() {
   printf '\n==== %s\n' "$name"
   if ! "$@" 2>&1 | tee "$logs/step.log"; then
     printf '\n==== what failed in %s\n' "$name"
-    # What tests that passed have logged is there as well if they were run with -v.
-    local lines='--- FAIL:|panic:|FAIL\b'
-    grep -q '^=== RUN' "$logs/step.log" || lines+='|[a-z0-9_]+\.go:[0-9]+:'
-    grep -E "^ *($lines)" "$logs/step.log" | cut -c1-300 | tail -n 60 || true
+    failures "$logs/step.log"
     exit 1
   fi
   printf '==== %s: %d s\n' "$name" $((SECONDS - began))
