@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"strings"
 
 	"coelan.io/coelan/internal/backend/ovs/reconnect"
 	"coelan.io/coelan/openflow"
@@ -27,8 +28,13 @@ type ClientOptions struct {
 
 // NewClient starts to connect, in the background.
 func NewClient(o ClientOptions) *Client {
+	socket, ok := strings.CutPrefix(o.Address, "unix:")
+	if !ok {
+		socket = ""
+	}
 	c := reconnect.New(reconnect.Options[*openflow.Conn]{
 		Server: "the OpenFlow switch at " + o.Address,
+		Socket: socket,
 		Dial: func(ctx context.Context) (*openflow.Conn, error) {
 			return openflow.Dial(ctx, o.Address, o.Conn)
 		},

@@ -73,6 +73,7 @@ func Open(opts Options) *Client {
 	c := &Client{socket: opts.Socket, awaited: map[string]*awaited{}}
 	c.sessions = reconnect.New(reconnect.Options[*session]{
 		Server:       "the Open vSwitch database at " + opts.Socket,
+		Socket:       opts.Socket,
 		Dial:         func(ctx context.Context) (*session, error) { return connect(ctx, opts.Socket, c.changed.Send) },
 		Disconnected: ErrNotConnected,
 		Log:          opts.Logger,

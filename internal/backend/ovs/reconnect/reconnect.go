@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package reconnect keeps a connection to a server: it dials again whenever the connection is lost,
-// with growing pauses between attempts that fail.
+// with growing pauses between attempts that fail, and as soon as the server has made its socket.
 package reconnect
 
 import (
@@ -37,6 +37,8 @@ type Conn interface {
 type Options[C Conn] struct {
 	// Server names it in log messages and errors, such as "the OpenFlow switch at unix:/run/x".
 	Server string
+	// Socket is the path of the server's UNIX socket, if it listens at one.
+	Socket string
 	Dial   func(context.Context) (C, error)
 	// Disconnected is wrapped by the errors of Client.Conn.
 	Disconnected error
@@ -119,15 +121,24 @@ func (c *Client[C]) Conn(ctx context.Context) (C, error) {
 
 func (c *Client[C]) run() {
 	backoff := retry.New(minBackoff, maxBackoff)
+	listens := newSocket(c.opts.Socket)
+	defer listens.close()
+	unwatched := func(err error) {
+		if err != nil {
+			c.opts.Log.Debug("cannot watch for a socket, the end of the pause is waited for", "server", c.opts.Server, "error", err)
+		}
+	}
 	for c.ctx.Err() == nil {
+		unwatched(listens.watch())
 		conn, err := c.opts.Dial(c.ctx)
 		if err != nil {
 			if c.disconnected(err) && c.ctx.Err() == nil {
 				c.opts.Log.Warn("cannot connect to Open vSwitch, retrying", "server", c.opts.Server, "error", err)
 			}
-			backoff.Wait(c.ctx)
+			unwatched(listens.wait(c.ctx, backoff))
 			continue
 		}
+		listens.close()
 		start := time.Now()
 		c.use(conn)
 		// A server that hangs up at once gets no storm of connections.
