@@ -12,8 +12,8 @@ import (
 	"coelan.io/coelan/test/lab/probe"
 )
 
-// emulated says that the tests run in an emulated machine, an order of magnitude
-// slower than a real one: they do less of the same there.
+// emulated says that the tests run on the kernel's datapath, in an emulated machine, an order of
+// magnitude slower than a real one: they do less of the same there.
 var emulated = lab.Datapath() == config.DatapathSystem
 
 func init() {
