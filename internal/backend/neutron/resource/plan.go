@@ -42,6 +42,9 @@ type Call struct {
 	Owed
 }
 
+// rulesBeforePorts is how many rules are removed before ports are changed and made.
+const rulesBeforePorts = 4
+
 // planner compares.
 type planner struct {
 	want *Set
@@ -67,9 +70,11 @@ type planner struct {
 // then the rest is changed and made, in the order of the kinds.
 //
 // Security groups that are wanted no longer go last, since ports leave them by a change; and their
-// rules when the new ones are there, so that what both allow is not interrupted. Spare resources
-// are made after all that. Ports are put on their trunks as soon as they are as wanted, and are
-// taken off them before all else.
+// rules when the new ones are there, so that what both allow is not interrupted: a few before
+// ports, and the rest after them, of each group in turn. Each is a call, and of all policies of a
+// namespace that change again and again there are ever more: neither ports nor rules of others wait
+// for all of them. Spare resources are made after all that. Ports are put on their trunks as soon
+// as they are as wanted, and are taken off them before all else.
 func Plan(want *Set, have *Inventory) []Call {
 	p := newPlanner(want, have)
 	p.adopt()
@@ -88,7 +93,7 @@ func Plan(want *Set, have *Inventory) []Call {
 	for k := kinds - 1; k >= 0; k-- {
 		calls = p.remove(calls, k)
 	}
-	var later []Call
+	var later, rules []Call
 	for _, k := range Kinds() {
 		for _, r := range want.All(k) {
 			n := len(calls)
@@ -99,9 +104,12 @@ func Plan(want *Set, have *Inventory) []Call {
 			}
 		}
 		if k == SecurityGroupRule {
-			calls = p.removeRules(calls)
+			rules = p.removeRules()
+			n := min(len(rules), rulesBeforePorts)
+			calls, rules = append(calls, rules[:n]...), rules[n:]
 		}
 	}
+	calls = append(calls, rules...)
 	joins, spareJoins := p.join()
 	calls = p.removeGroups(append(calls, joins...))
 	return slices.Concat(calls, later, spareJoins)
@@ -170,19 +178,41 @@ func (p *planner) get(r Ref) (Actual, bool) {
 	return a, there
 }
 
-// removeRules adds calls that delete rules which are wanted no longer. Those of a group that is
-// deleted go with it, and remove deletes foreign ones.
-func (p *planner) removeRules(calls []Call) []Call {
+// removeRules are calls that delete rules which are wanted no longer, of each group in turn. Those
+// of a group that is deleted go with it, and remove deletes foreign ones.
+func (p *planner) removeRules() []Call {
 	leaving := map[string]bool{} // ids of groups
 	for _, r := range sortedRefs(p.have.resources, SecurityGroup) {
 		if !p.wanted(r) {
 			leaving[p.have.resources[r].ID] = true
 		}
 	}
+	var groups [][]Call
+	index := map[string]int{} // of groups by their ids
 	for _, r := range sortedRefs(p.have.resources, SecurityGroupRule) {
 		a := p.have.resources[r]
-		if !p.wanted(r) && !foreign(r) && !leaving[text(a.Attributes["security_group_id"])] {
-			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
+		group := text(a.Attributes["security_group_id"])
+		if p.wanted(r) || foreign(r) || leaving[group] {
+			continue
+		}
+		i, known := index[group]
+		if !known {
+			i = len(groups)
+			index[group], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
+	}
+	return inTurn(groups)
+}
+
+// inTurn are the first calls of all lists, then the second ones, and so on.
+func inTurn(lists [][]Call) (calls []Call) {
+	for i, left := 0, true; left; i++ {
+		left = false
+		for _, list := range lists {
+			if i < len(list) {
+				calls, left = append(calls, list[i]), true
+			}
 		}
 	}
 	return calls

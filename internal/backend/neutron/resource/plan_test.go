@@ -4,6 +4,7 @@ package resource
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -271,6 +272,29 @@ func TestOldestStays(t *testing.T) {
 }
 
 // A key fits into a description, and long ones stay different.
+// Neither a change of a port nor the rules of another group wait for many rules that are to go.
+func TestManyRulesGo(t *testing.T) {
+	busy, quiet := Ref{Kind: SecurityGroup, Key: "busy"}, Ref{Kind: SecurityGroup, Key: "quiet"}
+	have, want := NewInventory(), NewSet()
+	for _, g := range []Ref{busy, quiet} {
+		have.Put(g, Actual{ID: "id-" + g.Key, Attributes: Attributes{"name": g.Key}})
+		want.Add(Resource{Ref: g, Mutable: Attributes{"name": g.Key}})
+	}
+	last := Ref{Kind: SecurityGroupRule, Key: "z"}
+	have.Put(last, Actual{ID: "z", Attributes: Attributes{"security_group_id": "id-quiet"}})
+	for i := range 50 {
+		r := Ref{Kind: SecurityGroupRule, Key: fmt.Sprint("a", i)}
+		have.Put(r, Actual{ID: r.Key, Attributes: Attributes{"security_group_id": "id-busy"}})
+	}
+	have.Put(port, Actual{ID: "p", Attributes: Attributes{"security_groups": []any{}}})
+	want.Add(Resource{Ref: port, Mutable: Attributes{"security_groups": []any{quiet}}})
+	calls := Plan(want, have)
+	at := func(r Ref) int { return slices.IndexFunc(calls, func(c Call) bool { return c.Ref == r }) }
+	if len(calls) != 52 || at(last) != 1 || at(port) != rulesBeforePorts {
+		t.Errorf("of %d calls the other group's is %d, and the port's %d", len(calls), at(last), at(port))
+	}
+}
+
 func TestKey(t *testing.T) {
 	long := strings.Repeat("x", 400)
 	a, b := Key("Port/shop/"+long+"a"), Key("Port/shop/"+long+"b")
