@@ -109,6 +109,7 @@ func setupNeutron(
 		Settings: clusterintent.Settings{
 			Mapping: o.Mapping, ExternalIPs: o.ExternalIPs, ServiceCIDRs: o.Neutron.ServiceCIDRs, SNAT: o.Neutron.SNAT,
 			PolicyMode: o.Neutron.PolicyMode, NodeAddress: names.ManagementAddress, Projects: o.Neutron.Projects,
+			Unbound: true, // a machine's interface is plugged for what Neutron has of its Port
 		},
 	})
 	runner, err := neutron.New(neutron.Options{

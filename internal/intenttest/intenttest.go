@@ -41,8 +41,8 @@ func Node(name string, n int) intent.Node {
 // Port is a pod's. Its MAC follows from its first address.
 func Port(namespace, name, network, node string, addresses ...string) intent.Port {
 	p := intent.Port{
-		ID: namespace + "/" + name, Namespace: namespace, Pod: name, Object: name, UID: "uid-" + name, Network: network,
-		Node: node,
+		ID: namespace + "/" + name, Namespace: namespace, Pod: name, Interface: "eth0", Object: name,
+		UID: "uid-" + name, Network: network, Node: node,
 	}
 	for _, a := range addresses {
 		p.Addresses = append(p.Addresses, netip.MustParseAddr(a))

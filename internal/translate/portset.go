@@ -18,14 +18,16 @@ import (
 )
 
 // PortSet is all Ports that nodes have bound, of pods and of users, also those with addresses that
-// say where they are. A Port that has an address or a MAC that does not belong to it is left out,
-// as by FixedPorts. A change judges anew what it touches: the Ports with an address that a block or
-// claim is about, those of a node with other subnets than before, those of a Network. What comes
-// out depends only on what is in the set, not on the order in which it came. It is for one
-// goroutine.
+// say where they are, and those of users that no node has bound, if it is to have them. A Port that
+// has an address or a MAC that does not belong to it is left out, as by FixedPorts. A change judges
+// anew what it touches: the Ports with an address that a block or claim is about, those of a node
+// with other subnets than before, those of a Network. What comes out depends only on what is in the
+// set, not on the order in which it came. It is for one goroutine.
 type PortSet struct {
 	// own is the address in a subnet that the node uses itself beside the gateway, if there is one.
-	own      func(subnet netip.Prefix) (netip.Addr, bool)
+	own func(subnet netip.Prefix) (netip.Addr, bool)
+	// unbound: it has users' Ports that no node has bound.
+	unbound  bool
 	networks map[string]*portNetwork
 	nodes    map[string]intent.Node
 	singles  map[string]*v1alpha1.AddressBlock // of one address, by name
@@ -53,8 +55,8 @@ type portEntry struct {
 	key     string // namespace/name
 	object  *v1alpha1.Port
 	network *portNetwork
-	port    intent.Port // as it says; without an ID if it is bound nowhere, or is malformed
-	// malformed is what cannot be read of a Port that is bound.
+	port    intent.Port // as it says; without an ID if it is not to be in effect, or is malformed
+	// malformed is what cannot be read of a Port that is to be in effect.
 	malformed []Problem
 	// valid says that all that the Port has belongs to it, but for its MAC, by which it is found in
 	// sameMAC.
@@ -65,10 +67,11 @@ type portEntry struct {
 	problem []Problem
 }
 
-// NewPortSet makes an empty set; own may be nil.
-func NewPortSet(own func(subnet netip.Prefix) (netip.Addr, bool)) *PortSet {
+// NewPortSet makes an empty set; own may be nil. With unbound it has users' Ports, too, that no
+// node has bound.
+func NewPortSet(own func(subnet netip.Prefix) (netip.Addr, bool), unbound bool) *PortSet {
 	return &PortSet{
-		own: own, networks: map[string]*portNetwork{}, nodes: map[string]intent.Node{},
+		own: own, unbound: unbound, networks: map[string]*portNetwork{}, nodes: map[string]intent.Node{},
 		singles: map[string]*v1alpha1.AddressBlock{}, blocks: map[string]*portNetwork{},
 		ports: map[string]*portEntry{}, onNode: map[string]map[*portEntry]struct{}{},
 		claiming: map[string]map[*portEntry]struct{}{}, sameMAC: map[portMAC]map[*portEntry]struct{}{},
@@ -101,7 +104,8 @@ func (s *PortSet) link(e *portEntry) {
 	o := e.object
 	e.network = s.network(o.Spec.Network)
 	e.network.ports[e] = struct{}{}
-	if o.Status.Node == "" || len(o.Status.Addresses) == 0 {
+	if o.Status.Node == "" && (!s.unbound || o.Spec.ByAgent() || o.Spec.NeutronPort != "") ||
+		len(o.Status.Addresses) == 0 {
 		return
 	}
 	p, problem, ok := readPort(o)

@@ -42,7 +42,7 @@ func TestPortSetEqualsFixedPorts(t *testing.T) {
 		o := networkObjects{
 			map[string]*v1alpha1.Router{}, map[string]*v1alpha1.Network{}, map[string]*v1alpha1.AddressBlock{}, map[string]*v1alpha1.Port{},
 		}
-		networks, s := NewNetworkSet(everywhere), NewPortSet(nil)
+		networks, s := NewNetworkSet(everywhere), NewPortSet(nil, false)
 		o.working(networks)
 		got := map[string]intent.Port{}
 		var problems []Problem
@@ -153,7 +153,7 @@ func TestPortSetJudgesAddressesOfNodes(t *testing.T) {
 		{"no address on its node", func(p *v1alpha1.Port) { p.Status.NodeAddresses = []string{"x"} }, "status.nodeAddresses[0]"},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
-			s := NewPortSet(last)
+			s := NewPortSet(last, false)
 			s.Follow(NewNetworkSet(everywhere).Changes())
 			s.FollowNodes(Change[intent.Node]{Set: []intent.Node{nodeWith("n1", "10.244.1.0/24"), nodeWith("n2", "10.244.2.0/24")}})
 			p := portOfPod("web", "n1", "10.244.1.5")
@@ -178,7 +178,7 @@ func nodeWith(name, cidr string) intent.Node {
 
 // What a change touches is judged anew, and nothing else: with many Ports, one costs one.
 func TestPortSetTouches(t *testing.T) {
-	s := NewPortSet(nil)
+	s := NewPortSet(nil, false)
 	networks := NewNetworkSet(everywhere)
 	lan := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "lan"}}
 	lan.Spec.Router, lan.Spec.Subnets, lan.Status.ID = "default", []v1alpha1.Subnet{{CIDR: "10.1.0.0/16"}}, 2
@@ -220,6 +220,50 @@ func TestPortSetTouches(t *testing.T) {
 		c, _ := s.Changes()
 		if changed := len(c.Set) + len(c.Gone); touched != tc.touched || changed != tc.changed {
 			t.Errorf("%s: %d Ports are touched and %d changed, want %d and %d", tc.what, touched, changed, tc.touched, tc.changed)
+		}
+	}
+}
+
+// A user's Port that no node has bound is in effect only where that is asked for, and only as far
+// as it is the user's: what agents make waits for its node, and a port of OpenStack's for its pod.
+func TestPortSetOfUnboundPorts(t *testing.T) {
+	for _, tc := range []struct {
+		what    string
+		unbound bool
+		change  func(*v1alpha1.Port)
+		want    bool
+	}{
+		{"asked for", true, func(*v1alpha1.Port) {}, true},
+		{"not asked for", false, func(*v1alpha1.Port) {}, false},
+		{"without addresses yet", true, func(p *v1alpha1.Port) { p.Status.Addresses = nil }, false},
+		{"with an address that is not its", true, func(p *v1alpha1.Port) { p.Status.Addresses[0] = "10.1.0.10" }, false},
+		{"an agent's", true, func(p *v1alpha1.Port) { p.Spec.Dynamic = true }, false},
+		{"for a port of OpenStack's", true, func(p *v1alpha1.Port) { p.Spec.NeutronPort = "11111111-0000-4000-8000-000000000001" }, false},
+	} {
+		networks, s := NewNetworkSet(everywhere), NewPortSet(nil, tc.unbound)
+		lan := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "lan"}}
+		lan.Spec.Router, lan.Spec.Subnets, lan.Status.ID = "default", []v1alpha1.Subnet{{CIDR: "10.1.0.0/16"}}, 2
+		networks.SetNetwork("lan", lan)
+		s.Follow(networks.Changes())
+		for _, address := range []string{"10.1.0.9/32", "10.1.0.10/32"} {
+			claim := &v1alpha1.AddressBlock{ObjectMeta: metav1.ObjectMeta{Name: names.BlockName("lan", netip.MustParsePrefix(address))}}
+			claim.Spec.Network, claim.Spec.CIDR, claim.Spec.Port = "lan", address, map[bool]string{true: "shop/vm", false: "shop/other"}[address == "10.1.0.9/32"]
+			s.SetBlock(claim.Name, claim)
+		}
+		vm := &v1alpha1.Port{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "vm"}, Spec: v1alpha1.PortSpec{Network: "lan"}}
+		vm.Status = v1alpha1.PortStatus{Addresses: []string{"10.1.0.9"}, MAC: "02:00:00:00:00:09"}
+		tc.change(vm)
+		s.SetPort("shop/vm", vm)
+		if c, _ := s.Changes(); (len(c.Set) == 1) != tc.want {
+			t.Errorf("%s: %+v, problems %v", tc.what, c.Set, s.Problems())
+		}
+		bound := vm.DeepCopy()
+		bound.Status.Node = "n1"
+		s.SetPort("shop/vm", bound)
+		s.Changes()
+		s.SetPort("shop/vm", nil)
+		if c, _ := s.Changes(); len(c.Set) != 0 || len(s.onNode) != 0 || len(s.claiming) != 0 {
+			t.Errorf("%s: once it is gone there are %+v, and %d and %d are indexed", tc.what, c.Set, len(s.onNode), len(s.claiming))
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestNeutron(t *testing.T) {
 		name string
 		test func(*testing.T, *world)
 	}{
-		{"reach", neutronReach}, {"machine of OpenStack", neutronMachine}, {"network of OpenStack", neutronLent},
+		{"reach", neutronReach}, {"machine", neutronGuestOfPort}, {"machine of OpenStack", neutronMachine}, {"network of OpenStack", neutronLent},
 		{"subnet of Kuryr's", neutronSubnet}, {"named port", neutronNamed}, {"changes by hand", neutronByHand},
 		{"ready ports", neutronReady}, {"restarts", neutronRestarts}, {"away", neutronAway},
 		{"node of OpenStack", neutronTrunk},

@@ -133,7 +133,7 @@ func (n *Neutron) parts(objects cache.Cache, writer client.Client) ([]func(conte
 		Log: log, Informers: objects, Monitor: monitor, Policies: &n.lab.OVN.policies, PoliciesKnown: known,
 		Settings: clusterintent.Settings{
 			Mapping: config.MapFlat, SNAT: intent.SNAT{Enabled: true}, PolicyMode: mode,
-			NodeAddress: names.ManagementAddress,
+			NodeAddress: names.ManagementAddress, Unbound: true,
 		},
 	})
 	runner, err := neutron.New(neutron.Options{

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
@@ -136,8 +137,11 @@ func (p *Ports) Trunk() bool {
 	return p.node.trunk
 }
 
-// Guest finds none: which Port another program's interface is plugged for is Neutron's affair.
-func (*Ports) Guest(string) (string, bool) { return "", false }
+// Guest is the UUID of a port in Neutron, which the Port's status has. To a machine of OpenStack,
+// which has its ports in VLANs of a trunk, none of another program are plugged.
+func (p *Ports) Guest(logical string) (string, bool) {
+	return logical, uuid.Validate(logical) == nil && p.Known() && !p.Trunk()
+}
 
 // Trace is the command that follows a packet in OVN. It finds the switch by the port.
 func (*Ports) Trace(intent.Network, string) string { return "ovn-trace" }

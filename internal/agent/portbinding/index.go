@@ -18,8 +18,9 @@ const anyPort = "?"
 // index is what a pass needs of all Ports that are not pods'. It follows them at the cost of what
 // changes.
 type index struct {
-	seen  apicache.Objects[v1alpha1.Port]
-	byUID map[string]string // namespace/name by UID
+	seen apicache.Objects[v1alpha1.Port]
+	// named are namespace/name by UID, and of users' Ports by the UUID of their port in Neutron.
+	named map[string]string
 	// here are those that concern this node if it has no interface for them, by namespace/name.
 	here map[string]*v1alpha1.Port
 	// asking are the users' Ports that ask for a MAC, by name.
@@ -34,7 +35,7 @@ type macOf struct {
 
 func newIndex() *index {
 	return &index{
-		byUID: map[string]string{}, here: map[string]*v1alpha1.Port{},
+		named: map[string]string{}, here: map[string]*v1alpha1.Port{},
 		asking: map[macOf]map[string]*v1alpha1.Port{},
 	}
 }
@@ -44,8 +45,10 @@ func (x *index) follow(ports apicache.Objects[v1alpha1.Port], about func(*v1alph
 	sortedmap.Diff(x.seen, ports, func(key string, old, now *v1alpha1.Port) {
 		if old != nil {
 			delete(x.here, key)
-			if uid := string(old.UID); x.byUID[uid] == key {
-				delete(x.byUID, uid)
+			for _, name := range othersOf(old) {
+				if x.named[name] == key {
+					delete(x.named, name)
+				}
 			}
 			if mac, ok := asks(old); ok {
 				delete(x.asking[mac], old.Name)
@@ -57,7 +60,9 @@ func (x *index) follow(ports apicache.Objects[v1alpha1.Port], about func(*v1alph
 		if now == nil || now.Spec.Pod != nil {
 			return
 		}
-		x.byUID[string(now.UID)] = key
+		for _, name := range othersOf(now) {
+			x.named[name] = key
+		}
 		if about(now) {
 			x.here[key] = now
 		}
@@ -69,6 +74,14 @@ func (x *index) follow(ports apicache.Objects[v1alpha1.Port], about func(*v1alph
 		}
 	})
 	x.seen = ports
+}
+
+// othersOf are the names that a Port has for interfaces beside its key.
+func othersOf(o *v1alpha1.Port) []string {
+	if o.Status.Neutron == nil || o.Spec.ByAgent() {
+		return []string{string(o.UID)}
+	}
+	return []string{string(o.UID), o.Status.Neutron.ID}
 }
 
 // asks is the MAC that a user's Port asks for, if it does.
@@ -88,14 +101,14 @@ func (x *index) asked(mac macOf) (first *v1alpha1.Port) {
 	return first
 }
 
-// plugged are the interfaces that can be used, by the key of the Port that has their iface-id
-// as its key or UID, and those that name none. One that ovs-vswitchd could not open, such as the
-// tap of a machine that is gone, is none.
+// plugged are the interfaces that can be used, by the key of the Port that has their iface-id as
+// its key or another name, and those that name none. One that ovs-vswitchd could not open, such as
+// the tap of a machine that is gone, is none.
 func (x *index) plugged(found []backend.Guest) (m map[string][]backend.Guest, unnamed []backend.Guest) {
 	m = map[string][]backend.Guest{}
 	for _, i := range found {
 		key := i.ID
-		if named, ok := x.byUID[key]; ok {
+		if named, ok := x.named[key]; ok {
 			key = named
 		}
 		switch namespace, name, ok := strings.Cut(key, "/"); {

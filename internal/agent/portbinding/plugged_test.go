@@ -14,16 +14,26 @@ import (
 )
 
 func TestPlugged(t *testing.T) {
-	const uid, podUID = "3a1dbbb8-b757-4021-a4d8-eba8477e61d7", "86c59fef-2c00-42a5-8d4e-673013e074bf"
+	const (
+		uid, podUID             = "3a1dbbb8-b757-4021-a4d8-eba8477e61d7", "86c59fef-2c00-42a5-8d4e-673013e074bf"
+		former, port, dynamicID = "11111111-0000-4000-8000-000000000000", "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-000000000002"
+	)
+	in := func(id string) v1alpha1.PortStatus {
+		return v1alpha1.PortStatus{Neutron: &v1alpha1.NeutronPort{ID: id}}
+	}
 	var known apicache.Objects[v1alpha1.Port]
 	for key, o := range map[string]*v1alpha1.Port{
-		"shop/db":       {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: uid}},
+		"shop/db":       {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: uid}, Status: in(former)},
 		"shop/web.eth0": {ObjectMeta: metav1.ObjectMeta{UID: podUID}, Spec: v1alpha1.PortSpec{Pod: &v1alpha1.PortPod{Name: "web"}}},
+		"shop/guest":    {ObjectMeta: metav1.ObjectMeta{UID: "dynamic"}, Spec: v1alpha1.PortSpec{Dynamic: true}, Status: in(dynamicID)},
 	} {
 		known = known.Put(key, o)
 	}
 	ports := newIndex()
 	ports.follow(known, func(*v1alpha1.Port) bool { return false })
+	now := known.Get("shop/db").DeepCopy()
+	now.Status = in(port)
+	ports.follow(known.Put("shop/db", now), func(*v1alpha1.Port) bool { return false })
 	for _, tc := range []struct {
 		name, ifaceID string
 		actual        int
@@ -32,6 +42,9 @@ func TestPlugged(t *testing.T) {
 		{"by name", "shop/db", 16, "shop/db"},
 		{"by name, not known yet", "shop/new", 16, "shop/new"},
 		{"by UID", uid, 16, "shop/db"},
+		{"by its port in Neutron", port, 16, "shop/db"},
+		{"by the port that it had", former, 16, ""},
+		{"by that of a Port that an agent has made", dynamicID, 16, ""},
 		{"UID of no Port", "00000000-0000-0000-0000-000000000001", 16, ""},
 		{"UID of a pod's Port", podUID, 16, ""},
 		{"the interface cannot be opened", uid, -1, ""},

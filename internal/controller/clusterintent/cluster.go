@@ -43,7 +43,7 @@ func newCluster(o Settings) *cluster {
 		networks: translate.NewNetworkSet(translate.NetworkView{
 			Everywhere: true, Connected: func(string) bool { return true }, SNAT: o.SNAT,
 		}),
-		nodes: translate.NewNodeSet(), ports: translate.NewPortSet(o.NodeAddress),
+		nodes: translate.NewNodeSet(), ports: translate.NewPortSet(o.NodeAddress, o.Unbound),
 		floatingIPs: translate.NewFloatingIPSet(), gateways: translate.NewGatewaySet(),
 		egresses: translate.NewEgressSet(), attached: newAttached(o), tenants: newTenants(o.Projects),
 		nodeObjects: map[string]*corev1.Node{}, pools: map[string]*v1alpha1.LoadBalancerPool{},

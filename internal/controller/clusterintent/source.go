@@ -64,6 +64,8 @@ type Settings struct {
 	// NodeAddress is the address in a node's subnet that the node has itself beside the gateway, if
 	// there is one; it may be nil.
 	NodeAddress func(subnet netip.Prefix) (netip.Addr, bool)
+	// Unbound has users' Ports be in intent that no node has bound, too.
+	Unbound bool
 }
 
 // Source keeps intent up to date while the manager runs it.

@@ -59,11 +59,12 @@ func (c *compiler) portAt(
 }
 
 // portRef is the port of a Port: its own, or that of its addresses, which other Ports had before.
+// A machine's goes with it from node to node.
 func (c *compiler) portRef(n intent.Network, p intent.Port) resource.Ref {
 	if p.NeutronPort != "" {
 		return BorrowedRef(p.ObjectKey(), p.NeutronPort).In(c.ProjectOf(n))
 	}
-	if c.hasSpare(n) && p.MAC == reserved.PodMAC(p.Addresses[0]) &&
+	if !p.IsMachine() && c.hasSpare(n) && p.MAC == reserved.PodMAC(p.Addresses[0]) &&
 		len(c.fixedIPs(n, p.Node, p.Addresses)) == len(p.Addresses) {
 		return c.addressRef(n, p.Node, p.Addresses)
 	}

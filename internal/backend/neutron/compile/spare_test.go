@@ -247,6 +247,34 @@ func TestSparePortsOfBlocks(t *testing.T) {
 	}
 }
 
+// A machine has one port, on whichever node it is plugged, and before it is: its interface names
+// it.
+func TestPortOfMachine(t *testing.T) {
+	n := neutron{t, resource.NewInventory(), map[string]bool{}}
+	blocks := []string{"red 10.9.0.16/28 n1", "red fd09::20/124 n1"}
+	at := func(node string) *intent.State {
+		p := podOf("red", "vm", "10.9.0.200", "fd09::c8") // with the MAC that a pod would have
+		p.Node, p.Interface, p.UID = node, "", ""
+		return intenttest.State(tenants(blocks, p))
+	}
+	ref := PortRef("shop/vm")
+	n.bring(at(""))
+	made, _ := n.have.Get(ref)
+	for _, node := range []string{"", "n1", "n2", ""} {
+		want := []string{"update " + ref.Key + " of Port shop/vm"}
+		if now, _ := n.have.Get(ref); now.Attributes["binding:host_id"] == node {
+			want = nil
+		}
+		if diff := cmp.Diff(want, n.bring(at(node))); diff != "" {
+			t.Errorf("at %q: calls (-want +got):\n%s", node, diff)
+		}
+		now, there := n.have.Get(ref)
+		if !there || now.ID != made.ID || now.Attributes["binding:host_id"] != node || now.Attributes["device_id"] != "" {
+			t.Errorf("at %q the port is %+v", node, now)
+		}
+	}
+}
+
 // Where the controller gives addresses away, no port is ready, nor where Kuryr has ports.
 func TestNoSparePorts(t *testing.T) {
 	blocks := []string{"red 10.9.0.16/28 n1", "red fd09::20/124 n1"}

@@ -49,7 +49,7 @@ func (b *Backend) compareAttachment(
 	at attachment.Attachment, states map[string]ovsdb.PortState, found *agentapi.Findings,
 ) logicalPort {
 	st, ok := states[at.HostInterface]
-	logical, vlan := b.logical.Port(at)
+	logical, vlan := b.ports.name(at, st)
 	p := logicalPort{name: logical, of: at.PodRef(), link: at.HostInterface}
 	switch {
 	case b.Interfaces.Held(at.HostInterface), !ok && at.Dynamic:

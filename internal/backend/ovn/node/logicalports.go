@@ -25,8 +25,8 @@ type LogicalPorts interface {
 	// Trunk reports whether the node is a machine of OpenStack: OVN is beyond it, and its ports
 	// leave it in VLANs.
 	Trunk() bool
-	// Guest is the namespace/name of the Port that another program's interface is plugged for;
-	// false if it is plugged for none of this cluster.
+	// Guest is the namespace/name of the Port that another program's interface is plugged for, or
+	// another name of it; false if it is plugged for none of this cluster.
 	Guest(logical string) (string, bool)
 	// Trace is the command that follows a packet in OVN, without the packet.
 	Trace(n intent.Network, node string) string

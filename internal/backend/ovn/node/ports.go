@@ -76,6 +76,16 @@ func portOf(at attachment.Attachment, logical string, vlan int) ovsdb.Port {
 	}
 }
 
+// name is that of the Logical_Switch_Port of an attachment, of which the interface is st, and its
+// VLAN on a machine of OpenStack. Of another program's interface it may be known by that alone.
+func (p *ports) name(at attachment.Attachment, st ovsdb.PortState) (logical string, vlan int) {
+	logical, vlan = p.logical.Port(at)
+	if logical == "" && at.IsPort() {
+		logical = st.ExternalIDs[idInterface]
+	}
+	return logical, vlan
+}
+
 // plug is the port that an attachment is to have, given what it has. While its Logical_Switch_Port
 // is not known, name and VLAN are what it has; false if it has none. On a machine of OpenStack a
 // port without a VLAN would have the packets of all pods and of the machine itself: none is made.
@@ -161,7 +171,7 @@ func (p *ports) awaitInstalled(
 			}
 		}
 		lastLogical, lastVLAN = logical, vlan
-		done, err := p.installed(ctx, logical)
+		done, err := p.installed(ctx, at, logical)
 		if ctx.Err() == nil && (err != nil || done) {
 			return err
 		}
@@ -176,7 +186,11 @@ func (p *ports) awaitInstalled(
 
 // notConnected says what may be why an attachment's interface is not connected.
 func notConnected(at attachment.Attachment, logical string, err error) error {
-	if logical == "" {
+	switch {
+	case logical == "" && at.IsPort():
+		return fmt.Errorf("OVN has not connected interface %s, which is plugged for Port %s: is its MTU as the Port's, do "+
+			"ovn-northd and this node's ovn-controller run? %w", at.HostInterface, at.PortKey(), err)
+	case logical == "":
 		return fmt.Errorf("Neutron's port of Port %s is not known: does coelan-controller run, and does Neutron take "+
 			"the port? The Port's Events say: %w", at.PortKey(), err)
 	}
@@ -184,15 +198,19 @@ func notConnected(at attachment.Attachment, logical string, err error) error {
 		"that port, do ovn-northd and this node's ovn-controller run? %w", logical, err)
 }
 
-// installed says whether an interface is connected, be it Coelan's or a guest's. While its name is
-// not known, the database is not read: of many pods that come at once, all look after each change.
-func (p *ports) installed(ctx context.Context, logical string) (bool, error) {
-	if logical == "" {
+// installed says whether an interface is connected, be it Coelan's or a guest's, which may be
+// plugged without its name being known here. While that of a pod is not, the database is not read:
+// of many pods that come at once, all look after each change.
+func (p *ports) installed(ctx context.Context, at attachment.Attachment, logical string) (bool, error) {
+	if logical == "" && !at.IsPort() {
 		return false, nil
 	}
 	states, err := p.states(ctx)
 	if err != nil {
 		return false, err
+	}
+	if logical == "" {
+		return p.connected(states[at.HostInterface]), nil
 	}
 	for _, s := range states {
 		if s.ExternalIDs[idInterface] == logical && p.connected(s) {

@@ -14,14 +14,17 @@ import (
 
 // Trace answers with the command that follows the packet in OVN. The flows that decide about it are
 // in OVN's southbound database, of which the agent reads bindings of ports alone.
-func (b *Backend) Trace(_ context.Context, r agentapi.TraceRequest) (agentapi.Trace, error) {
+func (b *Backend) Trace(ctx context.Context, r agentapi.TraceRequest) (agentapi.Trace, error) {
 	state := b.Intent.State()
 	for p := range state.PortsAt(b.Node) {
 		if p.Name() != r.From && p.Namespace+"/"+p.Pod != r.From {
 			continue
 		}
 		network, _ := state.Networks().Get(p.Network)
-		logical := b.logicalName(p)
+		logical, err := b.logicalName(ctx, p)
+		if err != nil {
+			return agentapi.Trace{}, err
+		}
 		if logical == "" {
 			return agentapi.Trace{},
 				&backend.BadRequestError{Problem: fmt.Sprintf("the port of %s in Neutron is not known", p.Name())}
@@ -35,14 +38,18 @@ func (b *Backend) Trace(_ context.Context, r agentapi.TraceRequest) (agentapi.Tr
 }
 
 // logicalName is the name of the Logical_Switch_Port of a Port of this node.
-func (b *Backend) logicalName(p intent.Port) string {
+func (b *Backend) logicalName(ctx context.Context, p intent.Port) (string, error) {
+	states, err := b.ports.states(ctx)
+	if err != nil {
+		return "", err
+	}
 	for _, at := range b.Attachments.List() {
 		if at.PortKey() == p.ObjectKey() {
-			logical, _ := b.logical.Port(at)
-			return logical
+			logical, _ := b.ports.name(at, states[at.HostInterface])
+			return logical, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // microflow describes the packet in OVN's language (ovn-trace(8)).

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"coelan.io/coelan/internal/agentapi"
+	"coelan.io/coelan/internal/attachment"
+	"coelan.io/coelan/internal/backend/ovn/southbound"
+	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/translate"
+)
+
+// namedElsewhere are ports with names that only their interfaces tell.
+type namedElsewhere struct{ LogicalPorts }
+
+func (namedElsewhere) Port(attachment.Attachment) (string, int) { return "", 0 }
+
+func (namedElsewhere) Guest(logical string) (string, bool) {
+	return logical, uuid.Validate(logical) == nil
+}
+
+// A machine's interface that is plugged as a port of Neutron is that of its Port when OVN has
+// connected it, and a trace and the comparison name that port.
+func TestGuestOfNeutron(t *testing.T) {
+	const logical = "11111111-0000-4000-8000-000000000001"
+	n := newNode(t, nil)
+	must(t, n.reconcile(bound(t)))
+	n.logical = namedElsewhere{n.logical}
+	n.ports.logical = n.logical
+	must(t, n.ovs.AddPort("br-int", "tap0", map[string]string{idInterface: logical}))
+	must(t, n.ovs.AddPort("br-int", "tap1", map[string]string{idInterface: "shop/other"}))
+	guests, err := n.Guests(bound(t))
+	must(t, err)
+	if len(guests) != 1 || guests[0].Name != "tap0" || guests[0].ID != logical {
+		t.Fatalf("guests %+v", guests)
+	}
+	at, err := n.store.Allocate(attachment.Plan{Spec: attachment.Spec{
+		Key: attachment.PortKey("shop", "vm"), PodNamespace: "shop", PodName: "vm", PortName: "vm", PodUID: "uid",
+		HostInterface: "tap0", NetworkName: "red",
+	}})
+	must(t, err)
+	_, err = n.Intent.Update(func(tx *intent.Tx) error { tx.SetPort(translate.Port(at, "n1")); return nil })
+	must(t, err)
+
+	n.ports.patience = time.Millisecond
+	n.says(n.Forwards(bound(t), at, 0), "OVN has not connected interface tap0, which is plugged for Port shop/vm")
+	n.ports.patience = time.Minute
+	forwards := make(chan error, 1)
+	ctx, cancel := context.WithCancel(bound(t))
+	defer cancel()
+	go func() { forwards <- n.Forwards(ctx, at, 0) }()
+	must(t, n.ovs.ConnectOVN("mgmt-n1", logical))
+	must(t, <-forwards)
+
+	_, err = n.Trace(bound(t), traceOf("shop/vm", "10.244.2.7"))
+	n.says(err, `inport == "`+logical+`"`)
+	n.configured(map[string]string{"system-id": "n1", "ovn-remote": "tcp:192.0.2.1:6642"})
+	n.bindings = bindingsOf(southbound.View{HasChassis: true, Bindings: map[string]southbound.Binding{
+		"mgmt-n1": {LogicalPort: "mgmt-n1", Chassis: "n1", Up: true}, logical: {LogicalPort: logical, Chassis: "n1", Up: true},
+	}})
+	var c agentapi.Check
+	must(t, n.Findings(bound(t), &c))
+	if len(c.Findings) > 0 {
+		t.Errorf("findings: %+v", c.Findings)
+	}
+}
