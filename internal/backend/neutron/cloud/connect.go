@@ -56,6 +56,9 @@ func (a Access) connect(ctx context.Context) (*gophercloud.ServiceClient, string
 		return api, a.Project, nil
 	}
 	provider, where, project, err := a.authenticate(ctx)
+	if err == nil {
+		err = a.checkRegion(provider, where, neutronService)
+	}
 	if err != nil {
 		return nil, "", err
 	}

@@ -77,10 +77,7 @@ func TestAccess(t *testing.T) {
 		{"endpoint", Access{Endpoint: "http://n", Project: "p"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := tc.access.Validate()
-			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("%v, want %q", err, tc.want)
-			}
+			says(t, tc.access.Validate(), tc.want)
 		})
 	}
 }
@@ -109,5 +106,49 @@ func TestKeystone(t *testing.T) {
 				t.Error("a cloud that the file does not have is no error")
 			}
 		})
+	}
+}
+
+// Which region's Neutron and Octavia are used is never left to the order of keystone's catalog.
+func TestRegion(t *testing.T) {
+	for _, tc := range []struct {
+		name               string
+		settings           string
+		networks, balanced []string
+		neutron, octavia   string // what is said; empty: it is used
+	}{
+		{name: "named", settings: "region_name: r", networks: []string{"r", "other"}, balanced: []string{"r", "other"}},
+		{name: "none named, and there is one", networks: []string{"r"}, balanced: []string{"r"}},
+		{name: "none named, and one has two endpoints", networks: []string{"r", "r"}, balanced: []string{"r"}},
+		{
+			name: "none named, and Neutron is in several", networks: []string{"r", "other"}, balanced: []string{"r"},
+			neutron: "a Neutron in several, other, r: write region_name into the file",
+			octavia: "a Neutron in several, other, r: write region_name into the file",
+		},
+		{
+			name: "none named, and Octavia is in several", networks: []string{"r"}, balanced: []string{"r", "other"},
+			octavia: "an Octavia in several, other, r: write region_name into the file",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := newKeystone(t, nil)
+			k.networks, k.balanced, k.settings = tc.networks, tc.balanced, tc.settings
+			a := Access{CloudsFile: k.cloudsFile(t, byPassword), Cloud: "c"}
+			api, _, err := a.connect(t.Context())
+			says(t, err, tc.neutron)
+			if err == nil && api.ServiceURL("ports") != k.URL+"/network/v2.0/ports" {
+				t.Errorf("ports are at %s", api.ServiceURL("ports"))
+			}
+			_, err = a.ConnectOctavia(t.Context(), "", "east")
+			says(t, err, tc.octavia)
+		})
+	}
+}
+
+// says wants an error with a text; empty: none.
+func says(t *testing.T, err error, text string) {
+	t.Helper()
+	if text == "" && err != nil || text != "" && (err == nil || !strings.Contains(err.Error(), text)) {
+		t.Errorf("%v, want %q", err, text)
 	}
 }

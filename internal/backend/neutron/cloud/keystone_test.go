@@ -16,7 +16,7 @@ import (
 )
 
 // keystone answers any user with a token for the project p1, and notes what it was asked. Its
-// catalog has a Neutron, which it passes calls on to.
+// catalog has a Neutron in the region r, which it passes calls on to.
 type keystone struct {
 	*httptest.Server
 	neutron http.Handler
@@ -25,13 +25,38 @@ type keystone struct {
 	asked    string
 	projects map[string]int // statuses of answers about them, by id
 	password string         // the only one that is taken; empty: any is
+	networks []string       // regions of endpoints of Neutron; that of the first is passed on to
+	balanced []string       // regions of endpoints of Octavia
+	settings string         // of the cloud in its file, beside how a user authenticates
+}
+
+// endpoints are those of a service in the catalog, in regions, the first of which is at an address.
+func endpoints(regions []string, address string) string {
+	var list []string
+	for i, region := range regions {
+		if i > 0 {
+			address = "http://" + region + ".test"
+		}
+		list = append(list, fmt.Sprintf(`{"interface": "public", "region": %q, "region_id": %[1]q, "url": %[2]q, "id": "e%[3]d"},
+			{"interface": "internal", "region": "inside", "region_id": "inside", "url": %[2]q, "id": "i%[3]d"}`, region, address, i))
+	}
+	return "[" + strings.Join(list, ", ") + "]"
 }
 
 func newKeystone(t *testing.T, neutron http.Handler) *keystone {
 	t.Helper()
-	k := &keystone{Server: httptest.NewUnstartedServer(nil), neutron: neutron, projects: map[string]int{}}
-	k.Config.Handler = k
+	k := unstartedKeystone(t, neutron)
 	k.Start()
+	return k
+}
+
+func unstartedKeystone(t *testing.T, neutron http.Handler) *keystone {
+	t.Helper()
+	k := &keystone{
+		Server: httptest.NewUnstartedServer(nil), neutron: neutron, projects: map[string]int{},
+		networks: []string{"r", "other"}, settings: "region_name: r",
+	}
+	k.Config.Handler = k
 	t.Cleanup(k.Close)
 	return k
 }
@@ -88,10 +113,10 @@ func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		k.asked = string(body)
 		w.Header().Set("X-Subject-Token", k.token())
 		w.WriteHeader(http.StatusCreated)
-		_, _ = fmt.Fprintf(w, `{"token": {"expires_at": "2099-01-01T00:00:00.000000Z", "project": {"id": "p1", "name": "p"},
-			"catalog": [{"type": "network", "name": "neutron", "id": "n", "endpoints": [
-				{"interface": "public", "region": "r", "region_id": "r", "url": "%s/network", "id": "e"},
-				{"interface": "public", "region": "other", "region_id": "other", "url": "http://other.test:9696", "id": "f"}]}]}}`, k.URL)
+		_, _ = fmt.Fprintf(w, `{"token": {"expires_at": "2099-01-01T00:00:00.000000Z", "project": {"id": "p1", "name": "p"}, "catalog": [
+			{"type": "network", "name": "neutron", "id": "n", "endpoints": %s},
+			{"type": "load-balancer", "name": "octavia", "id": "o", "endpoints": %s}]}}`,
+			endpoints(k.networks, k.URL+"/network"), endpoints(k.balanced, k.URL+"/octavia"))
 	}
 }
 
@@ -99,7 +124,7 @@ func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (k *keystone) cloudsFile(t *testing.T, auth string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "clouds.yaml")
-	text := "clouds:\n  c:\n    auth: " + strings.Replace(auth, "%s", k.URL+"/v3", 1) + "\n    region_name: r\n"
+	text := "clouds:\n  c:\n    auth: " + strings.Replace(auth, "%s", k.URL+"/v3", 1) + "\n    " + k.settings + "\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,9 @@ func (a Access) ConnectOctavia(ctx context.Context, endpoint string, cluster nam
 	if err != nil {
 		return nil, fmt.Errorf("cloud %s of %s: %w", a.Cloud, a.CloudsFile, err)
 	}
+	if err := a.checkRegion(network.ProviderClient, where, octaviaService); err != nil {
+		return nil, err
+	}
 	if o.balancing, err = openstack.NewLoadBalancerV2(network.ProviderClient, where); err != nil {
 		return nil, fmt.Errorf("keystone of cloud %s names no Octavia: %w", a.Cloud, err)
 	}
