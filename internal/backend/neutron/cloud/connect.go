@@ -4,6 +4,7 @@ package cloud
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -95,7 +96,12 @@ func (a Access) authenticate(ctx context.Context) (
 	if err == nil {
 		project, err = projectOf(provider)
 	}
-	if err != nil {
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &unknown):
+		return nil, where, "", fmt.Errorf("keystone at %s: %w: its authority is to be the cacert of cloud %s in %s",
+			auth.IdentityEndpoint, err, a.Cloud, a.CloudsFile)
+	case err != nil:
 		return nil, where, "", fmt.Errorf("keystone at %s: %w", auth.IdentityEndpoint, err)
 	}
 	return provider, where, project, nil

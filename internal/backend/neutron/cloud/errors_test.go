@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
+
+	"coelan.io/coelan/internal/backend/neutron/neutronfake"
+	"coelan.io/coelan/internal/policystream/certs"
 )
 
 func TestClassify(t *testing.T) {
@@ -150,5 +153,37 @@ func says(t *testing.T, err error, text string) {
 	t.Helper()
 	if text == "" && err != nil || text != "" && (err == nil || !strings.Contains(err.Error(), text)) {
 		t.Errorf("%v, want %q", err, text)
+	}
+}
+
+// Keystone and Neutron are asked by TLS if the authority of the file has signed their certificate.
+func TestTLS(t *testing.T) {
+	other, _, err := certs.Renew(certs.Bundle{}, "other", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name      string
+		authority []byte
+		want      string
+	}{
+		{name: "its authority"},
+		{"another authority", other.Roots, "certificate signed by unknown authority"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := unstartedKeystone(t, neutronfake.Start(t))
+			k.StartTLS()
+			k.trusts(t, tc.authority)
+			a := Access{CloudsFile: k.cloudsFile(t, byPassword), Cloud: "c"}
+			api, _, err := a.connect(t.Context())
+			says(t, err, tc.want)
+			if err != nil {
+				says(t, err, "keystone at "+k.URL)
+				says(t, err, "its authority is to be the cacert of cloud c in "+a.CloudsFile)
+				return
+			}
+			var answer struct{ Networks []any }
+			says(t, send(t.Context(), api, http.MethodGet, "networks", nil, &answer), "")
+		})
 	}
 }

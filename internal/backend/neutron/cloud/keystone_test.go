@@ -3,6 +3,7 @@
 package cloud
 
 import (
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -133,3 +134,16 @@ func (k *keystone) cloudsFile(t *testing.T, auth string) string {
 
 // byPassword is how a user authenticates.
 const byPassword = `{auth_url: %s, username: u, password: s, project_name: p, user_domain_name: d, project_domain_name: d}`
+
+// trusts has the file name an authority that signs servers' certificates; nil: that of keystone.
+func (k *keystone) trusts(t *testing.T, authority []byte) {
+	t.Helper()
+	if authority == nil {
+		authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: k.Certificate().Raw})
+	}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, authority, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k.settings += "\n    cacert: " + file
+}
