@@ -41,17 +41,43 @@ type Neutron struct {
 	noBGPVPNs, bgpvpnsForbidden bool
 }
 
-// Fault is how a call fails.
-type Fault int
+// Fault is how a call fails; the zero value: it does not.
+type Fault struct {
+	Status int
+	// Kind and Message are those of Neutron's error; empty: the answer has no body, as that of a
+	// proxy.
+	Kind, Message string
+	RetryAfter    string // the header; empty: there is none
+	// Done says that the call has its effect all the same.
+	Done bool
+}
 
-// The faults.
-const (
-	None   Fault = iota
-	Busy         // 503, and nothing is done
-	Lost         // 503, and the call has its effect
-	Broken       // 500, and nothing is done
-	Silent       // 504 of a proxy, and nothing is done
-	UsedUp       // 503, since no tenant network is left, and nothing is done
+// String names tests.
+func (f Fault) String() string {
+	switch {
+	case f == None:
+		return "none"
+	case f.Done:
+		return fmt.Sprint(f.Status, " with its effect")
+	}
+	return fmt.Sprint(f.Status)
+}
+
+// The faults that most tests need.
+var (
+	None   Fault
+	Busy   = Fault{Status: http.StatusServiceUnavailable, RetryAfter: "0"}
+	Lost   = Fault{Status: http.StatusServiceUnavailable, RetryAfter: "0", Done: true}
+	Broken = Fault{
+		Status: http.StatusInternalServerError, Kind: "HTTPInternalServerError",
+		Message: "Request Failed: internal server error while processing your request.",
+	}
+	Silent = Fault{Status: http.StatusGatewayTimeout}
+	// UsedUp is that no tenant network is left.
+	UsedUp = Fault{
+		Status: http.StatusServiceUnavailable, Kind: "NoNetworkAvailable",
+		Message: "Unable to create the network. No tenant network is available for allocation.",
+	}
 )
 
 // Start runs a Neutron until the test ends.
@@ -151,13 +177,13 @@ func (n *Neutron) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer n.mu.Unlock()
 	n.calls++
 	fault := n.faults(n.calls, r.Method, path)
-	if fault != None && fault != Lost {
+	if fault != None && !fault.Done {
 		fail(w, fault)
 		return
 	}
 	status, answer, err := n.answer(r, path)
 	switch {
-	case fault == Lost:
+	case fault.Done:
 		fail(w, fault)
 	case err != nil:
 		write(w, err.status, object{"NeutronError": object{"type": err.kind, "message": err.message, "detail": ""}})
@@ -169,19 +195,14 @@ func (n *Neutron) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func fail(w http.ResponseWriter, f Fault) {
-	switch f {
-	case Broken:
-		write(w, http.StatusInternalServerError, object{"NeutronError": object{
-			"type": "HTTPInternalServerError", "message": "Request Failed: internal server error while processing your request."}})
-	case Silent:
-		w.WriteHeader(http.StatusGatewayTimeout)
-	case UsedUp:
-		write(w, http.StatusServiceUnavailable, object{"NeutronError": object{
-			"type": "NoNetworkAvailable", "message": "Unable to create the network. No tenant network is available for allocation."}})
-	default:
-		w.Header().Set("Retry-After", "0")
-		w.WriteHeader(http.StatusServiceUnavailable)
+	if f.RetryAfter != "" {
+		w.Header().Set("Retry-After", f.RetryAfter)
 	}
+	if f.Kind == "" {
+		w.WriteHeader(f.Status)
+		return
+	}
+	write(w, f.Status, object{"NeutronError": object{"type": f.Kind, "message": f.Message, "detail": ""}})
 }
 
 func write(w http.ResponseWriter, status int, body any) {
