@@ -68,6 +68,10 @@ type Options struct {
 	// Report is called after each comparison: with what Neutron refuses of objects, and with why
 	// Neutron cannot be used; neither: all is as wanted.
 	Report func(problems []resource.Problem, err error)
+	// Quotas takes those of all projects that resources are made in, after each reading of all
+	// that there is; of projects that do not show theirs there are none. Another goroutine calls
+	// it. Nil: they are not read.
+	Quotas func([]Quota)
 	Log    *slog.Logger
 	Resync time.Duration // 0: DefaultResync
 }
@@ -146,6 +150,7 @@ func (c *Client) connected(ctx context.Context) error {
 		return err
 	}
 	s := newSession(api, project, tenants, c.o, func() { c.calls.Add(1) })
+	defer s.quotas.start(ctx)()
 	var have, known *resource.Inventory
 	var said []resource.Problem // of the last comparison that was reported
 	pause := retry.New(firstPause, lastPause)
@@ -330,6 +335,7 @@ func (c *Client) reread(ctx context.Context, s *session, resync *time.Timer) (*r
 	s.short = false
 	s.resync = max(c.o.Resync, resyncShare*time.Since(began))
 	resync.Reset(s.resync)
+	s.quotas.ask(s.projects())
 	return have, nil
 }
 

@@ -44,6 +44,7 @@ type session struct {
 	// unanswered counts how often calls have ended without an answer.
 	unanswered map[callKey]int
 	calls      func() // counts
+	quotas     *quotaReader
 }
 
 func newSession(
@@ -54,6 +55,7 @@ func newSession(
 		parents: o.Parents, last: map[string]int{},
 		doubtful: map[resource.Ref]bool{}, refused: map[resource.Ref]resource.Problem{},
 		attempt: newAttempt(), looked: map[resource.Ref]time.Time{}, unanswered: map[callKey]int{},
+		quotas: newQuotaReader(api, o, calls),
 	}
 }
 
@@ -193,11 +195,14 @@ func putInterfaces(have *resource.Inventory, port resource.Actual, routers, subn
 // maxProjects is how many projects a list asks for at once: a request has room for more.
 const maxProjects = 100
 
+// projects are all that the cluster has resources in, its own first.
+func (s *session) projects() []string { return append([]string{s.project}, s.tenants.read...) }
+
 // listAll returns all resources of a kind, of all projects that the cluster has some in.
 func (s *session) listAll(ctx context.Context, k resource.Kind) (all []resource.Actual, err error) {
 	projects := []string{s.project}
 	if collections[k].everywhere {
-		projects = append(projects, s.tenants.read...)
+		projects = s.projects()
 	}
 	for some := range slices.Chunk(projects, maxProjects) {
 		found, err := s.list(ctx, k, some, nil)

@@ -234,6 +234,7 @@ var lastCases = []Case{
 
 // Check runs all Cases with a Neutron.
 func Check(t *testing.T, endpoint string) {
+	t.Run("quotas", func(t *testing.T) { checkQuotas(t, endpoint) })
 	ids := map[string]string{}
 	for _, c := range Cases {
 		t.Run(c.Name, func(t *testing.T) {
@@ -261,6 +262,45 @@ func Check(t *testing.T, endpoint string) {
 			}
 		})
 	}
+}
+
+// checkQuotas wants the details of quotas to count what a project has.
+func checkQuotas(t *testing.T, endpoint string) {
+	t.Helper()
+	const project, path = "quotas-of-one", "v2.0/quotas/quotas-of-one/details"
+	expect := func(networks float64) {
+		t.Helper()
+		status, answer, err := Call(t.Context(), http.MethodGet, endpoint+path, "")
+		if err != nil || status != http.StatusOK {
+			t.Fatalf("status %d, %v, %v", status, answer, err)
+		}
+		all, _ := answer["quota"].(map[string]any)
+		for _, name := range []string{
+			"network", "subnet", "port", "router", "floatingip", "security_group", "security_group_rule",
+		} {
+			is, _ := all[name].(map[string]any)
+			limit, _ := is["limit"].(float64)
+			used, counts := is["used"].(float64)
+			reserved, reserves := is["reserved"].(float64)
+			if limit == 0 || limit < -1 || !counts || !reserves || reserved != 0 ||
+				name == "network" && used != networks {
+				t.Errorf("%s: %v", name, all[name])
+			}
+		}
+	}
+	expect(0)
+	status, answer, err := Call(t.Context(), http.MethodPost, endpoint+"v2.0/networks",
+		fmt.Sprintf(`{"network": {"project_id": %q, "name": "n"}}`, project))
+	if err != nil || status != http.StatusCreated {
+		t.Fatalf("status %d, %v, %v", status, answer, err)
+	}
+	expect(1)
+	network, _ := answer["network"].(map[string]any)
+	status, _, err = Call(t.Context(), http.MethodDelete, fmt.Sprint(endpoint, "v2.0/networks/", network["id"]), "")
+	if err != nil || status != http.StatusNoContent {
+		t.Fatalf("status %d, %v", status, err)
+	}
+	expect(0)
 }
 
 // checkList wants exactly what the cases have made that a Case names.

@@ -34,6 +34,8 @@ type Neutron struct {
 	calls  int
 	faults func(number int, method, path string) Fault
 	quotas map[string]int
+	// hidden are the projects of which no quotas are shown, see ShowQuotas.
+	hidden map[string]bool
 	page   int
 	// noTrunks says that the extension is missing.
 	noTrunks bool
@@ -84,7 +86,8 @@ var (
 func Start(t testing.TB) *Neutron {
 	n := &Neutron{
 		all: map[string][]object{}, found: map[any]int{}, arrive: func(string, string) {},
-		faults: func(int, string, string) Fault { return None }, quotas: map[string]int{}, page: 1000,
+		faults: func(int, string, string) Fault { return None }, quotas: map[string]int{}, hidden: map[string]bool{},
+		page: 1000,
 	}
 	n.Server = httptest.NewServer(n)
 	t.Cleanup(n.Close)
@@ -103,16 +106,6 @@ func (n *Neutron) Arrive(arrive func(method, path string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.arrive = arrive
-}
-
-// Quota bounds how many resources of a collection each project may have; negative: it does not.
-func (n *Neutron) Quota(collection string, most int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.quotas[collection] = most
-	if most < 0 {
-		delete(n.quotas, collection)
-	}
 }
 
 // Page bounds how many resources a list has at once.
@@ -212,6 +205,9 @@ func write(w http.ResponseWriter, status int, body any) {
 }
 
 func (n *Neutron) answer(r *http.Request, path string) (int, any, *refused) {
+	if project, is := quotaDetails(path); is && r.Method == http.MethodGet {
+		return n.details(project)
+	}
 	path, prefixed := strings.CutPrefix(path, bgpvpnPrefix)
 	parts := strings.Split(path, "/")
 	c := collections[parts[0]]
