@@ -5,6 +5,8 @@
 package controller_test
 
 import (
+	"fmt"
+	"net/http"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,11 +24,15 @@ import (
 func testProgrammedByNeutron(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	neutron := neutronfake.Start(t)
+	nearlyExceed(t, neutron)
 	w.start(func(o *controller.Options) {
 		o.Neutron = &controller.Neutron{
 			Cloud: cloud.Access{Endpoint: neutron.URL + "/", Project: "p"}, PolicyMode: intent.EnforcedPolicies,
 		}
 	})
+	all := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: intent.DefaultNetworkName}}
+	w.condition(all, func() []metav1.Condition { return all.Status.Conditions },
+		v1alpha1.ConditionProgrammed, metav1.ConditionFalse, v1alpha1.ReasonNotSupported, "of the 100 subnets that its quota")
 	w.connected(1, "office")
 	w.namespace("by-neutron", nil)
 	red := router("red", nil, nil)
@@ -70,4 +76,23 @@ func testProgrammedByNeutron(t *testing.T, api *apitest.API) {
 	says(web, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
 	neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.None })
 	says(late, metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
+}
+
+// nearlyExceed has the project p have 90 of 100 subnets.
+func nearlyExceed(t *testing.T, neutron *neutronfake.Neutron) {
+	t.Helper()
+	post := func(path, body string) map[string]any {
+		t.Helper()
+		status, answer, err := neutronfake.Call(t.Context(), http.MethodPost, neutron.URL+"/v2.0/"+path, body)
+		if err != nil || status != http.StatusCreated {
+			t.Fatalf("%s: %d, %v, %v", path, status, answer, err)
+		}
+		return answer
+	}
+	network, _ := post("networks", `{"network": {"project_id": "p"}}`)["network"].(map[string]any)
+	for i := range 90 {
+		post("subnets", fmt.Sprintf(`{"subnet": {"project_id": "p", "network_id": %q, "cidr": "10.200.%d.0/24", "ip_version": 4}}`,
+			network["id"], i))
+	}
+	neutron.Quota("subnets", 100)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -84,10 +85,15 @@ type Runner struct {
 	// lacking are the FloatingIPs of Services that had a problem when Neutron was compared last.
 	lacking []string
 
-	mu    sync.Mutex
-	cloud outcome // of Neutron
-	nb    outcome // of the supplement
-	lb    outcome // of load balancers
+	metrics *metrics
+
+	mu     sync.Mutex
+	cloud  outcome            // of Neutron
+	since  time.Time          // since when Neutron cannot be used; zero: it can
+	nb     outcome            // of the supplement
+	lb     outcome            // of load balancers
+	quotas []cloud.Quota      // that were read last
+	near   []findings.Finding // about them
 }
 
 // outcome is what came of a comparison.
@@ -107,7 +113,9 @@ func New(o Options) (*Runner, error) {
 		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Claims: r.claims, Found: r.found, Report: r.report,
 		Lent: r.lent, Parents: r.parents, Asks: r.asks,
 		Answered: r.identities.answered, Projects: o.Projects, Log: o.Log,
+		Quotas: r.quotasRead,
 	})
+	r.metrics = newMetrics(r)
 	r.balancers = balancers.New(balancers.Options{
 		Settings: o.Octavia, Log: o.Log, Cluster: o.Cluster, Cloud: o.Cloud, Informers: o.Informers, Access: o.Access,
 		State:   func() *intent.State { return o.Intent.Intent().State() },
@@ -155,6 +163,8 @@ func (r *Runner) Start(ctx context.Context) error {
 	if err := r.identities.follow(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	r.metrics.register()
+	defer r.metrics.unregister()
 	running.Go(func() { r.followIntent(ctx) })
 	running.Go(func() { r.findings.Run(ctx) })
 	running.Go(func() { r.client.Run(ctx) })
@@ -287,7 +297,10 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 		r.supplement.only(r.have)
 		r.supplement.begin()
 	}
-	r.publish(func() { r.cloud = outcome{list, err} })
+	r.publish(func() {
+		r.cloud = outcome{list, err}
+		r.answers(err == nil)
+	})
 }
 
 // balanced takes what load balancers do not do. Of FloatingIPs that stand for Services the next
@@ -317,5 +330,6 @@ func (r *Runner) publish(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()
-	r.findings.Set(slices.Concat(r.cloud.list, r.nb.list, r.lb.list), errors.Join(r.cloud.err, r.nb.err, r.lb.err))
+	list := slices.Concat(r.near, r.cloud.list, r.nb.list, r.lb.list)
+	r.findings.Set(list, errors.Join(r.cloud.err, r.nb.err, r.lb.err))
 }
