@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,14 +22,14 @@ import (
 func newClusterStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show every node's agent: Open vSwitch, ports, tunnels, last sync, errors; and how far OVN is behind",
+		Short: "Show every node's agent: Open vSwitch, ports, tunnels, last sync, errors; how far OVN is behind, and whether Neutron answers",
 		Args:  cobra.NoArgs,
 	}
 	flags := addClusterFlags(c)
 	flags.addNodeFlag(c)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
-		withOVN := false
+		backends := map[string]bool{}
 		err := flags.eachNode(cmd, func(agents diagnose.Agents, node string) error {
 			s, err := diagnose.Status(cmd.Context(), agents, node)
 			switch {
@@ -37,13 +39,19 @@ func newClusterStatusCommand() *cobra.Command {
 				return printJSON(out, s)
 			}
 			printNodeStatus(out, s)
-			withOVN = withOVN || s.Backend == string(config.OVNBackend)
+			backends[s.Backend] = true
 			return nil
 		})
-		if flags.json || flags.node != "" || !withOVN {
+		if flags.json || flags.node != "" {
 			return err
 		}
-		return errors.Join(err, flags.printOVN(cmd))
+		if backends[string(config.OVNBackend)] {
+			err = errors.Join(err, flags.printOVN(cmd))
+		}
+		if backends[string(config.NeutronBackend)] {
+			err = errors.Join(err, flags.printNeutron(cmd))
+		}
+		return err
 	}
 	return c
 }
@@ -73,6 +81,40 @@ func progressOf(p agentapi.OVNProgress) string {
 		return fmt.Sprintf("%s within %s", name, took.Round(time.Millisecond))
 	}
 	return after("ovn-northd follows", p.Northd) + ", " + after("all chassis", p.Chassis)
+}
+
+// printNeutron says whether Neutron answers, and what it has of the cluster.
+func (f *clusterFlags) printNeutron(cmd *cobra.Command) error {
+	s, err := answer(f, cmd, "Neutron", config.NeutronBackend, (*diagnose.Cluster).Neutron)
+	if err != nil {
+		return err
+	}
+	printNeutronStatus(cmd.OutOrStdout(), *s)
+	return nil
+}
+
+func printNeutronStatus(w io.Writer, s agentapi.NeutronStatus) {
+	state := "works since " + s.Since.Format(time.RFC3339)
+	switch {
+	case s.Compared.IsZero():
+		state = "NOT COMPARED yet"
+	case s.Failure != "":
+		state = "CANNOT BE USED since " + s.Since.Format(time.RFC3339)
+	}
+	var has []string
+	for _, r := range s.Resources {
+		has = append(has, fmt.Sprintf("%s: %d", r.Kind, r.Count))
+	}
+	fmt.Fprintf(w, "Neutron: %s %s\n", s.Where, state)
+	t := newTable(w, "  resources", cmp.Or(strings.Join(has, ", "), "none is known"))
+	row := func(name, value string) { fmt.Fprintf(t, "  %s\t%s\n", name, value) }
+	if s.Failure != "" {
+		row("ERROR", s.Failure)
+	}
+	if s.Problems > 0 {
+		row("PROBLEMS", fmt.Sprintf("%d: coelan check lists them", s.Problems))
+	}
+	_ = t.Flush()
 }
 
 func printNodeStatus(w io.Writer, s agentapi.Status) {

@@ -40,7 +40,7 @@ type OVNCheck struct {
 type Finding struct {
 	// Kind is port, interface, attachment, address, network, flow, refused, conntrack, mtu,
 	// configuration or condition; with the backends ovn and neutron also binding, chassis or
-	// southbound, and of a controller row or northbound.
+	// southbound, and of a controller row or northbound, or neutron, octavia or object.
 	Kind string `json:"kind"`
 	// Object is its name: a port, an interface, namespace/pod/interface, an address, a flow as
 	// ovs-ofctl prints it.

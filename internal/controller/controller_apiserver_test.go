@@ -63,6 +63,7 @@ func TestController(t *testing.T) {
 		{"FloatingIPs and Egresses with OVN", testProgrammedByOVN},
 		{"what OVN has, compared", testCheckOfOVN},
 		{"FloatingIPs and Egresses with Neutron", testProgrammedByNeutron},
+		{"what Neutron has, compared", testCheckOfNeutron},
 		{"from Kuryr", testFromKuryr},
 		{"load balancers from Kuryr", testBalancersFromKuryr},
 		{"named ports", testNamedPorts},

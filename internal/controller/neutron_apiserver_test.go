@@ -7,11 +7,14 @@ package controller_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/apitest"
 	"coelan.io/coelan/internal/backend/neutron/cloud"
 	"coelan.io/coelan/internal/backend/neutron/neutronfake"
@@ -95,4 +98,46 @@ func nearlyExceed(t *testing.T, neutron *neutronfake.Neutron) {
 			network["id"], i))
 	}
 	neutron.Quota("subnets", 100)
+}
+
+// testCheckOfNeutron asks a controller what Neutron does not do of objects: what it refuses, until
+// it takes it, and that it is away, until it is back.
+func testCheckOfNeutron(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	neutron := neutronfake.Start(t)
+	socket := controllerSocket(t)
+	stop := w.start(func(o *controller.Options) {
+		o.Neutron = &controller.Neutron{
+			Cloud: cloud.Access{Endpoint: neutron.URL + "/", Project: "p"}, PolicyMode: intent.EnforcedPolicies,
+		}
+		o.Socket = socket
+	})
+	defer stop()
+	finds := func(what string, ok func(agentapi.NeutronCheck) bool) {
+		t.Helper()
+		awaitAnswer(w, socket, "/v1/neutron/check", what, ok)
+	}
+	finds("all is as wanted", func(c agentapi.NeutronCheck) bool { return c.OK && c.Resources > 0 && c.Northbound == nil })
+	neutron.Quota("networks", len(neutron.All("networks")))
+	w.create(router("compared", nil, nil), overlay("compared", "compared", "10.91.0.0/24"))
+	finds("a Network without room", func(c agentapi.NeutronCheck) bool {
+		return !c.OK && slices.ContainsFunc(c.Findings, func(f agentapi.Finding) bool {
+			return f.Object == "Network compared" && strings.HasPrefix(f.Problem, "QuotaExceeded: network of Neutron: ")
+		})
+	})
+	awaitAnswer(w, socket, "/v1/neutron", "a problem", func(s agentapi.NeutronStatus) bool {
+		return s.Where == neutron.URL+"/" && s.Failure == "" && s.Problems > 0 && !s.Since.IsZero()
+	})
+	neutron.Quota("networks", 10)
+	finds("there is room", func(c agentapi.NeutronCheck) bool { return c.OK })
+	neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.Busy })
+	w.create(overlay("late", "compared", "10.92.0.0/24"))
+	finds("Neutron is away", func(c agentapi.NeutronCheck) bool {
+		return len(c.Findings) > 0 && c.Findings[0].Kind == "neutron" &&
+			strings.Contains(c.Findings[0].Problem, cloud.ErrUnreachable.Error())
+	})
+	awaitAnswer(w, socket, "/v1/neutron", "it is away", func(s agentapi.NeutronStatus) bool { return s.Failure != "" })
+	neutron.Fail(func(int, string, string) neutronfake.Fault { return neutronfake.None })
+	finds("Neutron is back", func(c agentapi.NeutronCheck) bool { return c.OK })
+	awaitAnswer(w, socket, "/v1/neutron", "it is back", func(s agentapi.NeutronStatus) bool { return s.Failure == "" })
 }

@@ -84,17 +84,37 @@ func testProgrammedByOVN(t *testing.T, api *apitest.API) {
 	stop()
 }
 
-// testCheckOfOVN asks a controller how OVN's northbound database differs from what objects want:
-// nothing does while it works, and a Network is missing while another system has its switch's name.
-func testCheckOfOVN(t *testing.T, api *apitest.API) {
-	w := newWorld(t, api)
-	ovn := ovntest.Start(t)
+// controllerSocket is a place for the socket of a controller's diagnostics.
+func controllerSocket(t *testing.T) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "check") //nolint:usetesting // the paths of sockets must be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "controller.sock")
+	return filepath.Join(dir, "controller.sock")
+}
+
+// awaitAnswer asks a controller until the answer is right.
+func awaitAnswer[T any](w *world, socket, path, what string, right func(T) bool) {
+	w.Helper()
+	w.until(func() string {
+		var out bytes.Buffer
+		err := localapi.Query(w.Context(), "controller", socket, path, nil, &out)
+		var answer T
+		if err == nil && json.Unmarshal(out.Bytes(), &answer) == nil && right(answer) {
+			return ""
+		}
+		return fmt.Sprintf("%s: %s, error %v", what, out.String(), err)
+	})
+}
+
+// testCheckOfOVN asks a controller how OVN's northbound database differs from what objects want:
+// nothing does while it works, and a Network is missing while another system has its switch's name.
+func testCheckOfOVN(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	ovn := ovntest.Start(t)
+	socket := controllerSocket(t)
 	stop := w.start(func(o *controller.Options) {
 		withOVN(ovn)(o)
 		o.Socket = socket
@@ -102,15 +122,7 @@ func testCheckOfOVN(t *testing.T, api *apitest.API) {
 	defer stop()
 	finds := func(what string, ok func(agentapi.OVNCheck) bool) {
 		t.Helper()
-		w.until(func() string {
-			var out bytes.Buffer
-			err := localapi.Query(t.Context(), "controller", socket, "/v1/ovn/check", nil, &out)
-			var c agentapi.OVNCheck
-			if err == nil && json.Unmarshal(out.Bytes(), &c) == nil && ok(c) {
-				return ""
-			}
-			return fmt.Sprintf("%s: %s, error %v", what, out.String(), err)
-		})
+		awaitAnswer(w, socket, "/v1/ovn/check", what, ok)
 	}
 	finds("all is as wanted", func(c agentapi.OVNCheck) bool { return c.OK && c.Rows > 0 })
 	ovn.Nbctl("ls-add", "net-compared")

@@ -32,24 +32,28 @@ func setup(
 		Log: o.Log, Distribution: distribution, Progress: progress, Namespace: o.LeaderElectionNamespace,
 		BindAddress: o.PolicyBindAddress, TokenFile: o.PolicyTokenFile, Interval: o.PolicyInterval, Socket: o.Socket,
 	}
-	answers := &struct{ *ovn.Runner }{} // nothing asks before the manager starts
+	// Nothing asks these before the manager starts.
+	aboutOVN, aboutNeutron := &struct{ *ovn.Runner }{}, &struct{ *neutron.Runner }{}
 	if o.OVN != nil || o.Neutron != nil {
 		policyOptions.NodeAddress = names.ManagementAddress
 	}
 	if o.OVN != nil {
-		policyOptions.OVN = answers
+		policyOptions.OVN = aboutOVN
+	}
+	if o.Neutron != nil {
+		policyOptions.Neutron = aboutNeutron
 	}
 	p, err := policies.Setup(m, a, monitor, policyOptions)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}
 	if o.OVN != nil {
-		if answers.Runner, err = setupOVN(m, a, o, distribution, p, monitor); err != nil {
+		if aboutOVN.Runner, err = setupOVN(m, a, o, distribution, p, monitor); err != nil {
 			return nil, fmt.Errorf("backend ovn: %w", err)
 		}
 	}
 	if o.Neutron != nil {
-		if err := setupNeutron(m, a, o, distribution, p, monitor); err != nil {
+		if aboutNeutron.Runner, err = setupNeutron(m, a, o, distribution, p, monitor); err != nil {
 			return nil, fmt.Errorf("backend neutron: %w", err)
 		}
 	}
@@ -102,7 +106,7 @@ func setupOVN(
 func setupNeutron(
 	m manager.Manager, a *reconcile.Access, o Options, distribution *policies.Distribution, feed *policies.Feed,
 	monitor *heartbeat.Monitor,
-) error {
+) (*neutron.Runner, error) {
 	source := clusterintent.New(clusterintent.Options{
 		Log: o.Log, Informers: m.GetCache(), Monitor: monitor,
 		Policies: distribution.Engine, PoliciesKnown: feed.Known(), PoliciesProgressed: feed.Progressed,
@@ -120,10 +124,10 @@ func setupNeutron(
 		Hub: distribution.Hub, Monitor: monitor,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := m.Add(source); err != nil {
-		return err
+		return nil, err
 	}
-	return runner.Setup(m)
+	return runner, runner.Setup(m)
 }

@@ -145,6 +145,18 @@ func (c *Cluster) OVNCheck(ctx context.Context) (check *agentapi.OVNCheck, err e
 	return check, err
 }
 
+// Neutron is what the leading controller knows of Neutron; nil: the backend is another.
+func (c *Cluster) Neutron(ctx context.Context) (status *agentapi.NeutronStatus, err error) {
+	err = c.askControllers(ctx, "/v1/neutron", &status)
+	return status, err
+}
+
+// NeutronCheck is what Neutron does not do of the cluster's objects; nil: the backend is another.
+func (c *Cluster) NeutronCheck(ctx context.Context) (check *agentapi.NeutronCheck, err error) {
+	err = c.askControllers(ctx, "/v1/neutron/check", &check)
+	return check, err
+}
+
 // askControllers asks the controllers that are Ready, until one gives an answer that can be read.
 func (c *Cluster) askControllers(ctx context.Context, path string, answer any) error {
 	list, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})

@@ -71,18 +71,8 @@ func (r *Runner) measured() measured {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := measured{problems: len(r.cloud.list), quotas: r.quotas}
-	if !r.since.IsZero() {
-		m.away = time.Since(r.since)
+	if r.cloud.err != nil {
+		m.away = time.Since(r.compared.since)
 	}
 	return m
-}
-
-// answers notes when Neutron could be used no longer, or that it can. The caller holds mu.
-func (r *Runner) answers(yes bool) {
-	switch {
-	case yes:
-		r.since = time.Time{}
-	case r.since.IsZero():
-		r.since = time.Now()
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -23,6 +24,7 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/resource"
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/remote"
+	"coelan.io/coelan/internal/broadcast"
 	"coelan.io/coelan/internal/controller/findings"
 	"coelan.io/coelan/internal/controller/neutron/balancers"
 	"coelan.io/coelan/internal/controller/programmed"
@@ -87,13 +89,16 @@ type Runner struct {
 
 	metrics *metrics
 
-	mu     sync.Mutex
-	cloud  outcome            // of Neutron
-	since  time.Time          // since when Neutron cannot be used; zero: it can
-	nb     outcome            // of the supplement
-	lb     outcome            // of load balancers
-	quotas []cloud.Quota      // that were read last
-	near   []findings.Finding // about them
+	leads    atomic.Bool
+	outcomes broadcast.Broadcast // when one of these has changed
+
+	mu       sync.Mutex
+	cloud    outcome // of Neutron
+	nb       outcome // of the supplement
+	lb       outcome // of load balancers
+	compared comparison
+	quotas   []cloud.Quota      // that were read last
+	near     []findings.Finding // about them
 }
 
 // outcome is what came of a comparison.
@@ -150,6 +155,8 @@ func (*Runner) NeedLeaderElection() bool { return true }
 
 // Start works until ctx ends, which it does when leadership is lost.
 func (r *Runner) Start(ctx context.Context) error {
+	r.leads.Store(true)
+	defer r.leads.Store(false)
 	select {
 	case <-ctx.Done():
 		return nil
@@ -297,9 +304,13 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 		r.supplement.only(r.have)
 		r.supplement.begin()
 	}
+	var revision uint64
+	if r.compiled != nil {
+		revision = r.compiled.Revision()
+	}
 	r.publish(func() {
+		r.compared = r.compared.next(time.Now(), revision, r.have, err != nil, r.cloud.err != nil)
 		r.cloud = outcome{list, err}
-		r.answers(err == nil)
 	})
 }
 
@@ -327,6 +338,7 @@ func ofFloatingIPs(list []findings.Finding) (floating []findings.Finding) {
 
 // publish reports all outcomes after one has changed.
 func (r *Runner) publish(change func()) {
+	defer r.outcomes.Send()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()

@@ -5,12 +5,10 @@
 package ovn
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,15 +107,11 @@ func (r *Runner) Check(ctx context.Context) (agentapi.OVNCheck, error) {
 	default:
 		return agentapi.OVNCheck{}, errors.New("this controller does not know all of the cluster's objects yet")
 	}
-	c, err := r.client.Check(ctx)
-	if err == nil {
-		return c, nil
-	}
-	r.mu.Lock()
-	err = cmp.Or(r.failure, err)
-	r.mu.Unlock()
-	c.Findings.Add("northbound", strings.Join(r.Remotes, ","), "has not been compared: %v", err)
-	return c, nil
+	return r.client.CheckOr(ctx, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.failure
+	}), nil
 }
 
 // Setup adds to a manager the Runner and what writes conditions.

@@ -19,7 +19,8 @@ import (
 type diagnostics struct {
 	socket   string
 	policies *Feed
-	ovn      OVN // nil: the backend is another
+	ovn      OVN     // nil: the backend is another
+	neutron  Neutron // nil: the backend is another
 }
 
 // OVN is what the leader knows of OVN. *ovn.Runner is one.
@@ -28,6 +29,14 @@ type OVN interface {
 	Progress(ctx context.Context) (agentapi.OVNProgress, error)
 	// Check compares OVN's northbound database with what is wanted.
 	Check(ctx context.Context) (agentapi.OVNCheck, error)
+}
+
+// Neutron is what the leader knows of OpenStack's Neutron. *neutron.Runner is one.
+type Neutron interface {
+	// Status is what the last comparison has found.
+	Status(ctx context.Context) (agentapi.NeutronStatus, error)
+	// Check is what Neutron does not do of the objects that there are now.
+	Check(ctx context.Context) (agentapi.NeutronCheck, error)
 }
 
 // followTimeout bounds the wait for OVN to follow, compareTimeout that for a comparison, during
@@ -59,23 +68,25 @@ func (d *diagnostics) handler() http.Handler {
 			http.Error(w, "not all policies are known yet", http.StatusServiceUnavailable)
 		}
 	})
-	handleOVN(mux, "GET /v1/ovn", d.ovn, followTimeout, OVN.Progress)
-	handleOVN(mux, "GET /v1/ovn/check", d.ovn, compareTimeout, OVN.Check)
+	handle(mux, "GET /v1/ovn", d.ovn, followTimeout, OVN.Progress)
+	handle(mux, "GET /v1/ovn/check", d.ovn, compareTimeout, OVN.Check)
+	handle(mux, "GET /v1/neutron", d.neutron, followTimeout, Neutron.Status)
+	handle(mux, "GET /v1/neutron/check", d.neutron, compareTimeout, Neutron.Check)
 	return mux
 }
 
-// handleOVN answers a question about OVN: null if the backend is another.
-func handleOVN[T any](
-	mux *http.ServeMux, pattern string, ovn OVN, timeout time.Duration, ask func(OVN, context.Context) (T, error),
+// handle answers a question about what is behind a backend: null if the backend is another.
+func handle[B, T any](
+	mux *http.ServeMux, pattern string, behind B, timeout time.Duration, ask func(B, context.Context) (T, error),
 ) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if ovn == nil {
+		if any(behind) == nil {
 			localapi.Answer(w, nil)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
-		answer, err := ask(ovn, ctx)
+		answer, err := ask(behind, ctx)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return

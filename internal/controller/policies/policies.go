@@ -50,6 +50,8 @@ type Options struct {
 	Socket string
 	// OVN answers the diagnostics about OVN; nil: the backend is another.
 	OVN OVN
+	// Neutron answers those about Neutron; nil: the backend is another.
+	Neutron Neutron
 	// NodeAddress is the address in a node's subnet that pods see its processes by, beside the
 	// gateway; nil: there is none.
 	NodeAddress func(subnet netip.Prefix) (netip.Addr, bool)
@@ -68,7 +70,7 @@ func Setup(m manager.Manager, a *reconcile.Access, monitor *heartbeat.Monitor, o
 	}
 	runnables := []manager.Runnable{p, status}
 	if o.Socket != "" {
-		runnables = append(runnables, &diagnostics{o.Socket, p, o.OVN})
+		runnables = append(runnables, &diagnostics{o.Socket, p, o.OVN, o.Neutron})
 	}
 	if o.BindAddress != "0" {
 		api, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())

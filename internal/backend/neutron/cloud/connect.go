@@ -31,6 +31,14 @@ type Access struct {
 	Endpoint, Project string
 }
 
+// String says where Neutron is.
+func (a Access) String() string {
+	if a.CloudsFile != "" {
+		return "cloud " + a.Cloud
+	}
+	return a.Endpoint
+}
+
 // Validate says what is missing.
 func (a Access) Validate() error {
 	switch {

@@ -100,6 +100,15 @@ func (i *Inventory) Get(r Ref) (Actual, bool) {
 // All are the Refs of what there is of a kind, by key.
 func (i *Inventory) All(k Kind) []Ref { return sortedRefs(i.resources, k) }
 
+// Counts are how many resources there are of each kind.
+func (i *Inventory) Counts() map[Kind]int {
+	counts := map[Kind]int{}
+	for r := range i.resources {
+		counts[r.Kind]++
+	}
+	return counts
+}
+
 // Remove forgets a resource that is gone.
 func (i *Inventory) Remove(r Ref, id string) {
 	if i.resources[r].ID == id {

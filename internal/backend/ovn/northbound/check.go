@@ -3,8 +3,10 @@
 package northbound
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"coelan.io/coelan/internal/agentapi"
@@ -50,6 +52,17 @@ func (c *Client) Check(ctx context.Context) (agentapi.OVNCheck, error) {
 	case <-ctx.Done():
 		return agentapi.OVNCheck{}, ErrUnreachable
 	}
+}
+
+// CheckOr is Check, in which it is a finding that the database cannot be used. Failure is why it is
+// not as wanted, if that is known.
+func (c *Client) CheckOr(ctx context.Context, failure func() error) agentapi.OVNCheck {
+	check, err := c.Check(ctx)
+	if err != nil {
+		err = cmp.Or(failure(), err)
+		check.Findings.Add("northbound", strings.Join(c.o.Remotes, ","), "has not been compared: %v", err)
+	}
+	return check
 }
 
 // questions are those that one connection has not answered yet.
