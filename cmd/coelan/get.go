@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +42,7 @@ func newGetPortsCommand() *cobra.Command {
 				rows = append(rows, []any{
 					node, portName(p), cmp.Or(p.NetworkName, v1alpha1.DefaultNetwork), join(p.Addresses),
 					join(p.NodeAddresses),
-					p.MAC, p.OFPort, p.HostInterface, portState(p),
+					p.MAC, p.OFPort, p.HostInterface, portState(p), orDash(p.Neutron),
 				})
 			}
 			return err
@@ -69,7 +70,8 @@ func portState(p agentapi.PortInfo) string {
 }
 
 func printPorts(w io.Writer, rows [][]any) {
-	printRows(w, rows, "NODE", "PORT", "NETWORK", "ADDRESSES", "NODE ADDRESSES", "MAC", "OFPORT", "INTERFACE", "STATE")
+	printRows(w, rows, "NODE", "PORT", "NETWORK", "ADDRESSES", "NODE ADDRESSES", "MAC", "OFPORT", "INTERFACE", "STATE",
+		neutronColumn)
 }
 
 // portName is namespace/pod/interface, or namespace/name of a user's Port.
@@ -80,7 +82,24 @@ func portName(p agentapi.PortInfo) string {
 	return p.PodRef()
 }
 
+// neutronColumn has UUIDs of Neutron. It is last.
+const neutronColumn = "NEUTRON"
+
+// used are rows and their titles without the column of UUIDs, if there is none.
+func used(rows [][]any, head []string) ([][]any, []string) {
+	last := len(head) - 1
+	if head[last] != neutronColumn || slices.ContainsFunc(rows, func(r []any) bool { return r[last] != "-" }) {
+		return rows, head
+	}
+	without := make([][]any, len(rows))
+	for i, r := range rows {
+		without[i] = r[:last]
+	}
+	return without, head[:last]
+}
+
 func printRows(w io.Writer, rows [][]any, head ...string) {
+	rows, head = used(rows, head)
 	t := newTable(w, head...)
 	for _, r := range rows {
 		for i, v := range r {

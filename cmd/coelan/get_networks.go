@@ -14,8 +14,10 @@ import (
 func newGetNetworksCommand() *cobra.Command {
 	return newListCommand("networks", "network", "List the Networks that are in effect on each node", diagnose.Networks,
 		func(n agentapi.NetworkInfo) []any {
-			return []any{n.Name, n.ID, n.VNI, orDash(n.Router), join(n.Subnets), join(n.Blocks), n.Ports}
-		}, "NETWORK", "ID", "VNI", "ROUTER", "SUBNETS", "BLOCKS", "PORTS")
+			return []any{
+				n.Name, n.ID, n.VNI, orDash(n.Router), join(n.Subnets), join(n.Blocks), n.Ports, orDash(n.Neutron),
+			}
+		}, "NETWORK", "ID", "VNI", "ROUTER", "SUBNETS", "BLOCKS", "PORTS", neutronColumn)
 }
 
 func newGetRoutersCommand() *cobra.Command {

@@ -115,11 +115,11 @@ func diagnosed(t *testing.T, n *inMemoryNode) {
 	}
 	var networks []agentapi.NetworkInfo
 	n.query(t, "/v1/networks", &networks)
-	ports := map[string]int{}
+	ports, ids := map[string]int{}, map[string]string{}
 	for _, i := range networks {
-		ports[i.Name] = i.Ports
+		ports[i.Name], ids[i.Name] = i.Ports, i.Neutron
 	}
-	if len(ports) != 2 || ports["default"] != 0 || ports["red"] != 1 {
+	if len(ports) != 2 || ports["default"] != 0 || ports["red"] != 1 || ids["default"] != "" || ids["red"] != "uuid-red" {
 		t.Errorf("networks: %+v", networks)
 	}
 	var routers []agentapi.RouterInfo
@@ -386,6 +386,7 @@ func (c *inMemoryCluster) network(t *testing.T, name, cidr string) {
 				},
 				Status: v1alpha1.NetworkStatus{
 					ID: 8, VNI: 78, Router: name, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
+					Neutron: &v1alpha1.NeutronNetwork{ID: "uuid-" + name},
 				},
 			})
 	}

@@ -20,6 +20,8 @@ type NetworkInfo struct {
 	Subnets []netip.Prefix `json:"subnets"`
 	Blocks  []netip.Prefix `json:"blocks"` // of this node
 	Ports   int            `json:"ports"`  // of this node
+	// Neutron is the UUID of the network in Neutron; empty: it is none, or not known.
+	Neutron string `json:"neutron,omitempty"`
 }
 
 // RouterInfo is an element of the answer to GET /v1/routers: a Router as it is in

@@ -13,4 +13,6 @@ type PortInfo struct {
 	Ready  bool   `json:"ready"`
 	Actual int    `json:"actualOFPort"`
 	Error  string `json:"error,omitempty"`
+	// Neutron is the UUID of the port in Neutron; empty: it is none, or not known.
+	Neutron string `json:"neutron,omitempty"`
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func (d *Diagnostics) networks() []agentapi.NetworkInfo {
-	s := d.Intent.State()
+	s, objects := d.Intent.State(), d.View.State().Networks
 	uplinks, infos := d.Backend.Uplinks(), []agentapi.NetworkInfo{}
 	for n := range s.Networks().All() {
 		i := agentapi.NetworkInfo{
@@ -31,6 +31,9 @@ func (d *Diagnostics) networks() []agentapi.NetworkInfo {
 			if p.Node == d.Node {
 				i.Ports++
 			}
+		}
+		if o := objects.Get(n.Name); o != nil && o.Status.Neutron != nil {
+			i.Neutron = o.Status.Neutron.ID
 		}
 		infos = append(infos, i)
 	}

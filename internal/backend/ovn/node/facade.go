@@ -145,6 +145,9 @@ func (b *Backend) Ports(ctx context.Context) ([]agentapi.PortInfo, error) {
 		st, ok := states[at.HostInterface]
 		ready := st.Ready() && b.ports.connected(st)
 		info := agentapi.PortInfo{Attachment: at, Ready: ready, Actual: st.Actual, Error: st.Error}
+		if b.Config.Backend.Type == config.NeutronBackend {
+			info.Neutron, _ = b.logical.Port(at)
+		}
 		switch {
 		case !ok:
 			info.Error = "not in the database"
