@@ -272,6 +272,9 @@ func outcomeOf(t agentapi.Trace) string {
 			text += fmt.Sprintf("; packets of more than %d bytes are answered with ICMP", o.MTU)
 		}
 		return text
+	case "ovn":
+		return fmt.Sprintf("to OVN by the logical port %s; ask it where its southbound database is:\n    %s",
+			o.LogicalPort, o.Command)
 	case "answer":
 		if o.Node != "" {
 			return "answered by the agent of node " + o.Node

@@ -34,7 +34,7 @@ type TraceRequest struct {
 // Trace is the answer to POST /v1/trace.
 type Trace struct {
 	Node string `json:"node"`
-	// Packet is the packet as ofproto/trace was asked for it.
+	// Packet is the packet as ofproto/trace was asked for it, or ovn-trace is to be.
 	Packet string      `json:"packet"`
 	Steps  []TraceStep `json:"steps"`
 	// Service is the one that has the packet's destination address; nil: none
@@ -157,7 +157,8 @@ type TraceStep struct {
 // Outcome is the end of a packet's way through a node's bridge.
 type Outcome struct {
 	// Kind is pod, gateway, tunnel, physical, unresolved (the packet waits for the MAC of NextHop),
-	// answer (the packet was a question and goes back answered) or drop.
+	// answer (the packet was a question and goes back answered), ovn (OVN's flows take it from
+	// LogicalPort) or drop.
 	Kind string `json:"kind"`
 	// Pod is namespace/name/interface of the receiver, or namespace/name of a user's Port.
 	Pod string `json:"pod,omitempty"`
@@ -172,6 +173,10 @@ type Outcome struct {
 	// MTU is the size of the largest packet that fits the way, if a pod of this node may send a
 	// larger one, which is answered with ICMP; 0: all fit.
 	MTU int `json:"mtu,omitempty"`
+	// LogicalPort is the port's name in OVN, with the backend neutron its UUID in Neutron, and
+	// Command follows the packet from there, where OVN's southbound database is.
+	LogicalPort string `json:"logicalPort,omitempty"`
+	Command     string `json:"command,omitempty"`
 	// Reason is why the packet is dropped.
 	Reason string `json:"reason,omitempty"`
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"coelan.io/coelan/internal/agent/neutronports"
 	"coelan.io/coelan/internal/agentapi"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/backend"
@@ -537,16 +538,57 @@ func TestNoBridge(t *testing.T) {
 	}
 }
 
-// A trace is answered with the command that OVN has for it.
+// A trace is answered with the logical port that the packet enters OVN by, and the command that OVN
+// has for it.
 func TestTrace(t *testing.T) {
 	n := newNode(t, nil)
 	must(t, n.reconcile(bound(t)))
 	n.pod("web")
-	_, err := n.Trace(bound(t), traceOf("shop/web", "10.244.2.7"))
-	n.says(err, `ovn-trace net-default@n1 'inport == "shop/web.eth0" && eth.src == 0a:`)
-	n.says(err, "ip4.dst == 10.244.2.7 && ip.ttl == 64 && tcp.dst == 80")
-	_, err = n.Trace(bound(t), traceOf("shop/other", "10.244.2.7"))
+	n.traces("shop/web.eth0", "ovn-trace net-default@n1 ")
+	_, err := n.Trace(bound(t), traceOf("shop/other", "10.244.2.7"))
 	n.says(err, `"shop/other" is none`)
+}
+
+// With the backend neutron that is the port's UUID in Neutron, by which OVN finds the switch, and
+// which lists of ports have. One that is not known has no trace.
+func TestTraceFromPortOfNeutron(t *testing.T) {
+	const uuid = "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"
+	n := newNode(t, func(c *config.Config) { c.Backend.Type = config.NeutronBackend })
+	must(t, n.reconcile(bound(t)))
+	n.pod("web")
+	n.logical = uuids{neutronports.New(nil), uuid}
+	n.traces(uuid, "ovn-trace ")
+	list, err := n.Ports(bound(t))
+	if err != nil || len(list) != 1 || list[0].Neutron != uuid {
+		t.Errorf("ports %+v, %v", list, err)
+	}
+	n.logical = uuids{neutronports.New(nil), ""}
+	_, err = n.Trace(bound(t), traceOf("shop/web", "10.244.2.7"))
+	n.says(err, "the port of shop/web/eth0 in Neutron is not known")
+}
+
+// uuids has one port of Neutron for each attachment.
+type uuids struct {
+	LogicalPorts
+	uuid string
+}
+
+func (u uuids) Port(attachment.Attachment) (string, int) { return u.uuid, 0 }
+
+// traces wants a trace from shop/web to begin at a logical port, with this command.
+func (n *node) traces(logical, command string) {
+	n.Helper()
+	got, err := n.Trace(bound(n.T), traceOf("shop/web", "10.244.2.7"))
+	must(n.T, err)
+	o := got.Outcome
+	if got.Node != "n1" || o.Kind != "ovn" || o.LogicalPort != logical {
+		n.Errorf("trace %+v", got)
+	}
+	begin := command + `'inport == "` + logical + `" && eth.src == 0a:`
+	const end = "ip4.dst == 10.244.2.7 && ip.ttl == 64 && tcp.dst == 80'"
+	if !strings.HasPrefix(o.Command, begin) || !strings.HasSuffix(o.Command, end) {
+		n.Errorf("command %s, want %s…%s", o.Command, begin, end)
+	}
 }
 
 func traceOf(from, to string) agentapi.TraceRequest {

@@ -29,9 +29,12 @@ func (b *Backend) Trace(ctx context.Context, r agentapi.TraceRequest) (agentapi.
 			return agentapi.Trace{},
 				&backend.BadRequestError{Problem: fmt.Sprintf("the port of %s in Neutron is not known", p.Name())}
 		}
-		return agentapi.Trace{}, &backend.BadRequestError{Problem: fmt.Sprintf(
-			"with the backend %s, ask OVN where its southbound database is: %s '%s'",
-			b.Config.Backend.Type, b.logical.Trace(network, b.Node), microflow(logical, p, r))}
+		flow := microflow(logical, p, r)
+		command := fmt.Sprintf("%s '%s'", b.logical.Trace(network, b.Node), flow)
+		return agentapi.Trace{
+			Node: b.Node, Packet: flow, Steps: []agentapi.TraceStep{},
+			Outcome: agentapi.Outcome{Kind: "ovn", LogicalPort: logical, Command: command},
+		}, nil
 	}
 	return agentapi.Trace{}, &backend.BadRequestError{Problem: fmt.Sprintf(
 		"with the backend %s, a packet is followed from a pod of node %s; %q is none", b.Config.Backend.Type, b.Node, r.From)}
