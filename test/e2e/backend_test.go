@@ -35,7 +35,7 @@ func TestBackend(t *testing.T) {
 
 // testBackendCheck has `coelan check` find nothing, and no object be something that OVN cannot do.
 func testBackendCheck(t *testing.T) {
-	world.healthy(within(t, time.Minute), t)
+	world.healthy(within(t, 2*time.Minute), t)
 }
 
 // testBackendPolicies isolates servers, lets one client in, and lets all in again.

@@ -240,10 +240,11 @@ func (c *cluster) coelan(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// healthy waits until `coelan check` has no findings. Right after a restart it may have some.
+// healthy waits until `coelan check` has no findings. Right after a restart it may have some; a
+// Neutron that was away is asked again after up to a minute.
 func (c *cluster) healthy(ctx context.Context, t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if err := eventually(ctx, func() error { _, err := c.coelan(ctx, "check"); return err }); err != nil {
 		t.Error(err)

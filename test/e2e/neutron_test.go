@@ -29,6 +29,7 @@ func TestNeutron(t *testing.T) {
 	}
 	inOrder(t, []step{
 		{"reach", testReach},
+		{"command", testNeutronCommand},
 		{"policies", testBackendPolicies},
 		{"machine of OpenStack", testOpenStackMachine},
 		{"Neutron away", testNeutronAway},
@@ -226,7 +227,8 @@ func awaitReadyPorts(ctx context.Context, t *testing.T) {
 	}
 }
 
-// testNeutronAway stops neutron-server: running pods notice nothing, and others start.
+// testNeutronAway stops neutron-server: running pods notice nothing, and others start. The coelan
+// command says that it is away.
 func testNeutronAway(t *testing.T) {
 	ctx := within(t, 5*time.Minute)
 	awaitReadyPorts(ctx, t)
@@ -252,6 +254,17 @@ func testNeutronAway(t *testing.T) {
 		if err := ask(ctx, t, pair[0], pair[1]); err != nil {
 			t.Error(err)
 		}
+	}
+	if err := eventually(ctx, func() error {
+		if out, err := world.coelan(ctx, "check"); err == nil || !strings.Contains(out, ": Neutron cannot be used: ") {
+			return fmt.Errorf("Neutron is away, and coelan check says:\n%s", out)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if out, err := world.coelan(ctx, "status"); err != nil || !strings.Contains(out, " CANNOT BE USED since ") {
+		t.Errorf("error %v: Neutron is away, and coelan status says:\n%s", err, out)
 	}
 	start(ctx)
 	tr.settle(ctx, t)
