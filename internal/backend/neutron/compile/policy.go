@@ -35,6 +35,8 @@ type firewall struct {
 	nodes    map[netip.Addr]bool
 	services balanced
 	reported map[resource.Problem]bool
+	// made are how many rules of Neutron there are of a policy in a space, and of a namespace.
+	made map[string]int
 }
 
 // memberKey names those addresses of one family that are in a group of intent in an address space.
@@ -80,7 +82,7 @@ func directionName(d intent.Direction) string {
 func (c *compiler) firewall() *firewall {
 	f := &firewall{
 		compiler: c, governed: map[string][]resource.Ref{}, members: map[memberKey]resource.Ref{},
-		nodes: map[netip.Addr]bool{}, reported: map[resource.Problem]bool{},
+		nodes: map[netip.Addr]bool{}, reported: map[resource.Problem]bool{}, made: map[string]int{},
 	}
 	const object = "Network " + intent.DefaultNetworkName
 	for _, d := range []intent.Direction{intent.Ingress, intent.Egress} {
@@ -335,13 +337,9 @@ func (f *firewall) policyGroup(space string, rules []intent.Rule, whole bool) re
 		return ref
 	}
 	f.group(ref, object, strings.TrimPrefix(ref.Key, "Policy/"))
+	slices.SortFunc(rules, compareRules) // of too many rules always the same are left out
 	for _, r := range rules {
-		for _, from := range f.peersOf(r, space) {
-			for _, at := range portsOf(r.Ports, from.family) {
-				f.rule(ref, r.Direction, from, at)
-			}
-		}
-		f.toServices(ref, r, space)
+		f.allow(ref, r, space)
 	}
 	return ref
 }

@@ -71,7 +71,6 @@ func (f *firewall) unusedOfPolicy(name string, rules map[string][]intent.Rule) {
 		}
 	}
 	if known && len(these) > 0 && (!some || len(these) == len(names)) {
-		slices.SortFunc(these, compareRules)
 		f.policyGroup(space, these, !some)
 	}
 }
