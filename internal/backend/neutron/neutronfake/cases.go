@@ -104,6 +104,9 @@ var ownCases = []Case{
 	{"rule of a prefix", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "egress", "ethertype": "IPv6", "protocol": "sctp", "remote_ip_prefix": "fd00::/16"}}`,
 		201, "", nil},
+	{"rule of an address in ::/96", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
+		"direction": "egress", "ethertype": "IPv6", "remote_ip_prefix": "::a00:1/128"}}`, 201, "", nil},
+	{"it is written otherwise", "GET", "security-group-rules?remote_ip_prefix=::10.0.0.1/128", "", 200, "", []string{"rule of an address in ::/96"}},
 	{"rule of a protocol by its number", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
 		"direction": "ingress", "ethertype": "IPv4", "protocol": "47"}}`, 201, "", nil},
 	{"rule of a type of ICMP", "POST", "security-group-rules", `{"security_group_rule": {"project_id": "p", "security_group_id": "$group",
@@ -311,7 +314,7 @@ func checkList(t *testing.T, c Case, answer map[string]any, ids map[string]strin
 		want = append(want, ids[name])
 	}
 	location, _, _ := strings.Cut(c.Path, "?")
-	for _, o := range list(answer[path.Base(location)]) {
+	for _, o := range list(answer[strings.ReplaceAll(path.Base(location), "-", "_")]) {
 		made, _ := o.(map[string]any)
 		got = append(got, fmt.Sprint(made["id"]))
 	}

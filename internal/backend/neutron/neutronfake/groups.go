@@ -63,6 +63,7 @@ func (n *Neutron) checkRule(o object) *refused {
 			return refuse(http.StatusBadRequest, "SecurityGroupRuleParameterConflict",
 				"Conflicting value ethertype %v for CIDR %s", o["ethertype"], text)
 		}
+		o["remote_ip_prefix"] = asStored(b)
 	}
 	if err := checkPorts(o); err != nil {
 		return err
@@ -73,6 +74,17 @@ func (n *Neutron) checkRule(o object) *refused {
 			n.all["security-group-rules"][i]["id"])
 	}
 	return nil
+}
+
+// asStored is a prefix as netaddr writes it, and the C library below that: what is in ::/96 and not
+// just after its beginning ends with four numbers.
+func asStored(b netip.Prefix) string {
+	bytes := b.Addr().As16()
+	last := bytes[len(bytes)-4:]
+	if !netip.MustParsePrefix("::/96").Contains(b.Addr()) || last[0] == 0 && last[1] == 0 {
+		return b.String()
+	}
+	return fmt.Sprintf("::%d.%d.%d.%d/%d", last[0], last[1], last[2], last[3], b.Bits())
 }
 
 // postRules makes rules of one group, all or none.

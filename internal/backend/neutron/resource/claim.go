@@ -121,8 +121,7 @@ func (a Actual) Addresses() []string {
 	var addresses []string
 	for _, ip := range list(a.Attributes["fixed_ips"]) {
 		fixed, _ := ip.(map[string]any)
-		address, _ := fixed["ip_address"].(string)
-		addresses = append(addresses, address)
+		addresses = append(addresses, text(oneText(fixed["ip_address"])))
 	}
 	return addresses
 }

@@ -71,6 +71,19 @@ func isGuarded(rules ...Ref) func(*Inventory) {
 	}
 }
 
+// compatible has the subnet and the port in ::/96, of which addresses have two texts.
+func compatible(cidr, address string) func(map[Ref]Resource) {
+	return func(all map[Ref]Resource) {
+		all[subnet].Fixed["cidr"] = cidr
+		all[port].Mutable["fixed_ips"] = []any{Attributes{"subnet_id": subnet, "ip_address": address}}
+		all[routes].Mutable["routes"] = compatibleRoutes(address)
+	}
+}
+
+func compatibleRoutes(hop string) []any {
+	return []any{map[string]any{"destination": "::10.1.0.0/112", "nexthop": hop}}
+}
+
 // renamed has the port be another object's.
 func renamed(all map[Ref]Resource) {
 	all[Ref{Kind: Port, Key: "of 10.0.0.2"}] = all[port]
@@ -152,6 +165,14 @@ func TestPlan(t *testing.T) {
 		plan []string
 	}{
 		{"all is there", wanted(), there(), nil},
+		{"addresses as Neutron writes them", wanted(compatible("::a00:0/112", "::a00:2")),
+			there(with(subnet, "cidr", "::10.0.0.0/112"), with(routes, "routes", compatibleRoutes("::10.0.0.2")),
+				with(port, "fixed_ips", []any{map[string]any{"ip_address": "::10.0.0.2", "subnet_id": "id-sub"}})), nil},
+		{"other addresses", wanted(compatible("::a00:0/112", "::a00:3")),
+			there(with(subnet, "cidr", "::10.0.0.0/112"), with(routes, "routes", compatibleRoutes("::10.0.0.2")),
+				with(port, "fixed_ips", []any{map[string]any{"ip_address": "::10.0.0.2", "subnet_id": "id-sub"}})), []string{
+				"update routes of router r routes", "update port p fixed_ips", "update routes of router r routes",
+			}},
 		{"nothing is there", wanted(), NewInventory(), []string{
 			"create network net", "create subnet sub", "create router r", "create router interface sub", "create port p",
 			"update routes of router r routes",

@@ -4,7 +4,9 @@ package resource
 
 import (
 	"encoding/json"
+	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Resolve is a value with ids in place of Refs. A Ref that has none stays.
@@ -99,13 +101,44 @@ func list(value any) []any {
 	return l
 }
 
-// canonical is a value as JSON, in which numbers of all types are alike.
+// canonical is a value as JSON, in which numbers of all types are alike, and so are texts of one
+// address.
 func canonical(value any) string {
-	text, err := json.Marshal(value)
+	text, err := json.Marshal(oneText(value))
 	if err != nil {
 		return err.Error() // Attributes are of JSON's types alone
 	}
 	return string(text)
+}
+
+// oneText is a value with addresses and prefixes as Go writes them. Neutron writes those of ::/96
+// with four numbers at their end, such as ::10.0.0.1/128.
+func oneText(value any) any {
+	switch v := value.(type) {
+	case string:
+		if !strings.Contains(v, ":") { // those of IPv4 have one text
+			return v
+		}
+		if a, err := netip.ParseAddr(v); err == nil {
+			return a.String()
+		}
+		if b, err := netip.ParsePrefix(v); err == nil {
+			return b.String()
+		}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, item := range v {
+			out[name] = oneText(item)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = oneText(item)
+		}
+		return out
+	}
+	return value
 }
 
 // text is a value of the API that has to be a string; empty if it is none: what Neutron answers is
