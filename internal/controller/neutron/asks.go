@@ -64,13 +64,13 @@ const maxAsks = 20
 
 // next are the objects of the Ports that the next comparison asks for: of each namespace in turn,
 // and those first that were asked for longest ago, so that Ports of one namespace do not keep those
-// of others waiting. Ports with their answer, or with their port, are left out. More reports if
-// one is left that waits for its first answer.
-func (a *asks) next(taken func(*v1alpha1.Port) bool) (objects []string, more bool) {
+// of others waiting. Ports with their answer are left out, and so are those with a MAC that are
+// done with. More reports if one is left that waits for its first answer.
+func (a *asks) next(done func(*v1alpha1.Port) bool) (objects []string, more bool) {
 	var waiting []string
 	for object, p := range a.ports {
 		_, answered := a.answers[object]
-		if p.Spec.MAC == "" && !answered && p.Status.Offered == nil || p.Spec.MAC != "" && !taken(p) {
+		if p.Spec.MAC == "" && !answered && p.Status.Offered == nil || p.Spec.MAC != "" && !done(p) {
 			waiting = append(waiting, object)
 		}
 	}
@@ -102,13 +102,14 @@ func (a *asks) next(taken func(*v1alpha1.Port) bool) (objects []string, more boo
 // its node is a machine of OpenStack.
 type askedOf func(*v1alpha1.Port) (project string, trunk bool)
 
-// claims are for the ports that Ports ask for, but for those that are taken already. What the
-// cluster itself refuses of what only asks is answered at once.
-func (i *identities) claims(ctx context.Context, of askedOf, taken func(resource.Ref) bool) []resource.Claim {
+// claims are for the ports that Ports ask for, but for those that are done with: taken already, or
+// with a MAC that intent does not have. What the cluster itself refuses of what only asks is
+// answered at once.
+func (i *identities) claims(ctx context.Context, of askedOf, done func(resource.Ref) bool) []resource.Claim {
 	i.mu.Lock()
 	objects, more := i.asks.next(func(p *v1alpha1.Port) bool {
 		project, _ := of(p)
-		return taken(borrowedRef(p, project))
+		return done(borrowedRef(p, project))
 	})
 	var ports []*v1alpha1.Port
 	for _, object := range objects {

@@ -165,6 +165,21 @@ func TestAskedClaimsOfProject(t *testing.T) {
 	}
 }
 
+// A Port with a MAC that intent does not have, such as one of another Port's addresses, is not
+// asked for: it would be before every comparison.
+func TestAskedIfWanted(t *testing.T) {
+	i := newIdentities(Options{Log: slog.New(slog.DiscardHandler), Access: reconciletest.Access(podOn("n1", "uid-1"))}, func() {})
+	i.note(asking(func(p *v1alpha1.Port) { p.Spec.MAC = "fa:16:3e:00:00:07" }))
+	r := &Runner{identities: i, compiled: intent.NewStore().State(), have: resource.NewInventory(), set: resource.NewSet()}
+	if claims := r.asks(t.Context()); len(claims) > 0 {
+		t.Errorf("asked for without being wanted: %+v", claims)
+	}
+	r.set.Add(resource.Resource{Ref: compile.BorrowedRef("shop/web.eth0", namedPort)})
+	if claims := r.asks(t.Context()); len(claims) != 1 {
+		t.Errorf("asked for: %+v", claims)
+	}
+}
+
 // A Port that asks gets its answer once, and another one of its name does not get it.
 func TestAnswers(t *testing.T) {
 	there := resource.Actual{ID: namedPort, Attributes: resource.Attributes{

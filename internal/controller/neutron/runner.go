@@ -257,7 +257,8 @@ func (r *Runner) asks(ctx context.Context) []resource.Claim {
 		return r.options.ProjectOf(network), node.TrunkPort != ""
 	}, func(ref resource.Ref) bool {
 		_, there := r.have.Get(ref)
-		return there
+		_, wanted := r.set.Get(ref)
+		return there || !wanted
 	})
 }
 

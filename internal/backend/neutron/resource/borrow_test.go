@@ -82,10 +82,12 @@ func TestBorrow(t *testing.T) {
 					tc.change(&c)
 				}
 				unknown := have.Ask([]Claim{c})
-				if len(unknown) != 1 {
+				if looks := len(unknown) == 1; looks != (c.Refused == "") {
 					t.Fatalf("%v has to be looked at", unknown)
 				}
-				have.Answer(unknown[0], Actual{ID: "k-port", Attributes: tc.port}, !tc.gone)
+				if c.Refused == "" {
+					have.Answer(unknown[0], Actual{ID: "k-port", Attributes: tc.port}, !tc.gone)
+				}
 				if more := have.Ask([]Claim{c}); len(more) != 0 {
 					t.Errorf("it is looked at again: %v", more)
 				}
@@ -104,6 +106,31 @@ func TestBorrow(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Ports that are to be taken are looked at once, also if others are asked for in between, and once
+// more after each was taken and given back.
+func TestAskedInTurn(t *testing.T) {
+	have := there()
+	looked := func(c Claim) bool {
+		unknown := have.Ask([]Claim{c})
+		for _, u := range unknown {
+			have.Answer(u, Actual{ID: u.ID, Attributes: lentAttributes("device_id", "other")}, true)
+		}
+		return len(unknown) > 0
+	}
+	other := ask("m")
+	other.ID, other.Ref = "k-other", BorrowedPort("Port/shop/web", "k-other")
+	var got []bool
+	for _, c := range []Claim{ask("m"), other, ask("m"), other} {
+		got = append(got, looked(c))
+	}
+	have.Set(lent, Actual{ID: "k-port"})
+	have.Remove(lent, "k-port")
+	got = append(got, looked(ask("m")), looked(other))
+	if want := []bool{true, true, false, false, true, false}; !slices.Equal(got, want) {
+		t.Errorf("looked at: %v, want %v", got, want)
 	}
 }
 

@@ -56,10 +56,15 @@ func (i *Inventory) Ask(claims []Claim) (unknown []Claim) {
 	var asked []offer
 	for _, c := range claims {
 		known := slices.IndexFunc(i.asked, func(o offer) bool { return reflect.DeepEqual(o.Claim, c) })
+		looked, was := i.looked[c.Ref]
 		_, taken := i.resources[c.Ref]
 		switch {
 		case known >= 0:
 			asked = append(asked, i.asked[known])
+		case was && reflect.DeepEqual(looked.Claim, c):
+			asked = append(asked, looked)
+		case c.Refused != "": // whatever there is
+			asked = append(asked, offer{Claim: c})
 		case !taken || c.MAC == "": // without a MAC it is only asked about
 			unknown = append(unknown, c)
 		}
@@ -70,7 +75,11 @@ func (i *Inventory) Ask(claims []Claim) (unknown []Claim) {
 
 // Answer adds what there is of a Claim that Ask has returned; false: nothing.
 func (i *Inventory) Answer(c Claim, a Actual, there bool) {
-	i.asked = append(i.asked, offer{c, a, there})
+	o := offer{c, a, there}
+	i.asked = append(i.asked, o)
+	if c.MAC != "" { // else it is not asked about once more
+		i.looked[c.Ref] = o
+	}
 }
 
 // Judge calls answered for each Claim of Ask: with what there is, and with why it cannot be the

@@ -27,6 +27,8 @@ type Inventory struct {
 	loans     map[Ref]Loan
 	offers    []offer
 	asked     []offer // of Claims of objects
+	// looked are the answers about all that are to be taken, also while others are asked about.
+	looked map[Ref]offer
 	// trunks are by the names of nodes, subports by the ids of ports.
 	trunks   map[string]Trunk
 	subports map[string]Subport
@@ -49,7 +51,7 @@ func (e Extension) Usable() bool { return !e.Missing && e.Reason == "" }
 func NewInventory() *Inventory {
 	return &Inventory{
 		resources: map[Ref]Actual{}, surplus: map[Ref][]Actual{}, loans: map[Ref]Loan{},
-		trunks: map[string]Trunk{}, subports: map[string]Subport{},
+		trunks: map[string]Trunk{}, subports: map[string]Subport{}, looked: map[Ref]offer{},
 	}
 }
 
@@ -86,7 +88,10 @@ func (i *Inventory) Named(project string) string {
 }
 
 // Set replaces what there is with a Ref.
-func (i *Inventory) Set(r Ref, a Actual) { i.resources[r] = a }
+func (i *Inventory) Set(r Ref, a Actual) {
+	i.resources[r] = a
+	delete(i.looked, r)
+}
 
 // Get is what there is with a Ref.
 func (i *Inventory) Get(r Ref) (Actual, bool) {
