@@ -127,14 +127,19 @@ func TestChangeFindsNothing(t *testing.T) {
 	w.set(w.withAddress(tenant(1), ""))
 	w.done()
 	w.count(http.MethodGet, "networks")
-	// Its router has no gateway to the floating IP's network.
+	w.neutron.Fail(func(_ int, method, path string) neutronfake.Fault {
+		if method == http.MethodPut && strings.HasPrefix(path, "floatingips/") {
+			return neutronfake.Missing
+		}
+		return neutronfake.None
+	})
 	w.set(w.withAddress(tenant(1), "Port/shop/web-0000"))
 	o := w.await("a refusal", func(o outcome) bool { return len(o.problems) > 0 })
 	if len(o.problems) != 1 || o.problems[0].Object != "FloatingIP shop/web" ||
-		!strings.Contains(o.problems[0].Message, "is not reachable") {
+		!strings.Contains(o.problems[0].Message, "could not be found") {
 		t.Errorf("problems %+v", o.problems)
 	}
-	if o.calls > 1 {
+	if o.calls != 1 {
 		t.Errorf("all is read %d times", o.calls)
 	}
 	before := o.calls
@@ -145,6 +150,32 @@ func TestChangeFindsNothing(t *testing.T) {
 	}
 	if n := o.calls - before; n > 0 {
 		t.Errorf("five changes elsewhere have all be read %d times", n)
+	}
+}
+
+// Floating IPs of a port without a router that has a gateway to their network are refused, and are
+// no reason to read all anew: their number is up to tenants.
+func TestFloatingIPsWithoutAWay(t *testing.T) {
+	w := newWorld(t)
+	w.outside()
+	w.set(tenant(1))
+	w.done()
+	w.count(http.MethodGet, "networks")
+	for n := range 5 {
+		want := tenant(1)
+		for i := range n + 1 {
+			object := fmt.Sprint("FloatingIP shop/web-", i)
+			want.Add(resource.Resource{
+				Ref: resource.Ref{Kind: resource.FloatingIP, Key: strings.Replace(object, " ", "/", 1)}, Object: object,
+				Fixed:   resource.Attributes{"floating_network_id": w.outside()},
+				Mutable: resource.Attributes{"port_id": resource.Ref{Kind: resource.Port, Key: "Port/shop/web-0000"}},
+			})
+		}
+		w.set(want)
+		o := w.await("all are refused", func(o outcome) bool { return o.of == want && len(o.problems) == n+1 })
+		if !strings.Contains(o.problems[0].Message, "is not reachable") || o.calls > 0 {
+			t.Errorf("%d floating IPs: all is read %d times, %+v", n+1, o.calls, o.problems[0])
+		}
 	}
 }
 

@@ -51,6 +51,10 @@ const (
 	reasonOctavia = "RefusedByOctavia"
 )
 
+// noWay is the type of a 404 about a floating IP of which all is there that the call names, and no
+// router with a gateway leads from its port to its network: to read all anew finds nothing.
+const noWay = "ExternalGatewayForFloatingIPNotFound"
+
 // classify makes the error of a call a *refusal, a *busy or an *outage.
 func classify(err error, now time.Time) error {
 	var answer gophercloud.ErrUnexpectedResponseCode
@@ -61,7 +65,7 @@ func classify(err error, now time.Time) error {
 	switch code := answer.Actual; {
 	case f.octavia && code == http.StatusConflict && pending(f.text):
 		return &busy{f.text}
-	case code == http.StatusNotFound:
+	case code == http.StatusNotFound && f.kind != noWay:
 		return &refusal{gone: true, reason: f.reason(reasonRefused), text: f.text}
 	case f.kind == "OverQuota", f.octavia && code == http.StatusForbidden && strings.HasPrefix(f.text, "Quota "):
 		return &refusal{reason: reasonQuota, text: f.text}

@@ -40,6 +40,8 @@ func TestClassify(t *testing.T) {
 		{name: "unknown user", err: answer(401, `{"error": {}}`)},
 		{name: "gone", err: answer(404, `{"NeutronError": {"type": "PortNotFound", "message": "no port"}}`),
 			refuse: &refusal{gone: true, reason: reasonRefused, text: "no port"}},
+		{name: "not reachable", err: answer(404, `{"NeutronError": {"type": "ExternalGatewayForFloatingIPNotFound", "message": "no way"}}`),
+			refuse: &refusal{reason: reasonRefused, text: "no way"}},
 		{name: "conflict", err: answer(409, `{"NeutronError": {"type": "MacAddressInUse", "message": "in use"}}`),
 			refuse: &refusal{reason: reasonRefused, text: "in use"}},
 		{name: "quota", err: answer(409, `{"NeutronError": {"type": "OverQuota", "message": "too many"}}`),

@@ -80,6 +80,8 @@ var (
 		Status: http.StatusServiceUnavailable, Kind: "NoNetworkAvailable",
 		Message: "Unable to create the network. No tenant network is available for allocation.",
 	}
+	// Missing is that something is not there that the call names.
+	Missing = Fault{Status: http.StatusNotFound, Kind: "PortNotFound", Message: "Port could not be found."}
 )
 
 // Start runs a Neutron until the test ends.
