@@ -122,7 +122,11 @@ func (o *Octavia) Make(ctx context.Context, c octavia.Call) error {
 type Subnet struct {
 	ID, Description string
 	CIDR            netip.Prefix
+	Pools           []Pool `json:"allocation_pools"`
 }
+
+// Pool are addresses of a subnet that Neutron gives to ports which ask for any.
+type Pool struct{ Start, End netip.Addr }
 
 // Subnet returns a subnet by its id.
 func (o *Octavia) Subnet(ctx context.Context, id string) (Subnet, error) {

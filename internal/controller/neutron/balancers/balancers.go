@@ -201,6 +201,7 @@ func chosen(s *corev1.Service) bool {
 // places are the subnets that matter.
 type places struct {
 	addresses netip.Prefix            // of load balancers
+	pools     []cloud.Pool            // what Neutron hands out of them
 	subnets   map[netip.Prefix]string // ids of the cluster's, of the Router default
 }
 
@@ -220,7 +221,7 @@ func (b *Balancers) read(ctx context.Context) (*places, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("subnet %s of Neutron: %w", b.Subnet, err)
 	}
-	p := &places{addresses: own.CIDR, subnets: map[netip.Prefix]string{}}
+	p := &places{addresses: own.CIDR, pools: own.Pools, subnets: map[netip.Prefix]string{}}
 	subnets, err := client.Subnets(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("subnets of Neutron: %w", err)
@@ -255,6 +256,14 @@ func (p *places) subnetOf(a netip.Addr) (string, bool) {
 	return "", false
 }
 
+// handsOut reports whether an address is one that Neutron gives to ports of any: the others are for
+// routers, or what Coelan gives to pods.
+func (p *places) handsOut(a netip.Addr) bool {
+	return slices.ContainsFunc(p.pools, func(pool cloud.Pool) bool {
+		return pool.Start.Compare(a) <= 0 && a.Compare(pool.End) <= 0
+	})
+}
+
 // want compiles all Services, and queues those with load balancers that are to change.
 func (b *Balancers) want(state *intent.State, services map[string]*corev1.Service, places *places, err error) {
 	wanted := map[string]*octavia.Balancer{}
@@ -272,7 +281,7 @@ func (b *Balancers) want(state *intent.State, services map[string]*corev1.Servic
 			}
 			balancer := octavia.Compile(of, o)
 			balancer.External = b.External
-			b.address(balancer, s, places)
+			b.address(balancer, s, places, state)
 			wanted[key] = balancer
 		}
 	}
@@ -297,8 +306,9 @@ func (b *Balancers) want(state *intent.State, services map[string]*corev1.Servic
 	b.report()
 }
 
-// address has a load balancer have the address that its Service asks for.
-func (b *Balancers) address(balancer *octavia.Balancer, s *corev1.Service, places *places) {
+// address has a load balancer have the address of the subnet that its Service asks for. A floating
+// IP is asked for by a FloatingIP: users of Services are not to have others than those.
+func (b *Balancers) address(balancer *octavia.Balancer, s *corev1.Service, places *places, state *intent.State) {
 	text, given := s.Annotations[v1alpha1.AnnotationLoadBalancerIPs]
 	if !given {
 		text = s.Spec.LoadBalancerIP
@@ -306,19 +316,37 @@ func (b *Balancers) address(balancer *octavia.Balancer, s *corev1.Service, place
 	if text == "" {
 		return
 	}
+	ignored := func(format string, args ...any) {
+		balancer.Problems = append(balancer.Problems, octavia.Problem{
+			Reason: reasonAddress, Message: "load balancer of Octavia: " + fmt.Sprintf(format, args...),
+		})
+	}
 	a, err := netip.ParseAddr(strings.TrimSpace(text))
 	switch {
 	case err != nil || a.Zone() != "" || a.Is6() != places.addresses.Addr().Is6():
-		balancer.Problems = append(balancer.Problems, octavia.Problem{Reason: reasonAddress, Message: fmt.Sprintf(
-			"load balancer of Octavia: %q is ignored: write one address of the family of %s", text, places.addresses)})
+		ignored("%q is ignored: write one address of the family of %s", text, places.addresses)
+	case b.External != "" && !standsFor(state, balancer.Key, a):
+		ignored("%s is ignored: for a certain floating IP make a FloatingIP with spec.service: %s and this address",
+			text, s.Name)
 	case b.External != "":
-		balancer.Floating = a
+		// floatingIPs sets it.
 	case !places.addresses.Contains(a):
-		balancer.Problems = append(balancer.Problems, octavia.Problem{Reason: reasonAddress, Message: fmt.Sprintf(
-			"load balancer of Octavia: %s is ignored: it is not of the subnet %s", text, places.addresses)})
+		ignored("%s is ignored: it is not of the subnet %s", text, places.addresses)
+	case !places.handsOut(a):
+		ignored("%s is ignored: it is in no allocation pool of the subnet %s", text, places.addresses)
 	default:
 		balancer.Address = a
 	}
+}
+
+// standsFor reports whether a FloatingIP with an address stands for a Service.
+func standsFor(state *intent.State, service string, a netip.Addr) bool {
+	for f := range state.FloatingIPsAt(a) {
+		if f.Service == service {
+			return true
+		}
+	}
+	return false
 }
 
 // before is what is wanted of a Service as long as it is not known anew.

@@ -64,10 +64,13 @@ func TestAddresses(t *testing.T) {
 			s.Annotations = map[string]string{v1alpha1.AnnotationLoadBalancerIPs: address}
 		}
 	}
+	const bothRefused = "RefusedByNeutron RefusedByNeutron" // the Service and the FloatingIP say so
 	for name, c := range map[string]struct {
 		floating bool
 		first    func(*corev1.Service)
 		second   func(*corev1.Service) // nil: there is no change
+		fip      string                // the address of a FloatingIP that stands for the Service
+		then     string                // the one that it has later, or none
 		begins   string                // the address of the status
 		reason   string
 	}{
@@ -81,12 +84,17 @@ func TestAddresses(t *testing.T) {
 		"an address of the other family":       {first: asks("2001:db8::1"), floating: true, begins: "192.0.2.", reason: reasonAddress},
 		"another address later":                {first: asks("10.99.0.77"), second: asks("10.99.0.78"), begins: "10.99.0.77", reason: reasonAddress},
 		"an address that is had":               {second: asks("10.99.0.3"), begins: "10.99.0.3"},
-		"a floating IP":                        {first: annotated("192.0.2.77"), floating: true, begins: "192.0.2.77"},
-		"another floating IP later":            {first: asks("192.0.2.77"), second: asks("192.0.2.78"), floating: true, begins: "192.0.2.78"},
-		"a floating IP that is taken":          {first: asks("192.0.2.99"), floating: true, reason: "RefusedByNeutron"},
-		"a floating IP that is taken, later":   {second: asks("192.0.2.99"), floating: true, begins: "192.0.2.", reason: "RefusedByNeutron"},
-		"a floating IP that is elsewhere":      {first: asks("198.51.100.7"), floating: true, reason: "RefusedByNeutron"},
-		"any floating IP after a certain one":  {first: asks("192.0.2.77"), second: asks(""), floating: true, begins: "192.0.2.77"},
+		"an address that Neutron keeps":        {first: asks("10.99.0.200"), begins: "10.99.0.", reason: reasonAddress},
+		"a floating IP":                        {first: annotated("192.0.2.77"), floating: true, begins: "192.0.2.", reason: reasonAddress},
+		"a floating IP later":                  {second: asks("192.0.2.77"), floating: true, begins: "192.0.2.", reason: reasonAddress},
+		"a FloatingIP":                         {fip: "192.0.2.77", floating: true, begins: "192.0.2.77"},
+		"a FloatingIP, which is asked for":     {first: annotated("192.0.2.77"), fip: "192.0.2.77", floating: true, begins: "192.0.2.77"},
+		"another address than the FloatingIP":  {first: asks("192.0.2.78"), fip: "192.0.2.77", floating: true, begins: "192.0.2.77", reason: reasonAddress},
+		"another FloatingIP later":             {fip: "192.0.2.77", then: "192.0.2.78", floating: true, begins: "192.0.2.78"},
+		"a FloatingIP that is taken":           {fip: "192.0.2.99", floating: true, reason: bothRefused},
+		"a FloatingIP that is taken, later":    {then: "192.0.2.99", floating: true, begins: "192.0.2.", reason: bothRefused},
+		"a FloatingIP that is elsewhere":       {fip: "198.51.100.7", floating: true, reason: bothRefused},
+		"any floating IP after a certain one":  {fip: "192.0.2.77", then: "none", floating: true, begins: "192.0.2.77"},
 		"an address that another Service has":  {first: asks("10.99.0.50"), reason: "RefusedByOctavia"},
 		"an address that another one has, too": {first: annotated("10.99.0.50"), reason: "RefusedByOctavia"},
 	} {
@@ -99,9 +107,19 @@ func TestAddresses(t *testing.T) {
 				w.floating()
 			}
 			w.start()
+			stands := func(address string) {
+				w.update(func(tx *intent.Tx) {
+					tx.DeleteFloatingIP("shop/a")
+					if a, err := netip.ParseAddr(address); err == nil {
+						tx.SetFloatingIP(intent.FloatingIP{Name: "shop/a", Network: "outside", Address: a, Service: "shop/web"})
+					}
+				})
+			}
+			stands(c.fip)
 			w.publish(service("web", 1, "10.244.1.2"), c.first)
-			if c.second != nil {
+			if c.second != nil || c.then != "" {
 				w.await("it is there", w.served("web", "1 1 1 1"))
+				stands(c.then)
 				w.publish(service("web", 1, "10.244.1.2"), c.second)
 			}
 			w.await("it has its address", func() string {

@@ -75,7 +75,8 @@ func newWorld(t *testing.T) *world {
 	w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "10.244.0.0/16", "ip_version": 4,
 		"description": "coelan/Network/default 10.244.0.0/16"`, pods))
 	w.vips = w.make("network", `"name": "vips"`)
-	subnet := w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "10.99.0.0/24", "ip_version": 4`, w.vips))
+	subnet := w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "10.99.0.0/24", "ip_version": 4,
+		"allocation_pools": [{"start": "10.99.0.2", "end": "10.99.0.199"}]`, w.vips))
 	w.outside = w.make("network", `"name": "outside", "router:external": true`)
 	w.make("subnet", fmt.Sprintf(`"network_id": %q, "cidr": "192.0.2.0/24", "ip_version": 4`, w.outside))
 	w.other = w.make("network", `"name": "other", "router:external": true`)
