@@ -31,6 +31,7 @@ import (
 const (
 	coelanNamespace = "coelan-system"
 	tenant          = "shop"
+	podPortsPolicy  = "coelan-pod-ports"
 )
 
 // The resources that the agent's rights name.
@@ -100,7 +101,7 @@ func (c cluster) install(manifest string) {
 		c.must(err)
 		u := &unstructured.Unstructured{Object: value}
 		if name := u.GetName(); !strings.HasPrefix(name, "coelan-agent") && !strings.HasPrefix(name, "coelan-controller") &&
-			name != "coelan-metrics-reader" {
+			name != "coelan-metrics-reader" && name != podPortsPolicy {
 			continue
 		}
 		_, err = at(c.admin, kind.GroupVersion().WithResource(resource), u.GetNamespace()).Create(c.Context(), u, metav1.CreateOptions{})
