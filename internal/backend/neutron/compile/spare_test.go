@@ -120,7 +120,7 @@ func TestSparePorts(t *testing.T) {
 		{"it is for it no longer", "b", []intent.Port{podAt("a", 2), podAt("b", 3), podAt("e", 4)}, []string{"update " + slot(4) + " of Port shop/e"}},
 		{"one that it is for comes at a place of one that it is not for", "bf", []intent.Port{podAt("a", 2), podAt("b", 3), podAt("f", 4)},
 			[]string{"create " + slot(4) + " of Port shop/f", "delete " + slot(4) + " of Port shop/f"}},
-		{"all go, and the policy", "", nil, spare("update", 3, 4)},
+		{"all go, and the policy", "", nil, append(spare("delete", 3, 4), spare("create", 3, 4)...)},
 	} {
 		slices.Sort(step.want)
 		if diff := cmp.Diff(step.want, n.bring(spareWorld(step.closed, step.pods...))); diff != "" {

@@ -78,11 +78,13 @@ type planner struct {
 func Plan(want *Set, have *Inventory) []Call {
 	p := newPlanner(want, have)
 	p.adopt()
-	p.rename()
 	for _, k := range Kinds() {
+		if k == Port {
+			p.rename()
+		}
 		for _, r := range want.All(k) {
 			a, there := p.get(r.Ref)
-			if there && (len(p.differing(r.Fixed, a)) > 0 || p.anothers(r, a)) {
+			if there && p.anew(r, a) {
 				p.replaced[r.Ref] = true
 			} else if there {
 				p.ids[a.ID] = true
@@ -144,12 +146,28 @@ func (p *planner) rename() {
 		at := place{text(p.resolved(r.Fixed["network_id"])), text(r.Fixed["mac_address"]), r.Project}
 		was, ok := left[at]
 		a, _ := p.have.Get(was)
-		if _, there := p.get(r.Ref); !there && ok && !borrowed(r.Ref) && len(p.differing(r.Fixed, a)) == 0 &&
-			!p.anothers(r, a) {
+		if _, there := p.get(r.Ref); !there && ok && !borrowed(r.Ref) && !p.anew(r, a) {
 			p.renamed[r.Ref], p.leaving[was] = was, r.Ref
 			delete(left, at)
 		}
 	}
+}
+
+// anew says whether a resource that is there cannot become the wanted one by a change.
+func (p *planner) anew(r Resource, a Actual) bool {
+	return len(p.differing(r.Fixed, a)) > 0 || p.anothers(r, a) || p.stale(r, a)
+}
+
+// stale says whether what a resource keeps is not to be kept. It is not changed in place: a ready
+// port may still be plugged, by a pod that has lost its Port object, and would be opened to all.
+// Made anew, it has another id, and what is plugged loses its network.
+func (p *planner) stale(r Resource, a Actual) bool {
+	for name, value := range r.Kept {
+		if !p.refersToWanted(a.Attributes[name]) && !has(a.Attributes[name], p.resolved(value), true) {
+			return true
+		}
+	}
+	return false
 }
 
 // anothers says whether a port is still as another object needed it, or as its own policies were
@@ -316,11 +334,6 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 		changes := p.differing(r.Mutable, a)
 		owed := p.detach(r, a, changes)
 		unbind(r, a, changes)
-		for name, value := range r.Kept {
-			if !p.refersToWanted(a.Attributes[name]) && !has(a.Attributes[name], p.resolved(value), true) {
-				changes[name] = value
-			}
-		}
 		was := p.renamed[r.Ref]
 		_, adopts := p.adopted[r.Ref]
 		if len(changes) == 0 && was == (Ref{}) && !adopts {

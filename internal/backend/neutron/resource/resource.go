@@ -117,7 +117,7 @@ type Resource struct {
 	// Initial are set when the resource is made, and are not compared later.
 	Initial Attributes
 	// Kept are set when the resource is made. Later they stay as they are, as long as all resources
-	// that they name are wanted.
+	// that they name are wanted; then the resource is made anew.
 	Kept Attributes
 	// Spare says that the resource is for an object that may come: calls for it come last.
 	Spare bool
