@@ -151,13 +151,18 @@ func MACOwner(p *v1alpha1.Port, mac intent.MAC, others []*v1alpha1.Port) string 
 		}
 		first := translate.Older(o, p) < 0
 		holds := is(o.Status.MAC) && (!mine || first)
-		asks := is(o.Spec.MAC) && o.Status.MAC == "" && o.Status.Phase != v1alpha1.PortFailed && mayAskFor(o, mac) &&
-			!mine && first
+		asks := o.Status.MAC == "" && AsksForMAC(o, mac) && !mine && first
 		if holds || asks {
 			return fmt.Sprintf("port %s/%s", o.Namespace, o.Name)
 		}
 	}
 	return ""
+}
+
+// AsksForMAC says whether a Port asks for a MAC and may get it: one that was refused, or that must
+// not ask for it, keeps it from no other.
+func AsksForMAC(p *v1alpha1.Port, mac intent.MAC) bool {
+	return translate.SameMAC(p.Spec.MAC, mac) && p.Status.Phase != v1alpha1.PortFailed && mayAskFor(p, mac)
 }
 
 // MACOfUID is the MAC of a Port without addresses: 0a:cf and four bytes of a hash, apart from those

@@ -10,8 +10,10 @@ import (
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
 	"coelan.io/coelan/internal/agent/blockipam"
+	"coelan.io/coelan/internal/allocate"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/names"
+	"coelan.io/coelan/internal/translate"
 )
 
 // Claim implements cni.Planner. Addresses of the node's podCIDRs are its own anyway.
@@ -70,12 +72,16 @@ func (p *Planner) claimed(s apicache.State, at attachment.Attachment) bool {
 	return true
 }
 
-// sameMAC is the Port on the same Network that has, or asks for, the MAC of an attachment;
-// "" if none has.
+// sameMAC is the Port on the same Network that has, or asks for, the MAC of an attachment; "" if
+// none has. A Port that the Network does not take asks in vain, also before the controller says so.
 func sameMAC(s apicache.State, at attachment.Attachment) string {
-	mac := at.MAC.String()
+	n := s.Networks.Get(at.NetworkName)
 	for key, o := range s.Ports.All() {
-		if key != at.PortKey() && o.Spec.Network == at.NetworkName && (o.Status.MAC == mac || o.Spec.MAC == mac) {
+		if key == at.PortKey() || o.Spec.Network != at.NetworkName {
+			continue
+		}
+		asks := allocate.AsksForMAC(o, at.MAC) && translate.MayAttach(n, s.Namespaces.Get(o.Namespace), o.Spec.Node)
+		if asks || translate.SameMAC(o.Status.MAC, at.MAC) {
 			return key
 		}
 	}

@@ -616,3 +616,43 @@ func TestClaim(t *testing.T) {
 		t.Errorf("an address of the node's podCIDRs: %v, written %v", err, w.ports.written)
 	}
 }
+
+// A Port that may not be on a Network, or not ask for the MAC, keeps no pod from having it, whether
+// the controller has refused it already or not.
+func TestClaimOfMACThatOthersAskForInVain(t *testing.T) {
+	mac := intent.MAC{0x0a, 0xce, 10, 2, 0, 9} // that of the pod's address
+	asks := func(namespace string, phase v1alpha1.PortPhase, addresses ...v1alpha1.Address) *v1alpha1.Port {
+		return &v1alpha1.Port{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "vm"},
+			Spec:       v1alpha1.PortSpec{Network: "red", MAC: v1alpha1.MAC(mac.String()), Addresses: addresses},
+			Status:     v1alpha1.PortStatus{Phase: phase},
+		}
+	}
+	for name, tc := range map[string]struct {
+		port *v1alpha1.Port
+		want string
+	}{
+		"of another namespace":              {asks("shop", "", "10.2.0.9"), ""},
+		"of another namespace, and refused": {asks("shop", v1alpha1.PortFailed, "10.2.0.9"), ""},
+		"refused":                           {asks("red", v1alpha1.PortFailed, "10.2.0.9"), ""},
+		"without the address":               {asks("red", ""), ""},
+		"with the address":                  {asks("red", "", "10.2.0.9"), "MACTaken: belongs to port red/vm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, config.MapFlat)
+			w.api.Add(tc.port)
+			err := w.Claim(t.Context(), attachment.Attachment{
+				Spec: attachment.Spec{
+					Key: attachment.Key{ContainerID: "c", IfName: "eth0"}, PodNamespace: "red", PodName: "p", PortName: "p.eth0",
+					PodUID: "uid-p", NetworkName: "red", BlockSpace: true,
+				},
+				FixedMAC: true, MAC: mac, Addresses: []netip.Prefix{netip.MustParsePrefix("10.2.0.9/24")},
+			})
+			if tc.want != "" {
+				wantPlanError(t, err, tc.want)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
