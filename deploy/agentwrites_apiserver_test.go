@@ -107,6 +107,8 @@ func writes() map[right][]call {
 		{"coelan.io", "ports", "delete"}: {
 			{"of its own pod", []object{podPort("d1", own)}, remove(podPort("d1", own)), ""},
 			{"of its own machine", []object{dynamicPort("d4", own)}, remove(dynamicPort("d4", own)), ""},
+			{"of its own pod, given to another node", []object{with(podPort("d6", own), other, "spec", "node")},
+				remove(podPort("d6", own)), ""},
 			{"of another node's machine", []object{dynamicPort("d5", other)}, remove(dynamicPort("d5", other)), "own node's pods and machines only"},
 			{"of another node's pod", []object{podPort("d2", other)}, remove(podPort("d2", other)), "own node's pods and machines only"},
 			{"of a user", []object{userPort("d3", own, own)}, remove(userPort("d3", "", "")), "Ports of users"},

@@ -109,11 +109,12 @@ func (p *Publisher) existing(ctx context.Context, want *v1alpha1.Port) (have *v1
 // that is gone.
 const goneTimeout = 10 * time.Second
 
-// replace deletes the Port of a former pod. That of a pod of another node it must not delete: the
-// controller does as soon as that pod is gone, if its node does not. Of such a Port that no other
-// node watches it does not wait for the end.
+// replace deletes the Port of a former pod, or one that was bound here and then given to another
+// node. That of a pod of another node it must not delete: the controller does as soon as that pod
+// is gone, if its node does not. Of such a Port that no other node watches it does not wait for the
+// end.
 func (p *Publisher) replace(ctx context.Context, former *v1alpha1.Port) error {
-	if former.Spec.Node == p.Node {
+	if former.Spec.Node == p.Node || former.Status.Node == p.Node {
 		return p.API.DeletePort(ctx, former.Namespace, former.Name, former.UID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)

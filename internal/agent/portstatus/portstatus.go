@@ -18,6 +18,7 @@ import (
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/agent/apicache"
+	"coelan.io/coelan/internal/agent/kube"
 	"coelan.io/coelan/internal/attachment"
 	"coelan.io/coelan/internal/intent"
 )
@@ -27,6 +28,8 @@ type API interface {
 	Port(ctx context.Context, namespace, name string) (*v1alpha1.Port, error)
 	// NodePorts lists the Ports that this agent has made.
 	NodePorts(ctx context.Context) ([]*v1alpha1.Port, error)
+	// WatchNodePorts tells of them until ctx ends.
+	WatchNodePorts(ctx context.Context, update func(kube.Delta[*v1alpha1.Port])) error
 	CreatePort(ctx context.Context, p *v1alpha1.Port) (*v1alpha1.Port, error)
 	// DeletePort succeeds if the Port of that UID is gone.
 	DeletePort(ctx context.Context, namespace, name string, uid types.UID) error
@@ -50,7 +53,8 @@ type Options struct {
 	View    *apicache.View
 	Store   *attachment.Store
 	Singles Singles
-	// All has Ports of pods on the Network default in the API, too.
+	// All has Ports of pods on the Network default in the API, too, and puts back those of all pods
+	// that others delete or change: policies reach a pod by its Port.
 	All bool
 	// Annotations are what a pod is told of its attachments, which are all of
 	// one container; nil: nothing.
@@ -166,6 +170,8 @@ func (p *Publisher) hasPort(at attachment.Attachment) bool {
 
 // Run works until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {
@@ -174,10 +180,16 @@ func (p *Publisher) Run(ctx context.Context) error {
 		})
 	}
 	running.Go(func() { p.resync(ctx) })
-	<-ctx.Done()
+	var err error
+	if p.All {
+		err = p.API.WatchNodePorts(ctx, p.seen)
+	} else {
+		<-ctx.Done()
+	}
+	cancel()
 	p.queue.ShutDown()
 	running.Wait()
-	return nil
+	return err
 }
 
 func (p *Publisher) next(ctx context.Context) bool {

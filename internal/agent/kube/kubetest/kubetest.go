@@ -43,6 +43,7 @@ type API struct {
 	networks    map[string]*v1alpha1.Network
 	routers     map[string]*v1alpha1.Router
 	viewers     map[*viewer]bool
+	watchers    map[*watcher]bool
 	calls       []string
 
 	// telling is held while viewers are told, one change at a time.
@@ -54,6 +55,26 @@ type viewer struct {
 	pods func(kube.Delta[*corev1.Pod])
 }
 
+// watcher is told of the Ports of the node.
+type watcher struct {
+	update func(kube.Delta[*v1alpha1.Port])
+	begun  bool
+	told   []*v1alpha1.Port
+}
+
+// tell passes on all Ports, and then which have gone.
+func (w *watcher) tell(ports []*v1alpha1.Port) {
+	d := kube.Delta[*v1alpha1.Port]{Whole: !w.begun, Set: ports}
+	for _, o := range w.told {
+		same := func(p *v1alpha1.Port) bool { return p.UID == o.UID }
+		if !slices.ContainsFunc(ports, same) {
+			d.Gone = append(d.Gone, o)
+		}
+	}
+	w.begun, w.told = true, ports
+	w.update(d)
+}
+
 // New makes an empty API.
 func New(node string) *API {
 	return &API{
@@ -63,7 +84,7 @@ func New(node string) *API {
 		definitions: map[string]*kube.Definition{},
 		kuryrPorts:  map[string]*unstructured.Unstructured{},
 		networks:    map[string]*v1alpha1.Network{}, routers: map[string]*v1alpha1.Router{},
-		viewers: map[*viewer]bool{},
+		viewers: map[*viewer]bool{}, watchers: map[*watcher]bool{},
 	}
 }
 
@@ -73,6 +94,18 @@ func (a *API) Show(u kube.Updates, pods func(kube.Delta[*corev1.Pod])) (hide fun
 	v := &viewer{u, pods}
 	a.mutate(func() { a.viewers[v] = true })
 	return func() { a.mutate(func() { delete(a.viewers, v) }) }
+}
+
+// WatchNodePorts is kube.Client's.
+func (a *API) WatchNodePorts(ctx context.Context, update func(kube.Delta[*v1alpha1.Port])) error {
+	w := &watcher{update: update}
+	a.mutate(func() {
+		a.calls = append(a.calls, "watch ports")
+		a.watchers[w] = true
+	})
+	<-ctx.Done()
+	a.mutate(func() { delete(a.watchers, w) })
+	return nil
 }
 
 // SetAway makes all calls fail as if the API server were down, or work again. The cache gets
@@ -96,12 +129,17 @@ func (a *API) told() {
 	a.telling.Lock()
 	defer a.telling.Unlock()
 	a.mu.Lock()
-	viewers, away := maps.Clone(a.viewers), a.away
+	viewers, watchers, away := maps.Clone(a.viewers), maps.Clone(a.watchers), a.away
 	nodes, namespaces, networks, routers := list(a.nodes), list(a.namespaces), list(a.networks), list(a.routers)
 	blocks, ports, definitions, pods := list(a.blocks), list(a.ports), list(a.definitions), list(a.pods)
 	a.mu.Unlock()
 	if away {
 		return
+	}
+	others := func(p *v1alpha1.Port) bool { return p.Labels[v1alpha1.LabelNode] != a.Node }
+	own := slices.DeleteFunc(slices.Clone(ports), others)
+	for w := range watchers {
+		w.tell(own)
 	}
 	ports = slices.DeleteFunc(ports, func(p *v1alpha1.Port) bool { return p.Labels[v1alpha1.LabelPodPort] != "" })
 	for v := range viewers {
@@ -186,6 +224,9 @@ func (a *API) RemoveBlock(name string) { a.mutate(func() { delete(a.blocks, name
 
 // RemovePort deletes a Port by namespace/name.
 func (a *API) RemovePort(key string) { a.mutate(func() { delete(a.ports, key) }) }
+
+// RemovePod deletes a pod by namespace/name.
+func (a *API) RemovePod(key string) { a.mutate(func() { delete(a.pods, key) }) }
 
 func (a *API) mutate(change func()) {
 	a.mu.Lock()
