@@ -462,32 +462,6 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// What is changed or deleted by hand is mended at the next reading.
-func TestMends(t *testing.T) {
-	w := newWorld(t)
-	w.set(tenant(3, route("10.99.0.0/24", "10.90.1.1")))
-	w.done()
-	w.stop()
-	ids := w.ports()
-	router, subnet := w.neutron.All("routers")[0]["id"].(string), w.neutron.All("subnets")[0]["id"].(string)
-	w.call("DELETE", "ports/"+ids["Port shop/web-0000"], "")
-	w.call("PUT", "ports/"+ids["Port shop/web-0001"], `{"port": {"fixed_ips": []}}`)
-	w.call("PUT", "routers/"+router, `{"router": {"routes": [], "name": "by hand"}}`)
-	w.call("PUT", "routers/"+router+"/remove_router_interface", fmt.Sprintf(`{"subnet_id": %q}`, subnet))
-	w.start()
-	w.done()
-	if w.portOf("Port shop/web-0000") == ids["Port shop/web-0000"] || w.portOf("Port shop/web-0001") != ids["Port shop/web-0001"] {
-		t.Errorf("ports were %v and are %v: the first is made anew, the second is changed", ids, w.ports())
-	}
-	r := w.neutron.All("routers")[0]
-	if routes, _ := r["routes"].([]any); len(routes) != 1 || r["name"] != "router-red" {
-		t.Errorf("router %v", r)
-	}
-	if n := len(w.neutron.All("ports")); n != 5 {
-		t.Errorf("%d ports, want 3 and the router's, of which it has one for each family", n)
-	}
-}
-
 // With a Neutron that answers every tenth call with 503, whether it has done it or not, all is
 // there once at the end, and nothing is left.
 func TestBusy(t *testing.T) {
