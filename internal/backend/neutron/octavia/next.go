@@ -214,7 +214,7 @@ func (s *step) missing() (Call, bool) {
 			return create("pools", body), true
 		}
 		pool := s.have.PoolOf[i]
-		if pool.Algorithm != l.Algorithm || pool.sticky() != l.Sticky || !pool.Up {
+		if pool.Algorithm != l.Algorithm || pool.persistence() != l.persistence() || !pool.Up {
 			body := map[string]any{"admin_state_up": true, "session_persistence": nil}
 			spread(body, l)
 			return update("pools/"+pool.ID, body), true
@@ -231,12 +231,25 @@ func (s *step) missing() (Call, bool) {
 
 func spread(body map[string]any, l Listener) {
 	body["lb_algorithm"] = l.Algorithm
-	if l.Sticky {
-		body["session_persistence"] = map[string]any{"type": "SOURCE_IP"}
+	if p := l.persistence(); p != "" {
+		body["session_persistence"] = map[string]any{"type": p}
 	}
 }
 
-func (p ActualPool) sticky() bool { return p.Persistence != nil && p.Persistence.Type == "SOURCE_IP" }
+// persistence is the type of session persistence; empty: there is to be none.
+func (l Listener) persistence() string {
+	if l.Sticky {
+		return "SOURCE_IP"
+	}
+	return ""
+}
+
+func (p ActualPool) persistence() string {
+	if p.Persistence == nil {
+		return ""
+	}
+	return p.Persistence.Type
+}
 
 // members is the list that a pool is to have, if it has another one. The subnet of a member cannot
 // be changed, and one in Error stays so: both are left out first.

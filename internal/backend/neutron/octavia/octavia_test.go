@@ -3,6 +3,7 @@
 package octavia
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -110,6 +111,9 @@ func built(b *Balancer, tag string) *Actual {
 	for _, l := range b.Listeners {
 		s := &step{b, a, tag, "p"}
 		p := ActualPool{ID: "pool-" + l.Protocol, Name: s.name(l), Protocol: l.Protocol, Algorithm: l.Algorithm, Up: true, Tags: a.Tags}
+		if l.Sticky {
+			p.Persistence = &persistence{"SOURCE_IP"}
+		}
 		for _, m := range l.Members {
 			p.MemberOf = append(p.MemberOf, ActualMember{m.Address.String(), m.Port, m.Subnet, true, 1, Active})
 		}
@@ -171,6 +175,59 @@ func TestNext(t *testing.T) {
 	}
 	if call, _ := Next(nil, built(want, tag), tag, "p"); call.Method != http.MethodDelete {
 		t.Errorf("not wanted: %v", call)
+	}
+}
+
+// A Service with affinity asks for pools that have a client's connections go to one member, and
+// what is changed of that by hand is put back.
+func TestPersistence(t *testing.T) {
+	const source, cookie = "SOURCE_IP", "HTTP_COOKIE"
+	for name, c := range map[string]struct {
+		sticky bool
+		hand   func(*Actual)
+		call   string // empty: none
+		want   string // the persistence that it asks for; empty: none
+	}{
+		"made":            {true, func(a *Actual) { a.PoolOf = a.PoolOf[1:] }, "POST pools", source},
+		"as wanted":       {true, func(*Actual) {}, "", ""},
+		"taken away":      {true, func(a *Actual) { a.PoolOf[0].Persistence = nil }, "PUT pools/pool-TCP", source},
+		"another":         {true, func(a *Actual) { a.PoolOf[1].Persistence = &persistence{cookie} }, "PUT pools/pool-UDP", source},
+		"made without":    {false, func(a *Actual) { a.PoolOf = a.PoolOf[1:] }, "POST pools", ""},
+		"added":           {false, func(a *Actual) { a.PoolOf[0].Persistence = &persistence{source} }, "PUT pools/pool-TCP", ""},
+		"another's added": {false, func(a *Actual) { a.PoolOf[0].Persistence = &persistence{cookie} }, "PUT pools/pool-TCP", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, tag := options, Tag(names.Cluster(""), "shop/web")
+			o.Provider = "amphora"
+			want := Compile(service(func(s *intent.Service) {
+				if c.sticky {
+					s.AffinitySeconds = 60
+				}
+			}), o)
+			if len(want.Problems) > 0 {
+				t.Errorf("problems %v", want.Problems)
+			}
+			have := built(want, tag)
+			c.hand(have)
+			call, more := Next(want, have, tag, "p")
+			if got := strings.TrimSpace(call.Method + " " + call.Path); more != (c.call != "") || more && got != c.call {
+				t.Fatalf("%v %s, want %q", more, got, c.call)
+			}
+			body, _ := json.Marshal(call.Body)
+			var asked map[string]struct {
+				Persistence *persistence `json:"session_persistence"`
+			}
+			if err := json.Unmarshal(body, &asked); more && err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if p := asked["pool"].Persistence; p != nil {
+				got = p.Type
+			}
+			if got != c.want {
+				t.Errorf("%s %s asks for %q, want %q: %s", call.Method, call.Path, got, c.want, body)
+			}
+		})
 	}
 }
 

@@ -331,6 +331,9 @@ func TestByHand(t *testing.T) {
 		"a pool is switched off": {hand: func(w *world) {
 			w.byHand("PUT", "pools/"+only(w, "pools"), `{"pool": {"admin_state_up": false}}`)
 		}},
+		"a pool gets persistence": {hand: func(w *world) {
+			w.byHand("PUT", "pools/"+only(w, "pools"), `{"pool": {"session_persistence": {"type": "SOURCE_IP"}}}`)
+		}},
 		"a member is added": {hand: func(w *world) {
 			w.byHand("POST", "pools/"+only(w, "pools")+"/members", `{"member": {"address": "10.244.9.9", "protocol_port": 1}}`)
 		}},
@@ -363,7 +366,8 @@ func TestByHand(t *testing.T) {
 			w.await("it is as it was", func() string {
 				for _, collection := range []string{"loadbalancers", "listeners", "pools", "members"} {
 					for _, part := range w.octavia.All(collection) {
-						if part["admin_state_up"] != true || part["weight"] == 0.0 || part["address"] == "10.244.9.9" {
+						if part["admin_state_up"] != true || part["weight"] == 0.0 || part["address"] == "10.244.9.9" ||
+							part["session_persistence"] != nil {
 							return fmt.Sprint(collection, " ", part)
 						}
 					}
