@@ -37,45 +37,61 @@ type app struct {
 
 // live is a pod that is there.
 type live struct {
+	*site
 	pod  *corev1.Pod
 	port *v1alpha1.Port
 	key  attachment.Key
 }
 
-// churn has pods of apps come and go on one node, with what API server, kubelet and agent do.
+// site is a node, with the addresses that its agent hands out.
+type site struct {
+	node   string
+	store  *attachment.Store
+	ranges []ipam.Range
+}
+
+// churn has pods of apps come and go on one node, or where it is said on others, with what API
+// server, kubelet and agent do.
 type churn struct {
 	*world
-	store  *attachment.Store
+	*site
 	spec   attachment.Spec // what attachments have of their Network
-	ranges []ipam.Range
 	mu     sync.Mutex
 	made   int
 	random *rand.Rand
 }
 
 func newChurn(t *testing.T) *churn {
-	c := &churn{world: newWorld(t), random: rand.New(rand.NewPCG(1, 2))}
+	c := &churn{world: newWorld(t), random: rand.New(rand.NewPCG(1, 2)), spec: attachment.Spec{NetworkID: intent.DefaultNetwork}}
+	c.set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "shop"}})
+	c.site = c.addSite(1)
+	return c
+}
+
+// addSite adds a node.
+func (c *churn) addSite(number int) *site {
+	s := &site{node: fmt.Sprint("n", number)}
 	var err error
-	if c.store, err = attachment.Open(t.TempDir() + "/attachments"); err != nil {
-		t.Fatal(err)
+	if s.store, err = attachment.Open(c.TempDir() + "/attachments"); err != nil {
+		c.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.store.Close() })
-	c.store.InSlots(reserved.NeutronSpare, reserved.NeutronSpareOfNetwork, reserved.NeutronKept)
-	cidrs := []string{"10.244.1.0/24", "fd00:10:244:1::/64"}
+	c.Cleanup(func() { _ = s.store.Close() })
+	s.store.InSlots(reserved.NeutronSpare, reserved.NeutronSpareOfNetwork, reserved.NeutronKept)
+	cidrs := []string{fmt.Sprintf("10.244.%d.0/24", number), fmt.Sprintf("fd00:10:244:%d::/64", number)}
 	var prefixes []netip.Prefix
 	for _, p := range cidrs {
 		prefixes = append(prefixes, netip.MustParsePrefix(p))
 	}
-	if c.ranges, err = ipam.Parse(prefixes); err != nil {
-		t.Fatal(err)
+	if s.ranges, err = ipam.Parse(prefixes); err != nil {
+		c.Fatal(err)
 	}
-	c.spec = attachment.Spec{NetworkID: intent.DefaultNetwork}
-	c.set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "shop"}})
+	address := corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprint("192.0.2.", number)}
 	c.set(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1"}, Spec: corev1.NodeSpec{PodCIDR: cidrs[0], PodCIDRs: cidrs},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: s.node, UID: types.UID(s.node)},
+		Spec:       corev1.NodeSpec{PodCIDR: cidrs[0], PodCIDRs: cidrs},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{address}},
 	})
-	return c
+	return s
 }
 
 // onTenant has pods be on a Network with subnets, of which the node has a block each.
@@ -106,7 +122,10 @@ func (c *churn) onTenant() {
 }
 
 // add has a pod be created and attached, and returns when its node knows its port.
-func (c *churn) add(a app) *live {
+func (c *churn) add(a app) *live { return c.addTo(c.site, a, nil) }
+
+// addTo is add on a node, with the MAC that the pod asks for, if it does.
+func (c *churn) addTo(s *site, a app, mac *intent.MAC) *live {
 	c.mu.Lock()
 	c.made++
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
@@ -120,10 +139,10 @@ func (c *churn) add(a app) *live {
 		name = a.name + "-0"
 	}
 	labels := map[string]string{"app": a.name}
-	l := &live{key: attachment.Key{ContainerID: uid, IfName: "eth0"}}
+	l := &live{site: s, key: attachment.Key{ContainerID: uid, IfName: "eth0"}}
 	l.pod = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), Labels: labels},
-		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{
+		Spec: corev1.PodSpec{NodeName: s.node, Containers: []corev1.Container{{
 			Name: "c", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
 		}}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
@@ -131,14 +150,15 @@ func (c *churn) add(a app) *live {
 	c.set(l.pod)
 	// A sandbox is made after the pod is known everywhere.
 	c.known(intent.PodSubject(uid))
-	plan := attachment.Plan{Spec: c.spec, Ranges: c.ranges}
+	plan := attachment.Plan{Spec: c.spec, Ranges: s.ranges}
+	plan.MAC = mac
 	plan.Key, plan.ConfName, plan.Netns, plan.MTU, plan.Primary = l.key, "coelan", "/n", 1400, true
 	plan.PodUID, plan.PodNamespace, plan.PodName = uid, "shop", name
-	at, err := c.store.Allocate(plan)
+	at, err := s.store.Allocate(plan)
 	if err != nil {
 		c.Fatal(err)
 	}
-	whole := translate.PodPort(at, "n1", uid)
+	whole := translate.PodPort(at, s.node, uid)
 	whole.UID = types.UID("port-" + uid)
 	l.port = whole.DeepCopy()
 	l.port.Status = v1alpha1.PortStatus{}
@@ -163,13 +183,18 @@ func (c *churn) remove(a app, l *live) {
 		c.unknown(intent.PodSubject(string(l.pod.UID)))
 		c.settle()
 	}
-	if _, err := c.store.Release(l.key); err != nil {
-		c.Error(err)
-	}
-	c.delete(l.port)
+	c.detach(l)
 	c.absent(l.port)
 	c.delete(l.pod)
 	c.unknown(intent.PodSubject(string(l.pod.UID)))
+}
+
+// detach has the agent give back what a pod has.
+func (c *churn) detach(l *live) {
+	if _, err := l.store.Release(l.key); err != nil {
+		c.Error(err)
+	}
+	c.delete(l.port)
 }
 
 // policy is a NetworkPolicy that lets one app in.

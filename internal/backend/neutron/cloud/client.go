@@ -82,8 +82,8 @@ type Client struct {
 	changed trigger.Trigger
 	calls   atomic.Int64
 	stale   atomic.Bool // what there is has to be read anew
-	// patience is that of the package, but in tests.
-	patience time.Duration
+	// patience is that of the package, and least is readPause, but in tests.
+	patience, least time.Duration
 }
 
 // New returns a Client that Run lets work.
@@ -103,7 +103,7 @@ func New(o Options) *Client {
 	if o.Asks == nil {
 		o.Asks, o.Answered = noClaims, func(resource.Claim, resource.Actual, string) {}
 	}
-	return &Client{o: o, changed: trigger.New(), patience: patience}
+	return &Client{o: o, changed: trigger.New(), patience: patience, least: readPause}
 }
 
 func noClaims(context.Context) []resource.Claim { return nil }
@@ -151,6 +151,7 @@ func (c *Client) connected(ctx context.Context) error {
 	}
 	s := newSession(api, project, tenants, c.o, func() { c.calls.Add(1) })
 	defer s.quotas.start(ctx)()
+	s.least = c.least
 	var have, known *resource.Inventory
 	var said []resource.Problem // of the last comparison that was reported
 	pause := retry.New(firstPause, lastPause)
@@ -178,7 +179,7 @@ func (c *Client) connected(ctx context.Context) error {
 			if next.progress {
 				pause.Reset()
 			}
-			again = time.After(away.pause(pause.Next))
+			again = time.After(away.pause(pause.Next, c.least))
 		case err != nil:
 			return err
 		case next.left || s.attempt.again():

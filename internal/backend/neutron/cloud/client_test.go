@@ -22,8 +22,8 @@ import (
 	"coelan.io/coelan/internal/broadcast"
 )
 
-// bound is how long a test waits for what it wants.
-const bound = 30 * time.Second
+// bound is how long a test waits for what it wants, on a machine that does much else.
+const bound = 2 * time.Minute
 
 // world is a Client at work with a Neutron in memory.
 type world struct {
@@ -59,8 +59,10 @@ type outcome struct {
 	problems []resource.Problem
 	err      error
 	of       *resource.Set // what was wanted
-	same     bool          // the ports are so, while the Client waits for its report to be taken
-	calls    int32         // those that are counted
+	// same says that there is no error, and the ports are so, while the Client waits for its report
+	// to be taken.
+	same  bool
+	calls int32 // those that are counted
 }
 
 func newWorld(t *testing.T) *world { return newWorldWith(t, func(*Client) {}) }
@@ -169,7 +171,7 @@ func (w *world) outcome(problems []resource.Problem, err error) outcome {
 	w.mu.Lock()
 	of := w.given
 	w.mu.Unlock()
-	return outcome{problems, err, of, of != nil && w.difference(of) == "", w.calls.Load()}
+	return outcome{problems, err, of, err == nil && of != nil && w.difference(of) == "", w.calls.Load()}
 }
 
 // difference is that of the ports that are wanted, each once, and those that there are.
@@ -459,29 +461,6 @@ func TestRestart(t *testing.T) {
 	}
 	if len(w.ports()) != 30 {
 		t.Errorf("%d ports are found", len(w.ports()))
-	}
-}
-
-// With a Neutron that answers every tenth call with 503, whether it has done it or not, all is
-// there once at the end, and nothing is left.
-func TestBusy(t *testing.T) {
-	for _, fault := range []neutronfake.Fault{neutronfake.Busy, neutronfake.Lost} {
-		t.Run(fmt.Sprint(fault), func(t *testing.T) {
-			w := newWorld(t)
-			w.neutron.Fail(func(number int, _, _ string) neutronfake.Fault {
-				if number%10 == 9 {
-					return fault
-				}
-				return neutronfake.None
-			})
-			for _, n := range []int{200, 40, 0} {
-				w.set(tenant(n))
-				w.done()
-				if diff := w.difference(w.want); diff != "" {
-					t.Errorf("%d ports (-want +there):\n%s", n, diff)
-				}
-			}
-		})
 	}
 }
 

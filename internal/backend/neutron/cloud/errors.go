@@ -132,10 +132,11 @@ type busy struct{ text string }
 // Error implements error.
 func (b *busy) Error() string { return b.text }
 
-// pause is how long to leave Neutron alone, given how long one would.
-func (o *outage) pause(usual func() time.Duration) time.Duration {
+// pause is how long to leave Neutron alone, given how long one would, and how long at least if it
+// says so itself.
+func (o *outage) pause(usual func() time.Duration, least time.Duration) time.Duration {
 	if o.says {
-		return o.asked()
+		return max(o.after, least)
 	}
 	return usual()
 }

@@ -45,6 +45,8 @@ type session struct {
 	unanswered map[callKey]int
 	calls      func() // counts
 	quotas     *quotaReader
+	// least is how long a Neutron that is busy is left alone at least.
+	least time.Duration
 }
 
 func newSession(
@@ -56,6 +58,7 @@ func newSession(
 		doubtful: map[resource.Ref]bool{}, refused: map[resource.Ref]resource.Problem{},
 		attempt: newAttempt(), looked: map[resource.Ref]time.Time{}, unanswered: map[callKey]int{},
 		quotas: newQuotaReader(api, o, calls),
+		least:  readPause,
 	}
 }
 
@@ -253,7 +256,7 @@ func (s *session) get(ctx context.Context, path string, into any) error {
 		if attempt == readAttempts || !errors.As(err, &away) {
 			return err
 		}
-		if !retry.Sleep(ctx, away.pause(pause.Next)) {
+		if !retry.Sleep(ctx, away.pause(pause.Next, s.least)) {
 			return err
 		}
 	}
