@@ -30,6 +30,8 @@ func TestNeutron(t *testing.T) {
 	inOrder(t, []step{
 		{"reach", testReach},
 		{"command", testNeutronCommand},
+		{"variables of Services", testServiceVariables},
+		{"endpoints of Services", testNeutronServices},
 		{"policies", testBackendPolicies},
 		{"machine of OpenStack", testOpenStackMachine},
 		{"Neutron away", testNeutronAway},
