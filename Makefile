@@ -260,6 +260,7 @@ test-neutron-brief: test-neutron ## those of test-neutron that are a part of mak
 # A pod's port waits for Neutron: the tests want the machine for themselves. With RUN only those of whole agents run.
 test-neutron: deps-neutron ## the backend neutron: whole agents with a real Neutron on OVN, and in a sandbox (root)
 	go test -tags integration,neutron -count=1 -v -timeout 20m -run '$(or $(RUN),^Test(Neutron|Octavia))' ./test/integration
+	$(if $(RUN),,go test -tags 'integration neutron' -count=1 -v -timeout 20m -run '^TestBackendNeutron' ./test/backend)
 	$(if $(RUN),,BACKEND=neutron $(MAKE) e2e RUN='^(TestBackend|TestNeutron|TestFromKuryr|TestOpenStackReboots)$$')
 
 CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test

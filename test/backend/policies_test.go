@@ -59,7 +59,9 @@ const answers = 300 * time.Millisecond
 // policies judge by each kind of match: what does not fit is denied, so a match that a backend
 // takes and ignores, or that never fits, fails a case.
 func policies(t *testing.T, backend config.BackendType) {
-	l := lab.New(t, lab.Options{OVN: backend == config.OVNBackend, Policies: true})
+	o := optionsOf(backend)
+	o.Policies = true
+	l := lab.New(t, o)
 	w := &world{Lab: l, backend: backend, n1: l.Nodes[0], n2: l.Nodes[1]}
 	w.a, w.b, w.c = w.pod(t, w.n1, "lab", "a"), w.pod(t, w.n1, "lab", "b"), w.pod(t, w.n2, "lab", "c")
 	for _, p := range []*lab.Pod{w.a, w.b, w.c} {

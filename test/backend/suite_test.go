@@ -30,9 +30,6 @@ func TestBackendOVS(t *testing.T) { suite(t, config.OVSBackend) }
 
 func TestBackendOVN(t *testing.T) { suite(t, config.OVNBackend) }
 
-// comeAbout bounds the wait for what a backend does a moment after it is asked.
-const comeAbout = 30 * time.Second
-
 // world is a cluster of two nodes with pods a and b on n1 and c on n2.
 type world struct {
 	*lab.Lab
@@ -42,9 +39,9 @@ type world struct {
 }
 
 func suite(t *testing.T, backend config.BackendType) {
-	l := lab.New(t, lab.Options{OVN: backend == config.OVNBackend, Configure: func(c *config.Config) {
-		c.BridgeMappings = map[string]string{"dc": "br-ext"}
-	}})
+	o := optionsOf(backend)
+	o.Configure = func(c *config.Config) { c.BridgeMappings = map[string]string{physical: "br-ext"} }
+	l := lab.New(t, o)
 	w := &world{Lab: l, backend: backend, n1: l.Nodes[0], n2: l.Nodes[1]}
 	w.a, w.b, w.c = w.pod(t, w.n1, "lab", "a"), w.pod(t, w.n1, "lab", "b"), w.pod(t, w.n2, "lab", "c")
 	for _, part := range []struct {
@@ -63,6 +60,11 @@ func suite(t *testing.T, backend config.BackendType) {
 			t.Error(err)
 		}
 	}
+}
+
+// optionsOf are those of a lab with a backend.
+func optionsOf(backend config.BackendType) lab.Options {
+	return lab.Options{OVN: backend == config.OVNBackend, Neutron: backend == config.NeutronBackend}
 }
 
 func must(t *testing.T, err error) {
@@ -150,7 +152,13 @@ func own(p *lab.Pod, link string) address {
 // may know by another, and be seen by an address; nil: whichever.
 func reaches(t *testing.T, what string, from, to *lab.Host, dst, known, seen address) {
 	t.Helper()
-	for f := range lab.Dual.Each {
+	reachesOf(t, lab.Dual, what, from, to, dst, known, seen)
+}
+
+// reachesOf is reaches for the families of a set.
+func reachesOf(t *testing.T, families lab.Family, what string, from, to *lab.Host, dst, known, seen address) {
+	t.Helper()
+	for f := range families.Each {
 		reachesBy(t, f, what, from, to, dst, known, seen)
 	}
 }
@@ -209,7 +217,13 @@ func unreachable(t *testing.T, what string, from *lab.Host, dst address) {
 // cutOff waits until an address answers no more.
 func cutOff(t *testing.T, what string, from *lab.Host, dst address) {
 	t.Helper()
-	for f := range lab.Dual.Each {
+	cutOffOf(t, lab.Dual, what, from, dst)
+}
+
+// cutOffOf is cutOff for the families of a set.
+func cutOffOf(t *testing.T, families lab.Family, what string, from *lab.Host, dst address) {
+	t.Helper()
+	for f := range families.Each {
 		eventually(t, f.String()+" "+what, func(ctx context.Context) error {
 			r, err := (probe.Ping{Dst: dst(f), Count: 1}).Run(ctx, from)
 			if err == nil && r.Lost() == 0 {
