@@ -556,16 +556,19 @@ func TestTraceFromPortOfNeutron(t *testing.T) {
 	n := newNode(t, func(c *config.Config) { c.Backend.Type = config.NeutronBackend })
 	must(t, n.reconcile(bound(t)))
 	n.pod("web")
-	n.logical = uuids{neutronports.New(nil), uuid}
+	n.named(uuids{neutronports.New(nil), uuid})
 	n.traces(uuid, "ovn-trace ")
 	list, err := n.Ports(bound(t))
 	if err != nil || len(list) != 1 || list[0].Neutron != uuid {
 		t.Errorf("ports %+v, %v", list, err)
 	}
-	n.logical = uuids{neutronports.New(nil), ""}
+	n.named(uuids{neutronports.New(nil), ""})
 	_, err = n.Trace(bound(t), traceOf("shop/web", "10.244.2.7"))
 	n.says(err, "the port of shop/web/eth0 in Neutron is not known")
 }
+
+// named has ports be named by others than Coelan.
+func (n *node) named(ports LogicalPorts) { n.logical, n.ports.logical = ports, ports }
 
 // uuids has one port of Neutron for each attachment.
 type uuids struct {
