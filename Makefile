@@ -121,11 +121,12 @@ yang: deps ## check the YANG models with yanglint
 	for f in yang/*.yang; do yanglint -p yang "$$f"; done
 
 .PHONY: integration
-# They wait most of the time; each package makes networks of its own. Tests of one package that count lost packets want the machine for themselves.
+# They wait most of the time; each package makes networks of its own. Tests of one package that count lost packets want the machine for
+# themselves, so what compiles the next one has what they leave.
 # The package that takes as long as all others begins first.
 integration: LONGEST = ./test/integration
 integration: PACKAGES = $(filter-out $(SEQUENTIAL),$(call packages-with,integration))
-integration: TESTS = -tags integration -count=1 -run '$(or $(RUN),$(call tests-with,integration))' $(if $(SKIP),-skip '$(SKIP)')
+integration: TESTS = -toolexec 'nice -n 19' -tags integration -count=1 -run '$(or $(RUN),$(call tests-with,integration))' $(if $(SKIP),-skip '$(SKIP)')
 integration: ## tests against a real Open vSwitch and real namespaces (root)
 	go test -timeout 15m $(TESTS) $(SEQUENTIAL) & sequential=$$!; status=0; \
 	  $(RACE) -timeout 25m -p 2 -parallel 1 $(TESTS) $(LONGEST) $(filter-out $(LONGEST),$(PACKAGES)) || status=$$?; \
