@@ -140,7 +140,7 @@ func (p *Ports) Trunk() bool {
 // Guest is the UUID of a port in Neutron, which the Port's status has. To a machine of OpenStack,
 // which has its ports in VLANs of a trunk, none of another program are plugged.
 func (p *Ports) Guest(logical string) (string, bool) {
-	return logical, uuid.Validate(logical) == nil && p.Known() && !p.Trunk()
+	return logical, uuid.Validate(logical) == nil && !p.Trunk()
 }
 
 // Trace is the command that follows a packet in OVN. It finds the switch by the port.

@@ -114,8 +114,14 @@ func (b *Backend) Reserves(p intent.Protocol, port uint16) bool {
 func (b *Backend) ForgetBalanced(context.Context, []backend.Balanced) error { return nil }
 
 // Guests lists the interfaces of the bridge that are not Coelan's and say what they are plugged
-// for.
-func (b *Backend) Guests(ctx context.Context) ([]backend.Guest, error) { return b.ports.guests(ctx) }
+// for. It is an error while it is not known whether the node is a machine of OpenStack, to which
+// none are plugged: an empty list would say that all are gone.
+func (b *Backend) Guests(ctx context.Context) ([]backend.Guest, error) {
+	if !b.logical.Known() {
+		return nil, fmt.Errorf("the API server has not said yet what node %s is", b.Node)
+	}
+	return b.ports.guests(ctx)
+}
 
 // RequestNumber has nothing to do: no flow of Coelan's names an OpenFlow port.
 func (b *Backend) RequestNumber(context.Context, string, int) error { return nil }
@@ -146,7 +152,7 @@ func (b *Backend) Ports(ctx context.Context) ([]agentapi.PortInfo, error) {
 		ready := st.Ready() && b.ports.connected(st)
 		info := agentapi.PortInfo{Attachment: at, Ready: ready, Actual: st.Actual, Error: st.Error}
 		if b.Config.Backend.Type == config.NeutronBackend {
-			info.Neutron, _ = b.logical.Port(at)
+			info.Neutron, _ = b.ports.name(at, st)
 		}
 		switch {
 		case !ok:

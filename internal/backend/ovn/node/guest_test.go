@@ -17,7 +17,12 @@ import (
 )
 
 // namedElsewhere are ports with names that only their interfaces tell.
-type namedElsewhere struct{ LogicalPorts }
+type namedElsewhere struct {
+	LogicalPorts
+	unknown bool
+}
+
+func (p namedElsewhere) Known() bool { return !p.unknown }
 
 func (namedElsewhere) Port(attachment.Attachment) (string, int) { return "", 0 }
 
@@ -31,9 +36,15 @@ func TestGuestOfNeutron(t *testing.T) {
 	const logical = "11111111-0000-4000-8000-000000000001"
 	n := newNode(t, nil)
 	must(t, n.reconcile(bound(t)))
-	n.named(namedElsewhere{n.logical})
+	n.named(namedElsewhere{n.logical, false})
 	must(t, n.ovs.AddPort("br-int", "tap0", map[string]string{idInterface: logical}))
 	must(t, n.ovs.AddPort("br-int", "tap1", map[string]string{idInterface: "shop/other"}))
+	// What is bound stays so until the API server has said what the node is.
+	n.named(namedElsewhere{n.logical, true})
+	if guests, err := n.Guests(bound(t)); err == nil {
+		t.Errorf("guests %+v while the node is not known", guests)
+	}
+	n.named(namedElsewhere{n.logical, false})
 	guests, err := n.Guests(bound(t))
 	must(t, err)
 	if len(guests) != 1 || guests[0].Name != "tap0" || guests[0].ID != logical {
@@ -65,6 +76,10 @@ func TestGuestOfNeutron(t *testing.T) {
 	n.bindings = bindingsOf(southbound.View{HasChassis: true, Bindings: map[string]southbound.Binding{
 		"mgmt-n1": {LogicalPort: "mgmt-n1", Chassis: "n1", Up: true}, logical: {LogicalPort: logical, Chassis: "n1", Up: true},
 	}})
+	infos, err := n.Ports(bound(t))
+	if err != nil || len(infos) != 1 || infos[0].Actual <= 0 {
+		t.Errorf("ports %+v, %v", infos, err)
+	}
 	var c agentapi.Check
 	must(t, n.Findings(bound(t), &c))
 	if len(c.Findings) > 0 {

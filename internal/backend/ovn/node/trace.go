@@ -40,17 +40,22 @@ func (b *Backend) Trace(ctx context.Context, r agentapi.TraceRequest) (agentapi.
 		"with the backend %s, a packet is followed from a pod of node %s; %q is none", b.Config.Backend.Type, b.Node, r.From)}
 }
 
-// logicalName is the name of the Logical_Switch_Port of a Port of this node.
+// logicalName is the name of the Logical_Switch_Port of a Port of this node. Open vSwitch is asked
+// if its interface alone tells.
 func (b *Backend) logicalName(ctx context.Context, p intent.Port) (string, error) {
-	states, err := b.ports.states(ctx)
-	if err != nil {
-		return "", err
-	}
 	for _, at := range b.Attachments.List() {
-		if at.PortKey() == p.ObjectKey() {
-			logical, _ := b.ports.name(at, states[at.HostInterface])
+		if at.PortKey() != p.ObjectKey() {
+			continue
+		}
+		if logical, _ := b.logical.Port(at); logical != "" || !at.IsPort() {
 			return logical, nil
 		}
+		states, err := b.ports.states(ctx)
+		if err != nil {
+			return "", err
+		}
+		logical, _ := b.ports.name(at, states[at.HostInterface])
+		return logical, nil
 	}
 	return "", nil
 }
