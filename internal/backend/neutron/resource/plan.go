@@ -73,7 +73,8 @@ type planner struct {
 // rules when the new ones are there, so that what both allow is not interrupted: a few before
 // ports, and the rest after them, of each group in turn. Each is a call, and of all policies of a
 // namespace that change again and again there are ever more: neither ports nor rules of others wait
-// for all of them. Spare resources are made after all that. Ports are put on their trunks as soon
+// for all of them. Nor do they for ready ports that are made anew, of which there can be as many.
+// Spare resources are made after all that. Ports are put on their trunks as soon
 // as they are as wanted, and are taken off them before all else.
 func Plan(want *Set, have *Inventory) []Call {
 	p := newPlanner(want, have)
@@ -92,8 +93,16 @@ func Plan(want *Set, have *Inventory) []Call {
 		}
 	}
 	calls := p.leave(nil)
+	var stale []Call // ready ports
 	for k := kinds - 1; k >= 0; k-- {
-		calls = p.remove(calls, k)
+		for _, c := range p.remove(nil, k) {
+			r, _ := want.Get(c.Ref)
+			if a, _ := have.Get(c.Ref); r.Spare && len(p.differing(r.Fixed, a)) == 0 {
+				stale = append(stale, c)
+			} else {
+				calls = append(calls, c)
+			}
+		}
 	}
 	var later, rules []Call
 	for _, k := range Kinds() {
@@ -111,7 +120,7 @@ func Plan(want *Set, have *Inventory) []Call {
 			calls, rules = append(calls, rules[:n]...), rules[n:]
 		}
 	}
-	calls = append(calls, rules...)
+	calls = slices.Concat(calls, rules, stale)
 	joins, spareJoins := p.join()
 	calls = p.removeGroups(append(calls, joins...))
 	return slices.Concat(calls, later, spareJoins)

@@ -299,7 +299,6 @@ func TestOldestStays(t *testing.T) {
 	}
 }
 
-// A key fits into a description, and long ones stay different.
 // Neither a change of a port nor the rules of another group wait for many rules that are to go.
 func TestManyRulesGo(t *testing.T) {
 	busy, quiet := Ref{Kind: SecurityGroup, Key: "busy"}, Ref{Kind: SecurityGroup, Key: "quiet"}
@@ -316,13 +315,19 @@ func TestManyRulesGo(t *testing.T) {
 	}
 	have.Put(port, Actual{ID: "p", Attributes: Attributes{"security_groups": []any{}}})
 	want.Add(Resource{Ref: port, Mutable: Attributes{"security_groups": []any{quiet}}})
+	for i := range 50 { // ready ports with a group that is wanted no longer
+		r := Ref{Kind: Port, Key: fmt.Sprint("a", i)}
+		have.Put(r, Actual{ID: r.Key, Attributes: Attributes{"security_groups": []any{"id-gone"}}})
+		want.Add(Resource{Ref: r, Spare: true, Kept: Attributes{"security_groups": []any{quiet}}})
+	}
 	calls := Plan(want, have)
 	at := func(r Ref) int { return slices.IndexFunc(calls, func(c Call) bool { return c.Ref == r }) }
-	if len(calls) != 52 || at(last) != 1 || at(port) != rulesBeforePorts {
+	if len(calls) != 152 || at(last) != 1 || at(port) != rulesBeforePorts {
 		t.Errorf("of %d calls the other group's is %d, and the port's %d", len(calls), at(last), at(port))
 	}
 }
 
+// A key fits into a description, and long ones stay different.
 func TestKey(t *testing.T) {
 	long := strings.Repeat("x", 400)
 	a, b := Key("Port/shop/"+long+"a"), Key("Port/shop/"+long+"b")
