@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
@@ -225,7 +226,11 @@ func (p *Publisher) sync(ctx context.Context, i item) error {
 	}
 	at, ok := p.attached(i.port)
 	if ok {
-		if err := p.Write(ctx, at); err != nil {
+		err := p.Write(ctx, at)
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return nil // the pod goes as well
+		}
+		if err != nil {
 			return err
 		}
 	} else if err := p.delete(ctx, i.port); err != nil {
