@@ -61,7 +61,7 @@ func meta(change map[string]any) map[string]any { return map[string]any{"metadat
 func TestPodPortsAreNotOfUsers(t *testing.T) {
 	c := newCluster(t, "coelan.yaml")
 	user := c.tenant()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
