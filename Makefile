@@ -139,7 +139,7 @@ integration-brief: integration ## those of integration that are a part of make t
 
 .PHONY: apiserver
 apiserver: deps sandbox-assets ## tests of the controller against a real etcd and API server
-	$(RACE) -tags apiserver -count=1 -p 2 -timeout 15m -run '$(or $(RUN),$(call tests-with,apiserver))' \
+	$(RACE) -tags apiserver -count=1 -p 2 -timeout 20m -run '$(or $(RUN),$(call tests-with,apiserver))' \
 	  $(call packages-with,apiserver)
 
 # What `make apiserver` does in seconds, for LOAD.
