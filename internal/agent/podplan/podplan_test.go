@@ -624,7 +624,7 @@ func TestClaimOfMACThatOthersAskForInVain(t *testing.T) {
 	asks := func(namespace string, phase v1alpha1.PortPhase, addresses ...v1alpha1.Address) *v1alpha1.Port {
 		return &v1alpha1.Port{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "vm"},
-			Spec:       v1alpha1.PortSpec{Network: "red", MAC: v1alpha1.MAC(mac.String()), Addresses: addresses},
+			Spec:       v1alpha1.PortSpec{Network: "red", MAC: mac.String(), Addresses: addresses},
 			Status:     v1alpha1.PortStatus{Phase: phase},
 		}
 	}
