@@ -82,7 +82,7 @@ var errNotLeading = errors.New("this controller does not lead: another one asks 
 func (r *Runner) known() (c comparison, cloud, nb, lb outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.compared, outcome{slices.Concat(r.near, r.cloud.list), r.cloud.err}, r.nb, r.lb
+	return r.compared, outcome{slices.Concat(nearlyExceeded(r.quotas), r.cloud.list), r.cloud.err}, r.nb, r.lb
 }
 
 // Status is what the last comparison has found. It is an error in replicas that do not lead.
@@ -121,8 +121,8 @@ func (r *Runner) Check(ctx context.Context) (agentapi.NeutronCheck, error) {
 	case c.at.IsZero():
 		all.Add("neutron", r.Cloud.String(), "has not been compared yet")
 	case behind:
-		all.Add("neutron", r.Cloud.String(), "is behind the cluster's objects, and was as they asked for at %s: it has much to do, "+
-			"or does not answer", c.at.Format(time.RFC3339))
+		all.Add("neutron", r.Cloud.String(), "is behind the cluster's objects, and was as they asked for at %s: "+
+			"it has much to do, or does not answer", c.at.Format(time.RFC3339))
 	}
 	if lb.err != nil {
 		all.Add("octavia", r.Cloud.String(), "load balancers are not looked at: %v", lb.err)

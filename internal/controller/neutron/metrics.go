@@ -28,7 +28,8 @@ func newMetrics(r *Runner) *metrics {
 		problems: desc("problems", "What objects ask for and Neutron does not do."),
 		limit: desc("quota_limit", "What a project may have of a resource; without a series if there is no limit.",
 			"project", "resource"),
-		use: desc("quota_used", "What a project has of a resource that it may not have any number of.", "project", "resource"),
+		use: desc("quota_used", "What a project has of a resource that it may not have any number of.",
+			"project", "resource"),
 	}
 }
 

@@ -43,8 +43,8 @@ func nearlyExceeded(list []cloud.Quota) (found []findings.Finding) {
 		b := boundedResources[q.Resource]
 		found = append(found, findings.Finding{
 			Object: compile.NetworkObject(intent.DefaultNetworkName), Reason: reasonQuotaNear,
-			Message: fmt.Sprintf("project %s of OpenStack has %d of the %d %s that its quota lets it have: what comes beyond is refused; "+
-				"delete what is not needed, or have an administrator raise it (openstack quota set --%s NUMBER %[1]s)",
+			Message: fmt.Sprintf("project %s of OpenStack has %d of the %d %s that its quota lets it have: "+
+				"what comes beyond is refused; delete what is not needed, or have an administrator raise it (openstack quota set --%s NUMBER %[1]s)",
 				q.Project, q.Used, q.Limit, b.name, b.option),
 		})
 	}
@@ -53,5 +53,5 @@ func nearlyExceeded(list []cloud.Quota) (found []findings.Finding) {
 
 // quotasRead takes how much projects have used of their quotas.
 func (r *Runner) quotasRead(list []cloud.Quota) {
-	r.publish(func() { r.quotas, r.near = list, nearlyExceeded(list) })
+	r.publish(func() { r.quotas = list })
 }

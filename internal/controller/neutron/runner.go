@@ -97,8 +97,7 @@ type Runner struct {
 	nb       outcome // of the supplement
 	lb       outcome // of load balancers
 	compared comparison
-	quotas   []cloud.Quota      // that were read last
-	near     []findings.Finding // about them
+	quotas   []cloud.Quota // that were read last
 }
 
 // outcome is what came of a comparison.
@@ -343,6 +342,6 @@ func (r *Runner) publish(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()
-	list := slices.Concat(r.near, r.cloud.list, r.nb.list, r.lb.list)
+	list := slices.Concat(nearlyExceeded(r.quotas), r.cloud.list, r.nb.list, r.lb.list)
 	r.findings.Set(list, errors.Join(r.cloud.err, r.nb.err, r.lb.err))
 }
