@@ -188,8 +188,8 @@ func (p *ports) awaitInstalled(
 func notConnected(at attachment.Attachment, logical string, err error) error {
 	switch {
 	case logical == "" && at.IsPort():
-		return fmt.Errorf("OVN has not connected interface %s, which is plugged for Port %s: is its MTU as the Port's, do "+
-			"ovn-northd and this node's ovn-controller run? %w", at.HostInterface, at.PortKey(), err)
+		return fmt.Errorf("OVN has not connected interface %s, which is plugged for Port %s: do ovn-northd and "+
+			"this node's ovn-controller run? %w", at.HostInterface, at.PortKey(), err)
 	case logical == "":
 		return fmt.Errorf("Neutron's port of Port %s is not known: does coelan-controller run, and does Neutron take "+
 			"the port? The Port's Events say: %w", at.PortKey(), err)
