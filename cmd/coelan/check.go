@@ -18,8 +18,8 @@ import (
 func newCheckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check",
-		Short: "Compare pods, ports, interfaces, addresses and flows of every node, OVN's databases, and what Neutron has, and " +
-			"report what is left over or missing",
+		Short: "Compare pods, ports, interfaces, addresses and flows of every node, OVN's databases, and what " +
+			"Neutron has, and report what is left over or missing",
 		Args: cobra.NoArgs,
 	}
 	flags := addClusterFlags(c)
@@ -142,8 +142,8 @@ func answer[T any](
 		return nil, fmt.Errorf("%s: %w", about, err)
 	}
 	if a == nil {
-		return nil, fmt.Errorf("%s: the controllers' backend is not %s, and so nothing writes it: give them the agents' backend",
-			about, backend)
+		return nil, fmt.Errorf("%s: the controllers' backend is not %s, and so nothing writes it: "+
+			"give them the agents' backend", about, backend)
 	}
 	return a, nil
 }

@@ -21,9 +21,10 @@ import (
 
 func newClusterStatusCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "status",
-		Short: "Show every node's agent: Open vSwitch, ports, tunnels, last sync, errors; how far OVN is behind, and whether Neutron answers",
-		Args:  cobra.NoArgs,
+		Use: "status",
+		Short: "Show every node's agent: Open vSwitch, ports, tunnels, last sync, errors; how far OVN is behind, " +
+			"and whether Neutron answers",
+		Args: cobra.NoArgs,
 	}
 	flags := addClusterFlags(c)
 	flags.addNodeFlag(c)

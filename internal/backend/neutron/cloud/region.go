@@ -41,8 +41,8 @@ func (a Access) checkRegion(
 	if len(regions) <= 1 {
 		return nil
 	}
-	return fmt.Errorf("cloud %s of %s names no region, and keystone has %s in several, %s: write region_name into the file",
-		a.Cloud, a.CloudsFile, of.name, strings.Join(regions, ", "))
+	return fmt.Errorf("cloud %s of %s names no region, and keystone has %s in several, %s: "+
+		"write region_name into the file", a.Cloud, a.CloudsFile, of.name, strings.Join(regions, ", "))
 }
 
 // regionsOf are the regions, sorted, of the endpoints that may be taken for a service.

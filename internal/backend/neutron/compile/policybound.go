@@ -70,7 +70,7 @@ func (f *firewall) affords(r intent.Rule, space string, size int) bool {
 }
 
 func (f *firewall) tooMany(r intent.Rule, size, most int, of string) {
-	f.problem(r.Policy, "TooManyRules", fmt.Sprintf("rule %s takes %d rules of Neutron, one for each block and selector at each "+
-		"port, and %s may have %d together: the rule allows nothing; name fewer blocks and ports, except fewer, or "+
+	f.problem(r.Policy, "TooManyRules", fmt.Sprintf("rule %s takes %d rules of Neutron, one for each block and "+
+		"selector at each port, and %s may have %d together: the rule allows nothing; name fewer blocks and ports, except fewer, or "+
 		"use ranges of ports", partName(r), size, of, most))
 }

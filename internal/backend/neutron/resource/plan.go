@@ -74,8 +74,8 @@ type planner struct {
 // ports, and the rest after them, of each group in turn. Each is a call, and of all policies of a
 // namespace that change again and again there are ever more: neither ports nor rules of others wait
 // for all of them. Nor do they for ready ports that are made anew, of which there can be as many.
-// Spare resources are made after all that. Ports are put on their trunks as soon
-// as they are as wanted, and are taken off them before all else.
+// Spare resources are made after all that. Ports are put on their trunks as soon as they are as
+// wanted, and are taken off them before all else.
 func Plan(want *Set, have *Inventory) []Call {
 	p := newPlanner(want, have)
 	p.adopt()

@@ -125,7 +125,8 @@ func (c *Client[C]) run() {
 	defer listens.close()
 	unwatched := func(err error) {
 		if err != nil {
-			c.opts.Log.Debug("cannot watch for a socket, the end of the pause is waited for", "server", c.opts.Server, "error", err)
+			c.opts.Log.Debug("cannot watch for a socket, the end of the pause is waited for",
+				"server", c.opts.Server, "error", err)
 		}
 	}
 	for c.ctx.Err() == nil {
