@@ -273,8 +273,12 @@ func outcomeOf(t agentapi.Trace) string {
 		}
 		return text
 	case "ovn":
-		return fmt.Sprintf("to OVN by the logical port %s; ask it where its southbound database is:\n    %s",
+		text := fmt.Sprintf("to OVN by the logical port %s; ask it where its southbound database is:\n    %s",
 			o.LogicalPort, o.Command)
+		if o.Incomplete != "" {
+			text += "\n    add " + o.Incomplete
+		}
+		return text
 	case "answer":
 		if o.Node != "" {
 			return "answered by the agent of node " + o.Node

@@ -119,6 +119,10 @@ func TestTraceOfExternalAddresses(t *testing.T) {
 			agentapi.Trace{Outcome: agentapi.Outcome{Kind: "ovn", LogicalPort: "0b1c", Command: "ovn-trace 'ip4'"}},
 			[]string{"⇒ to OVN by the logical port 0b1c; ask it where its southbound database is:\n    ovn-trace 'ip4'"},
 		},
+		"into OVN, by an unknown next hop": {
+			agentapi.Trace{Outcome: agentapi.Outcome{Kind: "ovn", LogicalPort: "0b1c", Command: "ovn-trace 'ip4'", Incomplete: "this"}},
+			[]string{"⇒ to OVN by the logical port 0b1c; ask it where its southbound database is:\n    ovn-trace 'ip4'\n    add this"},
+		},
 		"to a Port": {
 			agentapi.Trace{SentTo: web, Outcome: agentapi.Outcome{Kind: "pod", Pod: "shop/web/eth0"}},
 			[]string{

@@ -177,6 +177,8 @@ type Outcome struct {
 	// Command follows the packet from there, where OVN's southbound database is.
 	LogicalPort string `json:"logicalPort,omitempty"`
 	Command     string `json:"command,omitempty"`
+	// Incomplete says what Command lacks, and why; empty: nothing.
+	Incomplete string `json:"incomplete,omitempty"`
 	// Reason is why the packet is dropped.
 	Reason string `json:"reason,omitempty"`
 }

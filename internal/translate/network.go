@@ -38,7 +38,11 @@ func Networks(routers []*v1alpha1.Router, networks []*v1alpha1.Network) ([]inten
 	t.routers[router.Name], t.networks[network.Name] = router, network
 	t.addRouters(routers)
 	for _, n := range networks {
-		if n.Name != intent.DefaultNetworkName && Admitted(n.Status.ID, n.Status.Conditions) {
+		switch {
+		case n.Name == intent.DefaultNetworkName:
+			network.UID = string(n.UID)
+			t.networks[n.Name] = network
+		case Admitted(n.Status.ID, n.Status.Conditions):
 			t.addNetwork(n)
 		}
 	}

@@ -291,7 +291,11 @@ func (s *NetworkSet) translateNetwork(e *networkEntry, c *NetworkChanges) {
 		}
 	}
 	if e.name == intent.DefaultNetworkName {
-		t.networks[e.name], _ = Default()
+		n, _ := Default()
+		if e.object != nil {
+			n.UID = string(e.object.UID)
+		}
+		t.networks[e.name] = n
 	}
 	var network []intent.Network
 	if n, ok := t.networks[e.name]; ok && (n.Physical == "" || s.view.Connected(n.Physical)) {

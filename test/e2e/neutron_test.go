@@ -32,6 +32,10 @@ func TestNeutron(t *testing.T) {
 		{"command", testNeutronCommand},
 		{"variables of Services", testServiceVariables},
 		{"endpoints of Services", testNeutronServices},
+		{"tenants", testTenants},
+		{"several interfaces", testNeutronInterfaces},
+		{"project of a namespace", testNeutronProject},
+		{"ports that are ready", testNeutronReadyPorts},
 		{"policies", testBackendPolicies},
 		{"machine of OpenStack", testOpenStackMachine},
 		{"Neutron away", testNeutronAway},
@@ -66,9 +70,7 @@ type openStackPort struct {
 	Name   string
 	MAC    string `json:"mac_address"`
 	Status string
-	Fixed  []struct {
-		Address netip.Addr `json:"ip_address"`
-	} `json:"fixed_ips"`
+	Fixed  []openStackAddress `json:"fixed_ips"`
 	// Listed are those of a list, in which columns have titles for names.
 	Listed []openStackAddress `json:"Fixed IP Addresses"`
 	Owner  string             `json:"Device Owner"`

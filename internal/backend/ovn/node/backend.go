@@ -53,6 +53,7 @@ type Backend struct {
 	// owned says of rows of OVN's, by names.OwnerKey, whether this cluster's controller makes them.
 	owned    func(owner string) bool
 	bindings readBindings
+	ethernet readEthernetAddress
 	status   status
 
 	// What Open makes.
@@ -89,7 +90,7 @@ func NewOfOthers(o backend.Options, ports LogicalPorts, patience time.Duration) 
 
 func newBackend(o backend.Options, ports LogicalPorts, patience time.Duration) *Backend {
 	return &Backend{
-		Options: o, logical: ports, patience: patience, wake: trigger.New(), bindings: southbound.Read,
+		Options: o, logical: ports, patience: patience, wake: trigger.New(), bindings: southbound.Read, ethernet: southbound.EthernetAddress,
 		owned: func(string) bool { return false }, cards: cards.New(o.Attachments),
 	}
 }

@@ -36,7 +36,7 @@ func (b *Backend) compareSouthbound(
 	ctx context.Context, ids map[string]string, ports []logicalPort, c *agentapi.Check,
 ) {
 	chassis := ids[idSystem]
-	servers := cmp.Or(ids[idRemote+"-"+chassis], ids[idRemote])
+	servers := southboundOf(ids)
 	if servers == "" || chassis == "" {
 		c.Findings.Add("southbound", "of this node", "is not known: ovn-controller needs external_ids:%s and %s of Open "+
 			"vSwitch, by backend.southbound of the configuration or by an administrator", idRemote, idSystem)
@@ -64,6 +64,12 @@ func (b *Backend) compareSouthbound(
 		return
 	}
 	compareBindings(&c.Findings, chassis, ports, v, b.owned)
+}
+
+// southboundOf is where the node's ovn-controller finds OVN's southbound database; empty: that is
+// not configured.
+func southboundOf(ids map[string]string) string {
+	return cmp.Or(ids[idRemote+"-"+ids[idSystem]], ids[idRemote])
 }
 
 // withoutAccess says why the agent is not meant to read from servers; empty: it is.

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestGuestOfNeutron(t *testing.T) {
 	at, err := n.store.Allocate(attachment.Plan{Spec: attachment.Spec{
 		Key: attachment.PortKey("shop", "vm"), PodNamespace: "shop", PodName: "vm", PortName: "vm", PodUID: "uid",
 		HostInterface: "tap0", NetworkName: "red",
-	}})
+	}, Requested: attachment.Requested{Addresses: []netip.Addr{netip.MustParseAddr("10.244.2.9")}}})
 	must(t, err)
 	_, err = n.Intent.Update(func(tx *intent.Tx) error { tx.SetPort(translate.Port(at, "n1")); return nil })
 	must(t, err)

@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -539,14 +540,65 @@ func TestNoBridge(t *testing.T) {
 }
 
 // A trace is answered with the logical port that the packet enters OVN by, and the command that OVN
-// has for it.
+// has for it. The packet is sent to the Ethernet address of the next hop, as OVN has it.
 func TestTrace(t *testing.T) {
 	n := newNode(t, nil)
 	must(t, n.reconcile(bound(t)))
 	n.pod("web")
+	n.configured(map[string]string{"system-id": "n1", "ovn-remote": "tcp:192.0.2.1:6642"})
+	var asked string
+	var failure error
+	n.ethernet = func(_ context.Context, o southbound.Options, port string, a netip.Addr) (string, error) {
+		asked = fmt.Sprint(o.Remotes, " ", port, " ", a)
+		return "0a:5c:00:f4:01:01", failure
+	}
 	n.traces("shop/web.eth0", "ovn-trace net-default@n1 ")
-	_, err := n.Trace(bound(t), traceOf("shop/other", "10.244.2.7"))
+	if want := "[tcp:192.0.2.1:6642] shop/web.eth0 10.244.1.1"; asked != want {
+		t.Errorf("asked for %s, want %s", asked, want)
+	}
+	failure = errors.New("connection refused")
+	got, err := n.Trace(bound(t), traceOf("shop/web", "10.244.2.7"))
+	const want = "eth.dst, the Ethernet address of 10.244.1.1, to it: connection refused"
+	if err != nil || got.Outcome.Incomplete != want {
+		t.Errorf("incomplete is %q, %v; want %q", got.Outcome.Incomplete, err, want)
+	}
+	_, err = n.Trace(bound(t), traceOf("shop/other", "10.244.2.7"))
 	n.says(err, `"shop/other" is none`)
+	_, err = n.Trace(bound(t), traceOf("shop/web", "fd00::7"))
+	n.says(err, "shop/web/eth0 has no address of the family of fd00::7")
+}
+
+func TestNextHop(t *testing.T) {
+	prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
+	red := intent.Network{Name: "red", Subnets: []intent.NetworkSubnet{
+		{Prefix: prefix("10.10.0.0/16"), Gateway: addr("10.10.0.1")}, {Prefix: prefix("fd10::/64"), Gateway: addr("fd10::1")},
+		{Prefix: prefix("10.11.0.0/16")},
+	}}
+	s, err := intent.NewStore().Update(func(tx *intent.Tx) error {
+		tx.SetNode(intent.Node{Name: "n1", Subnets: []intent.Subnet{
+			{Network: "default", Prefix: prefix("10.244.1.0/24"), Gateway: addr("10.244.1.1")},
+		}})
+		return nil
+	})
+	must(t, err)
+	for _, tc := range []struct {
+		name                      string
+		network                   intent.Network
+		source, destination, want string
+	}{
+		{"on link", red, "10.10.0.5", "10.10.9.9", "10.10.9.9"},
+		{"by the gateway", red, "10.10.0.5", "10.12.0.1", "10.10.0.1"},
+		{"IPv6", red, "fd10::5", "fd11::1", "fd10::1"},
+		{"without a gateway", red, "10.11.0.5", "10.12.0.1", "10.12.0.1"},
+		{"node's addresses, on link", intent.Network{Name: "default"}, "10.244.1.5", "10.244.1.6", "10.244.1.6"},
+		{"node's addresses, another node's", intent.Network{Name: "default"}, "10.244.1.5", "10.244.2.6", "10.244.1.1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := nextHop(s, tc.network, "n1", addr(tc.source), addr(tc.destination)); got != addr(tc.want) {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
 }
 
 // With the backend neutron that is the port's UUID in Neutron, by which OVN finds the switch, and
@@ -557,6 +609,10 @@ func TestTraceFromPortOfNeutron(t *testing.T) {
 	must(t, n.reconcile(bound(t)))
 	n.pod("web")
 	n.named(uuids{neutronports.New(nil), uuid})
+	n.configured(map[string]string{"system-id": "n1", "ovn-remote": "tcp:192.0.2.1:6642"})
+	n.ethernet = func(context.Context, southbound.Options, string, netip.Addr) (string, error) {
+		return "0a:5c:00:f4:01:01", nil
+	}
 	n.traces(uuid, "ovn-trace ")
 	list, err := n.Ports(bound(t))
 	if err != nil || len(list) != 1 || list[0].Neutron != uuid {
@@ -588,7 +644,7 @@ func (n *node) traces(logical, command string) {
 		n.Errorf("trace %+v", got)
 	}
 	begin := command + `'inport == "` + logical + `" && eth.src == 0a:`
-	const end = "ip4.dst == 10.244.2.7 && ip.ttl == 64 && tcp.dst == 80'"
+	const end = " && eth.dst == 0a:5c:00:f4:01:01 && ip4.src == 10.244.1.2 && ip4.dst == 10.244.2.7 && ip.ttl == 64 && tcp.dst == 80'"
 	if !strings.HasPrefix(o.Command, begin) || !strings.HasSuffix(o.Command, end) {
 		n.Errorf("command %s, want %s…%s", o.Command, begin, end)
 	}

@@ -60,6 +60,9 @@ type (
 		Others      []string          `ovsdb:"additional_chassis"`
 		Up          *bool             `ovsdb:"up"`
 		ExternalIDs map[string]string `ovsdb:"external_ids"`
+		Datapath    string            `ovsdb:"datapath"`
+		MAC         []string          `ovsdb:"mac"`
+		Options     map[string]string `ovsdb:"options"`
 	}
 )
 
@@ -81,36 +84,45 @@ type Options struct {
 // Read reads the bindings of ports, and those on a chassis, from the first server that answers.
 // If none does, the error has the same text each time, without the client's ports.
 func Read(ctx context.Context, o Options, chassis string, ports []string) (View, error) {
+	return ask(ctx, o, func(ctx context.Context, r reader) (View, error) { return r.view(ctx, chassis, ports) })
+}
+
+// ask has one of the servers answer: the first that does.
+func ask[T any](ctx context.Context, o Options, read func(context.Context, reader) (T, error)) (answer T, err error) {
 	var errs []error
 	for _, server := range o.Remotes {
 		one, cancel := context.WithTimeout(ctx, readTimeout/time.Duration(len(o.Remotes)))
-		v, err := read(one, remote.Options{Remotes: []string{server}, TLS: o.TLS}, chassis, ports)
+		answer, err = askOne(one, remote.Options{Remotes: []string{server}, TLS: o.TLS}, read)
 		cancel()
 		if err == nil {
-			return v, nil
+			return answer, nil
 		}
 		if broken := (*net.OpError)(nil); errors.As(err, &broken) {
 			err = broken.Err
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", server, err))
 	}
-	return View{}, errors.Join(errs...)
+	return answer, errors.Join(errs...)
 }
 
-func read(ctx context.Context, o remote.Options, chassis string, ports []string) (View, error) {
-	var err error
+func askOne[T any](
+	ctx context.Context, o remote.Options, read func(context.Context, reader) (T, error),
+) (answer T, err error) {
 	o.Model, err = model.NewClientDBModel(database, map[string]model.Model{
 		chassisTable: &chassisRow{}, bindingTable: &bindingRow{},
 	})
 	if err != nil {
-		return View{}, err
+		return answer, err
 	}
 	c, err := remote.Connect(ctx, o)
 	if err != nil {
-		return View{}, err
+		return answer, err
 	}
 	defer c.Close()
-	r := reader{c, c.Schema()}
+	return read(ctx, reader{c, c.Schema()})
+}
+
+func (r reader) view(ctx context.Context, chassis string, ports []string) (View, error) {
 	known, err := r.chassis(ctx)
 	if err != nil {
 		return View{}, err
@@ -126,9 +138,10 @@ func read(ctx context.Context, o remote.Options, chassis string, ports []string)
 		}
 	}
 	for _, p := range ports {
-		wheres = append(wheres, ovsdb.NewCondition("logical_port", ovsdb.ConditionEqual, p))
+		wheres = append(wheres, portNamed(p))
 	}
-	rows, err := r.selectRows(ctx, bindingTable, wheres)
+	rows, err := r.selectRows(ctx, bindingTable, wheres,
+		"logical_port", "type", "chassis", "additional_chassis", "up", "external_ids")
 	if err != nil {
 		return View{}, err
 	}
@@ -137,6 +150,10 @@ func read(ctx context.Context, o remote.Options, chassis string, ports []string)
 		v.Bindings[b.LogicalPort] = b
 	}
 	return v, nil
+}
+
+func portNamed(name string) ovsdb.Condition {
+	return ovsdb.NewCondition("logical_port", ovsdb.ConditionEqual, name)
 }
 
 func bindingOf(row map[string]any, known map[string]string) Binding {
@@ -167,7 +184,7 @@ type reader struct {
 func (r reader) chassis(ctx context.Context) (map[string]string, error) {
 	rows, err := r.selectRows(ctx, chassisTable, []ovsdb.Condition{
 		ovsdb.NewCondition("name", ovsdb.ConditionNotEqual, ""),
-	})
+	}, "_uuid", "name")
 	if err != nil {
 		return nil, err
 	}
@@ -179,14 +196,10 @@ func (r reader) chassis(ctx context.Context) (map[string]string, error) {
 	return known, nil
 }
 
-// columns are those of each table that are read.
-var columns = map[string][]string{
-	chassisTable: {"_uuid", "name"},
-	bindingTable: {"logical_port", "type", "chassis", "additional_chassis", "up", "external_ids"},
-}
-
 // selectRows are the rows for which one of the conditions holds, as one consistent reading.
-func (r reader) selectRows(ctx context.Context, table string, wheres []ovsdb.Condition) ([]map[string]any, error) {
+func (r reader) selectRows(
+	ctx context.Context, table string, wheres []ovsdb.Condition, columns ...string,
+) ([]map[string]any, error) {
 	schema := r.schema.Table(table)
 	if schema == nil {
 		return nil, errors.New("the connection was lost")
@@ -197,7 +210,7 @@ func (r reader) selectRows(ctx context.Context, table string, wheres []ovsdb.Con
 	ops := make([]ovsdb.Operation, 0, len(wheres))
 	for _, where := range wheres {
 		ops = append(ops, ovsdb.Operation{
-			Op: ovsdb.OperationSelect, Table: table, Where: []ovsdb.Condition{where}, Columns: columns[table],
+			Op: ovsdb.OperationSelect, Table: table, Where: []ovsdb.Condition{where}, Columns: columns,
 		})
 	}
 	results, err := r.Transact(ctx, ops...)

@@ -6,7 +6,9 @@ package southbound
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +53,36 @@ func TestRead(t *testing.T) {
 	}
 	if v, err := Read(t.Context(), Options{Remotes: servers}, "n3", nil); err != nil || v.HasChassis || len(v.Bindings) > 0 {
 		t.Errorf("of a chassis that is not there: %+v, %v", v, err)
+	}
+}
+
+// The Ethernet address of an IP address is that of a port of the same switch, or of the router
+// there: not that of another switch with the same subnet.
+func TestEthernetAddress(t *testing.T) {
+	o := ovntest.Start(t)
+	for i, color := range []string{"red", "blue"} {
+		port := func(n int) string { return fmt.Sprintf("0a:00:00:00:%02x:%02x", i, n) }
+		o.Nbctl("lr-add", color, "--", "lrp-add", color, color+"-net", port(1), "10.0.0.1/24", "fd00::1/64",
+			"--", "ls-add", color, "--", "lsp-add", color, color+"-router", "--", "lsp-set-type", color+"-router", "router",
+			"--", "lsp-set-addresses", color+"-router", "router", "--", "lsp-set-options", color+"-router", "router-port="+color+"-net",
+			"--", "lsp-add", color, color+"-a", "--", "lsp-set-addresses", color+"-a", port(5)+" 10.0.0.5 fd00::5",
+			"--", "lsp-add", color, color+"-b", "--", "lsp-set-addresses", color+"-b", port(6)+" 10.0.0.6")
+	}
+	o.Northd()
+	o.Nbctl("--wait=sb", "sync")
+	for _, tc := range []struct{ port, address, want string }{
+		{"blue-a", "10.0.0.6", "0a:00:00:00:01:06"},
+		{"red-a", "10.0.0.6", "0a:00:00:00:00:06"},
+		{"blue-a", "10.0.0.1", "0a:00:00:00:01:01"},
+		{"blue-a", "fd00::1", "0a:00:00:00:01:01"},
+		{"blue-b", "fd00::5", "0a:00:00:00:01:05"},
+		{"blue-a", "10.0.0.9", ""},
+		{"nowhere", "10.0.0.1", ""},
+	} {
+		got, err := EthernetAddress(t.Context(), Options{Remotes: []string{o.Remote("sb")}}, tc.port, netip.MustParseAddr(tc.address))
+		if err != nil || got != tc.want {
+			t.Errorf("%s for %s: %q, %v; want %q", tc.address, tc.port, got, err, tc.want)
+		}
 	}
 }
 
